@@ -1,0 +1,66 @@
+# The few words in which every folder's CMakeLists.txt is written.
+
+find_program(CCACHE ccache)
+if(CCACHE)
+  set(CMAKE_C_COMPILER_LAUNCHER ${CCACHE})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+endif()
+
+add_library(tidemill_flags INTERFACE)
+target_compile_options(tidemill_flags INTERFACE -Wall -Wextra -Werror)
+if(TIDEMILL_SANITIZE)
+  add_compile_options(-fsanitize=${TIDEMILL_SANITIZE} -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=${TIDEMILL_SANITIZE})
+endif()
+
+# tidemill_library(NAME LINK libraries... [SUBFOLDERS folders...]): one library from every .cc of the
+# folder (and of the subfolders named) but its tests (*_test.cc) and programs (*_main.cc). A folder
+# without sources yet gives an interface library, so that others can name it.
+function(tidemill_library name)
+  cmake_parse_arguments(ARG "" "" "LINK;SUBFOLDERS" ${ARGN})
+  set(patterns *.cc)
+  foreach(folder ${ARG_SUBFOLDERS})
+    list(APPEND patterns ${folder}/*.cc)
+  endforeach()
+  file(GLOB sources CONFIGURE_DEPENDS ${patterns})
+  list(FILTER sources EXCLUDE REGEX "_(test|main)\\.cc$")
+  if(sources)
+    add_library(tidemill_${name} STATIC ${sources})
+    target_include_directories(tidemill_${name} PUBLIC ${CMAKE_SOURCE_DIR}/src)
+    target_link_libraries(tidemill_${name} PUBLIC ${ARG_LINK} PRIVATE tidemill_flags)
+  else()
+    add_library(tidemill_${name} INTERFACE)
+    target_include_directories(tidemill_${name} INTERFACE ${CMAKE_SOURCE_DIR}/src)
+    target_link_libraries(tidemill_${name} INTERFACE ${ARG_LINK})
+  endif()
+endfunction()
+
+# tidemill_tests(NAME LINK libraries... [LABELS labels...] [FILES files...] [EXCLUDE files...]
+# [TIMEOUT seconds]): one program from the folder's *_test.cc less those excluded (or the files named),
+# each test known to ctest by its own name.
+function(tidemill_tests name)
+  cmake_parse_arguments(ARG "" "TIMEOUT" "LINK;LABELS;FILES;EXCLUDE" ${ARGN})
+  if(NOT ARG_FILES)
+    file(GLOB ARG_FILES CONFIGURE_DEPENDS *_test.cc)
+    foreach(excluded ${ARG_EXCLUDE})
+      list(FILTER ARG_FILES EXCLUDE REGEX "/${excluded}$")
+    endforeach()
+  endif()
+  if(NOT ARG_FILES)
+    return()
+  endif()
+  if(NOT ARG_LABELS)
+    set(ARG_LABELS unit)
+  endif()
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 120)
+  endif()
+  add_executable(${name}_test ${ARG_FILES})
+  target_include_directories(${name}_test PRIVATE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR})
+  target_link_libraries(${name}_test PRIVATE ${ARG_LINK} GTest::gmock GTest::gtest_main tidemill_flags)
+  target_compile_definitions(${name}_test PRIVATE TIDEMILL_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
+                             TIDEMILL_BINARY_DIR="${CMAKE_BINARY_DIR}")
+  include(GoogleTest)
+  gtest_discover_tests(${name}_test DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
+    PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT})
+endfunction()

@@ -1,0 +1,17 @@
+// The commands of the program, one file each (cmd_train.cc, cmd_model.cc, ..). A file defines its Add
+// function, which declares the words and options and sets a callback; the callback does the work and
+// leaves the exit status in `exit`: 0 done, 1 failed, 2 the words or the config were wrong.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace tidemill {
+
+struct Exit {
+  int code = 0;
+};
+
+void AddModelCommand(CLI::App& app, Exit& exit);
+void AddSandboxCommand(CLI::App& app, Exit& exit);
+
+}  // namespace tidemill

@@ -1,0 +1,61 @@
+#include <gtest/gtest.h>
+
+#include "core/hash.h"
+#include "core/random.h"
+#include "core/status.h"
+
+namespace tidemill {
+namespace {
+
+Result<int> Half(int n) {
+  if (n % 2 != 0) return Invalid("odd");
+  return n / 2;
+}
+
+Result<int> Quarter(int n) {
+  TM_ASSIGN_OR_RETURN(int half, Half(n));
+  return Half(half);
+}
+
+TEST(Status, AFailurePassesThroughTheMacro) {
+  EXPECT_EQ(*Quarter(8), 2);
+  EXPECT_EQ(Quarter(6).status().message(), "odd");
+  EXPECT_EQ(Quarter(6).status().WithContext("six").ToString(), "invalid: six: odd");
+}
+
+TEST(Hash, MatchesThePublishedVectorOfSha256) {
+  // FIPS 180-2, appendix B.1.
+  EXPECT_EQ(Sha256Hex("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+}
+
+TEST(Hash, ATreeIsTheSameInAnyOrderAndWithOrWithoutItsContent) {
+  v1::Tree a, b;
+  auto add = [](v1::Tree& tree, const char* path, const char* content, bool inside) {
+    v1::File& file = *tree.add_files();
+    file.set_path(path);
+    if (inside) file.set_content(content), file.set_has_content(true);
+    else file.set_hash(Sha256Hex(content));
+  };
+  add(a, "x.c", "1", true), add(a, "y.c", "2", true);
+  add(b, "y.c", "2", false), add(b, "x.c", "1", true);
+  EXPECT_EQ(TreeHash(a), TreeHash(b));
+  b.mutable_files(0)->set_executable(true);
+  EXPECT_NE(TreeHash(a), TreeHash(b));
+}
+
+TEST(Random, ASplitDoesNotDependOnWhatWasDrawn) {
+  Random a(7), b(7);
+  a.Next();
+  EXPECT_EQ(a.Split("x").Next(), b.Split("x").Next());
+  EXPECT_NE(a.Split("x").Next(), a.Split("y").Next());
+}
+
+TEST(Random, BelowIsInRangeAndCoversIt) {
+  Random random(1);
+  int seen[5] = {};
+  for (int i = 0; i < 1000; ++i) ++seen[random.Below(5)];
+  for (int count : seen) EXPECT_GT(count, 100);
+}
+
+}  // namespace
+}  // namespace tidemill

@@ -1,0 +1,79 @@
+// The run's database as a port: what a loop wants kept, and word when it is durable.
+//
+//   Submit(op, tag) -> [queue] -> one transaction for many -> sync -> StoreDone(tag)
+//
+// An op is durable when its StoreDone says ok, never before. Ops take effect in the order submitted. Every
+// op is keyed, so that submitting it twice changes nothing.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "core/mailbox.h"
+#include "core/status.h"
+#include "proto/tidemill.pb.h"
+
+namespace tidemill {
+
+// Key: task, group, member. kExists if another attempt of the same member is stored already.
+struct PutTrajectory {
+  v1::Trajectory trajectory;
+};
+// Key: trajectory; a later one replaces it.
+struct PutVerdict {
+  v1::Verdict verdict;
+};
+// What became of a trajectory: "ready", "used", "stale", "zero_variance", "evicted", .. Shown, counted, never deleted.
+struct PutFate {
+  v1::TrajectoryId id;
+  std::string fate;
+  std::string reason;
+};
+// A step of the learner and what it used; each use counts once per step.
+struct PutStep {
+  uint64_t step = 0;     // steps done after it
+  uint64_t version = 0;  // published by it
+  std::vector<v1::TrajectoryId> used;
+  std::string metrics_json;
+};
+// A group was issued; the ledger from which a resume knows what is outstanding. Key: group.
+struct PutGroup {
+  v1::GroupLease group;  // its task with the id only
+  std::string cursor;    // where the dispatcher's order of tasks stands after issuing it
+};
+// The newest report on a group.
+struct PutGroupReport {
+  v1::GroupReport report;
+};
+// Gives a policy version number that was never given before in this run: StoreDone::version.
+struct ReserveVersion {
+  uint64_t step = 0;
+};
+// A checkpoint of this step exists at `path`.
+struct PutCheckpoint {
+  uint64_t step = 0;
+  uint64_t version = 0;
+  std::string path;
+};
+
+using StoreOp = std::variant<PutTrajectory, PutVerdict, PutFate, PutStep, PutGroup, PutGroupReport,
+                             ReserveVersion, PutCheckpoint>;
+
+struct StoreDone {
+  uint64_t tag = 0;
+  Status status;
+  uint64_t version = 0;  // for ReserveVersion
+};
+
+// One client's view of the store: its own mailbox. Submissions of one client keep their order; those of
+// several clients are durable in groups.
+class StorePort {
+ public:
+  virtual ~StorePort() = default;
+  virtual void Submit(StoreOp op, uint64_t tag) = 0;
+  virtual Mailbox<StoreDone>& events() = 0;
+};
+
+}  // namespace tidemill
