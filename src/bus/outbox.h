@@ -1,0 +1,51 @@
+// What a loop wants to send, kept until the bus has room: back-pressure without blocking and without loss.
+// One full topic does not hold up the others.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "bus/bus.h"
+
+namespace tidemill {
+
+// Belongs to one loop; not thread-safe.
+class Outbox {
+ public:
+  explicit Outbox(Bus& bus) : bus_(bus) {}
+
+  // `then_ack`, if given, is acknowledged once the message was taken, never before.
+  void Publish(std::string_view topic, std::string body, std::optional<Lease> then_ack = {});
+  void Request(std::string_view topic, std::string_view inbox, std::string body);
+  void Reply(std::string_view inbox, std::string body, std::optional<Lease> then_ack = {});
+
+  // Sends what there is room for, in order within a topic. Call at the end of every Step.
+  void Flush();
+
+  // Messages still waiting for room.
+  size_t waiting() const { return waiting_; }
+
+ private:
+  enum class Kind { kPublish, kRequest, kReply };
+  struct Entry {
+    Kind kind;
+    std::string inbox;
+    std::string body;
+    std::optional<Lease> then_ack;
+  };
+  Status Send(const std::string& topic, Entry& entry);
+  void Add(std::string_view topic, Entry entry);
+
+  Bus& bus_;
+  std::map<std::string, std::deque<Entry>, std::less<>> topics_;
+  size_t waiting_ = 0;
+};
+
+// What there is to receive; nothing when the bus was closed. A topic that was never opened is a mistake in
+// the wiring and throws.
+std::vector<Lease> TakeFrom(Bus& bus, std::string_view topic, size_t max);
+
+}  // namespace tidemill

@@ -1,0 +1,231 @@
+#include "rollout/dispatcher.h"
+
+#include <algorithm>
+
+#include "core/random.h"
+#include "core/topics.h"
+
+namespace tidemill {
+namespace {
+
+// Accepted groups are remembered this long in case replay withdraws one; far more than replay holds.
+constexpr uint64_t kRememberedGroups = 200'000;
+constexpr size_t kReportsAtOnce = 256;
+
+}  // namespace
+
+Dispatcher::Dispatcher(Bus& bus, StorePort& store, const Clock& clock, Journal& journal,
+                       const std::vector<v1::Task>& train, const std::vector<v1::Task>& eval,
+                       TaskOrder order, DispatcherOptions options)
+    : bus_(bus),
+      store_(store),
+      clock_(clock),
+      journal_(journal),
+      train_(train),
+      eval_(eval),
+      order_(std::move(order)),
+      options_(std::move(options)),
+      gate_(options_.gate),
+      outbox_(bus),
+      next_group_(options_.next_group) {
+  gate_.StepsDone(static_cast<int64_t>(options_.steps_done));
+  const auto used = static_cast<int64_t>(options_.steps_done) * options_.gate.batch_episodes;
+  gate_.Issued(used), gate_.Accepted(used);
+  for (const v1::GroupReport& report : options_.in_replay) {
+    gate_.Issued(report.accepted()), gate_.Accepted(report.accepted());
+    groups_[report.group()] = {GroupState::kAccepted, report.revision(), report.accepted(), 0, ""};
+  }
+  std::map<std::string, size_t> index;
+  for (size_t i = 0; i < train_.size(); ++i) index.emplace(train_[i].id(), i);
+  for (v1::GroupLease& lease : options_.outstanding) {
+    auto task = index.find(lease.task().id());
+    if (lease.purpose() != v1::PURPOSE_TRAIN || task == index.end()) continue;
+    *lease.mutable_task() = train_[task->second];
+    lease.mutable_task()->clear_grading();
+    gate_.Issued(lease.members());
+    groups_[lease.group()] = {GroupState::kRunning, 0, lease.members(), task->second, ""};
+    outbox_.Publish(kGroupsTopic, lease.SerializeAsString());
+  }
+  options_.outstanding.clear();
+  StartEvals(options_.eval_before, "");
+  before_done_ = evals_.empty();
+}
+
+void Dispatcher::Attach(Waker& waker) {
+  bus_.Subscribe(kDispatchTopic, waker);
+  store_.events().Attach(waker);
+}
+
+Time Dispatcher::Step(Time now) {
+  TakeReports();
+  TakeStored();
+  if (!draining_) {
+    IssueEvals();
+    if (Training()) IssueTraining();
+  }
+  outbox_.Flush();
+  counters_.running = static_cast<uint64_t>(gate_.running());
+  counters_.accepted = static_cast<uint64_t>(gate_.accepted());
+  counters_.epoch = order_.epoch();
+  // A full topic says nothing when it drains: look again soon.
+  return now + (outbox_.waiting() > 0 ? milliseconds(5) : milliseconds(200));
+}
+
+bool Dispatcher::Training() const { return options_.train && before_done_ && !last_step_; }
+
+void Dispatcher::TakeReports() {
+  for (Lease& lease : TakeFrom(bus_, kDispatchTopic, kReportsAtOnce)) {
+    v1::DispatchEvent event;
+    if (!event.ParseFromString(lease.body)) {
+      (void)bus_.Reject(lease, "not a DispatchEvent");
+      continue;
+    }
+    if (event.has_group()) OnGroupReport(event.group());
+    if (event.has_step()) OnStep(event.step());
+    (void)bus_.Ack(lease);
+  }
+}
+
+void Dispatcher::OnGroupReport(const v1::GroupReport& report) {
+  auto it = groups_.find(report.group());
+  if (it == groups_.end() || report.revision() <= it->second.revision) return;  // a repetition
+  Group& group = it->second;
+  group.revision = report.revision();
+  if (!group.eval.empty()) {
+    OnEvalReport(group, report);
+    groups_.erase(it);
+    return;
+  }
+  if (report.accepted() > 0) {
+    if (group.state == GroupState::kRunning) gate_.Accepted(group.members);
+    group.state = GroupState::kAccepted;
+    return;
+  }
+  if (group.state == GroupState::kRunning) gate_.Dropped(group.members);
+  if (group.state == GroupState::kAccepted) gate_.Withdrawn(group.members);
+  ++counters_.groups_dropped;
+  if (report.reissue()) reissue_.push_back(group.task);
+  groups_.erase(it);
+}
+
+void Dispatcher::OnEvalReport(Group& group, const v1::GroupReport& report) {
+  evals_running_ -= group.members;
+  auto it = evals_.find(group.eval);
+  if (it == evals_.end()) return;
+  Eval& eval = it->second;
+  ++eval.finished_tasks;
+  ++eval.result.tasks;
+  eval.result.episodes += group.members;
+  eval.result.scored += report.scored();
+  eval.result.solved += report.solved();
+  eval.result.reward_sum += report.reward_sum();
+  if (eval.finished_tasks < eval_.size()) return;
+  const EvalResult& result = eval.result;
+  const double scored = std::max<double>(1, result.scored);
+  journal_.Record("eval",
+                  {{"pass_rate", result.solved / scored},
+                   {"reward", result.reward_sum / scored},
+                   {"tasks", result.tasks},
+                   {"episodes", result.episodes},
+                   {"unscored", static_cast<double>(result.episodes - result.scored)},
+                   {"step", static_cast<double>(gate_.steps())}},
+                  {{"name", it->first}});
+  evals_.erase(it);
+  if (!evals_.empty()) return;
+  before_done_ = true;
+  if (!options_.train || after_started_) counters_.done = true;
+}
+
+void Dispatcher::OnStep(const v1::StepDone& step) {
+  const bool news = static_cast<int64_t>(step.step()) > gate_.steps();
+  gate_.StepsDone(static_cast<int64_t>(step.step()));
+  if (step.last() && !last_step_) {
+    last_step_ = true;
+    after_started_ = true;
+    StartEvals(options_.eval_after, "");
+    if (evals_.empty()) counters_.done = true;
+  } else if (news && options_.eval_every_steps > 0 && step.step() % options_.eval_every_steps == 0) {
+    StartEvals(options_.eval_during, "-step-" + std::to_string(step.step()));
+  }
+}
+
+void Dispatcher::StartEvals(const std::vector<EvalPlan>& plans, const std::string& suffix) {
+  if (eval_.empty()) return;
+  for (EvalPlan plan : plans) {
+    plan.name += suffix;
+    evals_.try_emplace(plan.name, Eval{plan, 0, 0, {}});
+  }
+}
+
+void Dispatcher::IssueEvals() {
+  for (auto& [name, eval] : evals_) {
+    while (eval.next_task < eval_.size() &&
+           (evals_running_ == 0 || evals_running_ + eval.plan.samples <= options_.eval_in_flight)) {
+      v1::GroupLease lease = MakeLease(eval_[eval.next_task], eval.plan.samples, eval.plan.sampling,
+                                       eval.plan.max_turns);
+      // The same draws in every evaluation: a difference between two is the policy's, not the dice's.
+      lease.set_seed(MixHash(options_.seed, StableHash("eval/" + eval_[eval.next_task].id())));
+      lease.set_purpose(v1::PURPOSE_EVAL);
+      lease.set_eval_name(name);
+      evals_running_ += eval.plan.samples;
+      Group group{GroupState::kRunning, 0, eval.plan.samples, eval.next_task, name};
+      ++eval.next_task;
+      Issue(std::move(lease), std::move(group));
+    }
+  }
+}
+
+void Dispatcher::IssueTraining() {
+  while (gate_.Room() >= options_.group_size) {
+    size_t task;
+    if (!reissue_.empty()) {
+      task = reissue_.front();
+      reissue_.pop_front();
+    } else {
+      task = order_.Next();
+    }
+    v1::GroupLease lease =
+        MakeLease(train_[task], options_.group_size, options_.sampling, options_.max_turns);
+    lease.set_seed(MixHash(options_.seed, lease.group()));
+    lease.set_purpose(v1::PURPOSE_TRAIN);
+    gate_.Issued(options_.group_size);
+    Issue(std::move(lease), {GroupState::kRunning, 0, options_.group_size, task, ""});
+  }
+}
+
+v1::GroupLease Dispatcher::MakeLease(const v1::Task& task, uint32_t members,
+                                     const v1::Sampling& sampling, uint32_t max_turns) {
+  v1::GroupLease lease;
+  lease.set_group(next_group_++);
+  *lease.mutable_task() = task;
+  lease.mutable_task()->clear_grading();
+  lease.set_members(members);
+  *lease.mutable_sampling() = sampling;
+  lease.set_max_turns(task.max_turns() > 0 ? std::min(task.max_turns(), max_turns) : max_turns);
+  lease.set_max_context_tokens(options_.max_context_tokens);
+  lease.set_issued_ms(clock_.WallMs());
+  return lease;
+}
+
+void Dispatcher::Issue(v1::GroupLease lease, Group group) {
+  const uint64_t id = lease.group();
+  groups_.emplace(id, std::move(group));
+  if (id > kRememberedGroups) groups_.erase(groups_.begin(), groups_.lower_bound(id - kRememberedGroups));
+  v1::GroupLease record = lease;
+  record.mutable_task()->Clear();
+  record.mutable_task()->set_id(lease.task().id());
+  unsaved_.emplace(id, std::move(lease));
+  store_.Submit(PutGroup{std::move(record), order_.Cursor()}, id);
+}
+
+void Dispatcher::TakeStored() {
+  for (StoreDone& done : store_.events().TakeAll()) {
+    auto node = unsaved_.extract(done.tag);
+    TM_CHECK(!node.empty(), "the ledger answered for a group that was not submitted");
+    if (!done.status.ok()) throw std::runtime_error("the ledger of groups: " + done.status.ToString());
+    outbox_.Publish(kGroupsTopic, node.mapped().SerializeAsString());
+    ++counters_.groups_issued;
+  }
+}
+
+}  // namespace tidemill

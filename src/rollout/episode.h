@@ -1,0 +1,106 @@
+// One attempt at a task as a state machine: turns from the engine and results from tools in, the next
+// things to do out. It does no I/O and knows no time but what it is told.
+//
+//   prompt -> turn -> parse -> calls -> results -> observation -> turn -> ... -> answer -> Trajectory
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/clock.h"
+#include "policy/engine.h"
+#include "proto/tidemill.pb.h"
+#include "rollout/protocol.h"
+
+namespace tidemill {
+
+struct EpisodeLimits {
+  uint32_t observation_tokens = 512;   // most tokens of tool results a turn
+  uint32_t calls_per_turn = 8;         // more are refused, and the model is told
+  uint32_t tool_retries = 3;           // failures of ours before a call is given up
+  Duration retry_delay = milliseconds(200);  // doubles with every retry
+  bool stale_on_unavailable = true;    // a call given up makes the episode stale; else the agent is told
+};
+
+// What a group's episodes have in common; shared because they end at different times.
+struct EpisodeGroup {
+  v1::GroupLease lease;
+  uint32_t attempt = 1;
+  std::string worker;
+  std::string inbox;                 // where tool results come to
+  std::vector<TokenId> prompt;
+  int32_t max_context = 0;
+};
+
+struct ToolCallOrder {
+  v1::ToolRequest request;
+  Duration delay{0};  // send it after this
+};
+
+// What follows from an event.
+struct EpisodeActions {
+  std::vector<ToolCallOrder> calls;
+  bool generate = false;               // start (or continue) the sequence:
+  std::vector<TokenId> append;         //   with these tokens behind what is there
+  TurnParams turn;
+  bool finished = false;               // TakeTrajectory has the record
+};
+
+class Episode {
+ public:
+  Episode(std::shared_ptr<const EpisodeGroup> group, uint32_t member, const AgentProtocol& protocol,
+          const EpisodeLimits& limits, int64_t now_ms);
+
+  // The first turn; the caller starts a sequence with the group's prompt.
+  EpisodeActions Begin(int64_t now_ms);
+  EpisodeActions OnTurn(const TurnOutput& output, int64_t now_ms);
+  // A result for a request this episode does not wait for (any more) changes nothing.
+  EpisodeActions OnResult(const v1::ToolResult& result, int64_t now_ms);
+  // Something of ours failed in a way that ends the episode: it is kept, counted and never trained on.
+  EpisodeActions GiveUp(const std::string& cause, int64_t now_ms);
+
+  // After `finished`.
+  v1::Trajectory TakeTrajectory() { return std::move(trajectory_); }
+  const v1::TrajectoryId& id() const { return trajectory_.id(); }
+  uint32_t retries() const { return retries_; }
+
+ private:
+  struct PendingCall {
+    v1::ToolRequest request;
+    v1::ToolResult result;
+    uint32_t retries = 0;
+    int64_t asked_ms = 0;
+    bool done = false;
+    bool skipped = false;
+  };
+
+  const v1::Task& task() const { return group_->lease.task(); }
+  bool LastTurn() const;
+  TurnParams NextTurnParams() const;
+  EpisodeActions StartCalls(int64_t now_ms);
+  EpisodeActions NextWave(int64_t now_ms);
+  EpisodeActions AfterCalls(int64_t now_ms);
+  EpisodeActions ContinueWith(std::vector<TokenId> observation, int64_t now_ms);
+  EpisodeActions Finish(v1::EpisodeEnd end, int64_t now_ms);
+  v1::ToolRequest MakeRequest(const RequestedCall& call, size_t index) const;
+  void WriteAnswer(const std::string& text);
+  void RecordCalls();
+
+  std::shared_ptr<const EpisodeGroup> group_;
+  const AgentProtocol& protocol_;
+  EpisodeLimits limits_;
+  uint32_t member_;
+  v1::Trajectory trajectory_;
+  v1::Tree tree_;                    // the workspace now
+  ParsedTurn parsed_;                // the turn whose calls are running
+  bool checking_answer_ = false;     // the only call is the trial of an answer
+  std::vector<PendingCall> calls_;   // of this turn
+  size_t wave_begin_ = 0;            // calls [begin, end) are running
+  size_t wave_end_ = 0;
+  size_t tokens_ = 0;                // of the whole sequence so far
+  uint32_t retries_ = 0;
+  bool over_ = false;
+};
+
+}  // namespace tidemill
