@@ -8,6 +8,10 @@ endif()
 
 add_library(tidemill_flags INTERFACE)
 target_compile_options(tidemill_flags INTERFACE -Wall -Wextra -Werror)
+if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  # False alarms of g++ 12 over std::string (GCC bug 105651).
+  target_compile_options(tidemill_flags INTERFACE -Wno-restrict)
+endif()
 if(TIDEMILL_SANITIZE)
   add_compile_options(-fsanitize=${TIDEMILL_SANITIZE} -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${TIDEMILL_SANITIZE})
