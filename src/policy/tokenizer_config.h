@@ -1,0 +1,27 @@
+// tokenizer_config.json: which tokens begin, end and pad a text, and the chat template.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "core/status.h"
+
+namespace tidemill {
+
+struct TokenizerConfig {
+  std::optional<std::string> bos_token;
+  std::optional<std::string> eos_token;
+  std::optional<std::string> pad_token;
+  std::string chat_template;  // Jinja source; empty: none given
+};
+
+// `name` is what errors call the input. kInvalid names the field.
+Result<TokenizerConfig> ParseTokenizerConfig(std::string_view json, std::string_view name);
+// DIR/tokenizer_config.json and DIR/chat_template.jinja, which goes before the template in the
+// former. Files that are not there leave their fields empty.
+Result<TokenizerConfig> ReadTokenizerConfig(const std::string& dir);
+std::string TokenizerConfigJson(const TokenizerConfig& config);
+Status WriteTokenizerConfig(const TokenizerConfig& config, const std::string& dir);
+
+}  // namespace tidemill
