@@ -19,6 +19,9 @@ struct LoraAdapter {
   NamedTensors tensors;
 };
 
+// kInvalid names the tensor that has no place in such a model, another shape, or no counterpart.
+Status CheckAdapter(const LoraAdapter& adapter, const ModelConfig& model);
+
 // A PEFT directory, float32. kInvalid or kCorrupt name the file or the tensor.
 Result<std::shared_ptr<const LoraAdapter>> LoadAdapter(const std::string& dir,
                                                        const ModelConfig& model,

@@ -42,6 +42,9 @@ struct LayerTensors {
   LinearTensors gate, up, down;
 };
 
+// W + scale · BA in W's type; W itself without an adapter.
+at::Tensor MergedLinear(const LinearTensors& linear);
+
 // The tensors of a model by their place in it. `head` is `embed` where they are tied.
 struct ModelTensorsView {
   at::Tensor embed;

@@ -1,0 +1,120 @@
+// The differentiable forward pass over packed sequences.
+#include <ATen/ATen.h>
+
+#include "policy/torch/attention.h"
+#include "policy/torch/model.h"
+
+namespace tidemill {
+namespace {
+
+// Casts (a differentiable copy) where the matrices are multiplied in another type than they are
+// kept in.
+at::Tensor As(const at::Tensor& tensor, at::ScalarType type) {
+  return tensor.scalar_type() == type ? tensor : tensor.to(type);
+}
+
+at::Tensor Linear(const at::Tensor& x, const LinearTensors& linear) {
+  const at::ScalarType type = x.scalar_type();
+  at::Tensor y = at::linear(x, As(linear.weight, type),
+                            linear.bias.defined() ? c10::optional<at::Tensor>(As(linear.bias, type))
+                                                  : c10::optional<at::Tensor>());
+  if (!linear.lora_a.defined()) return y;
+  const at::Tensor low = at::linear(x, As(linear.lora_a, type));
+  return y + at::linear(low, As(linear.lora_b, type)) * linear.lora_scale;
+}
+
+// The statistics are float32 whatever the type of x.
+at::Tensor RmsNorm(const at::Tensor& x, const at::Tensor& weight, double eps) {
+  const at::Tensor wide = As(x, at::kFloat);
+  const at::Tensor scale = at::rsqrt(wide.square().mean(-1, true) + eps);
+  return As(wide * scale, x.scalar_type()) * As(weight, x.scalar_type());
+}
+
+struct Rotation {
+  at::Tensor cos;  // [n, 1, head_dim / 2]
+  at::Tensor sin;
+};
+
+Rotation MakeRotation(const ModelConfig& config, const at::Tensor& positions, at::ScalarType type) {
+  const RopeFrequencies frequencies = ComputeRopeFrequencies(config);
+  const at::Tensor inverse = at::from_blob(const_cast<float*>(frequencies.inverse.data()),
+                                           {static_cast<int64_t>(frequencies.inverse.size())},
+                                           at::TensorOptions().dtype(at::kFloat))
+                                 .clone()
+                                 .to(positions.device());
+  const at::Tensor angles = (positions.to(at::kFloat).unsqueeze(1) * inverse).unsqueeze(1);
+  return {As(at::cos(angles) * frequencies.attention_scaling, type),
+          As(at::sin(angles) * frequencies.attention_scaling, type)};
+}
+
+// x [n, heads, head_dim]: pairs (i, i + head_dim / 2) are turned.
+at::Tensor Rotate(const at::Tensor& x, const Rotation& r) {
+  const int64_t half = x.size(2) / 2;
+  const at::Tensor first = x.narrow(2, 0, half);
+  const at::Tensor second = x.narrow(2, half, half);
+  return at::cat({first * r.cos - second * r.sin, second * r.cos + first * r.sin}, 2);
+}
+
+at::Tensor Attention(const ModelConfig& c, const LayerTensors& layer, const at::Tensor& x,
+                     const Rotation& rotation, const std::vector<int64_t>& starts) {
+  const int64_t n = x.size(0);
+  at::Tensor q = Linear(x, layer.q).view({n, c.num_heads, c.head_dim});
+  at::Tensor k = Linear(x, layer.k).view({n, c.num_kv_heads, c.head_dim});
+  const at::Tensor v = Linear(x, layer.v).view({n, c.num_kv_heads, c.head_dim});
+  if (layer.q_norm.defined()) {
+    q = RmsNorm(q, layer.q_norm, c.rms_norm_eps);
+    k = RmsNorm(k, layer.k_norm, c.rms_norm_eps);
+  }
+  q = Rotate(q, rotation);
+  k = Rotate(k, rotation);
+  return Linear(PackedCausalAttention(q, k, v, starts).view({n, c.q_size()}), layer.o);
+}
+
+}  // namespace
+
+PackedBatch Pack(const std::vector<std::vector<int32_t>>& sequences, const std::string& device) {
+  std::vector<int64_t> tokens;
+  std::vector<int64_t> positions;
+  PackedBatch batch;
+  batch.starts.push_back(0);
+  for (const std::vector<int32_t>& sequence : sequences) {
+    TM_CHECK(!sequence.empty(), "a packed sequence has at least one token");
+    for (size_t i = 0; i < sequence.size(); ++i) {
+      tokens.push_back(sequence[i]);
+      positions.push_back(static_cast<int64_t>(i));
+    }
+    batch.starts.push_back(static_cast<int64_t>(tokens.size()));
+  }
+  const auto to_tensor = [&](std::vector<int64_t>& values) {
+    return at::from_blob(values.data(), {static_cast<int64_t>(values.size())},
+                         at::TensorOptions().dtype(at::kLong))
+        .clone()
+        .to(at::Device(device));
+  };
+  batch.tokens = to_tensor(tokens);
+  batch.positions = to_tensor(positions);
+  return batch;
+}
+
+at::Tensor ForwardHidden(const ModelConfig& config, const ModelTensorsView& view,
+                         const PackedBatch& batch, std::optional<at::ScalarType> compute) {
+  TM_CHECK(!batch.starts.empty() && batch.starts.front() == 0 &&
+               batch.starts.back() == batch.tokens.size(0),
+           "the sequences of a pack cover it");
+  const at::ScalarType type = compute.value_or(view.embed.scalar_type());
+  const Rotation rotation = MakeRotation(config, batch.positions, type);
+  at::Tensor x = As(at::embedding(view.embed, batch.tokens), type);
+  for (const LayerTensors& layer : view.layers) {
+    x = x + Attention(config, layer, RmsNorm(x, layer.input_norm, config.rms_norm_eps), rotation,
+                      batch.starts);
+    const at::Tensor h = RmsNorm(x, layer.post_norm, config.rms_norm_eps);
+    x = x + Linear(at::silu(Linear(h, layer.gate)) * Linear(h, layer.up), layer.down);
+  }
+  return RmsNorm(x, view.norm, config.rms_norm_eps);
+}
+
+at::Tensor Logits(const ModelTensorsView& view, const at::Tensor& hidden) {
+  return at::linear(hidden, As(view.head, hidden.scalar_type())).to(at::kFloat);
+}
+
+}  // namespace tidemill
