@@ -1,0 +1,38 @@
+// Files of a model directory: read whole under a bound, mapped, or written whole or not at all.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "core/status.h"
+
+namespace tidemill {
+
+// kNotFound: no such file. kInvalid: it is larger than `max_bytes` or no regular file.
+Result<std::string> ReadFileBounded(const std::string& path, size_t max_bytes);
+
+// Writes `parts` one behind the other into a temporary beside `path`, syncs it and renames it. On
+// failure what was at `path` is untouched and the temporary is gone.
+Status WriteFileAtomic(const std::string& path, std::span<const std::string_view> parts);
+Status WriteFileAtomic(const std::string& path, std::string_view content);
+
+// Read-only memory map of a file.
+class MappedFile {
+ public:
+  static Result<std::shared_ptr<const MappedFile>> Open(const std::string& path);
+  ~MappedFile();
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+
+  std::string_view bytes() const { return {static_cast<const char*>(data_), size_}; }
+
+ private:
+  MappedFile(void* data, size_t size) : data_(data), size_(size) {}
+  void* data_;
+  size_t size_;
+};
+
+}  // namespace tidemill

@@ -1,0 +1,69 @@
+#include "policy/generation_config.h"
+
+#include <limits>
+
+#include "policy/files.h"
+#include "policy/json_fields.h"
+
+namespace tidemill {
+namespace {
+
+constexpr int64_t kInt32Max = std::numeric_limits<int32_t>::max();
+
+std::optional<int32_t> Narrow(std::optional<int64_t> value) {
+  return value ? std::optional(static_cast<int32_t>(*value)) : std::nullopt;
+}
+
+// An id of -1, which some files write, is no token; of a list the first counts.
+std::optional<int32_t> ReadTokenId(JsonFields& fields, const char* key) {
+  const nlohmann::json* value = fields.Find(key);
+  if (value != nullptr && value->is_number_integer() && value->get<int64_t>() == -1) return {};
+  const std::vector<int32_t> ids = fields.TokenIds(key);
+  return ids.empty() ? std::nullopt : std::optional(ids.front());
+}
+
+}  // namespace
+
+Result<GenerationConfig> ParseGenerationConfig(std::string_view json, std::string_view name) {
+  TM_ASSIGN_OR_RETURN(const nlohmann::json object, ParseJsonObject(json, name));
+  JsonFields fields(object, std::string(name) + ": ");
+  GenerationConfig config;
+  config.eos_token_ids = fields.TokenIds("eos_token_id");
+  config.bos_token_id = ReadTokenId(fields, "bos_token_id");
+  config.pad_token_id = ReadTokenId(fields, "pad_token_id");
+  config.do_sample = fields.MaybeBool("do_sample");
+  config.temperature = fields.MaybeNumber("temperature", 0.0, 1000.0);
+  config.top_p = fields.MaybeNumber("top_p", 0.0, 1.0);
+  config.top_k = Narrow(fields.MaybeInt("top_k", 0, kInt32Max));
+  config.min_p = fields.MaybeNumber("min_p", 0.0, 1.0);
+  config.max_new_tokens = Narrow(fields.MaybeInt("max_new_tokens", 1, kInt32Max));
+  TM_RETURN_IF_ERROR(fields.status());
+  return config;
+}
+
+Result<GenerationConfig> ReadGenerationConfig(const std::string& dir) {
+  const std::string path = dir + "/generation_config.json";
+  TM_ASSIGN_OR_RETURN(const std::string json, ReadFileBounded(path, kConfigBytesMax));
+  return ParseGenerationConfig(json, path);
+}
+
+std::string GenerationConfigJson(const GenerationConfig& config) {
+  nlohmann::ordered_json json = nlohmann::ordered_json::object();
+  if (config.bos_token_id) json["bos_token_id"] = *config.bos_token_id;
+  if (config.do_sample) json["do_sample"] = *config.do_sample;
+  if (config.eos_token_ids.size() == 1) json["eos_token_id"] = config.eos_token_ids.front();
+  if (config.eos_token_ids.size() > 1) json["eos_token_id"] = config.eos_token_ids;
+  if (config.max_new_tokens) json["max_new_tokens"] = *config.max_new_tokens;
+  if (config.min_p) json["min_p"] = *config.min_p;
+  if (config.pad_token_id) json["pad_token_id"] = *config.pad_token_id;
+  if (config.temperature) json["temperature"] = *config.temperature;
+  if (config.top_k) json["top_k"] = *config.top_k;
+  if (config.top_p) json["top_p"] = *config.top_p;
+  return DumpJson(json);
+}
+
+Status WriteGenerationConfig(const GenerationConfig& config, const std::string& dir) {
+  return WriteFileAtomic(dir + "/generation_config.json", GenerationConfigJson(config));
+}
+
+}  // namespace tidemill
