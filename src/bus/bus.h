@@ -1,12 +1,13 @@
 // The bus: named queues (topics) between loops, at-least-once, with leases.
 //
 //   Publish -> topic -> Receive gives a lease -> Ack | Extend | Release | Reject
-//                          `- lease runs out -> delivered again, count + 1 -> past the limit: "dead"
+//                          `- lease runs out -> delivered again, count + 1 -> past the limit:
+//                          "dead"
 //
-// One topic has one group of consumers, any of which may get a message; order is not promised. Every call
-// returns at once: an implementation on a network keeps its own threads and buffers. The calls of one Bus
-// object take effect in the order they were made, so that a result published before an Ack is never
-// outrun by it. Thread-safe.
+// One topic has one group of consumers, any of which may get a message; order is not promised.
+// Every call returns at once: an implementation on a network keeps its own threads and buffers. The
+// calls of one Bus object take effect in the order they were made, so that a result published
+// before an Ack is never outrun by it. Thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -21,48 +22,51 @@
 
 namespace tidemill {
 
-// Where messages that cannot be delivered go: DeadLetter messages (proto), one topic for the whole bus.
+// Where messages that cannot be delivered go: DeadLetter messages (proto), one topic for the whole
+// bus.
 inline constexpr std::string_view kDeadTopic = "dead";
 
 struct TopicOptions {
-  size_t capacity = 1 << 16;                      // most messages ready, leased and delayed together
-  Duration lease = std::chrono::seconds(30);      // how long a delivery is held without Extend
-  uint32_t max_deliveries = 5;                    // after this many the message is dead
+  size_t capacity = 1 << 16;                  // most messages ready, leased and delayed together
+  Duration lease = std::chrono::seconds(30);  // how long a delivery is held without Extend
+  uint32_t max_deliveries = 5;                // after this many the message is dead
 };
 
-// A delivery. The bearer may Ack, Extend, Release or Reject it until it runs out; after that each of
-// those is kNotFound and another worker may have the message.
+// A delivery. The bearer may Ack, Extend, Release or Reject it until it runs out; after that each
+// of those is kNotFound and another worker may have the message.
 struct Lease {
   std::string topic;
-  std::string id;           // of the message, unique in its topic
-  uint64_t token = 0;       // of this delivery: fences off earlier holders
+  std::string id;      // of the message, unique in its topic
+  uint64_t token = 0;  // of this delivery: fences off earlier holders
   std::string body;
   uint32_t deliveries = 1;  // 1 the first time
 };
 
 struct TopicDepth {
-  size_t ready = 0;    // deliverable now or after a delay
+  size_t ready = 0;  // deliverable now or after a delay
   size_t leased = 0;
-  size_t owed = 0;     // replies an inbox still has room reserved for
-  size_t dead = 0;     // messages of this topic that died so far
+  size_t owed = 0;  // replies an inbox still has room reserved for
+  size_t dead = 0;  // messages of this topic that died so far
 };
 
 class Bus {
  public:
   virtual ~Bus() = default;
 
-  // Makes the topic, or changes its options if it exists. Using a topic that was never opened is kNotFound.
+  // Makes the topic, or changes its options if it exists. Using a topic that was never opened is
+  // kNotFound.
   virtual Status Open(std::string_view topic, const TopicOptions& options) = 0;
 
   // kFull: the topic is at capacity; nothing was sent, try again when there is room.
   virtual Status Publish(std::string_view topic, std::string body) = 0;
 
-  // Publishes a request whose answer will come to `inbox`, and reserves room for the answer there. kFull:
-  // either has no room; nothing was sent.
-  virtual Status PublishRequest(std::string_view topic, std::string_view inbox, std::string body) = 0;
+  // Publishes a request whose answer will come to `inbox`, and reserves room for the answer there.
+  // kFull: either has no room; nothing was sent.
+  virtual Status PublishRequest(std::string_view topic, std::string_view inbox,
+                                std::string body) = 0;
 
-  // Publishes an answer into its reserved room: never kFull, so that a cycle of full queues cannot lock.
-  // kNotFound: the inbox is gone, and with it whoever asked.
+  // Publishes an answer into its reserved room: never kFull, so that a cycle of full queues cannot
+  // lock. kNotFound: the inbox is gone, and with it whoever asked.
   virtual Status PublishReply(std::string_view inbox, std::string body) = 0;
 
   // The owner of the inbox gave up on `count` answers it was owed; their room is free again.
@@ -82,8 +86,8 @@ class Bus {
 
   virtual Result<TopicDepth> Depth(std::string_view topic) = 0;
 
-  // `waker` is woken whenever the topic may have something to receive, until Unsubscribe. Wakes may be
-  // spurious; none is missed.
+  // `waker` is woken whenever the topic may have something to receive, until Unsubscribe. Wakes may
+  // be spurious; none is missed.
   virtual void Subscribe(std::string_view topic, Waker& waker) = 0;
   // No Wake() of this waker is under way when this returns.
   virtual void Unsubscribe(Waker& waker) = 0;

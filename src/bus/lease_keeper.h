@@ -28,7 +28,8 @@ class LeaseKeeper {
   }
   bool Holds(uint64_t key) const { return held_.count(key) != 0; }
 
-  // Prolongs what is due. Returns the keys whose lease was lost: stop that work, it is another's now.
+  // Prolongs what is due. Returns the keys whose lease was lost: stop that work, it is another's
+  // now.
   std::vector<uint64_t> Extend(Time now) {
     std::vector<uint64_t> lost;
     if (now < next_) return lost;

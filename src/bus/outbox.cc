@@ -24,9 +24,12 @@ void Outbox::Add(std::string_view topic, Entry entry) {
 Status Outbox::Send(const std::string& topic, Entry& entry) {
   // The body is copied: a refused call must leave it whole for the next try.
   switch (entry.kind) {
-    case Kind::kPublish: return bus_.Publish(topic, entry.body);
-    case Kind::kRequest: return bus_.PublishRequest(topic, entry.inbox, entry.body);
-    case Kind::kReply: return bus_.PublishReply(topic, entry.body);
+    case Kind::kPublish:
+      return bus_.Publish(topic, entry.body);
+    case Kind::kRequest:
+      return bus_.PublishRequest(topic, entry.inbox, entry.body);
+    case Kind::kReply:
+      return bus_.PublishReply(topic, entry.body);
   }
   return Internal("unknown kind of message");
 }
@@ -59,7 +62,8 @@ std::vector<Lease> TakeFrom(Bus& bus, std::string_view topic, size_t max) {
   if (leases.ok()) return std::move(*leases);
   const Code code = leases.status().code();
   if (code == Code::kClosed || code == Code::kUnavailable) return {};
-  throw std::runtime_error("receiving from " + std::string(topic) + ": " + leases.status().ToString());
+  throw std::runtime_error("receiving from " + std::string(topic) + ": " +
+                           leases.status().ToString());
 }
 
 }  // namespace tidemill

@@ -1,5 +1,5 @@
-// What a loop wants to send, kept until the bus has room: back-pressure without blocking and without loss.
-// One full topic does not hold up the others.
+// What a loop wants to send, kept until the bus has room: back-pressure without blocking and
+// without loss. One full topic does not hold up the others.
 #pragma once
 
 #include <deque>
@@ -44,8 +44,8 @@ class Outbox {
   size_t waiting_ = 0;
 };
 
-// What there is to receive; nothing when the bus was closed. A topic that was never opened is a mistake in
-// the wiring and throws.
+// What there is to receive; nothing when the bus was closed. A topic that was never opened is a
+// mistake in the wiring and throws.
 std::vector<Lease> TakeFrom(Bus& bus, std::string_view topic, size_t max);
 
 }  // namespace tidemill

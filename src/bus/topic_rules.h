@@ -1,0 +1,16 @@
+// What every bus asks of a topic's name and options, in one place so that all say the same.
+#pragma once
+
+#include <string_view>
+
+#include "bus/bus.h"
+
+namespace tidemill {
+
+// kInvalid, naming the topic and the option that is wrong.
+Status CheckTopic(std::string_view topic, const TopicOptions& options);
+
+// A delay as a bus takes it: not negative, and a year at most.
+Duration ClampDelay(Duration delay);
+
+}  // namespace tidemill
