@@ -1,0 +1,257 @@
+#include "rollout/rollout_loop.h"
+
+#include <algorithm>
+
+#include "core/topics.h"
+
+namespace tidemill {
+namespace {
+
+constexpr size_t kResultsAtOnce = 256;
+
+}  // namespace
+
+RolloutLoop::RolloutLoop(Bus& bus, EnginePort& engine, const AgentProtocol& protocol,
+                         const Clock& clock, RolloutOptions options)
+    : bus_(bus),
+      engine_(engine),
+      protocol_(protocol),
+      clock_(clock),
+      options_(std::move(options)),
+      inbox_(InboxTopic(options_.worker, "rollout")),
+      outbox_(bus),
+      leases_(bus, options_.lease_period) {}
+
+void RolloutLoop::Attach(Waker& waker) {
+  TopicOptions inbox;
+  // Room for every call that every episode may have open.
+  inbox.capacity = size_t{options_.max_episodes} * options_.limits.calls_per_turn;
+  const Status opened = bus_.Open(inbox_, inbox);
+  if (!opened.ok()) throw std::runtime_error("opening " + inbox_ + ": " + opened.ToString());
+  bus_.Subscribe(kGroupsTopic, waker);
+  bus_.Subscribe(inbox_, waker);
+  engine_.events().Attach(waker);
+}
+
+Time RolloutLoop::Step(Time now) {
+  TakeResults(now);
+  TakeEngineEvents(now);
+  SendDueCalls(now);
+  GiveUpLostCalls(now);
+  DropLostGroups(now);
+  if (!draining_) TakeGroups(now);
+  outbox_.Flush();
+  counters_.episodes_running = episodes_.size();
+  counters_.waiting_for_tools = calls_.size();
+  Time wake = std::min(now + milliseconds(100), leases_.next());
+  if (outbox_.waiting() > 0) wake = std::min(wake, now + milliseconds(5));
+  if (!later_.empty()) wake = std::min(wake, later_.top().at);
+  return wake;
+}
+
+void RolloutLoop::TakeGroups(Time now) {
+  while (episodes_.size() < options_.max_episodes) {
+    std::vector<Lease> leases = TakeFrom(bus_, kGroupsTopic, 1);
+    if (leases.empty()) return;
+    Lease& lease = leases[0];
+    v1::GroupLease group;
+    if (!group.ParseFromString(lease.body) || group.members() == 0) {
+      (void)bus_.Reject(lease, "not a GroupLease with members");
+      continue;
+    }
+    if (lease.deliveries > options_.give_up_after) {
+      v1::DispatchEvent event;
+      v1::GroupReport& report = *event.mutable_group();
+      report.set_group(group.group());
+      report.set_revision(1);
+      report.set_dropped(group.members());
+      report.set_reason("gave up after " + std::to_string(lease.deliveries - 1) + " workers were lost");
+      outbox_.Publish(kDispatchTopic, event.SerializeAsString(), std::move(lease));
+      continue;
+    }
+    // The same group again, because its lease ran out and came back to us: the newer delivery counts.
+    if (groups_.count(group.group()) != 0) ForgetGroup(group.group(), true);
+    StartGroup(std::move(lease), group, now);
+  }
+}
+
+void RolloutLoop::StartGroup(Lease lease, const v1::GroupLease& group, Time now) {
+  auto shared = std::make_shared<EpisodeGroup>();
+  shared->lease = group;
+  shared->attempt = lease.deliveries;
+  shared->worker = options_.worker;
+  shared->inbox = inbox_;
+  shared->prompt = protocol_.Prompt(group.task());
+  shared->max_context = options_.max_context;
+  if (group.max_context_tokens() > 0) {
+    shared->max_context =
+        std::min(shared->max_context, static_cast<int32_t>(group.max_context_tokens()));
+  }
+  leases_.Hold(group.group(), std::move(lease), now);
+  Group& entry = groups_[group.group()];
+  entry.shared = shared;
+  std::vector<SequenceId> sequences;
+  for (uint32_t member = 0; member < group.members(); ++member) {
+    const SequenceId sequence = next_sequence_++;
+    entry.running.emplace(member, sequence);
+    episodes_.emplace(sequence, Running{Episode(shared, member, protocol_, options_.limits,
+                                                clock_.WallMs()),
+                                        group.group(), member});
+    sequences.push_back(sequence);
+  }
+  for (SequenceId sequence : sequences) {
+    Act(sequence, episodes_.at(sequence).episode.Begin(clock_.WallMs()), now);
+  }
+}
+
+void RolloutLoop::Act(SequenceId sequence, EpisodeActions actions, Time now) {
+  auto it = episodes_.find(sequence);
+  if (it == episodes_.end()) return;
+  Running& running = it->second;
+  if (actions.finished) {
+    FinishEpisode(sequence);
+    return;
+  }
+  for (ToolCallOrder& call : actions.calls) {
+    if (call.delay.count() == 0) SendCall(sequence, std::move(call.request), now);
+    else later_.push({now + call.delay, sequence, std::move(call.request)});
+  }
+  if (!actions.generate) return;
+  if (running.started) {
+    engine_.Continue(sequence, std::move(actions.append), std::move(actions.turn));
+    return;
+  }
+  running.started = true;
+  SequenceStart start;
+  start.id = sequence;
+  start.prompt = groups_.at(running.group).shared->prompt;
+  start.share_group = running.group;
+  start.turn = std::move(actions.turn);
+  engine_.Start(std::move(start));
+}
+
+void RolloutLoop::SendCall(SequenceId sequence, v1::ToolRequest request, Time now) {
+  ++counters_.tool_calls;
+  calls_[request.request_id()] = {sequence, now + options_.call_patience};
+  const std::string topic(ToolTopic(request.tool()));
+  outbox_.Request(topic, inbox_, request.SerializeAsString());
+}
+
+void RolloutLoop::SendDueCalls(Time now) {
+  while (!later_.empty() && later_.top().at <= now) {
+    Later due = later_.top();
+    later_.pop();
+    if (episodes_.count(due.sequence) == 0) continue;
+    ++counters_.tool_retries;
+    SendCall(due.sequence, std::move(due.request), now);
+  }
+}
+
+void RolloutLoop::TakeEngineEvents(Time now) {
+  for (EngineEvent& event : engine_.events().TakeAll()) {
+    auto it = episodes_.find(event.turn.id);
+    if (it == episodes_.end()) continue;  // given up meanwhile
+    Episode& episode = it->second.episode;
+    counters_.generated_tokens += event.turn.ids.size();
+    EpisodeActions actions = event.status.ok()
+                                 ? episode.OnTurn(event.turn, clock_.WallMs())
+                                 : episode.GiveUp("engine: " + event.status.ToString(), clock_.WallMs());
+    if (!event.status.ok()) it->second.started = false;  // the engine forgot it
+    Act(event.turn.id, std::move(actions), now);
+  }
+}
+
+void RolloutLoop::TakeResults(Time now) {
+  for (Lease& lease : TakeFrom(bus_, inbox_, kResultsAtOnce)) {
+    v1::ToolResult result;
+    if (!result.ParseFromString(lease.body)) {
+      (void)bus_.Reject(lease, "not a ToolResult");
+      continue;
+    }
+    (void)bus_.Ack(lease);
+    auto call = calls_.find(result.request_id());
+    if (call == calls_.end()) continue;  // a second answer, or one for an episode given up
+    const SequenceId sequence = call->second.sequence;
+    calls_.erase(call);
+    auto it = episodes_.find(sequence);
+    if (it == episodes_.end()) continue;
+    Act(sequence, it->second.episode.OnResult(result, clock_.WallMs()), now);
+  }
+}
+
+// A request that died on the way is never answered; after the patience it counts as unavailable, which is
+// ours, and the episode tries again.
+void RolloutLoop::GiveUpLostCalls(Time now) {
+  if (now < next_lost_check_) return;
+  next_lost_check_ = now + std::max<Duration>(options_.call_patience / 20, milliseconds(50));
+  std::vector<std::pair<std::string, SequenceId>> lost;
+  for (auto& [id, call] : calls_) {
+    if (call.lost_at <= now) lost.emplace_back(id, call.sequence);
+  }
+  for (auto& [id, sequence] : lost) {
+    calls_.erase(id);
+    ++counters_.calls_lost;
+    (void)bus_.Forgive(inbox_, 1);
+    auto it = episodes_.find(sequence);
+    if (it == episodes_.end()) continue;
+    v1::ToolResult result;
+    result.set_request_id(id);
+    result.set_outcome(v1::OUTCOME_UNAVAILABLE);
+    result.set_cause("no answer in time");
+    Act(sequence, it->second.episode.OnResult(result, clock_.WallMs()), now);
+  }
+}
+
+void RolloutLoop::DropLostGroups(Time now) {
+  for (uint64_t group : leases_.Extend(now)) {
+    ++counters_.groups_lost;
+    ForgetGroup(group, true);
+  }
+}
+
+void RolloutLoop::FinishEpisode(SequenceId sequence) {
+  auto node = episodes_.extract(sequence);
+  Running& running = node.mapped();
+  const v1::Trajectory trajectory = running.episode.TakeTrajectory();
+  ++counters_.finished;
+  if (trajectory.end() == v1::EPISODE_END_GIVEN_UP) ++counters_.given_up;
+  if (running.started) engine_.Release(sequence);
+  Group& group = groups_.at(running.group);
+  group.running.erase(running.member);
+  std::optional<Lease> done;
+  if (group.running.empty()) {
+    done = leases_.Take(running.group);
+    groups_.erase(running.group);
+  }
+  // One topic keeps its order: when the last member was taken, so were the others, and the group is done.
+  outbox_.Publish(kTrajectoriesTopic, trajectory.SerializeAsString(), std::move(done));
+}
+
+void RolloutLoop::ForgetGroup(uint64_t group_id, bool cancel_tools) {
+  auto node = groups_.extract(group_id);
+  if (node.empty()) return;
+  for (auto& [member, sequence] : node.mapped().running) {
+    auto it = episodes_.find(sequence);
+    if (it == episodes_.end()) continue;
+    if (it->second.started) engine_.Release(sequence);
+    if (cancel_tools) {
+      v1::ToolCancel cancel;
+      *cancel.mutable_episode() = it->second.episode.id();
+      outbox_.Publish(kToolsCancelTopic, cancel.SerializeAsString());
+    }
+    episodes_.erase(it);
+  }
+  if (leases_.Holds(group_id)) (void)leases_.Take(group_id);
+}
+
+void RolloutLoop::Drain() {
+  draining_ = true;
+  std::vector<uint64_t> held;
+  for (auto& [id, group] : groups_) held.push_back(id);
+  for (uint64_t id : held) {
+    if (leases_.Holds(id)) (void)bus_.Release(leases_.Take(id), Duration(0));
+    ForgetGroup(id, true);
+  }
+}
+
+}  // namespace tidemill

@@ -1,0 +1,118 @@
+// The rollout loop runs thousands of episodes at once over one engine.
+//
+//   rollout.groups --lease--> episodes --> engine (port) --> turns --> tools.* --> inbox --> .. --> replay.trajectories
+//
+// A group's lease is held and prolonged until every member's trajectory was taken by the bus; only then is
+// it acknowledged, so that a worker that dies loses nothing but time.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <queue>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "bus/bus.h"
+#include "bus/lease_keeper.h"
+#include "bus/outbox.h"
+#include "core/loop.h"
+#include "policy/engine_port.h"
+#include "rollout/episode.h"
+#include "rollout/protocol.h"
+
+namespace tidemill {
+
+struct RolloutOptions {
+  std::string worker = "local";
+  uint32_t max_episodes = 512;       // at once
+  int32_t max_context = 2048;        // tokens of one episode, the engine's at most
+  EpisodeLimits limits;
+  Duration lease_period = std::chrono::seconds(10);   // how often a group's lease is prolonged
+  Duration call_patience = std::chrono::minutes(10);  // an answer that takes longer was lost
+  uint32_t give_up_after = 4;        // deliveries of a group after which it is dropped: it ends its workers
+};
+
+// Read from any thread.
+struct RolloutCounters {
+  std::atomic<uint64_t> episodes_running{0};
+  std::atomic<uint64_t> waiting_for_tools{0};
+  std::atomic<uint64_t> finished{0};
+  std::atomic<uint64_t> given_up{0};
+  std::atomic<uint64_t> tool_calls{0};
+  std::atomic<uint64_t> tool_retries{0};
+  std::atomic<uint64_t> calls_lost{0};
+  std::atomic<uint64_t> groups_lost{0};   // leases that ran out under us
+  std::atomic<uint64_t> generated_tokens{0};
+};
+
+class RolloutLoop final : public Loop {
+ public:
+  RolloutLoop(Bus& bus, EnginePort& engine, const AgentProtocol& protocol, const Clock& clock,
+              RolloutOptions options);
+
+  std::string_view name() const override { return "rollout"; }
+  void Attach(Waker& waker) override;
+  Time Step(Time now) override;
+  // Gives the groups back at once: another worker, or the resumed run, takes them up.
+  void Drain() override;
+  bool Drained() const override { return outbox_.waiting() == 0; }
+
+  const RolloutCounters& counters() const { return counters_; }
+
+ private:
+  struct Group {
+    std::shared_ptr<const EpisodeGroup> shared;
+    std::map<uint32_t, SequenceId> running;  // member -> sequence
+  };
+  struct Running {
+    Episode episode;
+    uint64_t group;
+    uint32_t member;
+    bool started = false;          // the engine knows the sequence
+    size_t open_calls = 0;
+  };
+  struct OpenCall {
+    SequenceId sequence;
+    Time lost_at;
+  };
+  struct Later {
+    Time at;
+    SequenceId sequence;
+    v1::ToolRequest request;
+    bool operator<(const Later& other) const { return at > other.at; }
+  };
+
+  void TakeGroups(Time now);
+  void StartGroup(Lease lease, const v1::GroupLease& group, Time now);
+  void TakeEngineEvents(Time now);
+  void TakeResults(Time now);
+  void SendDueCalls(Time now);
+  void GiveUpLostCalls(Time now);
+  void DropLostGroups(Time now);
+  void Act(SequenceId sequence, EpisodeActions actions, Time now);
+  void SendCall(SequenceId sequence, v1::ToolRequest request, Time now);
+  void FinishEpisode(SequenceId sequence);
+  void ForgetGroup(uint64_t group, bool cancel_tools);
+
+  Bus& bus_;
+  EnginePort& engine_;
+  const AgentProtocol& protocol_;
+  const Clock& clock_;
+  RolloutOptions options_;
+  std::string inbox_;
+  Outbox outbox_;
+  LeaseKeeper leases_;                                      // by group
+  std::unordered_map<uint64_t, Group> groups_;
+  std::unordered_map<SequenceId, Running> episodes_;
+  std::unordered_map<std::string, OpenCall> calls_;         // by request id
+  std::priority_queue<Later> later_;
+  SequenceId next_sequence_ = 1;
+  Time next_lost_check_ = Time::min();
+  bool draining_ = false;
+  RolloutCounters counters_;
+};
+
+}  // namespace tidemill
