@@ -13,15 +13,15 @@ namespace tidemill {
 class BlobStore {
  public:
   virtual ~BlobStore() = default;
-  // Returns the lower-case hex SHA-256 under which Get finds it. Durable only where the implementation
-  // says so. Putting what is there already is cheap and fine.
+  // Returns the lower-case hex SHA-256 under which Get finds it. Durable only where the
+  // implementation says so. Putting what is there already is cheap and fine.
   virtual Result<std::string> Put(std::string_view content) = 0;
   // kNotFound: no such blob. kCorrupt: what is stored does not have this hash.
   virtual Result<std::string> Get(std::string_view hash) = 0;
 };
 
-// Files below `directory`, fanned out by the first two digits; written under another name, synced and
-// renamed, so that a blob that is there is whole.
+// Files below `directory`, fanned out by the first two digits; written under another name, synced
+// and renamed, so that a blob that is there is whole.
 Result<std::unique_ptr<BlobStore>> OpenFileBlobs(const std::string& directory);
 
 // In memory, for tests, the simulator and runs whose blobs need not outlive them.

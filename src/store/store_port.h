@@ -2,8 +2,8 @@
 //
 //   Submit(op, tag) -> [queue] -> one transaction for many -> sync -> StoreDone(tag)
 //
-// An op is durable when its StoreDone says ok, never before. Ops take effect in the order submitted. Every
-// op is keyed, so that submitting it twice changes nothing.
+// An op is durable when its StoreDone says ok, never before. Ops take effect in the order
+// submitted. Every op is keyed, so that submitting it twice changes nothing.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,8 @@ struct PutTrajectory {
 struct PutVerdict {
   v1::Verdict verdict;
 };
-// What became of a trajectory: "ready", "used", "stale", "zero_variance", "evicted", .. Shown, counted, never deleted.
+// What became of a trajectory: "ready", "used", "stale", "zero_variance", "evicted", .. Shown,
+// counted, never deleted.
 struct PutFate {
   v1::TrajectoryId id;
   std::string fate;
@@ -67,8 +68,8 @@ struct StoreDone {
   uint64_t version = 0;  // for ReserveVersion
 };
 
-// One client's view of the store: its own mailbox. Submissions of one client keep their order; those of
-// several clients are durable in groups.
+// One client's view of the store: its own mailbox. Submissions of one client keep their order;
+// those of several clients are durable in groups.
 class StorePort {
  public:
   virtual ~StorePort() = default;

@@ -1,0 +1,266 @@
+#include "store/op_writer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <type_traits>
+#include <utility>
+
+#include "core/ids.h"
+
+namespace tidemill {
+namespace {
+
+constexpr uint64_t kNumberMax = std::numeric_limits<int64_t>::max();
+
+Status CheckNumber(const char* what, uint64_t number) {
+  if (number <= kNumberMax) return Ok();
+  return Invalid(std::string(what) + " " + std::to_string(number) + " is above " +
+                 std::to_string(kNumberMax));
+}
+
+std::string Describe(const v1::TrajectoryId& id) {
+  return TrajectoryKey::From(id).ToString();
+}
+
+Status CheckId(const v1::TrajectoryId& id) {
+  if (id.task().empty()) return Invalid("a trajectory id without a task");
+  return CheckNumber("group", id.group());
+}
+
+// What the columns say of a trajectory.
+struct Shape {
+  uint64_t tokens = 0;
+  uint64_t tool_calls = 0;
+  std::optional<uint64_t> min_version;
+  std::optional<uint64_t> max_version;
+};
+
+Shape ShapeOf(const v1::Trajectory& trajectory) {
+  Shape shape;
+  for (const v1::Turn& turn : trajectory.turns()) {
+    shape.tokens += static_cast<uint64_t>(turn.ids_size());
+    shape.tool_calls += static_cast<uint64_t>(turn.calls_size());
+    for (const v1::VersionRun& run : turn.versions()) {
+      if (run.tokens() == 0) continue;
+      shape.min_version = std::min(shape.min_version.value_or(run.version()), run.version());
+      shape.max_version = std::max(shape.max_version.value_or(run.version()), run.version());
+    }
+  }
+  return shape;
+}
+
+}  // namespace
+
+struct OpWriter::Statements {
+  Statement savepoint, release, undo;
+  Statement find, put_trajectory, put_body, put_verdict, set_verdict, set_fate;
+  Statement put_step, put_use, count_use, put_group, put_report, find_group;
+  Statement next_version, put_version, put_checkpoint;
+};
+
+OpWriter::OpWriter(Database& db, const Clock& clock) : db_(db), clock_(clock) {}
+OpWriter::~OpWriter() = default;
+
+Status OpWriter::Prepare() {
+  Status failure;
+  auto prepare = [&](const char* sql) -> Statement {
+    auto statement = db_.Prepare(sql);
+    if (statement.ok()) return std::move(*statement);
+    if (failure.ok()) failure = statement.status();
+    return {nullptr, nullptr, nullptr};
+  };
+  statements_.reset(new Statements{
+      prepare("SAVEPOINT op"),
+      prepare("RELEASE op"),
+      prepare("ROLLBACK TO op"),
+      prepare("SELECT seq, attempt FROM trajectories WHERE grp = ?1 AND member = ?2 AND task = ?3"),
+      prepare(
+          "INSERT INTO trajectories (task, grp, member, attempt, purpose, eval_name, end, "
+          "stale_cause, worker, group_members, started_ms, finished_ms, stored_ms, prompt_tokens, "
+          "tokens, turns, tool_calls, min_version, max_version) "
+          "VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17,?18,?19)"),
+      prepare("INSERT INTO bodies (seq, body) VALUES (?1, ?2)"),
+      prepare("INSERT OR REPLACE INTO verdicts (seq, at_ms, body) VALUES (?1, ?2, ?3)"),
+      prepare("UPDATE trajectories SET scored = ?2, reward = ?3, solved = ?4, tests_passed = ?5, "
+              "tests_total = ?6, compiled = ?7 WHERE seq = ?1"),
+      prepare("UPDATE trajectories SET fate = ?2, fate_reason = ?3 WHERE seq = ?1"),
+      prepare("INSERT OR REPLACE INTO steps (abandoned, step, version, at_ms, metrics_json) "
+              "VALUES (0, ?1, ?2, ?3, ?4)"),
+      prepare("INSERT OR IGNORE INTO uses (abandoned, step, seq) VALUES (0, ?1, ?2)"),
+      prepare("UPDATE trajectories SET uses = uses + 1 WHERE seq = ?1"),
+      prepare("INSERT OR IGNORE INTO groups (grp, task, purpose, eval_name, members, issued_ms, "
+              "cursor, lease) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)"),
+      prepare("UPDATE groups SET revision = ?2, accepted = ?3, dropped = ?4, reissue = ?5, "
+              "reason = ?6 WHERE grp = ?1 AND revision < ?2"),
+      prepare("SELECT task FROM groups WHERE grp = ?1"),
+      prepare("SELECT coalesce(max(version), 0) + 1 FROM versions"),
+      prepare("INSERT OR IGNORE INTO versions (version, step, reserved_ms) VALUES (?1, ?2, ?3)"),
+      prepare("INSERT OR REPLACE INTO checkpoints (abandoned, step, version, path, at_ms) "
+              "VALUES (0, ?1, ?2, ?3, ?4)"),
+  });
+  return failure;
+}
+
+Status OpWriter::Write(const StoreOp& op, uint64_t& version) {
+  TM_RETURN_IF_ERROR(statements_->savepoint.With().Run());
+  Status status = std::visit(
+      [&](const auto& one) -> Status {
+        if constexpr (std::is_same_v<std::decay_t<decltype(one)>, ReserveVersion>) {
+          TM_ASSIGN_OR_RETURN(version, Reserve(one));
+          return Ok();
+        } else {
+          return Put(one);
+        }
+      },
+      op);
+  if (status.ok()) return statements_->release.With().Run();
+  // A failing disk ends the whole transaction, the savepoint with it.
+  if (db_.InTransaction()) {
+    TM_RETURN_IF_ERROR(statements_->undo.With().Run());
+    TM_RETURN_IF_ERROR(statements_->release.With().Run());
+  }
+  return status;
+}
+
+Result<int64_t> OpWriter::Find(const v1::TrajectoryId& id) {
+  TM_RETURN_IF_ERROR(CheckId(id));
+  Statement& find = statements_->find.With(id.group(), id.member(), id.task());
+  TM_ASSIGN_OR_RETURN(const bool found, find.Next());
+  if (!found) return NotFound("no trajectory " + Describe(id) + " is stored");
+  const int64_t seq = find.Int(0);
+  const uint64_t attempt = find.Uint(1);
+  find.Reset();
+  if (attempt == id.attempt()) return seq;
+  return NotFound("no trajectory " + Describe(id) + " is stored, attempt " +
+                  std::to_string(attempt) + " is");
+}
+
+Status OpWriter::Put(const PutTrajectory& op) {
+  const v1::Trajectory& t = op.trajectory;
+  const v1::TrajectoryId& id = t.id();
+  TM_RETURN_IF_ERROR(CheckId(id));
+  if (t.purpose() != v1::PURPOSE_TRAIN && t.purpose() != v1::PURPOSE_EVAL) {
+    return Invalid("trajectory " + Describe(id) + ": purpose must be TRAIN or EVAL");
+  }
+  const Shape shape = ShapeOf(t);
+  TM_RETURN_IF_ERROR(CheckNumber("version", shape.max_version.value_or(0)));
+  Statement& find = statements_->find.With(id.group(), id.member(), id.task());
+  TM_ASSIGN_OR_RETURN(const bool found, find.Next());
+  if (found) {
+    const uint64_t attempt = find.Uint(1);
+    find.Reset();
+    if (attempt == id.attempt()) return Ok();  // the same one again
+    return Exists("trajectory " + Describe(id) + ": attempt " + std::to_string(attempt) +
+                  " of the same member is stored already");
+  }
+  auto body = codec_.Pack(t);
+  if (!body.ok()) return body.status().WithContext("trajectory " + Describe(id));
+  TM_RETURN_IF_ERROR(statements_->put_trajectory
+                         .With(id.task(), id.group(), id.member(), id.attempt(),
+                               static_cast<int>(t.purpose()), t.eval_name(),
+                               static_cast<int>(t.end()), t.stale_cause(), t.worker(),
+                               t.group_members(), t.started_ms(), t.finished_ms(), clock_.WallMs(),
+                               t.prompt_ids_size(), shape.tokens, t.turns_size(), shape.tool_calls,
+                               shape.min_version, shape.max_version)
+                         .Run());
+  return statements_->put_body.With(db_.LastRowId(), BlobRef{*body}).Run();
+}
+
+Status OpWriter::Put(const PutVerdict& op) {
+  const v1::Verdict& v = op.verdict;
+  if (v.scored() && !std::isfinite(v.reward())) {
+    return Invalid("verdict on " + Describe(v.id()) + ": its reward is not a number");
+  }
+  TM_ASSIGN_OR_RETURN(const int64_t seq, Find(v.id()));
+  TM_ASSIGN_OR_RETURN(const std::string body, codec_.Pack(v));
+  TM_RETURN_IF_ERROR(statements_->put_verdict.With(seq, clock_.WallMs(), BlobRef{body}).Run());
+  // A verdict without a reward leaves none behind: ours never turns into a reward of zero.
+  if (!v.scored()) {
+    return statements_->set_verdict.With(seq, 0, nullptr, nullptr, nullptr, nullptr, nullptr).Run();
+  }
+  return statements_->set_verdict
+      .With(seq, 1, v.reward(), v.solved(), v.tests_passed(), v.tests_total(), v.compiled())
+      .Run();
+}
+
+Status OpWriter::Put(const PutFate& op) {
+  if (op.fate.empty()) return Invalid("an empty fate for " + Describe(op.id));
+  TM_ASSIGN_OR_RETURN(const int64_t seq, Find(op.id));
+  return statements_->set_fate.With(seq, op.fate, op.reason).Run();
+}
+
+Status OpWriter::Put(const PutStep& op) {
+  TM_RETURN_IF_ERROR(CheckNumber("step", op.step));
+  TM_RETURN_IF_ERROR(KeepVersion(op.version, op.step));
+  TM_RETURN_IF_ERROR(
+      statements_->put_step.With(op.step, op.version, clock_.WallMs(), op.metrics_json).Run());
+  for (const v1::TrajectoryId& id : op.used) {
+    auto seq = Find(id);
+    if (!seq.ok()) return seq.status().WithContext("step " + std::to_string(op.step));
+    TM_RETURN_IF_ERROR(statements_->put_use.With(op.step, *seq).Run());
+    if (db_.Changes() == 0) continue;  // counted before
+    TM_RETURN_IF_ERROR(statements_->count_use.With(*seq).Run());
+  }
+  return Ok();
+}
+
+Status OpWriter::Put(const PutGroup& op) {
+  const v1::GroupLease& g = op.group;
+  TM_RETURN_IF_ERROR(CheckNumber("group", g.group()));
+  if (g.task().id().empty()) {
+    return Invalid("group " + std::to_string(g.group()) + " without a task");
+  }
+  TM_ASSIGN_OR_RETURN(const std::string lease, codec_.Pack(g));
+  TM_RETURN_IF_ERROR(statements_->put_group
+                         .With(g.group(), g.task().id(), static_cast<int>(g.purpose()),
+                               g.eval_name(), g.members(), g.issued_ms(), op.cursor, BlobRef{lease})
+                         .Run());
+  if (db_.Changes() != 0) return Ok();
+  Statement& find = statements_->find_group.With(g.group());
+  TM_ASSIGN_OR_RETURN(const bool found, find.Next());
+  TM_CHECK(found, "an insert was ignored for a row that is not there");
+  const std::string task = find.Text(0);
+  find.Reset();
+  if (task == g.task().id()) return Ok();  // the same one again
+  return Exists("group " + std::to_string(g.group()) + " was given to task " + task +
+                " already, not to " + g.task().id());
+}
+
+Status OpWriter::Put(const PutGroupReport& op) {
+  const v1::GroupReport& r = op.report;
+  TM_RETURN_IF_ERROR(CheckNumber("group", r.group()));
+  Statement& find = statements_->find_group.With(r.group());
+  TM_ASSIGN_OR_RETURN(const bool found, find.Next());
+  find.Reset();
+  if (!found) return NotFound("a report on group " + std::to_string(r.group()) + ", never issued");
+  return statements_->put_report
+      .With(r.group(), r.revision(), r.accepted(), r.dropped(), r.reissue(), r.reason())
+      .Run();
+}
+
+Status OpWriter::Put(const PutCheckpoint& op) {
+  TM_RETURN_IF_ERROR(CheckNumber("step", op.step));
+  TM_RETURN_IF_ERROR(KeepVersion(op.version, op.step));
+  return statements_->put_checkpoint.With(op.step, op.version, op.path, clock_.WallMs()).Run();
+}
+
+Result<uint64_t> OpWriter::Reserve(const ReserveVersion& op) {
+  TM_RETURN_IF_ERROR(CheckNumber("step", op.step));
+  Statement& next = statements_->next_version.With();
+  TM_ASSIGN_OR_RETURN(const bool row, next.Next());
+  TM_CHECK(row, "an aggregate has one row");
+  const uint64_t version = next.Uint(0);
+  next.Reset();
+  TM_RETURN_IF_ERROR(KeepVersion(version, op.step));
+  return version;
+}
+
+Status OpWriter::KeepVersion(uint64_t version, uint64_t step) {
+  TM_RETURN_IF_ERROR(CheckNumber("version", version));
+  if (version == 0) return Ok();  // not said
+  return statements_->put_version.With(version, step, clock_.WallMs()).Run();
+}
+
+}  // namespace tidemill

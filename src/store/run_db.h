@@ -1,0 +1,114 @@
+// The writer's side of run.db: the one truth for trajectories, verdicts and which step used what.
+//
+//   ops -> Apply (one transaction, synced) -> outcomes;   crash -> ResumeFrom(step) ->
+//   LoadForResume
+//
+// Readers have run_reader.h. docs/store.md describes the tables.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/clock.h"
+#include "core/status.h"
+#include "store/store_port.h"
+
+namespace tidemill {
+
+class Database;
+class OpWriter;
+
+// Whether a trajectory with this fate may still be trained on: "stored" (nothing said yet), "ready"
+// and "used" (how often, its uses say). Every other fate is final.
+bool FateIsLive(std::string_view fate);
+
+struct CheckpointRecord {
+  uint64_t step = 0;
+  uint64_t version = 0;
+  std::string path;
+  int64_t at_ms = 0;
+};
+
+// What the loops need to go on where the run stopped.
+struct ResumeState {
+  struct Stored {
+    v1::Trajectory trajectory;
+    std::optional<v1::Verdict> verdict;  // none: still to be scored
+    uint32_t uses = 0;
+    std::string fate;
+  };
+  struct Outstanding {
+    v1::GroupLease group;
+    v1::GroupReport report;                // the newest; revision 0: none yet
+    std::vector<uint32_t> stored_members;  // whose trajectories are here already
+  };
+  // Of purpose TRAIN, neither used up nor dropped, in the order they were stored.
+  std::vector<Stored> trajectories;
+  // Issued, but accepted + dropped is less than their members; by group.
+  std::vector<Outstanding> outstanding;
+  // Their newest report is final and says to attempt the task again, and no later group of the same
+  // task and purpose was issued; by group.
+  std::vector<v1::GroupLease> to_reissue;
+  uint64_t next_group = 1;
+  uint64_t next_version = 1;
+  std::string cursor;  // of the newest group that had one
+  uint64_t last_step = 0;
+  uint64_t last_version = 0;  // published by last_step; 0: no step was done
+  uint64_t accepted = 0;      // over all groups of purpose TRAIN, by their newest reports
+  uint64_t dropped = 0;
+  std::optional<CheckpointRecord> checkpoint;           // the newest of the line that lives
+  std::vector<std::pair<uint64_t, uint64_t>> versions;  // version, the step it was reserved for
+};
+
+// Belongs to one thread at a time. One process writes a run: RunDirectory's lock sees to that.
+class RunDb {
+ public:
+  struct Options {
+    int busy_timeout_ms = 5000;
+    std::string vfs;        // SQLite's file layer by name; empty: the operating system
+    int64_t max_pages = 0;  // 0: as many as the disk holds
+  };
+  struct Outcome {
+    Status status;
+    uint64_t version = 0;  // for ReserveVersion
+  };
+
+  // Makes the database, or brings an older one to today's schema. kInvalid: of a newer program, or
+  // not ours. kCorrupt: damaged.
+  static Result<std::unique_ptr<RunDb>> Open(const std::string& path, const Clock& clock,
+                                             const Options& options);
+  static Result<std::unique_ptr<RunDb>> Open(const std::string& path, const Clock& clock);
+  ~RunDb();
+
+  // All ops in one transaction, in order, durable on return; one outcome for each. An op that is
+  // wrong in itself fails alone. Failure of the whole: nothing was applied. kUnavailable: try again
+  // later.
+  Result<std::vector<Outcome>> Apply(std::span<const StoreOp* const> ops);
+  // One op on its own; its outcome's status.
+  Status ApplyOne(const StoreOp& op);
+
+  // Goes back to the weights of `step`: what later steps used becomes unused and "ready" again;
+  // those steps, their uses and checkpoints stay on record as abandoned. Version numbers stay
+  // taken. kInvalid: `step` was never done.
+  Status ResumeFrom(uint64_t step);
+  Result<ResumeState> LoadForResume(uint32_t max_uses);
+
+  // Reads every page: kCorrupt with SQLite's first findings. Takes seconds on a large run.
+  Status CheckIntegrity();
+  const std::string& path() const;
+
+ private:
+  RunDb(std::unique_ptr<Database> db, const Clock& clock);
+
+  const Clock& clock_;
+  std::unique_ptr<Database> db_;
+  std::unique_ptr<OpWriter> writer_;  // its statements go before the database
+};
+
+}  // namespace tidemill

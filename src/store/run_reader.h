@@ -1,0 +1,191 @@
+// The readers' side of run.db, for people and the dashboard: while a run goes on, or after it.
+//
+// Everything here is quick on a hundred thousand episodes: columns and indexes answer, bodies are
+// read only for the one episode asked for.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/status.h"
+#include "proto/tidemill.pb.h"
+#include "store/run_db.h"
+
+namespace tidemill {
+
+class Database;
+
+// An episode without its tokens.
+struct EpisodeRow {
+  uint64_t seq = 0;  // in the order stored, from 1
+  std::string task;
+  uint64_t group = 0;
+  uint32_t member = 0;
+  uint32_t attempt = 0;
+  v1::Purpose purpose = v1::PURPOSE_UNSPECIFIED;
+  std::string eval_name;
+  v1::EpisodeEnd end = v1::EPISODE_END_UNSPECIFIED;
+  std::string stale_cause;
+  std::string worker;
+  int64_t started_ms = 0;
+  int64_t finished_ms = 0;
+  uint64_t prompt_tokens = 0;
+  uint64_t tokens = 0;  // the model wrote
+  uint32_t turns = 0;
+  uint32_t tool_calls = 0;
+  std::optional<uint64_t> min_version;  // none: it wrote nothing
+  std::optional<uint64_t> max_version;
+  std::string fate;
+  std::string fate_reason;
+  uint32_t uses = 0;
+  std::optional<bool> scored;    // none: no verdict yet; false: a scorer of ours failed
+  std::optional<double> reward;  // with scored = true only, like the rest
+  std::optional<bool> solved;
+  uint32_t tests_passed = 0;
+  uint32_t tests_total = 0;
+  bool compiled = false;
+};
+
+// What is not set does not restrict.
+struct EpisodeFilter {
+  std::optional<std::string> task;
+  std::optional<uint64_t> group;
+  std::optional<v1::Purpose> purpose;
+  std::optional<std::string> eval_name;
+  std::optional<v1::EpisodeEnd> end;
+  std::optional<std::string> fate;
+  std::optional<bool> scored;  // false: no verdict with a reward
+  std::optional<bool> solved;
+  std::optional<double> reward_min;
+  std::optional<double> reward_max;
+  std::optional<uint64_t>
+      version;  // some of its tokens may be of this one: between its least and greatest
+  std::optional<uint64_t> after_seq;
+};
+
+// Episodes without a reward come last in kWorst and kBest.
+enum class EpisodeSort { kNewest, kOldest, kWorst, kBest, kMostTokens, kMostTurns, kSlowest };
+
+struct EpisodePage {
+  std::vector<EpisodeRow> rows;
+  uint64_t total = 0;  // that match, on all pages
+};
+
+struct EpisodeDetail {
+  EpisodeRow row;
+  v1::Trajectory trajectory;
+  std::optional<v1::Verdict> verdict;
+  std::vector<uint64_t> used_by;  // steps of the line that lives
+};
+
+struct GroupRow {
+  v1::GroupLease lease;
+  v1::GroupReport report;  // revision 0: none yet
+  std::vector<EpisodeRow> episodes;
+};
+
+struct TaskStats {
+  std::string task;
+  uint64_t episodes = 0;
+  uint64_t scored = 0;
+  uint64_t solved = 0;
+  double mean_reward = 0;  // of those scored
+  int64_t last_finished_ms = 0;
+  double pass_rate() const {
+    return scored == 0 ? 0 : static_cast<double>(solved) / static_cast<double>(scored);
+  }
+};
+
+// One interval of time.
+struct PassRatePoint {
+  int64_t from_ms = 0;
+  uint64_t episodes = 0;  // scored, finished in it
+  uint64_t solved = 0;
+  double mean_reward = 0;
+};
+
+struct StepRow {
+  uint64_t step = 0;
+  uint64_t version = 0;
+  int64_t at_ms = 0;
+  uint64_t used = 0;  // trajectories
+  std::string metrics_json;
+};
+
+struct EvalResult {
+  std::string eval_name;
+  uint64_t tasks = 0;
+  uint64_t samples = 0;   // scored
+  uint64_t unscored = 0;  // stale, or not scored (yet): not in the means
+  uint64_t solved = 0;
+  uint64_t tasks_solved = 0;  // at least once
+  double pass_rate = 0;       // mean over tasks of the share of its samples that is solved
+  double pass_rate_ci95 = 0;  // half-width, tasks as the unit that varies
+  double mean_reward = 0;     // over samples
+  std::optional<uint64_t> min_version;
+  std::optional<uint64_t> max_version;
+  int64_t finished_ms = 0;  // of its last episode
+};
+
+struct RunCounts {
+  uint64_t episodes = 0;
+  uint64_t train = 0;
+  uint64_t eval = 0;
+  uint64_t unscored = 0;
+  uint64_t groups = 0;
+  uint64_t groups_outstanding = 0;
+  uint64_t steps = 0;
+  uint64_t steps_abandoned = 0;
+  uint64_t resumes = 0;
+  uint64_t last_version = 0;                       // reserved
+  std::map<std::string, uint64_t> train_by_fate;   // purpose TRAIN
+  std::map<std::string, uint64_t> stale_by_cause;  // of GIVEN_UP, any purpose
+};
+
+inline constexpr uint64_t kPageRowsMax = 1000;
+
+// Thread-safe; calls take turns on one connection that only reads. Never holds up the writer.
+class RunReader {
+ public:
+  // kNotFound: no such file. kInvalid: of another schema version, or not ours. kCorrupt: damaged.
+  static Result<std::unique_ptr<RunReader>> Open(const std::string& db_path);
+  ~RunReader();
+
+  struct Page {
+    uint64_t offset = 0;
+    uint64_t limit = 50;  // at most kPageRowsMax
+  };
+  Result<EpisodePage> Episodes(const EpisodeFilter& filter, EpisodeSort sort, const Page& page);
+  // kNotFound: no member of this group is stored under this number.
+  Result<EpisodeDetail> Episode(uint64_t group, uint32_t member);
+  Result<GroupRow> Group(uint64_t group);
+
+  // By task. `purpose` PURPOSE_UNSPECIFIED: any.
+  Result<std::vector<TaskStats>> Tasks(v1::Purpose purpose);
+  // `points` equal intervals (1 to 1000) from the first to the last finished episode; task empty:
+  // all tasks.
+  Result<std::vector<PassRatePoint>> PassRateOverTime(const std::string& task, v1::Purpose purpose,
+                                                      uint32_t points);
+  // Of the line that lives, from the first step above `after` on.
+  Result<std::vector<StepRow>> Steps(uint64_t after, uint64_t limit);
+  Result<RunCounts> Counts();
+  // In the order of their first episodes; one, or kNotFound.
+  Result<std::vector<EvalResult>> Evals();
+  Result<EvalResult> Eval(const std::string& eval_name);
+  // Task by task, by task.
+  Result<std::vector<TaskStats>> EvalTasks(const std::string& eval_name);
+  Result<std::vector<CheckpointRecord>> Checkpoints();
+
+ private:
+  explicit RunReader(std::unique_ptr<Database> db);
+
+  std::mutex mutex_;
+  std::unique_ptr<Database> db_;  // guarded by mutex_
+};
+
+}  // namespace tidemill

@@ -1,0 +1,271 @@
+// What RunReader sums up.
+#include <algorithm>
+#include <cmath>
+
+#include "store/run_reader.h"
+#include "store/run_reader_rows.h"
+#include "store/sqlite.h"
+
+namespace tidemill {
+namespace {
+
+Status CheckLimit(uint64_t limit) {
+  if (limit <= kPageRowsMax) return Ok();
+  return Invalid("at most " + std::to_string(kPageRowsMax) + " rows at once, not " +
+                 std::to_string(limit));
+}
+
+TaskStats ReadTaskStats(const Statement& row) {
+  TaskStats stats;
+  stats.task = row.Text(0);
+  stats.episodes = row.Uint(1);
+  stats.scored = row.Uint(2);
+  stats.solved = row.Uint(3);
+  stats.mean_reward = row.Double(4);
+  stats.last_finished_ms = row.Int(5);
+  return stats;
+}
+
+constexpr const char* kTaskColumns =
+    "task, count(*), coalesce(sum(scored), 0), coalesce(sum(solved), 0), coalesce(avg(reward), 0), "
+    "max(finished_ms)";
+
+// Adds up one evaluation task by task, so that the spread between tasks is known.
+class EvalSum {
+ public:
+  explicit EvalSum(std::string eval_name) { result_.eval_name = std::move(eval_name); }
+
+  void AddTask(uint64_t samples, uint64_t solved, uint64_t unscored, double reward_sum) {
+    ++result_.tasks;
+    result_.samples += samples;
+    result_.unscored += unscored;
+    result_.solved += solved;
+    if (solved > 0) ++result_.tasks_solved;
+    reward_sum_ += reward_sum;
+    if (samples == 0) return;
+    const double rate = static_cast<double>(solved) / static_cast<double>(samples);
+    ++rated_;
+    rate_sum_ += rate;
+    rate_squares_ += rate * rate;
+  }
+
+  EvalResult Finish() {
+    if (rated_ > 0) result_.pass_rate = rate_sum_ / rated_;
+    if (rated_ > 1) {
+      const double mean = result_.pass_rate;
+      const double variance = std::max(0.0, (rate_squares_ - rated_ * mean * mean) / (rated_ - 1));
+      result_.pass_rate_ci95 = 1.96 * std::sqrt(variance / rated_);
+    }
+    if (result_.samples > 0) {
+      result_.mean_reward = reward_sum_ / static_cast<double>(result_.samples);
+    }
+    return result_;
+  }
+
+  EvalResult& result() { return result_; }
+
+ private:
+  EvalResult result_;
+  double rated_ = 0;  // tasks with a sample that was scored
+  double rate_sum_ = 0;
+  double rate_squares_ = 0;
+  double reward_sum_ = 0;
+};
+
+Result<EvalResult> ReadEval(Database& db, const std::string& eval_name) {
+  EvalSum sum(eval_name);
+  TM_RETURN_IF_ERROR(ForEachRow(
+      db,
+      "SELECT coalesce(sum(scored), 0), coalesce(sum(solved), 0), count(*), total(reward) "
+      "FROM trajectories WHERE purpose = 2 AND eval_name = ?1 GROUP BY task",
+      [&](Statement& row) {
+        sum.AddTask(row.Uint(0), row.Uint(1), row.Uint(2) - row.Uint(0), row.Double(3));
+        return Ok();
+      },
+      eval_name));
+  TM_RETURN_IF_ERROR(ForEachRow(
+      db,
+      "SELECT min(min_version), max(max_version), max(finished_ms) FROM trajectories "
+      "WHERE purpose = 2 AND eval_name = ?1",
+      [&](Statement& row) {
+        EvalResult& result = sum.result();
+        if (!row.IsNull(0)) result.min_version = row.Uint(0);
+        if (!row.IsNull(1)) result.max_version = row.Uint(1);
+        result.finished_ms = row.Int(2);
+        return Ok();
+      },
+      eval_name));
+  return sum.Finish();
+}
+
+}  // namespace
+
+Result<std::vector<TaskStats>> RunReader::Tasks(v1::Purpose purpose) {
+  std::lock_guard lock(mutex_);
+  std::vector<TaskStats> tasks;
+  const std::string sql = std::string("SELECT ") + kTaskColumns +
+                          " FROM trajectories INDEXED BY trajectories_by_task "
+                          "WHERE ?1 = 0 OR purpose = ?1 GROUP BY task ORDER BY task";
+  TM_RETURN_IF_ERROR(ForEachRow(
+      *db_, sql,
+      [&](Statement& row) {
+        tasks.push_back(ReadTaskStats(row));
+        return Ok();
+      },
+      static_cast<int>(purpose)));
+  return tasks;
+}
+
+Result<std::vector<TaskStats>> RunReader::EvalTasks(const std::string& eval_name) {
+  std::lock_guard lock(mutex_);
+  std::vector<TaskStats> tasks;
+  const std::string sql = std::string("SELECT ") + kTaskColumns +
+                          " FROM trajectories WHERE purpose = 2 AND eval_name = ?1 "
+                          "GROUP BY task ORDER BY task";
+  TM_RETURN_IF_ERROR(ForEachRow(
+      *db_, sql,
+      [&](Statement& row) {
+        tasks.push_back(ReadTaskStats(row));
+        return Ok();
+      },
+      eval_name));
+  return tasks;
+}
+
+Result<std::vector<PassRatePoint>> RunReader::PassRateOverTime(const std::string& task,
+                                                               v1::Purpose purpose,
+                                                               uint32_t points) {
+  if (points < 1 || points > 1000) {
+    return Invalid("points must be 1 to 1000, got " + std::to_string(points));
+  }
+  const std::string where = task.empty()
+                                ? " WHERE purpose = ?1 AND reward IS NOT NULL AND ?2 = ''"
+                                : " WHERE purpose = ?1 AND reward IS NOT NULL AND task = ?2";
+  std::lock_guard lock(mutex_);
+  std::vector<PassRatePoint> result;
+  int64_t first = 0, last = -1;
+  TM_RETURN_IF_ERROR(ForEachRow(
+      *db_, "SELECT min(finished_ms), max(finished_ms) FROM trajectories" + where,
+      [&](Statement& row) {
+        if (!row.IsNull(0)) first = row.Int(0), last = row.Int(1);
+        return Ok();
+      },
+      static_cast<int>(purpose), task));
+  if (last < first) return result;
+  const int64_t width = (last - first) / points + 1;
+  for (uint32_t i = 0; i < points; ++i) result.push_back({first + width * i, 0, 0, 0});
+  TM_RETURN_IF_ERROR(ForEachRow(
+      *db_,
+      "SELECT (finished_ms - ?3) / ?4, count(*), sum(solved), avg(reward) FROM trajectories" +
+          where + " GROUP BY 1",
+      [&](Statement& row) {
+        const size_t i = static_cast<size_t>(row.Int(0));
+        if (i >= result.size()) return Ok();  // stored between the two queries
+        result[i].episodes = row.Uint(1);
+        result[i].solved = row.Uint(2);
+        result[i].mean_reward = row.Double(3);
+        return Ok();
+      },
+      static_cast<int>(purpose), task, first, width));
+  return result;
+}
+
+Result<std::vector<StepRow>> RunReader::Steps(uint64_t after, uint64_t limit) {
+  TM_RETURN_IF_ERROR(CheckLimit(limit));
+  std::lock_guard lock(mutex_);
+  std::vector<StepRow> steps;
+  TM_RETURN_IF_ERROR(ForEachRow(
+      *db_,
+      "SELECT step, version, at_ms, metrics_json, (SELECT count(*) FROM uses u WHERE "
+      "u.abandoned = 0 AND u.step = s.step) FROM steps s WHERE abandoned = 0 AND step > ?1 "
+      "ORDER BY step LIMIT ?2",
+      [&](Statement& row) {
+        steps.push_back({row.Uint(0), row.Uint(1), row.Int(2), row.Uint(4), row.Text(3)});
+        return Ok();
+      },
+      std::min<uint64_t>(after, INT64_MAX), limit));
+  return steps;
+}
+
+Result<RunCounts> RunReader::Counts() {
+  std::lock_guard lock(mutex_);
+  RunCounts counts;
+  TM_RETURN_IF_ERROR(
+      ForEachRow(*db_, "SELECT fate, purpose, count(*) FROM trajectories GROUP BY fate, purpose",
+                 [&](Statement& row) {
+                   const uint64_t n = row.Uint(2);
+                   counts.episodes += n;
+                   if (row.Int(1) == v1::PURPOSE_TRAIN) {
+                     counts.train += n;
+                     counts.train_by_fate[row.Text(0)] += n;
+                   } else {
+                     counts.eval += n;
+                   }
+                   return Ok();
+                 }));
+  TM_RETURN_IF_ERROR(ForEachRow(
+      *db_,
+      "SELECT stale_cause, count(*) FROM trajectories WHERE stale_cause <> '' GROUP BY stale_cause",
+      [&](Statement& row) {
+        counts.stale_by_cause[row.Text(0)] = row.Uint(1);
+        return Ok();
+      }));
+  TM_RETURN_IF_ERROR(ForEachRow(*db_,
+                                "SELECT (SELECT count(*) FROM trajectories WHERE reward IS NULL), "
+                                "(SELECT count(*) FROM groups), "
+                                "(SELECT count(*) FROM groups WHERE accepted + dropped < members), "
+                                "(SELECT count(*) FROM steps WHERE abandoned = 0), "
+                                "(SELECT count(*) FROM steps WHERE abandoned > 0), "
+                                "(SELECT count(*) FROM resumes), "
+                                "(SELECT coalesce(max(version), 0) FROM versions)",
+                                [&](Statement& row) {
+                                  counts.unscored = row.Uint(0);
+                                  counts.groups = row.Uint(1);
+                                  counts.groups_outstanding = row.Uint(2);
+                                  counts.steps = row.Uint(3);
+                                  counts.steps_abandoned = row.Uint(4);
+                                  counts.resumes = row.Uint(5);
+                                  counts.last_version = row.Uint(6);
+                                  return Ok();
+                                }));
+  return counts;
+}
+
+Result<std::vector<EvalResult>> RunReader::Evals() {
+  std::lock_guard lock(mutex_);
+  std::vector<std::string> names;
+  TM_RETURN_IF_ERROR(ForEachRow(
+      *db_,
+      "SELECT eval_name FROM trajectories WHERE purpose = 2 GROUP BY eval_name ORDER BY min(seq)",
+      [&](Statement& row) {
+        names.push_back(row.Text(0));
+        return Ok();
+      }));
+  std::vector<EvalResult> results;
+  for (const std::string& name : names) {
+    TM_ASSIGN_OR_RETURN(EvalResult result, ReadEval(*db_, name));
+    results.push_back(std::move(result));
+  }
+  return results;
+}
+
+Result<EvalResult> RunReader::Eval(const std::string& eval_name) {
+  std::lock_guard lock(mutex_);
+  TM_ASSIGN_OR_RETURN(EvalResult result, ReadEval(*db_, eval_name));
+  if (result.tasks == 0) return NotFound(db_->path() + ": no evaluation \"" + eval_name + "\"");
+  return result;
+}
+
+Result<std::vector<CheckpointRecord>> RunReader::Checkpoints() {
+  std::lock_guard lock(mutex_);
+  std::vector<CheckpointRecord> checkpoints;
+  TM_RETURN_IF_ERROR(ForEachRow(
+      *db_, "SELECT step, version, path, at_ms FROM checkpoints WHERE abandoned = 0 ORDER BY step",
+      [&](Statement& row) {
+        checkpoints.push_back({row.Uint(0), row.Uint(1), row.Text(2), row.Int(3)});
+        return Ok();
+      }));
+  return checkpoints;
+}
+
+}  // namespace tidemill

@@ -1,0 +1,177 @@
+#include "store/schema.h"
+
+#include <string>
+
+namespace tidemill {
+namespace {
+
+// Bodies are apart from their columns so that a scan over a hundred thousand episodes reads few
+// pages. `abandoned` is 0 for what belongs to the line of weights that lives, else the resume that
+// left it.
+constexpr const char* kVersion1 = R"sql(
+CREATE TABLE trajectories (
+  seq            INTEGER PRIMARY KEY,
+  task           TEXT    NOT NULL,
+  grp            INTEGER NOT NULL,
+  member         INTEGER NOT NULL,
+  attempt        INTEGER NOT NULL,
+  purpose        INTEGER NOT NULL,
+  eval_name      TEXT    NOT NULL,
+  end            INTEGER NOT NULL,
+  stale_cause    TEXT    NOT NULL,
+  worker         TEXT    NOT NULL,
+  group_members  INTEGER NOT NULL,
+  started_ms     INTEGER NOT NULL,
+  finished_ms    INTEGER NOT NULL,
+  stored_ms      INTEGER NOT NULL,
+  prompt_tokens  INTEGER NOT NULL,
+  tokens         INTEGER NOT NULL,
+  turns          INTEGER NOT NULL,
+  tool_calls     INTEGER NOT NULL,
+  min_version    INTEGER,
+  max_version    INTEGER,
+  fate           TEXT    NOT NULL DEFAULT 'stored',
+  fate_reason    TEXT    NOT NULL DEFAULT '',
+  uses           INTEGER NOT NULL DEFAULT 0,
+  scored         INTEGER,
+  reward         REAL,
+  solved         INTEGER,
+  tests_passed   INTEGER,
+  tests_total    INTEGER,
+  compiled       INTEGER
+);
+CREATE UNIQUE INDEX trajectories_key     ON trajectories (grp, member, task);
+CREATE INDEX trajectories_by_task        ON trajectories (task, purpose, finished_ms, scored, solved, reward);
+CREATE INDEX trajectories_by_time        ON trajectories (purpose, finished_ms, solved, reward);
+CREATE INDEX trajectories_by_reward      ON trajectories (reward);
+CREATE INDEX trajectories_by_fate        ON trajectories (fate, purpose);
+CREATE INDEX trajectories_by_version     ON trajectories (max_version, min_version);
+CREATE INDEX trajectories_by_eval        ON trajectories (eval_name, task, scored, solved, reward) WHERE purpose = 2;
+
+CREATE TABLE bodies (
+  seq            INTEGER PRIMARY KEY,
+  body           BLOB    NOT NULL
+);
+CREATE TABLE verdicts (
+  seq            INTEGER PRIMARY KEY,
+  at_ms          INTEGER NOT NULL,
+  body           BLOB    NOT NULL
+);
+CREATE TABLE steps (
+  abandoned      INTEGER NOT NULL,
+  step           INTEGER NOT NULL,
+  version        INTEGER NOT NULL,
+  at_ms          INTEGER NOT NULL,
+  metrics_json   TEXT    NOT NULL,
+  PRIMARY KEY (abandoned, step)
+);
+CREATE TABLE uses (
+  abandoned      INTEGER NOT NULL,
+  step           INTEGER NOT NULL,
+  seq            INTEGER NOT NULL,
+  PRIMARY KEY (abandoned, step, seq)
+) WITHOUT ROWID;
+CREATE INDEX uses_by_trajectory ON uses (seq);
+CREATE TABLE groups (
+  grp            INTEGER PRIMARY KEY,
+  task           TEXT    NOT NULL,
+  purpose        INTEGER NOT NULL,
+  eval_name      TEXT    NOT NULL,
+  members        INTEGER NOT NULL,
+  issued_ms      INTEGER NOT NULL,
+  cursor         TEXT    NOT NULL,
+  lease          BLOB    NOT NULL,
+  revision       INTEGER NOT NULL DEFAULT 0,
+  accepted       INTEGER NOT NULL DEFAULT 0,
+  dropped        INTEGER NOT NULL DEFAULT 0,
+  reissue        INTEGER NOT NULL DEFAULT 0,
+  reason         TEXT    NOT NULL DEFAULT ''
+);
+CREATE INDEX groups_by_task     ON groups (task, purpose, eval_name, grp);
+CREATE INDEX groups_outstanding ON groups (grp) WHERE accepted + dropped < members;
+CREATE INDEX groups_to_reissue  ON groups (grp) WHERE reissue = 1;
+CREATE TABLE versions (
+  version        INTEGER PRIMARY KEY,
+  step           INTEGER NOT NULL,
+  reserved_ms    INTEGER NOT NULL
+);
+CREATE TABLE checkpoints (
+  abandoned      INTEGER NOT NULL,
+  step           INTEGER NOT NULL,
+  version        INTEGER NOT NULL,
+  path           TEXT    NOT NULL,
+  at_ms          INTEGER NOT NULL,
+  PRIMARY KEY (abandoned, step)
+);
+CREATE TABLE resumes (
+  resume         INTEGER PRIMARY KEY,
+  from_step      INTEGER NOT NULL,
+  at_ms          INTEGER NOT NULL
+);
+)sql";
+
+constexpr const char* kMigrations[] = {kVersion1};
+
+Status Foreign(Database& db) {
+  return Invalid(db.path() + ": an SQLite database, but not of a Tidemill run");
+}
+
+// The schema's version; kInvalid unless the file is ours (or empty, where that is allowed).
+Result<int64_t> OwnVersion(Database& db, bool may_be_empty) {
+  TM_ASSIGN_OR_RETURN(const int64_t tables, db.Integer("SELECT count(*) FROM sqlite_schema"));
+  TM_ASSIGN_OR_RETURN(const int64_t owner, db.Integer("PRAGMA application_id"));
+  TM_ASSIGN_OR_RETURN(const int64_t version, db.Integer("PRAGMA user_version"));
+  const bool empty = tables == 0 && owner == 0 && version == 0;
+  if (empty ? !may_be_empty : owner != kRunDbApplicationId) return Foreign(db);
+  return version;
+}
+
+Status TooNew(Database& db, int64_t version, size_t known) {
+  return Invalid(db.path() + ": schema version " + std::to_string(version) +
+                 " was written by a newer tidemill; this one knows versions up to " +
+                 std::to_string(known));
+}
+
+Status RunMigration(Database& db, const char* sql, size_t to_version) {
+  TM_RETURN_IF_ERROR(db.Exec("BEGIN IMMEDIATE"));
+  Status status = db.Exec(sql);
+  if (status.ok()) {
+    const std::string mark = "PRAGMA application_id = " + std::to_string(kRunDbApplicationId) +
+                             "; PRAGMA user_version = " + std::to_string(to_version) + "; COMMIT";
+    status = db.Exec(mark.c_str());
+  }
+  if (!status.ok()) db.Rollback();
+  return status.WithContext("bringing the schema to version " + std::to_string(to_version));
+}
+
+}  // namespace
+
+std::span<const char* const> RunDbMigrations() {
+  return kMigrations;
+}
+
+Status Migrate(Database& db, std::span<const char* const> migrations) {
+  TM_ASSIGN_OR_RETURN(const int64_t version, OwnVersion(db, /*may_be_empty=*/true));
+  if (version < 0 || static_cast<size_t>(version) > migrations.size()) {
+    return TooNew(db, version, migrations.size());
+  }
+  for (size_t n = static_cast<size_t>(version); n < migrations.size(); ++n) {
+    TM_RETURN_IF_ERROR(RunMigration(db, migrations[n], n + 1));
+  }
+  return Ok();
+}
+
+Status CheckSchema(Database& db, std::span<const char* const> migrations) {
+  TM_ASSIGN_OR_RETURN(const int64_t version, OwnVersion(db, /*may_be_empty=*/false));
+  if (version < 0 || static_cast<size_t>(version) > migrations.size()) {
+    return TooNew(db, version, migrations.size());
+  }
+  if (static_cast<size_t>(version) < migrations.size()) {
+    return Invalid(db.path() + ": schema version " + std::to_string(version) +
+                   " is of an older tidemill; resume the run once to bring it to version " +
+                   std::to_string(migrations.size()));
+  }
+  return Ok();
+}
+
+}  // namespace tidemill

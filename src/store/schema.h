@@ -1,0 +1,27 @@
+// The tables of run.db and how a database written by an older program becomes today's.
+// docs/store.md describes every table.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "core/status.h"
+#include "store/sqlite.h"
+
+namespace tidemill {
+
+// SQLite's application_id of run.db ("Tide"), so that a foreign database is not taken for one.
+inline constexpr int64_t kRunDbApplicationId = 0x54696465;
+
+// Migration n (from 0) brings the schema from version n to n + 1. Never change one that was
+// released: add one.
+std::span<const char* const> RunDbMigrations();
+
+// Brings the database to the newest version, each migration in a transaction of its own. kInvalid:
+// it is of a newer program, or not ours.
+Status Migrate(Database& db, std::span<const char* const> migrations);
+
+// For readers, who change nothing: kInvalid unless the database has exactly the newest version.
+Status CheckSchema(Database& db, std::span<const char* const> migrations);
+
+}  // namespace tidemill
