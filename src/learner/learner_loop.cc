@@ -1,0 +1,233 @@
+#include "learner/learner_loop.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+
+#include "core/topics.h"
+
+namespace tidemill {
+namespace {
+
+std::string NumbersAsJson(const Numbers& numbers) {
+  std::string json = "{";
+  for (const auto& [name, value] : numbers) {
+    if (json.size() > 1) json += ',';
+    json += fmt::format("\"{}\":{}", name, std::isfinite(value) ? fmt::format("{:.9g}", value) : "null");
+  }
+  return json + "}";
+}
+
+}  // namespace
+
+LearnerLoop::LearnerLoop(Bus& bus, StorePort& store, TrainerPort& trainer, const Clock& clock,
+                         Journal& journal, LearnerOptions options)
+    : bus_(bus),
+      store_(store),
+      trainer_(trainer),
+      clock_(clock),
+      journal_(journal),
+      options_(std::move(options)),
+      inbox_(InboxTopic(options_.worker, "learner")),
+      outbox_(bus),
+      version_step_(options_.steps_done),
+      checkpointed_step_(options_.steps_done) {
+  counters_.steps = options_.steps_done;
+  counters_.version = options_.version;
+}
+
+void LearnerLoop::Attach(Waker& waker) {
+  const Status opened = bus_.Open(inbox_, {.capacity = 8});
+  if (!opened.ok()) throw std::runtime_error("opening " + inbox_ + ": " + opened.ToString());
+  bus_.Subscribe(inbox_, waker);
+  store_.events().Attach(waker);
+  trainer_.events().Attach(waker);
+  reserve_tag_ = next_tag_++;
+  store_.Submit(ReserveVersion{options_.steps_done + 1}, reserve_tag_);
+}
+
+Time LearnerLoop::Step(Time now) {
+  TakeStored();
+  TakeTrainerEvents(now);
+  TakeBatches(now);
+  TrainNext(now);
+  AskForBatch();
+  FinishIfLast();
+  outbox_.Flush();
+  counters_.waiting_for_batch = !training_ && !counters_.done;
+  return now + (outbox_.waiting() > 0 ? milliseconds(5) : milliseconds(200));
+}
+
+void LearnerLoop::AskForBatch() {
+  if (asked_step_ || next_batch_ || LastStepTaken()) return;
+  if (training_ && !options_.prefetch) return;
+  const uint64_t step = counters_.steps + (training_ ? 1 : 0);
+  if (step >= options_.max_steps) return;
+  v1::BatchRequest request;
+  request.set_step(step);
+  request.set_episodes(options_.batch_episodes);
+  request.set_reply_to(inbox_);
+  request.set_version(counters_.version);
+  request.set_version_step(version_step_);
+  asked_step_ = step;
+  outbox_.Request(kBatchRequestsTopic, inbox_, request.SerializeAsString());
+}
+
+void LearnerLoop::TakeBatches(Time) {
+  for (Lease& lease : TakeFrom(bus_, inbox_, 4)) {
+    v1::Batch batch;
+    if (!batch.ParseFromString(lease.body)) {
+      (void)bus_.Reject(lease, "not a Batch");
+      continue;
+    }
+    (void)bus_.Ack(lease);
+    if (!asked_step_ || batch.step() != *asked_step_) continue;  // a repetition
+    asked_step_.reset();
+    next_batch_ = std::move(batch);
+  }
+}
+
+void LearnerLoop::TrainNext(Time) {
+  // The trainer carries out commands in order: the last step's weights must be on their way before the
+  // next step changes them.
+  if (training_ || !to_publish_.empty() || !next_batch_ || LastStepTaken()) return;
+  training_ = std::move(next_batch_);
+  next_batch_.reset();
+  trainer_.Train(*training_);
+}
+
+void LearnerLoop::TakeTrainerEvents(Time now) {
+  for (TrainerEvent& event : trainer_.events().TakeAll()) {
+    if (auto* trained = std::get_if<TrainDone>(&event)) OnTrained(*trained, now);
+    if (auto* published = std::get_if<PublishDone>(&event)) OnPublished(*published);
+    if (auto* checkpoint = std::get_if<CheckpointDone>(&event)) OnCheckpoint(*checkpoint);
+  }
+}
+
+void LearnerLoop::OnTrained(const TrainDone& done, Time now) {
+  TM_CHECK(training_.has_value(), "the trainer finished a step it was not given");
+  if (!done.status.ok()) {
+    throw std::runtime_error("step " + std::to_string(done.step + 1) + ": " + done.status.message());
+  }
+  const uint64_t steps = counters_.steps + 1;
+  counters_.steps = steps;
+  Numbers numbers = done.metrics;
+  numbers["step"] = static_cast<double>(steps);
+  if (trained_at_ != Time::min()) numbers["seconds_between_steps"] = Seconds(now - trained_at_);
+  trained_at_ = now;
+  if (auto tokens = numbers.find("tokens"); tokens != numbers.end()) {
+    counters_.tokens += static_cast<uint64_t>(tokens->second);
+  }
+  WatchReward(*training_, numbers);
+  journal_.Record("step", numbers, {});
+  PutStep record;
+  record.step = steps;
+  for (const v1::Sample& sample : training_->samples()) record.used.push_back(sample.trajectory().id());
+  record.metrics_json = NumbersAsJson(numbers);
+  training_.reset();
+  to_publish_.push_back(std::move(record));
+  PublishIfReserved();
+}
+
+void LearnerLoop::WatchReward(const v1::Batch& batch, Numbers& numbers) {
+  double reward = 0, solved = 0;
+  for (const v1::Sample& sample : batch.samples()) {
+    reward += sample.verdict().reward();
+    solved += sample.verdict().solved() ? 1 : 0;
+  }
+  const double count = std::max(1, batch.samples_size());
+  numbers["reward"] = reward / count;
+  numbers["batch_pass_rate"] = solved / count;
+  numbers["episodes"] = batch.samples_size();
+  best_reward_ = std::max(best_reward_, reward / count);
+  if (counters_.steps > 20 && best_reward_ > 0 &&
+      reward / count < options_.reward_drop_warning * best_reward_) {
+    journal_.Record("warning", {{"reward", reward / count}, {"best", best_reward_}},
+                    {{"what", "the reward fell to less than half of its best; the policy may have "
+                              "collapsed (look at entropy and lower the learning rate)"}});
+  }
+}
+
+void LearnerLoop::PublishIfReserved() {
+  if (to_publish_.empty() || !reserved_) return;
+  PutStep record = std::move(to_publish_.front());
+  to_publish_.pop_front();
+  record.version = *reserved_;
+  reserved_.reset();
+  counters_.version = record.version;
+  version_step_ = record.step;
+  publishing_.emplace_back(record.version, record.step);
+  trainer_.Publish(record.version, record.step);
+  // Before the next Train, so that the checkpoint holds this step's weights.
+  const bool due = options_.checkpoint_every_steps > 0 && record.step % options_.checkpoint_every_steps == 0;
+  if (due || LastStepTaken()) Checkpoint();
+  store_.Submit(std::move(record), next_tag_++);
+  reserve_tag_ = next_tag_++;
+  store_.Submit(ReserveVersion{version_step_ + 1}, reserve_tag_);
+}
+
+void LearnerLoop::Checkpoint() {
+  if (options_.checkpoint_folder.empty() || checkpointing_ || checkpointed_step_ >= version_step_) return;
+  checkpointing_ = true;
+  checkpointed_step_ = version_step_;
+  CheckpointRequest request;
+  request.step = version_step_;
+  request.version = counters_.version;
+  request.path = options_.checkpoint_folder + "/step-" + std::to_string(version_step_);
+  request.state_json = "{}";
+  trainer_.Checkpoint(std::move(request));
+}
+
+void LearnerLoop::OnPublished(const PublishDone& done) {
+  TM_CHECK(!publishing_.empty() && publishing_.front().first == done.version,
+           "the trainer published a version it was not asked for");
+  const uint64_t step = publishing_.front().second;
+  publishing_.pop_front();
+  if (!done.status.ok()) throw std::runtime_error("publishing: " + done.status.ToString());
+  v1::DispatchEvent event;
+  event.mutable_step()->set_step(step);
+  event.mutable_step()->set_version(done.version);
+  outbox_.Publish(kDispatchTopic, event.SerializeAsString());
+}
+
+void LearnerLoop::OnCheckpoint(const CheckpointDone& done) {
+  checkpointing_ = false;
+  if (!done.status.ok()) {
+    // Training goes on: the next checkpoint may succeed, and the last good one is still there.
+    journal_.Record("warning", {{"step", static_cast<double>(done.step)}},
+                    {{"what", "no checkpoint: " + done.status.ToString()}});
+    return;
+  }
+  ++counters_.checkpoints;
+  store_.Submit(PutCheckpoint{done.step, done.version, done.path}, next_tag_++);
+  journal_.Record("checkpoint",
+                  {{"step", static_cast<double>(done.step)}, {"seconds", done.seconds}},
+                  {{"path", done.path}});
+}
+
+void LearnerLoop::TakeStored() {
+  for (StoreDone& done : store_.events().TakeAll()) {
+    if (!done.status.ok()) throw std::runtime_error("the run's database: " + done.status.ToString());
+    if (done.tag != reserve_tag_) continue;
+    reserved_ = done.version;
+    PublishIfReserved();
+  }
+}
+
+// When the last step is out: a checkpoint of it, then word to the dispatcher, then done.
+void LearnerLoop::FinishIfLast() {
+  if (!LastStepTaken() || training_ || !to_publish_.empty() || !publishing_.empty() || last_told_) return;
+  Checkpoint();  // where none was due
+  if (checkpointing_) return;
+  v1::DispatchEvent event;
+  event.mutable_step()->set_step(counters_.steps);
+  event.mutable_step()->set_version(counters_.version);
+  event.mutable_step()->set_last(true);
+  outbox_.Publish(kDispatchTopic, event.SerializeAsString());
+  last_told_ = true;
+  counters_.done = true;
+}
+
+}  // namespace tidemill

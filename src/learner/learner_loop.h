@@ -1,0 +1,104 @@
+// The learner loop turns batches into policy versions.
+//
+//   ask replay for a batch -> train (port) -> version reserved (durable) -> publish -> step recorded -> StepDone
+//
+// While one step trains, the batch of the next is already asked for, so that the trainer never waits for
+// the bus. Publishing and checkpoints are commands to the trainer's port; nothing here waits for them.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bus/bus.h"
+#include "bus/outbox.h"
+#include "core/journal.h"
+#include "core/loop.h"
+#include "learner/trainer_port.h"
+#include "proto/tidemill.pb.h"
+#include "store/store_port.h"
+
+namespace tidemill {
+
+struct LearnerOptions {
+  std::string worker = "local";
+  uint64_t max_steps = 1000;
+  uint32_t batch_episodes = 64;        // B
+  bool prefetch = true;                // ask for the next batch while this one trains
+  uint64_t checkpoint_every_steps = 50;
+  std::string checkpoint_folder;       // empty: no checkpoints
+  uint64_t steps_done = 0;             // when resumed
+  uint64_t version = 1;                // the one published last
+  double reward_drop_warning = 0.5;    // warn when the mean reward falls below this share of its best
+};
+
+// Read from any thread.
+struct LearnerCounters {
+  std::atomic<uint64_t> steps{0};
+  std::atomic<uint64_t> version{0};
+  std::atomic<uint64_t> tokens{0};
+  std::atomic<uint64_t> checkpoints{0};
+  std::atomic<bool> waiting_for_batch{false};
+  std::atomic<bool> done{false};       // the last step is published and its checkpoint written
+};
+
+class LearnerLoop final : public Loop {
+ public:
+  LearnerLoop(Bus& bus, StorePort& store, TrainerPort& trainer, const Clock& clock, Journal& journal,
+              LearnerOptions options);
+
+  std::string_view name() const override { return "learner"; }
+  void Attach(Waker& waker) override;
+  Time Step(Time now) override;
+  bool Drained() const override { return outbox_.waiting() == 0 && !training_; }
+
+  // Any thread: finish the step under way, write a checkpoint, take no other.
+  void FinishSoon() { finish_soon_ = true; }
+
+  const LearnerCounters& counters() const { return counters_; }
+
+ private:
+  void TakeBatches(Time now);
+  void TakeTrainerEvents(Time now);
+  void OnTrained(const TrainDone& done, Time now);
+  void OnPublished(const PublishDone& done);
+  void OnCheckpoint(const CheckpointDone& done);
+  void TakeStored();
+  void AskForBatch();
+  void TrainNext(Time now);
+  void PublishIfReserved();
+  void Checkpoint();
+  void FinishIfLast();
+  void WatchReward(const v1::Batch& batch, Numbers& numbers);
+  bool LastStepTaken() const { return counters_.steps >= options_.max_steps || finish_soon_; }
+
+  Bus& bus_;
+  StorePort& store_;
+  TrainerPort& trainer_;
+  const Clock& clock_;
+  Journal& journal_;
+  LearnerOptions options_;
+  std::string inbox_;
+  Outbox outbox_;
+  std::optional<v1::Batch> next_batch_;        // came while another trains
+  std::optional<v1::Batch> training_;
+  std::optional<uint64_t> asked_step_;         // a batch is owed for this step
+  std::optional<uint64_t> reserved_;           // version that may be published next
+  std::deque<PutStep> to_publish_;             // steps trained, waiting for a reserved version
+  uint64_t next_tag_ = 1;
+  uint64_t reserve_tag_ = 0;
+  uint64_t version_step_ = 0;                  // the step the newest version belongs to
+  std::deque<std::pair<uint64_t, uint64_t>> publishing_;  // version and step the trainer has not confirmed
+  Time trained_at_ = Time::min();
+  double best_reward_ = 0;
+  bool checkpointing_ = false;
+  bool last_told_ = false;
+  uint64_t checkpointed_step_ = 0;
+  std::atomic<bool> finish_soon_{false};
+  LearnerCounters counters_;
+};
+
+}  // namespace tidemill
