@@ -15,7 +15,8 @@ std::string NumbersAsJson(const Numbers& numbers) {
   std::string json = "{";
   for (const auto& [name, value] : numbers) {
     if (json.size() > 1) json += ',';
-    json += fmt::format("\"{}\":{}", name, std::isfinite(value) ? fmt::format("{:.9g}", value) : "null");
+    json += fmt::format("\"{}\":{}", name,
+                        std::isfinite(value) ? fmt::format("{:.9g}", value) : "null");
   }
   return json + "}";
 }
@@ -90,8 +91,8 @@ void LearnerLoop::TakeBatches(Time) {
 }
 
 void LearnerLoop::TrainNext(Time) {
-  // The trainer carries out commands in order: the last step's weights must be on their way before the
-  // next step changes them.
+  // The trainer carries out commands in order: the last step's weights must be on their way before
+  // the next step changes them.
   if (training_ || !to_publish_.empty() || !next_batch_ || LastStepTaken()) return;
   training_ = std::move(next_batch_);
   next_batch_.reset();
@@ -109,7 +110,8 @@ void LearnerLoop::TakeTrainerEvents(Time now) {
 void LearnerLoop::OnTrained(const TrainDone& done, Time now) {
   TM_CHECK(training_.has_value(), "the trainer finished a step it was not given");
   if (!done.status.ok()) {
-    throw std::runtime_error("step " + std::to_string(done.step + 1) + ": " + done.status.message());
+    throw std::runtime_error("step " + std::to_string(done.step + 1) + ": " +
+                             done.status.message());
   }
   const uint64_t steps = counters_.steps + 1;
   counters_.steps = steps;
@@ -124,7 +126,8 @@ void LearnerLoop::OnTrained(const TrainDone& done, Time now) {
   journal_.Record("step", numbers, {});
   PutStep record;
   record.step = steps;
-  for (const v1::Sample& sample : training_->samples()) record.used.push_back(sample.trajectory().id());
+  for (const v1::Sample& sample : training_->samples())
+    record.used.push_back(sample.trajectory().id());
   record.metrics_json = NumbersAsJson(numbers);
   training_.reset();
   to_publish_.push_back(std::move(record));
@@ -145,8 +148,9 @@ void LearnerLoop::WatchReward(const v1::Batch& batch, Numbers& numbers) {
   if (counters_.steps > 20 && best_reward_ > 0 &&
       reward / count < options_.reward_drop_warning * best_reward_) {
     journal_.Record("warning", {{"reward", reward / count}, {"best", best_reward_}},
-                    {{"what", "the reward fell to less than half of its best; the policy may have "
-                              "collapsed (look at entropy and lower the learning rate)"}});
+                    {{"what",
+                      "the reward fell to less than half of its best; the policy may have "
+                      "collapsed (look at entropy and lower the learning rate)"}});
   }
 }
 
@@ -161,7 +165,8 @@ void LearnerLoop::PublishIfReserved() {
   publishing_.emplace_back(record.version, record.step);
   trainer_.Publish(record.version, record.step);
   // Before the next Train, so that the checkpoint holds this step's weights.
-  const bool due = options_.checkpoint_every_steps > 0 && record.step % options_.checkpoint_every_steps == 0;
+  const bool due =
+      options_.checkpoint_every_steps > 0 && record.step % options_.checkpoint_every_steps == 0;
   if (due || LastStepTaken()) Checkpoint();
   store_.Submit(std::move(record), next_tag_++);
   reserve_tag_ = next_tag_++;
@@ -169,7 +174,8 @@ void LearnerLoop::PublishIfReserved() {
 }
 
 void LearnerLoop::Checkpoint() {
-  if (options_.checkpoint_folder.empty() || checkpointing_ || checkpointed_step_ >= version_step_) return;
+  if (options_.checkpoint_folder.empty() || checkpointing_ || checkpointed_step_ >= version_step_)
+    return;
   checkpointing_ = true;
   checkpointed_step_ = version_step_;
   CheckpointRequest request;
@@ -209,7 +215,8 @@ void LearnerLoop::OnCheckpoint(const CheckpointDone& done) {
 
 void LearnerLoop::TakeStored() {
   for (StoreDone& done : store_.events().TakeAll()) {
-    if (!done.status.ok()) throw std::runtime_error("the run's database: " + done.status.ToString());
+    if (!done.status.ok())
+      throw std::runtime_error("the run's database: " + done.status.ToString());
     if (done.tag != reserve_tag_) continue;
     reserved_ = done.version;
     PublishIfReserved();
@@ -218,7 +225,8 @@ void LearnerLoop::TakeStored() {
 
 // When the last step is out: a checkpoint of it, then word to the dispatcher, then done.
 void LearnerLoop::FinishIfLast() {
-  if (!LastStepTaken() || training_ || !to_publish_.empty() || !publishing_.empty() || last_told_) return;
+  if (!LastStepTaken() || training_ || !to_publish_.empty() || !publishing_.empty() || last_told_)
+    return;
   Checkpoint();  // where none was due
   if (checkpointing_) return;
   v1::DispatchEvent event;

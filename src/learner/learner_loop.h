@@ -1,9 +1,11 @@
 // The learner loop turns batches into policy versions.
 //
-//   ask replay for a batch -> train (port) -> version reserved (durable) -> publish -> step recorded -> StepDone
+//   ask replay for a batch -> train (port) -> version reserved (durable) -> publish -> step
+//   recorded -> StepDone
 //
-// While one step trains, the batch of the next is already asked for, so that the trainer never waits for
-// the bus. Publishing and checkpoints are commands to the trainer's port; nothing here waits for them.
+// While one step trains, the batch of the next is already asked for, so that the trainer never
+// waits for the bus. Publishing and checkpoints are commands to the trainer's port; nothing here
+// waits for them.
 #pragma once
 
 #include <atomic>
@@ -26,13 +28,13 @@ namespace tidemill {
 struct LearnerOptions {
   std::string worker = "local";
   uint64_t max_steps = 1000;
-  uint32_t batch_episodes = 64;        // B
-  bool prefetch = true;                // ask for the next batch while this one trains
+  uint32_t batch_episodes = 64;  // B
+  bool prefetch = true;          // ask for the next batch while this one trains
   uint64_t checkpoint_every_steps = 50;
-  std::string checkpoint_folder;       // empty: no checkpoints
-  uint64_t steps_done = 0;             // when resumed
-  uint64_t version = 1;                // the one published last
-  double reward_drop_warning = 0.5;    // warn when the mean reward falls below this share of its best
+  std::string checkpoint_folder;     // empty: no checkpoints
+  uint64_t steps_done = 0;           // when resumed
+  uint64_t version = 1;              // the one published last
+  double reward_drop_warning = 0.5;  // warn when the mean reward falls below this share of its best
 };
 
 // Read from any thread.
@@ -42,13 +44,13 @@ struct LearnerCounters {
   std::atomic<uint64_t> tokens{0};
   std::atomic<uint64_t> checkpoints{0};
   std::atomic<bool> waiting_for_batch{false};
-  std::atomic<bool> done{false};       // the last step is published and its checkpoint written
+  std::atomic<bool> done{false};  // the last step is published and its checkpoint written
 };
 
 class LearnerLoop final : public Loop {
  public:
-  LearnerLoop(Bus& bus, StorePort& store, TrainerPort& trainer, const Clock& clock, Journal& journal,
-              LearnerOptions options);
+  LearnerLoop(Bus& bus, StorePort& store, TrainerPort& trainer, const Clock& clock,
+              Journal& journal, LearnerOptions options);
 
   std::string_view name() const override { return "learner"; }
   void Attach(Waker& waker) override;
@@ -83,15 +85,16 @@ class LearnerLoop final : public Loop {
   LearnerOptions options_;
   std::string inbox_;
   Outbox outbox_;
-  std::optional<v1::Batch> next_batch_;        // came while another trains
+  std::optional<v1::Batch> next_batch_;  // came while another trains
   std::optional<v1::Batch> training_;
-  std::optional<uint64_t> asked_step_;         // a batch is owed for this step
-  std::optional<uint64_t> reserved_;           // version that may be published next
-  std::deque<PutStep> to_publish_;             // steps trained, waiting for a reserved version
+  std::optional<uint64_t> asked_step_;  // a batch is owed for this step
+  std::optional<uint64_t> reserved_;    // version that may be published next
+  std::deque<PutStep> to_publish_;      // steps trained, waiting for a reserved version
   uint64_t next_tag_ = 1;
   uint64_t reserve_tag_ = 0;
-  uint64_t version_step_ = 0;                  // the step the newest version belongs to
-  std::deque<std::pair<uint64_t, uint64_t>> publishing_;  // version and step the trainer has not confirmed
+  uint64_t version_step_ = 0;  // the step the newest version belongs to
+  std::deque<std::pair<uint64_t, uint64_t>>
+      publishing_;  // version and step the trainer has not confirmed
   Time trained_at_ = Time::min();
   double best_reward_ = 0;
   bool checkpointing_ = false;

@@ -124,12 +124,17 @@ void ReplayLoop::TakeStored(Time now) {
       throw std::runtime_error("the run's database: " + done.status.ToString());
     }
     switch (pending.kind) {
-      case Pending::kTrajectory: OnTrajectoryStored(pending, done.status, now); break;
-      case Pending::kVerdict: OnVerdictStored(pending.verdict); break;
-      case Pending::kRecord: break;
+      case Pending::kTrajectory:
+        OnTrajectoryStored(pending, done.status, now);
+        break;
+      case Pending::kVerdict:
+        OnVerdictStored(pending.verdict);
+        break;
+      case Pending::kRecord:
+        break;
     }
-    // Acknowledge after the insert, never before: a crash in between costs a duplicate, which is dropped
-    // by its key.
+    // Acknowledge after the insert, never before: a crash in between costs a duplicate, which is
+    // dropped by its key.
     if (pending.lease) (void)bus_.Ack(*pending.lease);
   }
 }
@@ -178,7 +183,8 @@ void ReplayLoop::AskForVerdict(uint64_t group_id, uint32_t index, Time now) {
   for (const v1::Turn& turn : trajectory.turns()) {
     v1::ToolCall& last = *request.add_last_calls();
     if (turn.calls_size() > 0) last = turn.calls(turn.calls_size() - 1);
-    request.set_generated_tokens(request.generated_tokens() + static_cast<uint32_t>(turn.ids_size()));
+    request.set_generated_tokens(request.generated_tokens() +
+                                 static_cast<uint32_t>(turn.ids_size()));
   }
   request.set_turns(static_cast<uint32_t>(trajectory.turns_size()));
   request.set_max_tokens(options_.max_turn_tokens * request.turns());
@@ -318,15 +324,16 @@ void ReplayLoop::TakeBatchRequests() {
     versions_.Published(request.version(), request.version_step());
     if (last_batch_ && request.step() <= last_batch_->first) {
       // A repetition. The same groups again, or they would be used up without having been used.
-      if (request.step() == last_batch_->first) outbox_.Reply(request.reply_to(), last_batch_->second);
+      if (request.step() == last_batch_->first)
+        outbox_.Reply(request.reply_to(), last_batch_->second);
       continue;
     }
     request_ = std::move(request);
   }
 }
 
-// Whether the group may be used for this step. Leaves out what is too old; a group of which less than two
-// remain is dropped and its task issued again.
+// Whether the group may be used for this step. Leaves out what is too old; a group of which less
+// than two remain is dropped and its task issued again.
 bool ReplayLoop::Usable(uint64_t group_id, Group& group, const v1::BatchRequest& request) {
   const int64_t now_ms = clock_.WallMs();
   size_t left = 0;
@@ -387,8 +394,10 @@ bool ReplayLoop::TryMakeBatch() {
       counters_.masked_tokens += masked;
       ++counters_.used;
     }
-    if (++group.uses < options_.max_uses) again.push_back(id);
-    else groups_.erase(id);
+    if (++group.uses < options_.max_uses)
+      again.push_back(id);
+    else
+      groups_.erase(id);
   }
   for (uint64_t id : again) ready_.push_back(id);
   last_batch_.emplace(request.step(), batch.SerializeAsString());

@@ -1,8 +1,10 @@
-// Replay keeps finished episodes: durable first, then scored, then chosen for training, whole groups,
-// oldest first.
+// Replay keeps finished episodes: durable first, then scored, then chosen for training, whole
+// groups, oldest first.
 //
-//   replay.trajectories -> store -> ack -> reward.score -> verdict -> group complete -> ready -> Batch
-//                                                                       `-> dispatch.reports (credit)
+//   replay.trajectories -> store -> ack -> reward.score -> verdict -> group complete -> ready ->
+//   Batch
+//                                                                       `-> dispatch.reports
+//                                                                       (credit)
 #pragma once
 
 #include <atomic>
@@ -28,12 +30,13 @@ namespace tidemill {
 struct ReplayOptions {
   std::string worker = "local";
   StalenessBound staleness;
-  uint32_t max_uses = 1;               // how many steps may use a trajectory
-  bool drop_zero_variance = true;      // a group whose rewards are all equal teaches nothing
+  uint32_t max_uses = 1;           // how many steps may use a trajectory
+  bool drop_zero_variance = true;  // a group whose rewards are all equal teaches nothing
   uint32_t max_score_outstanding = 4096;
-  Duration score_patience = std::chrono::minutes(10);  // a verdict that takes longer was lost; asked again
-  uint32_t score_tries = 3;            // after this many the trajectory is stale
-  uint32_t max_turn_tokens = 0;        // for length rewards: what a turn could have had
+  Duration score_patience =
+      std::chrono::minutes(10);  // a verdict that takes longer was lost; asked again
+  uint32_t score_tries = 3;      // after this many the trajectory is stale
+  uint32_t max_turn_tokens = 0;  // for length rewards: what a turn could have had
   uint32_t store_capacity = 65536;
 };
 
@@ -51,8 +54,8 @@ struct ReplayCounters {
   std::atomic<uint64_t> stored{0};
   std::atomic<uint64_t> scored{0};
   std::atomic<uint64_t> solved{0};
-  std::atomic<uint64_t> stale{0};          // ours failed: kept, never trained on
-  std::atomic<uint64_t> too_old{0};        // over the staleness bound when a batch was made
+  std::atomic<uint64_t> stale{0};    // ours failed: kept, never trained on
+  std::atomic<uint64_t> too_old{0};  // over the staleness bound when a batch was made
   std::atomic<uint64_t> masked_tokens{0};
   std::atomic<uint64_t> zero_variance{0};  // episodes of groups without a difference
   std::atomic<uint64_t> used{0};
@@ -62,8 +65,8 @@ struct ReplayCounters {
 
 class ReplayLoop final : public Loop {
  public:
-  ReplayLoop(Bus& bus, StorePort& store, const Clock& clock, Journal& journal, const TaskBook& tasks,
-             ReplayOptions options, std::vector<StoredSample> stored = {});
+  ReplayLoop(Bus& bus, StorePort& store, const Clock& clock, Journal& journal,
+             const TaskBook& tasks, ReplayOptions options, std::vector<StoredSample> stored = {});
 
   std::string_view name() const override { return "replay"; }
   void Attach(Waker& waker) override;
@@ -77,14 +80,14 @@ class ReplayLoop final : public Loop {
   struct Member {
     v1::Trajectory trajectory;
     std::optional<v1::Verdict> verdict;
-    bool stale = false;        // never trained on
+    bool stale = false;  // never trained on
     uint32_t score_tries = 0;
-    Time ask_again = kNever;   // when the verdict counts as lost
+    Time ask_again = kNever;  // when the verdict counts as lost
   };
   struct Group {
     v1::Purpose purpose = v1::PURPOSE_TRAIN;
     uint32_t size = 0;
-    uint32_t revision = 0;     // of the last report
+    uint32_t revision = 0;  // of the last report
     uint32_t uses = 0;
     bool complete = false;
     std::map<uint32_t, Member> members;
@@ -108,7 +111,8 @@ class ReplayLoop final : public Loop {
   void MarkStale(uint64_t group_id, Member& member, const std::string& reason);
   void CompleteIfDone(uint64_t group_id);
   void Drop(uint64_t group_id, const std::string& fate, bool reissue);
-  void Report(uint64_t group_id, Group& group, bool accepted, bool reissue, const std::string& reason);
+  void Report(uint64_t group_id, Group& group, bool accepted, bool reissue,
+              const std::string& reason);
   bool TryMakeBatch();
   bool Usable(uint64_t group_id, Group& group, const v1::BatchRequest& request);
   void RecordFate(const v1::TrajectoryId& id, const std::string& fate, const std::string& reason);
@@ -127,8 +131,8 @@ class ReplayLoop final : public Loop {
   std::unordered_map<uint64_t, Pending> pending_;  // by tag, waiting for the store
   uint64_t next_tag_ = 1;
   VersionSteps versions_;
-  std::optional<v1::BatchRequest> request_;                       // the learner's, until it can be met
-  std::optional<std::pair<uint64_t, std::string>> last_batch_;    // step and Batch sent last
+  std::optional<v1::BatchRequest> request_;  // the learner's, until it can be met
+  std::optional<std::pair<uint64_t, std::string>> last_batch_;  // step and Batch sent last
   Time next_ask_ = Time::min();
   bool draining_ = false;
   ReplayCounters counters_;

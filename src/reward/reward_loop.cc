@@ -12,7 +12,8 @@ constexpr size_t kMessagesAtOnce = 256;
 constexpr const char* kTools[] = {"grade", "lint"};
 
 double ShareOf(const v1::ToolCall& call) {
-  return call.tests_total() == 0 ? 0 : static_cast<double>(call.tests_passed()) / call.tests_total();
+  return call.tests_total() == 0 ? 0
+                                 : static_cast<double>(call.tests_passed()) / call.tests_total();
 }
 
 }  // namespace
@@ -56,7 +57,8 @@ Time RewardLoop::Step(Time now) {
 }
 
 void RewardLoop::TakeRequests(Time now) {
-  const size_t room = options_.max_outstanding - std::min<size_t>(options_.max_outstanding, scorings_.size());
+  const size_t room =
+      options_.max_outstanding - std::min<size_t>(options_.max_outstanding, scorings_.size());
   for (Lease& lease : TakeFrom(bus_, kScoreTopic, std::min(room, kMessagesAtOnce))) {
     v1::ScoreRequest request;
     if (!request.ParseFromString(lease.body) || request.reply_to().empty()) {
@@ -67,7 +69,8 @@ void RewardLoop::TakeRequests(Time now) {
     Scoring& scoring = scorings_[key];
     scoring.request = std::move(request);
     // An evaluation always counts solved tasks, whatever the reward is made of.
-    scoring.wanted[kGrade] = scoring.request.has_grading() && scoring.request.grading().cases_size() > 0;
+    scoring.wanted[kGrade] =
+        scoring.request.has_grading() && scoring.request.grading().cases_size() > 0;
     scoring.wanted[kLint] = needs_[kLint] && scoring.request.files_size() > 0;
     leases_.Hold(key, std::move(lease), now);
     for (Run run : {kGrade, kLint}) {
@@ -200,7 +203,8 @@ v1::Verdict RewardLoop::Judge(const Scoring& scoring) const {
     verdict.set_tests_passed(evidence.grade->tests_passed());
     verdict.set_tests_total(evidence.grade->tests_total());
     verdict.set_compiled(evidence.grade->compiled());
-    verdict.set_solved(verdict.tests_total() > 0 && verdict.tests_passed() == verdict.tests_total());
+    verdict.set_solved(verdict.tests_total() > 0 &&
+                       verdict.tests_passed() == verdict.tests_total());
   }
   if (evidence.lint != nullptr) *verdict.mutable_diagnostics() = evidence.lint->diagnostics();
   double before = 0;

@@ -1,9 +1,10 @@
 // The reward loop scores finished episodes.
 //
-//   reward.score --lease--> tools.grade, tools.lint --> inbox --> scorers --> Verdict --> reply_to, then ack
+//   reward.score --lease--> tools.grade, tools.lint --> inbox --> scorers --> Verdict --> reply_to,
+//   then ack
 //
-// A failure of ours (a sandbox that could not start, a lost answer) is tried again and, in the end, a
-// verdict without a score; it never becomes a reward of zero.
+// A failure of ours (a sandbox that could not start, a lost answer) is tried again and, in the end,
+// a verdict without a score; it never becomes a reward of zero.
 #pragma once
 
 #include <atomic>
@@ -30,12 +31,12 @@ struct WeightedScorer {
 
 struct RewardOptions {
   std::string worker = "local";
-  uint32_t max_outstanding = 1024;     // episodes being scored at once
+  uint32_t max_outstanding = 1024;  // episodes being scored at once
   uint32_t retries = 3;
   Duration retry_delay = milliseconds(200);
   Duration call_patience = std::chrono::minutes(5);
   Duration lease_period = std::chrono::seconds(10);
-  double turn_weight = 0;              // of turn rewards: the gain in the share of visible tests passed
+  double turn_weight = 0;  // of turn rewards: the gain in the share of visible tests passed
 };
 
 // Read from any thread.
@@ -48,7 +49,8 @@ struct RewardCounters {
 
 class RewardLoop final : public Loop {
  public:
-  RewardLoop(Bus& bus, const Clock& clock, std::vector<WeightedScorer> scorers, RewardOptions options);
+  RewardLoop(Bus& bus, const Clock& clock, std::vector<WeightedScorer> scorers,
+             RewardOptions options);
 
   std::string_view name() const override { return "reward"; }
   void Attach(Waker& waker) override;

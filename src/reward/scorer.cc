@@ -24,7 +24,8 @@ class TestsScorer final : public Scorer {
   std::string_view name() const override { return "tests"; }
   uint32_t version() const override { return 1; }
   bool NeedsGrade() const override { return true; }
-  Result<v1::RewardPart> Score(const v1::ScoreRequest&, const ScoreEvidence& evidence) const override {
+  Result<v1::RewardPart> Score(const v1::ScoreRequest&,
+                               const ScoreEvidence& evidence) const override {
     if (evidence.grade == nullptr) return NoEvidence("grading");
     const uint32_t passed = evidence.grade->tests_passed(), total = evidence.grade->tests_total();
     double value = total == 0 ? 0 : static_cast<double>(passed) / total;
@@ -41,7 +42,8 @@ class CompiledScorer final : public Scorer {
   std::string_view name() const override { return "compiled"; }
   uint32_t version() const override { return 1; }
   bool NeedsGrade() const override { return true; }
-  Result<v1::RewardPart> Score(const v1::ScoreRequest&, const ScoreEvidence& evidence) const override {
+  Result<v1::RewardPart> Score(const v1::ScoreRequest&,
+                               const ScoreEvidence& evidence) const override {
     if (evidence.grade == nullptr) return NoEvidence("grading");
     const bool compiled = evidence.grade->compiled();
     return Part(*this, compiled ? 1 : 0, compiled ? "it builds" : "it does not build");
@@ -54,7 +56,8 @@ class LintScorer final : public Scorer {
   std::string_view name() const override { return "lint"; }
   uint32_t version() const override { return 1; }
   bool NeedsLint() const override { return true; }
-  Result<v1::RewardPart> Score(const v1::ScoreRequest&, const ScoreEvidence& evidence) const override {
+  Result<v1::RewardPart> Score(const v1::ScoreRequest&,
+                               const ScoreEvidence& evidence) const override {
     if (evidence.lint == nullptr) return NoEvidence("lint");
     const int findings = evidence.lint->diagnostics_size();
     return Part(*this, std::max(0.0, 1.0 - penalty_ * findings),
@@ -69,7 +72,8 @@ class LengthScorer final : public Scorer {
  public:
   std::string_view name() const override { return "length"; }
   uint32_t version() const override { return 1; }
-  Result<v1::RewardPart> Score(const v1::ScoreRequest& request, const ScoreEvidence&) const override {
+  Result<v1::RewardPart> Score(const v1::ScoreRequest& request,
+                               const ScoreEvidence&) const override {
     const double allowed = std::max<double>(1, request.max_tokens());
     const double share = std::min(1.0, request.generated_tokens() / allowed);
     return Part(*this, 1.0 - share,
@@ -82,7 +86,8 @@ class FormatScorer final : public Scorer {
  public:
   std::string_view name() const override { return "format"; }
   uint32_t version() const override { return 1; }
-  Result<v1::RewardPart> Score(const v1::ScoreRequest& request, const ScoreEvidence&) const override {
+  Result<v1::RewardPart> Score(const v1::ScoreRequest& request,
+                               const ScoreEvidence&) const override {
     const bool answered = request.end() == v1::EPISODE_END_SUBMITTED;
     return Part(*this, answered ? 1 : 0, answered ? "answered" : "no answer");
   }

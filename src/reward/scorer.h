@@ -1,6 +1,6 @@
-// Scorers turn what an episode left behind into parts of its reward. A scorer is pure: it names the tool
-// runs it needs (graded in a fresh box), then judges their results. What cannot be computed here (an external
-// command) goes through a ScorerPort.
+// Scorers turn what an episode left behind into parts of its reward. A scorer is pure: it names the
+// tool runs it needs (graded in a fresh box), then judges their results. What cannot be computed
+// here (an external command) goes through a ScorerPort.
 #pragma once
 
 #include <memory>
@@ -26,14 +26,15 @@ class Scorer {
   virtual uint32_t version() const = 0;
   virtual bool NeedsGrade() const { return false; }
   virtual bool NeedsLint() const { return false; }
-  // The value (usually 0..1) and a comment for people. kUnavailable: a failure of ours; never a zero.
+  // The value (usually 0..1) and a comment for people. kUnavailable: a failure of ours; never a
+  // zero.
   virtual Result<v1::RewardPart> Score(const v1::ScoreRequest& request,
                                        const ScoreEvidence& evidence) const = 0;
 };
 
-// "tests": the share of hidden tests passed, or all-or-nothing. "compiled": 1 if it built. "lint": 1 less
-// `penalty` for each finding, not below 0. "length": 1 - tokens / allowed. "format": 1 if no turn was malformed and an
-// answer was given.
+// "tests": the share of hidden tests passed, or all-or-nothing. "compiled": 1 if it built. "lint":
+// 1 less `penalty` for each finding, not below 0. "length": 1 - tokens / allowed. "format": 1 if no
+// turn was malformed and an answer was given.
 struct ScorerSpec {
   std::string name;
   double weight = 1;

@@ -1,5 +1,5 @@
-// Bounds how much experience may be under way, and with it how old it can get: at most (η + v + 1)·B
-// episodes are ever running or accepted, v the learner's steps and B the episodes of a step.
+// Bounds how much experience may be under way, and with it how old it can get: at most (η + v +
+// 1)·B episodes are ever running or accepted, v the learner's steps and B the episodes of a step.
 #pragma once
 
 #include <algorithm>
@@ -21,8 +21,8 @@ class AdmissionGate {
   // Episodes that may still be issued now; never negative.
   int64_t Room() const {
     const int64_t by_flight = options_.max_in_flight - running_;
-    const int64_t by_age =
-        (options_.staleness_max_steps + steps_ + 1) * options_.batch_episodes - (accepted_ + running_);
+    const int64_t by_age = (options_.staleness_max_steps + steps_ + 1) * options_.batch_episodes -
+                           (accepted_ + running_);
     return std::max<int64_t>(0, std::min(by_flight, by_age));
   }
 

@@ -8,7 +8,8 @@
 namespace tidemill {
 namespace {
 
-// Accepted groups are remembered this long in case replay withdraws one; far more than replay holds.
+// Accepted groups are remembered this long in case replay withdraws one; far more than replay
+// holds.
 constexpr uint64_t kRememberedGroups = 200'000;
 constexpr size_t kReportsAtOnce = 256;
 
@@ -71,7 +72,9 @@ Time Dispatcher::Step(Time now) {
   return now + (outbox_.waiting() > 0 ? milliseconds(5) : milliseconds(200));
 }
 
-bool Dispatcher::Training() const { return options_.train && before_done_ && !last_step_; }
+bool Dispatcher::Training() const {
+  return options_.train && before_done_ && !last_step_;
+}
 
 void Dispatcher::TakeReports() {
   for (Lease& lease : TakeFrom(bus_, kDispatchTopic, kReportsAtOnce)) {
@@ -144,7 +147,8 @@ void Dispatcher::OnStep(const v1::StepDone& step) {
     after_started_ = true;
     StartEvals(options_.eval_after, "");
     if (evals_.empty()) counters_.done = true;
-  } else if (news && options_.eval_every_steps > 0 && step.step() % options_.eval_every_steps == 0) {
+  } else if (news && options_.eval_every_steps > 0 &&
+             step.step() % options_.eval_every_steps == 0) {
     StartEvals(options_.eval_during, "-step-" + std::to_string(step.step()));
   }
 }
@@ -163,7 +167,8 @@ void Dispatcher::IssueEvals() {
            (evals_running_ == 0 || evals_running_ + eval.plan.samples <= options_.eval_in_flight)) {
       v1::GroupLease lease = MakeLease(eval_[eval.next_task], eval.plan.samples, eval.plan.sampling,
                                        eval.plan.max_turns);
-      // The same draws in every evaluation: a difference between two is the policy's, not the dice's.
+      // The same draws in every evaluation: a difference between two is the policy's, not the
+      // dice's.
       lease.set_seed(MixHash(options_.seed, StableHash("eval/" + eval_[eval.next_task].id())));
       lease.set_purpose(v1::PURPOSE_EVAL);
       lease.set_eval_name(name);
@@ -210,7 +215,8 @@ v1::GroupLease Dispatcher::MakeLease(const v1::Task& task, uint32_t members,
 void Dispatcher::Issue(v1::GroupLease lease, Group group) {
   const uint64_t id = lease.group();
   groups_.emplace(id, std::move(group));
-  if (id > kRememberedGroups) groups_.erase(groups_.begin(), groups_.lower_bound(id - kRememberedGroups));
+  if (id > kRememberedGroups)
+    groups_.erase(groups_.begin(), groups_.lower_bound(id - kRememberedGroups));
   v1::GroupLease record = lease;
   record.mutable_task()->Clear();
   record.mutable_task()->set_id(lease.task().id());
@@ -222,7 +228,8 @@ void Dispatcher::TakeStored() {
   for (StoreDone& done : store_.events().TakeAll()) {
     auto node = unsaved_.extract(done.tag);
     TM_CHECK(!node.empty(), "the ledger answered for a group that was not submitted");
-    if (!done.status.ok()) throw std::runtime_error("the ledger of groups: " + done.status.ToString());
+    if (!done.status.ok())
+      throw std::runtime_error("the ledger of groups: " + done.status.ToString());
     outbox_.Publish(kGroupsTopic, node.mapped().SerializeAsString());
     ++counters_.groups_issued;
   }

@@ -1,9 +1,10 @@
-// The dispatcher decides which task is attempted when: it issues groups while the gate has room, hears
-// what became of them, and runs the evaluations.
+// The dispatcher decides which task is attempted when: it issues groups while the gate has room,
+// hears what became of them, and runs the evaluations.
 //
 //   tasks --order--> group --ledger (durable)--> rollout.groups        dispatch.reports --> credits
 //
-// It never issues a group before the ledger holds it, so that a resumed run knows what is outstanding.
+// It never issues a group before the ledger holds it, so that a resumed run knows what is
+// outstanding.
 #pragma once
 
 #include <atomic>
@@ -26,9 +27,9 @@
 namespace tidemill {
 
 struct EvalPlan {
-  std::string name;                  // "before", "step-50"
+  std::string name;  // "before", "step-50"
   v1::Sampling sampling;
-  uint32_t samples = 1;              // episodes a task
+  uint32_t samples = 1;  // episodes a task
   uint32_t max_turns = 1;
 };
 
@@ -37,21 +38,22 @@ struct DispatcherOptions {
   uint32_t group_size = 8;
   uint64_t seed = 1;
   std::map<std::string, double> tag_weights;
-  v1::Sampling sampling;             // of training episodes
+  v1::Sampling sampling;  // of training episodes
   uint32_t max_turns = 1;
-  uint32_t max_context_tokens = 0;   // 0: the engine's
-  std::vector<EvalPlan> eval_before; // run before the first group of training
-  std::vector<EvalPlan> eval_after;  // run when the learner took its last step
-  std::vector<EvalPlan> eval_during; // run every eval_every_steps; "-step-N" is put behind each name
-  uint64_t eval_every_steps = 0;     // 0: never
-  uint32_t eval_in_flight = 512;     // episodes of evaluations running at once
-  bool train = true;                 // false: only the evaluations of eval_before
+  uint32_t max_context_tokens = 0;    // 0: the engine's
+  std::vector<EvalPlan> eval_before;  // run before the first group of training
+  std::vector<EvalPlan> eval_after;   // run when the learner took its last step
+  std::vector<EvalPlan>
+      eval_during;                // run every eval_every_steps; "-step-N" is put behind each name
+  uint64_t eval_every_steps = 0;  // 0: never
+  uint32_t eval_in_flight = 512;  // episodes of evaluations running at once
+  bool train = true;              // false: only the evaluations of eval_before
   // Read back when a run is resumed.
   uint64_t next_group = 1;
   uint64_t steps_done = 0;
   std::string cursor;
-  std::vector<v1::GroupLease> outstanding;   // issued, no final report: issued again
-  std::vector<v1::GroupReport> in_replay;    // accepted, not used yet
+  std::vector<v1::GroupLease> outstanding;  // issued, no final report: issued again
+  std::vector<v1::GroupReport> in_replay;   // accepted, not used yet
 };
 
 struct EvalResult {
@@ -69,7 +71,7 @@ struct DispatcherCounters {
   std::atomic<uint64_t> running{0};
   std::atomic<uint64_t> accepted{0};
   std::atomic<uint64_t> epoch{0};
-  std::atomic<bool> done{false};     // evaluations after the last step are in
+  std::atomic<bool> done{false};  // evaluations after the last step are in
 };
 
 class Dispatcher final : public Loop {
@@ -127,11 +129,11 @@ class Dispatcher final : public Loop {
   DispatcherOptions options_;
   AdmissionGate gate_;
   Outbox outbox_;
-  std::map<uint64_t, Group> groups_;               // without a final report, and those just reported
-  std::map<uint64_t, v1::GroupLease> unsaved_;     // waiting for the ledger
-  std::deque<size_t> reissue_;                     // tasks to attempt again first
-  std::map<std::string, Eval> evals_;              // under way
-  uint32_t evals_running_ = 0;                     // episodes
+  std::map<uint64_t, Group> groups_;            // without a final report, and those just reported
+  std::map<uint64_t, v1::GroupLease> unsaved_;  // waiting for the ledger
+  std::deque<size_t> reissue_;                  // tasks to attempt again first
+  std::map<std::string, Eval> evals_;           // under way
+  uint32_t evals_running_ = 0;                  // episodes
   uint64_t next_group_;
   bool before_done_ = false;
   bool last_step_ = false;

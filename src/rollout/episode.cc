@@ -9,7 +9,9 @@
 namespace tidemill {
 namespace {
 
-bool ChangesFiles(std::string_view tool) { return tool == "write_file" || tool == "apply_patch"; }
+bool ChangesFiles(std::string_view tool) {
+  return tool == "write_file" || tool == "apply_patch";
+}
 
 void PutFile(v1::Tree& tree, const v1::File& file) {
   for (v1::File& present : *tree.mutable_files()) {
@@ -103,10 +105,17 @@ EpisodeActions Episode::OnTurn(const TurnOutput& output, int64_t now_ms) {
   turn.set_finished_ms(now_ms);
   tokens_ += output.ids.size();
   switch (output.finish) {
-    case TurnFinish::kStop: turn.set_end(v1::TURN_END_STOP); break;
-    case TurnFinish::kLength: turn.set_end(v1::TURN_END_LENGTH); break;
-    case TurnFinish::kContext: turn.set_end(v1::TURN_END_CONTEXT); break;
-    case TurnFinish::kCancelled: return GiveUp("the engine cancelled the sequence", now_ms);
+    case TurnFinish::kStop:
+      turn.set_end(v1::TURN_END_STOP);
+      break;
+    case TurnFinish::kLength:
+      turn.set_end(v1::TURN_END_LENGTH);
+      break;
+    case TurnFinish::kContext:
+      turn.set_end(v1::TURN_END_CONTEXT);
+      break;
+    case TurnFinish::kCancelled:
+      return GiveUp("the engine cancelled the sequence", now_ms);
   }
   if (output.finish == TurnFinish::kContext) return Finish(v1::EPISODE_END_CONTEXT, now_ms);
   if (output.finish == TurnFinish::kLength) return Finish(v1::EPISODE_END_MAX_TOKENS, now_ms);
@@ -141,16 +150,17 @@ void Episode::WriteAnswer(const std::string& text) {
 
 v1::ToolRequest Episode::MakeRequest(const RequestedCall& call, size_t index) const {
   v1::ToolRequest request;
-  request.set_request_id(std::to_string(group_->lease.group()) + "." + std::to_string(member_) + "." +
-                         std::to_string(group_->attempt) + ".t" +
-                         std::to_string(trajectory_.turns_size()) + ".c" + std::to_string(index) + "@" +
-                         group_->worker);
+  request.set_request_id(std::to_string(group_->lease.group()) + "." + std::to_string(member_) +
+                         "." + std::to_string(group_->attempt) + ".t" +
+                         std::to_string(trajectory_.turns_size()) + ".c" + std::to_string(index) +
+                         "@" + group_->worker);
   *request.mutable_episode() = trajectory_.id();
   request.set_tool(call.tool);
   request.set_arguments_json(call.arguments_json);
   *request.mutable_limits() = task().limits();
   request.set_reply_to(group_->inbox);
-  if (call.tool == "run_tests" && task().has_examples()) *request.mutable_grading() = task().examples();
+  if (call.tool == "run_tests" && task().has_examples())
+    *request.mutable_grading() = task().examples();
   request.set_keep_box(!checking_answer_);
   return request;
 }
@@ -173,15 +183,16 @@ EpisodeActions Episode::StartCalls(int64_t now_ms) {
   return NextWave(now_ms);
 }
 
-// A call that changes files runs alone, after those before it and before those behind it; the others run
-// side by side.
+// A call that changes files runs alone, after those before it and before those behind it; the
+// others run side by side.
 EpisodeActions Episode::NextWave(int64_t now_ms) {
   EpisodeActions actions;
   wave_begin_ = wave_end_;
   if (wave_begin_ == calls_.size()) return AfterCalls(now_ms);
   wave_end_ = wave_begin_ + 1;
   if (!ChangesFiles(calls_[wave_begin_].request.tool())) {
-    while (wave_end_ < calls_.size() && !ChangesFiles(calls_[wave_end_].request.tool())) ++wave_end_;
+    while (wave_end_ < calls_.size() && !ChangesFiles(calls_[wave_end_].request.tool()))
+      ++wave_end_;
   }
   for (size_t i = wave_begin_; i < wave_end_; ++i) {
     PendingCall& call = calls_[i];
@@ -262,7 +273,8 @@ EpisodeActions Episode::AfterCalls(int64_t now_ms) {
   if (LastTurn()) return Finish(v1::EPISODE_END_MAX_TURNS, now_ms);
   std::vector<v1::ToolResult> results;
   for (PendingCall& call : calls_) results.push_back(std::move(call.result));
-  return ContinueWith(protocol_.Observe(task(), parsed_, results, limits_.observation_tokens), now_ms);
+  return ContinueWith(protocol_.Observe(task(), parsed_, results, limits_.observation_tokens),
+                      now_ms);
 }
 
 EpisodeActions Episode::ContinueWith(std::vector<TokenId> observation, int64_t now_ms) {

@@ -1,7 +1,8 @@
-// One attempt at a task as a state machine: turns from the engine and results from tools in, the next
-// things to do out. It does no I/O and knows no time but what it is told.
+// One attempt at a task as a state machine: turns from the engine and results from tools in, the
+// next things to do out. It does no I/O and knows no time but what it is told.
 //
-//   prompt -> turn -> parse -> calls -> results -> observation -> turn -> ... -> answer -> Trajectory
+//   prompt -> turn -> parse -> calls -> results -> observation -> turn -> ... -> answer ->
+//   Trajectory
 #pragma once
 
 #include <memory>
@@ -16,11 +17,12 @@
 namespace tidemill {
 
 struct EpisodeLimits {
-  uint32_t observation_tokens = 512;   // most tokens of tool results a turn
-  uint32_t calls_per_turn = 8;         // more are refused, and the model is told
-  uint32_t tool_retries = 3;           // failures of ours before a call is given up
+  uint32_t observation_tokens = 512;         // most tokens of tool results a turn
+  uint32_t calls_per_turn = 8;               // more are refused, and the model is told
+  uint32_t tool_retries = 3;                 // failures of ours before a call is given up
   Duration retry_delay = milliseconds(200);  // doubles with every retry
-  bool stale_on_unavailable = true;    // a call given up makes the episode stale; else the agent is told
+  bool stale_on_unavailable =
+      true;  // a call given up makes the episode stale; else the agent is told
 };
 
 // What a group's episodes have in common; shared because they end at different times.
@@ -28,7 +30,7 @@ struct EpisodeGroup {
   v1::GroupLease lease;
   uint32_t attempt = 1;
   std::string worker;
-  std::string inbox;                 // where tool results come to
+  std::string inbox;  // where tool results come to
   std::vector<TokenId> prompt;
   int32_t max_context = 0;
 };
@@ -41,10 +43,10 @@ struct ToolCallOrder {
 // What follows from an event.
 struct EpisodeActions {
   std::vector<ToolCallOrder> calls;
-  bool generate = false;               // start (or continue) the sequence:
-  std::vector<TokenId> append;         //   with these tokens behind what is there
+  bool generate = false;        // start (or continue) the sequence:
+  std::vector<TokenId> append;  //   with these tokens behind what is there
   TurnParams turn;
-  bool finished = false;               // TakeTrajectory has the record
+  bool finished = false;  // TakeTrajectory has the record
 };
 
 class Episode {
@@ -57,7 +59,8 @@ class Episode {
   EpisodeActions OnTurn(const TurnOutput& output, int64_t now_ms);
   // A result for a request this episode does not wait for (any more) changes nothing.
   EpisodeActions OnResult(const v1::ToolResult& result, int64_t now_ms);
-  // Something of ours failed in a way that ends the episode: it is kept, counted and never trained on.
+  // Something of ours failed in a way that ends the episode: it is kept, counted and never trained
+  // on.
   EpisodeActions GiveUp(const std::string& cause, int64_t now_ms);
 
   // After `finished`.
@@ -92,13 +95,13 @@ class Episode {
   EpisodeLimits limits_;
   uint32_t member_;
   v1::Trajectory trajectory_;
-  v1::Tree tree_;                    // the workspace now
-  ParsedTurn parsed_;                // the turn whose calls are running
-  bool checking_answer_ = false;     // the only call is the trial of an answer
-  std::vector<PendingCall> calls_;   // of this turn
-  size_t wave_begin_ = 0;            // calls [begin, end) are running
+  v1::Tree tree_;                   // the workspace now
+  ParsedTurn parsed_;               // the turn whose calls are running
+  bool checking_answer_ = false;    // the only call is the trial of an answer
+  std::vector<PendingCall> calls_;  // of this turn
+  size_t wave_begin_ = 0;           // calls [begin, end) are running
   size_t wave_end_ = 0;
-  size_t tokens_ = 0;                // of the whole sequence so far
+  size_t tokens_ = 0;  // of the whole sequence so far
   uint32_t retries_ = 0;
   bool over_ = false;
 };

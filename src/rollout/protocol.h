@@ -1,6 +1,7 @@
-// How a policy and the runtime talk: what the model reads, what it may write, how tool results come back.
-// Protocols are pure: token ids and messages in, token ids and messages out. What the model wrote is never
-// tokenized again; text from outside (files, tool output) is encoded with special tokens off.
+// How a policy and the runtime talk: what the model reads, what it may write, how tool results come
+// back. Protocols are pure: token ids and messages in, token ids and messages out. What the model
+// wrote is never tokenized again; text from outside (files, tool output) is encoded with special
+// tokens off.
 #pragma once
 
 #include <memory>
@@ -25,8 +26,9 @@ struct RequestedCall {
 // What a turn of the model means. Exactly one of: calls, an answer, or something malformed.
 struct ParsedTurn {
   std::vector<RequestedCall> calls;
-  std::optional<std::string> answer;  // the text of a submission; empty text: the workspace as it is
-  std::string malformed;              // what was wrong, in words the model is told
+  std::optional<std::string>
+      answer;             // the text of a submission; empty text: the workspace as it is
+  std::string malformed;  // what was wrong, in words the model is told
 };
 
 class AgentProtocol {
@@ -38,11 +40,11 @@ class AgentProtocol {
   virtual std::vector<TokenId> Prompt(const v1::Task& task) const = 0;
   virtual const std::vector<TokenId>& stop_ids() const = 0;
   virtual ParsedTurn Parse(const v1::Task& task, std::span<const TokenId> ids) const = 0;
-  // An answer in a turn that is not the last is tried on the task's visible examples first; the episode goes
-  // on with what they said if they fail.
+  // An answer in a turn that is not the last is tried on the task's visible examples first; the
+  // episode goes on with what they said if they fail.
   virtual bool ChecksAnswers() const = 0;
-  // What is put behind a turn: the results, or the remark about a malformed turn, and the opening of the
-  // model's next turn. At most `max_tokens` of it come from the results.
+  // What is put behind a turn: the results, or the remark about a malformed turn, and the opening
+  // of the model's next turn. At most `max_tokens` of it come from the results.
   virtual std::vector<TokenId> Observe(const v1::Task& task, const ParsedTurn& turn,
                                        const std::vector<v1::ToolResult>& results,
                                        size_t max_tokens) const = 0;
@@ -50,16 +52,37 @@ class AgentProtocol {
   virtual std::string Text(std::span<const TokenId> ids) const = 0;
 };
 
+// A tool as the model is told of it.
+struct ToolDescription {
+  std::string name;
+  std::string description;
+  std::string parameters_json;  // a JSON schema
+};
+
+// compile, run_tests, lint, write_file, read_file, apply_patch.
+const std::vector<ToolDescription>& BuiltInTools();
+
 struct ProtocolOptions {
-  std::vector<std::string> tools = {"compile", "run_tests", "lint", "write_file", "read_file", "apply_patch"};
+  std::vector<ToolDescription> tools = BuiltInTools();
   std::string system_prompt;  // of the hermes protocol; empty: a built-in one
 };
 
-// "compact": the model writes an answer and <|end|>; feedback is the first failing example. For small models.
-// "hermes": <tool_call>{"name":..,"arguments":{..}}</tool_call> in a chat, as Qwen models are trained on.
-// kInvalid: an unknown name, or a tokenizer that lacks a token the protocol needs, named.
-Result<std::unique_ptr<AgentProtocol>> NewProtocol(std::string_view name, const Tokenizer& tokenizer,
+// "compact": the model writes an answer and <|end|>; feedback is <|fail|> and the name of the first
+// example that failed. For small models. "hermes":
+// <tool_call>{"name":..,"arguments":{..}}</tool_call> in a chat, as Qwen models are trained on.
+// kInvalid: an unknown name, or a tokenizer that lacks a token the protocol needs, named. `warning`
+// (may be null) says what is used instead of an unknown chat template.
+Result<std::unique_ptr<AgentProtocol>> NewProtocol(std::string_view name,
+                                                   const Tokenizer& tokenizer,
                                                    const std::string& model_dir,
-                                                   const ProtocolOptions& options);
+                                                   const ProtocolOptions& options,
+                                                   std::string* warning);
+
+// The two, for those who know which they want.
+Result<std::unique_ptr<AgentProtocol>> NewCompactProtocol(const Tokenizer& tokenizer);
+Result<std::unique_ptr<AgentProtocol>> NewHermesProtocol(const Tokenizer& tokenizer,
+                                                         const std::string& model_dir,
+                                                         const ProtocolOptions& options,
+                                                         std::string* warning);
 
 }  // namespace tidemill

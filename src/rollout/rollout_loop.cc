@@ -65,11 +65,13 @@ void RolloutLoop::TakeGroups(Time now) {
       report.set_group(group.group());
       report.set_revision(1);
       report.set_dropped(group.members());
-      report.set_reason("gave up after " + std::to_string(lease.deliveries - 1) + " workers were lost");
+      report.set_reason("gave up after " + std::to_string(lease.deliveries - 1) +
+                        " workers were lost");
       outbox_.Publish(kDispatchTopic, event.SerializeAsString(), std::move(lease));
       continue;
     }
-    // The same group again, because its lease ran out and came back to us: the newer delivery counts.
+    // The same group again, because its lease ran out and came back to us: the newer delivery
+    // counts.
     if (groups_.count(group.group()) != 0) ForgetGroup(group.group(), true);
     StartGroup(std::move(lease), group, now);
   }
@@ -94,9 +96,9 @@ void RolloutLoop::StartGroup(Lease lease, const v1::GroupLease& group, Time now)
   for (uint32_t member = 0; member < group.members(); ++member) {
     const SequenceId sequence = next_sequence_++;
     entry.running.emplace(member, sequence);
-    episodes_.emplace(sequence, Running{Episode(shared, member, protocol_, options_.limits,
-                                                clock_.WallMs()),
-                                        group.group(), member});
+    episodes_.emplace(sequence,
+                      Running{Episode(shared, member, protocol_, options_.limits, clock_.WallMs()),
+                              group.group(), member});
     sequences.push_back(sequence);
   }
   for (SequenceId sequence : sequences) {
@@ -113,8 +115,10 @@ void RolloutLoop::Act(SequenceId sequence, EpisodeActions actions, Time now) {
     return;
   }
   for (ToolCallOrder& call : actions.calls) {
-    if (call.delay.count() == 0) SendCall(sequence, std::move(call.request), now);
-    else later_.push({now + call.delay, sequence, std::move(call.request)});
+    if (call.delay.count() == 0)
+      SendCall(sequence, std::move(call.request), now);
+    else
+      later_.push({now + call.delay, sequence, std::move(call.request)});
   }
   if (!actions.generate) return;
   if (running.started) {
@@ -153,9 +157,9 @@ void RolloutLoop::TakeEngineEvents(Time now) {
     if (it == episodes_.end()) continue;  // given up meanwhile
     Episode& episode = it->second.episode;
     counters_.generated_tokens += event.turn.ids.size();
-    EpisodeActions actions = event.status.ok()
-                                 ? episode.OnTurn(event.turn, clock_.WallMs())
-                                 : episode.GiveUp("engine: " + event.status.ToString(), clock_.WallMs());
+    EpisodeActions actions =
+        event.status.ok() ? episode.OnTurn(event.turn, clock_.WallMs())
+                          : episode.GiveUp("engine: " + event.status.ToString(), clock_.WallMs());
     if (!event.status.ok()) it->second.started = false;  // the engine forgot it
     Act(event.turn.id, std::move(actions), now);
   }
@@ -179,8 +183,8 @@ void RolloutLoop::TakeResults(Time now) {
   }
 }
 
-// A request that died on the way is never answered; after the patience it counts as unavailable, which is
-// ours, and the episode tries again.
+// A request that died on the way is never answered; after the patience it counts as unavailable,
+// which is ours, and the episode tries again.
 void RolloutLoop::GiveUpLostCalls(Time now) {
   if (now < next_lost_check_) return;
   next_lost_check_ = now + std::max<Duration>(options_.call_patience / 20, milliseconds(50));
@@ -223,7 +227,8 @@ void RolloutLoop::FinishEpisode(SequenceId sequence) {
     done = leases_.Take(running.group);
     groups_.erase(running.group);
   }
-  // One topic keeps its order: when the last member was taken, so were the others, and the group is done.
+  // One topic keeps its order: when the last member was taken, so were the others, and the group is
+  // done.
   outbox_.Publish(kTrajectoriesTopic, trajectory.SerializeAsString(), std::move(done));
 }
 

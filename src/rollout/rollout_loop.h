@@ -1,9 +1,10 @@
 // The rollout loop runs thousands of episodes at once over one engine.
 //
-//   rollout.groups --lease--> episodes --> engine (port) --> turns --> tools.* --> inbox --> .. --> replay.trajectories
+//   rollout.groups --lease--> episodes --> engine (port) --> turns --> tools.* --> inbox --> .. -->
+//   replay.trajectories
 //
-// A group's lease is held and prolonged until every member's trajectory was taken by the bus; only then is
-// it acknowledged, so that a worker that dies loses nothing but time.
+// A group's lease is held and prolonged until every member's trajectory was taken by the bus; only
+// then is it acknowledged, so that a worker that dies loses nothing but time.
 #pragma once
 
 #include <atomic>
@@ -27,12 +28,13 @@ namespace tidemill {
 
 struct RolloutOptions {
   std::string worker = "local";
-  uint32_t max_episodes = 512;       // at once
-  int32_t max_context = 2048;        // tokens of one episode, the engine's at most
+  uint32_t max_episodes = 512;  // at once
+  int32_t max_context = 2048;   // tokens of one episode, the engine's at most
   EpisodeLimits limits;
   Duration lease_period = std::chrono::seconds(10);   // how often a group's lease is prolonged
   Duration call_patience = std::chrono::minutes(10);  // an answer that takes longer was lost
-  uint32_t give_up_after = 4;        // deliveries of a group after which it is dropped: it ends its workers
+  uint32_t give_up_after =
+      4;  // deliveries of a group after which it is dropped: it ends its workers
 };
 
 // Read from any thread.
@@ -44,7 +46,7 @@ struct RolloutCounters {
   std::atomic<uint64_t> tool_calls{0};
   std::atomic<uint64_t> tool_retries{0};
   std::atomic<uint64_t> calls_lost{0};
-  std::atomic<uint64_t> groups_lost{0};   // leases that ran out under us
+  std::atomic<uint64_t> groups_lost{0};  // leases that ran out under us
   std::atomic<uint64_t> generated_tokens{0};
 };
 
@@ -71,7 +73,7 @@ class RolloutLoop final : public Loop {
     Episode episode;
     uint64_t group;
     uint32_t member;
-    bool started = false;          // the engine knows the sequence
+    bool started = false;  // the engine knows the sequence
     size_t open_calls = 0;
   };
   struct OpenCall {
@@ -104,10 +106,10 @@ class RolloutLoop final : public Loop {
   RolloutOptions options_;
   std::string inbox_;
   Outbox outbox_;
-  LeaseKeeper leases_;                                      // by group
+  LeaseKeeper leases_;  // by group
   std::unordered_map<uint64_t, Group> groups_;
   std::unordered_map<SequenceId, Running> episodes_;
-  std::unordered_map<std::string, OpenCall> calls_;         // by request id
+  std::unordered_map<std::string, OpenCall> calls_;  // by request id
   std::priority_queue<Later> later_;
   SequenceId next_sequence_ = 1;
   Time next_lost_check_ = Time::min();

@@ -1,5 +1,5 @@
-// In which order tasks are issued: every epoch a new shuffle drawn from the seed, tasks weighted by tag.
-// The position is a pair of numbers, so that a resumed run goes on with the next task.
+// In which order tasks are issued: every epoch a new shuffle drawn from the seed, tasks weighted by
+// tag. The position is a pair of numbers, so that a resumed run goes on with the next task.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@ namespace tidemill {
 
 class TaskOrder {
  public:
-  // A task's weight is the product of its tags' weights (1 for a tag not named): how often it stands in an
-  // epoch on average. At least one task must have a weight above 0.
+  // A task's weight is the product of its tags' weights (1 for a tag not named): how often it
+  // stands in an epoch on average. At least one task must have a weight above 0.
   static Result<TaskOrder> Make(const std::vector<v1::Task>& tasks,
                                 const std::map<std::string, double>& tag_weights, uint64_t seed);
 
@@ -28,7 +28,8 @@ class TaskOrder {
   uint64_t epoch() const { return epoch_; }
 
  private:
-  TaskOrder(std::vector<double> weights, uint64_t seed) : weights_(std::move(weights)), seed_(seed) {}
+  TaskOrder(std::vector<double> weights, uint64_t seed)
+      : weights_(std::move(weights)), seed_(seed) {}
   void Shuffle();
 
   std::vector<double> weights_;
