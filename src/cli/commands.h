@@ -11,6 +11,7 @@ struct Exit {
   int code = 0;
 };
 
+void AddDoctorCommand(CLI::App& app, Exit& exit);
 void AddModelCommand(CLI::App& app, Exit& exit);
 void AddSandboxCommand(CLI::App& app, Exit& exit);
 

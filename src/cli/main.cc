@@ -1,13 +1,79 @@
-#include "cli/commands.h"
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <vector>
 
-int main(int argc, char** argv) {
-  CLI::App app{"Tidemill trains coding agents by reinforcement learning while nothing waits.", "tidemill"};
+#include "cli/commands.h"
+#include "core/log.h"
+#include "core/nearest.h"
+#include "core/threads.h"
+#include "core/version.h"
+
+namespace tidemill {
+namespace {
+
+// Every command, in the order in which --help shows them.
+void AddCommands(CLI::App& app, Exit& exit) {
+  AddDoctorCommand(app, exit);
+}
+
+std::string VersionText() {
+  std::string text = "tidemill " + FullVersion();
+  if (!TorchVersion().empty()) text += ", libtorch " + std::string(TorchVersion());
+  return text;
+}
+
+void AddLogOptions(CLI::App& app, std::string& level, bool& json) {
+  app.add_option("--log-level", level, "What is said on standard error")
+      ->check(CLI::IsMember({"debug", "info", "warn", "error", "off"}))
+      ->capture_default_str();
+  app.add_flag("--log-json", json, "Log lines as JSON objects");
+  app.parse_complete_callback([&level, &json] {
+    InitLog({.level = ParseLogLevel(level).value(), .json = json, .stream = nullptr});
+  });
+}
+
+// Says what was wrong with the words. A word that is no command gets the nearest one.
+int ReportParseError(const CLI::App& app, const CLI::ParseError& error) {
+  const std::vector<std::string> rest = app.remaining();
+  if (error.get_exit_code() != 0 && app.get_subcommands().empty() && !rest.empty()) {
+    std::vector<std::string> names;
+    for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+      names.push_back(command->get_name());
+    }
+    std::fprintf(stderr, "tidemill: there is no command \"%s\".%s See tidemill --help.\n",
+                 rest[0].c_str(), DidYouMean(rest[0], names).c_str());
+    return 2;
+  }
+  return app.exit(error) == 0 ? 0 : 2;
+}
+
+int Main(int argc, char** argv) {
+  LimitBlasThreads(1);
+  CLI::App app{"Tidemill trains coding agents by reinforcement learning while nothing waits.",
+               "tidemill"};
   app.require_subcommand(1);
-  tidemill::Exit exit;
+  app.fallthrough();
+  app.set_version_flag("--version", VersionText(), "Print the version and what it was built from");
+  std::string log_level = "info";
+  bool log_json = false;
+  AddLogOptions(app, log_level, log_json);
+  Exit exit;
+  AddCommands(app, exit);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
+    return ReportParseError(app, error);
+  } catch (const std::exception& error) {
+    LogError("the command failed", {{"error", error.what()}});
+    return 1;
   }
   return exit.code;
+}
+
+}  // namespace
+}  // namespace tidemill
+
+int main(int argc, char** argv) {
+  return tidemill::Main(argc, argv);
 }

@@ -19,9 +19,26 @@ std::string FirstLine(const std::string& path) {
   return line;
 }
 
-// The path of this process in the hierarchy `controller` ("" is version 2), as /proc/self/cgroup
-// has it.
-std::string CgroupPath(std::string_view controller) {
+// 0: no limit, or none that can be read.
+int CgroupCores() {
+  for (const std::string& dir :
+       {"/sys/fs/cgroup" + CgroupPathOf(""), std::string("/sys/fs/cgroup")}) {
+    const std::string max = FirstLine(dir + "/cpu.max");
+    const size_t space = max.find(' ');
+    if (space == std::string::npos) continue;
+    return CoresOfQuota(max.substr(0, space), max.substr(space + 1));
+  }
+  const std::string root = "/sys/fs/cgroup/cpu";
+  for (const std::string& dir : {root + CgroupPathOf("cpu"), root}) {
+    const std::string quota = FirstLine(dir + "/cpu.cfs_quota_us");
+    if (!quota.empty()) return CoresOfQuota(quota, FirstLine(dir + "/cpu.cfs_period_us"));
+  }
+  return 0;
+}
+
+}  // namespace
+
+std::string CgroupPathOf(std::string_view controller) {
   std::ifstream file("/proc/self/cgroup");
   std::string line;
   while (std::getline(file, line)) {
@@ -36,25 +53,6 @@ std::string CgroupPath(std::string_view controller) {
   }
   return "/";
 }
-
-// 0: no limit, or none that can be read.
-int CgroupCores() {
-  for (const std::string& dir :
-       {"/sys/fs/cgroup" + CgroupPath(""), std::string("/sys/fs/cgroup")}) {
-    const std::string max = FirstLine(dir + "/cpu.max");
-    const size_t space = max.find(' ');
-    if (space == std::string::npos) continue;
-    return CoresOfQuota(max.substr(0, space), max.substr(space + 1));
-  }
-  const std::string root = "/sys/fs/cgroup/cpu";
-  for (const std::string& dir : {root + CgroupPath("cpu"), root}) {
-    const std::string quota = FirstLine(dir + "/cpu.cfs_quota_us");
-    if (!quota.empty()) return CoresOfQuota(quota, FirstLine(dir + "/cpu.cfs_period_us"));
-  }
-  return 0;
-}
-
-}  // namespace
 
 int CoresOfQuota(const std::string& quota, const std::string& period) {
   const long quota_us = std::strtol(quota.c_str(), nullptr, 10);

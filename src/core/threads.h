@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "core/status.h"
 
@@ -39,7 +40,11 @@ ThreadPlan PlanThreads(const ThreadSettings& settings, int available_cores);
 // it is loaded, which may be before main(), so one that is loaded already is told directly as well.
 void LimitBlasThreads(int threads);
 
-// For /proc-like texts: the share of a cgroup as a number of cores, rounded up. "max 100000"
+// The path of this process in the cgroup hierarchy of `controller` ("" is version 2), as
+// /proc/self/cgroup has it; "/" when it is in none.
+std::string CgroupPathOf(std::string_view controller);
+
+// The share of a cgroup as a number of cores, rounded up. "max 100000"
 // (version 2) and a quota of -1 (version 1) mean no limit, 0.
 int CoresOfQuota(const std::string& quota, const std::string& period);
 
