@@ -1,0 +1,179 @@
+#include "learner/packing.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+namespace tidemill {
+namespace {
+
+std::string NameOf(const v1::TrajectoryId& id) {
+  return "trajectory " + id.task() + "/" + std::to_string(id.group()) + "/" +
+         std::to_string(id.member()) + "/" + std::to_string(id.attempt());
+}
+
+void Append(TrainSequence& row, uint32_t id, int32_t turn) {
+  row.ids.push_back(static_cast<int32_t>(id));
+  row.mask.push_back(0);
+  row.behaviour.push_back(0);
+  row.versions.push_back(0);
+  row.lags.push_back(0);
+  row.turns.push_back(turn);
+  row.turn_ends.push_back(0);
+}
+
+Status CheckTurn(const v1::Turn& turn, int index) {
+  const std::string name = "turn " + std::to_string(index) + ": ";
+  if (turn.logprobs_size() != turn.ids_size()) {
+    return Invalid(name + std::to_string(turn.ids_size()) + " ids but " +
+                   std::to_string(turn.logprobs_size()) + " log-probabilities");
+  }
+  uint64_t versioned = 0;
+  for (const auto& run : turn.versions()) versioned += run.tokens();
+  if (versioned != static_cast<uint64_t>(turn.ids_size())) {
+    return Invalid(name + std::to_string(turn.ids_size()) + " ids but versions for " +
+                   std::to_string(versioned));
+  }
+  for (float logprob : turn.logprobs()) {
+    // Rounding may put a certain token a little above 0.
+    if (!(logprob <= 1e-3f) || !std::isfinite(logprob)) {
+      return Invalid(name + std::to_string(logprob) + " is no log-probability");
+    }
+  }
+  return Ok();
+}
+
+void AppendTurn(TrainSequence& row, const v1::Turn& turn, int index,
+                const FlattenOptions& options) {
+  const bool old =
+      options.oldest_finished_ms.has_value() && turn.finished_ms() < *options.oldest_finished_ms;
+  int run = 0;
+  uint32_t of_run = 0;
+  for (int i = 0; i < turn.ids_size(); ++i) {
+    while (of_run >= turn.versions(run).tokens()) {
+      ++run;
+      of_run = 0;
+    }
+    ++of_run;
+    const uint64_t version = turn.versions(run).version();
+    const uint64_t lag = options.lag_of ? options.lag_of(version) : 0;
+    const bool stale = old || (options.lag_max.has_value() && lag > *options.lag_max);
+    Append(row, turn.ids(i), index);
+    row.mask.back() = stale ? 0 : 1;
+    row.behaviour.back() = turn.logprobs(i);
+    row.versions.back() = version;
+    row.lags.back() = static_cast<uint32_t>(std::min<uint64_t>(lag, UINT32_MAX));
+    (stale ? row.stale_tokens : row.trained_tokens) += 1;
+  }
+  if (turn.ids_size() > 0) row.turn_ends.back() = 1;
+}
+
+void CutTail(TrainSequence& row) {
+  size_t keep = row.ids.size();
+  while (keep > 0 && row.mask[keep - 1] == 0 && row.turn_ends[keep - 1] == 0) --keep;
+  row.ids.resize(keep);
+  row.mask.resize(keep);
+  row.behaviour.resize(keep);
+  row.versions.resize(keep);
+  row.lags.resize(keep);
+  row.turns.resize(keep);
+  row.turn_ends.resize(keep);
+}
+
+}  // namespace
+
+LagOfVersion LagBehind(uint64_t newest) {
+  return [newest](uint64_t version) { return newest > version ? newest - version : 0; };
+}
+
+Result<TrainSequence> Flatten(const v1::Sample& sample, const FlattenOptions& options) {
+  const v1::Trajectory& trajectory = sample.trajectory();
+  const std::string name = NameOf(trajectory.id());
+  if (trajectory.prompt_ids_size() == 0) return Invalid(name + ": the prompt is empty");
+  const double temperature = trajectory.sampling().temperature();
+  if (!(temperature > 0) || !std::isfinite(temperature)) {
+    return Invalid(name + ": sampled at temperature " + std::to_string(temperature) +
+                   "; training needs one above 0");
+  }
+  TrainSequence row;
+  row.temperature = static_cast<float>(temperature);
+  for (uint32_t id : trajectory.prompt_ids()) Append(row, id, -1);
+  for (int t = 0; t < trajectory.turns_size(); ++t) {
+    const v1::Turn& turn = trajectory.turns(t);
+    const Status checked = CheckTurn(turn, t);
+    if (!checked.ok()) return checked.WithContext(name);
+    AppendTurn(row, turn, t, options);
+    for (uint32_t id : turn.observation_ids()) Append(row, id, t);
+  }
+  if (options.vocabulary > 0) {
+    for (int32_t id : row.ids) {
+      if (id < 0 || id >= options.vocabulary) {
+        return Invalid(name + ": id " + std::to_string(static_cast<uint32_t>(id)) +
+                       " is outside the vocabulary of " + std::to_string(options.vocabulary));
+      }
+    }
+  }
+  CutTail(row);
+  return row;
+}
+
+namespace {
+
+void AppendRow(Microbatch& micro, const TrainSequence& row, int32_t index,
+               const std::vector<double>& advantages) {
+  micro.ids.insert(micro.ids.end(), row.ids.begin(), row.ids.end());
+  micro.mask.insert(micro.mask.end(), row.mask.begin(), row.mask.end());
+  micro.behaviour.insert(micro.behaviour.end(), row.behaviour.begin(), row.behaviour.end());
+  micro.versions.insert(micro.versions.end(), row.versions.begin(), row.versions.end());
+  micro.lags.insert(micro.lags.end(), row.lags.begin(), row.lags.end());
+  for (size_t i = 0; i < row.ids.size(); ++i) {
+    micro.positions.push_back(static_cast<int32_t>(i));
+    micro.sequence_of.push_back(index);
+    const bool counts = row.mask[i] != 0;
+    micro.advantages.push_back(counts ? advantages.at(static_cast<size_t>(row.turns[i])) : 0.0);
+  }
+  micro.offsets.push_back(static_cast<int32_t>(micro.ids.size()));
+  micro.sequences.push_back(index);
+  micro.temperatures.push_back(row.temperature);
+  micro.longest = std::max(micro.longest, static_cast<int32_t>(row.ids.size()));
+  micro.trained_tokens += row.trained_tokens;
+}
+
+}  // namespace
+
+std::vector<Microbatch> PackMicrobatches(std::span<const TrainSequence> sequences,
+                                         std::span<const std::vector<double>> advantages,
+                                         std::span<const int32_t> chosen,
+                                         const PackOptions& options) {
+  TM_CHECK(sequences.size() == advantages.size(), "every sequence needs its advantages");
+  std::vector<int32_t> order;
+  for (int32_t index : chosen) {
+    if (sequences[static_cast<size_t>(index)].trained_tokens > 0) order.push_back(index);
+  }
+  const auto length = [&](int32_t i) {
+    return static_cast<int64_t>(sequences[static_cast<size_t>(i)].ids.size());
+  };
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int32_t a, int32_t b) { return length(a) < length(b); });
+  std::vector<Microbatch> packed;
+  for (int32_t index : order) {
+    const int64_t row = length(index);
+    bool fits = !packed.empty();
+    if (fits) {
+      const Microbatch& last = packed.back();
+      // Sorted: this row is the longest so far.
+      const int64_t cost = options.padded ? row * static_cast<int64_t>(last.rows() + 1)
+                                          : row + static_cast<int64_t>(last.ids.size());
+      fits = cost <= options.token_budget;
+    }
+    if (!fits) {
+      packed.emplace_back();
+      packed.back().offsets.push_back(0);
+    }
+    AppendRow(packed.back(), sequences[static_cast<size_t>(index)], index,
+              advantages[static_cast<size_t>(index)]);
+  }
+  return packed;
+}
+
+}  // namespace tidemill

@@ -1,0 +1,86 @@
+// From samples to what the model is run on: each episode as one row of ids, rows of about the same
+// length together in microbatches under a token budget.
+//
+//   v1::Sample --Flatten--> TrainSequence --PackMicrobatches--> Microbatch
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "core/status.h"
+#include "proto/tidemill.pb.h"
+
+namespace tidemill {
+
+// One episode as the learner sees it. Every vector but `ids` is about the token at the same place,
+// and counts only where `mask` is 1: the model wrote it and it is not too old. What follows the
+// last turn's own tokens is cut off, as it cannot change the loss.
+struct TrainSequence {
+  std::vector<int32_t> ids;
+  std::vector<uint8_t> mask;
+  std::vector<float> behaviour;    // log-probability under the distribution it was drawn from
+  std::vector<uint64_t> versions;  // policy that drew it
+  std::vector<uint32_t> lags;      // steps since that policy was the learner's
+  std::vector<int32_t> turns;      // which turn it belongs to; -1 for the prompt
+  std::vector<uint8_t> turn_ends;  // 1 at the last token of a turn
+  float temperature = 1;           // of the sampling; the learner divides its logits by it as well
+  size_t trained_tokens = 0;       // sum of mask
+  size_t stale_tokens = 0;         // written by the model but over a bound
+};
+
+// Steps between the policy version that drew a token and the step that trains on it.
+using LagOfVersion = std::function<uint64_t(uint64_t version)>;
+
+// Where each step publishes one version, the newest being `newest`: the difference.
+LagOfVersion LagBehind(uint64_t newest);
+
+struct FlattenOptions {
+  LagOfVersion lag_of;                             // empty: every token is fresh
+  std::optional<uint64_t> lag_max = std::nullopt;  // a token with a higher lag is masked
+  std::optional<int64_t> oldest_finished_ms =
+      std::nullopt;        // so is a turn finished before (wall clock)
+  int64_t vocabulary = 0;  // ids must be below it; 0: not checked
+};
+
+// kInvalid names the trajectory and what does not fit: counts that differ, an id outside the
+// vocabulary, a log-probability that is none, greedy sampling (nothing to learn from), an empty
+// prompt.
+Result<TrainSequence> Flatten(const v1::Sample& sample, const FlattenOptions& options);
+
+// Rows laid end to end: row r is [offsets[r], offsets[r+1]). Per token as in TrainSequence.
+struct Microbatch {
+  std::vector<int32_t> ids;
+  std::vector<int32_t> positions;
+  std::vector<int32_t> offsets;  // rows + 1
+  std::vector<uint8_t> mask;
+  std::vector<float> behaviour;
+  std::vector<uint64_t> versions;
+  std::vector<uint32_t> lags;
+  std::vector<double> advantages;
+  std::vector<int32_t> sequence_of;  // per token: index of its sequence among those given
+  std::vector<int32_t> sequences;    // per row: the same
+  std::vector<float> temperatures;   // per row
+  int32_t longest = 0;
+  size_t trained_tokens = 0;
+
+  size_t rows() const { return sequences.size(); }
+};
+
+struct PackOptions {
+  int64_t token_budget = 16384;  // of a microbatch; a longer row gets one of its own
+  bool padded = false;           // true: the budget counts every row as long as the longest
+};
+
+// Every sequence of `chosen` (indices into `sequences`) lands in exactly one microbatch, rows
+// sorted by length; the same input gives the same output. advantages[s][t] belongs to turn t of
+// sequence s. Sequences with nothing to train on are left out.
+std::vector<Microbatch> PackMicrobatches(std::span<const TrainSequence> sequences,
+                                         std::span<const std::vector<double>> advantages,
+                                         std::span<const int32_t> chosen,
+                                         const PackOptions& options);
+
+}  // namespace tidemill

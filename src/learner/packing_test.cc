@@ -1,0 +1,139 @@
+#include "learner/packing.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "core/random.h"
+#include "learner/learner_samples.h"
+
+namespace tidemill {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::MakeSample;
+
+v1::Sample TwoTurns() {
+  return MakeSample(7, 0, 1.0, {10, 11},
+                    {{{1, 2, 3}, {-0.1f, -0.2f, -0.3f}, {{4, 2}, {5, 1}}, {20, 21}, ""},
+                     {{4, 5}, {-0.4f, -0.5f}, {{6, 2}}, {30}, ""}});
+}
+
+TEST(Flatten, LaysPromptTurnsAndObservationsEndToEndAndMasksWhatTheModelDidNotWrite) {
+  auto row = Flatten(TwoTurns(), {.lag_of = LagBehind(6)});
+  ASSERT_TRUE(row.ok()) << row.status().ToString();
+  EXPECT_THAT(row->ids, ElementsAre(10, 11, 1, 2, 3, 20, 21, 4, 5));
+  EXPECT_THAT(row->mask, ElementsAre(0, 0, 1, 1, 1, 0, 0, 1, 1));
+  EXPECT_THAT(row->versions, ElementsAre(0, 0, 4, 4, 5, 0, 0, 6, 6));
+  EXPECT_THAT(row->lags, ElementsAre(0, 0, 2, 2, 1, 0, 0, 0, 0));
+  EXPECT_THAT(row->turns, ElementsAre(-1, -1, 0, 0, 0, 0, 0, 1, 1));
+  EXPECT_THAT(row->turn_ends, ElementsAre(0, 0, 0, 0, 1, 0, 0, 0, 1));
+  EXPECT_FLOAT_EQ(row->behaviour[7], -0.4f);
+  EXPECT_EQ(row->trained_tokens, 5u);
+}
+
+TEST(Flatten, MasksTokensOverTheBoundByTheirOwnVersion) {
+  auto row = Flatten(TwoTurns(), {.lag_of = LagBehind(6), .lag_max = 1});
+  ASSERT_TRUE(row.ok());
+  EXPECT_THAT(row->mask, ElementsAre(0, 0, 0, 0, 1, 0, 0, 1, 1));
+  EXPECT_EQ(row->stale_tokens, 2u);
+  EXPECT_EQ(row->trained_tokens, 3u);
+}
+
+TEST(Flatten, MasksTurnsThatWereFinishedTooLongAgo) {
+  v1::Sample sample = TwoTurns();
+  sample.mutable_trajectory()->mutable_turns(0)->set_finished_ms(1000);
+  sample.mutable_trajectory()->mutable_turns(1)->set_finished_ms(2000);
+  auto row = Flatten(sample, {.lag_of = LagBehind(6), .oldest_finished_ms = 1500});
+  ASSERT_TRUE(row.ok());
+  EXPECT_THAT(row->mask, ElementsAre(0, 0, 0, 0, 0, 0, 0, 1, 1));
+}
+
+TEST(Flatten, NamesTheTrajectoryAndWhatIsWrong) {
+  v1::Sample sample = TwoTurns();
+  sample.mutable_trajectory()->mutable_turns(1)->add_logprobs(-1);
+  EXPECT_THAT(Flatten(sample, {}).status().message(),
+              HasSubstr("task/7/0/1: turn 1: 2 ids but 3 log-probabilities"));
+
+  sample = TwoTurns();
+  sample.mutable_trajectory()->mutable_turns(0)->mutable_versions(0)->set_tokens(9);
+  EXPECT_THAT(Flatten(sample, {}).status().message(), HasSubstr("3 ids but versions for 10"));
+
+  sample = TwoTurns();
+  sample.mutable_trajectory()->mutable_turns(0)->set_logprobs(1, 0.5f);
+  EXPECT_THAT(Flatten(sample, {}).status().message(), HasSubstr("is no log-probability"));
+
+  sample = TwoTurns();
+  sample.mutable_trajectory()->mutable_sampling()->set_temperature(0);
+  EXPECT_THAT(Flatten(sample, {}).status().message(), HasSubstr("temperature"));
+
+  EXPECT_THAT(Flatten(TwoTurns(), {.lag_of = {}, .vocabulary = 31}).status().ToString(),
+              HasSubstr("ok"));
+  EXPECT_THAT(Flatten(TwoTurns(), {.lag_of = {}, .vocabulary = 21}).status().message(),
+              HasSubstr("id 21 is outside the vocabulary of 21"));
+}
+
+std::vector<TrainSequence> RandomRows(uint64_t seed, int count) {
+  Random random(seed);
+  std::vector<TrainSequence> rows;
+  for (int i = 0; i < count; ++i) {
+    const auto length = static_cast<size_t>(random.Between(2, 60));
+    std::vector<uint32_t> ids(length, static_cast<uint32_t>(i));
+    std::vector<float> logprobs(length, -1.0f);
+    auto row = Flatten(MakeSample(1, 0, 0, {9}, {{ids, logprobs, {{1, length}}, {}, ""}}), {});
+    rows.push_back(*row);
+  }
+  return rows;
+}
+
+TEST(PackMicrobatches, PutsEverySequenceIntoExactlyOneMicrobatchUnderTheBudget) {
+  for (bool padded : {false, true}) {
+    const auto rows = RandomRows(3, 57);
+    const std::vector<std::vector<double>> advantages(rows.size(), {0.5});
+    std::vector<int32_t> chosen(rows.size());
+    std::iota(chosen.begin(), chosen.end(), 0);
+    const auto packed = PackMicrobatches(rows, advantages, chosen, {200, padded});
+    std::vector<int> seen(rows.size(), 0);
+    for (const Microbatch& micro : packed) {
+      const auto cost =
+          padded ? micro.rows() * static_cast<size_t>(micro.longest) : micro.ids.size();
+      EXPECT_LE(cost, 200u);
+      ASSERT_EQ(micro.offsets.size(), micro.rows() + 1);
+      EXPECT_EQ(static_cast<size_t>(micro.offsets.back()), micro.ids.size());
+      for (size_t r = 0; r < micro.rows(); ++r) {
+        const auto& row = rows[static_cast<size_t>(micro.sequences[r])];
+        ++seen[static_cast<size_t>(micro.sequences[r])];
+        ASSERT_EQ(static_cast<size_t>(micro.offsets[r + 1] - micro.offsets[r]), row.ids.size());
+        const auto begin = static_cast<size_t>(micro.offsets[r]);
+        EXPECT_EQ(micro.positions[begin], 0);
+        EXPECT_EQ(micro.ids[begin + 1], row.ids[1]);
+        EXPECT_DOUBLE_EQ(micro.advantages[begin], 0);
+        EXPECT_DOUBLE_EQ(micro.advantages[begin + 1], 0.5);
+      }
+    }
+    EXPECT_THAT(seen, ::testing::Each(1));
+  }
+}
+
+TEST(PackMicrobatches,
+     GivesARowOverTheBudgetAMicrobatchOfItsOwnAndLeavesOutRowsWithNothingToTrain) {
+  auto rows = RandomRows(4, 5);
+  rows[2].trained_tokens = 0;
+  const std::vector<std::vector<double>> advantages(rows.size(), {1.0});
+  const std::vector<int32_t> chosen = {0, 1, 2, 3};
+  const auto packed = PackMicrobatches(rows, advantages, chosen, {1, false});
+  EXPECT_EQ(packed.size(), 3u);
+}
+
+TEST(PackMicrobatches, GivesEachTurnItsOwnAdvantage) {
+  const std::vector<TrainSequence> rows = {*Flatten(TwoTurns(), {})};
+  const std::vector<std::vector<double>> advantages = {{0.25, -2}};
+  const std::vector<int32_t> chosen = {0};
+  const auto packed = PackMicrobatches(rows, advantages, chosen, {});
+  EXPECT_THAT(packed.at(0).advantages, ElementsAre(0, 0, .25, .25, .25, 0, 0, -2, -2));
+}
+
+}  // namespace
+}  // namespace tidemill
