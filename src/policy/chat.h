@@ -85,6 +85,9 @@ class ChatFormat {
   class Writer;
   ChatFormat(Tokenizer tokenizer, ChatOptions options);
   void Body(std::span<const Message> messages, bool open_assistant, Writer& out) const;
+  void Open(Role role, Writer& out) const;
+  void Close(Writer& out) const;
+  void Turn(Role role, std::string_view text, Writer& out) const;
   void System(std::string_view content, bool given, std::span<const std::string> tools,
               Writer& out) const;
 

@@ -1,0 +1,39 @@
+// Regular expressions as tokenizer files write them (Oniguruma's dialect, Ruby syntax), run by
+// PCRE2's just-in-time compiler. What the two dialects read differently is translated or refused.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "core/status.h"
+
+namespace tidemill {
+
+// Immutable, thread-safe.
+class TextRegex {
+ public:
+  // kInvalid says what in the pattern is wrong or not supported.
+  static Result<TextRegex> FromOniguruma(std::string_view pattern);
+  // PCRE2's own dialect, for patterns of this program and of adapters.
+  static Result<TextRegex> FromPcre2(std::string_view pattern);
+
+  struct Match {
+    size_t begin = 0;
+    size_t end = 0;
+  };
+  // The first match at or behind `from` in valid UTF-8. Nothing: no match, or one that costs more
+  // than the bounds on steps and memory allow.
+  std::optional<Match> Find(std::string_view valid_utf8, size_t from) const;
+
+ private:
+  struct Code;
+  std::shared_ptr<const Code> code_;  // shared: copies are cheap, matching does not change it
+};
+
+// The translation, by itself for its tests.
+Result<std::string> TranslateOniguruma(std::string_view pattern);
+
+}  // namespace tidemill

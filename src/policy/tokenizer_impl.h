@@ -1,0 +1,29 @@
+// What a Tokenizer consists of; shared by its reader (tokenizer_json.cc) and its use
+// (tokenizer.cc).
+#pragma once
+
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "policy/added_tokens.h"
+#include "policy/bpe.h"
+#include "policy/pre_tokenizer.h"
+#include "policy/tokenizer.h"
+
+namespace tidemill {
+
+// The parts as they are read; Tokenizer::Impl puts them to use.
+struct TokenizerParts {
+  bool nfc = false;
+  std::vector<PreTokenStage> stages;
+  BpeVocabulary vocabulary;
+  std::vector<std::pair<std::pair<TokenId, TokenId>, TokenId>> merges;  // by rank
+  std::vector<AddedToken> added;                                        // in the file's order
+  std::vector<std::string> token_bytes;  // by id; empty: no such token
+};
+
+Result<TokenizerParts> ParseTokenizerParts(std::string_view json, std::string_view name);
+
+}  // namespace tidemill
