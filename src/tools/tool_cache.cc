@@ -1,0 +1,46 @@
+#include "tools/tool_cache.h"
+
+#include "core/hash.h"
+
+namespace tidemill {
+
+std::string ToolRequestHash(const v1::ToolRequest& request) {
+  v1::ToolRequest key;
+  key.set_tool(request.tool());
+  key.set_arguments_json(request.arguments_json());
+  *key.mutable_limits() = request.limits();
+  *key.mutable_grading() = request.grading();
+  *key.mutable_edits() = request.edits();
+  key.set_text_limit(request.text_limit());
+  // The tree by its identity, so that it does not matter which contents travelled inside.
+  key.set_request_id(TreeHash(request.tree()));
+  return Sha256Hex(key.SerializeAsString());
+}
+
+std::optional<v1::ToolResult> ToolCache::Find(const std::string& hash) {
+  auto it = index_.find(hash);
+  if (it == index_.end()) {
+    ++misses_;
+    return std::nullopt;
+  }
+  ++hits_;
+  entries_.splice(entries_.begin(), entries_, it->second);
+  v1::ToolResult result = it->second->second;
+  result.set_cached(true);
+  return result;
+}
+
+void ToolCache::Store(const std::string& hash, const v1::ToolResult& result) {
+  if (capacity_ == 0 || index_.count(hash) != 0) return;
+  if (result.outcome() == v1::OUTCOME_UNAVAILABLE || result.outcome() == v1::OUTCOME_UNSPECIFIED ||
+      result.outcome() == v1::OUTCOME_TIMEOUT) {
+    return;
+  }
+  entries_.emplace_front(hash, result);
+  index_[hash] = entries_.begin();
+  if (entries_.size() <= capacity_) return;
+  index_.erase(entries_.back().first);
+  entries_.pop_back();
+}
+
+}  // namespace tidemill

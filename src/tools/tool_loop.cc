@@ -1,0 +1,160 @@
+#include "tools/tool_loop.h"
+
+#include <algorithm>
+#include <array>
+
+#include "core/ids.h"
+#include "core/topics.h"
+
+namespace tidemill {
+namespace {
+
+constexpr std::array kToolTopics = {kToolsTestsTopic, kToolsCompileTopic, kToolsLintTopic,
+                                    kToolsFilesTopic, kToolsCommandTopic};
+constexpr size_t kCancelsRemembered = 4096;
+
+}  // namespace
+
+ToolLoop::ToolLoop(Bus& bus, ToolPort& port, const Clock& clock, ToolLoopOptions options)
+    : bus_(bus),
+      port_(port),
+      clock_(clock),
+      options_(std::move(options)),
+      outbox_(bus),
+      leases_(bus, options_.lease_period),
+      cache_(options_.cache_results) {}
+
+void ToolLoop::Attach(Waker& waker) {
+  for (std::string_view topic : kToolTopics) bus_.Subscribe(topic, waker);
+  bus_.Subscribe(kToolsGradeTopic, waker);
+  bus_.Subscribe(kToolsCancelTopic, waker);
+  port_.events().Attach(waker);
+}
+
+Time ToolLoop::Step(Time now) {
+  TakeDone();
+  TakeCancels();
+  // A lease that was lost: another worker has the request; ours goes on, and its answer is the second.
+  (void)leases_.Extend(now);
+  if (!draining_) {
+    TakeRequests(kToolsGradeTopic, true, now);
+    for (size_t i = 0; i < kToolTopics.size(); ++i) {
+      TakeRequests(kToolTopics[(next_topic_ + i) % kToolTopics.size()], false, now);
+    }
+    next_topic_ = (next_topic_ + 1) % kToolTopics.size();
+  }
+  outbox_.Flush();
+  counters_.running = running_.size();
+  counters_.cache_hits = cache_.hits();
+  counters_.cache_misses = cache_.misses();
+  Time wake = std::min(now + milliseconds(100), leases_.next());
+  if (outbox_.waiting() > 0) wake = std::min(wake, now + milliseconds(5));
+  return wake;
+}
+
+size_t ToolLoop::Free(bool grading) const {
+  const size_t used = grading ? running_gradings_ : running_.size() - running_gradings_;
+  const size_t slots = grading ? port_.grade_slots() : port_.tool_slots();
+  return slots - std::min(slots, used);
+}
+
+void ToolLoop::TakeRequests(std::string_view topic, bool grading, Time now) {
+  // A request that is answered from memory takes no slot: go on until slots or messages run out.
+  while (const size_t room = Free(grading)) {
+    std::vector<Lease> leases = TakeFrom(bus_, topic, room);
+    if (leases.empty()) return;
+    for (Lease& lease : leases) Start(std::move(lease), grading, now);
+  }
+}
+
+void ToolLoop::Start(Lease lease, bool grading, Time now) {
+  Running running;
+  v1::ToolRequest& request = running.request;
+  if (!request.ParseFromString(lease.body) || request.reply_to().empty()) {
+    (void)bus_.Reject(lease, "not a ToolRequest with a reply_to");
+    return;
+  }
+  ++(grading ? counters_.gradings : counters_.requests);
+  if (auto it = finished_.find(request.request_id()); it != finished_.end()) {
+    ++counters_.repeated;
+    outbox_.Reply(request.reply_to(), it->second.SerializeAsString(), std::move(lease));
+    return;
+  }
+  if (cancelled_.count(TrajectoryKey::From(request.episode()).ToString()) != 0) {
+    ++counters_.cancelled;
+    v1::ToolResult result;
+    result.set_outcome(v1::OUTCOME_UNAVAILABLE);
+    result.set_cause("the episode was given up");
+    Answer(request, std::move(result), std::move(lease));
+    return;
+  }
+  if (options_.cache_results > 0) {
+    running.hash = ToolRequestHash(request);
+    if (std::optional<v1::ToolResult> known = cache_.Find(running.hash)) {
+      Answer(request, std::move(*known), std::move(lease));
+      return;
+    }
+  }
+  running.grading = grading;
+  running_gradings_ += grading ? 1 : 0;
+  const uint64_t tag = next_tag_++;
+  leases_.Hold(tag, std::move(lease), now);
+  port_.Submit(request, tag);
+  running_.emplace(tag, std::move(running));
+}
+
+void ToolLoop::TakeDone() {
+  for (ToolDone& done : port_.events().TakeAll()) {
+    auto node = running_.extract(done.tag);
+    TM_CHECK(!node.empty(), "a tool answered that was not asked");
+    Running& running = node.mapped();
+    running_gradings_ -= running.grading ? 1 : 0;
+    v1::ToolResult& result = done.result;
+    if (result.outcome() == v1::OUTCOME_UNAVAILABLE) ++counters_.unavailable;
+    counters_.wall_us += static_cast<uint64_t>(result.wall_ms() * 1000);
+    counters_.queue_us += static_cast<uint64_t>(std::max(0.0, result.queue_ms()) * 1000);
+    if (!running.hash.empty()) cache_.Store(running.hash, result);
+    // Without its lease the answer still goes out: the asker takes the first and ignores the second.
+    Lease lease = leases_.Holds(done.tag) ? leases_.Take(done.tag) : Lease();
+    Answer(running.request, std::move(result), std::move(lease));
+  }
+}
+
+void ToolLoop::Answer(const v1::ToolRequest& request, v1::ToolResult result, Lease lease) {
+  result.set_request_id(request.request_id());
+  *result.mutable_episode() = request.episode();
+  result.set_tool(request.tool());
+  result.set_worker(options_.worker);
+  if (options_.remember_results > 0 && result.outcome() != v1::OUTCOME_UNAVAILABLE) {
+    if (finished_.emplace(request.request_id(), result).second) {
+      finished_order_.push_back(request.request_id());
+    }
+    if (finished_order_.size() > options_.remember_results) {
+      finished_.erase(finished_order_.front());
+      finished_order_.pop_front();
+    }
+  }
+  std::optional<Lease> then_ack;
+  if (!lease.topic.empty()) then_ack = std::move(lease);
+  outbox_.Reply(request.reply_to(), result.SerializeAsString(), std::move(then_ack));
+}
+
+void ToolLoop::TakeCancels() {
+  for (Lease& lease : TakeFrom(bus_, kToolsCancelTopic, 64)) {
+    v1::ToolCancel cancel;
+    if (!cancel.ParseFromString(lease.body)) {
+      (void)bus_.Reject(lease, "not a ToolCancel");
+      continue;
+    }
+    (void)bus_.Ack(lease);
+    port_.Cancel(cancel.episode());
+    const std::string episode = TrajectoryKey::From(cancel.episode()).ToString();
+    if (cancelled_.insert(episode).second) cancelled_order_.push_back(episode);
+    if (cancelled_order_.size() > kCancelsRemembered) {
+      cancelled_.erase(cancelled_order_.front());
+      cancelled_order_.pop_front();
+    }
+  }
+}
+
+}  // namespace tidemill

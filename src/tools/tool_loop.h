@@ -1,0 +1,94 @@
+// The tool loop serves the tools.* topics.
+//
+//   tools.* --lease--> known already? stored result : cache? : port (boxes) --> result to reply_to, then ack
+//
+// It takes no more than there are slots, prolongs leases while tools run, and answers a request that comes
+// a second time with the result of the first.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "bus/bus.h"
+#include "bus/lease_keeper.h"
+#include "bus/outbox.h"
+#include "core/loop.h"
+#include "tools/tool_cache.h"
+#include "tools/tool_port.h"
+
+namespace tidemill {
+
+struct ToolLoopOptions {
+  std::string worker = "local";
+  Duration lease_period = std::chrono::seconds(10);  // how often leases are prolonged
+  size_t cache_results = 4096;                       // 0: no cache
+  size_t remember_results = 1024;                    // finished requests, by id
+};
+
+// Read from any thread.
+struct ToolCounters {
+  std::atomic<uint64_t> requests{0};
+  std::atomic<uint64_t> gradings{0};
+  std::atomic<uint64_t> running{0};
+  std::atomic<uint64_t> unavailable{0};
+  std::atomic<uint64_t> cache_hits{0};
+  std::atomic<uint64_t> cache_misses{0};
+  std::atomic<uint64_t> repeated{0};   // second deliveries answered from memory
+  std::atomic<uint64_t> cancelled{0};
+  std::atomic<uint64_t> wall_us{0};    // of the commands in boxes, added up
+  std::atomic<uint64_t> queue_us{0};   // from request to start, added up
+};
+
+class ToolLoop final : public Loop {
+ public:
+  ToolLoop(Bus& bus, ToolPort& port, const Clock& clock, ToolLoopOptions options);
+
+  std::string_view name() const override { return "tools"; }
+  void Attach(Waker& waker) override;
+  Time Step(Time now) override;
+  // Takes nothing new; what runs is finished and answered.
+  void Drain() override { draining_ = true; }
+  bool Drained() const override { return running_.empty() && outbox_.waiting() == 0; }
+
+  const ToolCounters& counters() const { return counters_; }
+
+ private:
+  struct Running {
+    v1::ToolRequest request;
+    std::string hash;
+    bool grading = false;
+  };
+
+  void TakeDone();
+  void TakeCancels();
+  void TakeRequests(std::string_view topic, bool grading, Time now);
+  void Start(Lease lease, bool grading, Time now);
+  void Answer(const v1::ToolRequest& request, v1::ToolResult result, Lease lease);
+  size_t Free(bool grading) const;
+
+  Bus& bus_;
+  ToolPort& port_;
+  const Clock& clock_;
+  ToolLoopOptions options_;
+  Outbox outbox_;
+  LeaseKeeper leases_;                                      // by tag
+  ToolCache cache_;
+  std::unordered_map<uint64_t, Running> running_;           // by tag
+  std::unordered_map<std::string, v1::ToolResult> finished_;  // by request id
+  std::deque<std::string> finished_order_;
+  std::unordered_set<std::string> cancelled_;               // episodes given up
+  std::deque<std::string> cancelled_order_;
+  size_t running_gradings_ = 0;
+  size_t next_topic_ = 0;                                   // so that no topic is always first
+  uint64_t next_tag_ = 1;
+  bool draining_ = false;
+  ToolCounters counters_;
+};
+
+}  // namespace tidemill
