@@ -93,7 +93,7 @@ Status OpWriter::Prepare() {
       prepare("INSERT OR IGNORE INTO groups (grp, task, purpose, eval_name, members, issued_ms, "
               "cursor, lease) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)"),
       prepare("UPDATE groups SET revision = ?2, accepted = ?3, dropped = ?4, reissue = ?5, "
-              "reason = ?6 WHERE grp = ?1 AND revision < ?2"),
+              "report = ?6 WHERE grp = ?1 AND revision < ?2"),
       prepare("SELECT task FROM groups WHERE grp = ?1"),
       prepare("SELECT coalesce(max(version), 0) + 1 FROM versions"),
       prepare("INSERT OR IGNORE INTO versions (version, step, reserved_ms) VALUES (?1, ?2, ?3)"),
@@ -151,9 +151,8 @@ Status OpWriter::Put(const PutTrajectory& op) {
   if (found) {
     const uint64_t attempt = find.Uint(1);
     find.Reset();
-    if (attempt == id.attempt()) return Ok();  // the same one again
     return Exists("trajectory " + Describe(id) + ": attempt " + std::to_string(attempt) +
-                  " of the same member is stored already");
+                  " of this member is stored already");
   }
   auto body = codec_.Pack(t);
   if (!body.ok()) return body.status().WithContext("trajectory " + Describe(id));
@@ -231,12 +230,16 @@ Status OpWriter::Put(const PutGroup& op) {
 Status OpWriter::Put(const PutGroupReport& op) {
   const v1::GroupReport& r = op.report;
   TM_RETURN_IF_ERROR(CheckNumber("group", r.group()));
+  if (r.revision() == 0) {
+    return Invalid("a report on group " + std::to_string(r.group()) + " without a revision");
+  }
   Statement& find = statements_->find_group.With(r.group());
   TM_ASSIGN_OR_RETURN(const bool found, find.Next());
   find.Reset();
   if (!found) return NotFound("a report on group " + std::to_string(r.group()) + ", never issued");
+  TM_ASSIGN_OR_RETURN(const std::string body, codec_.Pack(r));
   return statements_->put_report
-      .With(r.group(), r.revision(), r.accepted(), r.dropped(), r.reissue(), r.reason())
+      .With(r.group(), r.revision(), r.accepted(), r.dropped(), r.reissue(), BlobRef{body})
       .Run();
 }
 

@@ -65,19 +65,16 @@ Status LoadOutstanding(Database& db, ResumeState& state) {
                       db.Prepare("SELECT member FROM trajectories WHERE grp = ?1 ORDER BY member"));
   return ForEachRow(
       db,
-      "SELECT grp, lease, revision, accepted, dropped, reissue, reason FROM groups "
+      "SELECT grp, lease, report FROM groups "
       "WHERE accepted + dropped < members ORDER BY grp",
       [&](Statement& row) -> Status {
         ResumeState::Outstanding outstanding;
-        TM_RETURN_IF_ERROR(codec.Unpack(row.Bytes(1), outstanding.group)
-                               .WithContext(db.path() + ": group " + std::to_string(row.Int(0))));
-        v1::GroupReport& report = outstanding.report;
-        report.set_group(row.Uint(0));
-        report.set_revision(static_cast<uint32_t>(row.Int(2)));
-        report.set_accepted(static_cast<uint32_t>(row.Int(3)));
-        report.set_dropped(static_cast<uint32_t>(row.Int(4)));
-        report.set_reissue(row.Int(5) != 0);
-        report.set_reason(row.Text(6));
+        const std::string where = db.path() + ": group " + std::to_string(row.Int(0));
+        TM_RETURN_IF_ERROR(codec.Unpack(row.Bytes(1), outstanding.group).WithContext(where));
+        outstanding.report.set_group(row.Uint(0));
+        if (!row.IsNull(2)) {
+          TM_RETURN_IF_ERROR(codec.Unpack(row.Bytes(2), outstanding.report).WithContext(where));
+        }
         members.With(row.Int(0));
         while (true) {
           TM_ASSIGN_OR_RETURN(const bool more, members.Next());

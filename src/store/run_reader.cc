@@ -233,18 +233,14 @@ Result<GroupRow> RunReader::Group(uint64_t group) {
   bool found = false;
   BodyCodec codec;
   TM_RETURN_IF_ERROR(ForEachRow(
-      *db_, "SELECT lease, revision, accepted, dropped, reissue, reason FROM groups WHERE grp = ?1",
+      *db_, "SELECT lease, report FROM groups WHERE grp = ?1",
       [&](Statement& row) -> Status {
         found = true;
-        TM_RETURN_IF_ERROR(codec.Unpack(row.Bytes(0), result.lease)
-                               .WithContext(db_->path() + ": group " + std::to_string(group)));
+        const std::string where = db_->path() + ": group " + std::to_string(group);
+        TM_RETURN_IF_ERROR(codec.Unpack(row.Bytes(0), result.lease).WithContext(where));
         result.report.set_group(group);
-        result.report.set_revision(static_cast<uint32_t>(row.Int(1)));
-        result.report.set_accepted(static_cast<uint32_t>(row.Int(2)));
-        result.report.set_dropped(static_cast<uint32_t>(row.Int(3)));
-        result.report.set_reissue(row.Int(4) != 0);
-        result.report.set_reason(row.Text(5));
-        return Ok();
+        if (row.IsNull(1)) return Ok();
+        return codec.Unpack(row.Bytes(1), result.report).WithContext(where);
       },
       group));
   const std::string list = std::string("SELECT ") + kEpisodeColumns +

@@ -85,7 +85,7 @@ CREATE TABLE groups (
   accepted       INTEGER NOT NULL DEFAULT 0,
   dropped        INTEGER NOT NULL DEFAULT 0,
   reissue        INTEGER NOT NULL DEFAULT 0,
-  reason         TEXT    NOT NULL DEFAULT ''
+  report         BLOB
 );
 CREATE INDEX groups_by_task     ON groups (task, purpose, eval_name, grp);
 CREATE INDEX groups_outstanding ON groups (grp) WHERE accepted + dropped < members;

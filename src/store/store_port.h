@@ -17,7 +17,7 @@
 
 namespace tidemill {
 
-// Key: task, group, member. kExists if another attempt of the same member is stored already.
+// Key: task, group, member. kExists if that member is stored already, by this attempt or another.
 struct PutTrajectory {
   v1::Trajectory trajectory;
 };

@@ -1,0 +1,138 @@
+#include "store/run_directory.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "store/files.h"
+#include "store/store_samples.h"
+
+namespace tidemill {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(RunDirectory, ANewRunHasItsFolders) {
+  TemporaryDirectory dir;
+  const auto run = RunDirectory::Create(dir / "runs", "first", "seed = 1\n");
+  ASSERT_TRUE(run.ok()) << run.status().ToString();
+  EXPECT_EQ(*run->ReadConfig(), "seed = 1\n");
+  EXPECT_TRUE(std::filesystem::is_directory(run->blobs_path()));
+  EXPECT_TRUE(std::filesystem::is_directory(run->checkpoints_path()));
+  EXPECT_EQ(run->checkpoint_path(42), dir / "runs/first/checkpoints/step-00000042");
+  EXPECT_EQ(run->ReadSummary().status().code(), Code::kNotFound);
+}
+
+TEST(RunDirectory, AnExistingRunIsNotOverwrittenButCanBeResumed) {
+  TemporaryDirectory dir;
+  { ASSERT_TRUE(RunDirectory::Create(dir.path(), "a", "seed = 1\n").ok()); }
+  const auto again = RunDirectory::Create(dir.path(), "a", "seed = 2\n");
+  EXPECT_EQ(again.status().code(), Code::kExists);
+  EXPECT_THAT(again.status().message(), HasSubstr(dir / "a"));
+  const auto resumed = RunDirectory::OpenToResume(dir.path(), "a");
+  ASSERT_TRUE(resumed.ok());
+  EXPECT_EQ(*resumed->ReadConfig(), "seed = 1\n");
+  EXPECT_EQ(RunDirectory::OpenToResume(dir.path(), "b").status().code(), Code::kNotFound);
+}
+
+TEST(RunDirectory, ARunWhoseMakingWasCutShortCanBeMadeAgain) {
+  TemporaryDirectory dir;
+  std::filesystem::create_directories(dir / "a/blobs");
+  EXPECT_TRUE(RunDirectory::List(dir.path())->empty());
+  EXPECT_TRUE(RunDirectory::Create(dir.path(), "a", "").ok());
+}
+
+TEST(RunDirectory, TwoWritersAreRefusedWithTheHoldersName) {
+  TemporaryDirectory dir;
+  auto run = RunDirectory::Create(dir.path(), "a", "");
+  ASSERT_TRUE(run.ok());
+  const Status second = RunDirectory::OpenToResume(dir.path(), "a").status();
+  EXPECT_EQ(second.code(), Code::kUnavailable);
+  EXPECT_THAT(second.message(), HasSubstr("process " + std::to_string(getpid()) + " on "));
+  EXPECT_THAT(second.message(), HasSubstr(dir / "a/lock"));
+  EXPECT_TRUE(RunDirectory::OpenToRead(dir.path(), "a").ok()) << "readers are welcome";
+  RunDirectory moved = std::move(*run);
+  EXPECT_FALSE(RunDirectory::OpenToResume(dir.path(), "a").ok()) << "moving kept the lock";
+}
+
+TEST(RunDirectory, ALockEndsWithItsProcess) {
+  TemporaryDirectory dir;
+  { ASSERT_TRUE(RunDirectory::Create(dir.path(), "a", "").ok()); }
+  const pid_t child = fork();
+  if (child == 0) {
+    auto run = RunDirectory::OpenToResume(dir.path(), "a");
+    _exit(run.ok() ? 0 : 1);  // without letting go of it
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_EQ(status, 0);
+  EXPECT_TRUE(RunDirectory::OpenToResume(dir.path(), "a").ok());
+}
+
+TEST(RunDirectory, TheListSaysWhichRunsAreBeingWritten) {
+  TemporaryDirectory dir;
+  auto b = RunDirectory::Create(dir.path(), "b", "");
+  {
+    auto a = RunDirectory::Create(dir.path(), "a", "");
+    ASSERT_TRUE(a->WriteSummary("{}").ok());
+  }
+  std::filesystem::create_directory(dir / "not-a-run");
+  const auto runs = RunDirectory::List(dir.path());
+  ASSERT_EQ(runs->size(), 2U);
+  EXPECT_EQ((*runs)[0].name, "a");
+  EXPECT_FALSE((*runs)[0].writing);
+  EXPECT_TRUE((*runs)[0].has_summary);
+  EXPECT_GT((*runs)[0].modified_ms, 0);
+  EXPECT_TRUE((*runs)[1].writing);
+  EXPECT_FALSE((*runs)[1].has_summary);
+  EXPECT_TRUE(RunDirectory::List(dir / "nowhere")->empty());
+}
+
+TEST(RunDirectory, ANameThatWouldLeaveTheFolderIsRefused) {
+  for (const char* name : {"", ".", "..", "../a", "a/b", "-rf", "a b"}) {
+    EXPECT_EQ(RunDirectory::Create("/nowhere", name, "").status().code(), Code::kInvalid) << name;
+  }
+  EXPECT_TRUE(CheckRunName("cfunc-1.5_b").ok());
+  EXPECT_FALSE(CheckRunName(std::string(101, 'a')).ok());
+}
+
+TEST(MetricsLog, LinesAreAppendedAndAnUnfinishedOneIsCutOff) {
+  TemporaryDirectory dir;
+  const std::string path = dir / "metrics.jsonl";
+  {
+    auto log = MetricsLog::Open(path);
+    ASSERT_TRUE(log->Append("{\"a\":1}").ok());
+    EXPECT_EQ(log->Append("{\n}").code(), Code::kInvalid);
+  }
+  std::ofstream(path, std::ios::app) << "{\"b\":" << std::string(10'000, ' ');
+  {
+    auto log = MetricsLog::Open(path);
+    ASSERT_TRUE(log->Append("{\"c\":3}").ok());
+  }
+  EXPECT_EQ(*ReadWholeFile(path, 1000), "{\"a\":1}\n{\"c\":3}\n");
+}
+
+TEST(Files, AnAtomicWriteReplacesAndLeavesNoTemporary) {
+  TemporaryDirectory dir;
+  ASSERT_TRUE(WriteFileAtomically(dir / "x", "one").ok());
+  ASSERT_TRUE(WriteFileAtomically(dir / "x", "two").ok());
+  EXPECT_EQ(*ReadWholeFile(dir / "x", 10), "two");
+  EXPECT_EQ(ReadWholeFile(dir / "x", 2).status().code(), Code::kFull);
+  const auto entries = std::filesystem::directory_iterator(dir.path());
+  EXPECT_EQ(std::distance(begin(entries), end(entries)), 1);
+}
+
+TEST(Files, FailuresNameThePath) {
+  TemporaryDirectory dir;
+  EXPECT_THAT(WriteFileAtomically(dir / "no/x", "").message(), HasSubstr(dir / "no/x"));
+  EXPECT_EQ(ReadWholeFile(dir / "y", 10).status().code(), Code::kNotFound);
+  ASSERT_TRUE(WriteFileAtomically(dir / "f", "").ok());
+  EXPECT_THAT(MakeDirectories(dir / "f").message(), HasSubstr("is not a directory"));
+  EXPECT_TRUE(MakeDirectories(dir / "a/b/c").ok());
+}
+
+}  // namespace
+}  // namespace tidemill
