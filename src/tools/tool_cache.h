@@ -21,7 +21,8 @@ class ToolCache {
 
   // The stored result, marked as cached; its request id and episode are those of the first asker.
   std::optional<v1::ToolResult> Find(const std::string& hash);
-  // Failures of ours and requests cut off by the wall clock, which another run may not meet, are not kept.
+  // Failures of ours and requests cut off by the wall clock, which another run may not meet, are
+  // not kept.
   void Store(const std::string& hash, const v1::ToolResult& result);
 
   uint64_t hits() const { return hits_; }

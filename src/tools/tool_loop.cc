@@ -34,7 +34,8 @@ void ToolLoop::Attach(Waker& waker) {
 Time ToolLoop::Step(Time now) {
   TakeDone();
   TakeCancels();
-  // A lease that was lost: another worker has the request; ours goes on, and its answer is the second.
+  // A lease that was lost: another worker has the request; ours goes on, and its answer is the
+  // second.
   (void)leases_.Extend(now);
   if (!draining_) {
     TakeRequests(kToolsGradeTopic, true, now);
@@ -114,7 +115,8 @@ void ToolLoop::TakeDone() {
     counters_.wall_us += static_cast<uint64_t>(result.wall_ms() * 1000);
     counters_.queue_us += static_cast<uint64_t>(std::max(0.0, result.queue_ms()) * 1000);
     if (!running.hash.empty()) cache_.Store(running.hash, result);
-    // Without its lease the answer still goes out: the asker takes the first and ignores the second.
+    // Without its lease the answer still goes out: the asker takes the first and ignores the
+    // second.
     Lease lease = leases_.Holds(done.tag) ? leases_.Take(done.tag) : Lease();
     Answer(running.request, std::move(result), std::move(lease));
   }

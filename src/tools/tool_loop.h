@@ -1,9 +1,10 @@
 // The tool loop serves the tools.* topics.
 //
-//   tools.* --lease--> known already? stored result : cache? : port (boxes) --> result to reply_to, then ack
+//   tools.* --lease--> known already? stored result : cache? : port (boxes) --> result to reply_to,
+//   then ack
 //
-// It takes no more than there are slots, prolongs leases while tools run, and answers a request that comes
-// a second time with the result of the first.
+// It takes no more than there are slots, prolongs leases while tools run, and answers a request
+// that comes a second time with the result of the first.
 #pragma once
 
 #include <atomic>
@@ -39,10 +40,10 @@ struct ToolCounters {
   std::atomic<uint64_t> unavailable{0};
   std::atomic<uint64_t> cache_hits{0};
   std::atomic<uint64_t> cache_misses{0};
-  std::atomic<uint64_t> repeated{0};   // second deliveries answered from memory
+  std::atomic<uint64_t> repeated{0};  // second deliveries answered from memory
   std::atomic<uint64_t> cancelled{0};
-  std::atomic<uint64_t> wall_us{0};    // of the commands in boxes, added up
-  std::atomic<uint64_t> queue_us{0};   // from request to start, added up
+  std::atomic<uint64_t> wall_us{0};   // of the commands in boxes, added up
+  std::atomic<uint64_t> queue_us{0};  // from request to start, added up
 };
 
 class ToolLoop final : public Loop {
@@ -77,15 +78,15 @@ class ToolLoop final : public Loop {
   const Clock& clock_;
   ToolLoopOptions options_;
   Outbox outbox_;
-  LeaseKeeper leases_;                                      // by tag
+  LeaseKeeper leases_;  // by tag
   ToolCache cache_;
-  std::unordered_map<uint64_t, Running> running_;           // by tag
+  std::unordered_map<uint64_t, Running> running_;             // by tag
   std::unordered_map<std::string, v1::ToolResult> finished_;  // by request id
   std::deque<std::string> finished_order_;
-  std::unordered_set<std::string> cancelled_;               // episodes given up
+  std::unordered_set<std::string> cancelled_;  // episodes given up
   std::deque<std::string> cancelled_order_;
   size_t running_gradings_ = 0;
-  size_t next_topic_ = 0;                                   // so that no topic is always first
+  size_t next_topic_ = 0;  // so that no topic is always first
   uint64_t next_tag_ = 1;
   bool draining_ = false;
   ToolCounters counters_;

@@ -19,7 +19,8 @@ class ToolPort {
   virtual ~ToolPort() = default;
   // Exactly one ToolDone comes for each. The loop submits no more at once than there are slots.
   virtual void Submit(v1::ToolRequest request, uint64_t tag) = 0;
-  // The episode was given up: what it has not started need not run. A ToolDone still comes for each request.
+  // The episode was given up: what it has not started need not run. A ToolDone still comes for each
+  // request.
   virtual void Cancel(const v1::TrajectoryId& episode) = 0;
   virtual Mailbox<ToolDone>& events() = 0;
   // Requests of tools, and of grading, that run at once.

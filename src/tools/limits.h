@@ -1,0 +1,30 @@
+// What a command may use, and what it gets where a request says nothing.
+#pragma once
+
+#include <cstdint>
+
+#include "core/clock.h"
+#include "core/status.h"
+#include "proto/tidemill.pb.h"
+
+namespace tidemill {
+
+struct BoxLimits {
+  Duration wall = std::chrono::seconds(10);
+  Duration cpu = std::chrono::seconds(10);      // of everything in the box together
+  uint64_t memory_bytes = uint64_t{512} << 20;  // the same; files in the box are memory
+  uint64_t processes = 64;                      // processes and threads at once
+  uint64_t output_bytes = uint64_t{1} << 20;    // stdout and stderr together
+  uint64_t disk_bytes = uint64_t{64} << 20;     // workspace, /tmp and /dev/shm together
+
+  friend bool operator==(const BoxLimits&, const BoxLimits&) = default;
+};
+
+// `wanted` where it says something, `defaults` elsewhere.
+BoxLimits LimitsFrom(const v1::Limits& wanted, const BoxLimits& defaults);
+
+// kInvalid, naming the limit: outside what makes sense (wall 1 ms .. 1 h, memory 8 MiB .. 1 TiB,
+// ..).
+Status CheckLimits(const BoxLimits& limits);
+
+}  // namespace tidemill
