@@ -1,0 +1,115 @@
+#include "sim/sim_ports.h"
+
+#include <algorithm>
+
+namespace tidemill::sim {
+
+void SimEngine::Start(SequenceStart start) {
+  known_.insert(start.id);
+  Generate(start.id);
+}
+
+void SimEngine::Continue(SequenceId id, std::vector<TokenId>, TurnParams) {
+  if (known_.count(id) != 0) Generate(id);
+}
+
+void SimEngine::Generate(SequenceId id) {
+  const uint64_t begun_with = versions_.newest;
+  const auto duration = milliseconds(5 + static_cast<int64_t>(world_.random().LogNormal(60, 1.2)));
+  world_.After(duration, process_, [this, id, begun_with] {
+    if (known_.count(id) == 0) return;
+    EngineEvent event;
+    event.turn.id = id;
+    if (world_.random().Chance(0.005)) {
+      event.status = Unavailable("the simulated engine failed");
+      known_.erase(id);
+    } else {
+      const uint32_t count = 1 + static_cast<uint32_t>(world_.random().Below(4));
+      for (uint32_t i = 0; i < count; ++i) {
+        event.turn.ids.push_back(static_cast<TokenId>(world_.random().Below(150)));
+        event.turn.logprobs.push_back(-1.0f);
+      }
+      // Weights may have arrived in the middle of the turn.
+      const uint32_t early = static_cast<uint32_t>(world_.random().Below(count + 1));
+      if (early > 0) event.turn.versions.push_back({begun_with, early});
+      if (early < count) event.turn.versions.push_back({versions_.newest, count - early});
+      event.turn.finish = world_.random().Chance(0.05) ? TurnFinish::kLength : TurnFinish::kStop;
+    }
+    events_.Post(std::move(event));
+  });
+}
+
+ParsedTurn SimProtocol::Parse(const v1::Task&, std::span<const TokenId> ids) const {
+  ParsedTurn turn;
+  if (ids.back() < 100) turn.answer = "x";
+  else if (ids.back() < 120) turn.calls = {{"compile", "{}"}};
+  else if (ids.back() < 140) turn.calls = {{"write_file", "{}"}, {"compile", "{}"}, {"lint", "{}"}};
+  else turn.malformed = "nonsense";
+  return turn;
+}
+
+// The trainer does one thing after the other.
+void SimTrainer::Later(Duration duration, std::function<void()> what) {
+  busy_until_ = std::max(busy_until_, world_.clock().Now()) + duration;
+  world_.At(busy_until_, process_, std::move(what));
+}
+
+void SimTrainer::Train(v1::Batch batch) {
+  CheckBatch(batch);
+  const uint64_t step = batch.step();
+  Later(milliseconds(20 + static_cast<int64_t>(world_.random().LogNormal(100, 0.8))), [this, step] {
+    world_.Trace("step " + std::to_string(step + 1) + " trained");
+    events_.Post(TrainDone{step, Ok(), {{"loss", 0.5}, {"tokens", 10}}});
+  });
+}
+
+void SimTrainer::CheckBatch(const v1::Batch& batch) {
+  uint32_t slots = 0;
+  std::set<uint64_t> groups;
+  for (const v1::Sample& sample : batch.samples()) {
+    const v1::Trajectory& trajectory = sample.trajectory();
+    if (groups.insert(trajectory.id().group()).second) slots += trajectory.group_members();
+    if (trajectory.end() == v1::EPISODE_END_GIVEN_UP) {
+      world_.verdict().Fail("an episode of which a part of ours failed reached a loss");
+    }
+    if (!sample.verdict().scored()) world_.verdict().Fail("an episode without a score reached a loss");
+    for (const v1::Turn& turn : trajectory.turns()) {
+      for (const v1::VersionRun& run : turn.versions()) {
+        auto step = versions_.step_of.find(run.version());
+        if (step == versions_.step_of.end()) {
+          world_.verdict().Fail("a token has a version that was never published");
+        } else if (!run.masked() && batch.step() > step->second + checks_.hard_max_steps) {
+          world_.verdict().Fail("a token with a lag of " +
+                                std::to_string(batch.step() - step->second) +
+                                " steps reached a loss; at most " +
+                                std::to_string(checks_.hard_max_steps) + " are allowed");
+        }
+      }
+    }
+  }
+  if (slots != checks_.batch_episodes) {
+    world_.verdict().Fail("a batch stands for " + std::to_string(slots) + " episodes, not " +
+                          std::to_string(checks_.batch_episodes));
+  }
+}
+
+void SimTrainer::Publish(uint64_t version, uint64_t step) {
+  Later(milliseconds(1 + world_.random().Below(30)), [this, version, step] {
+    if (!versions_.step_of.emplace(version, step).second) {
+      world_.verdict().Fail("version " + std::to_string(version) + " was published twice");
+    }
+    versions_.newest = version;
+    world_.Trace("version " + std::to_string(version) + " published (step " + std::to_string(step) + ")");
+    events_.Post(PublishDone{version, Ok(), 0.01});
+  });
+}
+
+void SimTrainer::Checkpoint(CheckpointRequest request) {
+  const bool fails = world_.random().Chance(0.05);
+  Later(milliseconds(10 + world_.random().Below(300)), [this, request, fails] {
+    events_.Post(CheckpointDone{request.step, request.version, request.path,
+                                fails ? Unavailable("the simulated disk is full") : Ok(), 0.1});
+  });
+}
+
+}  // namespace tidemill::sim

@@ -1,0 +1,90 @@
+// Ports that only take their time: an engine that draws tokens, a trainer that checks what it is given, and
+// a protocol simple enough to see through. Durations and failures are drawn from the world's seed.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "learner/trainer_port.h"
+#include "policy/engine_port.h"
+#include "rollout/protocol.h"
+#include "sim/world.h"
+
+namespace tidemill::sim {
+
+// Every version that was ever published, over all crashes and resumes, and which one is the newest.
+struct PublishedVersions {
+  std::map<uint64_t, uint64_t> step_of;  // version -> steps done
+  uint64_t newest = 0;
+};
+
+class SimEngine final : public EnginePort {
+ public:
+  SimEngine(World& world, ProcessId process, const PublishedVersions& versions)
+      : world_(world), process_(process), versions_(versions), events_(100'000) {}
+
+  void Start(SequenceStart start) override;
+  void Continue(SequenceId id, std::vector<TokenId> append, TurnParams turn) override;
+  void Release(SequenceId id) override { known_.erase(id); }
+  Mailbox<EngineEvent>& events() override { return events_; }
+  uint64_t version() const override { return versions_.newest; }
+
+ private:
+  void Generate(SequenceId id);
+
+  World& world_;
+  ProcessId process_;
+  const PublishedVersions& versions_;
+  Mailbox<EngineEvent> events_;
+  std::set<SequenceId> known_;
+};
+
+struct TrainerChecks {
+  uint64_t hard_max_steps = 0;
+  uint32_t batch_episodes = 0;
+};
+
+class SimTrainer final : public TrainerPort {
+ public:
+  SimTrainer(World& world, ProcessId process, PublishedVersions& versions, TrainerChecks checks)
+      : world_(world), process_(process), versions_(versions), checks_(checks), events_(1000) {}
+
+  void Train(v1::Batch batch) override;
+  void Publish(uint64_t version, uint64_t step) override;
+  void Checkpoint(CheckpointRequest request) override;
+  Mailbox<TrainerEvent>& events() override { return events_; }
+
+ private:
+  void CheckBatch(const v1::Batch& batch);
+  void Later(Duration duration, std::function<void()> what);
+
+  World& world_;
+  ProcessId process_;
+  PublishedVersions& versions_;
+  TrainerChecks checks_;
+  Mailbox<TrainerEvent> events_;
+  Time busy_until_ = Time::min();
+};
+
+// Tokens below 100 are an answer, from 100 to 139 a call of a tool, from 140 nonsense.
+class SimProtocol final : public AgentProtocol {
+ public:
+  std::string_view name() const override { return "sim"; }
+  std::vector<TokenId> Prompt(const v1::Task&) const override { return {1, 2, 3}; }
+  const std::vector<TokenId>& stop_ids() const override { return stop_ids_; }
+  ParsedTurn Parse(const v1::Task& task, std::span<const TokenId> ids) const override;
+  bool ChecksAnswers() const override { return false; }
+  std::vector<TokenId> Observe(const v1::Task&, const ParsedTurn&, const std::vector<v1::ToolResult>&,
+                               size_t) const override {
+    return {7, 8};
+  }
+  std::string Text(std::span<const TokenId>) const override { return ""; }
+
+ private:
+  std::vector<TokenId> stop_ids_ = {0};
+};
+
+}  // namespace tidemill::sim

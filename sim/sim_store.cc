@@ -1,0 +1,102 @@
+#include "sim/sim_store.h"
+
+#include <algorithm>
+
+namespace tidemill::sim {
+
+class SimStore::Client final : public StorePort {
+ public:
+  explicit Client(SimStore& store) : store_(store), events_(100'000) {}
+  void Submit(StoreOp op, uint64_t tag) override { store_.Enqueue(std::move(op), tag, this); }
+  Mailbox<StoreDone>& events() override { return events_; }
+
+ private:
+  SimStore& store_;
+  Mailbox<StoreDone> events_;
+};
+
+std::unique_ptr<StorePort> SimStore::NewClient() { return std::make_unique<Client>(*this); }
+
+void SimStore::Enqueue(StoreOp op, uint64_t tag, Client* client) {
+  // The planted bug: says "durable" for a trajectory that is only on its way.
+  if (faults_.acknowledge_before_sync && std::holds_alternative<PutTrajectory>(op)) {
+    client->events().Post({tag, Ok(), 0});
+    client = nullptr;
+  }
+  queue_.push_back({std::move(op), tag, client});
+  if (syncing_) return;
+  syncing_ = true;
+  const bool slow = world_.random().Chance(faults_.slow_sync);
+  const auto delay = slow ? milliseconds(500 + world_.random().Below(3000))
+                          : milliseconds(1 + world_.random().Below(20));
+  world_.After(delay, process_, [this] { Sync(); });
+}
+
+void SimStore::Sync() {
+  syncing_ = false;
+  std::deque<Queued> batch = std::exchange(queue_, {});
+  for (Queued& queued : batch) {
+    const StoreDone done = Apply(queued.op, queued.tag);
+    if (queued.client != nullptr) queued.client->events().Post(done);
+  }
+}
+
+void SimStore::Crash() {
+  queue_.clear();
+  syncing_ = false;
+  if (faults_.reuse_versions) {
+    durable_.next_version = durable_.checkpoints.empty() ? 1 : durable_.checkpoints.rbegin()->second;
+  }
+}
+
+void SimStore::ResumeFrom(uint64_t step) {
+  for (auto& [key, stored] : durable_.trajectories) {
+    stored.uses.erase(stored.uses.upper_bound(step), stored.uses.end());
+  }
+  durable_.steps.erase(durable_.steps.upper_bound(step), durable_.steps.end());
+}
+
+StoreDone SimStore::Apply(const StoreOp& op, uint64_t tag) {
+  StoreDone done{tag, Ok(), 0};
+  auto find = [&](const v1::TrajectoryId& id) -> SimTrajectory* {
+    auto it = durable_.trajectories.find({id.group(), id.member()});
+    return it == durable_.trajectories.end() ? nullptr : &it->second;
+  };
+  if (auto* put = std::get_if<PutTrajectory>(&op)) {
+    const v1::TrajectoryId& id = put->trajectory.id();
+    if (find(id) != nullptr) done.status = Exists("stored already");
+    else durable_.trajectories[{id.group(), id.member()}].trajectory = put->trajectory;
+  } else if (auto* put = std::get_if<PutVerdict>(&op)) {
+    if (SimTrajectory* stored = find(put->verdict.id())) stored->verdict = put->verdict;
+  } else if (auto* put = std::get_if<PutFate>(&op)) {
+    if (SimTrajectory* stored = find(put->id)) stored->fate = put->fate;
+  } else if (auto* put = std::get_if<PutStep>(&op)) {
+    durable_.steps[put->step] = put->version;
+    for (const v1::TrajectoryId& id : put->used) {
+      SimTrajectory* stored = find(id);
+      if (stored == nullptr) {
+        world_.verdict().Fail("a step used a trajectory that is not in the store");
+        continue;
+      }
+      stored->uses.insert(put->step);
+      if (stored->uses.size() > max_uses_) {
+        world_.verdict().Fail("a trajectory was used " + std::to_string(stored->uses.size()) +
+                              " times; " + std::to_string(max_uses_) + " are allowed");
+      }
+    }
+  } else if (auto* put = std::get_if<PutGroup>(&op)) {
+    durable_.groups[put->group.group()].lease = put->group;
+    durable_.cursor = put->cursor;
+    if (on_group) on_group(put->group);
+  } else if (auto* put = std::get_if<PutGroupReport>(&op)) {
+    auto it = durable_.groups.find(put->report.group());
+    if (it != durable_.groups.end()) it->second.report = put->report;
+  } else if (std::holds_alternative<ReserveVersion>(op)) {
+    done.version = durable_.next_version++;
+  } else if (auto* put = std::get_if<PutCheckpoint>(&op)) {
+    durable_.checkpoints[put->step] = put->version;
+  }
+  return done;
+}
+
+}  // namespace tidemill::sim

@@ -1,0 +1,87 @@
+// A store that syncs late and loses what it had not synced when its process dies.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "replay/replay_loop.h"
+#include "rollout/dispatcher.h"
+#include "sim/world.h"
+#include "store/store_port.h"
+
+namespace tidemill::sim {
+
+struct StoreFaults {
+  bool acknowledge_before_sync = false;  // planted bug
+  bool reuse_versions = false;           // planted bug: a crash forgets which versions were given
+  double slow_sync = 0.05;               // chance that a sync takes seconds
+};
+
+struct SimTrajectory {
+  v1::Trajectory trajectory;
+  std::optional<v1::Verdict> verdict;
+  std::string fate;
+  std::set<uint64_t> uses;  // steps of the surviving line
+};
+
+struct SimGroup {
+  v1::GroupLease lease;
+  std::optional<v1::GroupReport> report;
+};
+
+// What survives.
+struct SimDurable {
+  std::map<std::pair<uint64_t, uint32_t>, SimTrajectory> trajectories;  // by group, member
+  std::map<uint64_t, SimGroup> groups;
+  std::map<uint64_t, uint64_t> steps;        // step -> version
+  std::map<uint64_t, uint64_t> checkpoints;  // step -> version
+  std::string cursor;
+  uint64_t next_version = 1;
+};
+
+class SimStore {
+ public:
+  SimStore(World& world, ProcessId process, StoreFaults faults, uint32_t max_uses)
+      : world_(world), process_(process), faults_(faults), max_uses_(max_uses) {}
+
+  std::unique_ptr<StorePort> NewClient();
+  // The process died: what was not synced is gone.
+  void Crash();
+  // Makes what later steps used unused again.
+  void ResumeFrom(uint64_t step);
+  // A version number, durable at once: used while a process starts.
+  uint64_t ReserveNow() { return durable_.next_version++; }
+  const SimDurable& durable() const { return durable_; }
+  bool Holds(const v1::TrajectoryId& id) const {
+    return durable_.trajectories.count({id.group(), id.member()}) != 0;
+  }
+  // Called when a group of training becomes durable, before it is issued.
+  std::function<void(const v1::GroupLease&)> on_group;
+
+ private:
+  class Client;
+  struct Queued {
+    StoreOp op;
+    uint64_t tag;
+    Client* client;
+  };
+  void Enqueue(StoreOp op, uint64_t tag, Client* client);
+  void Sync();
+  StoreDone Apply(const StoreOp& op, uint64_t tag);
+
+  World& world_;
+  ProcessId process_;
+  StoreFaults faults_;
+  uint32_t max_uses_;
+  SimDurable durable_;
+  std::deque<Queued> queue_;
+  bool syncing_ = false;
+};
+
+}  // namespace tidemill::sim

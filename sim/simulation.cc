@@ -1,0 +1,379 @@
+#include "sim/simulation.h"
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "bus/standard_topics.h"
+#include "core/topics.h"
+#include "learner/learner_loop.h"
+#include "replay/replay_loop.h"
+#include "reward/reward_loop.h"
+#include "rollout/dispatcher.h"
+#include "rollout/rollout_loop.h"
+#include "sim/faulty_bus.h"
+#include "sim/sim_ports.h"
+#include "sim/sim_store.h"
+#include "sim/sim_tools.h"
+#include "sim/world.h"
+#include "tools/tool_loop.h"
+
+namespace tidemill::sim {
+namespace {
+
+constexpr ProcessId kLearner = 0, kRollout1 = 1, kRollout2 = 2, kTools1 = 3, kTools2 = 4, kReward = 5,
+                    kFate = 6, kProcesses = 6;
+constexpr uint64_t kSteps = 6;
+constexpr uint32_t kGroupSize = 3, kBatch = 6, kMaxUses = 1;
+constexpr auto kLease = std::chrono::seconds(3);
+constexpr auto kCalm = std::chrono::seconds(40);     // no crash is planned after this
+constexpr auto kLimit = std::chrono::minutes(20);    // by then every run has made its steps
+
+std::vector<v1::Task> MakeTasks(const std::string& prefix, int count) {
+  std::vector<v1::Task> tasks(count);
+  for (int i = 0; i < count; ++i) {
+    tasks[i].set_id(prefix + std::to_string(i));
+    tasks[i].set_prompt("p");
+    tasks[i].set_answer_file("solution.c");
+    v1::TestCase& test = *tasks[i].mutable_grading()->add_cases();
+    test.set_input("1"), test.set_expected("1");
+  }
+  return tasks;
+}
+
+// What of a run a seed decides.
+struct Draw {
+  int64_t eta;
+  uint64_t hard_max;
+  bool mask;
+  bool prefetch;
+  BusFaults bus;
+  double crashes;
+
+  Draw(Random& random, Bug bug) {
+    eta = random.Between(0, 2);
+    hard_max = static_cast<uint64_t>(eta + random.Between(0, 1));
+    mask = random.Chance(0.5);
+    prefetch = random.Chance(0.5);
+    bus.repeat = random.Chance(0.5) ? 0.05 : 0;
+    bus.lose_lease = random.Chance(0.3) ? 0.02 : 0;
+    bus.swallow_extend = bug == Bug::kLeaseNotExtended;
+    bus.swallow_dropped = bug == Bug::kDroppedKeepsCredit;
+    crashes = random.Chance(0.3) ? 0 : 1 + random.Uniform() * 5;
+  }
+};
+
+class Simulation {
+ public:
+  explicit Simulation(const SimOptions& options)
+      : options_(options),
+        world_(options.seed, options.trace),
+        draw_(world_.random(), options.bug),
+        ledger_(world_),
+        store_(world_, kLearner,
+               {.acknowledge_before_sync = options.bug == Bug::kAcknowledgeBeforeInsert,
+                .reuse_versions = options.bug == Bug::kVersionReused},
+               kMaxUses),
+        train_(MakeTasks("t", 7)),
+        eval_(MakeTasks("e", 2)) {
+    book_.Add(train_), book_.Add(eval_);
+    store_.on_group = [this](const v1::GroupLease& group) { CheckGate(group); };
+  }
+
+  SimReport Run() {
+    NewBus();
+    for (ProcessId process = 0; process < kProcesses; ++process) StartProcess(process);
+    PlanCrashes();
+    const Time limit = Time(std::chrono::duration_cast<Duration>(kLimit));
+    const bool finished = world_.Run(bus_pointer_, limit, [this] { return Done(); });
+    if (!finished && !world_.verdict().failed()) {
+      world_.verdict().Fail("the learner made " + std::to_string(steps_seen_) + " of " +
+                            std::to_string(kSteps) + " steps and then starved");
+    }
+    if (!world_.verdict().failed()) CheckEnd();
+    SimReport report;
+    report.seed = options_.seed;
+    report.ok = !world_.verdict().failed();
+    report.failure = world_.verdict().failure();
+    report.steps = steps_seen_;
+    report.crashes = crashes_;
+    report.resumes = resumes_;
+    report.trajectories = store_.durable().trajectories.size();
+    report.loop_steps = world_.steps();
+    report.virtual_seconds = Seconds(world_.clock().Now().time_since_epoch());
+    for (ProcessId process = 0; process < kProcesses; ++process) StopProcess(process);
+    return report;
+  }
+
+ private:
+  // One process of the cluster: its connection, its ports and its loops, in the order they are made.
+  struct Process {
+    std::unique_ptr<FaultyBus> bus;
+    std::vector<std::unique_ptr<StorePort>> stores;
+    std::unique_ptr<SimTrainer> trainer;
+    std::unique_ptr<SimEngine> engine;
+    std::unique_ptr<SimTools> tools;
+    std::vector<std::unique_ptr<Loop>> loops;
+  };
+
+  void NewBus() {
+    bus_ = std::make_unique<MemoryBus>(world_.clock());
+    bus_pointer_ = bus_.get();
+    // Small topics, so that back-pressure is met.
+    TM_CHECK(OpenStandardTopics(*bus_, {.lease = kLease, .capacity = 24, .max_deliveries = 50}).ok());
+  }
+
+  void StartProcess(ProcessId id) {
+    Process& process = processes_[static_cast<size_t>(id)];
+    process.bus = std::make_unique<FaultyBus>(*bus_, world_, ledger_, id, draw_.bus);
+    const std::string worker = "w" + std::to_string(id) + "-" + std::to_string(++incarnation_);
+    if (id == kLearner) StartLearner(process, worker);
+    if (id == kRollout1 || id == kRollout2) StartRollout(process, id, worker);
+    if (id == kTools1 || id == kTools2) StartTools(process, id, worker);
+    if (id == kReward) StartReward(process, worker);
+    for (auto& loop : process.loops) world_.AddLoop(id, *loop);
+    world_.Trace("process " + worker + " starts");
+  }
+
+  void StopProcess(ProcessId id) {
+    world_.Kill(id, *bus_);
+    ledger_.Died(id);
+    if (id == kLearner) store_.Crash();
+    Process& process = processes_[static_cast<size_t>(id)];
+    process.loops.clear();
+    process = Process();
+  }
+
+  void StartLearner(Process& process, const std::string& worker) {
+    const SimDurable& durable = store_.durable();
+    const uint64_t step = durable.checkpoints.empty() ? 0 : durable.checkpoints.rbegin()->first;
+    if (incarnation_ > kProcesses) ++resumes_;
+    store_.ResumeFrom(step);
+    const uint64_t version = store_.ReserveNow();
+    if (!versions_.step_of.emplace(version, step).second) {
+      world_.verdict().Fail("version " + std::to_string(version) + " was published twice");
+    }
+    versions_.newest = version;
+    for (int i = 0; i < 3; ++i) process.stores.push_back(store_.NewClient());
+    process.trainer = std::make_unique<SimTrainer>(world_, kLearner, versions_,
+                                                   TrainerChecks{draw_.hard_max, kBatch});
+
+    DispatcherOptions dispatch = ResumedDispatcher(step);
+    TaskOrder order = std::move(*TaskOrder::Make(train_, {}, options_.seed));
+    if (!durable.cursor.empty()) TM_CHECK(order.Seek(durable.cursor).ok());
+    process.bus->OnAck(std::string(kTrajectoriesTopic), [this](const Lease& lease) {
+      v1::Trajectory trajectory;
+      TM_CHECK(trajectory.ParseFromString(lease.body));
+      if (!store_.Holds(trajectory.id())) {
+        world_.verdict().Fail("a trajectory was acknowledged before it was durable");
+      }
+    });
+    process.loops.push_back(std::make_unique<Dispatcher>(*process.bus, *process.stores[0],
+                                                         world_.clock(), journal_, train_, eval_,
+                                                         std::move(order), std::move(dispatch)));
+
+    ReplayOptions replay;
+    replay.worker = worker;
+    replay.staleness = {draw_.hard_max, 0, draw_.mask};
+    replay.max_uses = kMaxUses;
+    replay.score_patience = std::chrono::seconds(90);
+    process.loops.push_back(std::make_unique<ReplayLoop>(*process.bus, *process.stores[1],
+                                                         world_.clock(), journal_, book_, replay,
+                                                         ResumedSamples()));
+
+    LearnerOptions learner;
+    learner.worker = worker;
+    learner.max_steps = kSteps;
+    learner.batch_episodes = kBatch;
+    learner.prefetch = draw_.prefetch;
+    learner.checkpoint_every_steps = 2;
+    learner.checkpoint_folder = "sim";
+    learner.steps_done = step;
+    learner.version = version;
+    auto loop = std::make_unique<LearnerLoop>(*process.bus, *process.stores[2], *process.trainer,
+                                              world_.clock(), journal_, learner);
+    learner_ = loop.get();
+    process.loops.push_back(std::move(loop));
+  }
+
+  DispatcherOptions ResumedDispatcher(uint64_t step) {
+    const SimDurable& durable = store_.durable();
+    DispatcherOptions options;
+    options.gate = {.max_in_flight = 15, .batch_episodes = kBatch, .staleness_max_steps = draw_.eta};
+    if (options_.bug == Bug::kGateOffByOne) ++options.gate.staleness_max_steps;
+    options.group_size = kGroupSize;
+    options.seed = options_.seed;
+    options.sampling.set_temperature(1);
+    options.sampling.set_max_turn_tokens(8);
+    options.max_turns = 3;
+    EvalPlan plan;
+    plan.name = "eval";
+    plan.samples = 2;
+    plan.max_turns = 2;
+    plan.sampling = options.sampling;
+    if (step == 0) options.eval_before = {plan};
+    options.eval_during = {plan};
+    options.eval_every_steps = 3;
+    options.next_group = durable.groups.empty() ? 1 : durable.groups.rbegin()->first + 1;
+    options.steps_done = step;
+    for (const auto& [id, group] : durable.groups) {
+      if (group.lease.purpose() != v1::PURPOSE_TRAIN) continue;
+      const GroupFate fate = FateOf(id, group);
+      if (fate == GroupFate::kOutstanding) options.outstanding.push_back(group.lease);
+      if (fate == GroupFate::kInReplay && group.report) options.in_replay.push_back(*group.report);
+    }
+    return options;
+  }
+
+  enum class GroupFate { kOutstanding, kInReplay, kUsed, kDropped };
+  GroupFate FateOf(uint64_t id, const SimGroup& group) const {
+    if (group.report && group.report->dropped() > 0) return GroupFate::kDropped;
+    size_t members = 0;
+    bool used = false;
+    auto it = store_.durable().trajectories.lower_bound({id, 0});
+    for (; it != store_.durable().trajectories.end() && it->first.first == id; ++it) {
+      ++members;
+      used |= !it->second.uses.empty();
+    }
+    if (used) return GroupFate::kUsed;
+    if (group.report) return GroupFate::kInReplay;
+    return GroupFate::kOutstanding;
+  }
+
+  std::vector<StoredSample> ResumedSamples() const {
+    std::vector<StoredSample> samples;
+    for (const auto& [key, stored] : store_.durable().trajectories) {
+      auto group = store_.durable().groups.find(key.first);
+      if (group == store_.durable().groups.end()) continue;
+      if (group->second.lease.purpose() != v1::PURPOSE_TRAIN) continue;
+      const GroupFate fate = FateOf(key.first, group->second);
+      if (fate != GroupFate::kOutstanding && fate != GroupFate::kInReplay) continue;
+      StoredSample sample{stored.trajectory, stored.verdict,
+                          static_cast<uint32_t>(stored.uses.size())};
+      samples.push_back(std::move(sample));
+    }
+    return samples;
+  }
+
+  void StartRollout(Process& process, ProcessId id, const std::string& worker) {
+    process.engine = std::make_unique<SimEngine>(world_, id, versions_);
+    RolloutOptions options;
+    options.worker = worker;
+    options.max_episodes = 9;
+    options.max_context = 64;
+    options.lease_period = std::chrono::seconds(1);
+    options.call_patience = std::chrono::seconds(60);
+    options.give_up_after = 8;
+    process.loops.push_back(std::make_unique<RolloutLoop>(*process.bus, *process.engine, protocol_,
+                                                          world_.clock(), options));
+  }
+
+  void StartTools(Process& process, ProcessId id, const std::string& worker) {
+    process.tools = std::make_unique<SimTools>(world_, id);
+    ToolLoopOptions options;
+    options.worker = worker;
+    options.lease_period = std::chrono::seconds(1);
+    process.loops.push_back(
+        std::make_unique<ToolLoop>(*process.bus, *process.tools, world_.clock(), options));
+  }
+
+  void StartReward(Process& process, const std::string& worker) {
+    std::vector<WeightedScorer> scorers;
+    scorers.push_back({std::move(*NewScorer({.name = "tests"})), 1.0});
+    RewardOptions options;
+    options.worker = worker;
+    options.lease_period = std::chrono::seconds(1);
+    options.call_patience = std::chrono::seconds(30);
+    process.loops.push_back(
+        std::make_unique<RewardLoop>(*process.bus, world_.clock(), std::move(scorers), options));
+  }
+
+  void PlanCrashes() {
+    const auto count = static_cast<uint64_t>(draw_.crashes);
+    for (uint64_t i = 0; i < count; ++i) {
+      const auto at = milliseconds(world_.random().Below(
+          static_cast<uint64_t>(std::chrono::duration_cast<milliseconds>(kCalm).count())));
+      const auto victim = static_cast<ProcessId>(world_.random().Below(kProcesses));
+      const auto away = milliseconds(10 + world_.random().Below(6000));
+      world_.After(at, kFate, [this, victim, away] {
+        if (!processes_[static_cast<size_t>(victim)].bus) return;  // dead already
+        world_.Trace("process " + std::to_string(victim) + " crashes");
+        ++crashes_;
+        StopProcess(victim);
+        world_.After(away, kFate, [this, victim] { StartProcess(victim); });
+      });
+    }
+  }
+
+  bool Done() {
+    if (processes_[kLearner].bus && learner_ != nullptr) {
+      steps_seen_ = learner_->counters().steps;
+      return learner_->counters().done;
+    }
+    return false;
+  }
+
+  // Episodes issued and not given back may never exceed what the bound allows, counted from the database.
+  void CheckGate(const v1::GroupLease& group) {
+    if (group.purpose() != v1::PURPOSE_TRAIN) return;
+    int64_t counted = 0;
+    for (const auto& [id, entry] : store_.durable().groups) {
+      if (entry.lease.purpose() != v1::PURPOSE_TRAIN) continue;
+      if (entry.report && entry.report->dropped() > 0) continue;
+      counted += entry.lease.members();
+    }
+    // A step may be done and not yet in the database.
+    const int64_t steps = learner_ == nullptr ? 0 : static_cast<int64_t>(learner_->counters().steps.load());
+    const int64_t allowed = (draw_.eta + steps + 1) * kBatch;
+    // Reports travel: a group may be dropped in replay, counted free by the dispatcher and not yet durable.
+    const int64_t slack = PendingDrops();
+    if (counted > allowed + slack) {
+      world_.verdict().Fail("the gate let " + std::to_string(counted) + " episodes through; " +
+                            std::to_string(allowed) + " are allowed after " + std::to_string(steps) +
+                            " steps");
+    }
+  }
+  int64_t PendingDrops() const { return 0; }
+
+  void CheckEnd() {
+    for (const auto& [key, stored] : store_.durable().trajectories) {
+      const uint64_t id = key.first;
+      auto group = store_.durable().groups.find(id);
+      if (group == store_.durable().groups.end()) {
+        world_.verdict().Fail("a trajectory belongs to a group that the ledger does not know");
+        return;
+      }
+    }
+    auto dead = bus_->Depth(kDeadTopic);
+    if (dead.ok() && dead->ready > 0) {
+      world_.verdict().Fail(std::to_string(dead->ready) + " messages died");
+    }
+  }
+
+  SimOptions options_;
+  World world_;
+  Draw draw_;
+  LeaseLedger ledger_;
+  SimStore store_;
+  std::vector<v1::Task> train_;
+  std::vector<v1::Task> eval_;
+  TaskBook book_;
+  NullJournal journal_;
+  SimProtocol protocol_;
+  PublishedVersions versions_;
+  std::unique_ptr<MemoryBus> bus_;
+  MemoryBus* bus_pointer_ = nullptr;
+  std::array<Process, kProcesses> processes_;
+  LearnerLoop* learner_ = nullptr;
+  int incarnation_ = 0;
+  uint64_t steps_seen_ = 0;
+  uint64_t crashes_ = 0;
+  uint64_t resumes_ = 0;
+};
+
+}  // namespace
+
+SimReport RunSimulation(const SimOptions& options) { return Simulation(options).Run(); }
+
+}  // namespace tidemill::sim

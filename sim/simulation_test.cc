@@ -1,0 +1,54 @@
+#include "sim/simulation.h"
+
+#include <gtest/gtest.h>
+
+namespace tidemill::sim {
+namespace {
+
+constexpr uint64_t kSeeds = 1000;
+
+TEST(Simulation, KeepsItsPromisesOverManySeeds) {
+  uint64_t crashes = 0, resumes = 0;
+  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    const SimReport report = RunSimulation({.seed = seed});
+    ASSERT_TRUE(report.ok) << report.failure << "\nreplay: tidemill sim --seed " << seed << " --trace";
+    crashes += report.crashes;
+    resumes += report.resumes;
+  }
+  // The seeds must have had something to survive.
+  EXPECT_GT(crashes, kSeeds);
+  EXPECT_GT(resumes, kSeeds / 10);
+}
+
+TEST(Simulation, TheSameSeedGivesTheSameRun) {
+  for (uint64_t seed : {3, 17, 99}) {
+    const SimReport a = RunSimulation({.seed = seed}), b = RunSimulation({.seed = seed});
+    EXPECT_EQ(a.loop_steps, b.loop_steps);
+    EXPECT_EQ(a.virtual_seconds, b.virtual_seconds);
+    EXPECT_EQ(a.trajectories, b.trajectories);
+  }
+}
+
+class PlantedBug : public testing::TestWithParam<std::pair<Bug, const char*>> {};
+
+TEST_P(PlantedBug, IsFoundWithinAThousandSeeds) {
+  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    const SimReport report = RunSimulation({.seed = seed, .bug = GetParam().first});
+    if (report.ok) continue;
+    EXPECT_NE(report.failure.find(GetParam().second), std::string::npos)
+        << "found at seed " << seed << ", but as: " << report.failure;
+    return;
+  }
+  FAIL() << "no seed found it";
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Simulation, PlantedBug,
+    testing::Values(std::pair{Bug::kAcknowledgeBeforeInsert, "acknowledged before it was durable"},
+                    std::pair{Bug::kLeaseNotExtended, "ran out although its holder lives"},
+                    std::pair{Bug::kDroppedKeepsCredit, "starved"},
+                    std::pair{Bug::kGateOffByOne, "the gate let"},
+                    std::pair{Bug::kVersionReused, "published twice"}));
+
+}  // namespace
+}  // namespace tidemill::sim

@@ -1,0 +1,82 @@
+// The simulated world: a virtual clock, a queue of things that will happen, and loops stepped by one thread
+// in an order drawn from a seed. The same seed replays the same run.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "bus/memory/memory_bus.h"
+#include "core/clock.h"
+#include "core/loop.h"
+#include "core/random.h"
+
+namespace tidemill::sim {
+
+using ProcessId = int;
+
+// What went wrong first; empty while all is well. Every checker reports here.
+class Verdict {
+ public:
+  void Fail(const std::string& what) {
+    if (failure_.empty()) failure_ = what;
+  }
+  bool failed() const { return !failure_.empty(); }
+  const std::string& failure() const { return failure_; }
+
+ private:
+  std::string failure_;
+};
+
+class World {
+ public:
+  World(uint64_t seed, bool trace);
+  ~World();
+
+  VirtualClock& clock() { return clock_; }
+  Random& random() { return random_; }
+  Verdict& verdict() { return verdict_; }
+
+  // Something that happens at `at`, on behalf of a process; forgotten if the process dies first.
+  void At(Time at, ProcessId process, std::function<void()> what);
+  void After(Duration delay, ProcessId process, std::function<void()> what) {
+    At(clock_.Now() + delay, process, std::move(what));
+  }
+
+  // The loop belongs to the process and is stepped until it is removed.
+  void AddLoop(ProcessId process, Loop& loop);
+  // The process is gone: its loops are no longer stepped and what it had coming does not happen.
+  void Kill(ProcessId process, MemoryBus& bus);
+
+  // Steps loops and lets things happen until `done`, a failure, or `until`. Returns done().
+  bool Run(MemoryBus* const& bus, Time until, const std::function<bool()>& done);
+
+  void Trace(const std::string& line) const;
+  uint64_t steps() const { return steps_; }
+
+ private:
+  struct Slot;
+  struct Event {
+    ProcessId process;
+    std::function<void()> what;
+  };
+
+  bool StepOne();
+  bool HappenOne();
+  Time NextTime(MemoryBus* bus) const;
+
+  VirtualClock clock_;
+  Random random_;
+  Verdict verdict_;
+  bool trace_;
+  uint64_t next_event_ = 0;
+  uint64_t steps_ = 0;
+  std::map<std::pair<Time, uint64_t>, Event> events_;
+  std::vector<std::unique_ptr<Slot>> slots_;
+};
+
+}  // namespace tidemill::sim
