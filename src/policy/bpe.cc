@@ -150,7 +150,9 @@ class QueueMerger {
 }  // namespace
 
 MergeTable::MergeTable(size_t merges)
-    : slots_(std::bit_ceil(std::max<size_t>(16, merges * 2))), mask_(slots_.size() - 1) {}
+    : slots_(std::bit_ceil(std::max<size_t>(16, merges * 2))),
+      mask_(slots_.size() - 1),
+      shift_(64 - std::countr_zero(slots_.size())) {}
 
 void MergeTable::Insert(TokenId left, TokenId right, Merge merge) {
   const uint64_t key = Key(left, right);

@@ -42,10 +42,12 @@ class MergeTable {
   static uint64_t Key(TokenId left, TokenId right) {
     return uint64_t{static_cast<uint32_t>(left)} << 32 | static_cast<uint32_t>(right);
   }
-  size_t Slot(uint64_t key) const { return (key * 0x9E3779B97F4A7C15ULL >> 20) & mask_; }
+  // The product's upper bits depend on both ids.
+  size_t Slot(uint64_t key) const { return (key ^ key >> 29) * 0x9E3779B97F4A7C15ULL >> shift_; }
 
   std::vector<Entry> slots_;
   size_t mask_;
+  int shift_;
 };
 
 struct BpeVocabulary {
