@@ -169,8 +169,11 @@ Result<EpisodePage> RunReader::Episodes(const EpisodeFilter& filter, EpisodeSort
                    std::to_string(page.limit));
   }
   const Where where(filter);
-  const std::string list = std::string("SELECT ") + kEpisodeColumns + " FROM trajectories" +
-                           where.sql() + " ORDER BY " + OrderOf(sort) + " LIMIT ? OFFSET ?";
+  // Which rows, from the narrowest index there is; only then their columns.
+  const std::string order = std::string(" ORDER BY ") + OrderOf(sort);
+  const std::string list = std::string("SELECT ") + kEpisodeColumns +
+                           " FROM (SELECT seq AS chosen FROM trajectories" + where.sql() + order +
+                           " LIMIT ? OFFSET ?) CROSS JOIN trajectories ON seq = chosen" + order;
   std::lock_guard lock(mutex_);
   EpisodePage result;
   TM_ASSIGN_OR_RETURN(Statement count,
