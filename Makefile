@@ -1,0 +1,75 @@
+# What one types. The build itself is CMake's (CMakePresets.json); `make help` lists the targets.
+
+# As many compilers as there are cores, but no more than memory has room for (a libtorch source: 1.5 GB).
+JOBS ?= $(shell scripts/jobs)
+CTEST = ctest --output-on-failure -j$(TEST_JOBS) --test-dir
+TEST_JOBS ?= 2
+
+.DEFAULT_GOAL := help
+.PHONY: help install build test test-unit demo dev asan tsan clang fuzz lint format format-check bench soak clean web-test
+
+help:  ## this list
+	@sed -n 's/^\([a-z-]*\):.*##/\1 /p' $(MAKEFILE_LIST) | awk '{n=$$1; $$1=""; printf "  make %-13s%s\n", n, $$0}'
+
+install:  ## the Debian packages that are missing (scripts/packages.txt), and OpenBLAS as the BLAS
+	@scripts/install scripts/packages.txt
+
+build: install build/release/build.ninja  ## the program, at build/release/tidemill, and its tests
+	cmake --build build/release -j $(JOBS)
+
+test: build web-test  ## everything: install what is missing, build, run every test
+	$(CTEST) build/release
+
+test-unit: build  ## the quick tests, about a minute
+	$(CTEST) build/release -L unit
+
+demo: build  ## a small agent learns to write C functions on this machine
+	examples/demo.sh
+
+dev: install build/dev/build.ninja  ## debug symbols and light optimization; runs the quick tests
+	cmake --build build/dev -j $(JOBS)
+	$(CTEST) build/dev -L unit
+
+asan: install build/asan/build.ninja  ## build and test with the address and undefined sanitizers
+	cmake --build build/asan -j $(JOBS)
+	scripts/sanitized $(CTEST) build/asan
+
+tsan: install build/tsan/build.ninja  ## build and test with the thread sanitizer (all that needs no libtorch)
+	cmake --build build/tsan -j $(JOBS)
+	scripts/sanitized $(CTEST) build/tsan
+
+clang: install-dev build/clang/build.ninja  ## build with clang 16, the fuzz targets included
+	cmake --build build/clang -j $(JOBS)
+
+fuzz: clang  ## every fuzz target for FUZZ_SECONDS (default 60)
+	scripts/fuzz build/clang/fuzz
+
+lint: install install-dev build/release/build.ninja  ## clang-tidy, warnings are errors; FILES="a.cc b.cc" for some
+	cmake --build build/release -j $(JOBS) --target tidemill_proto tidemill_version_source
+	scripts/lint build/release $(FILES)
+
+format: install-dev  ## clang-format over every source
+	scripts/format
+
+format-check: install-dev  ## fails if `make format` would change anything
+	scripts/format --check
+
+bench: build  ## the benchmarks: ratios measured in one run
+	scripts/bench build/release
+
+soak: build  ## the simulator for SOAK_SECONDS (default 600), seed after seed
+	scripts/soak build/release
+
+clean:  ## what the targets above built
+	rm -rf build/release build/dev build/asan build/tsan build/clang
+
+.PHONY: install-dev
+install-dev:
+	@scripts/install scripts/packages-dev.txt
+
+# The dashboard's own tests, where it has any.
+web-test:
+	@if [ -f web/Makefile ]; then $(MAKE) -C web test; fi
+
+build/%/build.ninja: CMakePresets.json
+	cmake --preset $*
