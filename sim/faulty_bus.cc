@@ -25,7 +25,8 @@ void LeaseLedger::Died(ProcessId holder) {
 Status FaultyBus::Publish(std::string_view topic, std::string body) {
   if (faults_.swallow_dropped && topic == kDispatchTopic) {
     v1::DispatchEvent event;
-    if (event.ParseFromString(body) && event.has_group() && event.group().dropped() > 0) return Ok();
+    if (event.ParseFromString(body) && event.has_group() && event.group().dropped() > 0)
+      return Ok();
   }
   const bool repeat = world_.random().Chance(faults_.repeat);
   std::string again = repeat ? body : std::string();

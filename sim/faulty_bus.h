@@ -1,5 +1,6 @@
-// A process's connection to the bus, with the bus's faults: messages delivered twice, leases lost under
-// their holder. It also knows who holds what, so that a lease that ran out without a reason is found.
+// A process's connection to the bus, with the bus's faults: messages delivered twice, leases lost
+// under their holder. It also knows who holds what, so that a lease that ran out without a reason
+// is found.
 #pragma once
 
 #include <map>
@@ -12,10 +13,10 @@
 namespace tidemill::sim {
 
 struct BusFaults {
-  double repeat = 0;       // a message is delivered again although it was acknowledged
-  double lose_lease = 0;   // a lease is given to another while its holder works
-  bool swallow_extend = false;      // planted bug: work is not prolonged
-  bool swallow_dropped = false;     // planted bug: a dropped group keeps its credit
+  double repeat = 0;             // a message is delivered again although it was acknowledged
+  double lose_lease = 0;         // a lease is given to another while its holder works
+  bool swallow_extend = false;   // planted bug: work is not prolonged
+  bool swallow_dropped = false;  // planted bug: a dropped group keeps its credit
 };
 
 // Who holds which message; shared by the connections of all processes.
@@ -24,7 +25,9 @@ class LeaseLedger {
   explicit LeaseLedger(World& world) : world_(world) {}
   void Delivered(ProcessId holder, const Lease& lease);
   // The next delivery has a reason: given back, taken away or repeated on purpose.
-  void Excuse(const std::string& topic, const std::string& id) { excused_.insert(topic + "/" + id); }
+  void Excuse(const std::string& topic, const std::string& id) {
+    excused_.insert(topic + "/" + id);
+  }
   // Its leases may run out.
   void Died(ProcessId holder);
   void Gone(const Lease& lease) { holders_.erase(lease.topic + "/" + lease.id); }
@@ -54,7 +57,9 @@ class FaultyBus final : public Bus {
     return bus_.PublishRequest(topic, inbox, std::move(body));
   }
   Status PublishReply(std::string_view inbox, std::string body) override;
-  Status Forgive(std::string_view inbox, size_t count) override { return bus_.Forgive(inbox, count); }
+  Status Forgive(std::string_view inbox, size_t count) override {
+    return bus_.Forgive(inbox, count);
+  }
   Result<std::vector<Lease>> Receive(std::string_view topic, size_t max) override;
   Status Ack(const Lease& lease) override;
   Status Extend(const Lease& lease) override;

@@ -41,10 +41,14 @@ void SimEngine::Generate(SequenceId id) {
 
 ParsedTurn SimProtocol::Parse(const v1::Task&, std::span<const TokenId> ids) const {
   ParsedTurn turn;
-  if (ids.back() < 100) turn.answer = "x";
-  else if (ids.back() < 120) turn.calls = {{"compile", "{}"}};
-  else if (ids.back() < 140) turn.calls = {{"write_file", "{}"}, {"compile", "{}"}, {"lint", "{}"}};
-  else turn.malformed = "nonsense";
+  if (ids.back() < 100)
+    turn.answer = "x";
+  else if (ids.back() < 120)
+    turn.calls = {{"compile", "{}"}};
+  else if (ids.back() < 140)
+    turn.calls = {{"write_file", "{}"}, {"compile", "{}"}, {"lint", "{}"}};
+  else
+    turn.malformed = "nonsense";
   return turn;
 }
 
@@ -72,7 +76,8 @@ void SimTrainer::CheckBatch(const v1::Batch& batch) {
     if (trajectory.end() == v1::EPISODE_END_GIVEN_UP) {
       world_.verdict().Fail("an episode of which a part of ours failed reached a loss");
     }
-    if (!sample.verdict().scored()) world_.verdict().Fail("an episode without a score reached a loss");
+    if (!sample.verdict().scored())
+      world_.verdict().Fail("an episode without a score reached a loss");
     for (const v1::Turn& turn : trajectory.turns()) {
       for (const v1::VersionRun& run : turn.versions()) {
         auto step = versions_.step_of.find(run.version());
@@ -99,7 +104,8 @@ void SimTrainer::Publish(uint64_t version, uint64_t step) {
       world_.verdict().Fail("version " + std::to_string(version) + " was published twice");
     }
     versions_.newest = version;
-    world_.Trace("version " + std::to_string(version) + " published (step " + std::to_string(step) + ")");
+    world_.Trace("version " + std::to_string(version) + " published (step " + std::to_string(step) +
+                 ")");
     events_.Post(PublishDone{version, Ok(), 0.01});
   });
 }

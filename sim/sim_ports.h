@@ -1,5 +1,6 @@
-// Ports that only take their time: an engine that draws tokens, a trainer that checks what it is given, and
-// a protocol simple enough to see through. Durations and failures are drawn from the world's seed.
+// Ports that only take their time: an engine that draws tokens, a trainer that checks what it is
+// given, and a protocol simple enough to see through. Durations and failures are drawn from the
+// world's seed.
 #pragma once
 
 #include <cstdint>
@@ -77,8 +78,8 @@ class SimProtocol final : public AgentProtocol {
   const std::vector<TokenId>& stop_ids() const override { return stop_ids_; }
   ParsedTurn Parse(const v1::Task& task, std::span<const TokenId> ids) const override;
   bool ChecksAnswers() const override { return false; }
-  std::vector<TokenId> Observe(const v1::Task&, const ParsedTurn&, const std::vector<v1::ToolResult>&,
-                               size_t) const override {
+  std::vector<TokenId> Observe(const v1::Task&, const ParsedTurn&,
+                               const std::vector<v1::ToolResult>&, size_t) const override {
     return {7, 8};
   }
   std::string Text(std::span<const TokenId>) const override { return ""; }

@@ -15,7 +15,9 @@ class SimStore::Client final : public StorePort {
   Mailbox<StoreDone> events_;
 };
 
-std::unique_ptr<StorePort> SimStore::NewClient() { return std::make_unique<Client>(*this); }
+std::unique_ptr<StorePort> SimStore::NewClient() {
+  return std::make_unique<Client>(*this);
+}
 
 void SimStore::Enqueue(StoreOp op, uint64_t tag, Client* client) {
   // The planted bug: says "durable" for a trajectory that is only on its way.
@@ -45,7 +47,8 @@ void SimStore::Crash() {
   queue_.clear();
   syncing_ = false;
   if (faults_.reuse_versions) {
-    durable_.next_version = durable_.checkpoints.empty() ? 1 : durable_.checkpoints.rbegin()->second;
+    durable_.next_version =
+        durable_.checkpoints.empty() ? 1 : durable_.checkpoints.rbegin()->second;
   }
 }
 
@@ -64,8 +67,10 @@ StoreDone SimStore::Apply(const StoreOp& op, uint64_t tag) {
   };
   if (auto* put = std::get_if<PutTrajectory>(&op)) {
     const v1::TrajectoryId& id = put->trajectory.id();
-    if (find(id) != nullptr) done.status = Exists("stored already");
-    else durable_.trajectories[{id.group(), id.member()}].trajectory = put->trajectory;
+    if (find(id) != nullptr)
+      done.status = Exists("stored already");
+    else
+      durable_.trajectories[{id.group(), id.member()}].trajectory = put->trajectory;
   } else if (auto* put = std::get_if<PutVerdict>(&op)) {
     if (SimTrajectory* stored = find(put->verdict.id())) stored->verdict = put->verdict;
   } else if (auto* put = std::get_if<PutFate>(&op)) {

@@ -22,13 +22,13 @@
 namespace tidemill::sim {
 namespace {
 
-constexpr ProcessId kLearner = 0, kRollout1 = 1, kRollout2 = 2, kTools1 = 3, kTools2 = 4, kReward = 5,
-                    kFate = 6, kProcesses = 6;
+constexpr ProcessId kLearner = 0, kRollout1 = 1, kRollout2 = 2, kTools1 = 3, kTools2 = 4,
+                    kReward = 5, kFate = 6, kProcesses = 6;
 constexpr uint64_t kSteps = 6;
 constexpr uint32_t kGroupSize = 3, kBatch = 6, kMaxUses = 1;
 constexpr auto kLease = std::chrono::seconds(3);
-constexpr auto kCalm = std::chrono::seconds(40);     // no crash is planned after this
-constexpr auto kLimit = std::chrono::minutes(20);    // by then every run has made its steps
+constexpr auto kCalm = std::chrono::seconds(40);   // no crash is planned after this
+constexpr auto kLimit = std::chrono::minutes(20);  // by then every run has made its steps
 
 std::vector<v1::Task> MakeTasks(const std::string& prefix, int count) {
   std::vector<v1::Task> tasks(count);
@@ -107,7 +107,8 @@ class Simulation {
   }
 
  private:
-  // One process of the cluster: its connection, its ports and its loops, in the order they are made.
+  // One process of the cluster: its connection, its ports and its loops, in the order they are
+  // made.
   struct Process {
     std::unique_ptr<FaultyBus> bus;
     std::vector<std::unique_ptr<StorePort>> stores;
@@ -121,7 +122,8 @@ class Simulation {
     bus_ = std::make_unique<MemoryBus>(world_.clock());
     bus_pointer_ = bus_.get();
     // Small topics, so that back-pressure is met.
-    TM_CHECK(OpenStandardTopics(*bus_, {.lease = kLease, .capacity = 24, .max_deliveries = 50}).ok());
+    TM_CHECK(
+        OpenStandardTopics(*bus_, {.lease = kLease, .capacity = 24, .max_deliveries = 50}).ok());
   }
 
   void StartProcess(ProcessId id) {
@@ -178,6 +180,7 @@ class Simulation {
     replay.staleness = {draw_.hard_max, 0, draw_.mask};
     replay.max_uses = kMaxUses;
     replay.score_patience = std::chrono::seconds(90);
+    replay.lease_period = std::chrono::seconds(1);
     process.loops.push_back(std::make_unique<ReplayLoop>(*process.bus, *process.stores[1],
                                                          world_.clock(), journal_, book_, replay,
                                                          ResumedSamples()));
@@ -200,7 +203,8 @@ class Simulation {
   DispatcherOptions ResumedDispatcher(uint64_t step) {
     const SimDurable& durable = store_.durable();
     DispatcherOptions options;
-    options.gate = {.max_in_flight = 15, .batch_episodes = kBatch, .staleness_max_steps = draw_.eta};
+    options.gate = {
+        .max_in_flight = 15, .batch_episodes = kBatch, .staleness_max_steps = draw_.eta};
     if (options_.bug == Bug::kGateOffByOne) ++options.gate.staleness_max_steps;
     options.group_size = kGroupSize;
     options.seed = options_.seed;
@@ -314,7 +318,8 @@ class Simulation {
     return false;
   }
 
-  // Episodes issued and not given back may never exceed what the bound allows, counted from the database.
+  // Episodes issued and not given back may never exceed what the bound allows, counted from the
+  // database.
   void CheckGate(const v1::GroupLease& group) {
     if (group.purpose() != v1::PURPOSE_TRAIN) return;
     int64_t counted = 0;
@@ -324,14 +329,16 @@ class Simulation {
       counted += entry.lease.members();
     }
     // A step may be done and not yet in the database.
-    const int64_t steps = learner_ == nullptr ? 0 : static_cast<int64_t>(learner_->counters().steps.load());
+    const int64_t steps =
+        learner_ == nullptr ? 0 : static_cast<int64_t>(learner_->counters().steps.load());
     const int64_t allowed = (draw_.eta + steps + 1) * kBatch;
-    // Reports travel: a group may be dropped in replay, counted free by the dispatcher and not yet durable.
+    // Reports travel: a group may be dropped in replay, counted free by the dispatcher and not yet
+    // durable.
     const int64_t slack = PendingDrops();
     if (counted > allowed + slack) {
       world_.verdict().Fail("the gate let " + std::to_string(counted) + " episodes through; " +
-                            std::to_string(allowed) + " are allowed after " + std::to_string(steps) +
-                            " steps");
+                            std::to_string(allowed) + " are allowed after " +
+                            std::to_string(steps) + " steps");
     }
   }
   int64_t PendingDrops() const { return 0; }
@@ -374,6 +381,8 @@ class Simulation {
 
 }  // namespace
 
-SimReport RunSimulation(const SimOptions& options) { return Simulation(options).Run(); }
+SimReport RunSimulation(const SimOptions& options) {
+  return Simulation(options).Run();
+}
 
 }  // namespace tidemill::sim

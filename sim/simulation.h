@@ -1,5 +1,6 @@
-// The real loops over simulated ports, a failing bus and a store that loses what it had not synced, with
-// workers that crash and come back. A seed decides everything; the same seed replays the same run.
+// The real loops over simulated ports, a failing bus and a store that loses what it had not synced,
+// with workers that crash and come back. A seed decides everything; the same seed replays the same
+// run.
 //
 //   RunSimulation(seed) -> ok, or the first promise that was broken
 #pragma once
@@ -12,11 +13,11 @@ namespace tidemill::sim {
 // Mistakes that can be planted, to prove that the checkers find them.
 enum class Bug {
   kNone,
-  kAcknowledgeBeforeInsert,   // a trajectory is acknowledged before it is durable
-  kLeaseNotExtended,          // long work loses its lease
-  kDroppedKeepsCredit,        // a dropped episode does not give its credit back
-  kGateOffByOne,              // one step more than allowed is issued
-  kVersionReused,             // a resume gives a version number again
+  kAcknowledgeBeforeInsert,  // a trajectory is acknowledged before it is durable
+  kLeaseNotExtended,         // long work loses its lease
+  kDroppedKeepsCredit,       // a dropped episode does not give its credit back
+  kGateOffByOne,             // one step more than allowed is issued
+  kVersionReused,            // a resume gives a version number again
 };
 
 struct SimOptions {
@@ -28,11 +29,11 @@ struct SimOptions {
 struct SimReport {
   uint64_t seed = 0;
   bool ok = false;
-  std::string failure;         // the first promise that was broken
-  uint64_t steps = 0;          // of the learner
+  std::string failure;  // the first promise that was broken
+  uint64_t steps = 0;   // of the learner
   uint64_t crashes = 0;
-  uint64_t resumes = 0;        // of the learner's process
-  uint64_t trajectories = 0;   // stored
+  uint64_t resumes = 0;       // of the learner's process
+  uint64_t trajectories = 0;  // stored
   uint64_t loop_steps = 0;
   double virtual_seconds = 0;
 };

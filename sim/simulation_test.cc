@@ -11,7 +11,8 @@ TEST(Simulation, KeepsItsPromisesOverManySeeds) {
   uint64_t crashes = 0, resumes = 0;
   for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
     const SimReport report = RunSimulation({.seed = seed});
-    ASSERT_TRUE(report.ok) << report.failure << "\nreplay: tidemill sim --seed " << seed << " --trace";
+    ASSERT_TRUE(report.ok) << report.failure << "\nreplay: tidemill sim --seed " << seed
+                           << " --trace";
     crashes += report.crashes;
     resumes += report.resumes;
   }

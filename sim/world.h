@@ -1,5 +1,5 @@
-// The simulated world: a virtual clock, a queue of things that will happen, and loops stepped by one thread
-// in an order drawn from a seed. The same seed replays the same run.
+// The simulated world: a virtual clock, a queue of things that will happen, and loops stepped by
+// one thread in an order drawn from a seed. The same seed replays the same run.
 #pragma once
 
 #include <cstdint>

@@ -27,6 +27,11 @@ class LeaseKeeper {
     return std::move(node.mapped().lease);
   }
   bool Holds(uint64_t key) const { return held_.count(key) != 0; }
+  // Whether the lease is held and could be prolonged just now.
+  bool StillOurs(uint64_t key) {
+    auto it = held_.find(key);
+    return it != held_.end() && bus_.Extend(it->second.lease).code() != Code::kNotFound;
+  }
 
   // Prolongs what is due. Returns the keys whose lease was lost: stop that work, it is another's
   // now.

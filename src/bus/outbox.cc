@@ -34,7 +34,22 @@ Status Outbox::Send(const std::string& topic, Entry& entry) {
   return Internal("unknown kind of message");
 }
 
-void Outbox::Flush() {
+void Outbox::ExtendWaiting(Time now) {
+  if (waiting_ == 0) {
+    extend_at_ = now + lease_period_;
+    return;
+  }
+  if (now < extend_at_) return;
+  extend_at_ = now + lease_period_;
+  for (auto& [topic, entries] : topics_) {
+    for (Entry& entry : entries) {
+      if (entry.then_ack) (void)bus_.Extend(*entry.then_ack);
+    }
+  }
+}
+
+void Outbox::Flush(Time now) {
+  ExtendWaiting(now);
   for (auto it = topics_.begin(); it != topics_.end();) {
     std::deque<Entry>& entries = it->second;
     while (!entries.empty()) {

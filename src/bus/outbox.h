@@ -15,7 +15,9 @@ namespace tidemill {
 // Belongs to one loop; not thread-safe.
 class Outbox {
  public:
-  explicit Outbox(Bus& bus) : bus_(bus) {}
+  // Leases that wait to be acknowledged are prolonged every `lease_period`.
+  explicit Outbox(Bus& bus, Duration lease_period = std::chrono::seconds(10))
+      : bus_(bus), lease_period_(lease_period) {}
 
   // `then_ack`, if given, is acknowledged once the message was taken, never before.
   void Publish(std::string_view topic, std::string body, std::optional<Lease> then_ack = {});
@@ -23,7 +25,7 @@ class Outbox {
   void Reply(std::string_view inbox, std::string body, std::optional<Lease> then_ack = {});
 
   // Sends what there is room for, in order within a topic. Call at the end of every Step.
-  void Flush();
+  void Flush(Time now);
 
   // Messages still waiting for room.
   size_t waiting() const { return waiting_; }
@@ -38,8 +40,11 @@ class Outbox {
   };
   Status Send(const std::string& topic, Entry& entry);
   void Add(std::string_view topic, Entry entry);
+  void ExtendWaiting(Time now);
 
   Bus& bus_;
+  Duration lease_period_;
+  Time extend_at_ = Time::min();  // when the leases of waiting messages are prolonged next
   std::map<std::string, std::deque<Entry>, std::less<>> topics_;
   size_t waiting_ = 0;
 };

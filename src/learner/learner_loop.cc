@@ -56,7 +56,7 @@ Time LearnerLoop::Step(Time now) {
   TrainNext(now);
   AskForBatch();
   FinishIfLast();
-  outbox_.Flush();
+  outbox_.Flush(now);
   counters_.waiting_for_batch = !training_ && !counters_.done;
   return now + (outbox_.waiting() > 0 ? milliseconds(5) : milliseconds(200));
 }

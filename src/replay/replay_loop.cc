@@ -23,7 +23,8 @@ ReplayLoop::ReplayLoop(Bus& bus, StorePort& store, const Clock& clock, Journal& 
       tasks_(tasks),
       options_(std::move(options)),
       inbox_(InboxTopic(options_.worker, "replay")),
-      outbox_(bus) {
+      outbox_(bus, options_.lease_period),
+      leases_(bus, options_.lease_period) {
   for (StoredSample& sample : stored) {
     const v1::TrajectoryId& id = sample.trajectory.id();
     Group& group = groups_[id.group()];
@@ -57,26 +58,30 @@ void ReplayLoop::Attach(Waker& waker) {
 Time ReplayLoop::Step(Time now) {
   TakeStored(now);
   if (pending_.size() < options_.store_capacity / 2) {
-    TakeTrajectories();
-    TakeVerdicts();
+    TakeTrajectories(now);
+    TakeVerdicts(now);
   }
+  // A lost lease means a second copy of the message, which its key gives away.
+  (void)leases_.Extend(now);
   AskAgain(now);
   TakeBatchRequests();
   while (TryMakeBatch()) {
   }
-  outbox_.Flush();
+  outbox_.Flush(now);
   counters_.ready_episodes = 0;
   for (uint64_t id : ready_) counters_.ready_episodes += groups_.at(id).size;
-  return now + (outbox_.waiting() > 0 ? milliseconds(5) : milliseconds(100));
+  return std::min(now + (outbox_.waiting() > 0 ? milliseconds(5) : milliseconds(100)),
+                  leases_.next());
 }
 
-void ReplayLoop::Submit(StoreOp op, Pending pending) {
+uint64_t ReplayLoop::Submit(StoreOp op, Pending pending) {
   const uint64_t tag = next_tag_++;
   pending_.emplace(tag, std::move(pending));
   store_.Submit(std::move(op), tag);
+  return tag;
 }
 
-void ReplayLoop::TakeTrajectories() {
+void ReplayLoop::TakeTrajectories(Time now) {
   if (draining_) return;
   for (Lease& lease : TakeFrom(bus_, kTrajectoriesTopic, kMessagesAtOnce)) {
     v1::Trajectory trajectory;
@@ -91,12 +96,13 @@ void ReplayLoop::TakeTrajectories() {
       (void)bus_.Ack(lease);
       continue;
     }
-    Pending pending{Pending::kTrajectory, std::move(lease), trajectory, {}};
-    Submit(PutTrajectory{std::move(trajectory)}, std::move(pending));
+    Pending pending{Pending::kTrajectory, trajectory, {}};
+    const uint64_t tag = Submit(PutTrajectory{std::move(trajectory)}, std::move(pending));
+    leases_.Hold(tag, std::move(lease), now);
   }
 }
 
-void ReplayLoop::TakeVerdicts() {
+void ReplayLoop::TakeVerdicts(Time now) {
   for (Lease& lease : TakeFrom(bus_, inbox_, kMessagesAtOnce)) {
     v1::Verdict verdict;
     if (!verdict.ParseFromString(lease.body)) {
@@ -110,8 +116,9 @@ void ReplayLoop::TakeVerdicts() {
       (void)bus_.Ack(lease);
       continue;
     }
-    Pending pending{Pending::kVerdict, std::move(lease), {}, verdict};
-    Submit(PutVerdict{std::move(verdict)}, std::move(pending));
+    Pending pending{Pending::kVerdict, {}, verdict};
+    const uint64_t tag = Submit(PutVerdict{std::move(verdict)}, std::move(pending));
+    leases_.Hold(tag, std::move(lease), now);
   }
 }
 
@@ -135,7 +142,7 @@ void ReplayLoop::TakeStored(Time now) {
     }
     // Acknowledge after the insert, never before: a crash in between costs a duplicate, which is
     // dropped by its key.
-    if (pending.lease) (void)bus_.Ack(*pending.lease);
+    if (leases_.Holds(done.tag)) (void)bus_.Ack(leases_.Take(done.tag));
   }
 }
 

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "bus/bus.h"
+#include "bus/lease_keeper.h"
 #include "bus/outbox.h"
 #include "core/journal.h"
 #include "core/loop.h"
@@ -38,6 +39,8 @@ struct ReplayOptions {
   uint32_t score_tries = 3;      // after this many the trajectory is stale
   uint32_t max_turn_tokens = 0;  // for length rewards: what a turn could have had
   uint32_t store_capacity = 65536;
+  Duration lease_period =
+      std::chrono::seconds(10);  // how often leases are prolonged while the store writes
 };
 
 // A trajectory read back when a run is resumed.
@@ -95,13 +98,12 @@ class ReplayLoop final : public Loop {
   // What a submitted op is for.
   struct Pending {
     enum Kind { kTrajectory, kVerdict, kRecord } kind = kRecord;
-    std::optional<Lease> lease;
     v1::Trajectory trajectory;
     v1::Verdict verdict;
   };
 
-  void TakeTrajectories();
-  void TakeVerdicts();
+  void TakeTrajectories(Time now);
+  void TakeVerdicts(Time now);
   void TakeStored(Time now);
   void OnTrajectoryStored(Pending& pending, const Status& status, Time now);
   void OnVerdictStored(const v1::Verdict& verdict);
@@ -116,7 +118,8 @@ class ReplayLoop final : public Loop {
   bool TryMakeBatch();
   bool Usable(uint64_t group_id, Group& group, const v1::BatchRequest& request);
   void RecordFate(const v1::TrajectoryId& id, const std::string& fate, const std::string& reason);
-  void Submit(StoreOp op, Pending pending);
+  // Returns the tag under which the answer comes.
+  uint64_t Submit(StoreOp op, Pending pending);
 
   Bus& bus_;
   StorePort& store_;
@@ -126,6 +129,7 @@ class ReplayLoop final : public Loop {
   ReplayOptions options_;
   std::string inbox_;
   Outbox outbox_;
+  LeaseKeeper leases_;  // by tag, of messages the store is writing
   std::unordered_map<uint64_t, Group> groups_;
   std::deque<uint64_t> ready_;                     // complete groups of training, oldest first
   std::unordered_map<uint64_t, Pending> pending_;  // by tag, waiting for the store

@@ -25,7 +25,7 @@ RewardLoop::RewardLoop(Bus& bus, const Clock& clock, std::vector<WeightedScorer>
       scorers_(std::move(scorers)),
       options_(std::move(options)),
       inbox_(InboxTopic(options_.worker, "reward")),
-      outbox_(bus),
+      outbox_(bus, options_.lease_period),
       leases_(bus, options_.lease_period) {
   for (const WeightedScorer& weighted : scorers_) {
     needs_[kGrade] |= weighted.scorer->NeedsGrade();
@@ -48,7 +48,7 @@ Time RewardLoop::Step(Time now) {
   GiveUpLost(now);
   for (uint64_t key : leases_.Extend(now)) scorings_.erase(key);  // another worker's now
   if (!draining_) TakeRequests(now);
-  outbox_.Flush();
+  outbox_.Flush(now);
   counters_.in_progress = scorings_.size();
   Time wake = std::min(now + milliseconds(100), leases_.next());
   if (outbox_.waiting() > 0) wake = std::min(wake, now + milliseconds(5));

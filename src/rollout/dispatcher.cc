@@ -64,7 +64,7 @@ Time Dispatcher::Step(Time now) {
     IssueEvals();
     if (Training()) IssueTraining();
   }
-  outbox_.Flush();
+  outbox_.Flush(now);
   counters_.running = static_cast<uint64_t>(gate_.running());
   counters_.accepted = static_cast<uint64_t>(gate_.accepted());
   counters_.epoch = order_.epoch();

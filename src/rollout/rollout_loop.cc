@@ -19,7 +19,7 @@ RolloutLoop::RolloutLoop(Bus& bus, EnginePort& engine, const AgentProtocol& prot
       clock_(clock),
       options_(std::move(options)),
       inbox_(InboxTopic(options_.worker, "rollout")),
-      outbox_(bus),
+      outbox_(bus, options_.lease_period),
       leases_(bus, options_.lease_period) {}
 
 void RolloutLoop::Attach(Waker& waker) {
@@ -40,7 +40,7 @@ Time RolloutLoop::Step(Time now) {
   GiveUpLostCalls(now);
   DropLostGroups(now);
   if (!draining_) TakeGroups(now);
-  outbox_.Flush();
+  outbox_.Flush(now);
   counters_.episodes_running = episodes_.size();
   counters_.waiting_for_tools = calls_.size();
   Time wake = std::min(now + milliseconds(100), leases_.next());
@@ -70,9 +70,14 @@ void RolloutLoop::TakeGroups(Time now) {
       outbox_.Publish(kDispatchTopic, event.SerializeAsString(), std::move(lease));
       continue;
     }
-    // The same group again, because its lease ran out and came back to us: the newer delivery
-    // counts.
-    if (groups_.count(group.group()) != 0) ForgetGroup(group.group(), true);
+    if (groups_.count(group.group()) != 0) {
+      if (leases_.StillOurs(group.group())) {  // a repetition of what is running
+        (void)bus_.Ack(lease);
+        continue;
+      }
+      ForgetGroup(group.group(),
+                  true);  // ours ran out and came back to us: the newer delivery counts
+    }
     StartGroup(std::move(lease), group, now);
   }
 }

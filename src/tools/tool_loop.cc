@@ -20,7 +20,7 @@ ToolLoop::ToolLoop(Bus& bus, ToolPort& port, const Clock& clock, ToolLoopOptions
       port_(port),
       clock_(clock),
       options_(std::move(options)),
-      outbox_(bus),
+      outbox_(bus, options_.lease_period),
       leases_(bus, options_.lease_period),
       cache_(options_.cache_results) {}
 
@@ -44,7 +44,7 @@ Time ToolLoop::Step(Time now) {
     }
     next_topic_ = (next_topic_ + 1) % kToolTopics.size();
   }
-  outbox_.Flush();
+  outbox_.Flush(now);
   counters_.running = running_.size();
   counters_.cache_hits = cache_.hits();
   counters_.cache_misses = cache_.misses();
