@@ -23,6 +23,10 @@ void LeaseLedger::Died(ProcessId holder) {
 }
 
 Status FaultyBus::Publish(std::string_view topic, std::string body) {
+  if (topic == kDispatchTopic && world_.tracing()) {
+    v1::DispatchEvent event;
+    if (event.ParseFromString(body)) world_.Trace("report: " + event.ShortDebugString());
+  }
   if (faults_.swallow_dropped && topic == kDispatchTopic) {
     v1::DispatchEvent event;
     if (event.ParseFromString(body) && event.has_group() && event.group().dropped() > 0)

@@ -6,7 +6,7 @@ void SimTools::Submit(v1::ToolRequest request, uint64_t tag) {
   Random& random = world_.random();
   // Most answers are quick; some outlast the lease they are under.
   const double ms = random.Chance(0.02) ? 1000 + random.Uniform() * 6000 : random.LogNormal(20, 1);
-  ToolDone done;
+  ToolCompletion done;
   done.tag = tag;
   v1::ToolResult& result = done.result;
   result.set_request_id(request.request_id());
@@ -23,7 +23,7 @@ void SimTools::Submit(v1::ToolRequest request, uint64_t tag) {
     *result.mutable_tree() = request.tree();
   }
   world_.After(std::chrono::microseconds(static_cast<int64_t>(ms * 1000)), process_,
-               [this, done = std::move(done)] { events_.Post(done); });
+               [this, done = std::move(done)] { completions_.Post(done); });
 }
 
 }  // namespace tidemill::sim

@@ -8,18 +8,17 @@ namespace tidemill::sim {
 
 class SimTools final : public ToolPort {
  public:
-  SimTools(World& world, ProcessId process) : world_(world), process_(process), events_(10'000) {}
+  SimTools(World& world, ProcessId process) : world_(world), process_(process), completions_(10'000) {}
 
   void Submit(v1::ToolRequest request, uint64_t tag) override;
   void Cancel(const v1::TrajectoryId&) override {}
-  Mailbox<ToolDone>& events() override { return events_; }
-  size_t tool_slots() const override { return 4; }
-  size_t grade_slots() const override { return 4; }
+  Mailbox<ToolCompletion>& completions() override { return completions_; }
+  size_t capacity(ToolLane) const override { return 4; }
 
  private:
   World& world_;
   ProcessId process_;
-  Mailbox<ToolDone> events_;
+  Mailbox<ToolCompletion> completions_;
 };
 
 }  // namespace tidemill::sim

@@ -55,6 +55,7 @@ class World {
   // Steps loops and lets things happen until `done`, a failure, or `until`. Returns done().
   bool Run(MemoryBus* const& bus, Time until, const std::function<bool()>& done);
 
+  bool tracing() const { return trace_; }
   void Trace(const std::string& line) const;
   uint64_t steps() const { return steps_; }
 

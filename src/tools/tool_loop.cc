@@ -28,7 +28,7 @@ void ToolLoop::Attach(Waker& waker) {
   for (std::string_view topic : kToolTopics) bus_.Subscribe(topic, waker);
   bus_.Subscribe(kToolsGradeTopic, waker);
   bus_.Subscribe(kToolsCancelTopic, waker);
-  port_.events().Attach(waker);
+  port_.completions().Attach(waker);
 }
 
 Time ToolLoop::Step(Time now) {
@@ -55,7 +55,7 @@ Time ToolLoop::Step(Time now) {
 
 size_t ToolLoop::Free(bool grading) const {
   const size_t used = grading ? running_gradings_ : running_.size() - running_gradings_;
-  const size_t slots = grading ? port_.grade_slots() : port_.tool_slots();
+  const size_t slots = port_.capacity(grading ? ToolLane::kGrade : ToolLane::kAgent);
   return slots - std::min(slots, used);
 }
 
@@ -105,7 +105,7 @@ void ToolLoop::Start(Lease lease, bool grading, Time now) {
 }
 
 void ToolLoop::TakeDone() {
-  for (ToolDone& done : port_.events().TakeAll()) {
+  for (ToolCompletion& done : port_.completions().TakeAll()) {
     auto node = running_.extract(done.tag);
     TM_CHECK(!node.empty(), "a tool answered that was not asked");
     Running& running = node.mapped();
