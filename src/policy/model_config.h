@@ -33,9 +33,9 @@ struct RopeConfig {
   double high_freq_factor = 4.0;                 // llama3
   double beta_fast = 32.0;                       // yarn
   double beta_slow = 1.0;                        // yarn
-  std::optional<double> attention_factor;        // yarn
-  std::optional<double> mscale;                  // yarn
-  std::optional<double> mscale_all_dim;          // yarn
+  std::optional<double> attention_factor = {};   // yarn
+  std::optional<double> mscale = {};             // yarn
+  std::optional<double> mscale_all_dim = {};     // yarn
   bool truncate = true;  // yarn: round the correction range to whole dimensions
 };
 

@@ -39,16 +39,21 @@ struct Tokenizer::Impl {
         special(token_bytes.size()),
         pre_tokenizer(std::move(parts.stages)),
         bpe(std::move(parts.vocabulary), MakeMergeTable(parts)) {
+    // Special ones first: where two have one spelling, theirs is the one that counts.
     for (const AddedToken& token : added) {
-      if (token.special) special[static_cast<size_t>(token.id)] = true;
-      if (!token.normalized) {
-        raw.Add(token.content, &token);
-        continue;
-      }
-      const std::optional<std::string> nfc_content =
-          nfc ? ToNfc(token.content) : std::optional<std::string>();
-      normalized.Add(nfc_content ? *nfc_content : token.content, &token);
+      if (token.special) Register(token);
     }
+    for (const AddedToken& token : added) {
+      if (!token.special) Register(token);
+    }
+  }
+
+  void Register(const AddedToken& token) {
+    if (token.special) special[static_cast<size_t>(token.id)] = true;
+    if (!token.normalized) return raw.Add(token.content, &token);
+    const std::optional<std::string> composed =
+        nfc ? ToNfc(token.content) : std::optional<std::string>();
+    normalized.Add(composed ? *composed : token.content, &token);
   }
 
   // Text without raw added tokens.
