@@ -25,7 +25,7 @@ TEST(BoundedQueue, AFullQueueRefusesAndLeavesTheItemAlone) {
   auto second = std::make_unique<int>(2);
   EXPECT_FALSE(queue.TryPush(std::move(second)));
   ASSERT_NE(second, nullptr);
-  EXPECT_EQ(*second, 2);
+  EXPECT_EQ(*second, 2);  // NOLINT(bugprone-use-after-move): that it was not is what is tested
 }
 
 TEST(BoundedQueue, WhatIsInsideWhenItClosesCanStillBeTaken) {
