@@ -29,18 +29,18 @@ struct SamplingParams {
 
 // How one turn is generated.
 struct TurnParams {
-  SamplingParams sampling;
+  SamplingParams sampling{};
   int32_t max_new_tokens = 256;
-  std::vector<TokenId> stop_ids;           // the turn ends with one of these, which is part of it
-  std::vector<std::string> stop_strings;   // the turn ends with the token that completes one of these
+  std::vector<TokenId> stop_ids{};         // the turn ends with one of these, which is part of it
+  std::vector<std::string> stop_strings{}; // the turn ends with the token that completes one of these
   uint64_t seed = 0;                       // with the position it decides every draw
 };
 
 struct SequenceStart {
   SequenceId id = 0;                 // the caller's; unique among those not yet released
-  std::vector<TokenId> prompt;       // at least one token
+  std::vector<TokenId> prompt{};     // at least one token
   uint64_t share_group = 0;          // sequences of one group have the same prompt and share its cache; 0: none
-  TurnParams turn;
+  TurnParams turn{};
 };
 
 enum class TurnFinish : uint8_t { kStop, kLength, kContext, kCancelled };

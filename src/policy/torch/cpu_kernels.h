@@ -1,0 +1,89 @@
+// The arithmetic of a decode step on the CPU, written once (cpu_kernels.inc) and compiled for
+// AVX-512, AVX2 and plain x86-64; the best one this machine has is chosen when the program runs.
+//
+// Every output row depends on its own input row alone and is summed up in one fixed order, so a
+// sequence's numbers are the same, to the bit, whatever else is in the batch.
+//
+// Nothing but plain types here: this header is read by files compiled for different machines, which
+// must share no inline function.
+#pragma once
+
+namespace tidemill {
+
+// Positions whose keys and values lie together in one page of the cache.
+inline constexpr int kPageSlots = 16;
+// Rows of activations and of packed matrices are padded to a multiple of this many numbers.
+inline constexpr int kRowPad = 32;
+
+enum class MatmulMode {
+  kStore,   // c = a·w + bias
+  kAdd,     // c += a·w + bias
+  kSwiGlu,  // w holds gate and up (PackSwiGlu): c = silu(a·gate + bias) * (a·up + bias)
+};
+
+struct MatmulArgs {
+  const float* a;       // [rows, lda], k used
+  const float* packed;  // as Pack left it
+  const float* bias;    // packed likewise; null: none
+  float* c;             // [rows, ldc]; writes whole panels, so ldc is padded
+  long rows, k, panels;
+  long lda, ldc;
+  MatmulMode mode;
+};
+
+// One query row, all heads, against the pages of its sequence. In a page, the keys of a layer are
+// [kv_heads][head_dim][kPageSlots] and its values [kv_heads][kPageSlots][value_stride].
+struct AttentionArgs {
+  const float* q;  // [heads · head_dim], already scaled by 1/√head_dim
+  float* out;      // [heads · head_dim]
+  const float* pool;
+  const int* pages;  // of the sequence, in order
+  long page_stride;  // numbers from one page to the next
+  long k_offset;     // of the layer within a page
+  long v_offset;
+  int heads, kv_heads, head_dim;
+  int value_stride;  // head_dim padded to kPageSlots
+  int length;        // keys the query sees
+  float* scratch;    // 4 · (length padded to 64)
+};
+
+// What happens between the projections and the attention: norm of heads, rotation, place in the
+// cache.
+struct RotateArgs {
+  float* qkv;           // one row: q, k, v; q is left rotated and scaled
+  const float* q_norm;  // null: none
+  const float* k_norm;
+  float eps;
+  const float* cos;  // [head_dim / 2] of this position
+  const float* sin;
+  float q_scale;
+  float* keys;  // of the layer in the page of this position, at its slot
+  float* values;
+  int heads, kv_heads, head_dim, value_stride;
+};
+
+struct CpuKernels {
+  const char* name;
+  int panel;  // columns of a panel: Pack makes [panels][k][panel]
+  // w [n, k] as a linear layer has it; columns past n become zero.
+  void (*pack)(const float* w, long n, long k, float* packed);
+  // Panels of half gate, half up.
+  void (*pack_swiglu)(const float* gate, const float* up, long n, long k, float* packed);
+  void (*matmul)(const MatmulArgs& args);
+  void (*attention)(const AttentionArgs& args);
+  void (*rotate)(const RotateArgs& args);
+  // out = x / √(mean x² + eps) · weight, row by row.
+  void (*rms_norm)(const float* x, const float* weight, float eps, long rows, long width, long ld,
+                   float* out);
+  // e[i] = exp((x[i] − max x) · scale), zero from n to the padded end; returns their sum.
+  float (*exp_row)(const float* x, long n, float scale, float* e, float* max);
+  // The first i at which e[0] + .. + e[i] exceeds `target`; the last with e[i] > 0 if none does.
+  long (*pick)(const float* e, long n, float target);
+};
+
+// The kernels for this machine, or, for tests, those named "avx512", "avx2" or "plain" (null: this
+// machine or this build has none such).
+const CpuKernels& BestCpuKernels();
+const CpuKernels* CpuKernelsNamed(const char* name);
+
+}  // namespace tidemill

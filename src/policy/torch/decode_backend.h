@@ -1,0 +1,61 @@
+// What a device does for the engine: holds the weights and the pages, computes a batch of rows and
+// draws tokens from the last ones. The engine decides which rows; it knows no device.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+
+#include "core/status.h"
+#include "policy/engine.h"
+
+namespace tidemill {
+
+using PageId = int32_t;
+
+// Rows of one sequence in a step: its tokens at positions [first, first + tokens.size()). Their
+// keys and values are written to its pages; those of [0, first) are there already.
+struct Segment {
+  std::span<const TokenId> tokens;
+  int32_t first = 0;
+  std::span<const PageId> pages;  // cover first + tokens.size() positions
+  bool draw = false;              // draw the token that follows the last row
+  SamplingParams sampling;
+  uint64_t seed = 0;
+};
+
+struct Drawn {
+  TokenId id = 0;
+  float logprob = 0;       // under the distribution it was drawn from
+  float full_logprob = 0;  // without truncation
+};
+
+// Not thread-safe; the engine's thread calls.
+class DecodeBackend {
+ public:
+  virtual ~DecodeBackend() = default;
+
+  // Takes new weights of the same shape; the pages stay. kInvalid: another shape.
+  virtual Status Load(const PolicyWeights& weights) = 0;
+  // The contents of page `from` into `to`.
+  virtual void CopyPage(PageId from, PageId to) = 0;
+  // Computes all segments; `drawn` has one place for each of them, filled where it draws. Segments
+  // share only pages that none of them writes. A draw depends on the logits, the seed and the
+  // position alone.
+  virtual Status Run(std::span<const Segment> segments, std::span<Drawn> drawn) = 0;
+};
+
+struct BackendOptions {
+  int32_t pages = 0;
+  int32_t max_context = 0;
+  int threads = 1;
+};
+
+// Floating-point numbers on the CPU, by the kernels of cpu_kernels.h.
+Result<std::unique_ptr<DecodeBackend>> NewCpuBackend(const PolicyWeights& weights,
+                                                     const BackendOptions& options);
+// Bytes of one page on the CPU.
+size_t CpuPageBytes(const PolicyWeights& weights);
+
+}  // namespace tidemill

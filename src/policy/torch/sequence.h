@@ -1,0 +1,34 @@
+// One sequence as the engine keeps it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "policy/engine.h"
+#include "policy/torch/decode_backend.h"
+
+namespace tidemill {
+
+enum class SequenceState : uint8_t { kWaiting, kRunning, kParked };
+
+struct Sequence {
+  SequenceId id = 0;
+  SequenceState state = SequenceState::kWaiting;
+  std::vector<TokenId> tokens;  // all of them: prompt, generated, appended
+  int32_t prompt_length = 0;
+  uint64_t share_group = 0;   // 0: none
+  std::vector<PageId> pages;  // hold positions [0, cached)
+  int32_t cached = 0;
+  int32_t computed_before = 0;  // positions below were computed once already
+  uint64_t parked_at = 0;       // the scheduler's count when it was parked
+
+  TurnParams turn;
+  TurnOutput output;  // of the turn under way
+  std::string tail;   // the last bytes of the turn, while stop strings are looked for
+
+  // Tokens whose keys and values are still to be computed. One: the next step draws from it.
+  int32_t Pending() const { return static_cast<int32_t>(tokens.size()) - cached; }
+};
+
+}  // namespace tidemill
