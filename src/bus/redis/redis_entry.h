@@ -1,0 +1,30 @@
+// Entries of a stream as the server sends them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "bus/redis/redis_local.h"
+
+struct redisReply;
+
+namespace tidemill {
+
+// One entry: a delivery, and for the dead-letter topic what is known of the death.
+struct RedisEntry {
+  RedisFetched message;  // its times are not filled in
+  bool dead_letter = false;
+  std::string dead_topic;
+  std::string dead_reason;
+  uint32_t dead_deliveries = 0;
+  int64_t died_ms = 0;
+
+  // Makes the body of a dead letter the v1::DeadLetter it stands for.
+  void WrapDeadLetter();
+};
+
+// The entries of one stream, [[id, [field, value, ..]], ..]; what has another shape is left out.
+std::vector<RedisEntry> ParseRedisEntries(redisReply& entries);
+
+}  // namespace tidemill

@@ -1,0 +1,425 @@
+#include "bus/redis/redis_local.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "bus/topic_rules.h"
+
+namespace tidemill {
+namespace {
+
+constexpr const char* kUnreadDelayMs = "1000";
+constexpr size_t kGoneMax = 1024;
+constexpr Duration kGoneFor = std::chrono::seconds(1);
+constexpr Duration kRemovedFor = std::chrono::hours(1);
+// Lua's numbers are exact up to 2^53.
+constexpr size_t kCapacityMax = 1'000'000'000'000;
+
+Status NoTopic(std::string_view topic) {
+  return NotFound("no topic \"" + std::string(topic) + "\" is open");
+}
+Status TopicFull(std::string_view topic) {
+  return Full("topic \"" + std::string(topic) + "\" is at capacity");
+}
+Status RanOut(const Lease& lease) {
+  return NotFound("the lease of message " + lease.id + " in \"" + lease.topic + "\" ran out");
+}
+
+std::string OptionsText(const TopicOptions& options) {
+  return std::to_string(options.capacity) + " " +
+         std::to_string(std::chrono::ceil<milliseconds>(options.lease).count()) + " " +
+         std::to_string(options.max_deliveries);
+}
+
+}  // namespace
+
+RedisTopic* RedisLocal::Find(std::string_view topic) {
+  auto found = topics_.find(topic);
+  return found == topics_.end() ? nullptr : &found->second;
+}
+
+RedisTopic& RedisLocal::FindOrAdd(std::string_view topic) {
+  auto found = topics_.find(topic);
+  if (found == topics_.end()) {
+    found = topics_.emplace(std::string(topic), RedisTopic()).first;
+    found->second.name = topic;
+  }
+  return found->second;
+}
+
+void RedisLocal::Push(RedisTopic& topic, RedisCall call) {
+  call.topic = topic.name;
+  call.generation = topic.generation;
+  topic.size_change += call.size_change;
+  if (call.letter == 'q') {
+    RedisTopic* inbox = Find(call.a);
+    call.inbox_generation = inbox->generation;
+    inbox->owed_change += call.owed_change;
+  } else {
+    topic.owed_change += call.owed_change;
+  }
+  if (call.letter == 'o' || call.letter == 'O' || call.letter == 'd') ++topic.opening;
+  bytes_ += call.body.size();
+  calls_.push_back(std::move(call));
+}
+
+bool RedisLocal::OutboxFull() const {
+  return calls_.size() + under_way_ >= options_.calls_max || bytes_ >= options_.bytes_max;
+}
+
+Status RedisLocal::Open(std::string_view name, const TopicOptions& options) {
+  TM_RETURN_IF_ERROR(CheckTopic(name, options));
+  RedisTopic& topic = FindOrAdd(name);
+  if (!topic.open) topic.generation = next_generation_++;
+  topic.open = true;
+  topic.ours = true;
+  topic.heard = true;
+  topic.options = options;
+  topic.options.capacity = std::min(options.capacity, kCapacityMax);
+  topic.tick_now = true;
+  gone_.erase(topic.name);
+  Push(topic, {.letter = 'o', .a = OptionsText(topic.options)});
+  return Ok();
+}
+
+Status RedisLocal::Publish(std::string_view name, std::string body) {
+  RedisTopic* topic = Find(name);
+  if (topic == nullptr || !topic->open) return NoTopic(name);
+  if (OutboxFull()) return Full("the outbox to redis is full");
+  if (!topic->HasRoom()) {
+    topic->tick_now = true;  // by the next try we may know better
+    return TopicFull(name);
+  }
+  Push(*topic, {.letter = 'p', .body = std::move(body), .size_change = 1});
+  return Ok();
+}
+
+Status RedisLocal::PublishRequest(std::string_view name, std::string_view inbox_name,
+                                  std::string body) {
+  RedisTopic* topic = Find(name);
+  RedisTopic* inbox = Find(inbox_name);
+  if (inbox == nullptr || !inbox->open) return NoTopic(inbox_name);
+  if (topic == nullptr || !topic->open) return NoTopic(name);
+  if (OutboxFull()) return Full("the outbox to redis is full");
+  if (!inbox->HasRoom()) {
+    inbox->tick_now = true;
+    return TopicFull(inbox_name);
+  }
+  if (!topic->HasRoom(topic == inbox ? 2 : 1)) {
+    topic->tick_now = true;
+    return TopicFull(name);
+  }
+  Push(*topic, {.letter = 'q',
+                .a = inbox->name,
+                .body = std::move(body),
+                .size_change = 1,
+                .owed_change = 1});
+  return Ok();
+}
+
+// An inbox nobody here has heard of may have been opened a moment ago by another process: the
+// server decides, and what it says is remembered for a while.
+Status RedisLocal::PublishReply(std::string_view name, std::string body) {
+  auto gone = gone_.find(name);
+  if (gone != gone_.end()) {
+    if (clock_.Now() < gone->second) return NoTopic(name);
+    gone_.erase(gone);
+  }
+  RedisCall call = {.letter = 'r', .body = std::move(body)};
+  RedisTopic* inbox = Find(name);
+  if (inbox != nullptr && inbox->open) {
+    call.size_change = 1;
+    call.owed_change = inbox->owed + inbox->owed_change > 0 ? -1 : 0;
+    Push(*inbox, std::move(call));
+  } else {
+    call.topic = name;
+    bytes_ += call.body.size();
+    calls_.push_back(std::move(call));
+  }
+  return Ok();
+}
+
+Status RedisLocal::Forgive(std::string_view name, size_t count) {
+  RedisTopic* inbox = Find(name);
+  if (inbox == nullptr || !inbox->open) return NoTopic(name);
+  const int64_t owed = std::max<int64_t>(0, inbox->owed + inbox->owed_change);
+  const int forgiven = static_cast<int>(std::min<uint64_t>(count, owed));
+  Push(*inbox, {.letter = 'f',
+                .b = std::to_string(std::min(count, kCapacityMax)),
+                .owed_change = -forgiven});
+  return Ok();
+}
+
+Result<std::vector<Lease>> RedisLocal::Receive(std::string_view name, size_t max) {
+  RedisTopic* topic = Find(name);
+  if (topic == nullptr || !topic->open) return NoTopic(name);
+  std::vector<Lease> leases;
+  const Time now = clock_.Now();
+  const Duration lease_time = topic->options.lease;
+  while (leases.size() < max && !topic->fetched.empty()) {
+    RedisFetched message = std::move(topic->fetched.front());
+    topic->fetched.pop_front();
+    if (message.renewed + lease_time <= now) continue;  // it ran out; the server gives it again
+    const uint64_t token = next_token_++;
+    if (now - message.renewed > lease_time / 8) {
+      extends_[topic->name].push_back({message.entry, token});
+      message.renewed = now;
+    }
+    leases.push_back({.topic = topic->name,
+                      .id = message.id,
+                      .token = token,
+                      .body = std::move(message.body),
+                      .deliveries = message.deliveries});
+    const Time deadline = message.renewed + lease_time;
+    held_.emplace(token, Held{topic->name, topic->generation, std::move(message), deadline});
+  }
+  topic->demand = max - leases.size();
+  return leases;
+}
+
+Status RedisLocal::CheckHeld(const Lease& lease) {
+  auto found = held_.find(lease.token);
+  if (found == held_.end() || found->second.message.id != lease.id ||
+      found->second.topic != lease.topic) {
+    return RanOut(lease);
+  }
+  if (found->second.deadline <= clock_.Now()) {
+    held_.erase(found);
+    return RanOut(lease);
+  }
+  return Ok();
+}
+
+Result<RedisLocal::Held> RedisLocal::TakeHeld(const Lease& lease) {
+  TM_RETURN_IF_ERROR(CheckHeld(lease));
+  auto node = held_.extract(lease.token);
+  return std::move(node.mapped());
+}
+
+void RedisLocal::EndLease(const Held& held, RedisCall call) {
+  RedisTopic* topic = Find(held.topic);
+  if (topic == nullptr || topic->generation != held.generation) return;
+  call.a = held.message.entry;
+  call.renewed = held.deadline - topic->options.lease;
+  Push(*topic, std::move(call));
+}
+
+Status RedisLocal::Ack(const Lease& lease) {
+  TM_ASSIGN_OR_RETURN(Held held, TakeHeld(lease));
+  EndLease(held, {.letter = 'a', .body_ref = held.message.body_ref, .size_change = -1});
+  return Ok();
+}
+
+Status RedisLocal::Extend(const Lease& lease) {
+  TM_RETURN_IF_ERROR(CheckHeld(lease));
+  Held& held = held_.at(lease.token);
+  RedisTopic* topic = Find(held.topic);
+  TM_CHECK(topic != nullptr, "a lease is held in a topic nobody knows");
+  held.deadline = clock_.Now() + topic->options.lease;
+  extends_[held.topic].push_back({held.message.entry, lease.token});
+  return Ok();
+}
+
+Status RedisLocal::Release(const Lease& lease, Duration delay) {
+  TM_ASSIGN_OR_RETURN(Held held, TakeHeld(lease));
+  const auto delay_ms = std::chrono::ceil<milliseconds>(ClampDelay(delay)).count();
+  EndLease(held, {.letter = 'b', .b = std::to_string(delay_ms)});
+  return Ok();
+}
+
+Status RedisLocal::Reject(const Lease& lease, std::string_view reason) {
+  TM_ASSIGN_OR_RETURN(Held held, TakeHeld(lease));
+  EndLease(held, {.letter = 'x', .b = std::string(reason), .size_change = -1});
+  return Ok();
+}
+
+Result<TopicDepth> RedisLocal::Depth(std::string_view name) {
+  RedisTopic* topic = Find(name);
+  if (topic == nullptr || !topic->open) return NoTopic(name);
+  topic->tick_now = true;
+  if (!topic->heard) {
+    return Unavailable("the depth of topic \"" + topic->name + "\" was not heard yet; ask again");
+  }
+  return topic->depth;
+}
+
+Status RedisLocal::Remove(std::string_view name) {
+  if (name == kDeadTopic) return Invalid("the topic \"dead\" belongs to the bus");
+  RedisTopic* topic = Find(name);
+  if (topic == nullptr || !topic->open) return NoTopic(name);
+  Gone(*topic);
+  Push(*topic, {.letter = 'd'});
+  gone_[topic->name] = clock_.Now() + kRemovedFor;
+  return Ok();
+}
+
+void RedisLocal::GiveAllBack() {
+  const Time now = clock_.Now();
+  auto held = std::exchange(held_, {});
+  for (const auto& [token, one] : held) {
+    if (one.deadline > now) EndLease(one, {.letter = 'b', .b = "0"});
+  }
+  for (auto& [name, topic] : topics_) {
+    if (!topic.open) continue;
+    topic.demand = 0;
+    for (RedisFetched& message : std::exchange(topic.fetched, {})) {
+      GiveBack(topic, std::move(message.entry));
+    }
+    if (topic.received) Push(topic, {.letter = 'l'});
+  }
+}
+
+std::vector<RedisCall> RedisLocal::TakeCalls(size_t count_max, size_t bytes_max) {
+  std::vector<RedisCall> taken;
+  size_t bytes = 0;
+  while (!calls_.empty() && taken.size() < count_max) {
+    const size_t size = calls_.front().body.size();
+    if (!taken.empty() && bytes + size > bytes_max) break;
+    bytes += size;
+    bytes_ -= size;
+    taken.push_back(std::move(calls_.front()));
+    calls_.pop_front();
+  }
+  under_way_ += taken.size();
+  return taken;
+}
+
+void RedisLocal::Done(const RedisCall& call) {
+  --under_way_;
+  RedisTopic* topic = Find(call.topic);
+  if (topic != nullptr && topic->generation == call.generation) {
+    topic->size_change -= call.size_change;
+    if (call.letter != 'q') topic->owed_change -= call.owed_change;
+  }
+  if (call.letter == 'q') {
+    RedisTopic* inbox = Find(call.a);
+    if (inbox != nullptr && inbox->generation == call.inbox_generation) {
+      inbox->owed_change -= call.owed_change;
+    }
+  }
+  if (topic != nullptr && (call.letter == 'o' || call.letter == 'O' || call.letter == 'd')) {
+    --topic->opening;
+    if (topic->opening == 0 && !topic->open && topic->listeners == 0) {
+      topics_.erase(topics_.find(topic->name));
+    }
+  }
+}
+
+void RedisLocal::PutBack(std::vector<RedisCall> calls) {
+  under_way_ -= calls.size();
+  for (const RedisCall& call : calls) bytes_ += call.body.size();
+  calls_.insert(calls_.begin(), std::make_move_iterator(calls.begin()),
+                std::make_move_iterator(calls.end()));
+}
+
+void RedisLocal::OpenAgain() {
+  for (auto& [name, topic] : topics_) {
+    if (!topic.open || !topic.ours) continue;
+    ++topic.opening;
+    calls_.push_front({.letter = name == kDeadTopic ? 'O' : 'o',
+                       .topic = name,
+                       .generation = topic.generation,
+                       .a = OptionsText(topic.options)});
+  }
+}
+
+void RedisLocal::OpenDeadLetters(const TopicOptions& options) {
+  RedisTopic& topic = FindOrAdd(kDeadTopic);
+  topic.generation = next_generation_++;
+  topic.open = topic.ours = topic.heard = true;
+  topic.options = options;
+  Push(topic, {.letter = 'O', .a = OptionsText(options)});
+}
+
+void RedisLocal::InboxGone(std::string_view inbox) {
+  const Time now = clock_.Now();
+  if (gone_.size() >= kGoneMax) std::erase_if(gone_, [&](auto& one) { return one.second <= now; });
+  if (gone_.size() < kGoneMax) gone_[std::string(inbox)] = now + kGoneFor;
+}
+
+void RedisLocal::Heard(std::string_view name, const TopicOptions& options) {
+  RedisTopic& topic = FindOrAdd(name);
+  // A topic of ours has the options we gave it; one on its way in or out is not what was heard of.
+  if (topic.ours || topic.opening > 0) return;
+  if (!topic.open) topic.generation = next_generation_++;
+  topic.open = true;
+  topic.options = options;
+}
+
+void RedisLocal::Gone(RedisTopic& topic) {
+  std::erase_if(held_, [&](const auto& one) { return one.second.topic == topic.name; });
+  extends_.erase(topic.name);
+  RedisTopic fresh;
+  fresh.name = topic.name;
+  fresh.listeners = topic.listeners;
+  fresh.opening = topic.opening;
+  fresh.generation = next_generation_++;
+  topic = std::move(fresh);
+}
+
+void RedisLocal::Lost(uint64_t token) {
+  held_.erase(token);
+}
+
+void RedisLocal::GiveBack(RedisTopic& topic, std::string entry) {
+  ++given_back_;
+  Push(topic, {.letter = 'u', .a = std::move(entry), .renewed = clock_.Now()});
+}
+
+void RedisLocal::EndUnread(RedisTopic& topic, std::string entry, std::string_view reason,
+                           bool gone) {
+  RedisCall call = {.letter = gone ? 'x' : 'b',
+                    .a = std::move(entry),
+                    .b = gone ? std::string(reason) : kUnreadDelayMs,
+                    .size_change = gone ? -1 : 0,
+                    .renewed = clock_.Now()};
+  Push(topic, std::move(call));
+}
+
+void RedisLocal::RenewEnding(RedisCall& call, Time now) {
+  if (!call.ends_lease()) return;
+  RedisTopic* topic = Find(call.topic);
+  if (topic == nullptr || topic->generation != call.generation) return;
+  if (now - call.renewed <= topic->options.lease / 3) return;
+  call.renewed = now;
+  extends_[call.topic].push_back({call.a, 0});
+}
+
+void RedisLocal::TendLeases(Duration linger) {
+  const Time now = clock_.Now();
+  for (auto& [name, topic] : topics_) {
+    if (!topic.open || topic.fetched.empty()) continue;
+    if (now - topic.fetched.front().fetched > linger) {
+      topic.demand = 0;
+      for (RedisFetched& message : std::exchange(topic.fetched, {})) {
+        GiveBack(topic, std::move(message.entry));
+      }
+      continue;
+    }
+    for (RedisFetched& message : topic.fetched) {
+      if (now - message.renewed <= topic.options.lease / 3) continue;
+      message.renewed = now;
+      extends_[name].push_back({message.entry, 0});
+    }
+  }
+  // A call that waits, say behind a topic that is full, must not lose the lease it is about to end.
+  for (RedisCall& call : calls_) RenewEnding(call, now);
+  std::erase_if(held_, [&](const auto& one) { return one.second.deadline <= now; });
+}
+
+std::set<std::string> RedisLocal::Entries(std::string_view name) {
+  std::set<std::string> entries;
+  for (const auto& [token, held] : held_) {
+    if (held.topic == name) entries.insert(held.message.entry);
+  }
+  if (RedisTopic* topic = Find(name); topic != nullptr) {
+    for (const RedisFetched& message : topic->fetched) entries.insert(message.entry);
+  }
+  for (const RedisCall& call : calls_) {
+    if (call.topic == name && call.ends_lease()) entries.insert(call.a);
+  }
+  return entries;
+}
+
+}  // namespace tidemill

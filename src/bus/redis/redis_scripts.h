@@ -1,0 +1,56 @@
+// The Lua scripts that RedisBus runs on the server, and the names of its keys. docs/bus.md
+// describes both.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace tidemill {
+
+// The name of the one consumer group of every stream.
+inline constexpr std::string_view kRedisGroup = "g";
+
+// Everything of a run has the same hash tag, so that a cluster keeps it on one server.
+struct RedisKeys {
+  explicit RedisKeys(std::string_view run) : prefix("{" + std::string(run) + "}:") {}
+
+  std::string Topics() const { return prefix + "topics"; }
+  std::string Epoch() const { return prefix + "epoch"; }
+  std::string Client(std::string_view client) const {
+    return prefix + "client:" + std::string(client);
+  }
+  std::string Stream(std::string_view topic) const {
+    return prefix + "t:" + std::string(topic) + ":stream";
+  }
+  std::string Delayed(std::string_view topic) const {
+    return prefix + "t:" + std::string(topic) + ":delayed";
+  }
+  std::string Body(std::string_view client, uint64_t number) const {
+    return prefix + "body:" + std::string(client) + ":" + std::to_string(number);
+  }
+
+  std::string prefix;
+};
+
+// Calls of one client, in their order, until the first that has to wait.
+//   KEYS  the client's sequence key
+//   ARGV  prefix, client, what the sequence key should hold ("*": anything), number of this batch,
+//   seconds
+//         to keep the sequence key, then the calls, each a letter and its arguments
+//   reply {calls done (-1: all, and later batches as well), why it stopped there ("": it did not;
+//   "again":
+//         this batch was done before; "gap": the one before it was not; "full", "notopic" or an
+//         error), {number of a call, "lost" or "gone", ..}, {topic, messages in it, answers owed,
+//         ..}, epoch, the topic it stopped at}
+std::string RedisBatchScript();
+
+// Looks after one topic: makes ready what is due, takes over leases that ran out, tells the depth.
+//   KEYS  the topic's stream
+//   ARGV  prefix, client, topic, cursor ("0-0" to begin), ms during which no other client looks,
+//         "1" to forget consumers that left
+//   reply {1, epoch, next cursor, in the stream, leased, delayed, owed, dead, capacity, lease ms,
+//         deliveries}, or {0, epoch} when there is no such topic
+std::string RedisTickScript();
+
+}  // namespace tidemill

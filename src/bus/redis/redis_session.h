@@ -1,0 +1,39 @@
+// Everything a client needs of a server it has just connected to.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bus/bus.h"
+#include "bus/redis/redis_connection.h"
+#include "bus/redis/redis_scripts.h"
+
+namespace tidemill {
+
+struct RedisSession {
+  std::unique_ptr<RedisConnection> command;  // scripts and all that answers at once
+  std::unique_ptr<RedisConnection> reader;   // waits for messages
+  std::string reader_id;                     // as CLIENT UNBLOCK wants it
+  std::string batch_sha;
+  std::string tick_sha;
+  std::string epoch;  // of the run's data: another one, and the server has lost what it knew
+  struct Topic {
+    std::string name;
+    TopicOptions options;
+  };
+  std::vector<Topic> topics;
+};
+
+// Waits up to `timeout` for each answer. kInvalid: the server will not do, with what to change.
+Result<RedisSession> OpenRedisSession(const RedisAddress& address, const RedisKeys& keys,
+                                      std::string_view client, Duration timeout);
+
+// What INFO says against using this server: too old, or it evicts keys when memory is short.
+Status CheckRedisInfo(std::string_view info);
+
+// The reply to HGETALL of the topics key; what cannot be read is left out.
+std::vector<RedisSession::Topic> ParseRedisTopics(const redisReply& reply);
+
+}  // namespace tidemill

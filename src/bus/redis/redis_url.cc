@@ -1,0 +1,126 @@
+#include "bus/redis/redis_url.h"
+
+#include <charconv>
+#include <utility>
+
+namespace tidemill {
+namespace {
+
+constexpr std::string_view kScheme = "redis://";
+constexpr std::string_view kForm = "expected redis://[user[:password]@]host[:port][/db]";
+constexpr size_t kUrlMax = 2048;
+
+Status Wrong(std::string what) {
+  return Invalid("redis URL: " + std::move(what) + "; " + std::string(kForm));
+}
+
+int HexDigit(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  return -1;
+}
+
+Result<std::string> PercentDecode(std::string_view text, std::string_view what) {
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '%') {
+      out += text[i];
+      continue;
+    }
+    const int high = i + 2 < text.size() ? HexDigit(text[i + 1]) : -1;
+    const int low = i + 2 < text.size() ? HexDigit(text[i + 2]) : -1;
+    if (high < 0 || low < 0) {
+      return Wrong("a '%' in the " + std::string(what) + " without two hex digits after it");
+    }
+    out += static_cast<char>(high * 16 + low);
+    i += 2;
+  }
+  return out;
+}
+
+Result<int> ParseNumber(std::string_view text, int low, int high, std::string_view what) {
+  int number = 0;
+  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (text.empty() || parsed.ec != std::errc() || parsed.ptr != text.data() + text.size() ||
+      number < low || number > high) {
+    return Wrong("the " + std::string(what) + " must be a number from " + std::to_string(low) +
+                 " to " + std::to_string(high) + ", got \"" + std::string(text) + "\"");
+  }
+  return number;
+}
+
+Status ParseUser(std::string_view text, RedisAddress& address) {
+  const size_t colon = text.find(':');
+  TM_ASSIGN_OR_RETURN(address.user, PercentDecode(text.substr(0, colon), "user"));
+  if (colon != std::string_view::npos) {
+    TM_ASSIGN_OR_RETURN(address.password, PercentDecode(text.substr(colon + 1), "password"));
+  }
+  if (!address.authenticates()) return Wrong("an '@' without a user or a password before it");
+  return Ok();
+}
+
+Status ParseHost(std::string_view text, RedisAddress& address) {
+  std::string_view port;
+  bool has_port = false;
+  if (text.starts_with('[')) {
+    const size_t end = text.find(']');
+    if (end == std::string_view::npos) return Wrong("a '[' without its ']'");
+    address.host = text.substr(1, end - 1);
+    text.remove_prefix(end + 1);
+    has_port = text.starts_with(':');
+    if (!has_port && !text.empty()) return Wrong("something other than a port after the ']'");
+    if (has_port) port = text.substr(1);
+  } else {
+    const size_t colon = text.find(':');
+    has_port = colon != std::string_view::npos;
+    address.host = text.substr(0, colon);
+    if (has_port) port = text.substr(colon + 1);
+  }
+  if (address.host.empty()) return Wrong("there is no host");
+  for (const unsigned char c : address.host) {
+    if (c <= 0x20 || c >= 0x7f) return Wrong("the host has a character no host has");
+  }
+  if (has_port) {
+    TM_ASSIGN_OR_RETURN(address.port, ParseNumber(port, 1, 65535, "port"));
+  }
+  return Ok();
+}
+
+}  // namespace
+
+std::string RedisAddress::Name() const {
+  const bool brackets = host.find(':') != std::string::npos;
+  return (brackets ? "[" + host + "]" : host) + ":" + std::to_string(port) + "/" +
+         std::to_string(db);
+}
+
+Result<RedisAddress> ParseRedisUrl(std::string_view url) {
+  if (url.size() > kUrlMax) return Wrong("it is longer than any URL we know");
+  if (url.starts_with("rediss://")) {
+    return Invalid(
+        "redis URL: rediss:// is not spoken here. Run stunnel beside this program and name its "
+        "local "
+        "end, redis://127.0.0.1:PORT; docs/bus.md, \"Encryption with stunnel\", has the set-up");
+  }
+  if (!url.starts_with(kScheme)) return Wrong("it does not begin with redis://");
+  url.remove_prefix(kScheme.size());
+  if (url.find_first_of("?#") != std::string_view::npos) {
+    return Wrong("options after '?' or '#' are not known");
+  }
+  RedisAddress address;
+  // The last '@': one inside a password should be written %40, but is understood.
+  const size_t at = url.rfind('@');
+  if (at != std::string_view::npos) {
+    TM_RETURN_IF_ERROR(ParseUser(url.substr(0, at), address));
+    url.remove_prefix(at + 1);
+  }
+  const size_t slash = url.find('/');
+  TM_RETURN_IF_ERROR(ParseHost(url.substr(0, slash), address));
+  if (slash != std::string_view::npos && slash + 1 < url.size()) {
+    TM_ASSIGN_OR_RETURN(address.db, ParseNumber(url.substr(slash + 1), 0, 1'000'000, "database"));
+  }
+  return address;
+}
+
+}  // namespace tidemill
