@@ -30,6 +30,8 @@ class LeaseLedger {
   }
   // Its leases may run out.
   void Died(ProcessId holder);
+  // The bus is gone with all its messages.
+  void Forget() { holders_.clear(), excused_.clear(); }
   void Gone(const Lease& lease) { holders_.erase(lease.topic + "/" + lease.id); }
 
  private:

@@ -96,8 +96,8 @@ StoreDone SimStore::Apply(const StoreOp& op, uint64_t tag) {
   } else if (auto* put = std::get_if<PutGroupReport>(&op)) {
     auto it = durable_.groups.find(put->report.group());
     if (it != durable_.groups.end()) it->second.report = put->report;
-  } else if (std::holds_alternative<ReserveVersion>(op)) {
-    done.version = durable_.next_version++;
+  } else if (auto* reserve = std::get_if<ReserveVersion>(&op)) {
+    done.version = ReserveNow(reserve->step);
   } else if (auto* put = std::get_if<PutCheckpoint>(&op)) {
     durable_.checkpoints[put->step] = put->version;
   }

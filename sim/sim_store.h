@@ -41,6 +41,7 @@ struct SimDurable {
   std::map<uint64_t, SimGroup> groups;
   std::map<uint64_t, uint64_t> steps;        // step -> version
   std::map<uint64_t, uint64_t> checkpoints;  // step -> version
+  std::map<uint64_t, uint64_t> versions;     // reserved version -> the step it is for
   std::string cursor;
   uint64_t next_version = 1;
 };
@@ -56,7 +57,10 @@ class SimStore {
   // Makes what later steps used unused again.
   void ResumeFrom(uint64_t step);
   // A version number, durable at once: used while a process starts.
-  uint64_t ReserveNow() { return durable_.next_version++; }
+  uint64_t ReserveNow(uint64_t step) {
+    durable_.versions[durable_.next_version] = step;
+    return durable_.next_version++;
+  }
   const SimDurable& durable() const { return durable_; }
   bool Holds(const v1::TrajectoryId& id) const {
     return durable_.trajectories.count({id.group(), id.member()}) != 0;

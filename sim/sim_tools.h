@@ -8,7 +8,8 @@ namespace tidemill::sim {
 
 class SimTools final : public ToolPort {
  public:
-  SimTools(World& world, ProcessId process) : world_(world), process_(process), completions_(10'000) {}
+  SimTools(World& world, ProcessId process)
+      : world_(world), process_(process), completions_(10'000) {}
 
   void Submit(v1::ToolRequest request, uint64_t tag) override;
   void Cancel(const v1::TrajectoryId&) override {}

@@ -27,7 +27,7 @@ constexpr ProcessId kLearner = 0, kRollout1 = 1, kRollout2 = 2, kTools1 = 3, kTo
 constexpr uint64_t kSteps = 6;
 constexpr uint32_t kGroupSize = 3, kBatch = 6, kMaxUses = 1;
 constexpr auto kLease = std::chrono::seconds(3);
-constexpr auto kCalm = std::chrono::seconds(40);   // no crash is planned after this
+constexpr auto kCalm = std::chrono::seconds(12);   // no crash is planned after this
 constexpr auto kLimit = std::chrono::minutes(20);  // by then every run has made its steps
 
 std::vector<v1::Task> MakeTasks(const std::string& prefix, int count) {
@@ -60,7 +60,7 @@ struct Draw {
     bus.lose_lease = random.Chance(0.3) ? 0.02 : 0;
     bus.swallow_extend = bug == Bug::kLeaseNotExtended;
     bus.swallow_dropped = bug == Bug::kDroppedKeepsCredit;
-    crashes = random.Chance(0.3) ? 0 : 1 + random.Uniform() * 5;
+    crashes = random.Chance(0.2) ? 0 : 1 + random.Uniform() * 6;
   }
 };
 
@@ -152,7 +152,7 @@ class Simulation {
     const uint64_t step = durable.checkpoints.empty() ? 0 : durable.checkpoints.rbegin()->first;
     if (incarnation_ > kProcesses) ++resumes_;
     store_.ResumeFrom(step);
-    const uint64_t version = store_.ReserveNow();
+    const uint64_t version = store_.ReserveNow(step);
     if (!versions_.step_of.emplace(version, step).second) {
       world_.verdict().Fail("version " + std::to_string(version) + " was published twice");
     }
@@ -179,6 +179,7 @@ class Simulation {
     replay.worker = worker;
     replay.staleness = {draw_.hard_max, 0, draw_.mask};
     replay.max_uses = kMaxUses;
+    replay.versions = durable.versions;
     replay.score_patience = std::chrono::seconds(90);
     replay.lease_period = std::chrono::seconds(1);
     process.loops.push_back(std::make_unique<ReplayLoop>(*process.bus, *process.stores[1],
@@ -298,16 +299,34 @@ class Simulation {
     for (uint64_t i = 0; i < count; ++i) {
       const auto at = milliseconds(world_.random().Below(
           static_cast<uint64_t>(std::chrono::duration_cast<milliseconds>(kCalm).count())));
-      const auto victim = static_cast<ProcessId>(world_.random().Below(kProcesses));
+      const auto victim = static_cast<ProcessId>(world_.random().Below(kProcesses + 1));
       const auto away = milliseconds(10 + world_.random().Below(6000));
-      world_.After(at, kFate, [this, victim, away] {
-        if (!processes_[static_cast<size_t>(victim)].bus) return;  // dead already
-        world_.Trace("process " + std::to_string(victim) + " crashes");
-        ++crashes_;
-        StopProcess(victim);
-        world_.After(away, kFate, [this, victim] { StartProcess(victim); });
-      });
+      if (victim == kProcesses) {
+        world_.After(at, kFate, [this] { CrashMachine(); });
+      } else {
+        world_.After(at, kFate, [this, victim, away] { CrashProcess(victim, away); });
+      }
     }
+  }
+
+  void CrashProcess(ProcessId victim, Duration away) {
+    if (!processes_[static_cast<size_t>(victim)].bus) return;  // dead already
+    world_.Trace("process " + std::to_string(victim) + " crashes");
+    ++crashes_;
+    StopProcess(victim);
+    world_.After(away, kFate, [this, victim] {
+      if (!processes_[static_cast<size_t>(victim)].bus) StartProcess(victim);
+    });
+  }
+
+  // On one machine everything dies together, the embedded bus and all that was on it included.
+  void CrashMachine() {
+    world_.Trace("the machine crashes");
+    ++crashes_;
+    for (ProcessId process = 0; process < kProcesses; ++process) StopProcess(process);
+    ledger_.Forget();
+    NewBus();
+    for (ProcessId process = 0; process < kProcesses; ++process) StartProcess(process);
   }
 
   bool Done() {

@@ -25,6 +25,7 @@ ReplayLoop::ReplayLoop(Bus& bus, StorePort& store, const Clock& clock, Journal& 
       inbox_(InboxTopic(options_.worker, "replay")),
       outbox_(bus, options_.lease_period),
       leases_(bus, options_.lease_period) {
+  for (const auto& [version, step] : options_.versions) versions_.Published(version, step);
   for (StoredSample& sample : stored) {
     const v1::TrajectoryId& id = sample.trajectory.id();
     Group& group = groups_[id.group()];

@@ -39,6 +39,7 @@ struct ReplayOptions {
   uint32_t score_tries = 3;      // after this many the trajectory is stale
   uint32_t max_turn_tokens = 0;  // for length rewards: what a turn could have had
   uint32_t store_capacity = 65536;
+  std::map<uint64_t, uint64_t> versions;  // version -> step, of the run so far, when resumed
   Duration lease_period =
       std::chrono::seconds(10);  // how often leases are prolonged while the store writes
 };
