@@ -152,8 +152,8 @@ void BoxHost::PrepareArguments() {
   a = {options_.bubblewrap, "--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts",
        "--unshare-cgroup", "--unshare-net", "--uid", "1000", "--gid", "1000", "--hostname", "box",
        "--as-pid-1", "--cap-drop", "ALL",
-       // Until Configure has sized the writable file system; no command ever runs with it.
-       "--cap-add", "CAP_SYS_ADMIN"};
+       // Until Configure has sized the writable file system; no command ever runs with these.
+       "--cap-add", "CAP_SYS_ADMIN", "--cap-add", "CAP_SETPCAP"};
   const auto add = [&a](std::initializer_list<std::string> words) {
     a.insert(a.end(), words.begin(), words.end());
   };

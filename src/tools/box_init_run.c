@@ -64,7 +64,8 @@ static void become(const struct BoxRun* run, char** arguments, char** environmen
   limit(RLIMIT_MSGQUEUE, 0);
   limit(RLIMIT_NOFILE, 1024);
   limit(RLIMIT_FSIZE, run->file_bytes);
-  limit(RLIMIT_NPROC, run->processes + 1); /* the init is one of them */
+  /* The init is one of them. Where a cgroup counts exactly this one stands behind it. */
+  limit(RLIMIT_NPROC, run->watch & BOX_WATCH_ALL ? run->processes + 1 : 2 * run->processes + 64);
   const struct rlimit cpu = {run->cpu_us / 1000000 + 1, run->cpu_us / 1000000 + 2};
   setrlimit(RLIMIT_CPU, &cpu);
   if (run->watch & BOX_WATCH_ALL) limit(RLIMIT_DATA, run->memory_bytes);

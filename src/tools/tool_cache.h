@@ -1,8 +1,11 @@
-// Remembers results of identical requests: same tool, arguments, files, tests and limits.
+// Answers to requests that were carried out before. Two requests are the same if tool, arguments,
+// files, limits and grading are; who asks does not matter.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <list>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -11,30 +14,39 @@
 
 namespace tidemill {
 
-// The content hash of everything that decides a request's result.
-std::string ToolRequestHash(const v1::ToolRequest& request);
+// A hash of what the answer depends on.
+std::string ToolCacheKey(const v1::ToolRequest& request);
 
-// Least recently used results go first. Belongs to one loop.
+// Whether an answer may be given again: not a failure of ours, not a timeout, which may be the
+// machine's doing.
+bool Cacheable(const v1::ToolResult& result);
+
+// Bounded in entries and bytes; the longest unused goes first. Thread-safe.
 class ToolCache {
  public:
-  explicit ToolCache(size_t capacity) : capacity_(capacity) {}
+  ToolCache(size_t entries_max, size_t bytes_max)
+      : entries_max_(entries_max), bytes_max_(bytes_max) {}
 
-  // The stored result, marked as cached; its request id and episode are those of the first asker.
-  std::optional<v1::ToolResult> Find(const std::string& hash);
-  // Failures of ours and requests cut off by the wall clock, which another run may not meet, are
-  // not kept.
-  void Store(const std::string& hash, const v1::ToolResult& result);
+  // With `cached` set. The names of the request (id, episode) are the caller's to fill in.
+  std::optional<v1::ToolResult> Find(const std::string& key);
+  void Add(const std::string& key, const v1::ToolResult& result);
 
-  uint64_t hits() const { return hits_; }
-  uint64_t misses() const { return misses_; }
+  uint64_t hits() const;
+  uint64_t misses() const;
+  size_t size() const;
 
  private:
-  using Entry = std::pair<std::string, v1::ToolResult>;
-  size_t capacity_;
-  std::list<Entry> entries_;  // most recently used first
-  std::unordered_map<std::string, std::list<Entry>::iterator> index_;
-  uint64_t hits_ = 0;
-  uint64_t misses_ = 0;
+  struct Entry {
+    std::string key;
+    std::string bytes;
+  };
+  const size_t entries_max_;
+  const size_t bytes_max_;
+  mutable std::mutex mutex_;
+  std::list<Entry> order_;  // guarded by mutex_; longest unused first
+  std::unordered_map<std::string, std::list<Entry>::iterator> entries_;  // guarded by mutex_
+  size_t bytes_ = 0;                                                     // guarded by mutex_
+  uint64_t hits_ = 0, misses_ = 0;                                       // guarded by mutex_
 };
 
 }  // namespace tidemill

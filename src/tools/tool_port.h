@@ -1,4 +1,5 @@
-// Tools as a port: requests in, results out, boxes and threads behind it. The simulator puts a fake here.
+// Tools as a port: requests in, results out, boxes and threads behind it. The simulator puts a fake
+// here.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +17,8 @@ struct ToolCompletion {
   v1::ToolResult result;
 };
 
-// Gradings have slots of their own, so that neither they nor the agents' calls can starve the other.
+// Gradings have slots of their own, so that neither they nor the agents' calls can starve the
+// other.
 enum class ToolLane { kAgent, kGrade };
 inline constexpr size_t kToolLanes = 2;
 
@@ -31,8 +33,8 @@ class ToolPort {
   virtual size_t capacity(ToolLane lane) const = 0;
   // At most `capacity` at once in a lane; more is a broken contract.
   virtual void Submit(v1::ToolRequest request, uint64_t tag) = 0;
-  // The episode was given up: what has not started is not run, what runs is ended, its kept box closed. The
-  // answers still come, OUTCOME_UNAVAILABLE.
+  // The episode was given up: what has not started is not run, what runs is ended, its kept box
+  // closed. The answers still come, OUTCOME_UNAVAILABLE.
   virtual void Cancel(const v1::TrajectoryId& episode) = 0;
   virtual Mailbox<ToolCompletion>& completions() = 0;
 };

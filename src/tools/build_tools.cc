@@ -1,0 +1,226 @@
+// compile, lint, run_tests and configured commands.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "tools/arguments.h"
+#include "tools/diagnostics.h"
+#include "tools/grader.h"
+#include "tools/languages.h"
+#include "tools/tool_runner.h"
+#include "tools/tool_text.h"
+
+namespace tidemill {
+namespace {
+
+void Refuse(const Status& status, v1::ToolResult* result) {
+  result->set_outcome(status.code() == Code::kInvalid ? v1::OUTCOME_INVALID
+                                                      : v1::OUTCOME_UNAVAILABLE);
+  result->set_cause(status.message());
+}
+
+void AddDiagnostics(std::vector<v1::Diagnostic> diagnostics, v1::ToolResult* result) {
+  for (v1::Diagnostic& d : diagnostics) *result->add_diagnostics() = std::move(d);
+}
+
+// The files a call names, or every source file.
+Result<std::vector<std::string>> NamedSources(const std::string& arguments_json,
+                                              const Workspace& workspace) {
+  TM_ASSIGN_OR_RETURN(const Arguments arguments, Arguments::Parse(arguments_json));
+  TM_ASSIGN_OR_RETURN(auto named, arguments.Texts("files"));
+  if (!named) {
+    TM_ASSIGN_OR_RETURN(named, arguments.Texts("file"));
+  }
+  if (!named) return SourceFiles(workspace);
+  for (const std::string& path : *named) {
+    if (workspace.find(path) == workspace.end()) {
+      return Invalid(fmt::format("there is no file \"{}\"", path));
+    }
+    if (LanguageOf(path) == Language::kOther) {
+      return Invalid(fmt::format("\"{}\" is no C, C++ or Python source file", path));
+    }
+  }
+  if (named->empty()) return Invalid("\"files\" names no file");
+  return *named;
+}
+
+// Replaces every {name} by the call's argument of that name.
+Result<std::vector<std::string>> FillIn(const std::vector<std::string>& command,
+                                        const Arguments& arguments) {
+  std::vector<std::string> words;
+  for (const std::string& word : command) {
+    std::string filled;
+    for (size_t at = 0; at < word.size();) {
+      const size_t close = word[at] == '{' ? word.find('}', at) : std::string::npos;
+      if (close == std::string::npos) {
+        filled += word[at++];
+        continue;
+      }
+      const std::string name = word.substr(at + 1, close - at - 1);
+      const auto found = arguments.words().find(name);
+      if (found == arguments.words().end()) {
+        return Invalid(fmt::format("the argument \"{}\" is missing", name));
+      }
+      if (found->second.find('\0') != std::string::npos) {
+        return Invalid(fmt::format("the argument \"{}\" has a zero byte", name));
+      }
+      filled += found->second;
+      at = close + 1;
+    }
+    words.push_back(std::move(filled));
+  }
+  return words;
+}
+
+// "ok NAME" and "not ok NAME", with or without numbers and dashes.
+void CountTests(std::string_view output, size_t failures_max, v1::ToolResult* result) {
+  uint32_t passed = 0, total = 0;
+  while (!output.empty()) {
+    const size_t end = output.find('\n');
+    std::string_view line = output.substr(0, end);
+    output.remove_prefix(end == std::string_view::npos ? output.size() : end + 1);
+    const bool failed = line.starts_with("not ok");
+    if (!failed && !(line.starts_with("ok") && (line.size() == 2 || line[2] == ' '))) continue;
+    ++total;
+    passed += failed ? 0 : 1;
+    if (!failed || static_cast<size_t>(result->failures_size()) >= failures_max) continue;
+    line.remove_prefix(6);
+    while (!line.empty() &&
+           std::string_view(" -0123456789").find(line[0]) != std::string_view::npos) {
+      line.remove_prefix(1);
+    }
+    result->add_failures()->set_name(CutText(line, 200));
+  }
+  result->set_tests_passed(passed);
+  result->set_tests_total(total);
+}
+
+}  // namespace
+
+void ToolRunner::Compile(Call& call) {
+  auto sources = NamedSources(call.request.arguments_json(), call.workspace);
+  if (!sources.ok()) return Refuse(sources.status(), call.result);
+  if (sources->empty()) return Refuse(Invalid("there is no source file"), call.result);
+  const auto commands = CompileCommands(*sources, call.workspace, options_, "/tmp/a.out");
+  InBox(call, call.workspace, call.limits, /*fresh=*/false, [&](Box& box, v1::ToolResult* result) {
+    for (const std::vector<std::string>& command : commands) {
+      RunSpec spec;
+      spec.command = command;
+      spec.limits = call.limits;
+      const RunReport report = box.Run(spec);
+      TakeReport(report, result);
+      AddDiagnostics(ParseDiagnostics(report.err + report.out), result);
+      AddDiagnostics(ParsePythonErrors(report.err), result);
+      if (report.starved) return true;
+      if (report.outcome != v1::OUTCOME_OK) break;
+    }
+    result->set_compiled(result->outcome() == v1::OUTCOME_OK);
+    return false;
+  });
+  call.result->set_text(CompileText(*call.result, call.limits, call.text_limit));
+}
+
+void ToolRunner::Lint(Call& call) {
+  auto sources = NamedSources(call.request.arguments_json(), call.workspace);
+  if (!sources.ok()) return Refuse(sources.status(), call.result);
+  if (sources->empty()) return Refuse(Invalid("there is no source file"), call.result);
+  InBox(call, call.workspace, call.limits, /*fresh=*/false, [&](Box& box, v1::ToolResult* result) {
+    for (const std::vector<std::string>& command : LintCommands(*sources, options_)) {
+      RunSpec spec;
+      spec.command = command;
+      spec.limits = call.limits;
+      const RunReport report = box.Run(spec);
+      TakeReport(report, result);
+      AddDiagnostics(ParseDiagnostics(report.err + report.out), result);
+      AddDiagnostics(ParsePythonErrors(report.err), result);
+      if (report.starved) return true;
+      if (!box.usable()) break;
+    }
+    return false;
+  });
+  call.result->set_text(LintText(*call.result, call.limits, call.text_limit));
+}
+
+void ToolRunner::RunTests(Call& call) {
+  const v1::Grading* grading = &call.request.grading();
+  BoxLimits limits = call.limits;
+  if (grading->cases().empty()) {
+    // No cases came with the request: the test programs of the workspace are the tests.
+    const std::vector<TestProgram> programs = FindTestPrograms(call.workspace, options_);
+    if (programs.empty()) {
+      return Refuse(Invalid("there are no tests: neither cases nor files named test_*, *_test.*"),
+                    call.result);
+    }
+    InBox(call, call.workspace, limits, /*fresh=*/false, [&](Box& box, v1::ToolResult* result) {
+      return RunTestPrograms(programs, limits, options_.failures_max, box, result);
+    });
+    call.result->set_text(TestsText(*call.result, limits, call.text_limit));
+    return;
+  }
+  GradeOptions options;
+  options.limits = limits = LimitsFrom(grading->limits(), call.limits);
+  options.reveal = true;
+  options.failures_max = options_.failures_max;
+  Status status = CheckGrading(*grading);
+  if (status.ok()) status = CheckLimits(limits);
+  if (!status.ok()) return Refuse(status, call.result);
+  auto files = GradingFiles(*grading, call.workspace, blobs_);
+  if (!files.ok()) return Refuse(files.status(), call.result);
+  InBox(call, *files, limits, /*fresh=*/false, [&](Box& box, v1::ToolResult* result) {
+    return GradeInBox(*grading, options, box, result);
+  });
+  call.result->set_text(TestsText(*call.result, limits, call.text_limit));
+}
+
+void ToolRunner::RunCommand(Call& call, const CommandTool& tool) {
+  auto arguments = Arguments::Parse(call.request.arguments_json());
+  if (!arguments.ok()) return Refuse(arguments.status(), call.result);
+  auto command = FillIn(tool.command, *arguments);
+  if (!command.ok()) return Refuse(command.status(), call.result);
+  const BoxLimits limits =
+      LimitsFrom(call.request.limits(), LimitsFrom(tool.limits, options_.limits));
+  Workspace files;
+  for (const auto& [path, file] : call.workspace) {
+    if (tool.files.empty() ||
+        std::find(tool.files.begin(), tool.files.end(), path) != tool.files.end()) {
+      files[path] = file;
+    }
+  }
+  InBox(call, files, limits, /*fresh=*/false, [&](Box& box, v1::ToolResult* result) {
+    RunSpec spec;
+    spec.command = *command;
+    spec.limits = limits;
+    const RunReport report = box.Run(spec);
+    TakeReport(report, result);
+    if (tool.parser == CommandTool::Parser::kDiagnostics) {
+      AddDiagnostics(ParseDiagnostics(report.out + report.err), result);
+    } else if (tool.parser == CommandTool::Parser::kTests) {
+      CountTests(report.out, options_.failures_max, result);
+    }
+    if (!tool.changes || !box.usable()) return report.starved;
+    auto tree = box.Collect(options_.collect);
+    if (tree.status().code() == Code::kFull) {
+      result->set_outcome(v1::OUTCOME_DISK_LIMIT);
+      result->set_cause(tree.status().message());
+    } else if (!tree.ok()) {
+      Refuse(tree.status(), result);
+    } else {
+      for (const auto& [path, file] : files) call.workspace.erase(path);
+      for (const v1::File& file : tree->files()) {
+        call.workspace[file.path()] = {file.content(), file.executable()};
+      }
+    }
+    return report.starved;
+  });
+  v1::ToolResult& result = *call.result;
+  if (tool.parser == CommandTool::Parser::kDiagnostics && result.diagnostics_size() > 0) {
+    result.set_text(LintText(result, limits, call.text_limit));
+  } else if (tool.parser == CommandTool::Parser::kTests && result.tests_total() > 0) {
+    result.set_compiled(true);
+    result.set_text(TestsText(result, limits, call.text_limit));
+  } else {
+    result.set_text(CommandText(result, limits, call.text_limit));
+  }
+}
+
+}  // namespace tidemill

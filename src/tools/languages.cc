@@ -1,0 +1,235 @@
+#include "tools/languages.h"
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+
+#include "tools/diagnostics.h"
+#include "tools/paths.h"
+#include "tools/tool_runner.h"
+
+namespace tidemill {
+namespace {
+
+std::string_view BaseName(std::string_view path) {
+  const size_t slash = path.rfind('/');
+  return slash == std::string_view::npos ? path : path.substr(slash + 1);
+}
+
+bool IsTest(std::string_view path) {
+  const std::string_view name = BaseName(path);
+  const std::string_view stem = name.substr(0, name.rfind('.'));
+  return name.starts_with("test_") || stem.ends_with("_test") || stem == "test" || stem == "tests";
+}
+
+// Whether the text defines main(), as far as a glance can tell: a wrong guess gives a linker error
+// the agent can read.
+bool HasMain(std::string_view text) {
+  for (size_t at = text.find("main"); at != std::string_view::npos;
+       at = text.find("main", at + 1)) {
+    const auto is_word = [&](size_t i) {
+      return std::isalnum(static_cast<unsigned char>(text[i])) != 0 || text[i] == '_';
+    };
+    if ((at > 0 && is_word(at - 1)) || (at + 4 < text.size() && is_word(at + 4))) continue;
+    size_t next = at + 4;
+    while (next < text.size() && (text[next] == ' ' || text[next] == '\n' || text[next] == '\t'))
+      ++next;
+    if (next < text.size() && text[next] == '(') return true;
+  }
+  return false;
+}
+
+bool DefinesMain(const Workspace& workspace, const std::string& path) {
+  const auto found = workspace.find(path);
+  return found != workspace.end() && HasMain(found->second.content);
+}
+
+// The command for C and C++ sources; `output` empty: compile only.
+std::vector<std::string> NativeCommand(const std::vector<std::string>& sources,
+                                       const ToolOptions& options, const std::string& output) {
+  const bool cxx = std::any_of(sources.begin(), sources.end(), [](const std::string& path) {
+    return LanguageOf(path) == Language::kCxx;
+  });
+  std::vector<std::string> command = {cxx ? options.cxx_compiler : options.c_compiler, "-Wall"};
+  const bool tcc = command[0] == "tcc";
+  if (!tcc) {
+    command.insert(command.end(), {"-Wextra", "-O1", "-fdiagnostics-color=never",
+                                   "-fno-diagnostics-show-caret", "-pthread"});
+  }
+  if (output.empty()) {
+    command.push_back("-c");
+  } else {
+    command.insert(command.end(), {"-o", output});
+  }
+  for (const std::string& path : sources) {
+    if (cxx) {
+      command.insert(command.end(), {"-x", LanguageOf(path) == Language::kC ? "c" : "c++"});
+    }
+    // A name that begins with a dash would be an option.
+    command.push_back("./" + path);
+  }
+  if (!output.empty()) {
+    if (cxx) command.insert(command.end(), {"-x", "none"});
+    command.push_back("-lm");
+  }
+  return command;
+}
+
+std::vector<std::string> Of(const std::vector<std::string>& sources, bool python) {
+  std::vector<std::string> chosen;
+  for (const std::string& path : sources) {
+    if ((LanguageOf(path) == Language::kPython) == python) chosen.push_back(path);
+  }
+  return chosen;
+}
+
+std::vector<std::string> PythonCompile(const std::vector<std::string>& sources,
+                                       const ToolOptions& options) {
+  std::vector<std::string> command = {options.python, "-m", "py_compile"};
+  for (const std::string& path : sources) command.push_back("./" + path);
+  return command;
+}
+
+}  // namespace
+
+Language LanguageOf(std::string_view path) {
+  const auto ends = [&](std::string_view end) { return path.ends_with(end); };
+  if (ends(".c")) return Language::kC;
+  if (ends(".cc") || ends(".cpp") || ends(".cxx") || ends(".C")) return Language::kCxx;
+  return ends(".py") ? Language::kPython : Language::kOther;
+}
+
+std::vector<std::string> SourceFiles(const Workspace& workspace) {
+  std::vector<std::string> sources;
+  for (const auto& [path, file] : workspace) {
+    if (LanguageOf(path) != Language::kOther && !IsTest(path)) sources.push_back(path);
+  }
+  return sources;
+}
+
+std::vector<std::vector<std::string>> CompileCommands(const std::vector<std::string>& sources,
+                                                      const Workspace& workspace,
+                                                      const ToolOptions& options,
+                                                      const std::string& output) {
+  std::vector<std::vector<std::string>> commands;
+  const std::vector<std::string> native = Of(sources, false), python = Of(sources, true);
+  if (!native.empty()) {
+    const bool program = std::any_of(native.begin(), native.end(), [&](const std::string& path) {
+      return DefinesMain(workspace, path);
+    });
+    commands.push_back(NativeCommand(native, options, program ? output : ""));
+  }
+  if (!python.empty()) commands.push_back(PythonCompile(python, options));
+  return commands;
+}
+
+std::vector<std::vector<std::string>> LintCommands(const std::vector<std::string>& sources,
+                                                   const ToolOptions& options) {
+  std::vector<std::vector<std::string>> commands;
+  const std::vector<std::string> native = Of(sources, false), python = Of(sources, true);
+  if (!native.empty()) {
+    // No inline suppressions: the one who is judged does not choose what is seen.
+    commands.push_back({"cppcheck", "--quiet", "--enable=warning,style,performance,portability",
+                        "--template={file}:{line}:{column}: {severity}: {message}"});
+    for (const std::string& path : native) commands.back().push_back("./" + path);
+  }
+  if (!python.empty()) commands.push_back(PythonCompile(python, options));
+  return commands;
+}
+
+std::vector<TestProgram> FindTestPrograms(const Workspace& workspace, const ToolOptions& options) {
+  std::vector<std::string> parts;
+  for (const std::string& path : SourceFiles(workspace)) {
+    if (LanguageOf(path) != Language::kPython && !DefinesMain(workspace, path))
+      parts.push_back(path);
+  }
+  std::vector<TestProgram> programs;
+  for (const auto& [path, file] : workspace) {
+    if (!IsTest(path) || LanguageOf(path) == Language::kOther) continue;
+    TestProgram program;
+    program.name = path;
+    if (LanguageOf(path) == Language::kPython) {
+      program.run = {options.python, "./" + path};
+    } else {
+      const std::string output = "/tmp/test" + std::to_string(programs.size());
+      std::vector<std::string> sources = parts;
+      sources.push_back(path);
+      program.build = {NativeCommand(sources, options, output)};
+      program.run = {output};
+    }
+    programs.push_back(std::move(program));
+  }
+  return programs;
+}
+
+bool RunTestPrograms(const std::vector<TestProgram>& programs, const BoxLimits& limits,
+                     size_t failures_max, Box& box, v1::ToolResult* result) {
+  uint32_t passed = 0;
+  bool built_any = false;
+  v1::Outcome outcome = v1::OUTCOME_OK;
+  for (const TestProgram& program : programs) {
+    RunReport report;
+    report.outcome = v1::OUTCOME_OK;
+    RunSpec spec;
+    spec.limits = limits;
+    if (!box.usable()) report.outcome = outcome;
+    for (const auto& command : program.build) {
+      if (report.outcome != v1::OUTCOME_OK) break;
+      spec.command = command;
+      report = box.Run(spec);
+      for (v1::Diagnostic& d : ParseDiagnostics(report.err)) {
+        *result->add_diagnostics() = std::move(d);
+      }
+    }
+    built_any = built_any || report.outcome == v1::OUTCOME_OK;
+    if (report.outcome == v1::OUTCOME_OK) {
+      spec.command = program.run;
+      report = box.Run(spec);
+    }
+    TakeReport(report, result);
+    if (report.starved || report.outcome == v1::OUTCOME_UNAVAILABLE) return report.starved;
+    if (report.outcome == v1::OUTCOME_OK) {
+      ++passed;
+      continue;
+    }
+    if (outcome == v1::OUTCOME_OK) outcome = report.outcome;
+    if (static_cast<size_t>(result->failures_size()) < failures_max) {
+      v1::TestFailure* failure = result->add_failures();
+      failure->set_name(program.name);
+      failure->set_actual(CutText(ToUtf8(report.err + report.out), 400));
+    }
+  }
+  result->set_compiled(built_any);
+  result->set_tests_passed(passed);
+  result->set_tests_total(static_cast<uint32_t>(programs.size()));
+  result->set_outcome(outcome);
+  return false;
+}
+
+std::vector<v1::Diagnostic> ParsePythonErrors(std::string_view text) {
+  std::vector<v1::Diagnostic> found;
+  constexpr std::string_view kFile = "File \"";
+  v1::Diagnostic pending;
+  while (!text.empty() && found.size() < 200) {
+    const size_t end = text.find('\n');
+    const std::string_view line = text.substr(0, end);
+    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+    const size_t file = line.find(kFile);
+    const size_t quote = file == std::string_view::npos ? file : line.find("\", line ", file);
+    if (quote != std::string_view::npos) {
+      uint32_t number = 0;
+      const std::string_view digits = line.substr(quote + 8);
+      std::from_chars(digits.data(), digits.data() + digits.size(), number);
+      pending.set_file(ToUtf8(line.substr(file + kFile.size(), quote - file - kFile.size())));
+      pending.set_line(number);
+    } else if (!pending.file().empty() && !line.empty() && line[0] != ' ') {
+      pending.set_severity("error");
+      pending.set_message(ToUtf8(line.substr(0, 500)));
+      found.push_back(pending);
+      pending.Clear();
+    }
+  }
+  return found;
+}
+
+}  // namespace tidemill

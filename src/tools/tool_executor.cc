@@ -1,0 +1,181 @@
+#include "tools/tool_executor.h"
+
+#include <algorithm>
+
+#include "core/threads.h"
+#include "tools/box.h"
+
+namespace tidemill {
+namespace {
+
+size_t At(ToolLane lane) {
+  return static_cast<size_t>(lane);
+}
+
+}  // namespace
+
+ToolExecutor::ToolExecutor(ToolExecutorOptions options, BlobStore* blobs, const Clock& clock)
+    : options_(std::move(options)),
+      blobs_(blobs),
+      clock_(clock),
+      kept_(4 * options_.slots, options_.kept_idle),
+      cache_(options_.cache_entries, options_.cache_bytes) {}
+
+Result<std::unique_ptr<ToolExecutor>> ToolExecutor::Create(ToolExecutorOptions options,
+                                                           BlobStore* blobs, const Clock& clock) {
+  TM_RETURN_IF_ERROR(CheckToolOptions(options.tools));
+  const size_t cores = static_cast<size_t>(AvailableCores());
+  if (options.slots == 0) options.slots = cores;
+  if (options.grade_slots == 0) options.grade_slots = cores;
+  if (options.pool == 0) options.pool = options.slots + options.grade_slots;
+  auto host = BoxHost::Create(options.boxes);
+  if (!host.ok()) return host.status();
+  std::unique_ptr<ToolExecutor> executor(new ToolExecutor(std::move(options), blobs, clock));
+  executor->host_ = std::move(*host);
+  executor->Start();
+  return executor;
+}
+
+void ToolExecutor::Start() {
+  pool_ = std::make_unique<BoxPool>(*host_, options_.pool);
+  runner_ = std::make_unique<ToolRunner>(*pool_, kept_, blobs_, clock_, options_.tools);
+  lanes_[At(ToolLane::kAgent)].slots = options_.slots;
+  lanes_[At(ToolLane::kGrade)].slots = options_.grade_slots;
+  completions_ =
+      std::make_unique<Mailbox<ToolCompletion>>(2 * (options_.slots + options_.grade_slots));
+  for (const ToolLane lane : {ToolLane::kAgent, ToolLane::kGrade}) {
+    for (size_t i = 0; i < lanes_[At(lane)].slots; ++i) {
+      const size_t slot = busy_.size();
+      busy_.emplace_back();
+      threads_.emplace_back([this, lane, slot] { Work(lane, slot); });
+    }
+  }
+}
+
+ToolExecutor::~ToolExecutor() {
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+    for (auto& [tag, entry] : under_way_) entry.second->Cancel();
+    changed_.notify_all();
+  }
+  for (std::thread& thread : threads_) thread.join();
+  kept_.DropAll();
+  runner_.reset();
+  pool_.reset();
+  host_.reset();
+}
+
+size_t ToolExecutor::capacity(ToolLane lane) const {
+  return 2 * (lane == ToolLane::kGrade ? options_.grade_slots : options_.slots);
+}
+
+void ToolExecutor::Submit(v1::ToolRequest request, uint64_t tag) {
+  Job job;
+  job.tag = tag;
+  job.cancellation = std::make_shared<Cancellation>();
+  const ToolLane lane = LaneOf(request);
+  std::lock_guard lock(mutex_);
+  TM_CHECK(lanes_[At(lane)].under_way < capacity(lane), "more tool requests than were agreed");
+  const bool added =
+      under_way_.try_emplace(tag, TrajectoryKey::From(request.episode()), job.cancellation).second;
+  TM_CHECK(added, "a tag is under way already");
+  job.request = std::move(request);
+  ++lanes_[At(lane)].under_way;
+  lanes_[At(lane)].queue.push_back(std::move(job));
+  changed_.notify_all();
+}
+
+void ToolExecutor::Cancel(const v1::TrajectoryId& episode) {
+  const TrajectoryKey key = TrajectoryKey::From(episode);
+  {
+    std::lock_guard lock(mutex_);
+    for (auto& [tag, entry] : under_way_) {
+      if (entry.first == key) entry.second->Cancel();
+    }
+  }
+  kept_.Drop(key);
+}
+
+void ToolExecutor::Work(ToolLane lane, size_t slot) {
+  Lane& mine = lanes_[At(lane)];
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [&] { return stopping_ || !mine.queue.empty(); });
+    if (stopping_) return;
+    Job job = std::move(mine.queue.front());
+    mine.queue.pop_front();
+    lock.unlock();
+    busy_[slot].Begin(clock_.Now());
+    ToolCompletion completion{job.tag, Carry(job)};
+    busy_[slot].End(clock_.Now());
+    Count(completion.result);
+    lock.lock();
+    under_way_.erase(job.tag);
+    --mine.under_way;
+    if (stopping_) return;
+    completions_->Post(std::move(completion));
+  }
+}
+
+v1::ToolResult ToolExecutor::Carry(const Job& job) {
+  const double queue_ms =
+      job.request.created_ms() == 0
+          ? 0
+          : std::max<double>(0, static_cast<double>(clock_.WallMs() - job.request.created_ms()));
+  v1::ToolResult result;
+  const std::string key = options_.cache ? ToolCacheKey(job.request) : std::string();
+  std::optional<v1::ToolResult> known;
+  if (options_.cache && !job.cancellation->cancelled()) known = cache_.Find(key);
+  if (known) {
+    result = std::move(*known);
+    result.set_request_id(job.request.request_id());
+    *result.mutable_episode() = job.request.episode();
+  } else if (job.cancellation->cancelled()) {
+    result.set_request_id(job.request.request_id());
+    *result.mutable_episode() = job.request.episode();
+    result.set_tool(job.request.tool());
+    result.set_outcome(v1::OUTCOME_UNAVAILABLE);
+    result.set_cause("the episode was given up");
+  } else {
+    result = runner_->Handle(job.request, *job.cancellation);
+    if (options_.cache) cache_.Add(key, result);
+  }
+  result.set_queue_ms(queue_ms);
+  return result;
+}
+
+void ToolExecutor::Count(const v1::ToolResult& result) {
+  if (options_.metrics == nullptr) return;
+  Metrics& metrics = *options_.metrics;
+  const Labels tool = {{"tool", result.tool()}};
+  metrics
+      .Counter("tidemill_tool_requests_total", "Tool requests carried out",
+               {{"tool", result.tool()}, {"outcome", std::string(OutcomeName(result.outcome()))}})
+      .Increment();
+  metrics
+      .Histogram("tidemill_tool_queue_seconds", "From the request to the start of the work", tool)
+      .Observe(result.queue_ms() / 1e3);
+  metrics.Histogram("tidemill_tool_run_seconds", "Time of the commands in the box", tool)
+      .Observe(result.wall_ms() / 1e3);
+  metrics
+      .Counter("tidemill_tool_cache_total", "Requests by whether an identical one was known",
+               {{"hit", result.cached() ? "yes" : "no"}})
+      .Increment();
+  const uint64_t asked = cache_.hits() + cache_.misses();
+  metrics.Gauge("tidemill_tool_cache_hit_ratio", "Share of requests answered from the cache")
+      .Set(asked == 0 ? 0 : static_cast<double>(cache_.hits()) / static_cast<double>(asked));
+  const BoxPool::Stats boxes = pool_->stats();
+  metrics.Gauge("tidemill_boxes_warm_total", "Boxes taken from the pool")
+      .Set(static_cast<double>(boxes.warm));
+  metrics.Gauge("tidemill_boxes_cold_total", "Boxes opened on demand")
+      .Set(static_cast<double>(boxes.cold));
+}
+
+Duration ToolExecutor::Busy(Time now) const {
+  Duration sum{0};
+  for (const BusyMeter& meter : busy_) sum += meter.Busy(now);
+  return sum;
+}
+
+}  // namespace tidemill

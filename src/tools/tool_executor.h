@@ -1,0 +1,101 @@
+// The tools' port: threads that carry out requests in boxes. One thread a slot; gradings have their
+// own.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "core/clock.h"
+#include "core/ids.h"
+#include "core/metrics.h"
+#include "store/blobs.h"
+#include "tools/box_host.h"
+#include "tools/box_pool.h"
+#include "tools/kept_boxes.h"
+#include "tools/tool_cache.h"
+#include "tools/tool_options.h"
+#include "tools/tool_port.h"
+#include "tools/tool_runner.h"
+
+namespace tidemill {
+
+struct ToolExecutorOptions {
+  ToolOptions tools;
+  BoxHostOptions boxes;
+  size_t slots = 0;        // agents' calls at once; 0: as many as cores
+  size_t grade_slots = 0;  // gradings at once; 0: as many as cores
+  size_t pool = 0;         // boxes kept ready; 0: one for each slot of either kind
+  bool cache = true;
+  size_t cache_entries = 8192;
+  size_t cache_bytes = size_t{64} << 20;
+  Duration kept_idle =
+      std::chrono::seconds(60);  // how long a box waits for its episode's next call
+  Metrics* metrics = nullptr;    // may be null; must outlive the executor
+};
+
+class ToolExecutor final : public ToolPort {
+ public:
+  // kInvalid: the options; kUnavailable: no box can run here, with the cause. `blobs` may be null.
+  static Result<std::unique_ptr<ToolExecutor>> Create(ToolExecutorOptions options, BlobStore* blobs,
+                                                      const Clock& clock);
+  // Cancels what runs and waits until its boxes are gone.
+  ~ToolExecutor() override;
+
+  size_t capacity(ToolLane lane) const override;
+  void Submit(v1::ToolRequest request, uint64_t tag) override;
+  void Cancel(const v1::TrajectoryId& episode) override;
+  Mailbox<ToolCompletion>& completions() override { return *completions_; }
+
+  BoxHost& host() { return *host_; }
+  BoxPool& pool() { return *pool_; }
+  const ToolCache& cache() const { return cache_; }
+  // Working time of all slots so far.
+  Duration Busy(Time now) const;
+  // Process ids of everything started and not yet gone; for tests and for cleaning up after a
+  // crash.
+  size_t kept_boxes() const { return kept_.size(); }
+
+ private:
+  struct Job {
+    v1::ToolRequest request;
+    uint64_t tag = 0;
+    std::shared_ptr<Cancellation> cancellation;  // shared: Cancel may come while the job ends
+  };
+  struct Lane {
+    std::deque<Job> queue;
+    size_t slots = 0;
+    size_t under_way = 0;
+  };
+
+  ToolExecutor(ToolExecutorOptions options, BlobStore* blobs, const Clock& clock);
+  void Start();
+  void Work(ToolLane lane, size_t slot);
+  v1::ToolResult Carry(const Job& job);
+  void Count(const v1::ToolResult& result);
+
+  ToolExecutorOptions options_;
+  BlobStore* blobs_;
+  const Clock& clock_;
+  std::unique_ptr<BoxHost> host_;
+  KeptBoxes kept_;
+  std::unique_ptr<BoxPool> pool_;
+  ToolCache cache_;
+  std::unique_ptr<ToolRunner> runner_;
+  std::unique_ptr<Mailbox<ToolCompletion>> completions_;
+  std::deque<BusyMeter> busy_;  // one a slot
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  Lane lanes_[kToolLanes];  // guarded by mutex_
+  // Guarded by mutex_: what is queued or runs, by tag.
+  std::map<uint64_t, std::pair<TrajectoryKey, std::shared_ptr<Cancellation>>> under_way_;
+  bool stopping_ = false;  // guarded by mutex_
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace tidemill

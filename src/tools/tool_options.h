@@ -1,0 +1,54 @@
+// What the tools of an executor are set to.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tools/box.h"
+#include "tools/limits.h"
+#include "tools/workspace.h"
+
+namespace tidemill {
+
+// A tool a config file declares.
+struct CommandTool {
+  std::string name;
+  std::string description;
+  // The words of the command line. "{x}" stands for the call's argument x; it becomes (part of) one
+  // word, never more, and no shell sees it.
+  std::vector<std::string> command;
+  std::vector<std::string> files;  // of the workspace that enter the box; empty: all
+  enum class Parser {
+    kText,         // output as it is
+    kDiagnostics,  // file:line:column: severity: message
+    kTests,        // lines "ok NAME" and "not ok NAME", as in the Test Anything Protocol
+  };
+  Parser parser = Parser::kText;
+  v1::Limits limits;    // 0: the defaults
+  bool changes = true;  // the files it leaves are the workspace afterwards
+};
+
+struct ToolOptions {
+  BoxLimits limits;                // where neither the request nor the tool says
+  std::string c_compiler = "gcc";  // "tcc" where fast matters
+  std::string cxx_compiler = "g++";
+  std::string python = "python3";
+  size_t text_limit = 4000;  // bytes of ToolResult.text where the request does not say
+  size_t failures_max = 5;   // failed tests a result names
+  CollectLimits collect;
+  WorkspaceLimits workspace;
+  std::vector<CommandTool> commands;
+  std::string worker;  // ToolResult.worker
+};
+
+// A name that is built in, an empty command, a limit out of range: kInvalid.
+Status CheckToolOptions(const ToolOptions& options);
+
+// [[tool]] tables of a TOML text: name, command, files, parser ("text", "diagnostics", "tests"),
+// changes, description and [tool.limits]. kInvalid names file, line and key.
+Result<std::vector<CommandTool>> ParseCommandTools(const std::string& toml,
+                                                   const std::string& file_name);
+
+bool IsBuiltInTool(std::string_view name);
+
+}  // namespace tidemill

@@ -1,0 +1,190 @@
+#include "tools/tool_runner.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/ids.h"
+#include "tools/diagnostics.h"
+#include "tools/file_tools.h"
+#include "tools/grader.h"
+#include "tools/tool_text.h"
+
+namespace tidemill {
+namespace {
+
+// The failure of a Status as a result: the agent's if what it sent was wrong, ours otherwise.
+void Refuse(const Status& status, v1::ToolResult* result) {
+  const bool agents = status.code() == Code::kInvalid;
+  result->set_outcome(agents ? v1::OUTCOME_INVALID : v1::OUTCOME_UNAVAILABLE);
+  result->set_cause(status.message());
+}
+
+// Whether the files fit into a box of that size, as its file system counts.
+bool Fits(const Workspace& files, uint64_t disk_bytes) {
+  uint64_t bytes = 0, entries = 16;
+  for (const auto& [path, file] : files) {
+    bytes += (file.content.size() + 4095) / 4096 * 4096;
+    entries += 1 + static_cast<uint64_t>(std::count(path.begin(), path.end(), '/'));
+  }
+  return bytes < disk_bytes && entries < disk_bytes / 4096;
+}
+
+// For the time a request uses the box.
+class Watched {
+ public:
+  Watched(Cancellation& cancellation, Box& box) : cancellation_(cancellation) {
+    cancellation_.Watch(&box);
+  }
+  ~Watched() { cancellation_.Watch(nullptr); }
+  Watched(const Watched&) = delete;
+  Watched& operator=(const Watched&) = delete;
+
+ private:
+  Cancellation& cancellation_;
+};
+
+}  // namespace
+
+void TakeReport(const RunReport& report, v1::ToolResult* result) {
+  result->set_outcome(report.outcome);
+  result->set_exit_code(report.exit_code);
+  result->set_cause(report.cause);
+  result->set_stdout_bytes(report.out);
+  result->set_stderr_bytes(report.err);
+  result->set_truncated(report.truncated);
+  result->set_wall_ms(result->wall_ms() + report.wall_ms);
+  result->set_cpu_ms(result->cpu_ms() + report.cpu_ms);
+  result->set_peak_memory_kb(std::max(result->peak_memory_kb(), report.peak_memory_kb));
+  result->set_degraded(report.degraded);
+}
+
+ToolRunner::ToolRunner(BoxPool& pool, KeptBoxes& kept, BlobStore* blobs, const Clock& clock,
+                       ToolOptions options)
+    : pool_(pool), kept_(kept), blobs_(blobs), clock_(clock), options_(std::move(options)) {}
+
+v1::ToolResult ToolRunner::Handle(const v1::ToolRequest& request, Cancellation& cancellation) {
+  v1::ToolResult result;
+  const size_t text_limit = request.text_limit() != 0 ? request.text_limit() : options_.text_limit;
+  Call call{request,    cancellation, {}, LimitsFrom(request.limits(), options_.limits),
+            text_limit, &result};
+  Status status = CheckLimits(call.limits);
+  if (status.ok()) {
+    auto workspace = LoadWorkspace(request.tree(), request.edits(), blobs_, options_.workspace);
+    status = workspace.status();
+    if (workspace.ok()) call.workspace = std::move(*workspace);
+  }
+  if (status.ok()) {
+    Dispatch(call);
+  } else {
+    Refuse(status, &result);
+  }
+  if (cancellation.cancelled()) {
+    result.Clear();
+    result.set_outcome(v1::OUTCOME_UNAVAILABLE);
+    result.set_cause("the episode was given up");
+  }
+  if (result.text().empty()) {
+    result.set_text(CutText(EndingText(result, call.limits), text_limit));
+  }
+  result.set_request_id(request.request_id());
+  *result.mutable_episode() = request.episode();
+  result.set_tool(request.tool());
+  result.set_worker(options_.worker);
+  // What the tool did not change is the tree as it came, edits included.
+  if (!result.has_tree() && result.outcome() != v1::OUTCOME_UNAVAILABLE &&
+      request.tool() != "grade") {
+    auto tree = StoreWorkspace(call.workspace, blobs_);
+    if (tree.ok()) {
+      *result.mutable_tree() = std::move(*tree);
+    } else {
+      Refuse(tree.status(), &result);
+    }
+  }
+  return result;
+}
+
+void ToolRunner::Dispatch(Call& call) {
+  const std::string& tool = call.request.tool();
+  if (tool == "compile") return Compile(call);
+  if (tool == "lint") return Lint(call);
+  if (tool == "run_tests") return RunTests(call);
+  if (tool == "grade") return Grade(call);
+  if (tool == "write_file" || tool == "read_file" || tool == "apply_patch") {
+    auto text = RunFileTool(tool, call.request.arguments_json(), call.text_limit, &call.workspace);
+    if (!text.ok()) return Refuse(text.status(), call.result);
+    call.result->set_text(std::move(*text));
+    call.result->set_outcome(v1::OUTCOME_OK);
+    return;
+  }
+  for (const CommandTool& command : options_.commands) {
+    if (command.name == tool) return RunCommand(call, command);
+  }
+  Refuse(Invalid(fmt::format("there is no tool \"{}\"", tool)), call.result);
+}
+
+bool ToolRunner::OnceInBox(Call& call, const Workspace& files, const BoxLimits& limits, bool fresh,
+                           const BoxWork& work) {
+  const TrajectoryKey episode = TrajectoryKey::From(call.request.episode());
+  const bool keep = !fresh && call.request.keep_box() && !episode.task.empty();
+  std::unique_ptr<Box> box;
+  if (!fresh && !episode.task.empty()) box = kept_.Take(episode, clock_.Now());
+  if (box != nullptr && box->disk_bytes() != limits.disk_bytes) box.reset();
+  Status status;
+  if (box != nullptr) {
+    status = box->RemoveAll();
+  } else {
+    auto taken = pool_.Take();
+    status = taken.status();
+    if (taken.ok()) {
+      box = std::move(*taken);
+      status = box->Configure(limits);
+    }
+  }
+  for (auto it = files.begin(); status.ok() && it != files.end(); ++it) {
+    status = box->Put(it->first, it->second.content, it->second.executable);
+  }
+  if (!status.ok()) {
+    call.result->set_outcome(v1::OUTCOME_UNAVAILABLE);
+    call.result->set_cause(status.message());
+    return false;
+  }
+  bool starved;
+  {
+    const Watched watched(call.cancellation, *box);
+    starved = work(*box, call.result);
+  }
+  if (keep && box->usable()) kept_.Keep(episode, std::move(box), clock_.Now());
+  return starved;
+}
+
+void ToolRunner::InBox(Call& call, const Workspace& files, const BoxLimits& limits, bool fresh,
+                       const BoxWork& work) {
+  if (!Fits(files, limits.disk_bytes)) {
+    call.result->set_outcome(v1::OUTCOME_DISK_LIMIT);
+    return;
+  }
+  const bool starved = OnceInBox(call, files, limits, fresh, work);
+  const bool ours = call.result->outcome() == v1::OUTCOME_UNAVAILABLE;
+  if ((!starved && !ours) || call.cancellation.cancelled()) return;
+  call.result->Clear();
+  (void)OnceInBox(call, files, limits, /*fresh=*/true, work);
+}
+
+void ToolRunner::Grade(Call& call) {
+  const v1::Grading& grading = call.request.grading();
+  GradeOptions options;
+  options.limits = LimitsFrom(grading.limits(), call.limits);
+  options.failures_max = options_.failures_max;
+  Status status = CheckGrading(grading);
+  if (status.ok()) status = CheckLimits(options.limits);
+  if (!status.ok()) return Refuse(status, call.result);
+  auto files = GradingFiles(grading, call.workspace, blobs_);
+  if (!files.ok()) return Refuse(files.status(), call.result);
+  InBox(call, *files, options.limits, /*fresh=*/true, [&](Box& box, v1::ToolResult* result) {
+    return GradeInBox(grading, options, box, result);
+  });
+  call.result->set_text(TestsText(*call.result, options.limits, call.text_limit));
+}
+
+}  // namespace tidemill

@@ -1,0 +1,99 @@
+// Carries out one tool request from the files that go in to the result that comes out.
+//
+//   request -> workspace -> box (fresh from the pool, or the episode's own) -> command -> parser ->
+//   result
+//
+// Requests are stateless: the workspace is put into an emptied box every time, so a kept box saves
+// its opening and nothing else depends on it.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "core/clock.h"
+#include "proto/tidemill.pb.h"
+#include "store/blobs.h"
+#include "tools/box_pool.h"
+#include "tools/kept_boxes.h"
+#include "tools/tool_options.h"
+#include "tools/workspace.h"
+
+namespace tidemill {
+
+// Ends a request from another thread. Thread-safe.
+class Cancellation {
+ public:
+  void Cancel() {
+    std::lock_guard lock(mutex_);
+    cancelled_ = true;
+    if (box_ != nullptr) box_->Kill();
+  }
+  bool cancelled() const {
+    std::lock_guard lock(mutex_);
+    return cancelled_;
+  }
+  // The box to end on Cancel; null: none. It must be there until this is called again.
+  void Watch(Box* box) {
+    std::lock_guard lock(mutex_);
+    box_ = box;
+    if (cancelled_ && box_ != nullptr) box_->Kill();
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  bool cancelled_ = false;  // guarded by mutex_
+  Box* box_ = nullptr;      // guarded by mutex_
+};
+
+// What a tool does in a box. Fills in the result; true: the machine was too busy for it to count.
+using BoxWork = std::function<bool(Box& box, v1::ToolResult* result)>;
+
+// Thread-safe: every request has its own box.
+class ToolRunner {
+ public:
+  // Everything must outlive it. `blobs` may be null where no content travels by hash.
+  ToolRunner(BoxPool& pool, KeptBoxes& kept, BlobStore* blobs, const Clock& clock,
+             ToolOptions options);
+
+  // Never fails: what is wrong is in the result.
+  v1::ToolResult Handle(const v1::ToolRequest& request, Cancellation& cancellation);
+
+  const ToolOptions& options() const { return options_; }
+
+ private:
+  struct Call {
+    const v1::ToolRequest& request;
+    Cancellation& cancellation;
+    Workspace workspace;
+    BoxLimits limits;
+    size_t text_limit;
+    v1::ToolResult* result;
+  };
+
+  void Dispatch(Call& call);
+  void Compile(Call& call);
+  void Lint(Call& call);
+  void RunTests(Call& call);
+  void Grade(Call& call);
+  void RunCommand(Call& call, const CommandTool& tool);
+
+  // Runs `work` in a box that holds `files`; again in a fresh one if the first failed by our doing
+  // or the machine was too busy.
+  void InBox(Call& call, const Workspace& files, const BoxLimits& limits, bool fresh,
+             const BoxWork& work);
+  bool OnceInBox(Call& call, const Workspace& files, const BoxLimits& limits, bool fresh,
+                 const BoxWork& work);
+
+  BoxPool& pool_;
+  KeptBoxes& kept_;
+  BlobStore* blobs_;
+  const Clock& clock_;
+  const ToolOptions options_;
+};
+
+// Copies what a command did into a result; times add up over several commands.
+void TakeReport(const RunReport& report, v1::ToolResult* result);
+
+}  // namespace tidemill
