@@ -83,7 +83,6 @@ uint64_t ReplayLoop::Submit(StoreOp op, Pending pending) {
 }
 
 void ReplayLoop::TakeTrajectories(Time now) {
-  if (draining_) return;
   for (Lease& lease : TakeFrom(bus_, kTrajectoriesTopic, kMessagesAtOnce)) {
     v1::Trajectory trajectory;
     if (!trajectory.ParseFromString(lease.body) || trajectory.group_members() == 0) {
@@ -101,6 +100,12 @@ void ReplayLoop::TakeTrajectories(Time now) {
     const uint64_t tag = Submit(PutTrajectory{std::move(trajectory)}, std::move(pending));
     leases_.Hold(tag, std::move(lease), now);
   }
+}
+
+bool ReplayLoop::Drained() const {
+  const Result<TopicDepth> depth = bus_.Depth(kTrajectoriesTopic);
+  const bool taken = !depth.ok() || depth->ready + depth->leased == 0;
+  return taken && pending_.empty() && outbox_.waiting() == 0;
 }
 
 void ReplayLoop::TakeVerdicts(Time now) {
@@ -166,7 +171,7 @@ void ReplayLoop::OnTrajectoryStored(Pending& pending, const Status& status, Time
     CompleteIfDone(id);
     return;
   }
-  AskForVerdict(id, index, now);
+  if (!draining_) AskForVerdict(id, index, now);
 }
 
 void ReplayLoop::AskForVerdict(uint64_t group_id, uint32_t index, Time now) {
@@ -210,7 +215,7 @@ void ReplayLoop::AskForVerdict(uint64_t group_id, uint32_t index, Time now) {
 }
 
 void ReplayLoop::AskAgain(Time now) {
-  if (now < next_ask_) return;
+  if (now < next_ask_ || draining_) return;
   next_ask_ = now + std::max<Duration>(options_.score_patience / 20, milliseconds(50));
   std::vector<std::pair<uint64_t, uint32_t>> lost;
   for (auto& [id, group] : groups_) {

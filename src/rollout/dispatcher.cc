@@ -48,8 +48,12 @@ Dispatcher::Dispatcher(Bus& bus, StorePort& store, const Clock& clock, Journal& 
     outbox_.Publish(kGroupsTopic, lease.SerializeAsString());
   }
   options_.outstanding.clear();
+  for (const std::string& task : options_.reissue) {
+    if (auto it = index.find(task); it != index.end()) reissue_.push_back(it->second);
+  }
   StartEvals(options_.eval_before, "");
   before_done_ = evals_.empty();
+  if (!options_.train && evals_.empty()) counters_.done = true;
 }
 
 void Dispatcher::Attach(Waker& waker) {
@@ -123,7 +127,7 @@ void Dispatcher::OnEvalReport(Group& group, const v1::GroupReport& report) {
   eval.result.solved += report.solved();
   eval.result.reward_sum += report.reward_sum();
   if (eval.finished_tasks < eval_.size()) return;
-  const EvalResult& result = eval.result;
+  const EvalTally& result = eval.result;
   const double scored = std::max<double>(1, result.scored);
   journal_.Record("eval",
                   {{"pass_rate", result.solved / scored},

@@ -56,7 +56,7 @@ struct DispatcherOptions {
   std::vector<v1::GroupReport> in_replay;   // accepted, not used yet
 };
 
-struct EvalResult {
+struct EvalTally {
   uint32_t tasks = 0;
   uint32_t episodes = 0;
   uint32_t scored = 0;
@@ -103,7 +103,7 @@ class Dispatcher final : public Loop {
     EvalPlan plan;
     size_t next_task = 0;
     size_t finished_tasks = 0;
-    EvalResult result;
+    EvalTally result;
   };
 
   void TakeReports();

@@ -1,0 +1,198 @@
+#include "cli/run_config.h"
+
+#include <limits>
+
+namespace tidemill {
+namespace {
+
+constexpr double kMany = 1e9;
+
+void BindRunAndModel(RunConfig& c, Binder& b) {
+  b.Add("run.name", &c.run.name,
+        {.doc = "Name of the run and of its folder; empty: date and time"});
+  b.Add("run.folder", &c.run.folder, {.doc = "Where runs are kept"});
+  b.Add("run.seed", &c.run.seed, {.doc = "Decides the order of tasks and every draw"});
+  b.Add("run.mode", &c.run.mode,
+        {.doc = "async: nothing waits; one-step: train on the batch before; sync: generate all, "
+                "then train",
+         .choices = {"async", "one-step", "sync"}});
+  b.Add("run.steps", &c.run.steps, {.doc = "Steps of the learner", .min = 0, .max = kMany});
+  b.Add("run.minutes", &c.run.minutes, {.doc = "Stop after this long; 0: no limit", .min = 0});
+  b.Add("model.path", &c.model.path, {.doc = "Hugging Face directory of the policy"});
+  b.Add("model.adapter", &c.model.adapter, {.doc = "PEFT adapter to start from; empty: none"});
+  b.Add("model.protocol", &c.model.protocol,
+        {.doc = "hermes: tool calls in a chat; compact: an answer and <|end|>, for small models",
+         .choices = {"hermes", "compact"}});
+  b.Add("model.system_prompt", &c.model.system_prompt,
+        {.doc = "Of the hermes protocol; empty: built in"});
+  b.Add("tasks.train", &c.tasks.train, {.doc = "Tasks to learn from (JSONL)"});
+  b.Add("tasks.eval", &c.tasks.eval, {.doc = "Held-out tasks (JSONL); empty: no evaluation"});
+  b.Add("tasks.eval_limit", &c.tasks.eval_limit,
+        {.doc = "Use only the first so many of them; 0: all"});
+  b.Add("tasks.weights", &c.tasks.weights,
+        {.doc = "How often tasks with a tag are drawn, tag = weight", .min = 0, .max = 1000});
+}
+
+void BindRollout(RunConfig& c, Binder& b) {
+  auto& r = c.rollout;
+  b.Add(
+      "rollout.group_size", &r.group_size,
+      {.doc = "Episodes of one task that are compared with each other (G)", .min = 1, .max = 1024});
+  b.Add("rollout.groups_per_step", &r.groups_per_step,
+        {.doc = "Groups in a step's batch; B = groups_per_step * group_size",
+         .min = 1,
+         .max = 65536});
+  b.Add("rollout.max_in_flight", &r.max_in_flight,
+        {.doc = "Most episodes running at once", .min = 1, .max = 65536});
+  b.Add("rollout.max_turns", &r.max_turns,
+        {.doc = "Most turns of an episode", .min = 1, .max = 1000});
+  b.Add("rollout.max_turn_tokens", &r.max_turn_tokens,
+        {.doc = "Most tokens the model writes in one turn", .min = 1, .max = 1 << 20});
+  b.Add("rollout.max_context", &r.max_context,
+        {.doc = "Most tokens of an episode; 0: the model's"});
+  b.Add("rollout.temperature", &r.temperature,
+        {.doc = "Of sampling in training; the learner applies it too", .min = 0.01, .max = 10});
+  b.Add("rollout.observation_tokens", &r.observation_tokens,
+        {.doc = "Most tokens of tool results appended after a turn", .min = 1, .max = 1 << 20});
+  b.Add("rollout.calls_per_turn", &r.calls_per_turn,
+        {.doc = "Most tool calls in one turn", .min = 1, .max = 64});
+  b.Add("rollout.tool_retries", &r.tool_retries,
+        {.doc = "How often a call is repeated after a failure of ours", .min = 0, .max = 20});
+  b.Add("rollout.on_unavailable", &r.on_unavailable,
+        {.doc = "After the retries: stale keeps the episode out of training, skip tells the agent",
+         .choices = {"stale", "skip"}});
+  b.Add("rollout.cache_on_swap", &r.cache_on_swap,
+        {.doc = "What becomes of keys and values when new weights arrive",
+         .choices = {"keep", "rebuild"}});
+  b.Add("rollout.cache_mb", &r.cache_mb,
+        {.doc = "Memory for keys and values", .min = 1, .max = 1 << 24});
+  b.Add("rollout.prefill_chunk", &r.prefill_chunk,
+        {.doc = "Prompt tokens computed in one step, so that decoding does not stall",
+         .min = 1,
+         .max = 65536});
+}
+
+void BindLearning(RunConfig& c, Binder& b) {
+  b.Add("staleness.max_steps", &c.staleness.max_steps,
+        {.doc = "How many steps ahead of the learner episodes may be issued (η); 0: synchronous",
+         .max = 1000});
+  b.Add("staleness.hard_max_steps", &c.staleness.hard_max_steps,
+        {.doc = "No token older than this enters a loss", .max = 100000});
+  b.Add("staleness.max_minutes", &c.staleness.max_minutes,
+        {.doc = "Nor one drawn longer ago than this; 0: no bound", .min = 0});
+  b.Add("staleness.too_old", &c.staleness.too_old,
+        {.doc = "drop the trajectory, or mask the tokens", .choices = {"drop", "mask"}});
+  b.Add("replay.max_uses", &c.replay.max_uses,
+        {.doc = "How many steps may use a trajectory", .min = 1, .max = 1000});
+  b.Add("replay.drop_zero_variance", &c.replay.drop_zero_variance,
+        {.doc = "Leave out groups whose rewards are all equal: they teach nothing"});
+  auto& l = c.learner;
+  b.Add("learner.objective", &l.objective,
+        {.doc = "Preset of docs/objectives.md: grpo, dapo, gspo, .."});
+  b.Add("learner.options", &l.options, {.doc = "Changes to the preset, \"clip_high=0.28\""});
+  b.Add("learner.learning_rate", &l.learning_rate,
+        {.doc = "Peak learning rate of AdamW", .min = 0, .max = 1});
+  b.Add("learner.warmup_steps", &l.warmup_steps,
+        {.doc = "Steps over which it rises", .max = kMany});
+  b.Add("learner.decay", &l.decay,
+        {.doc = "After that", .choices = {"constant", "cosine", "linear"}});
+  b.Add("learner.weight_decay", &l.weight_decay, {.doc = "Of AdamW", .min = 0, .max = 10});
+  b.Add("learner.beta1", &l.beta1, {.doc = "Of AdamW", .min = 0, .max = 0.9999});
+  b.Add("learner.beta2", &l.beta2, {.doc = "Of AdamW", .min = 0, .max = 0.999999});
+  b.Add("learner.max_grad_norm", &l.max_grad_norm,
+        {.doc = "Gradients are scaled down to this norm; 0: never", .min = 0});
+  b.Add("learner.minibatches", &l.minibatches,
+        {.doc = "Optimizer updates a batch is cut into", .min = 1, .max = 1024});
+  b.Add("learner.epochs", &l.epochs, {.doc = "Passes over a batch", .min = 1, .max = 100});
+  b.Add(
+      "learner.token_budget", &l.token_budget,
+      {.doc = "Tokens computed at once; bounds memory, not the result", .min = 64, .max = 1 << 26});
+  b.Add("learner.checkpoint_every_steps", &l.checkpoint_every_steps,
+        {.doc = "0: only at the end", .max = kMany});
+  b.Add("learner.keep_checkpoints", &l.keep_checkpoints,
+        {.doc = "The newest so many, and the best", .min = 1, .max = 10000});
+  b.Add("learner.lora_rank", &l.lora_rank,
+        {.doc = "Train an adapter of this rank; 0: all weights", .max = 4096});
+  b.Add("learner.lora_alpha", &l.lora_alpha, {.doc = "Its scale is alpha / rank", .min = 0});
+  b.Add("learner.turn_credit", &l.turn_credit,
+        {.doc = "Weight of turn-level comparison among members in the same state",
+         .min = 0,
+         .max = 10});
+  b.Add("learner.overlong_buffer", &l.overlong_buffer,
+        {.doc = "Tokens before the limit over which length is punished; 0: off", .min = 0});
+}
+
+void BindRewardAndTools(RunConfig& c, Binder& b) {
+  b.Add("reward.weights", &c.reward.weights,
+        {.doc = "Scorers and their weights: tests, compiled, lint, length, format",
+         .min = -1000,
+         .max = 1000});
+  b.Add("reward.all_or_nothing", &c.reward.all_or_nothing,
+        {.doc = "The tests scorer gives 1 for all tests, else 0; otherwise the share passed"});
+  b.Add("reward.lint_penalty", &c.reward.lint_penalty,
+        {.doc = "The lint scorer takes this off for each finding", .min = 0, .max = 1});
+  b.Add("reward.turn_weight", &c.reward.turn_weight,
+        {.doc = "Weight of a turn's gain in visible tests passed", .min = 0, .max = 100});
+  b.Add("reward.retries", &c.reward.retries,
+        {.doc = "How often grading is repeated after a failure of ours", .max = 20});
+  b.Add("tools.slots", &c.tools.slots,
+        {.doc = "Tool calls running at once; 0: from the cores", .max = 4096});
+  b.Add("tools.cache", &c.tools.cache,
+        {.doc = "Results of identical requests kept; 0: off", .max = 1 << 24});
+  b.Add("tools.wall_ms", &c.tools.wall_ms, {.doc = "Wall-clock limit of a command", .min = 1});
+  b.Add("tools.cpu_ms", &c.tools.cpu_ms, {.doc = "CPU time limit", .min = 1});
+  b.Add("tools.memory_mb", &c.tools.memory_mb, {.doc = "Memory limit", .min = 1});
+  b.Add("tools.processes", &c.tools.processes, {.doc = "Most processes and threads", .min = 1});
+  b.Add("tools.output_kb", &c.tools.output_kb, {.doc = "Most output", .min = 1});
+  b.Add("tools.disk_mb", &c.tools.disk_mb, {.doc = "Most it may write", .min = 1});
+}
+
+void BindRest(RunConfig& c, Binder& b) {
+  b.Add("eval.samples", &c.eval.samples,
+        {.doc = "Episodes a held-out task", .min = 1, .max = 1024});
+  b.Add("eval.max_turns", &c.eval.max_turns, {.doc = "0: as in training", .max = 1000});
+  b.Add("eval.temperature", &c.eval.temperature, {.doc = "0: greedy", .min = 0, .max = 10});
+  b.Add("eval.every_steps", &c.eval.every_steps,
+        {.doc = "Evaluate while training goes on; 0: not", .max = kMany});
+  b.Add("eval.before", &c.eval.before, {.doc = "Evaluate before the first step"});
+  b.Add("eval.after", &c.eval.after, {.doc = "Evaluate after the last step"});
+  b.Add("bus.lease", &c.bus.lease,
+        {.doc = "How soon the work of a dead worker goes to another", .min = 100, .max = 3.6e6});
+  b.Add("bus.capacity", &c.bus.capacity,
+        {.doc = "Messages a topic holds before it pushes back", .min = 16, .max = 1 << 24});
+  b.Add("threads.engine", &c.threads.engine,
+        {.doc = "Threads of generation; 0: from the cores", .max = 1024});
+  b.Add("threads.trainer", &c.threads.trainer,
+        {.doc = "Threads of learning; 0: from the cores", .max = 1024});
+}
+
+}  // namespace
+
+void BindRunConfig(RunConfig& config, Binder& binder) {
+  BindRunAndModel(config, binder);
+  BindRollout(config, binder);
+  BindLearning(config, binder);
+  BindRewardAndTools(config, binder);
+  BindRest(config, binder);
+}
+
+Status CheckRunConfig(const RunConfig& config, const Binder& binder) {
+  if (config.model.path.empty()) {
+    return binder.Error("model.path", "is missing; it names the policy's Hugging Face directory");
+  }
+  if (config.tasks.train.empty())
+    return binder.Error("tasks.train", "is missing; it names a JSONL of tasks");
+  if (config.rollout.max_in_flight < config.rollout.group_size) {
+    return binder.Error("rollout.max_in_flight",
+                        "is less than rollout.group_size: no group could start");
+  }
+  if (config.run.mode == "async" && config.staleness.hard_max_steps < config.staleness.max_steps) {
+    return binder.Error(
+        "staleness.hard_max_steps",
+        "is less than staleness.max_steps: what is issued would be too old when it is used");
+  }
+  if (config.reward.weights.empty()) return binder.Error("reward.weights", "names no scorer");
+  return Ok();
+}
+
+}  // namespace tidemill

@@ -1,0 +1,38 @@
+// Takes what loops have to tell and hands it to the run's own thread: metrics.jsonl, the terminal, the page.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "core/clock.h"
+#include "core/journal.h"
+
+namespace tidemill {
+
+struct JournalEntry {
+  int64_t at_ms = 0;
+  std::string kind;
+  Numbers numbers;
+  Words words;
+  std::string ToJson() const;
+};
+
+// Thread-safe. Bounded: if nobody takes entries, the oldest go, and their number is told.
+class RunJournal final : public Journal {
+ public:
+  explicit RunJournal(const Clock& clock) : clock_(clock) {}
+  void Record(std::string_view kind, const Numbers& numbers, const Words& words) override;
+  std::vector<JournalEntry> TakeAll();
+
+ private:
+  static constexpr size_t kMost = 100'000;
+  const Clock& clock_;
+  std::mutex mutex_;
+  std::deque<JournalEntry> entries_;  // guarded by mutex_
+  uint64_t dropped_ = 0;              // guarded by mutex_
+};
+
+}  // namespace tidemill
