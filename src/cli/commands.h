@@ -14,5 +14,6 @@ struct Exit {
 void AddDoctorCommand(CLI::App& app, Exit& exit);
 void AddModelCommand(CLI::App& app, Exit& exit);
 void AddSandboxCommand(CLI::App& app, Exit& exit);
+void AddTasksCommand(CLI::App& app, Exit& exit);
 
 }  // namespace tidemill

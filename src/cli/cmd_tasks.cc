@@ -1,0 +1,224 @@
+// tidemill tasks check FILE, tasks generate --family cfunc .. --out FILE, tasks model --family
+// cfunc
+// --out DIR.
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "cli/commands.h"
+#include "tasks/cfunc_task.h"
+#include "tasks/cfunc_vocab.h"
+#include "tasks/task_file.h"
+
+namespace tidemill {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+void PrintJson(const Json& report) {
+  std::printf("%s\n", report.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
+}
+
+// Says what failed and gives the exit status that goes with it.
+int Report(const Status& status) {
+  std::fprintf(stderr, "tidemill tasks: %s\n", status.message().c_str());
+  return status.code() == Code::kInvalid || status.code() == Code::kNotFound ? 2 : 1;
+}
+
+struct TagCounts {
+  std::map<std::string, uint64_t> tags;
+  uint64_t tests = 0;
+};
+
+TagCounts CountTags(const std::vector<v1::Task>& tasks) {
+  TagCounts counts;
+  for (const v1::Task& task : tasks) {
+    for (const std::string& tag : task.tags()) ++counts.tags[tag];
+    counts.tests += static_cast<uint64_t>(task.grading().cases_size());
+  }
+  return counts;
+}
+
+int Check(const std::string& path, bool json) {
+  std::ifstream input(path, std::ios::binary);
+  if (!input || std::filesystem::is_directory(path)) {
+    return Report(NotFound(path + ": no such file, or it cannot be read"));
+  }
+  const TaskFileContents contents = ParseTasks(input, path);
+  const TagCounts counts = CountTags(contents.tasks);
+  const bool good = contents.errors.empty() && !contents.tasks.empty();
+  if (json) {
+    PrintJson({{"file", path},
+               {"ok", good},
+               {"tasks", contents.tasks.size()},
+               {"hidden_tests", counts.tests},
+               {"tags", counts.tags},
+               {"errors", contents.errors},
+               {"more_errors", contents.more_errors}});
+    return good ? 0 : 1;
+  }
+  for (const std::string& error : contents.errors) std::fprintf(stderr, "%s\n", error.c_str());
+  if (contents.more_errors) std::fprintf(stderr, "%s: .. and more\n", path.c_str());
+  if (contents.errors.empty() && contents.tasks.empty()) {
+    std::fprintf(stderr, "%s: holds no task\n", path.c_str());
+  }
+  std::printf("%s: %zu good task%s, %llu hidden tests, %zu error%s\n", path.c_str(),
+              contents.tasks.size(), contents.tasks.size() == 1 ? "" : "s",
+              static_cast<unsigned long long>(counts.tests), contents.errors.size(),
+              contents.errors.size() == 1 ? "" : "s");
+  for (const auto& [tag, count] : counts.tags) {
+    std::printf("  %-20s %llu\n", tag.c_str(), static_cast<unsigned long long>(count));
+  }
+  return good ? 0 : 1;
+}
+
+struct GenerateWords {
+  CfuncOptions options;
+  std::string split = "train";
+  std::vector<int> levels;
+  std::string solutions;
+  double second_turns = kCfuncSecondTurnShare;
+  std::string out;
+  bool json = false;
+};
+
+// Only the levels asked for keep their weight; all of them by default.
+Status ChooseLevels(const std::vector<int>& levels, CfuncOptions& options) {
+  if (levels.empty()) return Ok();
+  std::vector<double> weights(kCfuncLevelMax, 0.0);
+  for (const int level : levels) {
+    if (level < kCfuncLevelMin || level > kCfuncLevelMax) {
+      return Invalid("--difficulty must be from " + std::to_string(kCfuncLevelMin) + " to " +
+                     std::to_string(kCfuncLevelMax) + ", got " + std::to_string(level));
+    }
+    weights[static_cast<size_t>(level - 1)] = 1.0;
+  }
+  options.level_weights = weights;
+  return Ok();
+}
+
+Status Generate(GenerateWords& words) {
+  CfuncOptions& options = words.options;
+  options.split = words.split == "train" ? CfuncSplit::kTrain : CfuncSplit::kHeldout;
+  TM_RETURN_IF_ERROR(ChooseLevels(words.levels, options));
+  TM_ASSIGN_OR_RETURN(const std::vector<CfuncProblem> problems, GenerateCfunc(options));
+  TM_RETURN_IF_ERROR(WriteTaskFile(words.out, CfuncTasks(problems, options)));
+  if (!words.solutions.empty()) {
+    TM_RETURN_IF_ERROR(WriteDemonstrations(
+        words.solutions, DemonstrateCfunc(problems, words.second_turns, options.seed)));
+  }
+  std::set<uint64_t> behaviours;
+  std::map<std::string, uint64_t> levels;
+  for (const CfuncProblem& problem : problems) {
+    behaviours.insert(problem.behaviour);
+    ++levels[std::to_string(problem.level)];
+  }
+  if (words.json) {
+    Json report = {{"out", words.out},
+                   {"tasks", problems.size()},
+                   {"behaviours", behaviours.size()},
+                   {"by_difficulty", levels}};
+    if (!words.solutions.empty()) report["solutions"] = words.solutions;
+    PrintJson(report);
+  } else {
+    std::printf("%s: %zu tasks, %zu different functions\n", words.out.c_str(), problems.size(),
+                behaviours.size());
+    if (!words.solutions.empty()) {
+      std::printf("%s: %zu demonstrations\n", words.solutions.c_str(), problems.size());
+    }
+  }
+  return Ok();
+}
+
+void AddCheck(CLI::App& tasks, Exit& exit) {
+  CLI::App* command =
+      tasks.add_subcommand("check", "Everything wrong with a file of tasks, by line");
+  // Shared: the options write to it, the callback reads it, and both outlive this function.
+  auto path = std::make_shared<std::string>();
+  auto json = std::make_shared<bool>(false);
+  command->add_option("FILE", *path, "Tasks as JSONL")->required();
+  command->add_flag("--json", *json, "One JSON object on standard output");
+  command->callback([path, json, &exit] { exit.code = Check(*path, *json); });
+}
+
+void AddFamily(CLI::App& command) {
+  command.add_option("--family", "The family of tasks: cfunc")
+      ->required()
+      ->check(CLI::IsMember({"cfunc"}));
+}
+
+void AddGenerate(CLI::App& tasks, Exit& exit) {
+  CLI::App* command = tasks.add_subcommand("generate", "Make tasks of a built-in family");
+  auto words = std::make_shared<GenerateWords>();  // shared: as above
+  AddFamily(*command);
+  command->add_option("--count", words->options.count, "How many tasks")->required();
+  command->add_option("--seed", words->options.seed, "The same seed gives the same tasks")
+      ->capture_default_str();
+  command->add_option("--split", words->split, "train and heldout share no behaviour")
+      ->check(CLI::IsMember({"train", "heldout"}))
+      ->capture_default_str();
+  command
+      ->add_option("--difficulty", words->levels, "Only these levels, 1 to 5 (3,4); default: a mix")
+      ->delimiter(',');
+  command->add_option("--with-solutions", words->solutions,
+                      "Also write demonstrations of these tasks (JSONL of prompt and completion)");
+  command
+      ->add_option("--second-turns", words->second_turns,
+                   "Share of demonstrations that correct a wrong first answer")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
+  command->add_option("--out", words->out, "File to write (JSONL)")->required();
+  command->add_flag("--json", words->json, "One JSON object on standard output");
+  command->callback([words, &exit] {
+    const Status status = Generate(*words);
+    if (!status.ok()) exit.code = Report(status);
+  });
+}
+
+void AddModelFiles(CLI::App& tasks, Exit& exit) {
+  CLI::App* command = tasks.add_subcommand(
+      "model", "Write tokenizer and config of a model fit for a family, without weights");
+  struct Words {
+    CfuncModelShape shape;
+    std::string out;
+    bool json = false;
+  };
+  auto words = std::make_shared<Words>();  // shared: as above
+  AddFamily(*command);
+  command->add_option("--width", words->shape.hidden_size, "Hidden size")->capture_default_str();
+  command->add_option("--feed-forward", words->shape.intermediate_size, "Intermediate size")
+      ->capture_default_str();
+  command->add_option("--layers", words->shape.layers, "Layers")->capture_default_str();
+  command->add_option("--heads", words->shape.heads, "Attention heads")->capture_default_str();
+  command->add_option("--context", words->shape.context, "Longest sequence in tokens")
+      ->capture_default_str();
+  command->add_option("--out", words->out, "Directory to write")->required();
+  command->add_flag("--json", words->json, "One JSON object on standard output");
+  command->callback([words, &exit] {
+    const Status status = WriteCfuncModelFiles(words->out, words->shape);
+    if (!status.ok()) {
+      exit.code = Report(status);
+    } else if (words->json) {
+      PrintJson({{"out", words->out}, {"parameters", CfuncParameterCount(words->shape)}});
+    } else {
+      std::printf("%s: tokenizer and config for %lld parameters\n", words->out.c_str(),
+                  static_cast<long long>(CfuncParameterCount(words->shape)));
+    }
+  });
+}
+
+}  // namespace
+
+void AddTasksCommand(CLI::App& app, Exit& exit) {
+  CLI::App* command = app.add_subcommand("tasks", "Make and check files of tasks");
+  command->require_subcommand(1);
+  AddCheck(*command, exit);
+  AddGenerate(*command, exit);
+  AddModelFiles(*command, exit);
+}
+
+}  // namespace tidemill

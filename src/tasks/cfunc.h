@@ -1,0 +1,99 @@
+// The built-in family of tasks "cfunc": write the body of `int f(int a,int b)` from a few examples
+// of what it returns. seed -> problems (an expression and its examples) -> prompt, answer and
+// feedback as text.
+//
+// One problem as the model sees it, each lexeme one token of the family's vocabulary
+// (cfunc_vocab.h):
+//   int f(int a,int b): f(2,-1)=1 f(0,3)=3 f(5,5)=10\nreturn a+b<|end|>
+// and where the first answer fails an example that the prompt did not show:
+//   ... a-b<|end|><|fail|> f(4,1)=5\nreturn a+b<|end|>
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/status.h"
+#include "tasks/cfunc_expr.h"
+
+namespace tidemill {
+
+struct CfuncExample {
+  int a;
+  int b;
+  int value;
+};
+
+struct CfuncProblem {
+  Expr expr;                          // the reference solution
+  int level = 0;                      // difficulty, see cfunc_expr.h
+  uint64_t behaviour = 0;             // BehaviourOf(expr)
+  std::vector<CfuncExample> shown;    // in the prompt
+  std::vector<CfuncExample> further;  // not in the prompt; a failing one is shown as feedback
+  std::vector<CfuncExample> hidden;   // never shown
+};
+
+// Which half of the behaviours to draw from. A behaviour's hash decides, so that sets of any size
+// and seed never share one across the halves, while both follow the same grammar.
+enum class CfuncSplit { kTrain, kHeldout };
+
+struct CfuncOptions {
+  uint64_t count = 0;
+  uint64_t seed = 0;
+  CfuncSplit split = CfuncSplit::kTrain;
+  std::vector<double> level_weights = {0.05, 0.2, 0.2, 0.3, 0.25};  // of levels 1, 2, ..
+};
+
+inline constexpr uint64_t kCfuncCountMax = 1'000'000;
+inline constexpr int kCfuncShown = 10;
+inline constexpr int kCfuncFurther = 8;
+inline constexpr int kCfuncHidden = 20;
+// Inputs of examples that are shown lie in this range, so that each pair is one token ..
+inline constexpr int kCfuncInputMin = -2;
+inline constexpr int kCfuncInputMax = 6;
+// .. and so do outputs; an example beyond is not shown.
+inline constexpr int kCfuncOutputMax = 40;
+// Inputs of hidden tests lie in -kCfuncHiddenBound .. kCfuncHiddenBound.
+inline constexpr int kCfuncHiddenBound = 9;
+
+// One in this many behaviours is held out.
+inline constexpr uint64_t kCfuncHeldoutShare = 8;
+CfuncSplit SplitOf(uint64_t behaviour);
+
+// `count` problems in an order drawn from the seed. No two behave alike until a level has no
+// further behaviour to offer; from then on a behaviour comes again with other examples. kInvalid:
+// options no set can meet, in words.
+Result<std::vector<CfuncProblem>> GenerateCfunc(const CfuncOptions& options);
+
+// Lexemes, as they stand in prompts: "int f(int a,int b):", " f(2,-1)", "=1", "\nreturn ".
+inline constexpr char kCfuncSignature[] = "int f(int a,int b):";
+inline constexpr char kCfuncReturn[] = "\nreturn ";
+inline constexpr char kCfuncEnd[] = "<|end|>";
+inline constexpr char kCfuncFail[] = "<|fail|>";
+std::string CfuncCallText(int a, int b);
+std::string CfuncValueText(int value);
+
+// " f(2,-1)=1"
+std::string CfuncExampleText(const CfuncExample& example);
+// From the signature to "return ".
+std::string CfuncPrompt(const CfuncProblem& problem);
+// What follows a wrong answer: the failing example and "return " again.
+std::string CfuncFeedback(const CfuncExample& failing);
+// What follows an answer that does not compile.
+std::string CfuncErrorFeedback();
+
+// A prompt with the right completion, for supervised training.
+struct CfuncDemonstration {
+  std::string prompt;
+  std::string completion;
+};
+
+// Enough for the form of a second turn to be learned.
+inline constexpr double kCfuncSecondTurnShare = 0.1;
+
+// One demonstration for each problem. A share of them shows a wrong first answer, an example it
+// fails and then the right one; only the right one is the completion.
+std::vector<CfuncDemonstration> DemonstrateCfunc(const std::vector<CfuncProblem>& problems,
+                                                 double second_turn_share, uint64_t seed);
+
+}  // namespace tidemill

@@ -1,0 +1,107 @@
+#include "tasks/cfunc_task.h"
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+namespace tidemill {
+namespace {
+
+constexpr char kAnswerFile[] = "f.c";
+
+// Answers each line before it reads the next, so that no input is known before its time.
+constexpr char kMain[] = R"(#include <stdio.h>
+int f(int a, int b);
+int main(void) {
+  int a, b;
+  while (scanf("%d %d", &a, &b) == 2) {
+    printf("%d\n", f(a, b));
+    fflush(stdout);
+  }
+  return 0;
+}
+)";
+
+void AddCases(const std::vector<CfuncExample>& examples, bool named, v1::Grading& grading) {
+  for (const CfuncExample& example : examples) {
+    v1::TestCase& test = *grading.add_cases();
+    if (named) test.set_name(CfuncExampleText(example));
+    test.set_input(std::to_string(example.a) + " " + std::to_string(example.b));
+    test.set_expected(std::to_string(example.value));
+  }
+}
+
+v1::Grading EmptyGrading() {
+  v1::Grading grading;
+  grading.add_sources(kAnswerFile);
+  v1::File& harness = *grading.add_harness();
+  harness.set_path("main.c");
+  harness.set_content(kMain);
+  harness.set_has_content(true);
+  for (const char* word : {"tcc", "-o", "f", "main.c", kAnswerFile}) grading.add_build(word);
+  grading.add_run("./f");
+  grading.set_compare(v1::Grading::COMPARE_TRIMMED);
+  grading.set_mode(v1::Grading::MODE_LINES);
+  grading.mutable_limits()->set_wall_ms(2000);
+  grading.mutable_limits()->set_cpu_ms(1000);
+  grading.mutable_limits()->set_memory_mb(64);
+  return grading;
+}
+
+}  // namespace
+
+v1::Task CfuncTask(const CfuncProblem& problem, const std::string& id) {
+  v1::Task task;
+  task.set_id(id);
+  task.set_prompt(CfuncPrompt(problem));
+  task.set_answer_file(kAnswerFile);
+  task.set_answer_prefix("int f(int a, int b) {\n  return ");
+  task.set_answer_suffix(";\n}\n");
+  task.add_tags("cfunc");
+  task.add_tags("level" + std::to_string(problem.level));
+  task.set_difficulty(problem.level);
+  *task.mutable_grading() = EmptyGrading();
+  *task.mutable_examples() = EmptyGrading();
+  AddCases(problem.hidden, false, *task.mutable_grading());
+  AddCases(problem.further, true, *task.mutable_examples());
+  AddCases(problem.shown, true, *task.mutable_examples());
+  return task;
+}
+
+std::vector<v1::Task> CfuncTasks(const std::vector<CfuncProblem>& problems,
+                                 const CfuncOptions& options) {
+  const std::string start = std::string("cfunc-") +
+                            (options.split == CfuncSplit::kTrain ? "train-" : "heldout-") +
+                            std::to_string(options.seed) + "-";
+  std::vector<v1::Task> tasks;
+  tasks.reserve(problems.size());
+  for (const CfuncProblem& problem : problems) {
+    tasks.push_back(CfuncTask(problem, start + std::to_string(tasks.size())));
+  }
+  return tasks;
+}
+
+Status WriteDemonstrations(const std::string& path,
+                           const std::vector<CfuncDemonstration>& demonstrations) {
+  const std::string unfinished = path + ".part";
+  {
+    std::ofstream output(unfinished, std::ios::binary | std::ios::trunc);
+    if (!output) return Unavailable(path + ": cannot be written: " + std::strerror(errno));
+    for (const CfuncDemonstration& one : demonstrations) {
+      nlohmann::ordered_json line;
+      line["prompt"] = one.prompt;
+      line["completion"] = one.completion;
+      output << line.dump() << '\n';
+    }
+    output.flush();
+    if (!output) return Unavailable(path + ": writing it failed; is the disk full?");
+  }
+  std::error_code error;
+  std::filesystem::rename(unfinished, path, error);
+  if (error) return Unavailable(path + ": cannot be written: " + error.message());
+  return Ok();
+}
+
+}  // namespace tidemill

@@ -1,0 +1,183 @@
+#include "tasks/cfunc_vocab.h"
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "tasks/cfunc.h"
+
+namespace tidemill {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int kBytes = 256;
+
+std::string Utf8(uint32_t code_point) {
+  // The byte-level alphabet ends at U+0143, so two bytes are enough.
+  if (code_point < 0x80) return std::string(1, static_cast<char>(code_point));
+  return {static_cast<char>(0xC0 | (code_point >> 6)),
+          static_cast<char>(0x80 | (code_point & 0x3F))};
+}
+
+// How byte-level vocabularies spell each byte: printable ones as themselves, the others as the code
+// points from U+0100 on.
+std::vector<std::string> ByteAlphabet() {
+  std::vector<std::string> alphabet(kBytes);
+  uint32_t next = 0x100;
+  for (uint32_t byte = 0; byte < kBytes; ++byte) {
+    const bool printable = (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte != 0xAD);
+    alphabet[byte] = Utf8(printable ? byte : next++);
+  }
+  return alphabet;
+}
+
+Json ByteLevel() {
+  return {{"type", "ByteLevel"},
+          {"add_prefix_space", false},
+          {"trim_offsets", false},
+          {"use_regex", false}};
+}
+
+int VocabularySize() {
+  return kBytes + static_cast<int>(CfuncLexemes().size());
+}
+
+Status CheckShape(const CfuncModelShape& shape) {
+  const auto wrong = [](const std::string& what) { return Invalid("the model's shape: " + what); };
+  if (shape.hidden_size < 8 || shape.hidden_size > 4096) {
+    return wrong("hidden size must be from 8 to 4096");
+  }
+  if (shape.heads < 1 || shape.hidden_size % (2 * shape.heads) != 0) {
+    return wrong("hidden size must be an even multiple of the number of heads");
+  }
+  if (shape.layers < 1 || shape.layers > 64) return wrong("layers must be from 1 to 64");
+  if (shape.intermediate_size < 8 || shape.intermediate_size > 16384) {
+    return wrong("intermediate size must be from 8 to 16384");
+  }
+  if (shape.context < 64 || shape.context > 65536) return wrong("context must be from 64 to 65536");
+  return Ok();
+}
+
+Status WriteText(const std::filesystem::path& path, const std::string& text) {
+  std::ofstream output(path, std::ios::binary | std::ios::trunc);
+  output << text << '\n';
+  output.flush();
+  if (!output) return Unavailable(path.string() + ": cannot be written: " + std::strerror(errno));
+  return Ok();
+}
+
+}  // namespace
+
+std::vector<std::string> CfuncLexemes() {
+  std::vector<std::string> lexemes = {kCfuncEnd, kCfuncFail, kCfuncSignature, kCfuncReturn};
+  for (int a = kCfuncInputMin; a <= kCfuncInputMax; ++a) {
+    for (int b = kCfuncInputMin; b <= kCfuncInputMax; ++b) lexemes.push_back(CfuncCallText(a, b));
+  }
+  for (int value = -kCfuncOutputMax; value <= kCfuncOutputMax; ++value) {
+    lexemes.push_back(CfuncValueText(value));
+  }
+  return lexemes;
+}
+
+std::string CfuncTokenizerJson() {
+  Json vocabulary = Json::object();
+  const std::vector<std::string> alphabet = ByteAlphabet();
+  for (int byte = 0; byte < kBytes; ++byte) vocabulary[alphabet[byte]] = byte;
+  Json added = Json::array();
+  int id = kBytes;
+  for (const std::string& lexeme : CfuncLexemes()) {
+    added.push_back({{"id", id},
+                     {"content", lexeme},
+                     {"single_word", false},
+                     {"lstrip", false},
+                     {"rstrip", false},
+                     {"normalized", false},
+                     {"special", id < kBytes + kCfuncSpecialLexemes}});
+    ++id;
+  }
+  Json out;
+  out["version"] = "1.0";
+  out["truncation"] = nullptr;
+  out["padding"] = nullptr;
+  out["added_tokens"] = std::move(added);
+  out["normalizer"] = nullptr;
+  out["pre_tokenizer"] = ByteLevel();
+  out["post_processor"] = nullptr;
+  out["decoder"] = ByteLevel();
+  out["model"] = {{"type", "BPE"},
+                  {"dropout", nullptr},
+                  {"unk_token", nullptr},
+                  {"continuing_subword_prefix", nullptr},
+                  {"end_of_word_suffix", nullptr},
+                  {"fuse_unk", false},
+                  {"byte_fallback", false},
+                  {"ignore_merges", false},
+                  {"vocab", std::move(vocabulary)},
+                  {"merges", Json::array()}};
+  return out.dump(1);
+}
+
+std::string CfuncTokenizerConfigJson() {
+  const Json out = {{"tokenizer_class", "PreTrainedTokenizerFast"},
+                    {"eos_token", kCfuncEnd},
+                    {"pad_token", kCfuncEnd},
+                    {"add_bos_token", false},
+                    {"clean_up_tokenization_spaces", false}};
+  return out.dump(1);
+}
+
+std::string CfuncModelConfigJson(const CfuncModelShape& shape) {
+  const Json out = {{"architectures", {"Qwen2ForCausalLM"}},
+                    {"model_type", "qwen2"},
+                    {"vocab_size", VocabularySize()},
+                    {"hidden_size", shape.hidden_size},
+                    {"intermediate_size", shape.intermediate_size},
+                    {"num_hidden_layers", shape.layers},
+                    {"num_attention_heads", shape.heads},
+                    {"num_key_value_heads", shape.heads},
+                    {"max_position_embeddings", shape.context},
+                    {"hidden_act", "silu"},
+                    {"rms_norm_eps", 1e-6},
+                    {"rope_theta", 10000.0},
+                    {"initializer_range", 0.05},
+                    {"tie_word_embeddings", true},
+                    {"attention_dropout", 0.0},
+                    {"use_cache", true},
+                    {"use_sliding_window", false},
+                    {"eos_token_id", kBytes},
+                    {"pad_token_id", kBytes},
+                    {"torch_dtype", "float32"}};
+  return out.dump(1);
+}
+
+std::string CfuncGenerationConfigJson() {
+  const Json out = {{"do_sample", true},
+                    {"temperature", 1.0},
+                    {"eos_token_id", kBytes},
+                    {"pad_token_id", kBytes}};
+  return out.dump(1);
+}
+
+int64_t CfuncParameterCount(const CfuncModelShape& shape) {
+  const int64_t width = shape.hidden_size;
+  const int64_t attention = 4 * width * width + 3 * width;
+  const int64_t feed_forward = 3 * width * shape.intermediate_size;
+  return VocabularySize() * width + shape.layers * (attention + feed_forward + 2 * width) + width;
+}
+
+Status WriteCfuncModelFiles(const std::string& dir, const CfuncModelShape& shape) {
+  TM_RETURN_IF_ERROR(CheckShape(shape));
+  const std::filesystem::path path = dir;
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error) return Unavailable(dir + ": cannot be made: " + error.message());
+  TM_RETURN_IF_ERROR(WriteText(path / "tokenizer.json", CfuncTokenizerJson()));
+  TM_RETURN_IF_ERROR(WriteText(path / "tokenizer_config.json", CfuncTokenizerConfigJson()));
+  TM_RETURN_IF_ERROR(WriteText(path / "config.json", CfuncModelConfigJson(shape)));
+  return WriteText(path / "generation_config.json", CfuncGenerationConfigJson());
+}
+
+}  // namespace tidemill

@@ -1,0 +1,354 @@
+#include "tasks/task_json.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "tasks/object_reader.h"
+#include "tasks/task_file.h"
+
+namespace tidemill {
+namespace {
+
+using nlohmann::json;
+
+constexpr uint64_t kDayMs = 86'400'000;
+constexpr size_t kIdBytesMax = 200;
+constexpr uint64_t kTurnsMax = 10'000;
+
+const std::vector<std::pair<std::string, int>>& CompareWords() {
+  static const std::vector<std::pair<std::string, int>> words = {
+      {"trimmed", v1::Grading::COMPARE_TRIMMED}, {"exact", v1::Grading::COMPARE_EXACT}};
+  return words;
+}
+
+const std::vector<std::pair<std::string, int>>& ModeWords() {
+  static const std::vector<std::pair<std::string, int>> words = {
+      {"process", v1::Grading::MODE_PROCESS}, {"lines", v1::Grading::MODE_LINES}};
+  return words;
+}
+
+void ReadLimits(ObjectReader& parent, v1::Limits& limits, std::vector<std::string>& errors) {
+  const json* value = parent.Child("limits");
+  if (value == nullptr) return;
+  ObjectReader reader(*value, parent.PathOf("limits"), errors);
+  if (!reader.IsObject()) return;
+  const auto field = [&](const char* name, uint64_t max, auto set) {
+    uint32_t read = 0;
+    reader.Unsigned(name, max, read);
+    if (read > 0) set(read);
+  };
+  field("wall_ms", kDayMs, [&](uint32_t v) { limits.set_wall_ms(v); });
+  field("cpu_ms", kDayMs, [&](uint32_t v) { limits.set_cpu_ms(v); });
+  field("memory_mb", 1 << 20, [&](uint32_t v) { limits.set_memory_mb(v); });
+  field("processes", 100'000, [&](uint32_t v) { limits.set_processes(v); });
+  field("output_kb", 1 << 20, [&](uint32_t v) { limits.set_output_kb(v); });
+  field("disk_mb", 1 << 20, [&](uint32_t v) { limits.set_disk_mb(v); });
+  reader.RefuseOthers();
+}
+
+void ReadFile(const json& value, const std::string& path, const std::string& field, v1::File& file,
+              std::vector<std::string>& errors) {
+  file.set_path(path);
+  file.set_has_content(true);
+  if (value.is_string()) {
+    file.set_content(value.get<std::string>());
+    return;
+  }
+  if (!value.is_object()) {
+    errors.push_back(field +
+                     ": must be the content as a string, or an object with \"content\", got " +
+                     Shown(value));
+    return;
+  }
+  ObjectReader reader(value, field, errors);
+  reader.Require("content", "a string");
+  reader.String("content", *file.mutable_content());
+  bool executable = false;
+  reader.Bool("executable", executable);
+  file.set_executable(executable);
+  reader.RefuseOthers();
+}
+
+// {"path": "content", ..} in the order of the paths.
+template <typename Files>
+void ReadFiles(ObjectReader& parent, const char* name, Files* files,
+               std::vector<std::string>& errors) {
+  const json* value = parent.Child(name);
+  if (value == nullptr) return;
+  if (!value->is_object()) {
+    return parent.Fail(name, "must be an object of contents by path, got " + Shown(*value));
+  }
+  for (const auto& [path, content] : value->items()) {
+    const std::string field = parent.PathOf(name) + "[\"" + path + "\"]";
+    const std::string wrong = WrongWithPath(path);
+    if (!wrong.empty()) {
+      errors.push_back(field + ": " + wrong);
+    } else {
+      ReadFile(content, path, field, *files->Add(), errors);
+    }
+  }
+}
+
+void ReadCases(ObjectReader& parent, v1::Grading& grading, std::vector<std::string>& errors) {
+  const json* value = parent.Child("cases");
+  if (value == nullptr) return;
+  if (!value->is_array()) {
+    return parent.Fail("cases", "must be an array of tests, got " + Shown(*value));
+  }
+  for (size_t i = 0; i < value->size(); ++i) {
+    ObjectReader reader((*value)[i], parent.PathOf("cases[" + std::to_string(i) + "]"), errors);
+    if (!reader.IsObject()) continue;
+    v1::TestCase& test = *grading.add_cases();
+    reader.Require("expected", "what the program must print, as a string");
+    reader.String("name", *test.mutable_name());
+    reader.String("input", *test.mutable_input());
+    reader.String("expected", *test.mutable_expected());
+    reader.RefuseOthers();
+    if (grading.mode() != v1::Grading::MODE_LINES) continue;
+    // A line more or less would shift every later answer against its case.
+    if (test.input().find('\n') != std::string::npos) {
+      reader.Fail("input", "must be one line without its end where \"mode\" is \"lines\"");
+    }
+    if (test.expected().find('\n') != std::string::npos) {
+      reader.Fail("expected", "must be one line without its end where \"mode\" is \"lines\"");
+    }
+  }
+}
+
+void ReadSources(ObjectReader& reader, v1::Grading& grading) {
+  if (!reader.Has("sources")) {
+    reader.Strings("sources", [](const std::string&) {});
+    return;
+  }
+  grading.clear_sources();
+  reader.Strings("sources", [&](std::string path) {
+    const std::string wrong = WrongWithPath(path);
+    if (!wrong.empty()) reader.Fail("sources", "\"" + path + "\" " + wrong);
+    grading.add_sources(std::move(path));
+  });
+}
+
+void ReadArguments(ObjectReader& reader, const char* name,
+                   google::protobuf::RepeatedPtrField<std::string>* arguments) {
+  if (reader.Has(name)) arguments->Clear();
+  reader.Strings(name, [&](std::string word) { *arguments->Add() = std::move(word); });
+}
+
+// What must hold of any grading that was read without mistakes of form.
+void CheckGrading(ObjectReader& reader, const v1::Grading& grading) {
+  if (grading.sources().empty()) {
+    reader.Fail("sources",
+                "must name at least one file of the agent's; nothing else enters the box");
+  }
+  if (grading.run().empty()) {
+    reader.Fail("run", "must name a program and its arguments, for example [\"./a.out\"]");
+  }
+  if (grading.cases().empty()) reader.Fail("cases", "must hold at least one test");
+  for (const v1::File& file : grading.harness()) {
+    const auto& sources = grading.sources();
+    if (std::find(sources.begin(), sources.end(), file.path()) != sources.end()) {
+      reader.Fail("sources", "\"" + file.path() + "\" is a file of the harness too; the agent's " +
+                                 "would replace it");
+    }
+  }
+}
+
+// `grading` holds the defaults of what the object leaves out.
+void ReadGrading(const json& value, const std::string& path, v1::Grading& grading,
+                 std::vector<std::string>& errors) {
+  ObjectReader reader(value, path, errors);
+  if (!reader.IsObject()) return;
+  const size_t before = errors.size();
+  ReadSources(reader, grading);
+  if (reader.Has("harness")) grading.clear_harness();
+  ReadFiles(reader, "harness", grading.mutable_harness(), errors);
+  ReadArguments(reader, "build", grading.mutable_build());
+  ReadArguments(reader, "run", grading.mutable_run());
+  int compare = grading.compare();
+  reader.OneOf("compare", CompareWords(), compare);
+  grading.set_compare(static_cast<v1::Grading::Compare>(compare));
+  int mode = grading.mode();
+  reader.OneOf("mode", ModeWords(), mode);
+  grading.set_mode(static_cast<v1::Grading::Mode>(mode));
+  ReadLimits(reader, *grading.mutable_limits(), errors);
+  ReadCases(reader, grading, errors);
+  reader.RefuseOthers();
+  if (errors.size() == before) CheckGrading(reader, grading);
+}
+
+bool PlainName(std::string_view text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(),
+                                      [](unsigned char c) { return c > ' ' && c != 0x7f; });
+}
+
+void ReadNames(ObjectReader& reader, const char* name,
+               google::protobuf::RepeatedPtrField<std::string>* names) {
+  std::set<std::string> seen;
+  reader.Strings(name, [&](std::string word) {
+    if (!PlainName(word)) {
+      reader.Fail(name, "must be names without white space, got \"" + word + "\"");
+    } else if (!seen.insert(word).second) {
+      reader.Fail(name, "has \"" + word + "\" twice");
+    } else {
+      *names->Add() = std::move(word);
+    }
+  });
+}
+
+void ReadAnswer(ObjectReader& reader, v1::Task& task) {
+  reader.String("answer_file", *task.mutable_answer_file());
+  reader.String("answer_prefix", *task.mutable_answer_prefix());
+  reader.String("answer_suffix", *task.mutable_answer_suffix());
+  if (task.answer_file().empty()) {
+    if (!task.answer_prefix().empty() || !task.answer_suffix().empty()) {
+      reader.Fail("answer_file", "is missing; \"answer_prefix\" and \"answer_suffix\" need it");
+    }
+    return;
+  }
+  const std::string wrong = WrongWithPath(task.answer_file());
+  if (!wrong.empty()) return reader.Fail("answer_file", wrong);
+  const auto& sources = task.grading().sources();
+  if (!sources.empty() &&
+      std::find(sources.begin(), sources.end(), task.answer_file()) == sources.end()) {
+    reader.Fail("answer_file", "\"" + task.answer_file() +
+                                   "\" is not among grading.sources, so it would not count");
+  }
+}
+
+void ReadGradings(ObjectReader& reader, v1::Task& task, std::vector<std::string>& errors) {
+  reader.Require("grading", "an object that says how a submission is judged");
+  if (const json* grading = reader.Child("grading")) {
+    ReadGrading(*grading, "grading", *task.mutable_grading(), errors);
+  }
+  if (const json* examples = reader.Child("examples")) {
+    *task.mutable_examples() = task.grading();
+    task.mutable_examples()->clear_cases();
+    ReadGrading(*examples, "examples", *task.mutable_examples(), errors);
+  }
+}
+
+json LimitsToJson(const v1::Limits& limits) {
+  json out = json::object();
+  if (limits.wall_ms()) out["wall_ms"] = limits.wall_ms();
+  if (limits.cpu_ms()) out["cpu_ms"] = limits.cpu_ms();
+  if (limits.memory_mb()) out["memory_mb"] = limits.memory_mb();
+  if (limits.processes()) out["processes"] = limits.processes();
+  if (limits.output_kb()) out["output_kb"] = limits.output_kb();
+  if (limits.disk_mb()) out["disk_mb"] = limits.disk_mb();
+  return out;
+}
+
+template <typename Files>
+json FilesToJson(const Files& files) {
+  json out = json::object();
+  for (const v1::File& file : files) {
+    if (file.executable()) {
+      out[file.path()] = {{"content", file.content()}, {"executable", true}};
+    } else {
+      out[file.path()] = file.content();
+    }
+  }
+  return out;
+}
+
+std::string Word(const std::vector<std::pair<std::string, int>>& words, int meaning) {
+  for (const auto& [word, value] : words) {
+    if (value == meaning) return word;
+  }
+  return "";
+}
+
+nlohmann::ordered_json CasesToJson(const v1::Grading& grading) {
+  auto out = nlohmann::ordered_json::array();
+  for (const v1::TestCase& test : grading.cases()) {
+    nlohmann::ordered_json one;
+    if (!test.name().empty()) one["name"] = test.name();
+    if (!test.input().empty()) one["input"] = test.input();
+    one["expected"] = test.expected();
+    out.push_back(std::move(one));
+  }
+  return out;
+}
+
+nlohmann::ordered_json GradingToJson(const v1::Grading& grading) {
+  nlohmann::ordered_json out;
+  out["sources"] = std::vector<std::string>(grading.sources().begin(), grading.sources().end());
+  out["harness"] = FilesToJson(grading.harness());
+  out["build"] = std::vector<std::string>(grading.build().begin(), grading.build().end());
+  out["run"] = std::vector<std::string>(grading.run().begin(), grading.run().end());
+  const std::string compare = Word(CompareWords(), grading.compare());
+  if (!compare.empty()) out["compare"] = compare;
+  const std::string mode = Word(ModeWords(), grading.mode());
+  if (!mode.empty()) out["mode"] = mode;
+  const json limits = LimitsToJson(grading.limits());
+  if (!limits.empty()) out["limits"] = limits;
+  out["cases"] = CasesToJson(grading);
+  return out;
+}
+
+}  // namespace
+
+v1::Task TaskFromJson(const json& object, std::vector<std::string>& errors) {
+  v1::Task task;
+  ObjectReader reader(object, "", errors);
+  if (!reader.IsObject()) return task;
+  reader.Require("id", "a name unique in the file");
+  reader.String("id", *task.mutable_id());
+  if (errors.empty() && (!PlainName(task.id()) || task.id().size() > kIdBytesMax)) {
+    reader.Fail("id", "must be 1 to " + std::to_string(kIdBytesMax) + " bytes without white space");
+  }
+  const size_t before = errors.size();
+  reader.Require("prompt", "what the agent reads, as a string");
+  reader.String("prompt", *task.mutable_prompt());
+  if (errors.size() == before && task.prompt().empty()) reader.Fail("prompt", "must not be empty");
+  ReadFiles(reader, "files", task.mutable_files(), errors);
+  ReadNames(reader, "tools", task.mutable_tools());
+  ReadGradings(reader, task, errors);
+  ReadAnswer(reader, task);
+  if (reader.Has("limits")) task.mutable_limits();
+  ReadLimits(reader, *task.mutable_limits(), errors);
+  ReadNames(reader, "tags", task.mutable_tags());
+  double difficulty = 0;
+  reader.Number("difficulty", difficulty);
+  task.set_difficulty(difficulty);
+  uint32_t max_turns = 0;
+  reader.Unsigned("max_turns", kTurnsMax, max_turns);
+  task.set_max_turns(max_turns);
+  reader.RefuseOthers();
+  return task;
+}
+
+nlohmann::ordered_json TaskToJson(const v1::Task& task) {
+  nlohmann::ordered_json out;
+  out["id"] = task.id();
+  out["prompt"] = task.prompt();
+  if (!task.tags().empty()) {
+    out["tags"] = std::vector<std::string>(task.tags().begin(), task.tags().end());
+  }
+  if (task.difficulty() != 0) out["difficulty"] = task.difficulty();
+  if (task.max_turns() != 0) out["max_turns"] = task.max_turns();
+  if (!task.files().empty()) out["files"] = FilesToJson(task.files());
+  if (!task.tools().empty()) {
+    out["tools"] = std::vector<std::string>(task.tools().begin(), task.tools().end());
+  }
+  if (!task.answer_file().empty()) out["answer_file"] = task.answer_file();
+  if (!task.answer_prefix().empty()) out["answer_prefix"] = task.answer_prefix();
+  if (!task.answer_suffix().empty()) out["answer_suffix"] = task.answer_suffix();
+  const json limits = LimitsToJson(task.limits());
+  if (!limits.empty()) out["limits"] = limits;
+  out["grading"] = GradingToJson(task.grading());
+  if (task.has_examples()) {
+    nlohmann::ordered_json examples = GradingToJson(task.examples());
+    nlohmann::ordered_json different;
+    for (const auto& [name, value] : examples.items()) {
+      if (name == "cases" || !out["grading"].contains(name) || out["grading"][name] != value) {
+        different[name] = value;
+      }
+    }
+    out["examples"] = different;
+  }
+  return out;
+}
+
+}  // namespace tidemill
