@@ -1,108 +1,51 @@
 #include "tools/tool_cache.h"
 
-#include <google/protobuf/io/coded_stream.h>
-#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
-
-#include <map>
-
 #include "core/hash.h"
 
 namespace tidemill {
-namespace {
 
-std::string Serialize(const google::protobuf::MessageLite& message) {
-  std::string bytes;
-  {
-    google::protobuf::io::StringOutputStream stream(&bytes);
-    google::protobuf::io::CodedOutputStream coded(&stream);
-    coded.SetSerializationDeterministic(true);
-    message.SerializeWithCachedSizes(&coded);
-  }
-  return bytes;
+std::string ToolRequestHash(const v1::ToolRequest& request) {
+  v1::ToolRequest key;
+  key.set_tool(request.tool());
+  key.set_arguments_json(request.arguments_json());
+  *key.mutable_limits() = request.limits();
+  *key.mutable_grading() = request.grading();
+  *key.mutable_edits() = request.edits();
+  key.set_text_limit(request.text_limit());
+  // The tree by its identity, so that it does not matter which contents travelled inside.
+  key.set_request_id(TreeHash(request.tree()));
+  return Sha256Hex(key.SerializeAsString());
 }
 
-// So that no two lists of parts give the same text.
-void AddPart(std::string* text, std::string_view part) {
-  *text += std::to_string(part.size());
-  *text += ':';
-  *text += part;
-}
-
-}  // namespace
-
-std::string ToolCacheKey(const v1::ToolRequest& request) {
-  v1::Tree tree = request.tree();
-  std::map<std::string, int> places;
-  for (int i = 0; i < tree.files_size(); ++i) places[tree.files(i).path()] = i;
-  for (const v1::File& edit : request.edits()) {
-    const auto found = places.find(edit.path());
-    if (found != places.end()) {
-      *tree.mutable_files(found->second) = edit;
-    } else {
-      places[edit.path()] = tree.files_size();
-      *tree.add_files() = edit;
-    }
-  }
-  std::string text;
-  AddPart(&text, request.tool());
-  AddPart(&text, request.arguments_json());
-  AddPart(&text, TreeHash(tree));
-  (void)request.limits().ByteSizeLong();
-  AddPart(&text, Serialize(request.limits()));
-  (void)request.grading().ByteSizeLong();
-  AddPart(&text, Serialize(request.grading()));
-  AddPart(&text, std::to_string(request.text_limit()));
-  return Sha256Hex(text);
-}
-
-bool Cacheable(const v1::ToolResult& result) {
-  return result.outcome() != v1::OUTCOME_UNAVAILABLE &&
-         result.outcome() != v1::OUTCOME_UNSPECIFIED && result.outcome() != v1::OUTCOME_TIMEOUT;
-}
-
-std::optional<v1::ToolResult> ToolCache::Find(const std::string& key) {
-  std::lock_guard lock(mutex_);
-  const auto found = entries_.find(key);
-  v1::ToolResult result;
-  if (found == entries_.end() || !result.ParseFromString(found->second->bytes)) {
+std::optional<v1::ToolResult> ToolCache::Find(const std::string& hash) {
+  auto it = index_.find(hash);
+  if (it == index_.end()) {
     ++misses_;
     return std::nullopt;
   }
   ++hits_;
-  order_.splice(order_.end(), order_, found->second);
+  entries_.splice(entries_.begin(), entries_, it->second);
+  v1::ToolResult result = it->second->result;
   result.set_cached(true);
   return result;
 }
 
-void ToolCache::Add(const std::string& key, const v1::ToolResult& result) {
-  if (!Cacheable(result)) return;
-  std::string bytes = result.SerializeAsString();
-  if (bytes.size() > bytes_max_ / 4) return;
-  std::lock_guard lock(mutex_);
-  if (entries_.count(key) != 0) return;
-  bytes_ += bytes.size();
-  order_.push_back({key, std::move(bytes)});
-  entries_[key] = std::prev(order_.end());
-  while (order_.size() > entries_max_ || bytes_ > bytes_max_) {
-    bytes_ -= order_.front().bytes.size();
-    entries_.erase(order_.front().key);
-    order_.pop_front();
+void ToolCache::Store(const std::string& hash, const v1::ToolResult& result) {
+  if (capacity_ == 0 || index_.count(hash) != 0) return;
+  if (result.outcome() == v1::OUTCOME_UNAVAILABLE || result.outcome() == v1::OUTCOME_UNSPECIFIED ||
+      result.outcome() == v1::OUTCOME_TIMEOUT) {
+    return;
   }
-}
-
-uint64_t ToolCache::hits() const {
-  std::lock_guard lock(mutex_);
-  return hits_;
-}
-
-uint64_t ToolCache::misses() const {
-  std::lock_guard lock(mutex_);
-  return misses_;
-}
-
-size_t ToolCache::size() const {
-  std::lock_guard lock(mutex_);
-  return order_.size();
+  const size_t bytes = result.ByteSizeLong();
+  if (bytes > bytes_max_ / 4) return;
+  bytes_ += bytes;
+  entries_.push_front({hash, result, bytes});
+  index_[hash] = entries_.begin();
+  while (entries_.size() > capacity_ || bytes_ > bytes_max_) {
+    bytes_ -= entries_.back().bytes;
+    index_.erase(entries_.back().hash);
+    entries_.pop_back();
+  }
 }
 
 }  // namespace tidemill

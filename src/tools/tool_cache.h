@@ -1,11 +1,8 @@
-// Answers to requests that were carried out before. Two requests are the same if tool, arguments,
-// files, limits and grading are; who asks does not matter.
+// Remembers results of identical requests: same tool, arguments, files, tests and limits.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <list>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -14,39 +11,38 @@
 
 namespace tidemill {
 
-// A hash of what the answer depends on.
-std::string ToolCacheKey(const v1::ToolRequest& request);
+// The content hash of everything that decides a request's result.
+std::string ToolRequestHash(const v1::ToolRequest& request);
 
-// Whether an answer may be given again: not a failure of ours, not a timeout, which may be the
-// machine's doing.
-bool Cacheable(const v1::ToolResult& result);
-
-// Bounded in entries and bytes; the longest unused goes first. Thread-safe.
+// Least recently used results go first, when there are too many or they are too large together.
+// Belongs to one loop.
 class ToolCache {
  public:
-  ToolCache(size_t entries_max, size_t bytes_max)
-      : entries_max_(entries_max), bytes_max_(bytes_max) {}
+  explicit ToolCache(size_t capacity, size_t bytes_max = size_t{64} << 20)
+      : capacity_(capacity), bytes_max_(bytes_max) {}
 
-  // With `cached` set. The names of the request (id, episode) are the caller's to fill in.
-  std::optional<v1::ToolResult> Find(const std::string& key);
-  void Add(const std::string& key, const v1::ToolResult& result);
+  // The stored result, marked as cached; its request id and episode are those of the first asker.
+  std::optional<v1::ToolResult> Find(const std::string& hash);
+  // Failures of ours and requests cut off by the wall clock, which another run may not meet, are
+  // not kept.
+  void Store(const std::string& hash, const v1::ToolResult& result);
 
-  uint64_t hits() const;
-  uint64_t misses() const;
-  size_t size() const;
+  uint64_t hits() const { return hits_; }
+  uint64_t misses() const { return misses_; }
 
  private:
   struct Entry {
-    std::string key;
-    std::string bytes;
+    std::string hash;
+    v1::ToolResult result;
+    size_t bytes = 0;
   };
-  const size_t entries_max_;
-  const size_t bytes_max_;
-  mutable std::mutex mutex_;
-  std::list<Entry> order_;  // guarded by mutex_; longest unused first
-  std::unordered_map<std::string, std::list<Entry>::iterator> entries_;  // guarded by mutex_
-  size_t bytes_ = 0;                                                     // guarded by mutex_
-  uint64_t hits_ = 0, misses_ = 0;                                       // guarded by mutex_
+  size_t capacity_;
+  size_t bytes_max_;
+  size_t bytes_ = 0;
+  std::list<Entry> entries_;  // most recently used first
+  std::unordered_map<std::string, std::list<Entry>::iterator> index_;
+  uint64_t hits_ = 0;
+  uint64_t misses_ = 0;
 };
 
 }  // namespace tidemill

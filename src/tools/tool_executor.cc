@@ -18,8 +18,7 @@ ToolExecutor::ToolExecutor(ToolExecutorOptions options, BlobStore* blobs, const 
     : options_(std::move(options)),
       blobs_(blobs),
       clock_(clock),
-      kept_(4 * options_.slots, options_.kept_idle),
-      cache_(options_.cache_entries, options_.cache_bytes) {}
+      kept_(4 * options_.slots, options_.kept_idle) {}
 
 Result<std::unique_ptr<ToolExecutor>> ToolExecutor::Create(ToolExecutorOptions options,
                                                            BlobStore* blobs, const Clock& clock) {
@@ -124,14 +123,7 @@ v1::ToolResult ToolExecutor::Carry(const Job& job) {
           ? 0
           : std::max<double>(0, static_cast<double>(clock_.WallMs() - job.request.created_ms()));
   v1::ToolResult result;
-  const std::string key = options_.cache ? ToolCacheKey(job.request) : std::string();
-  std::optional<v1::ToolResult> known;
-  if (options_.cache && !job.cancellation->cancelled()) known = cache_.Find(key);
-  if (known) {
-    result = std::move(*known);
-    result.set_request_id(job.request.request_id());
-    *result.mutable_episode() = job.request.episode();
-  } else if (job.cancellation->cancelled()) {
+  if (job.cancellation->cancelled()) {
     result.set_request_id(job.request.request_id());
     *result.mutable_episode() = job.request.episode();
     result.set_tool(job.request.tool());
@@ -139,7 +131,6 @@ v1::ToolResult ToolExecutor::Carry(const Job& job) {
     result.set_cause("the episode was given up");
   } else {
     result = runner_->Handle(job.request, *job.cancellation);
-    if (options_.cache) cache_.Add(key, result);
   }
   result.set_queue_ms(queue_ms);
   return result;
@@ -158,13 +149,6 @@ void ToolExecutor::Count(const v1::ToolResult& result) {
       .Observe(result.queue_ms() / 1e3);
   metrics.Histogram("tidemill_tool_run_seconds", "Time of the commands in the box", tool)
       .Observe(result.wall_ms() / 1e3);
-  metrics
-      .Counter("tidemill_tool_cache_total", "Requests by whether an identical one was known",
-               {{"hit", result.cached() ? "yes" : "no"}})
-      .Increment();
-  const uint64_t asked = cache_.hits() + cache_.misses();
-  metrics.Gauge("tidemill_tool_cache_hit_ratio", "Share of requests answered from the cache")
-      .Set(asked == 0 ? 0 : static_cast<double>(cache_.hits()) / static_cast<double>(asked));
   const BoxPool::Stats boxes = pool_->stats();
   metrics.Gauge("tidemill_boxes_warm_total", "Boxes taken from the pool")
       .Set(static_cast<double>(boxes.warm));

@@ -17,7 +17,6 @@
 #include "tools/box_host.h"
 #include "tools/box_pool.h"
 #include "tools/kept_boxes.h"
-#include "tools/tool_cache.h"
 #include "tools/tool_options.h"
 #include "tools/tool_port.h"
 #include "tools/tool_runner.h"
@@ -30,9 +29,6 @@ struct ToolExecutorOptions {
   size_t slots = 0;        // agents' calls at once; 0: as many as cores
   size_t grade_slots = 0;  // gradings at once; 0: as many as cores
   size_t pool = 0;         // boxes kept ready; 0: one for each slot of either kind
-  bool cache = true;
-  size_t cache_entries = 8192;
-  size_t cache_bytes = size_t{64} << 20;
   Duration kept_idle =
       std::chrono::seconds(60);  // how long a box waits for its episode's next call
   Metrics* metrics = nullptr;    // may be null; must outlive the executor
@@ -53,11 +49,9 @@ class ToolExecutor final : public ToolPort {
 
   BoxHost& host() { return *host_; }
   BoxPool& pool() { return *pool_; }
-  const ToolCache& cache() const { return cache_; }
   // Working time of all slots so far.
   Duration Busy(Time now) const;
-  // Process ids of everything started and not yet gone; for tests and for cleaning up after a
-  // crash.
+  // Boxes that wait for their episode's next call.
   size_t kept_boxes() const { return kept_.size(); }
 
  private:
@@ -84,7 +78,6 @@ class ToolExecutor final : public ToolPort {
   std::unique_ptr<BoxHost> host_;
   KeptBoxes kept_;
   std::unique_ptr<BoxPool> pool_;
-  ToolCache cache_;
   std::unique_ptr<ToolRunner> runner_;
   std::unique_ptr<Mailbox<ToolCompletion>> completions_;
   std::deque<BusyMeter> busy_;  // one a slot

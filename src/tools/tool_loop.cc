@@ -1,20 +1,17 @@
 #include "tools/tool_loop.h"
 
+#include <algorithm>
 #include <array>
 
-#include "core/log.h"
+#include "core/ids.h"
 #include "core/topics.h"
 
 namespace tidemill {
 namespace {
 
-constexpr std::array kAgentTopics = {kToolsCompileTopic, kToolsTestsTopic, kToolsLintTopic,
-                                     kToolsFilesTopic, kToolsCommandTopic};
-constexpr size_t kCancellationsAtOnce = 64;
-
-size_t At(ToolLane lane) {
-  return static_cast<size_t>(lane);
-}
+constexpr std::array kToolTopics = {kToolsTestsTopic, kToolsCompileTopic, kToolsLintTopic,
+                                    kToolsFilesTopic, kToolsCommandTopic};
+constexpr size_t kCancelsRemembered = 4096;
 
 }  // namespace
 
@@ -23,135 +20,155 @@ ToolLoop::ToolLoop(Bus& bus, ToolPort& port, const Clock& clock, ToolLoopOptions
       port_(port),
       clock_(clock),
       options_(std::move(options)),
-      outbox_(bus),
-      leases_(bus, options_.topics.lease / 3) {}
-
-ToolLoop::~ToolLoop() {
-  if (waker_ != nullptr) bus_.Unsubscribe(*waker_);
-}
+      outbox_(bus, options_.lease_period),
+      leases_(bus, options_.lease_period),
+      cache_(options_.cache_results) {}
 
 void ToolLoop::Attach(Waker& waker) {
-  waker_ = &waker;
-  std::vector<std::string_view> topics = {kToolsCancelTopic};
-  if (options_.agent_tools) topics.insert(topics.end(), kAgentTopics.begin(), kAgentTopics.end());
-  if (options_.gradings) topics.push_back(kToolsGradeTopic);
-  for (const std::string_view topic : topics) {
-    const Status opened = bus_.Open(topic, options_.topics);
-    TM_CHECK(opened.ok(), opened.message());
-    bus_.Subscribe(topic, waker);
-  }
+  for (std::string_view topic : kToolTopics) bus_.Subscribe(topic, waker);
+  bus_.Subscribe(kToolsGradeTopic, waker);
+  bus_.Subscribe(kToolsCancelTopic, waker);
   port_.completions().Attach(waker);
 }
 
 Time ToolLoop::Step(Time now) {
-  TakeCompletions();
-  TakeCancellations();
-  for (const uint64_t tag : leases_.Extend(now)) {
-    // Another worker may have it now. The work goes on: its result serves the delivery that comes
-    // back to us.
-    LogInfo("a tool request's lease was lost", {{"request", running_[tag].request_id}});
+  TakeDone();
+  TakeCancels();
+  // A lease that was lost: another worker has the request; ours goes on, and its answer is the
+  // second.
+  (void)leases_.Extend(now);
+  if (!draining_) {
+    TakeRequests(kToolsGradeTopic, true, now);
+    for (size_t i = 0; i < kToolTopics.size(); ++i) {
+      TakeRequests(kToolTopics[(next_topic_ + i) % kToolTopics.size()], false, now);
+    }
+    next_topic_ = (next_topic_ + 1) % kToolTopics.size();
   }
-  const bool more = !draining_ && TakeRequests(now);
-  outbox_.Flush();
-  if (more) return now;
-  // A full topic of the dead or a closed bus is looked at again; arrivals wake us.
-  return outbox_.waiting() > 0 ? std::min(leases_.next(), now + milliseconds(20)) : leases_.next();
+  outbox_.Flush(now);
+  counters_.running = running_.size();
+  counters_.cache_hits = cache_.hits();
+  counters_.cache_misses = cache_.misses();
+  Time wake = std::min(now + milliseconds(100), leases_.next());
+  if (outbox_.waiting() > 0) wake = std::min(wake, now + milliseconds(5));
+  return wake;
 }
 
-void ToolLoop::TakeCompletions() {
-  for (ToolCompletion& completion : port_.completions().TakeAll()) {
-    const auto found = running_.find(completion.tag);
-    TM_CHECK(found != running_.end(), "the port answered what was not asked");
-    Running running = std::move(found->second);
-    running_.erase(found);
-    running_by_id_.erase(running.request_id);
-    --under_way_[At(running.lane)];
-    std::string body = completion.result.SerializeAsString();
-    // A failure of ours is not an answer to keep: the next delivery may do better.
-    if (completion.result.outcome() != v1::OUTCOME_UNAVAILABLE) Remember(running.request_id, body);
-    if (!leases_.Holds(completion.tag)) continue;  // lost: whoever holds it answers
-    ++answered_;
-    outbox_.Reply(running.reply_to, std::move(body), leases_.Take(completion.tag));
+size_t ToolLoop::Free(bool grading) const {
+  const size_t used = grading ? running_gradings_ : running_.size() - running_gradings_;
+  const size_t slots = port_.capacity(grading ? ToolLane::kGrade : ToolLane::kAgent);
+  return slots - std::min(slots, used);
+}
+
+void ToolLoop::TakeRequests(std::string_view topic, bool grading, Time now) {
+  // A request that is answered from memory takes no slot: go on until slots or messages run out.
+  while (const size_t room = Free(grading)) {
+    std::vector<Lease> leases = TakeFrom(bus_, topic, room);
+    if (leases.empty()) return;
+    for (Lease& lease : leases) Start(std::move(lease), grading, now);
   }
 }
 
-void ToolLoop::TakeCancellations() {
-  if (draining_) return;
-  for (const Lease& lease : TakeFrom(bus_, kToolsCancelTopic, kCancellationsAtOnce)) {
+void ToolLoop::Start(Lease lease, bool grading, Time now) {
+  Running running;
+  v1::ToolRequest& request = running.request;
+  if (!request.ParseFromString(lease.body) || request.reply_to().empty() ||
+      request.request_id().empty()) {
+    (void)bus_.Reject(lease, "not a ToolRequest with a request_id and a reply_to");
+    return;
+  }
+  ++(grading ? counters_.gradings : counters_.requests);
+  if (auto it = running_ids_.find(request.request_id()); it != running_ids_.end()) {
+    // The earlier lease ran out while we work on it; this one takes its place.
+    ++counters_.repeated;
+    leases_.Hold(it->second, std::move(lease), now);
+    return;
+  }
+  if (AnswerAtOnce(running, lease)) return;
+  running.grading = grading;
+  running_gradings_ += grading ? 1 : 0;
+  const uint64_t tag = next_tag_++;
+  leases_.Hold(tag, std::move(lease), now);
+  running_ids_[request.request_id()] = tag;
+  port_.Submit(request, tag);
+  running_.emplace(tag, std::move(running));
+}
+
+bool ToolLoop::AnswerAtOnce(Running& running, Lease& lease) {
+  const v1::ToolRequest& request = running.request;
+  if (auto it = finished_.find(request.request_id()); it != finished_.end()) {
+    ++counters_.repeated;
+    outbox_.Reply(request.reply_to(), it->second.SerializeAsString(), std::move(lease));
+    return true;
+  }
+  if (cancelled_.count(TrajectoryKey::From(request.episode()).ToString()) != 0) {
+    ++counters_.cancelled;
+    v1::ToolResult result;
+    result.set_outcome(v1::OUTCOME_UNAVAILABLE);
+    result.set_cause("the episode was given up");
+    Answer(request, std::move(result), std::move(lease));
+    return true;
+  }
+  if (options_.cache_results == 0) return false;
+  running.hash = ToolRequestHash(request);
+  std::optional<v1::ToolResult> known = cache_.Find(running.hash);
+  if (!known) return false;
+  Answer(request, std::move(*known), std::move(lease));
+  return true;
+}
+
+void ToolLoop::TakeDone() {
+  for (ToolCompletion& done : port_.completions().TakeAll()) {
+    auto node = running_.extract(done.tag);
+    TM_CHECK(!node.empty(), "a tool answered that was not asked");
+    Running& running = node.mapped();
+    running_ids_.erase(running.request.request_id());
+    running_gradings_ -= running.grading ? 1 : 0;
+    v1::ToolResult& result = done.result;
+    if (result.outcome() == v1::OUTCOME_UNAVAILABLE) ++counters_.unavailable;
+    counters_.wall_us += static_cast<uint64_t>(result.wall_ms() * 1000);
+    counters_.queue_us += static_cast<uint64_t>(std::max(0.0, result.queue_ms()) * 1000);
+    if (!running.hash.empty()) cache_.Store(running.hash, result);
+    // Without its lease the answer still goes out: the asker takes the first and ignores the
+    // second.
+    Lease lease = leases_.Holds(done.tag) ? leases_.Take(done.tag) : Lease();
+    Answer(running.request, std::move(result), std::move(lease));
+  }
+}
+
+void ToolLoop::Answer(const v1::ToolRequest& request, v1::ToolResult result, Lease lease) {
+  result.set_request_id(request.request_id());
+  *result.mutable_episode() = request.episode();
+  result.set_tool(request.tool());
+  result.set_worker(options_.worker);
+  if (options_.remember_results > 0 && result.outcome() != v1::OUTCOME_UNAVAILABLE) {
+    if (finished_.emplace(request.request_id(), result).second) {
+      finished_order_.push_back(request.request_id());
+    }
+    if (finished_order_.size() > options_.remember_results) {
+      finished_.erase(finished_order_.front());
+      finished_order_.pop_front();
+    }
+  }
+  std::optional<Lease> then_ack;
+  if (!lease.topic.empty()) then_ack = std::move(lease);
+  outbox_.Reply(request.reply_to(), result.SerializeAsString(), std::move(then_ack));
+}
+
+void ToolLoop::TakeCancels() {
+  for (Lease& lease : TakeFrom(bus_, kToolsCancelTopic, 64)) {
     v1::ToolCancel cancel;
     if (!cancel.ParseFromString(lease.body)) {
       (void)bus_.Reject(lease, "not a ToolCancel");
       continue;
     }
-    port_.Cancel(cancel.episode());
     (void)bus_.Ack(lease);
-  }
-}
-
-bool ToolLoop::TakeRequests(Time now) {
-  bool more = false;
-  const auto take = [&](std::string_view topic, ToolLane lane) {
-    const size_t capacity = port_.capacity(lane), used = under_way_[At(lane)];
-    if (used >= capacity) return;
-    std::vector<Lease> leases = TakeFrom(bus_, topic, capacity - used);
-    more = more || leases.size() == capacity - used;
-    for (Lease& lease : leases) Admit(std::move(lease), now);
-  };
-  if (options_.gradings) take(kToolsGradeTopic, ToolLane::kGrade);
-  if (options_.agent_tools) {
-    for (size_t i = 0; i < kAgentTopics.size(); ++i) {
-      take(kAgentTopics[(first_topic_ + i) % kAgentTopics.size()], ToolLane::kAgent);
+    port_.Cancel(cancel.episode());
+    const std::string episode = TrajectoryKey::From(cancel.episode()).ToString();
+    if (cancelled_.insert(episode).second) cancelled_order_.push_back(episode);
+    if (cancelled_order_.size() > kCancelsRemembered) {
+      cancelled_.erase(cancelled_order_.front());
+      cancelled_order_.pop_front();
     }
-    first_topic_ = (first_topic_ + 1) % kAgentTopics.size();
-  }
-  // Full lanes are no reason to come back at once: a completion wakes us.
-  return more && (under_way_[0] < port_.capacity(ToolLane::kAgent) &&
-                  under_way_[1] < port_.capacity(ToolLane::kGrade));
-}
-
-void ToolLoop::Admit(Lease lease, Time now) {
-  v1::ToolRequest request;
-  if (!request.ParseFromString(lease.body)) return (void)bus_.Reject(lease, "not a ToolRequest");
-  if (request.request_id().empty() || request.reply_to().empty()) {
-    return (void)bus_.Reject(lease, "a ToolRequest needs request_id and reply_to");
-  }
-  const auto finished = finished_by_id_.find(request.request_id());
-  if (finished != finished_by_id_.end()) {
-    ++answered_;
-    outbox_.Reply(request.reply_to(), finished->second->body, std::move(lease));
-    return;
-  }
-  const auto running = running_by_id_.find(request.request_id());
-  if (running != running_by_id_.end()) {
-    // The earlier lease ran out while we work on it; this one takes its place.
-    if (leases_.Holds(running->second)) (void)leases_.Take(running->second);
-    leases_.Hold(running->second, std::move(lease), now);
-    return;
-  }
-  const ToolLane lane = LaneOf(request);
-  if (under_way_[At(lane)] >= port_.capacity(lane)) {
-    // A grading on another topic, say: it waits for its own slots.
-    (void)bus_.Release(lease, milliseconds(50));
-    return;
-  }
-  const uint64_t tag = next_tag_++;
-  running_[tag] = {request.request_id(), request.reply_to(), lane};
-  running_by_id_[request.request_id()] = tag;
-  ++under_way_[At(lane)];
-  leases_.Hold(tag, std::move(lease), now);
-  port_.Submit(std::move(request), tag);
-}
-
-void ToolLoop::Remember(const std::string& request_id, std::string body) {
-  if (body.size() > options_.finished_bytes_max / 4) return;
-  finished_bytes_ += body.size();
-  finished_.push_back({request_id, std::move(body)});
-  finished_by_id_[request_id] = std::prev(finished_.end());
-  while (finished_.size() > options_.finished_max ||
-         finished_bytes_ > options_.finished_bytes_max) {
-    finished_bytes_ -= finished_.front().body.size();
-    finished_by_id_.erase(finished_.front().request_id);
-    finished_.pop_front();
   }
 }
 

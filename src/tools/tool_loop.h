@@ -1,88 +1,98 @@
-// The loop of the tools: requests from the bus to the port, results back.
+// The tool loop serves the tools.* topics.
 //
-//   tools.* -> lease -> port -> result -> inbox of who asked -> Ack
+//   tools.* --lease--> known already? stored result : cache? : port (boxes) --> result to reply_to,
+//   then ack
 //
-// A request is known by its id: a second delivery of one that runs joins it, of one that is
-// finished gets the stored result. So a crash anywhere costs a repetition at most, and the asker
-// gets its answer.
+// It takes no more than there are slots, prolongs leases while tools run, and answers a request
+// that comes a second time with the result of the first.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
-#include <list>
 #include <map>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "bus/bus.h"
 #include "bus/lease_keeper.h"
 #include "bus/outbox.h"
-#include "core/clock.h"
 #include "core/loop.h"
+#include "tools/tool_cache.h"
 #include "tools/tool_port.h"
 
 namespace tidemill {
 
 struct ToolLoopOptions {
-  TopicOptions topics;         // of the tools.* topics, which Attach opens
-  size_t finished_max = 4096;  // results kept for second deliveries
-  size_t finished_bytes_max = size_t{32} << 20;
-  bool agent_tools = true;  // take the agents' calls
-  bool gradings = true;     // take gradings
+  std::string worker = "local";
+  Duration lease_period = std::chrono::seconds(10);  // how often leases are prolonged
+  size_t cache_results = 4096;                       // 0: no cache
+  size_t remember_results = 1024;                    // finished requests, by id
+};
+
+// Read from any thread.
+struct ToolCounters {
+  std::atomic<uint64_t> requests{0};
+  std::atomic<uint64_t> gradings{0};
+  std::atomic<uint64_t> running{0};
+  std::atomic<uint64_t> unavailable{0};
+  std::atomic<uint64_t> cache_hits{0};
+  std::atomic<uint64_t> cache_misses{0};
+  std::atomic<uint64_t> repeated{0};  // second deliveries, answered from memory or joined
+  std::atomic<uint64_t> cancelled{0};
+  std::atomic<uint64_t> wall_us{0};   // of the commands in boxes, added up
+  std::atomic<uint64_t> queue_us{0};  // from request to start, added up
 };
 
 class ToolLoop final : public Loop {
  public:
-  // Everything must outlive it.
   ToolLoop(Bus& bus, ToolPort& port, const Clock& clock, ToolLoopOptions options);
-  ~ToolLoop() override;
 
   std::string_view name() const override { return "tools"; }
   void Attach(Waker& waker) override;
   Time Step(Time now) override;
-  // Takes nothing new, finishes what is under way.
+  // Takes nothing new; what runs is finished and answered.
   void Drain() override { draining_ = true; }
-  bool Drained() const override { return draining_ && running_.empty() && outbox_.waiting() == 0; }
+  bool Drained() const override { return running_.empty() && outbox_.waiting() == 0; }
 
-  size_t running() const { return running_.size(); }
-  uint64_t answered() const { return answered_; }
+  const ToolCounters& counters() const { return counters_; }
 
  private:
   struct Running {
-    std::string request_id;
-    std::string reply_to;
-    ToolLane lane = ToolLane::kAgent;
-  };
-  struct Finished {
-    std::string request_id;
-    std::string body;
+    v1::ToolRequest request;
+    std::string hash;
+    bool grading = false;
   };
 
-  void TakeCompletions();
-  void TakeCancellations();
-  // True: there may be more.
-  bool TakeRequests(Time now);
-  void Admit(Lease lease, Time now);
-  void Remember(const std::string& request_id, std::string body);
+  void TakeDone();
+  void TakeCancels();
+  void TakeRequests(std::string_view topic, bool grading, Time now);
+  void Start(Lease lease, bool grading, Time now);
+  // Answers without a box what can be: a repetition, a given-up episode, a known result.
+  bool AnswerAtOnce(Running& running, Lease& lease);
+  void Answer(const v1::ToolRequest& request, v1::ToolResult result, Lease lease);
+  size_t Free(bool grading) const;
 
   Bus& bus_;
   ToolPort& port_;
   const Clock& clock_;
-  const ToolLoopOptions options_;
+  ToolLoopOptions options_;
   Outbox outbox_;
   LeaseKeeper leases_;  // by tag
-  Waker* waker_ = nullptr;
-  bool draining_ = false;
+  ToolCache cache_;
+  std::unordered_map<uint64_t, Running> running_;             // by tag
+  std::unordered_map<std::string, uint64_t> running_ids_;     // request id to tag
+  std::unordered_map<std::string, v1::ToolResult> finished_;  // by request id
+  std::deque<std::string> finished_order_;
+  std::unordered_set<std::string> cancelled_;  // episodes given up
+  std::deque<std::string> cancelled_order_;
+  size_t running_gradings_ = 0;
+  size_t next_topic_ = 0;  // so that no topic is always first
   uint64_t next_tag_ = 1;
-  uint64_t answered_ = 0;
-  size_t first_topic_ = 0;  // turns, so that no topic waits behind another
-  size_t under_way_[kToolLanes] = {};
-  std::map<uint64_t, Running> running_;                      // by tag
-  std::unordered_map<std::string, uint64_t> running_by_id_;  // request id to tag
-  std::list<Finished> finished_;                             // oldest first
-  std::unordered_map<std::string, std::list<Finished>::iterator> finished_by_id_;
-  size_t finished_bytes_ = 0;
+  bool draining_ = false;
+  ToolCounters counters_;
 };
 
 }  // namespace tidemill
