@@ -68,6 +68,23 @@ std::string AssistantText(std::string_view content, const std::vector<ToolCall>&
   return text;
 }
 
+// JSON with a space behind commas and colons, as templates print it.
+std::string Spaced(const std::string& compact) {
+  std::string out;
+  bool in_string = false;
+  for (size_t i = 0; i < compact.size(); ++i) {
+    out += compact[i];
+    if (in_string && compact[i] == '\\') {
+      out += compact[++i];  // whatever it is, it does not end the string
+    } else if (compact[i] == '"') {
+      in_string = !in_string;
+    } else if (!in_string && (compact[i] == ',' || compact[i] == ':')) {
+      out += ' ';
+    }
+  }
+  return out;
+}
+
 // The system message a ChatML template gives a conversation that has none, as it is written there:
 // '<|im_start|>system\nYou are ..<|im_end|>'.
 std::string DefaultSystem(std::string_view chat_template) {
@@ -138,11 +155,10 @@ Result<std::string> ToolJson(std::string_view name, std::string_view description
                              std::string_view parameters) {
   using Json = nlohmann::ordered_json;
   try {
-    const Json schema = Json::parse(parameters.begin(), parameters.end());
-    const std::string function = "{\"name\": " + Json(name).dump() +
-                                 ", \"description\": " + Json(description).dump() +
-                                 ", \"parameters\": " + schema.dump() + "}";
-    return "{\"type\": \"function\", \"function\": " + function + "}";
+    const Json function = {{"name", name},
+                           {"description", description},
+                           {"parameters", Json::parse(parameters.begin(), parameters.end())}};
+    return Spaced(Json{{"type", "function"}, {"function", function}}.dump());
   } catch (const nlohmann::json::exception& error) {
     return Invalid("tool \"" + std::string(name) + "\": " + error.what());
   }

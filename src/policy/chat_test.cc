@@ -65,9 +65,10 @@ TEST(Chat, WhatComesFromOutsideCannotOpenOrCloseATurn) {
 }
 
 TEST(Chat, ToolsAreDescribedInTheSystemMessage) {
-  const std::string tool = ToolJson("run", "Runs it.", R"({"type":"object"})").value();
-  EXPECT_EQ(tool, R"({"type": "function", "function": {"name": "run", "description": "Runs it.", )"
-                  R"("parameters": {"type":"object"}}})");
+  const std::string tool = ToolJson("run", "Runs \"a:b,c\"", R"({"type":"object"})").value();
+  EXPECT_EQ(tool,
+            R"({"type": "function", "function": {"name": "run", "description": "Runs \"a:b,c\"", )"
+            R"("parameters": {"type": "object"}}})");
   const std::string text =
       Text(ChatMl(), {{Role::kSystem, "S"}, {Role::kUser, "U"}}, false, {tool});
   EXPECT_THAT(text, HasSubstr("<|im_start|>system\nS\n\n# Tools\n\n"));
