@@ -9,7 +9,6 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <condition_variable>
 #include <functional>
 #include <map>
 #include <memory>
@@ -20,6 +19,7 @@
 #include <vector>
 
 #include "bus/bus.h"
+#include "bus/bus_test_kit.h"
 #include "proto/tidemill.pb.h"
 
 namespace tidemill {
@@ -36,31 +36,6 @@ class BusHarness {
 };
 
 using BusHarnessFactory = std::function<std::unique_ptr<BusHarness>()>;
-
-class CountingWaker final : public Waker {
- public:
-  void Wake() override {
-    {
-      std::lock_guard lock(mutex_);
-      ++count_;
-    }
-    changed_.notify_all();
-  }
-  uint64_t count() const {
-    std::lock_guard lock(mutex_);
-    return count_;
-  }
-  // Waits for the count to pass `seen`, a moment at most; false if it did not.
-  bool WaitPast(uint64_t seen, Duration patience) {
-    std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, patience, [&] { return count_ > seen; });
-  }
-
- private:
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  uint64_t count_ = 0;
-};
 
 class BusContract : public ::testing::TestWithParam<BusHarnessFactory> {
  protected:
@@ -143,12 +118,6 @@ class BusContract : public ::testing::TestWithParam<BusHarnessFactory> {
 
   std::unique_ptr<BusHarness> harness_;
 };
-
-inline std::vector<std::string> Bodies(const std::vector<Lease>& leases) {
-  std::vector<std::string> bodies;
-  for (const Lease& lease : leases) bodies.push_back(lease.body);
-  return bodies;
-}
 
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(BusContract);
 

@@ -151,11 +151,18 @@ end
 -- and at which topic; or nil and what became of it, where that is worth telling.
 local calls = {}
 
+-- Writes only what is missing: a worker must be able to join, and so to make room, when the server has no
+-- memory left.
 local function open(name, options, command)
-  redis.call(command, prefix .. 'topics', name, options)
-  local made = redis.pcall('XGROUP', 'CREATE', prefix .. 't:' .. name .. ':stream', group, '0',
-                           'MKSTREAM')
-  if made.err and not string.find(made.err, 'BUSYGROUP', 1, true) then return made.err, name end
+  local base = prefix .. 't:' .. name
+  local now = redis.call('HGET', prefix .. 'topics', name)
+  if not now or (command == 'HSET' and now ~= options) then
+    redis.call(command, prefix .. 'topics', name, options)
+  end
+  local groups = redis.pcall('XINFO', 'GROUPS', base .. ':stream')
+  if groups.err or not groups[1] then
+    redis.call('XGROUP', 'CREATE', base .. ':stream', group, '0', 'MKSTREAM')
+  end
   known[name] = nil
 end
 calls.o = {2, function(name, options) return open(name, options, 'HSET') end}

@@ -98,6 +98,8 @@ Result<RedisSession> OpenRedisSession(const RedisAddress& address, const RedisKe
   TM_ASSIGN_OR_RETURN(ReplyPtr info, Ask(command, {"INFO"}, timeout));
   TM_RETURN_IF_ERROR(CheckRedisInfo(ReplyText(*info)).WithContext(where));
 
+  // Scripts use it, and a user without the right to it learns so best here.
+  TM_ASSIGN_OR_RETURN(ReplyPtr time, Ask(command, {"TIME"}, timeout));
   // The names are for people who look at CLIENT LIST; a user without the right to them can do
   // without.
   (void)command.Call({"CLIENT", "SETNAME", client}, timeout);
@@ -111,9 +113,14 @@ Result<RedisSession> OpenRedisSession(const RedisAddress& address, const RedisKe
   TM_ASSIGN_OR_RETURN(ReplyPtr tick, Ask(command, {"SCRIPT", "LOAD", RedisTickScript()}, timeout));
   session.tick_sha = ReplyText(*tick);
 
-  TM_ASSIGN_OR_RETURN(ReplyPtr set,
-                      Ask(command, {"SET", keys.Epoch(), RandomName(), "NX"}, timeout));
+  // Written only where it is missing: a server without memory left still answers who wants to make
+  // room.
   TM_ASSIGN_OR_RETURN(ReplyPtr epoch, Ask(command, {"GET", keys.Epoch()}, timeout));
+  if (epoch->type == REDIS_REPLY_NIL) {
+    TM_ASSIGN_OR_RETURN(ReplyPtr set,
+                        Ask(command, {"SET", keys.Epoch(), RandomName(), "NX"}, timeout));
+    TM_ASSIGN_OR_RETURN(epoch, Ask(command, {"GET", keys.Epoch()}, timeout));
+  }
   session.epoch = ReplyText(*epoch);
   TM_ASSIGN_OR_RETURN(ReplyPtr topics, Ask(command, {"HGETALL", keys.Topics()}, timeout));
   session.topics = ParseRedisTopics(*topics);
