@@ -54,6 +54,7 @@ struct DispatcherOptions {
   std::string cursor;
   std::vector<v1::GroupLease> outstanding;  // issued, no final report: issued again
   std::vector<v1::GroupReport> in_replay;   // accepted, not used yet
+  std::vector<std::string> reissue;  // tasks whose group was dropped and that are to be tried again
 };
 
 struct EvalTally {

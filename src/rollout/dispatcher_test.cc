@@ -1,0 +1,192 @@
+#include "rollout/dispatcher.h"
+
+#include <gtest/gtest.h>
+
+#include "bus/memory/memory_bus.h"
+#include "bus/standard_topics.h"
+#include "core/topics.h"
+
+namespace tidemill {
+namespace {
+
+class FakeStore final : public StorePort {
+ public:
+  void Submit(StoreOp op, uint64_t tag) override {
+    ops.push_back(std::move(op));
+    tags.push_back(tag);
+  }
+  void Answer() {
+    for (uint64_t tag : std::exchange(tags, {})) events_.Post({tag, Ok(), 0});
+  }
+  Mailbox<StoreDone>& events() override { return events_; }
+  std::vector<StoreOp> ops;
+  std::vector<uint64_t> tags;
+
+ private:
+  Mailbox<StoreDone> events_{10000};
+};
+
+std::vector<v1::Task> Tasks(int count, const std::string& prefix) {
+  std::vector<v1::Task> tasks(count);
+  for (int i = 0; i < count; ++i) {
+    tasks[i].set_id(prefix + std::to_string(i));
+    tasks[i].mutable_grading()->add_cases()->set_input("secret");
+  }
+  return tasks;
+}
+
+class DispatcherTest : public testing::Test {
+ protected:
+  DispatcherTest() {
+    EXPECT_TRUE(OpenStandardTopics(bus_, {}).ok());
+    options_.gate = {.max_in_flight = 100, .batch_episodes = 8, .staleness_max_steps = 1};
+    options_.group_size = 4;
+  }
+  void Make() {
+    dispatcher_ = std::make_unique<Dispatcher>(bus_, store_, clock_, journal_, train_, eval_,
+                                               std::move(*TaskOrder::Make(train_, {}, 1)), options_);
+  }
+  void Step() { dispatcher_->Step(clock_.Now()); }
+  std::vector<v1::GroupLease> Issued() {
+    Step(), store_.Answer(), Step();
+    std::vector<v1::GroupLease> groups;
+    const std::vector<Lease> leases = bus_.Receive(kGroupsTopic, 100).value();
+    for (const Lease& lease : leases) {
+      EXPECT_TRUE(groups.emplace_back().ParseFromString(lease.body));
+      EXPECT_TRUE(bus_.Ack(lease).ok());
+    }
+    return groups;
+  }
+  void Report(uint64_t group, uint32_t revision, uint32_t accepted, uint32_t dropped, bool reissue = false) {
+    v1::DispatchEvent event;
+    event.mutable_group()->set_group(group);
+    event.mutable_group()->set_revision(revision);
+    event.mutable_group()->set_accepted(accepted);
+    event.mutable_group()->set_dropped(dropped);
+    event.mutable_group()->set_reissue(reissue);
+    EXPECT_TRUE(bus_.Publish(kDispatchTopic, event.SerializeAsString()).ok());
+  }
+  void StepDone(uint64_t step, bool last = false) {
+    v1::DispatchEvent event;
+    event.mutable_step()->set_step(step);
+    event.mutable_step()->set_last(last);
+    EXPECT_TRUE(bus_.Publish(kDispatchTopic, event.SerializeAsString()).ok());
+  }
+
+  VirtualClock clock_;
+  MemoryBus bus_{clock_};
+  FakeStore store_;
+  NullJournal journal_;
+  std::vector<v1::Task> train_ = Tasks(5, "t"), eval_ = Tasks(2, "e");
+  DispatcherOptions options_;
+  std::unique_ptr<Dispatcher> dispatcher_;
+};
+
+TEST_F(DispatcherTest, IssuesExactlyWhatTheGateAllowsAndNotBeforeTheLedgerHasIt) {
+  Make();
+  Step();
+  EXPECT_TRUE(bus_.Receive(kGroupsTopic, 10)->empty()) << "the ledger has not answered";
+  store_.Answer();
+  // (eta + v + 1) B = 16 episodes = 4 groups
+  std::vector<v1::GroupLease> groups = Issued();
+  ASSERT_EQ(groups.size(), 4u);
+  EXPECT_FALSE(groups[0].task().has_grading()) << "hidden tests never go to rollout";
+  EXPECT_TRUE(Issued().empty());
+  StepDone(1);
+  EXPECT_EQ(Issued().size(), 2u);
+}
+
+TEST_F(DispatcherTest, ADroppedGroupGivesItsCreditBackOnceHoweverOftenItIsReported) {
+  Make();
+  std::vector<v1::GroupLease> groups = Issued();
+  for (int i = 0; i < 3; ++i) Report(groups[0].group(), 1, 0, 4);
+  EXPECT_EQ(Issued().size(), 1u);
+}
+
+TEST_F(DispatcherTest, AGroupTooOldForABatchIsWithdrawnAndItsTaskIssuedAgain) {
+  Make();
+  std::vector<v1::GroupLease> groups = Issued();
+  Report(groups[0].group(), 1, 4, 0);
+  EXPECT_TRUE(Issued().empty());
+  Report(groups[0].group(), 2, 0, 4, true);
+  std::vector<v1::GroupLease> again = Issued();
+  ASSERT_EQ(again.size(), 1u);
+  EXPECT_EQ(again[0].task().id(), groups[0].task().id());
+  EXPECT_NE(again[0].group(), groups[0].group());
+}
+
+TEST_F(DispatcherTest, ASynchronousRunIssuesOneBatchAStep) {
+  options_.gate.staleness_max_steps = 0;
+  Make();
+  std::vector<v1::GroupLease> groups = Issued();
+  ASSERT_EQ(groups.size(), 2u);
+  for (const v1::GroupLease& group : groups) Report(group.group(), 1, 4, 0);
+  EXPECT_TRUE(Issued().empty()) << "the batch is complete, the step not done";
+  StepDone(1);
+  EXPECT_EQ(Issued().size(), 2u);
+}
+
+TEST_F(DispatcherTest, EvaluatesBeforeTrainingAndAfterTheLastStep) {
+  EvalPlan plan;
+  plan.name = "before", plan.samples = 3;
+  options_.eval_before = {plan};
+  plan.name = "after";
+  options_.eval_after = {plan};
+  Make();
+  std::vector<v1::GroupLease> evals = Issued();
+  ASSERT_EQ(evals.size(), 2u);
+  EXPECT_EQ(evals[0].purpose(), v1::PURPOSE_EVAL);
+  for (const v1::GroupLease& group : evals) Report(group.group(), 1, 3, 0);
+  EXPECT_EQ(Issued().size(), 4u) << "training begins";
+  StepDone(1, true);
+  evals = Issued();
+  ASSERT_EQ(evals.size(), 2u);
+  EXPECT_EQ(evals[0].eval_name(), "after");
+  EXPECT_FALSE(dispatcher_->counters().done);
+  for (const v1::GroupLease& group : evals) Report(group.group(), 1, 3, 0);
+  Step();
+  EXPECT_TRUE(dispatcher_->counters().done);
+}
+
+TEST_F(DispatcherTest, AResumedRunIssuesWhatWasOutstandingAgainUnderTheSameNumber) {
+  v1::GroupLease outstanding;
+  outstanding.set_group(9), outstanding.set_members(4), outstanding.set_purpose(v1::PURPOSE_TRAIN);
+  outstanding.mutable_task()->set_id("t3");
+  options_.outstanding = {outstanding};
+  options_.next_group = 10;
+  options_.steps_done = 2;
+  Make();
+  std::vector<v1::GroupLease> groups = Issued();
+  ASSERT_EQ(groups.size(), 4u) << "one of before and three new ones: (1 + 2 + 1) * 8 - 2 * 8 = 16";
+  EXPECT_EQ(groups[0].group(), 9u);
+  EXPECT_EQ(groups[1].group(), 10u);
+}
+
+TEST(TaskOrder, EveryTaskComesOnceAnEpochAndTheCursorGoesOn) {
+  const std::vector<v1::Task> tasks = Tasks(6, "t");
+  TaskOrder order = std::move(*TaskOrder::Make(tasks, {}, 3));
+  std::vector<int> seen(6);
+  for (int i = 0; i < 12; ++i) ++seen[order.Next()];
+  EXPECT_EQ(seen, std::vector<int>(6, 2));
+  order.Next();
+  TaskOrder other = std::move(*TaskOrder::Make(tasks, {}, 3));
+  ASSERT_TRUE(other.Seek(order.Cursor()).ok());
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(order.Next(), other.Next());
+  EXPECT_FALSE(other.Seek("1:99").ok());
+  EXPECT_FALSE(other.Seek("later").ok());
+}
+
+TEST(TaskOrder, WeightsByTagDecideHowOften) {
+  std::vector<v1::Task> tasks = Tasks(2, "t");
+  tasks[1].add_tags("hard");
+  TaskOrder order = std::move(*TaskOrder::Make(tasks, {{"hard", 2.5}}, 3));
+  int hard = 0;
+  for (int i = 0; i < 3500; ++i) hard += order.Next() == 1 ? 1 : 0;
+  EXPECT_NEAR(hard, 2500, 50);
+  EXPECT_FALSE(TaskOrder::Make(Tasks(1, "t"), {}, 1)->Seek("").ok());
+  tasks[0].add_tags("hard");
+  EXPECT_FALSE(TaskOrder::Make(tasks, {{"hard", 0}}, 1).ok());
+}
+
+}  // namespace
+}  // namespace tidemill
