@@ -57,7 +57,8 @@ Result<std::vector<RunDb::Outcome>> RunDb::Apply(std::span<const StoreOp* const>
     Status status = writer_->Write(*op, version);
     // What the disk or the file's state forbids one op it forbids all; the rest is between this op
     // and us.
-    if (status.code() == Code::kUnavailable || status.code() == Code::kCorrupt) {
+    const bool shared = status.code() == Code::kUnavailable || status.code() == Code::kCorrupt;
+    if (shared || !db_->InTransaction()) {
       db_->Rollback();
       return status;
     }
