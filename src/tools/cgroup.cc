@@ -200,16 +200,24 @@ void CgroupRoot::Sweep() const {
 }
 
 Result<std::unique_ptr<Cgroup>> CgroupRoot::Make(const std::string& name) const {
-  auto group = std::make_unique<Cgroup>();
-  group->version2_ = version2_;
+  std::vector<std::string> made;
   for (const std::string& parent : parents_) {
     const std::string folder = parent + "/" + name;
     if (mkdir(folder.c_str(), 0755) != 0) {
       const int error = errno;
-      (void)group->Remove();
+      for (const std::string& earlier : made) rmdir(earlier.c_str());
       return Unavailable(fmt::format("making the cgroup {}: {}", folder, strerror(error)));
     }
-    group->directories_.push_back(folder);
+    made.push_back(folder);
+  }
+  return Cgroup::Adopt(std::move(made), version2_);
+}
+
+Result<std::unique_ptr<Cgroup>> Cgroup::Adopt(std::vector<std::string> directories, bool version2) {
+  auto group = std::make_unique<Cgroup>();
+  group->version2_ = version2;
+  group->directories_ = std::move(directories);
+  for (const std::string& folder : group->directories_) {
     group->procs_files_.push_back(folder + "/cgroup.procs");
   }
   const auto open_in = [&](size_t index, const char* file, int flags) {
@@ -217,7 +225,7 @@ Result<std::unique_ptr<Cgroup>> CgroupRoot::Make(const std::string& name) const 
                ? Fd(open((group->directories_[index] + "/" + file).c_str(), flags | O_CLOEXEC))
                : Fd();
   };
-  if (version2_) {
+  if (version2) {
     group->memory_limit_ = open_in(0, "memory.max", O_WRONLY);
     group->swap_limit_ = open_in(0, "memory.swap.max", O_WRONLY);
     group->oom_ = open_in(0, "memory.events", O_RDONLY);

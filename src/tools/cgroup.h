@@ -34,6 +34,9 @@ struct CgroupReading {
 // One box's cgroup, in every hierarchy that is needed. Not thread-safe.
 class Cgroup {
  public:
+  // Takes directories that exist: of memory, pids and cpuacct in version 1, the one in version 2.
+  static Result<std::unique_ptr<Cgroup>> Adopt(std::vector<std::string> directories, bool version2);
+
   // The files a process writes itself into.
   const std::vector<std::string>& procs_files() const { return procs_files_; }
   bool counts_cpu() const { return static_cast<bool>(cpu_); }
@@ -47,7 +50,6 @@ class Cgroup {
   Status Remove();
 
  private:
-  friend class CgroupRoot;
   bool version2_ = false;
   std::vector<std::string> directories_;
   std::vector<std::string> procs_files_;

@@ -166,6 +166,7 @@ bool RunTestPrograms(const std::vector<TestProgram>& programs, const BoxLimits& 
                      size_t failures_max, Box& box, v1::ToolResult* result) {
   uint32_t passed = 0;
   bool built_any = false;
+  int exit_code = 0;
   v1::Outcome outcome = v1::OUTCOME_OK;
   for (const TestProgram& program : programs) {
     RunReport report;
@@ -192,7 +193,10 @@ bool RunTestPrograms(const std::vector<TestProgram>& programs, const BoxLimits& 
       ++passed;
       continue;
     }
-    if (outcome == v1::OUTCOME_OK) outcome = report.outcome;
+    const bool ended_badly =
+        report.outcome == v1::OUTCOME_FAILED || report.outcome == v1::OUTCOME_SIGNAL;
+    if (outcome == v1::OUTCOME_OK) exit_code = report.exit_code;
+    if (outcome == v1::OUTCOME_OK) outcome = ended_badly ? v1::OUTCOME_FAILED : report.outcome;
     if (static_cast<size_t>(result->failures_size()) < failures_max) {
       v1::TestFailure* failure = result->add_failures();
       failure->set_name(program.name);
@@ -203,6 +207,7 @@ bool RunTestPrograms(const std::vector<TestProgram>& programs, const BoxLimits& 
   result->set_tests_passed(passed);
   result->set_tests_total(static_cast<uint32_t>(programs.size()));
   result->set_outcome(outcome);
+  result->set_exit_code(exit_code);
   return false;
 }
 

@@ -1,0 +1,262 @@
+// Diagnostics, captured output, paths, texts for the model, options: what needs no box.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tools/arguments.h"
+#include "tools/capture.h"
+#include "tools/diagnostics.h"
+#include "tools/file_tools.h"
+#include "tools/grader.h"
+#include "tools/languages.h"
+#include "tools/paths.h"
+#include "tools/tool_cache.h"
+#include "tools/tool_options.h"
+#include "tools/tool_text.h"
+
+namespace tidemill {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+TEST(ParseDiagnostics, ReadsGccTccAndTheLinker) {
+  const auto found = ParseDiagnostics(
+      "./a.c: In function 'f':\na.c:3:5: error: 'x' undeclared\n    3 |  x;\n"
+      "a.c:4: error: ';' expected (got \"}\")\nb.cc:1:2: fatal error: no.h: No such file\n"
+      "a.c:9:1: warning: unused [-Wunused]\n/usr/bin/ld: a.c:(.text+0x5): undefined reference to "
+      "`g'\n"
+      "collect2: error: ld returned 1 exit status\n");
+  ASSERT_EQ(found.size(), 6u);
+  EXPECT_EQ(found[0].file(), "a.c");
+  EXPECT_EQ(found[0].line(), 3u);
+  EXPECT_EQ(found[0].column(), 5u);
+  EXPECT_EQ(found[0].message(), "'x' undeclared");
+  EXPECT_EQ(found[1].line(), 4u);
+  EXPECT_EQ(found[1].column(), 0u);
+  EXPECT_EQ(found[2].severity(), "error");
+  EXPECT_EQ(found[3].severity(), "warning");
+  EXPECT_THAT(found[4].message(), HasSubstr("undefined reference"));
+}
+
+TEST(ParseDiagnostics, AnythingElseIsNoDiagnostic) {
+  EXPECT_TRUE(ParseDiagnostics("").empty());
+  EXPECT_TRUE(ParseDiagnostics(":::\n:1:2: error: x\nfoo\n99999999999999999999:1: error").empty());
+}
+
+TEST(DiagnosticsText, ErrorsComeFirstAndTheBudgetHolds) {
+  std::vector<v1::Diagnostic> many;
+  for (uint32_t i = 0; i < 100; ++i) {
+    v1::Diagnostic d;
+    d.set_file("a.c");
+    d.set_line(i + 1);
+    d.set_severity(i == 50 ? "error" : "warning");
+    d.set_message("message");
+    many.push_back(d);
+  }
+  const std::string text = DiagnosticsText(many, 200);
+  EXPECT_LE(text.size(), 200u);
+  EXPECT_TRUE(text.starts_with("a.c:51: error: message\n")) << text;
+  EXPECT_THAT(text, HasSubstr(" more\n"));
+}
+
+TEST(CutText, KeepsBothEndsWithinTheBudgetAndNoHalfCharacters) {
+  std::string text;
+  for (int i = 0; i < 1000; ++i) text += "\xC3\xA4";
+  for (size_t bytes = 0; bytes < 300; ++bytes) {
+    const std::string cut = CutText(text, bytes);
+    EXPECT_LE(cut.size(), bytes + 4) << bytes;
+    EXPECT_TRUE(IsUtf8(cut)) << bytes;
+  }
+  EXPECT_EQ(CutText("short", 100), "short");
+}
+
+TEST(Capture, KeepsHeadAndTailWhateverThePieces) {
+  std::string all;
+  for (int i = 0; i < 1000; ++i) all += std::to_string(i) + " ";
+  for (const size_t piece : {1u, 7u, 64u, 100u, 5000u}) {
+    Capture capture(100);
+    for (size_t at = 0; at < all.size(); at += piece)
+      capture.Add(std::string_view(all).substr(at, piece));
+    const std::string text = capture.Text();
+    EXPECT_TRUE(capture.truncated());
+    EXPECT_TRUE(text.starts_with(all.substr(0, 50))) << piece;
+    EXPECT_TRUE(text.ends_with(all.substr(all.size() - 50))) << piece;
+    EXPECT_THAT(text, HasSubstr(std::to_string(all.size() - 100) + " bytes cut"));
+  }
+  Capture whole(100);
+  whole.Add(std::string(100, 'x'));
+  EXPECT_FALSE(whole.truncated());
+  EXPECT_EQ(whole.Text(), std::string(100, 'x'));
+}
+
+TEST(ToUtf8, ReplacesWhatIsNoText) {
+  EXPECT_EQ(ToUtf8(std::string("a\0b", 3)),
+            "a\xEF\xBF\xBD"
+            "b");
+  EXPECT_EQ(ToUtf8("\xff\xc3\xa4\xc3"), "\xEF\xBF\xBD\xC3\xA4\xEF\xBF\xBD");
+  EXPECT_EQ(ToUtf8("\xed\xa0\x80"), "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD");
+  EXPECT_TRUE(IsUtf8("\xF0\x9F\x98\x80"));
+  EXPECT_FALSE(IsUtf8("\xF5\x80\x80\x80"));
+}
+
+TEST(SameOutput, TrimsLineEndsOrComparesBytes) {
+  const auto trimmed = v1::Grading::COMPARE_TRIMMED, exact = v1::Grading::COMPARE_EXACT;
+  EXPECT_TRUE(SameOutput("1 \n2\n\n\n", "1\n2", trimmed));
+  EXPECT_TRUE(SameOutput("", "\n", trimmed));
+  EXPECT_FALSE(SameOutput("1\n\n2\n", "1\n2\n", trimmed));
+  EXPECT_FALSE(SameOutput(" 1", "1", trimmed));
+  EXPECT_FALSE(SameOutput("1", "1\n", exact));
+  EXPECT_TRUE(SameOutput("1\n", "1\n", exact));
+}
+
+TEST(Arguments, AreAnythingAndNamedWhenWrong) {
+  EXPECT_EQ(Arguments::Parse("[1]").status().code(), Code::kInvalid);
+  EXPECT_EQ(Arguments::Parse("{\"a\":").status().code(), Code::kInvalid);
+  EXPECT_EQ(Arguments::Parse(std::string(1000, '[')).status().code(), Code::kInvalid);
+  auto arguments = Arguments::Parse(R"({"a":"x","n":3,"l":["p","q"],"o":{"deep":[1]}})");
+  ASSERT_TRUE(arguments.ok());
+  EXPECT_EQ(arguments->Need("a").value(), "x");
+  EXPECT_THAT(arguments->Need("b").status().message(), HasSubstr("\"b\" is missing"));
+  EXPECT_THAT(arguments->Text("n").status().message(), HasSubstr("\"n\" must be a string"));
+  EXPECT_EQ(**arguments->Number("n"), 3);
+  EXPECT_THAT(**arguments->Texts("l"), ElementsAre("p", "q"));
+  EXPECT_THAT(**arguments->Texts("a"), ElementsAre("x"));
+  EXPECT_FALSE(arguments->Texts("o").ok());
+}
+
+TEST(FileTools, WriteReadAndTheirMistakes) {
+  Workspace files;
+  auto text =
+      RunFileTool("write_file", R"({"path":"src/a.c","content":"1\n2\n3\n"})", 1000, &files);
+  ASSERT_TRUE(text.ok()) << text.status().ToString();
+  EXPECT_EQ(*text, "wrote 6 bytes to src/a.c\n");
+  EXPECT_EQ(RunFileTool("read_file", R"({"path":"src/a.c"})", 1000, &files).value(), "1\n2\n3\n");
+  EXPECT_EQ(
+      RunFileTool("read_file", R"({"path":"src/a.c","first_line":2,"last_line":2})", 1000, &files)
+          .value(),
+      "2\n");
+  EXPECT_THAT(RunFileTool("read_file", R"({"path":"b.c"})", 1000, &files).status().message(),
+              HasSubstr("there are: src/a.c"));
+  for (const char* wrong :
+       {R"({"path":"../a","content":""})", R"({"path":"src","content":""})",
+        R"({"path":"src/a.c/b","content":""})", R"({"path":"a"})", "{}", "no"}) {
+    EXPECT_EQ(RunFileTool("write_file", wrong, 1000, &files).status().code(), Code::kInvalid)
+        << wrong;
+  }
+  EXPECT_EQ(files.size(), 1u);
+}
+
+TEST(ToolOptions, CommandToolsAreReadFromToml) {
+  auto tools = ParseCommandTools(R"(
+[[tool]]
+name = "format"
+description = "Formats a file"
+command = ["clang-format-14", "-i", "{file}"]
+files = ["a.c"]
+parser = "diagnostics"
+changes = true
+[tool.limits]
+wall_ms = 2000
+memory_mb = 64
+)",
+                                 "tools.toml");
+  ASSERT_TRUE(tools.ok()) << tools.status().ToString();
+  ASSERT_EQ(tools->size(), 1u);
+  EXPECT_EQ((*tools)[0].name, "format");
+  EXPECT_EQ((*tools)[0].command.size(), 3u);
+  EXPECT_EQ((*tools)[0].limits.wall_ms(), 2000u);
+  EXPECT_EQ((*tools)[0].parser, CommandTool::Parser::kDiagnostics);
+}
+
+TEST(ToolOptions, MistakesNameFileLineAndKey) {
+  const std::vector<std::pair<std::string, std::string>> wrong = {
+      {"[[tool]]\nname = 3\n", "t.toml:2: \"name\" must be a string"},
+      {"[[tool]]\nname = \"x\"\ncommand = \"ls\"\n", "t.toml:3: \"command\" must be an array"},
+      {"[[tool]]\nname = \"x\"\nparser = \"xml\"\n", "t.toml:3: \"parser\" must be"},
+      {"[[tool]]\nname = \"x\"\ncomand = [\"ls\"]\n", "t.toml:3: unknown key \"comand\""},
+      {"[[tool]]\nname = \"x\"\n", "at least one word"},
+      {"[[tool]]\nname = \"compile\"\ncommand = [\"ls\"]\n", "built-in"},
+      {"[tool]\nname = \"x\"\n", "[[tool]]"},
+      {"[[tool]\n", "t.toml:1:"},
+      {"[[tool]]\nname = \"x\"\ncommand = [\"ls\"]\n[tool.limits]\nwall_ms = -1\n",
+       "t.toml:5: \"wall_ms\""},
+  };
+  for (const auto& [text, message] : wrong) {
+    auto tools = ParseCommandTools(text, "t.toml");
+    ASSERT_FALSE(tools.ok()) << text;
+    EXPECT_THAT(tools.status().message(), HasSubstr(message)) << text;
+  }
+}
+
+TEST(Limits, OutOfRangeIsNamed) {
+  BoxLimits limits;
+  EXPECT_TRUE(CheckLimits(limits).ok());
+  limits.memory_bytes = 1 << 20;
+  EXPECT_THAT(CheckLimits(limits).message(), HasSubstr("memory_mb"));
+}
+
+TEST(TestsText, SaysHowManyPassedAndShowsTheFirstFailuresWithinTheBudget) {
+  v1::ToolResult result;
+  result.set_compiled(true);
+  result.set_outcome(v1::OUTCOME_FAILED);
+  result.set_tests_passed(1);
+  result.set_tests_total(3);
+  for (int i = 0; i < 2; ++i) {
+    v1::TestFailure* failure = result.add_failures();
+    failure->set_name("case " + std::to_string(i));
+    failure->set_input("1 2");
+    failure->set_expected("3");
+    failure->set_actual("4");
+  }
+  const std::string text = TestsText(result, {}, 1000);
+  EXPECT_EQ(text,
+            "1 of 3 tests passed\nfailed: case 0\n  input: 1 2\n  expected: 3\n  got: 4\n"
+            "failed: case 1\n  input: 1 2\n  expected: 3\n  got: 4\n");
+  const std::string cut = TestsText(result, {}, 80);
+  EXPECT_LE(cut.size(), 80u);
+  EXPECT_THAT(cut, HasSubstr("case 0"));
+  EXPECT_THAT(cut, Not(HasSubstr("case 1")));
+}
+
+TEST(ToolCache, FindsTheSameRequestAndForgetsTheLongestUnused) {
+  v1::ToolRequest request;
+  request.set_tool("compile");
+  v1::File* file = request.mutable_tree()->add_files();
+  file->set_path("a.c");
+  file->set_content("int x;");
+  file->set_has_content(true);
+  const std::string one = ToolRequestHash(request);
+  request.set_request_id("another");
+  request.mutable_episode()->set_task("another");
+  EXPECT_EQ(ToolRequestHash(request), one);
+  file->set_content("int y;");
+  EXPECT_NE(ToolRequestHash(request), one);
+
+  ToolCache cache(2, 1 << 20);
+  v1::ToolResult result;
+  result.set_outcome(v1::OUTCOME_UNAVAILABLE);
+  cache.Store("ours", result);
+  EXPECT_FALSE(cache.Find("ours").has_value()) << "a failure of ours was cached";
+  result.set_outcome(v1::OUTCOME_OK);
+  cache.Store("a", result);
+  cache.Store("b", result);
+  EXPECT_TRUE(cache.Find("a").has_value());
+  cache.Store("c", result);
+  EXPECT_FALSE(cache.Find("b").has_value());
+  EXPECT_TRUE(cache.Find("a")->cached());
+  result.set_text(std::string(200'000, 'x'));
+  for (int i = 0; i < 20; ++i) cache.Store(std::to_string(i), result);
+  EXPECT_FALSE(cache.Find("0").has_value());
+}
+
+TEST(ParsePythonErrors, ReadsFileAndLine) {
+  const auto found = ParsePythonErrors(
+      "  File \"./a.py\", line 3\n    x = (\n        ^\nSyntaxError: '(' was never closed\n");
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].line(), 3u);
+  EXPECT_EQ(found[0].message(), "SyntaxError: '(' was never closed");
+}
+
+}  // namespace
+}  // namespace tidemill

@@ -1,0 +1,242 @@
+#include "tools/tool_loop.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "bus/memory/memory_bus.h"
+#include "bus/standard_topics.h"
+#include "core/topics.h"
+#include "tools/tool_fixture.h"
+
+namespace tidemill {
+namespace {
+
+constexpr Duration kLease = std::chrono::seconds(3);
+
+class QuietWaker final : public Waker {
+ public:
+  void Wake() override {}
+};
+
+// Answers when the test says so.
+class HandPort final : public ToolPort {
+ public:
+  size_t capacity(ToolLane) const override { return 2; }
+  void Submit(v1::ToolRequest request, uint64_t tag) override {
+    asked.emplace_back(std::move(request), tag);
+  }
+  void Cancel(const v1::TrajectoryId& episode) override { cancelled.push_back(episode.task()); }
+  Mailbox<ToolCompletion>& completions() override { return completions_; }
+
+  void Answer(size_t index, v1::Outcome outcome = v1::OUTCOME_OK) {
+    v1::ToolResult result;
+    result.set_outcome(outcome);
+    result.set_text("answer");
+    completions_.Post({asked[index].second, result});
+  }
+
+  std::vector<std::pair<v1::ToolRequest, uint64_t>> asked;
+  std::vector<std::string> cancelled;
+
+ private:
+  Mailbox<ToolCompletion> completions_{64};
+};
+
+class ToolLoopTest : public ::testing::Test {
+ protected:
+  ToolLoopTest() : bus_(clock_) {
+    TopicPlan plan;
+    plan.lease = kLease;
+    EXPECT_TRUE(OpenStandardTopics(bus_, plan).ok());
+    EXPECT_TRUE(bus_.Open("inbox", {}).ok());
+    loop_ = NewLoop(port_);
+  }
+  std::unique_ptr<ToolLoop> NewLoop(ToolPort& port) {
+    ToolLoopOptions options;
+    options.worker = "w";
+    options.lease_period = kLease / 3;
+    auto loop = std::make_unique<ToolLoop>(bus_, port, clock_, options);
+    loop->Attach(waker_);
+    return loop;
+  }
+  void Ask(const std::string& id, const std::string& tool = "compile",
+           const std::string& content = "") {
+    v1::ToolRequest request;
+    request.set_request_id(id);
+    request.set_tool(tool);
+    request.set_arguments_json(content.empty() ? id : content);
+    request.set_reply_to("inbox");
+    request.mutable_episode()->set_task("task of " + id);
+    ASSERT_TRUE(bus_.PublishRequest(ToolTopic(tool), "inbox", request.SerializeAsString()).ok());
+  }
+  void Step() { (void)loop_->Step(clock_.Now()); }
+  std::vector<v1::ToolResult> Answers() {
+    std::vector<v1::ToolResult> results;
+    const auto leases = bus_.Receive("inbox", 100);
+    for (const Lease& lease : *leases) {
+      EXPECT_TRUE(results.emplace_back().ParseFromString(lease.body));
+      EXPECT_TRUE(bus_.Ack(lease).ok());
+    }
+    return results;
+  }
+
+  VirtualClock clock_;
+  MemoryBus bus_;
+  QuietWaker waker_;
+  HandPort port_;
+  std::unique_ptr<ToolLoop> loop_;
+};
+
+TEST_F(ToolLoopTest, AnswersAndAcknowledges) {
+  Ask("a");
+  Step();
+  ASSERT_EQ(port_.asked.size(), 1u);
+  EXPECT_EQ(Answers().size(), 0u);
+  port_.Answer(0);
+  Step();
+  const auto answers = Answers();
+  ASSERT_EQ(answers.size(), 1u);
+  EXPECT_EQ(answers[0].request_id(), "a");
+  EXPECT_EQ(answers[0].episode().task(), "task of a");
+  EXPECT_EQ(answers[0].worker(), "w");
+  EXPECT_EQ(bus_.Depth(kToolsCompileTopic)->leased, 0u);
+}
+
+TEST_F(ToolLoopTest, TakesNoMoreThanThereAreSlotsAndGradingsHaveTheirOwn) {
+  for (int i = 0; i < 5; ++i) Ask("c" + std::to_string(i));
+  for (int i = 0; i < 5; ++i) Ask("g" + std::to_string(i), "grade");
+  Step();
+  EXPECT_EQ(port_.asked.size(), 4u);
+  EXPECT_EQ(bus_.Depth(kToolsCompileTopic)->ready, 3u);
+  EXPECT_EQ(bus_.Depth(kToolsGradeTopic)->ready, 3u);
+}
+
+TEST_F(ToolLoopTest, LeasesAreProlongedWhileAToolRuns) {
+  Ask("a");
+  Step();
+  for (int i = 0; i < 20; ++i) {
+    clock_.Advance(std::chrono::seconds(1));
+    bus_.Poll();
+    Step();
+  }
+  EXPECT_EQ(port_.asked.size(), 1u);
+  port_.Answer(0);
+  Step();
+  EXPECT_EQ(Answers().size(), 1u);
+}
+
+TEST_F(ToolLoopTest, ASecondDeliveryOfAFinishedRequestGetsTheStoredResult) {
+  Ask("a");
+  Step();
+  port_.Answer(0);
+  Step();
+  EXPECT_EQ(Answers().size(), 1u);
+  Ask("a", "compile", "other arguments, so that the cache does not know it");
+  Step();
+  EXPECT_EQ(port_.asked.size(), 1u);
+  EXPECT_EQ(Answers().size(), 1u);
+  EXPECT_EQ(loop_->counters().repeated, 1u);
+}
+
+TEST_F(ToolLoopTest, ASecondDeliveryOfWhatRunsIsNotRunTwice) {
+  Ask("a");
+  Step();
+  clock_.Advance(kLease * 2);  // nobody stepped us: the lease ran out
+  bus_.Poll();
+  Step();
+  EXPECT_EQ(port_.asked.size(), 1u);
+  port_.Answer(0);
+  Step();
+  EXPECT_EQ(Answers().size(), 1u);
+  EXPECT_EQ(bus_.Depth(kToolsCompileTopic)->ready + bus_.Depth(kToolsCompileTopic)->leased, 0u);
+}
+
+TEST_F(ToolLoopTest, AFailureOfOursIsAnsweredButNotKept) {
+  Ask("a");
+  Step();
+  port_.Answer(0, v1::OUTCOME_UNAVAILABLE);
+  Step();
+  EXPECT_EQ(Answers().size(), 1u);
+  Ask("a");
+  Step();
+  EXPECT_EQ(port_.asked.size(), 2u);
+}
+
+TEST_F(ToolLoopTest, IdenticalRequestsAreAnsweredFromTheCache) {
+  Ask("a", "compile", "same");
+  // The hash covers tool, arguments, files and limits, not who asks.
+  Step();
+  port_.Answer(0);
+  Step();
+  Ask("b", "compile", "same");
+  Step();
+  const auto answers = Answers();
+  ASSERT_EQ(answers.size(), 2u);
+  EXPECT_FALSE(answers[0].cached());
+  EXPECT_TRUE(answers[1].cached());
+  EXPECT_EQ(answers[1].request_id(), "b");
+  EXPECT_EQ(answers[1].episode().task(), "task of b");
+  EXPECT_EQ(loop_->counters().cache_hits, 1u);
+}
+
+TEST_F(ToolLoopTest, ACancelledEpisodesCallsAreNotRun) {
+  v1::ToolCancel cancel;
+  cancel.mutable_episode()->set_task("task of a");
+  ASSERT_TRUE(bus_.Publish(kToolsCancelTopic, cancel.SerializeAsString()).ok());
+  Ask("a");
+  Step();
+  EXPECT_EQ(port_.asked.size(), 0u);
+  EXPECT_THAT(port_.cancelled, testing::ElementsAre("task of a"));
+  const auto answers = Answers();
+  ASSERT_EQ(answers.size(), 1u);
+  EXPECT_EQ(answers[0].outcome(), v1::OUTCOME_UNAVAILABLE);
+}
+
+TEST_F(ToolLoopTest, WhatIsNoRequestIsADeadLetter) {
+  ASSERT_TRUE(bus_.Publish(kToolsCompileTopic, "\xff\xff nonsense").ok());
+  ASSERT_TRUE(bus_.Publish(kToolsCancelTopic, "\xff\xff nonsense").ok());
+  v1::ToolRequest nameless;
+  nameless.set_reply_to("inbox");
+  ASSERT_TRUE(bus_.Publish(kToolsCompileTopic, nameless.SerializeAsString()).ok());
+  Step();
+  EXPECT_EQ(bus_.Depth(kToolsCompileTopic)->dead, 2u);
+  EXPECT_EQ(bus_.Depth(kToolsCancelTopic)->dead, 1u);
+}
+
+TEST_F(ToolLoopTest, DrainFinishesWhatRunsAndTakesNothingNew) {
+  Ask("a");
+  Step();
+  loop_->Drain();
+  Ask("b");
+  Step();
+  EXPECT_EQ(port_.asked.size(), 1u);
+  EXPECT_FALSE(loop_->Drained());
+  port_.Answer(0);
+  Step();
+  EXPECT_TRUE(loop_->Drained());
+  EXPECT_EQ(Answers().size(), 1u);
+}
+
+TEST_F(ToolLoopTest, ALostWorkersRequestsAreAnsweredByAnother) {
+  std::set<std::string> ids;
+  for (int i = 0; i < 3; ++i) Ask("a" + std::to_string(i));
+  Step();
+  loop_.reset();  // dies with two in its hands
+  HandPort second_port;
+  loop_ = NewLoop(second_port);
+  for (int round = 0; round < 10; ++round) {
+    clock_.Advance(std::chrono::seconds(1));
+    bus_.Poll();
+    Step();
+    for (size_t i = 0; i < second_port.asked.size(); ++i) second_port.Answer(i);
+    second_port.asked.clear();
+    Step();
+    for (const auto& answer : Answers()) EXPECT_TRUE(ids.insert(answer.request_id()).second);
+  }
+  EXPECT_EQ(ids.size(), 3u);
+}
+
+}  // namespace
+}  // namespace tidemill

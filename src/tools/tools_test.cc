@@ -1,0 +1,219 @@
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/hash.h"
+#include "tools/tool_fixture.h"
+
+namespace tidemill {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+using Tools = ToolTest;
+
+TEST_F(Tools, CompileGivesDiagnosticsWithLineAndColumn) {
+  const auto result = Call(Request("compile", {{"a.c", "int f(void) {\n  return y;\n}\n"}}));
+  EXPECT_EQ(Name(result), "failed");
+  EXPECT_FALSE(result.compiled());
+  ASSERT_GE(result.diagnostics_size(), 1);
+  EXPECT_EQ(result.diagnostics(0).file(), "a.c");
+  EXPECT_EQ(result.diagnostics(0).line(), 2u);
+  EXPECT_EQ(result.diagnostics(0).column(), 10u);
+  EXPECT_EQ(result.diagnostics(0).severity(), "error");
+  EXPECT_TRUE(result.text().starts_with("compile failed\na.c:2:10: error: ")) << result.text();
+  EXPECT_EQ(TreeHash(result.tree()),
+            TreeHash(Request("", {{"a.c", "int f(void) {\n  return y;\n}\n"}}).tree()));
+}
+
+TEST_F(Tools, CompileTakesProgramsLibrariesAndMixedLanguages) {
+  EXPECT_TRUE(Call(Request("compile", {{"a.c", "int main(void) { return 0; }\n"}})).compiled());
+  EXPECT_TRUE(
+      Call(Request("compile", {{"a.c", "int f(void) { return 0; }\n"}, {"b.c", "int x;\n"}}))
+          .compiled());
+  const auto mixed = Call(Request(
+      "compile",
+      {{"a.c", "int f(void) { return 1; }\n"},
+       {"m.cc",
+        "#include <vector>\nextern \"C\" int f();\nint main() { std::vector<int> v(f()); }\n"}}));
+  EXPECT_TRUE(mixed.compiled()) << mixed.text();
+  const auto undefined =
+      Call(Request("compile", {{"a.c", "int g(void);\nint main(void) { return g(); }\n"}}));
+  EXPECT_FALSE(undefined.compiled());
+  EXPECT_THAT(undefined.text(), HasSubstr("undefined reference"));
+}
+
+TEST_F(Tools, CompileChecksPython) {
+  EXPECT_TRUE(Call(Request("compile", {{"a.py", "def f():\n    return 1\n"}})).compiled());
+  const auto result = Call(Request("compile", {{"a.py", "def f(:\n"}}));
+  EXPECT_FALSE(result.compiled());
+  ASSERT_EQ(result.diagnostics_size(), 1);
+  EXPECT_EQ(result.diagnostics(0).line(), 1u);
+}
+
+TEST_F(Tools, CompileMayBeToldWhichFiles) {
+  const Texts files = {{"a.c", "int f(void) { return 0; }\n"}, {"b.c", "nonsense\n"}};
+  EXPECT_TRUE(Call(Request("compile", files, R"({"files":["a.c"]})")).compiled());
+  EXPECT_FALSE(Call(Request("compile", files)).compiled());
+  EXPECT_EQ(Name(Call(Request("compile", files, R"({"files":["c.c"]})"))), "invalid");
+  EXPECT_EQ(Name(Call(Request("compile", files, R"({"files":[]})"))), "invalid");
+  EXPECT_EQ(Name(Call(Request("compile", {{"-o.c", "int main(void) { return 0; }\n"}}))), "ok");
+}
+
+TEST_F(Tools, EditsAreWrittenFirst) {
+  v1::ToolRequest request = Request("compile", {{"a.c", "nonsense\n"}});
+  *request.add_edits() = TreeOf({{"a.c", "int x;\n"}}).files(0);
+  const auto result = Call(request);
+  EXPECT_TRUE(result.compiled()) << result.text();
+  EXPECT_EQ(result.tree().files(0).content(), "int x;\n");
+}
+
+TEST_F(Tools, LintFindsWhatTheCompilerDoesNot) {
+  const auto result =
+      Call(Request("lint", {{"a.c",
+                             "#include <stdlib.h>\nint f(void) {\n  int a[3];\n  a[5] = 1;\n"
+                             "  char *p = malloc(3);\n  return a[0];\n}\n"}}));
+  EXPECT_EQ(Name(result), "ok");
+  EXPECT_GE(result.diagnostics_size(), 1);
+  EXPECT_THAT(result.text(), HasSubstr("a.c:4"));
+  EXPECT_EQ(Call(Request("lint", {{"a.c", "int f(int x) { return x; }\n"}})).text(),
+            "no remarks\n");
+}
+
+TEST_F(Tools, RunTestsFindsTestProgramsAndSaysWhichFailed) {
+  const auto result = Call(Request(
+      "run_tests",
+      {{"add.c", "int add(int a, int b) { return a + b; }\n"},
+       {"test_good.c", "int add(int, int);\nint main(void) { return add(1, 2) != 3; }\n"},
+       {"test_bad.c",
+        "#include <assert.h>\nint add(int, int);\nint main(void) { assert(add(1, 1) == 3); }\n"},
+       {"test_p.py", "assert 1 + 1 == 2\n"}}));
+  EXPECT_EQ(result.tests_total(), 3u);
+  EXPECT_EQ(result.tests_passed(), 2u);
+  ASSERT_EQ(result.failures_size(), 1);
+  EXPECT_EQ(result.failures(0).name(), "test_bad.c");
+  EXPECT_THAT(result.text(), HasSubstr("2 of 3 tests passed\nfailed: test_bad.c"));
+  EXPECT_EQ(Name(Call(Request("run_tests", {{"a.c", "int x;\n"}}))), "invalid");
+}
+
+TEST_F(Tools, RunTestsWithVisibleCasesShowsInputAndExpected) {
+  v1::ToolRequest request =
+      GradeRequest("int f(int x) { return x * x + (x == 3); }\n", LineGrading());
+  request.set_tool("run_tests");
+  const auto result = Call(request);
+  EXPECT_EQ(Name(result), "failed");
+  EXPECT_EQ(result.tests_passed(), 1u);
+  EXPECT_EQ(result.tests_total(), 8u);
+  EXPECT_THAT(
+      result.text(),
+      HasSubstr("1 of 8 tests passed\nfailed: case 1\n  input: 20\n  expected: 401\n  got: 400\n"));
+}
+
+TEST_F(Tools, AConfiguredCommandGetsItsArgumentAsOneWordAndChangesTheWorkspace) {
+  const auto result = Call(
+      Request("shell", {{"a.txt", "x\n"}},
+              R"({"script":"cat a.txt > b.txt; rm a.txt; mkdir d; echo y > d/c; echo done"})"));
+  EXPECT_EQ(Name(result), "ok");
+  EXPECT_EQ(result.text(), "done\n");
+  ASSERT_EQ(result.tree().files_size(), 2);
+  EXPECT_EQ(result.tree().files(0).path(), "b.txt");
+  EXPECT_EQ(result.tree().files(1).path(), "d/c");
+  EXPECT_EQ(Name(Call(Request("shell", {}, "{}"))), "invalid");
+}
+
+TEST_F(Tools, AConfiguredCommandSeesOnlyItsFiles) {
+  const auto result = Call(Request("only_a", {{"a.txt", "x\n"}, {"secret.txt", "x\n"}}));
+  EXPECT_EQ(result.text(), "a.txt\n");
+  EXPECT_EQ(result.tree().files_size(), 2) << "the others are still in the workspace";
+}
+
+TEST_F(Tools, AConfiguredTestCommandIsCounted) {
+  const auto result = Call(Request("tap", {}));
+  EXPECT_EQ(result.tests_passed(), 1u);
+  EXPECT_EQ(result.tests_total(), 2u);
+  ASSERT_EQ(result.failures_size(), 1);
+  EXPECT_EQ(result.failures(0).name(), "second");
+}
+
+TEST_F(Tools, AnUnknownToolAndBadArgumentsAreTheAgents) {
+  EXPECT_EQ(Name(Call(Request("fly", {}))), "invalid");
+  const auto result = Call(Request("read_file", {}, "not json"));
+  EXPECT_EQ(Name(result), "invalid");
+  EXPECT_THAT(result.text(), HasSubstr("JSON"));
+}
+
+TEST_F(Tools, LargeFilesTravelThroughTheBlobStore) {
+  const std::string large(100'000, 'x');
+  const auto written =
+      Call(Request("write_file", {}, fmt::format(R"({{"path":"big.txt","content":"{}"}})", large)));
+  ASSERT_EQ(written.tree().files_size(), 1);
+  EXPECT_FALSE(written.tree().files(0).has_content());
+  v1::ToolRequest next = Request("shell", {}, R"({"script":"wc -c < big.txt"})");
+  *next.mutable_tree() = written.tree();
+  EXPECT_EQ(Call(next).text(), "100000\n");
+  next.mutable_tree()->mutable_files(0)->set_hash(std::string(64, '0'));
+  const auto lost = Call(next);
+  EXPECT_EQ(Name(lost), "unavailable") << "a missing blob is ours";
+  EXPECT_THAT(lost.cause(), HasSubstr("big.txt"));
+}
+
+TEST_F(Tools, TextIsCutToTheBudgetOfTheRequest) {
+  v1::ToolRequest request = Request("shell", {}, R"({"script":"seq 100000"})");
+  request.set_text_limit(300);
+  const auto result = Call(request);
+  EXPECT_LE(result.text().size(), 300u);
+  EXPECT_TRUE(result.text().starts_with("1\n2\n"));
+  EXPECT_TRUE(result.text().ends_with("100000\n"));
+}
+
+TEST_F(Tools, AWorkspaceThatDoesNotFitIsTheAgents) {
+  v1::ToolRequest request =
+      Request("shell", {{"big", std::string(3 << 20, 'x')}}, R"({"script":"ls"})");
+  request.mutable_limits()->set_disk_mb(2);
+  EXPECT_EQ(Name(Call(request)), "disk_limit");
+}
+
+TEST_F(Tools, AWorkspaceTooLargeToCollectIsTheAgents) {
+  const auto result =
+      Call(Request("shell", {}, R"({"script":"head -c 20000000 /dev/zero > big"})"));
+  EXPECT_EQ(Name(result), "disk_limit");
+}
+
+TEST_F(Tools, AKeptBoxServesItsEpisodeOnlyAndHoldsNothingOver) {
+  v1::ToolRequest request =
+      Request("shell", {}, R"({"script":"touch left /tmp/left; (sleep 100 &); ls /tmp"})");
+  request.mutable_episode()->set_task("t");
+  request.set_keep_box(true);
+  (void)Call(request);
+  EXPECT_EQ(executor().kept_boxes(), 1u);
+  v1::ToolRequest other = Request("shell", {}, R"({"script":"ls . /tmp"})");
+  other.mutable_episode()->set_task("t");
+  other.mutable_episode()->set_member(1);
+  EXPECT_THAT(Call(other).text(), Not(HasSubstr("left")));
+  EXPECT_EQ(executor().kept_boxes(), 1u);
+  v1::ToolRequest again =
+      Request("shell", {{"a.txt", "x"}}, R"({"script":"ls . /tmp; ps 2>/dev/null"})");
+  *again.mutable_episode() = request.episode();
+  const auto result = Call(again);
+  EXPECT_THAT(result.text(), HasSubstr("a.txt"));
+  EXPECT_THAT(result.text(), Not(HasSubstr("left")));
+  EXPECT_EQ(executor().kept_boxes(), 0u) << "its last call did not ask to keep it";
+}
+
+TEST_F(Tools, CancelEndsWhatRunsAndWhatWaits) {
+  v1::ToolRequest request = Request("shell", {}, R"({"script":"sleep 100"})");
+  request.mutable_limits()->set_wall_ms(60'000);
+  request.mutable_episode()->set_task("given up");
+  for (int i = 0; i < 4; ++i) executor().Submit(request, next_tag_++);
+  executor().Cancel(request.episode());
+  for (int i = 0; i < 4; ++i) {
+    const auto result = Await();
+    EXPECT_EQ(Name(result), "unavailable");
+    EXPECT_THAT(result.cause(), HasSubstr("given up"));
+  }
+  EXPECT_EQ(Name(Call(Request("shell", {}, R"({"script":"true"})"))), "ok");
+}
+
+}  // namespace
+}  // namespace tidemill
