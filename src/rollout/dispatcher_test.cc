@@ -43,8 +43,9 @@ class DispatcherTest : public testing::Test {
     options_.group_size = 4;
   }
   void Make() {
-    dispatcher_ = std::make_unique<Dispatcher>(bus_, store_, clock_, journal_, train_, eval_,
-                                               std::move(*TaskOrder::Make(train_, {}, 1)), options_);
+    dispatcher_ =
+        std::make_unique<Dispatcher>(bus_, store_, clock_, journal_, train_, eval_,
+                                     std::move(*TaskOrder::Make(train_, {}, 1)), options_);
   }
   void Step() { dispatcher_->Step(clock_.Now()); }
   std::vector<v1::GroupLease> Issued() {
@@ -57,7 +58,8 @@ class DispatcherTest : public testing::Test {
     }
     return groups;
   }
-  void Report(uint64_t group, uint32_t revision, uint32_t accepted, uint32_t dropped, bool reissue = false) {
+  void Report(uint64_t group, uint32_t revision, uint32_t accepted, uint32_t dropped,
+              bool reissue = false) {
     v1::DispatchEvent event;
     event.mutable_group()->set_group(group);
     event.mutable_group()->set_revision(revision);

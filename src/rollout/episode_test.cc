@@ -23,8 +23,8 @@ class FakeProtocol final : public AgentProtocol {
     return turn;
   }
   bool ChecksAnswers() const override { return checks; }
-  std::vector<TokenId> Observe(const v1::Task&, const ParsedTurn&, const std::vector<v1::ToolResult>&,
-                               size_t) const override {
+  std::vector<TokenId> Observe(const v1::Task&, const ParsedTurn&,
+                               const std::vector<v1::ToolResult>&, size_t) const override {
     return {6};
   }
   std::string Text(std::span<const TokenId>) const override { return ""; }
@@ -59,7 +59,8 @@ class EpisodeTest : public testing::Test {
     output.versions = {{4, 1}, {5, 1}};
     return output;
   }
-  static v1::ToolResult ResultFor(const ToolCallOrder& order, v1::Outcome outcome = v1::OUTCOME_OK) {
+  static v1::ToolResult ResultFor(const ToolCallOrder& order,
+                                  v1::Outcome outcome = v1::OUTCOME_OK) {
     v1::ToolResult result;
     result.set_request_id(order.request.request_id());
     result.set_outcome(outcome);
@@ -93,7 +94,8 @@ TEST_F(EpisodeTest, ACallThatChangesFilesRunsBeforeThoseBehindIt) {
   EXPECT_EQ(first.calls[0].request.tool(), "write_file");
   v1::ToolResult written = ResultFor(first.calls[0]);
   v1::File& file = *written.mutable_tree()->add_files();
-  file.set_path("new.c"), file.set_content("x"), file.set_has_content(true), file.set_hash(Sha256Hex("x"));
+  file.set_path("new.c"), file.set_content("x"), file.set_has_content(true),
+      file.set_hash(Sha256Hex("x"));
   EpisodeActions second = episode.OnResult(written, 2);
   ASSERT_EQ(second.calls.size(), 2u) << "compile and lint run side by side";
   EXPECT_EQ(second.calls[0].request.tree().files(0).path(), "new.c");

@@ -1,0 +1,190 @@
+#include "learner/learner_loop.h"
+
+#include <gtest/gtest.h>
+
+#include "bus/memory/memory_bus.h"
+#include "bus/standard_topics.h"
+#include "core/topics.h"
+
+namespace tidemill {
+namespace {
+
+class FakeStore final : public StorePort {
+ public:
+  void Submit(StoreOp op, uint64_t tag) override {
+    StoreDone done{tag, Ok(), 0};
+    if (std::holds_alternative<ReserveVersion>(op)) done.version = ++reserved;
+    if (auto* step = std::get_if<PutStep>(&op)) steps.push_back(*step);
+    if (auto* checkpoint = std::get_if<PutCheckpoint>(&op)) checkpoints.push_back(*checkpoint);
+    if (hold)
+      held.push_back(done);
+    else
+      events_.Post(done);
+  }
+  void LetGo() {
+    for (StoreDone& done : std::exchange(held, {})) events_.Post(done);
+  }
+  Mailbox<StoreDone>& events() override { return events_; }
+  bool hold = false;
+  uint64_t reserved = 10;
+  std::vector<StoreDone> held;
+  std::vector<PutStep> steps;
+  std::vector<PutCheckpoint> checkpoints;
+
+ private:
+  Mailbox<StoreDone> events_{1000};
+};
+
+class FakeTrainer final : public TrainerPort {
+ public:
+  void Train(v1::Batch batch) override {
+    commands.push_back("train " + std::to_string(batch.step()));
+  }
+  void Publish(uint64_t version, uint64_t step) override {
+    commands.push_back("publish " + std::to_string(version));
+    events_.Post(PublishDone{version, Ok(), 0});
+    (void)step;
+  }
+  void Checkpoint(CheckpointRequest request) override {
+    commands.push_back("checkpoint " + std::to_string(request.step));
+    events_.Post(CheckpointDone{request.step, request.version, request.path, Ok(), 0});
+  }
+  void Trained(uint64_t step, Status status = Ok()) {
+    events_.Post(TrainDone{step, status, {{"tokens", 5}}});
+  }
+  Mailbox<TrainerEvent>& events() override { return events_; }
+  std::vector<std::string> commands;
+
+ private:
+  Mailbox<TrainerEvent> events_{1000};
+};
+
+class LearnerLoopTest : public testing::Test {
+ protected:
+  LearnerLoopTest() {
+    EXPECT_TRUE(OpenStandardTopics(bus_, {}).ok());
+    options_.max_steps = 3;
+    options_.checkpoint_folder = "c";
+    options_.checkpoint_every_steps = 2;
+  }
+  void Make() {
+    loop_ = std::make_unique<LearnerLoop>(bus_, store_, trainer_, clock_, journal_, options_);
+    loop_->Attach(waker_);
+    Step();
+  }
+  void Step() {
+    for (int i = 0; i < 3; ++i) loop_->Step(clock_.Now());
+  }
+  std::vector<v1::BatchRequest> Requests() {
+    std::vector<v1::BatchRequest> requests;
+    const std::vector<Lease> leases = bus_.Receive(kBatchRequestsTopic, 10).value();
+    for (const Lease& lease : leases) {
+      EXPECT_TRUE(requests.emplace_back().ParseFromString(lease.body));
+      EXPECT_TRUE(bus_.Ack(lease).ok());
+    }
+    return requests;
+  }
+  void Answer(const v1::BatchRequest& request) {
+    v1::Batch batch;
+    batch.set_step(request.step());
+    v1::TrajectoryId& id = *batch.add_samples()->mutable_trajectory()->mutable_id();
+    id.set_group(request.step() + 1);
+    EXPECT_TRUE(bus_.PublishReply(request.reply_to(), batch.SerializeAsString()).ok());
+    Step();
+  }
+  struct NoWaker final : Waker {
+    void Wake() override {}
+  } waker_;
+  VirtualClock clock_;
+  MemoryBus bus_{clock_};
+  FakeStore store_;
+  FakeTrainer trainer_;
+  NullJournal journal_;
+  LearnerOptions options_;
+  std::unique_ptr<LearnerLoop> loop_;
+};
+
+TEST_F(LearnerLoopTest, AsksForTheNextBatchWhileOneTrains) {
+  Make();
+  std::vector<v1::BatchRequest> requests = Requests();
+  ASSERT_EQ(requests.size(), 1u);
+  EXPECT_EQ(requests[0].step(), 0u);
+  Answer(requests[0]);
+  requests = Requests();
+  ASSERT_EQ(requests.size(), 1u);
+  EXPECT_EQ(requests[0].step(), 1u);
+}
+
+TEST_F(LearnerLoopTest, WithoutPrefetchItWaitsForTheStep) {
+  options_.prefetch = false;
+  Make();
+  Answer(Requests()[0]);
+  EXPECT_TRUE(Requests().empty());
+  trainer_.Trained(0);
+  Step();
+  EXPECT_EQ(Requests().size(), 1u);
+}
+
+TEST_F(LearnerLoopTest, PublishesOnlyAReservedVersionAndTrainsNoFurtherBeforeThat) {
+  store_.hold = true;
+  Make();
+  Answer(Requests()[0]);
+  Answer(Requests()[0]);
+  trainer_.Trained(0);
+  Step();
+  EXPECT_EQ(trainer_.commands, (std::vector<std::string>{"train 0"}));
+  store_.LetGo();
+  Step();
+  EXPECT_EQ(trainer_.commands, (std::vector<std::string>{"train 0", "publish 11", "train 1"}));
+  EXPECT_EQ(store_.steps.at(0).used.at(0).group(), 1u);
+}
+
+TEST_F(LearnerLoopTest, ACheckpointIsTakenBeforeTheNextStepChangesTheWeights) {
+  Make();
+  for (uint64_t step = 0; step < 3; ++step) {
+    Answer(Requests().at(0));
+    trainer_.Trained(step);
+    Step();
+  }
+  EXPECT_EQ(trainer_.commands,
+            (std::vector<std::string>{"train 0", "publish 11", "train 1", "publish 12",
+                                      "checkpoint 2", "train 2", "publish 13", "checkpoint 3"}));
+  EXPECT_TRUE(loop_->counters().done);
+  EXPECT_EQ(store_.checkpoints.size(), 2u);
+}
+
+TEST_F(LearnerLoopTest, AskedToFinishItSavesAndTellsTheDispatcher) {
+  Make();
+  Answer(Requests()[0]);
+  loop_->FinishSoon();
+  trainer_.Trained(0);
+  Step();
+  EXPECT_TRUE(loop_->counters().done);
+  EXPECT_EQ(trainer_.commands.back(), "checkpoint 1");
+  bool last = false;
+  const std::vector<Lease> leases = bus_.Receive(kDispatchTopic, 10).value();
+  for (const Lease& lease : leases) {
+    v1::DispatchEvent event;
+    ASSERT_TRUE(event.ParseFromString(lease.body));
+    last |= event.step().last();
+  }
+  EXPECT_TRUE(last);
+}
+
+TEST_F(LearnerLoopTest, ANanTakesTheRunDownWithItsMessage) {
+  Make();
+  Answer(Requests()[0]);
+  trainer_.Trained(0, Internal("the loss is not a number"));
+  EXPECT_THROW(Step(), std::runtime_error);
+}
+
+TEST_F(LearnerLoopTest, ARepeatedBatchIsIgnored) {
+  Make();
+  const v1::BatchRequest request = Requests()[0];
+  Answer(request);
+  Answer(request);
+  EXPECT_EQ(trainer_.commands.size(), 1u);
+}
+
+}  // namespace
+}  // namespace tidemill
