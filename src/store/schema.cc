@@ -45,6 +45,8 @@ CREATE INDEX trajectories_by_task        ON trajectories (task, purpose, finishe
 CREATE INDEX trajectories_by_time        ON trajectories (purpose, finished_ms, solved, reward);
 CREATE INDEX trajectories_by_reward      ON trajectories (reward);
 CREATE INDEX trajectories_by_fate        ON trajectories (fate, purpose);
+CREATE INDEX trajectories_by_tokens      ON trajectories (tokens);
+CREATE INDEX trajectories_by_cause       ON trajectories (stale_cause) WHERE stale_cause <> '';
 CREATE INDEX trajectories_by_version     ON trajectories (max_version, min_version);
 CREATE INDEX trajectories_by_eval        ON trajectories (eval_name, task, scored, solved, reward) WHERE purpose = 2;
 
