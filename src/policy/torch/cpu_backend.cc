@@ -203,6 +203,7 @@ class CpuBackend final : public DecodeBackend {
     const long mixed_width = PaddedRow(config_.q_size());
     for (long r = 0; r < rows; ++r) {
       const Row& row = w.rows[static_cast<size_t>(first + r)];
+      const Row* next = r + 1 < rows ? &row + 1 : nullptr;
       const int32_t slot = row.position % kPageSlots;
       float* page =
           pool_.data() +
@@ -233,6 +234,8 @@ class CpuBackend final : public DecodeBackend {
                           .head_dim = static_cast<int>(config_.head_dim),
                           .value_stride = static_cast<int>(shape_.value_stride),
                           .length = row.position + 1,
+                          .next_pages = next ? next->segment->pages.data() : nullptr,
+                          .next_length = next ? next->position : 0,
                           .scratch = w.scores.data()});
     }
   }

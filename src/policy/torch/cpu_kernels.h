@@ -44,6 +44,9 @@ struct AttentionArgs {
   int heads, kv_heads, head_dim;
   int value_stride;  // head_dim padded to kPageSlots
   int length;        // keys the query sees
+  // The row that comes after this one, fetched into the cache meanwhile; null: none.
+  const int* next_pages;
+  int next_length;
   float* scratch;    // 4 · (length padded to 64)
 };
 

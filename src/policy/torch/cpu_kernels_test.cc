@@ -116,6 +116,8 @@ TEST_P(CpuKernelsTest, AttentionIsTheFormulaForEveryGroupingAndLength) {
                            .head_dim = s.head_dim,
                            .value_stride = stride,
                            .length = length,
+                           .next_pages = order,
+                           .next_length = 40,
                            .scratch = scratch.data()});
       for (int h = 0; h < s.heads; ++h) {
         const int kv = h / (s.heads / s.kv_heads);
