@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <string>
 
 namespace tidemill {
@@ -98,6 +99,7 @@ Result<TrainSequence> Flatten(const v1::Sample& sample, const FlattenOptions& op
   TrainSequence row;
   row.temperature = static_cast<float>(temperature);
   for (uint32_t id : trajectory.prompt_ids()) Append(row, id, -1);
+  row.prompt_tokens = row.ids.size();
   for (int t = 0; t < trajectory.turns_size(); ++t) {
     const v1::Turn& turn = trajectory.turns(t);
     const Status checked = CheckTurn(turn, t);
@@ -135,8 +137,45 @@ void AppendRow(Microbatch& micro, const TrainSequence& row, int32_t index,
   micro.offsets.push_back(static_cast<int32_t>(micro.ids.size()));
   micro.sequences.push_back(index);
   micro.temperatures.push_back(row.temperature);
+  micro.prompts.push_back(static_cast<int32_t>(row.prompt_tokens));
   micro.longest = std::max(micro.longest, static_cast<int32_t>(row.ids.size()));
   micro.trained_tokens += row.trained_tokens;
+}
+
+// Rows with the same prompt next to each other, the prompts in order of appearance.
+std::vector<int32_t> OrderByPrompt(std::span<const TrainSequence> sequences,
+                                   const std::vector<int32_t>& chosen) {
+  std::map<std::span<const int32_t>, size_t,
+           bool (*)(std::span<const int32_t>, std::span<const int32_t>)>
+      places([](std::span<const int32_t> a, std::span<const int32_t> b) {
+        return std::lexicographical_compare(a.begin(), a.end(), b.begin(), b.end());
+      });
+  std::vector<std::vector<int32_t>> together;
+  for (int32_t index : chosen) {
+    const TrainSequence& row = sequences[static_cast<size_t>(index)];
+    const auto [place, fresh] =
+        places.try_emplace(std::span(row.ids).first(row.prompt_tokens), together.size());
+    if (fresh) together.emplace_back();
+    together[place->second].push_back(index);
+  }
+  std::vector<int32_t> order;
+  for (const auto& rows : together) order.insert(order.end(), rows.begin(), rows.end());
+  return order;
+}
+
+// What `row` would add to `micro`, whose rows it follows.
+int64_t CostAfter(const Microbatch& micro, const TrainSequence& row, int64_t so_far,
+                  PackCost cost) {
+  const auto length = static_cast<int64_t>(row.ids.size());
+  if (cost == PackCost::kPadded) return length * static_cast<int64_t>(micro.rows() + 1);
+  if (cost == PackCost::kTokens) return so_far + length;
+  const auto last = static_cast<size_t>(micro.offsets[micro.rows() - 1]);
+  const auto prompt = static_cast<size_t>(micro.prompts.back());
+  const bool shared =
+      prompt == row.prompt_tokens &&
+      std::equal(row.ids.begin(), row.ids.begin() + static_cast<std::ptrdiff_t>(prompt),
+                 micro.ids.begin() + static_cast<std::ptrdiff_t>(last));
+  return so_far + length - (shared ? static_cast<int64_t>(prompt) : 0);
 }
 
 }  // namespace
@@ -150,28 +189,25 @@ std::vector<Microbatch> PackMicrobatches(std::span<const TrainSequence> sequence
   for (int32_t index : chosen) {
     if (sequences[static_cast<size_t>(index)].trained_tokens > 0) order.push_back(index);
   }
-  const auto length = [&](int32_t i) {
-    return static_cast<int64_t>(sequences[static_cast<size_t>(i)].ids.size());
-  };
-  std::stable_sort(order.begin(), order.end(),
-                   [&](int32_t a, int32_t b) { return length(a) < length(b); });
+  if (options.cost == PackCost::kSharedPrompts) {
+    order = OrderByPrompt(sequences, order);
+  } else {
+    std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
+      return sequences[static_cast<size_t>(a)].ids.size() <
+             sequences[static_cast<size_t>(b)].ids.size();
+    });
+  }
   std::vector<Microbatch> packed;
+  int64_t cost = 0;
   for (int32_t index : order) {
-    const int64_t row = length(index);
-    bool fits = !packed.empty();
-    if (fits) {
-      const Microbatch& last = packed.back();
-      // Sorted: this row is the longest so far.
-      const int64_t cost = options.padded ? row * static_cast<int64_t>(last.rows() + 1)
-                                          : row + static_cast<int64_t>(last.ids.size());
-      fits = cost <= options.token_budget;
-    }
-    if (!fits) {
+    const TrainSequence& row = sequences[static_cast<size_t>(index)];
+    if (!packed.empty()) cost = CostAfter(packed.back(), row, cost, options.cost);
+    if (packed.empty() || cost > options.token_budget) {
       packed.emplace_back();
       packed.back().offsets.push_back(0);
+      cost = static_cast<int64_t>(row.ids.size());
     }
-    AppendRow(packed.back(), sequences[static_cast<size_t>(index)], index,
-              advantages[static_cast<size_t>(index)]);
+    AppendRow(packed.back(), row, index, advantages[static_cast<size_t>(index)]);
   }
   return packed;
 }

@@ -28,8 +28,9 @@ struct TrainSequence {
   std::vector<int32_t> turns;      // which turn it belongs to; -1 for the prompt
   std::vector<uint8_t> turn_ends;  // 1 at the last token of a turn
   float temperature = 1;           // of the sampling; the learner divides its logits by it as well
-  size_t trained_tokens = 0;       // sum of mask
-  size_t stale_tokens = 0;         // written by the model but over a bound
+  size_t prompt_tokens = 0;
+  size_t trained_tokens = 0;  // sum of mask
+  size_t stale_tokens = 0;    // written by the model but over a bound
 };
 
 // Steps between the policy version that drew a token and the step that trains on it.
@@ -64,15 +65,23 @@ struct Microbatch {
   std::vector<int32_t> sequence_of;  // per token: index of its sequence among those given
   std::vector<int32_t> sequences;    // per row: the same
   std::vector<float> temperatures;   // per row
+  std::vector<int32_t> prompts;      // per row: tokens of its prompt
   int32_t longest = 0;
   size_t trained_tokens = 0;
 
   size_t rows() const { return sequences.size(); }
 };
 
+// What a microbatch costs, and thus which rows go together.
+enum class PackCost : uint8_t {
+  kTokens,         // every token of every row
+  kPadded,         // every row as long as the longest
+  kSharedPrompts,  // every token, but a prompt that rows have in common once: such rows go together
+};
+
 struct PackOptions {
   int64_t token_budget = 16384;  // of a microbatch; a longer row gets one of its own
-  bool padded = false;           // true: the budget counts every row as long as the longest
+  PackCost cost = PackCost::kTokens;
 };
 
 // Every sequence of `chosen` (indices into `sequences`) lands in exactly one microbatch, rows

@@ -89,17 +89,18 @@ std::vector<TrainSequence> RandomRows(uint64_t seed, int count) {
 }
 
 TEST(PackMicrobatches, PutsEverySequenceIntoExactlyOneMicrobatchUnderTheBudget) {
-  for (bool padded : {false, true}) {
+  for (PackCost kind : {PackCost::kTokens, PackCost::kPadded, PackCost::kSharedPrompts}) {
+    const bool padded = kind == PackCost::kPadded;
     const auto rows = RandomRows(3, 57);
     const std::vector<std::vector<double>> advantages(rows.size(), {0.5});
     std::vector<int32_t> chosen(rows.size());
     std::iota(chosen.begin(), chosen.end(), 0);
-    const auto packed = PackMicrobatches(rows, advantages, chosen, {200, padded});
+    const auto packed = PackMicrobatches(rows, advantages, chosen, {200, kind});
     std::vector<int> seen(rows.size(), 0);
     for (const Microbatch& micro : packed) {
       const auto cost =
           padded ? micro.rows() * static_cast<size_t>(micro.longest) : micro.ids.size();
-      EXPECT_LE(cost, 200u);
+      EXPECT_TRUE(kind == PackCost::kSharedPrompts || cost <= 200u) << cost;
       ASSERT_EQ(micro.offsets.size(), micro.rows() + 1);
       EXPECT_EQ(static_cast<size_t>(micro.offsets.back()), micro.ids.size());
       for (size_t r = 0; r < micro.rows(); ++r) {
@@ -123,7 +124,7 @@ TEST(PackMicrobatches,
   rows[2].trained_tokens = 0;
   const std::vector<std::vector<double>> advantages(rows.size(), {1.0});
   const std::vector<int32_t> chosen = {0, 1, 2, 3};
-  const auto packed = PackMicrobatches(rows, advantages, chosen, {1, false});
+  const auto packed = PackMicrobatches(rows, advantages, chosen, {1, PackCost::kTokens});
   EXPECT_EQ(packed.size(), 3u);
 }
 
@@ -133,6 +134,23 @@ TEST(PackMicrobatches, GivesEachTurnItsOwnAdvantage) {
   const std::vector<int32_t> chosen = {0};
   const auto packed = PackMicrobatches(rows, advantages, chosen, {});
   EXPECT_THAT(packed.at(0).advantages, ElementsAre(0, 0, .25, .25, .25, 0, 0, -2, -2));
+}
+
+TEST(PackMicrobatches, CountsASharedPromptOnceAndKeepsItsRowsTogether) {
+  std::vector<TrainSequence> rows;
+  for (uint32_t i = 0; i < 6; ++i) {
+    // Two prompts of 10 tokens in turn; each row adds 2.
+    const std::vector<uint32_t> prompt(10, 50 + i % 2);
+    rows.push_back(
+        *Flatten(MakeSample(1, i, 0, prompt, {{{i, i}, {-1, -1}, {{1, 2}}, {}, ""}}), {}));
+  }
+  const std::vector<std::vector<double>> advantages(rows.size(), {1.0});
+  const std::vector<int32_t> chosen = {0, 1, 2, 3, 4, 5};
+  const auto packed = PackMicrobatches(rows, advantages, chosen, {16, PackCost::kSharedPrompts});
+  ASSERT_EQ(packed.size(), 2u);
+  EXPECT_THAT(packed[0].sequences, ElementsAre(0, 2, 4));
+  EXPECT_THAT(packed[1].sequences, ElementsAre(1, 3, 5));
+  EXPECT_THAT(packed[0].prompts, ElementsAre(10, 10, 10));
 }
 
 }  // namespace

@@ -1,0 +1,103 @@
+#include "learner/step_batch.h"
+
+#include <cmath>
+
+#include "learner/staleness.h"
+
+namespace tidemill {
+namespace {
+
+std::string NameOf(const v1::TrajectoryId& id) {
+  return "trajectory " + id.task() + "/" + std::to_string(id.group()) + "/" +
+         std::to_string(id.member());
+}
+
+void AddMetrics(StepBatch& step) {
+  const double count = step.rewards.empty() ? 1.0 : static_cast<double>(step.rewards.size());
+  double mean = 0, squares = 0, advantage = 0, turns = 0, trained = 0;
+  for (double reward : step.rewards) mean += reward / count;
+  for (double reward : step.rewards) squares += (reward - mean) * (reward - mean) / count;
+  for (const auto& of_sequence : step.advantages) {
+    for (double a : of_sequence) advantage += std::abs(a);
+    turns += static_cast<double>(of_sequence.size());
+  }
+  for (const TrainSequence& sequence : step.sequences) {
+    trained += static_cast<double>(sequence.trained_tokens);
+  }
+  step.metrics["episodes"] = static_cast<double>(step.rewards.size());
+  step.metrics["reward_mean"] = mean;
+  step.metrics["reward_deviation"] = std::sqrt(squares);
+  step.metrics["advantage_abs"] = turns > 0 ? advantage / turns : 0;
+  step.metrics["response_tokens"] = trained / count;
+  step.metrics["tokens"] = trained;
+  AddStalenessMetrics(MeasureStaleness(step.sequences), step.metrics);
+}
+
+}  // namespace
+
+std::vector<int32_t> StepBatch::Trainable() const {
+  std::vector<int32_t> indices;
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    if (sequences[i].trained_tokens > 0) indices.push_back(static_cast<int32_t>(i));
+  }
+  return indices;
+}
+
+Result<StepBatch> PrepareStep(const v1::Batch& batch, AdvantageKind advantage,
+                              const CreditConfig& credit, const FlattenOptions& options) {
+  StepBatch step;
+  std::vector<const v1::Sample*> samples;
+  for (const v1::Sample& sample : batch.samples()) {
+    const std::string name = NameOf(sample.trajectory().id());
+    if (!sample.verdict().scored()) return Invalid(name + " has no verdict");
+    if (sample.trajectory().purpose() == v1::PURPOSE_EVAL) {
+      return Invalid(name + " is of an evaluation and must not be trained on");
+    }
+    TM_ASSIGN_OR_RETURN(TrainSequence sequence, Flatten(sample, options));
+    auto rewards = TurnRewards(credit, sample);
+    if (!rewards.ok()) return rewards.status().WithContext(name);
+    step.sequences.push_back(std::move(sequence));
+    step.turn_rewards.push_back(std::move(*rewards));
+    step.rewards.push_back(ShapedReward(credit, sample));
+    samples.push_back(&sample);
+  }
+  if (advantage == AdvantageKind::kVtrace) {
+    for (const auto& rewards : step.turn_rewards) step.advantages.emplace_back(rewards.size(), 0.0);
+  } else {
+    TM_ASSIGN_OR_RETURN(step.advantages, AssignCredit(credit, advantage, samples));
+  }
+  AddMetrics(step);
+  return step;
+}
+
+LagOfVersion LagBySteps(std::map<uint64_t, uint64_t> version_steps, uint64_t now,
+                        uint64_t learner_version) {
+  return [known = std::move(version_steps), now, learner_version](uint64_t version) -> uint64_t {
+    const auto after = known.upper_bound(version);
+    if (after == known.begin()) return learner_version > version ? learner_version - version : 0;
+    const uint64_t step = std::prev(after)->second;
+    return now > step ? now - step : 0;
+  };
+}
+
+VtraceOutput SequenceVtrace(const ObjectiveConfig& config, const TrainSequence& sequence,
+                            const std::vector<double>& turn_rewards,
+                            std::span<const double> log_ratio, std::span<const double> values) {
+  const size_t count = values.size();
+  std::vector<double> rewards(count, 0.0), discounts(count, config.discount);
+  std::vector<int32_t> turns;
+  for (size_t i = 0; i < sequence.ids.size(); ++i) {
+    if (sequence.mask[i] != 0) turns.push_back(sequence.turns[i]);
+  }
+  TM_CHECK(turns.size() == count && count > 0, "every trained token has its value");
+  for (size_t t = 0; t < turn_rewards.size(); ++t) {
+    // The last trained token of the turn or, where none is left of it, of those before it.
+    size_t at = 0;
+    for (size_t i = 0; i < count && turns[i] <= static_cast<int32_t>(t); ++i) at = i;
+    rewards[at] += turn_rewards[t];
+  }
+  discounts.back() = 0;
+  return ComputeVtrace({log_ratio, rewards, discounts, values, 0.0}, config.vtrace);
+}
+
+}  // namespace tidemill

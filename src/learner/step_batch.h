@@ -1,0 +1,45 @@
+// A batch as one step uses it: sequences with their advantages, checked.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/status.h"
+#include "learner/credit.h"
+#include "learner/objective_config.h"
+#include "learner/packing.h"
+#include "proto/tidemill.pb.h"
+
+namespace tidemill {
+
+struct StepBatch {
+  std::vector<TrainSequence> sequences;
+  std::vector<std::vector<double>> advantages;    // [sequence][turn]; zeros for V-trace
+  std::vector<std::vector<double>> turn_rewards;  // [sequence][turn]
+  std::vector<double> rewards;                    // shaped, [sequence]
+  std::map<std::string, double>
+      metrics;  // reward_*, advantage_abs, episodes, response_tokens, lag_*, ..
+
+  // Indices of those with something to train on.
+  std::vector<int32_t> Trainable() const;
+};
+
+// kInvalid names the trajectory: one without a verdict or purpose to train, or as Flatten and
+// AssignCredit say.
+Result<StepBatch> PrepareStep(const v1::Batch& batch, AdvantageKind advantage,
+                              const CreditConfig& credit, const FlattenOptions& options);
+
+// The lag of each version at step `now`: by the steps that published them where known, else by the
+// difference to the learner's.
+LagOfVersion LagBySteps(std::map<uint64_t, uint64_t> version_steps, uint64_t now,
+                        uint64_t learner_version);
+
+// V-trace's advantages and value targets of one sequence's trained tokens, of which `log_ratio` and
+// `values` are one each. A turn's reward comes with its last trained token.
+VtraceOutput SequenceVtrace(const ObjectiveConfig& config, const TrainSequence& sequence,
+                            const std::vector<double>& turn_rewards,
+                            std::span<const double> log_ratio, std::span<const double> values);
+
+}  // namespace tidemill

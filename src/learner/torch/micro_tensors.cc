@@ -1,0 +1,150 @@
+#include "learner/torch/micro_tensors.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <map>
+
+namespace tidemill {
+namespace {
+
+template <typename T>
+at::Tensor ToTensor(const std::vector<T>& values, at::ScalarType type, const at::Device& device) {
+  at::Tensor tensor = at::empty({static_cast<int64_t>(values.size())}, type);
+  std::copy(values.begin(), values.end(), tensor.data_ptr<T>());
+  return tensor.to(device);
+}
+
+// Where each token of a microbatch stands in a pack.
+struct Places {
+  std::vector<int64_t> of_token;
+};
+
+// Rows end to end; a prompt that the row before has as well is not laid again.
+Places LaySegments(const Microbatch& micro, SegmentedPack& pack) {
+  Places places;
+  places.of_token.resize(micro.ids.size());
+  int64_t parent = -1;
+  size_t parent_row = 0;
+  const auto same_prompt = [&](size_t a, size_t b) {
+    const auto first = micro.ids.begin() + micro.offsets[a],
+               second = micro.ids.begin() + micro.offsets[b];
+    return micro.prompts[a] == micro.prompts[b] &&
+           std::equal(first, first + micro.prompts[a], second);
+  };
+  const auto lay = [&](size_t from, size_t to, size_t row, int64_t parent_segment) {
+    const auto start = static_cast<int64_t>(pack.tokens.size());
+    for (size_t i = from; i < to; ++i) {
+      places.of_token[i] = static_cast<int64_t>(pack.tokens.size());
+      pack.tokens.push_back(micro.ids[i]);
+      pack.positions.push_back(static_cast<int64_t>(i) - micro.offsets[row]);
+    }
+    pack.segments.push_back({start, static_cast<int64_t>(to - from), parent_segment});
+  };
+  for (size_t row = 0; row < micro.rows(); ++row) {
+    const auto begin = static_cast<size_t>(micro.offsets[row]);
+    const auto end = static_cast<size_t>(micro.offsets[row + 1]);
+    const size_t prompt_end = begin + static_cast<size_t>(micro.prompts[row]);
+    const bool shares = parent >= 0 && same_prompt(row, parent_row);
+    const bool will_share = row + 1 < micro.rows() && same_prompt(row, row + 1);
+    if (!shares && !will_share) {
+      lay(begin, end, row, -1);
+      parent = -1;
+      continue;
+    }
+    if (!shares) {
+      lay(begin, prompt_end, row, -1);
+      parent = static_cast<int64_t>(pack.segments.size()) - 1;
+      parent_row = row;
+    }
+    const int64_t start = pack.segments[static_cast<size_t>(parent)].start;
+    for (size_t i = begin; i < prompt_end; ++i) {
+      places.of_token[i] = start + static_cast<int64_t>(i - begin);
+    }
+    if (end > prompt_end) lay(prompt_end, end, row, parent);
+  }
+  return places;
+}
+
+Places LayWhole(const Microbatch& micro, const at::Device& device, PackedBatch& packed) {
+  Places places;
+  const std::vector<int64_t> tokens(micro.ids.begin(), micro.ids.end());
+  const std::vector<int64_t> positions(micro.positions.begin(), micro.positions.end());
+  packed.tokens = ToTensor(tokens, at::kLong, device);
+  packed.positions = ToTensor(positions, at::kLong, device);
+  packed.starts.assign(micro.offsets.begin(), micro.offsets.end());
+  for (size_t i = 0; i < micro.ids.size(); ++i) places.of_token.push_back(static_cast<int64_t>(i));
+  return places;
+}
+
+}  // namespace
+
+MicroTensors MakeMicroTensors(const Microbatch& micro, bool fused, const std::string& device_name) {
+  const at::Device device(device_name);
+  MicroTensors out;
+  const Places places = fused ? LaySegments(micro, out.pack) : LayWhole(micro, device, out.packed);
+  out.computed_tokens =
+      fused ? static_cast<int64_t>(out.pack.tokens.size()) : static_cast<int64_t>(micro.ids.size());
+  std::map<int64_t, int64_t> needed;  // place in the pack -> place among `rows`
+  std::vector<int64_t> predicted_at, targets, sequence;
+  std::vector<float> behaviour, lags, advantages, temperatures;
+  for (size_t row = 0; row < micro.rows(); ++row) {
+    const auto begin = static_cast<size_t>(micro.offsets[row]);
+    const auto end = static_cast<size_t>(micro.offsets[row + 1]);
+    const size_t before = targets.size();
+    for (size_t i = begin; i < end; ++i) {
+      if (micro.mask[i] == 0) continue;
+      TM_CHECK(i > begin, "nothing predicts the first token of a sequence");
+      predicted_at.push_back(places.of_token[i - 1]);
+      needed.emplace(places.of_token[i - 1], 0);
+      targets.push_back(micro.ids[i]);
+      behaviour.push_back(micro.behaviour[i]);
+      lags.push_back(static_cast<float>(micro.lags[i]));
+      advantages.push_back(static_cast<float>(micro.advantages[i]));
+      sequence.push_back(static_cast<int64_t>(row));
+      temperatures.push_back(micro.temperatures[row]);
+    }
+    out.row_tokens.push_back(static_cast<int64_t>(targets.size() - before));
+  }
+  std::vector<int64_t> rows;
+  for (auto& [place, index] : needed) {
+    index = static_cast<int64_t>(rows.size());
+    rows.push_back(place);
+  }
+  for (int64_t& place : predicted_at) place = needed.at(place);
+  out.rows = ToTensor(rows, at::kLong, device);
+  out.row_of = ToTensor(predicted_at, at::kLong, device);
+  out.targets = ToTensor(targets, at::kLong, device);
+  out.sequence = ToTensor(sequence, at::kLong, device);
+  out.behaviour = ToTensor(behaviour, at::kFloat, device);
+  out.lags = ToTensor(lags, at::kFloat, device);
+  out.advantages = ToTensor(advantages, at::kFloat, device);
+  out.sequences = micro.sequences;
+  if (!temperatures.empty()) out.temperature = temperatures[0];
+  const bool equal = std::all_of(temperatures.begin(), temperatures.end(),
+                                 [&](float t) { return t == temperatures[0]; });
+  if (!equal) out.temperatures = ToTensor(temperatures, at::kFloat, device);
+  return out;
+}
+
+at::Tensor GatherBySequence(const std::vector<std::vector<float>>& values,
+                            const MicroTensors& micro, const at::Device& device) {
+  std::vector<float> flat;
+  for (int32_t index : micro.sequences) {
+    const std::vector<float>& of_row = values[static_cast<size_t>(index)];
+    flat.insert(flat.end(), of_row.begin(), of_row.end());
+  }
+  return ToTensor(flat, at::kFloat, device);
+}
+
+void ScatterBySequence(const at::Tensor& values, const MicroTensors& micro,
+                       std::vector<std::vector<float>>& to) {
+  const at::Tensor host = values.detach().to(at::kCPU, at::kFloat).contiguous();
+  const float* from = host.data_ptr<float>();
+  for (size_t row = 0; row < micro.sequences.size(); ++row) {
+    to[static_cast<size_t>(micro.sequences[row])].assign(from, from + micro.row_tokens[row]);
+    from += micro.row_tokens[row];
+  }
+}
+
+}  // namespace tidemill

@@ -1,0 +1,44 @@
+// A microbatch as tensors: what the decoder runs on, and for each trained token where its
+// prediction is.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <string>
+#include <vector>
+
+#include "learner/packing.h"
+#include "learner/torch/fused_decoder.h"
+#include "policy/torch/model.h"
+
+namespace tidemill {
+
+// k is the number of trained tokens, in the order of the rows and within a row of the tokens.
+struct MicroTensors {
+  SegmentedPack pack;     // with shared prompts; for the fused decoder
+  PackedBatch packed;     // every row whole; for the model's own forward pass
+  at::Tensor rows;        // int64: the tokens of the pack whose hidden states are needed, each once
+  at::Tensor row_of;      // int64 [k]: which of `rows` predicts the token
+  at::Tensor targets;     // int64 [k]
+  at::Tensor behaviour;   // float [k]
+  at::Tensor lags;        // float [k]
+  at::Tensor advantages;  // float [k]
+  at::Tensor sequence;    // int64 [k]: row of the microbatch
+  at::Tensor temperatures;  // float [k]; undefined where all are `temperature`
+  double temperature = 1;
+  std::vector<int32_t> sequences;   // per row: index among the step's sequences
+  std::vector<int64_t> row_tokens;  // per row: how many of the k are its own
+  int64_t computed_tokens = 0;      // the decoder runs on
+};
+
+// `fused`: fill `pack` (and share prompts), else `packed`. A row's first token must not be trained.
+MicroTensors MakeMicroTensors(const Microbatch& micro, bool fused, const std::string& device);
+
+// Values by sequence ([sequence][trained token]) as one tensor in the order of the microbatch, and
+// back.
+at::Tensor GatherBySequence(const std::vector<std::vector<float>>& values,
+                            const MicroTensors& micro, const at::Device& device);
+void ScatterBySequence(const at::Tensor& values, const MicroTensors& micro,
+                       std::vector<std::vector<float>>& to);
+
+}  // namespace tidemill

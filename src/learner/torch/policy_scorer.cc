@@ -1,0 +1,101 @@
+#include "learner/torch/policy_scorer.h"
+
+#include <ATen/ATen.h>
+
+namespace tidemill {
+namespace {
+
+using at::Tensor;
+
+constexpr int64_t kLogitsInMemory = int64_t{16} << 20;  // most, for the hand-written head
+
+std::optional<at::ScalarType> ComputeType(bool bfloat16) {
+  if (!bfloat16) return std::nullopt;
+  return at::kBFloat16;
+}
+
+TokenScores ScoreHidden(const ModelTensorsView& view, const Tensor& hidden,
+                        const MicroTensors& micro, bool fused) {
+  // softmax((h / T) W): dividing the hidden state is dividing the logits.
+  const bool mixed = micro.temperatures.defined();
+  const Tensor scaled =
+      mixed ? hidden / micro.temperatures.to(hidden.scalar_type()).unsqueeze(1) : hidden;
+  const double temperature = mixed ? 1.0 : micro.temperature;
+  if (fused && hidden.size(0) * view.head.size(0) <= kLogitsInMemory) {
+    return FusedTokenScores(view, scaled, micro.targets, temperature);
+  }
+  return TokenLogprobs(view, scaled, micro.targets, temperature);
+}
+
+}  // namespace
+
+PolicyScorer::PolicyScorer(std::unique_ptr<TrainableModel> model, Options options)
+    : model_(std::move(model)), options_(options) {
+  TM_CHECK(!model_->parameters().empty(), "a model has parameters");
+  leaves_ = model_->parameters();
+  device_ = leaves_.begin()->second.device().str();
+  if (!options_.bfloat16 && FusedDecoder::Supports(*model_)) {
+    fused_ = std::make_unique<FusedDecoder>(*model_);
+  }
+  if (options_.value_head) {
+    const auto leaf = [&](at::IntArrayRef shape) {
+      return at::zeros(shape, at::TensorOptions().dtype(at::kFloat).device(at::Device(device_)))
+          .set_requires_grad(true);
+    };
+    leaves_["value_head.weight"] = leaf({1, model_->config().hidden_size});
+    leaves_["value_head.bias"] = leaf({1});
+  }
+}
+
+PolicyScores PolicyScorer::Score(const MicroTensors& micro, bool gradients) {
+  const at::AutoGradMode mode(gradients);
+  PolicyScores scores;
+  Tensor needed;
+  if (fused_ != nullptr) {
+    needed = fused_->Forward(micro.pack, micro.rows);
+    if (gradients) needed.set_requires_grad(true);
+    scores.hidden = needed;
+  } else {
+    needed =
+        model_->Forward(micro.packed, ComputeType(options_.bfloat16)).index_select(0, micro.rows);
+  }
+  // Members of a group begin at the same place: then there are fewer rows than tokens.
+  const Tensor hidden = micro.rows.size(0) == micro.row_of.size(0) && micro.sequences.size() == 1
+                            ? needed
+                            : needed.index_select(0, micro.row_of);
+  const TokenScores token = ScoreHidden(model_->view(), hidden, micro, fused_ != nullptr);
+  scores.logprobs = token.logprobs;
+  scores.entropy = token.entropy;
+  if (options_.value_head) {
+    scores.values = at::linear(hidden.to(at::kFloat), leaves_.at("value_head.weight"),
+                               leaves_.at("value_head.bias"))
+                        .squeeze(1);
+  }
+  return scores;
+}
+
+void PolicyScorer::Backward(const Tensor& loss, const PolicyScores& scores) {
+  loss.backward();
+  if (fused_ != nullptr) fused_->Backward(scores.hidden.grad());
+}
+
+NamedTensors PolicyScorer::ValueHead() const {
+  NamedTensors head;
+  for (const auto& [name, leaf] : leaves_) {
+    if (name.starts_with("value_head.")) head.emplace(name, leaf);
+  }
+  return head;
+}
+
+Tensor ScoreFixed(const PolicyWeights& weights, const Microbatch& micro, bool bfloat16) {
+  const at::NoGradGuard no_grad;
+  const std::string device = weights.view().embed.device().str();
+  const MicroTensors tensors = MakeMicroTensors(micro, /*fused=*/false, device);
+  const Tensor hidden =
+      ForwardHidden(weights.config(), weights.view(), tensors.packed, ComputeType(bfloat16))
+          .index_select(0, tensors.rows)
+          .index_select(0, tensors.row_of);
+  return ScoreHidden(weights.view(), hidden, tensors, false).logprobs;
+}
+
+}  // namespace tidemill

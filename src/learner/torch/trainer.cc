@@ -1,0 +1,451 @@
+#include "learner/torch/trainer.h"
+
+#include <ATen/ATen.h>
+
+#include <chrono>
+#include <cmath>
+#include <numeric>
+
+#include "core/random.h"
+#include "learner/gradient_watch.h"
+#include "learner/staleness.h"
+#include "learner/step_batch.h"
+#include "learner/torch/objective.h"
+#include "learner/torch/policy_scorer.h"
+#include "policy/torch/catch.h"
+
+namespace tidemill {
+namespace {
+
+using at::Tensor;
+using BySequence = std::vector<std::vector<float>>;
+
+constexpr size_t kVersionsRemembered = 4096;
+
+// What a step knows about its tokens besides the sequences themselves, [sequence][trained token].
+struct StepScores {
+  BySequence proximal;       // where the objective needs them before the first update
+  BySequence reference;      // where there is a KL term
+  BySequence advantages;     // V-trace's
+  BySequence value_targets;  // V-trace's
+};
+
+Tensor ToDevice(const BySequence& values, const MicroTensors& micro, const Tensor& like) {
+  return GatherBySequence(values, micro, like.device());
+}
+
+// A part of the batch with an update of its own.
+struct Minibatch {
+  std::vector<Microbatch> parts;
+  ObjectiveTotals totals;
+};
+
+}  // namespace
+
+Status ValidateTrainerOptions(const TrainerOptions& o) {
+  TM_RETURN_IF_ERROR(ValidateObjective(o.objective));
+  TM_RETURN_IF_ERROR(ValidateCredit(o.credit));
+  TM_RETURN_IF_ERROR(ValidateSchedule(o.schedule));
+  if (o.minibatches == 0) return Invalid("there must be at least 1 minibatch a step");
+  if (o.epochs == 0) return Invalid("there must be at least 1 epoch a step");
+  if (o.microbatch_tokens < 1) return Invalid("a microbatch must have at least 1 token");
+  if (!(o.grad_clip >= 0)) return Invalid("the largest gradient norm must be at least 0 (0: off)");
+  if (!(o.spike_factor > 1)) return Invalid("the factor of a gradient spike must be above 1");
+  return Ok();
+}
+
+class Trainer::Impl {
+ public:
+  Impl(std::unique_ptr<TrainableModel> model, const TrainerOptions& options,
+       std::shared_ptr<const PolicyWeights> reference)
+      : options_(options),
+        scorer_(std::move(model), {options.bfloat16, options.objective.NeedsValues()}),
+        reference_(std::move(reference)),
+        optimizer_(options.adamw),
+        watch_(options.spike_factor) {}
+
+  Result<TrainReport> Train(const v1::Batch& batch, int64_t now_ms);
+  Status Restore(const NamedTensors& parameters, const NamedTensors& value_head,
+                 const NamedTensors& optimizer, uint64_t optimizer_steps,
+                 const TrainerProgress& progress);
+
+  PolicyScorer& scorer() { return scorer_; }
+  AdamW& optimizer() { return optimizer_; }
+  TrainerProgress& progress() { return progress_; }
+  const TrainerOptions& options() const { return options_; }
+
+ private:
+  uint64_t Updates() const { return uint64_t{options_.epochs} * options_.minibatches; }
+  bool NeedsFirstPass() const {
+    return options_.objective.NeedsValues() ||
+           (options_.objective.proximal == ProximalKind::kRecompute && Updates() > 1);
+  }
+  std::vector<Microbatch> Cut(const StepBatch& step, std::span<const int32_t> chosen) const;
+  std::vector<Minibatch> MinibatchesOf(const StepBatch& step, uint32_t epoch,
+                                       uint64_t number) const;
+  StepScores FirstPass(const StepBatch& step);
+  ObjectiveInput InputOf(const MicroTensors& micro, const PolicyScores& scores,
+                         const StepScores& known) const;
+  Status Update(const StepBatch& step, const Minibatch& minibatch, const StepScores& known,
+                bool first_epoch);
+  Status Apply(double loss);
+  void FinishMetrics(const StepBatch& step, double seconds);
+
+  // What an unfinished step is undone with.
+  struct Before {
+    NamedTensors leaves;
+    NamedTensors moments;
+    uint64_t optimizer_steps = 0;
+  };
+  Before Remember() const;
+  void Undo(const Before& before);
+
+  TrainerOptions options_;
+  PolicyScorer scorer_;
+  std::shared_ptr<const PolicyWeights> reference_;  // shared with whoever loaded it
+  AdamW optimizer_;
+  GradientWatch watch_;
+  TrainerProgress progress_;
+
+  // Of the step under way.
+  TrainReport report_;
+  ObjectiveSums sums_;
+  double loss_ = 0;
+  double largest_norm_ = 0;
+  double norm_ = 0;
+  int64_t computed_tokens_ = 0;
+  uint64_t updates_ = 0;
+  std::vector<double> log_ratios_;   // learner's over sampler's, before the updates
+  std::vector<double> differences_;  // the same of tokens the learner's own newest version drew
+};
+
+std::vector<Microbatch> Trainer::Impl::Cut(const StepBatch& step,
+                                           std::span<const int32_t> chosen) const {
+  const PackCost cost = scorer_.fused() ? PackCost::kSharedPrompts : PackCost::kTokens;
+  return PackMicrobatches(step.sequences, step.advantages, chosen,
+                          {options_.microbatch_tokens, cost});
+}
+
+std::vector<Minibatch> Trainer::Impl::MinibatchesOf(const StepBatch& step, uint32_t epoch,
+                                                    uint64_t number) const {
+  std::vector<int32_t> order = step.Trainable();
+  const uint64_t parts = std::min<uint64_t>(options_.minibatches, order.size());
+  if (parts > 1) Random(options_.seed).Split(number).Split(epoch).Shuffle(order);
+  std::vector<Minibatch> minibatches;
+  for (uint64_t part = 0; part < parts; ++part) {
+    const size_t first = order.size() * part / parts, last = order.size() * (part + 1) / parts;
+    const std::span<const int32_t> chosen = std::span(order).subspan(first, last - first);
+    Minibatch minibatch{Cut(step, chosen), {}};
+    minibatch.totals.sequences = static_cast<double>(chosen.size());
+    for (const Microbatch& micro : minibatch.parts) {
+      minibatch.totals.tokens += static_cast<double>(micro.trained_tokens);
+    }
+    minibatches.push_back(std::move(minibatch));
+  }
+  return minibatches;
+}
+
+// Everything that has to be known before the weights change.
+StepScores Trainer::Impl::FirstPass(const StepBatch& step) {
+  StepScores known;
+  const bool own = NeedsFirstPass();
+  if (!own && reference_ == nullptr) return known;
+  const size_t count = step.sequences.size();
+  BySequence values(count);
+  known.proximal.resize(count);
+  known.reference.resize(count);
+  known.advantages.resize(count);
+  known.value_targets.resize(count);
+  const std::vector<int32_t> chosen = step.Trainable();
+  for (const Microbatch& micro : Cut(step, chosen)) {
+    const MicroTensors tensors = MakeMicroTensors(micro, scorer_.fused(), scorer_.device());
+    if (own) {
+      const PolicyScores scores = scorer_.Score(tensors, false);
+      ScatterBySequence(scores.logprobs, tensors, known.proximal);
+      if (scores.values.defined()) ScatterBySequence(scores.values, tensors, values);
+    }
+    if (reference_ != nullptr) {
+      ScatterBySequence(ScoreFixed(*reference_, micro, options_.bfloat16), tensors,
+                        known.reference);
+    }
+  }
+  if (!options_.objective.NeedsValues()) return known;
+  for (int32_t index : chosen) {
+    const auto s = static_cast<size_t>(index);
+    const TrainSequence& sequence = step.sequences[s];
+    std::vector<double> log_ratio, value(values[s].begin(), values[s].end());
+    for (size_t i = 0, k = 0; i < sequence.ids.size(); ++i) {
+      if (sequence.mask[i] != 0)
+        log_ratio.push_back(known.proximal[s][k++] - sequence.behaviour[i]);
+    }
+    const VtraceOutput out =
+        SequenceVtrace(options_.objective, sequence, step.turn_rewards[s], log_ratio, value);
+    known.advantages[s].assign(out.advantages.begin(), out.advantages.end());
+    known.value_targets[s].assign(out.vs.begin(), out.vs.end());
+  }
+  return known;
+}
+
+ObjectiveInput Trainer::Impl::InputOf(const MicroTensors& micro, const PolicyScores& scores,
+                                      const StepScores& known) const {
+  const ObjectiveConfig& objective = options_.objective;
+  ObjectiveInput input;
+  input.current = scores.logprobs;
+  input.behaviour = micro.behaviour;
+  input.advantages = micro.advantages;
+  input.sequence = micro.sequence;
+  input.sequences = static_cast<int64_t>(micro.sequences.size());
+  input.entropy = scores.entropy;
+  switch (objective.proximal) {
+    case ProximalKind::kBehaviour:
+      input.proximal = micro.behaviour;
+      break;
+    case ProximalKind::kRecompute:
+      // With one update a step the current policy is still the one before it.
+      input.proximal = NeedsFirstPass() ? ToDevice(known.proximal, micro, scores.logprobs)
+                                        : scores.logprobs.detach();
+      break;
+    case ProximalKind::kInterpolate:
+      input.proximal = InterpolateProximal(micro.behaviour, scores.logprobs, micro.lags);
+      break;
+  }
+  if (objective.NeedsReference())
+    input.reference = ToDevice(known.reference, micro, scores.logprobs);
+  if (objective.NeedsValues()) {
+    input.advantages = ToDevice(known.advantages, micro, scores.logprobs);
+    input.values = scores.values;
+    input.value_targets = ToDevice(known.value_targets, micro, scores.logprobs);
+  }
+  return input;
+}
+
+Status Trainer::Impl::Update(const StepBatch& step, const Minibatch& minibatch,
+                             const StepScores& known, bool first_epoch) {
+  (void)step;
+  ZeroGrad(scorer_.leaves());
+  double loss = 0;
+  for (const Microbatch& part : minibatch.parts) {
+    const MicroTensors micro = MakeMicroTensors(part, scorer_.fused(), scorer_.device());
+    const PolicyScores scores = scorer_.Score(micro, true);
+    const ObjectiveInput input = InputOf(micro, scores, known);
+    const ObjectiveLoss objective = ComputeObjective(options_.objective, input, minibatch.totals);
+    scorer_.Backward(objective.loss, scores);
+    loss += objective.loss.item<double>();
+    sums_.Add(objective.sums);
+    computed_tokens_ += micro.computed_tokens;
+    if (!first_epoch) continue;
+    const Tensor before = options_.objective.proximal == ProximalKind::kRecompute
+                              ? input.proximal
+                              : scores.logprobs.detach();
+    const Tensor ratio = (before - micro.behaviour).to(at::kCPU, at::kDouble).contiguous();
+    const Tensor lags = micro.lags.to(at::kCPU).contiguous();
+    for (int64_t i = 0; i < ratio.size(0); ++i) {
+      log_ratios_.push_back(ratio.data_ptr<double>()[i]);
+      if (lags.data_ptr<float>()[i] == 0) differences_.push_back(log_ratios_.back());
+    }
+  }
+  return Apply(loss);
+}
+
+// Checks before anything is changed.
+Status Trainer::Impl::Apply(double loss) {
+  norm_ = GradNorm(scorer_.leaves());
+  if (!std::isfinite(loss) || !std::isfinite(norm_)) {
+    return Internal("the " + std::string(std::isfinite(loss) ? "gradient" : "loss") +
+                    " is no finite number; the weights are as they were before this step");
+  }
+  if (watch_.Add(norm_)) {
+    report_.metrics["grad_spike"] += 1;
+    report_.warnings.push_back("gradient spike: norm " + std::to_string(norm_) +
+                               ", running median " + std::to_string(watch_.median()));
+  }
+  const double clip = options_.grad_clip;
+  const double scale = clip > 0 && norm_ > clip ? clip / norm_ : 1.0;
+  optimizer_.Step(scorer_.leaves(), LearningRateAt(options_.schedule, progress_.steps), scale);
+  loss_ += loss;
+  largest_norm_ = std::max(largest_norm_, norm_);
+  ++updates_;
+  return Ok();
+}
+
+Trainer::Impl::Before Trainer::Impl::Remember() const {
+  const at::NoGradGuard no_grad;
+  Before before;
+  // With one update nothing has changed when it fails.
+  if (Updates() == 1) return before;
+  for (const auto& [name, leaf] : scorer_.leaves()) before.leaves.emplace(name, leaf.clone());
+  before.moments = optimizer_.State();
+  before.optimizer_steps = optimizer_.steps();
+  return before;
+}
+
+void Trainer::Impl::Undo(const Before& before) {
+  const at::NoGradGuard no_grad;
+  for (const auto& [name, value] : before.leaves) scorer_.leaves().at(name).copy_(value);
+  if (before.leaves.empty()) return;
+  const Status restored =
+      optimizer_.Restore(scorer_.leaves(), before.moments, before.optimizer_steps);
+  TM_CHECK(restored.ok(), restored.message());
+}
+
+void Trainer::Impl::FinishMetrics(const StepBatch& step, double seconds) {
+  auto& metrics = report_.metrics;
+  for (const auto& [name, value] : step.metrics) metrics[name] = value;
+  const double updates = updates_ == 0 ? 1.0 : static_cast<double>(updates_);
+  metrics["loss"] = loss_ / updates;
+  metrics["grad_norm"] = largest_norm_;
+  metrics["lr"] = LearningRateAt(options_.schedule, progress_.steps);
+  metrics["updates"] = static_cast<double>(updates_);
+  metrics["computed_tokens"] = static_cast<double>(computed_tokens_);
+  metrics["seconds"] = seconds;
+  double tokens = 0;
+  for (const TrainSequence& sequence : step.sequences) {
+    tokens += static_cast<double>(sequence.ids.size());
+  }
+  metrics["sequence_tokens"] = tokens;
+  metrics["tokens_per_second"] = seconds > 0 ? tokens * options_.epochs / seconds : 0;
+  sums_.AddMetrics(options_.objective, metrics);
+  metrics["ess"] = EffectiveSampleSize(log_ratios_);
+  const MismatchStats all = MeasureMismatch(log_ratios_), fresh = MeasureMismatch(differences_);
+  metrics["mismatch"] = all.mean;
+  metrics["mismatch_p99"] = all.p99;
+  metrics["mismatch_fresh"] = fresh.mean;
+  metrics["mismatch_fresh_p99"] = fresh.p99;
+}
+
+Result<TrainReport> Trainer::Impl::Train(const v1::Batch& batch, int64_t now_ms) {
+  const auto began = std::chrono::steady_clock::now();
+  report_ = {};
+  sums_ = {};
+  loss_ = largest_norm_ = norm_ = 0;
+  computed_tokens_ = 0;
+  updates_ = 0;
+  log_ratios_.clear();
+  differences_.clear();
+  FlattenOptions flatten;
+  flatten.lag_of = LagBySteps(progress_.version_steps, batch.step(), batch.learner_version());
+  flatten.lag_max = options_.lag_max;
+  if (options_.max_minutes > 0) {
+    flatten.oldest_finished_ms = now_ms - static_cast<int64_t>(options_.max_minutes * 60'000);
+  }
+  flatten.vocabulary = scorer_.model().config().vocab_size;
+  TM_ASSIGN_OR_RETURN(const StepBatch step,
+                      PrepareStep(batch, options_.objective.advantage, options_.credit, flatten));
+  const StepScores known = FirstPass(step);
+  const Before before = Remember();
+  const std::vector<double> norms = watch_.Save();
+  for (uint32_t epoch = 0; epoch < options_.epochs; ++epoch) {
+    for (const Minibatch& minibatch : MinibatchesOf(step, epoch, batch.step())) {
+      const Status updated = Update(step, minibatch, known, epoch == 0);
+      if (updated.ok()) continue;
+      Undo(before);
+      watch_.Restore(norms);
+      return updated.WithContext("step " + std::to_string(batch.step()));
+    }
+  }
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
+  FinishMetrics(step, took.count());
+  ++progress_.steps;
+  progress_.gradient_norms = watch_.Save();
+  return std::move(report_);
+}
+
+Status Trainer::Impl::Restore(const NamedTensors& parameters, const NamedTensors& value_head,
+                              const NamedTensors& optimizer, uint64_t optimizer_steps,
+                              const TrainerProgress& progress) {
+  const NamedTensors head = scorer_.ValueHead();
+  if (head.size() != value_head.size()) {
+    return Invalid(head.empty() ? "it has a value head, which this objective does not use"
+                                : "it has no value head, which this objective needs");
+  }
+  for (const auto& [name, leaf] : head) {
+    const auto saved = value_head.find(name);
+    if (saved == value_head.end() || saved->second.sizes() != leaf.sizes()) {
+      return Invalid("its \"" + name + "\" is missing or has another shape");
+    }
+  }
+  AdamW restored(options_.adamw);
+  TM_RETURN_IF_ERROR(restored.Restore(scorer_.leaves(), optimizer, optimizer_steps));
+  TM_RETURN_IF_ERROR(scorer_.model().Restore(parameters));
+  const at::NoGradGuard no_grad;
+  for (const auto& [name, leaf] : head) scorer_.leaves().at(name).copy_(value_head.at(name));
+  optimizer_ = std::move(restored);
+  progress_ = progress;
+  watch_.Restore(progress.gradient_norms);
+  return Ok();
+}
+
+Trainer::Trainer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Trainer::~Trainer() = default;
+
+Result<std::unique_ptr<Trainer>> Trainer::New(std::shared_ptr<const PolicyWeights> weights,
+                                              const TrainerOptions& options,
+                                              std::shared_ptr<const PolicyWeights> reference) {
+  TM_RETURN_IF_ERROR(ValidateTrainerOptions(options));
+  if (options.objective.NeedsReference() && reference == nullptr) {
+    return Invalid("the objective has a KL term (kl_coefficient " +
+                   std::to_string(options.objective.kl_coefficient) +
+                   ") but there is no reference model");
+  }
+  if (!options.objective.NeedsReference()) reference = nullptr;
+  auto model = weights->adapter() != nullptr ? TrainableModel::FromAdapter(weights)
+                                             : TrainableModel::FromWeights(*weights);
+  if (!model.ok()) return model.status();
+  using Made = std::unique_ptr<Trainer>;
+  return CatchTorch<Made>("making a trainer", [&]() -> Result<Made> {
+    return Made(
+        new Trainer(std::make_unique<Impl>(std::move(*model), options, std::move(reference))));
+  });
+}
+
+Result<TrainReport> Trainer::Train(const v1::Batch& batch, int64_t now_ms) {
+  return CatchTorch<TrainReport>("training", [&] { return impl_->Train(batch, now_ms); });
+}
+
+Result<std::shared_ptr<const PolicyWeights>> Trainer::Snapshot() const {
+  return impl_->scorer().model().Snapshot(impl_->options().publish_dtype);
+}
+Result<std::shared_ptr<const PolicyWeights>> Trainer::ExactSnapshot() const {
+  return impl_->scorer().model().Snapshot(Dtype::kF32);
+}
+
+void Trainer::NotePublished(uint64_t version, uint64_t step) {
+  auto& known = impl_->progress().version_steps;
+  known[version] = step;
+  while (known.size() > kVersionsRemembered) known.erase(known.begin());
+}
+
+const ModelConfig& Trainer::config() const {
+  return impl_->scorer().model().config();
+}
+const TrainerOptions& Trainer::options() const {
+  return impl_->options();
+}
+const TrainerProgress& Trainer::progress() const {
+  return impl_->progress();
+}
+bool Trainer::lora() const {
+  return impl_->scorer().model().lora();
+}
+bool Trainer::fused() const {
+  return impl_->scorer().fused();
+}
+NamedTensors Trainer::ValueHead() const {
+  return impl_->scorer().ValueHead();
+}
+NamedTensors Trainer::OptimizerState() const {
+  return impl_->optimizer().State();
+}
+uint64_t Trainer::optimizer_steps() const {
+  return impl_->optimizer().steps();
+}
+
+Status Trainer::Restore(const NamedTensors& parameters, const NamedTensors& value_head,
+                        const NamedTensors& optimizer, uint64_t optimizer_steps,
+                        const TrainerProgress& progress) {
+  return CatchTorchStatus("restoring the trainer", [&] {
+    return impl_->Restore(parameters, value_head, optimizer, optimizer_steps, progress);
+  });
+}
+
+}  // namespace tidemill

@@ -1,0 +1,104 @@
+// The learner's arithmetic: a batch of scored episodes in, better weights out.
+//
+//   v1::Batch -> sequences, advantages -> minibatches -> microbatches -> loss, gradient -> AdamW
+//
+// Several minibatches and epochs a step; normalised over the whole minibatch however it is cut into
+// microbatches; checked for numbers that are none before anything is changed.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/status.h"
+#include "learner/credit.h"
+#include "learner/objective_config.h"
+#include "learner/schedule.h"
+#include "policy/dtype.h"
+#include "policy/torch/adamw.h"
+#include "policy/torch/model.h"
+#include "proto/tidemill.pb.h"
+
+namespace tidemill {
+
+struct TrainerOptions {
+  ObjectiveConfig objective;
+  CreditConfig credit;
+  LearningRateSchedule schedule;  // by step
+  AdamWOptions adamw;
+  double grad_clip = 1.0;            // largest norm of a gradient; 0: off
+  int64_t microbatch_tokens = 8192;  // the decoder runs on at once
+  uint32_t minibatches = 1;          // parts of a batch with an update each
+  uint32_t epochs = 1;               // times a batch is gone through
+  std::optional<uint64_t> lag_max;   // staleness.hard_max_steps: older tokens are masked
+  double max_minutes = 0;  // staleness.max_minutes: turns finished longer ago are masked; 0: off
+  bool bfloat16 = false;   // multiply matrices in bfloat16 (GPU)
+  Dtype publish_dtype = Dtype::kF32;
+  double spike_factor = 10;  // a gradient this many times the running median is warned of
+  uint64_t seed = 0;         // of the order of sequences in minibatches
+};
+
+Status ValidateTrainerOptions(const TrainerOptions& options);
+
+struct TrainReport {
+  // loss, grad_norm, lr, entropy, policy_kl, kl, clip_fraction, ess, mismatch_*, reward_mean,
+  // tokens, computed_tokens, seconds, tokens_per_second, lag_*, span_*, .. (docs/objectives.md)
+  std::map<std::string, double> metrics;
+  std::vector<std::string> warnings;
+};
+
+// Where a trainer stands besides weights and moments.
+struct TrainerProgress {
+  uint64_t steps = 0;
+  std::map<uint64_t, uint64_t> version_steps;  // which step published which version; the newest few
+  std::vector<double> gradient_norms;
+};
+
+// Not thread-safe: one thread owns it (TrainerThread).
+class Trainer {
+ public:
+  // Trains `weights`: all of them, or their adapter where they carry one. `reference` is what the
+  // KL term compares with (required where the objective has one; null else). kInvalid: options that
+  // do not go together, or no reference.
+  static Result<std::unique_ptr<Trainer>> New(
+      std::shared_ptr<const PolicyWeights> weights, const TrainerOptions& options,
+      std::shared_ptr<const PolicyWeights> reference = nullptr);
+  ~Trainer();
+
+  // One step. `now_ms` (wall clock) is for max_minutes. On failure (kInvalid: a sample that does
+  // not fit, named; kInternal: a loss or gradient that is no number) weights, moments and progress
+  // are as before. A batch with nothing to train on is a step without an update.
+  Result<TrainReport> Train(const v1::Batch& batch, int64_t now_ms);
+
+  // The weights as they are now, to be shared and never changed.
+  Result<std::shared_ptr<const PolicyWeights>> Snapshot() const;
+  // The same in float32 whatever is published, for checkpoints.
+  Result<std::shared_ptr<const PolicyWeights>> ExactSnapshot() const;
+  // From here on tokens of `version` count as drawn `step` steps into the run.
+  void NotePublished(uint64_t version, uint64_t step);
+
+  const ModelConfig& config() const;
+  const TrainerOptions& options() const;
+  const TrainerProgress& progress() const;
+  bool lora() const;
+  bool fused() const;  // whether the hand-written CPU pass is used
+
+  // For checkpoints (learner/torch/checkpoint.h): the value head and the moments by name.
+  NamedTensors ValueHead() const;
+  NamedTensors OptimizerState() const;
+  uint64_t optimizer_steps() const;
+  // kInvalid names what does not fit; then nothing was changed.
+  Status Restore(const NamedTensors& parameters, const NamedTensors& value_head,
+                 const NamedTensors& optimizer, uint64_t optimizer_steps,
+                 const TrainerProgress& progress);
+
+ private:
+  class Impl;
+  explicit Trainer(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tidemill
