@@ -181,7 +181,7 @@ void LearnerLoop::Checkpoint() {
   CheckpointRequest request;
   request.step = version_step_;
   request.version = counters_.version;
-  request.path = options_.checkpoint_folder + "/step-" + std::to_string(version_step_);
+  request.path = fmt::format("{}/step-{:08}", options_.checkpoint_folder, version_step_);
   request.state_json = "{}";
   trainer_.Checkpoint(std::move(request));
 }

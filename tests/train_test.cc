@@ -1,0 +1,193 @@
+// The whole line on this machine: real tasks, real boxes, a real (tiny) policy, through the program
+// itself.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <thread>
+
+#include "cli/machine.h"
+#include "store/run_db.h"
+#include "store/run_reader.h"
+
+extern char** environ;
+
+namespace tidemill {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using testing::HasSubstr;
+
+class TrainTest : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    char name[] = "/tmp/tidemill-line-XXXXXX";
+    folder_ = mkdtemp(name);
+    Must("tasks generate --family cfunc --count 60 --seed 3 --difficulty 1,2 --out " + folder_ +
+         "/train.jsonl");
+    Must(
+        "tasks generate --family cfunc --count 6 --seed 4 --split heldout --difficulty 1,2 --out " +
+        folder_ + "/eval.jsonl");
+    Must("tasks model --family cfunc --width 32 --layers 2 --heads 2 --feed-forward 64 --out " +
+         folder_ + "/shape");
+    Must("model new --config " + folder_ + "/shape/config.json --tokenizer " + folder_ +
+         "/shape --seed 1 --out " + folder_ + "/model");
+  }
+  static void TearDownTestSuite() { fs::remove_all(folder_); }
+
+  static ProcessOutput Run(const std::string& arguments, const std::string& redirect = "2>&1") {
+    return RunProcess({"sh", "-c", TIDEMILL_BINARY_DIR "/tidemill " + arguments + " " + redirect},
+                      std::chrono::seconds(240));
+  }
+  static void Must(const std::string& arguments) {
+    const ProcessOutput result = Run(arguments);
+    ASSERT_EQ(result.exit_code, 0) << arguments << "\n" << result.output;
+  }
+  // A tiny run; `more` adds to it.
+  static std::string Train(const std::string& name, const std::string& more) {
+    return "--log-level warn train --json --set run.folder=" + folder_ +
+           "/runs --set run.name=" + name + " --set model.path=" + folder_ +
+           "/model --set model.protocol=compact --set tasks.train=" + folder_ +
+           "/train.jsonl --set rollout.group_size=4 --set rollout.groups_per_step=4 --set "
+           "rollout.max_turn_tokens=8" +
+           " --set rollout.max_turns=2 --set rollout.max_in_flight=64 --set "
+           "replay.drop_zero_variance=false" +
+           " --set learner.learning_rate=0.001 --set reward.weights.format=0.1 " + more;
+  }
+  static json Summary(const ProcessOutput& result) {
+    json summary = json::parse(result.output, nullptr, false);
+    EXPECT_TRUE(summary.is_object()) << result.output;
+    return summary;
+  }
+  static std::unique_ptr<RunReader> Reader(const std::string& run) {
+    return std::move(RunReader::Open(folder_ + "/runs/" + run + "/run.db").value());
+  }
+
+  inline static std::string folder_;
+};
+
+TEST_F(TrainTest, ARunGoesFromTasksToABetterPolicysCheckpoint) {
+  const ProcessOutput result = Run(Train("whole", "--set run.steps=4 --set tasks.eval=" + folder_ +
+                                                      "/eval.jsonl --set eval.samples=2"),
+                                   "2>/dev/null");
+  ASSERT_EQ(result.exit_code, 0);
+  const json summary = Summary(result);
+  EXPECT_EQ(summary["status"], "done");
+  EXPECT_EQ(summary["steps"], 4);
+  EXPECT_EQ(summary["lost"], 0);
+  EXPECT_EQ(summary["eval"]["before"]["n"], 6);
+  EXPECT_EQ(summary["eval"]["after"]["samples_per_task"], 2);
+  EXPECT_TRUE(summary["busy"]["ports"].contains("engine"));
+  const fs::path checkpoint = folder_ + "/runs/whole/checkpoints/step-00000004";
+  EXPECT_TRUE(fs::exists(checkpoint / "model.safetensors"));
+  // The checkpoint is a model like any other.
+  const ProcessOutput generated = Run("model generate --model " + checkpoint.string() +
+                                          " --ids 260,261 --max-tokens 3 --greedy --json",
+                                      "2>/dev/null");
+  EXPECT_EQ(generated.exit_code, 0) << generated.output;
+  EXPECT_TRUE(json::parse(generated.output, nullptr, false).contains("logprobs"));
+  const ProcessOutput worst = Run("runs --folder " + folder_ + "/runs episodes whole --worst 2");
+  EXPECT_EQ(worst.exit_code, 0);
+  EXPECT_THAT(worst.output, HasSubstr("tests"));
+  EXPECT_THAT(Run("runs --folder " + folder_ + "/runs list").output, HasSubstr("whole"));
+}
+
+TEST_F(TrainTest, TheThreeModesAreTheSameCode) {
+  for (const std::string mode : {"sync", "one-step"}) {
+    const ProcessOutput result =
+        Run(Train(mode, "--set run.steps=2 --mode " + mode), "2>/dev/null");
+    ASSERT_EQ(result.exit_code, 0) << mode;
+    EXPECT_EQ(Summary(result)["steps"], 2) << mode;
+    // Synchronous: no token is older than the step that uses it.
+    if (mode != "sync") continue;
+    for (const StepRow& step : Reader(mode)->Steps(0, 10).value()) {
+      const json metrics = json::parse(step.metrics_json);
+      EXPECT_EQ(metrics.value("lag_max", 0.0), 0.0) << step.metrics_json;
+    }
+  }
+}
+
+TEST_F(TrainTest, MistakesInTheConfigAreNamedWithTheirPlace) {
+  std::ofstream(folder_ + "/bad.toml") << "[rollout]\ngroup_sise = 4\n";
+  ProcessOutput result = Run("train " + folder_ + "/bad.toml");
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.output, HasSubstr("bad.toml:2"));
+  EXPECT_THAT(result.output, HasSubstr("rollout.group_size"));
+  result =
+      Run("train --set model.path=/nowhere --set tasks.train=/nowhere --set run.folder=" + folder_ +
+          "/x");
+  EXPECT_NE(result.exit_code, 0);
+  EXPECT_THAT(result.output, HasSubstr("/nowhere"));
+  result = Run("train");
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.output, HasSubstr("model.path"));
+}
+
+// Kills the program at random moments and resumes it until it is done.
+TEST_F(TrainTest, ARunKilledAtAnyMomentGoesOnWithNothingLostOrUsedTwice) {
+  std::mt19937 random(7);
+  const std::string first =
+      Train("killed", "--set run.steps=12 --set learner.checkpoint_every_steps=2");
+  const std::string again = "--log-level warn train --json --resume " + folder_ + "/runs/killed";
+  bool done = false;
+  int kills = 0;
+  for (int attempt = 0; attempt < 12 && !done; ++attempt) {
+    const std::string command = std::string("exec " TIDEMILL_BINARY_DIR "/tidemill ") +
+                                (attempt == 0 ? first : again) + " >/dev/null 2>&1";
+    const char* argv[] = {"sh", "-c", command.c_str(), nullptr};
+    pid_t pid = 0;
+    ASSERT_EQ(posix_spawnp(&pid, "sh", nullptr, nullptr, const_cast<char**>(argv), environ), 0);
+    const auto patience = std::chrono::milliseconds(attempt < 5 ? 700 + random() % 2500 : 120000);
+    const auto deadline = std::chrono::steady_clock::now() + patience;
+    int status = 0;
+    pid_t ended = 0;
+    while (ended == 0 && std::chrono::steady_clock::now() < deadline) {
+      ended = waitpid(pid, &status, WNOHANG);
+      if (ended == 0) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    if (ended == 0) {
+      kill(pid, SIGKILL);
+      waitpid(pid, &status, 0);
+      ++kills;
+      // Killed before the run's folder was whole: begin again.
+      if (attempt == 0 && !fs::exists(folder_ + "/runs/killed/run.db"))
+        attempt = -1, fs::remove_all(folder_ + "/runs/killed");
+      continue;
+    }
+    ASSERT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "attempt " << attempt;
+    done = true;
+  }
+  ASSERT_TRUE(done);
+  EXPECT_GT(kills, 0);
+  auto reader = Reader("killed");
+  const RunCounts counts = reader->Counts().value();
+  EXPECT_EQ(counts.steps, 12u);
+  // In the line that survived, every trajectory was used at most once, and each step used whole
+  // groups.
+  for (const StepRow& step : reader->Steps(0, 100).value()) EXPECT_EQ(step.used, 16u);
+  EpisodeFilter used;
+  used.purpose = v1::PURPOSE_TRAIN;
+  uint64_t uses = 0;
+  for (uint64_t offset = 0;; offset += 500) {
+    const EpisodePage page = reader->Episodes(used, EpisodeSort::kOldest, {offset, 500}).value();
+    for (const EpisodeRow& row : page.rows) {
+      EXPECT_LE(row.uses, 1u);
+      uses += row.uses;
+    }
+    if (page.rows.size() < 500) break;
+  }
+  EXPECT_EQ(uses, 12u * 16u);
+  RealClock clock;
+  EXPECT_TRUE(RunDb::Open(folder_ + "/runs/killed/run.db", clock).value()->CheckIntegrity().ok());
+}
+
+}  // namespace
+}  // namespace tidemill
