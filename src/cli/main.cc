@@ -15,6 +15,7 @@ namespace {
 // Every command, in the order in which --help shows them.
 void AddCommands(CLI::App& app, Exit& exit) {
   AddDoctorCommand(app, exit);
+  AddModelCommand(app, exit);
   AddTasksCommand(app, exit);
 }
 

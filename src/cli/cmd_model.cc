@@ -1,0 +1,330 @@
+// tidemill model score | generate | tokenize | new | merge: one model directory, from the command
+// line.
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "cli/commands.h"
+#include "cli/model_tokenize.h"
+#include "policy/files.h"
+#include "policy/generation_config.h"
+#include "policy/tokenizer.h"
+#include "policy/torch/model.h"
+#include "policy/torch/score.h"
+#include "policy/torch/torch_engine.h"
+
+namespace tidemill {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// The words of every subcommand; each uses its own.
+struct ModelWords {
+  std::string model;
+  std::string adapter;
+  std::string prompt;
+  std::string text_file;
+  std::string config;
+  std::string tokenizer;
+  std::string out;
+  std::vector<int32_t> ids;
+  std::vector<std::string> stop;
+  SamplingParams sampling;
+  int32_t max_tokens = 64;
+  uint64_t seed = 0;
+  bool greedy = false;
+  bool ignore_eos = false;
+  bool json = false;
+};
+
+int Failed(const Status& status, int code = 1) {
+  std::fprintf(stderr, "tidemill model: %s\n", status.message().c_str());
+  return code;
+}
+
+Result<std::shared_ptr<const PolicyWeights>> LoadWeights(const ModelWords& words) {
+  // On the CPU everything is computed in single precision, whatever the files hold.
+  TM_ASSIGN_OR_RETURN(auto weights,
+                      PolicyWeights::Load(words.model, {.device = "cpu", .dtype = Dtype::kF32}));
+  if (words.adapter.empty()) return weights;
+  TM_ASSIGN_OR_RETURN(auto adapter, LoadAdapter(words.adapter, weights->config()));
+  return PolicyWeights::WithAdapter(weights, std::move(adapter));
+}
+
+// The ids that were given, or those of the text.
+Result<std::vector<TokenId>> InputIds(const ModelWords& words) {
+  if (!words.ids.empty()) return words.ids;
+  TM_ASSIGN_OR_RETURN(const Tokenizer tokenizer, Tokenizer::Read(words.model));
+  std::vector<TokenId> ids = tokenizer.Encode(words.prompt, SpecialTokens::kRecognise);
+  if (ids.empty()) return Invalid("the prompt has no tokens");
+  return ids;
+}
+
+bool GaveOneInput(const CLI::App& command) {
+  return (command.count("--ids") > 0) != (command.count("--prompt") > 0);
+}
+
+int WrongInput() {
+  return Failed(Invalid("give either --ids or --prompt"), 2);
+}
+
+int Score(const ModelWords& words) {
+  const auto weights = LoadWeights(words);
+  if (!weights.ok()) return Failed(weights.status());
+  const auto ids = InputIds(words);
+  if (!ids.ok()) return Failed(ids.status());
+  const auto logprobs = ScoreTokens(**weights, *ids);
+  if (!logprobs.ok()) {
+    return Failed(logprobs.status(), logprobs.status().code() == Code::kInvalid ? 2 : 1);
+  }
+  if (words.json) {
+    std::printf("%s\n", Json{{"ids", *ids}, {"logprobs", *logprobs}}.dump().c_str());
+    return 0;
+  }
+  for (size_t i = 0; i < logprobs->size(); ++i) {
+    std::printf("%d\t%.6f\n", (*ids)[i + 1], static_cast<double>((*logprobs)[i]));
+  }
+  return 0;
+}
+
+// The tokens after which the model's author wants a text to end.
+std::vector<TokenId> EndTokens(const std::string& dir, const ModelConfig& config) {
+  const auto generation = ReadGenerationConfig(dir);
+  if (generation.ok() && !generation->eos_token_ids.empty()) return generation->eos_token_ids;
+  return config.eos_token_ids;
+}
+
+const char* FinishName(TurnFinish finish) {
+  switch (finish) {
+    case TurnFinish::kStop:
+      return "stop";
+    case TurnFinish::kLength:
+      return "length";
+    case TurnFinish::kContext:
+      return "context";
+    case TurnFinish::kCancelled:
+      return "cancelled";
+  }
+  return "stop";
+}
+
+struct Generated {
+  TurnOutput turn;
+  std::string text;  // empty without a tokenizer
+};
+
+Result<Generated> RunGenerate(const ModelWords& words, const PolicyWeights& loaded,
+                              std::shared_ptr<const PolicyWeights> weights,
+                              std::vector<TokenId> ids) {
+  const auto tokenizer = Tokenizer::Read(words.model);
+  EngineOptions options;
+  const int64_t wanted = static_cast<int64_t>(ids.size()) + std::max(words.max_tokens, 1);
+  options.max_context =
+      static_cast<int32_t>(std::min(wanted, loaded.config().max_position_embeddings));
+  options.max_sequences = 1;
+  options.cache_bytes = uint64_t{1} << 40;  // as much as one sequence needs, which is less
+  if (tokenizer.ok()) {
+    options.token_bytes = [&](TokenId id) { return std::string(tokenizer->TokenBytes(id)); };
+  }
+  TurnParams turn{.sampling = words.sampling, .max_new_tokens = words.max_tokens};
+  if (words.greedy) turn.sampling.temperature = 0;
+  if (!words.ignore_eos) turn.stop_ids = EndTokens(words.model, loaded.config());
+  turn.stop_strings = words.stop;
+  turn.seed = words.seed;
+  TM_ASSIGN_OR_RETURN(const auto engine, NewEngine(std::move(weights), 0, options));
+  TM_RETURN_IF_ERROR(engine->Add({.id = 1, .prompt = std::move(ids), .turn = std::move(turn)}));
+  while (engine->Work()) {
+    TM_ASSIGN_OR_RETURN(std::vector<TurnOutput> finished, engine->Step());
+    if (finished.empty()) continue;
+    Generated generated{.turn = std::move(finished.front()), .text = {}};
+    if (tokenizer.ok()) generated.text = tokenizer->Decode(generated.turn.ids);
+    return generated;
+  }
+  return Internal("the engine stopped without an answer");
+}
+
+int Generate(const ModelWords& words) {
+  const auto weights = LoadWeights(words);
+  if (!weights.ok()) return Failed(weights.status());
+  const auto ids = InputIds(words);
+  if (!ids.ok()) return Failed(ids.status());
+  const auto generated = RunGenerate(words, **weights, *weights, *ids);
+  if (!generated.ok()) {
+    return Failed(generated.status(), generated.status().code() == Code::kInvalid ? 2 : 1);
+  }
+  if (!words.json) {
+    if (!generated->text.empty()) std::printf("%s\n", generated->text.c_str());
+    return 0;
+  }
+  Json report{{"ids", generated->turn.ids},
+              {"logprobs", generated->turn.logprobs},
+              {"finish", FinishName(generated->turn.finish)}};
+  if (!generated->text.empty()) report["text"] = generated->text;
+  std::printf("%s\n", report.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+  return 0;
+}
+
+// What stands beside the weights and does not change with them.
+Status CopyTokenizer(const std::string& from, const std::string& to) {
+  for (const char* name : {"tokenizer.json", "tokenizer_config.json", "chat_template.jinja",
+                           "special_tokens_map.json", "generation_config.json"}) {
+    const std::filesystem::path source = std::filesystem::path(from) / name;
+    std::error_code error;
+    if (!std::filesystem::exists(source, error)) continue;
+    std::filesystem::copy_file(source, std::filesystem::path(to) / name,
+                               std::filesystem::copy_options::overwrite_existing, error);
+    if (error) return Internal("cannot copy " + source.string() + ": " + error.message());
+  }
+  return Ok();
+}
+
+Status RefuseExisting(const std::string& out) {
+  if (!std::filesystem::exists(std::filesystem::path(out) / "config.json")) return Ok();
+  return Exists(out + " holds a model already; name another directory");
+}
+
+int SayWritten(const ModelWords& words, const PolicyWeights& weights) {
+  const int64_t parameters = weights.config().ParameterCount();
+  if (words.json) {
+    std::printf("%s\n", Json{{"out", words.out}, {"parameters", parameters}}.dump().c_str());
+  } else {
+    std::printf("%s: %lld parameters\n", words.out.c_str(), static_cast<long long>(parameters));
+  }
+  return 0;
+}
+
+int New(const ModelWords& words) {
+  constexpr size_t kConfigBytesMax = size_t{1} << 20;
+  if (const Status status = RefuseExisting(words.out); !status.ok()) return Failed(status);
+  const auto json = ReadFileBounded(words.config, kConfigBytesMax);
+  if (!json.ok()) return Failed(json.status());
+  const auto config = ParseModelConfig(*json, words.config);
+  if (!config.ok()) return Failed(config.status(), 2);
+  if (!words.tokenizer.empty()) {
+    const auto tokenizer = Tokenizer::Read(words.tokenizer);
+    if (!tokenizer.ok()) return Failed(tokenizer.status());
+    if (tokenizer->vocab_size() > config->vocab_size) {
+      return Failed(
+          Invalid(words.config + ": \"vocab_size\" is " + std::to_string(config->vocab_size) +
+                  ", the tokenizer has " + std::to_string(tokenizer->vocab_size()) + " tokens"),
+          2);
+    }
+  }
+  const auto weights = PolicyWeights::NewRandom(*config, words.seed);
+  if (!weights.ok()) return Failed(weights.status());
+  Status status = (*weights)->Save(words.out);
+  if (status.ok() && !words.tokenizer.empty()) status = CopyTokenizer(words.tokenizer, words.out);
+  if (!status.ok()) return Failed(status);
+  return SayWritten(words, **weights);
+}
+
+int Merge(const ModelWords& words) {
+  if (const Status status = RefuseExisting(words.out); !status.ok()) return Failed(status);
+  // Kept in the type of the base, so that it stays what its files say.
+  const auto base = PolicyWeights::Load(words.model);
+  if (!base.ok()) return Failed(base.status());
+  auto adapter = LoadAdapter(words.adapter, (*base)->config());
+  if (!adapter.ok()) return Failed(adapter.status());
+  const auto adapted = PolicyWeights::WithAdapter(*base, *adapter);
+  if (!adapted.ok()) return Failed(adapted.status());
+  const auto merged = PolicyWeights::Merged(*adapted);
+  if (!merged.ok()) return Failed(merged.status());
+  Status status = (*merged)->Save(words.out);
+  if (status.ok()) status = CopyTokenizer(words.model, words.out);
+  if (!status.ok()) return Failed(status);
+  return SayWritten(words, **merged);
+}
+
+// Shared by the callbacks, which run after the Add functions have returned.
+using Words = std::shared_ptr<ModelWords>;
+
+void AddModelOptions(CLI::App& command, ModelWords& words) {
+  command.add_option("--model", words.model, "A Hugging Face model directory")->required();
+  command.add_flag("--json", words.json, "One JSON object on standard output");
+}
+
+void AddInputOptions(CLI::App& command, ModelWords& words) {
+  AddModelOptions(command, words);
+  command.add_option("--adapter", words.adapter, "A LoRA adapter in PEFT's layout");
+  command.add_option("--ids", words.ids, "Token ids, separated by commas")->delimiter(',');
+  command.add_option("--prompt", words.prompt, "Text; special tokens in it are recognised");
+}
+
+void AddScore(CLI::App& model, const Words& words, Exit& exit) {
+  CLI::App* command =
+      model.add_subcommand("score", "The log-probability of every token after the first");
+  AddInputOptions(*command, *words);
+  command->callback([words, &exit, command] {
+    exit.code = GaveOneInput(*command) ? Score(*words) : WrongInput();
+  });
+}
+
+void AddGenerate(CLI::App& model, const Words& words, Exit& exit) {
+  CLI::App* command = model.add_subcommand("generate", "Goes on with a text");
+  AddInputOptions(*command, *words);
+  command->add_option("--max-tokens", words->max_tokens, "New tokens at most")
+      ->capture_default_str();
+  CLI::Option* temperature =
+      command->add_option("--temperature", words->sampling.temperature)->capture_default_str();
+  command->add_flag("--greedy", words->greedy, "Always the most likely token")
+      ->excludes(temperature);
+  command->add_option("--top-p", words->sampling.top_p)->capture_default_str();
+  command->add_option("--top-k", words->sampling.top_k, "0: off")->capture_default_str();
+  command->add_option("--min-p", words->sampling.min_p)->capture_default_str();
+  command->add_option("--seed", words->seed)->capture_default_str();
+  command->add_option("--stop", words->stop, "A text that ends the answer; may be repeated")
+      ->allow_extra_args(false);
+  command->add_flag("--ignore-eos", words->ignore_eos, "Go on behind the model's end tokens");
+  command->callback([words, &exit, command] {
+    exit.code = GaveOneInput(*command) ? Generate(*words) : WrongInput();
+  });
+}
+
+void AddTokenize(CLI::App& model, const Words& words, Exit& exit) {
+  CLI::App* command = model.add_subcommand("tokenize", "Text to token ids, or ids to text");
+  AddModelOptions(*command, *words);
+  command->add_option("--text-file", words->text_file, "A file; - is standard input");
+  command->add_option("--ids", words->ids, "Token ids, separated by commas")->delimiter(',');
+  command->callback([words, &exit, command] {
+    const auto given = [command](const char* name) { return command->count(name) > 0; };
+    exit.code = RunModelTokenize(
+        words->model, given("--text-file") ? std::optional(words->text_file) : std::nullopt,
+        given("--ids") ? std::optional(words->ids) : std::nullopt, words->json);
+  });
+}
+
+void AddNew(CLI::App& model, const Words& words, Exit& exit) {
+  CLI::App* command = model.add_subcommand("new", "A model with random weights");
+  command->add_option("--config", words->config, "A config.json")->required();
+  command->add_option("--out", words->out, "The directory to make")->required();
+  command->add_option("--tokenizer", words->tokenizer, "A directory whose tokenizer is copied");
+  command->add_option("--seed", words->seed)->capture_default_str();
+  command->add_flag("--json", words->json, "One JSON object on standard output");
+  command->callback([words, &exit] { exit.code = New(*words); });
+}
+
+void AddMerge(CLI::App& model, const Words& words, Exit& exit) {
+  CLI::App* command = model.add_subcommand("merge", "A model with a LoRA adapter worked into it");
+  AddModelOptions(*command, *words);
+  command->add_option("--adapter", words->adapter, "A LoRA adapter in PEFT's layout")->required();
+  command->add_option("--out", words->out, "The directory to make")->required();
+  command->callback([words, &exit] { exit.code = Merge(*words); });
+}
+
+}  // namespace
+
+void AddModelCommand(CLI::App& app, Exit& exit) {
+  CLI::App* model = app.add_subcommand("model", "Look at, use and make model directories");
+  model->require_subcommand(1);
+  const auto words = std::make_shared<ModelWords>();
+  AddScore(*model, words, exit);
+  AddGenerate(*model, words, exit);
+  AddTokenize(*model, words, exit);
+  AddNew(*model, words, exit);
+  AddMerge(*model, words, exit);
+}
+
+}  // namespace tidemill

@@ -1,0 +1,104 @@
+// `tidemill model` as a person or a script starts it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "cli/machine.h"
+
+namespace tidemill {
+namespace {
+
+using testing::HasSubstr;
+
+std::string Golden(const std::string& model) {
+  const char* given = std::getenv("TIDEMILL_GOLDEN");
+  return std::string(given != nullptr ? given : TIDEMILL_SOURCE_DIR "/tests/golden") + "/" + model;
+}
+
+ProcessOutput Model(const std::string& arguments, const std::string& redirect = "") {
+  return RunProcess(
+      {"sh", "-c", TIDEMILL_BINARY_DIR "/tidemill model " + arguments + " " + redirect},
+      std::chrono::seconds(60));
+}
+
+nlohmann::json ModelJson(const std::string& arguments) {
+  const ProcessOutput result = Model(arguments + " --json", "2>/dev/null");
+  EXPECT_EQ(result.exit_code, 0) << arguments;
+  return nlohmann::json::parse(result.output, nullptr, false);
+}
+
+class ModelProgram : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = testing::TempDir() + "/tidemill-model-XXXXXX";
+    dir_ = mkdtemp(pattern.data());
+  }
+  void TearDown() override { std::filesystem::remove_all(dir_); }
+  std::string dir_;
+};
+
+TEST_F(ModelProgram, ScoresEveryTokenAfterTheFirst) {
+  const auto report = ModelJson("score --model " + Golden("llama-tiny") + " --ids 5,6,7,8");
+  EXPECT_EQ(report["ids"], nlohmann::json({5, 6, 7, 8}));
+  ASSERT_EQ(report["logprobs"].size(), 3u);
+  for (const auto& logprob : report["logprobs"]) EXPECT_LT(logprob.get<double>(), 0);
+}
+
+TEST_F(ModelProgram, WhatItGeneratesScoresTheSame) {
+  const std::string model = " --model " + Golden("qwen2-tiny");
+  const auto generated =
+      ModelJson("generate" + model + " --ids 5,6,7 --max-tokens 6 --seed 3 --ignore-eos");
+  EXPECT_EQ(generated["finish"], "length");
+  ASSERT_EQ(generated["ids"].size(), 6u);
+  std::string all = "5,6,7";
+  for (const auto& id : generated["ids"]) all += "," + std::to_string(id.get<int>());
+  const auto scored = ModelJson("score" + model + " --ids " + all);
+  for (size_t i = 0; i < 6; ++i) {
+    EXPECT_NEAR(generated["logprobs"][i].get<double>(), scored["logprobs"][2 + i].get<double>(),
+                1e-4);
+  }
+}
+
+TEST_F(ModelProgram, AMergedAdapterScoresAsTheAdapterDoes) {
+  const std::string model = Golden("qwen3-tiny");
+  const auto merged = ModelJson("merge --model " + model + " --adapter " + model + "/lora --out " +
+                                dir_ + "/merged");
+  EXPECT_GT(merged["parameters"].get<int64_t>(), 0);
+  const auto with =
+      ModelJson("score --model " + model + " --adapter " + model + "/lora --ids 9,8,7");
+  const auto without = ModelJson("score --model " + model + " --ids 9,8,7");
+  const auto after = ModelJson("score --model " + dir_ + "/merged --ids 9,8,7");
+  EXPECT_NEAR(after["logprobs"][0].get<double>(), with["logprobs"][0].get<double>(), 1e-4);
+  EXPECT_GT(std::abs(after["logprobs"][0].get<double>() - without["logprobs"][0].get<double>()),
+            1e-4);
+}
+
+TEST_F(ModelProgram, ANewModelSpeaksAtOnceAndIsNotOverwritten) {
+  const std::string make = "new --config " + Golden("llama-tiny") + "/config.json --seed 4 --out " +
+                           dir_ + "/new --tokenizer " + Golden("llama-tiny");
+  ModelJson(make);
+  const auto report =
+      ModelJson("generate --model " + dir_ + "/new --prompt hello --max-tokens 4 --greedy");
+  EXPECT_GE(report["ids"].size(), 1u);
+  EXPECT_EQ(Model(make).exit_code, 1);
+}
+
+TEST_F(ModelProgram, WrongWordsAndMissingFilesAreToldApart) {
+  const std::string model = " --model " + Golden("llama-tiny");
+  EXPECT_EQ(Model("generate" + model).exit_code, 2);
+  EXPECT_EQ(Model("generate" + model + " --ids 1 --prompt x").exit_code, 2);
+  EXPECT_EQ(Model("score" + model + " --ids 1").exit_code, 2);
+  const ProcessOutput outside = Model("score" + model + " --ids 1,100000");
+  EXPECT_EQ(outside.exit_code, 2);
+  EXPECT_THAT(outside.output, HasSubstr("100000"));
+  const ProcessOutput missing = Model("score --model /nonexistent --ids 1,2");
+  EXPECT_EQ(missing.exit_code, 1);
+  EXPECT_THAT(missing.output, HasSubstr("/nonexistent"));
+}
+
+}  // namespace
+}  // namespace tidemill
