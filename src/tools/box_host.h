@@ -52,6 +52,10 @@ class BoxHost {
   const std::vector<std::string>& environment() const { return environment_; }
   const std::string& filter() const { return filter_; }
 
+  // The same name spaces and mounts with `command` in the place of the init: what bubblewrap itself
+  // costs.
+  std::vector<std::string> BubblewrapCommand(const std::vector<std::string>& command) const;
+
   // Boxes that exist: open, or closed and not yet gone.
   size_t alive() const { return alive_.load(); }
   // Returns when no closed box is still on its way out.

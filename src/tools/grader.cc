@@ -105,6 +105,17 @@ class Examiner {
     return report.outcome == v1::OUTCOME_OK;
   }
 
+  // Where building is part of the run ("tcc solution.c -run main.c", an interpreter), a compiler's
+  // complaints before the first answer mean that it did not compile.
+  void NoteComplaints(const RunReport& report, bool answered) {
+    if (!grading_.build().empty() || answered || report.outcome != v1::OUTCOME_FAILED) return;
+    std::vector<v1::Diagnostic> complaints = ParseDiagnostics(report.err, 50);
+    if (CountSeverity(complaints, "error") == 0) return;
+    result_->set_compiled(false);
+    result_->clear_diagnostics();
+    for (v1::Diagnostic& d : complaints) *result_->add_diagnostics() = std::move(d);
+  }
+
   void AskLines() {
     LineExam exam(grading_);
     RunSpec spec;
@@ -123,6 +134,7 @@ class Examiner {
       if (answered && grading_.cases(i).expected().ends_with('\n')) answer += '\n';
       Judge(grading_.cases(i), answered, answer, report);
     }
+    NoteComplaints(report, !exam.answers().empty());
     Conclude(report.outcome);
   }
 
@@ -150,6 +162,7 @@ class Examiner {
       left.cpu -= std::chrono::duration_cast<Duration>(
           std::chrono::duration<double, std::milli>(last.cpu_ms));
       if (outcome == v1::OUTCOME_OK) outcome = last.outcome;
+      NoteComplaints(last, !last.out.empty());
       Judge(test, last.outcome == v1::OUTCOME_OK && !last.truncated, last.out, last);
     }
     Conclude(outcome);

@@ -57,6 +57,21 @@ TEST_F(Grader, APartlyRightAnswerPassesPartly) {
   }
 }
 
+TEST_F(Grader, ASubmissionCompiledAsItRunsIsGradedTheSame) {
+  v1::Grading grading = LineGrading();
+  grading.clear_build();
+  grading.clear_run();
+  for (const char* word : {"tcc", "solution.c", "-run", "main.c"}) grading.add_run(word);
+  const auto good = Grade("int f(int x) { return x * x + 1; }\n", grading);
+  EXPECT_EQ(Name(good), "ok") << good.text() << good.stderr_bytes();
+  EXPECT_TRUE(good.compiled());
+  const auto bad = Grade("int f(int x) { return }\n", grading);
+  EXPECT_FALSE(bad.compiled());
+  EXPECT_GE(bad.diagnostics_size(), 1);
+  EarnsNothing(bad);
+  EarnsNothing(Grade("#include <stdlib.h>\nint f(int x) { exit(0); }\n", grading));
+}
+
 TEST_F(Grader, WhatDoesNotCompileSaysSo) {
   const auto result = Grade("int f(int x) { return }\n");
   EXPECT_FALSE(result.compiled());
