@@ -16,6 +16,7 @@ namespace {
 void AddCommands(CLI::App& app, Exit& exit) {
   AddDoctorCommand(app, exit);
   AddModelCommand(app, exit);
+  AddSandboxCommand(app, exit);
   AddTasksCommand(app, exit);
 }
 

@@ -1,0 +1,137 @@
+// tidemill sandbox run [limits] [--file NAME=PATH].. [--json] -- COMMAND: one command in the tool
+// sandbox.
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "cli/commands.h"
+#include "tools/box_host.h"
+#include "tools/paths.h"
+
+namespace tidemill {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Most bytes of each output that are shown; what is printed beyond is cut in the middle.
+constexpr size_t kShownMax = 8 << 20;
+
+struct SandboxRun {
+  v1::Limits limits;
+  std::vector<std::string> files;  // NAME=PATH
+  std::vector<std::string> command;
+  bool json = false;
+};
+
+int Report(const Status& status) {
+  std::fprintf(stderr, "tidemill sandbox: %s\n", status.message().c_str());
+  return status.code() == Code::kInvalid || status.code() == Code::kNotFound ? 2 : 1;
+}
+
+Status PutFiles(const std::vector<std::string>& files, Box& box) {
+  for (const std::string& pair : files) {
+    const size_t equals = pair.find('=');
+    if (equals == std::string::npos) {
+      return Invalid("--file wants NAME=PATH, got \"" + pair + "\"");
+    }
+    const std::string name = pair.substr(0, equals), path = pair.substr(equals + 1);
+    std::ifstream file(path, std::ios::binary);
+    std::ostringstream content;
+    if (file && file.peek() != std::ifstream::traits_type::eof()) content << file.rdbuf();
+    if (!file.is_open() || file.bad() || content.bad() || std::filesystem::is_directory(path)) {
+      return NotFound(path + ": no such file, or it cannot be read");
+    }
+    TM_RETURN_IF_ERROR(box.Put(name, content.str(), access(path.c_str(), X_OK) == 0));
+  }
+  return Ok();
+}
+
+void Show(const RunReport& report, bool json) {
+  if (json) {
+    const Json object = {{"outcome", OutcomeName(report.outcome)},
+                         {"exit_code", report.exit_code},
+                         {"stdout", report.out},
+                         {"stderr", report.err},
+                         {"truncated", report.truncated},
+                         {"wall_ms", report.wall_ms},
+                         {"cpu_ms", report.cpu_ms},
+                         {"peak_memory_kb", report.peak_memory_kb},
+                         {"degraded", report.degraded},
+                         {"cause", report.cause}};
+    std::printf("%s\n", object.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+    return;
+  }
+  std::fwrite(report.out.data(), 1, report.out.size(), stdout);
+  std::fflush(stdout);
+  std::fwrite(report.err.data(), 1, report.err.size(), stderr);
+  std::fprintf(stderr, "%s, exit code %d, %.1f ms, %.1f ms of CPU, %.1f MiB%s%s%s\n",
+               std::string(OutcomeName(report.outcome)).c_str(), report.exit_code, report.wall_ms,
+               report.cpu_ms, static_cast<double>(report.peak_memory_kb) / 1024,
+               report.degraded ? ", without cgroups" : "", report.cause.empty() ? "" : ": ",
+               report.cause.c_str());
+}
+
+int Run(const SandboxRun& run) {
+  const BoxLimits limits = LimitsFrom(run.limits, BoxLimits());
+  const Status checked = CheckLimits(limits);
+  if (!checked.ok()) return Report(checked);
+  auto host = BoxHost::Create({});
+  if (!host.ok()) {
+    RunReport report;
+    report.outcome = v1::OUTCOME_UNAVAILABLE;
+    report.cause = host.status().message();
+    Show(report, run.json);
+    return 1;
+  }
+  auto box = (*host)->Open();
+  Status status = box.status();
+  if (status.ok()) status = (*box)->Configure(limits);
+  if (status.ok()) status = PutFiles(run.files, **box);
+  if (!status.ok()) return Report(status);
+  RunSpec spec;
+  spec.command = run.command;
+  spec.limits = limits;
+  spec.keep_bytes = std::min<size_t>(limits.output_bytes, kShownMax);
+  const RunReport report = (*box)->Run(spec);
+  Show(report, run.json);
+  return report.outcome == v1::OUTCOME_UNAVAILABLE ? 1 : 0;
+}
+
+}  // namespace
+
+void AddSandboxCommand(CLI::App& app, Exit& exit) {
+  CLI::App* sandbox = app.add_subcommand("sandbox", "The sandbox the agents' tools run in");
+  sandbox->require_subcommand(1);
+  CLI::App* run = sandbox->add_subcommand("run", "Run one command in a fresh box");
+  auto options = std::make_shared<SandboxRun>();  // shared: the callbacks outlive this call
+  const auto limit = [&](const std::string& name, const std::string& help, auto set) {
+    run->add_option_function<uint32_t>(
+           name, [options, set](const uint32_t& value) { set(options->limits, value); }, help)
+        ->check(CLI::Range(uint32_t{1}, UINT32_MAX));
+  };
+  limit("--wall-ms", "Wall-clock time, 10000 if not said",
+        [](v1::Limits& limits, uint32_t value) { limits.set_wall_ms(value); });
+  limit("--cpu-ms", "CPU time of everything together, 10000 if not said",
+        [](v1::Limits& limits, uint32_t value) { limits.set_cpu_ms(value); });
+  limit("--memory-mb", "Memory of everything together, files included, 512 if not said",
+        [](v1::Limits& limits, uint32_t value) { limits.set_memory_mb(value); });
+  limit("--processes", "Processes and threads at once, 64 if not said",
+        [](v1::Limits& limits, uint32_t value) { limits.set_processes(value); });
+  limit("--output-kb", "Standard output and error together, 1024 if not said",
+        [](v1::Limits& limits, uint32_t value) { limits.set_output_kb(value); });
+  limit("--disk-mb", "What may be written, 64 if not said",
+        [](v1::Limits& limits, uint32_t value) { limits.set_disk_mb(value); });
+  run->add_option("--file", options->files, "A file of the workspace: NAME=PATH")
+      ->allow_extra_args(false);
+  run->add_flag("--json", options->json, "One JSON object on standard output");
+  run->add_option("command", options->command, "What to run, after --")->required();
+  run->callback([options, &exit] { exit.code = Run(*options); });
+}
+
+}  // namespace tidemill
