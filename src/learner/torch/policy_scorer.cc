@@ -34,7 +34,7 @@ PolicyScorer::PolicyScorer(std::unique_ptr<TrainableModel> model, Options option
   TM_CHECK(!model_->parameters().empty(), "a model has parameters");
   leaves_ = model_->parameters();
   device_ = leaves_.begin()->second.device().str();
-  if (!options_.bfloat16 && FusedDecoder::Supports(*model_)) {
+  if (options_.fused && !options_.bfloat16 && FusedDecoder::Supports(*model_)) {
     fused_ = std::make_unique<FusedDecoder>(*model_);
   }
   if (options_.value_head) {

@@ -22,6 +22,7 @@ struct PolicyScores {
 class PolicyScorer {
  public:
   struct Options {
+    bool fused = true;  // where it can be
     bool bfloat16 = false;
     bool value_head = false;
   };

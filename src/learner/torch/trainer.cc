@@ -59,7 +59,8 @@ class Trainer::Impl {
   Impl(std::unique_ptr<TrainableModel> model, const TrainerOptions& options,
        std::shared_ptr<const PolicyWeights> reference)
       : options_(options),
-        scorer_(std::move(model), {options.bfloat16, options.objective.NeedsValues()}),
+        scorer_(std::move(model),
+                {options.fused, options.bfloat16, options.objective.NeedsValues()}),
         reference_(std::move(reference)),
         optimizer_(options.adamw),
         watch_(options.spike_factor) {}
@@ -86,8 +87,7 @@ class Trainer::Impl {
   StepScores FirstPass(const StepBatch& step);
   ObjectiveInput InputOf(const MicroTensors& micro, const PolicyScores& scores,
                          const StepScores& known) const;
-  Status Update(const StepBatch& step, const Minibatch& minibatch, const StepScores& known,
-                bool first_epoch);
+  Status Update(const Minibatch& minibatch, const StepScores& known, bool first_epoch);
   Status Apply(double loss);
   void FinishMetrics(const StepBatch& step, double seconds);
 
@@ -219,9 +219,8 @@ ObjectiveInput Trainer::Impl::InputOf(const MicroTensors& micro, const PolicySco
   return input;
 }
 
-Status Trainer::Impl::Update(const StepBatch& step, const Minibatch& minibatch,
-                             const StepScores& known, bool first_epoch) {
-  (void)step;
+Status Trainer::Impl::Update(const Minibatch& minibatch, const StepScores& known,
+                             bool first_epoch) {
   ZeroGrad(scorer_.leaves());
   double loss = 0;
   for (const Microbatch& part : minibatch.parts) {
@@ -336,7 +335,7 @@ Result<TrainReport> Trainer::Impl::Train(const v1::Batch& batch, int64_t now_ms)
   const std::vector<double> norms = watch_.Save();
   for (uint32_t epoch = 0; epoch < options_.epochs; ++epoch) {
     for (const Minibatch& minibatch : MinibatchesOf(step, epoch, batch.step())) {
-      const Status updated = Update(step, minibatch, known, epoch == 0);
+      const Status updated = Update(minibatch, known, epoch == 0);
       if (updated.ok()) continue;
       Undo(before);
       watch_.Restore(norms);

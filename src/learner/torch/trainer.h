@@ -35,6 +35,7 @@ struct TrainerOptions {
   uint32_t epochs = 1;               // times a batch is gone through
   std::optional<uint64_t> lag_max;   // staleness.hard_max_steps: older tokens are masked
   double max_minutes = 0;  // staleness.max_minutes: turns finished longer ago are masked; 0: off
+  bool fused = true;       // the hand-written CPU pass where it can be used
   bool bfloat16 = false;   // multiply matrices in bfloat16 (GPU)
   Dtype publish_dtype = Dtype::kF32;
   double spike_factor = 10;  // a gradient this many times the running median is warned of

@@ -1,0 +1,239 @@
+#include "learner/torch/checkpoint.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <functional>
+#include <nlohmann/json.hpp>
+
+#include "policy/files.h"
+#include "policy/torch/lora.h"
+#include "policy/torch/named_tensors.h"
+
+namespace tidemill {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr size_t kStateBytesMax = size_t{64} << 20;
+constexpr size_t kTokenizerBytesMax = size_t{256} << 20;
+constexpr int kFormat = 1;
+constexpr const char* kUnfinished = ".unfinished";
+
+// What belongs to a model besides config and weights.
+constexpr const char* kModelFiles[] = {"tokenizer.json",
+                                       "tokenizer_config.json",
+                                       "generation_config.json",
+                                       "special_tokens_map.json",
+                                       "added_tokens.json",
+                                       "vocab.json",
+                                       "merges.txt",
+                                       "chat_template.jinja"};
+
+Status SyncDirectory(const std::string& dir) {
+  const int fd = open(dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return Internal("cannot open " + dir + ": " + std::strerror(errno));
+  const int failed = fsync(fd);
+  const int error = errno;
+  close(fd);
+  if (failed != 0) return Internal("cannot sync " + dir + ": " + std::strerror(error));
+  return Ok();
+}
+
+Status CopyModelFiles(const std::string& from, const std::string& to) {
+  if (from.empty()) return Ok();
+  for (const char* name : kModelFiles) {
+    const std::string path = from + "/" + name;
+    if (!fs::exists(path)) continue;
+    TM_ASSIGN_OR_RETURN(const std::string content, ReadFileBounded(path, kTokenizerBytesMax));
+    TM_RETURN_IF_ERROR(WriteFileAtomic(to + "/" + name, content));
+  }
+  return Ok();
+}
+
+// Puts `made` at `dir`; what was there before is gone afterwards. One rename, so that a crash
+// leaves the one or the other.
+Status PutInPlace(const std::string& made, const std::string& dir) {
+  const bool there = fs::exists(dir);
+  if (renameat2(AT_FDCWD, made.c_str(), AT_FDCWD, dir.c_str(), there ? RENAME_EXCHANGE : 0) != 0) {
+    return Internal("cannot rename " + made + " to " + dir + ": " + std::strerror(errno));
+  }
+  std::error_code ignored;
+  if (there) fs::remove_all(made, ignored);
+  const fs::path parent = fs::absolute(dir).parent_path();
+  return SyncDirectory(parent.string());
+}
+
+// Runs `fill` on an empty directory beside `dir` and puts that in its place.
+Status Replace(const std::string& dir, const std::function<Status(const std::string&)>& fill) {
+  const std::string made = dir + kUnfinished;
+  std::error_code error;
+  fs::remove_all(made, error);
+  fs::create_directories(made, error);
+  if (error) return Internal("cannot make " + made + ": " + error.message());
+  Status status = fill(made);
+  if (status.ok()) status = SyncDirectory(made);
+  if (status.ok()) status = PutInPlace(made, dir);
+  if (!status.ok()) fs::remove_all(made, error);
+  return status.WithContext("writing " + dir);
+}
+
+std::string StateJson(const Trainer& trainer, const CheckpointInfo& info) {
+  const TrainerProgress& progress = trainer.progress();
+  json versions = json::array();
+  for (const auto& [version, step] : progress.version_steps) versions.push_back({version, step});
+  return json{{"format", kFormat},
+              {"step", info.step},
+              {"version", info.version},
+              {"lora", trainer.lora()},
+              {"objective", trainer.options().objective.name},
+              {"trainer_steps", progress.steps},
+              {"optimizer_steps", trainer.optimizer_steps()},
+              {"version_steps", versions},
+              {"gradient_norms", progress.gradient_norms},
+              {"state", info.state_json}}
+      .dump(1);
+}
+
+struct SavedState {
+  CheckpointInfo info;
+  TrainerProgress progress;
+  uint64_t optimizer_steps = 0;
+  bool lora = false;
+};
+
+Result<SavedState> ReadState(const std::string& dir) {
+  const std::string path = dir + "/trainer_state.json";
+  TM_ASSIGN_OR_RETURN(const std::string text, ReadFileBounded(path, kStateBytesMax));
+  try {
+    const json state = json::parse(text);
+    if (state.at("format").get<int>() != kFormat) {
+      return Invalid(path + ": format " + state.at("format").dump() + ", this program reads " +
+                     std::to_string(kFormat));
+    }
+    SavedState saved;
+    saved.info = {state.at("step").get<uint64_t>(), state.at("version").get<uint64_t>(),
+                  state.at("state").get<std::string>()};
+    saved.lora = state.at("lora").get<bool>();
+    saved.optimizer_steps = state.at("optimizer_steps").get<uint64_t>();
+    saved.progress.steps = state.at("trainer_steps").get<uint64_t>();
+    saved.progress.gradient_norms = state.at("gradient_norms").get<std::vector<double>>();
+    for (const json& pair : state.at("version_steps")) {
+      saved.progress.version_steps[pair.at(0).get<uint64_t>()] = pair.at(1).get<uint64_t>();
+    }
+    return saved;
+  } catch (const json::exception& error) {
+    return Corrupt(path + ": " + error.what());
+  }
+}
+
+Result<NamedTensors> ReadParameters(const std::string& dir, const Trainer& trainer) {
+  if (trainer.lora()) {
+    TM_ASSIGN_OR_RETURN(const auto adapter, LoadAdapter(dir, trainer.config()));
+    return adapter->tensors;
+  }
+  TM_ASSIGN_OR_RETURN(const auto weights, PolicyWeights::Load(dir, {"cpu", Dtype::kF32}));
+  return weights->tensors();
+}
+
+// The N of "step-N".
+std::optional<uint64_t> StepOf(const std::string& name) {
+  constexpr std::string_view prefix = "step-";
+  if (!name.starts_with(prefix) || name.size() == prefix.size() || name.size() > 24) return {};
+  uint64_t step = 0;
+  for (char c : name.substr(prefix.size())) {
+    if (c < '0' || c > '9') return {};
+    step = step * 10 + static_cast<uint64_t>(c - '0');
+  }
+  return step;
+}
+
+}  // namespace
+
+Status SaveCheckpoint(const Trainer& trainer, const std::string& dir, const CheckpointInfo& info,
+                      const std::string& files_from) {
+  TM_ASSIGN_OR_RETURN(const auto weights, trainer.ExactSnapshot());
+  return Replace(dir, [&](const std::string& made) -> Status {
+    if (trainer.lora()) {
+      TM_RETURN_IF_ERROR(SaveAdapter(*weights->adapter(), made));
+    } else {
+      TM_RETURN_IF_ERROR(weights->Save(made));
+    }
+    TM_RETURN_IF_ERROR(CopyModelFiles(files_from, made));
+    const NamedTensors head = trainer.ValueHead();
+    if (!head.empty()) TM_RETURN_IF_ERROR(WriteTensors(made + "/value_head.safetensors", head));
+    TM_RETURN_IF_ERROR(WriteTensors(made + "/optimizer.safetensors", trainer.OptimizerState()));
+    return WriteFileAtomic(made + "/trainer_state.json", StateJson(trainer, info));
+  });
+}
+
+Result<CheckpointInfo> ReadCheckpointInfo(const std::string& dir) {
+  TM_ASSIGN_OR_RETURN(SavedState saved, ReadState(dir));
+  return std::move(saved.info);
+}
+
+Result<CheckpointInfo> LoadCheckpoint(const std::string& dir, Trainer& trainer) {
+  const std::string context = "reading the checkpoint " + dir;
+  auto saved = ReadState(dir);
+  if (!saved.ok()) return saved.status().WithContext(context);
+  if (saved->lora != trainer.lora()) {
+    return Invalid(context + (saved->lora ? ": it holds an adapter, the run trains all weights"
+                                          : ": it holds all weights, the run trains an adapter"));
+  }
+  auto parameters = ReadParameters(dir, trainer);
+  if (!parameters.ok()) return parameters.status().WithContext(context);
+  auto moments = ReadTensors(dir + "/optimizer.safetensors");
+  if (!moments.ok()) return moments.status().WithContext(context);
+  NamedTensors head;
+  if (fs::exists(dir + "/value_head.safetensors")) {
+    auto read = ReadTensors(dir + "/value_head.safetensors");
+    if (!read.ok()) return read.status().WithContext(context);
+    head = std::move(*read);
+  }
+  const Status restored =
+      trainer.Restore(*parameters, head, *moments, saved->optimizer_steps, saved->progress);
+  if (!restored.ok()) return restored.WithContext(context);
+  return std::move(saved->info);
+}
+
+Result<std::vector<std::string>> PruneCheckpoints(const std::string& folder, uint64_t keep_last,
+                                                  const std::set<std::string>& keep) {
+  std::vector<std::pair<uint64_t, std::string>> checkpoints;
+  std::vector<std::string> doomed;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    const std::string whole = name.substr(0, name.rfind('.'));
+    if (name.ends_with(kUnfinished) && StepOf(whole).has_value()) doomed.push_back(name);
+    if (const auto step = StepOf(name); step.has_value()) checkpoints.emplace_back(*step, name);
+  }
+  if (error) return Internal("cannot list " + folder + ": " + error.message());
+  std::sort(checkpoints.rbegin(), checkpoints.rend());
+  for (size_t i = keep_last; i < checkpoints.size(); ++i) {
+    if (!keep.contains(checkpoints[i].second)) doomed.push_back(checkpoints[i].second);
+  }
+  for (const std::string& name : doomed) {
+    fs::remove_all(folder + "/" + name, error);
+    if (error) return Internal("cannot delete " + folder + "/" + name + ": " + error.message());
+  }
+  return doomed;
+}
+
+Status SaveModelDirectory(const PolicyWeights& weights, const std::string& dir,
+                          const std::string& files_from) {
+  if (fs::exists(dir) && !fs::exists(dir + "/config.json") &&
+      !(fs::is_directory(dir) && fs::is_empty(dir))) {
+    return Exists(dir + " is there and is no model directory; name another");
+  }
+  return Replace(dir, [&](const std::string& made) -> Status {
+    TM_RETURN_IF_ERROR(CopyModelFiles(files_from, made));
+    return weights.Save(made);
+  });
+}
+
+}  // namespace tidemill

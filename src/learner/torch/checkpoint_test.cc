@@ -1,0 +1,193 @@
+#include "learner/torch/checkpoint.h"
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <condition_variable>
+#include <filesystem>
+#include <fstream>
+
+#include "learner/torch/tiny_policy.h"
+#include "learner/torch/trainer_thread.h"
+
+namespace tidemill {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::RandomBatch;
+using testing::TinyConfig;
+using testing::TinyWeights;
+
+NamedTensors WeightsOf(const Trainer& trainer) {
+  return (*trainer.ExactSnapshot())->tensors();
+}
+
+void ExpectSame(const NamedTensors& got, const NamedTensors& expected) {
+  ASSERT_EQ(got.size(), expected.size());
+  for (const auto& [name, tensor] : expected) EXPECT_TRUE(at::equal(tensor, got.at(name))) << name;
+}
+
+class CheckpointTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = (fs::temp_directory_path() / "tidemill-XXXXXX").string();
+    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
+    folder_ = pattern;
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  std::unique_ptr<Trainer> Make(const std::string& preset = "vtrace", uint64_t seed = 1) {
+    TrainerOptions options;
+    options.objective = *ObjectivePreset(preset);
+    options.schedule = {.peak = 1e-3, .warmup_steps = 3};
+    options.minibatches = 2;
+    options.epochs = 2;
+    return std::move(Trainer::New(TinyWeights(TinyConfig(), seed), options)).value();
+  }
+  v1::Batch Batch(uint64_t step) {
+    v1::Batch batch = RandomBatch(*weights_, step);
+    batch.set_step(step);
+    return batch;
+  }
+  void Train(Trainer& trainer, uint64_t first, uint64_t last) {
+    for (uint64_t step = first; step < last; ++step) {
+      ASSERT_TRUE(trainer.Train(Batch(step), 0).ok());
+      trainer.NotePublished(step + 2, step + 1);
+    }
+  }
+
+  std::string folder_;
+  std::shared_ptr<const PolicyWeights> weights_ = TinyWeights(TinyConfig());
+};
+
+TEST_F(CheckpointTest, ARunResumedFromItGoesOnBitForBit) {
+  auto whole = Make();
+  Train(*whole, 0, 3);
+  ASSERT_TRUE(SaveCheckpoint(*whole, folder_ + "/step-3", {3, 4, "{\"a\":1}"}, "").ok());
+  Train(*whole, 3, 8);
+
+  auto resumed = Make("vtrace", /*seed=*/99);
+  const auto info = LoadCheckpoint(folder_ + "/step-3", *resumed);
+  ASSERT_TRUE(info.ok()) << info.status().ToString();
+  EXPECT_EQ(info->step, 3u);
+  EXPECT_EQ(info->version, 4u);
+  EXPECT_EQ(info->state_json, "{\"a\":1}");
+  Train(*resumed, 3, 8);
+  ExpectSame(WeightsOf(*resumed), WeightsOf(*whole));
+  ExpectSame(resumed->OptimizerState(), whole->OptimizerState());
+  ExpectSame(resumed->ValueHead(), whole->ValueHead());
+  EXPECT_EQ(whole->progress().version_steps, resumed->progress().version_steps);
+}
+
+TEST_F(CheckpointTest, IsAModelDirectoryWithTheTokenizerOfTheOneItCameFrom) {
+  const std::string source = folder_ + "/source";
+  fs::create_directories(source);
+  std::ofstream(source + "/tokenizer.json") << "{}";
+  auto trainer = Make();
+  Train(*trainer, 0, 1);
+  ASSERT_TRUE(SaveCheckpoint(*trainer, folder_ + "/step-1", {1, 2, ""}, source).ok());
+  EXPECT_TRUE(fs::exists(folder_ + "/step-1/tokenizer.json"));
+  const auto loaded = PolicyWeights::Load(folder_ + "/step-1");
+  ASSERT_TRUE(loaded.ok()) << loaded.status().ToString();
+  ExpectSame((*loaded)->tensors(), WeightsOf(*trainer));
+}
+
+TEST_F(CheckpointTest, ReplacesAnOlderOneOfTheSameNameAndLeavesNothingBehind) {
+  auto trainer = Make();
+  ASSERT_TRUE(SaveCheckpoint(*trainer, folder_ + "/step-1", {1, 2, "old"}, "").ok());
+  Train(*trainer, 0, 1);
+  ASSERT_TRUE(SaveCheckpoint(*trainer, folder_ + "/step-1", {1, 9, "new"}, "").ok());
+  EXPECT_EQ(ReadCheckpointInfo(folder_ + "/step-1")->state_json, "new");
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_), fs::directory_iterator()), 1);
+}
+
+TEST_F(CheckpointTest, SaysWhatIsWrongWithOneThatCannotBeUsedAndChangesNothing) {
+  auto trainer = Make("tis");
+  Train(*trainer, 0, 1);
+  const std::string dir = folder_ + "/step-1";
+  ASSERT_TRUE(SaveCheckpoint(*trainer, dir, {1, 2, ""}, "").ok());
+  EXPECT_THAT(LoadCheckpoint(dir, *Make("vtrace")).status().message(), HasSubstr("no value head"));
+  EXPECT_EQ(LoadCheckpoint(folder_ + "/none", *trainer).status().code(), Code::kNotFound);
+
+  auto other = Make("tis", 5);
+  const NamedTensors before = WeightsOf(*other);
+  fs::resize_file(dir + "/optimizer.safetensors",
+                  fs::file_size(dir + "/optimizer.safetensors") - 4);
+  EXPECT_THAT(LoadCheckpoint(dir, *other).status().message(), HasSubstr("optimizer.safetensors"));
+  std::ofstream(dir + "/trainer_state.json") << "{\"format\": 1}";
+  EXPECT_THAT(LoadCheckpoint(dir, *other).status().message(), HasSubstr("trainer_state.json"));
+  ExpectSame(WeightsOf(*other), before);
+}
+
+TEST_F(CheckpointTest, PruningKeepsTheNewestAndTheBest) {
+  for (const char* name : {"step-2", "step-10", "step-9", "step-1", "notes", "step-3.unfinished"}) {
+    fs::create_directories(folder_ + "/" + name);
+  }
+  auto deleted = PruneCheckpoints(folder_, 2, {"step-1"});
+  ASSERT_TRUE(deleted.ok());
+  std::sort(deleted->begin(), deleted->end());
+  EXPECT_THAT(*deleted, ElementsAre("step-2", "step-3.unfinished"));
+  EXPECT_TRUE(fs::exists(folder_ + "/step-1"));
+  EXPECT_TRUE(fs::exists(folder_ + "/notes"));
+}
+
+TEST_F(CheckpointTest, AModelIsNotWrittenOverSomethingThatIsNone) {
+  std::ofstream(folder_ + "/thesis.txt") << "years of work";
+  EXPECT_EQ(SaveModelDirectory(*weights_, folder_, "").code(), Code::kExists);
+  EXPECT_TRUE(fs::exists(folder_ + "/thesis.txt"));
+}
+
+// Waits for answers without sleeping.
+class Bell final : public Waker {
+ public:
+  void Wake() override {
+    std::lock_guard lock(mutex_);
+    ++rings_;
+    rang_.notify_all();
+  }
+  void Wait(int rings) {
+    std::unique_lock lock(mutex_);
+    rang_.wait(lock, [&] { return rings_ >= rings; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable rang_;
+  int rings_ = 0;
+};
+
+TEST_F(CheckpointTest, TheTrainersThreadCarriesOutCommandsInOrder) {
+  RealClock clock;
+  const auto channel = NewLocalWeightChannel();
+  Bell bell;
+  TrainerThread thread(Make("tis"), *channel, clock,
+                       {.threads = 1, .files_from = "", .keep_last = 1});
+  thread.events().Attach(bell);
+  thread.Train(Batch(0));
+  thread.Publish(2, 1);
+  thread.Checkpoint({1, 2, folder_ + "/step-1", "{}"});
+  thread.Checkpoint({2, 2, folder_ + "/step-2", "{}"});
+  thread.Publish(2, 1);  // not above the newest
+  bell.Wait(5);
+  const auto events = thread.events().TakeAll();
+  ASSERT_EQ(events.size(), 5u);
+  EXPECT_TRUE(std::get<TrainDone>(events[0]).status.ok());
+  EXPECT_GT(std::get<TrainDone>(events[0]).metrics.at("tokens"), 0);
+  EXPECT_TRUE(std::get<PublishDone>(events[1]).status.ok());
+  EXPECT_TRUE(std::get<CheckpointDone>(events[2]).status.ok());
+  EXPECT_TRUE(std::get<CheckpointDone>(events[3]).status.ok());
+  EXPECT_EQ(std::get<PublishDone>(events[4]).status.code(), Code::kInvalid);
+  EXPECT_FALSE(fs::exists(folder_ + "/step-1"));
+  EXPECT_TRUE(fs::exists(folder_ + "/step-2"));
+  const auto published = channel->NewerThan(1);
+  ASSERT_TRUE(published.ok());
+  EXPECT_EQ(published->version, 2u);
+  ASSERT_NE(published->weights, nullptr);
+}
+
+}  // namespace
+}  // namespace tidemill

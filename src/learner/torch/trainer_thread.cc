@@ -1,0 +1,173 @@
+#include "learner/torch/trainer_thread.h"
+
+#include <ATen/Parallel.h>
+
+#include <condition_variable>
+#include <deque>
+#include <filesystem>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <thread>
+#include <variant>
+
+#include "core/log.h"
+#include "learner/torch/checkpoint.h"
+
+namespace tidemill {
+namespace {
+
+struct PublishRequest {
+  uint64_t version = 0;
+  uint64_t step = 0;
+};
+using Command = std::variant<v1::Batch, PublishRequest, CheckpointRequest>;
+
+}  // namespace
+
+class TrainerThread::Impl {
+ public:
+  Impl(std::unique_ptr<Trainer> trainer, WeightChannel& channel, const Clock& clock,
+       TrainerThreadOptions options)
+      : trainer_(std::move(trainer)),
+        channel_(channel),
+        clock_(clock),
+        options_(std::move(options)),
+        events_(options_.max_outstanding),
+        thread_([this] { Run(); }) {}
+
+  ~Impl() {
+    {
+      std::lock_guard lock(mutex_);
+      stop_ = true;
+    }
+    arrived_.notify_one();
+    thread_.join();
+  }
+
+  void Submit(Command command) {
+    {
+      std::lock_guard lock(mutex_);
+      TM_CHECK(commands_.size() < options_.max_outstanding, "the trainer has too many commands");
+      commands_.push_back(std::move(command));
+    }
+    arrived_.notify_one();
+  }
+
+  Mailbox<TrainerEvent>& events() { return events_; }
+  const BusyMeter& busy() const { return busy_; }
+  void KeepBest(uint64_t step) {
+    std::lock_guard lock(mutex_);
+    best_ = "step-" + std::to_string(step);
+  }
+
+ private:
+  std::optional<Command> Next() {
+    std::unique_lock lock(mutex_);
+    arrived_.wait(lock, [&] { return stop_ || !commands_.empty(); });
+    if (stop_) return std::nullopt;
+    Command command = std::move(commands_.front());
+    commands_.pop_front();
+    return command;
+  }
+
+  void Run() {
+    at::set_num_threads(options_.threads);
+    while (std::optional<Command> command = Next()) {
+      busy_.Begin(clock_.Now());
+      TrainerEvent event = std::visit([&](auto& c) { return Do(c); }, *command);
+      busy_.End(clock_.Now());
+      events_.Post(std::move(event));
+    }
+  }
+
+  TrainerEvent Do(const v1::Batch& batch) {
+    TrainDone done;
+    done.step = batch.step();
+    auto report = trainer_->Train(batch, clock_.WallMs());
+    if (!report.ok()) {
+      done.status = report.status();
+      return done;
+    }
+    for (const std::string& warning : report->warnings) {
+      LogWarn(warning, {{"step", batch.step()}});
+    }
+    done.metrics = std::move(report->metrics);
+    return done;
+  }
+
+  TrainerEvent Do(const PublishRequest& request) {
+    const Time began = clock_.Now();
+    PublishDone done{request.version, Ok(), 0};
+    auto weights = trainer_->Snapshot();
+    done.status = weights.status();
+    if (weights.ok()) {
+      done.status = channel_.Publish({request.version, request.step, std::move(*weights)});
+    }
+    if (done.status.ok()) trainer_->NotePublished(request.version, request.step);
+    done.seconds = Seconds(clock_.Now() - began);
+    return done;
+  }
+
+  TrainerEvent Do(const CheckpointRequest& request) {
+    const Time began = clock_.Now();
+    CheckpointDone done{request.step, request.version, request.path, Ok(), 0};
+    done.status =
+        SaveCheckpoint(*trainer_, request.path, {request.step, request.version, request.state_json},
+                       options_.files_from);
+    if (done.status.ok() && options_.keep_last > 0) Prune(request.path);
+    done.seconds = Seconds(clock_.Now() - began);
+    return done;
+  }
+
+  void Prune(const std::string& newest) {
+    std::set<std::string> keep;
+    {
+      std::lock_guard lock(mutex_);
+      if (!best_.empty()) keep.insert(best_);
+    }
+    const std::string folder = std::filesystem::absolute(newest).parent_path().string();
+    const auto pruned = PruneCheckpoints(folder, options_.keep_last, keep);
+    // Old checkpoints that stay cost space, no more.
+    if (!pruned.ok()) LogWarn("old checkpoints stay", {{"why", pruned.status().message()}});
+  }
+
+  std::unique_ptr<Trainer> trainer_;  // used by thread_ only
+  WeightChannel& channel_;
+  const Clock& clock_;
+  const TrainerThreadOptions options_;
+  Mailbox<TrainerEvent> events_;
+  BusyMeter busy_;
+  std::mutex mutex_;
+  std::condition_variable arrived_;
+  std::deque<Command> commands_;  // guarded by mutex_
+  std::string best_;              // guarded by mutex_
+  bool stop_ = false;             // guarded by mutex_
+  std::thread thread_;            // last: it uses everything above
+};
+
+TrainerThread::TrainerThread(std::unique_ptr<Trainer> trainer, WeightChannel& channel,
+                             const Clock& clock, TrainerThreadOptions options)
+    : impl_(std::make_unique<Impl>(std::move(trainer), channel, clock, std::move(options))) {}
+TrainerThread::~TrainerThread() = default;
+
+void TrainerThread::Train(v1::Batch batch) {
+  impl_->Submit(std::move(batch));
+}
+void TrainerThread::Publish(uint64_t version, uint64_t step) {
+  impl_->Submit(PublishRequest{version, step});
+}
+void TrainerThread::Checkpoint(CheckpointRequest request) {
+  impl_->Submit(std::move(request));
+}
+Mailbox<TrainerEvent>& TrainerThread::events() {
+  return impl_->events();
+}
+void TrainerThread::KeepBest(uint64_t step) {
+  impl_->KeepBest(step);
+}
+const BusyMeter& TrainerThread::busy() const {
+  return impl_->busy();
+}
+
+}  // namespace tidemill

@@ -1,0 +1,44 @@
+// The trainer as a port: steps, publications and checkpoints on a thread of its own.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "core/clock.h"
+#include "core/metrics.h"
+#include "learner/torch/trainer.h"
+#include "learner/trainer_port.h"
+#include "policy/weight_channel.h"
+
+namespace tidemill {
+
+struct TrainerThreadOptions {
+  int threads = 1;               // libtorch's, in the trainer's thread
+  std::string files_from;        // model directory whose tokenizer files go into checkpoints
+  uint64_t keep_last = 0;        // checkpoints kept, the best besides; 0: all
+  size_t max_outstanding = 256;  // commands not yet answered
+};
+
+// `channel` and `clock` must outlive it. The destructor ends the thread after the command under
+// way; what is queued behind is not carried out.
+class TrainerThread final : public TrainerPort {
+ public:
+  TrainerThread(std::unique_ptr<Trainer> trainer, WeightChannel& channel, const Clock& clock,
+                TrainerThreadOptions options);
+  ~TrainerThread() override;
+
+  void Train(v1::Batch batch) override;
+  void Publish(uint64_t version, uint64_t step) override;
+  void Checkpoint(CheckpointRequest request) override;
+  Mailbox<TrainerEvent>& events() override;
+
+  // Any thread: the checkpoint "step-N" that is kept however old it gets.
+  void KeepBest(uint64_t step);
+  const BusyMeter& busy() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tidemill
