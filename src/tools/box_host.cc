@@ -17,6 +17,7 @@
 #include <sstream>
 
 #include "core/log.h"
+#include "core/threads.h"
 #include "tools/box_image.h"
 #include "tools/box_protocol.h"
 #include "tools/syscall_filter.h"
@@ -127,6 +128,7 @@ Status BoxHost::Prepare() {
             {{"cause", degraded_}});
   }
   change_user_ = geteuid() == 0;
+  if (options_.cores == 0) options_.cores = static_cast<size_t>(AvailableCores());
   PrepareArguments();
   return Ok();
 }

@@ -25,6 +25,7 @@ struct BoxHostOptions {
   std::string root;
   std::vector<std::string> environment;  // "NAME=value", besides PATH, HOME, USER, LANG and TMPDIR
   bool cgroups = true;                   // false: do as if there were none
+  size_t cores = 0;                      // a box may use; 0: those there are
   size_t boxes_max = 512;                // open at once, those being closed included
 };
 
@@ -50,6 +51,7 @@ class BoxHost {
     return cgroups_ != nullptr ? cgroups_->parents() : std::vector<std::string>();
   }
   const std::vector<std::string>& environment() const { return environment_; }
+  size_t cores() const { return options_.cores; }
   const std::string& filter() const { return filter_; }
 
   // The same name spaces and mounts with `command` in the place of the init: what bubblewrap itself

@@ -222,7 +222,7 @@ void box_collect(uint32_t size) {
   if (box_send_failure()) return;
   struct Walk walk = {collect.bytes_max, collect.files_max, 0, BOX_END_WHOLE};
   char path[BOX_PATH_MAX] = "";
-  const int folder = open(BOX_WORKSPACE, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+  const int folder = openat(box_workspace_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (folder >= 0) visit(folder, path, 0, 0, &walk);
   send_end(walk.reason, walk.skipped);
 }
@@ -249,15 +249,25 @@ static bool empty_folder(int folder, int depth) {
   return emptied;
 }
 
+/* False: the agent moved the workspace away and put something else in its place. */
+static bool workspace_is_in_place(void) {
+  struct stat held, named;
+  return fstat(box_workspace_fd, &held) == 0 && lstat(BOX_WORKSPACE, &named) == 0 &&
+         held.st_ino == named.st_ino && held.st_dev == named.st_dev;
+}
+
 void box_remove_all(void) {
   static const char* const folders[] = {BOX_WORKSPACE, BOX_WRITABLE "/tmp", BOX_WRITABLE "/shm"};
+  if (!workspace_is_in_place()) {
+    box_fail("emptying", BOX_WORKSPACE, ENOENT);
+    return;
+  }
   for (int i = 0; i < 3; ++i) {
-    chmod(folders[i], 0755);
+    fchmodat(AT_FDCWD, folders[i], i == 0 ? 0755 : 01777, 0);
     const int folder = open(folders[i], O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     if (folder < 0 || !empty_folder(folder, 0)) {
       box_fail("emptying", folders[i], folder < 0 ? errno : ELOOP);
       return;
     }
-    if (i > 0) chmod(folders[i], 01777);
   }
 }

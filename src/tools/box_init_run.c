@@ -127,12 +127,14 @@ static uint64_t children_cpu_us(struct rusage* usage) {
 /* Which limit that nobody else watches is passed now. */
 static uint32_t limit_passed(const struct BoxRun* run, uint64_t cpu_before) {
   if (box_disk_full()) return BOX_LIMIT_DISK;
-  if ((run->watch & BOX_WATCH_ALL) == 0) return BOX_LIMIT_NONE;
+  if (run->watch == 0) return BOX_LIMIT_NONE;
   struct BoxLife life;
   struct rusage usage;
   box_look(&life);
-  if (life.processes >= run->processes) return BOX_LIMIT_PROCESSES;
-  if (life.rss_bytes > run->memory_bytes) return BOX_LIMIT_MEMORY;
+  if (run->watch & BOX_WATCH_ALL) {
+    if (life.processes >= run->processes) return BOX_LIMIT_PROCESSES;
+    if (life.rss_bytes > run->memory_bytes) return BOX_LIMIT_MEMORY;
+  }
   if (life.cpu_us + children_cpu_us(&usage) - cpu_before > run->cpu_us) return BOX_LIMIT_CPU;
   return BOX_LIMIT_NONE;
 }

@@ -82,6 +82,7 @@ struct BoxEnd {
 /* What the init itself watches while a command runs. */
 enum BoxWatch {
   BOX_WATCH_ALL = 1, /* no cgroup does it: CPU time, memory and processes too, not only the disk */
+  BOX_WATCH_CPU = 2, /* the cgroup does not count CPU time */
 };
 
 /* RUN: this, then argc strings of command, envc of environment and the folder to run in (relative

@@ -154,7 +154,11 @@ Status BoxRunner::Start() {
     before_ = box_.cgroup_->Read();
   }
   BoxRun run = {};
-  run.watch = box_.cgroup_ == nullptr ? static_cast<uint32_t>(BOX_WATCH_ALL) : 0u;
+  if (box_.cgroup_ == nullptr) {
+    run.watch = BOX_WATCH_ALL;
+  } else if (!box_.cgroup_->counts_cpu()) {
+    run.watch = BOX_WATCH_CPU;
+  }
   run.cpu_us = static_cast<uint64_t>(limits.cpu.count() / 1000);
   run.memory_bytes = limits.memory_bytes;
   run.processes = limits.processes;
@@ -362,12 +366,11 @@ void BoxRunner::Finish() {
                         report_.outcome == v1::OUTCOME_FAILED ||
                         report_.outcome == v1::OUTCOME_SIGNAL;
   if (!finished) box_.usable_ = false;
-  // It could have run for as long as it ran or waited for a CPU; a command that slept wanted
-  // neither.
-  const double wanted_us = static_cast<double>(done_.stop_cpu_us + done_.stop_waited_us);
-  report_.starved = report_.outcome == v1::OUTCOME_TIMEOUT &&
-                    done_.stop_waited_us > done_.stop_cpu_us &&
-                    wanted_us > 0.2e3 * Milliseconds(spec_.limits.wall);
+  report_.starved =
+      report_.outcome == v1::OUTCOME_TIMEOUT && WasStarved({.cpu_us = done_.stop_cpu_us,
+                                                            .waited_us = done_.stop_waited_us,
+                                                            .wall = spec_.limits.wall,
+                                                            .cores = box_.host_.cores()});
 }
 
 RunReport Box::Run(const RunSpec& spec) {

@@ -201,6 +201,31 @@ TEST_F(Grader, LoopsCrashesAndBombsAreNamed) {
   EarnsNothing(result);
 }
 
+TEST(StarvedGrading, ATimeoutOnABusyMachineIsTriedOnceMore) {
+  // As many cores as it takes to make two of them look busy.
+  RealClock clock;
+  ToolExecutorOptions options;
+  options.slots = options.grade_slots = 1;
+  options.boxes.cores = 64;
+  TestWaker waker;
+  auto executor = ToolExecutor::Create(options, nullptr, clock);
+  ASSERT_TRUE(executor.ok()) << executor.status().ToString();
+  (*executor)->completions().Attach(waker);
+  v1::ToolRequest request = GradeRequest(
+      "#include <unistd.h>\nint f(int x) { for (int i = 0; i < 5; i++) fork(); for (;;); }\n",
+      LineGrading());
+  request.mutable_limits()->set_wall_ms(400);
+  const Time start = clock.Now();
+  (*executor)->Submit(request, 1);
+  std::vector<ToolCompletion> done;
+  while (done.empty() && waker.Await(std::chrono::seconds(30))) {
+    done = (*executor)->completions().TakeAll();
+  }
+  ASSERT_EQ(done.size(), 1u);
+  EXPECT_EQ(done[0].result.outcome(), v1::OUTCOME_TIMEOUT);
+  EXPECT_GE(clock.Now() - start, milliseconds(800)) << "it was not tried a second time";
+}
+
 TEST_F(Grader, AnswersBeforeACrashCount) {
   const auto result =
       Grade("#include <stdlib.h>\nint f(int x) { if (x > 60) abort(); return x * x + 1; }\n");

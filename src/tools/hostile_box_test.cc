@@ -84,6 +84,16 @@ TEST_F(HostileBox, SharedMemoryThatOutlivesItsProcesses) {
   EXPECT_EQ(Name(report), "memory_limit");
 }
 
+TEST_F(HostileBox, SocketBuffersFullOfDataNobodyReads) {
+  const RunReport report = RunC(
+      "#include <fcntl.h>\n#include <string.h>\n#include <sys/socket.h>\n#include <unistd.h>\n"
+      "static char b[65536];int main(){for(int i=0;i<8;i++)if(!fork())break;for(;;){int s[2];"
+      "if(socketpair(AF_UNIX,SOCK_STREAM,0,s)!=0)pause();fcntl(s[0],F_SETFL,O_NONBLOCK);"
+      "while(write(s[0],b,sizeof b)>0);}}",
+      Small());
+  EXPECT_EQ(Name(report), "memory_limit");
+}
+
 TEST_F(HostileBox, AGigabyteOnStandardOutput) {
   const RunReport report = Shell("echo begin; head -c 1000000000 /dev/zero; echo end");
   EXPECT_EQ(Name(report), "output_limit");
@@ -389,6 +399,23 @@ TEST_F(HostileBox, AFolderMadeALinkDoesNotLeadOurFilesAway) {
   spec.command = {"ls", "/tmp/away"};
   const RunReport report = box->Run(spec);
   EXPECT_EQ(Name(report), "unavailable") << "the failed Put is said: " << report.cause;
+}
+
+TEST_F(HostileBox, AWorkspaceMovedAwayIsNotMistakenForAnother) {
+  auto box = OpenBox();
+  ASSERT_TRUE(box->Put("ours.txt", "ours").ok());
+  RunSpec spec;
+  spec.command = {
+      "/bin/sh", "-c",
+      "cd /box && mv workspace elsewhere && mkdir workspace && echo planted > workspace/p"};
+  ASSERT_EQ(Name(box->Run(spec)), "ok");
+  auto tree = box->Collect({});
+  ASSERT_TRUE(tree.ok());
+  ASSERT_EQ(tree->files_size(), 1);
+  EXPECT_EQ(tree->files(0).path(), "ours.txt");
+  ASSERT_TRUE(box->RemoveAll().ok());
+  spec.command = {"true"};
+  EXPECT_EQ(Name(box->Run(spec)), "unavailable") << "such a box is not used again";
 }
 
 TEST_F(HostileBox, CollectingIsBounded) {

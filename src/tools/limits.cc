@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace tidemill {
 
 BoxLimits LimitsFrom(const v1::Limits& wanted, const BoxLimits& defaults) {
@@ -32,6 +34,15 @@ Status CheckLimits(const BoxLimits& limits) {
   TM_RETURN_IF_ERROR(
       check("output_kb", static_cast<double>(limits.output_bytes) / 1024, 1, 1 << 20, "KiB"));
   return check("disk_mb", static_cast<double>(limits.disk_bytes) / kMiB, 1, 1 << 20, "MiB");
+}
+
+bool WasStarved(const CpuShare& share) {
+  const double wall_us = Seconds(share.wall) * 1e6;
+  const double wanted = static_cast<double>(share.cpu_us + share.waited_us);
+  const double usable = std::min(wanted, wall_us * static_cast<double>(share.cores));
+  // Below a fifth of the time it hardly wanted the CPU, and sharing it fairly would have changed
+  // nothing.
+  return wanted > 0.2 * wall_us && static_cast<double>(share.cpu_us) < usable / 2;
 }
 
 }  // namespace tidemill

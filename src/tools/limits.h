@@ -27,4 +27,16 @@ BoxLimits LimitsFrom(const v1::Limits& wanted, const BoxLimits& defaults);
 // ..).
 Status CheckLimits(const BoxLimits& limits);
 
+// How a command that ran into its wall-clock limit had shared the CPU.
+struct CpuShare {
+  uint64_t cpu_us = 0;     // it ran
+  uint64_t waited_us = 0;  // it could have run and did not
+  Duration wall{0};
+  size_t cores = 1;
+};
+
+// Whether it got less than half of the CPU it could have used, which is no more than all cores all
+// the time. A command that sleeps could have used none and is not starved.
+bool WasStarved(const CpuShare& share);
+
 }  // namespace tidemill

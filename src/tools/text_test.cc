@@ -196,6 +196,22 @@ TEST(Limits, OutOfRangeIsNamed) {
   EXPECT_THAT(CheckLimits(limits).message(), HasSubstr("memory_mb"));
 }
 
+TEST(Limits, ATimeoutIsTheMachinesDoingOnlyIfTheCommandWantedTheCpuAndDidNotGetIt) {
+  const Duration second = std::chrono::seconds(1);
+  const auto starved = [&](uint64_t cpu_ms, uint64_t waited_ms) {
+    return WasStarved(
+        {.cpu_us = cpu_ms * 1000, .waited_us = waited_ms * 1000, .wall = second, .cores = 2});
+  };
+  EXPECT_FALSE(starved(0, 0)) << "it slept";
+  EXPECT_FALSE(starved(20, 60)) << "it hardly wanted to run";
+  EXPECT_FALSE(starved(1000, 0)) << "it ran all the time";
+  EXPECT_FALSE(starved(600, 400));
+  EXPECT_TRUE(starved(400, 600));
+  EXPECT_FALSE(starved(2000, 14000))
+      << "it had both cores, and its own processes waited for each other";
+  EXPECT_TRUE(starved(900, 14000));
+}
+
 TEST(TestsText, SaysHowManyPassedAndShowsTheFirstFailuresWithinTheBudget) {
   v1::ToolResult result;
   result.set_compiled(true);
