@@ -49,6 +49,13 @@ class Where {
     if (f.reward_max) Condition("reward <= ?");
     if (f.version) Condition("min_version <= ? AND max_version >= ?");
     if (f.after_seq) Condition("seq > ?");
+    // Weights that no step made (version 0, or a model read from disk) are as old as the run.
+    if (f.lag_min) {
+      Condition(
+          "uses > 0 AND (SELECT max(u.step) - 1 FROM uses u WHERE u.seq = trajectories.seq AND "
+          "u.abandoned = 0) - coalesce((SELECT step FROM versions WHERE version = min_version), 0) "
+          ">= ?");
+    }
   }
   const std::string& sql() const { return sql_; }
 
@@ -67,6 +74,7 @@ class Where {
     if (f.reward_max) s.Add(*f.reward_max);
     if (f.version) s.Add(*f.version), s.Add(*f.version);
     if (f.after_seq) s.Add(*f.after_seq);
+    if (f.lag_min) s.Add(*f.lag_min);
   }
 
  private:
@@ -146,7 +154,7 @@ EpisodeRow ReadEpisodeRow(const Statement& row) {
 RunReader::RunReader(std::unique_ptr<Database> db) : db_(std::move(db)) {}
 RunReader::~RunReader() = default;
 
-Result<std::unique_ptr<RunReader>> RunReader::Open(const std::string& db_path) {
+Result<std::unique_ptr<Database>> OpenRunDbToRead(const std::string& db_path) {
   if (access(db_path.c_str(), F_OK) != 0) return NotFound(db_path + ": there is no such database");
   Database::Options options;
   options.mode = Database::Mode::kRead;
@@ -159,7 +167,12 @@ Result<std::unique_ptr<RunReader>> RunReader::Open(const std::string& db_path) {
   }
   if (!db.ok()) return db.status();
   TM_RETURN_IF_ERROR((*db)->Exec("PRAGMA cache_size = -65536"));
-  return std::unique_ptr<RunReader>(new RunReader(std::move(*db)));
+  return std::move(*db);
+}
+
+Result<std::unique_ptr<RunReader>> RunReader::Open(const std::string& db_path) {
+  TM_ASSIGN_OR_RETURN(std::unique_ptr<Database> db, OpenRunDbToRead(db_path));
+  return std::unique_ptr<RunReader>(new RunReader(std::move(db)));
 }
 
 Result<EpisodePage> RunReader::Episodes(const EpisodeFilter& filter, EpisodeSort sort,

@@ -66,6 +66,7 @@ struct EpisodeFilter {
   std::optional<uint64_t>
       version;  // some of its tokens may be of this one: between its least and greatest
   std::optional<uint64_t> after_seq;
+  std::optional<uint64_t> lag_min;  // used, its oldest token at least so many steps old by then
 };
 
 // Episodes without a reward come last in kWorst and kBest.
@@ -148,6 +149,9 @@ struct RunCounts {
 };
 
 inline constexpr uint64_t kPageRowsMax = 1000;
+
+// A connection that only reads, for questions of one's own, with RunReader::Open's failures.
+Result<std::unique_ptr<Database>> OpenRunDbToRead(const std::string& db_path);
 
 // Thread-safe; calls take turns on one connection that only reads. Never holds up the writer.
 class RunReader {
