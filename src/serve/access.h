@@ -1,0 +1,37 @@
+// Who may ask: bearer tokens, and the names under which a server on loopback answers.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/status.h"
+
+namespace tidemill {
+
+inline constexpr size_t kTokenBytesMin = 16;
+
+// The tokens a server accepts. Immutable and thread-safe.
+class Tokens {
+ public:
+  // kInvalid: a token that is too short, or has characters a header cannot carry.
+  static Result<Tokens> Make(std::vector<std::string> tokens);
+  Tokens() = default;
+
+  bool empty() const { return tokens_.empty(); }
+  // Whether the value of an Authorization header ("Bearer x") carries one of them. Takes the same
+  // time wherever the first difference is, and whichever token it is.
+  bool Accept(std::string_view authorization) const;
+
+ private:
+  std::vector<std::string> tokens_;
+};
+
+// 127.0.0.0/8, ::1 or "localhost".
+bool IsLoopback(std::string_view host);
+
+// Whether a Host header names loopback, with or without a port. A page elsewhere that makes its own
+// name point here (DNS rebinding) is refused by this.
+bool HostIsLoopback(std::string_view host_header);
+
+}  // namespace tidemill
