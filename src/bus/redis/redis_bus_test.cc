@@ -1,4 +1,4 @@
-// What is RedisBus's own beyond the contract: servers that restart, forget, refuse or run full.
+// What is RedisBus's own beyond the contract: leases, topics, large bodies, bounds, connecting.
 #include "bus/redis/redis_bus.h"
 
 #include <gmock/gmock.h>
@@ -10,9 +10,8 @@
 #include <mutex>
 #include <set>
 
-#include "bus/bus_test_kit.h"
 #include "bus/redis/redis_session.h"
-#include "bus/redis/redis_test_server.h"
+#include "bus/redis/redis_test_kit.h"
 #include "core/hash.h"
 #include "proto/tidemill.pb.h"
 
@@ -20,197 +19,6 @@ namespace tidemill {
 namespace {
 
 using testing::HasSubstr;
-
-constexpr Duration kPatience = std::chrono::seconds(30);
-constexpr Duration kHour = std::chrono::hours(1);
-
-bool Eventually(const std::function<bool()>& holds) {
-  CountingWaker nobody;
-  const Time until = std::chrono::steady_clock::now() + kPatience;
-  do {
-    if (holds()) return true;
-    nobody.WaitPast(0, milliseconds(2));
-  } while (std::chrono::steady_clock::now() < until);
-  return false;
-}
-
-std::vector<Lease> Take(Bus& bus, std::string_view topic, size_t count) {
-  std::vector<Lease> taken;
-  EXPECT_TRUE(Eventually([&] {
-    auto some = bus.Receive(topic, count - taken.size());
-    EXPECT_TRUE(some.ok()) << some.status().ToString();
-    for (Lease& lease : *some) taken.push_back(std::move(lease));
-    return taken.size() >= count;
-  })) << "only "
-      << taken.size() << " of " << count << " came on " << topic;
-  return taken;
-}
-
-std::unique_ptr<RedisBus> Connect(const RedisTestServer& server,
-                                  const std::function<void(RedisBusOptions&)>& change = {}) {
-  RedisBusOptions options;
-  options.url = server.url();
-  options.run = "test";
-  options.tick = milliseconds(20);
-  options.reconnect_min = milliseconds(5);
-  options.reconnect_max = milliseconds(50);
-  if (change) change(options);
-  auto bus = RedisBus::Connect(options);
-  EXPECT_TRUE(bus.ok()) << bus.status().ToString();
-  return bus.ok() ? std::move(*bus) : nullptr;
-}
-
-int64_t StreamLength(RedisTestServer& server, std::string_view topic) {
-  return server.Do({"XLEN", RedisKeys("test").Stream(topic)})->integer;
-}
-
-size_t CountKeys(RedisTestServer& server, std::string_view pattern) {
-  return server.Do({"KEYS", pattern})->elements;
-}
-
-TEST(RedisBusRestart, NothingIsLostThroughARestartOfTheServer) {
-  RedisTestServer server({"--appendonly", "yes"});
-  auto bus = Connect(server);
-  ASSERT_TRUE(bus->Open("t", {}).ok());
-  for (int i = 0; i < 50; ++i) ASSERT_TRUE(bus->Publish("t", std::to_string(i)).ok());
-  auto held = Take(*bus, "t", 10);
-  ASSERT_TRUE(bus->Flush(kPatience).ok());
-  server.Stop();
-  // The server is gone; every call is answered all the same.
-  for (int i = 50; i < 100; ++i) ASSERT_TRUE(bus->Publish("t", std::to_string(i)).ok());
-  for (const Lease& lease : held) ASSERT_TRUE(bus->Ack(lease).ok());
-  EXPECT_TRUE(bus->Receive("t", 100).ok());
-  server.Start();
-  std::set<std::string> seen;
-  for (const Lease& lease : held) seen.insert(lease.body);
-  for (const Lease& lease : Take(*bus, "t", 90)) {
-    EXPECT_TRUE(seen.insert(lease.body).second) << lease.body << " came twice";
-    EXPECT_TRUE(bus->Ack(lease).ok());
-  }
-  EXPECT_EQ(seen.size(), 100u);
-  ASSERT_TRUE(bus->Flush(kPatience).ok());
-  EXPECT_EQ(StreamLength(server, "t"), 0);
-  EXPECT_GE(bus->Stats().reconnects, 1u);
-  EXPECT_EQ(bus->Stats().lost, 0u);
-}
-
-// Replies die with the server; what was done is not done again.
-TEST(RedisBusRestart, NothingIsPublishedTwiceWhenTheServerIsKilledAgainAndAgain) {
-  RedisTestServer server({"--appendonly", "yes", "--appendfsync", "always"});
-  auto bus = Connect(server);
-  ASSERT_TRUE(bus->Open("t", {}).ok());
-  constexpr int kMessages = 3000;
-  for (int i = 0; i < kMessages; ++i) {
-    ASSERT_TRUE(bus->Publish("t", std::to_string(i)).ok());
-    if (i % 1000 == 500) {
-      server.Stop(SIGKILL);
-      server.Start();
-    }
-  }
-  ASSERT_TRUE(bus->Flush(kPatience).ok());
-  EXPECT_EQ(StreamLength(server, "t"), kMessages);
-}
-
-TEST(RedisBusRestart, AnEmptyServerGetsItsTopicsAgain) {
-  RedisTestServer server;  // keeps nothing
-  auto bus = Connect(server);
-  ASSERT_TRUE(bus->Open("t", {}).ok());
-  ASSERT_TRUE(bus->Open("inbox", {}).ok());
-  EXPECT_TRUE(bus->Receive("t", 1).ok());  // so that it waits for messages when the server goes
-  ASSERT_TRUE(bus->Flush(kPatience).ok());
-  server.Stop();
-  server.Start();
-  ASSERT_TRUE(bus->PublishRequest("t", "inbox", "after").ok());
-  auto leases = Take(*bus, "t", 1);
-  ASSERT_EQ(leases.size(), 1u);
-  EXPECT_EQ(leases[0].body, "after");
-}
-
-TEST(RedisBusRestart, TopicsComeBackAfterAFlushOfTheServer) {
-  RedisTestServer server;
-  auto bus = Connect(server);
-  ASSERT_TRUE(bus->Open("t", {}).ok());
-  ASSERT_TRUE(bus->Publish("t", "before").ok());
-  Lease lease = Take(*bus, "t", 1).at(0);
-  EXPECT_TRUE(bus->Receive("t", 1)->empty());
-  server.Do({"FLUSHALL"});
-  EXPECT_TRUE(Eventually([&] { return bus->Extend(lease).code() == Code::kNotFound; }));
-  ASSERT_TRUE(bus->Publish("t", "after").ok());
-  EXPECT_EQ(Take(*bus, "t", 1).at(0).body, "after");
-}
-
-TEST(RedisBusRestart, AGroupThatWasDestroyedIsMadeAgainAndDeliversWhatIsThere) {
-  RedisTestServer server;
-  auto bus = Connect(server);
-  ASSERT_TRUE(bus->Open("t", {}).ok());
-  EXPECT_TRUE(bus->Receive("t", 2)->empty());
-  ASSERT_TRUE(bus->Flush(kPatience).ok());
-  const std::string stream = RedisKeys("test").Stream("t");
-  EXPECT_EQ(server.Do({"XGROUP", "DESTROY", stream, kRedisGroup})->integer, 1);
-  ASSERT_TRUE(bus->Publish("t", "x").ok());  // NOGROUP to every reader
-  auto leases = Take(*bus, "t", 1);
-  EXPECT_TRUE(bus->Ack(leases.at(0)).ok());
-  ASSERT_TRUE(bus->Flush(kPatience).ok());
-  EXPECT_EQ(StreamLength(server, "t"), 0);
-}
-
-TEST(RedisBusRestart, ScriptsThatWereForgottenAreLoadedAgain) {
-  RedisTestServer server;
-  auto bus = Connect(server);
-  ASSERT_TRUE(bus->Open("t", {}).ok());
-  ASSERT_TRUE(bus->Flush(kPatience).ok());
-  server.Do({"SCRIPT", "FLUSH"});
-  ASSERT_TRUE(bus->Publish("t", "x").ok());
-  EXPECT_EQ(Take(*bus, "t", 1).size(), 1u);
-}
-
-// A view of a topic that another client has filled meanwhile.
-class RedisBusFull : public ::testing::Test {
- protected:
-  void Prepare(Duration full_patience) {
-    late_ = Connect(server_, [&](RedisBusOptions& options) {
-      options.tick = kHour;  // it never hears what others do
-      options.full_patience = full_patience;
-    });
-    other_ = Connect(server_);
-    for (RedisBus* bus : {late_.get(), other_.get()}) {
-      ASSERT_TRUE(bus->Open("in", {}).ok());
-      ASSERT_TRUE(bus->Open("out", {.capacity = 2}).ok());
-    }
-    ASSERT_TRUE(late_->Publish("in", "work").ok());
-    lease_ = Take(*late_, "in", 1).at(0);
-    ASSERT_TRUE(late_->Flush(kPatience).ok());
-    for (int i = 0; i < 2; ++i) ASSERT_TRUE(other_->Publish("out", "filler").ok());
-    ASSERT_TRUE(other_->Flush(kPatience).ok());
-    ASSERT_TRUE(late_->Publish("out", "result").ok());
-    ASSERT_TRUE(late_->Ack(lease_).ok());
-  }
-
-  RedisTestServer server_;
-  std::unique_ptr<RedisBus> late_, other_;
-  Lease lease_;
-};
-
-TEST_F(RedisBusFull, APublishTheServerRefusesWaitsAndWhatFollowsDoesNotOvertakeIt) {
-  Prepare(kHour);
-  EXPECT_TRUE(Eventually([&] { return late_->Stats().refused > 3; }));
-  EXPECT_EQ(StreamLength(server_, "in"), 1) << "the acknowledgement outran the result";
-  EXPECT_EQ(StreamLength(server_, "out"), 2);
-  EXPECT_EQ(late_->Publish("out", "more").code(), Code::kFull);
-  ASSERT_TRUE(other_->Ack(Take(*other_, "out", 1).at(0)).ok());
-  ASSERT_TRUE(late_->Flush(kPatience).ok());
-  EXPECT_EQ(StreamLength(server_, "in"), 0);
-  EXPECT_EQ(StreamLength(server_, "out"), 2);
-  EXPECT_EQ(late_->Stats().forced, 0u);
-}
-
-TEST_F(RedisBusFull, ATopicThatStaysFullIsExceededRatherThanLockingTheBus) {
-  Prepare(milliseconds(20));
-  ASSERT_TRUE(late_->Flush(kPatience).ok());
-  EXPECT_EQ(late_->Stats().forced, 1u);
-  EXPECT_EQ(StreamLength(server_, "in"), 0);
-  EXPECT_EQ(StreamLength(server_, "out"), 3);
-}
 
 TEST(RedisBusLeases, WhatADeadWorkerHeldIsTakenOverToTheLast) {
   RedisTestServer server;
@@ -273,6 +81,40 @@ TEST(RedisBusLeases, AClosedBusGivesBackWhatItHeldAtOnce) {
   leaving.reset();
   EXPECT_EQ(Take(*staying, "t", 1).at(0).deliveries, 2u);
   EXPECT_EQ(CountKeys(server, "{test}:client:*"), 1u) << "the one that left is forgotten";
+}
+
+TEST(RedisBusLeases, AClosedBusTakesNothingWithIt) {
+  RedisTestServer server;
+  auto leaving = Connect(server);
+  auto staying = Connect(server);
+  for (RedisBus* bus : {leaving.get(), staying.get()}) {
+    ASSERT_TRUE(bus->Open("t", {.lease = kHour}).ok());
+  }
+  EXPECT_TRUE(leaving->Receive("t", 5)->empty());
+  // It waits for messages on the server now, and some arrive while it closes.
+  EXPECT_TRUE(Eventually([&] {
+    const std::string clients(ReplyText(*server.Do({"CLIENT", "LIST"})));
+    return clients.find("cmd=xreadgroup") != std::string::npos;
+  }));
+  leaving->Close();
+  for (int i = 0; i < 10; ++i) ASSERT_TRUE(staying->Publish("t", "x").ok());
+  leaving.reset();
+  for (const Lease& lease : Take(*staying, "t", 10)) EXPECT_EQ(lease.deliveries, 1u);
+}
+
+TEST(RedisBusTopics, ATopicAnotherClientRemovedIsForgotten) {
+  RedisTestServer server;
+  auto owner = Connect(server);
+  ASSERT_TRUE(owner->Open("t", {}).ok());
+  ASSERT_TRUE(owner->Flush(kPatience).ok());
+  auto observer = Connect(server);
+  ASSERT_TRUE(observer->Publish("t", "x").ok());
+  ASSERT_TRUE(observer->Flush(kPatience).ok());
+  ASSERT_TRUE(owner->Remove("t").ok());
+  ASSERT_TRUE(owner->Flush(kPatience).ok());
+  EXPECT_TRUE(Eventually([&] { return observer->Publish("t", "x").code() == Code::kNotFound; }));
+  EXPECT_TRUE(observer->Flush(kPatience).ok());
+  EXPECT_THAT(observer->Topics(), testing::ElementsAre("dead"));
 }
 
 TEST(RedisBusTopics, AnInboxAnotherClientOpenedCanBeAnswered) {

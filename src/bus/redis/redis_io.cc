@@ -89,7 +89,11 @@ void RedisIo::Run() {
 bool RedisIo::Finished() {
   std::lock_guard lock(shared_.mutex);
   if (!shared_.closed) return false;
-  return shared_.Settled() || Now() - shared_.closed_at > options_.close_patience;
+  if (Now() - shared_.closed_at > options_.close_patience) return true;
+  // Answers on their way may hold messages, and those go back.
+  const bool quiet = session_.command != nullptr && session_.command->awaited() == 0 &&
+                     session_.reader->awaited() == 0;
+  return quiet && shared_.Settled();
 }
 
 void RedisIo::TryConnect() {
@@ -124,9 +128,7 @@ void RedisIo::Adopt(RedisSession session) {
   broken_ = Ok();
   {
     std::lock_guard lock(shared_.mutex);
-    for (const RedisSession::Topic& topic : session_.topics) {
-      shared_.local.Heard(topic.name, topic.options);
-    }
+    shared_.local.HeardAll(session_.topics);
     if (data_lost || rewinding_) {
       // Batches behind one that was not done were not done either.
       for (Batch& batch : in_flight_) {
@@ -218,10 +220,11 @@ void RedisIo::Exchange() {
       for (RedisCall& call : put_back_) shared_.local.RenewEnding(call, clock_.Now());
     }
     SendRenewals();
-    SendFetches();
-    SendTicks();
-    RefreshTopics();
-    BlockForMore();
+    if (shared_.closed) {
+      StopReads();
+    } else {
+      SendReads();
+    }
   }
   SendBatches();
   Status status = session_.command->Write();

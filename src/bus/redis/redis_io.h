@@ -67,10 +67,12 @@ class RedisIo {
   void StopAt(std::string_view why, std::string_view epoch, std::string_view where);
   void Refused(std::string_view why);
   void SendRenewals();
-  void OnRenewals(const std::string& topic, std::vector<RedisLocal::Renewal> renewals,
+  void OnRenewals(const std::string& topic, const std::vector<RedisLocal::Renewal>& renewals,
                   ReplyPtr reply);
 
   // redis_io_fetch.cc: messages and topics.
+  void SendReads();
+  void StopReads();
   void SendTicks();
   void OnTick(const Asked& asked, ReplyPtr reply);
   void RefreshTopics();

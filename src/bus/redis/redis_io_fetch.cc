@@ -18,6 +18,19 @@ constexpr Duration kRefreshEvery = std::chrono::seconds(2);
 
 }  // namespace
 
+void RedisIo::SendReads() {
+  SendFetches();
+  SendTicks();
+  RefreshTopics();
+  BlockForMore();
+}
+
+void RedisIo::StopReads() {
+  if (session_.reader->awaited() == 0 || unblock_sent_) return;
+  unblock_sent_ = true;
+  session_.command->Send({"CLIENT", "UNBLOCK", session_.reader_id}, [](const ReplyPtr&) {});
+}
+
 void RedisIo::SendTicks() {
   const Time now = Now();
   for (auto& [name, topic] : shared_.local.topics()) {
@@ -87,10 +100,9 @@ void RedisIo::RefreshTopics() {
   if (Now() < next_refresh_) return;
   next_refresh_ = Now() + kRefreshEvery;
   session_.command->Send({"HGETALL", keys_.Topics()}, [this](ReplyPtr reply) {
+    if (reply->type != REDIS_REPLY_ARRAY) return;
     std::lock_guard lock(shared_.mutex);
-    for (const RedisSession::Topic& topic : ParseRedisTopics(*reply)) {
-      shared_.local.Heard(topic.name, topic.options);
-    }
+    shared_.local.HeardAll(ParseRedisTopics(*reply));
   });
 }
 
@@ -145,8 +157,9 @@ void RedisIo::BlockForMore() {
     if (wanted == 0) continue;
     count = std::min(count, wanted);
     hungry.push_back({name, topic.generation, 0});
+    const Asked& last = hungry.back();
     added = added || std::none_of(blocked_on_.begin(), blocked_on_.end(), [&](const Asked& one) {
-              return one.topic == name && one.generation == hungry.back().generation;
+              return one.topic == last.topic && one.generation == last.generation;
             });
   }
   if (hungry.empty()) return;
@@ -154,7 +167,7 @@ void RedisIo::BlockForMore() {
     if (!added || unblock_sent_) return;
     unblock_sent_ = true;
     // A user without the right to this waits until the block ends by itself.
-    session_.command->Send({"CLIENT", "UNBLOCK", session_.reader_id}, [](ReplyPtr) {});
+    session_.command->Send({"CLIENT", "UNBLOCK", session_.reader_id}, [](const ReplyPtr&) {});
     return;
   }
   const std::string count_text = std::to_string(count);
@@ -197,6 +210,12 @@ void RedisIo::TakeEntries(const Asked& asked, redisReply& reply) {
     std::lock_guard lock(shared_.mutex);
     RedisTopic* topic = Current(asked);
     if (topic == nullptr || !topic->open) return;
+    if (shared_.closed) {
+      for (RedisEntry& entry : entries) {
+        shared_.local.GiveBack(*topic, std::move(entry.message.entry));
+      }
+      return;
+    }
     // As many as asked for: there may be more, ask at once.
     topic->hungry = entries.size() < asked.count;
     const Time now = clock_.Now();

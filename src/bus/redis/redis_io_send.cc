@@ -24,7 +24,7 @@ void AppendCall(const RedisCall& call, std::vector<std::string_view>& args) {
   const bool in_stream = call.body_ref.empty();
   const std::string_view body = in_stream ? std::string_view(call.body) : std::string_view();
   const std::string_view force = call.force ? "1" : "";
-  args.push_back(std::string_view(&call.letter, 1));
+  args.emplace_back(&call.letter, 1);
   args.push_back(call.topic);
   switch (call.letter) {
     case 'p':
@@ -238,7 +238,7 @@ void RedisIo::SendRenewals() {
       std::vector<RedisLocal::Renewal> some(renewals.begin() + at, renewals.begin() + end);
       std::vector<std::string_view> args = {"XCLAIM", stream, kRedisGroup, client_, "0"};
       for (const RedisLocal::Renewal& renewal : some) args.push_back(renewal.entry);
-      args.push_back("JUSTID");
+      args.emplace_back("JUSTID");
       auto& sent = renewals_sent_[name];
       sent.insert(sent.end(), some.begin(), some.end());
       shared_.renewals_under_way += some.size();
@@ -249,7 +249,7 @@ void RedisIo::SendRenewals() {
   }
 }
 
-void RedisIo::OnRenewals(const std::string& topic, std::vector<RedisLocal::Renewal> renewals,
+void RedisIo::OnRenewals(const std::string& topic, const std::vector<RedisLocal::Renewal>& renewals,
                          ReplyPtr reply) {
   std::lock_guard lock(shared_.mutex);
   shared_.renewals_under_way -= renewals.size();

@@ -94,6 +94,15 @@ struct RedisTopic {
   }
 };
 
+// A topic as the server lists it.
+struct RedisListedTopic {
+  std::string name;
+  TopicOptions options;
+};
+
+// Options as the server keeps them: capacity, lease in ms, deliveries.
+std::string RedisOptionsText(const TopicOptions& options);
+
 struct RedisLocalOptions {
   size_t calls_max = 1 << 16;   // not yet sent
   size_t bytes_max = 64 << 20;  // of their bodies
@@ -141,8 +150,9 @@ class RedisLocal {
 
   // Lets the inbox be refused for a while without asking.
   void InboxGone(std::string_view inbox);
-  // A topic opened by another client, with its options.
-  void Heard(std::string_view topic, const TopicOptions& options);
+  // The server's list of topics: those that other clients opened are known from now on, or no
+  // longer.
+  void HeardAll(const std::vector<RedisListedTopic>& listed);
   // Somebody removed it: what is held or fetched there is void.
   void Gone(RedisTopic& topic);
   // What the server says was lost: the lease is no longer ours.

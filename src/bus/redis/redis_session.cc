@@ -70,11 +70,11 @@ Status CheckRedisInfo(std::string_view info) {
   return Ok();
 }
 
-std::vector<RedisSession::Topic> ParseRedisTopics(const redisReply& reply) {
-  std::vector<RedisSession::Topic> topics;
+std::vector<RedisListedTopic> ParseRedisTopics(const redisReply& reply) {
+  std::vector<RedisListedTopic> topics;
   if (reply.type != REDIS_REPLY_ARRAY) return topics;
   for (size_t i = 0; i + 1 < reply.elements; i += 2) {
-    RedisSession::Topic topic;
+    RedisListedTopic topic;
     topic.name = ReplyText(*reply.element[i]);
     std::string_view text = ReplyText(*reply.element[i + 1]);
     int64_t lease_ms = 0;

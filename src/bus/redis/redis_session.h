@@ -8,6 +8,7 @@
 
 #include "bus/bus.h"
 #include "bus/redis/redis_connection.h"
+#include "bus/redis/redis_local.h"
 #include "bus/redis/redis_scripts.h"
 
 namespace tidemill {
@@ -19,11 +20,7 @@ struct RedisSession {
   std::string batch_sha;
   std::string tick_sha;
   std::string epoch;  // of the run's data: another one, and the server has lost what it knew
-  struct Topic {
-    std::string name;
-    TopicOptions options;
-  };
-  std::vector<Topic> topics;
+  std::vector<RedisListedTopic> topics;
 };
 
 // Waits up to `timeout` for each answer. kInvalid: the server will not do, with what to change.
@@ -34,6 +31,6 @@ Result<RedisSession> OpenRedisSession(const RedisAddress& address, const RedisKe
 Status CheckRedisInfo(std::string_view info);
 
 // The reply to HGETALL of the topics key; what cannot be read is left out.
-std::vector<RedisSession::Topic> ParseRedisTopics(const redisReply& reply);
+std::vector<RedisListedTopic> ParseRedisTopics(const redisReply& reply);
 
 }  // namespace tidemill

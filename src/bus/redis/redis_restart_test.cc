@@ -1,0 +1,156 @@
+// Servers that restart, forget or are fuller than the client thinks.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "bus/redis/redis_test_kit.h"
+
+namespace tidemill {
+namespace {
+
+TEST(RedisBusRestart, NothingIsLostThroughARestartOfTheServer) {
+  RedisTestServer server({"--appendonly", "yes"});
+  auto bus = Connect(server);
+  ASSERT_TRUE(bus->Open("t", {}).ok());
+  for (int i = 0; i < 50; ++i) ASSERT_TRUE(bus->Publish("t", std::to_string(i)).ok());
+  auto held = Take(*bus, "t", 10);
+  ASSERT_TRUE(bus->Flush(kPatience).ok());
+  server.Stop();
+  // The server is gone; every call is answered all the same.
+  for (int i = 50; i < 100; ++i) ASSERT_TRUE(bus->Publish("t", std::to_string(i)).ok());
+  for (const Lease& lease : held) ASSERT_TRUE(bus->Ack(lease).ok());
+  EXPECT_TRUE(bus->Receive("t", 100).ok());
+  server.Start();
+  std::set<std::string> seen;
+  for (const Lease& lease : held) seen.insert(lease.body);
+  for (const Lease& lease : Take(*bus, "t", 90)) {
+    EXPECT_TRUE(seen.insert(lease.body).second) << lease.body << " came twice";
+    EXPECT_TRUE(bus->Ack(lease).ok());
+  }
+  EXPECT_EQ(seen.size(), 100u);
+  ASSERT_TRUE(bus->Flush(kPatience).ok());
+  EXPECT_EQ(StreamLength(server, "t"), 0);
+  EXPECT_GE(bus->Stats().reconnects, 1u);
+  EXPECT_EQ(bus->Stats().lost, 0u);
+}
+
+// Replies die with the server; what was done is not done again.
+TEST(RedisBusRestart, NothingIsPublishedTwiceWhenTheServerIsKilledAgainAndAgain) {
+  RedisTestServer server({"--appendonly", "yes", "--appendfsync", "always"});
+  auto bus = Connect(server);
+  ASSERT_TRUE(bus->Open("t", {}).ok());
+  constexpr int kMessages = 3000;
+  for (int i = 0; i < kMessages; ++i) {
+    ASSERT_TRUE(bus->Publish("t", std::to_string(i)).ok());
+    if (i % 1000 == 500) {
+      server.Stop(SIGKILL);
+      server.Start();
+    }
+  }
+  ASSERT_TRUE(bus->Flush(kPatience).ok());
+  EXPECT_EQ(StreamLength(server, "t"), kMessages);
+}
+
+TEST(RedisBusRestart, AnEmptyServerGetsItsTopicsAgain) {
+  RedisTestServer server;  // keeps nothing
+  auto bus = Connect(server);
+  ASSERT_TRUE(bus->Open("t", {}).ok());
+  ASSERT_TRUE(bus->Open("inbox", {}).ok());
+  EXPECT_TRUE(bus->Receive("t", 1).ok());  // so that it waits for messages when the server goes
+  ASSERT_TRUE(bus->Flush(kPatience).ok());
+  server.Stop();
+  server.Start();
+  ASSERT_TRUE(bus->PublishRequest("t", "inbox", "after").ok());
+  auto leases = Take(*bus, "t", 1);
+  ASSERT_EQ(leases.size(), 1u);
+  EXPECT_EQ(leases[0].body, "after");
+}
+
+TEST(RedisBusRestart, TopicsComeBackAfterAFlushOfTheServer) {
+  RedisTestServer server;
+  auto bus = Connect(server);
+  ASSERT_TRUE(bus->Open("t", {}).ok());
+  ASSERT_TRUE(bus->Publish("t", "before").ok());
+  Lease lease = Take(*bus, "t", 1).at(0);
+  EXPECT_TRUE(bus->Receive("t", 1)->empty());
+  server.Do({"FLUSHALL"});
+  EXPECT_TRUE(Eventually([&] { return bus->Extend(lease).code() == Code::kNotFound; }));
+  ASSERT_TRUE(bus->Publish("t", "after").ok());
+  EXPECT_EQ(Take(*bus, "t", 1).at(0).body, "after");
+}
+
+TEST(RedisBusRestart, AGroupThatWasDestroyedIsMadeAgainAndDeliversWhatIsThere) {
+  RedisTestServer server;
+  auto bus = Connect(server);
+  ASSERT_TRUE(bus->Open("t", {}).ok());
+  EXPECT_TRUE(bus->Receive("t", 2)->empty());
+  ASSERT_TRUE(bus->Flush(kPatience).ok());
+  const std::string stream = RedisKeys("test").Stream("t");
+  EXPECT_EQ(server.Do({"XGROUP", "DESTROY", stream, kRedisGroup})->integer, 1);
+  ASSERT_TRUE(bus->Publish("t", "x").ok());  // NOGROUP to every reader
+  auto leases = Take(*bus, "t", 1);
+  EXPECT_TRUE(bus->Ack(leases.at(0)).ok());
+  ASSERT_TRUE(bus->Flush(kPatience).ok());
+  EXPECT_EQ(StreamLength(server, "t"), 0);
+}
+
+TEST(RedisBusRestart, ScriptsThatWereForgottenAreLoadedAgain) {
+  RedisTestServer server;
+  auto bus = Connect(server);
+  ASSERT_TRUE(bus->Open("t", {}).ok());
+  ASSERT_TRUE(bus->Flush(kPatience).ok());
+  server.Do({"SCRIPT", "FLUSH"});
+  ASSERT_TRUE(bus->Publish("t", "x").ok());
+  EXPECT_EQ(Take(*bus, "t", 1).size(), 1u);
+}
+
+// A view of a topic that another client has filled meanwhile.
+class RedisBusFull : public ::testing::Test {
+ protected:
+  void Prepare(Duration full_patience) {
+    late_ = Connect(server_, [&](RedisBusOptions& options) {
+      options.tick = kHour;  // it never hears what others do
+      options.full_patience = full_patience;
+    });
+    other_ = Connect(server_);
+    for (RedisBus* bus : {late_.get(), other_.get()}) {
+      ASSERT_TRUE(bus->Open("in", {}).ok());
+      ASSERT_TRUE(bus->Open("out", {.capacity = 2}).ok());
+    }
+    ASSERT_TRUE(late_->Publish("in", "work").ok());
+    lease_ = Take(*late_, "in", 1).at(0);
+    ASSERT_TRUE(late_->Flush(kPatience).ok());
+    for (int i = 0; i < 2; ++i) ASSERT_TRUE(other_->Publish("out", "filler").ok());
+    ASSERT_TRUE(other_->Flush(kPatience).ok());
+    ASSERT_TRUE(late_->Publish("out", "result").ok());
+    ASSERT_TRUE(late_->Ack(lease_).ok());
+  }
+
+  RedisTestServer server_;
+  std::unique_ptr<RedisBus> late_, other_;
+  Lease lease_;
+};
+
+TEST_F(RedisBusFull, APublishTheServerRefusesWaitsAndWhatFollowsDoesNotOvertakeIt) {
+  Prepare(kHour);
+  EXPECT_TRUE(Eventually([&] { return late_->Stats().refused > 3; }));
+  EXPECT_EQ(StreamLength(server_, "in"), 1) << "the acknowledgement outran the result";
+  EXPECT_EQ(StreamLength(server_, "out"), 2);
+  EXPECT_EQ(late_->Publish("out", "more").code(), Code::kFull);
+  ASSERT_TRUE(other_->Ack(Take(*other_, "out", 1).at(0)).ok());
+  ASSERT_TRUE(late_->Flush(kPatience).ok());
+  EXPECT_EQ(StreamLength(server_, "in"), 0);
+  EXPECT_EQ(StreamLength(server_, "out"), 2);
+  EXPECT_EQ(late_->Stats().forced, 0u);
+}
+
+TEST_F(RedisBusFull, ATopicThatStaysFullIsExceededRatherThanLockingTheBus) {
+  Prepare(milliseconds(20));
+  ASSERT_TRUE(late_->Flush(kPatience).ok());
+  EXPECT_EQ(late_->Stats().forced, 1u);
+  EXPECT_EQ(StreamLength(server_, "in"), 0);
+  EXPECT_EQ(StreamLength(server_, "out"), 3);
+}
+
+}  // namespace
+}  // namespace tidemill

@@ -1,0 +1,68 @@
+// What tests of RedisBus share: clients of a test's own server, and ways to wait for what must come
+// to be.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <hiredis/hiredis.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bus/bus_test_kit.h"
+#include "bus/redis/redis_bus.h"
+#include "bus/redis/redis_scripts.h"
+#include "bus/redis/redis_test_server.h"
+
+namespace tidemill {
+
+inline constexpr Duration kPatience = std::chrono::seconds(30);
+inline constexpr Duration kHour = std::chrono::hours(1);
+
+inline bool Eventually(const std::function<bool()>& holds) {
+  CountingWaker nobody;
+  const Time until = std::chrono::steady_clock::now() + kPatience;
+  do {
+    if (holds()) return true;
+    nobody.WaitPast(0, milliseconds(2));
+  } while (std::chrono::steady_clock::now() < until);
+  return false;
+}
+
+inline std::vector<Lease> Take(Bus& bus, std::string_view topic, size_t count) {
+  std::vector<Lease> taken;
+  EXPECT_TRUE(Eventually([&] {
+    auto some = bus.Receive(topic, count - taken.size());
+    EXPECT_TRUE(some.ok()) << some.status().ToString();
+    for (Lease& lease : *some) taken.push_back(std::move(lease));
+    return taken.size() >= count;
+  })) << "only "
+      << taken.size() << " of " << count << " came on " << topic;
+  return taken;
+}
+
+inline std::unique_ptr<RedisBus> Connect(const RedisTestServer& server,
+                                         const std::function<void(RedisBusOptions&)>& change = {}) {
+  RedisBusOptions options;
+  options.url = server.url();
+  options.run = "test";
+  options.tick = milliseconds(20);
+  options.reconnect_min = milliseconds(5);
+  options.reconnect_max = milliseconds(50);
+  if (change) change(options);
+  auto bus = RedisBus::Connect(options);
+  EXPECT_TRUE(bus.ok()) << bus.status().ToString();
+  return bus.ok() ? std::move(*bus) : nullptr;
+}
+
+inline int64_t StreamLength(RedisTestServer& server, std::string_view topic) {
+  return server.Do({"XLEN", RedisKeys("test").Stream(topic)})->integer;
+}
+
+inline size_t CountKeys(RedisTestServer& server, std::string_view pattern) {
+  return server.Do({"KEYS", pattern})->elements;
+}
+
+}  // namespace tidemill
