@@ -1,0 +1,268 @@
+#include "learner/torch/warmup.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <numeric>
+
+#include "core/random.h"
+#include "learner/torch/checkpoint.h"
+#include "learner/torch/demonstrations.h"
+#include "learner/torch/policy_scorer.h"
+#include "policy/torch/catch.h"
+
+namespace tidemill {
+namespace {
+
+using SteadyClock = std::chrono::steady_clock;
+
+Result<std::shared_ptr<const PolicyWeights>> StartingWeights(const WarmupOptions& options) {
+  if (options.model.empty()) return PolicyWeights::NewRandom(*options.config, options.seed);
+  return PolicyWeights::Load(options.model, {"cpu", Dtype::kF32});
+}
+
+std::string TokenizerDir(const WarmupOptions& options) {
+  return options.tokenizer.empty() ? options.model : options.tokenizer;
+}
+
+Result<std::vector<TrainSequence>> Sequences(const WarmupOptions& options,
+                                             const ModelConfig& config) {
+  EncodeOptions encode;
+  encode.end_ids = config.eos_token_ids;
+  encode.append_end = options.append_end;
+  encode.vocabulary = config.vocab_size;
+  encode.context = config.max_position_embeddings;
+  encode.train_prompt = options.train_prompt;
+  std::optional<Tokenizer> tokenizer;
+  const std::string dir = TokenizerDir(options);
+  if (!dir.empty() && std::filesystem::exists(dir + "/tokenizer.json")) {
+    TM_ASSIGN_OR_RETURN(tokenizer, Tokenizer::Read(dir));
+    if (tokenizer->vocab_size() > config.vocab_size) {
+      return Invalid(dir + "/tokenizer.json has " + std::to_string(tokenizer->vocab_size()) +
+                     " tokens, the model only " + std::to_string(config.vocab_size));
+    }
+    encode.tokenizer = &*tokenizer;
+  }
+  return ReadDemonstrations(options.demonstrations, encode);
+}
+
+}  // namespace
+
+Status ValidateWarmupOptions(const WarmupOptions& o) {
+  TM_RETURN_IF_ERROR(ValidateSchedule(o.schedule));
+  if (o.demonstrations.empty()) return Invalid("no file of demonstrations is named");
+  if (o.model.empty() && !o.config.has_value()) {
+    return Invalid("neither a model directory nor the shape of a new model is given");
+  }
+  if (!(o.held_out_fraction > 0 && o.held_out_fraction < 1)) {
+    return Invalid("the held-out fraction must be between 0 and 1, got " +
+                   std::to_string(o.held_out_fraction));
+  }
+  if (o.batch_tokens < 1 || o.microbatch_tokens < 1) {
+    return Invalid("a batch must have at least 1 token");
+  }
+  if (o.evaluate_every_steps == 0) return Invalid("evaluations must be at least 1 step apart");
+  if (!(o.least_improvement >= 0)) return Invalid("the least improvement must be at least 0");
+  return Ok();
+}
+
+namespace {
+
+class Warmup {
+ public:
+  Warmup(const WarmupOptions& options, std::vector<TrainSequence> rows,
+         std::unique_ptr<TrainableModel> model)
+      : options_(options),
+        rows_(std::move(rows)),
+        no_advantages_(rows_.size(), {0.0}),
+        scorer_(std::move(model), {}),
+        optimizer_(options.adamw),
+        random_(options.seed) {
+    Split();
+  }
+
+  Result<WarmupReport> Run(const WarmupCallback& callback);
+  Result<std::shared_ptr<const PolicyWeights>> Best() {
+    TM_RETURN_IF_ERROR(scorer_.model().Restore(best_));
+    return scorer_.model().Snapshot();
+  }
+
+ private:
+  void Split() {
+    std::vector<int32_t> order(rows_.size());
+    std::iota(order.begin(), order.end(), 0);
+    Random random = random_.Split("held out");
+    random.Shuffle(order);
+    const auto wanted =
+        static_cast<uint64_t>(options_.held_out_fraction * static_cast<double>(rows_.size()));
+    const uint64_t held_out = std::clamp<uint64_t>(wanted, 1, options_.held_out_max);
+    held_out_.assign(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(held_out));
+    training_.assign(order.begin() + static_cast<std::ptrdiff_t>(held_out), order.end());
+  }
+  // The next update's sequences; a new epoch is in a new order.
+  std::vector<int32_t> NextBatch();
+  Result<double> Update();
+  double HeldOutLoss();
+  // True: this is the best so far, by enough to go on.
+  bool Judge(double loss);
+  std::string StopReason() const;
+  double Elapsed() const {
+    return std::chrono::duration<double>(SteadyClock::now() - began_).count();
+  }
+
+  const WarmupOptions& options_;
+  std::vector<TrainSequence> rows_;
+  std::vector<std::vector<double>> no_advantages_;
+  PolicyScorer scorer_;
+  AdamW optimizer_;
+  Random random_;
+  std::vector<int32_t> training_, held_out_;
+  size_t next_ = 0;
+  WarmupReport report_;
+  NamedTensors best_;
+  uint64_t since_better_ = 0;
+  double to_beat_ = 0;
+  SteadyClock::time_point began_;
+};
+
+std::vector<int32_t> Warmup::NextBatch() {
+  std::vector<int32_t> batch;
+  int64_t tokens = 0;
+  while (batch.empty() || tokens < options_.batch_tokens) {
+    if (next_ == training_.size()) {
+      if (!batch.empty()) break;  // the rest of an epoch is a smaller batch
+      next_ = 0;
+    }
+    if (next_ == 0) {
+      Random random = random_.Split(++report_.last.epoch);
+      random.Shuffle(training_);
+    }
+    batch.push_back(training_[next_++]);
+    tokens += static_cast<int64_t>(rows_[static_cast<size_t>(batch.back())].ids.size());
+  }
+  report_.last.tokens += static_cast<uint64_t>(tokens);
+  return batch;
+}
+
+Result<double> Warmup::Update() {
+  const std::vector<int32_t> batch = NextBatch();
+  const auto parts = PackMicrobatches(rows_, no_advantages_, batch,
+                                      {options_.microbatch_tokens, PackCost::kSharedPrompts});
+  double tokens = 0;
+  for (const Microbatch& part : parts) tokens += static_cast<double>(part.trained_tokens);
+  ZeroGrad(scorer_.leaves());
+  double loss = 0;
+  for (const Microbatch& part : parts) {
+    const PolicyScores scores =
+        scorer_.Score(MakeMicroTensors(part, scorer_.fused(), scorer_.device()), true);
+    const at::Tensor part_loss = -scores.logprobs.sum() / tokens;
+    scorer_.Backward(part_loss, scores);
+    loss += part_loss.item<double>();
+  }
+  const double norm = GradNorm(scorer_.leaves());
+  if (!std::isfinite(loss) || !std::isfinite(norm)) {
+    return Internal("the loss of step " + std::to_string(report_.last.step) +
+                    " is no finite number; a lower learning rate may help");
+  }
+  const double clip = options_.grad_clip;
+  optimizer_.Step(scorer_.leaves(), LearningRateAt(options_.schedule, report_.last.step),
+                  clip > 0 && norm > clip ? clip / norm : 1.0);
+  ++report_.last.step;
+  return loss;
+}
+
+double Warmup::HeldOutLoss() {
+  double sum = 0, tokens = 0;
+  const auto parts = PackMicrobatches(rows_, no_advantages_, held_out_,
+                                      {options_.microbatch_tokens, PackCost::kSharedPrompts});
+  for (const Microbatch& part : parts) {
+    const PolicyScores scores =
+        scorer_.Score(MakeMicroTensors(part, scorer_.fused(), scorer_.device()), false);
+    sum -= scores.logprobs.sum().item<double>();
+    tokens += static_cast<double>(part.trained_tokens);
+  }
+  return sum / tokens;
+}
+
+bool Warmup::Judge(double loss) {
+  report_.last.held_out_loss = loss;
+  const bool first = best_.empty();
+  if (first || loss < report_.best_held_out_loss) {
+    const at::NoGradGuard no_grad;
+    report_.best_held_out_loss = loss;
+    report_.best_step = report_.last.step;
+    for (const auto& [name, leaf] : scorer_.model().parameters()) best_[name] = leaf.clone();
+  }
+  report_.last.best_held_out_loss = report_.best_held_out_loss;
+  // Many small steps down count together: what has to be beaten stays until it is beaten by enough.
+  if (!first && !(loss < to_beat_ * (1 - options_.least_improvement))) return false;
+  to_beat_ = loss;
+  return true;
+}
+
+std::string Warmup::StopReason() const {
+  if (options_.patience > 0 && since_better_ >= options_.patience) {
+    return "held-out loss stopped falling";
+  }
+  if (report_.last.step >= options_.max_steps) return "max_steps";
+  if (options_.max_seconds > 0 && Elapsed() >= options_.max_seconds) return "max_seconds";
+  return "";
+}
+
+Result<WarmupReport> Warmup::Run(const WarmupCallback& callback) {
+  began_ = SteadyClock::now();
+  report_.examples = training_.size();
+  report_.held_out = held_out_.size();
+  report_.parameters = static_cast<uint64_t>(scorer_.model().config().ParameterCount());
+  report_.first_held_out_loss = HeldOutLoss();
+  Judge(report_.first_held_out_loss);
+  double loss_sum = 0;
+  uint64_t losses = 0;
+  while (report_.stopped.empty()) {
+    TM_ASSIGN_OR_RETURN(const double loss, Update());
+    loss_sum += loss;
+    ++losses;
+    const bool out_of_time = options_.max_seconds > 0 && Elapsed() >= options_.max_seconds;
+    const bool last = report_.last.step >= options_.max_steps || out_of_time;
+    if (!last && report_.last.step % options_.evaluate_every_steps != 0) continue;
+    since_better_ = Judge(HeldOutLoss()) ? 0 : since_better_ + 1;
+    report_.last.train_loss = loss_sum / static_cast<double>(losses);
+    report_.last.seconds = Elapsed();
+    report_.last.tokens_per_second =
+        static_cast<double>(report_.last.tokens) / report_.last.seconds;
+    loss_sum = 0;
+    losses = 0;
+    report_.stopped = StopReason();
+    if (callback && !callback(report_.last) && report_.stopped.empty())
+      report_.stopped = "asked to";
+  }
+  return report_;
+}
+
+Result<WarmupReport> RunChecked(const WarmupOptions& options, const WarmupCallback& callback) {
+  TM_ASSIGN_OR_RETURN(const auto weights, StartingWeights(options));
+  TM_ASSIGN_OR_RETURN(auto rows, Sequences(options, weights->config()));
+  if (rows.size() < 2) {
+    return Invalid(options.demonstrations + ": one demonstration is not enough to hold one out");
+  }
+  TM_ASSIGN_OR_RETURN(auto model, TrainableModel::FromWeights(*weights));
+  Warmup warmup(options, std::move(rows), std::move(model));
+  TM_ASSIGN_OR_RETURN(const WarmupReport report, warmup.Run(callback));
+  if (options.output.empty()) return report;
+  TM_ASSIGN_OR_RETURN(const auto best, warmup.Best());
+  TM_RETURN_IF_ERROR(SaveModelDirectory(*best, options.output, TokenizerDir(options)));
+  return report;
+}
+
+}  // namespace
+
+Result<WarmupReport> RunWarmup(const WarmupOptions& options, const WarmupCallback& callback) {
+  TM_RETURN_IF_ERROR(ValidateWarmupOptions(options));
+  at::set_num_threads(options.threads);
+  return CatchTorch<WarmupReport>("warming up", [&] { return RunChecked(options, callback); });
+}
+
+}  // namespace tidemill
