@@ -66,8 +66,8 @@ int AddRules(scmp_filter_ctx context) {
       refuse_if(EPERM, SCMP_SYS(clone), SCMP_A0(SCMP_CMP_MASKED_EQ, bit, bit));
     }
   }
-  refuse_if(EAFNOSUPPORT, SCMP_SYS(socket), SCMP_A0(SCMP_CMP_NE, AF_UNIX));
-  refuse_if(EAFNOSUPPORT, SCMP_SYS(socketpair), SCMP_A0(SCMP_CMP_NE, AF_UNIX));
+  refuse_if(EAFNOSUPPORT, SCMP_SYS(socket), SCMP_A0(SCMP_CMP_NE, AF_UNIX, 0));
+  refuse_if(EAFNOSUPPORT, SCMP_SYS(socketpair), SCMP_A0(SCMP_CMP_NE, AF_UNIX, 0));
   // Pushing characters into a terminal; only the low half of the request counts for the kernel.
   refuse_if(EPERM, SCMP_SYS(ioctl), SCMP_A1(SCMP_CMP_MASKED_EQ, 0xffffffffu, TIOCSTI));
   refuse_if(EPERM, SCMP_SYS(ioctl), SCMP_A1(SCMP_CMP_MASKED_EQ, 0xffffffffu, TIOCLINUX));
