@@ -113,7 +113,10 @@ void ToolExecutor::Work(ToolLane lane, size_t slot) {
     under_way_.erase(job.tag);
     --mine.under_way;
     if (stopping_) return;
+    // Without the lock: whoever is woken may submit the next request at once.
+    lock.unlock();
     completions_->Post(std::move(completion));
+    lock.lock();
   }
 }
 
