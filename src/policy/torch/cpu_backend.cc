@@ -66,7 +66,7 @@ class CpuBackend final : public DecodeBackend {
                 static_cast<size_t>(shape_.page) * sizeof(float));
   }
 
-  Status Run(std::span<const Segment> segments, std::span<Drawn> drawn) override {
+  Status Run(std::span<const StepSegment> segments, std::span<Drawn> drawn) override {
     const std::vector<size_t> bounds = Split(segments);
     std::vector<Status> results(work_.size());
     team_.Run([&](int worker) {
@@ -83,7 +83,7 @@ class CpuBackend final : public DecodeBackend {
 
  private:
   struct Row {
-    const Segment* segment;
+    const StepSegment* segment;
     TokenId token;
     int32_t position;
   };
@@ -112,9 +112,9 @@ class CpuBackend final : public DecodeBackend {
   }
 
   // Segments by thread, about the same number of rows each. A sequence is never split.
-  std::vector<size_t> Split(std::span<const Segment> segments) const {
+  std::vector<size_t> Split(std::span<const StepSegment> segments) const {
     size_t total = 0;
-    for (const Segment& segment : segments) total += segment.tokens.size();
+    for (const StepSegment& segment : segments) total += segment.tokens.size();
     const size_t parts = work_.size();
     std::vector<size_t> bounds{0};
     size_t seen = 0;
@@ -140,13 +140,13 @@ class CpuBackend final : public DecodeBackend {
                      .mode = mode});
   }
 
-  void LayOut(std::span<const Segment> segments, Work& w) const {
+  void LayOut(std::span<const StepSegment> segments, Work& w) const {
     w.rows.clear();
     w.draws.clear();
     w.draw_slot.clear();
     int32_t longest = 0;
     for (size_t s = 0; s < segments.size(); ++s) {
-      const Segment& segment = segments[s];
+      const StepSegment& segment = segments[s];
       int32_t position = segment.first;
       for (const TokenId token : segment.tokens) w.rows.push_back({&segment, token, position++});
       longest = std::max(longest, position);
@@ -167,7 +167,7 @@ class CpuBackend final : public DecodeBackend {
   long Width() const { return PaddedRow(config_.hidden_size); }
   long QkvWidth() const { return PaddedRow(config_.q_size() + 2 * config_.kv_size()); }
 
-  Status RunPart(std::span<const Segment> segments, std::span<Drawn> drawn, Work& w) {
+  Status RunPart(std::span<const StepSegment> segments, std::span<Drawn> drawn, Work& w) {
     LayOut(segments, w);
     const long rows = static_cast<long>(w.rows.size());
     for (long r = 0; r < rows; ++r) {
@@ -240,7 +240,7 @@ class CpuBackend final : public DecodeBackend {
     }
   }
 
-  Status Draw(std::span<const Segment> segments, std::span<Drawn> drawn, Work& w) const {
+  Status Draw(std::span<const StepSegment> segments, std::span<Drawn> drawn, Work& w) const {
     const long width = Width(), logit_width = PaddedRow(config_.vocab_size);
     const long total = static_cast<long>(w.draws.size());
     for (long first = 0; first < total; first += kBlockRows) {
@@ -254,7 +254,7 @@ class CpuBackend final : public DecodeBackend {
                MatmulMode::kStore);
       for (long r = 0; r < rows; ++r) {
         const size_t slot = w.draw_slot[static_cast<size_t>(first + r)];
-        const Segment& segment = segments[slot];
+        const StepSegment& segment = segments[slot];
         const std::span<const float> logits(w.logits.data() + r * logit_width,
                                             static_cast<size_t>(config_.vocab_size));
         const uint64_t position = static_cast<uint64_t>(segment.first) + segment.tokens.size();

@@ -16,7 +16,7 @@ using PageId = int32_t;
 
 // Rows of one sequence in a step: its tokens at positions [first, first + tokens.size()). Their
 // keys and values are written to its pages; those of [0, first) are there already.
-struct Segment {
+struct StepSegment {
   std::span<const TokenId> tokens;
   int32_t first = 0;
   std::span<const PageId> pages;  // cover first + tokens.size() positions
@@ -43,13 +43,15 @@ class DecodeBackend {
   // Computes all segments; `drawn` has one place for each of them, filled where it draws. Segments
   // share only pages that none of them writes. A draw depends on the logits, the seed and the
   // position alone.
-  virtual Status Run(std::span<const Segment> segments, std::span<Drawn> drawn) = 0;
+  virtual Status Run(std::span<const StepSegment> segments, std::span<Drawn> drawn) = 0;
 };
 
 struct BackendOptions {
   int32_t pages = 0;
   int32_t max_context = 0;
   int threads = 1;
+  int32_t max_decode_rows = 0;  // sequences that decode in one step
+  int32_t max_rows = 0;         // of a step, with parts of prompts
 };
 
 // Floating-point numbers on the CPU, by the kernels of cpu_kernels.h.
@@ -57,5 +59,10 @@ Result<std::unique_ptr<DecodeBackend>> NewCpuBackend(const PolicyWeights& weight
                                                      const BackendOptions& options);
 // Bytes of one page on the CPU.
 size_t CpuPageBytes(const PolicyWeights& weights);
+
+// The weights' own type (float32 or bfloat16) on the GPU they are on. Only in builds with CUDA.
+Result<std::unique_ptr<DecodeBackend>> NewCudaBackend(const PolicyWeights& weights,
+                                                      const BackendOptions& options);
+size_t CudaPageBytes(const PolicyWeights& weights);
 
 }  // namespace tidemill

@@ -132,7 +132,7 @@ class TorchEngine final : public Engine {
                    std::to_string(options_.max_context));
   }
 
-  Segment MakeSegment(const PlannedRows& planned) {
+  StepSegment MakeSegment(const PlannedRows& planned) {
     const Sequence& s = *planned.sequence;
     const bool draw = planned.rows == s.Pending();
     // What this turn generated is decoded, all before it filled in.
@@ -168,9 +168,32 @@ class TorchEngine final : public Engine {
   Scheduler scheduler_;
   std::unordered_map<SequenceId, std::unique_ptr<Sequence>> sequences_;
   EngineStats stats_;
-  std::vector<Segment> segments_;  // of the step under way
+  std::vector<StepSegment> segments_;  // of the step under way
   std::vector<Drawn> drawn_;
 };
+
+bool OnGpu(const PolicyWeights& weights) {
+  return weights.view().embed.is_cuda();
+}
+
+#ifdef TIDEMILL_CUDA
+size_t PageBytes(const PolicyWeights& weights) {
+  return OnGpu(weights) ? CudaPageBytes(weights) : CpuPageBytes(weights);
+}
+Result<std::unique_ptr<DecodeBackend>> NewBackend(const PolicyWeights& weights,
+                                                  const BackendOptions& options) {
+  return OnGpu(weights) ? NewCudaBackend(weights, options) : NewCpuBackend(weights, options);
+}
+#else
+size_t PageBytes(const PolicyWeights& weights) {
+  return CpuPageBytes(weights);
+}
+Result<std::unique_ptr<DecodeBackend>> NewBackend(const PolicyWeights& weights,
+                                                  const BackendOptions& options) {
+  if (OnGpu(weights)) return Invalid("this program was built without CUDA");
+  return NewCpuBackend(weights, options);
+}
+#endif
 
 }  // namespace
 
@@ -181,7 +204,7 @@ Result<std::unique_ptr<Engine>> NewEngine(std::shared_ptr<const PolicyWeights> w
       options.max_sequences < 1 || options.threads < 1) {
     return Invalid("the engine's limits must be positive");
   }
-  const uint64_t page_bytes = CpuPageBytes(*weights);
+  const uint64_t page_bytes = PageBytes(*weights);
   const auto pages_for = [](uint64_t tokens) { return (tokens + kPageSlots - 1) / kPageSlots; };
   // More pages than all sequences could fill are of no use.
   const uint64_t context = static_cast<uint64_t>(
@@ -200,10 +223,14 @@ Result<std::unique_ptr<Engine>> NewEngine(std::shared_ptr<const PolicyWeights> w
                    std::to_string((pages_for(context) + 1) * page_bytes) + " bytes, not " +
                    std::to_string(options.cache_bytes));
   }
-  TM_ASSIGN_OR_RETURN(std::unique_ptr<DecodeBackend> backend,
-                      NewCpuBackend(*weights, {.pages = static_cast<int32_t>(pages),
-                                               .max_context = options.max_context,
-                                               .threads = options.threads}));
+  const uint64_t rows = options.max_running + static_cast<uint64_t>(options.prefill_chunk);
+  TM_ASSIGN_OR_RETURN(
+      std::unique_ptr<DecodeBackend> backend,
+      NewBackend(*weights, {.pages = static_cast<int32_t>(pages),
+                            .max_context = options.max_context,
+                            .threads = options.threads,
+                            .max_decode_rows = static_cast<int32_t>(options.max_running),
+                            .max_rows = static_cast<int32_t>(rows)}));
   return std::unique_ptr<Engine>(new TorchEngine(
       config, std::move(options), static_cast<int32_t>(pages), version, std::move(backend)));
 }

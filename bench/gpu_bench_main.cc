@@ -1,0 +1,39 @@
+#include <cstdlib>
+#include <cstring>
+#include <iostream>
+
+#include "bench/gpu_bench.h"
+
+namespace {
+
+int Say(const tidemill::Result<std::string>& result) {
+  if (!result.ok()) {
+    std::cerr << "gpu_bench: " << result.status().message() << "\n";
+    return 1;
+  }
+  std::cout << *result << std::endl;
+  return 0;
+}
+
+}  // namespace
+
+// gpu_bench engine 64 256 1024 | publish 256 | long 32768
+int main(int argc, char** argv) {
+  int failed = 0;
+  const std::string what = argc > 1 ? argv[1] : "";
+  if (argc < 3 || (what != "engine" && what != "publish" && what != "long")) {
+    std::cerr << "usage: gpu_bench engine|publish|long NUMBER...\n";
+    return 2;
+  }
+  for (int i = 2; i < argc; ++i) {
+    const int number = std::atoi(argv[i]);
+    if (number < 1) {
+      std::cerr << "gpu_bench: \"" << argv[i] << "\" is not a positive number\n";
+      return 2;
+    }
+    if (what == "engine") failed |= Say(tidemill::RunGpuEngineBench({.running = number}));
+    if (what == "publish") failed |= Say(tidemill::RunGpuPublishBench(number, {}));
+    if (what == "long") failed |= Say(tidemill::RunGpuLongBench(number));
+  }
+  return failed;
+}

@@ -1,0 +1,31 @@
+# The CUDA sources (src/policy/cuda). They are compiled wherever there is nvcc, so that they cannot
+# rot; they are part of the program (TIDEMILL_CUDA) where libtorch has CUDA too. A CPU build must not
+# load CUDA's libraries, hundreds of megabytes, each time it starts.
+
+find_program(TIDEMILL_NVCC nvcc PATHS /usr/local/cuda/bin)
+set(TIDEMILL_CUDA OFF)
+if(TIDEMILL_TORCH AND TIDEMILL_NVCC AND NOT TIDEMILL_SANITIZE)
+  set(CMAKE_CUDA_COMPILER ${TIDEMILL_NVCC})
+  set(CMAKE_CUDA_ARCHITECTURES 90)
+  enable_language(CUDA)
+  if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
+    # Debian's CMake does not know what a newer nvcc calls it.
+    set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
+    set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
+  endif()
+  find_package(CUDAToolkit REQUIRED)
+  file(GLOB cuda_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/policy/cuda/*.cu
+    ${CMAKE_SOURCE_DIR}/src/policy/cuda/*.cc)
+  add_library(tidemill_policy_cuda STATIC ${cuda_sources})
+  target_include_directories(tidemill_policy_cuda PUBLIC ${CMAKE_SOURCE_DIR}/src)
+  target_compile_options(tidemill_policy_cuda PRIVATE
+    "$<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;-Xcompiler=-Wall,-Wextra>"
+    "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Werror>")
+  target_link_libraries(tidemill_policy_cuda PUBLIC CUDA::cudart CUDA::cublasLt)
+  if(TIDEMILL_TORCH_ROOT AND EXISTS ${TIDEMILL_TORCH_ROOT}/lib/libtorch_cuda.so)
+    set(TIDEMILL_CUDA ON)
+    target_compile_definitions(tidemill_torch INTERFACE TIDEMILL_CUDA)
+    target_link_libraries(tidemill_torch INTERFACE tidemill_policy_cuda
+      -Wl,--no-as-needed torch torch_cuda c10_cuda -Wl,--as-needed)
+  endif()
+endif()

@@ -1,0 +1,612 @@
+#include "policy/cuda/decoder.h"
+
+#include <cmath>
+#include <cstring>
+#include <map>
+
+#include "policy/cuda/check.h"
+#include "policy/cuda/gemm.h"
+#include "policy/cuda/step_layout.h"
+
+namespace tidemill {
+namespace {
+
+constexpr int kLongPages = 64;  // contexts over 1,024 tokens are cut into parts
+
+struct Layer {
+  const void *input_norm, *post_norm, *qkv, *qkv_bias, *q_norm, *k_norm, *o, *o_bias, *gate_up,
+      *gate_up_bias, *down, *down_bias;
+};
+
+// What a step launches; the same step again launches the same.
+struct StepShape {
+  int rows = 0;         // a bucket
+  int decode_rows = 0;  // the first ones, each of a sequence of its own
+  int tiles = 0;
+  int draws = 0;  // a bucket
+  bool selects = false;
+  int splits = 1;
+};
+
+size_t PageNumbers(const ModelConfig& c) {
+  return static_cast<size_t>(2 * c.kv_size()) * kCudaPageSlots;
+}
+
+}  // namespace
+
+class CudaDecoder::Impl {
+ public:
+  Impl(const ModelConfig& config, const CudaDecoderOptions& options)
+      : c_(config),
+        o_(options),
+        layout_(MakeWeightLayout(config)),
+        heads_{.type = options.type,
+               .heads = static_cast<int>(config.num_heads),
+               .kv_heads = static_cast<int>(config.num_kv_heads),
+               .head_dim = static_cast<int>(config.head_dim)},
+        bytes_(CudaTypeBytes(options.type)),
+        max_rows_(BatchBucket(std::max(options.max_rows, options.max_decode_rows))),
+        parts_((static_cast<int>(config.vocab_size) + kCudaPartColumns - 1) / kCudaPartColumns) {}
+
+  ~Impl() {
+    for (auto& [key, graph] : graphs_) cudaGraphExecDestroy(graph);
+    gemm_.reset();
+    if (stream_ != nullptr) cudaStreamDestroy(stream_);
+    cudaFreeHost(host_);
+    cudaFreeHost(drawn_);
+  }
+
+  Status Start() {
+    TM_CUDA(cudaSetDevice(o_.device));
+    int least = 0, greatest = 0;
+    TM_CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+    TM_CUDA(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, greatest));
+    TM_ASSIGN_OR_RETURN(gemm_, CudaGemm::New(stream_));
+    TM_RETURN_IF_ERROR(AllocateWork());
+    TM_RETURN_IF_ERROR(MakeRotations());
+    NameWeights();
+    return Ok();
+  }
+
+  const WeightLayout& layout() const { return layout_; }
+  void* weights() const { return weights_.as(); }
+
+  Status Prepare() {
+    TM_CUDA(cudaSetDevice(o_.device));
+    TM_RETURN_IF_ERROR(WaitForDevice());
+    // Rows of padding, so that what is tuned and captured touches no page.
+    std::memset(host_, 0, host_bytes_);
+    auto* rows = reinterpret_cast<CudaRow*>(host_);
+    for (int r = 0; r < max_rows_; ++r) rows[r] = CudaRow{};
+    TM_CUDA(cudaMemcpyAsync(meta_.as(), host_, host_bytes_, cudaMemcpyHostToDevice, stream_));
+    int bucket = 0;
+    while (bucket < o_.max_decode_rows) {
+      bucket = BatchBucket(bucket + 1);
+      TM_RETURN_IF_ERROR(Tune(bucket));
+      for (const bool deep : {false, true}) {
+        if (deep && (o_.max_context <= kLongPages * kCudaPageSlots || Splits(bucket, deep) == 1)) {
+          continue;
+        }
+        TM_RETURN_IF_ERROR(Capture(bucket, deep));
+      }
+    }
+    TM_CUDA(cudaStreamSynchronize(stream_));
+    return Ok();
+  }
+
+  Status TakeWeights(const void* block) {
+    TM_CUDA(cudaSetDevice(o_.device));
+    TM_CUDA(cudaMemcpyAsync(weights_.as(), block, layout_.numbers * bytes_,
+                            cudaMemcpyDeviceToDevice, stream_));
+    TM_CUDA(cudaStreamSynchronize(stream_));
+    return Ok();
+  }
+
+  Status WaitForDevice() {
+    TM_CUDA(cudaDeviceSynchronize());
+    return Ok();
+  }
+
+  Status CopyPage(int32_t from, int32_t to) {
+    // A pair that meets an earlier one must wait for it; that is rare.
+    for (size_t i = 0; i + 1 < copies_.size(); i += 2) {
+      if (copies_[i + 1] == from || copies_[i] == to || copies_[i + 1] == to) {
+        TM_RETURN_IF_ERROR(FlushCopies());
+        break;
+      }
+    }
+    copies_.push_back(from);
+    copies_.push_back(to);
+    if (copies_.size() >= kMaxCopies * 2) return FlushCopies();
+    return Ok();
+  }
+
+  Status Run(std::span<const CudaSegment> segments, std::span<CudaDrawn> drawn) {
+    TM_CUDA(cudaSetDevice(o_.device));
+    TM_RETURN_IF_ERROR(FlushCopies());
+    const StepShape shape = LayOut(segments);
+    TM_CUDA(cudaMemcpyAsync(meta_.as(), host_, used_bytes_, cudaMemcpyHostToDevice, stream_));
+    const auto graph = shape.selects || shape.tiles > 0
+                           ? graphs_.end()
+                           : graphs_.find({shape.rows, shape.splits > 1});
+    if (graph != graphs_.end()) {
+      TM_CUDA(cudaGraphLaunch(graph->second, stream_));
+    } else {
+      TM_RETURN_IF_ERROR(Launch(shape));
+    }
+    TM_CUDA(cudaStreamSynchronize(stream_));
+    for (size_t i = 0; i < segments.size(); ++i) {
+      if (!segments[i].draw) continue;
+      drawn[i] = drawn_[draw_of_[i]];
+      if (drawn[i].token < 0 || drawn[i].token >= c_.vocab_size) {
+        return Internal("the model's logits are not finite; its weights are broken");
+      }
+    }
+    return Ok();
+  }
+
+  Status Logits(size_t segment, std::vector<float>& logits) {
+    const int vocabulary = static_cast<int>(c_.vocab_size);
+    const size_t row = static_cast<size_t>(draw_of_[segment]) * static_cast<size_t>(c_.hidden_size);
+    const auto* h = static_cast<const char*>(final_.as()) + row * bytes_;
+    TM_RETURN_IF_ERROR(
+        gemm_->Run(HeadShape(1, vocabulary, vocabulary), h, head_, nullptr, logits_.as()));
+    logits.resize(static_cast<size_t>(vocabulary));
+    TM_CUDA(cudaMemcpyAsync(logits.data(), logits_.as(), logits.size() * sizeof(float),
+                            cudaMemcpyDeviceToHost, stream_));
+    TM_CUDA(cudaStreamSynchronize(stream_));
+    return Ok();
+  }
+
+ private:
+  static constexpr size_t kMaxCopies = 1024;
+
+  Status AllocateWork() {
+    const auto rows = static_cast<size_t>(max_rows_);
+    const auto numbers = [&](int64_t width) { return rows * static_cast<size_t>(width) * bytes_; };
+    TM_RETURN_IF_ERROR(weights_.Allocate(layout_.numbers * bytes_, "weights"));
+    const size_t pool = static_cast<size_t>(o_.pages) * PageNumbers(c_) * bytes_ *
+                        static_cast<size_t>(c_.num_layers);
+    TM_RETURN_IF_ERROR(pool_.Allocate(pool, "keys and values"));
+    // What is masked is still multiplied with zero, so it must be numbers.
+    TM_CUDA(cudaMemset(pool_.as(), 0, pool));
+    TM_RETURN_IF_ERROR(x_.Allocate(rows * static_cast<size_t>(c_.hidden_size) * 4, "rows"));
+    TM_RETURN_IF_ERROR(h_.Allocate(numbers(c_.hidden_size), "rows"));
+    TM_RETURN_IF_ERROR(final_.Allocate(numbers(c_.hidden_size), "rows"));
+    TM_RETURN_IF_ERROR(qkv_.Allocate(numbers(heads_.QkvWidth()), "rows"));
+    TM_RETURN_IF_ERROR(mixed_.Allocate(numbers(c_.q_size()), "rows"));
+    TM_CUDA(cudaMemset(mixed_.as(), 0, numbers(c_.q_size())));  // rows of padding stay as they are
+    TM_RETURN_IF_ERROR(gate_up_.Allocate(numbers(2 * c_.intermediate_size), "rows"));
+    TM_RETURN_IF_ERROR(act_.Allocate(numbers(c_.intermediate_size), "rows"));
+    size_t logits = static_cast<size_t>(c_.vocab_size + 3);
+    for (int draws = 1; draws <= max_rows_; draws = BatchBucket(draws + 1)) {
+      logits = std::max(
+          logits, static_cast<size_t>(draws) *
+                      static_cast<size_t>(LogitColumns(draws, static_cast<int>(c_.vocab_size))));
+    }
+    TM_RETURN_IF_ERROR(logits_.Allocate(logits * sizeof(float), "logits"));
+    TM_RETURN_IF_ERROR(
+        parts_buffer_.Allocate(rows * static_cast<size_t>(parts_) * sizeof(CudaPart), "draws"));
+    size_t partial = 16;
+    for (int rows_now = 1; rows_now <= max_rows_; rows_now = BatchBucket(rows_now + 1)) {
+      partial = std::max(partial, static_cast<size_t>(Splits(rows_now, true)) *
+                                      static_cast<size_t>(rows_now) *
+                                      static_cast<size_t>(heads_.heads * (heads_.head_dim + 2)));
+    }
+    TM_RETURN_IF_ERROR(partial_.Allocate(partial * sizeof(float), "long contexts"));
+    const size_t tiles =
+        static_cast<size_t>(max_rows_) *
+            (static_cast<size_t>(heads_.heads / heads_.kv_heads) / kCudaPrefillVectors + 1) +
+        rows;
+    host_bytes_ = rows * (sizeof(CudaRow) + sizeof(CudaDraw) + sizeof(int32_t)) +
+                  tiles * sizeof(CudaPrefillTile) + 64;
+    const size_t context_pages = static_cast<size_t>(o_.max_context) / kCudaPageSlots + 2;
+    page_capacity_ = rows * context_pages;
+    host_bytes_ += page_capacity_ * sizeof(int32_t);
+    TM_RETURN_IF_ERROR(meta_.Allocate(host_bytes_, "steps"));
+    TM_RETURN_IF_ERROR(pairs_.Allocate(kMaxCopies * 2 * sizeof(int32_t), "steps"));
+    TM_CUDA(cudaMallocHost(reinterpret_cast<void**>(&host_), host_bytes_));
+    TM_CUDA(cudaHostAlloc(reinterpret_cast<void**>(&drawn_), rows * sizeof(CudaDrawn),
+                          cudaHostAllocMapped));
+    TM_CUDA(cudaHostGetDevicePointer(reinterpret_cast<void**>(&drawn_device_), drawn_, 0));
+    return Ok();
+  }
+
+  Status MakeRotations() {
+    const RopeFrequencies frequencies = ComputeRopeFrequencies(c_);
+    const size_t half = frequencies.inverse.size();
+    const size_t positions = static_cast<size_t>(o_.max_context);
+    std::vector<float> cos(positions * half), sin(positions * half);
+    for (size_t p = 0; p < positions; ++p) {
+      for (size_t i = 0; i < half; ++i) {
+        const float angle = static_cast<float>(p) * frequencies.inverse[i];
+        cos[p * half + i] = std::cos(angle) * frequencies.attention_scaling;
+        sin[p * half + i] = std::sin(angle) * frequencies.attention_scaling;
+      }
+    }
+    const size_t bytes = cos.size() * sizeof(float);
+    TM_RETURN_IF_ERROR(cos_.Allocate(bytes, "rotations"));
+    TM_RETURN_IF_ERROR(sin_.Allocate(bytes, "rotations"));
+    TM_CUDA(cudaMemcpy(cos_.as(), cos.data(), bytes, cudaMemcpyHostToDevice));
+    TM_CUDA(cudaMemcpy(sin_.as(), sin.data(), bytes, cudaMemcpyHostToDevice));
+    return Ok();
+  }
+
+  void NameWeights() {
+    const auto at = [&](const std::string& name) -> const void* {
+      return weights_.as<char>() + layout_.Of(name).first * bytes_;
+    };
+    embed_ = at("model.embed_tokens.weight");
+    head_ = c_.tie_word_embeddings ? embed_ : at("lm_head.weight");
+    norm_ = at("model.norm.weight");
+    for (int64_t i = 0; i < c_.num_layers; ++i) {
+      const std::string p = "model.layers." + std::to_string(i) + ".";
+      const auto where = [&](bool there, const char* name) {
+        return there ? at(p + name) : nullptr;
+      };
+      layers_.push_back({.input_norm = at(p + "input_layernorm.weight"),
+                         .post_norm = at(p + "post_attention_layernorm.weight"),
+                         .qkv = at(p + "self_attn.q_proj.weight"),
+                         .qkv_bias = where(c_.qkv_bias, "self_attn.q_proj.bias"),
+                         .q_norm = where(c_.qk_norm(), "self_attn.q_norm.weight"),
+                         .k_norm = where(c_.qk_norm(), "self_attn.k_norm.weight"),
+                         .o = at(p + "self_attn.o_proj.weight"),
+                         .o_bias = where(c_.output_bias, "self_attn.o_proj.bias"),
+                         .gate_up = at(p + "mlp.gate_proj.weight"),
+                         .gate_up_bias = where(c_.mlp_bias, "mlp.gate_proj.bias"),
+                         .down = at(p + "mlp.down_proj.weight"),
+                         .down_bias = where(c_.mlp_bias, "mlp.down_proj.bias")});
+    }
+  }
+
+  int Splits(int rows, bool deep) const {
+    if (!deep || !CudaFastAttention(heads_)) return 1;
+    return std::clamp(132 * 8 / (rows * heads_.kv_heads), 4, 64);
+  }
+
+  GemmShape Shape(int rows, int n, int k, bool bias, bool into_x) const {
+    return {.type = o_.type,
+            .wide = into_x,
+            .accumulate = into_x,
+            .bias = bias,
+            .rows = rows,
+            .n = n,
+            .k = k,
+            .stride = n};
+  }
+  GemmShape QkvShape(int rows) const {
+    return Shape(rows, heads_.QkvWidth(), static_cast<int>(c_.hidden_size), c_.qkv_bias, false);
+  }
+  GemmShape OShape(int rows) const {
+    return Shape(rows, static_cast<int>(c_.hidden_size), static_cast<int>(c_.q_size()), false,
+                 true);
+  }
+  GemmShape GateUpShape(int rows) const {
+    return Shape(rows, static_cast<int>(2 * c_.intermediate_size), static_cast<int>(c_.hidden_size),
+                 c_.mlp_bias, false);
+  }
+  GemmShape DownShape(int rows) const {
+    return Shape(rows, static_cast<int>(c_.hidden_size), static_cast<int>(c_.intermediate_size),
+                 false, true);
+  }
+  GemmShape HeadShape(int rows, int columns, int stride) const {
+    return {.type = o_.type,
+            .wide = true,
+            .accumulate = false,
+            .bias = false,
+            .rows = rows,
+            .n = columns,
+            .k = static_cast<int>(c_.hidden_size),
+            .stride = (stride + 3) / 4 * 4};
+  }
+
+  Status Tune(int rows) {
+    TM_CUDA(cudaMemsetAsync(x_.as(), 0, static_cast<size_t>(rows * c_.hidden_size) * 4, stream_));
+    std::vector<const void*> qkv, o, gate_up, down;
+    for (const Layer& layer : layers_) {
+      qkv.push_back(layer.qkv);
+      o.push_back(layer.o);
+      gate_up.push_back(layer.gate_up);
+      down.push_back(layer.down);
+    }
+    const Layer& first = layers_.front();
+    TM_RETURN_IF_ERROR(gemm_->Tune(QkvShape(rows), h_.as(), qkv, first.qkv_bias, qkv_.as()));
+    TM_RETURN_IF_ERROR(gemm_->Tune(OShape(rows), mixed_.as(), o, nullptr, x_.as()));
+    TM_RETURN_IF_ERROR(
+        gemm_->Tune(GateUpShape(rows), h_.as(), gate_up, first.gate_up_bias, gate_up_.as()));
+    TM_RETURN_IF_ERROR(gemm_->Tune(DownShape(rows), act_.as(), down, nullptr, x_.as()));
+    const int vocabulary = static_cast<int>(c_.vocab_size);
+    const int columns = LogitColumns(rows, vocabulary);
+    const std::vector<const void*> head{head_, head_};
+    return gemm_->Tune(HeadShape(rows, std::min(columns, vocabulary), columns), final_.as(), head,
+                       nullptr, logits_.as());
+  }
+
+  Status Capture(int bucket, bool deep) {
+    const StepShape shape{.rows = bucket,
+                          .decode_rows = bucket,
+                          .tiles = 0,
+                          .draws = bucket,
+                          .selects = false,
+                          .splits = Splits(bucket, deep)};
+    // Once outside of a capture: cuBLASLt and the driver load what they need.
+    TM_RETURN_IF_ERROR(Launch(shape));
+    TM_CUDA(cudaStreamSynchronize(stream_));
+    TM_CUDA(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal));
+    const Status launched = Launch(shape);
+    cudaGraph_t graph = nullptr;
+    TM_CUDA(cudaStreamEndCapture(stream_, &graph));
+    cudaGraphExec_t ready = nullptr;
+    const Status made = launched.ok()
+                            ? CudaStatus(cudaGraphInstantiate(&ready, graph, 0), "making a graph")
+                            : launched;
+    cudaGraphDestroy(graph);
+    TM_RETURN_IF_ERROR(made);
+    graphs_.emplace(std::pair(bucket, shape.splits > 1), ready);
+    return Ok();
+  }
+
+  Status FlushCopies() {
+    if (copies_.empty()) return Ok();
+    const size_t page_bytes = PageNumbers(c_) * bytes_;
+    TM_CUDA(cudaMemcpyAsync(pairs_.as(), copies_.data(), copies_.size() * sizeof(int32_t),
+                            cudaMemcpyHostToDevice, stream_));
+    CudaCopyPages({.pool = pool_.as(),
+                   .layer_bytes = page_bytes * static_cast<size_t>(o_.pages),
+                   .page_bytes = page_bytes,
+                   .layers = static_cast<int>(c_.num_layers),
+                   .pairs = pairs_.as<int32_t>(),
+                   .count = static_cast<int>(copies_.size() / 2)},
+                  stream_);
+    copies_.clear();
+    return CudaStatus(cudaGetLastError(), "copying pages");
+  }
+
+  // Writes the step into host memory. Sequences with one row come first.
+  StepShape LayOut(std::span<const CudaSegment> segments) {
+    StepShape shape;
+    int rows = 0, draws = 0, longest = 0;
+    const int group = heads_.heads / heads_.kv_heads;
+    for (const CudaSegment& s : segments) {
+      const int count = static_cast<int>(s.tokens.size());
+      rows += count;
+      draws += s.draw ? 1 : 0;
+      longest = std::max(longest, static_cast<int>(s.pages.size()));
+      if (count == 1) {
+        ++shape.decode_rows;
+      } else {
+        shape.tiles += (count * group + kCudaPrefillVectors - 1) / kCudaPrefillVectors;
+      }
+    }
+    TM_CHECK(rows <= max_rows_, "a step has as many rows as the decoder was made for");
+    shape.rows = BatchBucket(rows);
+    shape.selects = shape.tiles > 0 || shape.decode_rows > o_.max_decode_rows;
+    shape.draws = shape.selects ? BatchBucket(std::max(draws, 1)) : shape.rows;
+    shape.splits = Splits(shape.rows, longest > kLongPages);
+    const StepLayout at(shape.rows, shape.draws, shape.selects, shape.tiles);
+    WriteStep(segments, shape, at);
+    return shape;
+  }
+
+  void WriteStep(std::span<const CudaSegment> segments, const StepShape& shape,
+                 const StepLayout& at) {
+    auto* rows = reinterpret_cast<CudaRow*>(host_);
+    auto* draws = reinterpret_cast<CudaDraw*>(host_ + at.draws_at);
+    auto* select = reinterpret_cast<int32_t*>(host_ + at.select_at);
+    auto* tiles = reinterpret_cast<CudaPrefillTile*>(host_ + at.tiles_at);
+    auto* pages = reinterpret_cast<int32_t*>(host_ + at.pages_at);
+    const int group = heads_.heads / heads_.kv_heads;
+    draw_of_.assign(segments.size(), -1);
+    int single = 0, row = shape.decode_rows, draw = 0, tile = 0, page = 0;
+    for (size_t i = 0; i < segments.size(); ++i) {
+      const CudaSegment& s = segments[i];
+      const int count = static_cast<int>(s.tokens.size());
+      const int needed = (s.first + count + kCudaPageSlots - 1) / kCudaPageSlots;
+      std::copy_n(s.pages.begin(), needed, pages + page);
+      int& next = count == 1 ? single : row;
+      const int first = next;
+      for (int r = 0; r < count; ++r) {
+        rows[next++] = {.token = s.tokens[static_cast<size_t>(r)],
+                        .position = s.first + r,
+                        .pages = page,
+                        .unused = 0};
+      }
+      if (count > 1) {
+        const int work = (count * group + kCudaPrefillVectors - 1) / kCudaPrefillVectors;
+        for (int t = 0; t < work; ++t) {
+          tiles[tile++] = {.row = first,
+                           .length = count,
+                           .first = s.first,
+                           .pages = page,
+                           .tile = work - 1 - t};  // the longest first
+        }
+      }
+      page += needed;
+      if (!shape.selects) {
+        draw_of_[i] = first;
+        draws[first] = s.how;
+      } else if (s.draw) {
+        draw_of_[i] = draw;
+        select[draw] = next - 1;
+        draws[draw++] = s.how;
+      }
+    }
+    const int used = single + (row - shape.decode_rows);
+    for (int r = used; r < shape.rows; ++r) rows[r] = CudaRow{};
+    for (int d = shape.selects ? draw : used; d < shape.draws; ++d) {
+      draws[d] = CudaDraw{};
+      if (shape.selects) select[d] = 0;
+    }
+    used_bytes_ = at.pages_at + static_cast<size_t>(page) * sizeof(int32_t);
+  }
+
+  // Everything a step does on the device.
+  Status Launch(const StepShape& s) {
+    const StepLayout at(s.rows, s.draws, s.selects, s.tiles);
+    const char* meta = meta_.as<char>();
+    const auto* rows = reinterpret_cast<const CudaRow*>(meta);
+    const auto* pages = reinterpret_cast<const int32_t*>(meta + at.pages_at);
+    CudaEmbed(o_.type, rows, s.rows, embed_, static_cast<int>(c_.hidden_size), x_.as<float>(),
+              stream_);
+    const void* pending_bias = nullptr;  // of the product before, added where it is next read
+    for (size_t i = 0; i < layers_.size(); ++i) {
+      const Layer& layer = layers_[i];
+      Norm(layer.input_norm, pending_bias, nullptr, s.rows, h_.as());
+      TM_RETURN_IF_ERROR(
+          gemm_->Run(QkvShape(s.rows), h_.as(), layer.qkv, layer.qkv_bias, qkv_.as()));
+      Attend(i, s, rows, pages, reinterpret_cast<const CudaPrefillTile*>(meta + at.tiles_at));
+      TM_RETURN_IF_ERROR(gemm_->Run(OShape(s.rows), mixed_.as(), layer.o, nullptr, x_.as()));
+      Norm(layer.post_norm, layer.o_bias, nullptr, s.rows, h_.as());
+      TM_RETURN_IF_ERROR(gemm_->Run(GateUpShape(s.rows), h_.as(), layer.gate_up, layer.gate_up_bias,
+                                    gate_up_.as()));
+      CudaSwiGlu(o_.type, gate_up_.as(), s.rows, static_cast<int>(c_.intermediate_size), act_.as(),
+                 stream_);
+      TM_RETURN_IF_ERROR(gemm_->Run(DownShape(s.rows), act_.as(), layer.down, nullptr, x_.as()));
+      pending_bias = layer.down_bias;
+    }
+    const auto* select =
+        s.selects ? reinterpret_cast<const int32_t*>(meta + at.select_at) : nullptr;
+    Norm(norm_, pending_bias, select, s.draws, final_.as());
+    return Draw(s.draws, reinterpret_cast<const CudaDraw*>(meta + at.draws_at));
+  }
+
+  void Norm(const void* weight, const void* bias, const int32_t* select, int rows, void* out) {
+    CudaNorm({.type = o_.type,
+              .x = x_.as<float>(),
+              .weight = weight,
+              .bias = bias,
+              .select = select,
+              .out = out,
+              .rows = rows,
+              .width = static_cast<int>(c_.hidden_size),
+              .eps = static_cast<float>(c_.rms_norm_eps)},
+             stream_);
+  }
+
+  void Attend(size_t index, const StepShape& s, const CudaRow* rows, const int32_t* pages,
+              const CudaPrefillTile* tiles) {
+    const Layer& layer = layers_[index];
+    char* cache =
+        pool_.as<char>() + index * PageNumbers(c_) * bytes_ * static_cast<size_t>(o_.pages);
+    CudaRotate({.heads = heads_,
+                .qkv = qkv_.as(),
+                .rows = rows,
+                .pages = pages,
+                .count = s.rows,
+                .q_norm = layer.q_norm,
+                .k_norm = layer.k_norm,
+                .eps = static_cast<float>(c_.rms_norm_eps),
+                .cos = cos_.as<float>(),
+                .sin = sin_.as<float>(),
+                .cache = cache},
+               stream_);
+    const bool fast = CudaFastAttention(heads_);
+    const CudaAttentionArgs args{.heads = heads_,
+                                 .qkv = qkv_.as(),
+                                 .out = mixed_.as(),
+                                 .rows = rows,
+                                 .pages = pages,
+                                 .count = fast ? s.decode_rows : s.rows,
+                                 .cache = cache,
+                                 .splits = s.splits,
+                                 .partial = partial_.as<float>()};
+    CudaDecodeAttention(args, stream_);
+    if (fast) CudaPrefillAttention(args, tiles, s.tiles, stream_);
+  }
+
+  Status Draw(int count, const CudaDraw* draws) {
+    const int vocabulary = static_cast<int>(c_.vocab_size);
+    const int stride = LogitColumns(count, vocabulary);
+    for (int first = 0; first < vocabulary; first += stride) {
+      const int columns = std::min(stride, vocabulary - first);
+      const auto* head = static_cast<const char*>(head_) +
+                         static_cast<size_t>(first) * static_cast<size_t>(c_.hidden_size) * bytes_;
+      TM_RETURN_IF_ERROR(
+          gemm_->Run(HeadShape(count, columns, stride), final_.as(), head, nullptr, logits_.as()));
+      CudaDrawParts({.logits = logits_.as<float>(),
+                     .stride = stride,
+                     .draws = draws,
+                     .count = count,
+                     .first_column = first,
+                     .columns = columns,
+                     .parts = parts_buffer_.as<CudaPart>(),
+                     .part_stride = parts_},
+                    stream_);
+    }
+    CudaDrawFinish(parts_buffer_.as<CudaPart>(), parts_, parts_, draws, count, drawn_device_,
+                   stream_);
+    return CudaStatus(cudaGetLastError(), "starting a step");
+  }
+
+  const ModelConfig c_;
+  const CudaDecoderOptions o_;
+  const WeightLayout layout_;
+  const CudaHeads heads_;
+  const size_t bytes_;  // of a number
+  const int max_rows_;
+  const int parts_;  // of a row of logits
+  size_t page_capacity_ = 0;
+
+  cudaStream_t stream_ = nullptr;
+  std::unique_ptr<CudaGemm> gemm_;
+  CudaBuffer weights_, pool_, cos_, sin_;
+  CudaBuffer x_, h_, final_, qkv_, mixed_, gate_up_, act_, logits_, parts_buffer_, partial_;
+  CudaBuffer meta_, pairs_;
+  const void *embed_ = nullptr, *head_ = nullptr, *norm_ = nullptr;
+  std::vector<Layer> layers_;
+  std::map<std::pair<int, bool>, cudaGraphExec_t> graphs_;  // by batch size and long contexts
+
+  char* host_ = nullptr;  // pinned; what meta_ gets
+  size_t host_bytes_ = 0;
+  size_t used_bytes_ = 0;
+  CudaDrawn* drawn_ = nullptr;  // pinned, written by the device
+  CudaDrawn* drawn_device_ = nullptr;
+  std::vector<int> draw_of_;  // by segment of the last step
+  std::vector<int32_t> copies_;
+};
+
+CudaDecoder::CudaDecoder(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+CudaDecoder::~CudaDecoder() = default;
+
+Result<std::unique_ptr<CudaDecoder>> CudaDecoder::New(const ModelConfig& config,
+                                                      const CudaDecoderOptions& options) {
+  if (config.hidden_size % 4 != 0 || config.intermediate_size % 4 != 0 || config.head_dim > 256 ||
+      config.head_dim % 8 != 0) {
+    return Invalid(
+        "a GPU engine needs widths that are multiples of 4 and heads of a multiple of 8 up to 256");
+  }
+  auto impl = std::make_unique<Impl>(config, options);
+  TM_RETURN_IF_ERROR(impl->Start());
+  return std::unique_ptr<CudaDecoder>(new CudaDecoder(std::move(impl)));
+}
+
+const WeightLayout& CudaDecoder::layout() const {
+  return impl_->layout();
+}
+void* CudaDecoder::weights() const {
+  return impl_->weights();
+}
+Status CudaDecoder::Prepare() {
+  return impl_->Prepare();
+}
+Status CudaDecoder::TakeWeights(const void* block) {
+  return impl_->TakeWeights(block);
+}
+Status CudaDecoder::WaitForDevice() {
+  return impl_->WaitForDevice();
+}
+Status CudaDecoder::CopyPage(int32_t from, int32_t to) {
+  return impl_->CopyPage(from, to);
+}
+Status CudaDecoder::Run(std::span<const CudaSegment> segments, std::span<CudaDrawn> drawn) {
+  return impl_->Run(segments, drawn);
+}
+Status CudaDecoder::Logits(size_t segment, std::vector<float>& logits) {
+  return impl_->Logits(segment, logits);
+}
+
+size_t CudaDecoder::PageBytes(const ModelConfig& config, CudaType type) {
+  return PageNumbers(config) * CudaTypeBytes(type) * static_cast<size_t>(config.num_layers);
+}
+
+}  // namespace tidemill

@@ -1,0 +1,165 @@
+// The kernels of a decoder on a GPU that no library has, as plain functions: nothing here needs
+// CUDA's or libtorch's headers, and nothing here waits. Every pointer is device memory unless said
+// otherwise; numbers are float32 or bfloat16 (CudaType), sums are always float32.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+struct CUstream_st;
+
+namespace tidemill {
+
+using CudaStream = CUstream_st*;
+
+enum class CudaType : uint8_t { kF32, kBF16 };
+inline size_t CudaTypeBytes(CudaType type) {
+  return type == CudaType::kF32 ? 4 : 2;
+}
+
+// Positions in a page of the cache.
+inline constexpr int kCudaPageSlots = 16;
+
+// One row of a step: a token, its place in its sequence (negative: padding, nothing of it is kept)
+// and where the list of its sequence's pages begins in `pages`.
+struct CudaRow {
+  int32_t token = 0;
+  int32_t position = -1;
+  int32_t pages = 0;
+  int32_t unused = 0;
+};
+
+// The cache of one layer: pages of [2][kv_heads][kCudaPageSlots][head_dim], keys before values.
+struct CudaHeads {
+  CudaType type = CudaType::kBF16;
+  int heads = 0;
+  int kv_heads = 0;
+  int head_dim = 0;
+  constexpr int QkvWidth() const { return (heads + 2 * kv_heads) * head_dim; }
+  constexpr size_t PageNumbers() const {
+    return static_cast<size_t>(2) * static_cast<size_t>(kv_heads) *
+           static_cast<size_t>(kCudaPageSlots) * static_cast<size_t>(head_dim);
+  }
+};
+
+// x[r] = table[row r's token], in float32.
+void CudaEmbed(CudaType type, const CudaRow* rows, int count, const void* table, int width,
+               float* x, CudaStream stream);
+
+// out[r] = x[s] / rms(x[s]) * weight with s = `select[r]`, or r without. With `bias`, x[s] += bias
+// first, which is kept where no rows are selected (one may be selected several times).
+struct CudaNormArgs {
+  CudaType type = CudaType::kBF16;
+  float* x = nullptr;
+  const void* weight = nullptr;
+  const void* bias = nullptr;
+  const int32_t* select = nullptr;
+  void* out = nullptr;
+  int rows = 0;
+  int width = 0;  // a multiple of 4
+  float eps = 0;
+};
+void CudaNorm(const CudaNormArgs& args, CudaStream stream);
+
+// Queries and keys of each row are normalized (where there are weights) and rotated; queries stay
+// in place, keys and values go to the row's page.
+struct CudaRotateArgs {
+  CudaHeads heads;
+  void* qkv = nullptr;  // [rows, QkvWidth()]
+  const CudaRow* rows = nullptr;
+  const int32_t* pages = nullptr;
+  int count = 0;
+  const void* q_norm = nullptr;
+  const void* k_norm = nullptr;
+  float eps = 0;
+  const float* cos = nullptr;  // [position, head_dim / 2]
+  const float* sin = nullptr;
+  void* cache = nullptr;  // of this layer
+};
+void CudaRotate(const CudaRotateArgs& args, CudaStream stream);
+
+// Part of a prompt: `length` rows from `row` on, their positions from `first` on; `tile` of its
+// tiles of 64 query vectors is computed by one block.
+struct CudaPrefillTile {
+  int32_t row = 0;
+  int32_t length = 0;
+  int32_t first = 0;
+  int32_t pages = 0;
+  int32_t tile = 0;
+};
+inline constexpr int kCudaPrefillVectors = 64;  // query vectors of one key head in a tile
+
+// Rows against the cache, which holds their own keys already. `splits` > 1 cuts long contexts into
+// that many parts; `partial` then holds splits * rows * heads * (head_dim + 2) floats.
+struct CudaAttentionArgs {
+  CudaHeads heads;
+  const void* qkv = nullptr;  // queries in front of each row
+  void* out = nullptr;        // [rows, heads * head_dim]
+  const CudaRow* rows = nullptr;
+  const int32_t* pages = nullptr;
+  int count = 0;
+  const void* cache = nullptr;
+  int splits = 1;
+  float* partial = nullptr;
+};
+void CudaDecodeAttention(const CudaAttentionArgs& args, CudaStream stream);
+void CudaPrefillAttention(const CudaAttentionArgs& args, const CudaPrefillTile* tiles, int count,
+                          CudaStream stream);
+// Whether the two above use the matrix units (bfloat16, heads of 64 or 128, at most 16 queries to a
+// key head). Otherwise every row goes through a plain kernel, and CudaPrefillAttention must not be
+// called.
+bool CudaFastAttention(const CudaHeads& heads);
+
+// out = silu(gate) * up; gate_up is [rows, 2 * width].
+void CudaSwiGlu(CudaType type, const void* gate_up, int rows, int width, void* out,
+                CudaStream stream);
+
+// How a token is drawn; with the position the seed decides.
+struct CudaDraw {
+  uint64_t seed = 0;
+  int32_t position = 0;
+  float inverse_temperature = 0;  // 0: the most likely token
+};
+// What is known of kCudaPartColumns columns of a row of logits.
+struct CudaPart {
+  float top = 0;  // the largest logit
+  float sum = 0;  // of exp((logit - top) * inverse temperature)
+  int32_t token = 0;
+  float logit = 0;  // of that token: drawn from this part
+};
+struct CudaDrawn {
+  int32_t token = 0;  // negative: the logits are not finite
+  float logprob = 0;
+};
+inline constexpr int kCudaPartColumns = 4096;
+
+// Logits [draws, stride] of columns [first_column, first_column + columns), which begins a part;
+// writes parts[draw * part_stride + part].
+struct CudaPartArgs {
+  const float* logits = nullptr;
+  int64_t stride = 0;  // a multiple of 4
+  const CudaDraw* draws = nullptr;
+  int count = 0;
+  int first_column = 0;
+  int columns = 0;
+  CudaPart* parts = nullptr;
+  int part_stride = 0;
+};
+void CudaDrawParts(const CudaPartArgs& args, CudaStream stream);
+// One of the parts by their weight. `drawn` may be host memory the device sees.
+void CudaDrawFinish(const CudaPart* parts, int part_stride, int part_count, const CudaDraw* draws,
+                    int count, CudaDrawn* drawn, CudaStream stream);
+
+// Copies pages in every layer: pairs[2i] into pairs[2i + 1]. No page is named twice but as a
+// source.
+struct CudaCopyArgs {
+  void* pool = nullptr;
+  size_t layer_bytes = 0;
+  size_t page_bytes = 0;  // a multiple of 16
+  int layers = 0;
+  const int32_t* pairs = nullptr;
+  int count = 0;
+};
+void CudaCopyPages(const CudaCopyArgs& args, CudaStream stream);
+
+}  // namespace tidemill

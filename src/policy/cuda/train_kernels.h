@@ -1,0 +1,77 @@
+// The kernels of a training pass on a GPU that are no matrix products, in bfloat16 with float32
+// sums: what libtorch does in many small operations, each through memory, is done here in one.
+// Every pointer is device memory, everything is row major, nothing waits.
+#pragma once
+
+#include <cstdint>
+
+#include "policy/cuda/kernels.h"
+
+namespace tidemill {
+
+// y = x rstd w with rstd = 1 / sqrt(mean(x^2) + eps), which is kept. `width` is a multiple of 4.
+struct TrainNormShape {
+  int64_t rows = 0;
+  int width = 0;
+  float eps = 0;
+};
+void TrainNormForward(const TrainNormShape& shape, const void* x, const float* w, void* y,
+                      float* rstd, CudaStream stream);
+// dx is written; dw_parts [TrainNormParts(rows), width] holds sums over parts of the rows.
+int TrainNormParts(int64_t rows);
+void TrainNormBackward(const TrainNormShape& shape, const void* x, const float* w,
+                       const float* rstd, const void* dy, void* dx, float* dw_parts,
+                       CudaStream stream);
+
+// Queries, keys and values of each row, each with its own distance between rows, into one row
+// [(heads + 2 kv_heads) d]; queries and keys turned by the row's angles, or with `back` turned
+// back.
+struct TrainRotateArgs {
+  int64_t rows = 0;
+  int heads = 0;
+  int kv_heads = 0;
+  int head_dim = 0;
+  const void* q = nullptr;
+  const void* k = nullptr;
+  const void* v = nullptr;
+  int64_t q_stride = 0;
+  int64_t k_stride = 0;
+  int64_t v_stride = 0;
+  const float* cos = nullptr;  // [rows, head_dim / 2]
+  const float* sin = nullptr;
+  bool back = false;
+  void* out = nullptr;
+};
+void TrainRotate(const TrainRotateArgs& args, CudaStream stream);
+
+// gate_up [rows, 2 width] -> silu(gate) up, and its gradient. `width` is a multiple of 4.
+void TrainSwiGluForward(int64_t rows, int width, const void* gate_up, void* act, CudaStream stream);
+void TrainSwiGluBackward(int64_t rows, int width, const void* gate_up, const void* dact,
+                         void* dgate_up, CudaStream stream);
+
+// Of softmax(logits * scale), logits float32 [rows, width]: the log of its denominator, the
+// target's log-probability, the entropy.
+struct TrainScoresArgs {
+  int64_t rows = 0;
+  int64_t width = 0;
+  float scale = 1;
+  const float* logits = nullptr;
+  const int64_t* targets = nullptr;
+  float* log_sums = nullptr;
+  float* logprobs = nullptr;
+  float* entropy = nullptr;
+};
+void TrainScoresForward(const TrainScoresArgs& args, CudaStream stream);
+// dlogits (bfloat16) from the gradients of log-probabilities and entropies, either of which may be
+// null.
+void TrainScoresBackward(const TrainScoresArgs& args, const float* dlogprobs, const float* dentropy,
+                         void* dlogits, CudaStream stream);
+
+// p <- decay p - rate m / (sqrt(v) / root + eps) after m and v took the gradient in.
+struct TrainAdamW {
+  float beta1, beta2, eps, decay, rate, root, grad_scale;
+};
+void TrainAdamWStep(const TrainAdamW& update, int64_t count, const float* grad, float* p, float* m,
+                    float* v, CudaStream stream);
+
+}  // namespace tidemill

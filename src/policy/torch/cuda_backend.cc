@@ -1,0 +1,161 @@
+// A step on a GPU: takes weights from tensors, everything else is policy/cuda.
+
+#include "policy/torch/aten.h"
+
+#include "policy/cuda/decoder.h"
+#include "policy/torch/catch.h"
+#include "policy/torch/cpu_kernels.h"
+#include "policy/torch/decode_backend.h"
+#include "policy/torch/model.h"
+#include "policy/torch/sampler.h"
+
+namespace tidemill {
+namespace {
+
+static_assert(kCudaPageSlots == kPageSlots, "pages are those of the scheduler");
+
+CudaType TypeOf(const PolicyWeights& weights) {
+  return weights.view().embed.scalar_type() == at::kFloat ? CudaType::kF32 : CudaType::kBF16;
+}
+
+class CudaBackend final : public DecodeBackend {
+ public:
+  CudaBackend(const PolicyWeights& weights, std::unique_ptr<CudaDecoder> decoder)
+      : config_(weights.config()), type_(TypeOf(weights)), decoder_(std::move(decoder)) {}
+
+  Status Load(const PolicyWeights& weights) override {
+    const ModelConfig& c = weights.config();
+    if (ExpectedTensors(c) != ExpectedTensors(config_) || c.num_heads != config_.num_heads ||
+        c.num_kv_heads != config_.num_kv_heads) {
+      return Invalid("the new weights have another shape than those they replace");
+    }
+    return CatchTorchStatus("taking new weights", [&] {
+      if (const void* block = WholeBlock(weights); block != nullptr) {
+        return decoder_->TakeWeights(block);
+      }
+      return CopyOneByOne(weights);
+    });
+  }
+
+  void CopyPage(PageId from, PageId to) override {
+    const Status status = decoder_->CopyPage(from, to);
+    if (pending_.ok()) pending_ = status;
+  }
+
+  Status Run(std::span<const StepSegment> segments, std::span<Drawn> drawn) override {
+    TM_RETURN_IF_ERROR(std::exchange(pending_, Ok()));
+    segments_.clear();
+    for (const StepSegment& s : segments) {
+      const SamplingParams& how = s.sampling;
+      segments_.push_back(
+          {.tokens = s.tokens,
+           .first = s.first,
+           .pages = s.pages,
+           .draw = s.draw,
+           .how = {.seed = s.seed,
+                   .position = s.first + static_cast<int32_t>(s.tokens.size()),
+                   .inverse_temperature = how.temperature > 0 ? 1.0f / how.temperature : 0.0f}});
+    }
+    drawn_.resize(segments.size());
+    TM_RETURN_IF_ERROR(decoder_->Run(segments_, drawn_));
+    for (size_t i = 0; i < segments.size(); ++i) {
+      if (!segments[i].draw) continue;
+      if (segments[i].sampling.Truncates() && segments[i].sampling.temperature > 0) {
+        TM_RETURN_IF_ERROR(DrawOnCpu(segments[i], i, drawn[i]));
+      } else {
+        drawn[i] = {drawn_[i].token, drawn_[i].logprob, drawn_[i].logprob};
+      }
+    }
+    return Ok();
+  }
+
+ private:
+  // Where the weights already lie as the decoder wants them, on its GPU and in its type.
+  const void* WholeBlock(const PolicyWeights& weights) const {
+    if (weights.adapter() != nullptr) return nullptr;
+    const NamedTensors& tensors = weights.tensors();
+    const at::Tensor& embed = weights.view().embed;
+    if (!embed.is_cuda() || TypeOf(weights) != type_) return nullptr;
+    const auto* block = static_cast<const char*>(embed.data_ptr());
+    for (const WeightPlace& place : decoder_->layout().places) {
+      const at::Tensor& tensor = tensors.at(place.name);
+      if (!tensor.is_contiguous() || tensor.scalar_type() != embed.scalar_type() ||
+          tensor.data_ptr() != block + place.first * CudaTypeBytes(type_) ||
+          tensor.device() != embed.device()) {
+        return nullptr;
+      }
+    }
+    return block;
+  }
+
+  Status CopyOneByOne(const PolicyWeights& weights) {
+    const at::NoGradGuard no_grad;
+    NamedTensors merged = weights.tensors();
+    if (weights.adapter() != nullptr) {
+      for (size_t i = 0; i < weights.view().layers.size(); ++i) {
+        const LayerTensors& layer = weights.view().layers[i];
+        const std::string p = "model.layers." + std::to_string(i) + ".";
+        merged[p + "self_attn.q_proj.weight"] = MergedLinear(layer.q);
+        merged[p + "self_attn.k_proj.weight"] = MergedLinear(layer.k);
+        merged[p + "self_attn.v_proj.weight"] = MergedLinear(layer.v);
+        merged[p + "self_attn.o_proj.weight"] = MergedLinear(layer.o);
+        merged[p + "mlp.gate_proj.weight"] = MergedLinear(layer.gate);
+        merged[p + "mlp.up_proj.weight"] = MergedLinear(layer.up);
+        merged[p + "mlp.down_proj.weight"] = MergedLinear(layer.down);
+      }
+    }
+    const auto options = at::TensorOptions()
+                             .device(weights.view().embed.device())
+                             .dtype(type_ == CudaType::kF32 ? at::kFloat : at::kBFloat16);
+    for (const WeightPlace& place : decoder_->layout().places) {
+      char* at = static_cast<char*>(decoder_->weights()) + place.first * CudaTypeBytes(type_);
+      at::from_blob(at, place.shape, options).copy_(merged.at(place.name).detach());
+    }
+    return decoder_->WaitForDevice();
+  }
+
+  // Truncated sampling is for serving and evaluation; the logits of such rows come to the host.
+  Status DrawOnCpu(const StepSegment& segment, size_t index, Drawn& drawn) {
+    TM_RETURN_IF_ERROR(decoder_->Logits(index, logits_));
+    const uint64_t position = static_cast<uint64_t>(segment.first) + segment.tokens.size();
+    return DrawToken(BestCpuKernels(), logits_, segment.sampling, segment.seed, position, scratch_,
+                     drawn);
+  }
+
+  const ModelConfig config_;
+  const CudaType type_;
+  std::unique_ptr<CudaDecoder> decoder_;
+  Status pending_;  // of copied pages, said by the next Run
+  std::vector<CudaSegment> segments_;
+  std::vector<CudaDrawn> drawn_;
+  std::vector<float> logits_;
+  SamplerScratch scratch_;
+};
+
+}  // namespace
+
+size_t CudaPageBytes(const PolicyWeights& weights) {
+  return CudaDecoder::PageBytes(weights.config(), TypeOf(weights));
+}
+
+Result<std::unique_ptr<DecodeBackend>> NewCudaBackend(const PolicyWeights& weights,
+                                                      const BackendOptions& options) {
+  const at::Tensor& embed = weights.view().embed;
+  TM_CHECK(embed.is_cuda(), "a GPU engine has its weights on the GPU");
+  TM_ASSIGN_OR_RETURN(
+      std::unique_ptr<CudaDecoder> decoder,
+      CudaDecoder::New(weights.config(),
+                       {.device = embed.device().index() < 0 ? 0 : embed.device().index(),
+                        .type = TypeOf(weights),
+                        .pages = options.pages,
+                        .max_context = options.max_context,
+                        .max_decode_rows = options.max_decode_rows,
+                        .max_rows = options.max_rows}));
+  CudaDecoder& ready = *decoder;
+  auto backend = std::make_unique<CudaBackend>(weights, std::move(decoder));
+  TM_RETURN_IF_ERROR(backend->Load(weights));
+  TM_RETURN_IF_ERROR(ready.Prepare());
+  return std::unique_ptr<DecodeBackend>(std::move(backend));
+}
+
+}  // namespace tidemill
