@@ -1,6 +1,7 @@
 #include "bench/engine_bench.h"
 
-#include <ATen/ATen.h>
+#include "policy/torch/aten.h"
+
 #include <ATen/Parallel.h>
 #include <time.h>
 

@@ -1,8 +1,12 @@
 #include "policy/torch/adamw.h"
 
-#include <ATen/ATen.h>
+#include "policy/torch/aten.h"
 
 #include <cmath>
+
+#ifdef TIDEMILL_CUDA
+#include "policy/torch/cuda_train.h"
+#endif
 
 namespace tidemill {
 namespace {
@@ -25,6 +29,13 @@ void UpdateOnCpu(const Update& u, const float* __restrict grad, float* __restric
 
 void UpdateAnywhere(const Update& u, const at::Tensor& grad, at::Tensor& p, at::Tensor& m,
                     at::Tensor& v) {
+#ifdef TIDEMILL_CUDA
+  if (p.is_cuda() && p.is_contiguous() && grad.is_contiguous() &&
+      grad.scalar_type() == at::kFloat) {
+    const CudaAdamW update{u.beta1, u.beta2, u.eps, u.decay, u.rate, u.root, u.grad_scale};
+    return CudaAdamWStep(update, grad, p, m, v);
+  }
+#endif
   const at::Tensor g = grad * u.grad_scale;
   m.mul_(u.beta1).add_(g, 1.0f - u.beta1);
   v.mul_(u.beta2).addcmul_(g, g, 1.0f - u.beta2);
@@ -39,6 +50,15 @@ bool Plain(const at::Tensor& tensor) {
 
 double GradNorm(const NamedTensors& parameters) {
   const at::NoGradGuard no_grad;
+#ifdef TIDEMILL_CUDA
+  if (!parameters.empty() && parameters.begin()->second.is_cuda()) {
+    std::vector<at::Tensor> gradients;
+    for (const auto& [name, parameter] : parameters) {
+      if (parameter.grad().defined()) gradients.push_back(parameter.grad());
+    }
+    return CudaGradNorm(gradients);
+  }
+#endif
   double sum = 0;
   for (const auto& [name, parameter] : parameters) {
     if (!parameter.grad().defined()) continue;

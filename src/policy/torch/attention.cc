@@ -1,6 +1,7 @@
 #include "policy/torch/attention.h"
 
-#include <ATen/ATen.h>
+#include "policy/torch/aten.h"
+
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>

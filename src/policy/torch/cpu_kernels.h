@@ -47,7 +47,7 @@ struct AttentionArgs {
   // The row that comes after this one, fetched into the cache meanwhile; null: none.
   const int* next_pages;
   int next_length;
-  float* scratch;    // 4 · (length padded to 64)
+  float* scratch;  // 4 · (length padded to 64)
 };
 
 // What happens between the projections and the attention: norm of heads, rotation, place in the

@@ -1,6 +1,6 @@
 #include "policy/torch/cpu_weights.h"
 
-#include <ATen/ATen.h>
+#include "policy/torch/aten.h"
 
 #include <algorithm>
 

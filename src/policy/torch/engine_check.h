@@ -1,7 +1,8 @@
 // For tests: drives an engine and compares what it gives with the plain forward pass.
 #pragma once
 
-#include <ATen/ATen.h>
+#include "policy/torch/aten.h"
+
 #include <gtest/gtest.h>
 
 #include <cmath>

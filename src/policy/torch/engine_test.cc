@@ -1,8 +1,8 @@
 // The engine against the plain forward pass: whatever happens to a sequence's cache, its tokens
 // have the log-probabilities the whole sequence has when it is computed at once.
-#include "policy/engine.h"
+#include "policy/torch/aten.h"
 
-#include <ATen/ATen.h>
+#include "policy/engine.h"
 
 #include <map>
 #include <numeric>

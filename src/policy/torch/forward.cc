@@ -1,7 +1,10 @@
 // The differentiable forward pass over packed sequences.
-#include <ATen/ATen.h>
+#include "policy/torch/aten.h"
 
 #include "policy/torch/attention.h"
+#ifdef TIDEMILL_CUDA
+#include "policy/torch/cuda_train.h"
+#endif
 #include "policy/torch/model.h"
 
 namespace tidemill {
@@ -102,6 +105,9 @@ at::Tensor ForwardHidden(const ModelConfig& config, const ModelTensorsView& view
                batch.starts.back() == batch.tokens.size(0),
            "the sequences of a pack cover it");
   const at::ScalarType type = compute.value_or(view.embed.scalar_type());
+#ifdef TIDEMILL_CUDA
+  if (CudaForwardApplies(config, view, type)) return CudaForwardHidden(config, view, batch);
+#endif
   const Rotation rotation = MakeRotation(config, batch.positions, type);
   at::Tensor x = As(at::embedding(view.embed, batch.tokens), type);
   for (const LayerTensors& layer : view.layers) {

@@ -1,6 +1,6 @@
 #include "policy/torch/lora.h"
 
-#include <ATen/ATen.h>
+#include "policy/torch/aten.h"
 
 #include <cmath>
 #include <filesystem>

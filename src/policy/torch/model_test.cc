@@ -1,7 +1,8 @@
 // The network against values computed by transformers and PEFT.
+#include "policy/torch/aten.h"
+
 #include "policy/torch/model.h"
 
-#include <ATen/ATen.h>
 #include <unistd.h>
 
 #include "policy/torch/adamw.h"

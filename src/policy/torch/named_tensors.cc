@@ -1,6 +1,6 @@
 #include "policy/torch/named_tensors.h"
 
-#include <ATen/ATen.h>
+#include "policy/torch/aten.h"
 
 #include <cstring>
 

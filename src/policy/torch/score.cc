@@ -1,6 +1,6 @@
 #include "policy/torch/score.h"
 
-#include <ATen/ATen.h>
+#include "policy/torch/aten.h"
 
 #include "policy/torch/catch.h"
 #include "policy/torch/model.h"

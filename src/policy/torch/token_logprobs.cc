@@ -1,9 +1,13 @@
 // Log-probability and entropy of chosen tokens without the logits of all tokens in memory.
-#include <ATen/ATen.h>
+#include "policy/torch/aten.h"
+
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
 
+#ifdef TIDEMILL_CUDA
+#include "policy/torch/cuda_train.h"
+#endif
 #include "policy/torch/model.h"
 
 namespace tidemill {
@@ -103,6 +107,11 @@ TokenScores TokenLogprobs(const ModelTensorsView& view, const at::Tensor& hidden
   const at::Tensor head = view.head.scalar_type() == hidden.scalar_type()
                               ? view.head
                               : view.head.to(hidden.scalar_type());
+#ifdef TIDEMILL_CUDA
+  if (hidden.is_cuda() && hidden.scalar_type() == at::kBFloat16) {
+    return CudaTokenLogprobs(head, hidden, targets, temperature);
+  }
+#endif
   auto out = LogprobsOfTokens::apply(hidden, head, targets, temperature, chunk);
   return {out[0], out[1]};
 }

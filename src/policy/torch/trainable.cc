@@ -1,5 +1,5 @@
 // TrainableModel: float32 leaves made from weights, and weights made from them.
-#include <ATen/ATen.h>
+#include "policy/torch/aten.h"
 
 #include "policy/torch/catch.h"
 #include "policy/torch/model.h"

@@ -1,6 +1,6 @@
 // PolicyWeights: from files, from a seed, from tensors; checked once, when they are put in their
 // places.
-#include <ATen/ATen.h>
+#include "policy/torch/aten.h"
 
 #include <filesystem>
 
@@ -50,20 +50,21 @@ bool Ignorable(const ModelConfig& config, std::string_view name) {
 
 Result<at::Tensor> MapTensor(const TensorFiles& files, const TensorView& view,
                              const LoadOptions& options) {
-  if (reinterpret_cast<uintptr_t>(view.data) % DtypeSize(view.dtype) != 0) {
-    TM_ASSIGN_OR_RETURN(at::Tensor copy, CopyToTensor(view));
-    return copy;
-  }
   TM_ASSIGN_OR_RETURN(const at::ScalarType stored, ToScalarType(view.dtype));
-  // The tensor keeps the map open; nobody writes through it.
-  at::Tensor tensor = at::from_blob(
-      const_cast<std::byte*>(view.data), view.shape, [files](void*) {},
-      at::TensorOptions().dtype(stored));
-  at::ScalarType wanted = stored == at::kHalf || stored == at::kDouble ? at::kFloat : stored;
+  if (!at::isFloatingType(stored)) return Invalid("holds no floating-point numbers");
+  at::ScalarType wanted = stored == at::kBFloat16 ? at::kBFloat16 : at::kFloat;
   if (options.dtype.has_value()) {
     TM_ASSIGN_OR_RETURN(wanted, ToScalarType(*options.dtype));
   }
-  if (!at::isFloatingType(stored)) return Invalid("holds no floating-point numbers");
+  at::Tensor tensor;
+  if (reinterpret_cast<uintptr_t>(view.data) % DtypeSize(view.dtype) == 0) {
+    // The tensor keeps the map open; nobody writes through it.
+    tensor = at::from_blob(
+        const_cast<std::byte*>(view.data), view.shape, [files](void*) {},
+        at::TensorOptions().dtype(stored));
+  } else {
+    TM_ASSIGN_OR_RETURN(tensor, CopyToTensor(view));
+  }
   return tensor.to(at::Device(options.device), wanted);
 }
 
