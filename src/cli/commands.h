@@ -11,6 +11,11 @@ struct Exit {
   int code = 0;
 };
 
+void AddTrainCommand(CLI::App& app, Exit& exit);
+void AddEvalCommand(CLI::App& app, Exit& exit);
+void AddWarmupCommand(CLI::App& app, Exit& exit);
+void AddRunsCommand(CLI::App& app, Exit& exit);
+void AddSimCommand(CLI::App& app, Exit& exit);
 void AddDoctorCommand(CLI::App& app, Exit& exit);
 void AddModelCommand(CLI::App& app, Exit& exit);
 void AddSandboxCommand(CLI::App& app, Exit& exit);

@@ -14,10 +14,15 @@ namespace {
 
 // Every command, in the order in which --help shows them.
 void AddCommands(CLI::App& app, Exit& exit) {
-  AddDoctorCommand(app, exit);
+  AddTrainCommand(app, exit);
+  AddWarmupCommand(app, exit);
+  AddEvalCommand(app, exit);
+  AddRunsCommand(app, exit);
+  AddTasksCommand(app, exit);
   AddModelCommand(app, exit);
   AddSandboxCommand(app, exit);
-  AddTasksCommand(app, exit);
+  AddSimCommand(app, exit);
+  AddDoctorCommand(app, exit);
 }
 
 std::string VersionText() {

@@ -114,12 +114,15 @@ void BindLearning(RunConfig& c, Binder& b) {
   b.Add("learner.lora_rank", &l.lora_rank,
         {.doc = "Train an adapter of this rank; 0: all weights", .max = 4096});
   b.Add("learner.lora_alpha", &l.lora_alpha, {.doc = "Its scale is alpha / rank", .min = 0});
-  b.Add("learner.turn_credit", &l.turn_credit,
-        {.doc = "Weight of turn-level comparison among members in the same state",
-         .min = 0,
-         .max = 10});
+  b.Add("learner.credit", &l.credit,
+        {.doc = "episode: every turn gets its episode's advantage; turn, state: plus its return "
+                "against those of the "
+                "group's members in the same turn, or in the same workspace",
+         .choices = {"episode", "turn", "state"}});
+  b.Add("learner.turn_weight", &l.turn_weight,
+        {.doc = "Weight of that comparison", .min = 0, .max = 100});
   b.Add("learner.overlong_buffer", &l.overlong_buffer,
-        {.doc = "Tokens before the limit over which length is punished; 0: off", .min = 0});
+        {.doc = "Tokens before the limit over which length is punished (DAPO); 0: off"});
 }
 
 void BindRewardAndTools(RunConfig& c, Binder& b) {
@@ -156,6 +159,9 @@ void BindRest(RunConfig& c, Binder& b) {
         {.doc = "Evaluate while training goes on; 0: not", .max = kMany});
   b.Add("eval.before", &c.eval.before, {.doc = "Evaluate before the first step"});
   b.Add("eval.after", &c.eval.after, {.doc = "Evaluate after the last step"});
+  b.Add("eval.greedy", &c.eval.greedy, {.doc = "Evaluate with the most likely tokens as well"});
+  b.Add("eval.one_turn", &c.eval.one_turn,
+        {.doc = "Evaluate with one turn as well, to see what further turns bring"});
   b.Add("bus.lease", &c.bus.lease,
         {.doc = "How soon the work of a dead worker goes to another", .min = 100, .max = 3.6e6});
   b.Add("bus.capacity", &c.bus.capacity,

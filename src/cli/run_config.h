@@ -82,8 +82,9 @@ struct RunConfig {
     uint32_t keep_checkpoints = 3;
     uint32_t lora_rank = 0;
     double lora_alpha = 16;
-    double turn_credit = 0;
-    double overlong_buffer = 0;
+    std::string credit = "episode";
+    double turn_weight = 1.0;
+    uint32_t overlong_buffer = 0;
   } learner;
 
   struct Reward {
@@ -112,6 +113,8 @@ struct RunConfig {
     uint64_t every_steps = 0;
     bool before = true;
     bool after = true;
+    bool greedy = false;
+    bool one_turn = false;
   } eval;
 
   struct Bus {

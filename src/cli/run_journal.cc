@@ -12,8 +12,10 @@ std::string JournalEntry::ToJson() const {
   json["kind"] = kind;
   for (const auto& [key, word] : words) json[key] = word;
   for (const auto& [key, number] : numbers) {
-    if (std::isfinite(number)) json[key] = number;
-    else json[key] = nullptr;
+    if (std::isfinite(number))
+      json[key] = number;
+    else
+      json[key] = nullptr;
   }
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
@@ -34,7 +36,9 @@ std::vector<JournalEntry> RunJournal::TakeAll() {
                                   std::make_move_iterator(entries_.end()));
   entries_.clear();
   if (dropped_ > 0) {
-    taken.push_back({clock_.WallMs(), "warning", {{"entries", static_cast<double>(dropped_)}},
+    taken.push_back({clock_.WallMs(),
+                     "warning",
+                     {{"entries", static_cast<double>(dropped_)}},
                      {{"what", "journal entries were dropped"}}});
     dropped_ = 0;
   }

@@ -1,4 +1,5 @@
-// Takes what loops have to tell and hands it to the run's own thread: metrics.jsonl, the terminal, the page.
+// Takes what loops have to tell and hands it to the run's own thread: metrics.jsonl, the terminal,
+// the page.
 #pragma once
 
 #include <cstdint>

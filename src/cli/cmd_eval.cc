@@ -1,0 +1,86 @@
+// tidemill eval: a policy's pass rate on tasks, through the same loops that training uses.
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+
+#include "cli/commands.h"
+#include "cli/run_config.h"
+#include "cli/run_driver.h"
+#include "cli/run_summary.h"
+#include "core/log.h"
+#include "core/version.h"
+
+namespace tidemill {
+namespace {
+
+struct EvalArguments {
+  std::string model, tasks, config_file, name;
+  std::vector<std::string> sets;
+  bool json = false;
+};
+
+int Wrong(const Status& status) {
+  std::fprintf(stderr, "%s\n", status.message().c_str());
+  return 2;
+}
+
+int Fail(const Status& status) {
+  std::fprintf(stderr, "tidemill: %s\n", status.message().c_str());
+  return status.code() == Code::kInvalid ? 2 : 1;
+}
+
+int RunEval(const EvalArguments& arguments) {
+  RunConfig config;
+  Binder binder;
+  BindRunConfig(config, binder);
+  if (!arguments.config_file.empty()) {
+    if (Status status = binder.LoadFile(arguments.config_file); !status.ok()) return Wrong(status);
+  }
+  for (const std::string& set : arguments.sets) {
+    if (Status status = binder.Set(set); !status.ok()) return Wrong(status);
+  }
+  if (!arguments.model.empty()) config.model.path = arguments.model;
+  if (!arguments.tasks.empty()) config.tasks.eval = arguments.tasks;
+  config.tasks.train = config.tasks.eval;
+  config.eval.before = true;
+  config.run.steps = 0;
+  if (config.tasks.eval.empty())
+    return Wrong(Invalid("--tasks is missing; it names a JSONL of tasks"));
+  if (Status status = CheckRunConfig(config, binder); !status.ok()) return Wrong(status);
+  config.run.name = arguments.name;
+  if (config.run.name.empty()) {
+    config.run.name = "eval-" + std::filesystem::path(config.model.path).filename().string() + "-" +
+                      std::to_string(RealClock().WallMs() / 1000);
+  }
+  Result<RunDirectory> directory = RunDirectory::Create(config.run.folder, config.run.name,
+                                                        binder.ToToml("tidemill " + FullVersion()));
+  if (!directory.ok()) return Fail(directory.status());
+  DriveOptions options;
+  options.run.train = false;
+  options.quiet = arguments.json && !LogEnabled(LogLevel::kInfo);
+  Result<DriveResult> result = DriveRun(config, *directory, options);
+  if (!result.ok()) return Fail(result.status());
+  std::fputs(
+      arguments.json ? result->summary_json.c_str() : SummaryText(result->summary_json).c_str(),
+      stdout);
+  if (!result->status.ok()) return Fail(result->status);
+  return 0;
+}
+
+}  // namespace
+
+void AddEvalCommand(CLI::App& app, Exit& exit) {
+  CLI::App* eval = app.add_subcommand("eval", "Evaluate a policy on tasks");
+  auto arguments = std::make_shared<EvalArguments>();
+  eval->add_option("config", arguments->config_file, "TOML file; see docs/training.md");
+  eval->add_option("--model", arguments->model, "Hugging Face directory of the policy");
+  eval->add_option("--tasks", arguments->tasks, "JSONL of tasks");
+  eval->add_option("--name", arguments->name, "Name of the run the evaluation is kept as");
+  eval->add_option("--set", arguments->sets, "Change one key, a.b=c; may be repeated")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  eval->add_flag("--json", arguments->json, "The summary as one JSON object on standard output");
+  eval->callback([arguments, &exit] { exit.code = RunEval(*arguments); });
+}
+
+}  // namespace tidemill

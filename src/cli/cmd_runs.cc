@@ -1,0 +1,210 @@
+// tidemill runs: what runs there are, how they went, and what their episodes looked like.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <ctime>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cli/commands.h"
+#include "cli/run_config.h"
+#include "cli/run_summary.h"
+#include "cli/transcript.h"
+#include "policy/tokenizer.h"
+#include "store/run_directory.h"
+#include "store/run_reader.h"
+
+namespace tidemill {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct RunsArguments {
+  std::string folder = "runs";
+  std::string run;
+  std::string other;
+  uint32_t worst = 0, best = 0, newest = 0;
+  std::string task, eval;
+  bool json = false;
+};
+
+int Fail(const Status& status) {
+  std::fprintf(stderr, "tidemill: %s\n", status.message().c_str());
+  return status.code() == Code::kInvalid ? 2 : 1;
+}
+
+Json SummaryOf(const RunDirectory& directory) {
+  const Result<std::string> text = directory.ReadSummary();
+  if (!text.ok()) return Json::object();
+  Json json = Json::parse(*text, nullptr, false);
+  return json.is_object() ? json : Json::object();
+}
+
+double PassRate(const Json& summary, const char* eval) {
+  if (!summary.contains("eval") || !summary["eval"].contains(eval)) return -1;
+  return summary["eval"][eval].value("pass_rate", -1.0);
+}
+
+std::string Percent(double rate) {
+  return rate < 0 ? "-" : fmt::format("{:.1f} %", 100 * rate);
+}
+
+int List(const RunsArguments& arguments) {
+  const Result<std::vector<RunInfo>> runs = RunDirectory::List(arguments.folder);
+  if (!runs.ok()) return Fail(runs.status());
+  Json list = Json::array();
+  if (!arguments.json) {
+    std::printf("%-24s %-12s %8s %9s %9s %9s\n", "run", "state", "steps", "episodes", "before",
+                "after");
+  }
+  for (const RunInfo& info : *runs) {
+    const Result<RunDirectory> directory = RunDirectory::OpenToRead(arguments.folder, info.name);
+    if (!directory.ok()) continue;
+    const Json summary = SummaryOf(*directory);
+    const std::string state = info.writing ? "running" : summary.value("status", "unfinished");
+    if (arguments.json) {
+      list.push_back({{"run", info.name}, {"state", state}, {"summary", summary}});
+      continue;
+    }
+    std::printf("%-24s %-12s %8d %9d %9s %9s\n", info.name.c_str(), state.c_str(),
+                summary.value("steps", 0), summary.value("episodes", 0),
+                Percent(PassRate(summary, "before")).c_str(),
+                Percent(PassRate(summary, "after")).c_str());
+  }
+  if (arguments.json) std::printf("%s\n", Json{{"runs", list}}.dump().c_str());
+  return 0;
+}
+
+int Show(const RunsArguments& arguments) {
+  const Result<RunDirectory> directory = RunDirectory::OpenToRead(arguments.folder, arguments.run);
+  if (!directory.ok()) return Fail(directory.status());
+  const Result<std::string> summary = directory->ReadSummary();
+  if (summary.ok()) {
+    std::fputs(arguments.json ? summary->c_str() : SummaryText(*summary).c_str(), stdout);
+    return 0;
+  }
+  // Not at its end yet: from the database.
+  const auto reader = RunReader::Open(directory->db_path());
+  if (!reader.ok()) return Fail(reader.status());
+  const Result<RunCounts> counts = (*reader)->Counts();
+  if (!counts.ok()) return Fail(counts.status());
+  if (arguments.json) {
+    std::printf("%s\n", Json{{"run", arguments.run},
+                             {"status", "unfinished"},
+                             {"steps", counts->steps},
+                             {"episodes", counts->episodes}}
+                            .dump()
+                            .c_str());
+    return 0;
+  }
+  std::printf("run %s: no summary yet; %lu steps, %lu episodes stored, %lu groups outstanding\n",
+              arguments.run.c_str(), counts->steps, counts->episodes, counts->groups_outstanding);
+  return 0;
+}
+
+// The tokenizer of the run's policy; without it ids are shown.
+TextOfIds TextOf(const RunDirectory& directory) {
+  RunConfig config;
+  Binder binder;
+  BindRunConfig(config, binder);
+  if (binder.LoadFile(directory.config_path()).ok()) {
+    Result<Tokenizer> tokenizer = Tokenizer::Read(config.model.path);
+    if (tokenizer.ok()) {
+      return
+          [tokenizer = *tokenizer](std::span<const int32_t> ids) { return tokenizer.Decode(ids); };
+    }
+  }
+  return [](std::span<const int32_t> ids) { return fmt::format("{}", fmt::join(ids, " ")); };
+}
+
+int Episodes(const RunsArguments& arguments) {
+  const Result<RunDirectory> directory = RunDirectory::OpenToRead(arguments.folder, arguments.run);
+  if (!directory.ok()) return Fail(directory.status());
+  const auto reader = RunReader::Open(directory->db_path());
+  if (!reader.ok()) return Fail(reader.status());
+  EpisodeFilter filter;
+  if (!arguments.task.empty()) filter.task = arguments.task;
+  if (!arguments.eval.empty()) filter.eval_name = arguments.eval;
+  EpisodeSort sort = EpisodeSort::kNewest;
+  uint32_t count = arguments.newest;
+  if (arguments.worst > 0) sort = EpisodeSort::kWorst, count = arguments.worst;
+  if (arguments.best > 0) sort = EpisodeSort::kBest, count = arguments.best;
+  const Result<EpisodePage> page = (*reader)->Episodes(filter, sort, {0, count == 0 ? 5 : count});
+  if (!page.ok()) return Fail(page.status());
+  const TextOfIds text_of = TextOf(*directory);
+  Json list = Json::array();
+  for (const EpisodeRow& row : page->rows) {
+    const Result<EpisodeDetail> episode = (*reader)->Episode(row.group, row.member);
+    if (!episode.ok()) return Fail(episode.status());
+    const std::string text = TranscriptText(*episode, text_of);
+    if (!arguments.json)
+      std::printf("%s\n", text.c_str());
+    else
+      list.push_back({{"task", row.task},
+                      {"group", row.group},
+                      {"member", row.member},
+                      {"reward", row.reward ? Json(*row.reward) : Json()},
+                      {"transcript", text}});
+  }
+  if (arguments.json) {
+    const Json json = {{"total", page->total}, {"episodes", list}};
+    std::printf("%s\n", json.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+  } else {
+    std::printf("%zu of %lu episodes\n", page->rows.size(), page->total);
+  }
+  return 0;
+}
+
+int Compare(const RunsArguments& arguments) {
+  Json both[2];
+  const std::string names[2] = {arguments.run, arguments.other};
+  for (int i = 0; i < 2; ++i) {
+    const Result<RunDirectory> directory = RunDirectory::OpenToRead(arguments.folder, names[i]);
+    if (!directory.ok()) return Fail(directory.status());
+    both[i] = SummaryOf(*directory);
+  }
+  if (arguments.json) {
+    std::printf("%s\n", Json{{names[0], both[0]}, {names[1], both[1]}}.dump().c_str());
+    return 0;
+  }
+  std::printf("%-22s %16s %16s\n", "", names[0].c_str(), names[1].c_str());
+  for (const char* eval : {"before", "after"}) {
+    std::printf("%-22s %16s %16s\n", (std::string("pass rate ") + eval).c_str(),
+                Percent(PassRate(both[0], eval)).c_str(), Percent(PassRate(both[1], eval)).c_str());
+  }
+  for (const char* key : {"steps", "episodes", "seconds", "generated_tokens", "trained_tokens",
+                          "lost", "stale", "retries", "too_old", "zero_variance"}) {
+    std::printf("%-22s %16.0f %16.0f\n", key, both[0].value(key, 0.0), both[1].value(key, 0.0));
+  }
+  return 0;
+}
+
+}  // namespace
+
+void AddRunsCommand(CLI::App& app, Exit& exit) {
+  CLI::App* runs = app.add_subcommand("runs", "What runs there are and how they went");
+  runs->require_subcommand(1);
+  auto arguments = std::make_shared<RunsArguments>();
+  runs->add_option("--folder", arguments->folder, "Where runs are kept")->capture_default_str();
+  auto add = [&](const char* name, const char* text, int (*run)(const RunsArguments&)) {
+    CLI::App* command = runs->add_subcommand(name, text);
+    command->add_flag("--json", arguments->json, "One JSON object on standard output");
+    command->callback([arguments, run, &exit] { exit.code = run(*arguments); });
+    command->fallthrough();
+    return command;
+  };
+  add("list", "All runs, with pass rates before and after", List);
+  add("show", "One run's summary", Show)->add_option("run", arguments->run, "Its name")->required();
+  CLI::App* episodes = add("episodes", "Transcripts", Episodes);
+  episodes->add_option("run", arguments->run, "The run's name")->required();
+  episodes->add_option("--worst", arguments->worst, "The lowest rewards");
+  episodes->add_option("--best", arguments->best, "The highest rewards");
+  episodes->add_option("--newest", arguments->newest, "The last finished");
+  episodes->add_option("--task", arguments->task, "Only of this task");
+  episodes->add_option("--eval", arguments->eval, "Only of this evaluation");
+  CLI::App* compare = add("compare", "Two runs side by side", Compare);
+  compare->add_option("run", arguments->run, "The first")->required();
+  compare->add_option("other", arguments->other, "The second")->required();
+}
+
+}  // namespace tidemill

@@ -1,0 +1,137 @@
+// tidemill train: a run on this machine, from a config or from where an earlier one stopped.
+#include <cstdio>
+#include <ctime>
+#include <memory>
+
+#include "cli/commands.h"
+#include "cli/run_config.h"
+#include "cli/run_driver.h"
+#include "cli/run_summary.h"
+#include "core/log.h"
+#include "core/version.h"
+
+namespace tidemill {
+namespace {
+
+struct TrainArguments {
+  std::string config_file;
+  std::vector<std::string> sets;
+  std::string resume;
+  std::string mode;
+  bool json = false;
+  bool show_config = false;
+  bool config_table = false;
+};
+
+std::string NameFromTime() {
+  const std::time_t now = std::time(nullptr);
+  std::tm local = {};
+  localtime_r(&now, &local);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y%m%d-%H%M%S", &local);
+  return text;
+}
+
+// Where a resumed run's folder is: a name below run.folder, or a path to it.
+std::pair<std::string, std::string> SplitRunPath(const std::string& run,
+                                                 const std::string& folder) {
+  const size_t end = run.find_last_not_of('/');
+  const std::string path = run.substr(0, end == std::string::npos ? 0 : end + 1);
+  const size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return {folder, path};
+  return {path.substr(0, slash), path.substr(slash + 1)};
+}
+
+Status LoadConfig(const TrainArguments& arguments, Binder& binder) {
+  if (!arguments.config_file.empty()) TM_RETURN_IF_ERROR(binder.LoadFile(arguments.config_file));
+  if (!arguments.mode.empty()) TM_RETURN_IF_ERROR(binder.Set("run.mode=" + arguments.mode));
+  for (const std::string& set : arguments.sets) TM_RETURN_IF_ERROR(binder.Set(set));
+  return Ok();
+}
+
+int Wrong(const Status& status) {
+  std::fprintf(stderr, "%s\n", status.message().c_str());
+  return 2;
+}
+
+int Fail(const Status& status) {
+  std::fprintf(stderr, "tidemill: %s\n", status.message().c_str());
+  return status.code() == Code::kInvalid ? 2 : 1;
+}
+
+int RunTrain(const TrainArguments& arguments) {
+  RunConfig config;
+  Binder binder;
+  BindRunConfig(config, binder);
+  if (arguments.config_table) {
+    std::fputs(binder.ToMarkdown().c_str(), stdout);
+    return 0;
+  }
+  std::optional<RunDirectory> directory;
+  if (!arguments.resume.empty()) {
+    const auto [folder, name] = SplitRunPath(arguments.resume, config.run.folder);
+    Result<RunDirectory> opened = RunDirectory::OpenToResume(folder, name);
+    if (!opened.ok()) return Fail(opened.status());
+    directory = std::move(*opened);
+    if (Status status = binder.LoadFile(directory->config_path()); !status.ok())
+      return Wrong(status);
+  }
+  if (Status status = LoadConfig(arguments, binder); !status.ok()) return Wrong(status);
+  if (config.run.name.empty()) config.run.name = NameFromTime();
+  if (Status status = CheckRunConfig(config, binder); !status.ok()) return Wrong(status);
+  const std::string toml = binder.ToToml("tidemill " + FullVersion());
+  if (arguments.show_config) {
+    std::fputs(toml.c_str(), stdout);
+    return 0;
+  }
+  if (!directory) {
+    Result<RunDirectory> made = RunDirectory::Create(config.run.folder, config.run.name, toml);
+    if (!made.ok()) return Fail(made.status());
+    directory = std::move(*made);
+  } else if (Status status = directory->WriteConfig(toml); !status.ok()) {
+    return Fail(status);
+  }
+  LogInfo("run " + directory->name(), {{"folder", directory->path()}, {"mode", config.run.mode}});
+  DriveOptions options;
+  options.run.resume = !arguments.resume.empty();
+  options.quiet = arguments.json && !LogEnabled(LogLevel::kInfo);
+  Result<DriveResult> result = DriveRun(config, *directory, options);
+  if (!result.ok()) return Fail(result.status());
+  if (arguments.json)
+    std::fputs(result->summary_json.c_str(), stdout);
+  else
+    std::fputs(SummaryText(result->summary_json).c_str(), stdout);
+  if (!result->status.ok()) {
+    std::fprintf(stderr, "tidemill: %s\n", result->status.message().c_str());
+    return 1;
+  }
+  if (result->interrupted) {
+    std::fprintf(stderr, "go on with: tidemill train --resume %s\n", directory->path().c_str());
+  } else if (!arguments.json) {
+    std::printf("look at it: tidemill runs show %s; tidemill runs episodes %s --worst 5\n",
+                directory->name().c_str(), directory->name().c_str());
+  }
+  return 0;
+}
+
+}  // namespace
+
+void AddTrainCommand(CLI::App& app, Exit& exit) {
+  CLI::App* train = app.add_subcommand("train", "Train a policy by reinforcement on this machine");
+  auto arguments = std::make_shared<TrainArguments>();
+  train->add_option("config", arguments->config_file, "TOML file; see docs/training.md");
+  train->add_option("--set", arguments->sets, "Change one key, a.b=c; may be repeated")
+      ->take_all()
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  train->add_option("--resume", arguments->resume, "Go on with this run (name or folder)");
+  train->add_option("--mode", arguments->mode, "async, one-step or sync")
+      ->check(CLI::IsMember({"async", "one-step", "sync"}));
+  train->add_flag("--json", arguments->json, "The summary as one JSON object on standard output");
+  train->add_flag("--show-config", arguments->show_config, "Print the resolved config and stop");
+  train->add_flag("--config-table", arguments->config_table,
+                  "Print every key as a Markdown table and stop");
+  train->callback([arguments, &exit] { exit.code = RunTrain(*arguments); });
+}
+
+}  // namespace tidemill

@@ -1,0 +1,116 @@
+// tidemill warmup: supervised training from demonstrations, until the held-out loss stops falling.
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cli/commands.h"
+#include "core/blas.h"
+#include "core/log.h"
+#include "learner/torch/warmup.h"
+
+namespace tidemill {
+namespace {
+
+struct WarmupArguments {
+  WarmupOptions options;
+  std::string config;  // directory of a config.json to begin from nothing
+  double minutes = 0;
+  bool json = false;
+};
+
+int Fail(const Status& status) {
+  std::fprintf(stderr, "tidemill warmup: %s\n", status.message().c_str());
+  return status.code() == Code::kInvalid || status.code() == Code::kNotFound ? 2 : 1;
+}
+
+bool ShowProgress(const WarmupProgress& progress) {
+  std::fprintf(stderr,
+               "%6.0f s  step %lu  epoch %lu  loss %.4f  held-out %.4f (best %.4f)  %.0f tok/s\n",
+               progress.seconds, progress.step, progress.epoch, progress.train_loss,
+               progress.held_out_loss, progress.best_held_out_loss, progress.tokens_per_second);
+  return true;
+}
+
+int RunWarmupCommand(WarmupArguments& arguments) {
+  WarmupOptions& options = arguments.options;
+  options.max_seconds = arguments.minutes * 60;
+  if (options.model.empty() == arguments.config.empty()) {
+    return Fail(Invalid(
+        "one of --model (go on with a model) and --from-config (begin from nothing) is needed"));
+  }
+  if (!arguments.config.empty()) {
+    Result<ModelConfig> config = ReadModelConfig(arguments.config);
+    if (!config.ok()) return Fail(config.status());
+    options.config = *config;
+    if (options.tokenizer.empty()) options.tokenizer = arguments.config;
+  }
+  if (const BlasInfo blas = CheckBlas(); !blas.warning.empty())
+    LogWarn(blas.warning, {{"fix", blas.fix}});
+  const Result<WarmupReport> report = RunWarmup(options, ShowProgress);
+  if (!report.ok()) return Fail(report.status());
+  if (arguments.json) {
+    const nlohmann::ordered_json json = {{"out", options.output},
+                                         {"examples", report->examples},
+                                         {"held_out", report->held_out},
+                                         {"parameters", report->parameters},
+                                         {"first_held_out_loss", report->first_held_out_loss},
+                                         {"best_held_out_loss", report->best_held_out_loss},
+                                         {"best_step", report->best_step},
+                                         {"steps", report->last.step},
+                                         {"seconds", report->last.seconds},
+                                         {"tokens_per_second", report->last.tokens_per_second},
+                                         {"stopped", report->stopped}};
+    std::printf("%s\n", json.dump().c_str());
+    return 0;
+  }
+  std::printf(
+      "%s: %lu parameters, %lu demonstrations; held-out loss %.4f after %lu steps, %.0f s (%s)\n",
+      options.output.c_str(), report->parameters, report->examples, report->best_held_out_loss,
+      report->best_step, report->last.seconds, report->stopped.c_str());
+  return 0;
+}
+
+}  // namespace
+
+void AddWarmupCommand(CLI::App& app, Exit& exit) {
+  CLI::App* warmup = app.add_subcommand("warmup", "Supervised training from demonstrations");
+  auto arguments = std::make_shared<WarmupArguments>();
+  WarmupOptions& options = arguments->options;
+  warmup
+      ->add_option("demonstrations", options.demonstrations,
+                   "JSONL of {\"prompt\":..,\"completion\":..}")
+      ->required();
+  warmup->add_option("--model", options.model, "Model directory to go on with");
+  warmup->add_option("--from-config", arguments->config,
+                     "Directory with config.json and tokenizer: begin from nothing");
+  warmup->add_option("--tokenizer", options.tokenizer,
+                     "Directory of tokenizer.json, where it is another");
+  warmup->add_option("--out", options.output, "Model directory to make")->required();
+  warmup->add_option("--learning-rate", options.schedule.peak, "Peak learning rate")
+      ->capture_default_str();
+  warmup->add_option("--batch-tokens", options.batch_tokens, "Tokens of an update")
+      ->capture_default_str();
+  warmup->add_option("--weight-decay", options.adamw.weight_decay, "Of AdamW")
+      ->capture_default_str();
+  warmup->add_option("--max-steps", options.max_steps, "At most so many updates")
+      ->capture_default_str();
+  warmup->add_option("--minutes", arguments->minutes, "At most this long; 0: no limit")
+      ->capture_default_str();
+  warmup
+      ->add_option("--patience", options.patience,
+                   "Evaluations without a better one before it stops; 0: never")
+      ->capture_default_str();
+  warmup
+      ->add_option("--evaluate-every", options.evaluate_every_steps, "Updates between evaluations")
+      ->capture_default_str();
+  warmup
+      ->add_option("--held-out", options.held_out_fraction, "Share of the demonstrations held out")
+      ->capture_default_str();
+  warmup->add_option("--seed", options.seed, "Of the first weights and of the order")
+      ->capture_default_str();
+  warmup->add_option("--threads", options.threads, "Of libtorch")->capture_default_str();
+  warmup->add_flag("--json", arguments->json, "One JSON object on standard output");
+  warmup->callback([arguments, &exit] { exit.code = RunWarmupCommand(*arguments); });
+}
+
+}  // namespace tidemill

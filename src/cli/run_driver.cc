@@ -1,0 +1,156 @@
+#include "cli/run_driver.h"
+
+#include <csignal>
+#include <cstdio>
+#include <thread>
+
+#include "cli/display.h"
+#include "cli/run_journal.h"
+#include "cli/run_summary.h"
+#include "core/blas.h"
+#include "core/log.h"
+
+namespace tidemill {
+namespace {
+
+std::atomic<int> signals_seen{0};
+
+void OnSignal(int) { ++signals_seen; }
+
+// While it lives, Ctrl-C and SIGTERM are counted instead of ending the process.
+class SignalCounter {
+ public:
+  SignalCounter() {
+    signals_seen = 0;
+    struct sigaction action = {};
+    action.sa_handler = OnSignal;
+    sigaction(SIGINT, &action, &old_interrupt_);
+    sigaction(SIGTERM, &action, &old_terminate_);
+  }
+  ~SignalCounter() {
+    sigaction(SIGINT, &old_interrupt_, nullptr);
+    sigaction(SIGTERM, &old_terminate_, nullptr);
+  }
+
+ private:
+  struct sigaction old_interrupt_ = {};
+  struct sigaction old_terminate_ = {};
+};
+
+// Every second a line of totals, for plots.
+void RecordTick(RunJournal& journal, const RunSnapshot& s) {
+  Numbers numbers = {{"seconds", s.seconds},
+                     {"steps", static_cast<double>(s.steps)},
+                     {"version", static_cast<double>(s.version)},
+                     {"episodes_running", static_cast<double>(s.episodes_running)},
+                     {"episodes_finished", static_cast<double>(s.episodes_finished)},
+                     {"episodes_stored", static_cast<double>(s.episodes_stored)},
+                     {"waiting_for_tools", static_cast<double>(s.waiting_for_tools)},
+                     {"waiting_verdicts", static_cast<double>(s.waiting_verdicts)},
+                     {"ready_episodes", static_cast<double>(s.ready_episodes)},
+                     {"generated_tokens", static_cast<double>(s.generated_tokens)},
+                     {"trained_tokens", static_cast<double>(s.trained_tokens)},
+                     {"scored", static_cast<double>(s.scored)},
+                     {"solved", static_cast<double>(s.solved)},
+                     {"stale", static_cast<double>(s.stale)},
+                     {"zero_variance", static_cast<double>(s.zero_variance)},
+                     {"tool_calls", static_cast<double>(s.tool_calls)},
+                     {"gradings", static_cast<double>(s.gradings)},
+                     {"cache_hits", static_cast<double>(s.cache_hits)},
+                     {"cache_misses", static_cast<double>(s.cache_misses)},
+                     {"tool_retries", static_cast<double>(s.tool_retries)},
+                     {"tool_ms", s.tool_ms},
+                     {"queue_ms", s.queue_ms}};
+  for (const BusyShare& busy : s.busy) {
+    numbers[(busy.port ? "busy_port_" : "busy_loop_") + busy.name] = busy.share;
+  }
+  for (const auto& [topic, depth] : s.depths) numbers["depth_" + topic] = static_cast<double>(depth);
+  journal.Record("tick", numbers, {});
+}
+
+class Driver {
+ public:
+  Driver(const RunConfig& config, RunDirectory& directory, const DriveOptions& options, MetricsLog log)
+      : config_(config),
+        directory_(directory),
+        options_(options),
+        log_(std::move(log)),
+        journal_(clock_),
+        display_(options.quiet ? nullptr : stderr, config.run.steps) {}
+
+  Result<DriveResult> Run() {
+    TM_ASSIGN_OR_RETURN(auto run, TrainingRun::Make(config_, directory_, journal_, options_.run));
+    for (const std::string& warning : run->warnings()) LogWarn(warning);
+    SignalCounter signals;
+    TM_RETURN_IF_ERROR(run->Start());
+    Watch(*run);
+    DriveResult result;
+    const RunSnapshot before_stop = run->Snapshot();
+    result.status = run->Stop();
+    // A person who asked twice does not want to wait for the drain.
+    if (signals_seen > 1 && result.status.code() == Code::kTimeout) result.status = Ok();
+    result.interrupted = signals_seen > 0;
+    RunOutcome outcome{result.status, result.interrupted, run->Snapshot(), 0};
+    outcome.last.seconds = before_stop.seconds;
+    outcome.last.busy = before_stop.busy;
+    Flush();
+    run.reset();
+    TM_ASSIGN_OR_RETURN(result.summary_json, MakeSummary(directory_, outcome));
+    TM_RETURN_IF_ERROR(directory_.WriteSummary(result.summary_json));
+    return result;
+  }
+
+ private:
+  void Watch(TrainingRun& run) {
+    double next_tick = 0;
+    bool finishing = false;
+    while (!run.Done() && !run.Failed()) {
+      std::this_thread::sleep_for(milliseconds(50));
+      const RunSnapshot snapshot = run.Snapshot();
+      if (snapshot.seconds >= next_tick) {
+        RecordTick(journal_, snapshot);
+        next_tick = snapshot.seconds + 1;
+      }
+      Flush();
+      display_.Show(snapshot);
+      const bool out_of_time = config_.run.minutes > 0 && snapshot.seconds > config_.run.minutes * 60;
+      if ((out_of_time || signals_seen > 0) && !finishing) {
+        finishing = true;
+        if (signals_seen > 0) LogInfo("finishing the step and saving; Ctrl-C again to stop at once");
+        run.FinishSoon();
+      }
+      // An interrupted run does not evaluate once more: it ends when its last step is saved.
+      if (signals_seen > 1 || (signals_seen > 0 && (run.LearnerDone() || !options_.run.train))) return;
+    }
+  }
+
+  void Flush() {
+    for (const JournalEntry& entry : journal_.TakeAll()) {
+      if (const Status status = log_.Append(entry.ToJson()); !status.ok()) {
+        LogOnce("metrics", LogLevel::kWarn, status.ToString());
+      }
+      display_.Show(entry);
+    }
+  }
+
+  RealClock clock_;
+  const RunConfig& config_;
+  RunDirectory& directory_;
+  DriveOptions options_;
+  MetricsLog log_;
+  RunJournal journal_;
+  Display display_;
+};
+
+}  // namespace
+
+Result<DriveResult> DriveRun(const RunConfig& config, RunDirectory& directory,
+                             const DriveOptions& options) {
+  if (const BlasInfo blas = CheckBlas(); !blas.warning.empty()) {
+    LogWarn(blas.warning, {{"fix", blas.fix}});
+  }
+  TM_ASSIGN_OR_RETURN(MetricsLog log, MetricsLog::Open(directory.metrics_path()));
+  return Driver(config, directory, options, std::move(log)).Run();
+}
+
+}  // namespace tidemill

@@ -1,0 +1,28 @@
+// Sees a run through: starts it, shows it, writes its metrics, stops it when it is done or asked to, and leaves
+// its summary.
+#pragma once
+
+#include <string>
+
+#include "cli/run_config.h"
+#include "cli/training_run.h"
+#include "store/run_directory.h"
+
+namespace tidemill {
+
+struct DriveOptions {
+  TrainingRun::Options run;
+  bool quiet = false;  // no display
+};
+
+// The summary as JSON, also written to the run's directory. The first Ctrl-C (or SIGTERM) finishes the step,
+// saves and ends; the second ends at once. Failures of a loop are in the summary's status, and returned.
+struct DriveResult {
+  std::string summary_json;
+  Status status;
+  bool interrupted = false;
+};
+Result<DriveResult> DriveRun(const RunConfig& config, RunDirectory& directory,
+                             const DriveOptions& options);
+
+}  // namespace tidemill

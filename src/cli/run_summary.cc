@@ -1,0 +1,121 @@
+#include "cli/run_summary.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "core/version.h"
+#include "store/run_reader.h"
+
+namespace tidemill {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Result<Json> EvalJson(RunReader& reader, const EvalResult& eval) {
+  TM_ASSIGN_OR_RETURN(std::vector<TaskStats> tasks, reader.EvalTasks(eval.eval_name));
+  uint64_t samples = 0;
+  for (const TaskStats& task : tasks) samples = std::max(samples, task.scored);
+  Json json;
+  json["pass_rate"] = eval.pass_rate;
+  json["ci95"] = eval.pass_rate_ci95;
+  json["n"] = eval.tasks;
+  json["samples_per_task"] = samples;
+  json["unscored"] = eval.unscored;
+  json["mean_reward"] = eval.mean_reward;
+  double at_k = 0;
+  for (const TaskStats& task : tasks) at_k += PassAtK(task.scored, task.solved, samples);
+  if (samples > 1 && !tasks.empty()) {
+    json[fmt::format("pass_at_{}", samples)] = at_k / static_cast<double>(tasks.size());
+  }
+  if (eval.max_version) json["version"] = *eval.max_version;
+  return json;
+}
+
+}  // namespace
+
+double PassAtK(uint64_t n, uint64_t c, uint64_t k) {
+  if (n == 0) return 0;
+  k = std::min(k, n);
+  if (n - c < k) return 1;
+  double none = 1;
+  for (uint64_t i = 0; i < k; ++i) {
+    none *= static_cast<double>(n - c - i) / static_cast<double>(n - i);
+  }
+  return 1 - none;
+}
+
+Result<std::string> MakeSummary(const RunDirectory& directory, const RunOutcome& outcome) {
+  TM_ASSIGN_OR_RETURN(auto reader, RunReader::Open(directory.db_path()));
+  TM_ASSIGN_OR_RETURN(RunCounts counts, reader->Counts());
+  TM_ASSIGN_OR_RETURN(std::vector<EvalResult> evals, reader->Evals());
+  const RunSnapshot& last = outcome.last;
+  Json json;
+  json["run"] = directory.name();
+  json["program"] = FullVersion();
+  json["status"] = !outcome.status.ok() ? "failed" : outcome.interrupted ? "interrupted" : "done";
+  if (!outcome.status.ok()) json["error"] = outcome.status.message();
+  Json by_name;
+  for (const EvalResult& eval : evals) {
+    TM_ASSIGN_OR_RETURN(by_name[eval.eval_name], EvalJson(*reader, eval));
+  }
+  json["eval"] = by_name.is_null() ? Json::object() : by_name;
+  json["episodes"] = counts.episodes;
+  json["train_episodes"] = counts.train;
+  json["steps"] = counts.steps;
+  json["resumes"] = counts.resumes;
+  json["fates"] = counts.train_by_fate;
+  // Finished by rollout, neither stored nor known already: nothing of this may exist.
+  const uint64_t kept = last.episodes_stored + last.duplicates;
+  json["lost"] = last.episodes_finished > kept ? last.episodes_finished - kept : 0;
+  uint64_t stale = 0;
+  for (const auto& [cause, count] : counts.stale_by_cause) stale += count;
+  json["stale"] = std::max<uint64_t>(stale, last.stale);
+  json["stale_by_cause"] = counts.stale_by_cause;
+  json["retries"] = last.tool_retries + last.reward_retries;
+  json["too_old"] = last.too_old;
+  json["zero_variance"] = last.zero_variance;
+  json["seconds"] = last.seconds;
+  json["generated_tokens"] = last.generated_tokens;
+  json["trained_tokens"] = last.trained_tokens;
+  json["tool_calls"] = last.tool_calls;
+  json["gradings"] = last.gradings;
+  json["cache_hits"] = last.cache_hits;
+  Json loops, ports;
+  for (const BusyShare& busy : last.busy) (busy.port ? ports : loops)[busy.name] = busy.share;
+  json["busy"] = {{"loops", loops}, {"ports", ports}};
+  return json.dump(2) + "\n";
+}
+
+std::string SummaryText(const std::string& summary_json) {
+  const Json json = Json::parse(summary_json, nullptr, false);
+  if (json.is_discarded() || !json.is_object()) return "the summary is not readable\n";
+  std::string text = fmt::format("run {}: {}\n", json.value("run", ""), json.value("status", ""));
+  if (json.contains("error")) text += "  " + json.value("error", "") + "\n";
+  for (const auto& [name, eval] : json["eval"].items()) {
+    text += fmt::format("  eval {:<18} pass@1 {:5.1f} % ± {:.1f}  ({} tasks", name,
+                        100 * eval.value("pass_rate", 0.0), 100 * eval.value("ci95", 0.0),
+                        eval.value("n", 0));
+    const int samples = eval.value("samples_per_task", 0);
+    if (samples > 1) {
+      text += fmt::format(", {} samples; pass@{} {:.1f} %", samples, samples,
+                          100 * eval.value(fmt::format("pass_at_{}", samples), 0.0));
+    }
+    text += ")\n";
+  }
+  text += fmt::format("  {} steps, {} episodes in {:.0f} s; lost {}, stale {}, retries {}\n",
+                      json.value("steps", 0), json.value("episodes", 0), json.value("seconds", 0.0),
+                      json.value("lost", 0), json.value("stale", 0), json.value("retries", 0));
+  for (const char* kind : {"ports", "loops"}) {
+    text += fmt::format("  busy {}:", kind);
+    for (const auto& [name, share] : json["busy"][kind].items()) {
+      text += fmt::format("  {} {:.0f} %", name, 100 * share.get<double>());
+    }
+    text += "\n";
+  }
+  return text;
+}
+
+}  // namespace tidemill

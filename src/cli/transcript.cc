@@ -1,0 +1,82 @@
+#include "cli/transcript.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "tools/box.h"
+
+namespace tidemill {
+namespace {
+
+// "OUTCOME_CPU_LIMIT" -> "cpu_limit"
+std::string_view Short(std::string_view name, std::string_view prefix) {
+  static thread_local std::string text;
+  text = name.substr(0, prefix.size()) == prefix ? name.substr(prefix.size()) : name;
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
+  return text;
+}
+
+std::string Indented(const std::string& text) {
+  std::string out = "    ";
+  for (char c : text) {
+    out += c;
+    if (c == '\n') out += "    ";
+  }
+  return out + "\n";
+}
+
+std::string IdsText(const google::protobuf::RepeatedField<uint32_t>& ids, const TextOfIds& text_of) {
+  const std::vector<int32_t> copy(ids.begin(), ids.end());
+  return text_of(copy);
+}
+
+std::string TurnText(const v1::Turn& turn, int number, const TextOfIds& text_of) {
+  std::string versions;
+  for (const v1::VersionRun& run : turn.versions()) {
+    versions += fmt::format("{}v{} x{}", versions.empty() ? "" : ", ", run.version(), run.tokens());
+  }
+  double logprob = 0;
+  for (float value : turn.logprobs()) logprob += value;
+  std::string text = fmt::format("  turn {} ({} tokens: {}; log-probability {:.2f})\n", number,
+                                 turn.ids_size(), versions, logprob);
+  text += Indented(IdsText(turn.ids(), text_of));
+  if (!turn.malformed().empty()) text += "  malformed: " + turn.malformed() + "\n";
+  for (const v1::ToolCall& call : turn.calls()) {
+    text += fmt::format("  tool {} {} -> {}", call.tool(), call.arguments_json(), OutcomeName(call.outcome()));
+    if (call.tests_total() > 0) text += fmt::format(", {}/{} tests", call.tests_passed(), call.tests_total());
+    text += fmt::format(" ({:.0f} ms, {:.0f} ms in the box{})\n", call.wait_ms(), call.run_ms(),
+                        call.retries() > 0 ? fmt::format(", {} retries", call.retries()) : "");
+    if (!call.text().empty()) text += Indented(call.text());
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string_view EpisodeEndName(v1::EpisodeEnd end) {
+  return Short(v1::EpisodeEnd_Name(end), "EPISODE_END_");
+}
+
+std::string TranscriptText(const EpisodeDetail& episode, const TextOfIds& text_of) {
+  const EpisodeRow& row = episode.row;
+  std::string text = fmt::format("== {}  group {} member {} attempt {}  {}", row.task, row.group, row.member,
+                                 row.attempt, EpisodeEndName(row.end));
+  text += row.reward ? fmt::format("  reward {:.3f}\n", *row.reward) : std::string("  no reward\n");
+  text += "  prompt\n" + Indented(IdsText(episode.trajectory.prompt_ids(), text_of));
+  for (int i = 0; i < episode.trajectory.turns_size(); ++i) {
+    text += TurnText(episode.trajectory.turns(i), i + 1, text_of);
+  }
+  if (!row.stale_cause.empty()) text += "  stale: " + row.stale_cause + "\n";
+  if (episode.verdict) {
+    for (const v1::RewardPart& part : episode.verdict->parts()) {
+      text += fmt::format("  {} {:.3f} x {:g}: {}\n", part.scorer(), part.value(), part.weight(), part.comment());
+    }
+  }
+  text += fmt::format("  fate {}{}", row.fate, row.fate_reason.empty() ? "" : " (" + row.fate_reason + ")");
+  if (!episode.used_by.empty()) text += fmt::format(", used by step {}", episode.used_by.front());
+  return text + "\n";
+}
+
+}  // namespace tidemill
