@@ -22,6 +22,7 @@ void AddCommands(CLI::App& app, Exit& exit) {
   AddModelCommand(app, exit);
   AddSandboxCommand(app, exit);
   AddSimCommand(app, exit);
+  AddBenchCommand(app, exit);
   AddDoctorCommand(app, exit);
 }
 

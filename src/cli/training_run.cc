@@ -399,8 +399,9 @@ RunSnapshot TrainingRun::Snapshot() const {
     s.busy.push_back({usage.name, false, Seconds(usage.busy) / elapsed});
   }
   s.busy.push_back({"engine", true, Seconds(p.engine->busy().Busy(now)) / elapsed});
+  // Tool calls and gradings have as many slots each.
   s.busy.push_back(
-      {"boxes", true, Seconds(p.tools->Busy(now)) / elapsed / std::max(1, p.threads.boxes)});
+      {"boxes", true, Seconds(p.tools->Busy(now)) / elapsed / std::max(1, 2 * p.threads.boxes)});
   s.busy.push_back({"store", true, Seconds(p.store->busy().Busy(now)) / elapsed});
   if (p.trainer)
     s.busy.push_back({"trainer", true, Seconds(p.trainer->busy().Busy(now)) / elapsed});

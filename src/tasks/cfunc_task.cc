@@ -93,6 +93,7 @@ Status WriteDemonstrations(const std::string& path,
       nlohmann::ordered_json line;
       line["prompt"] = one.prompt;
       line["completion"] = one.completion;
+      line["special"] = true;  // <|end|> and <|fail|> are meant as tokens
       output << line.dump() << '\n';
     }
     output.flush();

@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# The main job on one machine without a GPU: a small policy learns to write C functions. First supervised, on a
+# limited set of demonstrations, until its held-out loss stops falling; then by reinforcement on many more
+# tasks without solutions, with real compile and test calls in a real sandbox.
+#
+#   examples/demo.sh [SEED]        everything is left below build/demo and runs/demo-SEED
+set -euo pipefail
+cd "$(dirname "$0")/.."
+tidemill=build/release/tidemill
+seed=${1:-1}
+out=build/demo
+run=demo-$seed
+minutes=${TIDEMILL_DEMO_MINUTES:-3.3}
+
+say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
+
+rm -rf "$out" "runs/$run"
+mkdir -p "$out"
+say "1. Tasks: functions of two ints, examples in, body out; training and held-out tasks share no behaviour"
+"$tidemill" tasks generate --family cfunc --count 8000 --seed "$((seed * 10 + 1))" --out "$out/demonstrated.jsonl" --with-solutions "$out/demonstrations.jsonl"
+"$tidemill" tasks generate --family cfunc --count 12000 --seed "$((seed * 10 + 2))" --out "$out/train.jsonl"
+"$tidemill" tasks generate --family cfunc --count 300 --seed "$((seed * 10 + 3))" --split heldout --out "$out/eval.jsonl"
+"$tidemill" tasks model --family cfunc --out "$out/shape"
+
+say "2. Supervised training from nothing, until the held-out loss stops falling"
+"$tidemill" warmup "$out/demonstrations.jsonl" --from-config "$out/shape" --out "$out/warm" --seed "$seed" --minutes 1.4
+
+say "3. Reinforcement: generate, compile, test, learn, all at once (evaluated before and after)"
+"$tidemill" --log-level warn train examples/demo.toml --set run.name="$run" --set run.seed="$seed" \
+  --set run.steps=100000 --set run.minutes="$minutes"
+
+say "Where to look"
+echo "  $tidemill runs show $run                 the summary again"
+echo "  $tidemill runs episodes $run --worst 5   transcripts"
+echo "  runs/$run/metrics.jsonl                  every step and second as JSON"

@@ -1,0 +1,67 @@
+// tidemill bench: speed, as ratios against a peer or a limit measured in the same run.
+#include <cstdio>
+#include <functional>
+#include <memory>
+
+#include "bench/bus_bench.h"
+#include "bench/engine_bench.h"
+#include "bench/learner_bench.h"
+#include "bench/sandbox_bench.h"
+#include "bench/store_bench.h"
+#include "bench/tokenizer_bench.h"
+#include "cli/commands.h"
+
+namespace tidemill {
+namespace {
+
+// Prints a report as text or JSON.
+template <typename Report>
+int Print(const Result<Report>& report, bool json) {
+  if (!report.ok()) {
+    std::fprintf(stderr, "tidemill bench: %s\n", report.status().message().c_str());
+    return report.status().code() == Code::kInvalid ? 2 : 1;
+  }
+  std::printf("%s\n", (json ? report->ToJson() : report->ToText()).c_str());
+  return 0;
+}
+
+}  // namespace
+
+void AddBenchCommand(CLI::App& app, Exit& exit) {
+  CLI::App* bench = app.add_subcommand("bench", "Measure one part, beside a peer or a limit of the same run");
+  bench->require_subcommand(1);
+  auto json = std::make_shared<bool>(false);
+  auto url = std::make_shared<std::string>();
+  auto add = [&](const char* name, const char* text, std::function<int()> run) {
+    CLI::App* command = bench->add_subcommand(name, text);
+    command->add_flag("--json", *json, "One JSON object on standard output");
+    command->callback([run = std::move(run), &exit] { exit.code = run(); });
+    return command;
+  };
+  CLI::App* bus = add("bus", "Publish, receive, acknowledge; on Redis beside a bare pipeline", [json, url] {
+    BusBenchOptions options;
+    options.redis_url = *url;
+    return Print(RunBusBench(options), *json);
+  });
+  bus->add_option("--bus", *url, "redis://HOST:PORT/DB; without it the embedded bus");
+  add("store", "Synced trajectories a second beside plain file writes",
+      [json] { return Print(RunStoreBench({}), *json); });
+  add("sandbox", "A request on a warm pool beside the plain spawn of the same command",
+      [json] { return Print(RunSandboxBench({}), *json); });
+  add("learner", "Training beside the matrix products it needs",
+      [json] { return Print(RunLearnerBench({}), *json); });
+  add("engine", "Decoding beside the same written with plain libtorch calls", [json] {
+    const Result<EngineBenchResult> result = RunEngineBench({});
+    if (!result.ok()) return Print(Result<StoreBenchReport>(result.status()), *json);
+    std::printf("%s\n", EngineBenchJson(*result).c_str());
+    return 0;
+  });
+  add("tokenizer", "Encoding beside splitting alone", [json] {
+    const Result<TokenizerBenchResult> result = RunTokenizerBench({});
+    if (!result.ok()) return Print(Result<StoreBenchReport>(result.status()), *json);
+    std::printf("%s\n", TokenizerBenchJson(*result).c_str());
+    return 0;
+  });
+}
+
+}  // namespace tidemill
