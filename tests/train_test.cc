@@ -108,7 +108,8 @@ TEST_F(TrainTest, TheThreeModesAreTheSameCode) {
     EXPECT_EQ(Summary(result)["steps"], 2) << mode;
     // Synchronous: no token is older than the step that uses it.
     if (mode != "sync") continue;
-    for (const StepRow& step : Reader(mode)->Steps(0, 10).value()) {
+    const std::vector<StepRow> steps = Reader(mode)->Steps(0, 10).value();
+    for (const StepRow& step : steps) {
       const json metrics = json::parse(step.metrics_json);
       EXPECT_EQ(metrics.value("lag_max", 0.0), 0.0) << step.metrics_json;
     }
@@ -135,17 +136,17 @@ TEST_F(TrainTest, MistakesInTheConfigAreNamedWithTheirPlace) {
 TEST_F(TrainTest, ARunKilledAtAnyMomentGoesOnWithNothingLostOrUsedTwice) {
   std::mt19937 random(7);
   const std::string first =
-      Train("killed", "--set run.steps=12 --set learner.checkpoint_every_steps=2");
+      Train("killed", "--set run.steps=80 --set learner.checkpoint_every_steps=2");
   const std::string again = "--log-level warn train --json --resume " + folder_ + "/runs/killed";
   bool done = false;
   int kills = 0;
-  for (int attempt = 0; attempt < 12 && !done; ++attempt) {
+  for (int attempt = 0; attempt < 15 && !done; ++attempt) {
     const std::string command = std::string("exec " TIDEMILL_BINARY_DIR "/tidemill ") +
                                 (attempt == 0 ? first : again) + " >/dev/null 2>&1";
     const char* argv[] = {"sh", "-c", command.c_str(), nullptr};
     pid_t pid = 0;
     ASSERT_EQ(posix_spawnp(&pid, "sh", nullptr, nullptr, const_cast<char**>(argv), environ), 0);
-    const auto patience = std::chrono::milliseconds(attempt < 5 ? 700 + random() % 2500 : 120000);
+    const auto patience = std::chrono::milliseconds(attempt < 8 ? 300 + random() % 1500 : 120000);
     const auto deadline = std::chrono::steady_clock::now() + patience;
     int status = 0;
     pid_t ended = 0;
@@ -169,10 +170,11 @@ TEST_F(TrainTest, ARunKilledAtAnyMomentGoesOnWithNothingLostOrUsedTwice) {
   EXPECT_GT(kills, 0);
   auto reader = Reader("killed");
   const RunCounts counts = reader->Counts().value();
-  EXPECT_EQ(counts.steps, 12u);
+  EXPECT_EQ(counts.steps, 80u);
   // In the line that survived, every trajectory was used at most once, and each step used whole
   // groups.
-  for (const StepRow& step : reader->Steps(0, 100).value()) EXPECT_EQ(step.used, 16u);
+  const std::vector<StepRow> steps = reader->Steps(0, 100).value();
+  for (const StepRow& step : steps) EXPECT_EQ(step.used, 16u);
   EpisodeFilter used;
   used.purpose = v1::PURPOSE_TRAIN;
   uint64_t uses = 0;
@@ -184,7 +186,7 @@ TEST_F(TrainTest, ARunKilledAtAnyMomentGoesOnWithNothingLostOrUsedTwice) {
     }
     if (page.rows.size() < 500) break;
   }
-  EXPECT_EQ(uses, 12u * 16u);
+  EXPECT_EQ(uses, 80u * 16u);
   RealClock clock;
   EXPECT_TRUE(RunDb::Open(folder_ + "/runs/killed/run.db", clock).value()->CheckIntegrity().ok());
 }
