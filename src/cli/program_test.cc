@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "cli/machine.h"
@@ -44,6 +45,15 @@ TEST(Program, DoctorPrintsOneJsonObject) {
   ASSERT_TRUE(report.is_object()) << result.output;
   EXPECT_EQ(report["ready"] == true, result.exit_code == 0);
   EXPECT_TRUE(report["checks"]["blas"]["finding"].is_string());
+}
+
+TEST(Program, TheTrainingPageHasEveryKeyAsTheProgramKnowsIt) {
+  const ProcessOutput table = Tidemill("train --config-table", "2>/dev/null");
+  ASSERT_EQ(table.exit_code, 0);
+  std::ifstream page(TIDEMILL_SOURCE_DIR "/docs/training.md");
+  const std::string text((std::istreambuf_iterator<char>(page)), std::istreambuf_iterator<char>());
+  EXPECT_THAT(text, HasSubstr(table.output))
+      << "put the output of train --config-table into docs/training.md";
 }
 
 TEST(Program, RunsOnAFastBlas) {
