@@ -24,8 +24,8 @@ bool FirstBranch(const Expr& expr, const CfuncExample& example) {
          EvalExpr(expr.operands[1], example.a, example.b);
 }
 
-// Brings at least a third of the shown examples to each side of a comparison, as far as there are
-// any: an author who tests a choice tests both outcomes.
+// Brings at least a third of the shown examples to each side of a comparison, as far as the varied
+// ones can: an author who tests a choice tests both outcomes.
 void BalanceBranches(const Expr& expr, std::vector<CfuncExample>& pool) {
   if (expr.op != '?') return;
   const int least = kCfuncShown / 3;
@@ -33,7 +33,7 @@ void BalanceBranches(const Expr& expr, std::vector<CfuncExample>& pool) {
     int have = 0;
     for (int i = 0; i < kCfuncShown; ++i) have += FirstBranch(expr, pool[i]) == wanted;
     size_t next = kCfuncShown;
-    for (int i = 0; i < kCfuncShown && have < least; ++i) {
+    for (int i = kCfuncCommon; i < kCfuncShown && have < least; ++i) {
       if (FirstBranch(expr, pool[i]) == wanted) continue;
       while (next < pool.size() && FirstBranch(expr, pool[next]) != wanted) ++next;
       if (next == pool.size()) break;
@@ -43,16 +43,29 @@ void BalanceBranches(const Expr& expr, std::vector<CfuncExample>& pool) {
   }
 }
 
-// All examples that may be shown, in an order drawn at random.
+bool IsCommon(int a, int b) {
+  return std::any_of(kCfuncCommonInputs.begin(), kCfuncCommonInputs.end(),
+                     [&](const ProbeInput& input) { return input.a == a && input.b == b; });
+}
+
+// All examples that may be shown: those of the common inputs, then the others in an order drawn at
+// random. Empty: one of the common inputs has an output that cannot be shown.
 std::vector<CfuncExample> ShowableExamples(const Expr& expr, Random& random) {
-  std::vector<CfuncExample> pool;
+  std::vector<CfuncExample> others;
   for (int a = kCfuncInputMin; a <= kCfuncInputMax; ++a) {
     for (int b = kCfuncInputMin; b <= kCfuncInputMax; ++b) {
       const int value = EvalExpr(expr, a, b);
-      if (ShowableOutput(value)) pool.push_back({a, b, value});
+      if (ShowableOutput(value) && !IsCommon(a, b)) others.push_back({a, b, value});
     }
   }
-  random.Shuffle(pool);
+  random.Shuffle(others);
+  std::vector<CfuncExample> pool;
+  for (const ProbeInput& input : kCfuncCommonInputs) {
+    const int value = EvalExpr(expr, input.a, input.b);
+    if (!ShowableOutput(value)) return {};
+    pool.push_back({input.a, input.b, value});
+  }
+  pool.insert(pool.end(), others.begin(), others.end());
   return pool;
 }
 
@@ -62,8 +75,9 @@ bool ChooseExamples(CfuncProblem& problem, Random& random) {
   if (pool.size() < kCfuncShown + kCfuncFurther) return false;
   BalanceBranches(problem.expr, pool);
   const auto further = pool.begin() + kCfuncShown;
+  std::sort(pool.begin() + kCfuncCommon, further,
+            [](const auto& x, const auto& y) { return std::pair(x.a, x.b) < std::pair(y.a, y.b); });
   problem.shown.assign(pool.begin(), further);
-  random.Shuffle(problem.shown);
   problem.further.assign(further, further + kCfuncFurther);
   std::unordered_set<int> taken;
   while (problem.hidden.size() < kCfuncHidden) {
@@ -211,12 +225,20 @@ Result<std::vector<CfuncProblem>> GenerateCfunc(const CfuncOptions& options) {
   return problems;
 }
 
+std::string CfuncSignature() {
+  std::string out = "int f(int a,int b) at";
+  for (const ProbeInput& input : kCfuncCommonInputs) {
+    out += " (" + std::to_string(input.a) + "," + std::to_string(input.b) + ")";
+  }
+  return out + " is";
+}
+
 std::string CfuncCallText(int a, int b) {
-  return " f(" + std::to_string(a) + "," + std::to_string(b) + ")";
+  return " f(" + std::to_string(a) + "," + std::to_string(b) + ") is";
 }
 
 std::string CfuncValueText(int value) {
-  return "=" + std::to_string(value);
+  return " " + std::to_string(value);
 }
 
 std::string CfuncExampleText(const CfuncExample& example) {
@@ -224,8 +246,11 @@ std::string CfuncExampleText(const CfuncExample& example) {
 }
 
 std::string CfuncPrompt(const CfuncProblem& problem) {
-  std::string out = kCfuncSignature;
-  for (const CfuncExample& example : problem.shown) out += CfuncExampleText(example);
+  std::string out = CfuncSignature();
+  for (int i = 0; i < kCfuncShown; ++i) {
+    const CfuncExample& example = problem.shown[static_cast<size_t>(i)];
+    out += i < kCfuncCommon ? CfuncValueText(example.value) : CfuncExampleText(example);
+  }
   return out + kCfuncReturn;
 }
 

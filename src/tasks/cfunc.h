@@ -2,13 +2,15 @@
 // of what it returns. seed -> problems (an expression and its examples) -> prompt, answer and
 // feedback as text.
 //
-// One problem as the model sees it, each lexeme one token of the family's vocabulary
-// (cfunc_vocab.h):
-//   int f(int a,int b): f(2,-1)=1 f(0,3)=3 f(5,5)=10\nreturn a+b<|end|>
-// and where the first answer fails an example that the prompt did not show:
-//   ... a-b<|end|><|fail|> f(4,1)=5\nreturn a+b<|end|>
+// One problem as the model sees it, with "\n" for the end of a line:
+//   int f(int a,int b) at (0,1) .. (5,5) is 1 .. 5 f(6,-1) is 6\nreturn a<b?b:a<|end|>
+// The first lexeme holds inputs that are the same in every prompt. It is one token, and so are each
+// value (" 5"), each other call (" f(6,-1) is") and each character of the answer (cfunc_vocab.h).
+// Where the first answer fails, an example that the prompt did not show follows it:
+//   .. a<b?b:5<|end|><|fail|> f(4,1) is 4\nreturn a<b?b:a<|end|>
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -28,7 +30,7 @@ struct CfuncProblem {
   Expr expr;                          // the reference solution
   int level = 0;                      // difficulty, see cfunc_expr.h
   uint64_t behaviour = 0;             // BehaviourOf(expr)
-  std::vector<CfuncExample> shown;    // in the prompt
+  std::vector<CfuncExample> shown;    // in the prompt: those of the common inputs first
   std::vector<CfuncExample> further;  // not in the prompt; a failing one is shown as feedback
   std::vector<CfuncExample> hidden;   // never shown
 };
@@ -41,11 +43,23 @@ struct CfuncOptions {
   uint64_t count = 0;
   uint64_t seed = 0;
   CfuncSplit split = CfuncSplit::kTrain;
-  std::vector<double> level_weights = {0.05, 0.2, 0.2, 0.3, 0.25};  // of levels 1, 2, ..
+  // Of levels 1, 2, ..: about as the number of functions each has. A level with few of them that
+  // came often would be learned by heart, and nothing from it would carry over to functions held
+  // out.
+  std::vector<double> level_weights = {0.5, 5, 6, 80};
 };
 
 inline constexpr uint64_t kCfuncCountMax = 1'000'000;
-inline constexpr int kCfuncShown = 10;
+// Inputs shown in every prompt, in this order: as many on either side of any comparison as few can
+// be.
+// clang-format off
+inline constexpr std::array<ProbeInput, 12> kCfuncCommonInputs = {{
+    {0, 1}, {1, 0}, {0, 4}, {4, 0}, {1, 3}, {3, 1}, {2, 2}, {2, 5}, {5, 2}, {3, 4}, {4, 3}, {5, 5}}};
+// clang-format on
+inline constexpr int kCfuncCommon = static_cast<int>(kCfuncCommonInputs.size());
+// Then inputs that differ from prompt to prompt, so that a prompt is not the function's name.
+inline constexpr int kCfuncVaried = 2;
+inline constexpr int kCfuncShown = kCfuncCommon + kCfuncVaried;
 inline constexpr int kCfuncFurther = 8;
 inline constexpr int kCfuncHidden = 20;
 // Inputs of examples that are shown lie in this range, so that each pair is one token ..
@@ -65,15 +79,16 @@ CfuncSplit SplitOf(uint64_t behaviour);
 // options no set can meet, in words.
 Result<std::vector<CfuncProblem>> GenerateCfunc(const CfuncOptions& options);
 
-// Lexemes, as they stand in prompts: "int f(int a,int b):", " f(2,-1)", "=1", "\nreturn ".
-inline constexpr char kCfuncSignature[] = "int f(int a,int b):";
+// Lexemes, as they stand in prompts: the signature with the common inputs, " f(2,-1) is", " 1",
+// "\nreturn ".
+std::string CfuncSignature();
 inline constexpr char kCfuncReturn[] = "\nreturn ";
 inline constexpr char kCfuncEnd[] = "<|end|>";
 inline constexpr char kCfuncFail[] = "<|fail|>";
 std::string CfuncCallText(int a, int b);
 std::string CfuncValueText(int value);
 
-// " f(2,-1)=1"
+// " f(2,-1) is 1"
 std::string CfuncExampleText(const CfuncExample& example);
 // From the signature to "return ".
 std::string CfuncPrompt(const CfuncProblem& problem);

@@ -8,6 +8,9 @@ namespace tidemill {
 namespace {
 
 constexpr int kConstantMax = 5;
+// What a parameter is compared with, if not with the other one: small inputs lie on both sides.
+constexpr int kBoundMin = 1;
+constexpr int kBoundMax = 4;
 
 Expr Constant(int value) {
   return Expr{.op = 'n', .value = value, .operands = {}};
@@ -46,8 +49,13 @@ Expr DrawArithmetic(int operators, Random& random) {
 
 Expr DrawChoice(int computed_operators, Random& random) {
   Expr out{.op = '?', .value = 0, .operands = {}};
-  out.operands.push_back(Parameter(random.Chance(0.5) ? 'a' : 'b'));
-  out.operands.push_back(DrawLeaf(random));
+  const bool first_is_a = random.Chance(0.5);
+  out.operands.push_back(Parameter(first_is_a ? 'a' : 'b'));
+  if (random.Chance(0.3)) {
+    out.operands.push_back(Parameter(first_is_a ? 'b' : 'a'));
+  } else {
+    out.operands.push_back(Constant(static_cast<int>(random.Between(kBoundMin, kBoundMax))));
+  }
   const bool first_is_computed = random.Chance(0.5);
   out.operands.push_back(DrawArithmetic(first_is_computed ? computed_operators : 0, random));
   out.operands.push_back(DrawArithmetic(first_is_computed ? 0 : computed_operators, random));

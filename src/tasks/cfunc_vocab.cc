@@ -72,7 +72,7 @@ Status WriteText(const std::filesystem::path& path, const std::string& text) {
 }  // namespace
 
 std::vector<std::string> CfuncLexemes() {
-  std::vector<std::string> lexemes = {kCfuncEnd, kCfuncFail, kCfuncSignature, kCfuncReturn};
+  std::vector<std::string> lexemes = {kCfuncEnd, kCfuncFail, CfuncSignature(), kCfuncReturn};
   for (int a = kCfuncInputMin; a <= kCfuncInputMax; ++a) {
     for (int b = kCfuncInputMin; b <= kCfuncInputMax; ++b) lexemes.push_back(CfuncCallText(a, b));
   }

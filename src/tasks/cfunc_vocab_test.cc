@@ -40,14 +40,14 @@ std::map<std::string, int> AddedTokens() {
   return lexemes;
 }
 
-TEST(CfuncVocab, APromptIsTwoTokensAnExampleAndTwoMore) {
+TEST(CfuncVocab, EachValueAndEachLexemeIsOneToken) {
   CfuncOptions options;
   options.count = 200;
   const auto problems = GenerateCfunc(options);
   ASSERT_TRUE(problems.ok());
   const auto lexemes = AddedTokens();
   for (const CfuncProblem& problem : *problems) {
-    EXPECT_EQ(CountTokens(CfuncPrompt(problem), lexemes), 2u * kCfuncShown + 2u);
+    EXPECT_EQ(CountTokens(CfuncPrompt(problem), lexemes), 2u + kCfuncCommon + 2u * kCfuncVaried);
     EXPECT_EQ(CountTokens(CfuncFeedback(problem.further[0]), lexemes), 4u);
     EXPECT_EQ(CountTokens(ExprText(problem.expr), lexemes), ExprText(problem.expr).size());
   }
