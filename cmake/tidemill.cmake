@@ -69,6 +69,6 @@ function(tidemill_tests name)
   target_compile_definitions(${name}_test PRIVATE TIDEMILL_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
                              TIDEMILL_BINARY_DIR="${CMAKE_BINARY_DIR}")
   include(GoogleTest)
-  gtest_discover_tests(${name}_test DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
+  gtest_discover_tests(${name}_test NO_PRETTY_VALUES DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
     PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT})
 endfunction()

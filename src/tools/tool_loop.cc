@@ -78,8 +78,11 @@ void ToolLoop::Start(Lease lease, bool grading, Time now) {
   }
   ++(grading ? counters_.gradings : counters_.requests);
   if (auto it = running_ids_.find(request.request_id()); it != running_ids_.end()) {
-    // The earlier lease ran out while we work on it; this one takes its place.
+    // Asked again while we work on it: this message stands for the request from now on. The earlier
+    // one is done with, whether its lease ran out (then this is the same message) or it was sent
+    // twice.
     ++counters_.repeated;
+    if (leases_.Holds(it->second)) (void)bus_.Ack(leases_.Take(it->second));
     leases_.Hold(it->second, std::move(lease), now);
     return;
   }
