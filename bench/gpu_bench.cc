@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include <cuda_profiler_api.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -152,6 +154,23 @@ Result<std::string> RunGpuEngineBench(const GpuEngineLoad& load) {
       {"mean_context", context / static_cast<double>(total)},
       {"start_seconds", begin - started}}
       .dump();
+}
+
+Result<std::string> RunGpuProfile(int running) {
+  const ModelConfig config = HalfBillionConfig();
+  TM_ASSIGN_OR_RETURN(const auto weights, RandomGpuWeights(config, 1));
+  TM_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,
+                      NewEngine(weights, 1, OptionsFor(running, 600)));
+  const GpuEngineLoad load{
+      .running = running, .prompt = 256, .least_tokens = 300, .most_tokens = 300};
+  for (int id = 1; id <= running; ++id) {
+    TM_RETURN_IF_ERROR(engine->Add(Request(static_cast<uint64_t>(id), load, config)));
+  }
+  for (int step = 0; step < 60; ++step) TM_RETURN_IF_ERROR(engine->Step().status());
+  cudaProfilerStart();
+  for (int step = 0; step < 2; ++step) TM_RETURN_IF_ERROR(engine->Step().status());
+  cudaProfilerStop();
+  return std::string("{}");
 }
 
 Result<std::string> RunGpuPublishBench(int running, const std::function<Status()>& busy) {

@@ -28,6 +28,20 @@ struct GpuEngineLoad {
 // One JSON object: tokens a second from the first request to the last token, and while all places
 // were taken; milliseconds of a step (median, 99th percentile).
 Result<std::string> RunGpuEngineBench(const GpuEngineLoad& load);
+// Two decode steps for a profiler that waits for the program's word (ncu --profile-from-start off).
+Result<std::string> RunGpuProfile(int running);
+// Steps of the trainer on sequences the engine drew, all of `length` with `prompt` tokens of
+// prompt: tokens a second, share of 790 TFLOP/s at 6 floating-point operations a parameter and
+// token, mismatch between the log-probabilities of sampler and learner, peak memory. With
+// `publish`, swapping weights during generation while the trainer works is measured as well.
+struct GpuLearnerLoad {
+  int sequences = 32;
+  int length = 1024;
+  int prompt = 128;
+  int steps = 6;
+  bool publish = false;
+};
+Result<std::string> RunGpuLearnerBench(const GpuLearnerLoad& load);
 // Swapping weights during generation: milliseconds of a swap and of the steps around it. With
 // `busy`, something else keeps the GPU busy meanwhile; it is called again and again until the end.
 Result<std::string> RunGpuPublishBench(int running, const std::function<Status()>& busy);

@@ -17,12 +17,14 @@ int Say(const tidemill::Result<std::string>& result) {
 
 }  // namespace
 
-// gpu_bench engine 64 256 1024 | publish 256 | long 32768
+// gpu_bench engine 64 256 1024 | learner 16 32 | both 32 | publish 256 | long 32768 | train-long
+// 32768
 int main(int argc, char** argv) {
   int failed = 0;
   const std::string what = argc > 1 ? argv[1] : "";
-  if (argc < 3 || (what != "engine" && what != "publish" && what != "long")) {
-    std::cerr << "usage: gpu_bench engine|publish|long NUMBER...\n";
+  if (argc < 3 || (what != "engine" && what != "publish" && what != "long" && what != "learner" &&
+                   what != "both" && what != "profile" && what != "train-long")) {
+    std::cerr << "usage: gpu_bench engine|learner|both|profile|publish|long|train-long NUMBER...\n";
     return 2;
   }
   for (int i = 2; i < argc; ++i) {
@@ -32,6 +34,15 @@ int main(int argc, char** argv) {
       return 2;
     }
     if (what == "engine") failed |= Say(tidemill::RunGpuEngineBench({.running = number}));
+    if (what == "learner") failed |= Say(tidemill::RunGpuLearnerBench({.sequences = number}));
+    if (what == "profile") failed |= Say(tidemill::RunGpuProfile(number));
+    if (what == "both") {
+      failed |= Say(tidemill::RunGpuLearnerBench({.sequences = number, .publish = true}));
+    }
+    if (what == "train-long") {
+      failed |= Say(
+          tidemill::RunGpuLearnerBench({.sequences = 1, .length = number, .prompt = number - 512}));
+    }
     if (what == "publish") failed |= Say(tidemill::RunGpuPublishBench(number, {}));
     if (what == "long") failed |= Say(tidemill::RunGpuLongBench(number));
   }

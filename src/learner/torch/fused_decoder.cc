@@ -1,6 +1,7 @@
 #include "learner/torch/fused_decoder.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/Parallel.h>
 
 #include <algorithm>

@@ -1,6 +1,7 @@
 #include "learner/torch/policy_scorer.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 namespace tidemill {
 namespace {

@@ -49,8 +49,8 @@ struct PageOperands {
     for (int t = 0; t < 2; ++t) {
 #pragma unroll
       for (int i = 0; i < D / 32; ++i) {
-        keys[t][i] = __ldg(reinterpret_cast<const uint4*>(keys_of_page + (t * 8 + lane.g) * D +
-                                                          i * 32 + lane.c * 8));
+        keys[t][i] = *reinterpret_cast<const uint4*>(keys_of_page + (t * 8 + lane.g) * D + i * 32 +
+                                                     lane.c * 8);
       }
     }
 #pragma unroll
@@ -59,7 +59,7 @@ struct PageOperands {
 #pragma unroll
       for (int i = 0; i < D / 64; ++i) {
         values[k][i] =
-            __ldg(reinterpret_cast<const uint4*>(values_of_page + slot * D + i * 64 + lane.g * 8));
+            *reinterpret_cast<const uint4*>(values_of_page + slot * D + i * 64 + lane.g * 8);
       }
     }
   }
@@ -92,6 +92,28 @@ struct Tile {
       q[2 * i][half + 2] = piece.y;
       q[2 * i + 1][half] = piece.z;
       q[2 * i + 1][half + 2] = piece.w;
+    }
+  }
+
+  // Turns the queries; `cos` and `sin` are those of their position. A lane holds both numbers of
+  // each of its pairs.
+  __device__ __forceinline__ void Rotate(const float* cos, const float* sin, Lane lane) {
+#pragma unroll
+    for (int i = 0; i < D / 64; ++i) {
+      const int at = i * 32 + lane.c * 8;
+#pragma unroll
+      for (int word = 0; word < 4; ++word) {
+        const float2 c = *reinterpret_cast<const float2*>(cos + at + word * 2);
+        const float2 s = *reinterpret_cast<const float2*>(sin + at + word * 2);
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          unsigned& low = q[2 * i + word / 2][half + 2 * (word % 2)];
+          unsigned& high = q[2 * i + D / 32 + word / 2][half + 2 * (word % 2)];
+          const float2 a = UnpackBf16(low), b = UnpackBf16(high);
+          low = PackBf16(a.x * c.x - b.x * s.x, a.y * c.y - b.y * s.y);
+          high = PackBf16(b.x * c.x + a.x * s.x, b.y * c.y + a.y * s.y);
+        }
+      }
     }
   }
 
@@ -196,8 +218,29 @@ __device__ __forceinline__ PageWalk MakeWalk(const CudaAttentionArgs& args, int 
           static_cast<int64_t>(args.heads.kv_heads) * kCudaPageSlots * head_dim};
 }
 
-// Puts together what the warps of a block (or the parts of a row) found. `weight(w)` and so on are
-// indexed by part.
+// The row's own key, turned, and its value, into its page. The block's other threads see them after
+// the next barrier.
+template <int D>
+__device__ __forceinline__ void WriteOwn(const CudaAttentionArgs& args, const CudaRow& row,
+                                         const bf16* qkv, int kv_head) {
+  const CudaHeads& h = args.heads;
+  const int i = static_cast<int>(threadIdx.x);
+  if (i >= D) return;
+  bf16* page = static_cast<bf16*>(const_cast<void*>(args.cache)) +
+               static_cast<int64_t>(args.pages[row.pages + row.position / kCudaPageSlots]) *
+                   static_cast<int64_t>(h.PageNumbers()) +
+               (static_cast<int64_t>(kv_head) * kCudaPageSlots + row.position % kCudaPageSlots) * D;
+  const bf16* key = qkv + static_cast<int64_t>(h.heads + kv_head) * D;
+  const bf16* value = key + static_cast<int64_t>(h.kv_heads) * D;
+  page[static_cast<int64_t>(h.kv_heads) * kCudaPageSlots * D + i] = value[i];
+  const int pair = i % (D / 2);
+  const float c = args.cos[static_cast<int64_t>(row.position) * (D / 2) + pair];
+  const float s = args.sin[static_cast<int64_t>(row.position) * (D / 2) + pair];
+  const float a = __bfloat162float(key[pair]), b = __bfloat162float(key[pair + D / 2]);
+  page[i] = __float2bfloat16(i < D / 2 ? a * c - b * s : b * c + a * s);
+}
+
+// One block for each row and key head (and part of a long row); its warps take pages in turn.
 template <int D>
 __global__ void __launch_bounds__(kWarps * 32) DecodeKernel(const CudaAttentionArgs args) {
   __shared__ DecodeScratch<D> scratch;
@@ -217,8 +260,8 @@ __global__ void __launch_bounds__(kWarps * 32) DecodeKernel(const CudaAttentionA
 
   Tile<D> tile;
   tile.Clear();
-  const bf16* queries = static_cast<const bf16*>(args.qkv) + r * args.heads.QkvWidth() +
-                        static_cast<int64_t>(kv_head) * group * D;
+  const bf16* qkv = static_cast<const bf16*>(args.qkv) + r * args.heads.QkvWidth();
+  const bf16* queries = qkv + static_cast<int64_t>(kv_head) * group * D;
   tile.LoadQuery(0, lane.g < group ? queries + lane.g * D : nullptr, lane);
   tile.LoadQuery(1, lane.g + 8 < group ? queries + (lane.g + 8) * D : nullptr, lane);
   const float scale = rsqrtf(static_cast<float>(D)) * kLog2E;
@@ -226,6 +269,13 @@ __global__ void __launch_bounds__(kWarps * 32) DecodeKernel(const CudaAttentionA
   const PageWalk walk = MakeWalk(args, kv_head, row.pages, D);
   PageOperands<D> now, next;
   int index = begin + warp;
+  if (args.cos != nullptr) {
+    // Only the part that ends with the row's own page writes to it, and nobody else reads it.
+    if (end == pages) WriteOwn<D>(args, row, qkv, kv_head);
+    const int64_t at = static_cast<int64_t>(row.position) * (D / 2);
+    tile.Rotate(args.cos + at, args.sin + at, lane);
+    __syncthreads();
+  }
   if (index < end) LoadPage(now, walk, index, lane);
   while (index < end) {
     const int following = index + kWarps;

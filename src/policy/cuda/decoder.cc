@@ -96,8 +96,8 @@ class CudaDecoder::Impl {
 
   Status TakeWeights(const void* block) {
     TM_CUDA(cudaSetDevice(o_.device));
-    TM_CUDA(cudaMemcpyAsync(weights_.as(), block, layout_.numbers * bytes_,
-                            cudaMemcpyDeviceToDevice, stream_));
+    CudaCopyBlock(block, weights_.as(), layout_.numbers * bytes_, stream_);
+    TM_CUDA(cudaGetLastError());
     TM_CUDA(cudaStreamSynchronize(stream_));
     return Ok();
   }
@@ -488,19 +488,22 @@ class CudaDecoder::Impl {
     const Layer& layer = layers_[index];
     char* cache =
         pool_.as<char>() + index * PageNumbers(c_) * bytes_ * static_cast<size_t>(o_.pages);
-    CudaRotate({.heads = heads_,
-                .qkv = qkv_.as(),
-                .rows = rows,
-                .pages = pages,
-                .count = s.rows,
-                .q_norm = layer.q_norm,
-                .k_norm = layer.k_norm,
-                .eps = static_cast<float>(c_.rms_norm_eps),
-                .cos = cos_.as<float>(),
-                .sin = sin_.as<float>(),
-                .cache = cache},
-               stream_);
     const bool fast = CudaFastAttention(heads_);
+    const bool own = fast && s.tiles == 0 && layer.q_norm == nullptr;  // attention rotates itself
+    if (!own) {
+      CudaRotate({.heads = heads_,
+                  .qkv = qkv_.as(),
+                  .rows = rows,
+                  .pages = pages,
+                  .count = s.rows,
+                  .q_norm = layer.q_norm,
+                  .k_norm = layer.k_norm,
+                  .eps = static_cast<float>(c_.rms_norm_eps),
+                  .cos = cos_.as<float>(),
+                  .sin = sin_.as<float>(),
+                  .cache = cache},
+                 stream_);
+    }
     const CudaAttentionArgs args{.heads = heads_,
                                  .qkv = qkv_.as(),
                                  .out = mixed_.as(),
@@ -509,7 +512,9 @@ class CudaDecoder::Impl {
                                  .count = fast ? s.decode_rows : s.rows,
                                  .cache = cache,
                                  .splits = s.splits,
-                                 .partial = partial_.as<float>()};
+                                 .partial = partial_.as<float>(),
+                                 .cos = own ? cos_.as<float>() : nullptr,
+                                 .sin = own ? sin_.as<float>() : nullptr};
     CudaDecodeAttention(args, stream_);
     if (fast) CudaPrefillAttention(args, tiles, s.tiles, stream_);
   }

@@ -101,6 +101,11 @@ struct CudaAttentionArgs {
   const void* cache = nullptr;
   int splits = 1;
   float* partial = nullptr;
+  // With these, rows come as they left the product: decode attention rotates queries and the key
+  // itself and writes key and value to the cache (fast kernels only, and rows of different
+  // sequences).
+  const float* cos = nullptr;  // [position, head_dim / 2]
+  const float* sin = nullptr;
 };
 void CudaDecodeAttention(const CudaAttentionArgs& args, CudaStream stream);
 void CudaPrefillAttention(const CudaAttentionArgs& args, const CudaPrefillTile* tiles, int count,
@@ -149,6 +154,9 @@ void CudaDrawParts(const CudaPartArgs& args, CudaStream stream);
 // One of the parts by their weight. `drawn` may be host memory the device sees.
 void CudaDrawFinish(const CudaPart* parts, int part_stride, int part_count, const CudaDraw* draws,
                     int count, CudaDrawn* drawn, CudaStream stream);
+
+// A large copy at the speed of the memory; both ends are multiples of 16 bytes.
+void CudaCopyBlock(const void* from, void* to, size_t bytes, CudaStream stream);
 
 // Copies pages in every layer: pairs[2i] into pairs[2i + 1]. No page is named twice but as a
 // source.

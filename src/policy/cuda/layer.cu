@@ -24,7 +24,18 @@ __global__ void __launch_bounds__(kNormThreads) NormKernel(const CudaNormArgs ar
   float* x = args.x + source * args.width;
   const T* bias = static_cast<const T*>(args.bias);
   float sum = 0;
-  for (int i = threadIdx.x * 4; i < args.width; i += kNormThreads * 4) {
+  constexpr int kKept = 4;  // of a thread's numbers stay in registers between the passes
+  float4 kept[kKept];
+#pragma unroll
+  for (int n = 0; n < kKept; ++n) {
+    const int i = (n * kNormThreads + static_cast<int>(threadIdx.x)) * 4;
+    if (bias != nullptr || i >= args.width) break;
+    kept[n] = Load4(x + i);
+    sum += kept[n].x * kept[n].x + kept[n].y * kept[n].y + kept[n].z * kept[n].z +
+           kept[n].w * kept[n].w;
+  }
+  const int rest = bias != nullptr ? 0 : kKept * kNormThreads * 4;
+  for (int i = rest + threadIdx.x * 4; i < args.width; i += kNormThreads * 4) {
     float4 v = Load4(x + i);
     if (bias != nullptr) {
       const float4 b = Load4(bias + i);
@@ -37,7 +48,14 @@ __global__ void __launch_bounds__(kNormThreads) NormKernel(const CudaNormArgs ar
       rsqrtf(BlockSum<kNormThreads>(sum, scratch) / static_cast<float>(args.width) + args.eps);
   const T* weight = static_cast<const T*>(args.weight);
   T* out = static_cast<T*>(args.out) + r * args.width;
-  for (int i = threadIdx.x * 4; i < args.width; i += kNormThreads * 4) {
+#pragma unroll
+  for (int n = 0; n < kKept; ++n) {
+    const int i = (n * kNormThreads + static_cast<int>(threadIdx.x)) * 4;
+    if (bias != nullptr || i >= args.width) break;
+    const float4 v = kept[n], w = Load4(weight + i);
+    Store4(out + i, {v.x * scale * w.x, v.y * scale * w.y, v.z * scale * w.z, v.w * scale * w.w});
+  }
+  for (int i = rest + threadIdx.x * 4; i < args.width; i += kNormThreads * 4) {
     float4 v = Load4(x + i);
     if (bias != nullptr && args.select != nullptr) {
       const float4 b = Load4(bias + i);
@@ -115,7 +133,29 @@ __global__ void CopyPagesKernel(const CudaCopyArgs args) {
   }
 }
 
+constexpr int kCopyThreads = 512;
+
+__global__ void __launch_bounds__(kCopyThreads)
+    CopyBlockKernel(const uint4* from, uint4* to, size_t count) {
+  constexpr int kAtOnce = 4;
+  const size_t stride = static_cast<size_t>(gridDim.x) * kCopyThreads;
+  size_t i = static_cast<size_t>(blockIdx.x) * kCopyThreads + threadIdx.x;
+  for (; i + (kAtOnce - 1) * stride < count; i += kAtOnce * stride) {
+    uint4 v[kAtOnce];
+#pragma unroll
+    for (int n = 0; n < kAtOnce; ++n) v[n] = __ldcs(from + i + n * stride);
+#pragma unroll
+    for (int n = 0; n < kAtOnce; ++n) __stcs(to + i + n * stride, v[n]);
+  }
+  for (; i < count; i += stride) to[i] = from[i];
+}
+
 }  // namespace
+
+void CudaCopyBlock(const void* from, void* to, size_t bytes, CudaStream stream) {
+  CopyBlockKernel<<<132 * 4, kCopyThreads, 0, stream>>>(static_cast<const uint4*>(from),
+                                                        static_cast<uint4*>(to), bytes / 16);
+}
 
 void CudaEmbed(CudaType type, const CudaRow* rows, int count, const void* table, int width,
                float* x, CudaStream stream) {

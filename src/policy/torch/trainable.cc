@@ -2,6 +2,9 @@
 #include "policy/torch/aten.h"
 
 #include "policy/torch/catch.h"
+#ifdef TIDEMILL_CUDA
+#include "policy/torch/cuda_train.h"
+#endif
 #include "policy/torch/model.h"
 
 namespace tidemill {
@@ -69,6 +72,11 @@ Result<std::shared_ptr<const PolicyWeights>> TrainableModel::Snapshot(Dtype dtyp
   using Made = std::shared_ptr<const PolicyWeights>;
   return CatchTorch<Made>("copying the weights", [&]() -> Result<Made> {
     const at::NoGradGuard no_grad;
+#ifdef TIDEMILL_CUDA
+    if (!lora() && view_.embed.is_cuda()) {
+      return PolicyWeights::FromTensors(config_, CudaPackedCopies(config_, parameters_, type));
+    }
+#endif
     if (!lora()) return PolicyWeights::FromTensors(config_, Copies(parameters_, type));
     // Adapters stay float32: they are small, and what is learned is in them.
     return PolicyWeights::WithAdapter(

@@ -1,0 +1,123 @@
+#include <chrono>
+#include <nlohmann/json.hpp>
+
+#ifdef TIDEMILL_CUDA
+#include <c10/cuda/CUDACachingAllocator.h>
+#endif
+
+#include "bench/gpu_bench.h"
+#include "core/random.h"
+#include "learner/torch/trainer.h"
+#include "policy/torch/model.h"
+#include "policy/torch/torch_engine.h"
+
+namespace tidemill {
+namespace {
+
+// What the engine writes to random prompts, half of it rewarded.
+Result<v1::Batch> DrawBatch(const std::shared_ptr<const PolicyWeights>& weights,
+                            const GpuLearnerLoad& load) {
+  const ModelConfig& config = weights->config();
+  EngineOptions options;
+  options.max_context = load.length + 16;
+  options.max_running = static_cast<size_t>(load.sequences);
+  options.prefill_chunk = 8192;
+  options.cache_bytes = uint64_t{1} << 33;
+  TM_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, NewEngine(weights, 1, options));
+  Random random(11);
+  v1::Batch batch;
+  batch.set_learner_version(1);
+  for (int i = 0; i < load.sequences; ++i) {
+    SequenceStart start{.id = static_cast<uint64_t>(i) + 1};
+    for (int p = 0; p < load.prompt; ++p) {
+      start.prompt.push_back(
+          static_cast<TokenId>(random.Below(static_cast<uint64_t>(config.vocab_size))));
+    }
+    start.turn.max_new_tokens = load.length - load.prompt;
+    start.turn.seed = static_cast<uint64_t>(i);
+    v1::Sample& sample = *batch.add_samples();
+    v1::Trajectory& trajectory = *sample.mutable_trajectory();
+    trajectory.mutable_id()->set_task("bench");
+    trajectory.mutable_id()->set_group(static_cast<uint64_t>(i / 8));
+    trajectory.mutable_id()->set_member(static_cast<uint32_t>(i % 8));
+    trajectory.mutable_id()->set_attempt(1);
+    trajectory.mutable_sampling()->set_temperature(1.0);
+    trajectory.mutable_prompt_ids()->Add(start.prompt.begin(), start.prompt.end());
+    sample.mutable_verdict()->set_scored(true);
+    sample.mutable_verdict()->set_reward(i % 2);
+    TM_RETURN_IF_ERROR(engine->Add(std::move(start)));
+  }
+  while (engine->Work()) {
+    TM_ASSIGN_OR_RETURN(const std::vector<TurnOutput> finished, engine->Step());
+    for (const TurnOutput& turn : finished) {
+      v1::Turn& to =
+          *batch.mutable_samples(static_cast<int>(turn.id) - 1)->mutable_trajectory()->add_turns();
+      to.mutable_ids()->Add(turn.ids.begin(), turn.ids.end());
+      to.mutable_logprobs()->Add(turn.logprobs.begin(), turn.logprobs.end());
+      v1::VersionRun& run = *to.add_versions();
+      run.set_version(1);
+      run.set_tokens(static_cast<uint32_t>(turn.ids.size()));
+    }
+  }
+  return batch;
+}
+
+double PeakGigabytes() {
+#ifdef TIDEMILL_CUDA
+  const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(0);
+  return static_cast<double>(stats.allocated_bytes[0].peak) / 1e9;
+#else
+  return 0;
+#endif
+}
+
+}  // namespace
+
+Result<std::string> RunGpuLearnerBench(const GpuLearnerLoad& load) {
+  const ModelConfig config = HalfBillionConfig();
+  TM_ASSIGN_OR_RETURN(const auto weights, RandomGpuWeights(config, 1));
+  TM_ASSIGN_OR_RETURN(v1::Batch batch, DrawBatch(weights, load));
+  TrainerOptions options;
+  TM_ASSIGN_OR_RETURN(options.objective, ObjectivePreset("grpo"));
+  options.objective.kl_coefficient = 0;
+  options.schedule.peak = 1e-6;
+  options.microbatch_tokens = int64_t{32} * 1024;
+  options.bfloat16 = true;
+  options.publish_dtype = Dtype::kBF16;
+  TM_ASSIGN_OR_RETURN(const std::unique_ptr<Trainer> trainer, Trainer::New(weights, options));
+  trainer->NotePublished(1, 0);
+  double seconds = 0, tokens = 0;
+  std::map<std::string, double> first;
+  for (int step = 0; step < load.steps; ++step) {
+    batch.set_step(static_cast<uint64_t>(step));
+    TM_ASSIGN_OR_RETURN(const TrainReport report, trainer->Train(batch, 0));
+    if (step == 0) first = report.metrics;
+    if (step < 2) continue;
+    seconds += report.metrics.at("seconds");
+    tokens += report.metrics.at("computed_tokens");
+  }
+  const double rate = tokens / seconds;
+  nlohmann::ordered_json result{
+      {"bench", "learner"},
+      {"sequences", load.sequences},
+      {"length", load.length},
+      {"tokens_per_s", std::round(rate)},
+      {"share_of_790_tflops", rate * 6 * static_cast<double>(config.ParameterCount()) / 790e12},
+      {"mismatch_mean", first["mismatch"]},
+      {"mismatch_p99", first["mismatch_p99"]},
+      {"loss", first["loss"]},
+      {"grad_norm", first["grad_norm"]},
+      {"peak_gb", PeakGigabytes()}};
+  if (load.publish) {
+    uint64_t step = static_cast<uint64_t>(load.steps);
+    TM_ASSIGN_OR_RETURN(const std::string both, RunGpuPublishBench(256, [&]() -> Status {
+                          batch.set_step(step++);
+                          TM_RETURN_IF_ERROR(trainer->Train(batch, 0).status());
+                          return trainer->Snapshot().status();
+                        }));
+    result["publish"] = nlohmann::ordered_json::parse(both);
+  }
+  return result.dump();
+}
+
+}  // namespace tidemill
