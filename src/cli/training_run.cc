@@ -385,7 +385,8 @@ RunSnapshot TrainingRun::Snapshot() const {
   const ToolCounters& tools = p.tool_loop->counters();
   s.gradings = tools.gradings;
   s.unavailable = tools.unavailable;
-  s.cache_hits = tools.cache_hits, s.cache_misses = tools.cache_misses;
+  s.cache_hits = tools.cache_hits + tools.joined;
+  s.cache_misses = tools.cache_misses - tools.joined;
   const double commands = std::max<double>(1, static_cast<double>(tools.cache_misses));
   s.tool_ms = static_cast<double>(tools.wall_us) / 1e3 / commands;
   s.queue_ms = static_cast<double>(tools.queue_us) / 1e3 / commands;

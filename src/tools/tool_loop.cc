@@ -86,12 +86,13 @@ void ToolLoop::Start(Lease lease, bool grading, Time now) {
     leases_.Hold(it->second, std::move(lease), now);
     return;
   }
-  if (AnswerAtOnce(running, lease)) return;
+  if (AnswerAtOnce(running, lease) || JoinRunning(running, lease, now)) return;
   running.grading = grading;
   running_gradings_ += grading ? 1 : 0;
   const uint64_t tag = next_tag_++;
   leases_.Hold(tag, std::move(lease), now);
   running_ids_[request.request_id()] = tag;
+  if (!running.hash.empty()) running_hashes_[running.hash] = tag;
   port_.Submit(request, tag);
   running_.emplace(tag, std::move(running));
 }
@@ -119,6 +120,18 @@ bool ToolLoop::AnswerAtOnce(Running& running, Lease& lease) {
   return true;
 }
 
+// The members of a group often write the same answer at the same time: one box serves them all.
+bool ToolLoop::JoinRunning(Running& running, Lease& lease, Time now) {
+  auto it = running.hash.empty() ? running_hashes_.end() : running_hashes_.find(running.hash);
+  if (it == running_hashes_.end()) return false;
+  ++counters_.joined;
+  const uint64_t tag = next_tag_++;
+  leases_.Hold(tag, std::move(lease), now);
+  running_ids_[running.request.request_id()] = tag;
+  running_.at(it->second).followers.emplace_back(tag, std::move(running.request));
+  return true;
+}
+
 void ToolLoop::TakeDone() {
   for (ToolCompletion& done : port_.completions().TakeAll()) {
     auto node = running_.extract(done.tag);
@@ -130,7 +143,16 @@ void ToolLoop::TakeDone() {
     if (result.outcome() == v1::OUTCOME_UNAVAILABLE) ++counters_.unavailable;
     counters_.wall_us += static_cast<uint64_t>(result.wall_ms() * 1000);
     counters_.queue_us += static_cast<uint64_t>(std::max(0.0, result.queue_ms()) * 1000);
-    if (!running.hash.empty()) cache_.Store(running.hash, result);
+    if (!running.hash.empty()) {
+      cache_.Store(running.hash, result);
+      running_hashes_.erase(running.hash);
+    }
+    for (auto& [tag, request] : running.followers) {
+      running_ids_.erase(request.request_id());
+      v1::ToolResult shared = result;
+      shared.set_cached(true);
+      Answer(request, std::move(shared), leases_.Holds(tag) ? leases_.Take(tag) : Lease());
+    }
     // Without its lease the answer still goes out: the asker takes the first and ignores the
     // second.
     Lease lease = leases_.Holds(done.tag) ? leases_.Take(done.tag) : Lease();

@@ -40,6 +40,7 @@ struct ToolCounters {
   std::atomic<uint64_t> unavailable{0};
   std::atomic<uint64_t> cache_hits{0};
   std::atomic<uint64_t> cache_misses{0};
+  std::atomic<uint64_t> joined{0};    // identical to one that was running, and answered with it
   std::atomic<uint64_t> repeated{0};  // second deliveries, answered from memory or joined
   std::atomic<uint64_t> cancelled{0};
   std::atomic<uint64_t> wall_us{0};   // of the commands in boxes, added up
@@ -64,6 +65,7 @@ class ToolLoop final : public Loop {
     v1::ToolRequest request;
     std::string hash;
     bool grading = false;
+    std::vector<std::pair<uint64_t, v1::ToolRequest>> followers;  // identical requests, by tag
   };
 
   void TakeDone();
@@ -72,6 +74,7 @@ class ToolLoop final : public Loop {
   void Start(Lease lease, bool grading, Time now);
   // Answers without a box what can be: a repetition, a given-up episode, a known result.
   bool AnswerAtOnce(Running& running, Lease& lease);
+  bool JoinRunning(Running& running, Lease& lease, Time now);
   void Answer(const v1::ToolRequest& request, v1::ToolResult result, Lease lease);
   size_t Free(bool grading) const;
 
@@ -88,6 +91,7 @@ class ToolLoop final : public Loop {
   std::deque<std::string> finished_order_;
   std::unordered_set<std::string> cancelled_;  // episodes given up
   std::deque<std::string> cancelled_order_;
+  std::unordered_map<std::string, uint64_t> running_hashes_;  // content hash to tag
   size_t running_gradings_ = 0;
   size_t next_topic_ = 0;  // so that no topic is always first
   uint64_t next_tag_ = 1;

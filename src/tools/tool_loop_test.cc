@@ -181,6 +181,18 @@ TEST_F(ToolLoopTest, IdenticalRequestsAreAnsweredFromTheCache) {
   EXPECT_EQ(loop_->counters().cache_hits, 1u);
 }
 
+TEST_F(ToolLoopTest, IdenticalRequestsAtTheSameTimeShareOneRun) {
+  for (const char* id : {"a", "b", "c", "d"}) Ask(id, "compile", "same");
+  Step();
+  ASSERT_EQ(port_.asked.size(), 1u);
+  EXPECT_EQ(bus_.Depth(kToolsCompileTopic)->leased, 4u);
+  port_.Answer(0);
+  Step();
+  EXPECT_EQ(Answers().size(), 4u);
+  EXPECT_EQ(bus_.Depth(kToolsCompileTopic)->leased, 0u);
+  EXPECT_EQ(loop_->counters().joined, 3u);
+}
+
 TEST_F(ToolLoopTest, ACancelledEpisodesCallsAreNotRun) {
   v1::ToolCancel cancel;
   cancel.mutable_episode()->set_task("task of a");
