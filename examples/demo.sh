@@ -10,20 +10,21 @@ tidemill=build/release/tidemill
 seed=${1:-1}
 out=build/demo
 run=demo-$seed
-minutes=${TIDEMILL_DEMO_MINUTES:-3.3}
+minutes=${TIDEMILL_DEMO_MINUTES:-4.3}  # of reinforcement, the evaluation before it included
 
 say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
 
 rm -rf "$out" "runs/$run"
 mkdir -p "$out"
 say "1. Tasks: functions of two ints, examples in, body out; training and held-out tasks share no behaviour"
-"$tidemill" tasks generate --family cfunc --count 8000 --seed "$((seed * 10 + 1))" --out "$out/demonstrated.jsonl" --with-solutions "$out/demonstrations.jsonl"
-"$tidemill" tasks generate --family cfunc --count 12000 --seed "$((seed * 10 + 2))" --out "$out/train.jsonl"
+"$tidemill" tasks generate --family cfunc --count 4000 --seed "$((seed * 10 + 1))" --out "$out/demonstrated.jsonl" --with-solutions "$out/demonstrations.jsonl"
+"$tidemill" tasks generate --family cfunc --count 7000 --seed "$((seed * 10 + 2))" --out "$out/train.jsonl"
 "$tidemill" tasks generate --family cfunc --count 300 --seed "$((seed * 10 + 3))" --split heldout --out "$out/eval.jsonl"
 "$tidemill" tasks model --family cfunc --out "$out/shape"
 
 say "2. Supervised training from nothing, until the held-out loss stops falling"
-"$tidemill" warmup "$out/demonstrations.jsonl" --from-config "$out/shape" --out "$out/warm" --seed "$seed" --minutes 1.4
+"$tidemill" warmup "$out/demonstrations.jsonl" --from-config "$out/shape" --out "$out/warm" --seed "$seed" \
+  --batch-tokens 2048 --evaluate-every 100 --patience 4 --minutes 1.5
 
 say "3. Reinforcement: generate, compile, test, learn, all at once (evaluated before and after)"
 "$tidemill" --log-level warn train examples/demo.toml --set run.name="$run" --set run.seed="$seed" \
