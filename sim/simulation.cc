@@ -351,16 +351,12 @@ class Simulation {
     const int64_t steps =
         learner_ == nullptr ? 0 : static_cast<int64_t>(learner_->counters().steps.load());
     const int64_t allowed = (draw_.eta + steps + 1) * kBatch;
-    // Reports travel: a group may be dropped in replay, counted free by the dispatcher and not yet
-    // durable.
-    const int64_t slack = PendingDrops();
-    if (counted > allowed + slack) {
+    if (counted > allowed) {
       world_.verdict().Fail("the gate let " + std::to_string(counted) + " episodes through; " +
                             std::to_string(allowed) + " are allowed after " +
                             std::to_string(steps) + " steps");
     }
   }
-  int64_t PendingDrops() const { return 0; }
 
   void CheckEnd() {
     for (const auto& [key, stored] : store_.durable().trajectories) {

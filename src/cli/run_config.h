@@ -134,7 +134,6 @@ struct RunConfig {
 void BindRunConfig(RunConfig& config, Binder& binder);
 
 // What keys must have in common, after loading; every message names the key and its place.
-// `needs_model`: the command cannot do without model.path and tasks.
 Status CheckRunConfig(const RunConfig& config, const Binder& binder);
 
 }  // namespace tidemill

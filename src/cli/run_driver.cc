@@ -15,7 +15,9 @@ namespace {
 
 std::atomic<int> signals_seen{0};
 
-void OnSignal(int) { ++signals_seen; }
+void OnSignal(int) {
+  ++signals_seen;
+}
 
 // While it lives, Ctrl-C and SIGTERM are counted instead of ending the process.
 class SignalCounter {
@@ -64,13 +66,15 @@ void RecordTick(RunJournal& journal, const RunSnapshot& s) {
   for (const BusyShare& busy : s.busy) {
     numbers[(busy.port ? "busy_port_" : "busy_loop_") + busy.name] = busy.share;
   }
-  for (const auto& [topic, depth] : s.depths) numbers["depth_" + topic] = static_cast<double>(depth);
+  for (const auto& [topic, depth] : s.depths)
+    numbers["depth_" + topic] = static_cast<double>(depth);
   journal.Record("tick", numbers, {});
 }
 
 class Driver {
  public:
-  Driver(const RunConfig& config, RunDirectory& directory, const DriveOptions& options, MetricsLog log)
+  Driver(const RunConfig& config, RunDirectory& directory, const DriveOptions& options,
+         MetricsLog log)
       : config_(config),
         directory_(directory),
         options_(options),
@@ -90,7 +94,7 @@ class Driver {
     // A person who asked twice does not want to wait for the drain.
     if (signals_seen > 1 && result.status.code() == Code::kTimeout) result.status = Ok();
     result.interrupted = signals_seen > 0;
-    RunOutcome outcome{result.status, result.interrupted, run->Snapshot(), 0};
+    RunOutcome outcome{result.status, result.interrupted, run->Snapshot()};
     outcome.last.seconds = before_stop.seconds;
     outcome.last.busy = before_stop.busy;
     Flush();
@@ -113,14 +117,17 @@ class Driver {
       }
       Flush();
       display_.Show(snapshot);
-      const bool out_of_time = config_.run.minutes > 0 && snapshot.seconds > config_.run.minutes * 60;
+      const bool out_of_time =
+          config_.run.minutes > 0 && snapshot.seconds > config_.run.minutes * 60;
       if ((out_of_time || signals_seen > 0) && !finishing) {
         finishing = true;
-        if (signals_seen > 0) LogInfo("finishing the step and saving; Ctrl-C again to stop at once");
+        if (signals_seen > 0)
+          LogInfo("finishing the step and saving; Ctrl-C again to stop at once");
         run.FinishSoon();
       }
       // An interrupted run does not evaluate once more: it ends when its last step is saved.
-      if (signals_seen > 1 || (signals_seen > 0 && (run.LearnerDone() || !options_.run.train))) return;
+      if (signals_seen > 1 || (signals_seen > 0 && (run.LearnerDone() || !options_.run.train)))
+        return;
     }
   }
 

@@ -13,7 +13,6 @@ struct RunOutcome {
   Status status;             // of the loops
   bool interrupted = false;  // a person asked it to stop
   RunSnapshot last;
-  uint64_t retries = 0;
 };
 
 // From the run's database and its last snapshot, as JSON. See docs/training.md for every field.

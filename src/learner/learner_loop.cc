@@ -52,8 +52,8 @@ void LearnerLoop::Attach(Waker& waker) {
 Time LearnerLoop::Step(Time now) {
   TakeStored();
   TakeTrainerEvents(now);
-  TakeBatches(now);
-  TrainNext(now);
+  TakeBatches();
+  TrainNext();
   AskForBatch();
   FinishIfLast();
   outbox_.Flush(now);
@@ -76,7 +76,7 @@ void LearnerLoop::AskForBatch() {
   outbox_.Request(kBatchRequestsTopic, inbox_, request.SerializeAsString());
 }
 
-void LearnerLoop::TakeBatches(Time) {
+void LearnerLoop::TakeBatches() {
   for (Lease& lease : TakeFrom(bus_, inbox_, 4)) {
     v1::Batch batch;
     if (!batch.ParseFromString(lease.body)) {
@@ -90,7 +90,7 @@ void LearnerLoop::TakeBatches(Time) {
   }
 }
 
-void LearnerLoop::TrainNext(Time) {
+void LearnerLoop::TrainNext() {
   // The trainer carries out commands in order: the last step's weights must be on their way before
   // the next step changes them.
   if (training_ || !to_publish_.empty() || !next_batch_ || LastStepTaken()) return;

@@ -63,14 +63,14 @@ class LearnerLoop final : public Loop {
   const LearnerCounters& counters() const { return counters_; }
 
  private:
-  void TakeBatches(Time now);
+  void TakeBatches();
   void TakeTrainerEvents(Time now);
   void OnTrained(const TrainDone& done, Time now);
   void OnPublished(const PublishDone& done);
   void OnCheckpoint(const CheckpointDone& done);
   void TakeStored();
   void AskForBatch();
-  void TrainNext(Time now);
+  void TrainNext();
   void PublishIfReserved();
   void Checkpoint();
   void FinishIfLast();

@@ -167,7 +167,7 @@ void ReplayLoop::OnTrajectoryStored(Pending& pending, const Status& status, Time
   Member& member = group.members[index];
   member.trajectory = std::move(trajectory);
   if (member.trajectory.end() == v1::EPISODE_END_GIVEN_UP) {
-    MarkStale(id, member, member.trajectory.stale_cause());
+    MarkStale(member, member.trajectory.stale_cause());
     CompleteIfDone(id);
     return;
   }
@@ -179,7 +179,7 @@ void ReplayLoop::AskForVerdict(uint64_t group_id, uint32_t index, Time now) {
   const v1::Trajectory& trajectory = member.trajectory;
   const v1::Task* task = tasks_.Find(trajectory.id().task());
   if (task == nullptr) {
-    MarkStale(group_id, member, "the task is not in this run's task files");
+    MarkStale(member, "the task is not in this run's task files");
     CompleteIfDone(group_id);
     return;
   }
@@ -233,7 +233,7 @@ void ReplayLoop::AskAgain(Time now) {
     if (member.score_tries < options_.score_tries) {
       AskForVerdict(id, index, now);
     } else {
-      MarkStale(id, member, "no verdict after " + std::to_string(member.score_tries) + " tries");
+      MarkStale(member, "no verdict after " + std::to_string(member.score_tries) + " tries");
       CompleteIfDone(id);
     }
   }
@@ -251,12 +251,12 @@ void ReplayLoop::OnVerdictStored(const v1::Verdict& verdict) {
     if (verdict.solved()) ++counters_.solved;
     member.verdict = verdict;
   } else {
-    MarkStale(group->first, member, "unscorable: " + verdict.cause());
+    MarkStale(member, "unscorable: " + verdict.cause());
   }
   CompleteIfDone(group->first);
 }
 
-void ReplayLoop::MarkStale(uint64_t, Member& member, const std::string& reason) {
+void ReplayLoop::MarkStale(Member& member, const std::string& reason) {
   member.stale = true;
   ++counters_.stale;
   RecordFate(member.trajectory.id(), "stale", reason);

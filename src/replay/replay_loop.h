@@ -112,7 +112,7 @@ class ReplayLoop final : public Loop {
   void TakeBatchRequests();
   void AskForVerdict(uint64_t group, uint32_t member, Time now);
   void AskAgain(Time now);
-  void MarkStale(uint64_t group_id, Member& member, const std::string& reason);
+  void MarkStale(Member& member, const std::string& reason);
   void CompleteIfDone(uint64_t group_id);
   void Drop(uint64_t group_id, const std::string& fate, bool reissue);
   void Report(uint64_t group_id, Group& group, bool accepted, bool reissue,

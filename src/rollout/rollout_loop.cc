@@ -75,8 +75,7 @@ void RolloutLoop::TakeGroups(Time now) {
         (void)bus_.Ack(lease);
         continue;
       }
-      ForgetGroup(group.group(),
-                  true);  // ours ran out and came back to us: the newer delivery counts
+      ForgetGroup(group.group());  // ours ran out and came back to us: the newer delivery counts
     }
     StartGroup(std::move(lease), group, now);
   }
@@ -214,7 +213,7 @@ void RolloutLoop::GiveUpLostCalls(Time now) {
 void RolloutLoop::DropLostGroups(Time now) {
   for (uint64_t group : leases_.Extend(now)) {
     ++counters_.groups_lost;
-    ForgetGroup(group, true);
+    ForgetGroup(group);
   }
 }
 
@@ -237,18 +236,16 @@ void RolloutLoop::FinishEpisode(SequenceId sequence) {
   outbox_.Publish(kTrajectoriesTopic, trajectory.SerializeAsString(), std::move(done));
 }
 
-void RolloutLoop::ForgetGroup(uint64_t group_id, bool cancel_tools) {
+void RolloutLoop::ForgetGroup(uint64_t group_id) {
   auto node = groups_.extract(group_id);
   if (node.empty()) return;
   for (auto& [member, sequence] : node.mapped().running) {
     auto it = episodes_.find(sequence);
     if (it == episodes_.end()) continue;
     if (it->second.started) engine_.Release(sequence);
-    if (cancel_tools) {
-      v1::ToolCancel cancel;
-      *cancel.mutable_episode() = it->second.episode.id();
-      outbox_.Publish(kToolsCancelTopic, cancel.SerializeAsString());
-    }
+    v1::ToolCancel cancel;
+    *cancel.mutable_episode() = it->second.episode.id();
+    outbox_.Publish(kToolsCancelTopic, cancel.SerializeAsString());
     episodes_.erase(it);
   }
   if (leases_.Holds(group_id)) (void)leases_.Take(group_id);
@@ -260,7 +257,7 @@ void RolloutLoop::Drain() {
   for (auto& [id, group] : groups_) held.push_back(id);
   for (uint64_t id : held) {
     if (leases_.Holds(id)) (void)bus_.Release(leases_.Take(id), Duration(0));
-    ForgetGroup(id, true);
+    ForgetGroup(id);
   }
 }
 

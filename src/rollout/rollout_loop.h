@@ -74,7 +74,6 @@ class RolloutLoop final : public Loop {
     uint64_t group;
     uint32_t member;
     bool started = false;  // the engine knows the sequence
-    size_t open_calls = 0;
   };
   struct OpenCall {
     SequenceId sequence;
@@ -97,7 +96,7 @@ class RolloutLoop final : public Loop {
   void Act(SequenceId sequence, EpisodeActions actions, Time now);
   void SendCall(SequenceId sequence, v1::ToolRequest request, Time now);
   void FinishEpisode(SequenceId sequence);
-  void ForgetGroup(uint64_t group, bool cancel_tools);
+  void ForgetGroup(uint64_t group);
 
   Bus& bus_;
   EnginePort& engine_;
