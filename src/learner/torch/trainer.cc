@@ -5,12 +5,12 @@
 
 #include <chrono>
 #include <cmath>
-#include <numeric>
 
-#include "core/random.h"
 #include "learner/gradient_watch.h"
+#include "learner/minibatch.h"
 #include "learner/staleness.h"
 #include "learner/step_batch.h"
+#include "learner/torch/first_pass.h"
 #include "learner/torch/objective.h"
 #include "learner/torch/policy_scorer.h"
 #include "policy/torch/catch.h"
@@ -19,27 +19,13 @@ namespace tidemill {
 namespace {
 
 using at::Tensor;
-using BySequence = std::vector<std::vector<float>>;
 
 constexpr size_t kVersionsRemembered = 4096;
 
-// What a step knows about its tokens besides the sequences themselves, [sequence][trained token].
-struct StepScores {
-  BySequence proximal;       // where the objective needs them before the first update
-  BySequence reference;      // where there is a KL term
-  BySequence advantages;     // V-trace's
-  BySequence value_targets;  // V-trace's
-};
-
-Tensor ToDevice(const BySequence& values, const MicroTensors& micro, const Tensor& like) {
+Tensor ToDevice(const std::vector<std::vector<float>>& values, const MicroTensors& micro,
+                const Tensor& like) {
   return GatherBySequence(values, micro, like.device());
 }
-
-// A part of the batch with an update of its own.
-struct Minibatch {
-  std::vector<Microbatch> parts;
-  ObjectiveTotals totals;
-};
 
 }  // namespace
 
@@ -82,10 +68,11 @@ class Trainer::Impl {
     return options_.objective.NeedsValues() ||
            (options_.objective.proximal == ProximalKind::kRecompute && Updates() > 1);
   }
-  std::vector<Microbatch> Cut(const StepBatch& step, std::span<const int32_t> chosen) const;
-  std::vector<Minibatch> MinibatchesOf(const StepBatch& step, uint32_t epoch,
-                                       uint64_t number) const;
-  StepScores FirstPass(const StepBatch& step);
+  MinibatchOptions Cut() const {
+    const PackCost cost = scorer_.fused() ? PackCost::kSharedPrompts : PackCost::kTokens;
+    return {options_.minibatches, {options_.microbatch_tokens, cost}, options_.seed};
+  }
+  StepScores ScoreBefore(const StepBatch& step);
   ObjectiveInput InputOf(const MicroTensors& micro, const PolicyScores& scores,
                          const StepScores& known) const;
   Status Update(const Minibatch& minibatch, const StepScores& known, bool first_epoch);
@@ -120,71 +107,12 @@ class Trainer::Impl {
   std::vector<double> differences_;  // the same of tokens the learner's own newest version drew
 };
 
-std::vector<Microbatch> Trainer::Impl::Cut(const StepBatch& step,
-                                           std::span<const int32_t> chosen) const {
-  const PackCost cost = scorer_.fused() ? PackCost::kSharedPrompts : PackCost::kTokens;
-  return PackMicrobatches(step.sequences, step.advantages, chosen,
-                          {options_.microbatch_tokens, cost});
-}
-
-std::vector<Minibatch> Trainer::Impl::MinibatchesOf(const StepBatch& step, uint32_t epoch,
-                                                    uint64_t number) const {
-  std::vector<int32_t> order = step.Trainable();
-  const uint64_t parts = std::min<uint64_t>(options_.minibatches, order.size());
-  if (parts > 1) Random(options_.seed).Split(number).Split(epoch).Shuffle(order);
-  std::vector<Minibatch> minibatches;
-  for (uint64_t part = 0; part < parts; ++part) {
-    const size_t first = order.size() * part / parts, last = order.size() * (part + 1) / parts;
-    const std::span<const int32_t> chosen = std::span(order).subspan(first, last - first);
-    Minibatch minibatch{Cut(step, chosen), {}};
-    minibatch.totals.sequences = static_cast<double>(chosen.size());
-    for (const Microbatch& micro : minibatch.parts) {
-      minibatch.totals.tokens += static_cast<double>(micro.trained_tokens);
-    }
-    minibatches.push_back(std::move(minibatch));
-  }
-  return minibatches;
-}
-
-// Everything that has to be known before the weights change.
-StepScores Trainer::Impl::FirstPass(const StepBatch& step) {
-  StepScores known;
-  const bool own = NeedsFirstPass();
-  if (!own && reference_ == nullptr) return known;
-  const size_t count = step.sequences.size();
-  BySequence values(count);
-  known.proximal.resize(count);
-  known.reference.resize(count);
-  known.advantages.resize(count);
-  known.value_targets.resize(count);
+StepScores Trainer::Impl::ScoreBefore(const StepBatch& step) {
+  if (!NeedsFirstPass() && reference_ == nullptr) return {};
   const std::vector<int32_t> chosen = step.Trainable();
-  for (const Microbatch& micro : Cut(step, chosen)) {
-    const MicroTensors tensors = MakeMicroTensors(micro, scorer_.fused(), scorer_.device());
-    if (own) {
-      const PolicyScores scores = scorer_.Score(tensors, false);
-      ScatterBySequence(scores.logprobs, tensors, known.proximal);
-      if (scores.values.defined()) ScatterBySequence(scores.values, tensors, values);
-    }
-    if (reference_ != nullptr) {
-      ScatterBySequence(ScoreFixed(*reference_, micro, options_.bfloat16), tensors,
-                        known.reference);
-    }
-  }
-  if (!options_.objective.NeedsValues()) return known;
-  for (int32_t index : chosen) {
-    const auto s = static_cast<size_t>(index);
-    const TrainSequence& sequence = step.sequences[s];
-    std::vector<double> log_ratio, value(values[s].begin(), values[s].end());
-    for (size_t i = 0, k = 0; i < sequence.ids.size(); ++i) {
-      if (sequence.mask[i] != 0)
-        log_ratio.push_back(known.proximal[s][k++] - sequence.behaviour[i]);
-    }
-    const VtraceOutput out =
-        SequenceVtrace(options_.objective, sequence, step.turn_rewards[s], log_ratio, value);
-    known.advantages[s].assign(out.advantages.begin(), out.advantages.end());
-    known.value_targets[s].assign(out.vs.begin(), out.vs.end());
-  }
-  return known;
+  const auto parts = PackMicrobatches(step.sequences, step.advantages, chosen, Cut().pack);
+  return FirstPass(options_.objective, step, parts,
+                   {NeedsFirstPass(), reference_.get(), options_.bfloat16}, scorer_);
 }
 
 ObjectiveInput Trainer::Impl::InputOf(const MicroTensors& micro, const PolicyScores& scores,
@@ -228,7 +156,8 @@ Status Trainer::Impl::Update(const Minibatch& minibatch, const StepScores& known
     const MicroTensors micro = MakeMicroTensors(part, scorer_.fused(), scorer_.device());
     const PolicyScores scores = scorer_.Score(micro, true);
     const ObjectiveInput input = InputOf(micro, scores, known);
-    const ObjectiveLoss objective = ComputeObjective(options_.objective, input, minibatch.totals);
+    const ObjectiveLoss objective =
+        ComputeObjective(options_.objective, input, {minibatch.tokens, minibatch.sequences});
     scorer_.Backward(objective.loss, scores);
     loss += objective.loss.item<double>();
     sums_.Add(objective.sums);
@@ -331,11 +260,11 @@ Result<TrainReport> Trainer::Impl::Train(const v1::Batch& batch, int64_t now_ms)
   flatten.vocabulary = scorer_.model().config().vocab_size;
   TM_ASSIGN_OR_RETURN(const StepBatch step,
                       PrepareStep(batch, options_.objective.advantage, options_.credit, flatten));
-  const StepScores known = FirstPass(step);
+  const StepScores known = ScoreBefore(step);
   const Before before = Remember();
   const std::vector<double> norms = watch_.Save();
   for (uint32_t epoch = 0; epoch < options_.epochs; ++epoch) {
-    for (const Minibatch& minibatch : MinibatchesOf(step, epoch, batch.step())) {
+    for (const Minibatch& minibatch : CutMinibatches(step, batch.step(), epoch, Cut())) {
       const Status updated = Update(minibatch, known, epoch == 0);
       if (updated.ok()) continue;
       Undo(before);

@@ -1,0 +1,31 @@
+// A step's sequences cut into minibatches, with an update each, and those into microbatches.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "learner/packing.h"
+#include "learner/step_batch.h"
+
+namespace tidemill {
+
+struct Minibatch {
+  std::vector<Microbatch> parts;
+  double tokens = 0;     // trained, of all parts
+  double sequences = 0;  // of all parts
+};
+
+struct MinibatchOptions {
+  uint32_t minibatches = 1;
+  PackOptions pack;
+  uint64_t seed = 0;
+};
+
+// The sequences of one epoch of a step in a random order that seed, step and epoch decide (in order
+// where there is one minibatch), in parts of about the same number; fewer parts than asked for
+// where there are not enough sequences.
+std::vector<Minibatch> CutMinibatches(const StepBatch& batch, uint64_t step, uint32_t epoch,
+                                      const MinibatchOptions& options);
+
+}  // namespace tidemill
