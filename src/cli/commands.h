@@ -17,6 +17,7 @@ void AddWarmupCommand(CLI::App& app, Exit& exit);
 void AddRunsCommand(CLI::App& app, Exit& exit);
 void AddSimCommand(CLI::App& app, Exit& exit);
 void AddBenchCommand(CLI::App& app, Exit& exit);
+void AddWorkerCommand(CLI::App& app, Exit& exit);
 void AddDoctorCommand(CLI::App& app, Exit& exit);
 void AddModelCommand(CLI::App& app, Exit& exit);
 void AddSandboxCommand(CLI::App& app, Exit& exit);

@@ -21,6 +21,7 @@ void AddCommands(CLI::App& app, Exit& exit) {
   AddTasksCommand(app, exit);
   AddModelCommand(app, exit);
   AddSandboxCommand(app, exit);
+  AddWorkerCommand(app, exit);
   AddSimCommand(app, exit);
   AddBenchCommand(app, exit);
   AddDoctorCommand(app, exit);

@@ -1,5 +1,5 @@
-// Sees a run through: starts it, shows it, writes its metrics, stops it when it is done or asked to, and leaves
-// its summary.
+// Sees a run through: starts it, shows it, writes its metrics, stops it when it is done or asked
+// to, and leaves its summary.
 #pragma once
 
 #include <string>
@@ -15,8 +15,9 @@ struct DriveOptions {
   bool quiet = false;  // no display
 };
 
-// The summary as JSON, also written to the run's directory. The first Ctrl-C (or SIGTERM) finishes the step,
-// saves and ends; the second ends at once. Failures of a loop are in the summary's status, and returned.
+// The summary as JSON, also written to the run's directory. The first Ctrl-C (or SIGTERM) finishes
+// the step, saves and ends; the second ends at once. Failures of a loop are in the summary's
+// status, and returned.
 struct DriveResult {
   std::string summary_json;
   Status status;
