@@ -19,7 +19,7 @@ Result<v1::Batch> DrawBatch(const std::shared_ptr<const PolicyWeights>& weights,
                             const GpuLearnerLoad& load) {
   const ModelConfig& config = weights->config();
   EngineOptions options;
-  options.max_context = load.length + 16;
+  options.max_context = load.length;
   options.max_running = static_cast<size_t>(load.sequences);
   options.prefill_chunk = 8192;
   options.cache_bytes = uint64_t{1} << 33;
@@ -33,7 +33,7 @@ Result<v1::Batch> DrawBatch(const std::shared_ptr<const PolicyWeights>& weights,
       start.prompt.push_back(
           static_cast<TokenId>(random.Below(static_cast<uint64_t>(config.vocab_size))));
     }
-    start.turn.max_new_tokens = load.length - load.prompt;
+    start.turn.max_new_tokens = load.length - load.prompt - 1;
     start.turn.seed = static_cast<uint64_t>(i);
     v1::Sample& sample = *batch.add_samples();
     v1::Trajectory& trajectory = *sample.mutable_trajectory();

@@ -25,12 +25,6 @@ __device__ __forceinline__ void Mma(float (&c)[4], const unsigned (&a)[4], unsig
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-__device__ __forceinline__ float Exp2(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-
 // Lane = 4 * g + c. In a tile, rows g and g + 8 are this lane's.
 struct Lane {
   __device__ Lane() : g(static_cast<int>(threadIdx.x % 32) / 4), c(threadIdx.x % 4) {}
@@ -65,8 +59,9 @@ struct PageOperands {
   }
 };
 
-// 16 query vectors and what they have gathered so far.
-template <int D>
+// 16 query vectors and what they have gathered so far; with one half only 8 of them, the others
+// zero.
+template <int D, int kHalves>
 struct Tile {
   unsigned q[D / 16][4];
   float out[D / 8][4];
@@ -106,7 +101,7 @@ struct Tile {
         const float2 c = *reinterpret_cast<const float2*>(cos + at + word * 2);
         const float2 s = *reinterpret_cast<const float2*>(sin + at + word * 2);
 #pragma unroll
-        for (int half = 0; half < 2; ++half) {
+        for (int half = 0; half < kHalves; ++half) {
           unsigned& low = q[2 * i + word / 2][half + 2 * (word % 2)];
           unsigned& high = q[2 * i + D / 32 + word / 2][half + 2 * (word % 2)];
           const float2 a = UnpackBf16(low), b = UnpackBf16(high);
@@ -130,9 +125,9 @@ struct Tile {
         Mma(s[t], q[2 * i + 1], page.keys[t][i].z, page.keys[t][i].w);
       }
     }
-    unsigned p[4];
+    unsigned p[4] = {};
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
+    for (int half = 0; half < kHalves; ++half) {
       float x[4];
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
@@ -241,8 +236,9 @@ __device__ __forceinline__ void WriteOwn(const CudaAttentionArgs& args, const Cu
 }
 
 // One block for each row and key head (and part of a long row); its warps take pages in turn.
-template <int D>
-__global__ void __launch_bounds__(kWarps * 32) DecodeKernel(const CudaAttentionArgs args) {
+template <int D, int kHalves>
+__global__ void __launch_bounds__(kWarps * 32, D == 64 ? 4 : 2)
+    DecodeKernel(const CudaAttentionArgs args) {
   __shared__ DecodeScratch<D> scratch;
   const Lane lane;
   const int warp = static_cast<int>(threadIdx.x) / 32;
@@ -258,12 +254,13 @@ __global__ void __launch_bounds__(kWarps * 32) DecodeKernel(const CudaAttentionA
   const int end = min(pages, begin + per_part);
   if (begin >= end && (parts > 1 || row.position < 0)) return;
 
-  Tile<D> tile;
+  Tile<D, kHalves> tile;
   tile.Clear();
   const bf16* qkv = static_cast<const bf16*>(args.qkv) + r * args.heads.QkvWidth();
   const bf16* queries = qkv + static_cast<int64_t>(kv_head) * group * D;
   tile.LoadQuery(0, lane.g < group ? queries + lane.g * D : nullptr, lane);
-  tile.LoadQuery(1, lane.g + 8 < group ? queries + (lane.g + 8) * D : nullptr, lane);
+  tile.LoadQuery(1, kHalves == 2 && lane.g + 8 < group ? queries + (lane.g + 8) * D : nullptr,
+                 lane);
   const float scale = rsqrtf(static_cast<float>(D)) * kLog2E;
   const int limit[2] = {row.position, row.position};
   const PageWalk walk = MakeWalk(args, kv_head, row.pages, D);
@@ -285,7 +282,7 @@ __global__ void __launch_bounds__(kWarps * 32) DecodeKernel(const CudaAttentionA
     index = following;
   }
 #pragma unroll
-  for (int half = 0; half < 2; ++half) {
+  for (int half = 0; half < kHalves; ++half) {
     const int head = lane.g + half * 8;
     const float sum = tile.RowSum(half);
     if (lane.c == 0) {
@@ -362,7 +359,7 @@ __global__ void __launch_bounds__(kWarps * 32)
   const int first = work.tile * kCudaPrefillVectors + warp * 16;
   const int vectors = work.length * group;
   if (first >= vectors) return;
-  Tile<D> tile;
+  Tile<D, 2> tile;
   tile.Clear();
   int limit[2];
   int64_t vector_of[2];
@@ -472,11 +469,10 @@ void CudaDecodeAttention(const CudaAttentionArgs& args, CudaStream stream) {
   }
   const dim3 grid(static_cast<unsigned>(h.kv_heads), static_cast<unsigned>(args.count),
                   static_cast<unsigned>(args.splits));
-  if (h.head_dim == 64) {
-    DecodeKernel<64><<<grid, kWarps * 32, 0, stream>>>(args);
-  } else {
-    DecodeKernel<128><<<grid, kWarps * 32, 0, stream>>>(args);
-  }
+  const bool few = h.heads / h.kv_heads <= 8;
+  const auto kernel = h.head_dim == 64 ? (few ? DecodeKernel<64, 1> : DecodeKernel<64, 2>)
+                                       : (few ? DecodeKernel<128, 1> : DecodeKernel<128, 2>);
+  kernel<<<grid, kWarps * 32, 0, stream>>>(args);
   if (args.splits > 1) {
     CombineKernel<<<vectors, static_cast<unsigned>(h.head_dim), 0, stream>>>(args);
   }

@@ -57,9 +57,8 @@ __device__ __forceinline__ int Column(int q) {
 }
 
 // Lets the one thread whose share of the sum holds the target say which of its columns it is.
-__device__ void PickWithin(const float (&weights)[kQuads * 4], const float (&logits)[kQuads * 4],
-                           float own, double uniform, int first_column, PartScratch& s,
-                           CudaPart& out) {
+__device__ void PickWithin(const float (&logits)[kQuads * 4], float top, float scale, float own,
+                           double uniform, int first_column, PartScratch& s, CudaPart& out) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   float inclusive = own;
 #pragma unroll
@@ -88,9 +87,10 @@ __device__ void PickWithin(const float (&weights)[kQuads * 4], const float (&log
   int chosen = -1;
 #pragma unroll
   for (int i = 0; i < kQuads * 4; ++i) {
-    if (weights[i] <= 0.0f || (chosen >= 0 && left < 0)) continue;
+    const float weight = Exp2((logits[i] - top) * scale);
+    if (weight <= 0.0f || (chosen >= 0 && left < 0)) continue;
     chosen = i;  // the last one with weight, should rounding leave something over
-    left -= weights[i];
+    left -= weight;
   }
 #pragma unroll
   for (int i = 0; i < kQuads * 4; ++i) {
@@ -100,7 +100,7 @@ __device__ void PickWithin(const float (&weights)[kQuads * 4], const float (&log
   }
 }
 
-__global__ void __launch_bounds__(kThreads) PartKernel(const CudaPartArgs args) {
+__global__ void __launch_bounds__(kThreads, 5) PartKernel(const CudaPartArgs args) {
   __shared__ PartScratch s;
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const int64_t d = blockIdx.y;
@@ -136,20 +136,18 @@ __global__ void __launch_bounds__(kThreads) PartKernel(const CudaPartArgs args) 
 
   const bool greedy = draw.inverse_temperature <= 0;
   const float scale = (greedy ? 1.0f : draw.inverse_temperature) * 1.4426950408889634f;
-  float weights[kQuads * 4];
   float own = 0;
 #pragma unroll
   for (int i = 0; i < kQuads * 4; ++i) {
-    weights[i] = exp2f((logits[i] - best.value) * scale);
-    own += weights[i];
+    own += Exp2((logits[i] - best.value) * scale);
   }
   const int first_part = args.first_column / kCudaPartColumns;
   const int part = first_part + static_cast<int>(blockIdx.x);
   CudaPart& out = args.parts[d * args.part_stride + part];
   const int first_column = args.first_column + offset;
   if (!greedy) {
-    PickWithin(weights, logits, own, Uniform(draw, static_cast<uint32_t>(part) + 1), first_column,
-               s, out);
+    PickWithin(logits, best.value, scale, own, Uniform(draw, static_cast<uint32_t>(part) + 1),
+               first_column, s, out);
   }
   __syncthreads();
   own = WarpSum(own);

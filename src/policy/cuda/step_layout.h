@@ -49,10 +49,10 @@ struct StepLayout {
   size_t draws_at, select_at, tiles_at, pages_at;
 };
 
-// Columns of logits computed at once, so that they stay in the second-level cache between being
-// written and being read; about the same number each time.
+// Columns of logits computed at once, about the same number each time: a few large products. (Small
+// ones, whose logits stay in the second-level cache, were slower: docs/gpu.md.)
 inline int LogitColumns(int draws, int vocabulary) {
-  constexpr int64_t kBytes = int64_t{40} << 20;
+  constexpr int64_t kBytes = int64_t{160} << 20;
   const int64_t part_bytes =
       static_cast<int64_t>(sizeof(float)) * kCudaPartColumns * std::max(draws, 1);
   const int64_t parts = (vocabulary + kCudaPartColumns - 1) / kCudaPartColumns;

@@ -2,6 +2,8 @@
 
 #include "policy/torch/aten.h"
 
+#include <tuple>
+
 #include "policy/cuda/decoder.h"
 #include "policy/torch/catch.h"
 #include "policy/torch/cpu_kernels.h"
@@ -18,15 +20,23 @@ CudaType TypeOf(const PolicyWeights& weights) {
   return weights.view().embed.scalar_type() == at::kFloat ? CudaType::kF32 : CudaType::kBF16;
 }
 
+// Of the same tensors, read the same way. (Comparing ExpectedTensors takes as long as the copy.)
+bool SameShape(const ModelConfig& a, const ModelConfig& b) {
+  const auto numbers = [](const ModelConfig& c) {
+    return std::tuple(c.vocab_size, c.hidden_size, c.intermediate_size, c.num_layers, c.num_heads,
+                      c.num_kv_heads, c.head_dim, c.tie_word_embeddings, c.qkv_bias, c.output_bias,
+                      c.mlp_bias, c.qk_norm());
+  };
+  return numbers(a) == numbers(b);
+}
+
 class CudaBackend final : public DecodeBackend {
  public:
   CudaBackend(const PolicyWeights& weights, std::unique_ptr<CudaDecoder> decoder)
       : config_(weights.config()), type_(TypeOf(weights)), decoder_(std::move(decoder)) {}
 
   Status Load(const PolicyWeights& weights) override {
-    const ModelConfig& c = weights.config();
-    if (ExpectedTensors(c) != ExpectedTensors(config_) || c.num_heads != config_.num_heads ||
-        c.num_kv_heads != config_.num_kv_heads) {
+    if (!SameShape(weights.config(), config_)) {
       return Invalid("the new weights have another shape than those they replace");
     }
     return CatchTorchStatus("taking new weights", [&] {
