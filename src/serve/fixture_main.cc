@@ -53,10 +53,11 @@ int Live(const std::string& folder, const std::string& name) {
   SampleOptions options = Base();
   const RealClock clock;
   options.begin_ms = clock.WallMs();
+  options.groups_per_step = 2;  // a step takes about two seconds of its time
   SampleRun run(folder, name, options);
   run.Evaluate("before");
   for (int i = 0; !InputEnded(250); ++i) {
-    if (i % 4 == 0) run.WriteStep();
+    if (i % 8 == 0) run.WriteStep();
     run.Tick(clock.WallMs());
   }
   return 0;

@@ -13,10 +13,10 @@ namespace tidemill {
 
 struct RunApiOptions {
   std::string folder = "runs";
-  std::string default_run;          // what the page opens first; may be empty
-  std::string default_config_toml;  // every key with its default, to show what a run changed
+  std::string default_run = {};          // what the page opens first; may be empty
+  std::string default_config_toml = {};  // every key with its default, to show what a run changed
   // POST /api/admin/finish: ends the run this process trains. Empty: there is none.
-  std::function<void()> finish;
+  std::function<void()> finish = {};
 };
 
 // Thread-safe.

@@ -252,6 +252,7 @@ class SampleRun {
     if (purpose == v1::PURPOSE_EVAL) eval_solved_ += report.solved();
     report.set_accepted(options_.group_size);
     Put(PutGroupReport{report});
+    if (options_.steps_a_transaction == 1) Flush();
     return last_ms;
   }
 

@@ -9,6 +9,7 @@
 #include "core/log.h"
 #include "serve/page_files.h"
 #include "serve/run_events.h"
+#include "serve/run_gauges.h"
 
 namespace tidemill {
 namespace {
@@ -72,6 +73,12 @@ class Server final : public RunServer {
         << "# HELP tidemill_http_streams Streams of events open now\n"
            "# TYPE tidemill_http_streams gauge\n"
         << "tidemill_http_streams " << stats.streams << "\n";
+    if (const auto run = api_.views().Get(options_.api.default_run); run.ok()) {
+      const Status status = (*run)->WithMetrics(
+          [&](const MetricsFile& metrics) { out << RunGauges(options_.api.default_run, metrics); });
+      if (!status.ok())
+        LogEvery(std::chrono::seconds(60), "run-gauges", LogLevel::kWarn, status.message());
+    }
     HttpResponse response = Text(200, out.str());
     response.content_type = "text/plain; version=0.0.4; charset=utf-8";
     return response;

@@ -1,0 +1,82 @@
+// Every view of the page on a run of a hundred thousand episodes.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <nlohmann/json.hpp>
+
+#include "serve/run_api.h"
+#include "serve/sample_run.h"
+#include "store/store_samples.h"
+
+namespace tidemill {
+namespace {
+
+constexpr double kLimitMs = 300;
+constexpr int kRounds = 21;
+
+// Processor time, so that what else this machine does is not measured.
+double CpuMs() {
+  struct timespec now {};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) * 1e3 + static_cast<double>(now.tv_nsec) / 1e6;
+}
+
+TEST(AHundredThousandEpisodes, EveryViewAnswersInUnder300MsAtThe95thPercentile) {
+  TemporaryDirectory folder;
+  SampleOptions options;
+  options.steps = 1560;
+  options.groups_per_step = 8;
+  options.group_size = 8;
+  options.tasks = 500;
+  options.slots = 64;
+  options.steps_a_transaction = 20;
+  SampleRun run(folder.path(), "large", options);
+  run.WriteAll();
+  ASSERT_GE(run.episodes(), 100'000u);
+  RunApi api({.folder = folder.path()});
+  const std::string base = "/api/runs/large";
+  for (const std::string view : {"",
+                                 "/series",
+                                 "/pass_rate",
+                                 "/pass_rate?purpose=eval",
+                                 "/pass_rate?task=cfunc%2Fgcd-1",
+                                 "/episodes",
+                                 "/episodes?offset=50000",
+                                 "/episodes?sort=worst",
+                                 "/episodes?sort=slowest",
+                                 "/episodes?sort=turns&solved=false",
+                                 "/episodes?task=cfunc%2Fgcd-1&sort=best",
+                                 "/episodes?reward_min=0.3&reward_max=0.6",
+                                 "/episodes?version=700",
+                                 "/episodes?lag_min=2",
+                                 "/episodes?fate=stale",
+                                 "/episodes?end=max_tokens",
+                                 "/episodes/6000/3",
+                                 "/groups/6000",
+                                 "/tasks",
+                                 "/tasks?sort=change",
+                                 "/tools",
+                                 "/faults",
+                                 "/timeline",
+                                 "/config"}) {
+    std::vector<double> took;
+    size_t bytes = 0;
+    for (int i = 0; i < kRounds; ++i) {
+      const double begin = CpuMs();
+      const HttpResponse response = api.Get(base + view);
+      took.push_back(CpuMs() - begin);
+      ASSERT_EQ(response.status, 200) << view << ": " << response.body.substr(0, 200);
+      bytes = std::max(bytes, response.body.size());
+    }
+    std::sort(took.begin(), took.end());
+    const double p95 = took[static_cast<size_t>(0.95 * (kRounds - 1))];
+    std::printf("  %-45s p50 %6.1f ms  p95 %6.1f ms  %7zu bytes\n", view.c_str(), took[kRounds / 2],
+                p95, bytes);
+    EXPECT_LT(p95, kLimitMs) << view;
+    EXPECT_LT(bytes, size_t{2} << 20) << view;  // what the page has to hold
+  }
+}
+
+}  // namespace
+}  // namespace tidemill
