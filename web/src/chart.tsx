@@ -1,0 +1,202 @@
+// A chart over time (or over steps, or of a histogram) that can be saved as PNG and CSV and read by those
+// who do not see it.
+import { useEffect, useRef } from "preact/hooks";
+import uPlot from "uplot";
+
+import { color, useTheme, useWidth } from "./hooks";
+import { saveCsv, savePng } from "./save";
+
+export interface Series {
+  name: string;
+  values: (number | null)[];
+  color: string; // the name of a colour of the style sheet
+  band?: "low" | "high"; // the edges of a confidence band
+  axis?: "y" | "right";
+  dash?: boolean;
+}
+
+export interface ChartProps {
+  title: string;
+  note?: string;
+  x: number[];
+  xKind: "time" | "number" | "label";
+  xName?: string;
+  labels?: string[]; // for xKind "label"
+  series: Series[];
+  bars?: boolean;
+  height?: number;
+  min?: number;
+  max?: number;
+  format?: (value: number) => string;
+  formatRight?: (value: number) => string;
+}
+
+const number = (value: number) =>
+  Math.abs(value) >= 1e4 ? `${+(value / 1e3).toPrecision(3)}k` : String(+value.toPrecision(4));
+
+// Seconds since 1970 as short as they can be told apart.
+function times(splits: number[]): string[] {
+  const step = splits.length > 1 ? splits[1] - splits[0] : 1;
+  return splits.map((at) => {
+    const date = new Date(at * 1000);
+    const clock = date.toLocaleTimeString("en-GB");
+    if (step >= 86_400) return date.toLocaleDateString("en-CA").slice(5);
+    return step < 60 ? clock : clock.slice(0, 5);
+  });
+}
+
+function axis(props: ChartProps, ink: string, grid: string): uPlot.Axis[] {
+  const base = { stroke: ink, grid: { stroke: grid, width: 1 }, ticks: { stroke: grid, width: 1 }, font: "11px system-ui, sans-serif" };
+  const x: uPlot.Axis = { ...base, space: 60 };
+  if (props.xKind === "time") x.values = (_, splits) => times(splits);
+  if (props.xKind === "label") {
+    x.values = (_, splits) => splits.map((at) => (Number.isInteger(at) ? (props.labels?.[at] ?? "") : ""));
+    x.space = 38;
+    x.grid = { show: false };
+  } else if (props.xKind === "number") {
+    x.values = (_, splits) => splits.map((at) => number(at));
+  }
+  const format = props.format ?? number;
+  const axes: uPlot.Axis[] = [x, { ...base, size: 52, values: (_, splits) => splits.map(format) }];
+  if (props.series.some((series) => series.axis === "right")) {
+    const right = props.formatRight ?? number;
+    axes.push({ ...base, scale: "right", side: 1, size: 52, grid: { show: false }, values: (_, splits) => splits.map(right) });
+  }
+  return axes;
+}
+
+function options(props: ChartProps, width: number): uPlot.Options {
+  const ink = color("soft");
+  const grid = color("line");
+  const series: uPlot.Series[] = [{ label: props.xName ?? "time" }];
+  for (const one of props.series) {
+    const stroke = color(one.color);
+    series.push({
+      label: one.name,
+      scale: one.axis === "right" ? "right" : "y",
+      stroke: one.band ? "transparent" : stroke,
+      width: one.band ? 0 : 1.75,
+      dash: one.dash ? [5, 4] : undefined,
+      fill: props.bars ? `${stroke}99` : undefined,
+      points: { show: !one.band && !props.bars && one.values.filter((v) => v !== null).length < 3 },
+      spanGaps: true,
+      paths: props.bars ? uPlot.paths.bars!({ size: [0.8, 60] }) : undefined,
+    });
+  }
+  const bands: uPlot.Band[] = [];
+  const high = props.series.findIndex((one) => one.band === "high");
+  const low = props.series.findIndex((one) => one.band === "low");
+  if (high >= 0 && low >= 0) bands.push({ series: [high + 1, low + 1], fill: `${color(props.series[high].color)}2e` });
+  const range: uPlot.Range.Function = (_, dataMin, dataMax) => {
+    const least = props.min ?? dataMin ?? 0;
+    let most = props.max ?? dataMax ?? 1;
+    if (!(most > least)) most = least + 1;
+    const pad = props.max === undefined ? (most - least) * 0.06 : 0;
+    return [props.min === undefined ? least - (most - least) * 0.06 : least, most + pad];
+  };
+  return {
+    width,
+    height: props.height ?? 210,
+    padding: [10, 8, 0, 0],
+    legend: { show: false },
+    cursor: { points: { size: 6 }, drag: { x: true, y: false } },
+    scales: {
+      x: { time: props.xKind === "time", range: props.xKind === "label" ? [-0.6, Math.max(0.6, props.x.length - 0.4)] : undefined },
+      y: { range },
+      right: { range: (_, least, most) => [Math.min(0, least ?? 0), (most || 1) * 1.06] },
+    },
+    axes: axis(props, ink, grid),
+    series,
+    bands,
+  };
+}
+
+function lastValue(values: (number | null)[]): number | null {
+  for (let i = values.length - 1; i >= 0; --i) if (values[i] !== null && values[i] !== undefined) return values[i];
+  return null;
+}
+
+export function Chart(props: ChartProps) {
+  const [box, width] = useWidth();
+  const place = useRef<HTMLDivElement>(null);
+  const plot = useRef<uPlot | null>(null);
+  const readout = useRef<HTMLSpanElement>(null);
+  const theme = useTheme();
+  const shape = JSON.stringify([props.series.map((s) => [s.name, s.color, s.axis, s.band]), props.xKind, props.labels, theme]);
+  const xs = props.xKind === "time" ? props.x.map((ms) => ms / 1000) : props.x;
+  const data = [xs, ...props.series.map((one) => one.values)] as uPlot.AlignedData;
+
+  useEffect(() => {
+    if (!place.current || width < 40) return;
+    const made = options(props, width);
+    made.hooks = { setCursor: [(u) => showValues(u)] };
+    plot.current = new uPlot(made, data, place.current);
+    return () => {
+      plot.current?.destroy();
+      plot.current = null;
+    };
+  }, [shape, width > 40]);
+  useEffect(() => {
+    if (width > 40) plot.current?.setSize({ width, height: props.height ?? 210 });
+  }, [width]);
+  useEffect(() => {
+    // While somebody looks at a part, it stays.
+    const zoomed = plot.current && plot.current.select.width > 0;
+    plot.current?.setData(data, !zoomed);
+  }, [props.x, ...props.series.map((one) => one.values)]);
+
+  const showValues = (u: uPlot) => {
+    if (!readout.current) return;
+    const i = u.cursor.idx;
+    if (i === null || i === undefined) {
+      readout.current.textContent = "";
+      return;
+    }
+    const at = props.xKind === "time" ? new Date(props.x[i]).toLocaleTimeString("en-GB") : props.xKind === "label" ? (props.labels?.[i] ?? "") : `${props.xName ?? ""} ${number(props.x[i])}`;
+    const parts = props.series.map((one) => {
+      const value = one.values[i];
+      const format = (one.axis === "right" ? props.formatRight : props.format) ?? number;
+      return `${one.name} ${value === null || value === undefined ? "–" : format(value)}`;
+    });
+    readout.current.textContent = `${at}:  ${parts.join("   ")}`;
+  };
+
+  const shown = props.series.filter((one) => !one.band);
+  const summary = shown
+    .map((one) => `${one.name}: ${lastValue(one.values) === null ? "no value" : (props.format ?? number)(lastValue(one.values)!)}`)
+    .join(", ");
+  const columns = [
+    { name: props.xKind === "time" ? "time_ms" : (props.xName ?? "x"), values: props.xKind === "label" ? (props.labels ?? []) : props.x },
+    ...props.series.map((one) => ({ name: one.name, values: one.values })),
+  ];
+  return (
+    <figure class="panel chart">
+      <figcaption>
+        <h3>{props.title}</h3>
+        <span class="actions">
+          <button type="button" class="quiet" onClick={() => plot.current && savePng(props.title, plot.current.ctx.canvas, shown.map((one) => ({ name: one.name, color: color(one.color) })))} aria-label={`Save ${props.title} as PNG`}>
+            PNG
+          </button>
+          <button type="button" class="quiet" onClick={() => saveCsv(props.title, columns)} aria-label={`Save ${props.title} as CSV`}>
+            CSV
+          </button>
+        </span>
+      </figcaption>
+      {props.note && <p class="note">{props.note}</p>}
+      {shown.length > 1 && (
+        <ul class="legend" aria-hidden="true">
+          {shown.map((one) => (
+            <li key={one.name}>
+              <i class={`swatch c-${one.color}`} /> {one.name}
+            </li>
+          ))}
+        </ul>
+      )}
+      <div ref={box} class="plot">
+        {props.x.length === 0 ? <p class="empty">Nothing recorded yet.</p> : null}
+        <div ref={place} role="img" aria-label={`${props.title}. Latest: ${summary}`} hidden={props.x.length === 0} />
+      </div>
+      <span ref={readout} class="readout" aria-hidden="true" />
+    </figure>
+  );
+}

@@ -1,0 +1,169 @@
+import { render } from "preact";
+import { useEffect, useState } from "preact/hooks";
+import "uplot/dist/uPlot.min.css";
+import "./style.css";
+
+import { isExport, setToken, type Json } from "./api";
+import { link, LiveContext, useApi, useFollow, useRoute } from "./hooks";
+import { Badge, Loading, Problem } from "./parts";
+import { Compare } from "./views/compare";
+import { Config } from "./views/config";
+import { Episodes, Group } from "./views/episodes";
+import { Faults } from "./views/faults";
+import { Overview } from "./views/overview";
+import { Tasks } from "./views/tasks";
+import { Timeline } from "./views/timeline";
+import { Tools } from "./views/tools";
+
+const VIEWS = ["overview", "timeline", "episodes", "tools", "tasks", "faults", "compare", "config"];
+
+function TokenForm(props: { error: string }) {
+  const [value, setValue] = useState("");
+  return (
+    <form
+      class="panel token"
+      onSubmit={(event) => {
+        event.preventDefault();
+        setToken(value.trim());
+        location.reload();
+      }}
+    >
+      <h2>A token is needed</h2>
+      <p class="note">{props.error}</p>
+      <label>
+        Token
+        <input type="password" value={value} autocomplete="off" onInput={(e) => setValue(e.currentTarget.value)} />
+      </label>
+      <button type="submit">Open</button>
+    </form>
+  );
+}
+
+const THEMES = ["system", "light", "dark"];
+
+function storedTheme(): string {
+  try {
+    return localStorage.getItem("tidemill-theme") ?? "system";
+  } catch {
+    return "system";
+  }
+}
+
+function ThemeChoice() {
+  const [theme, setTheme] = useState(storedTheme);
+  useEffect(() => {
+    if (theme === "system") delete document.documentElement.dataset.theme;
+    else document.documentElement.dataset.theme = theme;
+    try {
+      localStorage.setItem("tidemill-theme", theme);
+    } catch {
+      // A page from a file may keep nothing.
+    }
+    dispatchEvent(new Event("tidemill-theme"));
+  }, [theme]);
+  return (
+    <button type="button" class="quiet" onClick={() => setTheme(THEMES[(THEMES.indexOf(theme) + 1) % THEMES.length])} aria-label={`Theme: ${theme}. Change it.`}>
+      {theme === "system" ? "◐" : theme === "light" ? "☀" : "☾"}
+    </button>
+  );
+}
+
+function Shell(props: { run: string; runs: Json[]; about: Json }) {
+  const route = useRoute();
+  const live = useFollow(props.run);
+  const entry = props.runs.find((r) => r.name === props.run);
+  const state = live.state || entry?.state || "";
+  const view = route.view === "groups" ? "episodes" : VIEWS.includes(route.view) ? route.view : "overview";
+  useEffect(() => {
+    document.title = `${props.run} · ${view} · Tidemill`;
+  }, [props.run, view]);
+  useEffect(() => {
+    document.querySelector(".tabs [aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" });
+  }, [view]);
+  return (
+    <LiveContext.Provider value={{ ...live, state }}>
+      <a class="skip" href="#main" onClick={(event) => { event.preventDefault(); document.getElementById("main")?.focus(); }}>
+        To the content
+      </a>
+      <header class="top">
+        <a class="brand" href={link(props.run, "overview")}>
+          <svg viewBox="0 0 32 32" aria-hidden="true">
+            <rect width="32" height="32" rx="7" />
+            <path d="M4 13c4-5 8-5 12 0s8 5 12 0M4 20c4-5 8-5 12 0s8 5 12 0" />
+          </svg>
+          Tidemill
+        </a>
+        <label class="run">
+          <span class="hidden">Run</span>
+          <select value={props.run} onChange={(e) => (location.hash = link(e.currentTarget.value, view))}>
+            {props.runs.map((r) => (
+              <option key={r.name}>{r.name}</option>
+            ))}
+          </select>
+        </label>
+        <Badge text={state || "…"} />
+        {!isExport && (
+          <span class={`live ${live.connected ? "on" : "off"}`} role="status">
+            <span class="live-text">{live.connected ? "live" : "reconnecting"}</span>
+          </span>
+        )}
+        <span class="gap" />
+        <ThemeChoice />
+      </header>
+      <nav class="tabs" aria-label="Views">
+        {VIEWS.filter((name) => !isExport || name !== "compare").map((name) => (
+          <a key={name} href={link(props.run, name)} aria-current={view === name ? "page" : undefined}>
+            {name[0].toUpperCase() + name.slice(1)}
+          </a>
+        ))}
+      </nav>
+      <main id="main" tabIndex={-1} key={props.run}>
+        <h1 class="hidden">
+          {view} of {props.run}
+        </h1>
+        {route.view === "groups" && route.parts[0] !== undefined ? (
+          <Group run={props.run} group={route.parts[0]} />
+        ) : view === "overview" ? (
+          <Overview run={props.run} />
+        ) : view === "timeline" ? (
+          <Timeline run={props.run} runs={props.runs} />
+        ) : view === "episodes" ? (
+          <Episodes run={props.run} route={route} />
+        ) : view === "tools" ? (
+          <Tools run={props.run} />
+        ) : view === "tasks" ? (
+          <Tasks run={props.run} />
+        ) : view === "faults" ? (
+          <Faults run={props.run} />
+        ) : view === "compare" ? (
+          <Compare run={props.run} runs={props.runs} route={route} />
+        ) : (
+          <Config run={props.run} runs={props.runs} />
+        )}
+      </main>
+      <footer>{props.about.program}</footer>
+    </LiveContext.Provider>
+  );
+}
+
+function App() {
+  const route = useRoute();
+  const [again, setAgain] = useState(0);
+  const about = useApi("/api/about", again);
+  const runs = useApi("/api/runs", again);
+  const list: Json[] = runs.data?.runs ?? [];
+  const known = (name: string) => list.some((r) => r.name === name);
+  const waiting = Boolean(runs.error) || list.length === 0 || (route.run !== "" && !known(route.run));
+  useEffect(() => {
+    // New runs appear; a server that does not answer is asked again.
+    const timer = setInterval(() => setAgain((n) => n + 1), waiting ? 2000 : 15_000);
+    return () => clearInterval(timer);
+  }, [waiting]);
+  if (runs.status === 401 || about.status === 401) return <TokenForm error={runs.error || about.error} />;
+  if (!runs.data || !about.data) return runs.error ? <Problem error={runs.error} /> : <Loading />;
+  if (list.length === 0) return <p class="empty">There is no run here yet. Start one with: tidemill train</p>;
+  const run = known(route.run) ? route.run : known(about.data.default_run) ? about.data.default_run : list[0].name;
+  return <Shell run={run} runs={list} about={about.data} />;
+}
+
+render(<App />, document.getElementById("app")!);

@@ -1,0 +1,205 @@
+import { useState } from "preact/hooks";
+
+import type { Json } from "../api";
+import { dateTime, duration, percent, query, short } from "../format";
+import { link, useApi, useLive, type Route } from "../hooks";
+import { Badge, Loading, Pages, Panel, Problem } from "../parts";
+import { Transcript, TokenColours } from "./transcript";
+
+const ENDS = ["submitted", "max_turns", "max_tokens", "context", "malformed", "given_up"];
+const FATES = ["stored", "ready", "used", "stale", "too_old", "zero_variance", "evicted"];
+const LIMIT = 50;
+
+export function Episodes(props: { run: string; route: Route }) {
+  const [group, member] = props.route.parts;
+  if (group !== undefined && member !== undefined) return <Episode run={props.run} group={group} member={member} />;
+  return <List key={props.route.query.toString()} run={props.run} initial={props.route.query} />;
+}
+
+const FIELDS = ["task", "purpose", "solved", "end", "fate", "reward_min", "reward_max", "version", "lag_min", "sort"] as const;
+type Filter = Partial<Record<(typeof FIELDS)[number], string>>;
+
+function List(props: { run: string; initial: URLSearchParams }) {
+  const live = useLive();
+  const [filter, setFilter] = useState<Filter>(() => Object.fromEntries(FIELDS.map((name) => [name, props.initial.get(name) ?? ""])));
+  const [offset, setOffset] = useState(0);
+  const fresh = offset === 0 && live.state === "running" ? live.beat : 0;
+  const page = useApi(`/api/runs/${props.run}/episodes${query({ ...filter, offset, limit: LIMIT })}`, fresh);
+  const set = (name: keyof Filter) => (event: preact.JSX.TargetedEvent<HTMLInputElement | HTMLSelectElement>) => {
+    setOffset(0);
+    setFilter({ ...filter, [name]: event.currentTarget.value });
+  };
+  const choose = (name: keyof Filter, label: string, all: string, values: string[]) => (
+    <label>
+      {label}
+      <select value={filter[name]} onChange={set(name)}>
+        <option value="">{all}</option>
+        {values.map((value) => (
+          <option key={value} value={value}>
+            {value.replace(/_/g, " ")}
+          </option>
+        ))}
+      </select>
+    </label>
+  );
+  const number = (name: keyof Filter, label: string, step: string) => (
+    <label class="narrow">
+      {label}
+      <input type="number" step={step} value={filter[name]} onChange={set(name)} />
+    </label>
+  );
+  return (
+    <>
+      <form class="filters" onSubmit={(event) => event.preventDefault()} aria-label="Filter episodes">
+        <label>
+          Task
+          <input type="search" value={filter.task} placeholder="its whole name" onChange={set("task")} />
+        </label>
+        {choose("purpose", "For", "training and evaluation", ["train", "eval"])}
+        <label>
+          Result
+          <select value={filter.solved} onChange={set("solved")}>
+            <option value="">any</option>
+            <option value="true">solved</option>
+            <option value="false">not solved</option>
+          </select>
+        </label>
+        {choose("end", "Ended by", "anything", ENDS)}
+        {choose("fate", "Fate", "any", FATES)}
+        {number("reward_min", "Reward from", "0.05")}
+        {number("reward_max", "to", "0.05")}
+        {number("version", "Version", "1")}
+        {number("lag_min", "Lag at least", "1")}
+        {choose("sort", "Order", "newest first", ["oldest", "best", "worst", "tokens", "turns", "slowest"])}
+      </form>
+      <Problem error={page.error} />
+      {!page.data ? page.error ? null : <Loading /> : <Table run={props.run} rows={page.data.episodes} />}
+      {page.data && <Pages offset={page.data.offset ?? 0} limit={LIMIT} total={page.data.total} onMove={setOffset} />}
+    </>
+  );
+}
+
+function versions(row: Json): string {
+  if (row.min_version === null) return "–";
+  return row.min_version === row.max_version ? String(row.min_version) : `${row.min_version}–${row.max_version}`;
+}
+
+function Table(props: { run: string; rows: Json[] }) {
+  if (props.rows.length === 0) return <p class="empty">No episode matches.</p>;
+  return (
+    <div class="scroll" tabIndex={0} role="region" aria-label="Episodes">
+      <table class="rows">
+        <thead>
+          <tr>
+            <th>Task</th>
+            <th>Group</th>
+            <th class="num">Reward</th>
+            <th>Tests</th>
+            <th>Ended by</th>
+            <th>Fate</th>
+            <th class="num">Turns</th>
+            <th class="num">Tokens</th>
+            <th class="num">Version</th>
+            <th class="num">Took</th>
+            <th>Finished</th>
+          </tr>
+        </thead>
+        <tbody>
+          {props.rows.map((row) => (
+            <tr key={row.seq}>
+              <td data-name="Task">
+                <a href={link(props.run, "episodes", row.group, row.member)}>{row.task}</a>
+                {row.purpose === "eval" && <Badge text={row.eval_name || "eval"} />}
+              </td>
+              <td data-name="Group">
+                <span>
+                  <a href={link(props.run, "groups", row.group)} aria-label={`Group ${row.group} side by side`}>
+                    {row.group}
+                  </a>
+                  <span class="soft">/{row.member}</span>
+                </span>
+              </td>
+              <td data-name="Reward" class="num">
+                {row.reward === null ? "–" : row.reward.toFixed(2)}
+              </td>
+              <td data-name="Tests">
+                <Badge text={`${row.tests_passed}/${row.tests_total}`} tone={row.solved ? "good" : row.scored ? "bad" : ""} />
+              </td>
+              <td data-name="Ended by">
+                <Badge text={row.end} />
+              </td>
+              <td data-name="Fate">{row.fate.replace(/_/g, " ")}</td>
+              <td data-name="Turns" class="num">
+                {row.turns}
+              </td>
+              <td data-name="Tokens" class="num">
+                {short(row.tokens)}
+              </td>
+              <td data-name="Version" class="num">
+                {versions(row)}
+              </td>
+              <td data-name="Took" class="num">
+                {duration(row.finished_ms - row.started_ms)}
+              </td>
+              <td data-name="Finished" class="soft">
+                {dateTime(row.finished_ms)}
+              </td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+function Episode(props: { run: string; group: string; member: string }) {
+  const episode = useApi(`/api/runs/${props.run}/episodes/${props.group}/${props.member}`);
+  const [colours, setColours] = useState("logprob");
+  if (!episode.data) return episode.error ? <Problem error={episode.error} /> : <Loading />;
+  const e = episode.data;
+  return (
+    <>
+      <p class="crumbs">
+        <a href={link(props.run, "episodes")}>Episodes</a> / <a href={link(props.run, "groups", e.group)}>group {e.group}</a> / member {e.member}
+      </p>
+      <h2 class="page-title">{e.task}</h2>
+      <TokenColours value={colours} onChange={setColours} />
+      <Transcript episode={e} colours={colours} />
+    </>
+  );
+}
+
+export function Group(props: { run: string; group: string }) {
+  const group = useApi(`/api/runs/${props.run}/groups/${props.group}`);
+  const [colours, setColours] = useState("plain");
+  if (!group.data) return group.error ? <Problem error={group.error} /> : <Loading />;
+  const g = group.data;
+  const solved = g.episodes.filter((e: Json) => e.solved).length;
+  return (
+    <>
+      <p class="crumbs">
+        <a href={link(props.run, "episodes")}>Episodes</a> / group {g.group}
+      </p>
+      <h2 class="page-title">{g.task}</h2>
+      <p class="note">
+        {g.episodes.length} of {g.members} attempts are here, {solved} solved it ({percent(solved / Math.max(1, g.episodes.length))}).
+        {g.reason && ` Dropped: ${g.reason.replace(/_/g, " ")}.`}
+      </p>
+      <TokenColours value={colours} onChange={setColours} />
+      <div class="side-by-side" tabIndex={0} role="region" aria-label="The group's episodes side by side">
+        {g.episodes.map((e: Json) => (
+          <Member key={e.member} run={props.run} row={e} colours={colours} />
+        ))}
+      </div>
+    </>
+  );
+}
+
+function Member(props: { run: string; row: Json; colours: string }) {
+  const episode = useApi(`/api/runs/${props.run}/episodes/${props.row.group}/${props.row.member}`);
+  return (
+    <Panel title={`Member ${props.row.member}`} actions={<a href={link(props.run, "episodes", props.row.group, props.row.member)}>open</a>} class="member">
+      {episode.data ? <Transcript episode={episode.data} colours={props.colours} compact /> : episode.error ? <Problem error={episode.error} /> : <Loading />}
+    </Panel>
+  );
+}

@@ -1,0 +1,78 @@
+import type { Json } from "../api";
+import { Chart } from "../chart";
+import { dateTime, query, short, words } from "../format";
+import { link, useApi, useLive } from "../hooks";
+import { Loading, Panel, Problem, Stat } from "../parts";
+import { column } from "../series";
+
+export function Faults(props: { run: string }) {
+  const live = useLive();
+  const faults = useApi(`/api/runs/${props.run}/faults`, live.beat);
+  const series = useApi(`/api/runs/${props.run}/series`, live.beat);
+  if (!faults.data || !series.data) return faults.error ? <Problem error={faults.error} /> : <Loading />;
+  const f = faults.data;
+  const fates = f.counts.train_by_fate;
+  const stale = Object.values<number>(f.counts.stale_by_cause).reduce((a, b) => a + b, 0);
+  const dead = Object.entries<number>(f.tick).filter(([name]) => name.startsWith("dead_")).reduce((sum, [, n]) => sum + n, 0);
+  const ticks = series.data.tick;
+  return (
+    <>
+      <p class="note">
+        What of ours failed. None of it becomes a reward: calls are retried, then skipped, or the episode is kept as stale and its task issued again.
+      </p>
+      <div class="stats">
+        <Stat name="Retries of calls" value={short(Math.max(f.calls.retries, f.tick.tool_retries ?? 0))} />
+        <Stat name="Calls skipped" value={short(f.calls.skipped)} tone={f.calls.skipped ? "warn" : ""} />
+        <Stat name="Stale episodes" value={short(stale)} tone={stale ? "warn" : ""} />
+        <Stat name="Too old" value={short(fates.too_old ?? 0)} note="over the staleness bound" />
+        <Stat name="Zero variance" value={short(fates.zero_variance ?? f.tick.zero_variance ?? 0)} note="groups that teach nothing" />
+        <Stat name="Not scored" value={short(f.counts.unscored)} />
+        <Stat name="Dead letters" value={short(dead)} tone={dead ? "bad" : ""} />
+        <Stat name="Warnings" value={short(f.warnings_total)} tone={f.warnings_total ? "warn" : ""} />
+        <Stat name="Resumes" value={short(f.counts.resumes)} note={`${short(f.counts.steps_abandoned)} steps left behind`} />
+      </div>
+      <div class="grid">
+        <Chart title="Retries and stale episodes so far" x={ticks.time_ms} xKind="time" series={[{ name: "retries", values: column(ticks, "tool_retries"), color: "c2" }, { name: "stale", values: column(ticks, "stale"), color: "c3" }, { name: "zero variance", values: column(ticks, "zero_variance"), color: "c4" }]} min={0} />
+        <Panel title="Episodes that were not trained on">
+          {f.fates.length === 0 ? (
+            <p class="empty">None.</p>
+          ) : (
+            <table class="plain">
+              <thead>
+                <tr>
+                  <th>Fate</th>
+                  <th>Why</th>
+                  <th class="num">Episodes</th>
+                </tr>
+              </thead>
+              <tbody>
+                {f.fates.map((fate: Json) => (
+                  <tr key={fate.fate + fate.reason}>
+                    <td>{words(fate.fate)}</td>
+                    <td>{fate.reason || "–"}</td>
+                    <td class="num">
+                      <a href={`${link(props.run, "episodes")}${query({ fate: fate.fate })}`}>{short(fate.episodes)}</a>
+                    </td>
+                  </tr>
+                ))}
+              </tbody>
+            </table>
+          )}
+        </Panel>
+      </div>
+      <Panel title="Warnings">
+        {f.warnings.length === 0 ? (
+          <p class="empty">None.</p>
+        ) : (
+          <ul class="remarks">
+            {[...f.warnings].reverse().map((w: Json, i: number) => (
+              <li key={i}>
+                <time class="soft">{dateTime(w.time_ms)}</time> {w.what ?? JSON.stringify(w)}
+              </li>
+            ))}
+          </ul>
+        )}
+      </Panel>
+    </>
+  );
+}

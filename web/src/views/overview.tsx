@@ -1,0 +1,69 @@
+import { Chart } from "../chart";
+import { duration, percent, short } from "../format";
+import { useApi, useLive } from "../hooks";
+import { Loading, Problem, Stat } from "../parts";
+import { column, hasColumn, lagHistogram, rate, shareBetween, smooth } from "../series";
+import { LoopPicture } from "./loops";
+
+export function Overview(props: { run: string }) {
+  const live = useLive();
+  const base = `/api/runs/${props.run}`;
+  const run = useApi(base, live.beat);
+  const series = useApi(`${base}/series`, live.beat);
+  const passRate = useApi(`${base}/pass_rate`, live.beat);
+  if (!run.data || !series.data) return run.error ? <Problem error={run.error} /> : <Loading />;
+  const tick = live.tick ?? run.data.tick;
+  const ticks = series.data.tick;
+  const steps = series.data.step;
+  const points = passRate.data?.points ?? [];
+  const evals = run.data.evals as any[];
+  const before = evals.find((e) => e.name === "before");
+  const after = [...evals].reverse().find((e) => e.name !== "before");
+  const tokens = smooth(rate(ticks.time_ms, column(ticks, "generated_tokens")), 3);
+  const trained = smooth(rate(ticks.time_ms, column(ticks, "trained_tokens")), 5);
+  const lastOf = (values: (number | null)[]) => [...values].reverse().find((v) => v !== null) ?? null;
+  const lag = lagHistogram(steps, 50);
+  const seconds = column(ticks, "seconds");
+  const busy = (name: string) => smooth(shareBetween(seconds, column(ticks, name)), 5);
+  return (
+    <>
+      <Problem error={run.error || series.error} />
+      <div class="stats">
+        <Stat name="Steps" value={short(run.data.counts.steps)} note={`version ${short(tick.version ?? run.data.counts.last_version)}`} />
+        <Stat name="Episodes" value={short(run.data.counts.episodes)} note={`${short(run.data.counts.train)} to train on`} />
+        <Stat name="Pass rate, evaluated" value={after ? percent(after.pass_rate, 1) : before ? percent(before.pass_rate, 1) : "–"} note={before ? `before: ${percent(before.pass_rate, 1)} ± ${(100 * before.ci95).toFixed(0)}` : "not evaluated yet"} tone={after && before && after.pass_rate > before.pass_rate ? "good" : ""} />
+        <Stat name="Tokens a second" value={short(lastOf(tokens))} note={`${short(tick.generated_tokens)} generated`} />
+        <Stat name="Lag, mean" value={short(lastOf(column(steps, "lag_mean")))} note="steps behind the learner" />
+        <Stat name="Running for" value={duration((tick.seconds ?? run.data.summary?.seconds ?? 0) * 1000)} note={`${short(run.data.warnings)} warnings`} tone={run.data.warnings ? "warn" : ""} />
+      </div>
+      <LoopPicture tick={tick} ticks={ticks} />
+      <div class="grid">
+        <Chart
+          title="Pass rate while training"
+          note="Share of episodes that pass every hidden test, with its 95 % interval."
+          x={points.map((p: any) => p.from_ms)}
+          xKind="time"
+          series={[
+            { name: "high", values: points.map((p: any) => p.high), color: "c1", band: "high" },
+            { name: "low", values: points.map((p: any) => p.low), color: "c1", band: "low" },
+            { name: "pass rate", values: points.map((p: any) => p.pass_rate), color: "c1" },
+          ]}
+          min={0}
+          max={1}
+          format={(v) => percent(v)}
+        />
+        <Chart title="Reward" x={column(steps, "step") as number[]} xKind="number" xName="step" series={[{ name: "mean reward of the batch", values: column(steps, "reward"), color: "c2" }, { name: "over 10 steps", values: smooth(column(steps, "reward"), 10), color: "c4" }]} />
+        <Chart title="Tokens a second" x={ticks.time_ms} xKind="time" series={[{ name: "generated", values: tokens, color: "c1" }, { name: "trained on", values: trained, color: "c3" }]} min={0} />
+        <Chart title="Busy share of ports" note="Where the engine or the trainer is not busy, somebody waits." x={ticks.time_ms} xKind="time" series={[{ name: "engine", values: busy("busy_port_engine"), color: "c1" }, { name: "trainer", values: busy("busy_port_trainer"), color: "c3" }, { name: "boxes", values: busy("busy_port_boxes"), color: "c2" }, { name: "store", values: busy("busy_port_store"), color: "c4" }]} min={0} max={1} format={(v) => percent(v)} />
+        <Chart title="Lag of tokens" note="How many steps old tokens were when trained on; the last 50 steps." x={lag.counts.map((_, i) => i)} xKind="label" labels={lag.labels} xName="steps behind" bars series={[{ name: "share of tokens", values: lag.counts, color: "c1" }]} min={0} format={(v) => percent(v)} />
+        <Chart title="Lag and version" x={ticks.time_ms} xKind="time" series={[{ name: "policy version", values: column(ticks, "version"), color: "c4" }, { name: "steps", values: column(ticks, "steps"), color: "c1", dash: true }]} min={0} />
+        {hasColumn(steps, "entropy") && (
+          <Chart title="Entropy and KL" x={column(steps, "step") as number[]} xKind="number" xName="step" series={[{ name: "entropy", values: column(steps, "entropy"), color: "c1" }, { name: "KL to the sampler", values: column(steps, "policy_kl"), color: "c3", axis: "right" }]} />
+        )}
+        {hasColumn(steps, "grad_norm") && (
+          <Chart title="Gradient norm and clipping" x={column(steps, "step") as number[]} xKind="number" xName="step" series={[{ name: "gradient norm", values: column(steps, "grad_norm"), color: "c2" }, { name: "clip fraction", values: column(steps, "clip_fraction"), color: "c3", axis: "right" }]} formatRight={(v) => percent(v, 1)} />
+        )}
+      </div>
+    </>
+  );
+}

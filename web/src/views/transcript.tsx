@@ -1,0 +1,199 @@
+// An episode turn by turn: what the model wrote, token by token, what the tools said, what it earned.
+import { useMemo } from "preact/hooks";
+
+import type { Json } from "../api";
+import { Code } from "../code";
+import { duration, words } from "../format";
+import { Badge, Panel } from "../parts";
+
+export function TokenColours(props: { value: string; onChange: (value: string) => void }) {
+  const choices = [
+    ["plain", "Code"],
+    ["logprob", "Log-probability"],
+    ["version", "Policy version"],
+  ];
+  return (
+    <fieldset class="choices">
+      <legend>Colour tokens by</legend>
+      {choices.map(([value, label]) => (
+        <label key={value} class={props.value === value ? "on" : ""}>
+          <input type="radio" name="colours" value={value} checked={props.value === value} onChange={() => props.onChange(value)} />
+          {label}
+        </label>
+      ))}
+      {props.value === "logprob" && (
+        <span class="scale" aria-label="From likely to unlikely">
+          {[0, 1, 2, 3, 4, 5].map((level) => (
+            <i key={level} class={`lp${level}`} />
+          ))}
+          <span>likely → unlikely</span>
+        </span>
+      )}
+    </fieldset>
+  );
+}
+
+// Six steps of surprise: probability over 90 %, 60 %, 30 %, 10 %, 2 %, less.
+function level(logprob: number | null): number {
+  if (logprob === null || logprob === undefined) return 0;
+  const bounds = [-0.105, -0.51, -1.2, -2.3, -3.9];
+  const found = bounds.findIndex((bound) => logprob >= bound);
+  return found < 0 ? 5 : found;
+}
+
+interface Token {
+  text: string;
+  logprob: number | null;
+  version: number | null;
+}
+
+function tokensOf(turn: Json): Token[] {
+  const version: (number | null)[] = [];
+  for (const run of turn.versions) for (let i = 0; i < run.tokens; ++i) version.push(run.version);
+  return turn.tokens.map((text: string, i: number) => ({ text, logprob: turn.logprobs[i] ?? null, version: version[i] ?? null }));
+}
+
+function Tokens(props: { turn: Json; colours: string; base: number }) {
+  const tokens = useMemo(() => tokensOf(props.turn), [props.turn]);
+  if (props.colours === "plain") return <Code text={tokens.map((t) => t.text).join("")} />;
+  return (
+    <pre class="code tokens">
+      {tokens.map((token, i) => {
+        const kind = props.colours === "logprob" ? `lp${level(token.logprob)}` : `v${(((token.version ?? 0) - props.base) % 6 + 6) % 6}`;
+        const p = token.logprob === null ? "" : `, probability ${(100 * Math.exp(token.logprob)).toFixed(1)} %`;
+        return (
+          <span key={i} class={kind} title={`version ${token.version ?? "?"}${p}`}>
+            {token.text}
+          </span>
+        );
+      })}
+    </pre>
+  );
+}
+
+function pretty(json: string): string {
+  try {
+    return JSON.stringify(JSON.parse(json), null, 2);
+  } catch {
+    return json;
+  }
+}
+
+function Call(props: { call: Json }) {
+  const c = props.call;
+  return (
+    <div class="call">
+      <p>
+        <strong>{c.tool}</strong> <Badge text={c.skipped ? "skipped" : c.outcome} />
+        {c.tests_total > 0 && <Badge text={`${c.tests_passed}/${c.tests_total} tests`} tone={c.tests_passed === c.tests_total ? "good" : "warn"} />}
+        <span class="soft">
+          {" "}
+          {duration(c.wait_ms)}, of which {duration(c.run_ms)} in the box{c.retries ? `, ${c.retries} retries` : ""}
+        </span>
+      </p>
+      {c.arguments && c.arguments !== "{}" && (
+        <details>
+          <summary>arguments</summary>
+          <Code text={pretty(c.arguments)} />
+        </details>
+      )}
+      {c.text && <pre class="code result">{c.text}</pre>}
+    </div>
+  );
+}
+
+function Turn(props: { turn: Json; number: number; colours: string; base: number; reward?: number }) {
+  const t = props.turn;
+  const list = t.versions.map((v: Json) => v.version);
+  const sum = t.logprobs.reduce((total: number, value: number | null) => total + (value ?? 0), 0);
+  return (
+    <section class="turn">
+      <h4>
+        Turn {props.number}{" "}
+        <span class="soft">
+          {t.tokens_total} tokens, version {[...new Set(list)].join(" then ")}, log-probability {sum.toFixed(1)}, {duration(t.finished_ms - t.started_ms)}
+          {props.reward !== undefined && `, turn reward ${props.reward.toFixed(2)}`}
+        </span>
+      </h4>
+      <Tokens turn={t} colours={props.colours} base={props.base} />
+      {t.malformed && <p class="problem">Malformed call: {t.malformed}</p>}
+      {t.end === "length" && <p class="note">Cut off at the limit of tokens.</p>}
+      {t.calls.map((call: Json, i: number) => (
+        <Call key={i} call={call} />
+      ))}
+    </section>
+  );
+}
+
+function Verdict(props: { verdict: Json; episode: Json }) {
+  const v = props.verdict;
+  const e = props.episode;
+  return (
+    <section class="verdict-box">
+      <h4>
+        Verdict <Badge text={!v ? "none yet" : !v.scored ? "unscorable" : v.solved ? "solved" : "not solved"} tone={v?.solved ? "good" : v?.scored ? "bad" : "warn"} />
+        {v?.scored && <strong> reward {v.reward.toFixed(3)}</strong>}
+      </h4>
+      {v?.cause && <p class="problem">{v.cause}</p>}
+      {e.stale_cause && <p class="problem">Stale: {e.stale_cause}</p>}
+      {v?.parts.length > 0 && (
+        <table class="plain">
+          <thead>
+            <tr>
+              <th>Scorer</th>
+              <th class="num">Value</th>
+              <th class="num">Weight</th>
+              <th>Comment</th>
+            </tr>
+          </thead>
+          <tbody>
+            {v.parts.map((part: Json) => (
+              <tr key={part.scorer}>
+                <td>{part.scorer}</td>
+                <td class="num">{part.value.toFixed(3)}</td>
+                <td class="num">{part.weight}</td>
+                <td>{part.comment}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      )}
+      {v?.diagnostics.map((d: Json, i: number) => (
+        <p key={i} class="note">
+          {d.file}:{d.line}: {d.severity}: {d.message}
+        </p>
+      ))}
+      <p class="note">
+        Fate: {words(e.fate)}
+        {e.fate_reason && ` (${e.fate_reason})`}
+        {e.used_by.length > 0 && `, used by step ${e.used_by.join(", ")}`}. Ended by {words(e.end)}.
+      </p>
+    </section>
+  );
+}
+
+export function Transcript(props: { episode: Json; colours: string; compact?: boolean }) {
+  const e = props.episode;
+  const base = e.min_version ?? 0;
+  const body = (
+    <>
+      <Verdict verdict={e.verdict} episode={e} />
+      {e.text === "ids" && <p class="note">The model's tokenizer is not here, so token ids are shown.</p>}
+      <details open={!props.compact}>
+        <summary>Prompt ({e.prompt_tokens} tokens)</summary>
+        <pre class="code">{e.prompt}</pre>
+      </details>
+      {e.turn_list.map((turn: Json, i: number) => (
+        <Turn key={i} turn={turn} number={i + 1} colours={props.colours} base={base} reward={e.verdict?.turn_rewards?.[i]} />
+      ))}
+      {!props.compact &&
+        e.files.map((file: Json) => (
+          <details key={file.path}>
+            <summary>{file.path} at the end</summary>
+            {file.content === null ? <p class="note">Kept as blob {file.hash}</p> : <Code text={file.content} />}
+          </details>
+        ))}
+    </>
+  );
+  return props.compact ? <div class="transcript">{body}</div> : <Panel title="Transcript" class="transcript">{body}</Panel>;
+}
