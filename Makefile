@@ -6,7 +6,7 @@ CTEST = ctest --output-on-failure -j$(TEST_JOBS) --test-dir
 TEST_JOBS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help install build test test-unit demo dev asan tsan clang fuzz lint format format-check bench soak clean web-test
+.PHONY: help install build test test-unit demo dev asan tsan clang fuzz lint format format-check bench soak clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*##/\1 /p' $(MAKEFILE_LIST) | awk '{n=$$1; $$1=""; printf "  make %-13s%s\n", n, $$0}'
@@ -17,7 +17,7 @@ install:  ## the Debian packages that are missing (scripts/packages.txt), and Op
 build: install build/release/build.ninja  ## the program, at build/release/tidemill, and its tests
 	cmake --build build/release -j $(JOBS)
 
-test: build web-test  ## everything: install what is missing, build, run every test
+test: build  ## everything: install what is missing, build, run every test
 	$(CTEST) build/release
 
 test-unit: build  ## the quick tests, about a minute
@@ -66,10 +66,6 @@ clean:  ## what the targets above built
 .PHONY: install-dev
 install-dev:
 	@scripts/install scripts/packages-dev.txt
-
-# The dashboard's own tests, where it has any.
-web-test:
-	@if [ -f web/Makefile ]; then $(MAKE) -C web test; fi
 
 build/%/build.ninja: CMakePresets.json
 	cmake --preset $*
