@@ -15,6 +15,7 @@ void AddTrainCommand(CLI::App& app, Exit& exit);
 void AddEvalCommand(CLI::App& app, Exit& exit);
 void AddWarmupCommand(CLI::App& app, Exit& exit);
 void AddRunsCommand(CLI::App& app, Exit& exit);
+void AddViewCommand(CLI::App& app, Exit& exit);
 void AddSimCommand(CLI::App& app, Exit& exit);
 void AddBenchCommand(CLI::App& app, Exit& exit);
 void AddWorkerCommand(CLI::App& app, Exit& exit);

@@ -18,6 +18,7 @@ void AddCommands(CLI::App& app, Exit& exit) {
   AddWarmupCommand(app, exit);
   AddEvalCommand(app, exit);
   AddRunsCommand(app, exit);
+  AddViewCommand(app, exit);
   AddTasksCommand(app, exit);
   AddModelCommand(app, exit);
   AddSandboxCommand(app, exit);

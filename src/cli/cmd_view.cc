@@ -1,0 +1,114 @@
+// tidemill view: the dashboard over a folder of runs, or one run as a file.
+#include <csignal>
+#include <cstdio>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cli/commands.h"
+#include "cli/run_config.h"
+#include "serve/serve.h"
+#include "store/run_directory.h"
+
+namespace tidemill {
+namespace {
+
+struct ViewArguments {
+  std::string run;
+  std::string folder = "runs";
+  std::string host = "127.0.0.1";
+  uint16_t port = 8321;
+  std::vector<std::string> tokens;
+  std::string export_path;
+};
+
+int Fail(const Status& status) {
+  std::fprintf(stderr, "tidemill: %s\n", status.message().c_str());
+  return status.code() == Code::kInvalid ? 2 : 1;
+}
+
+std::string DefaultsToml() {
+  RunConfig config;
+  Binder binder;
+  BindRunConfig(config, binder);
+  return binder.ToToml("");
+}
+
+int Export(const ViewArguments& arguments, const RunApiOptions& api) {
+  const Result<std::string> html = ExportRun(api, arguments.run, "");
+  if (!html.ok()) return Fail(html.status());
+  std::ofstream file(arguments.export_path, std::ios::binary | std::ios::trunc);
+  file << *html;
+  file.close();
+  if (!file.good()) return Fail(Unavailable(arguments.export_path + ": cannot be written"));
+  std::printf("%s (%.1f MB)\n", arguments.export_path.c_str(),
+              static_cast<double>(html->size()) / 1e6);
+  return 0;
+}
+
+// Until somebody asks it to end.
+void WaitForSignal() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGTERM);
+  int signal = 0;
+  sigwait(&signals, &signal);
+}
+
+// The server's threads inherit what is blocked here, so that the signals wait for sigwait.
+void BlockSignals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+}
+
+int View(const ViewArguments& arguments) {
+  RunApiOptions api;
+  api.folder = arguments.folder;
+  api.default_run = arguments.run;
+  api.default_config_toml = DefaultsToml();
+  if (!arguments.run.empty()) {
+    const Result<RunDirectory> directory =
+        RunDirectory::OpenToRead(arguments.folder, arguments.run);
+    if (!directory.ok()) return Fail(directory.status());
+  }
+  if (!arguments.export_path.empty()) {
+    if (arguments.run.empty()) return Fail(Invalid("--export needs the name of a run"));
+    return Export(arguments, api);
+  }
+  BlockSignals();
+  ServeOptions options;
+  options.api = std::move(api);
+  options.http.address = arguments.host;
+  options.http.port = arguments.port;
+  options.http.tokens = arguments.tokens;
+  const auto server = ServeRuns(options);
+  if (!server.ok()) return Fail(server.status());
+  std::printf("%s\n", (*server)->url().c_str());
+  std::fflush(stdout);
+  WaitForSignal();
+  return 0;
+}
+
+}  // namespace
+
+void AddViewCommand(CLI::App& app, Exit& exit) {
+  CLI::App* view = app.add_subcommand("view", "The dashboard on a running or finished run");
+  auto arguments = std::make_shared<ViewArguments>();
+  view->add_option("run", arguments->run, "The run to open first (default: the newest)");
+  view->add_option("--folder", arguments->folder, "Where runs are kept")->capture_default_str();
+  view->add_option("--host", arguments->host, "Address to listen on")->capture_default_str();
+  view->add_option("--port", arguments->port, "Port to listen on; 0: a free one")
+      ->capture_default_str();
+  view->add_option("--token", arguments->tokens,
+                   "Asked for by the API; needed outside loopback. May be given more than once");
+  view->add_option("--export", arguments->export_path,
+                   "Write the run as one HTML file that needs no server, and end");
+  view->callback([arguments, &exit] { exit.code = View(*arguments); });
+}
+
+}  // namespace tidemill
