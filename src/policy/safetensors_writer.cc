@@ -70,7 +70,8 @@ Result<std::string> HeaderText(const std::vector<const TensorView*>& order,
   } catch (const nlohmann::json::exception&) {
     return Invalid(path + ": a name or the metadata is not UTF-8");
   }
-  text.append((8 - text.size() % 8) % 8, ' ');  // the data starts aligned
+  // The data starts on a cache line's boundary; the length before the header takes 8 bytes.
+  text.append((64 - (8 + text.size()) % 64) % 64, ' ');
   return text;
 }
 
@@ -121,17 +122,24 @@ Status RemoveOthers(const std::string& dir, const std::set<std::string>& keep) {
 
 }  // namespace
 
+Result<std::unique_ptr<const SafetensorsParts>> LayOutSafetensors(
+    std::span<const TensorView> tensors, const TensorMetadata& metadata, const std::string& name) {
+  TM_RETURN_IF_ERROR(CheckTensors(tensors, name));
+  const std::vector<const TensorView*> order = FileOrder(tensors);
+  TM_ASSIGN_OR_RETURN(const std::string header, HeaderText(order, metadata, name));
+  const uint64_t length = header.size();
+  auto laid_out = std::make_unique<SafetensorsParts>();
+  laid_out->head.assign(reinterpret_cast<const char*>(&length), sizeof(length));
+  laid_out->head += header;
+  laid_out->parts.emplace_back(laid_out->head);
+  for (const TensorView* tensor : order) laid_out->parts.push_back(Bytes(*tensor));
+  return std::unique_ptr<const SafetensorsParts>(std::move(laid_out));
+}
+
 Status WriteSafetensors(const std::string& path, std::span<const TensorView> tensors,
                         const TensorMetadata& metadata) {
-  TM_RETURN_IF_ERROR(CheckTensors(tensors, path));
-  const std::vector<const TensorView*> order = FileOrder(tensors);
-  TM_ASSIGN_OR_RETURN(const std::string header, HeaderText(order, metadata, path));
-  const uint64_t length = header.size();
-  std::vector<std::string_view> parts;
-  parts.emplace_back(reinterpret_cast<const char*>(&length), sizeof(length));
-  parts.emplace_back(header);
-  for (const TensorView* tensor : order) parts.push_back(Bytes(*tensor));
-  return WriteFileAtomic(path, parts);
+  TM_ASSIGN_OR_RETURN(const auto laid_out, LayOutSafetensors(tensors, metadata, path));
+  return WriteFileAtomic(path, laid_out->parts);
 }
 
 Status WriteModelTensors(const std::string& dir, std::span<const TensorView> tensors,
