@@ -9,6 +9,7 @@
 #include "policy/files.h"
 #include "policy/json_fields.h"
 #include "policy/safetensors.h"
+#include "policy/safetensors_parts.h"
 
 namespace tidemill {
 namespace {

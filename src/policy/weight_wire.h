@@ -16,7 +16,7 @@
 
 #include "core/clock.h"
 #include "core/status.h"
-#include "policy/safetensors.h"
+#include "policy/safetensors_parts.h"
 
 namespace tidemill {
 
