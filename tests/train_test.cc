@@ -53,7 +53,7 @@ class TrainTest : public testing::Test {
   }
   // A tiny run; `more` adds to it.
   static std::string Train(const std::string& name, const std::string& more) {
-    return "--log-level warn train --json --set run.folder=" + folder_ +
+    return "--log-level warn train --json --no-web --set run.folder=" + folder_ +
            "/runs --set run.name=" + name + " --set model.path=" + folder_ +
            "/model --set model.protocol=compact --set tasks.train=" + folder_ +
            "/train.jsonl --set rollout.group_size=4 --set rollout.groups_per_step=4 --set "
@@ -137,7 +137,7 @@ TEST_F(TrainTest, ARunKilledAtAnyMomentGoesOnWithNothingLostOrUsedTwice) {
   std::mt19937 random(7);
   const std::string first =
       Train("killed", "--set run.steps=80 --set learner.checkpoint_every_steps=2");
-  const std::string again = "--log-level warn train --json --resume " + folder_ + "/runs/killed";
+  const std::string again = "--log-level warn train --json --no-web --resume " + folder_ + "/runs/killed";
   bool done = false;
   int kills = 0;
   for (int attempt = 0; attempt < 15 && !done; ++attempt) {

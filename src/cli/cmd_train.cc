@@ -4,8 +4,10 @@
 #include <memory>
 
 #include "cli/commands.h"
+#include "cli/dashboard.h"
 #include "cli/run_config.h"
 #include "cli/run_driver.h"
+#include "cli/run_path.h"
 #include "cli/run_summary.h"
 #include "core/log.h"
 #include "core/version.h"
@@ -21,6 +23,7 @@ struct TrainArguments {
   bool json = false;
   bool show_config = false;
   bool config_table = false;
+  bool no_web = false;
 };
 
 std::string NameFromTime() {
@@ -30,16 +33,6 @@ std::string NameFromTime() {
   char text[32];
   std::strftime(text, sizeof text, "%Y%m%d-%H%M%S", &local);
   return text;
-}
-
-// Where a resumed run's folder is: a name below run.folder, or a path to it.
-std::pair<std::string, std::string> SplitRunPath(const std::string& run,
-                                                 const std::string& folder) {
-  const size_t end = run.find_last_not_of('/');
-  const std::string path = run.substr(0, end == std::string::npos ? 0 : end + 1);
-  const size_t slash = path.rfind('/');
-  if (slash == std::string::npos) return {folder, path};
-  return {path.substr(0, slash), path.substr(slash + 1)};
 }
 
 Status LoadConfig(const TrainArguments& arguments, Binder& binder) {
@@ -84,6 +77,12 @@ int RunTrain(const TrainArguments& arguments) {
     std::fputs(toml.c_str(), stdout);
     return 0;
   }
+  DriveOptions options;
+  if (config.serve.web && !arguments.no_web) {
+    Result<HttpOptions> web = DashboardOptions(config);
+    if (!web.ok()) return Wrong(web.status());
+    options.web = std::move(*web);
+  }
   if (!directory) {
     Result<RunDirectory> made = RunDirectory::Create(config.run.folder, config.run.name, toml);
     if (!made.ok()) return Fail(made.status());
@@ -92,7 +91,6 @@ int RunTrain(const TrainArguments& arguments) {
     return Fail(status);
   }
   LogInfo("run " + directory->name(), {{"folder", directory->path()}, {"mode", config.run.mode}});
-  DriveOptions options;
   options.run.resume = !arguments.resume.empty();
   options.quiet = arguments.json && !LogEnabled(LogLevel::kInfo);
   Result<DriveResult> result = DriveRun(config, *directory, options);
@@ -108,8 +106,8 @@ int RunTrain(const TrainArguments& arguments) {
   if (result->interrupted) {
     std::fprintf(stderr, "go on with: tidemill train --resume %s\n", directory->path().c_str());
   } else if (!arguments.json) {
-    std::printf("look at it: tidemill runs show %s; tidemill runs episodes %s --worst 5\n",
-                directory->name().c_str(), directory->name().c_str());
+    std::printf("look at it: tidemill view %s; tidemill runs show %s\n", directory->name().c_str(),
+                directory->name().c_str());
   }
   return 0;
 }
@@ -128,6 +126,7 @@ void AddTrainCommand(CLI::App& app, Exit& exit) {
   train->add_option("--mode", arguments->mode, "async, one-step or sync")
       ->check(CLI::IsMember({"async", "one-step", "sync"}));
   train->add_flag("--json", arguments->json, "The summary as one JSON object on standard output");
+  train->add_flag("--no-web", arguments->no_web, "No dashboard (serve.web=false)");
   train->add_flag("--show-config", arguments->show_config, "Print the resolved config and stop");
   train->add_flag("--config-table", arguments->config_table,
                   "Print every key as a Markdown table and stop");

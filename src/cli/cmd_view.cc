@@ -4,10 +4,12 @@
 #include <fstream>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "cli/commands.h"
-#include "cli/run_config.h"
+#include "cli/dashboard.h"
+#include "cli/run_path.h"
 #include "serve/serve.h"
 #include "store/run_directory.h"
 
@@ -19,20 +21,13 @@ struct ViewArguments {
   std::string folder = "runs";
   std::string host = "127.0.0.1";
   uint16_t port = 8321;
-  std::vector<std::string> tokens;
+  std::string token_file;
   std::string export_path;
 };
 
 int Fail(const Status& status) {
   std::fprintf(stderr, "tidemill: %s\n", status.message().c_str());
   return status.code() == Code::kInvalid ? 2 : 1;
-}
-
-std::string DefaultsToml() {
-  RunConfig config;
-  Binder binder;
-  BindRunConfig(config, binder);
-  return binder.ToToml("");
 }
 
 int Export(const ViewArguments& arguments, const RunApiOptions& api) {
@@ -70,7 +65,7 @@ int View(const ViewArguments& arguments) {
   RunApiOptions api;
   api.folder = arguments.folder;
   api.default_run = arguments.run;
-  api.default_config_toml = DefaultsToml();
+  api.default_config_toml = DefaultConfigToml();
   if (!arguments.run.empty()) {
     const Result<RunDirectory> directory =
         RunDirectory::OpenToRead(arguments.folder, arguments.run);
@@ -85,7 +80,11 @@ int View(const ViewArguments& arguments) {
   options.api = std::move(api);
   options.http.address = arguments.host;
   options.http.port = arguments.port;
-  options.http.tokens = arguments.tokens;
+  if (!arguments.token_file.empty()) {
+    Result<std::vector<std::string>> tokens = ReadTokenFile(arguments.token_file);
+    if (!tokens.ok()) return Fail(tokens.status());
+    options.http.tokens = std::move(*tokens);
+  }
   const auto server = ServeRuns(options);
   if (!server.ok()) return Fail(server.status());
   std::printf("%s\n", (*server)->url().c_str());
@@ -99,16 +98,22 @@ int View(const ViewArguments& arguments) {
 void AddViewCommand(CLI::App& app, Exit& exit) {
   CLI::App* view = app.add_subcommand("view", "The dashboard on a running or finished run");
   auto arguments = std::make_shared<ViewArguments>();
-  view->add_option("run", arguments->run, "The run to open first (default: the newest)");
+  view->add_option("run", arguments->run,
+                   "The run to open first, by name or folder (default: the newest)");
   view->add_option("--folder", arguments->folder, "Where runs are kept")->capture_default_str();
   view->add_option("--host", arguments->host, "Address to listen on")->capture_default_str();
   view->add_option("--port", arguments->port, "Port to listen on; 0: a free one")
       ->capture_default_str();
-  view->add_option("--token", arguments->tokens,
-                   "Asked for by the API; needed outside loopback. May be given more than once");
+  view->add_option("--token-file", arguments->token_file,
+                   "File of bearer tokens, one a line; needed outside loopback");
   view->add_option("--export", arguments->export_path,
                    "Write the run as one HTML file that needs no server, and end");
-  view->callback([arguments, &exit] { exit.code = View(*arguments); });
+  view->callback([arguments, &exit] {
+    if (!arguments->run.empty()) {
+      std::tie(arguments->folder, arguments->run) = SplitRunPath(arguments->run, arguments->folder);
+    }
+    exit.code = View(*arguments);
+  });
 }
 
 }  // namespace tidemill

@@ -166,6 +166,18 @@ void BindRest(RunConfig& c, Binder& b) {
         {.doc = "How soon the work of a dead worker goes to another", .min = 100, .max = 3.6e6});
   b.Add("bus.capacity", &c.bus.capacity,
         {.doc = "Messages a topic holds before it pushes back", .min = 16, .max = 1 << 24});
+  b.Add("serve.web", &c.serve.web,
+        {.doc = "The dashboard of the run while it trains; --no-web turns it off"});
+  b.Add("serve.host", &c.serve.host,
+        {.doc = "Address it listens on; outside loopback a token is asked for"});
+  b.Add("serve.port", &c.serve.port, {.doc = "Its port; 0: a free one", .max = 65535});
+  b.Add("serve.if_taken", &c.serve.if_taken,
+        {.doc = "Where the port is taken: a free one, or none (no dashboard). Training goes on",
+         .choices = {"free", "none"}});
+  b.Add("serve.token_file", &c.serve.token_file,
+        {.doc = "File of bearer tokens, one a line; empty: none"});
+  b.Add("serve.tensorboard", &c.serve.tensorboard,
+        {.doc = "Write the metrics of each step for TensorBoard into the run's folder as well"});
   b.Add("threads.engine", &c.threads.engine,
         {.doc = "Threads of generation; 0: from the cores", .max = 1024});
   b.Add("threads.trainer", &c.threads.trainer,

@@ -122,6 +122,15 @@ struct RunConfig {
     uint32_t capacity = 16384;
   } bus;
 
+  struct Serve {
+    bool web = true;
+    std::string host = "127.0.0.1";
+    uint32_t port = 8321;
+    std::string if_taken = "free";
+    std::string token_file;
+    bool tensorboard = true;
+  } serve;
+
   struct Threads {
     uint32_t engine = 0;
     uint32_t trainer = 0;

@@ -1,14 +1,18 @@
 #include "cli/run_driver.h"
 
+#include <atomic>
 #include <csignal>
 #include <cstdio>
 #include <thread>
 
+#include "cli/dashboard.h"
 #include "cli/display.h"
 #include "cli/run_journal.h"
 #include "cli/run_summary.h"
 #include "core/blas.h"
 #include "core/log.h"
+#include "core/metrics.h"
+#include "serve/tensorboard_log.h"
 
 namespace tidemill {
 namespace {
@@ -55,12 +59,21 @@ void RecordTick(RunJournal& journal, const RunSnapshot& s) {
                      {"scored", static_cast<double>(s.scored)},
                      {"solved", static_cast<double>(s.solved)},
                      {"stale", static_cast<double>(s.stale)},
+                     {"too_old", static_cast<double>(s.too_old)},
                      {"zero_variance", static_cast<double>(s.zero_variance)},
+                     {"duplicates", static_cast<double>(s.duplicates)},
+                     {"unscorable", static_cast<double>(s.unscorable)},
+                     {"unavailable", static_cast<double>(s.unavailable)},
+                     {"calls_lost", static_cast<double>(s.calls_lost)},
+                     {"groups_lost", static_cast<double>(s.groups_lost)},
+                     {"dead_letters", static_cast<double>(s.dead_letters)},
                      {"tool_calls", static_cast<double>(s.tool_calls)},
                      {"gradings", static_cast<double>(s.gradings)},
                      {"cache_hits", static_cast<double>(s.cache_hits)},
                      {"cache_misses", static_cast<double>(s.cache_misses)},
                      {"tool_retries", static_cast<double>(s.tool_retries)},
+                     {"reward_retries", static_cast<double>(s.reward_retries)},
+                     {"tool_commands", static_cast<double>(s.tool_commands)},
                      {"tool_ms", s.tool_ms},
                      {"queue_ms", s.queue_ms}};
   for (const BusyShare& busy : s.busy) {
@@ -83,10 +96,16 @@ class Driver {
         display_(options.quiet ? nullptr : stderr, config.run.steps) {}
 
   Result<DriveResult> Run() {
+    options_.run.metrics = &metrics_;
     TM_ASSIGN_OR_RETURN(auto run, TrainingRun::Make(config_, directory_, journal_, options_.run));
     for (const std::string& warning : run->warnings()) LogWarn(warning);
+    if (config_.serve.tensorboard && options_.run.train) {
+      TM_ASSIGN_OR_RETURN(tensorboard_, TensorboardLog::Create(directory_.path() + "/tensorboard",
+                                                               clock_.WallMs()));
+    }
     SignalCounter signals;
     TM_RETURN_IF_ERROR(run->Start());
+    const std::unique_ptr<RunServer> dashboard = ServeDashboard();
     Watch(*run);
     DriveResult result;
     const RunSnapshot before_stop = run->Snapshot();
@@ -97,6 +116,7 @@ class Driver {
     RunOutcome outcome{result.status, result.interrupted, run->Snapshot()};
     outcome.last.seconds = before_stop.seconds;
     outcome.last.busy = before_stop.busy;
+    RecordTick(journal_, outcome.last);  // what the run came to
     Flush();
     run.reset();
     TM_ASSIGN_OR_RETURN(result.summary_json, MakeSummary(directory_, outcome));
@@ -105,6 +125,18 @@ class Driver {
   }
 
  private:
+  std::unique_ptr<RunServer> ServeDashboard() {
+    if (!options_.web) return nullptr;
+    const std::string& path = directory_.path();
+    DashboardRun run{path.substr(0, path.size() - directory_.name().size() - 1), directory_.name(),
+                     [this] { finish_asked_ = true; }, &metrics_.registry()};
+    auto server = StartDashboard(*options_.web, config_.serve.if_taken, run);
+    if (server && !options_.quiet) {
+      std::fprintf(stderr, "dashboard: %s\n", server->url().c_str());
+    }
+    return server;
+  }
+
   void Watch(TrainingRun& run) {
     double next_tick = 0;
     bool finishing = false;
@@ -119,7 +151,7 @@ class Driver {
       display_.Show(snapshot);
       const bool out_of_time =
           config_.run.minutes > 0 && snapshot.seconds > config_.run.minutes * 60;
-      if ((out_of_time || signals_seen > 0) && !finishing) {
+      if ((out_of_time || finish_asked_ || signals_seen > 0) && !finishing) {
         finishing = true;
         if (signals_seen > 0)
           LogInfo("finishing the step and saving; Ctrl-C again to stop at once");
@@ -136,7 +168,30 @@ class Driver {
       if (const Status status = log_.Append(entry.ToJson()); !status.ok()) {
         LogOnce("metrics", LogLevel::kWarn, status.ToString());
       }
+      if (tensorboard_) WriteScalars(entry);
       display_.Show(entry);
+    }
+  }
+
+  // One axis for all: the learner's step. The totals are those of the second before it.
+  void WriteScalars(const JournalEntry& entry) {
+    if (entry.kind == "tick") last_tick_ = entry.numbers;
+    if (entry.kind != "step" && entry.kind != "eval") return;
+    const auto step = entry.numbers.find("step");
+    const auto name = entry.words.find("name");
+    const std::string prefix =
+        entry.kind == "step" ? "step/"
+                             : "eval/" + (name == entry.words.end() ? "" : name->second) + "/";
+    std::map<std::string, double> scalars;
+    for (const auto& [key, number] : entry.numbers) {
+      if (key != "step") scalars[prefix + key] = number;
+    }
+    if (entry.kind == "step") {
+      for (const auto& [key, number] : last_tick_) scalars["run/" + key] = number;
+    }
+    const auto at = step == entry.numbers.end() ? 0 : static_cast<int64_t>(step->second);
+    if (const Status status = tensorboard_->Append(entry.at_ms, at, scalars); !status.ok()) {
+      LogOnce("tensorboard", LogLevel::kWarn, status.ToString());
     }
   }
 
@@ -147,6 +202,10 @@ class Driver {
   MetricsLog log_;
   RunJournal journal_;
   Display display_;
+  Metrics metrics_;
+  std::atomic<bool> finish_asked_{false};
+  std::optional<TensorboardLog> tensorboard_;
+  Numbers last_tick_;
 };
 
 }  // namespace

@@ -2,17 +2,20 @@
 // to, and leaves its summary.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "cli/run_config.h"
 #include "cli/training_run.h"
+#include "serve/http_server.h"
 #include "store/run_directory.h"
 
 namespace tidemill {
 
 struct DriveOptions {
   TrainingRun::Options run;
-  bool quiet = false;  // no display
+  bool quiet = false;              // no display
+  std::optional<HttpOptions> web;  // the dashboard; empty: none
 };
 
 // The summary as JSON, also written to the run's directory. The first Ctrl-C (or SIGTERM) finishes

@@ -164,6 +164,7 @@ Status TrainingRun::Parts::MakePorts(RunDirectory&) {
   tool_options.tools.limits.processes = config.tools.processes;
   tool_options.tools.limits.output_bytes = uint64_t{config.tools.output_kb} << 10;
   tool_options.tools.limits.disk_bytes = uint64_t{config.tools.disk_mb} << 20;
+  tool_options.metrics = options.metrics;
   tool_options.slots = static_cast<size_t>(threads.boxes);
   tool_options.grade_slots = static_cast<size_t>(threads.boxes);
   TM_ASSIGN_OR_RETURN(tools, ToolExecutor::Create(std::move(tool_options), blobs.get(), clock));
@@ -387,6 +388,7 @@ RunSnapshot TrainingRun::Snapshot() const {
   s.unavailable = tools.unavailable;
   s.cache_hits = tools.cache_hits + tools.joined;
   s.cache_misses = tools.cache_misses - tools.joined;
+  s.tool_commands = tools.cache_misses;
   const double commands = std::max<double>(1, static_cast<double>(tools.cache_misses));
   s.tool_ms = static_cast<double>(tools.wall_us) / 1e3 / commands;
   s.queue_ms = static_cast<double>(tools.queue_us) / 1e3 / commands;
@@ -406,10 +408,14 @@ RunSnapshot TrainingRun::Snapshot() const {
   s.busy.push_back({"store", true, Seconds(p.store->busy().Busy(now)) / elapsed});
   if (p.trainer)
     s.busy.push_back({"trainer", true, Seconds(p.trainer->busy().Busy(now)) / elapsed});
-  for (std::string_view topic : {kGroupsTopic, kToolsTestsTopic, kToolsGradeTopic, kScoreTopic,
-                                 kTrajectoriesTopic, kDispatchTopic}) {
+  for (std::string_view topic :
+       {kGroupsTopic, kToolsCompileTopic, kToolsTestsTopic, kToolsLintTopic, kToolsFilesTopic,
+        kToolsCommandTopic, kToolsGradeTopic, kScoreTopic, kTrajectoriesTopic, kBatchRequestsTopic,
+        kDispatchTopic}) {
     const Result<TopicDepth> depth = p.bus->Depth(topic);
-    if (depth.ok()) s.depths.emplace_back(topic, depth->ready);
+    if (!depth.ok()) continue;
+    s.depths.emplace_back(topic, depth->ready);
+    s.dead_letters += depth->dead;
   }
   return s;
 }

@@ -18,6 +18,7 @@ namespace tidemill {
 
 class Dispatcher;
 class LearnerLoop;
+class Metrics;
 class ReplayLoop;
 class RewardLoop;
 class RolloutLoop;
@@ -41,6 +42,8 @@ struct RunSnapshot {
            used = 0;
   uint64_t tool_calls = 0, gradings = 0, tool_retries = 0, reward_retries = 0, unavailable = 0;
   uint64_t cache_hits = 0, cache_misses = 0, unscorable = 0, calls_lost = 0, groups_lost = 0;
+  uint64_t tool_commands = 0;  // run in boxes
+  uint64_t dead_letters = 0;
   double tool_ms = 0;   // mean of a command in its box
   double queue_ms = 0;  // mean wait before it
   std::vector<BusyShare> busy;
@@ -53,7 +56,8 @@ class TrainingRun {
   struct Options {
     bool train = true;  // false: only the evaluations "before"
     bool resume = false;
-    std::string eval_prefix;  // put before the names of evaluations
+    std::string eval_prefix;     // put before the names of evaluations
+    Metrics* metrics = nullptr;  // may be null; must outlive the run
   };
 
   // Loads, checks and wires everything; nothing runs yet. Failures name the file or key.

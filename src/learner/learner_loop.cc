@@ -192,6 +192,11 @@ void LearnerLoop::OnPublished(const PublishDone& done) {
   const uint64_t step = publishing_.front().second;
   publishing_.pop_front();
   if (!done.status.ok()) throw std::runtime_error("publishing: " + done.status.ToString());
+  journal_.Record("publish",
+                  {{"version", static_cast<double>(done.version)},
+                   {"step", static_cast<double>(step)},
+                   {"seconds", done.seconds}},
+                  {});
   v1::DispatchEvent event;
   event.mutable_step()->set_step(step);
   event.mutable_step()->set_version(done.version);

@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -29,7 +30,7 @@ bool InputEnded(int timeout_ms) {
 
 SampleOptions Base() {
   SampleOptions options;
-  options.model = std::string(TIDEMILL_SOURCE_DIR) + "/tests/golden/qwen3-tiny";
+  options.model = "tests/golden/qwen3-tiny";  // below the folder of the sources
   return options;
 }
 
@@ -53,6 +54,7 @@ int Live(const std::string& folder, const std::string& name) {
   SampleOptions options = Base();
   const RealClock clock;
   options.begin_ms = clock.WallMs();
+  options.live = true;
   options.groups_per_step = 2;  // a step takes about two seconds of its time
   SampleRun run(folder, name, options);
   run.Evaluate("before");
@@ -97,6 +99,8 @@ int Export(const std::vector<std::string>& words) {
 
 int Main(const std::vector<std::string>& words) {
   const std::string what = words.size() > 1 ? words[1] : "";
+  // So that what is shown names no folder of this machine.
+  std::filesystem::current_path(TIDEMILL_SOURCE_DIR);
   if (what == "write" && words.size() == 3) return Write(words[2]);
   if (what == "live" && words.size() == 4) return Live(words[2], words[3]);
   if (what == "serve" && (words.size() == 6 || words.size() == 7)) return Serve(words);
@@ -109,5 +113,12 @@ int Main(const std::vector<std::string>& words) {
 }  // namespace tidemill
 
 int main(int argc, char** argv) {
-  return tidemill::Main({argv, argv + argc});
+  std::vector<std::string> words(argv, argv + argc);
+  // The second is a folder, the third another, or a name.
+  if (words.size() > 2) words[2] = std::filesystem::absolute(words[2]).string();
+  if (words.size() > 3 && words[1] != "live")
+    words[3] = std::filesystem::absolute(words[3]).string();
+  if (words.size() > 5 && words[1] == "export")
+    words[5] = std::filesystem::absolute(words[5]).string();
+  return tidemill::Main(words);
 }

@@ -70,7 +70,7 @@ Status Listen(HttpServer::Core& core) {
   core.loopback = address.is_loopback();
   if (!core.loopback && core.tokens.empty()) {
     return Invalid("listening on " + options.address +
-                   " needs a token, because others can reach it (--token, or 127.0.0.1)");
+                   " needs a token, because others can reach it (--token-file, or 127.0.0.1)");
   }
   const tcp::endpoint endpoint(address, options.port);
   const std::string name = host + ":" + std::to_string(options.port);

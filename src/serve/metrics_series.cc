@@ -16,6 +16,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr size_t kReadAtOnce = size_t{4} << 20;
+constexpr size_t kProbe = size_t{64} << 10;
 constexpr double kMissing = std::numeric_limits<double>::quiet_NaN();
 
 class File {
@@ -39,6 +40,15 @@ Json Number(double value) {
   char text[32];
   std::snprintf(text, sizeof(text), "%.6g", value);
   return std::strtod(text, nullptr);
+}
+
+// Of a line of metrics.jsonl; 0 where it is no such line.
+int64_t TimeOf(const std::string& line) {
+  static constexpr std::string_view kBegin = "{\"time_ms\":";  // as a run writes it
+  if (line.rfind(kBegin, 0) == 0) return std::strtoll(line.c_str() + kBegin.size(), nullptr, 10);
+  const Json json = Json::parse(line, nullptr, false);
+  const bool has = json.is_object() && json.contains("time_ms") && json["time_ms"].is_number();
+  return has ? json["time_ms"].get<int64_t>() : 0;
 }
 
 bool Wanted(const std::string& name, const std::vector<std::string>& prefixes) {
@@ -84,6 +94,37 @@ Result<TailChunk> ReadTail(const std::string& path, uint64_t offset, size_t byte
   chunk.next_offset = offset + begin;
   chunk.more = chunk.next_offset < size && begin > 0;
   return chunk;
+}
+
+Result<std::vector<std::string>> LinesBetween(const std::string& path, int64_t from_ms,
+                                              int64_t to_ms, size_t bytes_max) {
+  TM_ASSIGN_OR_RETURN(const uint64_t end, LinesEnd(path));
+  // Lines that begin before `low` are too early; the first that begins at `high` or later is not.
+  uint64_t low = 0, high = end;
+  while (high - low > kProbe) {
+    const uint64_t middle = low + (high - low) / 2;
+    TM_ASSIGN_OR_RETURN(const TailChunk chunk, ReadTail(path, middle, kProbe));
+    // The first line began before `middle`, most likely; the second is whole.
+    const int64_t at = chunk.lines.size() < 2 ? from_ms : TimeOf(chunk.lines[1]);
+    if (at < from_ms && chunk.lines.size() >= 2) {
+      low = chunk.end_offsets[0];
+    } else {
+      high = middle;
+    }
+  }
+  std::vector<std::string> lines;
+  for (size_t bytes = 0; low < end && bytes < bytes_max;) {
+    TM_ASSIGN_OR_RETURN(TailChunk chunk, ReadTail(path, low, kProbe));
+    if (chunk.next_offset <= low) break;
+    low = chunk.next_offset;
+    for (std::string& line : chunk.lines) {
+      const int64_t at = TimeOf(line);
+      if (at > to_ms) return lines;
+      bytes += line.size();
+      if (at >= from_ms) lines.push_back(std::move(line));
+    }
+  }
+  return lines;
 }
 
 Result<uint64_t> LinesEnd(const std::string& path) {
@@ -187,7 +228,7 @@ void MetricsFile::Take(const std::string& line) {
     return;
   }
   const std::string kind = text("kind");
-  if (kind != "tick" && kind != "step") {
+  if (kind != "tick" && kind != "step" && kind != "publish") {
     if (kind == "warning") ++warnings_;
     if (remarks_.size() == kRemarksMax) remarks_.pop_front();
     remarks_.push_back(json.dump(-1, ' ', false, Json::error_handler_t::replace));

@@ -25,6 +25,10 @@ struct TailChunk {
 };
 // At most `bytes_max` bytes; a single longer line is skipped. No file: nothing, from offset 0.
 Result<TailChunk> ReadTail(const std::string& path, uint64_t offset, size_t bytes_max);
+// The lines whose "time_ms" is from `from_ms` to `to_ms`, found by bisection because a run writes
+// them in the order of time. At most `bytes_max` bytes, the first ones.
+Result<std::vector<std::string>> LinesBetween(const std::string& path, int64_t from_ms,
+                                              int64_t to_ms, size_t bytes_max);
 // Where the last whole line ends. No file: 0.
 Result<uint64_t> LinesEnd(const std::string& path);
 

@@ -3,6 +3,7 @@
 
 #include "serve/run_api.h"
 #include "serve/run_json.h"
+#include "serve/run_work.h"
 
 namespace tidemill {
 namespace {
@@ -269,6 +270,8 @@ Result<HttpResponse> RunApi::TimelineOf(const HttpRequest& request, RunView& run
     json = TimelineJson(timeline);
     return Ok();
   }));
+  TM_ASSIGN_OR_RETURN(json["work"],
+                      ReadWork(run.directory().metrics_path(), json["from_ms"], json["to_ms"]));
   return JsonResponse(json);
 }
 

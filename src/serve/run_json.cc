@@ -251,6 +251,7 @@ Json TimelineJson(const Timeline& timeline) {
           {"to_ms", timeline.to_ms},
           {"first_ms", timeline.first_ms},
           {"last_ms", timeline.last_ms},
+          {"last_step_ms", timeline.last_step_ms},
           {"cut", timeline.cut},
           {"episodes", episodes},
           {"steps", steps}};

@@ -149,6 +149,12 @@ Result<Timeline> ReadTimeline(Database& db, const TimelineWindow& window) {
                      std::tie(b.started_ms, b.group, b.member);
             });
   TM_RETURN_IF_ERROR(ReadSteps(db, timeline));
+  TM_RETURN_IF_ERROR(
+      ForEachRow(db, "SELECT at_ms FROM steps WHERE abandoned = 0 ORDER BY step DESC LIMIT 1",
+                 [&](Statement& row) {
+                   timeline.last_step_ms = row.Int(0);
+                   return Ok();
+                 }));
   return timeline;
 }
 

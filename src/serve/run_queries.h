@@ -60,6 +60,7 @@ struct Timeline {
   int64_t to_ms = 0;
   int64_t first_ms = 0;  // of the whole run
   int64_t last_ms = 0;
+  int64_t last_step_ms = 0;  // 0: no step yet
   bool cut = false;
   std::vector<EpisodeSpan> episodes;  // by their start
   std::vector<StepSpan> steps;

@@ -27,6 +27,7 @@ struct SampleOptions {
   bool synchronous = false;  // generation stands still while a step trains
   bool finished = true;      // writes summary.json
   bool metrics = true;
+  bool live = false;  // Tick is called from outside, with the real time
   uint32_t steps_a_transaction = 1;
   uint64_t seed = 1;
   int64_t begin_ms = 1'760'000'000'000;
@@ -64,12 +65,15 @@ class SampleRun {
     }
     slot_free_ms_.assign(options.slots, options.begin_ms);
     train_end_ms_ = options.begin_ms;
+    next_tick_ms_ = options.begin_ms + 1000;
+    last_ = {options.begin_ms, {}};
   }
 
   void WriteAll() {
     Evaluate("before");
     for (uint64_t i = 0; i < options_.steps; ++i) WriteStep();
     Evaluate("after");
+    if (!options_.live) TicksUntil(*std::max_element(slot_free_ms_.begin(), slot_free_ms_.end()));
     if (options_.finished) Finish();
   }
 
@@ -85,6 +89,10 @@ class SampleRun {
       batch_ms = std::max(batch_ms, WriteGroup(v1::PURPOSE_TRAIN, "", &used, &reward));
     }
     Train(used, reward, batch_ms);
+    if (!options_.live) {
+      // Nothing more is written of the time before the first slot is free.
+      TicksUntil(*std::min_element(slot_free_ms_.begin(), slot_free_ms_.end()));
+    }
     if (step_ % options_.steps_a_transaction == 0) Flush();
   }
 
@@ -108,6 +116,7 @@ class SampleRun {
   }
 
   void Finish() {
+    FlushLog(INT64_MAX);
     nlohmann::ordered_json json = {{"run", name_}, {"program", "sample"}, {"status", "done"}};
     json["eval"] = {{"before", {{"pass_rate", 0.14}, {"ci95", 0.05}, {"n", 12}}},
                     {"after", {{"pass_rate", 0.71}, {"ci95", 0.06}, {"n", 12}}}};
@@ -117,63 +126,115 @@ class SampleRun {
     json["lost"] = 0;
     json["stale"] = stale_;
     json["retries"] = retries_;
-    json["generated_tokens"] = generated_;
-    json["trained_tokens"] = trained_;
+    json["generated_tokens"] = totals_.generated;
+    json["trained_tokens"] = totals_.trained;
     TM_CHECK(directory_->WriteSummary(json.dump(2) + "\n").ok(), "summary");
   }
 
   uint64_t episodes() const { return episodes_; }
   uint64_t step() const { return step_; }
   const RunDirectory& directory() const { return *directory_; }
-  void Warn(const std::string& what) { Log("warning", {{"what", what}}); }
-  // One line of totals as a run writes every second.
-  void Tick(int64_t now) {
-    clock_.Set(now);
-    const double seconds = std::max(1.0, Elapsed());
-    const double learner = std::min(0.97, trained_ms_ / (seconds * 1000));
-    const double engine = std::min(0.98, generating_ms_ / (seconds * 1000 * options_.slots));
-    auto some = [&](double mean) { return std::floor(random_.Exponential(mean)); };
-    Log("tick", {{"seconds", seconds},
-                 {"steps", step_},
-                 {"version", step_},
-                 {"episodes_running", options_.slots},
-                 {"episodes_finished", episodes_},
-                 {"episodes_stored", episodes_},
-                 {"waiting_for_tools", some(3)},
-                 {"waiting_verdicts", some(2)},
-                 {"ready_episodes", some(12)},
-                 {"generated_tokens", generated_},
-                 {"trained_tokens", trained_},
-                 {"scored", scored_},
-                 {"solved", solved_},
-                 {"stale", stale_},
-                 {"zero_variance", zero_variance_},
-                 {"tool_calls", tool_calls_},
-                 {"gradings", scored_},
-                 {"cache_hits", tool_calls_ / 5},
-                 {"cache_misses", tool_calls_ - tool_calls_ / 5},
-                 {"tool_retries", retries_},
-                 {"tool_ms", 180 + 20 * random_.Normal()},
-                 {"queue_ms", random_.Exponential(25)},
-                 {"busy_port_engine", engine},
-                 {"busy_port_boxes", 0.45},
-                 {"busy_port_store", 0.04},
-                 {"busy_port_trainer", learner},
-                 {"busy_loop_rollout", 0.05},
-                 {"busy_loop_tools", 0.02},
-                 {"busy_loop_reward", 0.01},
-                 {"busy_loop_replay", 0.03},
-                 {"busy_loop_learner", 0.01},
-                 {"busy_loop_dispatcher", 0.01},
-                 {"depth_rollout.groups", some(1)},
-                 {"depth_tools.run_tests", some(4)},
-                 {"depth_tools.grade", some(2)},
-                 {"depth_reward.score", some(1)},
-                 {"depth_replay.trajectories", some(1)},
-                 {"depth_dispatch.reports", some(1)}});
+  void Warn(const std::string& what) {
+    Log("warning", {{"what", what}});
+    FlushLog(INT64_MAX);
   }
+  // One line of totals as a run writes every second; `now` only grows.
+  void Tick(int64_t now) { Tick(now, {now, totals_}); }
 
  private:
+  struct Totals {
+    double steps = 0, episodes = 0, scored = 0, solved = 0, stale = 0, tool_calls = 0, retries = 0,
+           generated = 0, trained = 0;
+  };
+  struct TotalsAt {
+    int64_t at_ms = 0;
+    Totals totals;
+  };
+  // Time spent working, up to a moment that only grows.
+  class Work {
+   public:
+    void Add(int64_t from_ms, int64_t to_ms) { spans_.emplace_back(from_ms, to_ms); }
+    double Until(int64_t now) {
+      double some = 0;
+      std::erase_if(spans_, [&](const auto& span) {
+        (span.second <= now ? done_ : some) +=
+            static_cast<double>(std::max<int64_t>(0, std::min(span.second, now) - span.first));
+        return span.second <= now;
+      });
+      return done_ + some;
+    }
+
+   private:
+    std::vector<std::pair<int64_t, int64_t>> spans_;
+    double done_ = 0;
+  };
+
+  // Ticks up to a time before which everything is written; totals grow evenly over them.
+  void TicksUntil(int64_t end) {
+    const TotalsAt reached{std::max(end, next_tick_ms_), totals_};
+    for (; next_tick_ms_ <= end; next_tick_ms_ += 1000) Tick(next_tick_ms_, reached);
+    if (end > last_.at_ms) last_ = {end, totals_};
+    FlushLog(end);
+  }
+
+  void Tick(int64_t now, const TotalsAt& reached) {
+    const double seconds = std::max(0.001, static_cast<double>(now - options_.begin_ms) / 1000);
+    const auto span = static_cast<double>(std::max<int64_t>(1, reached.at_ms - last_.at_ms));
+    const double part = std::clamp(static_cast<double>(now - last_.at_ms) / span, 0.0, 1.0);
+    auto at = [&](double Totals::*field) {
+      return std::floor(last_.totals.*field + part * (reached.totals.*field - last_.totals.*field));
+    };
+    auto some = [&](double mean) { return std::floor(random_.Exponential(mean)); };
+    auto share = [&](Work& work, double workers) {
+      return std::min(1.0, work.Until(now) / (seconds * 1000 * workers));
+    };
+    const double calls = at(&Totals::tool_calls);
+    LogAt(now, "tick",
+          {{"seconds", seconds},
+           {"steps", at(&Totals::steps)},
+           {"version", at(&Totals::steps)},
+           {"episodes_running", options_.slots},
+           {"episodes_finished", at(&Totals::episodes)},
+           {"episodes_stored", at(&Totals::episodes)},
+           {"waiting_for_tools", some(3)},
+           {"waiting_verdicts", some(2)},
+           {"ready_episodes", some(12)},
+           {"generated_tokens", at(&Totals::generated)},
+           {"trained_tokens", at(&Totals::trained)},
+           {"scored", at(&Totals::scored)},
+           {"solved", at(&Totals::solved)},
+           {"stale", at(&Totals::stale)},
+           {"too_old", 0},
+           {"zero_variance", 0},
+           {"duplicates", 0},
+           {"dead_letters", 0},
+           {"tool_calls", calls},
+           {"gradings", at(&Totals::scored)},
+           {"cache_hits", std::floor(calls / 5)},
+           {"cache_misses", calls - std::floor(calls / 5)},
+           {"tool_retries", at(&Totals::retries)},
+           {"reward_retries", 0},
+           {"tool_commands", calls - std::floor(calls / 5)},
+           {"tool_ms", 180 + 2 * random_.Normal()},
+           {"queue_ms", 25 + random_.Normal()},
+           {"busy_port_engine", share(generating_, options_.slots)},
+           {"busy_port_boxes", share(boxes_, options_.slots * 0.4)},
+           {"busy_port_store", 0.04},
+           {"busy_port_trainer", share(training_, 1)},
+           {"busy_loop_rollout", 0.05},
+           {"busy_loop_tools", 0.02},
+           {"busy_loop_reward", 0.01},
+           {"busy_loop_replay", 0.03},
+           {"busy_loop_learner", 0.01},
+           {"busy_loop_dispatcher", 0.01},
+           {"depth_rollout.groups", some(1)},
+           {"depth_tools.run_tests", some(4)},
+           {"depth_tools.grade", some(2)},
+           {"depth_reward.score", some(1)},
+           {"depth_replay.trajectories", some(1)},
+           {"depth_dispatch.reports", some(1)}});
+  }
+
   using Json = nlohmann::ordered_json;
 
   std::string ConfigToml() const {
@@ -192,11 +253,23 @@ class SampleRun {
 
   double Elapsed() const { return static_cast<double>(clock_.WallMs() - options_.begin_ms) / 1000; }
 
-  void Log(const char* kind, const Json& fields) {
+  void Log(const char* kind, const Json& fields) { LogAt(clock_.WallMs(), kind, fields); }
+
+  // A run writes its lines in the order of time; here some are known late.
+  void LogAt(int64_t at_ms, const char* kind, const Json& fields) {
     if (!options_.metrics) return;
-    Json json = {{"time_ms", clock_.WallMs()}, {"kind", kind}};
+    Json json = {{"time_ms", at_ms}, {"kind", kind}};
     json.update(fields);
-    TM_CHECK(log_->Append(json.dump()).ok(), "metrics");
+    lines_.emplace(at_ms, json.dump());
+    if (options_.live) FlushLog(INT64_MAX);
+  }
+
+  void FlushLog(int64_t end) {
+    const auto last = lines_.upper_bound(end);
+    for (auto it = lines_.begin(); it != last; ++it) {
+      TM_CHECK(log_->Append(it->second).ok(), "metrics");
+    }
+    lines_.erase(lines_.begin(), last);
   }
 
   void Put(StoreOp op) { ops_.push_back(std::make_unique<StoreOp>(std::move(op))); }
@@ -289,12 +362,12 @@ class SampleRun {
     file.set_content(Source(t, solved));
     file.set_has_content(true);
     *slot = now + 20;
-    ++episodes_;
+    ++episodes_, ++totals_.episodes;
     clock_.Set(std::max(clock_.WallMs(), now));
     const v1::TrajectoryId id = trajectory.id();
     Put(PutTrajectory{std::move(trajectory)});
     if (stale) {
-      ++stale_;
+      ++stale_, ++totals_.stale;
       Put(PutFate{id, "stale", "tools.run_tests: the box could not start"});
       return now;
     }
@@ -324,8 +397,8 @@ class SampleRun {
     report.set_scored(report.scored() + 1);
     report.set_solved(report.solved() + (solved ? 1 : 0));
     report.set_reward_sum(report.reward_sum() + verdict.reward());
-    ++scored_;
-    solved_ += solved ? 1 : 0;
+    ++totals_.scored;
+    totals_.solved += solved ? 1 : 0;
     Put(PutVerdict{std::move(verdict)});
   }
 
@@ -349,8 +422,8 @@ class SampleRun {
     const uint64_t behind = options_.synchronous || step_ == 0 ? 0 : random_.Below(2);
     version(step_ - behind - (swapped && step_ > behind ? 1 : 0), swapped ? tokens / 2 : 0);
     version(step_ - behind, swapped ? tokens - tokens / 2 : tokens);
-    generated_ += static_cast<uint64_t>(tokens);
-    generating_ms_ += static_cast<double>(took);
+    totals_.generated += tokens;
+    generating_.Add(now, now + took);
     turn.set_finished_ms(now + took);
     turn.set_end(v1::TURN_END_STOP);
     v1::ToolCall& call = *turn.add_calls();
@@ -365,13 +438,14 @@ class SampleRun {
     call.set_run_ms(random_.LogNormal(140, 0.7));
     call.set_wait_ms(call.run_ms() + random_.Exponential(60));
     call.set_retries(random_.Chance(0.02) ? 1 : 0);
-    retries_ += call.retries();
+    retries_ += call.retries(), totals_.retries += call.retries();
     call.set_text(right ? "4 of 4 tests pass"
                         : "test 2: f(3, 7) expected 7, got 3\ntest 4: f(0, -1) expected 0, got -1");
-    ++tool_calls_;
+    ++totals_.tool_calls;
     AddText(*turn.mutable_observation_ids(),
             "\n<tool_response>\n" + call.text() + "\n</tool_response>\n");
     turn.set_observed_ms(turn.finished_ms() + static_cast<int64_t>(call.wait_ms()));
+    boxes_.Add(turn.observed_ms() - static_cast<int64_t>(call.run_ms()), turn.observed_ms());
     return turn.observed_ms();
   }
 
@@ -396,15 +470,13 @@ class SampleRun {
   void Train(const std::vector<v1::TrajectoryId>& used, double reward, int64_t batch_ms) {
     const int64_t begin = std::max(train_end_ms_, batch_ms);
     const auto took = static_cast<int64_t>(900 + random_.Exponential(300));
-    for (int64_t at = clock_.WallMs() / 1000 * 1000 + 1000; at < begin + took; at += 1000) {
-      Tick(std::max(at, clock_.WallMs()));
-    }
     train_end_ms_ = begin + took;
-    trained_ms_ += static_cast<double>(took);
+    training_.Add(begin, train_end_ms_);
     clock_.Set(std::max(clock_.WallMs(), train_end_ms_));
     ++step_;
+    totals_.steps = static_cast<double>(step_);
     const uint64_t tokens = used.size() * 90;
-    trained_ += tokens;
+    totals_.trained += static_cast<double>(tokens);
     Json metrics = {
         {"step", step_},
         {"seconds", static_cast<double>(took) / 1000},
@@ -426,7 +498,10 @@ class SampleRun {
     Put(ReserveVersion{step_});
     Put(PutStep{step_, step_, used, metrics.dump()});
     for (const v1::TrajectoryId& id : used) Put(PutFate{id, "used", ""});
-    Log("step", metrics);
+    LogAt(train_end_ms_, "step", metrics);
+    const double publishing = 0.05 + 0.03 * random_.Uniform();
+    train_end_ms_ += static_cast<int64_t>(publishing * 1000);
+    LogAt(train_end_ms_, "publish", {{"version", step_}, {"step", step_}, {"seconds", publishing}});
     if (step_ % 20 == 0) {
       Put(PutCheckpoint{step_, step_, "checkpoints/step-" + std::to_string(step_)});
       Log("checkpoint", {{"step", step_},
@@ -446,11 +521,13 @@ class SampleRun {
   std::vector<std::unique_ptr<StoreOp>> ops_;
   std::vector<int64_t> slot_free_ms_;
   int64_t train_end_ms_ = 0;
-  double trained_ms_ = 0, generating_ms_ = 0;
+  int64_t next_tick_ms_ = 0;
+  Work generating_, boxes_, training_;
+  Totals totals_;
+  TotalsAt last_;
+  std::multimap<int64_t, std::string> lines_;  // by their time
   uint32_t next_task_ = 0;
-  uint64_t group_ = 0, step_ = 0, episodes_ = 0, scored_ = 0, solved_ = 0, stale_ = 0,
-           zero_variance_ = 0, tool_calls_ = 0, retries_ = 0, generated_ = 0, trained_ = 0,
-           eval_solved_ = 0;
+  uint64_t group_ = 0, step_ = 0, episodes_ = 0, stale_ = 0, retries_ = 0, eval_solved_ = 0;
 };
 
 inline void WriteSampleRun(const std::string& folder, const std::string& name,

@@ -14,6 +14,8 @@
 namespace tidemill {
 namespace {
 
+constexpr int64_t kExportWindowMs = 60'000;
+
 PageFiles ReadPage(const std::string& folder) {
   Result<PageFiles> page = PageFiles::Read(folder.empty() ? DefaultPageFolder() : folder);
   if (page.ok()) return std::move(*page);
@@ -102,7 +104,6 @@ std::vector<std::string> ExportTargets(const std::string& run) {
           base + "/tasks?limit=200",
           base + "/tools",
           base + "/faults",
-          base + "/timeline",
           base + "/config",
           base + "/episodes?limit=100",
           base + "/episodes?sort=worst&limit=50",
@@ -140,6 +141,14 @@ Result<std::string> ExportRun(const RunApiOptions& options, const std::string& r
     if (!json.is_object() || json.value("complete", true)) break;
   }
   for (const std::string& target : ExportTargets(run)) TM_RETURN_IF_ERROR(add(target));
+  // The minute before the last step: where the run trained, and not only evaluated.
+  const std::string timeline = "/api/runs/" + run + "/timeline";
+  const auto extent = nlohmann::json::parse(api.Get(timeline + "?limit=1").body, nullptr, false);
+  const int64_t end = extent.is_object() ? extent.value("last_step_ms", int64_t{0}) : 0;
+  TM_RETURN_IF_ERROR(add(timeline + "?limit=1000" +
+                         (end > kExportWindowMs ? "&from=" + std::to_string(end - kExportWindowMs) +
+                                                      "&to=" + std::to_string(end)
+                                                : "")));
   for (const char* order : {"?limit=100", "?sort=worst&limit=50", "?sort=best&limit=50"}) {
     const auto page_of = nlohmann::json::parse(answers["/api/runs/" + run + "/episodes" + order]);
     for (const auto& row : page_of["episodes"]) {

@@ -44,6 +44,12 @@ export async function get(target: string, signal?: AbortSignal): Promise<Json> {
   throw new ApiError(response.status, body.error ?? `status ${response.status}`);
 }
 
+// Ends the run the server trains; only with a token.
+export async function finishRun(): Promise<void> {
+  const response = await fetch("/api/admin/finish", { method: "POST", headers: headers() });
+  if (!response.ok) throw new ApiError(response.status, `status ${response.status}`);
+}
+
 function fromExport(all: Record<string, Json>, target: string): Json {
   if (target in all) return all[target];
   const path = target.split("?")[0];

@@ -47,7 +47,7 @@ function times(splits: number[]): string[] {
 
 function axis(props: ChartProps, ink: string, grid: string): uPlot.Axis[] {
   const base = { stroke: ink, grid: { stroke: grid, width: 1 }, ticks: { stroke: grid, width: 1 }, font: "11px system-ui, sans-serif" };
-  const x: uPlot.Axis = { ...base, space: 60 };
+  const x: uPlot.Axis = { ...base, space: 60, size: 30 };
   if (props.xKind === "time") x.values = (_, splits) => times(splits);
   if (props.xKind === "label") {
     x.values = (_, splits) => splits.map((at) => (Number.isInteger(at) ? (props.labels?.[at] ?? "") : ""));
@@ -96,7 +96,7 @@ function options(props: ChartProps, width: number): uPlot.Options {
   };
   return {
     width,
-    height: props.height ?? 210,
+    height: props.height ?? 200,
     padding: [10, 8, 0, 0],
     legend: { show: false },
     cursor: { points: { size: 6 }, drag: { x: true, y: false } },
@@ -137,12 +137,17 @@ export function Chart(props: ChartProps) {
     };
   }, [shape, width > 40]);
   useEffect(() => {
-    if (width > 40) plot.current?.setSize({ width, height: props.height ?? 210 });
+    if (width > 40) plot.current?.setSize({ width, height: props.height ?? 200 });
   }, [width]);
   useEffect(() => {
+    const u = plot.current;
+    if (!u) return;
     // While somebody looks at a part, it stays.
-    const zoomed = plot.current && plot.current.select.width > 0;
-    plot.current?.setData(data, !zoomed);
+    const old = u.data[0];
+    const { min, max } = u.scales.x;
+    const zoomed = props.xKind !== "label" && old.length > 1 && min != null && max != null && (min > old[0] || max < old[old.length - 1]);
+    u.setData(data, !zoomed);
+    if (zoomed) u.redraw();
   }, [props.x, ...props.series.map((one) => one.values)]);
 
   const showValues = (u: uPlot) => {
@@ -172,7 +177,7 @@ export function Chart(props: ChartProps) {
   return (
     <figure class="panel chart">
       <figcaption>
-        <h3>{props.title}</h3>
+        <h2>{props.title}</h2>
         <span class="actions">
           <button type="button" class="quiet" onClick={() => plot.current && savePng(props.title, plot.current.ctx.canvas, shown.map((one) => ({ name: one.name, color: color(one.color) })))} aria-label={`Save ${props.title} as PNG`}>
             PNG

@@ -3,7 +3,7 @@ import { useEffect, useState } from "preact/hooks";
 import "uplot/dist/uPlot.min.css";
 import "./style.css";
 
-import { isExport, setToken, type Json } from "./api";
+import { finishRun, isExport, setToken, token, type Json } from "./api";
 import { link, LiveContext, useApi, useFollow, useRoute } from "./hooks";
 import { Badge, Loading, Problem } from "./parts";
 import { Compare } from "./views/compare";
@@ -68,6 +68,22 @@ function ThemeChoice() {
   );
 }
 
+function FinishButton() {
+  const [asked, setAsked] = useState("");
+  const finish = () => {
+    if (!confirm("End this run after its step, saved and evaluated?")) return;
+    finishRun().then(
+      () => setAsked("Finishing"),
+      () => setAsked("Not finished"),
+    );
+  };
+  return (
+    <button type="button" disabled={asked !== ""} onClick={finish}>
+      {asked || "Finish the run"}
+    </button>
+  );
+}
+
 function Shell(props: { run: string; runs: Json[]; about: Json }) {
   const route = useRoute();
   const live = useFollow(props.run);
@@ -104,10 +120,11 @@ function Shell(props: { run: string; runs: Json[]; about: Json }) {
         <Badge text={state || "…"} />
         {!isExport && (
           <span class={`live ${live.connected ? "on" : "off"}`} role="status">
-            <span class="live-text">{live.connected ? "live" : "reconnecting"}</span>
+            <span class="live-text">{!live.connected ? "reconnecting" : state === "running" ? "live" : "connected"}</span>
           </span>
         )}
         <span class="gap" />
+        {token() && state === "running" && props.about.actions.includes("finish") && props.run === props.about.default_run && <FinishButton />}
         <ThemeChoice />
       </header>
       <nav class="tabs" aria-label="Views">

@@ -44,7 +44,7 @@ export function Panel(props: { title: string; children: ComponentChildren; actio
   return (
     <section class={`panel ${props.class ?? ""}`}>
       <header>
-        <h3>{props.title}</h3>
+        <h2>{props.title}</h2>
         {props.actions && <span class="actions">{props.actions}</span>}
       </header>
       {props.children}

@@ -31,6 +31,17 @@ export function shareBetween(seconds: Values, shares: Values): Values {
   });
 }
 
+// A mean told since the begin of a run, and of how many: what it was between two rows.
+export function meanBetween(counts: Values, means: Values): Values {
+  return means.map((mean, i) => {
+    const count = counts[i];
+    if (mean === null || count === null) return null;
+    const before = i > 0 ? counts[i - 1] : null;
+    if (before === null || before > count || means[i - 1] === null) return mean;
+    return count === before ? null : Math.max(0, (mean * count - means[i - 1]! * before) / (count - before));
+  });
+}
+
 export function smooth(values: Values, width: number): Values {
   return values.map((value, i) => {
     if (value === null) return null;

@@ -137,7 +137,7 @@ export function Differences(props: { names: [string, string]; values: [Json, Jso
       {differ.length === 0 ? (
         <p class="empty">None.</p>
       ) : (
-        <table class="plain">
+        <table class="rows">
           <thead>
             <tr>
               <th>Key</th>
@@ -148,13 +148,13 @@ export function Differences(props: { names: [string, string]; values: [Json, Jso
           <tbody>
             {differ.map((key) => (
               <tr key={key}>
-                <td>
+                <td data-name="Key">
                   <code>{key}</code>
                 </td>
-                <td>
+                <td data-name={props.names[0]} class="wide">
                   <code>{key in a ? JSON.stringify(a[key]) : "–"}</code>
                 </td>
-                <td>
+                <td data-name={props.names[1]} class="wide">
                   <code>{key in b ? JSON.stringify(b[key]) : "–"}</code>
                 </td>
               </tr>

@@ -42,7 +42,7 @@ export function Config(props: { run: string; runs: Json[] }) {
         {keys.length === 0 ? (
           <p class="empty">No key matches.</p>
         ) : (
-          <table class="plain">
+          <table class="rows">
             <thead>
               <tr>
                 <th>Key</th>
@@ -53,13 +53,13 @@ export function Config(props: { run: string; runs: Json[] }) {
             <tbody>
               {keys.map((key) => (
                 <tr key={key}>
-                  <td>
+                  <td data-name="Key">
                     <code>{key}</code>
                   </td>
-                  <td>
+                  <td data-name="Value" class="wide">
                     <code>{JSON.stringify(values[key])}</code> {differs(key) && <Badge text="changed" tone="warn" />}
                   </td>
-                  <td class="soft">
+                  <td data-name="Default" class="soft wide">
                     <code>{key in defaults ? JSON.stringify(defaults[key]) : "–"}</code>
                   </td>
                 </tr>

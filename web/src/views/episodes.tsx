@@ -25,6 +25,8 @@ function List(props: { run: string; initial: URLSearchParams }) {
   const [offset, setOffset] = useState(0);
   const fresh = offset === 0 && live.state === "running" ? live.beat : 0;
   const page = useApi(`/api/runs/${props.run}/episodes${query({ ...filter, offset, limit: LIMIT })}`, fresh);
+  const [typed, setTyped] = useState("");
+  const tasks = useApi(typed.length > 0 ? `/api/runs/${props.run}/tasks${query({ search: typed, limit: 20 })}` : null);
   const set = (name: keyof Filter) => (event: preact.JSX.TargetedEvent<HTMLInputElement | HTMLSelectElement>) => {
     setOffset(0);
     setFilter({ ...filter, [name]: event.currentTarget.value });
@@ -53,7 +55,12 @@ function List(props: { run: string; initial: URLSearchParams }) {
       <form class="filters" onSubmit={(event) => event.preventDefault()} aria-label="Filter episodes">
         <label>
           Task
-          <input type="search" value={filter.task} placeholder="its whole name" onChange={set("task")} />
+          <input type="search" list="task-names" value={filter.task} placeholder="its whole name" onInput={(e) => setTyped(e.currentTarget.value)} onChange={set("task")} />
+          <datalist id="task-names">
+            {(tasks.data?.tasks ?? []).map((task: Json) => (
+              <option key={task.task} value={task.task} />
+            ))}
+          </datalist>
         </label>
         {choose("purpose", "For", "training and evaluation", ["train", "eval"])}
         <label>
@@ -141,7 +148,7 @@ function Table(props: { run: string; rows: Json[] }) {
               <td data-name="Took" class="num">
                 {duration(row.finished_ms - row.started_ms)}
               </td>
-              <td data-name="Finished" class="soft">
+              <td data-name="Finished" class="soft wide">
                 {dateTime(row.finished_ms)}
               </td>
             </tr>
@@ -163,7 +170,7 @@ function Episode(props: { run: string; group: string; member: string }) {
         <a href={link(props.run, "episodes")}>Episodes</a> / <a href={link(props.run, "groups", e.group)}>group {e.group}</a> / member {e.member}
       </p>
       <h2 class="page-title">{e.task}</h2>
-      <TokenColours value={colours} onChange={setColours} />
+      <TokenColours value={colours} onChange={setColours} versions={[e.min_version, e.max_version]} />
       <Transcript episode={e} colours={colours} />
     </>
   );
@@ -175,6 +182,8 @@ export function Group(props: { run: string; group: string }) {
   if (!group.data) return group.error ? <Problem error={group.error} /> : <Loading />;
   const g = group.data;
   const solved = g.episodes.filter((e: Json) => e.solved).length;
+  const known = g.episodes.filter((e: Json) => e.min_version !== null);
+  const range: [number, number] = [Math.min(...known.map((e: Json) => e.min_version)), Math.max(...known.map((e: Json) => e.max_version))];
   return (
     <>
       <p class="crumbs">
@@ -185,21 +194,21 @@ export function Group(props: { run: string; group: string }) {
         {g.episodes.length} of {g.members} attempts are here, {solved} solved it ({percent(solved / Math.max(1, g.episodes.length))}).
         {g.reason && ` Dropped: ${g.reason.replace(/_/g, " ")}.`}
       </p>
-      <TokenColours value={colours} onChange={setColours} />
+      <TokenColours value={colours} onChange={setColours} versions={range} />
       <div class="side-by-side" tabIndex={0} role="region" aria-label="The group's episodes side by side">
         {g.episodes.map((e: Json) => (
-          <Member key={e.member} run={props.run} row={e} colours={colours} />
+          <Member key={e.member} run={props.run} row={e} colours={colours} base={range[0]} />
         ))}
       </div>
     </>
   );
 }
 
-function Member(props: { run: string; row: Json; colours: string }) {
+function Member(props: { run: string; row: Json; colours: string; base: number }) {
   const episode = useApi(`/api/runs/${props.run}/episodes/${props.row.group}/${props.row.member}`);
   return (
     <Panel title={`Member ${props.row.member}`} actions={<a href={link(props.run, "episodes", props.row.group, props.row.member)}>open</a>} class="member">
-      {episode.data ? <Transcript episode={episode.data} colours={props.colours} compact /> : episode.error ? <Problem error={episode.error} /> : <Loading />}
+      {episode.data ? <Transcript episode={episode.data} colours={props.colours} base={props.base} compact /> : episode.error ? <Problem error={episode.error} /> : <Loading />}
     </Panel>
   );
 }

@@ -13,7 +13,8 @@ export function Faults(props: { run: string }) {
   const f = faults.data;
   const fates = f.counts.train_by_fate;
   const stale = Object.values<number>(f.counts.stale_by_cause).reduce((a, b) => a + b, 0);
-  const dead = Object.entries<number>(f.tick).filter(([name]) => name.startsWith("dead_")).reduce((sum, [, n]) => sum + n, 0);
+  const dead = f.tick.dead_letters ?? 0;
+  const retries = Math.max(f.calls.retries, f.tick.tool_retries ?? 0) + (f.tick.reward_retries ?? 0);
   const ticks = series.data.tick;
   return (
     <>
@@ -21,10 +22,10 @@ export function Faults(props: { run: string }) {
         What of ours failed. None of it becomes a reward: calls are retried, then skipped, or the episode is kept as stale and its task issued again.
       </p>
       <div class="stats">
-        <Stat name="Retries of calls" value={short(Math.max(f.calls.retries, f.tick.tool_retries ?? 0))} />
+        <Stat name="Retries" value={short(retries)} note="of calls and gradings" />
         <Stat name="Calls skipped" value={short(f.calls.skipped)} tone={f.calls.skipped ? "warn" : ""} />
         <Stat name="Stale episodes" value={short(stale)} tone={stale ? "warn" : ""} />
-        <Stat name="Too old" value={short(fates.too_old ?? 0)} note="over the staleness bound" />
+        <Stat name="Too old" value={short(Math.max(fates.too_old ?? 0, f.tick.too_old ?? 0))} note="over the staleness bound" />
         <Stat name="Zero variance" value={short(fates.zero_variance ?? f.tick.zero_variance ?? 0)} note="groups that teach nothing" />
         <Stat name="Not scored" value={short(f.counts.unscored)} />
         <Stat name="Dead letters" value={short(dead)} tone={dead ? "bad" : ""} />
@@ -32,7 +33,7 @@ export function Faults(props: { run: string }) {
         <Stat name="Resumes" value={short(f.counts.resumes)} note={`${short(f.counts.steps_abandoned)} steps left behind`} />
       </div>
       <div class="grid">
-        <Chart title="Retries and stale episodes so far" x={ticks.time_ms} xKind="time" series={[{ name: "retries", values: column(ticks, "tool_retries"), color: "c2" }, { name: "stale", values: column(ticks, "stale"), color: "c3" }, { name: "zero variance", values: column(ticks, "zero_variance"), color: "c4" }]} min={0} />
+        <Chart title="Retries, stale and too old so far" x={ticks.time_ms} xKind="time" series={[{ name: "retries", values: column(ticks, "tool_retries"), color: "c2" }, { name: "stale", values: column(ticks, "stale"), color: "c3" }, { name: "too old", values: column(ticks, "too_old"), color: "c1" }, { name: "zero variance", values: column(ticks, "zero_variance"), color: "c4" }]} min={0} />
         <Panel title="Episodes that were not trained on">
           {f.fates.length === 0 ? (
             <p class="empty">None.</p>

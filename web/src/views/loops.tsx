@@ -139,9 +139,7 @@ export function LoopPicture(props: { tick: Json; ticks: Json }) {
         </>
       }
     >
-      <p class="verdict" role="status">
-        {verdict}
-      </p>
+      <p class="verdict">{verdict}</p>
       <div ref={box} class="loops">
         <svg ref={svg} viewBox={`0 0 ${layout.width} ${layout.height}`} role="img" aria-label={`The loops. ${verdict} ${BOXES.map((b) => `${b.title}: ${b.detail(tick)}`).join("; ")}`}>
           <defs>

@@ -12,8 +12,24 @@ const KINDS = [
   { name: "waiting for a tool", color: "c2" },
   { name: "scoring", color: "c4" },
   { name: "training", color: "c3" },
-  { name: "idle", color: "line" },
+  { name: "publishing", color: "c5" },
+  { name: "saving", color: "c6" },
+  { name: "working, the darker the more", color: "c1" },
 ] as const;
+const BUSY = 6;
+
+// What ports and loops are called in the metrics, in the order of the lanes.
+const STRIPS: [string, string][] = [
+  ["port_engine", "engine"],
+  ["port_boxes", "boxes"],
+  ["port_store", "store"],
+  ["loop_dispatcher", "dispatcher"],
+  ["loop_rollout", "rollout"],
+  ["loop_tools", "tools"],
+  ["loop_reward", "reward"],
+  ["loop_replay", "replay"],
+  ["loop_learner", "learner"],
+];
 
 interface Segment {
   lane: number;
@@ -21,69 +37,106 @@ interface Segment {
   from: number;
   to: number;
   text: string;
+  alpha?: number;
+  thin?: boolean; // under the lane of what it belongs to
   href?: string;
 }
 
 interface Lanes {
   names: string[];
+  slots: number; // the last so many lanes are slots
   segments: Segment[];
-  from: number;
-  to: number;
-  shares: { generating: number; tools: number; idle: number; training: number };
+  text: string;
+}
+
+// Between two ticks of the run, a second apart, the share in which each port and loop worked.
+function addStrips(data: Json, names: string[], segments: Segment[]): void {
+  const busy = data.work?.busy;
+  if (!busy) return;
+  for (const [key, name] of STRIPS) {
+    const values: (number | null)[] | undefined = busy.columns[key];
+    if (!values) continue;
+    const lane = names.push(name) - 1;
+    values.forEach((share, i) => {
+      if (!share) return;
+      segments.push({ lane, kind: BUSY, from: busy.from_ms[i], to: busy.to_ms[i], alpha: share, text: `${name}: ${percent(share)} busy` });
+    });
+  }
+}
+
+function addTrainer(data: Json, segments: Segment[]): void {
+  for (const step of data.steps) {
+    const from = step.at_ms - (step.metrics.seconds ?? 0) * 1000;
+    segments.push({ lane: 0, kind: 3, from, to: step.at_ms, text: `step ${step.step}: training` });
+  }
+  for (const span of data.work?.spans ?? []) {
+    const publishing = span.doing === "publishing";
+    segments.push({ lane: 0, kind: publishing ? 4 : 5, from: span.from_ms, to: span.to_ms, text: publishing ? `publishing version ${span.version}` : `saving step ${span.step}` });
+  }
 }
 
 // Episodes go into the first lane that is free: as many lanes as ran at once.
-function layOut(run: string, data: Json): Lanes {
-  const segments: Segment[] = [];
+function addSlots(run: string, data: Json, first: number, segments: Segment[]): number {
   const free: number[] = [];
-  let generating = 0;
-  let tools = 0;
-  const clip = (a: number, b: number) => Math.max(0, Math.min(b, data.to_ms) - Math.max(a, data.from_ms));
   for (const episode of data.episodes) {
-    let lane = free.findIndex((until) => until <= episode.started_ms);
-    if (lane < 0) lane = free.push(0) - 1;
-    free[lane] = episode.finished_ms;
+    let slot = free.findIndex((until) => until <= episode.started_ms);
+    if (slot < 0) slot = free.push(0) - 1;
+    free[slot] = episode.finished_ms;
+    const lane = first + slot;
     const name = `${episode.task}, group ${episode.group} member ${episode.member}`;
     const href = link(run, "episodes", episode.group, episode.member);
     for (const [started, finished, observed] of episode.turns) {
-      segments.push({ lane: lane + 1, kind: 0, from: started, to: finished, text: `${name}: generating`, href });
-      generating += clip(started, finished);
-      if (observed > finished) {
-        segments.push({ lane: lane + 1, kind: 1, from: finished, to: observed, text: `${name}: waiting for a tool`, href });
-        tools += clip(finished, observed);
-      }
+      segments.push({ lane, kind: 0, from: started, to: finished, text: `${name}: generating`, href });
+      if (observed > finished) segments.push({ lane, kind: 1, from: finished, to: observed, text: `${name}: waiting for a tool`, href });
     }
-    if (episode.scored_ms && episode.scored_ms > episode.finished_ms) {
-      const end = Math.min(episode.scored_ms, episode.finished_ms + 60_000);
-      segments.push({ lane: -1 - lane, kind: 2, from: episode.finished_ms, to: end, text: `${name}: scoring`, href });
+    if (episode.scored_ms > episode.finished_ms) {
+      const to = Math.min(episode.scored_ms, episode.finished_ms + 60_000);
+      segments.push({ lane, kind: 2, from: episode.finished_ms, to, text: `${name}: scoring`, href, thin: true });
     }
   }
-  let training = 0;
-  for (const step of data.steps) {
-    const seconds = step.metrics.seconds ?? 0;
-    const from = step.at_ms - seconds * 1000;
-    segments.push({ lane: 0, kind: 3, from, to: step.at_ms, text: `step ${step.step}: training, then version ${step.version}` });
-    training += clip(from, step.at_ms);
-  }
-  const span = Math.max(1, data.to_ms - data.from_ms);
-  const total = span * Math.max(1, free.length);
-  // Scoring is drawn as a thin line under the lane of its episode.
-  for (const segment of segments) if (segment.lane < 0) segment.lane = -segment.lane;
-  return {
-    names: ["trainer", ...free.map((_, i) => `slot ${i + 1}`)],
-    segments,
-    from: data.from_ms,
-    to: data.to_ms,
-    shares: { generating: generating / total, tools: tools / total, idle: Math.max(0, 1 - (generating + tools) / total), training: training / span },
-  };
+  return free.length;
 }
 
-const LANE = 15;
-const LEFT = 58;
+function layOut(run: string, data: Json): Lanes {
+  const names = ["trainer"];
+  const segments: Segment[] = [];
+  addTrainer(data, segments);
+  addStrips(data, names, segments);
+  const first = names.length;
+  const slots = addSlots(run, data, first, segments);
+  for (let i = 0; i < slots; ++i) names.push(`slot ${i + 1}`);
+  const span = Math.max(1, data.to_ms - data.from_ms);
+  const total = (kind: number) =>
+    segments.filter((s) => s.kind === kind).reduce((sum, s) => sum + Math.max(0, Math.min(s.to, data.to_ms) - Math.max(s.from, data.from_ms)), 0);
+  const area = span * Math.max(1, slots);
+  const generating = total(0) / area;
+  const tools = total(1) / area;
+  const text = `${slots} slots: generating ${percent(generating)}, waiting for tools ${percent(tools)}, idle ${percent(Math.max(0, 1 - generating - tools))}; the trainer trained ${percent(Math.min(1, total(3) / span))} of the time.`;
+  return { names, slots, segments, text };
+}
+
+const LEFT = 74;
+const WIDE_LANE = 15;
+
+// Where lanes are: those of loops and ports as they are, slots thinner the more there are.
+function geometry(lanes: Lanes) {
+  const slot = lanes.slots <= 40 ? WIDE_LANE : lanes.slots <= 96 ? 9 : 5;
+  const first = lanes.names.length - lanes.slots;
+  const gap = 8;
+  const top = (lane: number) => (lane < first ? lane * WIDE_LANE : first * WIDE_LANE + gap + (lane - first) * slot);
+  const height = (lane: number) => (lane < first ? WIDE_LANE : slot);
+  const end = top(lanes.names.length);
+  const at = (y: number) => {
+    const lane = y < first * WIDE_LANE ? Math.floor(y / WIDE_LANE) : first + Math.floor((y - first * WIDE_LANE - gap) / slot);
+    return lane < lanes.names.length ? lane : -1;
+  };
+  return { top, height, end, at, first, slot };
+}
 
 function draw(canvas: HTMLCanvasElement, lanes: Lanes, width: number, from: number, to: number): void {
   const scale = devicePixelRatio || 1;
-  const height = lanes.names.length * LANE + 24;
+  const place = geometry(lanes);
+  const height = place.end + 24;
   canvas.width = width * scale;
   canvas.height = height * scale;
   canvas.style.width = `${width}px`;
@@ -95,26 +148,30 @@ function draw(canvas: HTMLCanvasElement, lanes: Lanes, width: number, from: numb
   lanes.names.forEach((name, i) => {
     context.fillStyle = color("soft");
     context.textAlign = "right";
-    if (i === 0 || lanes.names.length < 40 || i % 4 === 0) context.fillText(name, LEFT - 6, i * LANE + 11);
+    const every = place.slot === WIDE_LANE ? 1 : 8;
+    if (i < place.first || (i - place.first) % every === 0) context.fillText(name, LEFT - 6, place.top(i) + 11);
     context.fillStyle = color("lane");
-    context.fillRect(LEFT, i * LANE + 2, width - LEFT - 4, LANE - 3);
+    context.fillRect(LEFT, place.top(i) + 1, width - LEFT - 4, place.height(i) - 2);
   });
   const fills = KINDS.map((kind) => color(kind.color));
   for (const segment of lanes.segments) {
     if (segment.to < from || segment.from > to) continue;
     const left = Math.max(LEFT, x(segment.from));
     const right = Math.min(width - 4, x(segment.to));
+    const top = place.top(segment.lane);
+    const tall = place.height(segment.lane);
     context.fillStyle = fills[segment.kind];
-    if (segment.kind === 2) context.fillRect(left, segment.lane * LANE + LANE - 3, Math.max(1, right - left), 2);
-    else context.fillRect(left, segment.lane * LANE + 2, Math.max(1, right - left - 0.5), LANE - 3);
+    context.globalAlpha = segment.alpha ?? 1;
+    if (segment.thin) context.fillRect(left, top + tall - 3, Math.max(1, right - left), 2);
+    else context.fillRect(left, top + 1, Math.max(1, right - left - (segment.alpha === undefined ? 0.5 : 0)), tall - 2);
   }
+  context.globalAlpha = 1;
   context.fillStyle = color("soft");
-  context.textAlign = "center";
   const marks = Math.max(2, Math.floor((width - LEFT) / 110));
   for (let i = 0; i <= marks; ++i) {
     const ms = from + ((to - from) * i) / marks;
     context.textAlign = i === 0 ? "left" : i === marks ? "right" : "center";
-    context.fillText(clock(ms), x(ms), lanes.names.length * LANE + 17);
+    context.fillText(clock(ms), x(ms), place.end + 17);
   }
 }
 
@@ -134,21 +191,21 @@ function LanesView(props: { run: string; data: Json; title: string; from: number
   };
   const find = (event: MouseEvent) => {
     const at = timeAt(event);
-    const lane = Math.floor(event.offsetY / LANE);
+    const lane = geometry(lanes).at(event.offsetY);
     return lanes.segments.find((s) => s.lane === lane && s.from <= at && at <= s.to);
   };
   const zoomBy = (factor: number, around: number) => {
     const left = around - (around - props.from) * factor;
     props.onZoom(left, left + (props.to - props.from) * factor);
   };
-  const { shares } = lanes;
-  const text = `${lanes.names.length - 1} slots: generating ${percent(shares.generating)}, waiting for tools ${percent(shares.tools)}, idle ${percent(shares.idle)}; the trainer trained ${percent(shares.training)} of the time.`;
+  const { text } = lanes;
   const csv = () =>
     saveCsv(props.title, [
       { name: "lane", values: lanes.segments.map((s) => lanes.names[s.lane]) },
       { name: "doing", values: lanes.segments.map((s) => KINDS[s.kind].name) },
       { name: "from_ms", values: lanes.segments.map((s) => s.from) },
       { name: "to_ms", values: lanes.segments.map((s) => s.to) },
+      { name: "share", values: lanes.segments.map((s) => s.alpha ?? 1) },
       { name: "what", values: lanes.segments.map((s) => s.text) },
     ]);
   return (
@@ -156,7 +213,7 @@ function LanesView(props: { run: string; data: Json; title: string; from: number
       title={props.title}
       actions={
         <>
-          <button type="button" class="quiet" aria-label={`Save ${props.title} as PNG`} onClick={() => canvas.current && savePng(props.title, canvas.current, KINDS.slice(0, 4).map((k) => ({ name: k.name, color: color(k.color) })))}>
+          <button type="button" class="quiet" aria-label={`Save ${props.title} as PNG`} onClick={() => canvas.current && savePng(props.title, canvas.current, KINDS.map((k) => ({ name: k.name, color: color(k.color) })))}>
             PNG
           </button>
           <button type="button" class="quiet" aria-label={`Save ${props.title} as CSV`} onClick={csv}>
@@ -213,10 +270,12 @@ function RunLanes(props: { run: string; seconds: number; back: number }) {
   const extent = useApi(`/api/runs/${props.run}/timeline?limit=1`, live.run === props.run && props.back === 0 ? live.beat : 0);
   const [zoom, setZoom] = useState<[number, number] | null>(null);
   useEffect(() => setZoom(null), [props.seconds, props.back, props.run]);
-  const end = extent.data ? extent.data.last_ms - props.back * props.seconds * 1000 : 0;
+  // Of a run that ended the last step is more telling than the evaluation after it.
+  const newest = extent.data ? (live.state !== "running" && extent.data.last_step_ms) || extent.data.last_ms : 0;
+  const end = newest - props.back * props.seconds * 1000;
   const whole: [number, number] = [Math.max(end - props.seconds * 1000, 1), end];
   const [from, to] = zoom ?? whole;
-  const target = extent.data && extent.data.last_ms > 0 ? `/api/runs/${props.run}/timeline${query({ from: Math.floor(from), to: Math.ceil(to) })}` : null;
+  const target = extent.data && extent.data.last_ms > 0 ? `/api/runs/${props.run}/timeline${query({ from: Math.floor(from), to: Math.ceil(to), limit: 1000 })}` : null;
   const window = useApi(target);
   if (extent.data && extent.data.last_ms === 0) return <p class="empty">No episode has finished yet.</p>;
   const data = window.data;
@@ -236,6 +295,7 @@ function RunLanes(props: { run: string; seconds: number; back: number }) {
 }
 
 export function Timeline(props: { run: string; runs: Json[] }) {
+  const live = useLive();
   const [seconds, setSeconds] = useState(20);
   const [back, setBack] = useState(0);
   const [other, setOther] = useState("");
@@ -255,7 +315,7 @@ export function Timeline(props: { run: string; runs: Json[] }) {
         <button type="button" onClick={() => setBack(back + 1)}>
           ← Earlier
         </button>
-        <button type="button" disabled={back === 0} onClick={() => setBack(back - 1)}>
+        <button type="button" disabled={back === 0 && live.state === "running"} onClick={() => setBack(back - 1)}>
           Later →
         </button>
         <label>
@@ -269,9 +329,9 @@ export function Timeline(props: { run: string; runs: Json[] }) {
         </label>
       </form>
       <ul class="legend" aria-label="Colours">
-        {KINDS.slice(0, 4).map((kind) => (
+        {KINDS.map((kind, i) => (
           <li key={kind.name}>
-            <i class={`swatch c-${kind.color}`} /> {kind.name}
+            <i class={i === BUSY ? "swatch shades" : `swatch c-${kind.color}`} /> {kind.name}
           </li>
         ))}
       </ul>

@@ -5,7 +5,7 @@ import { Chart } from "../chart";
 import { duration, percent, short, words } from "../format";
 import { useApi, useLive } from "../hooks";
 import { Badge, Loading, Panel, Problem } from "../parts";
-import { column } from "../series";
+import { column, hasColumn, meanBetween, smooth } from "../series";
 
 function bound(ms: number): string {
   return ms >= 1000 ? `${Math.round(ms / 1000)} s` : `${ms}`;
@@ -31,6 +31,8 @@ export function Tools(props: { run: string }) {
   const ticks = series.data.tick;
   const hits = column(ticks, "cache_hits");
   const misses = column(ticks, "cache_misses");
+  const commands = column(ticks, "tool_commands");
+  const recent = (name: string) => (hasColumn(ticks, "tool_commands") ? smooth(meanBetween(commands, column(ticks, name)), 5) : column(ticks, name));
   const cached = hits.map((value, i) => (value === null || misses[i] === null || value + misses[i]! === 0 ? null : value / (value + misses[i]!)));
   return (
     <>
@@ -68,7 +70,7 @@ export function Tools(props: { run: string }) {
                     <td data-name="Calls" class="num">
                       {short(tool.calls)}
                     </td>
-                    <td data-name="Outcomes">
+                    <td data-name="Outcomes" class="wide">
                       {Object.entries<number>(tool.outcomes).map(([name, count]) => (
                         <span key={name} class="pair">
                           <Badge text={name} /> {percent(count / tool.calls)}
@@ -127,7 +129,7 @@ export function Tools(props: { run: string }) {
           );
         })}
         <Chart title="Answers from the cache" x={ticks.time_ms} xKind="time" series={[{ name: "share of calls", values: cached, color: "c1" }]} min={0} max={1} format={(v) => percent(v)} />
-        <Chart title="Age in the queue and time in the box" x={ticks.time_ms} xKind="time" series={[{ name: "queued, mean", values: column(ticks, "queue_ms"), color: "c2" }, { name: "in the box, mean", values: column(ticks, "tool_ms"), color: "c1" }]} min={0} format={(v) => duration(v)} />
+        <Chart title="Age in the queue and time in the box" x={ticks.time_ms} xKind="time" series={[{ name: "queued, mean", values: recent("queue_ms"), color: "c2" }, { name: "in the box, mean", values: recent("tool_ms"), color: "c1" }]} min={0} format={(v) => duration(v)} />
         <Chart title="Episodes that wait for tools" x={ticks.time_ms} xKind="time" series={[{ name: "waiting", values: column(ticks, "waiting_for_tools"), color: "c3" }]} min={0} />
       </div>
     </>

@@ -6,7 +6,14 @@ import { Code } from "../code";
 import { duration, words } from "../format";
 import { Badge, Panel } from "../parts";
 
-export function TokenColours(props: { value: string; onChange: (value: string) => void }) {
+// The same version has the same colour in everything that is shown together.
+function versionClass(version: number | null, base: number): string {
+  return version === null ? "" : `v${(((version - base) % 6) + 6) % 6}`;
+}
+
+export function TokenColours(props: { value: string; onChange: (value: string) => void; versions: [number | null, number | null] }) {
+  const [low, high] = props.versions;
+  const versions = low === null || high === null || !Number.isFinite(low) ? [] : Array.from({ length: Math.min(6, high - low + 1) }, (_, i) => low + i);
   const choices = [
     ["plain", "Code"],
     ["logprob", "Log-probability"],
@@ -27,6 +34,16 @@ export function TokenColours(props: { value: string; onChange: (value: string) =
             <i key={level} class={`lp${level}`} />
           ))}
           <span>likely → unlikely</span>
+        </span>
+      )}
+      {props.value === "version" && (
+        <span class="scale" aria-label="Policy versions">
+          {versions.map((version) => (
+            <i key={version} class={`named ${versionClass(version, low!)}`}>
+              {version}
+            </i>
+          ))}
+          {high! - low! > 5 && <span>and so on to {high}</span>}
         </span>
       )}
     </fieldset>
@@ -59,7 +76,7 @@ function Tokens(props: { turn: Json; colours: string; base: number }) {
   return (
     <pre class="code tokens">
       {tokens.map((token, i) => {
-        const kind = props.colours === "logprob" ? `lp${level(token.logprob)}` : `v${(((token.version ?? 0) - props.base) % 6 + 6) % 6}`;
+        const kind = props.colours === "logprob" ? `lp${level(token.logprob)}` : versionClass(token.version, props.base);
         const p = token.logprob === null ? "" : `, probability ${(100 * Math.exp(token.logprob)).toFixed(1)} %`;
         return (
           <span key={i} class={kind} title={`version ${token.version ?? "?"}${p}`}>
@@ -108,13 +125,13 @@ function Turn(props: { turn: Json; number: number; colours: string; base: number
   const sum = t.logprobs.reduce((total: number, value: number | null) => total + (value ?? 0), 0);
   return (
     <section class="turn">
-      <h4>
+      <h3>
         Turn {props.number}{" "}
         <span class="soft">
           {t.tokens_total} tokens, version {[...new Set(list)].join(" then ")}, log-probability {sum.toFixed(1)}, {duration(t.finished_ms - t.started_ms)}
           {props.reward !== undefined && `, turn reward ${props.reward.toFixed(2)}`}
         </span>
-      </h4>
+      </h3>
       <Tokens turn={t} colours={props.colours} base={props.base} />
       {t.malformed && <p class="problem">Malformed call: {t.malformed}</p>}
       {t.end === "length" && <p class="note">Cut off at the limit of tokens.</p>}
@@ -130,10 +147,10 @@ function Verdict(props: { verdict: Json; episode: Json }) {
   const e = props.episode;
   return (
     <section class="verdict-box">
-      <h4>
+      <h3>
         Verdict <Badge text={!v ? "none yet" : !v.scored ? "unscorable" : v.solved ? "solved" : "not solved"} tone={v?.solved ? "good" : v?.scored ? "bad" : "warn"} />
         {v?.scored && <strong> reward {v.reward.toFixed(3)}</strong>}
-      </h4>
+      </h3>
       {v?.cause && <p class="problem">{v.cause}</p>}
       {e.stale_cause && <p class="problem">Stale: {e.stale_cause}</p>}
       {v?.parts.length > 0 && (
@@ -172,9 +189,9 @@ function Verdict(props: { verdict: Json; episode: Json }) {
   );
 }
 
-export function Transcript(props: { episode: Json; colours: string; compact?: boolean }) {
+export function Transcript(props: { episode: Json; colours: string; base?: number; compact?: boolean }) {
   const e = props.episode;
-  const base = e.min_version ?? 0;
+  const base = props.base ?? e.min_version ?? 0;
   const body = (
     <>
       <Verdict verdict={e.verdict} episode={e} />
