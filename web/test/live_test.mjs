@@ -93,7 +93,7 @@ test(async (browser) => {
 
   await browser.step("episodes are filtered and a transcript is read", async () => {
     await browser.open("live", "episodes");
-    await page.getByLabel("For").selectOption("train");
+    await page.getByRole("combobox", { name: "For", exact: true }).selectOption("train");
     await page.locator("tbody a").first().click();
     await page.locator(".tokens span").first().waitFor();
     await page.getByLabel("Policy version").check();
