@@ -17,14 +17,15 @@ say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
 rm -rf "$out" "runs/$run"
 mkdir -p "$out"
 say "1. Tasks: functions of two ints, examples in, body out; training and held-out tasks share no behaviour"
-"$tidemill" tasks generate --family cfunc --count 4000 --seed "$((seed * 10 + 1))" --out "$out/demonstrated.jsonl" --with-solutions "$out/demonstrations.jsonl"
+"$tidemill" tasks generate --family cfunc --count 5000 --seed "$((seed * 10 + 1))" --out "$out/demonstrated.jsonl" \
+  --with-solutions "$out/demonstrations.jsonl" --slips 0.2 --second-turns 0.2
 "$tidemill" tasks generate --family cfunc --count 7000 --seed "$((seed * 10 + 2))" --out "$out/train.jsonl"
 "$tidemill" tasks generate --family cfunc --count 300 --seed "$((seed * 10 + 3))" --split heldout --out "$out/eval.jsonl"
 "$tidemill" tasks model --family cfunc --out "$out/shape"
 
 say "2. Supervised training from nothing, until the held-out loss stops falling"
 "$tidemill" warmup "$out/demonstrations.jsonl" --from-config "$out/shape" --out "$out/warm" --seed "$seed" \
-  --batch-tokens 2048 --evaluate-every 100 --patience 4 --minutes 1.5
+  --batch-tokens 2048 --weight-decay 1.5 --evaluate-every 100 --patience 3 --cuts 1 --minutes 1.8
 
 say "3. Reinforcement: generate, compile, test, learn, all at once (evaluated before and after)"
 "$tidemill" --log-level warn train examples/demo.toml --set run.name="$run" --set run.seed="$seed" \

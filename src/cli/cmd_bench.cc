@@ -1,11 +1,13 @@
 // tidemill bench: speed, as ratios against a peer or a limit measured in the same run.
 #include <cstdio>
+#include <filesystem>
 #include <functional>
 #include <memory>
 
 #include "bench/bus_bench.h"
 #include "bench/engine_bench.h"
 #include "bench/learner_bench.h"
+#include "bench/overlap_bench.h"
 #include "bench/sandbox_bench.h"
 #include "bench/store_bench.h"
 #include "bench/tokenizer_bench.h"
@@ -23,6 +25,31 @@ int Print(const Result<Report>& report, bool json) {
   }
   std::printf("%s\n", (json ? report->ToJson() : report->ToText()).c_str());
   return 0;
+}
+
+void AddOverlap(CLI::App& bench, Exit& exit) {
+  CLI::App* command = bench.add_subcommand(
+      "overlap", "async, one-step and sync on the same work, with real and with slower tools");
+  auto options = std::make_shared<OverlapOptions>();
+  auto json = std::make_shared<bool>(false);
+  options->folder = "build/overlap";
+  command->add_option("--folder", options->folder, "For what it makes; must not exist")
+      ->capture_default_str();
+  command->add_option("--model", options->model, "Policy to train; without it one is warmed up");
+  command->add_option("--config", options->config, "TOML added to the bench's own");
+  command->add_option("--episodes", options->episodes, "Of a run")->capture_default_str();
+  command->add_option("--sweep-episodes", options->sweep_episodes, "Of a run of the sweep")
+      ->capture_default_str();
+  command->add_option("--seeds", options->seeds, "Runs of each mode (1,2,3)")->delimiter(',');
+  command->add_option("--mixes", options->mixes, "Waiting added to tools: none,200ms,1s")
+      ->delimiter(',');
+  command->add_flag("--json", *json, "One JSON object on standard output");
+  command->callback([options, json, &exit] {
+    std::error_code error;
+    options->program = std::filesystem::read_symlink("/proc/self/exe", error).string();
+    options->folder = std::filesystem::absolute(options->folder).string();
+    exit.code = Print(RunOverlapBench(*options), *json);
+  });
 }
 
 }  // namespace
@@ -56,6 +83,7 @@ void AddBenchCommand(CLI::App& app, Exit& exit) {
     std::printf("%s\n", EngineBenchJson(*result).c_str());
     return 0;
   });
+  AddOverlap(*bench, exit);
   add("tokenizer", "Encoding beside splitting alone", [json] {
     const Result<TokenizerBenchResult> result = RunTokenizerBench({});
     if (!result.ok()) return Print(Result<StoreBenchReport>(result.status()), *json);

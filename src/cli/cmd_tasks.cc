@@ -81,7 +81,7 @@ struct GenerateWords {
   std::string split = "train";
   std::vector<int> levels;
   std::string solutions;
-  double second_turns = kCfuncSecondTurnShare;
+  CfuncAuthor author;
   std::string out;
   bool json = false;
 };
@@ -108,8 +108,8 @@ Status Generate(GenerateWords& words) {
   TM_ASSIGN_OR_RETURN(const std::vector<CfuncProblem> problems, GenerateCfunc(options));
   TM_RETURN_IF_ERROR(WriteTaskFile(words.out, CfuncTasks(problems, options)));
   if (!words.solutions.empty()) {
-    TM_RETURN_IF_ERROR(WriteDemonstrations(
-        words.solutions, DemonstrateCfunc(problems, words.second_turns, options.seed)));
+    TM_RETURN_IF_ERROR(WriteDemonstrations(words.solutions,
+                                           DemonstrateCfunc(problems, words.author, options.seed)));
   }
   std::set<uint64_t> behaviours;
   std::map<std::string, uint64_t> levels;
@@ -167,8 +167,13 @@ void AddGenerate(CLI::App& tasks, Exit& exit) {
   command->add_option("--with-solutions", words->solutions,
                       "Also write demonstrations of these tasks (JSONL of prompt and completion)");
   command
-      ->add_option("--second-turns", words->second_turns,
+      ->add_option("--second-turns", words->author.second_turn_share,
                    "Share of demonstrations that correct a wrong first answer")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
+  command
+      ->add_option("--slips", words->author.slip_share,
+                   "Share of demonstrations whose answer is wrong, as authors' answers are")
       ->check(CLI::Range(0.0, 1.0))
       ->capture_default_str();
   command->add_option("--out", words->out, "File to write (JSONL)")->required();

@@ -101,6 +101,12 @@ void AddWarmupCommand(CLI::App& app, Exit& exit) {
                    "Evaluations without a better one before it stops; 0: never")
       ->capture_default_str();
   warmup
+      ->add_option("--cuts", options.cuts,
+                   "So often it goes on at a fifth of the rate, from the best, before it stops")
+      ->capture_default_str();
+  warmup->add_flag("--keep-last", options.keep_last,
+                   "Write the last weights, not those of the least held-out loss");
+  warmup
       ->add_option("--evaluate-every", options.evaluate_every_steps, "Updates between evaluations")
       ->capture_default_str();
   warmup

@@ -91,6 +91,7 @@ int RunReward(Bus& bus, const RunConfig& config, const std::string& worker, cons
   options.worker = worker;
   options.retries = config.reward.retries;
   options.turn_weight = config.reward.turn_weight;
+  options.turn_discount = config.reward.turn_discount;
   options.lease_period = config.bus.lease / 3;
   RewardLoop loop(bus, clock, std::move(scorers), options);
   return Serve(loop, worker);

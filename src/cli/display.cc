@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "cli/sparkline.h"
+
 namespace tidemill {
 namespace {
 
@@ -90,15 +92,6 @@ void Display::Show(const RunSnapshot& snapshot) {
   }
 }
 
-std::string Display::Sparkline() const {
-  static constexpr const char* kBars[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
-  std::string text;
-  for (double value : pass_rates_) {
-    text += kBars[std::clamp(static_cast<int>(value * 8), 0, 7)];
-  }
-  return text;
-}
-
 void Display::DrawLine(const RunSnapshot& s) {
   std::fprintf(
       out_,
@@ -117,7 +110,7 @@ void Display::DrawBlock(const RunSnapshot& s) {
   text += fmt::format("[{:<40}] step {}/{}  version {}  epoch {}  {:.0f} s\n",
                       std::string(filled, '#'), s.steps, steps_, s.version, s.epoch, s.seconds);
   text += fmt::format("pass   {:.2f}  {}\n", pass_rates_.empty() ? 0.0 : pass_rates_.back(),
-                      Sparkline());
+                      Sparkline(pass_rates_));
   text += fmt::format("learn  reward {:.3f}  loss {:.4f}  entropy {:.3f}  lag {:.1f}\n", reward_,
                       loss_, entropy_, lag_);
   text += fmt::format("rate   {:.0f} episodes/s  generated {:.0f} tok/s  trained {:.0f} tok/s\n",

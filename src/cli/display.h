@@ -27,7 +27,6 @@ class Display {
  private:
   void DrawBlock(const RunSnapshot& snapshot);
   void DrawLine(const RunSnapshot& snapshot);
-  std::string Sparkline() const;
   void Clear();
 
   std::FILE* out_;

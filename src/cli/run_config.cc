@@ -136,12 +136,21 @@ void BindRewardAndTools(RunConfig& c, Binder& b) {
         {.doc = "The lint scorer takes this off for each finding", .min = 0, .max = 1});
   b.Add("reward.turn_weight", &c.reward.turn_weight,
         {.doc = "Weight of a turn's gain in visible tests passed", .min = 0, .max = 100});
+  b.Add("reward.turn_discount", &c.reward.turn_discount,
+        {.doc = "The reward is multiplied by this for every turn after the first",
+         .min = 0,
+         .max = 1});
   b.Add("reward.retries", &c.reward.retries,
         {.doc = "How often grading is repeated after a failure of ours", .max = 20});
   b.Add("tools.slots", &c.tools.slots,
         {.doc = "Tool calls running at once; 0: from the cores", .max = 4096});
   b.Add("tools.cache", &c.tools.cache,
         {.doc = "Results of identical requests kept; 0: off", .max = 1 << 24});
+  b.Add("tools.wait", &c.tools.wait,
+        {.doc = "Waiting added to the agent's calls, to try out slow tools: median; 0: none",
+         .max = 6e5});
+  b.Add("tools.wait_tail", &c.tools.wait_tail,
+        {.doc = "One call in a thousand waits this long, none longer", .max = 6e5});
   b.Add("tools.wall_ms", &c.tools.wall_ms, {.doc = "Wall-clock limit of a command", .min = 1});
   b.Add("tools.cpu_ms", &c.tools.cpu_ms, {.doc = "CPU time limit", .min = 1});
   b.Add("tools.memory_mb", &c.tools.memory_mb, {.doc = "Memory limit", .min = 1});
@@ -160,8 +169,9 @@ void BindRest(RunConfig& c, Binder& b) {
   b.Add("eval.before", &c.eval.before, {.doc = "Evaluate before the first step"});
   b.Add("eval.after", &c.eval.after, {.doc = "Evaluate after the last step"});
   b.Add("eval.greedy", &c.eval.greedy, {.doc = "Evaluate with the most likely tokens as well"});
-  b.Add("eval.one_turn", &c.eval.one_turn,
-        {.doc = "Evaluate with one turn as well, to see what further turns bring"});
+  b.Add("eval.also_max_turns", &c.eval.also_max_turns,
+        {.doc = "Evaluate with this many turns as well, to see what they bring; 0: not",
+         .max = 1000});
   b.Add("bus.lease", &c.bus.lease,
         {.doc = "How soon the work of a dead worker goes to another", .min = 100, .max = 3.6e6});
   b.Add("bus.capacity", &c.bus.capacity,

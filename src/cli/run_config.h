@@ -92,12 +92,15 @@ struct RunConfig {
     bool all_or_nothing = false;
     double lint_penalty = 0.1;
     double turn_weight = 0;
+    double turn_discount = 1;
     uint32_t retries = 3;
   } reward;
 
   struct Tools {
     uint32_t slots = 0;
     uint32_t cache = 4096;
+    std::chrono::milliseconds wait{0};
+    std::chrono::milliseconds wait_tail{0};
     uint32_t wall_ms = 10000;
     uint32_t cpu_ms = 5000;
     uint32_t memory_mb = 512;
@@ -114,7 +117,7 @@ struct RunConfig {
     bool before = true;
     bool after = true;
     bool greedy = false;
-    bool one_turn = false;
+    uint32_t also_max_turns = 0;
   } eval;
 
   struct Bus {

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "cli/sparkline.h"
 #include "core/version.h"
 #include "store/run_reader.h"
 
@@ -32,6 +33,28 @@ Result<Json> EvalJson(RunReader& reader, const EvalResult& eval) {
   }
   if (eval.max_version) json["version"] = *eval.max_version;
   return json;
+}
+
+// Pass rate of all training episodes, in equal intervals of time; null where none was scored.
+Result<Json> CurveJson(RunReader& reader) {
+  TM_ASSIGN_OR_RETURN(const auto points, reader.PassRateOverTime("", v1::PURPOSE_TRAIN, 40));
+  Json curve = Json::array();
+  for (const PassRatePoint& point : points) {
+    curve.push_back(point.episodes == 0 ? Json()
+                                        : Json(static_cast<double>(point.solved) /
+                                               static_cast<double>(point.episodes)));
+  }
+  return curve;
+}
+
+std::string CurveText(const Json& curve) {
+  std::vector<double> rates;
+  for (const Json& rate : curve) {
+    if (rate.is_number()) rates.push_back(rate.get<double>());
+  }
+  if (rates.size() < 2) return "";
+  return fmt::format("  training pass rate      {:5.1f} % {} {:.1f} %\n", 100 * rates.front(),
+                     Sparkline(rates), 100 * rates.back());
 }
 
 }  // namespace
@@ -62,6 +85,7 @@ Result<std::string> MakeSummary(const RunDirectory& directory, const RunOutcome&
     TM_ASSIGN_OR_RETURN(by_name[eval.eval_name], EvalJson(*reader, eval));
   }
   json["eval"] = by_name.is_null() ? Json::object() : by_name;
+  TM_ASSIGN_OR_RETURN(json["pass_rate_curve"], CurveJson(*reader));
   json["episodes"] = counts.episodes;
   json["train_episodes"] = counts.train;
   json["steps"] = counts.steps;
@@ -105,6 +129,7 @@ std::string SummaryText(const std::string& summary_json) {
     }
     text += ")\n";
   }
+  if (json.contains("pass_rate_curve")) text += CurveText(json["pass_rate_curve"]);
   text += fmt::format("  {} steps, {} episodes in {:.0f} s; lost {}, stale {}, retries {}\n",
                       json.value("steps", 0), json.value("episodes", 0), json.value("seconds", 0.0),
                       json.value("lost", 0), json.value("stale", 0), json.value("retries", 0));

@@ -194,11 +194,11 @@ std::vector<EvalPlan> TrainingRun::Parts::EvalPlans(const std::string& name) con
     greedy.sampling.set_temperature(0);
     plans.push_back(greedy);
   }
-  if (config.eval.one_turn && plan.max_turns > 1) {
-    EvalPlan one = plan;
-    one.name += "-one-turn";
-    one.max_turns = 1;
-    plans.push_back(one);
+  if (config.eval.also_max_turns > 0 && config.eval.also_max_turns != plan.max_turns) {
+    EvalPlan also = plan;
+    also.max_turns = config.eval.also_max_turns;
+    also.name += "-turns-" + std::to_string(also.max_turns);
+    plans.push_back(also);
   }
   return plans;
 }
@@ -262,6 +262,7 @@ Status TrainingRun::Parts::MakeLoops(RunDirectory& directory) {
   ToolLoopOptions tool_options;
   tool_options.lease_period = lease_period;
   tool_options.cache_results = config.tools.cache;
+  tool_options.wait = {config.tools.wait, config.tools.wait_tail};
   tool_loop = std::make_unique<ToolLoop>(*bus, *tools, clock, tool_options);
 
   std::vector<WeightedScorer> scorers;
@@ -274,6 +275,7 @@ Status TrainingRun::Parts::MakeLoops(RunDirectory& directory) {
   RewardOptions reward_options;
   reward_options.retries = config.reward.retries;
   reward_options.turn_weight = config.reward.turn_weight;
+  reward_options.turn_discount = config.reward.turn_discount;
   reward_options.lease_period = lease_period;
   reward = std::make_unique<RewardLoop>(*bus, clock, std::move(scorers), reward_options);
 

@@ -1,6 +1,7 @@
 #include "reward/reward_loop.h"
 
 #include <algorithm>
+#include <cmath>
 #include <stdexcept>
 
 #include "core/topics.h"
@@ -199,6 +200,8 @@ v1::Verdict RewardLoop::Judge(const Scoring& scoring) const {
     verdict.set_reward(verdict.reward() + part->value() * weighted.weight);
     *verdict.add_parts() = std::move(*part);
   }
+  const uint32_t further_turns = std::max(scoring.request.turns(), 1u) - 1;
+  verdict.set_reward(verdict.reward() * std::pow(options_.turn_discount, further_turns));
   if (evidence.grade != nullptr) {
     verdict.set_tests_passed(evidence.grade->tests_passed());
     verdict.set_tests_total(evidence.grade->tests_total());

@@ -31,7 +31,7 @@ class RewardTest : public testing::Test {
     request.mutable_grading()->add_cases()->set_input("1");
     request.add_files("a.c");
     request.set_end(v1::EPISODE_END_SUBMITTED);
-    request.set_generated_tokens(25), request.set_max_tokens(100);
+    request.set_generated_tokens(25), request.set_max_tokens(100), request.set_turns(2);
     for (uint32_t passed : {1u, 3u}) {
       v1::ToolCall& call = *request.add_last_calls();
       call.set_tests_passed(passed), call.set_tests_total(4);
@@ -132,6 +132,16 @@ TEST_F(RewardTest, TurnsAreRewardedForWhatTheyGained) {
   ASSERT_EQ(verdict.turn_rewards_size(), 2);
   EXPECT_NEAR(verdict.turn_rewards(0), 0.5, 1e-12);
   EXPECT_NEAR(verdict.turn_rewards(1), 1.0, 1e-12);
+}
+
+TEST_F(RewardTest, ASuccessAfterTheFirstTurnIsWorthLessIfSoConfigured) {
+  options_.turn_discount = 0.25;
+  Make({{.name = "tests"}});
+  Ask();
+  AnswerTool(kToolsGradeTopic, v1::OUTCOME_OK);
+  const v1::Verdict verdict = Verdicts().at(0);
+  EXPECT_NEAR(verdict.reward(), 0.25 * verdict.parts(0).value(), 1e-12);
+  EXPECT_GT(verdict.reward(), 0);
 }
 
 TEST(Scorers, AnUnknownNameListsTheKnownOnes) {

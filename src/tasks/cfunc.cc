@@ -263,16 +263,21 @@ std::string CfuncErrorFeedback() {
 }
 
 std::vector<CfuncDemonstration> DemonstrateCfunc(const std::vector<CfuncProblem>& problems,
-                                                 double second_turn_share, uint64_t seed) {
+                                                 const CfuncAuthor& author, uint64_t seed) {
   Random random = Random(seed).Split("cfunc demonstrations");
   std::vector<CfuncDemonstration> out;
   out.reserve(problems.size());
   for (const CfuncProblem& problem : problems) {
     CfuncDemonstration demonstration{.prompt = CfuncPrompt(problem),
                                      .completion = ExprText(problem.expr) + kCfuncEnd};
-    if (random.Chance(second_turn_share)) {
+    if (random.Chance(author.second_turn_share)) {
       if (const auto wrong = DrawWrongAnswer(problem, random)) {
         demonstration.prompt += ExprText(wrong->expr) + kCfuncEnd + CfuncFeedback(wrong->failing);
+      }
+    }
+    if (random.Chance(author.slip_share)) {
+      if (const auto wrong = DrawWrongAnswer(problem, random)) {
+        demonstration.completion = ExprText(wrong->expr) + kCfuncEnd;
       }
     }
     out.push_back(std::move(demonstration));

@@ -106,9 +106,16 @@ struct CfuncDemonstration {
 // Enough for the form of a second turn to be learned.
 inline constexpr double kCfuncSecondTurnShare = 0.1;
 
-// One demonstration for each problem. A share of them shows a wrong first answer, an example it
-// fails and then the right one; only the right one is the completion.
+struct CfuncAuthor {
+  // Demonstrations that show a wrong first answer, an example it fails and then the right one; only
+  // the right one is the completion.
+  double second_turn_share = kCfuncSecondTurnShare;
+  // Demonstrations whose answer is wrong: an operator, operand or constant of it is another one.
+  double slip_share = 0;
+};
+
+// One demonstration for each problem.
 std::vector<CfuncDemonstration> DemonstrateCfunc(const std::vector<CfuncProblem>& problems,
-                                                 double second_turn_share, uint64_t seed);
+                                                 const CfuncAuthor& author, uint64_t seed);
 
 }  // namespace tidemill

@@ -11,14 +11,17 @@ namespace {
 
 constexpr char kAnswerFile[] = "f.c";
 
-// Answers each line before it reads the next, so that no input is known before its time.
-constexpr char kMain[] = R"(#include <stdio.h>
+// Answers each line before it reads the next, so that no input is known before its time. What it
+// needs of the C library is declared here: reading the headers would take a third of the exam.
+constexpr char kMain[] = R"(int scanf(const char*, ...);
+int printf(const char*, ...);
+int fflush(void*);
 int f(int a, int b);
 int main(void) {
   int a, b;
   while (scanf("%d %d", &a, &b) == 2) {
     printf("%d\n", f(a, b));
-    fflush(stdout);
+    fflush(0);
   }
   return 0;
 }
@@ -40,8 +43,8 @@ v1::Grading EmptyGrading() {
   harness.set_path("main.c");
   harness.set_content(kMain);
   harness.set_has_content(true);
-  for (const char* word : {"tcc", "-o", "f", "main.c", kAnswerFile}) grading.add_build(word);
-  grading.add_run("./f");
+  // Compiled and run by one process, at half of the price of two.
+  for (const char* word : {"tcc", kAnswerFile, "-run", "main.c"}) grading.add_run(word);
   grading.set_compare(v1::Grading::COMPARE_TRIMMED);
   grading.set_mode(v1::Grading::MODE_LINES);
   grading.mutable_limits()->set_wall_ms(2000);

@@ -172,7 +172,7 @@ TEST(Cfunc, RefusesOptionsNoSetCanMeet) {
 
 TEST(Cfunc, DemonstrationsEndInTheRightAnswer) {
   const std::vector<CfuncProblem> problems = Generate(400, 5, CfuncSplit::kTrain);
-  const auto demonstrations = DemonstrateCfunc(problems, 0.5, 1);
+  const auto demonstrations = DemonstrateCfunc(problems, {.second_turn_share = 0.5}, 1);
   ASSERT_EQ(demonstrations.size(), problems.size());
   int corrected = 0;
   for (size_t i = 0; i < problems.size(); ++i) {
@@ -184,6 +184,18 @@ TEST(Cfunc, DemonstrationsEndInTheRightAnswer) {
   }
   EXPECT_GT(corrected, 120);
   EXPECT_LT(corrected, 280);
+}
+
+TEST(Cfunc, AuthorsWhoSlipAreWrongAboutAsOftenAsAsked) {
+  const std::vector<CfuncProblem> problems = Generate(400, 5, CfuncSplit::kTrain);
+  const auto demonstrations = DemonstrateCfunc(problems, {.slip_share = 0.25}, 1);
+  int wrong = 0;
+  for (size_t i = 0; i < problems.size(); ++i) {
+    wrong += demonstrations[i].completion != ExprText(problems[i].expr) + kCfuncEnd;
+    EXPECT_TRUE(demonstrations[i].completion.ends_with(kCfuncEnd));
+  }
+  EXPECT_GT(wrong, 60);
+  EXPECT_LT(wrong, 140);
 }
 
 TEST(CfuncTask, IsAGoodTaskWhoseFirstFailureBringsNews) {

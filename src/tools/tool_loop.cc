@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "core/ids.h"
+#include "core/random.h"
 #include "core/topics.h"
 
 namespace tidemill {
@@ -13,7 +15,20 @@ constexpr std::array kToolTopics = {kToolsTestsTopic, kToolsCompileTopic, kTools
                                     kToolsFilesTopic, kToolsCommandTopic};
 constexpr size_t kCancelsRemembered = 4096;
 
+// Of the standard normal: one in a thousand is above.
+constexpr double kTailDeviations = 3.09;
+
 }  // namespace
+
+Duration AddedWait::Of(std::string_view request_id) const {
+  if (median <= Duration(0)) return Duration(0);
+  Random random(StableHash(request_id));
+  const double sigma = std::log(std::max(1.0, static_cast<double>(tail.count()) /
+                                                  static_cast<double>(median.count()))) /
+                       kTailDeviations;
+  const double wait = static_cast<double>(median.count()) * std::exp(sigma * random.Normal());
+  return std::min(Duration(static_cast<Duration::rep>(wait)), std::max(tail, median));
+}
 
 ToolLoop::ToolLoop(Bus& bus, ToolPort& port, const Clock& clock, ToolLoopOptions options)
     : bus_(bus),
@@ -74,6 +89,11 @@ void ToolLoop::Start(Lease lease, bool grading, Time now) {
   if (!request.ParseFromString(lease.body) || request.reply_to().empty() ||
       request.request_id().empty()) {
     (void)bus_.Reject(lease, "not a ToolRequest with a request_id and a reply_to");
+    return;
+  }
+  if (const Duration wait = options_.wait.Of(request.request_id());
+      !grading && lease.deliveries == 1 && wait > Duration(0)) {
+    (void)bus_.Release(lease, wait);
     return;
   }
   ++(grading ? counters_.gradings : counters_.requests);

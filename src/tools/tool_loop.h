@@ -25,11 +25,22 @@
 
 namespace tidemill {
 
+// Waiting added to the agent's calls, to see what slow tools do to a run: log-normal, one call in a
+// thousand at `tail`, none above it. It takes no slot.
+struct AddedWait {
+  Duration median{0};  // 0: none
+  Duration tail{0};
+
+  // The same for the same request.
+  Duration Of(std::string_view request_id) const;
+};
+
 struct ToolLoopOptions {
   std::string worker = "local";
   Duration lease_period = std::chrono::seconds(10);  // how often leases are prolonged
   size_t cache_results = 4096;                       // 0: no cache
   size_t remember_results = 1024;                    // finished requests, by id
+  AddedWait wait;
 };
 
 // Read from any thread.

@@ -206,6 +206,36 @@ TEST_F(ToolLoopTest, ACancelledEpisodesCallsAreNotRun) {
   EXPECT_EQ(answers[0].outcome(), v1::OUTCOME_UNAVAILABLE);
 }
 
+TEST_F(ToolLoopTest, AddedWaitingDelaysAgentsCallsButNotGradings) {
+  ToolLoopOptions options;
+  options.wait = {.median = std::chrono::seconds(1), .tail = std::chrono::seconds(30)};
+  loop_ = std::make_unique<ToolLoop>(bus_, port_, clock_, options);
+  Ask("slow");
+  Ask("graded", "grade");
+  Step();
+  ASSERT_EQ(port_.asked.size(), 1u);
+  EXPECT_EQ(port_.asked[0].first.request_id(), "graded");
+  clock_.Advance(options.wait.Of("slow"));
+  Step();
+  ASSERT_EQ(port_.asked.size(), 2u);
+  EXPECT_EQ(port_.asked[1].first.request_id(), "slow");
+}
+
+TEST(AddedWait, HasTheMedianAndTheTailAskedFor) {
+  const AddedWait wait{.median = milliseconds(200), .tail = std::chrono::seconds(5)};
+  int below = 0, near_tail = 0;
+  for (int i = 0; i < 20000; ++i) {
+    const Duration one = wait.Of("request " + std::to_string(i));
+    EXPECT_LE(one, wait.tail);
+    below += one < wait.median;
+    near_tail += one >= milliseconds(4900);
+  }
+  EXPECT_NEAR(below, 10000, 400);
+  EXPECT_GT(near_tail, 5);
+  EXPECT_LT(near_tail, 60);
+  EXPECT_EQ(AddedWait{}.Of("x"), Duration(0));
+}
+
 TEST_F(ToolLoopTest, WhatIsNoRequestIsADeadLetter) {
   ASSERT_TRUE(bus_.Publish(kToolsCompileTopic, "\xff\xff nonsense").ok());
   ASSERT_TRUE(bus_.Publish(kToolsCancelTopic, "\xff\xff nonsense").ok());

@@ -71,6 +71,9 @@ Status ValidateWarmupOptions(const WarmupOptions& o) {
 
 namespace {
 
+// What a cut leaves of the learning rate.
+constexpr double kRateCut = 0.2;
+
 class Warmup {
  public:
   Warmup(const WarmupOptions& options, std::vector<TrainSequence> rows,
@@ -85,8 +88,8 @@ class Warmup {
   }
 
   Result<WarmupReport> Run(const WarmupCallback& callback);
-  Result<std::shared_ptr<const PolicyWeights>> Best() {
-    TM_RETURN_IF_ERROR(scorer_.model().Restore(best_));
+  Result<std::shared_ptr<const PolicyWeights>> Kept() {
+    if (!options_.keep_last) TM_RETURN_IF_ERROR(scorer_.model().Restore(best_));
     return scorer_.model().Snapshot();
   }
 
@@ -108,7 +111,10 @@ class Warmup {
   double HeldOutLoss();
   // True: this is the best so far, by enough to go on.
   bool Judge(double loss);
+  bool Stalled() const { return options_.patience > 0 && since_better_ >= options_.patience; }
   std::string StopReason() const;
+  // Where the loss stopped falling, a lower rate may still lower it.
+  Status CutRate();
   double Elapsed() const {
     return std::chrono::duration<double>(SteadyClock::now() - began_).count();
   }
@@ -124,6 +130,8 @@ class Warmup {
   WarmupReport report_;
   NamedTensors best_;
   uint64_t since_better_ = 0;
+  uint64_t cuts_ = 0;
+  double rate_factor_ = 1;
   double to_beat_ = 0;
   SteadyClock::time_point began_;
 };
@@ -168,7 +176,8 @@ Result<double> Warmup::Update() {
                     " is no finite number; a lower learning rate may help");
   }
   const double clip = options_.grad_clip;
-  optimizer_.Step(scorer_.leaves(), LearningRateAt(options_.schedule, report_.last.step),
+  optimizer_.Step(scorer_.leaves(),
+                  rate_factor_ * LearningRateAt(options_.schedule, report_.last.step),
                   clip > 0 && norm > clip ? clip / norm : 1.0);
   ++report_.last.step;
   return loss;
@@ -204,12 +213,17 @@ bool Warmup::Judge(double loss) {
 }
 
 std::string Warmup::StopReason() const {
-  if (options_.patience > 0 && since_better_ >= options_.patience) {
-    return "held-out loss stopped falling";
-  }
+  if (Stalled()) return "held-out loss stopped falling";
   if (report_.last.step >= options_.max_steps) return "max_steps";
   if (options_.max_seconds > 0 && Elapsed() >= options_.max_seconds) return "max_seconds";
   return "";
+}
+
+Status Warmup::CutRate() {
+  ++cuts_;
+  rate_factor_ *= kRateCut;
+  since_better_ = 0;
+  return scorer_.model().Restore(best_);
 }
 
 Result<WarmupReport> Warmup::Run(const WarmupCallback& callback) {
@@ -235,6 +249,7 @@ Result<WarmupReport> Warmup::Run(const WarmupCallback& callback) {
         static_cast<double>(report_.last.tokens) / report_.last.seconds;
     loss_sum = 0;
     losses = 0;
+    if (Stalled() && cuts_ < options_.cuts) TM_RETURN_IF_ERROR(CutRate());
     report_.stopped = StopReason();
     if (callback && !callback(report_.last) && report_.stopped.empty())
       report_.stopped = "asked to";
@@ -252,8 +267,8 @@ Result<WarmupReport> RunChecked(const WarmupOptions& options, const WarmupCallba
   Warmup warmup(options, std::move(rows), std::move(model));
   TM_ASSIGN_OR_RETURN(const WarmupReport report, warmup.Run(callback));
   if (options.output.empty()) return report;
-  TM_ASSIGN_OR_RETURN(const auto best, warmup.Best());
-  TM_RETURN_IF_ERROR(SaveModelDirectory(*best, options.output, TokenizerDir(options)));
+  TM_ASSIGN_OR_RETURN(const auto kept, warmup.Kept());
+  TM_RETURN_IF_ERROR(SaveModelDirectory(*kept, options.output, TokenizerDir(options)));
   return report;
 }
 

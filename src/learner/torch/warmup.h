@@ -27,12 +27,14 @@ struct WarmupOptions {
   int64_t batch_tokens = 4096;       // of an update
   int64_t microbatch_tokens = 4096;  // the decoder runs on at once
   LearningRateSchedule schedule{.peak = 2e-3, .warmup_steps = 50};
-  AdamWOptions adamw{.beta1 = 0.9, .beta2 = 0.99, .weight_decay = 0.01};
+  AdamWOptions adamw{.beta1 = 0.9, .beta2 = 0.98, .weight_decay = 0.1, .decay_matrices_only = true};
   double grad_clip = 1.0;
   uint64_t max_steps = 1'000'000;
   double max_seconds = 0;  // 0: no limit
   uint64_t evaluate_every_steps = 50;
-  uint64_t patience = 6;            // evaluations without a better one before it stops; 0: never
+  uint64_t patience = 6;  // evaluations without a better one before it stops; 0: never
+  uint64_t cuts = 0;  // so often it goes on from the best weights at a fifth of the rate instead
+  bool keep_last = false;           // write the last weights, not those of the least held-out loss
   double least_improvement = 1e-3;  // of the held-out loss, as a fraction, to count as better
   bool train_prompt = false;        // the prompt's tokens count as well
   bool append_end = true;           // text is ended with the model's end token

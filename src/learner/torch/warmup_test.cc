@@ -91,6 +91,19 @@ TEST_F(WarmupTest, StopsWhenTheHeldOutLossNoLongerFallsAndKeepsTheBest) {
   EXPECT_NEAR(again->first_held_out_loss, report->best_held_out_loss, 1e-5);
 }
 
+TEST_F(WarmupTest, CutsTheRateWhereTheLossStopsFallingAndGoesOnFromTheBest) {
+  WriteReversals(50);
+  options_.max_steps = 5000;
+  options_.schedule.peak = 2e-2;
+  const auto without = RunWarmup(options_);
+  options_.cuts = 2;
+  const auto with = RunWarmup(options_);
+  ASSERT_TRUE(without.ok() && with.ok());
+  EXPECT_EQ(with->stopped, "held-out loss stopped falling");
+  EXPECT_GT(with->last.step, without->last.step);
+  EXPECT_LE(with->best_held_out_loss, without->best_held_out_loss);
+}
+
 TEST_F(WarmupTest, IsTheSameForTheSameSeed) {
   WriteReversals(50);
   options_.max_steps = 25;

@@ -81,16 +81,18 @@ void AdamW::Step(NamedTensors& parameters, double lr, double grad_scale) {
   const double count = static_cast<double>(steps_);
   const double correction1 = 1.0 - std::pow(options_.beta1, count);
   const double correction2 = 1.0 - std::pow(options_.beta2, count);
-  const Update update{.beta1 = static_cast<float>(options_.beta1),
-                      .beta2 = static_cast<float>(options_.beta2),
-                      .eps = static_cast<float>(options_.eps),
-                      .decay = static_cast<float>(1.0 - lr * options_.weight_decay),
-                      .rate = static_cast<float>(lr / correction1),
-                      .root = static_cast<float>(std::sqrt(correction2)),
-                      .grad_scale = static_cast<float>(grad_scale)};
+  Update update{.beta1 = static_cast<float>(options_.beta1),
+                .beta2 = static_cast<float>(options_.beta2),
+                .eps = static_cast<float>(options_.eps),
+                .decay = 1,
+                .rate = static_cast<float>(lr / correction1),
+                .root = static_cast<float>(std::sqrt(correction2)),
+                .grad_scale = static_cast<float>(grad_scale)};
   for (auto& [name, p] : parameters) {
     const at::Tensor grad = p.grad();
     if (!grad.defined()) continue;
+    const bool spared = options_.decay_matrices_only && p.dim() < 2;
+    update.decay = spared ? 1 : static_cast<float>(1.0 - lr * options_.weight_decay);
     at::Tensor& m = m_.try_emplace(name, at::zeros_like(p)).first->second;
     at::Tensor& v = v_.try_emplace(name, at::zeros_like(p)).first->second;
     if (Plain(p) && Plain(grad) && Plain(m) && Plain(v)) {

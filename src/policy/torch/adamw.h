@@ -13,7 +13,8 @@ struct AdamWOptions {
   double beta1 = 0.9;
   double beta2 = 0.95;
   double eps = 1e-8;
-  double weight_decay = 0.0;  // of every parameter
+  double weight_decay = 0.0;         // of every parameter
+  bool decay_matrices_only = false;  // gains of norms and biases are left alone
 };
 
 // √Σ g² over all parameters; one without a gradient counts as zero. Not finite where a gradient is

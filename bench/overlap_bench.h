@@ -1,0 +1,63 @@
+// What overlapping generation, tools and learning is worth: the same work in the three modes, with
+// real tools and with waiting added to them.
+//
+//   policy and tasks -> a sweep of each mode's batch and concurrency -> each mode's best, all seeds
+//
+// Every run is `tidemill train` in a process of its own; its metrics say how long the steps took.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/status.h"
+
+namespace tidemill {
+
+struct OverlapOptions {
+  std::string program;  // tidemill itself
+  std::string folder;   // for everything made; must not exist
+  std::string model;    // empty: one is warmed up on the built-in family first
+  std::string config;   // a TOML file under the bench's own settings; empty: none
+  uint64_t episodes = 4096;
+  uint64_t sweep_episodes = 2048;
+  uint64_t eval_tasks = 200;
+  std::vector<uint64_t> seeds = {1, 2, 3, 4, 5};
+  std::vector<std::string> mixes = {"none", "200ms", "1s"};
+};
+
+// A batch of `batch` episodes a step, up to `in_flight` at once.
+struct OverlapSetting {
+  std::string mode;
+  uint64_t batch = 0;
+  uint64_t in_flight = 0;
+};
+
+struct OverlapRun {
+  OverlapSetting setting;
+  std::string mix;
+  uint64_t seed = 0;
+  double seconds = 0;  // to the last step
+  double episodes_per_s = 0;
+  double tokens_per_s = 0;
+  double lag = 0;  // in steps, mean over tokens
+  double ess = 0;  // effective sample size, share
+  double pass_rate = 0;
+  std::string busiest;  // port
+  double busiest_share = 0;
+  std::string busy_json;  // every loop and port
+};
+
+struct OverlapReport {
+  std::vector<OverlapRun> sweep;
+  std::vector<OverlapRun> runs;
+
+  std::string ToText() const;
+  std::string ToJson() const;  // one object, no line end
+};
+
+// Says on standard error what it does. kInvalid: unknown mix; kUnavailable: a run failed, with the
+// file of its output.
+Result<OverlapReport> RunOverlapBench(const OverlapOptions& options);
+
+}  // namespace tidemill
