@@ -204,8 +204,8 @@ Result<OverlapRun> Overlap::Train(const OverlapSetting& setting, const Mix& mix,
       {"rollout.max_in_flight", std::to_string(setting.in_flight)},
       {"staleness.max_steps", std::to_string(ahead)},
       {"staleness.hard_max_steps", std::to_string(4 * ahead + 4)},
-      {"tools.wait", std::to_string(mix.median_ms)},
-      {"tools.wait_tail", std::to_string(mix.tail_ms)},
+      {"tools.wait", fmt::format("{}ms", mix.median_ms)},
+      {"tools.wait_tail", fmt::format("{}ms", mix.tail_ms)},
       {"eval.after", evaluate ? "true" : "false"}};
   for (const auto& [key, value] : keys) {
     words.push_back("--set");
