@@ -3,6 +3,9 @@
 //
 //   policy and tasks -> a sweep of each mode's batch and concurrency -> each mode's best, all seeds
 //
+// Best is the most episodes a second among the settings that learn about as much from the same
+// number of episodes: a batch so large that nothing is learned would win every comparison of speed.
+//
 // Every run is `tidemill train` in a process of its own; its metrics say how long the steps took.
 #pragma once
 
@@ -19,8 +22,7 @@ struct OverlapOptions {
   std::string folder;   // for everything made; must not exist
   std::string model;    // empty: one is warmed up on the built-in family first
   std::string config;   // a TOML file under the bench's own settings; empty: none
-  uint64_t episodes = 4096;
-  uint64_t sweep_episodes = 2048;
+  uint64_t episodes = 3072;
   uint64_t eval_tasks = 200;
   std::vector<uint64_t> seeds = {1, 2, 3, 4, 5};
   std::vector<std::string> mixes = {"none", "200ms", "1s"};

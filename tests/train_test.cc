@@ -116,6 +116,15 @@ TEST_F(TrainTest, TheThreeModesAreTheSameCode) {
   }
 }
 
+// The run ends while calls still wait: what wakes their loops must not outlive them.
+TEST_F(TrainTest, ARunWithSlowToolsEndsInOrder) {
+  const ProcessOutput result =
+      Run(Train("slow", "--set run.steps=2 --set tools.wait=50ms --set tools.wait_tail=2s"),
+          "2>/dev/null");
+  ASSERT_EQ(result.exit_code, 0);
+  EXPECT_EQ(Summary(result)["steps"], 2);
+}
+
 TEST_F(TrainTest, MistakesInTheConfigAreNamedWithTheirPlace) {
   std::ofstream(folder_ + "/bad.toml") << "[rollout]\ngroup_sise = 4\n";
   ProcessOutput result = Run("train " + folder_ + "/bad.toml");

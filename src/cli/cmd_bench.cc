@@ -38,8 +38,6 @@ void AddOverlap(CLI::App& bench, Exit& exit) {
   command->add_option("--model", options->model, "Policy to train; without it one is warmed up");
   command->add_option("--config", options->config, "TOML added to the bench's own");
   command->add_option("--episodes", options->episodes, "Of a run")->capture_default_str();
-  command->add_option("--sweep-episodes", options->sweep_episodes, "Of a run of the sweep")
-      ->capture_default_str();
   command->add_option("--seeds", options->seeds, "Runs of each mode (1,2,3)")->delimiter(',');
   command->add_option("--mixes", options->mixes, "Waiting added to tools: none,200ms,1s")
       ->delimiter(',');

@@ -42,6 +42,8 @@ struct TrainingRun::Parts {
   int32_t max_context = 0;
   std::string checkpoint;  // gone on from; empty: none
 
+  // Topics and mailboxes wake its loops, so it goes after them.
+  std::unique_ptr<LoopRunner> runner;
   std::unique_ptr<BlobStore> blobs;
   std::unique_ptr<StoreThread> store;
   std::vector<std::unique_ptr<StorePort>> clients;
@@ -58,9 +60,12 @@ struct TrainingRun::Parts {
   std::unique_ptr<RewardLoop> reward;
   std::unique_ptr<ReplayLoop> replay;
   std::unique_ptr<LearnerLoop> learner;
-  std::unique_ptr<LoopRunner> runner;
   Time started = Time::min();
+  bool running = false;
 
+  ~Parts() {
+    if (running) (void)runner->Stop();
+  }
   Status LoadInputs();
   Status OpenStore(RunDirectory& directory);
   Status MakePorts(RunDirectory& directory);
@@ -334,7 +339,9 @@ TrainingRun::~TrainingRun() = default;
 
 Status TrainingRun::Start() {
   parts_->started = parts_->clock.Now();
-  return parts_->runner->Start();
+  const Status status = parts_->runner->Start();
+  parts_->running = status.ok();
+  return status;
 }
 
 void TrainingRun::FinishSoon() {
