@@ -369,7 +369,7 @@ std::string OverlapReport::ToText() const {
   for (const OverlapRun& run : sweep) {
     text += fmt::format("  {:<6} {:<6} batch {:>4}, {:>4} at once: {:.1f}, pass rate {:.1f} %\n",
                         run.mix, run.setting.mode, run.setting.batch, run.setting.in_flight,
-                        run.episodes_per_s);
+                        run.episodes_per_s, 100 * run.pass_rate);
   }
   return text;
 }
