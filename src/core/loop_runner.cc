@@ -40,6 +40,15 @@ std::string WhatIsThrown() {
 
 }  // namespace
 
+std::string StuckLoop(const std::vector<LoopUsage>& loops) {
+  for (const LoopUsage& loop : loops) {
+    if (loop.in_step < std::chrono::minutes(1)) continue;
+    return "loop \"" + loop.name + "\" has been in one step for " +
+           std::to_string(static_cast<int>(Seconds(loop.in_step))) + " s";
+  }
+  return "";
+}
+
 // One loop, its thread, and what others tell it.
 class LoopRunner::Worker final : public Waker {
  public:
@@ -80,7 +89,9 @@ class LoopRunner::Worker final : public Waker {
   bool Drained() const { return ended_ || drained_; }
 
   LoopUsage Usage() const {
-    return {name_, busy_.Busy(Now()), steps_.load(), Duration(longest_step_ns_.load())};
+    const Time now = Now();
+    return {name_, busy_.Busy(now), steps_.load(), Duration(longest_step_ns_.load()),
+            busy_.UnderWay(now)};
   }
 
  private:

@@ -25,7 +25,11 @@ struct LoopUsage {
   Duration busy{};  // inside Step()
   uint64_t steps = 0;
   Duration longest_step{};  // a loop should take milliseconds
+  Duration in_step{};       // how long the step under way has taken; 0 between steps
 };
+
+// For liveness checks: "" or the loop whose step has taken a minute, with how long.
+std::string StuckLoop(const std::vector<LoopUsage>& loops);
 
 // Add() the loops, Start(), Wait(). The loops are borrowed; they, and whatever keeps a Waker of
 // this runner (topics, mailboxes), may outlive it only if nothing wakes a loop any more. Time is

@@ -1,12 +1,10 @@
 #include "serve/serve.h"
 
-#include <prometheus/registry.h>
-#include <prometheus/text_serializer.h>
-
 #include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "core/log.h"
+#include "core/metrics.h"
 #include "serve/page_files.h"
 #include "serve/run_events.h"
 #include "serve/run_gauges.h"
@@ -65,9 +63,7 @@ class Server final : public RunServer {
 
   HttpResponse MetricsText() {
     std::ostringstream out;
-    if (options_.registry != nullptr) {
-      prometheus::TextSerializer().Serialize(out, options_.registry->Collect());
-    }
+    if (options_.metrics != nullptr) out << options_.metrics->Text();
     const HttpServer::Stats stats = http_ ? http_->stats() : HttpServer::Stats();
     out << "# HELP tidemill_http_requests_total Requests answered by this server\n"
            "# TYPE tidemill_http_requests_total counter\n"

@@ -11,17 +11,15 @@
 #include "serve/http_server.h"
 #include "serve/run_api.h"
 
-namespace prometheus {
-class Registry;
-}
-
 namespace tidemill {
+
+class Metrics;
 
 struct ServeOptions {
   HttpOptions http;
   RunApiOptions api;                         // the folder, the run shown first, ..
   std::string page_folder;                   // empty: DefaultPageFolder()
-  prometheus::Registry* registry = nullptr;  // for /metrics; must outlive the server
+  Metrics* metrics = nullptr;                // for /metrics; must outlive the server
   // For /readyz: empty or "" when ready, else why not. Called by the server's threads.
   std::function<std::string()> not_ready;
 };
