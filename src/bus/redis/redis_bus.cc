@@ -14,19 +14,6 @@ namespace tidemill {
 namespace {
 
 constexpr size_t kDeadCapacity = 1 << 14;
-constexpr size_t kRunNameMax = 100;
-
-Status CheckRun(std::string_view run) {
-  const bool printable = std::all_of(run.begin(), run.end(), [](unsigned char c) {
-    return c > 0x20 && c < 0x7f && c != '{' && c != '}' && c != '*' && c != '?' && c != '[' &&
-           c != '\\';
-  });
-  if (!run.empty() && run.size() <= kRunNameMax && printable) return Ok();
-  return Invalid(
-      "run \"" + std::string(run) +
-      "\": the name of a run on redis has 1 to 100 printable characters other than spaces "
-      "and {}*?[\\");
-}
 
 }  // namespace
 
@@ -36,7 +23,7 @@ RedisBus::RedisBus(RedisBusOptions options)
 
 Result<std::unique_ptr<RedisBus>> RedisBus::Connect(RedisBusOptions options) {
   TM_ASSIGN_OR_RETURN(RedisAddress address, ParseRedisUrl(options.url));
-  TM_RETURN_IF_ERROR(CheckRun(options.run));
+  TM_RETURN_IF_ERROR(CheckRedisRun(options.run));
   std::unique_ptr<RedisBus> bus(new RedisBus(std::move(options)));
   TopicOptions dead;
   dead.capacity = kDeadCapacity;
@@ -185,7 +172,7 @@ RedisBusStats RedisBus::Stats() {
 
 Status RemoveRedisRun(const std::string& url, std::string_view run) {
   constexpr Duration kTimeout = std::chrono::seconds(5);
-  TM_RETURN_IF_ERROR(CheckRun(run));
+  TM_RETURN_IF_ERROR(CheckRedisRun(run));
   TM_ASSIGN_OR_RETURN(RedisAddress address, ParseRedisUrl(url));
   TM_ASSIGN_OR_RETURN(auto connection, RedisConnection::Connect(address, kTimeout));
   const std::string pattern = RedisKeys(run).prefix + "*";

@@ -167,15 +167,14 @@ Status RedisConnection::Read() {
   }
 }
 
-Result<ReplyPtr> RedisConnection::Call(std::initializer_list<std::string_view> args,
-                                       Duration timeout) {
+Result<ReplyPtr> RedisConnection::Call(std::span<const std::string_view> args, Duration timeout) {
   // Shared: the reply may come after we stopped waiting.
   auto result = std::make_shared<ReplyPtr>();
   Send(args, [result](ReplyPtr reply) { *result = std::move(reply); });
   const Time until = Now() + timeout;
   while (*result == nullptr) {
     const auto left = std::chrono::ceil<milliseconds>(until - Now()).count();
-    if (left <= 0) return Unavailable("redis: no answer to " + std::string(*args.begin()));
+    if (left <= 0) return Unavailable("redis: no answer to " + std::string(args[0]));
     pollfd poll_fd = {.fd = fd(), .events = POLLIN, .revents = 0};
     if (wants_write()) poll_fd.events |= POLLOUT;
     if (poll(&poll_fd, 1, static_cast<int>(std::min<int64_t>(left, 1000))) < 0 && errno != EINTR) {

@@ -61,7 +61,10 @@ class RedisConnection {
 
   // Sends one command and waits for its reply: for setting up, and for tests. After a failure the
   // connection is of no more use.
-  Result<ReplyPtr> Call(std::initializer_list<std::string_view> args, Duration timeout);
+  Result<ReplyPtr> Call(std::span<const std::string_view> args, Duration timeout);
+  Result<ReplyPtr> Call(std::initializer_list<std::string_view> args, Duration timeout) {
+    return Call(std::span(args.begin(), args.size()), timeout);
+  }
 
  private:
   explicit RedisConnection(redisContext* context);

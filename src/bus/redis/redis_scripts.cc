@@ -1,5 +1,7 @@
 #include "bus/redis/redis_scripts.h"
 
+#include <algorithm>
+
 namespace tidemill {
 namespace {
 
@@ -334,6 +336,18 @@ return {1, epoch, next_cursor, t.size - delayed, pending[1], delayed, t.owed, de
 )lua";
 
 }  // namespace
+
+Status CheckRedisRun(std::string_view run) {
+  const bool printable = std::all_of(run.begin(), run.end(), [](unsigned char c) {
+    return c > 0x20 && c < 0x7f && c != '{' && c != '}' && c != '*' && c != '?' && c != '[' &&
+           c != '\\';
+  });
+  if (!run.empty() && run.size() <= 100 && printable) return Ok();
+  return Invalid(
+      "run \"" + std::string(run) +
+      "\": the name of a run on redis has 1 to 100 printable characters other than spaces "
+      "and {}*?[\\");
+}
 
 std::string RedisBatchScript() {
   return std::string(kCommon) + kBatch;

@@ -6,10 +6,15 @@
 #include <string>
 #include <string_view>
 
+#include "core/status.h"
+
 namespace tidemill {
 
 // The name of the one consumer group of every stream.
 inline constexpr std::string_view kRedisGroup = "g";
+
+// kInvalid: a run on Redis cannot have this name.
+Status CheckRedisRun(std::string_view run);
 
 // Everything of a run has the same hash tag, so that a cluster keeps it on one server.
 struct RedisKeys {
@@ -28,6 +33,14 @@ struct RedisKeys {
   }
   std::string Body(std::string_view client, uint64_t number) const {
     return prefix + "body:" + std::string(client) + ":" + std::to_string(number);
+  }
+
+  std::string State(std::string_view topic) const {
+    return prefix + "t:" + std::string(topic) + ":state";
+  }
+  std::string Workers() const { return prefix + "workers"; }
+  std::string Worker(std::string_view worker) const {
+    return prefix + "worker:" + std::string(worker);
   }
 
   std::string prefix;

@@ -70,19 +70,26 @@ Status CheckRedisInfo(std::string_view info) {
   return Ok();
 }
 
+std::optional<TopicOptions> ParseRedisOptions(std::string_view text) {
+  TopicOptions options;
+  int64_t lease_ms = 0;
+  if (!TakeNumber(text, options.capacity) || !TakeNumber(text, lease_ms) ||
+      !TakeNumber(text, options.max_deliveries) || lease_ms <= 0) {
+    return {};
+  }
+  options.lease = milliseconds(lease_ms);
+  return options;
+}
+
 std::vector<RedisListedTopic> ParseRedisTopics(const redisReply& reply) {
   std::vector<RedisListedTopic> topics;
   if (reply.type != REDIS_REPLY_ARRAY) return topics;
   for (size_t i = 0; i + 1 < reply.elements; i += 2) {
     RedisListedTopic topic;
     topic.name = ReplyText(*reply.element[i]);
-    std::string_view text = ReplyText(*reply.element[i + 1]);
-    int64_t lease_ms = 0;
-    if (!TakeNumber(text, topic.options.capacity) || !TakeNumber(text, lease_ms) ||
-        !TakeNumber(text, topic.options.max_deliveries) || lease_ms <= 0) {
-      continue;
-    }
-    topic.options.lease = milliseconds(lease_ms);
+    const auto options = ParseRedisOptions(ReplyText(*reply.element[i + 1]));
+    if (!options) continue;
+    topic.options = *options;
     topics.push_back(std::move(topic));
   }
   return topics;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,6 +30,9 @@ Result<RedisSession> OpenRedisSession(const RedisAddress& address, const RedisKe
 
 // What INFO says against using this server: too old, or it evicts keys when memory is short.
 Status CheckRedisInfo(std::string_view info);
+
+// The options of a topic as the server keeps them, or nothing if they cannot be read.
+std::optional<TopicOptions> ParseRedisOptions(std::string_view text);
 
 // The reply to HGETALL of the topics key; what cannot be read is left out.
 std::vector<RedisListedTopic> ParseRedisTopics(const redisReply& reply);

@@ -1,0 +1,100 @@
+#include "bus/redis/redis_roster.h"
+
+#include <hiredis/hiredis.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+namespace tidemill {
+namespace {
+
+std::string Ms(Duration d) {
+  return std::to_string(std::chrono::duration_cast<milliseconds>(d).count());
+}
+
+// KEYS: the set of workers. ARGV: worker, its key, the beat, ms until it is forgotten.
+constexpr const char* kBeat = R"lua(
+local t = redis.call('TIME')
+local now = t[1] * 1000 + math.floor(t[2] / 1000)
+redis.call('SET', ARGV[2], ARGV[3], 'PX', ARGV[4])
+redis.call('ZADD', KEYS[1], now, ARGV[1])
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now - ARGV[4])
+redis.call('PEXPIRE', KEYS[1], ARGV[4])
+)lua";
+
+// KEYS: the set of workers. ARGV: what the key of a worker begins with. Reply: ms since its beat,
+// the beat, ..
+constexpr const char* kWorkers = R"lua(
+local t = redis.call('TIME')
+local now = t[1] * 1000 + math.floor(t[2] / 1000)
+local all = redis.call('ZRANGE', KEYS[1], 0, -1, 'WITHSCORES')
+local out = {}
+for i = 1, #all, 2 do
+  local beat = redis.call('GET', ARGV[1] .. all[i])
+  if beat then
+    out[#out + 1] = math.max(0, now - tonumber(all[i + 1]))
+    out[#out + 1] = beat
+  end
+end
+return out
+)lua";
+
+}  // namespace
+
+std::string WorkerName(std::string_view role, int64_t pid) {
+  char host[256] = "host";
+  gethostname(host, sizeof host - 1);
+  return std::string(role) + "-" + host + "-" + std::to_string(pid);
+}
+
+Result<RedisRoster> RedisRoster::Connect(std::string_view url, std::string_view run) {
+  TM_RETURN_IF_ERROR(CheckRedisRun(run));
+  TM_ASSIGN_OR_RETURN(RedisClient client, RedisClient::Connect(url));
+  return RedisRoster(std::move(client), run);
+}
+
+Status RedisRoster::Beat(const v1::Heartbeat& beat) {
+  return client_
+      .Eval(kBeat, keys_.Workers(),
+            {beat.worker(), keys_.Worker(beat.worker()), beat.SerializeAsString(),
+             Ms(kWorkerForgottenAfter)})
+      .status();
+}
+
+Status RedisRoster::Leave(std::string_view worker) {
+  TM_RETURN_IF_ERROR(client_.Do({"ZREM", keys_.Workers(), worker}).status());
+  return client_.Do({"DEL", keys_.Worker(worker)}).status();
+}
+
+Result<std::vector<RosterEntry>> ReadRoster(RedisClient& client, const RedisKeys& keys) {
+  TM_ASSIGN_OR_RETURN(ReplyPtr reply, client.Eval(kWorkers, keys.Workers(), {keys.Worker("")}));
+  std::vector<RosterEntry> workers;
+  for (size_t i = 0; i + 1 < reply->elements; i += 2) {
+    RosterEntry entry;
+    entry.age = milliseconds(reply->element[i]->integer);
+    const std::string_view bytes = ReplyText(*reply->element[i + 1]);
+    if (!entry.beat.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) continue;
+    workers.push_back(std::move(entry));
+  }
+  std::sort(workers.begin(), workers.end(), [](const RosterEntry& a, const RosterEntry& b) {
+    return std::tie(a.beat.role(), a.beat.worker()) < std::tie(b.beat.role(), b.beat.worker());
+  });
+  return workers;
+}
+
+Status CheckSameMessages(const std::vector<RosterEntry>& workers, const v1::Heartbeat& newcomer) {
+  for (const RosterEntry& entry : workers) {
+    const v1::Heartbeat& other = entry.beat;
+    if (entry.lost() || other.worker() == newcomer.worker()) continue;
+    if (other.messages() == newcomer.messages()) continue;
+    return Invalid("this program (" + newcomer.version() + ") speaks version " +
+                   std::to_string(newcomer.messages()) + " of the messages, and worker " +
+                   other.worker() + " (" + other.version() + ") of the same run version " +
+                   std::to_string(other.messages()) + "; run the same program everywhere");
+  }
+  return Ok();
+}
+
+}  // namespace tidemill
