@@ -1,0 +1,104 @@
+#include "scale/redis_fleet.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "bus/redis/redis_inspector.h"
+#include "bus/redis/redis_roster.h"
+#include "core/topics.h"
+
+namespace tidemill {
+namespace {
+
+double NumberOf(const v1::Heartbeat& beat, const char* name, double otherwise) {
+  const auto found = beat.numbers().find(name);
+  return found == beat.numbers().end() ? otherwise : found->second;
+}
+
+size_t SlotsOf(const v1::Heartbeat& beat, const char* name) {
+  return static_cast<size_t>(std::clamp(NumberOf(beat, name, 1), 1.0, 1e6));
+}
+
+class RedisFleet final : public FleetPort {
+ public:
+  RedisFleet(std::string url, std::string run)
+      : url_(std::move(url)), run_(std::move(run)), thread_([this] { Run(); }) {}
+  ~RedisFleet() override {
+    {
+      std::lock_guard lock(mutex_);
+      stop_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+
+  void Ask() override {
+    {
+      std::lock_guard lock(mutex_);
+      asked_ = true;
+    }
+    changed_.notify_all();
+  }
+  Mailbox<FleetReport>& reports() override { return reports_; }
+
+ private:
+  void Run() {
+    std::unique_lock lock(mutex_);
+    while (true) {
+      changed_.wait(lock, [this] { return stop_ || asked_; });
+      if (stop_) return;
+      asked_ = false;
+      lock.unlock();
+      FleetReport report;
+      report.status = Look(report);
+      reports_.Post(std::move(report));
+      lock.lock();
+    }
+  }
+
+  Status Look(FleetReport& report) {
+    if (!inspector_) {
+      TM_ASSIGN_OR_RETURN(RedisInspector connected, RedisInspector::Connect(url_));
+      inspector_.emplace(std::move(connected));
+    }
+    TM_ASSIGN_OR_RETURN(const std::vector<RosterEntry> workers, inspector_->Workers(run_));
+    for (const RosterEntry& entry : workers) {
+      const v1::Heartbeat& beat = entry.beat;
+      if (beat.role() != "tools" || entry.lost()) continue;
+      report.workers.push_back({.name = beat.worker(),
+                                .leaving = beat.leaving(),
+                                .slots = SlotsOf(beat, "slots"),
+                                .grade_slots = SlotsOf(beat, "grade_slots"),
+                                .busy_seconds = NumberOf(beat, "busy_seconds", 0),
+                                .completed = NumberOf(beat, "completed", 0)});
+    }
+    TM_ASSIGN_OR_RETURN(const std::vector<TopicState> topics, inspector_->Topics(run_));
+    for (const TopicState& topic : topics) {
+      if (!topic.name.starts_with("tools.") || topic.name == kToolsCancelTopic) continue;
+      report.topics.push_back({topic.name, topic.ready + topic.delayed, topic.leased});
+    }
+    return Ok();
+  }
+
+  const std::string url_;
+  const std::string run_;
+  std::optional<RedisInspector> inspector_;  // of the thread alone
+  Mailbox<FleetReport> reports_{2};
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool asked_ = false;  // guarded by mutex_
+  bool stop_ = false;   // guarded by mutex_
+  std::thread thread_;
+};
+
+}  // namespace
+
+std::unique_ptr<FleetPort> WatchRedisFleet(const std::string& url, const std::string& run) {
+  return std::make_unique<RedisFleet>(url, run);
+}
+
+}  // namespace tidemill
