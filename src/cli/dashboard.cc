@@ -60,7 +60,7 @@ std::unique_ptr<RunServer> StartDashboard(const HttpOptions& http, const std::st
   options.api.default_run = run.name;
   options.api.default_config_toml = DefaultConfigToml();
   options.api.finish = run.finish;
-  options.registry = run.registry;
+  options.metrics = run.metrics;
   Result<std::unique_ptr<RunServer>> server = ServeRuns(options);
   if (!server.ok() && server.status().code() == Code::kUnavailable && if_taken == "free" &&
       http.port != 0) {

@@ -26,8 +26,8 @@ std::string DefaultConfigToml();
 struct DashboardRun {
   std::string folder;  // of runs
   std::string name;
-  std::function<void()> finish;              // ends the run; called by the server's threads
-  prometheus::Registry* registry = nullptr;  // for /metrics; must outlive the server
+  std::function<void()> finish;  // ends the run; called by the server's threads
+  Metrics* metrics = nullptr;    // for /metrics; must outlive the server
 };
 
 // Training comes first: where the port is taken (or nothing can be served at all) it says so and

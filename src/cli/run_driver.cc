@@ -129,7 +129,7 @@ class Driver {
     if (!options_.web) return nullptr;
     const std::string& path = directory_.path();
     DashboardRun run{path.substr(0, path.size() - directory_.name().size() - 1), directory_.name(),
-                     [this] { finish_asked_ = true; }, &metrics_.registry()};
+                     [this] { finish_asked_ = true; }, &metrics_};
     auto server = StartDashboard(*options_.web, config_.serve.if_taken, run);
     if (server && !options_.quiet) {
       std::fprintf(stderr, "dashboard: %s\n", server->url().c_str());

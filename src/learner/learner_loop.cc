@@ -6,6 +6,7 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "core/metrics.h"
 #include "core/topics.h"
 
 namespace tidemill {
@@ -122,6 +123,9 @@ void LearnerLoop::OnTrained(const TrainDone& done, Time now) {
   if (auto tokens = numbers.find("tokens"); tokens != numbers.end()) {
     counters_.tokens += static_cast<uint64_t>(tokens->second);
   }
+  if (auto seconds = numbers.find("seconds"); seconds != numbers.end()) {
+    Observe("tidemill_train_step_seconds", "A step of the trainer", seconds->second);
+  }
   WatchReward(*training_, numbers);
   journal_.Record("step", numbers, {});
   PutStep record;
@@ -197,10 +201,15 @@ void LearnerLoop::OnPublished(const PublishDone& done) {
                    {"step", static_cast<double>(step)},
                    {"seconds", done.seconds}},
                   {});
+  Observe("tidemill_publish_seconds", "Publishing a version of the weights", done.seconds);
   v1::DispatchEvent event;
   event.mutable_step()->set_step(step);
   event.mutable_step()->set_version(done.version);
   outbox_.Publish(kDispatchTopic, event.SerializeAsString());
+}
+
+void LearnerLoop::Observe(const char* name, const char* help, double seconds) {
+  if (options_.metrics != nullptr) options_.metrics->Histogram(name, help).Observe(seconds);
 }
 
 void LearnerLoop::OnCheckpoint(const CheckpointDone& done) {
@@ -212,6 +221,7 @@ void LearnerLoop::OnCheckpoint(const CheckpointDone& done) {
     return;
   }
   ++counters_.checkpoints;
+  Observe("tidemill_checkpoint_seconds", "Writing a checkpoint", done.seconds);
   store_.Submit(PutCheckpoint{done.step, done.version, done.path}, next_tag_++);
   journal_.Record("checkpoint",
                   {{"step", static_cast<double>(done.step)}, {"seconds", done.seconds}},

@@ -25,6 +25,8 @@
 
 namespace tidemill {
 
+class Metrics;
+
 struct LearnerOptions {
   std::string worker = "local";
   uint64_t max_steps = 1000;
@@ -34,6 +36,7 @@ struct LearnerOptions {
   std::string checkpoint_folder;     // empty: no checkpoints
   uint64_t steps_done = 0;           // when resumed
   uint64_t version = 1;              // the one published last
+  Metrics* metrics = nullptr;        // may be null; must outlive the loop
   double reward_drop_warning = 0.5;  // warn when the mean reward falls below this share of its best
 };
 
@@ -67,6 +70,7 @@ class LearnerLoop final : public Loop {
   void TakeTrainerEvents(Time now);
   void OnTrained(const TrainDone& done, Time now);
   void OnPublished(const PublishDone& done);
+  void Observe(const char* name, const char* help, double seconds);
   void OnCheckpoint(const CheckpointDone& done);
   void TakeStored();
   void AskForBatch();

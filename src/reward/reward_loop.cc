@@ -4,6 +4,7 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "core/metrics.h"
 #include "core/topics.h"
 
 namespace tidemill {
@@ -69,6 +70,7 @@ void RewardLoop::TakeRequests(Time now) {
     const uint64_t key = next_key_++;
     Scoring& scoring = scorings_[key];
     scoring.request = std::move(request);
+    scoring.began = now;
     // An evaluation always counts solved tasks, whatever the reward is made of.
     scoring.wanted[kGrade] =
         scoring.request.has_grading() && scoring.request.grading().cases_size() > 0;
@@ -225,6 +227,10 @@ void RewardLoop::Send(uint64_t key, v1::Verdict verdict) {
   *verdict.mutable_id() = request.id();
   verdict.set_request_id(request.request_id());
   (verdict.scored() ? counters_.scored : counters_.unscorable)++;
+  if (options_.metrics != nullptr) {
+    options_.metrics->Histogram("tidemill_score_seconds", "From the request to its verdict")
+        .Observe(Seconds(clock_.Now() - node.mapped().began));
+  }
   outbox_.Reply(request.reply_to(), verdict.SerializeAsString(), leases_.Take(key));
 }
 

@@ -24,6 +24,8 @@
 
 namespace tidemill {
 
+class Metrics;
+
 struct WeightedScorer {
   std::unique_ptr<Scorer> scorer;
   double weight = 1;
@@ -38,6 +40,7 @@ struct RewardOptions {
   Duration lease_period = std::chrono::seconds(10);
   double turn_weight = 0;    // of turn rewards: the gain in the share of visible tests passed
   double turn_discount = 1;  // of the reward, for every turn after the first
+  Metrics* metrics = nullptr;  // may be null; must outlive the loop
 };
 
 // Read from any thread.
@@ -65,6 +68,7 @@ class RewardLoop final : public Loop {
   enum Run { kGrade, kLint, kRuns };
   struct Scoring {
     v1::ScoreRequest request;
+    Time began{};
     std::optional<v1::ToolResult> results[kRuns];
     bool wanted[kRuns] = {};
     uint32_t tries[kRuns] = {};

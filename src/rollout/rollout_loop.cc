@@ -223,6 +223,9 @@ void RolloutLoop::FinishEpisode(SequenceId sequence) {
   const v1::Trajectory trajectory = running.episode.TakeTrajectory();
   ++counters_.finished;
   if (trajectory.end() == v1::EPISODE_END_GIVEN_UP) ++counters_.given_up;
+  for (const v1::Turn& turn : trajectory.turns()) {
+    for (const v1::ToolCall& call : turn.calls()) counters_.skipped += call.skipped() ? 1 : 0;
+  }
   if (running.started) engine_.Release(sequence);
   Group& group = groups_.at(running.group);
   group.running.erase(running.member);

@@ -45,6 +45,7 @@ struct RolloutCounters {
   std::atomic<uint64_t> given_up{0};
   std::atomic<uint64_t> tool_calls{0};
   std::atomic<uint64_t> tool_retries{0};
+  std::atomic<uint64_t> skipped{0};  // calls given up on, of which the agent was told
   std::atomic<uint64_t> calls_lost{0};
   std::atomic<uint64_t> groups_lost{0};  // leases that ran out under us
   std::atomic<uint64_t> generated_tokens{0};

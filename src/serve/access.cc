@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <fstream>
 
 #include "core/hash.h"
 
@@ -47,6 +48,16 @@ bool Tokens::Accept(std::string_view authorization) const {
     accepted = accepted | same;  // no short cut: every token is compared
   }
   return accepted;
+}
+
+Result<std::string> ReadTokenFile(const std::string& path) {
+  std::ifstream file(path);
+  std::string token;
+  if (!std::getline(file, token)) return Invalid(path + ": no token can be read from it");
+  if (const auto checked = Tokens::Make({token}); !checked.ok()) {
+    return checked.status().WithContext(path);
+  }
+  return token;
 }
 
 bool IsLoopback(std::string_view host) {

@@ -160,6 +160,7 @@ void ToolLoop::TakeDone() {
     running_ids_.erase(running.request.request_id());
     running_gradings_ -= running.grading ? 1 : 0;
     v1::ToolResult& result = done.result;
+    ++counters_.completed;
     if (result.outcome() == v1::OUTCOME_UNAVAILABLE) ++counters_.unavailable;
     counters_.wall_us += static_cast<uint64_t>(result.wall_ms() * 1000);
     counters_.queue_us += static_cast<uint64_t>(std::max(0.0, result.queue_ms()) * 1000);

@@ -48,6 +48,7 @@ struct ToolCounters {
   std::atomic<uint64_t> requests{0};
   std::atomic<uint64_t> gradings{0};
   std::atomic<uint64_t> running{0};
+  std::atomic<uint64_t> completed{0};  // by the port
   std::atomic<uint64_t> unavailable{0};
   std::atomic<uint64_t> cache_hits{0};
   std::atomic<uint64_t> cache_misses{0};
