@@ -10,6 +10,7 @@
 #include "cli/commands.h"
 #include "cli/dashboard.h"
 #include "cli/run_path.h"
+#include "serve/access.h"
 #include "serve/serve.h"
 #include "store/run_directory.h"
 

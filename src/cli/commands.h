@@ -7,6 +7,10 @@
 
 namespace tidemill {
 
+// Where --bus and --run may come from: a URL with a password does not belong on a command line.
+inline constexpr const char* kBusVariable = "TIDEMILL_BUS";
+inline constexpr const char* kRunVariable = "TIDEMILL_RUN";
+
 struct Exit {
   int code = 0;
 };
@@ -19,6 +23,9 @@ void AddViewCommand(CLI::App& app, Exit& exit);
 void AddSimCommand(CLI::App& app, Exit& exit);
 void AddBenchCommand(CLI::App& app, Exit& exit);
 void AddWorkerCommand(CLI::App& app, Exit& exit);
+void AddStatusCommand(CLI::App& app, Exit& exit);
+void AddDeadCommand(CLI::App& app, Exit& exit);
+void AddScaleCommand(CLI::App& app, Exit& exit);
 void AddDoctorCommand(CLI::App& app, Exit& exit);
 void AddModelCommand(CLI::App& app, Exit& exit);
 void AddSandboxCommand(CLI::App& app, Exit& exit);

@@ -1,34 +1,9 @@
 #include "cli/dashboard.h"
 
-#include <fstream>
-
 #include "core/log.h"
 #include "serve/access.h"
 
 namespace tidemill {
-namespace {
-
-constexpr size_t kTokensMax = 1000;
-
-}  // namespace
-
-Result<std::vector<std::string>> ReadTokenFile(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) return Invalid(path + ": cannot be read; it should hold one token a line");
-  std::vector<std::string> tokens;
-  std::string line;
-  for (size_t number = 1; std::getline(file, line); ++number) {
-    while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.pop_back();
-    if (line.empty() || line[0] == '#') continue;
-    if (const Result<Tokens> checked = Tokens::Make({line}); !checked.ok()) {
-      return Invalid(path + ":" + std::to_string(number) + ": " + checked.status().message());
-    }
-    if (tokens.size() == kTokensMax) return Invalid(path + ": more than 1000 tokens");
-    tokens.push_back(line);
-  }
-  if (tokens.empty()) return Invalid(path + ": has no token");
-  return tokens;
-}
 
 Result<HttpOptions> DashboardOptions(const RunConfig& config) {
   HttpOptions http;

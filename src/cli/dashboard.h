@@ -12,10 +12,6 @@
 
 namespace tidemill {
 
-// One token a line; empty lines and lines that begin with '#' do not count. kInvalid names file and
-// line.
-Result<std::vector<std::string>> ReadTokenFile(const std::string& path);
-
 // [serve] as options of the server, checked as far as it goes without listening. kInvalid: the
 // config, or the file of tokens, is wrong.
 Result<HttpOptions> DashboardOptions(const RunConfig& config);

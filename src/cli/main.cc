@@ -23,6 +23,9 @@ void AddCommands(CLI::App& app, Exit& exit) {
   AddModelCommand(app, exit);
   AddSandboxCommand(app, exit);
   AddWorkerCommand(app, exit);
+  AddStatusCommand(app, exit);
+  AddDeadCommand(app, exit);
+  AddScaleCommand(app, exit);
   AddSimCommand(app, exit);
   AddBenchCommand(app, exit);
   AddDoctorCommand(app, exit);

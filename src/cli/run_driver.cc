@@ -74,6 +74,7 @@ void RecordTick(RunJournal& journal, const RunSnapshot& s) {
                      {"tool_retries", static_cast<double>(s.tool_retries)},
                      {"reward_retries", static_cast<double>(s.reward_retries)},
                      {"tool_commands", static_cast<double>(s.tool_commands)},
+                     {"skipped", static_cast<double>(s.skipped)},
                      {"tool_ms", s.tool_ms},
                      {"queue_ms", s.queue_ms}};
   for (const BusyShare& busy : s.busy) {

@@ -99,6 +99,8 @@ Result<std::string> MakeSummary(const RunDirectory& directory, const RunOutcome&
   json["stale"] = std::max<uint64_t>(stale, last.stale);
   json["stale_by_cause"] = counts.stale_by_cause;
   json["retries"] = last.tool_retries + last.reward_retries;
+  json["skipped"] = last.skipped;
+  json["unscorable"] = last.unscorable;
   json["too_old"] = last.too_old;
   json["zero_variance"] = last.zero_variance;
   json["seconds"] = last.seconds;
@@ -130,9 +132,11 @@ std::string SummaryText(const std::string& summary_json) {
     text += ")\n";
   }
   if (json.contains("pass_rate_curve")) text += CurveText(json["pass_rate_curve"]);
-  text += fmt::format("  {} steps, {} episodes in {:.0f} s; lost {}, stale {}, retries {}\n",
-                      json.value("steps", 0), json.value("episodes", 0), json.value("seconds", 0.0),
-                      json.value("lost", 0), json.value("stale", 0), json.value("retries", 0));
+  text += fmt::format(
+      "  {} steps, {} episodes in {:.0f} s; lost {}, stale {}, retries {}, skipped {}\n",
+      json.value("steps", 0), json.value("episodes", 0), json.value("seconds", 0.0),
+      json.value("lost", 0), json.value("stale", 0), json.value("retries", 0),
+      json.value("skipped", 0));
   for (const char* kind : {"ports", "loops"}) {
     text += fmt::format("  busy {}:", kind);
     for (const auto& [name, share] : json["busy"][kind].items()) {

@@ -381,6 +381,7 @@ RunSnapshot TrainingRun::Snapshot() const {
   s.generated_tokens = rollout.generated_tokens;
   s.tool_calls = rollout.tool_calls;
   s.tool_retries = rollout.tool_retries;
+  s.skipped = rollout.skipped;
   s.calls_lost = rollout.calls_lost;
   s.groups_lost = rollout.groups_lost;
   const ReplayCounters& replay = p.replay->counters();

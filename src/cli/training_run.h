@@ -42,6 +42,7 @@ struct RunSnapshot {
            used = 0;
   uint64_t tool_calls = 0, gradings = 0, tool_retries = 0, reward_retries = 0, unavailable = 0;
   uint64_t cache_hits = 0, cache_misses = 0, unscorable = 0, calls_lost = 0, groups_lost = 0;
+  uint64_t skipped = 0;        // tool calls given up on
   uint64_t tool_commands = 0;  // run in boxes
   uint64_t dead_letters = 0;
   double tool_ms = 0;   // mean of a command in its box

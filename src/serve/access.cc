@@ -12,6 +12,7 @@ namespace tidemill {
 namespace {
 
 constexpr std::string_view kScheme = "bearer ";
+constexpr size_t kTokensMax = 1000;
 
 bool SchemeIsBearer(std::string_view text) {
   if (text.size() < kScheme.size()) return false;
@@ -50,14 +51,22 @@ bool Tokens::Accept(std::string_view authorization) const {
   return accepted;
 }
 
-Result<std::string> ReadTokenFile(const std::string& path) {
+Result<std::vector<std::string>> ReadTokenFile(const std::string& path) {
   std::ifstream file(path);
-  std::string token;
-  if (!std::getline(file, token)) return Invalid(path + ": no token can be read from it");
-  if (const auto checked = Tokens::Make({token}); !checked.ok()) {
-    return checked.status().WithContext(path);
+  if (!file) return Invalid(path + ": cannot be read; it should hold one token a line");
+  std::vector<std::string> tokens;
+  std::string line;
+  for (size_t number = 1; std::getline(file, line); ++number) {
+    while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.pop_back();
+    if (line.empty() || line[0] == '#') continue;
+    if (const Result<Tokens> checked = Tokens::Make({line}); !checked.ok()) {
+      return Invalid(path + ":" + std::to_string(number) + ": " + checked.status().message());
+    }
+    if (tokens.size() == kTokensMax) return Invalid(path + ": more than 1000 tokens");
+    tokens.push_back(line);
   }
-  return token;
+  if (tokens.empty()) return Invalid(path + ": has no token");
+  return tokens;
 }
 
 bool IsLoopback(std::string_view host) {

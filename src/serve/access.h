@@ -27,8 +27,9 @@ class Tokens {
   std::vector<std::string> tokens_;
 };
 
-// The first line of a file that holds a token. kInvalid names the file and what is wrong.
-Result<std::string> ReadTokenFile(const std::string& path);
+// One token a line; empty lines and lines that begin with '#' do not count. kInvalid names file and
+// line.
+Result<std::vector<std::string>> ReadTokenFile(const std::string& path);
 
 // 127.0.0.0/8, ::1 or "localhost".
 bool IsLoopback(std::string_view host);

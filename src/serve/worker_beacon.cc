@@ -37,9 +37,7 @@ std::string HostName() {
 class Beacon final : public WorkerBeacon {
  public:
   Beacon(WorkerBeaconOptions options, RedisRoster roster)
-      : options_(std::move(options)),
-        file_(options_.metrics_file),
-        roster_(std::move(roster)) {
+      : options_(std::move(options)), file_(options_.metrics_file), roster_(std::move(roster)) {
     beat_.set_worker(options_.worker);
     beat_.set_role(options_.role);
     beat_.set_version(FullVersion());
@@ -72,7 +70,7 @@ class Beacon final : public WorkerBeacon {
     http.port = options_.port;
     http.workers = 1;
     http.connections_max = 64;
-    if (!options_.token.empty()) http.tokens = {options_.token};
+    http.tokens = options_.tokens;
     HttpHandlers handlers;
     handlers.answer = [this](const HttpRequest& request) { return Answer(request); };
     handlers.open_stream = [](const HttpRequest&, std::shared_ptr<EventStream>) {

@@ -13,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "core/clock.h"
 #include "core/metrics.h"
@@ -33,12 +34,12 @@ struct WorkerBeaconOptions {
   std::string url, run;      // where the roster is
   std::string role, worker;  // "tools", "tools-host-4711"
   std::string address = "127.0.0.1";
-  uint16_t port = 0;                       // 0: a free one; status shows it
-  std::string token;                       // needed outside loopback
-  bool watch_run = false;                  // /metrics also tells of the whole run: topics, workers
-  std::string metrics_file;             // metrics.jsonl of the run, where it is written: its newest
-                                        // figures are served as well; may be empty
-  Metrics* metrics = nullptr;              // must outlive the beacon
+  uint16_t port = 0;                // 0: a free one; status shows it
+  std::vector<std::string> tokens;  // needed outside loopback
+  bool watch_run = false;           // /metrics also tells of the whole run: topics, workers
+  std::string metrics_file;         // metrics.jsonl of the run, where it is written: its newest
+                                    // figures are served as well; may be empty
+  Metrics* metrics = nullptr;       // must outlive the beacon
   std::function<WorkerReport()> report;    // called by the beacon's threads at any time
   std::function<std::string()> stuck;      // for /healthz: "" or what does not move; may be empty
   std::function<std::string()> not_ready;  // for /readyz: "" or why not; may be empty

@@ -139,7 +139,7 @@ TEST_F(BeaconTest, WithoutRedisItIsAliveButNotReady) {
 
 TEST_F(BeaconTest, AskingForMetricsNeedsTheTokenAndHealthDoesNot) {
   WorkerBeaconOptions options = Options();
-  options.token = "a-token-of-sixteen-letters";
+  options.tokens = {"a-token-of-sixteen-letters"};
   const auto beacon = Start(std::move(options));
   EXPECT_EQ(StatusOf(Get(*beacon, "/metrics")), 401);
   EXPECT_EQ(

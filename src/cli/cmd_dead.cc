@@ -1,0 +1,188 @@
+// tidemill dead: the messages of a run on Redis that could not be delivered or understood.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <ctime>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "bus/redis/redis_inspector.h"
+#include "cli/commands.h"
+#include "serve/message_json.h"
+
+namespace tidemill {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr size_t kAll = 1 << 20;  // more than the dead letters of a run can be
+
+struct DeadArguments {
+  std::string url, run, topic;
+  std::vector<std::string> ids;
+  size_t limit = 100;
+  bool all = false, json = false;
+};
+
+int Fail(const Status& status) {
+  std::fprintf(stderr, "tidemill dead: %s\n", status.message().c_str());
+  return status.code() == Code::kInvalid ? 2 : 1;
+}
+
+std::string TimeText(int64_t ms) {
+  const std::time_t seconds = ms / 1000;
+  std::tm parts{};
+  gmtime_r(&seconds, &parts);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%d %H:%M:%SZ", &parts);
+  return text;
+}
+
+Json LetterJson(const DeadLetterEntry& letter) {
+  return {{"id", letter.id},
+          {"topic", letter.topic},
+          {"reason", letter.reason},
+          {"deliveries", letter.deliveries},
+          {"died", TimeText(letter.died_ms)},
+          {"died_ms", letter.died_ms},
+          {"bytes", letter.body.size()}};
+}
+
+// The letter with its message, or why that cannot be shown.
+Json WholeLetterJson(const DeadLetterEntry& letter) {
+  Json json = LetterJson(letter);
+  json["message"] = MessageOfTopic(letter.topic);
+  if (!letter.body_ref.empty() && letter.body.empty()) {
+    json["unreadable"] = "the body is not on the server: " + letter.body_ref;
+    return json;
+  }
+  Result<Json> body = DecodeMessage(letter.topic, letter.body);
+  if (body.ok()) {
+    json["body"] = std::move(*body);
+  } else {
+    json["unreadable"] = body.status().message();
+  }
+  return json;
+}
+
+int List(RedisInspector& inspector, const DeadArguments& arguments) {
+  const Result<std::vector<DeadLetterEntry>> letters =
+      inspector.DeadLetters(arguments.run, {.topic = arguments.topic, .limit = arguments.limit});
+  if (!letters.ok()) return Fail(letters.status());
+  if (arguments.json) {
+    Json list = Json::array();
+    for (const DeadLetterEntry& letter : *letters) list.push_back(LetterJson(letter));
+    std::printf("%s\n", Json{{"run", arguments.run}, {"letters", list}}.dump().c_str());
+    return 0;
+  }
+  if (letters->empty()) {
+    std::printf("no dead letters\n");
+    return 0;
+  }
+  std::printf("%-22s %-20s %-24s %10s  %s\n", "ID", "DIED", "TOPIC", "DELIVERIES", "REASON");
+  for (const DeadLetterEntry& letter : *letters) {
+    std::printf("%-22s %-20s %-24s %10u  %s\n", letter.id.c_str(), TimeText(letter.died_ms).c_str(),
+                letter.topic.c_str(), letter.deliveries, letter.reason.c_str());
+  }
+  if (letters->size() == arguments.limit) {
+    std::printf("the first %zu; --limit shows more\n", arguments.limit);
+  }
+  return 0;
+}
+
+int Show(RedisInspector& inspector, const DeadArguments& arguments) {
+  Json list = Json::array();
+  for (const std::string& id : arguments.ids) {
+    const Result<DeadLetterEntry> letter = inspector.DeadLetter(arguments.run, id);
+    if (!letter.ok()) return Fail(letter.status());
+    list.push_back(WholeLetterJson(*letter));
+  }
+  if (arguments.json) {
+    std::printf("%s\n", Json{{"run", arguments.run}, {"letters", list}}.dump().c_str());
+  } else {
+    for (const Json& letter : list) std::printf("%s\n", letter.dump(2).c_str());
+  }
+  return 0;
+}
+
+// Retries or drops the letters named, or all of them (of a topic).
+int End(RedisInspector& inspector, const DeadArguments& arguments, bool retry) {
+  std::vector<std::string> ids = arguments.ids;
+  if (arguments.all == !ids.empty()) {
+    return Fail(Invalid("name the letters by their ids, or say --all"));
+  }
+  if (arguments.all) {
+    const Result<std::vector<DeadLetterEntry>> letters =
+        inspector.DeadLetters(arguments.run, {.topic = arguments.topic, .limit = kAll});
+    if (!letters.ok()) return Fail(letters.status());
+    for (const DeadLetterEntry& letter : *letters) ids.push_back(letter.id);
+  }
+  size_t done = 0;
+  Json failed = Json::array();
+  for (const std::string& id : ids) {
+    const Status ended =
+        retry ? inspector.Retry(arguments.run, id) : inspector.Drop(arguments.run, id);
+    if (ended.code() == Code::kInvalid || ended.code() == Code::kUnavailable) return Fail(ended);
+    if (ended.ok()) {
+      ++done;
+      continue;
+    }
+    failed.push_back({{"id", id}, {"why", ended.message()}});
+    std::fprintf(stderr, "tidemill dead: %s\n", ended.message().c_str());
+  }
+  const char* word = retry ? "retried" : "dropped";
+  if (arguments.json) {
+    std::printf("%s\n",
+                Json{{"run", arguments.run}, {word, done}, {"failed", failed}}.dump().c_str());
+  } else {
+    std::printf("%zu %s\n", done, word);
+  }
+  return failed.empty() ? 0 : 1;
+}
+
+int RunDead(const std::string& word, const DeadArguments& arguments) {
+  Result<RedisInspector> inspector = RedisInspector::Connect(arguments.url);
+  if (!inspector.ok()) return Fail(inspector.status());
+  if (const Status there = inspector->CheckRun(arguments.run); !there.ok()) return Fail(there);
+  if (word == "list") return List(*inspector, arguments);
+  if (word == "show") return Show(*inspector, arguments);
+  return End(*inspector, arguments, word == "retry");
+}
+
+}  // namespace
+
+void AddDeadCommand(CLI::App& app, Exit& exit) {
+  CLI::App* dead =
+      app.add_subcommand("dead", "Messages of a run on Redis that could not be handled");
+  dead->require_subcommand(1);
+  auto arguments = std::make_shared<DeadArguments>();
+  const auto add = [&](const std::string& word, const char* what) {
+    CLI::App* command = dead->add_subcommand(word, what);
+    command->add_option("--bus", arguments->url, "redis://HOST:PORT/DB, or TIDEMILL_BUS")
+        ->envname(kBusVariable)
+        ->required();
+    command->add_option("--run", arguments->run, "Name of the run, or TIDEMILL_RUN")
+        ->envname(kRunVariable)
+        ->required();
+    command->add_flag("--json", arguments->json, "One JSON object on standard output");
+    command->callback([word, arguments, &exit] { exit.code = RunDead(word, *arguments); });
+    return command;
+  };
+  CLI::App* list = add("list", "The dead letters, oldest first");
+  list->add_option("--topic", arguments->topic, "Only those that died on this topic");
+  list->add_option("--limit", arguments->limit, "Show so many")
+      ->check(CLI::Range(size_t{1}, kAll))
+      ->capture_default_str();
+  add("show", "Letters with their messages, decoded")
+      ->add_option("id", arguments->ids, "Ids, as list shows them")
+      ->required();
+  for (const bool retry : {true, false}) {
+    CLI::App* end = retry ? add("retry", "Put messages back on their topics, as if they were new")
+                          : add("drop", "Forget letters for good");
+    end->add_option("id", arguments->ids, "Ids, as list shows them");
+    end->add_flag("--all", arguments->all, "Every letter");
+    end->add_option("--topic", arguments->topic, "With --all: only those that died on this topic");
+  }
+}
+
+}  // namespace tidemill

@@ -1,0 +1,165 @@
+// tidemill scale: keeps as many tool workers as the queues of a run ask for, or says how many it
+// would keep.
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+
+#include "bus/redis/redis_inspector.h"
+#include "cli/commands.h"
+#include "core/log.h"
+#include "core/loop_runner.h"
+#include "scale/autoscaler.h"
+#include "scale/local_workers.h"
+#include "scale/redis_fleet.h"
+#include "serve/access.h"
+#include "serve/loop_metrics.h"
+#include "serve/worker_beacon.h"
+
+namespace tidemill {
+namespace {
+
+struct ScaleArguments {
+  std::string url, run, backend = "local", config_file;
+  std::vector<std::string> sets;
+  size_t min = 1, max = 8;
+  uint32_t target_wait_ms = 500, cool_down_s = 60;
+  std::string metrics_address = "127.0.0.1", metrics_token_file;
+  uint16_t metrics_port = 0;
+};
+
+std::atomic<bool> asked_to_stop{false};
+
+int Fail(const Status& status) {
+  std::fprintf(stderr, "tidemill scale: %s\n", status.message().c_str());
+  return status.code() == Code::kInvalid ? 2 : 1;
+}
+
+// What a worker is started with: this program, the same run and config. The URL, which may have a
+// password, goes by the environment.
+std::vector<std::string> WorkerCommand(const ScaleArguments& arguments) {
+  setenv(kBusVariable, arguments.url.c_str(), 1);
+  std::error_code error;
+  const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
+  std::vector<std::string> command = {error ? "tidemill" : self.string(), "worker", "tools",
+                                      "--run", arguments.run};
+  if (!arguments.config_file.empty()) {
+    command.insert(command.end(), {"--config", arguments.config_file});
+  }
+  for (const std::string& set : arguments.sets) command.insert(command.end(), {"--set", set});
+  return command;
+}
+
+WorkerReport ReportOf(const ScaleCounters& c) {
+  WorkerReport report;
+  report.doing =
+      std::to_string(c.wanted.load()) + " wanted, " + std::to_string(c.own + c.foreign) + " there";
+  report.numbers = {{"wanted", static_cast<double>(c.wanted)},
+                    {"own", static_cast<double>(c.own)},
+                    {"failed", static_cast<double>(c.failed)}};
+  return report;
+}
+
+Result<WorkerBeaconOptions> BeaconOptions(const ScaleArguments& arguments) {
+  WorkerBeaconOptions beacon;
+  beacon.url = arguments.url;
+  beacon.run = arguments.run;
+  beacon.role = "scale";
+  beacon.worker = WorkerName("scale", getpid());
+  beacon.address = arguments.metrics_address;
+  beacon.port = arguments.metrics_port;
+  beacon.watch_run = true;
+  if (!arguments.metrics_token_file.empty()) {
+    TM_ASSIGN_OR_RETURN(beacon.tokens, ReadTokenFile(arguments.metrics_token_file));
+  }
+  return beacon;
+}
+
+int RunScale(const ScaleArguments& arguments) {
+  if (arguments.min > arguments.max) return Fail(Invalid("--min must not be over --max"));
+  Result<WorkerBeaconOptions> options = BeaconOptions(arguments);
+  if (!options.ok()) return Fail(options.status());
+  Result<RedisInspector> inspector = RedisInspector::Connect(arguments.url);
+  if (!inspector.ok()) return Fail(inspector.status());
+  if (const Status there = inspector->CheckRun(arguments.run); !there.ok()) return Fail(there);
+
+  Metrics metrics;
+  const auto fleet = WatchRedisFleet(arguments.url, arguments.run);
+  std::unique_ptr<WorkerBackend> backend;
+  if (arguments.backend == "local") backend = StartLocalWorkers(WorkerCommand(arguments));
+  AutoscalerOptions scaling;
+  scaling.rule = {.min = arguments.min,
+                  .max = arguments.max,
+                  .target_wait = milliseconds(arguments.target_wait_ms),
+                  .cool_down = std::chrono::seconds(arguments.cool_down_s)};
+  Autoscaler scaler(*fleet, backend.get(), scaling);
+  LoopRunner runner;
+  runner.Add(scaler);
+  metrics.AddSource([&](MetricSink& sink) {
+    SinkScale(scaler.counters(), sink);
+    SinkRunner(runner.Usage(), sink);
+  });
+  options->metrics = &metrics;
+  options->report = [&] { return ReportOf(scaler.counters()); };
+  options->stuck = [&] { return StuckLoop(runner.Usage()); };
+  Result<std::unique_ptr<WorkerBeacon>> beacon = WorkerBeacon::Start(*options);
+  if (!beacon.ok()) return Fail(beacon.status());
+
+  struct sigaction action = {};
+  action.sa_handler = [](int) { asked_to_stop = true; };
+  sigaction(SIGTERM, &action, nullptr);
+  sigaction(SIGINT, &action, nullptr);
+  if (const Status started = runner.Start(); !started.ok()) return Fail(started);
+  LogInfo("watching the tool topics of " + arguments.run,
+          {{"backend", arguments.backend}, {"metrics", (*beacon)->url() + "metrics"}});
+  while (!asked_to_stop && !runner.WaitFor(milliseconds(100))) {
+  }
+  (*beacon)->Leaving();
+  // Workers finish the tools they run.
+  const Status ended = runner.Drain(std::chrono::minutes(10));
+  return ended.ok() ? 0 : Fail(ended);
+}
+
+}  // namespace
+
+void AddScaleCommand(CLI::App& app, Exit& exit) {
+  CLI::App* scale =
+      app.add_subcommand("scale", "Keep as many tool workers as a run's queues ask for");
+  auto arguments = std::make_shared<ScaleArguments>();
+  scale->add_option("--bus", arguments->url, "redis://HOST:PORT/DB, or TIDEMILL_BUS")
+      ->envname(kBusVariable)
+      ->required();
+  scale->add_option("--run", arguments->run, "Name of the run, or TIDEMILL_RUN")
+      ->envname(kRunVariable)
+      ->required();
+  scale->add_option("--backend", arguments->backend, "local: processes here; none: advice only")
+      ->check(CLI::IsMember({"local", "none"}))
+      ->capture_default_str();
+  scale->add_option("--min", arguments->min, "Fewest tool workers")->capture_default_str();
+  scale->add_option("--max", arguments->max, "Most tool workers")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  scale->add_option("--target-wait-ms", arguments->target_wait_ms, "A call should wait no longer")
+      ->check(CLI::Range(1, 3'600'000))
+      ->capture_default_str();
+  scale
+      ->add_option("--cool-down-s", arguments->cool_down_s,
+                   "How long fewer must have been enough before any leave")
+      ->check(CLI::Range(1, 86'400))
+      ->capture_default_str();
+  scale->add_option("--config", arguments->config_file, "Given to the workers");
+  scale->add_option("--set", arguments->sets, "Given to the workers; may be repeated")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  scale->add_option("--metrics-port", arguments->metrics_port, "As for worker")
+      ->capture_default_str();
+  scale->add_option("--metrics-address", arguments->metrics_address, "As for worker")
+      ->capture_default_str();
+  scale->add_option("--metrics-token-file", arguments->metrics_token_file, "As for worker");
+  scale->callback([arguments, &exit] { exit.code = RunScale(*arguments); });
+}
+
+}  // namespace tidemill

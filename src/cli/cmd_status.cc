@@ -1,0 +1,86 @@
+// tidemill status: who works on a run on Redis, how deep its queues are and what died.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cli/commands.h"
+#include "serve/run_status.h"
+
+namespace tidemill {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct StatusArguments {
+  std::string url, run;
+  bool json = false;
+};
+
+int Fail(const Status& status) {
+  std::fprintf(stderr, "tidemill status: %s\n", status.message().c_str());
+  return status.code() == Code::kInvalid ? 2 : 1;
+}
+
+int ShowRun(RunStatusReader& reader, const std::string& run, bool json) {
+  const Result<RunStatus> status = reader.Read(run);
+  if (!status.ok()) return Fail(status.status());
+  if (json) {
+    std::printf("%s\n", StatusJson(*status).dump().c_str());
+  } else {
+    std::printf("%s", StatusText(*status, RealClock().WallMs()).c_str());
+  }
+  return 0;
+}
+
+// One line each.
+int ShowRuns(RunStatusReader& reader, const std::vector<std::string>& runs, bool json) {
+  Json list = Json::array();
+  if (!json)
+    std::printf("%-32s %8s %8s %8s %14s\n", "RUN", "WORKERS", "LOST", "VERSION", "DEAD LETTERS");
+  for (const std::string& run : runs) {
+    const Result<RunStatus> status = reader.Read(run);
+    if (status.status().code() == Code::kNotFound) continue;  // removed meanwhile
+    if (!status.ok()) return Fail(status.status());
+    if (json) {
+      list.push_back(StatusJson(*status));
+    } else {
+      std::printf("%s\n",
+                  fmt::format("{:<32} {:>8} {:>8} {:>8} {:>14}", run, status->workers.size(),
+                              status->lost(), status->policy_version, status->dead_letters)
+                      .c_str());
+    }
+  }
+  if (json) std::printf("%s\n", Json{{"runs", list}}.dump().c_str());
+  return 0;
+}
+
+int RunStatusCommand(const StatusArguments& arguments) {
+  Result<RunStatusReader> reader = RunStatusReader::Connect(arguments.url);
+  if (!reader.ok()) return Fail(reader.status());
+  if (!arguments.run.empty()) return ShowRun(*reader, arguments.run, arguments.json);
+  const Result<std::vector<std::string>> runs = reader->Runs();
+  if (!runs.ok()) return Fail(runs.status());
+  if (runs->size() == 1 && !arguments.json) return ShowRun(*reader, runs->front(), false);
+  if (runs->empty() && !arguments.json) {
+    std::printf("there is no run on this server\n");
+    return 0;
+  }
+  return ShowRuns(*reader, *runs, arguments.json);
+}
+
+}  // namespace
+
+void AddStatusCommand(CLI::App& app, Exit& exit) {
+  CLI::App* status = app.add_subcommand("status", "Who works on a run on Redis, and its queues");
+  auto arguments = std::make_shared<StatusArguments>();
+  status->add_option("--bus", arguments->url, "redis://HOST:PORT/DB, or TIDEMILL_BUS")
+      ->envname(kBusVariable)
+      ->required();
+  status->add_option("--run", arguments->run, "Name of the run; without it, all there are");
+  status->add_flag("--json", arguments->json, "One JSON object on standard output");
+  status->callback([arguments, &exit] { exit.code = RunStatusCommand(*arguments); });
+}
+
+}  // namespace tidemill
