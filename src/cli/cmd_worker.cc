@@ -35,6 +35,7 @@ struct WorkerArguments {
 
 // What every role has.
 struct Worker {
+  LoopRunner& runner;  // outlives the bus, which wakes its loops to the last
   RedisBus& bus;
   const RunConfig& config;
   const Clock& clock;
@@ -58,7 +59,7 @@ int Serve(Loop& loop, Worker& worker, Duration drain_patience,
   action.sa_handler = [](int) { asked_to_stop = true; };
   sigaction(SIGTERM, &action, nullptr);
   sigaction(SIGINT, &action, nullptr);
-  LoopRunner runner;
+  LoopRunner& runner = worker.runner;
   runner.Add(loop);
   worker.beacon.report = [&runner, report = std::move(report)] {
     WorkerReport told = report();
@@ -106,8 +107,11 @@ int RunTools(Worker& worker) {
   loop_options.cache_results = config.tools.cache;
   ToolLoop loop(worker.bus, **executor, worker.clock, loop_options);
   const ToolCounters& counters = loop.counters();
-  const ToolExecutor& boxes = **executor;
-  worker.metrics.AddSource([&](MetricSink& sink) { SinkTools(counters, sink); });
+  ToolExecutor& boxes = **executor;
+  worker.metrics.AddSource([&](MetricSink& sink) {
+    SinkTools(counters, sink);
+    SinkBoxes(boxes.pool().stats(), sink);
+  });
   // A tool that runs is finished, however long it takes.
   return Serve(loop, worker, std::chrono::minutes(10), [&] {
     WorkerReport report;
@@ -115,12 +119,12 @@ int RunTools(Worker& worker) {
     report.doing = running == 0 ? "idle" : std::to_string(running) + " calls";
     report.busy = boxes.Busy(worker.clock.Now());
     report.slots =
-        static_cast<double>(boxes.capacity(ToolLane::kAgent) + boxes.capacity(ToolLane::kGrade));
+        static_cast<double>(boxes.slots(ToolLane::kAgent) + boxes.slots(ToolLane::kGrade));
     report.numbers = {{"calls", static_cast<double>(counters.requests + counters.gradings)},
                       {"completed", static_cast<double>(counters.completed)},
                       {"busy_seconds", Seconds(report.busy)},
-                      {"slots", static_cast<double>(boxes.capacity(ToolLane::kAgent))},
-                      {"grade_slots", static_cast<double>(boxes.capacity(ToolLane::kGrade))},
+                      {"slots", static_cast<double>(boxes.slots(ToolLane::kAgent))},
+                      {"grade_slots", static_cast<double>(boxes.slots(ToolLane::kGrade))},
                       {"unavailable", static_cast<double>(counters.unavailable)}};
     return report;
   });
@@ -181,6 +185,7 @@ int RunWorker(const WorkerArguments& arguments) {
     if (!tokens.ok()) return Fail(tokens.status());
     beacon.tokens = std::move(*tokens);
   }
+  LoopRunner runner;
   RedisBusOptions options;
   options.url = arguments.url;
   options.run = arguments.run;
@@ -193,7 +198,7 @@ int RunWorker(const WorkerArguments& arguments) {
   const RealClock clock;
   Metrics metrics;
   beacon.metrics = &metrics;
-  Worker worker{**bus, config, clock, metrics, std::move(beacon)};
+  Worker worker{runner, **bus, config, clock, metrics, std::move(beacon)};
   return arguments.role == "tools" ? RunTools(worker) : RunReward(worker);
 }
 

@@ -65,6 +65,13 @@ void SinkTools(const ToolCounters& c, MetricSink& sink) {
   Total(sink, "tidemill_tool_unavailable_total", "Requests that failed through us", c.unavailable);
 }
 
+void SinkBoxes(const BoxPool::Stats& stats, MetricSink& sink) {
+  Total(sink, "tidemill_boxes_total", "Boxes used: taken ready from the pool, or opened on demand",
+        stats.warm, {{"how", "ready"}});
+  Total(sink, "tidemill_boxes_total", "Boxes used: taken ready from the pool, or opened on demand",
+        stats.cold, {{"how", "on_demand"}});
+}
+
 void SinkReward(const RewardCounters& c, MetricSink& sink) {
   Total(sink, "tidemill_scored_total", "Verdicts given", c.scored);
   Now(sink, "tidemill_scoring_running", "Episodes being scored", c.in_progress);

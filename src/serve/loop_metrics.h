@@ -13,6 +13,7 @@
 #include "rollout/dispatcher.h"
 #include "rollout/rollout_loop.h"
 #include "scale/autoscaler.h"
+#include "tools/box_pool.h"
 #include "tools/tool_loop.h"
 
 namespace tidemill {
@@ -20,6 +21,7 @@ namespace tidemill {
 void SinkRunner(const std::vector<LoopUsage>& loops, MetricSink& sink);
 void SinkBus(const RedisBusStats& stats, MetricSink& sink);
 void SinkTools(const ToolCounters& counters, MetricSink& sink);
+void SinkBoxes(const BoxPool::Stats& stats, MetricSink& sink);
 void SinkReward(const RewardCounters& counters, MetricSink& sink);
 void SinkRollout(const RolloutCounters& counters, MetricSink& sink);
 void SinkDispatcher(const DispatcherCounters& counters, MetricSink& sink);

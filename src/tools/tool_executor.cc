@@ -66,7 +66,7 @@ ToolExecutor::~ToolExecutor() {
 }
 
 size_t ToolExecutor::capacity(ToolLane lane) const {
-  return 2 * (lane == ToolLane::kGrade ? options_.grade_slots : options_.slots);
+  return 2 * slots(lane);
 }
 
 void ToolExecutor::Submit(v1::ToolRequest request, uint64_t tag) {
@@ -152,11 +152,6 @@ void ToolExecutor::Count(const v1::ToolResult& result) {
       .Observe(result.queue_ms() / 1e3);
   metrics.Histogram("tidemill_tool_run_seconds", "Time of the commands in the box", tool)
       .Observe(result.wall_ms() / 1e3);
-  const BoxPool::Stats boxes = pool_->stats();
-  metrics.Gauge("tidemill_boxes_warm_total", "Boxes taken from the pool")
-      .Set(static_cast<double>(boxes.warm));
-  metrics.Gauge("tidemill_boxes_cold_total", "Boxes opened on demand")
-      .Set(static_cast<double>(boxes.cold));
 }
 
 Duration ToolExecutor::Busy(Time now) const {

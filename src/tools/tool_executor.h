@@ -43,6 +43,11 @@ class ToolExecutor final : public ToolPort {
   ~ToolExecutor() override;
 
   size_t capacity(ToolLane lane) const override;
+  // Requests carried out at once; capacity() has room for as many again, so that no slot waits for
+  // the bus.
+  size_t slots(ToolLane lane) const {
+    return lane == ToolLane::kGrade ? options_.grade_slots : options_.slots;
+  }
   void Submit(v1::ToolRequest request, uint64_t tag) override;
   void Cancel(const v1::TrajectoryId& episode) override;
   Mailbox<ToolCompletion>& completions() override { return *completions_; }
