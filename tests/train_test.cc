@@ -142,11 +142,20 @@ TEST_F(TrainTest, MistakesInTheConfigAreNamedWithTheirPlace) {
 }
 
 // Kills the program at random moments and resumes it until it is done.
+TEST_F(TrainTest, PromptsThatLeaveNoRoomAreNamedAndTheNameStaysFree) {
+  const ProcessOutput refused = Run(Train("short", "--set rollout.max_context=10"));
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.output, HasSubstr("prompts do not fit into the context of 10 tokens"));
+  const ProcessOutput again = Run(Train("short", "--set run.steps=1"), "2>/dev/null");
+  EXPECT_EQ(again.exit_code, 0);
+}
+
 TEST_F(TrainTest, ARunKilledAtAnyMomentGoesOnWithNothingLostOrUsedTwice) {
   std::mt19937 random(7);
   const std::string first =
       Train("killed", "--set run.steps=80 --set learner.checkpoint_every_steps=2");
-  const std::string again = "--log-level warn train --json --no-web --resume " + folder_ + "/runs/killed";
+  const std::string again =
+      "--log-level warn train --json --no-web --resume " + folder_ + "/runs/killed";
   bool done = false;
   int kills = 0;
   for (int attempt = 0; attempt < 15 && !done; ++attempt) {

@@ -1,6 +1,7 @@
 // tidemill train: a run on this machine, from a config or from where an earlier one stopped.
 #include <cstdio>
 #include <ctime>
+#include <filesystem>
 #include <memory>
 
 #include "cli/commands.h"
@@ -94,7 +95,17 @@ int RunTrain(const TrainArguments& arguments) {
   options.run.resume = !arguments.resume.empty();
   options.quiet = arguments.json && !LogEnabled(LogLevel::kInfo);
   Result<DriveResult> result = DriveRun(config, *directory, options);
-  if (!result.ok()) return Fail(result.status());
+  if (!result.ok()) {
+    // A mistake found while the run was being put together: nothing ran, and the name is free
+    // again for the next try.
+    if (result.status().code() == Code::kInvalid && !options.run.resume) {
+      const std::string path = directory->path();
+      directory.reset();
+      std::error_code ignored;
+      std::filesystem::remove_all(path, ignored);
+    }
+    return Fail(result.status());
+  }
   if (arguments.json)
     std::fputs(result->summary_json.c_str(), stdout);
   else

@@ -85,6 +85,9 @@ void RecordTick(RunJournal& journal, const RunSnapshot& s) {
   journal.Record("tick", numbers, {});
 }
 
+// So many batches' worth of episodes without a step are remarkable.
+constexpr uint64_t kFruitlessSteps = 8;
+
 class Driver {
  public:
   Driver(const RunConfig& config, RunDirectory& directory, const DriveOptions& options,
@@ -146,6 +149,7 @@ class Driver {
       const RunSnapshot snapshot = run.Snapshot();
       if (snapshot.seconds >= next_tick) {
         RecordTick(journal_, snapshot);
+        WarnOfNothingToLearn(snapshot);
         next_tick = snapshot.seconds + 1;
       }
       Flush();
@@ -162,6 +166,29 @@ class Driver {
       if (signals_seen > 1 || (signals_seen > 0 && (run.LearnerDone() || !options_.run.train)))
         return;
     }
+  }
+
+  // Groups whose rewards are all equal, or that something of ours spoiled, never become a step: say
+  // so before somebody waits for one.
+  void WarnOfNothingToLearn(const RunSnapshot& s) {
+    if (s.steps != steps_seen_) {
+      steps_seen_ = s.steps;
+      fruitless_from_ = s.episodes_finished;
+    }
+    const uint64_t fruitless = s.episodes_finished - fruitless_from_;
+    if (!options_.run.train || s.ready_episodes > 0 ||
+        fruitless < kFruitlessSteps * config_.batch_episodes()) {
+      return;
+    }
+    fruitless_from_ = s.episodes_finished;
+    const std::string text = std::to_string(fruitless) +
+                             " episodes since the last step taught nothing: so far " +
+                             std::to_string(s.zero_variance) +
+                             " in groups whose rewards are all equal (tasks too hard "
+                             "or too easy, or a reward that is too coarse), " +
+                             std::to_string(s.stale) + " stale (see stale_by_cause), " +
+                             std::to_string(s.too_old) + " too old";
+    journal_.Record("warning", {{"step", static_cast<double>(s.steps)}}, {{"what", text}});
   }
 
   void Flush() {
@@ -196,6 +223,8 @@ class Driver {
     }
   }
 
+  uint64_t steps_seen_ = 0;
+  uint64_t fruitless_from_ = 0;  // episodes finished when the last step, or warning, came
   RealClock clock_;
   const RunConfig& config_;
   RunDirectory& directory_;

@@ -69,6 +69,7 @@ struct TrainingRun::Parts {
   Status LoadInputs();
   Status OpenStore(RunDirectory& directory);
   Status MakePorts(RunDirectory& directory);
+  Status CheckPrompts() const;
   Status MakeLoops(RunDirectory& directory);
   DispatcherOptions DispatchOptions() const;
   std::vector<EvalPlan> EvalPlans(const std::string& name) const;
@@ -208,6 +209,26 @@ std::vector<EvalPlan> TrainingRun::Parts::EvalPlans(const std::string& name) con
   return plans;
 }
 
+// A prompt that fills the context leaves nothing to write: its episodes would all be given up.
+Status TrainingRun::Parts::CheckPrompts() const {
+  for (const auto& [key, tasks] :
+       {std::pair{"tasks.train", &train_tasks}, std::pair{"tasks.eval", &eval_tasks}}) {
+    size_t too_long = 0;
+    std::string first;
+    for (const v1::Task& task : *tasks) {
+      const size_t tokens = protocol->Prompt(task).size();
+      if (tokens < static_cast<size_t>(max_context)) continue;
+      if (++too_long == 1) first = task.id() + " (" + std::to_string(tokens) + " tokens)";
+    }
+    if (too_long == 0) continue;
+    return Invalid(std::string(key) + ": " + std::to_string(too_long) + " of " +
+                   std::to_string(tasks->size()) + " prompts do not fit into the context of " +
+                   std::to_string(max_context) + " tokens, the first " + first +
+                   "; take them out, shorten them or their tools, or use a larger context");
+  }
+  return Ok();
+}
+
 DispatcherOptions TrainingRun::Parts::DispatchOptions() const {
   DispatcherOptions dispatch;
   dispatch.gate = {.max_in_flight = config.rollout.max_in_flight,
@@ -330,6 +351,7 @@ Result<std::unique_ptr<TrainingRun>> TrainingRun::Make(const RunConfig& config,
   TM_RETURN_IF_ERROR(parts->LoadInputs());
   TM_RETURN_IF_ERROR(parts->OpenStore(directory));
   TM_RETURN_IF_ERROR(parts->MakePorts(directory));
+  TM_RETURN_IF_ERROR(parts->CheckPrompts());
   TM_RETURN_IF_ERROR(parts->MakeLoops(directory));
   return std::unique_ptr<TrainingRun>(new TrainingRun(std::move(parts)));
 }

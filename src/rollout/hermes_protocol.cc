@@ -136,7 +136,7 @@ class HermesProtocol final : public AgentProtocol {
 
  private:
   static bool Allowed(const v1::Task& task, const std::string& tool) {
-    if (task.tools_size() == 0) return true;
+    if (task.tools_size() == 0) return !task.no_tools();
     for (const std::string& allowed : task.tools()) {
       if (allowed == tool) return true;
     }

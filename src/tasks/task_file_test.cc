@@ -38,6 +38,16 @@ std::string ErrorWith(const std::string& from, const std::string& to) {
   return all;
 }
 
+TEST(TaskFile, AnEmptyListOfToolsMeansNone) {
+  const std::string rest = R"("prompt":"p","answer_file":"a.py","grading":{"sources":["a.py"],)"
+                           R"("run":["python3","a.py"],"cases":[{"input":"","expected":"1"}]}})";
+  const TaskFileContents contents = Parse(R"({"id":"t","tools":[],)" + rest);
+  ASSERT_THAT(contents.errors, IsEmpty());
+  EXPECT_TRUE(contents.tasks[0].no_tools());
+  EXPECT_THAT(TaskToJsonLine(contents.tasks[0]), HasSubstr(R"("tools":[])"));
+  EXPECT_FALSE(Parse(R"({"id":"t",)" + rest).tasks.at(0).no_tools());
+}
+
 TEST(TaskFile, ReadsEveryField) {
   const TaskFileContents contents = Parse(
       R"({"id":"t","prompt":"p","files":{"a/b.py":"x","run.sh":{"content":"y","executable":true}},)"

@@ -304,6 +304,7 @@ v1::Task TaskFromJson(const json& object, std::vector<std::string>& errors) {
   if (errors.size() == before && task.prompt().empty()) reader.Fail("prompt", "must not be empty");
   ReadFiles(reader, "files", task.mutable_files(), errors);
   ReadNames(reader, "tools", task.mutable_tools());
+  task.set_no_tools(reader.Has("tools") && task.tools().empty());
   ReadGradings(reader, task, errors);
   ReadAnswer(reader, task);
   if (reader.Has("limits")) task.mutable_limits();
@@ -329,7 +330,7 @@ nlohmann::ordered_json TaskToJson(const v1::Task& task) {
   if (task.difficulty() != 0) out["difficulty"] = task.difficulty();
   if (task.max_turns() != 0) out["max_turns"] = task.max_turns();
   if (!task.files().empty()) out["files"] = FilesToJson(task.files());
-  if (!task.tools().empty()) {
+  if (!task.tools().empty() || task.no_tools()) {
     out["tools"] = std::vector<std::string>(task.tools().begin(), task.tools().end());
   }
   if (!task.answer_file().empty()) out["answer_file"] = task.answer_file();
