@@ -43,9 +43,6 @@ struct HttpServer::Core {
 // Serves one connection until it ends; keeps itself alive.
 void ServeConnection(HttpServer::Core& core, boost::asio::ip::tcp::socket socket);
 
-// Makes this thread yield to all others of the process: training comes first.
-void GiveWay();
-
 // "HTTP/1.1 503 ..." whole, for those who are refused before anything was read.
 std::string RefusalText();
 

@@ -4,6 +4,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "core/log.h"
 #include "serve/http_core.h"
 
@@ -14,7 +16,8 @@ namespace asio = boost::asio;
 using asio::ip::tcp;
 using boost::system::error_code;
 
-constexpr int kNiceness = 10;
+constexpr int kNiceness = 10;  // more than the rest of the process
+constexpr int kNicenessMost = 19;
 
 void AcceptNext(HttpServer::Core& core);
 
@@ -86,8 +89,11 @@ Status Listen(HttpServer::Core& core) {
 
 void GiveWay() {
   // Threads have niceness of their own on Linux. Where it is refused, nothing is lost.
-  static thread_local const int done =
-      setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), kNiceness);
+  static thread_local const int done = [] {
+    const auto thread = static_cast<id_t>(syscall(SYS_gettid));
+    const int now = getpriority(PRIO_PROCESS, thread);
+    return setpriority(PRIO_PROCESS, thread, std::min(now + kNiceness, kNicenessMost));
+  }();
   (void)done;
 }
 

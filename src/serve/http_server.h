@@ -54,6 +54,9 @@ inline constexpr const char* kEventsPath = "/api/events";
 // health checks tell nothing.
 bool NeedsToken(const std::string& path);
 
+// Makes this thread yield to all others of the process: training comes first.
+void GiveWay();
+
 class HttpServer {
  public:
   // Listens when it returns. kInvalid: the address, or no token outside loopback. kUnavailable: the

@@ -146,6 +146,7 @@ void RunEvents::Poll() {
 }
 
 void RunEvents::Run() {
+  GiveWay();
   while (true) {
     {
       std::unique_lock lock(mutex_);

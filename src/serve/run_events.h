@@ -25,7 +25,7 @@ class RunEvents {
  public:
   struct Options {
     std::string folder = "runs";
-    std::chrono::milliseconds poll_every{250};
+    std::chrono::milliseconds poll_every{500};
     size_t catch_up_bytes_max = 256 * 1024;  // more behind: the client is told to load afresh
   };
   explicit RunEvents(Options options);
