@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/log.h"
+#include "serve/http_server.h"
 #include "serve/metrics_series.h"
 #include "serve/run_api.h"
 #include "store/run_directory.h"

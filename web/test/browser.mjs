@@ -166,7 +166,8 @@ export async function test(body, timeout = 60_000) {
     failed = true;
     console.error(error);
     if (browser?.problems.length) console.error(browser.problems.join("\n"));
-    await browser?.page.screenshot({ path: path.join(os.tmpdir(), "tidemill-web-failure.png") }).catch(() => {});
+    const picture = path.join(os.tmpdir(), "tidemill-web-failure.png");
+    await browser?.page.screenshot({ path: picture }).then(() => console.error(`the page as it was: ${picture}`), () => {});
   }
   await browser?.context.close();
   for (const child of children) child.kill();
