@@ -5,14 +5,16 @@
 #include <algorithm>
 #include <map>
 
+#include "policy/torch/host_copy.h"
+
 namespace tidemill {
 namespace {
 
 template <typename T>
 at::Tensor ToTensor(const std::vector<T>& values, at::ScalarType type, const at::Device& device) {
-  at::Tensor tensor = at::empty({static_cast<int64_t>(values.size())}, type);
+  at::Tensor tensor = HostVector(static_cast<int64_t>(values.size()), type, device);
   std::copy(values.begin(), values.end(), tensor.data_ptr<T>());
-  return tensor.to(device);
+  return DeviceCopy(tensor, device);
 }
 
 // Where each token of a microbatch stands in a pack.
@@ -139,7 +141,7 @@ at::Tensor GatherBySequence(const std::vector<std::vector<float>>& values,
 
 void ScatterBySequence(const at::Tensor& values, const MicroTensors& micro,
                        std::vector<std::vector<float>>& to) {
-  const at::Tensor host = values.detach().to(at::kCPU, at::kFloat).contiguous();
+  const at::Tensor host = HostCopy(values, at::kFloat);
   const float* from = host.data_ptr<float>();
   for (size_t row = 0; row < micro.sequences.size(); ++row) {
     to[static_cast<size_t>(micro.sequences[row])].assign(from, from + micro.row_tokens[row]);

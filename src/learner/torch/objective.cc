@@ -2,6 +2,8 @@
 
 #include <torch/torch.h>
 
+#include "policy/torch/host_copy.h"
+
 namespace tidemill {
 namespace {
 
@@ -142,10 +144,8 @@ ObjectiveLoss ComputeObjective(const ObjectiveConfig& config, const ObjectiveInp
   const Tensor stacked = torch::stack({context.mask, surrogate.ratio, surrogate.clipped, weight,
                                        (weight == 0).to(weight.dtype()), moved.exp() - moved - 1,
                                        reference_kl, entropy, value_error});
-  const Tensor sums = torch::where(context.mask > 0, stacked, torch::zeros_like(stacked))
-                          .to(torch::kFloat64)
-                          .sum(1)
-                          .cpu();
+  const Tensor counted = torch::where(context.mask > 0, stacked, torch::zeros_like(stacked));
+  const Tensor sums = HostCopy(counted.to(torch::kFloat64).sum(1));
   const double* sum = sums.data_ptr<double>();
   result.sums = {sum[0], sum[1], sum[2], sum[3], sum[4], sum[5], sum[6], sum[7], sum[8]};
   return result;

@@ -93,8 +93,10 @@ void AdamW::Step(NamedTensors& parameters, double lr, double grad_scale) {
     if (!grad.defined()) continue;
     const bool spared = options_.decay_matrices_only && p.dim() < 2;
     update.decay = spared ? 1 : static_cast<float>(1.0 - lr * options_.weight_decay);
-    at::Tensor& m = m_.try_emplace(name, at::zeros_like(p)).first->second;
-    at::Tensor& v = v_.try_emplace(name, at::zeros_like(p)).first->second;
+    at::Tensor& m = m_[name];
+    at::Tensor& v = v_[name];
+    if (!m.defined()) m = at::zeros_like(p);
+    if (!v.defined()) v = at::zeros_like(p);
     if (Plain(p) && Plain(grad) && Plain(m) && Plain(v)) {
       UpdateOnCpu(update, grad.data_ptr<float>(), p.data_ptr<float>(), m.data_ptr<float>(),
                   v.data_ptr<float>(), p.numel());

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "policy/torch/catch.h"
+#include "policy/torch/host_copy.h"
 
 namespace tidemill {
 
@@ -77,7 +78,7 @@ Result<HostTensors> ToHost(const NamedTensors& tensors) {
     for (const auto& [name, tensor] : tensors) {
       const Result<Dtype> dtype = ToDtype(tensor.scalar_type());
       if (!dtype.ok()) return dtype.status().WithContext(name);
-      const at::Tensor copy = tensor.detach().to(at::kCPU).contiguous();
+      const at::Tensor copy = HostCopy(tensor);
       host.views.push_back({.name = name,
                             .dtype = *dtype,
                             .shape = copy.sizes().vec(),
