@@ -23,7 +23,15 @@ if(TIDEMILL_TORCH)
   set(TIDEMILL_TORCH_ROOT "" CACHE PATH "A libtorch folder (include/, lib/) to use instead of Debian's")
   add_library(tidemill_torch INTERFACE)
   if(TIDEMILL_TORCH_ROOT)
-    target_include_directories(tidemill_torch SYSTEM INTERFACE
+    # libtorch's folder may hold headers of other versions of these; those installed come first.
+    set(first ${CMAKE_BINARY_DIR}/generated/first)
+    file(MAKE_DIRECTORY ${first})
+    foreach(header google/protobuf/message.h fmt/core.h spdlog/spdlog.h nlohmann/json.hpp)
+      string(REGEX REPLACE "/.*" "" name ${header})
+      find_path(TIDEMILL_INCLUDE_${name} ${header} REQUIRED)
+      file(CREATE_LINK ${TIDEMILL_INCLUDE_${name}}/${name} ${first}/${name} SYMBOLIC)
+    endforeach()
+    target_include_directories(tidemill_torch SYSTEM INTERFACE ${first}
       ${TIDEMILL_TORCH_ROOT}/include ${TIDEMILL_TORCH_ROOT}/include/torch/csrc/api/include)
     target_link_directories(tidemill_torch INTERFACE ${TIDEMILL_TORCH_ROOT}/lib)
     target_link_options(tidemill_torch INTERFACE -Wl,-rpath,${TIDEMILL_TORCH_ROOT}/lib)
