@@ -40,6 +40,7 @@ struct GpuLearnerLoad {
   int prompt = 128;
   int steps = 6;
   bool publish = false;
+  bool recompute = false;  // activation checkpointing
 };
 Result<std::string> RunGpuLearnerBench(const GpuLearnerLoad& load);
 // Swapping weights during generation: milliseconds of a swap and of the steps around it. With

@@ -17,14 +17,16 @@ int Say(const tidemill::Result<std::string>& result) {
 
 }  // namespace
 
-// gpu_bench engine 64 256 1024 | learner 16 32 | both 32 | publish 256 | long 32768 | train-long
-// 32768
+// gpu_bench engine 64 256 1024 | learner 16 32 | both 32 | publish 256 | long 32768 |
+// train-long 32768 | train-recompute 32768
 int main(int argc, char** argv) {
   int failed = 0;
   const std::string what = argc > 1 ? argv[1] : "";
-  if (argc < 3 || (what != "engine" && what != "publish" && what != "long" && what != "learner" &&
-                   what != "both" && what != "profile" && what != "train-long")) {
-    std::cerr << "usage: gpu_bench engine|learner|both|profile|publish|long|train-long NUMBER...\n";
+  if (argc < 3 ||
+      (what != "engine" && what != "publish" && what != "long" && what != "learner" &&
+       what != "both" && what != "profile" && what != "train-long" && what != "train-recompute")) {
+    std::cerr << "usage: gpu_bench engine|learner|both|profile|publish|long|train-long|"
+                 "train-recompute NUMBER...\n";
     return 2;
   }
   for (int i = 2; i < argc; ++i) {
@@ -39,9 +41,11 @@ int main(int argc, char** argv) {
     if (what == "both") {
       failed |= Say(tidemill::RunGpuLearnerBench({.sequences = number, .publish = true}));
     }
-    if (what == "train-long") {
-      failed |= Say(
-          tidemill::RunGpuLearnerBench({.sequences = 1, .length = number, .prompt = number - 512}));
+    if (what == "train-long" || what == "train-recompute") {
+      failed |= Say(tidemill::RunGpuLearnerBench({.sequences = 1,
+                                                  .length = number,
+                                                  .prompt = number - 512,
+                                                  .recompute = what == "train-recompute"}));
     }
     if (what == "publish") failed |= Say(tidemill::RunGpuPublishBench(number, {}));
     if (what == "long") failed |= Say(tidemill::RunGpuLongBench(number));

@@ -83,6 +83,7 @@ Result<std::string> RunGpuLearnerBench(const GpuLearnerLoad& load) {
   options.schedule.peak = 1e-6;
   options.microbatch_tokens = int64_t{32} * 1024;
   options.bfloat16 = true;
+  options.recompute = load.recompute;
   options.publish_dtype = Dtype::kBF16;
   TM_ASSIGN_OR_RETURN(const std::unique_ptr<Trainer> trainer, Trainer::New(weights, options));
   trainer->NotePublished(1, 0);
@@ -101,6 +102,7 @@ Result<std::string> RunGpuLearnerBench(const GpuLearnerLoad& load) {
       {"bench", "learner"},
       {"sequences", load.sequences},
       {"length", load.length},
+      {"recompute", load.recompute},
       {"tokens_per_s", std::round(rate)},
       {"share_of_790_tflops", rate * 6 * static_cast<double>(config.ParameterCount()) / 790e12},
       {"mismatch_mean", first["mismatch"]},

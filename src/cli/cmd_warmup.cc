@@ -7,6 +7,7 @@
 #include "core/blas.h"
 #include "core/log.h"
 #include "learner/torch/warmup.h"
+#include "policy/torch/device.h"
 
 namespace tidemill {
 namespace {
@@ -46,6 +47,11 @@ int RunWarmupCommand(WarmupArguments& arguments) {
   }
   if (const BlasInfo blas = CheckBlas(); !blas.warning.empty())
     LogWarn(blas.warning, {{"fix", blas.fix}});
+  const Result<std::string> device = ResolveDevice(options.device);
+  if (!device.ok()) return Fail(device.status().WithContext("--device"));
+  options.device = *device;
+  // A GPU is not filled by the few tokens a CPU is given at once.
+  if (IsGpu(options.device)) options.microbatch_tokens = 32768;
   const Result<WarmupReport> report = RunWarmup(options, ShowProgress);
   if (!report.ok()) return Fail(report.status());
   if (arguments.json) {
@@ -115,6 +121,9 @@ void AddWarmupCommand(CLI::App& app, Exit& exit) {
   warmup->add_option("--seed", options.seed, "Of the first weights and of the order")
       ->capture_default_str();
   warmup->add_option("--threads", options.threads, "Of libtorch")->capture_default_str();
+  options.device = "auto";
+  warmup->add_option("--device", options.device, "cpu, cuda, cuda:N; auto: a GPU if there is one")
+      ->capture_default_str();
   warmup->add_flag("--json", arguments->json, "One JSON object on standard output");
   warmup->callback([arguments, &exit] { exit.code = RunWarmupCommand(*arguments); });
 }

@@ -3,6 +3,7 @@
 #include <charconv>
 
 #include "learner/torch/checkpoint.h"
+#include "policy/torch/device.h"
 #include "policy/torch/lora.h"
 
 namespace tidemill {
@@ -46,11 +47,16 @@ Result<TrainerOptions> OptionsFrom(const RunConfig& config) {
   options.adamw.weight_decay = learner.weight_decay;
   options.grad_clip = learner.max_grad_norm;
   options.microbatch_tokens = learner.token_budget;
+  options.recompute = learner.recompute;
   options.minibatches = learner.minibatches;
   options.epochs = learner.epochs;
   options.lag_max = config.staleness.hard_max_steps;
   options.max_minutes = config.staleness.max_minutes;
   options.seed = config.run.seed;
+  if (IsGpu(config.model.device)) {
+    options.bfloat16 = true;
+    options.publish_dtype = Dtype::kBF16;
+  }
   TM_RETURN_IF_ERROR(ValidateTrainerOptions(options).WithContext("learner"));
   return options;
 }
@@ -59,21 +65,22 @@ Result<TrainerOptions> OptionsFrom(const RunConfig& config) {
 
 Result<std::shared_ptr<const PolicyWeights>> LoadStartWeights(const RunConfig& config,
                                                               const std::string& checkpoint) {
-  const LoadOptions load{.device = "cpu", .dtype = Dtype::kF32};
+  const std::string& device = config.model.device;
+  const LoadOptions load{.device = device, .dtype = Dtype::kF32};
   const bool adapter = config.learner.lora_rank > 0 || !config.model.adapter.empty();
   if (!adapter)
     return PolicyWeights::Load(checkpoint.empty() ? config.model.path : checkpoint, load);
   TM_ASSIGN_OR_RETURN(auto base, PolicyWeights::Load(config.model.path, load));
   const std::string from = checkpoint.empty() ? config.model.adapter : checkpoint;
   if (!from.empty()) {
-    TM_ASSIGN_OR_RETURN(auto read, LoadAdapter(from, base->config()));
+    TM_ASSIGN_OR_RETURN(auto read, LoadAdapter(from, base->config(), device));
     return PolicyWeights::WithAdapter(base, std::move(read));
   }
   LoraConfig lora;
   lora.rank = config.learner.lora_rank;
   lora.alpha = config.learner.lora_alpha;
   lora.target_pattern = "all-linear";
-  TM_ASSIGN_OR_RETURN(auto fresh, NewAdapter(lora, base->config(), config.run.seed));
+  TM_ASSIGN_OR_RETURN(auto fresh, NewAdapter(lora, base->config(), config.run.seed, device));
   return PolicyWeights::WithAdapter(base, std::move(fresh));
 }
 

@@ -23,6 +23,9 @@ void BindRunAndModel(RunConfig& c, Binder& b) {
   b.Add("model.protocol", &c.model.protocol,
         {.doc = "hermes: tool calls in a chat; compact: an answer and <|end|>, for small models",
          .choices = {"hermes", "compact"}});
+  b.Add("model.device", &c.model.device,
+        {.doc =
+             "What engine and learner compute on: cpu, cuda, cuda:N; auto: a GPU if there is one"});
   b.Add("model.system_prompt", &c.model.system_prompt,
         {.doc = "Of the hermes protocol; empty: built in"});
   b.Add("tasks.train", &c.tasks.train, {.doc = "Tasks to learn from (JSONL)"});
@@ -107,6 +110,8 @@ void BindLearning(RunConfig& c, Binder& b) {
   b.Add(
       "learner.token_budget", &l.token_budget,
       {.doc = "Tokens computed at once; bounds memory, not the result", .min = 64, .max = 1 << 26});
+  b.Add("learner.recompute", &l.recompute,
+        {.doc = "Activation checkpointing: less memory, a third more arithmetic, the same result"});
   b.Add("learner.checkpoint_every_steps", &l.checkpoint_every_steps,
         {.doc = "0: only at the end", .max = kMany});
   b.Add("learner.keep_checkpoints", &l.keep_checkpoints,

@@ -26,6 +26,7 @@ struct RunConfig {
     std::string path;
     std::string adapter;
     std::string protocol = "hermes";
+    std::string device = "auto";
     std::string system_prompt;
   } model;
 
@@ -78,6 +79,7 @@ struct RunConfig {
     uint32_t minibatches = 1;
     uint32_t epochs = 1;
     uint32_t token_budget = 16384;
+    bool recompute = false;
     uint64_t checkpoint_every_steps = 50;
     uint32_t keep_checkpoints = 3;
     uint32_t lora_rank = 0;

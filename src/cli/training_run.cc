@@ -10,6 +10,7 @@
 #include "core/topics.h"
 #include "learner/learner_loop.h"
 #include "policy/tokenizer.h"
+#include "policy/torch/device.h"
 #include "policy/torch/model.h"
 #include "policy/torch/torch_engine.h"
 #include "replay/replay_loop.h"
@@ -96,6 +97,9 @@ int64_t StepsAhead(const RunConfig& config) {
 }  // namespace
 
 Status TrainingRun::Parts::LoadInputs() {
+  Result<std::string> device = ResolveDevice(config.model.device);
+  if (!device.ok()) return device.status().WithContext("model.device");
+  config.model.device = *device;
   TM_ASSIGN_OR_RETURN(train_tasks, ReadTaskFile(config.tasks.train));
   if (!config.tasks.eval.empty()) {
     TM_ASSIGN_OR_RETURN(eval_tasks, ReadTaskFile(config.tasks.eval));
@@ -141,6 +145,9 @@ Status TrainingRun::Parts::MakePorts(RunDirectory&) {
   settings.engine = static_cast<int>(config.threads.engine);
   settings.trainer = static_cast<int>(config.threads.trainer);
   settings.boxes = static_cast<int>(config.tools.slots);
+  const bool gpu = IsGpu(config.model.device);
+  if (gpu && settings.engine == 0) settings.engine = 1;  // they only launch work
+  if (gpu && settings.trainer == 0) settings.trainer = 1;
   threads = PlanThreads(settings, AvailableCores());
 
   bus = std::make_unique<MemoryBus>(clock);
@@ -155,8 +162,9 @@ Status TrainingRun::Parts::MakePorts(RunDirectory&) {
   engine_options.prefill_chunk = static_cast<int32_t>(config.rollout.prefill_chunk);
   engine_options.cache_bytes = uint64_t{config.rollout.cache_mb} << 20;
   engine_options.threads = threads.engine;
+  TM_ASSIGN_OR_RETURN(const auto sampled, WeightsToSample(weights));
   TM_ASSIGN_OR_RETURN(std::unique_ptr<Engine> made,
-                      NewEngine(weights, start_version, engine_options));
+                      NewEngine(sampled, start_version, engine_options));
   max_context = made->max_context();
   EngineThreadOptions thread_options;
   thread_options.cache_on_swap =

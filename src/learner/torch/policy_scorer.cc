@@ -35,7 +35,8 @@ PolicyScorer::PolicyScorer(std::unique_ptr<TrainableModel> model, Options option
   TM_CHECK(!model_->parameters().empty(), "a model has parameters");
   leaves_ = model_->parameters();
   device_ = leaves_.begin()->second.device().str();
-  if (options_.fused && !options_.bfloat16 && FusedDecoder::Supports(*model_)) {
+  if (options_.fused && !options_.bfloat16 && !options_.recompute &&
+      FusedDecoder::Supports(*model_)) {
     fused_ = std::make_unique<FusedDecoder>(*model_);
   }
   if (options_.value_head) {
@@ -57,8 +58,8 @@ PolicyScores PolicyScorer::Score(const MicroTensors& micro, bool gradients) {
     if (gradients) needed.set_requires_grad(true);
     scores.hidden = needed;
   } else {
-    needed =
-        model_->Forward(micro.packed, ComputeType(options_.bfloat16)).index_select(0, micro.rows);
+    needed = model_->Forward(micro.packed, ComputeType(options_.bfloat16), options_.recompute)
+                 .index_select(0, micro.rows);
   }
   // Members of a group begin at the same place: then there are fewer rows than tokens.
   const Tensor hidden = micro.rows.size(0) == micro.row_of.size(0) && micro.sequences.size() == 1

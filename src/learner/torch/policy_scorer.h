@@ -25,6 +25,7 @@ class PolicyScorer {
     bool fused = true;  // where it can be
     bool bfloat16 = false;
     bool value_head = false;
+    bool recompute = false;  // keep the input of each layer alone; not with the hand-written pass
   };
   PolicyScorer(std::unique_ptr<TrainableModel> model, Options options);
 

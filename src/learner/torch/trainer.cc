@@ -14,6 +14,7 @@
 #include "learner/torch/objective.h"
 #include "learner/torch/policy_scorer.h"
 #include "policy/torch/catch.h"
+#include "policy/torch/host_copy.h"
 
 namespace tidemill {
 namespace {
@@ -46,8 +47,8 @@ class Trainer::Impl {
   Impl(std::unique_ptr<TrainableModel> model, const TrainerOptions& options,
        std::shared_ptr<const PolicyWeights> reference)
       : options_(options),
-        scorer_(std::move(model),
-                {options.fused, options.bfloat16, options.objective.NeedsValues()}),
+        scorer_(std::move(model), {options.fused, options.bfloat16, options.objective.NeedsValues(),
+                                   options.recompute}),
         reference_(std::move(reference)),
         optimizer_(options.adamw),
         watch_(options.spike_factor) {}
@@ -166,8 +167,8 @@ Status Trainer::Impl::Update(const Minibatch& minibatch, const StepScores& known
     const Tensor before = options_.objective.proximal == ProximalKind::kRecompute
                               ? input.proximal
                               : scores.logprobs.detach();
-    const Tensor ratio = (before - micro.behaviour).to(at::kCPU, at::kDouble).contiguous();
-    const Tensor lags = micro.lags.to(at::kCPU).contiguous();
+    const Tensor ratio = HostCopy(before - micro.behaviour, at::kDouble);
+    const Tensor lags = HostCopy(micro.lags);
     for (int64_t i = 0; i < ratio.size(0); ++i) {
       log_ratios_.push_back(ratio.data_ptr<double>()[i]);
       if (lags.data_ptr<float>()[i] == 0) differences_.push_back(log_ratios_.back());

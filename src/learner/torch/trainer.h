@@ -37,6 +37,7 @@ struct TrainerOptions {
   double max_minutes = 0;  // staleness.max_minutes: turns finished longer ago are masked; 0: off
   bool fused = true;       // the hand-written CPU pass where it can be used
   bool bfloat16 = false;   // multiply matrices in bfloat16 (GPU)
+  bool recompute = false;  // activation checkpointing: keep the input of each layer alone
   Dtype publish_dtype = Dtype::kF32;
   double spike_factor = 10;  // a gradient this many times the running median is warned of
   uint64_t seed = 0;         // of the order of sequences in minibatches

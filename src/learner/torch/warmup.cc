@@ -13,6 +13,8 @@
 #include "learner/torch/demonstrations.h"
 #include "learner/torch/policy_scorer.h"
 #include "policy/torch/catch.h"
+#include "policy/torch/device.h"
+#include "policy/torch/moved_weights.h"
 
 namespace tidemill {
 namespace {
@@ -20,8 +22,11 @@ namespace {
 using SteadyClock = std::chrono::steady_clock;
 
 Result<std::shared_ptr<const PolicyWeights>> StartingWeights(const WarmupOptions& options) {
-  if (options.model.empty()) return PolicyWeights::NewRandom(*options.config, options.seed);
-  return PolicyWeights::Load(options.model, {"cpu", Dtype::kF32});
+  if (!options.model.empty()) {
+    return PolicyWeights::Load(options.model, {options.device, Dtype::kF32});
+  }
+  TM_ASSIGN_OR_RETURN(const auto drawn, PolicyWeights::NewRandom(*options.config, options.seed));
+  return IsGpu(options.device) ? MovedWeights(drawn, options.device, at::kFloat) : drawn;
 }
 
 std::string TokenizerDir(const WarmupOptions& options) {
@@ -81,7 +86,10 @@ class Warmup {
       : options_(options),
         rows_(std::move(rows)),
         no_advantages_(rows_.size(), {0.0}),
-        scorer_(std::move(model), {}),
+        scorer_(std::move(model), {.fused = true,
+                                   .bfloat16 = IsGpu(options.device),
+                                   .value_head = false,
+                                   .recompute = false}),
         optimizer_(options.adamw),
         random_(options.seed) {
     Split();
@@ -104,6 +112,10 @@ class Warmup {
     const uint64_t held_out = std::clamp<uint64_t>(wanted, 1, options_.held_out_max);
     held_out_.assign(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(held_out));
     training_.assign(order.begin() + static_cast<std::ptrdiff_t>(held_out), order.end());
+  }
+  PackOptions Cut() const {
+    return {options_.microbatch_tokens,
+            scorer_.fused() ? PackCost::kSharedPrompts : PackCost::kTokens};
   }
   // The next update's sequences; a new epoch is in a new order.
   std::vector<int32_t> NextBatch();
@@ -157,8 +169,7 @@ std::vector<int32_t> Warmup::NextBatch() {
 
 Result<double> Warmup::Update() {
   const std::vector<int32_t> batch = NextBatch();
-  const auto parts = PackMicrobatches(rows_, no_advantages_, batch,
-                                      {options_.microbatch_tokens, PackCost::kSharedPrompts});
+  const auto parts = PackMicrobatches(rows_, no_advantages_, batch, Cut());
   double tokens = 0;
   for (const Microbatch& part : parts) tokens += static_cast<double>(part.trained_tokens);
   ZeroGrad(scorer_.leaves());
@@ -185,8 +196,7 @@ Result<double> Warmup::Update() {
 
 double Warmup::HeldOutLoss() {
   double sum = 0, tokens = 0;
-  const auto parts = PackMicrobatches(rows_, no_advantages_, held_out_,
-                                      {options_.microbatch_tokens, PackCost::kSharedPrompts});
+  const auto parts = PackMicrobatches(rows_, no_advantages_, held_out_, Cut());
   for (const Microbatch& part : parts) {
     const PolicyScores scores =
         scorer_.Score(MakeMicroTensors(part, scorer_.fused(), scorer_.device()), false);

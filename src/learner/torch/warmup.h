@@ -39,6 +39,7 @@ struct WarmupOptions {
   bool train_prompt = false;        // the prompt's tokens count as well
   bool append_end = true;           // text is ended with the model's end token
   int threads = 1;                  // libtorch's
+  std::string device = "cpu";       // "cuda:0": matrices are multiplied in bfloat16 there
   uint64_t seed = 0;
 };
 

@@ -11,6 +11,8 @@
 
 #include "policy/cuda/train_kernels.h"
 #include "policy/cuda/weight_layout.h"
+#include "policy/torch/host_copy.h"
+#include "policy/torch/recompute.h"
 
 namespace tidemill {
 namespace {
@@ -250,6 +252,13 @@ Tensor Joined(const Tensor& x, const std::vector<const LinearTensors*>& parts) {
       biases.empty() ? std::optional<Tensor>() : std::optional<Tensor>(at::cat(biases)));
 }
 
+template <typename T>
+Tensor Uploaded(const std::vector<T>& values, at::ScalarType type, const at::Device& device) {
+  Tensor host = HostVector(static_cast<int64_t>(values.size()), type, device);
+  std::copy(values.begin(), values.end(), host.data_ptr<T>());
+  return DeviceCopy(host, device);
+}
+
 PackShape ShapeOf(const ModelConfig& config, const PackedBatch& batch) {
   PackShape shape{.cos = {},
                   .sin = {},
@@ -259,8 +268,8 @@ PackShape ShapeOf(const ModelConfig& config, const PackedBatch& batch) {
                   .kv_heads = config.num_kv_heads,
                   .head_dim = config.head_dim};
   const RopeFrequencies frequencies = ComputeRopeFrequencies(config);
-  const Tensor inverse =
-      at::tensor(at::ArrayRef<float>(frequencies.inverse)).to(batch.positions.device());
+  const at::Device device = batch.positions.device();
+  const Tensor inverse = Uploaded(frequencies.inverse, at::kFloat, device);
   const Tensor angles = batch.positions.to(at::kFloat).unsqueeze(1) * inverse;
   shape.cos = (at::cos(angles) * frequencies.attention_scaling).contiguous();
   shape.sin = (at::sin(angles) * frequencies.attention_scaling).contiguous();
@@ -269,9 +278,7 @@ PackShape ShapeOf(const ModelConfig& config, const PackedBatch& batch) {
     boundaries.push_back(static_cast<int32_t>(batch.starts[i]));
     if (i > 0) shape.longest = std::max(shape.longest, batch.starts[i] - batch.starts[i - 1]);
   }
-  shape.boundaries =
-      at::tensor(at::ArrayRef<int32_t>(boundaries), at::TensorOptions().dtype(at::kInt))
-          .to(batch.positions.device());
+  shape.boundaries = Uploaded(boundaries, at::kInt, device);
   return shape;
 }
 
@@ -301,13 +308,17 @@ bool CudaForwardApplies(const ModelConfig& config, const ModelTensorsView& view,
 }
 
 Tensor CudaForwardHidden(const ModelConfig& config, const ModelTensorsView& view,
-                         const PackedBatch& batch) {
+                         const PackedBatch& batch, bool recompute) {
   const PackShape shape = ShapeOf(config, batch);
   Tensor x = As(at::embedding(view.embed, batch.tokens), at::kBFloat16);
   for (const LayerTensors& layer : view.layers) {
-    x = x + Attend(config, layer, Norm(x, layer.input_norm, config.rms_norm_eps), shape);
-    const Tensor h = Norm(x, layer.post_norm, config.rms_norm_eps);
-    x = x + Linear(SwiGluFunction::apply(Joined(h, {&layer.gate, &layer.up})), layer.down);
+    const auto run = [&config, &layer, shape](const Tensor& in) {
+      const Tensor mid =
+          in + Attend(config, layer, Norm(in, layer.input_norm, config.rms_norm_eps), shape);
+      const Tensor h = Norm(mid, layer.post_norm, config.rms_norm_eps);
+      return mid + Linear(SwiGluFunction::apply(Joined(h, {&layer.gate, &layer.up})), layer.down);
+    };
+    x = recompute ? Recomputed(x, run) : run(x);
   }
   return Norm(x, view.norm, config.rms_norm_eps);
 }

@@ -13,7 +13,7 @@ namespace tidemill {
 bool CudaForwardApplies(const ModelConfig& config, const ModelTensorsView& view,
                         at::ScalarType compute);
 at::Tensor CudaForwardHidden(const ModelConfig& config, const ModelTensorsView& view,
-                             const PackedBatch& batch);
+                             const PackedBatch& batch, bool recompute);
 
 // As TokenLogprobs, for bfloat16 hidden states and head on a GPU.
 TokenScores CudaTokenLogprobs(const at::Tensor& head, const at::Tensor& hidden,

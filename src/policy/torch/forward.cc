@@ -6,6 +6,7 @@
 #include "policy/torch/cuda_train.h"
 #endif
 #include "policy/torch/model.h"
+#include "policy/torch/recompute.h"
 
 namespace tidemill {
 namespace {
@@ -100,21 +101,28 @@ PackedBatch Pack(const std::vector<std::vector<int32_t>>& sequences, const std::
 }
 
 at::Tensor ForwardHidden(const ModelConfig& config, const ModelTensorsView& view,
-                         const PackedBatch& batch, std::optional<at::ScalarType> compute) {
+                         const PackedBatch& batch, std::optional<at::ScalarType> compute,
+                         bool recompute) {
   TM_CHECK(!batch.starts.empty() && batch.starts.front() == 0 &&
                batch.starts.back() == batch.tokens.size(0),
            "the sequences of a pack cover it");
   const at::ScalarType type = compute.value_or(view.embed.scalar_type());
 #ifdef TIDEMILL_CUDA
-  if (CudaForwardApplies(config, view, type)) return CudaForwardHidden(config, view, batch);
+  if (CudaForwardApplies(config, view, type)) {
+    return CudaForwardHidden(config, view, batch, recompute);
+  }
 #endif
   const Rotation rotation = MakeRotation(config, batch.positions, type);
   at::Tensor x = As(at::embedding(view.embed, batch.tokens), type);
   for (const LayerTensors& layer : view.layers) {
-    x = x + Attention(config, layer, RmsNorm(x, layer.input_norm, config.rms_norm_eps), rotation,
-                      batch.starts);
-    const at::Tensor h = RmsNorm(x, layer.post_norm, config.rms_norm_eps);
-    x = x + Linear(at::silu(Linear(h, layer.gate)) * Linear(h, layer.up), layer.down);
+    const auto run = [&config, &layer, rotation, starts = batch.starts](const at::Tensor& in) {
+      const at::Tensor h =
+          in + Attention(config, layer, RmsNorm(in, layer.input_norm, config.rms_norm_eps),
+                         rotation, starts);
+      const at::Tensor n = RmsNorm(h, layer.post_norm, config.rms_norm_eps);
+      return h + Linear(at::silu(Linear(n, layer.gate)) * Linear(n, layer.up), layer.down);
+    };
+    x = recompute ? Recomputed(x, run) : run(x);
   }
   return RmsNorm(x, view.norm, config.rms_norm_eps);
 }

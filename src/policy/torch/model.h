@@ -122,10 +122,12 @@ PackedBatch Pack(const std::vector<std::vector<int32_t>>& sequences,
 // The last hidden states after the final norm, [n, hidden]. Differentiable in every tensor of
 // `view` that requires a gradient. `compute` (float32 or bfloat16) is what matrices are multiplied
 // in; without it the weights' own type. Attention keeps no probabilities for the backward pass; it
-// computes them again.
+// computes them again. With `recompute` only the input of each layer is kept for it, and config and
+// view must outlive it.
 at::Tensor ForwardHidden(const ModelConfig& config, const ModelTensorsView& view,
                          const PackedBatch& batch,
-                         std::optional<at::ScalarType> compute = std::nullopt);
+                         std::optional<at::ScalarType> compute = std::nullopt,
+                         bool recompute = false);
 
 // Float32 logits of given hidden states, [n, vocabulary]. For tests and short texts.
 at::Tensor Logits(const ModelTensorsView& view, const at::Tensor& hidden);
@@ -158,8 +160,8 @@ class TrainableModel {
   const ModelTensorsView& view() const { return view_; }
   bool lora() const { return adapter_ != nullptr; }
 
-  at::Tensor Forward(const PackedBatch& batch,
-                     std::optional<at::ScalarType> compute = std::nullopt) const;
+  at::Tensor Forward(const PackedBatch& batch, std::optional<at::ScalarType> compute = std::nullopt,
+                     bool recompute = false) const;
 
   // The weights as they are now, for publishing and saving; of a LoRA model the frozen base
   // (shared) with a copy of the adapter. `dtype` (F32 or BF16) is what they are published in.

@@ -62,9 +62,9 @@ Result<std::unique_ptr<TrainableModel>> TrainableModel::FromAdapter(
   });
 }
 
-at::Tensor TrainableModel::Forward(const PackedBatch& batch,
-                                   std::optional<at::ScalarType> compute) const {
-  return ForwardHidden(config_, view_, batch, compute);
+at::Tensor TrainableModel::Forward(const PackedBatch& batch, std::optional<at::ScalarType> compute,
+                                   bool recompute) const {
+  return ForwardHidden(config_, view_, batch, compute, recompute);
 }
 
 Result<std::shared_ptr<const PolicyWeights>> TrainableModel::Snapshot(Dtype dtype) const {

@@ -1,0 +1,22 @@
+// Where tensors are computed on: the CPU or a GPU.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "core/status.h"
+
+namespace tidemill {
+
+// "auto" is the first GPU where this program was built with CUDA and there is one, else the CPU;
+// "cpu", "cuda" and "cuda:N" are themselves. kInvalid says why there is no such device.
+Result<std::string> ResolveDevice(const std::string& wanted);
+
+bool IsGpu(const std::string& device);
+
+class PolicyWeights;
+// What an engine is started with: bfloat16 on a GPU (an adapter is merged), the same on a CPU.
+Result<std::shared_ptr<const PolicyWeights>> WeightsToSample(
+    const std::shared_ptr<const PolicyWeights>& weights);
+
+}  // namespace tidemill
