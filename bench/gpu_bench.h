@@ -46,6 +46,22 @@ Result<std::string> RunGpuLearnerBench(const GpuLearnerLoad& load);
 // Swapping weights during generation: milliseconds of a swap and of the steps around it. With
 // `busy`, something else keeps the GPU busy meanwhile; it is called again and again until the end.
 Result<std::string> RunGpuPublishBench(int running, const std::function<Status()>& busy);
+// Generating and training at once, end to end: batches of whole groups of 8, four updates a batch,
+// weights published after each batch. `ahead` is by how many batches generation may run ahead of
+// the learner (0: they take turns); `wait` adds the time of a tool to each episode, log-normal with
+// this median in seconds. Generated tokens a second of the batches that were trained on, those
+// asked for at the start not counted.
+struct GpuLoopLoad {
+  bool small = false;  // 12 layers of 768 and a vocabulary of 4,096, not 0.5B
+  int batch = 256;
+  int prompt = 128;
+  int tokens = 256;
+  int batches = 8;
+  int ahead = 1;
+  int running = 512;
+  double wait = 0;
+};
+Result<std::string> RunGpuLoopBench(const GpuLoopLoad& load);
 // One sequence of `tokens`, most of them prompt.
 Result<std::string> RunGpuLongBench(int tokens);
 

@@ -1,54 +1,71 @@
-#include <cstdlib>
+#include <charconv>
 #include <cstring>
+#include <functional>
 #include <iostream>
+#include <map>
 
 #include "bench/gpu_bench.h"
 
 namespace {
 
-int Say(const tidemill::Result<std::string>& result) {
-  if (!result.ok()) {
-    std::cerr << "gpu_bench: " << result.status().message() << "\n";
-    return 1;
-  }
-  std::cout << *result << std::endl;
-  return 0;
+using tidemill::Result;
+using Bench = std::function<Result<std::string>(int)>;
+
+Result<std::string> TrainLong(int tokens, bool recompute) {
+  return tidemill::RunGpuLearnerBench(
+      {.sequences = 1, .length = tokens, .prompt = tokens - 512, .recompute = recompute});
+}
+
+Result<std::string> WithTools(int ahead) {
+  return tidemill::RunGpuLoopBench(
+      {.small = true, .batches = ahead > 0 ? 16 : 2, .ahead = ahead, .running = 1024, .wait = 1});
+}
+
+const std::map<std::string, Bench>& Benches() {
+  static const std::map<std::string, Bench> benches = {
+      {"engine", [](int n) { return tidemill::RunGpuEngineBench({.running = n}); }},
+      {"learner", [](int n) { return tidemill::RunGpuLearnerBench({.sequences = n}); }},
+      {"both",
+       [](int n) { return tidemill::RunGpuLearnerBench({.sequences = n, .publish = true}); }},
+      {"profile", [](int n) { return tidemill::RunGpuProfile(n); }},
+      {"publish", [](int n) { return tidemill::RunGpuPublishBench(n, {}); }},
+      {"long", [](int n) { return tidemill::RunGpuLongBench(n); }},
+      {"train-long", [](int n) { return TrainLong(n, false); }},
+      {"train-recompute", [](int n) { return TrainLong(n, true); }},
+      {"grpo", [](int n) { return tidemill::RunGpuLoopBench({.ahead = n}); }},
+      {"grpo-tools", WithTools}};
+  return benches;
 }
 
 }  // namespace
 
 // gpu_bench engine 64 256 1024 | learner 16 32 | both 32 | publish 256 | long 32768 |
-// train-long 32768 | train-recompute 32768
+// train-long 32768 | train-recompute 32768 | grpo AHEAD... | grpo-tools AHEAD...
 int main(int argc, char** argv) {
-  int failed = 0;
   const std::string what = argc > 1 ? argv[1] : "";
-  if (argc < 3 ||
-      (what != "engine" && what != "publish" && what != "long" && what != "learner" &&
-       what != "both" && what != "profile" && what != "train-long" && what != "train-recompute")) {
-    std::cerr << "usage: gpu_bench engine|learner|both|profile|publish|long|train-long|"
-                 "train-recompute NUMBER...\n";
+  const auto bench = Benches().find(what);
+  if (argc < 3 || bench == Benches().end()) {
+    std::cerr << "usage: gpu_bench NAME NUMBER..., NAME one of";
+    for (const auto& [name, run] : Benches()) std::cerr << " " << name;
+    std::cerr << "\n";
     return 2;
   }
+  int failed = 0;
   for (int i = 2; i < argc; ++i) {
-    const int number = std::atoi(argv[i]);
-    if (number < 1) {
-      std::cerr << "gpu_bench: \"" << argv[i] << "\" is not a positive number\n";
+    int number = -1;
+    const char* end = argv[i] + std::strlen(argv[i]);
+    const bool whole = std::from_chars(argv[i], end, number).ptr == end;
+    if (!whole || number < (what.starts_with("grpo") ? 0 : 1)) {
+      std::cerr << "gpu_bench: \"" << argv[i] << "\" is no number " << what << " can be given\n";
       return 2;
     }
-    if (what == "engine") failed |= Say(tidemill::RunGpuEngineBench({.running = number}));
-    if (what == "learner") failed |= Say(tidemill::RunGpuLearnerBench({.sequences = number}));
-    if (what == "profile") failed |= Say(tidemill::RunGpuProfile(number));
-    if (what == "both") {
-      failed |= Say(tidemill::RunGpuLearnerBench({.sequences = number, .publish = true}));
+    const Result<std::string> result = bench->second(number);
+    if (result.ok()) {
+      std::cout << *result << std::endl;
+    } else {
+      std::cerr << "gpu_bench: " << result.status().message() << "\n";
+      failed = 1;
     }
-    if (what == "train-long" || what == "train-recompute") {
-      failed |= Say(tidemill::RunGpuLearnerBench({.sequences = 1,
-                                                  .length = number,
-                                                  .prompt = number - 512,
-                                                  .recompute = what == "train-recompute"}));
-    }
-    if (what == "publish") failed |= Say(tidemill::RunGpuPublishBench(number, {}));
-    if (what == "long") failed |= Say(tidemill::RunGpuLongBench(number));
   }
   return failed;
 }

@@ -215,6 +215,10 @@ Result<OverlapRun> Overlap::Train(const OverlapSetting& setting, const Mix& mix,
     words.push_back("--set");
     words.push_back(std::string(key) + "=" + value);
   }
+  for (const std::string& set : options_.sets) {
+    words.push_back("--set");
+    words.push_back(set);
+  }
   TM_RETURN_IF_ERROR(Call(words, name + ".log"));
   const std::string folder = At("runs/" + name);
   TM_RETURN_IF_ERROR(ReadMetrics(folder, run));
@@ -235,6 +239,9 @@ Result<OverlapRun> Overlap::Train(const OverlapSetting& setting, const Mix& mix,
 }
 
 Result<OverlapSetting> Overlap::Best(const Mix& mix, const std::string& mode) {
+  for (const OverlapSetting& setting : options_.settings) {
+    if (setting.mode == mode) return setting;
+  }
   std::vector<OverlapRun> runs;
   double pass_rate = 0;
   for (const OverlapSetting& setting : Sweep(mode)) {

@@ -17,6 +17,13 @@
 
 namespace tidemill {
 
+// A batch of `batch` episodes a step, up to `in_flight` at once.
+struct OverlapSetting {
+  std::string mode;
+  uint64_t batch = 0;
+  uint64_t in_flight = 0;
+};
+
 struct OverlapOptions {
   std::string program;  // tidemill itself
   std::string folder;   // for everything made; must not exist
@@ -26,13 +33,8 @@ struct OverlapOptions {
   uint64_t eval_tasks = 200;
   std::vector<uint64_t> seeds = {1, 2, 3, 4, 5};
   std::vector<std::string> mixes = {"none", "200ms", "1s"};
-};
-
-// A batch of `batch` episodes a step, up to `in_flight` at once.
-struct OverlapSetting {
-  std::string mode;
-  uint64_t batch = 0;
-  uint64_t in_flight = 0;
+  std::vector<std::string> sets{};         // "learner.learning_rate=1e-5": keys of every run
+  std::vector<OverlapSetting> settings{};  // of the modes named here, instead of the sweep's best
 };
 
 struct OverlapRun {

@@ -27,11 +27,30 @@ int Print(const Result<Report>& report, bool json) {
   return 0;
 }
 
+// "async:256:1024"
+Result<OverlapSetting> ParseSetting(const std::string& text) {
+  OverlapSetting setting;
+  char mode[9] = {};
+  int end = 0;
+  const int read = std::sscanf(text.c_str(), "%8[a-z]:%lu:%lu%n", mode, &setting.batch,
+                               &setting.in_flight, &end);
+  setting.mode = mode;
+  if (read != 3 || end != static_cast<int>(text.size()) || setting.batch < 8 ||
+      setting.batch % 8 != 0 || setting.in_flight < setting.batch ||
+      (setting.mode != "sync" && setting.mode != "async")) {
+    return Invalid("--settings: \"" + text +
+                   "\" must be sync or async, episodes a step (a multiple of 8) and at once, like "
+                   "async:256:1024");
+  }
+  return setting;
+}
+
 void AddOverlap(CLI::App& bench, Exit& exit) {
   CLI::App* command = bench.add_subcommand(
       "overlap", "async, one-step and sync on the same work, with real and with slower tools");
   auto options = std::make_shared<OverlapOptions>();
   auto json = std::make_shared<bool>(false);
+  auto settings = std::make_shared<std::vector<std::string>>();
   options->folder = "build/overlap";
   command->add_option("--folder", options->folder, "For what it makes; must not exist")
       ->capture_default_str();
@@ -41,8 +60,23 @@ void AddOverlap(CLI::App& bench, Exit& exit) {
   command->add_option("--seeds", options->seeds, "Runs of each mode (1,2,3)")->delimiter(',');
   command->add_option("--mixes", options->mixes, "Waiting added to tools: none,200ms,1s")
       ->delimiter(',');
+  command->add_option("--set", options->sets, "Change one key of the runs, a.b=c; may be repeated")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  command
+      ->add_option("--settings", *settings,
+                   "Instead of the sweep, MODE:BATCH:AT_ONCE (sync:1024:1024,async:256:4096)")
+      ->delimiter(',');
   command->add_flag("--json", *json, "One JSON object on standard output");
-  command->callback([options, json, &exit] {
+  command->callback([options, settings, json, &exit] {
+    for (const std::string& text : *settings) {
+      const Result<OverlapSetting> setting = ParseSetting(text);
+      if (!setting.ok()) {
+        exit.code = Print(Result<OverlapReport>(setting.status()), false);
+        return;
+      }
+      options->settings.push_back(*setting);
+    }
     std::error_code error;
     options->program = std::filesystem::read_symlink("/proc/self/exe", error).string();
     options->folder = std::filesystem::absolute(options->folder).string();

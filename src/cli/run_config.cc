@@ -68,7 +68,8 @@ void BindRollout(RunConfig& c, Binder& b) {
         {.doc = "What becomes of keys and values when new weights arrive",
          .choices = {"keep", "rebuild"}});
   b.Add("rollout.cache_mb", &r.cache_mb,
-        {.doc = "Memory for keys and values", .min = 1, .max = 1 << 24});
+        {.doc = "Memory for keys and values; 0: 512 on a CPU, a quarter of what is free on a GPU",
+         .max = 1 << 24});
   b.Add("rollout.prefill_chunk", &r.prefill_chunk,
         {.doc = "Prompt tokens computed in one step, so that decoding does not stall",
          .min = 1,

@@ -50,7 +50,7 @@ struct RunConfig {
     uint32_t tool_retries = 3;
     std::string on_unavailable = "stale";
     std::string cache_on_swap = "keep";
-    uint32_t cache_mb = 512;
+    uint32_t cache_mb = 0;
     uint32_t prefill_chunk = 512;
   } rollout;
 

@@ -161,6 +161,9 @@ Status TrainingRun::Parts::MakePorts(RunDirectory&) {
   engine_options.max_running = 1024;
   engine_options.prefill_chunk = static_cast<int32_t>(config.rollout.prefill_chunk);
   engine_options.cache_bytes = uint64_t{config.rollout.cache_mb} << 20;
+  if (config.rollout.cache_mb == 0) {
+    TM_ASSIGN_OR_RETURN(engine_options.cache_bytes, DefaultCacheBytes(config.model.device));
+  }
   engine_options.threads = threads.engine;
   TM_ASSIGN_OR_RETURN(const auto sampled, WeightsToSample(weights));
   TM_ASSIGN_OR_RETURN(std::unique_ptr<Engine> made,

@@ -4,6 +4,8 @@
 
 #ifdef TIDEMILL_CUDA
 #include <c10/cuda/CUDAFunctions.h>
+
+#include "policy/cuda/check.h"
 #endif
 
 #include "policy/torch/moved_weights.h"
@@ -46,6 +48,19 @@ Result<std::string> ResolveDevice(const std::string& wanted) {
     return Invalid(wanted + ": there are " + std::to_string(Gpus()) + " GPUs here");
   }
   return "cuda:" + std::to_string(index);
+}
+
+Result<uint64_t> DefaultCacheBytes(const std::string& device) {
+#ifdef TIDEMILL_CUDA
+  if (IsGpu(device)) {
+    size_t free = 0, total = 0;
+    TM_CUDA(cudaSetDevice(at::Device(device).index()));
+    TM_CUDA(cudaMemGetInfo(&free, &total));
+    return uint64_t{free} / 4;
+  }
+#endif
+  static_cast<void>(device);
+  return uint64_t{512} << 20;
 }
 
 Result<std::shared_ptr<const PolicyWeights>> WeightsToSample(

@@ -1,6 +1,7 @@
 // Where tensors are computed on: the CPU or a GPU.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -13,6 +14,11 @@ namespace tidemill {
 Result<std::string> ResolveDevice(const std::string& wanted);
 
 bool IsGpu(const std::string& device);
+
+// Memory for keys and values where nobody said how much: half a gigabyte of the host's, a quarter
+// of what is free on a GPU, which leaves the rest to the learner. kInternal: the GPU does not
+// answer.
+Result<uint64_t> DefaultCacheBytes(const std::string& device);
 
 class PolicyWeights;
 // What an engine is started with: bfloat16 on a GPU (an adapter is merged), the same on a CPU.
