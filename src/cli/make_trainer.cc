@@ -7,6 +7,13 @@
 #include "policy/torch/lora.h"
 
 namespace tidemill {
+
+Result<std::string> DeviceOf(const RunConfig& config) {
+  Result<std::string> device = ResolveDevice(config.model.device);
+  if (!device.ok()) return device.status().WithContext("model.device");
+  return device;
+}
+
 namespace {
 
 // "clip_high=0.28"
@@ -53,7 +60,8 @@ Result<TrainerOptions> OptionsFrom(const RunConfig& config) {
   options.lag_max = config.staleness.hard_max_steps;
   options.max_minutes = config.staleness.max_minutes;
   options.seed = config.run.seed;
-  if (IsGpu(config.model.device)) {
+  TM_ASSIGN_OR_RETURN(const std::string device, DeviceOf(config));
+  if (IsGpu(device)) {
     options.bfloat16 = true;
     options.publish_dtype = Dtype::kBF16;
   }
@@ -65,7 +73,7 @@ Result<TrainerOptions> OptionsFrom(const RunConfig& config) {
 
 Result<std::shared_ptr<const PolicyWeights>> LoadStartWeights(const RunConfig& config,
                                                               const std::string& checkpoint) {
-  const std::string& device = config.model.device;
+  TM_ASSIGN_OR_RETURN(const std::string device, DeviceOf(config));
   const LoadOptions load{.device = device, .dtype = Dtype::kF32};
   const bool adapter = config.learner.lora_rank > 0 || !config.model.adapter.empty();
   if (!adapter)

@@ -13,6 +13,9 @@
 
 namespace tidemill {
 
+// model.device, "auto" decided. kInvalid: there is no such device here.
+Result<std::string> DeviceOf(const RunConfig& config);
+
 // model.path, with the adapter of model.adapter, or a new one of learner.lora_rank, on it.
 // `checkpoint`: a directory to go on from instead; empty: none.
 Result<std::shared_ptr<const PolicyWeights>> LoadStartWeights(const RunConfig& config,

@@ -97,9 +97,7 @@ int64_t StepsAhead(const RunConfig& config) {
 }  // namespace
 
 Status TrainingRun::Parts::LoadInputs() {
-  Result<std::string> device = ResolveDevice(config.model.device);
-  if (!device.ok()) return device.status().WithContext("model.device");
-  config.model.device = *device;
+  TM_ASSIGN_OR_RETURN(config.model.device, DeviceOf(config));
   TM_ASSIGN_OR_RETURN(train_tasks, ReadTaskFile(config.tasks.train));
   if (!config.tasks.eval.empty()) {
     TM_ASSIGN_OR_RETURN(eval_tasks, ReadTaskFile(config.tasks.eval));
