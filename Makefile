@@ -57,7 +57,7 @@ format-check: install-dev  ## fails if `make format` would change anything
 bench: build  ## the benchmarks: ratios measured in one run
 	scripts/bench build/release
 
-soak: build  ## the simulator for SOAK_SECONDS (default 600), seed after seed
+soak: build  ## for SOAK_SECONDS (default 600): the simulator, then a fleet under every fault
 	scripts/soak build/release
 
 clean:  ## what the targets above built

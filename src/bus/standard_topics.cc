@@ -8,9 +8,8 @@ Status OpenStandardTopics(Bus& bus, const TopicPlan& plan) {
   TopicOptions options{.capacity = plan.capacity, .lease = plan.lease,
                        .max_deliveries = plan.max_deliveries};
   for (std::string_view topic :
-       {kDispatchTopic, kTrajectoriesTopic, kBatchRequestsTopic, kScoreTopic, kToolsCompileTopic,
-        kToolsTestsTopic, kToolsLintTopic, kToolsFilesTopic, kToolsCommandTopic, kToolsGradeTopic,
-        kToolsCancelTopic}) {
+       {kDispatchTopic, kGivenUpTopic, kTrajectoriesTopic, kBatchRequestsTopic, kScoreTopic, kToolsCompileTopic,
+        kToolsTestsTopic, kToolsLintTopic, kToolsFilesTopic, kToolsCommandTopic, kToolsGradeTopic}) {
     TM_RETURN_IF_ERROR(bus.Open(topic, options).WithContext(topic));
   }
   // A group outlives many workers: whoever gets it too often reports it as given up, which a dead letter

@@ -8,6 +8,7 @@
 #include "bench/engine_bench.h"
 #include "bench/learner_bench.h"
 #include "bench/overlap_bench.h"
+#include "bench/publish_bench.h"
 #include "bench/sandbox_bench.h"
 #include "bench/store_bench.h"
 #include "bench/tokenizer_bench.h"
@@ -109,6 +110,8 @@ void AddBenchCommand(CLI::App& app, Exit& exit) {
       [json] { return Print(RunSandboxBench({}), *json); });
   add("learner", "Training beside the matrix products it needs",
       [json] { return Print(RunLearnerBench({}), *json); });
+  add("publish", "New weights: until the first token, the pause, beside a plain copy",
+      [json] { return Print(RunPublishBench({}), *json); });
   add("engine", "Decoding beside the same written with plain libtorch calls", [json] {
     const Result<EngineBenchResult> result = RunEngineBench({});
     if (!result.ok()) return Print(Result<StoreBenchReport>(result.status()), *json);

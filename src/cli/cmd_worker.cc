@@ -4,64 +4,51 @@
 
 #include <csignal>
 #include <cstdio>
-#include <functional>
 #include <memory>
 #include <thread>
 
-#include "bus/redis/redis_bus.h"
 #include "bus/redis/redis_roster.h"
 #include "bus/standard_topics.h"
 #include "cli/commands.h"
-#include "cli/run_config.h"
+#include "cli/role_options.h"
+#include "cli/worker.h"
 #include "core/log.h"
 #include "core/loop_runner.h"
-#include "core/threads.h"
+#include "core/topics.h"
+#include "core/version.h"
 #include "reward/reward_loop.h"
 #include "serve/access.h"
 #include "serve/loop_metrics.h"
-#include "serve/worker_beacon.h"
 #include "tools/tool_executor.h"
 #include "tools/tool_loop.h"
 
 namespace tidemill {
 namespace {
 
-struct WorkerArguments {
-  std::string role, url, run, config_file;
-  std::vector<std::string> sets;
-  std::string metrics_address = "127.0.0.1", metrics_token_file;
-  uint16_t metrics_port = 0;
-};
-
-// What every role has.
-struct Worker {
-  LoopRunner& runner;  // outlives the bus, which wakes its loops to the last
-  RedisBus& bus;
-  const RunConfig& config;
-  const Clock& clock;
-  Metrics& metrics;
-  WorkerBeaconOptions beacon;  // all but `report`
-
-  const std::string& name() const { return beacon.worker; }
-};
-
 std::atomic<bool> asked_to_stop{false};
 
-int Fail(const Status& status) {
-  std::fprintf(stderr, "tidemill worker: %s\n", status.message().c_str());
-  return status.code() == Code::kInvalid ? 2 : 1;
-}
-
-// Runs the loop until a signal asks to stop, then drains it. `report` says what it does meanwhile.
-int Serve(Loop& loop, Worker& worker, Duration drain_patience,
-          std::function<WorkerReport()> report) {
+void StopOnSignals() {
   struct sigaction action = {};
   action.sa_handler = [](int) { asked_to_stop = true; };
   sigaction(SIGTERM, &action, nullptr);
   sigaction(SIGINT, &action, nullptr);
+}
+
+}  // namespace
+
+bool AskedToStop() {
+  return asked_to_stop;
+}
+
+int FailWorker(const Status& status) {
+  std::fprintf(stderr, "tidemill worker: %s\n", status.message().c_str());
+  return status.code() == Code::kInvalid ? 2 : 1;
+}
+
+int ServeLoop(Loop& loop, Worker& worker, ServeLoopOptions options) {
   LoopRunner& runner = worker.runner;
   runner.Add(loop);
-  worker.beacon.report = [&runner, report = std::move(report)] {
+  worker.beacon.report = [&runner, report = std::move(options.report)] {
     WorkerReport told = report();
     if (told.busy == Duration(0)) {
       for (const LoopUsage& usage : runner.Usage()) told.busy += usage.busy;
@@ -74,37 +61,57 @@ int Serve(Loop& loop, Worker& worker, Duration drain_patience,
     SinkBus(worker.bus.Stats(), sink);
   });
   Result<std::unique_ptr<WorkerBeacon>> beacon = WorkerBeacon::Start(worker.beacon);
-  if (!beacon.ok()) return Fail(beacon.status());
-  if (const Status started = runner.Start(); !started.ok()) return Fail(started);
+  if (!beacon.ok()) return FailWorker(beacon.status());
+  if (const Status started = runner.Start(); !started.ok()) return FailWorker(started);
   LogInfo("worker " + worker.name() + " serves", {{"metrics", (*beacon)->url() + "metrics"}});
-  while (!asked_to_stop && !runner.WaitFor(milliseconds(100))) {
+  Status watched;
+  Time look = worker.clock.Now();
+  while (watched.ok() && !asked_to_stop && !runner.WaitFor(milliseconds(100))) {
+    if (!options.watch || worker.clock.Now() < look) continue;
+    watched = options.watch();
+    look = worker.clock.Now() + std::chrono::seconds(1);
   }
   (*beacon)->Leaving();
-  const Status ended = runner.Drain(drain_patience);
-  if (!ended.ok()) return Fail(ended);
+  const Status ended = runner.Drain(options.drain_patience);
+  for (const std::string& topic : options.own_topics) (void)worker.bus.Remove(topic);
+  if (!ended.ok()) return FailWorker(ended);
+  if (!watched.ok()) return FailWorker(watched);
   LogInfo("worker " + worker.name() + " left");
   return 0;
 }
 
+Result<RunSheet> WaitForSheet(SheetBoard& board, const std::string& run) {
+  for (bool told = false; !asked_to_stop;) {
+    Result<std::optional<RunSheet>> sheet = board.Read();
+    if (sheet.status().code() == Code::kInvalid) return sheet.status();
+    if (sheet.ok() && *sheet) {
+      if ((*sheet)->messages == kMessagesVersion) return std::move(**sheet);
+      return Invalid("run " + run + " speaks version " + std::to_string((*sheet)->messages) +
+                     " of the messages (its program is " + (*sheet)->program +
+                     "), this program version " + std::to_string(kMessagesVersion));
+    }
+    if (!std::exchange(told, true)) LogInfo("waiting for the learner of run " + run);
+    std::this_thread::sleep_for(milliseconds(200));
+  }
+  return Closed("stopped before there was a learner");
+}
+
+namespace {
+
+int Fail(const Status& status) {
+  return FailWorker(status);
+}
+
 int RunTools(Worker& worker) {
-  const RunConfig& config = worker.config;
-  ToolExecutorOptions options;
-  options.tools.limits.wall = milliseconds(config.tools.wall_ms);
-  options.tools.limits.cpu = milliseconds(config.tools.cpu_ms);
-  options.tools.limits.memory_bytes = uint64_t{config.tools.memory_mb} << 20;
-  options.tools.limits.processes = config.tools.processes;
-  options.tools.limits.output_bytes = uint64_t{config.tools.output_kb} << 10;
-  options.tools.limits.disk_bytes = uint64_t{config.tools.disk_mb} << 20;
+  ToolExecutorOptions options =
+      ToolExecutorOptionsFrom(worker.config, static_cast<int>(worker.config.tools.slots));
   options.tools.worker = worker.name();
   options.metrics = &worker.metrics;
-  options.slots = options.grade_slots = config.tools.slots;
   Result<std::unique_ptr<ToolExecutor>> executor =
       ToolExecutor::Create(options, nullptr, worker.clock);
   if (!executor.ok()) return Fail(executor.status());
-  ToolLoopOptions loop_options;
+  ToolLoopOptions loop_options = ToolLoopOptionsFrom(worker.config);
   loop_options.worker = worker.name();
-  loop_options.lease_period = config.bus.lease / 3;
-  loop_options.cache_results = config.tools.cache;
   ToolLoop loop(worker.bus, **executor, worker.clock, loop_options);
   const ToolCounters& counters = loop.counters();
   ToolExecutor& boxes = **executor;
@@ -112,8 +119,11 @@ int RunTools(Worker& worker) {
     SinkTools(counters, sink);
     SinkBoxes(boxes.pool().stats(), sink);
   });
+  ServeLoopOptions serve;
   // A tool that runs is finished, however long it takes.
-  return Serve(loop, worker, std::chrono::minutes(10), [&] {
+  serve.drain_patience = std::chrono::minutes(10);
+  serve.own_topics = {ToolCancelTopic(worker.name())};
+  serve.report = [&] {
     WorkerReport report;
     const uint64_t running = counters.running;
     report.doing = running == 0 ? "idle" : std::to_string(running) + " calls";
@@ -127,31 +137,22 @@ int RunTools(Worker& worker) {
                       {"grade_slots", static_cast<double>(boxes.slots(ToolLane::kGrade))},
                       {"unavailable", static_cast<double>(counters.unavailable)}};
     return report;
-  });
+  };
+  return ServeLoop(loop, worker, std::move(serve));
 }
 
 int RunReward(Worker& worker) {
-  const RunConfig& config = worker.config;
-  std::vector<WeightedScorer> scorers;
-  for (const auto& [name, weight] : config.reward.weights) {
-    Result<std::unique_ptr<Scorer>> scorer =
-        NewScorer({.name = name,
-                   .all_or_nothing = config.reward.all_or_nothing,
-                   .penalty = config.reward.lint_penalty});
-    if (!scorer.ok()) return Fail(scorer.status());
-    scorers.push_back({std::move(*scorer), weight});
-  }
-  RewardOptions options;
+  Result<std::vector<WeightedScorer>> scorers = MakeScorers(worker.config);
+  if (!scorers.ok()) return Fail(scorers.status());
+  RewardOptions options = RewardOptionsFrom(worker.config);
   options.worker = worker.name();
   options.metrics = &worker.metrics;
-  options.retries = config.reward.retries;
-  options.turn_weight = config.reward.turn_weight;
-  options.turn_discount = config.reward.turn_discount;
-  options.lease_period = config.bus.lease / 3;
-  RewardLoop loop(worker.bus, worker.clock, std::move(scorers), options);
+  RewardLoop loop(worker.bus, worker.clock, std::move(*scorers), options);
   const RewardCounters& counters = loop.counters();
   worker.metrics.AddSource([&](MetricSink& sink) { SinkReward(counters, sink); });
-  return Serve(loop, worker, std::chrono::seconds(30), [&] {
+  ServeLoopOptions serve;
+  serve.own_topics = {InboxTopic(worker.name(), "reward")};
+  serve.report = [&] {
     WorkerReport report;
     const uint64_t running = counters.in_progress;
     report.doing = running == 0 ? "idle" : std::to_string(running) + " episodes";
@@ -159,20 +160,11 @@ int RunReward(Worker& worker) {
                       {"retries", static_cast<double>(counters.retries)},
                       {"skipped", static_cast<double>(counters.unscorable)}};
     return report;
-  });
+  };
+  return ServeLoop(loop, worker, std::move(serve));
 }
 
-int RunWorker(const WorkerArguments& arguments) {
-  RunConfig config;
-  Binder binder;
-  BindRunConfig(config, binder);
-  if (!arguments.config_file.empty()) {
-    if (const Status status = binder.LoadFile(arguments.config_file); !status.ok())
-      return Fail(status);
-  }
-  for (const std::string& set : arguments.sets) {
-    if (const Status status = binder.Set(set); !status.ok()) return Fail(status);
-  }
+Result<WorkerBeaconOptions> BeaconFrom(const WorkerArguments& arguments) {
   WorkerBeaconOptions beacon;
   beacon.url = arguments.url;
   beacon.run = arguments.run;
@@ -181,24 +173,52 @@ int RunWorker(const WorkerArguments& arguments) {
   beacon.address = arguments.metrics_address;
   beacon.port = arguments.metrics_port;
   if (!arguments.metrics_token_file.empty()) {
-    Result<std::vector<std::string>> tokens = ReadTokenFile(arguments.metrics_token_file);
-    if (!tokens.ok()) return Fail(tokens.status());
-    beacon.tokens = std::move(*tokens);
+    TM_ASSIGN_OR_RETURN(beacon.tokens, ReadTokenFile(arguments.metrics_token_file));
   }
-  LoopRunner runner;
+  return beacon;
+}
+
+// The config of the run, from a file where one was given, else from the learner's sheet.
+Status LoadWorkerConfig(const WorkerArguments& arguments, Binder& binder,
+                        std::optional<RunSheet>& sheet) {
+  if (!arguments.config_file.empty() && arguments.role != "rollout") {
+    TM_RETURN_IF_ERROR(binder.LoadFile(arguments.config_file));
+  } else {
+    TM_ASSIGN_OR_RETURN(SheetBoard board, SheetBoard::Connect(arguments.url, arguments.run));
+    TM_ASSIGN_OR_RETURN(sheet, WaitForSheet(board, arguments.run));
+    TM_RETURN_IF_ERROR(binder.LoadText(sheet->config, "the run's sheet"));
+  }
+  for (const std::string& set : arguments.sets) TM_RETURN_IF_ERROR(binder.Set(set));
+  return Ok();
+}
+
+int RunWorker(const WorkerArguments& arguments) {
+  Result<WorkerBeaconOptions> beacon = BeaconFrom(arguments);
+  if (!beacon.ok()) return Fail(beacon.status());
+  const RealClock clock;
+  Metrics metrics;
+  beacon->metrics = &metrics;
+  if (arguments.role == "learner") return RunLearner(arguments, std::move(*beacon));
+  StopOnSignals();
+  RunConfig config;
+  Binder binder;
+  BindRunConfig(config, binder);
+  std::optional<RunSheet> sheet;
+  const Status loaded = LoadWorkerConfig(arguments, binder, sheet);
+  if (loaded.code() == Code::kClosed) return 0;
+  if (!loaded.ok()) return Fail(loaded);
+  LoopRunner runner;  // first: bus and ports wake its loops to the last
   RedisBusOptions options;
   options.url = arguments.url;
   options.run = arguments.run;
-  options.client = beacon.worker;
+  options.client = beacon->worker;
   Result<std::unique_ptr<RedisBus>> bus = RedisBus::Connect(std::move(options));
   if (!bus.ok()) return Fail(bus.status());
   const Status opened =
       OpenStandardTopics(**bus, {.lease = config.bus.lease, .capacity = config.bus.capacity});
   if (!opened.ok()) return Fail(opened);
-  const RealClock clock;
-  Metrics metrics;
-  beacon.metrics = &metrics;
-  Worker worker{runner, **bus, config, clock, metrics, std::move(beacon)};
+  Worker worker{runner, **bus, config, clock, metrics, std::move(*beacon)};
+  if (arguments.role == "rollout") return RunRollout(worker, *sheet);
   return arguments.role == "tools" ? RunTools(worker) : RunReward(worker);
 }
 
@@ -207,16 +227,21 @@ int RunWorker(const WorkerArguments& arguments) {
 void AddWorkerCommand(CLI::App& app, Exit& exit) {
   CLI::App* worker = app.add_subcommand("worker", "Serve one role of a run on Redis Streams");
   auto arguments = std::make_shared<WorkerArguments>();
-  worker->add_option("role", arguments->role, "tools or reward")
+  worker->add_option("role", arguments->role, "learner, rollout, tools or reward")
       ->required()
-      ->check(CLI::IsMember({"tools", "reward"}));
+      ->check(CLI::IsMember({"learner", "rollout", "tools", "reward"}));
   worker->add_option("--bus", arguments->url, "redis://HOST:PORT/DB, or TIDEMILL_BUS")
       ->envname(kBusVariable)
       ->required();
   worker->add_option("--run", arguments->run, "Name of the run, or TIDEMILL_RUN")
       ->envname(kRunVariable)
       ->required();
-  worker->add_option("--config", arguments->config_file, "TOML file; see docs/training.md");
+  worker->add_option("config,--config", arguments->config_file,
+                     "TOML file, see docs/training.md; the other roles get it from the learner");
+  worker->add_flag("--resume", arguments->resume,
+                   "learner: go on with the run; without one, begin it");
+  worker->add_flag("--json", arguments->json,
+                   "learner: the summary as one JSON object on standard output");
   worker->add_option("--set", arguments->sets, "Change one key, a.b=c; may be repeated")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);

@@ -180,6 +180,14 @@ void BindRest(RunConfig& c, Binder& b) {
          .max = 1000});
   b.Add("bus.lease", &c.bus.lease,
         {.doc = "How soon the work of a dead worker goes to another", .min = 100, .max = 3.6e6});
+  b.Add("bus.patience", &c.bus.patience,
+        {.doc = "An answer that takes longer was lost, and is asked for again",
+         .min = 1000,
+         .max = 8.64e7});
+  b.Add("bus.weights", &c.bus.weights,
+        {.doc = "How a rollout worker gets weights: shm (same host), files (shared folder), or "
+                "auto: shm where it can",
+         .choices = {"auto", "shm", "files"}});
   b.Add("bus.capacity", &c.bus.capacity,
         {.doc = "Messages a topic holds before it pushes back", .min = 16, .max = 1 << 24});
   b.Add("serve.web", &c.serve.web,

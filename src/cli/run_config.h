@@ -124,7 +124,9 @@ struct RunConfig {
 
   struct Bus {
     std::chrono::milliseconds lease{30000};
+    std::chrono::milliseconds patience{600000};
     uint32_t capacity = 16384;
+    std::string weights = "auto";
   } bus;
 
   struct Serve {

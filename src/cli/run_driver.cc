@@ -100,7 +100,7 @@ class Driver {
         display_(options.quiet ? nullptr : stderr, config.run.steps) {}
 
   Result<DriveResult> Run() {
-    options_.run.metrics = &metrics_;
+    if (options_.run.metrics == nullptr) options_.run.metrics = &metrics_;
     TM_ASSIGN_OR_RETURN(auto run, TrainingRun::Make(config_, directory_, journal_, options_.run));
     for (const std::string& warning : run->warnings()) LogWarn(warning);
     if (config_.serve.tensorboard && options_.run.train) {
@@ -108,6 +108,10 @@ class Driver {
                                                                clock_.WallMs()));
     }
     SignalCounter signals;
+    std::shared_ptr<void> company;
+    if (options_.attend) {
+      TM_ASSIGN_OR_RETURN(company, options_.attend(*run));
+    }
     TM_RETURN_IF_ERROR(run->Start());
     const std::unique_ptr<RunServer> dashboard = ServeDashboard();
     Watch(*run);
@@ -122,6 +126,7 @@ class Driver {
     outcome.last.busy = before_stop.busy;
     RecordTick(journal_, outcome.last);  // what the run came to
     Flush();
+    company.reset();
     run.reset();
     TM_ASSIGN_OR_RETURN(result.summary_json, MakeSummary(directory_, outcome));
     TM_RETURN_IF_ERROR(directory_.WriteSummary(result.summary_json));

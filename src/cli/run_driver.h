@@ -2,6 +2,8 @@
 // to, and leaves its summary.
 #pragma once
 
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -16,6 +18,9 @@ struct DriveOptions {
   TrainingRun::Options run;
   bool quiet = false;              // no display
   std::optional<HttpOptions> web;  // the dashboard; empty: none
+  // Makes what accompanies the run (how others see it, say) once it is wired and before it starts;
+  // that is gone before the run is. May be empty.
+  std::function<Result<std::shared_ptr<void>>(TrainingRun&)> attend;
 };
 
 // The summary as JSON, also written to the run's directory. The first Ctrl-C (or SIGTERM) finishes

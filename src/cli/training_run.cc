@@ -1,10 +1,15 @@
 #include "cli/training_run.h"
 
 #include <algorithm>
+#include <filesystem>
 
 #include "bus/memory/memory_bus.h"
+#include "bus/redis/redis_bus.h"
+#include "bus/split_bus.h"
 #include "bus/standard_topics.h"
 #include "cli/make_trainer.h"
+#include "cli/role_options.h"
+#include "core/metrics.h"
 #include "core/random.h"
 #include "core/threads.h"
 #include "core/topics.h"
@@ -13,10 +18,12 @@
 #include "policy/torch/device.h"
 #include "policy/torch/model.h"
 #include "policy/torch/torch_engine.h"
+#include "policy/torch/weight_codec.h"
 #include "replay/replay_loop.h"
 #include "reward/reward_loop.h"
 #include "rollout/dispatcher.h"
 #include "rollout/rollout_loop.h"
+#include "serve/loop_metrics.h"
 #include "store/run_db.h"
 #include "store/store_thread.h"
 #include "tasks/task_file.h"
@@ -48,9 +55,12 @@ struct TrainingRun::Parts {
   std::unique_ptr<BlobStore> blobs;
   std::unique_ptr<StoreThread> store;
   std::vector<std::unique_ptr<StorePort>> clients;
-  std::unique_ptr<MemoryBus> bus;
+  std::unique_ptr<MemoryBus> memory;
   std::unique_ptr<BusTicker> ticker;
+  std::unique_ptr<SplitBus> split;  // with a fleet
+  Bus* bus = nullptr;               // memory or split
   std::unique_ptr<WeightChannel> channel;
+  WeightPublisher* publisher = nullptr;  // the channel, with a fleet
   std::unique_ptr<EngineThread> engine;
   std::unique_ptr<ToolExecutor> tools;
   std::unique_ptr<TrainerThread> trainer;
@@ -69,8 +79,11 @@ struct TrainingRun::Parts {
   }
   Status LoadInputs();
   Status OpenStore(RunDirectory& directory);
-  Status MakePorts(RunDirectory& directory);
+  Status MakeBus(RunDirectory& directory);
+  Status MakePorts();
   Status CheckPrompts() const;
+  Status MakeWorkLoops();
+  void AddWork(RunSnapshot& s) const;
   Status MakeLoops(RunDirectory& directory);
   DispatcherOptions DispatchOptions() const;
   std::vector<EvalPlan> EvalPlans(const std::string& name) const;
@@ -79,6 +92,8 @@ struct TrainingRun::Parts {
 namespace {
 
 constexpr size_t kStoreCapacity = 65536;
+// The learner's name on a shared bus: the same for whoever takes its place.
+constexpr char kLearnerName[] = "learner";
 
 v1::Sampling MakeSampling(double temperature, uint32_t max_turn_tokens) {
   v1::Sampling sampling;
@@ -138,7 +153,34 @@ Status TrainingRun::Parts::OpenStore(RunDirectory& directory) {
   return Ok();
 }
 
-Status TrainingRun::Parts::MakePorts(RunDirectory&) {
+Status TrainingRun::Parts::MakeBus(RunDirectory& directory) {
+  memory = std::make_unique<MemoryBus>(clock);
+  ticker = std::make_unique<BusTicker>(*memory);
+  bus = memory.get();
+  if (options.fleet != nullptr) {
+    // What the loops of this process say to each other stays here and ends with them.
+    split = std::make_unique<SplitBus>(
+        *options.fleet, *memory,
+        std::set<std::string, std::less<>>{std::string(kDispatchTopic),
+                                           std::string(kBatchRequestsTopic),
+                                           InboxTopic(kLearnerName, "learner")});
+    bus = split.get();
+    // Verdicts for a predecessor: all that are missing are asked for again.
+    (void)bus->Remove(InboxTopic(kLearnerName, "replay"));
+    WeightPublisher::Options to;
+    to.incarnation = static_cast<uint64_t>(clock.WallMs());
+    to.folder = std::filesystem::absolute(directory.path()).string() + "/policy";
+    auto made = std::make_unique<WeightPublisher>(EncodeWeights, std::move(to));
+    publisher = made.get();
+    channel = std::move(made);
+    TM_RETURN_IF_ERROR(channel->Publish({start_version, start_step, weights}));
+  } else {
+    channel = NewLocalWeightChannel();
+  }
+  return OpenStandardTopics(*bus, {.lease = config.bus.lease, .capacity = config.bus.capacity});
+}
+
+Status TrainingRun::Parts::MakePorts() {
   ThreadSettings settings;
   settings.engine = static_cast<int>(config.threads.engine);
   settings.trainer = static_cast<int>(config.threads.trainer);
@@ -147,42 +189,19 @@ Status TrainingRun::Parts::MakePorts(RunDirectory&) {
   if (gpu && settings.engine == 0) settings.engine = 1;  // they only launch work
   if (gpu && settings.trainer == 0) settings.trainer = 1;
   threads = PlanThreads(settings, AvailableCores());
-
-  bus = std::make_unique<MemoryBus>(clock);
-  TM_RETURN_IF_ERROR(
-      OpenStandardTopics(*bus, {.lease = config.bus.lease, .capacity = config.bus.capacity}));
-  ticker = std::make_unique<BusTicker>(*bus);
-  channel = NewLocalWeightChannel();
-
-  EngineOptions engine_options;
-  engine_options.max_context = static_cast<int32_t>(config.rollout.max_context);
-  engine_options.max_running = 1024;
-  engine_options.prefill_chunk = static_cast<int32_t>(config.rollout.prefill_chunk);
-  engine_options.cache_bytes = uint64_t{config.rollout.cache_mb} << 20;
-  if (config.rollout.cache_mb == 0) {
-    TM_ASSIGN_OR_RETURN(engine_options.cache_bytes, DefaultCacheBytes(config.model.device));
+  if (options.fleet == nullptr) {
+    TM_ASSIGN_OR_RETURN(const EngineOptions engine_options,
+                        EngineOptionsFrom(config, threads.engine));
+    TM_ASSIGN_OR_RETURN(const auto sampled, WeightsToSample(weights));
+    TM_ASSIGN_OR_RETURN(std::unique_ptr<Engine> made,
+                        NewEngine(sampled, start_version, engine_options));
+    max_context = made->max_context();
+    engine = std::make_unique<EngineThread>(std::move(made), *channel, clock,
+                                            EngineThreadOptionsFrom(config));
+    ToolExecutorOptions boxes = ToolExecutorOptionsFrom(config, threads.boxes);
+    boxes.metrics = options.metrics;
+    TM_ASSIGN_OR_RETURN(tools, ToolExecutor::Create(std::move(boxes), blobs.get(), clock));
   }
-  engine_options.threads = threads.engine;
-  TM_ASSIGN_OR_RETURN(const auto sampled, WeightsToSample(weights));
-  TM_ASSIGN_OR_RETURN(std::unique_ptr<Engine> made,
-                      NewEngine(sampled, start_version, engine_options));
-  max_context = made->max_context();
-  EngineThreadOptions thread_options;
-  thread_options.cache_on_swap =
-      config.rollout.cache_on_swap == "keep" ? CacheOnSwap::kKeep : CacheOnSwap::kRebuild;
-  engine = std::make_unique<EngineThread>(std::move(made), *channel, clock, thread_options);
-
-  ToolExecutorOptions tool_options;
-  tool_options.tools.limits.wall = milliseconds(config.tools.wall_ms);
-  tool_options.tools.limits.cpu = milliseconds(config.tools.cpu_ms);
-  tool_options.tools.limits.memory_bytes = uint64_t{config.tools.memory_mb} << 20;
-  tool_options.tools.limits.processes = config.tools.processes;
-  tool_options.tools.limits.output_bytes = uint64_t{config.tools.output_kb} << 10;
-  tool_options.tools.limits.disk_bytes = uint64_t{config.tools.disk_mb} << 20;
-  tool_options.metrics = options.metrics;
-  tool_options.slots = static_cast<size_t>(threads.boxes);
-  tool_options.grade_slots = static_cast<size_t>(threads.boxes);
-  TM_ASSIGN_OR_RETURN(tools, ToolExecutor::Create(std::move(tool_options), blobs.get(), clock));
   if (options.train) {
     TM_ASSIGN_OR_RETURN(trainer, MakeTrainer(config,
                                              {.weights = weights,
@@ -276,43 +295,23 @@ DispatcherOptions TrainingRun::Parts::DispatchOptions() const {
   return dispatch;
 }
 
+Status TrainingRun::Parts::MakeWorkLoops() {
+  rollout = std::make_unique<RolloutLoop>(*bus, *engine, *protocol, clock,
+                                          RolloutOptionsFrom(config, max_context));
+  tool_loop = std::make_unique<ToolLoop>(*bus, *tools, clock, ToolLoopOptionsFrom(config));
+  TM_ASSIGN_OR_RETURN(std::vector<WeightedScorer> scorers, MakeScorers(config));
+  reward = std::make_unique<RewardLoop>(*bus, clock, std::move(scorers), RewardOptionsFrom(config));
+  return Ok();
+}
+
 Status TrainingRun::Parts::MakeLoops(RunDirectory& directory) {
-  const Duration lease_period = config.bus.lease / 3;
   TM_ASSIGN_OR_RETURN(TaskOrder order,
                       TaskOrder::Make(train_tasks, config.tasks.weights, config.run.seed));
   if (!resumed.cursor.empty()) TM_RETURN_IF_ERROR(order.Seek(resumed.cursor));
   dispatcher = std::make_unique<Dispatcher>(*bus, *clients[0], clock, *journal, train_tasks,
                                             eval_tasks, std::move(order), DispatchOptions());
 
-  RolloutOptions rollout_options;
-  rollout_options.max_episodes = config.rollout.max_in_flight * 2;
-  rollout_options.max_context = max_context;
-  rollout_options.limits.observation_tokens = config.rollout.observation_tokens;
-  rollout_options.limits.calls_per_turn = config.rollout.calls_per_turn;
-  rollout_options.limits.tool_retries = config.rollout.tool_retries;
-  rollout_options.limits.stale_on_unavailable = config.rollout.on_unavailable == "stale";
-  rollout_options.lease_period = lease_period;
-  rollout = std::make_unique<RolloutLoop>(*bus, *engine, *protocol, clock, rollout_options);
-
-  ToolLoopOptions tool_options;
-  tool_options.lease_period = lease_period;
-  tool_options.cache_results = config.tools.cache;
-  tool_options.wait = {config.tools.wait, config.tools.wait_tail};
-  tool_loop = std::make_unique<ToolLoop>(*bus, *tools, clock, tool_options);
-
-  std::vector<WeightedScorer> scorers;
-  for (const auto& [name, weight] : config.reward.weights) {
-    TM_ASSIGN_OR_RETURN(auto scorer, NewScorer({.name = name,
-                                                .all_or_nothing = config.reward.all_or_nothing,
-                                                .penalty = config.reward.lint_penalty}));
-    scorers.push_back({std::move(scorer), weight});
-  }
-  RewardOptions reward_options;
-  reward_options.retries = config.reward.retries;
-  reward_options.turn_weight = config.reward.turn_weight;
-  reward_options.turn_discount = config.reward.turn_discount;
-  reward_options.lease_period = lease_period;
-  reward = std::make_unique<RewardLoop>(*bus, clock, std::move(scorers), reward_options);
+  if (options.fleet == nullptr) TM_RETURN_IF_ERROR(MakeWorkLoops());
 
   ReplayOptions replay_options;
   replay_options.staleness = {config.staleness.hard_max_steps, config.staleness.max_minutes,
@@ -321,7 +320,12 @@ Status TrainingRun::Parts::MakeLoops(RunDirectory& directory) {
   replay_options.drop_zero_variance = config.replay.drop_zero_variance;
   replay_options.max_turn_tokens = config.rollout.max_turn_tokens;
   replay_options.store_capacity = kStoreCapacity;
-  replay_options.lease_period = lease_period;
+  replay_options.lease_period = LeasePeriod(config);
+  replay_options.score_patience = config.bus.patience;
+  if (options.fleet != nullptr) {
+    replay_options.worker = kLearnerName;
+    replay_options.empty_topic = false;
+  }
   replay_options.versions = {resumed.versions.begin(), resumed.versions.end()};
   replay_options.versions[start_version] = start_step;
   std::vector<StoredSample> stored;
@@ -334,6 +338,8 @@ Status TrainingRun::Parts::MakeLoops(RunDirectory& directory) {
   runner = std::make_unique<LoopRunner>();
   if (options.train) {
     LearnerOptions learner_options;
+    if (options.fleet != nullptr) learner_options.worker = kLearnerName;
+    learner_options.metrics = options.metrics;
     learner_options.max_steps = config.run.steps;
     learner_options.batch_episodes = config.batch_episodes();
     learner_options.prefetch = config.run.mode == "async";
@@ -345,8 +351,17 @@ Status TrainingRun::Parts::MakeLoops(RunDirectory& directory) {
                                             learner_options);
     runner->Add(*learner);
   }
-  runner->Add(*dispatcher), runner->Add(*rollout), runner->Add(*tool_loop);
-  runner->Add(*reward), runner->Add(*replay);
+  runner->Add(*dispatcher);
+  if (rollout) runner->Add(*rollout), runner->Add(*tool_loop), runner->Add(*reward);
+  runner->Add(*replay);
+  if (options.fleet != nullptr && options.metrics != nullptr) {
+    options.metrics->AddSource([this](MetricSink& sink) {
+      SinkDispatcher(dispatcher->counters(), sink);
+      SinkReplay(replay->counters(), sink);
+      if (learner) SinkLearner(learner->counters(), sink);
+      SinkRunner(runner->Usage(), sink);
+    });
+  }
   return Ok();
 }
 
@@ -359,14 +374,18 @@ Result<std::unique_ptr<TrainingRun>> TrainingRun::Make(const RunConfig& config,
   parts->journal = &journal;
   TM_RETURN_IF_ERROR(parts->LoadInputs());
   TM_RETURN_IF_ERROR(parts->OpenStore(directory));
-  TM_RETURN_IF_ERROR(parts->MakePorts(directory));
-  TM_RETURN_IF_ERROR(parts->CheckPrompts());
+  TM_RETURN_IF_ERROR(parts->MakeBus(directory));
+  TM_RETURN_IF_ERROR(parts->MakePorts());
+  // With a fleet only its engines know how much fits.
+  if (parts->engine) TM_RETURN_IF_ERROR(parts->CheckPrompts());
   TM_RETURN_IF_ERROR(parts->MakeLoops(directory));
   return std::unique_ptr<TrainingRun>(new TrainingRun(std::move(parts)));
 }
 
 TrainingRun::TrainingRun(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
-TrainingRun::~TrainingRun() = default;
+TrainingRun::~TrainingRun() {
+  if (parts_->options.fleet != nullptr) parts_->options.fleet->UnsubscribeAll();
+}
 
 Status TrainingRun::Start() {
   parts_->started = parts_->clock.Now();
@@ -394,6 +413,15 @@ Status TrainingRun::Stop() {
 const std::vector<std::string>& TrainingRun::warnings() const {
   return parts_->warnings;
 }
+std::string TrainingRun::StuckLoop() const {
+  return tidemill::StuckLoop(parts_->runner->Usage());
+}
+WeightPublisher* TrainingRun::publisher() {
+  return parts_->publisher;
+}
+uint64_t TrainingRun::start_version() const {
+  return parts_->start_version;
+}
 uint64_t TrainingRun::resumed_from_step() const {
   return parts_->start_step;
 }
@@ -403,52 +431,33 @@ RunSnapshot TrainingRun::Snapshot() const {
   const Time now = p.clock.Now();
   RunSnapshot s;
   s.seconds = std::max(1e-9, Seconds(now - p.started));
-  const DispatcherCounters& dispatch = p.dispatcher->counters();
-  s.epoch = dispatch.epoch;
-  const RolloutCounters& rollout = p.rollout->counters();
-  s.episodes_running = rollout.episodes_running;
-  s.episodes_finished = rollout.finished;
-  s.waiting_for_tools = rollout.waiting_for_tools;
-  s.generated_tokens = rollout.generated_tokens;
-  s.tool_calls = rollout.tool_calls;
-  s.tool_retries = rollout.tool_retries;
-  s.skipped = rollout.skipped;
-  s.calls_lost = rollout.calls_lost;
-  s.groups_lost = rollout.groups_lost;
+  s.epoch = p.dispatcher->counters().epoch;
   const ReplayCounters& replay = p.replay->counters();
+  s.episodes_running = p.dispatcher->counters().running;
+  s.episodes_finished = replay.received;
   s.episodes_stored = replay.stored;
   s.waiting_verdicts = replay.waiting_verdicts;
   s.ready_episodes = replay.ready_episodes;
   s.scored = replay.scored, s.solved = replay.solved, s.stale = replay.stale;
   s.too_old = replay.too_old, s.zero_variance = replay.zero_variance;
   s.duplicates = replay.duplicates, s.used = replay.used;
-  const RewardCounters& reward = p.reward->counters();
-  s.reward_retries = reward.retries, s.unscorable = reward.unscorable;
-  const ToolCounters& tools = p.tool_loop->counters();
-  s.gradings = tools.gradings;
-  s.unavailable = tools.unavailable;
-  s.cache_hits = tools.cache_hits + tools.joined;
-  s.cache_misses = tools.cache_misses - tools.joined;
-  s.tool_commands = tools.cache_misses;
-  const double commands = std::max<double>(1, static_cast<double>(tools.cache_misses));
-  s.tool_ms = static_cast<double>(tools.wall_us) / 1e3 / commands;
-  s.queue_ms = static_cast<double>(tools.queue_us) / 1e3 / commands;
+  if (p.rollout) p.AddWork(s);
   if (p.learner) {
     s.steps = p.learner->counters().steps;
     s.version = p.learner->counters().version;
     s.trained_tokens = p.learner->counters().tokens;
   }
-  const double elapsed = s.seconds;
   for (const LoopUsage& usage : p.runner->Usage()) {
-    s.busy.push_back({usage.name, false, Seconds(usage.busy) / elapsed});
+    s.busy.push_back({usage.name, false, Seconds(usage.busy) / s.seconds});
   }
-  s.busy.push_back({"engine", true, Seconds(p.engine->busy().Busy(now)) / elapsed});
+  const auto port = [&](const char* name, Duration busy, int slots) {
+    s.busy.push_back({name, true, Seconds(busy) / s.seconds / std::max(1, slots)});
+  };
+  if (p.engine) port("engine", p.engine->busy().Busy(now), 1);
   // Tool calls and gradings have as many slots each.
-  s.busy.push_back(
-      {"boxes", true, Seconds(p.tools->Busy(now)) / elapsed / std::max(1, 2 * p.threads.boxes)});
-  s.busy.push_back({"store", true, Seconds(p.store->busy().Busy(now)) / elapsed});
-  if (p.trainer)
-    s.busy.push_back({"trainer", true, Seconds(p.trainer->busy().Busy(now)) / elapsed});
+  if (p.tools) port("boxes", p.tools->Busy(now), 2 * p.threads.boxes);
+  port("store", p.store->busy().Busy(now), 1);
+  if (p.trainer) port("trainer", p.trainer->busy().Busy(now), 1);
   for (std::string_view topic :
        {kGroupsTopic, kToolsCompileTopic, kToolsTestsTopic, kToolsLintTopic, kToolsFilesTopic,
         kToolsCommandTopic, kToolsGradeTopic, kScoreTopic, kTrajectoriesTopic, kBatchRequestsTopic,
@@ -459,6 +468,31 @@ RunSnapshot TrainingRun::Snapshot() const {
     s.dead_letters += depth->dead;
   }
   return s;
+}
+
+// What only those know who do the work.
+void TrainingRun::Parts::AddWork(RunSnapshot& s) const {
+  const RolloutCounters& from = rollout->counters();
+  s.episodes_running = from.episodes_running;
+  s.episodes_finished = from.finished;
+  s.waiting_for_tools = from.waiting_for_tools;
+  s.generated_tokens = from.generated_tokens;
+  s.tool_calls = from.tool_calls;
+  s.tool_retries = from.tool_retries;
+  s.calls_lost = from.calls_lost;
+  s.groups_lost = from.groups_lost;
+  s.skipped = from.skipped;
+  s.reward_retries = reward->counters().retries;
+  s.unscorable = reward->counters().unscorable;
+  const ToolCounters& calls = tool_loop->counters();
+  s.gradings = calls.gradings;
+  s.unavailable = calls.unavailable;
+  s.cache_hits = calls.cache_hits + calls.joined;
+  s.cache_misses = calls.cache_misses - calls.joined;
+  s.tool_commands = calls.cache_misses;
+  const double commands = std::max<double>(1, static_cast<double>(calls.cache_misses));
+  s.tool_ms = static_cast<double>(calls.wall_us) / 1e3 / commands;
+  s.queue_ms = static_cast<double>(calls.queue_us) / 1e3 / commands;
 }
 
 }  // namespace tidemill

@@ -1,5 +1,6 @@
-// A run on one machine: every loop and port of DESIGN's picture in one process on the embedded bus.
-// This file is the wiring; it reads from top to bottom in the order in which things are made.
+// A run: every loop and port in one process on the embedded bus, or, with a fleet, those of the
+// learner alone (dispatcher, replay, learner), the others being processes of their own. This file
+// is the wiring; it reads from top to bottom in the order in which things are made.
 #pragma once
 
 #include <memory>
@@ -19,10 +20,12 @@ namespace tidemill {
 class Dispatcher;
 class LearnerLoop;
 class Metrics;
+class RedisBus;
 class ReplayLoop;
 class RewardLoop;
 class RolloutLoop;
 class ToolLoop;
+class WeightPublisher;
 
 // Share of the time something worked since the run began, 0..1.
 struct BusyShare {
@@ -57,7 +60,10 @@ class TrainingRun {
   struct Options {
     bool train = true;  // false: only the evaluations "before"
     bool resume = false;
-    std::string eval_prefix;     // put before the names of evaluations
+    std::string eval_prefix;  // put before the names of evaluations
+    // Not null: rollout, tools and reward are other processes on this bus, which must outlive the
+    // run.
+    RedisBus* fleet = nullptr;
     Metrics* metrics = nullptr;  // may be null; must outlive the run
   };
 
@@ -79,7 +85,12 @@ class TrainingRun {
   Status Stop();
 
   RunSnapshot Snapshot() const;
+  // Where other processes get the weights; null without a fleet. The first version is out.
+  WeightPublisher* publisher();
+  // The loop that does not move; empty: all do.
+  std::string StuckLoop() const;
   const std::vector<std::string>& warnings() const;
+  uint64_t start_version() const;
   uint64_t resumed_from_step() const;
 
  private:

@@ -10,6 +10,7 @@
 #include <atomic>
 #include <climits>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 
 namespace tidemill {
@@ -196,10 +197,11 @@ Result<std::unique_ptr<WeightSource>> OpenShmWeights(const std::string& location
   return std::unique_ptr<WeightSource>(std::make_unique<ShmWeightSource>(location, map, size));
 }
 
-std::string HostBootId() {
-  std::string id;
-  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id") >> std::ws, id);
-  return id;
+std::string ShmDomain() {
+  std::string boot;
+  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id") >> std::ws, boot);
+  std::error_code error;
+  return boot + " " + std::filesystem::read_symlink("/proc/self/ns/pid", error).string();
 }
 
 }  // namespace tidemill

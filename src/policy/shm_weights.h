@@ -38,7 +38,8 @@ class ShmWeightSink final : public WeightSink {
 Result<std::unique_ptr<WeightSource>> OpenShmWeights(const std::string& location,
                                                      uint64_t incarnation);
 
-// Names this boot of this kernel: processes with the same one may share memory.
-std::string HostBootId();
+// Names this boot of this kernel and its numbering of processes: those with the same domain can open
+// each other's locations.
+std::string ShmDomain();
 
 }  // namespace tidemill

@@ -59,7 +59,7 @@ void ReplayLoop::Attach(Waker& waker) {
 Time ReplayLoop::Step(Time now) {
   TakeStored(now);
   if (pending_.size() < options_.store_capacity / 2) {
-    TakeTrajectories(now);
+    if (!draining_ || options_.empty_topic) TakeTrajectories(now);
     TakeVerdicts(now);
   }
   // A lost lease means a second copy of the message, which its key gives away.
@@ -104,7 +104,8 @@ void ReplayLoop::TakeTrajectories(Time now) {
 
 bool ReplayLoop::Drained() const {
   const Result<TopicDepth> depth = bus_.Depth(kTrajectoriesTopic);
-  const bool taken = !depth.ok() || depth->ready + depth->leased == 0;
+  const bool taken =
+      !options_.empty_topic || !depth.ok() || depth->ready + depth->leased == 0;
   return taken && pending_.empty() && outbox_.waiting() == 0;
 }
 
@@ -133,6 +134,12 @@ void ReplayLoop::TakeStored(Time now) {
     auto node = pending_.extract(done.tag);
     TM_CHECK(!node.empty(), "the store answered for something that was not submitted");
     Pending& pending = node.mapped();
+    const Code code = done.status.code();
+    if ((code == Code::kInvalid || code == Code::kNotFound) && leases_.Holds(done.tag)) {
+      // Somebody else's mistake must not end the run: it is kept as a dead letter.
+      (void)bus_.Reject(leases_.Take(done.tag), done.status.message());
+      continue;
+    }
     if (!done.status.ok() && done.status.code() != Code::kExists) {
       throw std::runtime_error("the run's database: " + done.status.ToString());
     }

@@ -42,6 +42,9 @@ struct ReplayOptions {
   std::map<uint64_t, uint64_t> versions;  // version -> step, of the run so far, when resumed
   Duration lease_period =
       std::chrono::seconds(10);  // how often leases are prolonged while the store writes
+  // When draining, everything on the topic is taken in first, because nobody else will. False where
+  // the topic outlives this process.
+  bool empty_topic = true;
 };
 
 // A trajectory read back when a run is resumed.

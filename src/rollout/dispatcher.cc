@@ -12,6 +12,7 @@ namespace {
 // holds.
 constexpr uint64_t kRememberedGroups = 200'000;
 constexpr size_t kReportsAtOnce = 256;
+constexpr uint64_t kNoTag = 0;  // no group has this number
 
 }  // namespace
 
@@ -58,11 +59,13 @@ Dispatcher::Dispatcher(Bus& bus, StorePort& store, const Clock& clock, Journal& 
 
 void Dispatcher::Attach(Waker& waker) {
   bus_.Subscribe(kDispatchTopic, waker);
+  bus_.Subscribe(kGivenUpTopic, waker);
   store_.events().Attach(waker);
 }
 
 Time Dispatcher::Step(Time now) {
   TakeReports();
+  TakeGivenUp();
   TakeStored();
   if (!draining_) {
     IssueEvals();
@@ -89,6 +92,24 @@ void Dispatcher::TakeReports() {
     }
     if (event.has_group()) OnGroupReport(event.group());
     if (event.has_step()) OnStep(event.step());
+    (void)bus_.Ack(lease);
+  }
+}
+
+// Groups that took their workers with them too often. Rollout cannot write to the ledger, so that is
+// done here; a group that came to its end after all has a report and keeps it.
+void Dispatcher::TakeGivenUp() {
+  for (Lease& lease : TakeFrom(bus_, kGivenUpTopic, kReportsAtOnce)) {
+    v1::DispatchEvent event;
+    if (!event.ParseFromString(lease.body) || !event.has_group()) {
+      (void)bus_.Reject(lease, "not a DispatchEvent about a group");
+      continue;
+    }
+    auto it = groups_.find(event.group().group());
+    if (it != groups_.end() && it->second.state == GroupState::kRunning) {
+      store_.Submit(PutGroupReport{event.group()}, kNoTag);
+      OnGroupReport(event.group());
+    }
     (void)bus_.Ack(lease);
   }
 }
@@ -230,10 +251,11 @@ void Dispatcher::Issue(v1::GroupLease lease, Group group) {
 
 void Dispatcher::TakeStored() {
   for (StoreDone& done : store_.events().TakeAll()) {
-    auto node = unsaved_.extract(done.tag);
-    TM_CHECK(!node.empty(), "the ledger answered for a group that was not submitted");
     if (!done.status.ok())
       throw std::runtime_error("the ledger of groups: " + done.status.ToString());
+    if (done.tag == kNoTag) continue;
+    auto node = unsaved_.extract(done.tag);
+    TM_CHECK(!node.empty(), "the ledger answered for a group that was not submitted");
     outbox_.Publish(kGroupsTopic, node.mapped().SerializeAsString());
     ++counters_.groups_issued;
   }

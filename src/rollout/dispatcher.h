@@ -108,6 +108,7 @@ class Dispatcher final : public Loop {
   };
 
   void TakeReports();
+  void TakeGivenUp();
   void OnGroupReport(const v1::GroupReport& report);
   void OnEvalReport(Group& group, const v1::GroupReport& report);
   void OnStep(const v1::StepDone& step);

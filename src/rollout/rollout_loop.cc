@@ -8,6 +8,7 @@ namespace tidemill {
 namespace {
 
 constexpr size_t kResultsAtOnce = 256;
+constexpr size_t kToolWorkersKnown = 1024;
 
 }  // namespace
 
@@ -67,7 +68,7 @@ void RolloutLoop::TakeGroups(Time now) {
       report.set_dropped(group.members());
       report.set_reason("gave up after " + std::to_string(lease.deliveries - 1) +
                         " workers were lost");
-      outbox_.Publish(kDispatchTopic, event.SerializeAsString(), std::move(lease));
+      outbox_.Publish(kGivenUpTopic, event.SerializeAsString(), std::move(lease));
       continue;
     }
     if (groups_.count(group.group()) != 0) {
@@ -177,6 +178,7 @@ void RolloutLoop::TakeResults(Time now) {
       continue;
     }
     (void)bus_.Ack(lease);
+    if (tool_workers_.size() < kToolWorkersKnown) tool_workers_.insert(result.worker());
     auto call = calls_.find(result.request_id());
     if (call == calls_.end()) continue;  // a second answer, or one for an episode given up
     const SequenceId sequence = call->second.sequence;
@@ -246,12 +248,20 @@ void RolloutLoop::ForgetGroup(uint64_t group_id) {
     auto it = episodes_.find(sequence);
     if (it == episodes_.end()) continue;
     if (it->second.started) engine_.Release(sequence);
-    v1::ToolCancel cancel;
-    *cancel.mutable_episode() = it->second.episode.id();
-    outbox_.Publish(kToolsCancelTopic, cancel.SerializeAsString());
+    TellTools(it->second.episode.id());
     episodes_.erase(it);
   }
   if (leases_.Holds(group_id)) (void)leases_.Take(group_id);
+}
+
+// To every tool worker we know of. Best effort: one that does not hear it runs a call in vain.
+void RolloutLoop::TellTools(const v1::TrajectoryId& given_up) {
+  v1::ToolCancel cancel;
+  *cancel.mutable_episode() = given_up;
+  for (auto it = tool_workers_.begin(); it != tool_workers_.end();) {
+    const Status sent = bus_.Publish(ToolCancelTopic(*it), cancel.SerializeAsString());
+    it = sent.code() == Code::kNotFound ? tool_workers_.erase(it) : std::next(it);
+  }
 }
 
 void RolloutLoop::Drain() {

@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <queue>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -98,6 +99,7 @@ class RolloutLoop final : public Loop {
   void SendCall(SequenceId sequence, v1::ToolRequest request, Time now);
   void FinishEpisode(SequenceId sequence);
   void ForgetGroup(uint64_t group);
+  void TellTools(const v1::TrajectoryId& given_up);
 
   Bus& bus_;
   EnginePort& engine_;
@@ -111,6 +113,7 @@ class RolloutLoop final : public Loop {
   std::unordered_map<SequenceId, Running> episodes_;
   std::unordered_map<std::string, OpenCall> calls_;  // by request id
   std::priority_queue<Later> later_;
+  std::set<std::string> tool_workers_;               // that answered us
   SequenceId next_sequence_ = 1;
   Time next_lost_check_ = Time::min();
   bool draining_ = false;

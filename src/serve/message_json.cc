@@ -108,11 +108,11 @@ Json MessageJson(const Message& message) {
 
 std::string MessageOfTopic(std::string_view topic) {
   if (topic == kGroupsTopic) return "GroupLease";
-  if (topic == kDispatchTopic) return "DispatchEvent";
+  if (topic == kDispatchTopic || topic == kGivenUpTopic) return "DispatchEvent";
   if (topic == kTrajectoriesTopic) return "Trajectory";
   if (topic == kBatchRequestsTopic) return "BatchRequest";
   if (topic == kScoreTopic) return "ScoreRequest";
-  if (topic == kToolsCancelTopic) return "ToolCancel";
+  if (topic.starts_with(ToolCancelTopic(""))) return "ToolCancel";
   if (topic.starts_with("tools.")) return "ToolRequest";
   if (topic.starts_with("inbox.")) {
     if (topic.ends_with(".rollout") || topic.ends_with(".reward")) return "ToolResult";

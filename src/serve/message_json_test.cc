@@ -42,9 +42,10 @@ TEST(DecodeMessage, KnowsWhatEveryTopicCarries) {
   for (const auto topic :
        {kGroupsTopic, kDispatchTopic, kTrajectoriesTopic, kBatchRequestsTopic, kScoreTopic,
         kToolsCompileTopic, kToolsTestsTopic, kToolsLintTopic, kToolsFilesTopic, kToolsCommandTopic,
-        kToolsGradeTopic, kToolsCancelTopic}) {
+        kToolsGradeTopic, kGivenUpTopic}) {
     EXPECT_TRUE(DecodeMessage(topic, "").ok()) << topic;
   }
+  EXPECT_TRUE(DecodeMessage(ToolCancelTopic("worker-1"), "").ok());
   for (const char* loop : {"rollout", "reward", "replay", "learner"}) {
     EXPECT_TRUE(DecodeMessage(InboxTopic("worker-1", loop), "").ok()) << loop;
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <stdexcept>
 
 #include "core/ids.h"
 #include "core/random.h"
@@ -35,6 +36,7 @@ ToolLoop::ToolLoop(Bus& bus, ToolPort& port, const Clock& clock, ToolLoopOptions
       port_(port),
       clock_(clock),
       options_(std::move(options)),
+      cancels_(ToolCancelTopic(options_.worker)),
       outbox_(bus, options_.lease_period),
       leases_(bus, options_.lease_period),
       cache_(options_.cache_results) {}
@@ -42,7 +44,9 @@ ToolLoop::ToolLoop(Bus& bus, ToolPort& port, const Clock& clock, ToolLoopOptions
 void ToolLoop::Attach(Waker& waker) {
   for (std::string_view topic : kToolTopics) bus_.Subscribe(topic, waker);
   bus_.Subscribe(kToolsGradeTopic, waker);
-  bus_.Subscribe(kToolsCancelTopic, waker);
+  const Status opened = bus_.Open(cancels_, {.capacity = kCancelsRemembered});
+  if (!opened.ok()) throw std::runtime_error("opening " + cancels_ + ": " + opened.ToString());
+  bus_.Subscribe(cancels_, waker);
   port_.completions().Attach(waker);
 }
 
@@ -201,7 +205,7 @@ void ToolLoop::Answer(const v1::ToolRequest& request, v1::ToolResult result, Lea
 }
 
 void ToolLoop::TakeCancels() {
-  for (Lease& lease : TakeFrom(bus_, kToolsCancelTopic, 64)) {
+  for (Lease& lease : TakeFrom(bus_, cancels_, 64)) {
     v1::ToolCancel cancel;
     if (!cancel.ParseFromString(lease.body)) {
       (void)bus_.Reject(lease, "not a ToolCancel");

@@ -94,6 +94,7 @@ class ToolLoop final : public Loop {
   ToolPort& port_;
   const Clock& clock_;
   ToolLoopOptions options_;
+  const std::string cancels_;  // topic
   Outbox outbox_;
   LeaseKeeper leases_;  // by tag
   ToolCache cache_;

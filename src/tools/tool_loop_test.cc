@@ -196,7 +196,7 @@ TEST_F(ToolLoopTest, IdenticalRequestsAtTheSameTimeShareOneRun) {
 TEST_F(ToolLoopTest, ACancelledEpisodesCallsAreNotRun) {
   v1::ToolCancel cancel;
   cancel.mutable_episode()->set_task("task of a");
-  ASSERT_TRUE(bus_.Publish(kToolsCancelTopic, cancel.SerializeAsString()).ok());
+  ASSERT_TRUE(bus_.Publish(ToolCancelTopic("local"), cancel.SerializeAsString()).ok());
   Ask("a");
   Step();
   EXPECT_EQ(port_.asked.size(), 0u);
@@ -238,13 +238,13 @@ TEST(AddedWait, HasTheMedianAndTheTailAskedFor) {
 
 TEST_F(ToolLoopTest, WhatIsNoRequestIsADeadLetter) {
   ASSERT_TRUE(bus_.Publish(kToolsCompileTopic, "\xff\xff nonsense").ok());
-  ASSERT_TRUE(bus_.Publish(kToolsCancelTopic, "\xff\xff nonsense").ok());
+  ASSERT_TRUE(bus_.Publish(ToolCancelTopic("local"), "\xff\xff nonsense").ok());
   v1::ToolRequest nameless;
   nameless.set_reply_to("inbox");
   ASSERT_TRUE(bus_.Publish(kToolsCompileTopic, nameless.SerializeAsString()).ok());
   Step();
   EXPECT_EQ(bus_.Depth(kToolsCompileTopic)->dead, 2u);
-  EXPECT_EQ(bus_.Depth(kToolsCancelTopic)->dead, 1u);
+  EXPECT_EQ(bus_.Depth(ToolCancelTopic("local"))->dead, 1u);
 }
 
 TEST_F(ToolLoopTest, DrainFinishesWhatRunsAndTakesNothingNew) {

@@ -110,6 +110,20 @@ void RedisBus::Subscribe(std::string_view topic, Waker& waker) {
   io_->Signal();
 }
 
+void RedisBus::UnsubscribeAll() {
+  std::map<std::string, std::vector<Waker*>, std::less<>> left;
+  {
+    std::lock_guard lock(wakers_mutex_);
+    left.swap(wakers_);
+  }
+  std::lock_guard lock(shared_.mutex);
+  for (const auto& [topic, wakers] : left) {
+    if (RedisTopic* known = shared_.local.Find(topic); known != nullptr) {
+      known->listeners -= wakers.size();
+    }
+  }
+}
+
 void RedisBus::Unsubscribe(Waker& waker) {
   std::vector<std::pair<std::string, size_t>> left;
   {

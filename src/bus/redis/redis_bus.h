@@ -94,6 +94,8 @@ class RedisBus final : public Bus {
   Result<TopicDepth> Depth(std::string_view topic) override;
   void Subscribe(std::string_view topic, Waker& waker) override;
   void Unsubscribe(Waker& waker) override;
+  // The same for all there are: before the loops go that they belong to.
+  void UnsubscribeAll();
   Status Remove(std::string_view topic) override;
   // What is held or was fetched goes back at once; the destructor waits until that is done.
   void Close() override;

@@ -1,0 +1,89 @@
+#!/usr/bin/env bash
+# Many processes on one machine: Redis, a learner, two rollout, two tool and one reward worker. While they
+# train, one of each is killed and started again. Ends with the same summary as examples/demo.sh.
+#
+#   examples/cluster.sh [SEED]     everything is left below build/cluster and runs/cluster-SEED
+set -euo pipefail
+cd "$(dirname "$0")/.."
+tidemill=build/release/tidemill
+seed=${1:-1}
+out=build/cluster
+run=cluster-$seed
+minutes=${TIDEMILL_CLUSTER_MINUTES:-2}  # of reinforcement
+
+say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
+
+declare -A pids=()
+stop() {
+  for name in "${!pids[@]}"; do kill "${pids[$name]}" 2>/dev/null || true; done
+  wait 2>/dev/null || true
+}
+trap stop EXIT
+
+rm -rf "$out" "runs/$run"
+mkdir -p "$out"
+say "1. Tasks, and a policy that has seen a few demonstrations"
+"$tidemill" tasks generate --family cfunc --count 2000 --seed "$((seed * 10 + 1))" --out "$out/demonstrated.jsonl" --with-solutions "$out/demonstrations.jsonl"
+"$tidemill" tasks generate --family cfunc --count 4000 --seed "$((seed * 10 + 2))" --out "$out/train.jsonl"
+"$tidemill" tasks generate --family cfunc --count 100 --seed "$((seed * 10 + 3))" --split heldout --out "$out/eval.jsonl"
+"$tidemill" tasks model --family cfunc --out "$out/shape"
+"$tidemill" warmup "$out/demonstrations.jsonl" --from-config "$out/shape" --out "$out/warm" --seed "$seed" \
+  --batch-tokens 2048 --evaluate-every 100 --patience 4 --minutes 0.7
+
+say "2. Redis and six workers"
+port=
+for attempt in 1 2 3 4 5; do
+  candidate=$((20000 + RANDOM % 20000))
+  redis-server --port "$candidate" --bind 127.0.0.1 --dir "$out" --appendonly yes --save "" >"$out/redis.log" 2>&1 &
+  pids[redis]=$!
+  for wait in 1 2 3 4 5 6 7 8 9 10; do
+    if redis-cli -p "$candidate" ping 2>/dev/null | grep -q PONG; then port=$candidate; break 2; fi
+    kill -0 "${pids[redis]}" 2>/dev/null || break
+    sleep 0.2
+  done
+done
+[ -n "$port" ] || { echo "redis-server did not start, see $out/redis.log" >&2; exit 1; }
+export TIDEMILL_BUS=redis://127.0.0.1:$port/0 TIDEMILL_RUN=$run
+echo "  --bus $TIDEMILL_BUS --run $run"
+
+# start NAME ROLE [ARGUMENTS]: a worker in the background, its output in build/cluster/NAME.log.
+start() {
+  local name=$1 role=$2
+  shift 2
+  "$tidemill" worker "$role" "$@" >>"$out/$name.out" 2>>"$out/$name.log" &
+  pids[$name]=$!
+  echo "  $name: process $!"
+}
+start_learner() {
+  start learner learner examples/demo.toml --resume --set run.seed="$seed" --set run.steps=100000 --set run.minutes="$minutes" \
+    --set model.path="$out/warm" --set tasks.train="$out/train.jsonl" --set tasks.eval="$out/eval.jsonl" \
+    --set eval.samples=2 --set eval.greedy=false --set eval.also_max_turns=0 --set learner.checkpoint_every_steps=5 --set bus.lease=5s
+}
+start_learner
+for name in rollout-1 rollout-2 tools-1 tools-2 reward-1; do start "$name" "${name%-*}"; done
+
+steps() { grep -c '"kind":"step"' "runs/$run/metrics.jsonl" 2>/dev/null || true; }
+wait_for_steps() {
+  while [ "$(steps)" -lt "$1" ] 2>/dev/null || [ -z "$(steps)" ]; do
+    kill -0 "${pids[learner]}" 2>/dev/null || { echo "the learner ended early, see $out/learner.log" >&2; exit 1; }
+    sleep 0.5
+  done
+}
+
+say "3. Training; one of each is killed"
+wait_for_steps 10
+for name in rollout-1 tools-1 reward-1 learner; do
+  kill -KILL "${pids[$name]}"
+  wait "${pids[$name]}" 2>/dev/null || true
+  echo "  killed $name after $(steps) steps; it comes back"
+  if [ "$name" = learner ]; then start_learner; else start "$name" "${name%-*}"; fi
+  wait_for_steps "$(($(steps) + 5))"
+done
+"$tidemill" status || true
+wait "${pids[learner]}" || { echo "the learner failed, see $out/learner.log" >&2; exit 1; }
+unset "pids[learner]"
+
+say "4. What it came to"
+cat "$out/learner.out"
+echo "  $tidemill runs show $run                 the summary again"
+echo "  $tidemill runs episodes $run --worst 5   transcripts"

@@ -1,0 +1,74 @@
+#include "bus/redis/topic_janitor.h"
+
+#include "core/log.h"
+#include "core/topics.h"
+
+namespace tidemill {
+namespace {
+
+constexpr Duration kEvery = std::chrono::seconds(60);
+constexpr std::string_view kInbox = "inbox.";
+
+}  // namespace
+
+std::string TopicOwner(std::string_view topic) {
+  const std::string cancels = ToolCancelTopic("");
+  if (topic.starts_with(cancels)) return std::string(topic.substr(cancels.size()));
+  if (!topic.starts_with(kInbox)) return "";
+  topic.remove_prefix(kInbox.size());
+  const size_t dot = topic.rfind('.');  // a host's name may have dots
+  return dot == std::string_view::npos ? "" : std::string(topic.substr(0, dot));
+}
+
+std::vector<std::string> OrphanTopics(const std::vector<std::string>& topics,
+                                      const std::set<std::string>& present,
+                                      std::set<std::string>& suspects) {
+  std::vector<std::string> orphans;
+  std::set<std::string> ownerless;
+  for (const std::string& topic : topics) {
+    const std::string owner = TopicOwner(topic);
+    if (owner.empty() || present.count(owner) != 0) continue;
+    if (suspects.count(topic) != 0)
+      orphans.push_back(topic);
+    else
+      ownerless.insert(topic);
+  }
+  suspects = std::move(ownerless);
+  return orphans;
+}
+
+TopicJanitor::TopicJanitor(RedisBus& bus, RedisRoster roster, std::set<std::string> keep)
+    : bus_(bus), roster_(std::move(roster)), keep_(std::move(keep)), thread_([this] { Run(); }) {}
+
+TopicJanitor::~TopicJanitor() {
+  {
+    std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void TopicJanitor::Run() {
+  std::unique_lock lock(mutex_);
+  while (!changed_.wait_for(lock, kEvery, [this] { return stop_; })) {
+    lock.unlock();
+    Look();
+    lock.lock();
+  }
+}
+
+void TopicJanitor::Look() {
+  const Result<std::vector<RosterEntry>> workers = roster_.Workers();
+  if (!workers.ok()) return;  // whoever cannot be seen is not gone
+  std::set<std::string> present = keep_;
+  for (const RosterEntry& entry : *workers) {
+    if (!entry.lost()) present.insert(entry.beat.worker());
+  }
+  for (const std::string& topic : OrphanTopics(bus_.Topics(), present, suspects_)) {
+    LogInfo("a worker is gone; its topic goes too", {{"topic", topic}});
+    (void)bus_.Remove(topic);
+  }
+}
+
+}  // namespace tidemill

@@ -1,0 +1,176 @@
+// tidemill worker learner: dispatcher, replay, trainer and the run's directory; the other roles are
+// processes on the same bus. One learner a run.
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "bus/redis/redis_roster.h"
+#include "bus/redis/topic_janitor.h"
+#include "cli/run_driver.h"
+#include "cli/run_summary.h"
+#include "cli/worker.h"
+#include "core/log.h"
+#include "core/version.h"
+#include "policy/shm_weights.h"
+#include "policy/weight_publisher.h"
+
+namespace tidemill {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Other processes may have another working directory.
+void MakeAbsolute(std::string& path) {
+  if (!path.empty()) path = fs::absolute(path).lexically_normal().string();
+}
+
+std::string HostName() {
+  char host[256] = "host";
+  gethostname(host, sizeof host - 1);
+  return host;
+}
+
+struct OpenRun {
+  RunDirectory directory;
+  bool resumed = false;
+};
+
+// The run's directory: the one there is, with --resume, or a new one. The config is loaded, checked
+// and written.
+Result<OpenRun> OpenOrCreate(const WorkerArguments& arguments, RunConfig& config, Binder& binder) {
+  std::optional<RunDirectory> directory;
+  if (!arguments.config_file.empty()) TM_RETURN_IF_ERROR(binder.LoadFile(arguments.config_file));
+  for (const std::string& set : arguments.sets) TM_RETURN_IF_ERROR(binder.Set(set));
+  if (arguments.resume) {
+    Result<RunDirectory> opened = RunDirectory::OpenToResume(config.run.folder, arguments.run);
+    const bool begin = opened.status().code() == Code::kNotFound && !arguments.config_file.empty();
+    if (!opened.ok() && !begin) return opened.status();
+    if (opened.ok()) {
+      directory = std::move(*opened);
+      // What the run was begun with, and what is said now on top.
+      TM_RETURN_IF_ERROR(binder.LoadFile(directory->config_path()));
+      if (!arguments.config_file.empty()) {
+        TM_RETURN_IF_ERROR(binder.LoadFile(arguments.config_file));
+      }
+      for (const std::string& set : arguments.sets) TM_RETURN_IF_ERROR(binder.Set(set));
+    }
+  }
+  config.run.name = arguments.run;
+  for (std::string* path : {&config.model.path, &config.model.adapter, &config.tasks.train,
+                            &config.tasks.eval, &config.run.folder}) {
+    MakeAbsolute(*path);
+  }
+  TM_RETURN_IF_ERROR(CheckRunConfig(config, binder));
+  const std::string toml = binder.ToToml("tidemill " + FullVersion());
+  if (directory) {
+    TM_RETURN_IF_ERROR(directory->WriteConfig(toml));
+    return OpenRun{std::move(*directory), true};
+  }
+  TM_ASSIGN_OR_RETURN(RunDirectory made,
+                      RunDirectory::Create(config.run.folder, arguments.run, toml));
+  return OpenRun{std::move(made), false};
+}
+
+WorkerReport Report(const TrainingRun& run) {
+  const RunSnapshot now = run.Snapshot();
+  WorkerReport report;
+  report.doing = "step " + std::to_string(now.steps + 1);
+  report.policy_version = now.version;
+  report.numbers = {{"steps", static_cast<double>(now.steps)},
+                    {"episodes", static_cast<double>(now.episodes_stored)},
+                    {"ready", static_cast<double>(now.ready_episodes)},
+                    {"stale", static_cast<double>(now.stale)},
+                    {"duplicates", static_cast<double>(now.duplicates)}};
+  for (const BusyShare& busy : now.busy) {
+    if (busy.name != "trainer") continue;
+    report.busy = std::chrono::duration_cast<Duration>(
+        std::chrono::duration<double>(busy.share * now.seconds));
+  }
+  return report;
+}
+
+// How others see the learner: the roster, the metrics and the sheet.
+struct Company {
+  std::unique_ptr<WorkerBeacon> beacon;
+  std::unique_ptr<SheetKeeper> sheet;
+  std::unique_ptr<TopicJanitor> janitor;
+};
+
+Result<std::shared_ptr<void>> MakeCompany(TrainingRun& run, RedisBus& bus, SheetBoard board,
+                                          RunSheet sheet, WorkerBeaconOptions beacon) {
+  WeightPublisher& publisher = *run.publisher();
+  auto company = std::make_shared<Company>();
+  TM_ASSIGN_OR_RETURN(RedisRoster roster, RedisRoster::Connect(beacon.url, beacon.run));
+  company->janitor =
+      std::make_unique<TopicJanitor>(bus, std::move(roster), std::set<std::string>{"learner"});
+  beacon.report = [&run] { return Report(run); };
+  beacon.stuck = [&run] { return run.StuckLoop(); };
+  TM_ASSIGN_OR_RETURN(company->beacon, WorkerBeacon::Start(std::move(beacon)));
+  sheet.version = run.start_version();
+  sheet.incarnation = publisher.options().incarnation;
+  sheet.shm = publisher.shm_location();
+  sheet.weights_folder = publisher.options().folder;
+  company->sheet = std::make_unique<SheetKeeper>(std::move(board), std::move(sheet),
+                                                 [&publisher] { publisher.WantFiles(); });
+  return std::shared_ptr<void>(std::move(company));
+}
+
+}  // namespace
+
+int RunLearner(const WorkerArguments& arguments, WorkerBeaconOptions beacon) {
+  RunConfig config;
+  Binder binder;
+  BindRunConfig(config, binder);
+  Result<SheetBoard> board = SheetBoard::Connect(arguments.url, arguments.run);
+  if (!board.ok()) return FailWorker(board.status());
+  if (Status seat = WaitForSeat(*board); !seat.ok()) return FailWorker(seat);
+  Result<OpenRun> open = OpenOrCreate(arguments, config, binder);
+  if (!open.ok()) return FailWorker(open.status());
+  RunDirectory& directory = open->directory;
+  // A new run finds nothing of an older one with its name.
+  if (!open->resumed) {
+    const Status cleared = RemoveRedisRun(arguments.url, arguments.run);
+    if (!cleared.ok()) return FailWorker(cleared);
+  }
+  RedisBusOptions bus_options;
+  bus_options.url = arguments.url;
+  bus_options.run = arguments.run;
+  bus_options.client = beacon.worker;
+  Result<std::unique_ptr<RedisBus>> bus = RedisBus::Connect(std::move(bus_options));
+  if (!bus.ok()) return FailWorker(bus.status());
+
+  RunSheet sheet;
+  sheet.run = arguments.run;
+  sheet.config = binder.ToToml("tidemill " + FullVersion());
+  sheet.program = FullVersion();
+  sheet.messages = kMessagesVersion;
+  sheet.host = HostName();
+  sheet.shm_domain = ShmDomain();
+  sheet.pid = getpid();
+  beacon.watch_run = true;
+  beacon.metrics_file = directory.metrics_path();
+  DriveOptions options;
+  options.run.resume = open->resumed;
+  options.run.fleet = bus->get();
+  options.run.metrics = beacon.metrics;
+  options.quiet = arguments.json && !LogEnabled(LogLevel::kInfo);
+  options.attend = [&](TrainingRun& run) {
+    return MakeCompany(run, **bus, std::move(*board), std::move(sheet), std::move(beacon));
+  };
+  LogInfo("run " + directory.name(), {{"folder", directory.path()}, {"mode", config.run.mode}});
+  Result<DriveResult> result = DriveRun(config, directory, options);
+  if (!result.ok()) return FailWorker(result.status());
+  std::fputs(
+      arguments.json ? result->summary_json.c_str() : SummaryText(result->summary_json).c_str(),
+      stdout);
+  if (!result->status.ok()) return FailWorker(result->status);
+  if (result->interrupted) {
+    std::fprintf(stderr, "go on with: the same command and --resume\n");
+  }
+  return 0;
+}
+
+}  // namespace tidemill

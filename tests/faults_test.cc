@@ -1,0 +1,255 @@
+// A fleet of eight processes on a real Redis, and everything that can happen to it. Short by
+// default; TIDEMILL_FAULT_SECONDS makes it go on (make soak).
+#include <gmock/gmock.h>
+#include <sched.h>
+#include <sys/mount.h>
+
+#include <cstdlib>
+#include <random>
+
+#include "fleet_kit.h"
+
+namespace tidemill {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+void Must(const std::string& words) {
+  const ProcessOutput result = RunProcess(
+      {"sh", "-c", TIDEMILL_BINARY_DIR "/tidemill " + words + " 2>&1"}, std::chrono::seconds(120));
+  ASSERT_EQ(result.exit_code, 0) << words << "\n" << result.output;
+}
+
+class FaultsTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    char name[] = "/tmp/tidemill-faults-XXXXXX";
+    folder_ = mkdtemp(name);
+    Must("tasks generate --family cfunc --count 200 --seed 3 --difficulty 1,2 --out " + folder_ +
+         "/train.jsonl");
+    Must("tasks model --family cfunc --width 32 --layers 2 --heads 2 --feed-forward 64 --out " +
+         folder_ + "/shape");
+    Must("model new --config " + folder_ + "/shape/config.json --tokenizer " + folder_ +
+         "/shape --seed 1 --out " + folder_ + "/model");
+    runs_ = folder_ + "/runs";
+    fs::create_directory(runs_);
+    small_disk_ = MountSmallDisk();
+  }
+  void TearDown() override {
+    if (small_disk_) umount2(runs_.c_str(), MNT_DETACH);
+    if (!HasFailure() || std::getenv("TIDEMILL_KEEP") == nullptr) fs::remove_all(folder_);
+  }
+
+  // A disk of its own that can be filled, seen by this process and its children alone.
+  bool MountSmallDisk() {
+    return unshare(CLONE_NEWNS) == 0 &&
+           mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+           mount("tmpfs", runs_.c_str(), "tmpfs", 0, "size=96m") == 0;
+  }
+
+  void StartAll(Fleet& fleet) {
+    fleet.Add("learner");
+    for (int i = 0; i < 2; ++i) fleet.Add("rollout");
+    for (int i = 0; i < 4; ++i) fleet.Add("tools");
+    fleet.Add("reward");
+    ASSERT_TRUE(fleet.StepsRise(2)) << fleet.Logs();
+  }
+
+  void KillSomebodyEveryFewSeconds(Fleet& fleet, int kills);
+  void StopPastTheLease(Fleet& fleet);
+  void RestartRedis(Fleet& fleet, Duration away);
+  void FillTheDisk(Fleet& fleet);
+  void SendNonsense(Fleet& fleet);
+  void SendAMessageOfANewerVersion(Fleet& fleet);
+  static void Tell(const FleetBooks& books);
+
+  std::string folder_, runs_;
+  bool small_disk_ = false;
+  std::mt19937 random_{11};
+};
+
+void FaultsTest::KillSomebodyEveryFewSeconds(Fleet& fleet, int kills) {
+  std::vector<std::string> order;
+  for (const auto& [name, worker] : fleet.workers) order.push_back(name);
+  std::shuffle(order.begin(), order.end(), random_);
+  for (int i = 0; i < kills; ++i) {
+    const std::string& name = order[static_cast<size_t>(i) % order.size()];
+    fleet.at(name).Kill(SIGKILL);
+    fleet.at(name).Start();
+    std::this_thread::sleep_for(milliseconds(1500 + random_() % 1500));
+    fleet.Supervise();
+  }
+  EXPECT_TRUE(fleet.StepsRise(2)) << fleet.Logs();
+}
+
+void FaultsTest::StopPastTheLease(Fleet& fleet) {
+  // A rollout worker whose groups go to the other and whose answers come too late; and a slow
+  // consumer, for which the others have to wait.
+  fleet.at("rollout1").Signal(SIGSTOP);
+  fleet.at("reward1").Signal(SIGSTOP);
+  std::this_thread::sleep_for(milliseconds(4500));
+  fleet.at("rollout1").Signal(SIGCONT);
+  fleet.at("reward1").Signal(SIGCONT);
+  EXPECT_TRUE(fleet.StepsRise(2)) << fleet.Logs();
+}
+
+void FaultsTest::RestartRedis(Fleet& fleet, Duration away) {
+  fleet.redis.Stop();
+  std::this_thread::sleep_for(away);
+  fleet.redis.Start();
+  EXPECT_TRUE(fleet.StepsRise(2)) << fleet.Logs();
+}
+
+void FaultsTest::FillTheDisk(Fleet& fleet) {
+  if (!small_disk_) {
+    std::printf("no disk to fill: mounting a tmpfs is not allowed here\n");
+    return;
+  }
+  const std::string ballast = runs_ + "/ballast";
+  {
+    std::ofstream file(ballast, std::ios::binary);
+    const std::string block(1 << 20, 'x');
+    while (file.write(block.data(), static_cast<std::streamsize>(block.size())).flush()) {
+    }
+    file.clear();
+    while (file.put('x').flush()) {
+    }
+  }
+  FleetProcess& learner = fleet.at("learner1");
+  std::optional<int> ended;
+  EXPECT_TRUE(Soon([&] { return (ended = learner.Ended()).has_value(); })) << learner.Log();
+  EXPECT_EQ(ended.value_or(0), 1);
+  EXPECT_THAT(learner.Log(), testing::AnyOf(HasSubstr("full"), HasSubstr("No space")));
+  fs::remove(ballast);
+  EXPECT_TRUE(fleet.StepsRise(2)) << fleet.Logs();
+}
+
+void FaultsTest::SendNonsense(Fleet& fleet) {
+  const auto bus = fleet.Client();
+  v1::Trajectory nobodys;  // parses, and is no trajectory
+  nobodys.mutable_id()->set_group(1);
+  nobodys.set_group_members(1);
+  for (const std::string_view topic :
+       {kGroupsTopic, kTrajectoriesTopic, kScoreTopic, kToolsTestsTopic, kToolsGradeTopic}) {
+    EXPECT_TRUE(Soon([&] { return bus->Publish(topic, "\xff\xff nonsense").ok(); })) << topic;
+  }
+  EXPECT_TRUE(
+      Soon([&] { return bus->Publish(kTrajectoriesTopic, nobodys.SerializeAsString()).ok(); }));
+  ASSERT_TRUE(bus->Flush(std::chrono::seconds(10)).ok());
+  EXPECT_TRUE(fleet.StepsRise(2)) << fleet.Logs();
+}
+
+void FaultsTest::SendAMessageOfANewerVersion(Fleet& fleet) {
+  const auto bus = fleet.Client();
+  const std::string inbox = "inbox.test.newer";
+  ASSERT_TRUE(bus->Open(inbox, {}).ok());
+  v1::ToolRequest request;
+  request.set_request_id("newer");
+  request.set_tool("compile");
+  request.set_reply_to(inbox);
+  // Field 900, a number: what a later program might add.
+  const std::string body = request.SerializeAsString() + "\xa0\x38\x2a";
+  ASSERT_TRUE(Soon([&] { return bus->PublishRequest(kToolsCompileTopic, inbox, body).ok(); }));
+  v1::ToolResult result;
+  EXPECT_TRUE(Soon([&] {
+    auto answers = bus->Receive(inbox, 1);
+    if (!answers.ok() || answers->empty()) return false;
+    (void)bus->Ack(answers->at(0));
+    return result.ParseFromString(answers->at(0).body);
+  }));
+  EXPECT_EQ(result.request_id(), "newer");
+  (void)bus->Remove(inbox);
+}
+
+void FaultsTest::Tell(const FleetBooks& books) {
+  std::printf(
+      "groups issued %lu: finished %lu, under way %lu, lost %lu\n"
+      "episodes stored %lu, used %lu in %lu steps, twice %lu; the learner resumed %lu times\n"
+      "dead letters %lu\n",
+      books.groups, books.finished, books.waiting, books.lost, books.episodes, books.uses,
+      books.steps, books.used_twice, books.resumes, books.dead_letters);
+  for (const std::string& what : books.missing) std::printf("  lost: %s\n", what.c_str());
+  for (const std::string& what : books.dead) std::printf("  dead: %s\n", what.c_str());
+}
+
+TEST_F(FaultsTest, AFleetSurvivesWhateverHappensToItAndLosesNothing) {
+  const char* longer = std::getenv("TIDEMILL_FAULT_SECONDS");
+  const auto until =
+      std::chrono::steady_clock::now() + std::chrono::seconds(longer ? std::atoi(longer) : 0);
+  Fleet fleet(folder_, runs_);
+  StartAll(fleet);
+  if (HasFatalFailure()) return;
+  uint64_t nonsense = 0, before = 0;
+  do {
+    before = fleet.Steps();
+    KillSomebodyEveryFewSeconds(fleet, longer ? 16 : 8);
+    StopPastTheLease(fleet);
+    RestartRedis(fleet, milliseconds(0));
+    RestartRedis(fleet, std::chrono::seconds(longer ? 20 : 5));
+    FillTheDisk(fleet);
+    SendNonsense(fleet);
+    nonsense += 6;
+    SendAMessageOfANewerVersion(fleet);
+    EXPECT_GT(fleet.Steps(), before);
+  } while (std::chrono::steady_clock::now() < until && !HasFailure());
+
+  // With nothing happening to it, memory stays as it is.
+  std::map<std::string, uint64_t> memory;
+  for (auto& [name, worker] : fleet.workers) memory[name] = worker->Memory();
+  ASSERT_TRUE(fleet.StepsRise(10)) << fleet.Logs();
+  for (auto& [name, worker] : fleet.workers) {
+    EXPECT_LT(worker->Memory(), memory[name] + (uint64_t{48} << 20)) << name;
+  }
+  fleet.StopInOrder();
+  const FleetBooks books = fleet.Books();
+  Tell(books);
+  EXPECT_EQ(books.lost, 0u);
+  EXPECT_EQ(books.used_twice, 0u);
+  EXPECT_EQ(books.uses, books.steps * 16);
+  EXPECT_GE(books.resumes, 1u);
+  EXPECT_EQ(books.dead_letters, nonsense) << "only what was nonsense is dead";
+}
+
+TEST_F(FaultsTest, AWorkerThatSpeaksAnotherVersionOfTheMessagesIsTurnedAway) {
+  RedisTestServer redis;
+  redis.Do({"SET", "{other}:sheet",
+            R"({"run":"other","program":"9.0","messages":99,"host":"h","shm_domain":"d","pid":1,)"
+            R"("version":1,"incarnation":1,"shm":"","weights_folder":"/nowhere","config":""})"});
+  for (const char* role : {"rollout", "tools", "reward"}) {
+    const ProcessOutput output =
+        RunProcess({"sh", "-c",
+                    TIDEMILL_BINARY_DIR "/tidemill worker " + std::string(role) + " --bus " +
+                        redis.url() + " --run other 2>&1"},
+                   std::chrono::seconds(60));
+    EXPECT_EQ(output.exit_code, 2) << role;
+    EXPECT_THAT(output.output, HasSubstr("version 99 of the messages"));
+  }
+}
+
+TEST_F(FaultsTest, WeightsComeThroughFilesWhereMemoryCannotBeShared) {
+  Fleet fleet(folder_, runs_);
+  fleet.Add("learner");
+  fleet.Add("rollout", "--set bus.weights=files");
+  fleet.Add("tools");
+  fleet.Add("reward");
+  ASSERT_TRUE(fleet.StepsRise(4)) << fleet.Logs();
+  EXPECT_THAT(fleet.at("rollout1").Log(), HasSubstr("weights come through files"));
+  EXPECT_TRUE(fs::exists(runs_ + "/fleet/policy/newest.json"));
+  // A second learner finds the first one's seat taken.
+  const ProcessOutput second =
+      RunProcess({"sh", "-c",
+                  TIDEMILL_BINARY_DIR "/tidemill worker learner --bus " + fleet.redis.url() +
+                      " --run fleet " + folder_ + "/fleet.toml --resume 2>&1"},
+                 std::chrono::seconds(60));
+  EXPECT_EQ(second.exit_code, 1);
+  EXPECT_THAT(second.output, HasSubstr("is the learner of run fleet"));
+  fleet.StopInOrder();
+  const FleetBooks books = fleet.Books();
+  Tell(books);
+  EXPECT_EQ(books.lost, 0u);
+  EXPECT_EQ(books.dead_letters, 0u);
+}
+
+}  // namespace
+}  // namespace tidemill

@@ -1,0 +1,291 @@
+// A whole fleet of a test's own: Redis, a learner and workers as processes that can be killed,
+// stopped and started again, and the books that must balance afterwards.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <hiredis/hiredis.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "bus/redis/redis_bus.h"
+#include "bus/redis/redis_test_server.h"
+#include "bus/standard_topics.h"
+#include "cli/machine.h"
+#include "core/topics.h"
+#include "proto/tidemill.pb.h"
+#include "store/run_db.h"
+#include "store/run_reader.h"
+
+extern char** environ;
+
+namespace tidemill {
+
+inline constexpr Duration kFleetPatience = std::chrono::seconds(150);
+
+inline bool Soon(const std::function<bool()>& holds, Duration patience = kFleetPatience) {
+  const auto until = std::chrono::steady_clock::now() + patience;
+  while (std::chrono::steady_clock::now() < until) {
+    if (holds()) return true;
+    std::this_thread::sleep_for(milliseconds(50));
+  }
+  return holds();
+}
+
+// One process of the program. Its output goes to a file.
+class FleetProcess {
+ public:
+  FleetProcess(std::string words, std::string log)
+      : words_(std::move(words)), log_(std::move(log)) {
+    Start();
+  }
+  ~FleetProcess() { Kill(SIGKILL); }
+  FleetProcess(const FleetProcess&) = delete;
+
+  void Start(const std::string& more = "") {
+    const std::string command =
+        "exec " TIDEMILL_BINARY_DIR "/tidemill " + words_ + " " + more + " >>" + log_ + " 2>&1";
+    const char* argv[] = {"sh", "-c", command.c_str(), nullptr};
+    ASSERT_EQ(posix_spawnp(&pid_, "sh", nullptr, nullptr, const_cast<char**>(argv), environ), 0);
+  }
+  void Signal(int signal) {
+    if (pid_ > 0) kill(pid_, signal);
+  }
+  // Signals and waits for the end; the exit status, or 128 and the signal.
+  int Kill(int signal) {
+    if (pid_ <= 0) return -1;
+    kill(pid_, signal);
+    if (signal == SIGKILL) kill(pid_, SIGCONT);
+    int status = 0;
+    waitpid(pid_, &status, 0);
+    pid_ = -1;
+    return Code(status);
+  }
+  // The exit status of one that ended by itself.
+  std::optional<int> Ended() {
+    int status = 0;
+    if (pid_ <= 0 || waitpid(pid_, &status, WNOHANG) != pid_) return std::nullopt;
+    pid_ = -1;
+    return Code(status);
+  }
+  pid_t pid() const { return pid_; }
+  std::string Log() const {
+    std::ifstream file(log_);
+    return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  }
+  // Bytes in memory; 0 when it is not there.
+  uint64_t Memory() const {
+    std::ifstream file("/proc/" + std::to_string(pid_) + "/statm");
+    uint64_t total = 0, resident = 0;
+    file >> total >> resident;
+    return resident * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  }
+
+ private:
+  static int Code(int status) {
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  }
+  std::string words_, log_;
+  pid_t pid_ = -1;
+};
+
+// What was found when everything had stopped. Nothing may be lost.
+struct FleetBooks {
+  uint64_t groups = 0, finished = 0, waiting = 0, lost = 0;
+  uint64_t episodes = 0, uses = 0, steps = 0, resumes = 0, used_twice = 0;
+  uint64_t dead_letters = 0;
+  std::vector<std::string> dead;     // topic: reason
+  std::vector<std::string> missing;  // groups nobody knows of
+};
+
+class Fleet {
+ public:
+  // `folder` holds model and tasks, `runs` the run.
+  Fleet(std::string folder, std::string runs, const std::string& more = "")
+      : folder_(std::move(folder)), runs_(std::move(runs)), redis({"--appendonly", "yes"}) {
+    std::ofstream(folder_ + "/fleet.toml")
+        << "[run]\nfolder = \"" << runs_ << "\"\nsteps = 1000000\n"
+        << "[model]\npath = \"" << folder_ << "/model\"\nprotocol = \"compact\"\n"
+        << "[tasks]\ntrain = \"" << folder_ << "/train.jsonl\"\n"
+        << "[rollout]\ngroup_size = 4\ngroups_per_step = 4\nmax_turn_tokens = 8\nmax_turns = 2\n"
+        << "max_in_flight = 64\ncache_mb = 16\n"
+        << "[replay]\ndrop_zero_variance = false\n"
+        << "[learner]\nlearning_rate = 0.001\ncheckpoint_every_steps = 2\n"
+        << "[tools]\nslots = 1\n[bus]\nlease = \"3s\"\npatience = \"15s\"\n"
+        << "[threads]\nengine = 1\ntrainer = 1\n"
+        << more;
+  }
+
+  void Add(const std::string& role, const std::string& more = "") {
+    const std::string name = role + std::to_string(++count_[role]);
+    const std::string config =
+        role == "learner" ? " " + folder_ + "/fleet.toml --resume --json" : "";
+    workers[name] =
+        std::make_unique<FleetProcess>("--log-level info worker " + role + " --bus " + redis.url() +
+                                           " --run fleet" + config + " " + more,
+                                       folder_ + "/" + name + ".log");
+  }
+  FleetProcess& at(const std::string& name) { return *workers.at(name); }
+
+  std::string db() const { return runs_ + "/fleet/run.db"; }
+  // Steps of the line that lives.
+  uint64_t Steps() const {
+    auto reader = RunReader::Open(db());
+    if (!reader.ok()) return 0;
+    const auto counts = (*reader)->Counts();
+    return counts.ok() ? counts->steps : 0;
+  }
+  // Whoever ended by itself is started again, as a supervisor does.
+  void Supervise() {
+    for (auto& [name, worker] : workers) {
+      if (worker->Ended() || worker->pid() <= 0) worker->Start();
+    }
+  }
+  [[nodiscard]] bool StepsRise(uint64_t by, Duration patience = kFleetPatience) {
+    const uint64_t from = Steps();
+    return Soon(
+        [&] {
+          Supervise();
+          return Steps() >= from + by;
+        },
+        patience);
+  }
+  std::string Logs() const {
+    std::string all;
+    for (const auto& [name, worker] : workers) {
+      const std::string log = worker->Log();
+      all += "--- " + name + "\n" + log.substr(log.size() - std::min<size_t>(log.size(), 3000));
+    }
+    return all;
+  }
+
+  // A client of the run's bus, as a worker would be.
+  std::unique_ptr<RedisBus> Client() {
+    RedisBusOptions options;
+    options.url = redis.url();
+    options.run = "fleet";
+    options.client = "test";
+    auto bus = RedisBus::Connect(options);
+    EXPECT_TRUE(bus.ok()) << bus.status().ToString();
+    return std::move(*bus);
+  }
+
+  // Everybody leaves in order: the others first, so that the learner takes in what they finished.
+  void StopInOrder() {
+    for (auto& [name, worker] : workers) {
+      if (name.starts_with("learner")) continue;
+      EXPECT_EQ(worker->Kill(SIGTERM), 0) << name << "\n" << worker->Log();
+    }
+    for (auto& [name, worker] : workers) {
+      if (!name.starts_with("learner")) continue;
+      EXPECT_EQ(worker->Kill(SIGTERM), 0) << name << "\n" << worker->Log();
+    }
+  }
+
+  FleetBooks Books();
+
+ private:
+  // Everything on a topic, also what dead workers held.
+  std::vector<std::string> DrainTopic(RedisBus& bus, std::string_view topic);
+
+  std::string folder_, runs_;
+  std::map<std::string, int> count_;
+
+ public:
+  RedisTestServer redis;
+  std::map<std::string, std::unique_ptr<FleetProcess>> workers;  // by name; gone before Redis
+};
+
+inline std::vector<std::string> Fleet::DrainTopic(RedisBus& bus, std::string_view topic) {
+  std::vector<std::string> bodies;
+  EXPECT_TRUE(Soon([&] {
+    auto leases = bus.Receive(topic, 1000);
+    if (leases.ok()) {
+      for (const Lease& lease : *leases) {
+        bodies.push_back(lease.body);
+        (void)bus.Ack(lease);
+      }
+    }
+    (void)bus.Flush(std::chrono::seconds(10));
+    const ReplyPtr left = redis.Do({"XLEN", "{fleet}:t:" + std::string(topic) + ":stream"});
+    const ReplyPtr later = redis.Do({"ZCARD", "{fleet}:t:" + std::string(topic) + ":delayed"});
+    return left->integer + later->integer == 0;
+  })) << topic;
+  return bodies;
+}
+
+inline FleetBooks Fleet::Books() {
+  FleetBooks books;
+  const auto bus = Client();
+  EXPECT_TRUE(OpenStandardTopics(*bus, {.lease = std::chrono::seconds(3)}).ok());
+  std::set<uint64_t> waiting;                         // groups still on the bus
+  std::map<uint64_t, std::set<uint32_t>> on_the_way;  // members finished and not stored
+  for (const std::string& body : DrainTopic(*bus, kGroupsTopic)) {
+    v1::GroupLease group;
+    if (group.ParseFromString(body)) waiting.insert(group.group());
+  }
+  for (const std::string& body : DrainTopic(*bus, kGivenUpTopic)) {
+    v1::DispatchEvent event;
+    if (event.ParseFromString(body)) waiting.insert(event.group().group());
+  }
+  for (const std::string& body : DrainTopic(*bus, kTrajectoriesTopic)) {
+    v1::Trajectory trajectory;
+    if (trajectory.ParseFromString(body))
+      on_the_way[trajectory.id().group()].insert(trajectory.id().member());
+  }
+  for (const std::string& body : DrainTopic(*bus, kDeadTopic)) {
+    v1::DeadLetter letter;
+    EXPECT_TRUE(letter.ParseFromString(body));
+    books.dead.push_back(letter.topic() + ": " + letter.reason());
+  }
+  books.dead_letters = books.dead.size();
+
+  auto reader = std::move(RunReader::Open(db()).value());
+  const RunCounts counts = reader->Counts().value();
+  books.steps = counts.steps;
+  books.resumes = counts.resumes;
+  std::map<uint64_t, std::set<uint32_t>> stored;
+  for (uint64_t offset = 0;; offset += 1000) {
+    const EpisodePage page = reader->Episodes({}, EpisodeSort::kOldest, {offset, 1000}).value();
+    for (const EpisodeRow& row : page.rows) {
+      stored[row.group].insert(row.member);
+      ++books.episodes;
+      books.uses += row.uses;
+      books.used_twice += row.uses > 1 ? 1 : 0;
+    }
+    if (page.rows.size() < 1000) break;
+  }
+  RealClock clock;
+  auto database = std::move(RunDb::Open(db(), clock).value());
+  EXPECT_TRUE(database->CheckIntegrity().ok());
+  const ResumeState state = database->LoadForResume(1).value();
+  books.groups = state.next_group - 1;
+  std::set<uint64_t> outstanding;
+  for (const auto& group : state.outstanding) {
+    const uint64_t id = group.group.group();
+    outstanding.insert(id);
+    size_t known = stored[id].size();
+    for (const uint32_t member : on_the_way[id]) known += 1 - stored[id].count(member);
+    const bool accounted = waiting.count(id) != 0 || known >= group.group.members();
+    if (!accounted) books.missing.push_back("group " + std::to_string(id));
+  }
+  books.lost = books.missing.size();
+  books.waiting = outstanding.size();
+  books.finished = books.groups - books.waiting;
+  return books;
+}
+
+}  // namespace tidemill
