@@ -12,6 +12,7 @@
 #include "bus/redis/redis_roster.h"
 #include "bus/standard_topics.h"
 #include "cli/commands.h"
+#include "cli/make_scorers.h"
 #include "cli/run_config.h"
 #include "core/log.h"
 #include "core/loop_runner.h"
@@ -132,23 +133,12 @@ int RunTools(Worker& worker) {
 
 int RunReward(Worker& worker) {
   const RunConfig& config = worker.config;
-  std::vector<WeightedScorer> scorers;
-  for (const auto& [name, weight] : config.reward.weights) {
-    Result<std::unique_ptr<Scorer>> scorer =
-        NewScorer({.name = name,
-                   .all_or_nothing = config.reward.all_or_nothing,
-                   .penalty = config.reward.lint_penalty});
-    if (!scorer.ok()) return Fail(scorer.status());
-    scorers.push_back({std::move(*scorer), weight});
-  }
-  RewardOptions options;
-  options.worker = worker.name();
-  options.metrics = &worker.metrics;
-  options.retries = config.reward.retries;
-  options.turn_weight = config.reward.turn_weight;
-  options.turn_discount = config.reward.turn_discount;
-  options.lease_period = config.bus.lease / 3;
-  RewardLoop loop(worker.bus, worker.clock, std::move(scorers), options);
+  Result<RewardParts> parts = MakeReward(config);
+  if (!parts.ok()) return Fail(parts.status());
+  parts->options.worker = worker.name();
+  parts->options.metrics = &worker.metrics;
+  RewardLoop loop(worker.bus, worker.clock, std::move(parts->scorers), parts->options,
+                  parts->port.get());
   const RewardCounters& counters = loop.counters();
   worker.metrics.AddSource([&](MetricSink& sink) { SinkReward(counters, sink); });
   return Serve(loop, worker, std::chrono::seconds(30), [&] {
