@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <set>
 
 #include "tests/line_fixture.h"
 
@@ -15,6 +16,7 @@ using ::testing::HasSubstr;
 class ScoringTest : public LineTest {
  protected:
   // A scorer that counts its calls in a file: fails the first `fails`, is version 2 after `rises`.
+  // The members of every fourth group are all worth the same.
   static std::string Command(const std::string& name, int fails, int rises) {
     const std::string script = folder_ + "/" + name + ".py";
     std::ofstream(script)
@@ -25,7 +27,8 @@ class ScoringTest : public LineTest {
         << "os.write(fd, b'x')\n"
         << "calls = os.fstat(fd).st_size\n"
         << "if calls <= " << fails << ": sys.exit('the judge is asleep')\n"
-        << "score = 0.1 + 0.8 * ((question['member'] + question['group']) % 3) / 2\n"
+        << "group, member = question['group'], question['member']\n"
+        << "score = 0.5 if group % 4 == 0 else 0.2 + 0.3 * ((member + group) % 3)\n"
         << "json.dump({'score': score, 'version': 1 if calls <= " << rises
         << " else 2, 'turn_rewards': [0.5] * question['turns']}, sys.stdout)\n";
     return " --set 'reward.command=[\"python3\",\"" + script +
@@ -45,11 +48,11 @@ TEST_F(ScoringTest, ACommandThatFailsIsRepeatedThenStaleAndOneThatRisesScoresAga
       Run(Train("command",
                 "--set run.steps=6 --set replay.max_uses=3 --set replay.selection=uniform "
                 "--set staleness.hard_max_steps=20 --set reward.retries=1" +
-                    Command("asleep", 40, 120)),
+                    Command("asleep", 30, 70)),
           "2>/dev/null");
   ASSERT_EQ(result.exit_code, 0) << result.output;
   const json summary = Summary(result);
-  EXPECT_EQ(summary["steps"], 6);
+  EXPECT_EQ(summary["steps"], 8);
   EXPECT_GT(summary["stale"], 0) << summary.dump(1);
   EXPECT_GT(summary["retries"], 0);
   EXPECT_GT(summary["rescored"], 0);
@@ -101,9 +104,9 @@ TEST_F(ScoringTest, CreditShapingAndInterpolationAreReachedFromTheConfig) {
                 "--set run.steps=5 --set learner.credit=state --set reward.turn_weight=0.5 "
                 "--set learner.overlong_buffer=14 --set learner.overlong_weight=0.5 "
                 "--set learner.objective=decoupled_ppo --set "
-                "'learner.options=[\"proximal=interpolate\"]' --set reward.weights.length=1 "
-                "--set replay.drop_zero_variance=true --set replay.selection=prioritized "
-                "--set learner.minibatches=2"),
+                "'learner.options=[\"proximal=interpolate\"]' --set learner.minibatches=2 "
+                "--set replay.drop_zero_variance=true --set replay.selection=prioritized" +
+                    Command("fourths", 0, 1 << 20)),
           "2>/dev/null");
   ASSERT_EQ(result.exit_code, 0) << result.output;
   const json summary = Summary(result);
