@@ -46,9 +46,9 @@ class ScoringTest : public LineTest {
 TEST_F(ScoringTest, ACommandThatFailsIsRepeatedThenStaleAndOneThatRisesScoresAgain) {
   const ProcessOutput result =
       Run(Train("command",
-                "--set run.steps=6 --set replay.max_uses=3 --set replay.selection=uniform "
+                "--set run.steps=8 --set replay.max_uses=3 --set replay.selection=uniform "
                 "--set staleness.hard_max_steps=20 --set reward.retries=1" +
-                    Command("asleep", 30, 70)),
+                    Command("asleep", 100, 130)),
           "2>/dev/null");
   ASSERT_EQ(result.exit_code, 0) << result.output;
   const json summary = Summary(result);
