@@ -78,6 +78,10 @@ void SimTrainer::CheckBatch(const v1::Batch& batch) {
     }
     if (!sample.verdict().scored())
       world_.verdict().Fail("an episode without a score reached a loss");
+    for (const v1::RewardPart& part : sample.verdict().parts()) {
+      if (part.scorer() == "command" && part.value() == 0)
+        world_.verdict().Fail("a scorer that could not be reached became a zero in a loss");
+    }
     for (const v1::Turn& turn : trajectory.turns()) {
       for (const v1::VersionRun& run : turn.versions()) {
         auto step = versions_.step_of.find(run.version());

@@ -59,6 +59,22 @@ void SimStore::ResumeFrom(uint64_t step) {
   durable_.steps.erase(durable_.steps.upper_bound(step), durable_.steps.end());
 }
 
+// A later verdict replaces an earlier one, but an older scorer never a newer.
+void SimStore::PutInPlace(const v1::Verdict& verdict, SimTrajectory& stored) {
+  if (stored.verdict) {
+    for (const v1::RewardPart& part : verdict.parts()) {
+      for (const v1::RewardPart& before : stored.verdict->parts()) {
+        if (before.scorer() == part.scorer() && before.scorer_version() > part.scorer_version())
+          world_.verdict().Fail("a verdict was replaced by an older scorer's");
+      }
+    }
+    if (stored.verdict->scored() && !verdict.scored())
+      world_.verdict().Fail("a verdict was replaced by none");
+    ++rescored_;
+  }
+  stored.verdict = verdict;
+}
+
 StoreDone SimStore::Apply(const StoreOp& op, uint64_t tag) {
   StoreDone done{tag, Ok(), 0};
   auto find = [&](const v1::TrajectoryId& id) -> SimTrajectory* {
@@ -72,7 +88,7 @@ StoreDone SimStore::Apply(const StoreOp& op, uint64_t tag) {
     else
       durable_.trajectories[{id.group(), id.member()}].trajectory = put->trajectory;
   } else if (auto* put = std::get_if<PutVerdict>(&op)) {
-    if (SimTrajectory* stored = find(put->verdict.id())) stored->verdict = put->verdict;
+    if (SimTrajectory* stored = find(put->verdict.id())) PutInPlace(put->verdict, *stored);
   } else if (auto* put = std::get_if<PutFate>(&op)) {
     if (SimTrajectory* stored = find(put->id)) stored->fate = put->fate;
   } else if (auto* put = std::get_if<PutStep>(&op)) {

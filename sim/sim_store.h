@@ -26,7 +26,7 @@ struct StoreFaults {
 struct SimTrajectory {
   v1::Trajectory trajectory;
   std::optional<v1::Verdict> verdict;
-  std::string fate;
+  std::string fate = "stored";
   std::set<uint64_t> uses;  // steps of the surviving line
 };
 
@@ -62,6 +62,8 @@ class SimStore {
     return durable_.next_version++;
   }
   const SimDurable& durable() const { return durable_; }
+  // Verdicts that replaced another.
+  uint64_t rescored() const { return rescored_; }
   bool Holds(const v1::TrajectoryId& id) const {
     return durable_.trajectories.count({id.group(), id.member()}) != 0;
   }
@@ -78,6 +80,7 @@ class SimStore {
   void Enqueue(StoreOp op, uint64_t tag, Client* client);
   void Sync();
   StoreDone Apply(const StoreOp& op, uint64_t tag);
+  void PutInPlace(const v1::Verdict& verdict, SimTrajectory& stored);
 
   World& world_;
   ProcessId process_;
@@ -86,6 +89,7 @@ class SimStore {
   SimDurable durable_;
   std::deque<Queued> queue_;
   bool syncing_ = false;
+  uint64_t rescored_ = 0;
 };
 
 }  // namespace tidemill::sim

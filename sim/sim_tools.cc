@@ -12,7 +12,7 @@ void SimTools::Submit(v1::ToolRequest request, uint64_t tag) {
   result.set_request_id(request.request_id());
   *result.mutable_episode() = request.episode();
   result.set_tool(request.tool());
-  if (random.Chance(0.03)) {
+  if (random.Chance(0.03) || request.tool() == broken_) {
     result.set_outcome(v1::OUTCOME_UNAVAILABLE);
     result.set_cause("the simulated box did not start");
   } else {

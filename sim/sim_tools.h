@@ -8,8 +8,9 @@ namespace tidemill::sim {
 
 class SimTools final : public ToolPort {
  public:
-  SimTools(World& world, ProcessId process)
-      : world_(world), process_(process), completions_(10'000) {}
+  // `broken`: the tool that never works; empty: none.
+  SimTools(World& world, ProcessId process, std::string broken = "")
+      : world_(world), process_(process), broken_(std::move(broken)), completions_(10'000) {}
 
   void Submit(v1::ToolRequest request, uint64_t tag) override;
   void Cancel(const v1::TrajectoryId&) override {}
@@ -19,6 +20,7 @@ class SimTools final : public ToolPort {
  private:
   World& world_;
   ProcessId process_;
+  std::string broken_;
   Mailbox<ToolCompletion> completions_;
 };
 

@@ -12,11 +12,14 @@
 #include "reward/reward_loop.h"
 #include "rollout/dispatcher.h"
 #include "rollout/rollout_loop.h"
+#include "sim/draw.h"
 #include "sim/faulty_bus.h"
 #include "sim/sim_ports.h"
+#include "sim/sim_scorer.h"
 #include "sim/sim_store.h"
 #include "sim/sim_tools.h"
 #include "sim/world.h"
+#include "store/run_db.h"
 #include "tools/tool_loop.h"
 
 namespace tidemill::sim {
@@ -25,7 +28,6 @@ namespace {
 constexpr ProcessId kLearner = 0, kRollout1 = 1, kRollout2 = 2, kTools1 = 3, kTools2 = 4,
                     kReward = 5, kFate = 6, kProcesses = 6;
 constexpr uint64_t kSteps = 6;
-constexpr uint32_t kGroupSize = 3, kBatch = 6, kMaxUses = 1;
 constexpr auto kLease = std::chrono::seconds(3);
 constexpr auto kCalm = std::chrono::seconds(12);   // no crash is planned after this
 constexpr auto kLimit = std::chrono::minutes(20);  // by then every run has made its steps
@@ -42,39 +44,18 @@ std::vector<v1::Task> MakeTasks(const std::string& prefix, int count) {
   return tasks;
 }
 
-// What of a run a seed decides.
-struct Draw {
-  int64_t eta;
-  uint64_t hard_max;
-  bool mask;
-  bool prefetch;
-  BusFaults bus;
-  double crashes;
-
-  Draw(Random& random, Bug bug) {
-    eta = random.Between(0, 2);
-    hard_max = static_cast<uint64_t>(eta + random.Between(0, 1));
-    mask = random.Chance(0.5);
-    prefetch = random.Chance(0.5);
-    bus.repeat = random.Chance(0.5) ? 0.05 : 0;
-    bus.lose_lease = random.Chance(0.3) ? 0.02 : 0;
-    bus.swallow_extend = bug == Bug::kLeaseNotExtended;
-    bus.swallow_dropped = bug == Bug::kDroppedKeepsCredit;
-    crashes = random.Chance(0.2) ? 0 : 1 + random.Uniform() * 6;
-  }
-};
-
 class Simulation {
  public:
   explicit Simulation(const SimOptions& options)
       : options_(options),
         world_(options.seed, options.trace),
-        draw_(world_.random(), options.bug),
+        draw_(world_.random(), options),
         ledger_(world_),
         store_(world_, kLearner,
                {.acknowledge_before_sync = options.bug == Bug::kAcknowledgeBeforeInsert,
-                .reuse_versions = options.bug == Bug::kVersionReused},
-               kMaxUses),
+                .reuse_versions = options.bug == Bug::kVersionReused,
+                .slow_sync = draw_.slow_store},
+               draw_.buffer.max_uses),
         train_(MakeTasks("t", 7)),
         eval_(MakeTasks("e", 2)) {
     book_.Add(train_), book_.Add(eval_);
@@ -91,6 +72,8 @@ class Simulation {
       world_.verdict().Fail("the learner made " + std::to_string(steps_seen_) + " of " +
                             std::to_string(kSteps) + " steps and then starved");
     }
+    // A resume forgets what groups that are gone were used beyond their share.
+    if (!world_.verdict().failed() && resumes_ == 0) CheckUses();
     if (!world_.verdict().failed()) CheckEnd();
     SimReport report;
     report.seed = options_.seed;
@@ -100,6 +83,8 @@ class Simulation {
     report.crashes = crashes_;
     report.resumes = resumes_;
     report.trajectories = store_.durable().trajectories.size();
+    report.rescored = store_.rescored();
+    CountCalls(report);
     report.loop_steps = world_.steps();
     report.virtual_seconds = Seconds(world_.clock().Now().time_since_epoch());
     for (ProcessId process = 0; process < kProcesses; ++process) StopProcess(process);
@@ -115,6 +100,7 @@ class Simulation {
     std::unique_ptr<SimTrainer> trainer;
     std::unique_ptr<SimEngine> engine;
     std::unique_ptr<SimTools> tools;
+    std::unique_ptr<SimScorer> scorer;
     std::vector<std::unique_ptr<Loop>> loops;
   };
 
@@ -122,8 +108,9 @@ class Simulation {
     bus_ = std::make_unique<MemoryBus>(world_.clock());
     bus_pointer_ = bus_.get();
     // Small topics, so that back-pressure is met.
-    TM_CHECK(
-        OpenStandardTopics(*bus_, {.lease = kLease, .capacity = 24, .max_deliveries = 50}).ok());
+    TM_CHECK(OpenStandardTopics(
+                 *bus_, {.lease = kLease, .capacity = draw_.topic_capacity, .max_deliveries = 50})
+                 .ok());
   }
 
   void StartProcess(ProcessId id) {
@@ -178,7 +165,9 @@ class Simulation {
     ReplayOptions replay;
     replay.worker = worker;
     replay.staleness = {draw_.hard_max, 0, draw_.mask};
-    replay.max_uses = kMaxUses;
+    replay.buffer = draw_.buffer;
+    if (options_.bug == Bug::kSampledTooOften)
+      replay.buffer.samples_per_insert = replay.buffer.max_uses;
     replay.versions = durable.versions;
     replay.score_patience = std::chrono::seconds(90);
     replay.lease_period = std::chrono::seconds(1);
@@ -204,8 +193,10 @@ class Simulation {
   DispatcherOptions ResumedDispatcher(uint64_t step) {
     const SimDurable& durable = store_.durable();
     DispatcherOptions options;
-    options.gate = {
-        .max_in_flight = 15, .batch_episodes = kBatch, .staleness_max_steps = draw_.eta};
+    options.gate = {.max_in_flight = 15,
+                    .batch_episodes = kBatch,
+                    .staleness_max_steps = draw_.eta,
+                    .uses_per_episode = UsesPaid(draw_.buffer)};
     if (options_.bug == Bug::kGateOffByOne) ++options.gate.staleness_max_steps;
     options.group_size = kGroupSize;
     options.seed = options_.seed;
@@ -226,7 +217,10 @@ class Simulation {
       if (group.lease.purpose() != v1::PURPOSE_TRAIN) continue;
       const GroupFate fate = FateOf(id, group);
       if (fate == GroupFate::kOutstanding) options.outstanding.push_back(group.lease);
-      if (fate == GroupFate::kInReplay && group.report) options.in_replay.push_back(*group.report);
+      if (fate == GroupFate::kInReplay && group.report) {
+        options.in_replay.push_back(*group.report);
+        options.in_replay.back().set_uses(UsesOf(id));
+      }
     }
     return options;
   }
@@ -234,16 +228,16 @@ class Simulation {
   enum class GroupFate { kOutstanding, kInReplay, kUsed, kDropped };
   GroupFate FateOf(uint64_t id, const SimGroup& group) const {
     if (group.report && group.report->dropped() > 0) return GroupFate::kDropped;
-    size_t members = 0;
-    bool used = false;
+    if (UsesOf(id) >= draw_.buffer.max_uses) return GroupFate::kUsed;
+    return group.report ? GroupFate::kInReplay : GroupFate::kOutstanding;
+  }
+  // Steps of the surviving line that used the group.
+  uint32_t UsesOf(uint64_t id) const {
+    size_t uses = 0;
     auto it = store_.durable().trajectories.lower_bound({id, 0});
-    for (; it != store_.durable().trajectories.end() && it->first.first == id; ++it) {
-      ++members;
-      used |= !it->second.uses.empty();
-    }
-    if (used) return GroupFate::kUsed;
-    if (group.report) return GroupFate::kInReplay;
-    return GroupFate::kOutstanding;
+    for (; it != store_.durable().trajectories.end() && it->first.first == id; ++it)
+      uses = std::max(uses, it->second.uses.size());
+    return static_cast<uint32_t>(uses);
   }
 
   std::vector<StoredSample> ResumedSamples() const {
@@ -254,8 +248,8 @@ class Simulation {
       if (group->second.lease.purpose() != v1::PURPOSE_TRAIN) continue;
       const GroupFate fate = FateOf(key.first, group->second);
       if (fate != GroupFate::kOutstanding && fate != GroupFate::kInReplay) continue;
-      StoredSample sample{stored.trajectory, stored.verdict,
-                          static_cast<uint32_t>(stored.uses.size())};
+      StoredSample sample{stored.trajectory, stored.verdict, UsesOf(key.first),
+                          !FateIsLive(stored.fate)};
       samples.push_back(std::move(sample));
     }
     return samples;
@@ -270,12 +264,13 @@ class Simulation {
     options.lease_period = std::chrono::seconds(1);
     options.call_patience = std::chrono::seconds(60);
     options.give_up_after = 8;
+    options.limits.stale_on_unavailable = !options_.skip_unavailable;
     process.loops.push_back(std::make_unique<RolloutLoop>(*process.bus, *process.engine, protocol_,
                                                           world_.clock(), options));
   }
 
   void StartTools(Process& process, ProcessId id, const std::string& worker) {
-    process.tools = std::make_unique<SimTools>(world_, id);
+    process.tools = std::make_unique<SimTools>(world_, id, options_.broken_tool);
     ToolLoopOptions options;
     options.worker = worker;
     options.lease_period = std::chrono::seconds(1);
@@ -286,12 +281,14 @@ class Simulation {
   void StartReward(Process& process, const std::string& worker) {
     std::vector<WeightedScorer> scorers;
     scorers.push_back({std::move(*NewScorer({.name = "tests"})), 1.0});
+    if (draw_.command) scorers.push_back({std::move(*NewScorer({.name = "command"})), 1.0});
+    process.scorer = std::make_unique<SimScorer>(world_, kReward, draw_.scorer);
     RewardOptions options;
     options.worker = worker;
     options.lease_period = std::chrono::seconds(1);
     options.call_patience = std::chrono::seconds(30);
-    process.loops.push_back(
-        std::make_unique<RewardLoop>(*process.bus, world_.clock(), std::move(scorers), options));
+    process.loops.push_back(std::make_unique<RewardLoop>(
+        *process.bus, world_.clock(), std::move(scorers), options, process.scorer.get()));
   }
 
   void PlanCrashes() {
@@ -341,20 +338,49 @@ class Simulation {
   // database.
   void CheckGate(const v1::GroupLease& group) {
     if (group.purpose() != v1::PURPOSE_TRAIN) return;
-    int64_t counted = 0;
+    int64_t counted = 0;  // uses that what was issued pays for
+    const int64_t paid = UsesPaid(draw_.buffer);
     for (const auto& [id, entry] : store_.durable().groups) {
       if (entry.lease.purpose() != v1::PURPOSE_TRAIN) continue;
-      if (entry.report && entry.report->dropped() > 0) continue;
-      counted += entry.lease.members();
+      const bool dropped = entry.report && entry.report->dropped() > 0;
+      const int64_t uses = dropped ? std::min<int64_t>(paid, UsesOf(id)) : paid;
+      counted += uses * entry.lease.members();
     }
     // A step may be done and not yet in the database.
     const int64_t steps =
         learner_ == nullptr ? 0 : static_cast<int64_t>(learner_->counters().steps.load());
-    const int64_t allowed = (draw_.eta + steps + 1) * kBatch;
+    const int64_t allowed = ((draw_.eta + 1) * paid + steps) * kBatch;
     if (counted > allowed) {
-      world_.verdict().Fail("the gate let " + std::to_string(counted) + " episodes through; " +
-                            std::to_string(allowed) + " are allowed after " +
-                            std::to_string(steps) + " steps");
+      world_.verdict().Fail("the gate let " + std::to_string(counted) +
+                            " uses of episodes through; " + std::to_string(allowed) +
+                            " are allowed after " + std::to_string(steps) + " steps");
+    }
+  }
+
+  // Over the whole line that survives, groups were used no more often than inserts paid for.
+  void CheckUses() {
+    uint64_t uses = 0, accepted = 0;
+    for (const auto& [id, entry] : store_.durable().groups) {
+      if (entry.lease.purpose() != v1::PURPOSE_TRAIN || !entry.report) continue;
+      uses += UsesOf(id);
+      accepted += entry.report->accepted() > 0 || UsesOf(id) > 0;
+    }
+    const uint64_t paid = accepted * UsesPaid(draw_.buffer);
+    if (uses > paid) {
+      world_.verdict().Fail("groups were used " + std::to_string(uses) + " times; " +
+                            std::to_string(paid) + " were paid for by inserts");
+    }
+  }
+
+  void CountCalls(SimReport& report) const {
+    for (const auto& [key, stored] : store_.durable().trajectories) {
+      report.stale += stored.fate == "stale" ? 1 : 0;
+      for (const v1::Turn& turn : stored.trajectory.turns()) {
+        for (const v1::ToolCall& call : turn.calls()) {
+          report.skipped += call.skipped() ? 1 : 0;
+          report.retries += call.retries();
+        }
+      }
     }
   }
 

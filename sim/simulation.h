@@ -18,12 +18,18 @@ enum class Bug {
   kDroppedKeepsCredit,       // a dropped episode does not give its credit back
   kGateOffByOne,             // one step more than allowed is issued
   kVersionReused,            // a resume gives a version number again
+  kSampledTooOften,          // the limit of samples to inserts is not kept
+  kDeadScorerIsZero,         // a scorer that cannot be reached counts as a zero
 };
 
 struct SimOptions {
   uint64_t seed = 1;
   Bug bug = Bug::kNone;
   bool trace = false;
+  // This tool fails on our side every time; empty: none. What then is told to the agent (skip) or
+  // makes the episode stale.
+  std::string broken_tool = {};
+  bool skip_unavailable = false;
 };
 
 struct SimReport {
@@ -34,6 +40,10 @@ struct SimReport {
   uint64_t crashes = 0;
   uint64_t resumes = 0;       // of the learner's process
   uint64_t trajectories = 0;  // stored
+  uint64_t rescored = 0;      // verdicts that replaced another
+  uint64_t stale = 0;         // trajectories kept and never trained on
+  uint64_t skipped = 0;       // tool calls given up on, the agent told
+  uint64_t retries = 0;       // of tool calls, in what was stored
   uint64_t loop_steps = 0;
   double virtual_seconds = 0;
 };

@@ -8,17 +8,19 @@ namespace {
 constexpr uint64_t kSeeds = 1000;
 
 TEST(Simulation, KeepsItsPromisesOverManySeeds) {
-  uint64_t crashes = 0, resumes = 0;
+  uint64_t crashes = 0, resumes = 0, rescored = 0;
   for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
     const SimReport report = RunSimulation({.seed = seed});
     ASSERT_TRUE(report.ok) << report.failure << "\nreplay: tidemill sim --seed " << seed
                            << " --trace";
     crashes += report.crashes;
     resumes += report.resumes;
+    rescored += report.rescored;
   }
   // The seeds must have had something to survive.
   EXPECT_GT(crashes, kSeeds);
   EXPECT_GT(resumes, kSeeds / 10);
+  EXPECT_GT(rescored, kSeeds / 10);
 }
 
 TEST(Simulation, TheSameSeedGivesTheSameRun) {
@@ -28,6 +30,25 @@ TEST(Simulation, TheSameSeedGivesTheSameRun) {
     EXPECT_EQ(a.virtual_seconds, b.virtual_seconds);
     EXPECT_EQ(a.trajectories, b.trajectories);
   }
+}
+
+// A tool of ours that never works: its calls are repeated, then the agent is told or the episode is
+// stale, as configured, and the learner still gets to its last step.
+TEST(Simulation, ATrainingGoesOnWhereAToolAlwaysFails) {
+  SimReport stale, skip;
+  for (uint64_t seed = 1; seed <= 40; ++seed) {
+    for (const bool skips : {false, true}) {
+      const SimReport report =
+          RunSimulation({.seed = seed, .broken_tool = "lint", .skip_unavailable = skips});
+      ASSERT_TRUE(report.ok) << report.failure << ", seed " << seed;
+      SimReport& sum = skips ? skip : stale;
+      sum.stale += report.stale, sum.skipped += report.skipped, sum.retries += report.retries;
+    }
+  }
+  EXPECT_GT(stale.stale, 40u);
+  EXPECT_EQ(stale.skipped, 0u);
+  EXPECT_GT(skip.skipped, 40u);
+  EXPECT_GT(skip.retries, 3 * skip.skipped - 1);
 }
 
 class PlantedBug : public testing::TestWithParam<std::pair<Bug, const char*>> {};
@@ -49,7 +70,9 @@ INSTANTIATE_TEST_SUITE_P(
                     std::pair{Bug::kLeaseNotExtended, "ran out although its holder lives"},
                     std::pair{Bug::kDroppedKeepsCredit, "starved"},
                     std::pair{Bug::kGateOffByOne, "the gate let"},
-                    std::pair{Bug::kVersionReused, "published twice"}));
+                    std::pair{Bug::kVersionReused, "published twice"},
+                    std::pair{Bug::kSampledTooOften, "paid for by inserts"},
+                    std::pair{Bug::kDeadScorerIsZero, "became a zero"}));
 
 }  // namespace
 }  // namespace tidemill::sim

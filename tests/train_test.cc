@@ -13,9 +13,8 @@
 #include <random>
 #include <thread>
 
-#include "cli/machine.h"
 #include "store/run_db.h"
-#include "store/run_reader.h"
+#include "tests/line_fixture.h"
 
 extern char** environ;
 
@@ -26,53 +25,7 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 using testing::HasSubstr;
 
-class TrainTest : public testing::Test {
- protected:
-  static void SetUpTestSuite() {
-    char name[] = "/tmp/tidemill-line-XXXXXX";
-    folder_ = mkdtemp(name);
-    Must("tasks generate --family cfunc --count 60 --seed 3 --difficulty 1,2 --out " + folder_ +
-         "/train.jsonl");
-    Must(
-        "tasks generate --family cfunc --count 6 --seed 4 --split heldout --difficulty 1,2 --out " +
-        folder_ + "/eval.jsonl");
-    Must("tasks model --family cfunc --width 32 --layers 2 --heads 2 --feed-forward 64 --out " +
-         folder_ + "/shape");
-    Must("model new --config " + folder_ + "/shape/config.json --tokenizer " + folder_ +
-         "/shape --seed 1 --out " + folder_ + "/model");
-  }
-  static void TearDownTestSuite() { fs::remove_all(folder_); }
-
-  static ProcessOutput Run(const std::string& arguments, const std::string& redirect = "2>&1") {
-    return RunProcess({"sh", "-c", TIDEMILL_BINARY_DIR "/tidemill " + arguments + " " + redirect},
-                      std::chrono::seconds(240));
-  }
-  static void Must(const std::string& arguments) {
-    const ProcessOutput result = Run(arguments);
-    ASSERT_EQ(result.exit_code, 0) << arguments << "\n" << result.output;
-  }
-  // A tiny run; `more` adds to it.
-  static std::string Train(const std::string& name, const std::string& more) {
-    return "--log-level warn train --json --no-web --set run.folder=" + folder_ +
-           "/runs --set run.name=" + name + " --set model.path=" + folder_ +
-           "/model --set model.protocol=compact --set tasks.train=" + folder_ +
-           "/train.jsonl --set rollout.group_size=4 --set rollout.groups_per_step=4 --set "
-           "rollout.max_turn_tokens=8" +
-           " --set rollout.max_turns=2 --set rollout.max_in_flight=64 --set "
-           "replay.drop_zero_variance=false" +
-           " --set learner.learning_rate=0.001 --set reward.weights.format=0.1 " + more;
-  }
-  static json Summary(const ProcessOutput& result) {
-    json summary = json::parse(result.output, nullptr, false);
-    EXPECT_TRUE(summary.is_object()) << result.output;
-    return summary;
-  }
-  static std::unique_ptr<RunReader> Reader(const std::string& run) {
-    return std::move(RunReader::Open(folder_ + "/runs/" + run + "/run.db").value());
-  }
-
-  inline static std::string folder_;
-};
+using TrainTest = LineTest;
 
 TEST_F(TrainTest, ARunGoesFromTasksToABetterPolicysCheckpoint) {
   const ProcessOutput result = Run(Train("whole", "--set run.steps=4 --set tasks.eval=" + folder_ +
@@ -205,6 +158,17 @@ TEST_F(TrainTest, ARunKilledAtAnyMomentGoesOnWithNothingLostOrUsedTwice) {
     if (page.rows.size() < 500) break;
   }
   EXPECT_EQ(uses, 80u * 16u);
+  // No version was given twice: every step of the line has its own, and each is above the last.
+  uint64_t version = 0;
+  for (const StepRow& step : steps) {
+    EXPECT_GT(step.version, version);
+    version = step.version;
+  }
+  EXPECT_LE(version, counts.last_version);
+  // No task was skipped: 320 groups and more over 60 tasks are at least five rounds through all.
+  const std::vector<TaskStats> tasks = reader->Tasks(v1::PURPOSE_TRAIN).value();
+  EXPECT_EQ(tasks.size(), 60u);
+  for (const TaskStats& task : tasks) EXPECT_GE(task.episodes, 16u) << task.task;
   RealClock clock;
   EXPECT_TRUE(RunDb::Open(folder_ + "/runs/killed/run.db", clock).value()->CheckIntegrity().ok());
 }

@@ -10,6 +10,7 @@
 #include "bus/redis/redis_roster.h"
 #include "bus/standard_topics.h"
 #include "cli/commands.h"
+#include "cli/make_scorers.h"
 #include "cli/role_options.h"
 #include "cli/worker.h"
 #include "core/log.h"
@@ -142,12 +143,12 @@ int RunTools(Worker& worker) {
 }
 
 int RunReward(Worker& worker) {
-  Result<std::vector<WeightedScorer>> scorers = MakeScorers(worker.config);
-  if (!scorers.ok()) return Fail(scorers.status());
-  RewardOptions options = RewardOptionsFrom(worker.config);
-  options.worker = worker.name();
-  options.metrics = &worker.metrics;
-  RewardLoop loop(worker.bus, worker.clock, std::move(*scorers), options);
+  Result<RewardParts> parts = MakeReward(worker.config);
+  if (!parts.ok()) return Fail(parts.status());
+  parts->options.worker = worker.name();
+  parts->options.metrics = &worker.metrics;
+  RewardLoop loop(worker.bus, worker.clock, std::move(parts->scorers), parts->options,
+                  parts->port.get());
   const RewardCounters& counters = loop.counters();
   worker.metrics.AddSource([&](MetricSink& sink) { SinkReward(counters, sink); });
   ServeLoopOptions serve;

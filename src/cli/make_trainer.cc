@@ -41,9 +41,10 @@ Result<TrainerOptions> OptionsFrom(const RunConfig& config) {
   TM_RETURN_IF_ERROR(ValidateObjective(options.objective).WithContext("learner.objective"));
   TM_ASSIGN_OR_RETURN(options.credit.kind, ParseCredit(learner.credit));
   options.credit.turn_weight = learner.turn_weight;
+  options.credit.discount = learner.turn_discount;
   if (learner.overlong_buffer > 0) {
     options.credit.overlong = {config.rollout.max_turn_tokens * config.rollout.max_turns,
-                               learner.overlong_buffer, 1.0};
+                               learner.overlong_buffer, learner.overlong_weight};
   }
   options.schedule.peak = learner.learning_rate;
   options.schedule.warmup_steps = learner.warmup_steps;
@@ -92,9 +93,7 @@ Result<std::shared_ptr<const PolicyWeights>> LoadStartWeights(const RunConfig& c
   return PolicyWeights::WithAdapter(base, std::move(fresh));
 }
 
-Result<std::unique_ptr<TrainerThread>> MakeTrainer(const RunConfig& config,
-                                                   const TrainerStart& start,
-                                                   WeightChannel& channel, const Clock& clock) {
+Result<std::unique_ptr<Trainer>> NewTrainer(const RunConfig& config, const TrainerStart& start) {
   TM_ASSIGN_OR_RETURN(const TrainerOptions options, OptionsFrom(config));
   // What a KL term compares with is the policy the run began with, also after a resume.
   std::shared_ptr<const PolicyWeights> reference;
@@ -110,6 +109,13 @@ Result<std::unique_ptr<TrainerThread>> MakeTrainer(const RunConfig& config,
     }
   }
   trainer->NotePublished(start.version, start.step);
+  return trainer;
+}
+
+Result<std::unique_ptr<TrainerThread>> MakeTrainer(const RunConfig& config,
+                                                   const TrainerStart& start,
+                                                   WeightChannel& channel, const Clock& clock) {
+  TM_ASSIGN_OR_RETURN(auto trainer, NewTrainer(config, start));
   TrainerThreadOptions thread;
   thread.threads = start.threads;
   thread.files_from = config.model.path;

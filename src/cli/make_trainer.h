@@ -30,6 +30,8 @@ struct TrainerStart {
 };
 
 // kInvalid names the key or the file.
+Result<std::unique_ptr<Trainer>> NewTrainer(const RunConfig& config, const TrainerStart& start);
+// The same, on a thread of its own.
 Result<std::unique_ptr<TrainerThread>> MakeTrainer(const RunConfig& config,
                                                    const TrainerStart& start,
                                                    WeightChannel& channel, const Clock& clock);

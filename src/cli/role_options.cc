@@ -59,24 +59,4 @@ ToolLoopOptions ToolLoopOptionsFrom(const RunConfig& config) {
   return options;
 }
 
-RewardOptions RewardOptionsFrom(const RunConfig& config) {
-  RewardOptions options;
-  options.retries = config.reward.retries;
-  options.turn_weight = config.reward.turn_weight;
-  options.turn_discount = config.reward.turn_discount;
-  options.lease_period = LeasePeriod(config);
-  return options;
-}
-
-Result<std::vector<WeightedScorer>> MakeScorers(const RunConfig& config) {
-  std::vector<WeightedScorer> scorers;
-  for (const auto& [name, weight] : config.reward.weights) {
-    TM_ASSIGN_OR_RETURN(auto scorer, NewScorer({.name = name,
-                                                .all_or_nothing = config.reward.all_or_nothing,
-                                                .penalty = config.reward.lint_penalty}));
-    scorers.push_back({std::move(scorer), weight});
-  }
-  return scorers;
-}
-
 }  // namespace tidemill

@@ -8,7 +8,6 @@
 #include "core/status.h"
 #include "policy/engine_port.h"
 #include "policy/torch/torch_engine.h"
-#include "reward/reward_loop.h"
 #include "rollout/rollout_loop.h"
 #include "tools/tool_executor.h"
 #include "tools/tool_loop.h"
@@ -20,9 +19,6 @@ EngineThreadOptions EngineThreadOptionsFrom(const RunConfig& config);
 RolloutOptions RolloutOptionsFrom(const RunConfig& config, int32_t max_context);
 ToolExecutorOptions ToolExecutorOptionsFrom(const RunConfig& config, int slots);
 ToolLoopOptions ToolLoopOptionsFrom(const RunConfig& config);
-RewardOptions RewardOptionsFrom(const RunConfig& config);
-// kInvalid names the scorer.
-Result<std::vector<WeightedScorer>> MakeScorers(const RunConfig& config);
 // How often leases are prolonged.
 inline Duration LeasePeriod(const RunConfig& config) {
   return config.bus.lease / 3;

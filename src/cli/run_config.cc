@@ -86,8 +86,29 @@ void BindLearning(RunConfig& c, Binder& b) {
         {.doc = "Nor one drawn longer ago than this; 0: no bound", .min = 0});
   b.Add("staleness.too_old", &c.staleness.too_old,
         {.doc = "drop the trajectory, or mask the tokens", .choices = {"drop", "mask"}});
+  b.Add("replay.selection", &c.replay.selection,
+        {.doc = "Which groups a step takes: the oldest, any, or those whose rewards vary more",
+         .choices = {"fifo", "uniform", "prioritized"}});
+  b.Add("replay.priority_exponent", &c.replay.priority_exponent,
+        {.doc = "prioritized: a group's chance is the deviation of its rewards to this power",
+         .min = 0,
+         .max = 10});
   b.Add("replay.max_uses", &c.replay.max_uses,
         {.doc = "How many steps may use a trajectory", .min = 1, .max = 1000});
+  b.Add("replay.samples_per_insert", &c.replay.samples_per_insert,
+        {.doc = "Uses of a group on average: the learner waits rather than use more, and no more "
+                "is issued than that needs; 0: max_uses",
+         .max = 1000});
+  b.Add("replay.capacity", &c.replay.capacity,
+        {.doc = "Groups kept for training; the one used most, of those the oldest, goes first",
+         .min = 1,
+         .max = 1 << 20});
+  b.Add("replay.min_groups", &c.replay.min_groups,
+        {.doc = "No step while there are fewer groups than this", .max = 1 << 20});
+  b.Add("replay.rescore_groups", &c.replay.rescore_groups,
+        {.doc = "When a scorer's version rises, so many groups, those whose rewards vary most, are "
+                "scored again",
+         .max = 1 << 20});
   b.Add("replay.drop_zero_variance", &c.replay.drop_zero_variance,
         {.doc = "Leave out groups whose rewards are all equal: they teach nothing"});
   auto& l = c.learner;
@@ -127,13 +148,17 @@ void BindLearning(RunConfig& c, Binder& b) {
          .choices = {"episode", "turn", "state"}});
   b.Add("learner.turn_weight", &l.turn_weight,
         {.doc = "Weight of that comparison", .min = 0, .max = 100});
+  b.Add("learner.turn_discount", &l.turn_discount,
+        {.doc = "Of later turns' rewards in a turn's return", .min = 0, .max = 1});
   b.Add("learner.overlong_buffer", &l.overlong_buffer,
         {.doc = "Tokens before the limit over which length is punished (DAPO); 0: off"});
+  b.Add("learner.overlong_weight", &l.overlong_weight,
+        {.doc = "What an answer at the limit loses", .min = 0, .max = 1000});
 }
 
 void BindRewardAndTools(RunConfig& c, Binder& b) {
   b.Add("reward.weights", &c.reward.weights,
-        {.doc = "Scorers and their weights: tests, compiled, lint, length, format",
+        {.doc = "Scorers and their weights: tests, compiled, lint, length, format, review, command",
          .min = -1000,
          .max = 1000});
   b.Add("reward.all_or_nothing", &c.reward.all_or_nothing,
@@ -148,6 +173,26 @@ void BindRewardAndTools(RunConfig& c, Binder& b) {
          .max = 1});
   b.Add("reward.retries", &c.reward.retries,
         {.doc = "How often grading is repeated after a failure of ours", .max = 20});
+  b.Add("reward.command", &c.reward.command,
+        {.doc = "The program of the scorer \"command\", with its arguments: JSON in, JSON out"});
+  b.Add("reward.command_version", &c.reward.command_version,
+        {.doc = "Its version, until an answer says another", .min = 1, .max = kMany});
+  b.Add("reward.command_timeout", &c.reward.command_timeout,
+        {.doc = "How long it (or the judge) may take", .min = 10, .max = 3.6e6});
+  b.Add("reward.command_output_kb", &c.reward.command_output_kb,
+        {.doc = "Most output of one answer", .min = 1, .max = 65536});
+  b.Add("reward.command_slots", &c.reward.command_slots,
+        {.doc = "How many run at once", .min = 1, .max = 1024});
+  b.Add("reward.review_weights", &c.reward.review_weights,
+        {.doc = "What the scorer \"review\" is made of", .min = 0, .max = 1000});
+  b.Add("reward.review_threshold", &c.reward.review_threshold,
+        {.doc = "A sub-score below this gets a second, closer look", .min = 0, .max = 1});
+  b.Add("reward.review_cpu_ms", &c.reward.review_cpu_ms,
+        {.doc = "CPU time of the tests that is worth full marks for performance; 0: the fastest "
+                "right answer to the task so far",
+         .min = 0});
+  b.Add("reward.review_judge", &c.reward.review_judge,
+        {.doc = "A program that gives the review's sub-scores; empty: tools do"});
   b.Add("tools.slots", &c.tools.slots,
         {.doc = "Tool calls running at once; 0: from the cores", .max = 4096});
   b.Add("tools.cache", &c.tools.cache,
@@ -208,6 +253,27 @@ void BindRest(RunConfig& c, Binder& b) {
         {.doc = "Threads of learning; 0: from the cores", .max = 1024});
 }
 
+// The gate keeps (η + 1) batches of groups that may still be used; the buffer must hold them, or
+// they would be evicted as fast as they come.
+Status CheckReplay(const RunConfig& config, const Binder& binder) {
+  const uint64_t ahead = config.run.mode == "sync"       ? 0
+                         : config.run.mode == "one-step" ? 1
+                                                         : config.staleness.max_steps;
+  const uint64_t groups = (ahead + 1) * config.rollout.groups_per_step;
+  if (config.replay.capacity < groups) {
+    return binder.Error("replay.capacity", "must be at least " + std::to_string(groups) +
+                                               ": the groups of a step for each step ahead");
+  }
+  if (config.replay.min_groups > groups) {
+    return binder.Error("replay.min_groups", "must be at most " + std::to_string(groups) +
+                                                 ": more are not issued before a step is taken");
+  }
+  if (config.replay.samples_per_insert > config.replay.max_uses) {
+    return binder.Error("replay.samples_per_insert", "must not be above replay.max_uses");
+  }
+  return Ok();
+}
+
 }  // namespace
 
 void BindRunConfig(RunConfig& config, Binder& binder) {
@@ -233,6 +299,7 @@ Status CheckRunConfig(const RunConfig& config, const Binder& binder) {
         "staleness.hard_max_steps",
         "is less than staleness.max_steps: what is issued would be too old when it is used");
   }
+  TM_RETURN_IF_ERROR(CheckReplay(config, binder));
   if (config.reward.weights.empty()) return binder.Error("reward.weights", "names no scorer");
   return Ok();
 }

@@ -62,8 +62,14 @@ struct RunConfig {
   } staleness;
 
   struct Replay {
+    std::string selection = "fifo";
+    double priority_exponent = 1;
     uint32_t max_uses = 1;
+    uint32_t samples_per_insert = 0;
+    uint32_t capacity = 4096;
+    uint32_t min_groups = 0;
     bool drop_zero_variance = true;
+    uint32_t rescore_groups = 64;
   } replay;
 
   struct Learner {
@@ -86,7 +92,9 @@ struct RunConfig {
     double lora_alpha = 16;
     std::string credit = "episode";
     double turn_weight = 1.0;
+    double turn_discount = 1.0;
     uint32_t overlong_buffer = 0;
+    double overlong_weight = 1.0;
   } learner;
 
   struct Reward {
@@ -96,6 +104,16 @@ struct RunConfig {
     double turn_weight = 0;
     double turn_discount = 1;
     uint32_t retries = 3;
+    std::vector<std::string> command;
+    uint32_t command_version = 1;
+    std::chrono::milliseconds command_timeout{30000};
+    uint32_t command_output_kb = 256;
+    uint32_t command_slots = 2;
+    std::map<std::string, double> review_weights = {
+        {"correctness", 0.4}, {"style", 0.2}, {"performance", 0.2}, {"security", 0.2}};
+    double review_threshold = 0.5;
+    double review_cpu_ms = 0;
+    std::vector<std::string> review_judge;
   } reward;
 
   struct Tools {

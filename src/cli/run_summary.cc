@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "cli/sparkline.h"
@@ -57,6 +59,57 @@ std::string CurveText(const Json& curve) {
                      Sparkline(rates), 100 * rates.back());
 }
 
+// Over all steps: how old what they trained on was, and how far from the policy that sampled it.
+Result<Json> StalenessJson(RunReader& reader) {
+  std::map<std::string, std::map<uint64_t, double>> histograms;
+  double lag_max = 0, ess = 0, ess_least = 1, mismatch = 0, mismatch_p99 = 0, masked = 0, steps = 0;
+  for (uint64_t after = 0;;) {
+    TM_ASSIGN_OR_RETURN(const std::vector<StepRow> rows, reader.Steps(after, kPageRowsMax));
+    for (const StepRow& row : rows) {
+      const Json metrics = Json::parse(row.metrics_json, nullptr, false);
+      if (!metrics.is_object()) continue;
+      const auto value = [&](const char* key, double none) {
+        auto it = metrics.find(key);
+        return it != metrics.end() && it->is_number() ? it->get<double>() : none;
+      };
+      for (const char* name : {"lag", "span"}) {
+        const std::string prefix = std::string(name) + "_hist_";
+        for (const auto& [key, count] : metrics.items()) {
+          if (key.rfind(prefix, 0) != 0 || !count.is_number()) continue;
+          histograms[name][std::strtoull(key.c_str() + prefix.size(), nullptr, 10)] +=
+              count.get<double>();
+        }
+      }
+      lag_max = std::max(lag_max, value("lag_max", 0));
+      ess += value("ess", 1);
+      ess_least = std::min(ess_least, value("ess", 1));
+      mismatch += value("mismatch", 0);
+      mismatch_p99 = std::max(mismatch_p99, value("mismatch_p99", 0));
+      masked += value("masked_tokens", 0);
+      ++steps;
+    }
+    if (rows.size() < kPageRowsMax) break;
+    after = rows.back().step;
+  }
+  Json json;
+  for (const char* name : {"lag", "span"}) {
+    Json& buckets = json[std::string(name) + "_histogram"] = Json::object();
+    double sum = 0, count = 0;
+    for (const auto& [bucket, n] : histograms[name]) {
+      buckets[std::to_string(bucket)] = n;
+      sum += static_cast<double>(bucket) * n, count += n;
+    }
+    json[std::string(name) + "_mean"] = count > 0 ? sum / count : 0;
+  }
+  json["lag_max"] = lag_max;
+  json["ess_mean"] = steps > 0 ? ess / steps : 0;
+  json["ess_least"] = steps > 0 ? ess_least : 0;
+  json["mismatch_mean"] = steps > 0 ? mismatch / steps : 0;
+  json["mismatch_p99_max"] = mismatch_p99;
+  json["masked_tokens"] = masked;
+  return json;
+}
+
 }  // namespace
 
 double PassAtK(uint64_t n, uint64_t c, uint64_t k) {
@@ -103,6 +156,10 @@ Result<std::string> MakeSummary(const RunDirectory& directory, const RunOutcome&
   json["unscorable"] = last.unscorable;
   json["too_old"] = last.too_old;
   json["zero_variance"] = last.zero_variance;
+  json["evicted"] = last.evicted;
+  json["rescored"] = last.rescored;
+  json["second_looks"] = last.second_looks;
+  TM_ASSIGN_OR_RETURN(json["staleness"], StalenessJson(*reader));
   json["seconds"] = last.seconds;
   json["generated_tokens"] = last.generated_tokens;
   json["trained_tokens"] = last.trained_tokens;

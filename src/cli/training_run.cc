@@ -7,7 +7,9 @@
 #include "bus/redis/redis_bus.h"
 #include "bus/split_bus.h"
 #include "bus/standard_topics.h"
+#include "cli/make_scorers.h"
 #include "cli/make_trainer.h"
+#include "cli/resume_parts.h"
 #include "cli/role_options.h"
 #include "core/metrics.h"
 #include "core/random.h"
@@ -64,6 +66,7 @@ struct TrainingRun::Parts {
   std::unique_ptr<EngineThread> engine;
   std::unique_ptr<ToolExecutor> tools;
   std::unique_ptr<TrainerThread> trainer;
+  std::unique_ptr<CommandPort> scorer_port;
 
   std::unique_ptr<Dispatcher> dispatcher;
   std::unique_ptr<RolloutLoop> rollout;
@@ -82,7 +85,7 @@ struct TrainingRun::Parts {
   Status MakeBus(RunDirectory& directory);
   Status MakePorts();
   Status CheckPrompts() const;
-  Status MakeWorkLoops();
+  void MakeWorkLoops(RewardParts scoring);
   void AddWork(RunSnapshot& s) const;
   Status MakeLoops(RunDirectory& directory);
   DispatcherOptions DispatchOptions() const;
@@ -107,6 +110,17 @@ int64_t StepsAhead(const RunConfig& config) {
   if (config.run.mode == "sync") return 0;
   if (config.run.mode == "one-step") return 1;
   return config.staleness.max_steps;
+}
+
+BufferOptions BufferFrom(const RunConfig& config) {
+  BufferOptions buffer;
+  buffer.selection = config.replay.selection;
+  buffer.priority_exponent = config.replay.priority_exponent;
+  buffer.capacity = config.replay.capacity;
+  buffer.max_uses = config.replay.max_uses;
+  buffer.samples_per_insert = config.replay.samples_per_insert;
+  buffer.min_groups = std::max<uint32_t>(1, config.replay.min_groups);
+  return buffer;
 }
 
 }  // namespace
@@ -261,7 +275,8 @@ DispatcherOptions TrainingRun::Parts::DispatchOptions() const {
   DispatcherOptions dispatch;
   dispatch.gate = {.max_in_flight = config.rollout.max_in_flight,
                    .batch_episodes = config.batch_episodes(),
-                   .staleness_max_steps = StepsAhead(config)};
+                   .staleness_max_steps = StepsAhead(config),
+                   .uses_per_episode = UsesPaid(BufferFrom(config))};
   dispatch.group_size = config.rollout.group_size;
   dispatch.seed = config.run.seed;
   dispatch.sampling = MakeSampling(config.rollout.temperature, config.rollout.max_turn_tokens);
@@ -273,35 +288,18 @@ DispatcherOptions TrainingRun::Parts::DispatchOptions() const {
   dispatch.eval_during = EvalPlans("during");
   dispatch.eval_during.resize(std::min<size_t>(1, dispatch.eval_during.size()));
   dispatch.eval_every_steps = config.eval.every_steps;
-  dispatch.next_group = resumed.next_group;
   dispatch.steps_done = start_step;
-  for (const ResumeState::Outstanding& group : resumed.outstanding) {
-    dispatch.outstanding.push_back(group.group);
-  }
-  for (const v1::GroupLease& group : resumed.to_reissue)
-    dispatch.reissue.push_back(group.task().id());
-  std::map<uint64_t, uint32_t> in_replay;  // accepted groups whose episodes are still unused
-  for (const ResumeState::Stored& stored : resumed.trajectories) {
-    in_replay[stored.trajectory.id().group()] = stored.trajectory.group_members();
-  }
-  for (const ResumeState::Outstanding& group : resumed.outstanding)
-    in_replay.erase(group.group.group());
-  for (const auto& [group, members] : in_replay) {
-    v1::GroupReport& report = dispatch.in_replay.emplace_back();
-    report.set_group(group);
-    report.set_revision(1);
-    report.set_accepted(members);
-  }
+  AddResumed(resumed, dispatch);
   return dispatch;
 }
 
-Status TrainingRun::Parts::MakeWorkLoops() {
+void TrainingRun::Parts::MakeWorkLoops(RewardParts scoring) {
   rollout = std::make_unique<RolloutLoop>(*bus, *engine, *protocol, clock,
                                           RolloutOptionsFrom(config, max_context));
   tool_loop = std::make_unique<ToolLoop>(*bus, *tools, clock, ToolLoopOptionsFrom(config));
-  TM_ASSIGN_OR_RETURN(std::vector<WeightedScorer> scorers, MakeScorers(config));
-  reward = std::make_unique<RewardLoop>(*bus, clock, std::move(scorers), RewardOptionsFrom(config));
-  return Ok();
+  scorer_port = std::move(scoring.port);
+  reward = std::make_unique<RewardLoop>(*bus, clock, std::move(scoring.scorers), scoring.options,
+                                        scorer_port.get());
 }
 
 Status TrainingRun::Parts::MakeLoops(RunDirectory& directory) {
@@ -311,12 +309,16 @@ Status TrainingRun::Parts::MakeLoops(RunDirectory& directory) {
   dispatcher = std::make_unique<Dispatcher>(*bus, *clients[0], clock, *journal, train_tasks,
                                             eval_tasks, std::move(order), DispatchOptions());
 
-  if (options.fleet == nullptr) TM_RETURN_IF_ERROR(MakeWorkLoops());
-
+  TM_ASSIGN_OR_RETURN(RewardParts scoring, MakeReward(config));
   ReplayOptions replay_options;
+  replay_options.scorer_versions = scoring.versions;
+  if (options.fleet == nullptr) MakeWorkLoops(std::move(scoring));
   replay_options.staleness = {config.staleness.hard_max_steps, config.staleness.max_minutes,
                               config.staleness.too_old == "mask"};
-  replay_options.max_uses = config.replay.max_uses;
+  replay_options.buffer = BufferFrom(config);
+  replay_options.buffer.seed = MixHash(config.run.seed, start_step);
+  TM_RETURN_IF_ERROR(GroupBuffer::Make(replay_options.buffer).status().WithContext("replay"));
+  replay_options.rescore_groups = config.replay.rescore_groups;
   replay_options.drop_zero_variance = config.replay.drop_zero_variance;
   replay_options.max_turn_tokens = config.rollout.max_turn_tokens;
   replay_options.store_capacity = kStoreCapacity;
@@ -328,12 +330,8 @@ Status TrainingRun::Parts::MakeLoops(RunDirectory& directory) {
   }
   replay_options.versions = {resumed.versions.begin(), resumed.versions.end()};
   replay_options.versions[start_version] = start_step;
-  std::vector<StoredSample> stored;
-  for (ResumeState::Stored& sample : resumed.trajectories) {
-    stored.push_back({std::move(sample.trajectory), std::move(sample.verdict), sample.uses});
-  }
   replay = std::make_unique<ReplayLoop>(*bus, *clients[1], clock, *journal, book, replay_options,
-                                        std::move(stored));
+                                        TakeSamples(resumed));
 
   runner = std::make_unique<LoopRunner>();
   if (options.train) {
@@ -440,6 +438,8 @@ RunSnapshot TrainingRun::Snapshot() const {
   s.ready_episodes = replay.ready_episodes;
   s.scored = replay.scored, s.solved = replay.solved, s.stale = replay.stale;
   s.too_old = replay.too_old, s.zero_variance = replay.zero_variance;
+  s.evicted = replay.evicted, s.rescored = replay.rescored;
+  s.second_looks = p.reward->counters().second_looks;
   s.duplicates = replay.duplicates, s.used = replay.used;
   if (p.rollout) p.AddWork(s);
   if (p.learner) {

@@ -14,7 +14,8 @@ namespace {
 std::string_view Short(std::string_view name, std::string_view prefix) {
   static thread_local std::string text;
   text = name.substr(0, prefix.size()) == prefix ? name.substr(prefix.size()) : name;
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](unsigned char c) { return std::tolower(c); });
   return text;
 }
 
@@ -27,7 +28,8 @@ std::string Indented(const std::string& text) {
   return out + "\n";
 }
 
-std::string IdsText(const google::protobuf::RepeatedField<uint32_t>& ids, const TextOfIds& text_of) {
+std::string IdsText(const google::protobuf::RepeatedField<uint32_t>& ids,
+                    const TextOfIds& text_of) {
   const std::vector<int32_t> copy(ids.begin(), ids.end());
   return text_of(copy);
 }
@@ -44,8 +46,10 @@ std::string TurnText(const v1::Turn& turn, int number, const TextOfIds& text_of)
   text += Indented(IdsText(turn.ids(), text_of));
   if (!turn.malformed().empty()) text += "  malformed: " + turn.malformed() + "\n";
   for (const v1::ToolCall& call : turn.calls()) {
-    text += fmt::format("  tool {} {} -> {}", call.tool(), call.arguments_json(), OutcomeName(call.outcome()));
-    if (call.tests_total() > 0) text += fmt::format(", {}/{} tests", call.tests_passed(), call.tests_total());
+    text += fmt::format("  tool {} {} -> {}", call.tool(), call.arguments_json(),
+                        OutcomeName(call.outcome()));
+    if (call.tests_total() > 0)
+      text += fmt::format(", {}/{} tests", call.tests_passed(), call.tests_total());
     text += fmt::format(" ({:.0f} ms, {:.0f} ms in the box{})\n", call.wait_ms(), call.run_ms(),
                         call.retries() > 0 ? fmt::format(", {} retries", call.retries()) : "");
     if (!call.text().empty()) text += Indented(call.text());
@@ -61,8 +65,8 @@ std::string_view EpisodeEndName(v1::EpisodeEnd end) {
 
 std::string TranscriptText(const EpisodeDetail& episode, const TextOfIds& text_of) {
   const EpisodeRow& row = episode.row;
-  std::string text = fmt::format("== {}  group {} member {} attempt {}  {}", row.task, row.group, row.member,
-                                 row.attempt, EpisodeEndName(row.end));
+  std::string text = fmt::format("== {}  group {} member {} attempt {}  {}", row.task, row.group,
+                                 row.member, row.attempt, EpisodeEndName(row.end));
   text += row.reward ? fmt::format("  reward {:.3f}\n", *row.reward) : std::string("  no reward\n");
   text += "  prompt\n" + Indented(IdsText(episode.trajectory.prompt_ids(), text_of));
   for (int i = 0; i < episode.trajectory.turns_size(); ++i) {
@@ -71,10 +75,12 @@ std::string TranscriptText(const EpisodeDetail& episode, const TextOfIds& text_o
   if (!row.stale_cause.empty()) text += "  stale: " + row.stale_cause + "\n";
   if (episode.verdict) {
     for (const v1::RewardPart& part : episode.verdict->parts()) {
-      text += fmt::format("  {} {:.3f} x {:g}: {}\n", part.scorer(), part.value(), part.weight(), part.comment());
+      text += fmt::format("  {} (version {}) {:.3f} x {:g}: {}\n", part.scorer(),
+                          part.scorer_version(), part.value(), part.weight(), part.comment());
     }
   }
-  text += fmt::format("  fate {}{}", row.fate, row.fate_reason.empty() ? "" : " (" + row.fate_reason + ")");
+  text += fmt::format("  fate {}{}", row.fate,
+                      row.fate_reason.empty() ? "" : " (" + row.fate_reason + ")");
   if (!episode.used_by.empty()) text += fmt::format(", used by step {}", episode.used_by.front());
   return text + "\n";
 }

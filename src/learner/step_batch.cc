@@ -33,6 +33,20 @@ void AddMetrics(StepBatch& step) {
   AddStalenessMetrics(MeasureStaleness(step.sequences), step.metrics);
 }
 
+// How much the comparison of turns adds to or takes from the advantage of their episodes.
+void MeasureTurnCredit(AdvantageKind advantage, const std::vector<const v1::Sample*>& samples,
+                       StepBatch& step) {
+  std::vector<uint64_t> groups;
+  for (const v1::Sample* sample : samples) groups.push_back(sample->trajectory().id().group());
+  const std::vector<double> of_episode = ComputeAdvantages(advantage, step.rewards, groups);
+  double sum = 0, turns = 0;
+  for (size_t i = 0; i < samples.size(); ++i) {
+    for (double a : step.advantages[i]) sum += std::abs(a - of_episode[i]);
+    turns += static_cast<double>(step.advantages[i].size());
+  }
+  step.metrics["turn_credit"] = turns > 0 ? sum / turns : 0;
+}
+
 }  // namespace
 
 std::vector<int32_t> StepBatch::Trainable() const {
@@ -61,10 +75,15 @@ Result<StepBatch> PrepareStep(const v1::Batch& batch, AdvantageKind advantage,
     step.rewards.push_back(ShapedReward(credit, sample));
     samples.push_back(&sample);
   }
+  for (size_t i = 0; i < samples.size(); ++i) {
+    step.metrics["overlong_penalty"] +=
+        (samples[i]->verdict().reward() - step.rewards[i]) / static_cast<double>(samples.size());
+  }
   if (advantage == AdvantageKind::kVtrace) {
     for (const auto& rewards : step.turn_rewards) step.advantages.emplace_back(rewards.size(), 0.0);
   } else {
     TM_ASSIGN_OR_RETURN(step.advantages, AssignCredit(credit, advantage, samples));
+    MeasureTurnCredit(advantage, samples, step);
   }
   AddMetrics(step);
   return step;

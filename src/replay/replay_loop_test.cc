@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "bus/memory/memory_bus.h"
 #include "bus/standard_topics.h"
 #include "core/topics.h"
@@ -79,11 +81,25 @@ class ReplayTest : public testing::Test {
       ASSERT_TRUE(request.ParseFromString(lease.body));
       v1::Verdict verdict;
       *verdict.mutable_id() = request.id();
+      verdict.set_request_id(request.request_id());
       verdict.set_scored(scored);
-      verdict.set_reward(same ? 1 : request.id().member());
+      verdict.set_reward(same ? 1 : reward_scale_ * request.id().member());
+      v1::RewardPart& part = *verdict.add_parts();
+      part.set_scorer("judge"), part.set_scorer_version(scorer_version_);
       EXPECT_TRUE(bus_.PublishReply(request.reply_to(), verdict.SerializeAsString()).ok());
       EXPECT_TRUE(bus_.Ack(lease).ok());
     }
+  }
+  // A whole group, scored; the reports are left on the bus.
+  void Finish(uint64_t group, uint64_t version = 1) {
+    Send(Episode(group, 0, version)), Send(Episode(group, 1, version));
+    Settle(), Score(), Settle();
+  }
+  static std::set<uint64_t> Groups(const v1::Batch& batch) {
+    std::set<uint64_t> groups;
+    for (const v1::Sample& sample : batch.samples())
+      groups.insert(sample.trajectory().id().group());
+    return groups;
   }
   void Ask(uint64_t step, uint64_t version, uint32_t episodes = 2) {
     v1::BatchRequest request;
@@ -122,6 +138,8 @@ class ReplayTest : public testing::Test {
   std::vector<v1::Task> tasks_;
   TaskBook book_;
   ReplayOptions options_;
+  double reward_scale_ = 1;
+  uint32_t scorer_version_ = 1;
   std::unique_ptr<ReplayLoop> replay_;
 };
 
@@ -224,6 +242,40 @@ TEST_F(ReplayTest, WithMaskingOnlyTheOldTokensAreLeftOut) {
   EXPECT_EQ(batches[0].samples(0).masked_tokens(), 1u);
 }
 
+TEST_F(ReplayTest, TokensDrawnTooLongAgoAreDroppedOrMasked) {
+  for (const bool mask : {false, true}) {
+    options_.staleness = {100, /*max_minutes=*/1, mask};
+    Make();
+    const uint64_t group = mask ? 2 : 1;
+    for (uint32_t member : {0, 1}) {
+      v1::Trajectory trajectory = Episode(group, member, 1);
+      trajectory.mutable_turns(0)->set_finished_ms(clock_.WallMs());
+      v1::Turn& young = *trajectory.add_turns();
+      young.add_ids(3);
+      v1::VersionRun& run = *young.add_versions();
+      run.set_version(1), run.set_tokens(1);
+      young.set_finished_ms(clock_.WallMs() + 60'000);
+      Send(trajectory);
+    }
+    Settle(), Score(), Settle();
+    (void)Reports();
+    clock_.Advance(std::chrono::seconds(90));
+    Ask(mask ? 1 : 0, 1), Settle();
+    const std::vector<v1::Batch> batches = Batches();
+    if (!mask) {
+      EXPECT_TRUE(batches.empty());
+      EXPECT_EQ(Reports().at(0).reason(), "too_old");
+      EXPECT_EQ(replay_->counters().too_old, 2u);
+      continue;
+    }
+    ASSERT_EQ(batches.size(), 1u);
+    const v1::Trajectory& trajectory = batches[0].samples(0).trajectory();
+    EXPECT_TRUE(trajectory.turns(0).versions(0).masked());
+    EXPECT_FALSE(trajectory.turns(1).versions(0).masked());
+    EXPECT_EQ(replay_->counters().masked_tokens, 2u);
+  }
+}
+
 TEST_F(ReplayTest, ALostVerdictIsAskedForAgain) {
   Make();
   Send(Episode(1, 0, 1));
@@ -242,13 +294,163 @@ TEST_F(ReplayTest, WhatWasStoredBeforeAResumeIsThereAgain) {
   std::vector<StoredSample> stored;
   for (uint32_t member : {0, 1}) {
     verdict.set_reward(member);
-    stored.push_back({Episode(5, member, 1), verdict, 0});
+    stored.push_back({Episode(5, member, 1), verdict, 0, false});
   }
   options_.versions = {{1, 0}};
   Make(std::move(stored));
   Ask(0, 1);
   Settle();
   ASSERT_EQ(Batches().size(), 1u);
+}
+
+TEST_F(ReplayTest, AGroupIsUsedAsOftenAsAllowedAndTheOldestFirst) {
+  options_.buffer.max_uses = 2;
+  Make();
+  Finish(1), Finish(2);
+  std::vector<std::set<uint64_t>> used;
+  for (uint64_t step = 0; step < 4; ++step) {
+    Ask(step, 1), Settle();
+    for (const v1::Batch& batch : Batches()) {
+      used.push_back(Groups(batch));
+      EXPECT_EQ(batch.samples(0).uses(), (used.size() - 1) % 2);
+    }
+  }
+  const std::vector<std::set<uint64_t>> expected = {{1}, {1}, {2}, {2}};
+  EXPECT_EQ(used, expected);
+}
+
+TEST_F(ReplayTest, ANewGroupEvictsTheOneUsedMostAndItsCreditReturns) {
+  options_.buffer.capacity = 2;
+  options_.buffer.max_uses = 3;
+  Make();
+  Finish(1), Finish(2);
+  Ask(0, 1), Settle();
+  ASSERT_EQ(Batches().size(), 1u);
+  (void)Reports();
+  Finish(3);
+  const std::vector<v1::GroupReport> reports = Reports();
+  ASSERT_EQ(reports.size(), 2u);
+  EXPECT_EQ(reports[0].accepted(), 2u);
+  EXPECT_EQ(reports[1].group(), 1u);
+  EXPECT_EQ(reports[1].dropped(), 2u);
+  EXPECT_EQ(reports[1].uses(), 1u);
+  EXPECT_FALSE(reports[1].reissue());
+  EXPECT_EQ(store_.fates.at(0), "evicted");
+  EXPECT_EQ(replay_->counters().evicted, 2u);
+}
+
+TEST_F(ReplayTest, NoMoreIsSampledThanInsertsPaidForAndAnEvictionDoesNotBlockIt) {
+  options_.buffer.capacity = 2;
+  options_.buffer.max_uses = 100;
+  options_.buffer.samples_per_insert = 1;
+  options_.staleness.hard_max_steps = 100;
+  Make();
+  Finish(1);
+  Ask(0, 1), Settle();
+  EXPECT_EQ(Batches().size(), 1u);
+  Ask(1, 1), Settle();
+  EXPECT_TRUE(Batches().empty()) << "the one insert paid for one use";
+  Finish(2), Finish(3), Finish(4);  // two of them have to go
+  EXPECT_EQ(Batches().size(), 1u);
+  Ask(2, 1), Settle();
+  EXPECT_EQ(Batches().size(), 1u);
+}
+
+TEST_F(ReplayTest, PrioritizedSelectionPrefersGroupsWhoseRewardsVaryMore) {
+  options_.buffer.selection = "prioritized";
+  options_.buffer.priority_exponent = 4;
+  options_.buffer.max_uses = 1000;
+  options_.staleness.hard_max_steps = 1000;
+  Make();
+  Finish(1);
+  reward_scale_ = 5;
+  Finish(2);
+  int second = 0;
+  for (uint64_t step = 0; step < 50; ++step) {
+    Ask(step, 1), Settle();
+    const std::vector<v1::Batch> batches = Batches();
+    ASSERT_EQ(batches.size(), 1u);
+    second += static_cast<int>(Groups(batches[0]).count(2));
+  }
+  EXPECT_GT(second, 45);
+}
+
+TEST_F(ReplayTest, WhenAScorersVersionRisesTheGroupsThatVaryMostAreScoredAgainInPlace) {
+  options_.rescore_groups = 1;
+  options_.staleness.hard_max_steps = 100;
+  Make();
+  Finish(1);
+  reward_scale_ = 3;
+  Finish(2);
+  EXPECT_EQ(bus_.Depth(kScoreTopic)->ready, 0u);
+  scorer_version_ = 2;
+  reward_scale_ = 1;
+  Finish(3);
+  ASSERT_EQ(bus_.Depth(kScoreTopic)->ready, 2u) << "the one group that varies most";
+  reward_scale_ = 7;
+  Score(), Settle();
+  EXPECT_EQ(replay_->counters().rescored, 2u);
+  Ask(0, 1, 6), Settle();
+  const std::vector<v1::Batch> batches = Batches();
+  ASSERT_EQ(batches.size(), 1u);
+  EXPECT_EQ(batches[0].samples(1).verdict().reward(), 1);
+  EXPECT_EQ(batches[0].samples(3).verdict().reward(), 7);
+  EXPECT_EQ(batches[0].samples(3).verdict().parts(0).scorer_version(), 2u);
+}
+
+TEST_F(ReplayTest, AScorerThatCannotBeReachedOrIsOlderLeavesTheVerdictAsItWas) {
+  options_.staleness.hard_max_steps = 100;
+  Make();
+  Finish(1);
+  scorer_version_ = 2;
+  Finish(2);
+  ASSERT_EQ(bus_.Depth(kScoreTopic)->ready, 2u);
+  Score(false, /*scored=*/false), Settle();
+  EXPECT_EQ(replay_->counters().rescore_failed, 2u);
+  EXPECT_EQ(replay_->counters().stale, 0u);
+  Ask(0, 1, 4), Settle();
+  EXPECT_EQ(Batches().at(0).samples(1).verdict().reward(), 1);
+}
+
+TEST_F(ReplayTest, AGroupWithoutADifferenceAfterScoringAgainIsDropped) {
+  options_.staleness.hard_max_steps = 100;
+  Make();
+  Finish(1);
+  scorer_version_ = 2;
+  Finish(2);
+  (void)Reports();
+  Score(/*same=*/true), Settle();
+  const std::vector<v1::GroupReport> reports = Reports();
+  ASSERT_EQ(reports.size(), 1u);
+  EXPECT_EQ(reports[0].group(), 1u);
+  EXPECT_EQ(reports[0].reason(), "zero_variance");
+}
+
+TEST_F(ReplayTest, AResumedGroupKeepsItsUsesItsStaleMembersAndIsScoredByTodaysScorers) {
+  v1::Verdict verdict;
+  verdict.set_scored(true);
+  v1::RewardPart& part = *verdict.add_parts();
+  part.set_scorer("judge"), part.set_scorer_version(1);
+  std::vector<StoredSample> stored;
+  for (uint32_t member : {0, 1, 2}) {
+    verdict.set_reward(member);
+    v1::Trajectory trajectory = Episode(5, member, 1);
+    trajectory.set_group_members(3);
+    stored.push_back({trajectory, verdict, 1, /*stale=*/member == 2});
+  }
+  options_.versions = {{1, 0}};
+  options_.buffer.max_uses = 2;
+  options_.scorer_versions = {{"judge", 2}};
+  Make(std::move(stored));
+  Settle();
+  EXPECT_EQ(bus_.Depth(kScoreTopic)->ready, 2u) << "the older scorer's verdicts";
+  Ask(1, 1, 3), Settle();
+  const std::vector<v1::Batch> batches = Batches();
+  ASSERT_EQ(batches.size(), 1u);
+  EXPECT_EQ(batches[0].samples_size(), 2) << "the stale member stays out, the group stands for 3";
+  EXPECT_EQ(batches[0].samples(0).uses(), 1u);
+  Ask(2, 1, 3), Settle();
+  EXPECT_TRUE(Batches().empty()) << "it was used twice";
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 #include "replay/selector.h"
 
 #include <cmath>
-#include <list>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -31,30 +31,21 @@ class FifoSelector final : public Selector {
  public:
   Status Insert(ItemKey key, double priority) override {
     TM_RETURN_IF_ERROR(CheckPriority(priority));
-    if (places_.contains(key)) return Known(key);
-    places_[key] = keys_.insert(keys_.end(), key);
-    return Ok();
+    return keys_.insert(key).second ? Ok() : Known(key);
   }
-  Status Remove(ItemKey key) override {
-    const auto found = places_.find(key);
-    if (found == places_.end()) return Unknown(key);
-    keys_.erase(found->second);
-    places_.erase(found);
-    return Ok();
-  }
+  Status Remove(ItemKey key) override { return keys_.erase(key) == 1 ? Ok() : Unknown(key); }
   Status Update(ItemKey key, double priority) override {
     TM_RETURN_IF_ERROR(CheckPriority(priority));
-    return places_.contains(key) ? Ok() : Unknown(key);
+    return keys_.contains(key) ? Ok() : Unknown(key);
   }
   Result<Selection> Sample() override {
     if (keys_.empty()) return Nothing();
-    return Selection{keys_.front(), 1.0};
+    return Selection{*keys_.begin(), 1.0};
   }
   size_t size() const override { return keys_.size(); }
 
  private:
-  std::list<ItemKey> keys_;  // oldest first
-  std::unordered_map<ItemKey, std::list<ItemKey>::iterator> places_;
+  std::set<ItemKey> keys_;
 };
 
 // Keys in an array without holes: the last takes the place of one that is removed.

@@ -34,7 +34,7 @@ class Selector {
   virtual size_t size() const = 0;
 };
 
-// The oldest first. Priorities do not matter.
+// The smallest key first: keys are given in the order of age. Priorities do not matter.
 std::unique_ptr<Selector> NewFifoSelector();
 // Each with the same probability.
 std::unique_ptr<Selector> NewUniformSelector(Random random);

@@ -75,9 +75,11 @@ INSTANTIATE_TEST_SUITE_P(All, SelectorContract,
 TEST(FifoSelector, ChoosesTheOldestThatIsLeft) {
   auto selector = NewFifoSelector();
   for (ItemKey key : {5, 3, 9}) ASSERT_TRUE(selector->Insert(key, 0).ok());
-  EXPECT_EQ(selector->Sample()->key, 5u);
-  ASSERT_TRUE(selector->Remove(5).ok());
   EXPECT_EQ(selector->Sample()->key, 3u);
+  ASSERT_TRUE(selector->Remove(3).ok());
+  EXPECT_EQ(selector->Sample()->key, 5u);
+  ASSERT_TRUE(selector->Insert(3, 0).ok());
+  EXPECT_EQ(selector->Sample()->key, 3u) << "what comes back has its old place";
 }
 
 TEST(UniformSelector, ChoosesEachAboutEquallyOften) {

@@ -11,7 +11,9 @@ namespace tidemill {
 namespace {
 
 constexpr size_t kMessagesAtOnce = 256;
-constexpr const char* kTools[] = {"grade", "lint"};
+constexpr size_t kRunsMax = 8;       // tool runs and questions of one scoring under way
+constexpr uint32_t kRoundsMax = 6;   // a scorer that never has enough is broken
+constexpr uint32_t kBackOffMax = 6;  // the delay doubles no further
 
 double ShareOf(const v1::ToolCall& call) {
   return call.tests_total() == 0 ? 0
@@ -21,31 +23,29 @@ double ShareOf(const v1::ToolCall& call) {
 }  // namespace
 
 RewardLoop::RewardLoop(Bus& bus, const Clock& clock, std::vector<WeightedScorer> scorers,
-                       RewardOptions options)
+                       RewardOptions options, ScorerPort* port)
     : bus_(bus),
       clock_(clock),
       scorers_(std::move(scorers)),
       options_(std::move(options)),
       inbox_(InboxTopic(options_.worker, "reward")),
       outbox_(bus, options_.lease_period),
-      leases_(bus, options_.lease_period) {
-  for (const WeightedScorer& weighted : scorers_) {
-    needs_[kGrade] |= weighted.scorer->NeedsGrade();
-    needs_[kLint] |= weighted.scorer->NeedsLint();
-  }
-}
+      leases_(bus, options_.lease_period),
+      port_(port) {}
 
 void RewardLoop::Attach(Waker& waker) {
   TopicOptions inbox;
-  inbox.capacity = size_t{options_.max_outstanding} * kRuns;
+  inbox.capacity = size_t{options_.max_outstanding} * kRunsMax;
   const Status opened = bus_.Open(inbox_, inbox);
   if (!opened.ok()) throw std::runtime_error("opening " + inbox_ + ": " + opened.ToString());
   bus_.Subscribe(kScoreTopic, waker);
   bus_.Subscribe(inbox_, waker);
+  if (port_ != nullptr) port_->events().Attach(waker);
 }
 
 Time RewardLoop::Step(Time now) {
   TakeResults(now);
+  TakeAnswers(now);
   SendDue(now);
   GiveUpLost(now);
   for (uint64_t key : leases_.Extend(now)) scorings_.erase(key);  // another worker's now
@@ -71,32 +71,74 @@ void RewardLoop::TakeRequests(Time now) {
     Scoring& scoring = scorings_[key];
     scoring.request = std::move(request);
     scoring.began = now;
-    // An evaluation always counts solved tasks, whatever the reward is made of.
-    scoring.wanted[kGrade] =
-        scoring.request.has_grading() && scoring.request.grading().cases_size() > 0;
-    scoring.wanted[kLint] = needs_[kLint] && scoring.request.files_size() > 0;
     leases_.Hold(key, std::move(lease), now);
-    for (Run run : {kGrade, kLint}) {
-      if (scoring.wanted[run]) Ask(key, run, now);
-    }
-    FinishIfDone(key);
+    Advance(key, now);
   }
 }
 
-void RewardLoop::Ask(uint64_t key, Run run, Time now) {
+// Asks for what scorers still need; when they need nothing more, they judge.
+void RewardLoop::Advance(uint64_t key, Time now) {
+  Scoring& scoring = scorings_.at(key);
+  if (!scoring.open.empty()) return;
+  std::map<std::string, Need> needs;
+  // An evaluation always counts solved tasks, whatever the reward is made of.
+  const bool cases = scoring.request.has_grading() && scoring.request.grading().cases_size() > 0;
+  if (cases && scoring.evidence.Tool("grade") == nullptr)
+    needs.emplace("grade", Need{.kind = Need::Kind::kTool, .name = "grade"});
+  for (const WeightedScorer& weighted : scorers_) {
+    for (Need& need : weighted.scorer->Needs(scoring.request, scoring.evidence))
+      needs.emplace(need.Key(), std::move(need));
+  }
+  if (needs.empty() || ++scoring.rounds > kRoundsMax || needs.size() > kRunsMax) {
+    TM_CHECK(needs.empty(), "a scorer asks for ever more");
+    Send(key, Judge(scoring));
+    return;
+  }
+  for (auto& [run, need] : needs) {
+    if (need.look > 1) ++counters_.second_looks;
+    scoring.open[run].need = std::move(need);
+  }
+  for (const auto& [run, need] : needs) Ask(key, run, now);
+}
+
+void RewardLoop::Ask(uint64_t key, const std::string& run, Time now) {
   auto it = scorings_.find(key);
   if (it == scorings_.end()) return;
-  Scoring& scoring = it->second;
+  const Scoring& scoring = it->second;
+  const Run& open = scoring.open.at(run);
+  OpenCall call{key, run, now + options_.call_patience};
+  if (open.need.kind == Need::Kind::kTool) {
+    AskTool(scoring, open, std::move(call));
+    return;
+  }
+  if (port_ == nullptr || !port_->Knows(open.need.name)) {
+    v1::Verdict verdict;
+    verdict.set_cause("no command \"" + open.need.name + "\" is configured");
+    Send(key, std::move(verdict));
+    return;
+  }
+  const uint64_t tag = next_tag_++;
+  questions_.emplace(tag, std::move(call));
+  port_->Submit(open.need.name, MakeQuestion(open.need, scoring.request, scoring.evidence), tag);
+}
+
+void RewardLoop::AskTool(const Scoring& scoring, const Run& run, OpenCall call) {
+  const std::string& tool = run.need.name;
   v1::ToolRequest request;
-  request.set_request_id(scoring.request.request_id() + "." + kTools[run] +
-                         std::to_string(scoring.tries[run]) + "@" + options_.worker);
+  request.set_request_id(scoring.request.request_id() + "." + run.need.Key() +
+                         std::to_string(run.tries) + "@" + options_.worker);
   *request.mutable_episode() = scoring.request.id();
-  request.set_tool(kTools[run]);
+  request.set_tool(tool);
   request.set_arguments_json("{}");
   *request.mutable_tree() = scoring.request.tree();
-  if (run == kGrade) {
+  if (tool == "grade") {
     *request.mutable_grading() = scoring.request.grading();
-    *request.mutable_limits() = scoring.request.grading().limits();
+    v1::Limits& limits = *request.mutable_grading()->mutable_limits();
+    // Not set stays not set: then the default is the limit of both looks.
+    limits.set_cpu_ms(limits.cpu_ms() * run.need.look);
+    limits.set_wall_ms(limits.wall_ms() * run.need.look);
+    *request.mutable_limits() = limits;
+    request.set_arguments_json(run.need.look == 1 ? "{}" : "{\"look\":2}");
   } else {
     std::string files;
     for (const std::string& file : scoring.request.files()) {
@@ -106,8 +148,8 @@ void RewardLoop::Ask(uint64_t key, Run run, Time now) {
   }
   request.set_reply_to(inbox_);
   request.set_created_ms(clock_.WallMs());
-  calls_[request.request_id()] = {key, run, now + options_.call_patience};
-  outbox_.Request(ToolTopic(kTools[run]), inbox_, request.SerializeAsString());
+  calls_[request.request_id()] = std::move(call);
+  outbox_.Request(ToolTopic(tool), inbox_, request.SerializeAsString());
 }
 
 void RewardLoop::TakeResults(Time now) {
@@ -118,34 +160,57 @@ void RewardLoop::TakeResults(Time now) {
       continue;
     }
     (void)bus_.Ack(lease);
-    auto call = calls_.find(result.request_id());
-    if (call == calls_.end()) continue;  // a second answer
-    const OpenCall open = call->second;
-    calls_.erase(call);
-    OnResult(open.scoring, open.run, std::move(result), now);
+    auto call = calls_.extract(result.request_id());
+    if (call.empty()) continue;  // a second answer
+    OnResult(call.mapped().scoring, call.mapped().run, std::move(result), now);
   }
 }
 
-void RewardLoop::OnResult(uint64_t key, Run run, v1::ToolResult result, Time now) {
+void RewardLoop::TakeAnswers(Time now) {
+  if (port_ == nullptr) return;
+  for (ScorerDone& done : port_->events().TakeAll()) {
+    auto question = questions_.extract(done.tag);
+    if (question.empty()) continue;
+    const auto& [key, run, lost_at] = question.mapped();
+    auto it = scorings_.find(key);
+    if (it == scorings_.end()) continue;
+    if (!done.status.ok()) {
+      OnFailure(key, run, done.status.message(), now);
+      continue;
+    }
+    it->second.evidence.answers[run] = std::move(done.answer);
+    it->second.open.erase(run);
+    Advance(key, now);
+  }
+}
+
+void RewardLoop::OnResult(uint64_t key, const std::string& run, v1::ToolResult result, Time now) {
   auto it = scorings_.find(key);
   if (it == scorings_.end()) return;
-  Scoring& scoring = it->second;
   const bool ours =
       result.outcome() == v1::OUTCOME_UNAVAILABLE || result.outcome() == v1::OUTCOME_UNSPECIFIED;
-  if (ours && scoring.tries[run] < options_.retries) {
-    ++scoring.tries[run];
-    ++counters_.retries;
-    later_.push({now + options_.retry_delay * (1 << (scoring.tries[run] - 1)), key, run});
+  if (ours) {
+    OnFailure(key, run, result.cause(), now);
     return;
   }
-  if (ours) {
+  it->second.evidence.tools[run] = std::move(result);
+  it->second.open.erase(run);
+  Advance(key, now);
+}
+
+// Something of ours failed: again, later, and in the end no reward rather than a wrong one.
+void RewardLoop::OnFailure(uint64_t key, const std::string& run, const std::string& cause,
+                           Time now) {
+  Run& open = scorings_.at(key).open.at(run);
+  if (open.tries >= options_.retries) {
     v1::Verdict verdict;
-    verdict.set_cause(std::string(kTools[run]) + " unavailable: " + result.cause());
+    verdict.set_cause(run + " unavailable: " + cause);
     Send(key, std::move(verdict));
     return;
   }
-  scoring.results[run] = std::move(result);
-  FinishIfDone(key);
+  ++counters_.retries;
+  const uint32_t doubled = std::min(open.tries++, kBackOffMax);
+  later_.push({now + options_.retry_delay * (1 << doubled), key, run});
 }
 
 void RewardLoop::SendDue(Time now) {
@@ -170,26 +235,14 @@ void RewardLoop::GiveUpLost(Time now) {
     (void)bus_.Forgive(inbox_, 1);
   }
   for (const OpenCall& call : lost) {
-    v1::ToolResult result;
-    result.set_outcome(v1::OUTCOME_UNAVAILABLE);
-    result.set_cause("no answer in time");
-    OnResult(call.scoring, call.run, std::move(result), now);
+    if (scorings_.count(call.scoring) != 0)
+      OnFailure(call.scoring, call.run, "no answer in time", now);
   }
-}
-
-void RewardLoop::FinishIfDone(uint64_t key) {
-  const Scoring& scoring = scorings_.at(key);
-  for (Run run : {kGrade, kLint}) {
-    if (scoring.wanted[run] && !scoring.results[run]) return;
-  }
-  Send(key, Judge(scoring));
 }
 
 v1::Verdict RewardLoop::Judge(const Scoring& scoring) const {
   v1::Verdict verdict;
-  ScoreEvidence evidence;
-  if (scoring.results[kGrade]) evidence.grade = &*scoring.results[kGrade];
-  if (scoring.results[kLint]) evidence.lint = &*scoring.results[kLint];
+  const ScoreEvidence& evidence = scoring.evidence;
   verdict.set_scored(true);
   for (const WeightedScorer& weighted : scorers_) {
     Result<v1::RewardPart> part = weighted.scorer->Score(scoring.request, evidence);
@@ -204,21 +257,44 @@ v1::Verdict RewardLoop::Judge(const Scoring& scoring) const {
   }
   const uint32_t further_turns = std::max(scoring.request.turns(), 1u) - 1;
   verdict.set_reward(verdict.reward() * std::pow(options_.turn_discount, further_turns));
-  if (evidence.grade != nullptr) {
-    verdict.set_tests_passed(evidence.grade->tests_passed());
-    verdict.set_tests_total(evidence.grade->tests_total());
-    verdict.set_compiled(evidence.grade->compiled());
+  if (const v1::ToolResult* grade = evidence.Tool("grade")) {
+    verdict.set_tests_passed(grade->tests_passed());
+    verdict.set_tests_total(grade->tests_total());
+    verdict.set_compiled(grade->compiled());
     verdict.set_solved(verdict.tests_total() > 0 &&
                        verdict.tests_passed() == verdict.tests_total());
   }
-  if (evidence.lint != nullptr) *verdict.mutable_diagnostics() = evidence.lint->diagnostics();
+  if (const v1::ToolResult* lint = evidence.Tool("lint"))
+    *verdict.mutable_diagnostics() = lint->diagnostics();
+  const Status turns = AddTurnRewards(scoring, verdict);
+  if (turns.ok()) return verdict;
+  v1::Verdict none;
+  none.set_cause(turns.message());
+  return none;
+}
+
+// A turn's gain in visible tests, and what scorers say of single turns.
+Status RewardLoop::AddTurnRewards(const Scoring& scoring, v1::Verdict& verdict) const {
   double before = 0;
   for (const v1::ToolCall& call : scoring.request.last_calls()) {
     const double share = call.tests_total() == 0 ? before : ShareOf(call);
     verdict.add_turn_rewards(options_.turn_weight * (share - before));
     before = share;
   }
-  return verdict;
+  for (const WeightedScorer& weighted : scorers_) {
+    const std::vector<double> rewards = weighted.scorer->TurnRewards(scoring.evidence);
+    if (rewards.empty()) continue;
+    if (rewards.size() != static_cast<size_t>(verdict.turn_rewards_size())) {
+      return Unavailable(std::string(weighted.scorer->name()) + ": \"turn_rewards\" has " +
+                         std::to_string(rewards.size()) + " numbers for " +
+                         std::to_string(verdict.turn_rewards_size()) + " turns");
+    }
+    for (int i = 0; i < verdict.turn_rewards_size(); ++i) {
+      verdict.set_turn_rewards(
+          i, verdict.turn_rewards(i) + weighted.weight * rewards[static_cast<size_t>(i)]);
+    }
+  }
+  return Ok();
 }
 
 void RewardLoop::Send(uint64_t key, v1::Verdict verdict) {
@@ -239,6 +315,7 @@ void RewardLoop::Drain() {
   leases_.ReleaseAll();
   scorings_.clear();
   calls_.clear();
+  questions_.clear();
 }
 
 }  // namespace tidemill

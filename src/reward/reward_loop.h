@@ -1,16 +1,16 @@
 // The reward loop scores finished episodes.
 //
-//   reward.score --lease--> tools.grade, tools.lint --> inbox --> scorers --> Verdict --> reply_to,
-//   then ack
+//   reward.score --lease--> what scorers need: tools.grade, tools.lint --> inbox, commands (port)
+//                           --> scorers --> Verdict --> reply_to, then ack
 //
-// A failure of ours (a sandbox that could not start, a lost answer) is tried again and, in the end,
-// a verdict without a score; it never becomes a reward of zero.
+// A failure of ours (a sandbox that could not start, a lost answer, a command that fails) is tried
+// again and, in the end, a verdict without a score; it never becomes a reward of zero.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
-#include <optional>
 #include <queue>
 #include <string>
 #include <unordered_map>
@@ -20,7 +20,7 @@
 #include "bus/lease_keeper.h"
 #include "bus/outbox.h"
 #include "core/loop.h"
-#include "reward/scorer.h"
+#include "reward/scorer_port.h"
 
 namespace tidemill {
 
@@ -48,13 +48,15 @@ struct RewardCounters {
   std::atomic<uint64_t> scored{0};
   std::atomic<uint64_t> unscorable{0};
   std::atomic<uint64_t> retries{0};
+  std::atomic<uint64_t> second_looks{0};
   std::atomic<uint64_t> in_progress{0};
 };
 
 class RewardLoop final : public Loop {
  public:
+  // `port` may be null where no scorer asks a command.
   RewardLoop(Bus& bus, const Clock& clock, std::vector<WeightedScorer> scorers,
-             RewardOptions options);
+             RewardOptions options, ScorerPort* port = nullptr);
 
   std::string_view name() const override { return "reward"; }
   void Attach(Waker& waker) override;
@@ -65,34 +67,41 @@ class RewardLoop final : public Loop {
   const RewardCounters& counters() const { return counters_; }
 
  private:
-  enum Run { kGrade, kLint, kRuns };
+  struct Run {
+    Need need;
+    uint32_t tries = 0;
+  };
   struct Scoring {
     v1::ScoreRequest request;
     Time began{};
-    std::optional<v1::ToolResult> results[kRuns];
-    bool wanted[kRuns] = {};
-    uint32_t tries[kRuns] = {};
+    ScoreEvidence evidence;
+    std::map<std::string, Run> open;  // by Need::Key(): asked for, no answer yet
+    uint32_t rounds = 0;              // how often scorers named what they need
   };
   struct OpenCall {
     uint64_t scoring;
-    Run run;
+    std::string run;
     Time lost_at;
   };
   struct Later {
     Time at;
     uint64_t scoring;
-    Run run;
+    std::string run;
     bool operator<(const Later& other) const { return at > other.at; }
   };
 
   void TakeRequests(Time now);
   void TakeResults(Time now);
+  void TakeAnswers(Time now);
   void SendDue(Time now);
   void GiveUpLost(Time now);
-  void Ask(uint64_t key, Run run, Time now);
-  void OnResult(uint64_t key, Run run, v1::ToolResult result, Time now);
-  void FinishIfDone(uint64_t key);
+  void Advance(uint64_t key, Time now);
+  void Ask(uint64_t key, const std::string& run, Time now);
+  void AskTool(const Scoring& scoring, const Run& run, OpenCall call);
+  void OnResult(uint64_t key, const std::string& run, v1::ToolResult result, Time now);
+  void OnFailure(uint64_t key, const std::string& run, const std::string& cause, Time now);
   v1::Verdict Judge(const Scoring& scoring) const;
+  Status AddTurnRewards(const Scoring& scoring, v1::Verdict& verdict) const;
   void Send(uint64_t key, v1::Verdict verdict);
 
   Bus& bus_;
@@ -103,11 +112,13 @@ class RewardLoop final : public Loop {
   Outbox outbox_;
   LeaseKeeper leases_;
   std::unordered_map<uint64_t, Scoring> scorings_;
-  std::unordered_map<std::string, OpenCall> calls_;  // by request id
+  ScorerPort* port_;
+  std::unordered_map<std::string, OpenCall> calls_;   // by request id
+  std::unordered_map<uint64_t, OpenCall> questions_;  // by the port's tag
+  uint64_t next_tag_ = 1;
   std::priority_queue<Later> later_;
   uint64_t next_key_ = 1;
   Time next_lost_check_ = Time::min();
-  bool needs_[kRuns] = {};
   bool draining_ = false;
   RewardCounters counters_;
 };

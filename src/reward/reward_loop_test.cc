@@ -2,12 +2,41 @@
 
 #include <gtest/gtest.h>
 
+#include <deque>
+#include <map>
+
 #include "bus/memory/memory_bus.h"
 #include "bus/standard_topics.h"
 #include "core/topics.h"
 
 namespace tidemill {
 namespace {
+
+// A port whose answers the test gives.
+class FakePort final : public ScorerPort {
+ public:
+  bool Knows(const std::string&) const override { return true; }
+  void Submit(const std::string& command, std::string question, uint64_t tag) override {
+    asked.push_back({command, std::move(question), tag});
+  }
+  void Answer(CommandAnswer answer) {
+    events_.Post({asked.front().tag, Ok(), std::move(answer)});
+    asked.pop_front();
+  }
+  void Fail(Status status) {
+    events_.Post({asked.front().tag, std::move(status), {}});
+    asked.pop_front();
+  }
+  Mailbox<ScorerDone>& events() override { return events_; }
+  struct Asked {
+    std::string command, question;
+    uint64_t tag;
+  };
+  std::deque<Asked> asked;
+
+ private:
+  Mailbox<ScorerDone> events_{100};
+};
 
 class RewardTest : public testing::Test {
  protected:
@@ -20,7 +49,7 @@ class RewardTest : public testing::Test {
     std::vector<WeightedScorer> scorers;
     for (const ScorerSpec& spec : specs)
       scorers.push_back({std::move(*NewScorer(spec)), spec.weight});
-    loop_ = std::make_unique<RewardLoop>(bus_, clock_, std::move(scorers), options_);
+    loop_ = std::make_unique<RewardLoop>(bus_, clock_, std::move(scorers), options_, &port_);
     loop_->Attach(waker_);
   }
   void Ask() {
@@ -40,7 +69,7 @@ class RewardTest : public testing::Test {
     loop_->Step(clock_.Now());
   }
   void AnswerTool(std::string_view topic, v1::Outcome outcome, uint32_t passed = 3,
-                  int findings = 0) {
+                  int findings = 0, const std::string& finding = "", double cpu_ms = 10) {
     const std::vector<Lease> leases = bus_.Receive(topic, 10).value();
     ASSERT_EQ(leases.size(), 1u) << topic;
     v1::ToolRequest request;
@@ -50,7 +79,8 @@ class RewardTest : public testing::Test {
     result.set_outcome(outcome);
     result.set_compiled(true);
     result.set_tests_passed(passed), result.set_tests_total(4);
-    for (int i = 0; i < findings; ++i) result.add_diagnostics();
+    for (int i = 0; i < findings; ++i) result.add_diagnostics()->set_message(finding);
+    result.set_cpu_ms(cpu_ms);
     EXPECT_TRUE(bus_.PublishReply(request.reply_to(), result.SerializeAsString()).ok());
     EXPECT_TRUE(bus_.Ack(leases[0]).ok());
     loop_->Step(clock_.Now());
@@ -68,8 +98,17 @@ class RewardTest : public testing::Test {
   VirtualClock clock_;
   MemoryBus bus_{clock_};
   RewardOptions options_;
+  FakePort port_;
   std::unique_ptr<RewardLoop> loop_;
 };
+
+CommandAnswer ScoreOf(double score, uint32_t version = 0) {
+  CommandAnswer answer;
+  answer.has_score = true;
+  answer.score = score;
+  answer.version = version;
+  return answer;
+}
 
 TEST_F(RewardTest, AddsTheWeightedPartsUp) {
   Make({{.name = "tests", .weight = 1},
@@ -142,6 +181,102 @@ TEST_F(RewardTest, ASuccessAfterTheFirstTurnIsWorthLessIfSoConfigured) {
   const v1::Verdict verdict = Verdicts().at(0);
   EXPECT_NEAR(verdict.reward(), 0.25 * verdict.parts(0).value(), 1e-12);
   EXPECT_GT(verdict.reward(), 0);
+}
+
+TEST_F(RewardTest, ACommandScoresAfterTheTestsAndSaysItsVersionAndTheTurnsRewards) {
+  Make({{.name = "command", .weight = 2, .version = 5}});
+  Ask();
+  EXPECT_TRUE(port_.asked.empty()) << "it gets to read the tests";
+  AnswerTool(kToolsGradeTopic, v1::OUTCOME_OK);
+  ASSERT_EQ(port_.asked.size(), 1u);
+  EXPECT_NE(port_.asked[0].question.find("\"tests_passed\":3"), std::string::npos);
+  CommandAnswer answer = ScoreOf(0.5, 7);
+  answer.turn_rewards = {0.25, -0.25};
+  port_.Answer(answer);
+  loop_->Step(clock_.Now());
+  const v1::Verdict verdict = Verdicts().at(0);
+  EXPECT_EQ(verdict.reward(), 1);
+  EXPECT_EQ(verdict.parts(0).scorer_version(), 7u);
+  ASSERT_EQ(verdict.turn_rewards_size(), 2);
+  EXPECT_EQ(verdict.turn_rewards(0), 0.5);
+  EXPECT_EQ(verdict.turn_rewards(1), -0.5);
+}
+
+TEST_F(RewardTest, ACommandThatFailsIsAskedAgainAndThenThereIsNoReward) {
+  Make({{.name = "command"}});
+  Ask();
+  AnswerTool(kToolsGradeTopic, v1::OUTCOME_OK);
+  port_.Fail(Timeout("no answer within 5 ms"));
+  loop_->Step(clock_.Now());
+  EXPECT_TRUE(Verdicts().empty());
+  EXPECT_TRUE(port_.asked.empty()) << "not at once";
+  clock_.Advance(std::chrono::seconds(1));
+  loop_->Step(clock_.Now());
+  ASSERT_EQ(port_.asked.size(), 1u);
+  port_.Fail(Invalid("\"score\" must be a number from -1 to 1, got \"high\""));
+  loop_->Step(clock_.Now());
+  const v1::Verdict verdict = Verdicts().at(0);
+  EXPECT_FALSE(verdict.scored());
+  EXPECT_NE(verdict.cause().find("got \"high\""), std::string::npos) << verdict.cause();
+}
+
+TEST_F(RewardTest, AReviewLooksASecondTimeAtWhatIsLow) {
+  Make({{.name = "review", .penalty = 0.3, .review_cpu_ms = 10}});
+  Ask();
+  AnswerTool(kToolsGradeTopic, v1::OUTCOME_OK, /*passed=*/1);
+  AnswerTool(kToolsLintTopic, v1::OUTCOME_OK, 0, 2, "buffer overflow");
+  EXPECT_TRUE(Verdicts().empty()) << "correctness and security are below one half";
+  AnswerTool(kToolsGradeTopic, v1::OUTCOME_OK, /*passed=*/3);
+  AnswerTool(kToolsCompileTopic, v1::OUTCOME_OK, 0, 0);
+  const v1::Verdict verdict = Verdicts().at(0);
+  ASSERT_EQ(verdict.parts(0).sub_scores_size(), 4);
+  std::map<std::string, v1::SubScore> subs;
+  for (const v1::SubScore& sub : verdict.parts(0).sub_scores()) subs[sub.name()] = sub;
+  EXPECT_EQ(subs["correctness"].value(), (0.25 + 0.75) / 2);
+  EXPECT_EQ(subs["correctness"].looks(), 2u);
+  EXPECT_EQ(subs["style"].value(), 1) << "the findings were about security";
+  EXPECT_EQ(subs["style"].looks(), 1u);
+  EXPECT_EQ(subs["performance"].value(), 1);
+  EXPECT_NEAR(subs["security"].value(), (0.4 + 1) / 2, 1e-12);
+  EXPECT_NEAR(verdict.reward(), 0.4 * 0.5 + 0.2 + 0.2 + 0.2 * 0.7, 1e-12);
+  EXPECT_EQ(verdict.tests_passed(), 1u) << "whether it is solved, the first look says";
+  EXPECT_EQ(loop_->counters().second_looks, 2u);
+}
+
+TEST_F(RewardTest, AReviewsPerformanceIsMeasuredByTheFastestRightAnswerToTheTask) {
+  Make({{.name = "review", .review_weights = {{"performance", 1}}, .review_threshold = 0.1}});
+  const auto score = [&](double cpu_ms) {
+    Ask();
+    AnswerTool(kToolsGradeTopic, v1::OUTCOME_OK, 4, 0, "", cpu_ms);
+    AnswerTool(kToolsLintTopic, v1::OUTCOME_OK);
+    return Verdicts().at(0).reward();
+  };
+  EXPECT_EQ(score(40), 1);
+  EXPECT_EQ(score(80), 0.5);
+  EXPECT_EQ(score(20), 1);
+  EXPECT_EQ(score(40), 0.5);
+}
+
+TEST_F(RewardTest, AReviewsJudgeIsToldWhatWasLowAndItsSecondWordCounts) {
+  Make({{.name = "review", .review_cpu_ms = 10, .review_judge = true}});
+  Ask();
+  AnswerTool(kToolsGradeTopic, v1::OUTCOME_OK, 4);
+  AnswerTool(kToolsLintTopic, v1::OUTCOME_OK);
+  CommandAnswer answer;
+  answer.parts["style"] = {0.2, "names say nothing"};
+  answer.parts["security"] = {0.9, "fine"};
+  port_.Answer(answer);
+  loop_->Step(clock_.Now());
+  ASSERT_EQ(port_.asked.size(), 1u);
+  EXPECT_NE(port_.asked[0].question.find("\"focus\":[\"style\"]"), std::string::npos);
+  EXPECT_NE(port_.asked[0].question.find("names say nothing"), std::string::npos);
+  answer.parts["style"] = {0.6, "short, but clear in context"};
+  answer.version = 3;
+  port_.Answer(answer);
+  loop_->Step(clock_.Now());
+  const v1::Verdict verdict = Verdicts().at(0);
+  EXPECT_NEAR(verdict.reward(), 0.4 + 0.2 * 0.6 + 0.2 + 0.2 * 0.9, 1e-12);
+  EXPECT_EQ(verdict.parts(0).scorer_version(), 3u);
 }
 
 TEST(Scorers, AnUnknownNameListsTheKnownOnes) {

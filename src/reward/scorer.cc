@@ -2,16 +2,28 @@
 
 #include <algorithm>
 
-namespace tidemill {
-namespace {
+#include "reward/review.h"
 
-v1::RewardPart Part(const Scorer& scorer, double value, std::string comment) {
+namespace tidemill {
+
+v1::RewardPart MakePart(const Scorer& scorer, double value, std::string comment) {
   v1::RewardPart part;
   part.set_scorer(std::string(scorer.name()));
   part.set_scorer_version(scorer.version());
   part.set_value(value);
   part.set_comment(std::move(comment));
   return part;
+}
+
+namespace {
+
+bool HasCases(const v1::ScoreRequest& request) {
+  return request.has_grading() && request.grading().cases_size() > 0;
+}
+
+std::vector<Need> NeedTool(const std::string& name, bool possible, const ScoreEvidence& evidence) {
+  if (!possible || evidence.Tool(name) != nullptr) return {};
+  return {Need{.kind = Need::Kind::kTool, .name = name}};
 }
 
 Status NoEvidence(std::string_view what) {
@@ -23,14 +35,19 @@ class TestsScorer final : public Scorer {
   explicit TestsScorer(bool all_or_nothing) : all_or_nothing_(all_or_nothing) {}
   std::string_view name() const override { return "tests"; }
   uint32_t version() const override { return 1; }
-  bool NeedsGrade() const override { return true; }
+  std::vector<Need> Needs(const v1::ScoreRequest& request,
+                          const ScoreEvidence& evidence) const override {
+    return NeedTool("grade", HasCases(request), evidence);
+  }
   Result<v1::RewardPart> Score(const v1::ScoreRequest&,
                                const ScoreEvidence& evidence) const override {
-    if (evidence.grade == nullptr) return NoEvidence("grading");
-    const uint32_t passed = evidence.grade->tests_passed(), total = evidence.grade->tests_total();
+    const v1::ToolResult* grade = evidence.Tool("grade");
+    if (grade == nullptr) return NoEvidence("grading");
+    const uint32_t passed = grade->tests_passed(), total = grade->tests_total();
     double value = total == 0 ? 0 : static_cast<double>(passed) / total;
     if (all_or_nothing_) value = total > 0 && passed == total ? 1 : 0;
-    return Part(*this, value, std::to_string(passed) + " of " + std::to_string(total) + " tests");
+    return MakePart(*this, value,
+                    std::to_string(passed) + " of " + std::to_string(total) + " tests");
   }
 
  private:
@@ -41,12 +58,16 @@ class CompiledScorer final : public Scorer {
  public:
   std::string_view name() const override { return "compiled"; }
   uint32_t version() const override { return 1; }
-  bool NeedsGrade() const override { return true; }
+  std::vector<Need> Needs(const v1::ScoreRequest& request,
+                          const ScoreEvidence& evidence) const override {
+    return NeedTool("grade", HasCases(request), evidence);
+  }
   Result<v1::RewardPart> Score(const v1::ScoreRequest&,
                                const ScoreEvidence& evidence) const override {
-    if (evidence.grade == nullptr) return NoEvidence("grading");
-    const bool compiled = evidence.grade->compiled();
-    return Part(*this, compiled ? 1 : 0, compiled ? "it builds" : "it does not build");
+    const v1::ToolResult* grade = evidence.Tool("grade");
+    if (grade == nullptr) return NoEvidence("grading");
+    const bool compiled = grade->compiled();
+    return MakePart(*this, compiled ? 1 : 0, compiled ? "it builds" : "it does not build");
   }
 };
 
@@ -55,13 +76,17 @@ class LintScorer final : public Scorer {
   explicit LintScorer(double penalty) : penalty_(penalty) {}
   std::string_view name() const override { return "lint"; }
   uint32_t version() const override { return 1; }
-  bool NeedsLint() const override { return true; }
+  std::vector<Need> Needs(const v1::ScoreRequest& request,
+                          const ScoreEvidence& evidence) const override {
+    return NeedTool("lint", request.files_size() > 0, evidence);
+  }
   Result<v1::RewardPart> Score(const v1::ScoreRequest&,
                                const ScoreEvidence& evidence) const override {
-    if (evidence.lint == nullptr) return NoEvidence("lint");
-    const int findings = evidence.lint->diagnostics_size();
-    return Part(*this, std::max(0.0, 1.0 - penalty_ * findings),
-                std::to_string(findings) + (findings == 1 ? " finding" : " findings"));
+    const v1::ToolResult* lint = evidence.Tool("lint");
+    if (lint == nullptr) return NoEvidence("lint");
+    const int findings = lint->diagnostics_size();
+    return MakePart(*this, std::max(0.0, 1.0 - penalty_ * findings),
+                    std::to_string(findings) + (findings == 1 ? " finding" : " findings"));
   }
 
  private:
@@ -76,9 +101,9 @@ class LengthScorer final : public Scorer {
                                const ScoreEvidence&) const override {
     const double allowed = std::max<double>(1, request.max_tokens());
     const double share = std::min(1.0, request.generated_tokens() / allowed);
-    return Part(*this, 1.0 - share,
-                std::to_string(request.generated_tokens()) + " of " +
-                    std::to_string(request.max_tokens()) + " tokens");
+    return MakePart(*this, 1.0 - share,
+                    std::to_string(request.generated_tokens()) + " of " +
+                        std::to_string(request.max_tokens()) + " tokens");
   }
 };
 
@@ -89,8 +114,44 @@ class FormatScorer final : public Scorer {
   Result<v1::RewardPart> Score(const v1::ScoreRequest& request,
                                const ScoreEvidence&) const override {
     const bool answered = request.end() == v1::EPISODE_END_SUBMITTED;
-    return Part(*this, answered ? 1 : 0, answered ? "answered" : "no answer");
+    return MakePart(*this, answered ? 1 : 0, answered ? "answered" : "no answer");
   }
+};
+
+class CommandScorer final : public Scorer {
+ public:
+  explicit CommandScorer(uint32_t version) : version_(version) {}
+  std::string_view name() const override { return "command"; }
+  uint32_t version() const override { return version_; }
+  std::vector<Need> Needs(const v1::ScoreRequest& request,
+                          const ScoreEvidence& evidence) const override {
+    std::vector<Need> needs = NeedTool("grade", HasCases(request), evidence);
+    // It gets to read what the hidden tests said.
+    if (needs.empty() && evidence.Answer("command") == nullptr)
+      needs.push_back({.kind = Need::Kind::kCommand, .name = "command"});
+    return needs;
+  }
+  Result<v1::RewardPart> Score(const v1::ScoreRequest&,
+                               const ScoreEvidence& evidence) const override {
+    const CommandAnswer* answer = evidence.Answer("command");
+    if (answer == nullptr) return NoEvidence("the command");
+    if (!answer->has_score) return Unavailable("its answer has no \"score\"");
+    v1::RewardPart part = MakePart(*this, answer->score, answer->comment);
+    if (answer->version > 0) part.set_scorer_version(answer->version);
+    for (const auto& [name, sub] : answer->parts) {
+      v1::SubScore& stored = *part.add_sub_scores();
+      stored.set_name(name), stored.set_value(sub.score), stored.set_comment(sub.comment);
+      stored.set_looks(1);
+    }
+    return part;
+  }
+  std::vector<double> TurnRewards(const ScoreEvidence& evidence) const override {
+    const CommandAnswer* answer = evidence.Answer("command");
+    return answer == nullptr ? std::vector<double>{} : answer->turn_rewards;
+  }
+
+ private:
+  uint32_t version_;
 };
 
 }  // namespace
@@ -102,9 +163,11 @@ Result<std::unique_ptr<Scorer>> NewScorer(const ScorerSpec& spec) {
   if (spec.name == "lint") scorer = std::make_unique<LintScorer>(spec.penalty);
   if (spec.name == "length") scorer = std::make_unique<LengthScorer>();
   if (spec.name == "format") scorer = std::make_unique<FormatScorer>();
+  if (spec.name == "command") scorer = std::make_unique<CommandScorer>(spec.version);
+  if (spec.name == "review") return NewReviewScorer(spec);
   if (scorer == nullptr) {
     return Invalid("unknown scorer \"" + spec.name +
-                   "\"; known are tests, compiled, lint, length, format");
+                   "\"; known are tests, compiled, lint, length, format, review, command");
   }
   return scorer;
 }

@@ -30,11 +30,9 @@ Dispatcher::Dispatcher(Bus& bus, StorePort& store, const Clock& clock, Journal& 
       gate_(options_.gate),
       outbox_(bus),
       next_group_(options_.next_group) {
-  gate_.StepsDone(static_cast<int64_t>(options_.steps_done));
-  const auto used = static_cast<int64_t>(options_.steps_done) * options_.gate.batch_episodes;
-  gate_.Issued(used), gate_.Accepted(used);
+  gate_.Resume(static_cast<int64_t>(options_.steps_done));
   for (const v1::GroupReport& report : options_.in_replay) {
-    gate_.Issued(report.accepted()), gate_.Accepted(report.accepted());
+    gate_.ResumeAccepted(report.accepted(), report.uses());
     groups_[report.group()] = {GroupState::kAccepted, report.revision(), report.accepted(), 0, ""};
   }
   std::map<std::string, size_t> index;
@@ -130,7 +128,7 @@ void Dispatcher::OnGroupReport(const v1::GroupReport& report) {
     return;
   }
   if (group.state == GroupState::kRunning) gate_.Dropped(group.members);
-  if (group.state == GroupState::kAccepted) gate_.Withdrawn(group.members);
+  if (group.state == GroupState::kAccepted) gate_.Withdrawn(group.members, report.uses());
   ++counters_.groups_dropped;
   if (report.reissue()) reissue_.push_back(group.task);
   groups_.erase(it);

@@ -93,11 +93,19 @@ Json TurnJson(const v1::Turn& turn, const std::optional<Tokenizer>& tokenizer) {
 Json VerdictJson(const v1::Verdict& verdict) {
   Json parts = Json::array();
   for (const v1::RewardPart& part : verdict.parts()) {
+    Json sub_scores = Json::array();
+    for (const v1::SubScore& sub : part.sub_scores()) {
+      sub_scores.push_back({{"name", sub.name()},
+                            {"value", sub.value()},
+                            {"comment", sub.comment()},
+                            {"looks", sub.looks()}});
+    }
     parts.push_back({{"scorer", part.scorer()},
                      {"scorer_version", part.scorer_version()},
                      {"value", part.value()},
                      {"weight", part.weight()},
-                     {"comment", part.comment()}});
+                     {"comment", part.comment()},
+                     {"sub_scores", sub_scores}});
   }
   Json diagnostics = Json::array();
   for (const v1::Diagnostic& d : verdict.diagnostics()) {

@@ -89,7 +89,8 @@ Status OpWriter::Prepare() {
       prepare("INSERT OR REPLACE INTO steps (abandoned, step, version, at_ms, metrics_json) "
               "VALUES (0, ?1, ?2, ?3, ?4)"),
       prepare("INSERT OR IGNORE INTO uses (abandoned, step, seq) VALUES (0, ?1, ?2)"),
-      prepare("UPDATE trajectories SET uses = uses + 1 WHERE seq = ?1"),
+      prepare("UPDATE trajectories SET uses = uses + 1, fate = CASE WHEN fate IN "
+              "('stored', 'ready') THEN 'used' ELSE fate END WHERE seq = ?1"),
       prepare("INSERT OR IGNORE INTO groups (grp, task, purpose, eval_name, members, issued_ms, "
               "cursor, lease) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)"),
       prepare("UPDATE groups SET revision = ?2, accepted = ?3, dropped = ?4, reissue = ?5, "

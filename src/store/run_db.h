@@ -48,7 +48,8 @@ struct ResumeState {
     v1::GroupReport report;                // the newest; revision 0: none yet
     std::vector<uint32_t> stored_members;  // whose trajectories are here already
   };
-  // Of purpose TRAIN, neither used up nor dropped, in the order they were stored.
+  // Of purpose TRAIN and of groups that are neither used up nor dropped, in the order they were
+  // stored. Whole groups: members that must not be trained on have a fate that is not live.
   std::vector<Stored> trajectories;
   // Issued, but accepted + dropped is less than their members; by group.
   std::vector<Outstanding> outstanding;

@@ -40,8 +40,10 @@ Status LoadTrajectories(Database& db, uint32_t max_uses, ResumeState& state) {
       db,
       "SELECT t.seq, t.uses, t.fate, b.body, v.body FROM trajectories t "
       "LEFT JOIN bodies b USING (seq) LEFT JOIN verdicts v USING (seq) "
-      "WHERE t.purpose = 1 AND t.fate IN ('stored', 'ready', 'used') AND t.uses < ?1 ORDER BY "
-      "t.seq",
+      "WHERE t.purpose = 1 AND t.grp NOT IN (SELECT grp FROM groups WHERE dropped > 0) AND ("
+      "t.grp IN (SELECT grp FROM groups WHERE accepted + dropped < members) OR "
+      "t.grp IN (SELECT grp FROM trajectories WHERE purpose = 1 AND "
+      "fate IN ('stored', 'ready', 'used') AND uses < ?1)) ORDER BY t.seq",
       [&](Statement& row) -> Status {
         ResumeState::Stored stored;
         stored.uses = static_cast<uint32_t>(row.Int(1));

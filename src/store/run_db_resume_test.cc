@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <set>
 
 #include "store/run_db.h"
@@ -68,6 +69,26 @@ TEST_F(ResumeTest, OnlyWhatCanStillBeTrainedOnIsLoaded) {
   EXPECT_EQ(state.trajectories[1].verdict->reward(), 0.5);
   EXPECT_EQ(state.trajectories[2].fate, "ready");
   EXPECT_EQ(state.trajectories[3].uses, 1U);
+}
+
+TEST_F(ResumeTest, GroupsAreLoadedWholeUnlessTheyWereDropped) {
+  for (uint64_t group = 1; group <= 3; ++group) {
+    Put(SampleGroup(group, "c"));
+    for (uint32_t member = 0; member < 2; ++member) PutSample(group, member);
+  }
+  Put(SampleReport(1, 1, 4, 0));
+  Put(PutFate{SampleId(1, 1), "stale", "unscorable"});
+  Put(SampleReport(2, 1, 4, 0));
+  Put(SampleReport(2, 2, 0, 4));  // evicted; a crash came before its fates were written
+  for (uint32_t member = 0; member < 2; ++member)
+    Put(PutFate{SampleId(3, member), "stale", ""});  // and before its report, here
+  const ResumeState state = Load();
+  std::map<std::pair<uint64_t, uint32_t>, std::string> fates;
+  for (const ResumeState::Stored& stored : state.trajectories)
+    fates[{stored.trajectory.id().group(), stored.trajectory.id().member()}] = stored.fate;
+  const std::map<std::pair<uint64_t, uint32_t>, std::string> expected = {
+      {{1, 0}, "stored"}, {{1, 1}, "stale"}, {{3, 0}, "stale"}, {{3, 1}, "stale"}};
+  EXPECT_EQ(fates, expected);
 }
 
 TEST_F(ResumeTest, WhatLaterStepsUsedIsUnusedAgain) {

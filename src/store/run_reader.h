@@ -143,9 +143,10 @@ struct RunCounts {
   uint64_t steps = 0;
   uint64_t steps_abandoned = 0;
   uint64_t resumes = 0;
-  uint64_t last_version = 0;                       // reserved
-  std::map<std::string, uint64_t> train_by_fate;   // purpose TRAIN
-  std::map<std::string, uint64_t> stale_by_cause;  // of GIVEN_UP, any purpose
+  uint64_t last_version = 0;                      // reserved
+  std::map<std::string, uint64_t> train_by_fate;  // purpose TRAIN
+  // Given up, or without a verdict, any purpose; the hundred most frequent causes.
+  std::map<std::string, uint64_t> stale_by_cause;
 };
 
 inline constexpr uint64_t kPageRowsMax = 1000;

@@ -213,7 +213,10 @@ Result<RunCounts> RunReader::Counts() {
                  }));
   TM_RETURN_IF_ERROR(ForEachRow(
       *db_,
-      "SELECT stale_cause, count(*) FROM trajectories WHERE stale_cause <> '' GROUP BY stale_cause",
+      "SELECT cause, count(*) AS n FROM ("
+      "SELECT stale_cause AS cause FROM trajectories WHERE stale_cause <> '' UNION ALL "
+      "SELECT fate_reason FROM trajectories WHERE fate = 'stale' AND stale_cause = '' AND "
+      "fate_reason <> '') GROUP BY cause ORDER BY n DESC, cause LIMIT 100",
       [&](Statement& row) {
         counts.stale_by_cause[row.Text(0)] = row.Uint(1);
         return Ok();

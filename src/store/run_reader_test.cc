@@ -187,7 +187,8 @@ TEST_F(RunReaderTest, StepsCountsAndCheckpoints) {
   EXPECT_EQ(counts->groups, 6U);
   EXPECT_EQ(counts->groups_outstanding, 6U);
   EXPECT_EQ(counts->train_by_fate.at("stale"), 2U);
-  EXPECT_EQ(counts->train_by_fate.at("stored"), 10U);
+  EXPECT_EQ(counts->train_by_fate.at("stored"), 7U);
+  EXPECT_EQ(counts->train_by_fate.at("used"), 3U);
   EXPECT_EQ(counts->stale_by_cause.at("no sandbox"), 2U);
   EXPECT_EQ(reader_->Checkpoints()->at(0).path, "checkpoints/step-2");
 }

@@ -196,7 +196,7 @@ TEST_F(ToolLoopTest, IdenticalRequestsAtTheSameTimeShareOneRun) {
 TEST_F(ToolLoopTest, ACancelledEpisodesCallsAreNotRun) {
   v1::ToolCancel cancel;
   cancel.mutable_episode()->set_task("task of a");
-  ASSERT_TRUE(bus_.Publish(ToolCancelTopic("local"), cancel.SerializeAsString()).ok());
+  ASSERT_TRUE(bus_.Publish(ToolCancelTopic("w"), cancel.SerializeAsString()).ok());
   Ask("a");
   Step();
   EXPECT_EQ(port_.asked.size(), 0u);
@@ -210,6 +210,7 @@ TEST_F(ToolLoopTest, AddedWaitingDelaysAgentsCallsButNotGradings) {
   ToolLoopOptions options;
   options.wait = {.median = std::chrono::seconds(1), .tail = std::chrono::seconds(30)};
   loop_ = std::make_unique<ToolLoop>(bus_, port_, clock_, options);
+  loop_->Attach(waker_);
   Ask("slow");
   Ask("graded", "grade");
   Step();
@@ -238,13 +239,13 @@ TEST(AddedWait, HasTheMedianAndTheTailAskedFor) {
 
 TEST_F(ToolLoopTest, WhatIsNoRequestIsADeadLetter) {
   ASSERT_TRUE(bus_.Publish(kToolsCompileTopic, "\xff\xff nonsense").ok());
-  ASSERT_TRUE(bus_.Publish(ToolCancelTopic("local"), "\xff\xff nonsense").ok());
+  ASSERT_TRUE(bus_.Publish(ToolCancelTopic("w"), "\xff\xff nonsense").ok());
   v1::ToolRequest nameless;
   nameless.set_reply_to("inbox");
   ASSERT_TRUE(bus_.Publish(kToolsCompileTopic, nameless.SerializeAsString()).ok());
   Step();
   EXPECT_EQ(bus_.Depth(kToolsCompileTopic)->dead, 2u);
-  EXPECT_EQ(bus_.Depth(ToolCancelTopic("local"))->dead, 1u);
+  EXPECT_EQ(bus_.Depth(ToolCancelTopic("w"))->dead, 1u);
 }
 
 TEST_F(ToolLoopTest, DrainFinishesWhatRunsAndTakesNothingNew) {

@@ -1,0 +1,37 @@
+#include "sim/draw.h"
+
+namespace tidemill::sim {
+
+Draw::Draw(Random& random, const SimOptions& options) {
+  const Bug bug = options.bug;
+  eta = random.Between(0, 2);
+  hard_max = static_cast<uint64_t>(eta + random.Between(0, 1));
+  mask = random.Chance(0.5);
+  prefetch = random.Chance(0.5);
+  const char* kinds[] = {"fifo", "uniform", "prioritized"};
+  buffer.selection = kinds[random.Below(3)];
+  buffer.max_uses = random.Chance(0.5) ? 1 : 1 + static_cast<uint32_t>(random.Below(4));
+  buffer.samples_per_insert = static_cast<uint32_t>(random.Below(buffer.max_uses + 1));
+  const auto groups = static_cast<uint32_t>(eta + 1) * kBatchGroups;
+  buffer.capacity = groups + static_cast<uint32_t>(random.Below(random.Chance(0.5) ? 3 : 100));
+  buffer.min_groups = 1 + static_cast<uint32_t>(random.Below(groups));
+  buffer.seed = random.Next();
+  // What is used several times may be as old as it takes to use it.
+  hard_max += 2 * (buffer.max_uses - 1);
+  command = random.Chance(0.6);
+  if (random.Chance(0.5)) {
+    scorer.away_from = Time(milliseconds(random.Below(10'000)));
+    scorer.away_until = scorer.away_from + milliseconds(500 + random.Below(8'000));
+  }
+  if (random.Chance(0.7)) scorer.rises_at = Time(milliseconds(random.Below(15'000)));
+  scorer.failure_is_zero = bug == Bug::kDeadScorerIsZero;
+  slow_store = random.Chance(0.2) ? 0.4 : 0.05;
+  topic_capacity = random.Chance(0.3) ? 6 : 24;
+  bus.repeat = random.Chance(0.5) ? 0.05 : 0;
+  bus.lose_lease = random.Chance(0.3) ? 0.02 : 0;
+  bus.swallow_extend = bug == Bug::kLeaseNotExtended;
+  bus.swallow_dropped = bug == Bug::kDroppedKeepsCredit;
+  crashes = random.Chance(0.2) ? 0 : 1 + random.Uniform() * 6;
+}
+
+}  // namespace tidemill::sim

@@ -1,0 +1,106 @@
+#include "replay/group_buffer.h"
+
+namespace tidemill {
+namespace {
+
+RateLimits LimitsOf(const BufferOptions& options) {
+  RateLimits limits;
+  limits.samples_per_insert = UsesPaid(options);
+  limits.min_size = options.min_groups;
+  // No more is sampled than inserts paid for. Inserts are limited where they begin, by the
+  // dispatcher's gate, which counts by the same rule; so nothing ever waits in front of the buffer.
+  limits.min_balance = 0;
+  return limits;
+}
+
+}  // namespace
+
+Result<GroupBuffer> GroupBuffer::Make(const BufferOptions& options) {
+  if (options.max_uses == 0) return Invalid("a group must be usable at least once");
+  if (options.samples_per_insert > options.max_uses) {
+    return Invalid("samples per insert (" + std::to_string(options.samples_per_insert) +
+                   ") must not be above the most uses of a group (" +
+                   std::to_string(options.max_uses) + ")");
+  }
+  if (options.capacity < options.min_groups || options.capacity == 0) {
+    return Invalid("a buffer of " + std::to_string(options.capacity) + " groups can never hold " +
+                   std::to_string(options.min_groups));
+  }
+  TM_RETURN_IF_ERROR(ValidateRateLimits(LimitsOf(options)));
+  TM_ASSIGN_OR_RETURN(auto selector, NewSelector(options.selection, Random(options.seed),
+                                                 options.priority_exponent));
+  return GroupBuffer(options, std::move(selector));
+}
+
+GroupBuffer::GroupBuffer(const BufferOptions& options, std::unique_ptr<Selector> selector)
+    : options_(options), selector_(std::move(selector)), limiter_(LimitsOf(options)) {}
+
+std::optional<ItemKey> GroupBuffer::Insert(ItemKey key, double priority, uint32_t uses) {
+  TM_CHECK(selector_->Insert(key, priority).ok(), "a group was inserted twice");
+  const Item item{priority, uses, false};
+  items_.emplace(key, item);
+  eviction_.insert(EvictionPlace(key, item));
+  limiter_.Inserted();
+  // What it was used before has been paid for; what is left of that counts.
+  limiter_.Sampled(std::min(uses, UsesPaid(options_)));
+  if (items_.size() <= options_.capacity) return {};
+  for (const auto& [most, victim] : eviction_) {
+    if (items_.at(victim).drawn) continue;
+    const ItemKey evicted = victim;
+    Remove(evicted);
+    return evicted;
+  }
+  return {};
+}
+
+std::optional<ItemKey> GroupBuffer::Draw() {
+  if (!limiter_.CanSample(drawn_ + 1)) return {};
+  const Result<Selection> selection = selector_->Sample();
+  if (!selection.ok()) return {};
+  const ItemKey key = selection->key;
+  TM_CHECK(selector_->Remove(key).ok());
+  items_.at(key).drawn = true;
+  ++drawn_;
+  return key;
+}
+
+void GroupBuffer::PutBack(ItemKey key) {
+  Item& item = items_.at(key);
+  TM_CHECK(item.drawn && drawn_ > 0, "only what was drawn can be put back");
+  item.drawn = false;
+  --drawn_;
+  TM_CHECK(selector_->Insert(key, item.priority).ok());
+}
+
+bool GroupBuffer::Use(ItemKey key) {
+  PutBack(key);
+  Item& item = items_.at(key);
+  eviction_.erase(EvictionPlace(key, item));
+  ++item.uses;
+  eviction_.insert(EvictionPlace(key, item));
+  limiter_.Sampled();
+  if (item.uses < options_.max_uses) return false;
+  Remove(key);
+  return true;
+}
+
+void GroupBuffer::Remove(ItemKey key) {
+  auto it = items_.find(key);
+  if (it == items_.end()) return;
+  if (it->second.drawn)
+    --drawn_;
+  else
+    TM_CHECK(selector_->Remove(key).ok());
+  eviction_.erase(EvictionPlace(key, it->second));
+  limiter_.Removed(it->second.uses);
+  items_.erase(it);
+}
+
+void GroupBuffer::SetPriority(ItemKey key, double priority) {
+  auto it = items_.find(key);
+  if (it == items_.end()) return;
+  it->second.priority = priority;
+  if (!it->second.drawn) TM_CHECK(selector_->Update(key, priority).ok());
+}
+
+}  // namespace tidemill

@@ -1,0 +1,112 @@
+// Making batches: which groups, and which of their tokens are young enough.
+#include <algorithm>
+
+#include "core/topics.h"
+#include "replay/replay_loop.h"
+
+namespace tidemill {
+namespace {
+
+constexpr size_t kRequestsAtOnce = 16;
+
+}  // namespace
+
+void ReplayLoop::TakeBatchRequests() {
+  for (Lease& lease : TakeFrom(bus_, kBatchRequestsTopic, kRequestsAtOnce)) {
+    v1::BatchRequest request;
+    if (!request.ParseFromString(lease.body) || request.episodes() == 0) {
+      (void)bus_.Reject(lease, "not a BatchRequest");
+      continue;
+    }
+    // The learner lives in this process: a request that is lost, is lost with the learner.
+    (void)bus_.Ack(lease);
+    versions_.Published(request.version(), request.version_step());
+    if (last_batch_ && request.step() <= last_batch_->first) {
+      // A repetition. The same groups again, or they would be used up without having been used.
+      if (request.step() == last_batch_->first)
+        outbox_.Reply(request.reply_to(), last_batch_->second);
+      continue;
+    }
+    request_ = std::move(request);
+  }
+}
+
+// Whether the group may be used for this step. Leaves out what is too old; a group of which less
+// than two remain is dropped and its task issued again.
+bool ReplayLoop::Usable(uint64_t group_id, const v1::BatchRequest& request) {
+  Group& group = groups_.at(group_id);
+  const int64_t now_ms = clock_.WallMs();
+  size_t left = 0;
+  std::vector<std::pair<Member*, uint64_t>> old;  // with the lag
+  for (auto& [index, member] : group.members) {
+    if (member.stale) continue;
+    const TokenAges ages =
+        MeasureAges(member.trajectory, versions_, request.step(), now_ms, options_.staleness);
+    const bool keep = options_.staleness.mask ? ages.too_old < ages.tokens : ages.too_old == 0;
+    if (keep)
+      ++left;
+    else
+      old.emplace_back(&member, ages.max_lag);
+  }
+  counters_.too_old += old.size();
+  const bool usable = left >= std::min<size_t>(2, group.size);
+  if (!usable) {
+    Drop(group_id, "too_old", true);
+    return false;
+  }
+  for (auto& [member, lag] : old) {
+    member->stale = true;
+    RecordFate(member->trajectory.id(), "too_old", "lag of " + std::to_string(lag) + " steps");
+  }
+  return true;
+}
+
+void ReplayLoop::AddSamples(const Group& group, uint32_t uses, v1::Batch& batch) {
+  for (const auto& [index, member] : group.members) {
+    if (member.stale || !member.verdict) continue;
+    v1::Sample& sample = *batch.add_samples();
+    *sample.mutable_trajectory() = member.trajectory;
+    *sample.mutable_verdict() = *member.verdict;
+    sample.set_uses(uses);
+    const uint32_t masked = MaskTooOld(*sample.mutable_trajectory(), versions_, batch.step(),
+                                       clock_.WallMs(), options_.staleness);
+    sample.set_masked_tokens(masked);
+    counters_.masked_tokens += masked;
+    ++counters_.used;
+  }
+}
+
+bool ReplayLoop::TryMakeBatch() {
+  if (!request_) return false;
+  const v1::BatchRequest& request = *request_;
+  // In the order of their numbers, whichever finished first: what a step computes must not depend
+  // on that.
+  std::set<uint64_t> drawn;
+  uint32_t episodes = 0;
+  while (episodes < request.episodes()) {
+    const std::optional<ItemKey> key = buffer_.Draw();
+    if (!key) break;
+    if (!Usable(*key, request)) continue;
+    episodes += groups_.at(*key).size;
+    drawn.insert(*key);
+  }
+  if (episodes < request.episodes()) {
+    for (uint64_t id : drawn) buffer_.PutBack(id);
+    return false;
+  }
+  v1::Batch batch;
+  batch.set_step(request.step());
+  batch.set_learner_version(request.version());
+  for (uint64_t id : drawn) {
+    Group& group = groups_.at(id);
+    AddSamples(group, group.uses, batch);
+    ++group.uses;
+    if (buffer_.Use(id)) Forget(id);
+  }
+  last_batch_.emplace(request.step(), batch.SerializeAsString());
+  outbox_.Reply(request.reply_to(), last_batch_->second);
+  request_.reset();
+  return true;
+}
+
+}  // namespace tidemill

@@ -1,0 +1,163 @@
+// Asking for verdicts: when an episode is stored, when an answer was lost, and again when a
+// scorer's version rose.
+#include <algorithm>
+
+#include "core/topics.h"
+#include "replay/replay_loop.h"
+
+namespace tidemill {
+
+void ReplayLoop::AskForVerdict(uint64_t group_id, uint32_t index, Time now) {
+  Member& member = groups_.at(group_id).members.at(index);
+  const v1::Trajectory& trajectory = member.trajectory;
+  const v1::Task* task = tasks_.Find(trajectory.id().task());
+  if (task == nullptr) {
+    MarkStale(member, "the task is not in this run's task files");
+    CompleteIfDone(group_id);
+    return;
+  }
+  v1::ScoreRequest request;
+  ++member.score_tries;
+  member.asked = std::to_string(group_id) + "." + std::to_string(index) + "." +
+                 std::to_string(trajectory.id().attempt()) + ".s" +
+                 std::to_string(member.score_tries) + "@" + options_.worker;
+  request.set_request_id(member.asked);
+  *request.mutable_id() = trajectory.id();
+  request.set_purpose(trajectory.purpose());
+  request.set_end(trajectory.end());
+  *request.mutable_tree() = trajectory.tree();
+  *request.mutable_grading() = task->grading();
+  for (const v1::Turn& turn : trajectory.turns()) {
+    v1::ToolCall& last = *request.add_last_calls();
+    if (turn.calls_size() > 0) last = turn.calls(turn.calls_size() - 1);
+    request.set_generated_tokens(request.generated_tokens() +
+                                 static_cast<uint32_t>(turn.ids_size()));
+  }
+  request.set_turns(static_cast<uint32_t>(trajectory.turns_size()));
+  request.set_max_tokens(options_.max_turn_tokens * request.turns());
+  request.set_reply_to(inbox_);
+  request.set_prompt(task->prompt());
+  request.set_submission(trajectory.submission());
+  if (!task->answer_file().empty()) request.add_files(task->answer_file());
+  for (const std::string& source : task->grading().sources()) {
+    if (source != task->answer_file()) request.add_files(source);
+  }
+  member.ask_again = now + options_.score_patience;
+  next_ask_ = std::min(next_ask_, member.ask_again);
+  ++counters_.waiting_verdicts;
+  outbox_.Request(kScoreTopic, inbox_, request.SerializeAsString());
+}
+
+void ReplayLoop::AskAgain(Time now) {
+  if (now < next_ask_ || draining_) return;
+  next_ask_ = now + std::max<Duration>(options_.score_patience / 20, milliseconds(50));
+  std::vector<std::pair<uint64_t, uint32_t>> lost;
+  for (auto& [id, group] : groups_) {
+    for (auto& [index, member] : group.members) {
+      if (!member.stale && member.ask_again <= now) lost.emplace_back(id, index);
+    }
+  }
+  std::sort(lost.begin(), lost.end());
+  for (auto [id, index] : lost) {
+    auto group = groups_.find(id);
+    if (group == groups_.end()) continue;  // evicted by one before it
+    Member& member = group->second.members.at(index);
+    if (!member.asked.empty()) {
+      (void)bus_.Forgive(inbox_, 1);
+      --counters_.waiting_verdicts;
+      member.asked.clear();
+    }
+    member.ask_again = kNever;
+    if (member.verdict) {  // the one it has stays
+      ++counters_.rescore_failed;
+      FinishRescoring(id);
+    } else if (member.score_tries < options_.score_tries) {
+      AskForVerdict(id, index, now);
+    } else {
+      MarkStale(member, "no verdict after " + std::to_string(member.score_tries) + " tries");
+      CompleteIfDone(id);
+    }
+  }
+}
+
+void ReplayLoop::NoteVersions(const v1::Verdict& verdict) {
+  for (const v1::RewardPart& part : verdict.parts()) {
+    auto [known, first] = scorer_versions_.try_emplace(part.scorer(), part.scorer_version());
+    if (first || part.scorer_version() <= known->second) continue;
+    known->second = part.scorer_version();
+    version_rose_ = true;
+  }
+}
+
+bool ReplayLoop::Outdated(const Member& member) const {
+  if (!member.verdict || member.stale) return false;
+  for (const v1::RewardPart& part : member.verdict->parts()) {
+    auto known = scorer_versions_.find(part.scorer());
+    if (known != scorer_versions_.end() && part.scorer_version() < known->second) return true;
+  }
+  return false;
+}
+
+// A verdict replaces another if it has a score and none of its scorers is older.
+bool ReplayLoop::Replaces(const v1::Verdict& verdict, const v1::Verdict& before) {
+  if (!verdict.scored()) return false;
+  for (const v1::RewardPart& part : verdict.parts()) {
+    for (const v1::RewardPart& old : before.parts()) {
+      if (old.scorer() == part.scorer() && part.scorer_version() < old.scorer_version())
+        return false;
+    }
+  }
+  return true;
+}
+
+// The re-evaluation queue: of the groups that an older scorer judged, those whose rewards vary
+// most.
+void ReplayLoop::ChooseForRescoring() {
+  if (!version_rose_) return;
+  version_rose_ = false;
+  std::vector<std::pair<double, uint64_t>> outdated;
+  for (const auto& [id, group] : groups_) {
+    if (!group.in_buffer || rescoring_.count(id) != 0) continue;
+    const bool any = std::any_of(group.members.begin(), group.members.end(),
+                                 [&](const auto& entry) { return Outdated(entry.second); });
+    if (any) outdated.emplace_back(-SpreadOf(group).deviation, id);
+  }
+  std::sort(outdated.begin(), outdated.end());
+  if (outdated.size() > options_.rescore_groups) outdated.resize(options_.rescore_groups);
+  to_rescore_.clear();
+  for (const auto& [deviation, id] : outdated) to_rescore_.push_back(id);
+}
+
+void ReplayLoop::RescoreNext(Time now) {
+  while (!draining_ && !to_rescore_.empty() && rescoring_.size() < options_.rescore_at_once) {
+    const uint64_t id = to_rescore_.front();
+    to_rescore_.pop_front();
+    auto group = groups_.find(id);
+    if (group == groups_.end()) continue;  // used up, or gone, meanwhile
+    for (auto& [index, member] : group->second.members) {
+      const bool known = tasks_.Find(member.trajectory.id().task()) != nullptr;
+      if (!known || !Outdated(member) || !member.asked.empty()) continue;
+      rescoring_.insert(id);
+      AskForVerdict(id, index, now);
+    }
+  }
+}
+
+// When the last answer for a group is in: with its new rewards it has another place in the choice,
+// or none.
+void ReplayLoop::FinishRescoring(uint64_t group_id) {
+  Group& group = groups_.at(group_id);
+  for (const auto& [index, member] : group.members) {
+    if (!member.asked.empty()) return;
+  }
+  rescoring_.erase(group_id);
+  const Spread spread = SpreadOf(group);
+  if (TeachesNothing(group, spread)) {
+    counters_.zero_variance += group.size;
+    Drop(group_id, "zero_variance", false);
+  } else {
+    buffer_.SetPriority(group_id, spread.deviation);
+  }
+}
+
+}  // namespace tidemill
