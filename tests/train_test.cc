@@ -11,6 +11,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <random>
+#include <regex>
+#include <set>
 #include <thread>
 
 #include "store/run_db.h"
@@ -51,6 +53,24 @@ TEST_F(TrainTest, ARunGoesFromTasksToABetterPolicysCheckpoint) {
   EXPECT_EQ(worst.exit_code, 0);
   EXPECT_THAT(worst.output, HasSubstr("tests"));
   EXPECT_THAT(Run("runs --folder " + folder_ + "/runs list").output, HasSubstr("whole"));
+  // Rules and panels that name columns of metrics.jsonl name real ones.
+  std::set<std::string> columns;
+  std::ifstream metrics(folder_ + "/runs/whole/metrics.jsonl");
+  for (std::string line; std::getline(metrics, line);) {
+    const json entry = json::parse(line);
+    const std::string kind = entry.value("kind", "");
+    for (const auto& [key, value] : entry.items()) {
+      columns.insert("tidemill_" + std::string(kind == "tick" ? "run" : kind) + "_" + key);
+    }
+  }
+  static const std::regex kName("tidemill_(step|run)_[a-z0-9_]+");
+  for (const char* file : {"alerts.yml", "grafana-dashboard.json"}) {
+    std::ifstream stream(std::string(TIDEMILL_SOURCE_DIR "/deploy/") + file);
+    const std::string text((std::istreambuf_iterator<char>(stream)), {});
+    std::set<std::string> names(std::sregex_token_iterator(text.begin(), text.end(), kName), {});
+    EXPECT_FALSE(names.empty()) << file;
+    for (const std::string& name : names) EXPECT_TRUE(columns.count(name)) << file << ": " << name;
+  }
 }
 
 TEST_F(TrainTest, TheThreeModesAreTheSameCode) {
