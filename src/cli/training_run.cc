@@ -439,7 +439,6 @@ RunSnapshot TrainingRun::Snapshot() const {
   s.scored = replay.scored, s.solved = replay.solved, s.stale = replay.stale;
   s.too_old = replay.too_old, s.zero_variance = replay.zero_variance;
   s.evicted = replay.evicted, s.rescored = replay.rescored;
-  s.second_looks = p.reward->counters().second_looks;
   s.duplicates = replay.duplicates, s.used = replay.used;
   if (p.rollout) p.AddWork(s);
   if (p.learner) {
@@ -484,6 +483,7 @@ void TrainingRun::Parts::AddWork(RunSnapshot& s) const {
   s.skipped = from.skipped;
   s.reward_retries = reward->counters().retries;
   s.unscorable = reward->counters().unscorable;
+  s.second_looks = reward->counters().second_looks;
   const ToolCounters& calls = tool_loop->counters();
   s.gradings = calls.gradings;
   s.unavailable = calls.unavailable;
