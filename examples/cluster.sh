@@ -9,7 +9,7 @@ tidemill=build/release/tidemill
 seed=${1:-1}
 out=build/cluster
 run=cluster-$seed
-minutes=${TIDEMILL_CLUSTER_MINUTES:-2}  # of reinforcement
+minutes=${TIDEMILL_CLUSTER_MINUTES:-4}  # of reinforcement
 
 say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
 
