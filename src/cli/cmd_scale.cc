@@ -87,6 +87,7 @@ int RunScale(const ScaleArguments& arguments) {
   if (const Status there = inspector->CheckRun(arguments.run); !there.ok()) return Fail(there);
 
   Metrics metrics;
+  LoopRunner runner;  // first: the fleet's answers and the workers' ends wake its loop to the last
   const auto fleet = WatchRedisFleet(arguments.url, arguments.run);
   std::unique_ptr<WorkerBackend> backend;
   if (arguments.backend == "local") backend = StartLocalWorkers(WorkerCommand(arguments));
@@ -96,7 +97,6 @@ int RunScale(const ScaleArguments& arguments) {
                   .target_wait = milliseconds(arguments.target_wait_ms),
                   .cool_down = std::chrono::seconds(arguments.cool_down_s)};
   Autoscaler scaler(*fleet, backend.get(), scaling);
-  LoopRunner runner;
   runner.Add(scaler);
   metrics.AddSource([&](MetricSink& sink) {
     SinkScale(scaler.counters(), sink);
