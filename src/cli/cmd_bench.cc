@@ -20,10 +20,7 @@ namespace {
 // Prints a report as text or JSON.
 template <typename Report>
 int Print(const Result<Report>& report, bool json) {
-  if (!report.ok()) {
-    std::fprintf(stderr, "tidemill bench: %s\n", report.status().message().c_str());
-    return report.status().code() == Code::kInvalid ? 2 : 1;
-  }
+  if (!report.ok()) return Fail(report.status());
   std::printf("%s\n", (json ? report->ToJson() : report->ToText()).c_str());
   return 0;
 }
@@ -88,7 +85,8 @@ void AddOverlap(CLI::App& bench, Exit& exit) {
 }  // namespace
 
 void AddBenchCommand(CLI::App& app, Exit& exit) {
-  CLI::App* bench = app.add_subcommand("bench", "Measure one part, beside a peer or a limit of the same run");
+  CLI::App* bench =
+      app.add_subcommand("bench", "Measure one part, beside a peer or a limit of the same run");
   bench->require_subcommand(1);
   auto json = std::make_shared<bool>(false);
   auto url = std::make_shared<std::string>();
@@ -98,11 +96,12 @@ void AddBenchCommand(CLI::App& app, Exit& exit) {
     command->callback([run = std::move(run), &exit] { exit.code = run(); });
     return command;
   };
-  CLI::App* bus = add("bus", "Publish, receive, acknowledge; on Redis beside a bare pipeline", [json, url] {
-    BusBenchOptions options;
-    options.redis_url = *url;
-    return Print(RunBusBench(options), *json);
-  });
+  CLI::App* bus =
+      add("bus", "Publish, receive, acknowledge; on Redis beside a bare pipeline", [json, url] {
+        BusBenchOptions options;
+        options.redis_url = *url;
+        return Print(RunBusBench(options), *json);
+      });
   bus->add_option("--bus", *url, "redis://HOST:PORT/DB; without it the embedded bus");
   add("store", "Synced trajectories a second beside plain file writes",
       [json] { return Print(RunStoreBench({}), *json); });

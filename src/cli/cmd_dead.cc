@@ -24,11 +24,6 @@ struct DeadArguments {
   bool all = false, json = false;
 };
 
-int Fail(const Status& status) {
-  std::fprintf(stderr, "tidemill dead: %s\n", status.message().c_str());
-  return status.code() == Code::kInvalid ? 2 : 1;
-}
-
 std::string TimeText(int64_t ms) {
   const std::time_t seconds = ms / 1000;
   std::tm parts{};
@@ -128,7 +123,7 @@ int End(RedisInspector& inspector, const DeadArguments& arguments, bool retry) {
       continue;
     }
     failed.push_back({{"id", id}, {"why", ended.message()}});
-    std::fprintf(stderr, "tidemill dead: %s\n", ended.message().c_str());
+    Fail(ended);
   }
   const char* word = retry ? "retried" : "dropped";
   if (arguments.json) {

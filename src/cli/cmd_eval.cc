@@ -19,26 +19,12 @@ struct EvalArguments {
   bool json = false;
 };
 
-int Wrong(const Status& status) {
-  std::fprintf(stderr, "%s\n", status.message().c_str());
-  return 2;
-}
-
-int Fail(const Status& status) {
-  std::fprintf(stderr, "tidemill: %s\n", status.message().c_str());
-  return status.code() == Code::kInvalid ? 2 : 1;
-}
-
 int RunEval(const EvalArguments& arguments) {
   RunConfig config;
   Binder binder;
   BindRunConfig(config, binder);
-  if (!arguments.config_file.empty()) {
-    if (Status status = binder.LoadFile(arguments.config_file); !status.ok()) return Wrong(status);
-  }
-  for (const std::string& set : arguments.sets) {
-    if (Status status = binder.Set(set); !status.ok()) return Wrong(status);
-  }
+  const Status loaded = binder.Load(arguments.config_file, arguments.sets);
+  if (!loaded.ok()) return Wrong(loaded);
   if (!arguments.model.empty()) config.model.path = arguments.model;
   if (!arguments.tasks.empty()) config.tasks.eval = arguments.tasks;
   config.tasks.train = config.tasks.eval;

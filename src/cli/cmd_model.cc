@@ -40,11 +40,6 @@ struct ModelWords {
   bool json = false;
 };
 
-int Failed(const Status& status, int code = 1) {
-  std::fprintf(stderr, "tidemill model: %s\n", status.message().c_str());
-  return code;
-}
-
 Result<std::shared_ptr<const PolicyWeights>> LoadWeights(const ModelWords& words) {
   // On the CPU everything is computed in single precision, whatever the files hold.
   TM_ASSIGN_OR_RETURN(auto weights,
@@ -68,18 +63,16 @@ bool GaveOneInput(const CLI::App& command) {
 }
 
 int WrongInput() {
-  return Failed(Invalid("give either --ids or --prompt"), 2);
+  return Wrong(Invalid("give either --ids or --prompt"));
 }
 
 int Score(const ModelWords& words) {
   const auto weights = LoadWeights(words);
-  if (!weights.ok()) return Failed(weights.status());
+  if (!weights.ok()) return Fail(weights.status());
   const auto ids = InputIds(words);
-  if (!ids.ok()) return Failed(ids.status());
+  if (!ids.ok()) return Fail(ids.status());
   const auto logprobs = ScoreTokens(**weights, *ids);
-  if (!logprobs.ok()) {
-    return Failed(logprobs.status(), logprobs.status().code() == Code::kInvalid ? 2 : 1);
-  }
+  if (!logprobs.ok()) return Fail(logprobs.status());
   if (words.json) {
     std::printf("%s\n", Json{{"ids", *ids}, {"logprobs", *logprobs}}.dump().c_str());
     return 0;
@@ -148,13 +141,11 @@ Result<Generated> RunGenerate(const ModelWords& words, const PolicyWeights& load
 
 int Generate(const ModelWords& words) {
   const auto weights = LoadWeights(words);
-  if (!weights.ok()) return Failed(weights.status());
+  if (!weights.ok()) return Fail(weights.status());
   const auto ids = InputIds(words);
-  if (!ids.ok()) return Failed(ids.status());
+  if (!ids.ok()) return Fail(ids.status());
   const auto generated = RunGenerate(words, **weights, *weights, *ids);
-  if (!generated.ok()) {
-    return Failed(generated.status(), generated.status().code() == Code::kInvalid ? 2 : 1);
-  }
+  if (!generated.ok()) return Fail(generated.status());
   if (!words.json) {
     if (!generated->text.empty()) std::printf("%s\n", generated->text.c_str());
     return 0;
@@ -198,43 +189,42 @@ int SayWritten(const ModelWords& words, const PolicyWeights& weights) {
 
 int New(const ModelWords& words) {
   constexpr size_t kConfigBytesMax = size_t{1} << 20;
-  if (const Status status = RefuseExisting(words.out); !status.ok()) return Failed(status);
+  if (const Status status = RefuseExisting(words.out); !status.ok()) return Fail(status);
   const auto json = ReadFileBounded(words.config, kConfigBytesMax);
-  if (!json.ok()) return Failed(json.status());
+  if (!json.ok()) return Fail(json.status());
   const auto config = ParseModelConfig(*json, words.config);
-  if (!config.ok()) return Failed(config.status(), 2);
+  if (!config.ok()) return Wrong(config.status());
   if (!words.tokenizer.empty()) {
     const auto tokenizer = Tokenizer::Read(words.tokenizer);
-    if (!tokenizer.ok()) return Failed(tokenizer.status());
+    if (!tokenizer.ok()) return Fail(tokenizer.status());
     if (tokenizer->vocab_size() > config->vocab_size) {
-      return Failed(
-          Invalid(words.config + ": \"vocab_size\" is " + std::to_string(config->vocab_size) +
-                  ", the tokenizer has " + std::to_string(tokenizer->vocab_size()) + " tokens"),
-          2);
+      return Fail(Invalid(words.config + ": \"vocab_size\" is " +
+                          std::to_string(config->vocab_size) + ", the tokenizer has " +
+                          std::to_string(tokenizer->vocab_size()) + " tokens"));
     }
   }
   const auto weights = PolicyWeights::NewRandom(*config, words.seed);
-  if (!weights.ok()) return Failed(weights.status());
+  if (!weights.ok()) return Fail(weights.status());
   Status status = (*weights)->Save(words.out);
   if (status.ok() && !words.tokenizer.empty()) status = CopyTokenizer(words.tokenizer, words.out);
-  if (!status.ok()) return Failed(status);
+  if (!status.ok()) return Fail(status);
   return SayWritten(words, **weights);
 }
 
 int Merge(const ModelWords& words) {
-  if (const Status status = RefuseExisting(words.out); !status.ok()) return Failed(status);
+  if (const Status status = RefuseExisting(words.out); !status.ok()) return Fail(status);
   // Kept in the type of the base, so that it stays what its files say.
   const auto base = PolicyWeights::Load(words.model);
-  if (!base.ok()) return Failed(base.status());
+  if (!base.ok()) return Fail(base.status());
   auto adapter = LoadAdapter(words.adapter, (*base)->config());
-  if (!adapter.ok()) return Failed(adapter.status());
+  if (!adapter.ok()) return Fail(adapter.status());
   const auto adapted = PolicyWeights::WithAdapter(*base, *adapter);
-  if (!adapted.ok()) return Failed(adapted.status());
+  if (!adapted.ok()) return Fail(adapted.status());
   const auto merged = PolicyWeights::Merged(*adapted);
-  if (!merged.ok()) return Failed(merged.status());
+  if (!merged.ok()) return Fail(merged.status());
   Status status = (*merged)->Save(words.out);
   if (status.ok()) status = CopyTokenizer(words.model, words.out);
-  if (!status.ok()) return Failed(status);
+  if (!status.ok()) return Fail(status);
   return SayWritten(words, **merged);
 }
 

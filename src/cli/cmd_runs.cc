@@ -28,11 +28,6 @@ struct RunsArguments {
   bool json = false;
 };
 
-int Fail(const Status& status) {
-  std::fprintf(stderr, "tidemill: %s\n", status.message().c_str());
-  return status.code() == Code::kInvalid ? 2 : 1;
-}
-
 Json SummaryOf(const RunDirectory& directory) {
   const Result<std::string> text = directory.ReadSummary();
   if (!text.ok()) return Json::object();

@@ -29,11 +29,6 @@ struct SandboxRun {
   bool json = false;
 };
 
-int Report(const Status& status) {
-  std::fprintf(stderr, "tidemill sandbox: %s\n", status.message().c_str());
-  return status.code() == Code::kInvalid || status.code() == Code::kNotFound ? 2 : 1;
-}
-
 Status PutFiles(const std::vector<std::string>& files, Box& box) {
   for (const std::string& pair : files) {
     const size_t equals = pair.find('=');
@@ -80,7 +75,7 @@ void Show(const RunReport& report, bool json) {
 int Run(const SandboxRun& run) {
   const BoxLimits limits = LimitsFrom(run.limits, BoxLimits());
   const Status checked = CheckLimits(limits);
-  if (!checked.ok()) return Report(checked);
+  if (!checked.ok()) return Fail(checked);
   auto host = BoxHost::Create({});
   if (!host.ok()) {
     RunReport report;
@@ -93,7 +88,7 @@ int Run(const SandboxRun& run) {
   Status status = box.status();
   if (status.ok()) status = (*box)->Configure(limits);
   if (status.ok()) status = PutFiles(run.files, **box);
-  if (!status.ok()) return Report(status);
+  if (!status.ok()) return Fail(status);
   RunSpec spec;
   spec.command = run.command;
   spec.limits = limits;

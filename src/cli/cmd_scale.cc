@@ -33,11 +33,6 @@ struct ScaleArguments {
 
 std::atomic<bool> asked_to_stop{false};
 
-int Fail(const Status& status) {
-  std::fprintf(stderr, "tidemill scale: %s\n", status.message().c_str());
-  return status.code() == Code::kInvalid ? 2 : 1;
-}
-
 // What a worker is started with: this program, the same run and config. The URL, which may have a
 // password, goes by the environment.
 std::vector<std::string> WorkerCommand(const ScaleArguments& arguments) {

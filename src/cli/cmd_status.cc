@@ -18,11 +18,6 @@ struct StatusArguments {
   bool json = false;
 };
 
-int Fail(const Status& status) {
-  std::fprintf(stderr, "tidemill status: %s\n", status.message().c_str());
-  return status.code() == Code::kInvalid ? 2 : 1;
-}
-
 int ShowRun(RunStatusReader& reader, const std::string& run, bool json) {
   const Result<RunStatus> status = reader.Read(run);
   if (!status.ok()) return Fail(status.status());

@@ -23,12 +23,6 @@ void PrintJson(const Json& report) {
   std::printf("%s\n", report.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
 }
 
-// Says what failed and gives the exit status that goes with it.
-int Report(const Status& status) {
-  std::fprintf(stderr, "tidemill tasks: %s\n", status.message().c_str());
-  return status.code() == Code::kInvalid || status.code() == Code::kNotFound ? 2 : 1;
-}
-
 struct TagCounts {
   std::map<std::string, uint64_t> tags;
   uint64_t tests = 0;
@@ -46,7 +40,7 @@ TagCounts CountTags(const std::vector<v1::Task>& tasks) {
 int Check(const std::string& path, bool json) {
   std::ifstream input(path, std::ios::binary);
   if (!input || std::filesystem::is_directory(path)) {
-    return Report(NotFound(path + ": no such file, or it cannot be read"));
+    return Fail(NotFound(path + ": no such file, or it cannot be read"));
   }
   const TaskFileContents contents = ParseTasks(input, path);
   const TagCounts counts = CountTags(contents.tasks);
@@ -180,7 +174,7 @@ void AddGenerate(CLI::App& tasks, Exit& exit) {
   command->add_flag("--json", words->json, "One JSON object on standard output");
   command->callback([words, &exit] {
     const Status status = Generate(*words);
-    if (!status.ok()) exit.code = Report(status);
+    if (!status.ok()) exit.code = Fail(status);
   });
 }
 
@@ -206,7 +200,7 @@ void AddModelFiles(CLI::App& tasks, Exit& exit) {
   command->callback([words, &exit] {
     const Status status = WriteCfuncModelFiles(words->out, words->shape);
     if (!status.ok()) {
-      exit.code = Report(status);
+      exit.code = Fail(status);
     } else if (words->json) {
       PrintJson({{"out", words->out}, {"parameters", CfuncParameterCount(words->shape)}});
     } else {

@@ -36,23 +36,6 @@ std::string NameFromTime() {
   return text;
 }
 
-Status LoadConfig(const TrainArguments& arguments, Binder& binder) {
-  if (!arguments.config_file.empty()) TM_RETURN_IF_ERROR(binder.LoadFile(arguments.config_file));
-  if (!arguments.mode.empty()) TM_RETURN_IF_ERROR(binder.Set("run.mode=" + arguments.mode));
-  for (const std::string& set : arguments.sets) TM_RETURN_IF_ERROR(binder.Set(set));
-  return Ok();
-}
-
-int Wrong(const Status& status) {
-  std::fprintf(stderr, "%s\n", status.message().c_str());
-  return 2;
-}
-
-int Fail(const Status& status) {
-  std::fprintf(stderr, "tidemill: %s\n", status.message().c_str());
-  return status.code() == Code::kInvalid ? 2 : 1;
-}
-
 int RunTrain(const TrainArguments& arguments) {
   RunConfig config;
   Binder binder;
@@ -70,7 +53,9 @@ int RunTrain(const TrainArguments& arguments) {
     if (Status status = binder.LoadFile(directory->config_path()); !status.ok())
       return Wrong(status);
   }
-  if (Status status = LoadConfig(arguments, binder); !status.ok()) return Wrong(status);
+  std::vector<std::string> sets = arguments.sets;
+  if (!arguments.mode.empty()) sets.insert(sets.begin(), "run.mode=" + arguments.mode);
+  if (Status status = binder.Load(arguments.config_file, sets); !status.ok()) return Wrong(status);
   if (config.run.name.empty()) config.run.name = NameFromTime();
   if (Status status = CheckRunConfig(config, binder); !status.ok()) return Wrong(status);
   const std::string toml = binder.ToToml("tidemill " + FullVersion());
@@ -110,10 +95,7 @@ int RunTrain(const TrainArguments& arguments) {
     std::fputs(result->summary_json.c_str(), stdout);
   else
     std::fputs(SummaryText(result->summary_json).c_str(), stdout);
-  if (!result->status.ok()) {
-    std::fprintf(stderr, "tidemill: %s\n", result->status.message().c_str());
-    return 1;
-  }
+  if (!result->status.ok()) return Fail(result->status);
   if (result->interrupted) {
     std::fprintf(stderr, "go on with: tidemill train --resume %s\n", directory->path().c_str());
   } else if (!arguments.json) {

@@ -26,11 +26,6 @@ struct ViewArguments {
   std::string export_path;
 };
 
-int Fail(const Status& status) {
-  std::fprintf(stderr, "tidemill: %s\n", status.message().c_str());
-  return status.code() == Code::kInvalid ? 2 : 1;
-}
-
 int Export(const ViewArguments& arguments, const RunApiOptions& api) {
   const Result<std::string> html = ExportRun(api, arguments.run, "");
   if (!html.ok()) return Fail(html.status());

@@ -19,11 +19,6 @@ struct WarmupArguments {
   bool json = false;
 };
 
-int Fail(const Status& status) {
-  std::fprintf(stderr, "tidemill warmup: %s\n", status.message().c_str());
-  return status.code() == Code::kInvalid || status.code() == Code::kNotFound ? 2 : 1;
-}
-
 bool ShowProgress(const WarmupProgress& progress) {
   std::fprintf(stderr,
                "%6.0f s  step %lu  epoch %lu  loss %.4f  held-out %.4f (best %.4f)  %.0f tok/s\n",

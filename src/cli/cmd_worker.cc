@@ -41,11 +41,6 @@ bool AskedToStop() {
   return asked_to_stop;
 }
 
-int FailWorker(const Status& status) {
-  std::fprintf(stderr, "tidemill worker: %s\n", status.message().c_str());
-  return status.code() == Code::kInvalid ? 2 : 1;
-}
-
 int ServeLoop(Loop& loop, Worker& worker, ServeLoopOptions options) {
   LoopRunner& runner = worker.runner;
   runner.Add(loop);
@@ -62,8 +57,8 @@ int ServeLoop(Loop& loop, Worker& worker, ServeLoopOptions options) {
     SinkBus(worker.bus.Stats(), sink);
   });
   Result<std::unique_ptr<WorkerBeacon>> beacon = WorkerBeacon::Start(worker.beacon);
-  if (!beacon.ok()) return FailWorker(beacon.status());
-  if (const Status started = runner.Start(); !started.ok()) return FailWorker(started);
+  if (!beacon.ok()) return Fail(beacon.status());
+  if (const Status started = runner.Start(); !started.ok()) return Fail(started);
   LogInfo("worker " + worker.name() + " serves", {{"metrics", (*beacon)->url() + "metrics"}});
   Status watched;
   Time look = worker.clock.Now();
@@ -75,8 +70,8 @@ int ServeLoop(Loop& loop, Worker& worker, ServeLoopOptions options) {
   (*beacon)->Leaving();
   const Status ended = runner.Drain(options.drain_patience);
   for (const std::string& topic : options.own_topics) (void)worker.bus.Remove(topic);
-  if (!ended.ok()) return FailWorker(ended);
-  if (!watched.ok()) return FailWorker(watched);
+  if (!ended.ok()) return Fail(ended);
+  if (!watched.ok()) return Fail(watched);
   LogInfo("worker " + worker.name() + " left");
   return 0;
 }
@@ -98,10 +93,6 @@ Result<RunSheet> WaitForSheet(SheetBoard& board, const std::string& run) {
 }
 
 namespace {
-
-int Fail(const Status& status) {
-  return FailWorker(status);
-}
 
 int RunTools(Worker& worker) {
   ToolExecutorOptions options =

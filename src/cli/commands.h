@@ -1,9 +1,12 @@
-// The commands of the program, one file each (cmd_train.cc, cmd_model.cc, ..). A file defines its Add
-// function, which declares the words and options and sets a callback; the callback does the work and
-// leaves the exit status in `exit`: 0 done, 1 failed, 2 the words or the config were wrong.
+// The commands of the program, one file each (cmd_train.cc, cmd_model.cc, ..). A file defines its
+// Add function, which declares the words and options and sets a callback; the callback does the
+// work and leaves the exit status in `exit`: 0 done, 1 failed, 2 the words or the config were
+// wrong.
 #pragma once
 
 #include <CLI/CLI.hpp>
+
+#include "core/status.h"
 
 namespace tidemill {
 
@@ -14,6 +17,11 @@ inline constexpr const char* kRunVariable = "TIDEMILL_RUN";
 struct Exit {
   int code = 0;
 };
+
+// Say on standard error what went wrong and return the exit status. Fail: 2 where what was asked
+// for is invalid or not there, else 1. Wrong: 2, whatever the code.
+int Fail(const Status& status);
+int Wrong(const Status& status);
 
 void AddTrainCommand(CLI::App& app, Exit& exit);
 void AddEvalCommand(CLI::App& app, Exit& exit);

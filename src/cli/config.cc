@@ -196,6 +196,12 @@ Status Binder::LoadText(std::string_view toml, const std::string& file_name) {
   return loader.Finish();
 }
 
+Status Binder::Load(const std::string& path, const std::vector<std::string>& assignments) {
+  if (!path.empty()) TM_RETURN_IF_ERROR(LoadFile(path));
+  for (const std::string& assignment : assignments) TM_RETURN_IF_ERROR(Set(assignment));
+  return Ok();
+}
+
 Status Binder::Set(std::string_view assignment) {
   const std::string place = "--set " + std::string(assignment);
   const size_t equals = assignment.find('=');

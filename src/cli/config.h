@@ -72,6 +72,9 @@ class Binder {
   // "x=1,y=2". "a.b.x=1" sets one entry of the map a.b.
   Status Set(std::string_view assignment);
 
+  // A file ("": none) and single keys on top of it, as commands take them.
+  Status Load(const std::string& path, const std::vector<std::string>& assignments);
+
   // For checks across keys, after loading: kInvalid with the place the key's value came from in
   // front.
   Status Error(std::string_view name, std::string_view what) const;

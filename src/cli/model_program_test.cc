@@ -87,7 +87,7 @@ TEST_F(ModelProgram, ANewModelSpeaksAtOnceAndIsNotOverwritten) {
   EXPECT_EQ(Model(make).exit_code, 1);
 }
 
-TEST_F(ModelProgram, WrongWordsAndMissingFilesAreToldApart) {
+TEST_F(ModelProgram, WrongWordsAndMissingFilesAreNamed) {
   const std::string model = " --model " + Golden("llama-tiny");
   EXPECT_EQ(Model("generate" + model).exit_code, 2);
   EXPECT_EQ(Model("generate" + model + " --ids 1 --prompt x").exit_code, 2);
@@ -96,7 +96,7 @@ TEST_F(ModelProgram, WrongWordsAndMissingFilesAreToldApart) {
   EXPECT_EQ(outside.exit_code, 2);
   EXPECT_THAT(outside.output, HasSubstr("100000"));
   const ProcessOutput missing = Model("score --model /nonexistent --ids 1,2");
-  EXPECT_EQ(missing.exit_code, 1);
+  EXPECT_EQ(missing.exit_code, 2);
   EXPECT_THAT(missing.output, HasSubstr("/nonexistent"));
 }
 

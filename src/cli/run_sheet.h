@@ -30,7 +30,7 @@ struct RunSheet {
   std::string host;            // for people
   std::string shm_domain;      // see policy/shm_weights.h
   int64_t pid = 0;             // in that domain
-  uint64_t version = 0;       // the first it published; a run that goes on begins above all before
+  uint64_t version = 0;        // the first it published; a run that goes on begins above all before
   uint64_t incarnation = 0;    // of this learner; another one, and the weights are elsewhere
   std::string shm;             // where the weights are in memory; empty: nowhere
   std::string weights_folder;  // and in files, once somebody asked

@@ -1,4 +1,5 @@
-// An episode as people read it: what was asked, what the model wrote, what the tools said, what it earned.
+// An episode as people read it: what was asked, what the model wrote, what the tools said, what it
+// earned.
 #pragma once
 
 #include <functional>

@@ -48,8 +48,6 @@ struct ServeLoopOptions {
 int ServeLoop(Loop& loop, Worker& worker, ServeLoopOptions options);
 
 bool AskedToStop();
-// Says what went wrong and returns the exit status.
-int FailWorker(const Status& status);
 
 // kClosed: asked to stop first. kInvalid: the run speaks other messages than this program.
 Result<RunSheet> WaitForSheet(SheetBoard& board, const std::string& run);

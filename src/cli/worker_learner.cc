@@ -9,6 +9,7 @@
 
 #include "bus/redis/redis_roster.h"
 #include "bus/redis/topic_janitor.h"
+#include "cli/commands.h"
 #include "cli/run_driver.h"
 #include "cli/run_summary.h"
 #include "cli/worker.h"
@@ -42,8 +43,7 @@ struct OpenRun {
 // and written.
 Result<OpenRun> OpenOrCreate(const WorkerArguments& arguments, RunConfig& config, Binder& binder) {
   std::optional<RunDirectory> directory;
-  if (!arguments.config_file.empty()) TM_RETURN_IF_ERROR(binder.LoadFile(arguments.config_file));
-  for (const std::string& set : arguments.sets) TM_RETURN_IF_ERROR(binder.Set(set));
+  TM_RETURN_IF_ERROR(binder.Load(arguments.config_file, arguments.sets));
   if (arguments.resume) {
     Result<RunDirectory> opened = RunDirectory::OpenToResume(config.run.folder, arguments.run);
     const bool begin = opened.status().code() == Code::kNotFound && !arguments.config_file.empty();
@@ -52,10 +52,7 @@ Result<OpenRun> OpenOrCreate(const WorkerArguments& arguments, RunConfig& config
       directory = std::move(*opened);
       // What the run was begun with, and what is said now on top.
       TM_RETURN_IF_ERROR(binder.LoadFile(directory->config_path()));
-      if (!arguments.config_file.empty()) {
-        TM_RETURN_IF_ERROR(binder.LoadFile(arguments.config_file));
-      }
-      for (const std::string& set : arguments.sets) TM_RETURN_IF_ERROR(binder.Set(set));
+      TM_RETURN_IF_ERROR(binder.Load(arguments.config_file, arguments.sets));
     }
   }
   config.run.name = arguments.run;
@@ -125,22 +122,22 @@ int RunLearner(const WorkerArguments& arguments, WorkerBeaconOptions beacon) {
   Binder binder;
   BindRunConfig(config, binder);
   Result<SheetBoard> board = SheetBoard::Connect(arguments.url, arguments.run);
-  if (!board.ok()) return FailWorker(board.status());
-  if (Status seat = WaitForSeat(*board); !seat.ok()) return FailWorker(seat);
+  if (!board.ok()) return Fail(board.status());
+  if (Status seat = WaitForSeat(*board); !seat.ok()) return Fail(seat);
   Result<OpenRun> open = OpenOrCreate(arguments, config, binder);
-  if (!open.ok()) return FailWorker(open.status());
+  if (!open.ok()) return Fail(open.status());
   RunDirectory& directory = open->directory;
   // A new run finds nothing of an older one with its name.
   if (!open->resumed) {
     const Status cleared = RemoveRedisRun(arguments.url, arguments.run);
-    if (!cleared.ok()) return FailWorker(cleared);
+    if (!cleared.ok()) return Fail(cleared);
   }
   RedisBusOptions bus_options;
   bus_options.url = arguments.url;
   bus_options.run = arguments.run;
   bus_options.client = beacon.worker;
   Result<std::unique_ptr<RedisBus>> bus = RedisBus::Connect(std::move(bus_options));
-  if (!bus.ok()) return FailWorker(bus.status());
+  if (!bus.ok()) return Fail(bus.status());
 
   RunSheet sheet;
   sheet.run = arguments.run;
@@ -162,11 +159,11 @@ int RunLearner(const WorkerArguments& arguments, WorkerBeaconOptions beacon) {
   };
   LogInfo("run " + directory.name(), {{"folder", directory.path()}, {"mode", config.run.mode}});
   Result<DriveResult> result = DriveRun(config, directory, options);
-  if (!result.ok()) return FailWorker(result.status());
+  if (!result.ok()) return Fail(result.status());
   std::fputs(
       arguments.json ? result->summary_json.c_str() : SummaryText(result->summary_json).c_str(),
       stdout);
-  if (!result->status.ok()) return FailWorker(result->status);
+  if (!result->status.ok()) return Fail(result->status);
   if (result->interrupted) {
     std::fprintf(stderr, "go on with: the same command and --resume\n");
   }

@@ -3,6 +3,7 @@
 #include <optional>
 #include <utility>
 
+#include "cli/commands.h"
 #include "cli/role_options.h"
 #include "cli/worker.h"
 #include "core/log.h"
@@ -107,22 +108,22 @@ WorkerReport Report(const RolloutCounters& counters, const EngineThread& engine,
 int RunRollout(Worker& worker, RunSheet sheet) {
   const RunConfig& config = worker.config;
   const Result<Tokenizer> tokenizer = Tokenizer::Read(config.model.path);
-  if (!tokenizer.ok()) return FailWorker(tokenizer.status());
+  if (!tokenizer.ok()) return Fail(tokenizer.status());
   ProtocolOptions protocol_options;
   protocol_options.system_prompt = config.model.system_prompt;
   std::string warning;
   const auto protocol =
       NewProtocol(config.model.protocol, *tokenizer, config.model.path, protocol_options, &warning);
-  if (!protocol.ok()) return FailWorker(protocol.status());
+  if (!protocol.ok()) return Fail(protocol.status());
   if (!warning.empty()) LogWarn(warning);
   const Result<DecodeOptions> decode = ReadModel(config);
-  if (!decode.ok()) return FailWorker(decode.status());
+  if (!decode.ok()) return Fail(decode.status());
 
   WeightReceiver receiver([&](const WeightBlob& blob) { return DecodeWeights(blob, *decode); });
   auto board = SheetBoard::Connect(worker.beacon.url, worker.beacon.run, std::chrono::seconds(1));
-  if (!board.ok()) return FailWorker(board.status());
+  if (!board.ok()) return Fail(board.status());
   WeightsWatch watch(std::move(*board), config, receiver);
-  if (Status status = watch.Follow(std::move(sheet)); !status.ok()) return FailWorker(status);
+  if (Status status = watch.Follow(std::move(sheet)); !status.ok()) return Fail(status);
   std::optional<PublishedWeights> first;
   while (!first) {
     if (AskedToStop()) return 0;
@@ -135,9 +136,9 @@ int RunRollout(Worker& worker, RunSheet sheet) {
   settings.engine = static_cast<int>(config.threads.engine);
   const ThreadPlan threads = PlanThreads(settings, AvailableCores());
   Result<EngineOptions> engine_options = EngineOptionsFrom(config, threads.engine);
-  if (!engine_options.ok()) return FailWorker(engine_options.status());
+  if (!engine_options.ok()) return Fail(engine_options.status());
   auto made = NewEngine(std::move(first->weights), first->version, *engine_options);
-  if (!made.ok()) return FailWorker(made.status());
+  if (!made.ok()) return Fail(made.status());
   const int32_t max_context = (*made)->max_context();
   EngineThread engine(std::move(*made), receiver, worker.clock, EngineThreadOptionsFrom(config));
   RolloutOptions options = RolloutOptionsFrom(config, max_context);

@@ -1,0 +1,17 @@
+#include "cli/commands.h"
+
+#include <cstdio>
+
+namespace tidemill {
+
+int Fail(const Status& status) {
+  std::fprintf(stderr, "tidemill: %s\n", status.message().c_str());
+  return status.code() == Code::kInvalid || status.code() == Code::kNotFound ? 2 : 1;
+}
+
+int Wrong(const Status& status) {
+  Fail(status);
+  return 2;
+}
+
+}  // namespace tidemill
