@@ -15,11 +15,15 @@ namespace {
 constexpr double kLimitMs = 300;
 constexpr int kRounds = 21;
 
-// Processor time, so that what else this machine does is not measured.
-double CpuMs() {
+double NowMs(clockid_t clock) {
   struct timespec now {};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  clock_gettime(clock, &now);
   return static_cast<double>(now.tv_sec) * 1e3 + static_cast<double>(now.tv_nsec) / 1e6;
+}
+
+double Percentile(std::vector<double> of, double share) {
+  std::sort(of.begin(), of.end());
+  return of[static_cast<size_t>(share * static_cast<double>(of.size() - 1))];
 }
 
 TEST(AHundredThousandEpisodes, EveryViewAnswersInUnder300MsAtThe95thPercentile) {
@@ -65,20 +69,21 @@ TEST(AHundredThousandEpisodes, EveryViewAnswersInUnder300MsAtThe95thPercentile) 
                                  "/timeline?limit=1",
                                  "/timeline?from=1760000600000&to=1760000900000&limit=1000",
                                  "/config"}) {
-    std::vector<double> took;
+    // What is asserted is processor time, so that what else this machine does is not measured.
+    std::vector<double> cpu, wall;
     size_t bytes = 0;
     for (int i = 0; i < kRounds; ++i) {
-      const double begin = CpuMs();
+      const double cpu_begin = NowMs(CLOCK_THREAD_CPUTIME_ID), begin = NowMs(CLOCK_MONOTONIC);
       const HttpResponse response = api.Get(view == "/api/runs" ? view : base + view);
-      took.push_back(CpuMs() - begin);
+      cpu.push_back(NowMs(CLOCK_THREAD_CPUTIME_ID) - cpu_begin);
+      wall.push_back(NowMs(CLOCK_MONOTONIC) - begin);
       ASSERT_EQ(response.status, 200) << view << ": " << response.body.substr(0, 200);
       bytes = std::max(bytes, response.body.size());
     }
-    std::sort(took.begin(), took.end());
-    const double p95 = took[static_cast<size_t>(0.95 * (kRounds - 1))];
-    std::printf("  %-45s p50 %6.1f ms  p95 %6.1f ms  %7zu bytes\n", view.c_str(), took[kRounds / 2],
-                p95, bytes);
-    EXPECT_LT(p95, kLimitMs) << view;
+    std::printf("  %-45s p50 %6.1f ms  p95 %6.1f ms (by the clock %6.1f)  %7zu bytes\n",
+                view.c_str(), Percentile(cpu, 0.5), Percentile(cpu, 0.95), Percentile(wall, 0.95),
+                bytes);
+    EXPECT_LT(Percentile(cpu, 0.95), kLimitMs) << view;
     EXPECT_LT(bytes, size_t{2} << 20) << view;  // what the page has to hold
   }
 }

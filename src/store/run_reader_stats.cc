@@ -168,7 +168,7 @@ Result<std::vector<PassRatePoint>> RunReader::PassRateOverTime(const std::string
         PassRatePoint& point = result[static_cast<size_t>((at - first) / width)];
         ++point.episodes;
         point.solved += row.Int(1) != 0;
-        point.mean_reward += row.Double(2);  // the sum, for now
+        point.mean_reward += row.Double(2);  // the sum, until all are in
         return Ok();
       },
       kind, task));
