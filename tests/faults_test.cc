@@ -5,6 +5,7 @@
 #include <sys/mount.h>
 
 #include <cstdlib>
+#include <nlohmann/json.hpp>
 #include <random>
 
 #include "fleet_kit.h"
@@ -62,6 +63,8 @@ class FaultsTest : public testing::Test {
   void FillTheDisk(Fleet& fleet);
   void SendNonsense(Fleet& fleet);
   void SendAMessageOfANewerVersion(Fleet& fleet);
+  // The learner's summary accounts for every group, and tells what others did.
+  void CheckSummary(Fleet& fleet);
   static void Tell(const FleetBooks& books);
 
   std::string folder_, runs_;
@@ -162,6 +165,30 @@ void FaultsTest::SendAMessageOfANewerVersion(Fleet& fleet) {
   (void)bus->Remove(inbox);
 }
 
+void FaultsTest::CheckSummary(Fleet& fleet) {
+  std::ifstream file(runs_ + "/fleet/summary.json");
+  const auto summary = nlohmann::json::parse(file, nullptr, false);
+  ASSERT_TRUE(summary.is_object()) << fleet.at("learner1").Log();
+  const auto& groups = summary["groups"];
+  uint64_t known = 0;
+  for (const char* fate : {"trained", "evaluated", "ready", "open", "abandoned", "lost"}) {
+    known += groups[fate].get<uint64_t>();
+  }
+  for (const auto& [why, count] : groups["dropped"].items()) known += count.get<uint64_t>();
+  EXPECT_EQ(groups["issued"], known) << groups.dump();
+  EXPECT_EQ(summary["lost"], 0) << groups.dump();
+  EXPECT_GE(summary["tool_calls"], 1);
+  EXPECT_GE(summary["generated_tokens"], summary["trained_tokens"]);
+  for (const char* loop : {"rollout", "tools", "reward", "learner"}) {
+    EXPECT_GT(summary["busy"]["loops"].value(loop, 0.0), 0) << loop;
+  }
+  for (const char* port : {"engine", "boxes", "trainer"}) {
+    EXPECT_GT(summary["busy"]["ports"].value(port, 0.0), 0) << port;
+  }
+  std::printf("summary: groups %s, lost %s, retries %s\n", groups.dump().c_str(),
+              summary["lost"].dump().c_str(), summary["retries"].dump().c_str());
+}
+
 void FaultsTest::Tell(const FleetBooks& books) {
   std::printf(
       "groups issued %lu: finished %lu, under way %lu, lost %lu\n"
@@ -202,6 +229,7 @@ TEST_F(FaultsTest, AFleetSurvivesWhateverHappensToItAndLosesNothing) {
     EXPECT_LT(worker->Memory(), memory[name] + (uint64_t{48} << 20)) << name;
   }
   fleet.StopInOrder();
+  CheckSummary(fleet);
   const FleetBooks books = fleet.Books();
   Tell(books);
   EXPECT_EQ(books.lost, 0u);

@@ -52,9 +52,8 @@ WorkerReport ReportOf(const ScaleCounters& c) {
   WorkerReport report;
   report.doing =
       std::to_string(c.wanted.load()) + " wanted, " + std::to_string(c.own + c.foreign) + " there";
-  report.numbers = {{"wanted", static_cast<double>(c.wanted)},
-                    {"own", static_cast<double>(c.own)},
-                    {"failed", static_cast<double>(c.failed)}};
+  report.levels = {{"wanted", static_cast<double>(c.wanted)}, {"own", static_cast<double>(c.own)}};
+  report.counts = {{"failed", static_cast<double>(c.failed)}};
   return report;
 }
 

@@ -10,6 +10,7 @@
 #include "bus/redis/redis_roster.h"
 #include "bus/standard_topics.h"
 #include "cli/commands.h"
+#include "cli/fleet_account.h"
 #include "cli/make_scorers.h"
 #include "cli/role_options.h"
 #include "cli/worker.h"
@@ -44,10 +45,21 @@ bool AskedToStop() {
 int ServeLoop(Loop& loop, Worker& worker, ServeLoopOptions options) {
   LoopRunner& runner = worker.runner;
   runner.Add(loop);
-  worker.beacon.report = [&runner, report = std::move(options.report)] {
+  worker.beacon.report = [&runner, &clock = worker.clock, began = worker.clock.Now(),
+                          report = std::move(options.report)] {
     WorkerReport told = report();
-    if (told.busy == Duration(0)) {
-      for (const LoopUsage& usage : runner.Usage()) told.busy += usage.busy;
+    const double up = Seconds(clock.Now() - began);
+    Duration in_loops{};
+    for (const LoopUsage& usage : runner.Usage()) {
+      in_loops += usage.busy;
+      told.counts[kBusyLoop + usage.name] = Seconds(usage.busy);
+      told.counts[kTimeLoop + usage.name] = up;
+    }
+    if (told.port.empty()) {
+      told.busy = in_loops;
+    } else {
+      told.counts[kBusyPort + told.port] = Seconds(told.busy);
+      told.counts[kTimePort + told.port] = up * told.slots;
     }
     return told;
   };
@@ -122,12 +134,19 @@ int RunTools(Worker& worker) {
     report.busy = boxes.Busy(worker.clock.Now());
     report.slots =
         static_cast<double>(boxes.slots(ToolLane::kAgent) + boxes.slots(ToolLane::kGrade));
-    report.numbers = {{"calls", static_cast<double>(counters.requests + counters.gradings)},
-                      {"completed", static_cast<double>(counters.completed)},
-                      {"busy_seconds", Seconds(report.busy)},
-                      {"slots", static_cast<double>(boxes.slots(ToolLane::kAgent))},
-                      {"grade_slots", static_cast<double>(boxes.slots(ToolLane::kGrade))},
-                      {"unavailable", static_cast<double>(counters.unavailable)}};
+    report.port = "boxes";
+    report.counts = {{"calls", static_cast<double>(counters.requests + counters.gradings)},
+                     {"gradings", static_cast<double>(counters.gradings)},
+                     {"completed", static_cast<double>(counters.completed)},
+                     {"busy_seconds", Seconds(report.busy)},
+                     {"cache_hits", static_cast<double>(counters.cache_hits + counters.joined)},
+                     {"commands", static_cast<double>(counters.cache_misses)},
+                     {"joined", static_cast<double>(counters.joined)},
+                     {"wall_seconds", static_cast<double>(counters.wall_us) / 1e6},
+                     {"queue_seconds", static_cast<double>(counters.queue_us) / 1e6},
+                     {"unavailable", static_cast<double>(counters.unavailable)}};
+    report.levels = {{"slots", static_cast<double>(boxes.slots(ToolLane::kAgent))},
+                     {"grade_slots", static_cast<double>(boxes.slots(ToolLane::kGrade))}};
     return report;
   };
   return ServeLoop(loop, worker, std::move(serve));
@@ -148,9 +167,10 @@ int RunReward(Worker& worker) {
     WorkerReport report;
     const uint64_t running = counters.in_progress;
     report.doing = running == 0 ? "idle" : std::to_string(running) + " episodes";
-    report.numbers = {{"scored", static_cast<double>(counters.scored)},
-                      {"retries", static_cast<double>(counters.retries)},
-                      {"skipped", static_cast<double>(counters.unscorable)}};
+    report.counts = {{"scored", static_cast<double>(counters.scored)},
+                     {"retries", static_cast<double>(counters.retries)},
+                     {"second_looks", static_cast<double>(counters.second_looks)},
+                     {"unscorable", static_cast<double>(counters.unscorable)}};
     return report;
   };
   return ServeLoop(loop, worker, std::move(serve));

@@ -121,12 +121,16 @@ class Driver {
     // A person who asked twice does not want to wait for the drain.
     if (signals_seen > 1 && result.status.code() == Code::kTimeout) result.status = Ok();
     result.interrupted = signals_seen > 0;
-    RunOutcome outcome{result.status, result.interrupted, run->Snapshot()};
+    RunOutcome outcome;
+    outcome.status = result.status;
+    outcome.interrupted = result.interrupted;
+    outcome.last = run->Snapshot();
     outcome.last.seconds = before_stop.seconds;
     outcome.last.busy = before_stop.busy;
+    company.reset();
+    Gather(outcome);
     RecordTick(journal_, outcome.last);  // what the run came to
     Flush();
-    company.reset();
     run.reset();
     TM_ASSIGN_OR_RETURN(result.summary_json, MakeSummary(directory_, outcome));
     TM_RETURN_IF_ERROR(directory_.WriteSummary(result.summary_json));
@@ -134,6 +138,18 @@ class Driver {
   }
 
  private:
+  void Gather(RunOutcome& outcome) {
+    if (!options_.gather) return;
+    Result<FleetAccount> fleet = options_.gather();
+    if (fleet.ok()) {
+      AddFleetWork(*fleet, outcome.last);
+      outcome.fleet = std::move(*fleet);
+    } else {
+      outcome.fleet_silent = fleet.status().message();
+      LogWarn("the summary lacks what other processes did", {{"why", outcome.fleet_silent}});
+    }
+  }
+
   std::unique_ptr<RunServer> ServeDashboard() {
     if (!options_.web) return nullptr;
     const std::string& path = directory_.path();

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "cli/fleet_account.h"
 #include "cli/run_config.h"
 #include "cli/training_run.h"
 #include "serve/http_server.h"
@@ -21,6 +22,8 @@ struct DriveOptions {
   // Makes what accompanies the run (how others see it, say) once it is wired and before it starts;
   // that is gone before the run is. May be empty.
   std::function<Result<std::shared_ptr<void>>(TrainingRun&)> attend;
+  // What other processes did, asked for when the run has stopped. Empty: there are none.
+  std::function<Result<FleetAccount>()> gather;
 };
 
 // The summary as JSON, also written to the run's directory. The first Ctrl-C (or SIGTERM) finishes

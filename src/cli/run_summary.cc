@@ -110,6 +110,36 @@ Result<Json> StalenessJson(RunReader& reader) {
   return json;
 }
 
+// issued = trained + evaluated + dropped + ready + open + abandoned + lost.
+Json BooksJson(const GroupBooks& books, const std::optional<FleetAccount>& fleet) {
+  // Of a fleet, what is open must be on the bus or complete; alone, the ledger has it and a resumed
+  // run issues it again.
+  uint64_t forgotten = 0;
+  for (const GroupBooks::Open& group : books.open) {
+    if (fleet && !fleet->Knows(group)) ++forgotten;
+  }
+  Json json = {{"issued", books.issued},       {"trained", books.trained},
+               {"evaluated", books.evaluated}, {"dropped", Json::object()},
+               {"ready", books.ready},         {"open", books.open.size() - forgotten},
+               {"abandoned", books.abandoned}, {"lost", books.missing + forgotten}};
+  for (const auto& [reason, count] : books.dropped) json["dropped"][reason] = count;
+  return json;
+}
+
+std::string BooksText(const Json& groups) {
+  uint64_t dropped = 0;
+  std::string why;
+  for (const auto& [reason, count] : groups["dropped"].items()) {
+    dropped += count.get<uint64_t>();
+    why += fmt::format("{}{} {}", why.empty() ? " (" : ", ", reason, count.get<uint64_t>());
+  }
+  return fmt::format(
+      "  groups issued {}: trained {}, evaluated {}, dropped {}{}, ready {}, open {}, lost {}\n",
+      groups.value("issued", 0), groups.value("trained", 0), groups.value("evaluated", 0), dropped,
+      why + (why.empty() ? "" : ")"), groups.value("ready", 0),
+      groups.value("open", 0) + groups.value("abandoned", 0), groups.value("lost", 0));
+}
+
 }  // namespace
 
 double PassAtK(uint64_t n, uint64_t c, uint64_t k) {
@@ -133,6 +163,7 @@ Result<std::string> MakeSummary(const RunDirectory& directory, const RunOutcome&
   json["program"] = FullVersion();
   json["status"] = !outcome.status.ok() ? "failed" : outcome.interrupted ? "interrupted" : "done";
   if (!outcome.status.ok()) json["error"] = outcome.status.message();
+  if (!outcome.fleet_silent.empty()) json["fleet_silent"] = outcome.fleet_silent;
   Json by_name;
   for (const EvalResult& eval : evals) {
     TM_ASSIGN_OR_RETURN(by_name[eval.eval_name], EvalJson(*reader, eval));
@@ -144,9 +175,15 @@ Result<std::string> MakeSummary(const RunDirectory& directory, const RunOutcome&
   json["steps"] = counts.steps;
   json["resumes"] = counts.resumes;
   json["fates"] = counts.train_by_fate;
-  // Finished by rollout, neither stored nor known already: nothing of this may exist.
+  TM_ASSIGN_OR_RETURN(const GroupBooks books, reader->Books());
+  json["groups"] = BooksJson(books, outcome.fleet);
+  // Nothing of this may exist: groups nobody knows of, episodes that were accepted and are not
+  // here, and (in one process, where both are seen) episodes finished and neither stored nor known.
+  uint64_t lost = json["groups"]["lost"].get<uint64_t>() + books.episodes_missing;
   const uint64_t kept = last.episodes_stored + last.duplicates;
-  json["lost"] = last.episodes_finished > kept ? last.episodes_finished - kept : 0;
+  const bool alone = !outcome.fleet && outcome.fleet_silent.empty();
+  if (alone && last.episodes_finished > kept) lost += last.episodes_finished - kept;
+  json["lost"] = lost;
   uint64_t stale = 0;
   for (const auto& [cause, count] : counts.stale_by_cause) stale += count;
   json["stale"] = std::max<uint64_t>(stale, last.stale);
@@ -194,6 +231,10 @@ std::string SummaryText(const std::string& summary_json) {
       json.value("steps", 0), json.value("episodes", 0), json.value("seconds", 0.0),
       json.value("lost", 0), json.value("stale", 0), json.value("retries", 0),
       json.value("skipped", 0));
+  if (json.contains("groups")) text += BooksText(json["groups"]);
+  if (json.contains("fleet_silent")) {
+    text += "  what other processes did is not known: " + json.value("fleet_silent", "") + "\n";
+  }
   for (const char* kind : {"ports", "loops"}) {
     text += fmt::format("  busy {}:", kind);
     for (const auto& [name, share] : json["busy"][kind].items()) {

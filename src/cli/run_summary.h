@@ -1,8 +1,10 @@
 // What a run came to: summary.json, and the same facts as text.
 #pragma once
 
+#include <optional>
 #include <string>
 
+#include "cli/fleet_account.h"
 #include "cli/training_run.h"
 #include "core/status.h"
 #include "store/run_directory.h"
@@ -13,6 +15,8 @@ struct RunOutcome {
   Status status;             // of the loops
   bool interrupted = false;  // a person asked it to stop
   RunSnapshot last;
+  std::optional<FleetAccount> fleet;  // what other processes did; `last` has it already
+  std::string fleet_silent;           // why there is none though there should be
 };
 
 // From the run's database and its last snapshot, as JSON. See docs/training.md for every field.

@@ -50,6 +50,7 @@ struct TrainingRun::Parts {
   ResumeState resumed;
   uint64_t start_step = 0, start_version = 0;
   int32_t max_context = 0;
+  std::string name;        // of this learner on a shared bus
   std::string checkpoint;  // gone on from; empty: none
 
   // Topics and mailboxes wake its loops, so it goes after them.
@@ -95,8 +96,6 @@ struct TrainingRun::Parts {
 namespace {
 
 constexpr size_t kStoreCapacity = 65536;
-// The learner's name on a shared bus: the same for whoever takes its place.
-constexpr char kLearnerName[] = "learner";
 
 v1::Sampling MakeSampling(double temperature, uint32_t max_turn_tokens) {
   v1::Sampling sampling;
@@ -168,6 +167,10 @@ Status TrainingRun::Parts::OpenStore(RunDirectory& directory) {
 }
 
 Status TrainingRun::Parts::MakeBus(RunDirectory& directory) {
+  // Verdicts for a predecessor go to its inbox, not to ours: all that are missing are asked for
+  // again, and a worker that found its inbox gone has nothing to remember of ours.
+  const auto incarnation = static_cast<uint64_t>(clock.WallMs());
+  name = "learner." + std::to_string(incarnation);
   memory = std::make_unique<MemoryBus>(clock);
   ticker = std::make_unique<BusTicker>(*memory);
   bus = memory.get();
@@ -177,12 +180,10 @@ Status TrainingRun::Parts::MakeBus(RunDirectory& directory) {
         *options.fleet, *memory,
         std::set<std::string, std::less<>>{std::string(kDispatchTopic),
                                            std::string(kBatchRequestsTopic),
-                                           InboxTopic(kLearnerName, "learner")});
+                                           InboxTopic(name, "learner")});
     bus = split.get();
-    // Verdicts for a predecessor: all that are missing are asked for again.
-    (void)bus->Remove(InboxTopic(kLearnerName, "replay"));
     WeightPublisher::Options to;
-    to.incarnation = static_cast<uint64_t>(clock.WallMs());
+    to.incarnation = incarnation;
     to.folder = std::filesystem::absolute(directory.path()).string() + "/policy";
     auto made = std::make_unique<WeightPublisher>(EncodeWeights, std::move(to));
     publisher = made.get();
@@ -325,7 +326,7 @@ Status TrainingRun::Parts::MakeLoops(RunDirectory& directory) {
   replay_options.lease_period = LeasePeriod(config);
   replay_options.score_patience = config.bus.patience;
   if (options.fleet != nullptr) {
-    replay_options.worker = kLearnerName;
+    replay_options.worker = name;
     replay_options.empty_topic = false;
   }
   replay_options.versions = {resumed.versions.begin(), resumed.versions.end()};
@@ -336,7 +337,7 @@ Status TrainingRun::Parts::MakeLoops(RunDirectory& directory) {
   runner = std::make_unique<LoopRunner>();
   if (options.train) {
     LearnerOptions learner_options;
-    if (options.fleet != nullptr) learner_options.worker = kLearnerName;
+    if (options.fleet != nullptr) learner_options.worker = name;
     learner_options.metrics = options.metrics;
     learner_options.max_steps = config.run.steps;
     learner_options.batch_episodes = config.batch_episodes();
@@ -382,7 +383,10 @@ Result<std::unique_ptr<TrainingRun>> TrainingRun::Make(const RunConfig& config,
 
 TrainingRun::TrainingRun(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
 TrainingRun::~TrainingRun() {
-  if (parts_->options.fleet != nullptr) parts_->options.fleet->UnsubscribeAll();
+  RedisBus* const fleet = parts_->options.fleet;
+  if (fleet == nullptr) return;
+  fleet->UnsubscribeAll();
+  (void)fleet->Remove(InboxTopic(parts_->name, "replay"));  // nobody else reads it
 }
 
 Status TrainingRun::Start() {
@@ -416,6 +420,9 @@ std::string TrainingRun::StuckLoop() const {
 }
 WeightPublisher* TrainingRun::publisher() {
   return parts_->publisher;
+}
+const std::string& TrainingRun::bus_name() const {
+  return parts_->name;
 }
 uint64_t TrainingRun::start_version() const {
   return parts_->start_version;

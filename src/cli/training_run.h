@@ -91,6 +91,8 @@ class TrainingRun {
   // The loop that does not move; empty: all do.
   std::string StuckLoop() const;
   const std::vector<std::string>& warnings() const;
+  // Its name on the bus of a fleet; nobody else, and no learner of the run before it, has it.
+  const std::string& bus_name() const;
   uint64_t start_version() const;
   uint64_t resumed_from_step() const;
 

@@ -10,6 +10,7 @@
 #include "bus/redis/redis_roster.h"
 #include "bus/redis/topic_janitor.h"
 #include "cli/commands.h"
+#include "cli/fleet_account.h"
 #include "cli/run_driver.h"
 #include "cli/run_summary.h"
 #include "cli/worker.h"
@@ -76,11 +77,16 @@ WorkerReport Report(const TrainingRun& run) {
   WorkerReport report;
   report.doing = "step " + std::to_string(now.steps + 1);
   report.policy_version = now.version;
-  report.numbers = {{"steps", static_cast<double>(now.steps)},
-                    {"episodes", static_cast<double>(now.episodes_stored)},
-                    {"ready", static_cast<double>(now.ready_episodes)},
-                    {"stale", static_cast<double>(now.stale)},
-                    {"duplicates", static_cast<double>(now.duplicates)}};
+  report.levels = {{"steps", static_cast<double>(now.steps)},
+                   {"ready", static_cast<double>(now.ready_episodes)}};
+  report.counts = {{"episodes", static_cast<double>(now.episodes_stored)},
+                   {"stale", static_cast<double>(now.stale)},
+                   {"duplicates", static_cast<double>(now.duplicates)},
+                   {"too_old", static_cast<double>(now.too_old)},
+                   {"zero_variance", static_cast<double>(now.zero_variance)},
+                   {"evicted", static_cast<double>(now.evicted)},
+                   {"rescored", static_cast<double>(now.rescored)},
+                   {"trained_tokens", static_cast<double>(now.trained_tokens)}};
   for (const BusyShare& busy : now.busy) {
     if (busy.name != "trainer") continue;
     report.busy = std::chrono::duration_cast<Duration>(
@@ -102,7 +108,7 @@ Result<std::shared_ptr<void>> MakeCompany(TrainingRun& run, RedisBus& bus, Sheet
   auto company = std::make_shared<Company>();
   TM_ASSIGN_OR_RETURN(RedisRoster roster, RedisRoster::Connect(beacon.url, beacon.run));
   company->janitor =
-      std::make_unique<TopicJanitor>(bus, std::move(roster), std::set<std::string>{"learner"});
+      std::make_unique<TopicJanitor>(bus, std::move(roster), std::set<std::string>{run.bus_name()});
   beacon.report = [&run] { return Report(run); };
   beacon.stuck = [&run] { return run.StuckLoop(); };
   TM_ASSIGN_OR_RETURN(company->beacon, WorkerBeacon::Start(std::move(beacon)));
@@ -154,6 +160,7 @@ int RunLearner(const WorkerArguments& arguments, WorkerBeaconOptions beacon) {
   options.run.fleet = bus->get();
   options.run.metrics = beacon.metrics;
   options.quiet = arguments.json && !LogEnabled(LogLevel::kInfo);
+  options.gather = [&] { return GatherFleet(arguments.url, arguments.run); };
   options.attend = [&](TrainingRun& run) {
     return MakeCompany(run, **bus, std::move(*board), std::move(sheet), std::move(beacon));
   };

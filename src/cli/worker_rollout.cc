@@ -95,11 +95,15 @@ WorkerReport Report(const RolloutCounters& counters, const EngineThread& engine,
   report.doing = std::to_string(counters.episodes_running) + " episodes";
   report.busy = engine.busy().Busy(now);
   report.policy_version = engine.version();
-  report.numbers = {{"episodes", static_cast<double>(counters.finished)},
-                    {"tokens", static_cast<double>(counters.generated_tokens)},
-                    {"retries", static_cast<double>(counters.tool_retries)},
-                    {"stale", static_cast<double>(counters.given_up)},
-                    {"groups_lost", static_cast<double>(counters.groups_lost)}};
+  report.port = "engine";
+  report.counts = {{"episodes", static_cast<double>(counters.finished)},
+                   {"given_up", static_cast<double>(counters.given_up)},
+                   {"tokens", static_cast<double>(counters.generated_tokens)},
+                   {"tool_calls", static_cast<double>(counters.tool_calls)},
+                   {"calls_lost", static_cast<double>(counters.calls_lost)},
+                   {"retries", static_cast<double>(counters.tool_retries)},
+                   {"skipped", static_cast<double>(counters.skipped)},
+                   {"groups_lost", static_cast<double>(counters.groups_lost)}};
   return report;
 }
 

@@ -101,10 +101,11 @@ Result<RunStatus> RunStatusReader::Read(const std::string& run) {
   for (const char* name : kFailures) status.failures[name] = 0;
   for (const RosterEntry& entry : status.workers) {
     status.policy_version = std::max(status.policy_version, entry.beat.policy_version());
-    for (const char* name : kFailures) {
-      const auto found = entry.beat.numbers().find(name);
-      if (found != entry.beat.numbers().end()) status.failures[name] += found->second;
-    }
+  }
+  TM_ASSIGN_OR_RETURN(const RosterTotals totals, inspector_.Totals(run));
+  for (const auto& [key, count] : totals) {
+    const auto failure = status.failures.find(key.substr(key.find('/') + 1));
+    if (failure != status.failures.end()) failure->second += count;
   }
   for (const TopicState& topic : status.topics) {
     if (topic.name == kDeadTopic) status.dead_letters = topic.ready + topic.leased + topic.delayed;

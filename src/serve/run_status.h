@@ -20,7 +20,7 @@ struct RunStatus {
   std::vector<TopicState> topics;
   uint64_t dead_letters = 0;
   uint64_t policy_version = 0;             // the newest any worker has
-  std::map<std::string, double> failures;  // retries, skipped and stale, of all workers there
+  std::map<std::string, double> failures;  // retries, skipped and stale, of all there ever were
 
   size_t lost() const;
   // How many versions a worker is behind; 0 where it has none.

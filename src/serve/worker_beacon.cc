@@ -53,7 +53,10 @@ class Beacon final : public WorkerBeacon {
       stop_ = true;
     }
     changed_.notify_all();
-    if (thread_.joinable()) thread_.join();
+    if (thread_.joinable()) {
+      thread_.join();
+      (void)Beat();  // what it came to; without it, what the last beat said
+    }
     http_.reset();
     Status left = roster_.Leave(options_.worker);
     if (!left.ok()) left = roster_.Leave(options_.worker);  // on a connection made anew
@@ -126,12 +129,13 @@ class Beacon final : public WorkerBeacon {
     beat_.set_busy(busy_);
     beat_.set_policy_version(report.policy_version);
     beat_.mutable_numbers()->clear();
-    for (const auto& [name, number] : report.numbers) (*beat_.mutable_numbers())[name] = number;
+    for (const auto& [name, number] : report.counts) (*beat_.mutable_numbers())[name] = number;
+    for (const auto& [name, number] : report.levels) (*beat_.mutable_numbers())[name] = number;
     {
       std::lock_guard lock(mutex_);
       beat_.set_leaving(leaving_);
     }
-    return roster_.Beat(beat_);
+    return roster_.Beat(beat_, report.counts);
   }
 
   HttpResponse Answer(const HttpRequest& request) {

@@ -23,11 +23,15 @@ namespace tidemill {
 
 // What a worker says of itself.
 struct WorkerReport {
-  std::string doing;                      // one line for people: "2 calls", "step 41"
-  Duration busy{};                        // working time so far, of all its slots
-  double slots = 1;                       // so that busy time becomes a share
-  uint64_t policy_version = 0;            // 0: it has none
-  std::map<std::string, double> numbers;  // totals: "retries", "skipped", "stale", ..
+  std::string doing;            // one line for people: "2 calls", "step 41"
+  Duration busy{};              // working time so far, of all its slots
+  std::string port;             // what is busy; empty: its loop
+  double slots = 1;             // so that busy time becomes a share
+  uint64_t policy_version = 0;  // 0: it has none
+  // Since the process began: "retries", "skipped", "stale", .. The roster adds them up over all
+  // processes of the role there ever were, so they must not say what others say too.
+  std::map<std::string, double> counts;
+  std::map<std::string, double> levels;  // as it is now: "slots", "ready"
 };
 
 struct WorkerBeaconOptions {

@@ -29,7 +29,7 @@ class BeaconTest : public testing::Test {
       WorkerReport report;
       report.doing = "2 calls";
       report.policy_version = 7;
-      report.numbers = {{"retries", 3}, {"stale", 1}};
+      report.counts = {{"retries", 3}, {"stale", 1}};
       return report;
     };
     return options;
@@ -74,6 +74,7 @@ TEST_F(BeaconTest, AWorkerIsInTheStatusWhileItLives) {
   EXPECT_THAT(StatusText(status, RealClock().WallMs()), HasSubstr("tools-host-1"));
   beacon.reset();
   EXPECT_TRUE(Status().workers.empty());
+  EXPECT_EQ(Status().failures.at("retries"), 3) << "what it did stays";
 }
 
 TEST_F(BeaconTest, ServesMetricsWithTheLabelsOfTheWorker) {

@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -149,6 +150,24 @@ struct RunCounts {
   std::map<std::string, uint64_t> stale_by_cause;
 };
 
+// What became of every group that was issued: each is in exactly one of these, or missing.
+struct GroupBooks {
+  struct Open {
+    uint64_t group = 0;
+    uint32_t members = 0;
+    std::set<uint32_t> stored;  // members whose trajectories are here
+  };
+  uint64_t issued = 0;                      // numbers given out
+  uint64_t trained = 0;                     // used by a step of the line that lives
+  uint64_t evaluated = 0;                   // of evaluations, all members in
+  std::map<std::string, uint64_t> dropped;  // by reason: "zero_variance", "stale", ..
+  uint64_t ready = 0;                       // accepted, waiting for a batch
+  uint64_t abandoned = 0;                   // of evaluations that a resume began anew
+  std::vector<Open> open;                   // without a final report
+  uint64_t missing = 0;                     // issued, and not in the ledger
+  uint64_t episodes_missing = 0;            // members of accepted groups that are not stored
+};
+
 inline constexpr uint64_t kPageRowsMax = 1000;
 
 // A connection that only reads, for questions of one's own, with RunReader::Open's failures.
@@ -179,6 +198,8 @@ class RunReader {
   // Of the line that lives, from the first step above `after` on.
   Result<std::vector<StepRow>> Steps(uint64_t after, uint64_t limit);
   Result<RunCounts> Counts();
+  // Reads every group: for the end of a run, not for a page.
+  Result<GroupBooks> Books();
   // In the order of their first episodes; one, or kNotFound.
   Result<std::vector<EvalResult>> Evals();
   Result<EvalResult> Eval(const std::string& eval_name);

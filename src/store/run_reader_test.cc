@@ -193,6 +193,32 @@ TEST_F(RunReaderTest, StepsCountsAndCheckpoints) {
   EXPECT_EQ(reader_->Checkpoints()->at(0).path, "checkpoints/step-2");
 }
 
+TEST_F(RunReaderTest, EveryGroupIssuedIsInTheBooksOnce) {
+  PutGroupReport old = SampleReport(5, 1, 0, 4);
+  old.report.set_reason("stale");
+  // 1 and 2 were used; 3 is accepted with two of its four members; 4 and 6 have no report; 7 and 8
+  // are not in the ledger, 9 is an evaluation that a resume begins anew.
+  PutGroup eval = SampleGroup(9, "c");
+  eval.group.set_purpose(v1::PURPOSE_EVAL);
+  eval.group.set_issued_ms(1);
+  Apply({SampleReport(1, 1, 4, 0), SampleReport(2, 1, 4, 0), SampleReport(3, 1, 4, 0), old, eval});
+  Result<GroupBooks> books = reader_->Books();
+  ASSERT_TRUE(books.ok()) << books.status().ToString();
+  EXPECT_EQ(books->issued, 9u);
+  EXPECT_EQ(books->trained, 2u);
+  EXPECT_EQ(books->ready, 1u);
+  EXPECT_EQ(books->dropped, (std::map<std::string, uint64_t>{{"stale", 1}}));
+  EXPECT_EQ(books->missing, 2u);
+  EXPECT_EQ(books->episodes_missing, 6u) << "two of groups 1, 2 and 3 each";
+  ASSERT_EQ(books->open.size(), 3u);
+  EXPECT_EQ(books->open[0].group, 4u);
+  EXPECT_EQ(books->open[0].stored, (std::set<uint32_t>{0, 1}));
+  ASSERT_TRUE(db_->ResumeFrom(2).ok());
+  books = reader_->Books();
+  EXPECT_EQ(books->abandoned, 1u);
+  EXPECT_EQ(books->open.size(), 2u);
+}
+
 TEST_F(RunReaderTest, AnEvaluationIsAveragedOverItsTasks) {
   // Task 1: 2 of 2 solved; task 2: 1 of 4; task 3: its only sample was not scored.
   std::vector<StoreOp> ops;

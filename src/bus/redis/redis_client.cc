@@ -32,7 +32,7 @@ Result<ReplyPtr> RedisClient::Do(std::span<const std::string_view> args) {
 }
 
 Result<ReplyPtr> RedisClient::Eval(std::string_view script, std::string_view key,
-                                   std::initializer_list<std::string_view> args) {
+                                   std::span<const std::string_view> args) {
   std::vector<std::string_view> all = {"EVAL", script, "1", key};
   all.insert(all.end(), args.begin(), args.end());
   return Do(all);

@@ -30,7 +30,11 @@ class RedisClient {
   }
   // A script with one key.
   Result<ReplyPtr> Eval(std::string_view script, std::string_view key,
-                        std::initializer_list<std::string_view> args);
+                        std::span<const std::string_view> args);
+  Result<ReplyPtr> Eval(std::string_view script, std::string_view key,
+                        std::initializer_list<std::string_view> args) {
+    return Eval(script, key, std::span(args.begin(), args.size()));
+  }
 
   const RedisAddress& address() const { return address_; }
 

@@ -80,6 +80,15 @@ redis.call('XDEL', KEYS[1], id)
 return 'ok'
 )lua";
 
+// KEYS: the delayed messages of a topic. ARGV: the first and the last rank. Reply: as of a stream.
+constexpr const char* kDelayed = R"lua(
+local out = {}
+for i, packed in ipairs(redis.call('ZRANGE', KEYS[1], ARGV[1], ARGV[2])) do
+  out[i] = {'0-' .. i, cmsgpack.unpack(packed)}
+end
+return out
+)lua";
+
 int64_t Number(const redisReply& reply) {
   return reply.type == REDIS_REPLY_INTEGER ? reply.integer : 0;
 }
@@ -180,6 +189,48 @@ Result<std::vector<TopicState>> RedisInspector::Topics(std::string_view run) {
   std::sort(topics.begin(), topics.end(),
             [](const TopicState& a, const TopicState& b) { return a.name < b.name; });
   return topics;
+}
+
+Status RedisInspector::VisitBodies(const RedisKeys& keys, std::vector<RedisEntry> entries,
+                                   const std::function<void(std::string_view body)>& visit) {
+  for (RedisEntry& entry : entries) {
+    if (entry.message.body_ref.empty()) {
+      visit(entry.message.body);
+    } else if (entry.message.body_ref.starts_with(keys.prefix)) {
+      TM_ASSIGN_OR_RETURN(ReplyPtr body, client_.Do({"GET", entry.message.body_ref}));
+      if (body->type == REDIS_REPLY_STRING) visit(ReplyText(*body));
+    }
+  }
+  return Ok();
+}
+
+Status RedisInspector::ForEachDelayed(const RedisKeys& keys, std::string_view topic,
+                                      const std::function<void(std::string_view body)>& visit) {
+  for (size_t from = 0;; from += kPage) {
+    TM_ASSIGN_OR_RETURN(ReplyPtr page,
+                        client_.Eval(kDelayed, keys.Delayed(topic),
+                                     {std::to_string(from), std::to_string(from + kPage - 1)}));
+    const size_t size = page->elements;
+    TM_RETURN_IF_ERROR(VisitBodies(keys, ParseRedisEntries(*page), visit));
+    if (size < kPage) return Ok();
+  }
+}
+
+Status RedisInspector::ForEachMessage(std::string_view run, std::string_view topic,
+                                      const std::function<void(std::string_view body)>& visit) {
+  const RedisKeys keys(run);
+  // Before and after: a message moves between the two in both directions.
+  TM_RETURN_IF_ERROR(ForEachDelayed(keys, topic, visit));
+  std::string from = "-";
+  for (bool more = true; more;) {
+    TM_ASSIGN_OR_RETURN(ReplyPtr page, client_.Do({"XRANGE", keys.Stream(topic), from, "+", "COUNT",
+                                                   std::to_string(kPage)}));
+    std::vector<RedisEntry> entries = ParseRedisEntries(*page);
+    more = entries.size() == kPage;
+    if (!entries.empty()) from = "(" + entries.back().message.entry;
+    TM_RETURN_IF_ERROR(VisitBodies(keys, std::move(entries), visit));
+  }
+  return ForEachDelayed(keys, topic, visit);
 }
 
 Result<std::vector<DeadLetterEntry>> RedisInspector::DeadLetters(std::string_view run,

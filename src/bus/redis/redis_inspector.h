@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -54,6 +55,12 @@ class RedisInspector {
   Result<std::vector<RosterEntry>> Workers(std::string_view run) {
     return ReadRoster(client_, RedisKeys(run));
   }
+  Result<RosterTotals> Totals(std::string_view run) { return ReadTotals(client_, RedisKeys(run)); }
+
+  // Every message of the topic, whether it waits, is held or is delayed; one that moves meanwhile
+  // may come twice. A body that is not kept on the server any more is left out.
+  Status ForEachMessage(std::string_view run, std::string_view topic,
+                        const std::function<void(std::string_view body)>& visit);
 
   struct DeadQuery {
     std::string topic;  // empty: of every topic
@@ -72,6 +79,10 @@ class RedisInspector {
  private:
   explicit RedisInspector(RedisClient client) : client_(std::move(client)) {}
   Status EndLetter(std::string_view run, std::string_view id, std::string_view how);
+  Status VisitBodies(const RedisKeys& keys, std::vector<RedisEntry> entries,
+                     const std::function<void(std::string_view body)>& visit);
+  Status ForEachDelayed(const RedisKeys& keys, std::string_view topic,
+                        const std::function<void(std::string_view body)>& visit);
 
   RedisClient client_;
 };

@@ -117,6 +117,20 @@ TEST(Roster, AWorkerWithOtherMessagesIsRefusedWhileOneOfTheRunIsThere) {
   EXPECT_TRUE(CheckSameMessages({other}, newcomer).ok()) << "it is lost";
 }
 
+TEST(Roster, WhatWorkersCountedIsAddedUpAndStaysWhenTheyAreGone) {
+  RedisTestServer server;
+  auto roster = RedisRoster::Connect(server.url(), "test");
+  v1::Heartbeat first = BeatOf("tools-1"), second = BeatOf("tools-2");
+  ASSERT_TRUE(roster->Beat(first, {{"calls", 3}, {"seconds", 0.25}}).ok());
+  ASSERT_TRUE(roster->Beat(first, {{"calls", 3}, {"seconds", 0.25}}).ok());  // told twice
+  ASSERT_TRUE(roster->Beat(first, {{"calls", 5}, {"seconds", 0.5}}).ok());
+  ASSERT_TRUE(roster->Beat(second, {{"calls", 10}}).ok());
+  ASSERT_TRUE(roster->Leave("tools-1").ok());
+  first.set_started_ms(7);  // another process of the same name: it counts from nothing
+  ASSERT_TRUE(roster->Beat(first, {{"calls", 1}}).ok());
+  EXPECT_EQ(*roster->Totals(), (RosterTotals{{"tools/calls", 16}, {"tools/seconds", 0.5}}));
+}
+
 TEST(Roster, ComesBackAfterTheServerDid) {
   RedisTestServer server;
   auto roster = RedisRoster::Connect(server.url(), "test");
@@ -164,6 +178,24 @@ TEST_F(Inspector, AMessageThatIsDeliveredAgainKeepsItsAge) {
   ASSERT_TRUE(bus_->Release(taken[0], Duration(0)).ok());
   ASSERT_TRUE(bus_->Flush(kPatience).ok());
   EXPECT_GE(Topic("work").oldest_ready, milliseconds(50));
+}
+
+TEST_F(Inspector, VisitsWhatWaitsIsHeldAndIsDelayed) {
+  ASSERT_TRUE(bus_->Open("jobs", {}).ok());
+  const std::string large(1 << 20, 'x');
+  for (const std::string& body : {std::string("held"), std::string("later"), large}) {
+    ASSERT_TRUE(bus_->Publish("jobs", body).ok());
+  }
+  const std::vector<Lease> taken = Take(*bus_, "jobs", 2);
+  ASSERT_EQ(taken.size(), 2u);
+  ASSERT_TRUE(bus_->Release(taken[1], std::chrono::hours(1)).ok());
+  ASSERT_TRUE(bus_->Flush(kPatience).ok());
+  std::set<std::string> bodies;
+  const Status visited = inspector_.ForEachMessage(
+      "test", "jobs", [&](std::string_view body) { bodies.emplace(body); });
+  ASSERT_TRUE(visited.ok()) << visited.ToString();
+  EXPECT_EQ(bodies, (std::set<std::string>{"held", "later", large}));
+  EXPECT_EQ(Topic("jobs").leased + Topic("jobs").ready + Topic("jobs").delayed, 3u);
 }
 
 TEST_F(Inspector, ListsAndShowsDeadLetters) {

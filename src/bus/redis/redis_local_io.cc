@@ -96,6 +96,7 @@ void RedisLocal::HeardAll(const std::vector<RedisListedTopic>& listed) {
     names.insert(one.name);
     RedisTopic& topic = FindOrAdd(one.name);
     if (topic.ours || topic.opening > 0) continue;
+    gone_.erase(one.name);  // it is back
     if (!topic.open) topic.generation = next_generation_++;
     topic.open = true;
     topic.options = one.options;

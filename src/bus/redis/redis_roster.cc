@@ -4,6 +4,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
 #include <tuple>
 #include <utility>
 
@@ -14,8 +17,21 @@ std::string Ms(Duration d) {
   return std::to_string(std::chrono::duration_cast<milliseconds>(d).count());
 }
 
-// KEYS: the set of workers. ARGV: worker, its key, the beat, ms until it is forgotten.
+// KEYS: the set of workers. ARGV: worker, its key, the beat, ms until it is forgotten, the run's
+// totals, what this process told so far, then names and counts since it began. Only what is new is
+// added, so that a beat whose answer was lost may be sent again.
 constexpr const char* kBeat = R"lua(
+local told = {}
+local before = redis.call('HGETALL', ARGV[6])
+for i = 1, #before, 2 do told[before[i]] = tonumber(before[i + 1]) end
+for i = 7, #ARGV, 2 do
+  local more = tonumber(ARGV[i + 1]) - (told[ARGV[i]] or 0)
+  if more ~= 0 then
+    redis.call('HINCRBYFLOAT', ARGV[5], ARGV[i], string.format('%.17g', more))
+    redis.call('HSET', ARGV[6], ARGV[i], ARGV[i + 1])
+  end
+end
+redis.call('PEXPIRE', ARGV[6], ARGV[4])
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
 redis.call('SET', ARGV[2], ARGV[3], 'PX', ARGV[4])
@@ -55,12 +71,22 @@ Result<RedisRoster> RedisRoster::Connect(std::string_view url, std::string_view 
   return RedisRoster(std::move(client), run);
 }
 
-Status RedisRoster::Beat(const v1::Heartbeat& beat) {
-  return client_
-      .Eval(kBeat, keys_.Workers(),
-            {beat.worker(), keys_.Worker(beat.worker()), beat.SerializeAsString(),
-             Ms(kWorkerForgottenAfter)})
-      .status();
+Status RedisRoster::Beat(const v1::Heartbeat& beat, const RosterTotals& counts) {
+  std::vector<std::string> arguments = {beat.worker(),
+                                        keys_.Worker(beat.worker()),
+                                        beat.SerializeAsString(),
+                                        Ms(kWorkerForgottenAfter),
+                                        keys_.Totals(),
+                                        keys_.Told(beat.worker(), beat.started_ms())};
+  for (const auto& [name, count] : counts) {
+    if (!std::isfinite(count)) continue;
+    char text[32];
+    std::snprintf(text, sizeof text, "%.17g", count);
+    arguments.push_back(beat.role() + "/" + name);
+    arguments.emplace_back(text);
+  }
+  const std::vector<std::string_view> views(arguments.begin(), arguments.end());
+  return client_.Eval(kBeat, keys_.Workers(), views).status();
 }
 
 Status RedisRoster::Leave(std::string_view worker) {
@@ -82,6 +108,16 @@ Result<std::vector<RosterEntry>> ReadRoster(RedisClient& client, const RedisKeys
     return std::tie(a.beat.role(), a.beat.worker()) < std::tie(b.beat.role(), b.beat.worker());
   });
   return workers;
+}
+
+Result<RosterTotals> ReadTotals(RedisClient& client, const RedisKeys& keys) {
+  TM_ASSIGN_OR_RETURN(ReplyPtr reply, client.Do({"HGETALL", keys.Totals()}));
+  RosterTotals totals;
+  for (size_t i = 0; i + 1 < reply->elements; i += 2) {
+    const std::string number(ReplyText(*reply->element[i + 1]));
+    totals[std::string(ReplyText(*reply->element[i]))] = std::strtod(number.c_str(), nullptr);
+  }
+  return totals;
 }
 
 Status CheckSameMessages(const std::vector<RosterEntry>& workers, const v1::Heartbeat& newcomer) {

@@ -42,6 +42,11 @@ struct RedisKeys {
   std::string Worker(std::string_view worker) const {
     return prefix + "worker:" + std::string(worker);
   }
+  // What every worker there ever was did, added up; and what one process told so far.
+  std::string Totals() const { return prefix + "totals"; }
+  std::string Told(std::string_view worker, int64_t started_ms) const {
+    return prefix + "told:" + std::string(worker) + ":" + std::to_string(started_ms);
+  }
 
   std::string prefix;
 };

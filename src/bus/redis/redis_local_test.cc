@@ -1,0 +1,30 @@
+#include "bus/redis/redis_local.h"
+
+#include <gtest/gtest.h>
+
+namespace tidemill {
+namespace {
+
+TEST(RedisLocal, AnInboxThatIsBackTakesRepliesAgainAtOnce) {
+  const RealClock clock;
+  RedisLocal local({}, clock);
+  local.InboxGone("inbox.asker");
+  EXPECT_EQ(local.PublishReply("inbox.asker", "late").code(), Code::kNotFound);
+  local.HeardAll({{"inbox.other", {}}});
+  EXPECT_EQ(local.PublishReply("inbox.asker", "late").code(), Code::kNotFound);
+  // Who opened it has asked anew, and waits.
+  local.HeardAll({{"inbox.asker", {}}, {"inbox.other", {}}});
+  EXPECT_TRUE(local.PublishReply("inbox.asker", "in time").ok());
+}
+
+TEST(RedisLocal, AnInboxOnItsWayOutIsNotBackBecauseTheServerStillListsIt) {
+  const RealClock clock;
+  RedisLocal local({}, clock);
+  ASSERT_TRUE(local.Open("inbox.asker", {}).ok());
+  ASSERT_TRUE(local.Remove("inbox.asker").ok());
+  local.HeardAll({{"inbox.asker", {}}});
+  EXPECT_EQ(local.PublishReply("inbox.asker", "late").code(), Code::kNotFound);
+}
+
+}  // namespace
+}  // namespace tidemill

@@ -1,0 +1,84 @@
+// The books of a run: every group issued, and what became of it.
+#include "store/body_codec.h"
+#include "store/run_reader.h"
+#include "store/run_reader_rows.h"
+#include "store/sqlite.h"
+
+namespace tidemill {
+namespace {
+
+// One row a group: what was said of it, and what of it is stored. An evaluation that was under way
+// when the run was resumed begins anew with new groups; nobody waits for the old ones.
+constexpr const char* kGroups =
+    "SELECT g.grp, g.purpose, g.members, g.accepted, g.dropped, g.report, "
+    "coalesce(t.stored, 0), coalesce(t.uses, 0), "
+    "g.purpose = 2 AND g.issued_ms < (SELECT coalesce(max(at_ms), 0) FROM resumes) "
+    "FROM groups g LEFT JOIN (SELECT grp, count(*) AS stored, max(uses) AS uses FROM trajectories "
+    "GROUP BY grp) t ON t.grp = g.grp ORDER BY g.grp";
+
+class Bookkeeper {
+ public:
+  explicit Bookkeeper(std::string path) : path_(std::move(path)) {}
+
+  Status Add(const Statement& row) {
+    const uint64_t group = row.Uint(0), members = row.Uint(2), accepted = row.Uint(3);
+    ++rows_;
+    books_.issued = group;
+    if (accepted + row.Uint(4) < members) {
+      if (row.Int(8) != 0) {
+        ++books_.abandoned;
+      } else {
+        books_.open.push_back({group, static_cast<uint32_t>(members), {}});
+      }
+      return Ok();
+    }
+    if (accepted > 0) {
+      books_.episodes_missing += members - std::min(members, row.Uint(6));
+    }
+    if (row.Int(1) == v1::PURPOSE_EVAL) {
+      ++books_.evaluated;
+    } else if (row.Uint(7) > 0) {
+      ++books_.trained;
+    } else if (accepted > 0) {
+      ++books_.ready;
+    } else {
+      v1::GroupReport report;
+      TM_RETURN_IF_ERROR(codec_.Unpack(row.Bytes(5), report)
+                             .WithContext(path_ + ": group " + std::to_string(group)));
+      ++books_.dropped[report.reason().empty() ? "without a reason" : report.reason()];
+    }
+    return Ok();
+  }
+  GroupBooks Close() {
+    books_.missing = books_.issued - rows_;
+    return std::move(books_);
+  }
+
+ private:
+  const std::string path_;
+  BodyCodec codec_;
+  GroupBooks books_;
+  uint64_t rows_ = 0;
+};
+
+}  // namespace
+
+Result<GroupBooks> RunReader::Books() {
+  std::lock_guard lock(mutex_);
+  Bookkeeper keeper(db_->path());
+  TM_RETURN_IF_ERROR(
+      ForEachRow(*db_, kGroups, [&](const Statement& row) { return keeper.Add(row); }));
+  GroupBooks books = keeper.Close();
+  for (GroupBooks::Open& open : books.open) {
+    TM_RETURN_IF_ERROR(ForEachRow(
+        *db_, "SELECT member FROM trajectories WHERE grp = ?1",
+        [&](const Statement& row) {
+          open.stored.insert(static_cast<uint32_t>(row.Uint(0)));
+          return Ok();
+        },
+        open.group));
+  }
+  return books;
+}
+
+}  // namespace tidemill
