@@ -36,6 +36,20 @@ std::string NameFromTime() {
   return text;
 }
 
+// Sees the run through. One whose learner lost ranks goes on from its last checkpoint with those that
+// are left.
+Result<DriveResult> Drive(RunConfig config, RunDirectory& directory, DriveOptions options) {
+  for (;;) {
+    Result<DriveResult> result = DriveRun(config, directory, options);
+    if (!result.ok() || result->ranks_lost == 0 || result->interrupted) return result;
+    const auto lost = static_cast<uint32_t>(result->ranks_lost);
+    config.learner.ranks -= std::min(lost, config.learner.ranks - 1);
+    options.run.resume = true;
+    LogWarn("going on from the last checkpoint with the ranks that are left",
+            {{"why", result->status.message()}, {"ranks", config.learner.ranks}});
+  }
+}
+
 int RunTrain(const TrainArguments& arguments) {
   RunConfig config;
   Binder binder;
@@ -79,7 +93,7 @@ int RunTrain(const TrainArguments& arguments) {
   LogInfo("run " + directory->name(), {{"folder", directory->path()}, {"mode", config.run.mode}});
   options.run.resume = !arguments.resume.empty();
   options.quiet = arguments.json && !LogEnabled(LogLevel::kInfo);
-  Result<DriveResult> result = DriveRun(config, *directory, options);
+  Result<DriveResult> result = Drive(config, *directory, options);
   if (!result.ok()) {
     // A mistake found while the run was being put together: nothing ran, and the name is free
     // again for the next try.

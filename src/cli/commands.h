@@ -31,6 +31,7 @@ void AddViewCommand(CLI::App& app, Exit& exit);
 void AddSimCommand(CLI::App& app, Exit& exit);
 void AddBenchCommand(CLI::App& app, Exit& exit);
 void AddWorkerCommand(CLI::App& app, Exit& exit);
+void AddRankCommand(CLI::App& app, Exit& exit);
 void AddStatusCommand(CLI::App& app, Exit& exit);
 void AddDeadCommand(CLI::App& app, Exit& exit);
 void AddScaleCommand(CLI::App& app, Exit& exit);

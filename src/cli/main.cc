@@ -23,6 +23,7 @@ void AddCommands(CLI::App& app, Exit& exit) {
   AddModelCommand(app, exit);
   AddSandboxCommand(app, exit);
   AddWorkerCommand(app, exit);
+  AddRankCommand(app, exit);
   AddStatusCommand(app, exit);
   AddDeadCommand(app, exit);
   AddScaleCommand(app, exit);

@@ -2,6 +2,7 @@
 
 #include <charconv>
 
+#include "cli/make_ranks.h"
 #include "learner/torch/checkpoint.h"
 #include "policy/torch/device.h"
 #include "policy/torch/lora.h"
@@ -115,12 +116,15 @@ Result<std::unique_ptr<Trainer>> NewTrainer(const RunConfig& config, const Train
 Result<std::unique_ptr<TrainerThread>> MakeTrainer(const RunConfig& config,
                                                    const TrainerStart& start,
                                                    WeightChannel& channel, const Clock& clock) {
+  TM_ASSIGN_OR_RETURN(std::unique_ptr<RankGroup> ranks, StartRanks(config, start));
   TM_ASSIGN_OR_RETURN(auto trainer, NewTrainer(config, start));
+  if (ranks) TM_RETURN_IF_ERROR(ranks->Agree(trainer->Fingerprint()));
   TrainerThreadOptions thread;
   thread.threads = start.threads;
   thread.files_from = config.model.path;
   thread.keep_last = config.learner.keep_checkpoints;
-  return std::make_unique<TrainerThread>(std::move(trainer), channel, clock, thread);
+  return std::make_unique<TrainerThread>(std::move(trainer), channel, clock, thread,
+                                         std::move(ranks));
 }
 
 }  // namespace tidemill

@@ -154,6 +154,19 @@ void BindLearning(RunConfig& c, Binder& b) {
         {.doc = "Tokens before the limit over which length is punished (DAPO); 0: off"});
   b.Add("learner.overlong_weight", &l.overlong_weight,
         {.doc = "What an answer at the limit loses", .min = 0, .max = 1000});
+  b.Add("learner.ranks", &l.ranks,
+        {.doc = "Processes that take a step together, this one included", .min = 1, .max = 64});
+  b.Add("learner.rank_address", &l.rank_address,
+        {.doc = "HOST:PORT where `tidemill rank --join HOST:PORT` joins from other machines; empty: "
+                "the others are started here"});
+  b.Add("learner.rank_timeout", &l.rank_timeout,
+        {.doc = "A rank that is so much later with its share of a step than the first hangs",
+         .min = 100,
+         .max = 86400000});
+  b.Add("learner.rank_join", &l.rank_join,
+        {.doc = "So long the first waits for the others; then it begins with those who came",
+         .min = 1000,
+         .max = 86400000});
 }
 
 void BindRewardAndTools(RunConfig& c, Binder& b) {

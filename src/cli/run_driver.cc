@@ -121,6 +121,7 @@ class Driver {
     // A person who asked twice does not want to wait for the drain.
     if (signals_seen > 1 && result.status.code() == Code::kTimeout) result.status = Ok();
     result.interrupted = signals_seen > 0;
+    result.ranks_lost = run->RanksLost();
     RunOutcome outcome;
     outcome.status = result.status;
     outcome.interrupted = result.interrupted;

@@ -33,6 +33,7 @@ struct DriveResult {
   std::string summary_json;
   Status status;
   bool interrupted = false;
+  int ranks_lost = 0;  // of the learner; why it failed. It can go on without them.
 };
 Result<DriveResult> DriveRun(const RunConfig& config, RunDirectory& directory,
                              const DriveOptions& options);

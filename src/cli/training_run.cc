@@ -409,6 +409,9 @@ bool TrainingRun::LearnerDone() const {
 bool TrainingRun::Failed() {
   return parts_->runner->WaitFor(Duration(0));
 }
+int TrainingRun::RanksLost() const {
+  return parts_->trainer ? parts_->trainer->ranks_lost() : 0;
+}
 Status TrainingRun::Stop() {
   return parts_->runner->Drain(std::chrono::seconds(20));
 }

@@ -82,6 +82,8 @@ class TrainingRun {
   bool LearnerDone() const;
   // The run ended before it was done: a loop failed.
   bool Failed();
+  // Ranks of the learner that died or hung, which is why it failed.
+  int RanksLost() const;
   // Stops the loops in order. The status names the loop that failed, if one did.
   Status Stop();
 

@@ -170,6 +170,9 @@ int RunLearner(const WorkerArguments& arguments, WorkerBeaconOptions beacon) {
   std::fputs(
       arguments.json ? result->summary_json.c_str() : SummaryText(result->summary_json).c_str(),
       stdout);
+  if (result->ranks_lost > 0) {
+    std::fprintf(stderr, "go on from the last checkpoint with: the same command and --resume\n");
+  }
   if (!result->status.ok()) return Fail(result->status);
   if (result->interrupted) {
     std::fprintf(stderr, "go on with: the same command and --resume\n");

@@ -6,6 +6,20 @@
 
 namespace tidemill {
 
+void PackForRanks(const StepBatch& batch, std::span<const int32_t> chosen,
+                  const MinibatchOptions& options, Minibatch& to) {
+  const auto shares = ShareOut(batch.sequences, chosen, options.ranks, options.pack.cost);
+  for (uint32_t rank = 0; rank < options.ranks; ++rank) {
+    for (Microbatch& part :
+         PackMicrobatches(batch.sequences, batch.advantages, shares[rank], options.pack)) {
+      to.tokens += static_cast<double>(part.trained_tokens);
+      to.parts.push_back(std::move(part));
+      to.ranks.push_back(rank);
+    }
+  }
+  to.sequences = static_cast<double>(chosen.size());
+}
+
 std::vector<Minibatch> CutMinibatches(const StepBatch& batch, uint64_t step, uint32_t epoch,
                                       const MinibatchOptions& options) {
   std::vector<int32_t> order = batch.Trainable();
@@ -19,11 +33,7 @@ std::vector<Minibatch> CutMinibatches(const StepBatch& batch, uint64_t step, uin
     const size_t first = order.size() * part / parts, last = order.size() * (part + 1) / parts;
     const std::span<const int32_t> chosen = std::span(order).subspan(first, last - first);
     Minibatch minibatch;
-    minibatch.parts = PackMicrobatches(batch.sequences, batch.advantages, chosen, options.pack);
-    minibatch.sequences = static_cast<double>(chosen.size());
-    for (const Microbatch& micro : minibatch.parts) {
-      minibatch.tokens += static_cast<double>(micro.trained_tokens);
-    }
+    PackForRanks(batch, chosen, options, minibatch);
     minibatches.push_back(std::move(minibatch));
   }
   return minibatches;

@@ -12,15 +12,21 @@ namespace tidemill {
 
 struct Minibatch {
   std::vector<Microbatch> parts;
-  double tokens = 0;     // trained, of all parts
-  double sequences = 0;  // of all parts
+  std::vector<uint32_t> ranks;  // per part: who computes it
+  double tokens = 0;            // trained, of all parts
+  double sequences = 0;         // of all parts
 };
 
 struct MinibatchOptions {
   uint32_t minibatches = 1;
   PackOptions pack;
   uint64_t seed = 0;
+  uint32_t ranks = 1;  // processes that compute a minibatch together
 };
+
+// The microbatches of `chosen`, each with its rank; every rank's share about as large.
+void PackForRanks(const StepBatch& batch, std::span<const int32_t> chosen,
+                  const MinibatchOptions& options, Minibatch& to);
 
 // The sequences of one epoch of a step in a random order that seed, step and epoch decide (in order
 // where there is one minibatch), in parts of about the same number; fewer parts than asked for

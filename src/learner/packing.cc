@@ -144,7 +144,7 @@ void AppendRow(Microbatch& micro, const TrainSequence& row, int32_t index,
 
 // Rows with the same prompt next to each other, the prompts in order of appearance.
 std::vector<int32_t> OrderByPrompt(std::span<const TrainSequence> sequences,
-                                   const std::vector<int32_t>& chosen) {
+                                   std::span<const int32_t> chosen) {
   std::map<std::span<const int32_t>, size_t,
            bool (*)(std::span<const int32_t>, std::span<const int32_t>)>
       places([](std::span<const int32_t> a, std::span<const int32_t> b) {
@@ -210,6 +210,25 @@ std::vector<Microbatch> PackMicrobatches(std::span<const TrainSequence> sequence
     AppendRow(packed.back(), row, index, advantages[static_cast<size_t>(index)]);
   }
   return packed;
+}
+
+std::vector<std::vector<int32_t>> ShareOut(std::span<const TrainSequence> sequences,
+                                           std::span<const int32_t> chosen, uint32_t shares,
+                                           PackCost cost) {
+  TM_CHECK(shares > 0, "somebody must take them");
+  std::vector<int32_t> order(chosen.begin(), chosen.end());
+  if (shares > 1 && cost == PackCost::kSharedPrompts) order = OrderByPrompt(sequences, chosen);
+  size_t total = 0, before = 0;
+  for (int32_t index : order) total += sequences[static_cast<size_t>(index)].ids.size();
+  std::vector<std::vector<int32_t>> parts(shares);
+  for (int32_t index : order) {
+    const size_t length = sequences[static_cast<size_t>(index)].ids.size();
+    // Where the middle of the row lies.
+    const size_t share = total == 0 ? 0 : (2 * before + length) * shares / (2 * total);
+    parts[std::min<size_t>(share, shares - 1)].push_back(index);
+    before += length;
+  }
+  return parts;
 }
 
 }  // namespace tidemill

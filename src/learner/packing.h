@@ -92,4 +92,10 @@ std::vector<Microbatch> PackMicrobatches(std::span<const TrainSequence> sequence
                                          std::span<const int32_t> chosen,
                                          const PackOptions& options);
 
+// `chosen` in `shares` parts of about the same number of tokens, rows of one prompt next to each
+// other where that saves (kSharedPrompts). Parts may be empty.
+std::vector<std::vector<int32_t>> ShareOut(std::span<const TrainSequence> sequences,
+                                           std::span<const int32_t> chosen, uint32_t shares,
+                                           PackCost cost);
+
 }  // namespace tidemill

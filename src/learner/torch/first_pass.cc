@@ -1,5 +1,7 @@
 #include "learner/torch/first_pass.h"
 
+#include "policy/torch/aten.h"
+
 namespace tidemill {
 namespace {
 
@@ -20,11 +22,38 @@ void AddVtrace(const ObjectiveConfig& objective, const StepBatch& batch,
   }
 }
 
+// Every rank has some of the sequences' values and none of the others': the sum is all of them.
+Status SumScores(const StepBatch& batch, std::vector<std::vector<std::vector<float>>*> kinds,
+                 RankGroup& ranks) {
+  int64_t count = 0;
+  const std::vector<int32_t> trained = batch.Trainable();
+  for (int32_t index : trained) {
+    count += static_cast<int64_t>(batch.sequences[static_cast<size_t>(index)].trained_tokens);
+  }
+  const at::Tensor flat = at::zeros({static_cast<int64_t>(kinds.size()) * count});
+  const auto each = [&](auto&& visit) {
+    float* at = flat.data_ptr<float>();
+    for (auto* kind : kinds) {
+      for (int32_t index : trained) {
+        const auto s = static_cast<size_t>(index);
+        visit((*kind)[s], at, batch.sequences[s].trained_tokens);
+        at += batch.sequences[s].trained_tokens;
+      }
+    }
+  };
+  each([](const std::vector<float>& from, float* to, size_t) {
+    std::copy(from.begin(), from.end(), to);
+  });
+  TM_RETURN_IF_ERROR(ranks.Sum({flat}));
+  each([](std::vector<float>& to, const float* from, size_t n) { to.assign(from, from + n); });
+  return Ok();
+}
+
 }  // namespace
 
-StepScores FirstPass(const ObjectiveConfig& objective, const StepBatch& batch,
-                     std::span<const Microbatch> parts, const FirstPassNeeds& needs,
-                     PolicyScorer& scorer) {
+Result<StepScores> FirstPass(const ObjectiveConfig& objective, const StepBatch& batch,
+                             const Minibatch& all, const FirstPassNeeds& needs,
+                             PolicyScorer& scorer) {
   StepScores scores;
   const size_t count = batch.sequences.size();
   std::vector<std::vector<float>> values(count);
@@ -32,7 +61,10 @@ StepScores FirstPass(const ObjectiveConfig& objective, const StepBatch& batch,
   scores.reference.resize(count);
   scores.advantages.resize(count);
   scores.value_targets.resize(count);
-  for (const Microbatch& part : parts) {
+  const uint32_t rank = needs.ranks == nullptr ? 0 : static_cast<uint32_t>(needs.ranks->rank());
+  for (size_t i = 0; i < all.parts.size(); ++i) {
+    if (all.ranks[i] != rank) continue;
+    const Microbatch& part = all.parts[i];
     const MicroTensors micro = MakeMicroTensors(part, scorer.fused(), scorer.device());
     if (needs.proximal) {
       const PolicyScores now = scorer.Score(micro, false);
@@ -43,6 +75,13 @@ StepScores FirstPass(const ObjectiveConfig& objective, const StepBatch& batch,
       ScatterBySequence(ScoreFixed(*needs.reference, part, needs.bfloat16), micro,
                         scores.reference);
     }
+  }
+  if (needs.ranks != nullptr) {
+    std::vector<std::vector<std::vector<float>>*> kinds;
+    if (needs.proximal) kinds.push_back(&scores.proximal);
+    if (needs.reference != nullptr) kinds.push_back(&scores.reference);
+    if (objective.NeedsValues()) kinds.push_back(&values);
+    TM_RETURN_IF_ERROR(SumScores(batch, kinds, *needs.ranks));
   }
   if (objective.NeedsValues()) AddVtrace(objective, batch, values, scores);
   return scores;

@@ -13,8 +13,10 @@
 #include "learner/torch/first_pass.h"
 #include "learner/torch/objective.h"
 #include "learner/torch/policy_scorer.h"
+#include "learner/torch/rank_sums.h"
 #include "policy/torch/catch.h"
 #include "policy/torch/host_copy.h"
+#include "policy/weight_wire.h"
 
 namespace tidemill {
 namespace {
@@ -58,6 +60,8 @@ class Trainer::Impl {
                  const NamedTensors& optimizer, uint64_t optimizer_steps,
                  const TrainerProgress& progress);
 
+  uint64_t Fingerprint() const;
+  void Share(RankGroup* ranks) { ranks_ = ranks; }
   PolicyScorer& scorer() { return scorer_; }
   AdamW& optimizer() { return optimizer_; }
   TrainerProgress& progress() { return progress_; }
@@ -71,12 +75,15 @@ class Trainer::Impl {
   }
   MinibatchOptions Cut() const {
     const PackCost cost = scorer_.fused() ? PackCost::kSharedPrompts : PackCost::kTokens;
-    return {options_.minibatches, {options_.microbatch_tokens, cost}, options_.seed};
+    const auto ranks = ranks_ == nullptr ? 1u : static_cast<uint32_t>(ranks_->size());
+    return {options_.minibatches, {options_.microbatch_tokens, cost}, options_.seed, ranks};
   }
-  StepScores ScoreBefore(const StepBatch& step);
+  Result<StepScores> ScoreBefore(const StepBatch& step);
   ObjectiveInput InputOf(const MicroTensors& micro, const PolicyScores& scores,
                          const StepScores& known) const;
   Status Update(const Minibatch& minibatch, const StepScores& known, bool first_epoch);
+  void Compute(const Microbatch& part, const Minibatch& whole, const StepScores& known,
+               double* ratios, MinibatchSums& sums);
   Status Apply(double loss);
   void FinishMetrics(const StepBatch& step, double seconds);
 
@@ -95,6 +102,8 @@ class Trainer::Impl {
   AdamW optimizer_;
   GradientWatch watch_;
   TrainerProgress progress_;
+  RankGroup* ranks_ = nullptr;  // null: alone
+  RankSums rank_sums_;
 
   // Of the step under way.
   TrainReport report_;
@@ -108,12 +117,12 @@ class Trainer::Impl {
   std::vector<double> differences_;  // the same of tokens the learner's own newest version drew
 };
 
-StepScores Trainer::Impl::ScoreBefore(const StepBatch& step) {
-  if (!NeedsFirstPass() && reference_ == nullptr) return {};
-  const std::vector<int32_t> chosen = step.Trainable();
-  const auto parts = PackMicrobatches(step.sequences, step.advantages, chosen, Cut().pack);
-  return FirstPass(options_.objective, step, parts,
-                   {NeedsFirstPass(), reference_.get(), options_.bfloat16}, scorer_);
+Result<StepScores> Trainer::Impl::ScoreBefore(const StepBatch& step) {
+  if (!NeedsFirstPass() && reference_ == nullptr) return StepScores{};
+  Minibatch all;
+  PackForRanks(step, step.Trainable(), Cut(), all);
+  return FirstPass(options_.objective, step, all,
+                   {NeedsFirstPass(), reference_.get(), options_.bfloat16, ranks_}, scorer_);
 }
 
 ObjectiveInput Trainer::Impl::InputOf(const MicroTensors& micro, const PolicyScores& scores,
@@ -149,37 +158,65 @@ ObjectiveInput Trainer::Impl::InputOf(const MicroTensors& micro, const PolicySco
   return input;
 }
 
+// One microbatch forward and backward. `ratios`: the places of its tokens; null: not wanted.
+void Trainer::Impl::Compute(const Microbatch& part, const Minibatch& whole, const StepScores& known,
+                            double* ratios, MinibatchSums& sums) {
+  const MicroTensors micro = MakeMicroTensors(part, scorer_.fused(), scorer_.device());
+  const PolicyScores scores = scorer_.Score(micro, true);
+  const ObjectiveInput input = InputOf(micro, scores, known);
+  const ObjectiveLoss objective =
+      ComputeObjective(options_.objective, input, {whole.tokens, whole.sequences});
+  scorer_.Backward(objective.loss, scores);
+  sums.loss += objective.loss.item<double>();
+  sums.objective.Add(objective.sums);
+  sums.computed_tokens += static_cast<double>(micro.computed_tokens);
+  if (ratios == nullptr) return;
+  const Tensor before = options_.objective.proximal == ProximalKind::kRecompute
+                            ? input.proximal
+                            : scores.logprobs.detach();
+  const Tensor ratio = HostCopy(before - micro.behaviour, at::kDouble);
+  TM_CHECK(static_cast<size_t>(ratio.size(0)) == part.trained_tokens, "a ratio for each token");
+  std::copy_n(ratio.data_ptr<double>(), ratio.size(0), ratios);
+}
+
 Status Trainer::Impl::Update(const Minibatch& minibatch, const StepScores& known,
                              bool first_epoch) {
   ZeroGrad(scorer_.leaves());
-  double loss = 0;
-  for (const Microbatch& part : minibatch.parts) {
-    const MicroTensors micro = MakeMicroTensors(part, scorer_.fused(), scorer_.device());
-    const PolicyScores scores = scorer_.Score(micro, true);
-    const ObjectiveInput input = InputOf(micro, scores, known);
-    const ObjectiveLoss objective =
-        ComputeObjective(options_.objective, input, {minibatch.tokens, minibatch.sequences});
-    scorer_.Backward(objective.loss, scores);
-    loss += objective.loss.item<double>();
-    sums_.Add(objective.sums);
-    computed_tokens_ += micro.computed_tokens;
-    if (!first_epoch) continue;
-    const Tensor before = options_.objective.proximal == ProximalKind::kRecompute
-                              ? input.proximal
-                              : scores.logprobs.detach();
-    const Tensor ratio = HostCopy(before - micro.behaviour, at::kDouble);
-    const Tensor lags = HostCopy(micro.lags);
-    for (int64_t i = 0; i < ratio.size(0); ++i) {
-      log_ratios_.push_back(ratio.data_ptr<double>()[i]);
-      if (lags.data_ptr<float>()[i] == 0) differences_.push_back(log_ratios_.back());
+  const uint32_t rank = ranks_ == nullptr ? 0 : static_cast<uint32_t>(ranks_->rank());
+  MinibatchSums sums;
+  if (first_epoch) sums.log_ratios.resize(static_cast<size_t>(minibatch.tokens));
+  double* ratios = first_epoch ? sums.log_ratios.data() : nullptr;
+  for (size_t i = 0; i < minibatch.parts.size(); ++i) {
+    const Microbatch& part = minibatch.parts[i];
+    if (minibatch.ranks[i] == rank) Compute(part, minibatch, known, ratios, sums);
+    if (first_epoch) ratios += part.trained_tokens;
+  }
+  if (ranks_ != nullptr) {
+    TM_RETURN_IF_ERROR(rank_sums_.Combine(*ranks_, scorer_.leaves(), sums));
+  }
+  sums_.Add(sums.objective);
+  computed_tokens_ += static_cast<int64_t>(sums.computed_tokens);
+  if (first_epoch) {
+    log_ratios_.insert(log_ratios_.end(), sums.log_ratios.begin(), sums.log_ratios.end());
+    size_t token = 0;
+    for (const Microbatch& part : minibatch.parts) {
+      for (size_t i = 0; i < part.ids.size(); ++i) {
+        if (part.mask[i] == 0) continue;
+        if (part.lags[i] == 0) differences_.push_back(sums.log_ratios[token]);
+        ++token;
+      }
     }
   }
-  return Apply(loss);
+  return Apply(sums.loss);
 }
 
 // Checks before anything is changed.
 Status Trainer::Impl::Apply(double loss) {
   norm_ = GradNorm(scorer_.leaves());
+  // Machines may add up in another order; what follows must be the same everywhere.
+  if (ranks_ != nullptr) {
+    TM_ASSIGN_OR_RETURN(norm_, ranks_->FromFirst(norm_));
+  }
   if (!std::isfinite(loss) || !std::isfinite(norm_)) {
     return Internal("the " + std::string(std::isfinite(loss) ? "gradient" : "loss") +
                     " is no finite number; the weights are as they were before this step");
@@ -261,7 +298,7 @@ Result<TrainReport> Trainer::Impl::Train(const v1::Batch& batch, int64_t now_ms)
   flatten.vocabulary = scorer_.model().config().vocab_size;
   TM_ASSIGN_OR_RETURN(const StepBatch step,
                       PrepareStep(batch, options_.objective.advantage, options_.credit, flatten));
-  const StepScores known = ScoreBefore(step);
+  TM_ASSIGN_OR_RETURN(const StepScores known, ScoreBefore(step));
   const Before before = Remember();
   const std::vector<double> norms = watch_.Save();
   for (uint32_t epoch = 0; epoch < options_.epochs; ++epoch) {
@@ -278,6 +315,22 @@ Result<TrainReport> Trainer::Impl::Train(const v1::Batch& batch, int64_t now_ms)
   ++progress_.steps;
   progress_.gradient_norms = watch_.Save();
   return std::move(report_);
+}
+
+uint64_t Trainer::Impl::Fingerprint() const {
+  WeightChecksum sum;
+  const auto add = [&](const NamedTensors& tensors) {
+    for (const auto& [name, tensor] : tensors) {
+      const Tensor host = HostCopy(tensor.detach());
+      sum.Add(reinterpret_cast<const std::byte*>(name.data()), name.size());
+      sum.Add(static_cast<const std::byte*>(host.data_ptr()), host.nbytes());
+    }
+  };
+  add(scorer_.leaves());
+  add(optimizer_.State());
+  const uint64_t counts[] = {optimizer_.steps(), progress_.steps};
+  sum.Add(reinterpret_cast<const std::byte*>(counts), sizeof counts);
+  return sum.Value();
 }
 
 Status Trainer::Impl::Restore(const NamedTensors& parameters, const NamedTensors& value_head,
@@ -337,6 +390,13 @@ Result<std::shared_ptr<const PolicyWeights>> Trainer::Snapshot() const {
 }
 Result<std::shared_ptr<const PolicyWeights>> Trainer::ExactSnapshot() const {
   return impl_->scorer().model().Snapshot(Dtype::kF32);
+}
+
+void Trainer::Share(RankGroup* ranks) {
+  impl_->Share(ranks);
+}
+uint64_t Trainer::Fingerprint() const {
+  return impl_->Fingerprint();
 }
 
 void Trainer::NotePublished(uint64_t version, uint64_t step) {

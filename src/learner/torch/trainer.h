@@ -24,6 +24,8 @@
 
 namespace tidemill {
 
+class RankGroup;
+
 struct TrainerOptions {
   ObjectiveConfig objective;
   CreditConfig credit;
@@ -74,6 +76,13 @@ class Trainer {
   // not fit, named; kInternal: a loss or gradient that is no number) weights, moments and progress
   // are as before. A batch with nothing to train on is a step without an update.
   Result<TrainReport> Train(const v1::Batch& batch, int64_t now_ms);
+
+  // From here on steps are taken together with the other ranks, each of which must be given the
+  // same batches and times in the same order. Train then also fails as RankGroup's functions do.
+  // `ranks` must outlive it; null: alone again.
+  void Share(RankGroup* ranks);
+  // Of weights, moments and counts: equal where they are, bit by bit.
+  uint64_t Fingerprint() const;
 
   // The weights as they are now, to be shared and never changed.
   Result<std::shared_ptr<const PolicyWeights>> Snapshot() const;

@@ -2,6 +2,7 @@
 
 #include <ATen/Parallel.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <filesystem>
@@ -13,6 +14,7 @@
 
 #include "core/log.h"
 #include "learner/torch/checkpoint.h"
+#include "learner/torch/rank_follower.h"
 
 namespace tidemill {
 namespace {
@@ -23,13 +25,17 @@ struct PublishRequest {
 };
 using Command = std::variant<v1::Batch, PublishRequest, CheckpointRequest>;
 
+// So often the other ranks hear of an idle rank 0.
+constexpr std::chrono::seconds kIdlePeriod(60);
+
 }  // namespace
 
 class TrainerThread::Impl {
  public:
   Impl(std::unique_ptr<Trainer> trainer, WeightChannel& channel, const Clock& clock,
-       TrainerThreadOptions options)
-      : trainer_(std::move(trainer)),
+       TrainerThreadOptions options, std::unique_ptr<RankGroup> ranks)
+      : ranks_(std::move(ranks)),
+        trainer_(std::move(trainer)),
         channel_(channel),
         clock_(clock),
         options_(std::move(options)),
@@ -56,6 +62,7 @@ class TrainerThread::Impl {
 
   Mailbox<TrainerEvent>& events() { return events_; }
   const BusyMeter& busy() const { return busy_; }
+  int ranks_lost() const { return ranks_lost_; }
   void KeepBest(uint64_t step) {
     std::lock_guard lock(mutex_);
     best_ = "step-" + std::to_string(step);
@@ -64,7 +71,12 @@ class TrainerThread::Impl {
  private:
   std::optional<Command> Next() {
     std::unique_lock lock(mutex_);
-    arrived_.wait(lock, [&] { return stop_ || !commands_.empty(); });
+    while (!arrived_.wait_for(lock, kIdlePeriod, [&] { return stop_ || !commands_.empty(); })) {
+      if (!ranks_) continue;
+      lock.unlock();
+      Keep([&] { return ranks_->Send({RankOrder::kIdle, 0, 0, {}}); });
+      lock.lock();
+    }
     if (stop_) return std::nullopt;
     Command command = std::move(commands_.front());
     commands_.pop_front();
@@ -73,20 +85,38 @@ class TrainerThread::Impl {
 
   void Run() {
     at::set_num_threads(options_.threads);
+    if (ranks_) trainer_->Share(ranks_.get());
     while (std::optional<Command> command = Next()) {
       busy_.Begin(clock_.Now());
       TrainerEvent event = std::visit([&](auto& c) { return Do(c); }, *command);
       busy_.End(clock_.Now());
       events_.Post(std::move(event));
     }
+    Keep([&] { return ranks_->Send({RankOrder::kStop, 0, 0, {}}); });
+  }
+
+  // Something with the other ranks, if there are any and all are well; what goes wrong fails every
+  // step from here on.
+  template <typename Talk>
+  void Keep(Talk&& talk) {
+    if (ranks_ == nullptr || !ranks_status_.ok()) return;
+    ranks_status_ = talk();
+    ranks_lost_ = ranks_->lost();
   }
 
   TrainerEvent Do(const v1::Batch& batch) {
     TrainDone done;
     done.step = batch.step();
-    auto report = trainer_->Train(batch, clock_.WallMs());
+    const int64_t now_ms = clock_.WallMs();
+    Keep([&] { return OrderStep(*ranks_, batch, now_ms); });
+    if (!ranks_status_.ok()) {
+      done.status = ranks_status_;
+      return done;
+    }
+    auto report = trainer_->Train(batch, now_ms);
     if (!report.ok()) {
       done.status = report.status();
+      Keep([&] { return done.status; });
       return done;
     }
     for (const std::string& warning : report->warnings) {
@@ -104,7 +134,10 @@ class TrainerThread::Impl {
     if (weights.ok()) {
       done.status = channel_.Publish({request.version, request.step, std::move(*weights)});
     }
-    if (done.status.ok()) trainer_->NotePublished(request.version, request.step);
+    if (done.status.ok()) {
+      trainer_->NotePublished(request.version, request.step);
+      Keep([&] { return OrderPublished(*ranks_, request.version, request.step); });
+    }
     done.seconds = Seconds(clock_.Now() - began);
     return done;
   }
@@ -112,6 +145,12 @@ class TrainerThread::Impl {
   TrainerEvent Do(const CheckpointRequest& request) {
     const Time began = clock_.Now();
     CheckpointDone done{request.step, request.version, request.path, Ok(), 0};
+    Keep([&] { return OrderVerify(*ranks_, *trainer_); });
+    // A rank that is gone does not spoil the weights; one that holds others does.
+    if (ranks_status_.code() == Code::kCorrupt) {
+      done.status = ranks_status_;
+      return done;
+    }
     done.status =
         SaveCheckpoint(*trainer_, request.path, {request.step, request.version, request.state_json},
                        options_.files_from);
@@ -132,6 +171,9 @@ class TrainerThread::Impl {
     if (!pruned.ok()) LogWarn("old checkpoints stay", {{"why", pruned.status().message()}});
   }
 
+  std::unique_ptr<RankGroup> ranks_;  // used by thread_ only; null: alone
+  Status ranks_status_;               // used by thread_ only
+  std::atomic<int> ranks_lost_{0};
   std::unique_ptr<Trainer> trainer_;  // used by thread_ only
   WeightChannel& channel_;
   const Clock& clock_;
@@ -147,8 +189,10 @@ class TrainerThread::Impl {
 };
 
 TrainerThread::TrainerThread(std::unique_ptr<Trainer> trainer, WeightChannel& channel,
-                             const Clock& clock, TrainerThreadOptions options)
-    : impl_(std::make_unique<Impl>(std::move(trainer), channel, clock, std::move(options))) {}
+                             const Clock& clock, TrainerThreadOptions options,
+                             std::unique_ptr<RankGroup> ranks)
+    : impl_(std::make_unique<Impl>(std::move(trainer), channel, clock, std::move(options),
+                                   std::move(ranks))) {}
 TrainerThread::~TrainerThread() = default;
 
 void TrainerThread::Train(v1::Batch batch) {
@@ -168,6 +212,9 @@ void TrainerThread::KeepBest(uint64_t step) {
 }
 const BusyMeter& TrainerThread::busy() const {
   return impl_->busy();
+}
+int TrainerThread::ranks_lost() const {
+  return impl_->ranks_lost();
 }
 
 }  // namespace tidemill

@@ -6,6 +6,7 @@
 
 #include "core/clock.h"
 #include "core/metrics.h"
+#include "learner/torch/rank_group.h"
 #include "learner/torch/trainer.h"
 #include "learner/trainer_port.h"
 #include "policy/weight_channel.h"
@@ -20,11 +21,12 @@ struct TrainerThreadOptions {
 };
 
 // `channel` and `clock` must outlive it. The destructor ends the thread after the command under
-// way; what is queued behind is not carried out.
+// way; what is queued behind is not carried out. `ranks` (null: none), of which this is rank 0,
+// take every step together with `trainer`, stand where it does and are told to stop in the end.
 class TrainerThread final : public TrainerPort {
  public:
   TrainerThread(std::unique_ptr<Trainer> trainer, WeightChannel& channel, const Clock& clock,
-                TrainerThreadOptions options);
+                TrainerThreadOptions options, std::unique_ptr<RankGroup> ranks = nullptr);
   ~TrainerThread() override;
 
   void Train(v1::Batch batch) override;
@@ -35,6 +37,8 @@ class TrainerThread final : public TrainerPort {
   // Any thread: the checkpoint "step-N" that is kept however old it gets.
   void KeepBest(uint64_t step);
   const BusyMeter& busy() const;
+  // Any thread: ranks that died or hung. Not 0: no step will succeed any more.
+  int ranks_lost() const;
 
  private:
   class Impl;

@@ -1,0 +1,42 @@
+// tidemill rank: one more process for the steps of a learner (learner.ranks). It holds the same
+// weights, computes a share of every minibatch and leaves when the learner is done.
+#include <signal.h>
+#include <sys/prctl.h>
+
+#include <chrono>
+#include <memory>
+
+#include "cli/commands.h"
+#include "cli/make_ranks.h"
+
+namespace tidemill {
+namespace {
+
+struct RankArguments {
+  std::string join;
+  double minutes = 30;
+};
+
+int RunRank(const RankArguments& arguments) {
+  // Started by the learner itself: gone when it is, even where this process hangs.
+  if (arguments.join.starts_with("file:")) prctl(PR_SET_PDEATHSIG, SIGKILL);
+  const auto limit = std::chrono::milliseconds(static_cast<int64_t>(arguments.minutes * 60'000));
+  const Status status = FollowRun(arguments.join, limit);
+  return status.ok() ? 0 : Fail(status);
+}
+
+}  // namespace
+
+void AddRankCommand(CLI::App& app, Exit& exit) {
+  CLI::App* rank =
+      app.add_subcommand("rank", "One more process for the steps of a learner (learner.ranks)");
+  auto arguments = std::make_shared<RankArguments>();
+  rank->add_option("--join", arguments->join, "HOST:PORT, the learner's learner.rank_address")
+      ->required();
+  rank->add_option("--minutes", arguments->minutes, "How long to wait for a learner")
+      ->check(CLI::Range(0.01, 1e5))
+      ->capture_default_str();
+  rank->callback([arguments, &exit] { exit.code = RunRank(*arguments); });
+}
+
+}  // namespace tidemill

@@ -1,0 +1,212 @@
+#include "cli/make_ranks.h"
+
+#include <ATen/Parallel.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <thread>
+#include <vector>
+
+#include "core/log.h"
+#include "core/version.h"
+#include "learner/torch/rank_follower.h"
+#include "policy/torch/device.h"
+
+extern char** environ;
+
+namespace tidemill {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr std::chrono::milliseconds kLeaveLimit(500);
+
+// Ranks on this machine, children of this process. Belongs to the trainer's thread.
+class RankProcesses {
+ public:
+  static Result<std::shared_ptr<RankProcesses>> Start(uint32_t count) {
+    auto ranks = std::make_shared<RankProcesses>();
+    std::error_code error;
+    const std::string program = fs::read_symlink("/proc/self/exe", error).string();
+    std::string folder = (fs::temp_directory_path(error) / "tidemill-ranks-XXXXXX").string();
+    if (mkdtemp(folder.data()) == nullptr) return Unavailable(folder + ": " + std::strerror(errno));
+    ranks->folder_ = folder;
+    for (uint32_t i = 0; i < count; ++i) TM_RETURN_IF_ERROR(ranks->Spawn(program));
+    return ranks;
+  }
+
+  // They leave when they are told to or the group is gone; those that do not are killed.
+  ~RankProcesses() {
+    const auto end = std::chrono::steady_clock::now() + kLeaveLimit;
+    for (Child& child : children_) {
+      while (Running(child) && std::chrono::steady_clock::now() < end) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      }
+      if (!Running(child)) continue;
+      kill(child.pid, SIGKILL);
+      waitpid(child.pid, nullptr, 0);
+    }
+    std::error_code ignored;
+    fs::remove_all(folder_, ignored);
+  }
+
+  std::string meeting() const { return "file:" + folder_ + "/meeting"; }
+
+  // 0: of any.
+  std::string Fate(int64_t process) {
+    for (Child& child : children_) {
+      if ((process != 0 && child.pid != process) || Running(child)) continue;
+      if (WIFSIGNALED(child.status)) {
+        return "was killed by signal " + std::to_string(WTERMSIG(child.status));
+      }
+      return "ended with status " + std::to_string(WEXITSTATUS(child.status));
+    }
+    return "";
+  }
+
+ private:
+  struct Child {
+    pid_t pid = 0;
+    int status = 0;
+    bool ended = false;
+  };
+
+  static bool Running(Child& child) {
+    if (!child.ended) child.ended = waitpid(child.pid, &child.status, WNOHANG) == child.pid;
+    return !child.ended;
+  }
+
+  Status Spawn(const std::string& program) {
+    const std::string level = LogEnabled(LogLevel::kInfo) ? "info" : "warn";
+    const std::string meet = meeting();
+    const char* argv[] = {program.c_str(), "--log-level", level.c_str(), "rank",
+                          "--join",        meet.c_str(),  nullptr};
+    posix_spawn_file_actions_t files;
+    posix_spawn_file_actions_init(&files);
+    posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    // What is written for programs is ours; the ranks only log.
+    posix_spawn_file_actions_adddup2(&files, STDERR_FILENO, STDOUT_FILENO);
+    posix_spawnattr_t attributes;
+    posix_spawnattr_init(&attributes);
+    // A group of their own: Ctrl-C reaches us alone, and we tell them.
+    posix_spawnattr_setpgroup(&attributes, 0);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
+    Child child;
+    const int error = posix_spawn(&child.pid, program.c_str(), &files, &attributes,
+                                  const_cast<char**>(argv), environ);
+    posix_spawnattr_destroy(&attributes);
+    posix_spawn_file_actions_destroy(&files);
+    if (error != 0) return Unavailable("starting a rank: " + program + ": " + std::strerror(error));
+    children_.push_back(child);
+    return Ok();
+  }
+
+  std::string folder_;
+  std::vector<Child> children_;
+};
+
+// How to begin, for ranks that may have another working directory.
+std::string StartPayload(const RunConfig& config, const TrainerStart& start) {
+  RunConfig absolute = config;
+  for (std::string* path : {&absolute.model.path, &absolute.model.adapter}) {
+    if (!path->empty()) *path = fs::absolute(*path).lexically_normal().string();
+  }
+  Binder binder;
+  BindRunConfig(absolute, binder);
+  return json{
+      {"program", FullVersion()},
+      {"config", binder.ToToml("tidemill " + FullVersion())},
+      {"checkpoint", start.checkpoint.empty() ? "" : fs::absolute(start.checkpoint).string()},
+      {"version", start.version},
+      {"step", start.step},
+      {"threads", start.threads}}
+      .dump();
+}
+
+// The trainer as rank 0 has it.
+Result<std::unique_ptr<Trainer>> TrainerFrom(const RankOrder& order, int rank, bool local) {
+  if (order.kind != RankOrder::kStart) return Corrupt("the first order is not how to begin");
+  const json start = json::parse(order.payload, nullptr, false);
+  if (!start.is_object()) return Corrupt("the order how to begin is no JSON object");
+  if (start.value("program", "") != FullVersion()) {
+    return Invalid("rank 0 is tidemill " + start.value("program", "?") + ", this is " +
+                   FullVersion() + ": all ranks must be the same program");
+  }
+  RunConfig config;
+  Binder binder;
+  BindRunConfig(config, binder);
+  TM_RETURN_IF_ERROR(binder.LoadText(start.value("config", ""), "rank 0's config"));
+  // On one machine each has a GPU of its own.
+  if (local && IsGpu(config.model.device)) config.model.device = "cuda:" + std::to_string(rank);
+  TrainerStart from;
+  from.checkpoint = start.value("checkpoint", "");
+  from.version = start.value("version", uint64_t{0});
+  from.step = start.value("step", uint64_t{0});
+  at::set_num_threads(start.value("threads", 1));
+  TM_ASSIGN_OR_RETURN(from.weights, LoadStartWeights(config, from.checkpoint));
+  return NewTrainer(config, from);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<RankGroup>> StartRanks(const RunConfig& config, const TrainerStart& start) {
+  const RunConfig::Learner& learner = config.learner;
+  if (learner.ranks <= 1) return std::unique_ptr<RankGroup>();
+  RankGroupOptions options;
+  options.meeting = learner.rank_address;
+  options.ranks = static_cast<int>(learner.ranks);
+  options.join_limit = learner.rank_join;
+  options.timeout = learner.rank_timeout;
+  if (learner.rank_address.empty()) {
+    TM_ASSIGN_OR_RETURN(const std::shared_ptr<RankProcesses> ranks,
+                        RankProcesses::Start(learner.ranks - 1));
+    options.meeting = ranks->meeting();
+    // Shared: they must be there as long as somebody asks for their fate, and end with the group.
+    options.fate = [ranks](int64_t process) { return ranks->Fate(process); };
+  } else {
+    LogInfo("waiting for ranks", {{"join", "tidemill rank --join " + learner.rank_address},
+                                  {"wanted", learner.ranks - 1}});
+  }
+  Result<std::unique_ptr<RankGroup>> group = RankGroup::Gather(options);
+  if (!group.ok()) {
+    return group.status().WithContext(learner.rank_address.empty() ? "learner.ranks"
+                                                                   : "learner.rank_address");
+  }
+  if ((*group)->size() < options.ranks) {
+    LogWarn("fewer ranks than learner.ranks came in time",
+            {{"ranks", (*group)->size()}, {"wanted", learner.ranks}});
+  }
+  if ((*group)->size() == 1) return std::unique_ptr<RankGroup>();
+  TM_RETURN_IF_ERROR((*group)->Send({RankOrder::kStart, 0, 0, StartPayload(config, start)}));
+  LogInfo("the learner computes with several processes", {{"ranks", (*group)->size()}});
+  return group;
+}
+
+Status FollowRun(const std::string& meeting, std::chrono::milliseconds join_limit) {
+  RankGroupOptions options;
+  options.meeting = meeting;
+  options.join_limit = join_limit;
+  TM_ASSIGN_OR_RETURN(std::unique_ptr<RankGroup> group, RankGroup::Join(options));
+  const auto follow = [&]() -> Status {
+    TM_ASSIGN_OR_RETURN(const RankOrder order, group->Next());
+    LogInfo("rank " + std::to_string(group->rank()) + " of " + std::to_string(group->size()));
+    Result<std::unique_ptr<Trainer>> trainer =
+        TrainerFrom(order, group->rank(), meeting.starts_with("file:"));
+    if (trainer.ok()) return FollowOrders(*group, **trainer);
+    group->Fail(trainer.status());
+    return trainer.status();
+  };
+  const Status status = follow();
+  // Its destructor would wait for a sum under way that nobody will finish.
+  if (!status.ok()) (void)group.release();
+  return status;
+}
+
+}  // namespace tidemill

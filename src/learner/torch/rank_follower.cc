@@ -1,0 +1,59 @@
+#include "learner/torch/rank_follower.h"
+
+namespace tidemill {
+namespace {
+
+Status TakeStep(const RankOrder& order, Trainer& trainer) {
+  v1::Batch batch;
+  if (!batch.ParseFromString(order.payload)) return Corrupt("a step without a batch");
+  return trainer.Train(batch, static_cast<int64_t>(order.number)).status();
+}
+
+}  // namespace
+
+Status FollowOrders(RankGroup& ranks, Trainer& trainer) {
+  trainer.Share(&ranks);
+  Status status = ranks.Agree(trainer.Fingerprint());
+  while (status.ok()) {
+    const Result<RankOrder> order = ranks.Next();
+    if (!order.ok()) return order.status();
+    switch (order->kind) {
+      case RankOrder::kIdle:
+        break;
+      case RankOrder::kStep:
+        status = TakeStep(*order, trainer);
+        break;
+      case RankOrder::kPublished:
+        trainer.NotePublished(order->number, order->step);
+        break;
+      case RankOrder::kVerify:
+        status = ranks.Agree(trainer.Fingerprint());
+        break;
+      case RankOrder::kStop:
+        return Ok();
+      default:
+        status = Corrupt("an order that does not exist here");
+    }
+  }
+  if (status.code() != Code::kUnavailable) ranks.Fail(status);
+  return status;
+}
+
+Status OrderStep(RankGroup& ranks, const v1::Batch& batch, int64_t now_ms) {
+  RankOrder order{RankOrder::kStep, static_cast<uint64_t>(now_ms), batch.step(), {}};
+  if (!batch.SerializeToString(&order.payload)) {
+    return Invalid("the batch is too large to be sent to the other ranks");
+  }
+  return ranks.Send(order);
+}
+
+Status OrderPublished(RankGroup& ranks, uint64_t version, uint64_t step) {
+  return ranks.Send({RankOrder::kPublished, version, step, {}});
+}
+
+Status OrderVerify(RankGroup& ranks, const Trainer& trainer) {
+  TM_RETURN_IF_ERROR(ranks.Send({RankOrder::kVerify, 0, 0, {}}));
+  return ranks.Agree(trainer.Fingerprint());
+}
+
+}  // namespace tidemill
