@@ -4,6 +4,7 @@
 
 #include "cli/make_ranks.h"
 #include "learner/torch/checkpoint.h"
+#include "learner/torch/rank_follower.h"
 #include "policy/torch/device.h"
 #include "policy/torch/lora.h"
 
@@ -118,7 +119,7 @@ Result<std::unique_ptr<TrainerThread>> MakeTrainer(const RunConfig& config,
                                                    WeightChannel& channel, const Clock& clock) {
   TM_ASSIGN_OR_RETURN(std::unique_ptr<RankGroup> ranks, StartRanks(config, start));
   TM_ASSIGN_OR_RETURN(auto trainer, NewTrainer(config, start));
-  if (ranks) TM_RETURN_IF_ERROR(ranks->Agree(trainer->Fingerprint()));
+  if (ranks) TM_RETURN_IF_ERROR(ranks->Agree(Fingerprint(*trainer)));
   TrainerThreadOptions thread;
   thread.threads = start.threads;
   thread.files_from = config.model.path;

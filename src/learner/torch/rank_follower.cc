@@ -1,5 +1,9 @@
 #include "learner/torch/rank_follower.h"
 
+#include "policy/torch/aten.h"
+#include "policy/torch/host_copy.h"
+#include "policy/weight_wire.h"
+
 namespace tidemill {
 namespace {
 
@@ -11,9 +15,25 @@ Status TakeStep(const RankOrder& order, Trainer& trainer) {
 
 }  // namespace
 
+uint64_t Fingerprint(const Trainer& trainer) {
+  WeightChecksum sum;
+  const auto add = [&](const NamedTensors& tensors) {
+    for (const auto& [name, tensor] : tensors) {
+      const at::Tensor host = HostCopy(tensor.detach());
+      sum.Add(reinterpret_cast<const std::byte*>(name.data()), name.size());
+      sum.Add(static_cast<const std::byte*>(host.data_ptr()), host.nbytes());
+    }
+  };
+  add(trainer.Leaves());
+  add(trainer.OptimizerState());
+  const uint64_t counts[] = {trainer.optimizer_steps(), trainer.progress().steps};
+  sum.Add(reinterpret_cast<const std::byte*>(counts), sizeof counts);
+  return sum.Value();
+}
+
 Status FollowOrders(RankGroup& ranks, Trainer& trainer) {
   trainer.Share(&ranks);
-  Status status = ranks.Agree(trainer.Fingerprint());
+  Status status = ranks.Agree(Fingerprint(trainer));
   while (status.ok()) {
     const Result<RankOrder> order = ranks.Next();
     if (!order.ok()) return order.status();
@@ -27,7 +47,7 @@ Status FollowOrders(RankGroup& ranks, Trainer& trainer) {
         trainer.NotePublished(order->number, order->step);
         break;
       case RankOrder::kVerify:
-        status = ranks.Agree(trainer.Fingerprint());
+        status = ranks.Agree(Fingerprint(trainer));
         break;
       case RankOrder::kStop:
         return Ok();
@@ -53,7 +73,7 @@ Status OrderPublished(RankGroup& ranks, uint64_t version, uint64_t step) {
 
 Status OrderVerify(RankGroup& ranks, const Trainer& trainer) {
   TM_RETURN_IF_ERROR(ranks.Send({RankOrder::kVerify, 0, 0, {}}));
-  return ranks.Agree(trainer.Fingerprint());
+  return ranks.Agree(Fingerprint(trainer));
 }
 
 }  // namespace tidemill

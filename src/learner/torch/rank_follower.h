@@ -6,6 +6,9 @@
 
 namespace tidemill {
 
+// Of weights, moments and counts: equal where they are, bit by bit.
+uint64_t Fingerprint(const Trainer& trainer);
+
 // `trainer` stands where rank 0's does; it is shared with `ranks` from here on. ok: told to stop.
 // kUnavailable: rank 0 is gone. Whatever else goes wrong here is told to rank 0 as well.
 Status FollowOrders(RankGroup& ranks, Trainer& trainer);

@@ -14,7 +14,6 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 #endif
 
-#include "core/log.h"
 #include "learner/torch/rank_meeting.h"
 #include "policy/torch/aten.h"
 #include "policy/torch/catch.h"

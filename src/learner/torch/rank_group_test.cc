@@ -97,7 +97,7 @@ Course TrainTogether(const RankGroupOptions& meeting,
     EXPECT_EQ((*group)->size(), meeting.ranks);
     auto trainer = NewTrainer(weights, options);
     trainer->Share(group->get());
-    EXPECT_TRUE((*group)->Agree(trainer->Fingerprint()).ok());
+    EXPECT_TRUE((*group)->Agree(Fingerprint(*trainer)).ok());
     for (const v1::Batch& batch : batches) {
       EXPECT_TRUE(OrderStep(**group, batch, 0).ok());
       const auto report = trainer->Train(batch, 0);
@@ -215,7 +215,7 @@ TEST_F(RankGroupTest, WhatARankSaysOfItselfArrives) {
   {
     auto first = std::move(RankGroup::Gather(meeting).value());
     auto trainer = NewTrainer(weights, options);
-    const Status differs = first->Agree(trainer->Fingerprint());
+    const Status differs = first->Agree(Fingerprint(*trainer));
     EXPECT_EQ(differs.code(), Code::kCorrupt);
     EXPECT_THAT(differs.message(), HasSubstr("holds other weights than rank 0"));
   }
@@ -230,7 +230,7 @@ TEST_F(RankGroupTest, WhatARankSaysOfItselfArrives) {
   {
     auto first = std::move(RankGroup::Gather(second).value());
     auto trainer = NewTrainer(weights, options);
-    ASSERT_TRUE(first->Agree(trainer->Fingerprint()).ok());
+    ASSERT_TRUE(first->Agree(Fingerprint(*trainer)).ok());
     ASSERT_TRUE(first->Send({RankOrder::kStep, 0, 0, "no batch"}).ok());
     const Status told = first->Sum({at::ones({1})});
     EXPECT_EQ(told.code(), Code::kCorrupt);

@@ -16,7 +16,6 @@
 #include "learner/torch/rank_sums.h"
 #include "policy/torch/catch.h"
 #include "policy/torch/host_copy.h"
-#include "policy/weight_wire.h"
 
 namespace tidemill {
 namespace {
@@ -60,7 +59,6 @@ class Trainer::Impl {
                  const NamedTensors& optimizer, uint64_t optimizer_steps,
                  const TrainerProgress& progress);
 
-  uint64_t Fingerprint() const;
   void Share(RankGroup* ranks) { ranks_ = ranks; }
   PolicyScorer& scorer() { return scorer_; }
   AdamW& optimizer() { return optimizer_; }
@@ -317,22 +315,6 @@ Result<TrainReport> Trainer::Impl::Train(const v1::Batch& batch, int64_t now_ms)
   return std::move(report_);
 }
 
-uint64_t Trainer::Impl::Fingerprint() const {
-  WeightChecksum sum;
-  const auto add = [&](const NamedTensors& tensors) {
-    for (const auto& [name, tensor] : tensors) {
-      const Tensor host = HostCopy(tensor.detach());
-      sum.Add(reinterpret_cast<const std::byte*>(name.data()), name.size());
-      sum.Add(static_cast<const std::byte*>(host.data_ptr()), host.nbytes());
-    }
-  };
-  add(scorer_.leaves());
-  add(optimizer_.State());
-  const uint64_t counts[] = {optimizer_.steps(), progress_.steps};
-  sum.Add(reinterpret_cast<const std::byte*>(counts), sizeof counts);
-  return sum.Value();
-}
-
 Status Trainer::Impl::Restore(const NamedTensors& parameters, const NamedTensors& value_head,
                               const NamedTensors& optimizer, uint64_t optimizer_steps,
                               const TrainerProgress& progress) {
@@ -395,8 +377,8 @@ Result<std::shared_ptr<const PolicyWeights>> Trainer::ExactSnapshot() const {
 void Trainer::Share(RankGroup* ranks) {
   impl_->Share(ranks);
 }
-uint64_t Trainer::Fingerprint() const {
-  return impl_->Fingerprint();
+const NamedTensors& Trainer::Leaves() const {
+  return impl_->scorer().leaves();
 }
 
 void Trainer::NotePublished(uint64_t version, uint64_t step) {

@@ -81,8 +81,8 @@ class Trainer {
   // same batches and times in the same order. Train then also fails as RankGroup's functions do.
   // `ranks` must outlive it; null: alone again.
   void Share(RankGroup* ranks);
-  // Of weights, moments and counts: equal where they are, bit by bit.
-  uint64_t Fingerprint() const;
+  // What the optimizer changes, as it is now.
+  const NamedTensors& Leaves() const;
 
   // The weights as they are now, to be shared and never changed.
   Result<std::shared_ptr<const PolicyWeights>> Snapshot() const;
