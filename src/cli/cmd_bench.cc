@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 
+#include "bench/allreduce_bench.h"
 #include "bench/bus_bench.h"
 #include "bench/engine_bench.h"
 #include "bench/learner_bench.h"
@@ -109,6 +110,8 @@ void AddBenchCommand(CLI::App& app, Exit& exit) {
       [json] { return Print(RunSandboxBench({}), *json); });
   add("learner", "Training beside the matrix products it needs",
       [json] { return Print(RunLearnerBench({}), *json); });
+  add("allreduce", "Adding up a gradient over ranks beside a plain copy",
+      [json] { return Print(RunAllreduceBench({}), *json); });
   add("publish", "New weights: until the first token, the pause, beside a plain copy",
       [json] { return Print(RunPublishBench({}), *json); });
   add("engine", "Decoding beside the same written with plain libtorch calls", [json] {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <numeric>
+#include <set>
 
 #include "core/random.h"
 #include "learner/learner_samples.h"
@@ -151,6 +152,45 @@ TEST(PackMicrobatches, CountsASharedPromptOnceAndKeepsItsRowsTogether) {
   EXPECT_THAT(packed[0].sequences, ElementsAre(0, 2, 4));
   EXPECT_THAT(packed[1].sequences, ElementsAre(1, 3, 5));
   EXPECT_THAT(packed[0].prompts, ElementsAre(10, 10, 10));
+}
+
+TEST(ShareOut, GivesEverySequenceToOneRankAndEachAboutAsManyTokens) {
+  std::vector<TrainSequence> rows(40);
+  std::vector<int32_t> chosen;
+  Random random(11);
+  size_t total = 0;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    // Four prompts of 5 tokens, in turn.
+    rows[i].prompt_tokens = 5;
+    rows[i].ids.assign(5, static_cast<int32_t>(i % 4));
+    rows[i].ids.resize(5 + static_cast<size_t>(random.Between(1, 30)), 9);
+    total += rows[i].ids.size();
+    chosen.push_back(static_cast<int32_t>(i));
+  }
+  for (uint32_t shares : {1u, 2u, 3u, 7u}) {
+    const auto parts = ShareOut(rows, chosen, shares, PackCost::kSharedPrompts);
+    ASSERT_EQ(parts.size(), shares);
+    std::set<int32_t> seen;
+    int changes = 0, prompt = -1;
+    for (const auto& part : parts) {
+      size_t tokens = 0;
+      for (int32_t index : part) {
+        EXPECT_TRUE(seen.insert(index).second);
+        tokens += rows[static_cast<size_t>(index)].ids.size();
+        if (rows[static_cast<size_t>(index)].ids[0] != prompt) ++changes;
+        prompt = rows[static_cast<size_t>(index)].ids[0];
+      }
+      EXPECT_NEAR(static_cast<double>(tokens), static_cast<double>(total) / shares, 35);
+    }
+    EXPECT_EQ(seen.size(), rows.size());
+    // One rank packs as always; several get rows of one prompt together.
+    if (shares == 1) {
+      EXPECT_EQ(parts[0], chosen);
+    } else {
+      EXPECT_EQ(changes, 4);
+    }
+  }
+  EXPECT_EQ(ShareOut(rows, {}, 3, PackCost::kTokens), std::vector<std::vector<int32_t>>(3));
 }
 
 }  // namespace
