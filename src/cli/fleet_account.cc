@@ -91,6 +91,7 @@ void AddFleetWork(const FleetAccount& fleet, RunSnapshot& s) {
   s.second_looks = count("reward/second_looks");
   s.stale = count("learner/stale");
   s.duplicates = count("learner/duplicates");
+  s.put_off = count("learner/put_off");
   s.too_old = count("learner/too_old");
   s.zero_variance = count("learner/zero_variance");
   s.evicted = count("learner/evicted");

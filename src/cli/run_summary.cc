@@ -190,6 +190,7 @@ Result<std::string> MakeSummary(const RunDirectory& directory, const RunOutcome&
   json["stale_by_cause"] = counts.stale_by_cause;
   json["retries"] = last.tool_retries + last.reward_retries;
   json["skipped"] = last.skipped;
+  json["put_off"] = last.put_off;
   json["unscorable"] = last.unscorable;
   json["too_old"] = last.too_old;
   json["zero_variance"] = last.zero_variance;

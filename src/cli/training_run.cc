@@ -440,6 +440,7 @@ RunSnapshot TrainingRun::Snapshot() const {
   RunSnapshot s;
   s.seconds = std::max(1e-9, Seconds(now - p.started));
   s.epoch = p.dispatcher->counters().epoch;
+  s.put_off = p.dispatcher->counters().put_off;
   const ReplayCounters& replay = p.replay->counters();
   s.episodes_running = p.dispatcher->counters().running;
   s.episodes_finished = replay.received;

@@ -82,6 +82,7 @@ WorkerReport Report(const TrainingRun& run) {
   report.counts = {{"episodes", static_cast<double>(now.episodes_stored)},
                    {"stale", static_cast<double>(now.stale)},
                    {"duplicates", static_cast<double>(now.duplicates)},
+                   {"put_off", static_cast<double>(now.put_off)},
                    {"too_old", static_cast<double>(now.too_old)},
                    {"zero_variance", static_cast<double>(now.zero_variance)},
                    {"evicted", static_cast<double>(now.evicted)},

@@ -94,8 +94,8 @@ void Dispatcher::TakeReports() {
   }
 }
 
-// Groups that took their workers with them too often. Rollout cannot write to the ledger, so that is
-// done here; a group that came to its end after all has a report and keeps it.
+// Groups that took their workers with them too often. Rollout cannot write to the ledger, so that
+// is done here; a group that came to its end after all has a report and keeps it.
 void Dispatcher::TakeGivenUp() {
   for (Lease& lease : TakeFrom(bus_, kGivenUpTopic, kReportsAtOnce)) {
     v1::DispatchEvent event;
@@ -125,13 +125,24 @@ void Dispatcher::OnGroupReport(const v1::GroupReport& report) {
   if (report.accepted() > 0) {
     if (group.state == GroupState::kRunning) gate_.Accepted(group.members);
     group.state = GroupState::kAccepted;
+    reissued_.erase(group.task);
     return;
   }
   if (group.state == GroupState::kRunning) gate_.Dropped(group.members);
   if (group.state == GroupState::kAccepted) gate_.Withdrawn(group.members, report.uses());
   ++counters_.groups_dropped;
-  if (report.reissue()) reissue_.push_back(group.task);
+  if (report.reissue()) Reissue(group.task);
   groups_.erase(it);
+}
+
+void Dispatcher::Reissue(size_t task) {
+  uint32_t& times = reissued_[task];
+  if (times < options_.reissues_max) {
+    ++times;
+    reissue_.push_back(task);
+  } else {
+    ++counters_.put_off;
+  }
 }
 
 void Dispatcher::OnEvalReport(Group& group, const v1::GroupReport& report) {

@@ -47,7 +47,10 @@ struct DispatcherOptions {
       eval_during;                // run every eval_every_steps; "-step-N" is put behind each name
   uint64_t eval_every_steps = 0;  // 0: never
   uint32_t eval_in_flight = 512;  // episodes of evaluations running at once
-  bool train = true;              // false: only the evaluations of eval_before
+  // How often in a row a task whose group was dropped through us is attempted again at once. One
+  // that fails us every time then waits for its next turn, or it would crowd out all others.
+  uint32_t reissues_max = 2;
+  bool train = true;  // false: only the evaluations of eval_before
   // Read back when a run is resumed.
   uint64_t next_group = 1;
   uint64_t steps_done = 0;
@@ -69,6 +72,7 @@ struct EvalTally {
 struct DispatcherCounters {
   std::atomic<uint64_t> groups_issued{0};
   std::atomic<uint64_t> groups_dropped{0};
+  std::atomic<uint64_t> put_off{0};  // tasks dropped too often in a row to be issued again at once
   std::atomic<uint64_t> running{0};
   std::atomic<uint64_t> accepted{0};
   std::atomic<uint64_t> epoch{0};
@@ -110,6 +114,7 @@ class Dispatcher final : public Loop {
   void TakeReports();
   void TakeGivenUp();
   void OnGroupReport(const v1::GroupReport& report);
+  void Reissue(size_t task);
   void OnEvalReport(Group& group, const v1::GroupReport& report);
   void OnStep(const v1::StepDone& step);
   void TakeStored();
@@ -134,6 +139,7 @@ class Dispatcher final : public Loop {
   std::map<uint64_t, Group> groups_;            // without a final report, and those just reported
   std::map<uint64_t, v1::GroupLease> unsaved_;  // waiting for the ledger
   std::deque<size_t> reissue_;                  // tasks to attempt again first
+  std::map<size_t, uint32_t> reissued_;         // by task: in a row
   std::map<std::string, Eval> evals_;           // under way
   uint32_t evals_running_ = 0;                  // episodes
   uint64_t next_group_;

@@ -105,6 +105,21 @@ TEST_F(DispatcherTest, ADroppedGroupGivesItsCreditBackOnceHoweverOftenItIsReport
   EXPECT_EQ(Issued().size(), 1u);
 }
 
+TEST_F(DispatcherTest, ATaskThatAlwaysFailsThroughUsWaitsForItsTurnAndTheOthersGoOn) {
+  Make();
+  std::vector<v1::GroupLease> groups = Issued();
+  const std::string broken = groups[0].task().id();
+  for (int round = 0; round < 3; ++round) {
+    for (const v1::GroupLease& group : groups) {
+      if (group.task().id() == broken) Report(group.group(), 1, 0, 4, true);
+    }
+    groups = Issued();
+    ASSERT_EQ(groups.size(), 1u);
+    EXPECT_EQ(groups[0].task().id() == broken, round < 2) << round;
+  }
+  EXPECT_EQ(dispatcher_->counters().put_off, 1u);
+}
+
 TEST_F(DispatcherTest, AGroupTooOldForABatchIsWithdrawnAndItsTaskIssuedAgain) {
   Make();
   std::vector<v1::GroupLease> groups = Issued();

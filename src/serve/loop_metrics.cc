@@ -98,6 +98,9 @@ void SinkDispatcher(const DispatcherCounters& c, MetricSink& sink) {
   Total(sink, "tidemill_groups_issued_total", "Groups issued", c.groups_issued);
   Total(sink, "tidemill_groups_dropped_total", "Groups that gave their credit back",
         c.groups_dropped);
+  Total(sink, "tidemill_tasks_put_off_total",
+        "Tasks whose groups were dropped through us too often in a row; they wait for their turn",
+        c.put_off);
   Now(sink, "tidemill_gate_running", "Episodes issued and not reported", c.running);
   Now(sink, "tidemill_gate_accepted", "Episodes accepted since the beginning", c.accepted);
 }

@@ -41,8 +41,11 @@ class Conversation {
   virtual bool Heard(std::string_view output, std::string* input) = 0;
 };
 
+// Where the programs of a box are: those of the machine.
+inline constexpr std::string_view kBoxPath = "/usr/local/bin:/usr/bin:/bin";
+
 struct RunSpec {
-  std::vector<std::string> command;      // the first word is looked up in PATH
+  std::vector<std::string> command;      // the first word is looked up in kBoxPath
   std::vector<std::string> environment;  // "NAME=value", besides the box's own
   std::string folder;                    // relative to the workspace
   std::string input;                     // standard input

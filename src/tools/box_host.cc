@@ -91,7 +91,7 @@ class SpawnPlan {
 }  // namespace
 
 BoxHost::BoxHost(BoxHostOptions options) : options_(std::move(options)) {
-  environment_ = {"PATH=/usr/local/bin:/usr/bin:/bin",
+  environment_ = {"PATH=" + std::string(kBoxPath),
                   "HOME=/tmp",
                   "USER=agent",
                   "LOGNAME=agent",

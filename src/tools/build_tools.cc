@@ -107,7 +107,7 @@ void ToolRunner::Compile(Call& call) {
       RunSpec spec;
       spec.command = command;
       spec.limits = call.limits;
-      const RunReport report = box.Run(spec);
+      const RunReport report = RunProgram(box, spec);
       TakeReport(report, result);
       AddDiagnostics(ParseDiagnostics(report.err + report.out), result);
       AddDiagnostics(ParsePythonErrors(report.err), result);
@@ -129,12 +129,12 @@ void ToolRunner::Lint(Call& call) {
       RunSpec spec;
       spec.command = command;
       spec.limits = call.limits;
-      const RunReport report = box.Run(spec);
+      const RunReport report = RunProgram(box, spec);
       TakeReport(report, result);
       AddDiagnostics(ParseDiagnostics(report.err + report.out), result);
       AddDiagnostics(ParsePythonErrors(report.err), result);
       if (report.starved) return true;
-      if (!box.usable()) break;
+      if (!box.usable() || report.outcome == v1::OUTCOME_UNAVAILABLE) break;
     }
     return false;
   });
@@ -190,7 +190,7 @@ void ToolRunner::RunCommand(Call& call, const CommandTool& tool) {
     RunSpec spec;
     spec.command = *command;
     spec.limits = limits;
-    const RunReport report = box.Run(spec);
+    const RunReport report = RunProgram(box, spec);
     TakeReport(report, result);
     if (tool.parser == CommandTool::Parser::kDiagnostics) {
       AddDiagnostics(ParseDiagnostics(report.out + report.err), result);

@@ -96,7 +96,7 @@ class Examiner {
     spec.command.assign(grading_.build().begin(), grading_.build().end());
     spec.limits = options_.limits;
     spec.keep_bytes = 16 * 1024;
-    const RunReport report = box_.Run(spec);
+    const RunReport report = RunProgram(box_, spec);
     TakeReport(report, result_);
     starved_ = report.starved;
     for (v1::Diagnostic& d : ParseDiagnostics(report.err + report.out, 50)) {
@@ -123,7 +123,7 @@ class Examiner {
     spec.limits = options_.limits;
     spec.keep_bytes = 4096;
     spec.conversation = &exam;
-    const RunReport report = box_.Run(spec);
+    const RunReport report = RunProgram(box_, spec);
     TakeReport(report, result_);
     starved_ = report.starved;
     for (int i = 0; i < grading_.cases_size(); ++i) {
@@ -153,7 +153,7 @@ class Examiner {
       spec.input = test.input();
       spec.limits = left;
       spec.keep_bytes = 2 * test.expected().size() + 8192;
-      last = box_.Run(spec);
+      last = RunProgram(box_, spec);
       TakeReport(last, result_);
       starved_ = starved_ || last.starved;
       if (last.outcome == v1::OUTCOME_UNAVAILABLE) return;

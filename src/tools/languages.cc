@@ -177,7 +177,7 @@ bool RunTestPrograms(const std::vector<TestProgram>& programs, const BoxLimits& 
     for (const auto& command : program.build) {
       if (report.outcome != v1::OUTCOME_OK) break;
       spec.command = command;
-      report = box.Run(spec);
+      report = RunProgram(box, spec);
       for (v1::Diagnostic& d : ParseDiagnostics(report.err)) {
         *result->add_diagnostics() = std::move(d);
       }
@@ -185,7 +185,7 @@ bool RunTestPrograms(const std::vector<TestProgram>& programs, const BoxLimits& 
     built_any = built_any || report.outcome == v1::OUTCOME_OK;
     if (report.outcome == v1::OUTCOME_OK) {
       spec.command = program.run;
-      report = box.Run(spec);
+      report = RunProgram(box, spec);
     }
     TakeReport(report, result);
     if (report.starved || report.outcome == v1::OUTCOME_UNAVAILABLE) return report.starved;

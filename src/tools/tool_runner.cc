@@ -1,8 +1,10 @@
 #include "tools/tool_runner.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <sstream>
 
 #include "core/ids.h"
 #include "tools/diagnostics.h"
@@ -30,6 +32,17 @@ bool Fits(const Workspace& files, uint64_t disk_bytes) {
   return bytes < disk_bytes && entries < disk_bytes / 4096;
 }
 
+constexpr int kNoSuchProgram = 127;  // as shells say it
+
+// Boxes have the programs of the machine.
+bool OnBoxPath(const std::string& program) {
+  std::istringstream folders{std::string(kBoxPath)};
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    if (access((folder + "/" + program).c_str(), X_OK) == 0) return true;
+  }
+  return false;
+}
+
 // For the time a request uses the box.
 class Watched {
  public:
@@ -45,6 +58,17 @@ class Watched {
 };
 
 }  // namespace
+
+RunReport RunProgram(Box& box, const RunSpec& spec) {
+  RunReport report = box.Run(spec);
+  // What the command says of itself proves nothing: the agent's program may be part of it.
+  if (report.outcome != v1::OUTCOME_FAILED || report.exit_code != kNoSuchProgram) return report;
+  const std::string& program = spec.command[0];
+  if (program.find('/') != std::string::npos || OnBoxPath(program)) return report;
+  report.outcome = v1::OUTCOME_UNAVAILABLE;
+  report.cause = fmt::format("{} is not installed on this machine", program);
+  return report;
+}
 
 void TakeReport(const RunReport& report, v1::ToolResult* result) {
   result->set_outcome(report.outcome);

@@ -52,6 +52,25 @@ TEST_F(Tools, CompileChecksPython) {
   EXPECT_EQ(result.diagnostics(0).line(), 1u);
 }
 
+TEST_F(Tools, AProgramThatIsNotInstalledIsOurFailureAndOneThatSaysSoIsTheAgents) {
+  v1::ToolRequest request = Request("grade", {{"answer.sh", "echo cannot run sh >&2; exit 127\n"}});
+  v1::Grading& grading = *request.mutable_grading();
+  grading.add_sources("answer.sh");
+  for (const char* word : {"sh-of-another-machine", "answer.sh"}) grading.add_run(word);
+  grading.add_cases()->set_expected("1");
+  for (const auto mode : {v1::Grading::MODE_LINES, v1::Grading::MODE_PROCESS}) {
+    grading.set_mode(mode);
+    grading.set_run(0, "sh-of-another-machine");
+    const v1::ToolResult missing = Call(request);
+    EXPECT_EQ(Name(missing), "unavailable");
+    EXPECT_EQ(missing.cause(), "sh-of-another-machine is not installed on this machine");
+    grading.set_run(0, "sh");
+    EXPECT_EQ(Name(Call(request)), "failed");
+  }
+  grading.add_build("make-of-another-machine");
+  EXPECT_EQ(Name(Call(request)), "unavailable");
+}
+
 TEST_F(Tools, CompileMayBeToldWhichFiles) {
   const Texts files = {{"a.c", "int f(void) { return 0; }\n"}, {"b.c", "nonsense\n"}};
   EXPECT_TRUE(Call(Request("compile", files, R"({"files":["a.c"]})")).compiled());
