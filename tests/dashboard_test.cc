@@ -214,7 +214,7 @@ TEST_F(DashboardTest, AFinishedRunIsWrittenAsOneFile) {
   EXPECT_THAT(html, HasSubstr("/api/runs/short/timeline"));
   EXPECT_THAT(html, Not(HasSubstr(" src=")));
   const ProcessOutput none = Run("view nothing --folder " + folder_ + "/runs");
-  EXPECT_EQ(none.exit_code, 1);
+  EXPECT_EQ(none.exit_code, 2);
   EXPECT_THAT(none.output, HasSubstr("nothing"));
 }
 

@@ -235,7 +235,7 @@ TEST_F(ScaleTest, StatusNamesTheRunsThereAreAndSaysWhenNobodyAnswers) {
   const ProcessOutput missing = RunProcess(
       {TIDEMILL_BINARY_DIR "/tidemill", "status", "--bus", server_.url(), "--run", "tset"},
       std::chrono::seconds(30));
-  EXPECT_EQ(missing.exit_code, 1);
+  EXPECT_EQ(missing.exit_code, 2);
   EXPECT_THAT(missing.output, HasSubstr("no run \"tset\"; there is: test"));
   const std::string url = server_.url();
   server_.Stop();

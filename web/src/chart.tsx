@@ -3,8 +3,9 @@
 import { useEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
 
-import { color, useTheme, useWidth } from "./hooks";
+import { color, useWidth } from "./hooks";
 import { saveCsv, savePng } from "./save";
+import { useTheme } from "./theme";
 
 export interface Series {
   name: string;

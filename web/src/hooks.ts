@@ -147,22 +147,6 @@ export function useWidth(): [preact.RefObject<HTMLDivElement>, number] {
   return [element, width];
 }
 
-// Goes up when the page turns light or dark, for what is painted on a canvas.
-export function useTheme(): number {
-  const [theme, setTheme] = useState(0);
-  useEffect(() => {
-    const turn = () => setTheme((old) => old + 1);
-    const media = matchMedia("(prefers-color-scheme: dark)");
-    media.addEventListener("change", turn);
-    addEventListener("tidemill-theme", turn);
-    return () => {
-      media.removeEventListener("change", turn);
-      removeEventListener("tidemill-theme", turn);
-    };
-  }, []);
-  return theme;
-}
-
 export function color(name: string): string {
   return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 }

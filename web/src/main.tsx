@@ -6,6 +6,7 @@ import "./style.css";
 import { finishRun, isExport, setToken, token, type Json } from "./api";
 import { link, LiveContext, useApi, useFollow, useRoute } from "./hooks";
 import { Badge, Loading, Problem } from "./parts";
+import { chooseTheme, chosenTheme, THEMES } from "./theme";
 import { Compare } from "./views/compare";
 import { Config } from "./views/config";
 import { Episodes, Group } from "./views/episodes";
@@ -39,30 +40,15 @@ function TokenForm(props: { error: string }) {
   );
 }
 
-const THEMES = ["system", "light", "dark"];
-
-function storedTheme(): string {
-  try {
-    return localStorage.getItem("tidemill-theme") ?? "system";
-  } catch {
-    return "system";
-  }
-}
-
 function ThemeChoice() {
-  const [theme, setTheme] = useState(storedTheme);
-  useEffect(() => {
-    if (theme === "system") delete document.documentElement.dataset.theme;
-    else document.documentElement.dataset.theme = theme;
-    try {
-      localStorage.setItem("tidemill-theme", theme);
-    } catch {
-      // A page from a file may keep nothing.
-    }
-    dispatchEvent(new Event("tidemill-theme"));
-  }, [theme]);
+  const [theme, setTheme] = useState(chosenTheme);
+  const choose = () => {
+    const next = THEMES[(THEMES.indexOf(theme) + 1) % THEMES.length];
+    setTheme(next);
+    chooseTheme(next);
+  };
   return (
-    <button type="button" class="quiet" onClick={() => setTheme(THEMES[(THEMES.indexOf(theme) + 1) % THEMES.length])} aria-label={`Theme: ${theme}. Change it.`}>
+    <button type="button" class="quiet" onClick={choose} aria-label={`Theme: ${theme}. Change it.`}>
       {theme === "system" ? "◐" : theme === "light" ? "☀" : "☾"}
     </button>
   );

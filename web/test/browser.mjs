@@ -60,6 +60,19 @@ export function run(program, ...words) {
   return child.ended.then((code) => assert.equal(code, 0, `${words.join(" ")}\n${child.text}`));
 }
 
+// Asserts again until it holds, as a person would look again: pages do not change in an instant. Fails as the last look did.
+export async function until(look, patience = 30_000) {
+  const end = Date.now() + patience;
+  for (;;) {
+    try {
+      return await look();
+    } catch (error) {
+      if (Date.now() > end) throw error;
+      await new Promise((resolve) => setTimeout(resolve, 50));
+    }
+  }
+}
+
 export class Browser {
   static async open(timeout) {
     const program = args.get("--chromium") ?? "/usr/bin/chromium";
@@ -83,6 +96,7 @@ export class Browser {
     browser.problems = [];
     browser.forgiving = false; // while the server is away, failed requests are expected
     browser.origin = "";
+    browser.asking = new Set(); // requests the page waits for
     browser.watch();
     return browser;
   }
@@ -95,8 +109,12 @@ export class Browser {
       problems.push(`console: ${message.text()}`);
     });
     page.on("pageerror", (error) => problems.push(`exception: ${error.stack ?? error}`));
+    const answered = (request) => this.asking.delete(request);
+    page.on("requestfinished", answered);
+    page.on("requestfailed", answered);
     page.on("request", (request) => {
       const url = request.url();
+      if (!url.includes("/api/events")) this.asking.add(request);
       if (/^(data|blob):/.test(url)) return;
       if (!url.startsWith(this.origin)) problems.push(`request to elsewhere: ${url}`);
     });
@@ -113,7 +131,9 @@ export class Browser {
   }
 
   async open(run, view, ...parts) {
+    this.asking.clear(); // what the view before asked for is nobody's any more
     await this.page.goto(`${this.origin}#/${[run, view, ...parts].join("/")}`);
+    if (VIEWS.includes(view) && parts.length === 0) await this.page.locator(`nav a[aria-current][href$="/${view}"]`).waitFor();
     await this.settled();
   }
 
@@ -123,6 +143,11 @@ export class Browser {
     await page.waitForFunction(() => !document.querySelector("main")?.textContent.includes("Loading…"));
     // Charts appear once they know their width.
     await page.waitForFunction(() => [...document.querySelectorAll("figure.chart")].every((chart) => chart.querySelector("canvas, .empty")));
+    // Asked for everything, and it came, and was painted.
+    const painted = () => page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
+    await painted();
+    await until(() => assert.equal(this.asking.size, 0));
+    await painted();
     await page.waitForTimeout(150);
   }
 

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import fs from "node:fs";
 import path from "node:path";
 
-import { args, folder, run, skip, start, test, VIEWS } from "./browser.mjs";
+import { args, folder, run, skip, start, test, until, VIEWS } from "./browser.mjs";
 
 const program = args.get("--program");
 if (!fs.existsSync(program)) skip(`${program} was not built (it needs libtorch)`);
@@ -73,7 +73,7 @@ test(async (browser) => {
   await browser.step("every view of the live run", async () => {
     for (const view of VIEWS) {
       await browser.open("live", view);
-      assert.equal(await page.locator(".problem").count(), 0, view);
+      await until(async () => assert.equal(await page.locator(".problem").count(), 0, view));
     }
   });
 
@@ -81,14 +81,16 @@ test(async (browser) => {
     await browser.open("live", "timeline");
     await page.waitForFunction(() => /\d+ slots: generating/.test(document.querySelector(".verdict")?.textContent ?? ""));
     const headers = { Authorization: `Bearer ${TOKEN}` };
-    const timeline = await (await fetch(`${address}api/runs/live/timeline`, { headers })).json();
-    assert.ok(timeline.episodes.some((e) => e.turns.some(([from, to]) => to > from)), "generating");
-    assert.ok(timeline.episodes.some((e) => e.scored_ms > 0), "scoring");
-    assert.ok(timeline.steps.some((s) => s.metrics.seconds > 0), "training");
-    assert.ok(timeline.work.spans.some((s) => s.doing === "publishing"), "publishing");
-    for (const name of ["port_engine", "port_trainer", "port_boxes", "loop_rollout", "loop_learner"]) {
-      assert.ok(timeline.work.busy.columns[name]?.some((share) => share > 0), name);
-    }
+    await until(async () => {
+      const timeline = await (await fetch(`${address}api/runs/live/timeline`, { headers })).json();
+      assert.ok(timeline.episodes.some((e) => e.turns.some(([from, to]) => to > from)), "generating");
+      assert.ok(timeline.episodes.some((e) => e.scored_ms > 0), "scoring");
+      assert.ok(timeline.steps.some((s) => s.metrics.seconds > 0), "training");
+      assert.ok(timeline.work.spans.some((s) => s.doing === "publishing"), "publishing");
+      for (const name of ["port_engine", "port_trainer", "port_boxes", "loop_rollout", "loop_learner"]) {
+        assert.ok(timeline.work.busy.columns[name]?.some((share) => share > 0), name);
+      }
+    });
   });
 
   await browser.step("episodes are filtered and a transcript is read", async () => {
@@ -122,7 +124,7 @@ test(async (browser) => {
     browser.forgiving = false;
     for (const name of VIEWS) {
       await browser.open("live", name);
-      assert.equal(await page.locator(".problem").count(), 0, name);
+      await until(async () => assert.equal(await page.locator(".problem").count(), 0, name));
     }
     await browser.open("live", "overview");
     assert.match(await browser.stat("Pass rate, evaluated"), /%/);

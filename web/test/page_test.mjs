@@ -8,7 +8,7 @@ import fs from "node:fs";
 import path from "node:path";
 import { pathToFileURL } from "node:url";
 
-import { args, folder, SIZES, start, test, VIEWS } from "./browser.mjs";
+import { args, folder, SIZES, start, test, until, VIEWS } from "./browser.mjs";
 
 const fixture = args.get("--fixture");
 const pageFolder = args.get("--page");
@@ -46,7 +46,7 @@ test(async (browser) => {
       await browser.step(`${view}, ${size}`, async () => {
         await browser.open("async", view, ...(view === "compare" ? ["sync"] : []));
         await browser.fits();
-        assert.equal(await page.locator(".problem").count(), 0);
+        await until(async () => assert.equal(await page.locator(".problem").count(), 0));
         if (view === "tools") await page.getByText("episodes so far").waitFor({ state: "detached" });
         await picture(`${view}-${size}`);
       });
@@ -56,9 +56,9 @@ test(async (browser) => {
 
   await browser.step("the overview shows what the run came to and where the bubble is", async () => {
     await browser.open("async", "overview");
-    assert.equal(await browser.stat("Steps"), "40");
+    await until(async () => assert.equal(await browser.stat("Steps"), "40"));
     assert.match(await page.locator(".loops svg").getAttribute("aria-label"), /bubble|busy/);
-    assert.ok((await page.locator("figure.chart canvas").count()) >= 6);
+    await page.locator("figure.chart canvas").nth(5).waitFor();
   });
 
   await browser.step("every chart of every view is saved as PNG and CSV", async () => {
@@ -66,7 +66,7 @@ test(async (browser) => {
       await browser.open("async", view);
       for (const kind of ["PNG", "CSV"]) {
         const buttons = page.locator(`button[aria-label$="as ${kind}"]`);
-        assert.ok((await buttons.count()) > 0, `${view} has a button for ${kind}`);
+        await until(async () => assert.ok((await buttons.count()) > 0, `${view} has a button for ${kind}`));
         // All of the first view; the others use the same parts.
         const most = view === "overview" ? Infinity : 2;
         for (let i = 0; i < Math.min(most, await buttons.count()); ++i) {
@@ -86,8 +86,10 @@ test(async (browser) => {
     await page.getByLabel("Result").selectOption("false");
     await page.getByLabel("Order").selectOption("worst");
     await page.getByText(`of ${expected.toLocaleString("en-US")}`).waitFor();
-    const rewards = await page.locator('td[data-name="Reward"]').allInnerTexts();
-    assert.deepEqual([...rewards].map(Number), [...rewards].map(Number).sort((a, b) => a - b));
+    await until(async () => {
+      const rewards = (await page.locator('td[data-name="Reward"]').allInnerTexts()).map(Number);
+      assert.deepEqual(rewards, [...rewards].sort((a, b) => a - b));
+    });
     await page.getByLabel("Lag at least").fill("1");
     await page.getByLabel("Lag at least").press("Enter");
     const lagged = (await api("/api/runs/async/episodes?solved=false&lag_min=1")).total;
@@ -101,15 +103,15 @@ test(async (browser) => {
     await page.locator("tbody a").first().click();
     await browser.settled();
     await page.getByText("Turn 1", { exact: false }).first().waitFor();
-    const text = await page.locator(".tokens").first().innerText();
-    assert.match(text, /int f\(int a, int b\)/);
-    assert.ok((await page.locator(".tokens .lp0").count()) > 0 && (await page.locator(".tokens .lp4, .tokens .lp5").count()) > 0);
+    await until(async () => assert.match(await page.locator(".tokens").first().innerText(), /int f\(int a, int b\)/));
+    await page.locator(".tokens .lp0").first().waitFor();
+    await page.locator(".tokens .lp4, .tokens .lp5").first().waitFor();
     assert.match(await page.locator(".tokens span").first().getAttribute("title"), /version \d+, probability/);
     await picture("transcript-wide");
     await page.getByLabel("Policy version").check();
-    assert.ok((await page.locator(".tokens .v0").count()) > 0);
+    await page.locator(".tokens .v0").first().waitFor();
     await page.getByLabel("Code").check();
-    assert.ok((await page.locator(".k-word").count()) > 0);
+    await page.locator(".k-word").first().waitFor();
     await page.getByText("tests", { exact: true }).first().waitFor(); // the verdict's parts
     await page.setViewportSize(SIZES.phone);
     await browser.fits();
@@ -120,7 +122,7 @@ test(async (browser) => {
   await browser.step("a group is read side by side", async () => {
     await page.locator(".crumbs a", { hasText: "group" }).click();
     await page.locator(".member .turn").nth(3).waitFor();
-    assert.equal(await page.locator(".member").count(), 4);
+    await until(async () => assert.equal(await page.locator(".member").count(), 4));
     await picture("group-wide");
   });
 
@@ -150,7 +152,7 @@ test(async (browser) => {
     await page.locator("code", { hasText: "learner.learning_rate" }).waitFor();
     await browser.open("async", "config");
     await page.getByLabel("only what is not the default").check();
-    assert.equal(await page.locator("tbody tr").count(), 1);
+    await until(async () => assert.equal(await page.locator("tbody tr").count(), 1));
   });
 
   await browser.step("the page is used by keyboard alone", async () => {
@@ -243,7 +245,7 @@ test(async (browser) => {
     for (const view of VIEWS.filter((name) => name !== "compare")) {
       await page.goto(`${browser.origin}#/async/${view}`);
       await browser.settled();
-      assert.equal(await page.locator(".problem").count(), 0, view);
+      await until(async () => assert.equal(await page.locator(".problem").count(), 0, view));
     }
     await page.goto(`${browser.origin}#/async/episodes`);
     await page.locator("tbody a").first().click();

@@ -3,9 +3,10 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 
 import { isExport, type Json } from "../api";
 import { clock, duration, percent, query } from "../format";
-import { color, link, useApi, useLive, useTheme, useWidth } from "../hooks";
+import { color, link, useApi, useLive, useWidth } from "../hooks";
 import { Loading, Panel, Problem } from "../parts";
 import { saveCsv, savePng } from "../save";
+import { useTheme } from "../theme";
 
 const KINDS = [
   { name: "generating", color: "c1" },

@@ -80,7 +80,7 @@ function Tokens(props: { turn: Json; colours: string; base: number }) {
         const p = token.logprob === null ? "" : `, probability ${(100 * Math.exp(token.logprob)).toFixed(1)} %`;
         return (
           <span key={i} class={kind} title={`version ${token.version ?? "?"}${p}`}>
-            {token.text}
+            {token.text || "∅" /* a token without text was written as well */}
           </span>
         );
       })}
