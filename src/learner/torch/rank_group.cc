@@ -4,6 +4,8 @@
 
 #include <unistd.h>
 
+#include "policy/torch/aten.h"
+
 #include <cstring>
 #include <thread>
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
@@ -15,7 +17,6 @@
 #endif
 
 #include "learner/torch/rank_meeting.h"
-#include "policy/torch/aten.h"
 #include "policy/torch/catch.h"
 #include "policy/torch/host_copy.h"
 #include "policy/weight_wire.h"
