@@ -203,7 +203,7 @@ Status FollowRun(const std::string& meeting, std::chrono::milliseconds join_limi
     group->Fail(trainer.status());
     return trainer.status();
   };
-  const Status status = follow();
+  Status status = follow();
   // Its destructor would wait for a sum under way that nobody will finish.
   if (!status.ok()) (void)group.release();
   return status;

@@ -112,7 +112,7 @@ class RankGroup::Impl {
       gloo->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(address));
       gloo_ = c10::make_intrusive<c10d::ProcessGroupGloo>(
           c10::make_intrusive<c10d::PrefixStore>("gloo", store_), rank_, size_, gloo);
-      who_.push_back("");
+      who_.emplace_back();
       processes_.push_back(0);
       for (int r = 1; r < size_ && rank_ == 0; ++r) {
         who_.push_back(FromStore(store_, "who/" + std::to_string(r)));

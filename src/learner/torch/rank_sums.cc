@@ -44,7 +44,7 @@ Status RankSums::Combine(RankGroup& ranks, NamedTensors& leaves, MinibatchSums& 
   double* ratios = has + leaf_count;
   for (int64_t i = 0; i < number_count; ++i) first[i] = *numbers[static_cast<size_t>(i)];
   std::copy(sums.log_ratios.begin(), sums.log_ratios.end(), ratios);
-  EachGradient(leaves, flat_, [&](at::Tensor& leaf, at::Tensor place, int64_t index) {
+  EachGradient(leaves, flat_, [&](at::Tensor& leaf, const at::Tensor& place, int64_t index) {
     has[index] = leaf.grad().defined() ? 1 : 0;
     if (leaf.grad().defined()) {
       place.copy_(leaf.grad());
