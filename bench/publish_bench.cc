@@ -20,6 +20,7 @@
 #include "policy/torch/model.h"
 #include "policy/torch/torch_engine.h"
 #include "policy/torch/weight_codec.h"
+#include "policy/weight_preparer.h"
 #include "policy/weight_publisher.h"
 #include "policy/weight_receiver.h"
 
@@ -61,7 +62,7 @@ class Generation {
  public:
   Generation(std::unique_ptr<Engine> engine, WeightChannel& channel, uint32_t sequences)
       : engine_(std::move(engine)),
-        channel_(channel),
+        preparer_(*engine_, channel),
         sequences_(sequences),
         thread_([this] { Run(); }) {}
   ~Generation() {
@@ -93,13 +94,13 @@ class Generation {
     uint64_t version = engine_->Stats().version;
     while (!stop_) {
       const auto before = Clock::now();
-      Result<PublishedWeights> newer = channel_.NewerThan(version);
-      const bool swap = newer.ok() && newer->weights != nullptr;
+      Result<WeightPreparer::Prepared> ready = preparer_.Take(version);
+      const bool swap = ready.ok() && ready->weights != nullptr;
       if (swap) {
-        version = newer->version;
-        if (Status s = engine_->SwapWeights(std::move(newer->weights), version, CacheOnSwap::kKeep);
-            !s.ok())
-          return Fail(s);
+        version = ready->version;
+        const Status swapped = engine_->SwapReady(*ready->weights, version, CacheOnSwap::kKeep);
+        if (!swapped.ok()) return Fail(swapped);
+        preparer_.Discard(std::move(ready->weights));
       }
       const auto swapped = Clock::now();
       auto finished = engine_->Step();
@@ -132,7 +133,7 @@ class Generation {
   }
 
   std::unique_ptr<Engine> engine_;
-  WeightChannel& channel_;
+  WeightPreparer preparer_;
   const uint32_t sequences_;
   SequenceId last_id_ = 0;
   std::atomic<bool> stop_{false};

@@ -59,7 +59,9 @@ class FaultsTest : public testing::Test {
 
   void KillSomebodyEveryFewSeconds(Fleet& fleet, int kills);
   void StopPastTheLease(Fleet& fleet);
+  void SlowDownConsumers(Fleet& fleet);
   void RestartRedis(Fleet& fleet, Duration away);
+  void StopRedis(Fleet& fleet, Duration still);
   void FillTheDisk(Fleet& fleet);
   void SendNonsense(Fleet& fleet);
   void SendAMessageOfANewerVersion(Fleet& fleet);
@@ -97,10 +99,30 @@ void FaultsTest::StopPastTheLease(Fleet& fleet) {
   EXPECT_TRUE(fleet.StepsRise(2)) << fleet.Logs();
 }
 
+// The learner takes in trajectories, and the only reward worker score requests, at a tenth of their
+// speed: what the others produce waits on the topics, and leases are kept.
+void FaultsTest::SlowDownConsumers(Fleet& fleet) {
+  for (int i = 0; i < 12; ++i) {
+    for (const char* name : {"learner1", "reward1"}) fleet.at(name).Signal(SIGSTOP);
+    std::this_thread::sleep_for(milliseconds(360));
+    for (const char* name : {"learner1", "reward1"}) fleet.at(name).Signal(SIGCONT);
+    std::this_thread::sleep_for(milliseconds(40));
+  }
+  EXPECT_TRUE(fleet.StepsRise(2)) << fleet.Logs();
+}
+
 void FaultsTest::RestartRedis(Fleet& fleet, Duration away) {
   fleet.redis.Stop();
   std::this_thread::sleep_for(away);
   fleet.redis.Start();
+  EXPECT_TRUE(fleet.StepsRise(2)) << fleet.Logs();
+}
+
+// It is there and does not answer: connections stay, and every lease runs out.
+void FaultsTest::StopRedis(Fleet& fleet, Duration still) {
+  fleet.redis.Signal(SIGSTOP);
+  std::this_thread::sleep_for(still);
+  fleet.redis.Signal(SIGCONT);
   EXPECT_TRUE(fleet.StepsRise(2)) << fleet.Logs();
 }
 
@@ -212,8 +234,10 @@ TEST_F(FaultsTest, AFleetSurvivesWhateverHappensToItAndLosesNothing) {
     before = fleet.Steps();
     KillSomebodyEveryFewSeconds(fleet, longer ? 16 : 8);
     StopPastTheLease(fleet);
+    SlowDownConsumers(fleet);
     RestartRedis(fleet, milliseconds(0));
     RestartRedis(fleet, std::chrono::seconds(longer ? 20 : 5));
+    StopRedis(fleet, std::chrono::seconds(20));
     FillTheDisk(fleet);
     SendNonsense(fleet);
     nonsense += 6;

@@ -23,6 +23,8 @@ EngineThreadOptions EngineThreadOptionsFrom(const RunConfig& config) {
   EngineThreadOptions options;
   options.cache_on_swap =
       config.rollout.cache_on_swap == "keep" ? CacheOnSwap::kKeep : CacheOnSwap::kRebuild;
+  // Where every step waits for the samples of its own weights, none may come from older ones.
+  options.wait_for_weights = config.run.mode != "async" || config.staleness.max_steps == 0;
   return options;
 }
 

@@ -64,6 +64,12 @@ struct TurnOutput {
 // Weights as the engine and the learner share them; opaque here (policy/torch/model.h).
 class PolicyWeights;
 
+// Weights made ready for one engine; opaque.
+class ReadyWeights {
+ public:
+  virtual ~ReadyWeights() = default;
+};
+
 enum class CacheOnSwap : uint8_t {
   kKeep,     // go on with keys and values of the older weights
   kRebuild,  // compute them again under the new ones
@@ -103,9 +109,19 @@ class Engine {
   virtual Result<std::vector<TurnOutput>> Step() = 0;
   virtual bool Work() const = 0;
 
-  // Between two steps. Running sequences go on; later tokens carry `version`.
-  virtual Status SwapWeights(std::shared_ptr<const PolicyWeights> weights, uint64_t version,
-                             CacheOnSwap cache) = 0;
+  // The slow part of new weights. From any thread, also while the engine's is in a step. kInvalid:
+  // another shape.
+  virtual Result<std::shared_ptr<ReadyWeights>> Prepare(
+      std::shared_ptr<const PolicyWeights> weights) const = 0;
+  // The quick part, between two steps. Running sequences go on; later tokens carry `version`.
+  // Afterwards `ready` may hold the older weights: to let it go can take time.
+  virtual Status SwapReady(ReadyWeights& ready, uint64_t version, CacheOnSwap cache) = 0;
+  // Both, one after the other.
+  Status SwapWeights(std::shared_ptr<const PolicyWeights> weights, uint64_t version,
+                     CacheOnSwap cache) {
+    TM_ASSIGN_OR_RETURN(const std::shared_ptr<ReadyWeights> ready, Prepare(std::move(weights)));
+    return SwapReady(*ready, version, cache);
+  }
 
   virtual EngineStats Stats() const = 0;
   virtual int32_t max_context() const = 0;

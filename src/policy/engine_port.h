@@ -33,6 +33,9 @@ class EnginePort {
 struct EngineThreadOptions {
   CacheOnSwap cache_on_swap = CacheOnSwap::kKeep;
   size_t max_outstanding = 65536;  // answers owed at once
+  // Every token after a publication is drawn from the new weights, and generation stands still while
+  // they are made ready. Else they are made ready beside it and taken when they are.
+  bool wait_for_weights = false;
 };
 
 // Runs `engine` on its own thread, taking new weights from `channel` between two steps. Everything given

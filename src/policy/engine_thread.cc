@@ -8,6 +8,7 @@
 
 #include "core/log.h"
 #include "policy/engine_port.h"
+#include "policy/weight_preparer.h"
 
 namespace tidemill {
 namespace {
@@ -43,6 +44,7 @@ class EngineThread::Impl {
         events_(options.max_outstanding),
         version_(engine_->Stats().version),
         stats_(engine_->Stats()),
+        preparer_(*engine_, channel),
         thread_([this] { Run(); }) {}
 
   ~Impl() {
@@ -154,13 +156,22 @@ class EngineThread::Impl {
 
   void TakeNewWeights() {
     if (clock_.Now() < refused_until_) return;
-    Result<PublishedWeights> newer = channel_.NewerThan(version());
-    if (!newer.ok()) return Refuse(newer.status());
-    if (newer->weights == nullptr) return;
+    Result<WeightPreparer::Prepared> ready =
+        options_.wait_for_weights ? PrepareNow() : preparer_.Take(version());
+    if (!ready.ok()) return Refuse(ready.status());
+    if (ready->weights == nullptr) return;
     const Status swapped =
-        engine_->SwapWeights(std::move(newer->weights), newer->version, options_.cache_on_swap);
+        engine_->SwapReady(*ready->weights, ready->version, options_.cache_on_swap);
+    preparer_.Discard(std::move(ready->weights));
     if (!swapped.ok()) return Refuse(swapped);
-    version_.store(newer->version, std::memory_order_release);
+    version_.store(ready->version, std::memory_order_release);
+  }
+
+  Result<WeightPreparer::Prepared> PrepareNow() {
+    TM_ASSIGN_OR_RETURN(PublishedWeights newer, channel_.NewerThan(version()));
+    if (newer.weights == nullptr) return WeightPreparer::Prepared();
+    TM_ASSIGN_OR_RETURN(auto ready, engine_->Prepare(std::move(newer.weights)));
+    return WeightPreparer::Prepared{newer.version, std::move(ready)};
   }
 
   void Refuse(const Status& status) {
@@ -187,6 +198,7 @@ class EngineThread::Impl {
   mutable std::mutex stats_mutex_;
   EngineStats stats_;  // guarded by stats_mutex_
 
+  WeightPreparer preparer_;
   std::thread thread_;  // last: it uses all of the above
 };
 

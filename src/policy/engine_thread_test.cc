@@ -52,7 +52,14 @@ class CountingEngine final : public Engine {
     return finished;
   }
   bool Work() const override { return !turns_.empty(); }
-  Status SwapWeights(std::shared_ptr<const PolicyWeights>, uint64_t version, CacheOnSwap) override {
+  struct Nothing final : ReadyWeights {};
+  Result<std::shared_ptr<ReadyWeights>> Prepare(
+      std::shared_ptr<const PolicyWeights>) const override {
+    ++prepared;
+    std::lock_guard lock(slow);  // a test holds it
+    return std::shared_ptr<ReadyWeights>(std::make_shared<Nothing>());
+  }
+  Status SwapReady(ReadyWeights&, uint64_t version, CacheOnSwap) override {
     if (version == 666) return Invalid("another shape");
     stats_.version = version;
     ++stats_.swaps;
@@ -60,6 +67,9 @@ class CountingEngine final : public Engine {
   }
   EngineStats Stats() const override { return stats_; }
   int32_t max_context() const override { return 1000; }
+
+  inline static std::mutex slow;
+  inline static std::atomic<int> prepared = 0;
 
  private:
   struct Turn {
@@ -178,6 +188,33 @@ TEST_F(EngineThreadTest, NewWeightsAreTakenBetweenTwoSteps) {
   ASSERT_TRUE(channel_->Publish(Version(5)).ok());
   while (thread_.version() != 5) std::this_thread::yield();
   while (thread_.Stats().swaps != 2) std::this_thread::yield();
+}
+
+TEST_F(EngineThreadTest, GenerationGoesOnWhileWeightsAreMadeReadyAndTheSwapIsWithoutThatWork) {
+  const int before = CountingEngine::prepared;
+  std::unique_lock slow(CountingEngine::slow);
+  ASSERT_TRUE(channel_->Publish(Version(2)).ok());
+  while (CountingEngine::prepared == before) std::this_thread::yield();
+  for (SequenceId id = 1; id <= 5; ++id) {
+    thread_.Start(Start(id, 100));
+    EXPECT_EQ(Await(1).at(id).turn.versions.back().version, 1u);
+  }
+  ASSERT_TRUE(channel_->Publish(Version(3)).ok());
+  slow.unlock();
+  while (thread_.version() != 3) std::this_thread::yield();
+  EXPECT_EQ(CountingEngine::prepared, before + 2) << "2, then the newest";
+}
+
+TEST_F(EngineThreadTest, OneThatWaitsForWeightsDrawsNoTokenFromOlderOnes) {
+  EngineThread waiting(std::make_unique<CountingEngine>(1), *channel_, clock_,
+                       {.wait_for_weights = true});
+  waiting.events().Attach(bell_);
+  ASSERT_TRUE(channel_->Publish(Version(2)).ok());
+  waiting.Start(Start(1, 3));
+  bell_.Wait();
+  const std::vector<EngineEvent> events = waiting.events().TakeAll();
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events[0].turn.versions.front().version, 2u);
 }
 
 TEST_F(EngineThreadTest, WeightsTheEngineRefusesLeaveTheOldOnes) {

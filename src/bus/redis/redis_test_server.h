@@ -76,6 +76,10 @@ class RedisTestServer {
     pid_ = -1;
   }
 
+  void Signal(int signal) {
+    if (pid_ > 0) kill(pid_, signal);
+  }
+
   // A command, as a person would give it.
   ReplyPtr Do(std::initializer_list<std::string_view> args) {
     RedisAddress address;

@@ -36,6 +36,10 @@ struct PageShape {
   long page;
 };
 
+struct PackedReady final : ReadyWeights {
+  PackedWeights packed;
+};
+
 class CpuBackend final : public DecodeBackend {
  public:
   CpuBackend(const PolicyWeights& weights, const BackendOptions& options)
@@ -49,16 +53,24 @@ class CpuBackend final : public DecodeBackend {
     MakeRotations(options.max_context);
   }
 
-  Status Load(const PolicyWeights& weights) override {
-    const ModelConfig& c = weights.config();
+  Result<std::shared_ptr<ReadyWeights>> Prepare(
+      std::shared_ptr<const PolicyWeights> weights) const override {
+    const ModelConfig& c = weights->config();
     if (ExpectedTensors(c) != ExpectedTensors(config_) || c.num_heads != config_.num_heads ||
         c.num_kv_heads != config_.num_kv_heads) {
       return Invalid("the new weights have another shape than those they replace");
     }
-    return CatchTorchStatus("taking new weights", [&] {
-      packed_ = PackWeights(weights, kernels_);
+    auto ready = std::make_shared<PackedReady>();
+    TM_RETURN_IF_ERROR(CatchTorchStatus("taking new weights", [&] {
+      ready->packed = PackWeights(*weights, kernels_);
       return Ok();
-    });
+    }));
+    return std::shared_ptr<ReadyWeights>(std::move(ready));
+  }
+
+  Status Take(ReadyWeights& ready) override {
+    std::swap(packed_, static_cast<PackedReady&>(ready).packed);
+    return Ok();
   }
 
   void CopyPage(PageId from, PageId to) override {

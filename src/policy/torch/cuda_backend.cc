@@ -30,12 +30,28 @@ bool SameShape(const ModelConfig& a, const ModelConfig& b) {
   return numbers(a) == numbers(b);
 }
 
+struct WeightsAsTheyAre final : ReadyWeights {
+  std::shared_ptr<const PolicyWeights> weights;
+};
+
 class CudaBackend final : public DecodeBackend {
  public:
   CudaBackend(const PolicyWeights& weights, std::unique_ptr<CudaDecoder> decoder)
       : config_(weights.config()), type_(TypeOf(weights)), decoder_(std::move(decoder)) {}
 
-  Status Load(const PolicyWeights& weights) override {
+  // The copy on the device is quick and in the order of its steps: there is nothing to prepare.
+  Result<std::shared_ptr<ReadyWeights>> Prepare(
+      std::shared_ptr<const PolicyWeights> weights) const override {
+    auto ready = std::make_shared<WeightsAsTheyAre>();
+    ready->weights = std::move(weights);
+    return std::shared_ptr<ReadyWeights>(std::move(ready));
+  }
+
+  Status Take(ReadyWeights& ready) override {
+    return Load(*static_cast<WeightsAsTheyAre&>(ready).weights);
+  }
+
+  Status Load(const PolicyWeights& weights) {
     if (!SameShape(weights.config(), config_)) {
       return Invalid("the new weights have another shape than those they replace");
     }

@@ -31,13 +31,17 @@ struct Drawn {
   float full_logprob = 0;  // without truncation
 };
 
-// Not thread-safe; the engine's thread calls.
+// Not thread-safe but for Prepare; the engine's thread calls.
 class DecodeBackend {
  public:
   virtual ~DecodeBackend() = default;
 
-  // Takes new weights of the same shape; the pages stay. kInvalid: another shape.
-  virtual Status Load(const PolicyWeights& weights) = 0;
+  // New weights of the same shape as the device wants them, from any thread. kInvalid: another
+  // shape.
+  virtual Result<std::shared_ptr<ReadyWeights>> Prepare(
+      std::shared_ptr<const PolicyWeights> weights) const = 0;
+  // Takes over what its own Prepare made; the pages stay. `ready` may have the older weights then.
+  virtual Status Take(ReadyWeights& ready) = 0;
   // The contents of page `from` into `to`.
   virtual void CopyPage(PageId from, PageId to) = 0;
   // Computes all segments; `drawn` has one place for each of them, filled where it draws. Segments

@@ -89,9 +89,13 @@ class TorchEngine final : public Engine {
 
   bool Work() const override { return scheduler_.Work(); }
 
-  Status SwapWeights(std::shared_ptr<const PolicyWeights> weights, uint64_t version,
-                     CacheOnSwap cache) override {
-    TM_RETURN_IF_ERROR(backend_->Load(*weights));
+  Result<std::shared_ptr<ReadyWeights>> Prepare(
+      std::shared_ptr<const PolicyWeights> weights) const override {
+    return backend_->Prepare(std::move(weights));
+  }
+
+  Status SwapReady(ReadyWeights& ready, uint64_t version, CacheOnSwap cache) override {
+    TM_RETURN_IF_ERROR(backend_->Take(ready));
     version_ = version;
     scheduler_.NewWeights(cache);
     ++stats_.swaps;
