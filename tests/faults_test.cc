@@ -200,7 +200,7 @@ void FaultsTest::CheckSummary(Fleet& fleet) {
   EXPECT_EQ(groups["issued"], known) << groups.dump();
   EXPECT_EQ(summary["lost"], 0) << groups.dump();
   EXPECT_GE(summary["tool_calls"], 1);
-  EXPECT_GE(summary["generated_tokens"], summary["trained_tokens"]);
+  EXPECT_GT(summary["generated_tokens"], 0);  // up to the last heartbeat of those killed
   for (const char* loop : {"rollout", "tools", "reward", "learner"}) {
     EXPECT_GT(summary["busy"]["loops"].value(loop, 0.0), 0) << loop;
   }
