@@ -130,9 +130,13 @@ export class Browser {
     console.log(`ok  ${name}  (${Date.now() - begin} ms)`);
   }
 
-  async open(run, view, ...parts) {
+  async goto(url) {
     this.asking.clear(); // what the view before asked for is nobody's any more
-    await this.page.goto(`${this.origin}#/${[run, view, ...parts].join("/")}`);
+    await this.page.goto(url);
+  }
+
+  async open(run, view, ...parts) {
+    await this.goto(`${this.origin}#/${[run, view, ...parts].join("/")}`);
     if (VIEWS.includes(view) && parts.length === 0) await this.page.locator(`nav a[aria-current][href$="/${view}"]`).waitFor();
     await this.settled();
   }

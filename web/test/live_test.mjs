@@ -55,7 +55,7 @@ test(async (browser) => {
 
   await browser.step("the page of a training run asks for its token", async () => {
     browser.forgiving = true;
-    await page.goto(address);
+    await browser.goto(address);
     await page.getByLabel("Token").fill(TOKEN);
     await page.getByRole("button", { name: "Open" }).click();
     await page.locator(".live.on").waitFor();
@@ -128,7 +128,7 @@ test(async (browser) => {
     }
     await browser.open("live", "overview");
     assert.match(await browser.stat("Pass rate, evaluated"), /%/);
-    await page.goto("about:blank");
+    await browser.goto("about:blank");
     view.kill();
     assert.equal(await view.ended, 0);
   });

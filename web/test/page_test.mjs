@@ -225,7 +225,7 @@ test(async (browser) => {
     browser.forgiving = true;
     const guarded = await serve(0, "async", TOKEN);
     browser.origin = guarded.url;
-    await page.goto(browser.origin);
+    await browser.goto(browser.origin);
     await page.getByRole("heading", { name: "A token is needed" }).waitFor();
     await page.getByLabel("Token").fill("a-wrong-token-altogether");
     await page.getByRole("button", { name: "Open" }).click();
@@ -233,7 +233,7 @@ test(async (browser) => {
     await page.getByLabel("Token").fill(TOKEN);
     await page.getByRole("button", { name: "Open" }).click();
     await page.locator(".live.on").waitFor();
-    await page.goto("about:blank");
+    await browser.goto("about:blank");
     await stop(guarded.child);
     browser.forgiving = false;
   });
@@ -243,11 +243,11 @@ test(async (browser) => {
     assert.equal(spawnSync(fixture, ["export", runs, pageFolder, "async", report], { stdio: "inherit" }).status, 0);
     browser.origin = pathToFileURL(report).href;
     for (const view of VIEWS.filter((name) => name !== "compare")) {
-      await page.goto(`${browser.origin}#/async/${view}`);
+      await browser.goto(`${browser.origin}#/async/${view}`);
       await browser.settled();
       await until(async () => assert.equal(await page.locator(".problem").count(), 0, view));
     }
-    await page.goto(`${browser.origin}#/async/episodes`);
+    await browser.goto(`${browser.origin}#/async/episodes`);
     await page.locator("tbody a").first().click();
     await page.locator(".tokens").first().waitFor();
   });
