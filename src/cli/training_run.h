@@ -1,6 +1,7 @@
 // A run: every loop and port in one process on the embedded bus, or, with a fleet, those of the
-// learner alone (dispatcher, replay, learner), the others being processes of their own. This file
-// is the wiring; it reads from top to bottom in the order in which things are made.
+// learner alone (dispatcher, replay, learner), the others being processes of their own.
+// training_parts.cc is the wiring; it reads from top to bottom in the order in which things are
+// made.
 #pragma once
 
 #include <memory>
@@ -17,14 +18,8 @@
 
 namespace tidemill {
 
-class Dispatcher;
-class LearnerLoop;
 class Metrics;
 class RedisBus;
-class ReplayLoop;
-class RewardLoop;
-class RolloutLoop;
-class ToolLoop;
 class WeightPublisher;
 
 // Share of the time something worked since the run began, 0..1.
