@@ -106,6 +106,7 @@ class FleetProcess {
 struct FleetBooks {
   uint64_t groups = 0, finished = 0, waiting = 0, lost = 0;
   uint64_t episodes = 0, uses = 0, steps = 0, resumes = 0, used_twice = 0;
+  std::map<std::string, uint64_t> stale;  // episodes something of ours failed for, by cause
   uint64_t dead_letters = 0;
   std::vector<std::string> dead;     // topic: reason
   std::vector<std::string> missing;  // groups nobody knows of
@@ -263,6 +264,7 @@ inline FleetBooks Fleet::Books() {
     for (const EpisodeRow& row : page.rows) {
       stored[row.group].insert(row.member);
       ++books.episodes;
+      if (row.fate == "stale") ++books.stale[row.fate_reason];
       books.uses += row.uses;
       books.used_twice += row.uses > 1 ? 1 : 0;
     }
