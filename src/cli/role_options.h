@@ -1,5 +1,5 @@
 // From the config's words to the options of the loops and ports that work, wherever they run: in
-// one process (training_run.cc) or each in its own (worker_roles.cc).
+// one process (training_parts.cc) or each in its own (cmd_worker.cc, worker_rollout.cc).
 #pragma once
 
 #include <vector>
