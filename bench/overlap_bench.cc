@@ -43,7 +43,7 @@ std::vector<OverlapSetting> Sweep(const std::string& mode) {
   if (mode == "sync") {
     return {{mode, 256, 256}, {mode, 512, 512}, {mode, 1024, 1024}};
   }
-  return {{mode, 256, 256}, {mode, 256, 512}, {mode, 256, 1024}};
+  return {{mode, 256, 256}, {mode, 256, 512}, {mode, 256, 1024}, {mode, 256, 2048}};
 }
 
 // Its output goes to `log`. The exit status, or -1.
