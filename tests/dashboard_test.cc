@@ -189,12 +189,14 @@ TEST_F(DashboardTest, ALiveRunServesWhatGrafanaAsksForAndIsFinishedByAnAction) {
   EXPECT_THAT(run.said(), HasSubstr("run live: done"));
 
   // TensorBoard's file, read by a program that shares no code with its writer.
-  const ProcessOutput read = RunProcess(
-      {"sh", "-c",
-       TIDEMILL_SOURCE_DIR "/scripts/read_tfevents.py " + folder_ + "/runs/live/tensorboard/*"},
-      std::chrono::seconds(60));
+  const ProcessOutput read =
+      RunProcess({"sh", "-c",
+                  TIDEMILL_SOURCE_DIR "/scripts/read_tfevents.py " + folder_ +
+                      "/runs/live/tensorboard/* > " + folder_ + "/events.json"},
+                 std::chrono::seconds(60));
   ASSERT_EQ(read.exit_code, 0) << read.output;
-  const json events = json::parse(read.output, nullptr, false);
+  const json events = json::parse(Content(folder_ + "/events.json"), nullptr, false);
+  ASSERT_TRUE(events.is_array());
   const json summary = json::parse(Content(folder_ + "/runs/live/summary.json"));
   ASSERT_EQ(events.size(), 1 + summary["steps"].get<size_t>());
   for (size_t i = 1; i < events.size(); ++i) {
