@@ -161,9 +161,9 @@ TEST_F(ResumeIdentity, TheNextFiveStepsAreTheSameToTheBitAfterAKillAtAnyPoint) {
   }
   auto expected = RunReader::Open(whole + "/run.db").value()->Steps(5, 10).value();
   ASSERT_EQ(expected.size(), 5u);
-  // Right after the checkpoint, and while step 6 generates. After later steps their finished episodes
-  // are kept and used again, drawn from weights that this line has not seen: nothing is lost, but
-  // the steps are others.
+  // Right after the checkpoint, and while step 6 generates. After later steps their finished
+  // episodes are kept and used again, drawn from weights that this line has not seen: nothing is
+  // lost, but the steps are others.
   const std::pair<uint64_t, uint64_t> kills[] = {{5, 4}, {5, 17}};
   for (const auto& [steps, more] : kills) {
     const std::string killed = folder_ + "/identity-" + std::to_string(steps * 100 + more);

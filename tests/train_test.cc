@@ -114,7 +114,6 @@ TEST_F(TrainTest, MistakesInTheConfigAreNamedWithTheirPlace) {
   EXPECT_THAT(result.output, HasSubstr("model.path"));
 }
 
-// Kills the program at random moments and resumes it until it is done.
 TEST_F(TrainTest, PromptsThatLeaveNoRoomAreNamedAndTheNameStaysFree) {
   const ProcessOutput refused = Run(Train("short", "--set rollout.max_context=10"));
   EXPECT_EQ(refused.exit_code, 2);
@@ -123,6 +122,40 @@ TEST_F(TrainTest, PromptsThatLeaveNoRoomAreNamedAndTheNameStaysFree) {
   EXPECT_EQ(again.exit_code, 0);
 }
 
+// A Hugging Face directory that was not made here, a JSONL and a tool of one's own.
+TEST_F(TrainTest, AQwen2DirectoryIsTrainedOnTasksAndToolsOfOnesOwn) {
+  const char* given = std::getenv("TIDEMILL_GOLDEN");
+  const std::string golden = given != nullptr ? given : TIDEMILL_SOURCE_DIR "/tests/golden";
+  std::ofstream(folder_ + "/own.jsonl")
+      << R"({"id":"one","prompt":"1","answer_file":"a.py","tools":["f"],)"
+      << R"("grading":{"sources":["a.py"],"run":["python3","a.py"],)"
+      << R"("cases":[{"input":"","expected":"1"}]}})"
+      << "\n";
+  std::ofstream(folder_ + "/own.toml")
+      << "[[tools.command]]\nname = 'f'\ncommand = ['sort', '-o', '{x}', '{x}']\n";
+  const std::string words = " --set model.path=" + golden + "/qwen2-tiny" +
+                            " --set model.protocol=hermes --set tasks.train=" + folder_ +
+                            "/own.jsonl --set run.steps=2 --set model.system_prompt=x";
+  const ProcessOutput result =
+      Run(Train("own", words + " --set rollout.max_turn_tokens=8 " + folder_ + "/own.toml"));
+  ASSERT_EQ(result.exit_code, 0) << result.output;
+  const json told = json::parse(
+      Run("runs episodes own --newest 1 --json --folder " + folder_ + "/runs", "2>/dev/null")
+          .output);
+  EXPECT_THAT(told["episodes"][0]["transcript"].get<std::string>(),
+              HasSubstr(R"("properties": {"x": {"type": "string"}}, "required": ["x"])"));
+
+  const ProcessOutput unknown = Run(Train("unknown", words));
+  EXPECT_EQ(unknown.exit_code, 2);
+  EXPECT_THAT(unknown.output, HasSubstr("task one wants the tool \"f\"; there are: compile"));
+  std::ofstream(folder_ + "/taken.toml")
+      << "[[tools.command]]\nname = 'lint'\ncommand = ['true']\n";
+  const ProcessOutput taken = Run(Train("taken", folder_ + "/taken.toml"));
+  EXPECT_EQ(taken.exit_code, 2);
+  EXPECT_THAT(taken.output, HasSubstr("tool \"lint\": the name is a built-in tool's"));
+}
+
+// Kills the program at random moments and resumes it until it is done.
 TEST_F(TrainTest, ARunKilledAtAnyMomentGoesOnWithNothingLostOrUsedTwice) {
   std::mt19937 random(7);
   const std::string first =

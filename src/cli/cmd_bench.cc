@@ -14,6 +14,7 @@
 #include "bench/store_bench.h"
 #include "bench/tokenizer_bench.h"
 #include "cli/commands.h"
+#include "core/child_process.h"
 
 namespace tidemill {
 namespace {
@@ -59,9 +60,7 @@ void AddOverlap(CLI::App& bench, Exit& exit) {
   command->add_option("--seeds", options->seeds, "Runs of each mode (1,2,3)")->delimiter(',');
   command->add_option("--mixes", options->mixes, "Waiting added to tools: none,200ms,1s")
       ->delimiter(',');
-  command->add_option("--set", options->sets, "Change one key of the runs, a.b=c; may be repeated")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  AddSetOption(*command, options->sets, "Change one key of the runs, a.b=c; may be repeated");
   command
       ->add_option("--settings", *settings,
                    "Instead of the sweep, MODE:BATCH:AT_ONCE (sync:1024:1024,async:256:4096)")
@@ -71,13 +70,12 @@ void AddOverlap(CLI::App& bench, Exit& exit) {
     for (const std::string& text : *settings) {
       const Result<OverlapSetting> setting = ParseSetting(text);
       if (!setting.ok()) {
-        exit.code = Print(Result<OverlapReport>(setting.status()), false);
+        exit.code = Fail(setting.status());
         return;
       }
       options->settings.push_back(*setting);
     }
-    std::error_code error;
-    options->program = std::filesystem::read_symlink("/proc/self/exe", error).string();
+    options->program = ThisProgram();
     options->folder = std::filesystem::absolute(options->folder).string();
     exit.code = Print(RunOverlapBench(*options), *json);
   });

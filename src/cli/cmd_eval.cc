@@ -62,9 +62,7 @@ void AddEvalCommand(CLI::App& app, Exit& exit) {
   eval->add_option("--model", arguments->model, "Hugging Face directory of the policy");
   eval->add_option("--tasks", arguments->tasks, "JSONL of tasks");
   eval->add_option("--name", arguments->name, "Name of the run the evaluation is kept as");
-  eval->add_option("--set", arguments->sets, "Change one key, a.b=c; may be repeated")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  AddSetOption(*eval, arguments->sets, "Change one key, a.b=c; may be repeated");
   eval->add_flag("--json", arguments->json, "The summary as one JSON object on standard output");
   eval->callback([arguments, &exit] { exit.code = RunEval(*arguments); });
 }

@@ -5,11 +5,11 @@
 #include <atomic>
 #include <csignal>
 #include <cstdio>
-#include <filesystem>
 #include <memory>
 
 #include "bus/redis/redis_inspector.h"
 #include "cli/commands.h"
+#include "core/child_process.h"
 #include "core/log.h"
 #include "core/loop_runner.h"
 #include "scale/autoscaler.h"
@@ -37,10 +37,7 @@ std::atomic<bool> asked_to_stop{false};
 // password, goes by the environment.
 std::vector<std::string> WorkerCommand(const ScaleArguments& arguments) {
   setenv(kBusVariable, arguments.url.c_str(), 1);
-  std::error_code error;
-  const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
-  std::vector<std::string> command = {error ? "tidemill" : self.string(), "worker", "tools",
-                                      "--run", arguments.run};
+  std::vector<std::string> command = {ThisProgram(), "worker", "tools", "--run", arguments.run};
   if (!arguments.config_file.empty()) {
     command.insert(command.end(), {"--config", arguments.config_file});
   }
@@ -145,9 +142,7 @@ void AddScaleCommand(CLI::App& app, Exit& exit) {
       ->check(CLI::Range(1, 86'400))
       ->capture_default_str();
   scale->add_option("--config", arguments->config_file, "Given to the workers");
-  scale->add_option("--set", arguments->sets, "Given to the workers; may be repeated")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  AddSetOption(*scale, arguments->sets, "Given to the workers; may be repeated");
   scale->add_option("--metrics-port", arguments->metrics_port, "As for worker")
       ->capture_default_str();
   scale->add_option("--metrics-address", arguments->metrics_address, "As for worker")

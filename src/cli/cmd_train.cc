@@ -36,8 +36,8 @@ std::string NameFromTime() {
   return text;
 }
 
-// Sees the run through. One whose learner lost ranks goes on from its last checkpoint with those that
-// are left.
+// Sees the run through. One whose learner lost ranks goes on from its last checkpoint with those
+// that are left.
 Result<DriveResult> Drive(RunConfig config, RunDirectory& directory, DriveOptions options) {
   for (;;) {
     Result<DriveResult> result = DriveRun(config, directory, options);
@@ -125,10 +125,7 @@ void AddTrainCommand(CLI::App& app, Exit& exit) {
   CLI::App* train = app.add_subcommand("train", "Train a policy by reinforcement on this machine");
   auto arguments = std::make_shared<TrainArguments>();
   train->add_option("config", arguments->config_file, "TOML file; see docs/training.md");
-  train->add_option("--set", arguments->sets, "Change one key, a.b=c; may be repeated")
-      ->take_all()
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  AddSetOption(*train, arguments->sets, "Change one key, a.b=c; may be repeated");
   train->add_option("--resume", arguments->resume, "Go on with this run (name or folder)");
   train->add_option("--mode", arguments->mode, "async, one-step or sync")
       ->check(CLI::IsMember({"async", "one-step", "sync"}));

@@ -254,9 +254,7 @@ void AddWorkerCommand(CLI::App& app, Exit& exit) {
                    "learner: go on with the run; without one, begin it");
   worker->add_flag("--json", arguments->json,
                    "learner: the summary as one JSON object on standard output");
-  worker->add_option("--set", arguments->sets, "Change one key, a.b=c; may be repeated")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  AddSetOption(*worker, arguments->sets, "Change one key, a.b=c; may be repeated");
   worker
       ->add_option("--metrics-port", arguments->metrics_port,
                    "Port of /metrics, /healthz and /readyz; 0: a free one, shown by status")

@@ -14,4 +14,10 @@ int Wrong(const Status& status) {
   return 2;
 }
 
+void AddSetOption(CLI::App& command, std::vector<std::string>& sets, const std::string& doc) {
+  command.add_option("--set", sets, doc)
+      ->allow_extra_args(false)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+}
+
 }  // namespace tidemill

@@ -23,6 +23,9 @@ struct Exit {
 int Fail(const Status& status);
 int Wrong(const Status& status);
 
+// --set a.b=c, any number of them; each takes one word, so that other words may follow.
+void AddSetOption(CLI::App& command, std::vector<std::string>& sets, const std::string& doc);
+
 void AddTrainCommand(CLI::App& app, Exit& exit);
 void AddEvalCommand(CLI::App& app, Exit& exit);
 void AddWarmupCommand(CLI::App& app, Exit& exit);

@@ -1,9 +1,7 @@
 #include "cli/make_ranks.h"
 
 #include <ATen/Parallel.h>
-#include <fcntl.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,12 +11,11 @@
 #include <thread>
 #include <vector>
 
+#include "core/child_process.h"
 #include "core/log.h"
 #include "core/version.h"
 #include "learner/torch/rank_follower.h"
 #include "policy/torch/device.h"
-
-extern char** environ;
 
 namespace tidemill {
 namespace {
@@ -34,11 +31,10 @@ class RankProcesses {
   static Result<std::shared_ptr<RankProcesses>> Start(uint32_t count) {
     auto ranks = std::make_shared<RankProcesses>();
     std::error_code error;
-    const std::string program = fs::read_symlink("/proc/self/exe", error).string();
     std::string folder = (fs::temp_directory_path(error) / "tidemill-ranks-XXXXXX").string();
     if (mkdtemp(folder.data()) == nullptr) return Unavailable(folder + ": " + std::strerror(errno));
     ranks->folder_ = folder;
-    for (uint32_t i = 0; i < count; ++i) TM_RETURN_IF_ERROR(ranks->Spawn(program));
+    for (uint32_t i = 0; i < count; ++i) TM_RETURN_IF_ERROR(ranks->Spawn());
     return ranks;
   }
 
@@ -63,10 +59,7 @@ class RankProcesses {
   std::string Fate(int64_t process) {
     for (Child& child : children_) {
       if ((process != 0 && child.pid != process) || Running(child)) continue;
-      if (WIFSIGNALED(child.status)) {
-        return "was killed by signal " + std::to_string(WTERMSIG(child.status));
-      }
-      return "ended with status " + std::to_string(WEXITSTATUS(child.status));
+      return HowItEnded(child.status);
     }
     return "";
   }
@@ -83,28 +76,12 @@ class RankProcesses {
     return !child.ended;
   }
 
-  Status Spawn(const std::string& program) {
+  Status Spawn() {
     const std::string level = LogEnabled(LogLevel::kInfo) ? "info" : "warn";
-    const std::string meet = meeting();
-    const char* argv[] = {program.c_str(), "--log-level", level.c_str(), "rank",
-                          "--join",        meet.c_str(),  nullptr};
-    posix_spawn_file_actions_t files;
-    posix_spawn_file_actions_init(&files);
-    posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-    // What is written for programs is ours; the ranks only log.
-    posix_spawn_file_actions_adddup2(&files, STDERR_FILENO, STDOUT_FILENO);
-    posix_spawnattr_t attributes;
-    posix_spawnattr_init(&attributes);
-    // A group of their own: Ctrl-C reaches us alone, and we tell them.
-    posix_spawnattr_setpgroup(&attributes, 0);
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
-    Child child;
-    const int error = posix_spawn(&child.pid, program.c_str(), &files, &attributes,
-                                  const_cast<char**>(argv), environ);
-    posix_spawnattr_destroy(&attributes);
-    posix_spawn_file_actions_destroy(&files);
-    if (error != 0) return Unavailable("starting a rank: " + program + ": " + std::strerror(error));
-    children_.push_back(child);
+    Result<pid_t> started =
+        StartChild({ThisProgram(), "--log-level", level, "rank", "--join", meeting()});
+    if (!started.ok()) return started.status().WithContext("starting a rank");
+    children_.push_back({.pid = *started});
     return Ok();
   }
 

@@ -1,9 +1,43 @@
 #include "cli/role_options.h"
 
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
 #include "cli/make_trainer.h"
 #include "policy/torch/device.h"
 
 namespace tidemill {
+namespace {
+
+CommandTool CommandToolFrom(const RunConfig::CommandKeys& keys) {
+  CommandTool tool;
+  tool.name = keys.name;
+  tool.description = keys.description;
+  tool.command = keys.command;
+  tool.files = keys.files;
+  if (keys.parser == "diagnostics") tool.parser = CommandTool::Parser::kDiagnostics;
+  if (keys.parser == "tests") tool.parser = CommandTool::Parser::kTests;
+  tool.changes = keys.changes;
+  tool.limits.set_wall_ms(keys.wall_ms);
+  tool.limits.set_cpu_ms(keys.cpu_ms);
+  tool.limits.set_memory_mb(keys.memory_mb);
+  tool.limits.set_processes(keys.processes);
+  tool.limits.set_output_kb(keys.output_kb);
+  tool.limits.set_disk_mb(keys.disk_mb);
+  return tool;
+}
+
+ToolDescription Describe(const CommandTool& tool) {
+  nlohmann::ordered_json schema = {{"type", "object"},
+                                   {"properties", nlohmann::ordered_json::object()}};
+  for (const std::string& argument : tool.Arguments()) {
+    schema["properties"][argument] = {{"type", "string"}};
+    schema["required"].push_back(argument);
+  }
+  return {tool.name, tool.description, schema.dump()};
+}
+
+}  // namespace
 
 Result<EngineOptions> EngineOptionsFrom(const RunConfig& config, int threads) {
   EngineOptions options;
@@ -49,8 +83,35 @@ ToolExecutorOptions ToolExecutorOptionsFrom(const RunConfig& config, int slots) 
   options.tools.limits.processes = config.tools.processes;
   options.tools.limits.output_bytes = uint64_t{config.tools.output_kb} << 10;
   options.tools.limits.disk_bytes = uint64_t{config.tools.disk_mb} << 20;
+  for (const RunConfig::CommandKeys& keys : config.tools.command) {
+    options.tools.commands.push_back(CommandToolFrom(keys));
+  }
   options.slots = options.grade_slots = static_cast<size_t>(slots);
   return options;
+}
+
+ProtocolOptions ProtocolOptionsFrom(const RunConfig& config) {
+  ProtocolOptions options;
+  options.system_prompt = config.model.system_prompt;
+  for (const RunConfig::CommandKeys& keys : config.tools.command) {
+    options.tools.push_back(Describe(CommandToolFrom(keys)));
+  }
+  return options;
+}
+
+Status CheckTools(const std::vector<v1::Task>& tasks, const ProtocolOptions& options) {
+  for (const v1::Task& task : tasks) {
+    for (const std::string& wanted : task.tools()) {
+      const bool known = std::any_of(options.tools.begin(), options.tools.end(),
+                                     [&](const ToolDescription& t) { return t.name == wanted; });
+      if (known) continue;
+      std::string names;
+      for (const ToolDescription& tool : options.tools) names += " " + tool.name;
+      return Invalid("task " + task.id() + " wants the tool \"" + wanted +
+                     "\"; there are:" + names);
+    }
+  }
+  return Ok();
 }
 
 ToolLoopOptions ToolLoopOptionsFrom(const RunConfig& config) {

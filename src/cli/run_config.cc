@@ -156,9 +156,10 @@ void BindLearning(RunConfig& c, Binder& b) {
         {.doc = "What an answer at the limit loses", .min = 0, .max = 1000});
   b.Add("learner.ranks", &l.ranks,
         {.doc = "Processes that take a step together, this one included", .min = 1, .max = 64});
-  b.Add("learner.rank_address", &l.rank_address,
-        {.doc = "HOST:PORT where `tidemill rank --join HOST:PORT` joins from other machines; empty: "
-                "the others are started here"});
+  b.Add(
+      "learner.rank_address", &l.rank_address,
+      {.doc = "HOST:PORT where `tidemill rank --join HOST:PORT` joins from other machines; empty: "
+              "the others are started here"});
   b.Add("learner.rank_timeout", &l.rank_timeout,
         {.doc = "A rank that is so much later with its share of a step than the first hangs",
          .min = 100,
@@ -167,6 +168,25 @@ void BindLearning(RunConfig& c, Binder& b) {
         {.doc = "So long the first waits for the others; then it begins with those who came",
          .min = 1000,
          .max = 86400000});
+}
+
+void BindCommand(Binder& b, RunConfig::CommandKeys& c) {
+  b.Add("name", &c.name, {.doc = "What the model calls it", .required = true});
+  b.Add("description", &c.description, {.doc = "What the model is told of it"});
+  b.Add("command", &c.command,
+        {.doc = "Words of its command line; {x} is the call's argument x, never more than one word",
+         .min = 1,
+         .required = true});
+  b.Add("files", &c.files, {.doc = "What of the workspace enters the box; empty: all"});
+  b.Add("parser", &c.parser,
+        {.doc = "What its output is", .choices = {"text", "diagnostics", "tests"}});
+  b.Add("changes", &c.changes, {.doc = "The files it leaves are the workspace afterwards"});
+  b.Add("wall_ms", &c.wall_ms, {.doc = "As of [tools]; 0: that"});
+  b.Add("cpu_ms", &c.cpu_ms, {.doc = "As of [tools]; 0: that"});
+  b.Add("memory_mb", &c.memory_mb, {.doc = "As of [tools]; 0: that"});
+  b.Add("processes", &c.processes, {.doc = "As of [tools]; 0: that"});
+  b.Add("output_kb", &c.output_kb, {.doc = "As of [tools]; 0: that"});
+  b.Add("disk_mb", &c.disk_mb, {.doc = "As of [tools]; 0: that"});
 }
 
 void BindRewardAndTools(RunConfig& c, Binder& b) {
@@ -221,6 +241,8 @@ void BindRewardAndTools(RunConfig& c, Binder& b) {
   b.Add("tools.processes", &c.tools.processes, {.doc = "Most processes and threads", .min = 1});
   b.Add("tools.output_kb", &c.tools.output_kb, {.doc = "Most output", .min = 1});
   b.Add("tools.disk_mb", &c.tools.disk_mb, {.doc = "Most it may write", .min = 1});
+  b.AddTables("tools.command", &c.tools.command, BindCommand,
+              {.doc = "Tools of one's own, each under [[tools.command]]; see tools.md", .max = 64});
 }
 
 void BindRest(RunConfig& c, Binder& b) {

@@ -120,6 +120,15 @@ struct RunConfig {
     std::vector<std::string> review_judge;
   } reward;
 
+  // A tool of one's own, [[tools.command]]. A limit of 0: the one of [tools].
+  struct CommandKeys {
+    std::string name, description;
+    std::vector<std::string> command, files;
+    std::string parser = "text";
+    bool changes = true;
+    uint32_t wall_ms = 0, cpu_ms = 0, memory_mb = 0, processes = 0, output_kb = 0, disk_mb = 0;
+  };
+
   struct Tools {
     uint32_t slots = 0;
     uint32_t cache = 4096;
@@ -131,6 +140,7 @@ struct RunConfig {
     uint32_t processes = 64;
     uint32_t output_kb = 256;
     uint32_t disk_mb = 64;
+    std::vector<CommandKeys> command;
   } tools;
 
   struct Eval {

@@ -60,8 +60,9 @@ Status TrainingRun::Parts::LoadInputs() {
   }
   book.Add(train_tasks), book.Add(eval_tasks);
   TM_ASSIGN_OR_RETURN(tokenizer, Tokenizer::Read(config.model.path));
-  ProtocolOptions protocol_options;
-  protocol_options.system_prompt = config.model.system_prompt;
+  const ProtocolOptions protocol_options = ProtocolOptionsFrom(config);
+  TM_RETURN_IF_ERROR(CheckTools(train_tasks, protocol_options).WithContext(config.tasks.train));
+  TM_RETURN_IF_ERROR(CheckTools(eval_tasks, protocol_options).WithContext(config.tasks.eval));
   std::string warning;
   TM_ASSIGN_OR_RETURN(protocol, NewProtocol(config.model.protocol, *tokenizer, config.model.path,
                                             protocol_options, &warning));

@@ -74,9 +74,6 @@ const std::string& TrainingRun::bus_name() const {
 uint64_t TrainingRun::start_version() const {
   return parts_->start_version;
 }
-uint64_t TrainingRun::resumed_from_step() const {
-  return parts_->start_step;
-}
 
 RunSnapshot TrainingRun::Snapshot() const {
   const Parts& p = *parts_;

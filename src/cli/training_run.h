@@ -92,7 +92,6 @@ class TrainingRun {
   // Its name on the bus of a fleet; nobody else, and no learner of the run before it, has it.
   const std::string& bus_name() const;
   uint64_t start_version() const;
-  uint64_t resumed_from_step() const;
 
  private:
   struct Parts;

@@ -113,11 +113,9 @@ int RunRollout(Worker& worker, RunSheet sheet) {
   const RunConfig& config = worker.config;
   const Result<Tokenizer> tokenizer = Tokenizer::Read(config.model.path);
   if (!tokenizer.ok()) return Fail(tokenizer.status());
-  ProtocolOptions protocol_options;
-  protocol_options.system_prompt = config.model.system_prompt;
   std::string warning;
-  const auto protocol =
-      NewProtocol(config.model.protocol, *tokenizer, config.model.path, protocol_options, &warning);
+  const auto protocol = NewProtocol(config.model.protocol, *tokenizer, config.model.path,
+                                    ProtocolOptionsFrom(config), &warning);
   if (!protocol.ok()) return Fail(protocol.status());
   if (!warning.empty()) LogWarn(warning);
   const Result<DecodeOptions> decode = ReadModel(config);

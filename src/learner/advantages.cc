@@ -22,22 +22,6 @@ double SampleDeviation(std::span<const double> values, double mean) {
 
 }  // namespace
 
-std::string_view AdvantageName(AdvantageKind kind) {
-  switch (kind) {
-    case AdvantageKind::kGroupNormalized:
-      return "group_normalized";
-    case AdvantageKind::kGroupCentered:
-      return "group_centered";
-    case AdvantageKind::kLeaveOneOut:
-      return "leave_one_out";
-    case AdvantageKind::kBatchWhitened:
-      return "batch_whitened";
-    case AdvantageKind::kVtrace:
-      return "vtrace";
-  }
-  return "unknown";
-}
-
 std::vector<double> CompareAmong(AdvantageKind kind, std::span<const double> rewards) {
   TM_CHECK(kind != AdvantageKind::kVtrace, "V-trace advantages need values, not only rewards");
   std::vector<double> advantages(rewards.size(), 0.0);

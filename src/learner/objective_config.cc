@@ -195,23 +195,8 @@ constexpr Preset kPresets[] = {
 
 }  // namespace
 
-std::string_view RatioName(RatioKind kind) {
-  return NameOf(kRatios, kind);
-}
-std::string_view SurrogateName(SurrogateKind kind) {
-  return NameOf(kSurrogates, kind);
-}
 std::string_view CorrectionName(CorrectionKind kind) {
   return NameOf(kCorrections, kind);
-}
-std::string_view KlName(KlKind kind) {
-  return NameOf(kKls, kind);
-}
-std::string_view AggregateName(AggregateKind kind) {
-  return NameOf(kAggregates, kind);
-}
-std::string_view ProximalName(ProximalKind kind) {
-  return NameOf(kProximals, kind);
 }
 
 std::vector<std::string> ObjectivePresetNames() {

@@ -62,12 +62,7 @@ struct ObjectiveConfig {
   bool NeedsValues() const { return advantage == AdvantageKind::kVtrace; }
 };
 
-std::string_view RatioName(RatioKind kind);
-std::string_view SurrogateName(SurrogateKind kind);
 std::string_view CorrectionName(CorrectionKind kind);
-std::string_view KlName(KlKind kind);
-std::string_view AggregateName(AggregateKind kind);
-std::string_view ProximalName(ProximalKind kind);
 
 // In the order in which people should meet them.
 std::vector<std::string> ObjectivePresetNames();

@@ -62,8 +62,4 @@ std::string GenerationConfigJson(const GenerationConfig& config) {
   return DumpJson(json);
 }
 
-Status WriteGenerationConfig(const GenerationConfig& config, const std::string& dir) {
-  return WriteFileAtomic(dir + "/generation_config.json", GenerationConfigJson(config));
-}
-
 }  // namespace tidemill

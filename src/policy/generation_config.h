@@ -28,6 +28,5 @@ Result<GenerationConfig> ParseGenerationConfig(std::string_view json, std::strin
 // DIR/generation_config.json; kNotFound: no such file (then config.json's end tokens hold).
 Result<GenerationConfig> ReadGenerationConfig(const std::string& dir);
 std::string GenerationConfigJson(const GenerationConfig& config);
-Status WriteGenerationConfig(const GenerationConfig& config, const std::string& dir);
 
 }  // namespace tidemill

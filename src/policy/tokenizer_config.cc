@@ -77,8 +77,4 @@ std::string TokenizerConfigJson(const TokenizerConfig& config) {
   return DumpJson(json);
 }
 
-Status WriteTokenizerConfig(const TokenizerConfig& config, const std::string& dir) {
-  return WriteFileAtomic(dir + "/tokenizer_config.json", TokenizerConfigJson(config));
-}
-
 }  // namespace tidemill

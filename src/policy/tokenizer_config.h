@@ -22,6 +22,5 @@ Result<TokenizerConfig> ParseTokenizerConfig(std::string_view json, std::string_
 // former. Files that are not there leave their fields empty.
 Result<TokenizerConfig> ReadTokenizerConfig(const std::string& dir);
 std::string TokenizerConfigJson(const TokenizerConfig& config);
-Status WriteTokenizerConfig(const TokenizerConfig& config, const std::string& dir);
 
 }  // namespace tidemill

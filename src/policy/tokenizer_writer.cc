@@ -5,7 +5,6 @@
 #include <set>
 #include <unordered_map>
 
-#include "policy/files.h"
 #include "policy/json_fields.h"
 #include "policy/pre_tokenizer.h"
 #include "policy/unicode.h"
@@ -226,11 +225,6 @@ Result<std::string> TokenizerJson(const TokenizerSpec& spec) {
   } catch (const nlohmann::json::exception&) {
     return Invalid("the pattern is not UTF-8");
   }
-}
-
-Status WriteTokenizerJson(const TokenizerSpec& spec, const std::string& dir) {
-  TM_ASSIGN_OR_RETURN(const std::string json, TokenizerJson(spec));
-  return WriteFileAtomic(dir + "/tokenizer.json", json);
 }
 
 }  // namespace tidemill

@@ -34,7 +34,5 @@ Status LearnMerges(std::string_view corpus, size_t vocab_size, TokenizerSpec& sp
 // kInvalid: a token twice, a merge whose parts or result are no tokens, an added token out of
 // place.
 Result<std::string> TokenizerJson(const TokenizerSpec& spec);
-// Writes DIR/tokenizer.json whole or not at all.
-Status WriteTokenizerJson(const TokenizerSpec& spec, const std::string& dir);
 
 }  // namespace tidemill

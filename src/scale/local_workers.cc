@@ -1,9 +1,7 @@
 #include "scale/local_workers.h"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/eventfd.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -17,9 +15,8 @@
 #include <utility>
 
 #include "bus/redis/redis_roster.h"
+#include "core/child_process.h"
 #include "core/log.h"
-
-extern char** environ;
 
 namespace tidemill {
 namespace {
@@ -28,10 +25,7 @@ constexpr size_t kEventsMax = 4096;
 
 Status EndOf(int wait_status) {
   if (WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 0) return Ok();
-  if (WIFEXITED(wait_status)) {
-    return Internal("it ended with status " + std::to_string(WEXITSTATUS(wait_status)));
-  }
-  return Internal("signal " + std::to_string(WTERMSIG(wait_status)) + " ended it");
+  return Internal("it " + HowItEnded(wait_status));
 }
 
 class LocalWorkers final : public WorkerBackend {
@@ -105,27 +99,10 @@ class LocalWorkers final : public WorkerBackend {
   }
 
   void Spawn(uint64_t id) {
-    std::vector<char*> argv;
-    for (const std::string& word : command_) argv.push_back(const_cast<char*>(word.c_str()));
-    argv.push_back(nullptr);
-    posix_spawn_file_actions_t files;
-    posix_spawn_file_actions_init(&files);
-    posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-    // What is written for programs is ours; the workers only log.
-    posix_spawn_file_actions_adddup2(&files, STDERR_FILENO, STDOUT_FILENO);
-    posix_spawnattr_t attributes;
-    posix_spawnattr_init(&attributes);
-    // A group of its own: Ctrl-C reaches us alone, and we tell the workers in order.
-    posix_spawnattr_setpgroup(&attributes, 0);
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
+    Result<pid_t> started = StartChild(command_);
+    if (!started.ok()) return Ended(id, started.status());
     Process process;
-    const int error = posix_spawn(&process.pid, argv[0], &files, &attributes, argv.data(), environ);
-    posix_spawnattr_destroy(&attributes);
-    posix_spawn_file_actions_destroy(&files);
-    if (error != 0) {
-      Ended(id, Unavailable(command_[0] + ": " + std::strerror(error)));
-      return;
-    }
+    process.pid = *started;
     process.pid_fd = static_cast<int>(syscall(SYS_pidfd_open, process.pid, 0));
     TM_CHECK(process.pid_fd >= 0, "pidfd_open");
     processes_[id] = process;

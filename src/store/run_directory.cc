@@ -171,12 +171,6 @@ Status RunDirectory::TakeLock() {
   return Ok();
 }
 
-std::string RunDirectory::checkpoint_path(uint64_t step) const {
-  char name[40];
-  std::snprintf(name, sizeof name, "/step-%08llu", static_cast<unsigned long long>(step));
-  return checkpoints_path() + name;
-}
-
 Result<std::string> RunDirectory::ReadConfig() const {
   return ReadWholeFile(config_path(), kSmallFileMax);
 }

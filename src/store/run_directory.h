@@ -47,7 +47,6 @@ class RunDirectory {
   std::string blobs_path() const { return path_ + "/blobs"; }
   std::string metrics_path() const { return path_ + "/metrics.jsonl"; }
   std::string checkpoints_path() const { return path_ + "/checkpoints"; }
-  std::string checkpoint_path(uint64_t step) const;  // checkpoints/step-00000042
   std::string summary_path() const { return path_ + "/summary.json"; }
   std::string lock_path() const { return path_ + "/lock"; }
 

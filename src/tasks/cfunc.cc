@@ -258,10 +258,6 @@ std::string CfuncFeedback(const CfuncExample& failing) {
   return kCfuncFail + CfuncExampleText(failing) + kCfuncReturn;
 }
 
-std::string CfuncErrorFeedback() {
-  return std::string(kCfuncFail) + kCfuncReturn;
-}
-
 std::vector<CfuncDemonstration> DemonstrateCfunc(const std::vector<CfuncProblem>& problems,
                                                  const CfuncAuthor& author, uint64_t seed) {
   Random random = Random(seed).Split("cfunc demonstrations");

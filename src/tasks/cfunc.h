@@ -94,8 +94,6 @@ std::string CfuncExampleText(const CfuncExample& example);
 std::string CfuncPrompt(const CfuncProblem& problem);
 // What follows a wrong answer: the failing example and "return " again.
 std::string CfuncFeedback(const CfuncExample& failing);
-// What follows an answer that does not compile.
-std::string CfuncErrorFeedback();
 
 // A prompt with the right completion, for supervised training.
 struct CfuncDemonstration {

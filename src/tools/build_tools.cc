@@ -44,34 +44,6 @@ Result<std::vector<std::string>> NamedSources(const std::string& arguments_json,
   return *named;
 }
 
-// Replaces every {name} by the call's argument of that name.
-Result<std::vector<std::string>> FillIn(const std::vector<std::string>& command,
-                                        const Arguments& arguments) {
-  std::vector<std::string> words;
-  for (const std::string& word : command) {
-    std::string filled;
-    for (size_t at = 0; at < word.size();) {
-      const size_t close = word[at] == '{' ? word.find('}', at) : std::string::npos;
-      if (close == std::string::npos) {
-        filled += word[at++];
-        continue;
-      }
-      const std::string name = word.substr(at + 1, close - at - 1);
-      const auto found = arguments.words().find(name);
-      if (found == arguments.words().end()) {
-        return Invalid(fmt::format("the argument \"{}\" is missing", name));
-      }
-      if (found->second.find('\0') != std::string::npos) {
-        return Invalid(fmt::format("the argument \"{}\" has a zero byte", name));
-      }
-      filled += found->second;
-      at = close + 1;
-    }
-    words.push_back(std::move(filled));
-  }
-  return words;
-}
-
 // "ok NAME" and "not ok NAME", with or without numbers and dashes.
 void CountTests(std::string_view output, size_t failures_max, v1::ToolResult* result) {
   uint32_t passed = 0, total = 0;
@@ -175,7 +147,7 @@ void ToolRunner::RunTests(Call& call) {
 void ToolRunner::RunCommand(Call& call, const CommandTool& tool) {
   auto arguments = Arguments::Parse(call.request.arguments_json());
   if (!arguments.ok()) return Refuse(arguments.status(), call.result);
-  auto command = FillIn(tool.command, *arguments);
+  auto command = tool.FillIn(arguments->words());
   if (!command.ok()) return Refuse(command.status(), call.result);
   const BoxLimits limits =
       LimitsFrom(call.request.limits(), LimitsFrom(tool.limits, options_.limits));

@@ -147,46 +147,35 @@ TEST(FileTools, WriteReadAndTheirMistakes) {
   EXPECT_EQ(files.size(), 1u);
 }
 
-TEST(ToolOptions, CommandToolsAreReadFromToml) {
-  auto tools = ParseCommandTools(R"(
-[[tool]]
-name = "format"
-description = "Formats a file"
-command = ["clang-format-14", "-i", "{file}"]
-files = ["a.c"]
-parser = "diagnostics"
-changes = true
-[tool.limits]
-wall_ms = 2000
-memory_mb = 64
-)",
-                                 "tools.toml");
-  ASSERT_TRUE(tools.ok()) << tools.status().ToString();
-  ASSERT_EQ(tools->size(), 1u);
-  EXPECT_EQ((*tools)[0].name, "format");
-  EXPECT_EQ((*tools)[0].command.size(), 3u);
-  EXPECT_EQ((*tools)[0].limits.wall_ms(), 2000u);
-  EXPECT_EQ((*tools)[0].parser, CommandTool::Parser::kDiagnostics);
+TEST(ToolOptions, ACommandLineTakesItsArgumentsAsSingleWords) {
+  CommandTool tool;
+  tool.command = {"sed", "-i", "s/{from}/{to}/", "{file}", "{to", "}"};
+  EXPECT_EQ(tool.Arguments(), (std::vector<std::string>{"from", "to", "file"}));
+  const auto words = tool.FillIn({{"from", "a b"}, {"to", "{file}"}, {"file", "; rm x"}});
+  ASSERT_TRUE(words.ok());
+  EXPECT_EQ(*words, (std::vector<std::string>{"sed", "-i", "s/a b/{file}/", "; rm x", "{to", "}"}));
+  EXPECT_THAT(tool.FillIn({{"from", "a"}, {"file", "b"}}).status().message(), HasSubstr("\"to\""));
+  EXPECT_FALSE(tool.FillIn({{"from", "a"}, {"to", std::string(1, '\0')}, {"file", "b"}}).ok());
 }
 
-TEST(ToolOptions, MistakesNameFileLineAndKey) {
-  const std::vector<std::pair<std::string, std::string>> wrong = {
-      {"[[tool]]\nname = 3\n", "t.toml:2: \"name\" must be a string"},
-      {"[[tool]]\nname = \"x\"\ncommand = \"ls\"\n", "t.toml:3: \"command\" must be an array"},
-      {"[[tool]]\nname = \"x\"\nparser = \"xml\"\n", "t.toml:3: \"parser\" must be"},
-      {"[[tool]]\nname = \"x\"\ncomand = [\"ls\"]\n", "t.toml:3: unknown key \"comand\""},
-      {"[[tool]]\nname = \"x\"\n", "at least one word"},
-      {"[[tool]]\nname = \"compile\"\ncommand = [\"ls\"]\n", "built-in"},
-      {"[tool]\nname = \"x\"\n", "[[tool]]"},
-      {"[[tool]\n", "t.toml:1:"},
-      {"[[tool]]\nname = \"x\"\ncommand = [\"ls\"]\n[tool.limits]\nwall_ms = -1\n",
-       "t.toml:5: \"wall_ms\""},
+TEST(ToolOptions, AConfiguredToolMustBeWhole) {
+  const auto error = [](CommandTool tool) {
+    ToolOptions options;
+    options.commands = {std::move(tool)};
+    return CheckToolOptions(options).message();
   };
-  for (const auto& [text, message] : wrong) {
-    auto tools = ParseCommandTools(text, "t.toml");
-    ASSERT_FALSE(tools.ok()) << text;
-    EXPECT_THAT(tools.status().message(), HasSubstr(message)) << text;
-  }
+  CommandTool tool;
+  tool.command = {"ls"};
+  EXPECT_THAT(error(tool), HasSubstr("needs a name"));
+  tool.name = "compile";
+  EXPECT_THAT(error(tool), HasSubstr("built-in"));
+  tool.name = "list";
+  EXPECT_EQ(error(tool), "");
+  tool.files = {"../outside"};
+  EXPECT_THAT(error(tool), HasSubstr("list"));
+  tool.files = {};
+  tool.command = {};
+  EXPECT_THAT(error(tool), HasSubstr("at least one word"));
 }
 
 TEST(Limits, OutOfRangeIsNamed) {

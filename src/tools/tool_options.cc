@@ -2,119 +2,59 @@
 
 #include <fmt/format.h>
 
-#include <toml++/toml.h>
+#include <algorithm>
 #include <set>
 
 #include "tools/paths.h"
 
 namespace tidemill {
-namespace {
+// The end of the {name} that begins at `at`; npos: none does.
+static size_t PlaceholderEnd(const std::string& word, size_t at) {
+  return word[at] == '{' ? word.find('}', at) : std::string::npos;
+}
 
-class TableReader {
- public:
-  TableReader(const toml::table& table, const std::string& file) : table_(table), file_(file) {}
-
-  Status Wrong(const toml::node& node, std::string_view key, std::string_view wanted) const {
-    return Invalid(
-        fmt::format("{}:{}: \"{}\" must be {}", file_, node.source().begin.line, key, wanted));
-  }
-  Status Text(std::string_view key, std::string* text) const {
-    const toml::node* node = table_.get(key);
-    if (node == nullptr) return Ok();
-    if (!node->is_string()) return Wrong(*node, key, "a string");
-    *text = **node->as_string();
-    return Ok();
-  }
-  Status Flag(std::string_view key, bool* flag) const {
-    const toml::node* node = table_.get(key);
-    if (node == nullptr) return Ok();
-    if (!node->is_boolean()) return Wrong(*node, key, "true or false");
-    *flag = **node->as_boolean();
-    return Ok();
-  }
-  Status Words(std::string_view key, std::vector<std::string>* words) const {
-    const toml::node* node = table_.get(key);
-    if (node == nullptr) return Ok();
-    const toml::array* array = node->as_array();
-    if (array == nullptr) return Wrong(*node, key, "an array of strings");
-    for (const toml::node& word : *array) {
-      if (!word.is_string()) return Wrong(word, key, "an array of strings");
-      words->push_back(**word.as_string());
-    }
-    return Ok();
-  }
-  Status Number(std::string_view key, uint32_t* number) const {
-    const toml::node* node = table_.get(key);
-    if (node == nullptr) return Ok();
-    const auto value = node->value_exact<int64_t>();
-    if (!value || *value <= 0 || *value > 0x7fffffff) {
-      return Wrong(*node, key, "a positive whole number");
-    }
-    *number = static_cast<uint32_t>(*value);
-    return Ok();
-  }
-  Status OnlyKeys(const std::set<std::string_view>& known) const {
-    for (const auto& [key, node] : table_) {
-      if (known.count(key.str()) == 0) {
-        return Invalid(
-            fmt::format("{}:{}: unknown key \"{}\"", file_, key.source().begin.line, key.str()));
+std::vector<std::string> CommandTool::Arguments() const {
+  std::vector<std::string> names;
+  for (const std::string& word : command) {
+    for (size_t at = 0; at < word.size(); ++at) {
+      const size_t end = PlaceholderEnd(word, at);
+      if (end == std::string::npos) continue;
+      std::string name = word.substr(at + 1, end - at - 1);
+      if (std::find(names.begin(), names.end(), name) == names.end()) {
+        names.push_back(std::move(name));
       }
+      at = end;
     }
-    return Ok();
   }
-
- private:
-  const toml::table& table_;
-  const std::string& file_;
-};
-
-Status ReadLimits(const toml::table& table, const std::string& file, v1::Limits* limits) {
-  const TableReader reader(table, file);
-  TM_RETURN_IF_ERROR(
-      reader.OnlyKeys({"wall_ms", "cpu_ms", "memory_mb", "processes", "output_kb", "disk_mb"}));
-  uint32_t wall = 0, cpu = 0, memory = 0, processes = 0, output = 0, disk = 0;
-  TM_RETURN_IF_ERROR(reader.Number("wall_ms", &wall));
-  TM_RETURN_IF_ERROR(reader.Number("cpu_ms", &cpu));
-  TM_RETURN_IF_ERROR(reader.Number("memory_mb", &memory));
-  TM_RETURN_IF_ERROR(reader.Number("processes", &processes));
-  TM_RETURN_IF_ERROR(reader.Number("output_kb", &output));
-  TM_RETURN_IF_ERROR(reader.Number("disk_mb", &disk));
-  limits->set_wall_ms(wall);
-  limits->set_cpu_ms(cpu);
-  limits->set_memory_mb(memory);
-  limits->set_processes(processes);
-  limits->set_output_kb(output);
-  limits->set_disk_mb(disk);
-  return Ok();
+  return names;
 }
 
-Result<CommandTool> ReadTool(const toml::table& table, const std::string& file) {
-  const TableReader reader(table, file);
-  CommandTool tool;
-  std::string parser = "text";
-  TM_RETURN_IF_ERROR(
-      reader.OnlyKeys({"name", "description", "command", "files", "parser", "limits", "changes"}));
-  TM_RETURN_IF_ERROR(reader.Text("name", &tool.name));
-  TM_RETURN_IF_ERROR(reader.Text("description", &tool.description));
-  TM_RETURN_IF_ERROR(reader.Text("parser", &parser));
-  TM_RETURN_IF_ERROR(reader.Words("command", &tool.command));
-  TM_RETURN_IF_ERROR(reader.Words("files", &tool.files));
-  TM_RETURN_IF_ERROR(reader.Flag("changes", &tool.changes));
-  if (parser == "diagnostics") {
-    tool.parser = CommandTool::Parser::kDiagnostics;
-  } else if (parser == "tests") {
-    tool.parser = CommandTool::Parser::kTests;
-  } else if (parser != "text") {
-    return reader.Wrong(*table.get("parser"), "parser", "\"text\", \"diagnostics\" or \"tests\"");
+Result<std::vector<std::string>> CommandTool::FillIn(
+    const std::map<std::string, std::string>& arguments) const {
+  std::vector<std::string> words;
+  for (const std::string& word : command) {
+    std::string filled;
+    for (size_t at = 0; at < word.size();) {
+      const size_t end = PlaceholderEnd(word, at);
+      if (end == std::string::npos) {
+        filled += word[at++];
+        continue;
+      }
+      const std::string name = word.substr(at + 1, end - at - 1);
+      const auto found = arguments.find(name);
+      if (found == arguments.end()) {
+        return Invalid(fmt::format("the argument \"{}\" is missing", name));
+      }
+      if (found->second.find('\0') != std::string::npos) {
+        return Invalid(fmt::format("the argument \"{}\" has a zero byte", name));
+      }
+      filled += found->second;
+      at = end + 1;
+    }
+    words.push_back(std::move(filled));
   }
-  if (const toml::node* limits = table.get("limits")) {
-    if (!limits->is_table()) return reader.Wrong(*limits, "limits", "a table");
-    TM_RETURN_IF_ERROR(ReadLimits(*limits->as_table(), file, &tool.limits));
-  }
-  return tool;
+  return words;
 }
-
-}  // namespace
 
 bool IsBuiltInTool(std::string_view name) {
   for (const std::string_view built_in :
@@ -141,33 +81,6 @@ Status CheckToolOptions(const ToolOptions& options) {
     TM_RETURN_IF_ERROR(CheckLimits(LimitsFrom(tool.limits, options.limits)).WithContext(which));
   }
   return Ok();
-}
-
-Result<std::vector<CommandTool>> ParseCommandTools(const std::string& text,
-                                                   const std::string& file_name) {
-  toml::table root;
-  try {
-    root = toml::parse(text, file_name);
-  } catch (const toml::parse_error& error) {
-    return Invalid(
-        fmt::format("{}:{}: {}", file_name, error.source().begin.line, error.description()));
-  }
-  std::vector<CommandTool> tools;
-  const toml::node* node = root.get("tool");
-  if (node == nullptr) return tools;
-  const toml::array* tables = node->as_array();
-  if (tables == nullptr || !tables->is_homogeneous<toml::table>()) {
-    return Invalid(
-        fmt::format("{}:{}: tools are written as [[tool]]", file_name, node->source().begin.line));
-  }
-  for (const toml::node& one : *tables) {
-    TM_ASSIGN_OR_RETURN(CommandTool tool, ReadTool(*one.as_table(), file_name));
-    tools.push_back(std::move(tool));
-  }
-  ToolOptions check;
-  check.commands = tools;
-  TM_RETURN_IF_ERROR(CheckToolOptions(check).WithContext(file_name));
-  return tools;
 }
 
 }  // namespace tidemill

@@ -1,6 +1,7 @@
 // What the tools of an executor are set to.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,12 @@ struct CommandTool {
   Parser parser = Parser::kText;
   v1::Limits limits;    // 0: the defaults
   bool changes = true;  // the files it leaves are the workspace afterwards
+
+  // The names of the arguments the command line asks for, in order.
+  std::vector<std::string> Arguments() const;
+  // The command line of a call. kInvalid names the argument that is missing or cannot be a word.
+  Result<std::vector<std::string>> FillIn(
+      const std::map<std::string, std::string>& arguments) const;
 };
 
 struct ToolOptions {
@@ -43,11 +50,6 @@ struct ToolOptions {
 
 // A name that is built in, an empty command, a limit out of range: kInvalid.
 Status CheckToolOptions(const ToolOptions& options);
-
-// [[tool]] tables of a TOML text: name, command, files, parser ("text", "diagnostics", "tests"),
-// changes, description and [tool.limits]. kInvalid names file, line and key.
-Result<std::vector<CommandTool>> ParseCommandTools(const std::string& toml,
-                                                   const std::string& file_name);
 
 bool IsBuiltInTool(std::string_view name);
 

@@ -93,8 +93,9 @@ class ToolRunner {
   const ToolOptions options_;
 };
 
-// Runs a command whose program is the machine's, not the agent's. Where there is no such program the
-// outcome is OUTCOME_UNAVAILABLE: a compiler that is not installed is no mistake of the agent's.
+// Runs a command whose program is the machine's, not the agent's. Where there is no such program
+// the outcome is OUTCOME_UNAVAILABLE: a compiler that is not installed is no mistake of the
+// agent's.
 RunReport RunProgram(Box& box, const RunSpec& spec);
 
 // Copies what a command did into a result; times add up over several commands.

@@ -1,0 +1,23 @@
+// Processes this one starts of its own program: workers, ranks.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+#include "core/status.h"
+
+namespace tidemill {
+
+// The program that runs, to be started again.
+std::string ThisProgram();
+
+// Starts words[0]. The child reads nothing and only logs: what it prints goes to our standard
+// error. It is a process group of its own, so that Ctrl-C reaches us alone and we tell it in order.
+Result<pid_t> StartChild(const std::vector<std::string>& words);
+
+// Of waitpid's status: "ended with status 1", "was killed by signal 9".
+std::string HowItEnded(int wait_status);
+
+}  // namespace tidemill
