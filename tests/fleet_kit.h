@@ -106,6 +106,7 @@ class FleetProcess {
 struct FleetBooks {
   uint64_t groups = 0, finished = 0, waiting = 0, lost = 0;
   uint64_t episodes = 0, uses = 0, steps = 0, resumes = 0, used_twice = 0;
+  uint64_t left_out = 0;  // stale or too old members of groups whose others were used
   std::map<std::string, uint64_t> stale;  // episodes something of ours failed for, by cause
   uint64_t dead_letters = 0;
   std::vector<std::string> dead;     // topic: reason
@@ -259,6 +260,10 @@ inline FleetBooks Fleet::Books() {
   books.steps = counts.steps;
   books.resumes = counts.resumes;
   std::map<uint64_t, std::set<uint32_t>> stored;
+  struct GroupUses {
+    uint64_t used = 0, left_out = 0;
+  };
+  std::map<uint64_t, GroupUses> groups;
   for (uint64_t offset = 0;; offset += 1000) {
     const EpisodePage page = reader->Episodes({}, EpisodeSort::kOldest, {offset, 1000}).value();
     for (const EpisodeRow& row : page.rows) {
@@ -266,10 +271,13 @@ inline FleetBooks Fleet::Books() {
       ++books.episodes;
       if (row.fate == "stale") ++books.stale[row.fate_reason];
       books.uses += row.uses;
+      groups[row.group].used += row.uses;
+      groups[row.group].left_out += row.fate == "stale" || row.fate == "too_old" ? 1 : 0;
       books.used_twice += row.uses > 1 ? 1 : 0;
     }
     if (page.rows.size() < 1000) break;
   }
+  for (const auto& [id, group] : groups) books.left_out += group.used > 0 ? group.left_out : 0;
   RealClock clock;
   auto database = std::move(RunDb::Open(db(), clock).value());
   EXPECT_TRUE(database->CheckIntegrity().ok());
