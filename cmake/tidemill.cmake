@@ -72,6 +72,7 @@ function(tidemill_tests name)
   target_compile_definitions(${name}_test PRIVATE TIDEMILL_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
                              TIDEMILL_BINARY_DIR="${CMAKE_BINARY_DIR}")
   include(GoogleTest)
+  # What may take longest starts first, so that the last test does not run alone for minutes.
   gtest_discover_tests(${name}_test NO_PRETTY_VALUES DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
-    PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT})
+    PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT} COST ${ARG_TIMEOUT})
 endfunction()
