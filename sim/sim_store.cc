@@ -75,6 +75,16 @@ void SimStore::PutInPlace(const v1::Verdict& verdict, SimTrajectory& stored) {
   stored.verdict = verdict;
 }
 
+// The real ledger keeps the report with the higher revision, so one that is not newer would be
+// lost.
+void SimStore::KeepReport(const v1::GroupReport& report, SimGroup& group) {
+  if (group.report && report.revision() <= group.report->revision()) {
+    world_.verdict().Fail("the ledger has a report on group " + std::to_string(report.group()) +
+                          " that is not older than revision " + std::to_string(report.revision()));
+  }
+  group.report = report;
+}
+
 StoreDone SimStore::Apply(const StoreOp& op, uint64_t tag) {
   StoreDone done{tag, Ok(), 0};
   auto find = [&](const v1::TrajectoryId& id) -> SimTrajectory* {
@@ -111,7 +121,7 @@ StoreDone SimStore::Apply(const StoreOp& op, uint64_t tag) {
     if (on_group) on_group(put->group);
   } else if (auto* put = std::get_if<PutGroupReport>(&op)) {
     auto it = durable_.groups.find(put->report.group());
-    if (it != durable_.groups.end()) it->second.report = put->report;
+    if (it != durable_.groups.end()) KeepReport(put->report, it->second);
   } else if (auto* reserve = std::get_if<ReserveVersion>(&op)) {
     done.version = ReserveNow(reserve->step);
   } else if (auto* put = std::get_if<PutCheckpoint>(&op)) {

@@ -80,6 +80,7 @@ class SimStore {
   void Enqueue(StoreOp op, uint64_t tag, Client* client);
   void Sync();
   StoreDone Apply(const StoreOp& op, uint64_t tag);
+  void KeepReport(const v1::GroupReport& report, SimGroup& group);
   void PutInPlace(const v1::Verdict& verdict, SimTrajectory& stored);
 
   World& world_;

@@ -249,7 +249,8 @@ class Simulation {
       const GroupFate fate = FateOf(key.first, group->second);
       if (fate != GroupFate::kOutstanding && fate != GroupFate::kInReplay) continue;
       StoredSample sample{stored.trajectory, stored.verdict, UsesOf(key.first),
-                          !FateIsLive(stored.fate)};
+                          !FateIsLive(stored.fate),
+                          group->second.report ? group->second.report->revision() : 0};
       samples.push_back(std::move(sample));
     }
     return samples;

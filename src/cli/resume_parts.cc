@@ -15,7 +15,7 @@ void AddResumed(const ResumeState& resumed, DispatcherOptions& dispatch) {
   for (const ResumeState::Stored& stored : resumed.trajectories) {
     v1::GroupReport& report = in_replay[stored.trajectory.id().group()];
     report.set_group(stored.trajectory.id().group());
-    report.set_revision(1);
+    report.set_revision(stored.revision);
     report.set_accepted(stored.trajectory.group_members());
     report.set_uses(std::max(report.uses(), stored.uses));
   }
@@ -28,7 +28,7 @@ std::vector<StoredSample> TakeSamples(ResumeState& resumed) {
   std::vector<StoredSample> samples;
   for (ResumeState::Stored& stored : resumed.trajectories) {
     samples.push_back({std::move(stored.trajectory), std::move(stored.verdict), stored.uses,
-                       !FateIsLive(stored.fate)});
+                       !FateIsLive(stored.fate), stored.revision});
   }
   resumed.trajectories.clear();
   return samples;

@@ -41,7 +41,7 @@ void ReplayLoop::Restore(std::vector<StoredSample> stored) {
     group.purpose = sample.trajectory.purpose();
     group.size = sample.trajectory.group_members();
     group.uses = std::max(group.uses, sample.uses);
-    group.revision = 1;  // above any report of the run before
+    group.revision = sample.revision;
     Member& member = group.members[id.member()];
     const bool unscorable = sample.verdict && !sample.verdict->scored();
     member.stale =
@@ -113,8 +113,7 @@ void ReplayLoop::TakeTrajectories(Time now) {
 
 bool ReplayLoop::Drained() const {
   const Result<TopicDepth> depth = bus_.Depth(kTrajectoriesTopic);
-  const bool taken =
-      !options_.empty_topic || !depth.ok() || depth->ready + depth->leased == 0;
+  const bool taken = !options_.empty_topic || !depth.ok() || depth->ready + depth->leased == 0;
   return taken && pending_.empty() && outbox_.waiting() == 0;
 }
 

@@ -59,7 +59,8 @@ struct StoredSample {
   v1::Trajectory trajectory;
   std::optional<v1::Verdict> verdict;
   uint32_t uses = 0;
-  bool stale = false;  // never to be trained on
+  bool stale = false;     // never to be trained on
+  uint32_t revision = 0;  // of the ledger's newest report on its group
 };
 
 // Read from any thread.

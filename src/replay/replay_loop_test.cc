@@ -303,6 +303,22 @@ TEST_F(ReplayTest, WhatWasStoredBeforeAResumeIsThereAgain) {
   ASSERT_EQ(Batches().size(), 1u);
 }
 
+TEST_F(ReplayTest, AReportAfterAResumeIsNewerThanThoseOfTheLedger) {
+  v1::Verdict verdict;
+  verdict.set_scored(true);
+  std::vector<StoredSample> stored;
+  for (uint32_t member : {0, 1}) {
+    verdict.set_reward(member);
+    stored.push_back({Episode(5, member, 1), verdict, 0, false, 7});
+  }
+  options_.versions = {{1, 0}};
+  Make(std::move(stored));
+  Settle();
+  const std::vector<v1::GroupReport> reports = Reports();
+  ASSERT_EQ(reports.size(), 1u);
+  EXPECT_EQ(reports[0].revision(), 8u);
+}
+
 TEST_F(ReplayTest, AGroupIsUsedAsOftenAsAllowedAndTheOldestFirst) {
   options_.buffer.max_uses = 2;
   Make();

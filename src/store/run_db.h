@@ -42,6 +42,7 @@ struct ResumeState {
     std::optional<v1::Verdict> verdict;  // none: still to be scored
     uint32_t uses = 0;
     std::string fate;
+    uint32_t revision = 0;  // of the newest report on its group; 0: none yet
   };
   struct Outstanding {
     v1::GroupLease group;

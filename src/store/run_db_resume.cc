@@ -38,8 +38,9 @@ Status LoadTrajectories(Database& db, uint32_t max_uses, ResumeState& state) {
   BodyCodec codec;
   return ForEachRow(
       db,
-      "SELECT t.seq, t.uses, t.fate, b.body, v.body FROM trajectories t "
+      "SELECT t.seq, t.uses, t.fate, b.body, v.body, coalesce(g.revision, 0) FROM trajectories t "
       "LEFT JOIN bodies b USING (seq) LEFT JOIN verdicts v USING (seq) "
+      "LEFT JOIN groups g ON g.grp = t.grp "
       "WHERE t.purpose = 1 AND t.grp NOT IN (SELECT grp FROM groups WHERE dropped > 0) AND ("
       "t.grp IN (SELECT grp FROM groups WHERE accepted + dropped < members) OR "
       "t.grp IN (SELECT grp FROM trajectories WHERE purpose = 1 AND "
@@ -48,6 +49,7 @@ Status LoadTrajectories(Database& db, uint32_t max_uses, ResumeState& state) {
         ResumeState::Stored stored;
         stored.uses = static_cast<uint32_t>(row.Int(1));
         stored.fate = row.Text(2);
+        stored.revision = static_cast<uint32_t>(row.Int(5));
         const std::string where = db.path() + ": trajectory " + std::to_string(row.Int(0));
         TM_RETURN_IF_ERROR(codec.Unpack(row.Bytes(3), stored.trajectory).WithContext(where));
         if (!row.IsNull(4)) {

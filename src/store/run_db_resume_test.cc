@@ -169,6 +169,16 @@ TEST_F(ResumeTest, TheLedgerSaysWhichGroupsAreOutstanding) {
   EXPECT_EQ(state.dropped, 6U);
 }
 
+TEST_F(ResumeTest, ATrajectoryComesWithTheRevisionOfTheReportOnItsGroup) {
+  Put(SampleGroup(1, "a"));
+  PutSample(1, 0);
+  ASSERT_EQ(Load().trajectories.size(), 1U);
+  EXPECT_EQ(Load().trajectories[0].revision, 0U);
+  Put(SampleReport(1, 3, 4, 0));
+  ASSERT_EQ(Load().trajectories.size(), 1U);
+  EXPECT_EQ(Load().trajectories[0].revision, 3U);
+}
+
 TEST_F(ResumeTest, ATaskThatWasAttemptedAgainIsNotReissued) {
   Put(SampleGroup(4, "a"));
   PutGroupReport again = SampleReport(4, 1, 0, 4);
