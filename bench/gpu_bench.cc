@@ -3,8 +3,6 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
-#include <cuda_profiler_api.h>
-
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -12,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "bench/gpu_trace.h"
 #include "core/random.h"
 #include "policy/cuda/weight_layout.h"
 #include "policy/torch/catch.h"
@@ -39,6 +38,9 @@ std::vector<TokenId> Prompt(int length, uint64_t seed, int64_t vocabulary) {
   }
   return prompt;
 }
+
+// The steps that are traced, with every place taken.
+constexpr uint64_t kTraceFrom = 400, kTraceTo = 432;
 
 SequenceStart Request(uint64_t id, const GpuEngineLoad& load, const ModelConfig& config) {
   SequenceStart start{.id = id};
@@ -118,11 +120,18 @@ Result<std::string> RunGpuEngineBench(const GpuEngineLoad& load) {
   for (uint64_t id = 1; id <= total; ++id) {
     TM_RETURN_IF_ERROR(engine->Add(Request(id, load, config)));
   }
-  std::vector<double> steps;
+  std::vector<double> steps, prompt_steps;  // milliseconds; with prompts in them
   double full_seconds = 0;
-  uint64_t full_tokens = 0, before = 0;
+  uint64_t full_tokens = 0;
+  EngineStats before;
   double context = 0;
+  nlohmann::ordered_json trace;
   while (engine->Work()) {
+    const uint64_t number = engine->Stats().steps;
+    if (load.trace && number == kTraceFrom) BeginGpuTrace();
+    if (load.trace && number == kTraceTo) {
+      TM_ASSIGN_OR_RETURN(trace, EndGpuTrace());
+    }
     const double step_begin = Now();
     TM_ASSIGN_OR_RETURN(const std::vector<TurnOutput> finished, engine->Step());
     for (const TurnOutput& turn : finished) {
@@ -131,16 +140,16 @@ Result<std::string> RunGpuEngineBench(const GpuEngineLoad& load) {
     }
     const double seconds = Now() - step_begin;
     const EngineStats stats = engine->Stats();
-    if (stats.waiting > 0 && steps.size() > 16) {
+    if (stats.waiting > 0 && stats.steps > 16) {
       full_seconds += seconds;
-      full_tokens += stats.generated_tokens - before;
+      full_tokens += stats.generated_tokens - before.generated_tokens;
     }
-    before = stats.generated_tokens;
-    steps.push_back(seconds * 1e3);
+    (stats.prefill_tokens > before.prefill_tokens ? prompt_steps : steps).push_back(seconds * 1e3);
+    before = stats;
   }
   const double seconds = Now() - begin;
   const EngineStats stats = engine->Stats();
-  return nlohmann::ordered_json{
+  nlohmann::ordered_json result{
       {"bench", "engine"},
       {"sequences", load.running},
       {"tokens_per_s", std::round(static_cast<double>(stats.generated_tokens) / seconds)},
@@ -151,26 +160,12 @@ Result<std::string> RunGpuEngineBench(const GpuEngineLoad& load) {
       {"steps", stats.steps},
       {"step_ms_median", Quantile(steps, 0.5)},
       {"step_ms_p99", Quantile(steps, 0.99)},
+      {"prompt_steps", prompt_steps.size()},
+      {"prompt_step_ms_median", Quantile(prompt_steps, 0.5)},
       {"mean_context", context / static_cast<double>(total)},
-      {"start_seconds", begin - started}}
-      .dump();
-}
-
-Result<std::string> RunGpuProfile(int running) {
-  const ModelConfig config = HalfBillionConfig();
-  TM_ASSIGN_OR_RETURN(const auto weights, RandomGpuWeights(config, 1));
-  TM_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,
-                      NewEngine(weights, 1, OptionsFor(running, 600)));
-  const GpuEngineLoad load{
-      .running = running, .prompt = 256, .least_tokens = 300, .most_tokens = 300};
-  for (int id = 1; id <= running; ++id) {
-    TM_RETURN_IF_ERROR(engine->Add(Request(static_cast<uint64_t>(id), load, config)));
-  }
-  for (int step = 0; step < 60; ++step) TM_RETURN_IF_ERROR(engine->Step().status());
-  cudaProfilerStart();
-  for (int step = 0; step < 2; ++step) TM_RETURN_IF_ERROR(engine->Step().status());
-  cudaProfilerStop();
-  return std::string("{}");
+      {"start_seconds", begin - started}};
+  if (load.trace) result["trace"] = trace;
+  return result.dump();
 }
 
 Result<std::string> RunGpuPublishBench(int running, const std::function<Status()>& busy) {

@@ -24,12 +24,11 @@ struct GpuEngineLoad {
   int prompt = 128;   // shared by groups of 8
   int least_tokens = 128;
   int most_tokens = 384;
+  bool trace = false;  // add what the GPU spends the time on, in 32 steps with every place taken
 };
 // One JSON object: tokens a second from the first request to the last token, and while all places
-// were taken; milliseconds of a step (median, 99th percentile).
+// were taken; milliseconds of a step without prompts (median, 99th percentile) and of one with.
 Result<std::string> RunGpuEngineBench(const GpuEngineLoad& load);
-// Two decode steps for a profiler that waits for the program's word (ncu --profile-from-start off).
-Result<std::string> RunGpuProfile(int running);
 // Steps of the trainer on sequences the engine drew, all of `length` with `prompt` tokens of
 // prompt: tokens a second, share of 790 TFLOP/s at 6 floating-point operations a parameter and
 // token, mismatch between the log-probabilities of sampler and learner, peak memory. With
@@ -41,6 +40,7 @@ struct GpuLearnerLoad {
   int steps = 6;
   bool publish = false;
   bool recompute = false;  // activation checkpointing
+  bool trace = false;      // add what the GPU spends the time of one step on
 };
 Result<std::string> RunGpuLearnerBench(const GpuLearnerLoad& load);
 // Swapping weights during generation: milliseconds of a swap and of the steps around it. With

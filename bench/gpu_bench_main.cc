@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <charconv>
 #include <cstring>
 #include <functional>
@@ -16,6 +17,11 @@ Result<std::string> TrainLong(int tokens, bool recompute) {
       {.sequences = 1, .length = tokens, .prompt = tokens - 512, .recompute = recompute});
 }
 
+// As many sequences at once as may be asked for, up to what the engine is fastest with.
+Result<std::string> WithoutTools(int ahead) {
+  return tidemill::RunGpuLoopBench({.ahead = ahead, .running = std::min(256 * (ahead + 1), 1024)});
+}
+
 Result<std::string> WithTools(int ahead) {
   return tidemill::RunGpuLoopBench(
       {.small = true, .batches = ahead > 0 ? 16 : 2, .ahead = ahead, .running = 1024, .wait = 1});
@@ -27,12 +33,15 @@ const std::map<std::string, Bench>& Benches() {
       {"learner", [](int n) { return tidemill::RunGpuLearnerBench({.sequences = n}); }},
       {"both",
        [](int n) { return tidemill::RunGpuLearnerBench({.sequences = n, .publish = true}); }},
-      {"profile", [](int n) { return tidemill::RunGpuProfile(n); }},
+      {"engine-trace",
+       [](int n) { return tidemill::RunGpuEngineBench({.running = n, .trace = true}); }},
+      {"learner-trace",
+       [](int n) { return tidemill::RunGpuLearnerBench({.sequences = n, .trace = true}); }},
       {"publish", [](int n) { return tidemill::RunGpuPublishBench(n, {}); }},
       {"long", [](int n) { return tidemill::RunGpuLongBench(n); }},
       {"train-long", [](int n) { return TrainLong(n, false); }},
       {"train-recompute", [](int n) { return TrainLong(n, true); }},
-      {"grpo", [](int n) { return tidemill::RunGpuLoopBench({.ahead = n}); }},
+      {"grpo", WithoutTools},
       {"grpo-tools", WithTools}};
   return benches;
 }

@@ -6,6 +6,7 @@
 #endif
 
 #include "bench/gpu_bench.h"
+#include "bench/gpu_trace.h"
 #include "core/random.h"
 #include "learner/torch/trainer.h"
 #include "policy/torch/model.h"
@@ -89,8 +90,15 @@ Result<std::string> RunGpuLearnerBench(const GpuLearnerLoad& load) {
   trainer->NotePublished(1, 0);
   double seconds = 0, tokens = 0;
   std::map<std::string, double> first;
+  nlohmann::ordered_json trace;
   for (int step = 0; step < load.steps; ++step) {
     batch.set_step(static_cast<uint64_t>(step));
+    if (load.trace && step + 1 == load.steps) {
+      BeginGpuTrace();
+      TM_RETURN_IF_ERROR(trainer->Train(batch, 0).status());
+      TM_ASSIGN_OR_RETURN(trace, EndGpuTrace());
+      break;
+    }
     TM_ASSIGN_OR_RETURN(const TrainReport report, trainer->Train(batch, 0));
     if (step == 0) first = report.metrics;
     if (step < 2) continue;
@@ -110,6 +118,7 @@ Result<std::string> RunGpuLearnerBench(const GpuLearnerLoad& load) {
       {"loss", first["loss"]},
       {"grad_norm", first["grad_norm"]},
       {"peak_gb", PeakGigabytes()}};
+  if (load.trace) result["trace"] = trace;
   if (load.publish) {
     uint64_t step = static_cast<uint64_t>(load.steps);
     TM_ASSIGN_OR_RETURN(const std::string both, RunGpuPublishBench(256, [&]() -> Status {

@@ -8,10 +8,10 @@ namespace tidemill {
 
 void PackForRanks(const StepBatch& batch, std::span<const int32_t> chosen,
                   const MinibatchOptions& options, Minibatch& to) {
-  const auto shares = ShareOut(batch.sequences, chosen, options.ranks, options.pack.cost);
+  const auto shares = ShareOut(batch.sequences, chosen, options.ranks);
   for (uint32_t rank = 0; rank < options.ranks; ++rank) {
     for (Microbatch& part :
-         PackMicrobatches(batch.sequences, batch.advantages, shares[rank], options.pack)) {
+         PackMicrobatches(batch.sequences, batch.advantages, shares[rank], options.token_budget)) {
       to.tokens += static_cast<double>(part.trained_tokens);
       to.parts.push_back(std::move(part));
       to.ranks.push_back(rank);
@@ -27,6 +27,7 @@ std::vector<Minibatch> CutMinibatches(const StepBatch& batch, uint64_t step, uin
   if (parts > 1) {
     Random random = Random(options.seed).Split(step).Split(epoch);
     random.Shuffle(order);
+    order = OrderByPrompt(batch.sequences, order);
   }
   std::vector<Minibatch> minibatches;
   for (uint64_t part = 0; part < parts; ++part) {

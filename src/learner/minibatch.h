@@ -19,7 +19,7 @@ struct Minibatch {
 
 struct MinibatchOptions {
   uint32_t minibatches = 1;
-  PackOptions pack;
+  int64_t token_budget = 16384;  // of a microbatch
   uint64_t seed = 0;
   uint32_t ranks = 1;  // processes that compute a minibatch together
 };
@@ -30,7 +30,8 @@ void PackForRanks(const StepBatch& batch, std::span<const int32_t> chosen,
 
 // The sequences of one epoch of a step in a random order that seed, step and epoch decide (in order
 // where there is one minibatch), in parts of about the same number; fewer parts than asked for
-// where there are not enough sequences.
+// where there are not enough sequences. Sequences of one prompt stay together but where a part
+// ends: so their prompt is computed once, and a group's advantages are weighed in one update.
 std::vector<Minibatch> CutMinibatches(const StepBatch& batch, uint64_t step, uint32_t epoch,
                                       const MinibatchOptions& options);
 

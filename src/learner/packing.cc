@@ -142,7 +142,8 @@ void AppendRow(Microbatch& micro, const TrainSequence& row, int32_t index,
   micro.trained_tokens += row.trained_tokens;
 }
 
-// Rows with the same prompt next to each other, the prompts in order of appearance.
+}  // namespace
+
 std::vector<int32_t> OrderByPrompt(std::span<const TrainSequence> sequences,
                                    std::span<const int32_t> chosen) {
   std::map<std::span<const int32_t>, size_t,
@@ -163,46 +164,35 @@ std::vector<int32_t> OrderByPrompt(std::span<const TrainSequence> sequences,
   return order;
 }
 
+namespace {
+
 // What `row` would add to `micro`, whose rows it follows.
-int64_t CostAfter(const Microbatch& micro, const TrainSequence& row, int64_t so_far,
-                  PackCost cost) {
-  const auto length = static_cast<int64_t>(row.ids.size());
-  if (cost == PackCost::kPadded) return length * static_cast<int64_t>(micro.rows() + 1);
-  if (cost == PackCost::kTokens) return so_far + length;
+int64_t CostOf(const TrainSequence& row, const Microbatch& micro) {
   const auto last = static_cast<size_t>(micro.offsets[micro.rows() - 1]);
   const auto prompt = static_cast<size_t>(micro.prompts.back());
   const bool shared =
       prompt == row.prompt_tokens &&
       std::equal(row.ids.begin(), row.ids.begin() + static_cast<std::ptrdiff_t>(prompt),
                  micro.ids.begin() + static_cast<std::ptrdiff_t>(last));
-  return so_far + length - (shared ? static_cast<int64_t>(prompt) : 0);
+  return static_cast<int64_t>(row.ids.size()) - (shared ? static_cast<int64_t>(prompt) : 0);
 }
 
 }  // namespace
 
 std::vector<Microbatch> PackMicrobatches(std::span<const TrainSequence> sequences,
                                          std::span<const std::vector<double>> advantages,
-                                         std::span<const int32_t> chosen,
-                                         const PackOptions& options) {
+                                         std::span<const int32_t> chosen, int64_t token_budget) {
   TM_CHECK(sequences.size() == advantages.size(), "every sequence needs its advantages");
   std::vector<int32_t> order;
   for (int32_t index : chosen) {
     if (sequences[static_cast<size_t>(index)].trained_tokens > 0) order.push_back(index);
   }
-  if (options.cost == PackCost::kSharedPrompts) {
-    order = OrderByPrompt(sequences, order);
-  } else {
-    std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
-      return sequences[static_cast<size_t>(a)].ids.size() <
-             sequences[static_cast<size_t>(b)].ids.size();
-    });
-  }
   std::vector<Microbatch> packed;
   int64_t cost = 0;
-  for (int32_t index : order) {
+  for (int32_t index : OrderByPrompt(sequences, order)) {
     const TrainSequence& row = sequences[static_cast<size_t>(index)];
-    if (!packed.empty()) cost = CostAfter(packed.back(), row, cost, options.cost);
-    if (packed.empty() || cost > options.token_budget) {
+    if (!packed.empty()) cost += CostOf(row, packed.back());
+    if (packed.empty() || cost > token_budget) {
       packed.emplace_back();
       packed.back().offsets.push_back(0);
       cost = static_cast<int64_t>(row.ids.size());
@@ -213,11 +203,9 @@ std::vector<Microbatch> PackMicrobatches(std::span<const TrainSequence> sequence
 }
 
 std::vector<std::vector<int32_t>> ShareOut(std::span<const TrainSequence> sequences,
-                                           std::span<const int32_t> chosen, uint32_t shares,
-                                           PackCost cost) {
+                                           std::span<const int32_t> chosen, uint32_t shares) {
   TM_CHECK(shares > 0, "somebody must take them");
-  std::vector<int32_t> order(chosen.begin(), chosen.end());
-  if (shares > 1 && cost == PackCost::kSharedPrompts) order = OrderByPrompt(sequences, chosen);
+  const std::vector<int32_t> order = OrderByPrompt(sequences, chosen);
   size_t total = 0, before = 0;
   for (int32_t index : order) total += sequences[static_cast<size_t>(index)].ids.size();
   std::vector<std::vector<int32_t>> parts(shares);

@@ -1,5 +1,5 @@
-// From samples to what the model is run on: each episode as one row of ids, rows of about the same
-// length together in microbatches under a token budget.
+// From samples to what the model is run on: each episode as one row of ids, rows of the same prompt
+// together in microbatches under a token budget.
 //
 //   v1::Sample --Flatten--> TrainSequence --PackMicrobatches--> Microbatch
 #pragma once
@@ -72,30 +72,22 @@ struct Microbatch {
   size_t rows() const { return sequences.size(); }
 };
 
-// What a microbatch costs, and thus which rows go together.
-enum class PackCost : uint8_t {
-  kTokens,         // every token of every row
-  kPadded,         // every row as long as the longest
-  kSharedPrompts,  // every token, but a prompt that rows have in common once: such rows go together
-};
+// `chosen` (indices into `sequences`) with rows of the same prompt next to each other, the prompts
+// in order of appearance.
+std::vector<int32_t> OrderByPrompt(std::span<const TrainSequence> sequences,
+                                   std::span<const int32_t> chosen);
 
-struct PackOptions {
-  int64_t token_budget = 16384;  // of a microbatch; a longer row gets one of its own
-  PackCost cost = PackCost::kTokens;
-};
-
-// Every sequence of `chosen` (indices into `sequences`) lands in exactly one microbatch, rows
-// sorted by length; the same input gives the same output. advantages[s][t] belongs to turn t of
-// sequence s. Sequences with nothing to train on are left out.
+// Every sequence of `chosen` lands in exactly one microbatch, rows of one prompt next to each
+// other; the same input gives the same output. A prompt that rows of a microbatch have in common
+// counts once towards `token_budget`; a row over it gets a microbatch of its own. advantages[s][t]
+// belongs to turn t of sequence s. Sequences with nothing to train on are left out.
 std::vector<Microbatch> PackMicrobatches(std::span<const TrainSequence> sequences,
                                          std::span<const std::vector<double>> advantages,
-                                         std::span<const int32_t> chosen,
-                                         const PackOptions& options);
+                                         std::span<const int32_t> chosen, int64_t token_budget);
 
 // `chosen` in `shares` parts of about the same number of tokens, rows of one prompt next to each
-// other where that saves (kSharedPrompts). Parts may be empty.
+// other. Parts may be empty.
 std::vector<std::vector<int32_t>> ShareOut(std::span<const TrainSequence> sequences,
-                                           std::span<const int32_t> chosen, uint32_t shares,
-                                           PackCost cost);
+                                           std::span<const int32_t> chosen, uint32_t shares);
 
 }  // namespace tidemill

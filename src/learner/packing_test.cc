@@ -90,33 +90,29 @@ std::vector<TrainSequence> RandomRows(uint64_t seed, int count) {
 }
 
 TEST(PackMicrobatches, PutsEverySequenceIntoExactlyOneMicrobatchUnderTheBudget) {
-  for (PackCost kind : {PackCost::kTokens, PackCost::kPadded, PackCost::kSharedPrompts}) {
-    const bool padded = kind == PackCost::kPadded;
-    const auto rows = RandomRows(3, 57);
-    const std::vector<std::vector<double>> advantages(rows.size(), {0.5});
-    std::vector<int32_t> chosen(rows.size());
-    std::iota(chosen.begin(), chosen.end(), 0);
-    const auto packed = PackMicrobatches(rows, advantages, chosen, {200, kind});
-    std::vector<int> seen(rows.size(), 0);
-    for (const Microbatch& micro : packed) {
-      const auto cost =
-          padded ? micro.rows() * static_cast<size_t>(micro.longest) : micro.ids.size();
-      EXPECT_TRUE(kind == PackCost::kSharedPrompts || cost <= 200u) << cost;
-      ASSERT_EQ(micro.offsets.size(), micro.rows() + 1);
-      EXPECT_EQ(static_cast<size_t>(micro.offsets.back()), micro.ids.size());
-      for (size_t r = 0; r < micro.rows(); ++r) {
-        const auto& row = rows[static_cast<size_t>(micro.sequences[r])];
-        ++seen[static_cast<size_t>(micro.sequences[r])];
-        ASSERT_EQ(static_cast<size_t>(micro.offsets[r + 1] - micro.offsets[r]), row.ids.size());
-        const auto begin = static_cast<size_t>(micro.offsets[r]);
-        EXPECT_EQ(micro.positions[begin], 0);
-        EXPECT_EQ(micro.ids[begin + 1], row.ids[1]);
-        EXPECT_DOUBLE_EQ(micro.advantages[begin], 0);
-        EXPECT_DOUBLE_EQ(micro.advantages[begin + 1], 0.5);
-      }
+  const auto rows = RandomRows(3, 57);
+  const std::vector<std::vector<double>> advantages(rows.size(), {0.5});
+  std::vector<int32_t> chosen(rows.size());
+  std::iota(chosen.begin(), chosen.end(), 0);
+  const auto packed = PackMicrobatches(rows, advantages, chosen, 200);
+  std::vector<int> seen(rows.size(), 0);
+  for (const Microbatch& micro : packed) {
+    // All have the same prompt of one token.
+    EXPECT_LE(micro.ids.size() - (micro.rows() - 1), 200u);
+    ASSERT_EQ(micro.offsets.size(), micro.rows() + 1);
+    EXPECT_EQ(static_cast<size_t>(micro.offsets.back()), micro.ids.size());
+    for (size_t r = 0; r < micro.rows(); ++r) {
+      const auto& row = rows[static_cast<size_t>(micro.sequences[r])];
+      ++seen[static_cast<size_t>(micro.sequences[r])];
+      ASSERT_EQ(static_cast<size_t>(micro.offsets[r + 1] - micro.offsets[r]), row.ids.size());
+      const auto begin = static_cast<size_t>(micro.offsets[r]);
+      EXPECT_EQ(micro.positions[begin], 0);
+      EXPECT_EQ(micro.ids[begin + 1], row.ids[1]);
+      EXPECT_DOUBLE_EQ(micro.advantages[begin], 0);
+      EXPECT_DOUBLE_EQ(micro.advantages[begin + 1], 0.5);
     }
-    EXPECT_THAT(seen, ::testing::Each(1));
   }
+  EXPECT_THAT(seen, ::testing::Each(1));
 }
 
 TEST(PackMicrobatches,
@@ -125,7 +121,7 @@ TEST(PackMicrobatches,
   rows[2].trained_tokens = 0;
   const std::vector<std::vector<double>> advantages(rows.size(), {1.0});
   const std::vector<int32_t> chosen = {0, 1, 2, 3};
-  const auto packed = PackMicrobatches(rows, advantages, chosen, {1, PackCost::kTokens});
+  const auto packed = PackMicrobatches(rows, advantages, chosen, 1);
   EXPECT_EQ(packed.size(), 3u);
 }
 
@@ -133,7 +129,7 @@ TEST(PackMicrobatches, GivesEachTurnItsOwnAdvantage) {
   const std::vector<TrainSequence> rows = {*Flatten(TwoTurns(), {})};
   const std::vector<std::vector<double>> advantages = {{0.25, -2}};
   const std::vector<int32_t> chosen = {0};
-  const auto packed = PackMicrobatches(rows, advantages, chosen, {});
+  const auto packed = PackMicrobatches(rows, advantages, chosen, 1000);
   EXPECT_THAT(packed.at(0).advantages, ElementsAre(0, 0, .25, .25, .25, 0, 0, -2, -2));
 }
 
@@ -147,7 +143,7 @@ TEST(PackMicrobatches, CountsASharedPromptOnceAndKeepsItsRowsTogether) {
   }
   const std::vector<std::vector<double>> advantages(rows.size(), {1.0});
   const std::vector<int32_t> chosen = {0, 1, 2, 3, 4, 5};
-  const auto packed = PackMicrobatches(rows, advantages, chosen, {16, PackCost::kSharedPrompts});
+  const auto packed = PackMicrobatches(rows, advantages, chosen, 16);
   ASSERT_EQ(packed.size(), 2u);
   EXPECT_THAT(packed[0].sequences, ElementsAre(0, 2, 4));
   EXPECT_THAT(packed[1].sequences, ElementsAre(1, 3, 5));
@@ -168,7 +164,7 @@ TEST(ShareOut, GivesEverySequenceToOneRankAndEachAboutAsManyTokens) {
     chosen.push_back(static_cast<int32_t>(i));
   }
   for (uint32_t shares : {1u, 2u, 3u, 7u}) {
-    const auto parts = ShareOut(rows, chosen, shares, PackCost::kSharedPrompts);
+    const auto parts = ShareOut(rows, chosen, shares);
     ASSERT_EQ(parts.size(), shares);
     std::set<int32_t> seen;
     int changes = 0, prompt = -1;
@@ -183,14 +179,9 @@ TEST(ShareOut, GivesEverySequenceToOneRankAndEachAboutAsManyTokens) {
       EXPECT_NEAR(static_cast<double>(tokens), static_cast<double>(total) / shares, 35);
     }
     EXPECT_EQ(seen.size(), rows.size());
-    // One rank packs as always; several get rows of one prompt together.
-    if (shares == 1) {
-      EXPECT_EQ(parts[0], chosen);
-    } else {
-      EXPECT_EQ(changes, 4);
-    }
+    EXPECT_EQ(changes, 4);  // rows of one prompt are together
   }
-  EXPECT_EQ(ShareOut(rows, {}, 3, PackCost::kTokens), std::vector<std::vector<int32_t>>(3));
+  EXPECT_EQ(ShareOut(rows, {}, 3), std::vector<std::vector<int32_t>>(3));
 }
 
 }  // namespace

@@ -17,15 +17,10 @@ at::Tensor ToTensor(const std::vector<T>& values, at::ScalarType type, const at:
   return DeviceCopy(tensor, device);
 }
 
-// Where each token of a microbatch stands in a pack.
-struct Places {
-  std::vector<int64_t> of_token;
-};
-
-// Rows end to end; a prompt that the row before has as well is not laid again.
-Places LaySegments(const Microbatch& micro, SegmentedPack& pack) {
-  Places places;
-  places.of_token.resize(micro.ids.size());
+// Rows end to end; a prompt that the row before has as well is not laid again. Gives the place of
+// each token of the microbatch in the pack.
+std::vector<int64_t> LaySegments(const Microbatch& micro, SegmentedPack& pack) {
+  std::vector<int64_t> places(micro.ids.size());
   int64_t parent = -1;
   size_t parent_row = 0;
   const auto same_prompt = [&](size_t a, size_t b) {
@@ -37,7 +32,7 @@ Places LaySegments(const Microbatch& micro, SegmentedPack& pack) {
   const auto lay = [&](size_t from, size_t to, size_t row, int64_t parent_segment) {
     const auto start = static_cast<int64_t>(pack.tokens.size());
     for (size_t i = from; i < to; ++i) {
-      places.of_token[i] = static_cast<int64_t>(pack.tokens.size());
+      places[i] = static_cast<int64_t>(pack.tokens.size());
       pack.tokens.push_back(micro.ids[i]);
       pack.positions.push_back(static_cast<int64_t>(i) - micro.offsets[row]);
     }
@@ -61,22 +56,26 @@ Places LaySegments(const Microbatch& micro, SegmentedPack& pack) {
     }
     const int64_t start = pack.segments[static_cast<size_t>(parent)].start;
     for (size_t i = begin; i < prompt_end; ++i) {
-      places.of_token[i] = start + static_cast<int64_t>(i - begin);
+      places[i] = start + static_cast<int64_t>(i - begin);
     }
     if (end > prompt_end) lay(prompt_end, end, row, parent);
   }
   return places;
 }
 
-Places LayWhole(const Microbatch& micro, const at::Device& device, PackedBatch& packed) {
-  Places places;
-  const std::vector<int64_t> tokens(micro.ids.begin(), micro.ids.end());
-  const std::vector<int64_t> positions(micro.positions.begin(), micro.positions.end());
-  packed.tokens = ToTensor(tokens, at::kLong, device);
-  packed.positions = ToTensor(positions, at::kLong, device);
-  packed.starts.assign(micro.offsets.begin(), micro.offsets.end());
-  for (size_t i = 0; i < micro.ids.size(); ++i) places.of_token.push_back(static_cast<int64_t>(i));
-  return places;
+PackedBatch ToPackedBatch(const SegmentedPack& pack, const at::Device& device) {
+  PackedBatch packed;
+  packed.tokens = ToTensor(pack.tokens, at::kLong, device);
+  packed.positions = ToTensor(pack.positions, at::kLong, device);
+  bool shared = false;
+  for (const Segment& segment : pack.segments) {
+    packed.starts.push_back(segment.start);
+    packed.parents.push_back(segment.parent);
+    shared = shared || segment.parent >= 0;
+  }
+  packed.starts.push_back(static_cast<int64_t>(pack.tokens.size()));
+  if (!shared) packed.parents.clear();
+  return packed;
 }
 
 }  // namespace
@@ -84,9 +83,8 @@ Places LayWhole(const Microbatch& micro, const at::Device& device, PackedBatch& 
 MicroTensors MakeMicroTensors(const Microbatch& micro, bool fused, const std::string& device_name) {
   const at::Device device(device_name);
   MicroTensors out;
-  const Places places = fused ? LaySegments(micro, out.pack) : LayWhole(micro, device, out.packed);
-  out.computed_tokens =
-      fused ? static_cast<int64_t>(out.pack.tokens.size()) : static_cast<int64_t>(micro.ids.size());
+  const std::vector<int64_t> places = LaySegments(micro, out.pack);
+  if (!fused) out.packed = ToPackedBatch(out.pack, device);
   std::map<int64_t, int64_t> needed;  // place in the pack -> place among `rows`
   std::vector<int64_t> predicted_at, targets, sequence;
   std::vector<float> behaviour, lags, advantages, temperatures;
@@ -97,8 +95,8 @@ MicroTensors MakeMicroTensors(const Microbatch& micro, bool fused, const std::st
     for (size_t i = begin; i < end; ++i) {
       if (micro.mask[i] == 0) continue;
       TM_CHECK(i > begin, "nothing predicts the first token of a sequence");
-      predicted_at.push_back(places.of_token[i - 1]);
-      needed.emplace(places.of_token[i - 1], 0);
+      predicted_at.push_back(places[i - 1]);
+      needed.emplace(places[i - 1], 0);
       targets.push_back(micro.ids[i]);
       behaviour.push_back(micro.behaviour[i]);
       lags.push_back(static_cast<float>(micro.lags[i]));

@@ -15,8 +15,8 @@ namespace tidemill {
 
 // k is the number of trained tokens, in the order of the rows and within a row of the tokens.
 struct MicroTensors {
-  SegmentedPack pack;     // with shared prompts; for the fused decoder
-  PackedBatch packed;     // every row whole; for the model's own forward pass
+  SegmentedPack pack;     // what the decoder runs on: rows that share their prompt have it once
+  PackedBatch packed;     // the same for the model's own forward pass; empty for the fused decoder
   at::Tensor rows;        // int64: the tokens of the pack whose hidden states are needed, each once
   at::Tensor row_of;      // int64 [k]: which of `rows` predicts the token
   at::Tensor targets;     // int64 [k]
@@ -28,10 +28,9 @@ struct MicroTensors {
   double temperature = 1;
   std::vector<int32_t> sequences;   // per row: index among the step's sequences
   std::vector<int64_t> row_tokens;  // per row: how many of the k are its own
-  int64_t computed_tokens = 0;      // the decoder runs on
 };
 
-// `fused`: fill `pack` (and share prompts), else `packed`. A row's first token must not be trained.
+// `fused`: leave `packed` empty. A row's first token must not be trained.
 MicroTensors MakeMicroTensors(const Microbatch& micro, bool fused, const std::string& device);
 
 // Values by sequence ([sequence][trained token]) as one tensor in the order of the microbatch, and

@@ -16,7 +16,7 @@ std::optional<at::ScalarType> ComputeType(bool bfloat16) {
 }
 
 TokenScores ScoreHidden(const ModelTensorsView& view, const Tensor& hidden,
-                        const MicroTensors& micro, bool fused) {
+                        const MicroTensors& micro, bool fused, bool recompute) {
   // softmax((h / T) W): dividing the hidden state is dividing the logits.
   const bool mixed = micro.temperatures.defined();
   const Tensor scaled =
@@ -25,7 +25,8 @@ TokenScores ScoreHidden(const ModelTensorsView& view, const Tensor& hidden,
   if (fused && hidden.size(0) * view.head.size(0) <= kLogitsInMemory) {
     return FusedTokenScores(view, scaled, micro.targets, temperature);
   }
-  return TokenLogprobs(view, scaled, micro.targets, temperature);
+  constexpr int64_t kChunk = 1024;
+  return TokenLogprobs(view, scaled, micro.targets, temperature, kChunk, recompute);
 }
 
 }  // namespace
@@ -65,7 +66,8 @@ PolicyScores PolicyScorer::Score(const MicroTensors& micro, bool gradients) {
   const Tensor hidden = micro.rows.size(0) == micro.row_of.size(0) && micro.sequences.size() == 1
                             ? needed
                             : needed.index_select(0, micro.row_of);
-  const TokenScores token = ScoreHidden(model_->view(), hidden, micro, fused_ != nullptr);
+  const TokenScores token =
+      ScoreHidden(model_->view(), hidden, micro, fused_ != nullptr, options_.recompute);
   scores.logprobs = token.logprobs;
   scores.entropy = token.entropy;
   if (options_.value_head) {
@@ -97,7 +99,7 @@ Tensor ScoreFixed(const PolicyWeights& weights, const Microbatch& micro, bool bf
       ForwardHidden(weights.config(), weights.view(), tensors.packed, ComputeType(bfloat16))
           .index_select(0, tensors.rows)
           .index_select(0, tensors.row_of);
-  return ScoreHidden(weights.view(), hidden, tensors, false).logprobs;
+  return ScoreHidden(weights.view(), hidden, tensors, false, true).logprobs;
 }
 
 }  // namespace tidemill

@@ -72,9 +72,8 @@ class Trainer::Impl {
            (options_.objective.proximal == ProximalKind::kRecompute && Updates() > 1);
   }
   MinibatchOptions Cut() const {
-    const PackCost cost = scorer_.fused() ? PackCost::kSharedPrompts : PackCost::kTokens;
     const auto ranks = ranks_ == nullptr ? 1u : static_cast<uint32_t>(ranks_->size());
-    return {options_.minibatches, {options_.microbatch_tokens, cost}, options_.seed, ranks};
+    return {options_.minibatches, options_.microbatch_tokens, options_.seed, ranks};
   }
   Result<StepScores> ScoreBefore(const StepBatch& step);
   ObjectiveInput InputOf(const MicroTensors& micro, const PolicyScores& scores,
@@ -167,7 +166,7 @@ void Trainer::Impl::Compute(const Microbatch& part, const Minibatch& whole, cons
   scorer_.Backward(objective.loss, scores);
   sums.loss += objective.loss.item<double>();
   sums.objective.Add(objective.sums);
-  sums.computed_tokens += static_cast<double>(micro.computed_tokens);
+  sums.computed_tokens += static_cast<double>(micro.pack.tokens.size());
   if (ratios == nullptr) return;
   const Tensor before = options_.objective.proximal == ProximalKind::kRecompute
                             ? input.proximal

@@ -113,10 +113,6 @@ class Warmup {
     held_out_.assign(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(held_out));
     training_.assign(order.begin() + static_cast<std::ptrdiff_t>(held_out), order.end());
   }
-  PackOptions Cut() const {
-    return {options_.microbatch_tokens,
-            scorer_.fused() ? PackCost::kSharedPrompts : PackCost::kTokens};
-  }
   // The next update's sequences; a new epoch is in a new order.
   std::vector<int32_t> NextBatch();
   Result<double> Update();
@@ -169,7 +165,7 @@ std::vector<int32_t> Warmup::NextBatch() {
 
 Result<double> Warmup::Update() {
   const std::vector<int32_t> batch = NextBatch();
-  const auto parts = PackMicrobatches(rows_, no_advantages_, batch, Cut());
+  const auto parts = PackMicrobatches(rows_, no_advantages_, batch, options_.microbatch_tokens);
   double tokens = 0;
   for (const Microbatch& part : parts) tokens += static_cast<double>(part.trained_tokens);
   ZeroGrad(scorer_.leaves());
@@ -196,7 +192,7 @@ Result<double> Warmup::Update() {
 
 double Warmup::HeldOutLoss() {
   double sum = 0, tokens = 0;
-  const auto parts = PackMicrobatches(rows_, no_advantages_, held_out_, Cut());
+  const auto parts = PackMicrobatches(rows_, no_advantages_, held_out_, options_.microbatch_tokens);
   for (const Microbatch& part : parts) {
     const PolicyScores scores =
         scorer_.Score(MakeMicroTensors(part, scorer_.fused(), scorer_.device()), false);

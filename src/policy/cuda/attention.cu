@@ -266,6 +266,9 @@ __global__ void __launch_bounds__(kWarps * 32, D == 64 ? 4 : 2)
   const PageWalk walk = MakeWalk(args, kv_head, row.pages, D);
   PageOperands<D> now, next;
   int index = begin + warp;
+  // The row's own page is read when its key is there; others are on their way meanwhile.
+  const bool own = args.cos != nullptr && index == pages - 1;
+  if (index < end && !own) LoadPage(now, walk, index, lane);
   if (args.cos != nullptr) {
     // Only the part that ends with the row's own page writes to it, and nobody else reads it.
     if (end == pages) WriteOwn<D>(args, row, qkv, kv_head);
@@ -273,7 +276,7 @@ __global__ void __launch_bounds__(kWarps * 32, D == 64 ? 4 : 2)
     tile.Rotate(args.cos + at, args.sin + at, lane);
     __syncthreads();
   }
-  if (index < end) LoadPage(now, walk, index, lane);
+  if (index < end && own) LoadPage(now, walk, index, lane);
   while (index < end) {
     const int following = index + kWarps;
     if (following < end) LoadPage(next, walk, following, lane);

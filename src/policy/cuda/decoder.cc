@@ -11,21 +11,11 @@
 namespace tidemill {
 namespace {
 
-constexpr int kLongPages = 64;  // contexts over 1,024 tokens are cut into parts
+constexpr int kTunedRows = 2048;  // steps with more rows, of long prompts, take the first product
 
 struct Layer {
   const void *input_norm, *post_norm, *qkv, *qkv_bias, *q_norm, *k_norm, *o, *o_bias, *gate_up,
       *gate_up_bias, *down, *down_bias;
-};
-
-// What a step launches; the same step again launches the same.
-struct StepShape {
-  int rows = 0;         // a bucket
-  int decode_rows = 0;  // the first ones, each of a sequence of its own
-  int tiles = 0;
-  int draws = 0;  // a bucket
-  bool selects = false;
-  int splits = 1;
 };
 
 size_t PageNumbers(const ModelConfig& c) {
@@ -46,7 +36,11 @@ class CudaDecoder::Impl {
                .head_dim = static_cast<int>(config.head_dim)},
         bytes_(CudaTypeBytes(options.type)),
         max_rows_(BatchBucket(std::max(options.max_rows, options.max_decode_rows))),
-        parts_((static_cast<int>(config.vocab_size) + kCudaPartColumns - 1) / kCudaPartColumns) {}
+        parts_((static_cast<int>(config.vocab_size) + kCudaPartColumns - 1) / kCudaPartColumns),
+        writer_({.heads = heads_,
+                 .max_rows = max_rows_,
+                 .max_decode_rows = options.max_decode_rows,
+                 .cuts = CudaFastAttention(heads_)}) {}
 
   ~Impl() {
     for (auto& [key, graph] : graphs_) cudaGraphExecDestroy(graph);
@@ -83,12 +77,19 @@ class CudaDecoder::Impl {
     while (bucket < o_.max_decode_rows) {
       bucket = BatchBucket(bucket + 1);
       TM_RETURN_IF_ERROR(Tune(bucket));
+      TM_RETURN_IF_ERROR(TuneHead(bucket));
       for (const bool deep : {false, true}) {
-        if (deep && (o_.max_context <= kLongPages * kCudaPageSlots || Splits(bucket, deep) == 1)) {
+        if (deep && (o_.max_context <= kCudaLongPages * kCudaPageSlots ||
+                     writer_.Splits(bucket, deep) == 1)) {
           continue;
         }
         TM_RETURN_IF_ERROR(Capture(bucket, deep));
       }
+    }
+    // With parts of prompts a step has more rows than sequences.
+    while (bucket < std::min(max_rows_, kTunedRows)) {
+      bucket = BatchBucket(bucket + 1);
+      TM_RETURN_IF_ERROR(Tune(bucket));
     }
     TM_CUDA(cudaStreamSynchronize(stream_));
     return Ok();
@@ -124,8 +125,8 @@ class CudaDecoder::Impl {
   Status Run(std::span<const CudaSegment> segments, std::span<CudaDrawn> drawn) {
     TM_CUDA(cudaSetDevice(o_.device));
     TM_RETURN_IF_ERROR(FlushCopies());
-    const StepShape shape = LayOut(segments);
-    TM_CUDA(cudaMemcpyAsync(meta_.as(), host_, used_bytes_, cudaMemcpyHostToDevice, stream_));
+    const StepShape shape = writer_.Write(segments, host_);
+    TM_CUDA(cudaMemcpyAsync(meta_.as(), host_, writer_.bytes(), cudaMemcpyHostToDevice, stream_));
     const auto graph = shape.selects || shape.tiles > 0
                            ? graphs_.end()
                            : graphs_.find({shape.rows, shape.splits > 1});
@@ -137,7 +138,7 @@ class CudaDecoder::Impl {
     TM_CUDA(cudaStreamSynchronize(stream_));
     for (size_t i = 0; i < segments.size(); ++i) {
       if (!segments[i].draw) continue;
-      drawn[i] = drawn_[draw_of_[i]];
+      drawn[i] = drawn_[writer_.draw_of(i)];
       if (drawn[i].token < 0 || drawn[i].token >= c_.vocab_size) {
         return Internal("the model's logits are not finite; its weights are broken");
       }
@@ -147,7 +148,8 @@ class CudaDecoder::Impl {
 
   Status Logits(size_t segment, std::vector<float>& logits) {
     const int vocabulary = static_cast<int>(c_.vocab_size);
-    const size_t row = static_cast<size_t>(draw_of_[segment]) * static_cast<size_t>(c_.hidden_size);
+    const size_t row =
+        static_cast<size_t>(writer_.draw_of(segment)) * static_cast<size_t>(c_.hidden_size);
     const auto* h = static_cast<const char*>(final_.as()) + row * bytes_;
     TM_RETURN_IF_ERROR(
         gemm_->Run(HeadShape(1, vocabulary, vocabulary), h, head_, nullptr, logits_.as()));
@@ -189,7 +191,7 @@ class CudaDecoder::Impl {
         parts_buffer_.Allocate(rows * static_cast<size_t>(parts_) * sizeof(CudaPart), "draws"));
     size_t partial = 16;
     for (int rows_now = 1; rows_now <= max_rows_; rows_now = BatchBucket(rows_now + 1)) {
-      partial = std::max(partial, static_cast<size_t>(Splits(rows_now, true)) *
+      partial = std::max(partial, static_cast<size_t>(writer_.Splits(rows_now, true)) *
                                       static_cast<size_t>(rows_now) *
                                       static_cast<size_t>(heads_.heads * (heads_.head_dim + 2)));
     }
@@ -259,11 +261,6 @@ class CudaDecoder::Impl {
     }
   }
 
-  int Splits(int rows, bool deep) const {
-    if (!deep || !CudaFastAttention(heads_)) return 1;
-    return std::clamp(132 * 8 / (rows * heads_.kv_heads), 4, 64);
-  }
-
   GemmShape Shape(int rows, int n, int k, bool bias, bool into_x) const {
     return {.type = o_.type,
             .wide = into_x,
@@ -314,7 +311,10 @@ class CudaDecoder::Impl {
     TM_RETURN_IF_ERROR(gemm_->Tune(OShape(rows), mixed_.as(), o, nullptr, x_.as()));
     TM_RETURN_IF_ERROR(
         gemm_->Tune(GateUpShape(rows), h_.as(), gate_up, first.gate_up_bias, gate_up_.as()));
-    TM_RETURN_IF_ERROR(gemm_->Tune(DownShape(rows), act_.as(), down, nullptr, x_.as()));
+    return gemm_->Tune(DownShape(rows), act_.as(), down, nullptr, x_.as());
+  }
+
+  Status TuneHead(int rows) {
     const int vocabulary = static_cast<int>(c_.vocab_size);
     const int columns = LogitColumns(rows, vocabulary);
     const std::vector<const void*> head{head_, head_};
@@ -328,7 +328,7 @@ class CudaDecoder::Impl {
                           .tiles = 0,
                           .draws = bucket,
                           .selects = false,
-                          .splits = Splits(bucket, deep)};
+                          .splits = writer_.Splits(bucket, deep)};
     // Once outside of a capture: cuBLASLt and the driver load what they need.
     TM_RETURN_IF_ERROR(Launch(shape));
     TM_CUDA(cudaStreamSynchronize(stream_));
@@ -360,84 +360,6 @@ class CudaDecoder::Impl {
                   stream_);
     copies_.clear();
     return CudaStatus(cudaGetLastError(), "copying pages");
-  }
-
-  // Writes the step into host memory. Sequences with one row come first.
-  StepShape LayOut(std::span<const CudaSegment> segments) {
-    StepShape shape;
-    int rows = 0, draws = 0, longest = 0;
-    const int group = heads_.heads / heads_.kv_heads;
-    for (const CudaSegment& s : segments) {
-      const int count = static_cast<int>(s.tokens.size());
-      rows += count;
-      draws += s.draw ? 1 : 0;
-      longest = std::max(longest, static_cast<int>(s.pages.size()));
-      if (count == 1) {
-        ++shape.decode_rows;
-      } else {
-        shape.tiles += (count * group + kCudaPrefillVectors - 1) / kCudaPrefillVectors;
-      }
-    }
-    TM_CHECK(rows <= max_rows_, "a step has as many rows as the decoder was made for");
-    shape.rows = BatchBucket(rows);
-    shape.selects = shape.tiles > 0 || shape.decode_rows > o_.max_decode_rows;
-    shape.draws = shape.selects ? BatchBucket(std::max(draws, 1)) : shape.rows;
-    shape.splits = Splits(shape.rows, longest > kLongPages);
-    const StepLayout at(shape.rows, shape.draws, shape.selects, shape.tiles);
-    WriteStep(segments, shape, at);
-    return shape;
-  }
-
-  void WriteStep(std::span<const CudaSegment> segments, const StepShape& shape,
-                 const StepLayout& at) {
-    auto* rows = reinterpret_cast<CudaRow*>(host_);
-    auto* draws = reinterpret_cast<CudaDraw*>(host_ + at.draws_at);
-    auto* select = reinterpret_cast<int32_t*>(host_ + at.select_at);
-    auto* tiles = reinterpret_cast<CudaPrefillTile*>(host_ + at.tiles_at);
-    auto* pages = reinterpret_cast<int32_t*>(host_ + at.pages_at);
-    const int group = heads_.heads / heads_.kv_heads;
-    draw_of_.assign(segments.size(), -1);
-    int single = 0, row = shape.decode_rows, draw = 0, tile = 0, page = 0;
-    for (size_t i = 0; i < segments.size(); ++i) {
-      const CudaSegment& s = segments[i];
-      const int count = static_cast<int>(s.tokens.size());
-      const int needed = (s.first + count + kCudaPageSlots - 1) / kCudaPageSlots;
-      std::copy_n(s.pages.begin(), needed, pages + page);
-      int& next = count == 1 ? single : row;
-      const int first = next;
-      for (int r = 0; r < count; ++r) {
-        rows[next++] = {.token = s.tokens[static_cast<size_t>(r)],
-                        .position = s.first + r,
-                        .pages = page,
-                        .unused = 0};
-      }
-      if (count > 1) {
-        const int work = (count * group + kCudaPrefillVectors - 1) / kCudaPrefillVectors;
-        for (int t = 0; t < work; ++t) {
-          tiles[tile++] = {.row = first,
-                           .length = count,
-                           .first = s.first,
-                           .pages = page,
-                           .tile = work - 1 - t};  // the longest first
-        }
-      }
-      page += needed;
-      if (!shape.selects) {
-        draw_of_[i] = first;
-        draws[first] = s.how;
-      } else if (s.draw) {
-        draw_of_[i] = draw;
-        select[draw] = next - 1;
-        draws[draw++] = s.how;
-      }
-    }
-    const int used = single + (row - shape.decode_rows);
-    for (int r = used; r < shape.rows; ++r) rows[r] = CudaRow{};
-    for (int d = shape.selects ? draw : used; d < shape.draws; ++d) {
-      draws[d] = CudaDraw{};
-      if (shape.selects) select[d] = 0;
-    }
-    used_bytes_ = at.pages_at + static_cast<size_t>(page) * sizeof(int32_t);
   }
 
   // Everything a step does on the device.
@@ -550,6 +472,7 @@ class CudaDecoder::Impl {
   const size_t bytes_;  // of a number
   const int max_rows_;
   const int parts_;  // of a row of logits
+  StepWriter writer_;
   size_t page_capacity_ = 0;
 
   cudaStream_t stream_ = nullptr;
@@ -563,10 +486,8 @@ class CudaDecoder::Impl {
 
   char* host_ = nullptr;  // pinned; what meta_ gets
   size_t host_bytes_ = 0;
-  size_t used_bytes_ = 0;
   CudaDrawn* drawn_ = nullptr;  // pinned, written by the device
   CudaDrawn* drawn_device_ = nullptr;
-  std::vector<int> draw_of_;  // by segment of the last step
   std::vector<int32_t> copies_;
 };
 

@@ -15,6 +15,7 @@
 
 #include "core/status.h"
 #include "policy/cuda/kernels.h"
+#include "policy/cuda/step_layout.h"
 #include "policy/cuda/weight_layout.h"
 #include "policy/model_config.h"
 
@@ -27,15 +28,6 @@ struct CudaDecoderOptions {
   int32_t max_context = 0;
   int32_t max_decode_rows = 1024;  // sequences that decode in one step
   int32_t max_rows = 1536;         // of a step, with parts of prompts
-};
-
-// Consecutive tokens of one sequence.
-struct CudaSegment {
-  std::span<const int32_t> tokens;
-  int32_t first = 0;  // position
-  std::span<const int32_t> pages;
-  bool draw = false;
-  CudaDraw how;
 };
 
 // Not thread-safe. After a failure of the device nothing it holds can be trusted any more.

@@ -44,6 +44,10 @@ __device__ __forceinline__ Best WarpBest(Best best) {
   return best;
 }
 
+__device__ __forceinline__ int WarpMin(int x) {
+  return __reduce_min_sync(0xffffffffu, x);
+}
+
 struct PartScratch {
   float values[kWarps];
   int indices[kWarps];
@@ -100,7 +104,17 @@ __device__ void PickWithin(const float (&logits)[kQuads * 4], float top, float s
   }
 }
 
-__global__ void __launch_bounds__(kThreads, 5) PartKernel(const CudaPartArgs args) {
+// The first of this thread's columns that holds `value`, or INT_MAX.
+__device__ __forceinline__ int FirstColumn(const float (&logits)[kQuads * 4], float value) {
+  int first = INT_MAX;
+#pragma unroll
+  for (int i = 0; i < kQuads * 4; ++i) {
+    if (logits[i] == value) first = min(first, Column(i / 4) + i % 4);
+  }
+  return first;
+}
+
+__global__ void __launch_bounds__(kThreads, 6) PartKernel(const CudaPartArgs args) {
   __shared__ PartScratch s;
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const int64_t d = blockIdx.y;
@@ -109,44 +123,48 @@ __global__ void __launch_bounds__(kThreads, 5) PartKernel(const CudaPartArgs arg
   const int columns = min(kCudaPartColumns, args.columns - offset);
   const float* row = args.logits + d * args.stride + offset;
   float logits[kQuads * 4];
-  Best best{-INFINITY, INT_MAX};
-  bool broken = false;
 #pragma unroll
   for (int q = 0; q < kQuads; ++q) {
     const int column = Column(q);
     const float4 v = column < columns ? Load4(row + column) : float4{};
-    const float all[4] = {v.x, v.y, v.z, v.w};
+    logits[q * 4] = v.x;
+    logits[q * 4 + 1] = v.y;
+    logits[q * 4 + 2] = v.z;
+    logits[q * 4 + 3] = v.w;
+  }
+  if (columns < kCudaPartColumns) {
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const bool inside = column + i < columns;
-      logits[q * 4 + i] = inside ? all[i] : -INFINITY;
-      broken |= inside && !isfinite(all[i]);
-      if (inside) best = Better(best, {all[i], column + i});
+    for (int i = 0; i < kQuads * 4; ++i) {
+      if (Column(i / 4) + i % 4 >= columns) logits[i] = -INFINITY;
     }
   }
-  best = WarpBest(best);
-  if (lane == 0) {
-    s.values[warp] = best.value;
-    s.indices[warp] = best.index;
-  }
-  broken = __syncthreads_or(broken);
-  best = {s.values[0], s.indices[0]};
+  float top = logits[0];
 #pragma unroll
-  for (int w = 1; w < kWarps; ++w) best = Better(best, {s.values[w], s.indices[w]});
+  for (int i = 1; i < kQuads * 4; ++i) top = fmaxf(top, logits[i]);
+#pragma unroll
+  for (int step = 16; step > 0; step /= 2) {
+    top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, step));
+  }
+  if (lane == 0) s.values[warp] = top;
+  __syncthreads();
+  top = s.values[0];
+#pragma unroll
+  for (int w = 1; w < kWarps; ++w) top = fmaxf(top, s.values[w]);
 
   const bool greedy = draw.inverse_temperature <= 0;
   const float scale = (greedy ? 1.0f : draw.inverse_temperature) * 1.4426950408889634f;
   float own = 0;
 #pragma unroll
-  for (int i = 0; i < kQuads * 4; ++i) {
-    own += Exp2((logits[i] - best.value) * scale);
-  }
+  for (int i = 0; i < kQuads * 4; ++i) own += Exp2((logits[i] - top) * scale);
   const int first_part = args.first_column / kCudaPartColumns;
   const int part = first_part + static_cast<int>(blockIdx.x);
   CudaPart& out = args.parts[d * args.part_stride + part];
   const int first_column = args.first_column + offset;
-  if (!greedy) {
-    PickWithin(logits, best.value, scale, own, Uniform(draw, static_cast<uint32_t>(part) + 1),
+  if (greedy) {
+    const int first = WarpMin(FirstColumn(logits, top));
+    if (lane == 0) s.indices[warp] = first;
+  } else {
+    PickWithin(logits, top, scale, own, Uniform(draw, static_cast<uint32_t>(part) + 1),
                first_column, s, out);
   }
   __syncthreads();
@@ -156,11 +174,14 @@ __global__ void __launch_bounds__(kThreads, 5) PartKernel(const CudaPartArgs arg
   if (threadIdx.x != 0) return;
   float sum = 0;
   for (int w = 0; w < kWarps; ++w) sum += s.sums[w];
-  out.top = broken ? NAN : best.value;
+  // Numbers that are none are in the sum, infinite ones in the top.
+  out.top = isfinite(top) && isfinite(sum) ? top : NAN;
   out.sum = sum;
   if (greedy) {
-    out.token = first_column + best.index;
-    out.logit = best.value;
+    int first = s.indices[0];
+    for (int w = 1; w < kWarps; ++w) first = min(first, s.indices[w]);
+    out.token = first_column + first;
+    out.logit = top;
   }
 }
 

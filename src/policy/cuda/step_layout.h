@@ -1,21 +1,34 @@
 // How a step's rows, draws and pages lie in the one buffer that is copied to the device, and to
-// which batch sizes steps are filled up.
+// which batch sizes steps are filled up. Touches no device.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <span>
+#include <vector>
 
 #include "policy/cuda/kernels.h"
 
 namespace tidemill {
+
+constexpr int kCudaLongPages = 64;  // contexts over 1,024 tokens are cut into parts
+
+// Consecutive tokens of one sequence.
+struct CudaSegment {
+  std::span<const int32_t> tokens;
+  int32_t first = 0;  // position
+  std::span<const int32_t> pages;
+  bool draw = false;
+  CudaDraw how;
+};
 
 // The smallest batch size for which there are plans and graphs that holds `rows`.
 inline int BatchBucket(int rows) {
   int step = 1;
   if (rows > 4096) {
     step = 1024;
-  } else if (rows > 1024) {
+  } else if (rows > 2048) {
     step = 256;
   } else if (rows > 512) {
     step = 128;
@@ -61,5 +74,43 @@ inline int LogitColumns(int draws, int vocabulary) {
   const int64_t columns = (parts + times - 1) / times * kCudaPartColumns;
   return static_cast<int>(std::min<int64_t>(columns, (vocabulary + 3) / 4 * 4));
 }
+
+// What a step launches; the same step again launches the same.
+struct StepShape {
+  int rows = 0;         // a bucket
+  int decode_rows = 0;  // the first ones, each of a sequence of its own
+  int tiles = 0;
+  int draws = 0;  // a bucket
+  bool selects = false;
+  int splits = 1;
+};
+
+class StepWriter {
+ public:
+  struct Limits {
+    CudaHeads heads;
+    int max_rows = 0;
+    int max_decode_rows = 0;
+    bool cuts = true;  // attention can cut long contexts into parts
+  };
+  explicit StepWriter(const Limits& limits) : limits_(limits) {}
+
+  // Writes a step into host memory. Sequences with one row come first.
+  StepShape Write(std::span<const CudaSegment> segments, char* host);
+
+  // Parts that contexts are cut into in a step of `rows` rows, with long contexts among them.
+  int Splits(int rows, bool deep) const;
+
+  // Of the step written last: its size, and where the draw of a segment that draws is.
+  size_t bytes() const { return bytes_; }
+  int draw_of(size_t segment) const { return draw_of_[segment]; }
+
+ private:
+  StepShape ShapeOf(std::span<const CudaSegment> segments) const;
+
+  const Limits limits_;
+  std::vector<int> draw_of_;
+  size_t bytes_ = 0;
+};
 
 }  // namespace tidemill

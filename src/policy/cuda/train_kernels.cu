@@ -186,29 +186,50 @@ __global__ void __launch_bounds__(kScoreThreads) ScoresForwardKernel(const Train
   }
   if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = mass;
   __syncthreads();
-  if (threadIdx.x != 0) return;
   mass = warps[0];
   for (int w = 1; w < kScoreThreads / 32; ++w) mass = Join(mass, warps[w]);
   const float log_sum = mass.top + logf(mass.sum);
-  args.log_sums[r] = log_sum;
-  args.logprobs[r] = row[args.targets[r]] * args.scale - log_sum;
-  args.entropy[r] = log_sum - mass.weighted / mass.sum;
+  if (threadIdx.x == 0) {
+    args.log_sums[r] = log_sum;
+    args.logprobs[r] = row[args.targets[r]] * args.scale - log_sum;
+    args.entropy[r] = log_sum - mass.weighted / mass.sum;
+  }
+  if (args.probabilities == nullptr) return;
+  bf16* out = static_cast<bf16*>(args.probabilities) + r * args.width;
+  const auto probability = [&](float logit) { return __expf(logit * args.scale - log_sum); };
+  if (args.width % 4 == 0) {
+    for (int64_t i = threadIdx.x * 4; i < args.width; i += kScoreThreads * 4) {
+      const float4 v = Load4(row + i);
+      Store4(out + i, {probability(v.x), probability(v.y), probability(v.z), probability(v.w)});
+    }
+  } else {
+    for (int64_t i = threadIdx.x; i < args.width; i += kScoreThreads) {
+      out[i] = __float2bfloat16(probability(row[i]));
+    }
+  }
 }
 
+// From logits, or where kKept from probabilities.
+template <bool kKept, typename T>
 __global__ void __launch_bounds__(kScoreThreads)
     ScoresBackwardKernel(const TrainScoresArgs args, const float* dlogprobs, const float* dentropy,
-                         bf16* dlogits) {
+                         const T* from, bf16* dlogits) {
   const int64_t r = blockIdx.x;
-  const float* row = args.logits + r * args.width;
+  const T* row = from + r * args.width;
   bf16* out = dlogits + r * args.width;
   const float log_sum = args.log_sums[r], entropy = args.entropy[r];
   const float dlog = dlogprobs != nullptr ? dlogprobs[r] * args.scale : 0.0f;
   const float dent = dentropy != nullptr ? dentropy[r] * args.scale : 0.0f;
   const int64_t target = args.targets[r];
   // d log p_t / dz_j = [j = t] - p_j and dH / dz_j = -p_j (log p_j + H), each times the scale.
-  const auto gradient = [&](float logit, int64_t j) {
-    const float log_p = logit * args.scale - log_sum;
-    const float p = __expf(log_p);
+  // Where p_t is near 1 its rounding would be as large as 1 - p_t: of the target it is exact.
+  const float target_log_p = kKept ? args.logprobs[r] : 0.0f, target_p = __expf(target_log_p);
+  const auto gradient = [&](float x, int64_t j) {
+    const bool exact = kKept && j == target;
+    const float kept = exact ? target_p : x;
+    const float log_p =
+        kKept ? (exact ? target_log_p : __logf(fmaxf(kept, 1e-37f))) : x * args.scale - log_sum;
+    const float p = kKept ? kept : __expf(log_p);
     return (j == target ? dlog : 0.0f) - p * (dlog + dent * (log_p + entropy));
   };
   if (args.width % 4 == 0) {
@@ -219,7 +240,7 @@ __global__ void __launch_bounds__(kScoreThreads)
     }
   } else {
     for (int64_t i = threadIdx.x; i < args.width; i += kScoreThreads) {
-      out[i] = __float2bfloat16(gradient(row[i], i));
+      out[i] = __float2bfloat16(gradient(static_cast<float>(row[i]), i));
     }
   }
 }
@@ -291,8 +312,14 @@ void TrainScoresForward(const TrainScoresArgs& args, CudaStream stream) {
 
 void TrainScoresBackward(const TrainScoresArgs& args, const float* dlogprobs, const float* dentropy,
                          void* dlogits, CudaStream stream) {
-  ScoresBackwardKernel<<<static_cast<unsigned>(args.rows), kScoreThreads, 0, stream>>>(
-      args, dlogprobs, dentropy, Out(dlogits));
+  ScoresBackwardKernel<false><<<static_cast<unsigned>(args.rows), kScoreThreads, 0, stream>>>(
+      args, dlogprobs, dentropy, args.logits, Out(dlogits));
+}
+
+void TrainScoresBackwardInPlace(const TrainScoresArgs& args, const float* dlogprobs,
+                                const float* dentropy, CudaStream stream) {
+  ScoresBackwardKernel<true><<<static_cast<unsigned>(args.rows), kScoreThreads, 0, stream>>>(
+      args, dlogprobs, dentropy, In(args.probabilities), Out(args.probabilities));
 }
 
 void TrainAdamWStep(const TrainAdamW& update, int64_t count, const float* grad, float* p, float* m,

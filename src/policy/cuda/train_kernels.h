@@ -50,7 +50,7 @@ void TrainSwiGluBackward(int64_t rows, int width, const void* gate_up, const voi
                          void* dgate_up, CudaStream stream);
 
 // Of softmax(logits * scale), logits float32 [rows, width]: the log of its denominator, the
-// target's log-probability, the entropy.
+// target's log-probability, the entropy, and where wanted the probabilities.
 struct TrainScoresArgs {
   int64_t rows = 0;
   int64_t width = 0;
@@ -60,12 +60,16 @@ struct TrainScoresArgs {
   float* log_sums = nullptr;
   float* logprobs = nullptr;
   float* entropy = nullptr;
+  void* probabilities = nullptr;  // bfloat16 [rows, width], or null
 };
 void TrainScoresForward(const TrainScoresArgs& args, CudaStream stream);
 // dlogits (bfloat16) from the gradients of log-probabilities and entropies, either of which may be
-// null.
+// null, and from the logits; or where probabilities were kept from those, in whose place they are
+// put.
 void TrainScoresBackward(const TrainScoresArgs& args, const float* dlogprobs, const float* dentropy,
                          void* dlogits, CudaStream stream);
+void TrainScoresBackwardInPlace(const TrainScoresArgs& args, const float* dlogprobs,
+                                const float* dentropy, CudaStream stream);
 
 // p <- decay p - rate m / (sqrt(v) / root + eps) after m and v took the gradient in.
 struct TrainAdamW {

@@ -8,6 +8,8 @@
 #include <cmath>
 #include <limits>
 
+#include "core/status.h"
+
 namespace tidemill {
 namespace {
 
@@ -16,20 +18,22 @@ constexpr int64_t kQueryBlock = 256;
 // Queries [first, last) of one sequence and the keys they may see, with heads in front:
 // q [kv, group · block, d], k and v [kv, last, d].
 struct Block {
-  int64_t row;    // of the first query, in the pack
+  int64_t row;    // of the first query
   int64_t first;  // its position in the sequence
   int64_t last;
-  int64_t start;  // of the sequence, in the pack
+  int64_t start;  // of the sequence's keys
   int64_t rows() const { return last - first; }
 };
 
-std::vector<Block> Blocks(const std::vector<int64_t>& starts) {
+std::vector<Block> Blocks(const std::vector<int64_t>& starts,
+                          const std::vector<int64_t>& key_starts) {
   std::vector<Block> blocks;
   for (size_t s = 0; s + 1 < starts.size(); ++s) {
-    const int64_t length = starts[s + 1] - starts[s];
-    for (int64_t first = 0; first < length; first += kQueryBlock) {
+    const int64_t length = key_starts[s + 1] - key_starts[s];
+    const int64_t before = length - (starts[s + 1] - starts[s]);  // keys without a query
+    for (int64_t first = before; first < length; first += kQueryBlock) {
       const int64_t last = std::min(length, first + kQueryBlock);
-      blocks.push_back({starts[s] + first, first, last, starts[s]});
+      blocks.push_back({starts[s] + first - before, first, last, key_starts[s]});
     }
   }
   return blocks;
@@ -72,9 +76,10 @@ at::Tensor Probabilities(const at::Tensor& q, const at::Tensor& keys, const Bloc
 class CausalAttention : public torch::autograd::Function<CausalAttention> {
  public:
   static at::Tensor forward(torch::autograd::AutogradContext* ctx, const at::Tensor& q,
-                            const at::Tensor& k, const at::Tensor& v, std::vector<int64_t> starts) {
+                            const at::Tensor& k, const at::Tensor& v, std::vector<int64_t> starts,
+                            std::vector<int64_t> key_starts) {
     at::Tensor out = at::empty_like(q);
-    for (const Block& b : Blocks(starts)) {
+    for (const Block& b : Blocks(starts, key_starts)) {
       const at::Tensor p = Probabilities(GroupQueries(q.narrow(0, b.row, b.rows()), k.size(1)),
                                          Keys(k, b), b, LaterKeys(b, q.device()));
       const at::Tensor values = Keys(v, b);
@@ -83,6 +88,7 @@ class CausalAttention : public torch::autograd::Function<CausalAttention> {
     }
     ctx->save_for_backward({q, k, v, out});
     ctx->saved_data["starts"] = std::move(starts);
+    ctx->saved_data["key_starts"] = std::move(key_starts);
     return out;
   }
 
@@ -99,7 +105,8 @@ class CausalAttention : public torch::autograd::Function<CausalAttention> {
     at::Tensor dq = at::empty_like(q);
     at::Tensor dk = at::zeros_like(k);
     at::Tensor dv = at::zeros_like(v);
-    for (const Block& b : Blocks(ctx->saved_data["starts"].toIntVector())) {
+    for (const Block& b : Blocks(ctx->saved_data["starts"].toIntVector(),
+                                 ctx->saved_data["key_starts"].toIntVector())) {
       const at::Tensor queries = GroupQueries(q.narrow(0, b.row, b.rows()), k.size(1));
       const at::Tensor out_grad = GroupQueries(grad.narrow(0, b.row, b.rows()), k.size(1));
       const at::Tensor keys = Keys(k, b);
@@ -111,15 +118,17 @@ class CausalAttention : public torch::autograd::Function<CausalAttention> {
       dq.narrow(0, b.row, b.rows()).copy_(UngroupQueries(at::bmm(ds, keys), b.rows()));
       Keys(dk, b).add_(at::bmm(ds.transpose(1, 2), queries));
     }
-    return {dq, dk, dv, at::Tensor()};
+    return {dq, dk, dv, at::Tensor(), at::Tensor()};
   }
 };
 
 }  // namespace
 
 at::Tensor PackedCausalAttention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                                 const std::vector<int64_t>& starts) {
-  return CausalAttention::apply(q.contiguous(), k.contiguous(), v.contiguous(), starts);
+                                 const std::vector<int64_t>& starts,
+                                 const std::vector<int64_t>& key_starts) {
+  TM_CHECK(starts.size() == key_starts.size(), "every sequence has keys");
+  return CausalAttention::apply(q.contiguous(), k.contiguous(), v.contiguous(), starts, key_starts);
 }
 
 }  // namespace tidemill

@@ -87,9 +87,10 @@ class SwiGluFunction : public torch::autograd::Function<SwiGluFunction> {
 
 // What attention needs to know of a pack.
 struct PackShape {
-  Tensor cos, sin;    // float32 [n, head_dim / 2]
-  Tensor boundaries;  // int32, where sequences begin, and the end
-  int64_t longest = 0;
+  Tensor cos, sin;            // float32 [n, head_dim / 2]
+  Tensor starts, key_starts;  // int32, where sequences and their keys begin, and the end
+  Tensor key_rows;            // int64; undefined: every row's keys once, in their order
+  int64_t longest = 0, longest_keys = 0;
   int64_t heads = 0, kv_heads = 0, head_dim = 0;
 };
 
@@ -123,104 +124,158 @@ Tensor Rotated(const Qkv& from, const Tensor& cos, const Tensor& sin, bool back)
   return out;
 }
 
-// Rotation and attention in one, so that only rotated rows are kept.
+// Keys and values of `rows` (q, k and v of each row) as sequences see them.
+Qkv Seen(const Tensor& rows, const PackShape& shape) {
+  Qkv views = Views(rows, shape.heads, shape.kv_heads, shape.head_dim);
+  if (!shape.key_rows.defined()) return views;
+  const Tensor both =
+      rows.narrow(1, shape.heads * shape.head_dim, 2 * shape.kv_heads * shape.head_dim);
+  const Tensor seen = both.index_select(0, shape.key_rows)
+                          .view({shape.key_rows.size(0), 2 * shape.kv_heads, shape.head_dim});
+  views.k = seen.narrow(1, 0, shape.kv_heads);
+  views.v = seen.narrow(1, shape.kv_heads, shape.kv_heads);
+  return views;
+}
+
+// The way back: what several sequences saw of a row is added up, in float32.
+Tensor Unseen(const Tensor& seen, int64_t rows, const Tensor& key_rows) {
+  if (!key_rows.defined()) return seen.contiguous();
+  Tensor sum = at::zeros({rows, seen.size(1), seen.size(2)}, seen.options().dtype(at::kFloat));
+  sum.index_add_(0, key_rows, seen.to(at::kFloat));
+  return sum.to(seen.scalar_type());
+}
+
+// Rotation and attention in one, so that only rotated rows are kept. `shape` must be there until
+// the backward pass.
 class AttentionFunction : public torch::autograd::Function<AttentionFunction> {
  public:
-  static Tensor forward(AutogradContext* ctx, const Tensor& qkv, const Tensor& cos,
-                        const Tensor& sin, const Tensor& boundaries, int64_t longest, int64_t heads,
-                        int64_t kv_heads) {
-    const int64_t d = qkv.size(1) / (heads + 2 * kv_heads);
-    const Tensor rows = Rotated(Views(qkv.contiguous(), heads, kv_heads, d), cos, sin, false);
-    const Qkv views = Views(rows, heads, kv_heads, d);
+  static Tensor forward(AutogradContext* ctx, const Tensor& qkv,
+                        const std::shared_ptr<const PackShape>& shape) {
+    const PackShape& s = *shape;
+    const Tensor rows =
+        Rotated(Views(qkv.contiguous(), s.heads, s.kv_heads, s.head_dim), s.cos, s.sin, false);
+    const Qkv seen = Seen(rows, s);
     const auto [out, log_sums, seed, unused, debug] =
-        at::_flash_attention_forward(views.q, views.k, views.v, boundaries, boundaries, longest,
-                                     longest, 0.0, /*is_causal=*/true, false);
-    ctx->save_for_backward({rows, cos, sin, boundaries, out, log_sums, seed, unused});
-    ctx->saved_data["longest"] = longest;
-    ctx->saved_data["heads"] = heads;
-    ctx->saved_data["kv_heads"] = kv_heads;
-    return out.reshape({qkv.size(0), heads * d});
+        at::_flash_attention_forward(seen.q, seen.k, seen.v, s.starts, s.key_starts, s.longest,
+                                     s.longest_keys, 0.0, /*is_causal=*/true, false);
+    ctx->save_for_backward({rows, out, log_sums, seed, unused});
+    ctx->saved_data["shape"] = c10::IValue::make_capsule(c10::make_intrusive<ShapeHolder>(shape));
+    return out.reshape({qkv.size(0), s.heads * s.head_dim});
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const auto saved = ctx->get_saved_variables();
-    const int64_t longest = ctx->saved_data["longest"].toInt();
-    const int64_t heads = ctx->saved_data["heads"].toInt();
-    const int64_t kv_heads = ctx->saved_data["kv_heads"].toInt();
+    const auto holder = ctx->saved_data["shape"].toCapsule();
+    const PackShape& s = *static_cast<const ShapeHolder&>(*holder).shape;
     const Tensor& rows = saved[0];
-    const int64_t d = rows.size(1) / (heads + 2 * kv_heads);
-    const Qkv views = Views(rows, heads, kv_heads, d);
-    const Tensor dout = grads[0].contiguous().view({rows.size(0), heads, d});
+    const Qkv seen = Seen(rows, s);
+    const Tensor dout = grads[0].contiguous().view({rows.size(0), s.heads, s.head_dim});
     const auto [dq, dk, dv] = at::_flash_attention_backward(
-        dout, views.q, views.k, views.v, saved[4], saved[5], saved[3], saved[3], longest, longest,
-        0.0, /*is_causal=*/true, saved[6], saved[7]);
+        dout, seen.q, seen.k, seen.v, saved[1], saved[2], s.starts, s.key_starts, s.longest,
+        s.longest_keys, 0.0, /*is_causal=*/true, saved[3], saved[4]);
+    const int64_t n = rows.size(0);
     const Tensor back =
-        Rotated({dq.contiguous(), dk.contiguous(), dv.contiguous()}, saved[1], saved[2], true);
-    return {back, Tensor(), Tensor(), Tensor(), Tensor(), Tensor(), Tensor()};
+        Rotated({dq.contiguous(), Unseen(dk, n, s.key_rows), Unseen(dv, n, s.key_rows)}, s.cos,
+                s.sin, true);
+    return {back, Tensor()};
   }
+
+ private:
+  struct ShapeHolder : torch::CustomClassHolder {
+    explicit ShapeHolder(std::shared_ptr<const PackShape> held) : shape(std::move(held)) {}
+    std::shared_ptr<const PackShape> shape;
+  };
 };
 
+// Float32 logits exist for kScoreRows rows at a time. For the backward pass probabilities are kept
+// in bfloat16, which it may write over; without `keep` it computes the logits again.
 class ScoresFunction : public torch::autograd::Function<ScoresFunction> {
  public:
   static variable_list forward(AutogradContext* ctx, const Tensor& hidden, const Tensor& head,
-                               const Tensor& targets, double temperature) {
+                               const Tensor& targets, double temperature, bool keep) {
     const int64_t n = hidden.size(0);
     const auto options = hidden.options().dtype(at::kFloat);
-    Tensor logprobs = at::empty({n}, options), entropy = at::empty({n}, options);
-    Tensor log_sums = at::empty({n}, options);
+    Rows rows{.targets = targets,
+              .log_sums = at::empty({n}, options),
+              .logprobs = at::empty({n}, options),
+              .entropy = at::empty({n}, options),
+              .probabilities = keep ? at::empty({n, head.size(0)}, hidden.options()) : Tensor(),
+              .temperature = temperature};
     for (int64_t first = 0; first < n; first += kScoreRows) {
-      const int64_t rows = std::min(kScoreRows, n - first);
-      const Tensor logits = at::mm(hidden.narrow(0, first, rows), head.t(), at::kFloat);
-      TrainScoresForward(Args(logits, targets, temperature, first, log_sums, logprobs, entropy),
-                         Stream());
+      const int64_t count = std::min(kScoreRows, n - first);
+      const Tensor logits = at::mm(hidden.narrow(0, first, count), head.t(), at::kFloat);
+      TrainScoresForward(rows.Args(logits, first, count, head.size(0)), Stream());
     }
-    ctx->save_for_backward({hidden, head, targets, log_sums, entropy});
+    ctx->save_for_backward(
+        {hidden, head, targets, rows.log_sums, rows.logprobs, rows.entropy, rows.probabilities});
     ctx->saved_data["temperature"] = temperature;
     ctx->saved_data["head_grad"] = head.requires_grad();
-    return {logprobs, entropy};
+    return {rows.logprobs, rows.entropy};
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const auto saved = ctx->get_saved_variables();
-    const Tensor& hidden = saved[0];
-    const Tensor& head = saved[1];
-    const double temperature = ctx->saved_data["temperature"].toDouble();
-    const bool head_grad = ctx->saved_data["head_grad"].toBool();
+    const Tensor &hidden = saved[0], &head = saved[1];
+    const Rows rows{.targets = saved[2],
+                    .log_sums = saved[3],
+                    .logprobs = saved[4],
+                    .entropy = saved[5],
+                    .probabilities = saved[6],
+                    .temperature = ctx->saved_data["temperature"].toDouble()};
     const Tensor dlog = grads[0].defined() ? grads[0].contiguous() : Tensor();
     const Tensor dent = grads[1].defined() ? grads[1].contiguous() : Tensor();
+    const bool head_grad = ctx->saved_data["head_grad"].toBool();
+    const auto at = [](const Tensor& t, int64_t first) {
+      return t.defined() ? t.data_ptr<float>() + first : nullptr;
+    };
+    const int64_t n = hidden.size(0);
+    if (rows.probabilities.defined()) {
+      TrainScoresBackwardInPlace(rows.Args(Tensor(), 0, n, head.size(0)), at(dlog, 0), at(dent, 0),
+                                 Stream());
+      const Tensor& dlogits = rows.probabilities;
+      return {at::mm(dlogits, head), head_grad ? at::mm(dlogits.t(), hidden) : Tensor(), Tensor(),
+              Tensor(), Tensor()};
+    }
     Tensor dhidden = at::empty_like(hidden);
     Tensor dhead = head_grad ? at::zeros_like(head, head.options().dtype(at::kFloat)) : Tensor();
-    Tensor logprobs;
-    for (int64_t first = 0; first < hidden.size(0); first += kScoreRows) {
-      const int64_t rows = std::min(kScoreRows, hidden.size(0) - first);
-      const Tensor h = hidden.narrow(0, first, rows);
+    for (int64_t first = 0; first < n; first += kScoreRows) {
+      const int64_t count = std::min(kScoreRows, n - first);
+      const Tensor h = hidden.narrow(0, first, count);
       const Tensor logits = at::mm(h, head.t(), at::kFloat);
       Tensor dlogits = at::empty(logits.sizes(), hidden.options());
-      TrainScoresBackward(Args(logits, saved[2], temperature, first, saved[3], logprobs, saved[4]),
-                          dlog.defined() ? dlog.data_ptr<float>() + first : nullptr,
-                          dent.defined() ? dent.data_ptr<float>() + first : nullptr,
-                          dlogits.data_ptr(), Stream());
-      Tensor part = dhidden.narrow(0, first, rows);
+      TrainScoresBackward(rows.Args(logits, first, count, head.size(0)), at(dlog, first),
+                          at(dent, first), dlogits.data_ptr(), Stream());
+      Tensor part = dhidden.narrow(0, first, count);
       at::mm_out(part, dlogits, head);
       if (head_grad) dhead.add_(at::mm(dlogits.t(), h));
     }
     if (head_grad) dhead = dhead.to(head.scalar_type());
-    return {dhidden, dhead, Tensor(), Tensor()};
+    return {dhidden, dhead, Tensor(), Tensor(), Tensor()};
   }
 
  private:
-  static TrainScoresArgs Args(const Tensor& logits, const Tensor& targets, double temperature,
-                              int64_t first, const Tensor& log_sums, const Tensor& logprobs,
-                              const Tensor& entropy) {
-    return {.rows = logits.size(0),
-            .width = logits.size(1),
-            .scale = static_cast<float>(1.0 / temperature),
-            .logits = logits.data_ptr<float>(),
-            .targets = targets.data_ptr<int64_t>() + first,
-            .log_sums = log_sums.data_ptr<float>() + first,
-            .logprobs = logprobs.defined() ? logprobs.data_ptr<float>() + first : nullptr,
-            .entropy = entropy.data_ptr<float>() + first};
-  }
+  // Of all rows; logits and probabilities may be undefined.
+  struct Rows {
+    Tensor targets, log_sums, logprobs, entropy, probabilities;
+    double temperature = 1;
+
+    TrainScoresArgs Args(const Tensor& logits, int64_t first, int64_t count, int64_t width) const {
+      const auto floats = [&](const Tensor& t) {
+        return t.defined() ? t.data_ptr<float>() + first : nullptr;
+      };
+      return {.rows = count,
+              .width = width,
+              .scale = static_cast<float>(1.0 / temperature),
+              .logits = logits.defined() ? logits.data_ptr<float>() : nullptr,
+              .targets = targets.data_ptr<int64_t>() + first,
+              .log_sums = floats(log_sums),
+              .logprobs = floats(logprobs),
+              .entropy = floats(entropy),
+              .probabilities = probabilities.defined()
+                                   ? probabilities.data_ptr<at::BFloat16>() + first * width
+                                   : nullptr};
+    }
+  };
 };
 
 Tensor Norm(const Tensor& x, const Tensor& weight, double eps) {
@@ -259,43 +314,48 @@ Tensor Uploaded(const std::vector<T>& values, at::ScalarType type, const at::Dev
   return DeviceCopy(host, device);
 }
 
-PackShape ShapeOf(const ModelConfig& config, const PackedBatch& batch) {
-  PackShape shape{.cos = {},
-                  .sin = {},
-                  .boundaries = {},
-                  .longest = 0,
-                  .heads = config.num_heads,
-                  .kv_heads = config.num_kv_heads,
-                  .head_dim = config.head_dim};
+// Where sequences begin, for the device, and the longest of them.
+Tensor Boundaries(const std::vector<int64_t>& starts, const at::Device& device, int64_t& longest) {
+  for (size_t i = 1; i < starts.size(); ++i) longest = std::max(longest, starts[i] - starts[i - 1]);
+  return Uploaded(std::vector<int32_t>(starts.begin(), starts.end()), at::kInt, device);
+}
+
+std::shared_ptr<const PackShape> ShapeOf(const ModelConfig& config, const PackedBatch& batch) {
+  auto made = std::make_shared<PackShape>();
+  PackShape& shape = *made;
+  shape.heads = config.num_heads;
+  shape.kv_heads = config.num_kv_heads;
+  shape.head_dim = config.head_dim;
   const RopeFrequencies frequencies = ComputeRopeFrequencies(config);
   const at::Device device = batch.positions.device();
   const Tensor inverse = Uploaded(frequencies.inverse, at::kFloat, device);
   const Tensor angles = batch.positions.to(at::kFloat).unsqueeze(1) * inverse;
   shape.cos = (at::cos(angles) * frequencies.attention_scaling).contiguous();
   shape.sin = (at::sin(angles) * frequencies.attention_scaling).contiguous();
-  std::vector<int32_t> boundaries;
-  for (size_t i = 0; i < batch.starts.size(); ++i) {
-    boundaries.push_back(static_cast<int32_t>(batch.starts[i]));
-    if (i > 0) shape.longest = std::max(shape.longest, batch.starts[i] - batch.starts[i - 1]);
+  shape.starts = Boundaries(batch.starts, device, shape.longest);
+  if (batch.parents.empty()) {
+    shape.key_starts = shape.starts;
+    shape.longest_keys = shape.longest;
+    return made;
   }
-  shape.boundaries = Uploaded(boundaries, at::kInt, device);
-  return shape;
+  const PackedKeys keys = KeysOf(batch);
+  shape.key_starts = Boundaries(keys.starts, device, shape.longest_keys);
+  shape.key_rows = Uploaded(keys.rows, at::kLong, device);
+  return made;
 }
 
 Tensor Attend(const ModelConfig& config, const LayerTensors& layer, const Tensor& h,
-              const PackShape& shape) {
+              const std::shared_ptr<const PackShape>& shape) {
   Tensor qkv = Joined(h, {&layer.q, &layer.k, &layer.v});
   if (layer.q_norm.defined()) {
-    const Qkv views = Views(qkv, shape.heads, shape.kv_heads, shape.head_dim);
+    const Qkv views = Views(qkv, shape->heads, shape->kv_heads, shape->head_dim);
     const int64_t n = qkv.size(0);
     qkv = at::cat(
         {Norm(views.q, layer.q_norm, config.rms_norm_eps).view({n, -1}),
          Norm(views.k, layer.k_norm, config.rms_norm_eps).view({n, -1}), views.v.reshape({n, -1})},
         1);
   }
-  return Linear(AttentionFunction::apply(qkv, shape.cos, shape.sin, shape.boundaries, shape.longest,
-                                         shape.heads, shape.kv_heads),
-                layer.o);
+  return Linear(AttentionFunction::apply(qkv, shape), layer.o);
 }
 
 }  // namespace
@@ -309,7 +369,7 @@ bool CudaForwardApplies(const ModelConfig& config, const ModelTensorsView& view,
 
 Tensor CudaForwardHidden(const ModelConfig& config, const ModelTensorsView& view,
                          const PackedBatch& batch, bool recompute) {
-  const PackShape shape = ShapeOf(config, batch);
+  const std::shared_ptr<const PackShape> shape = ShapeOf(config, batch);
   Tensor x = As(at::embedding(view.embed, batch.tokens), at::kBFloat16);
   for (const LayerTensors& layer : view.layers) {
     const auto run = [&config, &layer, shape](const Tensor& in) {
@@ -324,8 +384,10 @@ Tensor CudaForwardHidden(const ModelConfig& config, const ModelTensorsView& view
 }
 
 TokenScores CudaTokenLogprobs(const Tensor& head, const Tensor& hidden, const Tensor& targets,
-                              double temperature) {
-  auto out = ScoresFunction::apply(hidden.contiguous(), head, targets.contiguous(), temperature);
+                              double temperature, bool recompute) {
+  const bool keep = at::GradMode::is_enabled() && !recompute;
+  auto out =
+      ScoresFunction::apply(hidden.contiguous(), head, targets.contiguous(), temperature, keep);
   return {out[0], out[1]};
 }
 

@@ -17,7 +17,7 @@ at::Tensor CudaForwardHidden(const ModelConfig& config, const ModelTensorsView& 
 
 // As TokenLogprobs, for bfloat16 hidden states and head on a GPU.
 TokenScores CudaTokenLogprobs(const at::Tensor& head, const at::Tensor& hidden,
-                              const at::Tensor& targets, double temperature);
+                              const at::Tensor& targets, double temperature, bool recompute);
 
 // Copies of all tensors of a model in `type`, in one block laid out as a GPU engine keeps its
 // weights (policy/cuda/weight_layout.h), so that it takes them over by one copy. Returns when they

@@ -59,22 +59,65 @@ at::Tensor Rotate(const at::Tensor& x, const Rotation& r) {
   return at::cat({first * r.cos - second * r.sin, second * r.cos + first * r.sin}, 2);
 }
 
+// Who sees whom.
+struct Sight {
+  std::vector<int64_t> starts, key_starts;
+  at::Tensor key_rows;  // undefined: every row's keys once, in their order
+};
+
 at::Tensor Attention(const ModelConfig& c, const LayerTensors& layer, const at::Tensor& x,
-                     const Rotation& rotation, const std::vector<int64_t>& starts) {
+                     const Rotation& rotation, const Sight& sight) {
   const int64_t n = x.size(0);
   at::Tensor q = Linear(x, layer.q).view({n, c.num_heads, c.head_dim});
   at::Tensor k = Linear(x, layer.k).view({n, c.num_kv_heads, c.head_dim});
-  const at::Tensor v = Linear(x, layer.v).view({n, c.num_kv_heads, c.head_dim});
+  at::Tensor v = Linear(x, layer.v).view({n, c.num_kv_heads, c.head_dim});
   if (layer.q_norm.defined()) {
     q = RmsNorm(q, layer.q_norm, c.rms_norm_eps);
     k = RmsNorm(k, layer.k_norm, c.rms_norm_eps);
   }
   q = Rotate(q, rotation);
   k = Rotate(k, rotation);
-  return Linear(PackedCausalAttention(q, k, v, starts).view({n, c.q_size()}), layer.o);
+  if (sight.key_rows.defined()) {
+    k = k.index_select(0, sight.key_rows);
+    v = v.index_select(0, sight.key_rows);
+  }
+  return Linear(
+      PackedCausalAttention(q, k, v, sight.starts, sight.key_starts).view({n, c.q_size()}),
+      layer.o);
+}
+
+Sight SightOf(const PackedBatch& batch) {
+  if (batch.parents.empty()) return {batch.starts, batch.starts, {}};
+  PackedKeys keys = KeysOf(batch);
+  const at::Tensor rows = at::from_blob(keys.rows.data(), {static_cast<int64_t>(keys.rows.size())},
+                                        at::TensorOptions().dtype(at::kLong))
+                              .clone()
+                              .to(batch.tokens.device());
+  return {batch.starts, std::move(keys.starts), rows};
 }
 
 }  // namespace
+
+PackedKeys KeysOf(const PackedBatch& batch) {
+  const size_t count = batch.starts.size() - 1;
+  TM_CHECK(batch.parents.empty() || batch.parents.size() == count,
+           "every sequence of a pack continues one, or none");
+  PackedKeys keys;
+  keys.starts.push_back(0);
+  const auto add = [&](size_t s) {
+    for (int64_t row = batch.starts[s]; row < batch.starts[s + 1]; ++row) keys.rows.push_back(row);
+  };
+  for (size_t s = 0; s < count; ++s) {
+    const int64_t parent = batch.parents.empty() ? -1 : batch.parents[s];
+    if (parent >= 0) {
+      TM_CHECK(batch.parents.at(static_cast<size_t>(parent)) < 0, "a parent continues none");
+      add(static_cast<size_t>(parent));
+    }
+    add(s);
+    keys.starts.push_back(static_cast<int64_t>(keys.rows.size()));
+  }
+  return keys;
+}
 
 PackedBatch Pack(const std::vector<std::vector<int32_t>>& sequences, const std::string& device) {
   std::vector<int64_t> tokens;
@@ -113,12 +156,13 @@ at::Tensor ForwardHidden(const ModelConfig& config, const ModelTensorsView& view
   }
 #endif
   const Rotation rotation = MakeRotation(config, batch.positions, type);
+  const Sight sight = SightOf(batch);
   at::Tensor x = As(at::embedding(view.embed, batch.tokens), type);
   for (const LayerTensors& layer : view.layers) {
-    const auto run = [&config, &layer, rotation, starts = batch.starts](const at::Tensor& in) {
+    const auto run = [&config, &layer, rotation, sight](const at::Tensor& in) {
       const at::Tensor h =
           in + Attention(config, layer, RmsNorm(in, layer.input_norm, config.rms_norm_eps),
-                         rotation, starts);
+                         rotation, sight);
       const at::Tensor n = RmsNorm(h, layer.post_norm, config.rms_norm_eps);
       return h + Linear(at::silu(Linear(n, layer.gate)) * Linear(n, layer.up), layer.down);
     };

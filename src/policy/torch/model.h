@@ -108,12 +108,23 @@ class PolicyWeights {
 };
 
 // Sequences laid end to end. Token i of the pack stands at positions[i] of its sequence; sequence s
-// is [starts[s], starts[s + 1]). A token sees itself and what precedes it in its own sequence.
+// is [starts[s], starts[s + 1]). A token sees itself and what precedes it in its own sequence, and
+// all of the sequence that this one continues: what several begin with is there once.
 struct PackedBatch {
-  at::Tensor tokens;            // int64 [n], on the weights' device
-  at::Tensor positions;         // int64 [n], on the weights' device
-  std::vector<int64_t> starts;  // first 0, last n
+  at::Tensor tokens;             // int64 [n], on the weights' device
+  at::Tensor positions;          // int64 [n], on the weights' device
+  std::vector<int64_t> starts;   // first 0, last n
+  std::vector<int64_t> parents;  // the sequence that s continues, which continues none, or -1;
+                                 // empty: nobody continues any
 };
+
+// The keys that the sequences of a pack see: those of sequence s are the tokens
+// rows[starts[s] .. starts[s + 1]) of the pack, its parent's and then its own.
+struct PackedKeys {
+  std::vector<int64_t> rows;
+  std::vector<int64_t> starts;
+};
+PackedKeys KeysOf(const PackedBatch& batch);
 
 // Packs whole sequences, positions from 0. Empty ones are not allowed.
 PackedBatch Pack(const std::vector<std::vector<int32_t>>& sequences,
@@ -136,11 +147,12 @@ struct TokenScores {
   at::Tensor logprobs;  // float32 [n]: of targets[i] under softmax(logits[i] / temperature)
   at::Tensor entropy;   // float32 [n]: of that distribution
 };
-// Both are differentiable in `hidden` and in the head. Logits exist for `chunk` tokens at a time,
-// in the forward and again in the backward pass, never for all.
+// Both are differentiable in `hidden` and in the head. Logits exist for some tokens at a time
+// (`chunk`, on the CPU), in the forward and again in the backward pass, never for all. On a GPU in
+// bfloat16 probabilities (2 bytes each) are kept for the backward pass, unless `recompute`.
 TokenScores TokenLogprobs(const ModelTensorsView& view, const at::Tensor& hidden,
-                          const at::Tensor& targets, double temperature = 1.0,
-                          int64_t chunk = 1024);
+                          const at::Tensor& targets, double temperature = 1.0, int64_t chunk = 1024,
+                          bool recompute = false);
 
 // What the learner optimizes: float32 leaves that require gradients. Without LoRA every tensor of
 // the model; with it the adapter's A and B, the base staying as it is. Not thread-safe; Snapshot()

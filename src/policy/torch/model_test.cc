@@ -252,6 +252,38 @@ TEST(PolicyWeights, AMissingDirectoryIsNotFound) {
   EXPECT_EQ(PolicyWeights::Load("/nonexistent/model").status().code(), Code::kNotFound);
 }
 
+// The same two sequences, each whole and with what they begin with there once.
+TEST(ForwardHidden, ASharedBeginningGivesWhatEachOfItsOwnGives) {
+  auto weights = PolicyWeights::NewRandom(SmallConfig(), 3);
+  ASSERT_TRUE(weights.ok());
+  const PackedBatch whole = Pack({{1, 2, 3, 4, 5}, {1, 2, 3, 9, 8, 7, 6}});
+  PackedBatch shared = Pack({{1, 2, 3}, {4, 5}, {9, 8, 7, 6}});
+  shared.positions = at::tensor({0, 1, 2, 3, 4, 3, 4, 5, 6}, at::kLong);
+  shared.parents = {-1, 0, 0};
+  const PackedKeys keys = KeysOf(shared);
+  EXPECT_EQ(keys.starts, (std::vector<int64_t>{0, 3, 8, 15}));
+  EXPECT_EQ(keys.rows, (std::vector<int64_t>{0, 1, 2, 0, 1, 2, 3, 4, 0, 1, 2, 5, 6, 7, 8}));
+  const at::Tensor whole_rows = at::tensor({2, 3, 4, 7, 8, 9, 10, 11}, at::kLong);
+  const at::Tensor shared_rows = at::tensor({2, 3, 4, 2, 5, 6, 7, 8}, at::kLong);
+  for (const bool recompute : {false, true}) {
+    auto a = TrainableModel::FromWeights(**weights), b = TrainableModel::FromWeights(**weights);
+    ASSERT_TRUE(a.ok() && b.ok());
+    const at::Tensor expected =
+        (*a)->Forward(whole, at::kFloat, recompute).index_select(0, whole_rows);
+    const at::Tensor hidden =
+        (*b)->Forward(shared, at::kFloat, recompute).index_select(0, shared_rows);
+    EXPECT_LT(MaxDifference(hidden, expected), 1e-5);
+    at::manual_seed(1);
+    const at::Tensor weighing = at::randn(hidden.sizes());
+    (hidden * weighing).sum().backward();
+    (expected * weighing).sum().backward();
+    for (const auto& [name, parameter] : (*b)->parameters()) {
+      if (!parameter.grad().defined()) continue;
+      EXPECT_LT(MaxDifference(parameter.grad(), (*a)->parameters().at(name).grad()), 1e-4) << name;
+    }
+  }
+}
+
 // Against automatic differentiation of the plain formulas.
 TEST(TokenLogprobs, GradientsOfLogprobAndEntropyMatchThePlainFormula) {
   auto weights = PolicyWeights::NewRandom(SmallConfig(), 3);

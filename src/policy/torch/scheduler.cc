@@ -161,6 +161,16 @@ void Scheduler::Admit() {
   }
 }
 
+// A step with parts of prompts may cost more than its rows are worth: as long as few places wait
+// for one, better one such step for several than one for each.
+bool Scheduler::HoldPrompts(size_t decoding) {
+  const size_t wanted = std::min(options_.max_running, running_.size() + waiting_.size());
+  const size_t idle = wanted - decoding;
+  const bool hold = idle > 0 && idle * 32 < decoding && held_ < options_.hold_prompts;
+  held_ = hold ? held_ + 1 : 0;
+  return hold;
+}
+
 std::vector<PlannedRows> Scheduler::Plan() {
   Admit();
   std::vector<PlannedRows> plan;
@@ -175,7 +185,7 @@ std::vector<PlannedRows> Scheduler::Plan() {
       Preempt(s);  // the youngest itself is short of a page
     }
   }
-  int32_t budget = options_.prefill_chunk;
+  int32_t budget = HoldPrompts(plan.size()) ? 0 : options_.prefill_chunk;
   for (size_t i = 0; i < running_.size() && budget > 0; ++i) {
     Sequence& s = *running_[i];
     if (s.Pending() <= 1) continue;

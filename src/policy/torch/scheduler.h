@@ -25,6 +25,8 @@ struct SchedulerOptions {
   int32_t pages = 0;  // room for at least one sequence of the longest context
   size_t max_running = 1024;
   int32_t prefill_chunk = 512;
+  int32_t hold_prompts =
+      0;  // steps that prompts may wait for others while nearly all places decode
 };
 
 struct PlannedRows {
@@ -80,6 +82,7 @@ class Scheduler {
   bool MakeRoom(const Sequence& keep, bool preempt);
   bool TakeFrom(const Sequence& keep, bool preempt);
   size_t Reclaimable() const;
+  bool HoldPrompts(size_t decoding);
   // Pages for positions up to `end`, none of them shared where it writes; returns how far it got.
   int32_t Secure(Sequence& sequence, int32_t end, bool preempt);
 
@@ -88,6 +91,7 @@ class Scheduler {
   PagePool pool_;
   std::deque<Sequence*> waiting_;
   std::vector<Sequence*> running_;        // in order of admission
+  int32_t held_ = 0;                      // steps in a row that prompts waited
   std::map<uint64_t, Sequence*> parked_;  // the longest parked first
   std::unordered_map<uint64_t, PromptGroup> groups_;
   uint64_t parkings_ = 0;

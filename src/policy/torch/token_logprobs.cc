@@ -101,7 +101,8 @@ class LogprobsOfTokens : public torch::autograd::Function<LogprobsOfTokens> {
 }  // namespace
 
 TokenScores TokenLogprobs(const ModelTensorsView& view, const at::Tensor& hidden,
-                          const at::Tensor& targets, double temperature, int64_t chunk) {
+                          const at::Tensor& targets, double temperature, int64_t chunk,
+                          [[maybe_unused]] bool recompute) {
   TM_CHECK(chunk > 0 && temperature > 0, "chunk and temperature are positive");
   TM_CHECK(hidden.size(0) == targets.size(0), "every hidden state has a target");
   const at::Tensor head = view.head.scalar_type() == hidden.scalar_type()
@@ -109,7 +110,7 @@ TokenScores TokenLogprobs(const ModelTensorsView& view, const at::Tensor& hidden
                               : view.head.to(hidden.scalar_type());
 #ifdef TIDEMILL_CUDA
   if (hidden.is_cuda() && hidden.scalar_type() == at::kBFloat16) {
-    return CudaTokenLogprobs(head, hidden, targets, temperature);
+    return CudaTokenLogprobs(head, hidden, targets, temperature, recompute);
   }
 #endif
   auto out = LogprobsOfTokens::apply(hidden, head, targets, temperature, chunk);

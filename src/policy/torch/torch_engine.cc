@@ -13,16 +13,13 @@ namespace {
 
 class TorchEngine final : public Engine {
  public:
-  TorchEngine(const ModelConfig& config, EngineOptions options, int32_t pages, uint64_t version,
-              std::unique_ptr<DecodeBackend> backend)
+  TorchEngine(const ModelConfig& config, EngineOptions options, const SchedulerOptions& scheduling,
+              uint64_t version, std::unique_ptr<DecodeBackend> backend)
       : vocabulary_(config.vocab_size),
         options_(std::move(options)),
         version_(version),
         backend_(std::move(backend)),
-        scheduler_({.pages = pages,
-                    .max_running = options_.max_running,
-                    .prefill_chunk = options_.prefill_chunk},
-                   [this](PageId from, PageId to) { backend_->CopyPage(from, to); }) {}
+        scheduler_(scheduling, [this](PageId from, PageId to) { backend_->CopyPage(from, to); }) {}
 
   Status Add(SequenceStart start) override {
     const std::string who = "sequence " + std::to_string(start.id);
@@ -176,6 +173,9 @@ class TorchEngine final : public Engine {
   std::vector<Drawn> drawn_;
 };
 
+// On a GPU a step without prompts is one graph of a size that was tuned.
+constexpr int32_t kGpuHoldPrompts = 8;
+
 bool OnGpu(const PolicyWeights& weights) {
   return weights.view().embed.is_cuda();
 }
@@ -235,8 +235,12 @@ Result<std::unique_ptr<Engine>> NewEngine(std::shared_ptr<const PolicyWeights> w
                             .threads = options.threads,
                             .max_decode_rows = static_cast<int32_t>(options.max_running),
                             .max_rows = static_cast<int32_t>(rows)}));
-  return std::unique_ptr<Engine>(new TorchEngine(
-      config, std::move(options), static_cast<int32_t>(pages), version, std::move(backend)));
+  const SchedulerOptions scheduling{.pages = static_cast<int32_t>(pages),
+                                    .max_running = options.max_running,
+                                    .prefill_chunk = options.prefill_chunk,
+                                    .hold_prompts = OnGpu(*weights) ? kGpuHoldPrompts : 0};
+  return std::unique_ptr<Engine>(
+      new TorchEngine(config, std::move(options), scheduling, version, std::move(backend)));
 }
 
 }  // namespace tidemill

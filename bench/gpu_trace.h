@@ -1,0 +1,15 @@
+// What the GPU did during a part of a measurement, by libtorch's profiler.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "core/status.h"
+
+namespace tidemill {
+
+void BeginGpuTrace();
+// {span_ms, busy_ms, kernels: [{name, count, ms}]}, the costliest first; kernels that ran beside
+// each other count each.
+Result<nlohmann::ordered_json> EndGpuTrace();
+
+}  // namespace tidemill
