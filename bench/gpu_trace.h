@@ -8,8 +8,8 @@
 namespace tidemill {
 
 void BeginGpuTrace();
-// {span_ms, busy_ms, kernels: [{name, count, ms}]}, the costliest first; kernels that ran beside
-// each other count each.
+// {span_ms, busy_ms, kernels: [{ms, count, name}], gaps: [{ms, count, "before -> after"}]}, the
+// costliest first. Kernels that ran beside each other count each.
 Result<nlohmann::ordered_json> EndGpuTrace();
 
 }  // namespace tidemill

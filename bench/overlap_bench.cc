@@ -239,12 +239,15 @@ Result<OverlapRun> Overlap::Train(const OverlapSetting& setting, const Mix& mix,
 }
 
 Result<OverlapSetting> Overlap::Best(const Mix& mix, const std::string& mode) {
+  std::vector<OverlapSetting> settings;
   for (const OverlapSetting& setting : options_.settings) {
-    if (setting.mode == mode) return setting;
+    if (setting.mode == mode) settings.push_back(setting);
   }
+  if (settings.size() == 1) return settings.front();
+  if (settings.empty()) settings = Sweep(mode);
   std::vector<OverlapRun> runs;
   double pass_rate = 0;
-  for (const OverlapSetting& setting : Sweep(mode)) {
+  for (const OverlapSetting& setting : settings) {
     TM_ASSIGN_OR_RETURN(OverlapRun run, Train(setting, mix, options_.seeds[0]));
     pass_rate = std::max(pass_rate, run.pass_rate);
     runs.push_back(std::move(run));
@@ -273,6 +276,15 @@ Result<OverlapReport> Overlap::Run() {
     const OverlapSetting one_step{"one-step", sync.batch, 2 * sync.batch};
     for (const uint64_t seed : options_.seeds) {
       for (const OverlapSetting& setting : {sync, one_step, async}) {
+        // The sweep's own runs count.
+        const auto known =
+            std::find_if(report_.sweep.begin(), report_.sweep.end(), [&](const OverlapRun& run) {
+              return run.mix == mix.name && run.seed == seed && run.setting == setting;
+            });
+        if (known != report_.sweep.end()) {
+          report_.runs.push_back(*known);
+          continue;
+        }
         TM_ASSIGN_OR_RETURN(OverlapRun run, Train(setting, mix, seed));
         report_.runs.push_back(std::move(run));
       }

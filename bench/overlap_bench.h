@@ -22,6 +22,7 @@ struct OverlapSetting {
   std::string mode;
   uint64_t batch = 0;
   uint64_t in_flight = 0;
+  bool operator==(const OverlapSetting&) const = default;
 };
 
 struct OverlapOptions {
@@ -33,8 +34,9 @@ struct OverlapOptions {
   uint64_t eval_tasks = 200;
   std::vector<uint64_t> seeds = {1, 2, 3, 4, 5};
   std::vector<std::string> mixes = {"none", "200ms", "1s"};
-  std::vector<std::string> sets{};         // "learner.learning_rate=1e-5": keys of every run
-  std::vector<OverlapSetting> settings{};  // of the modes named here, instead of the sweep's best
+  std::vector<std::string> sets{};  // "learner.learning_rate=1e-5": keys of every run
+  // Of the modes named here, instead of the usual sweep: several of a mode are swept themselves.
+  std::vector<OverlapSetting> settings{};
 };
 
 struct OverlapRun {

@@ -63,7 +63,8 @@ void AddOverlap(CLI::App& bench, Exit& exit) {
   AddSetOption(*command, options->sets, "Change one key of the runs, a.b=c; may be repeated");
   command
       ->add_option("--settings", *settings,
-                   "Instead of the sweep, MODE:BATCH:AT_ONCE (sync:1024:1024,async:256:4096)")
+                   "MODE:BATCH:AT_ONCE instead of the usual sweep; several of a mode are swept "
+                   "(sync:1024:1024,async:256:1024,async:256:2048)")
       ->delimiter(',');
   command->add_flag("--json", *json, "One JSON object on standard output");
   command->callback([options, settings, json, &exit] {

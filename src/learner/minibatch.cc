@@ -6,6 +6,13 @@
 
 namespace tidemill {
 
+const Microbatch* Minibatch::PartOf(uint32_t rank, size_t first) const {
+  for (size_t i = first; i < parts.size(); ++i) {
+    if (ranks[i] == rank) return &parts[i];
+  }
+  return nullptr;
+}
+
 void PackForRanks(const StepBatch& batch, std::span<const int32_t> chosen,
                   const MinibatchOptions& options, Minibatch& to) {
   const auto shares = ShareOut(batch.sequences, chosen, options.ranks);

@@ -15,6 +15,9 @@ struct Minibatch {
   std::vector<uint32_t> ranks;  // per part: who computes it
   double tokens = 0;            // trained, of all parts
   double sequences = 0;         // of all parts
+
+  // The first from `first` on that `rank` computes, or null.
+  const Microbatch* PartOf(uint32_t rank, size_t first) const;
 };
 
 struct MinibatchOptions {

@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <map>
 
 #include "policy/torch/host_copy.h"
 
@@ -85,7 +84,7 @@ MicroTensors MakeMicroTensors(const Microbatch& micro, bool fused, const std::st
   MicroTensors out;
   const std::vector<int64_t> places = LaySegments(micro, out.pack);
   if (!fused) out.packed = ToPackedBatch(out.pack, device);
-  std::map<int64_t, int64_t> needed;  // place in the pack -> place among `rows`
+  std::vector<int64_t> index_of(out.pack.tokens.size(), -1);  // in the pack -> among `rows`
   std::vector<int64_t> predicted_at, targets, sequence;
   std::vector<float> behaviour, lags, advantages, temperatures;
   for (size_t row = 0; row < micro.rows(); ++row) {
@@ -96,7 +95,7 @@ MicroTensors MakeMicroTensors(const Microbatch& micro, bool fused, const std::st
       if (micro.mask[i] == 0) continue;
       TM_CHECK(i > begin, "nothing predicts the first token of a sequence");
       predicted_at.push_back(places[i - 1]);
-      needed.emplace(places[i - 1], 0);
+      index_of[static_cast<size_t>(places[i - 1])] = 0;
       targets.push_back(micro.ids[i]);
       behaviour.push_back(micro.behaviour[i]);
       lags.push_back(static_cast<float>(micro.lags[i]));
@@ -107,11 +106,12 @@ MicroTensors MakeMicroTensors(const Microbatch& micro, bool fused, const std::st
     out.row_tokens.push_back(static_cast<int64_t>(targets.size() - before));
   }
   std::vector<int64_t> rows;
-  for (auto& [place, index] : needed) {
-    index = static_cast<int64_t>(rows.size());
-    rows.push_back(place);
+  for (size_t place = 0; place < index_of.size(); ++place) {
+    if (index_of[place] < 0) continue;
+    index_of[place] = static_cast<int64_t>(rows.size());
+    rows.push_back(static_cast<int64_t>(place));
   }
-  for (int64_t& place : predicted_at) place = needed.at(place);
+  for (int64_t& place : predicted_at) place = index_of[static_cast<size_t>(place)];
   out.rows = ToTensor(rows, at::kLong, device);
   out.row_of = ToTensor(predicted_at, at::kLong, device);
   out.targets = ToTensor(targets, at::kLong, device);

@@ -3,6 +3,11 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include <cmath>
+
+#include "policy/torch/adamw.h"
+#include "policy/torch/cuda_leaves.h"
+
 namespace tidemill {
 namespace {
 
@@ -81,6 +86,24 @@ PolicyScores PolicyScorer::Score(const MicroTensors& micro, bool gradients) {
 void PolicyScorer::Backward(const Tensor& loss, const PolicyScores& scores) {
   loss.backward();
   if (fused_ != nullptr) fused_->Backward(scores.hidden.grad());
+}
+
+void PolicyScorer::ZeroGrad() {
+  const at::NoGradGuard no_grad;
+  if (const auto& packed = model_->view().leaves; packed != nullptr) {
+    Tensor gradients = packed->gradients;
+    gradients.zero_();
+    NamedTensors rest = ValueHead();
+    tidemill::ZeroGrad(rest);
+  } else {
+    tidemill::ZeroGrad(leaves_);
+  }
+}
+
+double PolicyScorer::GradNorm() const {
+  const auto& packed = model_->view().leaves;
+  if (packed == nullptr) return tidemill::GradNorm(leaves_);
+  return std::hypot(packed->gradients.norm().item<double>(), tidemill::GradNorm(ValueHead()));
 }
 
 NamedTensors PolicyScorer::ValueHead() const {

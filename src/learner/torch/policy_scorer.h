@@ -33,6 +33,9 @@ class PolicyScorer {
   PolicyScores Score(const MicroTensors& micro, bool gradients);
   // Adds the gradient of `loss`, made from `scores`, to the leaves.
   void Backward(const at::Tensor& loss, const PolicyScores& scores);
+  void ZeroGrad();
+  // The √Σ g² of all leaves.
+  double GradNorm() const;
 
   bool fused() const { return fused_ != nullptr; }
   const std::string& device() const { return device_; }

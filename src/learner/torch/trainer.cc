@@ -78,9 +78,12 @@ class Trainer::Impl {
   Result<StepScores> ScoreBefore(const StepBatch& step);
   ObjectiveInput InputOf(const MicroTensors& micro, const PolicyScores& scores,
                          const StepScores& known) const;
-  Status Update(const Minibatch& minibatch, const StepScores& known, bool first_epoch);
-  void Compute(const Microbatch& part, const Minibatch& whole, const StepScores& known,
-               double* ratios, MinibatchSums& sums);
+  Status Update(const Minibatch& minibatch, const Minibatch* following, const StepScores& known,
+                bool first_epoch);
+  void Compute(const Microbatch& part, const Microbatch* following, const Minibatch& whole,
+               const StepScores& known, double* ratios, MinibatchSums& sums);
+  MicroTensors TensorsOf(const Microbatch& part);
+  uint32_t Rank() const { return ranks_ == nullptr ? 0 : static_cast<uint32_t>(ranks_->rank()); }
   Status Apply(double loss);
   void FinishMetrics(const StepBatch& step, double seconds);
 
@@ -103,6 +106,8 @@ class Trainer::Impl {
   RankSums rank_sums_;
 
   // Of the step under way.
+  const Microbatch* ahead_of_ = nullptr;  // whose tensors are in ahead_; null: nobody's
+  MicroTensors ahead_;
   TrainReport report_;
   ObjectiveSums sums_;
   double loss_ = 0;
@@ -155,15 +160,27 @@ ObjectiveInput Trainer::Impl::InputOf(const MicroTensors& micro, const PolicySco
   return input;
 }
 
+// Those made ahead where they are for this part.
+MicroTensors Trainer::Impl::TensorsOf(const Microbatch& part) {
+  if (std::exchange(ahead_of_, nullptr) == &part) return std::move(ahead_);
+  return MakeMicroTensors(part, scorer_.fused(), scorer_.device());
+}
+
 // One microbatch forward and backward. `ratios`: the places of its tokens; null: not wanted.
-void Trainer::Impl::Compute(const Microbatch& part, const Minibatch& whole, const StepScores& known,
-                            double* ratios, MinibatchSums& sums) {
-  const MicroTensors micro = MakeMicroTensors(part, scorer_.fused(), scorer_.device());
+// `following` is what comes next, or null: a GPU is still at work when it is made ready.
+void Trainer::Impl::Compute(const Microbatch& part, const Microbatch* following,
+                            const Minibatch& whole, const StepScores& known, double* ratios,
+                            MinibatchSums& sums) {
+  const MicroTensors micro = TensorsOf(part);
   const PolicyScores scores = scorer_.Score(micro, true);
   const ObjectiveInput input = InputOf(micro, scores, known);
   const ObjectiveLoss objective =
       ComputeObjective(options_.objective, input, {whole.tokens, whole.sequences});
   scorer_.Backward(objective.loss, scores);
+  if (following != nullptr) {
+    ahead_ = MakeMicroTensors(*following, scorer_.fused(), scorer_.device());
+    ahead_of_ = following;
+  }
   sums.loss += objective.loss.item<double>();
   sums.objective.Add(objective.sums);
   sums.computed_tokens += static_cast<double>(micro.pack.tokens.size());
@@ -176,16 +193,19 @@ void Trainer::Impl::Compute(const Microbatch& part, const Minibatch& whole, cons
   std::copy_n(ratio.data_ptr<double>(), ratio.size(0), ratios);
 }
 
-Status Trainer::Impl::Update(const Minibatch& minibatch, const StepScores& known,
-                             bool first_epoch) {
-  ZeroGrad(scorer_.leaves());
-  const uint32_t rank = ranks_ == nullptr ? 0 : static_cast<uint32_t>(ranks_->rank());
+Status Trainer::Impl::Update(const Minibatch& minibatch, const Minibatch* following,
+                             const StepScores& known, bool first_epoch) {
+  scorer_.ZeroGrad();
   MinibatchSums sums;
   if (first_epoch) sums.log_ratios.resize(static_cast<size_t>(minibatch.tokens));
   double* ratios = first_epoch ? sums.log_ratios.data() : nullptr;
   for (size_t i = 0; i < minibatch.parts.size(); ++i) {
     const Microbatch& part = minibatch.parts[i];
-    if (minibatch.ranks[i] == rank) Compute(part, minibatch, known, ratios, sums);
+    if (minibatch.ranks[i] == Rank()) {
+      const Microbatch* next = minibatch.PartOf(Rank(), i + 1);
+      if (next == nullptr && following != nullptr) next = following->PartOf(Rank(), 0);
+      Compute(part, next, minibatch, known, ratios, sums);
+    }
     if (first_epoch) ratios += part.trained_tokens;
   }
   if (ranks_ != nullptr) {
@@ -209,7 +229,7 @@ Status Trainer::Impl::Update(const Minibatch& minibatch, const StepScores& known
 
 // Checks before anything is changed.
 Status Trainer::Impl::Apply(double loss) {
-  norm_ = GradNorm(scorer_.leaves());
+  norm_ = scorer_.GradNorm();
   // Machines may add up in another order; what follows must be the same everywhere.
   if (ranks_ != nullptr) {
     TM_ASSIGN_OR_RETURN(norm_, ranks_->FromFirst(norm_));
@@ -233,11 +253,10 @@ Status Trainer::Impl::Apply(double loss) {
 }
 
 Trainer::Impl::Before Trainer::Impl::Remember() const {
-  const at::NoGradGuard no_grad;
   Before before;
   // With one update nothing has changed when it fails.
   if (Updates() == 1) return before;
-  for (const auto& [name, leaf] : scorer_.leaves()) before.leaves.emplace(name, leaf.clone());
+  before.leaves = Clones(scorer_.leaves());
   before.moments = optimizer_.State();
   before.optimizer_steps = optimizer_.steps();
   return before;
@@ -279,6 +298,7 @@ void Trainer::Impl::FinishMetrics(const StepBatch& step, double seconds) {
 
 Result<TrainReport> Trainer::Impl::Train(const v1::Batch& batch, int64_t now_ms) {
   const auto began = std::chrono::steady_clock::now();
+  ahead_of_ = nullptr;
   report_ = {};
   sums_ = {};
   loss_ = largest_norm_ = norm_ = 0;
@@ -299,8 +319,10 @@ Result<TrainReport> Trainer::Impl::Train(const v1::Batch& batch, int64_t now_ms)
   const Before before = Remember();
   const std::vector<double> norms = watch_.Save();
   for (uint32_t epoch = 0; epoch < options_.epochs; ++epoch) {
-    for (const Minibatch& minibatch : CutMinibatches(step, batch.step(), epoch, Cut())) {
-      const Status updated = Update(minibatch, known, epoch == 0);
+    const std::vector<Minibatch> minibatches = CutMinibatches(step, batch.step(), epoch, Cut());
+    for (size_t i = 0; i < minibatches.size(); ++i) {
+      const Minibatch* following = i + 1 < minibatches.size() ? &minibatches[i + 1] : nullptr;
+      const Status updated = Update(minibatches[i], following, known, epoch == 0);
       if (updated.ok()) continue;
       Undo(before);
       watch_.Restore(norms);

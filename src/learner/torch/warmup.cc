@@ -168,7 +168,7 @@ Result<double> Warmup::Update() {
   const auto parts = PackMicrobatches(rows_, no_advantages_, batch, options_.microbatch_tokens);
   double tokens = 0;
   for (const Microbatch& part : parts) tokens += static_cast<double>(part.trained_tokens);
-  ZeroGrad(scorer_.leaves());
+  scorer_.ZeroGrad();
   double loss = 0;
   for (const Microbatch& part : parts) {
     const PolicyScores scores =
@@ -177,7 +177,7 @@ Result<double> Warmup::Update() {
     scorer_.Backward(part_loss, scores);
     loss += part_loss.item<double>();
   }
-  const double norm = GradNorm(scorer_.leaves());
+  const double norm = scorer_.GradNorm();
   if (!std::isfinite(loss) || !std::isfinite(norm)) {
     return Internal("the loss of step " + std::to_string(report_.last.step) +
                     " is no finite number; a lower learning rate may help");

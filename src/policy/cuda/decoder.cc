@@ -1,5 +1,6 @@
 #include "policy/cuda/decoder.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <map>
@@ -70,7 +71,7 @@ class CudaDecoder::Impl {
     TM_RETURN_IF_ERROR(WaitForDevice());
     // Rows of padding, so that what is tuned and captured touches no page.
     std::memset(host_, 0, host_bytes_);
-    auto* rows = reinterpret_cast<CudaRow*>(host_);
+    auto* rows = reinterpret_cast<CudaRow*>(host_ + sizeof(CudaCopies));
     for (int r = 0; r < max_rows_; ++r) rows[r] = CudaRow{};
     TM_CUDA(cudaMemcpyAsync(meta_.as(), host_, host_bytes_, cudaMemcpyHostToDevice, stream_));
     int bucket = 0;
@@ -109,24 +110,22 @@ class CudaDecoder::Impl {
   }
 
   Status CopyPage(int32_t from, int32_t to) {
-    // A pair that meets an earlier one must wait for it; that is rare.
-    for (size_t i = 0; i + 1 < copies_.size(); i += 2) {
-      if (copies_[i + 1] == from || copies_[i] == to || copies_[i + 1] == to) {
-        TM_RETURN_IF_ERROR(FlushCopies());
-        break;
-      }
-    }
-    copies_.push_back(from);
-    copies_.push_back(to);
-    if (copies_.size() >= kMaxCopies * 2) return FlushCopies();
+    CudaCopies& copies = Copies();
+    // A page that meets an earlier pair must wait for it; that is rare.
+    const bool meets =
+        std::any_of(copies.pages, copies.pages + copies.count, [&](const CudaCopies::Pair& pair) {
+          return pair.to == from || pair.from == to || pair.to == to;
+        });
+    if (meets || copies.count == CudaCopies::kMost) TM_RETURN_IF_ERROR(FlushCopies());
+    copies.pages[copies.count++] = {from, to};
     return Ok();
   }
 
   Status Run(std::span<const CudaSegment> segments, std::span<CudaDrawn> drawn) {
     TM_CUDA(cudaSetDevice(o_.device));
-    TM_RETURN_IF_ERROR(FlushCopies());
-    const StepShape shape = writer_.Write(segments, host_);
-    TM_CUDA(cudaMemcpyAsync(meta_.as(), host_, writer_.bytes(), cudaMemcpyHostToDevice, stream_));
+    const StepShape shape = writer_.Write(segments, host_ + sizeof(CudaCopies));
+    TM_CUDA(cudaMemcpyAsync(meta_.as(), host_, sizeof(CudaCopies) + writer_.bytes(),
+                            cudaMemcpyHostToDevice, stream_));
     const auto graph = shape.selects || shape.tiles > 0
                            ? graphs_.end()
                            : graphs_.find({shape.rows, shape.splits > 1});
@@ -136,6 +135,7 @@ class CudaDecoder::Impl {
       TM_RETURN_IF_ERROR(Launch(shape));
     }
     TM_CUDA(cudaStreamSynchronize(stream_));
+    Copies().count = 0;
     for (size_t i = 0; i < segments.size(); ++i) {
       if (!segments[i].draw) continue;
       drawn[i] = drawn_[writer_.draw_of(i)];
@@ -161,8 +161,6 @@ class CudaDecoder::Impl {
   }
 
  private:
-  static constexpr size_t kMaxCopies = 1024;
-
   Status AllocateWork() {
     const auto rows = static_cast<size_t>(max_rows_);
     const auto numbers = [&](int64_t width) { return rows * static_cast<size_t>(width) * bytes_; };
@@ -200,13 +198,13 @@ class CudaDecoder::Impl {
         static_cast<size_t>(max_rows_) *
             (static_cast<size_t>(heads_.heads / heads_.kv_heads) / kCudaPrefillVectors + 1) +
         rows;
-    host_bytes_ = rows * (sizeof(CudaRow) + sizeof(CudaDraw) + sizeof(int32_t)) +
+    host_bytes_ = sizeof(CudaCopies) +
+                  rows * (sizeof(CudaRow) + sizeof(CudaDraw) + sizeof(int32_t)) +
                   tiles * sizeof(CudaPrefillTile) + 64;
     const size_t context_pages = static_cast<size_t>(o_.max_context) / kCudaPageSlots + 2;
     page_capacity_ = rows * context_pages;
     host_bytes_ += page_capacity_ * sizeof(int32_t);
     TM_RETURN_IF_ERROR(meta_.Allocate(host_bytes_, "steps"));
-    TM_RETURN_IF_ERROR(pairs_.Allocate(kMaxCopies * 2 * sizeof(int32_t), "steps"));
     TM_CUDA(cudaMallocHost(reinterpret_cast<void**>(&host_), host_bytes_));
     TM_CUDA(cudaHostAlloc(reinterpret_cast<void**>(&drawn_), rows * sizeof(CudaDrawn),
                           cudaHostAllocMapped));
@@ -346,26 +344,33 @@ class CudaDecoder::Impl {
     return Ok();
   }
 
-  Status FlushCopies() {
-    if (copies_.empty()) return Ok();
+  // Pages to be copied before the next step.
+  CudaCopies& Copies() { return *reinterpret_cast<CudaCopies*>(host_); }
+
+  void LaunchCopies() {
     const size_t page_bytes = PageNumbers(c_) * bytes_;
-    TM_CUDA(cudaMemcpyAsync(pairs_.as(), copies_.data(), copies_.size() * sizeof(int32_t),
-                            cudaMemcpyHostToDevice, stream_));
     CudaCopyPages({.pool = pool_.as(),
                    .layer_bytes = page_bytes * static_cast<size_t>(o_.pages),
                    .page_bytes = page_bytes,
                    .layers = static_cast<int>(c_.num_layers),
-                   .pairs = pairs_.as<int32_t>(),
-                   .count = static_cast<int>(copies_.size() / 2)},
+                   .copies = meta_.as<CudaCopies>()},
                   stream_);
-    copies_.clear();
+  }
+
+  Status FlushCopies() {
+    TM_CUDA(
+        cudaMemcpyAsync(meta_.as(), host_, sizeof(CudaCopies), cudaMemcpyHostToDevice, stream_));
+    LaunchCopies();
+    TM_CUDA(cudaStreamSynchronize(stream_));
+    Copies().count = 0;
     return CudaStatus(cudaGetLastError(), "copying pages");
   }
 
   // Everything a step does on the device.
   Status Launch(const StepShape& s) {
     const StepLayout at(s.rows, s.draws, s.selects, s.tiles);
-    const char* meta = meta_.as<char>();
+    LaunchCopies();
+    const char* meta = meta_.as<char>() + sizeof(CudaCopies);
     const auto* rows = reinterpret_cast<const CudaRow*>(meta);
     const auto* pages = reinterpret_cast<const int32_t*>(meta + at.pages_at);
     CudaEmbed(o_.type, rows, s.rows, embed_, static_cast<int>(c_.hidden_size), x_.as<float>(),
@@ -479,16 +484,15 @@ class CudaDecoder::Impl {
   std::unique_ptr<CudaGemm> gemm_;
   CudaBuffer weights_, pool_, cos_, sin_;
   CudaBuffer x_, h_, final_, qkv_, mixed_, gate_up_, act_, logits_, parts_buffer_, partial_;
-  CudaBuffer meta_, pairs_;
+  CudaBuffer meta_;
   const void *embed_ = nullptr, *head_ = nullptr, *norm_ = nullptr;
   std::vector<Layer> layers_;
   std::map<std::pair<int, bool>, cudaGraphExec_t> graphs_;  // by batch size and long contexts
 
-  char* host_ = nullptr;  // pinned; what meta_ gets
+  char* host_ = nullptr;  // pinned; what meta_ gets: pages to copy, then the step
   size_t host_bytes_ = 0;
   CudaDrawn* drawn_ = nullptr;  // pinned, written by the device
   CudaDrawn* drawn_device_ = nullptr;
-  std::vector<int32_t> copies_;
 };
 
 CudaDecoder::CudaDecoder(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

@@ -158,15 +158,23 @@ void CudaDrawFinish(const CudaPart* parts, int part_stride, int part_count, cons
 // A large copy at the speed of the memory; both ends are multiples of 16 bytes.
 void CudaCopyBlock(const void* from, void* to, size_t bytes, CudaStream stream);
 
-// Copies pages in every layer: pairs[2i] into pairs[2i + 1]. No page is named twice but as a
+// Copies pages in every layer: pages[i].from into pages[i].to. No page is named twice but as a
 // source.
+struct CudaCopies {
+  static constexpr int kMost = 256;
+  struct Pair {
+    int32_t from, to;
+  };
+  int32_t count = 0;
+  int32_t unused[3] = {};
+  Pair pages[kMost] = {};
+};
 struct CudaCopyArgs {
   void* pool = nullptr;
   size_t layer_bytes = 0;
   size_t page_bytes = 0;  // a multiple of 16
   int layers = 0;
-  const int32_t* pairs = nullptr;
-  int count = 0;
+  const CudaCopies* copies = nullptr;
 };
 void CudaCopyPages(const CudaCopyArgs& args, CudaStream stream);
 

@@ -145,10 +145,13 @@ __global__ void SwiGluWideKernel(const __nv_bfloat16* gate_up, int64_t total, in
 
 __global__ void CopyPagesKernel(const CudaCopyArgs args) {
   char* layer = static_cast<char*>(args.pool) + blockIdx.y * args.layer_bytes;
-  const size_t from = static_cast<size_t>(args.pairs[2 * blockIdx.x]) * args.page_bytes;
-  const size_t to = static_cast<size_t>(args.pairs[2 * blockIdx.x + 1]) * args.page_bytes;
-  for (size_t i = threadIdx.x * 16; i < args.page_bytes; i += blockDim.x * 16) {
-    *reinterpret_cast<uint4*>(layer + to + i) = *reinterpret_cast<const uint4*>(layer + from + i);
+  for (int n = static_cast<int>(blockIdx.x); n < args.copies->count; n += gridDim.x) {
+    const CudaCopies::Pair page = args.copies->pages[n];
+    const char* from = layer + static_cast<size_t>(page.from) * args.page_bytes;
+    char* to = layer + static_cast<size_t>(page.to) * args.page_bytes;
+    for (size_t i = threadIdx.x * 16; i < args.page_bytes; i += blockDim.x * 16) {
+      *reinterpret_cast<uint4*>(to + i) = *reinterpret_cast<const uint4*>(from + i);
+    }
   }
 }
 
@@ -222,7 +225,8 @@ void CudaSwiGlu(CudaType type, const void* gate_up, int rows, int width, void* o
 }
 
 void CudaCopyPages(const CudaCopyArgs& args, CudaStream stream) {
-  const dim3 grid(static_cast<unsigned>(args.count), static_cast<unsigned>(args.layers));
+  // Few blocks: in most steps there is little or nothing to copy.
+  const dim3 grid(8, static_cast<unsigned>(args.layers));
   CopyPagesKernel<<<grid, 128, 0, stream>>>(args);
 }
 

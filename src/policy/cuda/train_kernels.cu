@@ -8,99 +8,229 @@ namespace {
 using bf16 = __nv_bfloat16;
 
 constexpr int kNormThreads = 256;
+constexpr int kNormWarps = kNormThreads / 32;
 constexpr int kMaxNormParts = 528;  // four blocks on each of 132 multiprocessors
 
+__device__ __forceinline__ float4 Add(float4 a, float4 b) {
+  return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w};
+}
+__device__ __forceinline__ float Dot(float4 a, float4 b) {
+  return a.x * b.x + a.y * b.y + a.z * b.z + a.w * b.w;
+}
+__device__ __forceinline__ float4 Times(float4 a, float4 b) {
+  return {a.x * b.x, a.y * b.y, a.z * b.z, a.w * b.w};
+}
+__device__ __forceinline__ float4 Times(float4 a, float b) {
+  return {a.x * b, a.y * b, a.z * b, a.w * b};
+}
+
+// x, or where there is something to add the rounded sum, which is written.
+__device__ __forceinline__ float4 TakeSum(const TrainNormIn& in, int64_t at) {
+  const float4 x = Load4(static_cast<const bf16*>(in.x) + at);
+  if (in.more == nullptr) return x;
+  bf16* sum = static_cast<bf16*>(in.sum) + at;
+  Store4(sum, Add(x, Load4(static_cast<const bf16*>(in.more) + at)));
+  return Load4(sum);
+}
+
 __global__ void __launch_bounds__(kNormThreads)
-    NormForwardKernel(const TrainNormShape shape, const bf16* x, const float* w, bf16* y,
+    NormForwardKernel(const TrainNormShape shape, const TrainNormIn in, const float* w, bf16* y,
                       float* rstd) {
-  __shared__ float scratch[kNormThreads / 32];
+  __shared__ float scratch[kNormWarps];
   const int64_t r = blockIdx.x;
-  const bf16* from = x + r * shape.width;
   float sum = 0;
   for (int i = threadIdx.x * 4; i < shape.width; i += kNormThreads * 4) {
-    const float4 v = Load4(from + i);
-    sum += v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w;
+    const float4 v = TakeSum(in, r * shape.width + i);
+    sum += Dot(v, v);
   }
   const float scale =
       rsqrtf(BlockSum<kNormThreads>(sum, scratch) / static_cast<float>(shape.width) + shape.eps);
   if (threadIdx.x == 0) rstd[r] = scale;
+  const bf16* from = static_cast<const bf16*>(in.more == nullptr ? in.x : in.sum);
   for (int i = threadIdx.x * 4; i < shape.width; i += kNormThreads * 4) {
-    const float4 v = Load4(from + i), g = Load4(w + i);
-    Store4(y + r * shape.width + i,
-           {v.x * scale * g.x, v.y * scale * g.y, v.z * scale * g.z, v.w * scale * g.w});
+    const int64_t at = r * shape.width + i;
+    Store4(y + at, Times(Times(Load4(from + at), scale), Load4(w + i)));
   }
 }
 
+// The same for rows of 128 kQuads numbers, which a warp holds in registers.
+template <int kQuads>
+__global__ void __launch_bounds__(kNormThreads)
+    NormForwardWarpKernel(const TrainNormShape shape, const TrainNormIn in, const float* w, bf16* y,
+                          float* rstd) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int64_t r = static_cast<int64_t>(blockIdx.x) * kNormWarps + threadIdx.x / 32;
+  if (r >= shape.rows) return;
+  const int64_t first = r * shape.width + lane * 4;
+  float4 v[kQuads];
+  float sum = 0;
+#pragma unroll
+  for (int q = 0; q < kQuads; ++q) {
+    v[q] = TakeSum(in, first + q * 128);
+    sum += Dot(v[q], v[q]);
+  }
+  const float scale = rsqrtf(WarpSum(sum) / static_cast<float>(shape.width) + shape.eps);
+  if (lane == 0) rstd[r] = scale;
+#pragma unroll
+  for (int q = 0; q < kQuads; ++q) {
+    Store4(y + first + q * 128, Times(Times(v[q], scale), Load4(w + lane * 4 + q * 128)));
+  }
+}
+
+// d of the sum: what comes through the norm, and what comes otherwise.
+__device__ __forceinline__ float4 SumGradient(const TrainNormGradients& g, int64_t at, float4 v,
+                                              float4 dy_w, float scale, float mean) {
+  const float4 through = Times(Add(dy_w, Times(v, -mean)), scale);
+  return g.dsum == nullptr ? through : Add(through, Load4(static_cast<const bf16*>(g.dsum) + at));
+}
+
 // Each block goes through rows blockIdx.x, blockIdx.x + gridDim.x, ..; a thread keeps the same
-// columns throughout, so the weight's gradient gathers in registers (shared memory beyond them).
+// columns throughout, so the weight's gradient gathers in shared memory of its own.
 __global__ void __launch_bounds__(kNormThreads)
     NormBackwardKernel(const TrainNormShape shape, const bf16* x, const float* w, const float* rstd,
-                       const bf16* dy, bf16* dx, float* dw_parts) {
+                       const TrainNormGradients g) {
   extern __shared__ float dw[];
-  __shared__ float scratch[2][kNormThreads / 32];
+  __shared__ float scratch[2][kNormWarps];
+  const bf16* dy = static_cast<const bf16*>(g.dy);
   for (int i = threadIdx.x * 4; i < shape.width; i += kNormThreads * 4) Store4(dw + i, float4{});
   int turn = 0;
   for (int64_t r = blockIdx.x; r < shape.rows; r += gridDim.x) {
     const float scale = rstd[r];
-    const bf16* xr = x + r * shape.width;
-    const bf16* dyr = dy + r * shape.width;
+    const int64_t first = r * shape.width;
     float dot = 0;
     for (int i = threadIdx.x * 4; i < shape.width; i += kNormThreads * 4) {
-      const float4 v = Load4(xr + i), d = Load4(dyr + i), g = Load4(w + i);
-      dot += v.x * d.x * g.x + v.y * d.y * g.y + v.z * d.z * g.z + v.w * d.w * g.w;
-      float4 gathered = Load4(dw + i);
-      gathered = {gathered.x + v.x * scale * d.x, gathered.y + v.y * scale * d.y,
-                  gathered.z + v.z * scale * d.z, gathered.w + v.w * scale * d.w};
-      Store4(dw + i, gathered);
+      const float4 v = Load4(x + first + i), d = Load4(dy + first + i);
+      dot += Dot(v, Times(d, Load4(w + i)));
+      Store4(dw + i, Add(Load4(dw + i), Times(Times(v, d), scale)));
     }
     // Two scratch areas in turn: one barrier a row is enough.
     const float mean = BlockSum<kNormThreads>(dot, scratch[turn]) * scale * scale /
                        static_cast<float>(shape.width);
     turn ^= 1;
     for (int i = threadIdx.x * 4; i < shape.width; i += kNormThreads * 4) {
-      const float4 v = Load4(xr + i), d = Load4(dyr + i), g = Load4(w + i);
-      Store4(dx + r * shape.width + i,
-             {scale * (d.x * g.x - v.x * mean), scale * (d.y * g.y - v.y * mean),
-              scale * (d.z * g.z - v.z * mean), scale * (d.w * g.w - v.w * mean)});
+      const float4 dy_w = Times(Load4(dy + first + i), Load4(w + i));
+      Store4(static_cast<bf16*>(g.dx) + first + i,
+             SumGradient(g, first + i, Load4(x + first + i), dy_w, scale, mean));
     }
   }
-  float* out = dw_parts + static_cast<int64_t>(blockIdx.x) * shape.width;
+  float* out = g.dw_parts + static_cast<int64_t>(blockIdx.x) * shape.width;
   for (int i = threadIdx.x * 4; i < shape.width; i += kNormThreads * 4) {
     Store4(out + i, Load4(dw + i));
   }
 }
 
-__global__ void RotateRowsKernel(const TrainRotateArgs args) {
-  const int64_t r = blockIdx.x;
-  const int d = args.head_dim, half = d / 2;
-  const int heads = args.heads + args.kv_heads, all = heads + args.kv_heads;
-  const float* cos = args.cos + r * half;
-  const float* sin = args.sin + r * half;
-  bf16* out = static_cast<bf16*>(args.out) + r * all * d;
-  // Pairs of neighbours, so that every access is two numbers wide.
-  for (int i = static_cast<int>(threadIdx.x) * 2; i < all * half; i += blockDim.x * 2) {
-    const int head = i / half, c = i % half;
-    const bf16* from = head < args.heads ? static_cast<const bf16*>(args.q) + r * args.q_stride +
-                                               static_cast<int64_t>(head) * d
-                       : head < heads ? static_cast<const bf16*>(args.k) + r * args.k_stride +
-                                            static_cast<int64_t>(head - args.heads) * d
-                                      : static_cast<const bf16*>(args.v) + r * args.v_stride +
-                                            static_cast<int64_t>(head - heads) * d;
-    const unsigned low = *reinterpret_cast<const unsigned*>(from + c);
-    const unsigned high = *reinterpret_cast<const unsigned*>(from + half + c);
-    unsigned* to = reinterpret_cast<unsigned*>(out + head * d + c);
-    unsigned* to_high = reinterpret_cast<unsigned*>(out + head * d + half + c);
-    if (head >= heads) {
-      *to = low;
-      *to_high = high;
-      continue;
+// The same for rows of 128 kQuads numbers: a warp takes one row after the other and holds row and
+// gathered gradient in registers; the block's warps add up at the end.
+template <int kQuads>
+__global__ void __launch_bounds__(kNormThreads, 2)
+    NormBackwardWarpKernel(const TrainNormShape shape, const bf16* x, const float* w,
+                           const float* rstd, const TrainNormGradients g) {
+  extern __shared__ float dw[];  // [kNormWarps][width]
+  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+  const bf16* dy = static_cast<const bf16*>(g.dy);
+  float4 gathered[kQuads] = {};
+  for (int64_t r = static_cast<int64_t>(blockIdx.x) * kNormWarps + warp; r < shape.rows;
+       r += static_cast<int64_t>(gridDim.x) * kNormWarps) {
+    const float scale = rstd[r];
+    const int64_t first = r * shape.width + lane * 4;
+    float4 v[kQuads], dy_w[kQuads];
+    float dot = 0;
+#pragma unroll
+    for (int q = 0; q < kQuads; ++q) {
+      v[q] = Load4(x + first + q * 128);
+      const float4 d = Load4(dy + first + q * 128);
+      gathered[q] = Add(gathered[q], Times(Times(v[q], d), scale));
+      dy_w[q] = Times(d, Load4(w + lane * 4 + q * 128));
+      dot += Dot(v[q], dy_w[q]);
     }
-    const float2 a = UnpackBf16(low), b = UnpackBf16(high);
-    const float sign = args.back ? -1.0f : 1.0f;
-    const float c0 = cos[c], c1 = cos[c + 1], s0 = sign * sin[c], s1 = sign * sin[c + 1];
-    *to = PackBf16(a.x * c0 - b.x * s0, a.y * c1 - b.y * s1);
-    *to_high = PackBf16(b.x * c0 + a.x * s0, b.y * c1 + a.y * s1);
+    const float mean = WarpSum(dot) * scale * scale / static_cast<float>(shape.width);
+#pragma unroll
+    for (int q = 0; q < kQuads; ++q) {
+      Store4(static_cast<bf16*>(g.dx) + first + q * 128,
+             SumGradient(g, first + q * 128, v[q], dy_w[q], scale, mean));
+    }
   }
+#pragma unroll
+  for (int q = 0; q < kQuads; ++q) {
+    Store4(dw + warp * shape.width + lane * 4 + q * 128, gathered[q]);
+  }
+  __syncthreads();
+  float* out = g.dw_parts + static_cast<int64_t>(blockIdx.x) * shape.width;
+  for (int i = threadIdx.x * 4; i < shape.width; i += kNormThreads * 4) {
+    float4 sum = Load4(dw + i);
+    for (int other = 1; other < kNormWarps; ++other) {
+      sum = Add(sum, Load4(dw + other * shape.width + i));
+    }
+    Store4(out + i, sum);
+  }
+}
+
+// Calls f with the number of float4 a lane holds of a row, as a constant; false: rows are too long
+// for registers, or no multiple of 128.
+template <typename F>
+bool ForWarpRows(int width, F&& f) {
+  if (width % 128 != 0) return false;
+  switch (width / 128) {
+    case 1:
+      return f.template operator()<1>(), true;
+    case 2:
+      return f.template operator()<2>(), true;
+    case 3:
+      return f.template operator()<3>(), true;
+    case 4:
+      return f.template operator()<4>(), true;
+    case 5:
+      return f.template operator()<5>(), true;
+    case 6:
+      return f.template operator()<6>(), true;
+    case 7:
+      return f.template operator()<7>(), true;
+    case 8:
+      return f.template operator()<8>(), true;
+    default:
+      return false;
+  }
+}
+
+// kWords words of two numbers of each half of a head a thread.
+template <int kWords>
+struct alignas(kWords * 4) Words {
+  unsigned word[kWords];
+};
+
+template <int kWords>
+__global__ void RotateRowsKernel(const TrainRotateArgs args) {
+  constexpr int kNumbers = kWords * 2;
+  const int d = args.head_dim, half = d / 2, pieces = half / kNumbers;
+  const int heads = args.heads + args.kv_heads, all = heads + args.kv_heads;
+  const int64_t index = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  const int64_t r = index / (all * pieces);
+  if (r >= args.rows) return;
+  const int in_row = static_cast<int>(index % (all * pieces));
+  const int head = in_row / pieces, c = in_row % pieces * kNumbers;
+  const bf16* from = head < args.heads ? static_cast<const bf16*>(args.q) + r * args.q_stride +
+                                             static_cast<int64_t>(head) * d
+                     : head < heads ? static_cast<const bf16*>(args.k) + r * args.k_stride +
+                                          static_cast<int64_t>(head - args.heads) * d
+                                    : static_cast<const bf16*>(args.v) + r * args.v_stride +
+                                          static_cast<int64_t>(head - heads) * d;
+  auto low = *reinterpret_cast<const Words<kWords>*>(from + c);
+  auto high = *reinterpret_cast<const Words<kWords>*>(from + half + c);
+  if (head < heads) {
+    const float sign = args.back ? -1.0f : 1.0f;
+#pragma unroll
+    for (int i = 0; i < kWords; ++i) {
+      const auto cos = *reinterpret_cast<const float2*>(args.cos + r * half + c + 2 * i);
+      const auto sin = *reinterpret_cast<const float2*>(args.sin + r * half + c + 2 * i);
+      const float2 a = UnpackBf16(low.word[i]), b = UnpackBf16(high.word[i]);
+      const float s0 = sign * sin.x, s1 = sign * sin.y;
+      low.word[i] = PackBf16(a.x * cos.x - b.x * s0, a.y * cos.y - b.y * s1);
+      high.word[i] = PackBf16(b.x * cos.x + a.x * s0, b.y * cos.y + a.y * s1);
+    }
+  }
+  bf16* out = static_cast<bf16*>(args.out) + (r * all + head) * d + c;
+  *reinterpret_cast<Words<kWords>*>(out) = low;
+  *reinterpret_cast<Words<kWords>*>(out + half) = high;
 }
 
 __device__ __forceinline__ float Sigmoid(float x) {
@@ -138,6 +268,8 @@ __global__ void SwiGluBackwardKernel(int64_t total, int width, const bf16* gate_
 }
 
 constexpr int kScoreThreads = 512;
+// Of a probability by the target's: what is kept stays finite whatever was drawn.
+constexpr float kLargestExponent = 80.0f;
 
 // Sums of exp(x - top) and of exp(x - top) x over some numbers.
 struct Mass {
@@ -154,6 +286,9 @@ __global__ void __launch_bounds__(kScoreThreads) ScoresForwardKernel(const Train
   __shared__ Mass warps[kScoreThreads / 32];
   const int64_t r = blockIdx.x;
   const float* row = args.logits + r * args.width;
+  bf16* kept = static_cast<bf16*>(args.relative) + r * args.width;
+  const bool keep = args.relative != nullptr;
+  const float target = row[args.targets[r]] * args.scale;
   Mass mass{-INFINITY, 0, 0};
   const auto take = [&](float logit) {
     const float x = logit * args.scale;
@@ -167,6 +302,9 @@ __global__ void __launch_bounds__(kScoreThreads) ScoresForwardKernel(const Train
     mass.sum += e;
     mass.weighted += e * x;
   };
+  const auto relative = [&](float logit) {
+    return __expf(fminf(logit * args.scale - target, kLargestExponent));
+  };
   if (args.width % 4 == 0) {
     for (int64_t i = threadIdx.x * 4; i < args.width; i += kScoreThreads * 4) {
       const float4 v = Load4(row + i);
@@ -174,9 +312,13 @@ __global__ void __launch_bounds__(kScoreThreads) ScoresForwardKernel(const Train
       take(v.y);
       take(v.z);
       take(v.w);
+      if (keep) Store4(kept + i, {relative(v.x), relative(v.y), relative(v.z), relative(v.w)});
     }
   } else {
-    for (int64_t i = threadIdx.x; i < args.width; i += kScoreThreads) take(row[i]);
+    for (int64_t i = threadIdx.x; i < args.width; i += kScoreThreads) {
+      take(row[i]);
+      if (keep) kept[i] = __float2bfloat16(relative(row[i]));
+    }
   }
 #pragma unroll
   for (int step = 16; step > 0; step /= 2) {
@@ -186,30 +328,16 @@ __global__ void __launch_bounds__(kScoreThreads) ScoresForwardKernel(const Train
   }
   if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = mass;
   __syncthreads();
+  if (threadIdx.x != 0) return;
   mass = warps[0];
   for (int w = 1; w < kScoreThreads / 32; ++w) mass = Join(mass, warps[w]);
   const float log_sum = mass.top + logf(mass.sum);
-  if (threadIdx.x == 0) {
-    args.log_sums[r] = log_sum;
-    args.logprobs[r] = row[args.targets[r]] * args.scale - log_sum;
-    args.entropy[r] = log_sum - mass.weighted / mass.sum;
-  }
-  if (args.probabilities == nullptr) return;
-  bf16* out = static_cast<bf16*>(args.probabilities) + r * args.width;
-  const auto probability = [&](float logit) { return __expf(logit * args.scale - log_sum); };
-  if (args.width % 4 == 0) {
-    for (int64_t i = threadIdx.x * 4; i < args.width; i += kScoreThreads * 4) {
-      const float4 v = Load4(row + i);
-      Store4(out + i, {probability(v.x), probability(v.y), probability(v.z), probability(v.w)});
-    }
-  } else {
-    for (int64_t i = threadIdx.x; i < args.width; i += kScoreThreads) {
-      out[i] = __float2bfloat16(probability(row[i]));
-    }
-  }
+  args.log_sums[r] = log_sum;
+  args.logprobs[r] = target - log_sum;
+  args.entropy[r] = log_sum - mass.weighted / mass.sum;
 }
 
-// From logits, or where kKept from probabilities.
+// From logits, or where kKept from probabilities relative to the target's.
 template <bool kKept, typename T>
 __global__ void __launch_bounds__(kScoreThreads)
     ScoresBackwardKernel(const TrainScoresArgs args, const float* dlogprobs, const float* dentropy,
@@ -221,15 +349,11 @@ __global__ void __launch_bounds__(kScoreThreads)
   const float dlog = dlogprobs != nullptr ? dlogprobs[r] * args.scale : 0.0f;
   const float dent = dentropy != nullptr ? dentropy[r] * args.scale : 0.0f;
   const int64_t target = args.targets[r];
-  // d log p_t / dz_j = [j = t] - p_j and dH / dz_j = -p_j (log p_j + H), each times the scale.
-  // Where p_t is near 1 its rounding would be as large as 1 - p_t: of the target it is exact.
   const float target_log_p = kKept ? args.logprobs[r] : 0.0f, target_p = __expf(target_log_p);
+  // d log p_t / dz_j = [j = t] - p_j and dH / dz_j = -p_j (log p_j + H), each times the scale.
   const auto gradient = [&](float x, int64_t j) {
-    const bool exact = kKept && j == target;
-    const float kept = exact ? target_p : x;
-    const float log_p =
-        kKept ? (exact ? target_log_p : __logf(fmaxf(kept, 1e-37f))) : x * args.scale - log_sum;
-    const float p = kKept ? kept : __expf(log_p);
+    const float log_p = kKept ? __logf(fmaxf(x, 1e-37f)) + target_log_p : x * args.scale - log_sum;
+    const float p = kKept ? x * target_p : __expf(log_p);
     return (j == target ? dlog : 0.0f) - p * (dlog + dent * (log_p + entropy));
   };
   if (args.width % 4 == 0) {
@@ -245,16 +369,38 @@ __global__ void __launch_bounds__(kScoreThreads)
   }
 }
 
+__device__ __forceinline__ void AdamWOne(const TrainAdamW& u, float grad, float& p, float& m,
+                                         float& v) {
+  const float g = grad * u.grad_scale;
+  m = u.beta1 * m + (1.0f - u.beta1) * g;
+  v = u.beta2 * v + (1.0f - u.beta2) * g * g;
+  p = u.decay * p - u.rate * m / (sqrtf(v) / u.root + u.eps);
+}
+
 __global__ void AdamWKernel(const TrainAdamW u, int64_t count, const float* grad, float* p,
                             float* m, float* v) {
   const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i < count) AdamWOne(u, grad[i], p[i], m[i], v[i]);
+}
+
+// Four at once.
+__global__ void AdamWWideKernel(const TrainAdamW u, int64_t count, const float* grad, float* p,
+                                float* m, float* v) {
+  const int64_t i = (static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * 4;
   if (i >= count) return;
-  const float g = grad[i] * u.grad_scale;
-  const float first = u.beta1 * m[i] + (1.0f - u.beta1) * g;
-  const float second = u.beta2 * v[i] + (1.0f - u.beta2) * g * g;
-  m[i] = first;
-  v[i] = second;
-  p[i] = u.decay * p[i] - u.rate * first / (sqrtf(second) / u.root + u.eps);
+  const float4 g = Load4(grad + i);
+  float4 p4 = Load4(p + i), m4 = Load4(m + i), v4 = Load4(v + i);
+  AdamWOne(u, g.x, p4.x, m4.x, v4.x);
+  AdamWOne(u, g.y, p4.y, m4.y, v4.y);
+  AdamWOne(u, g.z, p4.z, m4.z, v4.z);
+  AdamWOne(u, g.w, p4.w, m4.w, v4.w);
+  Store4(p + i, p4);
+  Store4(m + i, m4);
+  Store4(v + i, v4);
+}
+
+bool Aligned(const void* p, int64_t stride_bytes, uintptr_t to) {
+  return reinterpret_cast<uintptr_t>(p) % to == 0 && static_cast<uintptr_t>(stride_bytes) % to == 0;
 }
 
 unsigned BlocksFor(int64_t count, int64_t per_block) {
@@ -270,9 +416,14 @@ bf16* Out(void* p) {
 
 }  // namespace
 
-void TrainNormForward(const TrainNormShape& shape, const void* x, const float* w, void* y,
+void TrainNormForward(const TrainNormShape& shape, const TrainNormIn& in, const float* w, void* y,
                       float* rstd, CudaStream stream) {
-  NormForwardKernel<<<static_cast<unsigned>(shape.rows), kNormThreads, 0, stream>>>(shape, In(x), w,
+  const bool done = ForWarpRows(shape.width, [&]<int kQuads>() {
+    NormForwardWarpKernel<kQuads><<<BlocksFor(shape.rows, kNormWarps), kNormThreads, 0, stream>>>(
+        shape, in, w, Out(y), rstd);
+  });
+  if (done) return;
+  NormForwardKernel<<<static_cast<unsigned>(shape.rows), kNormThreads, 0, stream>>>(shape, in, w,
                                                                                     Out(y), rstd);
 }
 
@@ -281,15 +432,27 @@ int TrainNormParts(int64_t rows) {
 }
 
 void TrainNormBackward(const TrainNormShape& shape, const void* x, const float* w,
-                       const float* rstd, const void* dy, void* dx, float* dw_parts,
-                       CudaStream stream) {
-  const size_t shared = static_cast<size_t>(shape.width) * sizeof(float);
-  NormBackwardKernel<<<static_cast<unsigned>(TrainNormParts(shape.rows)), kNormThreads, shared,
-                       stream>>>(shape, In(x), w, rstd, In(dy), Out(dx), dw_parts);
+                       const float* rstd, const TrainNormGradients& gradients, CudaStream stream) {
+  const auto blocks = static_cast<unsigned>(TrainNormParts(shape.rows));
+  const size_t row = static_cast<size_t>(shape.width) * sizeof(float);
+  const bool done = ForWarpRows(shape.width, [&]<int kQuads>() {
+    NormBackwardWarpKernel<kQuads>
+        <<<blocks, kNormThreads, row * kNormWarps, stream>>>(shape, In(x), w, rstd, gradients);
+  });
+  if (done) return;
+  NormBackwardKernel<<<blocks, kNormThreads, row, stream>>>(shape, In(x), w, rstd, gradients);
 }
 
 void TrainRotate(const TrainRotateArgs& args, CudaStream stream) {
-  RotateRowsKernel<<<static_cast<unsigned>(args.rows), 256, 0, stream>>>(args);
+  const int64_t halves = args.rows * (args.heads + 2 * args.kv_heads) * (args.head_dim / 2);
+  const bool wide = args.head_dim % 16 == 0 && Aligned(args.q, args.q_stride * 2, 16) &&
+                    Aligned(args.k, args.k_stride * 2, 16) &&
+                    Aligned(args.v, args.v_stride * 2, 16);
+  if (wide) {
+    RotateRowsKernel<4><<<BlocksFor(halves / 8, 256), 256, 0, stream>>>(args);
+  } else {
+    RotateRowsKernel<1><<<BlocksFor(halves / 2, 256), 256, 0, stream>>>(args);
+  }
 }
 
 void TrainSwiGluForward(int64_t rows, int width, const void* gate_up, void* act,
@@ -319,12 +482,18 @@ void TrainScoresBackward(const TrainScoresArgs& args, const float* dlogprobs, co
 void TrainScoresBackwardInPlace(const TrainScoresArgs& args, const float* dlogprobs,
                                 const float* dentropy, CudaStream stream) {
   ScoresBackwardKernel<true><<<static_cast<unsigned>(args.rows), kScoreThreads, 0, stream>>>(
-      args, dlogprobs, dentropy, In(args.probabilities), Out(args.probabilities));
+      args, dlogprobs, dentropy, In(args.relative), Out(args.relative));
 }
 
 void TrainAdamWStep(const TrainAdamW& update, int64_t count, const float* grad, float* p, float* m,
                     float* v, CudaStream stream) {
-  AdamWKernel<<<BlocksFor(count, 256), 256, 0, stream>>>(update, count, grad, p, m, v);
+  const bool wide = count % 4 == 0 && Aligned(grad, 0, 16) && Aligned(p, 0, 16) &&
+                    Aligned(m, 0, 16) && Aligned(v, 0, 16);
+  if (wide) {
+    AdamWWideKernel<<<BlocksFor(count / 4, 256), 256, 0, stream>>>(update, count, grad, p, m, v);
+  } else {
+    AdamWKernel<<<BlocksFor(count, 256), 256, 0, stream>>>(update, count, grad, p, m, v);
+  }
 }
 
 }  // namespace tidemill

@@ -9,19 +9,32 @@
 
 namespace tidemill {
 
-// y = x rstd w with rstd = 1 / sqrt(mean(x^2) + eps), which is kept. `width` is a multiple of 4.
+// y = s rstd w with rstd = 1 / sqrt(mean(s^2) + eps), which is kept; s is x, or x + more, which is
+// kept as well. `width` is a multiple of 4.
 struct TrainNormShape {
   int64_t rows = 0;
   int width = 0;
   float eps = 0;
 };
-void TrainNormForward(const TrainNormShape& shape, const void* x, const float* w, void* y,
+struct TrainNormIn {
+  const void* x = nullptr;
+  const void* more = nullptr;  // or null
+  void* sum = nullptr;         // where there is more
+};
+void TrainNormForward(const TrainNormShape& shape, const TrainNormIn& in, const float* w, void* y,
                       float* rstd, CudaStream stream);
-// dx is written; dw_parts [TrainNormParts(rows), width] holds sums over parts of the rows.
+
+// dx is the gradient of s: that through the norm, and `dsum` where s was used elsewhere too.
+// dw_parts [TrainNormParts(rows), width] gets sums over parts of the rows.
+struct TrainNormGradients {
+  const void* dy = nullptr;
+  const void* dsum = nullptr;  // or null
+  void* dx = nullptr;
+  float* dw_parts = nullptr;
+};
 int TrainNormParts(int64_t rows);
-void TrainNormBackward(const TrainNormShape& shape, const void* x, const float* w,
-                       const float* rstd, const void* dy, void* dx, float* dw_parts,
-                       CudaStream stream);
+void TrainNormBackward(const TrainNormShape& shape, const void* s, const float* w,
+                       const float* rstd, const TrainNormGradients& gradients, CudaStream stream);
 
 // Queries, keys and values of each row, each with its own distance between rows, into one row
 // [(heads + 2 kv_heads) d]; queries and keys turned by the row's angles, or with `back` turned
@@ -50,7 +63,8 @@ void TrainSwiGluBackward(int64_t rows, int width, const void* gate_up, const voi
                          void* dgate_up, CudaStream stream);
 
 // Of softmax(logits * scale), logits float32 [rows, width]: the log of its denominator, the
-// target's log-probability, the entropy, and where wanted the probabilities.
+// target's log-probability, the entropy, and where wanted every probability by the target's (at
+// most e^80; that of the target itself is exactly 1).
 struct TrainScoresArgs {
   int64_t rows = 0;
   int64_t width = 0;
@@ -60,12 +74,11 @@ struct TrainScoresArgs {
   float* log_sums = nullptr;
   float* logprobs = nullptr;
   float* entropy = nullptr;
-  void* probabilities = nullptr;  // bfloat16 [rows, width], or null
+  void* relative = nullptr;  // bfloat16 [rows, width], or null
 };
 void TrainScoresForward(const TrainScoresArgs& args, CudaStream stream);
 // dlogits (bfloat16) from the gradients of log-probabilities and entropies, either of which may be
-// null, and from the logits; or where probabilities were kept from those, in whose place they are
-// put.
+// null, and from the logits; or from what was kept as `relative`, in whose place they are put.
 void TrainScoresBackward(const TrainScoresArgs& args, const float* dlogprobs, const float* dentropy,
                          void* dlogits, CudaStream stream);
 void TrainScoresBackwardInPlace(const TrainScoresArgs& args, const float* dlogprobs,

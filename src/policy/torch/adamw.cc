@@ -70,9 +70,11 @@ double GradNorm(const NamedTensors& parameters) {
 
 void ZeroGrad(NamedTensors& parameters) {
   const at::NoGradGuard no_grad;
+  std::vector<at::Tensor> gradients;
   for (auto& [name, parameter] : parameters) {
-    if (parameter.grad().defined()) parameter.mutable_grad().zero_();
+    if (parameter.grad().defined()) gradients.push_back(parameter.mutable_grad());
   }
+  if (!gradients.empty()) at::_foreach_zero_(gradients);  // on a GPU a few kernels for all
 }
 
 void AdamW::Step(NamedTensors& parameters, double lr, double grad_scale) {
@@ -109,9 +111,9 @@ void AdamW::Step(NamedTensors& parameters, double lr, double grad_scale) {
 NamedTensors AdamW::State() const {
   const at::NoGradGuard no_grad;
   NamedTensors state;
-  for (const auto& [name, m] : m_) state.emplace("m." + name, m.clone());
-  for (const auto& [name, v] : v_) state.emplace("v." + name, v.clone());
-  return state;
+  for (const auto& [name, m] : m_) state.emplace("m." + name, m);
+  for (const auto& [name, v] : v_) state.emplace("v." + name, v);
+  return Clones(state);
 }
 
 Status AdamW::Restore(const NamedTensors& parameters, const NamedTensors& state, uint64_t steps) {

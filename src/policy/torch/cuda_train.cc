@@ -10,7 +10,8 @@
 #include <algorithm>
 
 #include "policy/cuda/train_kernels.h"
-#include "policy/cuda/weight_layout.h"
+#include "policy/torch/cuda_leaves.h"
+#include "policy/torch/held.h"
 #include "policy/torch/host_copy.h"
 #include "policy/torch/recompute.h"
 
@@ -21,8 +22,6 @@ using at::Tensor;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-constexpr int64_t kScoreRows = 4096;  // rows whose float32 logits exist at once
-
 CudaStream Stream() {
   return c10::cuda::getCurrentCUDAStream().stream();
 }
@@ -31,37 +30,54 @@ Tensor As(const Tensor& tensor, at::ScalarType type) {
   return tensor.scalar_type() == type ? tensor : tensor.to(type);
 }
 
+// {norm(x)}, or where it `adds` {x + more, norm of it}. (No input may be undefined.)
 class NormFunction : public torch::autograd::Function<NormFunction> {
  public:
-  static Tensor forward(AutogradContext* ctx, const Tensor& x, const Tensor& weight, double eps) {
+  static variable_list forward(AutogradContext* ctx, const Tensor& x, const Tensor& more,
+                               const Tensor& weight, double eps, bool adds) {
     const Tensor rows = x.contiguous();
     const Tensor w = As(weight.detach(), at::kFloat).contiguous();
-    const TrainNormShape shape{rows.numel() / rows.size(-1), static_cast<int>(rows.size(-1)),
-                               static_cast<float>(eps)};
+    const TrainNormShape shape = ShapeOf(rows, eps);
+    const Tensor added = adds ? more.contiguous() : Tensor();
+    Tensor sum = adds ? at::empty_like(rows) : rows;
     Tensor y = at::empty_like(rows);
     Tensor rstd = at::empty({shape.rows}, rows.options().dtype(at::kFloat));
-    TrainNormForward(shape, rows.data_ptr(), w.data_ptr<float>(), y.data_ptr(),
-                     rstd.data_ptr<float>(), Stream());
-    ctx->save_for_backward({rows, w, rstd});
+    TrainNormForward(shape,
+                     {.x = rows.data_ptr(),
+                      .more = adds ? added.data_ptr() : nullptr,
+                      .sum = adds ? sum.data_ptr() : nullptr},
+                     w.data_ptr<float>(), y.data_ptr(), rstd.data_ptr<float>(), Stream());
+    ctx->save_for_backward({sum, w, rstd});
     ctx->saved_data["eps"] = eps;
     ctx->saved_data["bf16"] = weight.scalar_type() == at::kBFloat16;
-    return y;
+    ctx->saved_data["adds"] = adds;
+    if (adds) return {sum, y};
+    return {y};
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const auto saved = ctx->get_saved_variables();
-    const Tensor dy = grads[0].contiguous();
-    const TrainNormShape shape{saved[0].numel() / saved[0].size(-1),
-                               static_cast<int>(saved[0].size(-1)),
-                               static_cast<float>(ctx->saved_data["eps"].toDouble())};
-    Tensor dx = at::empty_like(saved[0]);
+    const bool adds = ctx->saved_data["adds"].toBool();
+    const Tensor& sum = saved[0];
+    const Tensor dy = grads.back().contiguous();
+    const Tensor dsum = adds && grads[0].defined() ? grads[0].contiguous() : Tensor();
+    const TrainNormShape shape = ShapeOf(sum, ctx->saved_data["eps"].toDouble());
+    Tensor dx = at::empty_like(sum);
     Tensor parts = at::empty({TrainNormParts(shape.rows), shape.width}, saved[1].options());
-    TrainNormBackward(shape, saved[0].data_ptr(), saved[1].data_ptr<float>(),
-                      saved[2].data_ptr<float>(), dy.data_ptr(), dx.data_ptr(),
-                      parts.data_ptr<float>(), Stream());
+    TrainNormBackward(shape, sum.data_ptr(), saved[1].data_ptr<float>(), saved[2].data_ptr<float>(),
+                      {.dy = dy.data_ptr(),
+                       .dsum = dsum.defined() ? dsum.data_ptr() : nullptr,
+                       .dx = dx.data_ptr(),
+                       .dw_parts = parts.data_ptr<float>()},
+                      Stream());
     Tensor dw = parts.sum(0);
     if (ctx->saved_data["bf16"].toBool()) dw = dw.to(at::kBFloat16);
-    return {dx, dw, Tensor()};
+    return {dx, adds ? dx : Tensor(), dw, Tensor(), Tensor()};
+  }
+
+ private:
+  static TrainNormShape ShapeOf(const Tensor& rows, double eps) {
+    return {rows.numel() / rows.size(-1), static_cast<int>(rows.size(-1)), static_cast<float>(eps)};
   }
 };
 
@@ -145,8 +161,7 @@ Tensor Unseen(const Tensor& seen, int64_t rows, const Tensor& key_rows) {
   return sum.to(seen.scalar_type());
 }
 
-// Rotation and attention in one, so that only rotated rows are kept. `shape` must be there until
-// the backward pass.
+// Rotation and attention in one, so that only rotated rows are kept.
 class AttentionFunction : public torch::autograd::Function<AttentionFunction> {
  public:
   static Tensor forward(AutogradContext* ctx, const Tensor& qkv,
@@ -159,14 +174,14 @@ class AttentionFunction : public torch::autograd::Function<AttentionFunction> {
         at::_flash_attention_forward(seen.q, seen.k, seen.v, s.starts, s.key_starts, s.longest,
                                      s.longest_keys, 0.0, /*is_causal=*/true, false);
     ctx->save_for_backward({rows, out, log_sums, seed, unused});
-    ctx->saved_data["shape"] = c10::IValue::make_capsule(c10::make_intrusive<ShapeHolder>(shape));
+    Hold(ctx, "shape", shape);
     return out.reshape({qkv.size(0), s.heads * s.head_dim});
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const auto saved = ctx->get_saved_variables();
-    const auto holder = ctx->saved_data["shape"].toCapsule();
-    const PackShape& s = *static_cast<const ShapeHolder&>(*holder).shape;
+    const std::shared_ptr<const PackShape> shape = TakeHeld<PackShape>(ctx, "shape");
+    const PackShape& s = *shape;
     const Tensor& rows = saved[0];
     const Qkv seen = Seen(rows, s);
     const Tensor dout = grads[0].contiguous().view({rows.size(0), s.heads, s.head_dim});
@@ -179,107 +194,23 @@ class AttentionFunction : public torch::autograd::Function<AttentionFunction> {
                 s.sin, true);
     return {back, Tensor()};
   }
-
- private:
-  struct ShapeHolder : torch::CustomClassHolder {
-    explicit ShapeHolder(std::shared_ptr<const PackShape> held) : shape(std::move(held)) {}
-    std::shared_ptr<const PackShape> shape;
-  };
-};
-
-// Float32 logits exist for kScoreRows rows at a time. For the backward pass probabilities are kept
-// in bfloat16, which it may write over; without `keep` it computes the logits again.
-class ScoresFunction : public torch::autograd::Function<ScoresFunction> {
- public:
-  static variable_list forward(AutogradContext* ctx, const Tensor& hidden, const Tensor& head,
-                               const Tensor& targets, double temperature, bool keep) {
-    const int64_t n = hidden.size(0);
-    const auto options = hidden.options().dtype(at::kFloat);
-    Rows rows{.targets = targets,
-              .log_sums = at::empty({n}, options),
-              .logprobs = at::empty({n}, options),
-              .entropy = at::empty({n}, options),
-              .probabilities = keep ? at::empty({n, head.size(0)}, hidden.options()) : Tensor(),
-              .temperature = temperature};
-    for (int64_t first = 0; first < n; first += kScoreRows) {
-      const int64_t count = std::min(kScoreRows, n - first);
-      const Tensor logits = at::mm(hidden.narrow(0, first, count), head.t(), at::kFloat);
-      TrainScoresForward(rows.Args(logits, first, count, head.size(0)), Stream());
-    }
-    ctx->save_for_backward(
-        {hidden, head, targets, rows.log_sums, rows.logprobs, rows.entropy, rows.probabilities});
-    ctx->saved_data["temperature"] = temperature;
-    ctx->saved_data["head_grad"] = head.requires_grad();
-    return {rows.logprobs, rows.entropy};
-  }
-
-  static variable_list backward(AutogradContext* ctx, variable_list grads) {
-    const auto saved = ctx->get_saved_variables();
-    const Tensor &hidden = saved[0], &head = saved[1];
-    const Rows rows{.targets = saved[2],
-                    .log_sums = saved[3],
-                    .logprobs = saved[4],
-                    .entropy = saved[5],
-                    .probabilities = saved[6],
-                    .temperature = ctx->saved_data["temperature"].toDouble()};
-    const Tensor dlog = grads[0].defined() ? grads[0].contiguous() : Tensor();
-    const Tensor dent = grads[1].defined() ? grads[1].contiguous() : Tensor();
-    const bool head_grad = ctx->saved_data["head_grad"].toBool();
-    const auto at = [](const Tensor& t, int64_t first) {
-      return t.defined() ? t.data_ptr<float>() + first : nullptr;
-    };
-    const int64_t n = hidden.size(0);
-    if (rows.probabilities.defined()) {
-      TrainScoresBackwardInPlace(rows.Args(Tensor(), 0, n, head.size(0)), at(dlog, 0), at(dent, 0),
-                                 Stream());
-      const Tensor& dlogits = rows.probabilities;
-      return {at::mm(dlogits, head), head_grad ? at::mm(dlogits.t(), hidden) : Tensor(), Tensor(),
-              Tensor(), Tensor()};
-    }
-    Tensor dhidden = at::empty_like(hidden);
-    Tensor dhead = head_grad ? at::zeros_like(head, head.options().dtype(at::kFloat)) : Tensor();
-    for (int64_t first = 0; first < n; first += kScoreRows) {
-      const int64_t count = std::min(kScoreRows, n - first);
-      const Tensor h = hidden.narrow(0, first, count);
-      const Tensor logits = at::mm(h, head.t(), at::kFloat);
-      Tensor dlogits = at::empty(logits.sizes(), hidden.options());
-      TrainScoresBackward(rows.Args(logits, first, count, head.size(0)), at(dlog, first),
-                          at(dent, first), dlogits.data_ptr(), Stream());
-      Tensor part = dhidden.narrow(0, first, count);
-      at::mm_out(part, dlogits, head);
-      if (head_grad) dhead.add_(at::mm(dlogits.t(), h));
-    }
-    if (head_grad) dhead = dhead.to(head.scalar_type());
-    return {dhidden, dhead, Tensor(), Tensor(), Tensor()};
-  }
-
- private:
-  // Of all rows; logits and probabilities may be undefined.
-  struct Rows {
-    Tensor targets, log_sums, logprobs, entropy, probabilities;
-    double temperature = 1;
-
-    TrainScoresArgs Args(const Tensor& logits, int64_t first, int64_t count, int64_t width) const {
-      const auto floats = [&](const Tensor& t) {
-        return t.defined() ? t.data_ptr<float>() + first : nullptr;
-      };
-      return {.rows = count,
-              .width = width,
-              .scale = static_cast<float>(1.0 / temperature),
-              .logits = logits.defined() ? logits.data_ptr<float>() : nullptr,
-              .targets = targets.data_ptr<int64_t>() + first,
-              .log_sums = floats(log_sums),
-              .logprobs = floats(logprobs),
-              .entropy = floats(entropy),
-              .probabilities = probabilities.defined()
-                                   ? probabilities.data_ptr<at::BFloat16>() + first * width
-                                   : nullptr};
-    }
-  };
 };
 
 Tensor Norm(const Tensor& x, const Tensor& weight, double eps) {
-  return NormFunction::apply(x, weight, eps);
+  return NormFunction::apply(x, x, weight, eps, false)[0];
+}
+
+// The rows as they go from layer to layer: what they are is `sum` + `more`, where that is defined.
+struct Rows {
+  Tensor sum, more;
+};
+struct NormedRows {
+  Tensor sum, normed;
+};
+NormedRows AddAndNorm(const Rows& rows, const Tensor& weight, double eps) {
+  if (!rows.more.defined()) return {rows.sum, Norm(rows.sum, weight, eps)};
+  const variable_list out = NormFunction::apply(rows.sum, rows.more, weight, eps, true);
+  return {out[0], out[1]};
 }
 
 Tensor Linear(const Tensor& x, const LinearTensors& linear) {
@@ -344,9 +275,31 @@ std::shared_ptr<const PackShape> ShapeOf(const ModelConfig& config, const Packed
   return made;
 }
 
-Tensor Attend(const ModelConfig& config, const LayerTensors& layer, const Tensor& h,
+// The four products of a layer: of the leaves' blocks where there are such, else of its tensors.
+struct LayerProducts {
+  const LayerTensors& tensors;
+  std::shared_ptr<const CudaLeaves::Layer> leaves;  // or null
+
+  Tensor Qkv(const Tensor& x) const {
+    return leaves != nullptr ? MultiplyLeaves(x, {leaves, &leaves->qkv})
+                             : Joined(x, {&tensors.q, &tensors.k, &tensors.v});
+  }
+  Tensor O(const Tensor& x) const {
+    return leaves != nullptr ? MultiplyLeaves(x, {leaves, &leaves->o}) : Linear(x, tensors.o);
+  }
+  Tensor GateUp(const Tensor& x) const {
+    return leaves != nullptr ? MultiplyLeaves(x, {leaves, &leaves->gate_up})
+                             : Joined(x, {&tensors.gate, &tensors.up});
+  }
+  Tensor Down(const Tensor& x) const {
+    return leaves != nullptr ? MultiplyLeaves(x, {leaves, &leaves->down}) : Linear(x, tensors.down);
+  }
+};
+
+Tensor Attend(const ModelConfig& config, const LayerProducts& products, const Tensor& h,
               const std::shared_ptr<const PackShape>& shape) {
-  Tensor qkv = Joined(h, {&layer.q, &layer.k, &layer.v});
+  const LayerTensors& layer = products.tensors;
+  Tensor qkv = products.Qkv(h);
   if (layer.q_norm.defined()) {
     const Qkv views = Views(qkv, shape->heads, shape->kv_heads, shape->head_dim);
     const int64_t n = qkv.size(0);
@@ -355,7 +308,7 @@ Tensor Attend(const ModelConfig& config, const LayerTensors& layer, const Tensor
          Norm(views.k, layer.k_norm, config.rms_norm_eps).view({n, -1}), views.v.reshape({n, -1})},
         1);
   }
-  return Linear(AttentionFunction::apply(qkv, shape), layer.o);
+  return products.O(AttentionFunction::apply(qkv, shape));
 }
 
 }  // namespace
@@ -370,44 +323,35 @@ bool CudaForwardApplies(const ModelConfig& config, const ModelTensorsView& view,
 Tensor CudaForwardHidden(const ModelConfig& config, const ModelTensorsView& view,
                          const PackedBatch& batch, bool recompute) {
   const std::shared_ptr<const PackShape> shape = ShapeOf(config, batch);
-  Tensor x = As(at::embedding(view.embed, batch.tokens), at::kBFloat16);
-  for (const LayerTensors& layer : view.layers) {
-    const auto run = [&config, &layer, shape](const Tensor& in) {
-      const Tensor mid =
-          in + Attend(config, layer, Norm(in, layer.input_norm, config.rms_norm_eps), shape);
-      const Tensor h = Norm(mid, layer.post_norm, config.rms_norm_eps);
-      return mid + Linear(SwiGluFunction::apply(Joined(h, {&layer.gate, &layer.up})), layer.down);
+  const std::shared_ptr<const CudaLeaves>& leaves = view.leaves;
+  if (leaves != nullptr) leaves->Refresh();
+  Rows x{leaves != nullptr ? EmbedLeaves(view.embed, batch.tokens, {leaves, &leaves->embed})
+                           : As(at::embedding(view.embed, batch.tokens), at::kBFloat16),
+         Tensor()};
+  for (size_t i = 0; i < view.layers.size(); ++i) {
+    const LayerProducts products{
+        view.layers[i], leaves != nullptr
+                            ? std::shared_ptr<const CudaLeaves::Layer>(leaves, &leaves->layers[i])
+                            : nullptr};
+    const auto run = [&config, products, shape](const Rows& in) -> Rows {
+      const LayerTensors& layer = products.tensors;
+      const NormedRows first = AddAndNorm(in, layer.input_norm, config.rms_norm_eps);
+      const Rows attended{first.sum, Attend(config, products, first.normed, shape)};
+      const NormedRows second = AddAndNorm(attended, layer.post_norm, config.rms_norm_eps);
+      return {second.sum, products.Down(SwiGluFunction::apply(products.GateUp(second.normed)))};
     };
-    x = recompute ? Recomputed(x, run) : run(x);
+    if (recompute) {
+      x = {Recomputed(x.sum,
+                      [run](const Tensor& in) {
+                        const Rows out = run({in, Tensor()});
+                        return out.sum + out.more;
+                      }),
+           Tensor()};
+    } else {
+      x = run(x);
+    }
   }
-  return Norm(x, view.norm, config.rms_norm_eps);
-}
-
-TokenScores CudaTokenLogprobs(const Tensor& head, const Tensor& hidden, const Tensor& targets,
-                              double temperature, bool recompute) {
-  const bool keep = at::GradMode::is_enabled() && !recompute;
-  auto out =
-      ScoresFunction::apply(hidden.contiguous(), head, targets.contiguous(), temperature, keep);
-  return {out[0], out[1]};
-}
-
-NamedTensors CudaPackedCopies(const ModelConfig& config, const NamedTensors& tensors,
-                              at::ScalarType type) {
-  const at::NoGradGuard no_grad;
-  const WeightLayout layout = MakeWeightLayout(config);
-  const Tensor block =
-      at::empty({static_cast<int64_t>(layout.numbers)},
-                tensors.at("model.embed_tokens.weight").options().dtype(type).requires_grad(false));
-  NamedTensors copies;
-  for (const WeightPlace& place : layout.places) {
-    Tensor copy =
-        block.narrow(0, static_cast<int64_t>(place.first), static_cast<int64_t>(place.numbers()))
-            .view(place.shape);
-    copy.copy_(tensors.at(place.name).detach());
-    copies.emplace(place.name, copy);
-  }
-  c10::cuda::getCurrentCUDAStream().synchronize();
-  return copies;
+  return AddAndNorm(x, view.norm, config.rms_norm_eps).normed;
 }
 
 double CudaGradNorm(const std::vector<Tensor>& gradients) {

@@ -15,15 +15,9 @@ bool CudaForwardApplies(const ModelConfig& config, const ModelTensorsView& view,
 at::Tensor CudaForwardHidden(const ModelConfig& config, const ModelTensorsView& view,
                              const PackedBatch& batch, bool recompute);
 
-// As TokenLogprobs, for bfloat16 hidden states and head on a GPU.
-TokenScores CudaTokenLogprobs(const at::Tensor& head, const at::Tensor& hidden,
+// As TokenLogprobs, for bfloat16 hidden states on a GPU.
+TokenScores CudaTokenLogprobs(const ModelTensorsView& view, const at::Tensor& hidden,
                               const at::Tensor& targets, double temperature, bool recompute);
-
-// Copies of all tensors of a model in `type`, in one block laid out as a GPU engine keeps its
-// weights (policy/cuda/weight_layout.h), so that it takes them over by one copy. Returns when they
-// are there.
-NamedTensors CudaPackedCopies(const ModelConfig& config, const NamedTensors& tensors,
-                              at::ScalarType type);
 
 // The √Σ g² of all, in one wait for the device.
 double CudaGradNorm(const std::vector<at::Tensor>& gradients);

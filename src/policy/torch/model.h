@@ -45,12 +45,15 @@ struct LayerTensors {
 // W + scale · BA in W's type; W itself without an adapter.
 at::Tensor MergedLinear(const LinearTensors& linear);
 
+struct CudaLeaves;
+
 // The tensors of a model by their place in it. `head` is `embed` where they are tied.
 struct ModelTensorsView {
   at::Tensor embed;
   std::vector<LayerTensors> layers;
   at::Tensor norm;
   at::Tensor head;
+  std::shared_ptr<const CudaLeaves> leaves;  // what they are parts of; only in training on a GPU
 };
 
 // Every tensor a model of this config has, by its Hugging Face name (a tied head not), and its

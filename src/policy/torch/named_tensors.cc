@@ -51,6 +51,24 @@ Result<Dtype> ToDtype(at::ScalarType type) {
   }
 }
 
+NamedTensors Clones(const NamedTensors& tensors) {
+  const at::NoGradGuard no_grad;
+  NamedTensors clones;
+  std::vector<at::Tensor> from, to;
+  for (const auto& [name, tensor] : tensors) {
+    const at::Tensor clone = at::empty_like(tensor, tensor.options().requires_grad(false));
+    clones.emplace(name, clone);
+    from.push_back(tensor.detach());
+    to.push_back(clone);
+  }
+#ifdef TIDEMILL_CUDA
+  if (!to.empty()) at::_foreach_copy_(to, from);  // on a GPU a few kernels for all
+#else
+  for (size_t i = 0; i < to.size(); ++i) to[i].copy_(from[i]);
+#endif
+  return clones;
+}
+
 Result<at::Tensor> CopyToTensor(const TensorView& view) {
   const Result<at::ScalarType> type = ToScalarType(view.dtype);
   if (!type.ok()) return type.status().WithContext(view.name);

@@ -17,6 +17,9 @@ using NamedTensors = std::map<std::string, at::Tensor>;
 Result<at::ScalarType> ToScalarType(Dtype dtype);
 Result<Dtype> ToDtype(at::ScalarType type);
 
+// Copies on the same devices, of the same types.
+NamedTensors Clones(const NamedTensors& tensors);
+
 // A copy of the view's bytes as a tensor on the CPU.
 Result<at::Tensor> CopyToTensor(const TensorView& view);
 // The whole of one .safetensors file, copied.

@@ -105,14 +105,14 @@ TokenScores TokenLogprobs(const ModelTensorsView& view, const at::Tensor& hidden
                           [[maybe_unused]] bool recompute) {
   TM_CHECK(chunk > 0 && temperature > 0, "chunk and temperature are positive");
   TM_CHECK(hidden.size(0) == targets.size(0), "every hidden state has a target");
+#ifdef TIDEMILL_CUDA
+  if (hidden.is_cuda() && hidden.scalar_type() == at::kBFloat16) {
+    return CudaTokenLogprobs(view, hidden, targets, temperature, recompute);
+  }
+#endif
   const at::Tensor head = view.head.scalar_type() == hidden.scalar_type()
                               ? view.head
                               : view.head.to(hidden.scalar_type());
-#ifdef TIDEMILL_CUDA
-  if (hidden.is_cuda() && hidden.scalar_type() == at::kBFloat16) {
-    return CudaTokenLogprobs(head, hidden, targets, temperature, recompute);
-  }
-#endif
   auto out = LogprobsOfTokens::apply(hidden, head, targets, temperature, chunk);
   return {out[0], out[1]};
 }

@@ -3,7 +3,7 @@
 
 #include "policy/torch/catch.h"
 #ifdef TIDEMILL_CUDA
-#include "policy/torch/cuda_train.h"
+#include "policy/torch/cuda_leaves.h"
 #endif
 #include "policy/torch/model.h"
 
@@ -35,10 +35,20 @@ Result<std::unique_ptr<TrainableModel>> TrainableModel::FromWeights(const Policy
   return CatchTorch<Made>("making a model to train", [&]() -> Result<Made> {
     Made model(new TrainableModel);
     model->config_ = weights.config();
-    for (const auto& [name, tensor] : weights.tensors()) {
-      model->parameters_.emplace(name, Leaf(tensor));
+    std::shared_ptr<const CudaLeaves> leaves;
+#ifdef TIDEMILL_CUDA
+    if (weights.view().embed.is_cuda()) {
+      leaves = MakeCudaLeaves(model->config_, weights.tensors());
+      model->parameters_ = leaves->parameters;
+    }
+#endif
+    if (leaves == nullptr) {
+      for (const auto& [name, tensor] : weights.tensors()) {
+        model->parameters_.emplace(name, Leaf(tensor));
+      }
     }
     TM_ASSIGN_OR_RETURN(model->view_, ArrangeTensors(model->config_, model->parameters_, nullptr));
+    model->view_.leaves = std::move(leaves);
     return model;
   });
 }
@@ -73,8 +83,8 @@ Result<std::shared_ptr<const PolicyWeights>> TrainableModel::Snapshot(Dtype dtyp
   return CatchTorch<Made>("copying the weights", [&]() -> Result<Made> {
     const at::NoGradGuard no_grad;
 #ifdef TIDEMILL_CUDA
-    if (!lora() && view_.embed.is_cuda()) {
-      return PolicyWeights::FromTensors(config_, CudaPackedCopies(config_, parameters_, type));
+    if (view_.leaves != nullptr) {
+      return PolicyWeights::FromTensors(config_, CopyLeaves(config_, *view_.leaves, type));
     }
 #endif
     if (!lora()) return PolicyWeights::FromTensors(config_, Copies(parameters_, type));
