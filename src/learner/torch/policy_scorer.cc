@@ -58,19 +58,18 @@ PolicyScorer::PolicyScorer(std::unique_ptr<TrainableModel> model, Options option
 PolicyScores PolicyScorer::Score(const MicroTensors& micro, bool gradients) {
   const at::AutoGradMode mode(gradients);
   PolicyScores scores;
-  Tensor needed;
+  Tensor hidden;
   if (fused_ != nullptr) {
-    needed = fused_->Forward(micro.pack, micro.rows);
-    if (gradients) needed.set_requires_grad(true);
-    scores.hidden = needed;
+    scores.hidden = fused_->Forward(micro.pack, micro.rows);
+    if (gradients) scores.hidden.set_requires_grad(true);
+    // Members of a group begin at the same place: then there are fewer rows than tokens.
+    hidden = micro.rows.size(0) == micro.row_of.size(0) && micro.sequences.size() == 1
+                 ? scores.hidden
+                 : scores.hidden.index_select(0, micro.row_of);
   } else {
-    needed = model_->Forward(micro.packed, ComputeType(options_.bfloat16), options_.recompute)
-                 .index_select(0, micro.rows);
+    hidden = model_->Forward(micro.packed, ComputeType(options_.bfloat16), options_.recompute)
+                 .index_select(0, micro.rows.index_select(0, micro.row_of));
   }
-  // Members of a group begin at the same place: then there are fewer rows than tokens.
-  const Tensor hidden = micro.rows.size(0) == micro.row_of.size(0) && micro.sequences.size() == 1
-                            ? needed
-                            : needed.index_select(0, micro.row_of);
   const TokenScores token =
       ScoreHidden(model_->view(), hidden, micro, fused_ != nullptr, options_.recompute);
   scores.logprobs = token.logprobs;
@@ -120,8 +119,7 @@ Tensor ScoreFixed(const PolicyWeights& weights, const Microbatch& micro, bool bf
   const MicroTensors tensors = MakeMicroTensors(micro, /*fused=*/false, device);
   const Tensor hidden =
       ForwardHidden(weights.config(), weights.view(), tensors.packed, ComputeType(bfloat16))
-          .index_select(0, tensors.rows)
-          .index_select(0, tensors.row_of);
+          .index_select(0, tensors.rows.index_select(0, tensors.row_of));
   return ScoreHidden(weights.view(), hidden, tensors, false, true).logprobs;
 }
 

@@ -208,29 +208,48 @@ __global__ void RotateRowsKernel(const TrainRotateArgs args) {
   if (r >= args.rows) return;
   const int in_row = static_cast<int>(index % (all * pieces));
   const int head = in_row / pieces, c = in_row % pieces * kNumbers;
-  const bf16* from = head < args.heads ? static_cast<const bf16*>(args.q) + r * args.q_stride +
-                                             static_cast<int64_t>(head) * d
-                     : head < heads ? static_cast<const bf16*>(args.k) + r * args.k_stride +
-                                          static_cast<int64_t>(head - args.heads) * d
-                                    : static_cast<const bf16*>(args.v) + r * args.v_stride +
-                                          static_cast<int64_t>(head - heads) * d;
-  auto low = *reinterpret_cast<const Words<kWords>*>(from + c);
-  auto high = *reinterpret_cast<const Words<kWords>*>(from + half + c);
-  if (head < heads) {
-    const float sign = args.back ? -1.0f : 1.0f;
+  float2 low[kWords] = {}, high[kWords] = {};
+  const auto add = [&](const void* base, int64_t at) {
+    const bf16* from = static_cast<const bf16*>(base) + at + c;
+    const auto a = *reinterpret_cast<const Words<kWords>*>(from);
+    const auto b = *reinterpret_cast<const Words<kWords>*>(from + half);
 #pragma unroll
     for (int i = 0; i < kWords; ++i) {
-      const auto cos = *reinterpret_cast<const float2*>(args.cos + r * half + c + 2 * i);
-      const auto sin = *reinterpret_cast<const float2*>(args.sin + r * half + c + 2 * i);
-      const float2 a = UnpackBf16(low.word[i]), b = UnpackBf16(high.word[i]);
-      const float s0 = sign * sin.x, s1 = sign * sin.y;
-      low.word[i] = PackBf16(a.x * cos.x - b.x * s0, a.y * cos.y - b.y * s1);
-      high.word[i] = PackBf16(b.x * cos.x + a.x * s0, b.y * cos.y + a.y * s1);
+      const float2 x = UnpackBf16(a.word[i]), y = UnpackBf16(b.word[i]);
+      low[i] = {low[i].x + x.x, low[i].y + x.y};
+      high[i] = {high[i].x + y.x, high[i].y + y.y};
     }
+  };
+  const auto add_key = [&](int64_t row) {
+    if (head < heads) {
+      add(args.k, row * args.k_stride + static_cast<int64_t>(head - args.heads) * d);
+    } else {
+      add(args.v, row * args.v_stride + static_cast<int64_t>(head - heads) * d);
+    }
+  };
+  if (head < args.heads) {
+    add(args.q, r * args.q_stride + static_cast<int64_t>(head) * d);
+  } else if (args.uses == nullptr) {
+    add_key(r);
+  } else {
+    for (int use = args.first_use[r]; use < args.first_use[r + 1]; ++use) add_key(args.uses[use]);
+  }
+  Words<kWords> low_out, high_out;
+#pragma unroll
+  for (int i = 0; i < kWords; ++i) {
+    float2 cos{1, 1}, sin{0, 0};
+    if (head < heads) {
+      cos = *reinterpret_cast<const float2*>(args.cos + r * half + c + 2 * i);
+      sin = *reinterpret_cast<const float2*>(args.sin + r * half + c + 2 * i);
+      if (args.back) sin = {-sin.x, -sin.y};
+    }
+    const float2 a = low[i], b = high[i];
+    low_out.word[i] = PackBf16(a.x * cos.x - b.x * sin.x, a.y * cos.y - b.y * sin.y);
+    high_out.word[i] = PackBf16(b.x * cos.x + a.x * sin.x, b.y * cos.y + a.y * sin.y);
   }
   bf16* out = static_cast<bf16*>(args.out) + (r * all + head) * d + c;
-  *reinterpret_cast<Words<kWords>*>(out) = low;
-  *reinterpret_cast<Words<kWords>*>(out + half) = high;
+  *reinterpret_cast<Words<kWords>*>(out) = low_out;
+  *reinterpret_cast<Words<kWords>*>(out + half) = high_out;
 }
 
 __device__ __forceinline__ float Sigmoid(float x) {

@@ -38,7 +38,8 @@ void TrainNormBackward(const TrainNormShape& shape, const void* s, const float* 
 
 // Queries, keys and values of each row, each with its own distance between rows, into one row
 // [(heads + 2 kv_heads) d]; queries and keys turned by the row's angles, or with `back` turned
-// back.
+// back. With `uses`, the keys and values of row r are the sums of those of the rows
+// uses[first_use[r] .. first_use[r + 1]).
 struct TrainRotateArgs {
   int64_t rows = 0;
   int heads = 0;
@@ -53,6 +54,8 @@ struct TrainRotateArgs {
   const float* cos = nullptr;  // [rows, head_dim / 2]
   const float* sin = nullptr;
   bool back = false;
+  const int32_t* first_use = nullptr;  // [rows + 1]
+  const int32_t* uses = nullptr;
   void* out = nullptr;
 };
 void TrainRotate(const TrainRotateArgs& args, CudaStream stream);

@@ -106,6 +106,7 @@ struct PackShape {
   Tensor cos, sin;            // float32 [n, head_dim / 2]
   Tensor starts, key_starts;  // int32, where sequences and their keys begin, and the end
   Tensor key_rows;            // int64; undefined: every row's keys once, in their order
+  Tensor first_use, uses;     // int32: of each row, where among key_rows it stands
   int64_t longest = 0, longest_keys = 0;
   int64_t heads = 0, kv_heads = 0, head_dim = 0;
 };
@@ -119,8 +120,10 @@ Qkv Views(const Tensor& rows, int64_t heads, int64_t kv_heads, int64_t d) {
           split.narrow(1, heads + kv_heads, kv_heads)};
 }
 
-Tensor Rotated(const Qkv& from, const Tensor& cos, const Tensor& sin, bool back) {
+// Turned; or back, where what several sequences saw of a row is added up.
+Tensor Rotated(const Qkv& from, const PackShape& shape, bool back) {
   const int64_t n = from.q.size(0), d = from.q.size(2);
+  const bool sums = back && shape.uses.defined();
   Tensor out = at::empty({n, (from.q.size(1) + 2 * from.k.size(1)) * d}, from.q.options());
   TrainRotate({.rows = n,
                .heads = static_cast<int>(from.q.size(1)),
@@ -132,9 +135,11 @@ Tensor Rotated(const Qkv& from, const Tensor& cos, const Tensor& sin, bool back)
                .q_stride = from.q.stride(0),
                .k_stride = from.k.stride(0),
                .v_stride = from.v.stride(0),
-               .cos = cos.data_ptr<float>(),
-               .sin = sin.data_ptr<float>(),
+               .cos = shape.cos.data_ptr<float>(),
+               .sin = shape.sin.data_ptr<float>(),
                .back = back,
+               .first_use = sums ? shape.first_use.data_ptr<int32_t>() : nullptr,
+               .uses = sums ? shape.uses.data_ptr<int32_t>() : nullptr,
                .out = out.data_ptr()},
               Stream());
   return out;
@@ -153,22 +158,13 @@ Qkv Seen(const Tensor& rows, const PackShape& shape) {
   return views;
 }
 
-// The way back: what several sequences saw of a row is added up, in float32.
-Tensor Unseen(const Tensor& seen, int64_t rows, const Tensor& key_rows) {
-  if (!key_rows.defined()) return seen.contiguous();
-  Tensor sum = at::zeros({rows, seen.size(1), seen.size(2)}, seen.options().dtype(at::kFloat));
-  sum.index_add_(0, key_rows, seen.to(at::kFloat));
-  return sum.to(seen.scalar_type());
-}
-
 // Rotation and attention in one, so that only rotated rows are kept.
 class AttentionFunction : public torch::autograd::Function<AttentionFunction> {
  public:
   static Tensor forward(AutogradContext* ctx, const Tensor& qkv,
                         const std::shared_ptr<const PackShape>& shape) {
     const PackShape& s = *shape;
-    const Tensor rows =
-        Rotated(Views(qkv.contiguous(), s.heads, s.kv_heads, s.head_dim), s.cos, s.sin, false);
+    const Tensor rows = Rotated(Views(qkv.contiguous(), s.heads, s.kv_heads, s.head_dim), s, false);
     const Qkv seen = Seen(rows, s);
     const auto [out, log_sums, seed, unused, debug] =
         at::_flash_attention_forward(seen.q, seen.k, seen.v, s.starts, s.key_starts, s.longest,
@@ -188,10 +184,7 @@ class AttentionFunction : public torch::autograd::Function<AttentionFunction> {
     const auto [dq, dk, dv] = at::_flash_attention_backward(
         dout, seen.q, seen.k, seen.v, saved[1], saved[2], s.starts, s.key_starts, s.longest,
         s.longest_keys, 0.0, /*is_causal=*/true, saved[3], saved[4]);
-    const int64_t n = rows.size(0);
-    const Tensor back =
-        Rotated({dq.contiguous(), Unseen(dk, n, s.key_rows), Unseen(dv, n, s.key_rows)}, s.cos,
-                s.sin, true);
+    const Tensor back = Rotated({dq.contiguous(), dk.contiguous(), dv.contiguous()}, s, true);
     return {back, Tensor()};
   }
 };
@@ -272,6 +265,17 @@ std::shared_ptr<const PackShape> ShapeOf(const ModelConfig& config, const Packed
   const PackedKeys keys = KeysOf(batch);
   shape.key_starts = Boundaries(keys.starts, device, shape.longest_keys);
   shape.key_rows = Uploaded(keys.rows, at::kLong, device);
+  // By counting: first how often each row is used, then where.
+  std::vector<int32_t> first_use(static_cast<size_t>(batch.starts.back()) + 1), uses;
+  for (const int64_t row : keys.rows) ++first_use[static_cast<size_t>(row) + 1];
+  for (size_t i = 1; i < first_use.size(); ++i) first_use[i] += first_use[i - 1];
+  std::vector<int32_t> next(first_use.begin(), first_use.end() - 1);
+  uses.resize(keys.rows.size());
+  for (size_t i = 0; i < keys.rows.size(); ++i) {
+    uses[static_cast<size_t>(next[static_cast<size_t>(keys.rows[i])]++)] = static_cast<int32_t>(i);
+  }
+  shape.first_use = Uploaded(first_use, at::kInt, device);
+  shape.uses = Uploaded(uses, at::kInt, device);
   return made;
 }
 
