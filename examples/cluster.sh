@@ -65,6 +65,14 @@ start_learner() {
 start_learner 5
 for name in rollout-1 rollout-2 tools-1 tools-2 reward-1; do start "$name" "${name%-*}"; done
 
+dashboard=
+while [ -z "$dashboard" ]; do
+  dashboard=$(grep -ao 'dashboard: http[^ ]*' "$out/learner.log" | head -1 || true)
+  kill -0 "${pids[learner]}" 2>/dev/null || { echo "the learner ended early, see $out/learner.log" >&2; exit 1; }
+  sleep 0.2
+done
+echo "  $dashboard (its view \"Fleet\" has every process)"
+
 steps() {
   local count
   count=$(grep -c '"kind":"step"' "runs/$run/metrics.jsonl" 2>/dev/null || true)

@@ -48,6 +48,18 @@ class RanksTest : public LineTest {
     return pid;
   }
 
+  static std::string FreeAddress() {
+    const int fd = socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+    socklen_t size = sizeof address;
+    EXPECT_EQ(getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size), 0);
+    close(fd);
+    return "127.0.0.1:" + std::to_string(ntohs(address.sin_port));
+  }
+
   static bool Eventually(const std::function<bool()>& holds) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
     while (!holds()) {
@@ -120,17 +132,83 @@ TEST_F(RanksTest, ARunGoesOnWithoutARankThatHangs) {
   LoseARank("hangs", SIGSTOP, "did not answer within 1000 ms (learner.rank_timeout)");
 }
 
+// One of two that the learner starts is killed while it still loads the program.
+TEST_F(RanksTest, ARankKilledBeforeItJoinedIsLeftOut) {
+  const pid_t learner = Start("early", Train("early", "--set run.steps=3 --set learner.ranks=3"));
+  pid_t rank = 0;
+  EXPECT_TRUE(Eventually([&] {
+    for (pid_t child : Children(learner)) rank = child;
+    return rank > 0;
+  })) << Text(folder_ + "/early.err");
+  if (rank > 0) kill(rank, SIGKILL);
+  EXPECT_EQ(Wait(learner), 0);
+  const std::string said = Text(folder_ + "/early.err");
+  EXPECT_THAT(said, HasSubstr("process " + std::to_string(rank) + " was killed by signal 9"));
+  EXPECT_THAT(said, HasSubstr("it is left out"));
+  EXPECT_THAT(said,
+              HasSubstr("fewer ranks than learner.ranks are there; the run begins with those  "
+                        "ranks=2 wanted=3"));
+  const json summary = json::parse(Text(folder_ + "/early.out"), nullptr, false);
+  ASSERT_TRUE(summary.is_object()) << said;
+  EXPECT_EQ(summary["status"], "done");
+  EXPECT_EQ(summary["steps"], 3);
+  EXPECT_EQ(summary["resumes"], 0);
+}
+
+// It came, was killed while the others were awaited, and another came in its place.
+TEST_F(RanksTest, ARankKilledWhileOthersAreAwaitedIsReplaced) {
+  const std::string place = FreeAddress();
+  const pid_t learner = Start("awaits", Train("awaits",
+                                              "--set run.steps=3 --set learner.ranks=3 "
+                                              "--set learner.rank_address=" +
+                                                  place));
+  const pid_t killed = Start("killed", "rank --join " + place);
+  EXPECT_TRUE(Eventually([&] {
+    return Text(folder_ + "/killed.err").find("waiting for the others") != std::string::npos;
+  })) << Text(folder_ + "/killed.err");
+  kill(killed, SIGKILL);
+  Wait(killed);
+  std::vector<pid_t> ranks = {Start("second", "rank --join " + place)};
+  const std::string gone = "process " + std::to_string(killed) + " on ";
+  EXPECT_TRUE(Eventually([&] {  // two came, of which one is not there
+    return Text(folder_ + "/awaits.err").find(gone) != std::string::npos;
+  })) << Text(folder_ + "/awaits.err");
+  ranks.push_back(Start("third", "rank --join " + place));
+  EXPECT_EQ(Wait(learner), 0) << Text(folder_ + "/awaits.err");
+  for (const pid_t rank : ranks) EXPECT_EQ(Wait(rank), 0);
+  EXPECT_THAT(Text(folder_ + "/awaits.err"), HasSubstr("does not answer any more; it is left out"));
+  EXPECT_THAT(Text(folder_ + "/second.err"), HasSubstr("rank 1 of 3"));
+  EXPECT_THAT(Text(folder_ + "/third.err"), HasSubstr("rank 2 of 3"));
+}
+
+// It is of the group and ends while it loads: the learner begins anew, here alone.
+TEST_F(RanksTest, ARankLostWhileItLoadsEndsNoRun) {
+  RankGroupOptions meeting;
+  meeting.meeting = FreeAddress();
+  const pid_t learner = Start("loads", Train("loads",
+                                             "--set run.steps=3 --set learner.ranks=2 "
+                                             "--set learner.rank_address=" +
+                                                 meeting.meeting));
+  std::unique_ptr<RankGroup> rank;
+  EXPECT_TRUE(Eventually([&] {  // until the learner listens
+    auto joined = RankGroup::Join(meeting);
+    if (joined.ok()) rank = std::move(*joined);
+    return rank != nullptr;
+  }));
+  if (rank) {
+    EXPECT_TRUE(rank->Next().ok()) << "how to begin";
+    rank.reset();
+  }
+  EXPECT_EQ(Wait(learner), 0) << Text(folder_ + "/loads.err");
+  EXPECT_THAT(Text(folder_ + "/loads.err"),
+              HasSubstr("a rank was lost before the first step; beginning anew without it"));
+  const json summary = json::parse(Text(folder_ + "/loads.out"), nullptr, false);
+  EXPECT_EQ(summary["status"], "done");
+}
+
 // From another machine, as far as the ranks can tell; and what was begun with two goes on with one.
 TEST_F(RanksTest, ARankJoinsAtAnAddressAndTheRunIsResumedWithoutIt) {
-  const int fd = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  ASSERT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
-  socklen_t size = sizeof address;
-  ASSERT_EQ(getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size), 0);
-  close(fd);
-  const std::string place = "127.0.0.1:" + std::to_string(ntohs(address.sin_port));
+  const std::string place = FreeAddress();
   const pid_t rank = Start("rank", "rank --join " + place);
   const pid_t learner = Start("joined", Train("joined",
                                               "--set run.steps=3 --set learner.ranks=2 "

@@ -7,6 +7,7 @@
 #include <tuple>
 #include <vector>
 
+#include "bus/redis/redis_url.h"
 #include "cli/commands.h"
 #include "cli/dashboard.h"
 #include "cli/run_path.h"
@@ -24,6 +25,7 @@ struct ViewArguments {
   uint16_t port = 8321;
   std::string token_file;
   std::string export_path;
+  std::string bus_url;
 };
 
 int Export(const ViewArguments& arguments, const RunApiOptions& api) {
@@ -62,6 +64,11 @@ int View(const ViewArguments& arguments) {
   api.folder = arguments.folder;
   api.default_run = arguments.run;
   api.default_config_toml = DefaultConfigToml();
+  api.bus_url = arguments.bus_url;
+  if (!api.bus_url.empty()) {
+    const Result<RedisAddress> address = ParseRedisUrl(api.bus_url);
+    if (!address.ok()) return Fail(address.status());
+  }
   if (!arguments.run.empty()) {
     const Result<RunDirectory> directory =
         RunDirectory::OpenToRead(arguments.folder, arguments.run);
@@ -102,6 +109,10 @@ void AddViewCommand(CLI::App& app, Exit& exit) {
       ->capture_default_str();
   view->add_option("--token-file", arguments->token_file,
                    "File of bearer tokens, one a line; needed outside loopback");
+  view->add_option("--bus", arguments->bus_url,
+                   "redis://HOST:PORT/DB of runs on many machines, to see who works on them; or "
+                   "TIDEMILL_BUS")
+      ->envname(kBusVariable);
   view->add_option("--export", arguments->export_path,
                    "Write the run as one HTML file that needs no server, and end");
   view->callback([arguments, &exit] {

@@ -145,7 +145,9 @@ int RunTools(Worker& worker) {
                      {"wall_seconds", static_cast<double>(counters.wall_us) / 1e6},
                      {"queue_seconds", static_cast<double>(counters.queue_us) / 1e6},
                      {"unavailable", static_cast<double>(counters.unavailable)}};
-    report.levels = {{"slots", static_cast<double>(boxes.slots(ToolLane::kAgent))},
+    report.rate_of = "calls";
+    report.levels = {{"running", static_cast<double>(running)},
+                     {"slots", static_cast<double>(boxes.slots(ToolLane::kAgent))},
                      {"grade_slots", static_cast<double>(boxes.slots(ToolLane::kGrade))}};
     return report;
   };
@@ -171,6 +173,8 @@ int RunReward(Worker& worker) {
                      {"retries", static_cast<double>(counters.retries)},
                      {"second_looks", static_cast<double>(counters.second_looks)},
                      {"unscorable", static_cast<double>(counters.unscorable)}};
+    report.rate_of = "scored";
+    report.levels = {{"running", static_cast<double>(running)}};
     return report;
   };
   return ServeLoop(loop, worker, std::move(serve));
@@ -254,6 +258,7 @@ void AddWorkerCommand(CLI::App& app, Exit& exit) {
                    "learner: go on with the run; without one, begin it");
   worker->add_flag("--json", arguments->json,
                    "learner: the summary as one JSON object on standard output");
+  worker->add_flag("--no-web", arguments->no_web, "learner: no dashboard (serve.web=false)");
   AddSetOption(*worker, arguments->sets, "Change one key, a.b=c; may be repeated");
   worker
       ->add_option("--metrics-port", arguments->metrics_port,

@@ -35,6 +35,7 @@ std::unique_ptr<RunServer> StartDashboard(const HttpOptions& http, const std::st
   options.api.default_run = run.name;
   options.api.default_config_toml = DefaultConfigToml();
   options.api.finish = run.finish;
+  options.api.bus_url = run.bus_url;
   options.metrics = run.metrics;
   Result<std::unique_ptr<RunServer>> server = ServeRuns(options);
   if (!server.ok() && server.status().code() == Code::kUnavailable && if_taken == "free" &&

@@ -24,6 +24,7 @@ struct DashboardRun {
   std::string name;
   std::function<void()> finish;  // ends the run; called by the server's threads
   Metrics* metrics = nullptr;    // for /metrics; must outlive the server
+  std::string bus_url = {};      // of its fleet; empty: it is one process
 };
 
 // Training comes first: where the port is taken (or nothing can be served at all) it says so and

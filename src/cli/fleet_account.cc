@@ -26,7 +26,16 @@ Status WaitForBeats(RedisInspector& inspector, const std::string& run) {
   }
 }
 
+uint64_t CountOf(const RosterTotals& totals, const std::string& key) {
+  return static_cast<uint64_t>(std::llround(TotalOf(totals, key)));
+}
+
 }  // namespace
+
+double TotalOf(const RosterTotals& totals, const std::string& key) {
+  const auto found = totals.find(key);
+  return found == totals.end() ? 0.0 : std::max(0.0, found->second);
+}
 
 bool FleetAccount::Knows(const GroupBooks::Open& group) const {
   if (groups.count(group.group) != 0) return true;
@@ -64,14 +73,8 @@ Result<FleetAccount> GatherFleet(const std::string& url, const std::string& run)
   return account;
 }
 
-void AddFleetWork(const FleetAccount& fleet, RunSnapshot& s) {
-  const auto total = [&](const std::string& key) {
-    const auto found = fleet.totals.find(key);
-    return found == fleet.totals.end() ? 0.0 : std::max(0.0, found->second);
-  };
-  const auto count = [&](const std::string& key) {
-    return static_cast<uint64_t>(std::llround(total(key)));
-  };
+void AddWorkersWork(const RosterTotals& totals, RunSnapshot& s) {
+  const auto count = [&](const char* key) { return CountOf(totals, key); };
   s.generated_tokens = count("rollout/tokens");
   s.tool_calls = count("rollout/tool_calls");
   s.tool_retries = count("rollout/retries");
@@ -84,11 +87,16 @@ void AddFleetWork(const FleetAccount& fleet, RunSnapshot& s) {
   s.tool_commands = count("tools/commands");
   s.cache_misses = s.tool_commands - std::min(s.tool_commands, count("tools/joined"));
   const double commands = std::max<double>(1, static_cast<double>(s.tool_commands));
-  s.tool_ms = 1e3 * total("tools/wall_seconds") / commands;
-  s.queue_ms = 1e3 * total("tools/queue_seconds") / commands;
+  s.tool_ms = 1e3 * TotalOf(totals, "tools/wall_seconds") / commands;
+  s.queue_ms = 1e3 * TotalOf(totals, "tools/queue_seconds") / commands;
   s.reward_retries = count("reward/retries");
   s.unscorable = count("reward/unscorable");
   s.second_looks = count("reward/second_looks");
+}
+
+void AddFleetWork(const FleetAccount& fleet, RunSnapshot& s) {
+  AddWorkersWork(fleet.totals, s);
+  const auto count = [&](const char* key) { return CountOf(fleet.totals, key); };
   s.stale = count("learner/stale");
   s.duplicates = count("learner/duplicates");
   s.put_off = count("learner/put_off");
@@ -103,7 +111,9 @@ void AddFleetWork(const FleetAccount& fleet, RunSnapshot& s) {
       const size_t slash = key.find('/');
       if (slash == std::string::npos || key.compare(slash + 1, kind.size(), kind) != 0) continue;
       const std::string name = key.substr(slash + 1 + kind.size());
-      const double time = total(key.substr(0, slash + 1) + (port ? kTimePort : kTimeLoop) + name);
+      const double time =
+          TotalOf(fleet.totals, key.substr(0, slash + 1) + (port ? kTimePort : kTimeLoop) + name);
+      std::erase_if(s.busy, [&](const BusyShare& b) { return b.port == port && b.name == name; });
       if (time > 0) s.busy.push_back({name, port, std::clamp(busy / time, 0.0, 1.0)});
     }
   }

@@ -10,13 +10,10 @@
 #include "bus/redis/redis_roster.h"
 #include "cli/training_run.h"
 #include "core/status.h"
+#include "serve/fleet_busy.h"
 #include "store/run_reader.h"
 
 namespace tidemill {
-
-// Names of counts: seconds in which a loop or port worked, and in which it could have.
-inline const std::string kBusyLoop = "busy_loop_", kTimeLoop = "time_loop_",
-                         kBusyPort = "busy_port_", kTimePort = "time_port_";
 
 struct FleetAccount {
   RosterTotals totals;
@@ -30,6 +27,12 @@ struct FleetAccount {
 // When the learner has ended its loops. Waits for one more heartbeat of every worker, a few seconds
 // at most, so that the totals are of the end.
 Result<FleetAccount> GatherFleet(const std::string& url, const std::string& run);
+
+// 0 where it was never told.
+double TotalOf(const RosterTotals& totals, const std::string& key);
+
+// Puts what rollout, tool and reward workers did, so far, into a learner's snapshot.
+void AddWorkersWork(const RosterTotals& totals, RunSnapshot& snapshot);
 
 // Puts into a learner's snapshot what it cannot know by itself: the work of others, and that of
 // the learners before it.

@@ -55,13 +55,21 @@ class RankProcesses {
 
   std::string meeting() const { return "file:" + folder_ + "/meeting"; }
 
-  // 0: of any.
   std::string Fate(int64_t process) {
     for (Child& child : children_) {
-      if ((process != 0 && child.pid != process) || Running(child)) continue;
-      return HowItEnded(child.status);
+      if (child.pid == process && !Running(child)) return HowItEnded(child.status);
     }
     return "";
+  }
+
+  // In the order in which it was noticed.
+  std::vector<std::string> Ended() {
+    for (Child& child : children_) {
+      if (child.told || Running(child)) continue;
+      child.told = true;
+      ended_.push_back("process " + std::to_string(child.pid) + " " + HowItEnded(child.status));
+    }
+    return ended_;
   }
 
  private:
@@ -69,6 +77,7 @@ class RankProcesses {
     pid_t pid = 0;
     int status = 0;
     bool ended = false;
+    bool told = false;  // in ended_
   };
 
   static bool Running(Child& child) {
@@ -87,6 +96,7 @@ class RankProcesses {
 
   std::string folder_;
   std::vector<Child> children_;
+  std::vector<std::string> ended_;
 };
 
 // How to begin, for ranks that may have another working directory.
@@ -147,6 +157,7 @@ Result<std::unique_ptr<RankGroup>> StartRanks(const RunConfig& config, const Tra
     options.meeting = ranks->meeting();
     // Shared: they must be there as long as somebody asks for their fate, and end with the group.
     options.fate = [ranks](int64_t process) { return ranks->Fate(process); };
+    options.ended = [ranks] { return ranks->Ended(); };
   } else {
     LogInfo("waiting for ranks", {{"join", "tidemill rank --join " + learner.rank_address},
                                   {"wanted", learner.ranks - 1}});
@@ -157,7 +168,7 @@ Result<std::unique_ptr<RankGroup>> StartRanks(const RunConfig& config, const Tra
                                                                    : "learner.rank_address");
   }
   if ((*group)->size() < options.ranks) {
-    LogWarn("fewer ranks than learner.ranks came in time",
+    LogWarn("fewer ranks than learner.ranks are there; the run begins with those",
             {{"ranks", (*group)->size()}, {"wanted", learner.ranks}});
   }
   if ((*group)->size() == 1) return std::unique_ptr<RankGroup>();

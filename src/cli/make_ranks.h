@@ -14,8 +14,9 @@
 namespace tidemill {
 
 // Null where learner.ranks is 1 or nobody came in time. Without learner.rank_address the others are
-// processes started here, which end with the group. They are told how to begin; whoever made the
-// trainer calls Agree next.
+// processes started here, which end with the group; one that ends before it joined is left out.
+// They are told how to begin; whoever made the trainer calls Agree next. kUnavailable: one of them
+// was lost meanwhile.
 Result<std::unique_ptr<RankGroup>> StartRanks(const RunConfig& config, const TrainerStart& start);
 
 // One of the others: joins at `meeting`, follows until told to stop (ok). kUnavailable: rank 0 is

@@ -3,6 +3,7 @@
 #include <charconv>
 
 #include "cli/make_ranks.h"
+#include "core/log.h"
 #include "learner/torch/checkpoint.h"
 #include "learner/torch/rank_follower.h"
 #include "policy/torch/device.h"
@@ -117,9 +118,26 @@ Result<std::unique_ptr<Trainer>> NewTrainer(const RunConfig& config, const Train
 Result<std::unique_ptr<TrainerThread>> MakeTrainer(const RunConfig& config,
                                                    const TrainerStart& start,
                                                    WeightChannel& channel, const Clock& clock) {
-  TM_ASSIGN_OR_RETURN(std::unique_ptr<RankGroup> ranks, StartRanks(config, start));
-  TM_ASSIGN_OR_RETURN(auto trainer, NewTrainer(config, start));
-  if (ranks) TM_RETURN_IF_ERROR(ranks->Agree(Fingerprint(*trainer)));
+  std::unique_ptr<Trainer> trainer;
+  std::unique_ptr<RankGroup> ranks;
+  // Where a rank is lost before it has come so far, the others begin anew without it.
+  for (RunConfig now = config;; --now.learner.ranks) {
+    Status status;
+    if (Result<std::unique_ptr<RankGroup>> started = StartRanks(now, start); started.ok()) {
+      ranks = std::move(*started);
+    } else {
+      status = started.status();
+    }
+    if (status.ok() && !trainer) {  // the others load meanwhile
+      TM_ASSIGN_OR_RETURN(trainer, NewTrainer(config, start));
+    }
+    if (status.ok() && ranks) status = ranks->Agree(Fingerprint(*trainer));
+    if (status.ok()) break;
+    ranks.reset();
+    if (status.code() != Code::kUnavailable || now.learner.ranks <= 1) return status;
+    LogWarn("a rank was lost before the first step; beginning anew without it",
+            {{"why", status.message()}, {"ranks", now.learner.ranks - 1}});
+  }
   TrainerThreadOptions thread;
   thread.threads = start.threads;
   thread.files_from = config.model.path;

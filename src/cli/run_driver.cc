@@ -7,6 +7,7 @@
 
 #include "cli/dashboard.h"
 #include "cli/display.h"
+#include "cli/fleet_watch.h"
 #include "cli/run_journal.h"
 #include "cli/run_summary.h"
 #include "core/blas.h"
@@ -82,6 +83,9 @@ void RecordTick(RunJournal& journal, const RunSnapshot& s) {
   }
   for (const auto& [topic, depth] : s.depths)
     numbers["depth_" + topic] = static_cast<double>(depth);
+  for (const auto& [role, count] : s.workers)
+    numbers["workers_" + role] = static_cast<double>(count);
+  if (!s.workers.empty()) numbers["workers_lost"] = static_cast<double>(s.workers_lost);
   journal.Record("tick", numbers, {});
 }
 
@@ -113,10 +117,14 @@ class Driver {
       TM_ASSIGN_OR_RETURN(company, options_.attend(*run));
     }
     TM_RETURN_IF_ERROR(run->Start());
+    if (!options_.fleet_url.empty()) {
+      fleet_.emplace(options_.fleet_url, directory_.name());
+    }
     const std::unique_ptr<RunServer> dashboard = ServeDashboard();
     Watch(*run);
     DriveResult result;
-    const RunSnapshot before_stop = run->Snapshot();
+    const RunSnapshot before_stop = Look(*run);
+    fleet_.reset();
     result.status = run->Stop();
     // A person who asked twice does not want to wait for the drain.
     if (signals_seen > 1 && result.status.code() == Code::kTimeout) result.status = Ok();
@@ -130,7 +138,7 @@ class Driver {
     outcome.last.busy = before_stop.busy;
     company.reset();
     Gather(outcome);
-    RecordTick(journal_, outcome.last);  // what the run came to
+    RecordEnd(outcome.last, before_stop);
     Flush();
     run.reset();
     TM_ASSIGN_OR_RETURN(result.summary_json, MakeSummary(directory_, outcome));
@@ -139,9 +147,25 @@ class Driver {
   }
 
  private:
+  // The run as its own process and, where there is one, its fleet tell.
+  RunSnapshot Look(TrainingRun& run) {
+    RunSnapshot snapshot = run.Snapshot();
+    if (fleet_) fleet_->AddTo(snapshot);
+    return snapshot;
+  }
+
+  // What the run came to. Shares of the time stay comparable with those of the ticks before.
+  void RecordEnd(const RunSnapshot& last, const RunSnapshot& before_stop) {
+    RunSnapshot tick = last;
+    tick.busy = before_stop.busy;
+    tick.workers = before_stop.workers;
+    tick.workers_lost = before_stop.workers_lost;
+    RecordTick(journal_, tick);
+  }
+
   void Gather(RunOutcome& outcome) {
-    if (!options_.gather) return;
-    Result<FleetAccount> fleet = options_.gather();
+    if (options_.fleet_url.empty()) return;
+    Result<FleetAccount> fleet = GatherFleet(options_.fleet_url, directory_.name());
     if (fleet.ok()) {
       AddFleetWork(*fleet, outcome.last);
       outcome.fleet = std::move(*fleet);
@@ -155,7 +179,7 @@ class Driver {
     if (!options_.web) return nullptr;
     const std::string& path = directory_.path();
     DashboardRun run{path.substr(0, path.size() - directory_.name().size() - 1), directory_.name(),
-                     [this] { finish_asked_ = true; }, &metrics_};
+                     [this] { finish_asked_ = true; }, options_.run.metrics, options_.fleet_url};
     auto server = StartDashboard(*options_.web, config_.serve.if_taken, run);
     if (server && !options_.quiet) {
       std::fprintf(stderr, "dashboard: %s\n", server->url().c_str());
@@ -168,7 +192,7 @@ class Driver {
     bool finishing = false;
     while (!run.Done() && !run.Failed()) {
       std::this_thread::sleep_for(milliseconds(50));
-      const RunSnapshot snapshot = run.Snapshot();
+      const RunSnapshot snapshot = Look(run);
       if (snapshot.seconds >= next_tick) {
         RecordTick(journal_, snapshot);
         WarnOfNothingToLearn(snapshot);
@@ -256,6 +280,7 @@ class Driver {
   Display display_;
   Metrics metrics_;
   std::atomic<bool> finish_asked_{false};
+  std::optional<FleetWatch> fleet_;
   std::optional<TensorboardLog> tensorboard_;
   Numbers last_tick_;
 };

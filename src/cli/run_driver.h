@@ -22,8 +22,7 @@ struct DriveOptions {
   // Makes what accompanies the run (how others see it, say) once it is wired and before it starts;
   // that is gone before the run is. May be empty.
   std::function<Result<std::shared_ptr<void>>(TrainingRun&)> attend;
-  // What other processes did, asked for when the run has stopped. Empty: there are none.
-  std::function<Result<FleetAccount>()> gather;
+  std::string fleet_url;  // the bus of a run whose other roles are processes; empty: there are none
 };
 
 // The summary as JSON, also written to the run's directory. The first Ctrl-C (or SIGTERM) finishes

@@ -4,6 +4,7 @@
 // made.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -49,6 +50,9 @@ struct RunSnapshot {
   double queue_ms = 0;  // mean wait before it
   std::vector<BusyShare> busy;
   std::vector<std::pair<std::string, uint64_t>> depths;  // messages ready, by topic
+  // Of a fleet: how many are there, by role, and how many are lost. Empty: it is one process.
+  std::map<std::string, uint64_t> workers;
+  uint64_t workers_lost = 0;
 };
 
 class TrainingRun {

@@ -20,7 +20,7 @@ namespace tidemill {
 struct WorkerArguments {
   std::string role, url, run, config_file;
   std::vector<std::string> sets;
-  bool resume = false, json = false;
+  bool resume = false, json = false, no_web = false;
   std::string metrics_address = "127.0.0.1", metrics_token_file;
   uint16_t metrics_port = 0;
 };

@@ -10,7 +10,7 @@
 #include "bus/redis/redis_roster.h"
 #include "bus/redis/topic_janitor.h"
 #include "cli/commands.h"
-#include "cli/fleet_account.h"
+#include "cli/dashboard.h"
 #include "cli/run_driver.h"
 #include "cli/run_summary.h"
 #include "cli/worker.h"
@@ -88,6 +88,7 @@ WorkerReport Report(const TrainingRun& run) {
                    {"evicted", static_cast<double>(now.evicted)},
                    {"rescored", static_cast<double>(now.rescored)},
                    {"trained_tokens", static_cast<double>(now.trained_tokens)}};
+  report.rate_of = "trained_tokens";
   for (const BusyShare& busy : now.busy) {
     if (busy.name != "trainer") continue;
     report.busy = std::chrono::duration_cast<Duration>(
@@ -161,7 +162,12 @@ int RunLearner(const WorkerArguments& arguments, WorkerBeaconOptions beacon) {
   options.run.fleet = bus->get();
   options.run.metrics = beacon.metrics;
   options.quiet = arguments.json && !LogEnabled(LogLevel::kInfo);
-  options.gather = [&] { return GatherFleet(arguments.url, arguments.run); };
+  options.fleet_url = arguments.url;
+  if (config.serve.web && !arguments.no_web) {
+    Result<HttpOptions> web = DashboardOptions(config);
+    if (!web.ok()) return Wrong(web.status());
+    options.web = std::move(*web);
+  }
   options.attend = [&](TrainingRun& run) {
     return MakeCompany(run, **bus, std::move(*board), std::move(sheet), std::move(beacon));
   };

@@ -92,7 +92,8 @@ Result<DecodeOptions> ReadModel(const RunConfig& config) {
 
 WorkerReport Report(const RolloutCounters& counters, const EngineThread& engine, Time now) {
   WorkerReport report;
-  report.doing = std::to_string(counters.episodes_running) + " episodes";
+  report.doing = std::to_string(counters.episodes_running) + " episodes, " +
+                 std::to_string(counters.waiting_for_tools) + " at tools";
   report.busy = engine.busy().Busy(now);
   report.policy_version = engine.version();
   report.port = "engine";
@@ -104,6 +105,9 @@ WorkerReport Report(const RolloutCounters& counters, const EngineThread& engine,
                    {"retries", static_cast<double>(counters.tool_retries)},
                    {"skipped", static_cast<double>(counters.skipped)},
                    {"groups_lost", static_cast<double>(counters.groups_lost)}};
+  report.rate_of = "tokens";
+  report.levels = {{"running", static_cast<double>(counters.episodes_running)},
+                   {"waiting_for_tools", static_cast<double>(counters.waiting_for_tools)}};
   return report;
 }
 

@@ -73,7 +73,8 @@ Result<v1::Purpose> PurposeParameter(const HttpRequest& request) {
                  "\"");
 }
 
-RunApi::RunApi(RunApiOptions options) : options_(std::move(options)), views_(options_.folder) {}
+RunApi::RunApi(RunApiOptions options)
+    : options_(std::move(options)), views_(options_.folder), fleets_(options_.bus_url) {}
 
 HttpResponse RunApi::Get(const std::string& target) {
   HttpRequest request;
@@ -121,6 +122,7 @@ Result<HttpResponse> RunApi::RouteRun(const HttpRequest& request,
       {"tools", 3, &RunApi::Tools},
       {"faults", 3, &RunApi::Faults},
       {"timeline", 3, &RunApi::TimelineOf},
+      {"fleet", 3, &RunApi::Fleet},
   };
   for (const Rule& rule : kRules) {
     if (rule.parts != parts.size() || (rule.parts > 2 && parts[2] != rule.name)) continue;

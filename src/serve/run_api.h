@@ -1,4 +1,5 @@
-// The JSON API over a folder of runs, running or finished, from their directories alone.
+// The JSON API over a folder of runs, running or finished, from their directories alone; the fleet
+// of one that runs on many machines comes from its bus.
 // docs/api.md describes every path.
 #pragma once
 
@@ -6,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "serve/fleet_view.h"
 #include "serve/http_message.h"
 #include "serve/run_view.h"
 
@@ -17,6 +19,7 @@ struct RunApiOptions {
   std::string default_config_toml = {};  // every key with its default, to show what a run changed
   // POST /api/admin/finish: ends the run this process trains. Empty: there is none.
   std::function<void()> finish = {};
+  std::string bus_url = {};  // redis://..: where the fleets of the runs are; empty: nowhere
 };
 
 // Thread-safe.
@@ -53,9 +56,11 @@ class RunApi {
   Result<HttpResponse> Tools(const HttpRequest& request, RunView& run);
   Result<HttpResponse> Faults(const HttpRequest& request, RunView& run);
   Result<HttpResponse> TimelineOf(const HttpRequest& request, RunView& run);
+  Result<HttpResponse> Fleet(const HttpRequest& request, RunView& run);
 
   const RunApiOptions options_;
   RunViews views_;
+  FleetView fleets_;
 };
 
 // "running", "done", "failed", "interrupted" or "unfinished" (no process writes it, no summary).

@@ -275,4 +275,16 @@ Result<HttpResponse> RunApi::TimelineOf(const HttpRequest& request, RunView& run
   return JsonResponse(json);
 }
 
+Result<HttpResponse> RunApi::Fleet(const HttpRequest& request, RunView& run) {
+  const FleetLook look = fleets_.Look(run.directory().name());
+  TM_ASSIGN_OR_RETURN(Json json, FleetJson(look, request));
+  // The learner of a fleet counts its workers in the run's metrics, which stay when they are gone.
+  bool counted = false;
+  TM_RETURN_IF_ERROR(run.WithMetrics([&](const MetricsFile& metrics) {
+    counted = metrics.Series("tick").Newest().contains("workers_lost");
+  }));
+  json["many"] = counted || look.status != nullptr;
+  return JsonResponse(json);
+}
+
 }  // namespace tidemill

@@ -14,8 +14,12 @@ using Json = nlohmann::ordered_json;
 
 constexpr const char* kFailures[] = {"retries", "skipped", "stale"};
 
-const char* StateOf(const RosterEntry& entry) {
-  return entry.lost() ? "lost" : entry.beat.leaving() ? "leaving" : "here";
+// "812 tokens/s"; "-": it counts nothing.
+std::string RateText(const v1::Heartbeat& beat) {
+  if (beat.rate_of().empty()) return "-";
+  std::string unit = beat.rate_of();
+  std::replace(unit.begin(), unit.end(), '_', ' ');
+  return fmt::format("{:.{}f} {}/s", beat.rate(), beat.rate() < 10 ? 1 : 0, unit);
 }
 
 // "3 s", "12 min", "5 h", "2 d": for people.
@@ -33,14 +37,14 @@ std::string SpanOrNone(Duration d) {
 
 std::string WorkersText(const RunStatus& status, int64_t now_ms) {
   std::string text =
-      fmt::format("{:<32} {:<8} {:<8} {:>5} {:>7} {:>8} {:>4}  {:<20} {}\n", "WORKER", "ROLE",
-                  "STATE", "BUSY", "UP", "VERSION", "LAG", "DOING", "METRICS");
+      fmt::format("{:<32} {:<8} {:<8} {:>5} {:>20} {:>7} {:>8} {:>4}  {:<24} {}\n", "WORKER",
+                  "ROLE", "STATE", "BUSY", "RATE", "UP", "VERSION", "LAG", "DOING", "METRICS");
   for (const RosterEntry& entry : status.workers) {
     const v1::Heartbeat& beat = entry.beat;
     const bool policy = beat.policy_version() > 0;
     text += fmt::format(
-        "{:<32} {:<8} {:<8} {:>3.0f} % {:>7} {:>8} {:>4}  {:<20} {}\n", beat.worker(), beat.role(),
-        StateOf(entry), 100 * beat.busy(),
+        "{:<32} {:<8} {:<8} {:>3.0f} % {:>20} {:>7} {:>8} {:>4}  {:<24} {}\n", beat.worker(),
+        beat.role(), WorkerState(entry), 100 * beat.busy(), RateText(beat),
         Span(static_cast<double>(std::max<int64_t>(0, now_ms - beat.started_ms())) / 1e3),
         policy ? std::to_string(beat.policy_version()) : "-",
         policy ? std::to_string(status.Lag(beat)) : "-",
@@ -113,48 +117,65 @@ Result<RunStatus> RunStatusReader::Read(const std::string& run) {
   return status;
 }
 
-Json StatusJson(const RunStatus& status) {
-  Json json;
-  json["run"] = status.run;
-  json["policy_version"] = status.policy_version;
-  json["lag_max"] = status.LagMax();
-  json["dead_letters"] = status.dead_letters;
-  json["lost_workers"] = status.lost();
-  json["tool_backlog"] = status.ToolBacklog();
+const char* WorkerState(const RosterEntry& entry) {
+  return entry.lost() ? "lost" : entry.beat.leaving() ? "leaving" : "here";
+}
+
+Json StatusFigures(const RunStatus& status) {
+  Json json = {{"policy_version", status.policy_version},
+               {"lag_max", status.LagMax()},
+               {"dead_letters", status.dead_letters},
+               {"lost_workers", status.lost()},
+               {"tool_backlog", status.ToolBacklog()}};
   for (const auto& [name, count] : status.failures) json[name] = count;
-  json["workers"] = Json::array();
-  for (const RosterEntry& entry : status.workers) {
-    const v1::Heartbeat& beat = entry.beat;
-    Json worker = {{"worker", beat.worker()},
-                   {"role", beat.role()},
-                   {"state", StateOf(entry)},
-                   {"host", beat.host()},
-                   {"pid", beat.pid()},
-                   {"program", beat.version()},
-                   {"messages", beat.messages()},
-                   {"started_ms", beat.started_ms()},
-                   {"beat_age_s", Seconds(entry.age)},
-                   {"doing", beat.doing()},
-                   {"busy", beat.busy()},
-                   {"policy_version", beat.policy_version()},
-                   {"lag", status.Lag(beat)},
-                   {"endpoint", beat.endpoint()}};
-    worker["numbers"] = Json::object();
-    for (const auto& [name, number] : beat.numbers()) worker["numbers"][name] = number;
-    json["workers"].push_back(std::move(worker));
+  return json;
+}
+
+Json WorkerJson(const RunStatus& status, const RosterEntry& entry) {
+  const v1::Heartbeat& beat = entry.beat;
+  Json worker = {{"worker", beat.worker()},
+                 {"role", beat.role()},
+                 {"state", WorkerState(entry)},
+                 {"host", beat.host()},
+                 {"pid", beat.pid()},
+                 {"program", beat.version()},
+                 {"messages", beat.messages()},
+                 {"started_ms", beat.started_ms()},
+                 {"beat_age_s", Seconds(entry.age)},
+                 {"doing", beat.doing()},
+                 {"busy", beat.busy()},
+                 {"rate", beat.rate_of().empty() ? Json() : Json(beat.rate())},
+                 {"rate_of", beat.rate_of()},
+                 {"policy_version", beat.policy_version()},
+                 {"lag", status.Lag(beat)},
+                 {"endpoint", beat.endpoint()}};
+  Json& numbers = worker["numbers"] = Json::object();
+  for (const auto& [name, number] :
+       std::map<std::string, double>(beat.numbers().begin(), beat.numbers().end())) {
+    numbers[name] = number;
   }
-  json["topics"] = Json::array();
-  for (const TopicState& topic : status.topics) {
-    json["topics"].push_back({{"topic", topic.name},
-                              {"ready", topic.ready},
-                              {"leased", topic.leased},
-                              {"delayed", topic.delayed},
-                              {"owed", topic.owed},
-                              {"dead", topic.died},
-                              {"capacity", topic.options.capacity},
-                              {"oldest_ready_s", Seconds(topic.oldest_ready)},
-                              {"oldest_leased_s", Seconds(topic.oldest_leased)}});
-  }
+  return worker;
+}
+
+Json TopicJson(const TopicState& topic) {
+  return {{"topic", topic.name},
+          {"ready", topic.ready},
+          {"leased", topic.leased},
+          {"delayed", topic.delayed},
+          {"owed", topic.owed},
+          {"dead", topic.died},
+          {"capacity", topic.options.capacity},
+          {"oldest_ready_s", Seconds(topic.oldest_ready)},
+          {"oldest_leased_s", Seconds(topic.oldest_leased)}};
+}
+
+Json StatusJson(const RunStatus& status) {
+  Json json = {{"run", status.run}};
+  json.update(StatusFigures(status));
+  Json& workers = json["workers"] = Json::array();
+  for (const RosterEntry& entry : status.workers) workers.push_back(WorkerJson(status, entry));
+  Json& topics = json["topics"] = Json::array();
+  for (const TopicState& topic : status.topics) topics.push_back(TopicJson(topic));
   return json;
 }
 
@@ -199,7 +220,7 @@ void SinkRunStatus(const RunStatus& status, MetricSink& sink) {
   std::map<std::pair<std::string, std::string>, double> workers;
   for (const RosterEntry& entry : status.workers) {
     for (const char* state : {"here", "leaving", "lost"}) {
-      workers[{entry.beat.role(), state}] += state == std::string_view(StateOf(entry)) ? 1 : 0;
+      workers[{entry.beat.role(), state}] += state == std::string_view(WorkerState(entry)) ? 1 : 0;
     }
   }
   for (const auto& [key, count] : workers) {

@@ -1,5 +1,6 @@
 // The state of a run on Redis in one look: who works on it, how deep its topics are, what died.
-// Shown by `tidemill status` and, as metrics, by the workers that watch their run.
+// Shown by `tidemill status`, by the page (fleet_view.h) and, as metrics, by the workers that watch
+// their run.
 #pragma once
 
 #include <cstdint>
@@ -44,7 +45,14 @@ class RunStatusReader {
   RedisInspector inspector_;
 };
 
+// "here", "leaving" or "lost".
+const char* WorkerState(const RosterEntry& entry);
+
+// All of it; figures of the whole, one worker and one topic are the parts.
 nlohmann::ordered_json StatusJson(const RunStatus& status);
+nlohmann::ordered_json StatusFigures(const RunStatus& status);
+nlohmann::ordered_json WorkerJson(const RunStatus& status, const RosterEntry& entry);
+nlohmann::ordered_json TopicJson(const TopicState& topic);
 std::string StatusText(const RunStatus& status, int64_t now_ms);
 
 // tidemill_topic_*, tidemill_workers, tidemill_dead_letters, .. of the whole run.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
+#include <deque>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -19,6 +20,22 @@
 
 namespace tidemill {
 namespace {
+
+constexpr Duration kRateOver = std::chrono::seconds(10);
+
+// How fast a count has grown lately.
+class Pace {
+ public:
+  double Note(Time now, double count) {
+    while (seen_.size() > 1 && now - seen_.front().first > kRateOver) seen_.pop_front();
+    seen_.emplace_back(now, count);
+    const double seconds = Seconds(now - seen_.front().first);
+    return seconds > 0 ? std::max(0.0, count - seen_.front().second) / seconds : 0;
+  }
+
+ private:
+  std::deque<std::pair<Time, double>> seen_;  // oldest first, no older than kRateOver but the first
+};
 
 HttpResponse Text(int status, std::string body) {
   HttpResponse response;
@@ -125,9 +142,14 @@ class Beacon final : public WorkerBeacon {
     last_beat_ = now;
     last_busy_ = report.busy;
     beat_.set_sent_ms(clock_.WallMs());
-    beat_.set_doing(report.doing);
+    const std::string stuck = options_.stuck ? options_.stuck() : "";
+    beat_.set_doing(stuck.empty() ? report.doing : stuck);
     beat_.set_busy(busy_);
     beat_.set_policy_version(report.policy_version);
+    if (const auto work = report.counts.find(report.rate_of); work != report.counts.end()) {
+      beat_.set_rate(pace_.Note(now, work->second));
+      beat_.set_rate_of(report.rate_of);
+    }
     beat_.mutable_numbers()->clear();
     for (const auto& [name, number] : report.counts) (*beat_.mutable_numbers())[name] = number;
     for (const auto& [name, number] : report.levels) (*beat_.mutable_numbers())[name] = number;
@@ -185,6 +207,7 @@ class Beacon final : public WorkerBeacon {
   v1::Heartbeat beat_;
   Time last_beat_ = Time::max();
   Duration last_busy_{};
+  Pace pace_;
   std::atomic<double> busy_ = 0;
   std::atomic<bool> silent_ = false;  // the last beat failed
 

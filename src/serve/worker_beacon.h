@@ -32,6 +32,7 @@ struct WorkerReport {
   // processes of the role there ever were, so they must not say what others say too.
   std::map<std::string, double> counts;
   std::map<std::string, double> levels;  // as it is now: "slots", "ready"
+  std::string rate_of;                   // the count that is its work; empty: none is
 };
 
 struct WorkerBeaconOptions {

@@ -77,6 +77,29 @@ TEST_F(BeaconTest, AWorkerIsInTheStatusWhileItLives) {
   EXPECT_EQ(Status().failures.at("retries"), 3) << "what it did stays";
 }
 
+TEST_F(BeaconTest, AHeartbeatSaysHowFastItsWorkIsDoneAndWhatIsStuck) {
+  std::atomic<int> calls = 0;
+  std::atomic<bool> stuck = false;
+  WorkerBeaconOptions options = Options();
+  options.stuck = [&] { return stuck ? "the loop hangs" : ""; };
+  options.report = [&] {
+    WorkerReport report;
+    report.doing = "2 calls";
+    report.counts = {{"calls", calls += 1000}};
+    report.rate_of = "calls";
+    return report;
+  };
+  const auto beacon = Start(std::move(options));
+  EXPECT_TRUE(Eventually([&] { return Status().workers.at(0).beat.rate() > 0; }));
+  const RunStatus status = Status();
+  const v1::Heartbeat& beat = status.workers.at(0).beat;
+  EXPECT_EQ(beat.rate_of(), "calls");
+  EXPECT_LT(beat.rate(), 1000) << "heartbeats come every two seconds";
+  EXPECT_THAT(StatusText(status, RealClock().WallMs()), HasSubstr("calls/s"));
+  stuck = true;
+  EXPECT_TRUE(Eventually([&] { return Status().workers.at(0).beat.doing() == "the loop hangs"; }));
+}
+
 TEST_F(BeaconTest, ServesMetricsWithTheLabelsOfTheWorker) {
   metrics_.Counter("tidemill_something_total", "Things").Increment();
   const auto beacon = Start(Options());

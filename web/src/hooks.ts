@@ -12,7 +12,7 @@ export interface Live {
   beat: number; // goes up when there is something new to load, every few seconds at most
 }
 
-export const LiveContext = createContext<Live>({ run: "", state: "", tick: null, connected: false, beat: 0 });
+export const LiveContext = createContext<Live & { fleet: Json | null }>({ run: "", state: "", tick: null, connected: false, beat: 0, fleet: null });
 export const useLive = () => useContext(LiveContext);
 
 export interface Loaded {
@@ -53,6 +53,17 @@ export function useApi(target: string | null, beat = 0): Loaded {
 // Another page of the same list may show the old one meanwhile; another run or episode may not.
 function sameThing(a: string, b: string): boolean {
   return a.split("?")[0] === b.split("?")[0];
+}
+
+// Goes up every so often while the page is looked at: for what changes without an event of the run.
+export function useEvery(ms: number): number {
+  const [turns, setTurns] = useState(0);
+  useEffect(() => {
+    if (isExport) return;
+    const timer = setInterval(() => document.hidden || setTurns((n) => n + 1), ms);
+    return () => clearInterval(timer);
+  }, [ms]);
+  return turns;
 }
 
 const BEAT_MS = 3000;

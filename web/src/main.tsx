@@ -4,19 +4,20 @@ import "uplot/dist/uPlot.min.css";
 import "./style.css";
 
 import { finishRun, isExport, setToken, token, type Json } from "./api";
-import { link, LiveContext, useApi, useFollow, useRoute } from "./hooks";
+import { link, LiveContext, useApi, useEvery, useFollow, useRoute } from "./hooks";
 import { Badge, Loading, Problem } from "./parts";
 import { chooseTheme, chosenTheme, THEMES } from "./theme";
 import { Compare } from "./views/compare";
 import { Config } from "./views/config";
 import { Episodes, Group } from "./views/episodes";
 import { Faults } from "./views/faults";
+import { Fleet, lostText } from "./views/fleet";
 import { Overview } from "./views/overview";
 import { Tasks } from "./views/tasks";
 import { Timeline } from "./views/timeline";
 import { Tools } from "./views/tools";
 
-const VIEWS = ["overview", "timeline", "episodes", "tools", "tasks", "faults", "compare", "config"];
+const VIEWS = ["overview", "fleet", "timeline", "episodes", "tools", "tasks", "faults", "compare", "config"];
 
 function TokenForm(props: { error: string }) {
   const [value, setValue] = useState("");
@@ -73,6 +74,8 @@ function FinishButton() {
 function Shell(props: { run: string; runs: Json[]; about: Json }) {
   const route = useRoute();
   const live = useFollow(props.run);
+  const fleet = useApi(isExport ? null : `/api/runs/${props.run}/fleet?limit=1`, useEvery(5000)).data;
+  const shown = (name: string) => (name === "fleet" ? fleet?.many : name !== "compare" || !isExport);
   const entry = props.runs.find((r) => r.name === props.run);
   const state = live.state || entry?.state || "";
   const view = route.view === "groups" ? "episodes" : VIEWS.includes(route.view) ? route.view : "overview";
@@ -83,7 +86,7 @@ function Shell(props: { run: string; runs: Json[]; about: Json }) {
     document.querySelector(".tabs [aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" });
   }, [view]);
   return (
-    <LiveContext.Provider value={{ ...live, state }}>
+    <LiveContext.Provider value={{ ...live, state, fleet }}>
       <a class="skip" href="#main" onClick={(event) => { event.preventDefault(); document.getElementById("main")?.focus(); }}>
         To the content
       </a>
@@ -114,9 +117,10 @@ function Shell(props: { run: string; runs: Json[]; about: Json }) {
         <ThemeChoice />
       </header>
       <nav class="tabs" aria-label="Views">
-        {VIEWS.filter((name) => !isExport || name !== "compare").map((name) => (
+        {VIEWS.filter(shown).map((name) => (
           <a key={name} href={link(props.run, name)} aria-current={view === name ? "page" : undefined}>
             {name[0].toUpperCase() + name.slice(1)}
+            {name === "fleet" && lostText(fleet) && <span class="badge bad">{lostText(fleet)}</span>}
           </a>
         ))}
       </nav>
@@ -128,6 +132,8 @@ function Shell(props: { run: string; runs: Json[]; about: Json }) {
           <Group run={props.run} group={route.parts[0]} />
         ) : view === "overview" ? (
           <Overview run={props.run} />
+        ) : view === "fleet" ? (
+          <Fleet run={props.run} />
         ) : view === "timeline" ? (
           <Timeline run={props.run} runs={props.runs} />
         ) : view === "episodes" ? (

@@ -1,7 +1,7 @@
 // Small pieces that several views use.
 import type { ComponentChildren } from "preact";
 
-import { words } from "./format";
+import { percent, words } from "./format";
 
 export function Stat(props: { name: string; value: string; note?: string; tone?: string }) {
   return (
@@ -18,9 +18,9 @@ export function Badge(props: { text: string; tone?: string }) {
 }
 
 export function toneOf(text: string): string {
-  if (["ok", "done", "solved", "submitted", "used", "running", "improving", "ready"].includes(text)) return "good";
-  if (["failed", "stale", "given_up", "unsolved", "unavailable", "regressed", "too_old"].includes(text)) return "bad";
-  if (["timeout", "cpu_limit", "memory_limit", "output_limit", "signal", "interrupted", "unfinished", "invalid", "malformed", "max_tokens", "max_turns", "context"].includes(text)) return "warn";
+  if (["ok", "done", "solved", "submitted", "used", "running", "improving", "ready", "here"].includes(text)) return "good";
+  if (["failed", "stale", "given_up", "unsolved", "unavailable", "regressed", "too_old", "lost"].includes(text)) return "bad";
+  if (["timeout", "cpu_limit", "memory_limit", "output_limit", "signal", "interrupted", "unfinished", "invalid", "malformed", "max_tokens", "max_turns", "context", "leaving"].includes(text)) return "warn";
   return "";
 }
 
@@ -49,6 +49,18 @@ export function Panel(props: { title: string; children: ComponentChildren; actio
       </header>
       {props.children}
     </section>
+  );
+}
+
+// A share between 0 and 1 as a bar, for a table.
+export function Bar(props: { share: number | null }) {
+  return props.share === null ? (
+    <>–</>
+  ) : (
+    <span class="share">
+      <i style={{ width: `${Math.round(100 * props.share)}%` }} />
+      <span>{percent(props.share)}</span>
+    </span>
   );
 }
 

@@ -60,6 +60,15 @@ export function run(program, ...words) {
   return child.ended.then((code) => assert.equal(code, 0, `${words.join(" ")}\n${child.text}`));
 }
 
+// Tasks and a policy so small that a step takes an instant: train.jsonl, eval.jsonl and model/ in `folder`.
+export async function makeModelAndTasks(program) {
+  const at = (name) => path.join(folder, name);
+  await run(program, "tasks", "generate", "--family", "cfunc", "--count", "40", "--seed", "3", "--difficulty", "1,2", "--out", at("train.jsonl"));
+  await run(program, "tasks", "generate", "--family", "cfunc", "--count", "4", "--seed", "4", "--split", "heldout", "--difficulty", "1", "--out", at("eval.jsonl"));
+  await run(program, "tasks", "model", "--family", "cfunc", "--width", "32", "--layers", "2", "--heads", "2", "--feed-forward", "64", "--out", at("shape"));
+  await run(program, "model", "new", "--config", at("shape/config.json"), "--tokenizer", at("shape"), "--seed", "1", "--out", at("model"));
+}
+
 // Asserts again until it holds, as a person would look again: pages do not change in an instant. Fails as the last look did.
 export async function until(look, patience = 30_000) {
   const end = Date.now() + patience;

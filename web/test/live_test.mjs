@@ -4,22 +4,13 @@ import assert from "node:assert/strict";
 import fs from "node:fs";
 import path from "node:path";
 
-import { args, folder, run, skip, start, test, until, VIEWS } from "./browser.mjs";
+import { args, folder, makeModelAndTasks, skip, start, test, until, VIEWS } from "./browser.mjs";
 
 const program = args.get("--program");
 if (!fs.existsSync(program)) skip(`${program} was not built (it needs libtorch)`);
 const runs = path.join(folder, "runs");
 const tokens = path.join(folder, "tokens");
 const TOKEN = "a-token-for-the-live-test";
-
-async function prepare() {
-  fs.writeFileSync(tokens, `# for this test\n${TOKEN}\n`);
-  const at = (name) => path.join(folder, name);
-  await run(program, "tasks", "generate", "--family", "cfunc", "--count", "40", "--seed", "3", "--difficulty", "1,2", "--out", at("train.jsonl"));
-  await run(program, "tasks", "generate", "--family", "cfunc", "--count", "4", "--seed", "4", "--split", "heldout", "--difficulty", "1", "--out", at("eval.jsonl"));
-  await run(program, "tasks", "model", "--family", "cfunc", "--width", "32", "--layers", "2", "--heads", "2", "--feed-forward", "64", "--out", at("shape"));
-  await run(program, "model", "new", "--config", at("shape/config.json"), "--tokenizer", at("shape"), "--seed", "1", "--out", at("model"));
-}
 
 function train() {
   const sets = {
@@ -48,7 +39,8 @@ function train() {
 
 test(async (browser) => {
   const { page } = browser;
-  await prepare();
+  fs.writeFileSync(tokens, `# for this test\n${TOKEN}\n`);
+  await makeModelAndTasks(program);
   const training = train();
   const address = (await training.line(/dashboard: (http:\S+)/))[1];
   browser.origin = address;

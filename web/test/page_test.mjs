@@ -61,6 +61,13 @@ test(async (browser) => {
     await page.locator("figure.chart canvas").nth(5).waitFor();
   });
 
+  await browser.step("a run of one process has no fleet", async () => {
+    assert.equal(await page.locator("nav.tabs a", { hasText: "Fleet" }).count(), 0);
+    assert.equal(await page.getByRole("region", { name: "Fleet" }).count(), 0);
+    await browser.open("async", "fleet");
+    assert.match(await page.locator("main").innerText(), /This run is one process/);
+  });
+
   await browser.step("every chart of every view is saved as PNG and CSV", async () => {
     for (const view of ["overview", "timeline", "tools", "faults", "compare"]) {
       await browser.open("async", view);

@@ -17,6 +17,7 @@
 #endif
 
 #include "learner/torch/rank_meeting.h"
+#include "learner/torch/rank_roll.h"
 #include "policy/torch/catch.h"
 #include "policy/torch/host_copy.h"
 #include "policy/weight_wire.h"
@@ -27,7 +28,6 @@ namespace {
 using at::Tensor;
 using std::chrono::milliseconds;
 using SteadyClock = std::chrono::steady_clock;
-using StorePtr = c10::intrusive_ptr<c10d::Store>;
 
 constexpr uint64_t kMagic = 0x74696465'72616e6b;
 constexpr uint64_t kPayloadMax = uint64_t{2} << 30;
@@ -85,14 +85,6 @@ Result<StorePtr> OpenStore(const MeetingPlace& place, bool first, milliseconds l
   });
 }
 
-std::vector<uint8_t> ToValue(const std::string& text) {
-  return {text.begin(), text.end()};
-}
-std::string FromStore(const StorePtr& store, const std::string& key) {
-  const std::vector<uint8_t> value = store->get(key);
-  return {value.begin(), value.end()};
-}
-
 }  // namespace
 
 class RankGroup::Impl {
@@ -100,26 +92,24 @@ class RankGroup::Impl {
   Impl(RankGroupOptions options, StorePtr store, int rank, int size)
       : options_(std::move(options)), store_(std::move(store)), rank_(rank), size_(size) {}
 
-  Status Connect(const MeetingPlace& place) {
+  // `others` are known to rank 0 alone.
+  Status Connect(const MeetingPlace& place, std::vector<RankMember> others) {
+    members_ = std::move(others);
     std::string address = place.file.empty() ? place.host : "127.0.0.1";
     if (rank_ > 0 && place.file.empty()) {
       TM_ASSIGN_OR_RETURN(address, AddressTowards(place.host, place.port));
     }
-    return CatchTorchStatus("connecting the ranks", [&] {
+    try {
       auto gloo = c10d::ProcessGroupGloo::Options::create(
           rank_ == 0 ? std::max(options_.timeout, kConnectLimit) : kLeaderLimit);
       gloo->threads = 1;
       gloo->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(address));
       gloo_ = c10::make_intrusive<c10d::ProcessGroupGloo>(
           c10::make_intrusive<c10d::PrefixStore>("gloo", store_), rank_, size_, gloo);
-      who_.emplace_back();
-      processes_.push_back(0);
-      for (int r = 1; r < size_ && rank_ == 0; ++r) {
-        who_.push_back(FromStore(store_, "who/" + std::to_string(r)));
-        processes_.push_back(std::stoll(FromStore(store_, "pid/" + std::to_string(r))));
-      }
       return Ok();
-    });
+    } catch (const std::exception& error) {
+      return Unavailable("connecting the ranks: " + FirstLine(error.what()));
+    }
   }
 
   Status Send(const RankOrder& order) {
@@ -256,7 +246,7 @@ class RankGroup::Impl {
         work->wait(kGlance);
       } catch (const std::exception&) {
         if (work->isCompleted()) throw;
-        (void)store_->check({"size"});  // throws when it is gone
+        (void)store_->check({"members"});  // throws when it is gone
       }
     }
     work->wait();
@@ -282,7 +272,8 @@ class RankGroup::Impl {
 #endif
 
   std::string Name(int rank) const {
-    return "rank " + std::to_string(rank) + " (" + who_[static_cast<size_t>(rank)] + ")";
+    return "rank " + std::to_string(rank) + " (" + members_[static_cast<size_t>(rank - 1)].who +
+           ")";
   }
 
   // What became of its process. One that just died is not a zombie yet when its connections close.
@@ -290,7 +281,7 @@ class RankGroup::Impl {
     if (!options_.fate) return "";
     const auto end = SteadyClock::now() + patience;
     for (;;) {
-      std::string fate = options_.fate(processes_[static_cast<size_t>(rank)]);
+      std::string fate = options_.fate(members_[static_cast<size_t>(rank - 1)].process);
       if (!fate.empty() || SteadyClock::now() >= end) return fate;
       std::this_thread::sleep_for(milliseconds(10));
     }
@@ -340,8 +331,7 @@ class RankGroup::Impl {
   StorePtr store_;  // shared with the group, which is c10d's way
   const int rank_, size_;
   c10::intrusive_ptr<c10d::ProcessGroupGloo> gloo_;
-  std::vector<std::string> who_;    // by rank, on rank 0
-  std::vector<int64_t> processes_;  // the same
+  std::vector<RankMember> members_;  // from rank 1 on, on rank 0
   uint64_t check_ins_ = 0;
   int lost_ = 0;
 };
@@ -355,18 +345,10 @@ Result<std::unique_ptr<RankGroup>> RankGroup::Gather(const RankGroupOptions& opt
   TM_ASSIGN_OR_RETURN(const MeetingPlace place, ParseMeeting(options.meeting));
   return CatchTorch<Made>("gathering the ranks", [&]() -> Result<Made> {
     TM_ASSIGN_OR_RETURN(const StorePtr store, OpenStore(place, true, options.join_limit));
-    const auto end = SteadyClock::now() + options.join_limit;
-    int joined = 0;
-    while (joined < options.ranks - 1 && SteadyClock::now() < end) {
-      const std::string fate = options.fate ? options.fate(0) : "";
-      if (!fate.empty()) return Unavailable("a rank " + fate + " before it joined");
-      std::this_thread::sleep_for(milliseconds(10));
-      joined = std::min(static_cast<int>(store->add("joined", 0)), options.ranks - 1);
-    }
-    const int size = 1 + joined;
-    store->set("size", ToValue(std::to_string(size)));
+    std::vector<RankMember> others = CallTheRoll(store, options);
+    const int size = 1 + static_cast<int>(others.size());
     auto impl = std::make_unique<Impl>(options, store, 0, size);
-    if (size > 1) TM_RETURN_IF_ERROR(impl->Connect(place));
+    if (size > 1) TM_RETURN_IF_ERROR(impl->Connect(place, std::move(others)));
     return Made(new RankGroup(std::move(impl)));
   });
 }
@@ -376,18 +358,9 @@ Result<std::unique_ptr<RankGroup>> RankGroup::Join(const RankGroupOptions& optio
   TM_ASSIGN_OR_RETURN(const MeetingPlace place, ParseMeeting(options.meeting));
   try {
     TM_ASSIGN_OR_RETURN(const StorePtr store, OpenStore(place, false, options.join_limit));
-    const int rank = static_cast<int>(store->add("joined", 1));
-    store->set("who/" + std::to_string(rank), ToValue(ThisProcess()));
-    store->set("pid/" + std::to_string(rank), ToValue(std::to_string(getpid())));
-    const auto end = SteadyClock::now() + options.join_limit;
-    while (!store->check({"size"})) {
-      if (SteadyClock::now() >= end) return Unavailable("rank 0 does not begin");
-      std::this_thread::sleep_for(milliseconds(10));
-    }
-    const int size = std::stoi(FromStore(store, "size"));
-    if (rank >= size) return Closed("the run has its " + std::to_string(size) + " ranks already");
-    auto impl = std::make_unique<Impl>(options, store, rank, size);
-    TM_RETURN_IF_ERROR(impl->Connect(place));
+    TM_ASSIGN_OR_RETURN(const RankPlace own, AnswerTheRoll(store, options));
+    auto impl = std::make_unique<Impl>(options, store, own.rank, own.size);
+    TM_RETURN_IF_ERROR(impl->Connect(place, {}));
     return Made(new RankGroup(std::move(impl)));
   } catch (const std::exception& error) {
     return Unavailable("rank 0 at " + options.meeting + ": " + FirstLine(error.what()));

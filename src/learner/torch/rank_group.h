@@ -45,9 +45,11 @@ struct RankGroupOptions {
   int ranks = 2;                                  // rank 0: how many are wanted, itself included
   std::chrono::milliseconds join_limit{600'000};  // for all to come and to load what they need
   std::chrono::milliseconds timeout{120'000};     // rank 0: for the others to do their share
-  // What became of a rank's process, by its id (0: of any of them); empty: nothing is known. May
-  // itself be empty.
+  // What became of a rank's process, by its id; empty: nothing is known. May itself be empty.
   std::function<std::string(int64_t process)> fate;
+  // Rank 0, where it started the others itself: those that ended so far, "process 4711 was killed
+  // by signal 9", in the order in which they did. Empty: who else comes is not known.
+  std::function<std::vector<std::string>()> ended;
 };
 
 // Not thread-safe: belongs to the trainer's thread. After a failure nothing but lost() and the
@@ -57,8 +59,9 @@ class RankGroup {
   // Whether this program was built with c10d's Gloo.
   static bool Available();
 
-  // Rank 0. Waits for the others; when join_limit has passed those who came are the group: size()
-  // says how many, 1 at least. kUnavailable names a rank whose process ended.
+  // Rank 0. Waits for the others until all are there, or all that have not ended, or join_limit has
+  // passed; those who are there then are the group: size() says how many, 1 at least. Who was
+  // expected and is not is named in the log. kUnavailable: one was lost while they connected.
   static Result<std::unique_ptr<RankGroup>> Gather(const RankGroupOptions& options);
   // The others. kClosed: the group is complete without this one. kUnavailable: no rank 0.
   static Result<std::unique_ptr<RankGroup>> Join(const RankGroupOptions& options);

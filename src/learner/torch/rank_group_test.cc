@@ -243,18 +243,39 @@ TEST_F(RankGroupTest, ThoseWhoCameAreTheGroup) {
   RankGroupOptions meeting = Meeting(3);
   const RankGroupOptions patient = meeting;
   meeting.join_limit = milliseconds(1500);
-  std::thread joins([&] {
-    auto other = RankGroup::Join(patient);
-    ASSERT_TRUE(other.ok()) << other.status().ToString();
-    EXPECT_EQ((*other)->size(), 2);
-  });
+  std::unique_ptr<RankGroup> other;  // there until rank 0 has connected as well
+  std::thread joins([&] { other = std::move(RankGroup::Join(patient).value()); });
   const auto first = RankGroup::Gather(meeting);
   joins.join();
   ASSERT_TRUE(first.ok()) << first.status().ToString();
   EXPECT_EQ((*first)->size(), 2);
+  EXPECT_EQ(other->size(), 2);
   const auto late = RankGroup::Join(meeting);
   EXPECT_EQ(late.status().code(), Code::kClosed);
   EXPECT_THAT(late.status().message(), HasSubstr("has its 2 ranks already"));
+}
+
+TEST_F(RankGroupTest, ARankThatEndedBeforeItJoinedIsLeftOut) {
+  RankGroupOptions meeting = Meeting(3);
+  meeting.join_limit = milliseconds(600'000);  // nobody waits for it
+  std::unique_ptr<RankGroup> other;
+  std::thread joins([&] { other = std::move(RankGroup::Join(meeting).value()); });
+  RankGroupOptions watching = meeting;
+  watching.ended = [] { return std::vector<std::string>{"process 7 was killed by signal 9"}; };
+  const auto first = RankGroup::Gather(watching);
+  joins.join();
+  ASSERT_TRUE(first.ok()) << first.status().ToString();
+  EXPECT_EQ((*first)->size(), 2);
+  EXPECT_EQ(other->rank(), 1);
+  EXPECT_EQ(other->size(), 2);
+
+  ++meetings_;
+  RankGroupOptions deserted = Meeting(3);
+  deserted.join_limit = milliseconds(600'000);
+  deserted.ended = [] { return std::vector<std::string>{"process 7 ..", "process 8 .."}; };
+  const auto alone = RankGroup::Gather(deserted);
+  ASSERT_TRUE(alone.ok()) << alone.status().ToString();
+  EXPECT_EQ((*alone)->size(), 1);
 }
 
 TEST(RankMeeting, IsAFileOrAPort) {

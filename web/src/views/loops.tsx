@@ -172,6 +172,7 @@ function BoxShape(props: { box: Box; at: Point; width: number; tick: Json; busy:
       <rect class="frame" x={x} y={y} width={W} height={H} rx="9" />
       <text class="title" x={x + pad} y={y + 22}>
         {props.box.title}
+        {props.tick[`workers_${props.box.id}`] !== undefined && <tspan class="small">{` ×${props.tick[`workers_${props.box.id}`]}`}</tspan>}
       </text>
       <text class="small" x={x + W - pad} y={y + 22} text-anchor="end">
         {W < 160 ? "" : "loop "}

@@ -3,6 +3,7 @@ import { duration, percent, short } from "../format";
 import { useApi, useLive } from "../hooks";
 import { Loading, Problem, Stat } from "../parts";
 import { column, hasColumn, lagHistogram, rate, shareBetween, smooth } from "../series";
+import { FleetStrip } from "./fleet";
 import { LoopPicture } from "./loops";
 
 export function Overview(props: { run: string }) {
@@ -36,6 +37,7 @@ export function Overview(props: { run: string }) {
         <Stat name="Lag, mean" value={short(lastOf(column(steps, "lag_mean")))} note="steps behind the learner" />
         <Stat name="Running for" value={duration((tick.seconds ?? run.data.summary?.seconds ?? 0) * 1000)} note={`${short(run.data.warnings)} warnings`} tone={run.data.warnings ? "warn" : ""} />
       </div>
+      {live.fleet?.many && <FleetStrip run={props.run} fleet={live.fleet} />}
       <LoopPicture tick={tick} ticks={ticks} />
       <div class="grid">
         <Chart
