@@ -17,6 +17,7 @@ if(TIDEMILL_TORCH AND TIDEMILL_NVCC AND TARGET CUDA::cublasLt AND NOT TIDEMILL_S
   endif()
   file(GLOB cuda_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/policy/cuda/*.cu
     ${CMAKE_SOURCE_DIR}/src/policy/cuda/*.cc)
+  list(FILTER cuda_sources EXCLUDE REGEX "_test\\.cc$")
   add_library(tidemill_policy_cuda STATIC ${cuda_sources})
   target_include_directories(tidemill_policy_cuda PUBLIC ${CMAKE_SOURCE_DIR}/src)
   target_compile_options(tidemill_policy_cuda PRIVATE
