@@ -2,7 +2,6 @@
 
 #include <array>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "bus/standard_topics.h"
@@ -149,7 +148,7 @@ class Simulation {
                                                    TrainerChecks{draw_.hard_max, kBatch});
 
     DispatcherOptions dispatch = ResumedDispatcher(step);
-    TaskOrder order = std::move(*TaskOrder::Make(train_, {}, options_.seed));
+    TaskOrder order = *TaskOrder::Make(train_, {}, options_.seed);
     if (!durable.cursor.empty()) TM_CHECK(order.Seek(durable.cursor).ok());
     process.bus->OnAck(std::string(kTrajectoriesTopic), [this](const Lease& lease) {
       v1::Trajectory trajectory;
@@ -281,8 +280,8 @@ class Simulation {
 
   void StartReward(Process& process, const std::string& worker) {
     std::vector<WeightedScorer> scorers;
-    scorers.push_back({std::move(*NewScorer({.name = "tests"})), 1.0});
-    if (draw_.command) scorers.push_back({std::move(*NewScorer({.name = "command"})), 1.0});
+    scorers.push_back({*NewScorer({.name = "tests"}), 1.0});
+    if (draw_.command) scorers.push_back({*NewScorer({.name = "command"}), 1.0});
     process.scorer = std::make_unique<SimScorer>(world_, kReward, draw_.scorer);
     RewardOptions options;
     options.worker = worker;

@@ -1,5 +1,9 @@
 #include <gtest/gtest.h>
 
+#include <string>
+#include <type_traits>
+#include <vector>
+
 #include "core/hash.h"
 #include "core/random.h"
 #include "core/status.h"
@@ -23,6 +27,37 @@ TEST(Status, AFailurePassesThroughTheMacro) {
   EXPECT_EQ(Quarter(6).status().WithContext("six").ToString(), "invalid: six: odd");
 }
 
+// Counts how many of its kind are alive.
+struct Counted {
+  explicit Counted(int& alive) : alive(&alive) { ++alive; }
+  Counted(const Counted& other) : alive(other.alive) { ++*alive; }
+  Counted& operator=(const Counted&) = delete;
+  ~Counted() { --*alive; }
+  int* alive;
+};
+
+TEST(Result, WhatATemporaryHeldOutlivesIt) {
+  int alive = 0;
+  auto make = [&]() -> Result<Counted> { return Counted(alive); };
+  {
+    const Counted& by_star = *make();
+    EXPECT_EQ(*by_star.alive, 1);
+    const Counted& by_value = make().value();
+    EXPECT_EQ(*by_value.alive, 2);
+  }
+  EXPECT_EQ(alive, 0);
+  static_assert(std::is_same_v<decltype(Half(1).status()), Status>);
+}
+
+TEST(Result, ALoopMayGoOverATemporary) {
+  auto words = []() -> Result<std::vector<std::string>> {
+    return std::vector<std::string>{"long enough to be on the heap", "and so is this one of them"};
+  };
+  std::string all;
+  for (const std::string& word : *words()) all += word + ".";
+  EXPECT_EQ(all, "long enough to be on the heap.and so is this one of them.");
+}
+
 TEST(Hash, MatchesThePublishedVectorOfSha256) {
   // FIPS 180-2, appendix B.1.
   EXPECT_EQ(Sha256Hex("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
@@ -33,8 +68,10 @@ TEST(Hash, ATreeIsTheSameInAnyOrderAndWithOrWithoutItsContent) {
   auto add = [](v1::Tree& tree, const char* path, const char* content, bool inside) {
     v1::File& file = *tree.add_files();
     file.set_path(path);
-    if (inside) file.set_content(content), file.set_has_content(true);
-    else file.set_hash(Sha256Hex(content));
+    if (inside)
+      file.set_content(content), file.set_has_content(true);
+    else
+      file.set_hash(Sha256Hex(content));
   };
   add(a, "x.c", "1", true), add(a, "y.c", "2", true);
   add(b, "y.c", "2", false), add(b, "x.c", "1", true);

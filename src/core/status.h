@@ -73,14 +73,17 @@ class [[nodiscard]] Result {
 
   bool ok() const { return value_.has_value(); }
   explicit operator bool() const { return ok(); }
-  const Status& status() const { return status_; }
+  const Status& status() const& { return status_; }
+  Status status() && { return std::move(status_); }
 
+  // A Result that is about to go gives its value away, not a reference into itself, so that
+  // `for (auto& x : *F())` and `const auto& x = *F()` hold what they use.
   T& value() & { return Get(); }
   const T& value() const& { return const_cast<Result*>(this)->Get(); }
-  T&& value() && { return std::move(Get()); }
+  T value() && { return std::move(Get()); }
   T& operator*() & { return Get(); }
   const T& operator*() const& { return const_cast<Result*>(this)->Get(); }
-  T&& operator*() && { return std::move(Get()); }
+  T operator*() && { return std::move(Get()); }
   T* operator->() { return &Get(); }
   const T* operator->() const { return &const_cast<Result*>(this)->Get(); }
 

@@ -19,7 +19,7 @@ class BlobsTest : public testing::TestWithParam<const char*> {
     if (std::string(GetParam()) == "memory") {
       blobs_ = NewMemoryBlobs();
     } else {
-      blobs_ = std::move(*OpenFileBlobs(dir_ / "blobs"));
+      blobs_ = *OpenFileBlobs(dir_ / "blobs");
     }
   }
   TemporaryDirectory dir_;
