@@ -189,7 +189,7 @@ class Driver {
 
   void Watch(TrainingRun& run) {
     double next_tick = 0;
-    bool finishing = false;
+    bool finishing = false, interrupted = false;
     while (!run.Done() && !run.Failed()) {
       std::this_thread::sleep_for(milliseconds(50));
       const RunSnapshot snapshot = Look(run);
@@ -202,11 +202,14 @@ class Driver {
       display_.Show(snapshot);
       const bool out_of_time =
           config_.run.minutes > 0 && snapshot.seconds > config_.run.minutes * 60;
-      if ((out_of_time || finish_asked_ || signals_seen > 0) && !finishing) {
+      if ((out_of_time || finish_asked_) && !finishing) {
         finishing = true;
-        if (signals_seen > 0)
-          LogInfo("finishing the step and saving; Ctrl-C again to stop at once");
         run.FinishSoon();
+      }
+      if (signals_seen > 0 && !interrupted) {
+        interrupted = true;
+        LogInfo("finishing the step and saving; Ctrl-C again to stop at once");
+        run.Interrupt();
       }
       // An interrupted run does not evaluate once more: it ends when its last step is saved.
       if (signals_seen > 1 || (signals_seen > 0 && (run.LearnerDone() || !options_.run.train)))

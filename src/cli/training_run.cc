@@ -43,6 +43,10 @@ Status TrainingRun::Start() {
 void TrainingRun::FinishSoon() {
   if (parts_->learner) parts_->learner->FinishSoon();
 }
+void TrainingRun::Interrupt() {
+  parts_->dispatcher->IssueNoMore();  // before the learner says that it took its last step
+  FinishSoon();
+}
 
 bool TrainingRun::Done() const {
   return parts_->dispatcher->counters().done;

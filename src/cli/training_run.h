@@ -6,7 +6,6 @@
 
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -76,6 +75,8 @@ class TrainingRun {
   Status Start();
   // Finish the step under way, save, evaluate and end. From any thread.
   void FinishSoon();
+  // The same without evaluating: nothing is begun any more, here or in a fleet. From any thread.
+  void Interrupt();
   // Everything that was to be done is done.
   bool Done() const;
   // The last step is published and saved; evaluations may still run.

@@ -65,7 +65,7 @@ Time Dispatcher::Step(Time now) {
   TakeReports();
   TakeGivenUp();
   TakeStored();
-  if (!draining_) {
+  if (!draining_ && !issue_no_more_) {
     IssueEvals();
     if (Training()) IssueTraining();
   }

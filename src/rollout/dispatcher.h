@@ -11,7 +11,6 @@
 #include <cstdint>
 #include <deque>
 #include <map>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -92,6 +91,9 @@ class Dispatcher final : public Loop {
   void Drain() override { draining_ = true; }
   bool Drained() const override { return outbox_.waiting() == 0; }
 
+  // Any thread: from now on no group is issued, of training or evaluation; reports are still heard.
+  void IssueNoMore() { issue_no_more_ = true; }
+
   const DispatcherCounters& counters() const { return counters_; }
   const AdmissionGate& gate() const { return gate_; }
 
@@ -147,6 +149,7 @@ class Dispatcher final : public Loop {
   bool last_step_ = false;
   bool after_started_ = false;
   bool draining_ = false;
+  std::atomic<bool> issue_no_more_{false};
   DispatcherCounters counters_;
 };
 

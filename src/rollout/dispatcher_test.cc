@@ -43,16 +43,14 @@ class DispatcherTest : public testing::Test {
     options_.group_size = 4;
   }
   void Make() {
-    dispatcher_ =
-        std::make_unique<Dispatcher>(bus_, store_, clock_, journal_, train_, eval_,
-                                     std::move(*TaskOrder::Make(train_, {}, 1)), options_);
+    dispatcher_ = std::make_unique<Dispatcher>(bus_, store_, clock_, journal_, train_, eval_,
+                                               *TaskOrder::Make(train_, {}, 1), options_);
   }
   void Step() { dispatcher_->Step(clock_.Now()); }
   std::vector<v1::GroupLease> Issued() {
     Step(), store_.Answer(), Step();
     std::vector<v1::GroupLease> groups;
-    const std::vector<Lease> leases = bus_.Receive(kGroupsTopic, 100).value();
-    for (const Lease& lease : leases) {
+    for (const Lease& lease : bus_.Receive(kGroupsTopic, 100).value()) {
       EXPECT_TRUE(groups.emplace_back().ParseFromString(lease.body));
       EXPECT_TRUE(bus_.Ack(lease).ok());
     }
@@ -165,6 +163,19 @@ TEST_F(DispatcherTest, EvaluatesBeforeTrainingAndAfterTheLastStep) {
   EXPECT_TRUE(dispatcher_->counters().done);
 }
 
+TEST_F(DispatcherTest, AnInterruptedRunIssuesNeitherGroupsNorTheLastEvaluation) {
+  options_.eval_after = {{"after", {}, 2, 1}};
+  Make();
+  const std::vector<v1::GroupLease> groups = Issued();
+  ASSERT_FALSE(groups.empty());
+  dispatcher_->IssueNoMore();
+  for (const v1::GroupLease& group : groups) Report(group.group(), 1, 0, 4, true);
+  EXPECT_TRUE(Issued().empty());
+  StepDone(1, /*last=*/true);
+  EXPECT_TRUE(Issued().empty());
+  EXPECT_EQ(dispatcher_->counters().groups_dropped, groups.size()) << "reports are heard";
+}
+
 TEST_F(DispatcherTest, AResumedRunIssuesWhatWasOutstandingAgainUnderTheSameNumber) {
   v1::GroupLease outstanding;
   outstanding.set_group(9), outstanding.set_members(4), outstanding.set_purpose(v1::PURPOSE_TRAIN);
@@ -181,12 +192,12 @@ TEST_F(DispatcherTest, AResumedRunIssuesWhatWasOutstandingAgainUnderTheSameNumbe
 
 TEST(TaskOrder, EveryTaskComesOnceAnEpochAndTheCursorGoesOn) {
   const std::vector<v1::Task> tasks = Tasks(6, "t");
-  TaskOrder order = std::move(*TaskOrder::Make(tasks, {}, 3));
+  TaskOrder order = *TaskOrder::Make(tasks, {}, 3);
   std::vector<int> seen(6);
   for (int i = 0; i < 12; ++i) ++seen[order.Next()];
   EXPECT_EQ(seen, std::vector<int>(6, 2));
   order.Next();
-  TaskOrder other = std::move(*TaskOrder::Make(tasks, {}, 3));
+  TaskOrder other = *TaskOrder::Make(tasks, {}, 3);
   ASSERT_TRUE(other.Seek(order.Cursor()).ok());
   for (int i = 0; i < 20; ++i) EXPECT_EQ(order.Next(), other.Next());
   EXPECT_FALSE(other.Seek("1:99").ok());
@@ -196,7 +207,7 @@ TEST(TaskOrder, EveryTaskComesOnceAnEpochAndTheCursorGoesOn) {
 TEST(TaskOrder, WeightsByTagDecideHowOften) {
   std::vector<v1::Task> tasks = Tasks(2, "t");
   tasks[1].add_tags("hard");
-  TaskOrder order = std::move(*TaskOrder::Make(tasks, {{"hard", 2.5}}, 3));
+  TaskOrder order = *TaskOrder::Make(tasks, {{"hard", 2.5}}, 3);
   int hard = 0;
   for (int i = 0; i < 3500; ++i) hard += order.Next() == 1 ? 1 : 0;
   EXPECT_NEAR(hard, 2500, 50);
