@@ -3,7 +3,6 @@
 // before. Everything that could arrive sooner or later arrives at its place.
 #pragma once
 
-#include <filesystem>
 #include <map>
 #include <memory>
 #include <string>
@@ -15,6 +14,7 @@
 #include "cli/make_scorers.h"
 #include "cli/make_trainer.h"
 #include "cli/resume_parts.h"
+#include "core/test_kit.h"
 #include "learner/learner_loop.h"
 #include "learner/torch/checkpoint.h"
 #include "policy/engine_port.h"
@@ -112,8 +112,8 @@ class StepwiseTrainer final : public TrainerPort {
     events_.Post(PublishDone{version, status, 0});
   }
   void Checkpoint(CheckpointRequest request) override {
-    const Status status = SaveCheckpoint(*trainer_, request.path,
-                                         {request.step, request.version, request.state_json}, "");
+    const Status status =
+        SaveCheckpoint(*trainer_, request.path, {request.step, request.version}, "");
     events_.Post(CheckpointDone{request.step, request.version, request.path, status, 0});
   }
   Mailbox<TrainerEvent>& events() override { return events_; }
@@ -150,13 +150,10 @@ class FixedOrderLine {
   bool done() const { return learner_->counters().done; }
 
  private:
-  struct NoWaker final : Waker {
-    void Wake() override {}
-  };
   void MakeLoops(const RunConfig& config, const std::string& folder, ToolPort& tools, uint64_t step,
                  uint64_t version, ResumeState resumed);
 
-  NoWaker waker_;
+  QuietWaker waker_;
   VirtualClock clock_;
   NullJournal journal_;
   std::vector<v1::Task> tasks_, no_tasks_;

@@ -186,7 +186,6 @@ void LearnerLoop::Checkpoint() {
   request.step = version_step_;
   request.version = counters_.version;
   request.path = fmt::format("{}/step-{:08}", options_.checkpoint_folder, version_step_);
-  request.state_json = "{}";
   trainer_.Checkpoint(std::move(request));
 }
 

@@ -1,5 +1,5 @@
-// The trainer as a port: batches in, reports out; publishes weights and writes checkpoints when told to.
-// Commands are carried out one at a time, in order.
+// The trainer as a port: batches in, reports out; publishes weights and writes checkpoints when
+// told to. Commands are carried out one at a time, in order.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,13 @@
 
 namespace tidemill {
 
-// One step on one batch. `status` not ok: the weights are as they were before (a NaN loss, say), and the
-// run should stop with its message.
+// One step on one batch. `status` not ok: the weights are as they were before (a NaN loss, say),
+// and the run should stop with its message.
 struct TrainDone {
   uint64_t step = 0;
   Status status;
-  std::map<std::string, double> metrics;  // loss, grad_norm, lr, entropy, kl, ess, mismatch, tokens, seconds, ..
+  std::map<std::string, double>
+      metrics;  // loss, grad_norm, lr, entropy, kl, ess, mismatch, tokens, seconds, ..
 };
 struct PublishDone {
   uint64_t version = 0;
@@ -36,9 +37,8 @@ using TrainerEvent = std::variant<TrainDone, PublishDone, CheckpointDone>;
 
 struct CheckpointRequest {
   uint64_t step = 0;
-  uint64_t version = 0;       // the newest published
-  std::string path;           // the directory to make; appears whole or not at all
-  std::string state_json;     // the loop's own state, kept beside the weights
+  uint64_t version = 0;  // the newest published
+  std::string path;      // the directory to make; appears whole or not at all
 };
 
 class TrainerPort {

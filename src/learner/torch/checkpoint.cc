@@ -95,8 +95,7 @@ std::string StateJson(const Trainer& trainer, const CheckpointInfo& info) {
               {"trainer_steps", progress.steps},
               {"optimizer_steps", trainer.optimizer_steps()},
               {"version_steps", versions},
-              {"gradient_norms", progress.gradient_norms},
-              {"state", info.state_json}}
+              {"gradient_norms", progress.gradient_norms}}
       .dump(1);
 }
 
@@ -117,8 +116,7 @@ Result<SavedState> ReadState(const std::string& dir) {
                      std::to_string(kFormat));
     }
     SavedState saved;
-    saved.info = {state.at("step").get<uint64_t>(), state.at("version").get<uint64_t>(),
-                  state.at("state").get<std::string>()};
+    saved.info = {state.at("step").get<uint64_t>(), state.at("version").get<uint64_t>()};
     saved.lora = state.at("lora").get<bool>();
     saved.optimizer_steps = state.at("optimizer_steps").get<uint64_t>();
     saved.progress.steps = state.at("trainer_steps").get<uint64_t>();
@@ -172,11 +170,6 @@ Status SaveCheckpoint(const Trainer& trainer, const std::string& dir, const Chec
   });
 }
 
-Result<CheckpointInfo> ReadCheckpointInfo(const std::string& dir) {
-  TM_ASSIGN_OR_RETURN(SavedState saved, ReadState(dir));
-  return std::move(saved.info);
-}
-
 Result<CheckpointInfo> LoadCheckpoint(const std::string& dir, Trainer& trainer) {
   const std::string context = "reading the checkpoint " + dir;
   auto saved = ReadState(dir);
@@ -198,7 +191,7 @@ Result<CheckpointInfo> LoadCheckpoint(const std::string& dir, Trainer& trainer) 
   const Status restored =
       trainer.Restore(*parameters, head, *moments, saved->optimizer_steps, saved->progress);
   if (!restored.ok()) return restored.WithContext(context);
-  return std::move(saved->info);
+  return saved->info;
 }
 
 Result<std::vector<std::string>> PruneCheckpoints(const std::string& folder, uint64_t keep_last,

@@ -19,7 +19,6 @@ namespace tidemill {
 struct CheckpointInfo {
   uint64_t step = 0;
   uint64_t version = 0;
-  std::string state_json;  // somebody else's, kept as it is
 };
 
 // Writes beside `dir` and renames: `dir` is the old or the new, never in between. `files_from` (may
@@ -28,12 +27,9 @@ struct CheckpointInfo {
 Status SaveCheckpoint(const Trainer& trainer, const std::string& dir, const CheckpointInfo& info,
                       const std::string& files_from);
 
-// What a checkpoint says about itself. kNotFound: no trainer_state.json. kCorrupt names file and
-// field.
-Result<CheckpointInfo> ReadCheckpointInfo(const std::string& dir);
-
 // Puts `trainer`, made from a model of the same shape with the same kind of objective, where it
-// stood. On failure it is as before.
+// stood. On failure it is as before. kNotFound: no trainer_state.json. kCorrupt names file and
+// field.
 Result<CheckpointInfo> LoadCheckpoint(const std::string& dir, Trainer& trainer);
 
 // Deletes all but the newest `keep_last` of the directories "step-N" in `folder` and those named in

@@ -151,9 +151,8 @@ class TrainerThread::Impl {
       done.status = ranks_status_;
       return done;
     }
-    done.status =
-        SaveCheckpoint(*trainer_, request.path, {request.step, request.version, request.state_json},
-                       options_.files_from);
+    done.status = SaveCheckpoint(*trainer_, request.path, {request.step, request.version},
+                                 options_.files_from);
     if (done.status.ok() && options_.keep_last > 0) Prune(request.path);
     done.seconds = Seconds(clock_.Now() - began);
     return done;
