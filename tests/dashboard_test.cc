@@ -1,9 +1,6 @@
 // A run that trains and serves its dashboard meanwhile, through the program itself.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <signal.h>
-#include <spawn.h>
-#include <sys/wait.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -12,12 +9,9 @@
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <set>
-#include <thread>
 
-#include "cli/machine.h"
 #include "serve/http_client.h"
-
-extern char** environ;
+#include "tests/program.h"
 
 namespace tidemill {
 namespace {
@@ -29,34 +23,18 @@ using testing::Not;
 
 constexpr const char* kToken = "a-token-for-this-test";
 
-std::string Content(const std::string& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
 class DashboardTest : public testing::Test {
  protected:
   static void SetUpTestSuite() {
     char name[] = "/tmp/tidemill-dashboard-XXXXXX";
     folder_ = mkdtemp(name);
-    Must("tasks generate --family cfunc --count 20 --seed 3 --difficulty 1 --out " + folder_ +
-         "/train.jsonl");
-    Must("tasks model --family cfunc --width 32 --layers 2 --heads 2 --feed-forward 64 --out " +
-         folder_ + "/shape");
-    Must("model new --config " + folder_ + "/shape/config.json --tokenizer " + folder_ +
-         "/shape --seed 1 --out " + folder_ + "/model");
+    MustRun("tasks generate --family cfunc --count 20 --seed 3 --difficulty 1 --out " + folder_ +
+            "/train.jsonl");
+    MakeTinyModel(folder_);
     std::ofstream(folder_ + "/tokens") << "# one a line\n\n" << kToken << "\n";
   }
   static void TearDownTestSuite() { fs::remove_all(folder_); }
 
-  static ProcessOutput Run(const std::string& arguments) {
-    return RunProcess({"sh", "-c", TIDEMILL_BINARY_DIR "/tidemill " + arguments + " 2>&1"},
-                      std::chrono::seconds(240));
-  }
-  static void Must(const std::string& arguments) {
-    const ProcessOutput result = Run(arguments);
-    ASSERT_EQ(result.exit_code, 0) << arguments << "\n" << result.output;
-  }
   static std::string Train(const std::string& name, const std::string& more) {
     return "--log-level warn train --set run.folder=" + folder_ + "/runs --set run.name=" + name +
            " --set model.path=" + folder_ +
@@ -70,43 +48,18 @@ class DashboardTest : public testing::Test {
   inline static std::string folder_;
 };
 
-// The program in the background; what it says goes to a file.
-class Background {
- public:
-  Background(const std::string& arguments, std::string output) : output_(std::move(output)) {
-    const std::string command =
-        "exec " TIDEMILL_BINARY_DIR "/tidemill " + arguments + " >" + output_ + " 2>&1";
-    const char* argv[] = {"sh", "-c", command.c_str(), nullptr};
-    EXPECT_EQ(posix_spawnp(&pid_, "sh", nullptr, nullptr, const_cast<char**>(argv), environ), 0);
-  }
-  ~Background() {
-    if (pid_ > 0) kill(pid_, SIGKILL);
-    Wait();
-  }
-  int Wait() {
-    int status = 0;
-    if (pid_ > 0) waitpid(pid_, &status, 0);
-    pid_ = 0;
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  }
-  std::string said() const { return Content(output_); }
-  // The port of the address it tells. 0: it ended, or a minute passed.
-  uint16_t Port() {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
-    std::smatch match;
-    while (std::chrono::steady_clock::now() < deadline && waitpid(pid_, nullptr, WNOHANG) == 0) {
-      const std::string text = said();
-      if (std::regex_search(text, match, std::regex("dashboard: http://127.0.0.1:(\\d+)/")))
-        return static_cast<uint16_t>(std::stoi(match[1]));
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    }
-    return 0;
-  }
-
- private:
-  pid_t pid_ = 0;
-  std::string output_;
-};
+// The port of the address it tells. 0: it ended, or tells none.
+uint16_t PortOf(BackgroundProgram& program) {
+  static const std::regex kAddress("dashboard: http://127.0.0.1:(\\d+)/");
+  std::smatch match;
+  std::string said;
+  const auto told = [&] {
+    said = program.Log();
+    return std::regex_search(said, match, kAddress);
+  };
+  Eventually([&] { return told() || program.Ended(); }, std::chrono::minutes(1));
+  return match.empty() ? 0 : static_cast<uint16_t>(std::stoi(match[1]));
+}
 
 std::string Ask(uint16_t port, const std::string& target, const std::string& method = "GET") {
   RawClient client(port);
@@ -133,13 +86,13 @@ TEST_F(DashboardTest, ATakenPortKeepsNoRunFromTraining) {
   ASSERT_EQ(listen(fd, 1), 0);
   getsockname(fd, reinterpret_cast<struct sockaddr*>(&address), &size);
   const std::string port = std::to_string(ntohs(address.sin_port));
-  ProcessOutput result = Run(Train("taken", "--set run.steps=1 --set serve.port=" + port));
+  ProcessOutput result = RunTidemill(Train("taken", "--set run.steps=1 --set serve.port=" + port));
   EXPECT_EQ(result.exit_code, 0) << result.output;
   EXPECT_THAT(result.output, HasSubstr("the dashboard takes a free port"));
   EXPECT_THAT(result.output, HasSubstr("dashboard: http://127.0.0.1:"));
   EXPECT_THAT(result.output, Not(HasSubstr("dashboard: http://127.0.0.1:" + port + "/")));
-  result =
-      Run(Train("none", "--set run.steps=1 --set serve.if_taken=none --set serve.port=" + port));
+  result = RunTidemill(
+      Train("none", "--set run.steps=1 --set serve.if_taken=none --set serve.port=" + port));
   EXPECT_EQ(result.exit_code, 0) << result.output;
   EXPECT_THAT(result.output, HasSubstr("training goes on without its dashboard"));
   EXPECT_THAT(result.output, Not(HasSubstr("dashboard: http")));
@@ -147,46 +100,45 @@ TEST_F(DashboardTest, ATakenPortKeepsNoRunFromTraining) {
 }
 
 TEST_F(DashboardTest, OutsideLoopbackWithoutATokenNothingStarts) {
-  ProcessOutput result = Run(Train("open", "--set serve.host=0.0.0.0"));
+  ProcessOutput result = RunTidemill(Train("open", "--set serve.host=0.0.0.0"));
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_THAT(result.output, HasSubstr("serve.token_file"));
   std::ofstream(folder_ + "/short") << "abc\n";
-  result =
-      Run(Train("open", "--set serve.host=0.0.0.0 --set serve.token_file=" + folder_ + "/short"));
+  result = RunTidemill(
+      Train("open", "--set serve.host=0.0.0.0 --set serve.token_file=" + folder_ + "/short"));
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_THAT(result.output, HasSubstr("/short:1: "));
   EXPECT_FALSE(fs::exists(folder_ + "/runs/open"));
-  EXPECT_EQ(Run("view --folder " + folder_ + "/runs --host 0.0.0.0 --port 0").exit_code, 2);
+  EXPECT_EQ(RunTidemill("view --folder " + folder_ + "/runs --host 0.0.0.0 --port 0").exit_code, 2);
 }
 
 TEST_F(DashboardTest, ALiveRunServesWhatGrafanaAsksForAndIsFinishedByAnAction) {
-  Background run(Train("live",
-                       "--set run.steps=100000 --set run.minutes=3 --set serve.port=0 --set "
-                       "serve.token_file=" +
-                           folder_ + "/tokens"),
-                 folder_ + "/live.out");
-  const uint16_t port = run.Port();
-  ASSERT_NE(port, 0) << run.said();
+  BackgroundProgram run(Train("live",
+                              "--set run.steps=100000 --set run.minutes=3 --set serve.port=0 --set "
+                              "serve.token_file=" +
+                                  folder_ + "/tokens"),
+                        {folder_ + "/live.log"});
+  const uint16_t port = PortOf(run);
+  ASSERT_NE(port, 0) << run.Log();
   EXPECT_EQ(StatusOf(Ask(port, "/readyz")), 200);
-  const std::string dashboard = Content(TIDEMILL_SOURCE_DIR "/deploy/grafana-dashboard.json");
+  const std::string dashboard = TextOf(TIDEMILL_SOURCE_DIR "/deploy/grafana-dashboard.json");
   ASSERT_TRUE(json::parse(dashboard, nullptr, false).is_object());
   const std::set<std::string> wanted = NamesIn(dashboard);
   EXPECT_GT(wanted.size(), 10u);
   // Those of steps are there once there was one.
   std::set<std::string> missing;
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
-  do {
+  const auto all_served = [&] {
     const std::set<std::string> served = NamesIn(BodyOf(Ask(port, "/metrics")));
     missing.clear();
     std::set_difference(wanted.begin(), wanted.end(), served.begin(), served.end(),
                         std::inserter(missing, missing.end()));
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
-  } while (!missing.empty() && std::chrono::steady_clock::now() < deadline);
-  EXPECT_THAT(missing, testing::IsEmpty());
+    return missing.empty();
+  };
+  EXPECT_TRUE(Eventually(all_served, std::chrono::minutes(1))) << testing::PrintToString(missing);
   EXPECT_EQ(json::parse(BodyOf(Ask(port, "/api/runs/live")))["state"], "running");
   EXPECT_EQ(StatusOf(Ask(port, "/api/admin/finish", "POST")), 200);
-  EXPECT_EQ(run.Wait(), 0) << run.said();
-  EXPECT_THAT(run.said(), HasSubstr("run live: done"));
+  EXPECT_EQ(run.Wait(), 0) << run.Log();
+  EXPECT_THAT(run.Log(), HasSubstr("run live: done"));
 
   // TensorBoard's file, read by a program that shares no code with its writer.
   const ProcessOutput read =
@@ -195,9 +147,9 @@ TEST_F(DashboardTest, ALiveRunServesWhatGrafanaAsksForAndIsFinishedByAnAction) {
                       "/runs/live/tensorboard/* > " + folder_ + "/events.json"},
                  std::chrono::seconds(60));
   ASSERT_EQ(read.exit_code, 0) << read.output;
-  const json events = json::parse(Content(folder_ + "/events.json"), nullptr, false);
+  const json events = json::parse(TextOf(folder_ + "/events.json"), nullptr, false);
   ASSERT_TRUE(events.is_array());
-  const json summary = json::parse(Content(folder_ + "/runs/live/summary.json"));
+  const json summary = json::parse(TextOf(folder_ + "/runs/live/summary.json"));
   ASSERT_EQ(events.size(), 1 + summary["steps"].get<size_t>());
   for (size_t i = 1; i < events.size(); ++i) {
     EXPECT_EQ(events[i]["step"], i);
@@ -207,15 +159,15 @@ TEST_F(DashboardTest, ALiveRunServesWhatGrafanaAsksForAndIsFinishedByAnAction) {
 }
 
 TEST_F(DashboardTest, AFinishedRunIsWrittenAsOneFile) {
-  Must(Train("short", "--no-web --set run.steps=2"));
+  MustRun(Train("short", "--no-web --set run.steps=2"));
   const std::string report = folder_ + "/report.html";
   if (!fs::exists(TIDEMILL_BINARY_DIR "/web/index.html")) GTEST_SKIP() << "the page was not built";
-  Must("view " + folder_ + "/runs/short --export " + report);
-  const std::string html = Content(report);
+  MustRun("view " + folder_ + "/runs/short --export " + report);
+  const std::string html = TextOf(report);
   EXPECT_THAT(html, HasSubstr("tidemill-export"));
   EXPECT_THAT(html, HasSubstr("/api/runs/short/timeline"));
   EXPECT_THAT(html, Not(HasSubstr(" src=")));
-  const ProcessOutput none = Run("view nothing --folder " + folder_ + "/runs");
+  const ProcessOutput none = RunTidemill("view nothing --folder " + folder_ + "/runs");
   EXPECT_EQ(none.exit_code, 2);
   EXPECT_THAT(none.output, HasSubstr("nothing"));
 }

@@ -5,15 +5,14 @@
 #include <yaml-cpp/yaml.h>
 
 #include <filesystem>
-#include <fstream>
 #include <functional>
 #include <regex>
 #include <set>
 
-#include "cli/machine.h"
 #include "serve/loop_metrics.h"
 #include "serve/process_metrics.h"
 #include "serve/run_status.h"
+#include "tests/program.h"
 
 namespace tidemill {
 namespace {
@@ -21,12 +20,6 @@ namespace {
 namespace fs = std::filesystem;
 
 const fs::path kDeploy = TIDEMILL_SOURCE_DIR "/deploy";
-
-std::string ReadText(const fs::path& path) {
-  std::ifstream file(path);
-  EXPECT_TRUE(file.good()) << path;
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
 
 std::vector<fs::path> YamlFiles() {
   std::vector<fs::path> files;
@@ -53,8 +46,7 @@ void FindWords(const YAML::Node& node, const std::string& key,
 }
 
 std::string Help(const std::string& command) {
-  const ProcessOutput output =
-      RunProcess({TIDEMILL_BINARY_DIR "/tidemill", command, "--help"}, std::chrono::seconds(30));
+  const ProcessOutput output = RunTidemill(command + " --help");
   EXPECT_EQ(output.exit_code, 0) << command;
   return output.output;
 }
@@ -156,7 +148,7 @@ TEST(Deploy, EveryMetricOfTheRulesAndTriggersIsServed) {
   const std::set<std::string> served = ServedNames();
   size_t checked = 0;
   for (const char* file : {"alerts.yml", "alerts_test.yml", "kubernetes/keda.yaml"}) {
-    for (const std::string& name : NamesIn(ReadText(kDeploy / file))) {
+    for (const std::string& name : NamesIn(TextOf(kDeploy / file))) {
       // These are columns of metrics.jsonl; tests/train_test.cc compares them with a run's.
       if (name.rfind("tidemill_step_", 0) == 0 || name.rfind("tidemill_run_", 0) == 0) continue;
       EXPECT_TRUE(served.count(name)) << file << ": " << name;
@@ -167,7 +159,7 @@ TEST(Deploy, EveryMetricOfTheRulesAndTriggersIsServed) {
 }
 
 TEST(Deploy, ThePageOnOperationsListsEveryMetricThatIsServed) {
-  const std::string page = ReadText(TIDEMILL_SOURCE_DIR "/docs/operations.md");
+  const std::string page = TextOf(TIDEMILL_SOURCE_DIR "/docs/operations.md");
   for (const std::string& name : ServedNames()) {
     EXPECT_THAT(page, testing::HasSubstr("`" + name)) << "docs/operations.md";
   }

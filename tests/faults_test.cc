@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
-#include "fleet_kit.h"
+#include "tests/fleet_kit.h"
 
 namespace tidemill {
 namespace {
@@ -16,10 +16,16 @@ namespace {
 namespace fs = std::filesystem;
 using testing::HasSubstr;
 
-void Must(const std::string& words) {
-  const ProcessOutput result = RunProcess(
-      {"sh", "-c", TIDEMILL_BINARY_DIR "/tidemill " + words + " 2>&1"}, std::chrono::seconds(120));
-  ASSERT_EQ(result.exit_code, 0) << words << "\n" << result.output;
+bool Soon(const std::function<bool()>& holds) {
+  return Eventually(holds, kFleetPatience);
+}
+
+// Bytes in memory; 0 when it is not there.
+uint64_t MemoryOf(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/statm");
+  uint64_t total = 0, resident = 0;
+  file >> total >> resident;
+  return resident * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
 }
 
 class FaultsTest : public testing::Test {
@@ -27,12 +33,9 @@ class FaultsTest : public testing::Test {
   void SetUp() override {
     char name[] = "/tmp/tidemill-faults-XXXXXX";
     folder_ = mkdtemp(name);
-    Must("tasks generate --family cfunc --count 200 --seed 3 --difficulty 1,2 --out " + folder_ +
-         "/train.jsonl");
-    Must("tasks model --family cfunc --width 32 --layers 2 --heads 2 --feed-forward 64 --out " +
-         folder_ + "/shape");
-    Must("model new --config " + folder_ + "/shape/config.json --tokenizer " + folder_ +
-         "/shape --seed 1 --out " + folder_ + "/model");
+    MustRun("tasks generate --family cfunc --count 200 --seed 3 --difficulty 1,2 --out " + folder_ +
+            "/train.jsonl");
+    MakeTinyModel(folder_);
     runs_ = folder_ + "/runs";
     fs::create_directory(runs_);
     small_disk_ = MountSmallDisk();
@@ -80,7 +83,7 @@ void FaultsTest::KillSomebodyEveryFewSeconds(Fleet& fleet, int kills) {
   std::shuffle(order.begin(), order.end(), random_);
   for (int i = 0; i < kills; ++i) {
     const std::string& name = order[static_cast<size_t>(i) % order.size()];
-    fleet.at(name).Kill(SIGKILL);
+    fleet.at(name).Stop(SIGKILL);
     fleet.at(name).Start();
     std::this_thread::sleep_for(milliseconds(1500 + random_() % 1500));
     fleet.Supervise();
@@ -141,7 +144,7 @@ void FaultsTest::FillTheDisk(Fleet& fleet) {
     while (file.put('x').flush()) {
     }
   }
-  FleetProcess& learner = fleet.at("learner1");
+  BackgroundProgram& learner = fleet.at("learner1");
   std::optional<int> ended;
   EXPECT_TRUE(Soon([&] { return (ended = learner.Ended()).has_value(); })) << learner.Log();
   EXPECT_EQ(ended.value_or(0), 1);
@@ -249,10 +252,10 @@ TEST_F(FaultsTest, AFleetSurvivesWhateverHappensToItAndLosesNothing) {
 
   // With nothing happening to it, memory stays as it is.
   std::map<std::string, uint64_t> memory;
-  for (auto& [name, worker] : fleet.workers) memory[name] = worker->Memory();
+  for (auto& [name, worker] : fleet.workers) memory[name] = MemoryOf(worker->pid());
   ASSERT_TRUE(fleet.StepsRise(10)) << fleet.Logs();
   for (auto& [name, worker] : fleet.workers) {
-    EXPECT_LT(worker->Memory(), memory[name] + (uint64_t{48} << 20)) << name;
+    EXPECT_LT(MemoryOf(worker->pid()), memory[name] + (uint64_t{48} << 20)) << name;
   }
   fleet.StopInOrder();
   CheckSummary(fleet);
@@ -274,10 +277,7 @@ TEST_F(FaultsTest, AWorkerThatSpeaksAnotherVersionOfTheMessagesIsTurnedAway) {
             R"("version":1,"incarnation":1,"shm":"","weights_folder":"/nowhere","config":""})"});
   for (const char* role : {"rollout", "tools", "reward"}) {
     const ProcessOutput output =
-        RunProcess({"sh", "-c",
-                    TIDEMILL_BINARY_DIR "/tidemill worker " + std::string(role) + " --bus " +
-                        redis.url() + " --run other 2>&1"},
-                   std::chrono::seconds(60));
+        RunTidemill("worker " + std::string(role) + " --bus " + redis.url() + " --run other");
     EXPECT_EQ(output.exit_code, 2) << role;
     EXPECT_THAT(output.output, HasSubstr("version 99 of the messages"));
   }
@@ -293,11 +293,8 @@ TEST_F(FaultsTest, WeightsComeThroughFilesWhereMemoryCannotBeShared) {
   EXPECT_THAT(fleet.at("rollout1").Log(), HasSubstr("weights come through files"));
   EXPECT_TRUE(fs::exists(runs_ + "/fleet/policy/newest.json"));
   // A second learner finds the first one's seat taken.
-  const ProcessOutput second =
-      RunProcess({"sh", "-c",
-                  TIDEMILL_BINARY_DIR "/tidemill worker learner --bus " + fleet.redis.url() +
-                      " --run fleet " + folder_ + "/fleet.toml --resume 2>&1"},
-                 std::chrono::seconds(60));
+  const ProcessOutput second = RunTidemill("worker learner --bus " + fleet.redis.url() +
+                                           " --run fleet " + folder_ + "/fleet.toml --resume");
   EXPECT_EQ(second.exit_code, 1);
   EXPECT_THAT(second.output, HasSubstr("is the learner of run fleet"));
   fleet.StopInOrder();

@@ -4,103 +4,27 @@
 
 #include <gtest/gtest.h>
 #include <hiredis/hiredis.h>
-#include <signal.h>
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <chrono>
-#include <cstdio>
-#include <filesystem>
+#include <algorithm>
 #include <fstream>
-#include <functional>
 #include <map>
 #include <memory>
 #include <set>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "bus/redis/redis_bus.h"
 #include "bus/redis/redis_test_server.h"
 #include "bus/standard_topics.h"
-#include "cli/machine.h"
 #include "core/topics.h"
 #include "proto/tidemill.pb.h"
 #include "store/run_db.h"
 #include "store/run_reader.h"
-
-extern char** environ;
+#include "tests/program.h"
 
 namespace tidemill {
 
 inline constexpr Duration kFleetPatience = std::chrono::seconds(150);
-
-inline bool Soon(const std::function<bool()>& holds, Duration patience = kFleetPatience) {
-  const auto until = std::chrono::steady_clock::now() + patience;
-  while (std::chrono::steady_clock::now() < until) {
-    if (holds()) return true;
-    std::this_thread::sleep_for(milliseconds(50));
-  }
-  return holds();
-}
-
-// One process of the program. Its output goes to a file.
-class FleetProcess {
- public:
-  FleetProcess(std::string words, std::string log)
-      : words_(std::move(words)), log_(std::move(log)) {
-    Start();
-  }
-  ~FleetProcess() { Kill(SIGKILL); }
-  FleetProcess(const FleetProcess&) = delete;
-
-  void Start(const std::string& more = "") {
-    const std::string command =
-        "exec " TIDEMILL_BINARY_DIR "/tidemill " + words_ + " " + more + " >>" + log_ + " 2>&1";
-    const char* argv[] = {"sh", "-c", command.c_str(), nullptr};
-    ASSERT_EQ(posix_spawnp(&pid_, "sh", nullptr, nullptr, const_cast<char**>(argv), environ), 0);
-  }
-  void Signal(int signal) {
-    if (pid_ > 0) kill(pid_, signal);
-  }
-  // Signals and waits for the end; the exit status, or 128 and the signal.
-  int Kill(int signal) {
-    if (pid_ <= 0) return -1;
-    kill(pid_, signal);
-    if (signal == SIGKILL) kill(pid_, SIGCONT);
-    int status = 0;
-    waitpid(pid_, &status, 0);
-    pid_ = -1;
-    return Code(status);
-  }
-  // The exit status of one that ended by itself.
-  std::optional<int> Ended() {
-    int status = 0;
-    if (pid_ <= 0 || waitpid(pid_, &status, WNOHANG) != pid_) return std::nullopt;
-    pid_ = -1;
-    return Code(status);
-  }
-  pid_t pid() const { return pid_; }
-  std::string Log() const {
-    std::ifstream file(log_);
-    return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  }
-  // Bytes in memory; 0 when it is not there.
-  uint64_t Memory() const {
-    std::ifstream file("/proc/" + std::to_string(pid_) + "/statm");
-    uint64_t total = 0, resident = 0;
-    file >> total >> resident;
-    return resident * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
-  }
-
- private:
-  static int Code(int status) {
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  }
-  std::string words_, log_;
-  pid_t pid_ = -1;
-};
 
 // What was found when everything had stopped. Nothing may be lost.
 struct FleetBooks {
@@ -135,12 +59,12 @@ class Fleet {
     const std::string name = role + std::to_string(++count_[role]);
     const std::string config =
         role == "learner" ? " " + folder_ + "/fleet.toml --resume --json" : "";
-    workers[name] =
-        std::make_unique<FleetProcess>("--log-level info worker " + role + " --bus " + redis.url() +
-                                           " --run fleet" + config + " " + more,
-                                       folder_ + "/" + name + ".log");
+    workers[name] = std::make_unique<BackgroundProgram>(
+        "--log-level info worker " + role + " --bus " + redis.url() + " --run fleet" + config +
+            " " + more,
+        BackgroundProgram::Files{folder_ + "/" + name + ".log"});
   }
-  FleetProcess& at(const std::string& name) { return *workers.at(name); }
+  BackgroundProgram& at(const std::string& name) { return *workers.at(name); }
 
   std::string db() const { return runs_ + "/fleet/run.db"; }
   // Steps of the line that lives.
@@ -158,7 +82,7 @@ class Fleet {
   }
   [[nodiscard]] bool StepsRise(uint64_t by, Duration patience = kFleetPatience) {
     const uint64_t from = Steps();
-    return Soon(
+    return Eventually(
         [&] {
           Supervise();
           return Steps() >= from + by;
@@ -189,11 +113,11 @@ class Fleet {
   void StopInOrder() {
     for (auto& [name, worker] : workers) {
       if (name.starts_with("learner")) continue;
-      EXPECT_EQ(worker->Kill(SIGTERM), 0) << name << "\n" << worker->Log();
+      EXPECT_EQ(worker->Stop(SIGTERM), 0) << name << "\n" << worker->Log();
     }
     for (auto& [name, worker] : workers) {
       if (!name.starts_with("learner")) continue;
-      EXPECT_EQ(worker->Kill(SIGTERM), 0) << name << "\n" << worker->Log();
+      EXPECT_EQ(worker->Stop(SIGTERM), 0) << name << "\n" << worker->Log();
     }
   }
 
@@ -208,24 +132,27 @@ class Fleet {
 
  public:
   RedisTestServer redis;
-  std::map<std::string, std::unique_ptr<FleetProcess>> workers;  // by name; gone before Redis
+  std::map<std::string, std::unique_ptr<BackgroundProgram>> workers;  // by name; gone before Redis
 };
 
 inline std::vector<std::string> Fleet::DrainTopic(RedisBus& bus, std::string_view topic) {
   std::vector<std::string> bodies;
-  EXPECT_TRUE(Soon([&] {
-    auto leases = bus.Receive(topic, 1000);
-    if (leases.ok()) {
-      for (const Lease& lease : *leases) {
-        bodies.push_back(lease.body);
-        (void)bus.Ack(lease);
-      }
-    }
-    (void)bus.Flush(std::chrono::seconds(10));
-    const ReplyPtr left = redis.Do({"XLEN", "{fleet}:t:" + std::string(topic) + ":stream"});
-    const ReplyPtr later = redis.Do({"ZCARD", "{fleet}:t:" + std::string(topic) + ":delayed"});
-    return left->integer + later->integer == 0;
-  })) << topic;
+  EXPECT_TRUE(Eventually(
+      [&] {
+        auto leases = bus.Receive(topic, 1000);
+        if (leases.ok()) {
+          for (const Lease& lease : *leases) {
+            bodies.push_back(lease.body);
+            (void)bus.Ack(lease);
+          }
+        }
+        (void)bus.Flush(std::chrono::seconds(10));
+        const ReplyPtr left = redis.Do({"XLEN", "{fleet}:t:" + std::string(topic) + ":stream"});
+        const ReplyPtr later = redis.Do({"ZCARD", "{fleet}:t:" + std::string(topic) + ":delayed"});
+        return left->integer + later->integer == 0;
+      },
+      kFleetPatience))
+      << topic;
   return bodies;
 }
 
@@ -255,7 +182,7 @@ inline FleetBooks Fleet::Books() {
   }
   books.dead_letters = books.dead.size();
 
-  auto reader = std::move(RunReader::Open(db()).value());
+  auto reader = RunReader::Open(db()).value();
   const RunCounts counts = reader->Counts().value();
   books.steps = counts.steps;
   books.resumes = counts.resumes;
@@ -279,7 +206,7 @@ inline FleetBooks Fleet::Books() {
   }
   for (const auto& [id, group] : groups) books.left_out += group.used > 0 ? group.left_out : 0;
   RealClock clock;
-  auto database = std::move(RunDb::Open(db(), clock).value());
+  auto database = RunDb::Open(db(), clock).value();
   EXPECT_TRUE(database->CheckIntegrity().ok());
   const ResumeState state = database->LoadForResume(1).value();
   books.groups = state.next_group - 1;

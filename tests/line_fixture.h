@@ -9,8 +9,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "cli/machine.h"
 #include "store/run_reader.h"
+#include "tests/program.h"
 
 namespace tidemill {
 
@@ -19,26 +19,15 @@ class LineTest : public ::testing::Test {
   static void SetUpTestSuite() {
     char name[] = "/tmp/tidemill-line-XXXXXX";
     folder_ = mkdtemp(name);
-    Must("tasks generate --family cfunc --count 60 --seed 3 --difficulty 1,2 --out " + folder_ +
-         "/train.jsonl");
-    Must(
+    MustRun("tasks generate --family cfunc --count 60 --seed 3 --difficulty 1,2 --out " + folder_ +
+            "/train.jsonl");
+    MustRun(
         "tasks generate --family cfunc --count 6 --seed 4 --split heldout --difficulty 1,2 --out " +
         folder_ + "/eval.jsonl");
-    Must("tasks model --family cfunc --width 32 --layers 2 --heads 2 --feed-forward 64 --out " +
-         folder_ + "/shape");
-    Must("model new --config " + folder_ + "/shape/config.json --tokenizer " + folder_ +
-         "/shape --seed 1 --out " + folder_ + "/model");
+    MakeTinyModel(folder_);
   }
   static void TearDownTestSuite() { std::filesystem::remove_all(folder_); }
 
-  static ProcessOutput Run(const std::string& arguments, const std::string& redirect = "2>&1") {
-    return RunProcess({"sh", "-c", TIDEMILL_BINARY_DIR "/tidemill " + arguments + " " + redirect},
-                      std::chrono::seconds(240));
-  }
-  static void Must(const std::string& arguments) {
-    const ProcessOutput result = Run(arguments);
-    ASSERT_EQ(result.exit_code, 0) << arguments << "\n" << result.output;
-  }
   // A tiny run; `more` adds to it.
   static std::string Train(const std::string& name, const std::string& more) {
     return "--log-level warn train --json --no-web --set run.folder=" + folder_ +
@@ -56,7 +45,7 @@ class LineTest : public ::testing::Test {
     return summary;
   }
   static std::unique_ptr<RunReader> Reader(const std::string& run) {
-    return std::move(RunReader::Open(folder_ + "/runs/" + run + "/run.db").value());
+    return RunReader::Open(folder_ + "/runs/" + run + "/run.db").value();
   }
 
   inline static std::string folder_;

@@ -1,55 +1,24 @@
 // tidemill scale with a real Redis and real tool workers: load comes, workers come; load goes,
 // workers leave; no request is lost. And what a person sees of it: status, dead letters.
 #include <gmock/gmock.h>
-#include <signal.h>
-#include <spawn.h>
-#include <sys/wait.h>
 
 #include <algorithm>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "bus/redis/redis_test_kit.h"
 #include "bus/standard_topics.h"
-#include "cli/machine.h"
 #include "core/topics.h"
 #include "core/version.h"
 #include "proto/tidemill.pb.h"
 #include "serve/http_client.h"
-
-extern char** environ;
+#include "tests/program.h"
 
 namespace tidemill {
 namespace {
 
 using nlohmann::json;
 using testing::HasSubstr;
-
-// A process of the program, told to stop when the test is over.
-class Program {
- public:
-  explicit Program(std::vector<std::string> words) {
-    words.insert(words.begin(), TIDEMILL_BINARY_DIR "/tidemill");
-    std::vector<char*> argv;
-    for (std::string& word : words) argv.push_back(word.data());
-    argv.push_back(nullptr);
-    EXPECT_EQ(posix_spawn(&pid_, argv[0], nullptr, nullptr, argv.data(), environ), 0);
-  }
-  ~Program() { Stop(); }
-  // The exit status.
-  int Stop(int signal = SIGTERM) {
-    if (pid_ <= 0) return -1;
-    kill(pid_, signal);
-    int status = 0;
-    waitpid(pid_, &status, 0);
-    pid_ = -1;
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  }
-
- private:
-  pid_t pid_ = -1;
-};
 
 class ScaleTest : public testing::Test {
  protected:
@@ -66,11 +35,12 @@ class ScaleTest : public testing::Test {
   }
 
   ProcessOutput Tidemill(const std::string& words) {
-    return RunProcess(
-        {"sh", "-c",
-         TIDEMILL_BINARY_DIR "/tidemill " + words + " --bus " + server_.url() + " 2>/dev/null"},
-        std::chrono::seconds(60));
+    return RunTidemill(words + " --bus " + server_.url(), "2>/dev/null");
   }
+  std::string Scale(const std::string& more) {
+    return "--log-level warn scale --bus " + server_.url() + " --run test " + more;
+  }
+  BackgroundProgram::Files Log() const { return {directory_ / "log"}; }
   json Status() {
     const ProcessOutput output = Tidemill("status --run test --json");
     EXPECT_EQ(output.exit_code, 0) << output.output;
@@ -118,6 +88,7 @@ class ScaleTest : public testing::Test {
     }
   }
 
+  TemporaryDirectory directory_;
   RedisTestServer server_;
   std::unique_ptr<RedisBus> bus_ = Connect(server_);
   std::set<std::string> answered_;
@@ -125,9 +96,9 @@ class ScaleTest : public testing::Test {
 
 TEST_F(ScaleTest, WorkersFollowTheLoadAndNoRequestIsLost) {
   constexpr int kRequests = 40;
-  Program scaler({"--log-level", "warn", "scale", "--bus", server_.url(), "--run", "test", "--min",
-                  "1", "--max", "3", "--cool-down-s", "2", "--target-wait-ms", "200", "--set",
-                  "tools.slots=1", "--set", "tools.cache=0"});
+  BackgroundProgram scaler(Scale("--min 1 --max 3 --cool-down-s 2 --target-wait-ms 200 "
+                                 "--set tools.slots=1 --set tools.cache=0"),
+                           Log());
   ASSERT_TRUE(Eventually([&] { return Here("tools") == 1; }));
   for (int i = 0; i < kRequests; ++i) Ask(i, "0.3");
   EXPECT_TRUE(Eventually([&] { return Here("tools") == 3; })) << "40 gradings of 0.3 s wait";
@@ -147,7 +118,7 @@ TEST_F(ScaleTest, WorkersFollowTheLoadAndNoRequestIsLost) {
     const auto depth = bus_->Depth(kToolsGradeTopic);
     return depth.ok() && depth->leased == 1;
   }));
-  EXPECT_EQ(scaler.Stop(), 0);
+  EXPECT_EQ(scaler.Stop(SIGTERM), 0) << scaler.Log();
   EXPECT_TRUE(Eventually([&] {
     TakeAnswers();
     return answered_.size() == kRequests + 1;
@@ -156,8 +127,7 @@ TEST_F(ScaleTest, WorkersFollowTheLoadAndNoRequestIsLost) {
 }
 
 TEST_F(ScaleTest, AdviceIsAMetricAndStartsNobody) {
-  Program adviser({"--log-level", "warn", "scale", "--bus", server_.url(), "--run", "test",
-                   "--backend", "none", "--max", "5"});
+  BackgroundProgram adviser(Scale("--backend none --max 5"), Log());
   for (int i = 0; i < 10; ++i) Ask(i, "0.1");
   std::string port;
   ASSERT_TRUE(Eventually([&] {
@@ -177,12 +147,11 @@ TEST_F(ScaleTest, AdviceIsAMetricAndStartsNobody) {
                           testing::ContainsRegex("tidemill_scale_wanted_workers\\{.*\\} 5"));
   }));
   EXPECT_EQ(Here("tools"), 0u);
-  EXPECT_EQ(adviser.Stop(), 0);
+  EXPECT_EQ(adviser.Stop(SIGTERM), 0) << adviser.Log();
 }
 
 TEST_F(ScaleTest, AKilledWorkerIsShownAsLostAndReplaced) {
-  Program scaler({"--log-level", "error", "scale", "--bus", server_.url(), "--run", "test", "--min",
-                  "1", "--max", "2", "--set", "tools.slots=1"});
+  BackgroundProgram scaler(Scale("--min 1 --max 2 --set tools.slots=1"), Log());
   json first;
   ASSERT_TRUE(Eventually([&] {
     const json status = Status();
@@ -194,7 +163,7 @@ TEST_F(ScaleTest, AKilledWorkerIsShownAsLostAndReplaced) {
   kill(first["pid"].get<pid_t>(), SIGKILL);
   EXPECT_TRUE(Eventually([&] { return Status()["lost_workers"] == 1; }));
   EXPECT_TRUE(Eventually([&] { return Here("tools") == 1; }));
-  EXPECT_EQ(scaler.Stop(), 0);
+  EXPECT_EQ(scaler.Stop(SIGTERM), 0) << scaler.Log();
 }
 
 TEST_F(ScaleTest, DeadLettersAreListedShownRetriedAndDropped) {
@@ -231,20 +200,15 @@ TEST_F(ScaleTest, DeadLettersAreListedShownRetriedAndDropped) {
 }
 
 TEST_F(ScaleTest, StatusNamesTheRunsThereAreAndSaysWhenNobodyAnswers) {
-  const ProcessOutput missing = RunProcess(
-      {TIDEMILL_BINARY_DIR "/tidemill", "status", "--bus", server_.url(), "--run", "tset"},
-      std::chrono::seconds(30));
+  const ProcessOutput missing = RunTidemill("status --bus " + server_.url() + " --run tset");
   EXPECT_EQ(missing.exit_code, 2);
   EXPECT_THAT(missing.output, HasSubstr("no run \"tset\"; there is: test"));
   const std::string url = server_.url();
   server_.Stop();
-  const ProcessOutput away = RunProcess({TIDEMILL_BINARY_DIR "/tidemill", "status", "--bus", url},
-                                        std::chrono::seconds(30));
+  const ProcessOutput away = RunTidemill("status --bus " + url);
   EXPECT_EQ(away.exit_code, 1);
   EXPECT_THAT(away.output, HasSubstr("Connection refused"));
-  const ProcessOutput tls =
-      RunProcess({TIDEMILL_BINARY_DIR "/tidemill", "status", "--bus", "rediss://host/0"},
-                 std::chrono::seconds(30));
+  const ProcessOutput tls = RunTidemill("status --bus rediss://host/0");
   EXPECT_EQ(tls.exit_code, 2);
   EXPECT_THAT(tls.output, HasSubstr("stunnel"));
 }

@@ -37,8 +37,7 @@ class ScoringTest : public LineTest {
   }
   static json Metrics(const std::string& run, const std::string& key) {
     json values = json::array();
-    const std::vector<StepRow> steps = Reader(run)->Steps(0, 100).value();
-    for (const StepRow& step : steps)
+    for (const StepRow& step : Reader(run)->Steps(0, 100).value())
       values.push_back(json::parse(step.metrics_json).value(key, 0.0));
     return values;
   }
@@ -46,13 +45,13 @@ class ScoringTest : public LineTest {
 
 TEST_F(ScoringTest, ACommandThatFailsIsRepeatedThenStaleAndOneThatRisesScoresAgain) {
   const ProcessOutput result =
-      Run(Train("command",
-                "--set run.steps=12 --set replay.max_uses=3 --set replay.selection=uniform "
-                "--set staleness.hard_max_steps=20 --set staleness.max_steps=6 --set "
-                "replay.min_groups=12 "
-                "--set reward.retries=1" +
-                    Command("asleep", 2, 40)),
-          "2>/dev/null");
+      RunTidemill(Train("command",
+                        "--set run.steps=12 --set replay.max_uses=3 --set replay.selection=uniform "
+                        "--set staleness.hard_max_steps=20 --set staleness.max_steps=6 --set "
+                        "replay.min_groups=12 "
+                        "--set reward.retries=1" +
+                            Command("asleep", 2, 40)),
+                  "2>/dev/null");
   ASSERT_EQ(result.exit_code, 0) << result.output;
   const json summary = Summary(result);
   EXPECT_EQ(summary["steps"], 12);
@@ -79,7 +78,7 @@ TEST_F(ScoringTest, ACommandThatFailsIsRepeatedThenStaleAndOneThatRisesScoresAga
 }
 
 TEST_F(ScoringTest, AReviewIsComposedOfFourSubScoresWithComments) {
-  const ProcessOutput result = Run(
+  const ProcessOutput result = RunTidemill(
       Train("review",
             "--set run.steps=2 --set reward.weights.review=1 --set "
             "'reward.review_judge=[\"python3\",\"" TIDEMILL_SOURCE_DIR "/examples/judge.py\"]'"),
@@ -103,14 +102,14 @@ TEST_F(ScoringTest, AReviewIsComposedOfFourSubScoresWithComments) {
 
 TEST_F(ScoringTest, CreditShapingAndInterpolationAreReachedFromTheConfig) {
   const ProcessOutput result =
-      Run(Train("credit",
-                "--set run.steps=5 --set learner.credit=state --set reward.turn_weight=0.5 "
-                "--set learner.overlong_buffer=14 --set learner.overlong_weight=0.5 "
-                "--set learner.objective=decoupled_ppo --set "
-                "'learner.options=[\"proximal=interpolate\"]' --set learner.minibatches=2 "
-                "--set replay.drop_zero_variance=true --set replay.selection=prioritized" +
-                    Command("fourths", 0, 1 << 20)),
-          "2>/dev/null");
+      RunTidemill(Train("credit",
+                        "--set run.steps=5 --set learner.credit=state --set reward.turn_weight=0.5 "
+                        "--set learner.overlong_buffer=14 --set learner.overlong_weight=0.5 "
+                        "--set learner.objective=decoupled_ppo --set "
+                        "'learner.options=[\"proximal=interpolate\"]' --set learner.minibatches=2 "
+                        "--set replay.drop_zero_variance=true --set replay.selection=prioritized" +
+                            Command("fourths", 0, 1 << 20)),
+                  "2>/dev/null");
   ASSERT_EQ(result.exit_code, 0) << result.output;
   const json summary = Summary(result);
   EXPECT_EQ(summary["steps"], 5);
@@ -136,7 +135,8 @@ TEST_F(ScoringTest, MistakesInTheseKeysAreNamed) {
       {"--set replay.samples_per_insert=3", "replay.samples_per_insert"},
       {"--set replay.selection=lifo", "fifo"}};
   for (const auto& [set, named] : wrong) {
-    const ProcessOutput result = Run(Train("wrong", std::string("--set run.steps=1 ") + set));
+    const ProcessOutput result =
+        RunTidemill(Train("wrong", std::string("--set run.steps=1 ") + set));
     EXPECT_EQ(result.exit_code, 2) << set << "\n" << result.output;
     EXPECT_THAT(result.output, HasSubstr(named)) << set;
   }

@@ -2,9 +2,6 @@
 // itself.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <signal.h>
-#include <spawn.h>
-#include <sys/wait.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -13,12 +10,9 @@
 #include <random>
 #include <regex>
 #include <set>
-#include <thread>
 
 #include "store/run_db.h"
 #include "tests/line_fixture.h"
-
-extern char** environ;
 
 namespace tidemill {
 namespace {
@@ -30,9 +24,10 @@ using testing::HasSubstr;
 using TrainTest = LineTest;
 
 TEST_F(TrainTest, ARunGoesFromTasksToABetterPolicysCheckpoint) {
-  const ProcessOutput result = Run(Train("whole", "--set run.steps=4 --set tasks.eval=" + folder_ +
-                                                      "/eval.jsonl --set eval.samples=2"),
-                                   "2>/dev/null");
+  const ProcessOutput result =
+      RunTidemill(Train("whole", "--set run.steps=4 --set tasks.eval=" + folder_ +
+                                     "/eval.jsonl --set eval.samples=2"),
+                  "2>/dev/null");
   ASSERT_EQ(result.exit_code, 0);
   const json summary = Summary(result);
   EXPECT_EQ(summary["status"], "done");
@@ -44,15 +39,16 @@ TEST_F(TrainTest, ARunGoesFromTasksToABetterPolicysCheckpoint) {
   const fs::path checkpoint = folder_ + "/runs/whole/checkpoints/step-00000004";
   EXPECT_TRUE(fs::exists(checkpoint / "model.safetensors"));
   // The checkpoint is a model like any other.
-  const ProcessOutput generated = Run("model generate --model " + checkpoint.string() +
-                                          " --ids 260,261 --max-tokens 3 --greedy --json",
-                                      "2>/dev/null");
+  const ProcessOutput generated = RunTidemill("model generate --model " + checkpoint.string() +
+                                                  " --ids 260,261 --max-tokens 3 --greedy --json",
+                                              "2>/dev/null");
   EXPECT_EQ(generated.exit_code, 0) << generated.output;
   EXPECT_TRUE(json::parse(generated.output, nullptr, false).contains("logprobs"));
-  const ProcessOutput worst = Run("runs --folder " + folder_ + "/runs episodes whole --worst 2");
+  const ProcessOutput worst =
+      RunTidemill("runs --folder " + folder_ + "/runs episodes whole --worst 2");
   EXPECT_EQ(worst.exit_code, 0);
   EXPECT_THAT(worst.output, HasSubstr("tests"));
-  EXPECT_THAT(Run("runs --folder " + folder_ + "/runs list").output, HasSubstr("whole"));
+  EXPECT_THAT(RunTidemill("runs --folder " + folder_ + "/runs list").output, HasSubstr("whole"));
   // Rules and panels that name columns of metrics.jsonl name real ones.
   std::set<std::string> columns;
   std::ifstream metrics(folder_ + "/runs/whole/metrics.jsonl");
@@ -65,8 +61,7 @@ TEST_F(TrainTest, ARunGoesFromTasksToABetterPolicysCheckpoint) {
   }
   static const std::regex kName("tidemill_(step|run)_[a-z0-9_]+");
   for (const char* file : {"alerts.yml", "grafana-dashboard.json"}) {
-    std::ifstream stream(std::string(TIDEMILL_SOURCE_DIR "/deploy/") + file);
-    const std::string text((std::istreambuf_iterator<char>(stream)), {});
+    const std::string text = TextOf(std::string(TIDEMILL_SOURCE_DIR "/deploy/") + file);
     std::set<std::string> names(std::sregex_token_iterator(text.begin(), text.end(), kName), {});
     EXPECT_FALSE(names.empty()) << file;
     for (const std::string& name : names) EXPECT_TRUE(columns.count(name)) << file << ": " << name;
@@ -76,13 +71,12 @@ TEST_F(TrainTest, ARunGoesFromTasksToABetterPolicysCheckpoint) {
 TEST_F(TrainTest, TheThreeModesAreTheSameCode) {
   for (const std::string mode : {"sync", "one-step"}) {
     const ProcessOutput result =
-        Run(Train(mode, "--set run.steps=2 --mode " + mode), "2>/dev/null");
+        RunTidemill(Train(mode, "--set run.steps=2 --mode " + mode), "2>/dev/null");
     ASSERT_EQ(result.exit_code, 0) << mode;
     EXPECT_EQ(Summary(result)["steps"], 2) << mode;
     // Synchronous: no token is older than the step that uses it.
     if (mode != "sync") continue;
-    const std::vector<StepRow> steps = Reader(mode)->Steps(0, 10).value();
-    for (const StepRow& step : steps) {
+    for (const StepRow& step : Reader(mode)->Steps(0, 10).value()) {
       const json metrics = json::parse(step.metrics_json);
       EXPECT_EQ(metrics.value("lag_max", 0.0), 0.0) << step.metrics_json;
     }
@@ -92,33 +86,53 @@ TEST_F(TrainTest, TheThreeModesAreTheSameCode) {
 // The run ends while calls still wait: what wakes their loops must not outlive them.
 TEST_F(TrainTest, ARunWithSlowToolsEndsInOrder) {
   const ProcessOutput result =
-      Run(Train("slow", "--set run.steps=2 --set tools.wait=50ms --set tools.wait_tail=2s"),
-          "2>/dev/null");
+      RunTidemill(Train("slow", "--set run.steps=2 --set tools.wait=50ms --set tools.wait_tail=2s"),
+                  "2>/dev/null");
   ASSERT_EQ(result.exit_code, 0);
   EXPECT_EQ(Summary(result)["steps"], 2);
 }
 
+TEST_F(TrainTest, AnInterruptedRunSavesItsLastStepAndBeginsNoEvaluation) {
+  BackgroundProgram program(
+      Train("interrupted", "--set run.steps=100000 --set tasks.eval=" + folder_ + "/eval.jsonl"),
+      {folder_ + "/interrupted.log"});
+  ASSERT_TRUE(Eventually([&] {
+    const auto reader = RunReader::Open(folder_ + "/runs/interrupted/run.db");
+    const auto steps = reader.ok() ? (*reader)->Steps(1, 1) : reader.status();
+    return steps.ok() && !steps->empty();
+  })) << program.Log();
+  EXPECT_EQ(program.Stop(SIGINT), 0) << program.Log();
+  const auto reader = Reader("interrupted");
+  std::set<uint64_t> saved;
+  for (const CheckpointRecord& checkpoint : *reader->Checkpoints()) saved.insert(checkpoint.step);
+  EXPECT_TRUE(saved.count(reader->Counts()->steps)) << testing::PrintToString(saved);
+  const uint64_t issued = reader->Books()->issued;
+  for (uint64_t group = 1; group <= issued; ++group) {
+    EXPECT_THAT(reader->Group(group)->lease.eval_name(), testing::Not(HasSubstr("after")));
+  }
+}
+
 TEST_F(TrainTest, MistakesInTheConfigAreNamedWithTheirPlace) {
   std::ofstream(folder_ + "/bad.toml") << "[rollout]\ngroup_sise = 4\n";
-  ProcessOutput result = Run("train " + folder_ + "/bad.toml");
+  ProcessOutput result = RunTidemill("train " + folder_ + "/bad.toml");
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_THAT(result.output, HasSubstr("bad.toml:2"));
   EXPECT_THAT(result.output, HasSubstr("rollout.group_size"));
-  result =
-      Run("train --set model.path=/nowhere --set tasks.train=/nowhere --set run.folder=" + folder_ +
-          "/x");
+  result = RunTidemill(
+      "train --set model.path=/nowhere --set tasks.train=/nowhere --set run.folder=" + folder_ +
+      "/x");
   EXPECT_NE(result.exit_code, 0);
   EXPECT_THAT(result.output, HasSubstr("/nowhere"));
-  result = Run("train");
+  result = RunTidemill("train");
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_THAT(result.output, HasSubstr("model.path"));
 }
 
 TEST_F(TrainTest, PromptsThatLeaveNoRoomAreNamedAndTheNameStaysFree) {
-  const ProcessOutput refused = Run(Train("short", "--set rollout.max_context=10"));
+  const ProcessOutput refused = RunTidemill(Train("short", "--set rollout.max_context=10"));
   EXPECT_EQ(refused.exit_code, 2);
   EXPECT_THAT(refused.output, HasSubstr("prompts do not fit into the context of 10 tokens"));
-  const ProcessOutput again = Run(Train("short", "--set run.steps=1"), "2>/dev/null");
+  const ProcessOutput again = RunTidemill(Train("short", "--set run.steps=1"), "2>/dev/null");
   EXPECT_EQ(again.exit_code, 0);
 }
 
@@ -136,21 +150,22 @@ TEST_F(TrainTest, AQwen2DirectoryIsTrainedOnTasksAndToolsOfOnesOwn) {
   const std::string words = " --set model.path=" + golden + "/qwen2-tiny" +
                             " --set model.protocol=hermes --set tasks.train=" + folder_ +
                             "/own.jsonl --set run.steps=2 --set model.system_prompt=x";
-  const ProcessOutput result =
-      Run(Train("own", words + " --set rollout.max_turn_tokens=8 " + folder_ + "/own.toml"));
+  const ProcessOutput result = RunTidemill(
+      Train("own", words + " --set rollout.max_turn_tokens=8 " + folder_ + "/own.toml"));
   ASSERT_EQ(result.exit_code, 0) << result.output;
-  const json told = json::parse(
-      Run("runs episodes own --newest 1 --json --folder " + folder_ + "/runs", "2>/dev/null")
-          .output);
+  const json told =
+      json::parse(RunTidemill("runs episodes own --newest 1 --json --folder " + folder_ + "/runs",
+                              "2>/dev/null")
+                      .output);
   EXPECT_THAT(told["episodes"][0]["transcript"].get<std::string>(),
               HasSubstr(R"("properties": {"x": {"type": "string"}}, "required": ["x"])"));
 
-  const ProcessOutput unknown = Run(Train("unknown", words));
+  const ProcessOutput unknown = RunTidemill(Train("unknown", words));
   EXPECT_EQ(unknown.exit_code, 2);
   EXPECT_THAT(unknown.output, HasSubstr("task one wants the tool \"f\"; there are: compile"));
   std::ofstream(folder_ + "/taken.toml")
       << "[[tools.command]]\nname = 'lint'\ncommand = ['true']\n";
-  const ProcessOutput taken = Run(Train("taken", folder_ + "/taken.toml"));
+  const ProcessOutput taken = RunTidemill(Train("taken", folder_ + "/taken.toml"));
   EXPECT_EQ(taken.exit_code, 2);
   EXPECT_THAT(taken.output, HasSubstr("tool \"lint\": the name is a built-in tool's"));
 }
@@ -165,29 +180,19 @@ TEST_F(TrainTest, ARunKilledAtAnyMomentGoesOnWithNothingLostOrUsedTwice) {
   bool done = false;
   int kills = 0;
   for (int attempt = 0; attempt < 15 && !done; ++attempt) {
-    const std::string command = std::string("exec " TIDEMILL_BINARY_DIR "/tidemill ") +
-                                (attempt == 0 ? first : again) + " >/dev/null 2>&1";
-    const char* argv[] = {"sh", "-c", command.c_str(), nullptr};
-    pid_t pid = 0;
-    ASSERT_EQ(posix_spawnp(&pid, "sh", nullptr, nullptr, const_cast<char**>(argv), environ), 0);
+    BackgroundProgram program(attempt == 0 ? first : again, {folder_ + "/killed.log"});
     const auto patience = std::chrono::milliseconds(attempt < 8 ? 300 + random() % 1500 : 120000);
-    const auto deadline = std::chrono::steady_clock::now() + patience;
-    int status = 0;
-    pid_t ended = 0;
-    while (ended == 0 && std::chrono::steady_clock::now() < deadline) {
-      ended = waitpid(pid, &status, WNOHANG);
-      if (ended == 0) std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
-    if (ended == 0) {
-      kill(pid, SIGKILL);
-      waitpid(pid, &status, 0);
+    std::optional<int> ended;
+    Eventually([&] { return (ended = program.Ended()).has_value(); }, patience);
+    if (!ended) {
+      program.Stop(SIGKILL);
       ++kills;
       // Killed before the run's folder was whole: begin again.
       if (attempt == 0 && !fs::exists(folder_ + "/runs/killed/run.db"))
         attempt = -1, fs::remove_all(folder_ + "/runs/killed");
       continue;
     }
-    ASSERT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "attempt " << attempt;
+    ASSERT_EQ(*ended, 0) << "attempt " << attempt << "\n" << program.Log();
     done = true;
   }
   ASSERT_TRUE(done);

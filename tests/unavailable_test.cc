@@ -41,7 +41,8 @@ class UnavailableTest : public LineTest {
     return " --set tasks.train=" + path + " --set rollout.max_turn_tokens=24";
   }
   static json TrainOn(const std::string& name, const std::string& more) {
-    const ProcessOutput result = Run(Train(name, "--set run.steps=8 " + more), "2>/dev/null");
+    const ProcessOutput result =
+        RunTidemill(Train(name, "--set run.steps=8 " + more), "2>/dev/null");
     EXPECT_EQ(result.exit_code, 0) << result.output;
     const json summary = Summary(result);
     EXPECT_EQ(summary["steps"], 8) << "training goes on";

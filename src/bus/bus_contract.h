@@ -1,5 +1,6 @@
 // What every Bus promises, as tests. A test file gives a harness and says INSTANTIATE_TEST_SUITE_P;
-// the tests here know neither how fast the bus is nor whose clock it runs on.
+// the tests here know neither how fast the bus is nor whose clock it runs on. What is promised
+// of leases and of room stands in bus_contract_leases.h and bus_contract_room.h.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -13,6 +14,8 @@
 #include <vector>
 
 #include "bus/bus_contract_fixture.h"
+#include "bus/bus_contract_leases.h"
+#include "bus/bus_contract_room.h"
 
 namespace tidemill {
 
@@ -56,230 +59,6 @@ TEST_P(BusContract, RefusesTopicOptionsThatMakeNoSense) {
   EXPECT_EQ(bus().Open("t", {.max_deliveries = 0}).code(), Code::kInvalid);
 }
 
-TEST_P(BusContract, ALeaseThatRanOutIsDeliveredAgainWithItsCountOneHigher) {
-  Open("t");
-  ASSERT_TRUE(bus().Publish("t", "work").ok());
-  const Lease first = TakeOne("t", 0);
-  Advance(kLease / 2);
-  EXPECT_TRUE(bus(1).Receive("t", 1)->empty());
-  Advance(kLease);
-  const Lease second = TakeOne("t", 1);
-  EXPECT_EQ(second.body, "work");
-  EXPECT_EQ(second.id, first.id);
-  EXPECT_EQ(second.deliveries, 2u);
-  EXPECT_TRUE(bus(1).Ack(second).ok());
-  ExpectDepth("t", {});
-}
-
-TEST_P(BusContract, AnEarlierHolderIsFencedOff) {
-  Open("t");
-  ASSERT_TRUE(bus().Publish("t", "work").ok());
-  const Lease old = TakeOne("t", 0);
-  Advance(2 * kLease);
-  EXPECT_EQ(bus(0).Extend(old).code(), Code::kNotFound);
-  const Lease current = TakeOne("t", 1);
-  EXPECT_EQ(bus(0).Ack(old).code(), Code::kNotFound);
-  EXPECT_EQ(bus(0).Extend(old).code(), Code::kNotFound);
-  EXPECT_EQ(bus(0).Release(old, Duration::zero()).code(), Code::kNotFound);
-  EXPECT_EQ(bus(0).Reject(old, "no").code(), Code::kNotFound);
-  ExpectDepth("t", {.leased = 1});
-  EXPECT_TRUE(bus(1).Extend(current).ok());
-  EXPECT_TRUE(bus(1).Ack(current).ok());
-  EXPECT_EQ(bus(1).Ack(current).code(), Code::kNotFound);
-  ExpectDepth("t", {});
-}
-
-TEST_P(BusContract, ALeaseWithAForeignTokenOrIdIsNotFound) {
-  Open("t");
-  ASSERT_TRUE(bus().Publish("t", "work").ok());
-  const Lease lease = TakeOne("t");
-  Lease forged = lease;
-  forged.token += 1000;
-  EXPECT_EQ(bus().Ack(forged).code(), Code::kNotFound);
-  forged = lease;
-  forged.id = "not a message";
-  EXPECT_EQ(bus().Ack(forged).code(), Code::kNotFound);
-  EXPECT_TRUE(bus().Ack(lease).ok());
-}
-
-TEST_P(BusContract, ExtendKeepsALeaseForItsFullTimeFromNow) {
-  Open("t");
-  ASSERT_TRUE(bus().Publish("t", "long work").ok());
-  const Lease lease = TakeOne("t", 0);
-  for (int i = 0; i < 4; ++i) {
-    Advance(kLease * 3 / 4);
-    ASSERT_TRUE(bus(0).Extend(lease).ok());
-    ExpectDepth("t", {.leased = 1});
-  }
-  EXPECT_TRUE(bus(1).Receive("t", 1)->empty());
-  EXPECT_TRUE(bus(0).Ack(lease).ok());
-  ExpectDepth("t", {});
-}
-
-TEST_P(BusContract, AMessageDeliveredTooOftenBecomesADeadLetterWithItsReason) {
-  Open("t", 1000, 3);
-  ASSERT_TRUE(bus().Publish("t", "poison").ok());
-  for (uint32_t i = 1; i <= 3; ++i) {
-    EXPECT_EQ(TakeOne("t").deliveries, i);
-    Advance(2 * kLease);
-  }
-  const v1::DeadLetter letter = TakeDeadLetter();
-  EXPECT_EQ(letter.topic(), "t");
-  EXPECT_EQ(letter.body(), "poison");
-  EXPECT_EQ(letter.deliveries(), 3u);
-  EXPECT_THAT(letter.reason(), testing::HasSubstr("ran out"));
-  EXPECT_GT(letter.died_ms(), 0);
-  ExpectDepth("t", {.dead = 1});
-  EXPECT_TRUE(bus().Receive("t", 1)->empty());
-}
-
-TEST_P(BusContract, AReleaseCountsAsADelivery) {
-  Open("t", 1000, 2);
-  ASSERT_TRUE(bus().Publish("t", "x").ok());
-  ASSERT_TRUE(bus().Release(TakeOne("t"), Duration::zero()).ok());
-  const Lease again = TakeOne("t");
-  EXPECT_EQ(again.deliveries, 2u);
-  ASSERT_TRUE(bus().Release(again, Duration::zero()).ok());
-  const v1::DeadLetter letter = TakeDeadLetter();
-  EXPECT_EQ(letter.body(), "x");
-  EXPECT_THAT(letter.reason(), testing::HasSubstr("given back"));
-}
-
-TEST_P(BusContract, ARejectedMessageIsDeadAtOnce) {
-  Open("t");
-  ASSERT_TRUE(bus().Publish("t", "unreadable").ok());
-  ASSERT_TRUE(bus().Reject(TakeOne("t"), "it cannot be parsed").ok());
-  const v1::DeadLetter letter = TakeDeadLetter();
-  EXPECT_EQ(letter.reason(), "it cannot be parsed");
-  EXPECT_EQ(letter.deliveries(), 1u);
-  ExpectDepth("t", {.dead = 1});
-}
-
-TEST_P(BusContract, DeadLettersNeverDie) {
-  Open("t");
-  ASSERT_TRUE(bus().Publish("t", "x").ok());
-  ASSERT_TRUE(bus().Reject(TakeOne("t"), "bad").ok());
-  for (int i = 0; i < 8; ++i) {
-    ASSERT_TRUE(bus().Release(TakeOne(kDeadTopic), Duration::zero()).ok());
-  }
-  // Rejected again it is gone, not buried twice.
-  ASSERT_TRUE(bus().Reject(TakeOne(kDeadTopic), "bad").ok());
-  ExpectDepth(kDeadTopic, {});
-  EXPECT_EQ(bus().Remove(kDeadTopic).code(), Code::kInvalid);
-}
-
-TEST_P(BusContract, AReleasedMessageComesBackAfterItsDelayAndNotBefore) {
-  Open("t");
-  ASSERT_TRUE(bus().Publish("t", "later").ok());
-  ASSERT_TRUE(bus().Publish("t", "much later").ok());
-  for (const Lease& lease : Take("t", 2)) {
-    const bool later = lease.body == "later";
-    ASSERT_TRUE(bus().Release(lease, later ? kLease : 5 * kLease).ok());
-  }
-  ExpectDepth("t", {.ready = 2});
-  EXPECT_TRUE(bus().Receive("t", 1)->empty());
-  Advance(kLease / 2);
-  ExpectDepth("t", {.ready = 2});
-  EXPECT_TRUE(bus().Receive("t", 1)->empty());
-  Advance(kLease);
-  const Lease first = TakeOne("t");
-  EXPECT_EQ(first.body, "later");
-  EXPECT_EQ(first.deliveries, 2u);
-  ASSERT_TRUE(bus().Ack(first).ok());
-  ExpectDepth("t", {.ready = 1});
-  EXPECT_TRUE(bus().Receive("t", 1)->empty());
-  Advance(5 * kLease);
-  EXPECT_EQ(TakeOne("t").body, "much later");
-}
-
-TEST_P(BusContract, AFullTopicSaysSoUntilThereIsRoom) {
-  Open("t", 3);
-  for (int i = 0; i < 3; ++i) ASSERT_TRUE(bus().Publish("t", std::to_string(i)).ok());
-  EXPECT_EQ(bus().Publish("t", "3").code(), Code::kFull);
-  auto leases = Take("t", 3);
-  ASSERT_EQ(leases.size(), 3u);
-  // What is leased or delayed takes room as well.
-  EXPECT_EQ(bus().Publish("t", "3").code(), Code::kFull);
-  ASSERT_TRUE(bus().Release(leases[0], kLease).ok());
-  EXPECT_EQ(bus().Publish("t", "3").code(), Code::kFull);
-  ASSERT_TRUE(bus().Ack(leases[1]).ok());
-  EXPECT_TRUE(bus().Publish("t", "3").ok());
-  EXPECT_EQ(bus().Publish("t", "4").code(), Code::kFull);
-  ExpectDepth("t", {.ready = 2, .leased = 1});
-}
-
-TEST_P(BusContract, AnInboxKeepsRoomForEveryAnswerItIsOwed) {
-  Open("requests", 10);
-  Open("inbox", 3);
-  for (int i = 0; i < 2; ++i) ASSERT_TRUE(bus().PublishRequest("requests", "inbox", "q").ok());
-  ASSERT_TRUE(bus().Publish("inbox", "unasked").ok());
-  EXPECT_EQ(bus().Publish("inbox", "unasked").code(), Code::kFull);
-  EXPECT_EQ(bus().PublishRequest("requests", "inbox", "q").code(), Code::kFull);
-  ExpectDepth("inbox", {.ready = 1, .owed = 2});
-  ExpectDepth("requests", {.ready = 2});
-  for (const Lease& request : Take("requests", 2, 1)) {
-    EXPECT_TRUE(bus(1).PublishReply("inbox", "a").ok());
-    EXPECT_TRUE(bus(1).Ack(request).ok());
-  }
-  ExpectDepth("inbox", {.ready = 3});
-  auto answers = Take("inbox", 3);
-  EXPECT_THAT(Bodies(answers), testing::UnorderedElementsAre("unasked", "a", "a"));
-  for (const Lease& answer : answers) EXPECT_TRUE(bus().Ack(answer).ok());
-  ExpectDepth("inbox", {});
-  EXPECT_TRUE(bus().PublishRequest("requests", "inbox", "q").ok());
-}
-
-TEST_P(BusContract, ARequestThatDoesNotFitReservesNothing) {
-  Open("requests", 1);
-  Open("inbox", 10);
-  ASSERT_TRUE(bus().PublishRequest("requests", "inbox", "q").ok());
-  EXPECT_EQ(bus().PublishRequest("requests", "inbox", "q").code(), Code::kFull);
-  ExpectDepth("inbox", {.owed = 1});
-  ExpectDepth("requests", {.ready = 1});
-}
-
-TEST_P(BusContract, ForgivenAnswersGiveTheirRoomBack) {
-  Open("requests", 10);
-  Open("inbox", 2);
-  for (int i = 0; i < 2; ++i) ASSERT_TRUE(bus().PublishRequest("requests", "inbox", "q").ok());
-  ASSERT_EQ(bus().PublishRequest("requests", "inbox", "q").code(), Code::kFull);
-  ASSERT_TRUE(bus().Forgive("inbox", 1).ok());
-  ExpectDepth("inbox", {.owed = 1});
-  EXPECT_TRUE(bus().PublishRequest("requests", "inbox", "q").ok());
-  ASSERT_TRUE(bus().Forgive("inbox", 100).ok());
-  ExpectDepth("inbox", {});
-}
-
-TEST_P(BusContract, ADuplicateAnswerIsTakenEvenWhenTheInboxIsFull) {
-  Open("requests", 10);
-  Open("inbox", 2);
-  for (int i = 0; i < 2; ++i) ASSERT_TRUE(bus().PublishRequest("requests", "inbox", "q").ok());
-  for (int i = 0; i < 4; ++i) ASSERT_TRUE(bus().PublishReply("inbox", std::to_string(i)).ok());
-  ExpectDepth("inbox", {.ready = 4});
-  EXPECT_EQ(bus().Publish("inbox", "no").code(), Code::kFull);
-  EXPECT_THAT(Bodies(Take("inbox", 4)), testing::UnorderedElementsAre("0", "1", "2", "3"));
-}
-
-TEST_P(BusContract, ACycleOfFullQueuesDoesNotLock) {
-  Open("requests", 2);
-  Open("inbox", 2);
-  int asked = 0, answered = 0;
-  ASSERT_TRUE(Eventually([&] {
-    while (asked < 20 && bus(0).PublishRequest("requests", "inbox", "q").ok()) ++asked;
-    for (const Lease& request : TakeNow(bus(1), "requests", 4)) {
-      EXPECT_TRUE(bus(1).PublishReply("inbox", "a").ok());
-      EXPECT_TRUE(bus(1).Ack(request).ok());
-    }
-    for (const Lease& answer : TakeNow(bus(0), "inbox", 4)) {
-      ++answered;
-      EXPECT_TRUE(bus(0).Ack(answer).ok());
-    }
-    return answered == 20;
-  }));
-  ExpectDepth("inbox", {});
-  ExpectDepth("requests", {});
-}
-
 // Each pair of calls here leaves another state behind if the second outruns the first.
 TEST_P(BusContract, CallsOfOneClientTakeEffectInTheOrderMade) {
   Open("requests", 1000);
@@ -301,26 +80,14 @@ TEST_P(BusContract, CallsOfOneClientTakeEffectInTheOrderMade) {
   ExpectDepth("requests", {.ready = 100});
 }
 
-TEST_P(BusContract, AnAcknowledgementMakesRoomForThePublishAfterIt) {
-  Open("t", 1);
-  ASSERT_TRUE(bus(0).Publish("t", "0").ok());
-  for (int i = 1; i <= 20; ++i) {
-    const Lease lease = TakeOne("t", 0);
-    ASSERT_EQ(lease.body, std::to_string(i - 1));
-    ASSERT_TRUE(bus(0).Ack(lease).ok());
-    ASSERT_TRUE(bus(0).Publish("t", std::to_string(i)).ok());
-  }
-  ExpectDepth("t", {.ready = 1});
-}
-
 TEST_P(BusContract, ASubscriberIsWokenByAMessageAndByWhatWasThereBefore) {
   Open("t");
-  CountingWaker waker;
+  Bell waker;
   bus(0).Subscribe("t", waker);
   uint64_t seen = waker.count();
   ASSERT_TRUE(bus(1).Publish("t", "x").ok());
   EXPECT_TRUE(waker.WaitPast(seen, kPatience));
-  CountingWaker late;
+  Bell late;
   bus(0).Subscribe("t", late);
   EXPECT_TRUE(late.WaitPast(0, kPatience));
   // Taken to the last, the next message wakes again.
@@ -338,7 +105,7 @@ TEST_P(BusContract, ASubscriberIsWokenByAMessageAndByWhatWasThereBefore) {
 }
 
 TEST_P(BusContract, ASubscriptionMayComeBeforeItsTopicIsOpened) {
-  CountingWaker waker;
+  Bell waker;
   bus(0).Subscribe("t", waker);
   Open("t");
   const uint64_t seen = waker.count();
@@ -351,7 +118,7 @@ TEST_P(BusContract, ASubscriberIsWokenWhenALeaseRunsOutAndWhenADelayIsOver) {
   Open("t");
   ASSERT_TRUE(bus().Publish("t", "x").ok());
   const Lease lost = TakeOne("t", 1);
-  CountingWaker waker;
+  Bell waker;
   bus(0).Subscribe("t", waker);
   ExpectDepth("t", {.leased = 1});
   Advance(2 * kLease);
@@ -395,7 +162,7 @@ TEST_P(BusContract, AfterCloseEveryCallSaysSo) {
   Open("t");
   ASSERT_TRUE(bus().Publish("t", "x").ok());
   const Lease lease = TakeOne("t");
-  CountingWaker waker;
+  Bell waker;
   bus().Subscribe("t", waker);
   const uint64_t seen = waker.count();
   bus().Close();
@@ -422,7 +189,7 @@ TEST_P(BusContract, CloseWhileOthersReceiveEndsTheirReceiving) {
   std::vector<std::thread> receivers;
   for (int i = 0; i < 3; ++i) {
     receivers.emplace_back([&] {
-      CountingWaker waker;
+      Bell waker;
       bus().Subscribe("t", waker);
       for (uint64_t seen = 0;; seen = waker.count()) {
         auto leases = bus().Receive("t", 4);
@@ -462,7 +229,7 @@ TEST_P(BusContract, ManyThreadsLoseNothingAndRepeatNothing) {
   for (int c = 0; c < kConsumers; ++c) {
     threads.emplace_back([&, c] {
       Bus& mine = bus(c % 2);
-      CountingWaker waker;
+      Bell waker;
       mine.Subscribe("t", waker);
       EXPECT_TRUE(Eventually([&] {
         for (const Lease& lease : TakeNow(mine, "t", 8)) {

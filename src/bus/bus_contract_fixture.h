@@ -16,6 +16,7 @@
 
 #include "bus/bus.h"
 #include "bus/bus_test_kit.h"
+#include "core/test_kit.h"
 #include "proto/tidemill.pb.h"
 
 namespace tidemill {
@@ -35,7 +36,6 @@ using BusHarnessFactory = std::function<std::unique_ptr<BusHarness>()>;
 
 class BusContract : public ::testing::TestWithParam<BusHarnessFactory> {
  protected:
-  static constexpr Duration kPatience = std::chrono::seconds(20);
   static constexpr Duration kLease = std::chrono::seconds(60);
 
   void SetUp() override { harness_ = GetParam()(); }
@@ -50,17 +50,6 @@ class BusContract : public ::testing::TestWithParam<BusHarnessFactory> {
     options.max_deliveries = max_deliveries;
     ASSERT_TRUE(bus(0).Open(topic, options).ok());
     ASSERT_TRUE(bus(1).Open(topic, options).ok());
-  }
-
-  // Waits until `holds` does; false if it never did.
-  static bool Eventually(const std::function<bool()>& holds) {
-    CountingWaker nobody;
-    const Time until = std::chrono::steady_clock::now() + kPatience;
-    do {
-      if (holds()) return true;
-      nobody.WaitPast(0, milliseconds(1));
-    } while (std::chrono::steady_clock::now() < until);
-    return false;
   }
 
   // What is there now.

@@ -51,7 +51,7 @@ TEST_F(SplitBusTest, ARequestAndItsInboxAreOnOneSide) {
 TEST_F(SplitBusTest, WakersAndTheEndReachBothSides) {
   ASSERT_TRUE(bus.Open("inside", {}).ok());
   ASSERT_TRUE(bus.Open("outside", {}).ok());
-  CountingWaker waker;
+  Bell waker;
   bus.Subscribe("inside", waker);
   bus.Subscribe("outside", waker);
   ASSERT_TRUE(outer.Publish("outside", "x").ok());

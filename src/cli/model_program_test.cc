@@ -1,13 +1,11 @@
 // `tidemill model` as a person or a script starts it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cstdlib>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "cli/machine.h"
+#include "tests/program.h"
 
 namespace tidemill {
 namespace {
@@ -19,10 +17,8 @@ std::string Golden(const std::string& model) {
   return std::string(given != nullptr ? given : TIDEMILL_SOURCE_DIR "/tests/golden") + "/" + model;
 }
 
-ProcessOutput Model(const std::string& arguments, const std::string& redirect = "") {
-  return RunProcess(
-      {"sh", "-c", TIDEMILL_BINARY_DIR "/tidemill model " + arguments + " " + redirect},
-      std::chrono::seconds(60));
+ProcessOutput Model(const std::string& arguments, const std::string& redirect = "2>&1") {
+  return RunTidemill("model " + arguments, redirect);
 }
 
 nlohmann::json ModelJson(const std::string& arguments) {
@@ -33,12 +29,8 @@ nlohmann::json ModelJson(const std::string& arguments) {
 
 class ModelProgram : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string pattern = testing::TempDir() + "/tidemill-model-XXXXXX";
-    dir_ = mkdtemp(pattern.data());
-  }
-  void TearDown() override { std::filesystem::remove_all(dir_); }
-  std::string dir_;
+  TemporaryDirectory directory_;
+  const std::string dir_ = directory_.path();
 };
 
 TEST_F(ModelProgram, ScoresEveryTokenAfterTheFirst) {

@@ -4,6 +4,7 @@
 
 #include "bus/memory/memory_bus.h"
 #include "bus/standard_topics.h"
+#include "core/test_kit.h"
 #include "core/topics.h"
 
 namespace tidemill {
@@ -77,8 +78,7 @@ class LearnerLoopTest : public testing::Test {
   }
   std::vector<v1::BatchRequest> Requests() {
     std::vector<v1::BatchRequest> requests;
-    const std::vector<Lease> leases = bus_.Receive(kBatchRequestsTopic, 10).value();
-    for (const Lease& lease : leases) {
+    for (const Lease& lease : bus_.Receive(kBatchRequestsTopic, 10).value()) {
       EXPECT_TRUE(requests.emplace_back().ParseFromString(lease.body));
       EXPECT_TRUE(bus_.Ack(lease).ok());
     }
@@ -92,9 +92,7 @@ class LearnerLoopTest : public testing::Test {
     EXPECT_TRUE(bus_.PublishReply(request.reply_to(), batch.SerializeAsString()).ok());
     Step();
   }
-  struct NoWaker final : Waker {
-    void Wake() override {}
-  } waker_;
+  QuietWaker waker_;
   VirtualClock clock_;
   MemoryBus bus_{clock_};
   FakeStore store_;
@@ -162,8 +160,7 @@ TEST_F(LearnerLoopTest, AskedToFinishItSavesAndTellsTheDispatcher) {
   EXPECT_TRUE(loop_->counters().done);
   EXPECT_EQ(trainer_.commands.back(), "checkpoint 1");
   bool last = false;
-  const std::vector<Lease> leases = bus_.Receive(kDispatchTopic, 10).value();
-  for (const Lease& lease : leases) {
+  for (const Lease& lease : bus_.Receive(kDispatchTopic, 10).value()) {
     v1::DispatchEvent event;
     ASSERT_TRUE(event.ParseFromString(lease.body));
     last |= event.step().last();

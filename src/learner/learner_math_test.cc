@@ -3,8 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
-
 #include "learner/advantages.h"
 #include "learner/learner_samples.h"
 #include "learner/objective_config.h"

@@ -198,8 +198,6 @@ TEST(TokenizerConfigFile, ReadsTokensAndTemplates) {
   EXPECT_EQ(config->pad_token, "<p>");
   EXPECT_FALSE(config->bos_token);
   EXPECT_EQ(config->chat_template, "d");
-  const auto again = ParseTokenizerConfig(TokenizerConfigJson(*config), "again");
-  EXPECT_EQ(again->chat_template, "d");
   EXPECT_THAT(ParseTokenizerConfig(R"({"eos_token": 3})", "c").status().message(),
               HasSubstr("c: \"eos_token\""));
 }

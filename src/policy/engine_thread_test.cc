@@ -1,11 +1,11 @@
 // The thread around an engine, with an engine that only counts.
 #include <gtest/gtest.h>
 
-#include <condition_variable>
 #include <map>
 #include <mutex>
 #include <set>
 
+#include "core/test_kit.h"
 #include "policy/engine_port.h"
 
 namespace tidemill {
@@ -85,24 +85,6 @@ class CountingEngine final : public Engine {
   std::map<SequenceId, Turn> turns_;
   EngineStats stats_;
   bool broken_ = false;
-};
-
-class Bell final : public Waker {
- public:
-  void Wake() override {
-    std::lock_guard lock(mutex_);
-    rung_ = true;
-    changed_.notify_one();
-  }
-  void Wait() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return std::exchange(rung_, false); });
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool rung_ = false;  // guarded by mutex_
 };
 
 class EngineThreadTest : public testing::Test {

@@ -4,26 +4,17 @@
 
 #include <thread>
 
+#include "policy/number_weights.h"
+
 namespace tidemill {
 
-// The channel never looks inside; here a number stands for the weights.
-class PolicyWeights {
- public:
-  explicit PolicyWeights(uint64_t n) : number(n) {}
-  uint64_t number;
-};
-
 namespace {
-
-PublishedWeights Version(uint64_t version) {
-  return {.version = version, .step = version, .weights = std::make_shared<PolicyWeights>(version)};
-}
 
 TEST(LocalWeightChannel, GivesTheNewestVersionOnlyIfItIsNewer) {
   const auto channel = NewLocalWeightChannel();
   EXPECT_EQ(channel->NewerThan(0)->weights, nullptr);
-  ASSERT_TRUE(channel->Publish(Version(3)).ok());
-  ASSERT_TRUE(channel->Publish(Version(5)).ok());
+  ASSERT_TRUE(channel->Publish(NumberVersion(3)).ok());
+  ASSERT_TRUE(channel->Publish(NumberVersion(5)).ok());
   const auto newer = channel->NewerThan(3);
   ASSERT_TRUE(newer.ok());
   EXPECT_EQ(newer->version, 5u);
@@ -33,9 +24,9 @@ TEST(LocalWeightChannel, GivesTheNewestVersionOnlyIfItIsNewer) {
 
 TEST(LocalWeightChannel, RefusesAVersionThatIsNotAboveTheNewest) {
   const auto channel = NewLocalWeightChannel();
-  ASSERT_TRUE(channel->Publish(Version(3)).ok());
-  EXPECT_EQ(channel->Publish(Version(3)).code(), Code::kInvalid);
-  EXPECT_EQ(channel->Publish(Version(2)).code(), Code::kInvalid);
+  ASSERT_TRUE(channel->Publish(NumberVersion(3)).ok());
+  EXPECT_EQ(channel->Publish(NumberVersion(3)).code(), Code::kInvalid);
+  EXPECT_EQ(channel->Publish(NumberVersion(2)).code(), Code::kInvalid);
   EXPECT_EQ(channel->Publish({.version = 9, .step = 9, .weights = nullptr}).code(), Code::kInvalid);
   EXPECT_EQ(channel->NewerThan(0)->version, 3u);
 }
@@ -44,7 +35,7 @@ TEST(LocalWeightChannel, WhatIsReadIsWholeWhileOthersPublish) {
   const auto channel = NewLocalWeightChannel();
   std::thread publisher([&] {
     for (uint64_t version = 1; version <= 2000; ++version) {
-      ASSERT_TRUE(channel->Publish(Version(version)).ok());
+      ASSERT_TRUE(channel->Publish(NumberVersion(version)).ok());
     }
   });
   uint64_t have = 0;

@@ -1,29 +1,22 @@
 // Publisher and receiver, with numbers in the place of weights.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cstring>
 #include <filesystem>
-#include <thread>
 
 #include "core/log.h"
+#include "core/test_kit.h"
 #include "policy/file_weights.h"
+#include "policy/number_weights.h"
 #include "policy/weight_publisher.h"
 #include "policy/weight_receiver.h"
 
 namespace tidemill {
 
-class PolicyWeights {
- public:
-  explicit PolicyWeights(uint64_t n) : number(n) {}
-  uint64_t number;
-};
-
 namespace {
 
 namespace fs = std::filesystem;
-constexpr Duration kPatience = std::chrono::seconds(20);
 
 Result<EncodedWeights> Encode(const PolicyWeights& weights) {
   auto number = std::make_shared<uint64_t>(weights.number);
@@ -46,38 +39,28 @@ Result<std::shared_ptr<const PolicyWeights>> Decode(const WeightBlob& blob) {
   return std::shared_ptr<const PolicyWeights>(std::make_shared<PolicyWeights>(number));
 }
 
-PublishedWeights Version(uint64_t version) {
-  return {.version = version, .step = version, .weights = std::make_shared<PolicyWeights>(version)};
-}
-
 class WeightEnds : public testing::Test {
  protected:
-  WeightEnds() {
-    char name[] = "/tmp/tidemill-ends-XXXXXX";
-    dir_ = mkdtemp(name);
-  }
-  ~WeightEnds() override { fs::remove_all(dir_); }
-
   static PublishedWeights WaitFor(WeightReceiver& receiver, uint64_t version) {
-    const auto until = std::chrono::steady_clock::now() + kPatience;
     PublishedWeights newest;
-    while (newest.version < version && std::chrono::steady_clock::now() < until) {
+    Eventually([&] {
       const auto newer = receiver.NewerThan(newest.version);
       if (newer.ok() && newer->weights != nullptr) newest = *newer;
-      std::this_thread::yield();
-    }
+      return newest.version >= version;
+    });
     return newest;
   }
 
-  std::string dir_;
+  TemporaryDirectory directory_;
+  const std::string dir_ = directory_.path();
 };
 
 TEST_F(WeightEnds, AVersionReachesTheReceiverBothWays) {
   WeightPublisher publisher(Encode, {.incarnation = 5, .folder = dir_});
   EXPECT_EQ(publisher.shm_location(), "");
-  ASSERT_TRUE(publisher.Publish(Version(1)).ok());
+  ASSERT_TRUE(publisher.Publish(NumberVersion(1)).ok());
   WeightReceiver by_memory(Decode), by_files(Decode);
-  by_memory.Follow(std::move(OpenShmWeights(publisher.shm_location(), 5).value()));
+  by_memory.Follow(OpenShmWeights(publisher.shm_location(), 5).value());
   by_files.Follow(NewFileWeightSource(dir_));
   EXPECT_EQ(by_memory.WaitForFirst(kPatience)->weights->number, 1u);
   // Nobody asked for files yet.
@@ -85,26 +68,24 @@ TEST_F(WeightEnds, AVersionReachesTheReceiverBothWays) {
   EXPECT_TRUE(fs::is_empty(dir_));
   publisher.WantFiles();
   EXPECT_EQ(by_files.WaitForFirst(kPatience)->weights->number, 1u);
-  ASSERT_TRUE(publisher.Publish(Version(2)).ok());
+  ASSERT_TRUE(publisher.Publish(NumberVersion(2)).ok());
   EXPECT_EQ(WaitFor(by_memory, 2).weights->number, 2u);
   EXPECT_EQ(WaitFor(by_files, 2).weights->number, 2u);
-  EXPECT_EQ(publisher.Publish(Version(2)).code(), Code::kInvalid);
-  EXPECT_EQ(by_files.Publish(Version(9)).code(), Code::kInvalid);
+  EXPECT_EQ(publisher.Publish(NumberVersion(2)).code(), Code::kInvalid);
+  EXPECT_EQ(by_files.Publish(NumberVersion(9)).code(), Code::kInvalid);
 }
 
 TEST_F(WeightEnds, WhatDoesNotDecodeIsCountedAndTheNextTaken) {
   InitLog({.level = LogLevel::kOff});
   WeightPublisher publisher(Encode, {});
-  ASSERT_TRUE(publisher.Publish(Version(13)).ok());
+  ASSERT_TRUE(publisher.Publish(NumberVersion(13)).ok());
   WeightReceiver receiver(Decode);
-  receiver.Follow(std::move(OpenShmWeights(publisher.shm_location(), 1).value()));
-  const auto until = std::chrono::steady_clock::now() + kPatience;
-  while (receiver.refused() == 0 && std::chrono::steady_clock::now() < until)
-    std::this_thread::yield();
+  receiver.Follow(OpenShmWeights(publisher.shm_location(), 1).value());
+  EXPECT_TRUE(Eventually([&] { return receiver.refused() > 0; }));
   EXPECT_EQ(receiver.NewerThan(0)->weights, nullptr);
   EXPECT_THAT(receiver.WaitForFirst(milliseconds(1)).status().message(),
               testing::HasSubstr("not this one"));
-  ASSERT_TRUE(publisher.Publish(Version(14)).ok());
+  ASSERT_TRUE(publisher.Publish(NumberVersion(14)).ok());
   EXPECT_EQ(WaitFor(receiver, 14).weights->number, 14u);
   InitLog({});
 }
@@ -113,15 +94,15 @@ TEST_F(WeightEnds, AReceiverFollowsTheNextPublisher) {
   WeightReceiver receiver(Decode);
   {
     WeightPublisher first(Encode, {.incarnation = 1});
-    ASSERT_TRUE(first.Publish(Version(4)).ok());
-    receiver.Follow(std::move(OpenShmWeights(first.shm_location(), 1).value()));
+    ASSERT_TRUE(first.Publish(NumberVersion(4)).ok());
+    receiver.Follow(OpenShmWeights(first.shm_location(), 1).value());
     EXPECT_EQ(WaitFor(receiver, 4).weights->number, 4u);
   }
   // The first is gone; what it gave stays until there is something newer.
   EXPECT_EQ(receiver.NewerThan(0)->version, 4u);
   WeightPublisher second(Encode, {.incarnation = 2});
-  ASSERT_TRUE(second.Publish(Version(7)).ok());
-  receiver.Follow(std::move(OpenShmWeights(second.shm_location(), 2).value()));
+  ASSERT_TRUE(second.Publish(NumberVersion(7)).ok());
+  receiver.Follow(OpenShmWeights(second.shm_location(), 2).value());
   EXPECT_EQ(WaitFor(receiver, 7).weights->number, 7u);
 }
 

@@ -16,6 +16,7 @@
 #include <random>
 #include <thread>
 
+#include "core/test_kit.h"
 #include "policy/file_weights.h"
 #include "policy/shm_weights.h"
 
@@ -37,7 +38,7 @@ struct Sample {
                              .shape = {static_cast<int64_t>(count)},
                              .data = reinterpret_cast<const std::byte*>(numbers.data()),
                              .bytes = 4 * count};
-    parts = std::move(LayOutSafetensors({&view, 1}, {{"format", "pt"}}, "sample").value());
+    parts = LayOutSafetensors({&view, 1}, {{"format", "pt"}}, "sample").value();
   }
   std::vector<uint32_t> numbers;
   std::unique_ptr<const SafetensorsParts> parts;
@@ -59,17 +60,12 @@ uint64_t WholeVersion(const WeightBlob& blob) {
 
 class WeightWire : public testing::TestWithParam<bool> {
  protected:
-  WeightWire() {
-    char name[] = "/tmp/tidemill-weights-XXXXXX";
-    dir_ = mkdtemp(name);
-  }
-  ~WeightWire() override { fs::remove_all(dir_); }
   static bool shm() { return GetParam(); }
 
   // What a source of another process would be told.
   std::unique_ptr<WeightSink> MakeSink() {
-    if (!shm()) return std::move(FileWeightSink::Create(dir_).value());
-    auto sink = std::move(ShmWeightSink::Create(5 * kNumbers, kIncarnation).value());
+    if (!shm()) return FileWeightSink::Create(dir_).value();
+    auto sink = ShmWeightSink::Create(5 * kNumbers, kIncarnation).value();
     location_ = sink->location();
     return sink;
   }
@@ -83,7 +79,9 @@ class WeightWire : public testing::TestWithParam<bool> {
     return sink.Put(version, 10 * version, *Sample(version).parts);
   }
 
-  std::string dir_, location_;
+  TemporaryDirectory directory_;
+  const std::string dir_ = directory_.path();
+  std::string location_;
   WeightBuffers buffers_;
 };
 
@@ -204,9 +202,9 @@ TEST_P(WeightWire, APublisherKilledWhileWritingLeavesTheLastWholeVersion) {
 }
 
 TEST(FileWeights, AFileThatDoesNotCheckOutIsNamedAndTheNextVersionTaken) {
-  char name[] = "/tmp/tidemill-weights-XXXXXX";
-  const std::string dir = mkdtemp(name);
-  const auto sink = std::move(FileWeightSink::Create(dir).value());
+  const TemporaryDirectory directory;
+  const std::string& dir = directory.path();
+  const auto sink = FileWeightSink::Create(dir).value();
   const auto source = NewFileWeightSource(dir);
   WeightBuffers buffers;
   ASSERT_TRUE(sink->Put(1, 1, *Sample(1).parts).ok());
@@ -228,16 +226,15 @@ TEST(FileWeights, AFileThatDoesNotCheckOutIsNamedAndTheNextVersionTaken) {
     std::ofstream(dir + "/newest.json") << manifest;
     EXPECT_EQ(source->NewerThan(0, buffers).status().code(), Code::kCorrupt) << manifest;
   }
-  fs::remove_all(dir);
 }
 
 TEST(FileWeights, OldVersionsAndLeftoversGo) {
-  char name[] = "/tmp/tidemill-weights-XXXXXX";
-  const std::string dir = mkdtemp(name);
+  const TemporaryDirectory directory;
+  const std::string& dir = directory.path();
   std::ofstream(dir + "/weights-00000009.safetensors.part") << "half";
   std::ofstream(dir + "/weights-00000008.safetensors") << "old";
   std::ofstream(dir + "/notes.txt") << "somebody's";
-  const auto sink = std::move(FileWeightSink::Create(dir, 2).value());
+  const auto sink = FileWeightSink::Create(dir, 2).value();
   for (uint64_t version = 1; version <= 5; ++version)
     ASSERT_TRUE(sink->Put(version, version, *Sample(version, 100).parts).ok());
   std::vector<std::string> files;
@@ -245,13 +242,12 @@ TEST(FileWeights, OldVersionsAndLeftoversGo) {
   EXPECT_THAT(files, testing::UnorderedElementsAre("notes.txt", "newest.json",
                                                    "weights-00000004.safetensors",
                                                    "weights-00000005.safetensors"));
-  fs::remove_all(dir);
 }
 
 TEST(FileWeights, AFullDiskLeavesTheVersionBefore) {
-  char name[] = "/tmp/tidemill-weights-XXXXXX";
-  const std::string dir = mkdtemp(name);
-  const auto sink = std::move(FileWeightSink::Create(dir).value());
+  const TemporaryDirectory directory;
+  const std::string& dir = directory.path();
+  const auto sink = FileWeightSink::Create(dir).value();
   ASSERT_TRUE(sink->Put(1, 1, *Sample(1, 100).parts).ok());
   // As a full disk does it: the write fails half way.
   const pid_t pid = fork();
@@ -269,13 +265,12 @@ TEST(FileWeights, AFullDiskLeavesTheVersionBefore) {
   EXPECT_FALSE(fs::exists(dir + "/weights-00000002.safetensors.part"));
   ASSERT_TRUE(sink->Put(3, 3, *Sample(3).parts).ok());
   EXPECT_EQ(WholeVersion(NewFileWeightSource(dir)->NewerThan(0, buffers).value()), 3u);
-  fs::remove_all(dir);
 }
 
 TEST(ShmWeights, WhatDoesNotCheckOutIsRefusedAndTheNextVersionTaken) {
-  const auto sink = std::move(ShmWeightSink::Create(5 * kNumbers, kIncarnation).value());
+  const auto sink = ShmWeightSink::Create(5 * kNumbers, kIncarnation).value();
   WeightBuffers buffers;
-  const auto source = std::move(OpenShmWeights(sink->location(), kIncarnation).value());
+  const auto source = OpenShmWeights(sink->location(), kIncarnation).value();
   ASSERT_TRUE(sink->Put(1, 1, *Sample(1).parts).ok());
   const int fd = open(sink->location().c_str(), O_RDWR);
   ASSERT_GE(fd, 0);
@@ -291,7 +286,7 @@ TEST(ShmWeights, WhatDoesNotCheckOutIsRefusedAndTheNextVersionTaken) {
 }
 
 TEST(ShmWeights, WhatWasNotAnnouncedIsRefused) {
-  const auto sink = std::move(ShmWeightSink::Create(100, kIncarnation).value());
+  const auto sink = ShmWeightSink::Create(100, kIncarnation).value();
   EXPECT_EQ(OpenShmWeights(sink->location(), kIncarnation + 1).status().code(), Code::kCorrupt);
   EXPECT_EQ(OpenShmWeights("/proc/self/exe", kIncarnation).status().code(), Code::kCorrupt);
   EXPECT_EQ(OpenShmWeights("/proc/999999999/fd/3", kIncarnation).status().code(), Code::kNotFound);

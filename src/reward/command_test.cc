@@ -5,11 +5,10 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <cstdlib>
-#include <filesystem>
 #include <fstream>
-#include <thread>
+#include <map>
 
+#include "core/test_kit.h"
 #include "reward/command_port.h"
 
 namespace tidemill {
@@ -42,9 +41,8 @@ TEST(Command, AProgramThatDoesNotExistIsNamed) {
 }
 
 TEST(Command, TimeAndOutputAreBoundedAndNothingItStartedIsLeft) {
-  char folder[] = "/tmp/tidemill-command-XXXXXX";
-  ASSERT_NE(mkdtemp(folder), nullptr);
-  const std::string pid_file = std::string(folder) + "/pid";
+  const TemporaryDirectory folder;
+  const std::string pid_file = folder / "pid";
   const Status status =
       Shell("sleep 600 & echo $! > " + pid_file + "; wait", "", std::chrono::seconds(3)).status();
   EXPECT_EQ(status.code(), Code::kTimeout);
@@ -52,16 +50,12 @@ TEST(Command, TimeAndOutputAreBoundedAndNothingItStartedIsLeft) {
   std::ifstream(pid_file) >> child;
   ASSERT_GT(child, 0);
   // It was killed with its group; whoever adopted it may take a moment to reap it.
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-  std::string state = "R";
-  while (std::chrono::steady_clock::now() < deadline && state != "Z" && kill(child, 0) == 0) {
+  EXPECT_TRUE(Eventually([&] {
     std::ifstream stat("/proc/" + std::to_string(child) + "/stat");
-    std::string skip;
+    std::string skip, state;
     stat >> skip >> skip >> state;
-    std::this_thread::yield();
-  }
-  EXPECT_TRUE(state == "Z" || kill(child, 0) != 0);
-  std::filesystem::remove_all(folder);
+    return state == "Z" || kill(child, 0) != 0;
+  }));
   EXPECT_EQ(Shell("yes").status().code(), Code::kFull);
 }
 
@@ -76,12 +70,10 @@ TEST(CommandPort, AsksTheProgramAndReadsItsAnswer) {
   port.Submit("wrong", "{}\n", 2);
   port.Submit("judge", "{}\n", 3);
   std::map<uint64_t, ScorerDone> done;
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  while (done.size() < 3 && std::chrono::steady_clock::now() < deadline) {
+  ASSERT_TRUE(Eventually([&] {
     for (ScorerDone& one : port.events().TakeAll()) done[one.tag] = std::move(one);
-    std::this_thread::yield();
-  }
-  ASSERT_EQ(done.size(), 3u);
+    return done.size() == 3;
+  }));
   EXPECT_EQ(done[1].answer.score, 0.25);
   EXPECT_THAT(done[2].status.message(), HasSubstr("\"score\" must be a number"));
   EXPECT_THAT(done[3].status.message(), HasSubstr("\"judge\""));

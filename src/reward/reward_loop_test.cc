@@ -7,6 +7,7 @@
 
 #include "bus/memory/memory_bus.h"
 #include "bus/standard_topics.h"
+#include "core/test_kit.h"
 #include "core/topics.h"
 
 namespace tidemill {
@@ -47,8 +48,7 @@ class RewardTest : public testing::Test {
   }
   void Make(std::vector<ScorerSpec> specs) {
     std::vector<WeightedScorer> scorers;
-    for (const ScorerSpec& spec : specs)
-      scorers.push_back({std::move(*NewScorer(spec)), spec.weight});
+    for (const ScorerSpec& spec : specs) scorers.push_back({*NewScorer(spec), spec.weight});
     loop_ = std::make_unique<RewardLoop>(bus_, clock_, std::move(scorers), options_, &port_);
     loop_->Attach(waker_);
   }
@@ -87,14 +87,11 @@ class RewardTest : public testing::Test {
   }
   std::vector<v1::Verdict> Verdicts() {
     std::vector<v1::Verdict> verdicts;
-    const std::vector<Lease> leases = bus_.Receive("asker", 10).value();
-    for (const Lease& lease : leases)
+    for (const Lease& lease : bus_.Receive("asker", 10).value())
       EXPECT_TRUE(verdicts.emplace_back().ParseFromString(lease.body));
     return verdicts;
   }
-  struct NoWaker final : Waker {
-    void Wake() override {}
-  } waker_;
+  QuietWaker waker_;
   VirtualClock clock_;
   MemoryBus bus_{clock_};
   RewardOptions options_;

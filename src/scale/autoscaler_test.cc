@@ -7,16 +7,13 @@
 #include <set>
 
 #include "core/random.h"
+#include "core/test_kit.h"
 #include "core/topics.h"
 
 namespace tidemill {
 namespace {
 
 using std::chrono::seconds;
-
-class NoWaker final : public Waker {
-  void Wake() override {}
-};
 
 class FakeFleet final : public FleetPort {
  public:
@@ -86,7 +83,7 @@ class AutoscalerTest : public testing::Test {
 
   FakeFleet fleet_;
   FakeBackend backend_;
-  NoWaker waker_;
+  QuietWaker waker_;
   AutoscalerOptions options_;
   std::vector<ToolWorkerState> foreign_;
   bool advice_ = false;

@@ -8,7 +8,6 @@
 #include <filesystem>
 #include <fstream>
 #include <random>
-#include <semaphore>
 #include <set>
 
 #include "store/faulty_vfs.h"
@@ -18,15 +17,6 @@
 
 namespace tidemill {
 namespace {
-
-class Bell final : public Waker {
- public:
-  void Wake() override { rung_.release(); }
-  void Wait() { rung_.acquire(); }
-
- private:
-  std::counting_semaphore<1 << 20> rung_{0};
-};
 
 // Writes trajectories from `first` on without end, and each number to `fd` once it is acknowledged.
 // In a process of its own, which is killed.

@@ -1,38 +1,17 @@
-// What the tests of this folder build from: trajectories, verdicts, groups and a directory that
-// goes away.
+// What the tests of this folder build from: trajectories, verdicts and groups.
 #pragma once
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
-#include <filesystem>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "core/random.h"
+#include "core/test_kit.h"
 #include "store/run_db.h"
 #include "store/store_port.h"
 
 namespace tidemill {
-
-class TemporaryDirectory {
- public:
-  TemporaryDirectory() {
-    std::string name = (std::filesystem::temp_directory_path() / "tidemill-store-XXXXXX").string();
-    TM_CHECK(mkdtemp(name.data()) != nullptr, "mkdtemp");
-    path_ = name;
-  }
-  ~TemporaryDirectory() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  const std::string& path() const { return path_; }
-  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
-
- private:
-  std::string path_;
-};
 
 inline v1::TrajectoryId SampleId(uint64_t group, uint32_t member, uint32_t attempt = 1) {
   v1::TrajectoryId id;

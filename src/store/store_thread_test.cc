@@ -3,8 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <semaphore>
-
 #include "store/faulty_vfs.h"
 #include "store/run_reader.h"
 #include "store/sqlite.h"
@@ -14,16 +12,6 @@ namespace tidemill {
 namespace {
 
 using testing::HasSubstr;
-
-// Lets a test wait for answers as a loop would.
-class Bell final : public Waker {
- public:
-  void Wake() override { rung_.release(); }
-  void Wait() { rung_.acquire(); }
-
- private:
-  std::counting_semaphore<1 << 20> rung_{0};
-};
 
 // A client with its bell.
 class Asker {

@@ -2,15 +2,14 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cstdio>
-#include <filesystem>
 #include <fstream>
 #include <map>
 #include <set>
 #include <sstream>
 
+#include "core/test_kit.h"
 #include "tasks/cfunc_expr.h"
 #include "tasks/cfunc_task.h"
 #include "tasks/task_file.h"
@@ -63,10 +62,10 @@ TEST(CfuncExpr, EvaluatesAsTheCompilerDoes) {
   source << "int main(void){int a,b;for(a=-20;a<=20;a+=8)for(b=-20;b<=20;b+=5){\n";
   for (size_t i = 0; i < exprs.size(); ++i) source << "printf(\"%d\\n\",f" << i << "(a,b));\n";
   source << "}return 0;}\n";
-  const auto path =
-      std::filesystem::temp_directory_path() / ("cfunc_expr_" + std::to_string(getpid()) + ".c");
+  const TemporaryDirectory directory;
+  const std::string path = directory / "expressions.c";
   std::ofstream(path) << source.str();
-  FILE* output = popen(("tcc -run " + path.string()).c_str(), "r");
+  FILE* output = popen(("tcc -run " + path).c_str(), "r");
   ASSERT_NE(output, nullptr);
   for (int a = -20; a <= 20; a += 8) {
     for (int b = -20; b <= 20; b += 5) {
@@ -78,7 +77,6 @@ TEST(CfuncExpr, EvaluatesAsTheCompilerDoes) {
     }
   }
   EXPECT_EQ(pclose(output), 0);
-  std::filesystem::remove(path);
 }
 
 TEST(CfuncExpr, BehaviourTellsFunctionsApartAndNotTheirText) {

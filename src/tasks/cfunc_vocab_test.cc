@@ -1,13 +1,13 @@
 #include "tasks/cfunc_vocab.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "core/test_kit.h"
 #include "tasks/cfunc.h"
 
 namespace tidemill {
@@ -68,20 +68,18 @@ TEST(CfuncVocab, IdsFollowTheBytesAndOnlyTurnMarksAreSpecial) {
 }
 
 TEST(CfuncVocab, WritesADirectoryAndRefusesImpossibleShapes) {
-  const auto dir =
-      std::filesystem::temp_directory_path() / ("cfunc_vocab_" + std::to_string(getpid()));
-  ASSERT_TRUE(WriteCfuncModelFiles(dir.string(), {}).ok());
+  const TemporaryDirectory dir;
+  ASSERT_TRUE(WriteCfuncModelFiles(dir.path(), {}).ok());
   std::ifstream config(dir / "config.json");
   EXPECT_EQ(json::parse(config)["model_type"], "qwen2");
   for (const char* name : {"tokenizer.json", "tokenizer_config.json", "generation_config.json"}) {
     std::ifstream file(dir / name);
     EXPECT_TRUE(json::accept(file)) << name;
   }
-  std::filesystem::remove_all(dir);
   CfuncModelShape shape;
   shape.heads = 5;
-  EXPECT_EQ(WriteCfuncModelFiles(dir.string(), shape).code(), Code::kInvalid);
-  EXPECT_FALSE(std::filesystem::exists(dir));
+  EXPECT_EQ(WriteCfuncModelFiles(dir / "none", shape).code(), Code::kInvalid);
+  EXPECT_FALSE(std::filesystem::exists(dir / "none"));
 }
 
 TEST(CfuncVocab, CountsParametersAsTheirShapesSay) {

@@ -7,7 +7,8 @@
 
 #include <filesystem>
 #include <fstream>
-#include <sstream>
+
+#include "core/test_kit.h"
 
 namespace tidemill {
 namespace {
@@ -18,23 +19,13 @@ using ::testing::HasSubstr;
 // A folder that looks like a cgroup hierarchy, as far as files can.
 class FakeHierarchy : public ::testing::Test {
  protected:
-  FakeHierarchy() {
-    std::string pattern = (fs::temp_directory_path() / "tidemill-cgroup-XXXXXX").string();
-    TM_CHECK(mkdtemp(pattern.data()) != nullptr);
-    root_ = pattern;
-  }
-  ~FakeHierarchy() override { fs::remove_all(root_); }
-
   void Write(const std::string& path, const std::string& text) {
     fs::create_directories(fs::path(root_ + "/" + path).parent_path());
     std::ofstream(root_ + "/" + path) << text;
   }
-  std::string Read(const std::string& path) {
-    std::ostringstream text;
-    text << std::ifstream(root_ + "/" + path).rdbuf();
-    return text.str();
-  }
-  std::string root_;
+  std::string Read(const std::string& path) { return TextOf(root_ + "/" + path); }
+  TemporaryDirectory directory_;
+  const std::string root_ = directory_.path();
 };
 
 TEST_F(FakeHierarchy, VersionTwoIsFoundWhereItsControllersAreDelegated) {

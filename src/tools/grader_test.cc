@@ -209,7 +209,7 @@ TEST(StarvedGrading, ATimeoutOnABusyMachineIsTriedOnceMore) {
   ToolExecutorOptions options;
   options.slots = options.grade_slots = 1;
   options.boxes.cores = 64;
-  TestWaker waker;
+  Bell waker;
   auto executor = ToolExecutor::Create(options, nullptr, clock);
   ASSERT_TRUE(executor.ok()) << executor.status().ToString();
   (*executor)->completions().Attach(waker);
@@ -220,7 +220,7 @@ TEST(StarvedGrading, ATimeoutOnABusyMachineIsTriedOnceMore) {
   const Time start = clock.Now();
   (*executor)->Submit(request, 1);
   std::vector<ToolCompletion> done;
-  while (done.empty() && waker.Await(std::chrono::seconds(30))) {
+  while (done.empty() && waker.Wait(std::chrono::seconds(30))) {
     done = (*executor)->completions().TakeAll();
   }
   ASSERT_EQ(done.size(), 1u);

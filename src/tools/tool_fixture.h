@@ -3,39 +3,16 @@
 
 #include <gtest/gtest.h>
 
-#include <condition_variable>
 #include <initializer_list>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <utility>
 
+#include "core/test_kit.h"
 #include "store/blobs.h"
 #include "tools/tool_executor.h"
 
 namespace tidemill {
-
-// Lets a test wait for what a loop would be woken by.
-class TestWaker final : public Waker {
- public:
-  void Wake() override {
-    std::lock_guard lock(mutex_);
-    woken_ = true;
-    changed_.notify_all();
-  }
-  // False: nothing came in time.
-  bool Await(Duration patience) {
-    std::unique_lock lock(mutex_);
-    const bool woken = changed_.wait_for(lock, patience, [this] { return woken_; });
-    woken_ = false;
-    return woken;
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool woken_ = false;  // guarded by mutex_
-};
 
 using Texts = std::initializer_list<std::pair<const char*, std::string>>;
 
@@ -102,7 +79,7 @@ class ToolTest : public ::testing::Test {
     auto created = ToolExecutor::Create(options, blobs_.get(), clock_);
     ASSERT_TRUE(created.ok()) << created.status().ToString();
     executor_ = std::move(*created);
-    waker_ = std::make_unique<TestWaker>();
+    waker_ = std::make_unique<Bell>();
     executor_->completions().Attach(*waker_);
   }
   static void TearDownTestSuite() {
@@ -131,7 +108,7 @@ class ToolTest : public ::testing::Test {
 
   static ToolExecutor& executor() { return *executor_; }
   static BlobStore& blobs() { return *blobs_; }
-  static TestWaker& waker() { return *waker_; }
+  static Bell& waker() { return *waker_; }
 
   static v1::ToolResult Call(v1::ToolRequest request) {
     executor_->Submit(std::move(request), next_tag_++);
@@ -146,7 +123,7 @@ class ToolTest : public ::testing::Test {
         early_.pop_front();
         return result;
       }
-      TM_CHECK(waker_->Await(std::chrono::seconds(60)), "no tool answered in a minute");
+      TM_CHECK(waker_->Wait(std::chrono::seconds(60)), "no tool answered in a minute");
     }
   }
   static std::string Name(const v1::ToolResult& result) {
@@ -158,7 +135,7 @@ class ToolTest : public ::testing::Test {
  private:
   static inline RealClock clock_;
   static inline std::unique_ptr<BlobStore> blobs_;
-  static inline std::unique_ptr<TestWaker> waker_;
+  static inline std::unique_ptr<Bell> waker_;
   static inline std::unique_ptr<ToolExecutor> executor_;
   static inline std::deque<v1::ToolResult> early_;
 };

@@ -112,7 +112,7 @@ TEST(ToolWorker, KilledInTheMiddleOfAHundredRequestsLosesNoneOfThem) {
   TopicOptions inbox;
   inbox.capacity = 2 * kRequests;
   ASSERT_TRUE(bus->Open("inbox", inbox).ok());
-  TestWaker waker;
+  Bell waker;
   bus->Subscribe("inbox", waker);
   for (int i = 0; i < kRequests; ++i) {
     v1::ToolRequest request = GradeRequest(
@@ -135,7 +135,7 @@ TEST(ToolWorker, KilledInTheMiddleOfAHundredRequestsLosesNoneOfThem) {
         if (result.tests_passed() != 8) ++wrong;
         (void)bus->Ack(lease);
       }
-      if (leases->empty()) (void)waker.Await(milliseconds(100));
+      if (leases->empty()) (void)waker.Wait(milliseconds(100));
     }
   };
   first.Go();

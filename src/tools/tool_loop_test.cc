@@ -15,11 +15,6 @@ namespace {
 
 constexpr Duration kLease = std::chrono::seconds(3);
 
-class QuietWaker final : public Waker {
- public:
-  void Wake() override {}
-};
-
 // Answers when the test says so.
 class HandPort final : public ToolPort {
  public:
@@ -74,8 +69,7 @@ class ToolLoopTest : public ::testing::Test {
   void Step() { (void)loop_->Step(clock_.Now()); }
   std::vector<v1::ToolResult> Answers() {
     std::vector<v1::ToolResult> results;
-    const auto leases = bus_.Receive("inbox", 100);
-    for (const Lease& lease : *leases) {
+    for (const Lease& lease : *bus_.Receive("inbox", 100)) {
       EXPECT_TRUE(results.emplace_back().ParseFromString(lease.body));
       EXPECT_TRUE(bus_.Ack(lease).ok());
     }

@@ -131,7 +131,7 @@ TEST(BusTicker, WakesASubscriberWhenALeaseRunsOutInRealTime) {
   ASSERT_TRUE(bus.Open("t", {.lease = milliseconds(10)}).ok());
   ASSERT_TRUE(bus.Publish("t", "x").ok());
   ASSERT_EQ(bus.Receive("t", 1)->size(), 1u);
-  CountingWaker waker;
+  Bell waker;
   bus.Subscribe("t", waker);
   EXPECT_TRUE(waker.WaitPast(0, std::chrono::seconds(20)));
   bus.Unsubscribe(waker);
@@ -155,7 +155,7 @@ TEST(MemoryBusThreads, RemoveAndOpenAmongSubscribersAndPublishersIsSafe) {
   }
   threads.emplace_back([&] {
     while (!stop) {
-      CountingWaker waker;
+      Bell waker;
       bus.Subscribe("t", waker);
       bus.Poll();
       bus.Unsubscribe(waker);

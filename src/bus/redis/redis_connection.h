@@ -35,8 +35,8 @@ class RedisConnection {
   using OnReply = std::function<void(ReplyPtr)>;
 
   // Connects, authenticates and selects the database; waits up to `timeout` for each answer.
-  // kUnavailable: nobody answered, or the server refused for now. kInvalid: it refused user,
-  // password or database.
+  // kUnavailable: nobody answered, or the server takes no commands (LOADING, MASTERDOWN, ..).
+  // kInvalid: it refused user, password or database.
   static Result<std::unique_ptr<RedisConnection>> Connect(const RedisAddress& address,
                                                           Duration timeout);
   ~RedisConnection();

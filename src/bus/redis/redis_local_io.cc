@@ -1,5 +1,4 @@
 // The side of RedisLocal that the I/O thread uses.
-#include <algorithm>
 #include <iterator>
 #include <utility>
 

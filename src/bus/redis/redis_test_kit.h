@@ -1,5 +1,4 @@
-// What tests of RedisBus share: clients of a test's own server, and ways to wait for what must come
-// to be.
+// What tests of RedisBus share: clients of a test's own server, and what is on it.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -18,18 +17,7 @@
 
 namespace tidemill {
 
-inline constexpr Duration kPatience = std::chrono::seconds(30);
 inline constexpr Duration kHour = std::chrono::hours(1);
-
-inline bool Eventually(const std::function<bool()>& holds) {
-  CountingWaker nobody;
-  const Time until = std::chrono::steady_clock::now() + kPatience;
-  do {
-    if (holds()) return true;
-    nobody.WaitPast(0, milliseconds(2));
-  } while (std::chrono::steady_clock::now() < until);
-  return false;
-}
 
 inline std::vector<Lease> Take(Bus& bus, std::string_view topic, size_t count) {
   std::vector<Lease> taken;

@@ -1,25 +1,20 @@
 // A redis-server of a test's own: on a free port, in a directory that goes with it.
 #pragma once
 
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <signal.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
-#include <cstdlib>
-#include <filesystem>
-#include <memory>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "bus/redis/redis_connection.h"
+#include "core/test_kit.h"
 
 namespace tidemill {
 
@@ -27,10 +22,6 @@ class RedisTestServer {
  public:
   explicit RedisTestServer(std::vector<std::string> settings = {})
       : settings_(std::move(settings)) {
-    std::string pattern =
-        (std::filesystem::temp_directory_path() / "tidemill-redis-XXXXXX").string();
-    if (mkdtemp(pattern.data()) == nullptr) ADD_FAILURE() << "mkdtemp " << pattern;
-    directory_ = pattern;
     // Another process may take the port between finding and using it.
     for (int attempt = 0; attempt < 5 && pid_ < 0; ++attempt) {
       port_ = FreePort();
@@ -38,11 +29,7 @@ class RedisTestServer {
     }
     if (pid_ < 0) ADD_FAILURE() << "redis-server did not start";
   }
-  ~RedisTestServer() {
-    Stop();
-    std::error_code ignored;
-    std::filesystem::remove_all(directory_, ignored);
-  }
+  ~RedisTestServer() { Stop(); }
   RedisTestServer(const RedisTestServer&) = delete;
 
   std::string url() const { return "redis://127.0.0.1:" + std::to_string(port_) + "/0"; }
@@ -50,10 +37,10 @@ class RedisTestServer {
 
   // On the same port and with the same directory as before.
   void Start() {
-    std::vector<std::string> args = {"redis-server", "--port",           std::to_string(port_),
-                                     "--bind",       "127.0.0.1",        "--dir",
-                                     directory_,     "--save",           "",
-                                     "--logfile",    directory_ + "/log"};
+    std::vector<std::string> args = {"redis-server",    "--port",          std::to_string(port_),
+                                     "--bind",          "127.0.0.1",       "--dir",
+                                     directory_.path(), "--save",          "",
+                                     "--logfile",       directory_ / "log"};
     args.insert(args.end(), settings_.begin(), settings_.end());
     std::vector<char*> argv;
     for (std::string& arg : args) argv.push_back(arg.data());
@@ -96,21 +83,6 @@ class RedisTestServer {
  private:
   static constexpr Duration kTimeout = std::chrono::seconds(20);
 
-  static int FreePort() {
-    const int fd = socket(AF_INET, SOCK_STREAM, 0);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof address;
-    int port = 0;
-    if (bind(fd, reinterpret_cast<sockaddr*>(&address), size) == 0 &&
-        getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0) {
-      port = ntohs(address.sin_port);
-    }
-    close(fd);
-    return port;
-  }
-
   void WaitUntilItAnswers() {
     RedisAddress address;
     address.host = "127.0.0.1";
@@ -128,7 +100,7 @@ class RedisTestServer {
   }
 
   std::vector<std::string> settings_;
-  std::string directory_;
+  TemporaryDirectory directory_;
   int port_ = 0;
   pid_t pid_ = -1;
 };

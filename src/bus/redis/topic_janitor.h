@@ -3,7 +3,6 @@
 #pragma once
 
 #include <condition_variable>
-#include <map>
 #include <mutex>
 #include <set>
 #include <string>

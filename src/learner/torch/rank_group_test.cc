@@ -4,9 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
-#include <filesystem>
 #include <thread>
 
+#include "core/test_kit.h"
 #include "learner/torch/rank_follower.h"
 #include "learner/torch/rank_meeting.h"
 #include "learner/torch/tiny_policy.h"
@@ -24,22 +24,17 @@ class RankGroupTest : public ::testing::Test {
  protected:
   void SetUp() override {
     if (!RankGroup::Available()) GTEST_SKIP() << "built without Gloo";
-    char name[] = "/tmp/tidemill-ranks-XXXXXX";
-    folder_ = mkdtemp(name);
-  }
-  void TearDown() override {
-    if (!folder_.empty()) std::filesystem::remove_all(folder_);
   }
   RankGroupOptions Meeting(int ranks) {
     RankGroupOptions options;
-    options.meeting = "file:" + folder_ + "/meeting-" + std::to_string(meetings_);
+    options.meeting = "file:" + directory_ / ("meeting-" + std::to_string(meetings_));
     options.ranks = ranks;
     options.join_limit = milliseconds(20'000);
     options.timeout = milliseconds(20'000);
     return options;
   }
 
-  std::string folder_;
+  TemporaryDirectory directory_;
   int meetings_ = 0;
 };
 
@@ -165,8 +160,8 @@ TEST_F(RankGroupTest, ARankThatIsGoneOrSilentIsNamed) {
   RankGroupOptions meeting = Meeting(2);
   meeting.timeout = milliseconds(300);
   std::unique_ptr<RankGroup> other;
-  std::thread joins([&] { other = std::move(RankGroup::Join(meeting).value()); });
-  auto first = std::move(RankGroup::Gather(meeting).value());
+  std::thread joins([&] { other = RankGroup::Join(meeting).value(); });
+  auto first = RankGroup::Gather(meeting).value();
   joins.join();
   EXPECT_EQ(other->rank(), 1);
   std::thread listens([&] {
@@ -187,11 +182,11 @@ TEST_F(RankGroupTest, ARankThatIsGoneOrSilentIsNamed) {
 
   ++meetings_;
   meeting = Meeting(2);
-  std::thread joins_again([&] { other = std::move(RankGroup::Join(meeting).value()); });
+  std::thread joins_again([&] { other = RankGroup::Join(meeting).value(); });
   RankGroupOptions watching = meeting;
   bool joined = false;
   watching.fate = [&](int64_t) { return joined ? "was killed by signal 9" : ""; };
-  first = std::move(RankGroup::Gather(watching).value());
+  first = RankGroup::Gather(watching).value();
   joins_again.join();
   joined = true;
   other.reset();
@@ -207,13 +202,13 @@ TEST_F(RankGroupTest, WhatARankSaysOfItselfArrives) {
   TrainerOptions options;
   options.objective = *ObjectivePreset("grpo");
   std::thread other([&] {
-    auto group = std::move(RankGroup::Join(meeting).value());
+    auto group = RankGroup::Join(meeting).value();
     // Begins with other weights.
     auto trainer = NewTrainer(TinyWeights(TinyConfig(), 2), options);
     EXPECT_EQ(FollowOrders(*group, *trainer).code(), Code::kUnavailable);
   });
   {
-    auto first = std::move(RankGroup::Gather(meeting).value());
+    auto first = RankGroup::Gather(meeting).value();
     auto trainer = NewTrainer(weights, options);
     const Status differs = first->Agree(Fingerprint(*trainer));
     EXPECT_EQ(differs.code(), Code::kCorrupt);
@@ -223,12 +218,12 @@ TEST_F(RankGroupTest, WhatARankSaysOfItselfArrives) {
   ++meetings_;
   const RankGroupOptions second = Meeting(2);
   std::thread fails([&] {
-    auto group = std::move(RankGroup::Join(second).value());
+    auto group = RankGroup::Join(second).value();
     auto trainer = NewTrainer(weights, options);
     EXPECT_EQ(FollowOrders(*group, *trainer).code(), Code::kCorrupt);
   });
   {
-    auto first = std::move(RankGroup::Gather(second).value());
+    auto first = RankGroup::Gather(second).value();
     auto trainer = NewTrainer(weights, options);
     ASSERT_TRUE(first->Agree(Fingerprint(*trainer)).ok());
     ASSERT_TRUE(first->Send({RankOrder::kStep, 0, 0, "no batch"}).ok());

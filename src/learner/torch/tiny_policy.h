@@ -4,32 +4,18 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "core/random.h"
 #include "learner/learner_samples.h"
+#include "policy/tiny_config.h"
 #include "policy/torch/model.h"
 
 namespace tidemill::testing {
 
-inline ModelConfig TinyConfig(ModelFamily family = ModelFamily::kQwen2) {
-  ModelConfig c;
-  c.family = family;
-  c.vocab_size = 37;
-  c.hidden_size = 32;
-  c.intermediate_size = 56;
-  c.num_layers = 2;
-  c.num_heads = 4;
-  c.num_kv_heads = 2;
-  c.head_dim = 8;
-  c.max_position_embeddings = 128;
-  c.tie_word_embeddings = true;
-  c.qkv_bias = family == ModelFamily::kQwen2;
-  return c;
-}
+using tidemill::TinyConfig;
 
 // With weights large enough that outputs differ.
 inline std::shared_ptr<const PolicyWeights> TinyWeights(const ModelConfig& config,

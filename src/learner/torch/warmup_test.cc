@@ -2,11 +2,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 
+#include "core/test_kit.h"
 #include "learner/torch/demonstrations.h"
 #include "learner/torch/tiny_policy.h"
 
@@ -20,9 +20,6 @@ using ::testing::HasSubstr;
 class WarmupTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    std::string pattern = (fs::temp_directory_path() / "tidemill-XXXXXX").string();
-    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
-    folder_ = pattern;
     options_.demonstrations = folder_ + "/demos.jsonl";
     options_.config = testing::TinyConfig();
     options_.output = folder_ + "/model";
@@ -31,7 +28,6 @@ class WarmupTest : public ::testing::Test {
     options_.evaluate_every_steps = 20;
     options_.max_steps = 400;
   }
-  void TearDown() override { fs::remove_all(folder_); }
 
   // The completion is the prompt backwards.
   void WriteReversals(int count) {
@@ -49,7 +45,8 @@ class WarmupTest : public ::testing::Test {
     }
   }
 
-  std::string folder_;
+  TemporaryDirectory directory_;
+  const std::string folder_ = directory_.path();
   WarmupOptions options_;
 };
 

@@ -3,8 +3,8 @@
 
 #include "policy/torch/model.h"
 
-#include <unistd.h>
-
+#include "core/test_kit.h"
+#include "policy/tiny_config.h"
 #include "policy/torch/adamw.h"
 #include "policy/torch/golden.h"
 
@@ -26,19 +26,6 @@ at::Tensor MeanLoss(const ModelTensorsView& view, const at::Tensor& hidden,
   }
   return -TokenLogprobs(view, at::cat(rows), at::cat(targets), 1.0, chunk).logprobs.mean();
 }
-
-class TempDir {
- public:
-  TempDir() {
-    std::string pattern = testing::TempDir() + "/tidemill-XXXXXX";
-    path_ = mkdtemp(pattern.data());
-  }
-  ~TempDir() { std::filesystem::remove_all(path_); }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 class ModelGolden : public GoldenModelTest {};
 
@@ -143,7 +130,7 @@ TEST_P(LoraGolden, LogitsAreThoseOfPeftAppliedAndMerged) {
 }
 
 TEST_P(LoraGolden, AdapterSurvivesWritingAndReading) {
-  const TempDir dir;
+  const TemporaryDirectory dir;
   ASSERT_TRUE(SaveAdapter(*adapted_->adapter(), dir.path()).ok());
   auto read = LoadAdapter(dir.path(), weights_->config());
   ASSERT_TRUE(read.ok()) << read.status().ToString();
@@ -182,18 +169,10 @@ TEST(GoldenFolder, HoldsModels) {
   EXPECT_GE(GoldenModels().size(), 3u) << GoldenDir();
 }
 
+// Heads that are not their share of the width.
 ModelConfig SmallConfig() {
-  ModelConfig config;
-  config.family = ModelFamily::kQwen3;
-  config.vocab_size = 40;
-  config.hidden_size = 24;
-  config.intermediate_size = 40;
-  config.num_layers = 2;
-  config.num_heads = 4;
-  config.num_kv_heads = 2;
+  ModelConfig config = TinyConfig(ModelFamily::kQwen3);
   config.head_dim = 10;
-  config.max_position_embeddings = 128;
-  config.tie_word_embeddings = true;
   return config;
 }
 
@@ -210,7 +189,7 @@ TEST(PolicyWeights, NewOnesDependOnTheSeedAlone) {
 }
 
 TEST(PolicyWeights, SurviveWritingAndReadingAlsoInBfloat16) {
-  const TempDir dir;
+  const TemporaryDirectory dir;
   auto weights = PolicyWeights::NewRandom(SmallConfig(), 5);
   ASSERT_TRUE(weights.ok());
   ASSERT_TRUE((*weights)->Save(dir.path()).ok());

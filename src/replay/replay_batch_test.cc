@@ -1,0 +1,152 @@
+// What goes into a batch: nothing too old, nothing used too often.
+#include "replay/replay_fixture.h"
+
+namespace tidemill {
+namespace {
+
+TEST_F(ReplayTest, ATokenOverTheBoundNeverReachesABatch) {
+  Make();
+  Ask(0, 1);  // version 1 belongs to step 0
+  Step();
+  Send(Episode(1, 0, 1)), Send(Episode(1, 1, 1));
+  Settle(), Score(), Settle();
+  (void)Batches();
+  Ask(3, 4);  // three steps on; two are allowed
+  Send(Episode(2, 0, 1)), Send(Episode(2, 1, 1));
+  Settle(), Score(), Settle();
+  EXPECT_TRUE(Batches().empty());
+  const std::vector<v1::GroupReport> reports = Reports();
+  ASSERT_EQ(reports.size(), 3u);
+  EXPECT_EQ(reports[2].reason(), "too_old");
+  EXPECT_TRUE(reports[2].reissue());
+}
+
+TEST_F(ReplayTest, WithMaskingOnlyTheOldTokensAreLeftOut) {
+  options_.staleness.mask = true;
+  Make();
+  Ask(0, 1), Step();
+  for (uint32_t member : {0, 1}) {
+    v1::Trajectory mixed = Episode(2, member, 1);
+    v1::VersionRun& fresh = *mixed.mutable_turns(0)->add_versions();
+    fresh.set_version(4), fresh.set_tokens(1);
+    mixed.mutable_turns(0)->add_ids(3);
+    Send(mixed);
+  }
+  Ask(3, 4);
+  Settle(), Score(), Settle();
+  const std::vector<v1::Batch> batches = Batches();
+  ASSERT_EQ(batches.size(), 1u);
+  const v1::Turn& turn = batches[0].samples(0).trajectory().turns(0);
+  EXPECT_TRUE(turn.versions(0).masked());
+  EXPECT_FALSE(turn.versions(1).masked());
+  EXPECT_EQ(batches[0].samples(0).masked_tokens(), 1u);
+}
+
+TEST_F(ReplayTest, TokensDrawnTooLongAgoAreDroppedOrMasked) {
+  for (const bool mask : {false, true}) {
+    options_.staleness = {100, /*max_minutes=*/1, mask};
+    Make();
+    const uint64_t group = mask ? 2 : 1;
+    for (uint32_t member : {0, 1}) {
+      v1::Trajectory trajectory = Episode(group, member, 1);
+      trajectory.mutable_turns(0)->set_finished_ms(clock_.WallMs());
+      v1::Turn& young = *trajectory.add_turns();
+      young.add_ids(3);
+      v1::VersionRun& run = *young.add_versions();
+      run.set_version(1), run.set_tokens(1);
+      young.set_finished_ms(clock_.WallMs() + 60'000);
+      Send(trajectory);
+    }
+    Settle(), Score(), Settle();
+    (void)Reports();
+    clock_.Advance(std::chrono::seconds(90));
+    Ask(mask ? 1 : 0, 1), Settle();
+    const std::vector<v1::Batch> batches = Batches();
+    if (!mask) {
+      EXPECT_TRUE(batches.empty());
+      EXPECT_EQ(Reports().at(0).reason(), "too_old");
+      EXPECT_EQ(replay_->counters().too_old, 2u);
+      continue;
+    }
+    ASSERT_EQ(batches.size(), 1u);
+    const v1::Trajectory& trajectory = batches[0].samples(0).trajectory();
+    EXPECT_TRUE(trajectory.turns(0).versions(0).masked());
+    EXPECT_FALSE(trajectory.turns(1).versions(0).masked());
+    EXPECT_EQ(replay_->counters().masked_tokens, 2u);
+  }
+}
+
+TEST_F(ReplayTest, AGroupIsUsedAsOftenAsAllowedAndTheOldestFirst) {
+  options_.buffer.max_uses = 2;
+  Make();
+  Finish(1), Finish(2);
+  std::vector<std::set<uint64_t>> used;
+  for (uint64_t step = 0; step < 4; ++step) {
+    Ask(step, 1), Settle();
+    for (const v1::Batch& batch : Batches()) {
+      used.push_back(Groups(batch));
+      EXPECT_EQ(batch.samples(0).uses(), (used.size() - 1) % 2);
+    }
+  }
+  const std::vector<std::set<uint64_t>> expected = {{1}, {1}, {2}, {2}};
+  EXPECT_EQ(used, expected);
+}
+
+TEST_F(ReplayTest, ANewGroupEvictsTheOneUsedMostAndItsCreditReturns) {
+  options_.buffer.capacity = 2;
+  options_.buffer.max_uses = 3;
+  Make();
+  Finish(1), Finish(2);
+  Ask(0, 1), Settle();
+  ASSERT_EQ(Batches().size(), 1u);
+  (void)Reports();
+  Finish(3);
+  const std::vector<v1::GroupReport> reports = Reports();
+  ASSERT_EQ(reports.size(), 2u);
+  EXPECT_EQ(reports[0].accepted(), 2u);
+  EXPECT_EQ(reports[1].group(), 1u);
+  EXPECT_EQ(reports[1].dropped(), 2u);
+  EXPECT_EQ(reports[1].uses(), 1u);
+  EXPECT_FALSE(reports[1].reissue());
+  EXPECT_EQ(store_.fates.at(0), "evicted");
+  EXPECT_EQ(replay_->counters().evicted, 2u);
+}
+
+TEST_F(ReplayTest, NoMoreIsSampledThanInsertsPaidForAndAnEvictionDoesNotBlockIt) {
+  options_.buffer.capacity = 2;
+  options_.buffer.max_uses = 100;
+  options_.buffer.samples_per_insert = 1;
+  options_.staleness.hard_max_steps = 100;
+  Make();
+  Finish(1);
+  Ask(0, 1), Settle();
+  EXPECT_EQ(Batches().size(), 1u);
+  Ask(1, 1), Settle();
+  EXPECT_TRUE(Batches().empty()) << "the one insert paid for one use";
+  Finish(2), Finish(3), Finish(4);  // two of them have to go
+  EXPECT_EQ(Batches().size(), 1u);
+  Ask(2, 1), Settle();
+  EXPECT_EQ(Batches().size(), 1u);
+}
+
+TEST_F(ReplayTest, PrioritizedSelectionPrefersGroupsWhoseRewardsVaryMore) {
+  options_.buffer.selection = "prioritized";
+  options_.buffer.priority_exponent = 4;
+  options_.buffer.max_uses = 1000;
+  options_.staleness.hard_max_steps = 1000;
+  Make();
+  Finish(1);
+  reward_scale_ = 5;
+  Finish(2);
+  int second = 0;
+  for (uint64_t step = 0; step < 50; ++step) {
+    Ask(step, 1), Settle();
+    const std::vector<v1::Batch> batches = Batches();
+    ASSERT_EQ(batches.size(), 1u);
+    second += static_cast<int>(Groups(batches[0]).count(2));
+  }
+  EXPECT_GT(second, 45);
+}
+
+}  // namespace
+}  // namespace tidemill

@@ -1,0 +1,82 @@
+// Verdicts that are given again when a scorer has changed.
+#include "replay/replay_fixture.h"
+
+namespace tidemill {
+namespace {
+
+TEST_F(ReplayTest, WhenAScorersVersionRisesTheGroupsThatVaryMostAreScoredAgainInPlace) {
+  options_.rescore_groups = 1;
+  options_.staleness.hard_max_steps = 100;
+  Make();
+  Finish(1);
+  reward_scale_ = 3;
+  Finish(2);
+  EXPECT_EQ(bus_.Depth(kScoreTopic)->ready, 0u);
+  scorer_version_ = 2;
+  reward_scale_ = 1;
+  Finish(3);
+  ASSERT_EQ(bus_.Depth(kScoreTopic)->ready, 2u) << "the one group that varies most";
+  reward_scale_ = 7;
+  Score(), Settle();
+  EXPECT_EQ(replay_->counters().rescored, 2u);
+  Ask(0, 1, 6), Settle();
+  const std::vector<v1::Batch> batches = Batches();
+  ASSERT_EQ(batches.size(), 1u);
+  EXPECT_EQ(batches[0].samples(1).verdict().reward(), 1);
+  EXPECT_EQ(batches[0].samples(3).verdict().reward(), 7);
+  EXPECT_EQ(batches[0].samples(3).verdict().parts(0).scorer_version(), 2u);
+}
+
+TEST_F(ReplayTest, AScorerThatCannotBeReachedOrIsOlderLeavesTheVerdictAsItWas) {
+  options_.staleness.hard_max_steps = 100;
+  Make();
+  Finish(1);
+  scorer_version_ = 2;
+  Finish(2);
+  ASSERT_EQ(bus_.Depth(kScoreTopic)->ready, 2u);
+  Score(false, /*scored=*/false), Settle();
+  EXPECT_EQ(replay_->counters().rescore_failed, 2u);
+  EXPECT_EQ(replay_->counters().stale, 0u);
+  Ask(0, 1, 4), Settle();
+  EXPECT_EQ(Batches().at(0).samples(1).verdict().reward(), 1);
+}
+
+TEST_F(ReplayTest, AGroupWithoutADifferenceAfterScoringAgainIsDropped) {
+  options_.staleness.hard_max_steps = 100;
+  Make();
+  Finish(1);
+  scorer_version_ = 2;
+  Finish(2);
+  (void)Reports();
+  Score(/*same=*/true), Settle();
+  const std::vector<v1::GroupReport> reports = Reports();
+  ASSERT_EQ(reports.size(), 1u);
+  EXPECT_EQ(reports[0].group(), 1u);
+  EXPECT_EQ(reports[0].reason(), "zero_variance");
+}
+
+TEST_F(ReplayTest, AResumedGroupKeepsItsUsesItsStaleMembersAndIsScoredByTodaysScorers) {
+  std::vector<StoredSample> stored = StoredGroup(5, 3);
+  for (StoredSample& sample : stored) {
+    v1::RewardPart& part = *sample.verdict->add_parts();
+    part.set_scorer("judge"), part.set_scorer_version(1);
+    sample.uses = 1;
+  }
+  stored[2].stale = true;
+  options_.versions = {{1, 0}};
+  options_.buffer.max_uses = 2;
+  options_.scorer_versions = {{"judge", 2}};
+  Make(std::move(stored));
+  Settle();
+  EXPECT_EQ(bus_.Depth(kScoreTopic)->ready, 2u) << "the older scorer's verdicts";
+  Ask(1, 1, 3), Settle();
+  const std::vector<v1::Batch> batches = Batches();
+  ASSERT_EQ(batches.size(), 1u);
+  EXPECT_EQ(batches[0].samples_size(), 2) << "the stale member stays out, the group stands for 3";
+  EXPECT_EQ(batches[0].samples(0).uses(), 1u);
+  Ask(2, 1, 3), Settle();
+  EXPECT_TRUE(Batches().empty()) << "it was used twice";
+}
+
+}  // namespace
+}  // namespace tidemill
