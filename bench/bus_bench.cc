@@ -2,11 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <atomic>
 #include <nlohmann/json.hpp>
 #include <random>
-#include <vector>
 
 #include "bench/bare_redis.h"
 #include "bus/memory/memory_bus.h"

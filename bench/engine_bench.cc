@@ -3,6 +3,7 @@
 #include "policy/torch/aten.h"
 
 #include <ATen/Parallel.h>
+#include <fmt/format.h>
 #include <time.h>
 
 #include <cmath>
@@ -168,19 +169,19 @@ Result<Rates> EngineRates(Engine& engine, const Load& load) {
 
 }  // namespace
 
-Result<EngineBenchResult> RunEngineBench(const EngineBenchOptions& options) {
+Result<EngineBenchReport> RunEngineBench(const EngineBenchOptions& options) {
   if (options.sequences < 1 || options.tokens < 2 || options.small_sequences < 1 ||
       options.small_prompt < 1 || options.small_tokens < 2 || options.tokens > 1000 ||
       options.small_prompt + options.small_tokens > 1000) {
     return Invalid("the benchmark's sizes must be positive and fit a context of 1000 tokens");
   }
   LimitBlasThreads(1);
-  return CatchTorch<EngineBenchResult>("engine bench", [&]() -> Result<EngineBenchResult> {
+  return CatchTorch<EngineBenchReport>("engine bench", [&]() -> Result<EngineBenchReport> {
     at::set_num_threads(1);
     TM_ASSIGN_OR_RETURN(const auto million,
                         PolicyWeights::NewRandom(MillionConfig(), options.seed));
     TM_ASSIGN_OR_RETURN(const auto small, PolicyWeights::NewRandom(SmallConfig(), options.seed));
-    EngineBenchResult result;
+    EngineBenchReport result;
     result.kernels = BestCpuKernels().name;
     result.parameters = million->config().ParameterCount();
     result.small_parameters = small->config().ParameterCount();
@@ -205,16 +206,25 @@ Result<EngineBenchResult> RunEngineBench(const EngineBenchOptions& options) {
   });
 }
 
-std::string EngineBenchJson(const EngineBenchResult& result) {
+std::string EngineBenchReport::ToText() const {
+  return fmt::format(
+      "engine ({} kernels): {:.0f} tokens/s with {} parameters\n"
+      "plain libtorch: {:.0f} tokens/s; ratio {:.2f}\n"
+      "{} parameters: {:.0f} tokens/s, prompts {:.0f} tokens/s\n",
+      kernels, engine_tokens_per_s, parameters, plain_tokens_per_s, engine_to_plain,
+      small_parameters, small_tokens_per_s, small_prefill_tokens_per_s);
+}
+
+std::string EngineBenchReport::ToJson() const {
   return nlohmann::ordered_json{
-      {"kernels", result.kernels},
-      {"parameters", result.parameters},
-      {"engine_tokens_per_s", std::round(result.engine_tokens_per_s)},
-      {"plain_tokens_per_s", std::round(result.plain_tokens_per_s)},
-      {"engine_to_plain", result.engine_to_plain},
-      {"small_parameters", result.small_parameters},
-      {"small_tokens_per_s", std::round(result.small_tokens_per_s)},
-      {"small_prefill_tokens_per_s", std::round(result.small_prefill_tokens_per_s)}}
+      {"kernels", kernels},
+      {"parameters", parameters},
+      {"engine_tokens_per_s", std::round(engine_tokens_per_s)},
+      {"plain_tokens_per_s", std::round(plain_tokens_per_s)},
+      {"engine_to_plain", engine_to_plain},
+      {"small_parameters", small_parameters},
+      {"small_tokens_per_s", std::round(small_tokens_per_s)},
+      {"small_prefill_tokens_per_s", std::round(small_prefill_tokens_per_s)}}
       .dump();
 }
 

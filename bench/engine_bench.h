@@ -19,7 +19,7 @@ struct EngineBenchOptions {
   uint64_t seed = 1;
 };
 
-struct EngineBenchResult {
+struct EngineBenchReport {
   int64_t parameters = 0;
   double engine_tokens_per_s = 0;
   double plain_tokens_per_s = 0;
@@ -28,11 +28,12 @@ struct EngineBenchResult {
   double small_tokens_per_s = 0;
   double small_prefill_tokens_per_s = 0;
   std::string kernels;  // "avx512", "avx2" or "plain"
+
+  std::string ToText() const;
+  std::string ToJson() const;  // one object
 };
 
 // Takes seconds. Rates are by the thread's CPU time, so that a busy machine does not decide them.
-Result<EngineBenchResult> RunEngineBench(const EngineBenchOptions& options);
-// One JSON object.
-std::string EngineBenchJson(const EngineBenchResult& result);
+Result<EngineBenchReport> RunEngineBench(const EngineBenchOptions& options);
 
 }  // namespace tidemill

@@ -4,8 +4,8 @@
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
+#include <time.h>
 
-#include <ctime>
 #include <nlohmann/json.hpp>
 
 #include "core/random.h"

@@ -1,5 +1,6 @@
 #include "bench/tokenizer_bench.h"
 
+#include <fmt/format.h>
 #include <time.h>
 
 #include <algorithm>
@@ -64,14 +65,14 @@ double Speed(size_t bytes, F&& work) {
 
 }  // namespace
 
-Result<TokenizerBenchResult> RunTokenizerBench(const TokenizerBenchOptions& options) {
+Result<TokenizerBenchReport> RunTokenizerBench(const TokenizerBenchOptions& options) {
   TM_ASSIGN_OR_RETURN(const Tokenizer tokenizer, BenchTokenizer(options));
   const std::string text = MakeText(options.text_bytes, options.seed);
   std::vector<PreTokenStage> stages(1);
   TM_ASSIGN_OR_RETURN(stages[0].pattern, TextRegex::FromOniguruma(kQwenPattern));
   const PreTokenizer splitter(std::move(stages));
 
-  TokenizerBenchResult result;
+  TokenizerBenchReport result;
   result.text_bytes = text.size();
   std::vector<TokenId> ids;
   result.encode_mb_per_s =
@@ -87,11 +88,18 @@ Result<TokenizerBenchResult> RunTokenizerBench(const TokenizerBenchOptions& opti
   return result;
 }
 
-std::string TokenizerBenchJson(const TokenizerBenchResult& result) {
+std::string TokenizerBenchReport::ToText() const {
+  return fmt::format(
+      "encoding {} bytes into {} tokens: {:.1f} MB/s; decoding: {:.1f} MB/s\n"
+      "splitting alone: {:.1f} MB/s; ratio {:.2f}\n",
+      text_bytes, tokens, encode_mb_per_s, decode_mb_per_s, split_mb_per_s, encode_to_split);
+}
+
+std::string TokenizerBenchReport::ToJson() const {
   return nlohmann::ordered_json{
-      {"text_bytes", result.text_bytes},           {"tokens", result.tokens},
-      {"encode_mb_per_s", result.encode_mb_per_s}, {"split_mb_per_s", result.split_mb_per_s},
-      {"decode_mb_per_s", result.decode_mb_per_s}, {"encode_to_split", result.encode_to_split}}
+      {"text_bytes", text_bytes},           {"tokens", tokens},
+      {"encode_mb_per_s", encode_mb_per_s}, {"split_mb_per_s", split_mb_per_s},
+      {"decode_mb_per_s", decode_mb_per_s}, {"encode_to_split", encode_to_split}}
       .dump();
 }
 

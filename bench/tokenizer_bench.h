@@ -15,18 +15,19 @@ struct TokenizerBenchOptions {
   uint64_t seed = 1;
 };
 
-struct TokenizerBenchResult {
+struct TokenizerBenchReport {
   size_t text_bytes = 0;
   size_t tokens = 0;
   double encode_mb_per_s = 0;
   double split_mb_per_s = 0;  // cutting into pre-tokens alone (Qwen's pattern)
   double decode_mb_per_s = 0;
   double encode_to_split = 0;  // encode_mb_per_s / split_mb_per_s
+
+  std::string ToText() const;
+  std::string ToJson() const;  // one object
 };
 
 // Takes seconds. The text is made up from the seed: code and prose with names that rarely repeat.
-Result<TokenizerBenchResult> RunTokenizerBench(const TokenizerBenchOptions& options);
-// One JSON object.
-std::string TokenizerBenchJson(const TokenizerBenchResult& result);
+Result<TokenizerBenchReport> RunTokenizerBench(const TokenizerBenchOptions& options);
 
 }  // namespace tidemill

@@ -21,8 +21,7 @@ if(TIDEMILL_SANITIZE)
 endif()
 
 # tidemill_library(NAME LINK libraries... [SUBFOLDERS folders...]): one library from every .cc of the
-# folder (and of the subfolders named) but its tests (*_test.cc) and programs (*_main.cc). A folder
-# without sources yet gives an interface library, so that others can name it.
+# folder (and of the subfolders named) but its tests (*_test.cc) and programs (*_main.cc).
 function(tidemill_library name)
   cmake_parse_arguments(ARG "" "" "LINK;SUBFOLDERS" ${ARGN})
   set(patterns *.cc)
@@ -31,15 +30,9 @@ function(tidemill_library name)
   endforeach()
   file(GLOB sources CONFIGURE_DEPENDS ${patterns})
   list(FILTER sources EXCLUDE REGEX "_(test|main)\\.cc$")
-  if(sources)
-    add_library(tidemill_${name} STATIC ${sources})
-    target_include_directories(tidemill_${name} PUBLIC ${CMAKE_SOURCE_DIR}/src)
-    target_link_libraries(tidemill_${name} PUBLIC ${ARG_LINK} PRIVATE tidemill_flags)
-  else()
-    add_library(tidemill_${name} INTERFACE)
-    target_include_directories(tidemill_${name} INTERFACE ${CMAKE_SOURCE_DIR}/src)
-    target_link_libraries(tidemill_${name} INTERFACE ${ARG_LINK})
-  endif()
+  add_library(tidemill_${name} STATIC ${sources})
+  target_include_directories(tidemill_${name} PUBLIC ${CMAKE_SOURCE_DIR}/src)
+  target_link_libraries(tidemill_${name} PUBLIC ${ARG_LINK} PRIVATE tidemill_flags)
 endfunction()
 
 # tidemill_tests(NAME LINK libraries... [LABELS labels...] [FILES files...] [EXCLUDE files...]
@@ -52,9 +45,6 @@ function(tidemill_tests name)
     foreach(excluded ${ARG_EXCLUDE})
       list(FILTER ARG_FILES EXCLUDE REGEX "/${excluded}$")
     endforeach()
-  endif()
-  if(NOT ARG_FILES)
-    return()
   endif()
   if(NOT ARG_LABELS)
     set(ARG_LABELS unit)
@@ -75,4 +65,19 @@ function(tidemill_tests name)
   # What may take longest starts first, so that the last test does not run alone for minutes.
   gtest_discover_tests(${name}_test NO_PRETTY_VALUES DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
     PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT} COST ${ARG_TIMEOUT})
+endfunction()
+
+# tidemill_kernels(PREFIX [flags...]): PREFIX_plain.cc, PREFIX_avx2.cc and PREFIX_avx512.cc are one text
+# compiled for three machines; which of them runs is decided at run time.
+function(tidemill_kernels prefix)
+  set(flags -O3 -ffp-contract=fast -fno-math-errno ${ARGN})
+  set(avx2)
+  set(avx512)
+  if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|amd64|AMD64")
+    set(avx2 -mavx2 -mfma)
+    set(avx512 -mavx512f -mavx512vl -mavx512bw -mavx512dq -mfma -mprefer-vector-width=512)
+  endif()
+  set_source_files_properties(${prefix}_plain.cc PROPERTIES COMPILE_OPTIONS "${flags}")
+  set_source_files_properties(${prefix}_avx2.cc PROPERTIES COMPILE_OPTIONS "${flags};${avx2}")
+  set_source_files_properties(${prefix}_avx512.cc PROPERTIES COMPILE_OPTIONS "${flags};${avx512}")
 endfunction()

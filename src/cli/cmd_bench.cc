@@ -89,43 +89,38 @@ void AddBenchCommand(CLI::App& app, Exit& exit) {
       app.add_subcommand("bench", "Measure one part, beside a peer or a limit of the same run");
   bench->require_subcommand(1);
   auto json = std::make_shared<bool>(false);
-  auto url = std::make_shared<std::string>();
   auto add = [&](const char* name, const char* text, std::function<int()> run) {
     CLI::App* command = bench->add_subcommand(name, text);
     command->add_flag("--json", *json, "One JSON object on standard output");
     command->callback([run = std::move(run), &exit] { exit.code = run(); });
     return command;
   };
-  CLI::App* bus =
-      add("bus", "Publish, receive, acknowledge; on Redis beside a bare pipeline", [json, url] {
-        BusBenchOptions options;
-        options.redis_url = *url;
-        return Print(RunBusBench(options), *json);
-      });
-  bus->add_option("--bus", *url, "redis://HOST:PORT/DB; without it the embedded bus");
-  add("store", "Synced trajectories a second beside plain file writes",
-      [json] { return Print(RunStoreBench({}), *json); });
-  add("sandbox", "A request on a warm pool beside the plain spawn of the same command",
-      [json] { return Print(RunSandboxBench({}), *json); });
+  auto bus = std::make_shared<BusBenchOptions>();
+  add("bus", "Publish, receive, acknowledge; on Redis beside a bare pipeline", [json, bus] {
+    return Print(RunBusBench(*bus), *json);
+  })->add_option("--bus", bus->redis_url, "redis://HOST:PORT/DB; without it the embedded bus");
+  auto store = std::make_shared<StoreBenchOptions>();
+  add("store", "Synced trajectories a second beside plain file writes", [json, store] {
+    return Print(RunStoreBench(*store), *json);
+  })->add_option("--folder", store->directory, "On the disk to measure");
+  add("sandbox", "A request on a warm pool beside the plain spawn of the same command", [json] {
+    const Result<SandboxBenchReport> report = RunSandboxBench({});
+    const int code = Print(report, *json);
+    return report.ok() && !report->Clean() ? 1 : code;
+  });
   add("learner", "Training beside the matrix products it needs",
       [json] { return Print(RunLearnerBench({}), *json); });
   add("allreduce", "Adding up a gradient over ranks beside a plain copy",
       [json] { return Print(RunAllreduceBench({}), *json); });
   add("publish", "New weights: until the first token, the pause, beside a plain copy",
       [json] { return Print(RunPublishBench({}), *json); });
-  add("engine", "Decoding beside the same written with plain libtorch calls", [json] {
-    const Result<EngineBenchResult> result = RunEngineBench({});
-    if (!result.ok()) return Print(Result<StoreBenchReport>(result.status()), *json);
-    std::printf("%s\n", EngineBenchJson(*result).c_str());
-    return 0;
-  });
+  add("engine", "Decoding beside the same written with plain libtorch calls",
+      [json] { return Print(RunEngineBench({}), *json); });
   AddOverlap(*bench, exit);
-  add("tokenizer", "Encoding beside splitting alone", [json] {
-    const Result<TokenizerBenchResult> result = RunTokenizerBench({});
-    if (!result.ok()) return Print(Result<StoreBenchReport>(result.status()), *json);
-    std::printf("%s\n", TokenizerBenchJson(*result).c_str());
-    return 0;
-  });
+  auto tokenizer = std::make_shared<TokenizerBenchOptions>();
+  add("tokenizer", "Encoding beside splitting alone", [json, tokenizer] {
+    return Print(RunTokenizerBench(*tokenizer), *json);
+  })->add_option("--model", tokenizer->model_dir, "Whose tokenizer; without it one is learnt");
 }
 
 }  // namespace tidemill
