@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "core/log.h"
-#include "serve/sample_run.h"
+#include "serve/sample/sample_run.h"
 #include "serve/serve.h"
 
 namespace tidemill {

@@ -2,12 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <chrono>
 #include <nlohmann/json.hpp>
 
+#include "core/test_kit.h"
 #include "serve/run_api.h"
-#include "serve/sample_run.h"
-#include "store/store_samples.h"
+#include "serve/sample/sample_run.h"
 
 namespace tidemill {
 namespace {

@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -12,7 +11,7 @@
 #include "serve/run_events.h"
 #include "serve/run_gauges.h"
 #include "serve/run_json.h"
-#include "serve/sample_run.h"
+#include "serve/sample/sample_run.h"
 #include "serve/serve.h"
 #include "store/store_samples.h"
 

@@ -5,8 +5,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "core/test_kit.h"
 #include "serve/metrics_series.h"
-#include "store/store_samples.h"
 
 namespace tidemill {
 namespace {

@@ -3,11 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "store/store_samples.h"
+#include "core/test_kit.h"
 
 namespace tidemill {
 namespace {
