@@ -8,7 +8,6 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <vector>
 
 #include "replay/replay_loop.h"
 #include "rollout/dispatcher.h"

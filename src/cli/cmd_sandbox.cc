@@ -12,7 +12,6 @@
 
 #include "cli/commands.h"
 #include "tools/box_host.h"
-#include "tools/paths.h"
 
 namespace tidemill {
 namespace {

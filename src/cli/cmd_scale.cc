@@ -4,7 +4,6 @@
 
 #include <atomic>
 #include <csignal>
-#include <cstdio>
 #include <memory>
 
 #include "bus/redis/redis_inspector.h"

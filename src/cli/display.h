@@ -5,7 +5,6 @@
 #include <cstdio>
 #include <deque>
 #include <string>
-#include <vector>
 
 #include "cli/run_journal.h"
 #include "cli/training_run.h"

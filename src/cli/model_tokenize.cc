@@ -1,7 +1,6 @@
 #include "cli/model_tokenize.h"
 
 #include <iostream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "policy/files.h"

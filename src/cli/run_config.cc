@@ -1,7 +1,5 @@
 #include "cli/run_config.h"
 
-#include <limits>
-
 namespace tidemill {
 namespace {
 

@@ -6,7 +6,6 @@
 //   rollout --asks--> {RUN}:files --> learner writes weights to files as well
 #pragma once
 
-#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>

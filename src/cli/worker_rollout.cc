@@ -1,5 +1,4 @@
 // tidemill worker rollout: an engine with the newest weights, and the episodes it writes.
-#include <memory>
 #include <optional>
 #include <utility>
 

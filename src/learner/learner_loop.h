@@ -13,7 +13,6 @@
 #include <deque>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "bus/bus.h"
 #include "bus/outbox.h"

@@ -47,19 +47,4 @@ Result<GenerationConfig> ReadGenerationConfig(const std::string& dir) {
   return ParseGenerationConfig(json, path);
 }
 
-std::string GenerationConfigJson(const GenerationConfig& config) {
-  nlohmann::ordered_json json = nlohmann::ordered_json::object();
-  if (config.bos_token_id) json["bos_token_id"] = *config.bos_token_id;
-  if (config.do_sample) json["do_sample"] = *config.do_sample;
-  if (config.eos_token_ids.size() == 1) json["eos_token_id"] = config.eos_token_ids.front();
-  if (config.eos_token_ids.size() > 1) json["eos_token_id"] = config.eos_token_ids;
-  if (config.max_new_tokens) json["max_new_tokens"] = *config.max_new_tokens;
-  if (config.min_p) json["min_p"] = *config.min_p;
-  if (config.pad_token_id) json["pad_token_id"] = *config.pad_token_id;
-  if (config.temperature) json["temperature"] = *config.temperature;
-  if (config.top_k) json["top_k"] = *config.top_k;
-  if (config.top_p) json["top_p"] = *config.top_p;
-  return DumpJson(json);
-}
-
 }  // namespace tidemill

@@ -27,6 +27,5 @@ struct GenerationConfig {
 Result<GenerationConfig> ParseGenerationConfig(std::string_view json, std::string_view name);
 // DIR/generation_config.json; kNotFound: no such file (then config.json's end tokens hold).
 Result<GenerationConfig> ReadGenerationConfig(const std::string& dir);
-std::string GenerationConfigJson(const GenerationConfig& config);
 
 }  // namespace tidemill

@@ -292,10 +292,4 @@ Result<const TensorView*> TensorFiles::Get(std::string_view name) const {
   return tensor;
 }
 
-uint64_t TensorFiles::total_bytes() const {
-  uint64_t total = 0;
-  for (const TensorView& tensor : tensors_) total += tensor.bytes;
-  return total;
-}
-
 }  // namespace tidemill

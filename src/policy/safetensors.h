@@ -65,7 +65,6 @@ class TensorFiles {
   Result<const TensorView*> Get(std::string_view name) const;
   // Of the first file.
   const TensorMetadata& metadata() const { return metadata_; }
-  uint64_t total_bytes() const;
 
  private:
   std::string name_;

@@ -64,17 +64,4 @@ Result<TokenizerConfig> ReadTokenizerConfig(const std::string& dir) {
   return config;
 }
 
-std::string TokenizerConfigJson(const TokenizerConfig& config) {
-  nlohmann::ordered_json json = nlohmann::ordered_json::object();
-  json["add_bos_token"] = false;
-  json["add_prefix_space"] = false;
-  if (config.bos_token) json["bos_token"] = *config.bos_token;
-  if (!config.chat_template.empty()) json["chat_template"] = config.chat_template;
-  json["clean_up_tokenization_spaces"] = false;
-  if (config.eos_token) json["eos_token"] = *config.eos_token;
-  if (config.pad_token) json["pad_token"] = *config.pad_token;
-  json["tokenizer_class"] = "PreTrainedTokenizerFast";
-  return DumpJson(json);
-}
-
 }  // namespace tidemill

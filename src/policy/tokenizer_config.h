@@ -21,6 +21,5 @@ Result<TokenizerConfig> ParseTokenizerConfig(std::string_view json, std::string_
 // DIR/tokenizer_config.json and DIR/chat_template.jinja, which goes before the template in the
 // former. Files that are not there leave their fields empty.
 Result<TokenizerConfig> ReadTokenizerConfig(const std::string& dir);
-std::string TokenizerConfigJson(const TokenizerConfig& config);
 
 }  // namespace tidemill

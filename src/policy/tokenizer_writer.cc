@@ -1,6 +1,5 @@
 #include "policy/tokenizer_writer.h"
 
-#include <algorithm>
 #include <map>
 #include <set>
 #include <unordered_map>

@@ -1,19 +1,6 @@
 #include "replay/group_buffer.h"
 
 namespace tidemill {
-namespace {
-
-RateLimits LimitsOf(const BufferOptions& options) {
-  RateLimits limits;
-  limits.samples_per_insert = UsesPaid(options);
-  limits.min_size = options.min_groups;
-  // No more is sampled than inserts paid for. Inserts are limited where they begin, by the
-  // dispatcher's gate, which counts by the same rule; so nothing ever waits in front of the buffer.
-  limits.min_balance = 0;
-  return limits;
-}
-
-}  // namespace
 
 Result<GroupBuffer> GroupBuffer::Make(const BufferOptions& options) {
   if (options.max_uses == 0) return Invalid("a group must be usable at least once");
@@ -22,18 +9,20 @@ Result<GroupBuffer> GroupBuffer::Make(const BufferOptions& options) {
                    ") must not be above the most uses of a group (" +
                    std::to_string(options.max_uses) + ")");
   }
-  if (options.capacity < options.min_groups || options.capacity == 0) {
+  if (options.min_groups == 0) return Invalid("a step needs at least one group");
+  if (options.capacity < options.min_groups) {
     return Invalid("a buffer of " + std::to_string(options.capacity) + " groups can never hold " +
                    std::to_string(options.min_groups));
   }
-  TM_RETURN_IF_ERROR(ValidateRateLimits(LimitsOf(options)));
   TM_ASSIGN_OR_RETURN(auto selector, NewSelector(options.selection, Random(options.seed),
                                                  options.priority_exponent));
   return GroupBuffer(options, std::move(selector));
 }
 
 GroupBuffer::GroupBuffer(const BufferOptions& options, std::unique_ptr<Selector> selector)
-    : options_(options), selector_(std::move(selector)), limiter_(LimitsOf(options)) {}
+    : options_(options),
+      selector_(std::move(selector)),
+      limiter_(UsesPaid(options), options.min_groups) {}
 
 std::optional<ItemKey> GroupBuffer::Insert(ItemKey key, double priority, uint32_t uses) {
   TM_CHECK(selector_->Insert(key, priority).ok(), "a group was inserted twice");

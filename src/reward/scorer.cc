@@ -30,66 +30,71 @@ Status NoEvidence(std::string_view what) {
   return Unavailable("no result of " + std::string(what));
 }
 
-class TestsScorer final : public Scorer {
+// Scores by what one tool said of the submission.
+class ToolScorer : public Scorer {
  public:
-  explicit TestsScorer(bool all_or_nothing) : all_or_nothing_(all_or_nothing) {}
-  std::string_view name() const override { return "tests"; }
-  uint32_t version() const override { return 1; }
+  uint32_t version() const final { return 1; }
   std::vector<Need> Needs(const v1::ScoreRequest& request,
-                          const ScoreEvidence& evidence) const override {
-    return NeedTool("grade", HasCases(request), evidence);
+                          const ScoreEvidence& evidence) const final {
+    return NeedTool(tool_, Applies(request), evidence);
   }
-  Result<v1::RewardPart> Score(const v1::ScoreRequest&,
-                               const ScoreEvidence& evidence) const override {
-    const v1::ToolResult* grade = evidence.Tool("grade");
-    if (grade == nullptr) return NoEvidence("grading");
-    const uint32_t passed = grade->tests_passed(), total = grade->tests_total();
+  Result<v1::RewardPart> Score(const v1::ScoreRequest&, const ScoreEvidence& evidence) const final {
+    const v1::ToolResult* result = evidence.Tool(tool_);
+    if (result == nullptr) return NoEvidence(tool_);
+    return ScoreResult(*result);
+  }
+
+ protected:
+  explicit ToolScorer(std::string tool) : tool_(std::move(tool)) {}
+  // Whether there is something for the tool to look at.
+  virtual bool Applies(const v1::ScoreRequest& request) const { return HasCases(request); }
+  virtual v1::RewardPart ScoreResult(const v1::ToolResult& result) const = 0;
+
+ private:
+  const std::string tool_;
+};
+
+class TestsScorer final : public ToolScorer {
+ public:
+  explicit TestsScorer(bool all_or_nothing)
+      : ToolScorer("grade"), all_or_nothing_(all_or_nothing) {}
+  std::string_view name() const override { return "tests"; }
+
+ private:
+  v1::RewardPart ScoreResult(const v1::ToolResult& grade) const override {
+    const uint32_t passed = grade.tests_passed(), total = grade.tests_total();
     double value = total == 0 ? 0 : static_cast<double>(passed) / total;
     if (all_or_nothing_) value = total > 0 && passed == total ? 1 : 0;
     return MakePart(*this, value,
                     std::to_string(passed) + " of " + std::to_string(total) + " tests");
   }
-
- private:
   bool all_or_nothing_;
 };
 
-class CompiledScorer final : public Scorer {
+class CompiledScorer final : public ToolScorer {
  public:
+  CompiledScorer() : ToolScorer("grade") {}
   std::string_view name() const override { return "compiled"; }
-  uint32_t version() const override { return 1; }
-  std::vector<Need> Needs(const v1::ScoreRequest& request,
-                          const ScoreEvidence& evidence) const override {
-    return NeedTool("grade", HasCases(request), evidence);
-  }
-  Result<v1::RewardPart> Score(const v1::ScoreRequest&,
-                               const ScoreEvidence& evidence) const override {
-    const v1::ToolResult* grade = evidence.Tool("grade");
-    if (grade == nullptr) return NoEvidence("grading");
-    const bool compiled = grade->compiled();
+
+ private:
+  v1::RewardPart ScoreResult(const v1::ToolResult& grade) const override {
+    const bool compiled = grade.compiled();
     return MakePart(*this, compiled ? 1 : 0, compiled ? "it builds" : "it does not build");
   }
 };
 
-class LintScorer final : public Scorer {
+class LintScorer final : public ToolScorer {
  public:
-  explicit LintScorer(double penalty) : penalty_(penalty) {}
+  explicit LintScorer(double penalty) : ToolScorer("lint"), penalty_(penalty) {}
   std::string_view name() const override { return "lint"; }
-  uint32_t version() const override { return 1; }
-  std::vector<Need> Needs(const v1::ScoreRequest& request,
-                          const ScoreEvidence& evidence) const override {
-    return NeedTool("lint", request.files_size() > 0, evidence);
-  }
-  Result<v1::RewardPart> Score(const v1::ScoreRequest&,
-                               const ScoreEvidence& evidence) const override {
-    const v1::ToolResult* lint = evidence.Tool("lint");
-    if (lint == nullptr) return NoEvidence("lint");
-    const int findings = lint->diagnostics_size();
+
+ private:
+  bool Applies(const v1::ScoreRequest& request) const override { return request.files_size() > 0; }
+  v1::RewardPart ScoreResult(const v1::ToolResult& lint) const override {
+    const int findings = lint.diagnostics_size();
     return MakePart(*this, std::max(0.0, 1.0 - penalty_ * findings),
                     std::to_string(findings) + (findings == 1 ? " finding" : " findings"));
   }
-
- private:
   double penalty_;
 };
 

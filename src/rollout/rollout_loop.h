@@ -15,7 +15,6 @@
 #include <set>
 #include <string>
 #include <unordered_map>
-#include <vector>
 
 #include "bus/bus.h"
 #include "bus/lease_keeper.h"
@@ -113,7 +112,7 @@ class RolloutLoop final : public Loop {
   std::unordered_map<SequenceId, Running> episodes_;
   std::unordered_map<std::string, OpenCall> calls_;  // by request id
   std::priority_queue<Later> later_;
-  std::set<std::string> tool_workers_;               // that answered us
+  std::set<std::string> tool_workers_;  // that answered us
   SequenceId next_sequence_ = 1;
   Time next_lost_check_ = Time::min();
   bool draining_ = false;

@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "store/body_codec.h"
-#include "store/run_reader_rows.h"
 #include "store/schema.h"
 #include "store/sqlite.h"
 
@@ -117,7 +116,10 @@ std::optional<bool> OptionalBool(const Statement& row, int column) {
   return row.Int(column) != 0;
 }
 
-}  // namespace
+constexpr const char* kEpisodeColumns =
+    "seq, task, grp, member, attempt, purpose, eval_name, end, stale_cause, worker, started_ms, "
+    "finished_ms, prompt_tokens, tokens, turns, tool_calls, min_version, max_version, fate, "
+    "fate_reason, uses, scored, reward, solved, tests_passed, tests_total, compiled";
 
 EpisodeRow ReadEpisodeRow(const Statement& row) {
   EpisodeRow e;
@@ -150,6 +152,8 @@ EpisodeRow ReadEpisodeRow(const Statement& row) {
   e.compiled = row.Int(26) != 0;
   return e;
 }
+
+}  // namespace
 
 RunReader::RunReader(std::unique_ptr<Database> db) : db_(std::move(db)) {}
 RunReader::~RunReader() = default;

@@ -1,7 +1,6 @@
 // The books of a run: every group issued, and what became of it.
 #include "store/body_codec.h"
 #include "store/run_reader.h"
-#include "store/run_reader_rows.h"
 #include "store/sqlite.h"
 
 namespace tidemill {

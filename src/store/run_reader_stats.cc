@@ -3,7 +3,6 @@
 #include <cmath>
 
 #include "store/run_reader.h"
-#include "store/run_reader_rows.h"
 #include "store/sqlite.h"
 
 namespace tidemill {
@@ -26,9 +25,22 @@ TaskStats ReadTaskStats(const Statement& row) {
   return stats;
 }
 
-constexpr const char* kTaskColumns =
-    "task, count(*), coalesce(sum(scored), 0), coalesce(sum(solved), 0), coalesce(avg(reward), 0), "
-    "max(finished_ms)";
+// By task, of the trajectories `which` (the rest of a FROM, with ?1 for `value`) says.
+template <typename T>
+Result<std::vector<TaskStats>> ReadTasks(Database& db, const std::string& which, const T& value) {
+  std::vector<TaskStats> tasks;
+  TM_RETURN_IF_ERROR(ForEachRow(
+      db,
+      "SELECT task, count(*), coalesce(sum(scored), 0), coalesce(sum(solved), 0), "
+      "coalesce(avg(reward), 0), max(finished_ms) FROM trajectories " +
+          which + " GROUP BY task ORDER BY task",
+      [&](Statement& row) {
+        tasks.push_back(ReadTaskStats(row));
+        return Ok();
+      },
+      value));
+  return tasks;
+}
 
 // Adds up one evaluation task by task, so that the spread between tasks is known.
 class EvalSum {
@@ -102,34 +114,13 @@ Result<EvalResult> ReadEval(Database& db, const std::string& eval_name) {
 
 Result<std::vector<TaskStats>> RunReader::Tasks(v1::Purpose purpose) {
   std::lock_guard lock(mutex_);
-  std::vector<TaskStats> tasks;
-  const std::string sql = std::string("SELECT ") + kTaskColumns +
-                          " FROM trajectories INDEXED BY trajectories_by_task "
-                          "WHERE ?1 = 0 OR purpose = ?1 GROUP BY task ORDER BY task";
-  TM_RETURN_IF_ERROR(ForEachRow(
-      *db_, sql,
-      [&](Statement& row) {
-        tasks.push_back(ReadTaskStats(row));
-        return Ok();
-      },
-      static_cast<int>(purpose)));
-  return tasks;
+  return ReadTasks(*db_, "INDEXED BY trajectories_by_task WHERE ?1 = 0 OR purpose = ?1",
+                   static_cast<int>(purpose));
 }
 
 Result<std::vector<TaskStats>> RunReader::EvalTasks(const std::string& eval_name) {
   std::lock_guard lock(mutex_);
-  std::vector<TaskStats> tasks;
-  const std::string sql = std::string("SELECT ") + kTaskColumns +
-                          " FROM trajectories WHERE purpose = 2 AND eval_name = ?1 "
-                          "GROUP BY task ORDER BY task";
-  TM_RETURN_IF_ERROR(ForEachRow(
-      *db_, sql,
-      [&](Statement& row) {
-        tasks.push_back(ReadTaskStats(row));
-        return Ok();
-      },
-      eval_name));
-  return tasks;
+  return ReadTasks(*db_, "WHERE purpose = 2 AND eval_name = ?1", eval_name);
 }
 
 Result<std::vector<PassRatePoint>> RunReader::PassRateOverTime(const std::string& task,

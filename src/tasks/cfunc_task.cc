@@ -1,10 +1,8 @@
 #include "tasks/cfunc_task.h"
 
-#include <cerrno>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
+
+#include "tasks/line_file.h"
 
 namespace tidemill {
 namespace {
@@ -88,24 +86,13 @@ std::vector<v1::Task> CfuncTasks(const std::vector<CfuncProblem>& problems,
 
 Status WriteDemonstrations(const std::string& path,
                            const std::vector<CfuncDemonstration>& demonstrations) {
-  const std::string unfinished = path + ".part";
-  {
-    std::ofstream output(unfinished, std::ios::binary | std::ios::trunc);
-    if (!output) return Unavailable(path + ": cannot be written: " + std::strerror(errno));
-    for (const CfuncDemonstration& one : demonstrations) {
-      nlohmann::ordered_json line;
-      line["prompt"] = one.prompt;
-      line["completion"] = one.completion;
-      line["special"] = true;  // <|end|> and <|fail|> are meant as tokens
-      output << line.dump() << '\n';
-    }
-    output.flush();
-    if (!output) return Unavailable(path + ": writing it failed; is the disk full?");
-  }
-  std::error_code error;
-  std::filesystem::rename(unfinished, path, error);
-  if (error) return Unavailable(path + ": cannot be written: " + error.message());
-  return Ok();
+  return WriteLines(path, demonstrations.size(), [&](size_t i) {
+    nlohmann::ordered_json line;
+    line["prompt"] = demonstrations[i].prompt;
+    line["completion"] = demonstrations[i].completion;
+    line["special"] = true;  // <|end|> and <|fail|> are meant as tokens
+    return line.dump();
+  });
 }
 
 }  // namespace tidemill

@@ -9,6 +9,7 @@
 #include <set>
 #include <unordered_map>
 
+#include "tasks/line_file.h"
 #include "tasks/task_json.h"
 
 namespace tidemill {
@@ -135,18 +136,7 @@ std::string TaskToJsonLine(const v1::Task& task) {
 }
 
 Status WriteTaskFile(const std::string& path, const std::vector<v1::Task>& tasks) {
-  const std::string unfinished = path + ".part";
-  {
-    std::ofstream output(unfinished, std::ios::binary | std::ios::trunc);
-    if (!output) return Unavailable(path + ": cannot be written: " + std::strerror(errno));
-    for (const v1::Task& task : tasks) output << TaskToJsonLine(task) << '\n';
-    output.flush();
-    if (!output) return Unavailable(path + ": writing it failed; is the disk full?");
-  }
-  std::error_code error;
-  std::filesystem::rename(unfinished, path, error);
-  if (error) return Unavailable(path + ": cannot be written: " + error.message());
-  return Ok();
+  return WriteLines(path, tasks.size(), [&](size_t i) { return TaskToJsonLine(tasks[i]); });
 }
 
 }  // namespace tidemill

@@ -67,6 +67,19 @@ void CountTests(std::string_view output, size_t failures_max, v1::ToolResult* re
   result->set_tests_total(total);
 }
 
+// Runs a compiler or linter; what it found goes into the result.
+RunReport RunForDiagnostics(Box& box, const std::vector<std::string>& command,
+                            const BoxLimits& limits, v1::ToolResult* result) {
+  RunSpec spec;
+  spec.command = command;
+  spec.limits = limits;
+  RunReport report = RunProgram(box, spec);
+  TakeReport(report, result);
+  AddDiagnostics(ParseDiagnostics(report.err + report.out), result);
+  AddDiagnostics(ParsePythonErrors(report.err), result);
+  return report;
+}
+
 }  // namespace
 
 void ToolRunner::Compile(Call& call) {
@@ -76,13 +89,7 @@ void ToolRunner::Compile(Call& call) {
   const auto commands = CompileCommands(*sources, call.workspace, options_, "/tmp/a.out");
   InBox(call, call.workspace, call.limits, /*fresh=*/false, [&](Box& box, v1::ToolResult* result) {
     for (const std::vector<std::string>& command : commands) {
-      RunSpec spec;
-      spec.command = command;
-      spec.limits = call.limits;
-      const RunReport report = RunProgram(box, spec);
-      TakeReport(report, result);
-      AddDiagnostics(ParseDiagnostics(report.err + report.out), result);
-      AddDiagnostics(ParsePythonErrors(report.err), result);
+      const RunReport report = RunForDiagnostics(box, command, call.limits, result);
       if (report.starved) return true;
       if (report.outcome != v1::OUTCOME_OK) break;
     }
@@ -98,13 +105,7 @@ void ToolRunner::Lint(Call& call) {
   if (sources->empty()) return Refuse(Invalid("there is no source file"), call.result);
   InBox(call, call.workspace, call.limits, /*fresh=*/false, [&](Box& box, v1::ToolResult* result) {
     for (const std::vector<std::string>& command : LintCommands(*sources, options_)) {
-      RunSpec spec;
-      spec.command = command;
-      spec.limits = call.limits;
-      const RunReport report = RunProgram(box, spec);
-      TakeReport(report, result);
-      AddDiagnostics(ParseDiagnostics(report.err + report.out), result);
-      AddDiagnostics(ParsePythonErrors(report.err), result);
+      const RunReport report = RunForDiagnostics(box, command, call.limits, result);
       if (report.starved) return true;
       if (!box.usable() || report.outcome == v1::OUTCOME_UNAVAILABLE) break;
     }

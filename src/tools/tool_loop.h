@@ -10,7 +10,6 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
-#include <map>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>

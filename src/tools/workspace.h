@@ -3,7 +3,6 @@
 
 #include <map>
 #include <string>
-#include <string_view>
 
 #include "core/status.h"
 #include "proto/tidemill.pb.h"

@@ -1,8 +1,6 @@
 // What has to be known about a step's tokens before its weights change.
 #pragma once
 
-#include <memory>
-#include <span>
 #include <vector>
 
 #include "learner/minibatch.h"

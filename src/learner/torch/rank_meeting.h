@@ -1,7 +1,6 @@
 // Where ranks find each other before they are a group: a c10d store in a file or behind a port.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <string>
 
