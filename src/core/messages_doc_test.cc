@@ -35,7 +35,7 @@ TEST(MessagesPage, EveryExampleIsAMessageOfTheSchemaAndEveryTopLevelMessageHasOn
     }
   }
   for (const char* name : {"Task", "GroupLease", "DispatchEvent", "ToolRequest", "ToolResult", "Trajectory",
-                           "ScoreRequest", "Verdict", "PolicyAnnouncement", "Control", "Heartbeat", "DeadLetter"}) {
+                           "ScoreRequest", "Verdict", "PolicyAnnouncement", "Heartbeat", "DeadLetter"}) {
     EXPECT_EQ(shown.count(name), 1u) << name;
   }
 }

@@ -8,10 +8,10 @@
 #include <set>
 
 #include "bus/redis/redis_test_kit.h"
+#include "core/test_kit.h"
 #include "core/topics.h"
 #include "serve/run_api.h"
-#include "serve/sample_run.h"
-#include "store/store_samples.h"
+#include "serve/sample/sample_run.h"
 
 namespace tidemill {
 namespace {
