@@ -6,6 +6,7 @@
 #include <map>
 
 #include "policy/cuda/check.h"
+#include "policy/cuda/decoder_shapes.h"
 #include "policy/cuda/gemm.h"
 #include "policy/cuda/step_layout.h"
 
@@ -35,6 +36,7 @@ class CudaDecoder::Impl {
                .heads = static_cast<int>(config.num_heads),
                .kv_heads = static_cast<int>(config.num_kv_heads),
                .head_dim = static_cast<int>(config.head_dim)},
+        shapes_{.config = c_, .type = options.type, .qkv_width = heads_.QkvWidth()},
         bytes_(CudaTypeBytes(options.type)),
         max_rows_(BatchBucket(std::max(options.max_rows, options.max_decode_rows))),
         parts_((static_cast<int>(config.vocab_size) + kCudaPartColumns - 1) / kCudaPartColumns),
@@ -152,7 +154,7 @@ class CudaDecoder::Impl {
         static_cast<size_t>(writer_.draw_of(segment)) * static_cast<size_t>(c_.hidden_size);
     const auto* h = static_cast<const char*>(final_.as()) + row * bytes_;
     TM_RETURN_IF_ERROR(
-        gemm_->Run(HeadShape(1, vocabulary, vocabulary), h, head_, nullptr, logits_.as()));
+        gemm_->Run(shapes_.Head(1, vocabulary, vocabulary), h, head_, nullptr, logits_.as()));
     logits.resize(static_cast<size_t>(vocabulary));
     TM_CUDA(cudaMemcpyAsync(logits.data(), logits_.as(), logits.size() * sizeof(float),
                             cudaMemcpyDeviceToHost, stream_));
@@ -259,42 +261,6 @@ class CudaDecoder::Impl {
     }
   }
 
-  GemmShape Shape(int rows, int n, int k, bool bias, bool into_x) const {
-    return {.type = o_.type,
-            .wide = into_x,
-            .accumulate = into_x,
-            .bias = bias,
-            .rows = rows,
-            .n = n,
-            .k = k,
-            .stride = n};
-  }
-  GemmShape QkvShape(int rows) const {
-    return Shape(rows, heads_.QkvWidth(), static_cast<int>(c_.hidden_size), c_.qkv_bias, false);
-  }
-  GemmShape OShape(int rows) const {
-    return Shape(rows, static_cast<int>(c_.hidden_size), static_cast<int>(c_.q_size()), false,
-                 true);
-  }
-  GemmShape GateUpShape(int rows) const {
-    return Shape(rows, static_cast<int>(2 * c_.intermediate_size), static_cast<int>(c_.hidden_size),
-                 c_.mlp_bias, false);
-  }
-  GemmShape DownShape(int rows) const {
-    return Shape(rows, static_cast<int>(c_.hidden_size), static_cast<int>(c_.intermediate_size),
-                 false, true);
-  }
-  GemmShape HeadShape(int rows, int columns, int stride) const {
-    return {.type = o_.type,
-            .wide = true,
-            .accumulate = false,
-            .bias = false,
-            .rows = rows,
-            .n = columns,
-            .k = static_cast<int>(c_.hidden_size),
-            .stride = (stride + 3) / 4 * 4};
-  }
-
   Status Tune(int rows) {
     TM_CUDA(cudaMemsetAsync(x_.as(), 0, static_cast<size_t>(rows * c_.hidden_size) * 4, stream_));
     std::vector<const void*> qkv, o, gate_up, down;
@@ -305,19 +271,19 @@ class CudaDecoder::Impl {
       down.push_back(layer.down);
     }
     const Layer& first = layers_.front();
-    TM_RETURN_IF_ERROR(gemm_->Tune(QkvShape(rows), h_.as(), qkv, first.qkv_bias, qkv_.as()));
-    TM_RETURN_IF_ERROR(gemm_->Tune(OShape(rows), mixed_.as(), o, nullptr, x_.as()));
+    TM_RETURN_IF_ERROR(gemm_->Tune(shapes_.Qkv(rows), h_.as(), qkv, first.qkv_bias, qkv_.as()));
+    TM_RETURN_IF_ERROR(gemm_->Tune(shapes_.O(rows), mixed_.as(), o, nullptr, x_.as()));
     TM_RETURN_IF_ERROR(
-        gemm_->Tune(GateUpShape(rows), h_.as(), gate_up, first.gate_up_bias, gate_up_.as()));
-    return gemm_->Tune(DownShape(rows), act_.as(), down, nullptr, x_.as());
+        gemm_->Tune(shapes_.GateUp(rows), h_.as(), gate_up, first.gate_up_bias, gate_up_.as()));
+    return gemm_->Tune(shapes_.Down(rows), act_.as(), down, nullptr, x_.as());
   }
 
   Status TuneHead(int rows) {
     const int vocabulary = static_cast<int>(c_.vocab_size);
     const int columns = LogitColumns(rows, vocabulary);
     const std::vector<const void*> head{head_, head_};
-    return gemm_->Tune(HeadShape(rows, std::min(columns, vocabulary), columns), final_.as(), head,
-                       nullptr, logits_.as());
+    return gemm_->Tune(shapes_.Head(rows, std::min(columns, vocabulary), columns), final_.as(),
+                       head, nullptr, logits_.as());
   }
 
   Status Capture(int bucket, bool deep) {
@@ -380,15 +346,15 @@ class CudaDecoder::Impl {
       const Layer& layer = layers_[i];
       Norm(layer.input_norm, pending_bias, nullptr, s.rows, h_.as());
       TM_RETURN_IF_ERROR(
-          gemm_->Run(QkvShape(s.rows), h_.as(), layer.qkv, layer.qkv_bias, qkv_.as()));
+          gemm_->Run(shapes_.Qkv(s.rows), h_.as(), layer.qkv, layer.qkv_bias, qkv_.as()));
       Attend(i, s, rows, pages, reinterpret_cast<const CudaPrefillTile*>(meta + at.tiles_at));
-      TM_RETURN_IF_ERROR(gemm_->Run(OShape(s.rows), mixed_.as(), layer.o, nullptr, x_.as()));
+      TM_RETURN_IF_ERROR(gemm_->Run(shapes_.O(s.rows), mixed_.as(), layer.o, nullptr, x_.as()));
       Norm(layer.post_norm, layer.o_bias, nullptr, s.rows, h_.as());
-      TM_RETURN_IF_ERROR(gemm_->Run(GateUpShape(s.rows), h_.as(), layer.gate_up, layer.gate_up_bias,
-                                    gate_up_.as()));
+      TM_RETURN_IF_ERROR(gemm_->Run(shapes_.GateUp(s.rows), h_.as(), layer.gate_up,
+                                    layer.gate_up_bias, gate_up_.as()));
       CudaSwiGlu(o_.type, gate_up_.as(), s.rows, static_cast<int>(c_.intermediate_size), act_.as(),
                  stream_);
-      TM_RETURN_IF_ERROR(gemm_->Run(DownShape(s.rows), act_.as(), layer.down, nullptr, x_.as()));
+      TM_RETURN_IF_ERROR(gemm_->Run(shapes_.Down(s.rows), act_.as(), layer.down, nullptr, x_.as()));
       pending_bias = layer.down_bias;
     }
     const auto* select =
@@ -453,8 +419,8 @@ class CudaDecoder::Impl {
       const int columns = std::min(stride, vocabulary - first);
       const auto* head = static_cast<const char*>(head_) +
                          static_cast<size_t>(first) * static_cast<size_t>(c_.hidden_size) * bytes_;
-      TM_RETURN_IF_ERROR(
-          gemm_->Run(HeadShape(count, columns, stride), final_.as(), head, nullptr, logits_.as()));
+      TM_RETURN_IF_ERROR(gemm_->Run(shapes_.Head(count, columns, stride), final_.as(), head,
+                                    nullptr, logits_.as()));
       CudaDrawParts({.logits = logits_.as<float>(),
                      .stride = stride,
                      .draws = draws,
@@ -474,6 +440,7 @@ class CudaDecoder::Impl {
   const CudaDecoderOptions o_;
   const WeightLayout layout_;
   const CudaHeads heads_;
+  const DecoderShapes shapes_;
   const size_t bytes_;  // of a number
   const int max_rows_;
   const int parts_;  // of a row of logits
