@@ -99,7 +99,7 @@ test(async (browser) => {
     for (const child of all) await row(child).locator(".badge", { hasText: "here" }).waitFor();
     await until(async () => assert.deepEqual(await states(), statusOf()));
     assert.equal(await row(fleet.tools[0]).locator('[data-name="Role"]').innerText(), "tools");
-    assert.match(await page.locator(".verdict").innerText(), /6 processes, all of them heard/);
+    await until(async () => assert.match(await page.locator(".verdict").innerText(), /6 processes, all of them heard/));
   });
 
   await browser.step("what each does comes in while it works", async () => {
@@ -112,7 +112,7 @@ test(async (browser) => {
     }, 60_000);
     await row(fleet.rollout[0]).getByRole("button").click();
     await page.locator(".numbers dt", { hasText: /^tokens$/ }).waitFor();
-    assert.match(await page.locator(".numbers").innerText(), new RegExp(String(fleet.rollout[0].pid)));
+    await until(async () => assert.match(await page.locator(".numbers").innerText(), new RegExp(String(fleet.rollout[0].pid))));
     await row(fleet.rollout[0]).getByRole("button").click();
   });
 
@@ -120,7 +120,7 @@ test(async (browser) => {
     await browser.open("many", "overview");
     await browser.statOver("Tokens a second", 0);
     const strip = page.getByRole("region", { name: "Fleet" });
-    assert.match(await strip.innerText(), /learner 1[^]*rollout 2[^]*tools 2[^]*reward 1/);
+    await until(async () => assert.match(await strip.innerText(), /learner 1[^]*rollout 2[^]*tools 2[^]*reward 1/));
     await until(async () => {
       const tick = (await (await fetch(`${address}api/runs/many`)).json()).tick;
       assert.equal(tick.workers_tools, 2);
@@ -128,7 +128,7 @@ test(async (browser) => {
       assert.ok(tick.generated_tokens > 0 && tick.gradings > 0, "done by others");
       for (const name of ["busy_port_engine", "busy_port_boxes", "busy_loop_reward"]) assert.ok(tick[name] > 0 && tick[name] <= 1, name);
     });
-    assert.match(await page.locator(".loops svg").textContent(), /rollout ×2/);
+    await until(async () => assert.match(await page.locator(".loops svg").textContent(), /rollout ×2/));
   });
 
   await browser.step("a worker that is killed is marked as lost, and the others go on", async () => {
@@ -136,7 +136,7 @@ test(async (browser) => {
     process.kill(fleet.tools[0].pid, "SIGKILL");
     await row(fleet.tools[0]).locator(".badge", { hasText: "lost" }).waitFor();
     await until(async () => assert.deepEqual(await states(), statusOf()));
-    assert.match(await page.locator(".verdict").innerText(), /1 of 6 processes is lost/);
+    await until(async () => assert.match(await page.locator(".verdict").innerText(), /1 of 6 processes is lost/));
     await page.locator("nav.tabs .badge", { hasText: "1 lost" }).waitFor();
     await page.getByRole("button", { name: /^lost 1/ }).click();
     await until(async () => assert.deepEqual(Object.values(await states()), ["lost"]));
@@ -159,7 +159,7 @@ test(async (browser) => {
     process.kill(leaves.pid, "SIGTERM");
     assert.equal(await leaves.ended, 0, leaves.text);
     await until(async () => assert.equal(await row(leaves).count(), 0));
-    assert.match(await page.locator(".verdict").innerText(), /1 of 5 processes is lost/);
+    await until(async () => assert.match(await page.locator(".verdict").innerText(), /1 of 5 processes is lost/));
   });
 
   await browser.step("a server of its own sees the learner go", async () => {
@@ -178,7 +178,7 @@ test(async (browser) => {
     const view = start(program, ["view", "many", "--folder", runs, "--port", "0"], { input: "ignore" });
     browser.origin = (await view.line(/http:\S+/))[0];
     await browser.open("many", "fleet");
-    assert.match(await page.locator("main").innerText(), /tidemill view --bus/);
+    await until(async () => assert.match(await page.locator("main").innerText(), /tidemill view --bus/));
     await page.locator("figure.chart", { hasText: "Workers over time" }).waitFor();
     await browser.goto("about:blank");
     view.kill();

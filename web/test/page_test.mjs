@@ -65,7 +65,7 @@ test(async (browser) => {
     assert.equal(await page.locator("nav.tabs a", { hasText: "Fleet" }).count(), 0);
     assert.equal(await page.getByRole("region", { name: "Fleet" }).count(), 0);
     await browser.open("async", "fleet");
-    assert.match(await page.locator("main").innerText(), /This run is one process/);
+    await until(async () => assert.match(await page.locator("main").innerText(), /This run is one process/));
   });
 
   await browser.step("every chart of every view is saved as PNG and CSV", async () => {
