@@ -120,10 +120,9 @@ Result<std::string> RunGpuEngineBench(const GpuEngineLoad& load) {
   for (uint64_t id = 1; id <= total; ++id) {
     TM_RETURN_IF_ERROR(engine->Add(Request(id, load, config)));
   }
-  std::vector<double> steps, prompt_steps;  // milliseconds; with prompts in them
+  std::vector<double> steps;  // milliseconds
   double full_seconds = 0;
-  uint64_t full_tokens = 0;
-  EngineStats before;
+  uint64_t full_tokens = 0, before = 0;
   double context = 0;
   nlohmann::ordered_json trace;
   while (engine->Work()) {
@@ -142,10 +141,10 @@ Result<std::string> RunGpuEngineBench(const GpuEngineLoad& load) {
     const EngineStats stats = engine->Stats();
     if (stats.waiting > 0 && stats.steps > 16) {
       full_seconds += seconds;
-      full_tokens += stats.generated_tokens - before.generated_tokens;
+      full_tokens += stats.generated_tokens - before;
     }
-    (stats.prefill_tokens > before.prefill_tokens ? prompt_steps : steps).push_back(seconds * 1e3);
-    before = stats;
+    before = stats.generated_tokens;
+    steps.push_back(seconds * 1e3);
   }
   const double seconds = Now() - begin;
   const EngineStats stats = engine->Stats();
@@ -160,8 +159,6 @@ Result<std::string> RunGpuEngineBench(const GpuEngineLoad& load) {
       {"steps", stats.steps},
       {"step_ms_median", Quantile(steps, 0.5)},
       {"step_ms_p99", Quantile(steps, 0.99)},
-      {"prompt_steps", prompt_steps.size()},
-      {"prompt_step_ms_median", Quantile(prompt_steps, 0.5)},
       {"mean_context", context / static_cast<double>(total)},
       {"start_seconds", begin - started}};
   if (load.trace) result["trace"] = trace;

@@ -27,7 +27,7 @@ struct GpuEngineLoad {
   bool trace = false;  // add what the GPU spends the time on, in 32 steps with every place taken
 };
 // One JSON object: tokens a second from the first request to the last token, and while all places
-// were taken; milliseconds of a step without prompts (median, 99th percentile) and of one with.
+// were taken; milliseconds of a step (median, 99th percentile).
 Result<std::string> RunGpuEngineBench(const GpuEngineLoad& load);
 // Steps of the trainer on sequences the engine drew, all of `length` with `prompt` tokens of
 // prompt: tokens a second, share of 790 TFLOP/s at 6 floating-point operations a parameter and

@@ -56,7 +56,8 @@ function(tidemill_tests name)
   target_include_directories(${name}_test PRIVATE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR})
   target_link_libraries(${name}_test PRIVATE ${ARG_LINK} $<TARGET_NAME_IF_EXISTS:GTest::gmock> GTest::gtest_main tidemill_flags)
   if(CMAKE_BUILD_TYPE STREQUAL Release)
-    # Half the time to compile, and what is tested keeps its own optimization.
+    # A tenth less time to compile than with -O1 (ten files of ours); what is tested keeps its own
+    # optimization.
     target_compile_options(${name}_test PRIVATE -O0)
   endif()
   target_compile_definitions(${name}_test PRIVATE TIDEMILL_SOURCE_DIR="${CMAKE_SOURCE_DIR}"

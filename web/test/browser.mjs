@@ -69,6 +69,20 @@ export async function makeModelAndTasks(program) {
   await run(program, "model", "new", "--config", at("shape/config.json"), "--tokenizer", at("shape"), "--seed", "1", "--out", at("model"));
 }
 
+// The keys of a run on what makeModelAndTasks made.
+export const tinyRun = {
+  "model.path": path.join(folder, "model"),
+  "model.protocol": "compact",
+  "tasks.train": path.join(folder, "train.jsonl"),
+  "rollout.group_size": 4,
+  "rollout.groups_per_step": 2,
+  "rollout.max_turn_tokens": 8,
+  "rollout.max_turns": 2,
+  "rollout.max_in_flight": 32,
+  "replay.drop_zero_variance": false,
+  "reward.weights.format": 0.1,
+};
+
 // Asserts again until it holds, as a person would look again: pages do not change in an instant. Fails as the last look did.
 export async function until(look, patience = 30_000) {
   const end = Date.now() + patience;

@@ -7,7 +7,7 @@ import fs from "node:fs";
 import net from "node:net";
 import path from "node:path";
 
-import { args, folder, makeModelAndTasks, SIZES, skip, start, test, until } from "./browser.mjs";
+import { args, folder, makeModelAndTasks, SIZES, skip, start, test, tinyRun, until } from "./browser.mjs";
 
 const program = args.get("--program");
 if (!fs.existsSync(program)) skip(`${program} was not built (it needs libtorch)`);
@@ -45,16 +45,7 @@ function learner() {
     "run.folder": runs,
     "run.steps": 1_000_000,
     "run.minutes": 5,
-    "model.path": path.join(folder, "model"),
-    "model.protocol": "compact",
-    "tasks.train": path.join(folder, "train.jsonl"),
-    "rollout.group_size": 4,
-    "rollout.groups_per_step": 2,
-    "rollout.max_turn_tokens": 8,
-    "rollout.max_turns": 2,
-    "rollout.max_in_flight": 32,
-    "replay.drop_zero_variance": false,
-    "reward.weights.format": 0.1,
+    ...tinyRun,
     "threads.engine": 1,
     "threads.trainer": 1,
     "bus.lease": "3s",

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import fs from "node:fs";
 import path from "node:path";
 
-import { args, folder, makeModelAndTasks, skip, start, test, until, VIEWS } from "./browser.mjs";
+import { args, folder, makeModelAndTasks, skip, start, test, tinyRun, until, VIEWS } from "./browser.mjs";
 
 const program = args.get("--program");
 if (!fs.existsSync(program)) skip(`${program} was not built (it needs libtorch)`);
@@ -18,18 +18,9 @@ function train() {
     "run.name": "live",
     "run.steps": 100_000,
     "run.minutes": 4,
-    "model.path": path.join(folder, "model"),
-    "model.protocol": "compact",
-    "tasks.train": path.join(folder, "train.jsonl"),
+    ...tinyRun,
     "tasks.eval": path.join(folder, "eval.jsonl"),
     "eval.samples": 2,
-    "rollout.group_size": 4,
-    "rollout.groups_per_step": 2,
-    "rollout.max_turn_tokens": 8,
-    "rollout.max_turns": 2,
-    "rollout.max_in_flight": 32,
-    "replay.drop_zero_variance": false,
-    "reward.weights.format": 0.1,
     "serve.port": 0,
     "serve.token_file": tokens,
   };

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "policy/cuda/weight_layout.h"
+#include "policy/tiny_config.h"
 
 namespace tidemill {
 namespace {
@@ -112,17 +113,7 @@ TEST_F(StepWriterTest, LongContextsAreCutIntoPartsWhereAttentionCan) {
 }
 
 TEST(WeightLayout, WhatIsOneProductLiesTogether) {
-  ModelConfig config;
-  config.family = ModelFamily::kQwen2;
-  config.vocab_size = 100;
-  config.hidden_size = 24;
-  config.intermediate_size = 40;
-  config.num_layers = 2;
-  config.num_heads = 3;
-  config.num_kv_heads = 1;
-  config.head_dim = 8;
-  config.qkv_bias = true;
-  const WeightLayout layout = MakeWeightLayout(config);
+  const WeightLayout layout = MakeWeightLayout(TinyConfig());
   const auto follows = [&](const std::string& a, const std::string& b) {
     const WeightPlace& first = layout.Of("model.layers.1." + a);
     return layout.Of("model.layers.1." + b).first == first.first + first.numbers();
@@ -132,7 +123,7 @@ TEST(WeightLayout, WhatIsOneProductLiesTogether) {
     EXPECT_TRUE(follows("self_attn.k_proj" + kind, "self_attn.v_proj" + kind));
   }
   EXPECT_TRUE(follows("mlp.gate_proj.weight", "mlp.up_proj.weight"));
-  EXPECT_THAT(layout.Of("model.layers.1.self_attn.o_proj.weight").shape, ElementsAre(24, 24));
+  EXPECT_THAT(layout.Of("model.layers.1.self_attn.o_proj.weight").shape, ElementsAre(32, 32));
 }
 
 }  // namespace
