@@ -9,10 +9,12 @@
 #include <cerrno>
 #include <chrono>
 #include <cinttypes>
-#include <cstring>
+#include <cstdio>
 #include <filesystem>
 #include <thread>
 
+#include "core/fd.h"
+#include "core/files.h"
 #include "policy/files.h"
 #include "proto/tidemill.pb.h"
 
@@ -24,10 +26,10 @@ namespace fs = std::filesystem;
 constexpr char kManifest[] = "newest.json";
 constexpr std::string_view kPrefix = "weights-", kSuffix = ".safetensors", kUnfinished = ".part";
 constexpr size_t kManifestMax = 64 * 1024;
-constexpr size_t kPiece = 1 << 20;
+constexpr size_t kFilePiece = 1 << 20;
 constexpr Duration kLookEvery = milliseconds(50);
 // A publisher that prunes under our hands this often is faster than we read; try again later.
-constexpr int kTries = 4;
+constexpr int kPrunedMax = 4;
 
 std::string FileName(uint64_t version) {
   char name[64];
@@ -45,50 +47,23 @@ bool IsOurs(const std::string& name) {
   return name.starts_with(kPrefix) && (name.ends_with(kSuffix) || name.ends_with(kUnfinished));
 }
 
-Status Failure(const std::string& path, const char* doing) {
-  const Code code = errno == ENOENT || errno == ESTALE ? Code::kNotFound : Code::kUnavailable;
-  return Status(code, path + ": cannot " + doing + ": " + std::strerror(errno));
-}
-
-class Fd {
- public:
-  explicit Fd(int fd) : fd_(fd) {}
-  ~Fd() {
-    if (fd_ >= 0) close(fd_);
-  }
-  Fd(const Fd&) = delete;
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
-
-Status WriteAll(int fd, std::string_view bytes, const std::string& path) {
-  while (!bytes.empty()) {
-    const ssize_t written = write(fd, bytes.data(), std::min(bytes.size(), kPiece));
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return Failure(path, "write");
-    bytes.remove_prefix(static_cast<size_t>(written));
-  }
-  return Ok();
-}
-
 Result<uint64_t> WriteParts(const std::string& path, const SafetensorsParts& parts) {
   const Fd fd(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-  if (fd.get() < 0) return Failure(path, "create");
+  if (!fd) return FileFailure(path, "cannot create", errno);
   WeightChecksum sum;
   for (const std::string_view part : parts.parts) {
-    for (size_t at = 0; at < part.size(); at += kPiece) {
-      const std::string_view piece = part.substr(at, kPiece);
+    for (size_t at = 0; at < part.size(); at += kFilePiece) {
+      const std::string_view piece = part.substr(at, kFilePiece);
       sum.Add(reinterpret_cast<const std::byte*>(piece.data()), piece.size());
-      TM_RETURN_IF_ERROR(WriteAll(fd.get(), piece, path));
+      TM_RETURN_IF_ERROR(WriteAll(fd, piece, path));
     }
   }
   return sum.Value();
 }
 
 Status Rename(const std::string& from, const std::string& to) {
-  return std::rename(from.c_str(), to.c_str()) == 0 ? Ok() : Failure(to, "rename to");
+  return std::rename(from.c_str(), to.c_str()) == 0 ? Ok()
+                                                    : FileFailure(to, "cannot rename to", errno);
 }
 
 Status WriteManifest(const std::string& dir, const v1::PolicyAnnouncement& announcement) {
@@ -98,8 +73,8 @@ Status WriteManifest(const std::string& dir, const v1::PolicyAnnouncement& annou
   const std::string path = dir + "/" + kManifest, part = path + std::string(kUnfinished);
   {
     const Fd fd(open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-    if (fd.get() < 0) return Failure(part, "create");
-    TM_RETURN_IF_ERROR(WriteAll(fd.get(), json + "\n", part));
+    if (!fd) return FileFailure(part, "cannot create", errno);
+    TM_RETURN_IF_ERROR(WriteAll(fd, json + "\n", part));
   }
   return Rename(part, path);
 }
@@ -109,7 +84,7 @@ class FileWeightSource final : public WeightSource {
   explicit FileWeightSource(std::string dir) : dir_(std::move(dir)) {}
 
   Result<WeightBlob> NewerThan(uint64_t have, WeightBuffers& buffers) override {
-    for (int i = 0; i < kTries; ++i) {
+    for (int i = 0; i < kPrunedMax; ++i) {
       TM_ASSIGN_OR_RETURN(const v1::PolicyAnnouncement newest, Manifest());
       if (newest.version() <= have) return WeightBlob{};
       Result<WeightBlob> blob = Read(newest, buffers);
@@ -152,9 +127,9 @@ class FileWeightSource final : public WeightSource {
   Result<WeightBlob> Read(const v1::PolicyAnnouncement& newest, WeightBuffers& buffers) const {
     const std::string path = dir_ + "/" + newest.location();
     const Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-    if (fd.get() < 0) return Failure(path, "open");
+    if (!fd) return FileFailure(path, "cannot open", errno);
     struct stat info = {};
-    if (fstat(fd.get(), &info) != 0) return Failure(path, "stat");
+    if (fstat(fd.get(), &info) != 0) return FileFailure(path, "cannot stat", errno);
     if (static_cast<uint64_t>(info.st_size) != newest.bytes()) {
       return Corrupt(path + ": has " + std::to_string(info.st_size) + " bytes, should have " +
                      std::to_string(newest.bytes()));
@@ -162,10 +137,10 @@ class FileWeightSource final : public WeightSource {
     const auto buffer = buffers.Get(newest.bytes());
     WeightChecksum sum;
     for (size_t at = 0; at < newest.bytes();) {
-      const size_t piece = std::min<size_t>(kPiece, newest.bytes() - at);
+      const size_t piece = std::min<size_t>(kFilePiece, newest.bytes() - at);
       const ssize_t got = pread(fd.get(), buffer->data() + at, piece, static_cast<off_t>(at));
       if (got < 0 && errno == EINTR) continue;
-      if (got < 0) return Failure(path, "read");
+      if (got < 0) return FileFailure(path, "cannot read", errno);
       if (got == 0) return Corrupt(path + ": ends after " + std::to_string(at) + " bytes");
       sum.Add(buffer->data() + at, static_cast<size_t>(got));
       at += static_cast<size_t>(got);

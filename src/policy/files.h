@@ -1,9 +1,8 @@
-// Files of a model directory: read whole under a bound, mapped, or written whole or not at all.
+// Files of a model directory, read whole under a bound or mapped.
 #pragma once
 
 #include <cstddef>
 #include <memory>
-#include <span>
 #include <string>
 #include <string_view>
 
@@ -13,11 +12,6 @@ namespace tidemill {
 
 // kNotFound: no such file. kInvalid: it is larger than `max_bytes` or no regular file.
 Result<std::string> ReadFileBounded(const std::string& path, size_t max_bytes);
-
-// Writes `parts` one behind the other into a temporary beside `path`, syncs it and renames it. On
-// failure what was at `path` is untouched and the temporary is gone.
-Status WriteFileAtomic(const std::string& path, std::span<const std::string_view> parts);
-Status WriteFileAtomic(const std::string& path, std::string_view content);
 
 // Read-only memory map of a file.
 class MappedFile {

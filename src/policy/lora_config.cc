@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "core/files.h"
 #include "policy/files.h"
 #include "policy/json_fields.h"
 #include "policy/text_regex.h"
@@ -9,7 +10,7 @@
 namespace tidemill {
 namespace {
 
-constexpr int64_t kRankMax = 65536;
+constexpr int64_t kLoraRankMax = 65536;
 constexpr std::string_view kAllLinear = "all-linear";
 
 // Whether `pattern` matches the whole of `text`.
@@ -110,7 +111,8 @@ void ReadTargets(JsonFields& fields, LoraConfig& config) {
 }
 
 bool IsRank(const nlohmann::json& value) {
-  return value.is_number_integer() && value.get<int64_t>() >= 1 && value.get<int64_t>() <= kRankMax;
+  return value.is_number_integer() && value.get<int64_t>() >= 1 &&
+         value.get<int64_t>() <= kLoraRankMax;
 }
 
 bool IsAlpha(const nlohmann::json& value) {
@@ -149,7 +151,7 @@ Result<LoraConfig> ParseLoraConfig(std::string_view json, std::string_view name)
   JsonFields fields(object, std::string(name) + ": ");
   RefuseUnsupported(fields);
   LoraConfig config;
-  config.rank = fields.Int("r", 1, kRankMax);
+  config.rank = fields.Int("r", 1, kLoraRankMax);
   config.alpha = fields.MaybeNumber("lora_alpha", 0.0, 1e9).value_or(8.0);
   config.dropout = fields.MaybeNumber("lora_dropout", 0.0, 1.0).value_or(0.0);
   config.rslora = fields.MaybeBool("use_rslora").value_or(false);
@@ -197,7 +199,7 @@ std::string LoraConfigJson(const LoraConfig& config) {
 }
 
 Status WriteLoraConfig(const LoraConfig& config, const std::string& dir) {
-  return WriteFileAtomic(dir + "/adapter_config.json", LoraConfigJson(config));
+  return WriteFileAtomically(dir + "/adapter_config.json", LoraConfigJson(config));
 }
 
 }  // namespace tidemill

@@ -1,7 +1,7 @@
 // The other direction of model_config.cc: config.json as transformers reads it.
 #include <string>
 
-#include "policy/files.h"
+#include "core/files.h"
 #include "policy/json_fields.h"
 #include "policy/model_config.h"
 
@@ -117,7 +117,7 @@ std::string ModelConfigJson(const ModelConfig& config) {
 Status WriteModelConfig(const ModelConfig& config, const std::string& dir) {
   const std::string path = dir + "/config.json";
   TM_RETURN_IF_ERROR(ValidateModelConfig(config, path));
-  return WriteFileAtomic(path, ModelConfigJson(config));
+  return WriteFileAtomically(path, ModelConfigJson(config));
 }
 
 }  // namespace tidemill

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <set>
 
-#include "policy/files.h"
+#include "core/files.h"
 #include "policy/json_fields.h"
 #include "policy/safetensors.h"
 #include "policy/safetensors_parts.h"
@@ -139,7 +139,7 @@ Result<std::unique_ptr<const SafetensorsParts>> LayOutSafetensors(
 Status WriteSafetensors(const std::string& path, std::span<const TensorView> tensors,
                         const TensorMetadata& metadata) {
   TM_ASSIGN_OR_RETURN(const auto laid_out, LayOutSafetensors(tensors, metadata, path));
-  return WriteFileAtomic(path, laid_out->parts);
+  return WriteFileAtomically(path, laid_out->parts);
 }
 
 Status WriteModelTensors(const std::string& dir, std::span<const TensorView> tensors,
@@ -164,7 +164,7 @@ Status WriteModelTensors(const std::string& dir, std::span<const TensorView> ten
     }
   }
   const Json index = {{"metadata", {{"total_size", total}}}, {"weight_map", map}};
-  TM_RETURN_IF_ERROR(WriteFileAtomic(dir + "/model.safetensors.index.json", DumpJson(index)));
+  TM_RETURN_IF_ERROR(WriteFileAtomically(dir + "/model.safetensors.index.json", DumpJson(index)));
   return RemoveOthers(dir, files);
 }
 

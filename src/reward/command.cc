@@ -11,6 +11,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "core/fd.h"
+
 extern char** environ;
 
 namespace tidemill {
@@ -18,30 +20,12 @@ namespace {
 
 constexpr size_t kErrorBytes = 2048;
 
-// A descriptor that is closed when it goes.
-class Fd {
- public:
-  Fd() = default;
-  ~Fd() { Close(); }
-  Fd(const Fd&) = delete;
-  Fd& operator=(const Fd&) = delete;
-  int get() const { return fd_; }
-  void Set(int fd) { fd_ = fd; }
-  void Close() {
-    if (fd_ >= 0) close(fd_);
-    fd_ = -1;
-  }
-
- private:
-  int fd_ = -1;
-};
-
 struct Pipe {
   Fd read, write;
   bool Open() {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0) return false;
-    read.Set(ends[0]), write.Set(ends[1]);
+    read = Fd(ends[0]), write = Fd(ends[1]);
     return true;
   }
 };
@@ -103,7 +87,7 @@ bool ReadSome(Fd& fd, std::string& text, size_t most) {
   const ssize_t n = read(fd.get(), buffer, sizeof buffer);
   if (n < 0 && (errno == EINTR || errno == EAGAIN)) return true;
   if (n <= 0) {
-    fd.Close();
+    fd.Reset();
     return false;
   }
   text.append(buffer, std::min(static_cast<size_t>(n), most - std::min(most, text.size())));
@@ -157,7 +141,7 @@ class Conversation {
     const ssize_t n = write(in.get(), input_.data() + written_, input_.size() - written_);
     if (n > 0) written_ += static_cast<size_t>(n);
     const bool gone = n < 0 && errno != EAGAIN && errno != EINTR;
-    if (gone || written_ == input_.size()) in.Close();
+    if (gone || written_ == input_.size()) in.Reset();
   }
 
   const std::string& input_;
@@ -176,7 +160,7 @@ Result<std::string> RunCommand(const std::vector<std::string>& command, const st
     return Unavailable(std::string("no pipe: ") + strerror(errno));
   PipeSignalBlocked blocked;
   TM_ASSIGN_OR_RETURN(const pid_t pid, Spawn(command, in, out, err));
-  in.read.Close(), out.write.Close(), err.write.Close();
+  in.read.Reset(), out.write.Reset(), err.write.Reset();
   Conversation conversation(input, limits);
   Status status = conversation.Hold(in.write, out.read, err.read);
   if (status.ok()) status = conversation.Await(pid);

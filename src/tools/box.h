@@ -19,9 +19,9 @@
 #include <vector>
 
 #include "core/clock.h"
+#include "core/fd.h"
 #include "core/status.h"
 #include "proto/tidemill.pb.h"
-#include "tools/fd.h"
 #include "tools/limits.h"
 
 namespace tidemill {

@@ -11,10 +11,10 @@
 #include <thread>
 #include <vector>
 
+#include "core/fd.h"
 #include "core/status.h"
 #include "tools/box.h"
 #include "tools/cgroup.h"
-#include "tools/fd.h"
 
 namespace tidemill {
 

@@ -13,8 +13,8 @@
 #include <string_view>
 #include <vector>
 
+#include "core/fd.h"
 #include "core/status.h"
-#include "tools/fd.h"
 
 namespace tidemill {
 

@@ -14,7 +14,7 @@
 #include <initializer_list>
 #include <memory>
 
-#include "tools/fd.h"
+#include "core/fd.h"
 
 namespace tidemill {
 namespace {

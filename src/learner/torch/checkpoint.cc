@@ -10,6 +10,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
+#include "core/files.h"
 #include "policy/files.h"
 #include "policy/torch/lora.h"
 #include "policy/torch/named_tensors.h"
@@ -35,23 +36,13 @@ constexpr const char* kModelFiles[] = {"tokenizer.json",
                                        "merges.txt",
                                        "chat_template.jinja"};
 
-Status SyncDirectory(const std::string& dir) {
-  const int fd = open(dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) return Internal("cannot open " + dir + ": " + std::strerror(errno));
-  const int failed = fsync(fd);
-  const int error = errno;
-  close(fd);
-  if (failed != 0) return Internal("cannot sync " + dir + ": " + std::strerror(error));
-  return Ok();
-}
-
 Status CopyModelFiles(const std::string& from, const std::string& to) {
   if (from.empty()) return Ok();
   for (const char* name : kModelFiles) {
     const std::string path = from + "/" + name;
     if (!fs::exists(path)) continue;
     TM_ASSIGN_OR_RETURN(const std::string content, ReadFileBounded(path, kTokenizerBytesMax));
-    TM_RETURN_IF_ERROR(WriteFileAtomic(to + "/" + name, content));
+    TM_RETURN_IF_ERROR(WriteFileAtomically(to + "/" + name, content));
   }
   return Ok();
 }
@@ -166,7 +157,7 @@ Status SaveCheckpoint(const Trainer& trainer, const std::string& dir, const Chec
     const NamedTensors head = trainer.ValueHead();
     if (!head.empty()) TM_RETURN_IF_ERROR(WriteTensors(made + "/value_head.safetensors", head));
     TM_RETURN_IF_ERROR(WriteTensors(made + "/optimizer.safetensors", trainer.OptimizerState()));
-    return WriteFileAtomic(made + "/trainer_state.json", StateJson(trainer, info));
+    return WriteFileAtomically(made + "/trainer_state.json", StateJson(trainer, info));
   });
 }
 

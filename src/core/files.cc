@@ -1,0 +1,89 @@
+#include "core/files.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+
+namespace tidemill {
+namespace {
+
+// A new file beside `path`, named `name`. A name that is taken is left alone: it may be that of a
+// living process of another machine.
+Fd CreateBeside(const std::string& path, std::string& name) {
+  static std::atomic<uint64_t> counter{0};
+  constexpr int kTakenMax = 1000;
+  Fd fd;
+  for (int i = 0; i < kTakenMax && !fd; ++i) {
+    name = path + ".tmp" + std::to_string(getpid()) + "." + std::to_string(counter++);
+    fd = Fd(open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+    if (!fd && errno != EEXIST) break;
+  }
+  return fd;
+}
+
+Status WriteSynced(const Fd& fd, const std::string& path, std::span<const std::string_view> parts) {
+  for (const std::string_view part : parts) TM_RETURN_IF_ERROR(WriteAll(fd, part, path));
+  return fsync(fd.get()) == 0 ? Ok() : FileFailure(path, "cannot sync", errno);
+}
+
+}  // namespace
+
+Status FileFailure(const std::string& path, std::string_view doing, int error) {
+  const bool missing = error == ENOENT || error == ENOTDIR || error == ESTALE;
+  return {missing ? Code::kNotFound : Code::kUnavailable,
+          path + ": " + std::string(doing) + ": " + std::strerror(error)};
+}
+
+Status WriteAll(const Fd& fd, std::string_view bytes, const std::string& path) {
+  constexpr size_t kAtOnce = size_t{1} << 30;  // write(2) takes a little less than 2 GiB
+  while (!bytes.empty()) {
+    const ssize_t n = write(fd.get(), bytes.data(), std::min(bytes.size(), kAtOnce));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return FileFailure(path, "cannot write", errno);
+    bytes.remove_prefix(static_cast<size_t>(n));
+  }
+  return Ok();
+}
+
+Status WriteFileAtomically(const std::string& path, std::span<const std::string_view> parts) {
+  std::string temporary;
+  const Fd fd = CreateBeside(path, temporary);
+  if (!fd) return FileFailure(path, "cannot create a temporary beside it", errno);
+  Status status = WriteSynced(fd, temporary, parts);
+  if (status.ok() && std::rename(temporary.c_str(), path.c_str()) != 0) {
+    status = FileFailure(path, "cannot rename into place", errno);
+  }
+  if (!status.ok()) {
+    unlink(temporary.c_str());
+    return status;
+  }
+  return SyncDirectory(ParentOf(path));
+}
+
+Status WriteFileAtomically(const std::string& path, std::string_view content) {
+  return WriteFileAtomically(path, std::span<const std::string_view>(&content, 1));
+}
+
+Status SyncDirectory(const std::string& path) {
+  const Fd fd(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!fd) return FileFailure(path, "cannot open the directory", errno);
+  // EINVAL: the file system cannot; what was done to the directory is done all the same.
+  if (fsync(fd.get()) != 0 && errno != EINVAL) {
+    return FileFailure(path, "cannot sync the directory", errno);
+  }
+  return Ok();
+}
+
+std::string ParentOf(const std::string& path) {
+  const std::string parent = std::filesystem::path(path).parent_path().string();
+  return parent.empty() ? "." : parent;
+}
+
+}  // namespace tidemill
