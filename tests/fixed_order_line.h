@@ -27,7 +27,7 @@
 #include "tools/tool_executor.h"
 #include "tools/tool_loop.h"
 
-namespace tidemill::testing {
+namespace tidemill {
 
 // Answers at once: from what was recorded or, where nothing was, from a real box.
 class RecordedTools final : public ToolPort {
@@ -171,4 +171,4 @@ class FixedOrderLine {
   std::vector<std::unique_ptr<Loop>> loops_;
 };
 
-}  // namespace tidemill::testing
+}  // namespace tidemill

@@ -9,7 +9,6 @@
 #include "tests/line_fixture.h"
 
 namespace tidemill {
-namespace testing {
 
 FixedOrderLine::FixedOrderLine(const RunConfig& config, const std::string& folder, ToolPort& tools)
     : tasks_(ReadTaskFile(config.tasks.train).value()),
@@ -108,8 +107,6 @@ void FixedOrderLine::Run(uint64_t steps, uint64_t more) {
   for (uint64_t i = 0; i < more; ++i) round();
 }
 
-}  // namespace testing
-
 namespace {
 
 namespace fs = std::filesystem;
@@ -149,12 +146,12 @@ TEST_F(ResumeIdentity, TheNextFiveStepsAreTheSameToTheBitAfterAKillAtAnyPoint) {
   RealClock clock;
   auto executor = ToolExecutor::Create({}, nullptr, clock);
   ASSERT_TRUE(executor.ok()) << executor.status().ToString();
-  testing::RecordedTools::Records records;
+  RecordedTools::Records records;
   const RunConfig config = Config();
   const std::string whole = folder_ + "/identity-whole";
   {
-    testing::RecordedTools tools(records, **executor);
-    testing::FixedOrderLine line(config, whole, tools);
+    RecordedTools tools(records, **executor);
+    FixedOrderLine line(config, whole, tools);
     line.Run(10, 50);
     ASSERT_TRUE(line.done());
     EXPECT_GT(tools.recorded, 0u);
@@ -167,9 +164,9 @@ TEST_F(ResumeIdentity, TheNextFiveStepsAreTheSameToTheBitAfterAKillAtAnyPoint) {
   const std::pair<uint64_t, uint64_t> kills[] = {{5, 4}, {5, 17}};
   for (const auto& [steps, more] : kills) {
     const std::string killed = folder_ + "/identity-" + std::to_string(steps * 100 + more);
-    testing::RecordedTools tools(records, **executor);
-    testing::FixedOrderLine(config, killed, tools).Run(steps, more);
-    testing::FixedOrderLine again(config, killed, tools);
+    RecordedTools tools(records, **executor);
+    FixedOrderLine(config, killed, tools).Run(steps, more);
+    FixedOrderLine again(config, killed, tools);
     again.Run(10, 50);
     ASSERT_TRUE(again.done());
     EXPECT_EQ(tools.recorded, 0u) << "every tool result was recorded";

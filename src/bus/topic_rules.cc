@@ -27,6 +27,14 @@ Status CheckTopic(std::string_view topic, const TopicOptions& options) {
   return Ok();
 }
 
+Status NoTopic(std::string_view topic) {
+  return NotFound("no topic \"" + std::string(topic) + "\" is open");
+}
+
+Status TopicFull(std::string_view topic) {
+  return Full("topic \"" + std::string(topic) + "\" is at capacity");
+}
+
 Duration ClampDelay(Duration delay) {
   return std::clamp(delay, Duration::zero(), kYear);
 }

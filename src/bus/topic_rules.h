@@ -1,6 +1,7 @@
 // What every bus asks of a topic's name and options, in one place so that all say the same.
 #pragma once
 
+#include <cstddef>
 #include <string_view>
 
 #include "bus/bus.h"
@@ -9,6 +10,13 @@ namespace tidemill {
 
 // kInvalid, naming the topic and the option that is wrong.
 Status CheckTopic(std::string_view topic, const TopicOptions& options);
+
+// Of the dead-letter topic.
+inline constexpr size_t kDeadCapacity = 1 << 14;
+
+// kNotFound and kFull, naming the topic.
+Status NoTopic(std::string_view topic);
+Status TopicFull(std::string_view topic);
 
 // A delay as a bus takes it: not negative, and a year at most.
 Duration ClampDelay(Duration delay);

@@ -229,7 +229,7 @@ int Merge(const ModelWords& words) {
 }
 
 // Shared by the callbacks, which run after the Add functions have returned.
-using Words = std::shared_ptr<ModelWords>;
+using SharedWords = std::shared_ptr<ModelWords>;
 
 void AddModelOptions(CLI::App& command, ModelWords& words) {
   command.add_option("--model", words.model, "A Hugging Face model directory")->required();
@@ -243,7 +243,7 @@ void AddInputOptions(CLI::App& command, ModelWords& words) {
   command.add_option("--prompt", words.prompt, "Text; special tokens in it are recognised");
 }
 
-void AddScore(CLI::App& model, const Words& words, Exit& exit) {
+void AddScore(CLI::App& model, const SharedWords& words, Exit& exit) {
   CLI::App* command =
       model.add_subcommand("score", "The log-probability of every token after the first");
   AddInputOptions(*command, *words);
@@ -252,7 +252,7 @@ void AddScore(CLI::App& model, const Words& words, Exit& exit) {
   });
 }
 
-void AddGenerate(CLI::App& model, const Words& words, Exit& exit) {
+void AddGenerate(CLI::App& model, const SharedWords& words, Exit& exit) {
   CLI::App* command = model.add_subcommand("generate", "Goes on with a text");
   AddInputOptions(*command, *words);
   command->add_option("--max-tokens", words->max_tokens, "New tokens at most")
@@ -273,7 +273,7 @@ void AddGenerate(CLI::App& model, const Words& words, Exit& exit) {
   });
 }
 
-void AddTokenize(CLI::App& model, const Words& words, Exit& exit) {
+void AddTokenize(CLI::App& model, const SharedWords& words, Exit& exit) {
   CLI::App* command = model.add_subcommand("tokenize", "Text to token ids, or ids to text");
   AddModelOptions(*command, *words);
   command->add_option("--text-file", words->text_file, "A file; - is standard input");
@@ -286,7 +286,7 @@ void AddTokenize(CLI::App& model, const Words& words, Exit& exit) {
   });
 }
 
-void AddNew(CLI::App& model, const Words& words, Exit& exit) {
+void AddNew(CLI::App& model, const SharedWords& words, Exit& exit) {
   CLI::App* command = model.add_subcommand("new", "A model with random weights");
   command->add_option("--config", words->config, "A config.json")->required();
   command->add_option("--out", words->out, "The directory to make")->required();
@@ -296,7 +296,7 @@ void AddNew(CLI::App& model, const Words& words, Exit& exit) {
   command->callback([words, &exit] { exit.code = New(*words); });
 }
 
-void AddMerge(CLI::App& model, const Words& words, Exit& exit) {
+void AddMerge(CLI::App& model, const SharedWords& words, Exit& exit) {
   CLI::App* command = model.add_subcommand("merge", "A model with a LoRA adapter worked into it");
   AddModelOptions(*command, *words);
   command->add_option("--adapter", words->adapter, "A LoRA adapter in PEFT's layout")->required();

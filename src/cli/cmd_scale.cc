@@ -2,12 +2,11 @@
 // would keep.
 #include <unistd.h>
 
-#include <atomic>
-#include <csignal>
 #include <memory>
 
 #include "bus/redis/redis_inspector.h"
 #include "cli/commands.h"
+#include "cli/stop_signal.h"
 #include "core/child_process.h"
 #include "core/log.h"
 #include "core/loop_runner.h"
@@ -29,8 +28,6 @@ struct ScaleArguments {
   std::string metrics_address = "127.0.0.1", metrics_token_file;
   uint16_t metrics_port = 0;
 };
-
-std::atomic<bool> asked_to_stop{false};
 
 // What a worker is started with: this program, the same run and config. The URL, which may have a
 // password, goes by the environment.
@@ -98,14 +95,11 @@ int RunScale(const ScaleArguments& arguments) {
   Result<std::unique_ptr<WorkerBeacon>> beacon = WorkerBeacon::Start(*options);
   if (!beacon.ok()) return Fail(beacon.status());
 
-  struct sigaction action = {};
-  action.sa_handler = [](int) { asked_to_stop = true; };
-  sigaction(SIGTERM, &action, nullptr);
-  sigaction(SIGINT, &action, nullptr);
+  StopOnSignals();
   if (const Status started = runner.Start(); !started.ok()) return Fail(started);
   LogInfo("watching the tool topics of " + arguments.run,
           {{"backend", arguments.backend}, {"metrics", (*beacon)->url() + "metrics"}});
-  while (!asked_to_stop && !runner.WaitFor(milliseconds(100))) {
+  while (!AskedToStop() && !runner.WaitFor(milliseconds(100))) {
   }
   (*beacon)->Leaving();
   // Workers finish the tools they run.

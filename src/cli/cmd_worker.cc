@@ -2,7 +2,6 @@
 // SIGTERM it takes nothing new, finishes or gives back what it holds, and leaves.
 #include <unistd.h>
 
-#include <csignal>
 #include <memory>
 #include <thread>
 
@@ -12,6 +11,7 @@
 #include "cli/fleet_account.h"
 #include "cli/make_scorers.h"
 #include "cli/role_options.h"
+#include "cli/stop_signal.h"
 #include "cli/worker.h"
 #include "core/log.h"
 #include "core/loop_runner.h"
@@ -24,23 +24,6 @@
 #include "tools/tool_loop.h"
 
 namespace tidemill {
-namespace {
-
-std::atomic<bool> asked_to_stop{false};
-
-void StopOnSignals() {
-  struct sigaction action = {};
-  action.sa_handler = [](int) { asked_to_stop = true; };
-  sigaction(SIGTERM, &action, nullptr);
-  sigaction(SIGINT, &action, nullptr);
-}
-
-}  // namespace
-
-bool AskedToStop() {
-  return asked_to_stop;
-}
-
 int ServeLoop(Loop& loop, Worker& worker, ServeLoopOptions options) {
   LoopRunner& runner = worker.runner;
   runner.Add(loop);
@@ -73,7 +56,7 @@ int ServeLoop(Loop& loop, Worker& worker, ServeLoopOptions options) {
   LogInfo("worker " + worker.name() + " serves", {{"metrics", (*beacon)->url() + "metrics"}});
   Status watched;
   Time look = worker.clock.Now();
-  while (watched.ok() && !asked_to_stop && !runner.WaitFor(milliseconds(100))) {
+  while (watched.ok() && !AskedToStop() && !runner.WaitFor(milliseconds(100))) {
     if (!options.watch || worker.clock.Now() < look) continue;
     watched = options.watch();
     look = worker.clock.Now() + std::chrono::seconds(1);
@@ -88,7 +71,7 @@ int ServeLoop(Loop& loop, Worker& worker, ServeLoopOptions options) {
 }
 
 Result<RunSheet> WaitForSheet(SheetBoard& board, const std::string& run) {
-  for (bool told = false; !asked_to_stop;) {
+  for (bool told = false; !AskedToStop();) {
     Result<std::optional<RunSheet>> sheet = board.Read();
     if (sheet.status().code() == Code::kInvalid) return sheet.status();
     if (sheet.ok() && *sheet) {

@@ -47,8 +47,6 @@ struct ServeLoopOptions {
 // Runs the loop until a signal asks to stop, then drains it. Returns the exit status.
 int ServeLoop(Loop& loop, Worker& worker, ServeLoopOptions options);
 
-bool AskedToStop();
-
 // kClosed: asked to stop first. kInvalid: the run speaks other messages than this program.
 Result<RunSheet> WaitForSheet(SheetBoard& board, const std::string& run);
 

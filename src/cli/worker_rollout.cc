@@ -4,6 +4,7 @@
 
 #include "cli/commands.h"
 #include "cli/role_options.h"
+#include "cli/stop_signal.h"
 #include "cli/worker.h"
 #include "core/log.h"
 #include "core/threads.h"

@@ -6,6 +6,8 @@
 #include <string>
 #include <tuple>
 
+#include "core/ids.h"
+
 namespace tidemill {
 namespace {
 
@@ -112,9 +114,7 @@ Result<std::vector<std::vector<double>>> AssignCredit(const CreditConfig& config
     const auto& id = sample.trajectory().id();
     auto turn_rewards = TurnRewards(config, sample);
     if (!turn_rewards.ok()) {
-      return turn_rewards.status().WithContext("trajectory " + id.task() + "/" +
-                                               std::to_string(id.group()) + "/" +
-                                               std::to_string(id.member()));
+      return turn_rewards.status().WithContext("trajectory " + TrajectoryKey::From(id).ToString());
     }
     rewards.push_back(ShapedReward(config, sample));
     groups.push_back(id.group());

@@ -10,8 +10,6 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using testing::MakeSample;
-using testing::TurnSpec;
 
 TurnSpec Turn(const std::string& tree_hash = "") {
   return {{1}, {-1.0f}, {{1, 1}}, {}, tree_hash};
@@ -76,7 +74,7 @@ TEST(AssignCredit, RefusesAVerdictThatDoesNotFitItsTrajectory) {
   std::vector<v1::Sample> samples = {MakeSample(4, 2, 1, {5}, {Turn(), Turn()})};
   samples[0].mutable_verdict()->add_turn_rewards(1);
   EXPECT_THAT(AssignCredit({}, AdvantageKind::kGroupCentered, Pointers(samples)).status().message(),
-              HasSubstr("task/4/2: verdict with 1 turn rewards for 2 turns"));
+              HasSubstr("task/4/2#1: verdict with 1 turn rewards for 2 turns"));
 }
 
 }  // namespace

@@ -111,7 +111,7 @@ TEST(MeasureMismatch, GivesMeanAndTheNinetyNinthPercentileOfSizes) {
 
 TEST(MeasureStaleness, CountsLagByTokenAndSpanBySequence) {
   const auto sample =
-      testing::MakeSample(1, 0, 0, {9}, {{{1, 2, 3}, {-1, -1, -1}, {{3, 1}, {5, 2}}, {}, ""}});
+      MakeSample(1, 0, 0, {9}, {{{1, 2, 3}, {-1, -1, -1}, {{3, 1}, {5, 2}}, {}, ""}});
   const std::vector<TrainSequence> rows = {
       *Flatten(sample, {.lag_of = LagBehind(25)}),
       *Flatten(sample, {.lag_of = LagBehind(25), .lag_max = 20})};

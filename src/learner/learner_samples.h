@@ -5,7 +5,7 @@
 
 #include "proto/tidemill.pb.h"
 
-namespace tidemill::testing {
+namespace tidemill {
 
 struct TurnSpec {
   std::vector<uint32_t> ids;
@@ -43,4 +43,4 @@ inline v1::Sample MakeSample(uint64_t group, uint32_t member, double reward,
   return sample;
 }
 
-}  // namespace tidemill::testing
+}  // namespace tidemill

@@ -11,8 +11,6 @@
 namespace tidemill {
 namespace {
 
-using testing::MakeSample;
-
 // Which sequences a minibatch has, by part.
 std::vector<std::vector<int32_t>> Chosen(const std::vector<Minibatch>& minibatches) {
   std::vector<std::vector<int32_t>> chosen;

@@ -5,13 +5,10 @@
 #include <map>
 #include <string>
 
+#include "core/ids.h"
+
 namespace tidemill {
 namespace {
-
-std::string NameOf(const v1::TrajectoryId& id) {
-  return "trajectory " + id.task() + "/" + std::to_string(id.group()) + "/" +
-         std::to_string(id.member()) + "/" + std::to_string(id.attempt());
-}
 
 void Append(TrainSequence& row, uint32_t id, int32_t turn) {
   row.ids.push_back(static_cast<int32_t>(id));
@@ -89,7 +86,7 @@ LagOfVersion LagBehind(uint64_t newest) {
 
 Result<TrainSequence> Flatten(const v1::Sample& sample, const FlattenOptions& options) {
   const v1::Trajectory& trajectory = sample.trajectory();
-  const std::string name = NameOf(trajectory.id());
+  const std::string name = "trajectory " + TrajectoryKey::From(trajectory.id()).ToString();
   if (trajectory.prompt_ids_size() == 0) return Invalid(name + ": the prompt is empty");
   const double temperature = trajectory.sampling().temperature();
   if (!(temperature > 0) || !std::isfinite(temperature)) {

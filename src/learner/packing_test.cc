@@ -14,7 +14,6 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using testing::MakeSample;
 
 v1::Sample TwoTurns() {
   return MakeSample(7, 0, 1.0, {10, 11},
@@ -56,7 +55,7 @@ TEST(Flatten, NamesTheTrajectoryAndWhatIsWrong) {
   v1::Sample sample = TwoTurns();
   sample.mutable_trajectory()->mutable_turns(1)->add_logprobs(-1);
   EXPECT_THAT(Flatten(sample, {}).status().message(),
-              HasSubstr("task/7/0/1: turn 1: 2 ids but 3 log-probabilities"));
+              HasSubstr("task/7/0#1: turn 1: 2 ids but 3 log-probabilities"));
 
   sample = TwoTurns();
   sample.mutable_trajectory()->mutable_turns(0)->mutable_versions(0)->set_tokens(9);

@@ -2,15 +2,11 @@
 
 #include <cmath>
 
+#include "core/ids.h"
 #include "learner/staleness.h"
 
 namespace tidemill {
 namespace {
-
-std::string NameOf(const v1::TrajectoryId& id) {
-  return "trajectory " + id.task() + "/" + std::to_string(id.group()) + "/" +
-         std::to_string(id.member());
-}
 
 void AddMetrics(StepBatch& step) {
   const double count = step.rewards.empty() ? 1.0 : static_cast<double>(step.rewards.size());
@@ -62,7 +58,8 @@ Result<StepBatch> PrepareStep(const v1::Batch& batch, AdvantageKind advantage,
   StepBatch step;
   std::vector<const v1::Sample*> samples;
   for (const v1::Sample& sample : batch.samples()) {
-    const std::string name = NameOf(sample.trajectory().id());
+    const std::string name =
+        "trajectory " + TrajectoryKey::From(sample.trajectory().id()).ToString();
     if (!sample.verdict().scored()) return Invalid(name + " has no verdict");
     if (sample.trajectory().purpose() == v1::PURPOSE_EVAL) {
       return Invalid(name + " is of an evaluation and must not be trained on");

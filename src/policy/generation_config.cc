@@ -15,13 +15,6 @@ std::optional<int32_t> Narrow(std::optional<int64_t> value) {
 }
 
 // An id of -1, which some files write, is no token; of a list the first counts.
-std::optional<int32_t> ReadTokenId(JsonFields& fields, const char* key) {
-  const nlohmann::json* value = fields.Find(key);
-  if (value != nullptr && value->is_number_integer() && value->get<int64_t>() == -1) return {};
-  const std::vector<int32_t> ids = fields.TokenIds(key);
-  return ids.empty() ? std::nullopt : std::optional(ids.front());
-}
-
 }  // namespace
 
 Result<GenerationConfig> ParseGenerationConfig(std::string_view json, std::string_view name) {
@@ -29,8 +22,8 @@ Result<GenerationConfig> ParseGenerationConfig(std::string_view json, std::strin
   JsonFields fields(object, std::string(name) + ": ");
   GenerationConfig config;
   config.eos_token_ids = fields.TokenIds("eos_token_id");
-  config.bos_token_id = ReadTokenId(fields, "bos_token_id");
-  config.pad_token_id = ReadTokenId(fields, "pad_token_id");
+  config.bos_token_id = fields.MaybeTokenId("bos_token_id");
+  config.pad_token_id = fields.MaybeTokenId("pad_token_id");
   config.do_sample = fields.MaybeBool("do_sample");
   config.temperature = fields.MaybeNumber("temperature", 0.0, 1000.0);
   config.top_p = fields.MaybeNumber("top_p", 0.0, 1.0);

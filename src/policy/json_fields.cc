@@ -114,6 +114,13 @@ std::vector<int32_t> JsonFields::TokenIds(const char* key) {
   return ids;
 }
 
+std::optional<int32_t> JsonFields::MaybeTokenId(const char* key) {
+  const nlohmann::json* value = Find(key);
+  if (value != nullptr && value->is_number_integer() && value->get<int64_t>() == -1) return {};
+  const std::vector<int32_t> ids = TokenIds(key);
+  return ids.empty() ? std::nullopt : std::optional(ids.front());
+}
+
 std::vector<std::string> JsonFields::Strings(const char* key) {
   const nlohmann::json* value = Find(key);
   if (value == nullptr) return {};

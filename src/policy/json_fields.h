@@ -43,6 +43,8 @@ class JsonFields {
   std::optional<std::string> MaybeString(const char* key);
   // One id, a list of ids, or nothing.
   std::vector<int32_t> TokenIds(const char* key);
+  // One id, of a list the first; -1 is how some files say that there is none.
+  std::optional<int32_t> MaybeTokenId(const char* key);
   std::vector<std::string> Strings(const char* key);  // a list; absent: empty
 
   // Records `"key" problem` as the failure, unless there is one already.

@@ -17,16 +17,16 @@ using ::testing::HasSubstr;
 constexpr const char* kQ = "model.layers.1.self_attn.q_proj";
 constexpr const char* kUp = "model.layers.1.mlp.up_proj";
 
-nlohmann::json Base() {
+nlohmann::json BaseAdapter() {
   return {{"peft_type", "LORA"}, {"r", 4}, {"lora_alpha", 8}, {"target_modules", {"q_proj"}}};
 }
 
-Result<LoraConfig> Parse(const nlohmann::json& json) {
+Result<LoraConfig> ParseAdapter(const nlohmann::json& json) {
   return ParseLoraConfig(json.dump(), "a.json");
 }
 
 TEST(LoraConfig, ReadsTargetsRankAndScaling) {
-  const auto config = Parse(Base());
+  const auto config = ParseAdapter(BaseAdapter());
   ASSERT_TRUE(config.ok()) << config.status().ToString();
   EXPECT_TRUE(config->Targets(kQ));
   EXPECT_FALSE(config->Targets(kUp));
@@ -35,30 +35,30 @@ TEST(LoraConfig, ReadsTargetsRankAndScaling) {
 }
 
 TEST(LoraConfig, RsloraScalesByTheRootOfTheRank) {
-  nlohmann::json json = Base();
+  nlohmann::json json = BaseAdapter();
   json["use_rslora"] = true;
-  EXPECT_DOUBLE_EQ(Parse(json)->ScalingOf(kQ), 8 / std::sqrt(4.0));
+  EXPECT_DOUBLE_EQ(ParseAdapter(json)->ScalingOf(kQ), 8 / std::sqrt(4.0));
 }
 
 TEST(LoraConfig, APatternTargetsWholeNames) {
-  nlohmann::json json = Base();
+  nlohmann::json json = BaseAdapter();
   json["target_modules"] = R"(.*\.layers\.1\..*\.(q|up)_proj)";
-  const auto config = Parse(json);
+  const auto config = ParseAdapter(json);
   ASSERT_TRUE(config.ok()) << config.status().ToString();
   EXPECT_TRUE(config->Targets(kQ));
   EXPECT_FALSE(config->Targets("model.layers.11.self_attn.q_proj"));
   EXPECT_FALSE(config->Targets(std::string(kQ) + "x"));
   json["target_modules"] = "all-linear";
-  EXPECT_TRUE(Parse(json)->Targets(kUp));
-  EXPECT_FALSE(Parse(json)->Targets("lm_head"));
+  EXPECT_TRUE(ParseAdapter(json)->Targets(kUp));
+  EXPECT_FALSE(ParseAdapter(json)->Targets("lm_head"));
 }
 
 TEST(LoraConfig, PatternsGiveSomeModulesTheirOwnRank) {
-  nlohmann::json json = Base();
+  nlohmann::json json = BaseAdapter();
   json["target_modules"] = {"q_proj", "up_proj"};
   json["rank_pattern"] = {{R"(layers\.\d+\.mlp\.up_proj)", 2}};
   json["alpha_pattern"] = {{"up_proj", 3}};
-  const auto config = Parse(json);
+  const auto config = ParseAdapter(json);
   ASSERT_TRUE(config.ok()) << config.status().ToString();
   EXPECT_EQ(config->RankOf(kUp), 2);
   EXPECT_EQ(config->RankOf(kQ), 4);
@@ -82,9 +82,9 @@ TEST(LoraConfig, WhatWouldChangeTheNumbersIsRefusedByName) {
       {"rank_pattern", {{"q", 0}}},
       {"lora_bias", true}};
   for (const auto& [key, value] : wrong) {
-    nlohmann::json json = Base();
+    nlohmann::json json = BaseAdapter();
     json[key] = value;
-    const auto config = Parse(json);
+    const auto config = ParseAdapter(json);
     ASSERT_FALSE(config.ok()) << key;
     EXPECT_THAT(config.status().message(), HasSubstr("a.json: \"" + std::string(key) + "\""));
   }

@@ -188,17 +188,6 @@ void ReadBiases(JsonFields& fields, ModelConfig& config) {
   config.mlp_bias = config.family == ModelFamily::kLlama && mlp;
 }
 
-// An id of -1, which some files write, is no token.
-std::optional<int32_t> ReadTokenId(JsonFields& fields, const char* key) {
-  const nlohmann::json* value = fields.Find(key);
-  if (value != nullptr && value->is_array() && value->size() == 1) {
-    const std::vector<int32_t> ids = fields.TokenIds(key);
-    return ids.empty() ? std::nullopt : std::optional(ids.front());
-  }
-  const std::optional<int64_t> id = fields.MaybeInt(key, -1, std::numeric_limits<int32_t>::max());
-  return id && *id >= 0 ? std::optional(static_cast<int32_t>(*id)) : std::nullopt;
-}
-
 void ReadSizes(JsonFields& fields, ModelConfig& config) {
   config.vocab_size = fields.Int("vocab_size", 1, kVocabMax);
   config.hidden_size = fields.Int("hidden_size", 1, kHiddenMax);
@@ -334,8 +323,8 @@ Result<ModelConfig> ParseModelConfig(std::string_view json, std::string_view nam
   CheckFullAttention(fields, config);
   config.dtype = ReadDtype(fields);
   config.eos_token_ids = fields.TokenIds("eos_token_id");
-  config.bos_token_id = ReadTokenId(fields, "bos_token_id");
-  config.pad_token_id = ReadTokenId(fields, "pad_token_id");
+  config.bos_token_id = fields.MaybeTokenId("bos_token_id");
+  config.pad_token_id = fields.MaybeTokenId("pad_token_id");
   TM_RETURN_IF_ERROR(fields.status());
   TM_RETURN_IF_ERROR(ValidateModelConfig(config, name));
   return config;

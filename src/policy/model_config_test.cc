@@ -16,7 +16,8 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-nlohmann::json Base(const char* type = "llama", const char* architecture = "LlamaForCausalLM") {
+nlohmann::json BaseModel(const char* type = "llama",
+                         const char* architecture = "LlamaForCausalLM") {
   return {{"architectures", {architecture}},
           {"model_type", type},
           {"vocab_size", 512},
@@ -31,16 +32,16 @@ nlohmann::json Base(const char* type = "llama", const char* architecture = "Llam
           {"eos_token_id", {2, 7}}};
 }
 
-Result<ModelConfig> Parse(const nlohmann::json& json) {
+Result<ModelConfig> ParseModel(const nlohmann::json& json) {
   return ParseModelConfig(json.dump(), "m/config.json");
 }
 
-// `Base()` with one field changed is refused with a message that names the file and has `part` in
-// it.
+// `BaseModel()` with one field changed is refused with a message that names the file and has `part`
+// in it.
 void ExpectRefused(const char* key, const nlohmann::json& value, const char* part) {
-  nlohmann::json json = Base();
+  nlohmann::json json = BaseModel();
   json[key] = value;
-  const auto config = Parse(json);
+  const auto config = ParseModel(json);
   ASSERT_FALSE(config.ok()) << key << " " << value;
   EXPECT_EQ(config.status().code(), Code::kInvalid);
   EXPECT_THAT(config.status().message(), HasSubstr("m/config.json: "));
@@ -48,7 +49,7 @@ void ExpectRefused(const char* key, const nlohmann::json& value, const char* par
 }
 
 TEST(ModelConfig, ReadsAFileOfLlama) {
-  const auto config = Parse(Base());
+  const auto config = ParseModel(BaseModel());
   ASSERT_TRUE(config.ok()) << config.status().ToString();
   EXPECT_EQ(config->family, ModelFamily::kLlama);
   EXPECT_EQ(config->head_dim, 16);
@@ -60,7 +61,7 @@ TEST(ModelConfig, ReadsAFileOfLlama) {
 }
 
 TEST(ModelConfig, Qwen2HasBiasesOnQueriesKeysAndValuesOnly) {
-  const auto config = Parse(Base("qwen2", "Qwen2ForCausalLM"));
+  const auto config = ParseModel(BaseModel("qwen2", "Qwen2ForCausalLM"));
   ASSERT_TRUE(config.ok()) << config.status().ToString();
   EXPECT_TRUE(config->qkv_bias);
   EXPECT_FALSE(config->output_bias);
@@ -68,27 +69,27 @@ TEST(ModelConfig, Qwen2HasBiasesOnQueriesKeysAndValuesOnly) {
 }
 
 TEST(ModelConfig, Qwen3HasHeadsOf128UnlessToldAndNormalizesThem) {
-  const auto config = Parse(Base("qwen3", "Qwen3ForCausalLM"));
+  const auto config = ParseModel(BaseModel("qwen3", "Qwen3ForCausalLM"));
   ASSERT_TRUE(config.ok()) << config.status().ToString();
   EXPECT_EQ(config->head_dim, 128);
   EXPECT_TRUE(config->qk_norm());
 }
 
 TEST(ModelConfig, BothSpellingsOfRopeGiveTheSame) {
-  nlohmann::json older = Base();
+  nlohmann::json older = BaseModel();
   older["rope_theta"] = 500000.0;
   older["rope_scaling"] = {{"type", "llama3"},
                            {"factor", 8.0},
                            {"low_freq_factor", 1.0},
                            {"high_freq_factor", 4.0},
                            {"original_max_position_embeddings", 128}};
-  nlohmann::json newer = Base();
+  nlohmann::json newer = BaseModel();
   newer["rope_parameters"] = older["rope_scaling"];
   newer["rope_parameters"].erase("type");
   newer["rope_parameters"]["rope_type"] = "llama3";
   newer["rope_parameters"]["rope_theta"] = 500000.0;
-  const auto a = Parse(older);
-  const auto b = Parse(newer);
+  const auto a = ParseModel(older);
+  const auto b = ParseModel(newer);
   ASSERT_TRUE(a.ok() && b.ok()) << a.status().ToString() << b.status().ToString();
   EXPECT_EQ(ModelConfigJson(*a), ModelConfigJson(*b));
   EXPECT_EQ(a->rope.type, RopeType::kLlama3);
@@ -127,15 +128,15 @@ TEST(ModelConfig, WhatIsNotSupportedIsRefusedByName) {
 }
 
 TEST(ModelConfig, SlidingWindowsAreRefusedOnlyWhereALayerUsesThem) {
-  nlohmann::json json = Base("qwen2", "Qwen2ForCausalLM");
+  nlohmann::json json = BaseModel("qwen2", "Qwen2ForCausalLM");
   json["sliding_window"] = 128;
   json["max_window_layers"] = 2;
   json["use_sliding_window"] = false;
-  EXPECT_TRUE(Parse(json).ok());
+  EXPECT_TRUE(ParseModel(json).ok());
   json["use_sliding_window"] = true;
-  EXPECT_THAT(Parse(json).status().message(), HasSubstr("\"use_sliding_window\""));
+  EXPECT_THAT(ParseModel(json).status().message(), HasSubstr("\"use_sliding_window\""));
   json["max_window_layers"] = 3;  // all three layers are full
-  EXPECT_TRUE(Parse(json).ok());
+  EXPECT_TRUE(ParseModel(json).ok());
 }
 
 TEST(ModelConfig, BrokenJsonSaysWhere) {
@@ -147,7 +148,7 @@ TEST(ModelConfig, BrokenJsonSaysWhere) {
 }
 
 TEST(ModelConfig, LinearRopeDividesEveryFrequency) {
-  ModelConfig config = Parse(Base()).value();
+  ModelConfig config = ParseModel(BaseModel()).value();
   const RopeFrequencies plain = ComputeRopeFrequencies(config);
   ASSERT_EQ(plain.inverse.size(), 8u);
   EXPECT_FLOAT_EQ(plain.inverse[0], 1.0f);
@@ -158,7 +159,7 @@ TEST(ModelConfig, LinearRopeDividesEveryFrequency) {
 }
 
 TEST(ModelConfig, Llama3RopeSlowsOnlyLongWaves) {
-  ModelConfig config = Parse(Base()).value();
+  ModelConfig config = ParseModel(BaseModel()).value();
   config.rope = {.type = RopeType::kLlama3,
                  .theta = 10000,
                  .factor = 8,
@@ -173,7 +174,7 @@ TEST(ModelConfig, Llama3RopeSlowsOnlyLongWaves) {
 }
 
 TEST(ModelConfig, YarnRopeBlendsAndScalesAttention) {
-  ModelConfig config = Parse(Base()).value();
+  ModelConfig config = ParseModel(BaseModel()).value();
   config.rope = {.type = RopeType::kYarn,
                  .theta = 10000,
                  .factor = 4,
@@ -189,7 +190,7 @@ TEST(ModelConfig, YarnRopeBlendsAndScalesAttention) {
 }
 
 TEST(ModelConfig, ParameterCountCountsATiedEmbeddingOnce) {
-  ModelConfig config = Parse(Base()).value();
+  ModelConfig config = ParseModel(BaseModel()).value();
   const int64_t untied = config.ParameterCount();
   config.tie_word_embeddings = true;
   EXPECT_EQ(untied - config.ParameterCount(), 512 * 64);

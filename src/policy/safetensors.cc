@@ -15,7 +15,7 @@ static_assert(std::endian::native == std::endian::little,
               "tensors are used as they lie in the file");
 
 constexpr size_t kHeaderBytesMax = 100'000'000;  // the format's own bound
-constexpr size_t kRankMax = 64;
+constexpr size_t kDimensionsMax = 64;
 constexpr size_t kShardsMax = 100'000;
 
 // A JSON object in which a name that comes twice is an error: of two tensors with one name, which
@@ -86,8 +86,8 @@ std::optional<uint64_t> ByteCount(Dtype dtype, const std::vector<int64_t>& shape
 
 Status ReadShape(const nlohmann::json& value, const std::string& what,
                  std::vector<int64_t>& shape) {
-  if (!value.is_array() || value.size() > kRankMax) {
-    return Corrupt(what + "\"shape\" must be a list of at most " + std::to_string(kRankMax) +
+  if (!value.is_array() || value.size() > kDimensionsMax) {
+    return Corrupt(what + "\"shape\" must be a list of at most " + std::to_string(kDimensionsMax) +
                    " numbers, got " + DescribeJson(value));
   }
   for (const nlohmann::json& n : value) {

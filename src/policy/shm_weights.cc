@@ -20,7 +20,7 @@ constexpr char kMagic[8] = {'T', 'M', 'W', 'E', 'I', 'G', 'H', 'T'};
 constexpr uint32_t kLayout = 1;
 constexpr size_t kHeaderBytes = 4096;
 // A publisher that overtakes us this often in a row is faster than we copy; try again later.
-constexpr int kTries = 8;
+constexpr int kOvertakenMax = 8;
 
 struct Slot {
   std::atomic<uint64_t> number;  // of the publication it holds; 0 while it is written
@@ -56,7 +56,7 @@ class ShmWeightSource final : public WeightSource {
   ~ShmWeightSource() override { munmap(const_cast<void*>(map_), mapped_); }
 
   Result<WeightBlob> NewerThan(uint64_t have, WeightBuffers& buffers) override {
-    for (int i = 0; i < kTries; ++i) {
+    for (int i = 0; i < kOvertakenMax; ++i) {
       const uint64_t number = header().newest.load(std::memory_order_acquire);
       if (number == 0) return WeightBlob{};
       const Slot& slot = header().slots[number % 2];

@@ -11,8 +11,6 @@
 namespace tidemill {
 namespace {
 
-using Json = nlohmann::json;
-
 constexpr size_t kStagesMax = 16;
 constexpr size_t kAddedMax = 1 << 20;
 constexpr size_t kAddedBytesMax = 4096;
@@ -22,7 +20,8 @@ constexpr std::string_view kByteLevelPattern =
 
 class TokenizerReader {
  public:
-  TokenizerReader(const Json& root, std::string where) : root_(root), where_(std::move(where)) {}
+  TokenizerReader(const nlohmann::json& root, std::string where)
+      : root_(root), where_(std::move(where)) {}
 
   Result<TokenizerParts> Read() {
     TM_RETURN_IF_ERROR(Normalizer());
@@ -37,18 +36,18 @@ class TokenizerReader {
  private:
   Status Wrong(const std::string& what) const { return Invalid(where_ + what); }
   // A field of the root that is an object or null.
-  const Json* Part(const char* key) const {
+  const nlohmann::json* Part(const char* key) const {
     const auto it = root_.find(key);
     return it == root_.end() || it->is_null() ? nullptr : &*it;
   }
-  static std::string TypeOf(const Json& part) {
+  static std::string TypeOf(const nlohmann::json& part) {
     if (!part.is_object()) return DescribeJson(part);
     const auto it = part.find("type");
     return it != part.end() && it->is_string() ? it->get<std::string>() : "without a type";
   }
   // `part`, or the members of a Sequence of them in order, however deep.
-  Status Flatten(const Json& part, const char* list_key, const char* what,
-                 std::vector<const Json*>& out, size_t depth = 0) const {
+  Status Flatten(const nlohmann::json& part, const char* list_key, const char* what,
+                 std::vector<const nlohmann::json*>& out, size_t depth = 0) const {
     if (TypeOf(part) != "Sequence") {
       out.push_back(&part);
       return out.size() <= kStagesMax ? Ok() : Wrong(std::string(what) + " has too many parts");
@@ -57,18 +56,18 @@ class TokenizerReader {
     if (list == part.end() || !list->is_array() || depth > kStagesMax) {
       return Wrong(std::string(what) + ": a Sequence needs a list \"" + list_key + "\"");
     }
-    for (const Json& member : *list) {
+    for (const nlohmann::json& member : *list) {
       TM_RETURN_IF_ERROR(Flatten(member, list_key, what, out, depth + 1));
     }
     return Ok();
   }
 
   Status Normalizer() {
-    const Json* part = Part("normalizer");
+    const nlohmann::json* part = Part("normalizer");
     if (part == nullptr) return Ok();
-    std::vector<const Json*> members;
+    std::vector<const nlohmann::json*> members;
     TM_RETURN_IF_ERROR(Flatten(*part, "normalizers", "\"normalizer\"", members));
-    for (const Json* member : members) {
+    for (const nlohmann::json* member : members) {
       if (TypeOf(*member) != "NFC") {
         return Wrong("\"normalizer\" " + TypeOf(*member) + " is not supported; NFC is");
       }
@@ -77,10 +76,10 @@ class TokenizerReader {
     return Ok();
   }
 
-  Status AddSplit(const Json& member) {
+  Status AddSplit(const nlohmann::json& member) {
     JsonFields fields(member, where_ + "\"pre_tokenizer\" Split: ");
     PreTokenStage stage;
-    const Json* pattern = fields.Find("pattern");
+    const nlohmann::json* pattern = fields.Find("pattern");
     const std::string behavior = fields.MaybeString("behavior").value_or("");
     const bool invert = fields.MaybeBool("invert").value_or(false);
     if (behavior == "Removed") {
@@ -120,7 +119,7 @@ class TokenizerReader {
     return Ok();
   }
 
-  Status AddByteLevel(const Json& member) {
+  Status AddByteLevel(const nlohmann::json& member) {
     JsonFields fields(member, where_ + "\"pre_tokenizer\" ByteLevel: ");
     const bool prefix = fields.MaybeBool("add_prefix_space").value_or(true);
     const bool use_regex = fields.MaybeBool("use_regex").value_or(true);
@@ -134,7 +133,7 @@ class TokenizerReader {
     return Ok();
   }
 
-  Status AddDigits(const Json& member) {
+  Status AddDigits(const nlohmann::json& member) {
     JsonFields fields(member, where_ + "\"pre_tokenizer\" Digits: ");
     const bool individual = fields.MaybeBool("individual_digits").value_or(false);
     TM_RETURN_IF_ERROR(fields.status());
@@ -142,11 +141,11 @@ class TokenizerReader {
   }
 
   Status PreTokenizers() {
-    const Json* part = Part("pre_tokenizer");
+    const nlohmann::json* part = Part("pre_tokenizer");
     if (part == nullptr) {
       return Wrong("\"pre_tokenizer\" is missing; one that ends with ByteLevel is needed");
     }
-    std::vector<const Json*> members;
+    std::vector<const nlohmann::json*> members;
     TM_RETURN_IF_ERROR(Flatten(*part, "pretokenizers", "\"pre_tokenizer\"", members));
     for (size_t i = 0; i < members.size(); ++i) {
       const std::string type = TypeOf(*members[i]);
@@ -168,9 +167,9 @@ class TokenizerReader {
   }
 
   Status Decoder() {
-    const Json* part = Part("decoder");
+    const nlohmann::json* part = Part("decoder");
     if (part == nullptr) return Wrong("\"decoder\" is missing; ByteLevel is needed");
-    std::vector<const Json*> members;
+    std::vector<const nlohmann::json*> members;
     TM_RETURN_IF_ERROR(Flatten(*part, "decoders", "\"decoder\"", members));
     if (members.size() != 1 || TypeOf(*members.front()) != "ByteLevel") {
       return Wrong("\"decoder\" " + TypeOf(members.empty() ? *part : *members.front()) +
@@ -180,7 +179,7 @@ class TokenizerReader {
   }
 
   Status Model() {
-    const Json* model = Part("model");
+    const nlohmann::json* model = Part("model");
     if (model == nullptr || !model->is_object()) return Wrong("\"model\" is missing");
     JsonFields fields(*model, where_ + "\"model\": ");
     const std::string type = fields.MaybeString("type").value_or("BPE");
@@ -208,7 +207,8 @@ class TokenizerReader {
   }
 
   // Ids may have holes, but not be so far out that a short file asks for much memory.
-  Result<TokenId> ReadId(const Json& value, size_t tokens, const std::string& what) const {
+  Result<TokenId> ReadId(const nlohmann::json& value, size_t tokens,
+                         const std::string& what) const {
     const uint64_t limit = 65536 + 16 * static_cast<uint64_t>(tokens);
     if (!value.is_number_unsigned() || value.get<uint64_t>() >= limit ||
         value.get<uint64_t>() > uint64_t{std::numeric_limits<TokenId>::max()}) {
@@ -218,7 +218,7 @@ class TokenizerReader {
     return static_cast<TokenId>(value.get<uint64_t>());
   }
 
-  Status Vocabulary(const Json& model) {
+  Status Vocabulary(const nlohmann::json& model) {
     const auto vocab = model.find("vocab");
     if (vocab == model.end() || !vocab->is_object()) {
       return Wrong("\"model\": \"vocab\" must be an object");
@@ -226,7 +226,7 @@ class TokenizerReader {
     parts_.vocabulary.byte_ids.fill(-1);
     ids_.reserve(vocab->size());
     for (const auto& [spelling, value] : vocab->items()) {
-      const std::string what = "\"vocab\" " + DescribeJson(Json(spelling));
+      const std::string what = "\"vocab\" " + DescribeJson(nlohmann::json(spelling));
       TM_ASSIGN_OR_RETURN(const TokenId id, ReadId(value, vocab->size(), what));
       if (!spellings_.emplace(id, spelling).second) {
         return Wrong(what + ": id " + std::to_string(id) + " comes twice");
@@ -243,7 +243,7 @@ class TokenizerReader {
   }
 
   // "left right", or ["left", "right"]. False: neither.
-  static bool ReadPair(const Json& merge, std::string& left, std::string& right) {
+  static bool ReadPair(const nlohmann::json& merge, std::string& left, std::string& right) {
     if (merge.is_array()) {
       if (merge.size() != 2 || !merge[0].is_string() || !merge[1].is_string()) return false;
       left = merge[0].get<std::string>();
@@ -259,13 +259,13 @@ class TokenizerReader {
     return true;
   }
 
-  Status Merges(const Json& model) {
+  Status Merges(const nlohmann::json& model) {
     const auto merges = model.find("merges");
     if (merges == model.end() || !merges->is_array()) {
       return Wrong("\"model\": \"merges\" must be a list");
     }
     parts_.merges.reserve(merges->size());
-    for (const Json& merge : *merges) {
+    for (const nlohmann::json& merge : *merges) {
       if (merge.is_string() && merge.get_ref<const std::string&>().starts_with("#version"))
         continue;
       std::string left;
@@ -280,7 +280,8 @@ class TokenizerReader {
       for (size_t i = 0; i < 3; ++i) {
         const auto it = ids_.find(spellings[i]);
         if (it == ids_.end()) {
-          return Wrong(what + DescribeJson(Json(spellings[i])) + " is not in the vocabulary");
+          return Wrong(what + DescribeJson(nlohmann::json(spellings[i])) +
+                       " is not in the vocabulary");
         }
         ids[i] = it->second;
       }
@@ -290,12 +291,12 @@ class TokenizerReader {
   }
 
   Status AddedTokens() {
-    const Json* list = Part("added_tokens");
+    const nlohmann::json* list = Part("added_tokens");
     if (list == nullptr) return Ok();
     if (!list->is_array() || list->size() > kAddedMax) {
       return Wrong("\"added_tokens\" must be a list");
     }
-    for (const Json& entry : *list) {
+    for (const nlohmann::json& entry : *list) {
       const std::string what = "\"added_tokens\" " + std::to_string(parts_.added.size()) + ": ";
       if (!entry.is_object()) return Wrong(what + "must be an object");
       JsonFields fields(entry, where_ + what);
@@ -325,11 +326,11 @@ class TokenizerReader {
     const auto holder = spellings_.find(token.id);
     if ((known != ids_.end() && known->second != token.id) ||
         (holder != spellings_.end() && holder->second != token.content)) {
-      return Wrong(what + DescribeJson(Json(token.content)) + " and id " +
+      return Wrong(what + DescribeJson(nlohmann::json(token.content)) + " and id " +
                    std::to_string(token.id) + " are not each other's in the vocabulary");
     }
     if (!added_.insert(token.content).second) {
-      return Wrong(what + DescribeJson(Json(token.content)) + " comes twice");
+      return Wrong(what + DescribeJson(nlohmann::json(token.content)) + " comes twice");
     }
     spellings_.emplace(token.id, token.content);
     ids_.emplace(token.content, token.id);
@@ -349,7 +350,7 @@ class TokenizerReader {
     return Ok();
   }
 
-  const Json& root_;
+  const nlohmann::json& root_;
   std::string where_;
   TokenizerParts parts_;
   std::unordered_map<std::string, TokenId> ids_;  // by spelling
@@ -360,7 +361,7 @@ class TokenizerReader {
 }  // namespace
 
 Result<TokenizerParts> ParseTokenizerParts(std::string_view json, std::string_view name) {
-  TM_ASSIGN_OR_RETURN(const Json root, ParseJsonObject(json, name));
+  TM_ASSIGN_OR_RETURN(const nlohmann::json root, ParseJsonObject(json, name));
   return TokenizerReader(root, std::string(name) + ": ").Read();
 }
 

@@ -10,7 +10,7 @@ namespace {
 // How long the thread sleeps at most before it looks whether it should stop or follow another.
 constexpr Duration kNap = milliseconds(100);
 // After a version that does not check out.
-constexpr Duration kRefusedPause = std::chrono::seconds(1);
+constexpr Duration kSpoiltPause = std::chrono::seconds(1);
 
 }  // namespace
 
@@ -85,7 +85,7 @@ void WeightReceiver::Fetch(WeightSource& source) {
       std::lock_guard lock(mutex_);
       last_failure_ = weights.status();
     }
-    return Pause(kRefusedPause);
+    return Pause(kSpoiltPause);
   }
   std::lock_guard lock(mutex_);
   newest_ = {blob->version, blob->step, std::move(*weights)};

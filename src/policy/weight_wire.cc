@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::align_val_t kAlignment{64};
 // Fits the second-level cache of every machine of the last ten years.
-constexpr size_t kPiece = 128 * 1024;
+constexpr size_t kChecksumPiece = 128 * 1024;
 
 }  // namespace
 
@@ -52,7 +52,7 @@ uint64_t WeightChecksum::Value() const {
 
 void CopyChecked(std::byte* to, const std::byte* from, size_t bytes, WeightChecksum& sum) {
   for (size_t done = 0; done < bytes;) {
-    const size_t piece = std::min(kPiece, bytes - done);
+    const size_t piece = std::min(kChecksumPiece, bytes - done);
     std::memcpy(to + done, from + done, piece);
     sum.Add(to + done, piece);
     done += piece;

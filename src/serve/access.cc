@@ -12,7 +12,7 @@ namespace tidemill {
 namespace {
 
 constexpr std::string_view kScheme = "bearer ";
-constexpr size_t kTokensMax = 1000;
+constexpr size_t kAccessTokensMax = 1000;
 
 bool SchemeIsBearer(std::string_view text) {
   if (text.size() < kScheme.size()) return false;
@@ -62,7 +62,7 @@ Result<std::vector<std::string>> ReadTokenFile(const std::string& path) {
     if (const Result<Tokens> checked = Tokens::Make({line}); !checked.ok()) {
       return Invalid(path + ":" + std::to_string(number) + ": " + checked.status().message());
     }
-    if (tokens.size() == kTokensMax) return Invalid(path + ": more than 1000 tokens");
+    if (tokens.size() == kAccessTokensMax) return Invalid(path + ": more than 1000 tokens");
     tokens.push_back(line);
   }
   if (tokens.empty()) return Invalid(path + ": has no token");

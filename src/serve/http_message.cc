@@ -109,6 +109,20 @@ HttpResponse ErrorResponse(const Status& status) {
   return ErrorResponse(HttpStatusOf(status.code()), status.message());
 }
 
+HttpResponse TextResponse(int status, std::string body) {
+  HttpResponse response;
+  response.status = status;
+  response.content_type = "text/plain; charset=utf-8";
+  response.body = std::move(body);
+  return response;
+}
+
+HttpResponse MetricsResponse(std::string text) {
+  HttpResponse response = TextResponse(200, std::move(text));
+  response.content_type = "text/plain; version=0.0.4; charset=utf-8";
+  return response;
+}
+
 Status ParseTarget(std::string_view target, HttpRequest& request) {
   target = target.substr(0, target.find('#'));
   const size_t mark = std::min(target.find('?'), target.size());

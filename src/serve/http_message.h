@@ -36,6 +36,11 @@ HttpResponse ErrorResponse(int status, std::string_view message);
 // The same with the HTTP status that fits.
 HttpResponse ErrorResponse(const Status& status);
 
+// A line or two for people and probes.
+HttpResponse TextResponse(int status, std::string body);
+// Metrics in Prometheus' text format.
+HttpResponse MetricsResponse(std::string text);
+
 // Takes the target of a request line apart into path and query. kInvalid: not "/..", a bad
 // %-escape, a NUL, or a path that tries to leave its root.
 Status ParseTarget(std::string_view target, HttpRequest& request);

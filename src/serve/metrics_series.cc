@@ -15,7 +15,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr size_t kReadAtOnce = size_t{4} << 20;
+constexpr size_t kSeriesBytesAtOnce = size_t{4} << 20;
 constexpr size_t kProbe = size_t{64} << 10;
 constexpr double kMissing = std::numeric_limits<double>::quiet_NaN();
 
@@ -134,8 +134,9 @@ Result<uint64_t> LinesEnd(const std::string& path) {
     return Unavailable(path + ": " + std::strerror(errno));
   }
   const auto size = static_cast<uint64_t>(info.st_size);
-  TM_ASSIGN_OR_RETURN(const TailChunk chunk,
-                      ReadTail(path, size - std::min<uint64_t>(size, kReadAtOnce), kReadAtOnce));
+  TM_ASSIGN_OR_RETURN(
+      const TailChunk chunk,
+      ReadTail(path, size - std::min<uint64_t>(size, kSeriesBytesAtOnce), kSeriesBytesAtOnce));
   return chunk.next_offset;
 }
 
@@ -209,7 +210,7 @@ Json MetricsSeries::Newest() const {
 
 Status MetricsFile::Update() {
   while (true) {
-    TM_ASSIGN_OR_RETURN(TailChunk chunk, ReadTail(path_, offset_, kReadAtOnce));
+    TM_ASSIGN_OR_RETURN(TailChunk chunk, ReadTail(path_, offset_, kSeriesBytesAtOnce));
     if (chunk.started_over) *this = MetricsFile(path_);
     for (const std::string& line : chunk.lines) Take(line);
     offset_ = chunk.next_offset;

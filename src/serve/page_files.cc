@@ -10,7 +10,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr uintmax_t kBytesMax = uintmax_t{32} << 20;
+constexpr uintmax_t kPageBytesMax = uintmax_t{32} << 20;
 
 constexpr const char* kMissingPage =
     "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><title>Tidemill</title></head>"
@@ -98,7 +98,7 @@ Result<PageFiles> PageFiles::Read(const std::string& folder) {
     std::string content((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
     if (!file.good() && !file.eof()) return Unavailable(it->path().string() + ": cannot be read");
     total += content.size();
-    if (total > kBytesMax) return Invalid(folder + ": more than 32 MB; this is not the page");
+    if (total > kPageBytesMax) return Invalid(folder + ": more than 32 MB; this is not the page");
     page.files_["/" + fs::relative(it->path(), folder).generic_string()] = std::move(content);
   }
   if (!page.files_.contains("/index.html")) return NotFound(folder + ": no index.html there");

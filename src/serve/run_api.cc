@@ -21,7 +21,7 @@ Json SummaryOf(const RunDirectory& directory) {
   return json.is_object() ? json : Json();
 }
 
-std::vector<std::string> Words(const std::string& text) {
+std::vector<std::string> BetweenCommas(const std::string& text) {
   std::vector<std::string> words;
   size_t begin = 0;
   while (begin < text.size()) {
@@ -215,7 +215,7 @@ Result<HttpResponse> RunApi::Series(const HttpRequest& request, RunView& run) {
   TM_ASSIGN_OR_RETURN(const uint64_t points, Bounded(request, "points", 600, 4000));
   const std::string* prefix = request.Find("prefix");
   const std::vector<std::string> prefixes =
-      prefix == nullptr ? std::vector<std::string>() : Words(*prefix);
+      prefix == nullptr ? std::vector<std::string>() : BetweenCommas(*prefix);
   Json json;
   TM_RETURN_IF_ERROR(run.WithMetrics([&](const MetricsFile& metrics) {
     json["tick"] = metrics.Series("tick").ToJson(points, prefixes);

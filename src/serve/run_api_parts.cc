@@ -124,23 +124,23 @@ Json TaskJson(const TaskTrend& trend, const std::string& state, double early, do
           {"rates", rates}};
 }
 
-using TaskOrder = bool (*)(const Json&, const Json&);
+using TaskRowOrder = bool (*)(const Json&, const Json&);
 
-Result<TaskOrder> TaskOrderParameter(const HttpRequest& request) {
+Result<TaskRowOrder> TaskOrderParameter(const HttpRequest& request) {
   const std::string* sort = request.Find("sort");
-  if (sort == nullptr || *sort == "task") return TaskOrder(nullptr);
+  if (sort == nullptr || *sort == "task") return TaskRowOrder(nullptr);
   if (*sort == "worst") {
-    return TaskOrder([](const Json& a, const Json& b) {
+    return TaskRowOrder([](const Json& a, const Json& b) {
       return a["pass_rate"].get<double>() < b["pass_rate"].get<double>();
     });
   }
   if (*sort == "best") {
-    return TaskOrder([](const Json& a, const Json& b) {
+    return TaskRowOrder([](const Json& a, const Json& b) {
       return a["pass_rate"].get<double>() > b["pass_rate"].get<double>();
     });
   }
   if (*sort == "change") {
-    return TaskOrder([](const Json& a, const Json& b) {
+    return TaskRowOrder([](const Json& a, const Json& b) {
       return a["late"].get<double>() - a["early"].get<double>() <
              b["late"].get<double>() - b["early"].get<double>();
     });
@@ -182,7 +182,7 @@ Result<HttpResponse> RunApi::Group(const HttpRequest& request, RunView& run) {
 Result<HttpResponse> RunApi::Tasks(const HttpRequest& request, RunView& run) {
   TM_ASSIGN_OR_RETURN(const v1::Purpose given, PurposeParameter(request));
   TM_ASSIGN_OR_RETURN(const RunReader::Page page, PageParameters(request, 100));
-  TM_ASSIGN_OR_RETURN(const TaskOrder order, TaskOrderParameter(request));
+  TM_ASSIGN_OR_RETURN(const TaskRowOrder order, TaskOrderParameter(request));
   const v1::Purpose purpose = given == v1::PURPOSE_UNSPECIFIED ? v1::PURPOSE_TRAIN : given;
   TM_ASSIGN_OR_RETURN(const TaskTrends trends, run.Trends(purpose, kTaskIntervals));
   const std::string* state_wanted = request.Find("state");

@@ -11,7 +11,7 @@
 namespace tidemill {
 namespace {
 
-constexpr size_t kReadAtOnce = size_t{1} << 20;
+constexpr size_t kEventBytesAtOnce = size_t{1} << 20;
 constexpr uint64_t kStateEvery = 4;  // polls
 
 std::string StateOf(const std::string& folder, const std::string& name) {
@@ -106,7 +106,7 @@ Status RunEvents::Open(const HttpRequest& request, std::shared_ptr<EventStream> 
 void RunEvents::Follow(const std::string& name, Watched& run) {
   const std::string path = options_.folder + "/" + name + "/metrics.jsonl";
   while (true) {
-    const Result<TailChunk> chunk = ReadTail(path, run.offset, kReadAtOnce);
+    const Result<TailChunk> chunk = ReadTail(path, run.offset, kEventBytesAtOnce);
     if (!chunk.ok()) {
       LogEvery(std::chrono::seconds(60), "events-" + name, LogLevel::kWarn,
                "the metrics of a run cannot be followed", {{"error", chunk.status().message()}});

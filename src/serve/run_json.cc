@@ -11,7 +11,7 @@ namespace {
 
 using Json = ApiJson;
 
-constexpr int kTokensMax = 32'768;            // shown of one turn
+constexpr int kTurnTokensMax = 32'768;        // shown of one turn
 constexpr size_t kTextMax = size_t{1} << 18;  // shown of one text
 
 template <typename T>
@@ -29,7 +29,7 @@ std::string Cut(std::string text) {
 Json TokenTexts(const google::protobuf::RepeatedField<uint32_t>& ids,
                 const std::optional<Tokenizer>& tokenizer) {
   Json texts = Json::array();
-  const int count = std::min(ids.size(), kTokensMax);
+  const int count = std::min(ids.size(), kTurnTokensMax);
   if (!tokenizer) {
     for (int i = 0; i < count; ++i) texts.push_back(std::to_string(ids[i]) + " ");
     return texts;
@@ -45,7 +45,8 @@ std::string PlainText(const google::protobuf::RepeatedField<uint32_t>& ids,
                       const std::optional<Tokenizer>& tokenizer) {
   std::string text;
   if (!tokenizer) {
-    for (int i = 0; i < std::min(ids.size(), kTokensMax); ++i) text += std::to_string(ids[i]) + " ";
+    for (int i = 0; i < std::min(ids.size(), kTurnTokensMax); ++i)
+      text += std::to_string(ids[i]) + " ";
     return text;
   }
   const std::vector<TokenId> copy(ids.begin(), ids.end());
@@ -71,7 +72,7 @@ Json TurnJson(const v1::Turn& turn, const std::optional<Tokenizer>& tokenizer) {
   json["tokens"] = TokenTexts(turn.ids(), tokenizer);
   json["tokens_total"] = turn.ids_size();
   Json& logprobs = json["logprobs"] = Json::array();
-  for (int i = 0; i < std::min(turn.logprobs_size(), kTokensMax); ++i) {
+  for (int i = 0; i < std::min(turn.logprobs_size(), kTurnTokensMax); ++i) {
     const float value = turn.logprobs(i);
     logprobs.push_back(std::isfinite(value) ? Json(std::round(value * 1e4) / 1e4) : Json());
   }

@@ -14,7 +14,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr int64_t kMarginMs = 5'000;  // what begins in the window may be told after it
-constexpr size_t kBytesMax = size_t{8} << 20;
+constexpr size_t kWorkBytesMax = size_t{8} << 20;
 
 double NumberOf(const Json& line, const char* key) {
   const auto it = line.find(key);
@@ -87,7 +87,7 @@ Result<Json> ReadWork(const std::string& metrics_path, int64_t from_ms, int64_t 
   if (to_ms - from_ms <= kWorkWindowMs) {
     TM_ASSIGN_OR_RETURN(
         const std::vector<std::string> lines,
-        LinesBetween(metrics_path, from_ms - kMarginMs, to_ms + kMarginMs, kBytesMax));
+        LinesBetween(metrics_path, from_ms - kMarginMs, to_ms + kMarginMs, kWorkBytesMax));
     for (const std::string& text : lines) {
       // Steps are long, many, and told by the database.
       if (text.find("\"kind\":\"step\"") != std::string::npos) continue;

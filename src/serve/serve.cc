@@ -21,14 +21,6 @@ PageFiles ReadPage(const std::string& folder) {
   return PageFiles::Missing();
 }
 
-HttpResponse Text(int status, std::string body) {
-  HttpResponse response;
-  response.status = status;
-  response.content_type = "text/plain; charset=utf-8";
-  response.body = std::move(body);
-  return response;
-}
-
 class Server final : public RunServer {
  public:
   explicit Server(const ServeOptions& options)
@@ -51,10 +43,10 @@ class Server final : public RunServer {
 
  private:
   HttpResponse Answer(const HttpRequest& request) {
-    if (request.path == "/healthz") return Text(200, "ok\n");
+    if (request.path == "/healthz") return TextResponse(200, "ok\n");
     if (request.path == "/readyz") {
       const std::string why = options_.not_ready ? options_.not_ready() : "";
-      return why.empty() ? Text(200, "ready\n") : Text(503, why + "\n");
+      return why.empty() ? TextResponse(200, "ready\n") : TextResponse(503, why + "\n");
     }
     if (request.path == "/metrics") return MetricsText();
     if (NeedsToken(request.path)) return api_.Answer(request);
@@ -77,9 +69,7 @@ class Server final : public RunServer {
       if (!status.ok())
         LogEvery(std::chrono::seconds(60), "run-gauges", LogLevel::kWarn, status.message());
     }
-    HttpResponse response = Text(200, out.str());
-    response.content_type = "text/plain; version=0.0.4; charset=utf-8";
-    return response;
+    return MetricsResponse(out.str());
   }
 
   const ServeOptions options_;

@@ -37,14 +37,6 @@ class Pace {
   std::deque<std::pair<Time, double>> seen_;  // oldest first, no older than kRateOver but the first
 };
 
-HttpResponse Text(int status, std::string body) {
-  HttpResponse response;
-  response.status = status;
-  response.content_type = "text/plain; version=0.0.4; charset=utf-8";
-  response.body = std::move(body);
-  return response;
-}
-
 std::string HostName() {
   char host[256] = "";
   gethostname(host, sizeof host - 1);
@@ -163,8 +155,8 @@ class Beacon final : public WorkerBeacon {
   HttpResponse Answer(const HttpRequest& request) {
     if (request.path == "/healthz") return Condition(options_.stuck, "ok\n");
     if (request.path == "/readyz") {
-      if (IsLeaving()) return Text(503, "leaving\n");
-      if (silent_) return Text(503, "redis does not answer\n");
+      if (IsLeaving()) return TextResponse(503, "leaving\n");
+      if (silent_) return TextResponse(503, "redis does not answer\n");
       return Condition(options_.not_ready, "ready\n");
     }
     if (request.path == "/metrics") return MetricsText();
@@ -173,7 +165,7 @@ class Beacon final : public WorkerBeacon {
 
   static HttpResponse Condition(const std::function<std::string()>& wrong, const char* good) {
     const std::string why = wrong ? wrong() : "";
-    return why.empty() ? Text(200, good) : Text(503, why + "\n");
+    return why.empty() ? TextResponse(200, good) : TextResponse(503, why + "\n");
   }
 
   HttpResponse MetricsText() {
@@ -181,7 +173,7 @@ class Beacon final : public WorkerBeacon {
         {"run", options_.run}, {"role", options_.role}, {"worker", options_.worker}};
     std::string text = options_.metrics->Text(labels);
     if (!options_.metrics_file.empty()) text += FileGauges();
-    return Text(200, std::move(text));
+    return MetricsResponse(std::move(text));
   }
 
   std::string FileGauges() {

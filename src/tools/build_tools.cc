@@ -13,12 +13,6 @@
 namespace tidemill {
 namespace {
 
-void Refuse(const Status& status, v1::ToolResult* result) {
-  result->set_outcome(status.code() == Code::kInvalid ? v1::OUTCOME_INVALID
-                                                      : v1::OUTCOME_UNAVAILABLE);
-  result->set_cause(status.message());
-}
-
 void AddDiagnostics(std::vector<v1::Diagnostic> diagnostics, v1::ToolResult* result) {
   for (v1::Diagnostic& d : diagnostics) *result->add_diagnostics() = std::move(d);
 }

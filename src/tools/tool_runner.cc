@@ -15,13 +15,6 @@
 namespace tidemill {
 namespace {
 
-// The failure of a Status as a result: the agent's if what it sent was wrong, ours otherwise.
-void Refuse(const Status& status, v1::ToolResult* result) {
-  const bool agents = status.code() == Code::kInvalid;
-  result->set_outcome(agents ? v1::OUTCOME_INVALID : v1::OUTCOME_UNAVAILABLE);
-  result->set_cause(status.message());
-}
-
 // Whether the files fit into a box of that size, as its file system counts.
 bool Fits(const Workspace& files, uint64_t disk_bytes) {
   uint64_t bytes = 0, entries = 16;
@@ -68,6 +61,12 @@ RunReport RunProgram(Box& box, const RunSpec& spec) {
   report.outcome = v1::OUTCOME_UNAVAILABLE;
   report.cause = fmt::format("{} is not installed on this machine", program);
   return report;
+}
+
+void Refuse(const Status& status, v1::ToolResult* result) {
+  const bool agents = status.code() == Code::kInvalid;
+  result->set_outcome(agents ? v1::OUTCOME_INVALID : v1::OUTCOME_UNAVAILABLE);
+  result->set_cause(status.message());
 }
 
 void TakeReport(const RunReport& report, v1::ToolResult* result) {

@@ -97,6 +97,9 @@ class ToolRunner {
 // agent's.
 RunReport RunProgram(Box& box, const RunSpec& spec);
 
+// The failure of a Status as a result: the agent's if what it sent was wrong, ours otherwise.
+void Refuse(const Status& status, v1::ToolResult* result);
+
 // Copies what a command did into a result; times add up over several commands.
 void TakeReport(const RunReport& report, v1::ToolResult* result);
 

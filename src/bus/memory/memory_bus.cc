@@ -9,16 +9,8 @@
 namespace tidemill {
 namespace {
 
-constexpr size_t kDeadCapacity = 1 << 14;
-
 Status BusClosed() {
   return Closed("the bus is closed");
-}
-Status NoTopic(std::string_view topic) {
-  return NotFound("no topic \"" + std::string(topic) + "\" is open");
-}
-Status TopicFull(std::string_view topic) {
-  return Full("topic \"" + std::string(topic) + "\" is at capacity");
 }
 
 }  // namespace

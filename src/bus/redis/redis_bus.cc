@@ -9,14 +9,9 @@
 #include "bus/redis/redis_io.h"
 #include "bus/redis/redis_scripts.h"
 #include "bus/redis/redis_url.h"
+#include "bus/topic_rules.h"
 
 namespace tidemill {
-namespace {
-
-constexpr size_t kDeadCapacity = 1 << 14;
-
-}  // namespace
-
 RedisBus::RedisBus(RedisBusOptions options)
     : options_(std::move(options)),
       shared_(options_.local, options_.clock != nullptr ? *options_.clock : real_clock_) {}

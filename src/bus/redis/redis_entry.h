@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "bus/redis/redis_local.h"
@@ -10,6 +11,9 @@
 struct redisReply;
 
 namespace tidemill {
+
+// Begins the reference to a body that lies in the blob store; its hash follows.
+inline constexpr std::string_view kBlobRef = "blob:";
 
 // One entry: a delivery, and for the dead-letter topic what is known of the death.
 struct RedisEntry {

@@ -12,7 +12,6 @@ namespace {
 
 constexpr size_t kFetchMax = 1000;
 constexpr std::string_view kBlockMs = "250";
-constexpr std::string_view kBlobRef = "blob:";
 constexpr Duration kForgetEvery = std::chrono::seconds(60);
 constexpr Duration kRefreshEvery = std::chrono::seconds(2);
 

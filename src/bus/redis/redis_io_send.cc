@@ -15,7 +15,6 @@ constexpr size_t kBatchCalls = 128;
 constexpr size_t kBatchBytes = 1 << 20;
 constexpr size_t kWindow = 3;  // batches in flight
 constexpr std::string_view kKeepClientSeconds = "86400";
-constexpr std::string_view kBlobRef = "blob:";
 constexpr Duration kRetryMin = milliseconds(2);
 constexpr Duration kRetryMax = milliseconds(50);
 constexpr Duration kErrorRetry = milliseconds(200);

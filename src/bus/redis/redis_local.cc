@@ -12,12 +12,6 @@ constexpr Duration kRemovedFor = std::chrono::hours(1);
 // Lua's numbers are exact up to 2^53.
 constexpr size_t kCapacityMax = 1'000'000'000'000;
 
-Status NoTopic(std::string_view topic) {
-  return NotFound("no topic \"" + std::string(topic) + "\" is open");
-}
-Status TopicFull(std::string_view topic) {
-  return Full("topic \"" + std::string(topic) + "\" is at capacity");
-}
 Status RanOut(const Lease& lease) {
   return NotFound("the lease of message " + lease.id + " in \"" + lease.topic + "\" ran out");
 }

@@ -17,13 +17,6 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using testing::RandomBatch;
-using testing::TinyConfig;
-using testing::TinyWeights;
-
-NamedTensors WeightsOf(const Trainer& trainer) {
-  return (*trainer.ExactSnapshot())->tensors();
-}
 
 void ExpectSame(const NamedTensors& got, const NamedTensors& expected) {
   ASSERT_EQ(got.size(), expected.size());

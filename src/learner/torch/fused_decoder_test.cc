@@ -10,9 +10,6 @@
 namespace tidemill {
 namespace {
 
-using testing::TinyConfig;
-using testing::TinyWeights;
-
 std::vector<ModelConfig> Shapes() {
   ModelConfig llama = TinyConfig(ModelFamily::kLlama);
   llama.tie_word_embeddings = false;

@@ -16,9 +16,6 @@ namespace {
 
 using std::chrono::milliseconds;
 using ::testing::HasSubstr;
-using testing::RandomBatch;
-using testing::TinyConfig;
-using testing::TinyWeights;
 
 class RankGroupTest : public ::testing::Test {
  protected:

@@ -22,7 +22,7 @@ using SteadyClock = std::chrono::steady_clock;
 // Rank 0 says every minute that it is there, but may be long over a step or a checkpoint. One that
 // ends closes its connections, which is noticed at once.
 constexpr milliseconds kLeaderLimit = std::chrono::minutes(30);
-constexpr milliseconds kGlance = std::chrono::seconds(1);
+constexpr milliseconds kLookEvery = std::chrono::seconds(1);
 constexpr milliseconds kConnectLimit =
     std::chrono::seconds(10);  // and of a sum under way, at least
 
@@ -169,7 +169,7 @@ template <typename WorkPtr>
 void RankLinks::Await(WorkPtr work) {
   while (rank_ > 0 && options_.meeting.find("file:") != 0 && !work->isCompleted()) {
     try {
-      work->wait(kGlance);
+      work->wait(kLookEvery);
     } catch (const std::exception&) {
       if (work->isCompleted()) throw;
       (void)store_->check({"members"});  // throws when it is gone

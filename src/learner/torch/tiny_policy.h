@@ -10,12 +10,11 @@
 
 #include "core/random.h"
 #include "learner/learner_samples.h"
+#include "learner/torch/trainer.h"
 #include "policy/tiny_config.h"
 #include "policy/torch/model.h"
 
-namespace tidemill::testing {
-
-using tidemill::TinyConfig;
+namespace tidemill {
 
 // With weights large enough that outputs differ.
 inline std::shared_ptr<const PolicyWeights> TinyWeights(const ModelConfig& config,
@@ -25,6 +24,10 @@ inline std::shared_ptr<const PolicyWeights> TinyWeights(const ModelConfig& confi
   auto weights = PolicyWeights::NewRandom(wide, seed);
   EXPECT_TRUE(weights.ok()) << weights.status().ToString();
   return *weights;
+}
+
+inline NamedTensors WeightsOf(const Trainer& trainer) {
+  return (*trainer.ExactSnapshot())->tensors();
 }
 
 // Log-probabilities of ids[from..) under `weights` at a temperature.
@@ -79,4 +82,4 @@ inline v1::Batch RandomBatch(const PolicyWeights& weights, uint64_t seed, uint64
   return batch;
 }
 
-}  // namespace tidemill::testing
+}  // namespace tidemill

@@ -11,10 +11,6 @@ namespace tidemill {
 namespace {
 
 using ::testing::HasSubstr;
-using testing::OneTurn;
-using testing::RandomBatch;
-using testing::TinyConfig;
-using testing::TinyWeights;
 
 TrainerOptions Options(const std::string& preset) {
   TrainerOptions options;
@@ -28,10 +24,6 @@ std::unique_ptr<Trainer> Make(const std::shared_ptr<const PolicyWeights>& weight
   auto trainer = Trainer::New(weights, options, weights);
   EXPECT_TRUE(trainer.ok()) << trainer.status().ToString();
   return std::move(*trainer);
-}
-
-NamedTensors WeightsOf(const Trainer& trainer) {
-  return (*trainer.ExactSnapshot())->tensors();
 }
 
 double LargestDifference(const NamedTensors& a, const NamedTensors& b) {
@@ -84,11 +76,9 @@ TEST(Trainer, RaisesTheProbabilityOfWhatIsRewarded) {
     }
     const auto after = *trainer->Snapshot();
     const auto sum = [](const std::vector<float>& v) { return v[0] + v[1]; };
-    EXPECT_GT(sum(testing::Logprobs(*after, good, 3, 1)),
-              sum(testing::Logprobs(*weights, good, 3, 1)) + 0.5)
+    EXPECT_GT(sum(Logprobs(*after, good, 3, 1)), sum(Logprobs(*weights, good, 3, 1)) + 0.5)
         << preset;
-    EXPECT_LT(sum(testing::Logprobs(*after, bad, 3, 1)), sum(testing::Logprobs(*after, good, 3, 1)))
-        << preset;
+    EXPECT_LT(sum(Logprobs(*after, bad, 3, 1)), sum(Logprobs(*after, good, 3, 1))) << preset;
   }
 }
 
@@ -209,7 +199,7 @@ TEST(Trainer, RefusesSamplesThatMustNotBeTrainedOn) {
   auto trainer = Make(weights, Options("grpo"));
   v1::Batch batch = RandomBatch(*weights, 1);
   batch.mutable_samples(0)->mutable_verdict()->set_scored(false);
-  EXPECT_THAT(trainer->Train(batch, 0).status().message(), HasSubstr("task/0/0 has no verdict"));
+  EXPECT_THAT(trainer->Train(batch, 0).status().message(), HasSubstr("task/0/0#1 has no verdict"));
   batch = RandomBatch(*weights, 1);
   batch.mutable_samples(0)->mutable_trajectory()->set_purpose(v1::PURPOSE_EVAL);
   EXPECT_THAT(trainer->Train(batch, 0).status().message(), HasSubstr("evaluation"));

@@ -21,7 +21,7 @@ class WarmupTest : public ::testing::Test {
  protected:
   void SetUp() override {
     options_.demonstrations = folder_ + "/demos.jsonl";
-    options_.config = testing::TinyConfig();
+    options_.config = TinyConfig();
     options_.output = folder_ + "/model";
     options_.batch_tokens = 256;
     options_.schedule = {.peak = 5e-3, .warmup_steps = 5};

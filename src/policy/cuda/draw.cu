@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kQuads = kCudaPartColumns / (4 * kThreads);  // float4 a thread holds
-constexpr int kWarps = kThreads / 32;
+constexpr int kDrawWarps = kThreads / 32;
 
 __device__ __forceinline__ uint64_t Mix(uint64_t x) {
   x += 0x9e3779b97f4a7c15ULL;
@@ -49,9 +49,9 @@ __device__ __forceinline__ int WarpMin(int x) {
 }
 
 struct PartScratch {
-  float values[kWarps];
-  int indices[kWarps];
-  float sums[kWarps];
+  float values[kDrawWarps];
+  int indices[kDrawWarps];
+  float sums[kDrawWarps];
   float inclusive[kThreads];
 };
 
@@ -74,7 +74,7 @@ __device__ void PickWithin(const float (&logits)[kQuads * 4], float top, float s
   __syncthreads();
   float base = 0, total = 0;
 #pragma unroll
-  for (int w = 0; w < kWarps; ++w) {
+  for (int w = 0; w < kDrawWarps; ++w) {
     if (w == warp) base = total;
     total += s.sums[w];
   }
@@ -149,7 +149,7 @@ __global__ void __launch_bounds__(kThreads, 6) PartKernel(const CudaPartArgs arg
   __syncthreads();
   top = s.values[0];
 #pragma unroll
-  for (int w = 1; w < kWarps; ++w) top = fmaxf(top, s.values[w]);
+  for (int w = 1; w < kDrawWarps; ++w) top = fmaxf(top, s.values[w]);
 
   const bool greedy = draw.inverse_temperature <= 0;
   const float scale = (greedy ? 1.0f : draw.inverse_temperature) * 1.4426950408889634f;
@@ -173,13 +173,13 @@ __global__ void __launch_bounds__(kThreads, 6) PartKernel(const CudaPartArgs arg
   __syncthreads();
   if (threadIdx.x != 0) return;
   float sum = 0;
-  for (int w = 0; w < kWarps; ++w) sum += s.sums[w];
+  for (int w = 0; w < kDrawWarps; ++w) sum += s.sums[w];
   // Numbers that are none are in the sum, infinite ones in the top.
   out.top = isfinite(top) && isfinite(sum) ? top : NAN;
   out.sum = sum;
   if (greedy) {
     int first = s.indices[0];
-    for (int w = 1; w < kWarps; ++w) first = min(first, s.indices[w]);
+    for (int w = 1; w < kDrawWarps; ++w) first = min(first, s.indices[w]);
     out.token = first_column + first;
     out.logit = top;
   }

@@ -4,8 +4,8 @@
 namespace tidemill {
 namespace {
 
-constexpr int kNormThreads = 256;
-constexpr int kNormWarps = kNormThreads / 32;
+constexpr int kTrainNormThreads = 256;
+constexpr int kTrainNormWarps = kTrainNormThreads / 32;
 constexpr int kMaxNormParts = 528;  // four blocks on each of 132 multiprocessors
 
 __device__ __forceinline__ float4 Add(float4 a, float4 b) {
@@ -30,21 +30,21 @@ __device__ __forceinline__ float4 TakeSum(const TrainNormIn& in, int64_t at) {
   return Load4(sum);
 }
 
-__global__ void __launch_bounds__(kNormThreads)
+__global__ void __launch_bounds__(kTrainNormThreads)
     NormForwardKernel(const TrainNormShape shape, const TrainNormIn in, const float* w, bf16* y,
                       float* rstd) {
-  __shared__ float scratch[kNormWarps];
+  __shared__ float scratch[kTrainNormWarps];
   const int64_t r = blockIdx.x;
   float sum = 0;
-  for (int i = threadIdx.x * 4; i < shape.width; i += kNormThreads * 4) {
+  for (int i = threadIdx.x * 4; i < shape.width; i += kTrainNormThreads * 4) {
     const float4 v = TakeSum(in, r * shape.width + i);
     sum += Dot(v, v);
   }
-  const float scale =
-      rsqrtf(BlockSum<kNormThreads>(sum, scratch) / static_cast<float>(shape.width) + shape.eps);
+  const float scale = rsqrtf(
+      BlockSum<kTrainNormThreads>(sum, scratch) / static_cast<float>(shape.width) + shape.eps);
   if (threadIdx.x == 0) rstd[r] = scale;
   const bf16* from = static_cast<const bf16*>(in.more == nullptr ? in.x : in.sum);
-  for (int i = threadIdx.x * 4; i < shape.width; i += kNormThreads * 4) {
+  for (int i = threadIdx.x * 4; i < shape.width; i += kTrainNormThreads * 4) {
     const int64_t at = r * shape.width + i;
     Store4(y + at, Times(Times(Load4(from + at), scale), Load4(w + i)));
   }
@@ -52,11 +52,11 @@ __global__ void __launch_bounds__(kNormThreads)
 
 // The same for rows of 128 kQuads numbers, which a warp holds in registers.
 template <int kQuads>
-__global__ void __launch_bounds__(kNormThreads)
+__global__ void __launch_bounds__(kTrainNormThreads)
     NormForwardWarpKernel(const TrainNormShape shape, const TrainNormIn in, const float* w, bf16* y,
                           float* rstd) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  const int64_t r = static_cast<int64_t>(blockIdx.x) * kNormWarps + threadIdx.x / 32;
+  const int64_t r = static_cast<int64_t>(blockIdx.x) * kTrainNormWarps + threadIdx.x / 32;
   if (r >= shape.rows) return;
   const int64_t first = r * shape.width + lane * 4;
   float4 v[kQuads];
@@ -83,35 +83,36 @@ __device__ __forceinline__ float4 SumGradient(const TrainNormGradients& g, int64
 
 // Each block goes through rows blockIdx.x, blockIdx.x + gridDim.x, ..; a thread keeps the same
 // columns throughout, so the weight's gradient gathers in shared memory of its own.
-__global__ void __launch_bounds__(kNormThreads)
+__global__ void __launch_bounds__(kTrainNormThreads)
     NormBackwardKernel(const TrainNormShape shape, const bf16* x, const float* w, const float* rstd,
                        const TrainNormGradients g) {
   extern __shared__ float dw[];
-  __shared__ float scratch[2][kNormWarps];
+  __shared__ float scratch[2][kTrainNormWarps];
   const bf16* dy = static_cast<const bf16*>(g.dy);
-  for (int i = threadIdx.x * 4; i < shape.width; i += kNormThreads * 4) Store4(dw + i, float4{});
+  for (int i = threadIdx.x * 4; i < shape.width; i += kTrainNormThreads * 4)
+    Store4(dw + i, float4{});
   int turn = 0;
   for (int64_t r = blockIdx.x; r < shape.rows; r += gridDim.x) {
     const float scale = rstd[r];
     const int64_t first = r * shape.width;
     float dot = 0;
-    for (int i = threadIdx.x * 4; i < shape.width; i += kNormThreads * 4) {
+    for (int i = threadIdx.x * 4; i < shape.width; i += kTrainNormThreads * 4) {
       const float4 v = Load4(x + first + i), d = Load4(dy + first + i);
       dot += Dot(v, Times(d, Load4(w + i)));
       Store4(dw + i, Add(Load4(dw + i), Times(Times(v, d), scale)));
     }
     // Two scratch areas in turn: one barrier a row is enough.
-    const float mean = BlockSum<kNormThreads>(dot, scratch[turn]) * scale * scale /
+    const float mean = BlockSum<kTrainNormThreads>(dot, scratch[turn]) * scale * scale /
                        static_cast<float>(shape.width);
     turn ^= 1;
-    for (int i = threadIdx.x * 4; i < shape.width; i += kNormThreads * 4) {
+    for (int i = threadIdx.x * 4; i < shape.width; i += kTrainNormThreads * 4) {
       const float4 dy_w = Times(Load4(dy + first + i), Load4(w + i));
       Store4(static_cast<bf16*>(g.dx) + first + i,
              SumGradient(g, first + i, Load4(x + first + i), dy_w, scale, mean));
     }
   }
   float* out = g.dw_parts + static_cast<int64_t>(blockIdx.x) * shape.width;
-  for (int i = threadIdx.x * 4; i < shape.width; i += kNormThreads * 4) {
+  for (int i = threadIdx.x * 4; i < shape.width; i += kTrainNormThreads * 4) {
     Store4(out + i, Load4(dw + i));
   }
 }
@@ -119,15 +120,15 @@ __global__ void __launch_bounds__(kNormThreads)
 // The same for rows of 128 kQuads numbers: a warp takes one row after the other and holds row and
 // gathered gradient in registers; the block's warps add up at the end.
 template <int kQuads>
-__global__ void __launch_bounds__(kNormThreads, 2)
+__global__ void __launch_bounds__(kTrainNormThreads, 2)
     NormBackwardWarpKernel(const TrainNormShape shape, const bf16* x, const float* w,
                            const float* rstd, const TrainNormGradients g) {
-  extern __shared__ float dw[];  // [kNormWarps][width]
+  extern __shared__ float dw[];  // [kTrainNormWarps][width]
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
   const bf16* dy = static_cast<const bf16*>(g.dy);
   float4 gathered[kQuads] = {};
-  for (int64_t r = static_cast<int64_t>(blockIdx.x) * kNormWarps + warp; r < shape.rows;
-       r += static_cast<int64_t>(gridDim.x) * kNormWarps) {
+  for (int64_t r = static_cast<int64_t>(blockIdx.x) * kTrainNormWarps + warp; r < shape.rows;
+       r += static_cast<int64_t>(gridDim.x) * kTrainNormWarps) {
     const float scale = rstd[r];
     const int64_t first = r * shape.width + lane * 4;
     float4 v[kQuads], dy_w[kQuads];
@@ -153,9 +154,9 @@ __global__ void __launch_bounds__(kNormThreads, 2)
   }
   __syncthreads();
   float* out = g.dw_parts + static_cast<int64_t>(blockIdx.x) * shape.width;
-  for (int i = threadIdx.x * 4; i < shape.width; i += kNormThreads * 4) {
+  for (int i = threadIdx.x * 4; i < shape.width; i += kTrainNormThreads * 4) {
     float4 sum = Load4(dw + i);
-    for (int other = 1; other < kNormWarps; ++other) {
+    for (int other = 1; other < kTrainNormWarps; ++other) {
       sum = Add(sum, Load4(dw + other * shape.width + i));
     }
     Store4(out + i, sum);
@@ -194,12 +195,13 @@ bool ForWarpRows(int width, F&& f) {
 void TrainNormForward(const TrainNormShape& shape, const TrainNormIn& in, const float* w, void* y,
                       float* rstd, CudaStream stream) {
   const bool done = ForWarpRows(shape.width, [&]<int kQuads>() {
-    NormForwardWarpKernel<kQuads><<<BlocksFor(shape.rows, kNormWarps), kNormThreads, 0, stream>>>(
-        shape, in, w, Out(y), rstd);
+    NormForwardWarpKernel<kQuads>
+        <<<BlocksFor(shape.rows, kTrainNormWarps), kTrainNormThreads, 0, stream>>>(shape, in, w,
+                                                                                   Out(y), rstd);
   });
   if (done) return;
-  NormForwardKernel<<<static_cast<unsigned>(shape.rows), kNormThreads, 0, stream>>>(shape, in, w,
-                                                                                    Out(y), rstd);
+  NormForwardKernel<<<static_cast<unsigned>(shape.rows), kTrainNormThreads, 0, stream>>>(
+      shape, in, w, Out(y), rstd);
 }
 
 int TrainNormParts(int64_t rows) {
@@ -211,11 +213,11 @@ void TrainNormBackward(const TrainNormShape& shape, const void* x, const float* 
   const auto blocks = static_cast<unsigned>(TrainNormParts(shape.rows));
   const size_t row = static_cast<size_t>(shape.width) * sizeof(float);
   const bool done = ForWarpRows(shape.width, [&]<int kQuads>() {
-    NormBackwardWarpKernel<kQuads>
-        <<<blocks, kNormThreads, row * kNormWarps, stream>>>(shape, In(x), w, rstd, gradients);
+    NormBackwardWarpKernel<kQuads><<<blocks, kTrainNormThreads, row * kTrainNormWarps, stream>>>(
+        shape, In(x), w, rstd, gradients);
   });
   if (done) return;
-  NormBackwardKernel<<<blocks, kNormThreads, row, stream>>>(shape, In(x), w, rstd, gradients);
+  NormBackwardKernel<<<blocks, kTrainNormThreads, row, stream>>>(shape, In(x), w, rstd, gradients);
 }
 
 }  // namespace tidemill

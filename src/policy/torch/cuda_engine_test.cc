@@ -8,22 +8,12 @@
 
 #include "policy/torch/engine_check.h"
 #include "policy/torch/golden.h"
+#include "policy/torch/gpu_test_kit.h"
 #include "policy/torch/moved_weights.h"
 #include "policy/torch/torch_engine.h"
 
 namespace tidemill {
 namespace {
-
-bool HasGpu() {
-#ifdef TIDEMILL_CUDA
-  return at::hasCUDA();
-#else
-  return false;
-#endif
-}
-
-#define SKIP_WITHOUT_GPU() \
-  if (!HasGpu()) GTEST_SKIP() << "no GPU, or built without CUDA"
 
 std::shared_ptr<const PolicyWeights> OnGpu(const std::shared_ptr<const PolicyWeights>& weights,
                                            at::ScalarType type) {

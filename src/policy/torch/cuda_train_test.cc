@@ -5,22 +5,15 @@
 #include "policy/torch/adamw.h"
 #include "policy/torch/aten.h"
 #include "policy/torch/golden.h"
+#include "policy/torch/gpu_test_kit.h"
 #include "policy/torch/host_copy.h"
 #include "policy/torch/moved_weights.h"
 
 namespace tidemill {
 namespace {
 
-bool HasGpu() {
-#ifdef TIDEMILL_CUDA
-  return at::hasCUDA();
-#else
-  return false;
-#endif
-}
-
-at::Tensor MeanLoss(const ModelTensorsView& view, const at::Tensor& hidden,
-                    const PackedBatch& batch, bool recompute = false) {
+at::Tensor LossWithEntropy(const ModelTensorsView& view, const at::Tensor& hidden,
+                           const PackedBatch& batch, bool recompute = false) {
   std::vector<at::Tensor> rows, targets;
   for (size_t s = 0; s + 1 < batch.starts.size(); ++s) {
     const int64_t first = batch.starts[s], n = batch.starts[s + 1] - first - 1;
@@ -42,7 +35,7 @@ double Relative(const at::Tensor& a, const at::Tensor& b) {
 class CudaTrainGolden : public GoldenModelTest {};
 
 TEST_P(CudaTrainGolden, Float32LogitsAndGradientsAreThoseOfTransformers) {
-  if (!HasGpu()) GTEST_SKIP() << "no GPU, or built without CUDA";
+  SKIP_WITHOUT_GPU();
   auto weights = MovedWeights(weights_, "cuda", at::kFloat);
   ASSERT_TRUE(weights.ok()) << weights.status().ToString();
   auto model = TrainableModel::FromWeights(**weights);
@@ -91,7 +84,7 @@ class CudaTrain : public testing::TestWithParam<ModelFamily> {
 };
 
 TEST_P(CudaTrain, Bfloat16LossAndGradientsAreNearThoseOfFloat32) {
-  if (!HasGpu()) GTEST_SKIP() << "no GPU, or built without CUDA";
+  SKIP_WITHOUT_GPU();
   auto cpu = PolicyWeights::NewRandom(Config(), 3);
   ASSERT_TRUE(cpu.ok());
   auto gpu = MovedWeights(*cpu, "cuda", at::kFloat);
@@ -106,8 +99,9 @@ TEST_P(CudaTrain, Bfloat16LossAndGradientsAreNearThoseOfFloat32) {
   auto fast = TrainableModel::FromWeights(**gpu);
   ASSERT_TRUE(plain.ok() && fast.ok());
   const PackedBatch there = Pack(sequences, "cuda"), here = Pack(sequences);
-  const at::Tensor expected = MeanLoss((*plain)->view(), (*plain)->Forward(here), here);
-  const at::Tensor loss = MeanLoss((*fast)->view(), (*fast)->Forward(there, at::kBFloat16), there);
+  const at::Tensor expected = LossWithEntropy((*plain)->view(), (*plain)->Forward(here), here);
+  const at::Tensor loss =
+      LossWithEntropy((*fast)->view(), (*fast)->Forward(there, at::kBFloat16), there);
   EXPECT_NEAR(loss.item<double>(), expected.item<double>(), 0.01);
   expected.backward();
   loss.backward();
@@ -125,7 +119,7 @@ TEST_P(CudaTrain, Bfloat16LossAndGradientsAreNearThoseOfFloat32) {
 }
 
 TEST_P(CudaTrain, RecomputedLayersGiveTheSameGradients) {
-  if (!HasGpu()) GTEST_SKIP() << "no GPU, or built without CUDA";
+  SKIP_WITHOUT_GPU();
   auto gpu = MovedWeights(*PolicyWeights::NewRandom(Config(), 4), "cuda", at::kFloat);
   ASSERT_TRUE(gpu.ok());
   std::vector<int32_t> ids;
@@ -133,8 +127,9 @@ TEST_P(CudaTrain, RecomputedLayersGiveTheSameGradients) {
   const PackedBatch batch = Pack({ids, {7, 8, 9}}, "cuda");
   auto kept = TrainableModel::FromWeights(**gpu), again = TrainableModel::FromWeights(**gpu);
   ASSERT_TRUE(kept.ok() && again.ok());
-  MeanLoss((*kept)->view(), (*kept)->Forward(batch, at::kBFloat16), batch).backward();
-  MeanLoss((*again)->view(), (*again)->Forward(batch, at::kBFloat16, true), batch, true).backward();
+  LossWithEntropy((*kept)->view(), (*kept)->Forward(batch, at::kBFloat16), batch).backward();
+  LossWithEntropy((*again)->view(), (*again)->Forward(batch, at::kBFloat16, true), batch, true)
+      .backward();
   for (const auto& [name, parameter] : (*again)->parameters()) {
     ASSERT_TRUE(parameter.grad().defined()) << name;
     if (name.ends_with("k_proj.bias")) continue;
@@ -146,7 +141,7 @@ TEST_P(CudaTrain, RecomputedLayersGiveTheSameGradients) {
 
 // Four episodes of one prompt, each whole and with the prompt there once.
 TEST_P(CudaTrain, ASharedPromptGivesTheGradientsOfEachOfItsOwn) {
-  if (!HasGpu()) GTEST_SKIP() << "no GPU, or built without CUDA";
+  SKIP_WITHOUT_GPU();
   auto gpu = MovedWeights(*PolicyWeights::NewRandom(Config(), 5), "cuda", at::kFloat);
   ASSERT_TRUE(gpu.ok());
   const auto ids = [](int seed, int count) {
@@ -201,7 +196,7 @@ INSTANTIATE_TEST_SUITE_P(Families, CudaTrain,
                          testing::Values(ModelFamily::kQwen2, ModelFamily::kQwen3));
 
 TEST(CudaAdamW, MovesParametersAsTheCpuDoes) {
-  if (!HasGpu()) GTEST_SKIP() << "no GPU, or built without CUDA";
+  SKIP_WITHOUT_GPU();
   const at::Tensor start = at::randn({1001}), gradient = at::randn({1001});
   NamedTensors here{{"p", start.clone()}}, there{{"p", start.to(at::Device("cuda"))}};
   for (NamedTensors* tensors : {&here, &there}) {
@@ -215,7 +210,7 @@ TEST(CudaAdamW, MovesParametersAsTheCpuDoes) {
 }
 
 TEST(CudaHostCopy, BringsEveryNumberInPieces) {
-  if (!HasGpu()) GTEST_SKIP() << "no GPU, or built without CUDA";
+  SKIP_WITHOUT_GPU();
   // More than two pieces of pinned memory, and a last one that is not full.
   const at::Tensor there = at::arange(5'000'001, at::TensorOptions().device(at::kCUDA));
   EXPECT_TRUE(at::equal(HostCopy(there), at::arange(5'000'001)));
@@ -225,7 +220,7 @@ TEST(CudaHostCopy, BringsEveryNumberInPieces) {
 }
 
 TEST(CudaSnapshot, LiesAsTheEngineWantsIt) {
-  if (!HasGpu()) GTEST_SKIP() << "no GPU, or built without CUDA";
+  SKIP_WITHOUT_GPU();
   ModelConfig config;
   config.family = ModelFamily::kQwen2;
   config.vocab_size = 100;
