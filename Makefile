@@ -44,9 +44,9 @@ clang: install-dev build/clang/build.ninja  ## build with clang 16, the fuzz tar
 fuzz: clang  ## every fuzz target for FUZZ_SECONDS (default 60)
 	scripts/fuzz build/clang/fuzz
 
-lint: install install-dev build/release/build.ninja  ## clang-tidy, warnings are errors; FILES="a.cc b.cc" for some
-	cmake --build build/release -j $(JOBS) --target tidemill_proto tidemill_version_source
-	scripts/lint build/release $(FILES)
+lint: install install-dev build/dev/build.ninja  ## clang-tidy, warnings are errors; FILES="a.cc b.cc" for some
+	cmake --build build/dev -j $(JOBS) --target tidemill_proto tidemill_version_source
+	scripts/lint build/dev $(FILES)
 
 format: install-dev  ## clang-format over every source
 	scripts/format
