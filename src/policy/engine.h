@@ -82,6 +82,7 @@ struct EngineStats {
   uint64_t rebuilt_tokens = 0;       // computed again after eviction or a swap
   uint64_t evictions = 0;
   uint64_t swaps = 0;
+  double pause_seconds = 0;          // that generation stood still for the last swap
   uint64_t version = 0;
   size_t running = 0;
   size_t waiting = 0;

@@ -1,6 +1,7 @@
 #include "policy/cuda/decoder.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <map>
@@ -49,8 +50,11 @@ class CudaDecoder::Impl {
     for (auto& [key, graph] : graphs_) cudaGraphExecDestroy(graph);
     gemm_.reset();
     if (stream_ != nullptr) cudaStreamDestroy(stream_);
-    cudaFreeHost(host_);
-    cudaFreeHost(drawn_);
+    for (UnderWay& step : steps_) {
+      if (step.done != nullptr) cudaEventDestroy(step.done);
+      cudaFreeHost(step.host);
+    }
+    cudaFreeHost(told_);
   }
 
   Status Start() {
@@ -72,10 +76,10 @@ class CudaDecoder::Impl {
     TM_CUDA(cudaSetDevice(o_.device));
     TM_RETURN_IF_ERROR(WaitForDevice());
     // Rows of padding, so that what is tuned and captured touches no page.
-    std::memset(host_, 0, host_bytes_);
-    auto* rows = reinterpret_cast<CudaRow*>(host_ + sizeof(CudaCopies));
+    char* host = steps_[0].host;
+    auto* rows = reinterpret_cast<CudaRow*>(host + sizeof(CudaStepHead));
     for (int r = 0; r < max_rows_; ++r) rows[r] = CudaRow{};
-    TM_CUDA(cudaMemcpyAsync(meta_.as(), host_, host_bytes_, cudaMemcpyHostToDevice, stream_));
+    TM_CUDA(cudaMemcpyAsync(meta_.as(), host, host_bytes_, cudaMemcpyHostToDevice, stream_));
     int bucket = 0;
     while (bucket < o_.max_decode_rows) {
       bucket = BatchBucket(bucket + 1);
@@ -112,7 +116,7 @@ class CudaDecoder::Impl {
   }
 
   Status CopyPage(int32_t from, int32_t to) {
-    CudaCopies& copies = Copies();
+    CudaCopies& copies = Next().head()->copies;
     // A page that meets an earlier pair must wait for it; that is rare.
     const bool meets =
         std::any_of(copies.pages, copies.pages + copies.count, [&](const CudaCopies::Pair& pair) {
@@ -123,10 +127,13 @@ class CudaDecoder::Impl {
     return Ok();
   }
 
-  Status Run(std::span<const CudaSegment> segments, std::span<CudaDrawn> drawn) {
+  Status Start(std::span<const CudaSegment> segments) {
+    TM_CHECK(started_ < finished_ + steps_.size(), "there is a place for another step");
     TM_CUDA(cudaSetDevice(o_.device));
-    const StepShape shape = writer_.Write(segments, host_ + sizeof(CudaCopies));
-    TM_CUDA(cudaMemcpyAsync(meta_.as(), host_, sizeof(CudaCopies) + writer_.bytes(),
+    UnderWay& step = Next();
+    const StepShape shape = writer_.Write(segments, step.host + sizeof(CudaStepHead));
+    step.draws = writer_.draws();
+    TM_CUDA(cudaMemcpyAsync(meta_.as(), step.host, sizeof(CudaStepHead) + writer_.bytes(),
                             cudaMemcpyHostToDevice, stream_));
     const auto graph = shape.selects || shape.tiles > 0
                            ? graphs_.end()
@@ -136,11 +143,20 @@ class CudaDecoder::Impl {
     } else {
       TM_RETURN_IF_ERROR(Launch(shape));
     }
-    TM_CUDA(cudaStreamSynchronize(stream_));
-    Copies().count = 0;
-    for (size_t i = 0; i < segments.size(); ++i) {
-      if (!segments[i].draw) continue;
-      drawn[i] = drawn_[writer_.draw_of(i)];
+    TM_CUDA(cudaEventRecord(step.done, stream_));
+    ++started_;
+    return Ok();
+  }
+
+  Status Finish(std::span<CudaDrawn> drawn) {
+    TM_CHECK(finished_ < started_, "a step is under way");
+    UnderWay& step = steps_[finished_++ % steps_.size()];
+    TM_CUDA(cudaEventSynchronize(step.done));
+    step.head()->copies.count = 0;
+    const CudaDrawn* told = told_ + static_cast<ptrdiff_t>(step.head()->told_block) * max_rows_;
+    for (size_t i = 0; i < step.draws.size(); ++i) {
+      if (step.draws[i] < 0) continue;
+      drawn[i] = told[step.draws[i]];
       if (drawn[i].token < 0 || drawn[i].token >= c_.vocab_size) {
         return Internal("the model's logits are not finite; its weights are broken");
       }
@@ -149,9 +165,10 @@ class CudaDecoder::Impl {
   }
 
   Status Logits(size_t segment, std::vector<float>& logits) {
+    TM_CHECK(finished_ == started_, "the last step is done");
     const int vocabulary = static_cast<int>(c_.vocab_size);
     const size_t row =
-        static_cast<size_t>(writer_.draw_of(segment)) * static_cast<size_t>(c_.hidden_size);
+        static_cast<size_t>(writer_.draws()[segment]) * static_cast<size_t>(c_.hidden_size);
     const auto* h = static_cast<const char*>(final_.as()) + row * bytes_;
     TM_RETURN_IF_ERROR(
         gemm_->Run(shapes_.Head(1, vocabulary, vocabulary), h, head_, nullptr, logits_.as()));
@@ -200,17 +217,23 @@ class CudaDecoder::Impl {
         static_cast<size_t>(max_rows_) *
             (static_cast<size_t>(heads_.heads / heads_.kv_heads) / kCudaPrefillVectors + 1) +
         rows;
-    host_bytes_ = sizeof(CudaCopies) +
+    host_bytes_ = sizeof(CudaStepHead) +
                   rows * (sizeof(CudaRow) + sizeof(CudaDraw) + sizeof(int32_t)) +
                   tiles * sizeof(CudaPrefillTile) + 64;
     const size_t context_pages = static_cast<size_t>(o_.max_context) / kCudaPageSlots + 2;
     page_capacity_ = rows * context_pages;
     host_bytes_ += page_capacity_ * sizeof(int32_t);
     TM_RETURN_IF_ERROR(meta_.Allocate(host_bytes_, "steps"));
-    TM_CUDA(cudaMallocHost(reinterpret_cast<void**>(&host_), host_bytes_));
-    TM_CUDA(cudaHostAlloc(reinterpret_cast<void**>(&drawn_), rows * sizeof(CudaDrawn),
-                          cudaHostAllocMapped));
-    TM_CUDA(cudaHostGetDevicePointer(reinterpret_cast<void**>(&drawn_device_), drawn_, 0));
+    for (size_t i = 0; i < steps_.size(); ++i) {
+      TM_CUDA(cudaMallocHost(reinterpret_cast<void**>(&steps_[i].host), host_bytes_));
+      std::memset(steps_[i].host, 0, host_bytes_);
+      steps_[i].head()->told_block = static_cast<int32_t>(i);
+      TM_CUDA(cudaEventCreateWithFlags(&steps_[i].done, cudaEventDisableTiming));
+    }
+    TM_RETURN_IF_ERROR(drawn_.Allocate(rows * sizeof(CudaDrawn), "draws"));
+    TM_CUDA(cudaHostAlloc(reinterpret_cast<void**>(&told_),
+                          steps_.size() * rows * sizeof(CudaDrawn), cudaHostAllocMapped));
+    TM_CUDA(cudaHostGetDevicePointer(reinterpret_cast<void**>(&told_device_), told_, 0));
     return Ok();
   }
 
@@ -310,8 +333,14 @@ class CudaDecoder::Impl {
     return Ok();
   }
 
-  // Pages to be copied before the next step.
-  CudaCopies& Copies() { return *reinterpret_cast<CudaCopies*>(host_); }
+  // A step that was started, or the next one, of which pages to be copied are known before.
+  struct UnderWay {
+    char* host = nullptr;  // pinned; what meta_ gets
+    std::vector<int> draws;
+    cudaEvent_t done = nullptr;
+    CudaStepHead* head() const { return reinterpret_cast<CudaStepHead*>(host); }
+  };
+  UnderWay& Next() { return steps_[started_ % steps_.size()]; }
 
   void LaunchCopies() {
     const size_t page_bytes = PageNumbers(c_) * bytes_;
@@ -319,16 +348,16 @@ class CudaDecoder::Impl {
                    .layer_bytes = page_bytes * static_cast<size_t>(o_.pages),
                    .page_bytes = page_bytes,
                    .layers = static_cast<int>(c_.num_layers),
-                   .copies = meta_.as<CudaCopies>()},
+                   .copies = &meta_.as<CudaStepHead>()->copies},
                   stream_);
   }
 
   Status FlushCopies() {
-    TM_CUDA(
-        cudaMemcpyAsync(meta_.as(), host_, sizeof(CudaCopies), cudaMemcpyHostToDevice, stream_));
+    TM_CUDA(cudaMemcpyAsync(meta_.as(), Next().host, sizeof(CudaStepHead), cudaMemcpyHostToDevice,
+                            stream_));
     LaunchCopies();
     TM_CUDA(cudaStreamSynchronize(stream_));
-    Copies().count = 0;
+    Next().head()->copies.count = 0;
     return CudaStatus(cudaGetLastError(), "copying pages");
   }
 
@@ -336,10 +365,16 @@ class CudaDecoder::Impl {
   Status Launch(const StepShape& s) {
     const StepLayout at(s.rows, s.draws, s.selects, s.tiles);
     LaunchCopies();
-    const char* meta = meta_.as<char>() + sizeof(CudaCopies);
+    const char* meta = meta_.as<char>() + sizeof(CudaStepHead);
     const auto* rows = reinterpret_cast<const CudaRow*>(meta);
     const auto* pages = reinterpret_cast<const int32_t*>(meta + at.pages_at);
-    CudaEmbed(o_.type, rows, s.rows, embed_, static_cast<int>(c_.hidden_size), x_.as<float>(),
+    CudaEmbed({.type = o_.type,
+               .rows = rows,
+               .count = s.rows,
+               .drawn = drawn_.as<CudaDrawn>(),
+               .table = embed_,
+               .width = static_cast<int>(c_.hidden_size),
+               .x = x_.as<float>()},
               stream_);
     const void* pending_bias = nullptr;  // of the product before, added where it is next read
     for (size_t i = 0; i < layers_.size(); ++i) {
@@ -431,7 +466,15 @@ class CudaDecoder::Impl {
                      .part_stride = parts_},
                     stream_);
     }
-    CudaDrawFinish(parts_buffer_.as<CudaPart>(), parts_, parts_, draws, count, drawn_device_,
+    CudaDrawFinish({.parts = parts_buffer_.as<CudaPart>(),
+                    .part_stride = parts_,
+                    .part_count = parts_,
+                    .draws = draws,
+                    .count = count,
+                    .drawn = drawn_.as<CudaDrawn>(),
+                    .told = told_device_,
+                    .told_stride = max_rows_,
+                    .told_block = &meta_.as<CudaStepHead>()->told_block},
                    stream_);
     return CudaStatus(cudaGetLastError(), "starting a step");
   }
@@ -456,10 +499,12 @@ class CudaDecoder::Impl {
   std::vector<Layer> layers_;
   std::map<std::pair<int, bool>, cudaGraphExec_t> graphs_;  // by batch size and long contexts
 
-  char* host_ = nullptr;  // pinned; what meta_ gets: pages to copy, then the step
+  std::array<UnderWay, 2> steps_;  // step n in n modulo 2
+  size_t started_ = 0, finished_ = 0;
   size_t host_bytes_ = 0;
-  CudaDrawn* drawn_ = nullptr;  // pinned, written by the device
-  CudaDrawn* drawn_device_ = nullptr;
+  CudaBuffer drawn_;           // by the last step, for the next
+  CudaDrawn* told_ = nullptr;  // the same for the host: pinned, written by the device
+  CudaDrawn* told_device_ = nullptr;
 };
 
 CudaDecoder::CudaDecoder(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -495,8 +540,11 @@ Status CudaDecoder::WaitForDevice() {
 Status CudaDecoder::CopyPage(int32_t from, int32_t to) {
   return impl_->CopyPage(from, to);
 }
-Status CudaDecoder::Run(std::span<const CudaSegment> segments, std::span<CudaDrawn> drawn) {
-  return impl_->Run(segments, drawn);
+Status CudaDecoder::Start(std::span<const CudaSegment> segments) {
+  return impl_->Start(segments);
+}
+Status CudaDecoder::Finish(std::span<CudaDrawn> drawn) {
+  return impl_->Finish(drawn);
 }
 Status CudaDecoder::Logits(size_t segment, std::vector<float>& logits) {
   return impl_->Logits(segment, logits);

@@ -3,6 +3,9 @@
 //   rows, pages, draws --one copy--> device --graph of the whole step--> drawn tokens in host
 //   memory
 //
+// The next step may be started before this one is done: what one draws and the other begins with
+// stays on the device.
+//
 // Steps in which every sequence adds one token run as a CUDA graph, captured once for each of a few
 // batch sizes; others (with parts of prompts in them) as single launches. Weights are copied into
 // the memory the graphs know, so new ones need no new graphs. Knows no libtorch.
@@ -48,11 +51,13 @@ class CudaDecoder {
   // Waits for everything on the device, whoever started it.
   Status WaitForDevice();
 
-  // Before the next Run, which sees the result.
+  // Before the next step, which sees the result.
   Status CopyPage(int32_t from, int32_t to);
-  // At most max_rows rows in all. drawn[i] is filled where segment i draws.
-  Status Run(std::span<const CudaSegment> segments, std::span<CudaDrawn> drawn);
-  // The logits of a segment that drew in the last Run, vocabulary-size numbers.
+  // Starts a step of at most max_rows rows in all; at most two are under way.
+  Status Start(std::span<const CudaSegment> segments);
+  // Waits for the older one. drawn[i] is filled where its segment i draws.
+  Status Finish(std::span<CudaDrawn> drawn);
+  // The logits of a segment that drew in the last step; none is under way. Vocabulary-size numbers.
   Status Logits(size_t segment, std::vector<float>& logits);
 
   static size_t PageBytes(const ModelConfig& config, CudaType type);

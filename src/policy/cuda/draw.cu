@@ -186,13 +186,13 @@ __global__ void __launch_bounds__(kThreads, 6) PartKernel(const CudaPartArgs arg
 }
 
 // One warp a draw.
-__global__ void FinishKernel(const CudaPart* parts, int part_stride, int part_count,
-                             const CudaDraw* draws, int count, CudaDrawn* drawn) {
+__global__ void FinishKernel(const CudaFinishArgs args) {
   const int d = static_cast<int>(blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32);
   const int lane = threadIdx.x % 32;
-  if (d >= count) return;
-  const CudaPart* row = parts + static_cast<int64_t>(d) * part_stride;
-  const CudaDraw draw = draws[d];
+  if (d >= args.count) return;
+  const int part_count = args.part_count;
+  const CudaPart* row = args.parts + static_cast<int64_t>(d) * args.part_stride;
+  const CudaDraw draw = args.draws[d];
   const bool greedy = draw.inverse_temperature <= 0;
   const float scale = greedy ? 1.0f : draw.inverse_temperature;
   Best best{-INFINITY, INT_MAX};
@@ -236,13 +236,14 @@ __global__ void FinishKernel(const CudaPart* parts, int part_stride, int part_co
     chosen = last;
   }
   if (lane != 0) return;
-  if (broken || !(total > 0) || !isfinite(total)) {
-    drawn[d] = {-1, 0};
-    return;
+  CudaDrawn drawn{-1, 0};
+  if (!broken && total > 0 && isfinite(total)) {
+    const CudaPart part = row[chosen];
+    drawn = {part.token,
+             static_cast<float>(static_cast<double>(part.logit - best.value) * scale - log(total))};
   }
-  const CudaPart part = row[chosen];
-  drawn[d] = {part.token, static_cast<float>(static_cast<double>(part.logit - best.value) * scale -
-                                             log(total))};
+  args.drawn[d] = drawn;
+  args.told[static_cast<int64_t>(*args.told_block) * args.told_stride + d] = drawn;
 }
 
 }  // namespace
@@ -253,10 +254,8 @@ void CudaDrawParts(const CudaPartArgs& args, CudaStream stream) {
   PartKernel<<<grid, kThreads, 0, stream>>>(args);
 }
 
-void CudaDrawFinish(const CudaPart* parts, int part_stride, int part_count, const CudaDraw* draws,
-                    int count, CudaDrawn* drawn, CudaStream stream) {
-  FinishKernel<<<(count + 3) / 4, 128, 0, stream>>>(parts, part_stride, part_count, draws, count,
-                                                    drawn);
+void CudaDrawFinish(const CudaFinishArgs& args, CudaStream stream) {
+  FinishKernel<<<(args.count + 3) / 4, 128, 0, stream>>>(args);
 }
 
 }  // namespace tidemill

@@ -20,8 +20,9 @@ inline size_t CudaTypeBytes(CudaType type) {
 // Positions in a page of the cache.
 inline constexpr int kCudaPageSlots = 16;
 
-// One row of a step: a token, its place in its sequence (negative: padding, nothing of it is kept)
-// and where the list of its sequence's pages begins in `pages`.
+// One row of a step: a token (negative: ~token is which draw of the step before it is), its place
+// in its sequence (negative: padding, nothing of it is kept) and where the list of its sequence's
+// pages begins in `pages`.
 struct CudaRow {
   int32_t token = 0;
   int32_t position = -1;
@@ -42,9 +43,22 @@ struct CudaHeads {
   }
 };
 
+struct CudaDrawn {
+  int32_t token = 0;  // negative: the logits are not finite
+  float logprob = 0;
+};
+
 // x[r] = table[row r's token], in float32.
-void CudaEmbed(CudaType type, const CudaRow* rows, int count, const void* table, int width,
-               float* x, CudaStream stream);
+struct CudaEmbedArgs {
+  CudaType type = CudaType::kBF16;
+  const CudaRow* rows = nullptr;
+  int count = 0;
+  const CudaDrawn* drawn = nullptr;  // by the step before
+  const void* table = nullptr;
+  int width = 0;
+  float* x = nullptr;
+};
+void CudaEmbed(const CudaEmbedArgs& args, CudaStream stream);
 
 // out[r] = x[s] / rms(x[s]) * weight with s = `select[r]`, or r without. With `bias`, x[s] += bias
 // first, which is kept where no rows are selected (one may be selected several times).
@@ -132,10 +146,6 @@ struct CudaPart {
   int32_t token = 0;
   float logit = 0;  // of that token: drawn from this part
 };
-struct CudaDrawn {
-  int32_t token = 0;  // negative: the logits are not finite
-  float logprob = 0;
-};
 inline constexpr int kCudaPartColumns = 4096;
 
 // Logits [draws, stride] of columns [first_column, first_column + columns), which begins a part;
@@ -151,9 +161,19 @@ struct CudaPartArgs {
   int part_stride = 0;
 };
 void CudaDrawParts(const CudaPartArgs& args, CudaStream stream);
-// One of the parts by their weight. `drawn` may be host memory the device sees.
-void CudaDrawFinish(const CudaPart* parts, int part_stride, int part_count, const CudaDraw* draws,
-                    int count, CudaDrawn* drawn, CudaStream stream);
+// One of the parts by their weight: for the next step, and for the host in block `*told_block`.
+struct CudaFinishArgs {
+  const CudaPart* parts = nullptr;
+  int part_stride = 0;
+  int part_count = 0;
+  const CudaDraw* draws = nullptr;
+  int count = 0;
+  CudaDrawn* drawn = nullptr;
+  CudaDrawn* told = nullptr;  // host memory the device sees, blocks of `told_stride`
+  int told_stride = 0;
+  const int32_t* told_block = nullptr;
+};
+void CudaDrawFinish(const CudaFinishArgs& args, CudaStream stream);
 
 // A large copy at the speed of the memory; both ends are multiples of 16 bytes.
 void CudaCopyBlock(const void* from, void* to, size_t bytes, CudaStream stream);
@@ -168,6 +188,12 @@ struct CudaCopies {
   int32_t count = 0;
   int32_t unused[3] = {};
   Pair pages[kMost] = {};
+};
+// In front of a step's rows.
+struct CudaStepHead {
+  CudaCopies copies;       // before anything else
+  int32_t told_block = 0;  // where the host looks for what is drawn
+  int32_t unused[3] = {};
 };
 struct CudaCopyArgs {
   void* pool = nullptr;

@@ -8,11 +8,14 @@ namespace {
 constexpr int kNormThreads = 128;
 
 template <typename T>
-__global__ void EmbedKernel(const CudaRow* rows, const T* table, int width, float* x) {
+__global__ void EmbedKernel(const CudaEmbedArgs args) {
   const int64_t r = blockIdx.x;
-  const T* from = table + static_cast<int64_t>(rows[r].token) * width;
-  for (int i = threadIdx.x * 4; i < width; i += blockDim.x * 4) {
-    Store4(x + r * width + i, Load4(from + i));
+  const int32_t said = args.rows[r].token;
+  // What was drawn from logits that are not finite is no token; the host says so.
+  const int64_t token = said >= 0 ? said : max(args.drawn[~said].token, 0);
+  const T* from = static_cast<const T*>(args.table) + token * args.width;
+  for (int i = threadIdx.x * 4; i < args.width; i += blockDim.x * 4) {
+    Store4(args.x + r * args.width + i, Load4(from + i));
   }
 }
 
@@ -179,13 +182,11 @@ void CudaCopyBlock(const void* from, void* to, size_t bytes, CudaStream stream) 
                                                         static_cast<uint4*>(to), bytes / 16);
 }
 
-void CudaEmbed(CudaType type, const CudaRow* rows, int count, const void* table, int width,
-               float* x, CudaStream stream) {
-  if (type == CudaType::kF32) {
-    EmbedKernel<<<count, 128, 0, stream>>>(rows, static_cast<const float*>(table), width, x);
+void CudaEmbed(const CudaEmbedArgs& args, CudaStream stream) {
+  if (args.type == CudaType::kF32) {
+    EmbedKernel<float><<<args.count, 128, 0, stream>>>(args);
   } else {
-    EmbedKernel<<<count, 128, 0, stream>>>(rows, static_cast<const __nv_bfloat16*>(table), width,
-                                           x);
+    EmbedKernel<__nv_bfloat16><<<args.count, 128, 0, stream>>>(args);
   }
 }
 

@@ -1,5 +1,7 @@
 #include "policy/cuda/step_layout.h"
 
+#include <utility>
+
 #include "core/status.h"
 
 namespace tidemill {
@@ -47,6 +49,7 @@ StepShape StepWriter::Write(std::span<const CudaSegment> segments, char* host) {
   auto* select = reinterpret_cast<int32_t*>(host + at.select_at);
   auto* tiles = reinterpret_cast<CudaPrefillTile*>(host + at.tiles_at);
   auto* pages = reinterpret_cast<int32_t*>(host + at.pages_at);
+  std::swap(draw_of_, draw_of_before_);
   draw_of_.assign(segments.size(), -1);
   int single = 0, row = shape.decode_rows, draw = 0, tile = 0, page = 0;
   for (size_t i = 0; i < segments.size(); ++i) {
@@ -57,7 +60,8 @@ StepShape StepWriter::Write(std::span<const CudaSegment> segments, char* host) {
     int& next = count == 1 ? single : row;
     const int first = next;
     for (int r = 0; r < count; ++r) {
-      rows[next++] = {.token = s.tokens[static_cast<size_t>(r)],
+      rows[next++] = {.token = s.after < 0 ? s.tokens[static_cast<size_t>(r)]
+                                           : ~draw_of_before_[static_cast<size_t>(s.after)],
                       .position = s.first + r,
                       .pages = page,
                       .unused = 0};

@@ -17,6 +17,8 @@ constexpr int kCudaLongPages = 64;  // contexts over 1,024 tokens are cut into p
 // Consecutive tokens of one sequence.
 struct CudaSegment {
   std::span<const int32_t> tokens;
+  int32_t after =
+      -1;             // >= 0: `tokens` is one place, for what that segment of the step before draws
   int32_t first = 0;  // position
   std::span<const int32_t> pages;
   bool draw = false;
@@ -101,15 +103,15 @@ class StepWriter {
   // Parts that contexts are cut into in a step of `rows` rows, with long contexts among them.
   int Splits(int rows, bool deep) const;
 
-  // Of the step written last: its size, and where the draw of a segment that draws is.
+  // Of the step written last: its size, and where the draws of its segments are (negative: none).
   size_t bytes() const { return bytes_; }
-  int draw_of(size_t segment) const { return draw_of_[segment]; }
+  const std::vector<int>& draws() const { return draw_of_; }
 
  private:
   StepShape ShapeOf(std::span<const CudaSegment> segments) const;
 
   const Limits limits_;
-  std::vector<int> draw_of_;
+  std::vector<int> draw_of_, draw_of_before_;
   size_t bytes_ = 0;
 };
 

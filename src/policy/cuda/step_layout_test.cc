@@ -68,7 +68,7 @@ TEST_F(StepWriterTest, OneTokenOfEachSequenceAndPaddingUpToTheBucket) {
     EXPECT_EQ(rows[i].token, segments[i].tokens[0]);
     EXPECT_EQ(rows[i].position, segments[i].first);
     EXPECT_EQ(pages[rows[i].pages], first_page[i]);
-    EXPECT_EQ(At<CudaDraw>(at.draws_at)[writer_.draw_of(i)].seed, segments[i].how.seed);
+    EXPECT_EQ(At<CudaDraw>(at.draws_at)[writer_.draws()[i]].seed, segments[i].how.seed);
   }
   EXPECT_EQ(rows[3].position, -1);
   EXPECT_EQ(writer_.bytes(), at.pages_at + (2 + 1 + 3) * sizeof(int32_t));
@@ -89,9 +89,9 @@ TEST_F(StepWriterTest, PartsOfPromptsComeAfterAndOnlyThoseThatDrawAreSelected) {
   EXPECT_EQ(rows[50].token, segments[2].tokens[19]);
   // The row that each draw is made from: the last of its segment.
   const auto* select = At<int32_t>(at.select_at);
-  EXPECT_EQ(select[writer_.draw_of(1)], 0);
-  EXPECT_EQ(select[writer_.draw_of(2)], 50);
-  EXPECT_EQ(writer_.draw_of(0), -1);
+  EXPECT_EQ(select[writer_.draws()[1]], 0);
+  EXPECT_EQ(select[writer_.draws()[2]], 50);
+  EXPECT_EQ(writer_.draws()[0], -1);
   // Every query vector of both prompts is in a tile.
   int vectors = 0;
   const auto* tiles = At<CudaPrefillTile>(at.tiles_at);
@@ -101,6 +101,22 @@ TEST_F(StepWriterTest, PartsOfPromptsComeAfterAndOnlyThoseThatDrawAreSelected) {
     vectors += kCudaPrefillVectors;
   }
   EXPECT_GE(vectors, 50 * 7);
+}
+
+TEST_F(StepWriterTest, ATokenThatIsNotKnownYetIsADrawOfTheStepBefore) {
+  const std::vector<CudaSegment> before = {Segment(0, 30, 1, true), Segment(5, 1, 10, true),
+                                           Segment(16, 20, 20, false)};
+  writer_.Write(before, host_.data());
+  const std::vector<int> draws = writer_.draws();
+  std::vector<CudaSegment> segments = {Segment(6, 1, 10, true), Segment(30, 1, 1, true),
+                                       Segment(36, 1, 20, false)};
+  segments[0].after = 1;
+  segments[1].after = 0;
+  writer_.Write(segments, host_.data());
+  const auto* rows = At<CudaRow>(0);
+  EXPECT_EQ(~rows[0].token, draws[1]);
+  EXPECT_EQ(~rows[1].token, draws[0]);
+  EXPECT_EQ(rows[2].token, segments[2].tokens[0]);
 }
 
 TEST_F(StepWriterTest, LongContextsAreCutIntoPartsWhereAttentionCan) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <deque>
 #include <numeric>
 
 #include "policy/torch/catch.h"
@@ -78,7 +79,29 @@ class CpuBackend final : public DecodeBackend {
                 static_cast<size_t>(shape_.page) * sizeof(float));
   }
 
-  Status Run(std::span<const StepSegment> segments, std::span<Drawn> drawn) override {
+  // A step is done when it was started: there is no other device.
+  Status Start(std::span<const StepSegment> given) override {
+    std::vector<StepSegment> segments(given.begin(), given.end());
+    for (StepSegment& s : segments) {
+      if (s.after >= 0) s.tokens = std::span(&last_[static_cast<size_t>(s.after)].id, 1);
+    }
+    std::vector<Drawn> drawn(segments.size());
+    TM_RETURN_IF_ERROR(Compute(segments, drawn));
+    last_ = drawn;
+    done_.push_back(std::move(drawn));
+    return Ok();
+  }
+
+  Status Finish(std::span<Drawn> drawn) override {
+    std::copy(done_.front().begin(), done_.front().end(), drawn.begin());
+    done_.pop_front();
+    return Ok();
+  }
+
+  bool Foresees(const SamplingParams&) const override { return true; }
+
+ private:
+  Status Compute(std::span<const StepSegment> segments, std::span<Drawn> drawn) {
     const std::vector<size_t> bounds = Split(segments);
     std::vector<Status> results(work_.size());
     team_.Run([&](int worker) {
@@ -93,7 +116,6 @@ class CpuBackend final : public DecodeBackend {
     return Ok();
   }
 
- private:
   struct Row {
     const StepSegment* segment;
     TokenId token;
@@ -282,8 +304,10 @@ class CpuBackend final : public DecodeBackend {
   const PageShape shape_;
   LazyFloats pool_;
   PackedWeights packed_;
-  FloatBuffer cos_, sin_;   // [max_context, head_dim / 2]
-  std::vector<Work> work_;  // one a thread
+  FloatBuffer cos_, sin_;                // [max_context, head_dim / 2]
+  std::vector<Work> work_;               // one a thread
+  std::vector<Drawn> last_;              // by the step started last
+  std::deque<std::vector<Drawn>> done_;  // by steps not yet asked for
   WorkerTeam team_;
 };
 

@@ -2,6 +2,7 @@
 
 #include "policy/torch/aten.h"
 
+#include <deque>
 #include <tuple>
 
 #include "policy/cuda/decoder.h"
@@ -68,13 +69,21 @@ class CudaBackend final : public DecodeBackend {
     if (pending_.ok()) pending_ = status;
   }
 
-  Status Run(std::span<const StepSegment> segments, std::span<Drawn> drawn) override {
+  Status Start(std::span<const StepSegment> segments) override {
     TM_RETURN_IF_ERROR(std::exchange(pending_, Ok()));
     segments_.clear();
+    std::vector<HostDraw>& draws = host_draws_.emplace_back();
     for (const StepSegment& s : segments) {
       const SamplingParams& how = s.sampling;
+      if (s.draw && !Foresees(how)) {
+        draws.push_back({.segment = segments_.size(),
+                         .sampling = how,
+                         .seed = s.seed,
+                         .position = static_cast<uint64_t>(s.first) + s.tokens.size()});
+      }
       segments_.push_back(
           {.tokens = s.tokens,
+           .after = s.after,
            .first = s.first,
            .pages = s.pages,
            .draw = s.draw,
@@ -82,20 +91,37 @@ class CudaBackend final : public DecodeBackend {
                    .position = s.first + static_cast<int32_t>(s.tokens.size()),
                    .inverse_temperature = how.temperature > 0 ? 1.0f / how.temperature : 0.0f}});
     }
-    drawn_.resize(segments.size());
-    TM_RETURN_IF_ERROR(decoder_->Run(segments_, drawn_));
-    for (size_t i = 0; i < segments.size(); ++i) {
-      if (!segments[i].draw) continue;
-      if (segments[i].sampling.Truncates() && segments[i].sampling.temperature > 0) {
-        TM_RETURN_IF_ERROR(DrawOnCpu(segments[i], i, drawn[i]));
-      } else {
-        drawn[i] = {drawn_[i].token, drawn_[i].logprob, drawn_[i].logprob};
-      }
+    return decoder_->Start(segments_);
+  }
+
+  Status Finish(std::span<Drawn> drawn) override {
+    drawn_.resize(drawn.size());
+    TM_RETURN_IF_ERROR(decoder_->Finish(drawn_));
+    for (size_t i = 0; i < drawn.size(); ++i) {
+      drawn[i] = {drawn_[i].token, drawn_[i].logprob, drawn_[i].logprob};
+    }
+    const std::vector<HostDraw> draws = std::move(host_draws_.front());
+    host_draws_.pop_front();
+    for (const HostDraw& draw : draws) {
+      TM_RETURN_IF_ERROR(DrawOnCpu(draw, drawn[draw.segment]));
     }
     return Ok();
   }
 
+  // Truncated sampling is for serving and evaluation; the logits of such rows come to the host.
+  bool Foresees(const SamplingParams& sampling) const override {
+    return !sampling.Truncates() || sampling.temperature <= 0;
+  }
+
  private:
+  // What the host draws when a step is done.
+  struct HostDraw {
+    size_t segment = 0;
+    SamplingParams sampling;
+    uint64_t seed = 0;
+    uint64_t position = 0;
+  };
+
   // Where the weights already lie as the decoder wants them, on its GPU and in its type.
   const void* WholeBlock(const PolicyWeights& weights) const {
     if (weights.adapter() != nullptr) return nullptr;
@@ -140,19 +166,18 @@ class CudaBackend final : public DecodeBackend {
     return decoder_->WaitForDevice();
   }
 
-  // Truncated sampling is for serving and evaluation; the logits of such rows come to the host.
-  Status DrawOnCpu(const StepSegment& segment, size_t index, Drawn& drawn) {
-    TM_RETURN_IF_ERROR(decoder_->Logits(index, logits_));
-    const uint64_t position = static_cast<uint64_t>(segment.first) + segment.tokens.size();
-    return DrawToken(BestCpuKernels(), logits_, segment.sampling, segment.seed, position, scratch_,
+  Status DrawOnCpu(const HostDraw& draw, Drawn& drawn) {
+    TM_RETURN_IF_ERROR(decoder_->Logits(draw.segment, logits_));
+    return DrawToken(BestCpuKernels(), logits_, draw.sampling, draw.seed, draw.position, scratch_,
                      drawn);
   }
 
   const ModelConfig config_;
   const CudaType type_;
   std::unique_ptr<CudaDecoder> decoder_;
-  Status pending_;  // of copied pages, said by the next Run
+  Status pending_;  // of copied pages, said by the next Start
   std::vector<CudaSegment> segments_;
+  std::deque<std::vector<HostDraw>> host_draws_;  // of the steps under way
   std::vector<CudaDrawn> drawn_;
   std::vector<float> logits_;
   SamplerScratch scratch_;

@@ -18,6 +18,8 @@ using PageId = int32_t;
 // keys and values are written to its pages; those of [0, first) are there already.
 struct StepSegment {
   std::span<const TokenId> tokens;
+  int32_t after =
+      -1;  // >= 0: `tokens` is one place, for what segment `after` of the step before draws
   int32_t first = 0;
   std::span<const PageId> pages;  // cover first + tokens.size() positions
   bool draw = false;              // draw the token that follows the last row
@@ -44,10 +46,14 @@ class DecodeBackend {
   virtual Status Take(ReadyWeights& ready) = 0;
   // The contents of page `from` into `to`.
   virtual void CopyPage(PageId from, PageId to) = 0;
-  // Computes all segments; `drawn` has one place for each of them, filled where it draws. Segments
-  // share only pages that none of them writes. A draw depends on the logits, the seed and the
-  // position alone.
-  virtual Status Run(std::span<const StepSegment> segments, std::span<Drawn> drawn) = 0;
+  // Starts a step over all segments. They share only pages that none of them writes. A draw depends
+  // on the logits, the seed and the position alone. At most two steps are under way at once.
+  virtual Status Start(std::span<const StepSegment> segments) = 0;
+  // Waits for the older of the steps under way. `drawn` has one place for each of its segments,
+  // filled where it draws.
+  virtual Status Finish(std::span<Drawn> drawn) = 0;
+  // Whether a token drawn this way can be the input of a step that is started before it is known.
+  virtual bool Foresees(const SamplingParams& sampling) const = 0;
 };
 
 struct BackendOptions {

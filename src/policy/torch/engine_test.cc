@@ -53,7 +53,8 @@ TEST_P(EngineGolden, AdaptersAreApplied) {
 
 INSTANTIATE_TEST_SUITE_P(Golden, EngineGolden, testing::ValuesIn(GoldenModels()), GoldenName);
 
-class EngineTest : public testing::Test {
+// With one step at a time, and with the next one started before the first is done.
+class EngineTest : public testing::TestWithParam<int32_t> {
  protected:
   // Head dimension and widths that fill no vector register evenly.
   static ModelConfig Config() {
@@ -85,11 +86,18 @@ class EngineTest : public testing::Test {
     return pages * 2 * 2 * 16 * (10 + 16) * 4;
   }
 
+  static EngineOptions Steps(EngineOptions options) {
+    options.steps_at_once = GetParam();
+    return options;
+  }
+
   const std::shared_ptr<const PolicyWeights> weights_ = Weights(1);
 };
 
-TEST_F(EngineTest, ParkedSequencesGoOnWhereTheyStopped) {
-  EngineRun run(weights_, {});
+INSTANTIATE_TEST_SUITE_P(StepsAtOnce, EngineTest, testing::Values(1, 2));
+
+TEST_P(EngineTest, ParkedSequencesGoOnWhereTheyStopped) {
+  EngineRun run(weights_, Steps({}));
   run.Add(1, Prompt(20), {.max_new_tokens = 9, .seed = 5});
   run.Finish();
   EXPECT_EQ(run.engine().Stats().parked, 1u);
@@ -105,8 +113,8 @@ TEST_F(EngineTest, ParkedSequencesGoOnWhereTheyStopped) {
   EXPECT_EQ(run.engine().Stats().pages_used, 0u);
 }
 
-TEST_F(EngineTest, EvictedSequencesAreRebuilt) {
-  EngineRun run(weights_, {.max_context = 64, .cache_bytes = CacheBytes(7)});
+TEST_P(EngineTest, EvictedSequencesAreRebuilt) {
+  EngineRun run(weights_, Steps({.max_context = 64, .cache_bytes = CacheBytes(7)}));
   for (SequenceId id = 1; id <= 6; ++id) {
     run.Add(id, Prompt(30, static_cast<int32_t>(id)), {.max_new_tokens = 8, .seed = id});
     run.Finish();
@@ -120,8 +128,9 @@ TEST_F(EngineTest, EvictedSequencesAreRebuilt) {
   run.ExpectPlainLogprobs();
 }
 
-TEST_F(EngineTest, RunningSequencesArePreemptedWhenPagesRunOutAndFinishAllTheSame) {
-  EngineRun run(weights_, {.max_context = 96, .prefill_chunk = 16, .cache_bytes = CacheBytes(12)});
+TEST_P(EngineTest, RunningSequencesArePreemptedWhenPagesRunOutAndFinishAllTheSame) {
+  EngineRun run(weights_,
+                Steps({.max_context = 96, .prefill_chunk = 16, .cache_bytes = CacheBytes(12)}));
   for (SequenceId id = 1; id <= 10; ++id) {
     run.Add(id, Prompt(10, static_cast<int32_t>(id)), {.max_new_tokens = 60, .seed = id});
   }
@@ -131,8 +140,9 @@ TEST_F(EngineTest, RunningSequencesArePreemptedWhenPagesRunOutAndFinishAllTheSam
   run.ExpectPlainLogprobs();
 }
 
-TEST_F(EngineTest, LongPromptsThatTogetherDoNotFitAllFinish) {
-  EngineRun run(weights_, {.max_context = 128, .prefill_chunk = 16, .cache_bytes = CacheBytes(10)});
+TEST_P(EngineTest, LongPromptsThatTogetherDoNotFitAllFinish) {
+  EngineRun run(weights_,
+                Steps({.max_context = 128, .prefill_chunk = 16, .cache_bytes = CacheBytes(10)}));
   for (SequenceId id = 1; id <= 5; ++id) {
     run.Add(id, Prompt(100, static_cast<int32_t>(id)), {.max_new_tokens = 20, .seed = id});
   }
@@ -140,9 +150,9 @@ TEST_F(EngineTest, LongPromptsThatTogetherDoNotFitAllFinish) {
   run.ExpectPlainLogprobs();
 }
 
-TEST_F(EngineTest, AGroupComputesItsPromptOnceAndItsMembersGoTheirOwnWays) {
+TEST_P(EngineTest, AGroupComputesItsPromptOnceAndItsMembersGoTheirOwnWays) {
   for (const size_t length : {2u, 16u, 17u, 40u, 49u}) {
-    EngineRun run(weights_, {.prefill_chunk = 13});
+    EngineRun run(weights_, Steps({.prefill_chunk = 13}));
     for (SequenceId id = 1; id <= 8; ++id) {
       run.Add(id, Prompt(length), {.max_new_tokens = 10, .seed = id}, /*share_group=*/9);
     }
@@ -159,8 +169,9 @@ TEST_F(EngineTest, AGroupComputesItsPromptOnceAndItsMembersGoTheirOwnWays) {
   }
 }
 
-TEST_F(EngineTest, GroupsSurviveAShortageOfPages) {
-  EngineRun run(weights_, {.max_context = 96, .prefill_chunk = 16, .cache_bytes = CacheBytes(14)});
+TEST_P(EngineTest, GroupsSurviveAShortageOfPages) {
+  EngineRun run(weights_,
+                Steps({.max_context = 96, .prefill_chunk = 16, .cache_bytes = CacheBytes(14)}));
   for (SequenceId id = 1; id <= 24; ++id) {
     run.Add(id, Prompt(37, static_cast<int32_t>(id / 8)), {.max_new_tokens = 30, .seed = id},
             1 + id / 8);
@@ -170,8 +181,8 @@ TEST_F(EngineTest, GroupsSurviveAShortageOfPages) {
   run.ExpectPlainLogprobs();
 }
 
-TEST_F(EngineTest, AReleasedLeaderLeavesThePromptToTheNext) {
-  EngineRun run(weights_, {.prefill_chunk = 4});
+TEST_P(EngineTest, AReleasedLeaderLeavesThePromptToTheNext) {
+  EngineRun run(weights_, Steps({.prefill_chunk = 4}));
   for (SequenceId id = 1; id <= 3; ++id) {
     run.Add(id, Prompt(30), {.max_new_tokens = 5, .seed = id}, 7);
   }
@@ -182,11 +193,11 @@ TEST_F(EngineTest, AReleasedLeaderLeavesThePromptToTheNext) {
   EXPECT_EQ(run.outputs(), 2u);
 }
 
-TEST_F(EngineTest, NeighboursChangeNothing) {
-  EngineRun alone(weights_, {});
+TEST_P(EngineTest, NeighboursChangeNothing) {
+  EngineRun alone(weights_, Steps({}));
   alone.Add(1, Prompt(25), {.max_new_tokens = 40, .seed = 11});
   alone.Finish();
-  EngineRun crowd(weights_, {.prefill_chunk = 3});
+  EngineRun crowd(weights_, Steps({.prefill_chunk = 3}));
   for (SequenceId id = 2; id <= 50; ++id) {
     crowd.Add(id, Prompt(id, static_cast<int32_t>(id)), {.max_new_tokens = 60, .seed = id});
     if (id == 20) crowd.Add(1, Prompt(25), {.max_new_tokens = 40, .seed = 11});
@@ -196,9 +207,9 @@ TEST_F(EngineTest, NeighboursChangeNothing) {
   EXPECT_LT(alone.LargestDifference(crowd, 1), 1e-6);
 }
 
-TEST_F(EngineTest, TheSameSeedsGiveTheSameTokensAlsoWithMoreThreads) {
+TEST_P(EngineTest, TheSameSeedsGiveTheSameTokensAlsoWithMoreThreads) {
   const auto tokens = [&](int threads) {
-    EngineRun run(weights_, {.threads = threads});
+    EngineRun run(weights_, Steps({.threads = threads}));
     for (SequenceId id = 1; id <= 30; ++id) {
       run.Add(id, Prompt(id), {.max_new_tokens = 20, .seed = id}, id % 4);
     }
@@ -212,8 +223,8 @@ TEST_F(EngineTest, TheSameSeedsGiveTheSameTokensAlsoWithMoreThreads) {
   EXPECT_EQ(once, tokens(3));
 }
 
-TEST_F(EngineTest, DrawsFollowTheDistribution) {
-  EngineRun run(weights_, {});
+TEST_P(EngineTest, DrawsFollowTheDistribution) {
+  EngineRun run(weights_, Steps({}));
   constexpr int kDraws = 4000;
   for (SequenceId id = 1; id <= kDraws; ++id) {
     run.Add(id, Prompt(5), {.sampling = {.temperature = 1.3f}, .max_new_tokens = 1, .seed = id}, 3);
@@ -238,24 +249,26 @@ TEST_F(EngineTest, DrawsFollowTheDistribution) {
   EXPECT_LT(chi, cells + 4 * std::sqrt(2.0 * cells));
 }
 
-TEST_F(EngineTest, TokensCarryTheVersionThatDrewThem) {
-  EngineRun run(weights_, {});
+TEST_P(EngineTest, TokensCarryTheVersionThatDrewThem) {
+  EngineRun run(weights_, Steps({}));
   run.Add(1, Prompt(10), {.max_new_tokens = 10, .seed = 2});
   for (int i = 0; i < 4; ++i) run.Step();
   ASSERT_TRUE(run.engine().SwapWeights(Weights(2), 8, CacheOnSwap::kKeep).ok());
   run.Finish();
   const TurnOutput& turn = run.Turn(1);
   ASSERT_EQ(turn.versions.size(), 2u);
+  // With a step that was under way when the new weights came.
+  const uint32_t before = 4 + static_cast<uint32_t>(GetParam() - 1);
   EXPECT_EQ(turn.versions[0].version, 1u);
-  EXPECT_EQ(turn.versions[0].tokens, 4u);
+  EXPECT_EQ(turn.versions[0].tokens, before);
   EXPECT_EQ(turn.versions[1].version, 8u);
-  EXPECT_EQ(turn.versions[1].tokens, 6u);
+  EXPECT_EQ(turn.versions[1].tokens, 10 - before);
   EXPECT_EQ(run.engine().Stats().rebuilt_tokens, 0u);
 }
 
-TEST_F(EngineTest, ASwapThatRebuildsGivesTheNewWeightsLogprobs) {
+TEST_P(EngineTest, ASwapThatRebuildsGivesTheNewWeightsLogprobs) {
   const auto newer = Weights(2);
-  EngineRun run(weights_, {.prefill_chunk = 6});
+  EngineRun run(weights_, Steps({.prefill_chunk = 6}));
   for (SequenceId id = 1; id <= 6; ++id) {
     run.Add(id, Prompt(15), {.max_new_tokens = 14, .seed = id}, 4);
   }
@@ -277,9 +290,9 @@ TEST_F(EngineTest, ASwapThatRebuildsGivesTheNewWeightsLogprobs) {
   }
 }
 
-TEST_F(EngineTest, AfterASwapNewMembersOfAGroupDoNotUseTheOldPrompt) {
+TEST_P(EngineTest, AfterASwapNewMembersOfAGroupDoNotUseTheOldPrompt) {
   const auto newer = Weights(2);
-  EngineRun run(weights_, {});
+  EngineRun run(weights_, Steps({}));
   run.Add(1, Prompt(33), {.max_new_tokens = 4, .seed = 1}, 4);
   run.Finish();
   ASSERT_TRUE(run.engine().SwapWeights(newer, 2, CacheOnSwap::kKeep).ok());
@@ -289,8 +302,8 @@ TEST_F(EngineTest, AfterASwapNewMembersOfAGroupDoNotUseTheOldPrompt) {
   for (size_t i = 0; i < 4; ++i) EXPECT_NEAR(run.Turn(2).logprobs[i], plain[32 + i], 1e-4);
 }
 
-TEST_F(EngineTest, TruncationKeepsTheLikelyTokensAndGivesBothLogprobs) {
-  EngineRun run(weights_, {});
+TEST_P(EngineTest, TruncationKeepsTheLikelyTokensAndGivesBothLogprobs) {
+  EngineRun run(weights_, Steps({}));
   for (SequenceId id = 1; id <= 200; ++id) {
     run.Add(id, Prompt(9), {.sampling = {.top_k = 3}, .max_new_tokens = 1, .seed = id});
     run.Add(1000 + id, Prompt(9), {.sampling = {.top_p = 0.5f}, .max_new_tokens = 1, .seed = id});
@@ -324,10 +337,10 @@ TEST_F(EngineTest, TruncationKeepsTheLikelyTokensAndGivesBothLogprobs) {
   }
 }
 
-TEST_F(EngineTest, TurnsEndAtStopIdsStopStringsLengthAndContext) {
+TEST_P(EngineTest, TurnsEndAtStopIdsStopStringsLengthAndContext) {
   EngineOptions options{.max_context = 40};
   options.token_bytes = [](TokenId id) { return id % 2 == 0 ? "ab" : "c"; };
-  EngineRun run(weights_, options);
+  EngineRun run(weights_, Steps(options));
   std::vector<TokenId> all(77);
   std::iota(all.begin(), all.end(), 0);
   run.Add(1, Prompt(5), {.max_new_tokens = 9, .stop_ids = all, .seed = 1});
@@ -347,8 +360,8 @@ TEST_F(EngineTest, TurnsEndAtStopIdsStopStringsLengthAndContext) {
   EXPECT_EQ(run.Tokens(4).size(), 40u);
 }
 
-TEST_F(EngineTest, WrongRequestsAreRefusedByName) {
-  auto engine = NewEngine(weights_, 1, {.max_context = 32, .max_sequences = 2});
+TEST_P(EngineTest, WrongRequestsAreRefusedByName) {
+  auto engine = NewEngine(weights_, 1, Steps({.max_context = 32, .max_sequences = 2}));
   ASSERT_TRUE(engine.ok()) << engine.status().ToString();
   Engine& e = **engine;
   const auto add = [&](SequenceId id, std::vector<TokenId> prompt, TurnParams turn = {}) {
@@ -377,10 +390,10 @@ TEST_F(EngineTest, WrongRequestsAreRefusedByName) {
             Code::kInvalid);
 }
 
-TEST_F(EngineTest, BrokenWeightsFailTheStepInsteadOfDrawingNonsense) {
+TEST_P(EngineTest, BrokenWeightsFailTheStepInsteadOfDrawingNonsense) {
   NamedTensors tensors = weights_->tensors();
   tensors["model.norm.weight"] = at::full({36}, std::nan(""));
-  auto engine = NewEngine(*PolicyWeights::FromTensors(Config(), tensors), 1, {});
+  auto engine = NewEngine(*PolicyWeights::FromTensors(Config(), tensors), 1, Steps({}));
   ASSERT_TRUE(engine.ok());
   ASSERT_TRUE((*engine)->Add({.id = 1, .prompt = {1, 2}, .share_group = 0, .turn = {}}).ok());
   EXPECT_FALSE((*engine)->Step().ok());

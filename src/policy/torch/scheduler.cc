@@ -28,14 +28,14 @@ void Scheduler::Enqueue(Sequence& sequence) {
 }
 
 void Scheduler::Park(Sequence& sequence) {
-  TM_CHECK(sequence.state == SequenceState::kRunning, "only a running sequence ends its turn");
-  running_.erase(std::find(running_.begin(), running_.end(), &sequence));
+  TM_CHECK(sequence.state != SequenceState::kParked, "a parked sequence has no turn to end");
+  Leave(sequence);  // waiting: it lost its place while its last token was drawn
   sequence.state = SequenceState::kParked;
   sequence.parked_at = ++parkings_;
   parked_.emplace(sequence.parked_at, &sequence);
 }
 
-void Scheduler::Forget(Sequence& sequence) {
+void Scheduler::Leave(Sequence& sequence) {
   switch (sequence.state) {
     case SequenceState::kWaiting:
       waiting_.erase(std::find(waiting_.begin(), waiting_.end(), &sequence));
@@ -47,6 +47,10 @@ void Scheduler::Forget(Sequence& sequence) {
       parked_.erase(sequence.parked_at);
       break;
   }
+}
+
+void Scheduler::Forget(Sequence& sequence) {
+  Leave(sequence);
   Evict(sequence);
   PromptGroup* group = GroupOf(sequence);
   if (group != nullptr && --group->members == 0) {
@@ -161,16 +165,6 @@ void Scheduler::Admit() {
   }
 }
 
-// A step with parts of prompts may cost more than its rows are worth: as long as few places wait
-// for one, better one such step for several than one for each.
-bool Scheduler::HoldPrompts(size_t decoding) {
-  const size_t wanted = std::min(options_.max_running, running_.size() + waiting_.size());
-  const size_t idle = wanted - decoding;
-  const bool hold = idle > 0 && idle * 32 < decoding && held_ < options_.hold_prompts;
-  held_ = hold ? held_ + 1 : 0;
-  return hold;
-}
-
 std::vector<PlannedRows> Scheduler::Plan() {
   Admit();
   std::vector<PlannedRows> plan;
@@ -178,24 +172,24 @@ std::vector<PlannedRows> Scheduler::Plan() {
   // The oldest first: those preempted for it stand behind it, so nothing planned is taken back.
   for (size_t i = 0; i < running_.size(); ++i) {
     Sequence& s = *running_[i];
-    if (s.Pending() != 1) continue;
+    if (!s.Decodes()) continue;
     if (Secure(s, s.cached + 1, /*preempt=*/true) > s.cached) {
       plan.push_back({&s, 1});
     } else {
       Preempt(s);  // the youngest itself is short of a page
     }
   }
-  int32_t budget = HoldPrompts(plan.size()) ? 0 : options_.prefill_chunk;
+  int32_t budget = options_.prefill_chunk;
   for (size_t i = 0; i < running_.size() && budget > 0; ++i) {
     Sequence& s = *running_[i];
-    if (s.Pending() <= 1) continue;
+    if (!s.Fills()) continue;
     const int32_t end = s.cached + std::min(budget, s.Pending());
     const int32_t rows = Secure(s, end, /*preempt=*/false) - s.cached;
     if (rows == 0) continue;
     plan.push_back({&s, rows});
     budget -= rows;
   }
-  if (plan.empty() && !running_.empty()) {
+  if (plan.empty() && !running_.empty() && running_.front()->Fills()) {
     // All of them are being filled and hold what the others need: the oldest takes it.
     Sequence& s = *running_.front();
     const int32_t end = s.cached + std::min(options_.prefill_chunk, s.Pending());
@@ -206,10 +200,14 @@ std::vector<PlannedRows> Scheduler::Plan() {
   return plan;
 }
 
-void Scheduler::Computed(Sequence& sequence, int32_t rows) {
+void Scheduler::Started(Sequence& sequence, int32_t rows) {
   sequence.cached += rows;
   sequence.computed_before = std::max(sequence.computed_before, sequence.cached);
   PublishPrompt(sequence);
+}
+
+void Scheduler::TakeBack(Sequence& sequence) {
+  sequence.computed_before = --sequence.cached;
 }
 
 void Scheduler::NewWeights(CacheOnSwap cache) {

@@ -25,8 +25,6 @@ struct SchedulerOptions {
   int32_t pages = 0;  // room for at least one sequence of the longest context
   size_t max_running = 1024;
   int32_t prefill_chunk = 512;
-  int32_t hold_prompts =
-      0;  // steps that prompts may wait for others while nearly all places decode
 };
 
 struct PlannedRows {
@@ -46,10 +44,13 @@ class Scheduler {
   void Park(Sequence& sequence);
   void Forget(Sequence& sequence);
 
-  // The rows of the next step, with pages for all of them.
+  // The rows of the next step, with pages for all of them. None: all there is to do are turns that
+  // end with the steps under way.
   std::vector<PlannedRows> Plan();
-  // A step computed `rows` rows of `sequence`.
-  void Computed(Sequence& sequence, int32_t rows);
+  // A step was started that computes `rows` rows of `sequence`: those after it find them done.
+  void Started(Sequence& sequence, int32_t rows);
+  // The last row of `sequence` was one too many: its turn had ended.
+  void TakeBack(Sequence& sequence);
   // Weights changed: prompts computed under the old ones are not shared any more, and kRebuild
   // takes the pages of all sequences.
   void NewWeights(CacheOnSwap cache);
@@ -76,13 +77,13 @@ class Scheduler {
   void PublishPrompt(Sequence& sequence);
   void DropGroupPages(PromptGroup& group);
 
+  void Leave(Sequence& sequence);
   void Admit();
   void Evict(Sequence& sequence);
   void Preempt(Sequence& sequence);
   bool MakeRoom(const Sequence& keep, bool preempt);
   bool TakeFrom(const Sequence& keep, bool preempt);
   size_t Reclaimable() const;
-  bool HoldPrompts(size_t decoding);
   // Pages for positions up to `end`, none of them shared where it writes; returns how far it got.
   int32_t Secure(Sequence& sequence, int32_t end, bool preempt);
 
@@ -91,7 +92,6 @@ class Scheduler {
   PagePool pool_;
   std::deque<Sequence*> waiting_;
   std::vector<Sequence*> running_;        // in order of admission
-  int32_t held_ = 0;                      // steps in a row that prompts waited
   std::map<uint64_t, Sequence*> parked_;  // the longest parked first
   std::unordered_map<uint64_t, PromptGroup> groups_;
   uint64_t parkings_ = 0;

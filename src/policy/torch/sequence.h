@@ -23,12 +23,19 @@ struct Sequence {
   int32_t computed_before = 0;  // positions below were computed once already
   uint64_t parked_at = 0;       // the scheduler's count when it was parked
 
+  // Of the steps under way:
+  int32_t drawing = 0;   // tokens they draw for this sequence
+  size_t segment = 0;    // whose in the last of them
+  bool closing = false;  // the last of these tokens ends the turn, whichever it is
+
   TurnParams turn;
   TurnOutput output;  // of the turn under way
   std::string tail;   // the last bytes of the turn, while stop strings are looked for
 
   // Tokens whose keys and values are still to be computed. One: the next step draws from it.
-  int32_t Pending() const { return static_cast<int32_t>(tokens.size()) - cached; }
+  int32_t Pending() const { return static_cast<int32_t>(tokens.size()) + drawing - cached; }
+  bool Decodes() const { return Pending() == 1 && !closing; }
+  bool Fills() const { return Pending() > 1 && drawing == 0; }
 };
 
 }  // namespace tidemill

@@ -1,6 +1,8 @@
 #include "policy/torch/torch_engine.h"
 
 #include <algorithm>
+#include <chrono>
+#include <deque>
 #include <unordered_map>
 
 #include "policy/torch/cpu_kernels.h"
@@ -19,7 +21,8 @@ class TorchEngine final : public Engine {
         options_(std::move(options)),
         version_(version),
         backend_(std::move(backend)),
-        scheduler_(scheduling, [this](PageId from, PageId to) { backend_->CopyPage(from, to); }) {}
+        scheduler_(scheduling, [this](PageId from, PageId to) { backend_->CopyPage(from, to); }),
+        steps_at_once_(static_cast<size_t>(options_.steps_at_once)) {}
 
   Status Add(SequenceStart start) override {
     const std::string who = "sequence " + std::to_string(start.id);
@@ -62,29 +65,31 @@ class TorchEngine final : public Engine {
   Status Release(SequenceId id) override {
     const auto found = sequences_.find(id);
     if (found == sequences_.end()) return NotFound("no sequence " + std::to_string(id));
-    scheduler_.Forget(*found->second);
+    Sequence* sequence = found->second.get();
+    for (StepUnderWay& step : under_way_) {
+      std::replace(step.draws.begin(), step.draws.end(), sequence, static_cast<Sequence*>(nullptr));
+    }
+    scheduler_.Forget(*sequence);
     sequences_.erase(found);
     return Ok();
   }
 
+  // Where steps may follow one another before their tokens are known, the next one is started
+  // before the first is waited for: the device finds it there when it is done.
   Result<std::vector<TurnOutput>> Step() override {
-    std::vector<TurnOutput> finished;
-    if (!Work()) return finished;
-    const std::vector<PlannedRows> plan = scheduler_.Plan();
-    segments_.clear();
-    for (const PlannedRows& rows : plan) segments_.push_back(MakeSegment(rows));
-    drawn_.assign(plan.size(), {});
-    TM_RETURN_IF_ERROR(backend_->Run(segments_, drawn_));
-    ++stats_.steps;
-    for (size_t i = 0; i < plan.size(); ++i) {
-      Sequence& sequence = *plan[i].sequence;
-      scheduler_.Computed(sequence, plan[i].rows);
-      if (segments_[i].draw) Take(sequence, drawn_[i], finished);
+    while (under_way_.size() < steps_at_once_ &&
+           (under_way_.empty() || under_way_.back().foreseen)) {
+      TM_ASSIGN_OR_RETURN(const bool started, StartStep());
+      if (!started) break;
     }
+    std::vector<TurnOutput> finished = std::exchange(ended_before_swap_, {});
+    if (!under_way_.empty()) TM_RETURN_IF_ERROR(FinishStep(finished));
     return finished;
   }
 
-  bool Work() const override { return scheduler_.Work(); }
+  bool Work() const override {
+    return scheduler_.Work() || !under_way_.empty() || !ended_before_swap_.empty();
+  }
 
   Result<std::shared_ptr<ReadyWeights>> Prepare(
       std::shared_ptr<const PolicyWeights> weights) const override {
@@ -92,10 +97,14 @@ class TorchEngine final : public Engine {
   }
 
   Status SwapReady(ReadyWeights& ready, uint64_t version, CacheOnSwap cache) override {
+    while (!under_way_.empty()) TM_RETURN_IF_ERROR(FinishStep(ended_before_swap_));
+    const auto begin = std::chrono::steady_clock::now();
     TM_RETURN_IF_ERROR(backend_->Take(ready));
     version_ = version;
     scheduler_.NewWeights(cache);
     ++stats_.swaps;
+    stats_.pause_seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     return Ok();
   }
 
@@ -133,6 +142,47 @@ class TorchEngine final : public Engine {
                    std::to_string(options_.max_context));
   }
 
+  // A step that was started and not yet waited for.
+  struct StepUnderWay {
+    std::vector<Sequence*> draws;  // by segment; null: draws nothing, or for nobody any more
+    uint64_t version = 0;
+    bool foreseen = true;  // another may be started before its tokens are known
+  };
+
+  // False: there was nothing to start.
+  Result<bool> StartStep() {
+    const std::vector<PlannedRows> plan = scheduler_.Plan();
+    if (plan.empty()) return false;
+    segments_.clear();
+    for (const PlannedRows& rows : plan) segments_.push_back(MakeSegment(rows));
+    TM_RETURN_IF_ERROR(backend_->Start(segments_));
+    ++stats_.steps;
+    StepUnderWay& step = under_way_.emplace_back();
+    step.version = version_;
+    for (size_t i = 0; i < plan.size(); ++i) {
+      Sequence& s = *plan[i].sequence;
+      scheduler_.Started(s, plan[i].rows);
+      step.draws.push_back(segments_[i].draw ? &s : nullptr);
+      if (!segments_[i].draw) continue;
+      s.segment = i;
+      ++s.drawing;
+      s.closing = EndsWithin(s, s.drawing, options_.max_context);
+      step.foreseen = step.foreseen && backend_->Foresees(s.turn.sampling);
+    }
+    return true;
+  }
+
+  Status FinishStep(std::vector<TurnOutput>& finished) {
+    const StepUnderWay step = std::move(under_way_.front());
+    under_way_.pop_front();
+    drawn_.assign(step.draws.size(), {});
+    TM_RETURN_IF_ERROR(backend_->Finish(drawn_));
+    for (size_t i = 0; i < step.draws.size(); ++i) {
+      if (step.draws[i] != nullptr) Take(*step.draws[i], drawn_[i], step.version, finished);
+    }
+    return Ok();
+  }
+
   StepSegment MakeSegment(const PlannedRows& planned) {
     const Sequence& s = *planned.sequence;
     const bool draw = planned.rows == s.Pending();
@@ -145,8 +195,12 @@ class TorchEngine final : public Engine {
         ++stats_.prefill_tokens;
       }
     }
-    return {.tokens = std::span(s.tokens).subspan(static_cast<size_t>(s.cached),
-                                                  static_cast<size_t>(planned.rows)),
+    static constexpr TokenId kNotKnownYet = 0;
+    const bool known = static_cast<size_t>(s.cached) < s.tokens.size();
+    return {.tokens = known ? std::span(s.tokens).subspan(static_cast<size_t>(s.cached),
+                                                          static_cast<size_t>(planned.rows))
+                            : std::span(&kNotKnownYet, 1),
+            .after = known ? -1 : static_cast<int32_t>(s.segment),
             .first = s.cached,
             .pages = s.pages,
             .draw = draw,
@@ -154,10 +208,17 @@ class TorchEngine final : public Engine {
             .seed = s.turn.seed};
   }
 
-  void Take(Sequence& s, const Drawn& drawn, std::vector<TurnOutput>& finished) {
+  void Take(Sequence& s, const Drawn& drawn, uint64_t version, std::vector<TurnOutput>& finished) {
     ++stats_.generated_tokens;
-    const bool ended = AppendToken(s, drawn, version_, options_.max_context, options_.token_bytes);
+    --s.drawing;
+    const bool ended = AppendToken(s, drawn, version, options_.max_context, options_.token_bytes);
     if (!ended) return;
+    if (s.drawing > 0) {  // nobody could know when the next step was started
+      under_way_.back().draws[s.segment] = nullptr;
+      s.drawing = 0;
+      scheduler_.TakeBack(s);
+    }
+    s.closing = false;
     scheduler_.Park(s);
     finished.push_back(std::move(s.output));
   }
@@ -169,12 +230,12 @@ class TorchEngine final : public Engine {
   Scheduler scheduler_;
   std::unordered_map<SequenceId, std::unique_ptr<Sequence>> sequences_;
   EngineStats stats_;
-  std::vector<StepSegment> segments_;  // of the step under way
+  const size_t steps_at_once_;
+  std::deque<StepUnderWay> under_way_;         // the oldest first
+  std::vector<TurnOutput> ended_before_swap_;  // to be said by the next Step
+  std::vector<StepSegment> segments_;          // of the step started last
   std::vector<Drawn> drawn_;
 };
-
-// On a GPU a step without prompts is one graph of a size that was tuned.
-constexpr int32_t kGpuHoldPrompts = 8;
 
 bool OnGpu(const PolicyWeights& weights) {
   return weights.view().embed.is_cuda();
@@ -208,6 +269,10 @@ Result<std::unique_ptr<Engine>> NewEngine(std::shared_ptr<const PolicyWeights> w
       options.max_sequences < 1 || options.threads < 1) {
     return Invalid("the engine's limits must be positive");
   }
+  if (options.steps_at_once < 0 || options.steps_at_once > 2) {
+    return Invalid("the engine has one or two steps under way at once, not " +
+                   std::to_string(options.steps_at_once));
+  }
   const uint64_t page_bytes = PageBytes(*weights);
   const auto pages_for = [](uint64_t tokens) { return (tokens + kPageSlots - 1) / kPageSlots; };
   // More pages than all sequences could fill are of no use.
@@ -235,10 +300,10 @@ Result<std::unique_ptr<Engine>> NewEngine(std::shared_ptr<const PolicyWeights> w
                             .threads = options.threads,
                             .max_decode_rows = static_cast<int32_t>(options.max_running),
                             .max_rows = static_cast<int32_t>(rows)}));
+  if (options.steps_at_once == 0) options.steps_at_once = OnGpu(*weights) ? 2 : 1;
   const SchedulerOptions scheduling{.pages = static_cast<int32_t>(pages),
                                     .max_running = options.max_running,
-                                    .prefill_chunk = options.prefill_chunk,
-                                    .hold_prompts = OnGpu(*weights) ? kGpuHoldPrompts : 0};
+                                    .prefill_chunk = options.prefill_chunk};
   return std::unique_ptr<Engine>(
       new TorchEngine(config, std::move(options), scheduling, version, std::move(backend)));
 }

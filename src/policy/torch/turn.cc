@@ -46,6 +46,12 @@ void BeginTurn(Sequence& sequence, TurnParams turn) {
   sequence.tail.clear();
 }
 
+bool EndsWithin(const Sequence& s, int32_t more, int32_t max_context) {
+  const size_t tokens = static_cast<size_t>(more);
+  return s.output.ids.size() + tokens >= static_cast<size_t>(s.turn.max_new_tokens) ||
+         s.tokens.size() + tokens >= static_cast<size_t>(max_context);
+}
+
 bool AppendToken(Sequence& s, const Drawn& drawn, uint64_t version, int32_t max_context,
                  const std::function<std::string(TokenId)>& token_bytes) {
   TurnOutput& out = s.output;

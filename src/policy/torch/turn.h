@@ -14,6 +14,9 @@ Status CheckTurn(const TurnParams& turn, bool has_bytes);
 
 void BeginTurn(Sequence& sequence, TurnParams turn);
 
+// Whether the turn has ended by then, with `more` tokens more, whichever they are.
+bool EndsWithin(const Sequence& sequence, int32_t more, int32_t max_context);
+
 // Puts the token behind the sequence and into its output. True: that ended the turn, and the output
 // says why.
 bool AppendToken(Sequence& sequence, const Drawn& drawn, uint64_t version, int32_t max_context,
