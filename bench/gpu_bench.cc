@@ -18,11 +18,12 @@
 #include "policy/torch/torch_engine.h"
 
 namespace tidemill {
-namespace {
 
 double Now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
+
+namespace {
 
 double Quantile(std::vector<double> values, double share) {
   if (values.empty()) return 0;

@@ -14,6 +14,9 @@ namespace tidemill {
 
 class PolicyWeights;
 
+// Seconds, on a clock that only goes forward.
+double Now();
+
 ModelConfig HalfBillionConfig();
 // Drawn on the GPU.
 Result<std::shared_ptr<const PolicyWeights>> RandomGpuWeights(const ModelConfig& config,

@@ -19,10 +19,6 @@ namespace {
 
 constexpr uint64_t kGroup = 8;
 
-double Now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
 // 12 layers of 768.
 ModelConfig SmallConfig() {
   ModelConfig config = HalfBillionConfig();

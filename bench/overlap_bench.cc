@@ -267,14 +267,29 @@ Result<OverlapReport> Overlap::Run() {
     mixes.push_back(mix);
   }
   if (mixes.empty() || options_.seeds.empty()) return Invalid("a mix and a seed are needed");
+  for (const std::string& mode : options_.modes) {
+    if (mode != "sync" && mode != "one-step" && mode != "async") {
+      return Invalid("no mode \"" + mode + "\": there are sync, one-step and async");
+    }
+  }
+  const auto wanted = [&](const char* mode) {
+    return std::find(options_.modes.begin(), options_.modes.end(), mode) != options_.modes.end();
+  };
   TM_RETURN_IF_ERROR(Prepare());
   for (const Mix& mix : mixes) {
-    TM_ASSIGN_OR_RETURN(const OverlapSetting sync, Best(mix, "sync"));
-    TM_ASSIGN_OR_RETURN(const OverlapSetting async, Best(mix, "async"));
-    // Trains on the batch before while the next is made: twice as many at once.
-    const OverlapSetting one_step{"one-step", sync.batch, 2 * sync.batch};
+    std::vector<OverlapSetting> settings;
+    if (wanted("sync") || wanted("one-step")) {
+      TM_ASSIGN_OR_RETURN(const OverlapSetting sync, Best(mix, "sync"));
+      if (wanted("sync")) settings.push_back(sync);
+      // Trains on the batch before while the next is made: twice as many at once.
+      if (wanted("one-step")) settings.push_back({"one-step", sync.batch, 2 * sync.batch});
+    }
+    if (wanted("async")) {
+      TM_ASSIGN_OR_RETURN(const OverlapSetting async, Best(mix, "async"));
+      settings.push_back(async);
+    }
     for (const uint64_t seed : options_.seeds) {
-      for (const OverlapSetting& setting : {sync, one_step, async}) {
+      for (const OverlapSetting& setting : settings) {
         // The sweep's own runs count.
         const auto known =
             std::find_if(report_.sweep.begin(), report_.sweep.end(), [&](const OverlapRun& run) {

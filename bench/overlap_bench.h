@@ -34,6 +34,7 @@ struct OverlapOptions {
   uint64_t eval_tasks = 200;
   std::vector<uint64_t> seeds = {1, 2, 3, 4, 5};
   std::vector<std::string> mixes = {"none", "200ms", "1s"};
+  std::vector<std::string> modes = {"sync", "one-step", "async"};
   std::vector<std::string> sets{};  // "learner.learning_rate=1e-5": keys of every run
   // Of the modes named here, instead of the usual sweep: several of a mode are swept themselves.
   std::vector<OverlapSetting> settings{};

@@ -19,7 +19,7 @@ if(TIDEMILL_TORCH AND TIDEMILL_NVCC AND TARGET CUDA::cublasLt AND NOT TIDEMILL_S
     ${CMAKE_SOURCE_DIR}/src/policy/cuda/*.cc)
   list(FILTER cuda_sources EXCLUDE REGEX "_test\\.cc$")
   add_library(tidemill_policy_cuda STATIC ${cuda_sources})
-  # Its few C++ files have their own flags, and this CMake compiles CUDA files one by one anyway.
+  # Its few C++ files have their own flags; CUDA files would take longer together (newer CMakes would put them so).
   set_property(TARGET tidemill_policy_cuda PROPERTY UNITY_BUILD OFF)
   target_include_directories(tidemill_policy_cuda PUBLIC ${CMAKE_SOURCE_DIR}/src)
   target_compile_options(tidemill_policy_cuda PRIVATE

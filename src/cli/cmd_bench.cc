@@ -60,6 +60,8 @@ void AddOverlap(CLI::App& bench, Exit& exit) {
   command->add_option("--seeds", options->seeds, "Runs of each mode (1,2,3)")->delimiter(',');
   command->add_option("--mixes", options->mixes, "Waiting added to tools: none,200ms,1s")
       ->delimiter(',');
+  command->add_option("--modes", options->modes, "Of sync,one-step,async; all without it")
+      ->delimiter(',');
   AddSetOption(*command, options->sets, "Change one key of the runs, a.b=c; may be repeated");
   command
       ->add_option("--settings", *settings,

@@ -3,7 +3,6 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
-#include <c10/cuda/CUDAStream.h>
 
 #include <algorithm>
 
@@ -20,10 +19,6 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 constexpr int64_t kScoreRows = 4096;  // rows whose float32 logits exist at once
-
-CudaStream Stream() {
-  return c10::cuda::getCurrentCUDAStream().stream();
-}
 
 // Float32 logits exist for kScoreRows rows at a time. For the backward pass probabilities
 // by the target's are kept in bfloat16, which it writes over; without `keep` it computes the logits
@@ -44,7 +39,7 @@ class ScoresFunction : public torch::autograd::Function<ScoresFunction> {
     for (int64_t first = 0; first < n; first += kScoreRows) {
       const int64_t count = std::min(kScoreRows, n - first);
       const Tensor logits = at::mm(hidden.narrow(0, first, count), head.t(), at::kFloat);
-      TrainScoresForward(rows.Args(logits, first, count, head.size(0)), Stream());
+      TrainScoresForward(rows.Args(logits, first, count, head.size(0)), CurrentStream());
     }
     ctx->save_for_backward(
         {hidden, head, targets, rows.log_sums, rows.logprobs, rows.entropy, rows.relative});
@@ -74,7 +69,7 @@ class ScoresFunction : public torch::autograd::Function<ScoresFunction> {
     if (head_grad) to.whole = at::zeros_like(head, head.options().dtype(at::kFloat));
     if (rows.relative.defined()) {
       TrainScoresBackwardInPlace(rows.Args(Tensor(), 0, n, head.size(0)), at(dlog, 0), at(dent, 0),
-                                 Stream());
+                                 CurrentStream());
       const Tensor& dlogits = rows.relative;
       to.Add(dlogits, hidden);
       return {at::mm(dlogits, head), to.Whole(head), Tensor(), Tensor(), Tensor(), Tensor()};
@@ -86,7 +81,7 @@ class ScoresFunction : public torch::autograd::Function<ScoresFunction> {
       const Tensor logits = at::mm(h, head.t(), at::kFloat);
       Tensor dlogits = at::empty(logits.sizes(), hidden.options());
       TrainScoresBackward(rows.Args(logits, first, count, head.size(0)), at(dlog, first),
-                          at(dent, first), dlogits.data_ptr(), Stream());
+                          at(dent, first), dlogits.data_ptr(), CurrentStream());
       Tensor part = dhidden.narrow(0, first, count);
       at::mm_out(part, dlogits, head);
       to.Add(dlogits, h);

@@ -13,6 +13,7 @@
 #include "policy/torch/cuda_leaves.h"
 #include "policy/torch/held.h"
 #include "policy/torch/host_copy.h"
+#include "policy/torch/linear.h"
 #include "policy/torch/recompute.h"
 
 namespace tidemill {
@@ -21,14 +22,6 @@ namespace {
 using at::Tensor;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
-
-CudaStream Stream() {
-  return c10::cuda::getCurrentCUDAStream().stream();
-}
-
-Tensor As(const Tensor& tensor, at::ScalarType type) {
-  return tensor.scalar_type() == type ? tensor : tensor.to(type);
-}
 
 // {norm(x)}, or where it `adds` {x + more, norm of it}. (No input may be undefined.)
 class NormFunction : public torch::autograd::Function<NormFunction> {
@@ -46,7 +39,7 @@ class NormFunction : public torch::autograd::Function<NormFunction> {
                      {.x = rows.data_ptr(),
                       .more = adds ? added.data_ptr() : nullptr,
                       .sum = adds ? sum.data_ptr() : nullptr},
-                     w.data_ptr<float>(), y.data_ptr(), rstd.data_ptr<float>(), Stream());
+                     w.data_ptr<float>(), y.data_ptr(), rstd.data_ptr<float>(), CurrentStream());
     ctx->save_for_backward({sum, w, rstd});
     ctx->saved_data["eps"] = eps;
     ctx->saved_data["bf16"] = weight.scalar_type() == at::kBFloat16;
@@ -69,7 +62,7 @@ class NormFunction : public torch::autograd::Function<NormFunction> {
                        .dsum = dsum.defined() ? dsum.data_ptr() : nullptr,
                        .dx = dx.data_ptr(),
                        .dw_parts = parts.data_ptr<float>()},
-                      Stream());
+                      CurrentStream());
     Tensor dw = parts.sum(0);
     if (ctx->saved_data["bf16"].toBool()) dw = dw.to(at::kBFloat16);
     return {dx, adds ? dx : Tensor(), dw, Tensor(), Tensor()};
@@ -86,7 +79,8 @@ class SwiGluFunction : public torch::autograd::Function<SwiGluFunction> {
   static Tensor forward(AutogradContext* ctx, const Tensor& gate_up) {
     const int64_t rows = gate_up.size(0), width = gate_up.size(1) / 2;
     Tensor act = at::empty({rows, width}, gate_up.options());
-    TrainSwiGluForward(rows, static_cast<int>(width), gate_up.data_ptr(), act.data_ptr(), Stream());
+    TrainSwiGluForward(rows, static_cast<int>(width), gate_up.data_ptr(), act.data_ptr(),
+                       CurrentStream());
     ctx->save_for_backward({gate_up});
     return act;
   }
@@ -96,7 +90,7 @@ class SwiGluFunction : public torch::autograd::Function<SwiGluFunction> {
     const Tensor dact = grads[0].contiguous();
     Tensor dgate_up = at::empty_like(saved[0]);
     TrainSwiGluBackward(dact.size(0), static_cast<int>(dact.size(1)), saved[0].data_ptr(),
-                        dact.data_ptr(), dgate_up.data_ptr(), Stream());
+                        dact.data_ptr(), dgate_up.data_ptr(), CurrentStream());
     return {dgate_up};
   }
 };
@@ -141,7 +135,7 @@ Tensor Rotated(const Qkv& from, const PackShape& shape, bool back) {
                .first_use = sums ? shape.first_use.data_ptr<int32_t>() : nullptr,
                .uses = sums ? shape.uses.data_ptr<int32_t>() : nullptr,
                .out = out.data_ptr()},
-              Stream());
+              CurrentStream());
   return out;
 }
 
@@ -204,16 +198,6 @@ NormedRows AddAndNorm(const Rows& rows, const Tensor& weight, double eps) {
   if (!rows.more.defined()) return {rows.sum, Norm(rows.sum, weight, eps)};
   const variable_list out = NormFunction::apply(rows.sum, rows.more, weight, eps, true);
   return {out[0], out[1]};
-}
-
-Tensor Linear(const Tensor& x, const LinearTensors& linear) {
-  const at::ScalarType type = x.scalar_type();
-  Tensor y = at::linear(x, As(linear.weight, type),
-                        linear.bias.defined() ? std::optional<Tensor>(As(linear.bias, type))
-                                              : std::optional<Tensor>());
-  if (!linear.lora_a.defined()) return y;
-  const Tensor low = at::linear(x, As(linear.lora_a, type));
-  return y + at::linear(low, As(linear.lora_b, type)) * linear.lora_scale;
 }
 
 // Layers that read the same input as one product, unless adapters ride on them.
@@ -317,6 +301,10 @@ Tensor Attend(const ModelConfig& config, const LayerProducts& products, const Te
 
 }  // namespace
 
+CudaStream CurrentStream() {
+  return c10::cuda::getCurrentCUDAStream().stream();
+}
+
 bool CudaForwardApplies(const ModelConfig& config, const ModelTensorsView& view,
                         at::ScalarType compute) {
   return view.embed.is_cuda() && compute == at::kBFloat16 && config.head_dim % 8 == 0 &&
@@ -367,7 +355,7 @@ double CudaGradNorm(const std::vector<Tensor>& gradients) {
 void CudaAdamWStep(const CudaAdamW& u, const Tensor& grad, Tensor& p, Tensor& m, Tensor& v) {
   TrainAdamWStep({u.beta1, u.beta2, u.eps, u.decay, u.rate, u.root, u.grad_scale}, p.numel(),
                  grad.data_ptr<float>(), p.data_ptr<float>(), m.data_ptr<float>(),
-                 v.data_ptr<float>(), Stream());
+                 v.data_ptr<float>(), CurrentStream());
 }
 
 }  // namespace tidemill

@@ -5,14 +5,12 @@
 #ifdef TIDEMILL_CUDA
 #include "policy/torch/cuda_train.h"
 #endif
+#include "policy/torch/linear.h"
 #include "policy/torch/model.h"
 #include "policy/torch/recompute.h"
 
 namespace tidemill {
-namespace {
 
-// Casts (a differentiable copy) where the matrices are multiplied in another type than they are
-// kept in.
 at::Tensor As(const at::Tensor& tensor, at::ScalarType type) {
   return tensor.scalar_type() == type ? tensor : tensor.to(type);
 }
@@ -26,6 +24,8 @@ at::Tensor Linear(const at::Tensor& x, const LinearTensors& linear) {
   const at::Tensor low = at::linear(x, As(linear.lora_a, type));
   return y + at::linear(low, As(linear.lora_b, type)) * linear.lora_scale;
 }
+
+namespace {
 
 // The statistics are float32 whatever the type of x.
 at::Tensor RmsNorm(const at::Tensor& x, const at::Tensor& weight, double eps) {
