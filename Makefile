@@ -1,6 +1,6 @@
 # What one types. The build itself is CMake's (CMakePresets.json); `make help` lists the targets.
 
-# As many compilers as there are cores, but no more than memory has room for (a libtorch source: 1.5 GB).
+# As many compilers as there are cores, but no more than memory has room for (eight libtorch sources in one: 1.6 GB).
 JOBS ?= $(shell scripts/jobs)
 CTEST = ctest --output-on-failure -j$(TEST_JOBS) --test-dir
 TEST_JOBS ?= 2
