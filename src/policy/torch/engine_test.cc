@@ -266,6 +266,18 @@ TEST_P(EngineTest, TokensCarryTheVersionThatDrewThem) {
   EXPECT_EQ(run.engine().Stats().rebuilt_tokens, 0u);
 }
 
+TEST_P(EngineTest, WhoIsReleasedHasNoOutputNotEvenOfATurnThatEndedBeforeASwap) {
+  EngineRun run(weights_, Steps({}));
+  for (const SequenceId id : {1, 2}) run.Add(id, Prompt(10), {.max_new_tokens = 2, .seed = id});
+  run.Step();
+  ASSERT_TRUE(run.engine().SwapWeights(Weights(2), 8, CacheOnSwap::kKeep).ok());
+  run.Release(1);
+  run.Finish();
+  EXPECT_EQ(run.outputs(), 1u);
+  EXPECT_EQ(run.Turn(2).ids.size(), 2u);
+  EXPECT_EQ(run.engine().Stats().parked, 1u);
+}
+
 TEST_P(EngineTest, ASwapThatRebuildsGivesTheNewWeightsLogprobs) {
   const auto newer = Weights(2);
   EngineRun run(weights_, Steps({.prefill_chunk = 6}));

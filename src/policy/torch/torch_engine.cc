@@ -69,6 +69,7 @@ class TorchEngine final : public Engine {
     for (StepUnderWay& step : under_way_) {
       std::replace(step.draws.begin(), step.draws.end(), sequence, static_cast<Sequence*>(nullptr));
     }
+    std::erase_if(ended_before_swap_, [id](const TurnOutput& turn) { return turn.id == id; });
     scheduler_.Forget(*sequence);
     sequences_.erase(found);
     return Ok();
