@@ -55,7 +55,8 @@ class CudaDecoder {
   Status CopyPage(int32_t from, int32_t to);
   // Starts a step of at most max_rows rows in all; at most two are under way.
   Status Start(std::span<const CudaSegment> segments);
-  // Waits for the older one. drawn[i] is filled where its segment i draws.
+  // Waits for the older one. drawn[i] is filled where its segment i draws; a negative token where
+  // the logits are not finite.
   Status Finish(std::span<CudaDrawn> drawn);
   // The logits of a segment that drew in the last step; none is under way. Vocabulary-size numbers.
   Status Logits(size_t segment, std::vector<float>& logits);

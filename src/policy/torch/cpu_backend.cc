@@ -83,11 +83,12 @@ class CpuBackend final : public DecodeBackend {
   Status Start(std::span<const StepSegment> given) override {
     std::vector<StepSegment> segments(given.begin(), given.end());
     for (StepSegment& s : segments) {
-      if (s.after >= 0) s.tokens = std::span(&last_[static_cast<size_t>(s.after)].id, 1);
+      if (s.after >= 0) s.tokens = std::span(&last_[static_cast<size_t>(s.after)], 1);
     }
     std::vector<Drawn> drawn(segments.size());
-    TM_RETURN_IF_ERROR(Compute(segments, drawn));
-    last_ = drawn;
+    Compute(segments, drawn);
+    last_.clear();
+    for (const Drawn& one : drawn) last_.push_back(std::max(one.id, 0));
     done_.push_back(std::move(drawn));
     return Ok();
   }
@@ -101,19 +102,15 @@ class CpuBackend final : public DecodeBackend {
   bool Foresees(const SamplingParams&) const override { return true; }
 
  private:
-  Status Compute(std::span<const StepSegment> segments, std::span<Drawn> drawn) {
+  void Compute(std::span<const StepSegment> segments, std::span<Drawn> drawn) {
     const std::vector<size_t> bounds = Split(segments);
-    std::vector<Status> results(work_.size());
     team_.Run([&](int worker) {
       const size_t first = bounds[static_cast<size_t>(worker)];
       const size_t count = bounds[static_cast<size_t>(worker) + 1] - first;
       if (count == 0) return;
-      results[static_cast<size_t>(worker)] =
-          RunPart(segments.subspan(first, count), drawn.subspan(first, count),
-                  work_[static_cast<size_t>(worker)]);
+      RunPart(segments.subspan(first, count), drawn.subspan(first, count),
+              work_[static_cast<size_t>(worker)]);
     });
-    for (Status& result : results) TM_RETURN_IF_ERROR(std::move(result));
-    return Ok();
   }
 
   struct Row {
@@ -201,7 +198,7 @@ class CpuBackend final : public DecodeBackend {
   long Width() const { return PaddedRow(config_.hidden_size); }
   long QkvWidth() const { return PaddedRow(config_.q_size() + 2 * config_.kv_size()); }
 
-  Status RunPart(std::span<const StepSegment> segments, std::span<Drawn> drawn, Work& w) {
+  void RunPart(std::span<const StepSegment> segments, std::span<Drawn> drawn, Work& w) {
     LayOut(segments, w);
     const long rows = static_cast<long>(w.rows.size());
     for (long r = 0; r < rows; ++r) {
@@ -213,7 +210,7 @@ class CpuBackend final : public DecodeBackend {
         RunLayer(layer, first, std::min(kBlockRows, rows - first), w);
       }
     }
-    return Draw(segments, drawn, w);
+    Draw(segments, drawn, w);
   }
 
   void RunLayer(long index, long first, long rows, Work& w) {
@@ -274,7 +271,7 @@ class CpuBackend final : public DecodeBackend {
     }
   }
 
-  Status Draw(std::span<const StepSegment> segments, std::span<Drawn> drawn, Work& w) const {
+  void Draw(std::span<const StepSegment> segments, std::span<Drawn> drawn, Work& w) const {
     const long width = Width(), logit_width = PaddedRow(config_.vocab_size);
     const long total = static_cast<long>(w.draws.size());
     for (long first = 0; first < total; first += kBlockRows) {
@@ -292,11 +289,10 @@ class CpuBackend final : public DecodeBackend {
         const std::span<const float> logits(w.logits.data() + r * logit_width,
                                             static_cast<size_t>(config_.vocab_size));
         const uint64_t position = static_cast<uint64_t>(segment.first) + segment.tokens.size();
-        TM_RETURN_IF_ERROR(DrawToken(kernels_, logits, segment.sampling, segment.seed, position,
-                                     w.sampler, drawn[slot]));
+        DrawToken(kernels_, logits, segment.sampling, segment.seed, position, w.sampler,
+                  drawn[slot]);
       }
     }
-    return Ok();
   }
 
   const CpuKernels& kernels_;
@@ -306,7 +302,7 @@ class CpuBackend final : public DecodeBackend {
   PackedWeights packed_;
   FloatBuffer cos_, sin_;                // [max_context, head_dim / 2]
   std::vector<Work> work_;               // one a thread
-  std::vector<Drawn> last_;              // by the step started last
+  std::vector<TokenId> last_;            // by the step started last
   std::deque<std::vector<Drawn>> done_;  // by steps not yet asked for
   WorkerTeam team_;
 };

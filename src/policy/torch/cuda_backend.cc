@@ -72,7 +72,7 @@ class CudaBackend final : public DecodeBackend {
   Status Start(std::span<const StepSegment> segments) override {
     TM_RETURN_IF_ERROR(std::exchange(pending_, Ok()));
     segments_.clear();
-    std::vector<HostDraw>& draws = host_draws_.emplace_back();
+    std::vector<HostDraw> draws;
     for (const StepSegment& s : segments) {
       const SamplingParams& how = s.sampling;
       if (s.draw && !Foresees(how)) {
@@ -91,17 +91,19 @@ class CudaBackend final : public DecodeBackend {
                    .position = s.first + static_cast<int32_t>(s.tokens.size()),
                    .inverse_temperature = how.temperature > 0 ? 1.0f / how.temperature : 0.0f}});
     }
-    return decoder_->Start(segments_);
+    TM_RETURN_IF_ERROR(decoder_->Start(segments_));
+    host_draws_.push_back(std::move(draws));
+    return Ok();
   }
 
   Status Finish(std::span<Drawn> drawn) override {
+    const std::vector<HostDraw> draws = std::move(host_draws_.front());
+    host_draws_.pop_front();
     drawn_.resize(drawn.size());
     TM_RETURN_IF_ERROR(decoder_->Finish(drawn_));
     for (size_t i = 0; i < drawn.size(); ++i) {
       drawn[i] = {drawn_[i].token, drawn_[i].logprob, drawn_[i].logprob};
     }
-    const std::vector<HostDraw> draws = std::move(host_draws_.front());
-    host_draws_.pop_front();
     for (const HostDraw& draw : draws) {
       TM_RETURN_IF_ERROR(DrawOnCpu(draw, drawn[draw.segment]));
     }
@@ -168,8 +170,8 @@ class CudaBackend final : public DecodeBackend {
 
   Status DrawOnCpu(const HostDraw& draw, Drawn& drawn) {
     TM_RETURN_IF_ERROR(decoder_->Logits(draw.segment, logits_));
-    return DrawToken(BestCpuKernels(), logits_, draw.sampling, draw.seed, draw.position, scratch_,
-                     drawn);
+    DrawToken(BestCpuKernels(), logits_, draw.sampling, draw.seed, draw.position, scratch_, drawn);
+    return Ok();
   }
 
   const ModelConfig config_;

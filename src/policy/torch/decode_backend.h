@@ -28,7 +28,7 @@ struct StepSegment {
 };
 
 struct Drawn {
-  TokenId id = 0;
+  TokenId id = 0;          // negative: the logits are not finite
   float logprob = 0;       // under the distribution it was drawn from
   float full_logprob = 0;  // without truncation
 };

@@ -402,13 +402,23 @@ TEST_P(EngineTest, WrongRequestsAreRefusedByName) {
             Code::kInvalid);
 }
 
-TEST_P(EngineTest, BrokenWeightsFailTheStepInsteadOfDrawingNonsense) {
+TEST_P(EngineTest, BrokenWeightsFailTheStepInsteadOfDrawingNonsenseAndBetterOnesGoOn) {
   NamedTensors tensors = weights_->tensors();
   tensors["model.norm.weight"] = at::full({36}, std::nan(""));
   auto engine = NewEngine(*PolicyWeights::FromTensors(Config(), tensors), 1, Steps({}));
   ASSERT_TRUE(engine.ok());
   ASSERT_TRUE((*engine)->Add({.id = 1, .prompt = {1, 2}, .share_group = 0, .turn = {}}).ok());
-  EXPECT_FALSE((*engine)->Step().ok());
+  EXPECT_EQ((*engine)->Step().status().code(), Code::kInternal);
+  ASSERT_TRUE((*engine)->Release(1).ok());
+  ASSERT_TRUE((*engine)->SwapWeights(weights_, 2, CacheOnSwap::kKeep).ok());
+  ASSERT_TRUE((*engine)->Add({.id = 2, .prompt = {1, 2}, .turn = {.max_new_tokens = 3}}).ok());
+  size_t tokens = 0;
+  while ((*engine)->Work()) {
+    const auto finished = (*engine)->Step();
+    ASSERT_TRUE(finished.ok()) << finished.status().ToString();
+    for (const TurnOutput& turn : *finished) tokens += turn.ids.size();
+  }
+  EXPECT_EQ(tokens, 3u);
 }
 
 }  // namespace

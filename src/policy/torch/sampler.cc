@@ -45,16 +45,17 @@ double UniformAt(uint64_t seed, uint64_t position) {
   return static_cast<double>(Mix(Mix(seed) ^ Mix(~position)) >> 11) * 0x1.0p-53;
 }
 
-Status DrawToken(const CpuKernels& kernels, std::span<const float> logits,
-                 const SamplingParams& sampling, uint64_t seed, uint64_t position,
-                 SamplerScratch& scratch, Drawn& drawn) {
+void DrawToken(const CpuKernels& kernels, std::span<const float> logits,
+               const SamplingParams& sampling, uint64_t seed, uint64_t position,
+               SamplerScratch& scratch, Drawn& drawn) {
   const long n = static_cast<long>(logits.size());
   scratch.exps.resize((logits.size() + 63) / 64 * 64);
   const float scale = sampling.temperature > 0 ? 1.0f / sampling.temperature : 1.0f;
   float top = 0;
   const float sum = kernels.exp_row(logits.data(), n, scale, scratch.exps.data(), &top);
   if (!(sum > 0) || !std::isfinite(sum) || !std::isfinite(top)) {
-    return Internal("the model's logits are not finite; its weights are broken");
+    drawn = {.id = -1};
+    return;
   }
   const double log_sum = std::log(static_cast<double>(sum));
   const auto logprob = [&](long token) {
@@ -87,7 +88,6 @@ Status DrawToken(const CpuKernels& kernels, std::span<const float> logits,
   drawn.id = static_cast<TokenId>(token);
   drawn.full_logprob = static_cast<float>(logprob(token));
   drawn.logprob = static_cast<float>(logprob(token) - std::log(kept_share));
-  return Ok();
 }
 
 }  // namespace tidemill

@@ -21,9 +21,9 @@ struct SamplerScratch {
 
 // `position` is the place in the sequence the token will have. With temperature 0 the most likely
 // token (the first of equals) is taken, and its log-probabilities are those of temperature 1.
-// kInternal: the logits are not finite.
-Status DrawToken(const CpuKernels& kernels, std::span<const float> logits,
-                 const SamplingParams& sampling, uint64_t seed, uint64_t position,
-                 SamplerScratch& scratch, Drawn& drawn);
+// Where the logits are not finite its id is negative.
+void DrawToken(const CpuKernels& kernels, std::span<const float> logits,
+               const SamplingParams& sampling, uint64_t seed, uint64_t position,
+               SamplerScratch& scratch, Drawn& drawn);
 
 }  // namespace tidemill

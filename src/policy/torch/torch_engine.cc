@@ -179,6 +179,11 @@ class TorchEngine final : public Engine {
     drawn_.assign(step.draws.size(), {});
     TM_RETURN_IF_ERROR(backend_->Finish(drawn_));
     for (size_t i = 0; i < step.draws.size(); ++i) {
+      if (step.draws[i] != nullptr && (drawn_[i].id < 0 || drawn_[i].id >= vocabulary_)) {
+        return Internal("the model's logits are not finite; its weights are broken");
+      }
+    }
+    for (size_t i = 0; i < step.draws.size(); ++i) {
       if (step.draws[i] != nullptr) Take(*step.draws[i], drawn_[i], step.version, finished);
     }
     return Ok();
