@@ -1,25 +1,20 @@
 #include "policy/cuda/decoder.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <cstring>
 #include <map>
 
 #include "policy/cuda/check.h"
 #include "policy/cuda/decoder_shapes.h"
+#include "policy/cuda/decoder_weights.h"
 #include "policy/cuda/gemm.h"
 #include "policy/cuda/step_layout.h"
+#include "policy/cuda/steps_under_way.h"
 
 namespace tidemill {
 namespace {
 
 constexpr int kTunedRows = 2048;  // steps with more rows, of long prompts, take the first product
-
-struct Layer {
-  const void *input_norm, *post_norm, *qkv, *qkv_bias, *q_norm, *k_norm, *o, *o_bias, *gate_up,
-      *gate_up_bias, *down, *down_bias;
-};
 
 size_t PageNumbers(const ModelConfig& c) {
   return static_cast<size_t>(2 * c.kv_size()) * kCudaPageSlots;
@@ -47,14 +42,10 @@ class CudaDecoder::Impl {
                  .cuts = CudaFastAttention(heads_)}) {}
 
   ~Impl() {
+    if (stream_ != nullptr) cudaStreamSynchronize(stream_);  // a step may be under way
     for (auto& [key, graph] : graphs_) cudaGraphExecDestroy(graph);
     gemm_.reset();
     if (stream_ != nullptr) cudaStreamDestroy(stream_);
-    for (UnderWay& step : steps_) {
-      if (step.done != nullptr) cudaEventDestroy(step.done);
-      cudaFreeHost(step.host);
-    }
-    cudaFreeHost(told_);
   }
 
   Status Start() {
@@ -65,7 +56,7 @@ class CudaDecoder::Impl {
     TM_ASSIGN_OR_RETURN(gemm_, CudaGemm::New(stream_));
     TM_RETURN_IF_ERROR(AllocateWork());
     TM_RETURN_IF_ERROR(MakeRotations());
-    NameWeights();
+    named_ = PlaceWeights(c_, layout_, weights_.as(), bytes_);
     return Ok();
   }
 
@@ -76,10 +67,10 @@ class CudaDecoder::Impl {
     TM_CUDA(cudaSetDevice(o_.device));
     TM_RETURN_IF_ERROR(WaitForDevice());
     // Rows of padding, so that what is tuned and captured touches no page.
-    char* host = steps_[0].host;
-    auto* rows = reinterpret_cast<CudaRow*>(host + sizeof(CudaStepHead));
+    const StepsUnderWay::Step& step = steps_.next();
+    auto* rows = reinterpret_cast<CudaRow*>(step.rows());
     for (int r = 0; r < max_rows_; ++r) rows[r] = CudaRow{};
-    TM_CUDA(cudaMemcpyAsync(meta_.as(), host, host_bytes_, cudaMemcpyHostToDevice, stream_));
+    TM_CUDA(cudaMemcpyAsync(meta_.as(), step.host, step_bytes_, cudaMemcpyHostToDevice, stream_));
     int bucket = 0;
     while (bucket < o_.max_decode_rows) {
       bucket = BatchBucket(bucket + 1);
@@ -116,7 +107,7 @@ class CudaDecoder::Impl {
   }
 
   Status CopyPage(int32_t from, int32_t to) {
-    CudaCopies& copies = Next().head()->copies;
+    CudaCopies& copies = steps_.next().head()->copies;
     // A page that meets an earlier pair must wait for it; that is rare.
     const bool meets =
         std::any_of(copies.pages, copies.pages + copies.count, [&](const CudaCopies::Pair& pair) {
@@ -128,10 +119,10 @@ class CudaDecoder::Impl {
   }
 
   Status Start(std::span<const CudaSegment> segments) {
-    TM_CHECK(started_ < finished_ + steps_.size(), "there is a place for another step");
+    TM_CHECK(!steps_.full(), "there is a place for another step");
     TM_CUDA(cudaSetDevice(o_.device));
-    UnderWay& step = Next();
-    const StepShape shape = writer_.Write(segments, step.host + sizeof(CudaStepHead));
+    StepsUnderWay::Step& step = steps_.next();
+    const StepShape shape = writer_.Write(segments, step.rows());
     step.draws = writer_.draws();
     TM_CUDA(cudaMemcpyAsync(meta_.as(), step.host, sizeof(CudaStepHead) + writer_.bytes(),
                             cudaMemcpyHostToDevice, stream_));
@@ -143,31 +134,19 @@ class CudaDecoder::Impl {
     } else {
       TM_RETURN_IF_ERROR(Launch(shape));
     }
-    TM_CUDA(cudaEventRecord(step.done, stream_));
-    ++started_;
-    return Ok();
+    return steps_.Started(stream_);
   }
 
-  Status Finish(std::span<CudaDrawn> drawn) {
-    TM_CHECK(finished_ < started_, "a step is under way");
-    UnderWay& step = steps_[finished_++ % steps_.size()];
-    TM_CUDA(cudaEventSynchronize(step.done));
-    step.head()->copies.count = 0;
-    const CudaDrawn* told = told_ + static_cast<ptrdiff_t>(step.head()->told_block) * max_rows_;
-    for (size_t i = 0; i < step.draws.size(); ++i) {
-      if (step.draws[i] >= 0) drawn[i] = told[step.draws[i]];
-    }
-    return Ok();
-  }
+  Status Finish(std::span<CudaDrawn> drawn) { return steps_.Finish(drawn); }
 
   Status Logits(size_t segment, std::vector<float>& logits) {
-    TM_CHECK(finished_ == started_, "the last step is done");
+    TM_CHECK(steps_.none(), "the last step is done");
     const int vocabulary = static_cast<int>(c_.vocab_size);
     const size_t row =
         static_cast<size_t>(writer_.draws()[segment]) * static_cast<size_t>(c_.hidden_size);
     const auto* h = static_cast<const char*>(final_.as()) + row * bytes_;
     TM_RETURN_IF_ERROR(
-        gemm_->Run(shapes_.Head(1, vocabulary, vocabulary), h, head_, nullptr, logits_.as()));
+        gemm_->Run(shapes_.Head(1, vocabulary, vocabulary), h, named_.head, nullptr, logits_.as()));
     logits.resize(static_cast<size_t>(vocabulary));
     TM_CUDA(cudaMemcpyAsync(logits.data(), logits_.as(), logits.size() * sizeof(float),
                             cudaMemcpyDeviceToHost, stream_));
@@ -213,24 +192,14 @@ class CudaDecoder::Impl {
         static_cast<size_t>(max_rows_) *
             (static_cast<size_t>(heads_.heads / heads_.kv_heads) / kCudaPrefillVectors + 1) +
         rows;
-    host_bytes_ = sizeof(CudaStepHead) +
+    step_bytes_ = sizeof(CudaStepHead) +
                   rows * (sizeof(CudaRow) + sizeof(CudaDraw) + sizeof(int32_t)) +
                   tiles * sizeof(CudaPrefillTile) + 64;
     const size_t context_pages = static_cast<size_t>(o_.max_context) / kCudaPageSlots + 2;
-    page_capacity_ = rows * context_pages;
-    host_bytes_ += page_capacity_ * sizeof(int32_t);
-    TM_RETURN_IF_ERROR(meta_.Allocate(host_bytes_, "steps"));
-    for (size_t i = 0; i < steps_.size(); ++i) {
-      TM_CUDA(cudaMallocHost(reinterpret_cast<void**>(&steps_[i].host), host_bytes_));
-      std::memset(steps_[i].host, 0, host_bytes_);
-      steps_[i].head()->told_block = static_cast<int32_t>(i);
-      TM_CUDA(cudaEventCreateWithFlags(&steps_[i].done, cudaEventDisableTiming));
-    }
+    step_bytes_ += rows * context_pages * sizeof(int32_t);
+    TM_RETURN_IF_ERROR(meta_.Allocate(step_bytes_, "steps"));
     TM_RETURN_IF_ERROR(drawn_.Allocate(rows * sizeof(CudaDrawn), "draws"));
-    TM_CUDA(cudaHostAlloc(reinterpret_cast<void**>(&told_),
-                          steps_.size() * rows * sizeof(CudaDrawn), cudaHostAllocMapped));
-    TM_CUDA(cudaHostGetDevicePointer(reinterpret_cast<void**>(&told_device_), told_, 0));
-    return Ok();
+    return steps_.Allocate(step_bytes_, max_rows_);
   }
 
   Status MakeRotations() {
@@ -253,43 +222,16 @@ class CudaDecoder::Impl {
     return Ok();
   }
 
-  void NameWeights() {
-    const auto at = [&](const std::string& name) -> const void* {
-      return weights_.as<char>() + layout_.Of(name).first * bytes_;
-    };
-    embed_ = at("model.embed_tokens.weight");
-    head_ = c_.tie_word_embeddings ? embed_ : at("lm_head.weight");
-    norm_ = at("model.norm.weight");
-    for (int64_t i = 0; i < c_.num_layers; ++i) {
-      const std::string p = "model.layers." + std::to_string(i) + ".";
-      const auto where = [&](bool there, const char* name) {
-        return there ? at(p + name) : nullptr;
-      };
-      layers_.push_back({.input_norm = at(p + "input_layernorm.weight"),
-                         .post_norm = at(p + "post_attention_layernorm.weight"),
-                         .qkv = at(p + "self_attn.q_proj.weight"),
-                         .qkv_bias = where(c_.qkv_bias, "self_attn.q_proj.bias"),
-                         .q_norm = where(c_.qk_norm(), "self_attn.q_norm.weight"),
-                         .k_norm = where(c_.qk_norm(), "self_attn.k_norm.weight"),
-                         .o = at(p + "self_attn.o_proj.weight"),
-                         .o_bias = where(c_.output_bias, "self_attn.o_proj.bias"),
-                         .gate_up = at(p + "mlp.gate_proj.weight"),
-                         .gate_up_bias = where(c_.mlp_bias, "mlp.gate_proj.bias"),
-                         .down = at(p + "mlp.down_proj.weight"),
-                         .down_bias = where(c_.mlp_bias, "mlp.down_proj.bias")});
-    }
-  }
-
   Status Tune(int rows) {
     TM_CUDA(cudaMemsetAsync(x_.as(), 0, static_cast<size_t>(rows * c_.hidden_size) * 4, stream_));
     std::vector<const void*> qkv, o, gate_up, down;
-    for (const Layer& layer : layers_) {
+    for (const DecoderLayer& layer : named_.layers) {
       qkv.push_back(layer.qkv);
       o.push_back(layer.o);
       gate_up.push_back(layer.gate_up);
       down.push_back(layer.down);
     }
-    const Layer& first = layers_.front();
+    const DecoderLayer& first = named_.layers.front();
     TM_RETURN_IF_ERROR(gemm_->Tune(shapes_.Qkv(rows), h_.as(), qkv, first.qkv_bias, qkv_.as()));
     TM_RETURN_IF_ERROR(gemm_->Tune(shapes_.O(rows), mixed_.as(), o, nullptr, x_.as()));
     TM_RETURN_IF_ERROR(
@@ -300,7 +242,7 @@ class CudaDecoder::Impl {
   Status TuneHead(int rows) {
     const int vocabulary = static_cast<int>(c_.vocab_size);
     const int columns = LogitColumns(rows, vocabulary);
-    const std::vector<const void*> head{head_, head_};
+    const std::vector<const void*> head{named_.head, named_.head};
     return gemm_->Tune(shapes_.Head(rows, std::min(columns, vocabulary), columns), final_.as(),
                        head, nullptr, logits_.as());
   }
@@ -329,15 +271,6 @@ class CudaDecoder::Impl {
     return Ok();
   }
 
-  // A step that was started, or the next one, of which pages to be copied are known before.
-  struct UnderWay {
-    char* host = nullptr;  // pinned; what meta_ gets
-    std::vector<int> draws;
-    cudaEvent_t done = nullptr;
-    CudaStepHead* head() const { return reinterpret_cast<CudaStepHead*>(host); }
-  };
-  UnderWay& Next() { return steps_[started_ % steps_.size()]; }
-
   void LaunchCopies() {
     const size_t page_bytes = PageNumbers(c_) * bytes_;
     CudaCopyPages({.pool = pool_.as(),
@@ -349,11 +282,11 @@ class CudaDecoder::Impl {
   }
 
   Status FlushCopies() {
-    TM_CUDA(cudaMemcpyAsync(meta_.as(), Next().host, sizeof(CudaStepHead), cudaMemcpyHostToDevice,
-                            stream_));
+    TM_CUDA(cudaMemcpyAsync(meta_.as(), steps_.next().host, sizeof(CudaStepHead),
+                            cudaMemcpyHostToDevice, stream_));
     LaunchCopies();
     TM_CUDA(cudaStreamSynchronize(stream_));
-    Next().head()->copies.count = 0;
+    steps_.next().head()->copies.count = 0;
     return CudaStatus(cudaGetLastError(), "copying pages");
   }
 
@@ -368,13 +301,13 @@ class CudaDecoder::Impl {
                .rows = rows,
                .count = s.rows,
                .drawn = drawn_.as<CudaDrawn>(),
-               .table = embed_,
+               .table = named_.embed,
                .width = static_cast<int>(c_.hidden_size),
                .x = x_.as<float>()},
               stream_);
     const void* pending_bias = nullptr;  // of the product before, added where it is next read
-    for (size_t i = 0; i < layers_.size(); ++i) {
-      const Layer& layer = layers_[i];
+    for (size_t i = 0; i < named_.layers.size(); ++i) {
+      const DecoderLayer& layer = named_.layers[i];
       Norm(layer.input_norm, pending_bias, nullptr, s.rows, h_.as());
       TM_RETURN_IF_ERROR(
           gemm_->Run(shapes_.Qkv(s.rows), h_.as(), layer.qkv, layer.qkv_bias, qkv_.as()));
@@ -390,7 +323,7 @@ class CudaDecoder::Impl {
     }
     const auto* select =
         s.selects ? reinterpret_cast<const int32_t*>(meta + at.select_at) : nullptr;
-    Norm(norm_, pending_bias, select, s.draws, final_.as());
+    Norm(named_.norm, pending_bias, select, s.draws, final_.as());
     return Draw(s.draws, reinterpret_cast<const CudaDraw*>(meta + at.draws_at));
   }
 
@@ -409,7 +342,7 @@ class CudaDecoder::Impl {
 
   void Attend(size_t index, const StepShape& s, const CudaRow* rows, const int32_t* pages,
               const CudaPrefillTile* tiles) {
-    const Layer& layer = layers_[index];
+    const DecoderLayer& layer = named_.layers[index];
     char* cache =
         pool_.as<char>() + index * PageNumbers(c_) * bytes_ * static_cast<size_t>(o_.pages);
     const bool fast = CudaFastAttention(heads_);
@@ -448,7 +381,7 @@ class CudaDecoder::Impl {
     const int stride = LogitColumns(count, vocabulary);
     for (int first = 0; first < vocabulary; first += stride) {
       const int columns = std::min(stride, vocabulary - first);
-      const auto* head = static_cast<const char*>(head_) +
+      const auto* head = static_cast<const char*>(named_.head) +
                          static_cast<size_t>(first) * static_cast<size_t>(c_.hidden_size) * bytes_;
       TM_RETURN_IF_ERROR(gemm_->Run(shapes_.Head(count, columns, stride), final_.as(), head,
                                     nullptr, logits_.as()));
@@ -468,8 +401,8 @@ class CudaDecoder::Impl {
                     .draws = draws,
                     .count = count,
                     .drawn = drawn_.as<CudaDrawn>(),
-                    .told = told_device_,
-                    .told_stride = max_rows_,
+                    .told = steps_.told_device(),
+                    .told_stride = steps_.told_stride(),
                     .told_block = &meta_.as<CudaStepHead>()->told_block},
                    stream_);
     return CudaStatus(cudaGetLastError(), "starting a step");
@@ -484,23 +417,18 @@ class CudaDecoder::Impl {
   const int max_rows_;
   const int parts_;  // of a row of logits
   StepWriter writer_;
-  size_t page_capacity_ = 0;
 
   cudaStream_t stream_ = nullptr;
   std::unique_ptr<CudaGemm> gemm_;
   CudaBuffer weights_, pool_, cos_, sin_;
   CudaBuffer x_, h_, final_, qkv_, mixed_, gate_up_, act_, logits_, parts_buffer_, partial_;
   CudaBuffer meta_;
-  const void *embed_ = nullptr, *head_ = nullptr, *norm_ = nullptr;
-  std::vector<Layer> layers_;
+  DecoderWeights named_;
   std::map<std::pair<int, bool>, cudaGraphExec_t> graphs_;  // by batch size and long contexts
 
-  std::array<UnderWay, 2> steps_;  // step n in n modulo 2
-  size_t started_ = 0, finished_ = 0;
-  size_t host_bytes_ = 0;
-  CudaBuffer drawn_;           // by the last step, for the next
-  CudaDrawn* told_ = nullptr;  // the same for the host: pinned, written by the device
-  CudaDrawn* told_device_ = nullptr;
+  StepsUnderWay steps_;
+  size_t step_bytes_ = 0;  // of the largest step, in meta_ and on the host
+  CudaBuffer drawn_;       // by the last step, for the next
 };
 
 CudaDecoder::CudaDecoder(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

@@ -7,6 +7,7 @@
 #include <list>
 #include <vector>
 
+#include "policy/cuda/decoder_weights.h"
 #include "policy/cuda/weight_layout.h"
 #include "policy/tiny_config.h"
 
@@ -140,6 +141,21 @@ TEST(WeightLayout, WhatIsOneProductLiesTogether) {
   }
   EXPECT_TRUE(follows("mlp.gate_proj.weight", "mlp.up_proj.weight"));
   EXPECT_THAT(layout.Of("model.layers.1.self_attn.o_proj.weight").shape, ElementsAre(32, 32));
+}
+
+TEST(DecoderWeights, NamesWhatTheModelHasByItsPlaceInTheBlock) {
+  ModelConfig config = TinyConfig(ModelFamily::kQwen3);
+  const WeightLayout layout = MakeWeightLayout(config);
+  const std::vector<char> block(layout.numbers * 2);
+  const DecoderWeights weights = PlaceWeights(config, layout, block.data(), 2);
+  ASSERT_EQ(weights.layers.size(), 2u);
+  EXPECT_EQ(weights.head, weights.embed);
+  EXPECT_EQ(weights.layers[1].down,
+            block.data() + 2 * layout.Of("model.layers.1.mlp.down_proj.weight").first);
+  EXPECT_NE(weights.layers[1].q_norm, nullptr);
+  EXPECT_EQ(weights.layers[1].qkv_bias, nullptr);
+  config.tie_word_embeddings = false;
+  EXPECT_NE(PlaceWeights(config, MakeWeightLayout(config), block.data(), 2).head, weights.embed);
 }
 
 }  // namespace
