@@ -158,6 +158,13 @@ export class Browser {
     await this.page.goto(url);
   }
 
+  // From now on another server is asked, or the first one. The page before is left first: what it asks of its own
+  // server then would count as a request to elsewhere.
+  async moveTo(origin) {
+    await this.goto("about:blank");
+    this.origin = origin;
+  }
+
   async open(run, view, ...parts) {
     await this.goto(`${this.origin}#/${[run, view, ...parts].join("/")}`);
     if (VIEWS.includes(view) && parts.length === 0) await this.page.locator(`nav a[aria-current][href$="/${view}"]`).waitFor();

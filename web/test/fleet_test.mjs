@@ -82,7 +82,7 @@ test(async (browser) => {
     await page.screenshot({ path: path.join(pictures, `${name}.png`) });
     await page.evaluate(() => (document.querySelector("footer").hidden = false));
   };
-  browser.origin = address;
+  await browser.moveTo(address);
 
   await browser.step("every process of the fleet is on the page", async () => {
     await browser.goto(address);
@@ -155,9 +155,7 @@ test(async (browser) => {
 
   await browser.step("a server of its own sees the learner go", async () => {
     const view = start(program, ["view", "many", "--folder", runs, "--port", "0", "--bus", bus], { input: "ignore" });
-    const origin = (await view.line(/http:\S+/))[0];
-    await page.goto("about:blank"); // the page of the other server asks it no more
-    browser.origin = origin;
+    await browser.moveTo((await view.line(/http:\S+/))[0]);
     await browser.open("many", "fleet");
     await row(chief).locator(".badge", { hasText: "here" }).waitFor();
     process.kill(chief.pid, "SIGKILL");
@@ -169,7 +167,7 @@ test(async (browser) => {
 
   await browser.step("without the bus the page says how to see more", async () => {
     const view = start(program, ["view", "many", "--folder", runs, "--port", "0"], { input: "ignore" });
-    browser.origin = (await view.line(/http:\S+/))[0];
+    await browser.moveTo((await view.line(/http:\S+/))[0]);
     await browser.open("many", "fleet");
     await until(async () => assert.match(await page.locator("main").innerText(), /tidemill view --bus/));
     await page.locator("figure.chart", { hasText: "Workers over time" }).waitFor();

@@ -34,7 +34,7 @@ test(async (browser) => {
   await makeModelAndTasks(program);
   const training = train();
   const address = (await training.line(/dashboard: (http:\S+)/))[1];
-  browser.origin = address;
+  await browser.moveTo(address);
 
   await browser.step("the page of a training run asks for its token", async () => {
     browser.forgiving = true;

@@ -38,7 +38,7 @@ test(async (browser) => {
   };
   assert.equal(spawnSync(fixture, ["write", runs], { stdio: "inherit" }).status, 0);
   let server = await serve(0, "async");
-  browser.origin = server.url;
+  await browser.moveTo(server.url);
 
   for (const [size, viewport] of Object.entries(SIZES)) {
     await page.setViewportSize(viewport);
@@ -231,7 +231,7 @@ test(async (browser) => {
   await browser.step("with a token the page asks for it", async () => {
     browser.forgiving = true;
     const guarded = await serve(0, "async", TOKEN);
-    browser.origin = guarded.url;
+    await browser.moveTo(guarded.url);
     await browser.goto(browser.origin);
     await page.getByRole("heading", { name: "A token is needed" }).waitFor();
     await page.getByLabel("Token").fill("a-wrong-token-altogether");
@@ -248,7 +248,7 @@ test(async (browser) => {
   await browser.step("a report in one file needs no server", async () => {
     const report = path.join(folder, "report.html");
     assert.equal(spawnSync(fixture, ["export", runs, pageFolder, "async", report], { stdio: "inherit" }).status, 0);
-    browser.origin = pathToFileURL(report).href;
+    await browser.moveTo(pathToFileURL(report).href);
     for (const view of VIEWS.filter((name) => name !== "compare")) {
       await browser.goto(`${browser.origin}#/async/${view}`);
       await browser.settled();
