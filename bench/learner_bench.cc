@@ -128,8 +128,7 @@ Result<double> MeasureWarmup(const LearnerBenchOptions& o, const PolicyWeights& 
   }
   const std::vector<std::vector<double>> advantages(rows.size(), {0.0});
   const double rate = RatePerSecond(o, [&] {
-    for (const Microbatch& part :
-         PackMicrobatches(rows, advantages, chosen, o.microbatch_tokens)) {
+    for (const Microbatch& part : PackMicrobatches(rows, advantages, chosen, o.microbatch_tokens)) {
       ZeroGrad(scorer.leaves());
       const PolicyScores scores =
           scorer.Score(MakeMicroTensors(part, scorer.fused(), scorer.device()), true);

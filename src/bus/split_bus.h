@@ -1,8 +1,8 @@
 // Two buses as one: some topics stay in this process, the others are shared with other processes.
 //
-// The learner's dispatcher, replay and learner talk to each other thousands of times a second and die
-// together; what they say to each other means nothing to whoever comes after them. So it stays in
-// memory, and a new learner finds no orders of its predecessor.
+// The learner's dispatcher, replay and learner talk to each other thousands of times a second and
+// die together; what they say to each other means nothing to whoever comes after them. So it stays
+// in memory, and a new learner finds no orders of its predecessor.
 #pragma once
 
 #include <functional>

@@ -6,8 +6,8 @@
 namespace tidemill {
 
 struct TopicPlan {
-  Duration lease = std::chrono::seconds(30);        // how soon a dead worker's messages go to another
-  size_t capacity = 16384;                          // of each topic
+  Duration lease = std::chrono::seconds(30);  // how soon a dead worker's messages go to another
+  size_t capacity = 16384;                    // of each topic
   uint32_t max_deliveries = 5;
 };
 

@@ -1,5 +1,5 @@
-// Where time comes from. Loops get the time as an argument of Step(); what else needs it holds a Clock,
-// so that a simulated run, which has a VirtualClock, replays exactly.
+// Where time comes from. Loops get the time as an argument of Step(); what else needs it holds a
+// Clock, so that a simulated run, which has a VirtualClock, replays exactly.
 #pragma once
 
 #include <atomic>
@@ -14,8 +14,12 @@ using std::chrono::milliseconds;
 
 inline constexpr Time kNever = Time::max();
 
-inline double Seconds(Duration d) { return std::chrono::duration<double>(d).count(); }
-inline double Milliseconds(Duration d) { return Seconds(d) * 1e3; }
+inline double Seconds(Duration d) {
+  return std::chrono::duration<double>(d).count();
+}
+inline double Milliseconds(Duration d) {
+  return Seconds(d) * 1e3;
+}
 
 // Thread-safe.
 class Clock {

@@ -14,8 +14,8 @@ std::string Sha256Hex(std::string_view bytes);
 // Fills in the missing hash of every file that has its content, and sorts the files by path.
 void NormalizeTree(v1::Tree& tree);
 
-// The identity of a workspace: covers path, executable bit and content hash of every file. The same for
-// the same files in any order, whether contents travel inside or by hash.
+// The identity of a workspace: covers path, executable bit and content hash of every file. The same
+// for the same files in any order, whether contents travel inside or by hash.
 std::string TreeHash(const v1::Tree& tree);
 
 // Content up to this size travels inside messages; more goes through the blob store.

@@ -1,4 +1,5 @@
-// A bounded queue that several threads fill and one loop empties. Completions of ports travel in one.
+// A bounded queue that several threads fill and one loop empties. Completions of ports travel in
+// one.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +12,8 @@
 
 namespace tidemill {
 
-// Thread-safe. The bound is the number of answers the owner may be owed at once: the owner submits no
-// more than that, so a full mailbox is a broken contract and not a situation.
+// Thread-safe. The bound is the number of answers the owner may be owed at once: the owner submits
+// no more than that, so a full mailbox is a broken contract and not a situation.
 template <typename T>
 class Mailbox {
  public:
@@ -44,8 +45,8 @@ class Mailbox {
  private:
   const size_t capacity_;
   std::mutex mutex_;
-  std::vector<T> items_;     // guarded by mutex_
-  Waker* waker_ = nullptr;   // guarded by mutex_
+  std::vector<T> items_;    // guarded by mutex_
+  Waker* waker_ = nullptr;  // guarded by mutex_
 };
 
 }  // namespace tidemill

@@ -25,7 +25,8 @@ TEST(MessagesPage, EveryExampleIsAMessageOfTheSchemaAndEveryTopLevelMessageHasOn
       inside = false;
       const auto* type = file->FindMessageTypeByName(heading);
       ASSERT_NE(type, nullptr) << heading;
-      const auto* prototype = google::protobuf::MessageFactory::generated_factory()->GetPrototype(type);
+      const auto* prototype =
+          google::protobuf::MessageFactory::generated_factory()->GetPrototype(type);
       std::unique_ptr<google::protobuf::Message> message(prototype->New());
       const auto status = google::protobuf::util::JsonStringToMessage(json, message.get());
       EXPECT_TRUE(status.ok()) << heading << ": " << status.ToString();
@@ -34,8 +35,9 @@ TEST(MessagesPage, EveryExampleIsAMessageOfTheSchemaAndEveryTopLevelMessageHasOn
       json += line + "\n";
     }
   }
-  for (const char* name : {"Task", "GroupLease", "DispatchEvent", "ToolRequest", "ToolResult", "Trajectory",
-                           "ScoreRequest", "Verdict", "PolicyAnnouncement", "Heartbeat", "DeadLetter"}) {
+  for (const char* name :
+       {"Task", "GroupLease", "DispatchEvent", "ToolRequest", "ToolResult", "Trajectory",
+        "ScoreRequest", "Verdict", "PolicyAnnouncement", "Heartbeat", "DeadLetter"}) {
     EXPECT_EQ(shown.count(name), 1u) << name;
   }
 }

@@ -23,9 +23,13 @@ Random::Random(uint64_t seed) : seed_(seed) {
   for (uint64_t& word : words_) word = SplitMix(state);
 }
 
-Random Random::Split(std::string_view label) const { return Split(StableHash(label)); }
+Random Random::Split(std::string_view label) const {
+  return Split(StableHash(label));
+}
 
-Random Random::Split(uint64_t label) const { return Random(MixHash(seed_, label)); }
+Random Random::Split(uint64_t label) const {
+  return Random(MixHash(seed_, label));
+}
 
 uint64_t Random::Next() {
   const uint64_t result = std::rotl(words_[0] + words_[3], 23) + words_[0];
@@ -39,7 +43,9 @@ uint64_t Random::Next() {
   return result;
 }
 
-double Random::Uniform() { return static_cast<double>(Next() >> 11) * 0x1.0p-53; }
+double Random::Uniform() {
+  return static_cast<double>(Next() >> 11) * 0x1.0p-53;
+}
 
 uint64_t Random::Below(uint64_t n) {
   TM_CHECK(n > 0);
@@ -59,9 +65,13 @@ double Random::Normal() {
   return std::sqrt(-2.0 * std::log(u)) * std::cos(2.0 * std::numbers::pi * Uniform());
 }
 
-double Random::LogNormal(double median, double sigma) { return median * std::exp(sigma * Normal()); }
+double Random::LogNormal(double median, double sigma) {
+  return median * std::exp(sigma * Normal());
+}
 
-double Random::Exponential(double mean) { return -mean * std::log(1.0 - Uniform()); }
+double Random::Exponential(double mean) {
+  return -mean * std::log(1.0 - Uniform());
+}
 
 Random::State Random::Save() const {
   return {seed_, {words_[0], words_[1], words_[2], words_[3]}};

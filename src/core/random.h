@@ -1,6 +1,6 @@
-// Random numbers from a seed (xoshiro256++ seeded by splitmix64, Blackman and Vigna). The same seed gives
-// the same numbers on every machine, which std::distribution does not promise. Split() makes a stream of
-// its own for a part, so that one part drawing more numbers does not change another's.
+// Random numbers from a seed (xoshiro256++ seeded by splitmix64, Blackman and Vigna). The same seed
+// gives the same numbers on every machine, which std::distribution does not promise. Split() makes
+// a stream of its own for a part, so that one part drawing more numbers does not change another's.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,8 @@ class Random {
   Random Split(uint64_t label) const;
 
   uint64_t Next();
-  double Uniform();                 // [0, 1)
-  uint64_t Below(uint64_t n);       // [0, n), n > 0, without bias
+  double Uniform();                            // [0, 1)
+  uint64_t Below(uint64_t n);                  // [0, n), n > 0, without bias
   int64_t Between(int64_t low, int64_t high);  // [low, high]
   bool Chance(double p) { return Uniform() < p; }
   double Normal();

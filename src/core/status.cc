@@ -7,16 +7,26 @@ namespace tidemill {
 
 std::string_view CodeName(Code code) {
   switch (code) {
-    case Code::kOk: return "ok";
-    case Code::kInvalid: return "invalid";
-    case Code::kNotFound: return "not found";
-    case Code::kExists: return "exists already";
-    case Code::kFull: return "full";
-    case Code::kUnavailable: return "unavailable";
-    case Code::kTimeout: return "timeout";
-    case Code::kClosed: return "closed";
-    case Code::kCorrupt: return "corrupt";
-    case Code::kInternal: return "internal error";
+    case Code::kOk:
+      return "ok";
+    case Code::kInvalid:
+      return "invalid";
+    case Code::kNotFound:
+      return "not found";
+    case Code::kExists:
+      return "exists already";
+    case Code::kFull:
+      return "full";
+    case Code::kUnavailable:
+      return "unavailable";
+    case Code::kTimeout:
+      return "timeout";
+    case Code::kClosed:
+      return "closed";
+    case Code::kCorrupt:
+      return "corrupt";
+    case Code::kInternal:
+      return "internal error";
   }
   return "unknown code";
 }

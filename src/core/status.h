@@ -1,5 +1,5 @@
-// How a thing that can be expected to fail says so: a Status, or a Result<T> that holds a T or a Status.
-// What can never happen is a TM_CHECK, on in every build.
+// How a thing that can be expected to fail says so: a Status, or a Result<T> that holds a T or a
+// Status. What can never happen is a TM_CHECK, on in every build.
 #pragma once
 
 #include <cstdint>
@@ -44,29 +44,50 @@ class [[nodiscard]] Status {
   std::string message_;
 };
 
-inline Status Ok() { return {}; }
-inline Status Invalid(std::string message) { return {Code::kInvalid, std::move(message)}; }
-inline Status NotFound(std::string message) { return {Code::kNotFound, std::move(message)}; }
-inline Status Exists(std::string message) { return {Code::kExists, std::move(message)}; }
-inline Status Full(std::string message) { return {Code::kFull, std::move(message)}; }
-inline Status Unavailable(std::string message) { return {Code::kUnavailable, std::move(message)}; }
-inline Status Timeout(std::string message) { return {Code::kTimeout, std::move(message)}; }
-inline Status Closed(std::string message) { return {Code::kClosed, std::move(message)}; }
-inline Status Corrupt(std::string message) { return {Code::kCorrupt, std::move(message)}; }
-inline Status Internal(std::string message) { return {Code::kInternal, std::move(message)}; }
+inline Status Ok() {
+  return {};
+}
+inline Status Invalid(std::string message) {
+  return {Code::kInvalid, std::move(message)};
+}
+inline Status NotFound(std::string message) {
+  return {Code::kNotFound, std::move(message)};
+}
+inline Status Exists(std::string message) {
+  return {Code::kExists, std::move(message)};
+}
+inline Status Full(std::string message) {
+  return {Code::kFull, std::move(message)};
+}
+inline Status Unavailable(std::string message) {
+  return {Code::kUnavailable, std::move(message)};
+}
+inline Status Timeout(std::string message) {
+  return {Code::kTimeout, std::move(message)};
+}
+inline Status Closed(std::string message) {
+  return {Code::kClosed, std::move(message)};
+}
+inline Status Corrupt(std::string message) {
+  return {Code::kCorrupt, std::move(message)};
+}
+inline Status Internal(std::string message) {
+  return {Code::kInternal, std::move(message)};
+}
 
-[[noreturn]] void CheckFailed(const char* file, int line, const char* what, std::string_view detail);
+[[noreturn]] void CheckFailed(const char* file, int line, const char* what,
+                              std::string_view detail);
 
-#define TM_CHECK(condition, ...)                                                           \
-  do {                                                                                     \
-    if (!(condition)) [[unlikely]]                                                         \
+#define TM_CHECK(condition, ...)                                                              \
+  do {                                                                                        \
+    if (!(condition)) [[unlikely]]                                                            \
       ::tidemill::CheckFailed(__FILE__, __LINE__, #condition, std::string_view{__VA_ARGS__}); \
   } while (false)
 
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : value_(std::move(value)) {}  // NOLINT: a value is a result
+  Result(T value) : value_(std::move(value)) {}         // NOLINT: a value is a result
   Result(Status status) : status_(std::move(status)) {  // NOLINT: a failure is a result
     TM_CHECK(!status_.ok(), "a Result without a value must say why");
   }
@@ -101,15 +122,15 @@ class [[nodiscard]] Result {
 #define TM_CONCAT(a, b) TM_CONCAT_INNER(a, b)
 
 // Leaves the function with the Status of `expression` unless it is ok.
-#define TM_RETURN_IF_ERROR(expression)                      \
-  do {                                                      \
-    ::tidemill::Status tm_status_ = (expression);           \
-    if (!tm_status_.ok()) return tm_status_;                \
+#define TM_RETURN_IF_ERROR(expression)            \
+  do {                                            \
+    ::tidemill::Status tm_status_ = (expression); \
+    if (!tm_status_.ok()) return tm_status_;      \
   } while (false)
 
 // TM_ASSIGN_OR_RETURN(auto x, F()): x is F()'s value, or the function is left with its Status.
-#define TM_ASSIGN_OR_RETURN(target, expression)                                 \
-  auto TM_CONCAT(tm_result_, __LINE__) = (expression);                          \
+#define TM_ASSIGN_OR_RETURN(target, expression)                                               \
+  auto TM_CONCAT(tm_result_, __LINE__) = (expression);                                        \
   if (!TM_CONCAT(tm_result_, __LINE__).ok()) return TM_CONCAT(tm_result_, __LINE__).status(); \
   target = std::move(TM_CONCAT(tm_result_, __LINE__)).value()
 

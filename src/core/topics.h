@@ -6,9 +6,10 @@
 
 namespace tidemill {
 
-inline constexpr std::string_view kGroupsTopic = "rollout.groups";             // GroupLease
-inline constexpr std::string_view kDispatchTopic = "dispatch.reports";         // DispatchEvent
-inline constexpr std::string_view kGivenUpTopic = "dispatch.given_up";         // DispatchEvent, from rollout
+inline constexpr std::string_view kGroupsTopic = "rollout.groups";      // GroupLease
+inline constexpr std::string_view kDispatchTopic = "dispatch.reports";  // DispatchEvent
+inline constexpr std::string_view kGivenUpTopic =
+    "dispatch.given_up";  // DispatchEvent, from rollout
 inline constexpr std::string_view kTrajectoriesTopic = "replay.trajectories";  // Trajectory
 inline constexpr std::string_view kBatchRequestsTopic = "replay.requests";     // BatchRequest
 inline constexpr std::string_view kScoreTopic = "reward.score";                // ScoreRequest
@@ -16,7 +17,8 @@ inline constexpr std::string_view kScoreTopic = "reward.score";                /
 inline constexpr std::string_view kToolsCompileTopic = "tools.compile";
 inline constexpr std::string_view kToolsTestsTopic = "tools.run_tests";
 inline constexpr std::string_view kToolsLintTopic = "tools.lint";
-inline constexpr std::string_view kToolsFilesTopic = "tools.files";      // write_file, read_file, apply_patch
+inline constexpr std::string_view kToolsFilesTopic =
+    "tools.files";  // write_file, read_file, apply_patch
 inline constexpr std::string_view kToolsCommandTopic = "tools.command";  // tools a config declares
 inline constexpr std::string_view kToolsGradeTopic = "tools.grade";
 
@@ -30,8 +32,8 @@ inline std::string_view ToolTopic(std::string_view tool) {
   return kToolsCommandTopic;
 }
 
-// Where one tool worker hears which episodes were given up (ToolCancel). Each has its own, because a
-// message on a shared topic reaches only one of them.
+// Where one tool worker hears which episodes were given up (ToolCancel). Each has its own, because
+// a message on a shared topic reaches only one of them.
 inline std::string ToolCancelTopic(std::string_view worker) {
   return "tools.cancel." + std::string(worker);
 }

@@ -1,5 +1,5 @@
-// The engine: from token ids to sampled token ids with exact log-probabilities, many sequences at once.
-// Sequences join and leave at every step (continuous batching).
+// The engine: from token ids to sampled token ids with exact log-probabilities, many sequences at
+// once. Sequences join and leave at every step (continuous batching).
 //
 //   Add(prompt) -> Step, Step, .. -> TurnOutput, parked -> Continue(tool output) -> .. -> Release
 //
@@ -31,15 +31,17 @@ struct SamplingParams {
 struct TurnParams {
   SamplingParams sampling{};
   int32_t max_new_tokens = 256;
-  std::vector<TokenId> stop_ids{};         // the turn ends with one of these, which is part of it
-  std::vector<std::string> stop_strings{}; // the turn ends with the token that completes one of these
-  uint64_t seed = 0;                       // with the position it decides every draw
+  std::vector<TokenId> stop_ids{};  // the turn ends with one of these, which is part of it
+  std::vector<std::string>
+      stop_strings{};  // the turn ends with the token that completes one of these
+  uint64_t seed = 0;   // with the position it decides every draw
 };
 
 struct SequenceStart {
-  SequenceId id = 0;                 // the caller's; unique among those not yet released
-  std::vector<TokenId> prompt{};     // at least one token
-  uint64_t share_group = 0;          // sequences of one group have the same prompt and share its cache; 0: none
+  SequenceId id = 0;              // the caller's; unique among those not yet released
+  std::vector<TokenId> prompt{};  // at least one token
+  uint64_t share_group =
+      0;  // sequences of one group have the same prompt and share its cache; 0: none
   TurnParams turn{};
 };
 
@@ -50,8 +52,8 @@ struct TokenVersionRun {
   uint32_t tokens = 0;
 };
 
-// A finished turn. The sequence is parked afterwards: it keeps its place (and its cache, while there is
-// room) until Continue or Release.
+// A finished turn. The sequence is parked afterwards: it keeps its place (and its cache, while
+// there is room) until Continue or Release.
 struct TurnOutput {
   SequenceId id = 0;
   std::vector<TokenId> ids;
@@ -78,11 +80,11 @@ enum class CacheOnSwap : uint8_t {
 struct EngineStats {
   uint64_t steps = 0;
   uint64_t generated_tokens = 0;
-  uint64_t prefill_tokens = 0;       // computed, shared ones counted once
-  uint64_t rebuilt_tokens = 0;       // computed again after eviction or a swap
+  uint64_t prefill_tokens = 0;  // computed, shared ones counted once
+  uint64_t rebuilt_tokens = 0;  // computed again after eviction or a swap
   uint64_t evictions = 0;
   uint64_t swaps = 0;
-  double pause_seconds = 0;          // that generation stood still for the last swap
+  double pause_seconds = 0;  // that generation stood still for the last swap
   uint64_t version = 0;
   size_t running = 0;
   size_t waiting = 0;
@@ -96,17 +98,18 @@ class Engine {
  public:
   virtual ~Engine() = default;
 
-  // kExists: the id is in use. kInvalid: an empty or too long prompt, or an id outside the vocabulary,
-  // named. kFull: more sequences than configured; try again after a Release.
+  // kExists: the id is in use. kInvalid: an empty or too long prompt, or an id outside the
+  // vocabulary, named. kFull: more sequences than configured; try again after a Release.
   virtual Status Add(SequenceStart start) = 0;
-  // Goes on with a parked sequence: `append` (may be empty) is put behind what is there, then a turn is
-  // generated. kNotFound: no such sequence. kInvalid: it is not parked, or it would not fit.
+  // Goes on with a parked sequence: `append` (may be empty) is put behind what is there, then a
+  // turn is generated. kNotFound: no such sequence. kInvalid: it is not parked, or it would not
+  // fit.
   virtual Status Continue(SequenceId id, std::vector<TokenId> append, TurnParams turn) = 0;
   // Forgets the sequence, running or parked, without an output. kNotFound: no such sequence.
   virtual Status Release(SequenceId id) = 0;
 
-  // One batched step: a chunk of prefill, or one token for every running sequence, or both. Returns the
-  // turns that ended. Work() says whether there is anything to do.
+  // One batched step: a chunk of prefill, or one token for every running sequence, or both. Returns
+  // the turns that ended. Work() says whether there is anything to do.
   virtual Result<std::vector<TurnOutput>> Step() = 0;
   virtual bool Work() const = 0;
 

@@ -11,9 +11,9 @@
 
 namespace tidemill {
 
-// An answer to Start or Continue. Exactly one comes for each, unless the sequence was released first, in
-// which case one may still come. `status` not ok: nothing was generated, `turn.id` says for which; the
-// sequence is gone. A failure here is never the agent's.
+// An answer to Start or Continue. Exactly one comes for each, unless the sequence was released
+// first, in which case one may still come. `status` not ok: nothing was generated, `turn.id` says
+// for which; the sequence is gone. A failure here is never the agent's.
 struct EngineEvent {
   Status status;
   TurnOutput turn;
@@ -33,13 +33,13 @@ class EnginePort {
 struct EngineThreadOptions {
   CacheOnSwap cache_on_swap = CacheOnSwap::kKeep;
   size_t max_outstanding = 65536;  // answers owed at once
-  // Every token after a publication is drawn from the new weights, and generation stands still while
-  // they are made ready. Else they are made ready beside it and taken when they are.
+  // Every token after a publication is drawn from the new weights, and generation stands still
+  // while they are made ready. Else they are made ready beside it and taken when they are.
   bool wait_for_weights = false;
 };
 
-// Runs `engine` on its own thread, taking new weights from `channel` between two steps. Everything given
-// by reference must outlive it. The destructor stops the thread within one step.
+// Runs `engine` on its own thread, taking new weights from `channel` between two steps. Everything
+// given by reference must outlive it. The destructor stops the thread within one step.
 class EngineThread final : public EnginePort {
  public:
   EngineThread(std::unique_ptr<Engine> engine, WeightChannel& channel, const Clock& clock,

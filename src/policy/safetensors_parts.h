@@ -1,4 +1,5 @@
-// A safetensors file as the pieces it consists of, for whoever writes it elsewhere than into a file.
+// A safetensors file as the pieces it consists of, for whoever writes it elsewhere than into a
+// file.
 #pragma once
 
 #include <memory>

@@ -38,8 +38,8 @@ class ShmWeightSink final : public WeightSink {
 Result<std::unique_ptr<WeightSource>> OpenShmWeights(const std::string& location,
                                                      uint64_t incarnation);
 
-// Names this boot of this kernel and its numbering of processes: those with the same domain can open
-// each other's locations.
+// Names this boot of this kernel and its numbering of processes: those with the same domain can
+// open each other's locations.
 std::string ShmDomain();
 
 }  // namespace tidemill

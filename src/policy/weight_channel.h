@@ -1,5 +1,5 @@
-// From the learner to generation: the newest complete version of the weights. Publishing never waits for
-// a subscriber and a subscriber never waits for a publisher.
+// From the learner to generation: the newest complete version of the weights. Publishing never
+// waits for a subscriber and a subscriber never waits for a publisher.
 #pragma once
 
 #include <cstdint>

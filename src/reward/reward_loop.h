@@ -38,8 +38,8 @@ struct RewardOptions {
   Duration retry_delay = milliseconds(200);
   Duration call_patience = std::chrono::minutes(5);
   Duration lease_period = std::chrono::seconds(10);
-  double turn_weight = 0;    // of turn rewards: the gain in the share of visible tests passed
-  double turn_discount = 1;  // of the reward, for every turn after the first
+  double turn_weight = 0;      // of turn rewards: the gain in the share of visible tests passed
+  double turn_discount = 1;    // of the reward, for every turn after the first
   Metrics* metrics = nullptr;  // may be null; must outlive the loop
 };
 

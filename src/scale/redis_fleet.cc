@@ -78,7 +78,8 @@ class RedisFleet final : public FleetPort {
     }
     TM_ASSIGN_OR_RETURN(const std::vector<TopicState> topics, inspector_->Topics(run_));
     for (const TopicState& topic : topics) {
-      if (!topic.name.starts_with("tools.") || topic.name.starts_with(ToolCancelTopic(""))) continue;
+      if (!topic.name.starts_with("tools.") || topic.name.starts_with(ToolCancelTopic("")))
+        continue;
       report.topics.push_back({topic.name, topic.ready + topic.delayed, topic.leased});
     }
     return Ok();

@@ -39,10 +39,9 @@ TEST(MessageJson, ShowsEnumsByNameAndMapsAsObjects) {
 }
 
 TEST(DecodeMessage, KnowsWhatEveryTopicCarries) {
-  for (const auto topic :
-       {kGroupsTopic, kDispatchTopic, kTrajectoriesTopic, kBatchRequestsTopic, kScoreTopic,
-        kToolsCompileTopic, kToolsTestsTopic, kToolsLintTopic, kToolsFilesTopic, kToolsCommandTopic,
-        kToolsGradeTopic, kGivenUpTopic}) {
+  for (const auto topic : {kGroupsTopic, kDispatchTopic, kTrajectoriesTopic, kBatchRequestsTopic,
+                           kScoreTopic, kToolsCompileTopic, kToolsTestsTopic, kToolsLintTopic,
+                           kToolsFilesTopic, kToolsCommandTopic, kToolsGradeTopic, kGivenUpTopic}) {
     EXPECT_TRUE(DecodeMessage(topic, "").ok()) << topic;
   }
   EXPECT_TRUE(DecodeMessage(ToolCancelTopic("worker-1"), "").ok());

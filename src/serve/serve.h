@@ -17,9 +17,9 @@ class Metrics;
 
 struct ServeOptions {
   HttpOptions http;
-  RunApiOptions api;                         // the folder, the run shown first, ..
-  std::string page_folder;                   // empty: DefaultPageFolder()
-  Metrics* metrics = nullptr;                // for /metrics; must outlive the server
+  RunApiOptions api;           // the folder, the run shown first, ..
+  std::string page_folder;     // empty: DefaultPageFolder()
+  Metrics* metrics = nullptr;  // for /metrics; must outlive the server
   // For /readyz: empty or "" when ready, else why not. Called by the server's threads.
   std::function<std::string()> not_ready;
 };
