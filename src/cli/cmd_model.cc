@@ -9,7 +9,7 @@
 
 #include "cli/commands.h"
 #include "cli/model_tokenize.h"
-#include "policy/files.h"
+#include "core/files.h"
 #include "policy/generation_config.h"
 #include "policy/tokenizer.h"
 #include "policy/torch/model.h"

@@ -3,7 +3,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "policy/files.h"
+#include "core/files.h"
 #include "policy/tokenizer.h"
 
 namespace tidemill {

@@ -1,6 +1,7 @@
 #include "core/files.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -41,6 +42,34 @@ Status FileFailure(const std::string& path, std::string_view doing, int error) {
           path + ": " + std::string(doing) + ": " + std::strerror(error)};
 }
 
+Result<size_t> RegularFileSize(const Fd& fd, const std::string& path) {
+  struct stat info {};
+  if (::fstat(fd.get(), &info) != 0) return FileFailure(path, "cannot stat", errno);
+  if (!S_ISREG(info.st_mode)) return Invalid(path + ": not a regular file");
+  return static_cast<size_t>(info.st_size);
+}
+
+Result<std::string> ReadFileBounded(const std::string& path, size_t bytes_max) {
+  const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!fd) return FileFailure(path, "cannot open", errno);
+  TM_ASSIGN_OR_RETURN(const size_t size, RegularFileSize(fd, path));
+  if (size > bytes_max) {
+    return Invalid(path + ": " + std::to_string(size) + " bytes, at most " +
+                   std::to_string(bytes_max) + " are read");
+  }
+  std::string content(size, '\0');
+  size_t have = 0;
+  while (have < size) {
+    const ssize_t n = ::read(fd.get(), content.data() + have, size - have);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return FileFailure(path, "cannot read", errno);
+    if (n == 0) break;
+    have += static_cast<size_t>(n);
+  }
+  content.resize(have);
+  return content;
+}
+
 Status WriteAll(const Fd& fd, std::string_view bytes, const std::string& path) {
   constexpr size_t kAtOnce = size_t{1} << 30;  // write(2) takes a little less than 2 GiB
   while (!bytes.empty()) {
@@ -69,6 +98,23 @@ Status WriteFileAtomically(const std::string& path, std::span<const std::string_
 
 Status WriteFileAtomically(const std::string& path, std::string_view content) {
   return WriteFileAtomically(path, std::span<const std::string_view>(&content, 1));
+}
+
+Status MakeDirectories(const std::string& path) {
+  if (mkdir(path.c_str(), 0755) == 0) return SyncDirectory(ParentOf(path));
+  if (errno == EEXIST) {
+    std::error_code error;
+    if (std::filesystem::is_directory(path, error)) return Ok();
+    return Invalid(path + ": is not a directory");
+  }
+  if (errno != ENOENT) return FileFailure(path, "cannot make the directory", errno);
+  const std::string parent = ParentOf(path);
+  if (parent == path) return FileFailure(path, "cannot make the directory", ENOENT);
+  TM_RETURN_IF_ERROR(MakeDirectories(parent));
+  if (mkdir(path.c_str(), 0755) != 0 && errno != EEXIST) {
+    return FileFailure(path, "cannot make the directory", errno);
+  }
+  return SyncDirectory(parent);
 }
 
 Status SyncDirectory(const std::string& path) {

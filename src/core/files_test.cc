@@ -1,5 +1,6 @@
 #include "core/files.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -11,6 +12,8 @@
 
 namespace tidemill {
 namespace {
+
+using ::testing::HasSubstr;
 
 TEST(Files, AnAtomicWriteReplacesAndLeavesNoTemporary) {
   TemporaryDirectory dir;
@@ -50,6 +53,21 @@ TEST(Files, WhatIsGoneIsNotFoundAndOtherFailuresAreNot) {
   const Status refused = FileFailure("a/b", "cannot open", EACCES);
   EXPECT_EQ(refused.code(), Code::kUnavailable);
   EXPECT_EQ(refused.message(), "a/b: cannot open: Permission denied");
+}
+
+TEST(Files, AreReadWholeUnderABound) {
+  TemporaryDirectory dir;
+  ASSERT_TRUE(WriteFileAtomically(dir / "x", "two").ok());
+  EXPECT_EQ(*ReadFileBounded(dir / "x", 10), "two");
+  EXPECT_EQ(ReadFileBounded(dir / "x", 2).status().code(), Code::kInvalid);
+  EXPECT_EQ(ReadFileBounded(dir / "y", 10).status().code(), Code::kNotFound);
+}
+
+TEST(Files, DirectoriesAreMadeWithThoseAbove) {
+  TemporaryDirectory dir;
+  ASSERT_TRUE(WriteFileAtomically(dir / "f", "").ok());
+  EXPECT_THAT(MakeDirectories(dir / "f").message(), HasSubstr("is not a directory"));
+  EXPECT_TRUE(MakeDirectories(dir / "a/b/c").ok());
 }
 
 }  // namespace

@@ -15,7 +15,6 @@
 
 #include "core/fd.h"
 #include "core/files.h"
-#include "policy/files.h"
 #include "proto/tidemill.pb.h"
 
 namespace tidemill {

@@ -2,7 +2,7 @@
 
 #include <limits>
 
-#include "policy/files.h"
+#include "core/files.h"
 #include "policy/json_fields.h"
 
 namespace tidemill {

@@ -3,7 +3,6 @@
 #include <cmath>
 
 #include "core/files.h"
-#include "policy/files.h"
 #include "policy/json_fields.h"
 #include "policy/text_regex.h"
 

@@ -5,7 +5,7 @@
 #include <limits>
 #include <string>
 
-#include "policy/files.h"
+#include "core/files.h"
 #include "policy/json_fields.h"
 
 namespace tidemill {

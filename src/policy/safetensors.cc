@@ -1,11 +1,12 @@
 #include "policy/safetensors.h"
+#include "policy/mapped_file.h"
 
 #include <algorithm>
 #include <bit>
 #include <cstring>
 #include <set>
 
-#include "policy/files.h"
+#include "core/files.h"
 #include "policy/json_fields.h"
 
 namespace tidemill {

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "policy/files.h"
+#include "core/files.h"
 #include "policy/tokenizer_impl.h"
 #include "policy/unicode.h"
 

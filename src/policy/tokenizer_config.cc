@@ -1,6 +1,6 @@
 #include "policy/tokenizer_config.h"
 
-#include "policy/files.h"
+#include "core/files.h"
 #include "policy/json_fields.h"
 
 namespace tidemill {

@@ -1,7 +1,7 @@
 // Token for token what the reference implementation made of the same texts.
 #include <gtest/gtest.h>
 
-#include "policy/files.h"
+#include "core/files.h"
 #include "policy/golden_models.h"
 #include "policy/json_fields.h"
 #include "policy/tokenizer.h"

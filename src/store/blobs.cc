@@ -6,8 +6,8 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "core/files.h"
 #include "core/hash.h"
-#include "store/files.h"
 
 namespace tidemill {
 namespace {
@@ -41,7 +41,7 @@ class FileBlobs final : public BlobStore {
     const std::string path = PathOf(hash);
     if (access(path.c_str(), F_OK) == 0) {
       // Whole unless the disk damaged it; then this is the chance to mend it.
-      auto there = ReadWholeFile(path, content.size());
+      auto there = ReadFileBounded(path, content.size());
       if (there.ok() && *there == content) return hash;
     }
     TM_RETURN_IF_ERROR(MakeDirectories(directory_ + "/" + hash.substr(0, 2)));
@@ -52,7 +52,7 @@ class FileBlobs final : public BlobStore {
   Result<std::string> Get(std::string_view hash) override {
     TM_RETURN_IF_ERROR(CheckHash(hash));
     const std::string path = PathOf(hash);
-    auto content = ReadWholeFile(path, kBlobBytesMax);
+    auto content = ReadFileBounded(path, kBlobBytesMax);
     if (!content.ok()) {
       if (content.status().code() != Code::kNotFound) return content.status();
       return NotFound("no blob " + std::string(hash) + " in " + directory_);

@@ -4,7 +4,7 @@
 #include <cerrno>
 #include <utility>
 
-#include "store/files.h"
+#include "core/files.h"
 #include "store/run_directory.h"
 
 namespace tidemill {

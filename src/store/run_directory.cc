@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <utility>
 
-#include "store/files.h"
+#include "core/files.h"
 
 namespace tidemill {
 namespace {
@@ -32,7 +32,7 @@ struct flock WholeFileLock() {
 
 // "process 4711 on build-3", as the holder wrote it.
 std::string HolderOf(const std::string& lock_path) {
-  auto holder = ReadWholeFile(lock_path, 4096);
+  auto holder = ReadFileBounded(lock_path, 4096);
   if (!holder.ok() || holder->empty()) return "another process";
   holder->erase(holder->find_last_not_of('\n') + 1);
   return *holder;
@@ -171,10 +171,10 @@ Status RunDirectory::TakeLock() {
 }
 
 Result<std::string> RunDirectory::ReadConfig() const {
-  return ReadWholeFile(config_path(), kSmallFileMax);
+  return ReadFileBounded(config_path(), kSmallFileMax);
 }
 Result<std::string> RunDirectory::ReadSummary() const {
-  return ReadWholeFile(summary_path(), kSmallFileMax);
+  return ReadFileBounded(summary_path(), kSmallFileMax);
 }
 
 Status RunDirectory::WriteConfig(std::string_view toml) {

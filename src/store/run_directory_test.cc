@@ -7,7 +7,7 @@
 
 #include <fstream>
 
-#include "store/files.h"
+#include "core/files.h"
 #include "store/store_samples.h"
 
 namespace tidemill {
@@ -111,22 +111,7 @@ TEST(MetricsLog, LinesAreAppendedAndAnUnfinishedOneIsCutOff) {
     auto log = MetricsLog::Open(path);
     ASSERT_TRUE(log->Append("{\"c\":3}").ok());
   }
-  EXPECT_EQ(*ReadWholeFile(path, 1000), "{\"a\":1}\n{\"c\":3}\n");
-}
-
-TEST(StoreFiles, AreReadWholeUnderABound) {
-  TemporaryDirectory dir;
-  ASSERT_TRUE(WriteFileAtomically(dir / "x", "two").ok());
-  EXPECT_EQ(*ReadWholeFile(dir / "x", 10), "two");
-  EXPECT_EQ(ReadWholeFile(dir / "x", 2).status().code(), Code::kFull);
-  EXPECT_EQ(ReadWholeFile(dir / "y", 10).status().code(), Code::kNotFound);
-}
-
-TEST(StoreFiles, DirectoriesAreMadeWithThoseAbove) {
-  TemporaryDirectory dir;
-  ASSERT_TRUE(WriteFileAtomically(dir / "f", "").ok());
-  EXPECT_THAT(MakeDirectories(dir / "f").message(), HasSubstr("is not a directory"));
-  EXPECT_TRUE(MakeDirectories(dir / "a/b/c").ok());
+  EXPECT_EQ(*ReadFileBounded(path, 1000), "{\"a\":1}\n{\"c\":3}\n");
 }
 
 }  // namespace

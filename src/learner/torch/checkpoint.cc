@@ -11,7 +11,6 @@
 #include <nlohmann/json.hpp>
 
 #include "core/files.h"
-#include "policy/files.h"
 #include "policy/torch/lora.h"
 #include "policy/torch/named_tensors.h"
 

@@ -1,4 +1,4 @@
-// Files of a model directory, read whole under a bound or mapped.
+// A file as memory: weights are read where they lie.
 #pragma once
 
 #include <cstddef>
@@ -9,9 +9,6 @@
 #include "core/status.h"
 
 namespace tidemill {
-
-// kNotFound: no such file. kInvalid: it is larger than `max_bytes` or no regular file.
-Result<std::string> ReadFileBounded(const std::string& path, size_t max_bytes);
 
 // Read-only memory map of a file.
 class MappedFile {
