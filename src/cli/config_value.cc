@@ -10,6 +10,7 @@
 #include <type_traits>
 
 #include "core/nearest.h"
+#include "core/text.h"
 
 namespace tidemill {
 namespace {
@@ -147,8 +148,7 @@ std::string GotText(const toml::node& node) {
   node.visit([&out](const auto& value) { out << value; });
   std::string text = out.str();
   std::replace(text.begin(), text.end(), '\n', ' ');
-  if (text.size() > kShownMax) text = text.substr(0, kShownMax) + "..";
-  return text;
+  return Beginning(text, kShownMax);
 }
 
 // For a choice that was misspelled.

@@ -101,6 +101,14 @@ TEST(Answer, WhatIsWrongIsNamed) {
   }
 }
 
+TEST(Answer, ALongCommentIsCutBetweenCharacters) {
+  std::string comment = "x";
+  while (comment.size() < 5000) comment += "\xE6\xB5\xAA";
+  const auto answer = ParseAnswer(R"({"score": 1, "comment": ")" + comment + "\"}");
+  ASSERT_TRUE(answer.ok());
+  EXPECT_EQ(answer->comment, comment.substr(0, 1 + 3 * 1365) + "..");
+}
+
 TEST(Answer, EverythingThatMayBeSaidIsRead) {
   const Result<CommandAnswer> answer = ParseAnswer(
       R"({"score": -0.5, "comment": "c", "version": 4, "turn_rewards": [0.5, 0],

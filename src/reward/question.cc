@@ -2,6 +2,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "core/text.h"
 #include "reward/scorer_port.h"
 
 namespace tidemill {
@@ -50,9 +51,7 @@ Json PartsJson(const CommandAnswer& answer) {
 
 // The value as it was written, short enough for a message.
 std::string Shown(const Json& value) {
-  std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
-  if (text.size() > kShownMax) text = text.substr(0, kShownMax) + "..";
-  return text;
+  return Beginning(value.dump(-1, ' ', false, Json::error_handler_t::replace), kShownMax);
 }
 
 Status Wrong(const std::string& field, const std::string& expected, const Json& got) {
@@ -73,8 +72,7 @@ Status ReadNumber(const Json& value, const std::string& field, double low, doubl
 Status ReadComment(const Json& object, const std::string& field, std::string* out) {
   if (!object.contains("comment")) return Ok();
   if (!object["comment"].is_string()) return Wrong(field, "a string", object["comment"]);
-  *out = object["comment"].get<std::string>();
-  if (out->size() > kCommentMax) out->resize(kCommentMax);
+  *out = Beginning(object["comment"].get<std::string>(), kCommentMax);
   return Ok();
 }
 
@@ -146,7 +144,8 @@ std::string MakeQuestion(const Need& need, const v1::ScoreRequest& request,
 Result<CommandAnswer> ParseAnswer(const std::string& text) {
   const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (json.is_discarded() || !json.is_object()) {
-    return Invalid("the answer must be one JSON object, got \"" + text.substr(0, kShownMax) + "\"");
+    return Invalid("the answer must be one JSON object, got \"" + Beginning(text, kShownMax) +
+                   "\"");
   }
   if (json.contains("error")) return Unavailable("it says: " + Shown(json["error"]));
   CommandAnswer answer;

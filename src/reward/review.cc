@@ -8,6 +8,8 @@
 #include <optional>
 #include <unordered_map>
 
+#include "core/text.h"
+
 namespace tidemill {
 namespace {
 
@@ -55,7 +57,7 @@ Findings Count(const v1::ToolResult* result, bool security) {
   if (result == nullptr) return findings;
   for (const v1::Diagnostic& finding : result->diagnostics()) {
     if (finding.severity() == "note" || IsSecurityFinding(finding) != security) continue;
-    if (findings.count++ == 0) findings.first = finding.message().substr(0, 120);
+    if (findings.count++ == 0) findings.first = Beginning(finding.message(), 120);
   }
   return findings;
 }

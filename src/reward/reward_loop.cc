@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "core/metrics.h"
+#include "core/text.h"
 #include "core/topics.h"
 
 namespace tidemill {
@@ -307,6 +308,7 @@ void RewardLoop::Send(uint64_t key, v1::Verdict verdict) {
     options_.metrics->Histogram("tidemill_score_seconds", "From the request to its verdict")
         .Observe(Seconds(clock_.Now() - node.mapped().began));
   }
+  MakeReadable(verdict);
   outbox_.Reply(request.reply_to(), verdict.SerializeAsString(), leases_.Take(key));
 }
 

@@ -1,5 +1,6 @@
 #include "reward/reward_loop.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <deque>
@@ -12,6 +13,8 @@
 
 namespace tidemill {
 namespace {
+
+using ::testing::HasSubstr;
 
 // A port whose answers the test gives.
 class FakePort final : public ScorerPort {
@@ -215,6 +218,27 @@ TEST_F(RewardTest, ACommandThatFailsIsAskedAgainAndThenThereIsNoReward) {
   const v1::Verdict verdict = Verdicts().at(0);
   EXPECT_FALSE(verdict.scored());
   EXPECT_NE(verdict.cause().find("got \"high\""), std::string::npos) << verdict.cause();
+}
+
+TEST_F(RewardTest, AVerdictCanBeReadWhateverBytesACommandWrites) {
+  options_.retries = 0;
+  Make({{.name = "command"}});
+  Ask();
+  AnswerTool(kToolsGradeTopic, v1::OUTCOME_OK);
+  port_.Fail(Unavailable("exit status 1: caf\xC3"));
+  loop_->Step(clock_.Now());
+  EXPECT_THAT(Verdicts().at(0).cause(), HasSubstr("caf\xEF\xBF\xBD"));
+}
+
+TEST_F(RewardTest, AReviewQuotesNoPartOfACharacter) {
+  Make({{.name = "review", .review_cpu_ms = 10}});
+  Ask();
+  AnswerTool(kToolsGradeTopic, v1::OUTCOME_OK, /*passed=*/4);
+  AnswerTool(kToolsLintTopic, v1::OUTCOME_OK, 0, 1, std::string(119, 'x') + "\xC3\xA4 unused");
+  const v1::Verdict verdict = Verdicts().at(0);
+  std::string comments;
+  for (const v1::SubScore& sub : verdict.parts(0).sub_scores()) comments += sub.comment();
+  EXPECT_THAT(comments, HasSubstr(std::string(119, 'x') + ".."));
 }
 
 TEST_F(RewardTest, AReviewLooksASecondTimeAtWhatIsLow) {

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "core/text.h"
+
 namespace tidemill {
 namespace {
 
@@ -36,7 +38,7 @@ Result<std::string> Unescape(std::string_view text, bool plus_is_space) {
   return out;
 }
 
-Status CheckPath(std::string_view path) {
+Status CheckUrlPath(std::string_view path) {
   if (path.empty() || path[0] != '/') return Invalid("the path must begin with '/'");
   if (path == "/") return Ok();
   if (path.find('\\') != std::string_view::npos) return Invalid("a backslash in the path");
@@ -87,7 +89,7 @@ int HttpStatusOf(Code code) {
 
 Status Expected(const std::string& name, const std::string& value, std::string_view what) {
   return Invalid("parameter \"" + name + "\" must be " + std::string(what) + ", got \"" +
-                 value.substr(0, 80) + "\"");
+                 Beginning(value, 80) + "\"");
 }
 
 }  // namespace
@@ -127,7 +129,7 @@ Status ParseTarget(std::string_view target, HttpRequest& request) {
   target = target.substr(0, target.find('#'));
   const size_t mark = std::min(target.find('?'), target.size());
   TM_ASSIGN_OR_RETURN(request.path, Unescape(target.substr(0, mark), false));
-  TM_RETURN_IF_ERROR(CheckPath(request.path));
+  TM_RETURN_IF_ERROR(CheckUrlPath(request.path));
   return mark < target.size() ? ParseQuery(target.substr(mark + 1), request) : Ok();
 }
 

@@ -4,6 +4,7 @@
 #include <google/protobuf/message.h>
 #include <openssl/evp.h>
 
+#include "core/text.h"
 #include "core/topics.h"
 #include "proto/tidemill.pb.h"
 
@@ -21,12 +22,7 @@ bool IsText(const std::string& bytes) {
   for (const unsigned char c : bytes) {
     if (c < 0x20 && c != '\n' && c != '\t' && c != '\r') return false;
   }
-  try {
-    (void)Json(bytes).dump();  // throws what is not UTF-8
-    return true;
-  } catch (const Json::exception&) {
-    return false;
-  }
+  return IsUtf8(bytes);
 }
 
 Json BytesJson(const std::string& bytes) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "core/text.h"
 #include "core/version.h"
 #include "serve/run_json.h"
 
@@ -69,7 +70,7 @@ Result<v1::Purpose> PurposeParameter(const HttpRequest& request) {
   if (text == nullptr) return v1::PURPOSE_UNSPECIFIED;
   if (*text == "train") return v1::PURPOSE_TRAIN;
   if (*text == "eval") return v1::PURPOSE_EVAL;
-  return Invalid("parameter \"purpose\" must be train or eval, got \"" + text->substr(0, 80) +
+  return Invalid("parameter \"purpose\" must be train or eval, got \"" + Beginning(*text, 80) +
                  "\"");
 }
 

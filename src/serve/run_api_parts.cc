@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "core/text.h"
 #include "serve/run_api.h"
 #include "serve/run_json.h"
 #include "serve/run_work.h"
@@ -22,7 +23,7 @@ Result<Enum> EnumParameter(const std::string& name, const std::string& text,
   for (const char c : text) full += static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
   Enum value;
   if (!parse(full, &value)) {
-    return Invalid("parameter \"" + name + "\": there is no \"" + text.substr(0, 80) + "\"");
+    return Invalid("parameter \"" + name + "\": there is no \"" + Beginning(text, 80) + "\"");
   }
   return value;
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "core/text.h"
 #include "serve/tool_stats.h"
 
 namespace tidemill {
@@ -20,9 +21,7 @@ Json OrNull(const std::optional<T>& value) {
 }
 
 std::string Cut(std::string text) {
-  if (text.size() <= kTextMax) return text;
-  text.resize(kTextMax);
-  return text + "\n[cut]";
+  return text.size() <= kTextMax ? std::move(text) : Beginning(text, kTextMax) + "\n[cut]";
 }
 
 // The text each token adds. Part of a character waits for the token that completes it.

@@ -8,6 +8,7 @@
 
 #include "core/files.h"
 #include "core/hash.h"
+#include "core/text.h"
 
 namespace tidemill {
 namespace {
@@ -20,7 +21,7 @@ Status CheckHash(std::string_view hash) {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
   });
   if (hash.size() == 64 && hex) return Ok();
-  return Invalid("\"" + std::string(hash.substr(0, 80)) +
+  return Invalid("\"" + Beginning(hash, 80) +
                  "\" is no blob's hash: 64 lower-case hex digits expected");
 }
 

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "core/files.h"
+#include "core/text.h"
 
 namespace tidemill {
 namespace {
@@ -70,7 +71,7 @@ Status CheckRunName(std::string_view name) {
   if (letters && !name.empty() && name.size() <= 100 && name[0] != '.' && name[0] != '-')
     return Ok();
   return Invalid(
-      "\"" + std::string(name.substr(0, 120)) +
+      "\"" + Beginning(name, 120) +
       "\" cannot name a run: 1 to 100 of a-z A-Z 0-9 . _ - are expected, the first neither "
       "a dot nor a dash");
 }

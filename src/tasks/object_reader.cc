@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/nearest.h"
+#include "core/text.h"
 
 namespace tidemill {
 
@@ -14,9 +15,7 @@ std::string Shown(const json& value) {
   if (value.is_object()) return "an object";
   if (value.is_array()) return "an array";
   constexpr size_t kShownMax = 60;
-  std::string text = value.dump(-1, ' ', false, json::error_handler_t::replace);
-  if (text.size() > kShownMax) text = text.substr(0, kShownMax) + "..";
-  return text;
+  return Beginning(value.dump(-1, ' ', false, json::error_handler_t::replace), kShownMax);
 }
 
 ObjectReader::ObjectReader(const json& object, std::string path, std::vector<std::string>& errors)

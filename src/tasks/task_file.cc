@@ -54,26 +54,6 @@ bool Blank(const std::string& line) {
 
 }  // namespace
 
-std::string WrongWithPath(std::string_view path) {
-  constexpr size_t kPathBytesMax = 1024;
-  if (path.empty()) return "must not be empty";
-  if (path.size() > kPathBytesMax) return "must be at most 1024 bytes long";
-  if (path.front() == '/') return "must be relative to the workspace";
-  for (const unsigned char c : path) {
-    if (c < ' ' || c == 0x7f) return "must not hold control characters";
-  }
-  size_t start = 0;
-  while (start <= path.size()) {
-    const size_t end = std::min(path.find('/', start), path.size());
-    const std::string_view part = path.substr(start, end - start);
-    if (part.empty() || part == "." || part == "..") {
-      return "must not have empty, \".\" or \"..\" parts";
-    }
-    start = end + 1;
-  }
-  return "";
-}
-
 TaskFileContents ParseTasks(std::istream& input, std::string_view name) {
   TaskFileContents contents;
   std::unordered_map<std::string, size_t> line_of_id;

@@ -38,8 +38,4 @@ std::string TaskToJsonLine(const v1::Task& task);
 // Replaces the file as a whole or not at all.
 Status WriteTaskFile(const std::string& path, const std::vector<v1::Task>& tasks);
 
-// "" for a path a task may name: relative, '/'-separated, without empty, "." or ".." parts; else
-// what is wrong with it.
-std::string WrongWithPath(std::string_view path);
-
 }  // namespace tidemill

@@ -120,13 +120,10 @@ TEST(TaskFile, SaysWhatIsMissing) {
 }
 
 TEST(TaskFile, RefusesPathsThatLeaveTheWorkspace) {
-  EXPECT_THAT(ErrorWith(R"("main.c")", R"("../main.c")"),
-              HasSubstr(R"(grading.harness["../main.c"]: must not have empty, "." or ".." parts)"));
+  EXPECT_THAT(
+      ErrorWith(R"("main.c")", R"("../main.c")"),
+      HasSubstr(R"(grading.harness["../main.c"]: the path "../main.c" has an empty, "." or)"));
   EXPECT_THAT(ErrorWith(R"("main.c")", R"("/etc/passwd")"), HasSubstr("must be relative"));
-  EXPECT_EQ(WrongWithPath("a/b.c"), "");
-  for (const char* path : {"", "/", "a/", "a//b", "./a", "a/..", "a\nb"}) {
-    EXPECT_NE(WrongWithPath(path), "") << path;
-  }
 }
 
 TEST(TaskFile, RefusesATaskThatCouldNotBeGradedAsMeant) {

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "core/paths.h"
 #include "tasks/object_reader.h"
 #include "tasks/task_file.h"
 
@@ -81,9 +82,8 @@ void ReadFiles(ObjectReader& parent, const char* name, Files* files,
   }
   for (const auto& [path, content] : value->items()) {
     const std::string field = parent.PathOf(name) + "[\"" + path + "\"]";
-    const std::string wrong = WrongWithPath(path);
-    if (!wrong.empty()) {
-      errors.push_back(field + ": " + wrong);
+    if (const Status right = CheckPath(path); !right.ok()) {
+      errors.push_back(field + ": " + right.message());
     } else {
       ReadFile(content, path, field, *files->Add(), errors);
     }
@@ -123,8 +123,7 @@ void ReadSources(ObjectReader& reader, v1::Grading& grading) {
   }
   grading.clear_sources();
   reader.Strings("sources", [&](std::string path) {
-    const std::string wrong = WrongWithPath(path);
-    if (!wrong.empty()) reader.Fail("sources", "\"" + path + "\" " + wrong);
+    if (const Status right = CheckPath(path); !right.ok()) reader.Fail("sources", right.message());
     grading.add_sources(std::move(path));
   });
 }
@@ -206,8 +205,9 @@ void ReadAnswer(ObjectReader& reader, v1::Task& task) {
     }
     return;
   }
-  const std::string wrong = WrongWithPath(task.answer_file());
-  if (!wrong.empty()) return reader.Fail("answer_file", wrong);
+  if (const Status right = CheckPath(task.answer_file()); !right.ok()) {
+    return reader.Fail("answer_file", right.message());
+  }
   const auto& sources = task.grading().sources();
   if (!sources.empty() &&
       std::find(sources.begin(), sources.end(), task.answer_file()) == sources.end()) {

@@ -11,10 +11,10 @@
 #include <cerrno>
 
 #include "core/hash.h"
+#include "core/paths.h"
 #include "tools/box_host.h"
 #include "tools/box_protocol.h"
 #include "tools/cgroup.h"
-#include "tools/paths.h"
 
 namespace tidemill {
 namespace {

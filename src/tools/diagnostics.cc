@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "tools/paths.h"
+#include "core/text.h"
 
 namespace tidemill {
 namespace {

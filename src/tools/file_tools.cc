@@ -4,10 +4,11 @@
 
 #include <algorithm>
 
+#include "core/paths.h"
+#include "core/text.h"
 #include "tools/arguments.h"
 #include "tools/diagnostics.h"
 #include "tools/patch.h"
-#include "tools/paths.h"
 
 namespace tidemill {
 namespace {

@@ -4,8 +4,8 @@
 
 #include <vector>
 
+#include "core/text.h"
 #include "tools/diagnostics.h"
-#include "tools/paths.h"
 #include "tools/tool_runner.h"
 
 namespace tidemill {

@@ -6,7 +6,7 @@
 #include <charconv>
 #include <vector>
 
-#include "tools/paths.h"
+#include "core/paths.h"
 
 namespace tidemill {
 namespace {

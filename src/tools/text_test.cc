@@ -2,13 +2,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/text.h"
 #include "tools/arguments.h"
 #include "tools/capture.h"
 #include "tools/diagnostics.h"
 #include "tools/file_tools.h"
 #include "tools/grader.h"
 #include "tools/languages.h"
-#include "tools/paths.h"
 #include "tools/tool_cache.h"
 #include "tools/tool_options.h"
 #include "tools/tool_text.h"
@@ -88,16 +88,6 @@ TEST(Capture, KeepsHeadAndTailWhateverThePieces) {
   whole.Add(std::string(100, 'x'));
   EXPECT_FALSE(whole.truncated());
   EXPECT_EQ(whole.Text(), std::string(100, 'x'));
-}
-
-TEST(ToUtf8, ReplacesWhatIsNoText) {
-  EXPECT_EQ(ToUtf8(std::string("a\0b", 3)),
-            "a\xEF\xBF\xBD"
-            "b");
-  EXPECT_EQ(ToUtf8("\xff\xc3\xa4\xc3"), "\xEF\xBF\xBD\xC3\xA4\xEF\xBF\xBD");
-  EXPECT_EQ(ToUtf8("\xed\xa0\x80"), "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD");
-  EXPECT_TRUE(IsUtf8("\xF0\x9F\x98\x80"));
-  EXPECT_FALSE(IsUtf8("\xF5\x80\x80\x80"));
 }
 
 TEST(SameOutput, TrimsLineEndsOrComparesBytes) {

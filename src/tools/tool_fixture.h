@@ -101,7 +101,8 @@ class ToolTest : public ::testing::Test {
     CommandTool tap;
     tap.name = "tap";
     tap.command = {"/bin/sh", "-c",
-                   "echo ok 1 - first; echo not ok 2 - second; echo noise; exit 1"};
+                   "echo ok 1 - first; echo not ok 2 - second; echo noise; "
+                   "printf 'not ok 3 - \\377\\n'; exit 1"};
     tap.parser = CommandTool::Parser::kTests;
     return {shell, only, tap};
   }

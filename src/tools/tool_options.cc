@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <set>
 
-#include "tools/paths.h"
+#include "core/paths.h"
 
 namespace tidemill {
 // The end of the {name} that begins at `at`; npos: none does.

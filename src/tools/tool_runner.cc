@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "core/ids.h"
+#include "core/text.h"
 #include "tools/diagnostics.h"
 #include "tools/file_tools.h"
 #include "tools/grader.h"
@@ -124,6 +125,7 @@ v1::ToolResult ToolRunner::Handle(const v1::ToolRequest& request, Cancellation& 
       Refuse(tree.status(), &result);
     }
   }
+  MakeReadable(result);
   return result;
 }
 

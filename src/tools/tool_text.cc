@@ -4,8 +4,8 @@
 
 #include <cstring>
 
+#include "core/text.h"
 #include "tools/diagnostics.h"
-#include "tools/paths.h"
 
 namespace tidemill {
 namespace {

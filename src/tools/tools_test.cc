@@ -150,9 +150,10 @@ TEST_F(Tools, AConfiguredCommandSeesOnlyItsFiles) {
 TEST_F(Tools, AConfiguredTestCommandIsCounted) {
   const auto result = Call(Request("tap", {}));
   EXPECT_EQ(result.tests_passed(), 1u);
-  EXPECT_EQ(result.tests_total(), 2u);
-  ASSERT_EQ(result.failures_size(), 1);
+  EXPECT_EQ(result.tests_total(), 3u);
+  ASSERT_EQ(result.failures_size(), 2);
   EXPECT_EQ(result.failures(0).name(), "second");
+  EXPECT_EQ(result.failures(1).name(), "\xEF\xBF\xBD") << "what is no text would not arrive";
 }
 
 TEST_F(Tools, AnUnknownToolAndBadArgumentsAreTheAgents) {

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "core/hash.h"
-#include "tools/paths.h"
+#include "core/paths.h"
 
 namespace tidemill {
 namespace {

@@ -1,6 +1,8 @@
 #include "policy/torch/recompute.h"
 
+#include <ATen/core/ivalue.h>
 #include <torch/csrc/autograd/autograd.h>
+
 #include "policy/torch/aten.h"
 #include "policy/torch/held.h"
 
