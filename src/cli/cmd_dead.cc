@@ -67,7 +67,7 @@ int List(RedisInspector& inspector, const DeadArguments& arguments) {
   if (arguments.json) {
     Json list = Json::array();
     for (const DeadLetterEntry& letter : *letters) list.push_back(LetterJson(letter));
-    std::printf("%s\n", Json{{"run", arguments.run}, {"letters", list}}.dump().c_str());
+    PrintJson({{"run", arguments.run}, {"letters", list}});
     return 0;
   }
   if (letters->empty()) {
@@ -93,9 +93,11 @@ int Show(RedisInspector& inspector, const DeadArguments& arguments) {
     list.push_back(WholeLetterJson(*letter));
   }
   if (arguments.json) {
-    std::printf("%s\n", Json{{"run", arguments.run}, {"letters", list}}.dump().c_str());
+    PrintJson({{"run", arguments.run}, {"letters", list}});
   } else {
-    for (const Json& letter : list) std::printf("%s\n", letter.dump(2).c_str());
+    for (const Json& letter : list) {
+      std::printf("%s\n", letter.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
+    }
   }
   return 0;
 }
@@ -127,8 +129,7 @@ int End(RedisInspector& inspector, const DeadArguments& arguments, bool retry) {
   }
   const char* word = retry ? "retried" : "dropped";
   if (arguments.json) {
-    std::printf("%s\n",
-                Json{{"run", arguments.run}, {word, done}, {"failed", failed}}.dump().c_str());
+    PrintJson({{"run", arguments.run}, {word, done}, {"failed", failed}});
   } else {
     std::printf("%zu %s\n", done, word);
   }

@@ -12,7 +12,7 @@
 namespace tidemill {
 namespace {
 
-void PrintJson(const std::vector<MachineCheck>& checks, bool ready) {
+void PrintChecks(const std::vector<MachineCheck>& checks, bool ready) {
   nlohmann::ordered_json report;
   report["version"] = FullVersion();
   report["libtorch"] = TorchVersion();
@@ -23,9 +23,7 @@ void PrintJson(const std::vector<MachineCheck>& checks, bool ready) {
     entry["detail"] = check.detail;
     if (!check.fix.empty()) entry["fix"] = check.fix;
   }
-  // What other programs say about themselves need not be UTF-8.
-  const auto replace = nlohmann::json::error_handler_t::replace;
-  std::printf("%s\n", report.dump(2, ' ', false, replace).c_str());
+  PrintJson(report);
 }
 
 void PrintText(const std::vector<MachineCheck>& checks, bool ready) {
@@ -60,7 +58,7 @@ void AddDoctorCommand(CLI::App& app, Exit& exit) {
     const std::vector<MachineCheck> checks = CheckMachine();
     bool ready = true;
     for (const MachineCheck& check : checks) ready = ready && check.finding != Finding::kMissing;
-    *json ? PrintJson(checks, ready) : PrintText(checks, ready);
+    *json ? PrintChecks(checks, ready) : PrintText(checks, ready);
     exit.code = ready ? 0 : 1;
   });
 }

@@ -74,7 +74,7 @@ int Score(const ModelWords& words) {
   const auto logprobs = ScoreTokens(**weights, *ids);
   if (!logprobs.ok()) return Fail(logprobs.status());
   if (words.json) {
-    std::printf("%s\n", Json{{"ids", *ids}, {"logprobs", *logprobs}}.dump().c_str());
+    PrintJson({{"ids", *ids}, {"logprobs", *logprobs}});
     return 0;
   }
   for (size_t i = 0; i < logprobs->size(); ++i) {
@@ -154,7 +154,7 @@ int Generate(const ModelWords& words) {
               {"logprobs", generated->turn.logprobs},
               {"finish", FinishName(generated->turn.finish)}};
   if (!generated->text.empty()) report["text"] = generated->text;
-  std::printf("%s\n", report.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+  PrintJson(report);
   return 0;
 }
 
@@ -180,7 +180,7 @@ Status RefuseExisting(const std::string& out) {
 int SayWritten(const ModelWords& words, const PolicyWeights& weights) {
   const int64_t parameters = weights.config().ParameterCount();
   if (words.json) {
-    std::printf("%s\n", Json{{"out", words.out}, {"parameters", parameters}}.dump().c_str());
+    PrintJson({{"out", words.out}, {"parameters", parameters}});
   } else {
     std::printf("%s: %lld parameters\n", words.out.c_str(), static_cast<long long>(parameters));
   }

@@ -65,7 +65,7 @@ int List(const RunsArguments& arguments) {
                 Percent(PassRate(summary, "before")).c_str(),
                 Percent(PassRate(summary, "after")).c_str());
   }
-  if (arguments.json) std::printf("%s\n", Json{{"runs", list}}.dump().c_str());
+  if (arguments.json) PrintJson({{"runs", list}});
   return 0;
 }
 
@@ -83,12 +83,10 @@ int Show(const RunsArguments& arguments) {
   const Result<RunCounts> counts = (*reader)->Counts();
   if (!counts.ok()) return Fail(counts.status());
   if (arguments.json) {
-    std::printf("%s\n", Json{{"run", arguments.run},
-                             {"status", "unfinished"},
-                             {"steps", counts->steps},
-                             {"episodes", counts->episodes}}
-                            .dump()
-                            .c_str());
+    PrintJson({{"run", arguments.run},
+               {"status", "unfinished"},
+               {"steps", counts->steps},
+               {"episodes", counts->episodes}});
     return 0;
   }
   std::printf("run %s: no summary yet; %lu steps, %lu episodes stored, %lu groups outstanding\n",
@@ -142,7 +140,7 @@ int Episodes(const RunsArguments& arguments) {
   }
   if (arguments.json) {
     const Json json = {{"total", page->total}, {"episodes", list}};
-    std::printf("%s\n", json.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+    PrintJson(json);
   } else {
     std::printf("%zu of %lu episodes\n", page->rows.size(), page->total);
   }
@@ -158,7 +156,7 @@ int Compare(const RunsArguments& arguments) {
     both[i] = SummaryOf(*directory);
   }
   if (arguments.json) {
-    std::printf("%s\n", Json{{names[0], both[0]}, {names[1], both[1]}}.dump().c_str());
+    PrintJson({{names[0], both[0]}, {names[1], both[1]}});
     return 0;
   }
   std::printf("%-22s %16s %16s\n", "", names[0].c_str(), names[1].c_str());

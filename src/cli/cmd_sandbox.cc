@@ -58,7 +58,7 @@ void Show(const RunReport& report, bool json) {
                          {"peak_memory_kb", report.peak_memory_kb},
                          {"degraded", report.degraded},
                          {"cause", report.cause}};
-    std::printf("%s\n", object.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+    PrintJson(object);
     return;
   }
   std::fwrite(report.out.data(), 1, report.out.size(), stdout);

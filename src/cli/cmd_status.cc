@@ -22,7 +22,7 @@ int ShowRun(RunStatusReader& reader, const std::string& run, bool json) {
   const Result<RunStatus> status = reader.Read(run);
   if (!status.ok()) return Fail(status.status());
   if (json) {
-    std::printf("%s\n", StatusJson(*status).dump().c_str());
+    PrintJson(StatusJson(*status));
   } else {
     std::printf("%s", StatusText(*status, RealClock().WallMs()).c_str());
   }
@@ -47,7 +47,7 @@ int ShowRuns(RunStatusReader& reader, const std::vector<std::string>& runs, bool
                       .c_str());
     }
   }
-  if (json) std::printf("%s\n", Json{{"runs", list}}.dump().c_str());
+  if (json) PrintJson({{"runs", list}});
   return 0;
 }
 

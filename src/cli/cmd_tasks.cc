@@ -19,10 +19,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-void PrintJson(const Json& report) {
-  std::printf("%s\n", report.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
-}
-
 struct TagCounts {
   std::map<std::string, uint64_t> tags;
   uint64_t tests = 0;

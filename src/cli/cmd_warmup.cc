@@ -61,7 +61,7 @@ int RunWarmupCommand(WarmupArguments& arguments) {
                                          {"seconds", report->last.seconds},
                                          {"tokens_per_second", report->last.tokens_per_second},
                                          {"stopped", report->stopped}};
-    std::printf("%s\n", json.dump().c_str());
+    PrintJson(json);
     return 0;
   }
   std::printf(

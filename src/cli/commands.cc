@@ -1,6 +1,7 @@
 #include "cli/commands.h"
 
 #include <cstdio>
+#include <nlohmann/json.hpp>
 
 namespace tidemill {
 
@@ -12,6 +13,10 @@ int Fail(const Status& status) {
 int Wrong(const Status& status) {
   Fail(status);
   return 2;
+}
+
+void PrintJson(const nlohmann::ordered_json& json) {
+  std::printf("%s\n", json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
 }
 
 void AddSetOption(CLI::App& command, std::vector<std::string>& sets, const std::string& doc) {

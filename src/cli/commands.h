@@ -5,6 +5,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include "core/status.h"
 
@@ -22,6 +23,10 @@ struct Exit {
 // for is invalid or not there, else 1. Wrong: 2, whatever the code.
 int Fail(const Status& status);
 int Wrong(const Status& status);
+
+// What --json asks for, a line on standard output. Bytes that are no text, of a file's name
+// perhaps, become U+FFFD.
+void PrintJson(const nlohmann::ordered_json& json);
 
 // --set a.b=c, any number of them; each takes one word, so that other words may follow.
 void AddSetOption(CLI::App& command, std::vector<std::string>& sets, const std::string& doc);

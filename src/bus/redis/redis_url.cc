@@ -44,8 +44,9 @@ Result<int> ParseNumber(std::string_view text, int low, int high, std::string_vi
   const auto parsed = std::from_chars(text.data(), text.data() + text.size(), number);
   if (text.empty() || parsed.ec != std::errc() || parsed.ptr != text.data() + text.size() ||
       number < low || number > high) {
+    // What stands there is not shown: it may be a password whose host was left out.
     return Wrong("the " + std::string(what) + " must be a number from " + std::to_string(low) +
-                 " to " + std::to_string(high) + ", got \"" + std::string(text) + "\"");
+                 " to " + std::to_string(high));
   }
   return number;
 }
@@ -79,7 +80,9 @@ Status ParseHost(std::string_view text, RedisAddress& address) {
   }
   if (address.host.empty()) return Wrong("there is no host");
   for (const unsigned char c : address.host) {
-    if (c <= 0x20 || c >= 0x7f) return Wrong("the host has a character no host has");
+    if (c <= 0x20 || c >= 0x7f || c == '[' || c == ']') {
+      return Wrong("the host has a character no host has");
+    }
   }
   if (has_port) {
     TM_ASSIGN_OR_RETURN(address.port, ParseNumber(port, 1, 65535, "port"));
