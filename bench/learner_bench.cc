@@ -1,8 +1,8 @@
 #include "bench/learner_bench.h"
 
-#include <ATen/ATen.h>
+#include "policy/torch/aten.h"
+
 #include <ATen/Parallel.h>
-#include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 #include <time.h>
 

@@ -184,7 +184,7 @@ class Simulation {
     learner.steps_done = step;
     learner.version = version;
     auto loop = std::make_unique<LearnerLoop>(*process.bus, *process.stores[2], *process.trainer,
-                                              world_.clock(), journal_, learner);
+                                              journal_, learner);
     learner_ = loop.get();
     process.loops.push_back(std::move(loop));
   }

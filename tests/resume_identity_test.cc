@@ -85,8 +85,7 @@ void FixedOrderLine::MakeLoops(const RunConfig& config, const std::string& folde
   learner.checkpoint_folder = folder + "/checkpoints";
   learner.steps_done = step;
   learner.version = version;
-  auto loop =
-      std::make_unique<LearnerLoop>(bus_, *stores_[2], *trainer_, clock_, journal_, learner);
+  auto loop = std::make_unique<LearnerLoop>(bus_, *stores_[2], *trainer_, journal_, learner);
   learner_ = loop.get();
   loops_.push_back(std::move(loop));
   for (auto& one : loops_) one->Attach(waker_);

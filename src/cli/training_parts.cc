@@ -272,8 +272,7 @@ Status TrainingRun::Parts::MakeLoops(RunDirectory& directory) {
     learner_options.checkpoint_folder = directory.checkpoints_path();
     learner_options.steps_done = start_step;
     learner_options.version = start_version;
-    learner = std::make_unique<LearnerLoop>(*bus, *clients[2], *trainer, clock, *journal,
-                                            learner_options);
+    learner = std::make_unique<LearnerLoop>(*bus, *clients[2], *trainer, *journal, learner_options);
     runner->Add(*learner);
   }
   runner->Add(*dispatcher);

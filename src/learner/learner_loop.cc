@@ -24,12 +24,11 @@ std::string NumbersAsJson(const Numbers& numbers) {
 
 }  // namespace
 
-LearnerLoop::LearnerLoop(Bus& bus, StorePort& store, TrainerPort& trainer, const Clock& clock,
-                         Journal& journal, LearnerOptions options)
+LearnerLoop::LearnerLoop(Bus& bus, StorePort& store, TrainerPort& trainer, Journal& journal,
+                         LearnerOptions options)
     : bus_(bus),
       store_(store),
       trainer_(trainer),
-      clock_(clock),
       journal_(journal),
       options_(std::move(options)),
       inbox_(InboxTopic(options_.worker, "learner")),

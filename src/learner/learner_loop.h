@@ -51,8 +51,8 @@ struct LearnerCounters {
 
 class LearnerLoop final : public Loop {
  public:
-  LearnerLoop(Bus& bus, StorePort& store, TrainerPort& trainer, const Clock& clock,
-              Journal& journal, LearnerOptions options);
+  LearnerLoop(Bus& bus, StorePort& store, TrainerPort& trainer, Journal& journal,
+              LearnerOptions options);
 
   std::string_view name() const override { return "learner"; }
   void Attach(Waker& waker) override;
@@ -83,7 +83,6 @@ class LearnerLoop final : public Loop {
   Bus& bus_;
   StorePort& store_;
   TrainerPort& trainer_;
-  const Clock& clock_;
   Journal& journal_;
   LearnerOptions options_;
   std::string inbox_;

@@ -69,7 +69,7 @@ class LearnerLoopTest : public testing::Test {
     options_.checkpoint_every_steps = 2;
   }
   void Make() {
-    loop_ = std::make_unique<LearnerLoop>(bus_, store_, trainer_, clock_, journal_, options_);
+    loop_ = std::make_unique<LearnerLoop>(bus_, store_, trainer_, journal_, options_);
     loop_->Attach(waker_);
     Step();
   }

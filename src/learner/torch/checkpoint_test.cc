@@ -1,6 +1,7 @@
 #include "learner/torch/checkpoint.h"
 
-#include <ATen/ATen.h>
+#include "policy/torch/aten.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

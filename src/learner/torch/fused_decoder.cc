@@ -1,8 +1,8 @@
 #include "learner/torch/fused_decoder.h"
 
-#include <ATen/ATen.h>
+#include "policy/torch/aten.h"
+
 #include <ATen/Parallel.h>
-#include <ATen/core/grad_mode.h>
 
 #include <algorithm>
 #include <cmath>

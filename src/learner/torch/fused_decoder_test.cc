@@ -1,7 +1,8 @@
 // The hand-written pass against libtorch's autograd.
 #include "learner/torch/fused_decoder.h"
 
-#include <ATen/ATen.h>
+#include "policy/torch/aten.h"
+
 #include <gtest/gtest.h>
 
 #include "learner/torch/tiny_policy.h"

@@ -1,6 +1,7 @@
 // The head: from hidden states to the log-probability and entropy of each token, with their
 // gradients.
-#include <ATen/ATen.h>
+#include "policy/torch/aten.h"
+
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "learner/torch/fused_decoder.h"

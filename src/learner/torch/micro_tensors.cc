@@ -1,6 +1,6 @@
 #include "learner/torch/micro_tensors.h"
 
-#include <ATen/ATen.h>
+#include "policy/torch/aten.h"
 
 #include <algorithm>
 

@@ -1,5 +1,7 @@
 #include "learner/torch/objective.h"
 
+#include "policy/torch/aten.h"
+
 #include <torch/torch.h>
 
 #include "policy/torch/host_copy.h"

@@ -1,7 +1,6 @@
 #include "learner/torch/policy_scorer.h"
 
-#include <ATen/ATen.h>
-#include <ATen/core/grad_mode.h>
+#include "policy/torch/aten.h"
 
 #include <cmath>
 

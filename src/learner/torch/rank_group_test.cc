@@ -236,7 +236,7 @@ TEST_F(RankGroupTest, ThoseWhoCameAreTheGroup) {
   const RankGroupOptions patient = meeting;
   meeting.join_limit = milliseconds(1500);
   std::unique_ptr<RankGroup> other;  // there until rank 0 has connected as well
-  std::thread joins([&] { other = std::move(RankGroup::Join(patient).value()); });
+  std::thread joins([&] { other = RankGroup::Join(patient).value(); });
   const auto first = RankGroup::Gather(meeting);
   joins.join();
   ASSERT_TRUE(first.ok()) << first.status().ToString();
@@ -251,7 +251,7 @@ TEST_F(RankGroupTest, ARankThatEndedBeforeItJoinedIsLeftOut) {
   RankGroupOptions meeting = Meeting(3);
   meeting.join_limit = milliseconds(600'000);  // nobody waits for it
   std::unique_ptr<RankGroup> other;
-  std::thread joins([&] { other = std::move(RankGroup::Join(meeting).value()); });
+  std::thread joins([&] { other = RankGroup::Join(meeting).value(); });
   RankGroupOptions watching = meeting;
   watching.ended = [] { return std::vector<std::string>{"process 7 was killed by signal 9"}; };
   const auto first = RankGroup::Gather(watching);

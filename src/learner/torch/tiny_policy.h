@@ -1,7 +1,8 @@
 // Small policies and batches for tests of the learner.
 #pragma once
 
-#include <ATen/ATen.h>
+#include "policy/torch/aten.h"
+
 #include <gtest/gtest.h>
 
 #include <memory>

@@ -1,7 +1,6 @@
 #include "learner/torch/trainer.h"
 
-#include <ATen/ATen.h>
-#include <ATen/core/grad_mode.h>
+#include "policy/torch/aten.h"
 
 #include <chrono>
 #include <cmath>

@@ -1,6 +1,7 @@
 #include "learner/torch/warmup.h"
 
-#include <ATen/ATen.h>
+#include "policy/torch/aten.h"
+
 #include <ATen/Parallel.h>
 
 #include <chrono>

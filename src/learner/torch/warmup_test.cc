@@ -1,5 +1,7 @@
 #include "learner/torch/warmup.h"
 
+#include "policy/torch/aten.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,9 +1,9 @@
 #include "policy/torch/recompute.h"
 
-#include <ATen/core/ivalue.h>
+#include "policy/torch/aten.h"
+
 #include <torch/csrc/autograd/autograd.h>
 
-#include "policy/torch/aten.h"
 #include "policy/torch/held.h"
 
 namespace tidemill {
