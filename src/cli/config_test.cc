@@ -5,6 +5,8 @@
 
 #include <fstream>
 
+#include "core/test_kit.h"
+
 namespace tidemill {
 namespace {
 
@@ -173,7 +175,8 @@ TEST(Config, AFileThatIsNotThereIsNamed) {
 }
 
 TEST(Config, AFileIsRead) {
-  const std::string path = testing::TempDir() + "config_test_run.toml";
+  const TemporaryDirectory dir;
+  const std::string path = dir / "run.toml";
   std::ofstream(path) << "name = \"from a file\"\n";
   Sample s;
   ASSERT_TRUE(s.Bind().LoadFile(path).ok());

@@ -139,6 +139,7 @@ using StoreThreadDeathTest = StoreThreadTest;
 
 TEST_F(StoreThreadDeathTest, MoreThanTheCapacityIsABrokenContract) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
+  setenv("TMPDIR", dir_.path().c_str(), 1);  // the process that dies leaves its folder in ours
   EXPECT_DEATH(
       {
         auto store = Start();
@@ -146,6 +147,7 @@ TEST_F(StoreThreadDeathTest, MoreThanTheCapacityIsABrokenContract) {
         for (uint64_t i = 1; i < 1000; ++i) port->Submit(Sample(i), i);
       },
       "more than its capacity|more often than it was asked");
+  unsetenv("TMPDIR");
 }
 
 TEST_F(StoreThreadTest, WhileTheDiskIsFullNothingIsAcknowledgedAndThenEverything) {
