@@ -51,7 +51,7 @@ class FakeTrainer final : public TrainerPort {
     events_.Post(CheckpointDone{request.step, request.version, request.path, Ok(), 0});
   }
   void Trained(uint64_t step, Status status = Ok()) {
-    events_.Post(TrainDone{step, status, {{"tokens", 5}}});
+    events_.Post(TrainDone{step, std::move(status), {{"tokens", 5}}});
   }
   Mailbox<TrainerEvent>& events() override { return events_; }
   std::vector<std::string> commands;

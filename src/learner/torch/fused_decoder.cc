@@ -56,7 +56,7 @@ struct JoinedLinear {
     }
   }
   // y += x Wᵀ + b
-  void Add(const Tensor& x, Tensor y) const {
+  void Add(const Tensor& x, const Tensor& y) const {
     y.addmm_(x, weight.t());
     if (bias.defined()) y.add_(bias);
   }
@@ -119,7 +119,7 @@ class FusedDecoder::Impl {
   void LayerBackward(size_t index, Tensor& dx);
   void AttentionBackward(size_t index, const Tensor& dattended, Tensor& dprojected);
   void ExtendRotation(int64_t positions);
-  void Norm(const Tensor& x, const Tensor& weight, Tensor y, Tensor rstd) const {
+  void Norm(const Tensor& x, const Tensor& weight, const Tensor& y, const Tensor& rstd) const {
     kernels_.rms_forward(x.size(0), x.size(1), Data(x), Data(weight),
                          static_cast<float>(config_.rms_norm_eps), Data(y), Data(rstd));
   }

@@ -35,7 +35,7 @@ class ScoresOfTokens : public torch::autograd::Function<ScoresOfTokens> {
     const Tensor &hidden = saved[0], &head = saved[1], &targets = saved[2];
     const double temperature = ctx->saved_data["temperature"].toDouble();
     // The saved logits become their own gradient: a graph is walked once.
-    Tensor d = saved[3];
+    const Tensor& d = saved[3];
     const Tensor dlogprobs =
         grads[0].defined() ? grads[0].contiguous() : at::zeros({d.size(0)}, d.options());
     const Tensor dentropy = grads[1].defined() ? grads[1].contiguous() : Tensor();

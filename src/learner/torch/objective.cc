@@ -81,7 +81,7 @@ Tensor Correction(const Context& context) {
 }
 
 Tensor KlTerm(const Context& context) {
-  const Tensor difference = context.in.current - context.in.reference;  // c - f
+  Tensor difference = context.in.current - context.in.reference;  // c - f
   switch (context.config.kl) {
     case KlKind::kNone:
       return torch::zeros_like(difference);

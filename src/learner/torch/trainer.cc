@@ -363,7 +363,7 @@ Status Trainer::Impl::Restore(const NamedTensors& parameters, const NamedTensors
 Trainer::Trainer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Trainer::~Trainer() = default;
 
-Result<std::unique_ptr<Trainer>> Trainer::New(std::shared_ptr<const PolicyWeights> weights,
+Result<std::unique_ptr<Trainer>> Trainer::New(const std::shared_ptr<const PolicyWeights>& weights,
                                               const TrainerOptions& options,
                                               std::shared_ptr<const PolicyWeights> reference) {
   TM_RETURN_IF_ERROR(ValidateTrainerOptions(options));

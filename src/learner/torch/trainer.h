@@ -68,7 +68,7 @@ class Trainer {
   // KL term compares with (required where the objective has one; null else). kInvalid: options that
   // do not go together, or no reference.
   static Result<std::unique_ptr<Trainer>> New(
-      std::shared_ptr<const PolicyWeights> weights, const TrainerOptions& options,
+      const std::shared_ptr<const PolicyWeights>& weights, const TrainerOptions& options,
       std::shared_ptr<const PolicyWeights> reference = nullptr);
   ~Trainer();
 

@@ -16,7 +16,6 @@ namespace tidemill {
 namespace {
 
 namespace fs = std::filesystem;
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 class WarmupTest : public ::testing::Test {
