@@ -101,7 +101,8 @@ void FixedOrderLine::Run(uint64_t steps, uint64_t more) {
   uint64_t rounds = 0;
   while (learner_->counters().steps < steps) {
     round();
-    TM_CHECK(++rounds < 1'000'000, "the line stands still");
+    ++rounds;
+    TM_CHECK(rounds < 1'000'000, "the line stands still");
   }
   for (uint64_t i = 0; i < more; ++i) round();
 }

@@ -49,7 +49,7 @@ class RewardTest : public testing::Test {
     EXPECT_TRUE(bus_.Open("asker", {}).ok());
     options_.retries = 1;
   }
-  void Make(std::vector<ScorerSpec> specs) {
+  void Make(const std::vector<ScorerSpec>& specs) {
     std::vector<WeightedScorer> scorers;
     for (const ScorerSpec& spec : specs) scorers.push_back({*NewScorer(spec), spec.weight});
     loop_ = std::make_unique<RewardLoop>(bus_, clock_, std::move(scorers), options_, &port_);

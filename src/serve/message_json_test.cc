@@ -29,10 +29,17 @@ TEST(MessageJson, ShowsEveryKindOfFieldAndTextAsText) {
   EXPECT_FALSE(json.contains("reply_to")) << "what was not said is not shown";
 }
 
-TEST(MessageJson, ShowsEnumsByNameAndMapsAsObjects) {
+TEST(MessageJson, ShowsEnumsByName) {
   v1::GroupLease group;
   group.set_purpose(v1::PURPOSE_EVAL);
   EXPECT_EQ(MessageJson(group)["purpose"], "PURPOSE_EVAL");
+}
+
+TEST(MessageJson, ShowsMapsAsObjects) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP()
+      << "protobuf's headers then lay maps out otherwise than the library that is installed";
+#endif
   v1::Heartbeat beat;
   (*beat.mutable_numbers())["retries"] = 3;
   EXPECT_EQ(MessageJson(beat)["numbers"]["retries"], 3);

@@ -57,7 +57,7 @@ std::vector<std::string> NativeCommand(const std::vector<std::string>& sources,
                                    "-fno-diagnostics-show-caret", "-pthread"});
   }
   if (output.empty()) {
-    command.push_back("-c");
+    command.emplace_back("-c");
   } else {
     command.insert(command.end(), {"-o", output});
   }
@@ -70,7 +70,7 @@ std::vector<std::string> NativeCommand(const std::vector<std::string>& sources,
   }
   if (!output.empty()) {
     if (cxx) command.insert(command.end(), {"-x", "none"});
-    command.push_back("-lm");
+    command.emplace_back("-lm");
   }
   return command;
 }

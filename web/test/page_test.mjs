@@ -136,9 +136,18 @@ test(async (browser) => {
   await browser.step("tasks are filtered and one is looked at over time", async () => {
     await browser.open("async", "tasks");
     await page.getByRole("button", { name: /unsolved/ }).click();
-    await page.waitForFunction(() => [...document.querySelectorAll('td[data-name="State"]')].every((td) => td.textContent === "unsolved"));
+    const everyRow = (column, text) =>
+      page.waitForFunction(
+        ([name, part]) => {
+          const cells = [...document.querySelectorAll(`td[data-name="${name}"]`)];
+          return cells.length > 0 && cells.every((td) => td.textContent.includes(part));
+        },
+        [column, text],
+      );
+    await everyRow("State", "unsolved");
     await page.getByRole("button", { name: "all" }).click();
     await page.getByLabel("Name has").fill("gcd");
+    await everyRow("Task", "gcd"); // until then the first row is another task's
     await page.locator("button.link").first().click();
     await page.locator("figure.chart h2", { hasText: "gcd" }).waitFor();
   });
