@@ -83,8 +83,11 @@ std::string ToUtf8(std::string_view bytes) {
 
 std::string Beginning(std::string_view text, size_t bytes) {
   if (text.size() <= bytes) return ToUtf8(text);
-  size_t end = bytes;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
+  const auto continues = [&](size_t at) {
+    return (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80;
+  };
+  size_t end = bytes;  // at most three back: a character has four bytes, what is longer is none
+  while (end > 0 && bytes - end < 3 && continues(end)) --end;
   return ToUtf8(text.substr(0, end)) + "..";
 }
 

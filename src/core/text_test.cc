@@ -27,7 +27,8 @@ TEST(Beginning, CutsBetweenCharacters) {
   EXPECT_EQ(Beginning("a\xC3\xA4z", 2), "a..");
   EXPECT_EQ(Beginning("a\xC3\xA4z", 3), "a\xC3\xA4..");
   EXPECT_EQ(Beginning("\xff\xff", 9), "\xEF\xBF\xBD\xEF\xBF\xBD");
-  EXPECT_EQ(Beginning(std::string(9, '\x80'), 4), "..");
+  EXPECT_EQ(Beginning("\xF0\x9F\x98\x80z", 3), "..");
+  EXPECT_EQ(Beginning(std::string(9, '\x80'), 4), "\xEF\xBF\xBD..") << "no text, but not nothing";
 }
 
 TEST(MakeReadable, MendsStringsAtAnyDepthAndLeavesBytes) {
