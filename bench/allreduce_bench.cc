@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "learner/torch/rank_group.h"
-#include "policy/torch/aten.h"
+#include "model/torch/aten.h"
 
 namespace tidemill {
 namespace {

@@ -1,6 +1,6 @@
 #include "bench/engine_bench.h"
 
-#include "policy/torch/aten.h"
+#include "model/torch/aten.h"
 
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
@@ -10,10 +10,10 @@
 #include <nlohmann/json.hpp>
 
 #include "core/threads.h"
-#include "policy/torch/catch.h"
-#include "policy/torch/cpu_kernels.h"
-#include "policy/torch/model.h"
-#include "policy/torch/torch_engine.h"
+#include "engine/cpu/cpu_kernels.h"
+#include "engine/torch/torch_engine.h"
+#include "model/torch/catch.h"
+#include "model/torch/model.h"
 
 namespace tidemill {
 namespace {

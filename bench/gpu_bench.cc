@@ -12,10 +12,10 @@
 
 #include "bench/gpu_trace.h"
 #include "core/random.h"
-#include "policy/cuda/weight_layout.h"
-#include "policy/torch/catch.h"
-#include "policy/torch/model.h"
-#include "policy/torch/torch_engine.h"
+#include "engine/torch/torch_engine.h"
+#include "model/cuda/weight_layout.h"
+#include "model/torch/catch.h"
+#include "model/torch/model.h"
 
 namespace tidemill {
 

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "core/status.h"
-#include "policy/model_config.h"
+#include "model/model_config.h"
 
 namespace tidemill {
 

@@ -8,9 +8,9 @@
 #include "bench/gpu_bench.h"
 #include "bench/gpu_trace.h"
 #include "core/random.h"
+#include "engine/torch/torch_engine.h"
 #include "learner/torch/trainer.h"
-#include "policy/torch/model.h"
-#include "policy/torch/torch_engine.h"
+#include "model/torch/model.h"
 
 namespace tidemill {
 namespace {

@@ -10,9 +10,9 @@
 
 #include "bench/gpu_bench.h"
 #include "core/random.h"
+#include "engine/torch/torch_engine.h"
 #include "learner/torch/trainer.h"
-#include "policy/torch/model.h"
-#include "policy/torch/torch_engine.h"
+#include "model/torch/model.h"
 
 namespace tidemill {
 namespace {

@@ -1,6 +1,6 @@
 #include "bench/learner_bench.h"
 
-#include "policy/torch/aten.h"
+#include "model/torch/aten.h"
 
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
@@ -11,7 +11,7 @@
 #include "core/random.h"
 #include "learner/torch/policy_scorer.h"
 #include "learner/torch/trainer.h"
-#include "policy/torch/catch.h"
+#include "model/torch/catch.h"
 
 namespace tidemill {
 namespace {

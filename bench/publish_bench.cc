@@ -15,13 +15,13 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "policy/file_weights.h"
-#include "policy/torch/model.h"
-#include "policy/torch/torch_engine.h"
-#include "policy/torch/weight_codec.h"
-#include "policy/weight_preparer.h"
-#include "policy/weight_publisher.h"
-#include "policy/weight_receiver.h"
+#include "engine/torch/torch_engine.h"
+#include "engine/weight_preparer.h"
+#include "model/torch/model.h"
+#include "weights/file_weights.h"
+#include "weights/torch/weight_codec.h"
+#include "weights/weight_publisher.h"
+#include "weights/weight_receiver.h"
 
 namespace tidemill {
 namespace {

@@ -13,9 +13,9 @@
 #include <functional>
 #include <thread>
 
-#include "tools/box_host.h"
-#include "tools/box_pool.h"
-#include "tools/kept_boxes.h"
+#include "tools/box/box_host.h"
+#include "tools/box/box_pool.h"
+#include "tools/box/kept_boxes.h"
 #include "tools/tool_runner.h"
 
 namespace tidemill {

@@ -9,9 +9,9 @@
 #include <random>
 #include <vector>
 
-#include "policy/pre_tokenizer.h"
-#include "policy/tokenizer.h"
-#include "policy/tokenizer_writer.h"
+#include "model/pre_tokenizer.h"
+#include "model/tokenizer.h"
+#include "model/tokenizer_writer.h"
 
 namespace tidemill {
 namespace {

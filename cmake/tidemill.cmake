@@ -29,11 +29,14 @@ if(TIDEMILL_SANITIZE MATCHES thread AND CMAKE_CXX_COMPILER_ID STREQUAL GNU)
   target_compile_options(tidemill_flags INTERFACE -Wno-tsan)
 endif()
 
-# tidemill_library(NAME LINK libraries... [SUBFOLDERS folders...]): one library from every .cc of the
-# folder (and of the subfolders named) but its tests (*_test.cc) and programs (*_main.cc).
+# tidemill_library(NAME LINK libraries... [FOLDER folder] [SUBFOLDERS folders...]): one library from every .cc of
+# this folder (or of the one named, and of the subfolders named) but its tests (*_test.cc) and programs (*_main.cc).
 function(tidemill_library name)
-  cmake_parse_arguments(ARG "" "" "LINK;SUBFOLDERS" ${ARGN})
+  cmake_parse_arguments(ARG "" "FOLDER" "LINK;SUBFOLDERS" ${ARGN})
   set(patterns *.cc)
+  if(ARG_FOLDER)
+    set(patterns ${ARG_FOLDER}/*.cc)
+  endif()
   foreach(folder ${ARG_SUBFOLDERS})
     list(APPEND patterns ${folder}/*.cc)
   endforeach()

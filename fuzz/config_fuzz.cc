@@ -5,10 +5,10 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "policy/generation_config.h"
-#include "policy/lora_config.h"
-#include "policy/model_config.h"
-#include "policy/tokenizer_config.h"
+#include "model/generation_config.h"
+#include "model/lora_config.h"
+#include "model/model_config.h"
+#include "model/tokenizer_config.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace tidemill;  // NOLINT: a program of one function

@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "serve/http_message.h"
+#include "http/http_message.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace tidemill;  // NOLINT: a program of one function

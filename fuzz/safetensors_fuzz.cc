@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "policy/safetensors.h"
+#include "model/safetensors.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view input(reinterpret_cast<const char*>(data), size);

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "policy/tokenizer.h"
+#include "model/tokenizer.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using tidemill::SpecialTokens;

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "engine/engine_port.h"
 #include "learner/trainer_port.h"
-#include "policy/engine_port.h"
 #include "rollout/protocol.h"
 #include "sim/world.h"
 

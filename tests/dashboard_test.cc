@@ -10,7 +10,7 @@
 #include <regex>
 #include <set>
 
-#include "serve/http_client.h"
+#include "http/http_client.h"
 #include "tests/program.h"
 
 namespace tidemill {

@@ -9,9 +9,9 @@
 #include <regex>
 #include <set>
 
-#include "serve/loop_metrics.h"
-#include "serve/process_metrics.h"
-#include "serve/run_status.h"
+#include "observe/process_metrics.h"
+#include "observe/run_status.h"
+#include "run/loop_metrics.h"
 #include "tests/program.h"
 
 namespace tidemill {

@@ -10,8 +10,8 @@
 #include "bus/standard_topics.h"
 #include "core/topics.h"
 #include "core/version.h"
+#include "http/http_client.h"
 #include "proto/tidemill.pb.h"
-#include "serve/http_client.h"
 #include "tests/program.h"
 
 namespace tidemill {

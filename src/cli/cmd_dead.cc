@@ -8,7 +8,7 @@
 
 #include "bus/redis/redis_inspector.h"
 #include "cli/commands.h"
-#include "serve/message_json.h"
+#include "observe/message_json.h"
 
 namespace tidemill {
 namespace {

@@ -2,13 +2,15 @@
 #include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <optional>
 
 #include "cli/commands.h"
-#include "cli/run_config.h"
-#include "cli/run_driver.h"
-#include "cli/run_summary.h"
+#include "cli/display.h"
+#include "config/run_config.h"
 #include "core/log.h"
 #include "core/version.h"
+#include "run/run_driver.h"
+#include "run/run_summary.h"
 
 namespace tidemill {
 namespace {
@@ -43,7 +45,10 @@ int RunEval(const EvalArguments& arguments) {
   if (!directory.ok()) return Fail(directory.status());
   DriveOptions options;
   options.run.train = false;
-  options.quiet = arguments.json && !LogEnabled(LogLevel::kInfo);
+  std::optional<Display> display;
+  if (!arguments.json || LogEnabled(LogLevel::kInfo)) {
+    options.display = &display.emplace(stderr, config.run.steps);
+  }
   Result<DriveResult> result = DriveRun(config, *directory, options);
   if (!result.ok()) return Fail(result.status());
   std::fputs(

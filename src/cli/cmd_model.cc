@@ -10,11 +10,11 @@
 #include "cli/commands.h"
 #include "cli/model_tokenize.h"
 #include "core/files.h"
-#include "policy/generation_config.h"
-#include "policy/tokenizer.h"
-#include "policy/torch/model.h"
-#include "policy/torch/score.h"
-#include "policy/torch/torch_engine.h"
+#include "engine/torch/torch_engine.h"
+#include "model/generation_config.h"
+#include "model/tokenizer.h"
+#include "model/torch/model.h"
+#include "model/torch/score.h"
 
 namespace tidemill {
 namespace {

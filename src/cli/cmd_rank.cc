@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "cli/commands.h"
-#include "cli/make_ranks.h"
+#include "run/make_ranks.h"
 
 namespace tidemill {
 namespace {

@@ -6,10 +6,10 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
-#include "cli/run_config.h"
-#include "cli/run_summary.h"
 #include "cli/transcript.h"
-#include "policy/tokenizer.h"
+#include "config/run_config.h"
+#include "model/tokenizer.h"
+#include "run/run_summary.h"
 #include "store/run_directory.h"
 #include "store/run_reader.h"
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "cli/commands.h"
-#include "tools/box_host.h"
+#include "tools/box/box_host.h"
 
 namespace tidemill {
 namespace {

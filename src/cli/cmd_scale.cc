@@ -6,16 +6,16 @@
 
 #include "bus/redis/redis_inspector.h"
 #include "cli/commands.h"
-#include "cli/stop_signal.h"
 #include "core/child_process.h"
 #include "core/log.h"
 #include "core/loop_runner.h"
+#include "http/access.h"
+#include "observe/worker_beacon.h"
+#include "run/loop_metrics.h"
+#include "run/stop_signal.h"
 #include "scale/autoscaler.h"
 #include "scale/local_workers.h"
 #include "scale/redis_fleet.h"
-#include "serve/access.h"
-#include "serve/loop_metrics.h"
-#include "serve/worker_beacon.h"
 
 namespace tidemill {
 namespace {

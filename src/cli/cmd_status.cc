@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
-#include "serve/run_status.h"
+#include "observe/run_status.h"
 
 namespace tidemill {
 namespace {

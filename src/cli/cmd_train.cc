@@ -3,15 +3,17 @@
 #include <ctime>
 #include <filesystem>
 #include <memory>
+#include <optional>
 
 #include "cli/commands.h"
-#include "cli/dashboard.h"
-#include "cli/run_config.h"
-#include "cli/run_driver.h"
-#include "cli/run_path.h"
-#include "cli/run_summary.h"
+#include "cli/display.h"
+#include "config/run_config.h"
 #include "core/log.h"
 #include "core/version.h"
+#include "run/run_dashboard.h"
+#include "run/run_driver.h"
+#include "run/run_path.h"
+#include "run/run_summary.h"
 
 namespace tidemill {
 namespace {
@@ -92,7 +94,10 @@ int RunTrain(const TrainArguments& arguments) {
   }
   LogInfo("run " + directory->name(), {{"folder", directory->path()}, {"mode", config.run.mode}});
   options.run.resume = !arguments.resume.empty();
-  options.quiet = arguments.json && !LogEnabled(LogLevel::kInfo);
+  std::optional<Display> display;
+  if (!arguments.json || LogEnabled(LogLevel::kInfo)) {
+    options.display = &display.emplace(stderr, config.run.steps);
+  }
   Result<DriveResult> result = Drive(config, *directory, options);
   if (!result.ok()) {
     // A mistake found while the run was being put together: nothing ran, and the name is free

@@ -9,10 +9,10 @@
 
 #include "bus/redis/redis_url.h"
 #include "cli/commands.h"
-#include "cli/dashboard.h"
-#include "cli/run_path.h"
-#include "serve/access.h"
-#include "serve/serve.h"
+#include "dashboard/dashboard.h"
+#include "http/access.h"
+#include "run/run_dashboard.h"
+#include "run/run_path.h"
 #include "store/run_directory.h"
 
 namespace tidemill {

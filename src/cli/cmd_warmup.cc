@@ -7,7 +7,7 @@
 #include "core/blas.h"
 #include "core/log.h"
 #include "learner/torch/warmup.h"
-#include "policy/torch/device.h"
+#include "model/torch/device.h"
 
 namespace tidemill {
 namespace {

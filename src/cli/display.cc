@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "cli/sparkline.h"
+#include "run/sparkline.h"
 
 namespace tidemill {
 namespace {

@@ -6,20 +6,19 @@
 #include <deque>
 #include <string>
 
-#include "cli/run_journal.h"
-#include "cli/training_run.h"
+#include "run/run_driver.h"
+#include "run/run_journal.h"
 
 namespace tidemill {
 
-class Display {
+class Display final : public RunDisplay {
  public:
   // `steps`: how many the run will take. Nothing is shown on `out` null.
   Display(std::FILE* out, uint64_t steps);
-  ~Display();
+  ~Display() override;
 
-  void Show(const JournalEntry& entry);
-  // Now and then; decides itself how often to draw.
-  void Show(const RunSnapshot& snapshot);
+  void Show(const JournalEntry& entry) override;
+  void Show(const RunSnapshot& snapshot) override;
   // Leaves the last picture standing.
   void Finish();
 

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/files.h"
-#include "policy/tokenizer.h"
+#include "model/tokenizer.h"
 
 namespace tidemill {
 namespace {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "tools/box.h"
+#include "tools/box/box.h"
 
 namespace tidemill {
 namespace {

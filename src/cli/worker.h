@@ -7,13 +7,13 @@
 #include <vector>
 
 #include "bus/redis/redis_bus.h"
-#include "cli/run_config.h"
-#include "cli/run_sheet.h"
+#include "config/run_config.h"
 #include "core/clock.h"
 #include "core/loop.h"
 #include "core/loop_runner.h"
 #include "core/metrics.h"
-#include "serve/worker_beacon.h"
+#include "observe/worker_beacon.h"
+#include "run/run_sheet.h"
 
 namespace tidemill {
 

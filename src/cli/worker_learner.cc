@@ -10,14 +10,15 @@
 #include "bus/redis/redis_roster.h"
 #include "bus/redis/topic_janitor.h"
 #include "cli/commands.h"
-#include "cli/dashboard.h"
-#include "cli/run_driver.h"
-#include "cli/run_summary.h"
+#include "cli/display.h"
 #include "cli/worker.h"
 #include "core/log.h"
 #include "core/version.h"
-#include "policy/shm_weights.h"
-#include "policy/weight_publisher.h"
+#include "run/run_dashboard.h"
+#include "run/run_driver.h"
+#include "run/run_summary.h"
+#include "weights/shm_weights.h"
+#include "weights/weight_publisher.h"
 
 namespace tidemill {
 namespace {
@@ -161,7 +162,10 @@ int RunLearner(const WorkerArguments& arguments, WorkerBeaconOptions beacon) {
   options.run.resume = open->resumed;
   options.run.fleet = bus->get();
   options.run.metrics = beacon.metrics;
-  options.quiet = arguments.json && !LogEnabled(LogLevel::kInfo);
+  std::optional<Display> display;
+  if (!arguments.json || LogEnabled(LogLevel::kInfo)) {
+    options.display = &display.emplace(stderr, config.run.steps);
+  }
   options.fleet_url = arguments.url;
   if (config.serve.web && !arguments.no_web) {
     Result<HttpOptions> web = DashboardOptions(config);

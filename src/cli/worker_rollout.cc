@@ -3,23 +3,23 @@
 #include <utility>
 
 #include "cli/commands.h"
-#include "cli/role_options.h"
-#include "cli/stop_signal.h"
 #include "cli/worker.h"
 #include "core/log.h"
 #include "core/threads.h"
 #include "core/topics.h"
 #include "core/version.h"
-#include "policy/file_weights.h"
-#include "policy/model_config.h"
-#include "policy/shm_weights.h"
-#include "policy/tokenizer.h"
-#include "policy/torch/model.h"
-#include "policy/torch/weight_codec.h"
-#include "policy/weight_receiver.h"
+#include "model/model_config.h"
+#include "model/tokenizer.h"
+#include "model/torch/model.h"
 #include "rollout/protocol.h"
 #include "rollout/rollout_loop.h"
-#include "serve/loop_metrics.h"
+#include "run/loop_metrics.h"
+#include "run/role_options.h"
+#include "run/stop_signal.h"
+#include "weights/file_weights.h"
+#include "weights/shm_weights.h"
+#include "weights/torch/weight_codec.h"
+#include "weights/weight_receiver.h"
 
 namespace tidemill {
 namespace {
@@ -143,7 +143,8 @@ int RunRollout(Worker& worker, RunSheet sheet) {
   const ThreadPlan threads = PlanThreads(settings, AvailableCores());
   Result<EngineOptions> engine_options = EngineOptionsFrom(config, threads.engine);
   if (!engine_options.ok()) return Fail(engine_options.status());
-  auto made = NewEngine(std::move(first->weights), first->version, *engine_options);
+  auto made =
+      NewEngine(ToPolicyWeights(std::move(first->weights)), first->version, *engine_options);
   if (!made.ok()) return Fail(made.status());
   const int32_t max_context = (*made)->max_context();
   EngineThread engine(std::move(*made), receiver, worker.clock, EngineThreadOptionsFrom(config));

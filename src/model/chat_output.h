@@ -1,4 +1,5 @@
-// What a model wrote, once its format is read: text, reasoning and tool calls in the order they came.
+// What a model wrote, once its format is read: text, reasoning and tool calls in the order they
+// came.
 #pragma once
 
 #include <cstdint>

@@ -2,7 +2,7 @@
 //
 // The opening is the prompt's last line with the line break before it ("\nreturn "), so that every
 // attempt begins the same way.
-#include "policy/tokenizer.h"
+#include "model/tokenizer.h"
 #include "rollout/protocol.h"
 
 namespace tidemill {

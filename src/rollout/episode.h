@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "core/clock.h"
-#include "policy/engine.h"
+#include "engine/engine.h"
 #include "proto/tidemill.pb.h"
 #include "rollout/protocol.h"
 

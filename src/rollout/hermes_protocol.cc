@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "policy/chat.h"
-#include "policy/tokenizer.h"
+#include "model/chat.h"
+#include "model/tokenizer.h"
 #include "rollout/protocol.h"
 
 namespace tidemill {

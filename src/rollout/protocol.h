@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "core/status.h"
-#include "policy/engine.h"
+#include "engine/engine.h"
 #include "proto/tidemill.pb.h"
 
 namespace tidemill {

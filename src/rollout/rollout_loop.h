@@ -20,7 +20,7 @@
 #include "bus/lease_keeper.h"
 #include "bus/outbox.h"
 #include "core/loop.h"
-#include "policy/engine_port.h"
+#include "engine/engine_port.h"
 #include "rollout/episode.h"
 #include "rollout/protocol.h"
 

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "proto/tidemill.pb.h"
-#include "tools/box.h"
+#include "tools/box/box.h"
 #include "tools/workspace.h"
 
 namespace tidemill {

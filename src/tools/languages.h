@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tools/box.h"
+#include "tools/box/box.h"
 #include "tools/tool_options.h"
 #include "tools/workspace.h"
 

@@ -4,7 +4,7 @@
 
 #include "core/text.h"
 #include "tools/arguments.h"
-#include "tools/capture.h"
+#include "tools/box/capture.h"
 #include "tools/diagnostics.h"
 #include "tools/file_tools.h"
 #include "tools/grader.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "core/threads.h"
-#include "tools/box.h"
+#include "tools/box/box.h"
 
 namespace tidemill {
 namespace {

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "tools/box.h"
-#include "tools/limits.h"
+#include "tools/box/box.h"
+#include "tools/box/limits.h"
 #include "tools/workspace.h"
 
 namespace tidemill {

@@ -14,8 +14,8 @@
 #include "core/clock.h"
 #include "proto/tidemill.pb.h"
 #include "store/blobs.h"
-#include "tools/box_pool.h"
-#include "tools/kept_boxes.h"
+#include "tools/box/box_pool.h"
+#include "tools/box/kept_boxes.h"
 #include "tools/tool_options.h"
 #include "tools/workspace.h"
 

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "proto/tidemill.pb.h"
-#include "tools/limits.h"
+#include "tools/box/limits.h"
 
 namespace tidemill {
 

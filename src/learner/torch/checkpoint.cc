@@ -11,8 +11,8 @@
 #include <nlohmann/json.hpp>
 
 #include "core/files.h"
-#include "policy/torch/lora.h"
-#include "policy/torch/named_tensors.h"
+#include "model/torch/lora.h"
+#include "model/torch/named_tensors.h"
 
 namespace tidemill {
 namespace {

@@ -14,7 +14,7 @@
 
 #include "core/status.h"
 #include "learner/packing.h"
-#include "policy/tokenizer.h"
+#include "model/tokenizer.h"
 
 namespace tidemill {
 

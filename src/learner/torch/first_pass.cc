@@ -1,6 +1,6 @@
 #include "learner/torch/first_pass.h"
 
-#include "policy/torch/aten.h"
+#include "model/torch/aten.h"
 
 namespace tidemill {
 namespace {

@@ -1,6 +1,6 @@
 #include "learner/torch/fused_decoder.h"
 
-#include "policy/torch/aten.h"
+#include "model/torch/aten.h"
 
 #include <ATen/Parallel.h>
 

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "learner/torch/train_kernels.h"
-#include "policy/torch/model.h"
+#include "model/torch/model.h"
 
 namespace tidemill {
 

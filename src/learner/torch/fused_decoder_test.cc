@@ -1,12 +1,12 @@
 // The hand-written pass against libtorch's autograd.
 #include "learner/torch/fused_decoder.h"
 
-#include "policy/torch/aten.h"
+#include "model/torch/aten.h"
 
 #include <gtest/gtest.h>
 
+#include "learner/torch/adamw.h"
 #include "learner/torch/tiny_policy.h"
-#include "policy/torch/adamw.h"
 
 namespace tidemill {
 namespace {

@@ -1,6 +1,6 @@
 // The head: from hidden states to the log-probability and entropy of each token, with their
 // gradients.
-#include "policy/torch/aten.h"
+#include "model/torch/aten.h"
 
 #include <torch/csrc/autograd/custom_function.h>
 

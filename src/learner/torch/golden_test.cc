@@ -1,7 +1,7 @@
 // Advantages, objectives with their gradients, effective sample size and V-trace against reference
 // values computed in float64 elsewhere. TIDEMILL_GOLDEN names another copy of the file or its
 // folder.
-#include "policy/torch/aten.h"
+#include "model/torch/aten.h"
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>

@@ -1,10 +1,10 @@
 #include "learner/torch/micro_tensors.h"
 
-#include "policy/torch/aten.h"
+#include "model/torch/aten.h"
 
 #include <algorithm>
 
-#include "policy/torch/host_copy.h"
+#include "model/torch/host_copy.h"
 
 namespace tidemill {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "learner/packing.h"
 #include "learner/torch/fused_decoder.h"
-#include "policy/torch/model.h"
+#include "model/torch/model.h"
 
 namespace tidemill {
 

@@ -1,10 +1,10 @@
 #include "learner/torch/objective.h"
 
-#include "policy/torch/aten.h"
+#include "model/torch/aten.h"
 
 #include <torch/torch.h>
 
-#include "policy/torch/host_copy.h"
+#include "model/torch/host_copy.h"
 
 namespace tidemill {
 namespace {

@@ -1,11 +1,11 @@
 #include "learner/torch/policy_scorer.h"
 
-#include "policy/torch/aten.h"
+#include "model/torch/aten.h"
 
 #include <cmath>
 
-#include "policy/torch/adamw.h"
-#include "policy/torch/cuda_leaves.h"
+#include "learner/torch/adamw.h"
+#include "model/torch/cuda_leaves.h"
 
 namespace tidemill {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "learner/torch/fused_decoder.h"
 #include "learner/torch/micro_tensors.h"
-#include "policy/torch/model.h"
+#include "model/torch/model.h"
 
 namespace tidemill {
 

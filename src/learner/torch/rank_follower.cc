@@ -1,8 +1,8 @@
 #include "learner/torch/rank_follower.h"
 
-#include "policy/torch/aten.h"
-#include "policy/torch/host_copy.h"
-#include "policy/weight_wire.h"
+#include "model/torch/aten.h"
+#include "model/torch/host_copy.h"
+#include "weights/weight_wire.h"
 
 namespace tidemill {
 namespace {

@@ -2,15 +2,15 @@
 
 #ifdef USE_C10D_GLOO
 
-#include "policy/torch/aten.h"
+#include "model/torch/aten.h"
 
 #include <cstring>
 
 #include "learner/torch/rank_links.h"
 #include "learner/torch/rank_meeting.h"
 #include "learner/torch/rank_roll.h"
-#include "policy/torch/catch.h"
-#include "policy/weight_wire.h"
+#include "model/torch/catch.h"
+#include "weights/weight_wire.h"
 
 namespace tidemill {
 namespace {

@@ -1,6 +1,6 @@
 #ifdef USE_C10D_GLOO
 
-#include "policy/torch/aten.h"
+#include "model/torch/aten.h"
 
 #include "learner/torch/rank_links.h"
 
@@ -9,8 +9,8 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
-#include "policy/torch/catch.h"
-#include "policy/torch/host_copy.h"
+#include "model/torch/catch.h"
+#include "model/torch/host_copy.h"
 
 namespace tidemill {
 namespace {

@@ -1,6 +1,6 @@
 #include "learner/torch/rank_sums.h"
 
-#include "policy/torch/aten.h"
+#include "model/torch/aten.h"
 
 namespace tidemill {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "learner/torch/objective.h"
 #include "learner/torch/rank_group.h"
-#include "policy/torch/named_tensors.h"
+#include "model/torch/named_tensors.h"
 
 namespace tidemill {
 

@@ -1,7 +1,7 @@
 // Small policies and batches for tests of the learner.
 #pragma once
 
-#include "policy/torch/aten.h"
+#include "model/torch/aten.h"
 
 #include <gtest/gtest.h>
 
@@ -12,8 +12,8 @@
 #include "core/random.h"
 #include "learner/learner_samples.h"
 #include "learner/torch/trainer.h"
-#include "policy/tiny_config.h"
-#include "policy/torch/model.h"
+#include "model/tiny_config.h"
+#include "model/torch/model.h"
 
 namespace tidemill {
 

@@ -1,6 +1,6 @@
 #include "learner/torch/trainer.h"
 
-#include "policy/torch/aten.h"
+#include "model/torch/aten.h"
 
 #include <chrono>
 #include <cmath>
@@ -13,8 +13,8 @@
 #include "learner/torch/objective.h"
 #include "learner/torch/policy_scorer.h"
 #include "learner/torch/rank_sums.h"
-#include "policy/torch/catch.h"
-#include "policy/torch/host_copy.h"
+#include "model/torch/catch.h"
+#include "model/torch/host_copy.h"
 
 namespace tidemill {
 namespace {

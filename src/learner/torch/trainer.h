@@ -17,9 +17,9 @@
 #include "learner/credit.h"
 #include "learner/objective_config.h"
 #include "learner/schedule.h"
-#include "policy/dtype.h"
-#include "policy/torch/adamw.h"
-#include "policy/torch/model.h"
+#include "learner/torch/adamw.h"
+#include "model/dtype.h"
+#include "model/torch/model.h"
 #include "proto/tidemill.pb.h"
 
 namespace tidemill {

@@ -1,12 +1,12 @@
 #include "learner/torch/trainer.h"
 
-#include "policy/torch/aten.h"
+#include "model/torch/aten.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "learner/torch/tiny_policy.h"
-#include "policy/torch/lora.h"
+#include "model/torch/lora.h"
 
 namespace tidemill {
 namespace {

@@ -9,7 +9,7 @@
 #include "learner/torch/rank_group.h"
 #include "learner/torch/trainer.h"
 #include "learner/trainer_port.h"
-#include "policy/weight_channel.h"
+#include "weights/weight_channel.h"
 
 namespace tidemill {
 

@@ -1,6 +1,6 @@
 #include "learner/torch/warmup.h"
 
-#include "policy/torch/aten.h"
+#include "model/torch/aten.h"
 
 #include <ATen/Parallel.h>
 
@@ -13,9 +13,9 @@
 #include "learner/torch/checkpoint.h"
 #include "learner/torch/demonstrations.h"
 #include "learner/torch/policy_scorer.h"
-#include "policy/torch/catch.h"
-#include "policy/torch/device.h"
-#include "policy/torch/moved_weights.h"
+#include "model/torch/catch.h"
+#include "model/torch/device.h"
+#include "model/torch/moved_weights.h"
 
 namespace tidemill {
 namespace {

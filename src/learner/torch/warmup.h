@@ -11,8 +11,8 @@
 
 #include "core/status.h"
 #include "learner/schedule.h"
-#include "policy/model_config.h"
-#include "policy/torch/adamw.h"
+#include "learner/torch/adamw.h"
+#include "model/model_config.h"
 
 namespace tidemill {
 

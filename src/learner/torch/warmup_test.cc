@@ -1,6 +1,6 @@
 #include "learner/torch/warmup.h"
 
-#include "policy/torch/aten.h"
+#include "model/torch/aten.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,0 +1,187 @@
+// Everything a run can be told, with its defaults. Each key is declared once, in BindRunConfig;
+// from that come the checks, the saved config and the table in docs/training.md.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "config/config.h"
+
+namespace tidemill {
+
+struct RunConfig {
+  struct Run {
+    std::string name;  // empty: from the date and time
+    std::string folder = "runs";
+    uint64_t seed = 1;
+    std::string mode = "async";
+    uint64_t steps = 200;
+    double minutes = 0;
+  } run;
+
+  struct Model {
+    std::string path;
+    std::string adapter;
+    std::string protocol = "hermes";
+    std::string device = "auto";
+    std::string system_prompt;
+  } model;
+
+  struct Tasks {
+    std::string train;
+    std::string eval;
+    uint32_t eval_limit = 0;
+    std::map<std::string, double> weights;
+  } tasks;
+
+  struct Rollout {
+    uint32_t group_size = 8;
+    uint32_t groups_per_step = 8;
+    uint32_t max_in_flight = 256;
+    uint32_t max_turns = 4;
+    uint32_t max_turn_tokens = 512;
+    uint32_t max_context = 0;
+    double temperature = 1.0;
+    uint32_t observation_tokens = 512;
+    uint32_t calls_per_turn = 8;
+    uint32_t tool_retries = 3;
+    std::string on_unavailable = "stale";
+    std::string cache_on_swap = "keep";
+    uint32_t cache_mb = 0;
+    uint32_t prefill_chunk = 512;
+  } rollout;
+
+  struct Staleness {
+    uint32_t max_steps = 1;
+    uint32_t hard_max_steps = 4;
+    double max_minutes = 0;
+    std::string too_old = "drop";
+  } staleness;
+
+  struct Replay {
+    std::string selection = "fifo";
+    double priority_exponent = 1;
+    uint32_t max_uses = 1;
+    uint32_t samples_per_insert = 0;
+    uint32_t capacity = 4096;
+    uint32_t min_groups = 0;
+    bool drop_zero_variance = true;
+    uint32_t rescore_groups = 64;
+  } replay;
+
+  struct Learner {
+    std::string objective = "grpo";
+    std::vector<std::string> options;
+    double learning_rate = 1e-5;
+    uint64_t warmup_steps = 10;
+    std::string decay = "constant";
+    double weight_decay = 0.0;
+    double beta1 = 0.9;
+    double beta2 = 0.95;
+    double max_grad_norm = 1.0;
+    uint32_t minibatches = 1;
+    uint32_t epochs = 1;
+    uint32_t token_budget = 16384;
+    bool recompute = false;
+    uint64_t checkpoint_every_steps = 50;
+    uint32_t keep_checkpoints = 3;
+    uint32_t lora_rank = 0;
+    double lora_alpha = 16;
+    std::string credit = "episode";
+    double turn_weight = 1.0;
+    double turn_discount = 1.0;
+    uint32_t overlong_buffer = 0;
+    double overlong_weight = 1.0;
+    uint32_t ranks = 1;
+    std::string rank_address;
+    std::chrono::milliseconds rank_timeout{120000};
+    std::chrono::milliseconds rank_join{300000};
+  } learner;
+
+  struct Reward {
+    std::map<std::string, double> weights = {{"tests", 1.0}};
+    bool all_or_nothing = false;
+    double lint_penalty = 0.1;
+    double turn_weight = 0;
+    double turn_discount = 1;
+    uint32_t retries = 3;
+    std::vector<std::string> command;
+    uint32_t command_version = 1;
+    std::chrono::milliseconds command_timeout{30000};
+    uint32_t command_output_kb = 256;
+    uint32_t command_slots = 2;
+    std::map<std::string, double> review_weights = {
+        {"correctness", 0.4}, {"style", 0.2}, {"performance", 0.2}, {"security", 0.2}};
+    double review_threshold = 0.5;
+    double review_cpu_ms = 0;
+    std::vector<std::string> review_judge;
+  } reward;
+
+  // A tool of one's own, [[tools.command]]. A limit of 0: the one of [tools].
+  struct CommandKeys {
+    std::string name, description;
+    std::vector<std::string> command, files;
+    std::string parser = "text";
+    bool changes = true;
+    uint32_t wall_ms = 0, cpu_ms = 0, memory_mb = 0, processes = 0, output_kb = 0, disk_mb = 0;
+  };
+
+  struct Tools {
+    uint32_t slots = 0;
+    uint32_t cache = 4096;
+    std::chrono::milliseconds wait{0};
+    std::chrono::milliseconds wait_tail{0};
+    uint32_t wall_ms = 10000;
+    uint32_t cpu_ms = 5000;
+    uint32_t memory_mb = 512;
+    uint32_t processes = 64;
+    uint32_t output_kb = 256;
+    uint32_t disk_mb = 64;
+    std::vector<CommandKeys> command;
+  } tools;
+
+  struct Eval {
+    uint32_t samples = 4;
+    uint32_t max_turns = 0;
+    double temperature = 1.0;
+    uint64_t every_steps = 0;
+    bool before = true;
+    bool after = true;
+    bool greedy = false;
+    uint32_t also_max_turns = 0;
+  } eval;
+
+  struct Bus {
+    std::chrono::milliseconds lease{30000};
+    std::chrono::milliseconds patience{600000};
+    uint32_t capacity = 16384;
+    std::string weights = "auto";
+  } bus;
+
+  struct Serve {
+    bool web = true;
+    std::string host = "127.0.0.1";
+    uint32_t port = 8321;
+    std::string if_taken = "free";
+    std::string token_file;
+    bool tensorboard = true;
+  } serve;
+
+  struct Threads {
+    uint32_t engine = 0;
+    uint32_t trainer = 0;
+  } threads;
+
+  uint32_t batch_episodes() const { return rollout.group_size * rollout.groups_per_step; }
+};
+
+// `config` must outlive the binder.
+void BindRunConfig(RunConfig& config, Binder& binder);
+
+// What keys must have in common, after loading; every message names the key and its place.
+Status CheckRunConfig(const RunConfig& config, const Binder& binder);
+
+}  // namespace tidemill

@@ -1,0 +1,374 @@
+#include "dashboard/run_api.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "dashboard/dashboard.h"
+#include "dashboard/page_files.h"
+#include "dashboard/run_events.h"
+#include "dashboard/run_json.h"
+#include "dashboard/sample/sample_run.h"
+#include "observe/metrics_series.h"
+#include "observe/run_gauges.h"
+#include "store/store_samples.h"
+
+namespace tidemill {
+namespace {
+
+using Json = nlohmann::json;
+using testing::HasSubstr;
+
+SampleOptions SmallRun() {
+  SampleOptions options;
+  options.steps = 6;
+  options.model = std::string(TIDEMILL_SOURCE_DIR) + "/tests/golden/qwen3-tiny";
+  return options;
+}
+
+class RunApiTest : public testing::Test {
+ protected:
+  RunApiTest() : api_({.folder = folder_.path(), .default_run = "small"}) {
+    WriteSampleRun(folder_.path(), "small", SmallRun());
+  }
+  Json Get(const std::string& target, int status = 200) {
+    const HttpResponse response = api_.Get(target);
+    EXPECT_EQ(response.status, status) << target << ": " << response.body.substr(0, 300);
+    return Json::parse(response.body);
+  }
+  TemporaryDirectory folder_;
+  RunApi api_;
+};
+
+TEST_F(RunApiTest, ListsRunsWithTheirStates) {
+  SampleOptions options = SmallRun();
+  options.steps = 1;
+  options.finished = false;
+  SampleRun running(folder_.path(), "running", options);
+  running.WriteStep();
+  const Json runs = Get("/api/runs")["runs"];
+  ASSERT_EQ(runs.size(), 2u);
+  std::map<std::string, std::string> states;
+  for (const Json& run : runs) states[run["name"]] = run["state"];
+  EXPECT_EQ(states["small"], "done");
+  EXPECT_EQ(states["running"], "running");
+}
+
+TEST_F(RunApiTest, OneRunHasCountsEvaluationsAndItsNewestTick) {
+  const Json run = Get("/api/runs/small");
+  EXPECT_EQ(run["counts"]["steps"], 6);
+  EXPECT_EQ(run["counts"]["episodes"], 6 * 32 + 2 * 48);
+  ASSERT_EQ(run["evals"].size(), 2u);
+  EXPECT_EQ(run["evals"][0]["name"], "before");
+  EXPECT_GT(run["tick"]["generated_tokens"], 0);
+  EXPECT_EQ(run["step"]["step"], 6);
+}
+
+TEST_F(RunApiTest, WhatIsNotThereOrNotAllowedIsSaid) {
+  EXPECT_THAT(Get("/api/runs/none", 404)["error"].get<std::string>(), HasSubstr("none"));
+  Get("/api/nothing", 404);
+  Get("/api/runs/small/nothing", 404);
+  Get("/api/runs/.hidden", 400);
+  Get("/api/runs/small/episodes/999999/0", 404);
+  Get("/api/runs/small/episodes/x/0", 400);
+  Get("/api/runs/small/groups/999999", 404);
+  EXPECT_THAT(Get("/api/runs/small/episodes?limit=5000", 400)["error"].get<std::string>(),
+              HasSubstr("limit"));
+  EXPECT_THAT(Get("/api/runs/small/episodes?reward_min=much", 400)["error"].get<std::string>(),
+              HasSubstr("reward_min"));
+  Get("/api/runs/small/episodes?end=never", 400);
+  Get("/api/runs/small/episodes?sort=sideways", 400);
+  Get("/api/runs/small/series?points=0", 400);
+  Get("/api/runs/small/timeline?from=9&to=8", 400);
+}
+
+TEST_F(RunApiTest, EpisodesAreFiltered) {
+  const Json all = Get("/api/runs/small/episodes?limit=1000");
+  uint64_t solved = 0, good = 0;
+  for (const Json& row : all["episodes"]) {
+    solved += row["solved"] == true ? 1 : 0;
+    good += row["reward"].is_number() && row["reward"] >= 0.5 ? 1 : 0;
+  }
+  EXPECT_EQ(Get("/api/runs/small/episodes?solved=true")["total"], solved);
+  EXPECT_EQ(Get("/api/runs/small/episodes?reward_min=0.5")["total"], good);
+  EXPECT_EQ(Get("/api/runs/small/episodes?purpose=eval")["total"], 96);
+  EXPECT_EQ(Get("/api/runs/small/episodes?eval=before")["total"], 48);
+  const Json of_task = Get("/api/runs/small/episodes?task=cfunc%2Fgcd-1");
+  EXPECT_GT(of_task["total"], 0);
+  for (const Json& row : of_task["episodes"]) EXPECT_EQ(row["task"], "cfunc/gcd-1");
+}
+
+TEST_F(RunApiTest, LagIsCountedInStepsFromTheOldestTokenToTheUse) {
+  std::map<uint64_t, uint64_t> at_least;  // from the database's own tables, by hand
+  uint64_t used = 0;
+  const Json page1 = Get("/api/runs/small/episodes?limit=1000&purpose=train");
+  for (const Json& row : page1["episodes"]) {
+    const Json detail =
+        Get("/api/runs/small/episodes/" + row["group"].dump() + "/" + row["member"].dump());
+    if (detail["used_by"].empty()) continue;
+    ++used;
+    const uint64_t lag =
+        detail["used_by"].back().get<uint64_t>() - 1 - row["min_version"].get<uint64_t>();
+    for (uint64_t n = 0; n <= lag; ++n) ++at_least[n];
+  }
+  ASSERT_GT(used, 100u);
+  ASSERT_GT(at_least[1], 0u);
+  for (uint64_t n = 0; n < 4; ++n) {
+    EXPECT_EQ(Get("/api/runs/small/episodes?lag_min=" + std::to_string(n))["total"], at_least[n])
+        << n;
+  }
+}
+
+TEST_F(RunApiTest, ATranscriptHasTheTextLogProbabilityAndVersionOfEveryToken) {
+  const Json episode = Get("/api/runs/small/episodes/20/1");
+  EXPECT_EQ(episode["text"], "decoded");
+  EXPECT_THAT(episode["prompt"].get<std::string>(), HasSubstr("Write the C function"));
+  for (const Json& turn : episode["turn_list"]) {
+    std::string text;
+    for (const Json& token : turn["tokens"]) text += token.get<std::string>();
+    EXPECT_THAT(text, HasSubstr("int f(int a, int b)"));
+    EXPECT_EQ(turn["tokens"].size(), turn["logprobs"].size());
+    uint64_t versioned = 0;
+    for (const Json& run : turn["versions"]) versioned += run["tokens"].get<uint64_t>();
+    EXPECT_EQ(versioned, turn["tokens"].size());
+    EXPECT_FALSE(turn["calls"].empty());
+  }
+  EXPECT_EQ(episode["verdict"]["parts"].size(), 2u);
+  EXPECT_EQ(episode["files"][0]["path"], "solution.c");
+}
+
+TEST_F(RunApiTest, WithoutTheModelIdsAreShown) {
+  SampleOptions options = SmallRun();
+  options.steps = 1;
+  options.model = "";
+  WriteSampleRun(folder_.path(), "ids", options);
+  const Json episode = Get("/api/runs/ids/episodes/1/0");
+  EXPECT_EQ(episode["text"], "ids");
+  EXPECT_FALSE(episode["turn_list"][0]["tokens"].empty());
+}
+
+TEST_F(RunApiTest, ToolCallsAreSummedUpToTheLastEpisode) {
+  Json tools;
+  do {
+    tools = Get("/api/runs/small/tools");
+  } while (tools["complete"] == false);
+  EXPECT_EQ(tools["episodes_read"], tools["episodes"]);
+  uint64_t calls = 0, outcomes = 0, expected = 0;
+  for (const Json& tool : tools["tools"]) {
+    calls += tool["calls"].get<uint64_t>();
+    for (const Json& count : tool["outcomes"]) outcomes += count.get<uint64_t>();
+    EXPECT_GE(tool["wait"]["mean_ms"], tool["run"]["mean_ms"]);
+  }
+  const Json page2 = Get("/api/runs/small/episodes?limit=1000");
+  for (const Json& row : page2["episodes"]) {
+    expected += row["tool_calls"].get<uint64_t>();
+  }
+  EXPECT_EQ(calls, expected);
+  EXPECT_EQ(outcomes, expected);
+}
+
+TEST_F(RunApiTest, TasksHaveTheirTrendAndState) {
+  const Json tasks = Get("/api/runs/small/tasks?sort=worst&limit=1000");
+  uint64_t scored = 0;
+  for (const Json& task : tasks["tasks"]) {
+    scored += task["scored"].get<uint64_t>();
+    EXPECT_EQ(task["solved"] == 0, task["state"] == "unsolved");
+  }
+  EXPECT_EQ(scored, Get("/api/runs/small/episodes?purpose=train&scored=true")["total"]);
+  EXPECT_LE(tasks["tasks"].front()["pass_rate"], tasks["tasks"].back()["pass_rate"]);
+  EXPECT_EQ(Get("/api/runs/small/tasks?search=gcd-1&limit=1")["tasks"].size(), 1u);
+}
+
+TEST_F(RunApiTest, TheTimelineHasTurnsInOrderAndIsCutWhereThereIsTooMuch) {
+  const Json timeline = Get("/api/runs/small/timeline?limit=20");
+  EXPECT_EQ(timeline["cut"], true);
+  ASSERT_FALSE(timeline["episodes"].empty());
+  for (const Json& episode : timeline["episodes"]) {
+    int64_t last = episode["started_ms"];
+    for (const Json& turn : episode["turns"]) {
+      EXPECT_LE(last, turn[0].get<int64_t>());
+      EXPECT_LE(turn[0].get<int64_t>(), turn[1].get<int64_t>());
+      last = turn[2];
+    }
+    EXPECT_LE(last, episode["finished_ms"].get<int64_t>());
+  }
+  const Json early = Get("/api/runs/small/timeline?from=1760000000000&to=1760000005000");
+  for (const Json& episode : early["episodes"]) EXPECT_LE(episode["started_ms"], 1760000005000);
+}
+
+TEST_F(RunApiTest, FaultsAndConfigAreTold) {
+  const Json faults = Get("/api/runs/small/faults");
+  EXPECT_TRUE(faults["warnings"].empty());
+  EXPECT_TRUE(faults["calls"].contains("retries"));
+  const Json config = Get("/api/runs/small/config");
+  EXPECT_EQ(config["values"]["rollout.group_size"], 4);
+  EXPECT_EQ(config["values"]["reward.weights.lint"], 0.1);
+  EXPECT_EQ(config["error"], nullptr);
+}
+
+TEST_F(RunApiTest, AdminActionsNeedATokenEvenOnLoopback) {
+  bool finished = false;
+  RunApi api({.folder = folder_.path(), .finish = [&] { finished = true; }});
+  HttpRequest request;
+  request.method = "POST";
+  request.path = "/api/admin/finish";
+  EXPECT_EQ(api.Answer(request).status, 403);
+  EXPECT_FALSE(finished);
+  request.admin = true;
+  EXPECT_EQ(api.Answer(request).status, 200);
+  EXPECT_TRUE(finished);
+  request.path = "/api/runs";
+  EXPECT_EQ(api.Answer(request).status, 405);
+}
+
+TEST_F(RunApiTest, ADatabaseThatIsNoneIsAFailedAnswer) {
+  std::filesystem::create_directories(folder_ / "broken");
+  std::ofstream(folder_ / "broken/config.toml") << "x = \n";
+  std::ofstream(folder_ / "broken/run.db")
+      << "not a database, but long enough to be looked at as one";
+  const HttpResponse response = api_.Get("/api/runs/broken");
+  EXPECT_GE(response.status, 400);
+  EXPECT_THAT(response.body, HasSubstr("run.db"));
+  EXPECT_THAT(Get("/api/runs/broken/config")["error"].get<std::string>(),
+              HasSubstr("config.toml:1"));
+}
+
+TEST(MetricsSeries, IsThinnedToItsBoundAndKeepsTheFirstAndTheNewest) {
+  MetricsSeries series;
+  for (int i = 0; i < 100'000; ++i) series.Add(i, {{"x", i}, {"y", 2.0 * i}});
+  EXPECT_LE(series.rows(), MetricsSeries::kRowsMax + 1);
+  EXPECT_GE(series.rows(), MetricsSeries::kRowsMax / 2);
+  const auto json = series.ToJson(100, {});
+  EXPECT_EQ(json["seen"], 100'000);
+  EXPECT_EQ(json["time_ms"].size(), 100u);
+  EXPECT_EQ(json["time_ms"].front(), 0);
+  EXPECT_EQ(json["time_ms"].back(), 99'999);
+  EXPECT_EQ(json["columns"]["y"].back(), 199'998);
+  EXPECT_EQ(series.Newest()["x"], 99'999);
+  EXPECT_FALSE(series.ToJson(10, {"y"})["columns"].contains("x"));
+}
+
+TEST(MetricsFile, FollowsAFileThatGrowsAndLeavesUnfinishedLines) {
+  TemporaryDirectory folder;
+  const std::string path = folder / "metrics.jsonl";
+  MetricsFile file(path);
+  ASSERT_TRUE(file.Update().ok());  // not there yet
+  std::ofstream out(path);
+  out << R"({"time_ms":1,"kind":"tick","steps":1})"
+      << "\n"
+      << R"({"time_ms":2,"kind":"ti)" << std::flush;
+  ASSERT_TRUE(file.Update().ok());
+  EXPECT_EQ(file.Series("tick").seen(), 1u);
+  out << R"(ck","steps":2})"
+      << "\nnot json\n"
+      << R"({"time_ms":3,"kind":"warning","what":"w"})"
+      << "\n"
+      << std::flush;
+  ASSERT_TRUE(file.Update().ok());
+  EXPECT_EQ(file.Series("tick").seen(), 2u);
+  EXPECT_EQ(file.bad_lines(), 1u);
+  EXPECT_EQ(file.warnings(), 1u);
+  std::ofstream(path) << R"({"time_ms":9,"kind":"tick","steps":9})"
+                      << "\n";
+  ASSERT_TRUE(file.Update().ok());
+  EXPECT_EQ(file.Series("tick").seen(), 1u);
+  EXPECT_EQ(file.Series("tick").Newest()["steps"], 9);
+}
+
+TEST(RunGauges, AreTextPrometheusReads) {
+  TemporaryDirectory folder;
+  const std::string path = folder / "metrics.jsonl";
+  std::ofstream(path)
+      << R"({"time_ms":1,"kind":"tick","steps":3,"busy_port_engine":0.5,"depth_tools.grade":2})"
+      << "\n"
+      << R"({"time_ms":1,"kind":"step","step":3,"lag_hist_8+":4})"
+      << "\n";
+  MetricsFile file(path);
+  ASSERT_TRUE(file.Update().ok());
+  const std::string text = RunGauges("a\"b", file);
+  EXPECT_THAT(text,
+              HasSubstr("# TYPE tidemill_run_steps gauge\ntidemill_run_steps{run=\"a\\\"b\"} 3\n"));
+  EXPECT_THAT(text, HasSubstr(",kind=\"port\",name=\"engine\"} 0.5\n"));
+  EXPECT_THAT(text, HasSubstr("tidemill_queue_depth{run=\"a\\\"b\",topic=\"tools.grade\"} 2\n"));
+  EXPECT_THAT(text, HasSubstr("tidemill_step_lag_hist_8_{"));
+}
+
+TEST(RunEvents, TellsNewLinesOnceAndWhatWasMissedAfterAReconnect) {
+  TemporaryDirectory folder;
+  SampleOptions options = SmallRun();
+  options.finished = false;
+  SampleRun run(folder.path(), "live", options);
+  run.WriteStep();
+  RunEvents events({.folder = folder.path(), .poll_every = std::chrono::hours(1)});
+  const auto text = [](EventStream& stream) {
+    std::string all;
+    for (const auto& frame : stream.Take()) all += *frame;
+    return all;
+  };
+  HttpRequest request;
+  request.query["run"] = "live";
+  auto first = std::make_shared<EventStream>(1 << 20, [] {});
+  ASSERT_TRUE(events.Open(request, first).ok());
+  const std::string hello = text(*first);
+  EXPECT_THAT(hello, HasSubstr("event: hello"));
+  EXPECT_THAT(hello, HasSubstr("\"state\":\"running\""));
+  EXPECT_THAT(hello, testing::Not(HasSubstr("event: tick")));
+  run.Warn("something");
+  events.Poll();
+  const std::string news = text(*first);
+  EXPECT_THAT(news, HasSubstr("event: warning"));
+  events.Poll();
+  EXPECT_EQ(text(*first), "");
+  // Another that had read up to the hello gets the warning as well; one far behind is told so.
+  const std::string id =
+      hello.substr(hello.find("id: ") + 4, hello.find("\ndata") - hello.find("id: ") - 4);
+  request.last_event_id = id;
+  auto second = std::make_shared<EventStream>(1 << 20, [] {});
+  ASSERT_TRUE(events.Open(request, second).ok());
+  EXPECT_THAT(text(*second), HasSubstr("event: warning"));
+  request.last_event_id = "999999999";
+  auto third = std::make_shared<EventStream>(1 << 20, [] {});
+  ASSERT_TRUE(events.Open(request, third).ok());
+  EXPECT_THAT(text(*third), HasSubstr("event: reset"));
+  request.query["run"] = "../etc";
+  EXPECT_EQ(events.Open(request, third).code(), Code::kInvalid);
+}
+
+TEST(WilsonShare, AgreesWithTheTable) {
+  // 8 of 10: 0.49 to 0.94 (Newcombe 1998, method 3).
+  const Share share = WilsonShare(8, 10);
+  EXPECT_DOUBLE_EQ(share.rate, 0.8);
+  EXPECT_NEAR(share.low, 0.4902, 1e-3);
+  EXPECT_NEAR(share.high, 0.9433, 1e-3);
+}
+
+TEST(PageFiles, OnlyWhatIsInTheFolderIsServed) {
+  TemporaryDirectory folder;
+  std::filesystem::create_directories(folder / "assets");
+  std::ofstream(folder / "index.html")
+      << "<html><head><link rel=\"stylesheet\" crossorigin href=\"/assets/a.css\">"
+         "<script type=\"module\" crossorigin "
+         "src=\"/assets/a.js\"></script></head><body></body></html>";
+  std::ofstream(folder / "assets/a.js") << "let x = '</script>';";
+  std::ofstream(folder / "assets/a.css") << "body{}";
+  const auto page = PageFiles::Read(folder.path());
+  ASSERT_TRUE(page.ok()) << page.status().ToString();
+  HttpRequest request;
+  request.method = "GET";
+  request.path = "/assets/a.js";
+  EXPECT_EQ(page->Answer(request).content_type, "text/javascript; charset=utf-8");
+  request.path = "/../../etc/passwd";
+  EXPECT_EQ(page->Answer(request).status, 404);
+  const auto document =
+      page->ExportDocument("{\"/api/x\":{\"text\":\"</script><script>alert(1)\"}}");
+  ASSERT_TRUE(document.ok()) << document.status().ToString();
+  EXPECT_THAT(*document, HasSubstr("<style>body{}</style>"));
+  EXPECT_THAT(*document, HasSubstr("let x = '\\x3c/script>';"));
+  EXPECT_THAT(*document, HasSubstr("\\u003c/script>\\u003cscript>alert(1)"));
+  EXPECT_EQ(PageFiles::Read(folder / "none").status().code(), Code::kNotFound);
+}
+
+}  // namespace
+}  // namespace tidemill

@@ -1,0 +1,183 @@
+// Every instruction set this machine has, against the plainest loops in double precision.
+#include "engine/cpu/cpu_kernels.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "core/random.h"
+
+namespace tidemill {
+namespace {
+
+std::vector<float> Randoms(size_t n, uint64_t seed) {
+  Random random(seed);
+  std::vector<float> values(n);
+  for (float& value : values) value = static_cast<float>(random.Normal());
+  return values;
+}
+
+class CpuKernelsTest : public testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    kernels_ = CpuKernelsNamed(GetParam());
+    if (kernels_ == nullptr) GTEST_SKIP() << "this machine has no " << GetParam();
+  }
+  const CpuKernels* kernels_ = nullptr;
+};
+
+TEST_P(CpuKernelsTest, MatmulIsTheDoubleLoop) {
+  for (const long n : {5, 32, 70}) {
+    for (long rows = 1; rows <= 27; ++rows) {
+      const long k = 37, panels = (n + kernels_->panel - 1) / kernels_->panel, ld = 96;
+      const auto a = Randoms(static_cast<size_t>(rows * k), 1),
+                 w = Randoms(static_cast<size_t>(n * k), 2);
+      auto bias = Randoms(96, 3);
+      std::vector<float> packed(static_cast<size_t>(panels * k * kernels_->panel));
+      std::vector<float> c(static_cast<size_t>(rows * ld), 2.0f);
+      kernels_->pack(w.data(), n, k, packed.data());
+      MatmulArgs args{.a = a.data(),
+                      .packed = packed.data(),
+                      .bias = bias.data(),
+                      .c = c.data(),
+                      .rows = rows,
+                      .k = k,
+                      .panels = panels,
+                      .lda = k,
+                      .ldc = ld,
+                      .mode = MatmulMode::kAdd};
+      kernels_->matmul(args);
+      for (long i = 0; i < rows; ++i) {
+        for (long j = 0; j < n; ++j) {
+          double sum = 2.0 + bias[static_cast<size_t>(j)];
+          for (long p = 0; p < k; ++p) {
+            sum += double{a[static_cast<size_t>(i * k + p)]} * w[static_cast<size_t>(j * k + p)];
+          }
+          ASSERT_NEAR(c[static_cast<size_t>(i * ld + j)], sum, 1e-4)
+              << rows << " " << i << " " << j;
+        }
+      }
+    }
+  }
+}
+
+TEST_P(CpuKernelsTest, SwiGluIsTheFormula) {
+  const long rows = 7, k = 24, n = 21, ld = 32;
+  const auto a = Randoms(static_cast<size_t>(rows * k), 1);
+  const auto gate = Randoms(static_cast<size_t>(n * k), 2),
+             up = Randoms(static_cast<size_t>(n * k), 3);
+  const long panels = (n + kernels_->panel / 2 - 1) / (kernels_->panel / 2);
+  std::vector<float> packed(static_cast<size_t>(panels * k * kernels_->panel)), c(rows * ld);
+  kernels_->pack_swiglu(gate.data(), up.data(), n, k, packed.data());
+  kernels_->matmul({.a = a.data(),
+                    .packed = packed.data(),
+                    .bias = nullptr,
+                    .c = c.data(),
+                    .rows = rows,
+                    .k = k,
+                    .panels = panels,
+                    .lda = k,
+                    .ldc = ld,
+                    .mode = MatmulMode::kSwiGlu});
+  for (size_t i = 0; i < static_cast<size_t>(rows); ++i) {
+    for (size_t j = 0; j < static_cast<size_t>(n); ++j) {
+      double g = 0, u = 0;
+      for (size_t p = 0; p < static_cast<size_t>(k); ++p) {
+        g += double{a[i * k + p]} * gate[j * k + p];
+        u += double{a[i * k + p]} * up[j * k + p];
+      }
+      ASSERT_NEAR(c[i * ld + j], g / (1 + std::exp(-g)) * u, 1e-4);
+    }
+  }
+}
+
+TEST_P(CpuKernelsTest, AttentionIsTheFormulaForEveryGroupingAndLength) {
+  struct Shape {
+    int heads, kv_heads, head_dim;
+  };
+  for (const Shape& s : {Shape{4, 4, 16}, Shape{6, 2, 10}, Shape{7, 1, 32}, Shape{8, 2, 64}}) {
+    const int stride = (s.head_dim + 15) / 16 * 16, pages = 6;
+    const long keys = long{s.kv_heads} * s.head_dim * 16, values = long{s.kv_heads} * 16 * stride;
+    const auto pool = Randoms(static_cast<size_t>(pages * (keys + values)), 4);
+    const auto q = Randoms(static_cast<size_t>(s.heads * s.head_dim), 5);
+    const int order[pages] = {3, 0, 5, 1, 4, 2};
+    for (const int length : {1, 2, 15, 16, 17, 63, 64, 80, 95}) {
+      std::vector<float> out(q.size(), 9.0f), scratch(4 * 128);
+      kernels_->attention({.q = q.data(),
+                           .out = out.data(),
+                           .pool = pool.data(),
+                           .pages = order,
+                           .page_stride = keys + values,
+                           .k_offset = 0,
+                           .v_offset = keys,
+                           .heads = s.heads,
+                           .kv_heads = s.kv_heads,
+                           .head_dim = s.head_dim,
+                           .value_stride = stride,
+                           .length = length,
+                           .next_pages = order,
+                           .next_length = 40,
+                           .scratch = scratch.data()});
+      for (int h = 0; h < s.heads; ++h) {
+        const int kv = h / (s.heads / s.kv_heads);
+        std::vector<double> p(static_cast<size_t>(length));
+        double sum = 0;
+        for (int t = 0; t < length; ++t) {
+          double score = 0;
+          for (int d = 0; d < s.head_dim; ++d) {
+            score += double{q[static_cast<size_t>(h * s.head_dim + d)]} *
+                     pool[static_cast<size_t>(order[t / 16] * (keys + values) +
+                                              (long{kv} * s.head_dim + d) * 16 + t % 16)];
+          }
+          sum += p[static_cast<size_t>(t)] = std::exp(score);
+        }
+        for (int d = 0; d < s.head_dim; ++d) {
+          double mixed = 0;
+          for (int t = 0; t < length; ++t) {
+            mixed += p[static_cast<size_t>(t)] / sum *
+                     pool[static_cast<size_t>(order[t / 16] * (keys + values) + keys +
+                                              (long{kv} * 16 + t % 16) * stride + d)];
+          }
+          ASSERT_NEAR(out[static_cast<size_t>(h * s.head_dim + d)], mixed, 2e-5)
+              << "length " << length << " head " << h << " of " << s.heads;
+        }
+      }
+    }
+  }
+}
+
+TEST_P(CpuKernelsTest, ExpRowIsExactToSingleErrors) {
+  for (const long n : {1, 3, 16, 50, 333}) {
+    auto x = Randoms(static_cast<size_t>(n), 6);
+    for (float& value : x) value *= 12;
+    std::vector<float> e(static_cast<size_t>(n + 64));
+    float top = 0;
+    const float sum = kernels_->exp_row(x.data(), n, 0.8f, e.data(), &top);
+    double expected = 0;
+    for (size_t i = 0; i < x.size(); ++i) {
+      const double exact = std::exp(double{(x[i] - top) * 0.8f});
+      ASSERT_NEAR(e[i], exact, 1e-6 * exact + 1e-37);
+      expected += exact;
+    }
+    EXPECT_NEAR(sum, expected, 1e-5 * expected);
+  }
+}
+
+TEST_P(CpuKernelsTest, PickFindsTheIntervalOfTheTarget) {
+  std::vector<float> e(100, 0.0f);
+  for (size_t i = 0; i < e.size(); i += 3) e[i] = 1.0f;  // 34 of them
+  EXPECT_EQ(kernels_->pick(e.data(), 100, 0.0f), 0);
+  EXPECT_EQ(kernels_->pick(e.data(), 100, 0.99f), 0);
+  EXPECT_EQ(kernels_->pick(e.data(), 100, 1.0f), 3);
+  EXPECT_EQ(kernels_->pick(e.data(), 100, 33.5f), 99);
+  EXPECT_EQ(kernels_->pick(e.data(), 100, 34.0f), 99) << "rounding must not lead past the end";
+  e[99] = 0;
+  EXPECT_EQ(kernels_->pick(e.data(), 100, 40.0f), 96);
+}
+
+INSTANTIATE_TEST_SUITE_P(Machines, CpuKernelsTest, testing::Values("plain", "avx2", "avx512"),
+                         [](const auto& info) { return std::string(info.param); });
+
+}  // namespace
+}  // namespace tidemill

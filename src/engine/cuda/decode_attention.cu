@@ -1,0 +1,228 @@
+// Attention of single rows.
+#include "engine/cuda/attention.cuh"
+
+namespace tidemill {
+namespace {
+
+template <int D>
+struct DecodeScratch {
+  float top[kWarps][16];
+  float sum[kWarps][16];
+  float out[kWarps][16][D];
+};
+
+// The row's own key, turned, and its value, into its page. The block's other threads see them after
+// the next barrier.
+template <int D>
+__device__ __forceinline__ void WriteOwn(const CudaAttentionArgs& args, const CudaRow& row,
+                                         const bf16* qkv, int kv_head) {
+  const CudaHeads& h = args.heads;
+  const int i = static_cast<int>(threadIdx.x);
+  if (i >= D) return;
+  bf16* page = static_cast<bf16*>(const_cast<void*>(args.cache)) +
+               static_cast<int64_t>(args.pages[row.pages + row.position / kCudaPageSlots]) *
+                   static_cast<int64_t>(h.PageNumbers()) +
+               (static_cast<int64_t>(kv_head) * kCudaPageSlots + row.position % kCudaPageSlots) * D;
+  const bf16* key = qkv + static_cast<int64_t>(h.heads + kv_head) * D;
+  const bf16* value = key + static_cast<int64_t>(h.kv_heads) * D;
+  page[static_cast<int64_t>(h.kv_heads) * kCudaPageSlots * D + i] = value[i];
+  const int pair = i % (D / 2);
+  const float c = args.cos[static_cast<int64_t>(row.position) * (D / 2) + pair];
+  const float s = args.sin[static_cast<int64_t>(row.position) * (D / 2) + pair];
+  const float a = __bfloat162float(key[pair]), b = __bfloat162float(key[pair + D / 2]);
+  page[i] = __float2bfloat16(i < D / 2 ? a * c - b * s : b * c + a * s);
+}
+
+// One block for each row and key head (and part of a long row); its warps take pages in turn.
+template <int D, int kHalves>
+__global__ void __launch_bounds__(kWarps * 32, D == 64 ? 4 : 2)
+    DecodeKernel(const CudaAttentionArgs args) {
+  __shared__ DecodeScratch<D> scratch;
+  const Lane lane;
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  const int kv_head = static_cast<int>(blockIdx.x);
+  const int64_t r = blockIdx.y;
+  const CudaRow row = args.rows[r];
+  const int group = args.heads.heads / args.heads.kv_heads;
+  const int parts = args.splits;
+  const int pages = row.position < 0 ? 0 : row.position / kCudaPageSlots + 1;
+  // Parts of at least 16 pages, so that short rows are the work of one block.
+  const int per_part = max(16, (pages + parts - 1) / parts);
+  const int begin = static_cast<int>(blockIdx.z) * per_part;
+  const int end = min(pages, begin + per_part);
+  if (begin >= end && (parts > 1 || row.position < 0)) return;
+
+  Tile<D, kHalves> tile;
+  tile.Clear();
+  const bf16* qkv = static_cast<const bf16*>(args.qkv) + r * args.heads.QkvWidth();
+  const bf16* queries = qkv + static_cast<int64_t>(kv_head) * group * D;
+  tile.LoadQuery(0, lane.g < group ? queries + lane.g * D : nullptr, lane);
+  tile.LoadQuery(1, kHalves == 2 && lane.g + 8 < group ? queries + (lane.g + 8) * D : nullptr,
+                 lane);
+  const float scale = rsqrtf(static_cast<float>(D)) * kLog2E;
+  const int limit[2] = {row.position, row.position};
+  const PageWalk walk = MakeWalk(args, kv_head, row.pages, D);
+  PageOperands<D> now, next;
+  int index = begin + warp;
+  // The row's own page is read when its key is there; others are on their way meanwhile.
+  const bool own = args.cos != nullptr && index == pages - 1;
+  if (index < end && !own) LoadPage(now, walk, index, lane);
+  if (args.cos != nullptr) {
+    // Only the part that ends with the row's own page writes to it, and nobody else reads it.
+    if (end == pages) WriteOwn<D>(args, row, qkv, kv_head);
+    const int64_t at = static_cast<int64_t>(row.position) * (D / 2);
+    tile.Rotate(args.cos + at, args.sin + at, lane);
+    __syncthreads();
+  }
+  if (index < end && own) LoadPage(now, walk, index, lane);
+  while (index < end) {
+    const int following = index + kWarps;
+    if (following < end) LoadPage(next, walk, following, lane);
+    tile.Add(now, index * kCudaPageSlots, limit, scale, lane);
+    now = next;
+    index = following;
+  }
+#pragma unroll
+  for (int half = 0; half < kHalves; ++half) {
+    const int head = lane.g + half * 8;
+    const float sum = tile.RowSum(half);
+    if (lane.c == 0) {
+      scratch.top[warp][head] = tile.top[half];
+      scratch.sum[warp][head] = sum;
+    }
+    if (head < group) {
+      ForColumns<D>(lane, [&](int column, int j, int e) {
+        scratch.out[warp][head][column] = tile.out[j][half * 2 + e];
+      });
+    }
+  }
+  __syncthreads();
+  const int heads = args.heads.heads;
+  for (int i = static_cast<int>(threadIdx.x); i < group * D; i += kWarps * 32) {
+    const int head = i / D, column = i % D;
+    float top = scratch.top[0][head];
+    for (int w = 1; w < kWarps; ++w) top = fmaxf(top, scratch.top[w][head]);
+    float sum = 0, value = 0;
+    for (int w = 0; w < kWarps; ++w) {
+      const float weight = Exp2(scratch.top[w][head] - top);
+      sum += weight * scratch.sum[w][head];
+      value += weight * scratch.out[w][head][column];
+    }
+    const int64_t vector = r * heads + kv_head * group + head;
+    if (parts == 1) {
+      static_cast<bf16*>(args.out)[vector * D + column] = __float2bfloat16(value / sum);
+    } else {
+      float* part =
+          args.partial + (static_cast<int64_t>(blockIdx.z) * args.count * heads + vector) * (D + 2);
+      part[2 + column] = value;
+      if (column == 0) {
+        part[0] = top;
+        part[1] = sum;
+      }
+    }
+  }
+}
+
+// One block of D threads for each query vector.
+__global__ void CombineKernel(const CudaAttentionArgs args) {
+  const int64_t r = blockIdx.y;
+  const int position = args.rows[r].position;
+  if (position < 0) return;
+  const int d = args.heads.head_dim, column = static_cast<int>(threadIdx.x);
+  const int64_t vector = r * args.heads.heads + blockIdx.x;
+  const int pages = position / kCudaPageSlots + 1;
+  const int per_part = max(16, (pages + args.splits - 1) / args.splits);
+  const int used = (pages + per_part - 1) / per_part;
+  const int64_t stride = static_cast<int64_t>(args.count) * args.heads.heads * (d + 2);
+  const float* parts = args.partial + vector * (d + 2);
+  float top = -INFINITY;
+  for (int p = 0; p < used; ++p) top = fmaxf(top, parts[p * stride]);
+  float sum = 0, value = 0;
+  for (int p = 0; p < used; ++p) {
+    const float weight = Exp2(parts[p * stride] - top);
+    sum += weight * parts[p * stride + 1];
+    value += weight * parts[p * stride + 2 + column];
+  }
+  static_cast<bf16*>(args.out)[vector * d + column] = __float2bfloat16(value / sum);
+}
+
+// Any type, any head: a warp for each query vector, a position at a time.
+template <typename T>
+__global__ void PlainKernel(const CudaAttentionArgs args) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int head = static_cast<int>(blockIdx.x);
+  const int64_t r = blockIdx.y;
+  const CudaRow row = args.rows[r];
+  if (row.position < 0) return;
+  const CudaHeads& h = args.heads;
+  const int d = h.head_dim;
+  const int kv_head = head / (h.heads / h.kv_heads);
+  const T* q = static_cast<const T*>(args.qkv) + r * h.QkvWidth() + static_cast<int64_t>(head) * d;
+  const float scale = rsqrtf(static_cast<float>(d));
+  constexpr int kMost = 8;  // numbers a lane holds: heads of up to 256
+  float query[kMost], out[kMost];
+#pragma unroll
+  for (int i = 0; i < kMost; ++i) {
+    query[i] = lane + i * 32 < d ? ToFloat(q[lane + i * 32]) * scale : 0.0f;
+    out[i] = 0;
+  }
+  float top = -INFINITY, sum = 0;
+  for (int p = 0; p <= row.position; ++p) {
+    const T* page = static_cast<const T*>(args.cache) +
+                    static_cast<int64_t>(args.pages[row.pages + p / kCudaPageSlots]) *
+                        static_cast<int64_t>(h.PageNumbers());
+    const T* key = page + (kv_head * kCudaPageSlots + p % kCudaPageSlots) * d;
+    const T* value = key + static_cast<int64_t>(h.kv_heads) * kCudaPageSlots * d;
+    float dot = 0;
+#pragma unroll
+    for (int i = 0; i < kMost; ++i) {
+      if (lane + i * 32 < d) dot += query[i] * ToFloat(key[lane + i * 32]);
+    }
+    dot = WarpSum(dot);
+    const float high = fmaxf(top, dot);
+    const float shrink = __expf(top - high), weight = __expf(dot - high);
+    top = high;
+    sum = sum * shrink + weight;
+#pragma unroll
+    for (int i = 0; i < kMost; ++i) {
+      if (lane + i * 32 < d) out[i] = out[i] * shrink + weight * ToFloat(value[lane + i * 32]);
+    }
+  }
+  T* to = static_cast<T*>(args.out) + (r * h.heads + head) * d;
+#pragma unroll
+  for (int i = 0; i < kMost; ++i) {
+    if (lane + i * 32 < d) to[lane + i * 32] = FromFloat<T>(out[i] / sum);
+  }
+}
+
+}  // namespace
+
+bool CudaFastAttention(const CudaHeads& heads) {
+  return heads.type == CudaType::kBF16 && (heads.head_dim == 64 || heads.head_dim == 128) &&
+         heads.heads / heads.kv_heads <= 16;
+}
+
+void CudaDecodeAttention(const CudaAttentionArgs& args, CudaStream stream) {
+  const CudaHeads& h = args.heads;
+  if (args.count == 0) return;
+  const dim3 vectors(static_cast<unsigned>(h.heads), static_cast<unsigned>(args.count));
+  if (!CudaFastAttention(h)) {
+    if (h.type == CudaType::kF32) {
+      PlainKernel<float><<<vectors, 32, 0, stream>>>(args);
+    } else {
+      PlainKernel<bf16><<<vectors, 32, 0, stream>>>(args);
+    }
+    return;
+  }
+  const dim3 grid(static_cast<unsigned>(h.kv_heads), static_cast<unsigned>(args.count),
+                  static_cast<unsigned>(args.splits));
+  const bool few = h.heads / h.kv_heads <= 8;
+  const auto kernel = h.head_dim == 64 ? (few ? DecodeKernel<64, 1> : DecodeKernel<64, 2>)
+                                       : (few ? DecodeKernel<128, 1> : DecodeKernel<128, 2>);
+  kernel<<<grid, kWarps * 32, 0, stream>>>(args);
+  if (args.splits > 1) {
+    CombineKernel<<<vectors, static_cast<unsigned>(h.head_dim), 0, stream>>>(args);
+  }
+}
+
+}  // namespace tidemill

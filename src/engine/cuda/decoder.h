@@ -1,0 +1,72 @@
+// A decoder on one GPU over a paged cache: rows in, drawn tokens out.
+//
+//   rows, pages, draws --one copy--> device --graph of the whole step--> drawn tokens in host
+//   memory
+//
+// The next step may be started before this one is done: what one draws and the other begins with
+// stays on the device.
+//
+// Steps in which every sequence adds one token run as a CUDA graph, captured once for each of a few
+// batch sizes; others (with parts of prompts in them) as single launches. Weights are copied into
+// the memory the graphs know, so new ones need no new graphs. Knows no libtorch.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "core/status.h"
+#include "engine/cuda/step_layout.h"
+#include "model/cuda/kernels.h"
+#include "model/cuda/weight_layout.h"
+#include "model/model_config.h"
+
+namespace tidemill {
+
+struct CudaDecoderOptions {
+  int device = 0;
+  CudaType type = CudaType::kBF16;
+  int32_t pages = 0;
+  int32_t max_context = 0;
+  int32_t max_decode_rows = 1024;  // sequences that decode in one step
+  int32_t max_rows = 1536;         // of a step, with parts of prompts
+};
+
+// Not thread-safe. After a failure of the device nothing it holds can be trusted any more.
+class CudaDecoder {
+ public:
+  // kFull: the GPU has not enough memory, with what it was for.
+  static Result<std::unique_ptr<CudaDecoder>> New(const ModelConfig& config,
+                                                  const CudaDecoderOptions& options);
+  ~CudaDecoder();
+
+  // The block of memory the weights are in, laid out by layout(). Fill it, then Prepare.
+  const WeightLayout& layout() const;
+  void* weights() const;
+  // Finds the fastest matrix products and captures the graphs; once, with weights in place.
+  Status Prepare();
+  // Takes a whole block of the same layout from device memory. Returns when it is done.
+  Status TakeWeights(const void* block);
+  // Waits for everything on the device, whoever started it.
+  Status WaitForDevice();
+
+  // Before the next step, which sees the result.
+  Status CopyPage(int32_t from, int32_t to);
+  // Starts a step of at most max_rows rows in all; at most two are under way.
+  Status Start(std::span<const CudaSegment> segments);
+  // Waits for the older one. drawn[i] is filled where its segment i draws; a negative token where
+  // the logits are not finite.
+  Status Finish(std::span<CudaDrawn> drawn);
+  // The logits of a segment that drew in the last step; none is under way. Vocabulary-size numbers.
+  Status Logits(size_t segment, std::vector<float>& logits);
+
+  static size_t PageBytes(const ModelConfig& config, CudaType type);
+
+ private:
+  class Impl;
+  explicit CudaDecoder(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tidemill

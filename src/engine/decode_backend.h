@@ -1,0 +1,80 @@
+// What a device does for the engine: holds the weights and the pages, computes a batch of rows and
+// draws tokens from the last ones. The engine decides which rows; it knows no device.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+
+#include "core/status.h"
+#include "engine/engine.h"
+
+namespace tidemill {
+
+class PolicyWeights;
+
+using PageId = int32_t;
+
+// Rows of one sequence in a step: its tokens at positions [first, first + tokens.size()). Their
+// keys and values are written to its pages; those of [0, first) are there already.
+struct StepSegment {
+  std::span<const TokenId> tokens;
+  int32_t after =
+      -1;  // >= 0: `tokens` is one place, for what segment `after` of the step before draws
+  int32_t first = 0;
+  std::span<const PageId> pages;  // cover first + tokens.size() positions
+  bool draw = false;              // draw the token that follows the last row
+  SamplingParams sampling;
+  uint64_t seed = 0;
+};
+
+struct Drawn {
+  TokenId id = 0;          // negative: the logits are not finite
+  float logprob = 0;       // under the distribution it was drawn from
+  float full_logprob = 0;  // without truncation
+};
+
+// Not thread-safe but for Prepare; the engine's thread calls.
+class DecodeBackend {
+ public:
+  virtual ~DecodeBackend() = default;
+
+  // New weights of the same shape as the device wants them, from any thread. kInvalid: another
+  // shape.
+  virtual Result<std::shared_ptr<ReadyWeights>> Prepare(
+      std::shared_ptr<const PolicyWeights> weights) const = 0;
+  // Takes over what its own Prepare made; the pages stay. `ready` may have the older weights then.
+  virtual Status Take(ReadyWeights& ready) = 0;
+  // The contents of page `from` into `to`.
+  virtual void CopyPage(PageId from, PageId to) = 0;
+  // Starts a step over all segments. They share only pages that none of them writes. A draw depends
+  // on the logits, the seed and the position alone. At most two steps are under way at once.
+  virtual Status Start(std::span<const StepSegment> segments) = 0;
+  // Waits for the older of the steps under way. `drawn` has one place for each of its segments,
+  // filled where it draws.
+  virtual Status Finish(std::span<Drawn> drawn) = 0;
+  // Whether a token drawn this way can be the input of a step that is started before it is known.
+  virtual bool Foresees(const SamplingParams& sampling) const = 0;
+};
+
+struct BackendOptions {
+  int32_t pages = 0;
+  int32_t max_context = 0;
+  int threads = 1;
+  int32_t max_decode_rows = 0;  // sequences that decode in one step
+  int32_t max_rows = 0;         // of a step, with parts of prompts
+};
+
+// Floating-point numbers on the CPU, by the kernels of cpu_kernels.h.
+Result<std::unique_ptr<DecodeBackend>> NewCpuBackend(const PolicyWeights& weights,
+                                                     const BackendOptions& options);
+// Bytes of one page on the CPU.
+size_t CpuPageBytes(const PolicyWeights& weights);
+
+// The weights' own type (float32 or bfloat16) on the GPU they are on. Only in builds with CUDA.
+Result<std::unique_ptr<DecodeBackend>> NewCudaBackend(const PolicyWeights& weights,
+                                                      const BackendOptions& options);
+size_t CudaPageBytes(const PolicyWeights& weights);
+
+}  // namespace tidemill

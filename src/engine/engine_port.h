@@ -1,0 +1,64 @@
+// The engine as a port: commands in, finished turns out, decode steps on a thread of its own.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "core/mailbox.h"
+#include "core/metrics.h"
+#include "engine/engine.h"
+#include "weights/weight_channel.h"
+
+namespace tidemill {
+
+// An answer to Start or Continue. Exactly one comes for each, unless the sequence was released
+// first, in which case one may still come. `status` not ok: nothing was generated, `turn.id` says
+// for which; the sequence is gone. A failure here is never the agent's.
+struct EngineEvent {
+  Status status;
+  TurnOutput turn;
+};
+
+class EnginePort {
+ public:
+  virtual ~EnginePort() = default;
+  virtual void Start(SequenceStart start) = 0;
+  virtual void Continue(SequenceId id, std::vector<TokenId> append, TurnParams turn) = 0;
+  virtual void Release(SequenceId id) = 0;
+  virtual Mailbox<EngineEvent>& events() = 0;
+  // The version tokens are drawn from now; any thread may ask.
+  virtual uint64_t version() const = 0;
+};
+
+struct EngineThreadOptions {
+  CacheOnSwap cache_on_swap = CacheOnSwap::kKeep;
+  size_t max_outstanding = 65536;  // answers owed at once
+  // Every token after a publication is drawn from the new weights, and generation stands still
+  // while they are made ready. Else they are made ready beside it and taken when they are.
+  bool wait_for_weights = false;
+};
+
+// Runs `engine` on its own thread, taking new weights from `channel` between two steps. Everything
+// given by reference must outlive it. The destructor stops the thread within one step.
+class EngineThread final : public EnginePort {
+ public:
+  EngineThread(std::unique_ptr<Engine> engine, WeightChannel& channel, const Clock& clock,
+               EngineThreadOptions options);
+  ~EngineThread() override;
+
+  void Start(SequenceStart start) override;
+  void Continue(SequenceId id, std::vector<TokenId> append, TurnParams turn) override;
+  void Release(SequenceId id) override;
+  Mailbox<EngineEvent>& events() override;
+  uint64_t version() const override;
+
+  // As of the last step; any thread may ask.
+  EngineStats Stats() const;
+  const BusyMeter& busy() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tidemill

@@ -1,0 +1,239 @@
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <thread>
+#include <unordered_set>
+#include <variant>
+
+#include "core/log.h"
+#include "engine/engine_port.h"
+#include "engine/weight_preparer.h"
+
+namespace tidemill {
+namespace {
+
+// While there is nothing to generate, new weights are still looked for this often.
+constexpr milliseconds kIdlePoll{20};
+// After the channel or the engine refused what was published: how long to keep what there is.
+constexpr std::chrono::seconds kRefusedPause{1};
+
+struct StartCommand {
+  SequenceStart start;
+};
+struct ContinueCommand {
+  SequenceId id;
+  std::vector<TokenId> append;
+  TurnParams turn;
+};
+struct ReleaseCommand {
+  SequenceId id;
+};
+using Command = std::variant<StartCommand, ContinueCommand, ReleaseCommand>;
+
+}  // namespace
+
+class EngineThread::Impl {
+ public:
+  Impl(std::unique_ptr<Engine> engine, WeightChannel& channel, const Clock& clock,
+       EngineThreadOptions options)
+      : engine_(std::move(engine)),
+        channel_(channel),
+        clock_(clock),
+        options_(options),
+        events_(options.max_outstanding),
+        version_(engine_->Stats().version),
+        stats_(engine_->Stats()),
+        preparer_(*engine_, channel),
+        thread_([this] { Run(); }) {}
+
+  ~Impl() {
+    {
+      std::lock_guard lock(mutex_);
+      stop_ = true;
+    }
+    arrived_.notify_one();
+    thread_.join();
+  }
+
+  void Post(Command command) {
+    {
+      std::lock_guard lock(mutex_);
+      // A Start, a Continue or a Release for every answer owed: more is a broken contract.
+      TM_CHECK(commands_.size() < 3 * options_.max_outstanding, "too many commands for the engine");
+      commands_.push_back(std::move(command));
+    }
+    arrived_.notify_one();
+  }
+
+  Mailbox<EngineEvent>& events() { return events_; }
+  uint64_t version() const { return version_.load(std::memory_order_acquire); }
+  const BusyMeter& busy() const { return busy_; }
+  EngineStats Stats() const {
+    std::lock_guard lock(stats_mutex_);
+    return stats_;
+  }
+
+ private:
+  void Run() {
+    while (true) {
+      std::deque<Command> commands;
+      {
+        std::unique_lock lock(mutex_);
+        if (!engine_->Work()) {
+          arrived_.wait_for(lock, kIdlePoll, [this] { return stop_ || !commands_.empty(); });
+        }
+        if (stop_) return;
+        commands.swap(commands_);
+      }
+      busy_.Begin(clock_.Now());
+      for (Command& command : commands) {
+        std::visit([this](auto& c) { Carry(c); }, command);
+      }
+      TakeNewWeights();
+      if (engine_->Work()) Step();
+      busy_.End(clock_.Now());
+      std::lock_guard lock(stats_mutex_);
+      stats_ = engine_->Stats();
+    }
+  }
+
+  void Carry(StartCommand& command) {
+    const SequenceId id = command.start.id;
+    const Status status = engine_->Add(std::move(command.start));
+    if (status.ok()) {
+      generating_.insert(id);
+    } else {
+      Fail(id, status);
+    }
+  }
+
+  void Carry(ContinueCommand& command) {
+    const Status status =
+        engine_->Continue(command.id, std::move(command.append), std::move(command.turn));
+    if (status.ok()) {
+      generating_.insert(command.id);
+      return;
+    }
+    Forget(command.id);
+    Fail(command.id, status);
+  }
+
+  void Carry(ReleaseCommand& command) { Forget(command.id); }
+
+  void Forget(SequenceId id) {
+    generating_.erase(id);
+    // It may be gone already: a failure forgets a sequence before its owner does.
+    const Status gone = engine_->Release(id);
+    TM_CHECK(gone.ok() || gone.code() == Code::kNotFound, gone.message());
+  }
+
+  void Fail(SequenceId id, const Status& status) {
+    EngineEvent event;
+    event.status = status;
+    event.turn.id = id;
+    events_.Post(std::move(event));
+  }
+
+  void Step() {
+    Result<std::vector<TurnOutput>> finished = engine_->Step();
+    if (!finished.ok()) return FailAll(finished.status());
+    for (TurnOutput& turn : *finished) {
+      generating_.erase(turn.id);
+      events_.Post({.status = Ok(), .turn = std::move(turn)});
+    }
+  }
+
+  // What a failed step leaves behind is not known; those that wait for a turn are told.
+  void FailAll(const Status& status) {
+    Log(LogLevel::kError, "a step of the engine failed",
+        {{"reason", status.ToString()}, {"sequences", generating_.size()}});
+    for (const SequenceId id : std::exchange(generating_, {})) {
+      Forget(id);
+      Fail(id, status);
+    }
+  }
+
+  void TakeNewWeights() {
+    if (clock_.Now() < refused_until_) return;
+    Result<WeightPreparer::Prepared> ready =
+        options_.wait_for_weights ? PrepareNow() : preparer_.Take(version());
+    if (!ready.ok()) return Refuse(ready.status());
+    if (ready->weights == nullptr) return;
+    const Status swapped =
+        engine_->SwapReady(*ready->weights, ready->version, options_.cache_on_swap);
+    preparer_.Discard(std::move(ready->weights));
+    if (!swapped.ok()) return Refuse(swapped);
+    version_.store(ready->version, std::memory_order_release);
+  }
+
+  Result<WeightPreparer::Prepared> PrepareNow() {
+    TM_ASSIGN_OR_RETURN(PublishedWeights newer, channel_.NewerThan(version()));
+    if (newer.weights == nullptr) return WeightPreparer::Prepared();
+    TM_ASSIGN_OR_RETURN(auto ready, engine_->Prepare(std::move(newer.weights)));
+    return WeightPreparer::Prepared{newer.version, std::move(ready)};
+  }
+
+  void Refuse(const Status& status) {
+    Log(LogLevel::kWarn, "the engine keeps its weights",
+        {{"version", version()}, {"reason", status.ToString()}});
+    refused_until_ = clock_.Now() + kRefusedPause;
+  }
+
+  const std::unique_ptr<Engine> engine_;  // the thread's alone once it runs
+  WeightChannel& channel_;
+  const Clock& clock_;
+  const EngineThreadOptions options_;
+  Mailbox<EngineEvent> events_;
+  std::atomic<uint64_t> version_;
+  BusyMeter busy_;
+  std::unordered_set<SequenceId> generating_;  // the thread's; those that wait for a turn
+  Time refused_until_{};                       // the thread's
+
+  std::mutex mutex_;
+  std::condition_variable arrived_;
+  std::deque<Command> commands_;  // guarded by mutex_
+  bool stop_ = false;             // guarded by mutex_
+
+  mutable std::mutex stats_mutex_;
+  EngineStats stats_;  // guarded by stats_mutex_
+
+  WeightPreparer preparer_;
+  std::thread thread_;  // last: it uses all of the above
+};
+
+EngineThread::EngineThread(std::unique_ptr<Engine> engine, WeightChannel& channel,
+                           const Clock& clock, EngineThreadOptions options)
+    : impl_(std::make_unique<Impl>(std::move(engine), channel, clock, options)) {}
+
+EngineThread::~EngineThread() = default;
+
+void EngineThread::Start(SequenceStart start) {
+  impl_->Post(StartCommand{std::move(start)});
+}
+
+void EngineThread::Continue(SequenceId id, std::vector<TokenId> append, TurnParams turn) {
+  impl_->Post(ContinueCommand{id, std::move(append), std::move(turn)});
+}
+
+void EngineThread::Release(SequenceId id) {
+  impl_->Post(ReleaseCommand{id});
+}
+
+Mailbox<EngineEvent>& EngineThread::events() {
+  return impl_->events();
+}
+
+uint64_t EngineThread::version() const {
+  return impl_->version();
+}
+
+EngineStats EngineThread::Stats() const {
+  return impl_->Stats();
+}
+
+const BusyMeter& EngineThread::busy() const {
+  return impl_->busy();
+}
+
+}  // namespace tidemill

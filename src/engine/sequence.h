@@ -1,0 +1,41 @@
+// One sequence as the engine keeps it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/decode_backend.h"
+#include "engine/engine.h"
+
+namespace tidemill {
+
+enum class SequenceState : uint8_t { kWaiting, kRunning, kParked };
+
+struct Sequence {
+  SequenceId id = 0;
+  SequenceState state = SequenceState::kWaiting;
+  std::vector<TokenId> tokens;  // all of them: prompt, generated, appended
+  int32_t prompt_length = 0;
+  uint64_t share_group = 0;   // 0: none
+  std::vector<PageId> pages;  // hold positions [0, cached)
+  int32_t cached = 0;
+  int32_t computed_before = 0;  // positions below were computed once already
+  uint64_t parked_at = 0;       // the scheduler's count when it was parked
+
+  // Of the steps under way:
+  int32_t drawing = 0;   // tokens they draw for this sequence
+  size_t segment = 0;    // whose in the last of them
+  bool closing = false;  // the last of these tokens ends the turn, whichever it is
+
+  TurnParams turn;
+  TurnOutput output;  // of the turn under way
+  std::string tail;   // the last bytes of the turn, while stop strings are looked for
+
+  // Tokens whose keys and values are still to be computed. One: the next step draws from it.
+  int32_t Pending() const { return static_cast<int32_t>(tokens.size()) + drawing - cached; }
+  bool Decodes() const { return Pending() == 1 && !closing; }
+  bool Fills() const { return Pending() > 1 && drawing == 0; }
+};
+
+}  // namespace tidemill

@@ -1,0 +1,323 @@
+// A step on the CPU: all rows go through a layer in blocks small enough to stay in the cache, by
+// hand- written kernels instead of tensor operations, which cost more than the arithmetic at this
+// size.
+#include <ATen/core/Tensor.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <deque>
+#include <numeric>
+
+#include "engine/cpu/sampler.h"
+#include "engine/cpu/worker_team.h"
+#include "engine/decode_backend.h"
+#include "engine/torch/cpu_weights.h"
+#include "model/torch/catch.h"
+#include "model/torch/model.h"
+
+namespace tidemill {
+namespace {
+
+constexpr long kBlockRows = 96;
+
+struct PageShape {
+  explicit PageShape(const ModelConfig& c)
+      : value_stride((c.head_dim + kPageSlots - 1) / kPageSlots * kPageSlots),
+        keys(c.kv_size() * kPageSlots),
+        values(c.num_kv_heads * kPageSlots * value_stride),
+        page(c.num_layers * (keys + values)) {}
+
+  long KeysAt(long layer) const { return layer * (keys + values); }
+  long ValuesAt(long layer) const { return KeysAt(layer) + keys; }
+
+  long value_stride;
+  long keys;  // numbers in a page for one layer
+  long values;
+  long page;
+};
+
+struct PackedReady final : ReadyWeights {
+  PackedWeights packed;
+};
+
+class CpuBackend final : public DecodeBackend {
+ public:
+  CpuBackend(const PolicyWeights& weights, const BackendOptions& options)
+      : kernels_(BestCpuKernels()),
+        config_(weights.config()),
+        shape_(config_),
+        pool_(static_cast<size_t>(options.pages) * static_cast<size_t>(shape_.page)),
+        packed_(PackWeights(weights, kernels_)),
+        team_(options.threads) {
+    work_.resize(static_cast<size_t>(team_.size()));
+    MakeRotations(options.max_context);
+  }
+
+  Result<std::shared_ptr<ReadyWeights>> Prepare(
+      std::shared_ptr<const PolicyWeights> weights) const override {
+    const ModelConfig& c = weights->config();
+    if (ExpectedTensors(c) != ExpectedTensors(config_) || c.num_heads != config_.num_heads ||
+        c.num_kv_heads != config_.num_kv_heads) {
+      return Invalid("the new weights have another shape than those they replace");
+    }
+    auto ready = std::make_shared<PackedReady>();
+    TM_RETURN_IF_ERROR(CatchTorchStatus("taking new weights", [&] {
+      ready->packed = PackWeights(*weights, kernels_);
+      return Ok();
+    }));
+    return std::shared_ptr<ReadyWeights>(std::move(ready));
+  }
+
+  Status Take(ReadyWeights& ready) override {
+    std::swap(packed_, static_cast<PackedReady&>(ready).packed);
+    return Ok();
+  }
+
+  void CopyPage(PageId from, PageId to) override {
+    std::memcpy(pool_.data() + to * shape_.page, pool_.data() + from * shape_.page,
+                static_cast<size_t>(shape_.page) * sizeof(float));
+  }
+
+  // A step is done when it was started: there is no other device.
+  Status Start(std::span<const StepSegment> given) override {
+    std::vector<StepSegment> segments(given.begin(), given.end());
+    for (StepSegment& s : segments) {
+      if (s.after >= 0) s.tokens = std::span(&last_[static_cast<size_t>(s.after)], 1);
+    }
+    std::vector<Drawn> drawn(segments.size());
+    Compute(segments, drawn);
+    last_.clear();
+    for (const Drawn& one : drawn) last_.push_back(std::max(one.id, 0));
+    done_.push_back(std::move(drawn));
+    return Ok();
+  }
+
+  Status Finish(std::span<Drawn> drawn) override {
+    std::copy(done_.front().begin(), done_.front().end(), drawn.begin());
+    done_.pop_front();
+    return Ok();
+  }
+
+  bool Foresees(const SamplingParams&) const override { return true; }
+
+ private:
+  void Compute(std::span<const StepSegment> segments, std::span<Drawn> drawn) {
+    const std::vector<size_t> bounds = Split(segments);
+    team_.Run([&](int worker) {
+      const size_t first = bounds[static_cast<size_t>(worker)];
+      const size_t count = bounds[static_cast<size_t>(worker) + 1] - first;
+      if (count == 0) return;
+      RunPart(segments.subspan(first, count), drawn.subspan(first, count),
+              work_[static_cast<size_t>(worker)]);
+    });
+  }
+
+  struct Row {
+    const StepSegment* segment;
+    TokenId token;
+    int32_t position;
+  };
+
+  // What one thread needs; grows to the largest step seen.
+  struct Work {
+    std::vector<Row> rows;
+    std::vector<long> draws;        // rows from which a token is drawn
+    std::vector<size_t> draw_slot;  // and whose they are
+    FloatBuffer x, h, qkv, mixed, act, logits, scores;
+    SamplerScratch sampler;
+  };
+
+  void MakeRotations(int32_t positions) {
+    const RopeFrequencies frequencies = ComputeRopeFrequencies(config_);
+    const size_t half = frequencies.inverse.size();
+    cos_ = FloatBuffer(static_cast<size_t>(positions) * half);
+    sin_ = FloatBuffer(static_cast<size_t>(positions) * half);
+    for (size_t p = 0; p < static_cast<size_t>(positions); ++p) {
+      for (size_t i = 0; i < half; ++i) {
+        const float angle = static_cast<float>(p) * frequencies.inverse[i];
+        cos_.data()[p * half + i] = std::cos(angle) * frequencies.attention_scaling;
+        sin_.data()[p * half + i] = std::sin(angle) * frequencies.attention_scaling;
+      }
+    }
+  }
+
+  // Segments by thread, about the same number of rows each. A sequence is never split.
+  std::vector<size_t> Split(std::span<const StepSegment> segments) const {
+    size_t total = 0;
+    for (const StepSegment& segment : segments) total += segment.tokens.size();
+    const size_t parts = work_.size();
+    std::vector<size_t> bounds{0};
+    size_t seen = 0;
+    for (size_t i = 0; i < segments.size() && bounds.size() < parts; ++i) {
+      seen += segments[i].tokens.size();
+      if (seen * parts >= total * bounds.size()) bounds.push_back(i + 1);
+    }
+    bounds.resize(parts + 1, segments.size());
+    return bounds;
+  }
+
+  void Multiply(const float* a, long lda, const PackedMatrix& matrix, long rows, float* c, long ldc,
+                MatmulMode mode) const {
+    kernels_.matmul({.a = a,
+                     .packed = matrix.values.data(),
+                     .bias = matrix.bias.data(),
+                     .c = c,
+                     .rows = rows,
+                     .k = matrix.k,
+                     .panels = matrix.panels,
+                     .lda = lda,
+                     .ldc = ldc,
+                     .mode = mode});
+  }
+
+  void LayOut(std::span<const StepSegment> segments, Work& w) const {
+    w.rows.clear();
+    w.draws.clear();
+    w.draw_slot.clear();
+    int32_t longest = 0;
+    for (size_t s = 0; s < segments.size(); ++s) {
+      const StepSegment& segment = segments[s];
+      int32_t position = segment.first;
+      for (const TokenId token : segment.tokens) w.rows.push_back({&segment, token, position++});
+      longest = std::max(longest, position);
+      if (!segment.draw) continue;
+      w.draws.push_back(static_cast<long>(w.rows.size()) - 1);
+      w.draw_slot.push_back(s);
+    }
+    const size_t block = static_cast<size_t>(kBlockRows);
+    w.x.Reserve(w.rows.size() * static_cast<size_t>(Width()));
+    w.h.Reserve(block * static_cast<size_t>(Width()));
+    w.qkv.Reserve(block * static_cast<size_t>(QkvWidth()));
+    w.mixed.Reserve(block * static_cast<size_t>(PaddedRow(config_.q_size())));
+    w.act.Reserve(block * static_cast<size_t>(PaddedRow(config_.intermediate_size)));
+    w.logits.Reserve(block * static_cast<size_t>(PaddedRow(config_.vocab_size)));
+    w.scores.Reserve(4 * (static_cast<size_t>(longest) + 64));
+  }
+
+  long Width() const { return PaddedRow(config_.hidden_size); }
+  long QkvWidth() const { return PaddedRow(config_.q_size() + 2 * config_.kv_size()); }
+
+  void RunPart(std::span<const StepSegment> segments, std::span<Drawn> drawn, Work& w) {
+    LayOut(segments, w);
+    const long rows = static_cast<long>(w.rows.size());
+    for (long r = 0; r < rows; ++r) {
+      std::copy_n(packed_.embed.data() + w.rows[static_cast<size_t>(r)].token * Width(), Width(),
+                  w.x.data() + r * Width());
+    }
+    for (long layer = 0; layer < config_.num_layers; ++layer) {
+      for (long first = 0; first < rows; first += kBlockRows) {
+        RunLayer(layer, first, std::min(kBlockRows, rows - first), w);
+      }
+    }
+    Draw(segments, drawn, w);
+  }
+
+  void RunLayer(long index, long first, long rows, Work& w) {
+    const PackedLayer& layer = packed_.layers[static_cast<size_t>(index)];
+    const float eps = static_cast<float>(config_.rms_norm_eps);
+    const long width = Width(), mixed_width = PaddedRow(config_.q_size());
+    const long act_width = PaddedRow(config_.intermediate_size);
+    float* x = w.x.data() + first * width;
+    kernels_.rms_norm(x, layer.input_norm.data(), eps, rows, config_.hidden_size, width,
+                      w.h.data());
+    Multiply(w.h.data(), width, layer.qkv, rows, w.qkv.data(), QkvWidth(), MatmulMode::kStore);
+    Attend(index, layer, first, rows, w);
+    Multiply(w.mixed.data(), mixed_width, layer.o, rows, x, width, MatmulMode::kAdd);
+    kernels_.rms_norm(x, layer.post_norm.data(), eps, rows, config_.hidden_size, width, w.h.data());
+    Multiply(w.h.data(), width, layer.gate_up, rows, w.act.data(), act_width, MatmulMode::kSwiGlu);
+    Multiply(w.act.data(), act_width, layer.down, rows, x, width, MatmulMode::kAdd);
+  }
+
+  void Attend(long index, const PackedLayer& layer, long first, long rows, Work& w) {
+    const long half = config_.head_dim / 2;
+    const long mixed_width = PaddedRow(config_.q_size());
+    for (long r = 0; r < rows; ++r) {
+      const Row& row = w.rows[static_cast<size_t>(first + r)];
+      const Row* next = r + 1 < rows ? &row + 1 : nullptr;
+      const int32_t slot = row.position % kPageSlots;
+      float* page =
+          pool_.data() +
+          row.segment->pages[static_cast<size_t>(row.position / kPageSlots)] * shape_.page;
+      float* qkv = w.qkv.data() + r * QkvWidth();
+      kernels_.rotate({.qkv = qkv,
+                       .q_norm = layer.q_norm.data(),
+                       .k_norm = layer.k_norm.data(),
+                       .eps = static_cast<float>(config_.rms_norm_eps),
+                       .cos = cos_.data() + row.position * half,
+                       .sin = sin_.data() + row.position * half,
+                       .q_scale = 1.0f / std::sqrt(static_cast<float>(config_.head_dim)),
+                       .keys = page + shape_.KeysAt(index) + slot,
+                       .values = page + shape_.ValuesAt(index) + slot * shape_.value_stride,
+                       .heads = static_cast<int>(config_.num_heads),
+                       .kv_heads = static_cast<int>(config_.num_kv_heads),
+                       .head_dim = static_cast<int>(config_.head_dim),
+                       .value_stride = static_cast<int>(shape_.value_stride)});
+      kernels_.attention({.q = qkv,
+                          .out = w.mixed.data() + r * mixed_width,
+                          .pool = pool_.data(),
+                          .pages = row.segment->pages.data(),
+                          .page_stride = shape_.page,
+                          .k_offset = shape_.KeysAt(index),
+                          .v_offset = shape_.ValuesAt(index),
+                          .heads = static_cast<int>(config_.num_heads),
+                          .kv_heads = static_cast<int>(config_.num_kv_heads),
+                          .head_dim = static_cast<int>(config_.head_dim),
+                          .value_stride = static_cast<int>(shape_.value_stride),
+                          .length = row.position + 1,
+                          .next_pages = next ? next->segment->pages.data() : nullptr,
+                          .next_length = next ? next->position : 0,
+                          .scratch = w.scores.data()});
+    }
+  }
+
+  void Draw(std::span<const StepSegment> segments, std::span<Drawn> drawn, Work& w) const {
+    const long width = Width(), logit_width = PaddedRow(config_.vocab_size);
+    const long total = static_cast<long>(w.draws.size());
+    for (long first = 0; first < total; first += kBlockRows) {
+      const long rows = std::min(kBlockRows, total - first);
+      for (long r = 0; r < rows; ++r) {
+        kernels_.rms_norm(w.x.data() + w.draws[static_cast<size_t>(first + r)] * width,
+                          packed_.norm.data(), static_cast<float>(config_.rms_norm_eps), 1,
+                          config_.hidden_size, width, w.h.data() + r * width);
+      }
+      Multiply(w.h.data(), width, packed_.head, rows, w.logits.data(), logit_width,
+               MatmulMode::kStore);
+      for (long r = 0; r < rows; ++r) {
+        const size_t slot = w.draw_slot[static_cast<size_t>(first + r)];
+        const StepSegment& segment = segments[slot];
+        const std::span<const float> logits(w.logits.data() + r * logit_width,
+                                            static_cast<size_t>(config_.vocab_size));
+        const uint64_t position = static_cast<uint64_t>(segment.first) + segment.tokens.size();
+        DrawToken(kernels_, logits, segment.sampling, segment.seed, position, w.sampler,
+                  drawn[slot]);
+      }
+    }
+  }
+
+  const CpuKernels& kernels_;
+  const ModelConfig config_;
+  const PageShape shape_;
+  LazyFloats pool_;
+  PackedWeights packed_;
+  FloatBuffer cos_, sin_;                // [max_context, head_dim / 2]
+  std::vector<Work> work_;               // one a thread
+  std::vector<TokenId> last_;            // by the step started last
+  std::deque<std::vector<Drawn>> done_;  // by steps not yet asked for
+  WorkerTeam team_;
+};
+
+}  // namespace
+
+size_t CpuPageBytes(const PolicyWeights& weights) {
+  return static_cast<size_t>(PageShape(weights.config()).page) * sizeof(float);
+}
+
+Result<std::unique_ptr<DecodeBackend>> NewCpuBackend(const PolicyWeights& weights,
+                                                     const BackendOptions& options) {
+  using Made = std::unique_ptr<DecodeBackend>;
+  return CatchTorch<Made>("starting the engine",
+                          [&]() -> Result<Made> { return Made(new CpuBackend(weights, options)); });
+}
+
+}  // namespace tidemill

@@ -1,0 +1,95 @@
+#include "engine/torch/cpu_weights.h"
+
+#include "model/torch/aten.h"
+
+#include <algorithm>
+
+#include "model/torch/model.h"
+
+namespace tidemill {
+namespace {
+
+at::Tensor Plain(const at::Tensor& tensor) {
+  return tensor.detach().to(at::kCPU, at::kFloat).contiguous();
+}
+
+FloatBuffer Row(const at::Tensor& tensor) {
+  if (!tensor.defined()) return {};
+  const at::Tensor plain = Plain(tensor);
+  FloatBuffer row(static_cast<size_t>(PaddedRow(plain.numel())));
+  std::copy_n(plain.data_ptr<float>(), plain.numel(), row.data());
+  return row;
+}
+
+// Layers that read the same input become one matrix: q, k and v.
+PackedMatrix PackRows(const std::vector<const LinearTensors*>& parts, const CpuKernels& kernels) {
+  std::vector<at::Tensor> weights, biases;
+  for (const LinearTensors* part : parts) {
+    weights.push_back(Plain(MergedLinear(*part)));
+    if (part->bias.defined()) biases.push_back(Plain(part->bias));
+  }
+  const at::Tensor whole = at::cat(weights);
+  PackedMatrix packed;
+  packed.k = whole.size(1);
+  packed.panels = (whole.size(0) + kernels.panel - 1) / kernels.panel;
+  packed.values = FloatBuffer(static_cast<size_t>(packed.panels * packed.k * kernels.panel));
+  kernels.pack(whole.data_ptr<float>(), whole.size(0), packed.k, packed.values.data());
+  if (!biases.empty()) {
+    const at::Tensor bias = at::cat(biases);
+    packed.bias = FloatBuffer(static_cast<size_t>(packed.panels * kernels.panel));
+    std::copy_n(bias.data_ptr<float>(), bias.numel(), packed.bias.data());
+  }
+  return packed;
+}
+
+PackedMatrix PackGateUp(const LinearTensors& gate, const LinearTensors& up,
+                        const CpuKernels& kernels) {
+  const at::Tensor g = Plain(MergedLinear(gate));
+  const at::Tensor u = Plain(MergedLinear(up));
+  const long half = kernels.panel / 2;
+  PackedMatrix packed;
+  packed.k = g.size(1);
+  packed.panels = (g.size(0) + half - 1) / half;
+  packed.values = FloatBuffer(static_cast<size_t>(packed.panels * packed.k * kernels.panel));
+  kernels.pack_swiglu(g.data_ptr<float>(), u.data_ptr<float>(), g.size(0), packed.k,
+                      packed.values.data());
+  if (gate.bias.defined()) {
+    const at::Tensor gb = Plain(gate.bias), ub = Plain(up.bias);
+    packed.bias = FloatBuffer(static_cast<size_t>(packed.panels * kernels.panel));
+    kernels.pack_swiglu(gb.data_ptr<float>(), ub.data_ptr<float>(), gb.numel(), 1,
+                        packed.bias.data());
+  }
+  return packed;
+}
+
+}  // namespace
+
+PackedWeights PackWeights(const PolicyWeights& weights, const CpuKernels& kernels) {
+  const at::NoGradGuard no_grad;
+  const ModelTensorsView& view = weights.view();
+  PackedWeights packed;
+  const at::Tensor embed = Plain(view.embed);
+  const long width = embed.size(1), ld = PaddedRow(width);
+  packed.embed = FloatBuffer(static_cast<size_t>(embed.size(0) * ld));
+  for (long i = 0; i < embed.size(0); ++i) {
+    std::copy_n(embed.data_ptr<float>() + i * width, width, packed.embed.data() + i * ld);
+  }
+  packed.norm = Row(view.norm);
+  const LinearTensors head{.weight = view.head, .bias = {}, .lora_a = {}, .lora_b = {}};
+  packed.head = PackRows({&head}, kernels);
+  for (const LayerTensors& layer : view.layers) {
+    PackedLayer out;
+    out.input_norm = Row(layer.input_norm);
+    out.post_norm = Row(layer.post_norm);
+    out.q_norm = Row(layer.q_norm);
+    out.k_norm = Row(layer.k_norm);
+    out.qkv = PackRows({&layer.q, &layer.k, &layer.v}, kernels);
+    out.o = PackRows({&layer.o}, kernels);
+    out.gate_up = PackGateUp(layer.gate, layer.up, kernels);
+    out.down = PackRows({&layer.down}, kernels);
+    packed.layers.push_back(std::move(out));
+  }
+  return packed;
+}
+
+}  // namespace tidemill

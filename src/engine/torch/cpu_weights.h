@@ -1,0 +1,43 @@
+// A model's weights as the CPU kernels want them: float32, packed in panels, adapters merged in.
+#pragma once
+
+#include <vector>
+
+#include "core/status.h"
+#include "engine/cpu/cpu_kernels.h"
+#include "engine/cpu/float_buffer.h"
+#include "model/model_config.h"
+
+namespace tidemill {
+
+class PolicyWeights;
+
+struct PackedMatrix {
+  FloatBuffer values;
+  FloatBuffer bias;  // empty: none
+  long k = 0;
+  long panels = 0;
+};
+
+struct PackedLayer {
+  FloatBuffer input_norm, post_norm;
+  FloatBuffer q_norm, k_norm;  // empty: none
+  PackedMatrix qkv, o, gate_up, down;
+};
+
+struct PackedWeights {
+  FloatBuffer embed;  // [vocabulary, hidden padded]
+  std::vector<PackedLayer> layers;
+  FloatBuffer norm;
+  PackedMatrix head;
+};
+
+// Numbers in a row of `width` of them, padded.
+inline long PaddedRow(long width) {
+  return (width + kRowPad - 1) / kRowPad * kRowPad;
+}
+
+// Copies; `weights` is not needed afterwards. Throws what libtorch throws.
+PackedWeights PackWeights(const PolicyWeights& weights, const CpuKernels& kernels);
+
+}  // namespace tidemill

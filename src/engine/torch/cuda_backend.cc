@@ -1,0 +1,214 @@
+// A step on a GPU: takes weights from tensors, everything else is policy/cuda.
+
+#include "model/torch/aten.h"
+
+#include <deque>
+#include <tuple>
+
+#include "engine/cpu/cpu_kernels.h"
+#include "engine/cpu/sampler.h"
+#include "engine/cuda/decoder.h"
+#include "engine/decode_backend.h"
+#include "model/torch/catch.h"
+#include "model/torch/model.h"
+
+namespace tidemill {
+namespace {
+
+static_assert(kCudaPageSlots == kPageSlots, "pages are those of the scheduler");
+
+CudaType TypeOf(const PolicyWeights& weights) {
+  return weights.view().embed.scalar_type() == at::kFloat ? CudaType::kF32 : CudaType::kBF16;
+}
+
+// Of the same tensors, read the same way. (Comparing ExpectedTensors takes as long as the copy.)
+bool SameShape(const ModelConfig& a, const ModelConfig& b) {
+  const auto numbers = [](const ModelConfig& c) {
+    return std::tuple(c.vocab_size, c.hidden_size, c.intermediate_size, c.num_layers, c.num_heads,
+                      c.num_kv_heads, c.head_dim, c.tie_word_embeddings, c.qkv_bias, c.output_bias,
+                      c.mlp_bias, c.qk_norm());
+  };
+  return numbers(a) == numbers(b);
+}
+
+struct WeightsAsTheyAre final : ReadyWeights {
+  std::shared_ptr<const PolicyWeights> weights;
+};
+
+class CudaBackend final : public DecodeBackend {
+ public:
+  CudaBackend(const PolicyWeights& weights, std::unique_ptr<CudaDecoder> decoder)
+      : config_(weights.config()), type_(TypeOf(weights)), decoder_(std::move(decoder)) {}
+
+  // The copy on the device is quick and in the order of its steps: there is nothing to prepare.
+  Result<std::shared_ptr<ReadyWeights>> Prepare(
+      std::shared_ptr<const PolicyWeights> weights) const override {
+    auto ready = std::make_shared<WeightsAsTheyAre>();
+    ready->weights = std::move(weights);
+    return std::shared_ptr<ReadyWeights>(std::move(ready));
+  }
+
+  Status Take(ReadyWeights& ready) override {
+    return Load(*static_cast<WeightsAsTheyAre&>(ready).weights);
+  }
+
+  Status Load(const PolicyWeights& weights) {
+    if (!SameShape(weights.config(), config_)) {
+      return Invalid("the new weights have another shape than those they replace");
+    }
+    return CatchTorchStatus("taking new weights", [&] {
+      if (const void* block = WholeBlock(weights); block != nullptr) {
+        return decoder_->TakeWeights(block);
+      }
+      return CopyOneByOne(weights);
+    });
+  }
+
+  void CopyPage(PageId from, PageId to) override {
+    const Status status = decoder_->CopyPage(from, to);
+    if (pending_.ok()) pending_ = status;
+  }
+
+  Status Start(std::span<const StepSegment> segments) override {
+    TM_RETURN_IF_ERROR(std::exchange(pending_, Ok()));
+    segments_.clear();
+    std::vector<HostDraw> draws;
+    for (const StepSegment& s : segments) {
+      const SamplingParams& how = s.sampling;
+      if (s.draw && !Foresees(how)) {
+        draws.push_back({.segment = segments_.size(),
+                         .sampling = how,
+                         .seed = s.seed,
+                         .position = static_cast<uint64_t>(s.first) + s.tokens.size()});
+      }
+      segments_.push_back(
+          {.tokens = s.tokens,
+           .after = s.after,
+           .first = s.first,
+           .pages = s.pages,
+           .draw = s.draw,
+           .how = {.seed = s.seed,
+                   .position = s.first + static_cast<int32_t>(s.tokens.size()),
+                   .inverse_temperature = how.temperature > 0 ? 1.0f / how.temperature : 0.0f}});
+    }
+    TM_RETURN_IF_ERROR(decoder_->Start(segments_));
+    host_draws_.push_back(std::move(draws));
+    return Ok();
+  }
+
+  Status Finish(std::span<Drawn> drawn) override {
+    const std::vector<HostDraw> draws = std::move(host_draws_.front());
+    host_draws_.pop_front();
+    drawn_.resize(drawn.size());
+    TM_RETURN_IF_ERROR(decoder_->Finish(drawn_));
+    for (size_t i = 0; i < drawn.size(); ++i) {
+      drawn[i] = {drawn_[i].token, drawn_[i].logprob, drawn_[i].logprob};
+    }
+    for (const HostDraw& draw : draws) {
+      TM_RETURN_IF_ERROR(DrawOnCpu(draw, drawn[draw.segment]));
+    }
+    return Ok();
+  }
+
+  // Truncated sampling is for serving and evaluation; the logits of such rows come to the host.
+  bool Foresees(const SamplingParams& sampling) const override {
+    return !sampling.Truncates() || sampling.temperature <= 0;
+  }
+
+ private:
+  // What the host draws when a step is done.
+  struct HostDraw {
+    size_t segment = 0;
+    SamplingParams sampling;
+    uint64_t seed = 0;
+    uint64_t position = 0;
+  };
+
+  // Where the weights already lie as the decoder wants them, on its GPU and in its type.
+  const void* WholeBlock(const PolicyWeights& weights) const {
+    if (weights.adapter() != nullptr) return nullptr;
+    const NamedTensors& tensors = weights.tensors();
+    const at::Tensor& embed = weights.view().embed;
+    if (!embed.is_cuda() || TypeOf(weights) != type_) return nullptr;
+    const auto* block = static_cast<const char*>(embed.data_ptr());
+    for (const WeightPlace& place : decoder_->layout().places) {
+      const at::Tensor& tensor = tensors.at(place.name);
+      if (!tensor.is_contiguous() || tensor.scalar_type() != embed.scalar_type() ||
+          tensor.data_ptr() != block + place.first * CudaTypeBytes(type_) ||
+          tensor.device() != embed.device()) {
+        return nullptr;
+      }
+    }
+    return block;
+  }
+
+  Status CopyOneByOne(const PolicyWeights& weights) {
+    const at::NoGradGuard no_grad;
+    NamedTensors merged = weights.tensors();
+    if (weights.adapter() != nullptr) {
+      for (size_t i = 0; i < weights.view().layers.size(); ++i) {
+        const LayerTensors& layer = weights.view().layers[i];
+        const std::string p = "model.layers." + std::to_string(i) + ".";
+        merged[p + "self_attn.q_proj.weight"] = MergedLinear(layer.q);
+        merged[p + "self_attn.k_proj.weight"] = MergedLinear(layer.k);
+        merged[p + "self_attn.v_proj.weight"] = MergedLinear(layer.v);
+        merged[p + "self_attn.o_proj.weight"] = MergedLinear(layer.o);
+        merged[p + "mlp.gate_proj.weight"] = MergedLinear(layer.gate);
+        merged[p + "mlp.up_proj.weight"] = MergedLinear(layer.up);
+        merged[p + "mlp.down_proj.weight"] = MergedLinear(layer.down);
+      }
+    }
+    const auto options = at::TensorOptions()
+                             .device(weights.view().embed.device())
+                             .dtype(type_ == CudaType::kF32 ? at::kFloat : at::kBFloat16);
+    for (const WeightPlace& place : decoder_->layout().places) {
+      char* at = static_cast<char*>(decoder_->weights()) + place.first * CudaTypeBytes(type_);
+      at::from_blob(at, place.shape, options).copy_(merged.at(place.name).detach());
+    }
+    return decoder_->WaitForDevice();
+  }
+
+  Status DrawOnCpu(const HostDraw& draw, Drawn& drawn) {
+    TM_RETURN_IF_ERROR(decoder_->Logits(draw.segment, logits_));
+    DrawToken(BestCpuKernels(), logits_, draw.sampling, draw.seed, draw.position, scratch_, drawn);
+    return Ok();
+  }
+
+  const ModelConfig config_;
+  const CudaType type_;
+  std::unique_ptr<CudaDecoder> decoder_;
+  Status pending_;  // of copied pages, said by the next Start
+  std::vector<CudaSegment> segments_;
+  std::deque<std::vector<HostDraw>> host_draws_;  // of the steps under way
+  std::vector<CudaDrawn> drawn_;
+  std::vector<float> logits_;
+  SamplerScratch scratch_;
+};
+
+}  // namespace
+
+size_t CudaPageBytes(const PolicyWeights& weights) {
+  return CudaDecoder::PageBytes(weights.config(), TypeOf(weights));
+}
+
+Result<std::unique_ptr<DecodeBackend>> NewCudaBackend(const PolicyWeights& weights,
+                                                      const BackendOptions& options) {
+  const at::Tensor& embed = weights.view().embed;
+  TM_CHECK(embed.is_cuda(), "a GPU engine has its weights on the GPU");
+  TM_ASSIGN_OR_RETURN(
+      std::unique_ptr<CudaDecoder> decoder,
+      CudaDecoder::New(weights.config(),
+                       {.device = embed.device().index() < 0 ? 0 : embed.device().index(),
+                        .type = TypeOf(weights),
+                        .pages = options.pages,
+                        .max_context = options.max_context,
+                        .max_decode_rows = options.max_decode_rows,
+                        .max_rows = options.max_rows}));
+  CudaDecoder& ready = *decoder;
+  auto backend = std::make_unique<CudaBackend>(weights, std::move(decoder));
+  TM_RETURN_IF_ERROR(backend->Load(weights));
+  TM_RETURN_IF_ERROR(ready.Prepare());
+  return std::unique_ptr<DecodeBackend>(std::move(backend));
+}
+
+}  // namespace tidemill

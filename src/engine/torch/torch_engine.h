@@ -1,0 +1,36 @@
+// Makes the engine that computes (engine/engine.h says what an engine does).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "core/status.h"
+#include "engine/engine.h"
+
+namespace tidemill {
+
+class PolicyWeights;
+
+struct EngineOptions {
+  int32_t max_context = 0;       // tokens of a sequence; 0: what the model and the cache allow
+  size_t max_sequences = 65536;  // not yet released
+  size_t max_running = 1024;     // that decode in one step
+  int32_t prefill_chunk =
+      512;  // rows of prompts computed in one step, so that decoding does not stall
+  uint64_t cache_bytes = uint64_t{1} << 30;  // for keys and values; used up only as needed
+  int threads = 1;
+  // 2: a step is started while the one before it runs, so a device of its own never waits for the
+  // engine; where a turn ends with a token nobody could foresee, one row of it is for nothing. 0:
+  // what pays, 2 on a GPU and 1 on a CPU.
+  int32_t steps_at_once = 0;
+  // The bytes a token stands for; needed only where turns have stop strings.
+  std::function<std::string(TokenId)> token_bytes{};
+};
+
+// kInvalid: a cache too small for one sequence of max_context, with the size it would need.
+Result<std::unique_ptr<Engine>> NewEngine(std::shared_ptr<const PolicyWeights> weights,
+                                          uint64_t version, EngineOptions options);
+
+}  // namespace tidemill

@@ -1,0 +1,25 @@
+// One turn of a sequence: how it begins, grows by a token, and ends.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "core/status.h"
+#include "engine/sequence.h"
+
+namespace tidemill {
+
+// kInvalid names the field. `has_bytes`: somebody can say what bytes a token stands for.
+Status CheckTurn(const TurnParams& turn, bool has_bytes);
+
+void BeginTurn(Sequence& sequence, TurnParams turn);
+
+// Whether the turn has ended by then, with `more` tokens more, whichever they are.
+bool EndsWithin(const Sequence& sequence, int32_t more, int32_t max_context);
+
+// Puts the token behind the sequence and into its output. True: that ended the turn, and the output
+// says why.
+bool AppendToken(Sequence& sequence, const Drawn& drawn, uint64_t version, int32_t max_context,
+                 const std::function<std::string(TokenId)>& token_bytes);
+
+}  // namespace tidemill

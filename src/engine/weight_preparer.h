@@ -1,0 +1,53 @@
+// Makes published weights ready for an engine while the engine generates.
+//
+//   channel --> Engine::Prepare, on a thread of its own --> Take(), on the engine's, between steps
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "engine/engine.h"
+#include "weights/weight_channel.h"
+
+namespace tidemill {
+
+class WeightPreparer {
+ public:
+  struct Prepared {
+    uint64_t version = 0;
+    std::shared_ptr<ReadyWeights> weights;  // null: there is nothing new yet
+  };
+
+  // Both must outlive it; the destructor waits for what is being prepared.
+  WeightPreparer(const Engine& engine, WeightChannel& channel);
+  ~WeightPreparer();
+  WeightPreparer(const WeightPreparer&) = delete;
+
+  // What is ready, once; else looks for a version above `have` and lets it be prepared. Never
+  // waits. Fails as the channel and Engine::Prepare do.
+  Result<Prepared> Take(uint64_t have);
+  // Lets older weights go on the thread: giving back their memory takes time.
+  void Discard(std::shared_ptr<ReadyWeights> weights);
+
+ private:
+  void Run();
+
+  const Engine& engine_;
+  WeightChannel& channel_;
+  std::mutex mutex_;
+  std::condition_variable asked_;
+  // All guarded by mutex_.
+  bool stop_ = false;
+  bool preparing_ = false;
+  PublishedWeights next_;                     // to be prepared; without weights: none
+  std::optional<Result<Prepared>> finished_;  // not taken yet
+  std::vector<std::shared_ptr<ReadyWeights>> old_;
+  std::thread thread_;  // last: it uses all of the above
+};
+
+}  // namespace tidemill

@@ -1,0 +1,52 @@
+// What the server and its connections share. For http_*.cc only.
+#pragma once
+
+#include <atomic>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/thread_pool.hpp>
+#include <memory>
+#include <set>
+#include <thread>
+
+#include "http/access.h"
+#include "http/http_server.h"
+
+namespace tidemill {
+
+struct HttpServer::Core {
+  Core(const HttpOptions& o, HttpHandlers h, Tokens t)
+      : options(o), handlers(std::move(h)), tokens(std::move(t)), pool(options.workers) {}
+
+  const HttpOptions options;
+  const HttpHandlers handlers;
+  const Tokens tokens;
+  bool loopback = true;  // bound to it: only Host headers that name it are answered
+
+  // Connections use what stands above `io`, and those still open go when it goes: the order counts.
+  std::set<std::shared_ptr<EventStream>> streams;  // the io thread's; shared with those who send
+  std::atomic<uint64_t> requests{0};
+  std::atomic<uint64_t> refused{0};
+  std::atomic<size_t> connections{0};
+  std::atomic<size_t> open_streams{0};
+  std::atomic<size_t> pending{0};
+
+  boost::asio::io_context io{1};
+  boost::asio::ip::tcp::acceptor acceptor{io};
+  boost::asio::steady_timer accept_again{io};
+  boost::asio::steady_timer ping{io};
+  boost::asio::thread_pool pool;
+  std::thread thread;
+};
+
+// Serves one connection until it ends; keeps itself alive.
+void ServeConnection(HttpServer::Core& core, boost::asio::ip::tcp::socket socket);
+
+// "HTTP/1.1 503 ..." whole, for those who are refused before anything was read.
+std::string RefusalText();
+
+// The headers every answer carries, as lines.
+const std::vector<std::pair<std::string, std::string>>& SecurityHeaders();
+
+}  // namespace tidemill

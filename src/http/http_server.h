@@ -1,0 +1,87 @@
+// A small HTTP/1.1 server for the page and its API.
+//
+//   accept -> Connection (one io thread) -> handler (a few workers) -> answer, or a stream of
+//   events
+//
+// Safe to leave open while a run trains: everything a client can hold is bounded in number, in
+// bytes and in time, and its threads give way to every other thread of the process.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/status.h"
+#include "http/event_stream.h"
+#include "http/http_message.h"
+
+namespace tidemill {
+
+struct HttpOptions {
+  std::string address = "127.0.0.1";
+  uint16_t port = 0;  // 0: a free one
+  // Outside loopback at least one is needed; each at least kTokenBytesMin characters.
+  std::vector<std::string> tokens;
+
+  size_t header_bytes_max = 16 * 1024;
+  size_t body_bytes_max = 64 * 1024;
+  size_t connections_max = 512;
+  size_t streams_max = 256;
+  size_t stream_bytes_max = size_t{1} << 20;  // that wait for one client
+  size_t pending_max = 128;                   // requests that wait for a worker
+  unsigned workers = 2;
+
+  std::chrono::milliseconds request_timeout{
+      10'000};                                      // from the first byte to the last of a request
+  std::chrono::milliseconds idle_timeout{30'000};   // between requests of a connection
+  std::chrono::milliseconds write_timeout{20'000};  // for an answer, or an event
+  std::chrono::milliseconds ping_every{15'000};     // on streams of events
+};
+
+struct HttpHandlers {
+  // Called by workers, several at a time. Throws nothing.
+  std::function<HttpResponse(const HttpRequest&)> answer;
+  // For GET kEventsPath: keeps the stream to send to it, or says why not. Called by workers.
+  std::function<Status(const HttpRequest&, std::shared_ptr<EventStream>)> open_stream;
+};
+
+inline constexpr const char* kEventsPath = "/api/events";
+
+// What asks for a token when the server has any: the API and the metrics. The page itself and the
+// health checks tell nothing.
+bool NeedsToken(const std::string& path);
+
+// Makes this thread yield to all others of the process: training comes first.
+void GiveWay();
+
+class HttpServer {
+ public:
+  // Listens when it returns. kInvalid: the address, or no token outside loopback. kUnavailable: the
+  // port is taken.
+  static Result<std::unique_ptr<HttpServer>> Start(const HttpOptions& options,
+                                                   HttpHandlers handlers);
+  // Closes every connection; handlers are not called afterwards.
+  ~HttpServer();
+
+  uint16_t port() const;
+  std::string url() const;  // "http://127.0.0.1:8321/"
+
+  struct Stats {
+    uint64_t requests = 0;
+    uint64_t refused = 0;  // connections over the limit
+    size_t connections = 0;
+    size_t streams = 0;
+  };
+  Stats stats() const;
+
+  struct Core;
+
+ private:
+  explicit HttpServer(std::unique_ptr<Core> core);
+  std::unique_ptr<Core> core_;
+};
+
+}  // namespace tidemill

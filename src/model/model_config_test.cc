@@ -1,0 +1,240 @@
+#include "model/model_config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+
+#include "model/generation_config.h"
+#include "model/golden_models.h"
+#include "model/json_fields.h"
+
+namespace tidemill {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+nlohmann::json BaseModel(const char* type = "llama",
+                         const char* architecture = "LlamaForCausalLM") {
+  return {{"architectures", {architecture}},
+          {"model_type", type},
+          {"vocab_size", 512},
+          {"hidden_size", 64},
+          {"intermediate_size", 160},
+          {"num_hidden_layers", 3},
+          {"num_attention_heads", 4},
+          {"num_key_value_heads", 2},
+          {"max_position_embeddings", 512},
+          {"rms_norm_eps", 1e-5},
+          {"hidden_act", "silu"},
+          {"eos_token_id", {2, 7}}};
+}
+
+Result<ModelConfig> ParseModel(const nlohmann::json& json) {
+  return ParseModelConfig(json.dump(), "m/config.json");
+}
+
+// `BaseModel()` with one field changed is refused with a message that names the file and has `part`
+// in it.
+void ExpectRefused(const char* key, const nlohmann::json& value, const char* part) {
+  nlohmann::json json = BaseModel();
+  json[key] = value;
+  const auto config = ParseModel(json);
+  ASSERT_FALSE(config.ok()) << key << " " << value;
+  EXPECT_EQ(config.status().code(), Code::kInvalid);
+  EXPECT_THAT(config.status().message(), HasSubstr("m/config.json: "));
+  EXPECT_THAT(config.status().message(), HasSubstr(part));
+}
+
+TEST(ModelConfig, ReadsAFileOfLlama) {
+  const auto config = ParseModel(BaseModel());
+  ASSERT_TRUE(config.ok()) << config.status().ToString();
+  EXPECT_EQ(config->family, ModelFamily::kLlama);
+  EXPECT_EQ(config->head_dim, 16);
+  EXPECT_EQ(config->num_kv_heads, 2);
+  EXPECT_FALSE(config->qkv_bias);
+  EXPECT_FALSE(config->tie_word_embeddings);
+  EXPECT_EQ(config->rope.theta, 10000.0);
+  EXPECT_THAT(config->eos_token_ids, ElementsAre(2, 7));
+}
+
+TEST(ModelConfig, Qwen2HasBiasesOnQueriesKeysAndValuesOnly) {
+  const auto config = ParseModel(BaseModel("qwen2", "Qwen2ForCausalLM"));
+  ASSERT_TRUE(config.ok()) << config.status().ToString();
+  EXPECT_TRUE(config->qkv_bias);
+  EXPECT_FALSE(config->output_bias);
+  EXPECT_FALSE(config->qk_norm());
+}
+
+TEST(ModelConfig, Qwen3HasHeadsOf128UnlessToldAndNormalizesThem) {
+  const auto config = ParseModel(BaseModel("qwen3", "Qwen3ForCausalLM"));
+  ASSERT_TRUE(config.ok()) << config.status().ToString();
+  EXPECT_EQ(config->head_dim, 128);
+  EXPECT_TRUE(config->qk_norm());
+}
+
+TEST(ModelConfig, BothSpellingsOfRopeGiveTheSame) {
+  nlohmann::json older = BaseModel();
+  older["rope_theta"] = 500000.0;
+  older["rope_scaling"] = {{"type", "llama3"},
+                           {"factor", 8.0},
+                           {"low_freq_factor", 1.0},
+                           {"high_freq_factor", 4.0},
+                           {"original_max_position_embeddings", 128}};
+  nlohmann::json newer = BaseModel();
+  newer["rope_parameters"] = older["rope_scaling"];
+  newer["rope_parameters"].erase("type");
+  newer["rope_parameters"]["rope_type"] = "llama3";
+  newer["rope_parameters"]["rope_theta"] = 500000.0;
+  const auto a = ParseModel(older);
+  const auto b = ParseModel(newer);
+  ASSERT_TRUE(a.ok() && b.ok()) << a.status().ToString() << b.status().ToString();
+  EXPECT_EQ(ModelConfigJson(*a), ModelConfigJson(*b));
+  EXPECT_EQ(a->rope.type, RopeType::kLlama3);
+  EXPECT_EQ(a->rope.original_max_position_embeddings, 128);
+  EXPECT_EQ(a->rope.theta, 500000.0);
+}
+
+TEST(ModelConfig, WrongFieldsAreRefusedByName) {
+  ExpectRefused("vocab_size", 0, "\"vocab_size\" must be a whole number from 1");
+  ExpectRefused("hidden_size", "64", "\"hidden_size\"");
+  ExpectRefused("hidden_size", 65, "\"hidden_size\" (65) must be a multiple");
+  ExpectRefused("hidden_size", 1.5, "\"hidden_size\"");
+  ExpectRefused("hidden_size", 18446744073709551615ULL, "\"hidden_size\"");
+  ExpectRefused("intermediate_size", nullptr, "\"intermediate_size\" is missing");
+  ExpectRefused("num_hidden_layers", -3, "\"num_hidden_layers\"");
+  ExpectRefused("num_key_value_heads", 3, "\"num_key_value_heads\" (3) must divide");
+  ExpectRefused("num_key_value_heads", 8, "\"num_key_value_heads\"");
+  ExpectRefused("head_dim", 15, "\"head_dim\" must be even");
+  ExpectRefused("rms_norm_eps", 0.0, "\"rms_norm_eps\"");
+  ExpectRefused("hidden_act", "gelu", "\"hidden_act\" must be \"silu\"");
+  ExpectRefused("tie_word_embeddings", 1, "\"tie_word_embeddings\" must be true or false");
+  ExpectRefused("eos_token_id", 512, "\"eos_token_id\"");
+  ExpectRefused("torch_dtype", "int8", "\"torch_dtype\"");
+  ExpectRefused("rope_theta", 0.5, "\"rope_theta\"");
+  ExpectRefused("rope_scaling", {{"type", "dynamic"}, {"factor", 2.0}}, "\"dynamic\"");
+  ExpectRefused("rope_scaling", {{"type", "linear"}}, "rope_scaling: \"factor\" is missing");
+  ExpectRefused("rope_parameters", {{"rope_type", "llama3"}, {"factor", 8.0}}, "rope_parameters: ");
+  ExpectRefused("partial_rotary_factor", 0.5, "\"partial_rotary_factor\"");
+}
+
+TEST(ModelConfig, WhatIsNotSupportedIsRefusedByName) {
+  ExpectRefused("model_type", "mistral", "\"mistral\", which is not supported");
+  ExpectRefused("architectures", {"LlamaForSequenceClassification"}, "\"architectures\"");
+  ExpectRefused("quantization_config", {{"quant_method", "gptq"}}, "\"gptq\"");
+  ExpectRefused("layer_types", {"full_attention", "sliding_attention"}, "\"sliding_attention\"");
+}
+
+TEST(ModelConfig, SlidingWindowsAreRefusedOnlyWhereALayerUsesThem) {
+  nlohmann::json json = BaseModel("qwen2", "Qwen2ForCausalLM");
+  json["sliding_window"] = 128;
+  json["max_window_layers"] = 2;
+  json["use_sliding_window"] = false;
+  EXPECT_TRUE(ParseModel(json).ok());
+  json["use_sliding_window"] = true;
+  EXPECT_THAT(ParseModel(json).status().message(), HasSubstr("\"use_sliding_window\""));
+  json["max_window_layers"] = 3;  // all three layers are full
+  EXPECT_TRUE(ParseModel(json).ok());
+}
+
+TEST(ModelConfig, BrokenJsonSaysWhere) {
+  EXPECT_THAT(ParseModelConfig("{\"a\": ", "x.json").status().message(),
+              HasSubstr("x.json: not JSON"));
+  EXPECT_THAT(ParseModelConfig("[]", "x.json").status().message(),
+              HasSubstr("must be a JSON object"));
+  EXPECT_EQ(ReadModelConfig("/nonexistent").status().code(), Code::kNotFound);
+}
+
+TEST(ModelConfig, LinearRopeDividesEveryFrequency) {
+  ModelConfig config = ParseModel(BaseModel()).value();
+  const RopeFrequencies plain = ComputeRopeFrequencies(config);
+  ASSERT_EQ(plain.inverse.size(), 8u);
+  EXPECT_FLOAT_EQ(plain.inverse[0], 1.0f);
+  EXPECT_FLOAT_EQ(plain.inverse[4], 0.01f);
+  config.rope.type = RopeType::kLinear;
+  config.rope.factor = 4;
+  EXPECT_FLOAT_EQ(ComputeRopeFrequencies(config).inverse[4], 0.0025f);
+}
+
+TEST(ModelConfig, Llama3RopeSlowsOnlyLongWaves) {
+  ModelConfig config = ParseModel(BaseModel()).value();
+  config.rope = {.type = RopeType::kLlama3,
+                 .theta = 10000,
+                 .factor = 8,
+                 .original_max_position_embeddings = 256};
+  const RopeFrequencies scaled = ComputeRopeFrequencies(config);
+  EXPECT_FLOAT_EQ(scaled.inverse[0], 1.0f);               // wave 6.3 < 256/4
+  EXPECT_FLOAT_EQ(scaled.inverse[7], 3.1622776e-4f / 8);  // wave 19869 > 256
+  // Index 3: f = 10^-1.5, wave 198.7 between: smooth = (256/198.69 - 1) / 3.
+  const double f = std::pow(10.0, -1.5);
+  const double smooth = (256 / (2 * M_PI / f) - 1) / 3;
+  EXPECT_NEAR(scaled.inverse[3], (1 - smooth) * f / 8 + smooth * f, 1e-8);
+}
+
+TEST(ModelConfig, YarnRopeBlendsAndScalesAttention) {
+  ModelConfig config = ParseModel(BaseModel()).value();
+  config.rope = {.type = RopeType::kYarn,
+                 .theta = 10000,
+                 .factor = 4,
+                 .original_max_position_embeddings = 512};
+  const RopeFrequencies scaled = ComputeRopeFrequencies(config);
+  EXPECT_FLOAT_EQ(scaled.attention_scaling, static_cast<float>(0.1 * std::log(4.0) + 1));
+  // The range is dimensions 0.81 and 3.82 of 8 pairs, rounded outwards to 0 and 4.
+  EXPECT_FLOAT_EQ(scaled.inverse[0], 1.0f);
+  EXPECT_NEAR(scaled.inverse[1], 0.31622776 * (0.75 + 0.25 / 4), 1e-7);
+  EXPECT_NEAR(scaled.inverse[4], 0.01 / 4, 1e-9);
+  config.rope.attention_factor = 1.5;
+  EXPECT_FLOAT_EQ(ComputeRopeFrequencies(config).attention_scaling, 1.5f);
+}
+
+TEST(ModelConfig, ParameterCountCountsATiedEmbeddingOnce) {
+  ModelConfig config = ParseModel(BaseModel()).value();
+  const int64_t untied = config.ParameterCount();
+  config.tie_word_embeddings = true;
+  EXPECT_EQ(untied - config.ParameterCount(), 512 * 64);
+}
+
+TEST(ModelConfigGolden, EveryModelIsReadAndWrittenTheSame) {
+  const auto models = GoldenModels(TIDEMILL_SOURCE_DIR);
+  ASSERT_FALSE(models.empty());
+  for (const std::string& dir : models) {
+    SCOPED_TRACE(dir);
+    const auto config = ReadModelConfig(dir);
+    ASSERT_TRUE(config.ok()) << config.status().ToString();
+    const std::string json = ModelConfigJson(*config);
+    const auto again = ParseModelConfig(json, "again");
+    ASSERT_TRUE(again.ok()) << again.status().ToString();
+    EXPECT_EQ(ModelConfigJson(*again), json);
+    if (!std::filesystem::exists(dir + "/generation_config.json")) continue;
+    const auto generation = ReadGenerationConfig(dir);
+    ASSERT_TRUE(generation.ok()) << generation.status().ToString();
+    EXPECT_FALSE(generation->eos_token_ids.empty());
+  }
+}
+
+TEST(GenerationConfig, ReadsSeveralEndTokensAndSampling) {
+  const auto config = ParseGenerationConfig(
+      R"({"eos_token_id": [151645, 151643], "temperature": 0.6, "top_p": 0.95, "top_k": 20,
+          "do_sample": true, "pad_token_id": -1})",
+      "g");
+  ASSERT_TRUE(config.ok()) << config.status().ToString();
+  EXPECT_THAT(config->eos_token_ids, ElementsAre(151645, 151643));
+  EXPECT_EQ(config->top_k, 20);
+  EXPECT_EQ(config->temperature, 0.6);
+  EXPECT_FALSE(config->pad_token_id);
+  EXPECT_EQ(config->top_p, 0.95);
+}
+
+TEST(GenerationConfig, WrongFieldsAreRefusedByName) {
+  for (const char* json : {R"({"top_p": 1.5})", R"({"temperature": -1})", R"({"top_k": "x"})",
+                           R"({"eos_token_id": ["a"]})", R"({"eos_token_id": -2})"}) {
+    const auto config = ParseGenerationConfig(json, "g.json");
+    ASSERT_FALSE(config.ok()) << json;
+    EXPECT_THAT(config.status().message(), HasSubstr("g.json: \""));
+  }
+}
+
+}  // namespace
+}  // namespace tidemill

@@ -1,0 +1,74 @@
+#include "model/text_regex.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "model/pre_tokenizer.h"
+#include "model/tokenizer_writer.h"
+
+namespace tidemill {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::vector<std::string> Split(const char* pattern, std::string_view text) {
+  std::vector<PreTokenStage> stages(1);
+  stages[0].pattern = TextRegex::FromOniguruma(pattern).value();
+  std::vector<std::string> pieces;
+  PreTokenizer(std::move(stages)).Split(text, [&](std::string_view piece) {
+    pieces.emplace_back(piece);
+  });
+  return pieces;
+}
+
+TEST(TextRegex, WhatIsReadDifferentlyElsewhereIsRefused) {
+  for (const char* pattern :
+       {"[a[b]]", "[a&&b]", "\\bword", "(?<name>x)", "(?i)x", "(*UTF)x", "a{1,2}+", "\\Kx", "\\1",
+        "[\\W]", "\\p", "x\\", "(?m:.)", "[[:alpha:]]", "\\u12"}) {
+    EXPECT_FALSE(TextRegex::FromOniguruma(pattern).ok()) << pattern;
+  }
+  EXPECT_THAT(TextRegex::FromOniguruma("(a").status().message(), HasSubstr("pattern: "));
+}
+
+TEST(TextRegex, WhiteSpaceIsUnicodes) {
+  const TextRegex space = TextRegex::FromOniguruma("\\A\\s\\z").value();
+  for (const char* text :
+       {" ", "\t", "\v", "\u0085", "\u00a0", "\u1680", "\u2003", "\u2028", "\u3000"}) {
+    EXPECT_TRUE(space.Find(text, 0)) << text;
+  }
+  for (const char* text : {"\u180e", "\u200b", "\ufeff", "\x1c", "a"}) {
+    EXPECT_FALSE(space.Find(text, 0)) << text;
+  }
+}
+
+TEST(TextRegex, QwensPatternCutsAsQwenDoes) {
+  EXPECT_THAT(
+      Split(kQwenPattern, "I'LL say\r\n\r\n  don't x=12;"),
+      ElementsAre("I", "'LL", " say", "\r\n\r\n", " ", " don", "'t", " x", "=", "1", "2", ";"));
+  EXPECT_THAT(Split(kQwenPattern, "a   \n  b  "), ElementsAre("a", "   \n", " ", " b", "  "));
+  EXPECT_THAT(Split(kLlama3Pattern, "12345 你好!!\n\n"),
+              ElementsAre("123", "45", " 你好", "!!\n\n"));
+}
+
+TEST(TextRegex, AnEmptyMatchCutsButDoesNotStall) {
+  EXPECT_THAT(Split("x*", "aéxxb"), ElementsAre("a", "é", "xx", "b"));
+  EXPECT_THAT(Split("(?=b)", "aabab"), ElementsAre("aa", "ba", "b"));
+}
+
+TEST(TextRegex, VeryLongRunsAreStillOnePiece) {
+  const size_t n = size_t{4} << 20;
+  EXPECT_EQ(Split(kQwenPattern, std::string(n, 'a')).size(), 1u);
+  EXPECT_EQ(Split(kQwenPattern, std::string(n, ' ')).size(), 1u);
+  EXPECT_EQ(Split(kQwenPattern, std::string(n, '=')).size(), 1u);
+  EXPECT_EQ(Split(kQwenPattern, std::string(n, '\n')).size(), 1u);
+  EXPECT_EQ(Split(kQwenPattern, std::string(n, ' ') + "a").size(), 2u);
+}
+
+TEST(TextRegex, APatternThatExplodesGivesUpInBounds) {
+  const TextRegex slow = TextRegex::FromOniguruma("(a+)+b").value();
+  EXPECT_FALSE(slow.Find(std::string(64, 'a'), 0));
+}
+
+}  // namespace
+}  // namespace tidemill

@@ -1,0 +1,161 @@
+#include "model/tokenizer.h"
+
+#include <utility>
+
+#include "core/files.h"
+#include "model/tokenizer_impl.h"
+#include "model/unicode.h"
+
+namespace tidemill {
+namespace {
+
+constexpr size_t kTokenizerBytesMax = size_t{256} << 20;
+
+MergeTable MakeMergeTable(const TokenizerParts& parts) {
+  MergeTable table(parts.merges.size());
+  for (size_t rank = 0; rank < parts.merges.size(); ++rank) {
+    const auto& [pair, result] = parts.merges[rank];
+    table.Insert(pair.first, pair.second, {static_cast<uint32_t>(rank), result});
+  }
+  return table;
+}
+
+}  // namespace
+
+struct Tokenizer::Impl {
+  bool nfc;
+  std::vector<AddedToken> added;
+  std::vector<std::string> token_bytes;
+  std::vector<bool> special;  // by id
+  PreTokenizer pre_tokenizer;
+  Bpe bpe;
+  AddedTokenMatcher raw;         // matched in the text as it is
+  AddedTokenMatcher normalized;  // matched after normalization
+
+  explicit Impl(TokenizerParts parts)
+      : nfc(parts.nfc),
+        added(std::move(parts.added)),
+        token_bytes(std::move(parts.token_bytes)),
+        special(token_bytes.size()),
+        pre_tokenizer(std::move(parts.stages)),
+        bpe(std::move(parts.vocabulary), MakeMergeTable(parts)) {
+    // Special ones first: where two have one spelling, theirs is the one that counts.
+    for (const AddedToken& token : added) {
+      if (token.special) Register(token);
+    }
+    for (const AddedToken& token : added) {
+      if (!token.special) Register(token);
+    }
+  }
+
+  void Register(const AddedToken& token) {
+    if (token.special) special[static_cast<size_t>(token.id)] = true;
+    if (!token.normalized) return raw.Add(token.content, &token);
+    const std::optional<std::string> composed =
+        nfc ? ToNfc(token.content) : std::optional<std::string>();
+    normalized.Add(composed ? *composed : token.content, &token);
+  }
+
+  // Text without raw added tokens.
+  void EncodeBetween(std::string_view text, SpecialTokens mode, std::vector<TokenId>& ids) const {
+    std::optional<std::string> composed;
+    if (nfc) composed = ToNfc(text);
+    if (composed) text = *composed;
+    for (const AddedTokenMatcher::Piece& piece : normalized.Cut(text, mode)) {
+      if (piece.token != nullptr) {
+        ids.push_back(piece.token->id);
+      } else {
+        pre_tokenizer.Split(piece.text,
+                            [&](std::string_view pre_token) { bpe.Encode(pre_token, ids); });
+      }
+    }
+  }
+
+  bool Has(TokenId id) const { return id >= 0 && static_cast<size_t>(id) < token_bytes.size(); }
+};
+
+Result<Tokenizer> Tokenizer::Parse(std::string_view json, std::string_view name) {
+  TM_ASSIGN_OR_RETURN(TokenizerParts parts, ParseTokenizerParts(json, name));
+  return Tokenizer(std::make_shared<const Impl>(std::move(parts)));
+}
+
+Result<Tokenizer> Tokenizer::Read(const std::string& dir) {
+  const std::string path = dir + "/tokenizer.json";
+  TM_ASSIGN_OR_RETURN(const std::string json, ReadFileBounded(path, kTokenizerBytesMax));
+  return Parse(json, path);
+}
+
+std::vector<TokenId> Tokenizer::Encode(std::string_view text, SpecialTokens special) const {
+  std::vector<TokenId> ids;
+  ids.reserve(text.size() / 3);
+  EncodeTo(text, special, ids);
+  return ids;
+}
+
+void Tokenizer::EncodeTo(std::string_view text, SpecialTokens special,
+                         std::vector<TokenId>& ids) const {
+  std::string repaired;
+  if (ValidUtf8Prefix(text) != text.size()) {
+    repaired = Utf8Lossy(text);
+    text = repaired;
+  }
+  for (const AddedTokenMatcher::Piece& piece : impl_->raw.Cut(text, special)) {
+    if (piece.token != nullptr) {
+      ids.push_back(piece.token->id);
+    } else {
+      impl_->EncodeBetween(piece.text, special, ids);
+    }
+  }
+}
+
+std::string Tokenizer::Decode(std::span<const TokenId> ids, bool skip_special) const {
+  std::string bytes;
+  for (const TokenId id : ids) {
+    if (!skip_special || !IsSpecial(id)) bytes.append(TokenBytes(id));
+  }
+  return Utf8Lossy(bytes);
+}
+
+std::string_view Tokenizer::TokenBytes(TokenId id) const {
+  return impl_->Has(id) ? std::string_view(impl_->token_bytes[static_cast<size_t>(id)])
+                        : std::string_view();
+}
+
+std::optional<TokenId> Tokenizer::AddedTokenId(std::string_view content) const {
+  for (const AddedToken& token : impl_->added) {
+    if (token.content == content) return token.id;
+  }
+  return std::nullopt;
+}
+
+std::optional<TokenId> Tokenizer::TokenIdOfBytes(std::string_view bytes) const {
+  const auto& ids = impl_->bpe.vocabulary().ids;
+  const auto it = ids.find(std::string(bytes));
+  return it == ids.end() ? std::nullopt : std::optional(it->second);
+}
+
+bool Tokenizer::IsSpecial(TokenId id) const {
+  return impl_->Has(id) && impl_->special[static_cast<size_t>(id)];
+}
+
+const std::vector<AddedToken>& Tokenizer::added_tokens() const {
+  return impl_->added;
+}
+
+int32_t Tokenizer::vocab_size() const {
+  return static_cast<int32_t>(impl_->token_bytes.size());
+}
+
+std::string StreamDecoder::Push(TokenId id) {
+  held_.append(tokenizer_.TokenBytes(id));
+  std::string out;
+  const size_t open = AppendUtf8Lossy(held_, out);
+  held_.erase(0, held_.size() - open);
+  return out;
+}
+
+std::string StreamDecoder::Finish() {
+  return Utf8Lossy(std::exchange(held_, {}));
+}
+
+}  // namespace tidemill

@@ -1,0 +1,163 @@
+#ifdef TIDEMILL_CUDA
+
+#include "model/torch/cuda_leaves.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <c10/cuda/CUDAStream.h>
+
+#include "model/cuda/weight_layout.h"
+#include "model/torch/held.h"
+
+namespace tidemill {
+namespace {
+
+using at::Tensor;
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+Tensor Part(const Tensor& block, const WeightPlace& place) {
+  return block.narrow(0, static_cast<int64_t>(place.first), static_cast<int64_t>(place.numbers()))
+      .view(place.shape);
+}
+
+// Finds products in the blocks by the names of their layers.
+class Finder {
+ public:
+  Finder(const WeightLayout& layout, const CudaLeaves& leaves) : layout_(layout), leaves_(leaves) {}
+
+  // Layers that lie one after the other.
+  CudaProduct Find(const std::vector<std::string>& names, bool biased) const {
+    CudaProduct product;
+    product.weight = Rows(leaves_.low, names, ".weight");
+    product.weight_gradient = Rows(leaves_.gradients, names, ".weight");
+    if (!biased) return product;
+    product.bias = Rows(leaves_.low, names, ".bias");
+    product.bias_gradient = Rows(leaves_.gradients, names, ".bias");
+    return product;
+  }
+
+ private:
+  Tensor Rows(const Tensor& block, const std::vector<std::string>& names, const char* kind) const {
+    WeightPlace whole = layout_.Of(names.front() + kind);
+    for (size_t i = 1; i < names.size(); ++i) {
+      const WeightPlace& next = layout_.Of(names[i] + kind);
+      TM_CHECK(next.first == whole.first + whole.numbers(), "what is one product lies together");
+      whole.shape[0] += next.shape[0];
+    }
+    return Part(block, whole);
+  }
+
+  const WeightLayout& layout_;
+  const CudaLeaves& leaves_;
+};
+
+class ProductFunction : public torch::autograd::Function<ProductFunction> {
+ public:
+  static Tensor forward(AutogradContext* ctx, const Tensor& x,
+                        const std::shared_ptr<const CudaProduct>& product) {
+    ctx->save_for_backward({x});
+    Hold(ctx, "product", product);
+    return at::linear(
+        x, product->weight,
+        product->bias.defined() ? std::optional<Tensor>(product->bias) : std::optional<Tensor>());
+  }
+
+  static variable_list backward(AutogradContext* ctx, variable_list grads) {
+    const auto product = TakeHeld<CudaProduct>(ctx, "product");
+    const Tensor x = ctx->get_saved_variables()[0], dy = grads[0].contiguous();
+    AddProduct(dy, x, product->weight_gradient);
+    if (product->bias.defined()) {
+      Tensor gradient = product->bias_gradient;
+      gradient.add_(dy.sum(0, /*keepdim=*/false, at::kFloat));
+    }
+    return {at::mm(dy, product->weight), Tensor()};
+  }
+};
+
+class EmbedFunction : public torch::autograd::Function<EmbedFunction> {
+ public:
+  static Tensor forward(AutogradContext* ctx, const Tensor& leaf, const Tensor& tokens,
+                        const std::shared_ptr<const CudaProduct>& embed) {
+    static_cast<void>(leaf);
+    ctx->save_for_backward({tokens});
+    Hold(ctx, "embed", embed);
+    return at::embedding(embed->weight, tokens);
+  }
+
+  static variable_list backward(AutogradContext* ctx, variable_list grads) {
+    Tensor gradient = TakeHeld<CudaProduct>(ctx, "embed")->weight_gradient;
+    gradient.index_add_(0, ctx->get_saved_variables()[0], grads[0].to(at::kFloat));
+    return {Tensor(), Tensor(), Tensor()};
+  }
+};
+
+}  // namespace
+
+void CudaLeaves::Refresh() const {
+  const at::NoGradGuard no_grad;
+  Tensor to = low;
+  to.copy_(values);
+}
+
+std::shared_ptr<const CudaLeaves> MakeCudaLeaves(const ModelConfig& config,
+                                                 const NamedTensors& tensors) {
+  const at::NoGradGuard no_grad;
+  const WeightLayout layout = MakeWeightLayout(config);
+  const auto options =
+      tensors.at("model.embed_tokens.weight").options().dtype(at::kFloat).requires_grad(false);
+  auto leaves = std::make_shared<CudaLeaves>();
+  const auto numbers = static_cast<int64_t>(layout.numbers);
+  leaves->values = at::zeros({numbers}, options);
+  leaves->gradients = at::zeros({numbers}, options);
+  leaves->low = at::zeros({numbers}, options.dtype(at::kBFloat16));
+  for (const WeightPlace& place : layout.places) {
+    Tensor value = Part(leaves->values, place);
+    value.copy_(tensors.at(place.name).detach());
+    Tensor leaf = value.detach().set_requires_grad(true);
+    leaf.mutable_grad() = Part(leaves->gradients, place);
+    leaves->parameters.emplace(place.name, leaf);
+  }
+  const Finder finder(layout, *leaves);
+  leaves->embed = finder.Find({"model.embed_tokens"}, false);
+  leaves->head = config.tie_word_embeddings ? leaves->embed : finder.Find({"lm_head"}, false);
+  for (int64_t i = 0; i < config.num_layers; ++i) {
+    const std::string layer = "model.layers." + std::to_string(i) + ".";
+    const std::string attention = layer + "self_attn.", mlp = layer + "mlp.";
+    leaves->layers.push_back(
+        {.qkv = finder.Find({attention + "q_proj", attention + "k_proj", attention + "v_proj"},
+                            config.qkv_bias),
+         .o = finder.Find({attention + "o_proj"}, config.output_bias),
+         .gate_up = finder.Find({mlp + "gate_proj", mlp + "up_proj"}, config.mlp_bias),
+         .down = finder.Find({mlp + "down_proj"}, config.mlp_bias)});
+  }
+  return leaves;
+}
+
+NamedTensors CopyLeaves(const ModelConfig& config, const CudaLeaves& leaves, at::ScalarType type) {
+  const at::NoGradGuard no_grad;
+  const Tensor block = leaves.values.to(type, /*non_blocking=*/false, /*copy=*/true);
+  NamedTensors copies;
+  for (const WeightPlace& place : MakeWeightLayout(config).places) {
+    copies.emplace(place.name, Part(block, place));
+  }
+  c10::cuda::getCurrentCUDAStream().synchronize();
+  return copies;
+}
+
+Tensor MultiplyLeaves(const Tensor& x, std::shared_ptr<const CudaProduct> product) {
+  return ProductFunction::apply(x, std::move(product));
+}
+
+Tensor EmbedLeaves(const Tensor& leaf, const Tensor& tokens,
+                   std::shared_ptr<const CudaProduct> embed) {
+  return EmbedFunction::apply(leaf, tokens, std::move(embed));
+}
+
+void AddProduct(const Tensor& a, const Tensor& b, Tensor gradient) {
+  at::addmm_out(gradient, gradient, a.t(), b, at::kFloat);
+}
+
+}  // namespace tidemill
+
+#endif  // TIDEMILL_CUDA

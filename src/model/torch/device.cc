@@ -1,0 +1,73 @@
+#include "model/torch/device.h"
+
+#include <charconv>
+
+#ifdef TIDEMILL_CUDA
+#include <c10/cuda/CUDAFunctions.h>
+
+#include "model/cuda/check.h"
+#endif
+
+#include "model/torch/moved_weights.h"
+
+namespace tidemill {
+namespace {
+
+int Gpus() {
+#ifdef TIDEMILL_CUDA
+  return c10::cuda::device_count();
+#else
+  return 0;
+#endif
+}
+
+#ifdef TIDEMILL_CUDA
+constexpr bool kBuiltWithCuda = true;
+#else
+constexpr bool kBuiltWithCuda = false;
+#endif
+
+}  // namespace
+
+bool IsGpu(const std::string& device) {
+  return device.starts_with("cuda");
+}
+
+Result<std::string> ResolveDevice(const std::string& wanted) {
+  if (wanted == "auto") return std::string(Gpus() > 0 ? "cuda:0" : "cpu");
+  if (wanted == "cpu") return wanted;
+  const std::string number = wanted.starts_with("cuda:") ? wanted.substr(5) : "0";
+  int index = -1;
+  const char* end = number.data() + number.size();
+  const bool numeric = std::from_chars(number.data(), end, index).ptr == end && index >= 0;
+  if ((wanted != "cuda" && !wanted.starts_with("cuda:")) || !numeric) {
+    return Invalid("\"" + wanted + "\" is no device; auto, cpu, cuda and cuda:N are");
+  }
+  if (!kBuiltWithCuda) return Invalid(wanted + ": this program was built without CUDA");
+  if (index >= Gpus()) {
+    return Invalid(wanted + ": there are " + std::to_string(Gpus()) + " GPUs here");
+  }
+  return "cuda:" + std::to_string(index);
+}
+
+Result<uint64_t> DefaultCacheBytes(const std::string& device) {
+#ifdef TIDEMILL_CUDA
+  if (IsGpu(device)) {
+    size_t free = 0, total = 0;
+    TM_CUDA(cudaSetDevice(at::Device(device).index()));
+    TM_CUDA(cudaMemGetInfo(&free, &total));
+    return uint64_t{free} / 4;
+  }
+#endif
+  static_cast<void>(device);
+  return uint64_t{512} << 20;
+}
+
+Result<std::shared_ptr<const PolicyWeights>> WeightsToSample(
+    const std::shared_ptr<const PolicyWeights>& weights) {
+  const at::Device device = weights->view().embed.device();
+  if (!device.is_cuda()) return weights;
+  return MovedWeights(weights, device.str(), at::kBFloat16);
+}
+
+}  // namespace tidemill

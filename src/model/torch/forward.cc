@@ -1,0 +1,178 @@
+// The differentiable forward pass over packed sequences.
+#include "model/torch/aten.h"
+
+#include "model/torch/attention.h"
+#ifdef TIDEMILL_CUDA
+#include "model/torch/cuda_train.h"
+#endif
+#include "model/torch/linear.h"
+#include "model/torch/model.h"
+#include "model/torch/recompute.h"
+
+namespace tidemill {
+
+at::Tensor As(const at::Tensor& tensor, at::ScalarType type) {
+  return tensor.scalar_type() == type ? tensor : tensor.to(type);
+}
+
+at::Tensor Linear(const at::Tensor& x, const LinearTensors& linear) {
+  const at::ScalarType type = x.scalar_type();
+  at::Tensor y = at::linear(x, As(linear.weight, type),
+                            linear.bias.defined() ? c10::optional<at::Tensor>(As(linear.bias, type))
+                                                  : c10::optional<at::Tensor>());
+  if (!linear.lora_a.defined()) return y;
+  const at::Tensor low = at::linear(x, As(linear.lora_a, type));
+  return y + at::linear(low, As(linear.lora_b, type)) * linear.lora_scale;
+}
+
+namespace {
+
+// The statistics are float32 whatever the type of x.
+at::Tensor RmsNorm(const at::Tensor& x, const at::Tensor& weight, double eps) {
+  const at::Tensor wide = As(x, at::kFloat);
+  const at::Tensor scale = at::rsqrt(wide.square().mean(-1, true) + eps);
+  return As(wide * scale, x.scalar_type()) * As(weight, x.scalar_type());
+}
+
+struct Rotation {
+  at::Tensor cos;  // [n, 1, head_dim / 2]
+  at::Tensor sin;
+};
+
+Rotation MakeRotation(const ModelConfig& config, const at::Tensor& positions, at::ScalarType type) {
+  const RopeFrequencies frequencies = ComputeRopeFrequencies(config);
+  const at::Tensor inverse = at::from_blob(const_cast<float*>(frequencies.inverse.data()),
+                                           {static_cast<int64_t>(frequencies.inverse.size())},
+                                           at::TensorOptions().dtype(at::kFloat))
+                                 .clone()
+                                 .to(positions.device());
+  const at::Tensor angles = (positions.to(at::kFloat).unsqueeze(1) * inverse).unsqueeze(1);
+  return {As(at::cos(angles) * frequencies.attention_scaling, type),
+          As(at::sin(angles) * frequencies.attention_scaling, type)};
+}
+
+// x [n, heads, head_dim]: pairs (i, i + head_dim / 2) are turned.
+at::Tensor Rotate(const at::Tensor& x, const Rotation& r) {
+  const int64_t half = x.size(2) / 2;
+  const at::Tensor first = x.narrow(2, 0, half);
+  const at::Tensor second = x.narrow(2, half, half);
+  return at::cat({first * r.cos - second * r.sin, second * r.cos + first * r.sin}, 2);
+}
+
+// Who sees whom.
+struct Sight {
+  std::vector<int64_t> starts, key_starts;
+  at::Tensor key_rows;  // undefined: every row's keys once, in their order
+};
+
+at::Tensor Attention(const ModelConfig& c, const LayerTensors& layer, const at::Tensor& x,
+                     const Rotation& rotation, const Sight& sight) {
+  const int64_t n = x.size(0);
+  at::Tensor q = Linear(x, layer.q).view({n, c.num_heads, c.head_dim});
+  at::Tensor k = Linear(x, layer.k).view({n, c.num_kv_heads, c.head_dim});
+  at::Tensor v = Linear(x, layer.v).view({n, c.num_kv_heads, c.head_dim});
+  if (layer.q_norm.defined()) {
+    q = RmsNorm(q, layer.q_norm, c.rms_norm_eps);
+    k = RmsNorm(k, layer.k_norm, c.rms_norm_eps);
+  }
+  q = Rotate(q, rotation);
+  k = Rotate(k, rotation);
+  if (sight.key_rows.defined()) {
+    k = k.index_select(0, sight.key_rows);
+    v = v.index_select(0, sight.key_rows);
+  }
+  return Linear(
+      PackedCausalAttention(q, k, v, sight.starts, sight.key_starts).view({n, c.q_size()}),
+      layer.o);
+}
+
+Sight SightOf(const PackedBatch& batch) {
+  if (batch.parents.empty()) return {batch.starts, batch.starts, {}};
+  PackedKeys keys = KeysOf(batch);
+  const at::Tensor rows = at::from_blob(keys.rows.data(), {static_cast<int64_t>(keys.rows.size())},
+                                        at::TensorOptions().dtype(at::kLong))
+                              .clone()
+                              .to(batch.tokens.device());
+  return {batch.starts, std::move(keys.starts), rows};
+}
+
+}  // namespace
+
+PackedKeys KeysOf(const PackedBatch& batch) {
+  const size_t count = batch.starts.size() - 1;
+  TM_CHECK(batch.parents.empty() || batch.parents.size() == count,
+           "every sequence of a pack continues one, or none");
+  PackedKeys keys;
+  keys.starts.push_back(0);
+  const auto add = [&](size_t s) {
+    for (int64_t row = batch.starts[s]; row < batch.starts[s + 1]; ++row) keys.rows.push_back(row);
+  };
+  for (size_t s = 0; s < count; ++s) {
+    const int64_t parent = batch.parents.empty() ? -1 : batch.parents[s];
+    if (parent >= 0) {
+      TM_CHECK(batch.parents.at(static_cast<size_t>(parent)) < 0, "a parent continues none");
+      add(static_cast<size_t>(parent));
+    }
+    add(s);
+    keys.starts.push_back(static_cast<int64_t>(keys.rows.size()));
+  }
+  return keys;
+}
+
+PackedBatch Pack(const std::vector<std::vector<int32_t>>& sequences, const std::string& device) {
+  std::vector<int64_t> tokens;
+  std::vector<int64_t> positions;
+  PackedBatch batch;
+  batch.starts.push_back(0);
+  for (const std::vector<int32_t>& sequence : sequences) {
+    TM_CHECK(!sequence.empty(), "a packed sequence has at least one token");
+    for (size_t i = 0; i < sequence.size(); ++i) {
+      tokens.push_back(sequence[i]);
+      positions.push_back(static_cast<int64_t>(i));
+    }
+    batch.starts.push_back(static_cast<int64_t>(tokens.size()));
+  }
+  const auto to_tensor = [&](std::vector<int64_t>& values) {
+    return at::from_blob(values.data(), {static_cast<int64_t>(values.size())},
+                         at::TensorOptions().dtype(at::kLong))
+        .clone()
+        .to(at::Device(device));
+  };
+  batch.tokens = to_tensor(tokens);
+  batch.positions = to_tensor(positions);
+  return batch;
+}
+
+at::Tensor ForwardHidden(const ModelConfig& config, const ModelTensorsView& view,
+                         const PackedBatch& batch, std::optional<at::ScalarType> compute,
+                         bool recompute) {
+  TM_CHECK(!batch.starts.empty() && batch.starts.front() == 0 &&
+               batch.starts.back() == batch.tokens.size(0),
+           "the sequences of a pack cover it");
+  const at::ScalarType type = compute.value_or(view.embed.scalar_type());
+#ifdef TIDEMILL_CUDA
+  if (CudaForwardApplies(config, view, type)) {
+    return CudaForwardHidden(config, view, batch, recompute);
+  }
+#endif
+  const Rotation rotation = MakeRotation(config, batch.positions, type);
+  const Sight sight = SightOf(batch);
+  at::Tensor x = As(at::embedding(view.embed, batch.tokens), type);
+  for (const LayerTensors& layer : view.layers) {
+    const auto run = [&config, &layer, rotation, sight](const at::Tensor& in) {
+      const at::Tensor h =
+          in + Attention(config, layer, RmsNorm(in, layer.input_norm, config.rms_norm_eps),
+                         rotation, sight);
+      const at::Tensor n = RmsNorm(h, layer.post_norm, config.rms_norm_eps);
+      return h + Linear(at::silu(Linear(n, layer.gate)) * Linear(n, layer.up), layer.down);
+    };
+    x = recompute ? Recomputed(x, run) : run(x);
+  }
+  return RmsNorm(x, view.norm, config.rms_norm_eps);
+}
+
+at::Tensor Logits(const ModelTensorsView& view, const at::Tensor& hidden) {
+  return at::linear(hidden, As(view.head, hidden.scalar_type())).to(at::kFloat);
+}
+
+}  // namespace tidemill

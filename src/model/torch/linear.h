@@ -1,0 +1,17 @@
+// A linear layer, with the adapter that may ride on it.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "model/torch/model.h"
+
+namespace tidemill {
+
+// Casts (a differentiable copy) where the matrices are multiplied in another type than they are
+// kept in.
+at::Tensor As(const at::Tensor& tensor, at::ScalarType type);
+
+// In the type of x.
+at::Tensor Linear(const at::Tensor& x, const LinearTensors& linear);
+
+}  // namespace tidemill

@@ -1,0 +1,296 @@
+// The network against values computed by transformers and PEFT.
+#include "model/torch/aten.h"
+
+#include "model/torch/model.h"
+
+#include "core/test_kit.h"
+#include "learner/torch/adamw.h"
+#include "model/tiny_config.h"
+#include "model/torch/golden.h"
+
+namespace tidemill {
+namespace {
+
+double MaxDifference(const at::Tensor& a, const at::Tensor& b) {
+  return (a.to(at::kFloat) - b.to(at::kFloat)).abs().max().item<double>();
+}
+
+// Mean negative log-likelihood of every next token of every sequence, through the chunked function.
+at::Tensor MeanLoss(const ModelTensorsView& view, const at::Tensor& hidden,
+                    const PackedBatch& batch, int64_t chunk) {
+  std::vector<at::Tensor> rows, targets;
+  for (size_t s = 0; s + 1 < batch.starts.size(); ++s) {
+    const int64_t first = batch.starts[s], n = batch.starts[s + 1] - first - 1;
+    rows.push_back(hidden.narrow(0, first, n));
+    targets.push_back(batch.tokens.narrow(0, first + 1, n));
+  }
+  return -TokenLogprobs(view, at::cat(rows), at::cat(targets), 1.0, chunk).logprobs.mean();
+}
+
+class ModelGolden : public GoldenModelTest {};
+
+TEST_P(ModelGolden, LogitsOfPackedSequencesAreThoseOfTransformers) {
+  const PackedBatch batch = Pack(sequences_);
+  const at::Tensor hidden = ForwardHidden(weights_->config(), weights_->view(), batch);
+  const at::Tensor logits = Logits(weights_->view(), hidden);
+  for (size_t i = 0; i < sequences_.size(); ++i) {
+    const int64_t first = batch.starts[i], n = batch.starts[i + 1] - first;
+    EXPECT_LT(
+        MaxDifference(logits.narrow(0, first, n), Expected("seq" + std::to_string(i) + ".logits")),
+        2e-4);
+    const at::Tensor logprobs = TokenLogprobs(weights_->view(), hidden.narrow(0, first, n - 1),
+                                              batch.tokens.narrow(0, first + 1, n - 1), 1.0, 7)
+                                    .logprobs;
+    EXPECT_LT(MaxDifference(logprobs, Expected("seq" + std::to_string(i) + ".logprobs")), 1e-4);
+  }
+}
+
+TEST_P(ModelGolden, GreedyTokensAreThoseOfTransformers) {
+  const std::vector<int32_t> greedy = Ids(Expected("greedy.ids"));
+  std::vector<int32_t> ids = sequences_[0];
+  while (ids.size() < greedy.size()) {
+    const at::Tensor hidden = ForwardHidden(weights_->config(), weights_->view(), Pack({ids}));
+    ids.push_back(
+        static_cast<int32_t>(Logits(weights_->view(), hidden.narrow(0, hidden.size(0) - 1, 1))
+                                 .argmax()
+                                 .item<int64_t>()));
+  }
+  EXPECT_EQ(ids, greedy);
+}
+
+TEST_P(ModelGolden, GradientsAreThoseOfTransformers) {
+  auto model = TrainableModel::FromWeights(*weights_);
+  ASSERT_TRUE(model.ok()) << model.status().ToString();
+  const PackedBatch batch = Pack(sequences_);
+  MeanLoss((*model)->view(), (*model)->Forward(batch), batch, 16).backward();
+  size_t compared = 0;
+  for (const auto& [name, parameter] : (*model)->parameters()) {
+    const at::Tensor& expected = Expected("grad." + name);
+    ASSERT_TRUE(parameter.grad().defined()) << name;
+    EXPECT_LT(MaxDifference(parameter.grad(), expected),
+              1e-3 * expected.abs().max().item<double>() + 1e-8)
+        << name;
+    ++compared;
+  }
+  EXPECT_EQ(compared, ExpectedTensors(weights_->config()).size());
+}
+
+TEST_P(ModelGolden, AdamWLossesAreThoseOfTorch) {
+  auto model = TrainableModel::FromWeights(*weights_);
+  ASSERT_TRUE(model.ok()) << model.status().ToString();
+  const PackedBatch batch = Pack(sequences_);
+  const at::Tensor& losses = Expected("adamw.losses");
+  AdamW optimizer({.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1});
+  for (int64_t step = 0; step < losses.numel(); ++step) {
+    ZeroGrad((*model)->parameters());
+    const at::Tensor loss = MeanLoss((*model)->view(), (*model)->Forward(batch), batch, 1024);
+    EXPECT_NEAR(loss.item<double>(), losses[step].item<double>(), 1e-4) << "step " << step;
+    loss.backward();
+    optimizer.Step((*model)->parameters(), 1e-3);
+  }
+  auto snapshot = (*model)->Snapshot();
+  ASSERT_TRUE(snapshot.ok()) << snapshot.status().ToString();
+  const at::Tensor hidden =
+      ForwardHidden((*snapshot)->config(), (*snapshot)->view(), Pack({sequences_[0]}));
+  EXPECT_LT(MaxDifference(Logits((*snapshot)->view(), hidden), Expected("adamw.logits_after")),
+            1e-3);
+}
+
+class LoraGolden : public GoldenModelTest {
+ protected:
+  void SetUp() override {
+    GoldenModelTest::SetUp();
+    auto adapter = LoadAdapter(GetParam() + "/lora", weights_->config());
+    ASSERT_TRUE(adapter.ok()) << adapter.status().ToString();
+    auto adapted = PolicyWeights::WithAdapter(weights_, *adapter);
+    ASSERT_TRUE(adapted.ok()) << adapted.status().ToString();
+    adapted_ = *adapted;
+    auto expected = ReadTensors(GetParam() + "/lora/expected.safetensors");
+    ASSERT_TRUE(expected.ok()) << expected.status().ToString();
+    lora_logits_ = expected->at("seq0.logits");
+  }
+
+  at::Tensor LogitsOf(const PolicyWeights& weights) const {
+    return Logits(weights.view(),
+                  ForwardHidden(weights.config(), weights.view(), Pack({sequences_[0]})));
+  }
+
+  std::shared_ptr<const PolicyWeights> adapted_;
+  at::Tensor lora_logits_;
+};
+
+TEST_P(LoraGolden, LogitsAreThoseOfPeftAppliedAndMerged) {
+  EXPECT_LT(MaxDifference(LogitsOf(*adapted_), lora_logits_), 2e-4);
+  auto merged = PolicyWeights::Merged(adapted_);
+  ASSERT_TRUE(merged.ok()) << merged.status().ToString();
+  EXPECT_EQ((*merged)->adapter(), nullptr);
+  EXPECT_LT(MaxDifference(LogitsOf(**merged), lora_logits_), 2e-4);
+  // The base is as it was.
+  EXPECT_LT(MaxDifference(LogitsOf(*weights_), Expected("seq0.logits")), 2e-4);
+}
+
+TEST_P(LoraGolden, AdapterSurvivesWritingAndReading) {
+  const TemporaryDirectory dir;
+  ASSERT_TRUE(SaveAdapter(*adapted_->adapter(), dir.path()).ok());
+  auto read = LoadAdapter(dir.path(), weights_->config());
+  ASSERT_TRUE(read.ok()) << read.status().ToString();
+  ASSERT_EQ((*read)->tensors.size(), adapted_->adapter()->tensors.size());
+  for (const auto& [name, tensor] : (*read)->tensors) {
+    EXPECT_TRUE(at::equal(tensor, adapted_->adapter()->tensors.at(name))) << name;
+  }
+}
+
+TEST_P(LoraGolden, OnlyTheAdapterLearns) {
+  auto model = TrainableModel::FromAdapter(adapted_);
+  ASSERT_TRUE(model.ok()) << model.status().ToString();
+  const PackedBatch batch = Pack(sequences_);
+  AdamW optimizer({});
+  double first = 0, last = 0;
+  for (int step = 0; step < 5; ++step) {
+    ZeroGrad((*model)->parameters());
+    const at::Tensor loss = MeanLoss((*model)->view(), (*model)->Forward(batch), batch, 1024);
+    last = loss.item<double>();
+    if (step == 0) first = last;
+    loss.backward();
+    EXPECT_GT(GradNorm((*model)->parameters()), 0);
+    optimizer.Step((*model)->parameters(), 1e-2);
+  }
+  EXPECT_LT(last, first - 0.05);
+  auto snapshot = (*model)->Snapshot();
+  ASSERT_TRUE(snapshot.ok()) << snapshot.status().ToString();
+  EXPECT_EQ(&(*snapshot)->tensors(), &weights_->tensors());
+  EXPECT_GT(MaxDifference(LogitsOf(**snapshot), lora_logits_), 1e-3);
+}
+
+INSTANTIATE_TEST_SUITE_P(Golden, ModelGolden, testing::ValuesIn(GoldenModels()), GoldenName);
+INSTANTIATE_TEST_SUITE_P(Golden, LoraGolden, testing::ValuesIn(GoldenModels()), GoldenName);
+
+TEST(GoldenFolder, HoldsModels) {
+  EXPECT_GE(GoldenModels().size(), 3u) << GoldenDir();
+}
+
+// Heads that are not their share of the width.
+ModelConfig SmallConfig() {
+  ModelConfig config = TinyConfig(ModelFamily::kQwen3);
+  config.head_dim = 10;
+  return config;
+}
+
+TEST(PolicyWeights, NewOnesDependOnTheSeedAlone) {
+  const ModelConfig config = SmallConfig();
+  auto a = PolicyWeights::NewRandom(config, 5), b = PolicyWeights::NewRandom(config, 5);
+  auto c = PolicyWeights::NewRandom(config, 6);
+  ASSERT_TRUE(a.ok() && b.ok() && c.ok());
+  const std::string name = "model.layers.1.mlp.up_proj.weight";
+  EXPECT_TRUE(at::equal((*a)->tensors().at(name), (*b)->tensors().at(name)));
+  EXPECT_FALSE(at::equal((*a)->tensors().at(name), (*c)->tensors().at(name)));
+  EXPECT_NEAR((*a)->tensors().at(name).std().item<double>(), config.initializer_range, 2e-3);
+  EXPECT_EQ((*a)->tensors().at("model.norm.weight").sum().item<double>(), config.hidden_size);
+}
+
+TEST(PolicyWeights, SurviveWritingAndReadingAlsoInBfloat16) {
+  const TemporaryDirectory dir;
+  auto weights = PolicyWeights::NewRandom(SmallConfig(), 5);
+  ASSERT_TRUE(weights.ok());
+  ASSERT_TRUE((*weights)->Save(dir.path()).ok());
+  auto read = PolicyWeights::Load(dir.path());
+  ASSERT_TRUE(read.ok()) << read.status().ToString();
+  for (const auto& [name, tensor] : (*weights)->tensors()) {
+    EXPECT_TRUE(at::equal(tensor, (*read)->tensors().at(name))) << name;
+  }
+  auto half = PolicyWeights::Load(dir.path(), {.device = "cpu", .dtype = Dtype::kBF16});
+  ASSERT_TRUE(half.ok()) << half.status().ToString();
+  EXPECT_EQ((*half)->config().dtype, Dtype::kBF16);
+  const PackedBatch batch = Pack({{1, 2, 3, 4, 5}, {9, 8}});
+  const at::Tensor wide = ForwardHidden((*read)->config(), (*read)->view(), batch);
+  const at::Tensor narrow = ForwardHidden((*half)->config(), (*half)->view(), batch);
+  EXPECT_EQ(narrow.scalar_type(), at::kBFloat16);
+  EXPECT_LT(MaxDifference(wide, narrow), 0.1);
+}
+
+TEST(PolicyWeights, RefuseTensorsThatDoNotFitByName) {
+  const ModelConfig config = SmallConfig();
+  auto weights = PolicyWeights::NewRandom(config, 5);
+  ASSERT_TRUE(weights.ok());
+  NamedTensors missing = (*weights)->tensors();
+  missing.erase("model.norm.weight");
+  EXPECT_NE(
+      PolicyWeights::FromTensors(config, missing).status().message().find("model.norm.weight"),
+      std::string::npos);
+  NamedTensors misshapen = (*weights)->tensors();
+  misshapen["model.norm.weight"] = at::ones({3});
+  EXPECT_NE(PolicyWeights::FromTensors(config, misshapen).status().message().find("[3]"),
+            std::string::npos);
+  NamedTensors extra = (*weights)->tensors();
+  extra["model.other"] = at::ones({3});
+  EXPECT_NE(PolicyWeights::FromTensors(config, extra).status().message().find("model.other"),
+            std::string::npos);
+}
+
+TEST(PolicyWeights, AMissingDirectoryIsNotFound) {
+  EXPECT_EQ(PolicyWeights::Load("/nonexistent/model").status().code(), Code::kNotFound);
+}
+
+// The same two sequences, each whole and with what they begin with there once.
+TEST(ForwardHidden, ASharedBeginningGivesWhatEachOfItsOwnGives) {
+  auto weights = PolicyWeights::NewRandom(SmallConfig(), 3);
+  ASSERT_TRUE(weights.ok());
+  const PackedBatch whole = Pack({{1, 2, 3, 4, 5}, {1, 2, 3, 9, 8, 7, 6}});
+  PackedBatch shared = Pack({{1, 2, 3}, {4, 5}, {9, 8, 7, 6}});
+  shared.positions = at::tensor({0, 1, 2, 3, 4, 3, 4, 5, 6}, at::kLong);
+  shared.parents = {-1, 0, 0};
+  const PackedKeys keys = KeysOf(shared);
+  EXPECT_EQ(keys.starts, (std::vector<int64_t>{0, 3, 8, 15}));
+  EXPECT_EQ(keys.rows, (std::vector<int64_t>{0, 1, 2, 0, 1, 2, 3, 4, 0, 1, 2, 5, 6, 7, 8}));
+  const at::Tensor whole_rows = at::tensor({2, 3, 4, 7, 8, 9, 10, 11}, at::kLong);
+  const at::Tensor shared_rows = at::tensor({2, 3, 4, 2, 5, 6, 7, 8}, at::kLong);
+  for (const bool recompute : {false, true}) {
+    auto a = TrainableModel::FromWeights(**weights), b = TrainableModel::FromWeights(**weights);
+    ASSERT_TRUE(a.ok() && b.ok());
+    const at::Tensor expected =
+        (*a)->Forward(whole, at::kFloat, recompute).index_select(0, whole_rows);
+    const at::Tensor hidden =
+        (*b)->Forward(shared, at::kFloat, recompute).index_select(0, shared_rows);
+    EXPECT_LT(MaxDifference(hidden, expected), 1e-5);
+    at::manual_seed(1);
+    const at::Tensor weighing = at::randn(hidden.sizes());
+    (hidden * weighing).sum().backward();
+    (expected * weighing).sum().backward();
+    for (const auto& [name, parameter] : (*b)->parameters()) {
+      if (!parameter.grad().defined()) continue;
+      EXPECT_LT(MaxDifference(parameter.grad(), (*a)->parameters().at(name).grad()), 1e-4) << name;
+    }
+  }
+}
+
+// Against automatic differentiation of the plain formulas.
+TEST(TokenLogprobs, GradientsOfLogprobAndEntropyMatchThePlainFormula) {
+  auto weights = PolicyWeights::NewRandom(SmallConfig(), 3);
+  ASSERT_TRUE(weights.ok());
+  const auto leaf = [](at::Tensor t) { return t.clone().set_requires_grad(true); };
+  const double temperature = 0.7;
+  at::manual_seed(7);
+  const at::Tensor h0 = at::randn({11, 24}) * 0.3, w0 = at::randn({40, 24});
+  const at::Tensor targets = at::randint(0, 40, {11}, at::TensorOptions().dtype(at::kLong));
+  const at::Tensor gl = at::randn({11}), ge = at::randn({11});
+
+  ModelTensorsView view;
+  view.head = leaf(w0);
+  const at::Tensor h = leaf(h0);
+  const TokenScores scores = TokenLogprobs(view, h, targets, temperature, 4);
+  ((scores.logprobs * gl).sum() + (scores.entropy * ge).sum()).backward();
+
+  const at::Tensor hp = leaf(h0.to(at::kDouble)), wp = leaf(w0.to(at::kDouble));
+  const at::Tensor all = at::log_softmax(at::matmul(hp, wp.t()) / temperature, 1);
+  const at::Tensor logprobs = all.gather(1, targets.unsqueeze(1)).squeeze(1);
+  const at::Tensor entropy = -(all.exp() * all).sum(1);
+  ((logprobs * gl).sum() + (entropy * ge).sum()).backward();
+
+  EXPECT_LT(MaxDifference(scores.logprobs, logprobs), 1e-4);
+  EXPECT_LT(MaxDifference(scores.entropy, entropy), 1e-4);
+  EXPECT_LT(MaxDifference(h.grad(), hp.grad()), 1e-4);
+  EXPECT_LT(MaxDifference(view.head.grad(), wp.grad()), 1e-4);
+}
+
+}  // namespace
+}  // namespace tidemill

@@ -1,0 +1,117 @@
+// TrainableModel: float32 leaves made from weights, and weights made from them.
+#include "model/torch/aten.h"
+
+#include "model/torch/catch.h"
+#ifdef TIDEMILL_CUDA
+#include "model/torch/cuda_leaves.h"
+#endif
+#include "model/torch/model.h"
+
+namespace tidemill {
+namespace {
+
+at::Tensor Leaf(const at::Tensor& value) {
+  at::Tensor leaf =
+      at::empty(value.sizes(), value.options().dtype(at::kFloat)).copy_(value.detach());
+  leaf.set_requires_grad(true);
+  return leaf;
+}
+
+NamedTensors Copies(const NamedTensors& tensors, at::ScalarType type) {
+  NamedTensors copies;
+  for (const auto& [name, tensor] : tensors) {
+    copies.emplace(name, tensor.detach().to(type, /*non_blocking=*/false, /*copy=*/true));
+  }
+  return copies;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<TrainableModel>> TrainableModel::FromWeights(const PolicyWeights& weights) {
+  if (weights.adapter() != nullptr) {
+    return Invalid("these weights carry an adapter; train the adapter, or merge it first");
+  }
+  using Made = std::unique_ptr<TrainableModel>;
+  return CatchTorch<Made>("making a model to train", [&]() -> Result<Made> {
+    Made model(new TrainableModel);
+    model->config_ = weights.config();
+    std::shared_ptr<const CudaLeaves> leaves;
+#ifdef TIDEMILL_CUDA
+    if (weights.view().embed.is_cuda()) {
+      leaves = MakeCudaLeaves(model->config_, weights.tensors());
+      model->parameters_ = leaves->parameters;
+    }
+#endif
+    if (leaves == nullptr) {
+      for (const auto& [name, tensor] : weights.tensors()) {
+        model->parameters_.emplace(name, Leaf(tensor));
+      }
+    }
+    TM_ASSIGN_OR_RETURN(model->view_, ArrangeTensors(model->config_, model->parameters_, nullptr));
+    model->view_.leaves = std::move(leaves);
+    return model;
+  });
+}
+
+Result<std::unique_ptr<TrainableModel>> TrainableModel::FromAdapter(
+    std::shared_ptr<const PolicyWeights> weights) {
+  if (weights->adapter() == nullptr) return Invalid("these weights carry no adapter to train");
+  using Made = std::unique_ptr<TrainableModel>;
+  return CatchTorch<Made>("making an adapter to train", [&]() -> Result<Made> {
+    Made model(new TrainableModel);
+    model->config_ = weights->config();
+    model->base_ = weights;
+    for (const auto& [name, tensor] : weights->adapter()->tensors) {
+      model->parameters_.emplace(name, Leaf(tensor));
+    }
+    model->adapter_ = std::make_shared<const LoraAdapter>(
+        LoraAdapter{weights->adapter()->config, model->parameters_});
+    TM_ASSIGN_OR_RETURN(model->view_,
+                        ArrangeTensors(model->config_, weights->tensors(), model->adapter_.get()));
+    return model;
+  });
+}
+
+at::Tensor TrainableModel::Forward(const PackedBatch& batch, std::optional<at::ScalarType> compute,
+                                   bool recompute) const {
+  return ForwardHidden(config_, view_, batch, compute, recompute);
+}
+
+Result<std::shared_ptr<const PolicyWeights>> TrainableModel::Snapshot(Dtype dtype) const {
+  TM_ASSIGN_OR_RETURN(const at::ScalarType type, ToScalarType(dtype));
+  using Made = std::shared_ptr<const PolicyWeights>;
+  return CatchTorch<Made>("copying the weights", [&]() -> Result<Made> {
+    const at::NoGradGuard no_grad;
+#ifdef TIDEMILL_CUDA
+    if (view_.leaves != nullptr) {
+      return PolicyWeights::FromTensors(config_, CopyLeaves(config_, *view_.leaves, type));
+    }
+#endif
+    if (!lora()) return PolicyWeights::FromTensors(config_, Copies(parameters_, type));
+    // Adapters stay float32: they are small, and what is learned is in them.
+    return PolicyWeights::WithAdapter(
+        base_, std::make_shared<const LoraAdapter>(
+                   LoraAdapter{adapter_->config, Copies(parameters_, at::kFloat)}));
+  });
+}
+
+Status TrainableModel::Restore(const NamedTensors& values) {
+  if (values.size() != parameters_.size()) {
+    return Invalid("the saved weights have " + std::to_string(values.size()) +
+                   " tensors, the model " + std::to_string(parameters_.size()));
+  }
+  for (const auto& [name, parameter] : parameters_) {
+    const auto value = values.find(name);
+    if (value == values.end()) return Invalid("the saved weights lack \"" + name + "\"");
+    if (value->second.sizes() != parameter.sizes()) {
+      return Invalid("the saved \"" + name + "\" has another shape");
+    }
+  }
+  return CatchTorchStatus("restoring the weights", [&] {
+    const at::NoGradGuard no_grad;
+    for (auto& [name, parameter] : parameters_) parameter.copy_(values.at(name));
+    return Ok();
+  });
+}
+
+}  // namespace tidemill

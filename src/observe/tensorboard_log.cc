@@ -1,0 +1,128 @@
+#include "observe/tensorboard_log.h"
+
+#include <array>
+#include <bit>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+
+namespace tidemill {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "the format is little endian");
+
+constexpr std::array<uint32_t, 256> MakeTable() {
+  std::array<uint32_t, 256> table{};
+  for (uint32_t i = 0; i < 256; ++i) {
+    uint32_t value = i;
+    for (int bit = 0; bit < 8; ++bit) value = (value >> 1) ^ ((value & 1) ? 0x82F63B78u : 0);
+    table[i] = value;
+  }
+  return table;
+}
+
+template <typename T>
+void AppendRaw(std::string& out, T value) {
+  char bytes[sizeof(T)];
+  std::memcpy(bytes, &value, sizeof(T));
+  out.append(bytes, sizeof(T));
+}
+
+// The three encodings of protocol buffers that an Event needs: tag = field * 8 + wire type.
+void AppendVarint(std::string& out, uint64_t value) {
+  for (; value >= 0x80; value >>= 7) out += static_cast<char>(value | 0x80);
+  out += static_cast<char>(value);
+}
+void AppendDouble(std::string& out, int field, double value) {
+  AppendVarint(out, static_cast<uint64_t>(field * 8 + 1));
+  AppendRaw(out, value);
+}
+void AppendFloat(std::string& out, int field, float value) {
+  AppendVarint(out, static_cast<uint64_t>(field * 8 + 5));
+  AppendRaw(out, value);
+}
+void AppendBytes(std::string& out, int field, std::string_view value) {
+  AppendVarint(out, static_cast<uint64_t>(field * 8 + 2));
+  AppendVarint(out, value.size());
+  out += value;
+}
+
+// Event: wall_time = 1, step = 2, file_version = 3, summary = 5.
+std::string EventHead(int64_t at_ms) {
+  std::string event;
+  AppendDouble(event, 1, static_cast<double>(at_ms) / 1e3);
+  return event;
+}
+
+// Summary: value = 1. Its Value: tag = 1, simple_value = 2.
+std::string Summary(const std::map<std::string, double>& scalars) {
+  std::string summary, value;
+  for (const auto& [tag, number] : scalars) {
+    if (!std::isfinite(number)) continue;
+    value.clear();
+    AppendBytes(value, 1, tag);
+    AppendFloat(value, 2, static_cast<float>(number));
+    AppendBytes(summary, 1, value);
+  }
+  return summary;
+}
+
+}  // namespace
+
+uint32_t Crc32c(std::string_view bytes) {
+  static constexpr std::array<uint32_t, 256> kTable = MakeTable();
+  uint32_t crc = ~0u;
+  for (const char c : bytes) crc = (crc >> 8) ^ kTable[(crc ^ static_cast<uint8_t>(c)) & 0xff];
+  return ~crc;
+}
+
+uint32_t MaskedCrc32c(std::string_view bytes) {
+  const uint32_t crc = Crc32c(bytes);
+  return ((crc >> 15) | (crc << 17)) + 0xa282ead8u;
+}
+
+Result<TensorboardLog> TensorboardLog::Create(const std::string& folder, int64_t now_ms) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) return Unavailable(folder + ": cannot be made: " + error.message());
+  // Readers take the files of a folder in the order of their names.
+  for (int64_t second = now_ms / 1000;; ++second) {
+    const std::string path =
+        folder + "/events.out.tfevents." + std::to_string(second) + ".tidemill";
+    std::FILE* file = std::fopen(path.c_str(), "wbx");
+    if (file == nullptr && errno == EEXIST) continue;
+    if (file == nullptr) return Unavailable(path + ": cannot be made: " + std::strerror(errno));
+    TensorboardLog log(path, file);
+    std::string event = EventHead(now_ms);
+    AppendBytes(event, 3, "brain.Event:2");
+    TM_RETURN_IF_ERROR(log.Write(event));
+    return log;
+  }
+}
+
+Status TensorboardLog::Append(int64_t at_ms, int64_t step,
+                              const std::map<std::string, double>& scalars) {
+  const std::string summary = Summary(scalars);
+  if (summary.empty()) return Ok();
+  std::string event = EventHead(at_ms);
+  AppendVarint(event, 2 * 8 + 0);
+  AppendVarint(event, static_cast<uint64_t>(step));
+  AppendBytes(event, 5, summary);
+  return Write(event);
+}
+
+Status TensorboardLog::Write(std::string_view event) {
+  std::string record;
+  AppendRaw(record, static_cast<uint64_t>(event.size()));
+  AppendRaw(record, MaskedCrc32c(record));
+  record += event;
+  AppendRaw(record, MaskedCrc32c(event));
+  if (std::fwrite(record.data(), 1, record.size(), file_.get()) != record.size() ||
+      std::fflush(file_.get()) != 0) {
+    return Unavailable(path_ + ": cannot write: " + std::strerror(errno));
+  }
+  return Ok();
+}
+
+}  // namespace tidemill

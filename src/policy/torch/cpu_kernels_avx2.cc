@@ -1,6 +1,0 @@
-#if defined(__x86_64__)
-#define TM_LANES 8
-#define TM_KERNELS_NAME "avx2"
-#define TM_KERNELS_SYMBOL kAvx2Kernels
-#include "policy/torch/cpu_kernels.inc"
-#endif

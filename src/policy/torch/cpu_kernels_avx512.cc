@@ -1,6 +1,0 @@
-#if defined(__x86_64__)
-#define TM_LANES 16
-#define TM_KERNELS_NAME "avx512"
-#define TM_KERNELS_SYMBOL kAvx512Kernels
-#include "policy/torch/cpu_kernels.inc"
-#endif

@@ -1,4 +1,0 @@
-#define TM_LANES 4
-#define TM_KERNELS_NAME "plain"
-#define TM_KERNELS_SYMBOL kPlainKernels
-#include "policy/torch/cpu_kernels.inc"

@@ -1,0 +1,86 @@
+#include "run/fleet_watch.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/log.h"
+#include "run/fleet_account.h"
+
+namespace tidemill {
+namespace {
+
+double NumberOf(const v1::Heartbeat& beat, const char* name) {
+  const auto found = beat.numbers().find(name);
+  return found == beat.numbers().end() ? 0 : std::max(0.0, found->second);
+}
+
+}  // namespace
+
+FleetWatch::FleetWatch(std::string url, std::string run)
+    : url_(std::move(url)), run_(std::move(run)) {
+  if (const Status read = Read(); !read.ok()) {
+    LogWarn("the fleet is not seen yet", {{"why", read.message()}});
+  }
+  thread_ = std::thread([this] { Run(); });
+}
+
+FleetWatch::~FleetWatch() {
+  {
+    std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void FleetWatch::Run() {
+  std::unique_lock lock(mutex_);
+  while (!changed_.wait_for(lock, kBeatEvery, [this] { return stop_; })) {
+    lock.unlock();
+    if (const Status read = Read(); !read.ok()) {
+      LogEvery(std::chrono::minutes(1), "fleet watch", LogLevel::kWarn, "the fleet is not seen",
+               {{"why", read.message()}});
+    }
+    lock.lock();
+  }
+}
+
+Status FleetWatch::Read() {
+  if (inspector_ == nullptr) {
+    TM_ASSIGN_OR_RETURN(RedisInspector connected,
+                        RedisInspector::Connect(url_, std::chrono::seconds(2)));
+    inspector_ = std::make_unique<RedisInspector>(std::move(connected));
+  }
+  TM_ASSIGN_OR_RETURN(RosterTotals totals, inspector_->Totals(run_));
+  TM_ASSIGN_OR_RETURN(std::vector<RosterEntry> workers, inspector_->Workers(run_));
+  std::lock_guard lock(mutex_);
+  totals_ = std::move(totals);
+  workers_ = std::move(workers);
+  busy_.Take(totals_, workers_);
+  return Ok();
+}
+
+void FleetWatch::AddTo(RunSnapshot& snapshot) {
+  std::lock_guard lock(mutex_);
+  AddWorkersWork(totals_, snapshot);
+  for (FleetShare& part : busy_.Shares(snapshot.seconds)) {
+    snapshot.busy.push_back({std::move(part.name), part.port, part.share});
+  }
+  double running = 0, waiting = 0;
+  for (const char* role : {"rollout", "tools", "reward"}) snapshot.workers[role] = 0;
+  for (const RosterEntry& entry : workers_) {
+    if (entry.lost()) {
+      ++snapshot.workers_lost;
+      continue;
+    }
+    const auto role = snapshot.workers.find(entry.beat.role());
+    if (role != snapshot.workers.end()) ++role->second;
+    if (entry.beat.role() != "rollout") continue;
+    running += NumberOf(entry.beat, "running");
+    waiting += NumberOf(entry.beat, "waiting_for_tools");
+  }
+  snapshot.episodes_running = static_cast<uint64_t>(running);
+  snapshot.waiting_for_tools = static_cast<uint64_t>(waiting);
+}
+
+}  // namespace tidemill

@@ -1,0 +1,48 @@
+// What the fleet does while the run goes on, for its metrics, its terminal and its page: the roster
+// is read on a thread of its own, every two seconds as heartbeats come.
+//
+//   Redis {RUN}:workers, {RUN}:totals -> FleetWatch -> RunSnapshot of the learner -> metrics.jsonl
+#pragma once
+
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "bus/redis/redis_inspector.h"
+#include "bus/redis/redis_roster.h"
+#include "core/status.h"
+#include "observe/fleet_busy.h"
+#include "run/training_run.h"
+
+namespace tidemill {
+
+// Thread-safe. While Redis does not answer, what was known last stays.
+class FleetWatch {
+ public:
+  // Reads once before it returns.
+  FleetWatch(std::string url, std::string run);
+  ~FleetWatch();
+  FleetWatch(const FleetWatch&) = delete;
+
+  // Puts the work of other processes, and who is there, into a learner's snapshot.
+  void AddTo(RunSnapshot& snapshot);
+
+ private:
+  void Run();
+  Status Read();
+
+  const std::string url_, run_;
+  std::unique_ptr<RedisInspector> inspector_;  // of the thread alone, once there is one
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool stop_ = false;                 // guarded by mutex_
+  RosterTotals totals_;               // guarded by mutex_
+  std::vector<RosterEntry> workers_;  // guarded by mutex_
+  FleetBusy busy_;                    // guarded by mutex_
+  std::thread thread_;
+};
+
+}  // namespace tidemill

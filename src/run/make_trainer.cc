@@ -1,0 +1,149 @@
+#include "run/make_trainer.h"
+
+#include <charconv>
+
+#include "core/log.h"
+#include "learner/torch/checkpoint.h"
+#include "learner/torch/rank_follower.h"
+#include "model/torch/device.h"
+#include "model/torch/lora.h"
+#include "run/make_ranks.h"
+
+namespace tidemill {
+
+Result<std::string> DeviceOf(const RunConfig& config) {
+  Result<std::string> device = ResolveDevice(config.model.device);
+  if (!device.ok()) return device.status().WithContext("model.device");
+  return device;
+}
+
+namespace {
+
+// "clip_high=0.28"
+Status ApplyOption(ObjectiveConfig& objective, const std::string& option) {
+  const size_t equals = option.find('=');
+  if (equals == std::string::npos) {
+    return Invalid("learner.options: \"" + option + "\" must be of the form key=value");
+  }
+  const std::string key = option.substr(0, equals), value = option.substr(equals + 1);
+  double number = 0;
+  const char* end = value.data() + value.size();
+  const bool numeric = !value.empty() && std::from_chars(value.data(), end, number).ptr == end;
+  const Status status = numeric ? SetObjectiveOption(objective, key, number)
+                                : SetObjectiveOption(objective, key, value);
+  return status.WithContext("learner.options");
+}
+
+Result<TrainerOptions> OptionsFrom(const RunConfig& config) {
+  const RunConfig::Learner& learner = config.learner;
+  TrainerOptions options;
+  TM_ASSIGN_OR_RETURN(options.objective, ObjectivePreset(learner.objective));
+  for (const std::string& option : learner.options) {
+    TM_RETURN_IF_ERROR(ApplyOption(options.objective, option));
+  }
+  TM_RETURN_IF_ERROR(ValidateObjective(options.objective).WithContext("learner.objective"));
+  TM_ASSIGN_OR_RETURN(options.credit.kind, ParseCredit(learner.credit));
+  options.credit.turn_weight = learner.turn_weight;
+  options.credit.discount = learner.turn_discount;
+  if (learner.overlong_buffer > 0) {
+    options.credit.overlong = {config.rollout.max_turn_tokens * config.rollout.max_turns,
+                               learner.overlong_buffer, learner.overlong_weight};
+  }
+  options.schedule.peak = learner.learning_rate;
+  options.schedule.warmup_steps = learner.warmup_steps;
+  TM_ASSIGN_OR_RETURN(options.schedule.decay, ParseDecay(learner.decay));
+  options.schedule.total_steps = config.run.steps;
+  options.adamw.beta1 = learner.beta1;
+  options.adamw.beta2 = learner.beta2;
+  options.adamw.weight_decay = learner.weight_decay;
+  options.grad_clip = learner.max_grad_norm;
+  options.microbatch_tokens = learner.token_budget;
+  options.recompute = learner.recompute;
+  options.minibatches = learner.minibatches;
+  options.epochs = learner.epochs;
+  options.lag_max = config.staleness.hard_max_steps;
+  options.max_minutes = config.staleness.max_minutes;
+  options.seed = config.run.seed;
+  TM_ASSIGN_OR_RETURN(const std::string device, DeviceOf(config));
+  if (IsGpu(device)) {
+    options.bfloat16 = true;
+    options.publish_dtype = Dtype::kBF16;
+  }
+  TM_RETURN_IF_ERROR(ValidateTrainerOptions(options).WithContext("learner"));
+  return options;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const PolicyWeights>> LoadStartWeights(const RunConfig& config,
+                                                              const std::string& checkpoint) {
+  TM_ASSIGN_OR_RETURN(const std::string device, DeviceOf(config));
+  const LoadOptions load{.device = device, .dtype = Dtype::kF32};
+  const bool adapter = config.learner.lora_rank > 0 || !config.model.adapter.empty();
+  if (!adapter)
+    return PolicyWeights::Load(checkpoint.empty() ? config.model.path : checkpoint, load);
+  TM_ASSIGN_OR_RETURN(auto base, PolicyWeights::Load(config.model.path, load));
+  const std::string from = checkpoint.empty() ? config.model.adapter : checkpoint;
+  if (!from.empty()) {
+    TM_ASSIGN_OR_RETURN(auto read, LoadAdapter(from, base->config(), device));
+    return PolicyWeights::WithAdapter(base, std::move(read));
+  }
+  LoraConfig lora;
+  lora.rank = config.learner.lora_rank;
+  lora.alpha = config.learner.lora_alpha;
+  lora.target_pattern = "all-linear";
+  TM_ASSIGN_OR_RETURN(auto fresh, NewAdapter(lora, base->config(), config.run.seed, device));
+  return PolicyWeights::WithAdapter(base, std::move(fresh));
+}
+
+Result<std::unique_ptr<Trainer>> NewTrainer(const RunConfig& config, const TrainerStart& start) {
+  TM_ASSIGN_OR_RETURN(const TrainerOptions options, OptionsFrom(config));
+  // What a KL term compares with is the policy the run began with, also after a resume.
+  std::shared_ptr<const PolicyWeights> reference;
+  if (options.objective.NeedsReference()) {
+    TM_ASSIGN_OR_RETURN(reference, LoadStartWeights(config, ""));
+  }
+  TM_ASSIGN_OR_RETURN(auto trainer, Trainer::New(start.weights, options, reference));
+  if (!start.checkpoint.empty()) {
+    TM_ASSIGN_OR_RETURN(const CheckpointInfo info, LoadCheckpoint(start.checkpoint, *trainer));
+    if (info.step != start.step) {
+      return Corrupt(start.checkpoint + ": holds step " + std::to_string(info.step) + ", not " +
+                     std::to_string(start.step));
+    }
+  }
+  trainer->NotePublished(start.version, start.step);
+  return trainer;
+}
+
+Result<std::unique_ptr<TrainerThread>> MakeTrainer(const RunConfig& config,
+                                                   const TrainerStart& start,
+                                                   WeightChannel& channel, const Clock& clock) {
+  std::unique_ptr<Trainer> trainer;
+  std::unique_ptr<RankGroup> ranks;
+  // Where a rank is lost before it has come so far, the others begin anew without it.
+  for (RunConfig now = config;; --now.learner.ranks) {
+    Status status;
+    if (Result<std::unique_ptr<RankGroup>> started = StartRanks(now, start); started.ok()) {
+      ranks = std::move(*started);
+    } else {
+      status = started.status();
+    }
+    if (status.ok() && !trainer) {  // the others load meanwhile
+      TM_ASSIGN_OR_RETURN(trainer, NewTrainer(config, start));
+    }
+    if (status.ok() && ranks) status = ranks->Agree(Fingerprint(*trainer));
+    if (status.ok()) break;
+    ranks.reset();
+    if (status.code() != Code::kUnavailable || now.learner.ranks <= 1) return status;
+    LogWarn("a rank was lost before the first step; beginning anew without it",
+            {{"why", status.message()}, {"ranks", now.learner.ranks - 1}});
+  }
+  TrainerThreadOptions thread;
+  thread.threads = start.threads;
+  thread.files_from = config.model.path;
+  thread.keep_last = config.learner.keep_checkpoints;
+  return std::make_unique<TrainerThread>(std::move(trainer), channel, clock, thread,
+                                         std::move(ranks));
+}
+
+}  // namespace tidemill

@@ -1,0 +1,52 @@
+#include "run/run_dashboard.h"
+
+#include "core/log.h"
+#include "http/access.h"
+
+namespace tidemill {
+
+Result<HttpOptions> DashboardOptions(const RunConfig& config) {
+  HttpOptions http;
+  http.address = config.serve.host;
+  http.port = static_cast<uint16_t>(config.serve.port);
+  if (!config.serve.token_file.empty()) {
+    TM_ASSIGN_OR_RETURN(http.tokens, ReadTokenFile(config.serve.token_file));
+  }
+  if (!IsLoopback(http.address) && http.tokens.empty()) {
+    return Invalid("serve.host is \"" + http.address +
+                   "\", where others can reach the dashboard: it needs serve.token_file, or "
+                   "127.0.0.1 (--no-web: no dashboard)");
+  }
+  return http;
+}
+
+std::string DefaultConfigToml() {
+  RunConfig config;
+  Binder binder;
+  BindRunConfig(config, binder);
+  return binder.ToToml("");
+}
+
+std::unique_ptr<RunServer> StartDashboard(const HttpOptions& http, const std::string& if_taken,
+                                          const DashboardRun& run) {
+  ServeOptions options;
+  options.http = http;
+  options.api.folder = run.folder;
+  options.api.default_run = run.name;
+  options.api.default_config_toml = DefaultConfigToml();
+  options.api.finish = run.finish;
+  options.api.bus_url = run.bus_url;
+  options.metrics = run.metrics;
+  Result<std::unique_ptr<RunServer>> server = ServeRuns(options);
+  if (!server.ok() && server.status().code() == Code::kUnavailable && if_taken == "free" &&
+      http.port != 0) {
+    LogWarn("the dashboard takes a free port", {{"why", server.status().message()}});
+    options.http.port = 0;
+    server = ServeRuns(options);
+  }
+  if (server.ok()) return std::move(*server);
+  LogWarn("training goes on without its dashboard", {{"why", server.status().message()}});
+  return nullptr;
+}
+
+}  // namespace tidemill

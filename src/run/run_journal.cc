@@ -1,0 +1,48 @@
+#include "run/run_journal.h"
+
+#include <cmath>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+namespace tidemill {
+
+std::string JournalEntry::ToJson() const {
+  nlohmann::ordered_json json;
+  json["time_ms"] = at_ms;
+  json["kind"] = kind;
+  for (const auto& [key, word] : words) json[key] = word;
+  for (const auto& [key, number] : numbers) {
+    if (std::isfinite(number))
+      json[key] = number;
+    else
+      json[key] = nullptr;
+  }
+  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+void RunJournal::Record(std::string_view kind, const Numbers& numbers, const Words& words) {
+  JournalEntry entry{clock_.WallMs(), std::string(kind), numbers, words};
+  std::lock_guard lock(mutex_);
+  if (entries_.size() == kMost) {
+    entries_.pop_front();
+    ++dropped_;
+  }
+  entries_.push_back(std::move(entry));
+}
+
+std::vector<JournalEntry> RunJournal::TakeAll() {
+  std::lock_guard lock(mutex_);
+  std::vector<JournalEntry> taken(std::make_move_iterator(entries_.begin()),
+                                  std::make_move_iterator(entries_.end()));
+  entries_.clear();
+  if (dropped_ > 0) {
+    taken.push_back({clock_.WallMs(),
+                     "warning",
+                     {{"entries", static_cast<double>(dropped_)}},
+                     {{"what", "journal entries were dropped"}}});
+    dropped_ = 0;
+  }
+  return taken;
+}
+
+}  // namespace tidemill

@@ -1,0 +1,150 @@
+#include "run/run_sheet.h"
+
+#include <hiredis/hiredis.h>
+#include <signal.h>
+
+#include <cerrno>
+#include <nlohmann/json.hpp>
+
+#include "bus/redis/redis_scripts.h"
+#include "core/log.h"
+#include "weights/shm_weights.h"
+
+namespace tidemill {
+namespace {
+
+constexpr Duration kWriteEvery = std::chrono::seconds(2);
+constexpr Duration kSheetLasts = std::chrono::seconds(12);
+constexpr Duration kAskLasts = std::chrono::minutes(2);
+
+std::string Millis(Duration time) {
+  return std::to_string(std::chrono::duration_cast<milliseconds>(time).count());
+}
+
+}  // namespace
+
+std::string RunSheet::ToJson() const {
+  nlohmann::ordered_json json;
+  json["run"] = run;
+  json["program"] = program;
+  json["messages"] = messages;
+  json["host"] = host;
+  json["shm_domain"] = shm_domain;
+  json["pid"] = pid;
+  json["version"] = version;
+  json["incarnation"] = incarnation;
+  json["shm"] = shm;
+  json["weights_folder"] = weights_folder;
+  json["config"] = config;
+  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+Result<RunSheet> RunSheet::FromJson(std::string_view text) {
+  const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
+  if (!json.is_object()) return Invalid("the run's sheet is not a JSON object");
+  RunSheet sheet;
+  const char* at = "";
+  try {
+    const auto get = [&](const char* name, auto& field) { json.at(at = name).get_to(field); };
+    get("run", sheet.run);
+    get("program", sheet.program);
+    get("messages", sheet.messages);
+    get("host", sheet.host);
+    get("shm_domain", sheet.shm_domain);
+    get("pid", sheet.pid);
+    get("version", sheet.version);
+    get("incarnation", sheet.incarnation);
+    get("shm", sheet.shm);
+    get("weights_folder", sheet.weights_folder);
+    get("config", sheet.config);
+  } catch (const nlohmann::json::exception&) {
+    return Invalid("the run's sheet: \"" + std::string(at) + "\" is missing or of another type");
+  }
+  return sheet;
+}
+
+Result<SheetBoard> SheetBoard::Connect(const std::string& url, const std::string& run,
+                                       Duration timeout) {
+  TM_RETURN_IF_ERROR(CheckRedisRun(run));
+  TM_ASSIGN_OR_RETURN(RedisClient client, RedisClient::Connect(url, timeout));
+  return SheetBoard(std::move(client), RedisKeys(run).prefix);
+}
+
+Result<std::optional<RunSheet>> SheetBoard::Read() {
+  TM_ASSIGN_OR_RETURN(const ReplyPtr reply, client_.Do({"GET", prefix_ + "sheet"}));
+  if (reply->type == REDIS_REPLY_NIL) return std::optional<RunSheet>();
+  TM_ASSIGN_OR_RETURN(RunSheet sheet, RunSheet::FromJson(ReplyText(*reply)));
+  return std::optional<RunSheet>(std::move(sheet));
+}
+
+Status SheetBoard::Write(const RunSheet& sheet, Duration time) {
+  return client_.Do({"SET", prefix_ + "sheet", sheet.ToJson(), "PX", Millis(time)}).status();
+}
+
+Status SheetBoard::Clear() {
+  return client_.Do({"DEL", prefix_ + "sheet"}).status();
+}
+
+Status SheetBoard::AskForFiles() {
+  return client_.Do({"SET", prefix_ + "files", "1", "PX", Millis(kAskLasts)}).status();
+}
+
+Result<bool> SheetBoard::FilesAsked() {
+  TM_ASSIGN_OR_RETURN(const ReplyPtr reply, client_.Do({"EXISTS", prefix_ + "files"}));
+  return reply->integer != 0;
+}
+
+Status WaitForSeat(SheetBoard& board) {
+  const RealClock clock;
+  const Time until = clock.Now() + kSheetLasts + kWriteEvery;
+  bool told = false;
+  while (true) {
+    TM_ASSIGN_OR_RETURN(const std::optional<RunSheet> sheet, board.Read());
+    if (!sheet) return Ok();
+    const std::string who = "process " + std::to_string(sheet->pid) + " on " + sheet->host +
+                            " is the learner of run " + sheet->run;
+    if (sheet->shm_domain == ShmDomain()) {
+      // Its memory can be opened for as long as it lives, and nobody else's has its number.
+      const bool alive = sheet->shm.empty()
+                             ? kill(static_cast<pid_t>(sheet->pid), 0) == 0 || errno == EPERM
+                             : OpenShmWeights(sheet->shm, sheet->incarnation).ok();
+      return alive ? Unavailable(who + "; stop it first") : Ok();
+    }
+    if (clock.Now() > until) return Unavailable(who + "; stop it first");
+    if (!std::exchange(told, true)) LogInfo(who + "; waiting whether it still lives");
+    std::this_thread::sleep_for(milliseconds(500));
+  }
+}
+
+SheetKeeper::SheetKeeper(SheetBoard board, RunSheet sheet, std::function<void()> on_files_asked)
+    : board_(std::move(board)),
+      sheet_(std::move(sheet)),
+      on_files_asked_(std::move(on_files_asked)),
+      thread_([this] { Run(); }) {}
+
+SheetKeeper::~SheetKeeper() {
+  {
+    std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void SheetKeeper::Run() {
+  std::unique_lock lock(mutex_);
+  while (!stop_) {
+    lock.unlock();
+    // A Redis that is away comes back; until then nobody can read the sheet anyway.
+    const Status written = board_.Write(sheet_, kSheetLasts);
+    if (!written.ok()) LogOnce("sheet", LogLevel::kWarn, "the run's sheet: " + written.message());
+    const Result<bool> asked = board_.FilesAsked();
+    if (asked.ok() && *asked) on_files_asked_();
+    lock.lock();
+    changed_.wait_for(lock, kWriteEvery, [this] { return stop_; });
+  }
+  lock.unlock();
+  (void)board_.Clear();
+}
+
+}  // namespace tidemill

@@ -1,0 +1,31 @@
+// What a run came to: summary.json, and the same facts as text.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "core/status.h"
+#include "run/fleet_account.h"
+#include "run/training_run.h"
+#include "store/run_directory.h"
+
+namespace tidemill {
+
+struct RunOutcome {
+  Status status;             // of the loops
+  bool interrupted = false;  // a person asked it to stop
+  RunSnapshot last;
+  std::optional<FleetAccount> fleet;  // what other processes did; `last` has it already
+  std::string fleet_silent;           // why there is none though there should be
+};
+
+// From the run's database and its last snapshot, as JSON. See docs/training.md for every field.
+Result<std::string> MakeSummary(const RunDirectory& directory, const RunOutcome& outcome);
+
+// The summary for people.
+std::string SummaryText(const std::string& summary_json);
+
+// pass@k from n samples of which c solve the task: 1 - C(n-c,k)/C(n,k) (Chen et al. 2021).
+double PassAtK(uint64_t n, uint64_t c, uint64_t k);
+
+}  // namespace tidemill

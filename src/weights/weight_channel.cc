@@ -1,0 +1,42 @@
+#include "weights/weight_channel.h"
+
+#include <atomic>
+#include <mutex>
+#include <string>
+
+namespace tidemill {
+namespace {
+
+class LocalWeightChannel final : public WeightChannel {
+ public:
+  Status Publish(PublishedWeights weights) override {
+    if (weights.weights == nullptr) return Invalid("nothing to publish: the weights are missing");
+    std::lock_guard lock(mutex_);
+    if (weights.version <= newest_.version) {
+      return Invalid("version " + std::to_string(weights.version) + " is not above " +
+                     std::to_string(newest_.version) + ", the newest published");
+    }
+    newest_ = std::move(weights);
+    version_.store(newest_.version, std::memory_order_release);
+    return Ok();
+  }
+
+  Result<PublishedWeights> NewerThan(uint64_t have) override {
+    if (version_.load(std::memory_order_acquire) <= have) return PublishedWeights{};
+    std::lock_guard lock(mutex_);
+    return newest_;
+  }
+
+ private:
+  std::atomic<uint64_t> version_{0};
+  std::mutex mutex_;
+  PublishedWeights newest_;  // guarded by mutex_
+};
+
+}  // namespace
+
+std::unique_ptr<WeightChannel> NewLocalWeightChannel() {
+  return std::make_unique<LocalWeightChannel>();
+}
+
+}  // namespace tidemill
