@@ -8,6 +8,8 @@
 
 namespace tidemill {
 
+class PolicyWeights;
+
 // Of every token after the first, at `temperature`. kInvalid: fewer than two tokens, more than the
 // model's context, or one outside the vocabulary, named.
 Result<std::vector<float>> ScoreTokens(const PolicyWeights& weights,

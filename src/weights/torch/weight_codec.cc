@@ -51,13 +51,15 @@ Result<std::shared_ptr<const Weights>> DecodeWeights(const WeightBlob& blob,
     }
     const auto lora = header.metadata.find(kAdapterConfig);
     if (lora == header.metadata.end()) {
-      return PolicyWeights::FromTensors(options.config, std::move(tensors));
+      TM_ASSIGN_OR_RETURN(Made made, PolicyWeights::FromTensors(options.config, std::move(tensors)));
+      return made;
     }
     if (options.base == nullptr) return Invalid(name + ": an adapter came, but there is no base");
     auto adapter = std::make_shared<LoraAdapter>();
     TM_ASSIGN_OR_RETURN(adapter->config, ParseLoraConfig(lora->second, name));
     adapter->tensors = std::move(tensors);
-    return PolicyWeights::WithAdapter(options.base, std::move(adapter));
+    TM_ASSIGN_OR_RETURN(Made made, PolicyWeights::WithAdapter(options.base, std::move(adapter)));
+    return made;
   });
 }
 
