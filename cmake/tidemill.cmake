@@ -29,10 +29,11 @@ if(TIDEMILL_SANITIZE MATCHES thread AND CMAKE_CXX_COMPILER_ID STREQUAL GNU)
   target_compile_options(tidemill_flags INTERFACE -Wno-tsan)
 endif()
 
-# tidemill_library(NAME LINK libraries... [FOLDER folder] [SUBFOLDERS folders...]): one library from every .cc of
-# this folder (or of the one named, and of the subfolders named) but its tests (*_test.cc) and programs (*_main.cc).
+# tidemill_library(NAME LINK libraries... [FOLDER folder] [SUBFOLDERS folders...] [FILES files...] [EXCLUDE files...]):
+# one library from every .cc of this folder (or of the one named, and of the subfolders named) but its tests
+# (*_test.cc), its programs (*_main.cc) and the files excluded; or from the files named.
 function(tidemill_library name)
-  cmake_parse_arguments(ARG "" "FOLDER" "LINK;SUBFOLDERS" ${ARGN})
+  cmake_parse_arguments(ARG "" "FOLDER" "LINK;SUBFOLDERS;FILES;EXCLUDE" ${ARGN})
   set(patterns *.cc)
   if(ARG_FOLDER)
     set(patterns ${ARG_FOLDER}/*.cc)
@@ -42,6 +43,12 @@ function(tidemill_library name)
   endforeach()
   file(GLOB sources CONFIGURE_DEPENDS ${patterns})
   list(FILTER sources EXCLUDE REGEX "_(test|main)\\.cc$")
+  foreach(excluded ${ARG_EXCLUDE})
+    list(FILTER sources EXCLUDE REGEX "/${excluded}$")
+  endforeach()
+  if(ARG_FILES)
+    set(sources ${ARG_FILES})
+  endif()
   add_library(tidemill_${name} STATIC ${sources})
   target_include_directories(tidemill_${name} PUBLIC ${CMAKE_SOURCE_DIR}/src)
   target_link_libraries(tidemill_${name} PUBLIC ${ARG_LINK} PRIVATE tidemill_flags)

@@ -6,11 +6,7 @@
 
 #include "bus/standard_topics.h"
 #include "core/topics.h"
-#include "learner/learner_loop.h"
-#include "replay/replay_loop.h"
-#include "reward/reward_loop.h"
-#include "rollout/dispatcher.h"
-#include "rollout/rollout_loop.h"
+#include "run/assembly.h"
 #include "sim/draw.h"
 #include "sim/faulty_bus.h"
 #include "sim/sim_ports.h"
@@ -19,7 +15,6 @@
 #include "sim/sim_tools.h"
 #include "sim/world.h"
 #include "store/run_db.h"
-#include "tools/tool_loop.h"
 
 namespace tidemill::sim {
 namespace {
@@ -100,7 +95,7 @@ class Simulation {
     std::unique_ptr<SimEngine> engine;
     std::unique_ptr<SimTools> tools;
     std::unique_ptr<SimScorer> scorer;
-    std::vector<std::unique_ptr<Loop>> loops;
+    Loops loops;
   };
 
   void NewBus() {
@@ -120,7 +115,7 @@ class Simulation {
     if (id == kRollout1 || id == kRollout2) StartRollout(process, id, worker);
     if (id == kTools1 || id == kTools2) StartTools(process, id, worker);
     if (id == kReward) StartReward(process, worker);
-    for (auto& loop : process.loops) world_.AddLoop(id, *loop);
+    for (Loop* loop : process.loops.all()) world_.AddLoop(id, *loop);
     world_.Trace("process " + worker + " starts");
   }
 
@@ -129,7 +124,7 @@ class Simulation {
     ledger_.Died(id);
     if (id == kLearner) store_.Crash();
     Process& process = processes_[static_cast<size_t>(id)];
-    process.loops.clear();
+    process.loops = Loops();
     process = Process();
   }
 
@@ -147,9 +142,6 @@ class Simulation {
     process.trainer = std::make_unique<SimTrainer>(world_, kLearner, versions_,
                                                    TrainerChecks{draw_.hard_max, kBatch});
 
-    DispatcherOptions dispatch = ResumedDispatcher(step);
-    TaskOrder order = *TaskOrder::Make(train_, {}, options_.seed);
-    if (!durable.cursor.empty()) TM_CHECK(order.Seek(durable.cursor).ok());
     process.bus->OnAck(std::string(kTrajectoriesTopic), [this](const Lease& lease) {
       v1::Trajectory trajectory;
       TM_CHECK(trajectory.ParseFromString(lease.body));
@@ -157,71 +149,101 @@ class Simulation {
         world_.verdict().Fail("a trajectory was acknowledged before it was durable");
       }
     });
-    process.loops.push_back(std::make_unique<Dispatcher>(*process.bus, *process.stores[0],
-                                                         world_.clock(), journal_, train_, eval_,
-                                                         std::move(order), std::move(dispatch)));
-
-    ReplayOptions replay;
-    replay.worker = worker;
-    replay.staleness = {draw_.hard_max, 0, draw_.mask};
-    replay.buffer = draw_.buffer;
-    if (options_.bug == Bug::kSampledTooOften)
-      replay.buffer.samples_per_insert = replay.buffer.max_uses;
-    replay.versions = durable.versions;
-    replay.score_patience = std::chrono::seconds(90);
-    replay.lease_period = std::chrono::seconds(1);
-    process.loops.push_back(std::make_unique<ReplayLoop>(*process.bus, *process.stores[1],
-                                                         world_.clock(), journal_, book_, replay,
-                                                         ResumedSamples()));
-
-    LearnerOptions learner;
-    learner.worker = worker;
-    learner.max_steps = kSteps;
-    learner.batch_episodes = kBatch;
-    learner.prefetch = draw_.prefetch;
-    learner.checkpoint_every_steps = 2;
-    learner.checkpoint_folder = "sim";
-    learner.steps_done = step;
-    learner.version = version;
-    auto loop = std::make_unique<LearnerLoop>(*process.bus, *process.stores[2], *process.trainer,
-                                              journal_, learner);
-    learner_ = loop.get();
-    process.loops.push_back(std::move(loop));
+    RunStart start{.worker = worker,
+                   .alone = true,
+                   .step = step,
+                   .version = version,
+                   .checkpoints = "sim",
+                   .resumed = Resumed()};
+    Ports ports;
+    ports.dispatcher_store = process.stores[0].get();
+    ports.replay_store = process.stores[1].get();
+    ports.learner_store = process.stores[2].get();
+    ports.trainer = process.trainer.get();
+    ports.train_tasks = &train_;
+    ports.eval_tasks = &eval_;
+    ports.book = &book_;
+    Put(process, {.learner = true}, ports, start);
+    learner_ = process.loops.learner.get();
   }
 
-  DispatcherOptions ResumedDispatcher(uint64_t step) {
+  // The loops of the process, put together as the program does.
+  void Put(Process& process, Roles roles, Ports ports, RunStart& start) {
+    const RunConfig config = Config();
+    LoopOptions options = LoopOptionsFrom(config, start).value();
+    options.rollout.max_episodes = 9;
+    options.rollout.give_up_after = 8;
+    options.replay.score_patience = std::chrono::seconds(90);
+    options.learner.prefetch = draw_.prefetch;
+    ports.clock = &world_.clock();
+    ports.journal = &journal_;
+    ports.bus = process.bus.get();
+    ports.protocol = &protocol_;
+    process.loops = Assemble(config, roles, ports, std::move(options), start.resumed).value();
+  }
+
+  RunConfig Config() const {
+    RunConfig config;
+    config.run.seed = options_.seed;
+    config.run.steps = kSteps;
+    config.rollout.group_size = kGroupSize;
+    config.rollout.groups_per_step = kBatchGroups;
+    config.rollout.max_in_flight = 15;
+    config.rollout.max_turns = 3;
+    config.rollout.max_turn_tokens = 8;
+    config.rollout.on_unavailable = options_.skip_unavailable ? "skip" : "stale";
+    config.staleness.max_steps = static_cast<uint32_t>(draw_.eta);
+    if (options_.bug == Bug::kGateOffByOne) ++config.staleness.max_steps;
+    config.staleness.hard_max_steps = static_cast<uint32_t>(draw_.hard_max);
+    config.staleness.too_old = draw_.mask ? "mask" : "drop";
+    config.replay.selection = draw_.buffer.selection;
+    config.replay.priority_exponent = draw_.buffer.priority_exponent;
+    config.replay.capacity = draw_.buffer.capacity;
+    config.replay.max_uses = draw_.buffer.max_uses;
+    config.replay.samples_per_insert = draw_.buffer.samples_per_insert;
+    if (options_.bug == Bug::kSampledTooOften) {
+      config.replay.samples_per_insert = config.replay.max_uses;
+    }
+    config.replay.min_groups = draw_.buffer.min_groups;
+    config.reward.weights = {{"tests", 1.0}};
+    if (draw_.command) config.reward.weights["command"] = 1.0;
+    config.learner.checkpoint_every_steps = 2;
+    config.eval.samples = 2;
+    config.eval.max_turns = 2;
+    config.eval.every_steps = 3;
+    config.eval.after = false;
+    config.bus.lease = kLease;
+    config.bus.patience = std::chrono::seconds(60);
+    return config;
+  }
+
+  // What the database would give a learner that goes on.
+  ResumeState Resumed() const {
     const SimDurable& durable = store_.durable();
-    DispatcherOptions options;
-    options.gate = {.max_in_flight = 15,
-                    .batch_episodes = kBatch,
-                    .staleness_max_steps = draw_.eta,
-                    .uses_per_episode = UsesPaid(draw_.buffer)};
-    if (options_.bug == Bug::kGateOffByOne) ++options.gate.staleness_max_steps;
-    options.group_size = kGroupSize;
-    options.seed = options_.seed;
-    options.sampling.set_temperature(1);
-    options.sampling.set_max_turn_tokens(8);
-    options.max_turns = 3;
-    EvalPlan plan;
-    plan.name = "eval";
-    plan.samples = 2;
-    plan.max_turns = 2;
-    plan.sampling = options.sampling;
-    if (step == 0) options.eval_before = {plan};
-    options.eval_during = {plan};
-    options.eval_every_steps = 3;
-    options.next_group = durable.groups.empty() ? 1 : durable.groups.rbegin()->first + 1;
-    options.steps_done = step;
+    ResumeState resumed;
+    resumed.cursor = durable.cursor;
+    resumed.versions = {durable.versions.begin(), durable.versions.end()};
+    resumed.next_group = durable.groups.empty() ? 1 : durable.groups.rbegin()->first + 1;
     for (const auto& [id, group] : durable.groups) {
       if (group.lease.purpose() != v1::PURPOSE_TRAIN) continue;
-      const GroupFate fate = FateOf(id, group);
-      if (fate == GroupFate::kOutstanding) options.outstanding.push_back(group.lease);
-      if (fate == GroupFate::kInReplay && group.report) {
-        options.in_replay.push_back(*group.report);
-        options.in_replay.back().set_uses(UsesOf(id));
+      if (FateOf(id, group) == GroupFate::kOutstanding) {
+        resumed.outstanding.push_back({.group = group.lease});
       }
     }
-    return options;
+    for (const auto& [key, stored] : durable.trajectories) {
+      auto group = durable.groups.find(key.first);
+      if (group == durable.groups.end()) continue;
+      if (group->second.lease.purpose() != v1::PURPOSE_TRAIN) continue;
+      const GroupFate fate = FateOf(key.first, group->second);
+      if (fate != GroupFate::kOutstanding && fate != GroupFate::kInReplay) continue;
+      resumed.trajectories.push_back(
+          {.trajectory = stored.trajectory,
+           .verdict = stored.verdict,
+           .uses = UsesOf(key.first),
+           .fate = stored.fate,
+           .revision = group->second.report ? group->second.report->revision() : 0});
+    }
+    return resumed;
   }
 
   enum class GroupFate { kOutstanding, kInReplay, kUsed, kDropped };
@@ -239,56 +261,28 @@ class Simulation {
     return static_cast<uint32_t>(uses);
   }
 
-  std::vector<StoredSample> ResumedSamples() const {
-    std::vector<StoredSample> samples;
-    for (const auto& [key, stored] : store_.durable().trajectories) {
-      auto group = store_.durable().groups.find(key.first);
-      if (group == store_.durable().groups.end()) continue;
-      if (group->second.lease.purpose() != v1::PURPOSE_TRAIN) continue;
-      const GroupFate fate = FateOf(key.first, group->second);
-      if (fate != GroupFate::kOutstanding && fate != GroupFate::kInReplay) continue;
-      StoredSample sample{stored.trajectory, stored.verdict, UsesOf(key.first),
-                          !FateIsLive(stored.fate),
-                          group->second.report ? group->second.report->revision() : 0};
-      samples.push_back(std::move(sample));
-    }
-    return samples;
-  }
-
   void StartRollout(Process& process, ProcessId id, const std::string& worker) {
     process.engine = std::make_unique<SimEngine>(world_, id, versions_);
-    RolloutOptions options;
-    options.worker = worker;
-    options.max_episodes = 9;
-    options.max_context = 64;
-    options.lease_period = std::chrono::seconds(1);
-    options.call_patience = std::chrono::seconds(60);
-    options.give_up_after = 8;
-    options.limits.stale_on_unavailable = !options_.skip_unavailable;
-    process.loops.push_back(std::make_unique<RolloutLoop>(*process.bus, *process.engine, protocol_,
-                                                          world_.clock(), options));
+    RunStart start{.worker = worker, .max_context = 64};
+    Ports ports;
+    ports.engine = process.engine.get();
+    Put(process, {.rollout = true}, ports, start);
   }
 
   void StartTools(Process& process, ProcessId id, const std::string& worker) {
     process.tools = std::make_unique<SimTools>(world_, id, options_.broken_tool);
-    ToolLoopOptions options;
-    options.worker = worker;
-    options.lease_period = std::chrono::seconds(1);
-    process.loops.push_back(
-        std::make_unique<ToolLoop>(*process.bus, *process.tools, world_.clock(), options));
+    RunStart start{.worker = worker};
+    Ports ports;
+    ports.tools = process.tools.get();
+    Put(process, {.tools = true}, ports, start);
   }
 
   void StartReward(Process& process, const std::string& worker) {
-    std::vector<WeightedScorer> scorers;
-    scorers.push_back({*NewScorer({.name = "tests"}), 1.0});
-    if (draw_.command) scorers.push_back({*NewScorer({.name = "command"}), 1.0});
     process.scorer = std::make_unique<SimScorer>(world_, kReward, draw_.scorer);
-    RewardOptions options;
-    options.worker = worker;
-    options.lease_period = std::chrono::seconds(1);
-    options.call_patience = std::chrono::seconds(30);
-    process.loops.push_back(std::make_unique<RewardLoop>(
-        *process.bus, world_.clock(), std::move(scorers), options, process.scorer.get()));
+    RunStart start{.worker = worker};
+    Ports ports;
+    ports.scorer = process.scorer.get();
+    Put(process, {.reward = true}, ports, start);
   }
 
   void PlanCrashes() {

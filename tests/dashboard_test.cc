@@ -86,13 +86,14 @@ TEST_F(DashboardTest, ATakenPortKeepsNoRunFromTraining) {
   ASSERT_EQ(listen(fd, 1), 0);
   getsockname(fd, reinterpret_cast<struct sockaddr*>(&address), &size);
   const std::string port = std::to_string(ntohs(address.sin_port));
-  ProcessOutput result = RunTidemill(Train("taken", "--set run.steps=1 --set serve.port=" + port));
+  ProcessOutput result =
+      RunTidemill(Train("taken", "--set run.steps=1 --set dashboard.port=" + port));
   EXPECT_EQ(result.exit_code, 0) << result.output;
   EXPECT_THAT(result.output, HasSubstr("the dashboard takes a free port"));
   EXPECT_THAT(result.output, HasSubstr("dashboard: http://127.0.0.1:"));
   EXPECT_THAT(result.output, Not(HasSubstr("dashboard: http://127.0.0.1:" + port + "/")));
-  result = RunTidemill(
-      Train("none", "--set run.steps=1 --set serve.if_taken=none --set serve.port=" + port));
+  result = RunTidemill(Train(
+      "none", "--set run.steps=1 --set dashboard.if_taken=none --set dashboard.port=" + port));
   EXPECT_EQ(result.exit_code, 0) << result.output;
   EXPECT_THAT(result.output, HasSubstr("training goes on without its dashboard"));
   EXPECT_THAT(result.output, Not(HasSubstr("dashboard: http")));
@@ -100,12 +101,12 @@ TEST_F(DashboardTest, ATakenPortKeepsNoRunFromTraining) {
 }
 
 TEST_F(DashboardTest, OutsideLoopbackWithoutATokenNothingStarts) {
-  ProcessOutput result = RunTidemill(Train("open", "--set serve.host=0.0.0.0"));
+  ProcessOutput result = RunTidemill(Train("open", "--set dashboard.host=0.0.0.0"));
   EXPECT_EQ(result.exit_code, 2);
-  EXPECT_THAT(result.output, HasSubstr("serve.token_file"));
+  EXPECT_THAT(result.output, HasSubstr("dashboard.token_file"));
   std::ofstream(folder_ + "/short") << "abc\n";
-  result = RunTidemill(
-      Train("open", "--set serve.host=0.0.0.0 --set serve.token_file=" + folder_ + "/short"));
+  result = RunTidemill(Train(
+      "open", "--set dashboard.host=0.0.0.0 --set dashboard.token_file=" + folder_ + "/short"));
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_THAT(result.output, HasSubstr("/short:1: "));
   EXPECT_FALSE(fs::exists(folder_ + "/runs/open"));
@@ -113,11 +114,12 @@ TEST_F(DashboardTest, OutsideLoopbackWithoutATokenNothingStarts) {
 }
 
 TEST_F(DashboardTest, ALiveRunServesWhatGrafanaAsksForAndIsFinishedByAnAction) {
-  BackgroundProgram run(Train("live",
-                              "--set run.steps=100000 --set run.minutes=3 --set serve.port=0 --set "
-                              "serve.token_file=" +
-                                  folder_ + "/tokens"),
-                        {folder_ + "/live.log"});
+  BackgroundProgram run(
+      Train("live",
+            "--set run.steps=100000 --set run.minutes=3 --set dashboard.port=0 --set "
+            "dashboard.token_file=" +
+                folder_ + "/tokens"),
+      {folder_ + "/live.log"});
   const uint16_t port = PortOf(run);
   ASSERT_NE(port, 0) << run.Log();
   EXPECT_EQ(StatusOf(Ask(port, "/readyz")), 200);

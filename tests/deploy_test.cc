@@ -9,10 +9,13 @@
 #include <regex>
 #include <set>
 
+#include "bus/redis/redis_bus.h"
 #include "observe/process_metrics.h"
 #include "observe/run_status.h"
-#include "run/loop_metrics.h"
+#include "run/run.h"
+#include "scale/autoscaler.h"
 #include "tests/program.h"
+#include "tools/box/box_pool.h"
 
 namespace tidemill {
 namespace {
@@ -65,16 +68,16 @@ std::set<std::string> ServedNames() {
   Metrics metrics;
   AddProcessMetrics(metrics);
   metrics.AddSource([](MetricSink& sink) {
-    SinkRunner({{.name = "tools"}}, sink);
+    SinkUsage({{.name = "tools"}}, sink);
     SinkBus({}, sink);
-    SinkTools(ToolCounters(), sink);
     SinkBoxes({}, sink);
-    SinkReward(RewardCounters(), sink);
-    SinkRollout(RolloutCounters(), sink);
-    SinkDispatcher(DispatcherCounters(), sink);
-    SinkReplay(ReplayCounters(), sink);
-    SinkLearner(LearnerCounters(), sink);
-    SinkScale(ScaleCounters(), sink);
+    SinkCounters(ToolCounters(), sink);
+    SinkCounters(RewardCounters(), sink);
+    SinkCounters(RolloutCounters(), sink);
+    SinkCounters(DispatcherCounters(), sink);
+    SinkCounters(ReplayCounters(), sink);
+    SinkCounters(LearnerCounters(), sink);
+    SinkCounters(ScaleCounters(), sink);
     RunStatus status;
     status.workers.emplace_back();
     status.topics.emplace_back();

@@ -18,9 +18,8 @@
 #include "learner/torch/checkpoint.h"
 #include "model/tokenizer.h"
 #include "rollout/rollout_loop.h"
-#include "run/make_scorers.h"
-#include "run/make_trainer.h"
-#include "run/resume_parts.h"
+#include "run/assembly.h"
+#include "run/torch/make_trainer.h"
 #include "store/run_reader.h"
 #include "tasks/task_file.h"
 #include "tools/tool_cache.h"
@@ -147,10 +146,10 @@ class FixedOrderLine {
   FixedOrderLine(const RunConfig& config, const std::string& folder, ToolPort& tools);
   // Rounds until the learner has made `steps` steps, and `more` rounds beyond.
   void Run(uint64_t steps, uint64_t more = 0);
-  bool done() const { return learner_->counters().done; }
+  bool done() const { return loops_.learner->counters().done; }
 
  private:
-  void MakeLoops(const RunConfig& config, const std::string& folder, ToolPort& tools, uint64_t step,
+  void MakeLoops(RunConfig config, const std::string& folder, ToolPort& tools, uint64_t step,
                  uint64_t version, ResumeState resumed);
 
   QuietWaker waker_;
@@ -167,8 +166,7 @@ class FixedOrderLine {
   std::unique_ptr<StepwiseEngine> engine_;
   std::unique_ptr<StepwiseTrainer> trainer_;
   int32_t max_context_ = 0;
-  LearnerLoop* learner_ = nullptr;
-  std::vector<std::unique_ptr<Loop>> loops_;
+  Loops loops_;
 };
 
 }  // namespace tidemill

@@ -51,7 +51,7 @@ class Fleet {
         << "[replay]\ndrop_zero_variance = false\n"
         << "[learner]\nlearning_rate = 0.001\ncheckpoint_every_steps = 2\n"
         << "[tools]\nslots = 1\n[bus]\nlease = \"3s\"\npatience = \"15s\"\n"
-        << "[threads]\nengine = 1\ntrainer = 1\n[serve]\nweb = false\n"
+        << "[threads]\nengine = 1\ntrainer = 1\n[dashboard]\nweb = false\n"
         << more;
   }
 

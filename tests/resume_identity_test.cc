@@ -44,62 +44,44 @@ FixedOrderLine::FixedOrderLine(const RunConfig& config, const std::string& folde
   MakeLoops(config, folder, tools, step, version, std::move(resumed));
 }
 
-void FixedOrderLine::MakeLoops(const RunConfig& config, const std::string& folder, ToolPort& tools,
+void FixedOrderLine::MakeLoops(RunConfig config, const std::string& folder, ToolPort& tools,
                                uint64_t step, uint64_t version, ResumeState resumed) {
-  DispatcherOptions dispatch;
-  dispatch.gate = {.max_in_flight = config.rollout.max_in_flight,
-                   .batch_episodes = config.batch_episodes(),
-                   .staleness_max_steps = 0,
-                   .uses_per_episode = 1};
-  dispatch.group_size = config.rollout.group_size;
-  dispatch.seed = config.run.seed;
-  dispatch.sampling.set_temperature(1);
-  dispatch.sampling.set_max_turn_tokens(config.rollout.max_turn_tokens);
-  dispatch.max_turns = config.rollout.max_turns;
-  dispatch.steps_done = step;
-  AddResumed(resumed, dispatch);
-  TaskOrder order = TaskOrder::Make(tasks_, {}, config.run.seed).value();
-  if (!resumed.cursor.empty()) TM_CHECK(order.Seek(resumed.cursor).ok());
-  loops_.push_back(std::make_unique<Dispatcher>(bus_, *stores_[0], clock_, journal_, tasks_,
-                                                no_tasks_, std::move(order), std::move(dispatch)));
-  RolloutOptions rollout;
-  rollout.max_episodes = config.rollout.max_in_flight;
-  rollout.max_context = max_context_;
-  loops_.push_back(std::make_unique<RolloutLoop>(bus_, *engine_, *protocol_, clock_, rollout));
-  loops_.push_back(std::make_unique<ToolLoop>(bus_, tools, clock_, ToolLoopOptions{}));
-  RewardParts reward = MakeReward(config).value();
-  loops_.push_back(
-      std::make_unique<RewardLoop>(bus_, clock_, std::move(reward.scorers), reward.options));
-  ReplayOptions replay;
-  replay.staleness = {config.staleness.hard_max_steps, 0, false};
-  replay.drop_zero_variance = false;
-  replay.versions = {resumed.versions.begin(), resumed.versions.end()};
-  replay.versions[version] = step;
-  loops_.push_back(std::make_unique<ReplayLoop>(bus_, *stores_[1], clock_, journal_, book_, replay,
-                                                TakeSamples(resumed)));
-  LearnerOptions learner;
-  learner.max_steps = config.run.steps;
-  learner.batch_episodes = config.batch_episodes();
-  learner.prefetch = false;
-  learner.checkpoint_every_steps = config.learner.checkpoint_every_steps;
-  learner.checkpoint_folder = folder + "/checkpoints";
-  learner.steps_done = step;
-  learner.version = version;
-  auto loop = std::make_unique<LearnerLoop>(bus_, *stores_[2], *trainer_, journal_, learner);
-  learner_ = loop.get();
-  loops_.push_back(std::move(loop));
-  for (auto& one : loops_) one->Attach(waker_);
+  config.run.mode = "sync";
+  config.eval.before = config.eval.after = false;
+  config.replay.drop_zero_variance = false;
+  RunStart start{.step = step,
+                 .version = version,
+                 .checkpoints = folder + "/checkpoints",
+                 .max_context = max_context_,
+                 .resumed = std::move(resumed)};
+  Ports ports;
+  ports.clock = &clock_;
+  ports.journal = &journal_;
+  ports.bus = &bus_;
+  ports.dispatcher_store = stores_[0].get();
+  ports.replay_store = stores_[1].get();
+  ports.learner_store = stores_[2].get();
+  ports.trainer = trainer_.get();
+  ports.train_tasks = &tasks_;
+  ports.eval_tasks = &no_tasks_;
+  ports.book = &book_;
+  ports.engine = engine_.get();
+  ports.protocol = protocol_.get();
+  ports.tools = &tools;
+  LoopOptions options = LoopOptionsFrom(config, start).value();
+  loops_ = Assemble(config, Roles::All(), ports, std::move(options), start.resumed).value();
+  for (Loop* loop : loops_.all()) loop->Attach(waker_);
 }
 
 void FixedOrderLine::Run(uint64_t steps, uint64_t more) {
   const auto round = [&] {
-    for (auto& loop : loops_) loop->Step(clock_.Now());
+    for (Loop* loop : loops_.all()) loop->Step(clock_.Now());
     engine_->Step();
     clock_.Advance(milliseconds(1));
     bus_.Poll();
   };
   uint64_t rounds = 0;
-  while (learner_->counters().steps < steps) {
+  while (loops_.learner->counters().steps < steps) {
     round();
     ++rounds;
     TM_CHECK(rounds < 1'000'000, "the line stands still");

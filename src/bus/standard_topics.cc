@@ -5,18 +5,13 @@
 namespace tidemill {
 
 Status OpenStandardTopics(Bus& bus, const TopicPlan& plan) {
-  TopicOptions options{
-      .capacity = plan.capacity, .lease = plan.lease, .max_deliveries = plan.max_deliveries};
-  for (std::string_view topic :
-       {kDispatchTopic, kGivenUpTopic, kTrajectoriesTopic, kBatchRequestsTopic, kScoreTopic,
-        kToolsCompileTopic, kToolsTestsTopic, kToolsLintTopic, kToolsFilesTopic, kToolsCommandTopic,
-        kToolsGradeTopic}) {
-    TM_RETURN_IF_ERROR(bus.Open(topic, options).WithContext(topic));
+  for (const TopicRow& row : kTopics) {
+    const uint32_t deliveries = row.max_deliveries > 0 ? row.max_deliveries : plan.max_deliveries;
+    const TopicOptions options{
+        .capacity = plan.capacity, .lease = plan.lease, .max_deliveries = deliveries};
+    TM_RETURN_IF_ERROR(bus.Open(row.name, options).WithContext(row.name));
   }
-  // A group outlives many workers: whoever gets it too often reports it as given up, which a dead
-  // letter would not.
-  options.max_deliveries = 100;
-  return bus.Open(kGroupsTopic, options).WithContext(kGroupsTopic);
+  return Ok();
 }
 
 }  // namespace tidemill

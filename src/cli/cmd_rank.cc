@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "cli/commands.h"
-#include "run/make_ranks.h"
+#include "run/torch/make_ranks.h"
 
 namespace tidemill {
 namespace {

@@ -11,7 +11,6 @@
 #include "core/loop_runner.h"
 #include "http/access.h"
 #include "observe/worker_beacon.h"
-#include "run/loop_metrics.h"
 #include "run/stop_signal.h"
 #include "scale/autoscaler.h"
 #include "scale/local_workers.h"
@@ -86,8 +85,8 @@ int RunScale(const ScaleArguments& arguments) {
   Autoscaler scaler(*fleet, backend.get(), scaling);
   runner.Add(scaler);
   metrics.AddSource([&](MetricSink& sink) {
-    SinkScale(scaler.counters(), sink);
-    SinkRunner(runner.Usage(), sink);
+    SinkCounters(scaler.counters(), sink);
+    SinkUsage(runner.Usage(), sink);
   });
   options->metrics = &metrics;
   options->report = [&] { return ReportOf(scaler.counters()); };

@@ -80,7 +80,7 @@ int RunTrain(const TrainArguments& arguments) {
     return 0;
   }
   DriveOptions options;
-  if (config.serve.web && !arguments.no_web) {
+  if (config.dashboard.web && !arguments.no_web) {
     Result<HttpOptions> web = DashboardOptions(config);
     if (!web.ok()) return Wrong(web.status());
     options.web = std::move(*web);
@@ -135,7 +135,7 @@ void AddTrainCommand(CLI::App& app, Exit& exit) {
   train->add_option("--mode", arguments->mode, "async, one-step or sync")
       ->check(CLI::IsMember({"async", "one-step", "sync"}));
   train->add_flag("--json", arguments->json, "The summary as one JSON object on standard output");
-  train->add_flag("--no-web", arguments->no_web, "No dashboard (serve.web=false)");
+  train->add_flag("--no-web", arguments->no_web, "No dashboard (dashboard.web=false)");
   train->add_flag("--show-config", arguments->show_config, "Print the resolved config and stop");
   train->add_flag("--config-table", arguments->config_table,
                   "Print every key as a Markdown table and stop");

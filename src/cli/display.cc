@@ -79,9 +79,9 @@ void Display::Show(const RunSnapshot& snapshot) {
     auto rate = [&](uint64_t now, uint64_t then) {
       return static_cast<double>(now - then) / passed;
     };
-    generated_rate_ = rate(snapshot.generated_tokens, before_.generated_tokens);
-    trained_rate_ = rate(snapshot.trained_tokens, before_.trained_tokens);
-    episode_rate_ = rate(snapshot.episodes_finished, before_.episodes_finished);
+    generated_rate_ = rate(snapshot["generated_tokens"], before_["generated_tokens"]);
+    trained_rate_ = rate(snapshot["trained_tokens"], before_["trained_tokens"]);
+    episode_rate_ = rate(snapshot["episodes_finished"], before_["episodes_finished"]);
     before_ = snapshot;
   }
   if (terminal_) {
@@ -97,7 +97,7 @@ void Display::DrawLine(const RunSnapshot& s) {
       out_,
       "%6.0f s  step %lu/%lu  batch pass %.2f  reward %.3f  lag %.1f  %.0f episodes/s  gen %.0f "
       "tok/s  train %.0f tok/s  busy%s\n",
-      s.seconds, s.steps, steps_, pass_rates_.empty() ? 0.0 : pass_rates_.back(), reward_, lag_,
+      s.seconds, s["steps"], steps_, pass_rates_.empty() ? 0.0 : pass_rates_.back(), reward_, lag_,
       episode_rate_, generated_rate_, trained_rate_, BusyText(s, true).c_str());
   std::fflush(out_);
 }
@@ -105,25 +105,28 @@ void Display::DrawLine(const RunSnapshot& s) {
 void Display::DrawBlock(const RunSnapshot& s) {
   Clear();
   std::string text;
-  const double share = steps_ == 0 ? 0 : static_cast<double>(s.steps) / static_cast<double>(steps_);
+  const double share =
+      steps_ == 0 ? 0 : static_cast<double>(s["steps"]) / static_cast<double>(steps_);
   const int filled = static_cast<int>(std::min(1.0, share) * 40);
-  text += fmt::format("[{:<40}] step {}/{}  version {}  epoch {}  {:.0f} s\n",
-                      std::string(filled, '#'), s.steps, steps_, s.version, s.epoch, s.seconds);
+  text +=
+      fmt::format("[{:<40}] step {}/{}  version {}  epoch {}  {:.0f} s\n", std::string(filled, '#'),
+                  s["steps"], steps_, s["version"], s["epoch"], s.seconds);
   text += fmt::format("pass   {:.2f}  {}\n", pass_rates_.empty() ? 0.0 : pass_rates_.back(),
                       Sparkline(pass_rates_));
   text += fmt::format("learn  reward {:.3f}  loss {:.4f}  entropy {:.3f}  lag {:.1f}\n", reward_,
                       loss_, entropy_, lag_);
   text += fmt::format("rate   {:.0f} episodes/s  generated {:.0f} tok/s  trained {:.0f} tok/s\n",
                       episode_rate_, generated_rate_, trained_rate_);
+  const uint64_t hits = s["cache_hits"] + s["cache_joined"];
   text +=
       fmt::format("tools  {:.1f} ms in the box, {:.1f} ms queued, {:.0f} % cached, {} retries\n",
-                  s.tool_ms, s.queue_ms,
-                  100.0 * static_cast<double>(s.cache_hits) /
-                      static_cast<double>(std::max<uint64_t>(1, s.cache_hits + s.cache_misses)),
-                  s.tool_retries + s.reward_retries);
-  text +=
-      fmt::format("now    {} running, {} wait for tools, {} for verdicts, {} ready\n",
-                  s.episodes_running, s.waiting_for_tools, s.waiting_verdicts, s.ready_episodes);
+                  s.tool_ms(), s.queue_ms(),
+                  100.0 * static_cast<double>(hits) /
+                      static_cast<double>(std::max<uint64_t>(1, hits + s["cache_misses"])),
+                  s["tool_retries"] + s["reward_retries"]);
+  text += fmt::format("now    {} running, {} wait for tools, {} for verdicts, {} ready\n",
+                      s["episodes_running"], s["waiting_for_tools"], s["waiting_verdicts"],
+                      s["ready_episodes"]);
   text += "busy  " + BusyText(s, true) + "  |" + BusyText(s, false) + "\nqueues";
   for (const auto& [topic, depth] : s.depths) text += fmt::format(" {} {}", topic, depth);
   text += "\n";

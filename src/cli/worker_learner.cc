@@ -11,12 +11,13 @@
 #include "bus/redis/topic_janitor.h"
 #include "cli/commands.h"
 #include "cli/display.h"
-#include "cli/worker.h"
+#include "cli/worker_learner.h"
 #include "core/log.h"
 #include "core/version.h"
 #include "run/run_dashboard.h"
 #include "run/run_driver.h"
 #include "run/run_summary.h"
+#include "run/worker.h"
 #include "weights/shm_weights.h"
 #include "weights/weight_publisher.h"
 
@@ -73,31 +74,6 @@ Result<OpenRun> OpenOrCreate(const WorkerArguments& arguments, RunConfig& config
   return OpenRun{std::move(made), false};
 }
 
-WorkerReport Report(const TrainingRun& run) {
-  const RunSnapshot now = run.Snapshot();
-  WorkerReport report;
-  report.doing = "step " + std::to_string(now.steps + 1);
-  report.policy_version = now.version;
-  report.levels = {{"steps", static_cast<double>(now.steps)},
-                   {"ready", static_cast<double>(now.ready_episodes)}};
-  report.counts = {{"episodes", static_cast<double>(now.episodes_stored)},
-                   {"stale", static_cast<double>(now.stale)},
-                   {"duplicates", static_cast<double>(now.duplicates)},
-                   {"put_off", static_cast<double>(now.put_off)},
-                   {"too_old", static_cast<double>(now.too_old)},
-                   {"zero_variance", static_cast<double>(now.zero_variance)},
-                   {"evicted", static_cast<double>(now.evicted)},
-                   {"rescored", static_cast<double>(now.rescored)},
-                   {"trained_tokens", static_cast<double>(now.trained_tokens)}};
-  report.rate_of = "trained_tokens";
-  for (const BusyShare& busy : now.busy) {
-    if (busy.name != "trainer") continue;
-    report.busy = std::chrono::duration_cast<Duration>(
-        std::chrono::duration<double>(busy.share * now.seconds));
-  }
-  return report;
-}
-
 // How others see the learner: the roster, the metrics and the sheet.
 struct Company {
   std::unique_ptr<WorkerBeacon> beacon;
@@ -105,14 +81,14 @@ struct Company {
   std::unique_ptr<TopicJanitor> janitor;
 };
 
-Result<std::shared_ptr<void>> MakeCompany(TrainingRun& run, RedisBus& bus, SheetBoard board,
-                                          RunSheet sheet, WorkerBeaconOptions beacon) {
-  WeightPublisher& publisher = *run.publisher();
+Result<std::shared_ptr<void>> MakeCompany(Run& run, RedisBus& bus, SheetBoard board, RunSheet sheet,
+                                          WorkerBeaconOptions beacon) {
+  WeightPublisher& publisher = *run.host().publisher();
   auto company = std::make_shared<Company>();
   TM_ASSIGN_OR_RETURN(RedisRoster roster, RedisRoster::Connect(beacon.url, beacon.run));
   company->janitor =
-      std::make_unique<TopicJanitor>(bus, std::move(roster), std::set<std::string>{run.bus_name()});
-  beacon.report = [&run] { return Report(run); };
+      std::make_unique<TopicJanitor>(bus, std::move(roster), std::set<std::string>{run.worker()});
+  beacon.report = [&run] { return ReportOf(run); };
   beacon.stuck = [&run] { return run.StuckLoop(); };
   TM_ASSIGN_OR_RETURN(company->beacon, WorkerBeacon::Start(std::move(beacon)));
   sheet.version = run.start_version();
@@ -161,18 +137,20 @@ int RunLearner(const WorkerArguments& arguments, WorkerBeaconOptions beacon) {
   DriveOptions options;
   options.run.resume = open->resumed;
   options.run.fleet = bus->get();
+  options.run.roles = {.learner = true};
+  options.run.bus_url = arguments.url;
   options.run.metrics = beacon.metrics;
   std::optional<Display> display;
   if (!arguments.json || LogEnabled(LogLevel::kInfo)) {
     options.display = &display.emplace(stderr, config.run.steps);
   }
   options.fleet_url = arguments.url;
-  if (config.serve.web && !arguments.no_web) {
+  if (config.dashboard.web && !arguments.no_web) {
     Result<HttpOptions> web = DashboardOptions(config);
     if (!web.ok()) return Wrong(web.status());
     options.web = std::move(*web);
   }
-  options.attend = [&](TrainingRun& run) {
+  options.attend = [&](Run& run) {
     return MakeCompany(run, **bus, std::move(*board), std::move(sheet), std::move(beacon));
   };
   LogInfo("run " + directory.name(), {{"folder", directory.path()}, {"mode", config.run.mode}});

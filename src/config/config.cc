@@ -86,7 +86,7 @@ class Binder::Loader {
                  "is a section, expected [" + name + "] and its keys below.");
         }
       } else {
-        Report(node, Join(shown, name), "unknown key." + DidYouMean(name, binder.Names()));
+        Report(node, Join(shown, name), binder.UnknownKey(name));
       }
     }
   }
@@ -231,7 +231,15 @@ Status Binder::Set(std::string_view assignment) {
   }
   if (IsSection(name))
     return Invalid(place + ": " + name + ": is a section, expected one of its keys.");
-  return Invalid(place + ": " + name + ": unknown key." + DidYouMean(name, Names()));
+  return Invalid(place + ": " + name + ": " + UnknownKey(name));
+}
+
+std::string Binder::UnknownKey(std::string_view name) const {
+  for (const auto& [before, now] : renamed_) {
+    if (name != before && !name.starts_with(before + ".")) continue;
+    return "[" + before + "] is called [" + now + "] now.";
+  }
+  return "unknown key." + DidYouMean(std::string(name), Names());
 }
 
 Status Binder::Error(std::string_view name, std::string_view what) const {

@@ -88,6 +88,11 @@ class Binder {
 
   std::vector<std::string> Names() const;
 
+  // A table that has another name now: its old name is refused with the new one.
+  void Renamed(std::string old_name, std::string new_name) {
+    renamed_.emplace_back(std::move(old_name), std::move(new_name));
+  }
+
  private:
   struct Key {
     std::string name;
@@ -112,9 +117,12 @@ class Binder {
   Key* Find(std::string_view name);
   TableList* FindTables(std::string_view name);
   bool IsSection(std::string_view name) const;
+  // Why there is no key of this name, and what may be meant.
+  std::string UnknownKey(std::string_view name) const;
 
   std::vector<Key> keys_;          // in the order they were added
   std::vector<TableList> tables_;  // in the order they were added
+  std::vector<std::pair<std::string, std::string>> renamed_;
 };
 
 // "250ms", "30s", "5m", "2h" or "250". kInvalid otherwise, or when it does not fit.

@@ -268,17 +268,18 @@ void BindRest(RunConfig& c, Binder& b) {
          .choices = {"auto", "shm", "files"}});
   b.Add("bus.capacity", &c.bus.capacity,
         {.doc = "Messages a topic holds before it pushes back", .min = 16, .max = 1 << 24});
-  b.Add("serve.web", &c.serve.web,
+  b.Renamed("serve", "dashboard");
+  b.Add("dashboard.web", &c.dashboard.web,
         {.doc = "The dashboard of the run while it trains; --no-web turns it off"});
-  b.Add("serve.host", &c.serve.host,
+  b.Add("dashboard.host", &c.dashboard.host,
         {.doc = "Address it listens on; outside loopback a token is asked for"});
-  b.Add("serve.port", &c.serve.port, {.doc = "Its port; 0: a free one", .max = 65535});
-  b.Add("serve.if_taken", &c.serve.if_taken,
+  b.Add("dashboard.port", &c.dashboard.port, {.doc = "Its port; 0: a free one", .max = 65535});
+  b.Add("dashboard.if_taken", &c.dashboard.if_taken,
         {.doc = "Where the port is taken: a free one, or none (no dashboard). Training goes on",
          .choices = {"free", "none"}});
-  b.Add("serve.token_file", &c.serve.token_file,
+  b.Add("dashboard.token_file", &c.dashboard.token_file,
         {.doc = "File of bearer tokens, one a line; empty: none"});
-  b.Add("serve.tensorboard", &c.serve.tensorboard,
+  b.Add("dashboard.tensorboard", &c.dashboard.tensorboard,
         {.doc = "Write the metrics of each step for TensorBoard into the run's folder as well"});
   b.Add("threads.engine", &c.threads.engine,
         {.doc = "Threads of generation; 0: from the cores", .max = 1024});
@@ -334,6 +335,9 @@ Status CheckRunConfig(const RunConfig& config, const Binder& binder) {
   }
   TM_RETURN_IF_ERROR(CheckReplay(config, binder));
   if (config.reward.weights.empty()) return binder.Error("reward.weights", "names no scorer");
+  if (config.reward.weights.count("command") != 0 && config.reward.command.empty()) {
+    return binder.Error("reward.weights", "names \"command\", but reward.command is empty");
+  }
   return Ok();
 }
 

@@ -161,14 +161,14 @@ struct RunConfig {
     std::string weights = "auto";
   } bus;
 
-  struct Serve {
+  struct Dashboard {
     bool web = true;
     std::string host = "127.0.0.1";
     uint32_t port = 8321;
     std::string if_taken = "free";
     std::string token_file;
     bool tensorboard = true;
-  } serve;
+  } dashboard;
 
   struct Threads {
     uint32_t engine = 0;

@@ -1,36 +1,53 @@
-// The names of the topics on the bus, in one place.
+// The topics of the bus: each is one row of kTopics. From the table they are opened, kept inside a
+// process or put on Redis, shown with their depth, and named in docs/messages.md.
 #pragma once
 
+#include <cstdint>
+#include <iterator>
 #include <string>
 #include <string_view>
 
 namespace tidemill {
 
-inline constexpr std::string_view kGroupsTopic = "rollout.groups";      // GroupLease
-inline constexpr std::string_view kDispatchTopic = "dispatch.reports";  // DispatchEvent
-inline constexpr std::string_view kGivenUpTopic =
-    "dispatch.given_up";  // DispatchEvent, from rollout
-inline constexpr std::string_view kTrajectoriesTopic = "replay.trajectories";  // Trajectory
-inline constexpr std::string_view kBatchRequestsTopic = "replay.requests";     // BatchRequest
-inline constexpr std::string_view kScoreTopic = "reward.score";                // ScoreRequest
-
+inline constexpr std::string_view kGroupsTopic = "rollout.groups";
+inline constexpr std::string_view kDispatchTopic = "dispatch.reports";
+inline constexpr std::string_view kGivenUpTopic = "dispatch.given_up";
+inline constexpr std::string_view kTrajectoriesTopic = "replay.trajectories";
+inline constexpr std::string_view kBatchRequestsTopic = "replay.requests";
+inline constexpr std::string_view kScoreTopic = "reward.score";
 inline constexpr std::string_view kToolsCompileTopic = "tools.compile";
 inline constexpr std::string_view kToolsTestsTopic = "tools.run_tests";
 inline constexpr std::string_view kToolsLintTopic = "tools.lint";
-inline constexpr std::string_view kToolsFilesTopic =
-    "tools.files";  // write_file, read_file, apply_patch
-inline constexpr std::string_view kToolsCommandTopic = "tools.command";  // tools a config declares
+inline constexpr std::string_view kToolsFilesTopic = "tools.files";
+inline constexpr std::string_view kToolsCommandTopic = "tools.command";
 inline constexpr std::string_view kToolsGradeTopic = "tools.grade";
 
-// Where requests for a tool go. Any name that is not built in is a configured command.
-inline std::string_view ToolTopic(std::string_view tool) {
-  if (tool == "compile") return kToolsCompileTopic;
-  if (tool == "run_tests") return kToolsTestsTopic;
-  if (tool == "lint") return kToolsLintTopic;
-  if (tool == "write_file" || tool == "read_file" || tool == "apply_patch") return kToolsFilesTopic;
-  if (tool == "grade") return kToolsGradeTopic;
-  return kToolsCommandTopic;
-}
+struct TopicRow {
+  std::string_view name;
+  std::string_view message;   // of proto/tidemill.proto
+  std::string_view consumer;  // the loop that receives it
+  std::string_view producers;
+  // Between loops of the learner's process: never on Redis, gone with the process.
+  bool inside = false;
+  // Deliveries before a message is a dead letter; 0: as configured. A group outlives many workers:
+  // whoever gets it too often reports it as given up, which a dead letter would not.
+  uint32_t max_deliveries = 0;
+};
+
+inline constexpr TopicRow kTopics[] = {
+    {kGroupsTopic, "GroupLease", "rollout", "dispatcher", false, 100},
+    {kGivenUpTopic, "DispatchEvent", "dispatcher", "rollout"},
+    {kTrajectoriesTopic, "Trajectory", "replay", "rollout"},
+    {kScoreTopic, "ScoreRequest", "reward", "replay"},
+    {kToolsCompileTopic, "ToolRequest", "tools", "rollout reward"},
+    {kToolsTestsTopic, "ToolRequest", "tools", "rollout"},
+    {kToolsLintTopic, "ToolRequest", "tools", "rollout reward"},
+    {kToolsFilesTopic, "ToolRequest", "tools", "rollout"},
+    {kToolsCommandTopic, "ToolRequest", "tools", "rollout"},
+    {kToolsGradeTopic, "ToolRequest", "tools", "reward"},
+    {kDispatchTopic, "DispatchEvent", "dispatcher", "replay learner", true},
+    {kBatchRequestsTopic, "BatchRequest", "replay", "learner", true},
+};
 
 // Where one tool worker hears which episodes were given up (ToolCancel). Each has its own, because
 // a message on a shared topic reaches only one of them.

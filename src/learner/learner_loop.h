@@ -16,6 +16,7 @@
 
 #include "bus/bus.h"
 #include "bus/outbox.h"
+#include "core/counters.h"
 #include "core/journal.h"
 #include "core/loop.h"
 #include "learner/trainer_port.h"
@@ -40,12 +41,30 @@ struct LearnerOptions {
 };
 
 // Read from any thread.
-struct LearnerCounters {
-  std::atomic<uint64_t> steps{0};
-  std::atomic<uint64_t> version{0};
-  std::atomic<uint64_t> tokens{0};
-  std::atomic<uint64_t> checkpoints{0};
-  std::atomic<bool> waiting_for_batch{false};
+struct LearnerCounters : CounterSet {
+  Counter steps{*this,
+                {.key = "steps",
+                 .metric = "tidemill_steps_total",
+                 .help = "Steps of the learner, those before a resume included",
+                 .kind = Counter::Kind::kRunTotal}};
+  Counter version{*this,
+                  {.key = "version",
+                   .metric = "tidemill_policy_version",
+                   .help = "Newest version of the weights",
+                   .kind = Counter::Kind::kLevel}};
+  Counter tokens{*this,
+                 {.key = "trained_tokens",
+                  .metric = "tidemill_trained_tokens_total",
+                  .help = "Tokens in losses"}};
+  Counter checkpoints{*this,
+                      {.key = "checkpoints",
+                       .metric = "tidemill_checkpoints_total",
+                       .help = "Checkpoints written"}};
+  Counter waiting_for_batch{*this,
+                            {.key = "learner_waiting",
+                             .metric = "tidemill_learner_waiting",
+                             .help = "1 while the learner waits for a batch",
+                             .kind = Counter::Kind::kLevel}};
   std::atomic<bool> done{false};  // the last step is published and its checkpoint written
 };
 

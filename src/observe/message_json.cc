@@ -103,13 +103,10 @@ Json MessageJson(const Message& message) {
 }
 
 std::string MessageOfTopic(std::string_view topic) {
-  if (topic == kGroupsTopic) return "GroupLease";
-  if (topic == kDispatchTopic || topic == kGivenUpTopic) return "DispatchEvent";
-  if (topic == kTrajectoriesTopic) return "Trajectory";
-  if (topic == kBatchRequestsTopic) return "BatchRequest";
-  if (topic == kScoreTopic) return "ScoreRequest";
+  for (const TopicRow& row : kTopics) {
+    if (row.name == topic) return std::string(row.message);
+  }
   if (topic.starts_with(ToolCancelTopic(""))) return "ToolCancel";
-  if (topic.starts_with("tools.")) return "ToolRequest";
   if (topic.starts_with("inbox.")) {
     if (topic.ends_with(".rollout") || topic.ends_with(".reward")) return "ToolResult";
     if (topic.ends_with(".replay")) return "Verdict";

@@ -12,7 +12,14 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kFailures[] = {"retries", "skipped", "stale"};
+// Failures of ours, and the counters they add up.
+struct Failure {
+  const char* name;
+  std::vector<std::string> counters;
+};
+const std::vector<Failure> kFailures = {{"retries", {"tool_retries", "reward_retries"}},
+                                        {"skipped", {"skipped", "unscorable"}},
+                                        {"stale", {"stale"}}};
 
 // "812 tokens/s"; "-": it counts nothing.
 std::string RateText(const v1::Heartbeat& beat) {
@@ -102,14 +109,19 @@ Result<RunStatus> RunStatusReader::Read(const std::string& run) {
   status.run = run;
   TM_ASSIGN_OR_RETURN(status.workers, inspector_.Workers(run));
   TM_ASSIGN_OR_RETURN(status.topics, inspector_.Topics(run));
-  for (const char* name : kFailures) status.failures[name] = 0;
+  for (const Failure& failure : kFailures) status.failures[failure.name] = 0;
   for (const RosterEntry& entry : status.workers) {
     status.policy_version = std::max(status.policy_version, entry.beat.policy_version());
   }
   TM_ASSIGN_OR_RETURN(const RosterTotals totals, inspector_.Totals(run));
   for (const auto& [key, count] : totals) {
-    const auto failure = status.failures.find(key.substr(key.find('/') + 1));
-    if (failure != status.failures.end()) failure->second += count;
+    const std::string counter = key.substr(key.find('/') + 1);
+    for (const Failure& failure : kFailures) {
+      const auto& counters = failure.counters;
+      if (std::find(counters.begin(), counters.end(), counter) != counters.end()) {
+        status.failures[failure.name] += count;
+      }
+    }
   }
   for (const TopicState& topic : status.topics) {
     if (topic.name == kDeadTopic) status.dead_letters = topic.ready + topic.leased + topic.delayed;

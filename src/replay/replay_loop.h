@@ -21,6 +21,7 @@
 #include "bus/bus.h"
 #include "bus/lease_keeper.h"
 #include "bus/outbox.h"
+#include "core/counters.h"
 #include "core/journal.h"
 #include "core/loop.h"
 #include "proto/tidemill.pb.h"
@@ -64,22 +65,68 @@ struct StoredSample {
 };
 
 // Read from any thread.
-struct ReplayCounters {
-  std::atomic<uint64_t> received{0};
-  std::atomic<uint64_t> duplicates{0};
-  std::atomic<uint64_t> stored{0};
-  std::atomic<uint64_t> scored{0};
-  std::atomic<uint64_t> solved{0};
-  std::atomic<uint64_t> stale{0};    // ours failed: kept, never trained on
-  std::atomic<uint64_t> too_old{0};  // over the staleness bound when a batch was made
-  std::atomic<uint64_t> masked_tokens{0};
-  std::atomic<uint64_t> zero_variance{0};  // episodes of groups without a difference
-  std::atomic<uint64_t> evicted{0};        // episodes of groups that had to make room
-  std::atomic<uint64_t> used{0};
-  std::atomic<uint64_t> rescored{0};        // verdicts replaced after a scorer's version rose
-  std::atomic<uint64_t> rescore_failed{0};  // the old verdict stayed
-  std::atomic<uint64_t> ready_episodes{0};
-  std::atomic<uint64_t> waiting_verdicts{0};
+struct ReplayCounters : CounterSet {
+  Counter received{*this,
+                   {.key = "episodes_received",
+                    .metric = "tidemill_trajectories_received_total",
+                    .help = "Trajectories received"}};
+  Counter duplicates{*this,
+                     {.key = "duplicates",
+                      .metric = "tidemill_trajectories_duplicate_total",
+                      .help = "Trajectories refused because they were stored before"}};
+  Counter stored{*this,
+                 {.key = "episodes_stored",
+                  .metric = "tidemill_trajectories_stored_total",
+                  .help = "Trajectories stored"}};
+  Counter scored{*this,
+                 {.key = "scored",
+                  .metric = "tidemill_episodes_scored_total",
+                  .help = "Episodes with a verdict"}};
+  Counter solved{*this,
+                 {.key = "solved",
+                  .metric = "tidemill_episodes_solved_total",
+                  .help = "Episodes whose verdict is solved"}};
+  Counter stale{*this,
+                {.key = "stale",
+                 .metric = "tidemill_stale_total",
+                 .help = "Episodes that failed through us: kept, never trained on"}};
+  Counter too_old{*this,
+                  {.key = "too_old",
+                   .metric = "tidemill_too_old_total",
+                   .help = "Episodes over the staleness bound when a batch was made"}};
+  Counter masked_tokens{*this,
+                        {.key = "masked_tokens",
+                         .metric = "tidemill_masked_tokens_total",
+                         .help = "Tokens over the staleness bound, masked"}};
+  Counter zero_variance{*this,
+                        {.key = "zero_variance",
+                         .metric = "tidemill_episodes_zero_variance_total",
+                         .help = "Episodes of groups without a difference in rewards"}};
+  Counter evicted{*this,
+                  {.key = "evicted",
+                   .metric = "tidemill_episodes_evicted_total",
+                   .help = "Episodes of groups evicted from a full buffer"}};
+  Counter used{
+      *this,
+      {.key = "used", .metric = "tidemill_episodes_used_total", .help = "Episodes used in a step"}};
+  Counter rescored{*this,
+                   {.key = "rescored",
+                    .metric = "tidemill_rescored_total",
+                    .help = "Verdicts replaced after a scorer version rose"}};
+  Counter rescore_failed{*this,
+                         {.key = "rescore_failed",
+                          .metric = "tidemill_rescore_failed_total",
+                          .help = "Rescorings that failed; the old verdict stands"}};
+  Counter ready_episodes{*this,
+                         {.key = "ready_episodes",
+                          .metric = "tidemill_replay_ready_episodes",
+                          .help = "Episodes ready for a batch",
+                          .kind = Counter::Kind::kLevel}};
+  Counter waiting_verdicts{*this,
+                           {.key = "waiting_verdicts",
+                            .metric = "tidemill_replay_waiting_verdicts",
+                            .help = "Episodes without a verdict",
+                            .kind = Counter::Kind::kLevel}};
 };
 
 class ReplayLoop final : public Loop {

@@ -70,7 +70,7 @@ std::string Describe(const Findings& findings) {
 
 class ReviewScorer final : public Scorer {
  public:
-  explicit ReviewScorer(const ScorerSpec& spec) : spec_(spec) {}
+  explicit ReviewScorer(const RunConfig::Reward& reward) : reward_(reward) {}
   std::string_view name() const override { return "review"; }
   uint32_t version() const override { return 1; }
 
@@ -86,7 +86,7 @@ class ReviewScorer final : public Scorer {
     if (request.files_size() > 0) tool("lint", 1);
     if (!needs.empty()) return needs;
     const Need judge{.kind = Need::Kind::kCommand, .name = "judge"};
-    if (spec_.review_judge && !evidence.Has(judge)) return {judge};
+    if (!reward_.review_judge.empty() && !evidence.Has(judge)) return {judge};
     // The second look.
     Need again{.kind = Need::Kind::kCommand, .name = "judge", .look = 2};
     for (const std::string& low : Low(request, evidence)) {
@@ -107,8 +107,8 @@ class ReviewScorer final : public Scorer {
     double sum = 0, weights = 0;
     std::string comment;
     for (std::string_view aspect : kAspects) {
-      const auto weight = spec_.review_weights.find(std::string(aspect));
-      if (weight == spec_.review_weights.end() || weight->second == 0) continue;
+      const auto weight = reward_.review_weights.find(std::string(aspect));
+      if (weight == reward_.review_weights.end() || weight->second == 0) continue;
       TM_ASSIGN_OR_RETURN(v1::SubScore sub, Judge(aspect, request, evidence));
       sum += weight->second * sub.value();
       weights += weight->second;
@@ -144,10 +144,10 @@ class ReviewScorer final : public Scorer {
   std::vector<std::string> Low(const v1::ScoreRequest& request,
                                const ScoreEvidence& evidence) const {
     std::vector<std::string> low;
-    for (const auto& [aspect, weight] : spec_.review_weights) {
+    for (const auto& [aspect, weight] : reward_.review_weights) {
       if (weight == 0) continue;
       const std::optional<Look> look = See(aspect, 1, request, evidence);
-      if (look && look->value < spec_.review_threshold) low.push_back(aspect);
+      if (look && look->value < reward_.review_threshold) low.push_back(aspect);
     }
     return low;
   }
@@ -170,7 +170,7 @@ class ReviewScorer final : public Scorer {
     const v1::ToolResult* remarks = evidence.Tool(look == 1 ? "lint" : "compile#2");
     if (remarks == nullptr) return {};
     const Findings findings = Count(remarks, aspect == "security");
-    return Look{std::max(0.0, 1 - spec_.penalty * findings.count), Describe(findings)};
+    return Look{std::max(0.0, 1 - reward_.lint_penalty * findings.count), Describe(findings)};
   }
 
   static Look SeeTests(const v1::ToolResult& grade) {
@@ -182,7 +182,7 @@ class ReviewScorer final : public Scorer {
   Look SeeTime(const v1::ToolResult& grade, const v1::ScoreRequest& request) const {
     if (!grade.compiled() || grade.tests_passed() == 0) return {0, "nothing ran as it should"};
     const double mine = std::max(kLeastCpuMs, grade.cpu_ms());
-    double reference = spec_.review_cpu_ms;
+    double reference = reward_.review_cpu_ms;
     if (reference == 0) {
       auto best = fastest_ms_.find(request.id().task());
       reference = best == fastest_ms_.end() ? mine : best->second;
@@ -202,7 +202,7 @@ class ReviewScorer final : public Scorer {
     sub.set_comment(first->comment);
     sub.set_looks(1);
     const std::optional<Look> second =
-        first->value < spec_.review_threshold ? See(name, 2, request, evidence) : std::nullopt;
+        first->value < reward_.review_threshold ? See(name, 2, request, evidence) : std::nullopt;
     if (!second) return sub;
     sub.set_looks(2);
     sub.set_comment(fmt::format("{}; on a second look: {}", first->comment, second->comment));
@@ -226,7 +226,7 @@ class ReviewScorer final : public Scorer {
     best->second = std::min(best->second, mine);
   }
 
-  ScorerSpec spec_;
+  const RunConfig::Reward reward_;
   mutable std::unordered_map<std::string, double> fastest_ms_;  // by task; used by one loop
 };
 
@@ -240,9 +240,9 @@ bool IsSecurityFinding(const v1::Diagnostic& finding) {
       [&](std::string_view word) { return message.find(word) != std::string::npos; });
 }
 
-Result<std::unique_ptr<Scorer>> NewReviewScorer(const ScorerSpec& spec) {
+Result<std::unique_ptr<Scorer>> NewReviewScorer(const RunConfig::Reward& reward) {
   double sum = 0;
-  for (const auto& [name, weight] : spec.review_weights) {
+  for (const auto& [name, weight] : reward.review_weights) {
     if (std::find(kAspects.begin(), kAspects.end(), name) == kAspects.end()) {
       return Invalid("a review has no sub-score \"" + name +
                      "\"; it has correctness, style, performance, security");
@@ -254,7 +254,7 @@ Result<std::unique_ptr<Scorer>> NewReviewScorer(const ScorerSpec& spec) {
     sum += weight;
   }
   if (!(sum > 0)) return Invalid("a review needs a sub-score with a weight above 0");
-  return std::unique_ptr<Scorer>(std::make_unique<ReviewScorer>(spec));
+  return std::unique_ptr<Scorer>(std::make_unique<ReviewScorer>(reward));
 }
 
 }  // namespace tidemill

@@ -7,6 +7,7 @@
 #include "core/metrics.h"
 #include "core/text.h"
 #include "core/topics.h"
+#include "tools/tool_table.h"
 
 namespace tidemill {
 namespace {
@@ -303,7 +304,7 @@ void RewardLoop::Send(uint64_t key, v1::Verdict verdict) {
   const v1::ScoreRequest& request = node.mapped().request;
   *verdict.mutable_id() = request.id();
   verdict.set_request_id(request.request_id());
-  (verdict.scored() ? counters_.scored : counters_.unscorable)++;
+  ++(verdict.scored() ? counters_.scored : counters_.unscorable);
   if (options_.metrics != nullptr) {
     options_.metrics->Histogram("tidemill_score_seconds", "From the request to its verdict")
         .Observe(Seconds(clock_.Now() - node.mapped().began));

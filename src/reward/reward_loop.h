@@ -19,6 +19,7 @@
 #include "bus/bus.h"
 #include "bus/lease_keeper.h"
 #include "bus/outbox.h"
+#include "core/counters.h"
 #include "core/loop.h"
 #include "reward/scorer_port.h"
 
@@ -44,12 +45,28 @@ struct RewardOptions {
 };
 
 // Read from any thread.
-struct RewardCounters {
-  std::atomic<uint64_t> scored{0};
-  std::atomic<uint64_t> unscorable{0};
-  std::atomic<uint64_t> retries{0};
-  std::atomic<uint64_t> second_looks{0};
-  std::atomic<uint64_t> in_progress{0};
+struct RewardCounters : CounterSet {
+  Counter scored{*this,
+                 {.key = "verdicts", .metric = "tidemill_scored_total", .help = "Verdicts given"}};
+  Counter unscorable{*this,
+                     {.key = "unscorable",
+                      .metric = "tidemill_skipped_total",
+                      .help = "Work given up after its retries",
+                      .labels = {{"what", "score"}}}};
+  Counter retries{*this,
+                  {.key = "reward_retries",
+                   .metric = "tidemill_retries_total",
+                   .help = "Work tried again after a failure of ours",
+                   .labels = {{"what", "score"}}}};
+  Counter second_looks{*this,
+                       {.key = "second_looks",
+                        .metric = "tidemill_second_looks_total",
+                        .help = "Closer looks at what scored low"}};
+  Counter in_progress{*this,
+                      {.key = "scoring_running",
+                       .metric = "tidemill_scoring_running",
+                       .help = "Episodes being scored",
+                       .kind = Counter::Kind::kLevel}};
 };
 
 class RewardLoop final : public Loop {

@@ -49,9 +49,11 @@ class RewardTest : public testing::Test {
     EXPECT_TRUE(bus_.Open("asker", {}).ok());
     options_.retries = 1;
   }
-  void Make(const std::vector<ScorerSpec>& specs) {
+  void Make(const RunConfig::Reward& reward) {
     std::vector<WeightedScorer> scorers;
-    for (const ScorerSpec& spec : specs) scorers.push_back({*NewScorer(spec), spec.weight});
+    for (const auto& [name, weight] : reward.weights) {
+      scorers.push_back({*NewScorer(name, reward), weight});
+    }
     loop_ = std::make_unique<RewardLoop>(bus_, clock_, std::move(scorers), options_, &port_);
     loop_->Attach(waker_);
   }
@@ -111,10 +113,8 @@ CommandAnswer ScoreOf(double score, uint32_t version = 0) {
 }
 
 TEST_F(RewardTest, AddsTheWeightedPartsUp) {
-  Make({{.name = "tests", .weight = 1},
-        {.name = "compiled", .weight = 0.5},
-        {.name = "lint", .weight = 0.25, .penalty = 0.5},
-        {.name = "length", .weight = 0.1}});
+  Make({.weights = {{"tests", 1}, {"compiled", 0.5}, {"lint", 0.25}, {"length", 0.1}},
+        .lint_penalty = 0.5});
   Ask();
   AnswerTool(kToolsGradeTopic, v1::OUTCOME_OK);
   EXPECT_TRUE(Verdicts().empty()) << "lint has not answered";
@@ -128,7 +128,7 @@ TEST_F(RewardTest, AddsTheWeightedPartsUp) {
 }
 
 TEST_F(RewardTest, AllOrNothingGivesOneOnlyForEveryTest) {
-  Make({{.name = "tests", .all_or_nothing = true}});
+  Make({.weights = {{"tests", 1}}, .all_or_nothing = true});
   Ask();
   AnswerTool(kToolsGradeTopic, v1::OUTCOME_OK, 3);
   EXPECT_EQ(Verdicts().at(0).reward(), 0);
@@ -140,7 +140,7 @@ TEST_F(RewardTest, AllOrNothingGivesOneOnlyForEveryTest) {
 }
 
 TEST_F(RewardTest, AFailureOfOursIsTriedAgainAndThenNoReward) {
-  Make({{.name = "tests"}});
+  Make({.weights = {{"tests", 1}}});
   Ask();
   AnswerTool(kToolsGradeTopic, v1::OUTCOME_UNAVAILABLE);
   EXPECT_TRUE(Verdicts().empty());
@@ -154,7 +154,7 @@ TEST_F(RewardTest, AFailureOfOursIsTriedAgainAndThenNoReward) {
 }
 
 TEST_F(RewardTest, AProgramThatTimesOutIsScoredAsTheAgents) {
-  Make({{.name = "tests"}});
+  Make({.weights = {{"tests", 1}}});
   Ask();
   AnswerTool(kToolsGradeTopic, v1::OUTCOME_TIMEOUT, 0);
   const v1::Verdict verdict = Verdicts().at(0);
@@ -164,7 +164,7 @@ TEST_F(RewardTest, AProgramThatTimesOutIsScoredAsTheAgents) {
 
 TEST_F(RewardTest, TurnsAreRewardedForWhatTheyGained) {
   options_.turn_weight = 2;
-  Make({{.name = "tests"}});
+  Make({.weights = {{"tests", 1}}});
   Ask();
   AnswerTool(kToolsGradeTopic, v1::OUTCOME_OK);
   const v1::Verdict verdict = Verdicts().at(0);
@@ -175,7 +175,7 @@ TEST_F(RewardTest, TurnsAreRewardedForWhatTheyGained) {
 
 TEST_F(RewardTest, ASuccessAfterTheFirstTurnIsWorthLessIfSoConfigured) {
   options_.turn_discount = 0.25;
-  Make({{.name = "tests"}});
+  Make({.weights = {{"tests", 1}}});
   Ask();
   AnswerTool(kToolsGradeTopic, v1::OUTCOME_OK);
   const v1::Verdict verdict = Verdicts().at(0);
@@ -184,7 +184,7 @@ TEST_F(RewardTest, ASuccessAfterTheFirstTurnIsWorthLessIfSoConfigured) {
 }
 
 TEST_F(RewardTest, ACommandScoresAfterTheTestsAndSaysItsVersionAndTheTurnsRewards) {
-  Make({{.name = "command", .weight = 2, .version = 5}});
+  Make({.weights = {{"command", 2}}, .command_version = 5});
   Ask();
   EXPECT_TRUE(port_.asked.empty()) << "it gets to read the tests";
   AnswerTool(kToolsGradeTopic, v1::OUTCOME_OK);
@@ -203,7 +203,7 @@ TEST_F(RewardTest, ACommandScoresAfterTheTestsAndSaysItsVersionAndTheTurnsReward
 }
 
 TEST_F(RewardTest, ACommandThatFailsIsAskedAgainAndThenThereIsNoReward) {
-  Make({{.name = "command"}});
+  Make({.weights = {{"command", 1}}});
   Ask();
   AnswerTool(kToolsGradeTopic, v1::OUTCOME_OK);
   port_.Fail(Timeout("no answer within 5 ms"));
@@ -222,7 +222,7 @@ TEST_F(RewardTest, ACommandThatFailsIsAskedAgainAndThenThereIsNoReward) {
 
 TEST_F(RewardTest, AVerdictCanBeReadWhateverBytesACommandWrites) {
   options_.retries = 0;
-  Make({{.name = "command"}});
+  Make({.weights = {{"command", 1}}});
   Ask();
   AnswerTool(kToolsGradeTopic, v1::OUTCOME_OK);
   port_.Fail(Unavailable("exit status 1: caf\xC3"));
@@ -231,7 +231,7 @@ TEST_F(RewardTest, AVerdictCanBeReadWhateverBytesACommandWrites) {
 }
 
 TEST_F(RewardTest, AReviewQuotesNoPartOfACharacter) {
-  Make({{.name = "review", .review_cpu_ms = 10}});
+  Make({.weights = {{"review", 1}}, .review_cpu_ms = 10});
   Ask();
   AnswerTool(kToolsGradeTopic, v1::OUTCOME_OK, /*passed=*/4);
   AnswerTool(kToolsLintTopic, v1::OUTCOME_OK, 0, 1, std::string(119, 'x') + "\xC3\xA4 unused");
@@ -242,7 +242,7 @@ TEST_F(RewardTest, AReviewQuotesNoPartOfACharacter) {
 }
 
 TEST_F(RewardTest, AReviewLooksASecondTimeAtWhatIsLow) {
-  Make({{.name = "review", .penalty = 0.3, .review_cpu_ms = 10}});
+  Make({.weights = {{"review", 1}}, .lint_penalty = 0.3, .review_cpu_ms = 10});
   Ask();
   AnswerTool(kToolsGradeTopic, v1::OUTCOME_OK, /*passed=*/1);
   AnswerTool(kToolsLintTopic, v1::OUTCOME_OK, 0, 2, "buffer overflow");
@@ -265,7 +265,9 @@ TEST_F(RewardTest, AReviewLooksASecondTimeAtWhatIsLow) {
 }
 
 TEST_F(RewardTest, AReviewsPerformanceIsMeasuredByTheFastestRightAnswerToTheTask) {
-  Make({{.name = "review", .review_weights = {{"performance", 1}}, .review_threshold = 0.1}});
+  Make({.weights = {{"review", 1}},
+        .review_weights = {{"performance", 1}},
+        .review_threshold = 0.1});
   const auto score = [&](double cpu_ms) {
     Ask();
     AnswerTool(kToolsGradeTopic, v1::OUTCOME_OK, 4, 0, "", cpu_ms);
@@ -279,7 +281,7 @@ TEST_F(RewardTest, AReviewsPerformanceIsMeasuredByTheFastestRightAnswerToTheTask
 }
 
 TEST_F(RewardTest, AReviewsJudgeIsToldWhatWasLowAndItsSecondWordCounts) {
-  Make({{.name = "review", .review_cpu_ms = 10, .review_judge = true}});
+  Make({.weights = {{"review", 1}}, .review_cpu_ms = 10, .review_judge = {"judge"}});
   Ask();
   AnswerTool(kToolsGradeTopic, v1::OUTCOME_OK, 4);
   AnswerTool(kToolsLintTopic, v1::OUTCOME_OK);
@@ -301,7 +303,7 @@ TEST_F(RewardTest, AReviewsJudgeIsToldWhatWasLowAndItsSecondWordCounts) {
 }
 
 TEST(Scorers, AnUnknownNameListsTheKnownOnes) {
-  const auto scorer = NewScorer({.name = "vibes"});
+  const auto scorer = NewScorer("vibes", {});
   ASSERT_FALSE(scorer.ok());
   EXPECT_NE(scorer.status().message().find("tests, compiled"), std::string::npos);
 }

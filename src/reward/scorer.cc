@@ -159,22 +159,47 @@ class CommandScorer final : public Scorer {
   uint32_t version_;
 };
 
+template <typename T>
+Result<std::unique_ptr<Scorer>> Plain(const RunConfig::Reward&) {
+  return std::unique_ptr<Scorer>(std::make_unique<T>());
+}
+
+Result<std::unique_ptr<Scorer>> NewTestsScorer(const RunConfig::Reward& reward) {
+  return std::unique_ptr<Scorer>(std::make_unique<TestsScorer>(reward.all_or_nothing));
+}
+
+Result<std::unique_ptr<Scorer>> NewLintScorer(const RunConfig::Reward& reward) {
+  return std::unique_ptr<Scorer>(std::make_unique<LintScorer>(reward.lint_penalty));
+}
+
+Result<std::unique_ptr<Scorer>> NewCommandScorer(const RunConfig::Reward& reward) {
+  return std::unique_ptr<Scorer>(std::make_unique<CommandScorer>(reward.command_version));
+}
+
+constexpr ScorerRow kScorers[] = {
+    {"tests", "Share of hidden tests passed, or all or nothing", NewTestsScorer},
+    {"compiled", "1 if the answer builds", Plain<CompiledScorer>},
+    {"lint", "1 less a penalty for each finding, not below 0", NewLintScorer},
+    {"length", "1 less the share of the allowed tokens that was used", Plain<LengthScorer>},
+    {"format", "1 if no turn was malformed and an answer was given", Plain<FormatScorer>},
+    {"review", "Correctness, style, performance and security, with a second look at what is low",
+     NewReviewScorer},
+    {"command", "The score an external program gives", NewCommandScorer},
+};
+
 }  // namespace
 
-Result<std::unique_ptr<Scorer>> NewScorer(const ScorerSpec& spec) {
-  std::unique_ptr<Scorer> scorer;
-  if (spec.name == "tests") scorer = std::make_unique<TestsScorer>(spec.all_or_nothing);
-  if (spec.name == "compiled") scorer = std::make_unique<CompiledScorer>();
-  if (spec.name == "lint") scorer = std::make_unique<LintScorer>(spec.penalty);
-  if (spec.name == "length") scorer = std::make_unique<LengthScorer>();
-  if (spec.name == "format") scorer = std::make_unique<FormatScorer>();
-  if (spec.name == "command") scorer = std::make_unique<CommandScorer>(spec.version);
-  if (spec.name == "review") return NewReviewScorer(spec);
-  if (scorer == nullptr) {
-    return Invalid("unknown scorer \"" + spec.name +
-                   "\"; known are tests, compiled, lint, length, format, review, command");
+std::span<const ScorerRow> Scorers() {
+  return kScorers;
+}
+
+Result<std::unique_ptr<Scorer>> NewScorer(std::string_view name, const RunConfig::Reward& reward) {
+  std::string known;
+  for (const ScorerRow& row : kScorers) {
+    if (row.name == name) return row.make(reward);
+    known += (known.empty() ? "" : ", ") + std::string(row.name);
   }
-  return scorer;
+  return Invalid("unknown scorer \"" + std::string(name) + "\"; known are " + known);
 }
 
 }  // namespace tidemill

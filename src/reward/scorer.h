@@ -8,9 +8,11 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "config/run_config.h"
 #include "core/status.h"
 #include "proto/tidemill.pb.h"
 
@@ -67,7 +69,8 @@ class Scorer {
   virtual std::string_view name() const = 0;
   // Raised when the meaning of its value changes; old verdicts may be scored again then.
   virtual uint32_t version() const = 0;
-  // What it has to know besides the evidence there is; empty: it can judge. Asks twice at most.
+  // What it has to know besides the evidence there is; empty: it can judge. The reward loop asks
+  // kRoundsMax times at most.
   virtual std::vector<Need> Needs(const v1::ScoreRequest&, const ScoreEvidence&) const {
     return {};
   }
@@ -79,26 +82,16 @@ class Scorer {
   virtual std::vector<double> TurnRewards(const ScoreEvidence&) const { return {}; }
 };
 
-// "tests": the share of hidden tests passed, or all-or-nothing. "compiled": 1 if it built. "lint":
-// 1 less `penalty` for each finding, not below 0. "length": 1 - tokens / allowed. "format": 1 if no
-// turn was malformed and an answer was given. "review": reward/review.h. "command": what the
-// external command of that name says.
-struct ScorerSpec {
-  std::string name;
-  double weight = 1;
-  bool all_or_nothing = false;  // tests
-  double penalty = 0.1;         // lint, and the findings of a review
-  uint32_t version = 1;         // command: until an answer says another
-  // review
-  std::map<std::string, double> review_weights = {
-      {"correctness", 0.4}, {"style", 0.2}, {"performance", 0.2}, {"security", 0.2}};
-  double review_threshold = 0.5;  // a sub-score below is looked at again
-  double review_cpu_ms = 0;       // CPU time worth a full performance score; 0: the best seen
-  bool review_judge = false;      // ask the external command "judge"
+// A scorer that reward.weights may name. A new one is a file with its class and its row here.
+struct ScorerRow {
+  std::string_view name;
+  std::string_view help;  // one line for people
+  Result<std::unique_ptr<Scorer>> (*make)(const RunConfig::Reward& reward);
 };
+std::span<const ScorerRow> Scorers();
 
-// kInvalid: an unknown name, with those that are known.
-Result<std::unique_ptr<Scorer>> NewScorer(const ScorerSpec& spec);
+// kInvalid: an unknown name, with those that are known, or settings that do not go together.
+Result<std::unique_ptr<Scorer>> NewScorer(std::string_view name, const RunConfig::Reward& reward);
 
 // A part as this scorer gives it.
 v1::RewardPart MakePart(const Scorer& scorer, double value, std::string comment);

@@ -16,6 +16,7 @@
 
 #include "bus/bus.h"
 #include "bus/outbox.h"
+#include "core/counters.h"
 #include "core/journal.h"
 #include "core/loop.h"
 #include "proto/tidemill.pb.h"
@@ -68,13 +69,34 @@ struct EvalTally {
 };
 
 // How the dispatcher is doing, for people; read from any thread.
-struct DispatcherCounters {
-  std::atomic<uint64_t> groups_issued{0};
-  std::atomic<uint64_t> groups_dropped{0};
-  std::atomic<uint64_t> put_off{0};  // tasks dropped too often in a row to be issued again at once
-  std::atomic<uint64_t> running{0};
-  std::atomic<uint64_t> accepted{0};
-  std::atomic<uint64_t> epoch{0};
+struct DispatcherCounters : CounterSet {
+  Counter groups_issued{
+      *this,
+      {.key = "groups_issued", .metric = "tidemill_groups_issued_total", .help = "Groups issued"}};
+  Counter groups_dropped{*this,
+                         {.key = "groups_dropped",
+                          .metric = "tidemill_groups_dropped_total",
+                          .help = "Groups that returned their credit"}};
+  Counter put_off{
+      *this,
+      {.key = "put_off",
+       .metric = "tidemill_tasks_put_off_total",
+       .help = "Tasks postponed because their groups failed through us too often in a row"}};
+  Counter running{*this,
+                  {.key = "gate_running",
+                   .metric = "tidemill_gate_running",
+                   .help = "Episodes issued and not yet reported",
+                   .kind = Counter::Kind::kLevel}};
+  Counter accepted{*this,
+                   {.key = "gate_accepted",
+                    .metric = "tidemill_gate_accepted",
+                    .help = "Episodes accepted since the run began",
+                    .kind = Counter::Kind::kLevel}};
+  Counter epoch{*this,
+                {.key = "epoch",
+                 .metric = "",
+                 .help = "Passes over the training tasks",
+                 .kind = Counter::Kind::kLevel}};
   std::atomic<bool> done{false};  // evaluations after the last step are in
 };
 

@@ -1,24 +1,20 @@
 #include "rollout/protocol.h"
 
+#include "tools/tool_table.h"
+
 namespace tidemill {
 
 const std::vector<ToolDescription>& BuiltInTools() {
-  static const std::vector<ToolDescription> kTools = {
-      {"compile", "Compile files of the workspace; returns the compiler's diagnostics.",
-       R"({"type":"object","properties":{"files":{"type":"array","items":{"type":"string"}}}})"},
-      {"run_tests",
-       "Build and run the visible tests; returns how many passed and the first failures.",
-       R"({"type":"object","properties":{}})"},
-      {"lint", "Check files of the workspace for suspicious code; returns the findings.",
-       R"({"type":"object","properties":{"files":{"type":"array","items":{"type":"string"}}}})"},
-      {"write_file", "Write a file of the workspace.",
-       R"({"type":"object","properties":{"path":{"type":"string"},"content":{"type":"string"}},"required":["path","content"]})"},
-      {"read_file", "Read a file of the workspace.",
-       R"({"type":"object","properties":{"path":{"type":"string"}},"required":["path"]})"},
-      {"apply_patch", "Apply a unified diff to the workspace.",
-       R"({"type":"object","properties":{"patch":{"type":"string"}},"required":["patch"]})"},
-  };
-  return kTools;
+  static const std::vector<ToolDescription> kDescriptions = [] {
+    std::vector<ToolDescription> tools;
+    for (const ToolRow& row : kTools) {
+      if (row.description.empty()) continue;
+      tools.push_back(
+          {std::string(row.name), std::string(row.description), std::string(row.parameters_json)});
+    }
+    return tools;
+  }();
+  return kDescriptions;
 }
 
 Result<std::unique_ptr<AgentProtocol>> NewProtocol(std::string_view name,

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/topics.h"
+#include "tools/tool_table.h"
 
 namespace tidemill {
 namespace {

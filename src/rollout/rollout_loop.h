@@ -19,6 +19,7 @@
 #include "bus/bus.h"
 #include "bus/lease_keeper.h"
 #include "bus/outbox.h"
+#include "core/counters.h"
 #include "core/loop.h"
 #include "engine/engine_port.h"
 #include "rollout/episode.h"
@@ -38,17 +39,51 @@ struct RolloutOptions {
 };
 
 // Read from any thread.
-struct RolloutCounters {
-  std::atomic<uint64_t> episodes_running{0};
-  std::atomic<uint64_t> waiting_for_tools{0};
-  std::atomic<uint64_t> finished{0};
-  std::atomic<uint64_t> given_up{0};
-  std::atomic<uint64_t> tool_calls{0};
-  std::atomic<uint64_t> tool_retries{0};
-  std::atomic<uint64_t> skipped{0};  // calls given up on, of which the agent was told
-  std::atomic<uint64_t> calls_lost{0};
-  std::atomic<uint64_t> groups_lost{0};  // leases that ran out under us
-  std::atomic<uint64_t> generated_tokens{0};
+struct RolloutCounters : CounterSet {
+  Counter episodes_running{*this,
+                           {.key = "episodes_running",
+                            .metric = "tidemill_episodes_running",
+                            .help = "Episodes in progress",
+                            .kind = Counter::Kind::kLevel}};
+  Counter waiting_for_tools{*this,
+                            {.key = "waiting_for_tools",
+                             .metric = "tidemill_episodes_waiting_for_tools",
+                             .help = "Tool calls not yet answered",
+                             .kind = Counter::Kind::kLevel}};
+  Counter finished{*this,
+                   {.key = "episodes_finished",
+                    .metric = "tidemill_episodes_finished_total",
+                    .help = "Episodes finished"}};
+  Counter given_up{*this,
+                   {.key = "episodes_given_up",
+                    .metric = "tidemill_episodes_given_up_total",
+                    .help = "Episodes given up through a failure of ours"}};
+  Counter tool_calls{*this,
+                     {.key = "tool_calls",
+                      .metric = "tidemill_tool_calls_asked_total",
+                      .help = "Tool calls requested by agents"}};
+  Counter tool_retries{*this,
+                       {.key = "tool_retries",
+                        .metric = "tidemill_retries_total",
+                        .help = "Work tried again after a failure of ours",
+                        .labels = {{"what", "tool"}}}};
+  Counter skipped{*this,
+                  {.key = "skipped",
+                   .metric = "tidemill_skipped_total",
+                   .help = "Work given up after its retries",
+                   .labels = {{"what", "tool"}}}};
+  Counter calls_lost{*this,
+                     {.key = "calls_lost",
+                      .metric = "tidemill_tool_calls_lost_total",
+                      .help = "Tool calls that were never answered"}};
+  Counter groups_lost{*this,
+                      {.key = "groups_lost",
+                       .metric = "tidemill_groups_lost_total",
+                       .help = "Groups whose lease expired while a worker held them"}};
+  Counter generated_tokens{*this,
+                           {.key = "generated_tokens",
+                            .metric = "tidemill_generated_tokens_total",
+                            .help = "Tokens sampled"}};
 };
 
 class RolloutLoop final : public Loop {

@@ -73,38 +73,40 @@ Result<FleetAccount> GatherFleet(const std::string& url, const std::string& run)
   return account;
 }
 
+namespace {
+
+// "rollout/tool_calls" is a counter's total over all processes of a role; what is not one says how
+// long loops and ports were busy.
+bool IsCounter(std::string_view key) {
+  for (const std::string& kind : {kBusyLoop, kTimeLoop, kBusyPort, kTimePort}) {
+    if (key.starts_with(kind)) return false;
+  }
+  return key != "busy_seconds";
+}
+
+template <typename Put>
+void ForEachTotal(const RosterTotals& totals, Put put) {
+  for (const auto& [name, total] : totals) {
+    const size_t slash = name.find('/');
+    if (slash == std::string::npos || !IsCounter(std::string_view(name).substr(slash + 1)))
+      continue;
+    put(name.substr(0, slash), name.substr(slash + 1), CountOf(totals, name));
+  }
+}
+
+}  // namespace
+
 void AddWorkersWork(const RosterTotals& totals, RunSnapshot& s) {
-  const auto count = [&](const char* key) { return CountOf(totals, key); };
-  s.generated_tokens = count("rollout/tokens");
-  s.tool_calls = count("rollout/tool_calls");
-  s.tool_retries = count("rollout/retries");
-  s.calls_lost = count("rollout/calls_lost");
-  s.groups_lost = count("rollout/groups_lost");
-  s.skipped = count("rollout/skipped");
-  s.gradings = count("tools/gradings");
-  s.unavailable = count("tools/unavailable");
-  s.cache_hits = count("tools/cache_hits");
-  s.tool_commands = count("tools/commands");
-  s.cache_misses = s.tool_commands - std::min(s.tool_commands, count("tools/joined"));
-  const double commands = std::max<double>(1, static_cast<double>(s.tool_commands));
-  s.tool_ms = 1e3 * TotalOf(totals, "tools/wall_seconds") / commands;
-  s.queue_ms = 1e3 * TotalOf(totals, "tools/queue_seconds") / commands;
-  s.reward_retries = count("reward/retries");
-  s.unscorable = count("reward/unscorable");
-  s.second_looks = count("reward/second_looks");
+  ForEachTotal(totals, [&](const std::string& role, const std::string& key, uint64_t total) {
+    if (role != "learner") s.counts.emplace(key, total);
+  });
 }
 
 void AddFleetWork(const FleetAccount& fleet, RunSnapshot& s) {
   AddWorkersWork(fleet.totals, s);
-  const auto count = [&](const char* key) { return CountOf(fleet.totals, key); };
-  s.stale = count("learner/stale");
-  s.duplicates = count("learner/duplicates");
-  s.put_off = count("learner/put_off");
-  s.too_old = count("learner/too_old");
-  s.zero_variance = count("learner/zero_variance");
-  s.evicted = count("learner/evicted");
-  s.rescored = count("learner/rescored");
-  s.trained_tokens = count("learner/trained_tokens");
+  ForEachTotal(fleet.totals, [&](const std::string& role, const std::string& key, uint64_t total) {
+    if (role == "learner") s.counts[key] = total;
+  });
   for (const auto& [key, busy] : fleet.totals) {
     for (const bool port : {false, true}) {
       const std::string& kind = port ? kBusyPort : kBusyLoop;

@@ -10,7 +10,7 @@
 #include "bus/redis/redis_roster.h"
 #include "core/status.h"
 #include "observe/fleet_busy.h"
-#include "run/training_run.h"
+#include "run/run_snapshot.h"
 #include "store/run_reader.h"
 
 namespace tidemill {

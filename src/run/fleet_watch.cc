@@ -76,11 +76,11 @@ void FleetWatch::AddTo(RunSnapshot& snapshot) {
     const auto role = snapshot.workers.find(entry.beat.role());
     if (role != snapshot.workers.end()) ++role->second;
     if (entry.beat.role() != "rollout") continue;
-    running += NumberOf(entry.beat, "running");
+    running += NumberOf(entry.beat, "episodes_running");
     waiting += NumberOf(entry.beat, "waiting_for_tools");
   }
-  snapshot.episodes_running = static_cast<uint64_t>(running);
-  snapshot.waiting_for_tools = static_cast<uint64_t>(waiting);
+  snapshot.counts["episodes_running"] = static_cast<uint64_t>(running);
+  snapshot.counts["waiting_for_tools"] = static_cast<uint64_t>(waiting);
 }
 
 }  // namespace tidemill

@@ -15,7 +15,7 @@
 #include "bus/redis/redis_roster.h"
 #include "core/status.h"
 #include "observe/fleet_busy.h"
-#include "run/training_run.h"
+#include "run/run_snapshot.h"
 
 namespace tidemill {
 

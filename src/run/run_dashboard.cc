@@ -7,14 +7,14 @@ namespace tidemill {
 
 Result<HttpOptions> DashboardOptions(const RunConfig& config) {
   HttpOptions http;
-  http.address = config.serve.host;
-  http.port = static_cast<uint16_t>(config.serve.port);
-  if (!config.serve.token_file.empty()) {
-    TM_ASSIGN_OR_RETURN(http.tokens, ReadTokenFile(config.serve.token_file));
+  http.address = config.dashboard.host;
+  http.port = static_cast<uint16_t>(config.dashboard.port);
+  if (!config.dashboard.token_file.empty()) {
+    TM_ASSIGN_OR_RETURN(http.tokens, ReadTokenFile(config.dashboard.token_file));
   }
   if (!IsLoopback(http.address) && http.tokens.empty()) {
-    return Invalid("serve.host is \"" + http.address +
-                   "\", where others can reach the dashboard: it needs serve.token_file, or "
+    return Invalid("dashboard.host is \"" + http.address +
+                   "\", where others can reach the dashboard: it needs dashboard.token_file, or "
                    "127.0.0.1 (--no-web: no dashboard)");
   }
   return http;

@@ -1,4 +1,4 @@
-// The dashboard beside a run that trains in this process, as [serve] of its config says.
+// The dashboard beside a run that trains in this process, as [dashboard] of its config says.
 #pragma once
 
 #include <functional>
@@ -11,7 +11,7 @@
 
 namespace tidemill {
 
-// [serve] as options of the server, checked as far as it goes without listening. kInvalid: the
+// [dashboard] as options of the server, checked as far as it goes without listening. kInvalid: the
 // config, or the file of tokens, is wrong.
 Result<HttpOptions> DashboardOptions(const RunConfig& config);
 
@@ -27,7 +27,7 @@ struct DashboardRun {
 };
 
 // Training comes first: where the port is taken (or nothing can be served at all) it says so and
-// goes on with a free port, or without a dashboard (nullptr), as serve.if_taken says.
+// goes on with a free port, or without a dashboard (nullptr), as dashboard.if_taken says.
 std::unique_ptr<RunServer> StartDashboard(const HttpOptions& http, const std::string& if_taken,
                                           const DashboardRun& run);
 

@@ -44,48 +44,8 @@ class SignalCounter {
 };
 
 // Every second a line of totals, for plots.
-void RecordTick(RunJournal& journal, const RunSnapshot& s) {
-  Numbers numbers = {{"seconds", s.seconds},
-                     {"steps", static_cast<double>(s.steps)},
-                     {"version", static_cast<double>(s.version)},
-                     {"episodes_running", static_cast<double>(s.episodes_running)},
-                     {"episodes_finished", static_cast<double>(s.episodes_finished)},
-                     {"episodes_stored", static_cast<double>(s.episodes_stored)},
-                     {"waiting_for_tools", static_cast<double>(s.waiting_for_tools)},
-                     {"waiting_verdicts", static_cast<double>(s.waiting_verdicts)},
-                     {"ready_episodes", static_cast<double>(s.ready_episodes)},
-                     {"generated_tokens", static_cast<double>(s.generated_tokens)},
-                     {"trained_tokens", static_cast<double>(s.trained_tokens)},
-                     {"scored", static_cast<double>(s.scored)},
-                     {"solved", static_cast<double>(s.solved)},
-                     {"stale", static_cast<double>(s.stale)},
-                     {"too_old", static_cast<double>(s.too_old)},
-                     {"zero_variance", static_cast<double>(s.zero_variance)},
-                     {"duplicates", static_cast<double>(s.duplicates)},
-                     {"unscorable", static_cast<double>(s.unscorable)},
-                     {"unavailable", static_cast<double>(s.unavailable)},
-                     {"calls_lost", static_cast<double>(s.calls_lost)},
-                     {"groups_lost", static_cast<double>(s.groups_lost)},
-                     {"dead_letters", static_cast<double>(s.dead_letters)},
-                     {"tool_calls", static_cast<double>(s.tool_calls)},
-                     {"gradings", static_cast<double>(s.gradings)},
-                     {"cache_hits", static_cast<double>(s.cache_hits)},
-                     {"cache_misses", static_cast<double>(s.cache_misses)},
-                     {"tool_retries", static_cast<double>(s.tool_retries)},
-                     {"reward_retries", static_cast<double>(s.reward_retries)},
-                     {"tool_commands", static_cast<double>(s.tool_commands)},
-                     {"skipped", static_cast<double>(s.skipped)},
-                     {"tool_ms", s.tool_ms},
-                     {"queue_ms", s.queue_ms}};
-  for (const BusyShare& busy : s.busy) {
-    numbers[(busy.port ? "busy_port_" : "busy_loop_") + busy.name] = busy.share;
-  }
-  for (const auto& [topic, depth] : s.depths)
-    numbers["depth_" + topic] = static_cast<double>(depth);
-  for (const auto& [role, count] : s.workers)
-    numbers["workers_" + role] = static_cast<double>(count);
-  if (!s.workers.empty()) numbers["workers_lost"] = static_cast<double>(s.workers_lost);
-  journal.Record("tick", numbers, {});
+void RecordTick(RunJournal& journal, const RunSnapshot& snapshot) {
+  journal.Record("tick", snapshot.ToNumbers(), {});
 }
 
 // So many batches' worth of episodes without a step are remarkable.
@@ -101,11 +61,13 @@ class Driver {
         log_(std::move(log)),
         journal_(clock_) {}
 
-  Result<DriveResult> Run() {
+  Result<DriveResult> Drive() {
     if (options_.run.metrics == nullptr) options_.run.metrics = &metrics_;
-    TM_ASSIGN_OR_RETURN(auto run, TrainingRun::Make(config_, directory_, journal_, options_.run));
+    options_.run.directory = &directory_;
+    options_.run.journal = &journal_;
+    TM_ASSIGN_OR_RETURN(auto run, OpenRun(config_, options_.run));
     for (const std::string& warning : run->warnings()) LogWarn(warning);
-    if (config_.serve.tensorboard && options_.run.train) {
+    if (config_.dashboard.tensorboard && options_.run.train) {
       TM_ASSIGN_OR_RETURN(tensorboard_, TensorboardLog::Create(directory_.path() + "/tensorboard",
                                                                clock_.WallMs()));
     }
@@ -118,7 +80,7 @@ class Driver {
     if (!options_.fleet_url.empty()) {
       fleet_.emplace(options_.fleet_url, directory_.name());
     }
-    const std::unique_ptr<RunServer> dashboard = ServeDashboard();
+    std::unique_ptr<RunServer> dashboard = ServeDashboard();
     Watch(*run);
     DriveResult result;
     const RunSnapshot before_stop = Look(*run);
@@ -127,7 +89,7 @@ class Driver {
     // A person who asked twice does not want to wait for the drain.
     if (signals_seen > 1 && result.status.code() == Code::kTimeout) result.status = Ok();
     result.interrupted = signals_seen > 0;
-    result.ranks_lost = run->RanksLost();
+    result.ranks_lost = run->host().ranks_lost();
     RunOutcome outcome;
     outcome.status = result.status;
     outcome.interrupted = result.interrupted;
@@ -138,6 +100,7 @@ class Driver {
     Gather(outcome);
     RecordEnd(outcome.last, before_stop);
     Flush();
+    dashboard.reset();  // it shows what the run counts
     run.reset();
     TM_ASSIGN_OR_RETURN(result.summary_json, MakeSummary(directory_, outcome));
     TM_RETURN_IF_ERROR(directory_.WriteSummary(result.summary_json));
@@ -146,7 +109,7 @@ class Driver {
 
  private:
   // The run as its own process and, where there is one, its fleet tell.
-  RunSnapshot Look(TrainingRun& run) {
+  RunSnapshot Look(Run& run) {
     RunSnapshot snapshot = run.Snapshot();
     if (fleet_) fleet_->AddTo(snapshot);
     return snapshot;
@@ -178,17 +141,17 @@ class Driver {
     const std::string& path = directory_.path();
     DashboardRun run{path.substr(0, path.size() - directory_.name().size() - 1), directory_.name(),
                      [this] { finish_asked_ = true; }, options_.run.metrics, options_.fleet_url};
-    auto server = StartDashboard(*options_.web, config_.serve.if_taken, run);
+    auto server = StartDashboard(*options_.web, config_.dashboard.if_taken, run);
     if (server && options_.display != nullptr) {
       std::fprintf(stderr, "dashboard: %s\n", server->url().c_str());
     }
     return server;
   }
 
-  void Watch(TrainingRun& run) {
+  void Watch(Run& run) {
     double next_tick = 0;
     bool finishing = false, interrupted = false;
-    while (!run.Done() && !run.Failed()) {
+    while (!run.Done() && !run.Ended()) {
       std::this_thread::sleep_for(milliseconds(50));
       const RunSnapshot snapshot = Look(run);
       if (snapshot.seconds >= next_tick) {
@@ -218,24 +181,24 @@ class Driver {
   // Groups whose rewards are all equal, or that something of ours spoiled, never become a step: say
   // so before somebody waits for one.
   void WarnOfNothingToLearn(const RunSnapshot& s) {
-    if (s.steps != steps_seen_) {
-      steps_seen_ = s.steps;
-      fruitless_from_ = s.episodes_finished;
+    if (s["steps"] != steps_seen_) {
+      steps_seen_ = s["steps"];
+      fruitless_from_ = s["episodes_finished"];
     }
-    const uint64_t fruitless = s.episodes_finished - fruitless_from_;
-    if (!options_.run.train || s.ready_episodes > 0 ||
+    const uint64_t fruitless = s["episodes_finished"] - fruitless_from_;
+    if (!options_.run.train || s["ready_episodes"] > 0 ||
         fruitless < kFruitlessSteps * config_.batch_episodes()) {
       return;
     }
-    fruitless_from_ = s.episodes_finished;
+    fruitless_from_ = s["episodes_finished"];
     const std::string text = std::to_string(fruitless) +
                              " episodes since the last step taught nothing: so far " +
-                             std::to_string(s.zero_variance) +
+                             std::to_string(s["zero_variance"]) +
                              " in groups whose rewards are all equal (tasks too hard "
                              "or too easy, or a reward that is too coarse), " +
-                             std::to_string(s.stale) + " stale (see stale_by_cause), " +
-                             std::to_string(s.too_old) + " too old";
-    journal_.Record("warning", {{"step", static_cast<double>(s.steps)}}, {{"what", text}});
+                             std::to_string(s["stale"]) + " stale (see stale_by_cause), " +
+                             std::to_string(s["too_old"]) + " too old";
+    journal_.Record("warning", {{"step", static_cast<double>(s["steps"])}}, {{"what", text}});
   }
 
   void Flush() {
@@ -293,7 +256,7 @@ Result<DriveResult> DriveRun(const RunConfig& config, RunDirectory& directory,
     LogWarn(blas.warning, {{"fix", blas.fix}});
   }
   TM_ASSIGN_OR_RETURN(MetricsLog log, MetricsLog::Open(directory.metrics_path()));
-  return Driver(config, directory, options, std::move(log)).Run();
+  return Driver(config, directory, options, std::move(log)).Drive();
 }
 
 }  // namespace tidemill

@@ -10,7 +10,7 @@
 #include "config/run_config.h"
 #include "http/http_server.h"
 #include "run/fleet_account.h"
-#include "run/training_run.h"
+#include "run/run.h"
 #include "store/run_directory.h"
 
 namespace tidemill {
@@ -25,12 +25,12 @@ class RunDisplay {
 };
 
 struct DriveOptions {
-  TrainingRun::Options run;
+  RunRequest run;
   RunDisplay* display = nullptr;   // null: nothing is shown; must outlive the drive
   std::optional<HttpOptions> web;  // the dashboard; empty: none
   // Makes what accompanies the run (how others see it, say) once it is wired and before it starts;
   // that is gone before the run is. May be empty.
-  std::function<Result<std::shared_ptr<void>>(TrainingRun&)> attend;
+  std::function<Result<std::shared_ptr<void>>(Run&)> attend;
   std::string fleet_url;  // the bus of a run whose other roles are processes; empty: there are none
 };
 

@@ -1,4 +1,6 @@
 #include "run/run_sheet.h"
+#include "core/version.h"
+#include "run/stop_signal.h"
 
 #include <hiredis/hiredis.h>
 #include <signal.h>
@@ -145,6 +147,22 @@ void SheetKeeper::Run() {
   }
   lock.unlock();
   (void)board_.Clear();
+}
+
+Result<RunSheet> WaitForSheet(SheetBoard& board, const std::string& run) {
+  for (bool told = false; !AskedToStop();) {
+    Result<std::optional<RunSheet>> sheet = board.Read();
+    if (sheet.status().code() == Code::kInvalid) return sheet.status();
+    if (sheet.ok() && *sheet) {
+      if ((*sheet)->messages == kMessagesVersion) return std::move(**sheet);
+      return Invalid("run " + run + " speaks version " + std::to_string((*sheet)->messages) +
+                     " of the messages (its program is " + (*sheet)->program +
+                     "), this program version " + std::to_string(kMessagesVersion));
+    }
+    if (!std::exchange(told, true)) LogInfo("waiting for the learner of run " + run);
+    std::this_thread::sleep_for(milliseconds(200));
+  }
+  return Closed("stopped before there was a learner");
 }
 
 }  // namespace tidemill

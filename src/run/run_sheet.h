@@ -62,6 +62,10 @@ class SheetBoard {
   std::string prefix_;
 };
 
+// Waits for a learner. kClosed: asked to stop first. kInvalid: the run speaks other messages than
+// this program.
+Result<RunSheet> WaitForSheet(SheetBoard& board, const std::string& run);
+
 // Makes sure that no other learner works on the run. One on this host is asked for by its process
 // number, one elsewhere is given the time in which its sheet would vanish. kUnavailable names it.
 Status WaitForSeat(SheetBoard& board);

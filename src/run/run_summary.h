@@ -6,7 +6,7 @@
 
 #include "core/status.h"
 #include "run/fleet_account.h"
-#include "run/training_run.h"
+#include "run/run_snapshot.h"
 #include "store/run_directory.h"
 
 namespace tidemill {

@@ -104,7 +104,8 @@ void Autoscaler::Balance(const FleetReport& report, Time now) {
     agents.slots = least(agents.slots, worker.slots);
     gradings.slots = least(gradings.slots, worker.grade_slots);
   }
-  counters_.ready = counters_.leased = 0;
+  counters_.ready = 0;
+  counters_.leased = 0;
   for (const TopicLoad& topic : report.topics) {
     LaneLoad& lane = topic.topic == kToolsGradeTopic ? gradings : agents;
     lane.ready += topic.ready;

@@ -11,6 +11,7 @@
 #include <map>
 #include <string>
 
+#include "core/counters.h"
 #include "core/loop.h"
 #include "scale/fleet_port.h"
 #include "scale/scaling_rule.h"
@@ -26,14 +27,58 @@ struct AutoscalerOptions {
 };
 
 // Read from any thread.
-struct ScaleCounters {
-  std::atomic<uint64_t> wanted{0};    // workers there should be
-  std::atomic<uint64_t> own{0};       // started here and not told to leave
-  std::atomic<uint64_t> foreign{0};   // started by others
-  std::atomic<uint64_t> draining{0};  // of ours, told to leave
-  std::atomic<uint64_t> ready{0}, leased{0};
-  std::atomic<uint64_t> service_us{0};
-  std::atomic<uint64_t> started{0}, drained{0}, failed{0};
+struct ScaleCounters : CounterSet {
+  Counter wanted{*this,
+                 {.key = "scale_wanted",
+                  .metric = "tidemill_scale_wanted_workers",
+                  .help = "Tool workers there should be",
+                  .kind = Counter::Kind::kLevel}};
+  Counter own{*this,
+              {.key = "scale_own",
+               .metric = "tidemill_scale_workers",
+               .help = "Tool workers as the autoscaler sees them",
+               .kind = Counter::Kind::kLevel,
+               .labels = {{"whose", "own"}}}};
+  Counter foreign{*this,
+                  {.key = "scale_foreign",
+                   .metric = "tidemill_scale_workers",
+                   .help = "Tool workers as the autoscaler sees them",
+                   .kind = Counter::Kind::kLevel,
+                   .labels = {{"whose", "foreign"}}}};
+  Counter draining{*this,
+                   {.key = "scale_draining",
+                    .metric = "tidemill_scale_workers",
+                    .help = "Tool workers as the autoscaler sees them",
+                    .kind = Counter::Kind::kLevel,
+                    .labels = {{"whose", "own_leaving"}}}};
+  Counter ready{*this,
+                {.key = "scale_ready",
+                 .metric = "",
+                 .help = "Tool requests that wait",
+                 .kind = Counter::Kind::kLevel}};
+  Counter leased{*this,
+                 {.key = "scale_leased",
+                  .metric = "",
+                  .help = "Tool requests in progress",
+                  .kind = Counter::Kind::kLevel}};
+  Counter service_us{*this,
+                     {.key = "scale_service_us",
+                      .metric = "tidemill_scale_service_seconds",
+                      .help = "Mean time of a tool call, as observed",
+                      .kind = Counter::Kind::kLevel,
+                      .scale = 1e-6}};
+  Counter started{*this,
+                  {.key = "scale_started",
+                   .metric = "tidemill_scale_started_total",
+                   .help = "Tool workers started"}};
+  Counter drained{*this,
+                  {.key = "scale_drained",
+                   .metric = "tidemill_scale_drained_total",
+                   .help = "Tool workers that left when asked"}};
+  Counter failed{*this,
+                 {.key = "scale_failed",
+                  .metric = "tidemill_scale_failed_total",
+                  .help = "Tool workers that exited unexpectedly"}};
 };
 
 class Autoscaler final : public Loop {

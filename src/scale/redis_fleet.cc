@@ -74,7 +74,7 @@ class RedisFleet final : public FleetPort {
                                 .slots = SlotsOf(beat, "slots"),
                                 .grade_slots = SlotsOf(beat, "grade_slots"),
                                 .busy_seconds = NumberOf(beat, "busy_seconds", 0),
-                                .completed = NumberOf(beat, "completed", 0)});
+                                .completed = NumberOf(beat, "tool_commands", 0)});
     }
     TM_ASSIGN_OR_RETURN(const std::vector<TopicState> topics, inspector_->Topics(run_));
     for (const TopicState& topic : topics) {

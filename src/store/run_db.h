@@ -46,8 +46,8 @@ struct ResumeState {
   };
   struct Outstanding {
     v1::GroupLease group;
-    v1::GroupReport report;                // the newest; revision 0: none yet
-    std::vector<uint32_t> stored_members;  // whose trajectories are here already
+    v1::GroupReport report = {};                // the newest; revision 0: none yet
+    std::vector<uint32_t> stored_members = {};  // whose trajectories are here already
   };
   // Of purpose TRAIN and of groups that are neither used up nor dropped, in the order they were
   // stored. Whole groups: members that must not be trained on have a fate that is not live.

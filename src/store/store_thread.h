@@ -18,6 +18,9 @@
 
 namespace tidemill {
 
+// Answers a loop may be owed at once.
+inline constexpr size_t kStoreClientCapacity = 65536;
+
 // Thread-safe. While the disk fails, ops wait and are tried again; none is reported ok that is not
 // durable.
 class StoreThread {

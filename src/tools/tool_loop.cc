@@ -12,8 +12,16 @@
 namespace tidemill {
 namespace {
 
-constexpr std::array kToolTopics = {kToolsTestsTopic, kToolsCompileTopic, kToolsLintTopic,
-                                    kToolsFilesTopic, kToolsCommandTopic};
+// Where agents' requests come; gradings have a topic and slots of their own.
+std::vector<std::string_view> AgentTopics() {
+  std::vector<std::string_view> topics;
+  for (const TopicRow& row : kTopics) {
+    if (row.consumer == "tools" && row.name != kToolsGradeTopic) topics.push_back(row.name);
+  }
+  return topics;
+}
+const std::vector<std::string_view> kToolTopics = AgentTopics();
+
 constexpr size_t kCancelsRemembered = 4096;
 
 // Of the standard normal: one in a thousand is above.
@@ -66,7 +74,7 @@ Time ToolLoop::Step(Time now) {
   outbox_.Flush(now);
   counters_.running = running_.size();
   counters_.cache_hits = cache_.hits();
-  counters_.cache_misses = cache_.misses();
+  counters_.cache_misses = cache_.misses() - counters_.joined;
   Time wake = std::min(now + milliseconds(100), leases_.next());
   if (outbox_.waiting() > 0) wake = std::min(wake, now + milliseconds(5));
   return wake;

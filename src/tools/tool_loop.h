@@ -18,6 +18,7 @@
 #include "bus/bus.h"
 #include "bus/lease_keeper.h"
 #include "bus/outbox.h"
+#include "core/counters.h"
 #include "core/loop.h"
 #include "tools/tool_cache.h"
 #include "tools/tool_port.h"
@@ -43,19 +44,60 @@ struct ToolLoopOptions {
 };
 
 // Read from any thread.
-struct ToolCounters {
-  std::atomic<uint64_t> requests{0};
-  std::atomic<uint64_t> gradings{0};
-  std::atomic<uint64_t> running{0};
-  std::atomic<uint64_t> completed{0};  // by the port
-  std::atomic<uint64_t> unavailable{0};
-  std::atomic<uint64_t> cache_hits{0};
-  std::atomic<uint64_t> cache_misses{0};
-  std::atomic<uint64_t> joined{0};    // identical to one that was running, and answered with it
-  std::atomic<uint64_t> repeated{0};  // second deliveries, answered from memory or joined
-  std::atomic<uint64_t> cancelled{0};
-  std::atomic<uint64_t> wall_us{0};   // of the commands in boxes, added up
-  std::atomic<uint64_t> queue_us{0};  // from request to start, added up
+struct ToolCounters : CounterSet {
+  Counter requests{*this,
+                   {.key = "tool_requests",
+                    .metric = "tidemill_tool_calls_total",
+                    .help = "Requests taken",
+                    .labels = {{"kind", "agent"}}}};
+  Counter gradings{*this,
+                   {.key = "gradings",
+                    .metric = "tidemill_tool_calls_total",
+                    .help = "Requests taken",
+                    .labels = {{"kind", "grade"}}}};
+  Counter running{*this,
+                  {.key = "tools_running",
+                   .metric = "tidemill_tool_calls_running",
+                   .help = "Requests in progress",
+                   .kind = Counter::Kind::kLevel}};
+  Counter completed{*this,
+                    {.key = "tool_commands",
+                     .metric = "tidemill_tool_commands_total",
+                     .help = "Requests run in boxes"}};
+  Counter unavailable{*this,
+                      {.key = "unavailable",
+                       .metric = "tidemill_tool_unavailable_total",
+                       .help = "Requests that failed through us"}};
+  Counter cache_hits{*this,
+                     {.key = "cache_hits",
+                      .metric = "tidemill_tool_cache_hits_total",
+                      .help = "Requests answered from the cache"}};
+  Counter cache_misses{*this,
+                       {.key = "cache_misses",
+                        .metric = "tidemill_tool_cache_misses_total",
+                        .help = "Requests the cache did not know"}};
+  Counter joined{*this,
+                 {.key = "cache_joined",
+                  .metric = "tidemill_tool_joined_total",
+                  .help = "Requests answered with the run of an identical one"}};
+  Counter repeated{*this,
+                   {.key = "tool_repeated",
+                    .metric = "tidemill_tool_repeated_total",
+                    .help = "Second deliveries of a request"}};
+  Counter cancelled{*this,
+                    {.key = "tool_cancelled",
+                     .metric = "tidemill_tool_cancelled_total",
+                     .help = "Requests of episodes that were given up"}};
+  Counter wall_us{*this,
+                  {.key = "tool_wall_us",
+                   .metric = "tidemill_tool_wall_seconds_total",
+                   .help = "Wall time of requests in boxes",
+                   .scale = 1e-6}};
+  Counter queue_us{*this,
+                   {.key = "tool_queue_us",
+                    .metric = "tidemill_tool_queue_seconds_total",
+                    .help = "Queue wait of requests run in boxes",
+                    .scale = 1e-6}};
 };
 
 class ToolLoop final : public Loop {

@@ -9,6 +9,7 @@
 #include "bus/standard_topics.h"
 #include "core/topics.h"
 #include "tools/tool_fixture.h"
+#include "tools/tool_table.h"
 
 namespace tidemill {
 namespace {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <set>
+#include "tools/tool_table.h"
 
 #include "core/paths.h"
 
@@ -56,21 +57,13 @@ Result<std::vector<std::string>> CommandTool::FillIn(
   return words;
 }
 
-bool IsBuiltInTool(std::string_view name) {
-  for (const std::string_view built_in :
-       {"compile", "run_tests", "lint", "write_file", "read_file", "apply_patch", "grade"}) {
-    if (name == built_in) return true;
-  }
-  return false;
-}
-
 Status CheckToolOptions(const ToolOptions& options) {
   TM_RETURN_IF_ERROR(CheckLimits(options.limits));
   std::set<std::string> names;
   for (const CommandTool& tool : options.commands) {
     const std::string which = fmt::format("tool \"{}\": ", tool.name);
     if (tool.name.empty()) return Invalid("a configured tool needs a name");
-    if (IsBuiltInTool(tool.name)) return Invalid(which + "the name is a built-in tool's");
+    if (FindTool(tool.name) != nullptr) return Invalid(which + "the name is a built-in tool's");
     if (!names.insert(tool.name).second) return Invalid(which + "the name is used twice");
     if (tool.command.empty() || tool.command[0].empty()) {
       return Invalid(which + "\"command\" must have at least one word");

@@ -51,6 +51,4 @@ struct ToolOptions {
 // A name that is built in, an empty command, a limit out of range: kInvalid.
 Status CheckToolOptions(const ToolOptions& options);
 
-bool IsBuiltInTool(std::string_view name);
-
 }  // namespace tidemill

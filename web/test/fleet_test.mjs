@@ -49,7 +49,7 @@ function learner() {
     "threads.engine": 1,
     "threads.trainer": 1,
     "bus.lease": "3s",
-    "serve.port": 0,
+    "dashboard.port": 0,
   };
   return worker("learner", ...Object.entries(sets).flatMap(([key, value]) => ["--set", `${key}=${value}`]));
 }

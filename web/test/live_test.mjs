@@ -21,8 +21,8 @@ function train() {
     ...tinyRun,
     "tasks.eval": path.join(folder, "eval.jsonl"),
     "eval.samples": 2,
-    "serve.port": 0,
-    "serve.token_file": tokens,
+    "dashboard.port": 0,
+    "dashboard.token_file": tokens,
   };
   const words = Object.entries(sets).flatMap(([key, value]) => ["--set", `${key}=${value}`]);
   return start(program, ["--log-level", "warn", "train", ...words], { input: "ignore" });

@@ -202,4 +202,19 @@ Status RemoveRedisRun(const std::string& url, std::string_view run) {
   return Ok();
 }
 
+void SinkBus(const RedisBusStats& stats, MetricSink& sink) {
+  const auto total = [&](const char* name, const char* help, uint64_t count) {
+    sink.Counter(name, help, static_cast<double>(count));
+  };
+  total("tidemill_bus_reconnects_total", "Connections to Redis made again", stats.reconnects);
+  total("tidemill_bus_refused_total", "Publishes a full topic refused, tried again", stats.refused);
+  total("tidemill_bus_forced_total", "Publishes sent above a topic's capacity in the end",
+        stats.forced);
+  total("tidemill_bus_leases_lost_total", "Leases that had expired when they were to end",
+        stats.lost);
+  total("tidemill_bus_dropped_total", "Messages to topics that were removed meanwhile",
+        stats.dropped);
+  total("tidemill_bus_given_back_total", "Messages fetched and not received", stats.given_back);
+}
+
 }  // namespace tidemill

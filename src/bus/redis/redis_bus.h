@@ -21,7 +21,8 @@
 
 #include "bus/bus.h"
 #include "bus/redis/redis_local.h"
-#include "store/blobs.h"
+#include "core/blob_store.h"
+#include "core/metrics.h"
 
 namespace tidemill {
 
@@ -123,5 +124,8 @@ class RedisBus final : public Bus {
 
 // Deletes every key of a run. For tests, benchmarks and people who clean up.
 Status RemoveRedisRun(const std::string& url, std::string_view run);
+
+// To Prometheus.
+void SinkBus(const RedisBusStats& stats, MetricSink& sink);
 
 }  // namespace tidemill

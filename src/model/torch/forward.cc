@@ -11,6 +11,18 @@
 
 namespace tidemill {
 
+namespace {
+
+// What matrices are multiplied in. On a CPU never bfloat16: libtorch 1.13 multiplies it with a
+// oneDNN that uses AMX tiles the process was never granted (illegal instruction on Sapphire Rapids
+// and later), and that has no such product on processors without AVX-512. doctor says so.
+at::ScalarType ProductType(const at::Tensor& weights, std::optional<at::ScalarType> asked) {
+  const at::ScalarType type = asked.value_or(weights.scalar_type());
+  return weights.is_cpu() && type == at::kBFloat16 ? at::kFloat : type;
+}
+
+}  // namespace
+
 at::Tensor As(const at::Tensor& tensor, at::ScalarType type) {
   return tensor.scalar_type() == type ? tensor : tensor.to(type);
 }
@@ -149,7 +161,7 @@ at::Tensor ForwardHidden(const ModelConfig& config, const ModelTensorsView& view
   TM_CHECK(!batch.starts.empty() && batch.starts.front() == 0 &&
                batch.starts.back() == batch.tokens.size(0),
            "the sequences of a pack cover it");
-  const at::ScalarType type = compute.value_or(view.embed.scalar_type());
+  const at::ScalarType type = ProductType(view.embed, compute);
 #ifdef TIDEMILL_CUDA
   if (CudaForwardApplies(config, view, type)) {
     return CudaForwardHidden(config, view, batch, recompute);

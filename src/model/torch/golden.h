@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "model/torch/aten.h"
 #include "model/torch/model.h"
 
 namespace tidemill {
@@ -63,6 +64,46 @@ class GoldenModelTest : public testing::TestWithParam<std::string> {
   std::shared_ptr<const PolicyWeights> weights_;
   NamedTensors expected_;
   std::vector<std::vector<int32_t>> sequences_;
+};
+
+inline double MaxDifference(const at::Tensor& a, const at::Tensor& b) {
+  return (a.to(at::kFloat) - b.to(at::kFloat)).abs().max().item<double>();
+}
+
+// Mean negative log-likelihood of every next token of every sequence, through the chunked function.
+inline at::Tensor MeanLoss(const ModelTensorsView& view, const at::Tensor& hidden,
+                           const PackedBatch& batch, int64_t chunk) {
+  std::vector<at::Tensor> rows, targets;
+  for (size_t s = 0; s + 1 < batch.starts.size(); ++s) {
+    const int64_t first = batch.starts[s], n = batch.starts[s + 1] - first - 1;
+    rows.push_back(hidden.narrow(0, first, n));
+    targets.push_back(batch.tokens.narrow(0, first + 1, n));
+  }
+  return -TokenLogprobs(view, at::cat(rows), at::cat(targets), 1.0, chunk).logprobs.mean();
+}
+
+// The same with the adapter that PEFT trained on it.
+class GoldenAdapterTest : public GoldenModelTest {
+ protected:
+  void SetUp() override {
+    GoldenModelTest::SetUp();
+    auto adapter = LoadAdapter(GetParam() + "/lora", weights_->config());
+    ASSERT_TRUE(adapter.ok()) << adapter.status().ToString();
+    auto adapted = PolicyWeights::WithAdapter(weights_, *adapter);
+    ASSERT_TRUE(adapted.ok()) << adapted.status().ToString();
+    adapted_ = *adapted;
+    auto expected = ReadTensors(GetParam() + "/lora/expected.safetensors");
+    ASSERT_TRUE(expected.ok()) << expected.status().ToString();
+    lora_logits_ = expected->at("seq0.logits");
+  }
+
+  at::Tensor LogitsOf(const PolicyWeights& weights) const {
+    return Logits(weights.view(),
+                  ForwardHidden(weights.config(), weights.view(), Pack({sequences_[0]})));
+  }
+
+  std::shared_ptr<const PolicyWeights> adapted_;
+  at::Tensor lora_logits_;
 };
 
 }  // namespace tidemill

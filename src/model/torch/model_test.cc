@@ -4,28 +4,11 @@
 #include "model/torch/model.h"
 
 #include "core/test_kit.h"
-#include "learner/torch/adamw.h"
 #include "model/tiny_config.h"
 #include "model/torch/golden.h"
 
 namespace tidemill {
 namespace {
-
-double MaxDifference(const at::Tensor& a, const at::Tensor& b) {
-  return (a.to(at::kFloat) - b.to(at::kFloat)).abs().max().item<double>();
-}
-
-// Mean negative log-likelihood of every next token of every sequence, through the chunked function.
-at::Tensor MeanLoss(const ModelTensorsView& view, const at::Tensor& hidden,
-                    const PackedBatch& batch, int64_t chunk) {
-  std::vector<at::Tensor> rows, targets;
-  for (size_t s = 0; s + 1 < batch.starts.size(); ++s) {
-    const int64_t first = batch.starts[s], n = batch.starts[s + 1] - first - 1;
-    rows.push_back(hidden.narrow(0, first, n));
-    targets.push_back(batch.tokens.narrow(0, first + 1, n));
-  }
-  return -TokenLogprobs(view, at::cat(rows), at::cat(targets), 1.0, chunk).logprobs.mean();
-}
 
 class ModelGolden : public GoldenModelTest {};
 
@@ -75,49 +58,7 @@ TEST_P(ModelGolden, GradientsAreThoseOfTransformers) {
   EXPECT_EQ(compared, ExpectedTensors(weights_->config()).size());
 }
 
-TEST_P(ModelGolden, AdamWLossesAreThoseOfTorch) {
-  auto model = TrainableModel::FromWeights(*weights_);
-  ASSERT_TRUE(model.ok()) << model.status().ToString();
-  const PackedBatch batch = Pack(sequences_);
-  const at::Tensor& losses = Expected("adamw.losses");
-  AdamW optimizer({.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1});
-  for (int64_t step = 0; step < losses.numel(); ++step) {
-    ZeroGrad((*model)->parameters());
-    const at::Tensor loss = MeanLoss((*model)->view(), (*model)->Forward(batch), batch, 1024);
-    EXPECT_NEAR(loss.item<double>(), losses[step].item<double>(), 1e-4) << "step " << step;
-    loss.backward();
-    optimizer.Step((*model)->parameters(), 1e-3);
-  }
-  auto snapshot = (*model)->Snapshot();
-  ASSERT_TRUE(snapshot.ok()) << snapshot.status().ToString();
-  const at::Tensor hidden =
-      ForwardHidden((*snapshot)->config(), (*snapshot)->view(), Pack({sequences_[0]}));
-  EXPECT_LT(MaxDifference(Logits((*snapshot)->view(), hidden), Expected("adamw.logits_after")),
-            1e-3);
-}
-
-class LoraGolden : public GoldenModelTest {
- protected:
-  void SetUp() override {
-    GoldenModelTest::SetUp();
-    auto adapter = LoadAdapter(GetParam() + "/lora", weights_->config());
-    ASSERT_TRUE(adapter.ok()) << adapter.status().ToString();
-    auto adapted = PolicyWeights::WithAdapter(weights_, *adapter);
-    ASSERT_TRUE(adapted.ok()) << adapted.status().ToString();
-    adapted_ = *adapted;
-    auto expected = ReadTensors(GetParam() + "/lora/expected.safetensors");
-    ASSERT_TRUE(expected.ok()) << expected.status().ToString();
-    lora_logits_ = expected->at("seq0.logits");
-  }
-
-  at::Tensor LogitsOf(const PolicyWeights& weights) const {
-    return Logits(weights.view(),
-                  ForwardHidden(weights.config(), weights.view(), Pack({sequences_[0]})));
-  }
-
-  std::shared_ptr<const PolicyWeights> adapted_;
-  at::Tensor lora_logits_;
-};
+class LoraGolden : public GoldenAdapterTest {};
 
 TEST_P(LoraGolden, LogitsAreThoseOfPeftAppliedAndMerged) {
   EXPECT_LT(MaxDifference(LogitsOf(*adapted_), lora_logits_), 2e-4);
@@ -138,28 +79,6 @@ TEST_P(LoraGolden, AdapterSurvivesWritingAndReading) {
   for (const auto& [name, tensor] : (*read)->tensors) {
     EXPECT_TRUE(at::equal(tensor, adapted_->adapter()->tensors.at(name))) << name;
   }
-}
-
-TEST_P(LoraGolden, OnlyTheAdapterLearns) {
-  auto model = TrainableModel::FromAdapter(adapted_);
-  ASSERT_TRUE(model.ok()) << model.status().ToString();
-  const PackedBatch batch = Pack(sequences_);
-  AdamW optimizer({});
-  double first = 0, last = 0;
-  for (int step = 0; step < 5; ++step) {
-    ZeroGrad((*model)->parameters());
-    const at::Tensor loss = MeanLoss((*model)->view(), (*model)->Forward(batch), batch, 1024);
-    last = loss.item<double>();
-    if (step == 0) first = last;
-    loss.backward();
-    EXPECT_GT(GradNorm((*model)->parameters()), 0);
-    optimizer.Step((*model)->parameters(), 1e-2);
-  }
-  EXPECT_LT(last, first - 0.05);
-  auto snapshot = (*model)->Snapshot();
-  ASSERT_TRUE(snapshot.ok()) << snapshot.status().ToString();
-  EXPECT_EQ(&(*snapshot)->tensors(), &weights_->tensors());
-  EXPECT_GT(MaxDifference(LogitsOf(**snapshot), lora_logits_), 1e-3);
 }
 
 INSTANTIATE_TEST_SUITE_P(Golden, ModelGolden, testing::ValuesIn(GoldenModels()), GoldenName);
@@ -204,7 +123,7 @@ TEST(PolicyWeights, SurviveWritingAndReadingAlsoInBfloat16) {
   const PackedBatch batch = Pack({{1, 2, 3, 4, 5}, {9, 8}});
   const at::Tensor wide = ForwardHidden((*read)->config(), (*read)->view(), batch);
   const at::Tensor narrow = ForwardHidden((*half)->config(), (*half)->view(), batch);
-  EXPECT_EQ(narrow.scalar_type(), at::kBFloat16);
+  EXPECT_EQ(narrow.scalar_type(), at::kFloat) << "a CPU multiplies bfloat16 in float32";
   EXPECT_LT(MaxDifference(wide, narrow), 0.1);
 }
 

@@ -70,4 +70,11 @@ void BoxPool::Fill() {
   }
 }
 
+void SinkBoxes(const BoxPool::Stats& stats, MetricSink& sink) {
+  const char* help = "Boxes used: taken ready from the pool, or opened on demand";
+  sink.Counter("tidemill_boxes_total", help, static_cast<double>(stats.warm), {{"how", "ready"}});
+  sink.Counter("tidemill_boxes_total", help, static_cast<double>(stats.cold),
+               {{"how", "on_demand"}});
+}
+
 }  // namespace tidemill

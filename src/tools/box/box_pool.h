@@ -8,6 +8,7 @@
 #include <mutex>
 #include <thread>
 
+#include "core/metrics.h"
 #include "tools/box/box.h"
 #include "tools/box/box_host.h"
 
@@ -45,5 +46,8 @@ class BoxPool {
   bool stopping_ = false;                   // guarded by mutex_
   std::thread filler_;
 };
+
+// To Prometheus.
+void SinkBoxes(const BoxPool::Stats& stats, MetricSink& sink);
 
 }  // namespace tidemill

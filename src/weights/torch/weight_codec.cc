@@ -51,7 +51,8 @@ Result<std::shared_ptr<const Weights>> DecodeWeights(const WeightBlob& blob,
     }
     const auto lora = header.metadata.find(kAdapterConfig);
     if (lora == header.metadata.end()) {
-      TM_ASSIGN_OR_RETURN(Made made, PolicyWeights::FromTensors(options.config, std::move(tensors)));
+      TM_ASSIGN_OR_RETURN(Made made,
+                          PolicyWeights::FromTensors(options.config, std::move(tensors)));
       return made;
     }
     if (options.base == nullptr) return Invalid(name + ": an adapter came, but there is no base");

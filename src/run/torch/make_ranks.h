@@ -9,7 +9,7 @@
 #include <string>
 
 #include "learner/torch/rank_group.h"
-#include "run/make_trainer.h"
+#include "run/torch/make_trainer.h"
 
 namespace tidemill {
 

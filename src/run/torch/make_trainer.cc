@@ -1,4 +1,4 @@
-#include "run/make_trainer.h"
+#include "run/torch/make_trainer.h"
 
 #include <charconv>
 
@@ -7,7 +7,7 @@
 #include "learner/torch/rank_follower.h"
 #include "model/torch/device.h"
 #include "model/torch/lora.h"
-#include "run/make_ranks.h"
+#include "run/torch/make_ranks.h"
 
 namespace tidemill {
 

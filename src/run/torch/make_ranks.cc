@@ -1,4 +1,4 @@
-#include "run/make_ranks.h"
+#include "run/torch/make_ranks.h"
 
 #include <ATen/Parallel.h>
 #include <signal.h>

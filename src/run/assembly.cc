@@ -1,0 +1,60 @@
+#include "run/assembly.h"
+
+#include "run/resume_parts.h"
+
+namespace tidemill {
+
+Result<Loops> Assemble(const RunConfig& config, Roles here, const Ports& p, LoopOptions options,
+                       ResumeState& resumed) {
+  Loops loops;
+  if (here.learner) {
+    TM_ASSIGN_OR_RETURN(TaskOrder order,
+                        TaskOrder::Make(*p.train_tasks, config.tasks.weights, config.run.seed));
+    if (!resumed.cursor.empty()) TM_RETURN_IF_ERROR(order.Seek(resumed.cursor));
+    loops.dispatcher = std::make_unique<Dispatcher>(
+        *p.bus, *p.dispatcher_store, *p.clock, *p.journal, *p.train_tasks, *p.eval_tasks,
+        std::move(order), std::move(options.dispatcher));
+    loops.replay =
+        std::make_unique<ReplayLoop>(*p.bus, *p.replay_store, *p.clock, *p.journal, *p.book,
+                                     std::move(options.replay), TakeSamples(resumed));
+    if (p.trainer != nullptr) {
+      loops.learner = std::make_unique<LearnerLoop>(*p.bus, *p.learner_store, *p.trainer,
+                                                    *p.journal, std::move(options.learner));
+    }
+  }
+  if (here.rollout) {
+    loops.rollout = std::make_unique<RolloutLoop>(*p.bus, *p.engine, *p.protocol, *p.clock,
+                                                  std::move(options.rollout));
+  }
+  if (here.tools) {
+    loops.tools = std::make_unique<ToolLoop>(*p.bus, *p.tools, *p.clock, std::move(options.tools));
+  }
+  if (here.reward) {
+    TM_ASSIGN_OR_RETURN(std::vector<WeightedScorer> scorers, ScorersFrom(config));
+    loops.reward = std::make_unique<RewardLoop>(*p.bus, *p.clock, std::move(scorers),
+                                                std::move(options.reward), p.scorer);
+  }
+  return loops;
+}
+
+std::vector<Loop*> Loops::all() const {
+  std::vector<Loop*> there;
+  for (Loop* loop : std::initializer_list<Loop*>{learner.get(), dispatcher.get(), rollout.get(),
+                                                 tools.get(), reward.get(), replay.get()}) {
+    if (loop != nullptr) there.push_back(loop);
+  }
+  return there;
+}
+
+std::vector<const CounterSet*> Loops::counters() const {
+  std::vector<const CounterSet*> sets;
+  if (learner) sets.push_back(&learner->counters());
+  if (dispatcher) sets.push_back(&dispatcher->counters());
+  if (rollout) sets.push_back(&rollout->counters());
+  if (tools) sets.push_back(&tools->counters());
+  if (reward) sets.push_back(&reward->counters());
+  if (replay) sets.push_back(&replay->counters());
+  return sets;
+}
+
+}  // namespace tidemill

@@ -1,0 +1,64 @@
+// The wiring of a process: which loops a role has and what each is connected to. Everything that
+// runs loops is put together here: training on one machine, every kind of worker, the simulator and
+// the tests of the whole line.
+//
+//   config -> LoopOptionsFrom -> Assemble(roles, ports) -> Loops -> LoopRunner, or the simulator
+#pragma once
+
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "bus/bus.h"
+#include "core/journal.h"
+#include "engine/engine_port.h"
+#include "run/loop_options.h"
+#include "tasks/task_book.h"
+#include "tools/tool_port.h"
+
+namespace tidemill {
+
+// What a process does of a run.
+struct Roles {
+  bool learner = false, rollout = false, tools = false, reward = false;
+  static Roles All() { return {true, true, true, true}; }
+};
+
+// What the loops of a process are connected to; borrowed, and alive as long as they are. What the
+// roles here do not need is null.
+struct Ports {
+  const Clock* clock = nullptr;
+  Journal* journal = nullptr;
+  Bus* bus = nullptr;
+  // learner
+  StorePort *dispatcher_store = nullptr, *replay_store = nullptr, *learner_store = nullptr;
+  TrainerPort* trainer = nullptr;  // null: nothing is trained
+  const std::vector<v1::Task>*train_tasks = nullptr, *eval_tasks = nullptr;
+  const TaskBook* book = nullptr;
+  // rollout
+  EnginePort* engine = nullptr;
+  const AgentProtocol* protocol = nullptr;
+  // tools
+  ToolPort* tools = nullptr;
+  // reward
+  ScorerPort* scorer = nullptr;  // may be null where no scorer asks a command
+};
+
+struct Loops {
+  std::unique_ptr<LearnerLoop> learner;
+  std::unique_ptr<Dispatcher> dispatcher;
+  std::unique_ptr<RolloutLoop> rollout;
+  std::unique_ptr<ToolLoop> tools;
+  std::unique_ptr<RewardLoop> reward;
+  std::unique_ptr<ReplayLoop> replay;
+
+  // Those that are there.
+  std::vector<Loop*> all() const;
+  std::vector<const CounterSet*> counters() const;
+};
+
+// kInvalid names the key.
+Result<Loops> Assemble(const RunConfig& config, Roles here, const Ports& ports, LoopOptions options,
+                       ResumeState& resumed);
+
+}  // namespace tidemill

@@ -1,0 +1,246 @@
+#include "run/loop_options.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "core/random.h"
+#include "run/resume_parts.h"
+#include "store/store_thread.h"
+
+namespace tidemill {
+namespace {
+
+// How often leases are prolonged.
+Duration LeasePeriod(const RunConfig& config) {
+  return config.bus.lease / 3;
+}
+
+v1::Sampling SamplingAt(const RunConfig& config, double temperature) {
+  v1::Sampling sampling;
+  sampling.set_temperature(temperature);
+  sampling.set_max_turn_tokens(config.rollout.max_turn_tokens);
+  return sampling;
+}
+
+// The three modes are one machine with other settings of gate, barrier and swap.
+int64_t StepsAhead(const RunConfig& config) {
+  if (config.run.mode == "sync") return 0;
+  if (config.run.mode == "one-step") return 1;
+  return config.staleness.max_steps;
+}
+
+BufferOptions BufferFrom(const RunConfig& config, uint64_t step) {
+  BufferOptions buffer;
+  buffer.selection = config.replay.selection;
+  buffer.priority_exponent = config.replay.priority_exponent;
+  buffer.capacity = config.replay.capacity;
+  buffer.max_uses = config.replay.max_uses;
+  buffer.samples_per_insert = config.replay.samples_per_insert;
+  buffer.min_groups = std::max<uint32_t>(1, config.replay.min_groups);
+  buffer.seed = MixHash(config.run.seed, step);
+  return buffer;
+}
+
+std::vector<EvalPlan> EvalPlans(const RunConfig& config, const std::string& name) {
+  EvalPlan plan;
+  plan.name = name;
+  plan.samples = config.eval.samples;
+  plan.max_turns = config.eval.max_turns > 0 ? config.eval.max_turns : config.rollout.max_turns;
+  plan.sampling = SamplingAt(config, config.eval.temperature);
+  std::vector<EvalPlan> plans = {plan};
+  if (config.eval.greedy && config.eval.temperature > 0) {
+    EvalPlan greedy = plan;
+    greedy.name += "-greedy";
+    greedy.samples = 1;
+    greedy.sampling.set_temperature(0);
+    plans.push_back(greedy);
+  }
+  if (config.eval.also_max_turns > 0 && config.eval.also_max_turns != plan.max_turns) {
+    EvalPlan also = plan;
+    also.max_turns = config.eval.also_max_turns;
+    also.name += "-turns-" + std::to_string(also.max_turns);
+    plans.push_back(also);
+  }
+  return plans;
+}
+
+DispatcherOptions DispatcherOptionsFrom(const RunConfig& config, const RunStart& start) {
+  DispatcherOptions options;
+  options.gate = {.max_in_flight = config.rollout.max_in_flight,
+                  .batch_episodes = config.batch_episodes(),
+                  .staleness_max_steps = StepsAhead(config),
+                  .uses_per_episode = UsesPaid(BufferFrom(config, start.step))};
+  options.group_size = config.rollout.group_size;
+  options.seed = config.run.seed;
+  options.sampling = SamplingAt(config, config.rollout.temperature);
+  options.max_turns = config.rollout.max_turns;
+  options.train = start.train;
+  options.eval_in_flight = std::max(config.rollout.max_in_flight, config.eval.samples);
+  if (config.eval.before && start.step == 0) {
+    options.eval_before = EvalPlans(config, start.eval_prefix + "before");
+  }
+  if (config.eval.after) options.eval_after = EvalPlans(config, start.eval_prefix + "after");
+  options.eval_during = EvalPlans(config, start.eval_prefix + "during");
+  options.eval_during.resize(1);
+  options.eval_every_steps = config.eval.every_steps;
+  options.steps_done = start.step;
+  AddResumed(start.resumed, options);
+  return options;
+}
+
+Result<ReplayOptions> ReplayOptionsFrom(const RunConfig& config, const RunStart& start) {
+  ReplayOptions options;
+  options.worker = start.worker;
+  options.staleness = {config.staleness.hard_max_steps, config.staleness.max_minutes,
+                       config.staleness.too_old == "mask"};
+  options.buffer = BufferFrom(config, start.step);
+  TM_RETURN_IF_ERROR(GroupBuffer::Make(options.buffer).status().WithContext("replay"));
+  options.rescore_groups = config.replay.rescore_groups;
+  options.drop_zero_variance = config.replay.drop_zero_variance;
+  options.max_turn_tokens = config.rollout.max_turn_tokens;
+  options.store_capacity = kStoreClientCapacity;
+  options.lease_period = LeasePeriod(config);
+  options.score_patience = config.bus.patience;
+  options.empty_topic = start.alone;
+  options.versions = {start.resumed.versions.begin(), start.resumed.versions.end()};
+  options.versions[start.version] = start.step;
+  TM_ASSIGN_OR_RETURN(const std::vector<WeightedScorer> scorers, ScorersFrom(config));
+  for (const WeightedScorer& one : scorers) {
+    options.scorer_versions[std::string(one.scorer->name())] = one.scorer->version();
+  }
+  return options;
+}
+
+LearnerOptions LearnerOptionsFrom(const RunConfig& config, const RunStart& start) {
+  LearnerOptions options;
+  options.worker = start.worker;
+  options.metrics = start.metrics;
+  options.max_steps = config.run.steps;
+  options.batch_episodes = config.batch_episodes();
+  options.prefetch = config.run.mode == "async";
+  options.checkpoint_every_steps = config.learner.checkpoint_every_steps;
+  options.checkpoint_folder = start.checkpoints;
+  options.steps_done = start.step;
+  options.version = start.version;
+  return options;
+}
+
+RolloutOptions RolloutOptionsFrom(const RunConfig& config, const RunStart& start) {
+  RolloutOptions options;
+  options.worker = start.worker;
+  options.max_episodes = config.rollout.max_in_flight * 2;
+  options.max_context = start.max_context;
+  options.limits.observation_tokens = config.rollout.observation_tokens;
+  options.limits.calls_per_turn = config.rollout.calls_per_turn;
+  options.limits.tool_retries = config.rollout.tool_retries;
+  options.limits.stale_on_unavailable = config.rollout.on_unavailable == "stale";
+  options.lease_period = LeasePeriod(config);
+  options.call_patience = config.bus.patience;
+  return options;
+}
+
+ToolLoopOptions ToolLoopOptionsFrom(const RunConfig& config, const RunStart& start) {
+  ToolLoopOptions options;
+  options.worker = start.worker;
+  options.lease_period = LeasePeriod(config);
+  options.cache_results = config.tools.cache;
+  options.wait = {config.tools.wait, config.tools.wait_tail};
+  return options;
+}
+
+RewardOptions RewardOptionsFrom(const RunConfig& config, const RunStart& start) {
+  RewardOptions options;
+  options.worker = start.worker;
+  options.metrics = start.metrics;
+  options.retries = config.reward.retries;
+  options.turn_weight = config.reward.turn_weight;
+  options.turn_discount = config.reward.turn_discount;
+  options.lease_period = LeasePeriod(config);
+  // Replay waits for the verdict as long as `patience`: a grading that was lost is asked for again
+  // before that.
+  options.call_patience = config.bus.patience / 2;
+  return options;
+}
+
+CommandTool CommandToolFrom(const RunConfig::CommandKeys& keys) {
+  CommandTool tool;
+  tool.name = keys.name;
+  tool.description = keys.description;
+  tool.command = keys.command;
+  tool.files = keys.files;
+  if (keys.parser == "diagnostics") tool.parser = CommandTool::Parser::kDiagnostics;
+  if (keys.parser == "tests") tool.parser = CommandTool::Parser::kTests;
+  tool.changes = keys.changes;
+  tool.limits.set_wall_ms(keys.wall_ms);
+  tool.limits.set_cpu_ms(keys.cpu_ms);
+  tool.limits.set_memory_mb(keys.memory_mb);
+  tool.limits.set_processes(keys.processes);
+  tool.limits.set_output_kb(keys.output_kb);
+  tool.limits.set_disk_mb(keys.disk_mb);
+  return tool;
+}
+
+ToolDescription Describe(const CommandTool& tool) {
+  nlohmann::ordered_json schema = {{"type", "object"},
+                                   {"properties", nlohmann::ordered_json::object()}};
+  for (const std::string& argument : tool.Arguments()) {
+    schema["properties"][argument] = {{"type", "string"}};
+    schema["required"].push_back(argument);
+  }
+  return {tool.name, tool.description, schema.dump()};
+}
+
+}  // namespace
+
+Result<LoopOptions> LoopOptionsFrom(const RunConfig& config, const RunStart& start) {
+  LoopOptions options;
+  options.dispatcher = DispatcherOptionsFrom(config, start);
+  TM_ASSIGN_OR_RETURN(options.replay, ReplayOptionsFrom(config, start));
+  options.learner = LearnerOptionsFrom(config, start);
+  options.rollout = RolloutOptionsFrom(config, start);
+  options.tools = ToolLoopOptionsFrom(config, start);
+  options.reward = RewardOptionsFrom(config, start);
+  return options;
+}
+
+Result<std::vector<WeightedScorer>> ScorersFrom(const RunConfig& config) {
+  std::vector<WeightedScorer> scorers;
+  for (const auto& [name, weight] : config.reward.weights) {
+    Result<std::unique_ptr<Scorer>> scorer = NewScorer(name, config.reward);
+    if (!scorer.ok()) return scorer.status().WithContext("reward." + name);
+    scorers.push_back({std::move(*scorer), weight});
+  }
+  return scorers;
+}
+
+std::vector<CommandTool> CommandToolsFrom(const RunConfig& config) {
+  std::vector<CommandTool> tools;
+  for (const RunConfig::CommandKeys& keys : config.tools.command) {
+    tools.push_back(CommandToolFrom(keys));
+  }
+  return tools;
+}
+
+ProtocolOptions ProtocolOptionsFrom(const RunConfig& config) {
+  ProtocolOptions options;
+  options.system_prompt = config.model.system_prompt;
+  for (const CommandTool& tool : CommandToolsFrom(config)) options.tools.push_back(Describe(tool));
+  return options;
+}
+
+Status CheckTools(const std::vector<v1::Task>& tasks, const ProtocolOptions& options) {
+  for (const v1::Task& task : tasks) {
+    for (const std::string& wanted : task.tools()) {
+      const bool known = std::any_of(options.tools.begin(), options.tools.end(),
+                                     [&](const ToolDescription& t) { return t.name == wanted; });
+      if (known) continue;
+      std::string names;
+      for (const ToolDescription& tool : options.tools) names += " " + tool.name;
+      return Invalid("task " + task.id() + " wants the tool \"" + wanted +
+                     "\"; there are:" + names);
+    }
+  }
+  return Ok();
+}
+
+}  // namespace tidemill

@@ -1,0 +1,59 @@
+// From the config to the options of every loop: the one place where the two meet, a function a
+// loop.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "config/run_config.h"
+#include "core/status.h"
+#include "learner/learner_loop.h"
+#include "replay/replay_loop.h"
+#include "reward/reward_loop.h"
+#include "rollout/dispatcher.h"
+#include "rollout/protocol.h"
+#include "rollout/rollout_loop.h"
+#include "store/run_db.h"
+#include "tools/tool_loop.h"
+#include "tools/tool_options.h"
+
+namespace tidemill {
+
+// What loops begin with besides the config.
+struct RunStart {
+  std::string worker = "local";  // the process's name on the bus
+  bool alone = true;             // every role is in this process
+  bool train = true;             // false: only the evaluations "before"
+  std::string eval_prefix = {};  // put before the names of evaluations
+  uint64_t step = 0;             // steps done
+  uint64_t version = 1;          // published last
+  std::string checkpoints = {};  // their folder; empty: none are written
+  int32_t max_context = 2048;    // the engine's
+  Metrics* metrics = nullptr;    // may be null; must outlive the loops
+  ResumeState resumed = {};
+};
+
+struct LoopOptions {
+  DispatcherOptions dispatcher;
+  ReplayOptions replay;
+  LearnerOptions learner;
+  RolloutOptions rollout;
+  ToolLoopOptions tools;
+  RewardOptions reward;
+};
+
+// kInvalid names the key.
+Result<LoopOptions> LoopOptionsFrom(const RunConfig& config, const RunStart& start);
+
+// The scorers that reward.weights names. kInvalid names the key.
+Result<std::vector<WeightedScorer>> ScorersFrom(const RunConfig& config);
+
+// The tools the config declares.
+std::vector<CommandTool> CommandToolsFrom(const RunConfig& config);
+// What the model is told: the built-in tools and those of the config.
+ProtocolOptions ProtocolOptionsFrom(const RunConfig& config);
+// kInvalid names a task that wants a tool nobody has.
+Status CheckTools(const std::vector<v1::Task>& tasks, const ProtocolOptions& options);
+
+}  // namespace tidemill

@@ -1,0 +1,309 @@
+#include "run/torch/process_ports.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "bus/standard_topics.h"
+#include "core/metrics.h"
+#include "core/topics.h"
+#include "model/torch/device.h"
+#include "run/torch/make_trainer.h"
+#include "tasks/task_file.h"
+#include "weights/torch/weight_codec.h"
+#include "weights/weight_publisher.h"
+
+namespace tidemill {
+namespace {
+
+Result<EngineOptions> EngineOptionsFrom(const RunConfig& config, int threads) {
+  EngineOptions options;
+  options.max_context = static_cast<int32_t>(config.rollout.max_context);
+  options.max_running = 1024;
+  options.prefill_chunk = static_cast<int32_t>(config.rollout.prefill_chunk);
+  options.cache_bytes = uint64_t{config.rollout.cache_mb} << 20;
+  if (config.rollout.cache_mb == 0) {
+    TM_ASSIGN_OR_RETURN(const std::string device, DeviceOf(config));
+    TM_ASSIGN_OR_RETURN(options.cache_bytes, DefaultCacheBytes(device));
+  }
+  options.threads = threads;
+  return options;
+}
+
+EngineThreadOptions EngineThreadOptionsFrom(const RunConfig& config) {
+  EngineThreadOptions options;
+  options.cache_on_swap =
+      config.rollout.cache_on_swap == "keep" ? CacheOnSwap::kKeep : CacheOnSwap::kRebuild;
+  // Where every step waits for the samples of its own weights, none may come from older ones.
+  options.wait_for_weights = config.run.mode != "async" || config.staleness.max_steps == 0;
+  return options;
+}
+
+ToolExecutorOptions ToolExecutorOptionsFrom(const RunConfig& config, int slots) {
+  ToolExecutorOptions options;
+  options.tools.limits.wall = milliseconds(config.tools.wall_ms);
+  options.tools.limits.cpu = milliseconds(config.tools.cpu_ms);
+  options.tools.limits.memory_bytes = uint64_t{config.tools.memory_mb} << 20;
+  options.tools.limits.processes = config.tools.processes;
+  options.tools.limits.output_bytes = uint64_t{config.tools.output_kb} << 10;
+  options.tools.limits.disk_bytes = uint64_t{config.tools.disk_mb} << 20;
+  options.tools.commands = CommandToolsFrom(config);
+  options.slots = options.grade_slots = static_cast<size_t>(slots);
+  return options;
+}
+
+ThreadPlan ThreadsFrom(const RunConfig& config) {
+  ThreadSettings settings;
+  settings.engine = static_cast<int>(config.threads.engine);
+  settings.trainer = static_cast<int>(config.threads.trainer);
+  settings.boxes = static_cast<int>(config.tools.slots);
+  const bool gpu = IsGpu(config.model.device);
+  if (gpu && settings.engine == 0) settings.engine = 1;  // they only launch work
+  if (gpu && settings.trainer == 0) settings.trainer = 1;
+  return PlanThreads(settings, AvailableCores());
+}
+
+}  // namespace
+
+Status ProcessPorts::Open(RunStart& start) {
+  const Roles& here = request_.roles;
+  if (!request_.worker.empty()) worker_ = request_.worker;
+  if (here.learner || here.rollout) {
+    TM_ASSIGN_OR_RETURN(config_.model.device, DeviceOf(config_));
+    TM_ASSIGN_OR_RETURN(tokenizer_, Tokenizer::Read(config_.model.path));
+    std::string warning;
+    TM_ASSIGN_OR_RETURN(protocol_,
+                        NewProtocol(config_.model.protocol, *tokenizer_, config_.model.path,
+                                    ProtocolOptionsFrom(config_), &warning));
+    if (!warning.empty()) warnings_.push_back(warning);
+  }
+  threads_ = ThreadsFrom(config_);
+  if (here.learner) TM_RETURN_IF_ERROR(OpenTasks());
+  if (here.learner) TM_RETURN_IF_ERROR(OpenStore(start));
+  TM_RETURN_IF_ERROR(OpenBus(start));
+  if (here.learner) TM_RETURN_IF_ERROR(OpenPublisher(start));
+  if (here.rollout) TM_RETURN_IF_ERROR(OpenEngine(start));
+  if (here.tools) TM_RETURN_IF_ERROR(OpenTools());
+  if (here.reward) TM_RETURN_IF_ERROR(OpenScorers());
+  if (here.learner && request_.train) TM_RETURN_IF_ERROR(OpenTrainer(start));
+  ports_.clock = &clock_;
+  ports_.journal = request_.journal != nullptr ? request_.journal : &no_journal_;
+  ports_.protocol = protocol_.get();
+  start.worker = worker_;
+  start.alone = alone();
+  start.train = request_.train;
+  start.eval_prefix = request_.eval_prefix;
+  start.metrics = request_.metrics;
+  return Ok();
+}
+
+Status ProcessPorts::OpenTasks() {
+  TM_ASSIGN_OR_RETURN(train_tasks_, ReadTaskFile(config_.tasks.train));
+  if (!config_.tasks.eval.empty()) {
+    TM_ASSIGN_OR_RETURN(eval_tasks_, ReadTaskFile(config_.tasks.eval));
+    if (config_.tasks.eval_limit > 0 && eval_tasks_.size() > config_.tasks.eval_limit) {
+      eval_tasks_.resize(config_.tasks.eval_limit);
+    }
+  }
+  book_.Add(train_tasks_), book_.Add(eval_tasks_);
+  const ProtocolOptions options = ProtocolOptionsFrom(config_);
+  TM_RETURN_IF_ERROR(CheckTools(train_tasks_, options).WithContext(config_.tasks.train));
+  TM_RETURN_IF_ERROR(CheckTools(eval_tasks_, options).WithContext(config_.tasks.eval));
+  ports_.train_tasks = &train_tasks_;
+  ports_.eval_tasks = &eval_tasks_;
+  ports_.book = &book_;
+  return Ok();
+}
+
+Status ProcessPorts::OpenStore(RunStart& start) {
+  RunDirectory& directory = *request_.directory;
+  TM_ASSIGN_OR_RETURN(blobs_, OpenFileBlobs(directory.blobs_path()));
+  TM_ASSIGN_OR_RETURN(std::unique_ptr<RunDb> db, RunDb::Open(directory.db_path(), clock_));
+  if (request_.resume) {
+    TM_ASSIGN_OR_RETURN(ResumeState before, db->LoadForResume(config_.replay.max_uses));
+    start.step = before.checkpoint ? before.checkpoint->step : 0;
+    TM_RETURN_IF_ERROR(db->ResumeFrom(start.step));
+    TM_ASSIGN_OR_RETURN(start.resumed, db->LoadForResume(config_.replay.max_uses));
+  }
+  if (start.step > 0) checkpoint_ = start.resumed.checkpoint->path;
+  start.checkpoints = directory.checkpoints_path();
+  TM_ASSIGN_OR_RETURN(weights_, LoadStartWeights(config_, checkpoint_));
+  // The weights a run starts (or goes on) with are a version of their own.
+  const StoreOp reserve = ReserveVersion{start.step};
+  const StoreOp* ops[] = {&reserve};
+  TM_ASSIGN_OR_RETURN(auto outcomes, db->Apply(ops));
+  TM_RETURN_IF_ERROR(outcomes[0].status);
+  start.version = outcomes[0].version;
+  store_ = std::make_unique<StoreThread>(std::move(db), clock_);
+  for (StorePort** port : {&ports_.dispatcher_store, &ports_.replay_store, &ports_.learner_store}) {
+    clients_.push_back(store_->NewClient(kStoreClientCapacity));
+    *port = clients_.back().get();
+  }
+  return Ok();
+}
+
+Status ProcessPorts::OpenBus(RunStart&) {
+  const TopicPlan plan{.lease = config_.bus.lease, .capacity = config_.bus.capacity};
+  if (!request_.roles.learner) {
+    ports_.bus = request_.fleet;
+    return OpenStandardTopics(*ports_.bus, plan);
+  }
+  memory_ = std::make_unique<MemoryBus>(clock_);
+  ticker_ = std::make_unique<BusTicker>(*memory_);
+  ports_.bus = memory_.get();
+  if (!alone()) {
+    // Verdicts for a predecessor go to its inbox, not to ours: all that are missing are asked for
+    // again, and a worker that found its inbox gone has nothing to remember of ours.
+    worker_ = "learner." + std::to_string(static_cast<uint64_t>(clock_.WallMs()));
+    std::set<std::string, std::less<>> inside = {InboxTopic(worker_, "learner")};
+    for (const TopicRow& row : kTopics) {
+      if (row.inside) inside.insert(std::string(row.name));
+    }
+    split_ = std::make_unique<SplitBus>(*request_.fleet, *memory_, std::move(inside));
+    ports_.bus = split_.get();
+  }
+  return OpenStandardTopics(*ports_.bus, plan);
+}
+
+Status ProcessPorts::OpenPublisher(RunStart& start) {
+  if (alone()) {
+    channel_ = NewLocalWeightChannel();
+    return Ok();
+  }
+  WeightPublisher::Options to;
+  to.incarnation = std::stoull(worker_.substr(worker_.find('.') + 1));
+  to.folder = std::filesystem::absolute(request_.directory->path()).string() + "/policy";
+  auto made = std::make_unique<WeightPublisher>(EncodeWeights, std::move(to));
+  publisher_ = made.get();
+  channel_ = std::move(made);
+  return channel_->Publish({start.version, start.step, weights_});
+}
+
+Status ProcessPorts::OpenEngine(RunStart& start) {
+  TM_ASSIGN_OR_RETURN(const EngineOptions options, EngineOptionsFrom(config_, threads_.engine));
+  std::unique_ptr<Engine> engine;
+  WeightChannel* channel = channel_.get();
+  if (alone()) {
+    TM_ASSIGN_OR_RETURN(const auto sampled, WeightsToSample(weights_));
+    TM_ASSIGN_OR_RETURN(engine, NewEngine(sampled, start.version, options));
+  } else {
+    TM_ASSIGN_OR_RETURN(follows_,
+                        WeightsWatch::Follow(config_, request_.bus_url, config_.run.name));
+    TM_ASSIGN_OR_RETURN(PublishedWeights first, follows_->First());
+    TM_ASSIGN_OR_RETURN(
+        engine, NewEngine(ToPolicyWeights(std::move(first.weights)), first.version, options));
+    channel = &follows_->channel();
+  }
+  start.max_context = engine->max_context();
+  engine_ = std::make_unique<EngineThread>(std::move(engine), *channel, clock_,
+                                           EngineThreadOptionsFrom(config_));
+  ports_.engine = engine_.get();
+  // With a fleet only its engines know how much fits.
+  return request_.roles.learner ? CheckPrompts(start.max_context) : Ok();
+}
+
+Status ProcessPorts::OpenTools() {
+  ToolExecutorOptions options = ToolExecutorOptionsFrom(
+      config_, alone() ? threads_.boxes : static_cast<int>(config_.tools.slots));
+  options.metrics = request_.metrics;
+  options.tools.worker = alone() ? "" : worker_;
+  TM_ASSIGN_OR_RETURN(tools_, ToolExecutor::Create(std::move(options), blobs_.get(), clock_));
+  ports_.tools = tools_.get();
+  return Ok();
+}
+
+Status ProcessPorts::OpenScorers() {
+  const RunConfig::Reward& reward = config_.reward;
+  CommandPortOptions options;
+  options.limits.time = reward.command_timeout;
+  options.limits.output_bytes = size_t{reward.command_output_kb} << 10;
+  options.slots = reward.command_slots;
+  if (!reward.command.empty()) options.commands["command"] = reward.command;
+  if (!reward.review_judge.empty()) options.commands["judge"] = reward.review_judge;
+  scorer_ = std::make_unique<CommandPort>(std::move(options));
+  ports_.scorer = scorer_.get();
+  return Ok();
+}
+
+Status ProcessPorts::OpenTrainer(const RunStart& start) {
+  TM_ASSIGN_OR_RETURN(trainer_, MakeTrainer(config_,
+                                            {.weights = weights_,
+                                             .checkpoint = checkpoint_,
+                                             .version = start.version,
+                                             .step = start.step,
+                                             .threads = threads_.trainer},
+                                            *channel_, clock_));
+  ports_.trainer = trainer_.get();
+  return Ok();
+}
+
+// A prompt that fills the context leaves nothing to write: its episodes would all be given up.
+Status ProcessPorts::CheckPrompts(int32_t max_context) const {
+  for (const auto& [key, tasks] :
+       {std::pair{"tasks.train", &train_tasks_}, std::pair{"tasks.eval", &eval_tasks_}}) {
+    size_t too_long = 0;
+    std::string first;
+    for (const v1::Task& task : *tasks) {
+      const size_t tokens = protocol_->Prompt(task).size();
+      if (tokens < static_cast<size_t>(max_context)) continue;
+      if (++too_long == 1) first = task.id() + " (" + std::to_string(tokens) + " tokens)";
+    }
+    if (too_long == 0) continue;
+    return Invalid(std::string(key) + ": " + std::to_string(too_long) + " of " +
+                   std::to_string(tasks->size()) + " prompts do not fit into the context of " +
+                   std::to_string(max_context) + " tokens, the first " + first +
+                   "; take them out, shorten them or their tools, or use a larger context");
+  }
+  return Ok();
+}
+
+std::vector<PortHost::Use> ProcessPorts::Usage() const {
+  const Time now = clock_.Now();
+  std::vector<Use> uses;
+  if (engine_) uses.push_back({"engine", engine_->busy().Busy(now), 1});
+  if (tools_) {
+    uses.push_back(
+        {"boxes", tools_->Busy(now),
+         static_cast<int>(tools_->slots(ToolLane::kAgent) + tools_->slots(ToolLane::kGrade))});
+  }
+  if (store_) uses.push_back({"store", store_->busy().Busy(now), 1});
+  if (trainer_) uses.push_back({"trainer", trainer_->busy().Busy(now), 1});
+  return uses;
+}
+
+// For the autoscaler.
+std::map<std::string, double> ProcessPorts::Levels() const {
+  if (!tools_) return {};
+  return {{"slots", static_cast<double>(tools_->slots(ToolLane::kAgent))},
+          {"grade_slots", static_cast<double>(tools_->slots(ToolLane::kGrade))}};
+}
+
+void ProcessPorts::Sink(MetricSink& sink) const {
+  if (tools_) SinkBoxes(tools_->pool().stats(), sink);
+  if (request_.fleet != nullptr) SinkBus(request_.fleet->Stats(), sink);
+}
+
+std::vector<std::string> ProcessPorts::own_topics() const {
+  if (alone()) return {};
+  if (request_.roles.learner) return {InboxTopic(worker_, "replay")};
+  if (request_.roles.tools) return {ToolCancelTopic(worker_)};
+  return {InboxTopic(worker_, request_.roles.rollout ? "rollout" : "reward")};
+}
+
+Status ProcessPorts::Watch() {
+  return follows_ ? follows_->Look(engine_->version()) : Ok();
+}
+
+Result<std::unique_ptr<Run>> OpenRun(const RunConfig& config, const RunRequest& request) {
+  auto runner = std::make_unique<LoopRunner>();
+  auto host = std::make_unique<ProcessPorts>(config, request);
+  RunStart start;
+  TM_RETURN_IF_ERROR(host->Open(start));
+  TM_ASSIGN_OR_RETURN(LoopOptions options, LoopOptionsFrom(host->config(), start));
+  TM_ASSIGN_OR_RETURN(Loops loops, Assemble(host->config(), request.roles, host->ports(),
+                                            std::move(options), start.resumed));
+  std::vector<std::string> warnings = host->warnings();
+  return std::make_unique<Run>(std::move(runner), std::move(host), std::move(loops),
+                               std::move(start), std::move(warnings), request.fleet);
+}
+
+}  // namespace tidemill

@@ -1,0 +1,91 @@
+// The real ports of a process: its bus, store, engine, trainer, boxes and external commands, as the
+// roles of the process need them.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bus/memory/memory_bus.h"
+#include "bus/redis/redis_bus.h"
+#include "bus/split_bus.h"
+#include "core/threads.h"
+#include "engine/torch/torch_engine.h"
+#include "learner/torch/trainer_thread.h"
+#include "model/tokenizer.h"
+#include "model/torch/model.h"
+#include "reward/command_port.h"
+#include "run/run.h"
+#include "run/torch/weights_watch.h"
+#include "store/run_db.h"
+#include "store/store_thread.h"
+#include "tools/tool_executor.h"
+
+namespace tidemill {
+
+// In the order they are made; taken down in reverse.
+class ProcessPorts final : public PortHost {
+ public:
+  ProcessPorts(const RunConfig& config, const RunRequest& request)
+      : config_(config), request_(request) {}
+
+  // Opens what the roles need. `start` gets what the loops begin with. Failures name the file or
+  // key.
+  Status Open(RunStart& start);
+
+  const Ports& ports() const override { return ports_; }
+  std::vector<Use> Usage() const override;
+  std::map<std::string, double> Levels() const override;
+  void Sink(MetricSink& sink) const override;
+  std::vector<std::string> own_topics() const override;
+  int ranks_lost() const override { return trainer_ ? trainer_->ranks_lost() : 0; }
+  WeightPublisher* publisher() override { return publisher_; }
+  Status Watch() override;
+
+  const RunConfig& config() const { return config_; }
+  const std::vector<std::string>& warnings() const { return warnings_; }
+
+ private:
+  Status OpenTasks();
+  Status OpenStore(RunStart& start);
+  Status OpenBus(RunStart& start);
+  Status OpenPublisher(RunStart& start);
+  Status OpenEngine(RunStart& start);
+  Status OpenTrainer(const RunStart& start);
+  Status OpenTools();
+  Status OpenScorers();
+  Status CheckPrompts(int32_t max_context) const;
+  bool alone() const { return request_.fleet == nullptr; }
+
+  RunConfig config_;
+  const RunRequest request_;
+  RealClock clock_;
+  NullJournal no_journal_;
+  Ports ports_;
+  std::vector<std::string> warnings_;
+  std::string worker_ = "local";
+  std::vector<v1::Task> train_tasks_, eval_tasks_;
+  TaskBook book_;
+  std::optional<Tokenizer> tokenizer_;
+  std::unique_ptr<AgentProtocol> protocol_;
+  std::shared_ptr<const PolicyWeights> weights_;  // shared: engine and trainer start from the same
+  std::string checkpoint_;                        // gone on from; empty: none
+  ThreadPlan threads_;
+
+  std::unique_ptr<BlobStore> blobs_;
+  std::unique_ptr<StoreThread> store_;
+  std::vector<std::unique_ptr<StorePort>> clients_;
+  std::unique_ptr<MemoryBus> memory_;
+  std::unique_ptr<BusTicker> ticker_;
+  std::unique_ptr<SplitBus> split_;  // of the learner of a fleet
+  std::unique_ptr<WeightChannel> channel_;
+  WeightPublisher* publisher_ = nullptr;   // the channel, of the learner of a fleet
+  std::unique_ptr<WeightsWatch> follows_;  // of a rollout worker: the learner's weights
+  std::unique_ptr<EngineThread> engine_;
+  std::unique_ptr<ToolExecutor> tools_;
+  std::unique_ptr<TrainerThread> trainer_;
+  std::unique_ptr<CommandPort> scorer_;
+};
+
+}  // namespace tidemill
