@@ -37,14 +37,14 @@ std::string HostName() {
   return host;
 }
 
-struct OpenRun {
+struct OpenedRun {
   RunDirectory directory;
   bool resumed = false;
 };
 
 // The run's directory: the one there is, with --resume, or a new one. The config is loaded, checked
 // and written.
-Result<OpenRun> OpenOrCreate(const WorkerArguments& arguments, RunConfig& config, Binder& binder) {
+Result<OpenedRun> OpenOrCreate(const WorkerArguments& arguments, RunConfig& config, Binder& binder) {
   std::optional<RunDirectory> directory;
   TM_RETURN_IF_ERROR(binder.Load(arguments.config_file, arguments.sets));
   if (arguments.resume) {
@@ -67,11 +67,11 @@ Result<OpenRun> OpenOrCreate(const WorkerArguments& arguments, RunConfig& config
   const std::string toml = binder.ToToml("tidemill " + FullVersion());
   if (directory) {
     TM_RETURN_IF_ERROR(directory->WriteConfig(toml));
-    return OpenRun{std::move(*directory), true};
+    return OpenedRun{std::move(*directory), true};
   }
   TM_ASSIGN_OR_RETURN(RunDirectory made,
                       RunDirectory::Create(config.run.folder, arguments.run, toml));
-  return OpenRun{std::move(made), false};
+  return OpenedRun{std::move(made), false};
 }
 
 // How others see the learner: the roster, the metrics and the sheet.
@@ -109,7 +109,7 @@ int RunLearner(const WorkerArguments& arguments, WorkerBeaconOptions beacon) {
   Result<SheetBoard> board = SheetBoard::Connect(arguments.url, arguments.run);
   if (!board.ok()) return Fail(board.status());
   if (Status seat = WaitForSeat(*board); !seat.ok()) return Fail(seat);
-  Result<OpenRun> open = OpenOrCreate(arguments, config, binder);
+  Result<OpenedRun> open = OpenOrCreate(arguments, config, binder);
   if (!open.ok()) return Fail(open.status());
   RunDirectory& directory = open->directory;
   // A new run finds nothing of an older one with its name.
