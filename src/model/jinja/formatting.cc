@@ -206,6 +206,23 @@ class PercentValues {
   size_t at_ = 0;
 };
 
+// "%c": a character, or the code of one.
+void WritePercentCharacter(TextWriter& out, const JinjaValue& value, const FormatSpec& spec) {
+  JinjaValue text = value;
+  if (value.IsInt()) {
+    const JinjaInt code = value.integer();
+    const bool surrogate = code >= 0xD800 && code < 0xE000;
+    if (code < 0 || code > 0x10FFFF || surrogate) JinjaFail("%c arg not in range(0x110000)");
+    std::string bytes;
+    AppendCharacter(static_cast<uint32_t>(code), bytes);
+    text = JinjaValue::Own(std::move(bytes));
+  }
+  if (!text.IsText() || CountCharacters(text.text().bytes) != 1) {
+    JinjaFail("%c requires int or char");
+  }
+  WritePadded(out, text.text(), spec, spec.align == '<' ? '<' : '>');
+}
+
 // One conversion behind its "%"; moves `at` behind it.
 void WritePercent(TextWriter& out, std::string_view format, size_t& at, PercentValues& values) {
   FormatSpec spec;
@@ -253,6 +270,7 @@ void WritePercent(TextWriter& out, std::string_view format, size_t& at, PercentV
     spec.fill = " ";
     return WritePadded(out, text.text(), spec, spec.align == '<' ? '<' : '>');
   }
+  if (spec.type == 'c') return WritePercentCharacter(out, value, spec);
   if (!value.IsNumber()) {
     if (value.IsUndefined()) FailUndefined(value);
     JinjaFail(std::string("%") + spec.type + " format: a real number is required, not " +

@@ -22,7 +22,7 @@ std::string JsonEscape(uint32_t code, bool ascii) {
     const size_t i = kShort.find(static_cast<char>(code));
     if (i != std::string_view::npos) return {'\\', kNames[i]};
   }
-  if (code < 0x20 || (ascii && code >= 0x7F && code < 0x10000 && code != 0x7F)) {
+  if (code < 0x20 || (ascii && code >= 0x7F && code < 0x10000)) {
     AppendHex4(code, out);
   } else if (ascii && code >= 0x10000) {
     AppendHex4(0xD800 + ((code - 0x10000) >> 10), out);
@@ -37,7 +37,7 @@ void WriteJsonText(TextWriter& out, const JinjaText& text, bool ascii) {
   TextReader reader(text);
   TextCharacter c;
   while (reader.Next(c)) {
-    if (c.code >= 0x20 && c.code != '"' && c.code != '\\' && (!ascii || c.code < 0x80)) continue;
+    if (c.code >= 0x20 && c.code != '"' && c.code != '\\' && (!ascii || c.code < 0x7F)) continue;
     const std::string escape = JsonEscape(c.code, ascii);
     if (escape.empty()) continue;
     out.Append(text, plain, c.begin);

@@ -49,7 +49,7 @@ Spans SplitAtSpace(RenderBudget& budget, std::string_view bytes, int64_t times) 
     if (at >= bytes.size()) return parts;
     budget.Step();
     if (times-- == 0) {
-      parts.push_back({at, at + StripSpan(bytes.substr(at), false, true, nullptr).end});
+      parts.push_back({at, bytes.size()});
       return parts;
     }
     const size_t begin = at;

@@ -114,7 +114,7 @@ JinjaValue JinjaSlice(RenderBudget& budget, const JinjaValue& value, const Jinja
   const bool items = value.IsSequence() && value.sequence()->kind != ItemsKind::kGenerator &&
                      value.sequence()->kind != ItemsKind::kView;
   if (!items && !value.IsText()) {
-    return JinjaValue::Missing("'" + std::string(value.TypeName()) + "' object cannot be sliced");
+    JinjaFail("'" + std::string(value.TypeName()) + "' object cannot be sliced");
   }
   const SliceRange range =
       ResolveSlice(start, stop, step, static_cast<int64_t>(JinjaLength(value)));
