@@ -92,14 +92,9 @@ bool SpecialRule::Allows(size_t begin, size_t end) const {
   if (mode == SpecialTokens::kAsText) return false;
   begin += offset;
   end += offset;
-  size_t covered = 0;  // bytes from outside
-  auto span = std::lower_bound(outside.begin(), outside.end(), begin,
-                               [](const TextSpan& s, size_t at) { return s.end <= at; });
-  for (; span != outside.end() && span->begin < end; ++span) {
-    if (span->begin < begin || span->end > end) return false;
-    covered += span->end - span->begin;
-  }
-  return covered < end - begin;
+  const auto span = std::lower_bound(outside.begin(), outside.end(), begin,
+                                     [](const TextSpan& s, size_t at) { return s.end <= at; });
+  return span == outside.end() || span->begin >= end;
 }
 
 std::vector<AddedTokenMatcher::Piece> AddedTokenMatcher::Cut(std::string_view text,

@@ -50,10 +50,9 @@ class Tokenizer {
   // tokens that are not special are recognised either way.
   std::vector<TokenId> Encode(std::string_view text, SpecialTokens special) const;
   // Text of which the parts `outside` (sorted, disjoint) came from elsewhere, such as a rendered
-  // chat template. A special token is a token only where it has a byte that is not from outside and
-  // takes no more than whole parts of what is ("<|" + role + "|>"). Text between two tokens is
-  // encoded in one piece: where nothing outside spells a special token, the ids are those of Encode
-  // with kRecognise.
+  // chat template. A special token that has a byte from outside is text ("<" + key + ">" makes no
+  // token, whatever the key). Text between two tokens is encoded in one piece: where no special
+  // token touches what is from outside, the ids are those of Encode with kRecognise.
   std::vector<TokenId> EncodeGuarded(std::string_view text,
                                      std::span<const TextSpan> outside) const;
   // As Encode, appended to `ids`.

@@ -53,8 +53,10 @@ struct RenderInput {
 };
 
 struct Rendered {
-  std::string text;               // valid UTF-8
-  std::vector<TextSpan> outside;  // came from messages, tools or kwargs; sorted, disjoint
+  std::string text;  // valid UTF-8
+  // Came from messages, tools or kwargs; sorted, disjoint. The role of a message does not count
+  // where it is one of the usual names: templates build special tokens with it.
+  std::vector<TextSpan> outside;
 };
 
 // Immutable and thread-safe; copies share one instance.

@@ -14,6 +14,28 @@ int NameIndex(const JinjaProgram& program, std::string_view name) {
   return it == program.names.end() ? -1 : static_cast<int>(it - program.names.begin());
 }
 
+// The messages, in which a role of the usual names counts as the template's own word: templates
+// build special tokens with it ("<|" + role + "|>"), and it can say nothing else.
+JinjaValue MessagesValue(RenderBudget& budget, const nlohmann::ordered_json& json) {
+  constexpr std::string_view kRoles[] = {"system", "developer", "user",    "assistant",
+                                         "tool",   "function",  "ipython", "model"};
+  const JinjaValue messages = ValueOfJson(budget, json);
+  if (!messages.IsSequence()) return messages;
+  std::vector<JinjaValue> items = messages.sequence()->items;
+  for (JinjaValue& message : items) {
+    const JinjaValue* role = message.IsMap() ? message.map().Find("role") : nullptr;
+    if (role == nullptr || !role->IsText()) continue;
+    const std::string& name = role->text().bytes;
+    if (std::find(std::begin(kRoles), std::end(kRoles), name) == std::end(kRoles)) continue;
+    auto entries = message.map().entries;
+    for (auto& [key, value] : entries) {
+      if (key.text().bytes == "role") value = JinjaValue::Own(name);
+    }
+    message = MakeMap(budget, std::move(entries));
+  }
+  return MakeSequence(budget, JinjaSequence::Kind::kList, std::move(items));
+}
+
 }  // namespace
 
 JinjaInterpreter::JinjaInterpreter(const JinjaProgram& program, std::string_view source,
@@ -43,7 +65,7 @@ JinjaInterpreter::JinjaInterpreter(const JinjaProgram& program, std::string_view
   for (const auto& [key, value] : input.kwargs.items()) {
     set(key, [&, &json = value] { return ValueOfJson(budget_, json); });
   }
-  set("messages", [&] { return ValueOfJson(budget_, input.messages); });
+  set("messages", [&] { return MessagesValue(budget_, input.messages); });
   set("tools", [&] { return ValueOfJson(budget_, input.tools); });
   set("add_generation_prompt", [&] { return JinjaValue::Bool(input.add_generation_prompt); });
 }

@@ -1,6 +1,7 @@
 #include "model/tool_formats/output_parser.h"
 
 #include <algorithm>
+#include <span>
 
 #include "model/tool_formats/call_reader.h"
 
@@ -15,18 +16,22 @@ constexpr std::string_view kFunctionTag = "<function=";
 constexpr std::string_view kPythonTag = "<|python_tag|>";
 constexpr size_t kLayoutMax = 2;
 
-std::vector<std::string_view> MarkersOf(ToolFormat format) {
+std::span<const std::string_view> MarkersOf(ToolFormat format) {
+  static constexpr std::string_view kHermes[] = {kToolCall};
+  static constexpr std::string_view kCoder[] = {kToolCall, kFunctionTag};
+  static constexpr std::string_view kLlama[] = {kPythonTag, "{"};
+  static constexpr std::string_view kPythonic[] = {"<|python_tag|>[", "["};
   switch (format) {
     case ToolFormat::kNone:
-      return {};
+      break;
     case ToolFormat::kHermesJson:
-      return {kToolCall};
+      return kHermes;
     case ToolFormat::kQwenCoderXml:
-      return {kToolCall, kFunctionTag};
+      return kCoder;
     case ToolFormat::kLlama3Json:
-      return {kPythonTag, "{"};
+      return kLlama;
     case ToolFormat::kLlamaPythonic:
-      return {"<|python_tag|>[", "["};
+      return kPythonic;
   }
   return {};
 }

@@ -97,7 +97,8 @@ TEST(HermesCalls, WhatIsNoCallIsTextByteForByte) {
         "<tool_cal", "<tool_call><tool_call>", "<tool_call>{\"name\": \"f\", \"arguments\": {}, ",
         "x\n"}) {
     EXPECT_EQ(Shown(o, text).substr(0, 1), "|");
-    if (text.find("{}") == std::string::npos) EXPECT_EQ(Shown(o, text), "|" + text);
+    if (text.find("{}") != std::string::npos) continue;
+    EXPECT_EQ(Shown(o, text), "|" + text);
   }
   // A call whose arguments go wrong has no end, and the rest follows as text.
   EXPECT_EQ(Shown(o, "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": oops}}</tool_call>"),
