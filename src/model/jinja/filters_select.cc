@@ -44,7 +44,8 @@ JinjaValue Select(JinjaInterpreter& in, const JinjaValue& value, const JinjaArgs
     rest.positional.assign(args.positional.begin() + static_cast<std::ptrdiff_t>(offset) + 1,
                            args.positional.end());
   }
-  for (const JinjaValue& item : JinjaIterate(in.budget(), value)->items) {
+  const auto source = JinjaIterate(in.budget(), value);
+  for (const JinjaValue& item : source->items) {
     const JinjaValue tested = by_attribute ? in.GetPath(item, args.positional[0]) : item;
     const bool passed = has_test ? in.CallTest(name, tested, rest) : tested.Truth();
     if (passed == keep) out.push_back(item);

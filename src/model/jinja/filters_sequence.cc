@@ -143,7 +143,8 @@ JinjaValue FilterSort(JinjaInterpreter& in, const JinjaValue& value, const Jinja
   const auto [reverse, sensitive, attribute] =
       Bind(args, {"reverse", "case_sensitive", "attribute"});
   std::vector<Keyed> items;
-  for (const JinjaValue& item : JinjaIterate(in.budget(), value)->items) {
+  const auto source = JinjaIterate(in.budget(), value);
+  for (const JinjaValue& item : source->items) {
     items.push_back({SortKey(in, item, attribute, TruthOf(sensitive, false)), item});
   }
   SortKeyed(in, items, TruthOf(reverse, false));
@@ -171,7 +172,8 @@ JinjaValue FilterUnique(JinjaInterpreter& in, const JinjaValue& value, const Jin
   const auto [sensitive, attribute] = Bind(args, {"case_sensitive", "attribute"});
   Items items;
   Items seen;
-  for (const JinjaValue& item : JinjaIterate(in.budget(), value)->items) {
+  const auto source = JinjaIterate(in.budget(), value);
+  for (const JinjaValue& item : source->items) {
     JinjaValue key = IgnoreCase(in, attribute != nullptr ? in.GetPath(item, *attribute) : item,
                                 TruthOf(sensitive, false));
     const bool known = std::any_of(seen.begin(), seen.end(), [&](const JinjaValue& other) {
@@ -211,7 +213,8 @@ JinjaValue FilterSum(JinjaInterpreter& in, const JinjaValue& value, const JinjaA
   const auto [attribute, start] = Bind(args, {"attribute", "start"});
   JinjaValue total = start != nullptr ? *start : JinjaValue::Int(0);
   if (total.IsText()) JinjaFail("sum() can't sum strings");
-  for (const JinjaValue& item : JinjaIterate(in.budget(), value)->items) {
+  const auto source = JinjaIterate(in.budget(), value);
+  for (const JinjaValue& item : source->items) {
     total =
         JinjaAdd(in.budget(), total, attribute != nullptr ? in.GetPath(item, *attribute) : item);
   }
@@ -223,7 +226,8 @@ JinjaValue FilterBatch(JinjaInterpreter& in, const JinjaValue& value, const Jinj
   const int64_t size = std::max<int64_t>(IntArgument(*count, "linecount"), 1);
   Items batches;
   Items batch;
-  for (const JinjaValue& item : JinjaIterate(in.budget(), value)->items) {
+  const auto source = JinjaIterate(in.budget(), value);
+  for (const JinjaValue& item : source->items) {
     if (static_cast<int64_t>(batch.size()) == size) {
       batches.push_back(NewList(in, std::exchange(batch, {})));
     }
@@ -263,7 +267,8 @@ JinjaValue FilterGroupBy(JinjaInterpreter& in, const JinjaValue& value, const Ji
       Bind(args, {"attribute", "default", "case_sensitive"}, 1);
   const JinjaValue* missing = otherwise != nullptr && !otherwise->IsNone() ? otherwise : nullptr;
   std::vector<Keyed> items;
-  for (const JinjaValue& item : JinjaIterate(in.budget(), value)->items) {
+  const auto source = JinjaIterate(in.budget(), value);
+  for (const JinjaValue& item : source->items) {
     items.push_back(
         {IgnoreCase(in, in.GetPath(item, *attribute, missing), TruthOf(sensitive, false)), item});
   }

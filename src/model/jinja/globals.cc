@@ -36,7 +36,8 @@ std::vector<std::pair<JinjaValue, JinjaValue>> DictEntries(JinjaInterpreter& in,
       entries = source.map().entries;
       continue;
     }
-    for (const JinjaValue& pair : JinjaIterate(in.budget(), source)->items) {
+    const auto pairs = JinjaIterate(in.budget(), source);
+    for (const JinjaValue& pair : pairs->items) {
       const auto parts = JinjaIterate(in.budget(), pair);
       if (parts->items.size() != 2) JinjaFail("needs a mapping or pairs");
       entries.emplace_back(parts->items[0], parts->items[1]);
