@@ -4,6 +4,9 @@
 #include <pcre2.h>
 
 #include <array>
+#include <string>
+
+#include "policy/new_characters.h"
 
 namespace tidemill {
 namespace {
@@ -18,7 +21,11 @@ constexpr size_t kJitStackBytesMax = size_t{8} << 20;
 constexpr std::string_view kSpaceItems =
     "\\x09-\\x0d\\x20\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}"
     "\\x{3000}";
-constexpr std::string_view kWordItems = "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}";
+const std::string& WordItems() {
+  static const std::string items = "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}" + NewCharactersOf("L") +
+                                   NewCharactersOf("M") + NewCharactersOf("Nd");
+  return items;
+}
 constexpr std::string_view kHexItems = "0-9a-fA-F";
 
 // What a thread needs to match; the same for every pattern.
@@ -160,7 +167,7 @@ class Translator {
         Class(kSpaceItems, false);
         return Ok();
       case 'w':
-        Class(kWordItems, false);
+        Class(WordItems(), false);
         return Ok();
       case 'h':
         Class(kHexItems, false);
@@ -169,7 +176,7 @@ class Translator {
       case 'W':
       case 'H':
         if (in_class_) return c == 'S' ? NegatedSpaceInClass() : Refuse("this inside of a class");
-        Class(c == 'S' ? kSpaceItems : c == 'W' ? kWordItems : kHexItems, true);
+        Class(c == 'S' ? kSpaceItems : c == 'W' ? std::string_view(WordItems()) : kHexItems, true);
         return Ok();
       case 'v':
         out_.append("\\x0b");
@@ -211,7 +218,16 @@ class Translator {
     if (rest_.size() < 3 || rest_[2] != '{' || close == std::string_view::npos) {
       return Refuse("a property without braces");
     }
-    Take(close + 1);
+    const bool negated = rest_[1] == 'P';
+    const std::string newer = NewCharactersOf(rest_.substr(3, close - 3));
+    // Inside of a class a negated property cannot be made smaller; it keeps the older table.
+    if (newer.empty() || (negated && in_class_)) {
+      Take(close + 1);
+      return Ok();
+    }
+    std::string items = "\\p" + std::string(rest_.substr(2, close - 1)) + newer;
+    rest_.remove_prefix(close - 1);
+    Class(items, negated);
     return Ok();
   }
 
