@@ -1,7 +1,11 @@
 #include "policy/new_characters.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
+#include <iterator>
+
+#include "policy/unicode.h"
 
 namespace tidemill {
 namespace {
@@ -66,7 +70,29 @@ void AppendRange(const NewCharacters& range, std::string& out) {
   out.append(text);
 }
 
+bool IsNewCharacter(uint32_t code) {
+  if (code < 0x897 || (code >= 0x31F0 && code < 0xA7CB)) return false;  // most text there is
+  const auto* const after =
+      std::upper_bound(std::begin(kNewCharacters), std::end(kNewCharacters), code,
+                       [](uint32_t c, const NewCharacters& range) { return c < range.first; });
+  return after != std::begin(kNewCharacters) && code <= (after - 1)->last;
+}
+
 }  // namespace
+
+bool HasNewCharacters(std::string_view valid_utf8) {
+  for (size_t at = 0; at < valid_utf8.size();) {
+    // Below E0 there are characters up to U+7FF only.
+    if (static_cast<uint8_t>(valid_utf8[at]) < 0xE0) {
+      ++at;
+      continue;
+    }
+    const CodePoint c = FirstCodePoint(valid_utf8.substr(at));
+    if (IsNewCharacter(c.value)) return true;
+    at += c.bytes;
+  }
+  return false;
+}
 
 std::string NewCharactersOf(std::string_view property) {
   std::string out;

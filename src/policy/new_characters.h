@@ -10,4 +10,7 @@ namespace tidemill {
 // PCRE2's; empty: none, or the property is another.
 std::string NewCharactersOf(std::string_view property);
 
+// Whether valid UTF-8 has any of them.
+bool HasNewCharacters(std::string_view valid_utf8);
+
 }  // namespace tidemill
