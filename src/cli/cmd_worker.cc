@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "bus/redis/redis_bus.h"
 #include "bus/redis/redis_roster.h"
 #include "cli/commands.h"
 #include "cli/worker_learner.h"

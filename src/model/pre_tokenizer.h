@@ -52,8 +52,9 @@ class PreTokenizer {
     size_t done = 0;              // everything before is given to the next stage
     size_t from = 0;              // where the next search starts
     bool matched_before = false;  // there was a match, which ended at `done`
+    const TextRegex::Search search = s.pattern->In(piece);
     while (from <= piece.size()) {
-      const std::optional<TextRegex::Match> match = s.pattern->Find(piece, from);
+      const std::optional<TextRegex::Match> match = search.From(from);
       if (!match) break;
       if (match->begin == match->end && matched_before && match->end == done) {
         // Empty, right behind the last one: go on a character later.

@@ -4,6 +4,9 @@
 #include <pcre2.h>
 
 #include <array>
+#include <string>
+
+#include "model/new_characters.h"
 
 namespace tidemill {
 namespace {
@@ -50,7 +53,7 @@ MatchScratch& ThreadScratch() {
 // One pass over the pattern, left to right; `out_` is the same in PCRE2's dialect.
 class Translator {
  public:
-  explicit Translator(std::string_view pattern) : rest_(pattern) {}
+  Translator(std::string_view pattern, bool newer) : rest_(pattern), newer_(newer) {}
 
   Result<std::string> Run() {
     while (!rest_.empty()) {
@@ -160,7 +163,7 @@ class Translator {
         Class(kSpaceItems, false);
         return Ok();
       case 'w':
-        Class(kWordItems, false);
+        Class(WordItems(), false);
         return Ok();
       case 'h':
         Class(kHexItems, false);
@@ -169,7 +172,10 @@ class Translator {
       case 'W':
       case 'H':
         if (in_class_) return c == 'S' ? NegatedSpaceInClass() : Refuse("this inside of a class");
-        Class(c == 'S' ? kSpaceItems : c == 'W' ? kWordItems : kHexItems, true);
+        Class(c == 'S'   ? std::string(kSpaceItems)
+              : c == 'W' ? WordItems()
+                         : std::string(kHexItems),
+              true);
         return Ok();
       case 'v':
         out_.append("\\x0b");
@@ -187,6 +193,14 @@ class Translator {
         Take(2);
         return Ok();
     }
+  }
+
+  std::string WordItems() const {
+    std::string items(kWordItems);
+    for (const char* category : {"L", "M", "Nd"}) {
+      if (newer_) items += NewCharactersOf(category);
+    }
+    return items;
   }
 
   Status NegatedSpaceInClass() {
@@ -211,12 +225,22 @@ class Translator {
     if (rest_.size() < 3 || rest_[2] != '{' || close == std::string_view::npos) {
       return Refuse("a property without braces");
     }
-    Take(close + 1);
+    const bool negated = rest_[1] == 'P';
+    const std::string newer = newer_ ? NewCharactersOf(rest_.substr(3, close - 3)) : "";
+    // Inside of a class a negated property cannot be made smaller; it keeps the older table.
+    if (newer.empty() || (negated && in_class_)) {
+      Take(close + 1);
+      return Ok();
+    }
+    std::string items = "\\p" + std::string(rest_.substr(2, close - 1)) + newer;
+    rest_.remove_prefix(close - 1);
+    Class(items, negated);
     return Ok();
   }
 
   std::string_view rest_;
   std::string out_;
+  const bool newer_;
   bool in_class_ = false;
 };
 
@@ -232,18 +256,24 @@ struct TextRegex::Code {
   Code& operator=(const Code&) = delete;
 };
 
-Result<std::string> TranslateOniguruma(std::string_view pattern) {
+Result<std::string> TranslateOniguruma(std::string_view pattern, bool newer) {
   if (pattern.size() > kPatternBytesMax) return Invalid("pattern: too long");
-  return Translator(pattern).Run();
+  return Translator(pattern, newer).Run();
 }
 
 Result<TextRegex> TextRegex::FromOniguruma(std::string_view pattern) {
   TM_ASSIGN_OR_RETURN(const std::string translated, TranslateOniguruma(pattern));
-  return FromPcre2(translated);
+  TM_ASSIGN_OR_RETURN(TextRegex regex, FromPcre2(translated));
+  TM_ASSIGN_OR_RETURN(const std::string newer, TranslateOniguruma(pattern, true));
+  if (newer != translated) {
+    TM_ASSIGN_OR_RETURN(const TextRegex other, FromPcre2(newer));
+    regex.newer_ = other.code_;
+  }
+  return regex;
 }
 
 Result<TextRegex> TextRegex::FromPcre2(std::string_view pattern) {
-  if (pattern.size() > 8 * kPatternBytesMax) return Invalid("pattern: too long");
+  if (pattern.size() > 16 * kPatternBytesMax) return Invalid("pattern: too long");
   pcre2_compile_context* context = pcre2_compile_context_create(nullptr);
   TM_CHECK(context != nullptr, "out of memory");
   pcre2_set_newline(context, PCRE2_NEWLINE_LF);
@@ -268,16 +298,20 @@ Result<TextRegex> TextRegex::FromPcre2(std::string_view pattern) {
   return regex;
 }
 
-std::optional<TextRegex::Match> TextRegex::Find(std::string_view text, size_t from) const {
+TextRegex::Search TextRegex::In(std::string_view valid_utf8) const {
+  return {newer_ != nullptr && HasNewCharacters(valid_utf8) ? *newer_ : *code_, valid_utf8};
+}
+
+std::optional<TextRegex::Match> TextRegex::Search::From(size_t from) const {
   MatchScratch& scratch = ThreadScratch();
-  const auto subject = reinterpret_cast<PCRE2_SPTR>(text.data());
+  const auto subject = reinterpret_cast<PCRE2_SPTR>(text_.data());
   int found = PCRE2_ERROR_JIT_STACKLIMIT;
-  if (code_->jit) {
-    found = pcre2_jit_match(code_->code, subject, text.size(), from, PCRE2_NO_UTF_CHECK,
+  if (code_.jit) {
+    found = pcre2_jit_match(code_.code, subject, text_.size(), from, PCRE2_NO_UTF_CHECK,
                             scratch.data, scratch.context);
   }
   if (found == PCRE2_ERROR_JIT_STACKLIMIT) {  // the interpreter uses the heap instead
-    found = pcre2_match(code_->code, subject, text.size(), from, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT,
+    found = pcre2_match(code_.code, subject, text_.size(), from, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT,
                         scratch.data, scratch.context);
   }
   if (found < 0) return std::nullopt;

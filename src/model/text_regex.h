@@ -26,14 +26,35 @@ class TextRegex {
   };
   // The first match at or behind `from` in valid UTF-8. Nothing: no match, or one that costs more
   // than the bounds on steps and memory allow.
-  std::optional<Match> Find(std::string_view valid_utf8, size_t from) const;
+  std::optional<Match> Find(std::string_view valid_utf8, size_t from) const {
+    return In(valid_utf8).From(from);
+  }
 
  private:
   struct Code;
+
+ public:
+  // For many searches in one text; must not outlive the expression or the text.
+  class Search {
+   public:
+    std::optional<Match> From(size_t from) const;
+
+   private:
+    friend class TextRegex;
+    Search(const Code& code, std::string_view text) : code_(code), text_(text) {}
+    const Code& code_;
+    std::string_view text_;
+  };
+  Search In(std::string_view valid_utf8) const;
+
+ private:
   std::shared_ptr<const Code> code_;  // shared: copies are cheap, matching does not change it
+  // The same with classes that have the characters PCRE2 does not know, which makes them slower:
+  // for texts that have some. Null: no class of the expression has any.
+  std::shared_ptr<const Code> newer_;
 };
 
-// The translation, by itself for its tests.
-Result<std::string> TranslateOniguruma(std::string_view pattern);
+// The translation, by itself for its tests. `newer`: with the characters PCRE2 does not know.
+Result<std::string> TranslateOniguruma(std::string_view pattern, bool newer = false);
 
 }  // namespace tidemill

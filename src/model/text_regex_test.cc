@@ -51,6 +51,23 @@ TEST(TextRegex, QwensPatternCutsAsQwenDoes) {
               ElementsAre("123", "45", " 你好", "!!\n\n"));
 }
 
+TEST(TextRegex, CharactersOfUnicode16AreWhatTheyAreInTheReference) {
+  // U+2EBF0 is a letter of 15.1, U+11BF0 a digit and U+1CC00 a symbol of 16, U+E0080 unassigned.
+  EXPECT_THAT(Split(kQwenPattern, "x \U0002EBF0's"), ElementsAre("x", " \U0002EBF0", "'s"));
+  EXPECT_THAT(Split(kQwenPattern, "a\U00011BF0b"), ElementsAre("a", "\U00011BF0", "b"));
+  EXPECT_THAT(Split(kQwenPattern, " \U0001CC00!"), ElementsAre(" \U0001CC00!"));
+  const auto matches = [](const char* pattern, const char* text) {
+    return TextRegex::FromOniguruma(pattern).value().Find(text, 0).has_value();
+  };
+  for (const char* letter : {"\\p{L}", "\\p{Lo}", "[\\p{L}]", "\\w", "\\p{Han}", "\\P{N}"}) {
+    EXPECT_TRUE(matches(letter, "\U0002EBF0")) << letter;
+  }
+  for (const char* other : {"\\P{L}", "\\p{Lu}", "\\p{N}", "[^\\p{L}]", "\\W"}) {
+    EXPECT_FALSE(matches(other, "\U0002EBF0")) << other;
+  }
+  EXPECT_FALSE(matches("\\p{L}", "\U000E0080"));
+}
+
 TEST(TextRegex, AnEmptyMatchCutsButDoesNotStall) {
   EXPECT_THAT(Split("x*", "aéxxb"), ElementsAre("a", "é", "xx", "b"));
   EXPECT_THAT(Split("(?=b)", "aabab"), ElementsAre("aa", "ba", "b"));
