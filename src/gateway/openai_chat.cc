@@ -189,9 +189,8 @@ void ReadChatBody(const WireObject& body, ChatRequest& request) {
     request.include_usage = fields.Bool("include_usage").value_or(false);
   }
   request.prompt_cache_key = body.String("prompt_cache_key").value_or("");
-  for (const char* hint : {"prompt_cache_key", "session_id", "user"}) {
-    AddHint(body, hint, hint, request);
-  }
+  for (const char* hint : {"prompt_cache_key", "session_id"}) AddHint(body, hint, hint, request);
+  AddMetadataHints(body, "metadata", request);
   ReadChatSampling(body, request);
   ReadTemplateKwargs(body, request);
   ReadChatReasoning(body, request);

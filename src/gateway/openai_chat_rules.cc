@@ -36,7 +36,7 @@ constexpr FieldRule kChatTable[] = {
     {"", "reasoning", kChatYes, "OpenRouter's form of `reasoning_effort`"},
     {"", "return_token_ids", kChatYes,
      "ids of prompt and answer, log-probabilities, policy versions"},
-    {"", "user", kChatSkip, "may name the session"},
+    {"", "user", kChatSkip, ""},
     {"", "metadata", kChatSkip, "nothing is stored by it; may name the session"},
     {"", "store", kChatSkip, "an answer cannot be fetched later"},
     {"", "service_tier", kChatSkip, "there is one tier"},

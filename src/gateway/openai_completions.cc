@@ -74,9 +74,7 @@ void ReadCompletionsBody(const WireObject& body, ChatRequest& request) {
     request.include_usage = fields.Bool("include_usage").value_or(false);
   }
   request.prompt_cache_key = body.String("prompt_cache_key").value_or("");
-  for (const char* hint : {"prompt_cache_key", "session_id", "user"}) {
-    AddHint(body, hint, hint, request);
-  }
+  for (const char* hint : {"prompt_cache_key", "session_id"}) AddHint(body, hint, hint, request);
   ReadSampling(body, sampling);
   ReadStops(body, "stop", sampling);
   sampling.max_tokens = body.Int("max_tokens", 1, kIdMax).value_or(16);

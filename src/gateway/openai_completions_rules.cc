@@ -25,7 +25,7 @@ constexpr FieldRule kCompletionsTable[] = {
     {"", "session_id", kTextYes, "may name the session"},
     {"", "return_token_ids", kTextYes,
      "ids of prompt and answer, log-probabilities, policy versions"},
-    {"", "user", kTextSkip, "may name the session"},
+    {"", "user", kTextSkip, ""},
     {"", "metadata", kTextSkip, "nothing is stored by it"},
     {"", "request_id", kTextSkip, ""},
     {"", "spaces_between_special_tokens", kTextSkip, ""},

@@ -207,15 +207,10 @@ void ReadResponsesOptions(const WireObject& body, ChatRequest& request) {
     }
   }
   if (const WireJson* metadata = body.Object("metadata")) request.echo["metadata"] = *metadata;
-  for (const char* hint : {"prompt_cache_key", "session_id", "user"}) {
-    AddHint(body, hint, hint, request);
-  }
-  for (const std::string field : {"metadata", "client_metadata"}) {
-    const WireJson* object = body.Object(field);
-    for (const char* key : {"session_id", "thread_id", "user_id", "turn_id"}) {
-      if (object == nullptr || !object->contains(key) || !(*object)[key].is_string()) continue;
-      request.session_hints.emplace_back(field + "." + key, (*object)[key].get<std::string>());
-    }
+  for (const char* hint : {"prompt_cache_key", "session_id"}) AddHint(body, hint, hint, request);
+  for (const char* field : {"metadata", "client_metadata"}) {
+    body.Object(field);
+    AddMetadataHints(body, field, request);
   }
 }
 

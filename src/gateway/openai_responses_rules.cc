@@ -39,7 +39,7 @@ constexpr FieldRule kResponsesTable[] = {
     {"", "chat_template_kwargs", kRespYes, "given to the template"},
     {"", "return_token_ids", kRespYes,
      "ids of prompt and answer, log-probabilities, policy versions"},
-    {"", "user", kRespSkip, "may name the session"},
+    {"", "user", kRespSkip, ""},
     {"", "store", kRespSkip, "an answer cannot be fetched later; the answer says `store: false`"},
     {"", "service_tier", kRespSkip, "there is one tier"},
     {"", "safety_identifier", kRespSkip, ""},

@@ -79,9 +79,15 @@ void SetEffort(ChatRequest& request, const std::string& effort) {
 
 void AddHint(const WireObject& object, std::string_view key, std::string_view name,
              ChatRequest& request) {
-  const WireJson* value = object.Find(key);
-  if (value != nullptr && value->is_string()) {
-    request.session_hints.emplace_back(name, value->get<std::string>());
+  if (auto value = object.String(key)) request.session_hints.emplace_back(name, std::move(*value));
+}
+
+void AddMetadataHints(const WireObject& body, const std::string& field, ChatRequest& request) {
+  const WireJson* object = body.Find(field);
+  if (object == nullptr || !object->is_object()) return;
+  for (const char* key : {"session_id", "thread_id", "user_id", "turn_id"}) {
+    if (!object->contains(key) || !(*object)[key].is_string()) continue;
+    request.session_hints.emplace_back(field + "." + key, (*object)[key].get<std::string>());
   }
 }
 

@@ -26,9 +26,12 @@ void SetThinking(ChatRequest& request, bool enabled);
 // "none" turns thinking off; anything else is the template's `reasoning_effort`.
 void SetEffort(ChatRequest& request, const std::string& effort);
 
-// Adds to `hints` where the string is there.
+// What may name the session: adds {name, value} to the request's hints where the string is there.
 void AddHint(const WireObject& object, std::string_view key, std::string_view name,
              ChatRequest& request);
+
+// The ids in an object that clients keep notes in: "metadata.session_id" ..
+void AddMetadataHints(const WireObject& body, const std::string& field, ChatRequest& request);
 
 // How the texts of several parts become one.
 enum class JoinParts : uint8_t {
