@@ -104,6 +104,12 @@ WireJson OpenAiUsage(const TokenUsage& usage) {
           {"completion_tokens_details", {{"reasoning_tokens", usage.reasoning}}}};
 }
 
+std::string ChunkBegin(const WireJson& head) {
+  std::string begin = DumpWire(head);
+  begin.pop_back();  // the brace
+  return "data: " + begin + ",\"choices\":[";
+}
+
 std::string_view OpenAiFinish(const AnswerEnd& end, bool has_calls) {
   if (end.reason == AnswerEnd::Reason::kLength || end.reason == AnswerEnd::Reason::kContext) {
     return "length";

@@ -137,6 +137,10 @@ std::string CallId(std::string_view prefix, const AnswerHead& head, int choice, 
 // {prompt_tokens, completion_tokens, total_tokens, ..}.
 WireJson OpenAiUsage(const TokenUsage& usage);
 
+// An OpenAI chunk with one choice is ChunkBegin(head), the choice, kChunkEnd.
+std::string ChunkBegin(const WireJson& head);
+inline constexpr std::string_view kChunkEnd = "]}\n\n";
+
 // "stop", "length" or "tool_calls".
 std::string_view OpenAiFinish(const AnswerEnd& end, bool has_calls);
 

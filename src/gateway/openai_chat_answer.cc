@@ -17,18 +17,20 @@ class ChatStream final : public AnswerStream {
   ChatStream(const ChatRequest& request, AnswerHead head)
       : request_(request),
         head_(std::move(head)),
-        chunk_(ChatHead(head_, "chat.completion.chunk")),
+        before_choice_(ChunkBegin(ChatHead(head_, "chat.completion.chunk"))),
         has_calls_(static_cast<size_t>(ChoiceCount(request)), false) {}
 
   std::string Open(const TokenUsage&) override {
     std::string bytes;
     for (size_t i = 0; i < has_calls_.size(); ++i) {
-      WireJson choice = Choice(static_cast<int>(i), {{"role", "assistant"}, {"content", ""}});
-      WireJson chunk = chunk_;
-      if (i == 0 && request_.return_token_ids && !head_.prompt_ids.empty()) {
-        chunk["prompt_token_ids"] = head_.prompt_ids[0];
+      const WireJson choice = Choice(static_cast<int>(i), {{"role", "assistant"}, {"content", ""}});
+      if (i > 0 || !request_.return_token_ids || head_.prompt_ids.empty()) {
+        bytes += Chunk(choice);
+        continue;
       }
-      chunk["choices"] = WireJson::array({std::move(choice)});
+      WireJson chunk = ChatHead(head_, "chat.completion.chunk");
+      chunk["prompt_token_ids"] = head_.prompt_ids[0];
+      chunk["choices"] = WireJson::array({choice});
       bytes += ServerSentEvent("", chunk);
     }
     return bytes;
@@ -42,7 +44,7 @@ class ChatStream final : public AnswerStream {
       WireJson choice = Choice(delta.choice, std::move(change));
       if (with_tokens) AddTokens(choice, delta.tokens);
       with_tokens = false;
-      bytes += Chunk(std::move(choice));
+      bytes += Chunk(choice);
     };
     for (const OutputEvent& event : delta.events) {
       WireJson change = Change(event, delta.choice);
@@ -55,13 +57,13 @@ class ChatStream final : public AnswerStream {
   std::string Finish(int choice, const AnswerEnd& end) override {
     WireJson last = Choice(choice, WireJson::object());
     last["finish_reason"] = OpenAiFinish(end, has_calls_[static_cast<size_t>(choice)]);
-    return Chunk(std::move(last));
+    return Chunk(last);
   }
 
   std::string Close(const TokenUsage& usage) override {
     std::string bytes;
     if (request_.include_usage) {
-      WireJson chunk = chunk_;
+      WireJson chunk = ChatHead(head_, "chat.completion.chunk");
       chunk["choices"] = WireJson::array();
       chunk["usage"] = OpenAiUsage(usage);
       bytes = ServerSentEvent("", chunk);
@@ -78,10 +80,8 @@ class ChatStream final : public AnswerStream {
     return {{"index", index}, {"delta", std::move(delta)}, {"finish_reason", nullptr}};
   }
 
-  std::string Chunk(WireJson choice) const {
-    WireJson chunk = chunk_;
-    chunk["choices"] = WireJson::array({std::move(choice)});
-    return ServerSentEvent("", chunk);
+  std::string Chunk(const WireJson& choice) const {
+    return before_choice_ + DumpWire(choice) + std::string(kChunkEnd);
   }
 
   void AddTokens(WireJson& choice, const std::vector<TokenRecord>& tokens) const {
@@ -119,7 +119,7 @@ class ChatStream final : public AnswerStream {
 
   const ChatRequest& request_;
   const AnswerHead head_;
-  const WireJson chunk_;  // what every chunk begins with
+  const std::string before_choice_;  // the same in every chunk, and there are many
   std::vector<bool> has_calls_;
 };
 

@@ -49,6 +49,7 @@ class CompletionsStream final : public AnswerStream {
   CompletionsStream(const ChatRequest& request, AnswerHead head)
       : request_(request),
         head_(std::move(head)),
+        before_choice_(ChunkBegin(CompletionsHead(head_))),
         offsets_(static_cast<size_t>(ChoiceCount(request)), 0),
         begun_(offsets_.size(), false) {}
 
@@ -101,15 +102,14 @@ class CompletionsStream final : public AnswerStream {
       begun_[at] = true;
       AddTokenIds(choice, tokens);
     }
-    WireJson chunk = CompletionsHead(head_);
-    chunk["choices"] = WireJson::array({std::move(choice)});
-    return ServerSentEvent("", chunk);
+    return before_choice_ + DumpWire(choice) + std::string(kChunkEnd);
   }
 
   const ChatRequest& request_;
   const AnswerHead head_;
-  std::vector<size_t> offsets_;  // by choice: characters of the tokens so far
-  std::vector<bool> begun_;      // by choice: the prompt's ids were given
+  const std::string before_choice_;  // the same in every chunk, and there are many
+  std::vector<size_t> offsets_;      // by choice: characters of the tokens so far
+  std::vector<bool> begun_;          // by choice: the prompt's ids were given
 };
 
 }  // namespace
