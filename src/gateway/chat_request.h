@@ -1,0 +1,112 @@
+// The gateway: the policy behind the APIs that agents already speak. This file is the one internal
+// form of a question, whichever API it came by.
+//
+//   body of an HTTP request -> ParseRequest (wire.h) -> ChatRequest -> template, engine
+//   -> AnswerDelta (answer.h) -> AnswerStream or WholeBody -> bytes for the client
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tidemill {
+
+using WireJson = nlohmann::ordered_json;
+
+enum class Api : uint8_t {
+  kChat,         // POST /v1/chat/completions
+  kCompletions,  // POST /v1/completions
+  kResponses,    // POST /v1/responses
+  kMessages,     // POST /v1/messages
+  kCountTokens,  // POST /v1/messages/count_tokens
+};
+
+// What bounds a request beside the size of its body, which is the route's.
+struct WireLimits {
+  size_t depth = 128;           // of the JSON
+  size_t values = 2'000'000;    // of the JSON, all objects, lists and scalars counted
+  size_t messages = 20'000;     // items of the conversation
+  size_t parts = 20'000;        // parts of one message
+  size_t tools = 1'024;         // those inside namespaces counted
+  size_t name_bytes = 256;      // of a tool or of a participant
+  size_t stops = 16;            // stop strings
+  size_t stop_bytes = 1'024;    // of one stop string
+  size_t prompts = 128;         // of one completion request
+  int choices = 16;             // n
+  int top_logprobs = 20;        // alternatives shown for a token
+  bool ignore_unknown = false;  // a field nobody knows is ignored instead of refused
+};
+
+struct ToolChoice {
+  enum class Kind : uint8_t { kAuto, kNone, kRequired, kNamed };
+  Kind kind = Kind::kAuto;
+  std::string name{};  // of kNamed, as in ChatRequest::tools
+};
+
+// What the client asked for; absent: the server's default.
+struct SamplingFields {
+  std::optional<double> temperature;
+  std::optional<double> top_p;
+  std::optional<int64_t> top_k;  // 0: no bound
+  std::optional<double> min_p;
+  std::optional<int64_t> seed;
+  std::optional<int64_t> max_tokens;
+  std::vector<std::string> stop;
+  int n = 1;              // answers for each prompt
+  bool logprobs = false;  // the client wants them
+  int top_logprobs = 0;   // and so many alternatives
+};
+
+// A prompt of /v1/completions.
+struct RawPrompt {
+  std::string text;
+  std::vector<int32_t> ids;  // instead of `text` where not empty
+};
+
+// How the client knows a tool whose canonical name is "NAMESPACE__NAME".
+struct NamespacedTool {
+  std::string name_space;
+  std::string name;
+};
+
+struct ChatRequest {
+  Api api = Api::kChat;
+  std::string model;
+
+  // As chat templates take them. A message has `role` (system, user, assistant, tool) and `content`
+  // (always a string), then where they apply `reasoning_content`, `tool_calls` ([{id, type:
+  // "function", function: {name, arguments}}], arguments an object, or the string as it was
+  // written where that is no JSON object), `tool_call_id`, `name`, `is_error` (only true). Two
+  // requests that differ only in how the client wrote the same conversation have equal messages.
+  WireJson messages = WireJson::array();
+  // [{type: "function", function: {name, description, parameters}}]: what the model is shown.
+  WireJson tools = WireJson::array();
+  std::map<std::string, NamespacedTool> namespaced;  // by the canonical name
+  std::vector<RawPrompt> prompts;                    // of /v1/completions, else empty
+
+  SamplingFields sampling;
+  ToolChoice tool_choice;
+  bool parallel_tool_calls = true;
+  // For the template: chat_template_kwargs, with `enable_thinking` and `reasoning_effort` where a
+  // field of the API says the same.
+  WireJson template_kwargs = WireJson::object();
+
+  bool stream = false;
+  bool include_usage = false;        // in the last chunk of a stream
+  bool return_token_ids = false;     // ids, log-probabilities and policy versions
+  bool hide_reasoning = false;       // the reasoning travels only inside an opaque field
+  bool encrypted_reasoning = false;  // reasoning items carry `encrypted_content`
+  std::string prompt_cache_key;
+  // What in the body may name the session, by field: {"metadata.user_id", "..."}.
+  std::vector<std::pair<std::string, std::string>> session_hints;
+  // Fields that the Responses API repeats in its answer.
+  WireJson echo = WireJson::object();
+  // Paths of fields that were there and had no effect, as the table says (field_rules.h).
+  std::vector<std::string> ignored;
+};
+
+}  // namespace tidemill

@@ -1,0 +1,88 @@
+// POST /v1/completions: the request.
+#include <fmt/format.h>
+
+#include <limits>
+
+#include "gateway/request_parts.h"
+#include "gateway/translators.h"
+#include "gateway/wire_json.h"
+
+namespace tidemill {
+namespace {
+
+constexpr int64_t kIdMax = std::numeric_limits<int32_t>::max();
+
+bool IsTokenList(const WireJson& value) {
+  return value.is_array() && !value.empty() && value[0].is_number();
+}
+
+RawPrompt ReadTokenPrompt(WireParse& parse, const WireJson& value, const WirePlace& at) {
+  RawPrompt prompt;
+  prompt.ids.reserve(value.size());
+  for (size_t i = 0; i < value.size(); ++i) {
+    const bool is_id =
+        value[i].is_number_unsigned() && value[i].get<uint64_t>() <= uint64_t{kIdMax};
+    if (!is_id) {
+      parse.Fail({&at, {}, i}, fmt::format("must be a token id, got {}", ShownWire(value[i])),
+                 "invalid_type");
+      return prompt;
+    }
+    prompt.ids.push_back(value[i].get<int32_t>());
+  }
+  return prompt;
+}
+
+void ReadPrompts(const WireObject& body, ChatRequest& request) {
+  body.Require("prompt");
+  const WireJson* value = body.Find("prompt");
+  if (value == nullptr) return;
+  WireParse& parse = body.parse();
+  const WirePlace at = body.PlaceOf("prompt");
+  if (value->is_string()) {
+    request.prompts.push_back({value->get<std::string>(), {}});
+    return;
+  }
+  if (IsTokenList(*value)) {
+    request.prompts.push_back(ReadTokenPrompt(parse, *value, at));
+    return;
+  }
+  body.List("prompt", parse.limits().prompts, [&](const WireJson& prompt, const WirePlace& place) {
+    if (prompt.is_string()) {
+      request.prompts.push_back({prompt.get<std::string>(), {}});
+    } else if (IsTokenList(prompt)) {
+      request.prompts.push_back(ReadTokenPrompt(parse, prompt, place));
+    } else {
+      parse.Fail(place,
+                 fmt::format("must be a text or a list of token ids, got {}", ShownWire(prompt)),
+                 "invalid_type");
+    }
+  });
+  if (request.prompts.empty()) body.Fail("prompt", "must not be empty");
+}
+
+}  // namespace
+
+void ReadCompletionsBody(const WireObject& body, ChatRequest& request) {
+  const WireLimits& limits = body.parse().limits();
+  SamplingFields& sampling = request.sampling;
+  request.model = body.RequiredString("model");
+  request.stream = body.Bool("stream").value_or(false);
+  request.return_token_ids = body.Bool("return_token_ids").value_or(false);
+  if (const WireJson* options = body.Object("stream_options")) {
+    const WireObject fields(body.parse(), *options, body.PlaceOf("stream_options"),
+                            "stream_options");
+    request.include_usage = fields.Bool("include_usage").value_or(false);
+  }
+  request.prompt_cache_key = body.String("prompt_cache_key").value_or("");
+  for (const char* hint : {"prompt_cache_key", "session_id"}) AddHint(body, hint, hint, request);
+  ReadSampling(body, sampling);
+  ReadStops(body, "stop", sampling);
+  sampling.max_tokens = body.Int("max_tokens", 1, kIdMax).value_or(16);
+  sampling.n = static_cast<int>(body.Int("n", 1, limits.choices).value_or(1));
+  const auto alternatives = body.Int("logprobs", 0, limits.top_logprobs);
+  sampling.logprobs = alternatives.has_value();
+  sampling.top_logprobs = static_cast<int>(alternatives.value_or(0));
+  ReadPrompts(body, request);
+}
+
+}  // namespace tidemill

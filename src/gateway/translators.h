@@ -1,0 +1,16 @@
+// One translator for each API: a body in, a ChatRequest out. No I/O. `parse` keeps the first error;
+// the request is worth nothing after one. The writers of answers are in answer.h.
+#pragma once
+
+#include "gateway/chat_request.h"
+#include "gateway/wire_object.h"
+
+namespace tidemill {
+
+void ReadChatBody(const WireObject& body, ChatRequest& request);
+void ReadCompletionsBody(const WireObject& body, ChatRequest& request);
+void ReadResponsesBody(const WireObject& body, ChatRequest& request);
+// Also of count_tokens, which needs no max_tokens.
+void ReadMessagesBody(const WireObject& body, ChatRequest& request);
+
+}  // namespace tidemill
