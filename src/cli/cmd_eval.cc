@@ -63,7 +63,7 @@ int RunEval(const EvalArguments& arguments) {
 void AddEvalCommand(CLI::App& app, Exit& exit) {
   CLI::App* eval = app.add_subcommand("eval", "Evaluate a policy on tasks");
   auto arguments = std::make_shared<EvalArguments>();
-  eval->add_option("config", arguments->config_file, "TOML file; see docs/training.md");
+  eval->add_option("config", arguments->config_file, "TOML file; see docs/config.md");
   eval->add_option("--model", arguments->model, "Hugging Face directory of the policy");
   eval->add_option("--tasks", arguments->tasks, "JSONL of tasks");
   eval->add_option("--name", arguments->name, "Name of the run the evaluation is kept as");

@@ -129,7 +129,7 @@ int RunTrain(const TrainArguments& arguments) {
 void AddTrainCommand(CLI::App& app, Exit& exit) {
   CLI::App* train = app.add_subcommand("train", "Train a policy by reinforcement on this machine");
   auto arguments = std::make_shared<TrainArguments>();
-  train->add_option("config", arguments->config_file, "TOML file; see docs/training.md");
+  train->add_option("config", arguments->config_file, "TOML file; see docs/config.md");
   AddSetOption(*train, arguments->sets, "Change one key, a.b=c; may be repeated");
   train->add_option("--resume", arguments->resume, "Go on with this run (name or folder)");
   train->add_option("--mode", arguments->mode, "async, one-step or sync")

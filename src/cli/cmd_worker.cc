@@ -96,7 +96,7 @@ void AddWorkerCommand(CLI::App& app, Exit& exit) {
       ->envname(kRunVariable)
       ->required();
   worker->add_option("config,--config", arguments->config_file,
-                     "TOML file, see docs/training.md; the other roles get it from the learner");
+                     "TOML file, see docs/config.md; the other roles get it from the learner");
   worker->add_flag("--resume", arguments->resume,
                    "learner: go on with the run; without one, begin it");
   worker->add_flag("--json", arguments->json,
