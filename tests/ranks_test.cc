@@ -75,7 +75,7 @@ class RanksTest : public LineTest {
     const std::string said = learner.Log();
     EXPECT_THAT(said, HasSubstr("rank 1 (process " + std::to_string(rank)));
     EXPECT_THAT(said, message);
-    EXPECT_THAT(said, HasSubstr("going on from the last checkpoint with the ranks that are left"));
+    EXPECT_THAT(said, HasSubstr("continuing from the last checkpoint with the remaining ranks"));
     const json summary = SummaryOf(name);
     ASSERT_TRUE(summary.is_object()) << said;
     EXPECT_EQ(summary["status"], "done");
@@ -111,9 +111,9 @@ TEST_F(RanksTest, ARankKilledBeforeItJoinedIsLeftOut) {
   EXPECT_EQ(learner.Wait(), 0);
   const std::string said = learner.Log();
   EXPECT_THAT(said, HasSubstr("process " + std::to_string(rank) + " was killed by signal 9"));
-  EXPECT_THAT(said, HasSubstr("it is left out"));
+  EXPECT_THAT(said, HasSubstr("continuing without it"));
   EXPECT_THAT(said,
-              HasSubstr("fewer ranks than learner.ranks are there; the run begins with those  "
+              HasSubstr("fewer ranks than learner.ranks are present; starting with those  "
                         "ranks=2 wanted=3"));
   const json summary = SummaryOf("early");
   ASSERT_TRUE(summary.is_object()) << said;
@@ -143,7 +143,7 @@ TEST_F(RanksTest, ARankKilledWhileOthersAreAwaitedIsReplaced) {
   EXPECT_EQ(learner.Wait(), 0) << learner.Log();
   EXPECT_EQ(second.Wait(), 0);
   EXPECT_EQ(third.Wait(), 0);
-  EXPECT_THAT(learner.Log(), HasSubstr("does not answer any more; it is left out"));
+  EXPECT_THAT(learner.Log(), HasSubstr("does not answer any more; continuing without it"));
   EXPECT_THAT(second.Log(), HasSubstr("rank 1 of 3"));
   EXPECT_THAT(third.Log(), HasSubstr("rank 2 of 3"));
 }

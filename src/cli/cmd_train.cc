@@ -47,7 +47,7 @@ Result<DriveResult> Drive(RunConfig config, RunDirectory& directory, DriveOption
     const auto lost = static_cast<uint32_t>(result->ranks_lost);
     config.learner.ranks -= std::min(lost, config.learner.ranks - 1);
     options.run.resume = true;
-    LogWarn("going on from the last checkpoint with the ranks that are left",
+    LogWarn("continuing from the last checkpoint with the remaining ranks",
             {{"why", result->status.message()}, {"ranks", config.learner.ranks}});
   }
 }

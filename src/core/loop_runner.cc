@@ -275,7 +275,7 @@ void LoopRunner::Poke() {
 }
 
 void LoopRunner::Fail(std::string_view loop, std::string_view what) {
-  LogError("a loop failed; the run ends in order", {{"loop", loop}, {"error", what}});
+  LogError("a loop failed; stopping the run", {{"loop", loop}, {"error", what}});
   std::lock_guard lock(mutex_);
   if (!failures_.empty()) failures_ += "; ";
   failures_ += "loop \"" + std::string(loop) + "\" failed: " + std::string(what);

@@ -73,7 +73,7 @@ class Roll {
     if (!options_.ended) return 0;
     const std::vector<std::string> ended = options_.ended();
     for (; named_ended_ < ended.size(); ++named_ended_) {
-      LogWarn("a rank ended before the run began; it is left out", {{"rank", ended[named_ended_]}});
+      LogWarn("a rank exited before the run started; continuing without it", {{"rank", ended[named_ended_]}});
     }
     return static_cast<int64_t>(ended.size());
   }
@@ -111,7 +111,7 @@ class Roll {
       const int64_t process = std::stoll(GetText(store_, Key("pid", number)));
       if (options_.fate && !options_.fate(process).empty()) return;
     }
-    LogWarn("a rank that had come does not answer any more; it is left out", {{"rank", who}});
+    LogWarn("a rank that had joined does not answer any more; continuing without it", {{"rank", who}});
   }
 
   const StorePtr& store_;

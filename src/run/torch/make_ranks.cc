@@ -168,7 +168,7 @@ Result<std::unique_ptr<RankGroup>> StartRanks(const RunConfig& config, const Tra
                                                                    : "learner.rank_address");
   }
   if ((*group)->size() < options.ranks) {
-    LogWarn("fewer ranks than learner.ranks are there; the run begins with those",
+    LogWarn("fewer ranks than learner.ranks are present; starting with those",
             {{"ranks", (*group)->size()}, {"wanted", learner.ranks}});
   }
   if ((*group)->size() == 1) return std::unique_ptr<RankGroup>();
