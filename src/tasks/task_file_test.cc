@@ -106,7 +106,7 @@ TEST(TaskFile, NamesLineAndFieldOfAWrongType) {
 
 TEST(TaskFile, AnUnknownFieldIsRefusedWithTheNearestKnown) {
   EXPECT_EQ(ErrorWith(R"("sources")", R"("source":[],"sources")"),
-            "tasks.jsonl:1: grading.source: is no field of this object. Did you mean \"sources\"?");
+            "tasks.jsonl:1: grading.source: unknown field. Did you mean \"sources\"?");
 }
 
 TEST(TaskFile, SaysWhatIsMissing) {
