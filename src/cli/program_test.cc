@@ -22,7 +22,7 @@ TEST(Program, SaysItsVersion) {
 TEST(Program, AnUnknownCommandIsRefusedWithTheNearestOne) {
   const ProcessOutput result = RunTidemill("--log-level error doctro");
   EXPECT_EQ(result.exit_code, 2);
-  EXPECT_THAT(result.output, HasSubstr("no command \"doctro\". Did you mean \"doctor\"?"));
+  EXPECT_THAT(result.output, HasSubstr("unknown command \"doctro\". Did you mean \"doctor\"?"));
   EXPECT_EQ(RunTidemill("doctro", "2>/dev/null").output, "");
 }
 

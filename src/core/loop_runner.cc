@@ -156,8 +156,8 @@ class LoopRunner::Worker final : public Waker {
       longest_step_ns_.store(step.count(), std::memory_order_relaxed);
     }
     if (step > runner_.options_.slow_step) {
-      LogEvery(std::chrono::seconds(30), "slow step of " + name_, LogLevel::kWarn,
-               "a loop took long over one step", {{"loop", name_}, {"ms", Milliseconds(step)}});
+      LogEvery(std::chrono::seconds(30), "slow step of " + name_, LogLevel::kWarn, "slow loop step",
+               {{"loop", name_}, {"ms", Milliseconds(step)}});
     }
   }
 
