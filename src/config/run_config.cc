@@ -82,7 +82,7 @@ void BindRollout(RunConfig& c, Binder& b) {
          .max = 65536});
 }
 
-void BindLearning(RunConfig& c, Binder& b) {
+void BindReplay(RunConfig& c, Binder& b) {
   b.Add("staleness.max_steps", &c.staleness.max_steps,
         {.doc = "How many steps ahead of the learner episodes may be issued (η); 0: synchronous",
          .max = 1000});
@@ -120,6 +120,9 @@ void BindLearning(RunConfig& c, Binder& b) {
        .max = 1 << 20});
   b.Add("replay.drop_zero_variance", &c.replay.drop_zero_variance,
         {.doc = "Drop groups whose rewards are all equal; they have no gradient"});
+}
+
+void BindLearner(RunConfig& c, Binder& b) {
   auto& l = c.learner;
   b.Add("learner.objective", &l.objective,
         {.doc = "Objective preset (docs/objectives.md): grpo, dapo, gspo, .."});
@@ -157,6 +160,10 @@ void BindLearning(RunConfig& c, Binder& b) {
         {.doc = "Train a LoRA adapter of this rank; 0: train all weights", .max = 4096});
   b.Add("learner.lora_alpha", &l.lora_alpha,
         {.doc = "LoRA alpha; the adapter's scale is alpha / rank", .min = 0});
+}
+
+void BindCreditAndRanks(RunConfig& c, Binder& b) {
+  auto& l = c.learner;
   b.Add(
       "learner.credit", &l.credit,
       {.doc = "episode: every turn gets the episode's advantage; turn, state: add the turn's "
@@ -339,7 +346,9 @@ Status CheckReplay(const RunConfig& config, const Binder& binder) {
 void BindRunConfig(RunConfig& config, Binder& binder) {
   BindRunAndModel(config, binder);
   BindRollout(config, binder);
-  BindLearning(config, binder);
+  BindReplay(config, binder);
+  BindLearner(config, binder);
+  BindCreditAndRanks(config, binder);
   BindRewardAndTools(config, binder);
   BindRest(config, binder);
 }
