@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Many processes on one machine: Redis, a learner, two rollout, two tool and one reward worker. While they
-# train, one of each is killed and started again, the learner too. Ends with the same summary as
+# A run on many processes on one machine: Redis, a learner, two rollout, two tool and one reward worker. While they
+# train, one worker of each role, also the learner, is killed and started again. Ends with the same summary as
 # examples/demo.sh, and fails if anything was lost. About 4 minutes on two cores.
 #
-#   examples/cluster.sh [SEED]     everything is left below build/cluster and runs/cluster-SEED
+#   examples/cluster.sh [SEED]     writes to build/cluster and runs/cluster-SEED
 set -euo pipefail
 cd "$(dirname "$0")/.."
 tidemill=build/release/tidemill
 seed=${1:-1}
 out=build/cluster
 run=cluster-$seed
-minutes=${TIDEMILL_CLUSTER_MINUTES:-1.2}  # of reinforcement after the last kill
+minutes=${TIDEMILL_CLUSTER_MINUTES:-1.2}  # of reinforcement learning after the last kill
 
 say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
 
@@ -23,7 +23,7 @@ trap stop EXIT
 
 rm -rf "$out" "runs/$run"
 mkdir -p "$out"
-say "1. Tasks, and a policy that has seen a few demonstrations"
+say "1. Tasks, and a policy warmed up on a few demonstrations"
 "$tidemill" tasks generate --family cfunc --count 2000 --seed "$((seed * 10 + 1))" --out "$out/demonstrated.jsonl" --with-solutions "$out/demonstrations.jsonl"
 "$tidemill" tasks generate --family cfunc --count 4000 --seed "$((seed * 10 + 2))" --out "$out/train.jsonl"
 "$tidemill" tasks generate --family cfunc --count 100 --seed "$((seed * 10 + 3))" --split heldout --out "$out/eval.jsonl"
@@ -48,7 +48,7 @@ export TIDEMILL_BUS=redis://127.0.0.1:$port/0 TIDEMILL_RUN=$run
 echo "  --bus $TIDEMILL_BUS --run $run"
 
 # start NAME ROLE [ARGUMENTS]: a worker in the background, its output in build/cluster/NAME.log.
-# The same command begins the run and goes on with it; its minutes count from its own start.
+# The same command starts and resumes the run; its minutes count from its own start.
 start() {
   local name=$1 role=$2
   shift 2
@@ -68,10 +68,10 @@ for name in rollout-1 rollout-2 tools-1 tools-2 reward-1; do start "$name" "${na
 dashboard=
 while [ -z "$dashboard" ]; do
   dashboard=$(grep -ao 'dashboard: http[^ ]*' "$out/learner.log" | head -1 || true)
-  kill -0 "${pids[learner]}" 2>/dev/null || { echo "the learner ended early, see $out/learner.log" >&2; exit 1; }
+  kill -0 "${pids[learner]}" 2>/dev/null || { echo "the learner exited early, see $out/learner.log" >&2; exit 1; }
   sleep 0.2
 done
-echo "  $dashboard (its view \"Fleet\" has every process)"
+echo "  $dashboard (the Fleet view shows every process)"
 
 steps() {
   local count
@@ -80,17 +80,17 @@ steps() {
 }
 wait_for_steps() {
   while [ "$(steps)" -lt "$1" ]; do
-    kill -0 "${pids[learner]}" 2>/dev/null || { echo "the learner ended early, see $out/learner.log" >&2; exit 1; }
+    kill -0 "${pids[learner]}" 2>/dev/null || { echo "the learner exited early, see $out/learner.log" >&2; exit 1; }
     sleep 0.5
   done
 }
 
-say "3. Training; one of each is killed"
+say "3. Training; one worker of each role is killed"
 wait_for_steps 5
 for name in rollout-1 tools-1 reward-1 learner; do
   kill -KILL "${pids[$name]}"
   wait "${pids[$name]}" 2>/dev/null || true
-  echo "  killed $name after $(steps) steps; it comes back"
+  echo "  killed $name after $(steps) steps; starting it again"
   if [ "$name" = learner ]; then start_learner "$minutes"; else start "$name" "${name%-*}"; fi
   wait_for_steps "$(($(steps) + 3))"
 done
@@ -98,7 +98,7 @@ done
 wait "${pids[learner]}" || { echo "the learner failed, see $out/learner.log" >&2; exit 1; }
 unset "pids[learner]"
 
-say "4. What it came to"
+say "4. Result"
 cat "$out/learner.out"
 grep -q '"lost": 0,' "runs/$run/summary.json" || { echo "something was lost, see runs/$run/summary.json" >&2; exit 1; }
 echo "  $tidemill runs show $run                 the summary again"

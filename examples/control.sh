@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# The demo's control: instead of reinforcement, supervised training goes on with the same demonstrations for as
-# long. Run it after `examples/demo.sh SEED`, with the same seed. What it gains is what more of the same brings.
+# The demo's control: continues supervised training on the same demonstrations for as long as the demo's reinforcement
+# learning took. Run it after `examples/demo.sh SEED`, with the same seed.
 #
 #   examples/control.sh [SEED] [LEARNING_RATE]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 tidemill=build/release/tidemill
 seed=${1:-1}
-rate=${2:-4e-4}  # where the demo's supervised training ended; it began with 2e-3
+rate=${2:-4e-4}  # the final rate of the demo's supervised training; its initial rate is 2e-3
 out=build/demo
 minutes=${TIDEMILL_DEMO_MINUTES:-4.3}
 

@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# The main job on one machine without a GPU: a small policy learns to write C functions. First supervised, on a
-# limited set of demonstrations, until its held-out loss stops falling; then by reinforcement on many more
+# The demo, on one machine without a GPU: a small policy learns to write C functions. First by supervised training on
+# a limited set of demonstrations, until its held-out loss stops falling; then by reinforcement learning on many more
 # tasks without solutions, with real compile and test calls in a real sandbox.
 #
-#   examples/demo.sh [SEED]        everything is left below build/demo and runs/demo-SEED
+#   examples/demo.sh [SEED]        writes to build/demo and runs/demo-SEED
 set -euo pipefail
 cd "$(dirname "$0")/.."
 tidemill=build/release/tidemill
 seed=${1:-1}
 out=build/demo
 run=demo-$seed
-minutes=${TIDEMILL_DEMO_MINUTES:-4.3}  # of reinforcement, the evaluation before it included
+minutes=${TIDEMILL_DEMO_MINUTES:-4.3}  # of reinforcement learning, including the evaluation before it
 
 say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
 
@@ -23,15 +23,15 @@ say "1. Tasks: functions of two ints, examples in, body out; training and held-o
 "$tidemill" tasks generate --family cfunc --count 300 --seed "$((seed * 10 + 3))" --split heldout --out "$out/eval.jsonl"
 "$tidemill" tasks model --family cfunc --out "$out/shape"
 
-say "2. Supervised training from nothing, until the held-out loss stops falling"
+say "2. Supervised training from scratch, until the held-out loss stops falling"
 "$tidemill" warmup "$out/demonstrations.jsonl" --from-config "$out/shape" --out "$out/warm" --seed "$seed" \
   --batch-tokens 2048 --weight-decay 1.5 --evaluate-every 100 --patience 3 --cuts 1 --minutes 1.8
 
-say "3. Reinforcement: generate, compile, test, learn, all at once (evaluated before and after)"
+say "3. Reinforcement learning: generate, compile, test and learn at the same time (evaluated before and after)"
 "$tidemill" --log-level warn train examples/demo.toml --set run.name="$run" --set run.seed="$seed" \
   --set run.steps=100000 --set run.minutes="$minutes"
 
 say "Where to look"
 echo "  $tidemill runs show $run                 the summary again"
 echo "  $tidemill runs episodes $run --worst 5   transcripts"
-echo "  runs/$run/metrics.jsonl                  every step and second as JSON"
+echo "  runs/$run/metrics.jsonl                  metrics of every step and second as JSON"

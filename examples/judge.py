@@ -2,7 +2,7 @@
 """An external scorer and judge: reads one JSON question on standard input, writes one JSON answer.
 
 As the scorer "command" it answers with a score; as the judge of a review ("scorer": "judge") with
-sub-scores for style and security. It only looks at the text of the answer; put your own model here.
+sub-scores for style and security. It only looks at the text of the answer; replace it with your own model.
 
     echo '{"scorer":"command","submission":"return a+b;","files":[]}' | examples/judge.py
 """
@@ -10,7 +10,7 @@ import json
 import re
 import sys
 
-VERSION = 1  # raise it when the meaning of a score changes: stored verdicts are scored again then
+VERSION = 1  # raise it when the meaning of a score changes; stored verdicts are then scored again
 
 
 def style(text):
@@ -35,7 +35,7 @@ def main():
     text = question.get("submission", "") + "".join(
         file.get("content", "") for file in question.get("files", []))
     scores = {"style": style(text), "security": security(text)}
-    # A second look is asked only about what was low; this judge is as sure as before.
+    # The second review asks only about low sub-scores; this judge gives the same answer again.
     parts = {name: {"score": score, "comment": comment} for name, (score, comment) in scores.items()}
     answer = {"parts": parts, "version": VERSION}
     if question.get("scorer") != "judge":

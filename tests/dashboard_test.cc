@@ -89,13 +89,13 @@ TEST_F(DashboardTest, ATakenPortKeepsNoRunFromTraining) {
   ProcessOutput result =
       RunTidemill(Train("taken", "--set run.steps=1 --set dashboard.port=" + port));
   EXPECT_EQ(result.exit_code, 0) << result.output;
-  EXPECT_THAT(result.output, HasSubstr("the dashboard takes a free port"));
+  EXPECT_THAT(result.output, HasSubstr("the dashboard's port is taken; using a free one"));
   EXPECT_THAT(result.output, HasSubstr("dashboard: http://127.0.0.1:"));
   EXPECT_THAT(result.output, Not(HasSubstr("dashboard: http://127.0.0.1:" + port + "/")));
   result = RunTidemill(Train(
       "none", "--set run.steps=1 --set dashboard.if_taken=none --set dashboard.port=" + port));
   EXPECT_EQ(result.exit_code, 0) << result.output;
-  EXPECT_THAT(result.output, HasSubstr("training goes on without its dashboard"));
+  EXPECT_THAT(result.output, HasSubstr("training continues without the dashboard"));
   EXPECT_THAT(result.output, Not(HasSubstr("dashboard: http")));
   close(fd);
 }

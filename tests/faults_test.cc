@@ -290,7 +290,7 @@ TEST_F(FaultsTest, WeightsComeThroughFilesWhereMemoryCannotBeShared) {
   fleet.Add("tools");
   fleet.Add("reward");
   ASSERT_TRUE(fleet.StepsRise(4)) << fleet.Logs();
-  EXPECT_THAT(fleet.at("rollout1").Log(), HasSubstr("weights come through files"));
+  EXPECT_THAT(fleet.at("rollout1").Log(), HasSubstr("receiving weights through files"));
   EXPECT_TRUE(fs::exists(runs_ + "/fleet/policy/newest.json"));
   // A second learner finds the first one's seat taken.
   const ProcessOutput second = RunTidemill("worker learner --bus " + fleet.redis.url() +

@@ -75,7 +75,7 @@ class RanksTest : public LineTest {
     const std::string said = learner.Log();
     EXPECT_THAT(said, HasSubstr("rank 1 (process " + std::to_string(rank)));
     EXPECT_THAT(said, message);
-    EXPECT_THAT(said, HasSubstr("going on from the last checkpoint with the ranks that are left"));
+    EXPECT_THAT(said, HasSubstr("continuing from the last checkpoint with the remaining ranks"));
     const json summary = SummaryOf(name);
     ASSERT_TRUE(summary.is_object()) << said;
     EXPECT_EQ(summary["status"], "done");
@@ -95,7 +95,7 @@ TEST_F(RanksTest, ARunGoesOnWithoutARankThatHangs) {
   // Before it came to a sum, or in the middle of one.
   LoseARank("hangs", SIGSTOP,
             testing::AnyOf(HasSubstr("did not answer within 1000 ms (learner.rank_timeout)"),
-                           HasSubstr("left in the middle of a sum")));
+                           HasSubstr("left during an all-reduce")));
 }
 
 // One of two that the learner starts is killed while it still loads the program.
@@ -111,10 +111,9 @@ TEST_F(RanksTest, ARankKilledBeforeItJoinedIsLeftOut) {
   EXPECT_EQ(learner.Wait(), 0);
   const std::string said = learner.Log();
   EXPECT_THAT(said, HasSubstr("process " + std::to_string(rank) + " was killed by signal 9"));
-  EXPECT_THAT(said, HasSubstr("it is left out"));
-  EXPECT_THAT(said,
-              HasSubstr("fewer ranks than learner.ranks are there; the run begins with those  "
-                        "ranks=2 wanted=3"));
+  EXPECT_THAT(said, HasSubstr("continuing without it"));
+  EXPECT_THAT(said, HasSubstr("fewer ranks than learner.ranks are present; starting with those  "
+                              "ranks=2 wanted=3"));
   const json summary = SummaryOf("early");
   ASSERT_TRUE(summary.is_object()) << said;
   EXPECT_EQ(summary["status"], "done");
@@ -133,7 +132,7 @@ TEST_F(RanksTest, ARankKilledWhileOthersAreAwaitedIsReplaced) {
     return Soon([&] { return program.Log().find(what) != std::string::npos; });
   };
   BackgroundProgram killed = Start("killed", "rank --join " + place);
-  EXPECT_TRUE(says(killed, "waiting for the others")) << killed.Log();
+  EXPECT_TRUE(says(killed, "waiting for the other ranks")) << killed.Log();
   const std::string gone = "process " + std::to_string(killed.pid()) + " on ";
   killed.Stop(SIGKILL);
   BackgroundProgram second = Start("second", "rank --join " + place);
@@ -143,7 +142,7 @@ TEST_F(RanksTest, ARankKilledWhileOthersAreAwaitedIsReplaced) {
   EXPECT_EQ(learner.Wait(), 0) << learner.Log();
   EXPECT_EQ(second.Wait(), 0);
   EXPECT_EQ(third.Wait(), 0);
-  EXPECT_THAT(learner.Log(), HasSubstr("does not answer any more; it is left out"));
+  EXPECT_THAT(learner.Log(), HasSubstr("does not answer any more; continuing without it"));
   EXPECT_THAT(second.Log(), HasSubstr("rank 1 of 3"));
   EXPECT_THAT(third.Log(), HasSubstr("rank 2 of 3"));
 }
@@ -168,7 +167,7 @@ TEST_F(RanksTest, ARankLostWhileItLoadsEndsNoRun) {
   }
   EXPECT_EQ(learner.Wait(), 0) << learner.Log();
   EXPECT_THAT(learner.Log(),
-              HasSubstr("a rank was lost before the first step; beginning anew without it"));
+              HasSubstr("a rank was lost before the first step; starting again without it"));
   EXPECT_EQ(SummaryOf("loads")["status"], "done");
 }
 

@@ -202,7 +202,7 @@ TEST_F(ScaleTest, DeadLettersAreListedShownRetriedAndDropped) {
 TEST_F(ScaleTest, StatusNamesTheRunsThereAreAndSaysWhenNobodyAnswers) {
   const ProcessOutput missing = RunTidemill("status --bus " + server_.url() + " --run tset");
   EXPECT_EQ(missing.exit_code, 2);
-  EXPECT_THAT(missing.output, HasSubstr("no run \"tset\"; there is: test"));
+  EXPECT_THAT(missing.output, HasSubstr("no run \"tset\"; its runs are: test"));
   const std::string url = server_.url();
   server_.Stop();
   const ProcessOutput away = RunTidemill("status --bus " + url);

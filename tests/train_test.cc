@@ -162,12 +162,12 @@ TEST_F(TrainTest, AQwen2DirectoryIsTrainedOnTasksAndToolsOfOnesOwn) {
 
   const ProcessOutput unknown = RunTidemill(Train("unknown", words));
   EXPECT_EQ(unknown.exit_code, 2);
-  EXPECT_THAT(unknown.output, HasSubstr("task one wants the tool \"f\"; there are: compile"));
+  EXPECT_THAT(unknown.output, HasSubstr("task one requires the tool \"f\"; available tools: compile"));
   std::ofstream(folder_ + "/taken.toml")
       << "[[tools.command]]\nname = 'lint'\ncommand = ['true']\n";
   const ProcessOutput taken = RunTidemill(Train("taken", folder_ + "/taken.toml"));
   EXPECT_EQ(taken.exit_code, 2);
-  EXPECT_THAT(taken.output, HasSubstr("tool \"lint\": the name is a built-in tool's"));
+  EXPECT_THAT(taken.output, HasSubstr("tool \"lint\": the name is that of a built-in tool"));
 }
 
 // Kills the program at random moments and resumes it until it is done.

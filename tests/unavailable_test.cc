@@ -45,7 +45,7 @@ class UnavailableTest : public LineTest {
         RunTidemill(Train(name, "--set run.steps=8 " + more), "2>/dev/null");
     EXPECT_EQ(result.exit_code, 0) << result.output;
     const json summary = Summary(result);
-    EXPECT_EQ(summary["steps"], 8) << "training goes on";
+    EXPECT_EQ(summary["steps"], 8) << "training continues";
     EXPECT_EQ(summary["lost"], 0);
     EXPECT_GT(summary["retries"], 0);
     return summary;

@@ -14,11 +14,12 @@ constexpr size_t kNameMax = 200;
 Status CheckTopic(std::string_view topic, const TopicOptions& options) {
   const std::string name = "topic \"" + std::string(topic) + "\": ";
   if (topic.empty() || topic.size() > kNameMax) {
-    return Invalid(name + "a name has 1 to " + std::to_string(kNameMax) + " characters");
+    return Invalid(name + "a name must have 1 to " + std::to_string(kNameMax) + " characters");
   }
   const bool printable =
       std::all_of(topic.begin(), topic.end(), [](unsigned char c) { return c > 0x20 && c < 0x7f; });
-  if (!printable) return Invalid(name + "a name has printable ASCII characters and no spaces");
+  if (!printable)
+    return Invalid(name + "a name must have printable ASCII characters and no spaces");
   if (options.capacity == 0) return Invalid(name + "capacity must be at least 1");
   if (options.lease < milliseconds(1) || options.lease > kYear) {
     return Invalid(name + "the lease must be between 1 ms and a year");

@@ -39,36 +39,38 @@ Result<OverlapSetting> ParseSetting(const std::string& text) {
       setting.batch % 8 != 0 || setting.in_flight < setting.batch ||
       (setting.mode != "sync" && setting.mode != "async")) {
     return Invalid("--settings: \"" + text +
-                   "\" must be sync or async, episodes a step (a multiple of 8) and at once, like "
-                   "async:256:1024");
+                   "\" must be MODE:BATCH:IN_FLIGHT with mode sync or async and a batch that is a "
+                   "multiple of 8, like async:256:1024");
   }
   return setting;
 }
 
 void AddOverlap(CLI::App& bench, Exit& exit) {
   CLI::App* command = bench.add_subcommand(
-      "overlap", "async, one-step and sync on the same work, with real and with slower tools");
+      "overlap",
+      "Compare async, one-step and sync on the same work, with real and with slower tools");
   auto options = std::make_shared<OverlapOptions>();
   auto json = std::make_shared<bool>(false);
   auto settings = std::make_shared<std::vector<std::string>>();
   options->folder = "build/overlap";
-  command->add_option("--folder", options->folder, "For what it makes; must not exist")
+  command->add_option("--folder", options->folder, "Output folder; must not exist")
       ->capture_default_str();
-  command->add_option("--model", options->model, "Policy to train; without it one is warmed up");
-  command->add_option("--config", options->config, "TOML added to the bench's own");
-  command->add_option("--episodes", options->episodes, "Of a run")->capture_default_str();
-  command->add_option("--seeds", options->seeds, "Runs of each mode (1,2,3)")->delimiter(',');
-  command->add_option("--mixes", options->mixes, "Waiting added to tools: none,200ms,1s")
+  command->add_option("--model", options->model, "Policy to train; default: one is warmed up");
+  command->add_option("--config", options->config, "TOML file that overrides the bench's config");
+  command->add_option("--episodes", options->episodes, "Episodes per run")->capture_default_str();
+  command->add_option("--seeds", options->seeds, "Seeds; one run per mode and seed (1,2,3)")
       ->delimiter(',');
-  command->add_option("--modes", options->modes, "Of sync,one-step,async; all without it")
+  command->add_option("--mixes", options->mixes, "Tool latency to add: none,200ms,1s")
       ->delimiter(',');
-  AddSetOption(*command, options->sets, "Change one key of the runs, a.b=c; may be repeated");
+  command->add_option("--modes", options->modes, "Modes to run: sync,one-step,async; default: all")
+      ->delimiter(',');
+  AddSetOption(*command, options->sets, "Set a config key of the runs, a.b=c; may be repeated");
   command
       ->add_option("--settings", *settings,
-                   "MODE:BATCH:AT_ONCE instead of the usual sweep; several of a mode are swept "
+                   "MODE:BATCH:IN_FLIGHT instead of the default sweep; several of a mode are swept "
                    "(sync:1024:1024,async:256:1024,async:256:2048)")
       ->delimiter(',');
-  command->add_flag("--json", *json, "One JSON object on standard output");
+  command->add_flag("--json", *json, "Print one JSON object on standard output");
   command->callback([options, settings, json, &exit] {
     for (const std::string& text : *settings) {
       const Result<OverlapSetting> setting = ParseSetting(text);
@@ -88,41 +90,42 @@ void AddOverlap(CLI::App& bench, Exit& exit) {
 
 void AddBenchCommand(CLI::App& app, Exit& exit) {
   CLI::App* bench =
-      app.add_subcommand("bench", "Measure one part, beside a peer or a limit of the same run");
+      app.add_subcommand("bench", "Measure one part against a peer or a limit in the same run");
   bench->require_subcommand(1);
   auto json = std::make_shared<bool>(false);
   auto add = [&](const char* name, const char* text, std::function<int()> run) {
     CLI::App* command = bench->add_subcommand(name, text);
-    command->add_flag("--json", *json, "One JSON object on standard output");
+    command->add_flag("--json", *json, "Print one JSON object on standard output");
     command->callback([run = std::move(run), &exit] { exit.code = run(); });
     return command;
   };
   auto bus = std::make_shared<BusBenchOptions>();
-  add("bus", "Publish, receive, acknowledge; on Redis beside a bare pipeline", [json, bus] {
+  add("bus", "Publish, receive and acknowledge; on Redis against a bare pipeline", [json, bus] {
     return Print(RunBusBench(*bus), *json);
-  })->add_option("--bus", bus->redis_url, "redis://HOST:PORT/DB; without it the embedded bus");
+  })->add_option("--bus", bus->redis_url, "redis://HOST:PORT/DB; default: the embedded bus");
   auto store = std::make_shared<StoreBenchOptions>();
-  add("store", "Synced trajectories a second beside plain file writes", [json, store] {
+  add("store", "Synced trajectories per second against plain file writes", [json, store] {
     return Print(RunStoreBench(*store), *json);
-  })->add_option("--folder", store->directory, "On the disk to measure");
-  add("sandbox", "A request on a warm pool beside the plain spawn of the same command", [json] {
+  })->add_option("--folder", store->directory, "Folder on the disk to measure");
+  add("sandbox", "A request on a warm pool against a plain spawn of the same command", [json] {
     const Result<SandboxBenchReport> report = RunSandboxBench({});
     const int code = Print(report, *json);
     return report.ok() && !report->Clean() ? 1 : code;
   });
-  add("learner", "Training beside the matrix products it needs",
+  add("learner", "Training against the matrix products it needs",
       [json] { return Print(RunLearnerBench({}), *json); });
-  add("allreduce", "Adding up a gradient over ranks beside a plain copy",
+  add("allreduce", "All-reduce of a gradient over ranks against a plain copy",
       [json] { return Print(RunAllreduceBench({}), *json); });
-  add("publish", "New weights: until the first token, the pause, beside a plain copy",
+  add("publish", "Publishing weights: time to the first token and pause, against a plain copy",
       [json] { return Print(RunPublishBench({}), *json); });
-  add("engine", "Decoding beside the same written with plain libtorch calls",
+  add("engine", "Decoding against the same in plain libtorch calls",
       [json] { return Print(RunEngineBench({}), *json); });
   AddOverlap(*bench, exit);
   auto tokenizer = std::make_shared<TokenizerBenchOptions>();
-  add("tokenizer", "Encoding beside splitting alone", [json, tokenizer] {
-    return Print(RunTokenizerBench(*tokenizer), *json);
-  })->add_option("--model", tokenizer->model_dir, "Whose tokenizer; without it one is learnt");
+  add("tokenizer", "Encoding against splitting alone",
+      [json, tokenizer] { return Print(RunTokenizerBench(*tokenizer), *json); })
+      ->add_option("--model", tokenizer->model_dir,
+                   "Model directory of the tokenizer; default: one is learnt");
 }
 
 }  // namespace tidemill

@@ -80,7 +80,7 @@ int List(RedisInspector& inspector, const DeadArguments& arguments) {
                 letter.topic.c_str(), letter.deliveries, letter.reason.c_str());
   }
   if (letters->size() == arguments.limit) {
-    std::printf("the first %zu; --limit shows more\n", arguments.limit);
+    std::printf("showing the first %zu; use --limit for more\n", arguments.limit);
   }
   return 0;
 }
@@ -106,7 +106,7 @@ int Show(RedisInspector& inspector, const DeadArguments& arguments) {
 int End(RedisInspector& inspector, const DeadArguments& arguments, bool retry) {
   std::vector<std::string> ids = arguments.ids;
   if (arguments.all == !ids.empty()) {
-    return Fail(Invalid("name the letters by their ids, or say --all"));
+    return Fail(Invalid("give the ids of dead letters, or --all"));
   }
   if (arguments.all) {
     const Result<std::vector<DeadLetterEntry>> letters =
@@ -148,36 +148,36 @@ int RunDead(const std::string& word, const DeadArguments& arguments) {
 }  // namespace
 
 void AddDeadCommand(CLI::App& app, Exit& exit) {
-  CLI::App* dead =
-      app.add_subcommand("dead", "Messages of a run on Redis that could not be handled");
+  CLI::App* dead = app.add_subcommand(
+      "dead", "Dead letters: messages of a run on Redis that could not be processed");
   dead->require_subcommand(1);
   auto arguments = std::make_shared<DeadArguments>();
   const auto add = [&](const std::string& word, const char* what) {
     CLI::App* command = dead->add_subcommand(word, what);
-    command->add_option("--bus", arguments->url, "redis://HOST:PORT/DB, or TIDEMILL_BUS")
+    command->add_option("--bus", arguments->url, "redis://HOST:PORT/DB; default: TIDEMILL_BUS")
         ->envname(kBusVariable)
         ->required();
-    command->add_option("--run", arguments->run, "Name of the run, or TIDEMILL_RUN")
+    command->add_option("--run", arguments->run, "Name of the run; default: TIDEMILL_RUN")
         ->envname(kRunVariable)
         ->required();
-    command->add_flag("--json", arguments->json, "One JSON object on standard output");
+    command->add_flag("--json", arguments->json, "Print one JSON object on standard output");
     command->callback([word, arguments, &exit] { exit.code = RunDead(word, *arguments); });
     return command;
   };
-  CLI::App* list = add("list", "The dead letters, oldest first");
-  list->add_option("--topic", arguments->topic, "Only those that died on this topic");
-  list->add_option("--limit", arguments->limit, "Show so many")
+  CLI::App* list = add("list", "List dead letters, oldest first");
+  list->add_option("--topic", arguments->topic, "Only dead letters of this topic");
+  list->add_option("--limit", arguments->limit, "Maximum number to show")
       ->check(CLI::Range(size_t{1}, kAll))
       ->capture_default_str();
-  add("show", "Letters with their messages, decoded")
-      ->add_option("id", arguments->ids, "Ids, as list shows them")
+  add("show", "Show dead letters with their decoded messages")
+      ->add_option("id", arguments->ids, "Ids as shown by list")
       ->required();
   for (const bool retry : {true, false}) {
-    CLI::App* end = retry ? add("retry", "Put messages back on their topics, as if they were new")
-                          : add("drop", "Forget letters for good");
-    end->add_option("id", arguments->ids, "Ids, as list shows them");
-    end->add_flag("--all", arguments->all, "Every letter");
-    end->add_option("--topic", arguments->topic, "With --all: only those that died on this topic");
+    CLI::App* end = retry ? add("retry", "Publish messages again on their topics")
+                          : add("drop", "Delete dead letters");
+    end->add_option("id", arguments->ids, "Ids as shown by list");
+    end->add_flag("--all", arguments->all, "All dead letters");
+    end->add_option("--topic", arguments->topic, "With --all: only dead letters of this topic");
   }
 }
 

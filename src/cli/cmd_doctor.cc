@@ -43,17 +43,17 @@ void PrintText(const std::vector<MachineCheck>& checks, bool ready) {
                 check.detail.c_str());
     if (!check.fix.empty()) std::printf("%-16s %-8s fix: %s\n", "", "", check.fix.c_str());
   }
-  std::printf("%s\n", ready ? "ready" : "not ready: something above is missing");
+  std::printf("%s\n", ready ? "ready" : "not ready: see the failed checks above");
 }
 
 }  // namespace
 
 void AddDoctorCommand(CLI::App& app, Exit& exit) {
-  CLI::App* command =
-      app.add_subcommand("doctor", "What this machine can do, with the fix for what is missing");
+  CLI::App* command = app.add_subcommand(
+      "doctor", "Check what this machine can do, and how to fix what is missing");
   // Shared: the options write to it, the callback reads it, and both outlive this function.
   auto json = std::make_shared<bool>(false);
-  command->add_flag("--json", *json, "One JSON object on standard output");
+  command->add_flag("--json", *json, "Print one JSON object on standard output");
   command->callback([json, &exit] {
     const std::vector<MachineCheck> checks = CheckMachine();
     bool ready = true;

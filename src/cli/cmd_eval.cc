@@ -33,7 +33,7 @@ int RunEval(const EvalArguments& arguments) {
   config.eval.before = true;
   config.run.steps = 0;
   if (config.tasks.eval.empty())
-    return Wrong(Invalid("--tasks is missing; it names a JSONL of tasks"));
+    return Wrong(Invalid("--tasks is missing: the JSONL file of the tasks"));
   if (Status status = CheckRunConfig(config, binder); !status.ok()) return Wrong(status);
   config.run.name = arguments.name;
   if (config.run.name.empty()) {
@@ -63,12 +63,13 @@ int RunEval(const EvalArguments& arguments) {
 void AddEvalCommand(CLI::App& app, Exit& exit) {
   CLI::App* eval = app.add_subcommand("eval", "Evaluate a policy on tasks");
   auto arguments = std::make_shared<EvalArguments>();
-  eval->add_option("config", arguments->config_file, "TOML file; see docs/training.md");
+  eval->add_option("config", arguments->config_file, "TOML file; see docs/config.md");
   eval->add_option("--model", arguments->model, "Hugging Face directory of the policy");
-  eval->add_option("--tasks", arguments->tasks, "JSONL of tasks");
-  eval->add_option("--name", arguments->name, "Name of the run the evaluation is kept as");
-  AddSetOption(*eval, arguments->sets, "Change one key, a.b=c; may be repeated");
-  eval->add_flag("--json", arguments->json, "The summary as one JSON object on standard output");
+  eval->add_option("--tasks", arguments->tasks, "Task file (JSONL)");
+  eval->add_option("--name", arguments->name, "Name of the run that stores the evaluation");
+  AddSetOption(*eval, arguments->sets, "Set a config key, a.b=c; may be repeated");
+  eval->add_flag("--json", arguments->json,
+                 "Print the summary as one JSON object on standard output");
   eval->callback([arguments, &exit] { exit.code = RunEval(*arguments); });
 }
 

@@ -175,7 +175,7 @@ Status CopyTokenizer(const std::string& from, const std::string& to) {
 
 Status RefuseExisting(const std::string& out) {
   if (!std::filesystem::exists(std::filesystem::path(out) / "config.json")) return Ok();
-  return Exists(out + " holds a model already; name another directory");
+  return Exists(out + " already contains a model; choose another directory");
 }
 
 int SayWritten(const ModelWords& words, const PolicyWeights& weights) {
@@ -233,20 +233,20 @@ int Merge(const ModelWords& words) {
 using SharedWords = std::shared_ptr<ModelWords>;
 
 void AddModelOptions(CLI::App& command, ModelWords& words) {
-  command.add_option("--model", words.model, "A Hugging Face model directory")->required();
-  command.add_flag("--json", words.json, "One JSON object on standard output");
+  command.add_option("--model", words.model, "Hugging Face model directory")->required();
+  command.add_flag("--json", words.json, "Print one JSON object on standard output");
 }
 
 void AddInputOptions(CLI::App& command, ModelWords& words) {
   AddModelOptions(command, words);
-  command.add_option("--adapter", words.adapter, "A LoRA adapter in PEFT's layout");
+  command.add_option("--adapter", words.adapter, "LoRA adapter in PEFT's layout");
   command.add_option("--ids", words.ids, "Token ids, separated by commas")->delimiter(',');
   command.add_option("--prompt", words.prompt, "Text; special tokens in it are recognised");
 }
 
 void AddScore(CLI::App& model, const SharedWords& words, Exit& exit) {
   CLI::App* command =
-      model.add_subcommand("score", "The log-probability of every token after the first");
+      model.add_subcommand("score", "Print the log-probability of every token after the first");
   AddInputOptions(*command, *words);
   command->callback([words, &exit, command] {
     exit.code = GaveOneInput(*command) ? Score(*words) : WrongInput();
@@ -254,30 +254,29 @@ void AddScore(CLI::App& model, const SharedWords& words, Exit& exit) {
 }
 
 void AddGenerate(CLI::App& model, const SharedWords& words, Exit& exit) {
-  CLI::App* command = model.add_subcommand("generate", "Goes on with a text");
+  CLI::App* command = model.add_subcommand("generate", "Generate a continuation of a text");
   AddInputOptions(*command, *words);
-  command->add_option("--max-tokens", words->max_tokens, "New tokens at most")
+  command->add_option("--max-tokens", words->max_tokens, "Maximum number of new tokens")
       ->capture_default_str();
   CLI::Option* temperature =
       command->add_option("--temperature", words->sampling.temperature)->capture_default_str();
-  command->add_flag("--greedy", words->greedy, "Always the most likely token")
-      ->excludes(temperature);
+  command->add_flag("--greedy", words->greedy, "Greedy decoding")->excludes(temperature);
   command->add_option("--top-p", words->sampling.top_p)->capture_default_str();
   command->add_option("--top-k", words->sampling.top_k, "0: off")->capture_default_str();
   command->add_option("--min-p", words->sampling.min_p)->capture_default_str();
   command->add_option("--seed", words->seed)->capture_default_str();
-  command->add_option("--stop", words->stop, "A text that ends the answer; may be repeated")
+  command->add_option("--stop", words->stop, "Stop string; may be repeated")
       ->allow_extra_args(false);
-  command->add_flag("--ignore-eos", words->ignore_eos, "Go on behind the model's end tokens");
+  command->add_flag("--ignore-eos", words->ignore_eos, "Do not stop at the model's end tokens");
   command->callback([words, &exit, command] {
     exit.code = GaveOneInput(*command) ? Generate(*words) : WrongInput();
   });
 }
 
 void AddTokenize(CLI::App& model, const SharedWords& words, Exit& exit) {
-  CLI::App* command = model.add_subcommand("tokenize", "Text to token ids, or ids to text");
+  CLI::App* command = model.add_subcommand("tokenize", "Convert text to token ids, or ids to text");
   AddModelOptions(*command, *words);
-  command->add_option("--text-file", words->text_file, "A file; - is standard input");
+  command->add_option("--text-file", words->text_file, "Text file; -: standard input");
   command->add_option("--ids", words->ids, "Token ids, separated by commas")->delimiter(',');
   command->callback([words, &exit, command] {
     const auto given = [command](const char* name) { return command->count(name) > 0; };
@@ -311,27 +310,27 @@ void AddRender(CLI::App& model, Exit& exit) {
 }
 
 void AddNew(CLI::App& model, const SharedWords& words, Exit& exit) {
-  CLI::App* command = model.add_subcommand("new", "A model with random weights");
+  CLI::App* command = model.add_subcommand("new", "Create a model with random weights");
   command->add_option("--config", words->config, "A config.json")->required();
-  command->add_option("--out", words->out, "The directory to make")->required();
-  command->add_option("--tokenizer", words->tokenizer, "A directory whose tokenizer is copied");
+  command->add_option("--out", words->out, "Directory to create")->required();
+  command->add_option("--tokenizer", words->tokenizer, "Directory to copy the tokenizer from");
   command->add_option("--seed", words->seed)->capture_default_str();
-  command->add_flag("--json", words->json, "One JSON object on standard output");
+  command->add_flag("--json", words->json, "Print one JSON object on standard output");
   command->callback([words, &exit] { exit.code = New(*words); });
 }
 
 void AddMerge(CLI::App& model, const SharedWords& words, Exit& exit) {
-  CLI::App* command = model.add_subcommand("merge", "A model with a LoRA adapter worked into it");
+  CLI::App* command = model.add_subcommand("merge", "Merge a LoRA adapter into a model");
   AddModelOptions(*command, *words);
-  command->add_option("--adapter", words->adapter, "A LoRA adapter in PEFT's layout")->required();
-  command->add_option("--out", words->out, "The directory to make")->required();
+  command->add_option("--adapter", words->adapter, "LoRA adapter in PEFT's layout")->required();
+  command->add_option("--out", words->out, "Directory to create")->required();
   command->callback([words, &exit] { exit.code = Merge(*words); });
 }
 
 }  // namespace
 
 void AddModelCommand(CLI::App& app, Exit& exit) {
-  CLI::App* model = app.add_subcommand("model", "Look at, use and make model directories");
+  CLI::App* model = app.add_subcommand("model", "Inspect, use and create model directories");
   model->require_subcommand(1);
   const auto words = std::make_shared<ModelWords>();
   AddScore(*model, words, exit);

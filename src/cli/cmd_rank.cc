@@ -28,12 +28,11 @@ int RunRank(const RankArguments& arguments) {
 }  // namespace
 
 void AddRankCommand(CLI::App& app, Exit& exit) {
-  CLI::App* rank =
-      app.add_subcommand("rank", "One more process for the steps of a learner (learner.ranks)");
+  CLI::App* rank = app.add_subcommand("rank", "Join a learner as one more rank (learner.ranks)");
   auto arguments = std::make_shared<RankArguments>();
-  rank->add_option("--join", arguments->join, "HOST:PORT, the learner's learner.rank_address")
+  rank->add_option("--join", arguments->join, "learner.rank_address of the learner, HOST:PORT")
       ->required();
-  rank->add_option("--minutes", arguments->minutes, "How long to wait for a learner")
+  rank->add_option("--minutes", arguments->minutes, "How many minutes to wait for a learner")
       ->check(CLI::Range(0.01, 1e5))
       ->capture_default_str();
   rank->callback([arguments, &exit] { exit.code = RunRank(*arguments); });

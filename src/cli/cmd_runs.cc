@@ -174,29 +174,32 @@ int Compare(const RunsArguments& arguments) {
 }  // namespace
 
 void AddRunsCommand(CLI::App& app, Exit& exit) {
-  CLI::App* runs = app.add_subcommand("runs", "What runs there are and how they went");
+  CLI::App* runs = app.add_subcommand("runs", "List and inspect runs");
   runs->require_subcommand(1);
   auto arguments = std::make_shared<RunsArguments>();
-  runs->add_option("--folder", arguments->folder, "Where runs are kept")->capture_default_str();
+  runs->add_option("--folder", arguments->folder, "Folder that holds the runs")
+      ->capture_default_str();
   auto add = [&](const char* name, const char* text, int (*run)(const RunsArguments&)) {
     CLI::App* command = runs->add_subcommand(name, text);
-    command->add_flag("--json", arguments->json, "One JSON object on standard output");
+    command->add_flag("--json", arguments->json, "Print one JSON object on standard output");
     command->callback([arguments, run, &exit] { exit.code = run(*arguments); });
     command->fallthrough();
     return command;
   };
-  add("list", "All runs, with pass rates before and after", List);
-  add("show", "One run's summary", Show)->add_option("run", arguments->run, "Its name")->required();
-  CLI::App* episodes = add("episodes", "Transcripts", Episodes);
-  episodes->add_option("run", arguments->run, "The run's name")->required();
-  episodes->add_option("--worst", arguments->worst, "The lowest rewards");
-  episodes->add_option("--best", arguments->best, "The highest rewards");
-  episodes->add_option("--newest", arguments->newest, "The last finished");
-  episodes->add_option("--task", arguments->task, "Only of this task");
-  episodes->add_option("--eval", arguments->eval, "Only of this evaluation");
-  CLI::App* compare = add("compare", "Two runs side by side", Compare);
-  compare->add_option("run", arguments->run, "The first")->required();
-  compare->add_option("other", arguments->other, "The second")->required();
+  add("list", "List all runs with pass rates before and after", List);
+  add("show", "Show the summary of a run", Show)
+      ->add_option("run", arguments->run, "Name of the run")
+      ->required();
+  CLI::App* episodes = add("episodes", "Show transcripts", Episodes);
+  episodes->add_option("run", arguments->run, "Name of the run")->required();
+  episodes->add_option("--worst", arguments->worst, "Number of episodes with the lowest rewards");
+  episodes->add_option("--best", arguments->best, "Number of episodes with the highest rewards");
+  episodes->add_option("--newest", arguments->newest, "Number of most recent episodes");
+  episodes->add_option("--task", arguments->task, "Only this task");
+  episodes->add_option("--eval", arguments->eval, "Only this evaluation");
+  CLI::App* compare = add("compare", "Compare two runs", Compare);
+  compare->add_option("run", arguments->run, "First run")->required();
+  compare->add_option("other", arguments->other, "Second run")->required();
 }
 
 }  // namespace tidemill

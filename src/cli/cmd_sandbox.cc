@@ -32,14 +32,14 @@ Status PutFiles(const std::vector<std::string>& files, Box& box) {
   for (const std::string& pair : files) {
     const size_t equals = pair.find('=');
     if (equals == std::string::npos) {
-      return Invalid("--file wants NAME=PATH, got \"" + pair + "\"");
+      return Invalid("--file must be NAME=PATH, got \"" + pair + "\"");
     }
     const std::string name = pair.substr(0, equals), path = pair.substr(equals + 1);
     std::ifstream file(path, std::ios::binary);
     std::ostringstream content;
     if (file && file.peek() != std::ifstream::traits_type::eof()) content << file.rdbuf();
     if (!file.is_open() || file.bad() || content.bad() || std::filesystem::is_directory(path)) {
-      return NotFound(path + ": no such file, or it cannot be read");
+      return NotFound(path + ": no such file, or not readable");
     }
     TM_RETURN_IF_ERROR(box.Put(name, content.str(), access(path.c_str(), X_OK) == 0));
   }
@@ -100,7 +100,7 @@ int Run(const SandboxRun& run) {
 }  // namespace
 
 void AddSandboxCommand(CLI::App& app, Exit& exit) {
-  CLI::App* sandbox = app.add_subcommand("sandbox", "The sandbox the agents' tools run in");
+  CLI::App* sandbox = app.add_subcommand("sandbox", "Use the tool sandbox");
   sandbox->require_subcommand(1);
   CLI::App* run = sandbox->add_subcommand("run", "Run one command in a fresh box");
   auto options = std::make_shared<SandboxRun>();  // shared: the callbacks outlive this call
@@ -109,22 +109,22 @@ void AddSandboxCommand(CLI::App& app, Exit& exit) {
            name, [options, set](const uint32_t& value) { set(options->limits, value); }, help)
         ->check(CLI::Range(uint32_t{1}, UINT32_MAX));
   };
-  limit("--wall-ms", "Wall-clock time, 10000 if not said",
+  limit("--wall-ms", "Wall-clock limit; default: 10000",
         [](v1::Limits& limits, uint32_t value) { limits.set_wall_ms(value); });
-  limit("--cpu-ms", "CPU time of everything together, 10000 if not said",
+  limit("--cpu-ms", "Total CPU time limit; default: 10000",
         [](v1::Limits& limits, uint32_t value) { limits.set_cpu_ms(value); });
-  limit("--memory-mb", "Memory of everything together, files included, 512 if not said",
+  limit("--memory-mb", "Total memory limit, including files; default: 512",
         [](v1::Limits& limits, uint32_t value) { limits.set_memory_mb(value); });
-  limit("--processes", "Processes and threads at once, 64 if not said",
+  limit("--processes", "Maximum number of processes and threads; default: 64",
         [](v1::Limits& limits, uint32_t value) { limits.set_processes(value); });
-  limit("--output-kb", "Standard output and error together, 1024 if not said",
+  limit("--output-kb", "Limit of standard output and error together; default: 1024",
         [](v1::Limits& limits, uint32_t value) { limits.set_output_kb(value); });
-  limit("--disk-mb", "What may be written, 64 if not said",
+  limit("--disk-mb", "Disk limit; default: 64",
         [](v1::Limits& limits, uint32_t value) { limits.set_disk_mb(value); });
-  run->add_option("--file", options->files, "A file of the workspace: NAME=PATH")
+  run->add_option("--file", options->files, "Workspace file, NAME=PATH; may be repeated")
       ->allow_extra_args(false);
-  run->add_flag("--json", options->json, "One JSON object on standard output");
-  run->add_option("command", options->command, "What to run, after --")->required();
+  run->add_flag("--json", options->json, "Print one JSON object on standard output");
+  run->add_option("command", options->command, "Command to run, after --")->required();
   run->callback([options, &exit] { exit.code = Run(*options); });
 }
 

@@ -42,8 +42,8 @@ std::vector<std::string> WorkerCommand(const ScaleArguments& arguments) {
 
 WorkerReport ReportOf(const ScaleCounters& c) {
   WorkerReport report;
-  report.doing =
-      std::to_string(c.wanted.load()) + " wanted, " + std::to_string(c.own + c.foreign) + " there";
+  report.doing = std::to_string(c.wanted.load()) + " desired, " +
+                 std::to_string(c.own + c.foreign) + " present";
   report.levels = {{"wanted", static_cast<double>(c.wanted)}, {"own", static_cast<double>(c.own)}};
   report.counts = {{"failed", static_cast<double>(c.failed)}};
   return report;
@@ -65,7 +65,7 @@ Result<WorkerBeaconOptions> BeaconOptions(const ScaleArguments& arguments) {
 }
 
 int RunScale(const ScaleArguments& arguments) {
-  if (arguments.min > arguments.max) return Fail(Invalid("--min must not be over --max"));
+  if (arguments.min > arguments.max) return Fail(Invalid("--min must not be greater than --max"));
   Result<WorkerBeaconOptions> options = BeaconOptions(arguments);
   if (!options.ok()) return Fail(options.status());
   Result<RedisInspector> inspector = RedisInspector::Connect(arguments.url);
@@ -109,37 +109,43 @@ int RunScale(const ScaleArguments& arguments) {
 }  // namespace
 
 void AddScaleCommand(CLI::App& app, Exit& exit) {
-  CLI::App* scale =
-      app.add_subcommand("scale", "Keep as many tool workers as a run's queues ask for");
+  CLI::App* scale = app.add_subcommand("scale", "Scale tool workers by queue length");
   auto arguments = std::make_shared<ScaleArguments>();
-  scale->add_option("--bus", arguments->url, "redis://HOST:PORT/DB, or TIDEMILL_BUS")
+  scale->add_option("--bus", arguments->url, "redis://HOST:PORT/DB; default: TIDEMILL_BUS")
       ->envname(kBusVariable)
       ->required();
-  scale->add_option("--run", arguments->run, "Name of the run, or TIDEMILL_RUN")
+  scale->add_option("--run", arguments->run, "Name of the run; default: TIDEMILL_RUN")
       ->envname(kRunVariable)
       ->required();
-  scale->add_option("--backend", arguments->backend, "local: processes here; none: advice only")
+  scale
+      ->add_option("--backend", arguments->backend,
+                   "local: start processes on this machine; none: only report the number")
       ->check(CLI::IsMember({"local", "none"}))
       ->capture_default_str();
-  scale->add_option("--min", arguments->min, "Fewest tool workers")->capture_default_str();
-  scale->add_option("--max", arguments->max, "Most tool workers")
+  scale->add_option("--min", arguments->min, "Minimum number of tool workers")
+      ->capture_default_str();
+  scale->add_option("--max", arguments->max, "Maximum number of tool workers")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  scale->add_option("--target-wait-ms", arguments->target_wait_ms, "A call should wait no longer")
+  scale
+      ->add_option("--target-wait-ms", arguments->target_wait_ms,
+                   "Target queue wait of a tool call")
       ->check(CLI::Range(1, 3'600'000))
       ->capture_default_str();
   scale
       ->add_option("--cool-down-s", arguments->cool_down_s,
-                   "How long fewer must have been enough before any leave")
+                   "How long fewer workers must have sufficed before any is removed")
       ->check(CLI::Range(1, 86'400))
       ->capture_default_str();
-  scale->add_option("--config", arguments->config_file, "Given to the workers");
-  AddSetOption(*scale, arguments->sets, "Given to the workers; may be repeated");
-  scale->add_option("--metrics-port", arguments->metrics_port, "As for worker")
+  scale->add_option("--config", arguments->config_file, "Config file passed on to the workers");
+  AddSetOption(*scale, arguments->sets,
+               "Config key passed on to the workers, a.b=c; may be repeated");
+  scale->add_option("--metrics-port", arguments->metrics_port, "See tidemill worker --help")
       ->capture_default_str();
-  scale->add_option("--metrics-address", arguments->metrics_address, "As for worker")
+  scale->add_option("--metrics-address", arguments->metrics_address, "See tidemill worker --help")
       ->capture_default_str();
-  scale->add_option("--metrics-token-file", arguments->metrics_token_file, "As for worker");
+  scale->add_option("--metrics-token-file", arguments->metrics_token_file,
+                    "See tidemill worker --help");
   scale->callback([arguments, &exit] { exit.code = RunScale(*arguments); });
 }
 

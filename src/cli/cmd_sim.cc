@@ -29,7 +29,7 @@ int RunSim(const SimArguments& arguments) {
     if (arguments.json) {
       std::printf("{\"ok\":false,\"seed\":%lu,\"failure\":\"%s\"}\n", seed, report.failure.c_str());
     }
-    std::fprintf(stderr, "seed %lu: %s\nreplay it: tidemill sim --seed %lu --trace\n", seed,
+    std::fprintf(stderr, "seed %lu: %s\nreplay with: tidemill sim --seed %lu --trace\n", seed,
                  report.failure.c_str(), seed);
     return 1;
   }
@@ -43,8 +43,8 @@ int RunSim(const SimArguments& arguments) {
     return 0;
   }
   std::printf(
-      "%lu seed%s, no promise broken: %lu learner steps, %lu trajectories, %lu crashes, "
-      "%lu resumes in %.1f s\n",
+      "%lu seed%s, no guarantee broken: %lu learner steps, %lu trajectories, %lu crashes, %lu "
+      "resumes in %.1f s\n",
       count, count == 1 ? "" : "s", steps, trajectories, crashes, resumes, seconds);
   return 0;
 }
@@ -53,14 +53,13 @@ int RunSim(const SimArguments& arguments) {
 
 void AddSimCommand(CLI::App& app, Exit& exit) {
   CLI::App* sim = app.add_subcommand(
-      "sim", "Run the loops in the simulator: faults drawn from seeds, promises checked");
+      "sim", "Run the loops in the simulator with random faults and check their guarantees");
   auto arguments = std::make_shared<SimArguments>();
-  sim->add_option("--seeds", arguments->seeds, "How many seeds")->check(CLI::PositiveNumber);
-  sim->add_option("--first-seed", arguments->first_seed, "The first of them")
-      ->check(CLI::PositiveNumber);
-  sim->add_option("--seed", arguments->seed, "Only this one")->check(CLI::PositiveNumber);
-  sim->add_flag("--trace", arguments->trace, "Print what happens, with the virtual time");
-  sim->add_flag("--json", arguments->json, "One JSON object on standard output");
+  sim->add_option("--seeds", arguments->seeds, "Number of seeds")->check(CLI::PositiveNumber);
+  sim->add_option("--first-seed", arguments->first_seed, "First seed")->check(CLI::PositiveNumber);
+  sim->add_option("--seed", arguments->seed, "Run only this seed")->check(CLI::PositiveNumber);
+  sim->add_flag("--trace", arguments->trace, "Print every event with its virtual time");
+  sim->add_flag("--json", arguments->json, "Print one JSON object on standard output");
   sim->callback([arguments, &exit] { exit.code = RunSim(*arguments); });
 }
 

@@ -59,7 +59,7 @@ int RunStatusCommand(const StatusArguments& arguments) {
   if (!runs.ok()) return Fail(runs.status());
   if (runs->size() == 1 && !arguments.json) return ShowRun(*reader, runs->front(), false);
   if (runs->empty() && !arguments.json) {
-    std::printf("there is no run on this server\n");
+    std::printf("no runs on this server\n");
     return 0;
   }
   return ShowRuns(*reader, *runs, arguments.json);
@@ -68,13 +68,13 @@ int RunStatusCommand(const StatusArguments& arguments) {
 }  // namespace
 
 void AddStatusCommand(CLI::App& app, Exit& exit) {
-  CLI::App* status = app.add_subcommand("status", "Who works on a run on Redis, and its queues");
+  CLI::App* status = app.add_subcommand("status", "Show the workers and queues of a run on Redis");
   auto arguments = std::make_shared<StatusArguments>();
-  status->add_option("--bus", arguments->url, "redis://HOST:PORT/DB, or TIDEMILL_BUS")
+  status->add_option("--bus", arguments->url, "redis://HOST:PORT/DB; default: TIDEMILL_BUS")
       ->envname(kBusVariable)
       ->required();
-  status->add_option("--run", arguments->run, "Name of the run; without it, all there are");
-  status->add_flag("--json", arguments->json, "One JSON object on standard output");
+  status->add_option("--run", arguments->run, "Name of the run; default: list all runs");
+  status->add_flag("--json", arguments->json, "Print one JSON object on standard output");
   status->callback([arguments, &exit] { exit.code = RunStatusCommand(*arguments); });
 }
 

@@ -36,7 +36,7 @@ TagCounts CountTags(const std::vector<v1::Task>& tasks) {
 int Check(const std::string& path, bool json) {
   std::ifstream input(path, std::ios::binary);
   if (!input || std::filesystem::is_directory(path)) {
-    return Fail(NotFound(path + ": no such file, or it cannot be read"));
+    return Fail(NotFound(path + ": no such file, or not readable"));
   }
   const TaskFileContents contents = ParseTasks(input, path);
   const TagCounts counts = CountTags(contents.tasks);
@@ -52,11 +52,11 @@ int Check(const std::string& path, bool json) {
     return good ? 0 : 1;
   }
   for (const std::string& error : contents.errors) std::fprintf(stderr, "%s\n", error.c_str());
-  if (contents.more_errors) std::fprintf(stderr, "%s: .. and more\n", path.c_str());
+  if (contents.more_errors) std::fprintf(stderr, "%s: more errors not shown\n", path.c_str());
   if (contents.errors.empty() && contents.tasks.empty()) {
-    std::fprintf(stderr, "%s: holds no task\n", path.c_str());
+    std::fprintf(stderr, "%s: contains no task\n", path.c_str());
   }
-  std::printf("%s: %zu good task%s, %llu hidden tests, %zu error%s\n", path.c_str(),
+  std::printf("%s: %zu valid task%s, %llu hidden tests, %zu error%s\n", path.c_str(),
               contents.tasks.size(), contents.tasks.size() == 1 ? "" : "s",
               static_cast<unsigned long long>(counts.tests), contents.errors.size(),
               contents.errors.size() == 1 ? "" : "s");
@@ -125,34 +125,32 @@ Status Generate(GenerateWords& words) {
 }
 
 void AddCheck(CLI::App& tasks, Exit& exit) {
-  CLI::App* command =
-      tasks.add_subcommand("check", "Everything wrong with a file of tasks, by line");
+  CLI::App* command = tasks.add_subcommand("check", "Report every error of a task file by line");
   // Shared: the options write to it, the callback reads it, and both outlive this function.
   auto path = std::make_shared<std::string>();
   auto json = std::make_shared<bool>(false);
-  command->add_option("FILE", *path, "Tasks as JSONL")->required();
-  command->add_flag("--json", *json, "One JSON object on standard output");
+  command->add_option("FILE", *path, "Task file (JSONL)")->required();
+  command->add_flag("--json", *json, "Print one JSON object on standard output");
   command->callback([path, json, &exit] { exit.code = Check(*path, *json); });
 }
 
 void AddFamily(CLI::App& command) {
-  command.add_option("--family", "The family of tasks: cfunc")
-      ->required()
-      ->check(CLI::IsMember({"cfunc"}));
+  command.add_option("--family", "Task family: cfunc")->required()->check(CLI::IsMember({"cfunc"}));
 }
 
 void AddGenerate(CLI::App& tasks, Exit& exit) {
-  CLI::App* command = tasks.add_subcommand("generate", "Make tasks of a built-in family");
+  CLI::App* command = tasks.add_subcommand("generate", "Generate tasks of a built-in family");
   auto words = std::make_shared<GenerateWords>();  // shared: as above
   AddFamily(*command);
-  command->add_option("--count", words->options.count, "How many tasks")->required();
-  command->add_option("--seed", words->options.seed, "The same seed gives the same tasks")
+  command->add_option("--count", words->options.count, "Number of tasks")->required();
+  command
+      ->add_option("--seed", words->options.seed, "Random seed; the same seed gives the same tasks")
       ->capture_default_str();
   command->add_option("--split", words->split, "train and heldout share no behaviour")
       ->check(CLI::IsMember({"train", "heldout"}))
       ->capture_default_str();
   command
-      ->add_option("--difficulty", words->levels, "Only these levels, 1 to 5 (3,4); default: a mix")
+      ->add_option("--difficulty", words->levels, "Difficulty levels, 1 to 5 (3,4); default: a mix")
       ->delimiter(',');
   command->add_option("--with-solutions", words->solutions,
                       "Also write demonstrations of these tasks (JSONL of prompt and completion)");
@@ -163,11 +161,11 @@ void AddGenerate(CLI::App& tasks, Exit& exit) {
       ->capture_default_str();
   command
       ->add_option("--slips", words->author.slip_share,
-                   "Share of demonstrations whose answer is wrong, as authors' answers are")
+                   "Share of demonstrations with a wrong answer")
       ->check(CLI::Range(0.0, 1.0))
       ->capture_default_str();
-  command->add_option("--out", words->out, "File to write (JSONL)")->required();
-  command->add_flag("--json", words->json, "One JSON object on standard output");
+  command->add_option("--out", words->out, "Output file (JSONL)")->required();
+  command->add_flag("--json", words->json, "Print one JSON object on standard output");
   command->callback([words, &exit] {
     const Status status = Generate(*words);
     if (!status.ok()) exit.code = Fail(status);
@@ -176,7 +174,7 @@ void AddGenerate(CLI::App& tasks, Exit& exit) {
 
 void AddModelFiles(CLI::App& tasks, Exit& exit) {
   CLI::App* command = tasks.add_subcommand(
-      "model", "Write tokenizer and config of a model fit for a family, without weights");
+      "model", "Write the tokenizer and config of a model for a family, without weights");
   struct Words {
     CfuncModelShape shape;
     std::string out;
@@ -189,10 +187,10 @@ void AddModelFiles(CLI::App& tasks, Exit& exit) {
       ->capture_default_str();
   command->add_option("--layers", words->shape.layers, "Layers")->capture_default_str();
   command->add_option("--heads", words->shape.heads, "Attention heads")->capture_default_str();
-  command->add_option("--context", words->shape.context, "Longest sequence in tokens")
+  command->add_option("--context", words->shape.context, "Maximum sequence length in tokens")
       ->capture_default_str();
-  command->add_option("--out", words->out, "Directory to write")->required();
-  command->add_flag("--json", words->json, "One JSON object on standard output");
+  command->add_option("--out", words->out, "Output directory")->required();
+  command->add_flag("--json", words->json, "Print one JSON object on standard output");
   command->callback([words, &exit] {
     const Status status = WriteCfuncModelFiles(words->out, words->shape);
     if (!status.ok()) {
@@ -209,7 +207,7 @@ void AddModelFiles(CLI::App& tasks, Exit& exit) {
 }  // namespace
 
 void AddTasksCommand(CLI::App& app, Exit& exit) {
-  CLI::App* command = app.add_subcommand("tasks", "Make and check files of tasks");
+  CLI::App* command = app.add_subcommand("tasks", "Generate and check task files");
   command->require_subcommand(1);
   AddCheck(*command, exit);
   AddGenerate(*command, exit);

@@ -47,7 +47,7 @@ Result<DriveResult> Drive(RunConfig config, RunDirectory& directory, DriveOption
     const auto lost = static_cast<uint32_t>(result->ranks_lost);
     config.learner.ranks -= std::min(lost, config.learner.ranks - 1);
     options.run.resume = true;
-    LogWarn("going on from the last checkpoint with the ranks that are left",
+    LogWarn("continuing from the last checkpoint with the remaining ranks",
             {{"why", result->status.message()}, {"ranks", config.learner.ranks}});
   }
 }
@@ -116,10 +116,10 @@ int RunTrain(const TrainArguments& arguments) {
     std::fputs(SummaryText(result->summary_json).c_str(), stdout);
   if (!result->status.ok()) return Fail(result->status);
   if (result->interrupted) {
-    std::fprintf(stderr, "go on with: tidemill train --resume %s\n", directory->path().c_str());
+    std::fprintf(stderr, "resume with: tidemill train --resume %s\n", directory->path().c_str());
   } else if (!arguments.json) {
-    std::printf("look at it: tidemill view %s; tidemill runs show %s\n", directory->name().c_str(),
-                directory->name().c_str());
+    std::printf("inspect with: tidemill view %s; tidemill runs show %s\n",
+                directory->name().c_str(), directory->name().c_str());
   }
   return 0;
 }
@@ -127,18 +127,20 @@ int RunTrain(const TrainArguments& arguments) {
 }  // namespace
 
 void AddTrainCommand(CLI::App& app, Exit& exit) {
-  CLI::App* train = app.add_subcommand("train", "Train a policy by reinforcement on this machine");
+  CLI::App* train =
+      app.add_subcommand("train", "Train a policy by reinforcement learning on this machine");
   auto arguments = std::make_shared<TrainArguments>();
-  train->add_option("config", arguments->config_file, "TOML file; see docs/training.md");
-  AddSetOption(*train, arguments->sets, "Change one key, a.b=c; may be repeated");
-  train->add_option("--resume", arguments->resume, "Go on with this run (name or folder)");
+  train->add_option("config", arguments->config_file, "TOML file; see docs/config.md");
+  AddSetOption(*train, arguments->sets, "Set a config key, a.b=c; may be repeated");
+  train->add_option("--resume", arguments->resume, "Resume this run (name or folder)");
   train->add_option("--mode", arguments->mode, "async, one-step or sync")
       ->check(CLI::IsMember({"async", "one-step", "sync"}));
-  train->add_flag("--json", arguments->json, "The summary as one JSON object on standard output");
+  train->add_flag("--json", arguments->json,
+                  "Print the summary as one JSON object on standard output");
   train->add_flag("--no-web", arguments->no_web, "No dashboard (dashboard.web=false)");
-  train->add_flag("--show-config", arguments->show_config, "Print the resolved config and stop");
+  train->add_flag("--show-config", arguments->show_config, "Print the resolved config and exit");
   train->add_flag("--config-table", arguments->config_table,
-                  "Print every key as a Markdown table and stop");
+                  "Print every config key as a Markdown table and exit");
   train->callback([arguments, &exit] { exit.code = RunTrain(*arguments); });
 }
 

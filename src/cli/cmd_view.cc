@@ -34,7 +34,7 @@ int Export(const ViewArguments& arguments, const RunApiOptions& api) {
   std::ofstream file(arguments.export_path, std::ios::binary | std::ios::trunc);
   file << *html;
   file.close();
-  if (!file.good()) return Fail(Unavailable(arguments.export_path + ": cannot be written"));
+  if (!file.good()) return Fail(Unavailable(arguments.export_path + ": cannot write it"));
   std::printf("%s (%.1f MB)\n", arguments.export_path.c_str(),
               static_cast<double>(html->size()) / 1e6);
   return 0;
@@ -99,22 +99,21 @@ int View(const ViewArguments& arguments) {
 }  // namespace
 
 void AddViewCommand(CLI::App& app, Exit& exit) {
-  CLI::App* view = app.add_subcommand("view", "The dashboard on a running or finished run");
+  CLI::App* view = app.add_subcommand("view", "Open the dashboard on a running or finished run");
   auto arguments = std::make_shared<ViewArguments>();
-  view->add_option("run", arguments->run,
-                   "The run to open first, by name or folder (default: the newest)");
-  view->add_option("--folder", arguments->folder, "Where runs are kept")->capture_default_str();
-  view->add_option("--host", arguments->host, "Address to listen on")->capture_default_str();
-  view->add_option("--port", arguments->port, "Port to listen on; 0: a free one")
+  view->add_option("run", arguments->run, "Run to open first, name or folder; default: the newest");
+  view->add_option("--folder", arguments->folder, "Folder that holds the runs")
       ->capture_default_str();
+  view->add_option("--host", arguments->host, "Listen address")->capture_default_str();
+  view->add_option("--port", arguments->port, "Port; 0: any free port")->capture_default_str();
   view->add_option("--token-file", arguments->token_file,
-                   "File of bearer tokens, one a line; needed outside loopback");
+                   "File with bearer tokens, one per line; required outside loopback");
   view->add_option("--bus", arguments->bus_url,
-                   "redis://HOST:PORT/DB of runs on many machines, to see who works on them; or "
+                   "redis://HOST:PORT/DB, to show the workers of runs on many machines; default: "
                    "TIDEMILL_BUS")
       ->envname(kBusVariable);
   view->add_option("--export", arguments->export_path,
-                   "Write the run as one HTML file that needs no server, and end");
+                   "Write the run as one HTML file that needs no server, and exit");
   view->callback([arguments, &exit] {
     if (!arguments->run.empty()) {
       std::tie(arguments->folder, arguments->run) = SplitRunPath(arguments->run, arguments->folder);

@@ -31,8 +31,8 @@ int RunWarmupCommand(WarmupArguments& arguments) {
   WarmupOptions& options = arguments.options;
   options.max_seconds = arguments.minutes * 60;
   if (options.model.empty() == arguments.config.empty()) {
-    return Fail(Invalid(
-        "one of --model (go on with a model) and --from-config (begin from nothing) is needed"));
+    return Fail(
+        Invalid("give either --model (continue a model) or --from-config (train from scratch)"));
   }
   if (!arguments.config.empty()) {
     Result<ModelConfig> config = ReadModelConfig(arguments.config);
@@ -79,47 +79,48 @@ void AddWarmupCommand(CLI::App& app, Exit& exit) {
   WarmupOptions& options = arguments->options;
   warmup
       ->add_option("demonstrations", options.demonstrations,
-                   "JSONL of {\"prompt\":..,\"completion\":..}")
+                   "Demonstrations (JSONL), {\"prompt\":..,\"completion\":..} per line")
       ->required();
-  warmup->add_option("--model", options.model, "Model directory to go on with");
+  warmup->add_option("--model", options.model, "Model directory to continue from");
   warmup->add_option("--from-config", arguments->config,
-                     "Directory with config.json and tokenizer: begin from nothing");
+                     "Directory with config.json and tokenizer, to train from scratch");
   warmup->add_option("--tokenizer", options.tokenizer,
-                     "Directory of tokenizer.json, where it is another");
-  warmup->add_option("--out", options.output, "Model directory to make")->required();
+                     "Directory of tokenizer.json, if it is elsewhere");
+  warmup->add_option("--out", options.output, "Model directory to create")->required();
   warmup->add_option("--learning-rate", options.schedule.peak, "Peak learning rate")
       ->capture_default_str();
-  warmup->add_option("--batch-tokens", options.batch_tokens, "Tokens of an update")
+  warmup->add_option("--batch-tokens", options.batch_tokens, "Tokens per update")
       ->capture_default_str();
-  warmup->add_option("--weight-decay", options.adamw.weight_decay, "Of AdamW")
+  warmup->add_option("--weight-decay", options.adamw.weight_decay, "AdamW weight decay")
       ->capture_default_str();
-  warmup->add_option("--max-steps", options.max_steps, "At most so many updates")
+  warmup->add_option("--max-steps", options.max_steps, "Maximum number of updates")
       ->capture_default_str();
-  warmup->add_option("--minutes", arguments->minutes, "At most this long; 0: no limit")
+  warmup->add_option("--minutes", arguments->minutes, "Time limit in minutes; 0: no limit")
       ->capture_default_str();
   warmup
       ->add_option("--patience", options.patience,
-                   "Evaluations without a better one before it stops; 0: never")
+                   "Evaluations without improvement before it stops; 0: never stop")
       ->capture_default_str();
   warmup
       ->add_option("--cuts", options.cuts,
-                   "So often it goes on at a fifth of the rate, from the best, before it stops")
+                   "How often it continues from the best weights at a fifth of the learning rate "
+                   "before it stops")
       ->capture_default_str();
   warmup->add_flag("--keep-last", options.keep_last,
-                   "Write the last weights, not those of the least held-out loss");
+                   "Write the last weights instead of those with the lowest held-out loss");
   warmup
       ->add_option("--evaluate-every", options.evaluate_every_steps, "Updates between evaluations")
       ->capture_default_str();
   warmup
       ->add_option("--held-out", options.held_out_fraction, "Share of the demonstrations held out")
       ->capture_default_str();
-  warmup->add_option("--seed", options.seed, "Of the first weights and of the order")
+  warmup->add_option("--seed", options.seed, "Random seed of initial weights and order")
       ->capture_default_str();
-  warmup->add_option("--threads", options.threads, "Of libtorch")->capture_default_str();
+  warmup->add_option("--threads", options.threads, "Threads of libtorch")->capture_default_str();
   options.device = "auto";
   warmup->add_option("--device", options.device, "cpu, cuda, cuda:N; auto: a GPU if there is one")
       ->capture_default_str();
-  warmup->add_flag("--json", arguments->json, "One JSON object on standard output");
+  warmup->add_flag("--json", arguments->json, "Print one JSON object on standard output");
   warmup->callback([arguments, &exit] { exit.code = RunWarmupCommand(*arguments); });
 }
 

@@ -39,7 +39,7 @@ Status LoadWorkerConfig(const WorkerArguments& arguments, Binder& binder,
   } else {
     TM_ASSIGN_OR_RETURN(SheetBoard board, SheetBoard::Connect(arguments.url, arguments.run));
     TM_ASSIGN_OR_RETURN(sheet, WaitForSheet(board, arguments.run));
-    TM_RETURN_IF_ERROR(binder.LoadText(sheet->config, "the run's sheet"));
+    TM_RETURN_IF_ERROR(binder.LoadText(sheet->config, "the run sheet"));
   }
   for (const std::string& set : arguments.sets) TM_RETURN_IF_ERROR(binder.Set(set));
   return Ok();
@@ -85,33 +85,36 @@ int RunWorker(const WorkerArguments& arguments) {
 }  // namespace
 
 void AddWorkerCommand(CLI::App& app, Exit& exit) {
-  CLI::App* worker = app.add_subcommand("worker", "Serve one role of a run on Redis Streams");
+  CLI::App* worker = app.add_subcommand("worker", "Run one role of a run on Redis Streams");
   auto arguments = std::make_shared<WorkerArguments>();
   worker->add_option("role", arguments->role, "learner, rollout, tools or reward")
       ->required()
       ->check(CLI::IsMember({"learner", "rollout", "tools", "reward"}));
-  worker->add_option("--bus", arguments->url, "redis://HOST:PORT/DB, or TIDEMILL_BUS")
+  worker->add_option("--bus", arguments->url, "redis://HOST:PORT/DB; default: TIDEMILL_BUS")
       ->envname(kBusVariable)
       ->required();
-  worker->add_option("--run", arguments->run, "Name of the run, or TIDEMILL_RUN")
+  worker->add_option("--run", arguments->run, "Name of the run; default: TIDEMILL_RUN")
       ->envname(kRunVariable)
       ->required();
-  worker->add_option("config,--config", arguments->config_file,
-                     "TOML file, see docs/training.md; the other roles get it from the learner");
+  worker->add_option(
+      "config,--config", arguments->config_file,
+      "learner: TOML file, see docs/config.md; the other roles get the config from the learner");
   worker->add_flag("--resume", arguments->resume,
-                   "learner: go on with the run; without one, begin it");
+                   "learner: resume the run, or start it if there is none");
   worker->add_flag("--json", arguments->json,
-                   "learner: the summary as one JSON object on standard output");
+                   "learner: print the summary as one JSON object on standard output");
   worker->add_flag("--no-web", arguments->no_web, "learner: no dashboard (dashboard.web=false)");
-  AddSetOption(*worker, arguments->sets, "Change one key, a.b=c; may be repeated");
+  AddSetOption(*worker, arguments->sets, "Set a config key, a.b=c; may be repeated");
   worker
       ->add_option("--metrics-port", arguments->metrics_port,
-                   "Port of /metrics, /healthz and /readyz; 0: a free one, shown by status")
+                   "Port of /metrics, /healthz and /readyz; 0: any free port, shown by status")
       ->capture_default_str();
-  worker->add_option("--metrics-address", arguments->metrics_address, "Where they listen")
+  worker
+      ->add_option("--metrics-address", arguments->metrics_address,
+                   "Listen address of the metrics port")
       ->capture_default_str();
   worker->add_option("--metrics-token-file", arguments->metrics_token_file,
-                     "Who asks for /metrics must bear this token; needed outside loopback");
+                     "File with the bearer token for /metrics; required outside loopback");
   worker->callback([arguments, &exit] { exit.code = RunWorker(*arguments); });
 }
 

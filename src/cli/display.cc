@@ -124,7 +124,7 @@ void Display::DrawBlock(const RunSnapshot& s) {
                   100.0 * static_cast<double>(hits) /
                       static_cast<double>(std::max<uint64_t>(1, hits + s["cache_misses"])),
                   s["tool_retries"] + s["reward_retries"]);
-  text += fmt::format("now    {} running, {} wait for tools, {} for verdicts, {} ready\n",
+  text += fmt::format("now    {} running, {} waiting for tools, {} for verdicts, {} ready\n",
                       s["episodes_running"], s["waiting_for_tools"], s["waiting_verdicts"],
                       s["ready_episodes"]);
   text += "busy  " + BusyText(s, true) + "  |" + BusyText(s, false) + "\nqueues";

@@ -115,7 +115,7 @@ MachineCheck CheckMemory() {
   check.detail = fmt::format("{:.1f} GiB, {:.1f} GiB available", total, available);
   if (available < 2) {
     check.finding = Finding::kWarning;
-    check.fix = "2 GiB available at least, to build and to train the example";
+    check.fix = "at least 2 GiB available, to build and to train the demo";
   }
   return check;
 }
@@ -131,7 +131,7 @@ MachineCheck CheckDisk(const std::string& folder) {
   check.detail = fmt::format("{:.1f} GiB free in {}", free, folder);
   if (free < 2) {
     check.finding = Finding::kWarning;
-    check.fix = "free 2 GiB, or put runs elsewhere";
+    check.fix = "free 2 GiB, or store runs elsewhere";
   }
   return check;
 }
@@ -147,7 +147,7 @@ MachineCheck CheckBlasOfTorch() {
     check.detail = blas.warning;
   } else if (blas.kind == BlasKind::kNone) {
     check.finding = Finding::kInfo;
-    check.detail = "none is loaded: built without libtorch";
+    check.detail = "none loaded: built without libtorch";
   }
   return check;
 }
@@ -163,10 +163,10 @@ MachineCheck CheckBubblewrap() {
                   "/tmp", "--unshare-all", "--die-with-parent", "true"},
                  seconds(10));
   if (box.started && box.exit_code == 0) {
-    return {"bubblewrap", Finding::kGood, OneLine(version.output) + ", makes boxes", ""};
+    return {"bubblewrap", Finding::kGood, OneLine(version.output) + ", can create boxes", ""};
   }
   return {"bubblewrap", Finding::kMissing,
-          OneLine(version.output) + ", but cannot make a box: " + OneLine(box.output),
+          OneLine(version.output) + ", but cannot create a box: " + OneLine(box.output),
           kUserNamespaceFix};
 }
 
@@ -175,20 +175,18 @@ MachineCheck CheckUserNamespaces() {
       RunProcess({"unshare", "--user", "--map-root-user", "true"}, seconds(5));
   if (tried.started && tried.exit_code == 0) {
     return {"user namespaces", Finding::kGood,
-            "can be made; at most " + FirstLine(ReadText("/proc/sys/user/max_user_namespaces")),
-            ""};
+            "available; at most " + FirstLine(ReadText("/proc/sys/user/max_user_namespaces")), ""};
   }
   const bool root = geteuid() == 0;
   return {"user namespaces", root ? Finding::kInfo : Finding::kMissing,
-          "cannot be made: " + OneLine(tried.output), kUserNamespaceFix};
+          "not available: " + OneLine(tried.output), kUserNamespaceFix};
 }
 
 MachineCheck CheckCgroups() {
   const std::string root = "/sys/fs/cgroup";
   const std::string fix =
-      "run as root, or as a service with Delegate=yes; without cgroups limits hold for each "
-      "process "
-      "of a box alone, not for all of them together";
+      "run as root, or as a service with Delegate=yes; without cgroups the limits apply to each "
+      "process of a box, not to all of them together";
   std::string writable, present;
   const bool version2 = std::filesystem::exists(root + "/cgroup.controllers");
   if (version2) {
@@ -208,7 +206,7 @@ MachineCheck CheckCgroups() {
         writable += (writable.empty() ? "" : " ") + std::string(controller);
     }
   }
-  if (present.empty()) return {"cgroups", Finding::kWarning, "none mounted", fix};
+  if (present.empty()) return {"cgroups", Finding::kWarning, "not mounted", fix};
   const std::string kind = version2 ? "version 2" : "version 1";
   if (!HasWord(writable, "memory") || !HasWord(writable, "pids")) {
     return {"cgroups", Finding::kWarning,
@@ -235,7 +233,7 @@ MachineCheck CheckProgram(const ProgramWanted& wanted) {
   const ProcessOutput asked = RunProcess(command, seconds(10));
   if (!asked.started || asked.exit_code != 0) {
     return {wanted.program, wanted.needed ? Finding::kMissing : Finding::kWarning,
-            (asked.started ? "does not run; wanted for " : "not found; wanted for ") + wanted.why,
+            (asked.started ? "does not run; needed for " : "not found; needed for ") + wanted.why,
             "apt-get install " + wanted.package};
   }
   return {wanted.program, Finding::kGood, FirstLine(asked.output), ""};
@@ -244,7 +242,7 @@ MachineCheck CheckProgram(const ProgramWanted& wanted) {
 MachineCheck CheckCuda() {
   void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
-    return {"cuda", Finding::kInfo, "no driver (libcuda.so.1); the CPU is used",
+    return {"cuda", Finding::kInfo, "no driver (libcuda.so.1); using the CPU",
             "with an NVIDIA GPU: install its driver and build with -DTIDEMILL_TORCH_ROOT=DIR, a "
             "libtorch with CUDA"};
   }

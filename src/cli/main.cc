@@ -39,10 +39,10 @@ std::string VersionText() {
 }
 
 void AddLogOptions(CLI::App& app, std::string& level, bool& json) {
-  app.add_option("--log-level", level, "What is said on standard error")
+  app.add_option("--log-level", level, "Minimum log level")
       ->check(CLI::IsMember({"debug", "info", "warn", "error", "off"}))
       ->capture_default_str();
-  app.add_flag("--log-json", json, "Log lines as JSON objects");
+  app.add_flag("--log-json", json, "Write log lines as JSON objects");
   app.parse_complete_callback([&level, &json] {
     InitLog({.level = ParseLogLevel(level).value(), .json = json, .stream = nullptr});
   });
@@ -56,7 +56,7 @@ int ReportParseError(const CLI::App& app, const CLI::ParseError& error) {
     for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
       names.push_back(command->get_name());
     }
-    std::fprintf(stderr, "tidemill: there is no command \"%s\".%s See tidemill --help.\n",
+    std::fprintf(stderr, "tidemill: unknown command \"%s\".%s See tidemill --help.\n",
                  rest[0].c_str(), DidYouMean(rest[0], names).c_str());
     return 2;
   }
@@ -65,11 +65,10 @@ int ReportParseError(const CLI::App& app, const CLI::ParseError& error) {
 
 int Main(int argc, char** argv) {
   LimitBlasThreads(1);
-  CLI::App app{"Tidemill trains coding agents by reinforcement learning while nothing waits.",
-               "tidemill"};
+  CLI::App app{"Tidemill trains coding agents by asynchronous reinforcement learning.", "tidemill"};
   app.require_subcommand(1);
   app.fallthrough();
-  app.set_version_flag("--version", VersionText(), "Print the version and what it was built from");
+  app.set_version_flag("--version", VersionText(), "Print the version and build information");
   std::string log_level = "info";
   bool log_json = false;
   AddLogOptions(app, log_level, log_json);

@@ -22,7 +22,7 @@ TEST(Program, SaysItsVersion) {
 TEST(Program, AnUnknownCommandIsRefusedWithTheNearestOne) {
   const ProcessOutput result = RunTidemill("--log-level error doctro");
   EXPECT_EQ(result.exit_code, 2);
-  EXPECT_THAT(result.output, HasSubstr("no command \"doctro\". Did you mean \"doctor\"?"));
+  EXPECT_THAT(result.output, HasSubstr("unknown command \"doctro\". Did you mean \"doctor\"?"));
   EXPECT_EQ(RunTidemill("doctro", "2>/dev/null").output, "");
 }
 
@@ -40,11 +40,11 @@ TEST(Program, DoctorPrintsOneJsonObject) {
   EXPECT_TRUE(report["checks"]["blas"]["finding"].is_string());
 }
 
-TEST(Program, TheTrainingPageHasEveryKeyAsTheProgramKnowsIt) {
+TEST(Program, TheConfigPageHasEveryKeyAsTheProgramKnowsIt) {
   const ProcessOutput table = RunTidemill("train --config-table", "2>/dev/null");
   ASSERT_EQ(table.exit_code, 0);
-  EXPECT_THAT(TextOf(TIDEMILL_SOURCE_DIR "/docs/training.md"), HasSubstr(table.output))
-      << "put the output of train --config-table into docs/training.md";
+  EXPECT_THAT(TextOf(TIDEMILL_SOURCE_DIR "/docs/config.md"), HasSubstr(table.output))
+      << "put the output of train --config-table into docs/config.md";
 }
 
 TEST(Program, RunsOnAFastBlas) {

@@ -44,7 +44,8 @@ struct OpenedRun {
 
 // The run's directory: the one there is, with --resume, or a new one. The config is loaded, checked
 // and written.
-Result<OpenedRun> OpenOrCreate(const WorkerArguments& arguments, RunConfig& config, Binder& binder) {
+Result<OpenedRun> OpenOrCreate(const WorkerArguments& arguments, RunConfig& config,
+                               Binder& binder) {
   std::optional<RunDirectory> directory;
   TM_RETURN_IF_ERROR(binder.Load(arguments.config_file, arguments.sets));
   if (arguments.resume) {
@@ -160,11 +161,12 @@ int RunLearner(const WorkerArguments& arguments, WorkerBeaconOptions beacon) {
       arguments.json ? result->summary_json.c_str() : SummaryText(result->summary_json).c_str(),
       stdout);
   if (result->ranks_lost > 0) {
-    std::fprintf(stderr, "go on from the last checkpoint with: the same command and --resume\n");
+    std::fprintf(stderr,
+                 "to resume from the last checkpoint, run the same command with --resume\n");
   }
   if (!result->status.ok()) return Fail(result->status);
   if (result->interrupted) {
-    std::fprintf(stderr, "go on with: the same command and --resume\n");
+    std::fprintf(stderr, "to resume, run the same command with --resume\n");
   }
   return 0;
 }

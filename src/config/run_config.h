@@ -1,5 +1,5 @@
 // Everything a run can be told, with its defaults. Each key is declared once, in BindRunConfig;
-// from that come the checks, the saved config and the table in docs/training.md.
+// from that come the checks, the saved config and the table in docs/config.md.
 #pragma once
 
 #include <chrono>

@@ -42,7 +42,7 @@ std::string HowItEnded(int wait_status) {
   if (WIFSIGNALED(wait_status)) {
     return "was killed by signal " + std::to_string(WTERMSIG(wait_status));
   }
-  return "ended with status " + std::to_string(WEXITSTATUS(wait_status));
+  return "exited with status " + std::to_string(WEXITSTATUS(wait_status));
 }
 
 }  // namespace tidemill

@@ -20,9 +20,9 @@ void SinkUsage(const std::vector<LoopUsage>& loops, MetricSink& sink) {
     const Labels labels = {{"loop", loop.name}};
     sink.Counter("tidemill_loop_busy_seconds_total", "Time a loop spent in its steps",
                  Seconds(loop.busy), labels);
-    sink.Counter("tidemill_loop_steps_total", "Steps of a loop", static_cast<double>(loop.steps),
+    sink.Counter("tidemill_loop_steps_total", "Loop steps", static_cast<double>(loop.steps),
                  labels);
-    sink.Gauge("tidemill_loop_longest_step_seconds", "The longest step so far",
+    sink.Gauge("tidemill_loop_longest_step_seconds", "Longest loop step so far",
                Seconds(loop.longest_step), labels);
   }
 }

@@ -107,12 +107,12 @@ Status MakeDirectories(const std::string& path) {
     if (std::filesystem::is_directory(path, error)) return Ok();
     return Invalid(path + ": is not a directory");
   }
-  if (errno != ENOENT) return FileFailure(path, "cannot make the directory", errno);
+  if (errno != ENOENT) return FileFailure(path, "cannot create the directory", errno);
   const std::string parent = ParentOf(path);
-  if (parent == path) return FileFailure(path, "cannot make the directory", ENOENT);
+  if (parent == path) return FileFailure(path, "cannot create the directory", ENOENT);
   TM_RETURN_IF_ERROR(MakeDirectories(parent));
   if (mkdir(path.c_str(), 0755) != 0 && errno != EEXIST) {
-    return FileFailure(path, "cannot make the directory", errno);
+    return FileFailure(path, "cannot create the directory", errno);
   }
   return SyncDirectory(parent);
 }

@@ -156,8 +156,8 @@ class LoopRunner::Worker final : public Waker {
       longest_step_ns_.store(step.count(), std::memory_order_relaxed);
     }
     if (step > runner_.options_.slow_step) {
-      LogEvery(std::chrono::seconds(30), "slow step of " + name_, LogLevel::kWarn,
-               "a loop took long over one step", {{"loop", name_}, {"ms", Milliseconds(step)}});
+      LogEvery(std::chrono::seconds(30), "slow step of " + name_, LogLevel::kWarn, "slow loop step",
+               {{"loop", name_}, {"ms", Milliseconds(step)}});
     }
   }
 
@@ -275,7 +275,7 @@ void LoopRunner::Poke() {
 }
 
 void LoopRunner::Fail(std::string_view loop, std::string_view what) {
-  LogError("a loop failed; the run ends in order", {{"loop", loop}, {"error", what}});
+  LogError("a loop failed; stopping the run", {{"loop", loop}, {"error", what}});
   std::lock_guard lock(mutex_);
   if (!failures_.empty()) failures_ += "; ";
   failures_ += "loop \"" + std::string(loop) + "\" failed: " + std::string(what);

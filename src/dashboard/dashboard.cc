@@ -17,7 +17,8 @@ constexpr int64_t kExportWindowMs = 60'000;
 PageFiles ReadPage(const std::string& folder) {
   Result<PageFiles> page = PageFiles::Read(folder.empty() ? DefaultPageFolder() : folder);
   if (page.ok()) return std::move(*page);
-  LogWarn("the dashboard's page is not there; the API is", {{"why", page.status().message()}});
+  LogWarn("the dashboard's page was not built; serving only the API",
+          {{"why", page.status().message()}});
   return PageFiles::Missing();
 }
 
@@ -60,8 +61,7 @@ class Server final : public RunServer {
     out << "# HELP tidemill_http_requests_total Requests answered by this server\n"
            "# TYPE tidemill_http_requests_total counter\n"
         << "tidemill_http_requests_total " << stats.requests << "\n"
-        << "# HELP tidemill_http_streams Streams of events open now\n"
-           "# TYPE tidemill_http_streams gauge\n"
+        << "# HELP tidemill_http_streams Open event streams\n# TYPE tidemill_http_streams gauge\n"
         << "tidemill_http_streams " << stats.streams << "\n";
     if (const auto run = api_.views().Get(options_.api.default_run); run.ok()) {
       const Status status = (*run)->WithMetrics(

@@ -98,7 +98,8 @@ Result<PageFiles> PageFiles::Read(const std::string& folder) {
     std::string content((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
     if (!file.good() && !file.eof()) return Unavailable(it->path().string() + ": cannot be read");
     total += content.size();
-    if (total > kPageBytesMax) return Invalid(folder + ": more than 32 MB; this is not the page");
+    if (total > kPageBytesMax)
+      return Invalid(folder + ": more than 32 MB; this is not the dashboard's page");
     page.files_["/" + fs::relative(it->path(), folder).generic_string()] = std::move(content);
   }
   if (!page.files_.contains("/index.html")) return NotFound(folder + ": no index.html there");
@@ -113,7 +114,7 @@ PageFiles PageFiles::Missing() {
 }
 
 HttpResponse PageFiles::Answer(const HttpRequest& request) const {
-  if (request.method == "POST") return ErrorResponse(405, "this path is only read");
+  if (request.method == "POST") return ErrorResponse(405, "this path is read-only");
   const auto it = files_.find(request.path == "/" ? "/index.html" : request.path);
   if (it == files_.end()) return ErrorResponse(404, "there is no " + request.path);
   HttpResponse response;

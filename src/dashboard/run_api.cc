@@ -90,15 +90,14 @@ HttpResponse RunApi::Answer(const HttpRequest& request) {
     Result<HttpResponse> response = Route(request);
     return response.ok() ? std::move(*response) : ErrorResponse(response.status());
   } catch (const nlohmann::json::exception& error) {
-    return ErrorResponse(
-        500, std::string("a file of the run is not what it should be: ") + error.what());
+    return ErrorResponse(500, std::string("a file of the run is invalid: ") + error.what());
   }
 }
 
 Result<HttpResponse> RunApi::Route(const HttpRequest& request) {
   const std::vector<std::string> parts = PathParts(request.path);
   if (!parts.empty() && parts[0] == "admin") return Admin(request);
-  if (request.method == "POST") return ErrorResponse(405, "this path is only read");
+  if (request.method == "POST") return ErrorResponse(405, "this path is read-only");
   if (parts.empty() || (parts.size() == 1 && parts[0] == "about")) return About();
   if (parts[0] == "runs") return parts.size() == 1 ? Runs() : RouteRun(request, parts);
   return NotFound("there is no " + request.path);
@@ -134,10 +133,10 @@ Result<HttpResponse> RunApi::RouteRun(const HttpRequest& request,
 }
 
 HttpResponse RunApi::Admin(const HttpRequest& request) {
-  if (!request.admin) return ErrorResponse(403, "this needs one of the server's tokens");
+  if (!request.admin) return ErrorResponse(403, "a bearer token is required");
   if (request.path != "/api/admin/finish") return ErrorResponse(404, "there is no " + request.path);
   if (request.method != "POST") return ErrorResponse(405, "this path takes POST only");
-  if (!options_.finish) return ErrorResponse(409, "no run is trained by this process");
+  if (!options_.finish) return ErrorResponse(409, "this process is not training a run");
   options_.finish();
   return JsonResponse({{"finishing", true}});
 }

@@ -109,7 +109,7 @@ void RunEvents::Follow(const std::string& name, Watched& run) {
     const Result<TailChunk> chunk = ReadTail(path, run.offset, kEventBytesAtOnce);
     if (!chunk.ok()) {
       LogEvery(std::chrono::seconds(60), "events-" + name, LogLevel::kWarn,
-               "the metrics of a run cannot be followed", {{"error", chunk.status().message()}});
+               "cannot follow the metrics of a run", {{"error", chunk.status().message()}});
       return;
     }
     if (chunk->started_over) {

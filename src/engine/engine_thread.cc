@@ -146,7 +146,7 @@ class EngineThread::Impl {
 
   // What a failed step leaves behind is not known; those that wait for a turn are told.
   void FailAll(const Status& status) {
-    Log(LogLevel::kError, "a step of the engine failed",
+    Log(LogLevel::kError, "an engine step failed",
         {{"reason", status.ToString()}, {"sequences", generating_.size()}});
     for (const SequenceId id : std::exchange(generating_, {})) {
       Forget(id);
@@ -175,7 +175,7 @@ class EngineThread::Impl {
   }
 
   void Refuse(const Status& status) {
-    Log(LogLevel::kWarn, "the engine keeps its weights",
+    Log(LogLevel::kWarn, "rejected new weights; still using the old ones",
         {{"version", version()}, {"reason", status.ToString()}});
     refused_until_ = clock_.Now() + kRefusedPause;
   }

@@ -60,7 +60,7 @@ class CountingEngine final : public Engine {
     return std::shared_ptr<ReadyWeights>(std::make_shared<Nothing>());
   }
   Status SwapReady(ReadyWeights&, uint64_t version, CacheOnSwap) override {
-    if (version == 666) return Invalid("another shape");
+    if (version == 666) return Invalid("a different shape");
     stats_.version = version;
     ++stats_.swaps;
     return Ok();

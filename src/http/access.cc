@@ -53,7 +53,7 @@ bool Tokens::Accept(std::string_view authorization) const {
 
 Result<std::vector<std::string>> ReadTokenFile(const std::string& path) {
   std::ifstream file(path);
-  if (!file) return Invalid(path + ": cannot be read; it should hold one token a line");
+  if (!file) return Invalid(path + ": cannot be read; expected one token per line");
   std::vector<std::string> tokens;
   std::string line;
   for (size_t number = 1; std::getline(file, line); ++number) {
@@ -65,7 +65,7 @@ Result<std::vector<std::string>> ReadTokenFile(const std::string& path) {
     if (tokens.size() == kAccessTokensMax) return Invalid(path + ": more than 1000 tokens");
     tokens.push_back(line);
   }
-  if (tokens.empty()) return Invalid(path + ": has no token");
+  if (tokens.empty()) return Invalid(path + ": contains no token");
   return tokens;
 }
 

@@ -78,7 +78,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     if (error == http::error::body_limit) return Refuse(413, "the body is too large");
     if (error && error.category() == http::make_error_code(http::error::bad_method).category() &&
         error != http::error::end_of_stream && error != http::error::partial_message) {
-      return Refuse(400, "this is no HTTP request: " + error.message());
+      return Refuse(400, "not a valid HTTP request: " + error.message());
     }
     if (error) return Close();
     ++core_.requests;
@@ -92,7 +92,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     HttpRequest request;
     request.method = View(message.method_string());
     if (request.method != "GET" && request.method != "HEAD" && request.method != "POST") {
-      return Send(ErrorResponse(405, "only GET, HEAD and POST are answered"));
+      return Send(ErrorResponse(405, "only GET, HEAD and POST are supported"));
     }
     if (const Status status = ParseTarget(View(message.target()), request); !status.ok()) {
       return Send(ErrorResponse(status));
@@ -102,7 +102,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
     }
     request.admin = core_.tokens.Accept(View(message[http::field::authorization]));
     if (!request.admin && !core_.tokens.empty() && NeedsToken(request.path)) {
-      HttpResponse response = ErrorResponse(401, "a token is needed: Authorization: Bearer TOKEN");
+      HttpResponse response =
+          ErrorResponse(401, "a bearer token is required: Authorization: Bearer TOKEN");
       response.headers.emplace_back("WWW-Authenticate", "Bearer");
       return Send(std::move(response));
     }
@@ -117,7 +118,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   template <typename Work, typename Then>
   void OnWorker(Work work, Then then) {
     if (core_.pending >= core_.options.pending_max) {
-      HttpResponse busy = ErrorResponse(503, "too many requests wait already");
+      HttpResponse busy = ErrorResponse(503, "too many requests are waiting");
       busy.headers.emplace_back("Retry-After", "1");
       return Send(std::move(busy));
     }
@@ -190,7 +191,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   void OpenEvents(HttpRequest request) {
     if (core_.open_streams >= core_.options.streams_max) {
-      return Send(ErrorResponse(503, "too many streams of events are open"));
+      return Send(ErrorResponse(503, "too many event streams are open"));
     }
     std::weak_ptr<Connection> weak = weak_from_this();
     events_ = std::make_shared<EventStream>(core_.options.stream_bytes_max, [weak, &io = core_.io] {

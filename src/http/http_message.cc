@@ -26,7 +26,7 @@ Result<std::string> Unescape(std::string_view text, bool plus_is_space) {
     if (c == '%') {
       const int high = i + 2 < text.size() ? HexDigit(text[i + 1]) : -1;
       const int low = i + 2 < text.size() ? HexDigit(text[i + 2]) : -1;
-      if (high < 0 || low < 0) return Invalid("a '%' that two hexadecimal digits do not follow");
+      if (high < 0 || low < 0) return Invalid("a '%' without two hexadecimal digits after it");
       c = static_cast<char>(high * 16 + low);
       i += 2;
     } else if (c == '+' && plus_is_space) {

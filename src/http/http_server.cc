@@ -26,7 +26,7 @@ void OnAccept(HttpServer::Core& core, error_code error, tcp::socket socket) {
   if (error) {
     // No file descriptor left, for example: wait, or this would spin.
     LogEvery(std::chrono::seconds(10), "http-accept", LogLevel::kWarn,
-             "a connection was not accepted", {{"error", error.message()}});
+             "accepting a connection failed", {{"error", error.message()}});
     core.accept_again.expires_after(std::chrono::milliseconds(100));
     core.accept_again.async_wait([&core](error_code e) {
       if (!e) AcceptNext(core);
@@ -68,12 +68,13 @@ Status Listen(HttpServer::Core& core) {
   const auto address = asio::ip::make_address(host, error);
   if (error) {
     return Invalid("\"" + options.address +
-                   "\" is no address to listen on (try 127.0.0.1, ::1 or 0.0.0.0)");
+                   "\" is not an address to listen on (try 127.0.0.1, ::1 or 0.0.0.0)");
   }
   core.loopback = address.is_loopback();
   if (!core.loopback && core.tokens.empty()) {
     return Invalid("listening on " + options.address +
-                   " needs a token, because others can reach it (--token-file, or 127.0.0.1)");
+                   " requires a bearer token, because other machines can reach it (use "
+                   "--token-file, or listen on 127.0.0.1)");
   }
   const tcp::endpoint endpoint(address, options.port);
   const std::string name = host + ":" + std::to_string(options.port);

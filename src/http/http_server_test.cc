@@ -265,7 +265,7 @@ TEST_F(HttpServerTest, OutsideLoopbackItDoesNotStartWithoutAToken) {
   };
   const auto without = HttpServer::Start(options, handlers);
   ASSERT_FALSE(without.ok());
-  EXPECT_THAT(without.status().message(), HasSubstr("needs a token"));
+  EXPECT_THAT(without.status().message(), HasSubstr("requires a bearer token"));
   options.tokens = {"short"};
   EXPECT_EQ(HttpServer::Start(options, handlers).status().code(), Code::kInvalid);
   options.tokens = {kToken};
@@ -314,7 +314,7 @@ TEST_F(HttpServerTest, APortThatIsTakenIsSaid) {
   const auto second = HttpServer::Start(options, handlers);
   ASSERT_FALSE(second.ok());
   EXPECT_THAT(second.status().message(), HasSubstr(std::to_string(options.port)));
-  options.address = "no address";
+  options.address = "not an address";
   EXPECT_EQ(HttpServer::Start(options, handlers).status().code(), Code::kInvalid);
 }
 

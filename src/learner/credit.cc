@@ -50,7 +50,7 @@ Result<CreditKind> ParseCredit(std::string_view name) {
   if (name == "episode") return CreditKind::kEpisode;
   if (name == "turn") return CreditKind::kTurn;
   if (name == "state") return CreditKind::kState;
-  return Invalid("no credit \"" + std::string(name) + "\"; known are episode, turn, state");
+  return Invalid("unknown credit \"" + std::string(name) + "\"; known are episode, turn, state");
 }
 
 double OverlongPenalty(const OverlongShaping& shaping, uint64_t generated_tokens) {
@@ -98,7 +98,7 @@ Result<std::vector<double>> TurnRewards(const CreditConfig& config, const v1::Sa
   }
   if (!rewards.empty()) rewards.back() += ShapedReward(config, sample);
   for (double reward : rewards) {
-    if (!std::isfinite(reward)) return Invalid("a reward that is no finite number");
+    if (!std::isfinite(reward)) return Invalid("a reward that is not a finite number");
   }
   return rewards;
 }

@@ -123,7 +123,7 @@ void LearnerLoop::OnTrained(const TrainDone& done, Time now) {
     counters_.tokens += static_cast<uint64_t>(tokens->second);
   }
   if (auto seconds = numbers.find("seconds"); seconds != numbers.end()) {
-    Observe("tidemill_train_step_seconds", "A step of the trainer", seconds->second);
+    Observe("tidemill_train_step_seconds", "Time of a training step", seconds->second);
   }
   WatchReward(*training_, numbers);
   journal_.Record("step", numbers, {});
@@ -153,7 +153,7 @@ void LearnerLoop::WatchReward(const v1::Batch& batch, Numbers& numbers) {
     journal_.Record("warning", {{"reward", reward / count}, {"best", best_reward_}},
                     {{"what",
                       "the reward fell to less than half of its best; the policy may have "
-                      "collapsed (look at entropy and lower the learning rate)"}});
+                      "collapsed (check the entropy and lower the learning rate)"}});
   }
 }
 
@@ -199,7 +199,7 @@ void LearnerLoop::OnPublished(const PublishDone& done) {
                    {"step", static_cast<double>(step)},
                    {"seconds", done.seconds}},
                   {});
-  Observe("tidemill_publish_seconds", "Publishing a version of the weights", done.seconds);
+  Observe("tidemill_publish_seconds", "Time to publish a version of the weights", done.seconds);
   v1::DispatchEvent event;
   event.mutable_step()->set_step(step);
   event.mutable_step()->set_version(done.version);
@@ -215,11 +215,11 @@ void LearnerLoop::OnCheckpoint(const CheckpointDone& done) {
   if (!done.status.ok()) {
     // Training goes on: the next checkpoint may succeed, and the last good one is still there.
     journal_.Record("warning", {{"step", static_cast<double>(done.step)}},
-                    {{"what", "no checkpoint: " + done.status.ToString()}});
+                    {{"what", "checkpoint failed: " + done.status.ToString()}});
     return;
   }
   ++counters_.checkpoints;
-  Observe("tidemill_checkpoint_seconds", "Writing a checkpoint", done.seconds);
+  Observe("tidemill_checkpoint_seconds", "Time to write a checkpoint", done.seconds);
   store_.Submit(PutCheckpoint{done.step, done.version, done.path}, next_tag_++);
   journal_.Record("checkpoint",
                   {{"step", static_cast<double>(done.step)}, {"seconds", done.seconds}},

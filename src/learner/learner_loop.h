@@ -45,7 +45,7 @@ struct LearnerCounters : CounterSet {
   Counter steps{*this,
                 {.key = "steps",
                  .metric = "tidemill_steps_total",
-                 .help = "Steps of the learner, those before a resume included",
+                 .help = "Learner steps, including those before a resume",
                  .kind = Counter::Kind::kRunTotal}};
   Counter version{*this,
                   {.key = "version",
@@ -55,7 +55,7 @@ struct LearnerCounters : CounterSet {
   Counter tokens{*this,
                  {.key = "trained_tokens",
                   .metric = "tidemill_trained_tokens_total",
-                  .help = "Tokens in losses"}};
+                  .help = "Tokens trained on"}};
   Counter checkpoints{*this,
                       {.key = "checkpoints",
                        .metric = "tidemill_checkpoints_total",

@@ -62,13 +62,13 @@ TEST(SetObjectiveOption, ChangesOneChoiceAndRefusesWhatDoesNotFit) {
   EXPECT_THAT(SetObjectiveOption(config, "cap", 0.0).message(), HasSubstr("a number above 0"));
   EXPECT_THAT(SetObjectiveOption(config, "cap", "big").message(), HasSubstr("got \"big\""));
   EXPECT_THAT(SetObjectiveOption(config, "clip", 0.2).message(),
-              HasSubstr("no objective option \"clip\"; known are"));
+              HasSubstr("unknown objective option \"clip\"; known are"));
 }
 
 TEST(ValidateObjective, RefusesChoicesThatDoNotGoTogether) {
   ObjectiveConfig config = *ObjectivePreset("tis");
   config.proximal = ProximalKind::kBehaviour;
-  EXPECT_THAT(ValidateObjective(config).message(), HasSubstr("does nothing"));
+  EXPECT_THAT(ValidateObjective(config).message(), HasSubstr("has no effect"));
   config = *ObjectivePreset("icepop");
   config.low = 6;
   EXPECT_THAT(ValidateObjective(config).message(), HasSubstr("must be below"));

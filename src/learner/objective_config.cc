@@ -213,7 +213,7 @@ Result<ObjectiveConfig> ObjectivePreset(std::string_view name) {
     preset.change(config);
     return config;
   }
-  return Invalid("no objective \"" + std::string(name) + "\"; known are " +
+  return Invalid("unknown objective \"" + std::string(name) + "\"; known are " +
                  Join(ObjectivePresetNames()));
 }
 
@@ -227,7 +227,7 @@ Status SetObjectiveOption(ObjectiveConfig& config, std::string_view key,
                           const std::variant<double, std::string>& value) {
   const auto found = Setters().find(key);
   if (found == Setters().end()) {
-    return Invalid("no objective option \"" + std::string(key) + "\"; known are " +
+    return Invalid("unknown objective option \"" + std::string(key) + "\"; known are " +
                    Join(ObjectiveOptionKeys()));
   }
   return found->second(config, found->first, value);
@@ -244,9 +244,9 @@ Status ValidateObjective(const ObjectiveConfig& c) {
                    std::to_string(c.high) + ")");
   }
   if (c.correction != CorrectionKind::kNone && c.proximal == ProximalKind::kBehaviour) {
-    return Invalid("the correction \"" + std::string(CorrectionName(c.correction)) +
-                   "\" does nothing with proximal = \"behaviour\"; use \"recompute\" or "
-                   "\"interpolate\"");
+    return Invalid(
+        "the correction \"" + std::string(CorrectionName(c.correction)) +
+        "\" has no effect with proximal = \"behaviour\"; use \"recompute\" or \"interpolate\"");
   }
   if (c.kl_coefficient != 0 && c.kl == KlKind::kNone) {
     return Invalid("\"kl_coefficient\" is set but \"kl\" is \"none\"; use k1, k2 or k3");

@@ -35,7 +35,7 @@ Status CheckTurn(const v1::Turn& turn, int index) {
   for (float logprob : turn.logprobs()) {
     // Rounding may put a certain token a little above 0.
     if (!(logprob <= 1e-3f) || !std::isfinite(logprob)) {
-      return Invalid(name + std::to_string(logprob) + " is no log-probability");
+      return Invalid(name + std::to_string(logprob) + " is not a log-probability");
     }
   }
   return Ok();

@@ -63,7 +63,7 @@ TEST(Flatten, NamesTheTrajectoryAndWhatIsWrong) {
 
   sample = TwoTurns();
   sample.mutable_trajectory()->mutable_turns(0)->set_logprobs(1, 0.5f);
-  EXPECT_THAT(Flatten(sample, {}).status().message(), HasSubstr("is no log-probability"));
+  EXPECT_THAT(Flatten(sample, {}).status().message(), HasSubstr("is not a log-probability"));
 
   sample = TwoTurns();
   sample.mutable_trajectory()->mutable_sampling()->set_temperature(0);

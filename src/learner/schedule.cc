@@ -10,7 +10,7 @@ Result<Decay> ParseDecay(std::string_view name) {
   if (name == "constant") return Decay::kConstant;
   if (name == "cosine") return Decay::kCosine;
   if (name == "linear") return Decay::kLinear;
-  return Invalid("no learning-rate decay \"" + std::string(name) +
+  return Invalid("unknown learning-rate decay \"" + std::string(name) +
                  "\"; known are constant, cosine, linear");
 }
 
@@ -24,7 +24,7 @@ Status ValidateSchedule(const LearningRateSchedule& s) {
                    std::to_string(s.floor_fraction));
   }
   if (s.decay != Decay::kConstant && s.total_steps <= s.warmup_steps) {
-    return Invalid("a falling learning rate needs more steps in all (" +
+    return Invalid("a decaying learning rate needs more steps in total (" +
                    std::to_string(s.total_steps) + ") than for the warm-up (" +
                    std::to_string(s.warmup_steps) + ")");
   }

@@ -174,7 +174,7 @@ Result<ChatFormat> ChatFormat::Create(const Tokenizer& tokenizer, ChatOptions op
     const std::optional<TokenId> found = tokenizer.AddedTokenId(content);
     if (!found) {
       return Invalid(std::string("the tokenizer has no token ") + content + ", which " +
-                     (llama ? "Llama 3" : "ChatML") + " conversations need");
+                     (llama ? "Llama 3" : "ChatML") + " conversations require");
     }
     id = *found;
     return Ok();
@@ -214,7 +214,8 @@ Result<ChatFormat> ChatFormat::Choose(const Tokenizer& tokenizer, const Tokenize
   if (!chatml) options.think = ThinkHistory::kKeep;
   if (warning != nullptr && !config.chat_template.empty()) {
     *warning = std::string("the chat_template is neither ChatML nor Llama 3; ") +
-               (chatml ? "ChatML" : "Llama 3") + " is used instead, for its tokens are there";
+               (chatml ? "ChatML" : "Llama 3") +
+               " is used instead, because the tokenizer has its tokens";
   }
   return Create(tokenizer, std::move(options));
 }

@@ -37,7 +37,7 @@ Result<nlohmann::json> ParseHeaderJson(std::string_view text, const std::string&
     return Corrupt(name + ": the header is not JSON: " + error.what());
   }
   if (!header.is_object()) return Corrupt(name + ": the header is not a JSON object");
-  if (!twice.empty()) return Corrupt(name + ": tensor " + twice + " comes twice");
+  if (!twice.empty()) return Corrupt(name + ": tensor " + twice + " appears twice");
   return header;
 }
 
@@ -249,7 +249,7 @@ Result<TensorFiles> TensorFiles::OpenModel(const std::string& dir) {
   const std::string index_path = dir + "/model.safetensors.index.json";
   const auto index = ReadIndex(index_path);
   if (!index.ok() && index.status().code() == Code::kNotFound) {
-    return NotFound(dir + ": neither model.safetensors nor model.safetensors.index.json is there");
+    return NotFound(dir + ": contains neither model.safetensors nor model.safetensors.index.json");
   }
   TM_RETURN_IF_ERROR(index.status());
   std::set<std::string> names;

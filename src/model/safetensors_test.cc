@@ -100,7 +100,7 @@ TEST(Safetensors, BrokenFilesAreRefusedByName) {
   ExpectCorrupt(File(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
                      R"("a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})",
                      "1"),
-                "comes twice");
+                "appears twice");
   ExpectCorrupt(File(R"({"__metadata__":{"x":1}})", ""), "__metadata__");
 }
 
@@ -164,7 +164,7 @@ TEST_F(SafetensorsTest, AFailedWriteLeavesWhatWasThere) {
   wrong.shape = {3};
   EXPECT_THAT(WriteSafetensors(path, std::vector{wrong}).message(), HasSubstr("need 12"));
   EXPECT_THAT(WriteSafetensors(path, std::vector{View("x", values), View("x", values)}).message(),
-              HasSubstr("comes twice"));
+              HasSubstr("appears twice"));
   EXPECT_TRUE(TensorFiles::Open(path).ok());
   EXPECT_FALSE(WriteSafetensors(dir_ + "/none/t.safetensors", std::vector{View("x", values)}).ok());
   EXPECT_EQ(Files(), 1u);

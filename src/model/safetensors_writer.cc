@@ -26,7 +26,7 @@ Status CheckTensors(std::span<const TensorView> tensors, const std::string& path
     if (tensor.name.empty() || tensor.name == "__metadata__") {
       return Invalid(what + "cannot have this name");
     }
-    if (!names.insert(tensor.name).second) return Invalid(what + "comes twice");
+    if (!names.insert(tensor.name).second) return Invalid(what + "appears twice");
     uint64_t bytes = DtypeSize(tensor.dtype);
     for (const int64_t n : tensor.shape) {
       if (n < 0 || __builtin_mul_overflow(bytes, static_cast<uint64_t>(n), &bytes)) {

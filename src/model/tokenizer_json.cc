@@ -229,7 +229,7 @@ class TokenizerReader {
       const std::string what = "\"vocab\" " + DescribeJson(nlohmann::json(spelling));
       TM_ASSIGN_OR_RETURN(const TokenId id, ReadId(value, vocab->size(), what));
       if (!spellings_.emplace(id, spelling).second) {
-        return Wrong(what + ": id " + std::to_string(id) + " comes twice");
+        return Wrong(what + ": id " + std::to_string(id) + " appears twice");
       }
       ids_.emplace(spelling, id);
       std::optional<std::string> bytes = AlphabetToBytes(spelling);
@@ -330,7 +330,7 @@ class TokenizerReader {
                    std::to_string(token.id) + " are not each other's in the vocabulary");
     }
     if (!added_.insert(token.content).second) {
-      return Wrong(what + DescribeJson(nlohmann::json(token.content)) + " comes twice");
+      return Wrong(what + DescribeJson(nlohmann::json(token.content)) + " appears twice");
     }
     spellings_.emplace(token.id, token.content);
     ids_.emplace(token.content, token.id);

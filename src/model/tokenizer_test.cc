@@ -272,7 +272,7 @@ TEST(Tokenizer, WrongFilesAreRefusedByName) {
   ExpectRefused(json, "\"zz\" is not in the vocabulary");
   json = SmallJson();
   json["model"]["vocab"]["new"] = 3;
-  ExpectRefused(json, "id 3 comes twice");
+  ExpectRefused(json, "id 3 appears twice");
   json = SmallJson();
   json["model"]["vocab"]["new"] = 2000000000;
   ExpectRefused(json, "must be a token id below");

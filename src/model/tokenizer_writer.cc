@@ -55,14 +55,14 @@ Result<Json> ModelJson(const TokenizerSpec& spec) {
     const std::string& bytes = spec.tokens[id];
     std::string spelling = added.contains(bytes) ? bytes : BytesToAlphabet(bytes);
     if (bytes.empty()) return Invalid("token " + std::to_string(id) + " is empty");
-    if (!names.insert(spelling).second) return Invalid("token \"" + spelling + "\" comes twice");
+    if (!names.insert(spelling).second) return Invalid("token \"" + spelling + "\" appears twice");
     vocab.emplace_back(std::move(spelling), id);
   }
   Json merges = Json::array();
   for (const auto& [left, right] : spec.merges) {
     for (const std::string& part : {left, right, left + right}) {
       if (!names.contains(BytesToAlphabet(part))) {
-        return Invalid("merge part \"" + BytesToAlphabet(part) + "\" is no token");
+        return Invalid("merge part \"" + BytesToAlphabet(part) + "\" is not a token");
       }
     }
     merges.push_back({BytesToAlphabet(left), BytesToAlphabet(right)});

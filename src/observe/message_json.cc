@@ -117,7 +117,8 @@ std::string MessageOfTopic(std::string_view topic) {
 
 Result<Json> DecodeMessage(std::string_view topic, std::string_view bytes) {
   const std::string name = MessageOfTopic(topic);
-  if (name.empty()) return NotFound("it is not known what " + std::string(topic) + " carries");
+  if (name.empty())
+    return NotFound("unknown message type of topic " + std::string(topic) + " carries");
   const auto* type = v1::Task::descriptor()->file()->FindMessageTypeByName(name);
   TM_CHECK(type != nullptr, "a topic carries a message that is not in the schema");
   const auto* prototype = google::protobuf::MessageFactory::generated_factory()->GetPrototype(type);

@@ -37,9 +37,10 @@ void AddProcessMetrics(Metrics& metrics) {
   const double started =
       std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
   metrics.AddSource([started](MetricSink& sink) {
-    sink.Gauge("tidemill_build_info", "What the program was built from", 1,
+    sink.Gauge("tidemill_build_info", "Version of the program", 1,
                {{"version", FullVersion()}, {"messages", std::to_string(kMessagesVersion)}});
-    sink.Gauge("process_start_time_seconds", "When the process began, since 1970", started);
+    sink.Gauge("process_start_time_seconds", "Start time of the process in seconds since 1970",
+               started);
     sink.Counter("process_cpu_seconds_total", "CPU time of all threads", CpuSeconds());
     sink.Gauge("process_resident_memory_bytes", "Resident memory", ResidentBytes());
     sink.Gauge("process_open_fds", "Open file descriptors", OpenFiles());

@@ -212,22 +212,23 @@ std::string StatusText(const RunStatus& status, int64_t now_ms) {
 void SinkRunStatus(const RunStatus& status, MetricSink& sink) {
   for (const TopicState& topic : status.topics) {
     const Labels labels = {{"topic", topic.name}};
-    sink.Gauge("tidemill_topic_ready", "Messages that wait, those with a delay included",
+    sink.Gauge("tidemill_topic_ready", "Messages waiting, including delayed ones",
                static_cast<double>(topic.ready + topic.delayed), labels);
-    sink.Gauge("tidemill_topic_leased", "Messages somebody works on",
+    sink.Gauge("tidemill_topic_leased", "Messages being processed",
                static_cast<double>(topic.leased), labels);
-    sink.Gauge("tidemill_topic_capacity", "Most messages a topic takes",
+    sink.Gauge("tidemill_topic_capacity", "Maximum number of messages in a topic",
                static_cast<double>(topic.options.capacity), labels);
-    sink.Gauge("tidemill_topic_oldest_seconds", "Since the oldest message that waits was published",
+    sink.Gauge("tidemill_topic_oldest_seconds", "Age of the oldest waiting message",
                Seconds(topic.oldest_ready), labels);
     sink.Counter("tidemill_topic_died_total", "Messages that became dead letters",
                  static_cast<double>(topic.died), labels);
   }
-  sink.Gauge("tidemill_dead_letters", "Dead letters kept",
+  sink.Gauge("tidemill_dead_letters", "Dead letters on the bus",
              static_cast<double>(status.dead_letters));
   sink.Gauge("tidemill_tool_backlog", "Tool calls and gradings that wait or run",
              static_cast<double>(status.ToolBacklog()));
-  sink.Gauge("tidemill_policy_lag_versions", "How far the last worker is behind the newest weights",
+  sink.Gauge("tidemill_policy_lag_versions",
+             "Versions between the newest weights and those of the slowest worker",
              static_cast<double>(status.LagMax()));
   std::map<std::pair<std::string, std::string>, double> workers;
   for (const RosterEntry& entry : status.workers) {

@@ -73,7 +73,7 @@ struct ReplayCounters : CounterSet {
   Counter duplicates{*this,
                      {.key = "duplicates",
                       .metric = "tidemill_trajectories_duplicate_total",
-                      .help = "Trajectories refused because they were stored before"}};
+                      .help = "Duplicate trajectories refused"}};
   Counter stored{*this,
                  {.key = "episodes_stored",
                   .metric = "tidemill_trajectories_stored_total",
@@ -82,14 +82,13 @@ struct ReplayCounters : CounterSet {
                  {.key = "scored",
                   .metric = "tidemill_episodes_scored_total",
                   .help = "Episodes with a verdict"}};
-  Counter solved{*this,
-                 {.key = "solved",
-                  .metric = "tidemill_episodes_solved_total",
-                  .help = "Episodes whose verdict is solved"}};
+  Counter solved{
+      *this,
+      {.key = "solved", .metric = "tidemill_episodes_solved_total", .help = "Episodes solved"}};
   Counter stale{*this,
                 {.key = "stale",
                  .metric = "tidemill_stale_total",
-                 .help = "Episodes that failed through us: kept, never trained on"}};
+                 .help = "Episodes that failed because of the system; kept, never trained on"}};
   Counter too_old{*this,
                   {.key = "too_old",
                    .metric = "tidemill_too_old_total",
@@ -97,11 +96,11 @@ struct ReplayCounters : CounterSet {
   Counter masked_tokens{*this,
                         {.key = "masked_tokens",
                          .metric = "tidemill_masked_tokens_total",
-                         .help = "Tokens over the staleness bound, masked"}};
+                         .help = "Tokens masked because they were too old"}};
   Counter zero_variance{*this,
                         {.key = "zero_variance",
                          .metric = "tidemill_episodes_zero_variance_total",
-                         .help = "Episodes of groups without a difference in rewards"}};
+                         .help = "Episodes in groups whose rewards are all equal"}};
   Counter evicted{*this,
                   {.key = "evicted",
                    .metric = "tidemill_episodes_evicted_total",
@@ -112,7 +111,7 @@ struct ReplayCounters : CounterSet {
   Counter rescored{*this,
                    {.key = "rescored",
                     .metric = "tidemill_rescored_total",
-                    .help = "Verdicts replaced after a scorer version rose"}};
+                    .help = "Verdicts replaced after a scorer's version rose"}};
   Counter rescore_failed{*this,
                          {.key = "rescore_failed",
                           .metric = "tidemill_rescore_failed_total",
@@ -125,7 +124,7 @@ struct ReplayCounters : CounterSet {
   Counter waiting_verdicts{*this,
                            {.key = "waiting_verdicts",
                             .metric = "tidemill_replay_waiting_verdicts",
-                            .help = "Episodes without a verdict",
+                            .help = "Episodes without a verdict yet",
                             .kind = Counter::Kind::kLevel}};
 };
 

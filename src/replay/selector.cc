@@ -12,10 +12,10 @@ namespace tidemill {
 namespace {
 
 Status Unknown(ItemKey key) {
-  return NotFound("no item " + std::to_string(key));
+  return NotFound("unknown item " + std::to_string(key));
 }
 Status Known(ItemKey key) {
-  return Exists("item " + std::to_string(key) + " is there already");
+  return Exists("item " + std::to_string(key) + " already exists");
 }
 Status Nothing() {
   return NotFound("there is no item to choose");
@@ -182,7 +182,8 @@ Result<std::unique_ptr<Selector>> NewSelector(std::string_view name, Random rand
     }
     return NewPrioritizedSelector(random, priority_exponent);
   }
-  return Invalid("no selector \"" + std::string(name) + "\"; known are fifo, uniform, prioritized");
+  return Invalid("unknown selector \"" + std::string(name) +
+                 "\"; known are fifo, uniform, prioritized");
 }
 
 }  // namespace tidemill

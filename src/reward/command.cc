@@ -77,7 +77,7 @@ Result<pid_t> Spawn(const std::vector<std::string>& command, const Pipe& in, con
   const int error = posix_spawnp(&pid, argv[0], &actions, &attributes, argv.data(), environ);
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
-  if (error != 0) return Invalid("\"" + command[0] + "\" cannot be started: " + strerror(error));
+  if (error != 0) return Invalid("\"" + command[0] + "\" could not be started: " + strerror(error));
   return pid;
 }
 
@@ -128,7 +128,7 @@ class Conversation {
     while (waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
            info.si_pid == 0) {
       if (std::chrono::steady_clock::now() > deadline_)
-        return Timeout("it did not end within " + std::to_string(limits_.time.count()) + " ms");
+        return Timeout("it did not exit within " + std::to_string(limits_.time.count()) + " ms");
       poll(nullptr, 0, 1);
     }
     return Ok();
@@ -154,7 +154,7 @@ class Conversation {
 
 Result<std::string> RunCommand(const std::vector<std::string>& command, const std::string& input,
                                const CommandLimits& limits) {
-  if (command.empty()) return Invalid("no command is given");
+  if (command.empty()) return Invalid("the command is empty");
   Pipe in, out, err;
   if (!in.Open() || !out.Open() || !err.Open())
     return Unavailable(std::string("no pipe: ") + strerror(errno));

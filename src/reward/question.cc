@@ -147,7 +147,7 @@ Result<CommandAnswer> ParseAnswer(const std::string& text) {
     return Invalid("the answer must be one JSON object, got \"" + Beginning(text, kShownMax) +
                    "\"");
   }
-  if (json.contains("error")) return Unavailable("it says: " + Shown(json["error"]));
+  if (json.contains("error")) return Unavailable("it reported: " + Shown(json["error"]));
   CommandAnswer answer;
   if (json.contains("score")) {
     answer.has_score = true;

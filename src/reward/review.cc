@@ -180,7 +180,7 @@ class ReviewScorer final : public Scorer {
   }
 
   Look SeeTime(const v1::ToolResult& grade, const v1::ScoreRequest& request) const {
-    if (!grade.compiled() || grade.tests_passed() == 0) return {0, "nothing ran as it should"};
+    if (!grade.compiled() || grade.tests_passed() == 0) return {0, "the tests did not run"};
     const double mine = std::max(kLeastCpuMs, grade.cpu_ms());
     double reference = reward_.review_cpu_ms;
     if (reference == 0) {
@@ -188,14 +188,14 @@ class ReviewScorer final : public Scorer {
       reference = best == fastest_ms_.end() ? mine : best->second;
     }
     return {std::min(1.0, reference / mine),
-            fmt::format("{:.0f} ms of CPU, {:.0f} are the measure", mine, reference)};
+            fmt::format("{:.0f} ms of CPU, the reference is {:.0f}", mine, reference)};
   }
 
   Result<v1::SubScore> Judge(std::string_view aspect, const v1::ScoreRequest& request,
                              const ScoreEvidence& evidence) const {
     const std::string name(aspect);
     const std::optional<Look> first = See(name, 1, request, evidence);
-    if (!first) return Unavailable("nothing to judge " + name + " by");
+    if (!first) return Unavailable("no data for " + name + " by");
     v1::SubScore sub;
     sub.set_name(name);
     sub.set_value(first->value);
@@ -205,7 +205,7 @@ class ReviewScorer final : public Scorer {
         first->value < reward_.review_threshold ? See(name, 2, request, evidence) : std::nullopt;
     if (!second) return sub;
     sub.set_looks(2);
-    sub.set_comment(fmt::format("{}; on a second look: {}", first->comment, second->comment));
+    sub.set_comment(fmt::format("{}; second review: {}", first->comment, second->comment));
     if (Judged(name, evidence))
       sub.set_value(second->value);  // it knew what it had said before
     else if (name == "performance")

@@ -92,7 +92,7 @@ void RewardLoop::Advance(uint64_t key, Time now) {
       needs.emplace(need.Key(), std::move(need));
   }
   if (needs.empty() || ++scoring.rounds > kRoundsMax || needs.size() > kRunsMax) {
-    TM_CHECK(needs.empty(), "a scorer asks for ever more");
+    TM_CHECK(needs.empty(), "a scorer asked too many questions");
     Send(key, Judge(scoring));
     return;
   }
@@ -306,7 +306,8 @@ void RewardLoop::Send(uint64_t key, v1::Verdict verdict) {
   verdict.set_request_id(request.request_id());
   ++(verdict.scored() ? counters_.scored : counters_.unscorable);
   if (options_.metrics != nullptr) {
-    options_.metrics->Histogram("tidemill_score_seconds", "From the request to its verdict")
+    options_.metrics
+        ->Histogram("tidemill_score_seconds", "Time from a score request to its verdict")
         .Observe(Seconds(clock_.Now() - node.mapped().began));
   }
   MakeReadable(verdict);

@@ -51,17 +51,17 @@ struct RewardCounters : CounterSet {
   Counter unscorable{*this,
                      {.key = "unscorable",
                       .metric = "tidemill_skipped_total",
-                      .help = "Work given up after its retries",
+                      .help = "Work abandoned after its retries",
                       .labels = {{"what", "score"}}}};
   Counter retries{*this,
                   {.key = "reward_retries",
                    .metric = "tidemill_retries_total",
-                   .help = "Work tried again after a failure of ours",
+                   .help = "Work retried after a system failure",
                    .labels = {{"what", "score"}}}};
   Counter second_looks{*this,
                        {.key = "second_looks",
                         .metric = "tidemill_second_looks_total",
-                        .help = "Closer looks at what scored low"}};
+                        .help = "Second reviews of low sub-scores"}};
   Counter in_progress{*this,
                       {.key = "scoring_running",
                        .metric = "tidemill_scoring_running",

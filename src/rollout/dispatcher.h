@@ -76,12 +76,11 @@ struct DispatcherCounters : CounterSet {
   Counter groups_dropped{*this,
                          {.key = "groups_dropped",
                           .metric = "tidemill_groups_dropped_total",
-                          .help = "Groups that returned their credit"}};
-  Counter put_off{
-      *this,
-      {.key = "put_off",
-       .metric = "tidemill_tasks_put_off_total",
-       .help = "Tasks postponed because their groups failed through us too often in a row"}};
+                          .help = "Groups dropped with their credit returned"}};
+  Counter put_off{*this,
+                  {.key = "put_off",
+                   .metric = "tidemill_tasks_put_off_total",
+                   .help = "Tasks postponed because their groups failed too often in a row"}};
   Counter running{*this,
                   {.key = "gate_running",
                    .metric = "tidemill_gate_running",
@@ -90,7 +89,7 @@ struct DispatcherCounters : CounterSet {
   Counter accepted{*this,
                    {.key = "gate_accepted",
                     .metric = "tidemill_gate_accepted",
-                    .help = "Episodes accepted since the run began",
+                    .help = "Episodes accepted since the start",
                     .kind = Counter::Kind::kLevel}};
   Counter epoch{*this,
                 {.key = "epoch",

@@ -67,7 +67,7 @@ void RolloutLoop::TakeGroups(Time now) {
       report.set_group(group.group());
       report.set_revision(1);
       report.set_dropped(group.members());
-      report.set_reason("gave up after " + std::to_string(lease.deliveries - 1) +
+      report.set_reason("abandoned after " + std::to_string(lease.deliveries - 1) +
                         " workers were lost");
       outbox_.Publish(kGivenUpTopic, event.SerializeAsString(), std::move(lease));
       continue;

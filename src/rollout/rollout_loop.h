@@ -43,12 +43,12 @@ struct RolloutCounters : CounterSet {
   Counter episodes_running{*this,
                            {.key = "episodes_running",
                             .metric = "tidemill_episodes_running",
-                            .help = "Episodes in progress",
+                            .help = "Episodes in flight",
                             .kind = Counter::Kind::kLevel}};
   Counter waiting_for_tools{*this,
                             {.key = "waiting_for_tools",
                              .metric = "tidemill_episodes_waiting_for_tools",
-                             .help = "Tool calls not yet answered",
+                             .help = "Tool calls without a result yet",
                              .kind = Counter::Kind::kLevel}};
   Counter finished{*this,
                    {.key = "episodes_finished",
@@ -57,7 +57,7 @@ struct RolloutCounters : CounterSet {
   Counter given_up{*this,
                    {.key = "episodes_given_up",
                     .metric = "tidemill_episodes_given_up_total",
-                    .help = "Episodes given up through a failure of ours"}};
+                    .help = "Episodes abandoned after system failures"}};
   Counter tool_calls{*this,
                      {.key = "tool_calls",
                       .metric = "tidemill_tool_calls_asked_total",
@@ -65,17 +65,17 @@ struct RolloutCounters : CounterSet {
   Counter tool_retries{*this,
                        {.key = "tool_retries",
                         .metric = "tidemill_retries_total",
-                        .help = "Work tried again after a failure of ours",
+                        .help = "Work retried after a system failure",
                         .labels = {{"what", "tool"}}}};
   Counter skipped{*this,
                   {.key = "skipped",
                    .metric = "tidemill_skipped_total",
-                   .help = "Work given up after its retries",
+                   .help = "Work abandoned after its retries",
                    .labels = {{"what", "tool"}}}};
   Counter calls_lost{*this,
                      {.key = "calls_lost",
                       .metric = "tidemill_tool_calls_lost_total",
-                      .help = "Tool calls that were never answered"}};
+                      .help = "Tool calls without an answer"}};
   Counter groups_lost{*this,
                       {.key = "groups_lost",
                        .metric = "tidemill_groups_lost_total",

@@ -67,7 +67,7 @@ Status TaskOrder::Seek(const std::string& cursor) {
   epoch_ = epoch;
   Shuffle();
   if (position > order_.size()) {
-    return Invalid("the dispatcher's cursor \"" + cursor + "\" is past the end of the tasks; " +
+    return Invalid("the dispatcher's cursor \"" + cursor + "\" is beyond the last task; " +
                    "was the run started with other tasks?");
   }
   position_ = position;

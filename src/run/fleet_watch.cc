@@ -19,7 +19,7 @@ double NumberOf(const v1::Heartbeat& beat, const char* name) {
 FleetWatch::FleetWatch(std::string url, std::string run)
     : url_(std::move(url)), run_(std::move(run)) {
   if (const Status read = Read(); !read.ok()) {
-    LogWarn("the fleet is not seen yet", {{"why", read.message()}});
+    LogWarn("the fleet has not been read yet", {{"why", read.message()}});
   }
   thread_ = std::thread([this] { Run(); });
 }
@@ -38,7 +38,7 @@ void FleetWatch::Run() {
   while (!changed_.wait_for(lock, kBeatEvery, [this] { return stop_; })) {
     lock.unlock();
     if (const Status read = Read(); !read.ok()) {
-      LogEvery(std::chrono::minutes(1), "fleet watch", LogLevel::kWarn, "the fleet is not seen",
+      LogEvery(std::chrono::minutes(1), "fleet watch", LogLevel::kWarn, "cannot read the fleet",
                {{"why", read.message()}});
     }
     lock.lock();

@@ -236,8 +236,8 @@ Status CheckTools(const std::vector<v1::Task>& tasks, const ProtocolOptions& opt
       if (known) continue;
       std::string names;
       for (const ToolDescription& tool : options.tools) names += " " + tool.name;
-      return Invalid("task " + task.id() + " wants the tool \"" + wanted +
-                     "\"; there are:" + names);
+      return Invalid("task " + task.id() + " requires the tool \"" + wanted +
+                     "\"; available tools:" + names);
     }
   }
   return Ok();

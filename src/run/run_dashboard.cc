@@ -40,12 +40,13 @@ std::unique_ptr<RunServer> StartDashboard(const HttpOptions& http, const std::st
   Result<std::unique_ptr<RunServer>> server = ServeRuns(options);
   if (!server.ok() && server.status().code() == Code::kUnavailable && if_taken == "free" &&
       http.port != 0) {
-    LogWarn("the dashboard takes a free port", {{"why", server.status().message()}});
+    LogWarn("the dashboard's port is taken; using a free one",
+            {{"why", server.status().message()}});
     options.http.port = 0;
     server = ServeRuns(options);
   }
   if (server.ok()) return std::move(*server);
-  LogWarn("training goes on without its dashboard", {{"why", server.status().message()}});
+  LogWarn("training continues without the dashboard", {{"why", server.status().message()}});
   return nullptr;
 }
 

@@ -132,7 +132,7 @@ class Driver {
       outcome.fleet = std::move(*fleet);
     } else {
       outcome.fleet_silent = fleet.status().message();
-      LogWarn("the summary lacks what other processes did", {{"why", outcome.fleet_silent}});
+      LogWarn("the summary lacks the work of other processes", {{"why", outcome.fleet_silent}});
     }
   }
 
@@ -169,7 +169,7 @@ class Driver {
       }
       if (signals_seen > 0 && !interrupted) {
         interrupted = true;
-        LogInfo("finishing the step and saving; Ctrl-C again to stop at once");
+        LogInfo("finishing the step and saving; press Ctrl-C again to stop at once");
         run.Interrupt();
       }
       // An interrupted run does not evaluate once more: it ends when its last step is saved.
@@ -192,7 +192,7 @@ class Driver {
     }
     fruitless_from_ = s["episodes_finished"];
     const std::string text = std::to_string(fruitless) +
-                             " episodes since the last step taught nothing: so far " +
+                             " episodes without a training step: so far " +
                              std::to_string(s["zero_variance"]) +
                              " in groups whose rewards are all equal (tasks too hard "
                              "or too easy, or a reward that is too coarse), " +

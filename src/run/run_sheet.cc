@@ -43,7 +43,7 @@ std::string RunSheet::ToJson() const {
 
 Result<RunSheet> RunSheet::FromJson(std::string_view text) {
   const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
-  if (!json.is_object()) return Invalid("the run's sheet is not a JSON object");
+  if (!json.is_object()) return Invalid("the run sheet is not a JSON object");
   RunSheet sheet;
   const char* at = "";
   try {
@@ -60,7 +60,7 @@ Result<RunSheet> RunSheet::FromJson(std::string_view text) {
     get("weights_folder", sheet.weights_folder);
     get("config", sheet.config);
   } catch (const nlohmann::json::exception&) {
-    return Invalid("the run's sheet: \"" + std::string(at) + "\" is missing or of another type");
+    return Invalid("the run sheet: \"" + std::string(at) + "\" is missing or has the wrong type");
   }
   return sheet;
 }
@@ -113,7 +113,7 @@ Status WaitForSeat(SheetBoard& board) {
       return alive ? Unavailable(who + "; stop it first") : Ok();
     }
     if (clock.Now() > until) return Unavailable(who + "; stop it first");
-    if (!std::exchange(told, true)) LogInfo(who + "; waiting whether it still lives");
+    if (!std::exchange(told, true)) LogInfo(who + "; waiting to see whether it is still alive");
     std::this_thread::sleep_for(milliseconds(500));
   }
 }
@@ -139,7 +139,7 @@ void SheetKeeper::Run() {
     lock.unlock();
     // A Redis that is away comes back; until then nobody can read the sheet anyway.
     const Status written = board_.Write(sheet_, kSheetLasts);
-    if (!written.ok()) LogOnce("sheet", LogLevel::kWarn, "the run's sheet: " + written.message());
+    if (!written.ok()) LogOnce("sheet", LogLevel::kWarn, "the run sheet: " + written.message());
     const Result<bool> asked = board_.FilesAsked();
     if (asked.ok() && *asked) on_files_asked_();
     lock.lock();
@@ -155,14 +155,14 @@ Result<RunSheet> WaitForSheet(SheetBoard& board, const std::string& run) {
     if (sheet.status().code() == Code::kInvalid) return sheet.status();
     if (sheet.ok() && *sheet) {
       if ((*sheet)->messages == kMessagesVersion) return std::move(**sheet);
-      return Invalid("run " + run + " speaks version " + std::to_string((*sheet)->messages) +
+      return Invalid("run " + run + " uses version " + std::to_string((*sheet)->messages) +
                      " of the messages (its program is " + (*sheet)->program +
                      "), this program version " + std::to_string(kMessagesVersion));
     }
     if (!std::exchange(told, true)) LogInfo("waiting for the learner of run " + run);
     std::this_thread::sleep_for(milliseconds(200));
   }
-  return Closed("stopped before there was a learner");
+  return Closed("stopped before a learner appeared");
 }
 
 }  // namespace tidemill

@@ -213,7 +213,7 @@ Result<std::string> MakeSummary(const RunDirectory& directory, const RunOutcome&
 
 std::string SummaryText(const std::string& summary_json) {
   const Json json = Json::parse(summary_json, nullptr, false);
-  if (json.is_discarded() || !json.is_object()) return "the summary is not readable\n";
+  if (json.is_discarded() || !json.is_object()) return "the summary cannot be read\n";
   std::string text = fmt::format("run {}: {}\n", json.value("run", ""), json.value("status", ""));
   if (json.contains("error")) text += "  " + json.value("error", "") + "\n";
   for (const auto& [name, eval] : json["eval"].items()) {
@@ -235,7 +235,7 @@ std::string SummaryText(const std::string& summary_json) {
       json.value("skipped", 0));
   if (json.contains("groups")) text += BooksText(json["groups"]);
   if (json.contains("fleet_silent")) {
-    text += "  what other processes did is not known: " + json.value("fleet_silent", "") + "\n";
+    text += "  the work of other processes is unknown: " + json.value("fleet_silent", "") + "\n";
   }
   for (const char* kind : {"ports", "loops"}) {
     text += fmt::format("  busy {}:", kind);

@@ -19,7 +19,7 @@ struct RunOutcome {
   std::string fleet_silent;           // why there is none though there should be
 };
 
-// From the run's database and its last snapshot, as JSON. See docs/training.md for every field.
+// From the run's database and its last snapshot, as JSON. See docs/config.md for every field.
 Result<std::string> MakeSummary(const RunDirectory& directory, const RunOutcome& outcome);
 
 // The summary for people.

@@ -50,7 +50,7 @@ void Autoscaler::TakeEvents(Time now) {
       failures_ = now - own.since < options_.short_life ? failures_ + 1 : 1;
       const Duration pause = std::chrono::seconds(1) * (1 << std::min(failures_ - 1, 10));
       start_at_ = now + std::min<Duration>(pause, options_.backoff_max);
-      LogWarn("a tool worker ended unasked",
+      LogWarn("a tool worker exited unexpectedly",
               {{"worker", own.name}, {"why", event.status.message()}});
     }
     own_.erase(found);
@@ -64,7 +64,8 @@ void Autoscaler::TakeReports(Time now) {
     asked_ = false;
     if (!report.status.ok()) {
       LogEvery(std::chrono::seconds(30), "autoscaler", LogLevel::kWarn,
-               "the queues cannot be seen; nothing is changed", {{"why", report.status.message()}});
+               "cannot read the queues; keeping the number of workers",
+               {{"why", report.status.message()}});
       continue;
     }
     if (draining_) continue;

@@ -31,7 +31,7 @@ struct ScaleCounters : CounterSet {
   Counter wanted{*this,
                  {.key = "scale_wanted",
                   .metric = "tidemill_scale_wanted_workers",
-                  .help = "Tool workers there should be",
+                  .help = "Desired number of tool workers",
                   .kind = Counter::Kind::kLevel}};
   Counter own{*this,
               {.key = "scale_own",
@@ -64,7 +64,7 @@ struct ScaleCounters : CounterSet {
   Counter service_us{*this,
                      {.key = "scale_service_us",
                       .metric = "tidemill_scale_service_seconds",
-                      .help = "Mean time of a tool call, as observed",
+                      .help = "Observed mean time of a tool call",
                       .kind = Counter::Kind::kLevel,
                       .scale = 1e-6}};
   Counter started{*this,
@@ -74,7 +74,7 @@ struct ScaleCounters : CounterSet {
   Counter drained{*this,
                   {.key = "scale_drained",
                    .metric = "tidemill_scale_drained_total",
-                   .help = "Tool workers that left when asked"}};
+                   .help = "Tool workers that were stopped and left in order"}};
   Counter failed{*this,
                  {.key = "scale_failed",
                   .metric = "tidemill_scale_failed_total",

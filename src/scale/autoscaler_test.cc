@@ -158,7 +158,7 @@ TEST_F(AutoscalerTest, AWorkerThatDiesIsReplacedAndOnesThatFailAtOnceAreTriedLes
   for (int i = 0; i < 300; ++i) {
     if (!backend_.running.empty()) {
       ++starts;
-      backend_.End(*backend_.running.begin(), Internal("it ended with status 2"));
+      backend_.End(*backend_.running.begin(), Internal("it exited with status 2"));
     }
     Second(0, 0);
   }

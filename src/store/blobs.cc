@@ -22,7 +22,7 @@ Status CheckHash(std::string_view hash) {
   });
   if (hash.size() == 64 && hex) return Ok();
   return Invalid("\"" + Beginning(hash, 80) +
-                 "\" is no blob's hash: 64 lower-case hex digits expected");
+                 "\" is not the hash of a blob: expected 64 lower-case hex digits");
 }
 
 Status CheckSize(std::string_view content) {
@@ -58,7 +58,7 @@ class FileBlobs final : public BlobStore {
       if (content.status().code() != Code::kNotFound) return content.status();
       return NotFound("no blob " + std::string(hash) + " in " + directory_);
     }
-    if (Sha256Hex(*content) != hash) return Corrupt(path + ": its content does not have this hash");
+    if (Sha256Hex(*content) != hash) return Corrupt(path + ": its content does not match its hash");
     return content;
   }
 

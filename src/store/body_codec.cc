@@ -41,16 +41,17 @@ Result<std::string> BodyCodec::Pack(const google::protobuf::MessageLite& message
 Status BodyCodec::Unpack(std::string_view packed, google::protobuf::MessageLite& message) {
   const unsigned long long size = ZSTD_getFrameContentSize(packed.data(), packed.size());
   if (size == ZSTD_CONTENTSIZE_ERROR || size == ZSTD_CONTENTSIZE_UNKNOWN || size > kBodyBytesMax) {
-    return Corrupt("the stored body is no zstd frame of a known size");
+    return Corrupt("the stored body is not a zstd frame of a known size");
   }
   plain_.resize(size);
   const size_t written = ZSTD_decompressDCtx(contexts_->decompress, plain_.data(), plain_.size(),
                                              packed.data(), packed.size());
   if (ZSTD_isError(written)) {
-    return Corrupt(std::string("the stored body does not unpack: ") + ZSTD_getErrorName(written));
+    return Corrupt(std::string("the stored body cannot be decompressed: ") +
+                   ZSTD_getErrorName(written));
   }
   if (written != size || !message.ParseFromArray(plain_.data(), static_cast<int>(size))) {
-    return Corrupt("the stored body is not the message it should be");
+    return Corrupt("the stored body is not the expected message");
   }
   return Ok();
 }

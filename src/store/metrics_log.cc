@@ -35,7 +35,8 @@ Result<MetricsLog> MetricsLog::Open(const std::string& path) {
   if (fd < 0) return FileFailure(path, "cannot open", errno);
   MetricsLog log(path, fd);
   TM_ASSIGN_OR_RETURN(const off_t end, EndOfLastLine(fd, path));
-  if (ftruncate(fd, end) != 0) return FileFailure(path, "cannot cut the unfinished line", errno);
+  if (ftruncate(fd, end) != 0)
+    return FileFailure(path, "cannot truncate the incomplete line", errno);
   return log;
 }
 
@@ -59,7 +60,7 @@ Status MetricsLog::Append(std::string_view json) {
   if (n == static_cast<ssize_t>(line.size())) return Ok();
   const int error = n < 0 ? errno : ENOSPC;
   // Half a line would spoil the next one.
-  if (n > 0 && ftruncate(fd_, before) != 0) return FileFailure(path_, "cannot cut", errno);
+  if (n > 0 && ftruncate(fd_, before) != 0) return FileFailure(path_, "cannot truncate", errno);
   return FileFailure(path_, "cannot write", error);
 }
 

@@ -70,10 +70,9 @@ Status CheckRunName(std::string_view name) {
   });
   if (letters && !name.empty() && name.size() <= 100 && name[0] != '.' && name[0] != '-')
     return Ok();
-  return Invalid(
-      "\"" + Beginning(name, 120) +
-      "\" cannot name a run: 1 to 100 of a-z A-Z 0-9 . _ - are expected, the first neither "
-      "a dot nor a dash");
+  return Invalid("\"" + Beginning(name, 120) +
+                 "\" is not a valid run name: use 1 to 100 of a-z A-Z 0-9 . _ -, not starting with "
+                 "a dot or a dash");
 }
 
 Result<RunDirectory> RunDirectory::Create(const std::string& runs_root, const std::string& name,
@@ -87,7 +86,8 @@ Result<RunDirectory> RunDirectory::Create(const std::string& runs_root, const st
     return Exists(run.path_ + ": a run of this name exists; resume it or choose another name");
   }
   TM_RETURN_IF_ERROR(run.TakeLock());
-  if (IsRun(run.path_)) return Exists(run.path_ + ": a run of this name was just made");
+  if (IsRun(run.path_))
+    return Exists(run.path_ + ": another process has just created a run of this name");
   TM_RETURN_IF_ERROR(MakeDirectories(run.blobs_path()));
   TM_RETURN_IF_ERROR(MakeDirectories(run.checkpoints_path()));
   TM_RETURN_IF_ERROR(run.WriteConfig(config_toml));
@@ -98,7 +98,7 @@ Result<RunDirectory> RunDirectory::OpenToRead(const std::string& runs_root,
                                               const std::string& name) {
   TM_RETURN_IF_ERROR(CheckRunName(name));
   RunDirectory run(name, runs_root + "/" + name);
-  if (!IsRun(run.path_)) return NotFound(run.path_ + ": there is no such run");
+  if (!IsRun(run.path_)) return NotFound(run.path_ + ": no such run");
   return run;
 }
 
@@ -179,12 +179,12 @@ Result<std::string> RunDirectory::ReadSummary() const {
 }
 
 Status RunDirectory::WriteConfig(std::string_view toml) {
-  TM_CHECK(lock_fd_ >= 0, "a run opened to read is not written");
+  TM_CHECK(lock_fd_ >= 0, "the run is open read-only");
   return WriteFileAtomically(config_path(), toml);
 }
 
 Status RunDirectory::WriteSummary(std::string_view json) {
-  TM_CHECK(lock_fd_ >= 0, "a run opened to read is not written");
+  TM_CHECK(lock_fd_ >= 0, "the run is open read-only");
   return WriteFileAtomically(summary_path(), json);
 }
 

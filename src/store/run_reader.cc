@@ -159,7 +159,7 @@ RunReader::RunReader(std::unique_ptr<Database> db) : db_(std::move(db)) {}
 RunReader::~RunReader() = default;
 
 Result<std::unique_ptr<Database>> OpenRunDbToRead(const std::string& db_path) {
-  if (access(db_path.c_str(), F_OK) != 0) return NotFound(db_path + ": there is no such database");
+  if (access(db_path.c_str(), F_OK) != 0) return NotFound(db_path + ": no such database");
   Database::Options options;
   options.mode = Database::Mode::kRead;
   auto db = OpenChecked(db_path, options);

@@ -115,7 +115,7 @@ CREATE TABLE resumes (
 constexpr const char* kMigrations[] = {kVersion1};
 
 Status Foreign(Database& db) {
-  return Invalid(db.path() + ": an SQLite database, but not of a Tidemill run");
+  return Invalid(db.path() + ": an SQLite database, but not that of a Tidemill run");
 }
 
 // The schema's version; kInvalid unless the file is ours (or empty, where that is allowed).
@@ -130,7 +130,7 @@ Result<int64_t> OwnVersion(Database& db, bool may_be_empty) {
 
 Status TooNew(Database& db, int64_t version, size_t known) {
   return Invalid(db.path() + ": schema version " + std::to_string(version) +
-                 " was written by a newer tidemill; this one knows versions up to " +
+                 " was written by a newer tidemill; this program supports versions up to " +
                  std::to_string(known));
 }
 
@@ -143,7 +143,7 @@ Status RunMigration(Database& db, const char* sql, size_t to_version) {
     status = db.Exec(mark.c_str());
   }
   if (!status.ok()) db.Rollback();
-  return status.WithContext("bringing the schema to version " + std::to_string(to_version));
+  return status.WithContext("migrating the schema to version " + std::to_string(to_version));
 }
 
 }  // namespace
@@ -169,9 +169,10 @@ Status CheckSchema(Database& db, std::span<const char* const> migrations) {
     return TooNew(db, version, migrations.size());
   }
   if (static_cast<size_t>(version) < migrations.size()) {
-    return Invalid(db.path() + ": schema version " + std::to_string(version) +
-                   " is of an older tidemill; resume the run once to bring it to version " +
-                   std::to_string(migrations.size()));
+    return Invalid(
+        db.path() + ": schema version " + std::to_string(version) +
+        " was written by an older tidemill; resume the run once to migrate it to version " +
+        std::to_string(migrations.size()));
   }
   return Ok();
 }

@@ -48,7 +48,7 @@ TEST(Schema, AMigrationThatFailsLeavesTheVersionBeforeIt) {
   const char* const bad[] = {"CREATE TABLE things (n INTEGER);",
                              "CREATE TABLE more (n INTEGER); INSERT INTO nowhere VALUES (1);"};
   const Status status = Migrate(*db, bad);
-  EXPECT_THAT(status.message(), HasSubstr("bringing the schema to version 2"));
+  EXPECT_THAT(status.message(), HasSubstr("migrating the schema to version 2"));
   EXPECT_EQ(*db->Integer("PRAGMA user_version"), 1);
   EXPECT_EQ(*db->Integer("SELECT count(*) FROM sqlite_schema WHERE name = 'more'"), 0);
 }
@@ -77,9 +77,9 @@ TEST(Schema, ADatabaseOfAnotherProgramIsRefused) {
   ASSERT_TRUE(Open(dir / "run.db")->Exec("CREATE TABLE theirs (n INTEGER)").ok());
   RealClock clock;
   EXPECT_THAT(RunDb::Open(dir / "run.db", clock).status().message(),
-              HasSubstr("not of a Tidemill run"));
+              HasSubstr("not that of a Tidemill run"));
   EXPECT_THAT(RunReader::Open(dir / "run.db").status().message(),
-              HasSubstr("not of a Tidemill run"));
+              HasSubstr("not that of a Tidemill run"));
 }
 
 TEST(Schema, AFileThatIsNoDatabaseIsCorruptByName) {
@@ -89,7 +89,7 @@ TEST(Schema, AFileThatIsNoDatabaseIsCorruptByName) {
   const auto db = RunDb::Open(dir / "run.db", clock);
   EXPECT_EQ(db.status().code(), Code::kCorrupt);
   EXPECT_THAT(db.status().message(), HasSubstr(dir / "run.db"));
-  EXPECT_THAT(db.status().message(), HasSubstr("no SQLite database"));
+  EXPECT_THAT(db.status().message(), HasSubstr("not an SQLite database"));
 }
 
 }  // namespace

@@ -41,16 +41,16 @@ std::string_view Meaning(int rc) {
       return "reading or writing the database failed";
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
-      return "another process holds the database locked";
+      return "another process has locked the database";
     case SQLITE_CANTOPEN:
       return "the database cannot be opened";
     case SQLITE_READONLY:
     case SQLITE_PERM:
       return "the database is not writable";
     case SQLITE_CORRUPT:
-      return "the database is damaged; `sqlite3 FILE .recover` may save what is left";
+      return "the database is damaged; `sqlite3 FILE .recover` may recover some of it";
     case SQLITE_NOTADB:
-      return "this is no SQLite database, or its first page is damaged";
+      return "not an SQLite database, or its first page is damaged";
     default:
       return "the database refused";
   }

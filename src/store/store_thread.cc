@@ -133,7 +133,7 @@ void StoreThread::Carry(std::vector<Pending> batch) {
   while (true) {
     auto outcomes = db_->Apply(ops);
     if (outcomes.ok()) {
-      if (failing_since_ != kNever) LogInfo("the store writes again", {{"path", db_->path()}});
+      if (failing_since_ != kNever) LogInfo("the store can write again", {{"path", db_->path()}});
       failing_since_ = kNever;
       SetHealth(Ok());
       {

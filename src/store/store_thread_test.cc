@@ -220,7 +220,7 @@ TEST_F(StoreThreadTest, ALockOfAnotherProcessIsWaitedFor) {
   ASSERT_TRUE((*other)->Exec("BEGIN IMMEDIATE").ok());
   asker.Submit(Sample(1), 1);
   while (store->stats().retries < 2) std::this_thread::yield();
-  EXPECT_THAT(store->health().message(), HasSubstr("another process holds the database locked"));
+  EXPECT_THAT(store->health().message(), HasSubstr("another process has locked the database"));
   ASSERT_TRUE((*other)->Exec("ROLLBACK").ok());
   EXPECT_TRUE(asker.Wait(1)[0].status.ok());
 }

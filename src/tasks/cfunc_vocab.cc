@@ -65,7 +65,7 @@ Status WriteText(const std::filesystem::path& path, const std::string& text) {
   std::ofstream output(path, std::ios::binary | std::ios::trunc);
   output << text << '\n';
   output.flush();
-  if (!output) return Unavailable(path.string() + ": cannot be written: " + std::strerror(errno));
+  if (!output) return Unavailable(path.string() + ": cannot write it: " + std::strerror(errno));
   return Ok();
 }
 

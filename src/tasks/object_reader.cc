@@ -129,7 +129,7 @@ void ObjectReader::RefuseOthers() {
   if (!object_.is_object()) return;
   for (const auto& [name, value] : object_.items()) {
     if (std::find(known_.begin(), known_.end(), name) != known_.end()) continue;
-    Fail(name, "is no field of this object." + DidYouMean(name, known_));
+    Fail(name, "unknown field." + DidYouMean(name, known_));
   }
 }
 

@@ -31,7 +31,7 @@ bool ParseLine(const std::string& line, json& out, std::string& error) {
     if (event == json::parse_event_t::object_end) names.pop_back();
     if (event == json::parse_event_t::key &&
         !names.back().insert(value.get<std::string>()).second && error.empty()) {
-      error = "the name " + value.dump() + " stands twice in one object";
+      error = "the name " + value.dump() + " appears twice in one object";
     }
     return error.empty();
   };
@@ -107,7 +107,7 @@ Result<std::vector<v1::Task>> ReadTaskFile(const std::string& path) {
     }
     return Invalid(std::move(message));
   }
-  if (contents.tasks.empty()) return Invalid(path + ": holds no task");
+  if (contents.tasks.empty()) return Invalid(path + ": contains no task");
   return std::move(contents.tasks);
 }
 

@@ -138,16 +138,16 @@ void ReadArguments(ObjectReader& reader, const char* name,
 void CheckGrading(ObjectReader& reader, const v1::Grading& grading) {
   if (grading.sources().empty()) {
     reader.Fail("sources",
-                "must name at least one file of the agent's; nothing else enters the box");
+                "must name at least one of the agent's files; nothing else enters the box");
   }
   if (grading.run().empty()) {
     reader.Fail("run", "must name a program and its arguments, for example [\"./a.out\"]");
   }
-  if (grading.cases().empty()) reader.Fail("cases", "must hold at least one test");
+  if (grading.cases().empty()) reader.Fail("cases", "must have at least one test");
   for (const v1::File& file : grading.harness()) {
     const auto& sources = grading.sources();
     if (std::find(sources.begin(), sources.end(), file.path()) != sources.end()) {
-      reader.Fail("sources", "\"" + file.path() + "\" is a file of the harness too; the agent's " +
+      reader.Fail("sources", "\"" + file.path() + "\" is also a file of the harness; the agent's " +
                                  "would replace it");
     }
   }
@@ -212,12 +212,12 @@ void ReadAnswer(ObjectReader& reader, v1::Task& task) {
   if (!sources.empty() &&
       std::find(sources.begin(), sources.end(), task.answer_file()) == sources.end()) {
     reader.Fail("answer_file", "\"" + task.answer_file() +
-                                   "\" is not among grading.sources, so it would not count");
+                                   "\" is not in grading.sources, so it would not be graded");
   }
 }
 
 void ReadGradings(ObjectReader& reader, v1::Task& task, std::vector<std::string>& errors) {
-  reader.Require("grading", "an object that says how a submission is judged");
+  reader.Require("grading", "an object that says how a submission is graded");
   if (const json* grading = reader.Child("grading")) {
     ReadGrading(*grading, "grading", *task.mutable_grading(), errors);
   }

@@ -31,7 +31,7 @@ Result<std::vector<std::string>> NamedSources(const std::string& arguments_json,
       return Invalid(fmt::format("there is no file \"{}\"", path));
     }
     if (LanguageOf(path) == Language::kOther) {
-      return Invalid(fmt::format("\"{}\" is no C, C++ or Python source file", path));
+      return Invalid(fmt::format("\"{}\" is not a C, C++ or Python source file", path));
     }
   }
   if (named->empty()) return Invalid("\"files\" names no file");

@@ -76,7 +76,7 @@ class Parser {
       files.push_back(std::move(file));
     }
     if (files.empty())
-      return Invalid("the patch has no \"--- file\" line: a unified diff is wanted");
+      return Invalid("the patch has no \"--- file\" line: expected a unified diff");
     return files;
   }
 
@@ -136,14 +136,14 @@ class Parser {
       const std::string text(line.empty() ? line : line.substr(1));
       const bool in_old = last == ' ' || last == '-', in_new = last == ' ' || last == '+';
       if ((!in_old && !in_new) || (in_old && old_left == 0) || (in_new && new_left == 0)) {
-        return Wrong("the hunk's lines are not as many as its header says");
+        return Wrong("the number of lines in the hunk does not match its header");
       }
       if (in_old) hunk.before.push_back(text), --old_left;
       if (in_new) hunk.after.push_back(text), --new_left;
       ++at_;
     }
     if (old_left != 0 || new_left != 0) {
-      return Wrong("the hunk's lines are not as many as its header says");
+      return Wrong("the number of lines in the hunk does not match its header");
     }
     return hunk;
   }

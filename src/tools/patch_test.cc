@@ -68,7 +68,7 @@ TEST(ApplyPatch, AFailureChangesNothingAndSaysWhere) {
       {"--- a.c\n", "expected \"+++ file\""},
       {"--- a.c\n+++ a.c\n", "expected \"@@"},
       {"--- a.c\n+++ a.c\n@@ nonsense @@\n", "expected \"@@"},
-      {"--- a.c\n+++ a.c\n@@ -1,3 +1,3 @@\n one\n", "not as many"},
+      {"--- a.c\n+++ a.c\n@@ -1,3 +1,3 @@\n one\n", "does not match its header"},
       {"--- a.c\n+++ a.c\n@@ -1,1 +1,1 @@\n-five\n+5\n", "does not match a.c"},
       {"--- no.c\n+++ no.c\n@@ -1,1 +1,1 @@\n-five\n+5\n", "no file no.c"},
       {"--- /dev/null\n+++ a.c\n@@ -0,0 +1 @@\n+5\n", "exists already"},

@@ -131,7 +131,7 @@ v1::ToolResult ToolExecutor::Carry(const Job& job) {
     *result.mutable_episode() = job.request.episode();
     result.set_tool(job.request.tool());
     result.set_outcome(v1::OUTCOME_UNAVAILABLE);
-    result.set_cause("the episode was given up");
+    result.set_cause("the episode was abandoned");
   } else {
     result = runner_->Handle(job.request, *job.cancellation);
   }
@@ -144,13 +144,12 @@ void ToolExecutor::Count(const v1::ToolResult& result) {
   Metrics& metrics = *options_.metrics;
   const Labels tool = {{"tool", result.tool()}};
   metrics
-      .Counter("tidemill_tool_requests_total", "Tool requests carried out",
+      .Counter("tidemill_tool_requests_total", "Tool requests executed",
                {{"tool", result.tool()}, {"outcome", std::string(OutcomeName(result.outcome()))}})
       .Increment();
-  metrics
-      .Histogram("tidemill_tool_queue_seconds", "From the request to the start of the work", tool)
+  metrics.Histogram("tidemill_tool_queue_seconds", "Queue wait of a tool request", tool)
       .Observe(result.queue_ms() / 1e3);
-  metrics.Histogram("tidemill_tool_run_seconds", "Time of the commands in the box", tool)
+  metrics.Histogram("tidemill_tool_run_seconds", "Run time of the commands in the box", tool)
       .Observe(result.wall_ms() / 1e3);
 }
 

@@ -140,7 +140,7 @@ bool ToolLoop::AnswerAtOnce(Running& running, Lease& lease) {
     ++counters_.cancelled;
     v1::ToolResult result;
     result.set_outcome(v1::OUTCOME_UNAVAILABLE);
-    result.set_cause("the episode was given up");
+    result.set_cause("the episode was abandoned");
     Answer(request, std::move(result), std::move(lease));
     return true;
   }

@@ -48,55 +48,55 @@ struct ToolCounters : CounterSet {
   Counter requests{*this,
                    {.key = "tool_requests",
                     .metric = "tidemill_tool_calls_total",
-                    .help = "Requests taken",
+                    .help = "Tool requests received",
                     .labels = {{"kind", "agent"}}}};
   Counter gradings{*this,
                    {.key = "gradings",
                     .metric = "tidemill_tool_calls_total",
-                    .help = "Requests taken",
+                    .help = "Tool requests received",
                     .labels = {{"kind", "grade"}}}};
   Counter running{*this,
                   {.key = "tools_running",
                    .metric = "tidemill_tool_calls_running",
-                   .help = "Requests in progress",
+                   .help = "Tool requests running",
                    .kind = Counter::Kind::kLevel}};
   Counter completed{*this,
                     {.key = "tool_commands",
                      .metric = "tidemill_tool_commands_total",
-                     .help = "Requests run in boxes"}};
+                     .help = "Tool requests run in boxes"}};
   Counter unavailable{*this,
                       {.key = "unavailable",
                        .metric = "tidemill_tool_unavailable_total",
-                       .help = "Requests that failed through us"}};
+                       .help = "Tool requests that failed because of the system"}};
   Counter cache_hits{*this,
                      {.key = "cache_hits",
                       .metric = "tidemill_tool_cache_hits_total",
-                      .help = "Requests answered from the cache"}};
+                      .help = "Tool requests answered from the cache"}};
   Counter cache_misses{*this,
                        {.key = "cache_misses",
                         .metric = "tidemill_tool_cache_misses_total",
-                        .help = "Requests the cache did not know"}};
+                        .help = "Tool requests not in the cache"}};
   Counter joined{*this,
                  {.key = "cache_joined",
                   .metric = "tidemill_tool_joined_total",
-                  .help = "Requests answered with the run of an identical one"}};
+                  .help = "Tool requests that shared the run of an identical one"}};
   Counter repeated{*this,
                    {.key = "tool_repeated",
                     .metric = "tidemill_tool_repeated_total",
-                    .help = "Second deliveries of a request"}};
+                    .help = "Tool requests delivered again"}};
   Counter cancelled{*this,
                     {.key = "tool_cancelled",
                      .metric = "tidemill_tool_cancelled_total",
-                     .help = "Requests of episodes that were given up"}};
+                     .help = "Tool requests cancelled because their episode was abandoned"}};
   Counter wall_us{*this,
                   {.key = "tool_wall_us",
                    .metric = "tidemill_tool_wall_seconds_total",
-                   .help = "Wall time of requests in boxes",
+                   .help = "Total wall-clock time of tool requests run in boxes",
                    .scale = 1e-6}};
   Counter queue_us{*this,
                    {.key = "tool_queue_us",
                     .metric = "tidemill_tool_queue_seconds_total",
-                    .help = "Queue wait of requests run in boxes",
+                    .help = "Total queue wait of tool requests run in boxes",
                     .scale = 1e-6}};
 };
 

@@ -62,8 +62,9 @@ Status CheckToolOptions(const ToolOptions& options) {
   std::set<std::string> names;
   for (const CommandTool& tool : options.commands) {
     const std::string which = fmt::format("tool \"{}\": ", tool.name);
-    if (tool.name.empty()) return Invalid("a configured tool needs a name");
-    if (FindTool(tool.name) != nullptr) return Invalid(which + "the name is a built-in tool's");
+    if (tool.name.empty()) return Invalid("a custom tool needs a name");
+    if (FindTool(tool.name) != nullptr)
+      return Invalid(which + "the name is that of a built-in tool");
     if (!names.insert(tool.name).second) return Invalid(which + "the name is used twice");
     if (tool.command.empty() || tool.command[0].empty()) {
       return Invalid(which + "\"command\" must have at least one word");

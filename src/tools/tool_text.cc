@@ -32,7 +32,7 @@ std::string Field(std::string_view name, const std::string& value) {
 std::string EndingText(const v1::ToolResult& result, const BoxLimits& limits) {
   switch (result.outcome()) {
     case v1::OUTCOME_SIGNAL:
-      return fmt::format("it was ended by signal {} ({})", result.exit_code(),
+      return fmt::format("it was killed by signal {} ({})", result.exit_code(),
                          strsignal(result.exit_code()));
     case v1::OUTCOME_TIMEOUT:
       return fmt::format("stopped: it ran longer than {} s", Seconds(limits.wall));

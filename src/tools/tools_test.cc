@@ -224,13 +224,13 @@ TEST_F(Tools, AKeptBoxServesItsEpisodeOnlyAndHoldsNothingOver) {
 TEST_F(Tools, CancelEndsWhatRunsAndWhatWaits) {
   v1::ToolRequest request = Request("shell", {}, R"({"script":"sleep 100"})");
   request.mutable_limits()->set_wall_ms(60'000);
-  request.mutable_episode()->set_task("given up");
+  request.mutable_episode()->set_task("abandoned");
   for (int i = 0; i < 4; ++i) executor().Submit(request, next_tag_++);
   executor().Cancel(request.episode());
   for (int i = 0; i < 4; ++i) {
     const auto result = Await();
     EXPECT_EQ(Name(result), "unavailable");
-    EXPECT_THAT(result.cause(), HasSubstr("given up"));
+    EXPECT_THAT(result.cause(), HasSubstr("abandoned"));
   }
   EXPECT_EQ(Name(Call(Request("shell", {}, R"({"script":"true"})"))), "ok");
 }

@@ -118,7 +118,7 @@ class FileWeightSource final : public WeightSource {
     const std::string& file = announcement.location();
     if (!parsed.ok() || announcement.version() == 0 || !IsOurs(file) ||
         file.find('/') != std::string::npos) {
-      return Corrupt(path + ": is not the announcement of a version");
+      return Corrupt(path + ": is not a valid announcement of weights");
     }
     return announcement;
   }
@@ -130,7 +130,7 @@ class FileWeightSource final : public WeightSource {
     struct stat info = {};
     if (fstat(fd.get(), &info) != 0) return FileFailure(path, "cannot stat", errno);
     if (static_cast<uint64_t>(info.st_size) != newest.bytes()) {
-      return Corrupt(path + ": has " + std::to_string(info.st_size) + " bytes, should have " +
+      return Corrupt(path + ": has " + std::to_string(info.st_size) + " bytes, expected " +
                      std::to_string(newest.bytes()));
     }
     const auto buffer = buffers.Get(newest.bytes());
@@ -165,7 +165,7 @@ Result<std::unique_ptr<FileWeightSink>> FileWeightSink::Create(const std::string
                                                                size_t keep) {
   std::error_code error;
   fs::create_directories(dir, error);
-  if (error) return Unavailable(dir + ": cannot make it: " + error.message());
+  if (error) return Unavailable(dir + ": cannot create it: " + error.message());
   fs::remove(dir + "/" + kManifest, error);  // first: it must not name a file that is gone
   for (const auto& entry : fs::directory_iterator(dir, error)) {
     const std::string name = entry.path().filename().string();

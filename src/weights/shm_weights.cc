@@ -69,13 +69,13 @@ class ShmWeightSource final : public WeightSource {
       std::atomic_thread_fence(std::memory_order_acquire);
       if (slot.number.load(std::memory_order_relaxed) != number) continue;
       if (blob.version <= have) return WeightBlob{};
-      if (blob.bytes > header().slot_bytes) return Wrong(blob.version, "is larger than its place");
+      if (blob.bytes > header().slot_bytes) return Wrong(blob.version, "is larger than its slot");
       const auto buffer = buffers.Get(blob.bytes);
       WeightChecksum sum;
       CopyChecked(buffer->data(), Place(number % 2), blob.bytes, sum);
       std::atomic_thread_fence(std::memory_order_acquire);
       if (slot.number.load(std::memory_order_relaxed) != number) continue;  // written meanwhile
-      if (sum.Value() != expected) return Wrong(blob.version, "does not have its checksum");
+      if (sum.Value() != expected) return Wrong(blob.version, "has the wrong checksum");
       blob.buffer = buffer;
       return blob;
     }
@@ -185,14 +185,14 @@ Result<std::unique_ptr<WeightSource>> OpenShmWeights(const std::string& location
   const auto size = static_cast<size_t>(info.st_size);
   const void* map = known ? mmap(nullptr, size, PROT_READ, MAP_SHARED, fd, 0) : MAP_FAILED;
   close(fd);
-  if (map == MAP_FAILED) return Corrupt("shared memory " + location + ": holds no weights");
+  if (map == MAP_FAILED) return Corrupt("shared memory " + location + ": contains no weights");
   const auto& header = *static_cast<const Header*>(map);
   const bool ours = std::memcmp(header.magic, kMagic, sizeof kMagic) == 0 &&
                     header.layout == kLayout && header.incarnation == incarnation &&
                     header.slot_bytes <= (size - kHeaderBytes) / 2;
   if (!ours) {
     munmap(const_cast<void*>(map), size);
-    return Corrupt("shared memory " + location + ": holds not the weights that were announced");
+    return Corrupt("shared memory " + location + ": does not contain the announced weights");
   }
   return std::unique_ptr<WeightSource>(std::make_unique<ShmWeightSource>(location, map, size));
 }

@@ -23,7 +23,9 @@ Status WeightPublisher::Publish(PublishedWeights weights) {
     auto made = ShmWeightSink::Create(encoded.parts->bytes() + 65536, options_.incarnation);
     no_shm_ = !made.ok();
     if (made.ok()) shm_ = std::move(*made);
-    if (no_shm_) LogWarn("weights go by files only", {{"why", made.status().message()}});
+    if (no_shm_)
+      LogWarn("cannot share weights in memory; using files only",
+              {{"why", made.status().message()}});
   }
   want_files_ = want_files_ || no_shm_;
   if (shm_ != nullptr) {
@@ -43,7 +45,7 @@ void WeightPublisher::PutFiles(const SafetensorsParts& parts) {
     if (made.ok()) files_ = std::move(*made);
   }
   if (files_ != nullptr) status = files_->Put(newest_.version, newest_.step, parts);
-  if (!status.ok()) LogWarn("weights were not written to files", {{"why", status.message()}});
+  if (!status.ok()) LogWarn("could not write weights to files", {{"why", status.message()}});
 }
 
 Result<PublishedWeights> WeightPublisher::NewerThan(uint64_t have) {

@@ -46,7 +46,7 @@ Result<PublishedWeights> WeightReceiver::WaitForFirst(Duration patience) {
   std::unique_lock lock(mutex_);
   if (changed_.wait_for(lock, patience, [this] { return newest_.weights != nullptr; }))
     return newest_;
-  return Timeout("no weights came" +
+  return Timeout("received no weights" +
                  (last_failure_.ok() ? std::string() : ": " + last_failure_.message()));
 }
 
@@ -79,7 +79,7 @@ void WeightReceiver::Fetch(WeightSource& source) {
       blob.ok() ? decode_(*blob) : Result<std::shared_ptr<const Weights>>(blob.status());
   if (!weights.ok()) {
     ++refused_;
-    Log(LogLevel::kWarn, "weights refused",
+    Log(LogLevel::kWarn, "rejected new weights",
         {{"have", version_.load()}, {"why", weights.status().message()}});
     {
       std::lock_guard lock(mutex_);

@@ -60,7 +60,7 @@ function fromExport(all: Record<string, Json>, target: string): Json {
   }
   const near = Object.keys(all).find((key) => key.split("?")[0] === path);
   if (near) return all[near];
-  throw new ApiError(404, "This is not in the report; look at it with: tidemill view");
+  throw new ApiError(404, "Not in the report; use: tidemill view");
 }
 
 export interface LiveEvent {

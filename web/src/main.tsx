@@ -30,7 +30,7 @@ function TokenForm(props: { error: string }) {
         location.reload();
       }}
     >
-      <h2>A token is needed</h2>
+      <h2>A token is required</h2>
       <p class="note">{props.error}</p>
       <label>
         Token
@@ -170,7 +170,7 @@ function App() {
   }, [waiting]);
   if (runs.status === 401 || about.status === 401) return <TokenForm error={runs.error || about.error} />;
   if (!runs.data || !about.data) return runs.error ? <Problem error={runs.error} /> : <Loading />;
-  if (list.length === 0) return <p class="empty">There is no run here yet. Start one with: tidemill train</p>;
+  if (list.length === 0) return <p class="empty">No runs yet. Start one with: tidemill train</p>;
   const run = known(route.run) ? route.run : known(about.data.default_run) ? about.data.default_run : list[0].name;
   return <Shell run={run} runs={list} about={about.data} />;
 }

@@ -90,7 +90,7 @@ test(async (browser) => {
     for (const child of all) await row(child).locator(".badge", { hasText: "here" }).waitFor();
     await until(async () => assert.deepEqual(await states(), statusOf()));
     assert.equal(await row(fleet.tools[0]).locator('[data-name="Role"]').innerText(), "tools");
-    await until(async () => assert.match(await page.locator(".verdict").innerText(), /6 processes, all of them heard/));
+    await until(async () => assert.match(await page.locator(".verdict").innerText(), /6 processes, none lost/));
   });
 
   await browser.step("what each does comes in while it works", async () => {
@@ -109,7 +109,7 @@ test(async (browser) => {
 
   await browser.step("the overview shows the work of all of them", async () => {
     await browser.open("many", "overview");
-    await browser.statOver("Tokens a second", 0);
+    await browser.statOver("Tokens per second", 0);
     const strip = page.getByRole("region", { name: "Fleet" });
     await until(async () => assert.match(await strip.innerText(), /learner 1[^]*rollout 2[^]*tools 2[^]*reward 1/));
     await until(async () => {

@@ -167,7 +167,7 @@ test(async (browser) => {
     await browser.open("async", "compare", "sync");
     await page.locator("code", { hasText: "learner.learning_rate" }).waitFor();
     await browser.open("async", "config");
-    await page.getByLabel("only what is not the default").check();
+    await page.getByLabel("only changed keys").check();
     await until(async () => assert.equal(await page.locator("tbody tr").count(), 1));
   });
 
@@ -179,7 +179,7 @@ test(async (browser) => {
     assert.equal(await page.evaluate(() => document.activeElement.className), "skip");
     await page.locator('nav a[href$="/faults"]').focus();
     await page.keyboard.press("Enter");
-    await page.getByText("What of ours failed").waitFor();
+    await page.getByText("System failures").waitFor();
   });
 
   await browser.step("dark is dark", async () => {
@@ -242,10 +242,10 @@ test(async (browser) => {
     const guarded = await serve(0, "async", TOKEN);
     await browser.moveTo(guarded.url);
     await browser.goto(browser.origin);
-    await page.getByRole("heading", { name: "A token is needed" }).waitFor();
+    await page.getByRole("heading", { name: "A token is required" }).waitFor();
     await page.getByLabel("Token").fill("a-wrong-token-altogether");
     await page.getByRole("button", { name: "Open" }).click();
-    await page.getByRole("heading", { name: "A token is needed" }).waitFor();
+    await page.getByRole("heading", { name: "A token is required" }).waitFor();
     await page.getByLabel("Token").fill(TOKEN);
     await page.getByRole("button", { name: "Open" }).click();
     await page.locator(".live.on").waitFor();

@@ -170,7 +170,7 @@ Result<std::vector<Lease>> MemoryBus::Receive(std::string_view topic, size_t max
 
 Status MemoryBus::OnLease(const Lease& lease, bool found) const {
   if (found) return Ok();
-  return NotFound("the lease of message " + lease.id + " in \"" + lease.topic + "\" ran out");
+  return NotFound("the lease of message " + lease.id + " in \"" + lease.topic + "\" has expired");
 }
 
 Status MemoryBus::Ack(const Lease& lease) {

@@ -84,7 +84,7 @@ bool MemoryTopic::Return(const Lease& lease, Time ready_at, Time now, std::vecto
   if (message == leased_.end()) return false;
   by_token_.erase(message->token);
   if (Exhausted(*message)) {
-    Bury(message, "given back after delivery " + std::to_string(message->deliveries), dead);
+    Bury(message, "returned after delivery " + std::to_string(message->deliveries), dead);
   } else if (ready_at <= now) {
     ready_.splice(ready_.end(), leased_, message);
   } else {
@@ -118,7 +118,7 @@ bool MemoryTopic::Expire(Time now, std::vector<Dead>& dead) {
     auto message = leased_.begin();
     by_token_.erase(message->token);
     if (Exhausted(*message)) {
-      Bury(message, "the lease ran out at delivery " + std::to_string(message->deliveries), dead);
+      Bury(message, "the lease expired at delivery " + std::to_string(message->deliveries), dead);
     } else {
       // In front: it has waited longest.
       ready_.splice(ready_.begin(), leased_, message);

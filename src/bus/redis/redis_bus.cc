@@ -160,7 +160,7 @@ Status RedisBus::Flush(Duration patience) {
   std::unique_lock lock(shared_.mutex);
   const bool settled =
       shared_.settled.wait_for(lock, patience, [this] { return shared_.Settled(); });
-  return settled ? Ok() : Timeout("redis has not taken all calls yet");
+  return settled ? Ok() : Timeout("redis has not executed all calls yet");
 }
 
 std::vector<std::string> RedisBus::Topics() {
@@ -206,15 +206,17 @@ void SinkBus(const RedisBusStats& stats, MetricSink& sink) {
   const auto total = [&](const char* name, const char* help, uint64_t count) {
     sink.Counter(name, help, static_cast<double>(count));
   };
-  total("tidemill_bus_reconnects_total", "Connections to Redis made again", stats.reconnects);
-  total("tidemill_bus_refused_total", "Publishes a full topic refused, tried again", stats.refused);
-  total("tidemill_bus_forced_total", "Publishes sent above a topic's capacity in the end",
-        stats.forced);
-  total("tidemill_bus_leases_lost_total", "Leases that had expired when they were to end",
+  total("tidemill_bus_reconnects_total", "Reconnections to Redis", stats.reconnects);
+  total("tidemill_bus_refused_total", "Publishes refused by a full topic and retried",
+        stats.refused);
+  total("tidemill_bus_forced_total",
+        "Messages published above a topic's capacity to avoid a deadlock", stats.forced);
+  total("tidemill_bus_leases_lost_total", "Leases that had already expired when the work finished",
         stats.lost);
-  total("tidemill_bus_dropped_total", "Messages to topics that were removed meanwhile",
+  total("tidemill_bus_dropped_total", "Messages dropped because their topic was removed",
         stats.dropped);
-  total("tidemill_bus_given_back_total", "Messages fetched and not received", stats.given_back);
+  total("tidemill_bus_given_back_total", "Messages fetched but returned unprocessed",
+        stats.given_back);
 }
 
 }  // namespace tidemill

@@ -157,7 +157,7 @@ Status RedisConnection::Read() {
       if (redisReaderGetReply(reader, &raw) != REDIS_OK) return Lost(reader->errstr);
       if (raw == nullptr) break;
       ReplyPtr reply(static_cast<redisReply*>(raw));
-      if (on_reply_.empty()) return Lost("a reply to no command");
+      if (on_reply_.empty()) return Lost("a reply without a command");
       OnReply on_reply = std::move(on_reply_.front());
       on_reply_.pop_front();
       waiting_since_ = Now();

@@ -141,7 +141,7 @@ Result<std::vector<std::string>> RedisInspector::Runs() {
     TM_ASSIGN_OR_RETURN(ReplyPtr page,
                         client_.Do({"SCAN", cursor, "MATCH", "{*}:epoch", "COUNT", "1000"}));
     if (page->type != REDIS_REPLY_ARRAY || page->elements != 2) {
-      return Unavailable("redis: SCAN answered something else than a page");
+      return Unavailable("redis: invalid answer to SCAN");
     }
     cursor = ReplyText(*page->element[0]);
     for (size_t i = 0; i < page->element[1]->elements; ++i) {
@@ -162,7 +162,7 @@ Status RedisInspector::CheckRun(std::string_view run) {
   std::string names;
   for (const std::string& name : runs) names += (names.empty() ? "" : ", ") + name;
   return NotFound("redis at " + client_.address().Name() + " has no run \"" + std::string(run) +
-                  "\"; " + (names.empty() ? "it has none" : "there is: " + names));
+                  "\"; " + (names.empty() ? "it has no runs" : "its runs are: " + names));
 }
 
 Result<std::vector<TopicState>> RedisInspector::Topics(std::string_view run) {
@@ -276,9 +276,9 @@ Status RedisInspector::EndLetter(std::string_view run, std::string_view id, std:
   const std::string letter = "dead letter " + std::string(id);
   if (text == "ok") return Ok();
   if (text == "missing") return NotFound("run \"" + std::string(run) + "\" has no " + letter);
-  if (text == "nobody") return NotFound(letter + ": its body is not kept any more; drop it");
+  if (text == "nobody") return NotFound(letter + ": its body has expired; drop it");
   if (text.starts_with("notopic ")) {
-    return NotFound(letter + ": there is no topic " + text.substr(8) + " any more; drop it");
+    return NotFound(letter + ": topic " + text.substr(8) + " no longer exists; drop it");
   }
   if (text.starts_with("full ")) {
     return Full(letter + ": the topic " + text.substr(5) + " is full; try again later");

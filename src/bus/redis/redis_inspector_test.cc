@@ -150,7 +150,7 @@ TEST_F(Inspector, NamesTheRunsThereAre) {
   EXPECT_TRUE(inspector_.CheckRun("test").ok());
   const Status missing = inspector_.CheckRun("tset");
   EXPECT_EQ(missing.code(), Code::kNotFound);
-  EXPECT_THAT(missing.message(), HasSubstr("no run \"tset\"; there is: another, test"));
+  EXPECT_THAT(missing.message(), HasSubstr("no run \"tset\"; its runs are: another, test"));
   EXPECT_EQ(inspector_.CheckRun("a b").code(), Code::kInvalid);
 }
 
@@ -260,7 +260,7 @@ TEST_F(Inspector, ALetterThatCannotBeRetriedSaysWhyAndStays) {
   ASSERT_TRUE(bus_->Flush(kPatience).ok());
   const Status gone = inspector_.Retry("test", id);
   EXPECT_EQ(gone.code(), Code::kNotFound);
-  EXPECT_THAT(gone.message(), HasSubstr("no topic work"));
+  EXPECT_THAT(gone.message(), HasSubstr("topic work no longer exists"));
   EXPECT_EQ(Letters().size(), 1u);
   EXPECT_TRUE(inspector_.Drop("test", id).ok());
   EXPECT_EQ(inspector_.Drop("test", id).code(), Code::kNotFound);

@@ -104,7 +104,7 @@ void RedisIo::TryConnect() {
       std::lock_guard lock(shared_.mutex);
       ++shared_.stats.reconnects;
     }
-    LogInfo("connected to redis again", {{"server", address_.Name()}});
+    LogInfo("reconnected to redis", {{"server", address_.Name()}});
     Adopt(std::move(*session));
     return;
   }
@@ -141,7 +141,7 @@ void RedisIo::Adopt(RedisSession session) {
     }
     if (data_lost) shared_.local.OpenAgain();
   }
-  if (data_lost) LogWarn("redis lost its data; topics are made again", {{"run", options_.run}});
+  if (data_lost) LogWarn("redis lost its data; creating the topics again", {{"run", options_.run}});
   std::string prev = "*";
   for (const Batch& batch : in_flight_) {
     SendBatch(batch, prev);
@@ -177,8 +177,7 @@ void RedisIo::RecoverPending() {
 }
 
 void RedisIo::Disconnect(const Status& why) {
-  LogWarn("the connection to redis was lost",
-          {{"server", address_.Name()}, {"error", why.message()}});
+  LogWarn("lost the connection to redis", {{"server", address_.Name()}, {"error", why.message()}});
   session_.command.reset();
   session_.reader.reset();
   blocked_on_.clear();
@@ -261,7 +260,7 @@ void RedisIo::Wait() {
   if (fds[0].revents != 0) {
     uint64_t signals = 0;
     if (read(event_fd_, &signals, sizeof signals) < 0 && errno != EAGAIN) {
-      LogError("the wake-up of the redis thread failed", {{"error", std::strerror(errno)}});
+      LogError("waking the redis thread failed", {{"error", std::strerror(errno)}});
     }
     signaled_ = false;
   }

@@ -57,7 +57,7 @@ void RedisIo::OnTick(const Asked& asked, ReplyPtr reply) {
     const std::string text(ReplyText(*reply));
     if (text.starts_with("NOSCRIPT")) broken_ = Unavailable(text);
     LogEvery(std::chrono::seconds(5), "redis-tick", LogLevel::kWarn,
-             "redis cannot look after a topic", {{"topic", asked.topic}, {"error", text}});
+             "maintaining a topic on redis failed", {{"topic", asked.topic}, {"error", text}});
   }
   RedisTopic* topic = Current(asked);
   if (topic == nullptr) return;

@@ -93,7 +93,7 @@ bool RedisIo::StoreBodies(Batch& batch) {
     auto hash = options_.blobs->Put(call.body);
     if (!hash.ok()) {
       LogEvery(std::chrono::seconds(5), "redis-blob", LogLevel::kError,
-               "a large message cannot be stored; the outbox waits",
+               "cannot store a large message; the outbox waits",
                {{"topic", call.topic}, {"error", hash.status().message()}});
       return false;
     }
@@ -204,7 +204,7 @@ void RedisIo::StopAt(std::string_view why, std::string_view epoch, std::string_v
   }
   retry_at_ = Now() + kErrorRetry;
   LogEvery(std::chrono::seconds(5), "redis-batch", LogLevel::kError,
-           "redis refuses calls; they are tried again", {{"error", why}});
+           "redis refuses calls; retrying", {{"error", why}});
 }
 
 // The topic was fuller than our view of it. Tried again in order until it fits. But calls behind it
@@ -221,7 +221,7 @@ void RedisIo::Refused(std::string_view topic) {
     for (auto call = put_back_.begin(); call != end; ++call) call->force = true;
     shared_.stats.forced += end - put_back_.begin();
     LogEvery(std::chrono::seconds(5), "redis-full", LogLevel::kWarn,
-             "a topic stayed full; messages go above its capacity", {{"topic", topic}});
+             "a topic stayed full; publishing above its capacity", {{"topic", topic}});
     return;
   }
   retry_delay_ = std::clamp(retry_delay_ * 2, kRetryMin, kRetryMax);

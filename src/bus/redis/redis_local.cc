@@ -13,7 +13,7 @@ constexpr Duration kRemovedFor = std::chrono::hours(1);
 constexpr size_t kCapacityMax = 1'000'000'000'000;
 
 Status RanOut(const Lease& lease) {
-  return NotFound("the lease of message " + lease.id + " in \"" + lease.topic + "\" ran out");
+  return NotFound("the lease of message " + lease.id + " in \"" + lease.topic + "\" has expired");
 }
 
 }  // namespace
@@ -223,7 +223,7 @@ Result<TopicDepth> RedisLocal::Depth(std::string_view name) {
   if (topic == nullptr || !topic->open) return NoTopic(name);
   topic->tick_now = true;
   if (!topic->heard) {
-    return Unavailable("the depth of topic \"" + topic->name + "\" was not heard yet; ask again");
+    return Unavailable("the depth of topic \"" + topic->name + "\" is not known yet; try again");
   }
   return topic->depth;
 }

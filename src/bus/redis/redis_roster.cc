@@ -125,9 +125,9 @@ Status CheckSameMessages(const std::vector<RosterEntry>& workers, const v1::Hear
     const v1::Heartbeat& other = entry.beat;
     if (entry.lost() || other.worker() == newcomer.worker()) continue;
     if (other.messages() == newcomer.messages()) continue;
-    return Invalid("this program (" + newcomer.version() + ") speaks version " +
-                   std::to_string(newcomer.messages()) + " of the messages, and worker " +
-                   other.worker() + " (" + other.version() + ") of the same run version " +
+    return Invalid("this program (" + newcomer.version() + ") uses version " +
+                   std::to_string(newcomer.messages()) + " of the messages, but worker " +
+                   other.worker() + " (" + other.version() + ") of the same run uses version " +
                    std::to_string(other.messages()) + "; run the same program everywhere");
   }
   return Ok();

@@ -217,7 +217,7 @@ calls.b = {3, function(name, id, delay)
   local t = topic(name)
   local f = t and held(t, id)
   if not f then return nil, 'lost' end
-  send_back(t, id, f, tonumber(delay), 'given back after delivery')
+  send_back(t, id, f, tonumber(delay), 'returned after delivery')
 end}
 
 calls.u = {2, function(name, id)
@@ -314,7 +314,7 @@ if mine then
   for _, id in ipairs(found[2]) do
     local e = redis.call('XRANGE', t.stream, id, id)
     if e[1] then
-      send_back(t, id, fields_of(e[1][2]), 0, 'the lease ran out at delivery')
+      send_back(t, id, fields_of(e[1][2]), 0, 'the lease expired at delivery')
     else
       redis.call('XACK', t.stream, group, id)
     end
@@ -343,10 +343,9 @@ Status CheckRedisRun(std::string_view run) {
            c != '\\';
   });
   if (!run.empty() && run.size() <= 100 && printable) return Ok();
-  return Invalid(
-      "run \"" + std::string(run) +
-      "\": the name of a run on redis has 1 to 100 printable characters other than spaces "
-      "and {}*?[\\");
+  return Invalid("run \"" + std::string(run) +
+                 "\": the name of a run on redis must have 1 to 100 printable characters other "
+                 "than spaces and {}*?[\\");
 }
 
 std::string RedisBatchScript() {

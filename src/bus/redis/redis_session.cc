@@ -58,13 +58,13 @@ Status CheckRedisInfo(std::string_view info) {
   int major = 0;
   std::string_view rest = version;
   if (!TakeNumber(rest, major) || major < 7) {
-    return Invalid("the server is redis " + std::string(version) + "; 7.0 or later is needed");
+    return Invalid("the server is redis " + std::string(version) + "; 7.0 or later is required");
   }
   uint64_t maxmemory = 0;
   std::string_view limit = InfoField(info, "maxmemory");
   const std::string policy(InfoField(info, "maxmemory_policy"));
   if (TakeNumber(limit, maxmemory) && maxmemory > 0 && policy != "noeviction") {
-    return Invalid("the server may evict our messages: maxmemory is set and maxmemory-policy is " +
+    return Invalid("the server may evict messages: maxmemory is set and maxmemory-policy is " +
                    policy + "; set maxmemory-policy noeviction");
   }
   return Ok();

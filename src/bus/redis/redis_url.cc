@@ -70,7 +70,7 @@ Status ParseHost(std::string_view text, RedisAddress& address) {
     address.host = text.substr(1, end - 1);
     text.remove_prefix(end + 1);
     has_port = text.starts_with(':');
-    if (!has_port && !text.empty()) return Wrong("something other than a port after the ']'");
+    if (!has_port && !text.empty()) return Wrong("expected a port after the ']'");
     if (has_port) port = text.substr(1);
   } else {
     const size_t colon = text.find(':');
@@ -78,10 +78,10 @@ Status ParseHost(std::string_view text, RedisAddress& address) {
     address.host = text.substr(0, colon);
     if (has_port) port = text.substr(colon + 1);
   }
-  if (address.host.empty()) return Wrong("there is no host");
+  if (address.host.empty()) return Wrong("the host is missing");
   for (const unsigned char c : address.host) {
     if (c <= 0x20 || c >= 0x7f || c == '[' || c == ']') {
-      return Wrong("the host has a character no host has");
+      return Wrong("the host has an invalid character");
     }
   }
   if (has_port) {
@@ -99,17 +99,16 @@ std::string RedisAddress::Name() const {
 }
 
 Result<RedisAddress> ParseRedisUrl(std::string_view url) {
-  if (url.size() > kUrlMax) return Wrong("it is longer than any URL we know");
+  if (url.size() > kUrlMax) return Wrong("it is too long");
   if (url.starts_with("rediss://")) {
     return Invalid(
-        "redis URL: rediss:// is not spoken here. Run stunnel beside this program and name its "
-        "local "
-        "end, redis://127.0.0.1:PORT; docs/bus.md, \"Encryption with stunnel\", has the set-up");
+        "redis URL: rediss:// is not supported. Run stunnel beside this program and use its local "
+        "address, redis://127.0.0.1:PORT; see docs/bus.md, \"Encryption with stunnel\"");
   }
   if (!url.starts_with(kScheme)) return Wrong("it does not begin with redis://");
   url.remove_prefix(kScheme.size());
   if (url.find_first_of("?#") != std::string_view::npos) {
-    return Wrong("options after '?' or '#' are not known");
+    return Wrong("options after '?' or '#' are not supported");
   }
   RedisAddress address;
   // The last '@': one inside a password should be written %40, but is understood.

@@ -48,13 +48,13 @@ TEST(RedisUrl, RefusesWhatIsWrongAndSaysWhat) {
   const std::pair<const char*, const char*> cases[] = {
       {"", "does not begin with redis://"},
       {"http://h", "does not begin with redis://"},
-      {"redis://", "no host"},
-      {"redis://:6379", "no host"},
+      {"redis://", "host is missing"},
+      {"redis://:6379", "host is missing"},
       {"redis://@h", "without a user"},
       {"redis://h:", "port must be a number"},
       {"redis://h:0", "port must be a number from 1"},
       {"redis://h:65536", "from 1 to 65535"},
-      {"redis://[[::1]", "no host has"},
+      {"redis://[[::1]", "invalid character"},
       {"redis://h:6379x", "port must be a number"},
       {"redis://h:1/db", "database must be a number"},
       {"redis://h:1/-1", "database must be a number"},
@@ -63,8 +63,8 @@ TEST(RedisUrl, RefusesWhatIsWrongAndSaysWhat) {
       {"redis://a:%zz@h", "two hex digits"},
       {"redis://[::1", "without its ']'"},
       {"redis://[::1]x", "after the ']'"},
-      {"redis://h?timeout=3", "not known"},
-      {"redis://h h", "character no host has"},
+      {"redis://h?timeout=3", "not supported"},
+      {"redis://h h", "invalid character"},
   };
   for (const auto& [url, want] : cases) {
     auto address = ParseRedisUrl(url);

@@ -66,7 +66,7 @@ void TopicJanitor::Look() {
     if (!entry.lost()) present.insert(entry.beat.worker());
   }
   for (const std::string& topic : OrphanTopics(bus_.Topics(), present, suspects_)) {
-    LogInfo("a worker is gone; its topic goes too", {{"topic", topic}});
+    LogInfo("removing the topic of a worker that is gone", {{"topic", topic}});
     (void)bus_.Remove(topic);
   }
 }

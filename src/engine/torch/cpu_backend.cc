@@ -59,7 +59,7 @@ class CpuBackend final : public DecodeBackend {
     const ModelConfig& c = weights->config();
     if (ExpectedTensors(c) != ExpectedTensors(config_) || c.num_heads != config_.num_heads ||
         c.num_kv_heads != config_.num_kv_heads) {
-      return Invalid("the new weights have another shape than those they replace");
+      return Invalid("the new weights have a different shape than the old ones");
     }
     auto ready = std::make_shared<PackedReady>();
     TM_RETURN_IF_ERROR(CatchTorchStatus("taking new weights", [&] {

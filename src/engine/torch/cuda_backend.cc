@@ -54,7 +54,7 @@ class CudaBackend final : public DecodeBackend {
 
   Status Load(const PolicyWeights& weights) {
     if (!SameShape(weights.config(), config_)) {
-      return Invalid("the new weights have another shape than those they replace");
+      return Invalid("the new weights have a different shape than the old ones");
     }
     return CatchTorchStatus("taking new weights", [&] {
       if (const void* block = WholeBlock(weights); block != nullptr) {

@@ -26,14 +26,14 @@ class TorchEngine final : public Engine {
 
   Status Add(SequenceStart start) override {
     const std::string who = "sequence " + std::to_string(start.id);
-    if (sequences_.contains(start.id)) return Exists(who + " is there already");
+    if (sequences_.contains(start.id)) return Exists(who + " already exists");
     if (start.prompt.empty()) return Invalid(who + ": the prompt is empty");
     TM_RETURN_IF_ERROR(CheckTokens(start.prompt).WithContext(who + ": prompt"));
     TM_RETURN_IF_ERROR(CheckRoom(start.prompt.size()).WithContext(who));
     TM_RETURN_IF_ERROR(CheckTurn(start.turn, Stops()).WithContext(who));
     if (sequences_.size() >= options_.max_sequences) {
       return Full("the engine holds " + std::to_string(sequences_.size()) +
-                  " sequences, as many as it may");
+                  " sequences, the maximum");
     }
     auto sequence = std::make_unique<Sequence>();
     sequence->id = start.id;
@@ -276,8 +276,7 @@ Result<std::unique_ptr<Engine>> NewEngine(std::shared_ptr<const PolicyWeights> w
     return Invalid("the engine's limits must be positive");
   }
   if (options.steps_at_once < 0 || options.steps_at_once > 2) {
-    return Invalid("the engine has one or two steps under way at once, not " +
-                   std::to_string(options.steps_at_once));
+    return Invalid("steps_at_once must be 1 or 2, got " + std::to_string(options.steps_at_once));
   }
   const uint64_t page_bytes = PageBytes(*weights);
   const auto pages_for = [](uint64_t tokens) { return (tokens + kPageSlots - 1) / kPageSlots; };

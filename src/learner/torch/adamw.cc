@@ -123,10 +123,10 @@ Status AdamW::Restore(const NamedTensors& parameters, const NamedTensors& state,
     const bool first = key.starts_with("m.");
     const auto parameter = parameters.find(key.substr(std::min<size_t>(2, key.size())));
     if ((!first && !key.starts_with("v.")) || parameter == parameters.end()) {
-      return Invalid("optimizer state \"" + key + "\" belongs to no parameter");
+      return Invalid("optimizer state \"" + key + "\" matches no parameter");
     }
     if (tensor.sizes() != parameter->second.sizes()) {
-      return Invalid("optimizer state \"" + key + "\" has another shape than its parameter");
+      return Invalid("optimizer state \"" + key + "\" has a different shape than its parameter");
     }
     (first ? m : v)
         .emplace(parameter->first,

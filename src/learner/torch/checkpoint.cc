@@ -65,7 +65,7 @@ Status Replace(const std::string& dir, const std::function<Status(const std::str
   std::error_code error;
   fs::remove_all(made, error);
   fs::create_directories(made, error);
-  if (error) return Internal("cannot make " + made + ": " + error.message());
+  if (error) return Internal("cannot create " + made + ": " + error.message());
   Status status = fill(made);
   if (status.ok()) status = SyncDirectory(made);
   if (status.ok()) status = PutInPlace(made, dir);
@@ -211,7 +211,7 @@ Status SaveModelDirectory(const PolicyWeights& weights, const std::string& dir,
                           const std::string& files_from) {
   if (fs::exists(dir) && !fs::exists(dir + "/config.json") &&
       !(fs::is_directory(dir) && fs::is_empty(dir))) {
-    return Exists(dir + " is there and is no model directory; name another");
+    return Exists(dir + " exists and is not a model directory; choose another");
   }
   return Replace(dir, [&](const std::string& made) -> Status {
     TM_RETURN_IF_ERROR(CopyModelFiles(files_from, made));

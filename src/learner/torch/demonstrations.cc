@@ -39,7 +39,7 @@ Result<std::vector<int32_t>> Ids(const json& object, const char* key) {
 
 Result<Demonstration> ParseDemonstration(std::string_view line) {
   const json object = json::parse(line, nullptr, /*allow_exceptions=*/false);
-  if (object.is_discarded()) return Invalid("no valid JSON");
+  if (object.is_discarded()) return Invalid("not valid JSON");
   if (!object.is_object()) return Invalid("must be a JSON object");
   Demonstration demonstration;
   demonstration.text = !object.contains("prompt_ids") && !object.contains("completion_ids");
@@ -126,7 +126,7 @@ Result<std::vector<TrainSequence>> ReadDemonstrations(const std::string& path,
     if (status.ok()) continue;
     bad += (bad.empty() ? "" : "\n") + where + ": " + status.message();
     if (++bad_lines == kBadLinesShown) {
-      return Invalid(bad + "\nand perhaps more; stopped after " + std::to_string(bad_lines));
+      return Invalid(bad + "\npossibly more; stopped after " + std::to_string(bad_lines));
     }
   }
   if (bad_lines > 0) return Invalid(bad);

@@ -80,7 +80,7 @@ class RankGroup::Impl {
     OrderHeader header;
     TM_RETURN_IF_ERROR(links.ReceiveFromFirst(kOrderTag, Bytes(header)));
     if (header.magic != kMagic || header.bytes > kPayloadMax) {
-      return Corrupt("what rank 0 sent is not an order");
+      return Corrupt("rank 0 sent an invalid order");
     }
     RankOrder order;
     order.payload.resize(header.bytes);
@@ -88,7 +88,7 @@ class RankGroup::Impl {
       TM_RETURN_IF_ERROR(links.ReceiveFromFirst(kPayloadTag, Bytes(order.payload)));
     }
     if (ChecksumOf(order.payload) != header.checksum) {
-      return Corrupt("an order of rank 0 came with other bytes than it was sent with");
+      return Corrupt("an order of rank 0 arrived damaged (checksum mismatch)");
     }
     order.kind = static_cast<RankOrder::Kind>(header.kind);
     order.number = header.number;
@@ -123,7 +123,7 @@ class RankGroup::Impl {
   // On rank 0: what rank `r` said, beside what it should have.
   Status Compare(int r, const CheckIn& own, CheckIn& other) {
     const std::string name = links.Name(r);
-    if (other.magic != kMagic) return Corrupt(name + " sent what is no message of ours");
+    if (other.magic != kMagic) return Corrupt(name + " sent an invalid message");
     if (other.code != 0) {
       other.text[sizeof other.text - 1] = 0;
       links.NoteLost();
@@ -135,8 +135,8 @@ class RankGroup::Impl {
     }
     if (other.fingerprint != own.fingerprint) {
       return Corrupt(name +
-                     " holds other weights than rank 0: ranks must read the same files "
-                     "and run on machines of one kind");
+                     " has different weights than rank 0: ranks must read the same files and run "
+                     "on the same kind of machine");
     }
     return Ok();
   }

@@ -209,7 +209,7 @@ TEST_F(RankGroupTest, WhatARankSaysOfItselfArrives) {
     auto trainer = NewTrainer(weights, options);
     const Status differs = first->Agree(Fingerprint(*trainer));
     EXPECT_EQ(differs.code(), Code::kCorrupt);
-    EXPECT_THAT(differs.message(), HasSubstr("holds other weights than rank 0"));
+    EXPECT_THAT(differs.message(), HasSubstr("has different weights than rank 0"));
   }
   other.join();
   ++meetings_;
@@ -244,7 +244,7 @@ TEST_F(RankGroupTest, ThoseWhoCameAreTheGroup) {
   EXPECT_EQ(other->size(), 2);
   const auto late = RankGroup::Join(meeting);
   EXPECT_EQ(late.status().code(), Code::kClosed);
-  EXPECT_THAT(late.status().message(), HasSubstr("has its 2 ranks already"));
+  EXPECT_THAT(late.status().message(), HasSubstr("already has its 2 ranks"));
 }
 
 TEST_F(RankGroupTest, ARankThatEndedBeforeItJoinedIsLeftOut) {

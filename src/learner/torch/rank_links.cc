@@ -97,7 +97,7 @@ Status RankLinks::With(int rank, milliseconds limit, Talk&& talk) {
     }
     const std::string fate = Fate(rank, milliseconds(1000));
     return Unavailable(Name(rank) +
-                       (fate.empty() ? " is gone: " + FirstLine(error.what()) : " " + fate));
+                       (fate.empty() ? " disconnected: " + FirstLine(error.what()) : " " + fate));
   }
 }
 
@@ -107,7 +107,7 @@ Status RankLinks::WithFirst(Talk&& talk) {
     talk();
     return Ok();
   } catch (const std::exception& error) {
-    return Unavailable("rank 0 is gone: " + FirstLine(error.what()));
+    return Unavailable("rank 0 disconnected: " + FirstLine(error.what()));
   }
 }
 
@@ -119,7 +119,7 @@ Status RankLinks::Collective(Work&& work) {
     return Ok();
   } catch (const std::exception& error) {
     const std::string why = FirstLine(error.what());
-    if (rank_ > 0) return Unavailable("a rank is gone: " + why);
+    if (rank_ > 0) return Unavailable("a rank disconnected: " + why);
     for (int r = 1; r < size_; ++r) {
       const std::string fate = Fate(r, milliseconds(500));
       if (fate.empty()) continue;
@@ -128,7 +128,7 @@ Status RankLinks::Collective(Work&& work) {
     }
     lost_ = 1;
     return Unavailable((size_ == 2 ? Name(1) : "one of ranks 1 to " + std::to_string(size_ - 1)) +
-                       " left in the middle of a sum: " + why);
+                       " left during an all-reduce: " + why);
   }
 }
 

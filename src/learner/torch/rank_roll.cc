@@ -73,7 +73,8 @@ class Roll {
     if (!options_.ended) return 0;
     const std::vector<std::string> ended = options_.ended();
     for (; named_ended_ < ended.size(); ++named_ended_) {
-      LogWarn("a rank ended before the run began; it is left out", {{"rank", ended[named_ended_]}});
+      LogWarn("a rank exited before the run started; continuing without it",
+              {{"rank", ended[named_ended_]}});
     }
     return static_cast<int64_t>(ended.size());
   }
@@ -111,7 +112,8 @@ class Roll {
       const int64_t process = std::stoll(GetText(store_, Key("pid", number)));
       if (options_.fate && !options_.fate(process).empty()) return;
     }
-    LogWarn("a rank that had come does not answer any more; it is left out", {{"rank", who}});
+    LogWarn("a rank that had joined does not answer any more; continuing without it",
+            {{"rank", who}});
   }
 
   const StorePtr& store_;
@@ -131,11 +133,11 @@ Result<RankPlace> AnswerTheRoll(const StorePtr& store, const RankGroupOptions& o
   const int64_t number = store->add("joined", 1);
   SetText(store, Key("who", number), ThisProcess());
   SetText(store, Key("pid", number), std::to_string(getpid()));
-  LogInfo("waiting for the others", {{"meeting", options.meeting}});
+  LogInfo("waiting for the other ranks", {{"meeting", options.meeting}});
   const auto end = SteadyClock::now() + options.join_limit;
   int64_t answered = 0;
   while (!store->check({"members"})) {
-    if (SteadyClock::now() >= end) return Unavailable("rank 0 does not begin");
+    if (SteadyClock::now() >= end) return Unavailable("rank 0 does not start the run");
     // Calls that were made before it came count as well: the last may wait for it.
     while (store->check({Key("roll", answered + 1)})) {
       ++answered;
@@ -150,7 +152,7 @@ Result<RankPlace> AnswerTheRoll(const StorePtr& store, const RankGroupOptions& o
     ++place.size;
   }
   if (place.rank > 0) return place;
-  return Closed("the run has its " + std::to_string(place.size) + " ranks already");
+  return Closed("the run already has its " + std::to_string(place.size) + " ranks");
 }
 
 }  // namespace tidemill

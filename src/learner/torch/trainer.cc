@@ -235,7 +235,7 @@ Status Trainer::Impl::Apply(double loss) {
   }
   if (!std::isfinite(loss) || !std::isfinite(norm_)) {
     return Internal("the " + std::string(std::isfinite(loss) ? "gradient" : "loss") +
-                    " is no finite number; the weights are as they were before this step");
+                    " is not a finite number; the weights are unchanged by this step");
   }
   if (watch_.Add(norm_)) {
     report_.metrics["grad_spike"] += 1;
@@ -346,7 +346,7 @@ Status Trainer::Impl::Restore(const NamedTensors& parameters, const NamedTensors
   for (const auto& [name, leaf] : head) {
     const auto saved = value_head.find(name);
     if (saved == value_head.end() || saved->second.sizes() != leaf.sizes()) {
-      return Invalid("its \"" + name + "\" is missing or has another shape");
+      return Invalid("its \"" + name + "\" is missing or has a different shape");
     }
   }
   AdamW restored(options_.adamw);

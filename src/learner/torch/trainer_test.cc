@@ -155,7 +155,7 @@ TEST(Trainer, UndoesTheWholeStepWhenTheLossIsNoNumber) {
   sample.mutable_trajectory()->mutable_turns(0)->set_logprobs(0, -1e6f);
   const auto report = trainer->Train(batch, 0);
   ASSERT_FALSE(report.ok());
-  EXPECT_THAT(report.status().message(), HasSubstr("step 1: the loss is no finite number"));
+  EXPECT_THAT(report.status().message(), HasSubstr("step 1: the loss is not a finite number"));
   EXPECT_TRUE(Same(WeightsOf(*trainer), before));
   EXPECT_TRUE(Same(trainer->OptimizerState(), moments));
   EXPECT_EQ(trainer->progress().steps, 1u);

@@ -167,7 +167,8 @@ class TrainerThread::Impl {
     const std::string folder = std::filesystem::absolute(newest).parent_path().string();
     const auto pruned = PruneCheckpoints(folder, options_.keep_last, keep);
     // Old checkpoints that stay cost space, no more.
-    if (!pruned.ok()) LogWarn("old checkpoints stay", {{"why", pruned.status().message()}});
+    if (!pruned.ok())
+      LogWarn("could not delete old checkpoints", {{"why", pruned.status().message()}});
   }
 
   std::unique_ptr<RankGroup> ranks_;  // used by thread_ only; null: alone

@@ -59,7 +59,7 @@ Result<std::vector<TrainSequence>> Sequences(const WarmupOptions& options,
 
 Status ValidateWarmupOptions(const WarmupOptions& o) {
   TM_RETURN_IF_ERROR(ValidateSchedule(o.schedule));
-  if (o.demonstrations.empty()) return Invalid("no file of demonstrations is named");
+  if (o.demonstrations.empty()) return Invalid("the file of demonstrations is missing");
   if (o.model.empty() && !o.config.has_value()) {
     return Invalid("neither a model directory nor the shape of a new model is given");
   }
@@ -181,7 +181,7 @@ Result<double> Warmup::Update() {
   const double norm = scorer_.GradNorm();
   if (!std::isfinite(loss) || !std::isfinite(norm)) {
     return Internal("the loss of step " + std::to_string(report_.last.step) +
-                    " is no finite number; a lower learning rate may help");
+                    " is not a finite number; try a lower learning rate");
   }
   const double clip = options_.grad_clip;
   optimizer_.Step(scorer_.leaves(),
@@ -259,7 +259,7 @@ Result<WarmupReport> Warmup::Run(const WarmupCallback& callback) {
     if (Stalled() && cuts_ < options_.cuts) TM_RETURN_IF_ERROR(CutRate());
     report_.stopped = StopReason();
     if (callback && !callback(report_.last) && report_.stopped.empty())
-      report_.stopped = "asked to";
+      report_.stopped = "interrupted";
   }
   return report_;
 }

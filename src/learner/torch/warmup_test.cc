@@ -122,7 +122,7 @@ TEST_F(WarmupTest, NamesTheLinesThatAreWrong) {
   const std::string message = RunWarmup(options_).status().message();
   EXPECT_THAT(message, HasSubstr("demos.jsonl:2: the completion is empty"));
   EXPECT_THAT(message, HasSubstr("demos.jsonl:4: \"completion\" must be a string"));
-  EXPECT_THAT(message, HasSubstr("demos.jsonl:5: no valid JSON"));
+  EXPECT_THAT(message, HasSubstr("demos.jsonl:5: not valid JSON"));
   EXPECT_THAT(message, HasSubstr("demos.jsonl:6: id 99 is outside the vocabulary of 37"));
   EXPECT_THAT(message, HasSubstr("demos.jsonl:7: it is text, but the model has no tokenizer.json"));
   EXPECT_THAT(message,
@@ -134,7 +134,7 @@ TEST_F(WarmupTest, StopsWhenAsked) {
   WriteReversals(50);
   const auto report = RunWarmup(options_, [](const WarmupProgress&) { return false; });
   ASSERT_TRUE(report.ok());
-  EXPECT_EQ(report->stopped, "asked to");
+  EXPECT_EQ(report->stopped, "interrupted");
   EXPECT_EQ(report->last.step, 20u);
 }
 

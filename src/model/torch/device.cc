@@ -41,7 +41,7 @@ Result<std::string> ResolveDevice(const std::string& wanted) {
   const char* end = number.data() + number.size();
   const bool numeric = std::from_chars(number.data(), end, index).ptr == end && index >= 0;
   if ((wanted != "cuda" && !wanted.starts_with("cuda:")) || !numeric) {
-    return Invalid("\"" + wanted + "\" is no device; auto, cpu, cuda and cuda:N are");
+    return Invalid("\"" + wanted + "\" is not a device; use auto, cpu, cuda or cuda:N");
   }
   if (!kBuiltWithCuda) return Invalid(wanted + ": this program was built without CUDA");
   if (index >= Gpus()) {

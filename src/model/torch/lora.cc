@@ -115,7 +115,7 @@ Result<std::shared_ptr<const LoraAdapter>> NewAdapter(const LoraConfig& config,
 Status SaveAdapter(const LoraAdapter& adapter, const std::string& dir) {
   std::error_code error;
   std::filesystem::create_directories(dir, error);
-  if (error) return Invalid("cannot make the directory " + dir + ": " + error.message());
+  if (error) return Invalid("cannot create the directory " + dir + ": " + error.message());
   NamedTensors named;
   for (const auto& [name, tensor] : adapter.tensors) {
     named.emplace(std::string(kPrefix) + name, tensor);

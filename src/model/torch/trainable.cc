@@ -104,7 +104,7 @@ Status TrainableModel::Restore(const NamedTensors& values) {
     const auto value = values.find(name);
     if (value == values.end()) return Invalid("the saved weights lack \"" + name + "\"");
     if (value->second.sizes() != parameter.sizes()) {
-      return Invalid("the saved \"" + name + "\" has another shape");
+      return Invalid("the saved \"" + name + "\" has a different shape");
     }
   }
   return CatchTorchStatus("restoring the weights", [&] {

@@ -30,12 +30,12 @@ Status CheckNamesAndShapes(const ModelConfig& config, const NamedTensors& tensor
     if (found == tensors.end()) return Invalid("tensor \"" + name + "\" is missing");
     if (found->second.sizes() != at::IntArrayRef(shape)) {
       return Invalid("tensor \"" + name + "\" has shape " + ShapeText(found->second.sizes()) +
-                     ", the config asks for " + ShapeText(shape));
+                     ", the config requires " + ShapeText(shape));
     }
   }
   for (const auto& [name, tensor] : tensors) {
     if (!expected.contains(name)) {
-      return Invalid("tensor \"" + name + "\" has no place in a " +
+      return Invalid("tensor \"" + name + "\" does not belong to a " +
                      std::string(ModelFamilyName(config.family)) + " model of this config");
     }
   }
@@ -243,7 +243,7 @@ at::Tensor MergedLinear(const LinearTensors& linear) {
 Status PolicyWeights::Save(const std::string& dir) const {
   std::error_code error;
   std::filesystem::create_directories(dir, error);
-  if (error) return Invalid("cannot make the directory " + dir + ": " + error.message());
+  if (error) return Invalid("cannot create the directory " + dir + ": " + error.message());
   TM_ASSIGN_OR_RETURN(const HostTensors host, ToHost(*tensors_));
   TM_RETURN_IF_ERROR(WriteModelTensors(dir, host.views));
   // The config last: a directory without it is not taken for a model.

@@ -119,12 +119,13 @@ std::string StartPayload(const RunConfig& config, const TrainerStart& start) {
 
 // The trainer as rank 0 has it.
 Result<std::unique_ptr<Trainer>> TrainerFrom(const RankOrder& order, int rank, bool local) {
-  if (order.kind != RankOrder::kStart) return Corrupt("the first order is not how to begin");
+  if (order.kind != RankOrder::kStart)
+    return Corrupt("the first order of rank 0 is not a start order");
   const json start = json::parse(order.payload, nullptr, false);
-  if (!start.is_object()) return Corrupt("the order how to begin is no JSON object");
+  if (!start.is_object()) return Corrupt("the start order of rank 0 is not a JSON object");
   if (start.value("program", "") != FullVersion()) {
     return Invalid("rank 0 is tidemill " + start.value("program", "?") + ", this is " +
-                   FullVersion() + ": all ranks must be the same program");
+                   FullVersion() + ": all ranks must run the same program");
   }
   RunConfig config;
   Binder binder;
@@ -168,12 +169,12 @@ Result<std::unique_ptr<RankGroup>> StartRanks(const RunConfig& config, const Tra
                                                                    : "learner.rank_address");
   }
   if ((*group)->size() < options.ranks) {
-    LogWarn("fewer ranks than learner.ranks are there; the run begins with those",
+    LogWarn("fewer ranks than learner.ranks are present; starting with those",
             {{"ranks", (*group)->size()}, {"wanted", learner.ranks}});
   }
   if ((*group)->size() == 1) return std::unique_ptr<RankGroup>();
   TM_RETURN_IF_ERROR((*group)->Send({RankOrder::kStart, 0, 0, StartPayload(config, start)}));
-  LogInfo("the learner computes with several processes", {{"ranks", (*group)->size()}});
+  LogInfo("the learner runs on several ranks", {{"ranks", (*group)->size()}});
   return group;
 }
 

@@ -135,7 +135,7 @@ Result<std::unique_ptr<TrainerThread>> MakeTrainer(const RunConfig& config,
     if (status.ok()) break;
     ranks.reset();
     if (status.code() != Code::kUnavailable || now.learner.ranks <= 1) return status;
-    LogWarn("a rank was lost before the first step; beginning anew without it",
+    LogWarn("a rank was lost before the first step; starting again without it",
             {{"why", status.message()}, {"ranks", now.learner.ranks - 1}});
   }
   TrainerThreadOptions thread;

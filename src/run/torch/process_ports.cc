@@ -251,7 +251,7 @@ Status ProcessPorts::CheckPrompts(int32_t max_context) const {
     return Invalid(std::string(key) + ": " + std::to_string(too_long) + " of " +
                    std::to_string(tasks->size()) + " prompts do not fit into the context of " +
                    std::to_string(max_context) + " tokens, the first " + first +
-                   "; take them out, shorten them or their tools, or use a larger context");
+                   "; remove them, shorten them or their tools, or use a larger context");
   }
   return Ok();
 }

@@ -44,7 +44,7 @@ Status WeightsWatch::FollowSheet(RunSheet sheet) {
       why = source.status();
       if (source.ok()) {
         receiver_.Follow(std::move(*source));
-        LogInfo("weights come through shared memory", {{"from", sheet_.shm}});
+        LogInfo("receiving weights through shared memory", {{"from", sheet_.shm}});
         return Ok();
       }
     }
@@ -52,7 +52,7 @@ Status WeightsWatch::FollowSheet(RunSheet sheet) {
   }
   by_files_ = true;
   receiver_.Follow(NewFileWeightSource(sheet_.weights_folder));
-  LogInfo("weights come through files", {{"from", sheet_.weights_folder}});
+  LogInfo("receiving weights through files", {{"from", sheet_.weights_folder}});
   return board_.AskForFiles();
 }
 
@@ -78,7 +78,7 @@ Status WeightsWatch::Look(uint64_t version) {
   if (sheet.version <= version) {
     return Unavailable("run " + sheet.run + " was started anew; restart this worker");
   }
-  LogInfo("another learner took over", {{"pid", sheet.pid}, {"host", sheet.host}});
+  LogInfo("a new learner took over", {{"pid", sheet.pid}, {"host", sheet.host}});
   const Status followed = FollowSheet(sheet);
   if (!followed.ok()) {
     LogWarn("cannot read the new learner's weights", {{"why", followed.message()}});

@@ -78,10 +78,10 @@ Status Box::AwaitHello() {
   const ssize_t got = ready > 0 ? recvmsg(socket_.get(), &message, MSG_CMSG_CLOEXEC) : -1;
   if (got != sizeof frame) {
     const std::string words = Complaints(complaints_);
-    return Broken(Unavailable(
-        fmt::format("a box did not start: {}", !words.empty() ? words
-                                               : ready == 0   ? "no sign of life in 20 s"
-                                                            : "bubblewrap ended without a word")));
+    return Broken(Unavailable(fmt::format("a box did not start: {}",
+                                          !words.empty() ? words
+                                          : ready == 0   ? "no answer in 20 s"
+                                                         : "bubblewrap exited without a message")));
   }
   complaints_.Reset();
   const cmsghdr* c = CMSG_FIRSTHDR(&message);
@@ -97,7 +97,7 @@ Status Box::AwaitHello() {
     return Broken(Unavailable("a box did not start: " + words));
   }
   if (!init_ || frame.type != BOX_HELLO) {
-    return Broken(Unavailable("a box did not start: its init is not ours"));
+    return Broken(Unavailable("a box did not start: its init gave an unexpected answer"));
   }
   const int no = 0;
   setsockopt(socket_.get(), SOL_SOCKET, SO_PASSCRED, &no, sizeof no);
@@ -135,7 +135,7 @@ Status Box::Flush(const int* fds, size_t fds_count) {
     }
     const ssize_t sent = sendmsg(socket_.get(), &message, MSG_NOSIGNAL);
     if (sent < 0 && errno == EINTR) continue;
-    if (sent <= 0) return Broken(Unavailable(fmt::format("the box is gone: {}", strerror(errno))));
+    if (sent <= 0) return Broken(Unavailable(fmt::format("the box has died: {}", strerror(errno))));
     rest.remove_prefix(static_cast<size_t>(sent));
     fds_count = 0;
   }
@@ -183,11 +183,12 @@ Status Box::ReadFrame(uint32_t* type, std::string* payload) {
     return got == static_cast<ssize_t>(size);
   };
   BoxFrame frame = {};
-  if (!read(&frame, sizeof frame)) return Broken(Unavailable("the box ended unasked"));
-  if (frame.size > BOX_FRAME_MAX) return Broken(Unavailable("the box's init sends nonsense"));
+  if (!read(&frame, sizeof frame)) return Broken(Unavailable("the box exited unexpectedly"));
+  if (frame.size > BOX_FRAME_MAX)
+    return Broken(Unavailable("the box's init sent an invalid message"));
   payload->resize(frame.size);
   if (frame.size > 0 && !read(payload->data(), frame.size)) {
-    return Broken(Unavailable("the box ended unasked"));
+    return Broken(Unavailable("the box exited unexpectedly"));
   }
   *type = frame.type;
   if (frame.type == BOX_FAILED) return Broken(Unavailable("in the box: " + *payload));
@@ -219,11 +220,11 @@ Status Box::ReadFiles(v1::Tree* tree, uint64_t bytes_max) {
     }
     BoxPut put = {};
     if (type != BOX_FILE || payload.size() < sizeof put) {
-      return Broken(Unavailable("the box's init sends nonsense"));
+      return Broken(Unavailable("the box's init sent an invalid message"));
     }
     memcpy(&put, payload.data(), sizeof put);
     if (put.path_size > payload.size() - sizeof put) {
-      return Broken(Unavailable("the box's init sends nonsense"));
+      return Broken(Unavailable("the box's init sent an invalid message"));
     }
     bytes += payload.size() - sizeof put - put.path_size;
     if (bytes > bytes_max) return Broken(Full(fmt::format("more than {} bytes", bytes_max)));
@@ -243,7 +244,7 @@ Result<std::string> Box::Get(std::string_view path, uint64_t bytes_max) {
   v1::Tree tree;
   const Status status = ReadFiles(&tree, bytes_max);
   if (!status.ok()) return status.WithContext(path);
-  if (tree.files_size() != 1) return Broken(Unavailable("the box's init sends nonsense"));
+  if (tree.files_size() != 1) return Broken(Unavailable("the box's init sent an invalid message"));
   return tree.files(0).content();
 }
 

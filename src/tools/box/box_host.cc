@@ -120,11 +120,11 @@ Status BoxHost::Prepare() {
         CgroupRoot::Find(ReadAll("/proc/self/mountinfo"), ReadAll("/proc/self/cgroup"), &degraded_);
     if (cgroups_ != nullptr) cgroups_->Sweep();
   } else {
-    degraded_ = "cgroups are switched off";
+    degraded_ = "cgroups are disabled";
   }
   if (!degraded_.empty()) {
     LogOnce("boxes-degraded", LogLevel::kWarn,
-            "boxes have no cgroups: limits are kept by rlimits and the pid name space",
+            "boxes have no cgroups: limits are enforced by rlimits and the pid namespace",
             {{"cause", degraded_}});
   }
   change_user_ = geteuid() == 0;
@@ -261,7 +261,7 @@ std::vector<std::string> BoxHost::BubblewrapCommand(const std::vector<std::strin
 
 Result<std::unique_ptr<Box>> BoxHost::Open() {
   if (alive_.load() >= options_.boxes_max) {
-    return Full(fmt::format("{} boxes are open, the most allowed", options_.boxes_max));
+    return Full(fmt::format("{} boxes are open, the maximum", options_.boxes_max));
   }
   return Start();
 }
@@ -353,7 +353,8 @@ void BoxHost::Reap() {
         std::this_thread::sleep_for(milliseconds(1));
         removed = one.cgroup->Remove();
       }
-      if (!removed.ok()) LogWarn("a box's cgroup stays", {{"cause", removed.message()}});
+      if (!removed.ok())
+        LogWarn("could not remove the cgroup of a box", {{"cause", removed.message()}});
     }
     alive_.fetch_sub(1);
     lock.lock();

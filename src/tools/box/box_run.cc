@@ -142,7 +142,7 @@ std::string BoxRunner::Strings(BoxRun* run) const {
 }
 
 Status BoxRunner::Start() {
-  if (!box_.usable_ || !box_.configured_) return Unavailable("the box is spent");
+  if (!box_.usable_ || !box_.configured_) return Unavailable("the box cannot be used again");
   if (spec_.command.empty()) return Unavailable("no command was given");
   std::array<Fd, 3> theirs;
   TM_RETURN_IF_ERROR(OpenPipes(&theirs));
@@ -236,7 +236,7 @@ void BoxRunner::TakeDone() {
   }
   if (type != BOX_DONE || payload.size() != sizeof done_) {
     box_.usable_ = false;
-    report_.cause = "the box's init sends nonsense";
+    report_.cause = "the box's init sent an invalid message";
     return;
   }
   memcpy(&done_, payload.data(), sizeof done_);

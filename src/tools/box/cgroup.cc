@@ -168,7 +168,7 @@ std::unique_ptr<CgroupRoot> CgroupRoot::Find(std::string_view mountinfo,
   if (mounts.count("memory") != 0 && mounts.count("pids") != 0) {
     const std::string memory = parent("memory"), pids = parent("pids"), cpu = parent("cpuacct");
     if (memory.empty() || pids.empty()) {
-      *why = "no permission to make cgroups (v1)";
+      *why = "no permission to create cgroups (v1)";
       return nullptr;
     }
     root->parents_ = {memory, pids};
@@ -181,7 +181,7 @@ std::unique_ptr<CgroupRoot> CgroupRoot::Find(std::string_view mountinfo,
   }
   const std::string folder = parent("");
   if (folder.empty() || !DelegateControllers(folder)) {
-    *why = folder.empty() ? "no permission to make cgroups (v2)"
+    *why = folder.empty() ? "no permission to create cgroups (v2)"
                           : "the memory and pids controllers are not delegated to " + folder;
     return nullptr;
   }
@@ -206,7 +206,7 @@ Result<std::unique_ptr<Cgroup>> CgroupRoot::Make(const std::string& name) const 
     if (mkdir(folder.c_str(), 0755) != 0) {
       const int error = errno;
       for (const std::string& earlier : made) rmdir(earlier.c_str());
-      return Unavailable(fmt::format("making the cgroup {}: {}", folder, strerror(error)));
+      return Unavailable(fmt::format("creating the cgroup {}: {}", folder, strerror(error)));
     }
     made.push_back(folder);
   }

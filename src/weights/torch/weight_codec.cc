@@ -55,7 +55,8 @@ Result<std::shared_ptr<const Weights>> DecodeWeights(const WeightBlob& blob,
                           PolicyWeights::FromTensors(options.config, std::move(tensors)));
       return made;
     }
-    if (options.base == nullptr) return Invalid(name + ": an adapter came, but there is no base");
+    if (options.base == nullptr)
+      return Invalid(name + ": received an adapter, but there is no base model");
     auto adapter = std::make_shared<LoraAdapter>();
     TM_ASSIGN_OR_RETURN(adapter->config, ParseLoraConfig(lora->second, name));
     adapter->tensors = std::move(tensors);

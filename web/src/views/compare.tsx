@@ -74,7 +74,7 @@ export function Compare(props: { run: string; runs: Json[]; route: Route }) {
       <div class="grid">
         <Chart title="Pass rate while training, both" xKind="number" xName="seconds" {...pass} min={0} max={1} format={(v) => percent(v)} />
         <Chart title="Steps, both" xKind="number" xName="seconds" {...tick((t) => column(t, "steps"))} min={0} />
-        <Chart title="Tokens a second, both" xKind="number" xName="seconds" {...tick((t) => smooth(rate(t.time_ms, column(t, "generated_tokens")), 3))} min={0} />
+        <Chart title="Tokens per second, both" xKind="number" xName="seconds" {...tick((t) => smooth(rate(t.time_ms, column(t, "generated_tokens")), 3))} min={0} />
         <Chart title="Engine busy, both" xKind="number" xName="seconds" {...busy("busy_port_engine")} min={0} max={1} format={(v) => percent(v)} />
         <Chart title="Trainer busy, both" xKind="number" xName="seconds" {...busy("busy_port_trainer")} min={0} max={1} format={(v) => percent(v)} />
       </div>
@@ -89,7 +89,7 @@ function Numbers(props: { names: [string, string]; runs: Json[] }) {
     ["steps", (r) => short(r.counts.steps)],
     ["episodes", (r) => short(r.counts.episodes)],
     ["seconds", (r) => short(r.tick.seconds ?? r.summary?.seconds)],
-    ["steps a minute", (r) => short((60 * r.counts.steps) / (r.tick.seconds || NaN))],
+    ["steps per minute", (r) => short((60 * r.counts.steps) / (r.tick.seconds || NaN))],
     ["pass rate before", (r) => evalOf(r, "before")],
     ["pass rate after", (r) => evalOf(r, "after")],
     ["engine busy", (r) => percent(r.tick.busy_port_engine)],

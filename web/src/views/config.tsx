@@ -25,7 +25,7 @@ export function Config(props: { run: string; runs: Json[] }) {
           <input type="search" value={search} onInput={(e) => setSearch(e.currentTarget.value)} />
         </label>
         <label class="check">
-          <input type="checkbox" checked={changed} onChange={(e) => setChanged(e.currentTarget.checked)} /> only what is not the default
+          <input type="checkbox" checked={changed} onChange={(e) => setChanged(e.currentTarget.checked)} /> only changed keys
         </label>
         <label>
           Differences to

@@ -19,14 +19,14 @@ export function Faults(props: { run: string }) {
   return (
     <>
       <p class="note">
-        What of ours failed. None of it becomes a reward: calls are retried, then skipped, or the episode is kept as stale and its task issued again.
+        System failures. They never become a reward: calls are retried, then skipped, or the episode is kept as stale and its task is issued again.
       </p>
       <div class="stats">
         <Stat name="Retries" value={short(retries)} note="of calls and gradings" />
         <Stat name="Calls skipped" value={short(f.calls.skipped)} tone={f.calls.skipped ? "warn" : ""} />
         <Stat name="Stale episodes" value={short(stale)} tone={stale ? "warn" : ""} />
         <Stat name="Too old" value={short(Math.max(fates.too_old ?? 0, f.tick.too_old ?? 0))} note="over the staleness bound" />
-        <Stat name="Zero variance" value={short(fates.zero_variance ?? f.tick.zero_variance ?? 0)} note="groups that teach nothing" />
+        <Stat name="Zero variance" value={short(fates.zero_variance ?? f.tick.zero_variance ?? 0)} note="groups with equal rewards" />
         <Stat name="Not scored" value={short(f.counts.unscored)} />
         <Stat name="Dead letters" value={short(dead)} tone={dead ? "bad" : ""} />
         <Stat name="Warnings" value={short(f.warnings_total)} tone={f.warnings_total ? "warn" : ""} />

@@ -43,9 +43,9 @@ export function FleetStrip(props: { run: string; fleet: Json }) {
 
 // Why there is no list of workers.
 function hint(fleet: Json): string {
-  if (fleet.state === "none") return "This server was not told where the run's bus is. To see each worker: tidemill view --bus redis://HOST:PORT/0";
-  if (fleet.state === "absent") return "The bus does not have this run any more.";
-  return "Redis was not reached yet.";
+  if (fleet.state === "none") return "This server has no bus address. To see each worker: tidemill view --bus redis://HOST:PORT/0";
+  if (fleet.state === "absent") return "The run is no longer on the bus.";
+  return "Redis has not answered yet.";
 }
 
 export function Fleet(props: { run: string }) {
@@ -68,7 +68,7 @@ export function Fleet(props: { run: string }) {
   return (
     <>
       <Problem error={loaded.error} />
-      {fleet.state === "silent" && <Problem error={`Redis does not answer: ${fleet.error}. ${fleet.read_ms ? `What follows was so at ${dateTime(fleet.read_ms)}.` : ""}`} />}
+      {fleet.state === "silent" && <Problem error={`Redis does not answer: ${fleet.error}. ${fleet.read_ms ? `The data below is from ${dateTime(fleet.read_ms)}.` : ""}`} />}
       {!fleet.roles ? <p class="empty">{hint(fleet)}</p> : <Roles fleet={fleet} />}
       {fleet.roles && (
         <>
@@ -84,7 +84,7 @@ export function Fleet(props: { run: string }) {
           </div>
           <form class="filters" onSubmit={(event) => event.preventDefault()}>
             <label>
-              Name or host has
+              Name or host contains
               <input type="search" value={search} onInput={(e) => change(setSearch)(e.currentTarget.value)} />
             </label>
             <label>
@@ -129,7 +129,7 @@ function Roles(props: { fleet: Json }) {
       <p class="verdict" role="status">
         {fleet.lost_workers
           ? `${short(fleet.lost_workers)} of ${short(STATES.reduce((sum, name) => sum + countOf(fleet, name), 0))} processes ${fleet.lost_workers === 1 ? "is" : "are"} lost: no heartbeat for 10 seconds. What ${fleet.lost_workers === 1 ? "it" : "they"} held goes to others when the leases run out.`
-          : `${short(countOf(fleet, "here") + countOf(fleet, "leaving"))} processes, all of them heard.`}
+          : `${short(countOf(fleet, "here") + countOf(fleet, "leaving"))} processes, none lost.`}
       </p>
       <div class="stats">
         {fleet.roles.map((role: Json) => (
@@ -149,7 +149,7 @@ function WorkersChart(props: { ticks: Json }) {
   return (
     <Chart
       title="Workers over time"
-      note="Those that were heard, and how many were lost within the hour before."
+      note="Live workers, and workers lost within the last hour."
       x={ticks.time_ms}
       xKind="time"
       series={[line("rollout", "c1"), line("tools", "c2"), line("reward", "c4"), line("lost", "c3", true)]}
@@ -164,7 +164,7 @@ function Topics(props: { topics: Json[] }) {
   return (
     <Panel title="Topics">
       <p class="note">
-        {used.length === 0 ? "Nothing waits and nothing is held." : "What waits, and what somebody holds."}
+        {used.length === 0 ? "All topics are empty." : "Waiting and leased messages."}
         {used.length > 0 && rest > 0 && ` ${short(rest)} more are empty.`}
       </p>
       {used.length > 0 && (

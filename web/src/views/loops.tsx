@@ -113,7 +113,7 @@ export function LoopPicture(props: { tick: Json; ticks: Json }) {
   const idle = ports.filter((b) => (b.id === "rollout" || b.id === "learner") && b.busy !== null);
   const worst = idle.sort((a, b) => a.busy! - b.busy!)[0];
   const verdict = !worst
-    ? "No figures yet."
+    ? "No data yet."
     : worst.busy! > 0.85
       ? "Engine and trainer are both busy: no bubble."
       : `The bubble: the ${worst.portName} waits ${percent(1 - worst.busy!)} of the time.`;

@@ -33,7 +33,7 @@ export function Overview(props: { run: string }) {
         <Stat name="Steps" value={short(run.data.counts.steps)} note={`version ${short(tick.version ?? run.data.counts.last_version)}`} />
         <Stat name="Episodes" value={short(run.data.counts.episodes)} note={`${short(run.data.counts.train)} to train on`} />
         <Stat name="Pass rate, evaluated" value={after ? percent(after.pass_rate, 1) : before ? percent(before.pass_rate, 1) : "–"} note={before ? `before: ${percent(before.pass_rate, 1)} ± ${(100 * before.ci95).toFixed(0)}` : "not evaluated yet"} tone={after && before && after.pass_rate > before.pass_rate ? "good" : ""} />
-        <Stat name="Tokens a second" value={short(lastOf(tokens))} note={`${short(tick.generated_tokens)} generated`} />
+        <Stat name="Tokens per second" value={short(lastOf(tokens))} note={`${short(tick.generated_tokens)} generated`} />
         <Stat name="Lag, mean" value={short(lastOf(column(steps, "lag_mean")))} note="steps behind the learner" />
         <Stat name="Running for" value={duration((tick.seconds ?? run.data.summary?.seconds ?? 0) * 1000)} note={`${short(run.data.warnings)} warnings`} tone={run.data.warnings ? "warn" : ""} />
       </div>
@@ -55,8 +55,8 @@ export function Overview(props: { run: string }) {
           format={(v) => percent(v)}
         />
         <Chart title="Reward" x={column(steps, "step") as number[]} xKind="number" xName="step" series={[{ name: "mean reward of the batch", values: column(steps, "reward"), color: "c2" }, { name: "over 10 steps", values: smooth(column(steps, "reward"), 10), color: "c4" }]} />
-        <Chart title="Tokens a second" x={ticks.time_ms} xKind="time" series={[{ name: "generated", values: tokens, color: "c1" }, { name: "trained on", values: trained, color: "c3" }]} min={0} />
-        <Chart title="Busy share of ports" note="Where the engine or the trainer is not busy, somebody waits." x={ticks.time_ms} xKind="time" series={[{ name: "engine", values: busy("busy_port_engine"), color: "c1" }, { name: "trainer", values: busy("busy_port_trainer"), color: "c3" }, { name: "boxes", values: busy("busy_port_boxes"), color: "c2" }, { name: "store", values: busy("busy_port_store"), color: "c4" }]} min={0} max={1} format={(v) => percent(v)} />
+        <Chart title="Tokens per second" x={ticks.time_ms} xKind="time" series={[{ name: "generated", values: tokens, color: "c1" }, { name: "trained on", values: trained, color: "c3" }]} min={0} />
+        <Chart title="Busy share of ports" note="Where the engine or the trainer is not busy, it is waiting." x={ticks.time_ms} xKind="time" series={[{ name: "engine", values: busy("busy_port_engine"), color: "c1" }, { name: "trainer", values: busy("busy_port_trainer"), color: "c3" }, { name: "boxes", values: busy("busy_port_boxes"), color: "c2" }, { name: "store", values: busy("busy_port_store"), color: "c4" }]} min={0} max={1} format={(v) => percent(v)} />
         <Chart title="Lag of tokens" note="How many steps old tokens were when trained on; the last 50 steps." x={lag.counts.map((_, i) => i)} xKind="label" labels={lag.labels} xName="steps behind" bars series={[{ name: "share of tokens", values: lag.counts, color: "c1" }]} min={0} format={(v) => percent(v)} />
         <Chart title="Lag and version" x={ticks.time_ms} xKind="time" series={[{ name: "policy version", values: column(ticks, "version"), color: "c4" }, { name: "steps", values: column(ticks, "steps"), color: "c1", dash: true }]} min={0} />
         {hasColumn(steps, "entropy") && (

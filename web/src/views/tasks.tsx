@@ -27,7 +27,7 @@ export function Tasks(props: { run: string }) {
   };
   return (
     <>
-      <div class="chips" role="group" aria-label="How tasks are doing">
+      <div class="chips" role="group" aria-label="Tasks by trend">
         <button type="button" aria-pressed={state === ""} onClick={() => change(setState)("")}>
           all
         </button>

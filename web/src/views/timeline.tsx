@@ -15,7 +15,7 @@ const KINDS = [
   { name: "training", color: "c3" },
   { name: "publishing", color: "c5" },
   { name: "saving", color: "c6" },
-  { name: "working, the darker the more", color: "c1" },
+  { name: "working (darker: busier)", color: "c1" },
 ] as const;
 const BUSY = 6;
 
@@ -290,7 +290,7 @@ function RunLanes(props: { run: string; seconds: number; back: number }) {
           Back to the whole window
         </button>
       )}
-      {data.cut && <p class="note">Too much to show at once: the begin of the window is left out. Zoom in or choose a shorter one.</p>}
+      {data.cut && <p class="note">Too much to show at once: the beginning of the window is left out. Zoom in or choose a shorter one.</p>}
     </>
   );
 }

@@ -114,7 +114,7 @@ export function Tools(props: { run: string }) {
             <Chart
               key={tool.tool}
               title={`${words(tool.tool)}: time of a call`}
-              note="Milliseconds up to; doubling."
+              note="Upper bounds in milliseconds, doubling."
               x={tool.run.counts.slice(first, last).map((_: number, i: number) => i)}
               xKind="label"
               labels={tool.run.bounds_ms.slice(first, last).map(bound)}
@@ -129,7 +129,7 @@ export function Tools(props: { run: string }) {
           );
         })}
         <Chart title="Answers from the cache" x={ticks.time_ms} xKind="time" series={[{ name: "share of calls", values: cached, color: "c1" }]} min={0} max={1} format={(v) => percent(v)} />
-        <Chart title="Age in the queue and time in the box" x={ticks.time_ms} xKind="time" series={[{ name: "queued, mean", values: recent("queue_ms"), color: "c2" }, { name: "in the box, mean", values: recent("tool_ms"), color: "c1" }]} min={0} format={(v) => duration(v)} />
+        <Chart title="Queue wait and run time" x={ticks.time_ms} xKind="time" series={[{ name: "queued, mean", values: recent("queue_ms"), color: "c2" }, { name: "in the box, mean", values: recent("tool_ms"), color: "c1" }]} min={0} format={(v) => duration(v)} />
         <Chart title="Episodes that wait for tools" x={ticks.time_ms} xKind="time" series={[{ name: "waiting", values: column(ticks, "waiting_for_tools"), color: "c3" }]} min={0} />
       </div>
     </>

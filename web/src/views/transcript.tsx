@@ -134,7 +134,7 @@ function Turn(props: { turn: Json; number: number; colours: string; base: number
       </h3>
       <Tokens turn={t} colours={props.colours} base={props.base} />
       {t.malformed && <p class="problem">Malformed call: {t.malformed}</p>}
-      {t.end === "length" && <p class="note">Cut off at the limit of tokens.</p>}
+      {t.end === "length" && <p class="note">Cut off at the token limit.</p>}
       {t.calls.map((call: Json, i: number) => (
         <Call key={i} call={call} />
       ))}
@@ -195,7 +195,7 @@ export function Transcript(props: { episode: Json; colours: string; base?: numbe
   const body = (
     <>
       <Verdict verdict={e.verdict} episode={e} />
-      {e.text === "ids" && <p class="note">The model's tokenizer is not here, so token ids are shown.</p>}
+      {e.text === "ids" && <p class="note">The model's tokenizer is not available, so token ids are shown.</p>}
       <details open={!props.compact}>
         <summary>Prompt ({e.prompt_tokens} tokens)</summary>
         <pre class="code">{e.prompt}</pre>
