@@ -54,7 +54,8 @@ Fd Above(Fd fd) {
   return Fd(fcntl(fd.get(), F_DUPFD_CLOEXEC, kLowestFd));
 }
 
-// Signals as a new program expects them, a process group of its own, the four descriptors.
+// Signals as a new program expects them, a process group of its own, the descriptors
+// given and no other.
 class SpawnPlan {
  public:
   SpawnPlan() {
@@ -79,6 +80,7 @@ class SpawnPlan {
 
   void Give(int fd, int as) { posix_spawn_file_actions_adddup2(&actions_, fd, as); }
   int Spawn(pid_t* pid, const char* program, char** arguments) {
+    posix_spawn_file_actions_addclosefrom_np(&actions_, BOX_IMAGE_FD + 1);
     char* environment[] = {nullptr};
     return posix_spawn(pid, program, &actions_, &attributes_, arguments, environment);
   }
