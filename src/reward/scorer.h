@@ -80,9 +80,10 @@ class Scorer {
 };
 
 // "tests": the share of hidden tests passed, or all-or-nothing. "compiled": 1 if it built. "lint":
-// 1 less `penalty` for each finding, not below 0. "length": 1 - tokens / allowed. "format": 1 if no
-// turn was malformed and an answer was given. "review": reward/review.h. "command": what the
-// external command of that name says.
+// 1 less `penalty` for each finding, not below 0; 0 where the linter did not run to its end on
+// files that are there. "length": 1 - tokens / allowed. "format": 1 if no turn was malformed and an
+// answer was given. "review": reward/review.h. "command": what the external command of that name
+// says.
 struct ScorerSpec {
   std::string name;
   double weight = 1;
