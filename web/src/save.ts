@@ -20,7 +20,9 @@ export function fileName(title: string, extension: string): string {
 
 function cell(value: number | string | null | undefined): string {
   if (value === null || value === undefined) return "";
-  const text = String(value);
+  let text = String(value);
+  // A spreadsheet takes such a text for a formula, and names may come from anywhere.
+  if (typeof value === "string" && /^[=+\-@\t\r]/.test(text)) text = `'${text}`;
   return /[",\n\r]/.test(text) ? `"${text.replace(/"/g, '""')}"` : text;
 }
 

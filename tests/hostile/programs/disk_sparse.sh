@@ -1,0 +1,1 @@
+truncate -s 50000000 sparse
