@@ -115,7 +115,6 @@ Status BoxHost::Prepare() {
   if (options_.bubblewrap.empty() || access(options_.bubblewrap.c_str(), X_OK) != 0) {
     return Unavailable("bubblewrap (bwrap) is not installed: tools cannot run without it");
   }
-  TM_ASSIGN_OR_RETURN(filter_, BuildSyscallFilter());
   TM_RETURN_IF_ERROR(PrepareImage());
   if (options_.cgroups) {
     cgroups_ =
@@ -129,6 +128,7 @@ Status BoxHost::Prepare() {
             "boxes have no cgroups: limits are kept by rlimits and the pid name space",
             {{"cause", degraded_}});
   }
+  TM_ASSIGN_OR_RETURN(filter_, BuildSyscallFilter({.cgroups = cgroups_ != nullptr}));
   change_user_ = geteuid() == 0;
   if (options_.cores == 0) options_.cores = static_cast<size_t>(AvailableCores());
   PrepareArguments();

@@ -49,10 +49,10 @@ constexpr std::initializer_list<int> kAllowed = {
     SCMP_SYS(unlink), SCMP_SYS(unlinkat), SCMP_SYS(utime), SCMP_SYS(utimensat), SCMP_SYS(utimes),
     SCMP_SYS(write), SCMP_SYS(writev),
     // Memory.
-    SCMP_SYS(brk), SCMP_SYS(madvise), SCMP_SYS(membarrier), SCMP_SYS(memfd_create),
-    SCMP_SYS(mincore), SCMP_SYS(mlock), SCMP_SYS(mlock2), SCMP_SYS(mlockall), SCMP_SYS(mmap),
-    SCMP_SYS(mprotect), SCMP_SYS(mremap), SCMP_SYS(msync), SCMP_SYS(munlock), SCMP_SYS(munlockall),
-    SCMP_SYS(munmap), SCMP_SYS(pkey_alloc), SCMP_SYS(pkey_free), SCMP_SYS(pkey_mprotect),
+    SCMP_SYS(brk), SCMP_SYS(madvise), SCMP_SYS(membarrier), SCMP_SYS(mincore), SCMP_SYS(mlock),
+    SCMP_SYS(mlock2), SCMP_SYS(mlockall), SCMP_SYS(mmap), SCMP_SYS(mprotect), SCMP_SYS(mremap),
+    SCMP_SYS(msync), SCMP_SYS(munlock), SCMP_SYS(munlockall), SCMP_SYS(munmap),
+    SCMP_SYS(pkey_alloc), SCMP_SYS(pkey_free), SCMP_SYS(pkey_mprotect),
     // Processes and threads.
     SCMP_SYS(arch_prctl), SCMP_SYS(capget), SCMP_SYS(capset), SCMP_SYS(execve), SCMP_SYS(execveat),
     SCMP_SYS(exit), SCMP_SYS(exit_group), SCMP_SYS(fork), SCMP_SYS(futex), SCMP_SYS(futex_waitv),
@@ -85,8 +85,8 @@ constexpr std::initializer_list<int> kAllowed = {
     SCMP_SYS(poll), SCMP_SYS(ppoll), SCMP_SYS(pselect6), SCMP_SYS(recvfrom), SCMP_SYS(recvmmsg),
     SCMP_SYS(recvmsg), SCMP_SYS(select), SCMP_SYS(semctl), SCMP_SYS(semget), SCMP_SYS(semop),
     SCMP_SYS(semtimedop), SCMP_SYS(sendmmsg), SCMP_SYS(sendmsg), SCMP_SYS(sendto),
-    SCMP_SYS(setsockopt), SCMP_SYS(shmat), SCMP_SYS(shmctl), SCMP_SYS(shmdt), SCMP_SYS(shmget),
-    SCMP_SYS(shutdown), SCMP_SYS(splice), SCMP_SYS(tee),
+    SCMP_SYS(setsockopt), SCMP_SYS(shmat), SCMP_SYS(shmctl), SCMP_SYS(shmdt), SCMP_SYS(shutdown),
+    SCMP_SYS(splice), SCMP_SYS(tee),
     // Time, chance and the machine's name.
     SCMP_SYS(alarm), SCMP_SYS(clock_getres), SCMP_SYS(clock_gettime), SCMP_SYS(clock_nanosleep),
     SCMP_SYS(getitimer), SCMP_SYS(getrandom), SCMP_SYS(gettimeofday), SCMP_SYS(nanosleep),
@@ -94,6 +94,9 @@ constexpr std::initializer_list<int> kAllowed = {
     SCMP_SYS(timer_delete), SCMP_SYS(timer_getoverrun), SCMP_SYS(timer_gettime),
     SCMP_SYS(timer_settime), SCMP_SYS(timerfd_create), SCMP_SYS(timerfd_gettime),
     SCMP_SYS(timerfd_settime), SCMP_SYS(times), SCMP_SYS(uname)};
+
+// Memory that is no process's: only a cgroup counts it.
+constexpr std::initializer_list<int> kUncountedMemory = {SCMP_SYS(memfd_create), SCMP_SYS(shmget)};
 
 // Not TIOCSTI and TIOCLINUX, which push characters into a terminal.
 constexpr std::initializer_list<unsigned> kAllowedIoctls = {
@@ -130,10 +133,13 @@ class Rules {
   int result_ = 0;
 };
 
-int AddRules(scmp_filter_ctx context) {
+int AddRules(scmp_filter_ctx context, bool cgroups) {
   Rules rules(context);
   rules.Set(SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS);
   for (const int call : kAllowed) rules.Allow(call);
+  for (const int call : kUncountedMemory) {
+    if (cgroups) rules.Allow(call);
+  }
   rules.AllowIf(SCMP_SYS(clone), SCMP_A0(SCMP_CMP_MASKED_EQ, kNewNamespaces, 0));
   for (const int call : {SCMP_SYS(socket), SCMP_SYS(socketpair)}) {
     rules.AllowIf(call, SCMP_A0(SCMP_CMP_EQ, AF_UNIX, 0));
@@ -171,11 +177,9 @@ Result<std::string> Exported(scmp_filter_ctx context) {
 
 }  // namespace
 
-Result<std::string> BuildSyscallFilter() {
-  return BuildSyscallFilter(seccomp_arch_native());
-}
-
-Result<std::string> BuildSyscallFilter(uint32_t architecture) {
+Result<std::string> BuildSyscallFilter(const SyscallFilterOptions& options) {
+  const uint32_t architecture =
+      options.architecture != 0 ? options.architecture : seccomp_arch_native();
   if (architecture != SCMP_ARCH_X86_64 && architecture != SCMP_ARCH_AARCH64) {
     return Unavailable("boxes know the system calls of x86_64 and aarch64 only");
   }
@@ -187,7 +191,7 @@ Result<std::string> BuildSyscallFilter(uint32_t architecture) {
     result = seccomp_arch_add(context.get(), architecture);
     if (result == 0) result = seccomp_arch_remove(context.get(), SCMP_ARCH_NATIVE);
   }
-  if (result == 0) result = AddRules(context.get());
+  if (result == 0) result = AddRules(context.get(), options.cgroups);
   if (result != 0) {
     return Internal(fmt::format("building the system call filter: {}", strerror(-result)));
   }

@@ -9,14 +9,16 @@
 
 namespace tidemill {
 
+struct SyscallFilterOptions {
+  bool cgroups = true;        // false: nobody counts memory that is no process's, so there is none
+  uint32_t architecture = 0;  // as libseccomp names it (SCMP_ARCH_AARCH64); 0: this machine's
+};
+
 // The filter as the kernel takes it (struct sock_filter[]). A call that is not on the list is
 // ENOSYS, those that kernels get later included. Calls of another architecture (the 32-bit entry,
 // x32) end the process. A socket of any family but AF_UNIX is EAFNOSUPPORT, which covers AF_VSOCK,
 // the one that a network namespace does not. No process makes name spaces or sets the limits of
 // another. kUnavailable: another architecture.
-Result<std::string> BuildSyscallFilter();
-
-// The same for an architecture named by libseccomp (SCMP_ARCH_X86_64, SCMP_ARCH_AARCH64).
-Result<std::string> BuildSyscallFilter(uint32_t architecture);
+Result<std::string> BuildSyscallFilter(const SyscallFilterOptions& options);
 
 }  // namespace tidemill

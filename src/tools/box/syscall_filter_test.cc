@@ -52,7 +52,7 @@ uint32_t Judge(const std::vector<sock_filter>& program, const seccomp_data& data
 class SyscallFilter : public testing::TestWithParam<uint32_t> {
  protected:
   void SetUp() override {
-    const Result<std::string> bytes = BuildSyscallFilter(GetParam());
+    const Result<std::string> bytes = BuildSyscallFilter({.architecture = GetParam()});
     ASSERT_TRUE(bytes.ok()) << bytes.status().ToString();
     ASSERT_EQ(bytes->size() % sizeof(sock_filter), 0u);
     program_.resize(bytes->size() / sizeof(sock_filter));
@@ -172,7 +172,8 @@ INSTANTIATE_TEST_SUITE_P(Architectures, SyscallFilter,
                          testing::Values(SCMP_ARCH_X86_64, SCMP_ARCH_AARCH64));
 
 TEST(SyscallFilterOf, AnArchitectureWithoutAListHasNoBoxes) {
-  EXPECT_EQ(BuildSyscallFilter(SCMP_ARCH_S390X).status().code(), Code::kUnavailable);
+  EXPECT_EQ(BuildSyscallFilter({.architecture = SCMP_ARCH_S390X}).status().code(),
+            Code::kUnavailable);
 }
 
 }  // namespace

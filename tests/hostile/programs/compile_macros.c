@@ -1,4 +1,4 @@
-#define A0 x, x
+#define A0 1, 1
 #define A1 A0, A0, A0, A0, A0, A0, A0, A0, A0, A0
 #define A2 A1, A1, A1, A1, A1, A1, A1, A1, A1, A1
 #define A3 A2, A2, A2, A2, A2, A2, A2, A2, A2, A2
@@ -8,4 +8,4 @@
 #define A7 A6, A6, A6, A6, A6, A6, A6, A6, A6, A6
 #define A8 A7, A7, A7, A7, A7, A7, A7, A7, A7, A7
 #define A9 A8, A8, A8, A8, A8, A8, A8, A8, A8, A8
-int x, y[] = {A9};
+int y[] = {A9};

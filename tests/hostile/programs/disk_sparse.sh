@@ -1,1 +1,1 @@
-truncate -s 50000000 sparse
+exec truncate -s 50000000 sparse
