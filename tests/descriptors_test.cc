@@ -84,7 +84,8 @@ TEST(Descriptors, NothingOfATrainingRunIsInherited) {
           set + "model.path=" + folder.path() +
           "/model --set model.protocol=compact --set tasks.train=" + folder.path() +
           "/train.jsonl --set rollout.group_size=4 --set rollout.groups_per_step=2" +
-          " --set rollout.max_turn_tokens=8 --set rollout.max_turns=1 --set run.steps=3" +
+          " --set rollout.max_turn_tokens=8 --set rollout.max_turns=1 --set run.steps=3 --set "
+          "learner.ranks=2" +
           " --set replay.drop_zero_variance=false --set serve.tensorboard=true --set serve.port=0" +
           " --set 'reward.weights={tests=1.0,command=1.0}' --set 'reward.command=[\"/bin/sh\",\"" +
           folder.path() + "/scorer.sh\"]'" + kPlanted,

@@ -165,7 +165,8 @@ Language LanguageOf(std::string_view path) {
 }
 
 bool IsHeader(std::string_view path) {
-  for (const std::string_view end : {".h", ".hh", ".hpp", ".hxx", ".H", ".inc", ".ipp", ".tcc"}) {
+  for (const std::string_view end :
+       {".h", ".hh", ".hpp", ".hxx", ".H", ".inc", ".ipp", ".inl", ".tpp", ".tcc", ".def"}) {
     if (path.ends_with(end)) return true;
   }
   return false;
