@@ -98,7 +98,10 @@ bool TakeCppcheckIds(std::vector<v1::Diagnostic>* diagnostics) {
   std::erase_if(*diagnostics, [&](v1::Diagnostic& d) {
     const std::string& message = d.message();
     const size_t open = message.rfind(" [");
-    if (open == std::string::npos || !message.ends_with(']')) return false;
+    if (open == std::string::npos || !message.ends_with(']')) {
+      gave_up = true;  // cut short: what it was cannot be told
+      return false;
+    }
     const std::string id = message.substr(open + 2, message.size() - open - 3);
     const bool stopped = std::find(std::begin(kGaveUp), std::end(kGaveUp), id) != std::end(kGaveUp);
     gave_up = gave_up || stopped;

@@ -141,7 +141,8 @@ TEST_F(Tools, TheAgentsFilesDoNotSilenceTheLinter) {
            "#ifndef __CPPCHECK__\n" + bad + "#endif\n", "#if __STDC__ == 1\n" + bad + "#endif\n",
            "/* cppcheck-suppress all */\n" + bad,
            "// cppcheck-suppress-file arrayIndexOutOfBounds\n" + bad, configurations,
-           "#include \"a:b.h\"\nint g(void) { return f(); }\n", "UNKNOWN(x)\n" + bad}) {
+           "#include \"a:b.h\"\nint g(void) { return f(); }\n", "UNKNOWN(x)\n" + bad,
+           "int f(void) { " + std::string(900, 'x') + " }; }\n"}) {
     const auto result = Call(Request("lint", {{"a.c", source}, {"code.txt", bad}, {"a:b.h", bad}}));
     EXPECT_TRUE(Name(result) != "ok" || result.diagnostics_size() > 0)
         << source << "\n"
