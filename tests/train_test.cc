@@ -112,6 +112,20 @@ TEST_F(TrainTest, AnInterruptedRunSavesItsLastStepAndBeginsNoEvaluation) {
   }
 }
 
+TEST_F(TrainTest, ADeletedRunDirectoryEndsTheRunAtOnceWithTheReason) {
+  BackgroundProgram train(Train("deleted", "--set run.steps=100000"), {folder_ + "/deleted.log"});
+  const std::string path = folder_ + "/runs/deleted";
+  ASSERT_TRUE(Eventually([&] { return std::filesystem::exists(path + "/metrics.jsonl"); }));
+  std::filesystem::rename(path, path + ".moved");
+  std::optional<int> ended;
+  EXPECT_TRUE(Eventually([&] {
+    ended = train.Ended();
+    return ended.has_value();
+  })) << "it goes on";
+  EXPECT_NE(ended, 0);
+  EXPECT_THAT(train.Log(), HasSubstr("deleted or replaced while the run wrote to it"));
+}
+
 TEST_F(TrainTest, MistakesInTheConfigAreNamedWithTheirPlace) {
   std::ofstream(folder_ + "/bad.toml") << "[rollout]\ngroup_sise = 4\n";
   ProcessOutput result = RunTidemill("train " + folder_ + "/bad.toml");

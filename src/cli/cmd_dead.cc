@@ -8,6 +8,7 @@
 
 #include "bus/redis/redis_inspector.h"
 #include "cli/commands.h"
+#include "core/text.h"
 #include "observe/message_json.h"
 
 namespace tidemill {
@@ -77,7 +78,8 @@ int List(RedisInspector& inspector, const DeadArguments& arguments) {
   std::printf("%-22s %-20s %-24s %10s  %s\n", "ID", "DIED", "TOPIC", "DELIVERIES", "REASON");
   for (const DeadLetterEntry& letter : *letters) {
     std::printf("%-22s %-20s %-24s %10u  %s\n", letter.id.c_str(), TimeText(letter.died_ms).c_str(),
-                letter.topic.c_str(), letter.deliveries, letter.reason.c_str());
+                ForTerminal(letter.topic).c_str(), letter.deliveries,
+                ForTerminal(letter.reason).c_str());
   }
   if (letters->size() == arguments.limit) {
     std::printf("showing the first %zu; use --limit for more\n", arguments.limit);
@@ -96,7 +98,8 @@ int Show(RedisInspector& inspector, const DeadArguments& arguments) {
     PrintJson({{"run", arguments.run}, {"letters", list}});
   } else {
     for (const Json& letter : list) {
-      std::printf("%s\n", letter.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
+      const std::string text = letter.dump(2, ' ', false, Json::error_handler_t::replace);
+      std::printf("%s\n", ForTerminal(text).c_str());
     }
   }
   return 0;

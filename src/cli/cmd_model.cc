@@ -148,7 +148,7 @@ int Generate(const ModelWords& words) {
   const auto generated = RunGenerate(words, **weights, *weights, *ids);
   if (!generated.ok()) return Fail(generated.status());
   if (!words.json) {
-    if (!generated->text.empty()) std::printf("%s\n", generated->text.c_str());
+    if (!generated->text.empty()) std::printf("%s\n", Shown(generated->text).c_str());
     return 0;
   }
   Json report{{"ids", generated->turn.ids},

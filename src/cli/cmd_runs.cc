@@ -8,6 +8,7 @@
 #include "cli/commands.h"
 #include "cli/transcript.h"
 #include "config/run_config.h"
+#include "core/text.h"
 #include "model/tokenizer.h"
 #include "run/run_summary.h"
 #include "store/run_directory.h"
@@ -74,7 +75,8 @@ int Show(const RunsArguments& arguments) {
   if (!directory.ok()) return Fail(directory.status());
   const Result<std::string> summary = directory->ReadSummary();
   if (summary.ok()) {
-    std::fputs(arguments.json ? summary->c_str() : SummaryText(*summary).c_str(), stdout);
+    std::fputs(arguments.json ? summary->c_str() : ForTerminal(SummaryText(*summary)).c_str(),
+               stdout);
     return 0;
   }
   // Not at its end yet: from the database.
@@ -130,7 +132,7 @@ int Episodes(const RunsArguments& arguments) {
     if (!episode.ok()) return Fail(episode.status());
     const std::string text = TranscriptText(*episode, text_of);
     if (!arguments.json)
-      std::printf("%s\n", text.c_str());
+      std::printf("%s\n", ForTerminal(text).c_str());
     else
       list.push_back({{"task", row.task},
                       {"group", row.group},

@@ -2,15 +2,13 @@
 // sandbox.
 #include <cstdint>
 #include <cstdio>
-#include <filesystem>
-#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include "cli/commands.h"
+#include "core/files.h"
 #include "tools/box/box_host.h"
 
 namespace tidemill {
@@ -20,6 +18,8 @@ using Json = nlohmann::ordered_json;
 
 // Most bytes of each output that are shown; what is printed beyond is cut in the middle.
 constexpr size_t kShownMax = 8 << 20;
+
+constexpr size_t kFileBytesMax = size_t{64} << 20;
 
 struct SandboxRun {
   v1::Limits limits;
@@ -35,13 +35,8 @@ Status PutFiles(const std::vector<std::string>& files, Box& box) {
       return Invalid("--file must be NAME=PATH, got \"" + pair + "\"");
     }
     const std::string name = pair.substr(0, equals), path = pair.substr(equals + 1);
-    std::ifstream file(path, std::ios::binary);
-    std::ostringstream content;
-    if (file && file.peek() != std::ifstream::traits_type::eof()) content << file.rdbuf();
-    if (!file.is_open() || file.bad() || content.bad() || std::filesystem::is_directory(path)) {
-      return NotFound(path + ": no such file, or not readable");
-    }
-    TM_RETURN_IF_ERROR(box.Put(name, content.str(), access(path.c_str(), X_OK) == 0));
+    TM_ASSIGN_OR_RETURN(const std::string content, ReadFileBounded(path, kFileBytesMax));
+    TM_RETURN_IF_ERROR(box.Put(name, content, access(path.c_str(), X_OK) == 0));
   }
   return Ok();
 }
@@ -61,9 +56,10 @@ void Show(const RunReport& report, bool json) {
     PrintJson(object);
     return;
   }
-  std::fwrite(report.out.data(), 1, report.out.size(), stdout);
+  const std::string out = Shown(report.out), err = Shown(report.err, stderr);
+  std::fwrite(out.data(), 1, out.size(), stdout);
   std::fflush(stdout);
-  std::fwrite(report.err.data(), 1, report.err.size(), stderr);
+  std::fwrite(err.data(), 1, err.size(), stderr);
   std::fprintf(stderr, "%s, exit code %d, %.1f ms, %.1f ms of CPU, %.1f MiB%s%s%s\n",
                std::string(OutcomeName(report.outcome)).c_str(), report.exit_code, report.wall_ms,
                report.cpu_ms, static_cast<double>(report.peak_memory_kb) / 1024,

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
+#include "core/text.h"
 #include "observe/run_status.h"
 
 namespace tidemill {
@@ -24,7 +25,7 @@ int ShowRun(RunStatusReader& reader, const std::string& run, bool json) {
   if (json) {
     PrintJson(StatusJson(*status));
   } else {
-    std::printf("%s", StatusText(*status, RealClock().WallMs()).c_str());
+    std::printf("%s", ForTerminal(StatusText(*status, RealClock().WallMs())).c_str());
   }
   return 0;
 }

@@ -10,6 +10,7 @@
 #include <set>
 
 #include "cli/commands.h"
+#include "core/text.h"
 #include "tasks/cfunc_task.h"
 #include "tasks/cfunc_vocab.h"
 #include "tasks/task_file.h"
@@ -51,7 +52,9 @@ int Check(const std::string& path, bool json) {
                {"more_errors", contents.more_errors}});
     return good ? 0 : 1;
   }
-  for (const std::string& error : contents.errors) std::fprintf(stderr, "%s\n", error.c_str());
+  for (const std::string& error : contents.errors) {
+    std::fprintf(stderr, "%s\n", ForTerminal(error).c_str());
+  }
   if (contents.more_errors) std::fprintf(stderr, "%s: more errors not shown\n", path.c_str());
   if (contents.errors.empty() && contents.tasks.empty()) {
     std::fprintf(stderr, "%s: contains no task\n", path.c_str());

@@ -1,18 +1,26 @@
 #include "cli/commands.h"
 
+#include <unistd.h>
+
 #include <cstdio>
 #include <nlohmann/json.hpp>
+
+#include "core/text.h"
 
 namespace tidemill {
 
 int Fail(const Status& status) {
-  std::fprintf(stderr, "tidemill: %s\n", status.message().c_str());
+  std::fprintf(stderr, "tidemill: %s\n", ForTerminal(status.message()).c_str());
   return status.code() == Code::kInvalid || status.code() == Code::kNotFound ? 2 : 1;
 }
 
 int Wrong(const Status& status) {
   Fail(status);
   return 2;
+}
+
+std::string Shown(const std::string& text, std::FILE* stream) {
+  return isatty(fileno(stream)) == 1 ? ForTerminal(text) : text;
 }
 
 void PrintJson(const nlohmann::ordered_json& json) {

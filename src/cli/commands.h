@@ -5,7 +5,9 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <cstdio>
 #include <nlohmann/json_fwd.hpp>
+#include <string>
 
 #include "core/status.h"
 
@@ -23,6 +25,10 @@ struct Exit {
 // for is invalid or not there, else 1. Wrong: 2, whatever the code.
 int Fail(const Status& status);
 int Wrong(const Status& status);
+
+// Text of a model or a program as it goes to the stream: a terminal gets no control characters, a
+// file or a pipe every byte.
+std::string Shown(const std::string& text, std::FILE* stream = stdout);
 
 // What --json asks for, a line on standard output. Bytes that are no text, of a file's name
 // perhaps, become U+FFFD.

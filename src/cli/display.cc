@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "core/text.h"
 #include "run/sparkline.h"
 
 namespace tidemill {
@@ -67,7 +68,7 @@ void Display::Show(const JournalEntry& entry) {
   }
   if (line.empty()) return;
   Clear();
-  std::fprintf(out_, "%s\n", line.c_str());
+  std::fprintf(out_, "%s\n", ForTerminal(line).c_str());
   std::fflush(out_);
 }
 

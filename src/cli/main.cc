@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "cli/commands.h"
+#include "core/fd.h"
 #include "core/log.h"
 #include "core/nearest.h"
 #include "core/threads.h"
@@ -64,6 +65,8 @@ int ReportParseError(const CLI::App& app, const CLI::ParseError& error) {
 }
 
 int Main(int argc, char** argv) {
+  FillStandardStreams();
+  SealDescriptors();
   LimitBlasThreads(1);
   CLI::App app{"Tidemill trains coding agents by asynchronous reinforcement learning.", "tidemill"};
   app.require_subcommand(1);

@@ -3,6 +3,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "cli/commands.h"
 #include "core/files.h"
 #include "model/tokenizer.h"
 
@@ -39,7 +40,7 @@ int RunModelTokenize(const std::string& model_dir, const std::optional<std::stri
   if (!tokenizer.ok()) return Failed(tokenizer.status());
   if (ids) {
     const std::string text = tokenizer->Decode(*ids);
-    std::cout << (json ? nlohmann::json{{"text", text}}.dump() + "\n" : text) << std::flush;
+    std::cout << (json ? nlohmann::json{{"text", text}}.dump() + "\n" : Shown(text)) << std::flush;
     return std::cout.good() ? 0 : 1;
   }
   const Result<std::string> text = ReadText(*text_file);

@@ -1,10 +1,10 @@
 #include "config/config.h"
 
 #include <algorithm>
-#include <fstream>
 #include <sstream>
 
 #include "config/config_value.h"
+#include "core/files.h"
 #include "core/nearest.h"
 
 namespace tidemill {
@@ -174,14 +174,9 @@ std::vector<std::string> Binder::Names() const {
 }
 
 Status Binder::LoadFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return Invalid(path + ": cannot be opened");
-  std::string text(kFileBytesMax + 1, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (file.bad() || (file.fail() && !file.eof())) return Invalid(path + ": cannot be read");
-  text.resize(static_cast<size_t>(file.gcount()));
-  if (text.size() > kFileBytesMax) return Invalid(path + ": larger than 4 MiB, which no config is");
-  return LoadText(text, path);
+  const Result<std::string> text = ReadFileBounded(path, kFileBytesMax);
+  if (!text.ok()) return Invalid(text.status().message());
+  return LoadText(*text, path);
 }
 
 Status Binder::LoadText(std::string_view toml, const std::string& file_name) {

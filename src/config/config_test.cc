@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <fstream>
 
@@ -171,7 +172,16 @@ TEST(Config, BrokenTomlIsRefusedWithItsLine) {
 TEST(Config, AFileThatIsNotThereIsNamed) {
   Sample s;
   EXPECT_EQ(s.Bind().LoadFile("/no/such/run.toml").message(),
-            "/no/such/run.toml: cannot be opened");
+            "/no/such/run.toml: cannot open: No such file or directory");
+}
+
+TEST(Config, AFifoIsRefusedAndNotWaitedFor) {
+  const TemporaryDirectory folder;
+  ASSERT_EQ(mkfifo((folder / "fifo.toml").c_str(), 0600), 0);
+  Sample s;
+  const Status status = s.Bind().LoadFile(folder / "fifo.toml");
+  EXPECT_EQ(status.code(), Code::kInvalid);
+  EXPECT_THAT(status.message(), HasSubstr("not a regular file"));
 }
 
 TEST(Config, AFileIsRead) {

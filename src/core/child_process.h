@@ -14,7 +14,8 @@ namespace tidemill {
 std::string ThisProgram();
 
 // Starts words[0]. The child reads nothing and only logs: what it prints goes to our standard
-// error. It is a process group of its own, so that Ctrl-C reaches us alone and we tell it in order.
+// error. It inherits no other descriptor. It is a process group of its own, so that Ctrl-C reaches
+// us alone and we tell it in order.
 Result<pid_t> StartChild(const std::vector<std::string>& words);
 
 // Of waitpid's status: "ended with status 1", "was killed by signal 9".

@@ -1,4 +1,4 @@
-// A file descriptor with an owner.
+// A file descriptor with an owner, and who inherits descriptors: nobody.
 #pragma once
 
 #include <unistd.h>
@@ -33,5 +33,16 @@ class Fd {
  private:
   int fd_ = -1;
 };
+
+// Programs started from here do not inherit this one. False: it is no descriptor.
+bool CloseOnExec(int fd);
+
+// The same for all but the standard streams: what the program was started with, and what libraries
+// opened that do not say so themselves.
+void SealDescriptors();
+
+// Opens /dev/null where a standard stream is missing, so that no file or socket takes its number
+// and is written to by whoever prints.
+void FillStandardStreams();
 
 }  // namespace tidemill

@@ -11,6 +11,8 @@
 #include <memory>
 #include <mutex>
 
+#include "core/text.h"
+
 namespace tidemill {
 namespace {
 
@@ -122,7 +124,7 @@ std::string Render(bool json, std::string_view message, LogFields fields) {
       line += field.value();
     }
   }
-  return line;
+  return json ? line : ForTerminal(line);
 }
 
 // What has been said by LogEvery and LogOnce.

@@ -1,5 +1,6 @@
 #include "core/text.h"
 
+#include <fmt/format.h>
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/message.h>
 
@@ -29,6 +30,17 @@ size_t SequenceLength(std::string_view bytes) {
   if (first == 0xF0 && at(1) < 0x90) return 0;
   if (first == 0xF4 && at(1) > 0x8F) return 0;
   return length;
+}
+
+// Of a valid sequence.
+uint32_t CodePoint(std::string_view sequence) {
+  const auto first = static_cast<unsigned char>(sequence[0]);
+  if (sequence.size() == 1) return first;
+  uint32_t character = first & (0xFFu >> (sequence.size() + 1));
+  for (const char c : sequence.substr(1)) {
+    character = (character << 6) | (static_cast<unsigned char>(c) & 0x3Fu);
+  }
+  return character;
 }
 
 void MakeReadable(Message& message, const FieldDescriptor& field) {
@@ -79,6 +91,27 @@ std::string ToUtf8(std::string_view bytes) {
     }
   }
   return text;
+}
+
+std::string ForTerminal(std::string_view bytes) {
+  const std::string text = ToUtf8(bytes);
+  std::string shown;
+  shown.reserve(text.size());
+  for (size_t at = 0; at < text.size();) {
+    const size_t length = SequenceLength(std::string_view(text).substr(at));
+    const uint32_t character = CodePoint(std::string_view(text).substr(at, length));
+    const bool control = (character < 0x20 && character != '\n' && character != '\t') ||
+                         (character >= 0x7F && character < 0xA0);
+    const bool turns = (character >= 0x202A && character <= 0x202E) ||
+                       (character >= 0x2066 && character <= 0x2069);
+    if (control || turns) {
+      shown += fmt::format("\\u{:04x}", character);
+    } else {
+      shown.append(text, at, length);
+    }
+    at += length;
+  }
+  return shown;
 }
 
 std::string Beginning(std::string_view text, size_t bytes) {

@@ -21,6 +21,11 @@ std::string ToUtf8(std::string_view bytes);
 // character, and ".." behind it where something was cut.
 std::string Beginning(std::string_view text, size_t bytes);
 
+// What people see on a terminal, which obeys control characters: as UTF-8, with every one but line
+// ends and tabs written as \u001b, those of the upper range and the marks that turn the direction
+// of writing included.
+std::string ForTerminal(std::string_view bytes);
+
 // ToUtf8 for every string of a message, those of the messages in it included, that needs it. What
 // is declared as bytes stays.
 void MakeReadable(google::protobuf::Message& message);

@@ -9,6 +9,21 @@
 namespace tidemill {
 namespace {
 
+TEST(ForTerminal, ControlCharactersAreShownAndNotObeyed) {
+  EXPECT_EQ(ForTerminal("a\x1b[2Jb\rc\x07\td\ne\x7f"), "a\\u001b[2Jb\\u000dc\\u0007\td\ne\\u007f");
+  // The same in the upper range, and marks that turn the direction of writing.
+  EXPECT_EQ(ForTerminal("\xC2\x9B"
+                        "2J \xE2\x80\xAE x"),
+            "\\u009b2J \\u202e x");
+  EXPECT_EQ(ForTerminal("\xC3\xA9 \xE2\x82\xAC \xF0\x9F\x98\x80"),
+            "\xC3\xA9 \xE2\x82\xAC \xF0\x9F\x98\x80");
+  EXPECT_EQ(ForTerminal(std::string_view("\x9b"
+                                         "1m\0",
+                                         4)),
+            "\xEF\xBF\xBD"
+            "1m\xEF\xBF\xBD");
+}
+
 using ::testing::HasSubstr;
 
 TEST(ToUtf8, ReplacesWhatIsNoText) {

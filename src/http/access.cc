@@ -4,8 +4,9 @@
 
 #include <algorithm>
 #include <cctype>
-#include <fstream>
+#include <sstream>
 
+#include "core/files.h"
 #include "core/hash.h"
 
 namespace tidemill {
@@ -13,6 +14,7 @@ namespace {
 
 constexpr std::string_view kScheme = "bearer ";
 constexpr size_t kAccessTokensMax = 1000;
+constexpr size_t kTokenFileBytesMax = 1 << 20;
 
 bool SchemeIsBearer(std::string_view text) {
   if (text.size() < kScheme.size()) return false;
@@ -52,8 +54,11 @@ bool Tokens::Accept(std::string_view authorization) const {
 }
 
 Result<std::vector<std::string>> ReadTokenFile(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) return Invalid(path + ": cannot be read; expected one token per line");
+  const Result<std::string> text = ReadFileBounded(path, kTokenFileBytesMax);
+  if (!text.ok()) {
+    return Invalid(text.status().message() + "; it should hold one token a line");
+  }
+  std::istringstream file(*text);
   std::vector<std::string> tokens;
   std::string line;
   for (size_t number = 1; std::getline(file, line); ++number) {

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "core/fd.h"
 #include "core/log.h"
 #include "http/http_core.h"
 
@@ -33,6 +34,7 @@ void OnAccept(HttpServer::Core& core, error_code error, tcp::socket socket) {
     });
     return;
   }
+  (void)CloseOnExec(socket.native_handle());
   if (core.connections >= core.options.connections_max) {
     ++core.refused;
     error_code ignored;
@@ -79,6 +81,7 @@ Status Listen(HttpServer::Core& core) {
   const tcp::endpoint endpoint(address, options.port);
   const std::string name = host + ":" + std::to_string(options.port);
   core.acceptor.open(endpoint.protocol(), error);
+  if (!error) (void)CloseOnExec(core.acceptor.native_handle());
   if (!error) core.acceptor.set_option(tcp::acceptor::reuse_address(true), error);
   if (!error) core.acceptor.bind(endpoint, error);
   if (!error) core.acceptor.listen(asio::socket_base::max_listen_connections, error);

@@ -90,7 +90,7 @@ Result<TensorboardLog> TensorboardLog::Create(const std::string& folder, int64_t
   for (int64_t second = now_ms / 1000;; ++second) {
     const std::string path =
         folder + "/events.out.tfevents." + std::to_string(second) + ".tidemill";
-    std::FILE* file = std::fopen(path.c_str(), "wbx");
+    std::FILE* file = std::fopen(path.c_str(), "wbxe");
     if (file == nullptr && errno == EEXIST) continue;
     if (file == nullptr) return Unavailable(path + ": cannot be made: " + std::strerror(errno));
     TensorboardLog log(path, file);

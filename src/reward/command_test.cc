@@ -1,5 +1,6 @@
 #include "reward/command.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -32,6 +33,14 @@ TEST(Command, AnotherExitStatusIsAFailureWithWhatItComplainedOf) {
   EXPECT_EQ(status.code(), Code::kUnavailable);
   EXPECT_THAT(status.message(), HasSubstr("exit status 3: no model"));
   EXPECT_THAT(Shell("kill -9 $$").status().message(), HasSubstr("signal 9"));
+}
+
+TEST(Command, ItInheritsNoDescriptor) {
+  const int planted = open("/", O_RDONLY | O_DIRECTORY);  // not close-on-exec
+  const int high = fcntl(planted, F_DUPFD, 700);
+  EXPECT_EQ(Shell("ls /proc/self/fd").value(), "0\n1\n2\n3\n");
+  close(planted);
+  close(high);
 }
 
 TEST(Command, AProgramThatDoesNotExistIsNamed) {

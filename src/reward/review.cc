@@ -72,7 +72,7 @@ class ReviewScorer final : public Scorer {
  public:
   explicit ReviewScorer(const RunConfig::Reward& reward) : reward_(reward) {}
   std::string_view name() const override { return "review"; }
-  uint32_t version() const override { return 1; }
+  uint32_t version() const override { return 2; }
 
   std::vector<Need> Needs(const v1::ScoreRequest& request,
                           const ScoreEvidence& evidence) const override {
@@ -168,7 +168,12 @@ class ReviewScorer final : public Scorer {
       return aspect == "correctness" ? SeeTests(*grade) : SeeTime(*grade, request);
     }
     const v1::ToolResult* remarks = evidence.Tool(look == 1 ? "lint" : "compile#2");
-    if (remarks == nullptr) return {};
+    if (remarks == nullptr) {
+      if (look == 1 && request.files_size() == 0) return Look{0, "no files"};
+      return {};
+    }
+    // A tool that did not get to the end has seen nothing, which is no praise.
+    if (remarks->outcome() != v1::OUTCOME_OK) return Look{0, "not checked to the end"};
     const Findings findings = Count(remarks, aspect == "security");
     return Look{std::max(0.0, 1 - reward_.lint_penalty * findings.count), Describe(findings)};
   }

@@ -241,6 +241,33 @@ TEST_F(RewardTest, AReviewQuotesNoPartOfACharacter) {
   EXPECT_THAT(comments, HasSubstr(std::string(119, 'x') + ".."));
 }
 
+TEST_F(RewardTest, LintGivesNothingUnlessTheLinterRanToItsEnd) {
+  Make({{.name = "lint"}});
+  for (const v1::Outcome outcome :
+       {v1::OUTCOME_INVALID, v1::OUTCOME_FAILED, v1::OUTCOME_TIMEOUT, v1::OUTCOME_CPU_LIMIT,
+        v1::OUTCOME_MEMORY_LIMIT, v1::OUTCOME_OUTPUT_LIMIT, v1::OUTCOME_SIGNAL}) {
+    Ask();
+    AnswerTool(kToolsGradeTopic, v1::OUTCOME_OK, 4);
+    AnswerTool(kToolsLintTopic, outcome);
+    const v1::Verdict verdict = Verdicts().at(0);
+    EXPECT_TRUE(verdict.scored());
+    EXPECT_EQ(verdict.reward(), 0) << v1::Outcome_Name(outcome);
+  }
+  Ask();
+  AnswerTool(kToolsGradeTopic, v1::OUTCOME_OK, 4);
+  AnswerTool(kToolsLintTopic, v1::OUTCOME_OK);
+  EXPECT_EQ(Verdicts().at(0).reward(), 1);
+}
+
+TEST_F(RewardTest, AReviewsStyleAndSecurityAreNothingUnlessTheLinterRanToItsEnd) {
+  Make({{.name = "review", .review_weights = {{"style", 1}, {"security", 1}}}});
+  Ask();
+  AnswerTool(kToolsGradeTopic, v1::OUTCOME_OK, 4);
+  AnswerTool(kToolsLintTopic, v1::OUTCOME_INVALID);
+  AnswerTool(kToolsCompileTopic, v1::OUTCOME_INVALID);
+  EXPECT_EQ(Verdicts().at(0).reward(), 0);
+}
+
 TEST_F(RewardTest, AReviewLooksASecondTimeAtWhatIsLow) {
   Make({.weights = {{"review", 1}}, .lint_penalty = 0.3, .review_cpu_ms = 10});
   Ask();

@@ -33,13 +33,15 @@ Status NoEvidence(std::string_view what) {
 // Scores by what one tool said of the submission.
 class ToolScorer : public Scorer {
  public:
-  uint32_t version() const final { return 1; }
+  uint32_t version() const override { return 1; }
   std::vector<Need> Needs(const v1::ScoreRequest& request,
                           const ScoreEvidence& evidence) const final {
     return NeedTool(tool_, Applies(request), evidence);
   }
-  Result<v1::RewardPart> Score(const v1::ScoreRequest&, const ScoreEvidence& evidence) const final {
+  Result<v1::RewardPart> Score(const v1::ScoreRequest& request,
+                               const ScoreEvidence& evidence) const final {
     const v1::ToolResult* result = evidence.Tool(tool_);
+    if (result == nullptr && !Applies(request)) return ScoreNothing();
     if (result == nullptr) return NoEvidence(tool_);
     return ScoreResult(*result);
   }
@@ -48,6 +50,8 @@ class ToolScorer : public Scorer {
   explicit ToolScorer(std::string tool) : tool_(std::move(tool)) {}
   // Whether there is something for the tool to look at.
   virtual bool Applies(const v1::ScoreRequest& request) const { return HasCases(request); }
+  // Where there is not.
+  virtual Result<v1::RewardPart> ScoreNothing() const { return NoEvidence(tool_); }
   virtual v1::RewardPart ScoreResult(const v1::ToolResult& result) const = 0;
 
  private:
@@ -87,10 +91,13 @@ class LintScorer final : public ToolScorer {
  public:
   explicit LintScorer(double penalty) : ToolScorer("lint"), penalty_(penalty) {}
   std::string_view name() const override { return "lint"; }
+  uint32_t version() const override { return 2; }
 
  private:
   bool Applies(const v1::ScoreRequest& request) const override { return request.files_size() > 0; }
+  Result<v1::RewardPart> ScoreNothing() const override { return MakePart(*this, 0, "no files"); }
   v1::RewardPart ScoreResult(const v1::ToolResult& lint) const override {
+    if (lint.outcome() != v1::OUTCOME_OK) return MakePart(*this, 0, "not linted to the end");
     const int findings = lint.diagnostics_size();
     return MakePart(*this, std::max(0.0, 1.0 - penalty_ * findings),
                     std::to_string(findings) + (findings == 1 ? " finding" : " findings"));

@@ -9,10 +9,6 @@
 namespace tidemill {
 namespace {
 
-bool ChangesFiles(std::string_view tool) {
-  return tool == "write_file" || tool == "apply_patch";
-}
-
 void PutFile(v1::Tree& tree, const v1::File& file) {
   for (v1::File& present : *tree.mutable_files()) {
     if (present.path() == file.path()) {
@@ -183,6 +179,16 @@ EpisodeActions Episode::StartCalls(int64_t now_ms) {
   return NextWave(now_ms);
 }
 
+// A tool of which nothing is known may change files.
+bool Episode::ChangesFiles(const PendingCall& call) const {
+  const std::string& tool = call.request.tool();
+  for (const std::string_view reads : {"compile", "lint", "run_tests", "read_file"}) {
+    if (tool == reads) return false;
+  }
+  const auto& configured = limits_.reading_tools;
+  return std::find(configured.begin(), configured.end(), tool) == configured.end();
+}
+
 // A call that changes files runs alone, after those before it and before those behind it; the
 // others run side by side.
 EpisodeActions Episode::NextWave(int64_t now_ms) {
@@ -190,9 +196,8 @@ EpisodeActions Episode::NextWave(int64_t now_ms) {
   wave_begin_ = wave_end_;
   if (wave_begin_ == calls_.size()) return AfterCalls(now_ms);
   wave_end_ = wave_begin_ + 1;
-  if (!ChangesFiles(calls_[wave_begin_].request.tool())) {
-    while (wave_end_ < calls_.size() && !ChangesFiles(calls_[wave_end_].request.tool()))
-      ++wave_end_;
+  if (!ChangesFiles(calls_[wave_begin_])) {
+    while (wave_end_ < calls_.size() && !ChangesFiles(calls_[wave_end_])) ++wave_end_;
   }
   for (size_t i = wave_begin_; i < wave_end_; ++i) {
     PendingCall& call = calls_[i];

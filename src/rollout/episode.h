@@ -23,6 +23,7 @@ struct EpisodeLimits {
   Duration retry_delay = milliseconds(200);  // doubles with every retry
   bool stale_on_unavailable =
       true;  // a call given up makes the episode stale; else the agent is told
+  std::vector<std::string> reading_tools;  // configured ones that leave the files as they are
 };
 
 // What a group's episodes have in common; shared because they end at different times.
@@ -83,6 +84,7 @@ class Episode {
   TurnParams NextTurnParams() const;
   EpisodeActions StartCalls(int64_t now_ms);
   EpisodeActions NextWave(int64_t now_ms);
+  bool ChangesFiles(const PendingCall& call) const;
   EpisodeActions AfterCalls(int64_t now_ms);
   EpisodeActions ContinueWith(std::vector<TokenId> observation, int64_t now_ms);
   EpisodeActions Finish(v1::EpisodeEnd end, int64_t now_ms);

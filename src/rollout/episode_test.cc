@@ -19,6 +19,7 @@ class FakeProtocol final : public AgentProtocol {
     if (ids[0] == 1) turn.answer = "body";
     if (ids[0] == 2) turn.calls = {{"compile", "{}"}};
     if (ids[0] == 3) turn.calls = {{"write_file", "{}"}, {"compile", "{}"}, {"lint", "{}"}};
+    if (ids[0] == 4) turn.calls = {{"format", "{}"}, {"compile", "{}"}, {"count", "{}"}};
     if (ids[0] == 9) turn.malformed = "nonsense";
     return turn;
   }
@@ -103,6 +104,18 @@ TEST_F(EpisodeTest, ACallThatChangesFilesRunsBeforeThoseBehindIt) {
   EpisodeActions next = episode.OnResult(ResultFor(second.calls[0]), 4);
   EXPECT_TRUE(next.generate);
   EXPECT_EQ(next.append, std::vector<TokenId>{6});
+}
+
+TEST_F(EpisodeTest, AConfiguredToolSharesAWaveOnlyWhereItLeavesTheFiles) {
+  limits_.reading_tools = {"count"};
+  Episode episode = Make();
+  (void)episode.Begin(0);
+  const EpisodeActions first = episode.OnTurn(Turn(4), 1);
+  ASSERT_EQ(first.calls.size(), 1u);
+  EXPECT_EQ(first.calls[0].request.tool(), "format");
+  const EpisodeActions second = episode.OnResult(ResultFor(first.calls[0]), 2);
+  ASSERT_EQ(second.calls.size(), 2u);
+  EXPECT_EQ(second.calls[1].request.tool(), "count");
 }
 
 TEST_F(EpisodeTest, AFailureOfOursIsTriedAgainUnderANewIdAndThenMakesTheEpisodeStale) {

@@ -134,6 +134,9 @@ RolloutOptions RolloutOptionsFrom(const RunConfig& config, const RunStart& start
   options.limits.calls_per_turn = config.rollout.calls_per_turn;
   options.limits.tool_retries = config.rollout.tool_retries;
   options.limits.stale_on_unavailable = config.rollout.on_unavailable == "stale";
+  for (const RunConfig::CommandKeys& keys : config.tools.command) {
+    if (!keys.changes) options.limits.reading_tools.push_back(keys.name);
+  }
   options.lease_period = LeasePeriod(config);
   options.call_patience = config.bus.patience;
   return options;

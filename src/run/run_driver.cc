@@ -86,6 +86,7 @@ class Driver {
     const RunSnapshot before_stop = Look(*run);
     fleet_.reset();
     result.status = run->Stop();
+    if (!gone_.ok()) return gone_;
     // A person who asked twice does not want to wait for the drain.
     if (signals_seen > 1 && result.status.code() == Code::kTimeout) result.status = Ok();
     result.interrupted = signals_seen > 0;
@@ -153,6 +154,8 @@ class Driver {
     bool finishing = false, interrupted = false;
     while (!run.Done() && !run.Ended()) {
       std::this_thread::sleep_for(milliseconds(50));
+      gone_ = directory_.CheckThere();
+      if (!gone_.ok()) return;
       const RunSnapshot snapshot = Look(run);
       if (snapshot.seconds >= next_tick) {
         RecordTick(journal_, snapshot);
@@ -243,6 +246,7 @@ class Driver {
   RunJournal journal_;
   Metrics metrics_;
   std::atomic<bool> finish_asked_{false};
+  Status gone_;  // not ok: the run's directory is
   std::optional<FleetWatch> fleet_;
   std::optional<TensorboardLog> tensorboard_;
   Numbers last_tick_;

@@ -171,6 +171,17 @@ Status RunDirectory::TakeLock() {
   return Ok();
 }
 
+Status RunDirectory::CheckThere() const {
+  TM_CHECK(lock_fd_ >= 0, "of a run that is written");
+  struct stat held {
+  }, named{};
+  const bool there = fstat(lock_fd_, &held) == 0 && stat(lock_path().c_str(), &named) == 0 &&
+                     held.st_ino == named.st_ino && held.st_dev == named.st_dev;
+  if (there) return Ok();
+  return NotFound(path_ +
+                  ": the run's directory was deleted or replaced while the run wrote to it");
+}
+
 Result<std::string> RunDirectory::ReadConfig() const {
   return ReadFileBounded(config_path(), kSmallFileMax);
 }

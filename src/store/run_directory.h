@@ -50,6 +50,10 @@ class RunDirectory {
   std::string summary_path() const { return path_ + "/summary.json"; }
   std::string lock_path() const { return path_ + "/lock"; }
 
+  // Of one that writes: kNotFound once the directory is no longer where it was, because somebody
+  // deleted, moved or replaced it. What is written after that is lost.
+  Status CheckThere() const;
+
   Result<std::string> ReadConfig() const;
   Result<std::string> ReadSummary() const;  // kNotFound: the run has not come to its end
   // Only one that writes may. Whole or as before, whatever happens.

@@ -57,6 +57,20 @@ TEST(RunDirectory, TwoWritersAreRefusedWithTheHoldersName) {
   EXPECT_FALSE(RunDirectory::OpenToResume(dir.path(), "a").ok()) << "moving kept the lock";
 }
 
+TEST(RunDirectory, OneThatIsDeletedOrReplacedIsNoticed) {
+  TemporaryDirectory dir;
+  auto run = RunDirectory::Create(dir.path(), "a", "");
+  ASSERT_TRUE(run.ok());
+  EXPECT_TRUE(run->CheckThere().ok());
+  std::filesystem::rename(dir / "a", dir / "b");
+  EXPECT_EQ(run->CheckThere().code(), Code::kNotFound);
+  const auto another = RunDirectory::Create(dir.path(), "a", "");
+  ASSERT_TRUE(another.ok());
+  EXPECT_EQ(run->CheckThere().code(), Code::kNotFound) << "another run of the same name";
+  std::filesystem::remove_all(dir / "a");
+  EXPECT_THAT(another->CheckThere().message(), HasSubstr(dir / "a"));
+}
+
 TEST(RunDirectory, ALockEndsWithItsProcess) {
   TemporaryDirectory dir;
   { ASSERT_TRUE(RunDirectory::Create(dir.path(), "a", "").ok()); }

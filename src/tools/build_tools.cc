@@ -17,25 +17,30 @@ void AddDiagnostics(std::vector<v1::Diagnostic> diagnostics, v1::ToolResult* res
   for (v1::Diagnostic& d : diagnostics) *result->add_diagnostics() = std::move(d);
 }
 
-// The files a call names, or every source file.
+// The files a call names, or every source file. Headers are left out where the tool looks at them
+// with the sources that include them.
 Result<std::vector<std::string>> NamedSources(const std::string& arguments_json,
-                                              const Workspace& workspace) {
+                                              const Workspace& workspace,
+                                              bool with_headers = false) {
   TM_ASSIGN_OR_RETURN(const Arguments arguments, Arguments::Parse(arguments_json));
   TM_ASSIGN_OR_RETURN(auto named, arguments.Texts("files"));
   if (!named) {
     TM_ASSIGN_OR_RETURN(named, arguments.Texts("file"));
   }
   if (!named) return SourceFiles(workspace);
+  if (named->empty()) return Invalid("\"files\" names no file");
+  std::vector<std::string> sources;
   for (const std::string& path : *named) {
     if (workspace.find(path) == workspace.end()) {
       return Invalid(fmt::format("there is no file \"{}\"", path));
     }
+    if (with_headers && IsHeader(path)) continue;
     if (LanguageOf(path) == Language::kOther) {
       return Invalid(fmt::format("\"{}\" is not a C, C++ or Python source file", path));
     }
+    sources.push_back(path);
   }
-  if (named->empty()) return Invalid("\"files\" names no file");
-  return *named;
+  return sources;
 }
 
 // "ok NAME" and "not ok NAME", with or without numbers and dashes.
@@ -74,6 +79,31 @@ RunReport RunForDiagnostics(Box& box, const std::vector<std::string>& command,
   return report;
 }
 
+// The same for one step of lint.
+RunReport RunLinter(Box& box, const LintStep& step, const BoxLimits& limits,
+                    v1::ToolResult* result) {
+  RunSpec spec;
+  spec.command = step.command;
+  spec.folder = "/";
+  spec.limits = limits;
+  RunReport report = RunProgram(box, spec);
+  TakeReport(report, result);
+  std::vector<v1::Diagnostic> remarks = ParseDiagnostics(report.err + report.out);
+  bool whole = !report.truncated;
+  if (step.is_cppcheck) whole = !TakeCppcheckIds(&remarks) && whole;
+  for (v1::Diagnostic& remark : ParsePythonErrors(report.err)) remarks.push_back(std::move(remark));
+  for (v1::Diagnostic& remark : remarks) {
+    constexpr std::string_view kWorkspace = "/workspace/";
+    if (remark.file().starts_with(kWorkspace)) remark.mutable_file()->erase(0, kWorkspace.size());
+  }
+  AddDiagnostics(std::move(remarks), result);
+  if (report.outcome == v1::OUTCOME_OK && !whole) {
+    result->set_outcome(v1::OUTCOME_FAILED);
+    result->set_cause("the linter did not see everything");
+  }
+  return report;
+}
+
 }  // namespace
 
 void ToolRunner::Compile(Call& call) {
@@ -93,15 +123,20 @@ void ToolRunner::Compile(Call& call) {
   call.result->set_text(CompileText(*call.result, call.limits, call.text_limit));
 }
 
+// OUTCOME_OK only where every linter ran to its end over files with something in them.
 void ToolRunner::Lint(Call& call) {
-  auto sources = NamedSources(call.request.arguments_json(), call.workspace);
+  auto sources = NamedSources(call.request.arguments_json(), call.workspace, /*with_headers=*/true);
   if (!sources.ok()) return Refuse(sources.status(), call.result);
   if (sources->empty()) return Refuse(Invalid("there is no source file"), call.result);
-  InBox(call, call.workspace, call.limits, /*fresh=*/false, [&](Box& box, v1::ToolResult* result) {
-    for (const std::vector<std::string>& command : LintCommands(*sources, options_)) {
-      const RunReport report = RunForDiagnostics(box, command, call.limits, result);
+  if (const std::string empty = NothingToLint(*sources, call.workspace); !empty.empty()) {
+    return Refuse(Invalid(fmt::format("\"{}\" has no code", empty)), call.result);
+  }
+  const Workspace files = LintFiles(*sources, call.workspace);
+  InBox(call, files, call.limits, /*fresh=*/false, [&](Box& box, v1::ToolResult* result) {
+    for (const LintStep& step : LintSteps(*sources, options_)) {
+      const RunReport report = RunLinter(box, step, call.limits, result);
       if (report.starved) return true;
-      if (!box.usable() || report.outcome == v1::OUTCOME_UNAVAILABLE) break;
+      if (result->outcome() != v1::OUTCOME_OK) break;
     }
     return false;
   });

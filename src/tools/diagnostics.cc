@@ -88,6 +88,29 @@ std::vector<v1::Diagnostic> ParseDiagnostics(std::string_view text, size_t max) 
   return found;
 }
 
+bool TakeCppcheckIds(std::vector<v1::Diagnostic>* diagnostics) {
+  constexpr std::string_view kGaveUp[] = {
+      "syntaxError",       "unknownMacro",         "preprocessorErrorDirective",
+      "internalError",     "internalAstError",     "cppcheckError",
+      "toomanyconfigs",    "noValidConfiguration", "ConfigurationNotChecked",
+      "instantiationError"};
+  bool gave_up = false;
+  std::erase_if(*diagnostics, [&](v1::Diagnostic& d) {
+    const std::string& message = d.message();
+    const size_t open = message.rfind(" [");
+    if (open == std::string::npos || !message.ends_with(']')) {
+      gave_up = true;  // cut short: what it was cannot be told
+      return false;
+    }
+    const std::string id = message.substr(open + 2, message.size() - open - 3);
+    const bool stopped = std::find(std::begin(kGaveUp), std::end(kGaveUp), id) != std::end(kGaveUp);
+    gave_up = gave_up || stopped;
+    d.set_message(message.substr(0, open));
+    return !stopped && d.severity() == "note";
+  });
+  return gave_up;
+}
+
 size_t CountSeverity(const std::vector<v1::Diagnostic>& diagnostics, std::string_view severity) {
   return static_cast<size_t>(
       std::count_if(diagnostics.begin(), diagnostics.end(),

@@ -14,6 +14,11 @@ namespace tidemill {
 // become errors without a line. At most `max`, in their order.
 std::vector<v1::Diagnostic> ParseDiagnostics(std::string_view text, size_t max = 200);
 
+// Of cppcheck's remarks, which end with " [ID]": takes the ID off, and leaves out what it says of
+// its own work (includes it does not find). True: it did not look at everything, because it could
+// not read the code or reached a bound of its own.
+bool TakeCppcheckIds(std::vector<v1::Diagnostic>* diagnostics);
+
 size_t CountSeverity(const std::vector<v1::Diagnostic>& diagnostics, std::string_view severity);
 
 // "file:line:column: severity: message", errors first, cut to `bytes` at a line's end with a last

@@ -83,11 +83,76 @@ std::vector<std::string> Of(const std::vector<std::string>& sources, bool python
   return chosen;
 }
 
-std::vector<std::string> PythonCompile(const std::vector<std::string>& sources,
+// Isolated: a py_compile.py of the agent's is not the module that is run.
+std::vector<std::string> PythonCompile(const std::vector<std::string>& paths,
                                        const ToolOptions& options) {
-  std::vector<std::string> command = {options.python, "-m", "py_compile"};
-  for (const std::string& path : sources) command.push_back("./" + path);
+  std::vector<std::string> command = {options.python, "-I", "-m", "py_compile"};
+  command.insert(command.end(), paths.begin(), paths.end());
   return command;
+}
+
+std::vector<std::string> Here(std::vector<std::string> paths) {
+  for (std::string& path : paths) path.insert(0, "./");
+  return paths;
+}
+
+constexpr const char* kInBox = "/workspace/";
+
+bool IsPlain(std::string_view path) {
+  return std::all_of(path.begin(), path.end(), [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
+           std::string_view("_-+./").find(c) != std::string_view::npos;
+  });
+}
+
+// Whether there is more than white space and comments. A comment mark inside a string is taken for
+// a comment, which nothing honest depends on.
+bool HasCode(std::string_view text, Language language) {
+  for (size_t at = 0; at < text.size();) {
+    const auto skip_past = [&](std::string_view end) {
+      const size_t found = text.find(end, at + 2);
+      at = found == std::string_view::npos ? text.size() : found + end.size();
+    };
+    const std::string_view rest = text.substr(at);
+    if (std::isspace(static_cast<unsigned char>(rest[0])) != 0 || rest[0] == ';') {
+      ++at;
+    } else if (language == Language::kPython && rest[0] == '#') {
+      const size_t end = text.find('\n', at);
+      at = end == std::string_view::npos ? text.size() : end;
+    } else if (language != Language::kPython && rest.starts_with("//")) {
+      skip_past("\n");
+    } else if (language != Language::kPython && rest.starts_with("/*")) {
+      skip_past("*/");
+    } else {
+      return true;
+    }
+  }
+  return false;
+}
+
+// Compiles to nowhere, asks for the compiler's own macros, and lints under them. Every
+// configuration of the preprocessor is looked at: what takes too long for that is at its limit.
+void AddNativeLint(const std::vector<std::string>& paths, Language language,
+                   const ToolOptions& options, std::vector<LintStep>* steps) {
+  const bool cxx = language == Language::kCxx;
+  const std::string& compiler = cxx ? options.cxx_compiler : options.c_compiler;
+  if (compiler == "tcc") {
+    for (const std::string& path : paths) {
+      steps->push_back({{compiler, "-w", "-c", "-o", "/tmp/lint.o", path}});
+    }
+  } else {
+    steps->push_back({{compiler, "-w", "-fsyntax-only", "-fdiagnostics-color=never",
+                       "-fno-diagnostics-show-caret"}});
+    for (const std::string& path : paths) steps->back().command.push_back(path);
+  }
+  steps->push_back(
+      {{compiler, "-dM", "-E", "-o", "/tmp/predefined.h", "-x", cxx ? "c++" : "c", "/dev/null"}});
+  // No inline suppressions: the one who is judged does not choose what is seen.
+  steps->push_back({{"cppcheck", "--quiet", "--force", "--include=/tmp/predefined.h",
+                     "--enable=warning,style,performance,portability,information",
+                     "--template={file}:{line}:{column}: {severity}: {message} [{id}]"},
+                    true});
+  for (const std::string& path : paths) steps->back().command.push_back(path);
 }
 
 }  // namespace
@@ -97,6 +162,14 @@ Language LanguageOf(std::string_view path) {
   if (ends(".c")) return Language::kC;
   if (ends(".cc") || ends(".cpp") || ends(".cxx") || ends(".C")) return Language::kCxx;
   return ends(".py") ? Language::kPython : Language::kOther;
+}
+
+bool IsHeader(std::string_view path) {
+  for (const std::string_view end :
+       {".h", ".hh", ".hpp", ".hxx", ".H", ".inc", ".ipp", ".inl", ".tpp", ".tcc", ".def"}) {
+    if (path.ends_with(end)) return true;
+  }
+  return false;
 }
 
 std::vector<std::string> SourceFiles(const Workspace& workspace) {
@@ -119,22 +192,41 @@ std::vector<std::vector<std::string>> CompileCommands(const std::vector<std::str
     });
     commands.push_back(NativeCommand(native, options, program ? output : ""));
   }
-  if (!python.empty()) commands.push_back(PythonCompile(python, options));
+  if (!python.empty()) commands.push_back(PythonCompile(Here(python), options));
   return commands;
 }
 
-std::vector<std::vector<std::string>> LintCommands(const std::vector<std::string>& sources,
-                                                   const ToolOptions& options) {
-  std::vector<std::vector<std::string>> commands;
-  const std::vector<std::string> native = Of(sources, false), python = Of(sources, true);
-  if (!native.empty()) {
-    // No inline suppressions: the one who is judged does not choose what is seen.
-    commands.push_back({"cppcheck", "--quiet", "--enable=warning,style,performance,portability",
-                        "--template={file}:{line}:{column}: {severity}: {message}"});
-    for (const std::string& path : native) commands.back().push_back("./" + path);
+Workspace LintFiles(const std::vector<std::string>& sources, const Workspace& workspace) {
+  Workspace files;
+  for (const auto& [path, file] : workspace) {
+    const bool named = std::find(sources.begin(), sources.end(), path) != sources.end();
+    if (named || (IsHeader(path) && IsPlain(path))) files[path] = file;
   }
-  if (!python.empty()) commands.push_back(PythonCompile(python, options));
-  return commands;
+  return files;
+}
+
+std::vector<LintStep> LintSteps(const std::vector<std::string>& sources,
+                                const ToolOptions& options) {
+  std::vector<LintStep> steps;
+  for (const Language language : {Language::kC, Language::kCxx}) {
+    std::vector<std::string> paths;
+    for (const std::string& path : sources) {
+      if (LanguageOf(path) == language) paths.push_back(kInBox + path);
+    }
+    if (!paths.empty()) AddNativeLint(paths, language, options, &steps);
+  }
+  std::vector<std::string> python = Of(sources, true);
+  for (std::string& path : python) path.insert(0, kInBox);
+  if (!python.empty()) steps.push_back({PythonCompile(python, options)});
+  return steps;
+}
+
+std::string NothingToLint(const std::vector<std::string>& sources, const Workspace& workspace) {
+  for (const std::string& path : sources) {
+    const auto found = workspace.find(path);
+    if (found == workspace.end() || !HasCode(found->second.content, LanguageOf(path))) return path;
+  }
+  return {};
 }
 
 std::vector<TestProgram> FindTestPrograms(const Workspace& workspace, const ToolOptions& options) {

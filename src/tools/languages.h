@@ -17,6 +17,8 @@ enum class Language { kC, kCxx, kPython, kOther };
 // By the end of the name; headers are kOther.
 Language LanguageOf(std::string_view path);
 
+bool IsHeader(std::string_view path);
+
 // Every source file, those of tests left out.
 std::vector<std::string> SourceFiles(const Workspace& workspace);
 
@@ -27,8 +29,23 @@ std::vector<std::vector<std::string>> CompileCommands(const std::vector<std::str
                                                       const ToolOptions& options,
                                                       const std::string& output);
 
-std::vector<std::vector<std::string>> LintCommands(const std::vector<std::string>& sources,
-                                                   const ToolOptions& options);
+// What a linter may read: the sources, and headers whose names cannot be mistaken for part of a
+// remark. No configuration of the agent's.
+Workspace LintFiles(const std::vector<std::string>& sources, const Workspace& workspace);
+
+// One language after the other: the compiler must accept the sources, since a linter says little of
+// what it cannot read; then the linter looks at what the compiler sees. Every command runs in "/",
+// where no file of the agent's is found by chance.
+struct LintStep {
+  std::vector<std::string> command;
+  bool is_cppcheck = false;  // its remarks end with " [ID]"
+};
+std::vector<LintStep> LintSteps(const std::vector<std::string>& sources,
+                                const ToolOptions& options);
+
+// Empty: the file has something for a linter to look at. Otherwise the path of one that has not:
+// nothing but white space and comments.
+std::string NothingToLint(const std::vector<std::string>& sources, const Workspace& workspace);
 
 // A file named test_* or *_test.*, built with every other source that has no main(), and run: it
 // passes with exit status 0.

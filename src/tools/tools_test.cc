@@ -100,6 +100,74 @@ TEST_F(Tools, LintFindsWhatTheCompilerDoesNot) {
             "no remarks\n");
 }
 
+constexpr const char* kBad = "int f(void) {\n  int a[3];\n  a[5] = 1;\n  return a[0];\n}\n";
+
+TEST_F(Tools, LintOfNothingIsNotOk) {
+  EXPECT_EQ(Name(Call(Request("lint", {}))), "invalid");
+  const std::pair<const char*, std::string> files[] = {
+      {"a.c", ""},          {"a.c", " \n// int f(void);\n/* x */"}, {"a.c", "x\n"},
+      {"a.c", "}"},         {"a.c", "the quick brown fox\n"},       {"a.py", "# nothing\n"},
+      {"a.py", "def f(:\n"}};
+  for (const auto& file : files) {
+    const auto result = Call(Request("lint", {file}));
+    EXPECT_NE(Name(result), "ok") << file.second;
+    EXPECT_NE(Name(result), "unavailable") << result.cause();
+  }
+  auto missing = Request("lint", {{"a.c", "int f(void);\n"}});
+  missing.set_arguments_json(R"({"files":["b.c"]})");
+  EXPECT_EQ(Name(Call(missing)), "invalid");
+}
+
+TEST_F(Tools, TheAgentsFilesDoNotSilenceTheLinter) {
+  const std::string bad = kBad;
+  // A configuration of its own, with and without sense; a module in the place of Python's.
+  for (const char* cfg : {"<?xml version=\"1.0\"?><def", "<?xml version=\"1.0\"?><def/>"}) {
+    auto request = Request("lint", {{"a.c", bad}, {"std.cfg", cfg}, {"a.h", "int f(void);\n"}});
+    request.set_arguments_json(R"({"files":["a.c","a.h"]})");
+    EXPECT_EQ(Name(Call(request)), "ok");
+    EXPECT_GE(Call(request).diagnostics_size(), 1);
+  }
+  EXPECT_NE(Name(Call(Request(
+                "lint", {{"py_compile.py", "import sys\nsys.exit(0)\n"}, {"a.py", "def f(:\n"}}))),
+            "ok");
+  // What the preprocessor can hide, and what the linter would pass over without a word.
+  std::string configurations = bad;
+  for (int i = 0; i < 30; ++i) {
+    configurations = "#ifdef A" + std::to_string(i) + "\nint a;\n#endif\n" + configurations;
+  }
+  for (const std::string& source : std::vector<std::string>{
+           "#include \"a.c\"\n" + bad, "#include \"code.txt\"\n", "#error no\n" + bad,
+           "#if __GNUC__ < 4 && !__TINYC__\n#error no\n#endif\n" + bad,
+           "#ifndef __CPPCHECK__\n" + bad + "#endif\n", "#if __STDC__ == 1\n" + bad + "#endif\n",
+           "/* cppcheck-suppress all */\n" + bad,
+           "// cppcheck-suppress-file arrayIndexOutOfBounds\n" + bad, configurations,
+           "#include \"a:b.h\"\nint g(void) { return f(); }\n", "UNKNOWN(x)\n" + bad,
+           "int f(void) { " + std::string(900, 'x') + " }; }\n"}) {
+    const auto result = Call(Request("lint", {{"a.c", source}, {"code.txt", bad}, {"a:b.h", bad}}));
+    EXPECT_TRUE(Name(result) != "ok" || result.diagnostics_size() > 0)
+        << source << "\n"
+        << Name(result) << result.text();
+  }
+}
+
+TEST_F(Tools, AMacroBombIsNoCleanFile) {
+  std::string source = "#define A0 x, x\n";
+  for (int i = 1; i < 10; ++i) {
+    const std::string before = "A" + std::to_string(i - 1);
+    source += "#define A" + std::to_string(i) + " ";
+    for (int j = 0; j < 10; ++j) source += (j == 0 ? "" : ", ") + before;
+    source += "\n";
+  }
+  // For the compiler as well, and only where the linter goes.
+  for (const char* use : {"int y[] = {A9};\n", "#ifdef FOO\nint y[] = {A9};\n#endif\n"}) {
+    auto request = Request("lint", {{"a.c", source + use + "int f(int x) { return x; }\n"}});
+    request.mutable_limits()->set_cpu_ms(600);
+    request.mutable_limits()->set_wall_ms(6000);
+    request.mutable_limits()->set_memory_mb(256);
+    EXPECT_NE(Name(Call(request)), "ok");
+  }
+}
+
 TEST_F(Tools, RunTestsFindsTestProgramsAndSaysWhichFailed) {
   const auto result = Call(Request(
       "run_tests",

@@ -18,16 +18,18 @@ export function fileName(title: string, extension: string): string {
   return `${title.toLowerCase().replace(/[^a-z0-9]+/g, "-").replace(/^-|-$/g, "")}.${extension}`;
 }
 
-function cell(value: number | string | null | undefined): string {
+export function csvCell(value: number | string | null | undefined): string {
   if (value === null || value === undefined) return "";
-  const text = String(value);
+  let text = String(value);
+  // A spreadsheet takes such a text for a formula, and names may come from anywhere.
+  if (typeof value === "string" && /^[=+\-@\t\r]/.test(text)) text = `'${text}`;
   return /[",\n\r]/.test(text) ? `"${text.replace(/"/g, '""')}"` : text;
 }
 
 export function saveCsv(title: string, columns: Column[]): void {
   const rows = Math.max(0, ...columns.map((column) => column.values.length));
-  const lines = [columns.map((column) => cell(column.name)).join(",")];
-  for (let i = 0; i < rows; ++i) lines.push(columns.map((column) => cell(column.values[i])).join(","));
+  const lines = [columns.map((column) => csvCell(column.name)).join(",")];
+  for (let i = 0; i < rows; ++i) lines.push(columns.map((column) => csvCell(column.values[i])).join(","));
   saveBlob(new Blob([lines.join("\n") + "\n"], { type: "text/csv" }), fileName(title, "csv"));
 }
 

@@ -13,6 +13,8 @@
 #include <charconv>
 #include <cstring>
 
+#include "core/fd.h"
+
 namespace tidemill {
 namespace {
 
@@ -75,7 +77,8 @@ Result<std::unique_ptr<RedisConnection>> RedisConnection::Connect(const RedisAdd
   }
   std::unique_ptr<RedisConnection> connection(new RedisConnection(context));
   const int flags = fcntl(context->fd, F_GETFL);
-  if (flags < 0 || fcntl(context->fd, F_SETFL, flags | O_NONBLOCK) < 0) {
+  if (flags < 0 || !CloseOnExec(context->fd) ||
+      fcntl(context->fd, F_SETFL, flags | O_NONBLOCK) < 0) {
     return Internal(std::string("redis: fcntl: ") + std::strerror(errno));
   }
   // Neither is needed to be right: one saves 40 ms now and then, the other notices a lost peer.

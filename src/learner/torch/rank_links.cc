@@ -9,6 +9,7 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
+#include "core/fd.h"
 #include "model/torch/catch.h"
 #include "model/torch/host_copy.h"
 
@@ -61,6 +62,7 @@ Status RankLinks::Connect(const MeetingPlace& place, std::vector<RankMember> oth
     gloo->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(address));
     gloo_ = c10::make_intrusive<c10d::ProcessGroupGloo>(
         c10::make_intrusive<c10d::PrefixStore>("gloo", store_), rank_, size_, gloo);
+    SealDescriptors();  // gloo's sockets are not close-on-exec
     return Ok();
   } catch (const std::exception& error) {
     return Unavailable("connecting the ranks: " + FirstLine(error.what()));

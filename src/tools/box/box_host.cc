@@ -54,7 +54,8 @@ Fd Above(Fd fd) {
   return Fd(fcntl(fd.get(), F_DUPFD_CLOEXEC, kLowestFd));
 }
 
-// Signals as a new program expects them, a process group of its own, the four descriptors.
+// Signals as a new program expects them, a process group of its own, the descriptors
+// given and no other.
 class SpawnPlan {
  public:
   SpawnPlan() {
@@ -79,6 +80,7 @@ class SpawnPlan {
 
   void Give(int fd, int as) { posix_spawn_file_actions_adddup2(&actions_, fd, as); }
   int Spawn(pid_t* pid, const char* program, char** arguments) {
+    posix_spawn_file_actions_addclosefrom_np(&actions_, BOX_IMAGE_FD + 1);
     char* environment[] = {nullptr};
     return posix_spawn(pid, program, &actions_, &attributes_, arguments, environment);
   }
@@ -113,7 +115,6 @@ Status BoxHost::Prepare() {
   if (options_.bubblewrap.empty() || access(options_.bubblewrap.c_str(), X_OK) != 0) {
     return Unavailable("bubblewrap (bwrap) is not installed: tools cannot run without it");
   }
-  TM_ASSIGN_OR_RETURN(filter_, BuildSyscallFilter());
   TM_RETURN_IF_ERROR(PrepareImage());
   if (options_.cgroups) {
     cgroups_ =
@@ -127,6 +128,7 @@ Status BoxHost::Prepare() {
             "boxes have no cgroups: limits are enforced by rlimits and the pid namespace",
             {{"cause", degraded_}});
   }
+  TM_ASSIGN_OR_RETURN(filter_, BuildSyscallFilter({.cgroups = cgroups_ != nullptr}));
   change_user_ = geteuid() == 0;
   if (options_.cores == 0) options_.cores = static_cast<size_t>(AvailableCores());
   PrepareArguments();

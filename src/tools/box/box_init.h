@@ -44,5 +44,8 @@ void box_look(struct BoxLife* life);
 void box_scheduling(uint64_t* cpu_us, uint64_t* waited_us);
 bool box_disk_full(void);
 
+/* box_init_io.c: closes every descriptor from `first` on. False: it could not. */
+bool box_close_from(int first);
+
 /* box_init_launch.c: joins cgroups, gives up root, becomes bubblewrap. */
 int box_launch(int argc, char** argv);

@@ -26,7 +26,7 @@ static int open_parent(char* path, char** name) {
   char* slash = strrchr(path, '/');
   if (slash == NULL) {
     *name = path;
-    return dup(box_workspace_fd);
+    return fcntl(box_workspace_fd, F_DUPFD_CLOEXEC, 0);
   }
   *slash = 0;
   *name = slash + 1;

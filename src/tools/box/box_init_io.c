@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -93,4 +94,9 @@ int box_take_fds(int* fds, int max) {
   for (int i = count; i < taken_count; ++i) close(taken[i]);
   taken_count = 0;
   return count;
+}
+
+/* Linux 5.9 has it; an older kernel has no boxes. */
+bool box_close_from(int first) {
+  return syscall(SYS_close_range, first, ~0u, 0) == 0;
 }

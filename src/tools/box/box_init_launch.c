@@ -35,6 +35,7 @@ int box_launch(int argc, char** argv) {
       return complain("becoming user", uid);
     }
   }
+  if (!box_close_from(BOX_IMAGE_FD + 1)) return complain("closing", "inherited descriptors");
   execv(argv[4 + count], argv + 4 + count);
   return complain("running", argv[4 + count]);
 }

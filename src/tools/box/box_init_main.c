@@ -53,7 +53,7 @@ static void configure(uint32_t size) {
 static void prepare(void) {
   /* Nobody in the box may look into this process or take its descriptors. */
   prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
-  close(BOX_IMAGE_FD);
+  if (!box_close_from(BOX_IMAGE_FD)) box_fail("closing", "inherited descriptors", errno);
   fcntl(BOX_SOCKET_FD, F_SETFD, FD_CLOEXEC);
   const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
   for (int fd = 0; fd < 3 && null >= 0; ++fd) dup3(null, fd, O_CLOEXEC);

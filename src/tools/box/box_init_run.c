@@ -73,6 +73,10 @@ static void become(const struct BoxRun* run, char** arguments, char** environmen
     dprintf(2, "cannot enter %s: %s\n", folder, strerror(errno));
     _exit(127);
   }
+  if (!box_close_from(3)) {
+    dprintf(2, "cannot close descriptors: %s\n", strerror(errno));
+    _exit(126);
+  }
   execute(arguments, environment);
   const int error = errno;
   dprintf(2, "cannot run %s: %s\n", arguments[0], strerror(error));

@@ -1,8 +1,11 @@
 #include "tools/box/box.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <filesystem>
 
 #include "tools/box/box_fixture.h"
 
@@ -21,6 +24,39 @@ TEST_F(BoxTest, ACommandRunsAndItsOutputAndStatusComeBack) {
   EXPECT_GT(report.wall_ms, 0);
   EXPECT_GT(report.cpu_ms, 0);
   EXPECT_GT(report.peak_memory_kb, 0u);
+}
+
+// Open in this process, and not close-on-exec: a program started carelessly has it.
+class PlantedDescriptor {
+ public:
+  PlantedDescriptor() : fd_(open("/", O_RDONLY | O_DIRECTORY)), high_(fcntl(fd_, F_DUPFD, 700)) {}
+  ~PlantedDescriptor() {
+    close(fd_);
+    close(high_);
+  }
+
+ private:
+  int fd_, high_;
+};
+
+TEST_F(BoxTest, ABoxInheritsNoDescriptor) {
+  const PlantedDescriptor planted;
+  // Its own folder is the fourth.
+  const std::string list = "ls /proc/self/fd";
+  EXPECT_EQ(Shell(list).out, "0\n1\n2\n3\n");
+  auto kept = OpenBox();
+  for (int run = 0; run < 2; ++run) {
+    RunSpec spec;
+    spec.command = {"/bin/sh", "-c", list};
+    spec.input = "some";
+    EXPECT_EQ(kept->Run(spec).out, "0\n1\n2\n3\n");
+  }
+  for (const auto& entry :
+       std::filesystem::directory_iterator("/proc/" + std::to_string(kept->init_pid()) + "/fd")) {
+    std::error_code ignored;
+    const std::string target = std::filesystem::read_symlink(entry.path(), ignored).string();
+    EXPECT_NE(target, "/") << "the init has the planted descriptor " << entry.path();
+  }
 }
 
 TEST_F(BoxTest, ASignalIsNamed) {

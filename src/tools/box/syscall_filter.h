@@ -1,16 +1,24 @@
-// Which system calls a box refuses: what a compiler and its output never need.
+// Which system calls a box allows: what compilers, interpreters and their output need, on x86_64
+// and aarch64.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "core/status.h"
 
 namespace tidemill {
 
-// The filter as the kernel takes it (struct sock_filter[]). Calls of another architecture (the
-// 32-bit entry, x32) end the process; name-space, mount, tracing, keyring, bpf and module calls are
-// EPERM; io_uring and clone3 are ENOSYS, so that libraries fall back; a socket of any family but
-// AF_UNIX cannot be made, which covers AF_VSOCK, the one that a network namespace does not.
-Result<std::string> BuildSyscallFilter();
+struct SyscallFilterOptions {
+  bool cgroups = true;        // false: nobody counts memory that is no process's, so there is none
+  uint32_t architecture = 0;  // as libseccomp names it (SCMP_ARCH_AARCH64); 0: this machine's
+};
+
+// The filter as the kernel takes it (struct sock_filter[]). A call that is not on the list is
+// ENOSYS, those that kernels get later included. Calls of another architecture (the 32-bit entry,
+// x32) end the process. A socket of any family but AF_UNIX is EAFNOSUPPORT, which covers AF_VSOCK,
+// the one that a network namespace does not. No process makes name spaces or sets the limits of
+// another. kUnavailable: another architecture.
+Result<std::string> BuildSyscallFilter(const SyscallFilterOptions& options);
 
 }  // namespace tidemill

@@ -1,0 +1,3 @@
+exec >&- 2>&- <&-
+sleep 0.2
+exit 7

@@ -1,0 +1,2 @@
+#include "compile_self_include.c"
+#include "compile_self_include.c"

@@ -1,0 +1,2 @@
+(setsid sh -c "sleep 60; echo ESCAPED late" &)
+echo started

@@ -1,0 +1,1 @@
+head -c 100000000 /dev/zero > /box/file

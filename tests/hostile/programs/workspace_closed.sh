@@ -1,0 +1,1 @@
+chmod 000 /box/workspace /box/tmp /box/shm /box

@@ -1,0 +1,1 @@
+cd /box && mv workspace elsewhere && ln -s / workspace

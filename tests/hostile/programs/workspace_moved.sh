@@ -1,0 +1,1 @@
+cd /box && mv workspace elsewhere && mkdir workspace && echo planted > workspace/answer.c

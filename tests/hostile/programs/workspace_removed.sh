@@ -1,0 +1,1 @@
+cd /box && rm -rf workspace tmp shm
