@@ -52,6 +52,21 @@ Result<DriveResult> Drive(RunConfig config, RunDirectory& directory, DriveOption
   }
 }
 
+// Says what the run came to. Returns the exit status.
+int ReportEnd(const TrainArguments& arguments, const RunDirectory& directory,
+              const DriveResult& result) {
+  const std::string& summary = result.summary_json;
+  std::fputs(arguments.json ? summary.c_str() : SummaryText(summary).c_str(), stdout);
+  if (!result.status.ok()) return Fail(result.status);
+  if (result.interrupted) {
+    std::fprintf(stderr, "resume with: tidemill train --resume %s\n", directory.path().c_str());
+  } else if (!arguments.json) {
+    std::printf("inspect with: tidemill view %s; tidemill runs show %s\n",
+                directory.name().c_str(), directory.name().c_str());
+  }
+  return 0;
+}
+
 int RunTrain(const TrainArguments& arguments) {
   RunConfig config;
   Binder binder;
@@ -110,18 +125,7 @@ int RunTrain(const TrainArguments& arguments) {
     }
     return Fail(result.status());
   }
-  if (arguments.json)
-    std::fputs(result->summary_json.c_str(), stdout);
-  else
-    std::fputs(SummaryText(result->summary_json).c_str(), stdout);
-  if (!result->status.ok()) return Fail(result->status);
-  if (result->interrupted) {
-    std::fprintf(stderr, "resume with: tidemill train --resume %s\n", directory->path().c_str());
-  } else if (!arguments.json) {
-    std::printf("inspect with: tidemill view %s; tidemill runs show %s\n",
-                directory->name().c_str(), directory->name().c_str());
-  }
-  return 0;
+  return ReportEnd(arguments, *directory, *result);
 }
 
 }  // namespace

@@ -329,6 +329,15 @@ TEST_F(RewardTest, AReviewsJudgeIsToldWhatWasLowAndItsSecondWordCounts) {
   EXPECT_EQ(verdict.parts(0).scorer_version(), 3u);
 }
 
+TEST(Scorers, EveryRowOfTheRegistryMakesTheScorerItNames) {
+  for (const ScorerRow& row : Scorers()) {
+    const auto scorer = NewScorer(row.name, {});
+    ASSERT_TRUE(scorer.ok()) << row.name << ": " << scorer.status().ToString();
+    EXPECT_EQ((*scorer)->name(), row.name);
+    EXPECT_FALSE(row.help.empty());
+  }
+}
+
 TEST(Scorers, AnUnknownNameListsTheKnownOnes) {
   const auto scorer = NewScorer("vibes", {});
   ASSERT_FALSE(scorer.ok());

@@ -37,7 +37,6 @@ struct DispatcherOptions {
   GateOptions gate;
   uint32_t group_size = 8;
   uint64_t seed = 1;
-  std::map<std::string, double> tag_weights;
   v1::Sampling sampling;  // of training episodes
   uint32_t max_turns = 1;
   uint32_t max_context_tokens = 0;    // 0: the engine's

@@ -1,4 +1,4 @@
-// A step on a GPU: takes weights from tensors, everything else is policy/cuda.
+// A step on a GPU: takes weights from tensors, everything else is engine/cuda.
 
 #include "model/torch/aten.h"
 
