@@ -108,7 +108,7 @@ struct RunConfig {
     double turn_weight = 0;
     double turn_discount = 1;
     uint32_t retries = 3;
-    std::vector<std::string> command;
+    std::vector<std::string> command = {};
     uint32_t command_version = 1;
     std::chrono::milliseconds command_timeout{30000};
     uint32_t command_output_kb = 256;
@@ -117,7 +117,7 @@ struct RunConfig {
         {"correctness", 0.4}, {"style", 0.2}, {"performance", 0.2}, {"security", 0.2}};
     double review_threshold = 0.5;
     double review_cpu_ms = 0;
-    std::vector<std::string> review_judge;
+    std::vector<std::string> review_judge = {};
   } reward;
 
   // A tool of one's own, [[tools.command]]. A limit of 0: the one of [tools].
