@@ -18,6 +18,7 @@
 #include "bus/outbox.h"
 #include "core/counters.h"
 #include "core/journal.h"
+#include "core/message_check.h"
 #include "core/loop.h"
 #include "proto/tidemill.pb.h"
 #include "rollout/admission_gate.h"
@@ -51,6 +52,11 @@ struct DispatcherOptions {
   // that fails us every time then waits for its next turn, or it would crowd out all others.
   uint32_t reissues_max = 2;
   bool train = true;  // false: only the evaluations of eval_before
+  std::string secret;  // of the run: what tokens of leases are made from
+  MessageLimits limits;
+  // A group without a report for this long is put on the bus again: whoever held it may have
+  // acknowledged it and sent nothing that could be used. What is there already counts once.
+  Duration group_patience = std::chrono::hours(1);
   // Read back when a run is resumed.
   uint64_t next_group = 1;
   uint64_t steps_done = 0;
@@ -82,6 +88,10 @@ struct DispatcherCounters : CounterSet {
       {.key = "put_off",
        .metric = "tidemill_tasks_put_off_total",
        .help = "Tasks postponed because their groups failed through us too often in a row"}};
+  Counter sent_again{*this,
+                     {.key = "groups_sent_again",
+                      .metric = "tidemill_groups_sent_again_total",
+                      .help = "Groups nobody reported on in time, sent out again"}};
   Counter running{*this,
                   {.key = "gate_running",
                    .metric = "tidemill_gate_running",
@@ -126,7 +136,12 @@ class Dispatcher final : public Loop {
     uint32_t revision = 0;
     uint32_t members = 0;
     size_t task = 0;
-    std::string eval;  // name of the evaluation; empty: training
+    std::string eval;   // name of the evaluation; empty: training
+    std::string token;  // of its lease
+  };
+  struct SentGroup {
+    v1::GroupLease lease;
+    Time again_at;
   };
   struct Eval {
     EvalPlan plan;
@@ -137,6 +152,7 @@ class Dispatcher final : public Loop {
 
   void TakeReports();
   void TakeGivenUp();
+  void SendAgain(Time now);
   void OnGroupReport(const v1::GroupReport& report);
   void Reissue(size_t task);
   void OnEvalReport(Group& group, const v1::GroupReport& report);
@@ -145,6 +161,7 @@ class Dispatcher final : public Loop {
   void IssueTraining();
   void IssueEvals();
   void Issue(v1::GroupLease lease, Group group);
+  void Send(v1::GroupLease lease);
   v1::GroupLease MakeLease(const v1::Task& task, uint32_t members, const v1::Sampling& sampling,
                            uint32_t max_turns);
   void StartEvals(const std::vector<EvalPlan>& plans, const std::string& suffix);
@@ -162,6 +179,8 @@ class Dispatcher final : public Loop {
   Outbox outbox_;
   std::map<uint64_t, Group> groups_;            // without a final report, and those just reported
   std::map<uint64_t, v1::GroupLease> unsaved_;  // waiting for the ledger
+  std::map<uint64_t, SentGroup> sent_;          // without a report, by group
+  Time look_at_sent_ = Time::min();
   std::deque<size_t> reissue_;                  // tasks to attempt again first
   std::map<size_t, uint32_t> reissued_;         // by task: in a row
   std::map<std::string, Eval> evals_;           // under way
