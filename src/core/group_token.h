@@ -1,5 +1,5 @@
-// The token of a group's lease: made by the dispatcher, repeated in every trajectory of the group and
-// checked by replay, which so knows that the group was issued, and as what, without asking the
+// The token of a group's lease: made by the dispatcher, repeated in every trajectory of the group
+// and checked by replay, which so knows that the group was issued, and as what, without asking the
 // ledger.
 #pragma once
 

@@ -70,9 +70,8 @@ Status CheckNumber(double value, const FieldRule& rule, const MessageLimits& lim
 }
 
 bool IsTopicName(const std::string& text) {
-  return text.size() <= 200 && std::all_of(text.begin(), text.end(), [](unsigned char c) {
-           return c > 0x20 && c < 0x7f;
-         });
+  return text.size() <= 200 && std::all_of(text.begin(), text.end(),
+                                           [](unsigned char c) { return c > 0x20 && c < 0x7f; });
 }
 
 bool IsSha256(const std::string& text) {
@@ -100,7 +99,8 @@ Status CheckText(const std::string& text, const FieldRule& rule, const MessageLi
                  " are allowed");
 }
 
-double AsNumber(const Message& message, const Reflection& reflection, const FieldDescriptor* field) {
+double AsNumber(const Message& message, const Reflection& reflection,
+                const FieldDescriptor* field) {
   switch (field->cpp_type()) {
     case FieldDescriptor::CPPTYPE_INT32:
       return reflection.GetInt32(message, field);
@@ -180,16 +180,16 @@ Status CheckRepeated(const Message& message, const BoundField& bound, const Mess
     case FieldDescriptor::CPPTYPE_STRING:
       for (int i = 0; i < size; ++i) {
         std::string scratch;
-        TM_RETURN_IF_ERROR(AtIndex(
-            CheckText(reflection.GetRepeatedStringReference(message, field, i, &scratch), *rule,
-                      limits),
-            i, false));
+        TM_RETURN_IF_ERROR(
+            AtIndex(CheckText(reflection.GetRepeatedStringReference(message, field, i, &scratch),
+                              *rule, limits),
+                    i, false));
       }
       return Ok();
     case FieldDescriptor::CPPTYPE_MESSAGE:
       for (int i = 0; i < size; ++i) {
-        TM_RETURN_IF_ERROR(
-            AtIndex(CheckMessage(reflection.GetRepeatedMessage(message, field, i), limits), i, true));
+        TM_RETURN_IF_ERROR(AtIndex(
+            CheckMessage(reflection.GetRepeatedMessage(message, field, i), limits), i, true));
       }
       return Ok();
     default:
@@ -225,8 +225,8 @@ Status CheckTrajectory(const v1::Trajectory& trajectory, const MessageLimits& li
   if (trajectory.prompt_ids_size() == 0) return Invalid("prompt_ids: must not be empty");
   auto tokens = static_cast<uint64_t>(trajectory.prompt_ids_size());
   for (const v1::Turn& turn : trajectory.turns()) {
-    tokens += static_cast<uint64_t>(turn.ids_size()) +
-              static_cast<uint64_t>(turn.observation_ids_size());
+    tokens +=
+        static_cast<uint64_t>(turn.ids_size()) + static_cast<uint64_t>(turn.observation_ids_size());
   }
   if (tokens > limits.tokens) {
     return Invalid("turns: " + std::to_string(tokens) + " tokens in all, at most " +
@@ -271,13 +271,13 @@ Status CheckTogether(const Message& message, const MessageLimits& limits) {
 Status CheckMessage(const Message& message, const MessageLimits& limits) {
   for (const BoundField& bound : RulesOf(*message.GetDescriptor())) {
     const bool repeated = bound.field->is_repeated();
-    const Status checked = repeated ? CheckRepeated(message, bound, limits)
-                                    : CheckSingle(message, bound, limits);
+    const Status checked =
+        repeated ? CheckRepeated(message, bound, limits) : CheckSingle(message, bound, limits);
     if (checked.ok()) continue;
     const bool part = bound.rule->kind == Kind::kPart;
-    const bool inside = part && !repeated && message.GetReflection()->HasField(message, bound.field);
-    return Invalid(bound.field->name() + (repeated ? "" : inside ? "." : ": ") +
-                   checked.message());
+    const bool inside =
+        part && !repeated && message.GetReflection()->HasField(message, bound.field);
+    return Invalid(bound.field->name() + (repeated ? "" : inside ? "." : ": ") + checked.message());
   }
   return CheckTogether(message, limits);
 }

@@ -22,17 +22,17 @@ namespace tidemill {
 // Counts that a config bounds. The defaults are what any run may have; a loop narrows them to its
 // own.
 struct MessageLimits {
-  uint64_t body_bytes = 256u << 20;    // of one message
-  uint64_t text_bytes = 32u << 20;     // of one text, output or file
-  uint64_t members = 65'536;           // episodes of a group
-  uint64_t vocabulary = INT32_MAX;     // token ids are below it
-  uint64_t tokens = 1u << 24;          // of one episode, prompt and observations included
-  uint64_t turns = 10'000;             // of one episode
-  uint64_t calls = 65'536;             // of one turn
-  uint64_t files = 65'536;             // of one workspace
-  uint64_t cases = 1u << 20;           // tests of one grading
-  uint64_t findings = 65'536;          // diagnostics, failures, parts of a reward, words of a command
-  uint64_t samples = 1u << 20;         // of one batch
+  uint64_t body_bytes = 256u << 20;  // of one message
+  uint64_t text_bytes = 32u << 20;   // of one text, output or file
+  uint64_t members = 65'536;         // episodes of a group
+  uint64_t vocabulary = INT32_MAX;   // token ids are below it
+  uint64_t tokens = 1u << 24;        // of one episode, prompt and observations included
+  uint64_t turns = 10'000;           // of one episode
+  uint64_t calls = 65'536;           // of one turn
+  uint64_t files = 65'536;           // of one workspace
+  uint64_t cases = 1u << 20;         // tests of one grading
+  uint64_t findings = 65'536;        // diagnostics, failures, parts of a reward, words of a command
+  uint64_t samples = 1u << 20;       // of one batch
   uint64_t wall_ms = 2 * 86'400'000u;  // of one box, as are the following
   uint64_t cpu_ms = 2 * 86'400'000u;
   uint64_t memory_mb = 1u << 20;

@@ -150,7 +150,7 @@ constexpr FieldRule kRules[] = {
     Part("DispatchEvent.step"),
 
     Needed(Text("ToolRequest.request_id", kNameBytes)),
-    Part("ToolRequest.episode"),
+    Needed(Part("ToolRequest.episode")),
     Needed(Text("ToolRequest.tool", kJsonBytes)),
     Text("ToolRequest.arguments_json", kJsonBytes),
     Part("ToolRequest.tree"),
@@ -175,7 +175,7 @@ constexpr FieldRule kRules[] = {
     Long("TestFailure.actual"),
 
     Needed(Text("ToolResult.request_id", kNameBytes)),
-    Part("ToolResult.episode"),
+    Needed(Part("ToolResult.episode")),
     Text("ToolResult.tool", kJsonBytes),
     Enum("ToolResult.outcome"),
     Number("ToolResult.exit_code", -kInt32 - 1, kInt32),
@@ -201,7 +201,7 @@ constexpr FieldRule kRules[] = {
     Needed(Part("ToolCancel.episode")),
     Text("ToolCancel.token", kTokenBytes),
 
-    Number("VersionRun.version", 0, kNumberMax),
+    Number("VersionRun.version", 1, kNumberMax),
     UpTo("VersionRun.tokens", &L::tokens),
     Flag("VersionRun.masked"),
     Text("ToolCall.tool", kJsonBytes),  // as the model wrote it

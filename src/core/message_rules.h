@@ -25,11 +25,11 @@ struct FieldRule {
   std::string_view field;  // "Turn.logprobs"
   Kind kind;
   double low = 0;
-  double high = 0;                // of a text: bytes
-  MessageLimit limit = nullptr;   // instead of `high`
-  bool below = false;             // the limit itself is too large
-  MessageLimit count = nullptr;   // of a repeated field: most elements
-  bool needed = false;            // not empty, not absent, not "not said"
+  double high = 0;               // of a text: bytes
+  MessageLimit limit = nullptr;  // instead of `high`
+  bool below = false;            // the limit itself is too large
+  MessageLimit count = nullptr;  // of a repeated field: most elements
+  bool needed = false;           // not empty, not absent, not "not said"
 };
 
 std::span<const FieldRule> MessageRules();

@@ -36,8 +36,8 @@ ReplayLoop::ReplayLoop(Bus& bus, StorePort& store, const Clock& clock, Journal& 
   Restore(std::move(stored));
 }
 
-// A database may hold what an older program let in, or what a disk damaged: it is put aside, and the
-// run goes on without it.
+// A database may hold what an older program let in, or what a disk damaged: it is put aside, and
+// the run goes on without it.
 Status ReplayLoop::CheckStored(const StoredSample& sample) const {
   if (!sample.unusable.empty()) return Invalid(sample.unusable);
   if (sample.stale || sample.trajectory.end() == v1::EPISODE_END_GIVEN_UP) return Ok();
@@ -48,10 +48,11 @@ void ReplayLoop::Restore(std::vector<StoredSample> stored) {
   std::set<uint64_t> ids;
   std::vector<std::pair<v1::TrajectoryId, std::string>> put_aside;
   for (StoredSample& sample : stored) {
-    const v1::TrajectoryId& id = sample.trajectory.id();
+    const v1::TrajectoryId id = sample.trajectory.id();
     if (const Status usable = CheckStored(sample); !usable.ok()) {
       put_aside.emplace_back(id, usable.message());
       sample.stale = true;
+      if (!sample.issued) continue;
     }
     if (sample.verdict && !CheckVerdict(*sample.verdict, sample.trajectory).ok())
       sample.verdict.reset();  // it is scored again
@@ -122,8 +123,8 @@ void ReplayLoop::TakeTrajectories(Time now) {
     v1::Trajectory trajectory;
     Status right = ParseMessage(lease.body, trajectory, options_.limits);
     if (right.ok() && !SameToken(trajectory.token(), GroupToken(options_.secret, trajectory)))
-      right = Invalid("not the token of a lease on group " +
-                      std::to_string(trajectory.id().group()));
+      right =
+          Invalid("not the token of a lease on group " + std::to_string(trajectory.id().group()));
     if (!right.ok()) {
       ++counters_.refused;
       (void)bus_.Reject(lease, right.message());
@@ -151,9 +152,9 @@ Status ReplayLoop::CheckContent(const v1::Trajectory& trajectory) const {
   if (!right.ok()) return Invalid("Trajectory." + right.message());
   for (const v1::Turn& turn : trajectory.turns()) {
     for (const v1::VersionRun& run : turn.versions()) {
-      if (run.version() <= newest_version_) continue;
-      return Invalid("version " + std::to_string(run.version()) + " is above the newest, " +
-                     std::to_string(newest_version_));
+      if (versions_.Known(run.version())) continue;
+      return Invalid("version " + std::to_string(run.version()) +
+                     " was not published; the newest is " + std::to_string(newest_version_));
     }
   }
   return Ok();

@@ -67,6 +67,7 @@ struct StoredSample {
   uint32_t revision = 0;  // of the ledger's newest report on its group
   // Why it cannot be used although it is stored; empty: nothing is known against it.
   std::string unusable = {};
+  bool issued = true;  // the ledger knows its group
 };
 
 // Read from any thread.

@@ -46,7 +46,7 @@ const Wrong kWrong[] = {
     {"prompt_ids: must", [](v1::Trajectory& t) { t.clear_prompt_ids(); }},
     {"versions: of 7 tokens",
      [](v1::Trajectory& t) { t.mutable_turns(0)->mutable_versions(0)->set_tokens(7); }},
-    {"version 10 is above the newest, 9",
+    {"version 10 was not published; the newest is 9",
      [](v1::Trajectory& t) { t.mutable_turns(0)->mutable_versions(0)->set_version(10); }},
     {"end", [](v1::Trajectory& t) { t.clear_end(); }},
     {"files[0].path",
@@ -182,15 +182,19 @@ TEST_F(ReplayRefuses, WhatIsStoredAndCannotBeUsedIsPutAsideWithAWarning) {
   stored[1].trajectory.mutable_turns(0)->set_logprobs(0, kNan);
   stored[2].verdict->add_turn_rewards(std::nan(""));
   std::vector<StoredSample> lost = StoredGroup(6, 2);
-  for (StoredSample& sample : lost) sample.unusable = "the ledger knows no group 6";
+  for (StoredSample& sample : lost) {
+    sample.unusable = "no such group was issued";
+    sample.issued = false;
+  }
   for (StoredSample& sample : lost) stored.push_back(std::move(sample));
   replay_ = std::make_unique<ReplayLoop>(bus_, store_, clock_, journal, book_, options_, stored);
   replay_->Attach(waker_);
   Settle(), Score(), Settle();
   ASSERT_EQ(journal.warnings.size(), 3u);
   EXPECT_THAT(journal.warnings[0], HasSubstr("t/5/1#1 put aside: Trajectory.turns[0].logprobs[0]"));
-  EXPECT_THAT(journal.warnings[1], HasSubstr("the ledger knows no group 6"));
+  EXPECT_THAT(journal.warnings[1], HasSubstr("t/6/0#1 put aside: no such group was issued"));
   EXPECT_EQ(store_.fates.at(1), "stale");
+  for (const v1::GroupReport& report : Reports()) EXPECT_EQ(report.group(), 5u);
   Ask(0, 1, 3), Settle();
   const std::vector<v1::Batch> batches = Batches();
   ASSERT_EQ(batches.size(), 1u) << "what is left of the group is used";

@@ -84,6 +84,7 @@ class RewardTest : public testing::Test {
     v1::ToolResult result;
     result.set_request_id(request.request_id());
     result.set_token(request.token());
+    *result.mutable_episode() = request.episode();
     result.set_outcome(outcome);
     result.set_compiled(true);
     result.set_tests_passed(passed), result.set_tests_total(4);

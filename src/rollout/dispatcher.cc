@@ -48,8 +48,8 @@ Dispatcher::Dispatcher(Bus& bus, StorePort& store, const Clock& clock, Journal& 
     lease.mutable_task()->clear_grading();
     gate_.Issued(lease.members());
     lease.set_token(GroupToken(options_.secret, lease));
-    groups_[lease.group()] = {
-        GroupState::kRunning, 0, lease.members(), task->second, "", lease.token()};
+    groups_[lease.group()] = {GroupState::kRunning, 0,  lease.members(),
+                              task->second,         "", lease.token()};
     Send(std::move(lease));
   }
   options_.outstanding.clear();
@@ -107,8 +107,8 @@ void Dispatcher::TakeGivenUp() {
     auto it = groups_.find(event.group().group());
     if (it != groups_.end() && it->second.state == GroupState::kRunning) {
       if (!SameToken(event.group().token(), it->second.token)) {
-        (void)bus_.Reject(lease, "not the token of the lease on group " +
-                                     std::to_string(event.group().group()));
+        (void)bus_.Reject(
+            lease, "not the token of the lease on group " + std::to_string(event.group().group()));
         continue;
       }
       // Only who gave up and why is rollout's to say.

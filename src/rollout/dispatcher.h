@@ -18,8 +18,8 @@
 #include "bus/outbox.h"
 #include "core/counters.h"
 #include "core/journal.h"
-#include "core/message_check.h"
 #include "core/loop.h"
+#include "core/message_check.h"
 #include "proto/tidemill.pb.h"
 #include "rollout/admission_gate.h"
 #include "rollout/task_order.h"
@@ -51,7 +51,7 @@ struct DispatcherOptions {
   // How often in a row a task whose group was dropped through us is attempted again at once. One
   // that fails us every time then waits for its next turn, or it would crowd out all others.
   uint32_t reissues_max = 2;
-  bool train = true;  // false: only the evaluations of eval_before
+  bool train = true;   // false: only the evaluations of eval_before
   std::string secret;  // of the run: what tokens of leases are made from
   MessageLimits limits;
   // A group without a report for this long is put on the bus again: whoever held it may have
@@ -181,10 +181,10 @@ class Dispatcher final : public Loop {
   std::map<uint64_t, v1::GroupLease> unsaved_;  // waiting for the ledger
   std::map<uint64_t, SentGroup> sent_;          // without a report, by group
   Time look_at_sent_ = Time::min();
-  std::deque<size_t> reissue_;                  // tasks to attempt again first
-  std::map<size_t, uint32_t> reissued_;         // by task: in a row
-  std::map<std::string, Eval> evals_;           // under way
-  uint32_t evals_running_ = 0;                  // episodes
+  std::deque<size_t> reissue_;           // tasks to attempt again first
+  std::map<size_t, uint32_t> reissued_;  // by task: in a row
+  std::map<std::string, Eval> evals_;    // under way
+  uint32_t evals_running_ = 0;           // episodes
   uint64_t next_group_;
   bool before_done_ = false;
   bool last_step_ = false;

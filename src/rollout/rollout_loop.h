@@ -36,7 +36,7 @@ struct RolloutOptions {
   Duration lease_period = std::chrono::seconds(10);   // how often a group's lease is prolonged
   Duration call_patience = std::chrono::minutes(10);  // an answer that takes longer was lost
   uint32_t give_up_after =
-      4;  // deliveries of a group after which it is dropped: it ends its workers
+      4;               // deliveries of a group after which it is dropped: it ends its workers
   std::string secret;  // of this worker: what tokens of its requests are made from
   MessageLimits messages;
 };

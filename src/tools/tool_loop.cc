@@ -210,7 +210,7 @@ void ToolLoop::TakeDone() {
 void ToolLoop::Answer(const v1::ToolRequest& request, v1::ToolResult result, Lease lease) {
   result.set_request_id(request.request_id());
   result.set_token(request.token());
-  if (request.has_episode()) *result.mutable_episode() = request.episode();
+  *result.mutable_episode() = request.episode();
   result.set_tool(request.tool());
   result.set_worker(options_.worker);
   if (options_.remember_results > 0 && result.outcome() != v1::OUTCOME_UNAVAILABLE) {

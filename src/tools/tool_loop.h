@@ -141,9 +141,9 @@ class ToolLoop final : public Loop {
   Outbox outbox_;
   LeaseKeeper leases_;  // by tag
   ToolCache cache_;
-  std::unordered_map<uint64_t, Running> running_;             // by tag
+  std::unordered_map<uint64_t, Running> running_;  // by tag
   // By request id and token: who cannot show the token asks something else.
-  std::unordered_map<std::string, uint64_t> running_ids_;     // to tag
+  std::unordered_map<std::string, uint64_t> running_ids_;  // to tag
   std::unordered_map<std::string, v1::ToolResult> finished_;
   std::deque<std::string> finished_order_;
   std::unordered_set<std::string> cancelled_;  // episodes given up, with their tokens

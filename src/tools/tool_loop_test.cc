@@ -230,8 +230,8 @@ TEST_F(ToolLoopTest, AResultOfBeforeIsGivenOnlyToWhoKnowsItsToken) {
   v1::ToolRequest curious;
   curious.set_request_id("a"), curious.set_tool("compile"), curious.set_reply_to("inbox");
   curious.set_token("guessed");
-  ASSERT_TRUE(
-      bus_.PublishRequest(kToolsCompileTopic, "inbox", curious.SerializeAsString()).ok());
+  *curious.mutable_episode() = EpisodeOf("another");
+  ASSERT_TRUE(bus_.PublishRequest(kToolsCompileTopic, "inbox", curious.SerializeAsString()).ok());
   Step();
   EXPECT_TRUE(Answers().empty());
   EXPECT_EQ(port_.asked.size(), 2u) << "it is a question of its own";
