@@ -2,6 +2,18 @@
 
 namespace tidemill::sim {
 
+std::vector<v1::Task> MakeTasks(const std::string& prefix, int count) {
+  std::vector<v1::Task> tasks(count);
+  for (int i = 0; i < count; ++i) {
+    tasks[i].set_id(prefix + std::to_string(i));
+    tasks[i].set_prompt("p");
+    tasks[i].set_answer_file("solution.c");
+    v1::TestCase& test = *tasks[i].mutable_grading()->add_cases();
+    test.set_input("1"), test.set_expected("1");
+  }
+  return tasks;
+}
+
 Draw::Draw(Random& random, const SimOptions& options) {
   const Bug bug = options.bug;
   eta = random.Between(0, 2);
@@ -32,6 +44,9 @@ Draw::Draw(Random& random, const SimOptions& options) {
   bus.swallow_extend = bug == Bug::kLeaseNotExtended;
   bus.swallow_dropped = bug == Bug::kDroppedKeepsCredit;
   crashes = random.Chance(0.2) ? 0 : 1 + random.Uniform() * 6;
+  const int liars[] = {kRollout2, kTools2, kReward};
+  forger = options.forger || random.Chance(0.3) ? liars[random.Below(3)] : -1;
+  forge_share = random.Chance(0.3) ? 0.3 : 0.05;
 }
 
 }  // namespace tidemill::sim

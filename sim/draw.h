@@ -3,7 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
+#include "proto/tidemill.pb.h"
 #include "replay/group_buffer.h"
 #include "sim/faulty_bus.h"
 #include "sim/sim_scorer.h"
@@ -11,7 +14,12 @@
 
 namespace tidemill::sim {
 
+// The processes of the simulated cluster.
+enum : int { kLearner, kRollout1, kRollout2, kTools1, kTools2, kReward, kFate, kProcesses = kFate };
+
 constexpr uint32_t kGroupSize = 3, kBatch = 6, kBatchGroups = kBatch / kGroupSize;
+
+std::vector<v1::Task> MakeTasks(const std::string& prefix, int count);
 
 struct Draw {
   Draw(Random& random, const SimOptions& options);
@@ -24,6 +32,8 @@ struct Draw {
   bool command;  // an external scorer as well
   ScorerFaults scorer;
   BusFaults bus;
+  int forger;          // the process that forges; -1: none
+  double forge_share;  // of its messages
   double slow_store;
   size_t topic_capacity;
   double crashes;

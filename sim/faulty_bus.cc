@@ -1,5 +1,8 @@
 #include "sim/faulty_bus.h"
 
+#include <utility>
+
+#include "core/group_token.h"
 #include "core/topics.h"
 #include "proto/tidemill.pb.h"
 
@@ -22,7 +25,24 @@ void LeaseLedger::Died(ProcessId holder) {
   }
 }
 
+std::string FaultyBus::Sent(std::string_view topic, std::string body) {
+  if (faults_.forge > 0 && world_.random().Chance(faults_.forge)) {
+    std::string altered = Forge(topic, body, world_.random());
+    if (altered != body) {
+      world_.Trace("a message of " + std::string(topic) + " about group " +
+                   std::to_string(GroupOfMessage(topic, body)) + " is forged");
+      forgeries_.Forged(GroupOfMessage(topic, body), altered);
+      return altered;
+    }
+  }
+  v1::Trajectory trajectory;
+  if (topic == kTrajectoriesTopic && trajectory.ParseFromString(body))
+    forgeries_.Honest(trajectory);
+  return body;
+}
+
 Status FaultyBus::Publish(std::string_view topic, std::string body) {
+  body = Sent(topic, std::move(body));
   if (topic == kDispatchTopic && world_.tracing()) {
     v1::DispatchEvent event;
     if (event.ParseFromString(body)) world_.Trace("report: " + event.ShortDebugString());
@@ -44,6 +64,7 @@ Status FaultyBus::Publish(std::string_view topic, std::string body) {
 }
 
 Status FaultyBus::PublishReply(std::string_view inbox, std::string body) {
+  body = Sent(inbox, std::move(body));
   const bool repeat = world_.random().Chance(faults_.repeat);
   if (repeat) (void)bus_.PublishReply(inbox, body);
   return bus_.PublishReply(inbox, std::move(body));
@@ -52,7 +73,15 @@ Status FaultyBus::PublishReply(std::string_view inbox, std::string body) {
 Result<std::vector<Lease>> FaultyBus::Receive(std::string_view topic, size_t max) {
   Result<std::vector<Lease>> leases = bus_.Receive(topic, max);
   if (!leases.ok()) return leases;
-  for (const Lease& lease : *leases) ledger_.Delivered(process_, lease);
+  for (Lease& lease : *leases) {
+    ledger_.Delivered(process_, lease);
+    v1::Trajectory trajectory;
+    if (faults_.forged_tokens.empty() || topic != kTrajectoriesTopic) continue;
+    if (!trajectory.ParseFromString(lease.body)) continue;
+    trajectory.set_token(GroupToken(faults_.forged_tokens, trajectory));
+    const std::string before = std::exchange(lease.body, trajectory.SerializeAsString());
+    forgeries_.Renamed(before, lease.body);
+  }
   return leases;
 }
 
@@ -83,7 +112,11 @@ Status FaultyBus::Release(const Lease& lease, Duration delay) {
 
 Status FaultyBus::Reject(const Lease& lease, std::string_view reason) {
   ledger_.Gone(lease);
-  world_.verdict().Fail("a message of " + lease.topic + " was rejected: " + std::string(reason));
+  world_.Trace("a message of " + lease.topic + " is refused: " + std::string(reason));
+  if (!forgeries_.Excuses(lease.topic, lease.body)) {
+    world_.verdict().Fail("a message of " + lease.topic +
+                          " that nobody forged was refused: " + std::string(reason));
+  }
   return bus_.Reject(lease, reason);
 }
 

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "bus/memory/memory_bus.h"
+#include "sim/forger.h"
 #include "sim/world.h"
 
 namespace tidemill::sim {
@@ -17,6 +18,9 @@ struct BusFaults {
   double lose_lease = 0;         // a lease is given to another while its holder works
   bool swallow_extend = false;   // planted bug: work is not prolonged
   bool swallow_dropped = false;  // planted bug: a dropped group keeps its credit
+  double forge = 0;              // a message of this process is altered
+  std::string forged_tokens;     // planted bug: trajectories get their token, by this secret, on
+                                 // arrival
 };
 
 // Who holds which message; shared by the connections of all processes.
@@ -42,8 +46,14 @@ class LeaseLedger {
 
 class FaultyBus final : public Bus {
  public:
-  FaultyBus(MemoryBus& bus, World& world, LeaseLedger& ledger, ProcessId process, BusFaults faults)
-      : bus_(bus), world_(world), ledger_(ledger), process_(process), faults_(faults) {}
+  FaultyBus(MemoryBus& bus, World& world, LeaseLedger& ledger, ForgeryLedger& forgeries,
+            ProcessId process, BusFaults faults)
+      : bus_(bus),
+        world_(world),
+        ledger_(ledger),
+        forgeries_(forgeries),
+        process_(process),
+        faults_(std::move(faults)) {}
 
   // Called with every message of the topic that is acknowledged.
   void OnAck(std::string topic, std::function<void(const Lease&)> check) {
@@ -56,7 +66,7 @@ class FaultyBus final : public Bus {
   }
   Status Publish(std::string_view topic, std::string body) override;
   Status PublishRequest(std::string_view topic, std::string_view inbox, std::string body) override {
-    return bus_.PublishRequest(topic, inbox, std::move(body));
+    return bus_.PublishRequest(topic, inbox, Sent(topic, std::move(body)));
   }
   Status PublishReply(std::string_view inbox, std::string body) override;
   Status Forgive(std::string_view inbox, size_t count) override {
@@ -74,9 +84,13 @@ class FaultyBus final : public Bus {
   void Close() override { bus_.Close(); }
 
  private:
+  // As it goes out, altered or not.
+  std::string Sent(std::string_view topic, std::string body);
+
   MemoryBus& bus_;
   World& world_;
   LeaseLedger& ledger_;
+  ForgeryLedger& forgeries_;
   ProcessId process_;
   BusFaults faults_;
   std::string ack_topic_;

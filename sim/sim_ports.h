@@ -9,9 +9,11 @@
 #include <string>
 #include <vector>
 
+#include "core/message_check.h"
 #include "engine/engine_port.h"
 #include "learner/trainer_port.h"
 #include "rollout/protocol.h"
+#include "sim/forger.h"
 #include "sim/world.h"
 
 namespace tidemill::sim {
@@ -43,9 +45,15 @@ class SimEngine final : public EnginePort {
   std::set<SequenceId> known_;
 };
 
+// What the simulated engine and config can have made.
+inline MessageLimits SimLimits() {
+  return {.members = 3, .vocabulary = 150, .tokens = 64, .turns = 3};
+}
+
 struct TrainerChecks {
   uint64_t hard_max_steps = 0;
   uint32_t batch_episodes = 0;
+  const ForgeryLedger* forgeries = nullptr;
 };
 
 class SimTrainer final : public TrainerPort {
@@ -60,6 +68,7 @@ class SimTrainer final : public TrainerPort {
 
  private:
   void CheckBatch(const v1::Batch& batch);
+  void CheckBearable(const v1::Sample& sample);
   void Later(Duration duration, std::function<void()> what);
 
   World& world_;

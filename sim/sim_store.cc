@@ -52,6 +52,14 @@ void SimStore::Crash() {
   }
 }
 
+uint32_t SimStore::UsesOf(uint64_t group) const {
+  size_t uses = 0;
+  auto it = durable_.trajectories.lower_bound({group, 0});
+  for (; it != durable_.trajectories.end() && it->first.first == group; ++it)
+    uses = std::max(uses, it->second.uses.size());
+  return static_cast<uint32_t>(uses);
+}
+
 void SimStore::ResumeFrom(uint64_t step) {
   for (auto& [key, stored] : durable_.trajectories) {
     stored.uses.erase(stored.uses.upper_bound(step), stored.uses.end());
@@ -93,6 +101,7 @@ StoreDone SimStore::Apply(const StoreOp& op, uint64_t tag) {
   };
   if (auto* put = std::get_if<PutTrajectory>(&op)) {
     const v1::TrajectoryId& id = put->trajectory.id();
+    if (on_trajectory) on_trajectory(put->trajectory);
     if (find(id) != nullptr)
       done.status = Exists("stored already");
     else

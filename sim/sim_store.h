@@ -66,8 +66,12 @@ class SimStore {
   bool Holds(const v1::TrajectoryId& id) const {
     return durable_.trajectories.count({id.group(), id.member()}) != 0;
   }
+  // Steps of the surviving line that used the group.
+  uint32_t UsesOf(uint64_t group) const;
   // Called when a group of training becomes durable, before it is issued.
   std::function<void(const v1::GroupLease&)> on_group;
+  // Called with every trajectory that becomes durable.
+  std::function<void(const v1::Trajectory&)> on_trajectory;
 
  private:
   class Client;

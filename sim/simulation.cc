@@ -19,24 +19,11 @@
 namespace tidemill::sim {
 namespace {
 
-constexpr ProcessId kLearner = 0, kRollout1 = 1, kRollout2 = 2, kTools1 = 3, kTools2 = 4,
-                    kReward = 5, kFate = 6, kProcesses = 6;
+constexpr const char* kSecret = "of the simulated run";
 constexpr uint64_t kSteps = 6;
 constexpr auto kLease = std::chrono::seconds(3);
 constexpr auto kCalm = std::chrono::seconds(12);   // no crash is planned after this
 constexpr auto kLimit = std::chrono::minutes(20);  // by then every run has made its steps
-
-std::vector<v1::Task> MakeTasks(const std::string& prefix, int count) {
-  std::vector<v1::Task> tasks(count);
-  for (int i = 0; i < count; ++i) {
-    tasks[i].set_id(prefix + std::to_string(i));
-    tasks[i].set_prompt("p");
-    tasks[i].set_answer_file("solution.c");
-    v1::TestCase& test = *tasks[i].mutable_grading()->add_cases();
-    test.set_input("1"), test.set_expected("1");
-  }
-  return tasks;
-}
 
 class Simulation {
  public:
@@ -54,11 +41,16 @@ class Simulation {
         eval_(MakeTasks("e", 2)) {
     book_.Add(train_), book_.Add(eval_);
     store_.on_group = [this](const v1::GroupLease& group) { CheckGate(group); };
+    store_.on_trajectory = [this](const v1::Trajectory& trajectory) {
+      const uint64_t group = trajectory.id().group();
+      if (forgeries_.Touched(group) || forgeries_.IsHonest(trajectory)) return;
+      world_.verdict().Fail("a forger changed an episode of group " + std::to_string(group) +
+                            ", which it never had");
+    };
   }
 
   SimReport Run() {
-    NewBus();
-    for (ProcessId process = 0; process < kProcesses; ++process) StartProcess(process);
+    StartAll();
     PlanCrashes();
     const Time limit = Time(std::chrono::duration_cast<Duration>(kLimit));
     const bool finished = world_.Run(bus_pointer_, limit, [this] { return Done(); });
@@ -79,9 +71,10 @@ class Simulation {
     report.trajectories = store_.durable().trajectories.size();
     report.rescored = store_.rescored();
     CountCalls(report);
+    report.refused = refused_ + (replay_ == nullptr ? 0 : replay_->counters().refused.load());
     report.loop_steps = world_.steps();
     report.virtual_seconds = Seconds(world_.clock().Now().time_since_epoch());
-    for (ProcessId process = 0; process < kProcesses; ++process) StopProcess(process);
+    StopAll();
     return report;
   }
 
@@ -107,9 +100,20 @@ class Simulation {
                  .ok());
   }
 
+  void StartAll() {
+    NewBus();
+    for (ProcessId process = 0; process < kProcesses; ++process) StartProcess(process);
+  }
+  void StopAll() {
+    for (ProcessId process = 0; process < kProcesses; ++process) StopProcess(process);
+  }
+
   void StartProcess(ProcessId id) {
     Process& process = processes_[static_cast<size_t>(id)];
-    process.bus = std::make_unique<FaultyBus>(*bus_, world_, ledger_, id, draw_.bus);
+    BusFaults faults = draw_.bus;
+    if (id == draw_.forger) faults.forge = draw_.forge_share;
+    if (id == kLearner && options_.bug == Bug::kTokenNotChecked) faults.forged_tokens = kSecret;
+    process.bus = std::make_unique<FaultyBus>(*bus_, world_, ledger_, forgeries_, id, faults);
     const std::string worker = "w" + std::to_string(id) + "-" + std::to_string(++incarnation_);
     if (id == kLearner) StartLearner(process, worker);
     if (id == kRollout1 || id == kRollout2) StartRollout(process, id, worker);
@@ -122,7 +126,11 @@ class Simulation {
   void StopProcess(ProcessId id) {
     world_.Kill(id, *bus_);
     ledger_.Died(id);
-    if (id == kLearner) store_.Crash();
+    if (id == kLearner) {
+      if (replay_ != nullptr) refused_ += replay_->counters().refused;
+      replay_ = nullptr;
+      store_.Crash();
+    }
     Process& process = processes_[static_cast<size_t>(id)];
     process.loops = Loops();
     process = Process();
@@ -139,8 +147,8 @@ class Simulation {
     }
     versions_.newest = version;
     for (int i = 0; i < 3; ++i) process.stores.push_back(store_.NewClient());
-    process.trainer = std::make_unique<SimTrainer>(world_, kLearner, versions_,
-                                                   TrainerChecks{draw_.hard_max, kBatch});
+    process.trainer = std::make_unique<SimTrainer>(
+        world_, kLearner, versions_, TrainerChecks{draw_.hard_max, kBatch, &forgeries_});
 
     process.bus->OnAck(std::string(kTrajectoriesTopic), [this](const Lease& lease) {
       v1::Trajectory trajectory;
@@ -154,6 +162,8 @@ class Simulation {
                    .step = step,
                    .version = version,
                    .checkpoints = "sim",
+                   .secret = kSecret,
+                   .vocabulary = SimLimits().vocabulary,
                    .resumed = Resumed()};
     Ports ports;
     ports.dispatcher_store = process.stores[0].get();
@@ -165,6 +175,7 @@ class Simulation {
     ports.book = &book_;
     Put(process, {.learner = true}, ports, start);
     learner_ = process.loops.learner.get();
+    replay_ = process.loops.replay.get();
   }
 
   // The loops of the process, put together as the program does.
@@ -175,6 +186,7 @@ class Simulation {
     options.rollout.give_up_after = 8;
     options.replay.score_patience = std::chrono::seconds(90);
     options.learner.prefetch = draw_.prefetch;
+    if (options_.bug == Bug::kBoundsNotChecked) options.replay.limits = {};
     ports.clock = &world_.clock();
     ports.journal = &journal_;
     ports.bus = process.bus.get();
@@ -214,6 +226,7 @@ class Simulation {
     config.eval.after = false;
     config.bus.lease = kLease;
     config.bus.patience = std::chrono::seconds(60);
+    config.bus.group_patience = std::chrono::minutes(2);
     return config;
   }
 
@@ -239,7 +252,7 @@ class Simulation {
       resumed.trajectories.push_back(
           {.trajectory = stored.trajectory,
            .verdict = stored.verdict,
-           .uses = UsesOf(key.first),
+           .uses = store_.UsesOf(key.first),
            .fate = stored.fate,
            .revision = group->second.report ? group->second.report->revision() : 0});
     }
@@ -249,21 +262,13 @@ class Simulation {
   enum class GroupFate { kOutstanding, kInReplay, kUsed, kDropped };
   GroupFate FateOf(uint64_t id, const SimGroup& group) const {
     if (group.report && group.report->dropped() > 0) return GroupFate::kDropped;
-    if (UsesOf(id) >= draw_.buffer.max_uses) return GroupFate::kUsed;
+    if (store_.UsesOf(id) >= draw_.buffer.max_uses) return GroupFate::kUsed;
     return group.report ? GroupFate::kInReplay : GroupFate::kOutstanding;
-  }
-  // Steps of the surviving line that used the group.
-  uint32_t UsesOf(uint64_t id) const {
-    size_t uses = 0;
-    auto it = store_.durable().trajectories.lower_bound({id, 0});
-    for (; it != store_.durable().trajectories.end() && it->first.first == id; ++it)
-      uses = std::max(uses, it->second.uses.size());
-    return static_cast<uint32_t>(uses);
   }
 
   void StartRollout(Process& process, ProcessId id, const std::string& worker) {
     process.engine = std::make_unique<SimEngine>(world_, id, versions_);
-    RunStart start{.worker = worker, .max_context = 64};
+    RunStart start{.worker = worker, .max_context = 64, .secret = worker};
     Ports ports;
     ports.engine = process.engine.get();
     Put(process, {.rollout = true}, ports, start);
@@ -271,7 +276,7 @@ class Simulation {
 
   void StartTools(Process& process, ProcessId id, const std::string& worker) {
     process.tools = std::make_unique<SimTools>(world_, id, options_.broken_tool);
-    RunStart start{.worker = worker};
+    RunStart start{.worker = worker, .secret = worker};
     Ports ports;
     ports.tools = process.tools.get();
     Put(process, {.tools = true}, ports, start);
@@ -279,7 +284,7 @@ class Simulation {
 
   void StartReward(Process& process, const std::string& worker) {
     process.scorer = std::make_unique<SimScorer>(world_, kReward, draw_.scorer);
-    RunStart start{.worker = worker};
+    RunStart start{.worker = worker, .secret = worker};
     Ports ports;
     ports.scorer = process.scorer.get();
     Put(process, {.reward = true}, ports, start);
@@ -314,10 +319,9 @@ class Simulation {
   void CrashMachine() {
     world_.Trace("the machine crashes");
     ++crashes_;
-    for (ProcessId process = 0; process < kProcesses; ++process) StopProcess(process);
+    StopAll();
     ledger_.Forget();
-    NewBus();
-    for (ProcessId process = 0; process < kProcesses; ++process) StartProcess(process);
+    StartAll();
   }
 
   bool Done() {
@@ -337,7 +341,7 @@ class Simulation {
     for (const auto& [id, entry] : store_.durable().groups) {
       if (entry.lease.purpose() != v1::PURPOSE_TRAIN) continue;
       const bool dropped = entry.report && entry.report->dropped() > 0;
-      const int64_t uses = dropped ? std::min<int64_t>(paid, UsesOf(id)) : paid;
+      const int64_t uses = dropped ? std::min<int64_t>(paid, store_.UsesOf(id)) : paid;
       counted += uses * entry.lease.members();
     }
     // A step may be done and not yet in the database.
@@ -356,8 +360,8 @@ class Simulation {
     uint64_t uses = 0, accepted = 0;
     for (const auto& [id, entry] : store_.durable().groups) {
       if (entry.lease.purpose() != v1::PURPOSE_TRAIN || !entry.report) continue;
-      uses += UsesOf(id);
-      accepted += entry.report->accepted() > 0 || UsesOf(id) > 0;
+      uses += store_.UsesOf(id);
+      accepted += entry.report->accepted() > 0 || store_.UsesOf(id) > 0;
     }
     const uint64_t paid = accepted * UsesPaid(draw_.buffer);
     if (uses > paid) {
@@ -387,6 +391,7 @@ class Simulation {
         return;
       }
     }
+    if (draw_.forger >= 0) return;
     auto dead = bus_->Depth(kDeadTopic);
     if (dead.ok() && dead->ready > 0) {
       world_.verdict().Fail(std::to_string(dead->ready) + " messages died");
@@ -397,6 +402,7 @@ class Simulation {
   World world_;
   Draw draw_;
   LeaseLedger ledger_;
+  ForgeryLedger forgeries_;
   SimStore store_;
   std::vector<v1::Task> train_;
   std::vector<v1::Task> eval_;
@@ -408,6 +414,8 @@ class Simulation {
   MemoryBus* bus_pointer_ = nullptr;
   std::array<Process, kProcesses> processes_;
   LearnerLoop* learner_ = nullptr;
+  ReplayLoop* replay_ = nullptr;
+  uint64_t refused_ = 0;  // by replays of before
   int incarnation_ = 0;
   uint64_t steps_seen_ = 0;
   uint64_t crashes_ = 0;

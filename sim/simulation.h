@@ -20,6 +20,8 @@ enum class Bug {
   kVersionReused,            // a resume gives a version number again
   kSampledTooOften,          // the limit of samples to inserts is not kept
   kDeadScorerIsZero,         // a scorer that cannot be reached counts as a zero
+  kTokenNotChecked,          // anybody may send trajectories of any group
+  kBoundsNotChecked,         // ids outside the vocabulary are let in
 };
 
 struct SimOptions {
@@ -30,6 +32,7 @@ struct SimOptions {
   // makes the episode stale.
   std::string broken_tool = {};
   bool skip_unavailable = false;
+  bool forger = false;  // one of the workers lies in any case, not only where the seed says so
 };
 
 struct SimReport {
@@ -44,6 +47,7 @@ struct SimReport {
   uint64_t stale = 0;         // trajectories kept and never trained on
   uint64_t skipped = 0;       // tool calls given up on, the agent told
   uint64_t retries = 0;       // of tool calls, in what was stored
+  uint64_t refused = 0;       // trajectories and verdicts of a forger
   uint64_t loop_steps = 0;
   double virtual_seconds = 0;
 };

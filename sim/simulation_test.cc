@@ -51,11 +51,26 @@ TEST(Simulation, ATrainingGoesOnWhereAToolAlwaysFails) {
   EXPECT_GT(skip.retries, 3 * skip.skipped - 1);
 }
 
+// A worker whose messages are altered at random costs its own groups and nothing else: every dead
+// letter is its doing, all other episodes are trained on as they were sent, and the run gets to its
+// end.
+TEST(Simulation, AForgerCostsOnlyItsOwnGroups) {
+  uint64_t refused = 0;
+  for (uint64_t seed = 1; seed <= kSeeds / 8; ++seed) {
+    const SimReport report = RunSimulation({.seed = seed, .forger = true});
+    ASSERT_TRUE(report.ok) << report.failure << ", seed " << seed;
+    refused += report.refused;
+  }
+  EXPECT_GT(refused, kSeeds / 8);
+}
+
 class PlantedBug : public testing::TestWithParam<std::pair<Bug, const char*>> {};
 
 TEST_P(PlantedBug, IsFoundWithinAThousandSeeds) {
   for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
-    const SimReport report = RunSimulation({.seed = seed, .bug = GetParam().first});
+    const Bug bug = GetParam().first;
+    const bool forger = bug == Bug::kTokenNotChecked || bug == Bug::kBoundsNotChecked;
+    const SimReport report = RunSimulation({.seed = seed, .bug = bug, .forger = forger});
     if (report.ok) continue;
     EXPECT_NE(report.failure.find(GetParam().second), std::string::npos)
         << "found at seed " << seed << ", but as: " << report.failure;
@@ -72,7 +87,9 @@ INSTANTIATE_TEST_SUITE_P(
                     std::pair{Bug::kGateOffByOne, "the gate let"},
                     std::pair{Bug::kVersionReused, "published twice"},
                     std::pair{Bug::kSampledTooOften, "paid for by inserts"},
-                    std::pair{Bug::kDeadScorerIsZero, "became a zero"}));
+                    std::pair{Bug::kDeadScorerIsZero, "became a zero"},
+                    std::pair{Bug::kTokenNotChecked, "which it never had"},
+                    std::pair{Bug::kBoundsNotChecked, "what no loss can bear"}));
 
 }  // namespace
 }  // namespace tidemill::sim

@@ -176,6 +176,8 @@ void FaultsTest::SendAMessageOfANewerVersion(Fleet& fleet) {
   request.set_request_id("newer");
   request.set_tool("compile");
   request.set_reply_to(inbox);
+  v1::TrajectoryId& episode = *request.mutable_episode();
+  episode.set_task("test"), episode.set_group(1), episode.set_attempt(1);
   // Field 900, a number: what a later program might add.
   const std::string body = request.SerializeAsString() + "\xa0\x38\x2a";
   ASSERT_TRUE(Soon([&] { return bus->PublishRequest(kToolsCompileTopic, inbox, body).ok(); }));

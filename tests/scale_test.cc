@@ -62,6 +62,8 @@ class ScaleTest : public testing::Test {
     request.set_tool("grade");
     request.set_arguments_json("{}");
     request.set_reply_to(kInbox);
+    v1::TrajectoryId& episode = *request.mutable_episode();
+    episode.set_task("test"), episode.set_group(1), episode.set_attempt(1);
     v1::Grading& grading = *request.mutable_grading();
     for (const char* word : {"/bin/sh", "-c", "true"}) grading.add_build(word);
     grading.add_run("/bin/sh");

@@ -294,6 +294,10 @@ void BindRest(RunConfig& c, Binder& b) {
         {.doc = "How long to wait for an answer before the request is sent again",
          .min = 1000,
          .max = 8.64e7});
+  b.Add("bus.group_patience", &c.bus.group_patience,
+        {.doc = "A group nobody reported on for this long is sent out again",
+         .min = 60000,
+         .max = 2.592e9});
   b.Add("bus.weights", &c.bus.weights,
         {.doc = "How a rollout worker gets weights: shm (same host), files (shared folder), auto: "
                 "shm if possible",

@@ -157,6 +157,7 @@ struct RunConfig {
   struct Bus {
     std::chrono::milliseconds lease{30000};
     std::chrono::milliseconds patience{600000};
+    std::chrono::milliseconds group_patience{3600000};
     uint32_t capacity = 16384;
     std::string weights = "auto";
   } bus;

@@ -6,11 +6,14 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "core/message_check.h"
 #include "core/metrics.h"
 #include "core/topics.h"
 
 namespace tidemill {
 namespace {
+
+constexpr MessageLimits kBatchLimits{.body_bytes = INT32_MAX};
 
 std::string NumbersAsJson(const Numbers& numbers) {
   std::string json = "{";
@@ -79,8 +82,9 @@ void LearnerLoop::AskForBatch() {
 void LearnerLoop::TakeBatches() {
   for (Lease& lease : TakeFrom(bus_, inbox_, 4)) {
     v1::Batch batch;
-    if (!batch.ParseFromString(lease.body)) {
-      (void)bus_.Reject(lease, "not a Batch");
+    // From replay in this process, which checked what is in it.
+    if (const Status read = ParseMessage(lease.body, batch, kBatchLimits); !read.ok()) {
+      (void)bus_.Reject(lease, read.message());
       continue;
     }
     (void)bus_.Ack(lease);
@@ -166,6 +170,7 @@ void LearnerLoop::PublishIfReserved() {
   counters_.version = record.version;
   version_step_ = record.step;
   publishing_.emplace_back(record.version, record.step);
+  TellVersion();
   trainer_.Publish(record.version, record.step);
   // Before the next Train, so that the checkpoint holds this step's weights.
   const bool due =
@@ -174,6 +179,16 @@ void LearnerLoop::PublishIfReserved() {
   store_.Submit(std::move(record), next_tag_++);
   reserve_tag_ = next_tag_++;
   store_.Submit(ReserveVersion{version_step_ + 1}, reserve_tag_);
+}
+
+// Before anybody can have the weights: replay takes no trajectory of a version it has not heard of.
+void LearnerLoop::TellVersion() {
+  v1::BatchRequest told;
+  told.set_version(counters_.version);
+  told.set_version_step(version_step_);
+  std::string body = told.SerializeAsString();
+  if (!bus_.Publish(kBatchRequestsTopic, body).ok())
+    outbox_.Publish(kBatchRequestsTopic, std::move(body));
 }
 
 void LearnerLoop::Checkpoint() {

@@ -94,6 +94,7 @@ class LearnerLoop final : public Loop {
   void AskForBatch();
   void TrainNext();
   void PublishIfReserved();
+  void TellVersion();
   void Checkpoint();
   void FinishIfLast();
   void WatchReward(const v1::Batch& batch, Numbers& numbers);

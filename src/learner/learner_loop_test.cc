@@ -79,8 +79,11 @@ class LearnerLoopTest : public testing::Test {
   std::vector<v1::BatchRequest> Requests() {
     std::vector<v1::BatchRequest> requests;
     for (const Lease& lease : bus_.Receive(kBatchRequestsTopic, 10).value()) {
-      EXPECT_TRUE(requests.emplace_back().ParseFromString(lease.body));
+      v1::BatchRequest request;
+      EXPECT_TRUE(request.ParseFromString(lease.body));
       EXPECT_TRUE(bus_.Ack(lease).ok());
+      if (request.episodes() == 0) told_.push_back(request.version());
+      if (request.episodes() > 0) requests.push_back(std::move(request));
     }
     return requests;
   }
@@ -99,6 +102,7 @@ class LearnerLoopTest : public testing::Test {
   FakeTrainer trainer_;
   NullJournal journal_;
   LearnerOptions options_;
+  std::vector<uint64_t> told_;  // versions replay was told of
   std::unique_ptr<LearnerLoop> loop_;
 };
 
@@ -135,6 +139,16 @@ TEST_F(LearnerLoopTest, PublishesOnlyAReservedVersionAndTrainsNoFurtherBeforeTha
   Step();
   EXPECT_EQ(trainer_.commands, (std::vector<std::string>{"train 0", "publish 11", "train 1"}));
   EXPECT_EQ(store_.steps.at(0).used.at(0).group(), 1u);
+}
+
+TEST_F(LearnerLoopTest, ReplayIsToldOfAVersionWithoutBeingAskedForABatch) {
+  Make();
+  Answer(Requests()[0]);
+  (void)Requests();
+  trainer_.Trained(0);
+  Step();
+  EXPECT_TRUE(Requests().empty()) << "the next batch was asked for before";
+  EXPECT_EQ(told_, std::vector<uint64_t>{11});
 }
 
 TEST_F(LearnerLoopTest, ACheckpointIsTakenBeforeTheNextStepChangesTheWeights) {

@@ -1,6 +1,7 @@
 // Making batches: which groups, and which of their tokens are young enough.
 #include <algorithm>
 
+#include "bus/read_message.h"
 #include "core/topics.h"
 #include "replay/replay_loop.h"
 
@@ -14,13 +15,11 @@ constexpr size_t kRequestsAtOnce = 16;
 void ReplayLoop::TakeBatchRequests() {
   for (Lease& lease : TakeFrom(bus_, kBatchRequestsTopic, kRequestsAtOnce)) {
     v1::BatchRequest request;
-    if (!request.ParseFromString(lease.body) || request.episodes() == 0) {
-      (void)bus_.Reject(lease, "not a BatchRequest");
-      continue;
-    }
+    if (!ReadOrReject(bus_, lease, request, options_.limits)) continue;
     // The learner lives in this process: a request that is lost, is lost with the learner.
     (void)bus_.Ack(lease);
-    versions_.Published(request.version(), request.version_step());
+    Published(request.version(), request.version_step());
+    if (request.episodes() == 0) continue;
     if (last_batch_ && request.step() <= last_batch_->first) {
       // A repetition. The same groups again, or they would be used up without having been used.
       if (request.step() == last_batch_->first)
@@ -29,6 +28,11 @@ void ReplayLoop::TakeBatchRequests() {
     }
     request_ = std::move(request);
   }
+}
+
+void ReplayLoop::Published(uint64_t version, uint64_t step) {
+  versions_.Published(version, step);
+  newest_version_ = std::max(newest_version_, version);
 }
 
 // Whether the group may be used for this step. Leaves out what is too old; a group of which less

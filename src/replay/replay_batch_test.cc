@@ -29,7 +29,7 @@ TEST_F(ReplayTest, WithMaskingOnlyTheOldTokensAreLeftOut) {
     v1::Trajectory mixed = Episode(2, member, 1);
     v1::VersionRun& fresh = *mixed.mutable_turns(0)->add_versions();
     fresh.set_version(4), fresh.set_tokens(1);
-    mixed.mutable_turns(0)->add_ids(3);
+    mixed.mutable_turns(0)->add_ids(3), mixed.mutable_turns(0)->add_logprobs(-1);
     Send(mixed);
   }
   Ask(3, 4);
@@ -51,7 +51,7 @@ TEST_F(ReplayTest, TokensDrawnTooLongAgoAreDroppedOrMasked) {
       v1::Trajectory trajectory = Episode(group, member, 1);
       trajectory.mutable_turns(0)->set_finished_ms(clock_.WallMs());
       v1::Turn& young = *trajectory.add_turns();
-      young.add_ids(3);
+      young.add_ids(3), young.add_logprobs(-1);
       v1::VersionRun& run = *young.add_versions();
       run.set_version(1), run.set_tokens(1);
       young.set_finished_ms(clock_.WallMs() + 60'000);

@@ -12,6 +12,7 @@
 
 #include "bus/memory/memory_bus.h"
 #include "bus/standard_topics.h"
+#include "core/group_token.h"
 #include "core/test_kit.h"
 #include "core/topics.h"
 #include "replay/replay_loop.h"
@@ -53,6 +54,8 @@ class ReplayTest : public testing::Test {
     tasks_[0].mutable_grading()->add_cases()->set_input("1");
     book_.Add(tasks_);
     options_.staleness = {2, 0, false};
+    options_.secret = kSecret;
+    for (uint64_t version = 1; version < 10; ++version) options_.versions[version] = version - 1;
   }
   void Make(std::vector<StoredSample> stored = {}) {
     replay_ = std::make_unique<ReplayLoop>(bus_, store_, clock_, journal_, book_, options_,
@@ -65,8 +68,11 @@ class ReplayTest : public testing::Test {
     for (uint32_t member = 0; member < members; ++member) {
       stored[member].trajectory = Episode(group, member, 1);
       stored[member].trajectory.set_group_members(members);
-      stored[member].verdict.emplace().set_scored(true);
-      stored[member].verdict->set_reward(member);
+      v1::Verdict& verdict = stored[member].verdict.emplace();
+      *verdict.mutable_id() = stored[member].trajectory.id();
+      verdict.set_request_id("asked before");
+      verdict.set_scored(true);
+      verdict.set_reward(member);
     }
     return stored;
   }
@@ -82,13 +88,20 @@ class ReplayTest : public testing::Test {
     trajectory.set_purpose(v1::PURPOSE_TRAIN);
     trajectory.set_group_members(2);
     trajectory.set_end(v1::EPISODE_END_SUBMITTED);
+    trajectory.mutable_sampling()->set_temperature(1);
+    trajectory.add_prompt_ids(1);
     v1::Turn& turn = *trajectory.add_turns();
     turn.add_ids(3);
+    turn.add_logprobs(-0.5f);
     v1::VersionRun& run = *turn.add_versions();
     run.set_version(version), run.set_tokens(1);
     return trajectory;
   }
-  void Send(const v1::Trajectory& trajectory) {
+  void Send(v1::Trajectory trajectory) {
+    trajectory.set_token(GroupToken(kSecret, trajectory));
+    SendAsIs(trajectory);
+  }
+  void SendAsIs(const v1::Trajectory& trajectory) {
     EXPECT_TRUE(bus_.Publish(kTrajectoriesTopic, trajectory.SerializeAsString()).ok());
   }
   // Answers every score request; the reward of a member is its number unless `same`.
@@ -99,6 +112,7 @@ class ReplayTest : public testing::Test {
       v1::Verdict verdict;
       *verdict.mutable_id() = request.id();
       verdict.set_request_id(request.request_id());
+      verdict.set_token(request.token());
       verdict.set_scored(scored);
       verdict.set_reward(same ? 1 : reward_scale_ * request.id().member());
       v1::RewardPart& part = *verdict.add_parts();
@@ -143,6 +157,7 @@ class ReplayTest : public testing::Test {
     return reports;
   }
 
+  static constexpr const char* kSecret = "of this run";
   QuietWaker waker_;
   VirtualClock clock_;
   MemoryBus bus_{clock_};

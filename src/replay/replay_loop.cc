@@ -4,6 +4,10 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "bus/read_message.h"
+#include "core/group_token.h"
+#include "core/ids.h"
+#include "core/secret.h"
 #include "core/topics.h"
 
 namespace tidemill {
@@ -28,14 +32,30 @@ ReplayLoop::ReplayLoop(Bus& bus, StorePort& store, const Clock& clock, Journal& 
       leases_(bus, options_.lease_period),
       buffer_(GroupBuffer::Make(options_.buffer).value()),
       scorer_versions_(options_.scorer_versions) {
-  for (const auto& [version, step] : options_.versions) versions_.Published(version, step);
+  for (const auto& [version, step] : options_.versions) Published(version, step);
   Restore(std::move(stored));
+}
+
+// A database may hold what an older program let in, or what a disk damaged: it is put aside, and
+// the run goes on without it.
+Status ReplayLoop::CheckStored(const StoredSample& sample) const {
+  if (!sample.unusable.empty()) return Invalid(sample.unusable);
+  if (sample.stale || sample.trajectory.end() == v1::EPISODE_END_GIVEN_UP) return Ok();
+  return CheckContent(sample.trajectory);
 }
 
 void ReplayLoop::Restore(std::vector<StoredSample> stored) {
   std::set<uint64_t> ids;
+  std::vector<std::pair<v1::TrajectoryId, std::string>> put_aside;
   for (StoredSample& sample : stored) {
-    const v1::TrajectoryId& id = sample.trajectory.id();
+    const v1::TrajectoryId id = sample.trajectory.id();
+    if (const Status usable = CheckStored(sample); !usable.ok()) {
+      put_aside.emplace_back(id, usable.message());
+      sample.stale = true;
+      if (!sample.issued) continue;
+    }
+    if (sample.verdict && !CheckVerdict(*sample.verdict, sample.trajectory).ok())
+      sample.verdict.reset();  // it is scored again
     ids.insert(id.group());
     Group& group = groups_[id.group()];
     group.purpose = sample.trajectory.purpose();
@@ -49,6 +69,13 @@ void ReplayLoop::Restore(std::vector<StoredSample> stored) {
     if (!unscorable) member.verdict = std::move(sample.verdict);
     if (!member.verdict && !member.stale) member.ask_again = Time::min();
     member.trajectory = std::move(sample.trajectory);
+  }
+  for (const auto& [id, why] : put_aside) {
+    journal_.Record(
+        "warning", {{"group", static_cast<double>(id.group())}},
+        {{"what", "trajectory " + TrajectoryKey::From(id).ToString() + " put aside: " + why}});
+    ++counters_.stale;
+    RecordFate(id, "stale", "put aside: " + why);
   }
   for (uint64_t id : ids) CompleteIfDone(id);
   version_rose_ = true;  // what was scored by older scorers
@@ -67,6 +94,7 @@ void ReplayLoop::Attach(Waker& waker) {
 
 Time ReplayLoop::Step(Time now) {
   TakeStored(now);
+  TakeBatchRequests();  // first: they tell of versions that trajectories may have
   if (pending_.size() < options_.store_capacity / 2) {
     if (!draining_ || options_.empty_topic) TakeTrajectories(now);
     TakeVerdicts(now);
@@ -76,7 +104,6 @@ Time ReplayLoop::Step(Time now) {
   AskAgain(now);
   ChooseForRescoring();
   RescoreNext(now);
-  TakeBatchRequests();
   while (TryMakeBatch()) {
   }
   outbox_.Flush(now);
@@ -94,21 +121,86 @@ uint64_t ReplayLoop::Submit(StoreOp op, Pending pending) {
 void ReplayLoop::TakeTrajectories(Time now) {
   for (Lease& lease : TakeFrom(bus_, kTrajectoriesTopic, kMessagesAtOnce)) {
     v1::Trajectory trajectory;
-    if (!trajectory.ParseFromString(lease.body) || trajectory.group_members() == 0) {
-      (void)bus_.Reject(lease, "not a Trajectory of a group");
+    Status right = ParseMessage(lease.body, trajectory, options_.limits);
+    if (right.ok() && !SameToken(trajectory.token(), GroupToken(options_.secret, trajectory)))
+      right =
+          Invalid("not the token of a lease on group " + std::to_string(trajectory.id().group()));
+    if (!right.ok()) {
+      ++counters_.refused;
+      (void)bus_.Reject(lease, right.message());
       continue;
     }
     ++counters_.received;
-    auto group = groups_.find(trajectory.id().group());
-    if (group != groups_.end() && group->second.members.count(trajectory.id().member()) != 0) {
+    if (FindMember(trajectory.id()) != nullptr) {
       ++counters_.duplicates;
       (void)bus_.Ack(lease);
       continue;
     }
+    if (right = CheckContent(trajectory); !right.ok()) {
+      Refuse(lease, trajectory, right.message());
+      continue;
+    }
+    trajectory.clear_token();
     Pending pending{Pending::kTrajectory, trajectory, {}};
     const uint64_t tag = Submit(PutTrajectory{std::move(trajectory)}, std::move(pending));
     leases_.Hold(tag, std::move(lease), now);
   }
+}
+
+Status ReplayLoop::CheckContent(const v1::Trajectory& trajectory) const {
+  const Status right = CheckMessage(trajectory, options_.limits);
+  if (!right.ok()) return Invalid("Trajectory." + right.message());
+  for (const v1::Turn& turn : trajectory.turns()) {
+    for (const v1::VersionRun& run : turn.versions()) {
+      if (versions_.Known(run.version())) continue;
+      return Invalid("version " + std::to_string(run.version()) +
+                     " was not published; the newest is " + std::to_string(newest_version_));
+    }
+  }
+  return Ok();
+}
+
+// The holder of the lease sent something that cannot be used. The message is a dead letter; of the
+// member an empty record stays, as of an episode of which a part of ours failed, so that its group
+// comes to an end and the credit returns.
+void ReplayLoop::Refuse(const Lease& lease, const v1::Trajectory& trajectory,
+                        const std::string& why) {
+  ++counters_.refused;
+  (void)bus_.Reject(lease, why);
+  if (trajectory.id().member() >= trajectory.group_members()) return;
+  v1::Trajectory record;
+  *record.mutable_id() = trajectory.id();
+  record.mutable_id()->set_attempt(std::max(1u, trajectory.id().attempt()));
+  record.set_purpose(trajectory.purpose());
+  record.set_eval_name(trajectory.eval_name());
+  record.set_group_members(trajectory.group_members());
+  record.set_end(v1::EPISODE_END_GIVEN_UP);
+  record.set_stale_cause("refused: " + why);
+  Pending pending{Pending::kTrajectory, record, {}};
+  Submit(PutTrajectory{std::move(record)}, std::move(pending));
+}
+
+ReplayLoop::Member* ReplayLoop::FindMember(const v1::TrajectoryId& id) {
+  auto group = groups_.find(id.group());
+  if (group == groups_.end()) return nullptr;
+  auto member = group->second.members.find(id.member());
+  return member == group->second.members.end() ? nullptr : &member->second;
+}
+
+Status ReplayLoop::CheckVerdict(const v1::Verdict& verdict, const v1::Trajectory& of) const {
+  const Status right = CheckMessage(verdict, options_.limits);
+  if (!right.ok()) return Invalid("Verdict." + right.message());
+  const int turns = of.turns_size();
+  if (verdict.turn_rewards_size() == 0 || verdict.turn_rewards_size() == turns) return Ok();
+  return Invalid("Verdict.turn_rewards: " + std::to_string(verdict.turn_rewards_size()) + " for " +
+                 std::to_string(turns) + " turns");
+}
+
+// The answer came and cannot be used.
+void ReplayLoop::AskAgainAt(Member& member, Time when) {
+  member.asked.clear();
+  member.storing = false;
+  member.ask_again = next_ask_ = when;
 }
 
 bool ReplayLoop::Drained() const {
@@ -120,30 +212,38 @@ bool ReplayLoop::Drained() const {
 void ReplayLoop::TakeVerdicts(Time now) {
   for (Lease& lease : TakeFrom(bus_, inbox_, kMessagesAtOnce)) {
     v1::Verdict verdict;
-    if (!verdict.ParseFromString(lease.body)) {
-      (void)bus_.Reject(lease, "not a Verdict");
-      continue;
-    }
-    auto group = groups_.find(verdict.id().group());
-    Member* member = nullptr;
-    if (group != groups_.end()) {
-      auto it = group->second.members.find(verdict.id().member());
-      if (it != group->second.members.end()) member = &it->second;
-    }
+    Status right = ParseMessage(lease.body, verdict, options_.limits);
+    Member* member = right.ok() ? FindMember(verdict.id()) : nullptr;
     // Only the answer to the question that is open; any other came too late or twice.
     const bool open = member != nullptr && !member->asked.empty() && !member->storing &&
                       member->asked == verdict.request_id();
-    if (!open) {
+    if (right.ok() && !open) {
       (void)bus_.Ack(lease);
       continue;
     }
-    member->ask_again = kNever;
+    if (open && !SameToken(verdict.token(), TokenFor(options_.secret, verdict.request_id())))
+      right = Invalid("not the token of request " + verdict.request_id());
+    if (!right.ok()) {
+      ++counters_.refused;
+      (void)bus_.Reject(lease, right.message());
+      continue;
+    }
+    // Only the one asked knows the token: what it says is its answer, the only one there will be.
     --counters_.waiting_verdicts;
+    if (right = CheckVerdict(verdict, member->trajectory); !right.ok()) {
+      ++counters_.refused;
+      (void)bus_.Reject(lease, right.message());
+      AskAgainAt(*member, now);
+      continue;
+    }
+    const uint64_t group_id = verdict.id().group();
+    verdict.clear_token();
+    member->ask_again = kNever;
     if (member->verdict && !Replaces(verdict, *member->verdict)) {
       (void)bus_.Ack(lease);
       ++counters_.rescore_failed;
       member->asked.clear();
-      FinishRescoring(group->first);
+      FinishRescoring(group_id);
       continue;
     }
     member->storing = true;
@@ -162,6 +262,11 @@ void ReplayLoop::TakeStored(Time now) {
     if ((code == Code::kInvalid || code == Code::kNotFound) && leases_.Holds(done.tag)) {
       // Somebody else's mistake must not end the run: it is kept as a dead letter.
       (void)bus_.Reject(leases_.Take(done.tag), done.status.message());
+      ++counters_.refused;
+      if (Member* member = FindMember(pending.verdict.id());
+          pending.kind == Pending::kVerdict && member != nullptr) {
+        AskAgainAt(*member, now);
+      }
       continue;
     }
     if (!done.status.ok() && done.status.code() != Code::kExists) {

@@ -24,6 +24,7 @@
 #include "core/counters.h"
 #include "core/journal.h"
 #include "core/loop.h"
+#include "core/message_check.h"
 #include "proto/tidemill.pb.h"
 #include "replay/group_buffer.h"
 #include "replay/staleness.h"
@@ -47,7 +48,9 @@ struct ReplayOptions {
   uint32_t rescore_groups = 64;
   uint32_t rescore_at_once = 8;                     // groups
   std::map<std::string, uint32_t> scorer_versions;  // by scorer, of this run's scorers
-  std::map<uint64_t, uint64_t> versions;  // version -> step, of the run so far, when resumed
+  std::map<uint64_t, uint64_t> versions;  // version -> step, of the run so far; the newest is used
+  std::string secret;                     // of the run: what tokens are made from
+  MessageLimits limits;
   Duration lease_period =
       std::chrono::seconds(10);  // how often leases are prolonged while the store writes
   // When draining, everything on the topic is taken in first, because nobody else will. False where
@@ -62,6 +65,9 @@ struct StoredSample {
   uint32_t uses = 0;
   bool stale = false;     // never to be trained on
   uint32_t revision = 0;  // of the ledger's newest report on its group
+  // Why it cannot be used although it is stored; empty: nothing is known against it.
+  std::string unusable = {};
+  bool issued = true;  // the ledger knows its group
 };
 
 // Read from any thread.
@@ -73,7 +79,11 @@ struct ReplayCounters : CounterSet {
   Counter duplicates{*this,
                      {.key = "duplicates",
                       .metric = "tidemill_trajectories_duplicate_total",
-                      .help = "Duplicate trajectories refused"}};
+                      .help = "Trajectories refused because they were stored before"}};
+  Counter refused{*this,
+                  {.key = "refused",
+                   .metric = "tidemill_replay_refused_total",
+                   .help = "Trajectories and verdicts refused: dead letters"}};
   Counter stored{*this,
                  {.key = "episodes_stored",
                   .metric = "tidemill_trajectories_stored_total",
@@ -176,8 +186,14 @@ class ReplayLoop final : public Loop {
   };
 
   void Restore(std::vector<StoredSample> stored);
+  Status CheckStored(const StoredSample& sample) const;
+  Status CheckContent(const v1::Trajectory& trajectory) const;
   void TakeTrajectories(Time now);
+  void Refuse(const Lease& lease, const v1::Trajectory& trajectory, const std::string& why);
   void TakeVerdicts(Time now);
+  Status CheckVerdict(const v1::Verdict& verdict, const v1::Trajectory& of) const;
+  void AskAgainAt(Member& member, Time when);
+  Member* FindMember(const v1::TrajectoryId& id);
   void TakeStored(Time now);
   void OnTrajectoryStored(Pending& pending, const Status& status, Time now);
   void OnVerdictStored(const v1::Verdict& verdict);
@@ -207,6 +223,7 @@ class ReplayLoop final : public Loop {
 
   // replay_batch.cc
   void TakeBatchRequests();
+  void Published(uint64_t version, uint64_t step);
   bool TryMakeBatch();
   bool Usable(uint64_t group_id, const v1::BatchRequest& request);
   void AddSamples(const Group& group, uint32_t uses, v1::Batch& batch);
@@ -225,6 +242,7 @@ class ReplayLoop final : public Loop {
   std::unordered_map<uint64_t, Pending> pending_;  // by tag, waiting for the store
   uint64_t next_tag_ = 1;
   VersionSteps versions_;
+  uint64_t newest_version_ = 0;
   std::optional<v1::BatchRequest> request_;  // the learner's, until it can be met
   std::optional<std::pair<uint64_t, std::string>> last_batch_;  // step and Batch sent last
   std::map<std::string, uint32_t> scorer_versions_;             // the highest seen

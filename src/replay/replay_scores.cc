@@ -2,6 +2,7 @@
 // scorer's version rose.
 #include <algorithm>
 
+#include "core/secret.h"
 #include "core/topics.h"
 #include "replay/replay_loop.h"
 
@@ -22,6 +23,7 @@ void ReplayLoop::AskForVerdict(uint64_t group_id, uint32_t index, Time now) {
                  std::to_string(trajectory.id().attempt()) + ".s" +
                  std::to_string(member.score_tries) + "@" + options_.worker;
   request.set_request_id(member.asked);
+  request.set_token(TokenFor(options_.secret, member.asked));
   *request.mutable_id() = trajectory.id();
   request.set_purpose(trajectory.purpose());
   request.set_end(trajectory.end());

@@ -22,6 +22,10 @@ class VersionSteps {
     steps_[version] = step;
     while (steps_.size() > kRemembered) steps_.erase(steps_.begin());
   }
+  // Whether the version was published, or is too old to be remembered.
+  bool Known(uint64_t version) const {
+    return steps_.count(version) != 0 || (!steps_.empty() && version < steps_.begin()->first);
+  }
   // Steps between `version` and the step `now` that would use its tokens.
   uint64_t Lag(uint64_t version, uint64_t now) const {
     auto after = steps_.upper_bound(version);

@@ -4,7 +4,9 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "bus/read_message.h"
 #include "core/metrics.h"
+#include "core/secret.h"
 #include "core/text.h"
 #include "core/topics.h"
 #include "tools/tool_table.h"
@@ -65,10 +67,7 @@ void RewardLoop::TakeRequests(Time now) {
       options_.max_outstanding - std::min<size_t>(options_.max_outstanding, scorings_.size());
   for (Lease& lease : TakeFrom(bus_, kScoreTopic, std::min(room, kMessagesAtOnce))) {
     v1::ScoreRequest request;
-    if (!request.ParseFromString(lease.body) || request.reply_to().empty()) {
-      (void)bus_.Reject(lease, "not a ScoreRequest with a reply_to");
-      continue;
-    }
+    if (!ReadOrReject(bus_, lease, request, options_.limits)) continue;
     const uint64_t key = next_key_++;
     Scoring& scoring = scorings_[key];
     scoring.request = std::move(request);
@@ -129,6 +128,7 @@ void RewardLoop::AskTool(const Scoring& scoring, const Run& run, OpenCall call) 
   v1::ToolRequest request;
   request.set_request_id(scoring.request.request_id() + "." + run.need.Key() +
                          std::to_string(run.tries) + "@" + options_.worker);
+  request.set_token(TokenFor(options_.secret, request.request_id()));
   *request.mutable_episode() = scoring.request.id();
   request.set_tool(tool);
   request.set_arguments_json("{}");
@@ -157,8 +157,10 @@ void RewardLoop::AskTool(const Scoring& scoring, const Run& run, OpenCall call) 
 void RewardLoop::TakeResults(Time now) {
   for (Lease& lease : TakeFrom(bus_, inbox_, kMessagesAtOnce)) {
     v1::ToolResult result;
-    if (!result.ParseFromString(lease.body)) {
-      (void)bus_.Reject(lease, "not a ToolResult");
+    if (!ReadOrReject(bus_, lease, result, options_.limits)) continue;
+    const bool asked = calls_.count(result.request_id()) != 0;
+    if (asked && !SameToken(result.token(), TokenFor(options_.secret, result.request_id()))) {
+      (void)bus_.Reject(lease, "not the token of request " + result.request_id());
       continue;
     }
     (void)bus_.Ack(lease);
@@ -304,6 +306,7 @@ void RewardLoop::Send(uint64_t key, v1::Verdict verdict) {
   const v1::ScoreRequest& request = node.mapped().request;
   *verdict.mutable_id() = request.id();
   verdict.set_request_id(request.request_id());
+  verdict.set_token(request.token());
   ++(verdict.scored() ? counters_.scored : counters_.unscorable);
   if (options_.metrics != nullptr) {
     options_.metrics

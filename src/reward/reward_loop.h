@@ -21,6 +21,7 @@
 #include "bus/outbox.h"
 #include "core/counters.h"
 #include "core/loop.h"
+#include "core/message_check.h"
 #include "reward/scorer_port.h"
 
 namespace tidemill {
@@ -42,6 +43,8 @@ struct RewardOptions {
   double turn_weight = 0;      // of turn rewards: the gain in the share of visible tests passed
   double turn_discount = 1;    // of the reward, for every turn after the first
   Metrics* metrics = nullptr;  // may be null; must outlive the loop
+  std::string secret;          // of this worker: what tokens of its requests are made from
+  MessageLimits limits;
 };
 
 // Read from any thread.

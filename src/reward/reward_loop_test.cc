@@ -61,7 +61,9 @@ class RewardTest : public testing::Test {
     v1::ScoreRequest request;
     request.set_request_id("r");
     request.set_reply_to("asker");
-    request.mutable_id()->set_group(4);
+    v1::TrajectoryId& id = *request.mutable_id();
+    id.set_task("t"), id.set_group(4), id.set_attempt(1);
+    request.set_token("the asker's");
     request.mutable_grading()->add_cases()->set_input("1");
     request.add_files("a.c");
     request.set_end(v1::EPISODE_END_SUBMITTED);
@@ -81,6 +83,8 @@ class RewardTest : public testing::Test {
     ASSERT_TRUE(request.ParseFromString(leases[0].body));
     v1::ToolResult result;
     result.set_request_id(request.request_id());
+    result.set_token(request.token());
+    *result.mutable_episode() = request.episode();
     result.set_outcome(outcome);
     result.set_compiled(true);
     result.set_tests_passed(passed), result.set_tests_total(4);
@@ -242,7 +246,7 @@ TEST_F(RewardTest, AReviewQuotesNoPartOfACharacter) {
 }
 
 TEST_F(RewardTest, LintGivesNothingUnlessTheLinterRanToItsEnd) {
-  Make({{.name = "lint"}});
+  Make({.weights = {{"lint", 1}}});
   for (const v1::Outcome outcome :
        {v1::OUTCOME_INVALID, v1::OUTCOME_FAILED, v1::OUTCOME_TIMEOUT, v1::OUTCOME_CPU_LIMIT,
         v1::OUTCOME_MEMORY_LIMIT, v1::OUTCOME_OUTPUT_LIMIT, v1::OUTCOME_SIGNAL}) {
@@ -260,7 +264,7 @@ TEST_F(RewardTest, LintGivesNothingUnlessTheLinterRanToItsEnd) {
 }
 
 TEST_F(RewardTest, AReviewsStyleAndSecurityAreNothingUnlessTheLinterRanToItsEnd) {
-  Make({{.name = "review", .review_weights = {{"style", 1}, {"security", 1}}}});
+  Make({.weights = {{"review", 1}}, .review_weights = {{"style", 1}, {"security", 1}}});
   Ask();
   AnswerTool(kToolsGradeTopic, v1::OUTCOME_OK, 4);
   AnswerTool(kToolsLintTopic, v1::OUTCOME_INVALID);

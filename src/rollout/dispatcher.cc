@@ -2,7 +2,10 @@
 
 #include <algorithm>
 
+#include "bus/read_message.h"
+#include "core/group_token.h"
 #include "core/random.h"
+#include "core/secret.h"
 #include "core/topics.h"
 
 namespace tidemill {
@@ -33,7 +36,8 @@ Dispatcher::Dispatcher(Bus& bus, StorePort& store, const Clock& clock, Journal& 
   gate_.Resume(static_cast<int64_t>(options_.steps_done));
   for (const v1::GroupReport& report : options_.in_replay) {
     gate_.ResumeAccepted(report.accepted(), report.uses());
-    groups_[report.group()] = {GroupState::kAccepted, report.revision(), report.accepted(), 0, ""};
+    groups_[report.group()] = {
+        GroupState::kAccepted, report.revision(), report.accepted(), 0, "", ""};
   }
   std::map<std::string, size_t> index;
   for (size_t i = 0; i < train_.size(); ++i) index.emplace(train_[i].id(), i);
@@ -43,8 +47,10 @@ Dispatcher::Dispatcher(Bus& bus, StorePort& store, const Clock& clock, Journal& 
     *lease.mutable_task() = train_[task->second];
     lease.mutable_task()->clear_grading();
     gate_.Issued(lease.members());
-    groups_[lease.group()] = {GroupState::kRunning, 0, lease.members(), task->second, ""};
-    outbox_.Publish(kGroupsTopic, lease.SerializeAsString());
+    lease.set_token(GroupToken(options_.secret, lease));
+    groups_[lease.group()] = {GroupState::kRunning, 0,  lease.members(),
+                              task->second,         "", lease.token()};
+    Send(std::move(lease));
   }
   options_.outstanding.clear();
   for (const std::string& task : options_.reissue) {
@@ -65,6 +71,7 @@ Time Dispatcher::Step(Time now) {
   TakeReports();
   TakeGivenUp();
   TakeStored();
+  SendAgain(now);
   if (!draining_ && !issue_no_more_) {
     IssueEvals();
     if (Training()) IssueTraining();
@@ -84,10 +91,7 @@ bool Dispatcher::Training() const {
 void Dispatcher::TakeReports() {
   for (Lease& lease : TakeFrom(bus_, kDispatchTopic, kReportsAtOnce)) {
     v1::DispatchEvent event;
-    if (!event.ParseFromString(lease.body)) {
-      (void)bus_.Reject(lease, "not a DispatchEvent");
-      continue;
-    }
+    if (!ReadOrReject(bus_, lease, event, options_.limits)) continue;
     if (event.has_group()) OnGroupReport(event.group());
     if (event.has_step()) OnStep(event.step());
     (void)bus_.Ack(lease);
@@ -99,14 +103,22 @@ void Dispatcher::TakeReports() {
 void Dispatcher::TakeGivenUp() {
   for (Lease& lease : TakeFrom(bus_, kGivenUpTopic, kReportsAtOnce)) {
     v1::DispatchEvent event;
-    if (!event.ParseFromString(lease.body) || !event.has_group()) {
-      (void)bus_.Reject(lease, "not a DispatchEvent about a group");
-      continue;
-    }
+    if (!ReadOrReject(bus_, lease, event, options_.limits)) continue;
     auto it = groups_.find(event.group().group());
     if (it != groups_.end() && it->second.state == GroupState::kRunning) {
-      store_.Submit(PutGroupReport{event.group()}, kNoTag);
-      OnGroupReport(event.group());
+      if (!SameToken(event.group().token(), it->second.token)) {
+        (void)bus_.Reject(
+            lease, "not the token of the lease on group " + std::to_string(event.group().group()));
+        continue;
+      }
+      // Only who gave up and why is rollout's to say.
+      v1::GroupReport report;
+      report.set_group(it->first);
+      report.set_revision(it->second.revision + 1);
+      report.set_dropped(it->second.members);
+      report.set_reason(event.group().reason());
+      store_.Submit(PutGroupReport{report}, kNoTag);
+      OnGroupReport(report);
     }
     (void)bus_.Ack(lease);
   }
@@ -117,6 +129,8 @@ void Dispatcher::OnGroupReport(const v1::GroupReport& report) {
   if (it == groups_.end() || report.revision() <= it->second.revision) return;  // a repetition
   Group& group = it->second;
   group.revision = report.revision();
+  group.token.clear();
+  sent_.erase(it->first);
   if (!group.eval.empty()) {
     OnEvalReport(group, report);
     groups_.erase(it);
@@ -207,7 +221,7 @@ void Dispatcher::IssueEvals() {
       lease.set_purpose(v1::PURPOSE_EVAL);
       lease.set_eval_name(name);
       evals_running_ += eval.plan.samples;
-      Group group{GroupState::kRunning, 0, eval.plan.samples, eval.next_task, name};
+      Group group{GroupState::kRunning, 0, eval.plan.samples, eval.next_task, name, ""};
       ++eval.next_task;
       Issue(std::move(lease), std::move(group));
     }
@@ -228,7 +242,7 @@ void Dispatcher::IssueTraining() {
     lease.set_seed(MixHash(options_.seed, lease.group()));
     lease.set_purpose(v1::PURPOSE_TRAIN);
     gate_.Issued(options_.group_size);
-    Issue(std::move(lease), {GroupState::kRunning, 0, options_.group_size, task, ""});
+    Issue(std::move(lease), {GroupState::kRunning, 0, options_.group_size, task, "", ""});
   }
 }
 
@@ -248,10 +262,14 @@ v1::GroupLease Dispatcher::MakeLease(const v1::Task& task, uint32_t members,
 
 void Dispatcher::Issue(v1::GroupLease lease, Group group) {
   const uint64_t id = lease.group();
+  v1::GroupLease record = lease;
+  lease.set_token(GroupToken(options_.secret, lease));
+  group.token = lease.token();
   groups_.emplace(id, std::move(group));
   if (id > kRememberedGroups)
     groups_.erase(groups_.begin(), groups_.lower_bound(id - kRememberedGroups));
-  v1::GroupLease record = lease;
+  while (!sent_.empty() && sent_.begin()->first < groups_.begin()->first)
+    sent_.erase(sent_.begin());
   record.mutable_task()->Clear();
   record.mutable_task()->set_id(lease.task().id());
   unsaved_.emplace(id, std::move(lease));
@@ -265,8 +283,25 @@ void Dispatcher::TakeStored() {
     if (done.tag == kNoTag) continue;
     auto node = unsaved_.extract(done.tag);
     TM_CHECK(!node.empty(), "the ledger answered for a group that was not submitted");
-    outbox_.Publish(kGroupsTopic, node.mapped().SerializeAsString());
+    Send(std::move(node.mapped()));
     ++counters_.groups_issued;
+  }
+}
+
+void Dispatcher::Send(v1::GroupLease lease) {
+  outbox_.Publish(kGroupsTopic, lease.SerializeAsString());
+  const uint64_t id = lease.group();
+  sent_.insert_or_assign(id, SentGroup{std::move(lease), clock_.Now() + options_.group_patience});
+}
+
+void Dispatcher::SendAgain(Time now) {
+  if (draining_ || now < look_at_sent_) return;
+  look_at_sent_ = now + options_.group_patience / 20;
+  for (auto& [id, sent] : sent_) {
+    if (now < sent.again_at) continue;
+    sent.again_at = now + options_.group_patience;
+    ++counters_.sent_again;
+    outbox_.Publish(kGroupsTopic, sent.lease.SerializeAsString());
   }
 }
 

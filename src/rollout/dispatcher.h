@@ -19,6 +19,7 @@
 #include "core/counters.h"
 #include "core/journal.h"
 #include "core/loop.h"
+#include "core/message_check.h"
 #include "proto/tidemill.pb.h"
 #include "rollout/admission_gate.h"
 #include "rollout/task_order.h"
@@ -49,7 +50,12 @@ struct DispatcherOptions {
   // How often in a row a task whose group was dropped through us is attempted again at once. One
   // that fails us every time then waits for its next turn, or it would crowd out all others.
   uint32_t reissues_max = 2;
-  bool train = true;  // false: only the evaluations of eval_before
+  bool train = true;   // false: only the evaluations of eval_before
+  std::string secret;  // of the run: what tokens of leases are made from
+  MessageLimits limits;
+  // A group without a report for this long is put on the bus again: whoever held it may have
+  // acknowledged it and sent nothing that could be used. What is there already counts once.
+  Duration group_patience = std::chrono::hours(1);
   // Read back when a run is resumed.
   uint64_t next_group = 1;
   uint64_t steps_done = 0;
@@ -75,11 +81,16 @@ struct DispatcherCounters : CounterSet {
   Counter groups_dropped{*this,
                          {.key = "groups_dropped",
                           .metric = "tidemill_groups_dropped_total",
-                          .help = "Groups dropped with their credit returned"}};
-  Counter put_off{*this,
-                  {.key = "put_off",
-                   .metric = "tidemill_tasks_put_off_total",
-                   .help = "Tasks postponed because their groups failed too often in a row"}};
+                          .help = "Groups that returned their credit"}};
+  Counter put_off{
+      *this,
+      {.key = "put_off",
+       .metric = "tidemill_tasks_put_off_total",
+       .help = "Tasks postponed because their groups failed through us too often in a row"}};
+  Counter sent_again{*this,
+                     {.key = "groups_sent_again",
+                      .metric = "tidemill_groups_sent_again_total",
+                      .help = "Groups nobody reported on in time, sent out again"}};
   Counter running{*this,
                   {.key = "gate_running",
                    .metric = "tidemill_gate_running",
@@ -124,7 +135,12 @@ class Dispatcher final : public Loop {
     uint32_t revision = 0;
     uint32_t members = 0;
     size_t task = 0;
-    std::string eval;  // name of the evaluation; empty: training
+    std::string eval;   // name of the evaluation; empty: training
+    std::string token;  // of its lease
+  };
+  struct SentGroup {
+    v1::GroupLease lease;
+    Time again_at;
   };
   struct Eval {
     EvalPlan plan;
@@ -135,6 +151,7 @@ class Dispatcher final : public Loop {
 
   void TakeReports();
   void TakeGivenUp();
+  void SendAgain(Time now);
   void OnGroupReport(const v1::GroupReport& report);
   void Reissue(size_t task);
   void OnEvalReport(Group& group, const v1::GroupReport& report);
@@ -143,6 +160,7 @@ class Dispatcher final : public Loop {
   void IssueTraining();
   void IssueEvals();
   void Issue(v1::GroupLease lease, Group group);
+  void Send(v1::GroupLease lease);
   v1::GroupLease MakeLease(const v1::Task& task, uint32_t members, const v1::Sampling& sampling,
                            uint32_t max_turns);
   void StartEvals(const std::vector<EvalPlan>& plans, const std::string& suffix);
@@ -160,10 +178,12 @@ class Dispatcher final : public Loop {
   Outbox outbox_;
   std::map<uint64_t, Group> groups_;            // without a final report, and those just reported
   std::map<uint64_t, v1::GroupLease> unsaved_;  // waiting for the ledger
-  std::deque<size_t> reissue_;                  // tasks to attempt again first
-  std::map<size_t, uint32_t> reissued_;         // by task: in a row
-  std::map<std::string, Eval> evals_;           // under way
-  uint32_t evals_running_ = 0;                  // episodes
+  std::map<uint64_t, SentGroup> sent_;          // without a report, by group
+  Time look_at_sent_ = Time::min();
+  std::deque<size_t> reissue_;           // tasks to attempt again first
+  std::map<size_t, uint32_t> reissued_;  // by task: in a row
+  std::map<std::string, Eval> evals_;    // under way
+  uint32_t evals_running_ = 0;           // episodes
   uint64_t next_group_;
   bool before_done_ = false;
   bool last_step_ = false;

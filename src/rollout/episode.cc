@@ -4,7 +4,9 @@
 #include <map>
 
 #include "core/hash.h"
+#include "core/ids.h"
 #include "core/random.h"
+#include "core/secret.h"
 
 namespace tidemill {
 namespace {
@@ -53,6 +55,7 @@ Episode::Episode(std::shared_ptr<const EpisodeGroup> group, uint32_t member,
   trajectory_.set_worker(group_->worker);
   trajectory_.set_started_ms(now_ms);
   trajectory_.set_group_members(group_->lease.members());
+  trajectory_.set_token(group_->lease.token());
   *tree_.mutable_files() = task().files();
   NormalizeTree(tree_);
   tokens_ = group_->prompt.size();
@@ -146,10 +149,11 @@ void Episode::WriteAnswer(const std::string& text) {
 
 v1::ToolRequest Episode::MakeRequest(const RequestedCall& call, size_t index) const {
   v1::ToolRequest request;
-  request.set_request_id(std::to_string(group_->lease.group()) + "." + std::to_string(member_) +
-                         "." + std::to_string(group_->attempt) + ".t" +
-                         std::to_string(trajectory_.turns_size()) + ".c" + std::to_string(index) +
-                         "@" + group_->worker);
+  Name(request, std::to_string(group_->lease.group()) + "." + std::to_string(member_) + "." +
+                    std::to_string(group_->attempt) + ".t" +
+                    std::to_string(trajectory_.turns_size()) + ".c" + std::to_string(index) + "@" +
+                    group_->worker);
+  request.set_cancel_token(CancelToken());
   *request.mutable_episode() = trajectory_.id();
   request.set_tool(call.tool);
   request.set_arguments_json(call.arguments_json);
@@ -159,6 +163,15 @@ v1::ToolRequest Episode::MakeRequest(const RequestedCall& call, size_t index) co
     *request.mutable_grading() = task().examples();
   request.set_keep_box(!checking_answer_);
   return request;
+}
+
+void Episode::Name(v1::ToolRequest& request, const std::string& id) const {
+  request.set_request_id(id);
+  request.set_token(TokenFor(group_->secret, "request " + id));
+}
+
+std::string Episode::CancelToken() const {
+  return TokenFor(group_->secret, "cancel " + TrajectoryKey::From(trajectory_.id()).ToString());
 }
 
 EpisodeActions Episode::StartCalls(int64_t now_ms) {
@@ -224,7 +237,7 @@ EpisodeActions Episode::OnResult(const v1::ToolResult& result, int64_t now_ms) {
       ++retries_;
       const std::string base =
           call->request.request_id().substr(0, call->request.request_id().find('~'));
-      call->request.set_request_id(base + "~" + std::to_string(call->retries));
+      Name(call->request, base + "~" + std::to_string(call->retries));
       call->request.set_created_ms(now_ms);
       actions.calls.push_back({call->request, limits_.retry_delay * (1 << (call->retries - 1))});
       return actions;

@@ -34,6 +34,7 @@ struct EpisodeGroup {
   std::string inbox;  // where tool results come to
   std::vector<TokenId> prompt;
   int32_t max_context = 0;
+  std::string secret;  // of the worker: what tokens of its requests are made from
 };
 
 struct ToolCallOrder {
@@ -67,6 +68,8 @@ class Episode {
   // After `finished`.
   v1::Trajectory TakeTrajectory() { return std::move(trajectory_); }
   const v1::TrajectoryId& id() const { return trajectory_.id(); }
+  // Who shows it may cancel the episode's tool calls.
+  std::string CancelToken() const;
   uint32_t retries() const { return retries_; }
 
  private:
@@ -89,6 +92,7 @@ class Episode {
   EpisodeActions ContinueWith(std::vector<TokenId> observation, int64_t now_ms);
   EpisodeActions Finish(v1::EpisodeEnd end, int64_t now_ms);
   v1::ToolRequest MakeRequest(const RequestedCall& call, size_t index) const;
+  void Name(v1::ToolRequest& request, const std::string& id) const;
   void WriteAnswer(const std::string& text);
   void RecordCalls();
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "bus/read_message.h"
+#include "core/secret.h"
 #include "core/topics.h"
 #include "tools/tool_table.h"
 
@@ -57,16 +59,14 @@ void RolloutLoop::TakeGroups(Time now) {
     if (leases.empty()) return;
     Lease& lease = leases[0];
     v1::GroupLease group;
-    if (!group.ParseFromString(lease.body) || group.members() == 0) {
-      (void)bus_.Reject(lease, "not a GroupLease with members");
-      continue;
-    }
+    if (!ReadOrReject(bus_, lease, group, options_.messages)) continue;
     if (lease.deliveries > options_.give_up_after) {
       v1::DispatchEvent event;
       v1::GroupReport& report = *event.mutable_group();
       report.set_group(group.group());
       report.set_revision(1);
       report.set_dropped(group.members());
+      report.set_token(group.token());
       report.set_reason("abandoned after " + std::to_string(lease.deliveries - 1) +
                         " workers were lost");
       outbox_.Publish(kGivenUpTopic, event.SerializeAsString(), std::move(lease));
@@ -89,6 +89,7 @@ void RolloutLoop::StartGroup(Lease lease, const v1::GroupLease& group, Time now)
   shared->attempt = lease.deliveries;
   shared->worker = options_.worker;
   shared->inbox = inbox_;
+  shared->secret = options_.secret;
   shared->prompt = protocol_.Prompt(group.task());
   shared->max_context = options_.max_context;
   if (group.max_context_tokens() > 0) {
@@ -142,7 +143,7 @@ void RolloutLoop::Act(SequenceId sequence, EpisodeActions actions, Time now) {
 
 void RolloutLoop::SendCall(SequenceId sequence, v1::ToolRequest request, Time now) {
   ++counters_.tool_calls;
-  calls_[request.request_id()] = {sequence, now + options_.call_patience};
+  calls_[request.request_id()] = {sequence, request.token(), now + options_.call_patience};
   const std::string topic(ToolTopic(request.tool()));
   outbox_.Request(topic, inbox_, request.SerializeAsString());
 }
@@ -174,14 +175,15 @@ void RolloutLoop::TakeEngineEvents(Time now) {
 void RolloutLoop::TakeResults(Time now) {
   for (Lease& lease : TakeFrom(bus_, inbox_, kResultsAtOnce)) {
     v1::ToolResult result;
-    if (!result.ParseFromString(lease.body)) {
-      (void)bus_.Reject(lease, "not a ToolResult");
+    if (!ReadOrReject(bus_, lease, result, options_.messages)) continue;
+    auto call = calls_.find(result.request_id());
+    if (call != calls_.end() && !SameToken(result.token(), call->second.token)) {
+      (void)bus_.Reject(lease, "not the token of request " + result.request_id());
       continue;
     }
     (void)bus_.Ack(lease);
-    if (tool_workers_.size() < kToolWorkersKnown) tool_workers_.insert(result.worker());
-    auto call = calls_.find(result.request_id());
     if (call == calls_.end()) continue;  // a second answer, or one for an episode given up
+    if (tool_workers_.size() < kToolWorkersKnown) tool_workers_.insert(result.worker());
     const SequenceId sequence = call->second.sequence;
     calls_.erase(call);
     auto it = episodes_.find(sequence);
@@ -249,16 +251,17 @@ void RolloutLoop::ForgetGroup(uint64_t group_id) {
     auto it = episodes_.find(sequence);
     if (it == episodes_.end()) continue;
     if (it->second.started) engine_.Release(sequence);
-    TellTools(it->second.episode.id());
+    TellTools(it->second.episode);
     episodes_.erase(it);
   }
   if (leases_.Holds(group_id)) (void)leases_.Take(group_id);
 }
 
 // To every tool worker we know of. Best effort: one that does not hear it runs a call in vain.
-void RolloutLoop::TellTools(const v1::TrajectoryId& given_up) {
+void RolloutLoop::TellTools(const Episode& given_up) {
   v1::ToolCancel cancel;
-  *cancel.mutable_episode() = given_up;
+  *cancel.mutable_episode() = given_up.id();
+  cancel.set_token(given_up.CancelToken());
   for (auto it = tool_workers_.begin(); it != tool_workers_.end();) {
     const Status sent = bus_.Publish(ToolCancelTopic(*it), cancel.SerializeAsString());
     it = sent.code() == Code::kNotFound ? tool_workers_.erase(it) : std::next(it);

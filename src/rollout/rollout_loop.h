@@ -21,6 +21,7 @@
 #include "bus/outbox.h"
 #include "core/counters.h"
 #include "core/loop.h"
+#include "core/message_check.h"
 #include "engine/engine_port.h"
 #include "rollout/episode.h"
 #include "rollout/protocol.h"
@@ -35,7 +36,9 @@ struct RolloutOptions {
   Duration lease_period = std::chrono::seconds(10);   // how often a group's lease is prolonged
   Duration call_patience = std::chrono::minutes(10);  // an answer that takes longer was lost
   uint32_t give_up_after =
-      4;  // deliveries of a group after which it is dropped: it ends its workers
+      4;               // deliveries of a group after which it is dropped: it ends its workers
+  std::string secret;  // of this worker: what tokens of its requests are made from
+  MessageLimits messages;
 };
 
 // Read from any thread.
@@ -113,6 +116,7 @@ class RolloutLoop final : public Loop {
   };
   struct OpenCall {
     SequenceId sequence;
+    std::string token;
     Time lost_at;
   };
   struct Later {
@@ -133,7 +137,7 @@ class RolloutLoop final : public Loop {
   void SendCall(SequenceId sequence, v1::ToolRequest request, Time now);
   void FinishEpisode(SequenceId sequence);
   void ForgetGroup(uint64_t group);
-  void TellTools(const v1::TrajectoryId& given_up);
+  void TellTools(const Episode& given_up);
 
   Bus& bus_;
   EnginePort& engine_;

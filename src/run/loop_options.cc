@@ -84,6 +84,9 @@ DispatcherOptions DispatcherOptionsFrom(const RunConfig& config, const RunStart&
   options.eval_during.resize(1);
   options.eval_every_steps = config.eval.every_steps;
   options.steps_done = start.step;
+  options.secret = start.secret;
+  options.limits = MessageLimitsFrom(config);
+  options.group_patience = config.bus.group_patience;
   AddResumed(start.resumed, options);
   return options;
 }
@@ -104,6 +107,9 @@ Result<ReplayOptions> ReplayOptionsFrom(const RunConfig& config, const RunStart&
   options.empty_topic = start.alone;
   options.versions = {start.resumed.versions.begin(), start.resumed.versions.end()};
   options.versions[start.version] = start.step;
+  options.secret = start.secret;
+  options.limits = MessageLimitsFrom(config);
+  options.limits.vocabulary = start.vocabulary;
   TM_ASSIGN_OR_RETURN(const std::vector<WeightedScorer> scorers, ScorersFrom(config));
   for (const WeightedScorer& one : scorers) {
     options.scorer_versions[std::string(one.scorer->name())] = one.scorer->version();
@@ -139,6 +145,8 @@ RolloutOptions RolloutOptionsFrom(const RunConfig& config, const RunStart& start
   }
   options.lease_period = LeasePeriod(config);
   options.call_patience = config.bus.patience;
+  options.secret = start.secret;
+  options.messages = MessageLimitsFrom(config);
   return options;
 }
 
@@ -162,6 +170,7 @@ RewardOptions RewardOptionsFrom(const RunConfig& config, const RunStart& start) 
   // Replay waits for the verdict as long as `patience`: a grading that was lost is asked for again
   // before that.
   options.call_patience = config.bus.patience / 2;
+  options.secret = start.secret;
   return options;
 }
 
@@ -194,6 +203,14 @@ ToolDescription Describe(const CommandTool& tool) {
 }
 
 }  // namespace
+
+MessageLimits MessageLimitsFrom(const RunConfig& config) {
+  MessageLimits limits;
+  limits.members = std::max({config.rollout.group_size, config.eval.samples, 1u});
+  limits.turns =
+      std::max({config.rollout.max_turns, config.eval.max_turns, config.eval.also_max_turns, 1u});
+  return limits;
+}
 
 Result<LoopOptions> LoopOptionsFrom(const RunConfig& config, const RunStart& start) {
   LoopOptions options;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "config/run_config.h"
+#include "core/message_check.h"
 #include "core/status.h"
 #include "learner/learner_loop.h"
 #include "replay/replay_loop.h"
@@ -31,6 +32,9 @@ struct RunStart {
   std::string checkpoints = {};  // their folder; empty: none are written
   int32_t max_context = 2048;    // the engine's
   Metrics* metrics = nullptr;    // may be null; must outlive the loops
+  // What tokens are made from: the run's own in the learner's process, elsewhere any.
+  std::string secret = {};
+  uint64_t vocabulary = INT32_MAX;  // token ids are below it
   ResumeState resumed = {};
 };
 
@@ -42,6 +46,9 @@ struct LoopOptions {
   ToolLoopOptions tools;
   RewardOptions reward;
 };
+
+// What of the counts in messages the config bounds.
+MessageLimits MessageLimitsFrom(const RunConfig& config);
 
 // kInvalid names the key.
 Result<LoopOptions> LoopOptionsFrom(const RunConfig& config, const RunStart& start);

@@ -13,6 +13,7 @@ void AddResumed(const ResumeState& resumed, DispatcherOptions& dispatch) {
     dispatch.reissue.push_back(group.task().id());
   std::map<uint64_t, v1::GroupReport> in_replay;  // accepted groups that are not used up
   for (const ResumeState::Stored& stored : resumed.trajectories) {
+    if (!stored.issued) continue;
     v1::GroupReport& report = in_replay[stored.trajectory.id().group()];
     report.set_group(stored.trajectory.id().group());
     report.set_revision(stored.revision);
@@ -28,7 +29,8 @@ std::vector<StoredSample> TakeSamples(ResumeState& resumed) {
   std::vector<StoredSample> samples;
   for (ResumeState::Stored& stored : resumed.trajectories) {
     samples.push_back({std::move(stored.trajectory), std::move(stored.verdict), stored.uses,
-                       !FateIsLive(stored.fate), stored.revision});
+                       !FateIsLive(stored.fate), stored.revision, std::move(stored.unusable),
+                       stored.issued});
   }
   resumed.trajectories.clear();
   return samples;

@@ -43,6 +43,9 @@ struct ResumeState {
     uint32_t uses = 0;
     std::string fate;
     uint32_t revision = 0;  // of the newest report on its group; 0: none yet
+    // Why it cannot be used; then of the trajectory only id, purpose and group_members are there.
+    std::string unusable = {};
+    bool issued = true;  // the ledger knows its group
   };
   struct Outstanding {
     v1::GroupLease group;

@@ -34,11 +34,42 @@ Status Abandon(Database& db, uint64_t step, int64_t now_ms) {
   return Ok();
 }
 
+// Takes what the row holds. A body that cannot be read, or that says something else than the
+// columns and the ledger, is unusable, which is no reason for the run not to go on.
+void TakeRow(Statement& row, BodyCodec& codec, ResumeState::Stored& stored) {
+  v1::Trajectory known;
+  v1::TrajectoryId& id = *known.mutable_id();
+  id.set_task(row.Text(6));
+  id.set_group(row.Uint(7));
+  id.set_member(static_cast<uint32_t>(row.Int(8)));
+  id.set_attempt(static_cast<uint32_t>(row.Int(9)));
+  known.set_purpose(v1::PURPOSE_TRAIN);
+  stored.issued = !row.IsNull(10);
+  if (stored.issued) known.set_group_members(static_cast<uint32_t>(row.Int(10)));
+  v1::Trajectory& trajectory = stored.trajectory;
+  const Status read = codec.Unpack(row.Bytes(3), trajectory);
+  if (!stored.issued || row.Text(11) != id.task()) {
+    stored.issued = false;
+    stored.unusable = "no such group was issued";
+  } else if (!read.ok()) {
+    stored.unusable = read.message();
+  } else if (trajectory.id().SerializeAsString() != id.SerializeAsString() ||
+             trajectory.group_members() != known.group_members() ||
+             trajectory.purpose() != known.purpose()) {
+    stored.unusable = "its body is of another trajectory or group";
+  }
+  if (!stored.unusable.empty()) trajectory = std::move(known);
+  // A verdict that cannot be read is asked for again.
+  if (row.IsNull(4)) return;
+  if (!codec.Unpack(row.Bytes(4), stored.verdict.emplace()).ok()) stored.verdict.reset();
+}
+
 Status LoadTrajectories(Database& db, uint32_t max_uses, ResumeState& state) {
   BodyCodec codec;
   return ForEachRow(
       db,
-      "SELECT t.seq, t.uses, t.fate, b.body, v.body, coalesce(g.revision, 0) FROM trajectories t "
+      "SELECT t.seq, t.uses, t.fate, b.body, v.body, coalesce(g.revision, 0), "
+      "t.task, t.grp, t.member, t.attempt, g.members, g.task FROM trajectories t "
       "LEFT JOIN bodies b USING (seq) LEFT JOIN verdicts v USING (seq) "
       "LEFT JOIN groups g ON g.grp = t.grp "
       "WHERE t.purpose = 1 AND t.grp NOT IN (SELECT grp FROM groups WHERE dropped > 0) AND ("
@@ -50,13 +81,7 @@ Status LoadTrajectories(Database& db, uint32_t max_uses, ResumeState& state) {
         stored.uses = static_cast<uint32_t>(row.Int(1));
         stored.fate = row.Text(2);
         stored.revision = static_cast<uint32_t>(row.Int(5));
-        const std::string where = db.path() + ": trajectory " + std::to_string(row.Int(0));
-        TM_RETURN_IF_ERROR(codec.Unpack(row.Bytes(3), stored.trajectory).WithContext(where));
-        if (!row.IsNull(4)) {
-          stored.verdict.emplace();
-          TM_RETURN_IF_ERROR(
-              codec.Unpack(row.Bytes(4), *stored.verdict).WithContext(where + ", its verdict"));
-        }
+        TakeRow(row, codec, stored);
         state.trajectories.push_back(std::move(stored));
         return Ok();
       },
@@ -110,8 +135,10 @@ Status LoadReissues(Database& db, ResumeState& state) {
 Status LoadCounters(Database& db, ResumeState& state) {
   TM_RETURN_IF_ERROR(ForEachRow(
       db,
-      "SELECT max(coalesce((SELECT max(grp) FROM groups), 0), "
-      "coalesce((SELECT max(grp) FROM trajectories), 0)) + 1, "
+      // Past trajectories of groups that were never issued, but not to the end of all numbers.
+      "WITH last AS (SELECT coalesce(max(grp), 0) AS grp FROM groups) "
+      "SELECT max((SELECT grp FROM last), coalesce((SELECT max(grp) FROM trajectories "
+      "WHERE grp < (SELECT grp FROM last) + 1000000), 0)) + 1, "
       "coalesce((SELECT max(version) FROM versions), 0) + 1, "
       "coalesce((SELECT cursor FROM groups WHERE cursor <> '' ORDER BY grp DESC LIMIT 1), '')",
       [&](Statement& row) {

@@ -48,6 +48,7 @@ class RunDirectory {
   std::string metrics_path() const { return path_ + "/metrics.jsonl"; }
   std::string checkpoints_path() const { return path_ + "/checkpoints"; }
   std::string summary_path() const { return path_ + "/summary.json"; }
+  std::string secret_path() const { return path_ + "/secret"; }
   std::string lock_path() const { return path_ + "/lock"; }
 
   // Of one that writes: kNotFound once the directory is no longer where it was, because somebody

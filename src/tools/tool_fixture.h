@@ -35,6 +35,8 @@ inline v1::ToolRequest Request(const std::string& tool, Texts files,
   request.set_request_id("request-" + std::to_string(next++));
   request.set_arguments_json(arguments);
   *request.mutable_tree() = TreeOf(files);
+  v1::TrajectoryId& episode = *request.mutable_episode();
+  episode.set_task("task"), episode.set_group(1), episode.set_attempt(1);
   return request;
 }
 

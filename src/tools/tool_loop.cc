@@ -5,6 +5,7 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "bus/read_message.h"
 #include "core/ids.h"
 #include "core/random.h"
 #include "core/topics.h"
@@ -26,6 +27,22 @@ constexpr size_t kCancelsRemembered = 4096;
 
 // Of the standard normal: one in a thousand is above.
 constexpr double kTailDeviations = 3.09;
+
+std::string AskedKey(const v1::ToolRequest& request) {
+  return request.request_id() + '\n' + request.token();
+}
+
+void Remember(const std::string& key, std::unordered_set<std::string>& keys,
+              std::deque<std::string>& order) {
+  if (keys.insert(key).second) order.push_back(key);
+  if (order.size() <= kCancelsRemembered) return;
+  keys.erase(order.front());
+  order.pop_front();
+}
+
+std::string CancelKey(const v1::TrajectoryId& episode, const std::string& token) {
+  return TrajectoryKey::From(episode).ToString() + '\n' + token;
+}
 
 }  // namespace
 
@@ -98,18 +115,14 @@ void ToolLoop::TakeRequests(std::string_view topic, bool grading, Time now) {
 void ToolLoop::Start(Lease lease, bool grading, Time now) {
   Running running;
   v1::ToolRequest& request = running.request;
-  if (!request.ParseFromString(lease.body) || request.reply_to().empty() ||
-      request.request_id().empty()) {
-    (void)bus_.Reject(lease, "not a ToolRequest with a request_id and a reply_to");
-    return;
-  }
+  if (!ReadOrReject(bus_, lease, request, options_.limits)) return;
   if (const Duration wait = options_.wait.Of(request.request_id());
       !grading && lease.deliveries == 1 && wait > Duration(0)) {
     (void)bus_.Release(lease, wait);
     return;
   }
   ++(grading ? counters_.gradings : counters_.requests);
-  if (auto it = running_ids_.find(request.request_id()); it != running_ids_.end()) {
+  if (auto it = running_ids_.find(AskedKey(request)); it != running_ids_.end()) {
     // Asked again while we work on it: this message stands for the request from now on. The earlier
     // one is done with, whether its lease ran out (then this is the same message) or it was sent
     // twice.
@@ -118,12 +131,13 @@ void ToolLoop::Start(Lease lease, bool grading, Time now) {
     leases_.Hold(it->second, std::move(lease), now);
     return;
   }
+  Remember(CancelKey(request.episode(), request.cancel_token()), served_, served_order_);
   if (AnswerAtOnce(running, lease) || JoinRunning(running, lease, now)) return;
   running.grading = grading;
   running_gradings_ += grading ? 1 : 0;
   const uint64_t tag = next_tag_++;
   leases_.Hold(tag, std::move(lease), now);
-  running_ids_[request.request_id()] = tag;
+  running_ids_[AskedKey(request)] = tag;
   if (!running.hash.empty()) running_hashes_[running.hash] = tag;
   port_.Submit(request, tag);
   running_.emplace(tag, std::move(running));
@@ -131,12 +145,12 @@ void ToolLoop::Start(Lease lease, bool grading, Time now) {
 
 bool ToolLoop::AnswerAtOnce(Running& running, Lease& lease) {
   const v1::ToolRequest& request = running.request;
-  if (auto it = finished_.find(request.request_id()); it != finished_.end()) {
+  if (auto it = finished_.find(AskedKey(request)); it != finished_.end()) {
     ++counters_.repeated;
     outbox_.Reply(request.reply_to(), it->second.SerializeAsString(), std::move(lease));
     return true;
   }
-  if (cancelled_.count(TrajectoryKey::From(request.episode()).ToString()) != 0) {
+  if (cancelled_.count(CancelKey(request.episode(), request.cancel_token())) != 0) {
     ++counters_.cancelled;
     v1::ToolResult result;
     result.set_outcome(v1::OUTCOME_UNAVAILABLE);
@@ -159,7 +173,7 @@ bool ToolLoop::JoinRunning(Running& running, Lease& lease, Time now) {
   ++counters_.joined;
   const uint64_t tag = next_tag_++;
   leases_.Hold(tag, std::move(lease), now);
-  running_ids_[running.request.request_id()] = tag;
+  running_ids_[AskedKey(running.request)] = tag;
   running_.at(it->second).followers.emplace_back(tag, std::move(running.request));
   return true;
 }
@@ -169,7 +183,7 @@ void ToolLoop::TakeDone() {
     auto node = running_.extract(done.tag);
     TM_CHECK(!node.empty(), "a tool answered that was not asked");
     Running& running = node.mapped();
-    running_ids_.erase(running.request.request_id());
+    running_ids_.erase(AskedKey(running.request));
     running_gradings_ -= running.grading ? 1 : 0;
     v1::ToolResult& result = done.result;
     ++counters_.completed;
@@ -181,7 +195,7 @@ void ToolLoop::TakeDone() {
       running_hashes_.erase(running.hash);
     }
     for (auto& [tag, request] : running.followers) {
-      running_ids_.erase(request.request_id());
+      running_ids_.erase(AskedKey(request));
       v1::ToolResult shared = result;
       shared.set_cached(true);
       Answer(request, std::move(shared), leases_.Holds(tag) ? leases_.Take(tag) : Lease());
@@ -195,12 +209,13 @@ void ToolLoop::TakeDone() {
 
 void ToolLoop::Answer(const v1::ToolRequest& request, v1::ToolResult result, Lease lease) {
   result.set_request_id(request.request_id());
+  result.set_token(request.token());
   *result.mutable_episode() = request.episode();
   result.set_tool(request.tool());
   result.set_worker(options_.worker);
   if (options_.remember_results > 0 && result.outcome() != v1::OUTCOME_UNAVAILABLE) {
-    if (finished_.emplace(request.request_id(), result).second) {
-      finished_order_.push_back(request.request_id());
+    if (finished_.emplace(AskedKey(request), result).second) {
+      finished_order_.push_back(AskedKey(request));
     }
     if (finished_order_.size() > options_.remember_results) {
       finished_.erase(finished_order_.front());
@@ -215,18 +230,11 @@ void ToolLoop::Answer(const v1::ToolRequest& request, v1::ToolResult result, Lea
 void ToolLoop::TakeCancels() {
   for (Lease& lease : TakeFrom(bus_, cancels_, 64)) {
     v1::ToolCancel cancel;
-    if (!cancel.ParseFromString(lease.body)) {
-      (void)bus_.Reject(lease, "not a ToolCancel");
-      continue;
-    }
+    if (!ReadOrReject(bus_, lease, cancel, options_.limits)) continue;
     (void)bus_.Ack(lease);
-    port_.Cancel(cancel.episode());
-    const std::string episode = TrajectoryKey::From(cancel.episode()).ToString();
-    if (cancelled_.insert(episode).second) cancelled_order_.push_back(episode);
-    if (cancelled_order_.size() > kCancelsRemembered) {
-      cancelled_.erase(cancelled_order_.front());
-      cancelled_order_.pop_front();
-    }
+    const std::string episode = CancelKey(cancel.episode(), cancel.token());
+    if (served_.count(episode) != 0) port_.Cancel(cancel.episode());
+    Remember(episode, cancelled_, cancelled_order_);
   }
 }
 

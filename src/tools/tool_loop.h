@@ -20,6 +20,7 @@
 #include "bus/outbox.h"
 #include "core/counters.h"
 #include "core/loop.h"
+#include "core/message_check.h"
 #include "tools/tool_cache.h"
 #include "tools/tool_port.h"
 
@@ -41,6 +42,7 @@ struct ToolLoopOptions {
   size_t cache_results = 4096;                       // 0: no cache
   size_t remember_results = 1024;                    // finished requests, by id
   AddedWait wait;
+  MessageLimits limits;
 };
 
 // Read from any thread.
@@ -139,12 +141,15 @@ class ToolLoop final : public Loop {
   Outbox outbox_;
   LeaseKeeper leases_;  // by tag
   ToolCache cache_;
-  std::unordered_map<uint64_t, Running> running_;             // by tag
-  std::unordered_map<std::string, uint64_t> running_ids_;     // request id to tag
-  std::unordered_map<std::string, v1::ToolResult> finished_;  // by request id
+  std::unordered_map<uint64_t, Running> running_;  // by tag
+  // By request id and token: who cannot show the token asks something else.
+  std::unordered_map<std::string, uint64_t> running_ids_;  // to tag
+  std::unordered_map<std::string, v1::ToolResult> finished_;
   std::deque<std::string> finished_order_;
-  std::unordered_set<std::string> cancelled_;  // episodes given up
+  std::unordered_set<std::string> cancelled_;  // episodes given up, with their tokens
   std::deque<std::string> cancelled_order_;
+  std::unordered_set<std::string> served_;  // episodes of which a call was taken, likewise
+  std::deque<std::string> served_order_;
   std::unordered_map<std::string, uint64_t> running_hashes_;  // content hash to tag
   size_t running_gradings_ = 0;
   size_t next_topic_ = 0;  // so that no topic is always first

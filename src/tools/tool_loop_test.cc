@@ -57,6 +57,17 @@ class ToolLoopTest : public ::testing::Test {
     loop->Attach(waker_);
     return loop;
   }
+  static v1::TrajectoryId EpisodeOf(const std::string& id) {
+    v1::TrajectoryId episode;
+    episode.set_task("task of " + id), episode.set_group(1), episode.set_attempt(1);
+    return episode;
+  }
+  void Cancel(const std::string& id, const std::string& token) {
+    v1::ToolCancel cancel;
+    *cancel.mutable_episode() = EpisodeOf(id);
+    cancel.set_token(token);
+    ASSERT_TRUE(bus_.Publish(ToolCancelTopic("w"), cancel.SerializeAsString()).ok());
+  }
   void Ask(const std::string& id, const std::string& tool = "compile",
            const std::string& content = "") {
     v1::ToolRequest request;
@@ -64,7 +75,8 @@ class ToolLoopTest : public ::testing::Test {
     request.set_tool(tool);
     request.set_arguments_json(content.empty() ? id : content);
     request.set_reply_to("inbox");
-    request.mutable_episode()->set_task("task of " + id);
+    *request.mutable_episode() = EpisodeOf(id);
+    request.set_token("token of " + id), request.set_cancel_token("cancel " + id);
     ASSERT_TRUE(bus_.PublishRequest(ToolTopic(tool), "inbox", request.SerializeAsString()).ok());
   }
   void Step() { (void)loop_->Step(clock_.Now()); }
@@ -189,16 +201,40 @@ TEST_F(ToolLoopTest, IdenticalRequestsAtTheSameTimeShareOneRun) {
 }
 
 TEST_F(ToolLoopTest, ACancelledEpisodesCallsAreNotRun) {
-  v1::ToolCancel cancel;
-  cancel.mutable_episode()->set_task("task of a");
-  ASSERT_TRUE(bus_.Publish(ToolCancelTopic("w"), cancel.SerializeAsString()).ok());
+  Cancel("a", "cancel a");
   Ask("a");
   Step();
   EXPECT_EQ(port_.asked.size(), 0u);
-  EXPECT_THAT(port_.cancelled, testing::ElementsAre("task of a"));
   const auto answers = Answers();
   ASSERT_EQ(answers.size(), 1u);
   EXPECT_EQ(answers[0].outcome(), v1::OUTCOME_UNAVAILABLE);
+}
+
+TEST_F(ToolLoopTest, OnlyWhoAskedCanCancelWhatRuns) {
+  Ask("a");
+  Step();
+  Cancel("a", "guessed");
+  Step();
+  EXPECT_TRUE(port_.cancelled.empty());
+  Cancel("a", "cancel a");
+  Step();
+  EXPECT_THAT(port_.cancelled, testing::ElementsAre("task of a"));
+}
+
+TEST_F(ToolLoopTest, AResultOfBeforeIsGivenOnlyToWhoKnowsItsToken) {
+  Ask("a");
+  Step();
+  port_.Answer(0);
+  Step();
+  EXPECT_EQ(Answers().at(0).token(), "token of a");
+  v1::ToolRequest curious;
+  curious.set_request_id("a"), curious.set_tool("compile"), curious.set_reply_to("inbox");
+  curious.set_token("guessed");
+  *curious.mutable_episode() = EpisodeOf("another");
+  ASSERT_TRUE(bus_.PublishRequest(kToolsCompileTopic, "inbox", curious.SerializeAsString()).ok());
+  Step();
+  EXPECT_TRUE(Answers().empty());
+  EXPECT_EQ(port_.asked.size(), 2u) << "it is a question of its own";
 }
 
 TEST_F(ToolLoopTest, AddedWaitingDelaysAgentsCallsButNotGradings) {

@@ -76,6 +76,7 @@ Result<std::unique_ptr<RedisConnection>> RedisConnection::Connect(const RedisAdd
     return status;
   }
   std::unique_ptr<RedisConnection> connection(new RedisConnection(context));
+  (void)fcntl(context->fd, F_SETFD, FD_CLOEXEC);
   const int flags = fcntl(context->fd, F_GETFL);
   if (flags < 0 || !CloseOnExec(context->fd) ||
       fcntl(context->fd, F_SETFL, flags | O_NONBLOCK) < 0) {
@@ -85,7 +86,11 @@ Result<std::unique_ptr<RedisConnection>> RedisConnection::Connect(const RedisAdd
   const int on = 1;
   (void)setsockopt(context->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   (void)redisEnableKeepAlive(context);
-  TM_RETURN_IF_ERROR(connection->Greet(address, timeout).WithContext("redis at " + address.Name()));
+  const std::string where = "redis at " + address.Name();
+  if (address.tls) {
+    TM_RETURN_IF_ERROR(connection->StartTls(address, timeout).WithContext(where));
+  }
+  TM_RETURN_IF_ERROR(connection->Greet(address, timeout).WithContext(where));
   return connection;
 }
 
@@ -128,45 +133,96 @@ Status RedisConnection::Lost(std::string_view what) const {
   return Unavailable("redis: connection lost: " + std::string(what));
 }
 
-Status RedisConnection::Write() {
-  while (wants_write()) {
+Status RedisConnection::SendBytes(std::string& bytes, size_t& sent) {
+  while (sent < bytes.size()) {
     const ssize_t n =
-        send(fd(), out_.data() + written_, out_.size() - written_, MSG_NOSIGNAL | MSG_DONTWAIT);
+        send(fd(), bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (n < 0) {
       if (errno == EINTR) continue;
       if (errno == EAGAIN || errno == EWOULDBLOCK) return Ok();
       return Lost(std::strerror(errno));
     }
-    written_ += static_cast<size_t>(n);
+    sent += static_cast<size_t>(n);
   }
   return Ok();
 }
 
-Status RedisConnection::Read() {
+Status RedisConnection::Write() {
+  if (tls_ == nullptr) return SendBytes(out_, written_);
+  if (sealed_sent_ == sealed_.size()) sealed_.clear(), sealed_sent_ = 0;
+  TM_RETURN_IF_ERROR(tls_->Seal(std::string_view(out_).substr(written_), sealed_));
+  written_ = out_.size();
+  return SendBytes(sealed_, sealed_sent_);
+}
+
+Result<size_t> RedisConnection::ReceiveBytes() {
   while (true) {
     const ssize_t n = recv(fd(), in_.data(), in_.size(), MSG_DONTWAIT);
+    if (n > 0) return static_cast<size_t>(n);
     if (n == 0) return Lost("closed by the server");
-    if (n < 0) {
-      if (errno == EINTR) continue;
-      if (errno == EAGAIN || errno == EWOULDBLOCK) return Ok();
-      return Lost(std::strerror(errno));
+    if (errno == EINTR) continue;
+    if (errno == EAGAIN || errno == EWOULDBLOCK) return size_t{0};
+    return Lost(std::strerror(errno));
+  }
+}
+
+Status RedisConnection::Read() {
+  while (true) {
+    TM_ASSIGN_OR_RETURN(const size_t size, ReceiveBytes());
+    if (size == 0) return Ok();
+    const std::string_view bytes(in_.data(), size);
+    if (tls_ == nullptr) {
+      TM_RETURN_IF_ERROR(Parse(bytes));
+    } else {
+      plain_.clear();
+      TM_RETURN_IF_ERROR(tls_->Feed(bytes));
+      const Status opened = tls_->Open(plain_);
+      TM_RETURN_IF_ERROR(Parse(plain_));
+      TM_RETURN_IF_ERROR(opened);
     }
-    redisReader* reader = context_->reader;
-    if (redisReaderFeed(reader, in_.data(), static_cast<size_t>(n)) != REDIS_OK) {
-      return Lost(reader->errstr);
-    }
-    while (true) {
-      void* raw = nullptr;
-      if (redisReaderGetReply(reader, &raw) != REDIS_OK) return Lost(reader->errstr);
-      if (raw == nullptr) break;
-      ReplyPtr reply(static_cast<redisReply*>(raw));
-      if (on_reply_.empty()) return Lost("a reply without a command");
-      OnReply on_reply = std::move(on_reply_.front());
-      on_reply_.pop_front();
-      waiting_since_ = Now();
-      on_reply(std::move(reply));
-    }
-    if (static_cast<size_t>(n) < in_.size()) return Ok();
+    if (size < in_.size()) return Ok();
+  }
+}
+
+Status RedisConnection::Parse(std::string_view bytes) {
+  redisReader* reader = context_->reader;
+  if (!bytes.empty() && redisReaderFeed(reader, bytes.data(), bytes.size()) != REDIS_OK) {
+    return Lost(reader->errstr);
+  }
+  while (true) {
+    void* raw = nullptr;
+    if (redisReaderGetReply(reader, &raw) != REDIS_OK) return Lost(reader->errstr);
+    if (raw == nullptr) return Ok();
+    ReplyPtr reply(static_cast<redisReply*>(raw));
+    if (on_reply_.empty()) return Lost("a reply to no command");
+    OnReply on_reply = std::move(on_reply_.front());
+    on_reply_.pop_front();
+    waiting_since_ = Now();
+    on_reply(std::move(reply));
+  }
+}
+
+Status RedisConnection::WaitFor(short events, Time until, std::string_view what) const {
+  const auto left = std::chrono::ceil<milliseconds>(until - Now()).count();
+  if (left <= 0) return Unavailable("redis: no answer to " + std::string(what));
+  pollfd poll_fd = {.fd = fd(), .events = events, .revents = 0};
+  if (poll(&poll_fd, 1, static_cast<int>(std::min<int64_t>(left, 1000))) < 0 && errno != EINTR) {
+    return Lost(std::strerror(errno));
+  }
+  return Ok();
+}
+
+Status RedisConnection::StartTls(const RedisAddress& address, Duration timeout) {
+  TM_ASSIGN_OR_RETURN(tls_, RedisTls::Make(address));
+  const Time until = Now() + timeout;
+  while (true) {
+    TM_ASSIGN_OR_RETURN(const bool done, tls_->Shake(sealed_));
+    TM_RETURN_IF_ERROR(SendBytes(sealed_, sealed_sent_));
+    if (done && sealed_sent_ == sealed_.size()) return Ok();
+    const short events = sealed_sent_ < sealed_.size() ? POLLIN | POLLOUT : POLLIN;
+    TM_RETURN_IF_ERROR(WaitFor(events, until, "the TLS handshake"));
+    TM_ASSIGN_OR_RETURN(const size_t size, ReceiveBytes());
+    TM_RETURN_IF_ERROR(tls_->Feed(std::string_view(in_.data(), size)));
   }
 }
 
@@ -176,13 +232,8 @@ Result<ReplyPtr> RedisConnection::Call(std::span<const std::string_view> args, D
   Send(args, [result](ReplyPtr reply) { *result = std::move(reply); });
   const Time until = Now() + timeout;
   while (*result == nullptr) {
-    const auto left = std::chrono::ceil<milliseconds>(until - Now()).count();
-    if (left <= 0) return Unavailable("redis: no answer to " + std::string(args[0]));
-    pollfd poll_fd = {.fd = fd(), .events = POLLIN, .revents = 0};
-    if (wants_write()) poll_fd.events |= POLLOUT;
-    if (poll(&poll_fd, 1, static_cast<int>(std::min<int64_t>(left, 1000))) < 0 && errno != EINTR) {
-      return Lost(std::strerror(errno));
-    }
+    const short events = wants_write() ? POLLIN | POLLOUT : POLLIN;
+    TM_RETURN_IF_ERROR(WaitFor(events, until, args[0]));
     TM_RETURN_IF_ERROR(Write());
     TM_RETURN_IF_ERROR(Read());
   }

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "bus/redis/redis_tls.h"
 #include "bus/redis/redis_url.h"
 #include "core/clock.h"
 #include "core/status.h"
@@ -36,7 +37,7 @@ class RedisConnection {
 
   // Connects, authenticates and selects the database; waits up to `timeout` for each answer.
   // kUnavailable: nobody answered, or the server takes no commands (LOADING, MASTERDOWN, ..).
-  // kInvalid: it refused user, password or database.
+  // kInvalid: it refused user, password or database, or its certificate is not right.
   static Result<std::unique_ptr<RedisConnection>> Connect(const RedisAddress& address,
                                                           Duration timeout);
   ~RedisConnection();
@@ -49,7 +50,7 @@ class RedisConnection {
   }
 
   int fd() const;
-  bool wants_write() const { return written_ < out_.size(); }
+  bool wants_write() const { return written_ < out_.size() || sealed_sent_ < sealed_.size(); }
   // Commands whose reply has not come.
   size_t awaited() const { return on_reply_.size(); }
   // When the oldest of them was sent, or the last reply came if that was later.
@@ -68,10 +69,20 @@ class RedisConnection {
 
  private:
   explicit RedisConnection(redisContext* context);
+  Status StartTls(const RedisAddress& address, Duration timeout);
   Status Greet(const RedisAddress& address, Duration timeout);
+  Status SendBytes(std::string& bytes, size_t& sent);
+  // How many bytes came; none: not now.
+  Result<size_t> ReceiveBytes();
+  Status Parse(std::string_view bytes);
+  Status WaitFor(short events, Time until, std::string_view what) const;
   Status Lost(std::string_view what) const;
 
   redisContext* context_;
+  std::unique_ptr<RedisTls> tls_;  // none: the connection is plain
+  std::string sealed_;             // out_ as TLS sends it
+  size_t sealed_sent_ = 0;
+  std::string plain_;  // what TLS made of what came
   std::string out_;
   size_t written_ = 0;  // of out_
   std::vector<char> in_;

@@ -1,5 +1,6 @@
 #include "bus/redis/redis_url.h"
 
+#include <algorithm>
 #include <charconv>
 #include <utility>
 
@@ -7,7 +8,9 @@ namespace tidemill {
 namespace {
 
 constexpr std::string_view kScheme = "redis://";
-constexpr std::string_view kForm = "expected redis://[user[:password]@]host[:port][/db]";
+constexpr std::string_view kTlsScheme = "rediss://";
+constexpr std::string_view kForm =
+    "expected redis://[user[:password]@]host[:port][/db], or rediss:// for TLS";
 constexpr size_t kUrlMax = 2048;
 
 Status Wrong(std::string what) {
@@ -90,6 +93,26 @@ Status ParseHost(std::string_view text, RedisAddress& address) {
   return Ok();
 }
 
+// "ca=/etc/ca.pem&cert=..&key=..", behind the '?'.
+Status ParseTlsFiles(std::string_view text, RedisAddress& address) {
+  while (!text.empty()) {
+    const std::string_view option = text.substr(0, text.find('&'));
+    text.remove_prefix(std::min(text.size(), option.size() + 1));
+    const size_t equals = option.find('=');
+    const std::string_view name = option.substr(0, equals);
+    std::string* file = name == "ca"     ? &address.ca
+                        : name == "cert" ? &address.cert
+                        : name == "key"  ? &address.key
+                                         : nullptr;
+    if (!address.tls || file == nullptr || equals == std::string_view::npos)
+      return Wrong("what is behind the '?' is not known; rediss:// takes ca=, cert= and key=");
+    TM_ASSIGN_OR_RETURN(*file, PercentDecode(option.substr(equals + 1), "file's name"));
+    if (file->empty()) return Wrong("ca, cert and key name files");
+  }
+  if (address.cert.empty() != address.key.empty()) return Wrong("cert and key go together");
+  return Ok();
+}
+
 }  // namespace
 
 std::string RedisAddress::Name() const {
@@ -100,17 +123,17 @@ std::string RedisAddress::Name() const {
 
 Result<RedisAddress> ParseRedisUrl(std::string_view url) {
   if (url.size() > kUrlMax) return Wrong("it is too long");
-  if (url.starts_with("rediss://")) {
-    return Invalid(
-        "redis URL: rediss:// is not supported. Run stunnel beside this program and use its local "
-        "address, redis://127.0.0.1:PORT; see docs/bus.md, \"Encryption with stunnel\"");
-  }
-  if (!url.starts_with(kScheme)) return Wrong("it does not begin with redis://");
-  url.remove_prefix(kScheme.size());
-  if (url.find_first_of("?#") != std::string_view::npos) {
-    return Wrong("options after '?' or '#' are not supported");
-  }
   RedisAddress address;
+  address.tls = url.starts_with(kTlsScheme);
+  if (!address.tls && !url.starts_with(kScheme)) {
+    return Wrong("it does not begin with redis:// or rediss://");
+  }
+  url.remove_prefix(address.tls ? kTlsScheme.size() : kScheme.size());
+  if (const size_t mark = url.find('?'); mark != std::string_view::npos) {
+    TM_RETURN_IF_ERROR(ParseTlsFiles(url.substr(mark + 1), address));
+    url = url.substr(0, mark);
+  }
+  if (url.find('#') != std::string_view::npos) return Wrong("there is a '#' in it");
   // The last '@': one inside a password should be written %40, but is understood.
   const size_t at = url.rfind('@');
   if (at != std::string_view::npos) {

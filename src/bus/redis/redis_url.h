@@ -1,5 +1,6 @@
 // Where a Redis server is and who we are there, read from a URL. No I/O.
 //   redis://[user[:password]@]host[:port][/db]
+//   rediss://..[?ca=FILE][&cert=FILE&key=FILE]   the same over TLS
 #pragma once
 
 #include <string>
@@ -15,6 +16,9 @@ struct RedisAddress {
   int db = 0;
   std::string user;      // empty: the server's default user
   std::string password;  // empty and no user: no AUTH
+  bool tls = false;
+  std::string ca;         // file of CA certificates; empty: the system's
+  std::string cert, key;  // of this client, where the server asks for them
 
   bool authenticates() const { return !user.empty() || !password.empty(); }
   // "host:port/db", without secrets: for messages and logs.
@@ -22,8 +26,7 @@ struct RedisAddress {
 };
 
 // User and password may be percent-encoded; a host with colons stands in brackets. kInvalid says
-// what was wrong and never repeats the password. rediss:// is kInvalid and names the way to
-// encrypt.
+// what was wrong and never repeats the password.
 Result<RedisAddress> ParseRedisUrl(std::string_view url);
 
 }  // namespace tidemill

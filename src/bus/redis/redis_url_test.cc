@@ -46,8 +46,13 @@ TEST(RedisUrl, ReadsAnAddressInBrackets) {
 
 TEST(RedisUrl, RefusesWhatIsWrongAndSaysWhat) {
   const std::pair<const char*, const char*> cases[] = {
-      {"", "does not begin with redis://"},
+      {"", "does not begin with redis:// or rediss://"},
       {"http://h", "does not begin with redis://"},
+      {"redis://h?ca=x", "rediss:// takes ca="},
+      {"rediss://h?ca", "rediss:// takes ca="},
+      {"rediss://h?ca=", "name files"},
+      {"rediss://h?cert=c.pem", "cert and key go together"},
+      {"rediss://h#x", "'#'"},
       {"redis://", "host is missing"},
       {"redis://:6379", "host is missing"},
       {"redis://@h", "without a user"},
@@ -82,11 +87,16 @@ TEST(RedisUrl, NeverRepeatsThePassword) {
   }
 }
 
-TEST(RedisUrl, RefusesRedissAndNamesStunnel) {
-  auto address = ParseRedisUrl("rediss://h:6380/0");
-  ASSERT_FALSE(address.ok());
-  EXPECT_THAT(address.status().message(), testing::HasSubstr("stunnel"));
-  EXPECT_THAT(address.status().message(), testing::HasSubstr("docs/bus.md"));
+TEST(RedisUrl, ReadsTlsAndItsFiles) {
+  auto address = ParseRedisUrl("rediss://u:p@h:6380/2?ca=/a%20b/ca.pem&cert=c.pem&key=k.pem");
+  ASSERT_TRUE(address.ok()) << address.status().ToString();
+  EXPECT_TRUE(address->tls);
+  EXPECT_EQ(address->Name(), "h:6380/2");
+  EXPECT_EQ(address->ca, "/a b/ca.pem");
+  EXPECT_EQ(address->cert, "c.pem");
+  EXPECT_EQ(address->key, "k.pem");
+  EXPECT_FALSE(ParseRedisUrl("redis://h")->tls);
+  EXPECT_TRUE(ParseRedisUrl("rediss://h")->tls);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include "bus/standard_topics.h"
 #include "core/metrics.h"
+#include "core/secret.h"
 #include "core/topics.h"
 #include "model/torch/device.h"
 #include "run/torch/make_trainer.h"
@@ -67,6 +68,7 @@ ThreadPlan ThreadsFrom(const RunConfig& config) {
 Status ProcessPorts::Open(RunStart& start) {
   const Roles& here = request_.roles;
   if (!request_.worker.empty()) worker_ = request_.worker;
+  start.secret = NewSecret();
   if (here.learner || here.rollout) {
     TM_ASSIGN_OR_RETURN(config_.model.device, DeviceOf(config_));
     TM_ASSIGN_OR_RETURN(tokenizer_, Tokenizer::Read(config_.model.path));
@@ -116,6 +118,8 @@ Status ProcessPorts::OpenTasks() {
 
 Status ProcessPorts::OpenStore(RunStart& start) {
   RunDirectory& directory = *request_.directory;
+  // Kept: what was on the bus when the run stopped has tokens made from it.
+  TM_ASSIGN_OR_RETURN(start.secret, KeepSecret(directory.secret_path()));
   TM_ASSIGN_OR_RETURN(blobs_, OpenFileBlobs(directory.blobs_path()));
   TM_ASSIGN_OR_RETURN(std::unique_ptr<RunDb> db, RunDb::Open(directory.db_path(), clock_));
   if (request_.resume) {
@@ -127,6 +131,7 @@ Status ProcessPorts::OpenStore(RunStart& start) {
   if (start.step > 0) checkpoint_ = start.resumed.checkpoint->path;
   start.checkpoints = directory.checkpoints_path();
   TM_ASSIGN_OR_RETURN(weights_, LoadStartWeights(config_, checkpoint_));
+  start.vocabulary = static_cast<uint64_t>(weights_->config().vocab_size);
   // The weights a run starts (or goes on) with are a version of their own.
   const StoreOp reserve = ReserveVersion{start.step};
   const StoreOp* ops[] = {&reserve};

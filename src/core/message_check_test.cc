@@ -1,0 +1,103 @@
+#include "core/message_check.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "core/message_rules.h"
+#include "proto/tidemill.pb.h"
+
+namespace tidemill {
+namespace {
+
+using ::testing::HasSubstr;
+
+// A field that was added to the schema and has no row would abort the first check; here it is
+// named.
+TEST(MessageRules, EveryFieldOfEveryMessageHasOneRowOfItsKindAndNoRowIsLeftOver) {
+  std::map<std::string, int> rows;
+  for (const FieldRule& rule : MessageRules()) ++rows[std::string(rule.field)];
+  std::vector<const google::protobuf::Descriptor*> types;
+  const auto* file = v1::Task::descriptor()->file();
+  for (int i = 0; i < file->message_type_count(); ++i) types.push_back(file->message_type(i));
+  types.push_back(v1::Heartbeat::descriptor()->nested_type(0));
+  for (const auto* type : types) {
+    for (int i = 0; i < type->field_count(); ++i) {
+      const std::string name = type->name() + "." + type->field(i)->name();
+      EXPECT_EQ(rows[name], 1) << name;
+      rows.erase(name);
+    }
+  }
+  EXPECT_TRUE(rows.empty()) << "no field is called " << rows.begin()->first;
+}
+
+v1::GroupLease Lease() {
+  v1::GroupLease lease;
+  lease.set_group(7), lease.set_members(4), lease.set_max_turns(2);
+  lease.mutable_task()->set_id("t");
+  lease.set_purpose(v1::PURPOSE_TRAIN);
+  return lease;
+}
+
+TEST(CheckMessage, ALeaseOnMoreEpisodesThanTheConfigAllowsIsRefused) {
+  v1::GroupLease lease = Lease();
+  v1::GroupLease read;
+  EXPECT_TRUE(ReadMessage(lease.SerializeAsString(), read, {.members = 4}).ok());
+  lease.set_members(4294967295u);
+  EXPECT_EQ(ReadMessage(lease.SerializeAsString(), read, {.members = 4}).message(),
+            "GroupLease.members: 4294967295 is not between 1 and 4");
+}
+
+TEST(CheckMessage, NamesTheFieldWhereverItLies) {
+  v1::GroupLease lease = Lease(), read;
+  const auto why = [&] { return ReadMessage(lease.SerializeAsString(), read).message(); };
+  v1::File& file = *lease.mutable_task()->add_files();
+  file.set_path("a/../b");
+  EXPECT_THAT(why(), HasSubstr("GroupLease.task.files[0].path: the path \"a/../b\" has"));
+  file.set_path("a"), file.set_hash("xyz");
+  EXPECT_EQ(why(), "GroupLease.task.files[0].hash: \"xyz\" is no SHA-256");
+  file.clear_hash();
+  lease.mutable_sampling()->set_temperature(std::nan(""));
+  EXPECT_EQ(why(), "GroupLease.sampling.temperature: nan is not between 0 and 100");
+  lease.clear_sampling();
+  lease.set_purpose(static_cast<v1::Purpose>(9));
+  EXPECT_EQ(why(), "GroupLease.purpose: has no value 9");
+  lease.clear_purpose();
+  EXPECT_EQ(why(), "GroupLease.purpose: is not said");
+  lease.set_purpose(v1::PURPOSE_EVAL);
+  lease.clear_task();
+  EXPECT_EQ(why(), "GroupLease.task: is missing");
+}
+
+TEST(CheckMessage, AHeartbeatsNumbersMustBeNumbers) {
+  v1::Heartbeat beat, read;
+  beat.set_worker("w");
+  (*beat.mutable_numbers())["calls"] = HUGE_VAL;
+  EXPECT_EQ(ReadMessage(beat.SerializeAsString(), read).message(),
+            "Heartbeat.numbers[0].value: inf is not between -1e+300 and 1e+300");
+}
+
+TEST(CheckMessage, AnEventSaysSomething) {
+  v1::DispatchEvent event;
+  EXPECT_EQ(ReadMessage("", event).message(), "DispatchEvent.event: is missing");
+}
+
+TEST(CheckMessage, SizesAreBounded) {
+  v1::ToolRequest request, read;
+  request.set_request_id("r"), request.set_tool("compile"), request.set_reply_to("inbox.w.rollout");
+  v1::TrajectoryId& episode = *request.mutable_episode();
+  episode.set_task("t"), episode.set_group(1), episode.set_attempt(1);
+  EXPECT_TRUE(ReadMessage(request.SerializeAsString(), read).ok());
+  EXPECT_THAT(ReadMessage(request.SerializeAsString(), read, {.body_bytes = 5}).message(),
+              HasSubstr("at most 5 are allowed"));
+  request.mutable_limits()->set_wall_ms(4000000000u);
+  EXPECT_THAT(ReadMessage(request.SerializeAsString(), read).message(),
+              HasSubstr("ToolRequest.limits.wall_ms: 4000000000 is not"));
+  request.clear_limits();
+  request.set_reply_to("two words");
+  EXPECT_THAT(ReadMessage(request.SerializeAsString(), read).message(), HasSubstr("no topic"));
+}
+
+}  // namespace
+}  // namespace tidemill

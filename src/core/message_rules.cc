@@ -1,0 +1,342 @@
+#include "core/message_rules.h"
+
+namespace tidemill {
+namespace {
+
+using Kind = FieldRule::Kind;
+using L = MessageLimits;
+
+constexpr double kNumberMax = 4.611686018427388e18;  // 2^62: SQLite and JSON can hold it
+constexpr double kUint32 = 4294967295.0;
+constexpr double kInt32 = 2147483647.0;
+constexpr double kMillis = 9.007199254740992e15;  // 2^53; clocks may jump, to either side
+constexpr double kReward = 1e6;
+constexpr double kNameBytes = 1000;
+constexpr double kWordsBytes = 65'536;  // a sentence for people
+constexpr double kJsonBytes = 1 << 24;
+constexpr double kTokenBytes = 64;
+
+constexpr FieldRule Text(std::string_view field, double bytes) {
+  return {.field = field, .kind = Kind::kText, .high = bytes};
+}
+constexpr FieldRule Long(std::string_view field) {
+  return {.field = field, .kind = Kind::kText, .limit = &L::text_bytes};
+}
+constexpr FieldRule Path(std::string_view field) {
+  return {.field = field, .kind = Kind::kPath};
+}
+constexpr FieldRule Hash(std::string_view field) {
+  return {.field = field, .kind = Kind::kHash};
+}
+constexpr FieldRule Topic(std::string_view field) {
+  return {.field = field, .kind = Kind::kTopic};
+}
+constexpr FieldRule Number(std::string_view field, double low, double high) {
+  return {.field = field, .kind = Kind::kNumber, .low = low, .high = high};
+}
+constexpr FieldRule UpTo(std::string_view field, MessageLimit limit, double low = 0) {
+  return {.field = field, .kind = Kind::kNumber, .low = low, .limit = limit};
+}
+constexpr FieldRule Below(std::string_view field, MessageLimit limit) {
+  return {.field = field, .kind = Kind::kNumber, .limit = limit, .below = true};
+}
+constexpr FieldRule Count32(std::string_view field) {
+  return Number(field, 0, kUint32);
+}
+constexpr FieldRule Count64(std::string_view field) {
+  return Number(field, 0, kNumberMax);
+}
+constexpr FieldRule Moment(std::string_view field) {
+  return Number(field, -kMillis, kMillis);
+}
+constexpr FieldRule Flag(std::string_view field) {
+  return {.field = field, .kind = Kind::kFlag};
+}
+constexpr FieldRule Enum(std::string_view field) {
+  return {.field = field, .kind = Kind::kEnum};
+}
+constexpr FieldRule Part(std::string_view field) {
+  return {.field = field, .kind = Kind::kPart};
+}
+constexpr FieldRule Many(FieldRule rule, MessageLimit count) {
+  rule.count = count;
+  return rule;
+}
+constexpr FieldRule Needed(FieldRule rule) {
+  rule.needed = true;
+  return rule;
+}
+
+constexpr FieldRule kRules[] = {
+    Needed(Text("TrajectoryId.task", kWordsBytes)),
+    Number("TrajectoryId.group", 1, kNumberMax),
+    Below("TrajectoryId.member", &L::members),
+    Number("TrajectoryId.attempt", 1, kUint32),
+
+    Needed(Path("File.path")),
+    Long("File.content"),
+    Flag("File.has_content"),
+    Hash("File.hash"),
+    Flag("File.executable"),
+    Many(Part("Tree.files"), &L::files),
+
+    UpTo("Limits.wall_ms", &L::wall_ms),
+    UpTo("Limits.cpu_ms", &L::cpu_ms),
+    UpTo("Limits.memory_mb", &L::memory_mb),
+    UpTo("Limits.processes", &L::processes),
+    UpTo("Limits.output_kb", &L::output_kb),
+    UpTo("Limits.disk_mb", &L::disk_mb),
+
+    Long("TestCase.name"),
+    Long("TestCase.input"),
+    Long("TestCase.expected"),
+    Many(Needed(Path("Grading.sources")), &L::files),
+    Many(Part("Grading.harness"), &L::files),
+    Many(Text("Grading.build", kJsonBytes), &L::findings),
+    Many(Text("Grading.run", kJsonBytes), &L::findings),
+    Many(Part("Grading.cases"), &L::cases),
+    Enum("Grading.compare"),
+    Enum("Grading.mode"),
+    Part("Grading.limits"),
+
+    Needed(Text("Task.id", kWordsBytes)),
+    Long("Task.prompt"),
+    Many(Part("Task.files"), &L::files),
+    Many(Text("Task.tools", kWordsBytes), &L::findings),
+    Path("Task.answer_file"),
+    Part("Task.grading"),
+    Part("Task.limits"),
+    Many(Text("Task.tags", kWordsBytes), &L::findings),
+    Number("Task.difficulty", -1e300, 1e300),
+    UpTo("Task.max_turns", &L::turns),
+    Long("Task.answer_prefix"),
+    Long("Task.answer_suffix"),
+    Part("Task.examples"),
+    Flag("Task.no_tools"),
+
+    Number("Sampling.temperature", 0, 100),
+    Number("Sampling.top_p", 0, 1),
+    Number("Sampling.top_k", 0, kInt32),
+    Number("Sampling.min_p", 0, 1),
+    UpTo("Sampling.max_turn_tokens", &L::tokens),
+
+    Number("GroupLease.group", 1, kNumberMax),
+    Needed(Part("GroupLease.task")),
+    UpTo("GroupLease.members", &L::members, 1),
+    Number("GroupLease.seed", 0, 2 * kNumberMax * 2),  // any
+    Needed(Enum("GroupLease.purpose")),
+    Text("GroupLease.eval_name", kNameBytes),
+    Part("GroupLease.sampling"),
+    UpTo("GroupLease.max_turns", &L::turns, 1),
+    Number("GroupLease.max_context_tokens", 0, kInt32),
+    Moment("GroupLease.issued_ms"),
+    Text("GroupLease.token", kTokenBytes),
+
+    Number("GroupReport.group", 1, kNumberMax),
+    Number("GroupReport.revision", 1, kUint32),
+    UpTo("GroupReport.accepted", &L::members),
+    UpTo("GroupReport.dropped", &L::members),
+    Flag("GroupReport.reissue"),
+    Long("GroupReport.reason"),
+    UpTo("GroupReport.scored", &L::members),
+    UpTo("GroupReport.solved", &L::members),
+    Number("GroupReport.reward_sum", -65'536 * kReward, 65'536 * kReward),
+    Count32("GroupReport.uses"),
+    Text("GroupReport.token", kTokenBytes),
+    Count64("StepDone.step"),
+    Count64("StepDone.version"),
+    Flag("StepDone.last"),
+    Part("DispatchEvent.group"),
+    Part("DispatchEvent.step"),
+
+    Needed(Text("ToolRequest.request_id", kNameBytes)),
+    Needed(Part("ToolRequest.episode")),
+    Needed(Text("ToolRequest.tool", kJsonBytes)),
+    Text("ToolRequest.arguments_json", kJsonBytes),
+    Part("ToolRequest.tree"),
+    Many(Part("ToolRequest.edits"), &L::files),
+    Part("ToolRequest.limits"),
+    Needed(Topic("ToolRequest.reply_to")),
+    Part("ToolRequest.grading"),
+    Flag("ToolRequest.keep_box"),
+    Number("ToolRequest.text_limit", 0, kInt32),
+    Moment("ToolRequest.created_ms"),
+    Text("ToolRequest.token", kTokenBytes),
+    Text("ToolRequest.cancel_token", kTokenBytes),
+
+    Long("Diagnostic.file"),
+    Count32("Diagnostic.line"),
+    Count32("Diagnostic.column"),
+    Text("Diagnostic.severity", kNameBytes),
+    Long("Diagnostic.message"),
+    Long("TestFailure.name"),
+    Long("TestFailure.input"),
+    Long("TestFailure.expected"),
+    Long("TestFailure.actual"),
+
+    Needed(Text("ToolResult.request_id", kNameBytes)),
+    Needed(Part("ToolResult.episode")),
+    Text("ToolResult.tool", kJsonBytes),
+    Enum("ToolResult.outcome"),
+    Number("ToolResult.exit_code", -kInt32 - 1, kInt32),
+    Long("ToolResult.cause"),
+    Long("ToolResult.text"),
+    Long("ToolResult.stdout_bytes"),
+    Long("ToolResult.stderr_bytes"),
+    Flag("ToolResult.truncated"),
+    Many(Part("ToolResult.diagnostics"), &L::findings),
+    UpTo("ToolResult.tests_passed", &L::cases),
+    UpTo("ToolResult.tests_total", &L::cases),
+    Many(Part("ToolResult.failures"), &L::cases),
+    Part("ToolResult.tree"),
+    Number("ToolResult.wall_ms", 0, kMillis),
+    Number("ToolResult.cpu_ms", 0, kMillis),
+    Count64("ToolResult.peak_memory_kb"),
+    Moment("ToolResult.queue_ms"),
+    Flag("ToolResult.degraded"),
+    Flag("ToolResult.cached"),
+    Flag("ToolResult.compiled"),
+    Text("ToolResult.worker", kNameBytes),
+    Text("ToolResult.token", kTokenBytes),
+    Needed(Part("ToolCancel.episode")),
+    Text("ToolCancel.token", kTokenBytes),
+
+    Number("VersionRun.version", 1, kNumberMax),
+    UpTo("VersionRun.tokens", &L::tokens),
+    Flag("VersionRun.masked"),
+    Text("ToolCall.tool", kJsonBytes),  // as the model wrote it
+    Text("ToolCall.arguments_json", kJsonBytes),
+    Enum("ToolCall.outcome"),
+    Long("ToolCall.text"),
+    Moment("ToolCall.wait_ms"),
+    Number("ToolCall.run_ms", 0, kMillis),
+    Count32("ToolCall.retries"),
+    Flag("ToolCall.skipped"),
+    UpTo("ToolCall.tests_passed", &L::cases),
+    UpTo("ToolCall.tests_total", &L::cases),
+    Flag("ToolCall.compiled"),
+    Hash("ToolCall.tree_hash"),
+
+    Many(Below("Turn.ids", &L::vocabulary), &L::tokens),
+    // Rounding may put a certain token a little above 0. A token less likely than e^-50 is never
+    // drawn, and its importance ratio would be past what a float holds.
+    Many(Number("Turn.logprobs", -50, 1e-3), &L::tokens),
+    Many(Part("Turn.versions"), &L::tokens),
+    Enum("Turn.end"),
+    Many(Part("Turn.calls"), &L::calls),
+    Text("Turn.malformed", kJsonBytes),
+    Many(Below("Turn.observation_ids", &L::vocabulary), &L::tokens),
+    Moment("Turn.started_ms"),
+    Moment("Turn.finished_ms"),
+    Moment("Turn.observed_ms"),
+
+    Needed(Part("Trajectory.id")),
+    Needed(Enum("Trajectory.purpose")),
+    Text("Trajectory.eval_name", kNameBytes),
+    Many(Below("Trajectory.prompt_ids", &L::vocabulary), &L::tokens),
+    Many(Part("Trajectory.turns"), &L::turns),
+    Needed(Enum("Trajectory.end")),
+    Part("Trajectory.tree"),
+    Part("Trajectory.sampling"),
+    Text("Trajectory.worker", kNameBytes),
+    Moment("Trajectory.started_ms"),
+    Moment("Trajectory.finished_ms"),
+    Long("Trajectory.stale_cause"),
+    UpTo("Trajectory.group_members", &L::members, 1),
+    Long("Trajectory.submission"),
+    Text("Trajectory.token", kTokenBytes),
+
+    Needed(Text("ScoreRequest.request_id", kNameBytes)),
+    Needed(Part("ScoreRequest.id")),
+    Enum("ScoreRequest.purpose"),
+    Enum("ScoreRequest.end"),
+    Part("ScoreRequest.tree"),
+    Part("ScoreRequest.grading"),
+    Many(Part("ScoreRequest.last_calls"), &L::turns),
+    Number("ScoreRequest.generated_tokens", 0, kInt32),
+    UpTo("ScoreRequest.turns", &L::turns),
+    Count32("ScoreRequest.max_tokens"),
+    Needed(Topic("ScoreRequest.reply_to")),
+    Long("ScoreRequest.prompt"),
+    Long("ScoreRequest.submission"),
+    Many(Needed(Path("ScoreRequest.files")), &L::files),
+    Text("ScoreRequest.token", kTokenBytes),
+
+    Text("SubScore.name", kNameBytes),
+    Number("SubScore.value", -kReward, kReward),
+    Long("SubScore.comment"),
+    Count32("SubScore.looks"),
+    Needed(Text("RewardPart.scorer", kNameBytes)),
+    Count32("RewardPart.scorer_version"),
+    Number("RewardPart.value", -kReward, kReward),
+    Number("RewardPart.weight", -kReward, kReward),
+    Long("RewardPart.comment"),
+    Many(Part("RewardPart.sub_scores"), &L::findings),
+
+    Needed(Part("Verdict.id")),
+    Needed(Text("Verdict.request_id", kNameBytes)),
+    Flag("Verdict.scored"),
+    Long("Verdict.cause"),
+    Number("Verdict.reward", -kReward, kReward),
+    Many(Part("Verdict.parts"), &L::findings),
+    Many(Number("Verdict.turn_rewards", -kReward, kReward), &L::turns),
+    Flag("Verdict.solved"),
+    UpTo("Verdict.tests_passed", &L::cases),
+    UpTo("Verdict.tests_total", &L::cases),
+    Flag("Verdict.compiled"),
+    Many(Part("Verdict.diagnostics"), &L::findings),
+    Text("Verdict.token", kTokenBytes),
+
+    Count64("BatchRequest.step"),
+    UpTo("BatchRequest.episodes", &L::samples),
+    Topic("BatchRequest.reply_to"),
+    Count64("BatchRequest.version"),
+    Count64("BatchRequest.version_step"),
+    Needed(Part("Sample.trajectory")),
+    Needed(Part("Sample.verdict")),
+    Count32("Sample.uses"),
+    UpTo("Sample.masked_tokens", &L::tokens),
+    Count64("Batch.step"),
+    Many(Part("Batch.samples"), &L::samples),
+    Count64("Batch.learner_version"),
+
+    Number("PolicyAnnouncement.version", 1, kNumberMax),
+    Count64("PolicyAnnouncement.step"),
+    Needed(Path("PolicyAnnouncement.location")),
+    Number("PolicyAnnouncement.bytes", 1, kNumberMax),
+    Needed(Text("PolicyAnnouncement.checksum", kTokenBytes)),
+    Moment("PolicyAnnouncement.published_ms"),
+
+    Needed(Text("Heartbeat.worker", kNameBytes)),
+    Text("Heartbeat.role", kNameBytes),
+    Text("Heartbeat.version", kNameBytes),
+    Text("Heartbeat.host", kNameBytes),
+    Number("Heartbeat.pid", 0, kInt32),
+    Moment("Heartbeat.started_ms"),
+    Moment("Heartbeat.sent_ms"),
+    Text("Heartbeat.doing", kWordsBytes),
+    Count64("Heartbeat.policy_version"),
+    Many(Part("Heartbeat.numbers"), &L::findings),
+    Text("NumbersEntry.key", kNameBytes),
+    Number("NumbersEntry.value", -1e300, 1e300),
+    Count32("Heartbeat.messages"),
+    Number("Heartbeat.busy", -1000, 1000),
+    Flag("Heartbeat.leaving"),
+    Text("Heartbeat.endpoint", kNameBytes),
+    Number("Heartbeat.rate", -1e300, 1e300),
+    Text("Heartbeat.rate_of", kNameBytes),
+
+    Text("DeadLetter.topic", kNameBytes),
+    {.field = "DeadLetter.body", .kind = Kind::kText, .limit = &L::body_bytes},
+    Text("DeadLetter.reason", kWordsBytes),
+    Count32("DeadLetter.deliveries"),
+    Moment("DeadLetter.died_ms"),
+};
+
+}  // namespace
+
+std::span<const FieldRule> MessageRules() {
+  return kRules;
+}
+
+}  // namespace tidemill
