@@ -13,18 +13,19 @@ uint64_t Mix(uint64_t x) {
   return x ^ (x >> 31);
 }
 
+bool MoreLikely(const std::pair<float, int32_t>& a, const std::pair<float, int32_t>& b) {
+  return a.first != b.first ? a.first > b.first : a.second < b.second;
+}
+
 // Which tokens remain, the most likely first, and their weight together. In this order: the k most
 // likely; of those the fewest that reach top_p of what is left; of those the ones at least min_p
 // times as likely as the first.
 double Truncate(const SamplingParams& sampling, std::vector<std::pair<float, int32_t>>& order) {
-  const auto more_likely = [](const auto& a, const auto& b) {
-    return a.first != b.first ? a.first > b.first : a.second < b.second;
-  };
   if (sampling.top_k > 0 && static_cast<size_t>(sampling.top_k) < order.size()) {
-    std::partial_sort(order.begin(), order.begin() + sampling.top_k, order.end(), more_likely);
+    std::partial_sort(order.begin(), order.begin() + sampling.top_k, order.end(), MoreLikely);
     order.resize(static_cast<size_t>(sampling.top_k));
   } else {
-    std::sort(order.begin(), order.end(), more_likely);
+    std::sort(order.begin(), order.end(), MoreLikely);
   }
   double total = 0;
   for (const auto& [weight, token] : order) total += weight;
@@ -40,6 +41,31 @@ double Truncate(const SamplingParams& sampling, std::vector<std::pair<float, int
 }
 
 }  // namespace
+
+void ReportModel(const CpuKernels& kernels, std::span<const float> logits, int32_t top,
+                 SamplerScratch& scratch, Drawn& drawn) {
+  float best = 0;
+  scratch.exps.resize((logits.size() + 63) / 64 * 64);
+  const float sum = kernels.exp_row(logits.data(), static_cast<long>(logits.size()), 1.0f,
+                                    scratch.exps.data(), &best);
+  const double log_sum = std::log(static_cast<double>(sum)) + best;
+  const auto logprob = [&](float logit) {
+    return static_cast<float>(static_cast<double>(logit) - log_sum);
+  };
+  drawn.model_logprob = logprob(logits[static_cast<size_t>(drawn.id)]);
+  const size_t count = std::min(static_cast<size_t>(top), logits.size());
+  if (count == 0) return;
+  scratch.order.clear();
+  for (size_t i = 0; i < logits.size(); ++i) {
+    scratch.order.emplace_back(logits[i], static_cast<int32_t>(i));
+  }
+  std::partial_sort(scratch.order.begin(), scratch.order.begin() + static_cast<long>(count),
+                    scratch.order.end(), MoreLikely);
+  drawn.top.clear();
+  for (size_t i = 0; i < count; ++i) {
+    drawn.top.push_back({scratch.order[i].second, logprob(scratch.order[i].first)});
+  }
+}
 
 double UniformAt(uint64_t seed, uint64_t position) {
   return static_cast<double>(Mix(Mix(seed) ^ Mix(~position)) >> 11) * 0x1.0p-53;
@@ -88,6 +114,9 @@ void DrawToken(const CpuKernels& kernels, std::span<const float> logits,
   drawn.id = static_cast<TokenId>(token);
   drawn.full_logprob = static_cast<float>(logprob(token));
   drawn.logprob = static_cast<float>(logprob(token) - std::log(kept_share));
+  if (sampling.top_logprobs >= 0) {
+    ReportModel(kernels, logits, sampling.top_logprobs, scratch, drawn);
+  }
 }
 
 }  // namespace tidemill

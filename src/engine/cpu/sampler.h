@@ -21,9 +21,14 @@ struct SamplerScratch {
 
 // `position` is the place in the sequence the token will have. With temperature 0 the most likely
 // token (the first of equals) is taken, and its log-probabilities are those of temperature 1.
-// Where the logits are not finite its id is negative.
+// Where the logits are not finite its id is negative. Where `sampling` asks for it, ReportModel.
 void DrawToken(const CpuKernels& kernels, std::span<const float> logits,
                const SamplingParams& sampling, uint64_t seed, uint64_t position,
                SamplerScratch& scratch, Drawn& drawn);
+
+// For the token that was drawn: its log-probability at temperature 1, and the `top` most likely
+// tokens with theirs. The logits are finite.
+void ReportModel(const CpuKernels& kernels, std::span<const float> logits, int32_t top,
+                 SamplerScratch& scratch, Drawn& drawn);
 
 }  // namespace tidemill

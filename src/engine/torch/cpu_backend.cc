@@ -48,14 +48,16 @@ class CpuBackend final : public DecodeBackend {
         config_(weights.config()),
         shape_(config_),
         pool_(static_cast<size_t>(options.pages) * static_cast<size_t>(shape_.page)),
-        packed_(PackWeights(weights, kernels_)),
+        packed_(static_cast<size_t>(options.versions)),
         team_(options.threads) {
+    packed_[0] = PackWeights(weights, kernels_);
     work_.resize(static_cast<size_t>(team_.size()));
     MakeRotations(options.max_context);
   }
 
   Result<std::shared_ptr<ReadyWeights>> Prepare(
-      std::shared_ptr<const PolicyWeights> weights) const override {
+      std::shared_ptr<const Weights> given) const override {
+    const std::shared_ptr<const PolicyWeights> weights = ToPolicyWeights(std::move(given));
     const ModelConfig& c = weights->config();
     if (ExpectedTensors(c) != ExpectedTensors(config_) || c.num_heads != config_.num_heads ||
         c.num_kv_heads != config_.num_kv_heads) {
@@ -69,8 +71,8 @@ class CpuBackend final : public DecodeBackend {
     return std::shared_ptr<ReadyWeights>(std::move(ready));
   }
 
-  Status Take(ReadyWeights& ready) override {
-    std::swap(packed_, static_cast<PackedReady&>(ready).packed);
+  Status Take(ReadyWeights& ready, int32_t place) override {
+    std::swap(packed_[static_cast<size_t>(place)], static_cast<PackedReady&>(ready).packed);
     return Ok();
   }
 
@@ -86,7 +88,7 @@ class CpuBackend final : public DecodeBackend {
       if (s.after >= 0) s.tokens = std::span(&last_[static_cast<size_t>(s.after)], 1);
     }
     std::vector<Drawn> drawn(segments.size());
-    Compute(segments, drawn);
+    for (size_t place = 0; place < packed_.size(); ++place) ComputeAt(place, segments, drawn);
     last_.clear();
     for (const Drawn& one : drawn) last_.push_back(std::max(one.id, 0));
     done_.push_back(std::move(drawn));
@@ -94,7 +96,7 @@ class CpuBackend final : public DecodeBackend {
   }
 
   Status Finish(std::span<Drawn> drawn) override {
-    std::copy(done_.front().begin(), done_.front().end(), drawn.begin());
+    std::move(done_.front().begin(), done_.front().end(), drawn.begin());
     done_.pop_front();
     return Ok();
   }
@@ -102,13 +104,33 @@ class CpuBackend final : public DecodeBackend {
   bool Foresees(const SamplingParams&) const override { return true; }
 
  private:
-  void Compute(std::span<const StepSegment> segments, std::span<Drawn> drawn) {
+  // Those segments that are computed with the weights in `place`.
+  void ComputeAt(size_t place, std::span<const StepSegment> segments, std::span<Drawn> drawn) {
+    const auto here = [&](const StepSegment& s) { return static_cast<size_t>(s.weights) == place; };
+    if (std::all_of(segments.begin(), segments.end(), here)) {
+      return Compute(packed_[place], segments, drawn);
+    }
+    std::vector<StepSegment> some;
+    std::vector<size_t> where;
+    for (size_t i = 0; i < segments.size(); ++i) {
+      if (!here(segments[i])) continue;
+      some.push_back(segments[i]);
+      where.push_back(i);
+    }
+    if (some.empty()) return;
+    std::vector<Drawn> their(some.size());
+    Compute(packed_[place], some, their);
+    for (size_t i = 0; i < where.size(); ++i) drawn[where[i]] = std::move(their[i]);
+  }
+
+  void Compute(const PackedWeights& packed, std::span<const StepSegment> segments,
+               std::span<Drawn> drawn) {
     const std::vector<size_t> bounds = Split(segments);
     team_.Run([&](int worker) {
       const size_t first = bounds[static_cast<size_t>(worker)];
       const size_t count = bounds[static_cast<size_t>(worker) + 1] - first;
       if (count == 0) return;
-      RunPart(segments.subspan(first, count), drawn.subspan(first, count),
+      RunPart(packed, segments.subspan(first, count), drawn.subspan(first, count),
               work_[static_cast<size_t>(worker)]);
     });
   }
@@ -198,23 +220,24 @@ class CpuBackend final : public DecodeBackend {
   long Width() const { return PaddedRow(config_.hidden_size); }
   long QkvWidth() const { return PaddedRow(config_.q_size() + 2 * config_.kv_size()); }
 
-  void RunPart(std::span<const StepSegment> segments, std::span<Drawn> drawn, Work& w) {
+  void RunPart(const PackedWeights& packed, std::span<const StepSegment> segments,
+               std::span<Drawn> drawn, Work& w) {
     LayOut(segments, w);
     const long rows = static_cast<long>(w.rows.size());
     for (long r = 0; r < rows; ++r) {
-      std::copy_n(packed_.embed.data() + w.rows[static_cast<size_t>(r)].token * Width(), Width(),
+      std::copy_n(packed.embed.data() + w.rows[static_cast<size_t>(r)].token * Width(), Width(),
                   w.x.data() + r * Width());
     }
     for (long layer = 0; layer < config_.num_layers; ++layer) {
       for (long first = 0; first < rows; first += kBlockRows) {
-        RunLayer(layer, first, std::min(kBlockRows, rows - first), w);
+        RunLayer(packed.layers[static_cast<size_t>(layer)], layer, first,
+                 std::min(kBlockRows, rows - first), w);
       }
     }
-    Draw(segments, drawn, w);
+    Draw(packed, segments, drawn, w);
   }
 
-  void RunLayer(long index, long first, long rows, Work& w) {
-    const PackedLayer& layer = packed_.layers[static_cast<size_t>(index)];
+  void RunLayer(const PackedLayer& layer, long index, long first, long rows, Work& w) {
     const float eps = static_cast<float>(config_.rms_norm_eps);
     const long width = Width(), mixed_width = PaddedRow(config_.q_size());
     const long act_width = PaddedRow(config_.intermediate_size);
@@ -271,17 +294,18 @@ class CpuBackend final : public DecodeBackend {
     }
   }
 
-  void Draw(std::span<const StepSegment> segments, std::span<Drawn> drawn, Work& w) const {
+  void Draw(const PackedWeights& packed, std::span<const StepSegment> segments,
+            std::span<Drawn> drawn, Work& w) const {
     const long width = Width(), logit_width = PaddedRow(config_.vocab_size);
     const long total = static_cast<long>(w.draws.size());
     for (long first = 0; first < total; first += kBlockRows) {
       const long rows = std::min(kBlockRows, total - first);
       for (long r = 0; r < rows; ++r) {
         kernels_.rms_norm(w.x.data() + w.draws[static_cast<size_t>(first + r)] * width,
-                          packed_.norm.data(), static_cast<float>(config_.rms_norm_eps), 1,
+                          packed.norm.data(), static_cast<float>(config_.rms_norm_eps), 1,
                           config_.hidden_size, width, w.h.data() + r * width);
       }
-      Multiply(w.h.data(), width, packed_.head, rows, w.logits.data(), logit_width,
+      Multiply(w.h.data(), width, packed.head, rows, w.logits.data(), logit_width,
                MatmulMode::kStore);
       for (long r = 0; r < rows; ++r) {
         const size_t slot = w.draw_slot[static_cast<size_t>(first + r)];
@@ -299,7 +323,7 @@ class CpuBackend final : public DecodeBackend {
   const ModelConfig config_;
   const PageShape shape_;
   LazyFloats pool_;
-  PackedWeights packed_;
+  std::vector<PackedWeights> packed_;    // by place
   FloatBuffer cos_, sin_;                // [max_context, head_dim / 2]
   std::vector<Work> work_;               // one a thread
   std::vector<TokenId> last_;            // by the step started last
