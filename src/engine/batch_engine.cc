@@ -164,7 +164,7 @@ class BatchEngine final : public Engine {
   // A step that was started and not yet waited for.
   struct StepUnderWay {
     std::vector<Sequence*> draws;  // by segment; null: draws nothing, or for nobody any more
-    bool foreseen = true;  // another may be started before its tokens are known
+    bool foreseen = true;          // another may be started before its tokens are known
   };
 
   Result<std::vector<TurnOutput>> RunStep() {
@@ -247,8 +247,8 @@ class BatchEngine final : public Engine {
   void Take(Sequence& s, Drawn drawn, std::vector<TurnOutput>& finished) {
     ++stats_.generated_tokens;
     --s.drawing;
-    const bool ended = AppendToken(s, std::move(drawn), s.version,
-                                   options_.scheduling.max_context, options_.token_bytes);
+    const bool ended = AppendToken(s, std::move(drawn), s.version, options_.scheduling.max_context,
+                                   options_.token_bytes);
     if (ended) {
       if (s.drawing > 0) {  // nobody could know when the next step was started
         under_way_.back().draws[s.segment] = nullptr;

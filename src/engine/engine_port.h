@@ -1,6 +1,7 @@
 // The engine as a port: commands in, finished turns out, decode steps on a thread of its own.
 //
-//   Start, Continue, Release --> engine's thread --> events(), or feed() where the start says stream
+//   Start, Continue, Release --> engine's thread --> events(), or feed() where the start says
+//   stream
 #pragma once
 
 #include <memory>
@@ -14,9 +15,10 @@
 
 namespace tidemill {
 
-// An answer to Start or Continue of a sequence that is not streamed. Exactly one comes for each, unless the sequence was released
-// first, in which case one may still come. `status` not ok: nothing was generated, `turn.id` says
-// for which; the sequence is gone. A failure here is never the agent's.
+// An answer to Start or Continue of a sequence that is not streamed. Exactly one comes for each,
+// unless the sequence was released first, in which case one may still come. `status` not ok:
+// nothing was generated, `turn.id` says for which; the sequence is gone. A failure here is never
+// the agent's.
 struct EngineEvent {
   Status status;
   TurnOutput turn;
@@ -31,8 +33,8 @@ class EnginePort {
   // Forgets the sequence; a turn under way is given up within one step.
   virtual void Release(SequenceId id) = 0;
   virtual Mailbox<EngineEvent>& events() = 0;
-  // The turns of streamed sequences, after each step; the last delta of a turn says `done` or why it
-  // failed. After a Release some may still come.
+  // The turns of streamed sequences, after each step; the last delta of a turn says `done` or why
+  // it failed. After a Release some may still come.
   virtual TurnFeed& feed() = 0;
   // The version tokens are drawn from now; any thread may ask.
   virtual uint64_t version() const = 0;

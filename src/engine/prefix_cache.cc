@@ -11,7 +11,8 @@ constexpr size_t kRetainedOfSession = 4;
 size_t Common(std::span<const TokenId> a, std::span<const TokenId> b) {
   const size_t shorter = std::min(a.size(), b.size());
   return static_cast<size_t>(
-      std::mismatch(a.begin(), a.begin() + static_cast<long>(shorter), b.begin()).first - a.begin());
+      std::mismatch(a.begin(), a.begin() + static_cast<long>(shorter), b.begin()).first -
+      a.begin());
 }
 
 uint64_t MixWord(uint64_t x) {

@@ -1,13 +1,15 @@
 // Pages of finished sequences, kept for later ones that begin the same way.
 //
-//   a page filled by a sequence --Publish--> tree of its tenant and version --Match--> a new sequence
-//   a released sequence of a session --Retain--> its own pages --MatchSession--> its next turn
+//   a page filled by a sequence --Publish--> tree of its tenant and version --Match--> a new
+//   sequence a released sequence of a session --Retain--> its own pages --MatchSession--> its next
+//   turn
 //
 // A tree has one page to a node; a node is found by the node before it and all its token ids, so a
 // hit is exact and no hash has to be trusted. There is one tree for each tenant and weights version
-// (a version names the weights together with their adapter): no tenant can meet another's pages, and
-// nobody those of other weights. What a session retained is found by that session alone, whatever
-// weights computed it. Where room is needed, what was not used for the longest time goes first.
+// (a version names the weights together with their adapter): no tenant can meet another's pages,
+// and nobody those of other weights. What a session retained is found by that session alone,
+// whatever weights computed it. Where room is needed, what was not used for the longest time goes
+// first.
 #pragma once
 
 #include <array>

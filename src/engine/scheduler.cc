@@ -17,8 +17,7 @@ Scheduler::Scheduler(const SchedulerOptions& options, std::function<void(PageId,
   const auto live =
       static_cast<size_t>(std::llround(options.live_share * static_cast<double>(total)));
   page_share_[Index(SequenceClass::kLive)] = std::clamp(live, least, total - least);
-  page_share_[Index(SequenceClass::kTraining)] =
-      total - page_share_[Index(SequenceClass::kLive)];
+  page_share_[Index(SequenceClass::kTraining)] = total - page_share_[Index(SequenceClass::kLive)];
 }
 
 void Scheduler::Enqueue(Sequence& sequence) {
@@ -116,8 +115,9 @@ void Scheduler::PlanPrefill(std::vector<PlannedRows>& plan) {
   }
   if (wanted[0] + wanted[1] == 0) return;
   const int64_t chunk = options_.prefill_chunk;
-  const int64_t share = std::clamp<int64_t>(
-      std::llround(options_.live_share * static_cast<double>(chunk)), 1, std::max<int64_t>(1, chunk - 1));
+  const int64_t share =
+      std::clamp<int64_t>(std::llround(options_.live_share * static_cast<double>(chunk)), 1,
+                          std::max<int64_t>(1, chunk - 1));
   const int64_t live = std::max(share, chunk - wanted[Index(SequenceClass::kTraining)]);
   const int32_t filled = FillClass(SequenceClass::kLive, static_cast<int32_t>(live), plan);
   FillClass(SequenceClass::kTraining, static_cast<int32_t>(chunk) - filled, plan);

@@ -65,9 +65,8 @@ bool Scheduler::TakeFrom(const Sequence& keep, Preemption preemption) {
   for (auto& [id, group] : groups_) {
     if (unused(group)) return DropGroupPages(group), true;
   }
-  const auto parked =
-      std::find_if(parked_.begin(), parked_.end(),
-                   [](const auto& entry) { return !entry.second->pages.empty(); });
+  const auto parked = std::find_if(parked_.begin(), parked_.end(),
+                                   [](const auto& entry) { return !entry.second->pages.empty(); });
   const bool cached = pool_.idle() > 0;
   if (cached && (parked == parked_.end() || cache_.Oldest() < parked->first)) {
     return cache_.EvictOldest(), true;

@@ -214,8 +214,9 @@ Result<std::unique_ptr<DecodeBackend>> NewCudaBackend(const PolicyWeights& weigh
   const at::Tensor& embed = weights.view().embed;
   TM_CHECK(embed.is_cuda(), "a GPU engine has its weights on the GPU");
   if (options.versions != 1) {
-    return Invalid("an engine on a GPU holds one version at a time; engine.versions must be 1, not " +
-                   std::to_string(options.versions));
+    return Invalid(
+        "an engine on a GPU holds one version at a time; engine.versions must be 1, not " +
+        std::to_string(options.versions));
   }
   TM_ASSIGN_OR_RETURN(
       std::unique_ptr<CudaDecoder> decoder,

@@ -82,19 +82,18 @@ Result<std::unique_ptr<Engine>> NewEngine(std::shared_ptr<const PolicyWeights> w
                             .max_rows = static_cast<int32_t>(rows),
                             .versions = options.versions}));
   if (options.steps_at_once == 0) options.steps_at_once = OnGpu(*weights) ? 2 : 1;
-  BatchEngineOptions batch{
-      .scheduling = {.pages = static_cast<int32_t>(pages),
-                     .max_context = options.max_context,
-                     .max_running = options.max_running,
-                     .prefill_chunk = options.prefill_chunk,
-                     .live_share = options.live_share,
-                     .cache_seed = std::random_device{}()},
-      .vocabulary = config.vocab_size,
-      .version = version,
-      .versions = options.versions,
-      .max_sequences = options.max_sequences,
-      .steps_at_once = options.steps_at_once,
-      .token_bytes = std::move(options.token_bytes)};
+  BatchEngineOptions batch{.scheduling = {.pages = static_cast<int32_t>(pages),
+                                          .max_context = options.max_context,
+                                          .max_running = options.max_running,
+                                          .prefill_chunk = options.prefill_chunk,
+                                          .live_share = options.live_share,
+                                          .cache_seed = std::random_device{}()},
+                           .vocabulary = config.vocab_size,
+                           .version = version,
+                           .versions = options.versions,
+                           .max_sequences = options.max_sequences,
+                           .steps_at_once = options.steps_at_once,
+                           .token_bytes = std::move(options.token_bytes)};
   return NewBatchEngine(std::move(batch), std::move(backend));
 }
 
