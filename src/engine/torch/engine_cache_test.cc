@@ -52,6 +52,27 @@ TEST_F(EngineCacheTest, AtEverySplitOfAPromptTheTokensAreThoseWithoutACache) {
   EXPECT_GT(reused, 70 * 60u);
 }
 
+TEST_F(EngineCacheTest, APromptThatThreadsShareHasTheNumbersItHasOnOne) {
+  const auto run_with = [&](int threads) {
+    auto run = std::make_unique<EngineRun>(weights_,
+                                           EngineOptions{.prefill_chunk = 100, .threads = threads});
+    for (SequenceId id = 1; id <= 3; ++id) {
+      run->Add(id, Prompt(50 + 60 * id, id), {.max_new_tokens = 5, .seed = id});
+    }
+    run->Finish();
+    return run;
+  };
+  const auto one = run_with(1);
+  one->ExpectPlainLogprobs();
+  for (const int threads : {2, 3}) {
+    const auto several = run_with(threads);
+    for (SequenceId id = 1; id <= 3; ++id) {
+      EXPECT_EQ(one->Turn(id).ids, several->Turn(id).ids);
+      EXPECT_EQ(one->Turn(id).logprobs, several->Turn(id).logprobs);
+    }
+  }
+}
+
 TEST_F(EngineCacheTest, TheModelsOwnLogprobsComeWithTheMostLikelyTokens) {
   EngineRun run(weights_, {});
   const std::vector<TokenId> prompt = Prompt(20);
