@@ -57,7 +57,7 @@ TEST_F(EngineCacheTest, APromptThatThreadsShareHasTheNumbersItHasOnOne) {
     auto run = std::make_unique<EngineRun>(weights_,
                                            EngineOptions{.prefill_chunk = 100, .threads = threads});
     for (SequenceId id = 1; id <= 3; ++id) {
-      run->Add(id, Prompt(50 + 60 * id, id), {.max_new_tokens = 5, .seed = id});
+      run->Add(id, Prompt(20 + 30 * id, id), {.max_new_tokens = 5, .seed = id});
     }
     run->Finish();
     return run;
