@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "engine/cpu/cpu_kernels.h"
@@ -16,7 +17,7 @@ double UniformAt(uint64_t seed, uint64_t position);
 // Buffers of a thread.
 struct SamplerScratch {
   std::vector<float> exps;
-  std::vector<std::pair<float, int32_t>> order;
+  std::vector<std::pair<float, int32_t>> order, heap;
 };
 
 // `position` is the place in the sequence the token will have. With temperature 0 the most likely
