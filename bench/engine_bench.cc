@@ -202,6 +202,7 @@ Result<EngineBenchReport> RunEngineBench(const EngineBenchOptions& options) {
       result.small_prefill_tokens_per_s = std::max(result.small_prefill_tokens_per_s, fast.prefill);
     }
     result.engine_to_plain = result.engine_tokens_per_s / result.plain_tokens_per_s;
+    TM_ASSIGN_OR_RETURN(result.serving, MeasureServing(options.seed));
     return result;
   });
 }
@@ -210,9 +211,10 @@ std::string EngineBenchReport::ToText() const {
   return fmt::format(
       "engine ({} kernels): {:.0f} tokens/s with {} parameters\n"
       "plain libtorch: {:.0f} tokens/s; ratio {:.2f}\n"
-      "{} parameters: {:.0f} tokens/s, prompts {:.0f} tokens/s\n",
+      "{} parameters: {:.0f} tokens/s, prompts {:.0f} tokens/s\n"
+      "{}",
       kernels, engine_tokens_per_s, parameters, plain_tokens_per_s, engine_to_plain,
-      small_parameters, small_tokens_per_s, small_prefill_tokens_per_s);
+      small_parameters, small_tokens_per_s, small_prefill_tokens_per_s, serving.ToText());
 }
 
 std::string EngineBenchReport::ToJson() const {
@@ -224,7 +226,12 @@ std::string EngineBenchReport::ToJson() const {
       {"engine_to_plain", engine_to_plain},
       {"small_parameters", small_parameters},
       {"small_tokens_per_s", std::round(small_tokens_per_s)},
-      {"small_prefill_tokens_per_s", std::round(small_prefill_tokens_per_s)}}
+      {"small_prefill_tokens_per_s", std::round(small_prefill_tokens_per_s)},
+      {"long_prompt_tokens", serving.prompt_tokens},
+      {"long_prompt_seconds", serving.prompt_seconds},
+      {"long_prompt_cpu_seconds", serving.prompt_cpu_seconds},
+      {"cache_hit_rate", serving.hit_rate},
+      {"cache_hit_rate_swapping", serving.hit_rate_swapping}}
       .dump();
 }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 
+#include "bench/engine_serving.h"
 #include "core/status.h"
 
 namespace tidemill {
@@ -28,12 +29,14 @@ struct EngineBenchReport {
   double small_tokens_per_s = 0;
   double small_prefill_tokens_per_s = 0;
   std::string kernels;  // "avx512", "avx2" or "plain"
+  ServingReport serving;
 
   std::string ToText() const;
   std::string ToJson() const;  // one object
 };
 
-// Takes seconds. Rates are by the thread's CPU time, so that a busy machine does not decide them.
+// Takes half a minute. Rates are by the thread's CPU time, so that a busy machine does not decide
+// them.
 Result<EngineBenchReport> RunEngineBench(const EngineBenchOptions& options);
 
 }  // namespace tidemill

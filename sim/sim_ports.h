@@ -33,7 +33,9 @@ class SimEngine final : public EnginePort {
   void Continue(SequenceId id, std::vector<TokenId> append, TurnParams turn) override;
   void Release(SequenceId id) override { known_.erase(id); }
   Mailbox<EngineEvent>& events() override { return events_; }
+  TurnFeed& feed() override { return feed_; }
   uint64_t version() const override { return versions_.newest; }
+  EngineStats Stats() const override { return {}; }
 
  private:
   void Generate(SequenceId id);
@@ -42,6 +44,7 @@ class SimEngine final : public EnginePort {
   ProcessId process_;
   const PublishedVersions& versions_;
   Mailbox<EngineEvent> events_;
+  TurnFeed feed_;  // the loops under test stream nothing
   std::set<SequenceId> known_;
 };
 

@@ -75,7 +75,9 @@ class StepwiseEngine final : public EnginePort {
   }
   void Release(SequenceId id) override { (void)engine_->Release(id); }
   Mailbox<EngineEvent>& events() override { return events_; }
+  TurnFeed& feed() override { return feed_; }
   uint64_t version() const override { return version_; }
+  EngineStats Stats() const override { return engine_->Stats(); }
 
   void Step() {
     PublishedWeights newer = channel_.NewerThan(version_).value();
@@ -93,6 +95,7 @@ class StepwiseEngine final : public EnginePort {
   WeightChannel& channel_;
   uint64_t version_;
   Mailbox<EngineEvent> events_{100'000};
+  TurnFeed feed_;
 };
 
 class StepwiseTrainer final : public TrainerPort {

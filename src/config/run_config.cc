@@ -80,6 +80,16 @@ void BindRollout(RunConfig& c, Binder& b) {
                 "decoding",
          .min = 1,
          .max = 65536});
+  b.Add("engine.versions", &c.engine.versions,
+        {.doc = "Sets of weights held at once, so that a request can pin one; each takes the "
+                "memory of a whole set. On a GPU: 1",
+         .min = 1,
+         .max = 64});
+  b.Add("gateway.share", &c.gateway.share,
+        {.doc = "Share of the engine for live requests while training wants it too; they go first "
+                "within it",
+         .min = 0.01,
+         .max = 0.99});
 }
 
 void BindReplay(RunConfig& c, Binder& b) {

@@ -54,6 +54,14 @@ struct RunConfig {
     uint32_t prefill_chunk = 512;
   } rollout;
 
+  struct Engine {
+    uint32_t versions = 1;
+  } engine;
+
+  struct Gateway {
+    double share = 0.5;
+  } gateway;
+
   struct Staleness {
     uint32_t max_steps = 1;
     uint32_t hard_max_steps = 4;

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "core/status.h"
 #include "engine/engine.h"
@@ -27,12 +28,16 @@ struct StepSegment {
   bool draw = false;              // draw the token that follows the last row
   SamplingParams sampling;
   uint64_t seed = 0;
+  int32_t weights = 0;  // computed with the weights in this place
 };
 
 struct Drawn {
   TokenId id = 0;          // negative: the logits are not finite
   float logprob = 0;       // under the distribution it was drawn from
   float full_logprob = 0;  // without truncation
+  // Where the sampling asks for them (top_logprobs):
+  float model_logprob = 0;
+  std::vector<TokenLogprob> top{};
 };
 
 // Not thread-safe but for Prepare; the engine's thread calls.
@@ -43,9 +48,10 @@ class DecodeBackend {
   // New weights of the same shape as the device wants them, from any thread. kInvalid: another
   // shape.
   virtual Result<std::shared_ptr<ReadyWeights>> Prepare(
-      std::shared_ptr<const PolicyWeights> weights) const = 0;
-  // Takes over what its own Prepare made; the pages stay. `ready` may have the older weights then.
-  virtual Status Take(ReadyWeights& ready) = 0;
+      std::shared_ptr<const Weights> weights) const = 0;
+  // Takes over what its own Prepare made, into place `place` (0 at the start holds what it was made
+  // with); the pages stay. `ready` may have the older weights then.
+  virtual Status Take(ReadyWeights& ready, int32_t place) = 0;
   // The contents of page `from` into `to`.
   virtual void CopyPage(PageId from, PageId to) = 0;
   // Starts a step over all segments. They share only pages that none of them writes. A draw depends
@@ -64,6 +70,7 @@ struct BackendOptions {
   int threads = 1;
   int32_t max_decode_rows = 0;  // sequences that decode in one step
   int32_t max_rows = 0;         // of a step, with parts of prompts
+  int32_t versions = 1;         // sets of weights held at once
 };
 
 // Floating-point numbers on the CPU, by the kernels of cpu_kernels.h.

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,9 @@ struct SamplingParams {
   float top_p = 1.0f;        // 1: off
   int32_t top_k = 0;         // 0: off
   float min_p = 0.0f;        // 0: off
+  // -1: not asked. Else TurnOutput also has the model's own log-probability of each token
+  // (temperature 1, nothing truncated) and this many of the most likely tokens with theirs.
+  int32_t top_logprobs = -1;
   bool Truncates() const { return top_p < 1.0f || top_k > 0 || min_p > 0.0f; }
 };
 
@@ -36,7 +40,13 @@ struct TurnParams {
   std::vector<std::string>
       stop_strings{};  // the turn ends with the token that completes one of these
   uint64_t seed = 0;   // with the position it decides every draw
+  // The turn begins with these, which are given and not drawn: fewer than max_new_tokens, of which
+  // they count. Stops are not looked for in them.
+  std::vector<TokenId> forced{};
 };
+
+// Live sequences have somebody waiting for each token.
+enum class SequenceClass : uint8_t { kTraining, kLive };
 
 struct SequenceStart {
   SequenceId id = 0;              // the caller's; unique among those not yet released
@@ -44,6 +54,18 @@ struct SequenceStart {
   uint64_t share_group =
       0;  // sequences of one group have the same prompt and share its cache; 0: none
   TurnParams turn{};
+  // Whose cached prompts it may use and adds to; 0: none, it neither uses nor leaves anything. What
+  // one tenant's sequences computed, no other's ever meet.
+  uint64_t tenant = 0;
+  // A conversation of the tenant. What its sequences computed stays usable for it, and for it
+  // alone, after a swap that keeps the cache. 0: none.
+  uint64_t session = 0;
+  SequenceClass service = SequenceClass::kTraining;
+  // Its tokens are told after each step (TakeDeltas) instead of all together by Step.
+  bool stream = false;
+  // All its tokens are drawn from this version, which is held until Release. Without: from the
+  // newest at each step.
+  std::optional<uint64_t> pin_version{};
 };
 
 enum class TurnFinish : uint8_t { kStop, kLength, kContext, kCancelled };
@@ -53,6 +75,18 @@ struct TokenVersionRun {
   uint32_t tokens = 0;
 };
 
+struct TokenLogprob {
+  TokenId id = 0;
+  float logprob = 0;
+};
+
+// Which stop string ended a turn and where it begins, so that the text can be cut there.
+struct StopMatch {
+  int32_t string = -1;  // index in stop_strings; -1: none did
+  uint32_t token = 0;   // index in the turn of the token it begins in
+  uint32_t byte = 0;    // where it begins in the bytes of the turn's drawn tokens
+};
+
 // A finished turn. The sequence is parked afterwards: it keeps its place (and its cache, while
 // there is room) until Continue or Release.
 struct TurnOutput {
@@ -60,9 +94,30 @@ struct TurnOutput {
   std::vector<TokenId> ids;
   std::vector<float> logprobs;       // under the distribution each token was drawn from
   std::vector<float> full_logprobs;  // without truncation; empty unless the sampling truncates
+  // Empty unless top_logprobs asked for them; the most likely first.
+  std::vector<float> model_logprobs;
+  std::vector<std::vector<TokenLogprob>> top;
   std::vector<TokenVersionRun> versions;
   TurnFinish finish = TurnFinish::kStop;
+  StopMatch stop;
+  // The first so many of `ids` were forced. Their log-probabilities are 0, that of a certain draw,
+  // and their `top` is empty; they must not be trained.
+  uint32_t forced = 0;
+  // Tokens before the turn that were not computed for it, because they were in the cache.
+  uint32_t cached_tokens = 0;
+  // The last bytes of the turn that may turn out to begin a stop string; not to be shown yet.
+  uint32_t held_bytes = 0;
 };
+
+// What came to a streamed turn since the last delta: the vectors of `part` hold the new tokens
+// alone.
+struct TurnDelta {
+  TurnOutput part;
+  bool done = false;  // the turn ended; `finish` and `stop` say how
+  Status status;      // not ok: it failed, nothing more comes and the sequence is gone
+};
+// Puts `part`, which follows, behind `whole`.
+void AppendPart(TurnOutput& whole, TurnOutput part);
 
 // Weights made ready for one engine; opaque.
 class ReadyWeights {
@@ -87,8 +142,17 @@ struct EngineStats {
   size_t running = 0;
   size_t waiting = 0;
   size_t parked = 0;
-  size_t pages_used = 0;
+  size_t pages_used = 0;    // by sequences
+  size_t pages_cached = 0;  // kept from finished ones; given up when room is needed
   size_t pages_total = 0;
+  // Of sequences of tenants, counted when they are admitted:
+  uint64_t cache_lookups = 0;
+  uint64_t cache_hits = 0;     // that found something
+  uint64_t lookup_tokens = 0;  // of their prompts
+  uint64_t reused_tokens = 0;  // of these, found in the cache
+  size_t running_live = 0;
+  size_t waiting_live = 0;
+  size_t versions_held = 0;
 };
 
 // Not thread-safe: one thread owns it (EngineThread).
@@ -98,24 +162,30 @@ class Engine {
 
   // kExists: the id is in use. kInvalid: an empty or too long prompt, or an id outside the
   // vocabulary, named. kFull: more sequences than configured; try again after a Release.
+  // kUnavailable: there is no room to hold the pinned version beside the newest. kNotFound: the
+  // pinned version is not held (any more).
   virtual Status Add(SequenceStart start) = 0;
   // Goes on with a parked sequence: `append` (may be empty) is put behind what is there, then a
   // turn is generated. kNotFound: no such sequence. kInvalid: it is not parked, or it would not
   // fit.
   virtual Status Continue(SequenceId id, std::vector<TokenId> append, TurnParams turn) = 0;
-  // Forgets the sequence, running or parked, without an output. kNotFound: no such sequence.
+  // Forgets the sequence, running or parked, without an output; its pages are free or in the cache
+  // when it returns. kNotFound: no such sequence.
   virtual Status Release(SequenceId id) = 0;
 
   // One batched step: a chunk of prefill, or one token for every running sequence, or both. Returns
   // the turns that ended. Work() says whether there is anything to do.
   virtual Result<std::vector<TurnOutput>> Step() = 0;
   virtual bool Work() const = 0;
+  // What the steps since the last call drew for streamed sequences, in order.
+  virtual std::vector<TurnDelta> TakeDeltas() { return {}; }
 
   // The slow part of new weights. From any thread, also while the engine's is in a step. kInvalid:
   // another shape.
   virtual Result<std::shared_ptr<ReadyWeights>> Prepare(
       std::shared_ptr<const Weights> weights) const = 0;
-  // The quick part, between two steps. Running sequences go on; later tokens carry `version`.
+  // The quick part, between two steps. Running sequences go on; later tokens carry `version`, but
+  // for those of sequences that pin another.
   // Afterwards `ready` may hold the older weights: to let it go can take time.
   virtual Status SwapReady(ReadyWeights& ready, uint64_t version, CacheOnSwap cache) = 0;
   // Both, one after the other.

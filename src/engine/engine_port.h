@@ -1,4 +1,7 @@
 // The engine as a port: commands in, finished turns out, decode steps on a thread of its own.
+//
+//   Start, Continue, Release --> engine's thread --> events(), or feed() where the start says
+//   stream
 #pragma once
 
 #include <memory>
@@ -7,27 +10,36 @@
 #include "core/mailbox.h"
 #include "core/metrics.h"
 #include "engine/engine.h"
+#include "engine/turn_feed.h"
 #include "weights/weight_channel.h"
 
 namespace tidemill {
 
-// An answer to Start or Continue. Exactly one comes for each, unless the sequence was released
-// first, in which case one may still come. `status` not ok: nothing was generated, `turn.id` says
-// for which; the sequence is gone. A failure here is never the agent's.
+// An answer to Start or Continue of a sequence that is not streamed. Exactly one comes for each,
+// unless the sequence was released first, in which case one may still come. `status` not ok:
+// nothing was generated, `turn.id` says for which; the sequence is gone. A failure here is never
+// the agent's.
 struct EngineEvent {
   Status status;
   TurnOutput turn;
 };
 
+// Any thread may call. Two users of one port take their ids from ranges that do not meet.
 class EnginePort {
  public:
   virtual ~EnginePort() = default;
   virtual void Start(SequenceStart start) = 0;
   virtual void Continue(SequenceId id, std::vector<TokenId> append, TurnParams turn) = 0;
+  // Forgets the sequence; a turn under way is given up within one step.
   virtual void Release(SequenceId id) = 0;
   virtual Mailbox<EngineEvent>& events() = 0;
+  // The turns of streamed sequences, after each step; the last delta of a turn says `done` or why
+  // it failed. After a Release some may still come.
+  virtual TurnFeed& feed() = 0;
   // The version tokens are drawn from now; any thread may ask.
   virtual uint64_t version() const = 0;
+  // As of the last step; any thread may ask.
+  virtual EngineStats Stats() const = 0;
 };
 
 struct EngineThreadOptions {
@@ -50,10 +62,9 @@ class EngineThread final : public EnginePort {
   void Continue(SequenceId id, std::vector<TokenId> append, TurnParams turn) override;
   void Release(SequenceId id) override;
   Mailbox<EngineEvent>& events() override;
+  TurnFeed& feed() override;
   uint64_t version() const override;
-
-  // As of the last step; any thread may ask.
-  EngineStats Stats() const;
+  EngineStats Stats() const override;
   const BusyMeter& busy() const;
 
  private:

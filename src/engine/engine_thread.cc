@@ -67,6 +67,7 @@ class EngineThread::Impl {
   }
 
   Mailbox<EngineEvent>& events() { return events_; }
+  TurnFeed& feed() { return feed_; }
   uint64_t version() const { return version_.load(std::memory_order_acquire); }
   const BusyMeter& busy() const { return busy_; }
   EngineStats Stats() const {
@@ -92,6 +93,7 @@ class EngineThread::Impl {
       }
       TakeNewWeights();
       if (engine_->Work()) Step();
+      TellDeltas();
       busy_.End(clock_.Now());
       std::lock_guard lock(stats_mutex_);
       stats_ = engine_->Stats();
@@ -100,12 +102,14 @@ class EngineThread::Impl {
 
   void Carry(StartCommand& command) {
     const SequenceId id = command.start.id;
+    const bool stream = command.start.stream;
     const Status status = engine_->Add(std::move(command.start));
-    if (status.ok()) {
-      generating_.insert(id);
-    } else {
-      Fail(id, status);
+    if (!status.ok()) {
+      // One that is there already under this id goes on.
+      return Fail(id, stream, status);
     }
+    generating_.insert(id);
+    if (stream) streamed_.insert(id);
   }
 
   void Carry(ContinueCommand& command) {
@@ -115,20 +119,30 @@ class EngineThread::Impl {
       generating_.insert(command.id);
       return;
     }
+    const bool stream = streamed_.contains(command.id);
     Forget(command.id);
-    Fail(command.id, status);
+    Fail(command.id, stream, status);
   }
 
   void Carry(ReleaseCommand& command) { Forget(command.id); }
 
   void Forget(SequenceId id) {
     generating_.erase(id);
+    streamed_.erase(id);
     // It may be gone already: a failure forgets a sequence before its owner does.
     const Status gone = engine_->Release(id);
     TM_CHECK(gone.ok() || gone.code() == Code::kNotFound, gone.message());
   }
 
-  void Fail(SequenceId id, const Status& status) {
+  void Fail(SequenceId id, bool stream, const Status& status) {
+    if (stream) {
+      TurnDelta delta;
+      delta.part.id = id;
+      delta.status = status;
+      std::vector<TurnDelta> deltas;
+      deltas.push_back(std::move(delta));
+      return feed_.Post(std::move(deltas));
+    }
     EngineEvent event;
     event.status = status;
     event.turn.id = id;
@@ -144,13 +158,23 @@ class EngineThread::Impl {
     }
   }
 
+  void TellDeltas() {
+    std::vector<TurnDelta> deltas = engine_->TakeDeltas();
+    for (const TurnDelta& delta : deltas) {
+      if (delta.done) generating_.erase(delta.part.id);
+    }
+    feed_.Post(std::move(deltas));
+  }
+
   // What a failed step leaves behind is not known; those that wait for a turn are told.
   void FailAll(const Status& status) {
     Log(LogLevel::kError, "an engine step failed",
         {{"reason", status.ToString()}, {"sequences", generating_.size()}});
+    TellDeltas();  // those of turns that ended before
     for (const SequenceId id : std::exchange(generating_, {})) {
+      const bool stream = streamed_.contains(id);
       Forget(id);
-      Fail(id, status);
+      Fail(id, stream, status);
     }
   }
 
@@ -185,9 +209,11 @@ class EngineThread::Impl {
   const Clock& clock_;
   const EngineThreadOptions options_;
   Mailbox<EngineEvent> events_;
+  TurnFeed feed_;
   std::atomic<uint64_t> version_;
   BusyMeter busy_;
   std::unordered_set<SequenceId> generating_;  // the thread's; those that wait for a turn
+  std::unordered_set<SequenceId> streamed_;    // the thread's; not yet released
   Time refused_until_{};                       // the thread's
 
   std::mutex mutex_;
@@ -222,6 +248,10 @@ void EngineThread::Release(SequenceId id) {
 
 Mailbox<EngineEvent>& EngineThread::events() {
   return impl_->events();
+}
+
+TurnFeed& EngineThread::feed() {
+  return impl_->feed();
 }
 
 uint64_t EngineThread::version() const {

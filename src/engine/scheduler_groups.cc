@@ -1,5 +1,4 @@
 // The part of the scheduler that lets the members of a group share their prompt.
-#include "engine/cpu/cpu_kernels.h"
 #include "engine/scheduler.h"
 
 namespace tidemill {
@@ -12,8 +11,14 @@ void Scheduler::Introduce(Sequence& sequence) {
     return;
   }
   PromptGroup& group = groups_[sequence.share_group];
-  if (group.members == 0) group.prompt = sequence.tokens;
-  if (group.prompt != sequence.tokens) {
+  const auto pin = sequence.pinned ? std::optional(sequence.version) : std::nullopt;
+  if (group.members == 0) {
+    group.prompt = sequence.tokens;
+    group.tenant = sequence.owner.tenant;
+    group.pin = pin;
+  }
+  if (group.prompt != sequence.tokens || group.tenant != sequence.owner.tenant ||
+      group.pin != pin) {
     sequence.share_group = 0;  // another prompt: correct without sharing, only slower
     return;
   }
@@ -35,10 +40,7 @@ bool Scheduler::WaitsForPrompt(const Sequence& sequence) {
 void Scheduler::AttachPrompt(Sequence& sequence) {
   PromptGroup* group = GroupOf(sequence);
   if (sequence.cached > 0 || group == nullptr || group->pages.empty()) return;
-  for (const PageId page : group->pages) pool_.Share(page);
-  sequence.pages = group->pages;
-  sequence.cached = sequence.prompt_length - 1;
-  sequence.computed_before = std::max(sequence.computed_before, sequence.cached);
+  UsePages(sequence, group->pages, sequence.prompt_length - 1);
 }
 
 void Scheduler::PublishPrompt(Sequence& sequence) {
@@ -55,8 +57,7 @@ void Scheduler::PublishPrompt(Sequence& sequence) {
 }
 
 void Scheduler::DropGroupPages(PromptGroup& group) {
-  for (const PageId page : group.pages) pool_.Drop(page);
-  group.pages.clear();
+  DropPages(group.pages);
 }
 
 }  // namespace tidemill

@@ -7,6 +7,7 @@
 
 #include "engine/decode_backend.h"
 #include "engine/engine.h"
+#include "engine/prefix_cache.h"
 
 namespace tidemill {
 
@@ -22,6 +23,14 @@ struct Sequence {
   int32_t cached = 0;
   int32_t computed_before = 0;  // positions below were computed once already
   uint64_t parked_at = 0;       // the scheduler's count when it was parked
+  SequenceClass service = SequenceClass::kTraining;
+
+  CacheOwner owner;
+  uint64_t version = 0;  // its next rows are computed under
+  bool pinned = false;   // to that version
+  bool clean = true;     // all of [0, cached) was computed under `version`
+  bool trusted = true;   // the steps that computed it did not fail
+  size_t published = 0;  // the first so many pages are known to the cache
 
   // Of the steps under way:
   int32_t drawing = 0;   // tokens they draw for this sequence
@@ -29,8 +38,12 @@ struct Sequence {
   bool closing = false;  // the last of these tokens ends the turn, whichever it is
 
   TurnParams turn;
-  TurnOutput output;  // of the turn under way
-  std::string tail;   // the last bytes of the turn, while stop strings are looked for
+  bool stream = false;
+  TurnOutput output;   // of the turn under way; of a streamed one what was not told yet
+  int32_t turned = 0;  // tokens of the turn, forced and drawn
+  std::string tail;    // the last bytes of the turn, while stop strings are looked for
+  std::vector<uint32_t> tail_tokens;  // which token each of them is of
+  uint32_t bytes = 0;                 // of the turn
 
   // Tokens whose keys and values are still to be computed. One: the next step draws from it.
   int32_t Pending() const { return static_cast<int32_t>(tokens.size()) + drawing - cached; }

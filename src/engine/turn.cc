@@ -2,24 +2,101 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <utility>
 
 namespace tidemill {
 namespace {
 
-// Whether the token completes a stop string. Keeps as many bytes as a later token could still
-// complete.
+constexpr size_t kStopStringsMax = 64;
+constexpr size_t kStopStringBytesMax = 1024;
+constexpr int32_t kTopLogprobsMax = 64;
+
+// The longest end of `tail` that a stop string begins with.
+size_t BeginsStop(const std::string& tail, const std::vector<std::string>& stops) {
+  size_t held = 0;
+  for (const std::string& stop : stops) {
+    for (size_t n = std::min(tail.size(), stop.size() - 1); n > held; --n) {
+      if (tail.compare(tail.size() - n, n, stop, 0, n) == 0) held = n;
+    }
+  }
+  return held;
+}
+
+// Whether the token completes a stop string: of several, the one that begins first. Keeps as many
+// bytes as a later token could still complete.
 bool CompletesStop(Sequence& s, const std::string& bytes) {
   s.tail += bytes;
+  s.bytes += static_cast<uint32_t>(bytes.size());
+  s.tail_tokens.resize(s.tail.size(), static_cast<uint32_t>(s.turned - 1));
+  const uint32_t tail_at = s.bytes - static_cast<uint32_t>(s.tail.size());
   size_t longest = 0;
-  for (const std::string& stop : s.turn.stop_strings) {
-    if (s.tail.find(stop) != std::string::npos) return true;
+  size_t begins = std::string::npos;
+  for (size_t i = 0; i < s.turn.stop_strings.size(); ++i) {
+    const std::string& stop = s.turn.stop_strings[i];
     longest = std::max(longest, stop.size());
+    const size_t at = s.tail.find(stop);
+    if (at >= begins) continue;
+    begins = at;
+    s.output.stop = {.string = static_cast<int32_t>(i),
+                     .token = s.tail_tokens[at],
+                     .byte = tail_at + static_cast<uint32_t>(at)};
   }
-  if (s.tail.size() >= longest) s.tail.erase(0, s.tail.size() - (longest - 1));
+  if (begins != std::string::npos) return true;
+  s.output.held_bytes = static_cast<uint32_t>(BeginsStop(s.tail, s.turn.stop_strings));
+  if (s.tail.size() >= longest) {
+    const size_t over = s.tail.size() - (longest - 1);
+    s.tail.erase(0, over);
+    s.tail_tokens.erase(s.tail_tokens.begin(), s.tail_tokens.begin() + static_cast<long>(over));
+  }
   return false;
 }
 
+void CountVersion(std::vector<TokenVersionRun>& versions, uint64_t version, uint32_t tokens) {
+  if (versions.empty() || versions.back().version != version) {
+    versions.push_back({.version = version, .tokens = 0});
+  }
+  versions.back().tokens += tokens;
+}
+
+// Those that were given, in front of the first that was drawn.
+void AppendForced(Sequence& s, uint64_t version) {
+  const std::vector<TokenId>& forced = s.turn.forced;
+  TurnOutput& out = s.output;
+  out.forced = static_cast<uint32_t>(forced.size());
+  out.ids = forced;
+  out.logprobs.assign(forced.size(), 0);
+  if (s.turn.sampling.Truncates()) out.full_logprobs.assign(forced.size(), 0);
+  if (s.turn.sampling.top_logprobs >= 0) {
+    out.model_logprobs.assign(forced.size(), 0);
+    out.top.resize(forced.size());
+  }
+  CountVersion(out.versions, version, out.forced);
+}
+
+template <typename T>
+void AppendAll(std::vector<T>& to, std::vector<T>& from) {
+  to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
+}
+
 }  // namespace
+
+void AppendPart(TurnOutput& whole, TurnOutput part) {
+  AppendAll(whole.ids, part.ids);
+  AppendAll(whole.logprobs, part.logprobs);
+  AppendAll(whole.full_logprobs, part.full_logprobs);
+  AppendAll(whole.model_logprobs, part.model_logprobs);
+  AppendAll(whole.top, part.top);
+  for (const TokenVersionRun& run : part.versions) {
+    CountVersion(whole.versions, run.version, run.tokens);
+  }
+  whole.id = part.id;
+  whole.finish = part.finish;
+  whole.stop = part.stop;
+  whole.forced += part.forced;
+  whole.cached_tokens = part.cached_tokens;
+  whole.held_bytes = part.held_bytes;
+}
 
 Status CheckTurn(const TurnParams& turn, bool has_bytes) {
   const SamplingParams& p = turn.sampling;
@@ -30,8 +107,22 @@ Status CheckTurn(const TurnParams& turn, bool has_bytes) {
   if (p.top_k < 0) return Invalid("top_k must be 0 or more");
   if (!(p.min_p >= 0 && p.min_p <= 1)) return Invalid("min_p must be between 0 and 1");
   if (turn.max_new_tokens < 1) return Invalid("max_new_tokens must be 1 or more");
+  if (turn.forced.size() >= static_cast<size_t>(turn.max_new_tokens)) {
+    return Invalid("max_new_tokens leaves no room behind " + std::to_string(turn.forced.size()) +
+                   " forced tokens");
+  }
+  if (p.top_logprobs < -1 || p.top_logprobs > kTopLogprobsMax) {
+    return Invalid("top_logprobs must be at most " + std::to_string(kTopLogprobsMax));
+  }
+  if (turn.stop_strings.size() > kStopStringsMax) {
+    return Invalid("at most " + std::to_string(kStopStringsMax) + " stop strings");
+  }
   for (const std::string& stop : turn.stop_strings) {
     if (stop.empty()) return Invalid("a stop string is empty");
+    if (stop.size() > kStopStringBytesMax) {
+      return Invalid("a stop string is longer than " + std::to_string(kStopStringBytesMax) +
+                     " bytes");
+    }
   }
   if (!turn.stop_strings.empty() && !has_bytes) {
     return Invalid("stop strings need an engine that was given token_bytes");
@@ -43,33 +134,43 @@ void BeginTurn(Sequence& sequence, TurnParams turn) {
   sequence.turn = std::move(turn);
   sequence.output = {};
   sequence.output.id = sequence.id;
+  sequence.turned = static_cast<int32_t>(sequence.turn.forced.size());
+  sequence.tokens.insert(sequence.tokens.end(), sequence.turn.forced.begin(),
+                         sequence.turn.forced.end());
   sequence.tail.clear();
+  sequence.tail_tokens.clear();
+  sequence.bytes = 0;
 }
 
 bool EndsWithin(const Sequence& s, int32_t more, int32_t max_context) {
-  const size_t tokens = static_cast<size_t>(more);
-  return s.output.ids.size() + tokens >= static_cast<size_t>(s.turn.max_new_tokens) ||
-         s.tokens.size() + tokens >= static_cast<size_t>(max_context);
+  return s.turned + more >= s.turn.max_new_tokens ||
+         s.tokens.size() + static_cast<size_t>(more) >= static_cast<size_t>(max_context);
 }
 
-bool AppendToken(Sequence& s, const Drawn& drawn, uint64_t version, int32_t max_context,
+bool AppendToken(Sequence& s, Drawn drawn, uint64_t version, int32_t max_context,
                  const std::function<std::string(TokenId)>& token_bytes) {
   TurnOutput& out = s.output;
+  if (static_cast<size_t>(s.turned) == s.turn.forced.size() && s.turned > 0) {
+    AppendForced(s, version);
+  }
+  ++s.turned;
   s.tokens.push_back(drawn.id);
   out.ids.push_back(drawn.id);
   out.logprobs.push_back(drawn.logprob);
   if (s.turn.sampling.Truncates()) out.full_logprobs.push_back(drawn.full_logprob);
-  if (out.versions.empty() || out.versions.back().version != version) {
-    out.versions.push_back({.version = version, .tokens = 0});
+  if (s.turn.sampling.top_logprobs >= 0) {
+    out.model_logprobs.push_back(drawn.model_logprob);
+    out.top.push_back(std::move(drawn.top));
   }
-  ++out.versions.back().tokens;
+  CountVersion(out.versions, version, 1);
   const std::vector<TokenId>& stops = s.turn.stop_ids;
+  out.held_bytes = 0;
   if (std::find(stops.begin(), stops.end(), drawn.id) != stops.end() ||
       (!s.turn.stop_strings.empty() && CompletesStop(s, token_bytes(drawn.id)))) {
     out.finish = TurnFinish::kStop;
     return true;
   }
-  if (out.ids.size() >= static_cast<size_t>(s.turn.max_new_tokens)) {
+  if (s.turned >= s.turn.max_new_tokens) {
     out.finish = TurnFinish::kLength;
     return true;
   }
@@ -78,6 +179,13 @@ bool AppendToken(Sequence& s, const Drawn& drawn, uint64_t version, int32_t max_
     return true;
   }
   return false;
+}
+
+TurnOutput TakeOutput(Sequence& s) {
+  TurnOutput next;
+  next.id = s.id;
+  next.cached_tokens = s.output.cached_tokens;
+  return std::exchange(s.output, std::move(next));
 }
 
 }  // namespace tidemill

@@ -12,6 +12,7 @@ namespace tidemill {
 // kInvalid names the field. `has_bytes`: somebody can say what bytes a token stands for.
 Status CheckTurn(const TurnParams& turn, bool has_bytes);
 
+// Puts the forced tokens behind the sequence.
 void BeginTurn(Sequence& sequence, TurnParams turn);
 
 // Whether the turn has ended by then, with `more` tokens more, whichever they are.
@@ -19,7 +20,10 @@ bool EndsWithin(const Sequence& sequence, int32_t more, int32_t max_context);
 
 // Puts the token behind the sequence and into its output. True: that ended the turn, and the output
 // says why.
-bool AppendToken(Sequence& sequence, const Drawn& drawn, uint64_t version, int32_t max_context,
+bool AppendToken(Sequence& sequence, Drawn drawn, uint64_t version, int32_t max_context,
                  const std::function<std::string(TokenId)>& token_bytes);
+
+// What came to the output since the turn began or this was called last.
+TurnOutput TakeOutput(Sequence& sequence);
 
 }  // namespace tidemill

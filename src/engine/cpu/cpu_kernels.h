@@ -50,6 +50,15 @@ struct AttentionArgs {
   float* scratch;  // 4 · (length padded to 64)
 };
 
+// Rows of one sequence that follow one another, whose keys and values are all in their pages. Each
+// has the numbers it has alone.
+struct AttentionRowsArgs {
+  AttentionArgs first;  // without a next; its scratch: 4 · (length of the last padded to 64) and
+                        // 8 · head_dim
+  int rows;             // row r sees `length` + r keys
+  long q_stride, out_stride;  // from one row to the next
+};
+
 // What happens between the projections and the attention: norm of heads, rotation, place in the
 // cache.
 struct RotateArgs {
@@ -74,6 +83,7 @@ struct CpuKernels {
   void (*pack_swiglu)(const float* gate, const float* up, long n, long k, float* packed);
   void (*matmul)(const MatmulArgs& args);
   void (*attention)(const AttentionArgs& args);
+  void (*attention_rows)(const AttentionRowsArgs& args);
   void (*rotate)(const RotateArgs& args);
   // out = x / √(mean x² + eps) · weight, row by row.
   void (*rms_norm)(const float* x, const float* weight, float eps, long rows, long width, long ld,

@@ -147,6 +147,48 @@ TEST_P(CpuKernelsTest, AttentionIsTheFormulaForEveryGroupingAndLength) {
   }
 }
 
+TEST_P(CpuKernelsTest, RowsAttendedTogetherHaveTheNumbersTheyHaveAlone) {
+  struct Shape {
+    int heads, kv_heads, head_dim;
+  };
+  for (const Shape& s : {Shape{4, 4, 16}, Shape{6, 2, 10}, Shape{4, 2, 32}, Shape{7, 1, 24}}) {
+    const int stride = (s.head_dim + 15) / 16 * 16, pages = 6;
+    const long keys = long{s.kv_heads} * s.head_dim * 16, values = long{s.kv_heads} * 16 * stride;
+    const auto pool = Randoms(static_cast<size_t>(pages * (keys + values)), 4);
+    const int order[pages] = {3, 0, 5, 1, 4, 2};
+    const long width = s.heads * s.head_dim + 5;
+    for (const int rows : {2, 3, 9, 20}) {
+      const auto q = Randoms(static_cast<size_t>(rows * width), 5);
+      for (const int length : {1, 14, 16, 61, 70}) {
+        std::vector<float> together(q.size()), alone(q.size());
+        std::vector<float> scratch(static_cast<size_t>(4 * 128 + 8 * s.head_dim));
+        AttentionArgs args{.q = q.data(),
+                           .out = together.data(),
+                           .pool = pool.data(),
+                           .pages = order,
+                           .page_stride = keys + values,
+                           .k_offset = 0,
+                           .v_offset = keys,
+                           .heads = s.heads,
+                           .kv_heads = s.kv_heads,
+                           .head_dim = s.head_dim,
+                           .value_stride = stride,
+                           .length = length,
+                           .next_pages = nullptr,
+                           .next_length = 0,
+                           .scratch = scratch.data()};
+        kernels_->attention_rows(
+            {.first = args, .rows = rows, .q_stride = width, .out_stride = width});
+        for (int r = 0; r < rows; ++r, ++args.length, args.q += width) {
+          args.out = alone.data() + r * width;
+          kernels_->attention(args);
+        }
+        ASSERT_EQ(together, alone) << rows << " rows from " << length << ", heads " << s.heads;
+      }
+    }
+  }
+}
+
 TEST_P(CpuKernelsTest, ExpRowIsExactToSingleErrors) {
   for (const long n : {1, 3, 16, 50, 333}) {
     auto x = Randoms(static_cast<size_t>(n), 6);

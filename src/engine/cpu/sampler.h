@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "engine/cpu/cpu_kernels.h"
@@ -16,14 +17,19 @@ double UniformAt(uint64_t seed, uint64_t position);
 // Buffers of a thread.
 struct SamplerScratch {
   std::vector<float> exps;
-  std::vector<std::pair<float, int32_t>> order;
+  std::vector<std::pair<float, int32_t>> order, heap;
 };
 
 // `position` is the place in the sequence the token will have. With temperature 0 the most likely
 // token (the first of equals) is taken, and its log-probabilities are those of temperature 1.
-// Where the logits are not finite its id is negative.
+// Where the logits are not finite its id is negative. Where `sampling` asks for it, ReportModel.
 void DrawToken(const CpuKernels& kernels, std::span<const float> logits,
                const SamplingParams& sampling, uint64_t seed, uint64_t position,
                SamplerScratch& scratch, Drawn& drawn);
+
+// For the token that was drawn: its log-probability at temperature 1, and the `top` most likely
+// tokens with theirs. The logits are finite.
+void ReportModel(const CpuKernels& kernels, std::span<const float> logits, int32_t top,
+                 SamplerScratch& scratch, Drawn& drawn);
 
 }  // namespace tidemill

@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <algorithm>
+#include <barrier>
 #include <cmath>
 #include <cstring>
 #include <deque>
@@ -20,6 +21,7 @@ namespace tidemill {
 namespace {
 
 constexpr long kBlockRows = 96;
+constexpr size_t kCutRows = 32;  // with fewer, threads wait longer for one another than they save
 
 struct PageShape {
   explicit PageShape(const ModelConfig& c)
@@ -48,14 +50,16 @@ class CpuBackend final : public DecodeBackend {
         config_(weights.config()),
         shape_(config_),
         pool_(static_cast<size_t>(options.pages) * static_cast<size_t>(shape_.page)),
-        packed_(PackWeights(weights, kernels_)),
+        packed_(static_cast<size_t>(options.versions)),
         team_(options.threads) {
+    packed_[0] = PackWeights(weights, kernels_);
     work_.resize(static_cast<size_t>(team_.size()));
     MakeRotations(options.max_context);
   }
 
   Result<std::shared_ptr<ReadyWeights>> Prepare(
-      std::shared_ptr<const PolicyWeights> weights) const override {
+      std::shared_ptr<const Weights> given) const override {
+    const std::shared_ptr<const PolicyWeights> weights = ToPolicyWeights(std::move(given));
     const ModelConfig& c = weights->config();
     if (ExpectedTensors(c) != ExpectedTensors(config_) || c.num_heads != config_.num_heads ||
         c.num_kv_heads != config_.num_kv_heads) {
@@ -69,8 +73,8 @@ class CpuBackend final : public DecodeBackend {
     return std::shared_ptr<ReadyWeights>(std::move(ready));
   }
 
-  Status Take(ReadyWeights& ready) override {
-    std::swap(packed_, static_cast<PackedReady&>(ready).packed);
+  Status Take(ReadyWeights& ready, int32_t place) override {
+    std::swap(packed_[static_cast<size_t>(place)], static_cast<PackedReady&>(ready).packed);
     return Ok();
   }
 
@@ -86,7 +90,7 @@ class CpuBackend final : public DecodeBackend {
       if (s.after >= 0) s.tokens = std::span(&last_[static_cast<size_t>(s.after)], 1);
     }
     std::vector<Drawn> drawn(segments.size());
-    Compute(segments, drawn);
+    for (size_t place = 0; place < packed_.size(); ++place) ComputeAt(place, segments, drawn);
     last_.clear();
     for (const Drawn& one : drawn) last_.push_back(std::max(one.id, 0));
     done_.push_back(std::move(drawn));
@@ -94,7 +98,7 @@ class CpuBackend final : public DecodeBackend {
   }
 
   Status Finish(std::span<Drawn> drawn) override {
-    std::copy(done_.front().begin(), done_.front().end(), drawn.begin());
+    std::move(done_.front().begin(), done_.front().end(), drawn.begin());
     done_.pop_front();
     return Ok();
   }
@@ -102,16 +106,40 @@ class CpuBackend final : public DecodeBackend {
   bool Foresees(const SamplingParams&) const override { return true; }
 
  private:
-  void Compute(std::span<const StepSegment> segments, std::span<Drawn> drawn) {
-    const std::vector<size_t> bounds = Split(segments);
+  // Those segments that are computed with the weights in `place`.
+  void ComputeAt(size_t place, std::span<const StepSegment> segments, std::span<Drawn> drawn) {
+    const auto here = [&](const StepSegment& s) { return static_cast<size_t>(s.weights) == place; };
+    if (std::all_of(segments.begin(), segments.end(), here)) {
+      return Compute(packed_[place], segments, drawn);
+    }
+    std::vector<StepSegment> some;
+    std::vector<size_t> where;
+    for (size_t i = 0; i < segments.size(); ++i) {
+      if (!here(segments[i])) continue;
+      some.push_back(segments[i]);
+      where.push_back(i);
+    }
+    if (some.empty()) return;
+    std::vector<Drawn> their(some.size());
+    Compute(packed_[place], some, their);
+    for (size_t i = 0; i < where.size(); ++i) drawn[where[i]] = std::move(their[i]);
+  }
+
+  void Compute(const PackedWeights& packed, std::span<const StepSegment> segments,
+               std::span<Drawn> drawn) {
+    const bool cut = Split(segments);
+    std::barrier<> together(team_.size());
     team_.Run([&](int worker) {
-      const size_t first = bounds[static_cast<size_t>(worker)];
-      const size_t count = bounds[static_cast<size_t>(worker) + 1] - first;
-      if (count == 0) return;
-      RunPart(segments.subspan(first, count), drawn.subspan(first, count),
-              work_[static_cast<size_t>(worker)]);
+      Work& w = work_[static_cast<size_t>(worker)];
+      if (cut || !w.pieces.empty()) RunPart(packed, drawn, w, cut ? &together : nullptr);
     });
   }
+
+  // A segment or a part of it.
+  struct Piece {
+    StepSegment segment;
+    size_t slot;  // of the segment in the step
+  };
 
   struct Row {
     const StepSegment* segment;
@@ -121,6 +149,7 @@ class CpuBackend final : public DecodeBackend {
 
   // What one thread needs; grows to the largest step seen.
   struct Work {
+    std::vector<Piece> pieces;
     std::vector<Row> rows;
     std::vector<long> draws;        // rows from which a token is drawn
     std::vector<size_t> draw_slot;  // and whose they are
@@ -142,19 +171,45 @@ class CpuBackend final : public DecodeBackend {
     }
   }
 
-  // Segments by thread, about the same number of rows each. A sequence is never split.
-  std::vector<size_t> Split(std::span<const StepSegment> segments) const {
-    size_t total = 0;
-    for (const StepSegment& segment : segments) total += segment.tokens.size();
-    const size_t parts = work_.size();
-    std::vector<size_t> bounds{0};
-    size_t seen = 0;
-    for (size_t i = 0; i < segments.size() && bounds.size() < parts; ++i) {
-      seen += segments[i].tokens.size();
-      if (seen * parts >= total * bounds.size()) bounds.push_back(i + 1);
+  // Gives the threads their pieces, about the same number of rows each. True: a segment was cut.
+  // Then its later rows need the keys and values of earlier ones, layer by layer; it is done only
+  // where it pays.
+  bool Split(std::span<const StepSegment> segments) {
+    size_t total = 0, longest = 0;
+    for (const StepSegment& segment : segments) {
+      total += segment.tokens.size();
+      longest = std::max(longest, segment.tokens.size());
     }
-    bounds.resize(parts + 1, segments.size());
-    return bounds;
+    const size_t parts = work_.size();
+    const bool cuts = longest > total / parts && longest >= kCutRows;
+    for (Work& w : work_) w.pieces.clear();
+    size_t seen = 0, part = 0;
+    bool cut = false;
+    for (size_t i = 0; i < segments.size(); ++i) {
+      StepSegment rest = segments[i];
+      while (true) {
+        while (part + 1 < parts && seen * parts >= total * (part + 1)) ++part;
+        const size_t room = (total * (part + 1) + parts - 1) / parts - seen;
+        const size_t rows = rest.tokens.size();
+        if (!cuts || rows <= room || part + 1 == parts) {
+          work_[part].pieces.push_back({rest, i});
+          seen += rows;
+          break;
+        }
+        work_[part].pieces.push_back({FirstRows(rest, room), i});
+        rest.tokens = rest.tokens.subspan(room);
+        rest.first += static_cast<int32_t>(room);
+        seen += room;
+        cut = true;
+      }
+    }
+    return cut;
+  }
+
+  static StepSegment FirstRows(StepSegment segment, size_t rows) {
+    segment.tokens = segment.tokens.first(rows);
+    segment.draw = false;
+    return segment;
   }
 
   void Multiply(const float* a, long lda, const PackedMatrix& matrix, long rows, float* c, long ldc,
@@ -171,76 +226,86 @@ class CpuBackend final : public DecodeBackend {
                      .mode = mode});
   }
 
-  void LayOut(std::span<const StepSegment> segments, Work& w) const {
+  void LayOut(Work& w, bool cut) const {
     w.rows.clear();
     w.draws.clear();
     w.draw_slot.clear();
     int32_t longest = 0;
-    for (size_t s = 0; s < segments.size(); ++s) {
-      const StepSegment& segment = segments[s];
+    for (const Piece& piece : w.pieces) {
+      const StepSegment& segment = piece.segment;
       int32_t position = segment.first;
       for (const TokenId token : segment.tokens) w.rows.push_back({&segment, token, position++});
       longest = std::max(longest, position);
       if (!segment.draw) continue;
       w.draws.push_back(static_cast<long>(w.rows.size()) - 1);
-      w.draw_slot.push_back(s);
+      w.draw_slot.push_back(piece.slot);
     }
     const size_t block = static_cast<size_t>(kBlockRows);
     w.x.Reserve(w.rows.size() * static_cast<size_t>(Width()));
     w.h.Reserve(block * static_cast<size_t>(Width()));
-    w.qkv.Reserve(block * static_cast<size_t>(QkvWidth()));
+    w.qkv.Reserve((cut ? w.rows.size() : block) * static_cast<size_t>(QkvWidth()));
     w.mixed.Reserve(block * static_cast<size_t>(PaddedRow(config_.q_size())));
     w.act.Reserve(block * static_cast<size_t>(PaddedRow(config_.intermediate_size)));
-    w.logits.Reserve(block * static_cast<size_t>(PaddedRow(config_.vocab_size)));
-    w.scores.Reserve(4 * (static_cast<size_t>(longest) + 64));
+    w.logits.Reserve(std::min(block, w.draws.size()) *
+                     static_cast<size_t>(PaddedRow(config_.vocab_size)));
+    w.scores.Reserve(4 * (static_cast<size_t>(longest) + 64) +
+                     8 * static_cast<size_t>(config_.head_dim));
   }
 
   long Width() const { return PaddedRow(config_.hidden_size); }
   long QkvWidth() const { return PaddedRow(config_.q_size() + 2 * config_.kv_size()); }
 
-  void RunPart(std::span<const StepSegment> segments, std::span<Drawn> drawn, Work& w) {
-    LayOut(segments, w);
+  // `together`: where the threads wait for one another in each layer; null: none has rows of
+  // another's sequences.
+  void RunPart(const PackedWeights& packed, std::span<Drawn> drawn, Work& w,
+               std::barrier<>* together) {
+    LayOut(w, together != nullptr);
     const long rows = static_cast<long>(w.rows.size());
     for (long r = 0; r < rows; ++r) {
-      std::copy_n(packed_.embed.data() + w.rows[static_cast<size_t>(r)].token * Width(), Width(),
+      std::copy_n(packed.embed.data() + w.rows[static_cast<size_t>(r)].token * Width(), Width(),
                   w.x.data() + r * Width());
     }
-    for (long layer = 0; layer < config_.num_layers; ++layer) {
-      for (long first = 0; first < rows; first += kBlockRows) {
-        RunLayer(layer, first, std::min(kBlockRows, rows - first), w);
+    for (long i = 0; i < config_.num_layers; ++i) {
+      const PackedLayer& layer = packed.layers[static_cast<size_t>(i)];
+      const auto blocks = [&](const auto& run) {
+        for (long first = 0; first < rows; first += kBlockRows) {
+          run(first, std::min(kBlockRows, rows - first));
+        }
+      };
+      if (together == nullptr) {
+        blocks([&](long first, long count) {
+          Project(layer, i, {first, count, w.qkv.data()}, w);
+          Transform(layer, i, {first, count, w.qkv.data()}, w);
+        });
+        continue;
       }
+      const auto qkv = [&](long first) { return w.qkv.data() + first * QkvWidth(); };
+      blocks([&](long first, long count) { Project(layer, i, {first, count, qkv(first)}, w); });
+      together->arrive_and_wait();
+      blocks([&](long first, long count) { Transform(layer, i, {first, count, qkv(first)}, w); });
     }
-    Draw(segments, drawn, w);
+    Draw(packed, drawn, w);
   }
 
-  void RunLayer(long index, long first, long rows, Work& w) {
-    const PackedLayer& layer = packed_.layers[static_cast<size_t>(index)];
-    const float eps = static_cast<float>(config_.rms_norm_eps);
-    const long width = Width(), mixed_width = PaddedRow(config_.q_size());
-    const long act_width = PaddedRow(config_.intermediate_size);
-    float* x = w.x.data() + first * width;
-    kernels_.rms_norm(x, layer.input_norm.data(), eps, rows, config_.hidden_size, width,
-                      w.h.data());
-    Multiply(w.h.data(), width, layer.qkv, rows, w.qkv.data(), QkvWidth(), MatmulMode::kStore);
-    Attend(index, layer, first, rows, w);
-    Multiply(w.mixed.data(), mixed_width, layer.o, rows, x, width, MatmulMode::kAdd);
-    kernels_.rms_norm(x, layer.post_norm.data(), eps, rows, config_.hidden_size, width, w.h.data());
-    Multiply(w.h.data(), width, layer.gate_up, rows, w.act.data(), act_width, MatmulMode::kSwiGlu);
-    Multiply(w.act.data(), act_width, layer.down, rows, x, width, MatmulMode::kAdd);
-  }
+  struct Block {
+    long first, rows;
+    float* qkv;
+  };
 
-  void Attend(long index, const PackedLayer& layer, long first, long rows, Work& w) {
+  // Queries, keys and values; the latter into their pages.
+  void Project(const PackedLayer& layer, long index, const Block& block, Work& w) {
+    const float* x = w.x.data() + block.first * Width();
+    kernels_.rms_norm(x, layer.input_norm.data(), static_cast<float>(config_.rms_norm_eps),
+                      block.rows, config_.hidden_size, Width(), w.h.data());
+    Multiply(w.h.data(), Width(), layer.qkv, block.rows, block.qkv, QkvWidth(), MatmulMode::kStore);
     const long half = config_.head_dim / 2;
-    const long mixed_width = PaddedRow(config_.q_size());
-    for (long r = 0; r < rows; ++r) {
-      const Row& row = w.rows[static_cast<size_t>(first + r)];
-      const Row* next = r + 1 < rows ? &row + 1 : nullptr;
+    for (long r = 0; r < block.rows; ++r) {
+      const Row& row = w.rows[static_cast<size_t>(block.first + r)];
       const int32_t slot = row.position % kPageSlots;
       float* page =
           pool_.data() +
           row.segment->pages[static_cast<size_t>(row.position / kPageSlots)] * shape_.page;
-      float* qkv = w.qkv.data() + r * QkvWidth();
-      kernels_.rotate({.qkv = qkv,
+      kernels_.rotate({.qkv = block.qkv + r * QkvWidth(),
                        .q_norm = layer.q_norm.data(),
                        .k_norm = layer.k_norm.data(),
                        .eps = static_cast<float>(config_.rms_norm_eps),
@@ -253,39 +318,73 @@ class CpuBackend final : public DecodeBackend {
                        .kv_heads = static_cast<int>(config_.num_kv_heads),
                        .head_dim = static_cast<int>(config_.head_dim),
                        .value_stride = static_cast<int>(shape_.value_stride)});
-      kernels_.attention({.q = qkv,
-                          .out = w.mixed.data() + r * mixed_width,
-                          .pool = pool_.data(),
-                          .pages = row.segment->pages.data(),
-                          .page_stride = shape_.page,
-                          .k_offset = shape_.KeysAt(index),
-                          .v_offset = shape_.ValuesAt(index),
-                          .heads = static_cast<int>(config_.num_heads),
-                          .kv_heads = static_cast<int>(config_.num_kv_heads),
-                          .head_dim = static_cast<int>(config_.head_dim),
-                          .value_stride = static_cast<int>(shape_.value_stride),
-                          .length = row.position + 1,
-                          .next_pages = next ? next->segment->pages.data() : nullptr,
-                          .next_length = next ? next->position : 0,
-                          .scratch = w.scores.data()});
     }
   }
 
-  void Draw(std::span<const StepSegment> segments, std::span<Drawn> drawn, Work& w) const {
+  void Transform(const PackedLayer& layer, long index, const Block& block, Work& w) {
+    const float eps = static_cast<float>(config_.rms_norm_eps);
+    const long width = Width(), rows = block.rows;
+    const long act_width = PaddedRow(config_.intermediate_size);
+    float* x = w.x.data() + block.first * width;
+    Attend(index, block, w);
+    Multiply(w.mixed.data(), PaddedRow(config_.q_size()), layer.o, rows, x, width,
+             MatmulMode::kAdd);
+    kernels_.rms_norm(x, layer.post_norm.data(), eps, rows, config_.hidden_size, width, w.h.data());
+    Multiply(w.h.data(), width, layer.gate_up, rows, w.act.data(), act_width, MatmulMode::kSwiGlu);
+    Multiply(w.act.data(), act_width, layer.down, rows, x, width, MatmulMode::kAdd);
+  }
+
+  void Attend(long index, const Block& block, Work& w) {
+    const long mixed_width = PaddedRow(config_.q_size());
+    for (long r = 0; r < block.rows;) {
+      const Row* row = &w.rows[static_cast<size_t>(block.first + r)];
+      long count = 1;
+      while (r + count < block.rows && row[count].segment == row->segment) ++count;
+      const Row* next = r + count < block.rows ? row + count : nullptr;
+      const AttentionArgs args{
+          .q = block.qkv + r * QkvWidth(),
+          .out = w.mixed.data() + r * mixed_width,
+          .pool = pool_.data(),
+          .pages = row->segment->pages.data(),
+          .page_stride = shape_.page,
+          .k_offset = shape_.KeysAt(index),
+          .v_offset = shape_.ValuesAt(index),
+          .heads = static_cast<int>(config_.num_heads),
+          .kv_heads = static_cast<int>(config_.num_kv_heads),
+          .head_dim = static_cast<int>(config_.head_dim),
+          .value_stride = static_cast<int>(shape_.value_stride),
+          .length = row->position + 1,
+          .next_pages = next && count == 1 ? next->segment->pages.data() : nullptr,
+          .next_length = next && count == 1 ? next->position : 0,
+          .scratch = w.scores.data()};
+      if (count == 1) {
+        kernels_.attention(args);
+      } else {
+        kernels_.attention_rows({.first = args,
+                                 .rows = static_cast<int>(count),
+                                 .q_stride = QkvWidth(),
+                                 .out_stride = mixed_width});
+      }
+      r += count;
+    }
+  }
+
+  void Draw(const PackedWeights& packed, std::span<Drawn> drawn, Work& w) const {
     const long width = Width(), logit_width = PaddedRow(config_.vocab_size);
     const long total = static_cast<long>(w.draws.size());
     for (long first = 0; first < total; first += kBlockRows) {
       const long rows = std::min(kBlockRows, total - first);
       for (long r = 0; r < rows; ++r) {
         kernels_.rms_norm(w.x.data() + w.draws[static_cast<size_t>(first + r)] * width,
-                          packed_.norm.data(), static_cast<float>(config_.rms_norm_eps), 1,
+                          packed.norm.data(), static_cast<float>(config_.rms_norm_eps), 1,
                           config_.hidden_size, width, w.h.data() + r * width);
       }
-      Multiply(w.h.data(), width, packed_.head, rows, w.logits.data(), logit_width,
+      Multiply(w.h.data(), width, packed.head, rows, w.logits.data(), logit_width,
                MatmulMode::kStore);
       for (long r = 0; r < rows; ++r) {
         const size_t slot = w.draw_slot[static_cast<size_t>(first + r)];
-        const StepSegment& segment = segments[slot];
+        const StepSegment& segment =
+            *w.rows[static_cast<size_t>(w.draws[static_cast<size_t>(first + r)])].segment;
         const std::span<const float> logits(w.logits.data() + r * logit_width,
                                             static_cast<size_t>(config_.vocab_size));
         const uint64_t position = static_cast<uint64_t>(segment.first) + segment.tokens.size();
@@ -299,7 +398,7 @@ class CpuBackend final : public DecodeBackend {
   const ModelConfig config_;
   const PageShape shape_;
   LazyFloats pool_;
-  PackedWeights packed_;
+  std::vector<PackedWeights> packed_;    // by place
   FloatBuffer cos_, sin_;                // [max_context, head_dim / 2]
   std::vector<Work> work_;               // one a thread
   std::vector<TokenId> last_;            // by the step started last

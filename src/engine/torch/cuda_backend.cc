@@ -42,13 +42,13 @@ class CudaBackend final : public DecodeBackend {
 
   // The copy on the device is quick and in the order of its steps: there is nothing to prepare.
   Result<std::shared_ptr<ReadyWeights>> Prepare(
-      std::shared_ptr<const PolicyWeights> weights) const override {
+      std::shared_ptr<const Weights> weights) const override {
     auto ready = std::make_shared<WeightsAsTheyAre>();
-    ready->weights = std::move(weights);
+    ready->weights = ToPolicyWeights(std::move(weights));
     return std::shared_ptr<ReadyWeights>(std::move(ready));
   }
 
-  Status Take(ReadyWeights& ready) override {
+  Status Take(ReadyWeights& ready, int32_t) override {
     return Load(*static_cast<WeightsAsTheyAre&>(ready).weights);
   }
 
@@ -102,7 +102,10 @@ class CudaBackend final : public DecodeBackend {
     drawn_.resize(drawn.size());
     TM_RETURN_IF_ERROR(decoder_->Finish(drawn_));
     for (size_t i = 0; i < drawn.size(); ++i) {
-      drawn[i] = {drawn_[i].token, drawn_[i].logprob, drawn_[i].logprob};
+      drawn[i] = {.id = drawn_[i].token,
+                  .logprob = drawn_[i].logprob,
+                  .full_logprob = drawn_[i].logprob,
+                  .model_logprob = drawn_[i].logprob};
     }
     for (const HostDraw& draw : draws) {
       TM_RETURN_IF_ERROR(DrawOnCpu(draw, drawn[draw.segment]));
@@ -110,12 +113,22 @@ class CudaBackend final : public DecodeBackend {
     return Ok();
   }
 
-  // Truncated sampling is for serving and evaluation; the logits of such rows come to the host.
+  // Truncated sampling and the model's own log-probabilities are for serving and evaluation; the
+  // logits of such rows come to the host.
   bool Foresees(const SamplingParams& sampling) const override {
-    return !sampling.Truncates() || sampling.temperature <= 0;
+    return DrawsOnDevice(sampling) && !Reports(sampling);
   }
 
  private:
+  static bool DrawsOnDevice(const SamplingParams& sampling) {
+    return !sampling.Truncates() || sampling.temperature <= 0;
+  }
+  // The model's own log-probability is that of the draw where the temperature is 1 or 0.
+  static bool Reports(const SamplingParams& sampling) {
+    return sampling.top_logprobs > 0 ||
+           (sampling.top_logprobs == 0 && sampling.temperature != 1 && sampling.temperature > 0);
+  }
+
   // What the host draws when a step is done.
   struct HostDraw {
     size_t segment = 0;
@@ -169,7 +182,12 @@ class CudaBackend final : public DecodeBackend {
   }
 
   Status DrawOnCpu(const HostDraw& draw, Drawn& drawn) {
+    if (drawn.id < 0) return Ok();  // the logits are not finite
     TM_RETURN_IF_ERROR(decoder_->Logits(draw.segment, logits_));
+    if (DrawsOnDevice(draw.sampling)) {
+      ReportModel(BestCpuKernels(), logits_, draw.sampling.top_logprobs, scratch_, drawn);
+      return Ok();
+    }
     DrawToken(BestCpuKernels(), logits_, draw.sampling, draw.seed, draw.position, scratch_, drawn);
     return Ok();
   }
@@ -195,6 +213,11 @@ Result<std::unique_ptr<DecodeBackend>> NewCudaBackend(const PolicyWeights& weigh
                                                       const BackendOptions& options) {
   const at::Tensor& embed = weights.view().embed;
   TM_CHECK(embed.is_cuda(), "a GPU engine has its weights on the GPU");
+  if (options.versions != 1) {
+    return Invalid(
+        "an engine on a GPU holds one version at a time; engine.versions must be 1, not " +
+        std::to_string(options.versions));
+  }
   TM_ASSIGN_OR_RETURN(
       std::unique_ptr<CudaDecoder> decoder,
       CudaDecoder::New(weights.config(),

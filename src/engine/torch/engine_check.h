@@ -41,10 +41,13 @@ class EngineRun {
 
   void Add(SequenceId id, const std::vector<TokenId>& prompt, const TurnParams& turn,
            uint64_t share_group = 0) {
-    tokens_[id] = prompt;
-    turns_[id] = turn;
-    const Status status =
-        engine_->Add({.id = id, .prompt = prompt, .share_group = share_group, .turn = turn});
+    AddStart({.id = id, .prompt = prompt, .share_group = share_group, .turn = turn});
+  }
+
+  void AddStart(SequenceStart start) {
+    tokens_[start.id] = start.prompt;
+    turns_[start.id] = start.turn;
+    const Status status = engine_->Add(std::move(start));
     ASSERT_TRUE(status.ok()) << status.ToString();
   }
 

@@ -25,6 +25,11 @@ struct EngineOptions {
   // engine; where a turn ends with a token nobody could foresee, one row of it is for nothing. 0:
   // what pays, 2 on a GPU and 1 on a CPU.
   int32_t steps_at_once = 0;
+  // Sets of weights held at once: more than one lets sequences pin a version. Each needs the memory
+  // of a whole set.
+  int32_t versions = 1;
+  // Of places, rows and pages for live sequences, where those of training want them too.
+  double live_share = 0.5;
   // The bytes a token stands for; needed only where turns have stop strings.
   std::function<std::string(TokenId)> token_bytes{};
 };

@@ -27,6 +27,8 @@ Result<EngineOptions> EngineOptionsFrom(const RunConfig& config, int threads) {
     TM_ASSIGN_OR_RETURN(options.cache_bytes, DefaultCacheBytes(device));
   }
   options.threads = threads;
+  options.versions = static_cast<int32_t>(config.engine.versions);
+  options.live_share = config.gateway.share;
   return options;
 }
 

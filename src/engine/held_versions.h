@@ -1,0 +1,44 @@
+// Which sets of weights an engine holds, where, and which of them sequences are pinned to.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "core/status.h"
+
+namespace tidemill {
+
+// Never more versions are pinned than there are places but one, so there is always a place for the
+// newest. Not thread-safe.
+class HeldVersions {
+ public:
+  HeldVersions(int32_t places, uint64_t version) : places_(static_cast<size_t>(places)) {
+    places_[0] = {.version = version, .pins = 0};
+  }
+
+  uint64_t newest() const { return places_[newest_]->version; }
+  size_t held() const;
+  // Where the weights of `version` are, which is held.
+  int32_t PlaceOf(uint64_t version) const;
+
+  // kNotFound: the version is not held. kUnavailable: to hold it, there would be no place left for
+  // new weights.
+  Status Pin(uint64_t version);
+  void Unpin(uint64_t version);
+
+  // Where new weights go: a place with nothing in it, else that of the oldest that nobody pins.
+  int32_t PlaceForNew() const;
+  // They are there. Returns the version that is not held any more, if there is one.
+  std::optional<uint64_t> Took(int32_t place, uint64_t version);
+
+ private:
+  struct Held {
+    uint64_t version = 0;
+    size_t pins = 0;
+  };
+  std::vector<std::optional<Held>> places_;
+  size_t newest_ = 0;
+};
+
+}  // namespace tidemill

@@ -1,0 +1,31 @@
+// Deltas of many turns on their way to one reader.
+#pragma once
+
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "core/loop.h"
+#include "engine/engine.h"
+
+namespace tidemill {
+
+// What comes for a turn before the reader took what came earlier is put behind that, so however
+// slow the reader is there is never more here than the turns under way have tokens. Thread-safe.
+class TurnFeed {
+ public:
+  // Before the first Post that should wake somebody.
+  void Attach(Waker& waker);
+  // Of one step, in order. Wakes once.
+  void Post(std::vector<TurnDelta> deltas);
+  // Everything that arrived, one delta a turn, in the order in which their first tokens did.
+  std::vector<TurnDelta> TakeAll();
+
+ private:
+  std::mutex mutex_;
+  std::vector<TurnDelta> deltas_;                   // guarded by mutex_
+  std::unordered_map<SequenceId, size_t> pending_;  // guarded by mutex_; where in deltas_
+  Waker* waker_ = nullptr;                          // guarded by mutex_
+};
+
+}  // namespace tidemill
