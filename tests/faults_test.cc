@@ -270,6 +270,9 @@ TEST_F(FaultsTest, AFleetSurvivesWhateverHappensToItAndLosesNothing) {
   EXPECT_EQ(books.uses + books.left_out, books.steps * 16) << books.left_out << " left out";
   EXPECT_GE(books.resumes, 1u);
   EXPECT_EQ(books.dead_letters, nonsense) << "only what was nonsense is dead";
+  if (!small_disk_ && !HasFailure()) {
+    GTEST_SKIP() << "everything but a full disk was tried: mounting a tmpfs is not allowed here";
+  }
 }
 
 TEST_F(FaultsTest, AWorkerThatSpeaksAnotherVersionOfTheMessagesIsTurnedAway) {

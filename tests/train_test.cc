@@ -176,7 +176,8 @@ TEST_F(TrainTest, AQwen2DirectoryIsTrainedOnTasksAndToolsOfOnesOwn) {
 
   const ProcessOutput unknown = RunTidemill(Train("unknown", words));
   EXPECT_EQ(unknown.exit_code, 2);
-  EXPECT_THAT(unknown.output, HasSubstr("task one requires the tool \"f\"; available tools: compile"));
+  EXPECT_THAT(unknown.output,
+              HasSubstr("task one requires the tool \"f\"; available tools: compile"));
   std::ofstream(folder_ + "/taken.toml")
       << "[[tools.command]]\nname = 'lint'\ncommand = ['true']\n";
   const ProcessOutput taken = RunTidemill(Train("taken", folder_ + "/taken.toml"));

@@ -61,8 +61,8 @@ int ReportEnd(const TrainArguments& arguments, const RunDirectory& directory,
   if (result.interrupted) {
     std::fprintf(stderr, "resume with: tidemill train --resume %s\n", directory.path().c_str());
   } else if (!arguments.json) {
-    std::printf("inspect with: tidemill view %s; tidemill runs show %s\n",
-                directory.name().c_str(), directory.name().c_str());
+    std::printf("inspect with: tidemill view %s; tidemill runs show %s\n", directory.name().c_str(),
+                directory.name().c_str());
   }
   return 0;
 }

@@ -1,6 +1,8 @@
 // The thread around an engine, with an engine that only counts.
 #include <gtest/gtest.h>
 
+#include <optional>
+
 #include <map>
 #include <mutex>
 #include <set>
@@ -208,7 +210,13 @@ TEST_F(EngineThreadTest, BusyTimeGrowsWithWork) {
 }
 
 TEST_F(EngineThreadTest, StopsWhileASequenceRuns) {
-  thread_.Start(Start(1, 1 << 30));
+  std::optional<EngineThread> own(std::in_place, std::make_unique<CountingEngine>(1), *channel_,
+                                  clock_, EngineThreadOptions{});
+  own->Start(Start(1, 1 << 30));
+  while (own->Stats().steps == 0) std::this_thread::yield();
+  EXPECT_EQ(own->events().TakeAll().size(), 0u) << "the sequence still runs";
+  own.reset();  // returns within one step: a test that hangs here fails by its time limit
+  EXPECT_FALSE(own.has_value());
 }
 
 }  // namespace

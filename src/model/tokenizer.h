@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "core/status.h"
-#include "model/token_id.h"
 #include "model/text_span.h"
+#include "model/token_id.h"
 
 namespace tidemill {
 

@@ -51,13 +51,39 @@ TEST(RunSnapshot, NoTwoLoopsCountUnderOneName) {
     }
   }
   // What the display and the summary show by name.
-  for (const char* key :
-       {"steps", "version", "epoch", "episodes_running", "episodes_finished", "episodes_stored",
-        "waiting_for_tools", "waiting_verdicts", "ready_episodes", "generated_tokens",
-        "trained_tokens", "stale", "too_old", "zero_variance", "duplicates", "unscorable",
-        "tool_calls", "gradings", "cache_hits", "cache_misses", "cache_joined", "tool_retries",
-        "reward_retries", "tool_commands", "skipped", "put_off", "evicted", "rescored",
-        "second_looks", "tool_wall_us", "tool_queue_us", "gate_running", "episodes_received"}) {
+  for (const char* key : {"steps",
+                          "version",
+                          "epoch",
+                          "episodes_running",
+                          "episodes_finished",
+                          "episodes_stored",
+                          "waiting_for_tools",
+                          "waiting_verdicts",
+                          "ready_episodes",
+                          "generated_tokens",
+                          "trained_tokens",
+                          "stale",
+                          "too_old",
+                          "zero_variance",
+                          "duplicates",
+                          "unscorable",
+                          "tool_calls",
+                          "gradings",
+                          "cache_hits",
+                          "cache_misses",
+                          "cache_joined",
+                          "tool_retries",
+                          "reward_retries",
+                          "tool_commands",
+                          "skipped",
+                          "put_off",
+                          "evicted",
+                          "rescored",
+                          "second_looks",
+                          "tool_wall_us",
+                          "tool_queue_us",
+                          "gate_running",
+                          "episodes_received"}) {
     EXPECT_EQ(keys.count(key), 1u) << key;
   }
 }

@@ -63,10 +63,6 @@ class TrainerThread::Impl {
   Mailbox<TrainerEvent>& events() { return events_; }
   const BusyMeter& busy() const { return busy_; }
   int ranks_lost() const { return ranks_lost_; }
-  void KeepBest(uint64_t step) {
-    std::lock_guard lock(mutex_);
-    best_ = "step-" + std::to_string(step);
-  }
 
  private:
   std::optional<Command> Next() {
@@ -159,13 +155,8 @@ class TrainerThread::Impl {
   }
 
   void Prune(const std::string& newest) {
-    std::set<std::string> keep;
-    {
-      std::lock_guard lock(mutex_);
-      if (!best_.empty()) keep.insert(best_);
-    }
     const std::string folder = std::filesystem::absolute(newest).parent_path().string();
-    const auto pruned = PruneCheckpoints(folder, options_.keep_last, keep);
+    const auto pruned = PruneCheckpoints(folder, options_.keep_last, {});
     // Old checkpoints that stay cost space, no more.
     if (!pruned.ok())
       LogWarn("could not delete old checkpoints", {{"why", pruned.status().message()}});
@@ -183,7 +174,6 @@ class TrainerThread::Impl {
   std::mutex mutex_;
   std::condition_variable arrived_;
   std::deque<Command> commands_;  // guarded by mutex_
-  std::string best_;              // guarded by mutex_
   bool stop_ = false;             // guarded by mutex_
   std::thread thread_;            // last: it uses everything above
 };
@@ -206,9 +196,6 @@ void TrainerThread::Checkpoint(CheckpointRequest request) {
 }
 Mailbox<TrainerEvent>& TrainerThread::events() {
   return impl_->events();
-}
-void TrainerThread::KeepBest(uint64_t step) {
-  impl_->KeepBest(step);
 }
 const BusyMeter& TrainerThread::busy() const {
   return impl_->busy();

@@ -16,7 +16,7 @@ namespace tidemill {
 struct TrainerThreadOptions {
   int threads = 1;               // libtorch's, in the trainer's thread
   std::string files_from;        // model directory whose tokenizer files go into checkpoints
-  uint64_t keep_last = 0;        // checkpoints kept, the best besides; 0: all
+  uint64_t keep_last = 0;        // newest checkpoints kept; 0: all
   size_t max_outstanding = 256;  // commands not yet answered
 };
 
@@ -34,8 +34,6 @@ class TrainerThread final : public TrainerPort {
   void Checkpoint(CheckpointRequest request) override;
   Mailbox<TrainerEvent>& events() override;
 
-  // Any thread: the checkpoint "step-N" that is kept however old it gets.
-  void KeepBest(uint64_t step);
   const BusyMeter& busy() const;
   // Any thread: ranks that died or hung. Not 0: no step will succeed any more.
   int ranks_lost() const;

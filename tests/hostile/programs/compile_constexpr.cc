@@ -4,4 +4,6 @@ constexpr int f() {
   return n;
 }
 constexpr int x = f();
-int main() { return x; }
+int main() {
+  return x;
+}

@@ -1,5 +1,5 @@
-// For the hostile programs in C. One that gets what it must not prints "ESCAPED" and what; the runner
-// looks for that word in everything that leaves the box.
+// For the hostile programs in C. One that gets what it must not prints "ESCAPED" and what; the
+// runner looks for that word in everything that leaves the box.
 #pragma once
 #define _GNU_SOURCE
 #include <errno.h>
@@ -25,12 +25,12 @@ static inline void escaped(const char* what) {
 }
 
 // A call that must be refused, by the filter or for want of a right.
-#define REFUSED(call)                                                                    \
-  do {                                                                                   \
-    errno = 0;                                                                           \
-    if ((long)(call) >= 0 || (errno != EPERM && errno != ENOSYS && errno != EACCES &&    \
-                              errno != EAFNOSUPPORT)) {                                  \
-      printf("ESCAPED %s: errno %d\n", #call, errno);                                    \
-      fflush(stdout);                                                                    \
-    }                                                                                    \
+#define REFUSED(call)                                                                      \
+  do {                                                                                     \
+    errno = 0;                                                                             \
+    if ((long)(call) >= 0 ||                                                               \
+        (errno != EPERM && errno != ENOSYS && errno != EACCES && errno != EAFNOSUPPORT)) { \
+      printf("ESCAPED %s: errno %d\n", #call, errno);                                      \
+      fflush(stdout);                                                                      \
+    }                                                                                      \
   } while (0)
