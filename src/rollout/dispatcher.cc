@@ -79,6 +79,7 @@ Time Dispatcher::Step(Time now) {
   outbox_.Flush(now);
   counters_.running = static_cast<uint64_t>(gate_.running());
   counters_.accepted = static_cast<uint64_t>(gate_.accepted());
+  counters_.evaluating = evals_running_;
   counters_.epoch = order_.epoch();
   // A full topic says nothing when it drains: look again soon.
   return now + (outbox_.waiting() > 0 ? milliseconds(5) : milliseconds(200));

@@ -101,6 +101,11 @@ struct DispatcherCounters : CounterSet {
                     .metric = "tidemill_gate_accepted",
                     .help = "Episodes accepted since the start",
                     .kind = Counter::Kind::kLevel}};
+  Counter evaluating{*this,
+                     {.key = "evaluating",
+                      .metric = "tidemill_evaluating_episodes",
+                      .help = "Evaluation episodes in progress",
+                      .kind = Counter::Kind::kLevel}};
   Counter epoch{*this,
                 {.key = "epoch",
                  .metric = "",

@@ -184,7 +184,8 @@ class Driver {
   // Groups whose rewards are all equal, or that something of ours spoiled, never become a step: say
   // so before somebody waits for one.
   void WarnOfNothingToLearn(const RunSnapshot& s) {
-    if (s["steps"] != steps_seen_) {
+    // Evaluation is not training: its episodes are not meant to teach.
+    if (s["steps"] != steps_seen_ || s["evaluating"] > 0) {
       steps_seen_ = s["steps"];
       fruitless_from_ = s["episodes_finished"];
     }
