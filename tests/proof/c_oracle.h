@@ -12,6 +12,7 @@ namespace tidemill {
 
 struct COracleOptions {
   std::string compiler = "clang";  // or gcc, whose sanitizer sees less
+  bool address = false;  // with the address sanitizer as well: it sees where pointers go, slowly
   int low = -40;
   int high = 40;
 };

@@ -21,9 +21,15 @@ std::string Inputs(size_t index, const COracleOptions& options) {
          std::to_string(options.low + static_cast<int>(index % width)) + ")";
 }
 
+// Then nothing is known.
+bool IsTooLong(const COracleAnswer& answer, size_t i) {
+  return answer.status[i] == COracleAnswer::kTooLong;
+}
+
 std::string WrongProof(const COracleAnswer& reference, const COracleAnswer& candidate,
                        const COracleOptions& options) {
   for (size_t i = 0; i < reference.status.size(); ++i) {
+    if (IsTooLong(reference, i) || IsTooLong(candidate, i)) continue;
     if (reference.status[i] == COracleAnswer::kReturned &&
         candidate.status[i] == COracleAnswer::kReturned &&
         reference.value[i] == candidate.value[i]) {
@@ -47,6 +53,7 @@ std::string WhatIsWrong(const Proof& proof, const COracleAnswer& reference,
   const auto at = static_cast<size_t>((proof.inputs[0].value - options.low) * width +
                                       (proof.inputs[1].value - options.low));
   const std::string claim = proof.Text() + "; ";
+  if (IsTooLong(reference, at) || IsTooLong(candidate, at)) return "";
   if (!proof.reference.returns || reference.status[at] != COracleAnswer::kReturned ||
       reference.value[at] != proof.reference.value) {
     return claim + "but the reference gave " + std::to_string(reference.value[at]) + " (status " +
@@ -78,7 +85,7 @@ std::string CompareRuns(const std::string& text, const COracleAnswer& answer,
     for (int64_t b = options.low; b <= options.high; ++b, ++i) {
       const int64_t input[] = {a, b};
       const CRun run = machine.Run(input, 10'000'000);
-      if (run.read_unset) continue;
+      if (run.read_unset || IsTooLong(answer, i)) continue;
       if (run.end == CRun::End::kUndefined &&
           IsInvisible(std::string(UndefinedText(run.undefined)), options)) {
         continue;

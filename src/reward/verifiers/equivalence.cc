@@ -6,6 +6,8 @@
 #include "reward/verifiers/c_machine.h"
 #include "reward/verifiers/input_space.h"
 #include "reward/verifiers/input_trial.h"
+#include "reward/verifiers/normal_form.h"
+#include "reward/verifiers/z3_proof.h"
 
 namespace tidemill {
 namespace {
@@ -76,10 +78,24 @@ InputSpace SpaceOf(const CFunction& function, const ProofOptions& options) {
   return space;
 }
 
+// A range may have no value of a type: -9:-1 for an unsigned parameter.
+Status CheckSpace(const CFunction& function, const ProofOptions& options) {
+  for (uint32_t i = 0; i < function.parameters && options.has_range; ++i) {
+    const CIntType type = function.variables[i].type.base;
+    const bool unbounded = type.bits == 64 && !type.is_signed;
+    if (options.high >= LowestOf(type) && (unbounded || options.low <= HighestOf(type))) continue;
+    return Invalid("the range has no value for the parameter \"" + function.variables[i].name +
+                   "\" of type " + TypeText(function.variables[i].type));
+  }
+  return Ok();
+}
+
 class EquivalenceProof {
  public:
   EquivalenceProof(const Side& reference, const Side& candidate, const ProofOptions& options)
       : options_(options),
+        reference_(reference.program),
+        candidate_(candidate.program),
         space_(SpaceOf(reference.function(), options)),
         trial_(reference.code, candidate.code, reference.function().result.base, options) {}
 
@@ -89,13 +105,21 @@ class EquivalenceProof {
     for (const Input& input : ProbeInputs(space_, few ? kCornerProbes : options_.probes)) {
       if (!trial_.Try(input)) return Refuted(input, "probe");
     }
+    if (!trial_.open() && HaveSameForm()) return Filled(ProofVerdict::kProved, "algebra");
     if (few) return TryAll();
     if (trial_.open()) return Unknown("probe");
-    return Unknown("");
+    return options_.z3_rlimit == 0 ? Unknown("") : AskAboutAll();
   }
 
  private:
   static constexpr size_t kCornerProbes = 64;
+
+  bool HaveSameForm() const {
+    const auto reference = NormalFormOf(reference_, space_);
+    if (!reference) return false;
+    const auto candidate = NormalFormOf(candidate_, space_);
+    return candidate && *reference == *candidate;
+  }
 
   Proof TryAll() {
     Input input;
@@ -106,6 +130,26 @@ class EquivalenceProof {
     } while (NextInput(space_, input));
     if (trial_.open()) return Unknown("exhaustive");
     return Filled(ProofVerdict::kProved, "exhaustive");
+  }
+
+  // Whatever Z3 finds is tried before it counts.
+  Proof AskAboutAll() {
+    std::string why;
+    for (const bool defined : {false, true}) {
+      const Z3Answer answer = AskZ3(reference_, candidate_, space_, options_, defined);
+      if (answer.kind == Z3Answer::Kind::kProved && !defined) {
+        return Filled(ProofVerdict::kProved, "z3");
+      }
+      if (answer.kind == Z3Answer::Kind::kInput && !trial_.Try(answer.input)) {
+        return Refuted(answer.input, "z3");
+      }
+      why = answer.kind == Z3Answer::Kind::kInput ? "a loop goes on for longer than it was followed"
+                                                  : answer.why;
+      if (answer.kind != Z3Answer::Kind::kInput) break;
+    }
+    Proof proof = Unknown("z3");
+    if (!trial_.open() && !why.empty()) proof.reason = why;
+    return proof;
   }
 
   Proof Filled(ProofVerdict verdict, std::string method) const {
@@ -147,6 +191,8 @@ class EquivalenceProof {
   }
 
   const ProofOptions& options_;
+  const CProgram& reference_;
+  const CProgram& candidate_;
   const InputSpace space_;
   InputTrial trial_;
 };
@@ -222,6 +268,7 @@ Result<Proof> ProveEquivalent(const ProofTexts& texts, const ProofOptions& optio
                              .message());
   } else {
     const std::string why = WhyIncomparable(reference->function(), candidate->function());
+    if (why.empty()) TM_RETURN_IF_ERROR(CheckSpace(reference->function(), chosen));
     proof = why.empty() ? EquivalenceProof(*reference, *candidate, chosen).Run()
                         : UnknownProof(why);
   }
