@@ -11,7 +11,9 @@ namespace {
 // A tree that knows how to be written in several ways. `word` is an operator or a leaf's text;
 // `slips`: what the operator may be by mistake.
 struct Piece {
-  enum Kind { kLeaf, kNumber, kBinary, kUnary, kCast, kChoose, kIndex, kCall } kind = kLeaf;
+  enum Kind {
+    kLeaf, kNumber, kBinary, kUnary, kCast, kChoose, kIndex, kCall, kStep, kSet, kComma  //
+  } kind = kLeaf;
   std::string word;
   std::vector<Piece> parts;
 };
@@ -56,13 +58,15 @@ class Author {
     if (initialised) out.back().parts.push_back(Expression(2));
     names_.push_back(name);
     writable_.push_back(name);
+    if (type == "int") ints_.push_back(name);
   }
 
   void DeclareArray(std::vector<Line>& out) {
     const std::string name = "t" + std::to_string(next_++);
     const int length = 1 << Pick(2, 4);
-    Line line{Line::kDeclare, std::string(kTypes[random_.Below(kTypes.size())]) + " " + name + "[" +
-                                  std::to_string(length) + "]", "{}", {}, {}};
+    const std::string type = kTypes[random_.Below(kTypes.size())];
+    Line line{Line::kDeclare, type + " " + name + "[" + std::to_string(length) + "]", "{}", {}, {}};
+    if (type == "int") int_array_ = name + ", " + std::to_string(length);
     const int values = Pick(1, length);
     for (int i = 0; i < values; ++i) line.parts.push_back(Expression(1));
     out.push_back(std::move(line));
@@ -88,12 +92,28 @@ class Author {
     return {Piece::kLeaf, One(names_), {}};
   }
 
+  // With a side effect, or through a pointer.
+  Piece Effect(int depth) {
+    const double kind = random_.Uniform();
+    if (kind < 0.3 && !writable_.empty()) {
+      return {Piece::kStep, One(writable_) + (random_.Chance(0.5) ? "++" : "--"), {}};
+    }
+    if (kind < 0.5 && !writable_.empty()) return {Piece::kSet, One(writable_), {Expression(depth - 1)}};
+    if (kind < 0.7) return {Piece::kComma, "", {Expression(depth - 1), Expression(depth - 1)}};
+    if (kind < 0.85 && !int_array_.empty()) {
+      return {Piece::kCall, random_.Chance(0.5) ? "total" : "turn", {{Piece::kLeaf, int_array_, {}}}};
+    }
+    if (!ints_.empty()) return {Piece::kCall, "bump", {{Piece::kLeaf, "&" + One(ints_), {}}, Leaf()}};
+    return Leaf();
+  }
+
   Piece Small(Piece piece) {
     return {Piece::kBinary, "%", {std::move(piece), Number(2, 97)}};
   }
 
   Piece Expression(int depth) {
     if (depth == 0 || random_.Chance(0.2)) return Leaf();
+    if (random_.Chance(0.03)) return Effect(depth);
     const double kind = random_.Uniform();
     const auto sub = [&] { return Expression(depth - 1); };
     if (kind < 0.45) {
@@ -147,7 +167,7 @@ class Author {
     line.parts.push_back(random_.Chance(0.5)
                              ? Number(1, 12)
                              : Piece{Piece::kBinary, "%", {Expression(1), Number(3, 15)}});
-    const size_t names = names_.size(), writable = writable_.size();
+    const size_t names = names_.size(), writable = writable_.size(), ints = ints_.size();
     names_.push_back(name);
     ++loops_;
     line.bodies.emplace_back();
@@ -155,6 +175,7 @@ class Author {
     --loops_;
     names_.resize(names);
     writable_.resize(writable);
+    ints_.resize(ints);
     out.push_back(std::move(line));
   }
 
@@ -164,12 +185,13 @@ class Author {
     if (is_switch) line.parts[0] = Small(std::move(line.parts[0]));
     const int bodies = is_switch ? Pick(2, 4) : Pick(1, 2);
     for (int i = 0; i < bodies; ++i) {
-      const size_t names = names_.size(), writable = writable_.size();
+      const size_t names = names_.size(), writable = writable_.size(), ints = ints_.size();
       line.bodies.emplace_back();
       Lines(line.bodies.back(), Pick(1, 2), depth - 1);
       if (is_switch && random_.Chance(0.7)) line.bodies.back().push_back({Line::kBreak, "", "", {}, {}});
       names_.resize(names);
       writable_.resize(writable);
+      ints_.resize(ints);
     }
     out.push_back(std::move(line));
   }
@@ -200,6 +222,8 @@ class Author {
   Random random_;
   std::vector<std::string> names_;
   std::vector<std::string> writable_;
+  std::vector<std::string> ints_;  // those of type int
+  std::string int_array_;          // "name, length" of an array of int
   std::vector<std::pair<std::string, int>> arrays_;
   int next_ = 0;
   int loops_ = 0;
@@ -217,6 +241,11 @@ class Writer {
         "  for (int k = 0; k < 4; k++) s = s * 2 + ((x >> k & 1) ^ (y & k));\n"
         "  return s;\n}\n"
         "static long twice(long x, unsigned char y) { return y ? x % 1000 + y : x % 7; }\n"
+        "static int total(const int *p, int n) { int s = 0; while (n--) s ^= *p++; return s; }\n"
+        "static int turn(int p[], int n) {\n"
+        "  for (int i = 0, j = n - 1; i < j; i++, j--) { int t = p[i]; p[i] = p[j]; p[j] = t; }\n"
+        "  return (n - 1)[p];\n}\n"
+        "static int bump(int *p, int by) { return *p = (*p + by) % 1000; }\n"
         "int f(int a, int b) {\n";
     Write(body, "  ", out);
     return out + "}\n";
@@ -243,7 +272,14 @@ class Writer {
       case Piece::kChoose:
         if (Other()) return "(!(" + part(0) + ") ? " + part(2) + " : " + part(1) + ")";
         return "(" + part(0) + " ? " + part(1) + " : " + part(2) + ")";
+      case Piece::kStep:
+        return piece.word;
+      case Piece::kSet:
+        return "(" + piece.word + " = " + part(0) + ")";
+      case Piece::kComma:
+        return "(" + part(0) + ", " + part(1) + ")";
       case Piece::kCall:
+        if (piece.parts.size() == 1) return piece.word + "(" + part(0) + ")";
         if (piece.word == "abs" || piece.word[0] == '_') return piece.word + "(" + part(0) + ")";
         return piece.word + "(" + part(0) + ", " + part(1) + ")";
       case Piece::kBinary:

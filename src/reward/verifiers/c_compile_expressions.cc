@@ -62,10 +62,7 @@ void CCompiler::EvaluateTo(const CExpr& expr, Register to) {
     case CExprKind::kOffset:
       return EvaluateOffset(expr, to, false);
     case CExprKind::kConvert:
-      if (expr.type.is_void()) {
-        EvaluateTo(*expr.args[0], to);
-        return;
-      }
+      if (expr.type.is_void()) return Discard(*expr.args[0]);
       return Convert(expr.args[0]->type.base, expr.type.base, to, Evaluate(*expr.args[0]),
                      expr.line);
     case CExprKind::kNegate:
@@ -94,7 +91,7 @@ void CCompiler::EvaluateTo(const CExpr& expr, Register to) {
     case CExprKind::kUpdate:
       return EvaluateUpdate(expr, to, expr.gives_old);
     case CExprKind::kCall:
-      return EvaluateCall(expr, to);
+      return EvaluateCall(expr, to, expr.type.is_void());
     case CExprKind::kBuiltin:
       return EvaluateBuiltin(expr, to);
   }
@@ -114,6 +111,7 @@ void CCompiler::EvaluateVariable(const CExpr& expr, Register to) {
 
 // For its effects alone.
 void CCompiler::Discard(const CExpr& expr) {
+  if (expr.kind == CExprKind::kVariable) return;  // (void)x
   const bool writes = expr.kind == CExprKind::kAssign || expr.kind == CExprKind::kUpdate;
   if (writes && expr.args[0]->kind == CExprKind::kVariable &&
       !Variable(expr.args[0]->index).in_memory()) {
@@ -124,6 +122,10 @@ void CCompiler::Discard(const CExpr& expr) {
     Discard(*expr.args[1]);
   } else if (expr.kind == CExprKind::kUpdate) {
     EvaluateUpdate(expr, Temporary(), false);
+  } else if (expr.kind == CExprKind::kCall) {
+    EvaluateCall(expr, 0, true);
+  } else if (expr.kind == CExprKind::kConvert) {
+    Discard(*expr.args[0]);
   } else {
     (void)Evaluate(expr);
   }
@@ -350,7 +352,7 @@ void CCompiler::EvaluateUpdate(const CExpr& expr, Register to, bool gives_old) {
   if (to != result) Emit(CInstructions::Move, expr.line, to, result);
 }
 
-void CCompiler::EvaluateCall(const CExpr& expr, Register to) {
+void CCompiler::EvaluateCall(const CExpr& expr, Register to, bool discards) {
   std::vector<Register> values;
   for (const CExprPtr& arg : expr.args) {
     values.push_back(Evaluate(*arg));
@@ -362,8 +364,10 @@ void CCompiler::EvaluateCall(const CExpr& expr, Register to) {
   for (size_t i = 0; i < values.size(); ++i) {
     Emit(CInstructions::Move, expr.line, static_cast<Register>(first + i), values[i]);
   }
-  Emit(CInstructions::Call, expr.line, static_cast<Register>(first)).imm = expr.index;
-  if (!expr.type.is_void()) {
+  CInstruction& call = Emit(CInstructions::Call, expr.line, static_cast<Register>(first));
+  call.imm = expr.index;
+  call.code = discards ? 1 : 0;
+  if (!discards) {
     Emit(CInstructions::Move, expr.line, to, static_cast<Register>(first));
   }
 }

@@ -52,7 +52,7 @@ class CCompiler {
   void EvaluateAssign(const CExpr& expr, Register to);
   void EvaluateUpdate(const CExpr& expr, Register to, bool gives_old);
   void Discard(const CExpr& expr);
-  void EvaluateCall(const CExpr& expr, Register to);
+  void EvaluateCall(const CExpr& expr, Register to, bool discards);
   void EvaluateBuiltin(const CExpr& expr, Register to);
   void Apply(const CExpr& expr, CIntType type, const CExpr& right, Register to, Register left);
   void Convert(CIntType from, CIntType to, Register to_register, Register from_register,

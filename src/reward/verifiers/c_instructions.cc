@@ -182,7 +182,7 @@ Step CInstructions::JumpIfNot(CMachine& m, Step i) {
 }
 
 Step CInstructions::Call(CMachine& m, Step i) {
-  return m.Call(static_cast<uint32_t>(i->imm), i->a, i + 1);
+  return m.Call(static_cast<uint32_t>(i->imm), i);
 }
 
 Step CInstructions::Return(CMachine& m, Step i) {
@@ -190,7 +190,7 @@ Step CInstructions::Return(CMachine& m, Step i) {
 }
 
 Step CInstructions::NoReturn(CMachine& m, Step i) {
-  return m.Undefined(CUndefined::kNoReturn, i);
+  return m.discards() ? m.Return(0) : m.Undefined(CUndefined::kNoReturn, i);
 }
 
 Step CInstructions::CheckSet(CMachine& m, Step i) {

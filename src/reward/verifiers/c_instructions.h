@@ -24,9 +24,9 @@ struct CInstructions {
   static Step Jump(CMachine& m, Step i);
   static Step JumpIf(CMachine& m, Step i);       // r[a]
   static Step JumpIfNot(CMachine& m, Step i);    // r[a]
-  static Step Call(CMachine& m, Step i);         // function imm; arguments and result from r[a] on
+  static Step Call(CMachine& m, Step i);         // function imm; arguments and result from r[a] on; code: the result is not used
   static Step Return(CMachine& m, Step i);       // r[a]
-  static Step NoReturn(CMachine& m, Step i);     // undefined
+  static Step NoReturn(CMachine& m, Step i);     // undefined, if the caller uses the result
   static Step CheckSet(CMachine& m, Step i);     // undefined unless r[a]
   static Step UnsetObject(CMachine& m, Step i);  // what p[a] points to
   static Step ZeroObject(CMachine& m, Step i);   // what p[a] points to

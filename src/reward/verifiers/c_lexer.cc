@@ -264,6 +264,7 @@ Status NotInSubset(uint32_t line, std::string_view what) {
 
 Result<std::vector<CToken>> LexC(std::string_view text) {
   if (text.size() > kCTextMax) return NotInSubset(1, "a text of more than 256 KiB");
+  if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
   return CLexer(text).Run();
 }
 

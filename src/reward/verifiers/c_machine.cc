@@ -55,15 +55,19 @@ const CInstruction* CMachine::Stop(CRun::End end) {
   return nullptr;
 }
 
-const CInstruction* CMachine::Call(uint32_t function, uint16_t first, const CInstruction* back) {
+// `call` is null for the function a run begins with.
+const CInstruction* CMachine::Call(uint32_t function, const CInstruction* call) {
   const CCode::Function& callee = code_.functions[function];
+  const uint16_t first = call == nullptr ? 0 : call->a;
   if (frames_.size() >= kFramesMax ||
       r + first + callee.registers > registers_.data() + registers_.size()) {
     return Stop(CRun::End::kDepth);
   }
-  frames_.push_back({back, r, static_cast<uint32_t>(objects_.size()), cells_top_});
+  frame_registers_ = callee.registers;
+  frames_.push_back({call == nullptr ? nullptr : call + 1, r,
+                     static_cast<uint32_t>(objects_.size()), cells_top_, frame_registers_,
+                     call != nullptr && call->code != 0});
   r += first;
-  frames_.back().own = frame_registers_ = callee.registers;
   for (const CCode::Object& object : callee.objects) {
     if (cells_top_ + object.cells > cells_.size()) return Stop(CRun::End::kDepth);
     r[object.reg] = PointerTo(objects_.size(), 0);
@@ -108,7 +112,7 @@ const CInstruction* CMachine::Start(std::span<const int64_t> arguments, int64_t 
   r = registers_.data();
   if (static_too_large_ || arguments.size() > registers_.size()) return Stop(CRun::End::kDepth);
   std::copy(arguments.begin(), arguments.end(), r);
-  return Call(code_.entry, 0, nullptr);
+  return Call(code_.entry, nullptr);
 }
 
 CRun CMachine::Run(std::span<const int64_t> arguments, uint64_t steps_max, int64_t fill) {

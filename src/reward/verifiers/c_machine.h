@@ -95,12 +95,14 @@ class CMachine {
     uint32_t objects = 0;
     uint32_t cells = 0;
     uint32_t own = 0;  // registers of the function called
+    bool discards = false;  // what the function returns is not used
     bool operator==(const Frame&) const = default;
   };
   int64_t* r = nullptr;
   const CInstruction* Undefined(CUndefined undefined, const CInstruction* at);
   const CInstruction* Stop(CRun::End end);
-  const CInstruction* Call(uint32_t function, uint16_t first, const CInstruction* back);
+  const CInstruction* Call(uint32_t function, const CInstruction* call);
+  bool discards() const { return frames_.back().discards; }
   const CInstruction* Return(int64_t value);
   // The cell `moved` elements behind a pointer; null, with the reason in `why`: there is none.
   const Object* Find(int64_t pointer, int64_t moved, uint32_t& cell, CUndefined& why) const;

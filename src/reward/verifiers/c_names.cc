@@ -123,4 +123,10 @@ bool FindBuiltin(std::string_view name, CBuiltin& builtin, CIntType& argument) {
   return false;
 }
 
+bool IsBuiltin(std::string_view name) {
+  CBuiltin builtin;
+  CIntType argument;
+  return FindBuiltin(name, builtin, argument);
+}
+
 }  // namespace tidemill

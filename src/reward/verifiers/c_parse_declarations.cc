@@ -55,7 +55,8 @@ bool CParser::ReadStorage(Specifiers& specifiers) {
   if (Accept("typedef")) return specifiers.is_typedef = true;
   if (Accept("static")) return specifiers.is_static = true;
   if (Accept("const") || Accept("__const")) return specifiers.is_const = true;
-  return Accept("extern") || Accept("inline") || Accept("__inline") || Accept("__inline__") ||
+  if (Accept("extern")) return specifiers.is_extern = true;
+  return Accept("inline") || Accept("__inline") || Accept("__inline__") ||
          Accept("register") || Accept("auto") || Accept("_Noreturn") || Accept("__extension__") ||
          Accept("restrict");
 }
@@ -301,6 +302,7 @@ void CParser::DeclareFunction(const Specifiers&, Declarator& declarator, bool ha
 
 // A variable of the file, or static in a function.
 void CParser::DeclareStatic(const Specifiers& specifiers, Declarator& declarator) {
+  if (specifiers.is_extern) return FailSubset("a variable of another file");
   if (declarator.type.is_pointer()) return FailSubset("a static pointer");
   if (declarator.type.is_void()) return FailNotC("a variable of type void");
   CVariable variable;

@@ -299,7 +299,9 @@ CExprPtr CParser::ParseCall(const CToken& name) {
   }
   Expect(")");
   if (failed()) return nullptr;
-  if (symbol != nullptr && symbol->kind == Symbol::Kind::kFunction) {
+  // A function that is only declared may be one of the library's.
+  if (symbol != nullptr && symbol->kind == Symbol::Kind::kFunction &&
+      (states_[symbol->index].defined || !IsBuiltin(name.text))) {
     return MakeCall(symbol->index, std::move(args), name.line);
   }
   return MakeBuiltin(name.text, std::move(args));

@@ -48,7 +48,7 @@ void CParser::ParseDeclaration(std::vector<CStatementPtr>& out) {
     if (specifiers.is_typedef) {
       if (declarator.open_array) return FailSubset("this typedef");
       Declare(declarator.name, {Symbol::Kind::kType, 0, 0, declarator.type});
-    } else if (specifiers.is_static) {
+    } else if (specifiers.is_static || specifiers.is_extern) {
       DeclareStatic(specifiers, declarator);
     } else {
       DeclareLocal(specifiers, declarator, out);

@@ -38,6 +38,7 @@ class CParser {
     CType type;
     bool is_typedef = false;
     bool is_static = false;
+    bool is_extern = false;
     bool is_const = false;
   };
   struct Declarator {
@@ -185,5 +186,6 @@ bool FindHeaderConstant(std::string_view name, CIntType& type, int64_t& value);
 bool FindHeaderType(std::string_view name, CIntType& type);
 // A builtin and the type of its one argument. memset and memcpy have others.
 bool FindBuiltin(std::string_view name, CBuiltin& builtin, CIntType& argument);
+bool IsBuiltin(std::string_view name);
 
 }  // namespace tidemill

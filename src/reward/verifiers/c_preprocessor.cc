@@ -72,7 +72,7 @@ class CPreprocessor {
       macros_.erase(rest[0].text);
       return Ok();
     }
-    if (name.Is("pragma") && rest.size() == 1 && rest[0].Is("once")) return Ok();
+    if (name.Is("pragma")) return Ok();
     if (name.Is("error")) return NotC(number, "#error");
     return NotInSubset(number, "#" + std::string(name.text));
   }

@@ -107,9 +107,11 @@ class SymbolicRun {
   z3::expr Number(int64_t value, unsigned bits);
   z3::expr Bit(const z3::expr& condition, CIntType type);  // 1 or 0
   z3::expr Simplified(const z3::expr& formula);
+  z3::expr SimplifiedTop(const z3::expr& formula, int depth);
+  z3::expr SimplifiedJunction(const z3::expr& same, const z3::expr_vector& args);
+  z3::expr SimplifiedEquality(const z3::expr& same, const z3::expr_vector& args);
   void Undefined(const z3::expr& condition, State& state);
   State Merge(std::vector<State> states);
-  void Give(std::string_view why) { failed_ = true; (void)why; }
 
   z3::context& context_;
   const CProgram& program_;

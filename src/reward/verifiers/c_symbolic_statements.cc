@@ -28,7 +28,7 @@ std::optional<SymbolicResult> SymbolicRun::Run(const std::vector<z3::expr>& para
   z3::expr live = context_.bool_val(true);
   z3::expr value = Number(0, program_.functions[program_.entry].result.base.bits);
   if (!Follow(program_.entry, parameters, live, value) || failed_) return std::nullopt;
-  return SymbolicResult{value, undefined_.simplify(), unfinished_.simplify()};
+  return SymbolicResult{value, undefined_, unfinished_};
 }
 
 SymbolicRun::State SymbolicRun::FirstState(const CFunction& function,
@@ -216,7 +216,7 @@ void SymbolicRun::DoSwitch(const CStatement& statement, State& state) {
     const bool is_label =
         inner->kind == CStatementKind::kCase || inner->kind == CStatementKind::kDefault;
     if (!is_label && HoldsCase(*inner)) failed_ = true;
-    if (inner->kind == CStatementKind::kCase) none = none && value != Number(inner->value, bits);
+    if (inner->kind == CStatementKind::kCase) none = none && !(value == Number(inner->value, bits));
     has_default |= inner->kind == CStatementKind::kDefault;
   }
   if (failed_ || body.kind != CStatementKind::kBlock) {

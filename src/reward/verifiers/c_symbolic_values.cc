@@ -8,7 +8,64 @@ z3::expr SymbolicRun::Number(int64_t value, unsigned bits) {
 
 z3::expr SymbolicRun::Simplified(const z3::expr& formula) {
   if (++work_ > limits_.work) failed_ = true;
-  return formula.simplify();
+  return SimplifiedTop(formula, 3);
+}
+
+// Z3's own simplifier walks the whole of a formula each time; what is new is only its top.
+z3::expr SymbolicRun::SimplifiedTop(const z3::expr& formula, int depth) {
+  if (!formula.is_app() || formula.num_args() == 0 || depth == 0) return formula;
+  z3::expr_vector args(context_);
+  bool constant = true, changed = false;
+  for (unsigned i = 0; i < formula.num_args(); ++i) {
+    const z3::expr before = formula.arg(i);
+    const z3::expr arg = SimplifiedTop(before, depth - 1);
+    constant = constant && (arg.is_numeral() || arg.is_true() || arg.is_false());
+    changed = changed || !z3::eq(before, arg);
+    args.push_back(arg);
+  }
+  const z3::expr same = changed ? formula.decl()(args) : formula;
+  if (constant) return same.simplify();
+  switch (same.decl().decl_kind()) {
+    case Z3_OP_ITE:
+      if (args[0].is_true() || z3::eq(args[1], args[2])) return args[1];
+      return args[0].is_false() ? args[2] : same;
+    case Z3_OP_NOT:
+      return args[0].is_not() ? args[0].arg(0) : same;
+    case Z3_OP_AND:
+    case Z3_OP_OR:
+      return SimplifiedJunction(same, args);
+    case Z3_OP_EQ:
+      if (z3::eq(args[0], args[1])) return context_.bool_val(true);
+      return SimplifiedEquality(same, args);
+    default:
+      return same;
+  }
+}
+
+z3::expr SymbolicRun::SimplifiedJunction(const z3::expr& same, const z3::expr_vector& args) {
+  const bool is_and = same.is_and();
+  z3::expr_vector kept(context_);
+  for (unsigned i = 0; i < args.size(); ++i) {
+    if (is_and ? args[i].is_false() : args[i].is_true()) return args[i];
+    if (!(is_and ? args[i].is_true() : args[i].is_false())) kept.push_back(args[i]);
+  }
+  if (kept.size() == args.size()) return same;
+  if (kept.size() == 1) return kept[0];
+  return is_and ? z3::mk_and(kept) : z3::mk_or(kept);
+}
+
+// (c ? 1 : 0) == 0 is !c.
+z3::expr SymbolicRun::SimplifiedEquality(const z3::expr& same, const z3::expr_vector& args) {
+  for (unsigned i = 0; i < 2; ++i) {
+    const z3::expr choice = args[i], number = args[1 - i];
+    if (!choice.is_ite() || !number.is_numeral()) continue;
+    const z3::expr yes = choice.arg(1), no = choice.arg(2);
+    if (!yes.is_numeral() || !no.is_numeral()) continue;
+    const bool is_yes = z3::eq(yes, number), is_no = z3::eq(no, number);
+    if (is_yes == is_no) return context_.bool_val(is_yes);
+    return is_yes ? choice.arg(0) : SimplifiedTop(!choice.arg(0), 1);
+  }
+  return same;
 }
 
 z3::expr SymbolicRun::Bit(const z3::expr& condition, CIntType type) {
@@ -25,7 +82,7 @@ void SymbolicRun::Undefined(const z3::expr& condition, State& state) {
 
 z3::expr SymbolicRun::Converted(const z3::expr& value, CIntType from, CIntType to) {
   if (to.is_bool) {
-    return from.is_bool ? value : Simplified(Bit(value != Number(0, from.bits), to));
+    return from.is_bool ? value : Simplified(Bit(!(value == Number(0, from.bits)), to));
   }
   if (from.bits == to.bits) return value;
   if (from.bits > to.bits) return Simplified(value.extract(to.bits - 1, 0));
@@ -35,7 +92,7 @@ z3::expr SymbolicRun::Converted(const z3::expr& value, CIntType from, CIntType t
 
 z3::expr SymbolicRun::Truth(const CExpr& expr, State& state) {
   const z3::expr value = Value(expr, state);
-  return Simplified(value != Number(0, expr.type.base.bits));
+  return Simplified(!(value == Number(0, expr.type.base.bits)));
 }
 
 z3::expr SymbolicRun::Value(const CExpr& expr, State& state) {
@@ -138,7 +195,7 @@ z3::expr SymbolicRun::Binary(COp op, CIntType type, const z3::expr& left, const 
     case COp::kNe:
       break;
   }
-  return Simplified(Bit(left != right, kCInt));
+  return Simplified(Bit(!(left == right), kCInt));
 }
 
 z3::expr SymbolicRun::Divide(COp op, CIntType type, const z3::expr& left, const z3::expr& right,

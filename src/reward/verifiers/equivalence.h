@@ -26,7 +26,7 @@ struct ProofOptions {
   uint64_t inputs_max = uint64_t{1} << 24;  // tried one by one
   uint32_t probes = 200;                  // drawn at random where not all inputs can be tried
   uint32_t unroll = 40;                   // turns of a loop that Z3 is shown
-  uint64_t z3_rlimit = 20'000'000;        // Z3's own measure of work; 0: Z3 is not asked
+  uint64_t z3_rlimit = 10'000'000;        // Z3's own measure of work; 0: Z3 is not asked
 };
 
 enum class ProofVerdict : uint8_t { kProved, kRefuted, kUnknown };
