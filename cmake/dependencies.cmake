@@ -17,6 +17,7 @@ pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
 pkg_check_modules(SECCOMP REQUIRED IMPORTED_TARGET libseccomp)
 pkg_check_modules(ZSTD REQUIRED IMPORTED_TARGET libzstd)
 pkg_check_modules(HIREDIS REQUIRED IMPORTED_TARGET hiredis)
+pkg_check_modules(Z3 REQUIRED IMPORTED_TARGET z3)
 
 if(TIDEMILL_TORCH)
   set(TIDEMILL_TORCH_ROOT "" CACHE PATH "A libtorch folder (include/, lib/) to use instead of Debian's")

@@ -53,5 +53,6 @@ void AddDoctorCommand(CLI::App& app, Exit& exit);
 void AddModelCommand(CLI::App& app, Exit& exit);
 void AddSandboxCommand(CLI::App& app, Exit& exit);
 void AddTasksCommand(CLI::App& app, Exit& exit);
+void AddProofCommand(CLI::App& app, Exit& exit);
 
 }  // namespace tidemill

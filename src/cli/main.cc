@@ -23,6 +23,7 @@ void AddCommands(CLI::App& app, Exit& exit) {
   AddTasksCommand(app, exit);
   AddModelCommand(app, exit);
   AddSandboxCommand(app, exit);
+  AddProofCommand(app, exit);
   AddWorkerCommand(app, exit);
   AddRankCommand(app, exit);
   AddStatusCommand(app, exit);

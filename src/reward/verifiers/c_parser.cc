@@ -1,0 +1,209 @@
+#include "reward/verifiers/c_parser.h"
+
+#include <algorithm>
+
+#include "core/text.h"
+
+namespace tidemill {
+namespace {
+
+constexpr int kNestingMax = 200;
+constexpr size_t kVariablesMax = 4096;
+
+}  // namespace
+
+const CToken& CParser::Look(size_t ahead) const {
+  return failed() ? tokens_.back() : tokens_[std::min(at_ + ahead, tokens_.size() - 1)];
+}
+
+CToken CParser::Take() {
+  const CToken token = Look();
+  if (at_ + 1 < tokens_.size()) ++at_;
+  return token;
+}
+
+bool CParser::Accept(std::string_view word) {
+  if (!Is(word)) return false;
+  Take();
+  return true;
+}
+
+void CParser::Expect(std::string_view word) {
+  if (!Accept(word)) FailNotC("expected \"" + std::string(word) + "\", got " + Shown());
+}
+
+std::string CParser::Shown() const {
+  if (Look().kind == CToken::Kind::kEnd) return "the end of the text";
+  return "\"" + Beginning(Look().text, 40) + "\"";
+}
+
+void CParser::Keep(Status fault) {
+  if (fault_.ok()) fault_ = std::move(fault);
+}
+
+bool CParser::TooDeep() {
+  if (depth_ > kNestingMax) FailSubset("nested too deep");
+  return failed();
+}
+
+const CParser::Symbol* CParser::Find(std::string_view name) const {
+  for (auto scope = scopes_.rbegin(); scope != scopes_.rend(); ++scope) {
+    const auto found = scope->find(name);
+    if (found != scope->end()) return &found->second;
+  }
+  return nullptr;
+}
+
+void CParser::Declare(std::string_view name, Symbol symbol) {
+  const auto [found, added] = scopes_.back().emplace(name, symbol);
+  if (added) return;
+  const bool repeated = found->second.kind == symbol.kind && found->second.type == symbol.type &&
+                        symbol.kind == Symbol::Kind::kType;
+  if (!repeated) FailNotC("\"" + std::string(name) + "\" is declared twice");
+}
+
+CVariable& CParser::Variable(uint32_t index) {
+  return index >= kCStaticBase ? program_.statics[index - kCStaticBase]
+                               : function_->variables[index];
+}
+
+uint32_t CParser::AddVariable(CVariable variable) {
+  const bool is_static = variable.is_static;
+  std::vector<CVariable>& variables = is_static ? program_.statics : function_->variables;
+  if (variables.size() >= kVariablesMax) FailSubset("too many variables");
+  if (failed()) return 0;
+  variables.push_back(std::move(variable));
+  return static_cast<uint32_t>(variables.size() - 1) + (is_static ? kCStaticBase : 0);
+}
+
+bool CParser::StartsType(const CToken& token) const {
+  static constexpr std::string_view kWords[] = {
+      "void",   "char",   "short",    "int",     "long",     "signed",     "unsigned", "_Bool",
+      "float",  "double", "struct",   "union",   "enum",     "const",      "volatile", "static",
+      "extern", "inline", "register", "typedef", "_Complex", "_Alignas",   "__int128", "auto",
+      "_Atomic", "__inline", "__inline__", "_Noreturn", "_Thread_local", "__extension__",
+      "__const", "__signed__", "__attribute__", "_Static_assert", "static_assert", "restrict"};
+  if (token.kind != CToken::Kind::kName) return false;
+  if (std::find(std::begin(kWords), std::end(kWords), token.text) != std::end(kWords)) return true;
+  if (const Symbol* symbol = Find(token.text)) return symbol->kind == Symbol::Kind::kType;
+  CIntType ignored;
+  return FindHeaderType(token.text, ignored);
+}
+
+Status CParser::ReadFile() {
+  scopes_.emplace_back();
+  while (!failed() && Look().kind != CToken::Kind::kEnd) {
+    const size_t start = at_;
+    ReadExternal();
+    if (failed() && fault_.code() == Code::kUnavailable) {
+      // It may be of no concern to the function that is asked for.
+      if (passed_over_.ok()) passed_over_ = fault_;
+      fault_ = Ok();
+      PassOver(start);
+    }
+  }
+  return fault_;
+}
+
+// To behind the declaration that begins at `start`: its ";", or the body of its function.
+void CParser::PassOver(size_t start) {
+  at_ = start;
+  int depth = 0;
+  bool after_parenthesis = false;
+  while (Look().kind != CToken::Kind::kEnd) {
+    const CToken token = Take();
+    if (token.Is("{") && depth == 0 && after_parenthesis) return PassBody();
+    if (token.Is("(") || token.Is("[") || token.Is("{")) ++depth;
+    if (token.Is(")") || token.Is("]") || token.Is("}")) --depth;
+    if (depth < 0) return FailNotC("a closing bracket without an opening one");
+    if (token.Is(";") && depth == 0) return;
+    after_parenthesis = token.Is(")");
+  }
+  if (depth != 0) FailNotC("a bracket that is never closed");
+}
+
+// To behind the "}" that belongs to the "{" just taken.
+void CParser::PassBody() {
+  int depth = 1;
+  while (depth > 0) {
+    if (Look().kind == CToken::Kind::kEnd) return FailNotC("a \"{\" that is never closed");
+    const CToken token = Take();
+    if (token.Is("{")) ++depth;
+    if (token.Is("}")) --depth;
+  }
+}
+
+std::vector<std::string> CParser::DefinedFunctions() const {
+  std::vector<std::string> names;
+  for (size_t i = 0; i < states_.size(); ++i) {
+    if (states_[i].defined) names.push_back(program_.functions[i].name);
+  }
+  return names;
+}
+
+Result<CProgram> CParser::Finish(std::string_view entry) {
+  const Symbol* symbol = Find(entry);
+  if (symbol == nullptr || symbol->kind != Symbol::Kind::kFunction ||
+      !states_[symbol->index].defined) {
+    if (!passed_over_.ok()) return passed_over_;
+    return Invalid("there is no function \"" + std::string(entry) + "\"");
+  }
+  program_.entry = symbol->index;
+  states_[symbol->index].asked_for = true;
+  // Reading a body may ask for more of them.
+  for (bool more = true; more && !failed();) {
+    more = false;
+    for (uint32_t i = 0; i < states_.size() && !failed(); ++i) {
+      if (!states_[i].asked_for || program_.functions[i].body != nullptr) continue;
+      ParseBody(i);
+      more = true;
+    }
+  }
+  if (failed()) return fault_;
+  FindMemoryWrites(program_);
+  for (const CFunction& function : program_.functions) {
+    if (function.body != nullptr) TM_RETURN_IF_ERROR(CheckSequence(program_, function));
+  }
+  return std::move(program_);
+}
+
+void CParser::ParseBody(uint32_t function) {
+  FunctionState& state = states_[function];
+  // A copy: reading the body must not move the function it belongs to.
+  CFunction read = std::move(program_.functions[function]);
+  program_.functions[function].name = read.name;
+  program_.functions[function].result = read.result;
+  program_.functions[function].parameters = read.parameters;
+  program_.functions[function].variables = read.variables;
+  function_ = &read;
+  at_ = state.body;
+  scopes_.resize(1);
+  scopes_.emplace_back();
+  for (uint32_t i = 0; i < read.parameters; ++i) {
+    if (read.variables[i].name.empty()) continue;
+    Declare(read.variables[i].name, {Symbol::Kind::kVariable, i, 0, {}});
+  }
+  loops_ = switches_ = 0;
+  read.body = ParseBlock();
+  scopes_.resize(1);
+  function_ = nullptr;
+  program_.functions[function] = std::move(read);
+}
+
+Result<std::vector<std::string>> FunctionsOfC(std::string_view text) {
+  TM_ASSIGN_OR_RETURN(const std::vector<CToken> raw, LexC(text));
+  TM_ASSIGN_OR_RETURN(std::vector<CToken> tokens, PreprocessC(raw));
+  CParser parser(std::move(tokens));
+  TM_RETURN_IF_ERROR(parser.ReadFile());
+  return parser.DefinedFunctions();
+}
+
+Result<CProgram> ParseC(std::string_view text, std::string_view entry) {
+  TM_ASSIGN_OR_RETURN(const std::vector<CToken> raw, LexC(text));
+  TM_ASSIGN_OR_RETURN(std::vector<CToken> tokens, PreprocessC(raw));
+  CParser parser(std::move(tokens));
+  TM_RETURN_IF_ERROR(parser.ReadFile());
+  return parser.Finish(entry);
+}
+
+}  // namespace tidemill
