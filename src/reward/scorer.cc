@@ -184,14 +184,15 @@ Result<std::unique_ptr<Scorer>> NewCommandScorer(const RunConfig::Reward& reward
 }
 
 constexpr ScorerRow kScorers[] = {
-    {"tests", "Share of hidden tests passed, or all or nothing", NewTestsScorer},
+    {"tests", "Share of hidden tests passed, or all-or-nothing", NewTestsScorer},
     {"compiled", "1 if the answer builds", Plain<CompiledScorer>},
-    {"lint", "1 less a penalty for each finding, not below 0", NewLintScorer},
-    {"length", "1 less the share of the allowed tokens that was used", Plain<LengthScorer>},
+    {"lint", "1 minus a penalty per finding, at least 0", NewLintScorer},
+    {"length", "1 minus the share of the allowed tokens used", Plain<LengthScorer>},
     {"format", "1 if no turn was malformed and an answer was given", Plain<FormatScorer>},
-    {"review", "Correctness, style, performance and security, with a second look at what is low",
+    {"review",
+     "Correctness, style, performance and security, with a second review of low sub-scores",
      NewReviewScorer},
-    {"command", "The score an external program gives", NewCommandScorer},
+    {"command", "The score of an external program", NewCommandScorer},
 };
 
 }  // namespace

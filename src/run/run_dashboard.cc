@@ -14,8 +14,8 @@ Result<HttpOptions> DashboardOptions(const RunConfig& config) {
   }
   if (!IsLoopback(http.address) && http.tokens.empty()) {
     return Invalid("dashboard.host is \"" + http.address +
-                   "\", where others can reach the dashboard: it needs dashboard.token_file, or "
-                   "127.0.0.1 (--no-web: no dashboard)");
+                   "\", which other machines can reach: set dashboard.token_file, use 127.0.0.1, "
+                   "or turn the dashboard off (--no-web)");
   }
   return http;
 }

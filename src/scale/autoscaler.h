@@ -54,7 +54,7 @@ struct ScaleCounters : CounterSet {
   Counter ready{*this,
                 {.key = "scale_ready",
                  .metric = "",
-                 .help = "Tool requests that wait",
+                 .help = "Tool requests waiting",
                  .kind = Counter::Kind::kLevel}};
   Counter leased{*this,
                  {.key = "scale_leased",

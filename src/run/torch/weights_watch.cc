@@ -62,7 +62,7 @@ Result<PublishedWeights> WeightsWatch::First() {
     if (came.ok()) return came;
     (void)Look(0);  // the learner may have been replaced before its first version
   }
-  return Closed("stopped before there were weights");
+  return Closed("stopped before any weights arrived");
 }
 
 Status WeightsWatch::Look(uint64_t version) {
@@ -72,8 +72,9 @@ Status WeightsWatch::Look(uint64_t version) {
   if (by_files_) (void)board_.AskForFiles();
   if (sheet.incarnation == sheet_.incarnation) return Ok();
   if (sheet.messages != kMessagesVersion) {
-    return Invalid("the new learner speaks version " + std::to_string(sheet.messages) +
-                   " of the messages, this program version " + std::to_string(kMessagesVersion));
+    return Invalid("the new learner uses version " + std::to_string(sheet.messages) +
+                   " of the messages, this program uses version " +
+                   std::to_string(kMessagesVersion));
   }
   if (sheet.version <= version) {
     return Unavailable("run " + sheet.run + " was started anew; restart this worker");
