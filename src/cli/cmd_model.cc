@@ -1,4 +1,4 @@
-// tidemill model score | generate | tokenize | new | merge: one model directory, from the command
+// tidemill model score | generate | tokenize | new | merge | import: one model directory, from the command
 // line.
 #include <algorithm>
 #include <cstdio>
@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "cli/commands.h"
+#include "cli/model_import.h"
 #include "cli/model_tokenize.h"
 #include "core/files.h"
 #include "policy/generation_config.h"
@@ -315,6 +316,7 @@ void AddModelCommand(CLI::App& app, Exit& exit) {
   AddTokenize(*model, words, exit);
   AddNew(*model, words, exit);
   AddMerge(*model, words, exit);
+  AddModelImport(*model, exit);
 }
 
 }  // namespace tidemill
