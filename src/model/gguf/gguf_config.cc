@@ -91,7 +91,7 @@ class GgufConfigReader {
     // One row a token; a file may name fewer tokens than it has rows.
     const GgufTensor* embedding = Tensor("token_embd.weight");
     if (embedding == nullptr || embedding->shape.size() != 2) {
-      metadata_.Fail("token_embd.weight", "must be a tensor of two dimensions");
+      metadata_.Fail("tensor \"token_embd.weight\"", "is missing or not of two dimensions");
       return;
     }
     config_.vocab_size = embedding->shape[0];
