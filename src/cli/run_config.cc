@@ -19,13 +19,15 @@ void BindRunAndModel(RunConfig& c, Binder& b) {
   b.Add("model.path", &c.model.path, {.doc = "Hugging Face directory of the policy"});
   b.Add("model.adapter", &c.model.adapter, {.doc = "PEFT adapter to start from; empty: none"});
   b.Add("model.protocol", &c.model.protocol,
-        {.doc = "hermes: tool calls in a chat; compact: an answer and <|end|>, for small models",
-         .choices = {"hermes", "compact"}});
+        {.doc =
+             "hermes: tool calls in a chat; answer: one fenced block, no tools; compact: an answer "
+             "and <|end|>, for small models",
+         .choices = {"hermes", "compact", "answer"}});
   b.Add("model.device", &c.model.device,
         {.doc =
              "What engine and learner compute on: cpu, cuda, cuda:N; auto: a GPU if there is one"});
   b.Add("model.system_prompt", &c.model.system_prompt,
-        {.doc = "Of the hermes protocol; empty: built in"});
+        {.doc = "Of hermes (empty: built in) and answer (empty: none)"});
   b.Add("tasks.train", &c.tasks.train, {.doc = "Tasks to learn from (JSONL)"});
   b.Add("tasks.eval", &c.tasks.eval, {.doc = "Held-out tasks (JSONL); empty: no evaluation"});
   b.Add("tasks.eval_limit", &c.tasks.eval_limit,
