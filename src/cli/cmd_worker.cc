@@ -154,6 +154,7 @@ int RunReward(Worker& worker) {
     report.counts = {{"scored", static_cast<double>(counters.scored)},
                      {"retries", static_cast<double>(counters.retries)},
                      {"second_looks", static_cast<double>(counters.second_looks)},
+                     {"repeated_literals", static_cast<double>(counters.repeated_literals)},
                      {"unscorable", static_cast<double>(counters.unscorable)}};
     report.rate_of = "scored";
     report.levels = {{"running", static_cast<double>(running)}};

@@ -92,6 +92,7 @@ void AddWorkersWork(const RosterTotals& totals, RunSnapshot& s) {
   s.reward_retries = count("reward/retries");
   s.unscorable = count("reward/unscorable");
   s.second_looks = count("reward/second_looks");
+  s.repeated_literals = count("reward/repeated_literals");
 }
 
 void AddFleetWork(const FleetAccount& fleet, RunSnapshot& s) {

@@ -34,6 +34,11 @@ void BindRunAndModel(RunConfig& c, Binder& b) {
         {.doc = "Use only the first so many of them; 0: all"});
   b.Add("tasks.weights", &c.tasks.weights,
         {.doc = "How often tasks with a tag are drawn, tag = weight", .min = 0, .max = 1000});
+  b.Add("tasks.floor", &c.tasks.floor,
+        {.doc = "A task's chance when its turn comes is 4p(1-p), p its newest pass rate, but at "
+                "least this; 1: always",
+         .min = 0,
+         .max = 1});
 }
 
 void BindRollout(RunConfig& c, Binder& b) {
@@ -190,10 +195,12 @@ void BindCommand(Binder& b, RunConfig::CommandKeys& c) {
 }
 
 void BindRewardAndTools(RunConfig& c, Binder& b) {
-  b.Add("reward.weights", &c.reward.weights,
-        {.doc = "Scorers and their weights: tests, compiled, lint, length, format, review, command",
-         .min = -1000,
-         .max = 1000});
+  b.Add(
+      "reward.weights", &c.reward.weights,
+      {.doc = "Scorers and their weights: tests, compiled, lint, length, format, literal, review, "
+              "command",
+       .min = -1000,
+       .max = 1000});
   b.Add("reward.all_or_nothing", &c.reward.all_or_nothing,
         {.doc = "The tests scorer gives 1 for all tests, else 0; otherwise the share passed"});
   b.Add("reward.lint_penalty", &c.reward.lint_penalty,

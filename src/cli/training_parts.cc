@@ -205,6 +205,7 @@ DispatcherOptions TrainingRun::Parts::DispatchOptions() const {
                    .staleness_max_steps = StepsAhead(config),
                    .uses_per_episode = UsesPaid(BufferFrom(config))};
   dispatch.group_size = config.rollout.group_size;
+  dispatch.difficulty_floor = config.tasks.floor;
   dispatch.seed = config.run.seed;
   dispatch.sampling = MakeSampling(config.rollout.temperature, config.rollout.max_turn_tokens);
   dispatch.max_turns = config.rollout.max_turns;

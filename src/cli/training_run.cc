@@ -140,6 +140,7 @@ void TrainingRun::Parts::AddWork(RunSnapshot& s) const {
   s.reward_retries = reward->counters().retries;
   s.unscorable = reward->counters().unscorable;
   s.second_looks = reward->counters().second_looks;
+  s.repeated_literals = reward->counters().repeated_literals;
   const ToolCounters& calls = tool_loop->counters();
   s.gradings = calls.gradings;
   s.unavailable = calls.unavailable;

@@ -44,7 +44,7 @@ struct RunSnapshot {
   uint64_t tool_commands = 0;  // run in boxes
   uint64_t dead_letters = 0;
   uint64_t put_off = 0;  // tasks that failed through us too often in a row
-  uint64_t evicted = 0, rescored = 0, second_looks = 0;
+  uint64_t evicted = 0, rescored = 0, second_looks = 0, repeated_literals = 0;
   double tool_ms = 0;   // mean of a command in its box
   double queue_ms = 0;  // mean wait before it
   std::vector<BusyShare> busy;

@@ -304,6 +304,9 @@ void RewardLoop::Send(uint64_t key, v1::Verdict verdict) {
   *verdict.mutable_id() = request.id();
   verdict.set_request_id(request.request_id());
   (verdict.scored() ? counters_.scored : counters_.unscorable)++;
+  for (const v1::RewardPart& part : verdict.parts()) {
+    if (part.scorer() == "literal" && part.value() > 0) ++counters_.repeated_literals;
+  }
   if (options_.metrics != nullptr) {
     options_.metrics->Histogram("tidemill_score_seconds", "From the request to its verdict")
         .Observe(Seconds(clock_.Now() - node.mapped().began));

@@ -50,6 +50,7 @@ struct RewardCounters {
   std::atomic<uint64_t> retries{0};
   std::atomic<uint64_t> second_looks{0};
   std::atomic<uint64_t> in_progress{0};
+  std::atomic<uint64_t> repeated_literals{0};  // answers that hold the shown test's value
 };
 
 class RewardLoop final : public Loop {

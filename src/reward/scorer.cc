@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "reward/literal_scorer.h"
 #include "reward/review.h"
 
 namespace tidemill {
@@ -123,6 +124,18 @@ class FormatScorer final : public Scorer {
   }
 };
 
+class LiteralScorer final : public Scorer {
+ public:
+  std::string_view name() const override { return "literal"; }
+  uint32_t version() const override { return 1; }
+  Result<v1::RewardPart> Score(const v1::ScoreRequest& request,
+                               const ScoreEvidence&) const override {
+    const bool repeats = RepeatsShownLiteral(request.prompt(), request.submission());
+    return MakePart(*this, repeats ? 1 : 0,
+                    repeats ? "holds the shown test's value" : "does not hold the shown value");
+  }
+};
+
 class CommandScorer final : public Scorer {
  public:
   explicit CommandScorer(uint32_t version) : version_(version) {}
@@ -168,11 +181,12 @@ Result<std::unique_ptr<Scorer>> NewScorer(const ScorerSpec& spec) {
   if (spec.name == "lint") scorer = std::make_unique<LintScorer>(spec.penalty);
   if (spec.name == "length") scorer = std::make_unique<LengthScorer>();
   if (spec.name == "format") scorer = std::make_unique<FormatScorer>();
+  if (spec.name == "literal") scorer = std::make_unique<LiteralScorer>();
   if (spec.name == "command") scorer = std::make_unique<CommandScorer>(spec.version);
   if (spec.name == "review") return NewReviewScorer(spec);
   if (scorer == nullptr) {
     return Invalid("unknown scorer \"" + spec.name +
-                   "\"; known are tests, compiled, lint, length, format, review, command");
+                   "\"; known are tests, compiled, lint, length, format, literal, review, command");
   }
   return scorer;
 }

@@ -81,8 +81,9 @@ class Scorer {
 
 // "tests": the share of hidden tests passed, or all-or-nothing. "compiled": 1 if it built. "lint":
 // 1 less `penalty` for each finding, not below 0. "length": 1 - tokens / allowed. "format": 1 if no
-// turn was malformed and an answer was given. "review": reward/review.h. "command": what the
-// external command of that name says.
+// turn was malformed and an answer was given. "literal": 1 if the answer repeats the value the
+// shown test expects (reward/literal_scorer.h); with the weight 0 it is a metric. "review":
+// reward/review.h. "command": what the external command of that name says.
 struct ScorerSpec {
   std::string name;
   double weight = 1;

@@ -20,6 +20,7 @@
 #include "core/loop.h"
 #include "proto/tidemill.pb.h"
 #include "rollout/admission_gate.h"
+#include "rollout/task_difficulty.h"
 #include "rollout/task_order.h"
 #include "store/store_port.h"
 
@@ -37,7 +38,8 @@ struct DispatcherOptions {
   uint32_t group_size = 8;
   uint64_t seed = 1;
   std::map<std::string, double> tag_weights;
-  v1::Sampling sampling;  // of training episodes
+  double difficulty_floor = 1;  // of TaskDifficulty; 1: every task is issued in its turn
+  v1::Sampling sampling;        // of training episodes
   uint32_t max_turns = 1;
   uint32_t max_context_tokens = 0;    // 0: the engine's
   std::vector<EvalPlan> eval_before;  // run before the first group of training
@@ -71,6 +73,7 @@ struct EvalTally {
 struct DispatcherCounters {
   std::atomic<uint64_t> groups_issued{0};
   std::atomic<uint64_t> groups_dropped{0};
+  std::atomic<uint64_t> passed_over{0};  // turns of tasks that seemed to teach nothing
   std::atomic<uint64_t> put_off{0};  // tasks dropped too often in a row to be issued again at once
   std::atomic<uint64_t> running{0};
   std::atomic<uint64_t> accepted{0};
@@ -121,6 +124,7 @@ class Dispatcher final : public Loop {
   void OnStep(const v1::StepDone& step);
   void TakeStored();
   void IssueTraining();
+  size_t NextTask();
   void IssueEvals();
   void Issue(v1::GroupLease lease, Group group);
   v1::GroupLease MakeLease(const v1::Task& task, uint32_t members, const v1::Sampling& sampling,
@@ -135,6 +139,7 @@ class Dispatcher final : public Loop {
   const std::vector<v1::Task>& train_;
   const std::vector<v1::Task>& eval_;
   TaskOrder order_;
+  TaskDifficulty difficulty_;
   DispatcherOptions options_;
   AdmissionGate gate_;
   Outbox outbox_;

@@ -29,7 +29,8 @@ Result<std::unique_ptr<AgentProtocol>> NewProtocol(std::string_view name,
   if (name == "compact") return NewCompactProtocol(tokenizer);
   if (name == "hermes") return NewHermesProtocol(tokenizer, model_dir, options, warning);
   if (name == "answer") return NewAnswerProtocol(tokenizer, model_dir, options, warning);
-  return Invalid("unknown agent protocol \"" + std::string(name) + "\"; known are answer, compact, hermes");
+  return Invalid("unknown agent protocol \"" + std::string(name) +
+                 "\"; known are answer, compact, hermes");
 }
 
 }  // namespace tidemill

@@ -74,6 +74,8 @@ void SinkBoxes(const BoxPool::Stats& stats, MetricSink& sink) {
 
 void SinkReward(const RewardCounters& c, MetricSink& sink) {
   Total(sink, "tidemill_scored_total", "Verdicts given", c.scored);
+  Total(sink, "tidemill_repeated_literals_total", "Answers that hold the shown test's value",
+        c.repeated_literals);
   Now(sink, "tidemill_scoring_running", "Episodes being scored", c.in_progress);
   Retries(sink, c.retries, "score");
   Skipped(sink, c.unscorable, "score");
