@@ -1,5 +1,5 @@
-// tidemill model score | generate | tokenize | new | merge | import: one model directory, from the command
-// line.
+// tidemill model score | generate | tokenize | render | new | merge | import: one model directory,
+// from the command line.
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -9,6 +9,7 @@
 
 #include "cli/commands.h"
 #include "cli/model_import.h"
+#include "cli/model_render.h"
 #include "cli/model_tokenize.h"
 #include "core/files.h"
 #include "policy/generation_config.h"
@@ -287,6 +288,29 @@ void AddTokenize(CLI::App& model, const SharedWords& words, Exit& exit) {
   });
 }
 
+void AddRender(CLI::App& model, Exit& exit) {
+  CLI::App* command = model.add_subcommand(
+      "render",
+      "A conversation as the model's chat template writes it (exit status 1: the "
+      "template refuses it)");
+  const auto words = std::make_shared<ModelRenderWords>();
+  command
+      ->add_option("CONVERSATION", words->conversation,
+                   "JSON: messages, tools (a list or null), add_generation_prompt, kwargs")
+      ->required();
+  command->add_option("--model", words->model, "A model directory, whose template is used");
+  command->add_option("--template", words->template_file, "A Jinja template");
+  command->add_option("--now", words->now,
+                      "The time for templates that print it, such as "
+                      "2025-03-14T09:26:53; by default this machine's");
+  command->add_option("--bos", words->bos, "The token that begins a text");
+  command->add_option("--eos", words->eos, "The token that ends a text");
+  command->add_flag("--json", words->json,
+                    "Print text, what in it came from the conversation, and "
+                    "with --model the token ids");
+  command->callback([words, &exit] { exit.code = RunModelRender(*words); });
+}
+
 void AddNew(CLI::App& model, const SharedWords& words, Exit& exit) {
   CLI::App* command = model.add_subcommand("new", "A model with random weights");
   command->add_option("--config", words->config, "A config.json")->required();
@@ -314,6 +338,7 @@ void AddModelCommand(CLI::App& app, Exit& exit) {
   AddScore(*model, words, exit);
   AddGenerate(*model, words, exit);
   AddTokenize(*model, words, exit);
+  AddRender(*model, exit);
   AddNew(*model, words, exit);
   AddMerge(*model, words, exit);
   AddModelImport(*model, exit);

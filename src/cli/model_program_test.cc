@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "tests/program.h"
@@ -90,6 +91,34 @@ TEST_F(ModelProgram, WrongWordsAndMissingFilesAreNamed) {
   const ProcessOutput missing = Model("score --model /nonexistent --ids 1,2");
   EXPECT_EQ(missing.exit_code, 2);
   EXPECT_THAT(missing.output, HasSubstr("/nonexistent"));
+}
+
+TEST_F(ModelProgram, RendersAConversationWithATemplateAndSaysWhyNot) {
+  const auto write = [&](const std::string& name, const std::string& text) {
+    std::ofstream(dir_ + "/" + name) << text;
+    return dir_ + "/" + name;
+  };
+  const std::string chat =
+      write("chat.json", R"({"messages": [{"role": "user", "content": "Hi"}]})");
+  const std::string jinja =
+      write("t.jinja",
+            "{{ bos_token }}{% for m in messages %}{{ m.content }} {% endfor %}"
+            "{{ strftime_now('%d %b') }}\n\n");
+  const ProcessOutput text =
+      Model("render " + chat + " --template " + jinja + " --bos '<s>' --now 2025-03-14T09:26:53");
+  EXPECT_EQ(text.exit_code, 0);
+  EXPECT_EQ(text.output, "<s>Hi 14 Mar\n");
+  const auto report = ModelJson("render " + chat + " --template " + jinja);
+  EXPECT_EQ(report["outside"], nlohmann::json::parse("[[0, 2]]"));
+  EXPECT_FALSE(report.contains("ids"));
+
+  const std::string strict = write("strict.jinja", "{{ raise_exception('only one turn') }}");
+  const ProcessOutput refused = Model("render " + chat + " --template " + strict);
+  EXPECT_EQ(refused.exit_code, 1);
+  EXPECT_THAT(refused.output, HasSubstr("only one turn"));
+  EXPECT_EQ(Model("render " + chat).exit_code, 2);
+  EXPECT_EQ(Model("render " + chat + " --template " + jinja + " --now today").exit_code, 2);
+  EXPECT_EQ(Model("render " + jinja + " --template " + jinja).exit_code, 2);
 }
 
 }  // namespace

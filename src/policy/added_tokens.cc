@@ -88,8 +88,17 @@ AddedTokenMatcher::Found AddedTokenMatcher::Next(std::string_view text, size_t f
   return {};
 }
 
+bool SpecialRule::Allows(size_t begin, size_t end) const {
+  if (mode == SpecialTokens::kAsText) return false;
+  begin += offset;
+  end += offset;
+  const auto span = std::lower_bound(outside.begin(), outside.end(), begin,
+                                     [](const TextSpan& s, size_t at) { return s.end <= at; });
+  return span == outside.end() || span->begin >= end;
+}
+
 std::vector<AddedTokenMatcher::Piece> AddedTokenMatcher::Cut(std::string_view text,
-                                                             SpecialTokens special) const {
+                                                             const SpecialRule& special) const {
   std::vector<Piece> pieces;
   size_t done = 0;
   size_t from = 0;
@@ -98,7 +107,11 @@ std::vector<AddedTokenMatcher::Piece> AddedTokenMatcher::Cut(std::string_view te
     if (found.token == nullptr) break;
     from = found.end;
     const AddedToken& token = *found.token;
-    if (token.special && special == SpecialTokens::kAsText) continue;
+    if (token.special && !special.Allows(found.begin, found.end)) {
+      // A token of the template's own may start inside of one that is partly from outside.
+      if (!special.outside.empty()) from = found.begin + 1;
+      continue;
+    }
     if (token.single_word && TouchesWord(text, found.begin, found.end)) continue;
     size_t begin = found.begin;
     size_t end = found.end;

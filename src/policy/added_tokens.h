@@ -3,12 +3,26 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <string_view>
 #include <vector>
 
 #include "policy/tokenizer.h"
 
 namespace tidemill {
+
+// Where a special token in a text is a token: everywhere, nowhere, or where `outside` lets it be
+// (see Tokenizer::EncodeGuarded).
+struct SpecialRule {
+  SpecialRule(SpecialTokens special) : mode(special) {}  // NOLINT: one of two rules
+  SpecialRule(std::span<const TextSpan> parts, size_t start)
+      : mode(SpecialTokens::kRecognise), outside(parts), offset(start) {}
+  SpecialTokens mode;
+  std::span<const TextSpan> outside{};
+  size_t offset = 0;  // where the text that is cut begins in the one that `outside` counts
+
+  bool Allows(size_t begin, size_t end) const;
+};
 
 // Immutable, thread-safe.
 class AddedTokenMatcher {
@@ -24,9 +38,9 @@ class AddedTokenMatcher {
   // outlive the matcher. Of two with one spelling the first counts.
   void Add(std::string_view spelling, const AddedToken* token);
 
-  // Cuts valid UTF-8 into pieces that are not empty. With kAsText special tokens are found and then
-  // let be, as in the reference: another token inside of them is not looked for.
-  std::vector<Piece> Cut(std::string_view text, SpecialTokens special) const;
+  // Cuts valid UTF-8 into pieces that are not empty. Special tokens that the rule does not allow
+  // are found and then let be, as in the reference: another token inside of them is not looked for.
+  std::vector<Piece> Cut(std::string_view text, const SpecialRule& special) const;
 
  private:
   struct Node {

@@ -57,17 +57,35 @@ struct Tokenizer::Impl {
   }
 
   // Text without raw added tokens.
-  void EncodeBetween(std::string_view text, SpecialTokens mode, std::vector<TokenId>& ids) const {
+  void EncodeBetween(std::string_view text, const SpecialRule& rule,
+                     std::vector<TokenId>& ids) const {
     std::optional<std::string> composed;
     if (nfc) composed = ToNfc(text);
+    // Composing moves bytes, so that what is from outside cannot be told any more.
+    const bool lost = composed && !rule.outside.empty();
+    const SpecialRule used = lost ? SpecialRule(SpecialTokens::kAsText) : rule;
     if (composed) text = *composed;
-    for (const AddedTokenMatcher::Piece& piece : normalized.Cut(text, mode)) {
+    for (const AddedTokenMatcher::Piece& piece : normalized.Cut(text, used)) {
       if (piece.token != nullptr) {
         ids.push_back(piece.token->id);
       } else {
         pre_tokenizer.Split(piece.text,
                             [&](std::string_view pre_token) { bpe.Encode(pre_token, ids); });
       }
+    }
+  }
+
+  // Valid UTF-8.
+  void EncodeValid(std::string_view text, const SpecialRule& rule,
+                   std::vector<TokenId>& ids) const {
+    for (const AddedTokenMatcher::Piece& piece : raw.Cut(text, rule)) {
+      if (piece.token != nullptr) {
+        ids.push_back(piece.token->id);
+        continue;
+      }
+      SpecialRule inside = rule;
+      inside.offset = static_cast<size_t>(piece.text.data() - text.data());
+      EncodeBetween(piece.text, inside, ids);
     }
   }
 
@@ -99,13 +117,31 @@ void Tokenizer::EncodeTo(std::string_view text, SpecialTokens special,
     repaired = Utf8Lossy(text);
     text = repaired;
   }
-  for (const AddedTokenMatcher::Piece& piece : impl_->raw.Cut(text, special)) {
-    if (piece.token != nullptr) {
-      ids.push_back(piece.token->id);
-    } else {
-      impl_->EncodeBetween(piece.text, special, ids);
+  impl_->EncodeValid(text, special, ids);
+}
+
+std::vector<TokenId> Tokenizer::EncodeGuarded(std::string_view text,
+                                              std::span<const TextSpan> outside) const {
+  std::string repaired;
+  std::vector<TextSpan> moved;
+  if (ValidUtf8Prefix(text) != text.size()) {
+    // Part by part, so that what is from outside stays known.
+    size_t at = 0;
+    for (const TextSpan& span : outside) {
+      repaired += Utf8Lossy(text.substr(at, span.begin - at));
+      const size_t begin = repaired.size();
+      repaired += Utf8Lossy(text.substr(span.begin, span.end - span.begin));
+      moved.push_back({begin, repaired.size()});
+      at = span.end;
     }
+    repaired += Utf8Lossy(text.substr(at));
+    text = repaired;
+    outside = moved;
   }
+  std::vector<TokenId> ids;
+  ids.reserve(text.size() / 3);
+  impl_->EncodeValid(text, SpecialRule(outside, 0), ids);
+  return ids;
 }
 
 std::string Tokenizer::Decode(std::span<const TokenId> ids, bool skip_special) const {

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "core/status.h"
+#include "model/text_span.h"
 #include "policy/engine.h"
 
 namespace tidemill {
@@ -48,7 +49,13 @@ class Tokenizer {
   // Adds no token that is not in the text. Bytes that are not UTF-8 are read as U+FFFD. Added
   // tokens that are not special are recognised either way.
   std::vector<TokenId> Encode(std::string_view text, SpecialTokens special) const;
-  // The same, appended to `ids`.
+  // Text of which the parts `outside` (sorted, disjoint) came from elsewhere, such as a rendered
+  // chat template. A special token that has a byte from outside is text ("<" + key + ">" makes no
+  // token, whatever the key). Text between two tokens is encoded in one piece: where no special
+  // token touches what is from outside, the ids are those of Encode with kRecognise.
+  std::vector<TokenId> EncodeGuarded(std::string_view text,
+                                     std::span<const TextSpan> outside) const;
+  // As Encode, appended to `ids`.
   void EncodeTo(std::string_view text, SpecialTokens special, std::vector<TokenId>& ids) const;
 
   // Works for any ids: those that name no token are skipped, bytes that are not UTF-8 become

@@ -106,6 +106,28 @@ TEST(Tokenizer, SpecialTokensAreTextUnlessAskedFor) {
   EXPECT_EQ(t.Decode(std::vector<TokenId>{'a', 260, 261}, true), "a<call>");
 }
 
+TEST(Tokenizer, SpecialTokensFromOutsideAreTextAmongTheTemplatesOwn) {
+  TokenizerSpec spec = SmallSpec();
+  spec.added = {Added(260, "<ab>"), Added(261, "<call>")};
+  spec.added[0].special = true;
+  const Tokenizer t = Make(spec);
+  const std::vector<TokenId> text = {'<', 256, '>'};
+  const auto encode = [&](const char* all, std::vector<TextSpan> outside) {
+    return t.EncodeGuarded(all, outside);
+  };
+  EXPECT_THAT(encode("<ab>x", {}), ElementsAre(260, 'x'));
+  EXPECT_EQ(encode("<ab>", {{0, 4}}), text);
+  EXPECT_THAT(encode("<ab><ab>", {{0, 4}}), ElementsAre('<', 256, '>', 260));
+  // One byte from outside is enough.
+  for (const TextSpan part : {TextSpan{0, 1}, TextSpan{1, 3}, TextSpan{3, 4}}) {
+    EXPECT_EQ(encode("<ab>", {part}), text);
+  }
+  // What is not special is found everywhere, and text stays one piece across the border.
+  EXPECT_THAT(encode("<call>", {{0, 6}}), ElementsAre(261));
+  EXPECT_THAT(encode("abc", {{1, 2}}), ElementsAre(258));
+  EXPECT_EQ(encode("\xff<ab>", {{0, 5}}), t.Encode("\xff<ab>", kOff));
+}
+
 TEST(Tokenizer, TheLongestAddedTokenFromTheLeftWins) {
   TokenizerSpec spec = SmallSpec();
   spec.added = {Added(260, "<a"), Added(261, "<a>"), Added(262, ">x")};
