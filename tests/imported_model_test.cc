@@ -12,6 +12,7 @@
 #include "core/test_kit.h"
 #include "model/gguf/gguf_import.h"
 #include "policy/generation_config.h"
+#include "policy/model_template.h"
 #include "policy/tokenizer.h"
 #include "policy/torch/model.h"
 #include "policy/torch/score.h"
@@ -88,6 +89,14 @@ TEST_F(ImportedModel, GivesWhatTheReferenceImplementationGives) {
     EXPECT_EQ(tokenizer.Encode(c["text"].get<std::string>(), SpecialTokens::kRecognise),
               c["ids"].get<std::vector<TokenId>>())
         << c["name"];
+  }
+  const ModelTemplate chat = ReadModelTemplate(dir_).value();
+  for (const auto& c : cases_) {
+    if (!c.contains("messages")) continue;
+    const auto rendered = chat.Render({.messages = c["messages"], .add_generation_prompt = true});
+    ASSERT_TRUE(rendered.ok()) << rendered.status().ToString();
+    EXPECT_EQ(rendered->text, c["text"].get<std::string>()) << c["name"];
+    EXPECT_EQ(EncodeRendered(tokenizer, *rendered), c["ids"].get<std::vector<TokenId>>());
   }
   const auto ends = ReadGenerationConfig(dir_).value().eos_token_ids;
   EXPECT_EQ(ends, std::vector<int32_t>{2});
