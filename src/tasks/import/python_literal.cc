@@ -12,7 +12,7 @@
 namespace tidemill {
 namespace {
 
-constexpr int kDepthMax = 100;
+constexpr int kLiteralDepthMax = 100;
 
 bool IsDigit(char c) {
   return c >= '0' && c <= '9';
@@ -84,7 +84,7 @@ class LiteralReader {
   }
 
   Result<std::string> Value(int depth) {
-    if (depth > kDepthMax) return Stop("it is nested too deeply");
+    if (depth > kLiteralDepthMax) return Stop("it is nested too deeply");
     const char c = Peek();
     if (c == '[') return Sequence('[', ']', depth);
     if (c == '(') return Sequence('(', ')', depth);
