@@ -1,5 +1,5 @@
-// tidemill model score | generate | tokenize | render | new | merge: one model directory, from the
-// command line.
+// tidemill model score | generate | tokenize | render | new | merge | import: one model directory,
+// from the command line.
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "cli/commands.h"
+#include "cli/model_import.h"
 #include "cli/model_render.h"
 #include "cli/model_tokenize.h"
 #include "core/files.h"
@@ -339,6 +340,7 @@ void AddModelCommand(CLI::App& app, Exit& exit) {
   AddRender(*model, exit);
   AddNew(*model, words, exit);
   AddMerge(*model, words, exit);
+  AddModelImport(*model, exit);
 }
 
 }  // namespace tidemill

@@ -1,6 +1,5 @@
-// tidemill tasks check FILE, tasks generate --family cfunc .. --out FILE, tasks model --family
-// cfunc
-// --out DIR.
+// tidemill tasks check FILE, tasks generate --family cfunc|pyfunc .. --out FILE, tasks import,
+// tasks model --family cfunc --out DIR.
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -10,9 +9,11 @@
 #include <set>
 
 #include "cli/commands.h"
+#include "cli/tasks_python.h"
 #include "core/text.h"
 #include "tasks/cfunc_task.h"
 #include "tasks/cfunc_vocab.h"
+#include "tasks/pyfunc.h"
 #include "tasks/task_file.h"
 
 namespace tidemill {
@@ -73,7 +74,8 @@ struct GenerateWords {
   CfuncOptions options;
   std::string split = "train";
   std::vector<int> levels;
-  std::string solutions;
+  std::string family;
+  SolutionWords solutions;
   CfuncAuthor author;
   std::string out;
   bool json = false;
@@ -94,14 +96,39 @@ Status ChooseLevels(const std::vector<int>& levels, CfuncOptions& options) {
   return Ok();
 }
 
+Status GeneratePythonTasks(const GenerateWords& words) {
+  TM_ASSIGN_OR_RETURN(const std::vector<PyfuncTask> made,
+                      GeneratePyfunc({.count = words.options.count,
+                                      .seed = words.options.seed,
+                                      .heldout = words.split == "heldout"}));
+  std::vector<v1::Task> tasks;
+  std::vector<ImportedTask> solved;
+  std::set<uint64_t> behaviours;
+  for (const PyfuncTask& one : made) {
+    tasks.push_back(one.imported.task);
+    solved.push_back(one.imported);
+    behaviours.insert(one.behaviour);
+  }
+  TM_RETURN_IF_ERROR(WriteTaskFile(words.out, tasks));
+  TM_RETURN_IF_ERROR(WriteSolutions(words.solutions, solved));
+  if (words.json) {
+    PrintJson({{"out", words.out}, {"tasks", tasks.size()}, {"behaviours", behaviours.size()}});
+  } else {
+    std::printf("%s: %zu tasks, %zu different functions\n", words.out.c_str(), tasks.size(),
+                behaviours.size());
+  }
+  return Ok();
+}
+
 Status Generate(GenerateWords& words) {
+  if (words.family == "pyfunc") return GeneratePythonTasks(words);
   CfuncOptions& options = words.options;
   options.split = words.split == "train" ? CfuncSplit::kTrain : CfuncSplit::kHeldout;
   TM_RETURN_IF_ERROR(ChooseLevels(words.levels, options));
   TM_ASSIGN_OR_RETURN(const std::vector<CfuncProblem> problems, GenerateCfunc(options));
   TM_RETURN_IF_ERROR(WriteTaskFile(words.out, CfuncTasks(problems, options)));
-  if (!words.solutions.empty()) {
-    TM_RETURN_IF_ERROR(WriteDemonstrations(words.solutions,
+  if (!words.solutions.path.empty()) {
+    TM_RETURN_IF_ERROR(WriteDemonstrations(words.solutions.path,
                                            DemonstrateCfunc(problems, words.author, options.seed)));
   }
   std::set<uint64_t> behaviours;
@@ -115,13 +142,13 @@ Status Generate(GenerateWords& words) {
                    {"tasks", problems.size()},
                    {"behaviours", behaviours.size()},
                    {"by_difficulty", levels}};
-    if (!words.solutions.empty()) report["solutions"] = words.solutions;
+    if (!words.solutions.path.empty()) report["solutions"] = words.solutions.path;
     PrintJson(report);
   } else {
     std::printf("%s: %zu tasks, %zu different functions\n", words.out.c_str(), problems.size(),
                 behaviours.size());
-    if (!words.solutions.empty()) {
-      std::printf("%s: %zu demonstrations\n", words.solutions.c_str(), problems.size());
+    if (!words.solutions.path.empty()) {
+      std::printf("%s: %zu demonstrations\n", words.solutions.path.c_str(), problems.size());
     }
   }
   return Ok();
@@ -144,7 +171,9 @@ void AddFamily(CLI::App& command) {
 void AddGenerate(CLI::App& tasks, Exit& exit) {
   CLI::App* command = tasks.add_subcommand("generate", "Generate tasks of a built-in family");
   auto words = std::make_shared<GenerateWords>();  // shared: as above
-  AddFamily(*command);
+  command->add_option("--family", words->family, "Task family: cfunc, pyfunc")
+      ->required()
+      ->check(CLI::IsMember({"cfunc", "pyfunc"}));
   command->add_option("--count", words->options.count, "Number of tasks")->required();
   command
       ->add_option("--seed", words->options.seed, "Random seed; the same seed gives the same tasks")
@@ -155,8 +184,12 @@ void AddGenerate(CLI::App& tasks, Exit& exit) {
   command
       ->add_option("--difficulty", words->levels, "Difficulty levels, 1 to 5 (3,4); default: a mix")
       ->delimiter(',');
-  command->add_option("--with-solutions", words->solutions,
+  command->add_option("--with-solutions", words->solutions.path,
                       "Also write demonstrations of these tasks (JSONL of prompt and completion)");
+  command->add_option("--model", words->solutions.model,
+                      "Of pyfunc: the model whose chat format the demonstrations have");
+  command->add_option("--system-prompt", words->solutions.system_prompt,
+                      "Of pyfunc: of the demonstrations");
   command
       ->add_option("--second-turns", words->author.second_turn_share,
                    "Share of demonstrations that correct a wrong first answer")
@@ -214,6 +247,7 @@ void AddTasksCommand(CLI::App& app, Exit& exit) {
   command->require_subcommand(1);
   AddCheck(*command, exit);
   AddGenerate(*command, exit);
+  AddTasksImport(*command, exit);
   AddModelFiles(*command, exit);
 }
 

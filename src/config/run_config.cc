@@ -19,18 +19,24 @@ void BindRunAndModel(RunConfig& c, Binder& b) {
   b.Add("model.path", &c.model.path, {.doc = "Hugging Face directory of the policy"});
   b.Add("model.adapter", &c.model.adapter, {.doc = "PEFT adapter to start from; empty: none"});
   b.Add("model.protocol", &c.model.protocol,
-        {.doc = "hermes: tool calls in a chat; compact: an answer and <|end|>, for small models",
-         .choices = {"hermes", "compact"}});
+        {.doc = "hermes: tool calls in a chat; answer: one fenced block, no tools; compact: an "
+                "answer and <|end|>, for small models",
+         .choices = {"hermes", "compact", "answer"}});
   b.Add("model.device", &c.model.device,
         {.doc = "Device of engine and learner: cpu, cuda, cuda:N; auto: a GPU if there is one"});
   b.Add("model.system_prompt", &c.model.system_prompt,
-        {.doc = "System prompt of the hermes protocol; empty: built-in prompt"});
+        {.doc = "System prompt; empty: hermes has a built-in one, answer none"});
   b.Add("tasks.train", &c.tasks.train, {.doc = "Training tasks (JSONL)"});
   b.Add("tasks.eval", &c.tasks.eval, {.doc = "Held-out tasks (JSONL); empty: no evaluation"});
   b.Add("tasks.eval_limit", &c.tasks.eval_limit,
         {.doc = "Number of held-out tasks to use, from the start of the file; 0: all"});
   b.Add("tasks.weights", &c.tasks.weights,
         {.doc = "Sampling weight of tasks by tag, tag = weight", .min = 0, .max = 1000});
+  b.Add("tasks.floor", &c.tasks.floor,
+        {.doc = "A task is drawn with probability 4p(1-p), p its newest pass rate, but at least "
+                "this; 1: always",
+         .min = 0,
+         .max = 1});
 }
 
 void BindRollout(RunConfig& c, Binder& b) {
@@ -222,7 +228,8 @@ void BindCommand(Binder& b, RunConfig::CommandKeys& c) {
 
 void BindRewardAndTools(RunConfig& c, Binder& b) {
   b.Add("reward.weights", &c.reward.weights,
-        {.doc = "Weights of the scorers: tests, compiled, lint, length, format, review, command",
+        {.doc = "Weights of the scorers: tests, compiled, lint, length, format, literal, review, "
+                "command",
          .min = -1000,
          .max = 1000});
   b.Add(

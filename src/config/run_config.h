@@ -35,6 +35,7 @@ struct RunConfig {
     std::string eval;
     uint32_t eval_limit = 0;
     std::map<std::string, double> weights;
+    double floor = 1;
   } tasks;
 
   struct Rollout {

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -84,5 +85,10 @@ Status WriteSafetensors(const std::string& path, std::span<const TensorView> ten
 inline constexpr uint64_t kMaxShardBytes = uint64_t{5} << 30;
 Status WriteModelTensors(const std::string& dir, std::span<const TensorView> tensors,
                          uint64_t max_shard_bytes = kMaxShardBytes);
+// The same for tensors whose bytes are made when they are needed, one shard in memory at a time:
+// `data` of the views is not read, `fill` writes a tensor's bytes. Its failure ends the writing.
+using TensorFill = std::function<Status(const TensorView& tensor, std::span<std::byte> out)>;
+Status WriteModelTensors(const std::string& dir, std::span<const TensorView> tensors,
+                         const TensorFill& fill, uint64_t max_shard_bytes = kMaxShardBytes);
 
 }  // namespace tidemill

@@ -120,6 +120,50 @@ Status RemoveOthers(const std::string& dir, const std::set<std::string>& keep) {
   return Ok();
 }
 
+using ShardWriter = std::function<Status(const std::string& path, std::span<const TensorView>)>;
+
+Status WriteShards(const std::string& dir, std::span<const TensorView> tensors,
+                   uint64_t max_shard_bytes, const ShardWriter& write) {
+  TM_RETURN_IF_ERROR(CheckTensors(tensors, dir));
+  const std::vector<std::vector<TensorView>> shards = Shards(tensors, max_shard_bytes);
+  if (shards.size() > 99'999) return Invalid(dir + ": too many shards; allow larger ones");
+  if (shards.size() == 1) {
+    TM_RETURN_IF_ERROR(write(dir + "/model.safetensors", tensors));
+    return RemoveOthers(dir, {"model.safetensors"});
+  }
+  std::set<std::string> files = {"model.safetensors.index.json"};
+  Json map = Json::object();
+  uint64_t total = 0;
+  for (size_t i = 0; i < shards.size(); ++i) {
+    const std::string name = ShardName(i, shards.size());
+    TM_RETURN_IF_ERROR(write(dir + "/" + name, shards[i]));
+    files.insert(name);
+    for (const TensorView& tensor : shards[i]) {
+      map[tensor.name] = name;
+      total += tensor.bytes;
+    }
+  }
+  const Json index = {{"metadata", {{"total_size", total}}}, {"weight_map", map}};
+  TM_RETURN_IF_ERROR(WriteFileAtomically(dir + "/model.safetensors.index.json", DumpJson(index)));
+  return RemoveOthers(dir, files);
+}
+
+Status WriteFilledShard(const std::string& path, std::span<const TensorView> tensors,
+                        const TensorFill& fill) {
+  size_t total = 0;
+  for (const TensorView& tensor : tensors) total += tensor.bytes;
+  std::vector<std::byte> bytes(total);
+  std::vector<TensorView> filled(tensors.begin(), tensors.end());
+  size_t at = 0;
+  for (TensorView& tensor : filled) {
+    const std::span<std::byte> out = std::span(bytes).subspan(at, tensor.bytes);
+    TM_RETURN_IF_ERROR(fill(tensor, out));
+    tensor.data = out.data();
+    at += tensor.bytes;
+  }
+  return WriteSafetensors(path, filled);
+}
+
 }  // namespace
 
 Result<std::unique_ptr<const SafetensorsParts>> LayOutSafetensors(
@@ -144,28 +188,18 @@ Status WriteSafetensors(const std::string& path, std::span<const TensorView> ten
 
 Status WriteModelTensors(const std::string& dir, std::span<const TensorView> tensors,
                          uint64_t max_shard_bytes) {
-  TM_RETURN_IF_ERROR(CheckTensors(tensors, dir));
-  const std::vector<std::vector<TensorView>> shards = Shards(tensors, max_shard_bytes);
-  if (shards.size() > 99'999) return Invalid(dir + ": too many shards; allow larger ones");
-  if (shards.size() == 1) {
-    TM_RETURN_IF_ERROR(WriteSafetensors(dir + "/model.safetensors", tensors));
-    return RemoveOthers(dir, {"model.safetensors"});
-  }
-  std::set<std::string> files = {"model.safetensors.index.json"};
-  Json map = Json::object();
-  uint64_t total = 0;
-  for (size_t i = 0; i < shards.size(); ++i) {
-    const std::string name = ShardName(i, shards.size());
-    TM_RETURN_IF_ERROR(WriteSafetensors(dir + "/" + name, shards[i]));
-    files.insert(name);
-    for (const TensorView& tensor : shards[i]) {
-      map[tensor.name] = name;
-      total += tensor.bytes;
-    }
-  }
-  const Json index = {{"metadata", {{"total_size", total}}}, {"weight_map", map}};
-  TM_RETURN_IF_ERROR(WriteFileAtomically(dir + "/model.safetensors.index.json", DumpJson(index)));
-  return RemoveOthers(dir, files);
+  return WriteShards(dir, tensors, max_shard_bytes,
+                     [](const std::string& path, std::span<const TensorView> shard) {
+                       return WriteSafetensors(path, shard);
+                     });
+}
+
+Status WriteModelTensors(const std::string& dir, std::span<const TensorView> tensors,
+                         const TensorFill& fill, uint64_t max_shard_bytes) {
+  return WriteShards(dir, tensors, max_shard_bytes,
+                     [&](const std::string& path, std::span<const TensorView> shard) {
+                       return WriteFilledShard(path, shard, fill);
+                     });
 }
 
 }  // namespace tidemill

@@ -308,6 +308,9 @@ void RewardLoop::Send(uint64_t key, v1::Verdict verdict) {
   verdict.set_request_id(request.request_id());
   verdict.set_token(request.token());
   ++(verdict.scored() ? counters_.scored : counters_.unscorable);
+  for (const v1::RewardPart& part : verdict.parts()) {
+    if (part.scorer() == "literal" && part.value() > 0) ++counters_.repeated_literals;
+  }
   if (options_.metrics != nullptr) {
     options_.metrics
         ->Histogram("tidemill_score_seconds", "Time from a score request to its verdict")

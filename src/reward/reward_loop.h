@@ -65,6 +65,10 @@ struct RewardCounters : CounterSet {
                        {.key = "second_looks",
                         .metric = "tidemill_second_looks_total",
                         .help = "Second reviews of low sub-scores"}};
+  Counter repeated_literals{*this,
+                            {.key = "repeated_literals",
+                             .metric = "tidemill_repeated_literals_total",
+                             .help = "Answers that hold the shown test's value"}};
   Counter in_progress{*this,
                       {.key = "scoring_running",
                        .metric = "tidemill_scoring_running",

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "reward/literal_scorer.h"
 #include "reward/review.h"
 
 namespace tidemill {
@@ -130,6 +131,18 @@ class FormatScorer final : public Scorer {
   }
 };
 
+class LiteralScorer final : public Scorer {
+ public:
+  std::string_view name() const override { return "literal"; }
+  uint32_t version() const override { return 1; }
+  Result<v1::RewardPart> Score(const v1::ScoreRequest& request,
+                               const ScoreEvidence&) const override {
+    const bool repeats = RepeatsShownLiteral(request.prompt(), request.submission());
+    return MakePart(*this, repeats ? 1 : 0,
+                    repeats ? "holds the shown test's value" : "does not hold the shown value");
+  }
+};
+
 class CommandScorer final : public Scorer {
  public:
   explicit CommandScorer(uint32_t version) : version_(version) {}
@@ -189,6 +202,8 @@ constexpr ScorerRow kScorers[] = {
     {"lint", "1 minus a penalty per finding, at least 0", NewLintScorer},
     {"length", "1 minus the share of the allowed tokens used", Plain<LengthScorer>},
     {"format", "1 if no turn was malformed and an answer was given", Plain<FormatScorer>},
+    {"literal", "1 if the answer repeats the value the shown test expects; with weight 0 a metric",
+     Plain<LiteralScorer>},
     {"review",
      "Correctness, style, performance and security, with a second review of low sub-scores",
      NewReviewScorer},

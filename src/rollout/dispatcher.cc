@@ -14,6 +14,7 @@ namespace {
 // Accepted groups are remembered this long in case replay withdraws one; far more than replay
 // holds.
 constexpr uint64_t kRememberedGroups = 200'000;
+constexpr int kPassedOverMax = 100;
 constexpr size_t kReportsAtOnce = 256;
 constexpr uint64_t kNoTag = 0;  // no group has this number
 
@@ -29,6 +30,7 @@ Dispatcher::Dispatcher(Bus& bus, StorePort& store, const Clock& clock, Journal& 
       train_(train),
       eval_(eval),
       order_(std::move(order)),
+      difficulty_(train.size(), options.difficulty_floor, options.seed),
       options_(std::move(options)),
       gate_(options_.gate),
       outbox_(bus),
@@ -137,6 +139,9 @@ void Dispatcher::OnGroupReport(const v1::GroupReport& report) {
     groups_.erase(it);
     return;
   }
+  if (group.state == GroupState::kRunning) {
+    difficulty_.Heard(group.task, report.solved(), report.scored());
+  }
   if (report.accepted() > 0) {
     if (group.state == GroupState::kRunning) gate_.Accepted(group.members);
     group.state = GroupState::kAccepted;
@@ -229,6 +234,16 @@ void Dispatcher::IssueEvals() {
   }
 }
 
+// The next in the order that is worth it; after a while the next, whatever it is.
+size_t Dispatcher::NextTask() {
+  for (int tries = 0; tries < kPassedOverMax; ++tries) {
+    const size_t task = order_.Next();
+    if (difficulty_.Worth(task)) return task;
+    ++counters_.passed_over;
+  }
+  return order_.Next();
+}
+
 void Dispatcher::IssueTraining() {
   while (gate_.Room() >= options_.group_size) {
     size_t task;
@@ -236,7 +251,7 @@ void Dispatcher::IssueTraining() {
       task = reissue_.front();
       reissue_.pop_front();
     } else {
-      task = order_.Next();
+      task = NextTask();
     }
     v1::GroupLease lease =
         MakeLease(train_[task], options_.group_size, options_.sampling, options_.max_turns);

@@ -22,6 +22,7 @@
 #include "core/message_check.h"
 #include "proto/tidemill.pb.h"
 #include "rollout/admission_gate.h"
+#include "rollout/task_difficulty.h"
 #include "rollout/task_order.h"
 #include "store/store_port.h"
 
@@ -38,7 +39,8 @@ struct DispatcherOptions {
   GateOptions gate;
   uint32_t group_size = 8;
   uint64_t seed = 1;
-  v1::Sampling sampling;  // of training episodes
+  double difficulty_floor = 1;  // of TaskDifficulty; 1: every task is issued in its turn
+  v1::Sampling sampling;        // of training episodes
   uint32_t max_turns = 1;
   uint32_t max_context_tokens = 0;    // 0: the engine's
   std::vector<EvalPlan> eval_before;  // run before the first group of training
@@ -82,6 +84,10 @@ struct DispatcherCounters : CounterSet {
                          {.key = "groups_dropped",
                           .metric = "tidemill_groups_dropped_total",
                           .help = "Groups that returned their credit"}};
+  Counter passed_over{*this,
+                      {.key = "passed_over",
+                       .metric = "tidemill_tasks_passed_over_total",
+                       .help = "Turns of tasks that would teach nothing"}};
   Counter put_off{
       *this,
       {.key = "put_off",
@@ -163,6 +169,7 @@ class Dispatcher final : public Loop {
   void OnStep(const v1::StepDone& step);
   void TakeStored();
   void IssueTraining();
+  size_t NextTask();
   void IssueEvals();
   void Issue(v1::GroupLease lease, Group group);
   void Send(v1::GroupLease lease);
@@ -178,6 +185,7 @@ class Dispatcher final : public Loop {
   const std::vector<v1::Task>& train_;
   const std::vector<v1::Task>& eval_;
   TaskOrder order_;
+  TaskDifficulty difficulty_;
   DispatcherOptions options_;
   AdmissionGate gate_;
   Outbox outbox_;

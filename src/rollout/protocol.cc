@@ -24,7 +24,9 @@ Result<std::unique_ptr<AgentProtocol>> NewProtocol(std::string_view name,
                                                    std::string* warning) {
   if (name == "compact") return NewCompactProtocol(tokenizer);
   if (name == "hermes") return NewHermesProtocol(tokenizer, model_dir, options, warning);
-  return Invalid("unknown agent protocol \"" + std::string(name) + "\"; known are compact, hermes");
+  if (name == "answer") return NewAnswerProtocol(tokenizer, model_dir, options, warning);
+  return Invalid("unknown agent protocol \"" + std::string(name) +
+                 "\"; known are answer, compact, hermes");
 }
 
 }  // namespace tidemill

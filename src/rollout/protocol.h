@@ -64,7 +64,7 @@ const std::vector<ToolDescription>& BuiltInTools();
 
 struct ProtocolOptions {
   std::vector<ToolDescription> tools = BuiltInTools();
-  std::string system_prompt;  // of the hermes protocol; empty: a built-in one
+  std::string system_prompt;  // of the chat protocols; empty: hermes' own, of answer none
 };
 
 // "compact": the model writes an answer and <|end|>; feedback is <|fail|> and the name of the first
@@ -78,7 +78,12 @@ Result<std::unique_ptr<AgentProtocol>> NewProtocol(std::string_view name,
                                                    const ProtocolOptions& options,
                                                    std::string* warning);
 
-// The two, for those who know which they want.
+// "answer": the task in, a fenced block out, in the model's own chat format and without tools.
+Result<std::unique_ptr<AgentProtocol>> NewAnswerProtocol(const Tokenizer& tokenizer,
+                                                         const std::string& model_dir,
+                                                         const ProtocolOptions& options,
+                                                         std::string* warning);
+// The others, for those who know which they want.
 Result<std::unique_ptr<AgentProtocol>> NewCompactProtocol(const Tokenizer& tokenizer);
 Result<std::unique_ptr<AgentProtocol>> NewHermesProtocol(const Tokenizer& tokenizer,
                                                          const std::string& model_dir,

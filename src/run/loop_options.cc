@@ -71,6 +71,7 @@ DispatcherOptions DispatcherOptionsFrom(const RunConfig& config, const RunStart&
                   .staleness_max_steps = StepsAhead(config),
                   .uses_per_episode = UsesPaid(BufferFrom(config, start.step))};
   options.group_size = config.rollout.group_size;
+  options.difficulty_floor = config.tasks.floor;
   options.seed = config.run.seed;
   options.sampling = SamplingAt(config, config.rollout.temperature);
   options.max_turns = config.rollout.max_turns;

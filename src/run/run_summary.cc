@@ -197,6 +197,7 @@ Result<std::string> MakeSummary(const RunDirectory& directory, const RunOutcome&
   json["evicted"] = last["evicted"];
   json["rescored"] = last["rescored"];
   json["second_looks"] = last["second_looks"];
+  json["repeated_literals"] = last["repeated_literals"];
   TM_ASSIGN_OR_RETURN(json["staleness"], StalenessJson(*reader));
   json["seconds"] = last.seconds;
   json["generated_tokens"] = last["generated_tokens"];

@@ -25,7 +25,9 @@ const std::vector<std::pair<std::string, int>>& CompareWords() {
 
 const std::vector<std::pair<std::string, int>>& ModeWords() {
   static const std::vector<std::pair<std::string, int>> words = {
-      {"process", v1::Grading::MODE_PROCESS}, {"lines", v1::Grading::MODE_LINES}};
+      {"process", v1::Grading::MODE_PROCESS},
+      {"lines", v1::Grading::MODE_LINES},
+      {"python", v1::Grading::MODE_PYTHON}};
   return words;
 }
 
@@ -105,13 +107,17 @@ void ReadCases(ObjectReader& parent, v1::Grading& grading, std::vector<std::stri
     reader.String("input", *test.mutable_input());
     reader.String("expected", *test.mutable_expected());
     reader.RefuseOthers();
-    if (grading.mode() != v1::Grading::MODE_LINES) continue;
+    if (grading.mode() != v1::Grading::MODE_LINES && grading.mode() != v1::Grading::MODE_PYTHON) {
+      continue;
+    }
     // A line more or less would shift every later answer against its case.
     if (test.input().find('\n') != std::string::npos) {
-      reader.Fail("input", "must be one line without its end where \"mode\" is \"lines\"");
+      reader.Fail("input",
+                  "must be one line without its end where \"mode\" is \"lines\" or \"python\"");
     }
     if (test.expected().find('\n') != std::string::npos) {
-      reader.Fail("expected", "must be one line without its end where \"mode\" is \"lines\"");
+      reader.Fail("expected",
+                  "must be one line without its end where \"mode\" is \"lines\" or \"python\"");
     }
   }
 }
@@ -140,7 +146,13 @@ void CheckGrading(ObjectReader& reader, const v1::Grading& grading) {
     reader.Fail("sources",
                 "must name at least one of the agent's files; nothing else enters the box");
   }
-  if (grading.run().empty()) {
+  if (grading.mode() == v1::Grading::MODE_PYTHON) {
+    if (!grading.run().empty() || !grading.build().empty() || !grading.harness().empty()) {
+      reader.Fail("mode", "\"python\" needs no harness, build or run: cases are expressions");
+    } else if (grading.sources_size() > 1) {
+      reader.Fail("sources", "must name one file, the module with the answer");
+    }
+  } else if (grading.run().empty()) {
     reader.Fail("run", "must name a program and its arguments, for example [\"./a.out\"]");
   }
   if (grading.cases().empty()) reader.Fail("cases", "must have at least one test");
@@ -274,9 +286,11 @@ nlohmann::ordered_json CasesToJson(const v1::Grading& grading) {
 nlohmann::ordered_json GradingToJson(const v1::Grading& grading) {
   nlohmann::ordered_json out;
   out["sources"] = std::vector<std::string>(grading.sources().begin(), grading.sources().end());
-  out["harness"] = FilesToJson(grading.harness());
-  out["build"] = std::vector<std::string>(grading.build().begin(), grading.build().end());
-  out["run"] = std::vector<std::string>(grading.run().begin(), grading.run().end());
+  if (grading.mode() != v1::Grading::MODE_PYTHON) {
+    out["harness"] = FilesToJson(grading.harness());
+    out["build"] = std::vector<std::string>(grading.build().begin(), grading.build().end());
+    out["run"] = std::vector<std::string>(grading.run().begin(), grading.run().end());
+  }
   const std::string compare = Word(CompareWords(), grading.compare());
   if (!compare.empty()) out["compare"] = compare;
   const std::string mode = Word(ModeWords(), grading.mode());

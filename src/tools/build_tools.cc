@@ -159,6 +159,7 @@ void ToolRunner::RunTests(Call& call) {
     call.result->set_text(TestsText(*call.result, limits, call.text_limit));
     return;
   }
+  if (grading->mode() == v1::Grading::MODE_PYTHON) return GradePythonAnswer(call, true);
   GradeOptions options;
   options.limits = limits = LimitsFrom(grading->limits(), call.limits);
   options.reveal = true;

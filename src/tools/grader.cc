@@ -221,13 +221,17 @@ bool SameOutput(std::string_view actual, std::string_view expected, v1::Grading:
 
 Status CheckGrading(const v1::Grading& grading) {
   if (grading.cases().empty()) return Invalid("the grading has no cases");
-  if (grading.run().empty()) return Invalid("the grading has no command to run");
-  if (grading.mode() != v1::Grading::MODE_LINES) return Ok();
+  const bool python = grading.mode() == v1::Grading::MODE_PYTHON;
+  if (python && grading.sources_size() != 1) {
+    return Invalid("a Python grading needs exactly one source, the module with the answer");
+  }
+  if (!python && grading.run().empty()) return Invalid("the grading has no command to run");
+  if (!python && grading.mode() != v1::Grading::MODE_LINES) return Ok();
   for (const v1::TestCase& test : grading.cases()) {
     if (WithoutLastNewlines(test.input()).find('\n') != std::string_view::npos) {
       return Invalid(
-          fmt::format("case \"{}\": its input has several lines, which MODE_LINES cannot "
-                      "ask one at a time",
+          fmt::format("case \"{}\": its input has several lines, which cannot be asked one at "
+                      "a time",
                       test.name()));
     }
   }

@@ -85,7 +85,12 @@ void TakeReport(const RunReport& report, v1::ToolResult* result) {
 
 ToolRunner::ToolRunner(BoxPool& pool, KeptBoxes& kept, BlobStore* blobs, const Clock& clock,
                        ToolOptions options)
-    : pool_(pool), kept_(kept), blobs_(blobs), clock_(clock), options_(std::move(options)) {}
+    : pool_(pool),
+      kept_(kept),
+      blobs_(blobs),
+      clock_(clock),
+      options_(std::move(options)),
+      nursery_(pool) {}
 
 v1::ToolResult ToolRunner::Handle(const v1::ToolRequest& request, Cancellation& cancellation) {
   v1::ToolResult result;
@@ -198,6 +203,7 @@ void ToolRunner::InBox(Call& call, const Workspace& files, const BoxLimits& limi
 
 void ToolRunner::Grade(Call& call) {
   const v1::Grading& grading = call.request.grading();
+  if (grading.mode() == v1::Grading::MODE_PYTHON) return GradePythonAnswer(call, false);
   GradeOptions options;
   options.limits = LimitsFrom(grading.limits(), call.limits);
   options.failures_max = options_.failures_max;

@@ -16,6 +16,7 @@
 #include "store/blobs.h"
 #include "tools/box/box_pool.h"
 #include "tools/box/kept_boxes.h"
+#include "tools/python/python_nursery.h"
 #include "tools/tool_options.h"
 #include "tools/workspace.h"
 
@@ -77,6 +78,7 @@ class ToolRunner {
   void RunTests(Call& call);
   void Grade(Call& call);
   void RunCommand(Call& call, const CommandTool& tool);
+  void GradePythonAnswer(Call& call, bool reveal);
 
   // Runs `work` in a box that holds `files`; again in a fresh one if the first failed by our doing
   // or the machine was too busy.
@@ -90,6 +92,7 @@ class ToolRunner {
   BlobStore* blobs_;
   const Clock& clock_;
   const ToolOptions options_;
+  PythonNursery nursery_;
 };
 
 // Runs a command whose program is the machine's, not the agent's. Where there is no such program

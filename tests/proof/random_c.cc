@@ -12,7 +12,17 @@ namespace {
 // `slips`: what the operator may be by mistake.
 struct Piece {
   enum Kind {
-    kLeaf, kNumber, kBinary, kUnary, kCast, kChoose, kIndex, kCall, kStep, kSet, kComma  //
+    kLeaf,
+    kNumber,
+    kBinary,
+    kUnary,
+    kCast,
+    kChoose,
+    kIndex,
+    kCall,
+    kStep,
+    kSet,
+    kComma  //
   } kind = kLeaf;
   std::string word;
   std::vector<Piece> parts;
@@ -27,8 +37,8 @@ struct Line {
 };
 
 constexpr std::array<const char*, 11> kTypes = {
-    "int", "int", "int", "unsigned", "long", "unsigned long", "short", "signed char",
-    "unsigned char", "bool", "uint16_t"};
+    "int",   "int",         "int",           "unsigned", "long",    "unsigned long",
+    "short", "signed char", "unsigned char", "bool",     "uint16_t"};
 
 class Author {
  public:
@@ -88,7 +98,8 @@ class Author {
 
   Piece Leaf() {
     if (random_.Chance(0.3)) return Number(-9, 20);
-    if (!arrays_.empty() && random_.Chance(0.2)) return {Piece::kIndex, arrays_[0].first, {Number(0, 3)}};
+    if (!arrays_.empty() && random_.Chance(0.2))
+      return {Piece::kIndex, arrays_[0].first, {Number(0, 3)}};
     return {Piece::kLeaf, One(names_), {}};
   }
 
@@ -98,18 +109,19 @@ class Author {
     if (kind < 0.3 && !writable_.empty()) {
       return {Piece::kStep, One(writable_) + (random_.Chance(0.5) ? "++" : "--"), {}};
     }
-    if (kind < 0.5 && !writable_.empty()) return {Piece::kSet, One(writable_), {Expression(depth - 1)}};
+    if (kind < 0.5 && !writable_.empty())
+      return {Piece::kSet, One(writable_), {Expression(depth - 1)}};
     if (kind < 0.7) return {Piece::kComma, "", {Expression(depth - 1), Expression(depth - 1)}};
     if (kind < 0.85 && !int_array_.empty()) {
-      return {Piece::kCall, random_.Chance(0.5) ? "total" : "turn", {{Piece::kLeaf, int_array_, {}}}};
+      return {
+          Piece::kCall, random_.Chance(0.5) ? "total" : "turn", {{Piece::kLeaf, int_array_, {}}}};
     }
-    if (!ints_.empty()) return {Piece::kCall, "bump", {{Piece::kLeaf, "&" + One(ints_), {}}, Leaf()}};
+    if (!ints_.empty())
+      return {Piece::kCall, "bump", {{Piece::kLeaf, "&" + One(ints_), {}}, Leaf()}};
     return Leaf();
   }
 
-  Piece Small(Piece piece) {
-    return {Piece::kBinary, "%", {std::move(piece), Number(2, 97)}};
-  }
+  Piece Small(Piece piece) { return {Piece::kBinary, "%", {std::move(piece), Number(2, 97)}}; }
 
   Piece Expression(int depth) {
     if (depth == 0 || random_.Chance(0.2)) return Leaf();
@@ -122,15 +134,16 @@ class Author {
       return random_.Chance(0.25) ? Small(std::move(piece)) : piece;
     }
     if (kind < 0.55) {
-      static const std::vector<std::string> kCompare = {"<", "<=", ">", ">=", "==", "!=", "&&", "||"};
+      static const std::vector<std::string> kCompare = {
+          "<", "<=", ">", ">=", "==", "!=", "&&", "||"};
       return {Piece::kBinary, One(kCompare), {sub(), sub()}};
     }
     if (kind < 0.65) {
-      Piece count = random_.Chance(0.05)
-                        ? sub()
-                        : Piece{Piece::kBinary, "&", {sub(), Number(0, 7)}};
+      Piece count =
+          random_.Chance(0.05) ? sub() : Piece{Piece::kBinary, "&", {sub(), Number(0, 7)}};
       Piece left = random_.Chance(0.3) ? sub() : Piece{Piece::kCast, "unsigned", {sub()}};
-      return {Piece::kBinary, random_.Chance(0.5) ? "<<" : ">>", {std::move(left), std::move(count)}};
+      return {
+          Piece::kBinary, random_.Chance(0.5) ? "<<" : ">>", {std::move(left), std::move(count)}};
     }
     if (kind < 0.73) {
       Piece right = random_.Chance(0.1) ? sub() : Number(1, 9);
@@ -144,8 +157,8 @@ class Author {
   }
 
   void Assign(std::vector<Line>& out) {
-    static const std::vector<std::string> kUpdates = {"=",  "=",  "+=", "-=", "*=", "^=",
-                                                      "|=", "&=", "%=", "<<=", ">>=", "++", "--"};
+    static const std::vector<std::string> kUpdates = {
+        "=", "=", "+=", "-=", "*=", "^=", "|=", "&=", "%=", "<<=", ">>=", "++", "--"};
     std::string update = One(kUpdates);
     Line line{Line::kAssign, One(writable_), update, {}, {}};
     if (!arrays_.empty() && random_.Chance(0.3)) {
@@ -162,8 +175,13 @@ class Author {
 
   void Loop(std::vector<Line>& out, int depth) {
     const std::string name = "i" + std::to_string(next_++);
-    Line line{random_.Chance(0.6) ? Line::kFor : random_.Chance(0.5) ? Line::kWhile : Line::kDo,
-              name, "", {}, {}};
+    Line line{random_.Chance(0.6)   ? Line::kFor
+              : random_.Chance(0.5) ? Line::kWhile
+                                    : Line::kDo,
+              name,
+              "",
+              {},
+              {}};
     line.parts.push_back(random_.Chance(0.5)
                              ? Number(1, 12)
                              : Piece{Piece::kBinary, "%", {Expression(1), Number(3, 15)}});
@@ -188,7 +206,8 @@ class Author {
       const size_t names = names_.size(), writable = writable_.size(), ints = ints_.size();
       line.bodies.emplace_back();
       Lines(line.bodies.back(), Pick(1, 2), depth - 1);
-      if (is_switch && random_.Chance(0.7)) line.bodies.back().push_back({Line::kBreak, "", "", {}, {}});
+      if (is_switch && random_.Chance(0.7))
+        line.bodies.back().push_back({Line::kBreak, "", "", {}, {}});
       names_.resize(names);
       writable_.resize(writable);
       ints_.resize(ints);
@@ -207,7 +226,8 @@ class Author {
         Declare(out, false);
       } else if (loops_ > 0 && kind < 0.64) {
         Line line{Line::kIf, "", "", {Expression(1)}, {{}}};
-        line.bodies[0].push_back({random_.Chance(0.5) ? Line::kBreak : Line::kContinue, "", "", {}, {}});
+        line.bodies[0].push_back(
+            {random_.Chance(0.5) ? Line::kBreak : Line::kContinue, "", "", {}, {}});
         out.push_back(std::move(line));
       } else if (kind < 0.66) {
         Line line{Line::kIf, "", "", {Expression(1)}, {{}}};
@@ -286,7 +306,7 @@ class Writer {
         break;
     }
     static const std::vector<std::pair<std::string, std::string>> kTurned = {
-        {"+", "+"}, {"*", "*"}, {"&", "&"}, {"|", "|"}, {"^", "^"}, {"==", "=="},
+        {"+", "+"},   {"*", "*"}, {"&", "&"}, {"|", "|"},   {"^", "^"},  {"==", "=="},
         {"!=", "!="}, {"<", ">"}, {">", "<"}, {"<=", ">="}, {">=", "<="}};
     for (const auto& [word, turned] : kTurned) {
       if (piece.word == word && Other()) return "(" + part(1) + " " + turned + " " + part(0) + ")";
@@ -300,7 +320,10 @@ class Writer {
     const std::string in = indent + "  ";
     if (line.kind == Line::kFor) {
       out += indent + "for (int " + i + " = 0; " + i + " < " + bound + "; " +
-             (Other() ? i + " += 1" : Other() ? "++" + i : i + "++") + ") {\n";
+             (Other()   ? i + " += 1"
+              : Other() ? "++" + i
+                        : i + "++") +
+             ") {\n";
       Write(line.bodies[0], in, out);
       out += indent + "}\n";
     } else if (line.kind == Line::kWhile) {
@@ -317,7 +340,8 @@ class Writer {
   void WriteIf(const Line& line, const std::string& indent, std::string& out) {
     const std::string in = indent + "  ";
     const bool swapped = line.bodies.size() == 2 && Other();
-    out += indent + "if (" + (swapped ? "!(" : "") + Text(line.parts[0]) + (swapped ? ")" : "") + ") {\n";
+    out += indent + "if (" + (swapped ? "!(" : "") + Text(line.parts[0]) + (swapped ? ")" : "") +
+           ") {\n";
     Write(line.bodies[swapped ? 1 : 0], in, out);
     if (line.bodies.size() == 2) {
       out += indent + "} else {\n";
@@ -347,7 +371,8 @@ class Writer {
         out += indent + line.word;
         if (line.update == "{}") {
           out += " = {";
-          for (size_t i = 0; i < line.parts.size(); ++i) out += (i ? ", " : "") + Text(line.parts[i]);
+          for (size_t i = 0; i < line.parts.size(); ++i)
+            out += (i ? ", " : "") + Text(line.parts[i]);
           out += "}";
         } else if (!line.parts.empty()) {
           out += " = " + Text(line.parts[0]);
@@ -408,8 +433,8 @@ void Change(std::vector<Line>& body, Random& random) {
   std::vector<Piece*> pieces;
   Pieces(body, pieces);
   static const std::vector<std::vector<std::string>> kSlips = {
-      {"+", "-", "^"}, {"*", "+"}, {"&", "|", "^"}, {"<", "<=", ">"}, {">", ">="},
-      {"==", "!="}, {"<<", ">>"}, {"/", "%"}, {"&&", "||"}};
+      {"+", "-", "^"}, {"*", "+"},   {"&", "|", "^"}, {"<", "<=", ">"}, {">", ">="},
+      {"==", "!="},    {"<<", ">>"}, {"/", "%"},      {"&&", "||"}};
   for (int attempt = 0; attempt < 50; ++attempt) {
     Piece& piece = *pieces[random.Below(pieces.size())];
     if (piece.kind == Piece::kNumber) {

@@ -4,7 +4,8 @@
 
 namespace tidemill {
 TEST(CMachine, Adds) {
-  auto p = ParseC("int f(int a, int b) { int s = 0; for (int i = 0; i < a; i++) s += b; return s; }", "f");
+  auto p = ParseC(
+      "int f(int a, int b) { int s = 0; for (int i = 0; i < a; i++) s += b; return s; }", "f");
   ASSERT_TRUE(p.ok()) << p.status().ToString();
   auto c = CompileC(*p);
   ASSERT_TRUE(c.ok());
@@ -12,4 +13,4 @@ TEST(CMachine, Adds) {
   const int64_t args[] = {3, 4};
   EXPECT_EQ(m.Run(args, 1000).value, 12);
 }
-}
+}  // namespace tidemill

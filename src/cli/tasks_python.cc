@@ -1,0 +1,98 @@
+#include "cli/tasks_python.h"
+
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "model/tokenizer.h"
+#include "rollout/protocol.h"
+#include "tasks/line_file.h"
+#include "tasks/task_file.h"
+
+namespace tidemill {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct TasksImportWords {
+  std::string format;
+  std::string source;
+  std::string out;
+  ImportOptions options;
+  SolutionWords solutions;
+  bool json = false;
+};
+
+Status ImportToFiles(const TasksImportWords& words) {
+  TM_ASSIGN_OR_RETURN(const ImportedTasks imported,
+                      ImportTasks(words.format, words.source, words.options));
+  std::vector<v1::Task> tasks;
+  for (const ImportedTask& one : imported.tasks) tasks.push_back(one.task);
+  TM_RETURN_IF_ERROR(WriteTaskFile(words.out, tasks));
+  TM_RETURN_IF_ERROR(WriteSolutions(words.solutions, imported.tasks));
+  for (const std::string& one : imported.skipped) {
+    std::fprintf(stderr, "skipped %s\n", one.c_str());
+  }
+  if (words.json) {
+    PrintJson({{"out", words.out}, {"tasks", tasks.size()}, {"skipped", imported.skipped}});
+  } else {
+    std::printf("%s: %zu tasks, %zu skipped\n", words.out.c_str(), tasks.size(),
+                imported.skipped.size());
+  }
+  return Ok();
+}
+
+}  // namespace
+
+Status WriteSolutions(const SolutionWords& words, const std::vector<ImportedTask>& tasks) {
+  if (words.path.empty()) return Ok();
+  if (words.model.empty()) {
+    return Invalid("--with-solutions needs --model: demonstrations are written in its chat format");
+  }
+  TM_ASSIGN_OR_RETURN(const Tokenizer tokenizer, Tokenizer::Read(words.model));
+  ProtocolOptions options;
+  options.system_prompt = words.system_prompt;
+  TM_ASSIGN_OR_RETURN(const auto protocol,
+                      NewAnswerProtocol(tokenizer, words.model, options, nullptr));
+  std::vector<std::string> lines;
+  for (const ImportedTask& one : tasks) {
+    if (one.solution.empty()) continue;
+    std::string code = one.solution;
+    while (!code.empty() && (code.back() == '\n' || code.back() == ' ')) code.pop_back();
+    std::vector<TokenId> answer =
+        tokenizer.Encode("```python\n" + code + "\n```", SpecialTokens::kAsText);
+    answer.push_back(protocol->stop_ids().front());
+    const Json line = {{"task", one.task.id()},
+                       {"prompt_ids", protocol->Prompt(one.task)},
+                       {"completion_ids", answer}};
+    lines.push_back(line.dump());
+  }
+  if (lines.empty()) return Invalid("none of the tasks has a solution to write");
+  return WriteLines(words.path, lines.size(), [&](size_t i) { return lines[i]; });
+}
+
+void AddTasksImport(CLI::App& tasks, Exit& exit) {
+  CLI::App* command = tasks.add_subcommand("import", "Make a task file from a published task set");
+  auto words = std::make_shared<TasksImportWords>();  // shared with the callback, which runs later
+  command->add_option("--format", words->format, "mbpp, humaneval or pyfunc")
+      ->required()
+      ->check(CLI::IsMember(ImportFormats()));
+  command->add_option("SOURCE", words->source, "The published file (JSONL)")->required();
+  command->add_option("--out", words->out, "File to write (JSONL)")->required();
+  command->add_option("--split", words->options.split, "Only this one; default: all")
+      ->check(CLI::IsMember({"train", "validation", "test", "prompt"}));
+  command->add_option("--cpu-ms", words->options.cpu_ms, "CPU time of one grading")
+      ->check(CLI::Range(1, 3'600'000))
+      ->capture_default_str();
+  command->add_option("--with-solutions", words->solutions.path,
+                      "Also write the authors' solutions as demonstrations for warmup (JSONL)");
+  command->add_option("--model", words->solutions.model,
+                      "The model directory whose chat format the demonstrations have");
+  command->add_option("--system-prompt", words->solutions.system_prompt, "Of the demonstrations");
+  command->add_flag("--json", words->json, "One JSON object on standard output");
+  command->callback([words, &exit] {
+    if (const Status status = ImportToFiles(*words); !status.ok()) exit.code = Fail(status);
+  });
+}
+
+}  // namespace tidemill
