@@ -3,6 +3,7 @@
 // it (or ignored, where WireLimits::ignore_unknown says so); null is the same as absent everywhere.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>

@@ -2,6 +2,7 @@
 // have.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <set>
 #include <string>

@@ -2,6 +2,7 @@
 // models says. Answers are in answer.h, errors in api_error.h.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>

@@ -3,6 +3,7 @@
 // names the field by its path, "messages[2].content[0].text".
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>

@@ -1,6 +1,7 @@
 // Runs a parsed template for one conversation. Belongs to one thread and one render.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string_view>
 #include <utility>

@@ -1,6 +1,7 @@
 // Template source to tokens, with the white space handling of trim_blocks and lstrip_blocks.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>

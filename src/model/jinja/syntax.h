@@ -1,6 +1,7 @@
 // A parsed template: statements and expressions. Immutable once parsed.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>

@@ -1,6 +1,7 @@
 // Builds text that remembers what came from outside, and reads text by characters.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>

@@ -1,6 +1,8 @@
 // What Python's operators do to values. All of them throw JinjaError for types that do not fit.
 #pragma once
 
+#include <cstdint>
+
 #include "model/jinja/value.h"
 
 namespace tidemill {

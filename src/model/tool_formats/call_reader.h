@@ -1,6 +1,7 @@
 // Reads one call (of some formats a list of calls) behind its marker, byte by byte.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>

@@ -7,6 +7,7 @@
 // beside it. How the text is cut into deltas makes no difference to what the events add up to.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>

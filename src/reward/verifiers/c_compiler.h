@@ -1,6 +1,7 @@
 // The compiler's insides: a function's tree -> instructions (c_machine.h).
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "reward/verifiers/c_ast.h"

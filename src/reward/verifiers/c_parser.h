@@ -3,6 +3,7 @@
 // the end of the text, so that it leaves its functions by the usual way.
 #pragma once
 
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <map>

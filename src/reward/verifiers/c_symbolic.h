@@ -3,6 +3,7 @@
 // meet, every variable becomes a choice between its values. Throws z3::exception.
 #pragma once
 
+#include <cstdint>
 #include <z3++.h>
 
 #include <optional>

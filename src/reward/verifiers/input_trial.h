@@ -2,6 +2,7 @@
 // way of a proof is kept.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 
 #include "reward/verifiers/c_machine.h"

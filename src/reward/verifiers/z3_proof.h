@@ -1,6 +1,7 @@
 // Equivalence of two functions as a question for Z3: bit-vectors, with loops unrolled.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 
