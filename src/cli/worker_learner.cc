@@ -16,6 +16,7 @@
 #include "core/version.h"
 #include "run/run_dashboard.h"
 #include "run/run_driver.h"
+#include "run/run_sheet.h"
 #include "run/run_summary.h"
 #include "run/worker.h"
 #include "weights/shm_weights.h"
