@@ -67,7 +67,7 @@ void Show(const RunReport& report, bool json) {
                report.cause.c_str());
 }
 
-int Run(const SandboxRun& run) {
+int RunInSandbox(const SandboxRun& run) {
   const BoxLimits limits = LimitsFrom(run.limits, BoxLimits());
   const Status checked = CheckLimits(limits);
   if (!checked.ok()) return Fail(checked);
@@ -121,7 +121,7 @@ void AddSandboxCommand(CLI::App& app, Exit& exit) {
       ->allow_extra_args(false);
   run->add_flag("--json", options->json, "Print one JSON object on standard output");
   run->add_option("command", options->command, "Command to run, after --")->required();
-  run->callback([options, &exit] { exit.code = Run(*options); });
+  run->callback([options, &exit] { exit.code = RunInSandbox(*options); });
 }
 
 }  // namespace tidemill
