@@ -15,6 +15,7 @@
 #include "core/topics.h"
 #include "core/version.h"
 #include "http/http_client.h"
+#include "proto/tidemill.pb.h"
 #include "tests/program.h"
 
 namespace tidemill {
