@@ -288,25 +288,24 @@ void AddTokenize(CLI::App& model, const SharedWords& words, Exit& exit) {
 }
 
 void AddRender(CLI::App& model, Exit& exit) {
-  CLI::App* command = model.add_subcommand(
-      "render",
-      "A conversation as the model's chat template writes it (exit status 1: the "
-      "template refuses it)");
+  CLI::App* command = model.add_subcommand("render",
+                                           "Render a conversation with the model's chat template "
+                                           "(exit status 1: the template rejects it)");
   const auto words = std::make_shared<ModelRenderWords>();
   command
       ->add_option("CONVERSATION", words->conversation,
                    "JSON: messages, tools (a list or null), add_generation_prompt, kwargs")
       ->required();
-  command->add_option("--model", words->model, "A model directory, whose template is used");
-  command->add_option("--template", words->template_file, "A Jinja template");
-  command->add_option("--now", words->now,
-                      "The time for templates that print it, such as "
-                      "2025-03-14T09:26:53; by default this machine's");
-  command->add_option("--bos", words->bos, "The token that begins a text");
-  command->add_option("--eos", words->eos, "The token that ends a text");
+  command->add_option("--model", words->model, "Model directory with the template");
+  command->add_option("--template", words->template_file, "Jinja template file");
+  command->add_option(
+      "--now", words->now,
+      "Time for templates that print it, such as 2025-03-14T09:26:53; default: now");
+  command->add_option("--bos", words->bos, "Beginning-of-text token");
+  command->add_option("--eos", words->eos, "End-of-text token");
   command->add_flag("--json", words->json,
-                    "Print text, what in it came from the conversation, and "
-                    "with --model the token ids");
+                    "Print the text, the ranges that came from the conversation and, with --model, "
+                    "the token ids as JSON");
   command->callback([words, &exit] { exit.code = RunModelRender(*words); });
 }
 

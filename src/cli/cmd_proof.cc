@@ -26,7 +26,7 @@ struct ProofCheck {
 
 // "-40:40"
 Status ReadRange(const std::string& text, ProofOptions& options) {
-  const Status wrong = Invalid("--range wants LOW:HIGH, two integers, got \"" + text + "\"");
+  const Status wrong = Invalid("--range must be LOW:HIGH, two integers, got \"" + text + "\"");
   const char* end = text.data() + text.size();
   const auto low = std::from_chars(text.data(), end, options.low);
   if (low.ec != std::errc() || low.ptr == end || *low.ptr != ':') return wrong;
@@ -105,20 +105,21 @@ int Check(ProofCheck& check) {
 }  // namespace
 
 void AddProofCommand(CLI::App& app, Exit& exit) {
-  CLI::App* proof = app.add_subcommand("proof", "Proofs about C functions, without running them");
+  CLI::App* proof =
+      app.add_subcommand("proof", "Prove properties of C functions without running them");
   proof->require_subcommand(1);
   CLI::App* check = proof->add_subcommand(
       "check",
-      "Whether a function does what the reference does on every input. Exit status: 0 proved, 1 "
-      "refuted, 3 unknown, 2 the words were wrong or a text is not C");
+      "Check whether a function does the same as the reference on every input. Exit status: 0 "
+      "proved, 1 refuted, 3 unknown, 2 wrong command line or not C");
   auto options = std::make_shared<ProofCheck>();  // shared: the callbacks outlive this call
-  check->add_option("reference", options->reference, "The C file that is right")->required();
-  check->add_option("candidate", options->candidate, "The C file to check")->required();
+  check->add_option("reference", options->reference, "Reference C file")->required();
+  check->add_option("candidate", options->candidate, "C file to check")->required();
   check->add_option("--function", options->options.function,
-                    "The function to compare; not needed where the files share one name, or f");
+                    "Function to compare; default: the one name that both files define, or f");
   check->add_option("--range", options->range,
-                    "LOW:HIGH: every argument lies in it; without it, in all of its type");
-  check->add_flag("--json", options->json, "One JSON object on standard output");
+                    "LOW:HIGH, range of every argument; default: the whole range of its type");
+  check->add_flag("--json", options->json, "Print one JSON object on standard output");
   check->callback([options, &exit] { exit.code = Check(*options); });
 }
 

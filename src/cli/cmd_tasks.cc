@@ -187,9 +187,9 @@ void AddGenerate(CLI::App& tasks, Exit& exit) {
   command->add_option("--with-solutions", words->solutions.path,
                       "Also write demonstrations of these tasks (JSONL of prompt and completion)");
   command->add_option("--model", words->solutions.model,
-                      "Of pyfunc: the model whose chat format the demonstrations have");
+                      "pyfunc: model directory with the chat format of the demonstrations");
   command->add_option("--system-prompt", words->solutions.system_prompt,
-                      "Of pyfunc: of the demonstrations");
+                      "pyfunc: system prompt of the demonstrations");
   command
       ->add_option("--second-turns", words->author.second_turn_share,
                    "Share of demonstrations that correct a wrong first answer")

@@ -36,14 +36,14 @@ int Import(const ImportWords& words) {
 }  // namespace
 
 void AddModelImport(CLI::App& model, Exit& exit) {
-  CLI::App* command = model.add_subcommand("import", "A model directory from a GGUF file");
+  CLI::App* command = model.add_subcommand("import", "Convert a GGUF file to a model directory");
   const auto words = std::make_shared<ImportWords>();  // shared with the callback, which runs later
-  command->add_option("FILE", words->file, "A .gguf file; of a split one any part")->required();
-  command->add_option("--out", words->out, "The directory to make")->required();
-  command->add_option("--dtype", words->dtype, "The type of the weights written")
+  command->add_option("FILE", words->file, ".gguf file; any part of a split file")->required();
+  command->add_option("--out", words->out, "Directory to create")->required();
+  command->add_option("--dtype", words->dtype, "Type of the weights to write")
       ->check(CLI::IsMember({"float32", "bfloat16"}))
       ->capture_default_str();
-  command->add_flag("--json", words->json, "One JSON object on standard output");
+  command->add_flag("--json", words->json, "Print one JSON object on standard output");
   command->callback([words, &exit] { exit.code = Import(*words); });
 }
 

@@ -72,24 +72,25 @@ Status WriteSolutions(const SolutionWords& words, const std::vector<ImportedTask
 }
 
 void AddTasksImport(CLI::App& tasks, Exit& exit) {
-  CLI::App* command = tasks.add_subcommand("import", "Make a task file from a published task set");
+  CLI::App* command = tasks.add_subcommand("import", "Convert a published task set to a task file");
   auto words = std::make_shared<TasksImportWords>();  // shared with the callback, which runs later
   command->add_option("--format", words->format, "mbpp, humaneval or pyfunc")
       ->required()
       ->check(CLI::IsMember(ImportFormats()));
-  command->add_option("SOURCE", words->source, "The published file (JSONL)")->required();
-  command->add_option("--out", words->out, "File to write (JSONL)")->required();
-  command->add_option("--split", words->options.split, "Only this one; default: all")
+  command->add_option("SOURCE", words->source, "Published file (JSONL)")->required();
+  command->add_option("--out", words->out, "Output file (JSONL)")->required();
+  command->add_option("--split", words->options.split, "Only this split; default: all")
       ->check(CLI::IsMember({"train", "validation", "test", "prompt"}));
-  command->add_option("--cpu-ms", words->options.cpu_ms, "CPU time of one grading")
+  command->add_option("--cpu-ms", words->options.cpu_ms, "CPU time limit of one grading")
       ->check(CLI::Range(1, 3'600'000))
       ->capture_default_str();
   command->add_option("--with-solutions", words->solutions.path,
                       "Also write the authors' solutions as demonstrations for warmup (JSONL)");
   command->add_option("--model", words->solutions.model,
-                      "The model directory whose chat format the demonstrations have");
-  command->add_option("--system-prompt", words->solutions.system_prompt, "Of the demonstrations");
-  command->add_flag("--json", words->json, "One JSON object on standard output");
+                      "Model directory with the chat format of the demonstrations");
+  command->add_option("--system-prompt", words->solutions.system_prompt,
+                      "System prompt of the demonstrations");
+  command->add_flag("--json", words->json, "Print one JSON object on standard output");
   command->callback([words, &exit] {
     if (const Status status = ImportToFiles(*words); !status.ok()) exit.code = Fail(status);
   });

@@ -33,8 +33,8 @@ void BindRunAndModel(RunConfig& c, Binder& b) {
   b.Add("tasks.weights", &c.tasks.weights,
         {.doc = "Sampling weight of tasks by tag, tag = weight", .min = 0, .max = 1000});
   b.Add("tasks.floor", &c.tasks.floor,
-        {.doc = "A task is drawn with probability 4p(1-p), p its newest pass rate, but at least "
-                "this; 1: always",
+        {.doc = "Minimum probability of a task; it is drawn with probability 4p(1-p), where p is "
+                "its newest pass rate; 1: always drawn",
          .min = 0,
          .max = 1});
 }
@@ -87,13 +87,12 @@ void BindRollout(RunConfig& c, Binder& b) {
          .min = 1,
          .max = 65536});
   b.Add("engine.versions", &c.engine.versions,
-        {.doc = "Sets of weights held at once, so that a request can pin one; each takes the "
-                "memory of a whole set. On a GPU: 1",
+        {.doc = "Number of weight versions held at once, so that a request can pin one; each needs "
+                "the memory of a whole set; 1 on a GPU",
          .min = 1,
          .max = 64});
   b.Add("gateway.share", &c.gateway.share,
-        {.doc = "Share of the engine for live requests while training wants it too; they go first "
-                "within it",
+        {.doc = "Share of the engine for live requests while training needs it too",
          .min = 0.01,
          .max = 0.99});
 }
@@ -310,7 +309,7 @@ void BindRest(RunConfig& c, Binder& b) {
          .min = 1000,
          .max = 8.64e7});
   b.Add("bus.group_patience", &c.bus.group_patience,
-        {.doc = "A group nobody reported on for this long is sent out again",
+        {.doc = "How long to wait for the report on a group before it is issued again",
          .min = 60000,
          .max = 2.592e9});
   b.Add("bus.weights", &c.bus.weights,

@@ -34,7 +34,7 @@ Result<std::string> ReadSecret(const std::string& path) {
   TM_ASSIGN_OR_RETURN(std::string secret, ReadFileBounded(path, 4096));
   struct stat about {};
   if (stat(path.c_str(), &about) == 0 && (about.st_mode & 077) != 0) {
-    return Invalid(path + ": others may read this secret; chmod 600 it");
+    return Invalid(path + ": other users can read this secret; run chmod 600 on it");
   }
   while (!secret.empty() && secret.back() == '\n') secret.pop_back();
   const bool hex = std::all_of(secret.begin(), secret.end(), [](char c) {

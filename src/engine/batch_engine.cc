@@ -22,13 +22,13 @@ class BatchEngine final : public Engine {
 
   Status Add(SequenceStart start) override {
     const std::string who = "sequence " + std::to_string(start.id);
-    if (sequences_.contains(start.id)) return Exists(who + " is there already");
+    if (sequences_.contains(start.id)) return Exists(who + " already exists");
     if (start.prompt.empty()) return Invalid(who + ": the prompt is empty");
     TM_RETURN_IF_ERROR(CheckTokens(start.prompt).WithContext(who + ": prompt"));
     TM_RETURN_IF_ERROR(CheckRoom(start.prompt.size(), start.turn).WithContext(who));
     if (sequences_.size() >= options_.max_sequences) {
       return Full("the engine holds " + std::to_string(sequences_.size()) +
-                  " sequences, as many as it may");
+                  " sequences, the maximum");
     }
     if (start.pin_version) {
       TM_RETURN_IF_ERROR(versions_.Pin(*start.pin_version).WithContext(who));

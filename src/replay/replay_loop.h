@@ -79,7 +79,7 @@ struct ReplayCounters : CounterSet {
   Counter duplicates{*this,
                      {.key = "duplicates",
                       .metric = "tidemill_trajectories_duplicate_total",
-                      .help = "Trajectories refused because they were stored before"}};
+                      .help = "Duplicate trajectories refused"}};
   Counter refused{*this,
                   {.key = "refused",
                    .metric = "tidemill_replay_refused_total",

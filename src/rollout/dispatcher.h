@@ -83,20 +83,19 @@ struct DispatcherCounters : CounterSet {
   Counter groups_dropped{*this,
                          {.key = "groups_dropped",
                           .metric = "tidemill_groups_dropped_total",
-                          .help = "Groups that returned their credit"}};
+                          .help = "Groups dropped with their credit returned"}};
   Counter passed_over{*this,
                       {.key = "passed_over",
                        .metric = "tidemill_tasks_passed_over_total",
-                       .help = "Turns of tasks that would teach nothing"}};
-  Counter put_off{
-      *this,
-      {.key = "put_off",
-       .metric = "tidemill_tasks_put_off_total",
-       .help = "Tasks postponed because their groups failed through us too often in a row"}};
+                       .help = "Task draws skipped because of the task's pass rate"}};
+  Counter put_off{*this,
+                  {.key = "put_off",
+                   .metric = "tidemill_tasks_put_off_total",
+                   .help = "Tasks postponed because their groups failed too often in a row"}};
   Counter sent_again{*this,
                      {.key = "groups_sent_again",
                       .metric = "tidemill_groups_sent_again_total",
-                      .help = "Groups nobody reported on in time, sent out again"}};
+                      .help = "Groups issued again because no report came in time"}};
   Counter running{*this,
                   {.key = "gate_running",
                    .metric = "tidemill_gate_running",

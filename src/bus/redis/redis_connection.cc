@@ -194,7 +194,7 @@ Status RedisConnection::Parse(std::string_view bytes) {
     if (redisReaderGetReply(reader, &raw) != REDIS_OK) return Lost(reader->errstr);
     if (raw == nullptr) return Ok();
     ReplyPtr reply(static_cast<redisReply*>(raw));
-    if (on_reply_.empty()) return Lost("a reply to no command");
+    if (on_reply_.empty()) return Lost("a reply without a command");
     OnReply on_reply = std::move(on_reply_.front());
     on_reply_.pop_front();
     waiting_since_ = Now();

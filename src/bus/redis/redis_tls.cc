@@ -96,7 +96,7 @@ Result<bool> RedisTls::Shake(std::string& wire) {
   const long verified = SSL_get_verify_result(session_->ssl);
   if (verified != X509_V_OK) {
     ERR_clear_error();
-    return Invalid(std::string("the server's certificate is refused: ") +
+    return Invalid(std::string("the server's certificate was rejected: ") +
                    X509_verify_cert_error_string(verified));
   }
   return Unavailable("TLS: " + TlsReason());

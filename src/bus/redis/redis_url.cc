@@ -105,7 +105,7 @@ Status ParseTlsFiles(std::string_view text, RedisAddress& address) {
                         : name == "key"  ? &address.key
                                          : nullptr;
     if (!address.tls || file == nullptr || equals == std::string_view::npos)
-      return Wrong("what is behind the '?' is not known; rediss:// takes ca=, cert= and key=");
+      return Wrong("unknown option after the '?'; rediss:// takes ca=, cert= and key=");
     TM_ASSIGN_OR_RETURN(*file, PercentDecode(option.substr(equals + 1), "file's name"));
     if (file->empty()) return Wrong("ca, cert and key name files");
   }

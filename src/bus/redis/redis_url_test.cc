@@ -68,7 +68,7 @@ TEST(RedisUrl, RefusesWhatIsWrongAndSaysWhat) {
       {"redis://a:%zz@h", "two hex digits"},
       {"redis://[::1", "without its ']'"},
       {"redis://[::1]x", "after the ']'"},
-      {"redis://h?timeout=3", "is not known"},
+      {"redis://h?timeout=3", "unknown option"},
       {"redis://h h", "invalid character"},
   };
   for (const auto& [url, want] : cases) {

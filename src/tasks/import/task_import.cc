@@ -32,7 +32,7 @@ Result<ImportedTasks> ImportTasks(std::string_view format, const std::string& so
     if (importer.format != format) continue;
     TM_ASSIGN_OR_RETURN(ImportedTasks imported, importer.import(source, options));
     if (imported.tasks.empty()) {
-      return Invalid(source + ": holds no task" +
+      return Invalid(source + ": contains no task" +
                      (options.split.empty() ? "" : " of the split " + options.split));
     }
     return imported;
@@ -44,7 +44,7 @@ Status ForEachRow(
     const std::string& path,
     const std::function<Status(ObjectReader& row, const nlohmann::json& object)>& read) {
   std::ifstream input(path, std::ios::binary);
-  if (!input) return NotFound(path + ": no such file, or it cannot be read");
+  if (!input) return NotFound(path + ": no such file, or not readable");
   std::string line;
   for (size_t number = 1; std::getline(input, line); ++number) {
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
