@@ -19,7 +19,7 @@ TEST(ChildProcess, InheritsNoDescriptor) {
   ASSERT_TRUE(child.ok()) << child.status().ToString();
   int status = 0;
   ASSERT_EQ(waitpid(*child, &status, 0), *child);
-  EXPECT_EQ(HowItEnded(status), "ended with status 0");
+  EXPECT_EQ(HowItEnded(status), "exited with status 0");
   EXPECT_EQ(TextOf(list), "0\n1\n2\n3\n");
 }
 

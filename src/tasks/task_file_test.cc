@@ -133,7 +133,7 @@ TEST(TaskFile, RefusesATaskThatCouldNotBeGradedAsMeant) {
   EXPECT_THAT(ErrorWith(R"("expected":"3")", R"("expected":"3\n")"),
               HasSubstr("cases[0].expected: must be one line"));
   EXPECT_THAT(ErrorWith(R"("mode":"lines")", R"("mode":"line")"),
-              HasSubstr("must be \"process\" or \"lines\", got \"line\""));
+              HasSubstr("must be \"process\" or \"lines\" or \"python\", got \"line\""));
 }
 
 TEST(TaskFile, ADuplicateIdNamesTheFirstLine) {
