@@ -17,6 +17,7 @@
 #include "http/http_client.h"
 #include "proto/tidemill.pb.h"
 #include "tests/program.h"
+#include "tools/tool_table.h"
 
 namespace tidemill {
 namespace {
