@@ -4,6 +4,7 @@
 //   OpenRun(config, request) -> ports (run/torch/process_ports.h) -> Assemble -> Run -> Start
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <string>
@@ -85,8 +86,11 @@ class Run {
   Status Stop(Duration patience = std::chrono::seconds(20));
 
   RunSnapshot Snapshot() const;
-  // Since Start.
-  Duration age() const { return host_->ports().clock->Now() - started_; }
+  // Since Start; 0 before.
+  Duration age() const {
+    const Time started = started_;
+    return started == Time::min() ? Duration(0) : host_->ports().clock->Now() - started;
+  }
   // The loop that does not move; empty: all do.
   std::string StuckLoop() const { return tidemill::StuckLoop(runner_->Usage()); }
   std::vector<LoopUsage> LoopUsages() const { return runner_->Usage(); }
@@ -107,7 +111,7 @@ class Run {
   const std::string worker_;
   const uint64_t start_version_;
   RedisBus* const fleet_;
-  Time started_ = Time::min();
+  std::atomic<Time> started_{Time::min()};  // others ask from their threads
   bool running_ = false;
 };
 
