@@ -1,5 +1,5 @@
-// tidemill proof check REFERENCE.c CANDIDATE.c [--function NAME] [--range LOW:HIGH] [--json]: whether
-// two C functions do the same on every input.
+// tidemill proof check REFERENCE.c CANDIDATE.c [--function NAME] [--range LOW:HIGH] [--json]:
+// whether two C functions do the same on every input.
 #include <charconv>
 #include <cstdio>
 #include <memory>

@@ -93,7 +93,8 @@ int main(int argc, char** argv) {
 )";
 
 // Names that a text declares at file scope, and its macros.
-void FindNames(const std::string& text, std::set<std::string>& names, std::set<std::string>& macros) {
+void FindNames(const std::string& text, std::set<std::string>& names,
+               std::set<std::string>& macros) {
   const auto tokens = LexC(text);
   if (!tokens.ok()) return;
   int depth = 0;
@@ -128,7 +129,8 @@ std::string Program(const std::vector<std::string>& texts, const COracleOptions&
   }
   out << "static int (*oracle_all[])(int, int) = {";
   for (size_t i = 0; i < texts.size(); ++i) out << "f_" << i << ", ";
-  out << "};\n#define ORACLE_LOW " << options.low << "\n#define ORACLE_HIGH " << options.high << "\n"
+  out << "};\n#define ORACLE_LOW " << options.low << "\n#define ORACLE_HIGH " << options.high
+      << "\n"
       << kHarness;
   return out.str();
 }
@@ -145,7 +147,8 @@ Result<std::vector<COracleAnswer>> AskCompiler(const std::vector<std::string>& t
   const std::string address =
       options.address ? " -DORACLE_ADDRESS -fsanitize=address -fsanitize-recover=address" : "";
   const std::string compile = options.compiler + " -std=gnu17 -O0 -w -fsanitize=undefined " + trap +
-                              address + " " + folder / "all.c" + " -o " + folder / "all 2> " + folder / "log";
+                              address + " " + folder / "all.c" + " -o " + folder / "all 2> " +
+                              folder / "log";
   if (std::system(compile.c_str()) != 0) {
     return Invalid(options.compiler + ": " + TextOf(folder / "log").substr(0, 2000));
   }

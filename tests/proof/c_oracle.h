@@ -1,5 +1,6 @@
 // What compiled C functions really do: each of them is run by a compiler's code, with the undefined
-// behaviour sanitizer, on every pair of ints of a range. What the prover says is measured against it.
+// behaviour sanitizer, on every pair of ints of a range. What the prover says is measured against
+// it.
 #pragma once
 
 #include <cstdint>

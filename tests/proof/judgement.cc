@@ -64,7 +64,8 @@ std::string WhatIsWrong(const Proof& proof, const COracleAnswer& reference,
       proof.candidate.value != proof.reference.value) {
     return "";
   }
-  if (!proof.candidate.returns && (!returned || IsInvisible(proof.candidate.undefined, options))) return "";
+  if (!proof.candidate.returns && (!returned || IsInvisible(proof.candidate.undefined, options)))
+    return "";
   return claim + "but the candidate gave " + std::to_string(candidate.value[at]) + " (status " +
          std::to_string(candidate.status[at]) + ")";
 }

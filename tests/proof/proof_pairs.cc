@@ -7,7 +7,8 @@
 namespace tidemill {
 namespace {
 
-// Text with places where something else may stand: pieces and, between two of them, what may be said.
+// Text with places where something else may stand: pieces and, between two of them, what may be
+// said.
 struct Template {
   std::vector<std::string> pieces;
   std::vector<std::vector<std::string>> places;
@@ -30,7 +31,8 @@ Result<Template> ReadTemplate(const std::string& text) {
   for (size_t i = 0; i < text.size(); ++i) {
     const std::string_view mark = std::string_view(text).substr(i, 2);
     if (mark == "@(" || mark == "@|" || mark == "@)") {
-      if (inside == (mark == "@(")) return Invalid("unexpected " + std::string(mark) + " in\n" + text);
+      if (inside == (mark == "@("))
+        return Invalid("unexpected " + std::string(mark) + " in\n" + text);
       inside = mark != "@)";
       if (mark == "@(") read.places.emplace_back(1);
       if (mark == "@|") read.places.back().emplace_back();

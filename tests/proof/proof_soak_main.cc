@@ -1,8 +1,8 @@
 // proof_soak [--functions N] [--seed S] [--compiler gcc|clang] [--batch N]
 // [--formulas]: random C functions, each
-// run on 41 x 41 inputs by the prover's machine and by a compiler's code with the undefined behaviour
-// sanitizer, and each pair of them judged by the prover. Exit status 1: a result or a verdict was
-// wrong (it is printed), or more than 15 % were unknown.
+// run on 41 x 41 inputs by the prover's machine and by a compiler's code with the undefined
+// behaviour sanitizer, and each pair of them judged by the prover. Exit status 1: a result or a
+// verdict was wrong (it is printed), or more than 15 % were unknown.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
@@ -21,7 +21,8 @@ struct Soak {
   uint64_t seed = 1;
   size_t batch = 400;
   COracleOptions oracle{.low = -20, .high = 20};
-  uint64_t proved = 0, refuted = 0, unknown = 0, no_reference = 0, outside = 0, disputed = 0, wrong = 0;
+  uint64_t proved = 0, refuted = 0, unknown = 0, no_reference = 0, outside = 0, disputed = 0,
+           wrong = 0;
 
   void Complain(const std::string& what, const RandomC& pair) {
     if (++wrong <= 5) {
@@ -33,8 +34,8 @@ struct Soak {
   // What a compiler's code says against the prover; empty: nothing.
   std::string Against(const RandomC& pair, const Proof& proof, const COracleAnswer& reference,
                       const COracleAnswer& candidate, const COracleOptions& options) {
-    for (const auto& [text, answer] : {std::pair(&pair.reference, &reference),
-                                       std::pair(&pair.candidate, &candidate)}) {
+    for (const auto& [text, answer] :
+         {std::pair(&pair.reference, &reference), std::pair(&pair.candidate, &candidate)}) {
       bool none = false;
       const std::string difference = CompareRuns(*text, *answer, options, none);
       outside += none;
@@ -60,7 +61,7 @@ struct Soak {
       const bool is_defined = std::ranges::count(reference.status, COracleAnswer::kReturned) ==
                               static_cast<std::ptrdiff_t>(reference.status.size());
       const bool has_order = proof->reason.find("order of evaluation") == std::string::npos;
-      is_defined && has_order ? ++unknown : ++no_reference;
+      is_defined&& has_order ? ++unknown : ++no_reference;
     }
     const std::string first = Against(pair, *proof, reference, candidate, oracle);
     if (first.empty()) return;
@@ -100,7 +101,8 @@ struct Soak {
     const auto number = [](uint64_t n) { return static_cast<unsigned long long>(n); };
     std::printf(
         "%llu functions: %llu pairs proved, %llu refuted, %llu unknown (%.1f %%); %llu unknown "
-        "because the reference is undefined or a result depends on the order of evaluation; %llu functions outside the subset; %llu pairs on which "
+        "because the reference is undefined or a result depends on the order of evaluation; %llu "
+        "functions outside the subset; %llu pairs on which "
         "the compilers disagree; %llu wrong\n",
         number(done), number(proved), number(refuted), number(unknown), 100 * share,
         number(no_reference), number(outside), number(disputed), number(wrong));

@@ -96,7 +96,8 @@ TEST(ProofPairs, NoVerdictIsWrong) {
     EXPECT_EQ(WhatIsWrong(disputed_proofs[i], closer_answers.Of(disputed[i].reference),
                           closer_answers.Of(disputed[i].candidate), closer),
               "")
-        << disputed[i].name << "\n" << disputed[i].candidate;
+        << disputed[i].name << "\n"
+        << disputed[i].candidate;
   }
   std::printf("%zu pairs: %zu proved, %zu refuted, %zu unknown\n", pairs->size(), proved, refuted,
               unknown);

@@ -1,5 +1,5 @@
-// Random C functions of two ints with loops, arrays, switches, helpers and every integer type; written
-// from a seed, so that any of them can be made again.
+// Random C functions of two ints with loops, arrays, switches, helpers and every integer type;
+// written from a seed, so that any of them can be made again.
 #pragma once
 
 #include <string>

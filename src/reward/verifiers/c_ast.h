@@ -43,9 +43,9 @@ struct CExpr {
   CExprKind kind = CExprKind::kConstant;
   COp op = COp::kAdd;
   CBuiltin builtin = CBuiltin::kAbs;
-  bool gives_old = false;   // kUpdate: x++ and x--
-  bool in_array = false;    // kOffset: args[0] is an array of `value` elements, not just a pointer
-  uint16_t depth = 1;       // of the tree
+  bool gives_old = false;  // kUpdate: x++ and x--
+  bool in_array = false;   // kOffset: args[0] is an array of `value` elements, not just a pointer
+  uint16_t depth = 1;      // of the tree
   uint32_t line = 0;
   uint32_t index = 0;
   int64_t value = 0;
@@ -63,9 +63,9 @@ enum class CStatementKind : uint8_t {
   kIf,          // exprs[0], body[0], perhaps body[1]
   kWhile,       // exprs[0], body[0]
   kDo,          // body[0], exprs[0]
-  kFor,         // body[0] the statement, body[1] the initial one; exprs: condition, step (may be null)
-  kSwitch,      // exprs[0], body[0]
-  kCase,        // `value`: the place a switch goes to
+  kFor,     // body[0] the statement, body[1] the initial one; exprs: condition, step (may be null)
+  kSwitch,  // exprs[0], body[0]
+  kCase,    // `value`: the place a switch goes to
   kDefault,
   kBreak,
   kContinue,
@@ -90,10 +90,10 @@ struct CVariable {
   CType type;
   bool is_parameter = false;
   bool is_const = false;
-  bool is_static = false;       // of the file, or static in a function: `initial` is its value
-  bool address_taken = false;   // lives in memory, as arrays do
-  bool may_be_unset = false;    // declared without a value
-  uint16_t scope_depth = 0;     // of its block; 0 for parameters and statics
+  bool is_static = false;      // of the file, or static in a function: `initial` is its value
+  bool address_taken = false;  // lives in memory, as arrays do
+  bool may_be_unset = false;   // declared without a value
+  uint16_t scope_depth = 0;    // of its block; 0 for parameters and statics
   std::vector<int64_t> initial = {};
 
   bool in_memory() const { return address_taken || type.is_array(); }
@@ -102,17 +102,18 @@ struct CVariable {
 struct CFunction {
   std::string name;
   CType result;
-  uint32_t parameters = 0;            // the first variables
-  std::vector<CVariable> variables;   // of the function
-  CStatementPtr body;                 // null: not reached from the function that was asked for
-  bool writes_memory = false;         // through a pointer it was given
+  uint32_t parameters = 0;           // the first variables
+  std::vector<CVariable> variables;  // of the function
+  CStatementPtr body;                // null: not reached from the function that was asked for
+  bool writes_memory = false;        // through a pointer it was given
   uint32_t line = 0;
 };
 
 struct CProgram {
   std::vector<CFunction> functions;
-  std::vector<CVariable> statics;  // variable n of a function with n >= kCStaticBase: statics[n - ..]
-  uint32_t entry = 0;              // the function asked for
+  std::vector<CVariable>
+      statics;         // variable n of a function with n >= kCStaticBase: statics[n - ..]
+  uint32_t entry = 0;  // the function asked for
 };
 
 inline constexpr uint32_t kCStaticBase = 1u << 24;
@@ -126,7 +127,8 @@ inline const CVariable& VariableOf(const CProgram& program, const CFunction& fun
 Result<std::vector<std::string>> FunctionsOfC(std::string_view text);
 
 // The function `entry` and what it calls; other functions of the text are passed over. kInvalid:
-// the text is no C, or has no such function. kUnavailable: C outside the subset. Both name the line.
+// the text is no C, or has no such function. kUnavailable: C outside the subset. Both name the
+// line.
 Result<CProgram> ParseC(std::string_view text, std::string_view entry);
 
 // The value of an expression of constants; false: it has none.

@@ -93,8 +93,8 @@ CExprPtr CParser::MakeBinary(COp op, CExprPtr left, CExprPtr right) {
     return MakePointerSum(op, std::move(left), std::move(right));
   }
   const bool is_shift = op == COp::kShl || op == COp::kShr;
-  const CIntType type = is_shift ? Promoted(left->type.base)
-                                 : CommonType(left->type.base, right->type.base);
+  const CIntType type =
+      is_shift ? Promoted(left->type.base) : CommonType(left->type.base, right->type.base);
   const CIntType right_type = is_shift ? Promoted(right->type.base) : type;
   CExprPtr binary = New(CExprKind::kBinary, IntType(type));
   binary->op = op;

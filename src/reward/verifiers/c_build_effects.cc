@@ -51,8 +51,7 @@ CExprPtr CParser::MakeAssign(CExprPtr target, CExprPtr value) {
   if (failed() || target == nullptr || !Writable(*target)) return nullptr;
   value = AsType(std::move(value), target->type);
   if (value == nullptr) return nullptr;
-  if (target->type.is_pointer() &&
-      PointerDepth(*value) > Variable(target->index).scope_depth) {
+  if (target->type.is_pointer() && PointerDepth(*value) > Variable(target->index).scope_depth) {
     FailSubset("a pointer that outlives what it points to");
     return nullptr;
   }
@@ -77,8 +76,8 @@ CExprPtr CParser::MakeUpdate(COp op, CExprPtr target, CExprPtr value, bool gives
     value = Converted(std::move(value), kCLong);
   } else {
     const bool is_shift = op == COp::kShl || op == COp::kShr;
-    update->compute = is_shift ? Promoted(target->type.base)
-                               : CommonType(target->type.base, value->type.base);
+    update->compute =
+        is_shift ? Promoted(target->type.base) : CommonType(target->type.base, value->type.base);
     const CIntType type = is_shift ? Promoted(value->type.base) : update->compute;
     value = Converted(std::move(value), type);
   }
@@ -127,8 +126,7 @@ CExprPtr CParser::MakeBuiltin(std::string_view name, std::vector<CExprPtr> args)
     FailNotC("\"" + std::string(name) + "\" takes one argument");
     return nullptr;
   }
-  CExprPtr call =
-      New(CExprKind::kBuiltin, IntType(builtin == CBuiltin::kAbs ? argument : kCInt));
+  CExprPtr call = New(CExprKind::kBuiltin, IntType(builtin == CBuiltin::kAbs ? argument : kCInt));
   call->builtin = builtin;
   call->value = argument.bits;
   Adopt(*call, AsType(std::move(args[0]), IntType(argument)));

@@ -387,11 +387,11 @@ void CCompiler::EvaluateBuiltin(const CExpr& expr, Register to) {
   const Register second = Evaluate(*expr.args[1]);
   const Register third = Evaluate(*expr.args[2]);
   const bool is_set = expr.builtin == CBuiltin::kMemset;
-  CInstruction& call = Emit(is_set ? CInstructions::Memset : CInstructions::Memcpy, expr.line, first,
-                            second, third);
+  CInstruction& call =
+      Emit(is_set ? CInstructions::Memset : CInstructions::Memcpy, expr.line, first, second, third);
   call.imm = expr.value;
-  call.code = static_cast<uint16_t>((expr.compute.is_signed ? 1 : 0) |
-                                    (expr.compute.is_bool ? 2 : 0));
+  call.code =
+      static_cast<uint16_t>((expr.compute.is_signed ? 1 : 0) | (expr.compute.is_bool ? 2 : 0));
 }
 
 }  // namespace tidemill

@@ -46,7 +46,8 @@ bool CCompiler::Run(CCode::Function& out) {
   for (uint32_t i = 0; i < count; ++i) {
     const CVariable& variable = function_.variables[i];
     const bool in_memory = variable.in_memory();
-    places_[i].value = i < function_.parameters && !in_memory ? static_cast<Register>(i) : Temporary();
+    places_[i].value =
+        i < function_.parameters && !in_memory ? static_cast<Register>(i) : Temporary();
     if (variable.may_be_unset && !in_memory) places_[i].is_set = Temporary();
     if (in_memory) {
       out.objects.push_back({static_cast<uint32_t>(CellsOf(variable.type)), places_[i].value});

@@ -24,8 +24,8 @@ class CCompiler {
     std::vector<size_t> jumps = {};  // instructions that want to go there
   };
   struct Place {
-    Register value = 0;    // the variable's, or its address where it lives in memory
-    Register is_set = 0;   // where it may be unset
+    Register value = 0;   // the variable's, or its address where it lives in memory
+    Register is_set = 0;  // where it may be unset
   };
   // What an address consists of: a pointer and how far to go from it.
   struct Target {
@@ -76,9 +76,9 @@ class CCompiler {
   const CFunction& function_;
   CCode::Function* out_ = nullptr;
   std::vector<Place> places_;
-  uint32_t next_ = 0;      // the first register that is free
+  uint32_t next_ = 0;  // the first register that is free
   uint32_t highest_ = 0;
-  Register zero_ = 0;      // always 0
+  Register zero_ = 0;  // always 0
   Label* break_ = nullptr;
   Label* continue_ = nullptr;
   std::vector<std::pair<const CStatement*, Label*>> case_labels_;

@@ -15,7 +15,8 @@ Step DoBinary(CMachine& m, Step i) {
   int64_t out = 0;
   const CUndefined undefined =
       Apply<op, bits, is_signed>(m.r[i->b], immediate ? i->imm : m.r[i->c], out);
-  if (undefined != CUndefined::kNone) [[unlikely]] return m.Undefined(undefined, i);
+  if (undefined != CUndefined::kNone) [[unlikely]]
+    return m.Undefined(undefined, i);
   m.r[i->a] = out;
   return i + 1;
 }
@@ -79,7 +80,8 @@ template <int bits, bool is_signed>
 Step DoNegate(CMachine& m, Step i) {
   int64_t out = 0;
   const CUndefined undefined = Apply<COp::kSub, bits, is_signed>(0, m.r[i->b], out);
-  if (undefined != CUndefined::kNone) [[unlikely]] return m.Undefined(undefined, i);
+  if (undefined != CUndefined::kNone) [[unlikely]]
+    return m.Undefined(undefined, i);
   m.r[i->a] = out;
   return i + 1;
 }
@@ -95,8 +97,8 @@ Step DoNot(CMachine& m, Step i) {
 }
 
 // The cells that `bytes` behind a pointer are; false: the run is over, and `next` is null.
-bool FindBytes(CMachine& m, Step i, int64_t pointer, uint64_t bytes, bool to_write,
-                      uint32_t& first, uint64_t& count) {
+bool FindBytes(CMachine& m, Step i, int64_t pointer, uint64_t bytes, bool to_write, uint32_t& first,
+               uint64_t& count) {
   const uint64_t size = static_cast<uint64_t>(i->imm) / 8;
   const CMachine::Object& object = m.ObjectOf(pointer);
   const uint64_t offset = static_cast<uint32_t>(pointer);
@@ -132,8 +134,8 @@ CHandler CInstructions::Convert(CIntType from, CIntType to) {
   if (to.is_bool) return from.is_bool ? nullptr : DoConvert<8, false, true>;
   // A canonical value of 64 bits may be read with either sign.
   if (to.bits == 64) return nullptr;
-  const bool holds = from.is_signed == to.is_signed ? from.bits <= to.bits
-                                                    : to.is_signed && from.bits < to.bits;
+  const bool holds =
+      from.is_signed == to.is_signed ? from.bits <= to.bits : to.is_signed && from.bits < to.bits;
   if (holds) return nullptr;
   switch (to.bits) {
     case 8:
@@ -194,7 +196,8 @@ Step CInstructions::NoReturn(CMachine& m, Step i) {
 }
 
 Step CInstructions::CheckSet(CMachine& m, Step i) {
-  if (m.r[i->a] == 0) [[unlikely]] return m.Undefined(CUndefined::kUninitialised, i);
+  if (m.r[i->a] == 0) [[unlikely]]
+    return m.Undefined(CUndefined::kUninitialised, i);
   return i + 1;
 }
 
@@ -213,7 +216,8 @@ Step CInstructions::ZeroObject(CMachine& m, Step i) {
 Step CInstructions::Load(CMachine& m, Step i) {
   uint32_t cell = 0;
   CUndefined why = CUndefined::kNone;
-  if (m.Find(m.r[i->b], m.r[i->c], cell, why) == nullptr) [[unlikely]] return m.Undefined(why, i);
+  if (m.Find(m.r[i->b], m.r[i->c], cell, why) == nullptr) [[unlikely]]
+    return m.Undefined(why, i);
   m.r[i->a] = m.Load(cell);
   return i + 1;
 }
@@ -222,9 +226,12 @@ Step CInstructions::Store(CMachine& m, Step i) {
   uint32_t cell = 0;
   CUndefined why = CUndefined::kNone;
   const CMachine::Object* object = m.Find(m.r[i->a], m.r[i->b], cell, why);
-  if (object == nullptr) [[unlikely]] return m.Undefined(why, i);
-  if (object->is_const) [[unlikely]] return m.Undefined(CUndefined::kConstant, i);
-  if (object->is_static) [[unlikely]] return m.Stop(CRun::End::kUnsupported);
+  if (object == nullptr) [[unlikely]]
+    return m.Undefined(why, i);
+  if (object->is_const) [[unlikely]]
+    return m.Undefined(CUndefined::kConstant, i);
+  if (object->is_static) [[unlikely]]
+    return m.Stop(CRun::End::kUnsupported);
   m.Store(cell, m.r[i->c]);
   return i + 1;
 }
@@ -289,8 +296,8 @@ Step CInstructions::PointerCompare(CMachine& m, Step i) {
 
 Step CInstructions::Builtin(CMachine& m, Step i) {
   int64_t out = 0;
-  const CUndefined undefined = ApplyBuiltin(static_cast<CBuiltin>(i->code),
-                                            static_cast<int>(i->imm), m.r[i->b], out);
+  const CUndefined undefined =
+      ApplyBuiltin(static_cast<CBuiltin>(i->code), static_cast<int>(i->imm), m.r[i->b], out);
   if (undefined != CUndefined::kNone) return m.Undefined(undefined, i);
   m.r[i->a] = out;
   return i + 1;

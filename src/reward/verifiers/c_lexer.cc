@@ -133,7 +133,8 @@ class CLexer {
   }
 
   bool IsExponent(size_t start) const {
-    const bool hexadecimal = text_[start] == '0' && at_ > start + 1 && (text_[start + 1] | 32) == 'x';
+    const bool hexadecimal =
+        text_[start] == '0' && at_ > start + 1 && (text_[start + 1] | 32) == 'x';
     return (text_[at_ - 1] | 32) == (hexadecimal ? 'p' : 'e');
   }
 

@@ -94,7 +94,8 @@ const CMachine::Object* CMachine::Find(int64_t pointer, int64_t moved, uint32_t&
                                        CUndefined& why) const {
   const Object& object = ObjectOf(pointer);
   int64_t offset;
-  if (__builtin_add_overflow(static_cast<int64_t>(static_cast<uint32_t>(pointer)), moved, &offset) ||
+  if (__builtin_add_overflow(static_cast<int64_t>(static_cast<uint32_t>(pointer)), moved,
+                             &offset) ||
       offset < 0 || offset >= object.length) {
     why = pointer == 0 ? CUndefined::kPointer : CUndefined::kBounds;
     return nullptr;

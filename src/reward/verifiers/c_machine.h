@@ -1,7 +1,7 @@
 // A register machine that runs compiled C exactly: every operation that C leaves undefined ends the
-// run with its name and line. Execution without a box is safe because the machine can do nothing but
-// compute, within bounds on steps, depth and memory that are counts, so that the same program on the
-// same input always ends the same way.
+// run with its name and line. Execution without a box is safe because the machine can do nothing
+// but compute, within bounds on steps, depth and memory that are counts, so that the same program
+// on the same input always ends the same way.
 //
 //   CProgram -> CompileC -> CCode -> CMachine::Run(arguments) -> CRun
 #pragma once
@@ -67,8 +67,8 @@ struct CRun {
   CUndefined undefined = CUndefined::kNone;
   uint32_t line = 0;
   uint64_t steps = 0;
-  // An array's element was read that had no value; the machine gave it `fill`. C leaves it open what
-  // is read, so the result counts only if it does not depend on that.
+  // An array's element was read that had no value; the machine gave it `fill`. C leaves it open
+  // what is read, so the result counts only if it does not depend on that.
   bool read_unset = false;
 };
 
@@ -78,8 +78,8 @@ class CMachine {
   explicit CMachine(const CCode& code);
 
   CRun Run(std::span<const int64_t> arguments, uint64_t steps_max, int64_t fill = 0);
-  // Whether the run comes to a state in which it was before, so that it never ends. False: it ended,
-  // or `steps_max` were not enough to know.
+  // Whether the run comes to a state in which it was before, so that it never ends. False: it
+  // ended, or `steps_max` were not enough to know.
   bool Repeats(std::span<const int64_t> arguments, uint64_t steps_max);
 
   // For the instructions.
@@ -94,7 +94,7 @@ class CMachine {
     int64_t* registers = nullptr;
     uint32_t objects = 0;
     uint32_t cells = 0;
-    uint32_t own = 0;  // registers of the function called
+    uint32_t own = 0;       // registers of the function called
     bool discards = false;  // what the function returns is not used
     bool operator==(const Frame&) const = default;
   };

@@ -36,7 +36,8 @@ struct BaseWords {
     return chars + shorts + ints + longs + is_signed + is_unsigned + bools + voids;
   }
   bool Valid() const {
-    if (chars > 1 || shorts > 1 || ints > 1 || longs > 2 || is_signed + is_unsigned > 1) return false;
+    if (chars > 1 || shorts > 1 || ints > 1 || longs > 2 || is_signed + is_unsigned > 1)
+      return false;
     if (bools + voids > 0) return Sum() == 1;
     return chars + shorts + (longs > 0 ? 1 : 0) <= 1 && (chars == 0 || ints == 0);
   }
@@ -56,9 +57,8 @@ bool CParser::ReadStorage(Specifiers& specifiers) {
   if (Accept("static")) return specifiers.is_static = true;
   if (Accept("const") || Accept("__const")) return specifiers.is_const = true;
   if (Accept("extern")) return specifiers.is_extern = true;
-  return Accept("inline") || Accept("__inline") || Accept("__inline__") ||
-         Accept("register") || Accept("auto") || Accept("_Noreturn") || Accept("__extension__") ||
-         Accept("restrict");
+  return Accept("inline") || Accept("__inline") || Accept("__inline__") || Accept("register") ||
+         Accept("auto") || Accept("_Noreturn") || Accept("__extension__") || Accept("restrict");
 }
 
 CParser::Specifiers CParser::ReadSpecifiers() {
@@ -271,8 +271,8 @@ void CParser::DeclareFunction(const Specifiers&, Declarator& declarator, bool ha
     if (program_.functions.size() >= 1000) return FailSubset("more than 1000 functions");
     program_.functions.emplace_back();
     states_.emplace_back();
-    Declare(declarator.name, {Symbol::Kind::kFunction,
-                              static_cast<uint32_t>(program_.functions.size() - 1), 0, {}});
+    Declare(declarator.name,
+            {Symbol::Kind::kFunction, static_cast<uint32_t>(program_.functions.size() - 1), 0, {}});
     known = Find(declarator.name);
   } else if (known->kind != Symbol::Kind::kFunction) {
     return FailNotC("\"" + std::string(declarator.name) + "\" is declared twice");
@@ -280,8 +280,8 @@ void CParser::DeclareFunction(const Specifiers&, Declarator& declarator, bool ha
   CFunction& function = program_.functions[known->index];
   FunctionState& state = states_[known->index];
   if (!function.name.empty() && !declarator.parameters.empty() && function.parameters > 0) {
-    bool same = function.parameters == declarator.parameters.size() &&
-                function.result == declarator.type;
+    bool same =
+        function.parameters == declarator.parameters.size() && function.result == declarator.type;
     for (size_t i = 0; same && i < declarator.parameters.size(); ++i) {
       same = function.variables[i].type == declarator.parameters[i].type;
     }

@@ -98,8 +98,8 @@ CExprPtr CParser::ParseBinary(int lowest) {
       if (precedence < lowest) break;
       Take();
       CExprPtr right = ParseBinary(precedence + 1);
-      left = MakeLogical(is_and ? CExprKind::kAnd : CExprKind::kOr, std::move(left),
-                         std::move(right));
+      left =
+          MakeLogical(is_and ? CExprKind::kAnd : CExprKind::kOr, std::move(left), std::move(right));
       continue;
     }
     const BinaryOperator* found = FindOperator(kBinaryOperators, Look());

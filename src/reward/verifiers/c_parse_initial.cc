@@ -55,7 +55,8 @@ void CParser::ReadArrayInitial(const CType& type, bool open, uint64_t base, Init
       Expect("=");
       if (designated < 0) return FailNotC("a negative index");
       // What was given for the element before would have to go.
-      if (static_cast<uint64_t>(designated) < length) return FailSubset("a designator that goes back");
+      if (static_cast<uint64_t>(designated) < length)
+        return FailSubset("a designator that goes back");
       position = static_cast<uint64_t>(designated);
     } else if (Is(".")) {
       return FailSubset("a designator of a member");

@@ -185,7 +185,8 @@ CStatementPtr CParser::ParseSwitch() {
 // "case 3:" or "default:"; the statement behind it is the caller's.
 CStatementPtr CParser::ParseLabel() {
   const bool is_case = Is("case");
-  CStatementPtr statement = NewStatement(is_case ? CStatementKind::kCase : CStatementKind::kDefault);
+  CStatementPtr statement =
+      NewStatement(is_case ? CStatementKind::kCase : CStatementKind::kDefault);
   Take();
   if (open_switches_.empty()) {
     FailNotC("a case outside a switch");

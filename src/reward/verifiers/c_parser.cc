@@ -78,11 +78,15 @@ uint32_t CParser::AddVariable(CVariable variable) {
 
 bool CParser::StartsType(const CToken& token) const {
   static constexpr std::string_view kWords[] = {
-      "void",   "char",   "short",    "int",     "long",     "signed",     "unsigned", "_Bool",
-      "float",  "double", "struct",   "union",   "enum",     "const",      "volatile", "static",
-      "extern", "inline", "register", "typedef", "_Complex", "_Alignas",   "__int128", "auto",
-      "_Atomic", "__inline", "__inline__", "_Noreturn", "_Thread_local", "__extension__",
-      "__const", "__signed__", "__attribute__", "_Static_assert", "static_assert", "restrict"};
+      "void",          "char",           "short",         "int",
+      "long",          "signed",         "unsigned",      "_Bool",
+      "float",         "double",         "struct",        "union",
+      "enum",          "const",          "volatile",      "static",
+      "extern",        "inline",         "register",      "typedef",
+      "_Complex",      "_Alignas",       "__int128",      "auto",
+      "_Atomic",       "__inline",       "__inline__",    "_Noreturn",
+      "_Thread_local", "__extension__",  "__const",       "__signed__",
+      "__attribute__", "_Static_assert", "static_assert", "restrict"};
   if (token.kind != CToken::Kind::kName) return false;
   if (std::find(std::begin(kWords), std::end(kWords), token.text) != std::end(kWords)) return true;
   if (const Symbol* symbol = Find(token.text)) return symbol->kind == Symbol::Kind::kType;

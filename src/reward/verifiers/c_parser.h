@@ -1,6 +1,6 @@
 // The parser's insides: one class, its parts in c_parse_declarations.cc, c_parse_statements.cc,
-// c_parse_expressions.cc and c_build.cc. The first failure is kept and the parser then sees only the
-// end of the text, so that it leaves its functions by the usual way.
+// c_parse_expressions.cc and c_build.cc. The first failure is kept and the parser then sees only
+// the end of the text, so that it leaves its functions by the usual way.
 #pragma once
 
 #include <deque>
@@ -143,9 +143,9 @@ class CParser {
   CExprPtr New(CExprKind kind, CType type);
   void Adopt(CExpr& parent, CExprPtr child);
   CExprPtr Constant(int64_t value, CIntType type);
-  CExprPtr Value(CExprPtr expr);     // as an rvalue; an array becomes a pointer
-  CExprPtr Integer(CExprPtr expr);   // an rvalue that must be an integer
-  CExprPtr Scalar(CExprPtr expr);    // an rvalue that is an integer or a pointer
+  CExprPtr Value(CExprPtr expr);    // as an rvalue; an array becomes a pointer
+  CExprPtr Integer(CExprPtr expr);  // an rvalue that must be an integer
+  CExprPtr Scalar(CExprPtr expr);   // an rvalue that is an integer or a pointer
   CExprPtr Converted(CExprPtr expr, CIntType type);
   CExprPtr AsType(CExprPtr expr, const CType& type);  // as if by assignment
   CExprPtr MakeBinary(COp op, CExprPtr left, CExprPtr right);

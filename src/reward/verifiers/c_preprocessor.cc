@@ -155,8 +155,8 @@ class CPreprocessor {
       const auto found = in[at].kind == CToken::Kind::kName && !in[at].painted
                              ? macros_.find(in[at].text)
                              : macros_.end();
-      const bool open = std::find(expanding_.begin(), expanding_.end(), in[at].text) !=
-                        expanding_.end();
+      const bool open =
+          std::find(expanding_.begin(), expanding_.end(), in[at].text) != expanding_.end();
       const bool called = at + 1 < in.size() && in[at + 1].Is("(");
       if (found == macros_.end() || open || (found->second.takes_arguments && !called)) {
         out.push_back(in[at]);

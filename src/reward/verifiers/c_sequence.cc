@@ -127,9 +127,9 @@ class SequenceCheck {
 
   void OfCall(const CExpr& expr, Effects& all) {
     const bool is_call = expr.kind == CExprKind::kCall;
-    const bool writes = is_call ? program_.functions[expr.index].writes_memory
-                                : expr.builtin == CBuiltin::kMemset ||
-                                      expr.builtin == CBuiltin::kMemcpy;
+    const bool writes =
+        is_call ? program_.functions[expr.index].writes_memory
+                : expr.builtin == CBuiltin::kMemset || expr.builtin == CBuiltin::kMemcpy;
     std::set<uint32_t> reached;
     for (const CExprPtr& arg : expr.args) {
       if (arg->type.is_pointer()) reached.insert(PointedInto(*arg));
@@ -150,8 +150,9 @@ bool WritesMemory(const CProgram& program, const CExpr& expr) {
     const CExpr& target = *expr.args[0];
     if (target.kind == CExprKind::kLoad && PointedInto(*target.args[0]) == kAnywhere) return true;
   }
-  const bool may_write = (expr.kind == CExprKind::kCall && program.functions[expr.index].writes_memory) ||
-                         (expr.kind == CExprKind::kBuiltin && expr.builtin >= CBuiltin::kMemset);
+  const bool may_write =
+      (expr.kind == CExprKind::kCall && program.functions[expr.index].writes_memory) ||
+      (expr.kind == CExprKind::kBuiltin && expr.builtin >= CBuiltin::kMemset);
   for (const CExprPtr& arg : expr.args) {
     if (may_write && arg->type.is_pointer() && PointedInto(*arg) == kAnywhere) return true;
     if (WritesMemory(program, *arg)) return true;

@@ -13,11 +13,11 @@
 namespace tidemill {
 
 struct SymbolicLimits {
-  uint32_t unroll = 40;          // turns of a loop whose end is not known
-  uint32_t known_turns = 4096;   // turns of a loop in which every condition is known
+  uint32_t unroll = 40;         // turns of a loop whose end is not known
+  uint32_t known_turns = 4096;  // turns of a loop in which every condition is known
   uint32_t recursion = 12;
-  uint32_t cells = 64;           // elements of an array
-  uint64_t work = 100'000;       // operations in all
+  uint32_t cells = 64;      // elements of an array
+  uint64_t work = 100'000;  // operations in all
 };
 
 struct SymbolicResult {

@@ -234,9 +234,9 @@ void SymbolicRun::DoSwitch(const CStatement& statement, State& state) {
       continue;
     }
     State jumped = entry;
-    jumped.live = Simplified(entry.live && (inner->kind == CStatementKind::kCase
-                                                ? value == Number(inner->value, bits)
-                                                : none));
+    jumped.live = Simplified(
+        entry.live &&
+        (inner->kind == CStatementKind::kCase ? value == Number(inner->value, bits) : none));
     std::vector<State> both;
     both.push_back(std::move(state));
     both.push_back(std::move(jumped));

@@ -211,8 +211,8 @@ z3::expr SymbolicRun::Divide(COp op, CIntType type, const z3::expr& left, const 
 z3::expr SymbolicRun::Shift(COp op, CIntType type, const z3::expr& left, const z3::expr& right,
                             CIntType right_type, State& state) {
   Undefined(!z3::ult(right, Number(type.bits, right_type.bits)), state);
-  const z3::expr count = Converted(right, {right_type.bits, false, false},
-                                   {type.bits, false, false});
+  const z3::expr count =
+      Converted(right, {right_type.bits, false, false}, {type.bits, false, false});
   if (op == COp::kShr) {
     return Simplified(type.is_signed ? z3::ashr(left, count) : z3::lshr(left, count));
   }

@@ -36,8 +36,8 @@ int64_t LowestOf(CIntType type);
 // Of an unsigned 64-bit type: its bits, that is -1.
 int64_t HighestOf(CIntType type);
 
-// An integer, an array of integers or a pointer to either. Arrays have the length of each dimension,
-// outermost first; a pointer has those of what it points to.
+// An integer, an array of integers or a pointer to either. Arrays have the length of each
+// dimension, outermost first; a pointer has those of what it points to.
 struct CType {
   enum class Kind : uint8_t { kVoid, kInt, kPointer, kArray };
   Kind kind = Kind::kInt;
@@ -67,7 +67,22 @@ CType Decayed(const CType& type);
 std::string TypeText(const CType& type);
 
 enum class COp : uint8_t {
-  kAdd, kSub, kMul, kDiv, kRem, kShl, kShr, kAnd, kOr, kXor, kLt, kLe, kGt, kGe, kEq, kNe  //
+  kAdd,
+  kSub,
+  kMul,
+  kDiv,
+  kRem,
+  kShl,
+  kShr,
+  kAnd,
+  kOr,
+  kXor,
+  kLt,
+  kLe,
+  kGt,
+  kGe,
+  kEq,
+  kNe  //
 };
 
 // Why a program has no meaning on an input.
@@ -145,7 +160,15 @@ CUndefined ApplyOp(COp op, CIntType type, int64_t left, int64_t right, int64_t& 
 
 // Functions of the C library and the compiler that have a meaning of their own here.
 enum class CBuiltin : uint8_t {
-  kAbs, kPopcount, kParity, kClz, kCtz, kFfs, kMemset, kMemcpy, kUnreachable  //
+  kAbs,
+  kPopcount,
+  kParity,
+  kClz,
+  kCtz,
+  kFfs,
+  kMemset,
+  kMemcpy,
+  kUnreachable  //
 };
 
 // A builtin of one integer of the given width (abs of an int, clz of an unsigned long ..).

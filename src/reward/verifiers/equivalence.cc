@@ -182,8 +182,8 @@ class EquivalenceProof {
       AddInputs(trial_.open()->input, proof);
       proof.reason = trial_.open()->why;
     } else if (trial_.exhausted()) {
-      proof.reason = "trying every input takes more than " + std::to_string(options_.steps_max) +
-                     " steps";
+      proof.reason =
+          "trying every input takes more than " + std::to_string(options_.steps_max) + " steps";
     } else {
       proof.reason = "there are too many inputs to try";
     }
@@ -264,13 +264,13 @@ Result<Proof> ProveEquivalent(const ProofTexts& texts, const ProofOptions& optio
   if (!reference.ok() || !candidate.ok()) {
     const bool first = !reference.ok();
     const Status& fault = first ? reference.status() : candidate.status();
-    proof = UnknownProof(fault.WithContext(first ? texts.reference_name : texts.candidate_name)
-                             .message());
+    proof = UnknownProof(
+        fault.WithContext(first ? texts.reference_name : texts.candidate_name).message());
   } else {
     const std::string why = WhyIncomparable(reference->function(), candidate->function());
     if (why.empty()) TM_RETURN_IF_ERROR(CheckSpace(reference->function(), chosen));
-    proof = why.empty() ? EquivalenceProof(*reference, *candidate, chosen).Run()
-                        : UnknownProof(why);
+    proof =
+        why.empty() ? EquivalenceProof(*reference, *candidate, chosen).Run() : UnknownProof(why);
   }
   proof.function = chosen.function;
   return proof;

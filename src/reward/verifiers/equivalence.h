@@ -2,7 +2,8 @@
 // taken: a few inputs are tried, then all of them where they are few enough, then the functions'
 // algebraic normal forms are compared, then Z3 is asked.
 //
-//   reference, candidate, range -> ProveEquivalent -> proved | refuted by an input | unknown, and why
+//   reference, candidate, range -> ProveEquivalent -> proved | refuted by an input | unknown, and
+//   why
 #pragma once
 
 #include <cstdint>
@@ -16,17 +17,18 @@ namespace tidemill {
 
 struct ProofOptions {
   std::string function;  // empty: the one function both texts define, or "f"
-  // Every parameter lies in low .. high, as far as its type can; without a range, in all of its type.
+  // Every parameter lies in low .. high, as far as its type can; without a range, in all of its
+  // type.
   bool has_range = false;
   int64_t low = 0;
   int64_t high = 0;
   // Counts, not times: the same texts always get the same verdict.
-  uint64_t input_steps_max = 2'000'000;   // of one function on one input
-  uint64_t steps_max = 1'000'000'000;     // of both functions on all inputs
+  uint64_t input_steps_max = 2'000'000;     // of one function on one input
+  uint64_t steps_max = 1'000'000'000;       // of both functions on all inputs
   uint64_t inputs_max = uint64_t{1} << 24;  // tried one by one
-  uint32_t probes = 200;                  // drawn at random where not all inputs can be tried
-  uint32_t unroll = 40;                   // turns of a loop that Z3 is shown
-  uint64_t z3_rlimit = 10'000'000;        // Z3's own measure of work; 0: Z3 is not asked
+  uint32_t probes = 200;                    // drawn at random where not all inputs can be tried
+  uint32_t unroll = 40;                     // turns of a loop that Z3 is shown
+  uint64_t z3_rlimit = 10'000'000;          // Z3's own measure of work; 0: Z3 is not asked
 };
 
 enum class ProofVerdict : uint8_t { kProved, kRefuted, kUnknown };
@@ -36,9 +38,9 @@ std::string_view VerdictName(ProofVerdict verdict);
 // What one of the functions does on the input of a counterexample.
 struct ProofOutcome {
   bool returns = false;
-  int64_t value = 0;        // if it returns
+  int64_t value = 0;         // if it returns
   bool is_unsigned = false;  // the value is of an unsigned 64-bit type
-  std::string undefined;    // else why not: "line 3: division by zero"
+  std::string undefined;     // else why not: "line 3: division by zero"
   std::string Text() const;  // "returns 5", "is undefined (line 3: division by zero)"
 };
 
@@ -51,9 +53,9 @@ struct ProofArgument {
 
 struct Proof {
   ProofVerdict verdict = ProofVerdict::kUnknown;
-  std::string method;    // "probe", "exhaustive", "algebra", "z3": what decided
+  std::string method;  // "probe", "exhaustive", "algebra", "z3": what decided
   std::string function;
-  std::string reason;    // unknown: why
+  std::string reason;  // unknown: why
   // Refuted, and unknown where one input is the reason.
   std::vector<ProofArgument> inputs;
   ProofOutcome reference;

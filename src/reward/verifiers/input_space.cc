@@ -10,7 +10,8 @@ namespace {
 std::vector<int64_t> CornersOf(const InputInterval& interval) {
   std::vector<int64_t> values;
   const auto low = static_cast<uint64_t>(interval.low), high = static_cast<uint64_t>(interval.high);
-  const uint64_t wanted[] = {0, 1, ~uint64_t{0}, 2, 5, low, high, ~uint64_t{0} - 1, low + 1, high - 1};
+  const uint64_t wanted[] = {0,   1,    ~uint64_t{0},     2,       5,
+                             low, high, ~uint64_t{0} - 1, low + 1, high - 1};
   for (const uint64_t bits : wanted) {
     const auto value = static_cast<int64_t>(bits);
     if (!interval.Holds(value)) continue;

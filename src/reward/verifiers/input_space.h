@@ -36,8 +36,8 @@ uint64_t CountInputs(const InputSpace& space);
 // To the next input in order; false: there is none.
 bool NextInput(const InputSpace& space, Input& input);
 
-// Inputs worth trying first, at most `count` of them: combinations of small values and of the ends of
-// the intervals, then values drawn at random, the same every time.
+// Inputs worth trying first, at most `count` of them: combinations of small values and of the ends
+// of the intervals, then values drawn at random, the same every time.
 std::vector<Input> ProbeInputs(const InputSpace& space, size_t count);
 
 }  // namespace tidemill

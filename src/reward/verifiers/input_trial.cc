@@ -46,8 +46,8 @@ ProofOutcome InputTrial::Outcome(const CRun& run) const {
   outcome.returns = run.end == CRun::End::kReturned;
   outcome.value = run.value;
   if (run.end == CRun::End::kUndefined) {
-    outcome.undefined = "line " + std::to_string(run.line) + ": " +
-                        std::string(UndefinedText(run.undefined));
+    outcome.undefined =
+        "line " + std::to_string(run.line) + ": " + std::string(UndefinedText(run.undefined));
   }
   return outcome;
 }
@@ -92,7 +92,8 @@ bool InputTrial::Try(const Input& input) {
     return KeepOpen(input, WhyOpen(expected, "reference"));
   }
   const CRun got = Run(candidate_, input);
-  if (got.end == CRun::End::kReturned && !got.read_unset && got.value == expected.value) return true;
+  if (got.end == CRun::End::kReturned && !got.read_unset && got.value == expected.value)
+    return true;
   reference_outcome_ = Outcome(expected);
   if (got.read_unset) return TryUnset(input, expected.value);
   if (got.end == CRun::End::kReturned || got.end == CRun::End::kUndefined) return Refute(got);

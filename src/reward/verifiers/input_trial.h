@@ -1,5 +1,5 @@
-// Both functions on one input after another: what the two do is compared, and what stands in the way
-// of a proof is kept.
+// Both functions on one input after another: what the two do is compared, and what stands in the
+// way of a proof is kept.
 #pragma once
 
 #include <optional>

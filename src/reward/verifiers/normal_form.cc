@@ -50,8 +50,8 @@ bool Canonical(Polynomial& p, bool is_equality) {
     const bool is_constant =
         std::all_of(it->first.begin(), it->first.end(), [](uint8_t e) { return e == 0; });
     // g r + c < 0 is r < -c/g, and r is whole.
-    it->second = is_constant && !is_equality ? -CeilingOf(-it->second, divisor)
-                                             : it->second / divisor;
+    it->second =
+        is_constant && !is_equality ? -CeilingOf(-it->second, divisor) : it->second / divisor;
     it = it->second == 0 ? p.terms().erase(it) : std::next(it);
   }
   if (p.terms().empty() || p.terms().rbegin()->second > 0) return false;
@@ -70,7 +70,9 @@ class FormBuilder {
       : function_(function), parameters_(space.size()), values_(function.variables.size()) {
     for (size_t i = 0; i < space.size(); ++i) {
       const bool is_wide = space[i].type.bits == 64 && !space[i].type.is_signed;
-      const auto wide = [&](int64_t n) { return is_wide ? Wide{static_cast<uint64_t>(n)} : Wide{n}; };
+      const auto wide = [&](int64_t n) {
+        return is_wide ? Wide{static_cast<uint64_t>(n)} : Wide{n};
+      };
       values_[i] = Known{FormOf(Polynomial::OfParameter(i, parameters_)), wide(space[i].low),
                          wide(space[i].high)};
     }
@@ -134,7 +136,8 @@ class FormBuilder {
       case CExprKind::kConstant: {
         const bool is_wide = expr.type.base == kCUnsignedLong;
         if (is_wide && expr.value < 0) return std::nullopt;
-        return Known{FormOf(Polynomial::OfConstant(expr.value, parameters_)), expr.value, expr.value};
+        return Known{FormOf(Polynomial::OfConstant(expr.value, parameters_)), expr.value,
+                     expr.value};
       }
       case CExprKind::kVariable:
         if (expr.index >= values_.size()) return std::nullopt;
@@ -287,9 +290,9 @@ void Polynomial::Negate() {
 }
 
 bool Polynomial::IsConstant() const {
-  return terms_.empty() ||
-         (terms_.size() == 1 && std::all_of(terms_.begin()->first.begin(), terms_.begin()->first.end(),
-                                            [](uint8_t e) { return e == 0; }));
+  return terms_.empty() || (terms_.size() == 1 &&
+                            std::all_of(terms_.begin()->first.begin(), terms_.begin()->first.end(),
+                                        [](uint8_t e) { return e == 0; }));
 }
 
 Polynomial::Coefficient Polynomial::ConstantTerm() const {

@@ -39,8 +39,9 @@ Z3Answer Ask(const CProgram& reference, const CProgram& candidate, const InputSp
   const auto first = SymbolicRun(context, reference, limits).Run(parameters);
   const auto second = SymbolicRun(context, candidate, limits).Run(parameters);
   if (!first || !second) {
-    return Z3Unknown("too many inputs to try, and too much for formulas (pointers, large arrays, "
-                     "long loops)");
+    return Z3Unknown(
+        "too many inputs to try, and too much for formulas (pointers, large arrays, "
+        "long loops)");
   }
   const z3::expr differs = first->value != second->value;
   if (defined) {

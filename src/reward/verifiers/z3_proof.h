@@ -13,8 +13,9 @@ namespace tidemill {
 struct Z3Answer {
   enum class Kind : uint8_t { kProved, kInput, kUnknown };
   Kind kind = Kind::kUnknown;
-  // kInput: where something is wrong, if the formulas are right: to be tried. If that shows nothing,
-  // `defined` ones are asked for: where the reference has a result and no loop goes on too long.
+  // kInput: where something is wrong, if the formulas are right: to be tried. If that shows
+  // nothing, `defined` ones are asked for: where the reference has a result and no loop goes on too
+  // long.
   Input input;
   std::string why;  // kUnknown
 };
