@@ -224,7 +224,8 @@ void BindCommand(Binder& b, RunConfig::CommandKeys& c) {
 
 void BindRewardAndTools(RunConfig& c, Binder& b) {
   b.Add("reward.weights", &c.reward.weights,
-        {.doc = "Weights of the scorers: tests, compiled, lint, length, format, review, command",
+        {.doc = "Weights of the scorers: tests, compiled, lint, length, format, review, proof, "
+                "command",
          .min = -1000,
          .max = 1000});
   b.Add(
@@ -260,6 +261,8 @@ void BindRewardAndTools(RunConfig& c, Binder& b) {
          .min = 0});
   b.Add("reward.review_judge", &c.reward.review_judge,
         {.doc = "Program that gives the review's sub-scores; empty: built-in tools"});
+  b.Add("reward.proof_command", &c.reward.proof_command,
+        {.doc = "Program that answers for the scorer proof, cbmc for example; empty: the prover"});
   b.Add("tools.slots", &c.tools.slots,
         {.doc = "Number of tool calls that run at once; 0: derived from the number of cores",
          .max = 4096});

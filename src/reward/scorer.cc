@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "reward/proof_scorer.h"
 #include "reward/review.h"
 
 namespace tidemill {
@@ -191,6 +192,8 @@ constexpr ScorerRow kScorers[] = {
     {"format", "1 if no turn was malformed and an answer was given", Plain<FormatScorer>},
     {"review", "Correctness, style, performance and security, with a second look at what is low",
      NewReviewScorer},
+    {"proof", "1 if proved equal to the task's specification, 0 if refuted, else as tests",
+     NewProofScorer},
     {"command", "The score an external program gives", NewCommandScorer},
 };
 
