@@ -9,6 +9,7 @@
 #include "bench/engine_bench.h"
 #include "bench/learner_bench.h"
 #include "bench/overlap_bench.h"
+#include "bench/proof_bench.h"
 #include "bench/publish_bench.h"
 #include "bench/sandbox_bench.h"
 #include "bench/store_bench.h"
@@ -111,6 +112,11 @@ void AddBenchCommand(CLI::App& app, Exit& exit) {
     const Result<SandboxBenchReport> report = RunSandboxBench({});
     const int code = Print(report, *json);
     return report.ok() && !report->Clean() ? 1 : code;
+  });
+  add("proof", "A verdict of the prover against the same answer in a box", [json] {
+    const Result<ProofBenchReport> report = RunProofBench({});
+    const int code = Print(report, *json);
+    return report.ok() && !report->Holds() ? 1 : code;
   });
   add("learner", "Training against the matrix products it needs",
       [json] { return Print(RunLearnerBench({}), *json); });

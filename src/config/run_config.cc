@@ -225,9 +225,10 @@ void BindCommand(Binder& b, RunConfig::CommandKeys& c) {
   b.Add("disk_mb", &c.disk_mb, {.doc = "0: inherit from [tools]"});
 }
 
-void BindRewardAndTools(RunConfig& c, Binder& b) {
+void BindReward(RunConfig& c, Binder& b) {
   b.Add("reward.weights", &c.reward.weights,
         {.doc = "Weights of the scorers: tests, compiled, lint, length, format, literal, review, "
+                "proof, "
                 "command",
          .min = -1000,
          .max = 1000});
@@ -264,6 +265,11 @@ void BindRewardAndTools(RunConfig& c, Binder& b) {
          .min = 0});
   b.Add("reward.review_judge", &c.reward.review_judge,
         {.doc = "Program that gives the review's sub-scores; empty: built-in tools"});
+  b.Add("reward.proof_command", &c.reward.proof_command,
+        {.doc = "Program that answers for the scorer proof, cbmc for example; empty: the prover"});
+}
+
+void BindTools(RunConfig& c, Binder& b) {
   b.Add("tools.slots", &c.tools.slots,
         {.doc = "Number of tool calls that run at once; 0: derived from the number of cores",
          .max = 4096});
@@ -367,7 +373,8 @@ void BindRunConfig(RunConfig& config, Binder& binder) {
   BindReplay(config, binder);
   BindLearner(config, binder);
   BindCreditAndRanks(config, binder);
-  BindRewardAndTools(config, binder);
+  BindReward(config, binder);
+  BindTools(config, binder);
   BindRest(config, binder);
 }
 

@@ -127,6 +127,7 @@ struct RunConfig {
     double review_threshold = 0.5;
     double review_cpu_ms = 0;
     std::vector<std::string> review_judge = {};
+    std::vector<std::string> proof_command = {};
   } reward;
 
   // A tool of one's own, [[tools.command]]. A limit of 0: the one of [tools].

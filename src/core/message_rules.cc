@@ -98,6 +98,11 @@ constexpr FieldRule kRules[] = {
     Enum("Grading.compare"),
     Enum("Grading.mode"),
     Part("Grading.limits"),
+    Part("Grading.specification"),
+    Long("Specification.source"),
+    Text("Specification.function", kWordsBytes),
+    Number("Specification.low", -0x1p63, 0x1p63),
+    Number("Specification.high", -0x1p63, 0x1p63),
 
     Needed(Text("Task.id", kWordsBytes)),
     Long("Task.prompt"),

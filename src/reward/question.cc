@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/text.h"
+#include "reward/proof_port.h"
 #include "reward/scorer_port.h"
 
 namespace tidemill {
@@ -131,6 +132,16 @@ std::string MakeQuestion(const Need& need, const v1::ScoreRequest& request,
       entry["content"] = file.content();
     else
       entry["hash"] = file.hash();
+  }
+  // Of no concern to a judge, who must not know the right answer.
+  if (need.name == kProofQuestion && request.grading().has_specification()) {
+    const v1::Specification& specification = request.grading().specification();
+    json["sources"] = Json(std::vector<std::string>(request.grading().sources().begin(),
+                                                    request.grading().sources().end()));
+    json["specification"] = {{"source", specification.source()},
+                             {"function", specification.function()},
+                             {"low", specification.low()},
+                             {"high", specification.high()}};
   }
   json["tools"] = Json::object();
   for (const auto& [key, result] : evidence.tools) json["tools"][key] = ToolJson(result);

@@ -82,9 +82,12 @@ void RewardLoop::Advance(uint64_t key, Time now) {
   Scoring& scoring = scorings_.at(key);
   if (!scoring.open.empty()) return;
   std::map<std::string, Need> needs;
-  // An evaluation always counts solved tasks, whatever the reward is made of.
+  // Solved tasks are counted whatever the reward is made of; in an evaluation always by their
+  // tests.
   const bool cases = scoring.request.has_grading() && scoring.request.grading().cases_size() > 0;
-  if (cases && scoring.evidence.Tool("grade") == nullptr)
+  const bool told =
+      scoring.request.purpose() != v1::PURPOSE_EVAL && SolvedBy(scoring) != TaskSolved::kNotKnown;
+  if (cases && !told && scoring.evidence.Tool("grade") == nullptr)
     needs.emplace("grade", Need{.kind = Need::Kind::kTool, .name = "grade"});
   for (const WeightedScorer& weighted : scorers_) {
     for (Need& need : weighted.scorer->Needs(scoring.request, scoring.evidence))
@@ -100,6 +103,15 @@ void RewardLoop::Advance(uint64_t key, Time now) {
     scoring.open[run].need = std::move(need);
   }
   for (const auto& [run, need] : needs) Ask(key, run, now);
+}
+
+// What the scorers say without the hidden tests.
+TaskSolved RewardLoop::SolvedBy(const Scoring& scoring) const {
+  for (const WeightedScorer& weighted : scorers_) {
+    const TaskSolved solved = weighted.scorer->Solved(scoring.request, scoring.evidence);
+    if (solved != TaskSolved::kNotKnown) return solved;
+  }
+  return TaskSolved::kNotKnown;
 }
 
 void RewardLoop::Ask(uint64_t key, const std::string& run, Time now) {
@@ -267,6 +279,9 @@ v1::Verdict RewardLoop::Judge(const Scoring& scoring) const {
     verdict.set_compiled(grade->compiled());
     verdict.set_solved(verdict.tests_total() > 0 &&
                        verdict.tests_passed() == verdict.tests_total());
+  } else if (const TaskSolved solved = SolvedBy(scoring); solved != TaskSolved::kNotKnown) {
+    verdict.set_compiled(true);
+    verdict.set_solved(solved == TaskSolved::kYes);
   }
   if (const v1::ToolResult* lint = evidence.Tool("lint"))
     *verdict.mutable_diagnostics() = lint->diagnostics();

@@ -124,6 +124,7 @@ class RewardLoop final : public Loop {
   void AskTool(const Scoring& scoring, const Run& run, OpenCall call);
   void OnResult(uint64_t key, const std::string& run, v1::ToolResult result, Time now);
   void OnFailure(uint64_t key, const std::string& run, const std::string& cause, Time now);
+  TaskSolved SolvedBy(const Scoring& scoring) const;
   v1::Verdict Judge(const Scoring& scoring) const;
   Status AddTurnRewards(const Scoring& scoring, v1::Verdict& verdict) const;
   void Send(uint64_t key, v1::Verdict verdict);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "reward/literal_scorer.h"
+#include "reward/proof_scorer.h"
 #include "reward/review.h"
 
 namespace tidemill {
@@ -207,6 +208,8 @@ constexpr ScorerRow kScorers[] = {
     {"review",
      "Correctness, style, performance and security, with a second review of low sub-scores",
      NewReviewScorer},
+    {"proof", "1 if proved equal to the task's specification, 0 if refuted, else as tests",
+     NewProofScorer},
     {"command", "The score of an external program", NewCommandScorer},
 };
 

@@ -63,6 +63,9 @@ struct ScoreEvidence {
   }
 };
 
+// What a scorer says of a task without running its hidden tests.
+enum class TaskSolved : uint8_t { kNotKnown, kAskLater, kNo, kYes };
+
 class Scorer {
  public:
   virtual ~Scorer() = default;
@@ -78,6 +81,11 @@ class Scorer {
   // zero.
   virtual Result<v1::RewardPart> Score(const v1::ScoreRequest& request,
                                        const ScoreEvidence& evidence) const = 0;
+  // kAskLater: what it asked for may tell. In training the hidden tests are run only where no
+  // scorer knows, or one of them needs their result.
+  virtual TaskSolved Solved(const v1::ScoreRequest&, const ScoreEvidence&) const {
+    return TaskSolved::kNotKnown;
+  }
   // Rewards of single turns, one for each, or none.
   virtual std::vector<double> TurnRewards(const ScoreEvidence&) const { return {}; }
 };

@@ -64,6 +64,11 @@ v1::Task CfuncTask(const CfuncProblem& problem, const std::string& id) {
   task.add_tags("level" + std::to_string(problem.level));
   task.set_difficulty(problem.level);
   *task.mutable_grading() = EmptyGrading();
+  v1::Specification& specification = *task.mutable_grading()->mutable_specification();
+  specification.set_source(task.answer_prefix() + ExprText(problem.expr) + task.answer_suffix());
+  specification.set_function("f");
+  specification.set_low(-kCfuncHiddenBound);
+  specification.set_high(kCfuncHiddenBound);
   *task.mutable_examples() = EmptyGrading();
   AddCases(problem.hidden, false, *task.mutable_grading());
   AddCases(problem.further, true, *task.mutable_examples());

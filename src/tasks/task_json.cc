@@ -165,6 +165,31 @@ void CheckGrading(ObjectReader& reader, const v1::Grading& grading) {
   }
 }
 
+// {"source": "int f(int a) {..}", "function": "f", "low": -9, "high": 9}
+void ReadSpecification(ObjectReader& parent, v1::Grading& grading,
+                       std::vector<std::string>& errors) {
+  const json* value = parent.Child("specification");
+  if (value == nullptr) return;
+  ObjectReader reader(*value, parent.PathOf("specification"), errors);
+  if (!reader.IsObject()) return;
+  v1::Specification& specification = *grading.mutable_specification();
+  reader.Require("source", "C text that defines the function, as a string");
+  reader.String("source", *specification.mutable_source());
+  reader.String("function", *specification.mutable_function());
+  const auto bound = [&](const char* name, auto set) {
+    const json* number = reader.Child(name);
+    if (number == nullptr) return;
+    if (!number->is_number_integer()) {
+      return reader.Fail(name, "must be a whole number, got " + Shown(*number));
+    }
+    set(number->get<int64_t>());
+  };
+  bound("low", [&](int64_t low) { specification.set_low(low); });
+  bound("high", [&](int64_t high) { specification.set_high(high); });
+  if (specification.low() > specification.high()) reader.Fail("high", "must not be below \"low\"");
+  reader.RefuseOthers();
+}
+
 // `grading` holds the defaults of what the object leaves out.
 void ReadGrading(const json& value, const std::string& path, v1::Grading& grading,
                  std::vector<std::string>& errors) {
@@ -184,6 +209,7 @@ void ReadGrading(const json& value, const std::string& path, v1::Grading& gradin
   grading.set_mode(static_cast<v1::Grading::Mode>(mode));
   ReadLimits(reader, *grading.mutable_limits(), errors);
   ReadCases(reader, grading, errors);
+  ReadSpecification(reader, grading, errors);
   reader.RefuseOthers();
   if (errors.size() == before) CheckGrading(reader, grading);
 }
@@ -236,7 +262,12 @@ void ReadGradings(ObjectReader& reader, v1::Task& task, std::vector<std::string>
   if (const json* examples = reader.Child("examples")) {
     *task.mutable_examples() = task.grading();
     task.mutable_examples()->clear_cases();
+    // Rollout workers see the examples; the right function they must not see.
+    task.mutable_examples()->clear_specification();
     ReadGrading(*examples, "examples", *task.mutable_examples(), errors);
+    if (task.examples().has_specification()) {
+      reader.Fail("examples", "must not have a specification; the agent could read it");
+    }
   }
 }
 
@@ -298,6 +329,14 @@ nlohmann::ordered_json GradingToJson(const v1::Grading& grading) {
   const json limits = LimitsToJson(grading.limits());
   if (!limits.empty()) out["limits"] = limits;
   out["cases"] = CasesToJson(grading);
+  if (grading.has_specification()) {
+    const v1::Specification& specification = grading.specification();
+    auto& written = out["specification"];
+    written["source"] = specification.source();
+    if (!specification.function().empty()) written["function"] = specification.function();
+    if (specification.low() != 0) written["low"] = specification.low();
+    if (specification.high() != 0) written["high"] = specification.high();
+  }
   return out;
 }
 

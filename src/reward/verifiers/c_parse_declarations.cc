@@ -57,6 +57,18 @@ bool CParser::ReadStorage(Specifiers& specifiers) {
   if (Accept("static")) return specifiers.is_static = true;
   if (Accept("const") || Accept("__const")) return specifiers.is_const = true;
   if (Accept("extern")) return specifiers.is_extern = true;
+  if (Is("__attribute__") && IsNext("(")) {
+    // How to compile something, not what it means.
+    Take();
+    int depth = 0;
+    do {
+      if (Is("(")) ++depth;
+      if (Is(")")) --depth;
+      if (Look().kind == CToken::Kind::kEnd) return false;
+      Take();
+    } while (depth > 0);
+    return true;
+  }
   return Accept("inline") || Accept("__inline") || Accept("__inline__") || Accept("register") ||
          Accept("auto") || Accept("_Noreturn") || Accept("__extension__") || Accept("restrict");
 }
@@ -102,6 +114,7 @@ CParser::Specifiers CParser::ReadSpecifiers() {
 }
 
 void CParser::ReadUnknownType() {
+  if (Is("main") && IsNext("(")) return FailSubset("a function without a type");
   if (!passed_over_.ok() && Look().kind == CToken::Kind::kName) return Keep(passed_over_);
   FailNotC("expected a declaration, got " + Shown());
 }

@@ -217,7 +217,7 @@ CStatementPtr CParser::ParseReturn() {
   const bool is_void = function_->result.is_void();
   if (!Is(";")) {
     if (is_void) {
-      FailNotC("a value returned from a void function");
+      FailSubset("a value returned from a void function");
       return statement;
     }
     statement->exprs.push_back(AsType(ParseExpression(), function_->result));

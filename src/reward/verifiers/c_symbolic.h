@@ -3,8 +3,8 @@
 // meet, every variable becomes a choice between its values. Throws z3::exception.
 #pragma once
 
-#include <cstdint>
 #include <z3++.h>
+#include <cstdint>
 
 #include <optional>
 #include <vector>

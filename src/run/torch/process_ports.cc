@@ -8,6 +8,8 @@
 #include "core/secret.h"
 #include "core/topics.h"
 #include "model/torch/device.h"
+#include "reward/command_port.h"
+#include "reward/proof_port.h"
 #include "run/torch/make_trainer.h"
 #include "tasks/task_file.h"
 #include "weights/torch/weight_codec.h"
@@ -226,7 +228,8 @@ Status ProcessPorts::OpenScorers() {
   options.slots = reward.command_slots;
   if (!reward.command.empty()) options.commands["command"] = reward.command;
   if (!reward.review_judge.empty()) options.commands["judge"] = reward.review_judge;
-  scorer_ = std::make_unique<CommandPort>(std::move(options));
+  if (!reward.proof_command.empty()) options.commands[kProofQuestion] = reward.proof_command;
+  scorer_ = std::make_unique<ProofPort>(std::make_unique<CommandPort>(std::move(options)));
   ports_.scorer = scorer_.get();
   return Ok();
 }

@@ -15,7 +15,7 @@
 #include "learner/torch/trainer_thread.h"
 #include "model/tokenizer.h"
 #include "model/torch/model.h"
-#include "reward/command_port.h"
+#include "reward/scorer_port.h"
 #include "run/run.h"
 #include "run/torch/weights_watch.h"
 #include "store/run_db.h"
@@ -85,7 +85,7 @@ class ProcessPorts final : public PortHost {
   std::unique_ptr<EngineThread> engine_;
   std::unique_ptr<ToolExecutor> tools_;
   std::unique_ptr<TrainerThread> trainer_;
-  std::unique_ptr<CommandPort> scorer_;
+  std::unique_ptr<ScorerPort> scorer_;
 };
 
 }  // namespace tidemill

@@ -1,0 +1,153 @@
+#include "bench/proof_bench.h"
+
+#include <fmt/format.h>
+#include <time.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "reward/proof_port.h"
+#include "reward/verifiers/equivalence.h"
+#include "tasks/cfunc.h"
+#include "tasks/cfunc_task.h"
+#include "tools/box/box_host.h"
+
+namespace tidemill {
+namespace {
+
+constexpr int kSlips = 3;
+
+double ThreadCpuMs() {
+  timespec now = {};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) * 1e3 + static_cast<double>(now.tv_nsec) / 1e6;
+}
+
+// The same in other words: what a sum or a product's order, or a comparison's, does not change.
+Expr Rewritten(Expr expr) {
+  for (Expr& operand : expr.operands) operand = Rewritten(std::move(operand));
+  if (expr.op == '+' || expr.op == '*') std::swap(expr.operands[0], expr.operands[1]);
+  return expr;
+}
+
+bool BehavesAlike(const Expr& a, const Expr& b) {
+  for (int x = -kCfuncHiddenBound; x <= kCfuncHiddenBound; ++x) {
+    for (int y = -kCfuncHiddenBound; y <= kCfuncHiddenBound; ++y) {
+      if (EvalExpr(a, x, y) != EvalExpr(b, x, y)) return false;
+    }
+  }
+  return true;
+}
+
+struct BenchAnswer {
+  v1::Task task;
+  std::string text;
+  bool is_right = false;
+};
+
+std::vector<BenchAnswer> DrawAnswers(const std::vector<CfuncProblem>& problems, uint64_t seed) {
+  Random random = Random(seed).Split("answers");
+  std::vector<BenchAnswer> answers;
+  for (const CfuncProblem& problem : problems) {
+    const v1::Task task = CfuncTask(problem, "t");
+    std::vector<Expr> tried = {problem.expr, Rewritten(problem.expr)};
+    for (int i = 0; i < kSlips; ++i) tried.push_back(MutateExpr(problem.expr, random));
+    for (const Expr& expr : tried) {
+      answers.push_back({task, task.answer_prefix() + ExprText(expr) + task.answer_suffix(),
+                         BehavesAlike(problem.expr, expr)});
+    }
+  }
+  return answers;
+}
+
+// As the reward loop asks it.
+std::string QuestionFor(const BenchAnswer& answer) {
+  v1::ScoreRequest request;
+  *request.mutable_grading() = answer.task.grading();
+  v1::File& file = *request.mutable_tree()->add_files();
+  file.set_path(answer.task.answer_file());
+  file.set_content(answer.text);
+  file.set_has_content(true);
+  return MakeQuestion({.kind = Need::Kind::kCommand, .name = kProofQuestion}, request, {});
+}
+
+// CPU time of compiling and running the answer on its hidden tests; without the box's own start.
+Result<double> BoxCpuMs(BoxHost& host, const BenchAnswer& answer) {
+  const v1::Grading& grading = answer.task.grading();
+  TM_ASSIGN_OR_RETURN(const std::unique_ptr<Box> box, host.Open());
+  RunSpec spec;
+  spec.limits = LimitsFrom(grading.limits(), BoxLimits());
+  TM_RETURN_IF_ERROR(box->Configure(spec.limits));
+  TM_RETURN_IF_ERROR(box->Put(answer.task.answer_file(), answer.text, false));
+  for (const v1::File& file : grading.harness()) {
+    TM_RETURN_IF_ERROR(box->Put(file.path(), file.content(), false));
+  }
+  for (const v1::TestCase& test : grading.cases()) spec.input += test.input() + "\n";
+  spec.command.assign(grading.run().begin(), grading.run().end());
+  const RunReport report = box->Run(spec);
+  if (report.outcome != v1::OUTCOME_OK) return Unavailable("the box failed: " + report.err);
+  return report.cpu_ms;
+}
+
+double At(std::vector<double>& values, double share) {
+  const auto place = static_cast<ptrdiff_t>(share * static_cast<double>(values.size() - 1));
+  std::nth_element(values.begin(), values.begin() + place, values.end());
+  return values[static_cast<size_t>(place)];
+}
+
+}  // namespace
+
+Result<ProofBenchReport> RunProofBench(const ProofBenchOptions& options) {
+  CfuncOptions family;
+  family.count = options.problems;
+  family.seed = options.seed;
+  TM_ASSIGN_OR_RETURN(const std::vector<CfuncProblem> problems, GenerateCfunc(family));
+  const std::vector<BenchAnswer> answers = DrawAnswers(problems, options.seed);
+  ProofBenchReport report;
+  std::vector<double> times;
+  for (const BenchAnswer& answer : answers) {
+    const std::string question = QuestionFor(answer);
+    const double start = ThreadCpuMs();
+    const CommandAnswer verdict = AnswerProofQuestion(question);
+    times.push_back(ThreadCpuMs() - start);
+    report.mean_ms += times.back() / static_cast<double>(answers.size());
+    ++report.answers;
+    ++(!verdict.has_score ? report.unknown : verdict.score > 0 ? report.proved : report.refuted);
+    report.wrong += verdict.has_score && (verdict.score > 0) != answer.is_right;
+  }
+  report.median_ms = At(times, 0.5);
+  report.percentile99_ms = At(times, 0.99);
+  TM_ASSIGN_OR_RETURN(const std::unique_ptr<BoxHost> host, BoxHost::Create({}));
+  std::vector<double> boxed;
+  for (uint64_t i = 0; i < options.boxed; ++i) {
+    TM_ASSIGN_OR_RETURN(const double ms, BoxCpuMs(*host, answers[i * 5 % answers.size()]));
+    boxed.push_back(ms);
+  }
+  report.box_ms = At(boxed, 0.5);
+  report.box_to_proof = report.box_ms / report.mean_ms;
+  return report;
+}
+
+bool ProofBenchReport::Holds() const {
+  return wrong == 0 && unknown * 50 <= answers && median_ms <= 0.1 && percentile99_ms <= 5 &&
+         box_to_proof >= 50;
+}
+
+std::string ProofBenchReport::ToText() const {
+  return fmt::format(
+      "{} answers: {} proved, {} refuted, {} unknown, {} wrong\n"
+      "CPU a verdict: median {:.4f} ms, 99th percentile {:.4f} ms, mean {:.4f} ms\n"
+      "the same in a box: {:.2f} ms of CPU, {:.0f} times as much{}",
+      answers, proved, refuted, unknown, wrong, median_ms, percentile99_ms, mean_ms, box_ms,
+      box_to_proof, Holds() ? "" : "\na bound was missed (docs/verifiers.md)");
+}
+
+std::string ProofBenchReport::ToJson() const {
+  return fmt::format(R"({{"answers": {}, "proved": {}, "refuted": {}, "unknown": {}, "wrong": {}, )"
+                     R"("median_ms": {}, "percentile99_ms": {}, "mean_ms": {}, "box_ms": {}, )"
+                     R"("box_to_proof": {}, "holds": {}}})",
+                     answers, proved, refuted, unknown, wrong, median_ms, percentile99_ms, mean_ms,
+                     box_ms, box_to_proof, Holds());
+}
+
+}  // namespace tidemill

@@ -1,0 +1,52 @@
+// The prover as a port: questions of the scorer "proof" are answered on a thread of its own, all
+// others by the port behind it.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "reward/scorer_port.h"
+
+namespace tidemill {
+
+// What the scorer "proof" asks for, and the name of the part of an answer that knows nothing.
+inline constexpr char kProofQuestion[] = "proof";
+inline constexpr char kProofUnknown[] = "unknown";
+
+// The answer to a question: a score of 1 proved, 0 refuted, or a part kProofUnknown; the comment
+// has the counterexample or the reason. A question that cannot be read, or an answer that is no C,
+// is unknown: a box decides then.
+CommandAnswer AnswerProofQuestion(const std::string& question);
+
+class ProofPort final : public ScorerPort {
+ public:
+  // `behind` may be null.
+  explicit ProofPort(std::unique_ptr<ScorerPort> behind);
+  // Waits for the proof that is being looked for (its work is bounded); what waits is forgotten.
+  ~ProofPort() override;
+
+  bool Knows(const std::string& command) const override;
+  void Submit(const std::string& command, std::string question, uint64_t tag) override;
+  Mailbox<ScorerDone>& events() override { return behind_ ? behind_->events() : own_events_; }
+
+ private:
+  struct Job {
+    std::string question;
+    uint64_t tag = 0;
+  };
+  void Work();
+
+  const std::unique_ptr<ScorerPort> behind_;
+  const bool asks_behind_;  // a program was configured for the question itself
+  Mailbox<ScorerDone> own_events_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Job> queue_;  // guarded by mutex_; bounded by what the reward loop has in progress
+  bool closing_ = false;   // guarded by mutex_
+  std::thread thread_;
+};
+
+}  // namespace tidemill

@@ -1,0 +1,10 @@
+// The scorer "proof" (docs/verifiers.md).
+#pragma once
+
+#include "reward/scorer.h"
+
+namespace tidemill {
+
+Result<std::unique_ptr<Scorer>> NewProofScorer(const RunConfig::Reward& reward);
+
+}  // namespace tidemill
