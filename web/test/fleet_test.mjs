@@ -102,7 +102,7 @@ test(async (browser) => {
       assert.ok((await number(chief, "Busy")) > 0, "the learner trains");
     }, 60_000);
     await row(fleet.rollout[0]).getByRole("button").click();
-    await page.locator(".numbers dt", { hasText: /^tokens$/ }).waitFor();
+    await page.locator(".numbers dt", { hasText: /^generated tokens$/ }).waitFor();
     await until(async () => assert.match(await page.locator(".numbers").innerText(), new RegExp(String(fleet.rollout[0].pid))));
     await row(fleet.rollout[0]).getByRole("button").click();
   });
