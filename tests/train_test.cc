@@ -115,7 +115,12 @@ TEST_F(TrainTest, AnInterruptedRunSavesItsLastStepAndBeginsNoEvaluation) {
 TEST_F(TrainTest, ADeletedRunDirectoryEndsTheRunAtOnceWithTheReason) {
   BackgroundProgram train(Train("deleted", "--set run.steps=100000"), {folder_ + "/deleted.log"});
   const std::string path = folder_ + "/runs/deleted";
-  ASSERT_TRUE(Eventually([&] { return std::filesystem::exists(path + "/metrics.jsonl"); }));
+  // It runs once the first line of metrics is there.
+  ASSERT_TRUE(Eventually([&] {
+    std::error_code none;
+    const auto size = std::filesystem::file_size(path + "/metrics.jsonl", none);
+    return !none && size > 0;
+  }));
   std::filesystem::rename(path, path + ".moved");
   std::optional<int> ended;
   EXPECT_TRUE(Eventually([&] {
