@@ -88,7 +88,7 @@ TEST(Descriptors, NothingOfATrainingRunIsInherited) {
           "/train.jsonl --set rollout.group_size=4 --set rollout.groups_per_step=2" +
           " --set rollout.max_turn_tokens=8 --set rollout.max_turns=1 --set run.steps=3 --set "
           "learner.ranks=2" +
-          " --set replay.drop_zero_variance=false --set serve.tensorboard=true --set serve.port=0" +
+          " --set replay.drop_zero_variance=false --set dashboard.tensorboard=true --set dashboard.port=0" +
           " --set 'reward.weights={tests=1.0,command=1.0}' --set 'reward.command=[\"/bin/sh\",\"" +
           folder.path() + "/scorer.sh\"]'" + kPlanted,
       {folder / "log"});
@@ -141,6 +141,9 @@ TEST(Descriptors, NothingOfAToolsWorkerOnAnAuthenticatedRedisIsInherited) {
   for (const char* tool : {"grade", "run_tests"}) {
     v1::ToolRequest request;
     request.set_request_id(tool);
+    request.mutable_episode()->set_task("list");
+    request.mutable_episode()->set_group(1);
+    request.mutable_episode()->set_attempt(1);
     request.set_tool(tool);
     request.set_arguments_json("{}");
     request.set_reply_to("inbox.test.reward");

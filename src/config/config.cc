@@ -232,7 +232,7 @@ Status Binder::Set(std::string_view assignment) {
 std::string Binder::UnknownKey(std::string_view name) const {
   for (const auto& [before, now] : renamed_) {
     if (name != before && !name.starts_with(before + ".")) continue;
-    return "[" + before + "] is now called [" + now + "] now.";
+    return "[" + before + "] is now called [" + now + "].";
   }
   return "unknown key." + DidYouMean(std::string(name), Names());
 }
