@@ -69,7 +69,7 @@ TEST_F(RedisTlsTest, RefusesAServerNoKnownCaSpeaksFor) {
   MakeCertificate("another");
   const Status status = ConnectTo(Url("127.0.0.1", File("another", "pem")));
   EXPECT_EQ(status.code(), Code::kInvalid);
-  EXPECT_THAT(status.message(), HasSubstr("certificate is refused: self-signed"));
+  EXPECT_THAT(status.message(), HasSubstr("certificate was rejected: self-signed"));
 }
 
 TEST_F(RedisTlsTest, RefusesACertificateForAnotherHost) {
@@ -77,7 +77,7 @@ TEST_F(RedisTlsTest, RefusesACertificateForAnotherHost) {
   EXPECT_TRUE(ConnectTo(Url("127.0.0.1", File("server", "pem"))).ok());
   const Status status = ConnectTo(Url("localhost", File("server", "pem")));
   EXPECT_EQ(status.code(), Code::kInvalid);
-  EXPECT_THAT(status.message(), HasSubstr("certificate is refused: hostname mismatch"));
+  EXPECT_THAT(status.message(), HasSubstr("certificate was rejected: hostname mismatch"));
 }
 
 TEST_F(RedisTlsTest, SaysWhatIsWrongWithAFileOrAServerWithoutTls) {

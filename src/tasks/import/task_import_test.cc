@@ -125,7 +125,7 @@ TEST_F(TaskImport, AnUnknownOrMissingFieldIsNamed) {
       Import("mbpp", R"({"task_id": 1, "text": "x", "test_list": ["assert f() == 1"], "cod": ""})")
           .status()
           .message(),
-      HasSubstr("rows.jsonl:1: cod: is no field"));
+      HasSubstr("rows.jsonl:1: cod: unknown field"));
   EXPECT_THAT(Import("mbpp", "[1]").status().message(), HasSubstr("rows.jsonl:1"));
   EXPECT_THAT(Import("swebench", "{}").status().message(), HasSubstr("\"swebench\""));
 }
