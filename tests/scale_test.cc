@@ -210,9 +210,9 @@ TEST_F(ScaleTest, StatusNamesTheRunsThereAreAndSaysWhenNobodyAnswers) {
   const ProcessOutput away = RunTidemill("status --bus " + url);
   EXPECT_EQ(away.exit_code, 1);
   EXPECT_THAT(away.output, HasSubstr("Connection refused"));
-  const ProcessOutput tls = RunTidemill("status --bus rediss://host/0");
+  const ProcessOutput tls = RunTidemill("status --bus 'rediss://host/0?ca'");
   EXPECT_EQ(tls.exit_code, 2);
-  EXPECT_THAT(tls.output, HasSubstr("stunnel"));
+  EXPECT_THAT(tls.output, HasSubstr("rediss:// takes ca="));
 }
 
 }  // namespace

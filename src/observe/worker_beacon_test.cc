@@ -29,7 +29,7 @@ class BeaconTest : public testing::Test {
       WorkerReport report;
       report.doing = "2 calls";
       report.policy_version = 7;
-      report.counts = {{"retries", 3}, {"stale", 1}};
+      report.counts = {{"tool_retries", 3}, {"stale", 1}};
       return report;
     };
     return options;
