@@ -88,17 +88,21 @@ TEST(Descriptors, NothingOfATrainingRunIsInherited) {
           "/train.jsonl --set rollout.group_size=4 --set rollout.groups_per_step=2" +
           " --set rollout.max_turn_tokens=8 --set rollout.max_turns=1 --set run.steps=3 --set "
           "learner.ranks=2" +
-          " --set replay.drop_zero_variance=false --set dashboard.tensorboard=true --set dashboard.port=0" +
+          " --set replay.drop_zero_variance=false --set dashboard.tensorboard=true --set "
+          "dashboard.port=0" +
           " --set 'reward.weights={tests=1.0,command=1.0}' --set 'reward.command=[\"/bin/sh\",\"" +
           folder.path() + "/scorer.sh\"]'" + kPlanted,
       {folder / "log"});
   static const std::regex kAddress("dashboard: http://127.0.0.1:(\\d+)/");
   std::smatch match;
   std::string said;
-  ASSERT_TRUE(Eventually([&] {
-    said = train.Log();
-    return std::regex_search(said, match, kAddress);
-  })) << said;
+  ASSERT_TRUE(Eventually(
+      [&] {
+        said = train.Log();
+        return std::regex_search(said, match, kAddress);
+      },
+      std::chrono::minutes(2)))
+      << said;
   RawClient client(static_cast<uint16_t>(std::stoi(match[1])));
   client.Send("GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n");
   std::map<int, std::string> inheritable;

@@ -63,6 +63,7 @@ static void become(const struct BoxRun* run, char** arguments, char** environmen
   limit(RLIMIT_MEMLOCK, 64 << 10);
   limit(RLIMIT_MSGQUEUE, 0);
   limit(RLIMIT_NOFILE, 1024);
+  limit(RLIMIT_SIGPENDING, 1024); /* timers too, of which the kernel searches long lists */
   limit(RLIMIT_FSIZE, run->file_bytes);
   /* The init is one of them. Where a cgroup counts exactly this one stands behind it. */
   limit(RLIMIT_NPROC, run->watch & BOX_WATCH_ALL ? run->processes + 1 : 2 * run->processes + 64);
