@@ -7,7 +7,7 @@
 namespace tidemill {
 namespace {
 
-using Json = nlohmann::json;
+using ProofJson = nlohmann::json;
 
 // Less patience than a person has: what takes longer is cheaper in a box.
 constexpr uint64_t kProofInputSteps = 100'000;
@@ -23,23 +23,23 @@ CommandAnswer UnknownAnswer(std::string why) {
   return answer;
 }
 
-std::string TextField(const Json& object, const char* name) {
+std::string TextField(const ProofJson& object, const char* name) {
   const auto found = object.find(name);
   return found != object.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
-int64_t NumberField(const Json& object, const char* name) {
+int64_t NumberField(const ProofJson& object, const char* name) {
   const auto found = object.find(name);
   return found != object.end() && found->is_number_integer() ? found->get<int64_t>() : 0;
 }
 
 // The one source file of the answer, where its text came along.
-const std::string* FindSource(const Json& question) {
+const std::string* FindSource(const ProofJson& question) {
   const auto sources = question.find("sources");
   const auto files = question.find("files");
   if (sources == question.end() || !sources->is_array() || sources->size() != 1) return nullptr;
   if (files == question.end() || !files->is_array() || !(*sources)[0].is_string()) return nullptr;
-  for (const Json& file : *files) {
+  for (const ProofJson& file : *files) {
     if (!file.is_object() || !file.contains("content") || !file["content"].is_string()) continue;
     if (TextField(file, "path") == (*sources)[0].get<std::string>()) {
       return file["content"].get_ptr<const std::string*>();
@@ -51,11 +51,11 @@ const std::string* FindSource(const Json& question) {
 }  // namespace
 
 CommandAnswer AnswerProofQuestion(const std::string& question) {
-  const Json json = Json::parse(question, nullptr, /*allow_exceptions=*/false);
+  const ProofJson json = ProofJson::parse(question, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object() || !json.contains("specification") || !json["specification"].is_object()) {
     return UnknownAnswer("the task has no specification");
   }
-  const Json& specification = json["specification"];
+  const ProofJson& specification = json["specification"];
   const std::string* candidate = FindSource(json);
   if (candidate == nullptr) return UnknownAnswer("the answer is not one small file");
   ProofOptions options;

@@ -45,6 +45,8 @@ class StillEngine final : public EnginePort {
   }
   void Release(SequenceId) override {}
   Mailbox<EngineEvent>& events() override { return events_; }
+  TurnFeed& feed() override { return feed_; }
+  EngineStats Stats() const override { return {}; }
   uint64_t version() const override { return 1; }
   void Finish(SequenceId id) {
     EngineEvent event;
@@ -58,6 +60,7 @@ class StillEngine final : public EnginePort {
   std::vector<SequenceId> started, continued;
 
  private:
+  TurnFeed feed_;
   Mailbox<EngineEvent> events_{100};
 };
 
