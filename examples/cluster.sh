@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # A run on many processes on one machine: Redis, a learner, two rollout, two tool and one reward worker. While they
-# train, one worker of each role, also the learner, is killed and started again. Ends with the same summary as
+# train, one worker of each role, also the learner, is killed and started again. Redis uses TLS and has a user for each
+# role, and the learner signs the run sheet (docs/operations.md, "Security"). Ends with the same summary as
 # examples/demo.sh, and fails if anything was lost. About 4 minutes on two cores.
 #
 #   examples/cluster.sh [SEED]     writes to build/cluster and runs/cluster-SEED
@@ -32,32 +33,41 @@ say "1. Tasks, and a policy warmed up on a few demonstrations"
   --batch-tokens 2048 --evaluate-every 100 --patience 4 --minutes 0.7
 
 say "2. Redis and six workers"
+"$tidemill" bus key "$out/sign.key"
+"$tidemill" bus acl --run "$run" --out "$out/acl"
+openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 1 -subj /CN=cluster \
+  -addext subjectAltName=IP:127.0.0.1 -keyout "$out/tls.key" -out "$out/tls.pem" 2>"$out/openssl.log"
+# bus ROLE: the URL of the bus for this role.
+bus() { echo "rediss://$1:$(cat "$out/acl/$1.password")@127.0.0.1:$port/0?ca=$out/tls.pem"; }
 port=
 for attempt in 1 2 3 4 5; do
   candidate=$((20000 + RANDOM % 20000))
-  redis-server --port "$candidate" --bind 127.0.0.1 --dir "$out" --appendonly yes --save "" >"$out/redis.log" 2>&1 &
+  redis-server --port 0 --tls-port "$candidate" --tls-cert-file "$PWD/$out/tls.pem" --tls-key-file "$PWD/$out/tls.key" \
+    --tls-ca-cert-file "$PWD/$out/tls.pem" --tls-auth-clients no --aclfile "$PWD/$out/acl/users.acl" --bind 127.0.0.1 \
+    --dir "$out" --appendonly yes --save "" >"$out/redis.log" 2>&1 &
   pids[redis]=$!
   for wait in 1 2 3 4 5 6 7 8 9 10; do
-    if redis-cli -p "$candidate" ping 2>/dev/null | grep -q PONG; then port=$candidate; break 2; fi
+    if REDISCLI_AUTH=$(cat "$out/acl/watch.password") redis-cli --tls --cacert "$out/tls.pem" --user watch \
+      -p "$candidate" ping 2>/dev/null | grep -q PONG; then port=$candidate; break 2; fi
     kill -0 "${pids[redis]}" 2>/dev/null || break
     sleep 0.2
   done
 done
 [ -n "$port" ] || { echo "redis-server did not start, see $out/redis.log" >&2; exit 1; }
-export TIDEMILL_BUS=redis://127.0.0.1:$port/0 TIDEMILL_RUN=$run
-echo "  --bus $TIDEMILL_BUS --run $run"
+export TIDEMILL_RUN=$run TIDEMILL_VERIFY_KEY=$out/sign.key.pub
+echo "  --bus rediss://ROLE:PASSWORD@127.0.0.1:$port/0?ca=$out/tls.pem --run $run"
 
 # start NAME ROLE [ARGUMENTS]: a worker in the background, its output in build/cluster/NAME.log.
 # The same command starts and resumes the run; its minutes count from its own start.
 start() {
   local name=$1 role=$2
   shift 2
-  "$tidemill" worker "$role" "$@" >>"$out/$name.out" 2>>"$out/$name.log" &
+  TIDEMILL_BUS=$(bus "$role") "$tidemill" worker "$role" "$@" >>"$out/$name.out" 2>>"$out/$name.log" &
   pids[$name]=$!
   echo "  $name: process $!"
 }
 start_learner() {
-  start learner learner examples/demo.toml --resume --set run.seed="$seed" --set run.steps=100000 --set run.minutes="$1" \
+  start learner learner examples/demo.toml --resume --sign-key "$out/sign.key" --set run.seed="$seed" --set run.steps=100000 --set run.minutes="$1" \
     --set model.path="$out/warm" --set tasks.train="$out/train.jsonl" --set tasks.eval="$out/eval.jsonl" \
     --set eval.samples=2 --set eval.greedy=false --set eval.also_max_turns=0 --set rollout.groups_per_step=8 \
     --set learner.checkpoint_every_steps=3 --set bus.lease=5s
@@ -94,7 +104,7 @@ for name in rollout-1 tools-1 reward-1 learner; do
   if [ "$name" = learner ]; then start_learner "$minutes"; else start "$name" "${name%-*}"; fi
   wait_for_steps "$(($(steps) + 3))"
 done
-"$tidemill" status --run "$run"
+TIDEMILL_BUS=$(bus watch) "$tidemill" status --run "$run"
 wait "${pids[learner]}" || { echo "the learner failed, see $out/learner.log" >&2; exit 1; }
 unset "pids[learner]"
 

@@ -164,6 +164,7 @@ class Simulation {
                    .checkpoints = "sim",
                    .secret = kSecret,
                    .vocabulary = SimLimits().vocabulary,
+                   .context = 56,
                    .resumed = Resumed()};
     Ports ports;
     ports.dispatcher_store = process.stores[0].get();

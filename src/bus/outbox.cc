@@ -57,6 +57,11 @@ void Outbox::Flush(Time now) {
       const Status sent = Send(it->first, entry);
       if (sent.code() == Code::kFull || sent.code() == Code::kUnavailable) break;
       if (sent.code() == Code::kClosed) return;
+      // The inbox for the answer is gone: its owner, whose outbox this is, opens it again.
+      if (entry.kind == Kind::kRequest && sent.code() == Code::kNotFound &&
+          !bus_.Depth(entry.inbox).ok()) {
+        break;
+      }
       // A reply to an inbox that is gone has nobody to read it; its request is done all the same.
       const bool nobody = entry.kind == Kind::kReply && sent.code() == Code::kNotFound;
       if (!sent.ok() && !nobody) {
@@ -79,6 +84,12 @@ std::vector<Lease> TakeFrom(Bus& bus, std::string_view topic, size_t max) {
   if (code == Code::kClosed || code == Code::kUnavailable) return {};
   throw std::runtime_error("receiving from " + std::string(topic) + ": " +
                            leases.status().ToString());
+}
+
+std::vector<Lease> TakeFromOwn(Bus& bus, std::string_view topic, const TopicOptions& options,
+                               size_t max) {
+  if (bus.Depth(topic).status().code() == Code::kNotFound) (void)bus.Open(topic, options);
+  return TakeFrom(bus, topic, max);
 }
 
 }  // namespace tidemill

@@ -53,4 +53,9 @@ class Outbox {
 // mistake in the wiring and throws.
 std::vector<Lease> TakeFrom(Bus& bus, std::string_view topic, size_t max);
 
+// The same from a topic that belongs to the caller. One that is gone (a worker that was stopped for
+// minutes counts as lost, and what belongs to it is removed) is opened again.
+std::vector<Lease> TakeFromOwn(Bus& bus, std::string_view topic, const TopicOptions& options,
+                               size_t max);
+
 }  // namespace tidemill

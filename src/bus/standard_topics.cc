@@ -4,8 +4,9 @@
 
 namespace tidemill {
 
-Status OpenStandardTopics(Bus& bus, const TopicPlan& plan) {
+Status OpenStandardTopics(Bus& bus, const TopicPlan& plan, std::string_view loop) {
   for (const TopicRow& row : kTopics) {
+    if (!loop.empty() && !TakesPart(row, loop)) continue;
     const uint32_t deliveries = row.max_deliveries > 0 ? row.max_deliveries : plan.max_deliveries;
     const TopicOptions options{
         .capacity = plan.capacity, .lease = plan.lease, .max_deliveries = deliveries};

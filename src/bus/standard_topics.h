@@ -11,7 +11,8 @@ struct TopicPlan {
   uint32_t max_deliveries = 5;
 };
 
-// Inboxes are opened by the loops that own them.
-Status OpenStandardTopics(Bus& bus, const TopicPlan& plan);
+// Inboxes are opened by the loops that own them. `loop`: only the topics this loop takes part in,
+// which is all its user on Redis may touch; empty: all.
+Status OpenStandardTopics(Bus& bus, const TopicPlan& plan, std::string_view loop = {});
 
 }  // namespace tidemill

@@ -31,15 +31,30 @@ Result<WorkerBeaconOptions> BeaconFrom(const WorkerArguments& arguments) {
   return beacon;
 }
 
+// Whoever can write to Redis can write a sheet: what a worker runs must come from elsewhere.
+Status CheckCommands(const std::string& role, const RunConfig& config) {
+  std::string key;
+  if (role == "reward" && !config.reward.command.empty()) key = "reward.command";
+  if (role == "reward" && !config.reward.review_judge.empty()) key = "reward.review_judge";
+  if (role == "reward" && !config.reward.proof_command.empty()) key = "reward.proof_command";
+  if (role == "tools" && !config.tools.command.empty()) key = "tools.command";
+  if (key.empty()) return Ok();
+  return Invalid("the run's sheet names a command to run here (" + key +
+                 ") and its signature was not checked; give this worker the learner's public key "
+                 "(--verify-key) or a config of its own (--config)");
+}
+
 // The config of the run, from a file where one was given, else from the learner's sheet.
-Status LoadWorkerConfig(const WorkerArguments& arguments, Binder& binder,
+Status LoadWorkerConfig(const WorkerArguments& arguments, const RunConfig& config, Binder& binder,
                         std::optional<RunSheet>& sheet) {
   if (!arguments.config_file.empty() && arguments.role != "rollout") {
     TM_RETURN_IF_ERROR(binder.LoadFile(arguments.config_file));
   } else {
-    TM_ASSIGN_OR_RETURN(SheetBoard board, SheetBoard::Connect(arguments.url, arguments.run));
+    TM_ASSIGN_OR_RETURN(SheetBoard board,
+                        SheetBoard::Connect(arguments.url, arguments.run, arguments.keys));
     TM_ASSIGN_OR_RETURN(sheet, WaitForSheet(board, arguments.run));
     TM_RETURN_IF_ERROR(binder.LoadText(sheet->config, "the run sheet"));
+    if (!sheet->signed_by_learner) TM_RETURN_IF_ERROR(CheckCommands(arguments.role, config));
   }
   for (const std::string& set : arguments.sets) TM_RETURN_IF_ERROR(binder.Set(set));
   return Ok();
@@ -56,7 +71,7 @@ int RunWorker(const WorkerArguments& arguments) {
   Binder binder;
   BindRunConfig(config, binder);
   std::optional<RunSheet> sheet;
-  const Status loaded = LoadWorkerConfig(arguments, binder, sheet);
+  const Status loaded = LoadWorkerConfig(arguments, config, binder, sheet);
   if (loaded.code() == Code::kClosed) return 0;
   if (!loaded.ok()) return Fail(loaded);
   RedisBusOptions options;
@@ -74,6 +89,7 @@ int RunWorker(const WorkerArguments& arguments) {
   request.fleet = bus->get();
   request.worker = beacon->worker;
   request.bus_url = arguments.url;
+  request.keys = {.verify = arguments.keys.verify};
   Result<std::unique_ptr<Run>> run = OpenRun(config, request);
   if (run.status().code() == Code::kClosed) return 0;
   if (!run.ok()) return Fail(run.status());
@@ -115,6 +131,14 @@ void AddWorkerCommand(CLI::App& app, Exit& exit) {
       ->capture_default_str();
   worker->add_option("--metrics-token-file", arguments->metrics_token_file,
                      "File with the bearer token for /metrics; required outside loopback");
+  worker
+      ->add_option("--sign-key", arguments->keys.sign,
+                   "learner: private key that signs the run sheet; see tidemill bus key")
+      ->envname("TIDEMILL_SIGN_KEY");
+  worker
+      ->add_option("--verify-key", arguments->keys.verify,
+                   "Public key of the learner; unsigned run sheets are refused")
+      ->envname("TIDEMILL_VERIFY_KEY");
   worker->callback([arguments, &exit] { exit.code = RunWorker(*arguments); });
 }
 

@@ -45,6 +45,7 @@ void AddViewCommand(CLI::App& app, Exit& exit);
 void AddSimCommand(CLI::App& app, Exit& exit);
 void AddBenchCommand(CLI::App& app, Exit& exit);
 void AddWorkerCommand(CLI::App& app, Exit& exit);
+void AddBusCommand(CLI::App& app, Exit& exit);
 void AddRankCommand(CLI::App& app, Exit& exit);
 void AddStatusCommand(CLI::App& app, Exit& exit);
 void AddDeadCommand(CLI::App& app, Exit& exit);

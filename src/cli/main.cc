@@ -25,6 +25,7 @@ void AddCommands(CLI::App& app, Exit& exit) {
   AddSandboxCommand(app, exit);
   AddProofCommand(app, exit);
   AddWorkerCommand(app, exit);
+  AddBusCommand(app, exit);
   AddRankCommand(app, exit);
   AddStatusCommand(app, exit);
   AddDeadCommand(app, exit);

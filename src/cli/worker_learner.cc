@@ -108,7 +108,8 @@ int RunLearner(const WorkerArguments& arguments, WorkerBeaconOptions beacon) {
   RunConfig config;
   Binder binder;
   BindRunConfig(config, binder);
-  Result<SheetBoard> board = SheetBoard::Connect(arguments.url, arguments.run);
+  Result<SheetBoard> board =
+      SheetBoard::Connect(arguments.url, arguments.run, {.sign = arguments.keys.sign});
   if (!board.ok()) return Fail(board.status());
   if (Status seat = WaitForSeat(*board); !seat.ok()) return Fail(seat);
   Result<OpenedRun> open = OpenOrCreate(arguments, config, binder);

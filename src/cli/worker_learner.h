@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "observe/worker_beacon.h"
+#include "run/run_sheet.h"
 
 namespace tidemill {
 
@@ -13,6 +14,7 @@ struct WorkerArguments {
   std::vector<std::string> sets;
   bool resume = false, json = false, no_web = false;
   std::string metrics_address = "127.0.0.1", metrics_token_file;
+  SheetKeys keys;
   uint16_t metrics_port = 0;
 };
 

@@ -196,6 +196,9 @@ void BindCreditAndRanks(RunConfig& c, Binder& b) {
   b.Add("learner.rank_address", &l.rank_address,
         {.doc = "HOST:PORT where rank 0 listens for `tidemill rank --join HOST:PORT`; empty: rank "
                 "0 starts the other ranks itself"});
+  b.Add("learner.rank_secret_file", &l.rank_secret_file,
+        {.doc = "File with the secret of the ranks, created if missing; only ranks with a copy of "
+                "it can join at learner.rank_address"});
   b.Add("learner.rank_timeout", &l.rank_timeout,
         {.doc = "How long rank 0 waits for a rank's share of a step before it counts as hung",
          .min = 100,

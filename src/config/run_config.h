@@ -105,7 +105,7 @@ struct RunConfig {
     uint32_t overlong_buffer = 0;
     double overlong_weight = 1.0;
     uint32_t ranks = 1;
-    std::string rank_address;
+    std::string rank_address, rank_secret_file;
     std::chrono::milliseconds rank_timeout{120000};
     std::chrono::milliseconds rank_join{300000};
   } learner;

@@ -31,8 +31,9 @@ struct MessageLimits {
   uint64_t calls = 65'536;           // of one turn
   uint64_t files = 65'536;           // of one workspace
   uint64_t cases = 1u << 20;         // tests of one grading
-  uint64_t findings = 65'536;        // diagnostics, failures, parts of a reward, words of a command
-  uint64_t samples = 1u << 20;       // of one batch
+  uint64_t entries =
+      65'536;  // of other lists: diagnostics, failures, parts of a reward, words of a command
+  uint64_t samples = 1u << 20;         // of one batch
   uint64_t wall_ms = 2 * 86'400'000u;  // of one box, as are the following
   uint64_t cpu_ms = 2 * 86'400'000u;
   uint64_t memory_mb = 1u << 20;

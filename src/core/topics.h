@@ -49,6 +49,18 @@ inline constexpr TopicRow kTopics[] = {
     {kBatchRequestsTopic, "BatchRequest", "replay", "learner", true},
 };
 
+// Whether the loop receives from the topic or sends to it.
+constexpr bool TakesPart(const TopicRow& row, std::string_view loop) {
+  if (row.consumer == loop) return true;
+  for (size_t at = row.producers.find(loop); at != std::string_view::npos;
+       at = row.producers.find(loop, at + 1)) {
+    const size_t end = at + loop.size();
+    const bool begins = at == 0 || row.producers[at - 1] == ' ';
+    if (begins && (end == row.producers.size() || row.producers[end] == ' ')) return true;
+  }
+  return false;
+}
+
 // Where one tool worker hears which episodes were given up (ToolCancel). Each has its own, because
 // a message on a shared topic reaches only one of them.
 inline std::string ToolCancelTopic(std::string_view worker) {

@@ -83,10 +83,14 @@ bool IsLoopback(std::string_view host) {
 }
 
 bool HostIsLoopback(std::string_view host_header) {
-  if (!host_header.empty() && host_header[0] == '[') {
-    return host_header.substr(0, host_header.find(']') + 1) == "[::1]";
-  }
-  return IsLoopback(host_header.substr(0, host_header.find(':')));
+  const bool bracket = !host_header.empty() && host_header[0] == '[';
+  const size_t end = bracket ? host_header.find(']') + 1  // none: 0
+                             : std::min(host_header.find(':'), host_header.size());
+  const std::string_view port = host_header.substr(end);
+  const bool is_port = port.empty() || (port[0] == ':' && port.size() > 1 && port.size() <= 6 &&
+                                        std::all_of(port.begin() + 1, port.end(),
+                                                    [](char c) { return c >= '0' && c <= '9'; }));
+  return is_port && IsLoopback(host_header.substr(0, end));
 }
 
 }  // namespace tidemill

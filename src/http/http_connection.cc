@@ -12,6 +12,7 @@
 
 #include "core/log.h"
 #include "http/http_core.h"
+#include "http/request_head.h"
 
 namespace tidemill {
 namespace {
@@ -82,6 +83,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
     }
     if (error) return Close();
     ++core_.requests;
+    if (const Status head = CheckRequestHead(parser_->get()); !head.ok()) {
+      return Refuse(400, head.message());
+    }
     Dispatch();
   }
 

@@ -129,6 +129,46 @@ TEST_F(HttpServerTest, AHandlerThatThrowsIsAFailedRequestAndNotTheEnd) {
   EXPECT_EQ(StatusOf(Ask("/x")), 200);
 }
 
+// What a proxy might read otherwise than we do: where the request ends, and whom it is for.
+TEST_F(HttpServerTest, ARequestThatCanBeReadInTwoWaysIsRefusedAndTheConnectionClosed) {
+  Start();
+  const std::string smuggled = "GET /smuggled HTTP/1.1\r\nHost: localhost\r\n\r\n";
+  for (const char* headers :
+       {"Transfer-Encoding: xchunked\r\n", "Transfer-Encoding: identity\r\n",
+        "Transfer-Encoding: gzip, chunked\r\n",
+        "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n",
+        "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n",
+        "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n",
+        "Content-Length: 5\r\nContent-Length: 6\r\n", "Host: evil.example\r\n"}) {
+    RawClient client(server_->port());
+    client.Send("POST /x HTTP/1.1\r\nHost: localhost\r\n" + std::string(headers) + "\r\n0\r\n\r\n" +
+                smuggled);
+    const std::string answer = client.ReadToEnd();
+    EXPECT_EQ(StatusOf(answer), 400) << headers;
+    EXPECT_THAT(answer, Not(HasSubstr("/smuggled"))) << headers;
+  }
+  RawClient nameless(server_->port());
+  nameless.Send("GET /x HTTP/1.1\r\n\r\n");
+  EXPECT_EQ(StatusOf(nameless.ReadToEnd()), 400);
+  RawClient chunked(server_->port());
+  chunked.Send(
+      "POST /x HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: Chunked\r\nConnection: "
+      "close\r\n\r\n3\r\nabc\r\n0\r\n\r\n");
+  EXPECT_EQ(BodyOf(chunked.ReadToEnd()), "POST /x abc");
+}
+
+TEST(HostIsLoopback, TakesTheNamesOfThisMachineAndNothingThatBeginsLikeOne) {
+  for (const char* host :
+       {"localhost", "localhost:80", "127.0.0.1", "127.0.0.1:8321", "[::1]", "[::1]:65535"}) {
+    EXPECT_TRUE(HostIsLoopback(host)) << host;
+  }
+  for (const char* host :
+       {"", "[::1].evil.com", "[::1]evil", "[::1", "[::1]:", "[::1]:80x", "localhost.evil.com",
+        "localhost:evil.com", "127.0.0.1:80:evil", "127.0.0.1.evil.com", "evil.com"}) {
+    EXPECT_FALSE(HostIsLoopback(host)) << host;
+  }
+}
+
 TEST_F(HttpServerTest, OtherMethodsAndOtherProtocolsAreRefused) {
   Start();
   RawClient put(server_->port());

@@ -82,9 +82,7 @@ void ReplayLoop::Restore(std::vector<StoredSample> stored) {
 }
 
 void ReplayLoop::Attach(Waker& waker) {
-  TopicOptions inbox;
-  inbox.capacity = options_.max_score_outstanding;
-  const Status opened = bus_.Open(inbox_, inbox);
+  const Status opened = bus_.Open(inbox_, {.capacity = options_.max_score_outstanding});
   if (!opened.ok()) throw std::runtime_error("opening " + inbox_ + ": " + opened.ToString());
   bus_.Subscribe(kTrajectoriesTopic, waker);
   bus_.Subscribe(kBatchRequestsTopic, waker);
@@ -210,7 +208,8 @@ bool ReplayLoop::Drained() const {
 }
 
 void ReplayLoop::TakeVerdicts(Time now) {
-  for (Lease& lease : TakeFrom(bus_, inbox_, kMessagesAtOnce)) {
+  for (Lease& lease :
+       TakeFromOwn(bus_, inbox_, {.capacity = options_.max_score_outstanding}, kMessagesAtOnce)) {
     v1::Verdict verdict;
     Status right = ParseMessage(lease.body, verdict, options_.limits);
     Member* member = right.ok() ? FindMember(verdict.id()) : nullptr;

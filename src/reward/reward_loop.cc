@@ -37,10 +37,12 @@ RewardLoop::RewardLoop(Bus& bus, const Clock& clock, std::vector<WeightedScorer>
       leases_(bus, options_.lease_period),
       port_(port) {}
 
+TopicOptions RewardLoop::InboxOptions() const {
+  return {.capacity = size_t{options_.max_outstanding} * kRunsMax};
+}
+
 void RewardLoop::Attach(Waker& waker) {
-  TopicOptions inbox;
-  inbox.capacity = size_t{options_.max_outstanding} * kRunsMax;
-  const Status opened = bus_.Open(inbox_, inbox);
+  const Status opened = bus_.Open(inbox_, InboxOptions());
   if (!opened.ok()) throw std::runtime_error("opening " + inbox_ + ": " + opened.ToString());
   bus_.Subscribe(kScoreTopic, waker);
   bus_.Subscribe(inbox_, waker);
@@ -167,7 +169,7 @@ void RewardLoop::AskTool(const Scoring& scoring, const Run& run, OpenCall call) 
 }
 
 void RewardLoop::TakeResults(Time now) {
-  for (Lease& lease : TakeFrom(bus_, inbox_, kMessagesAtOnce)) {
+  for (Lease& lease : TakeFromOwn(bus_, inbox_, InboxOptions(), kMessagesAtOnce)) {
     v1::ToolResult result;
     if (!ReadOrReject(bus_, lease, result, options_.limits)) continue;
     const bool asked = calls_.count(result.request_id()) != 0;

@@ -114,6 +114,7 @@ class RewardLoop final : public Loop {
     bool operator<(const Later& other) const { return at > other.at; }
   };
 
+  TopicOptions InboxOptions() const;
   void TakeRequests(Time now);
   void TakeResults(Time now);
   void TakeAnswers(Time now);

@@ -108,6 +108,17 @@ class RewardTest : public testing::Test {
   std::unique_ptr<RewardLoop> loop_;
 };
 
+// The learner removes what belongs to a worker it takes for lost. One that was only stopped goes
+// on.
+TEST_F(RewardTest, AnInboxThatWasRemovedIsOpenedAgain) {
+  Make({.weights = {{"tests", 1}}});
+  loop_->Step(clock_.Now());
+  ASSERT_TRUE(bus_.Remove(InboxTopic("local", "reward")).ok());
+  Ask();
+  AnswerTool(kToolsGradeTopic, v1::OUTCOME_OK);
+  EXPECT_EQ(Verdicts().size(), 1u);
+}
+
 CommandAnswer ScoreOf(double score, uint32_t version = 0) {
   CommandAnswer answer;
   answer.has_score = true;

@@ -216,5 +216,44 @@ TEST(TaskOrder, WeightsByTagDecideHowOften) {
   EXPECT_FALSE(TaskOrder::Make(tasks, {{"hard", 0}}, 1).ok());
 }
 
+TEST_F(DispatcherTest, OnlyWhoHoldsTheLeaseCanGiveAGroupUp) {
+  options_.secret = "of the run";
+  Make();
+  const std::vector<v1::GroupLease> groups = Issued();
+  EXPECT_EQ(groups[0].token().size(), 32u);
+  EXPECT_NE(groups[0].token(), groups[1].token());
+  const auto give_up = [&](uint64_t group, const std::string& token, uint32_t accepted) {
+    v1::DispatchEvent event;
+    v1::GroupReport& report = *event.mutable_group();
+    report.set_group(group), report.set_revision(4000000000u), report.set_accepted(accepted);
+    report.set_token(token);
+    EXPECT_TRUE(bus_.Publish(kGivenUpTopic, event.SerializeAsString()).ok());
+  };
+  give_up(groups[0].group(), "", 0);
+  give_up(groups[0].group(), groups[1].token(), 0);
+  EXPECT_TRUE(Issued().empty()) << "no credit came back";
+  EXPECT_EQ(bus_.Depth(kGivenUpTopic)->dead, 2u);
+  give_up(groups[0].group(), groups[0].token(), 3);
+  EXPECT_EQ(Issued().size(), 1u);
+  const auto& stored = std::get<PutGroupReport>(store_.ops.at(store_.ops.size() - 2)).report;
+  EXPECT_EQ(stored.dropped(), 4u) << "what became of it is not rollout's to say";
+  EXPECT_EQ(stored.accepted(), 0u);
+  EXPECT_EQ(stored.revision(), 1u);
+}
+
+TEST_F(DispatcherTest, AGroupNobodyReportsOnIsSentAgainAndCountsOnce) {
+  options_.group_patience = std::chrono::minutes(10);
+  Make();
+  const std::vector<v1::GroupLease> groups = Issued();
+  Report(groups[0].group(), 1, 4, 0);
+  clock_.Advance(std::chrono::minutes(9));
+  EXPECT_TRUE(Issued().empty());
+  clock_.Advance(std::chrono::minutes(2));
+  const std::vector<v1::GroupLease> again = Issued();
+  ASSERT_EQ(again.size(), groups.size() - 1) << "all but the one that was reported";
+  EXPECT_EQ(again[0].SerializeAsString(), groups[1].SerializeAsString());
+  EXPECT_EQ(dispatcher_->gate().running(), static_cast<int64_t>(4 * (groups.size() - 1)));
+}
+
 }  // namespace
 }  // namespace tidemill

@@ -26,11 +26,13 @@ RolloutLoop::RolloutLoop(Bus& bus, EnginePort& engine, const AgentProtocol& prot
       outbox_(bus, options_.lease_period),
       leases_(bus, options_.lease_period) {}
 
-void RolloutLoop::Attach(Waker& waker) {
-  TopicOptions inbox;
+TopicOptions RolloutLoop::InboxOptions() const {
   // Room for every call that every episode may have open.
-  inbox.capacity = size_t{options_.max_episodes} * options_.limits.calls_per_turn;
-  const Status opened = bus_.Open(inbox_, inbox);
+  return {.capacity = size_t{options_.max_episodes} * options_.limits.calls_per_turn};
+}
+
+void RolloutLoop::Attach(Waker& waker) {
+  const Status opened = bus_.Open(inbox_, InboxOptions());
   if (!opened.ok()) throw std::runtime_error("opening " + inbox_ + ": " + opened.ToString());
   bus_.Subscribe(kGroupsTopic, waker);
   bus_.Subscribe(inbox_, waker);
@@ -173,7 +175,7 @@ void RolloutLoop::TakeEngineEvents(Time now) {
 }
 
 void RolloutLoop::TakeResults(Time now) {
-  for (Lease& lease : TakeFrom(bus_, inbox_, kResultsAtOnce)) {
+  for (Lease& lease : TakeFromOwn(bus_, inbox_, InboxOptions(), kResultsAtOnce)) {
     v1::ToolResult result;
     if (!ReadOrReject(bus_, lease, result, options_.messages)) continue;
     auto call = calls_.find(result.request_id());

@@ -126,6 +126,7 @@ class RolloutLoop final : public Loop {
     bool operator<(const Later& other) const { return at > other.at; }
   };
 
+  TopicOptions InboxOptions() const;
   void TakeGroups(Time now);
   void StartGroup(Lease lease, const v1::GroupLease& group, Time now);
   void TakeEngineEvents(Time now);

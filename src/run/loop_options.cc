@@ -111,6 +111,7 @@ Result<ReplayOptions> ReplayOptionsFrom(const RunConfig& config, const RunStart&
   options.secret = start.secret;
   options.limits = MessageLimitsFrom(config);
   options.limits.vocabulary = start.vocabulary;
+  options.limits.tokens = start.context + config.rollout.max_turn_tokens;
   TM_ASSIGN_OR_RETURN(const std::vector<WeightedScorer> scorers, ScorersFrom(config));
   for (const WeightedScorer& one : scorers) {
     options.scorer_versions[std::string(one.scorer->name())] = one.scorer->version();

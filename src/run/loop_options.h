@@ -35,6 +35,7 @@ struct RunStart {
   // What tokens are made from: the run's own in the learner's process, elsewhere any.
   std::string secret = {};
   uint64_t vocabulary = INT32_MAX;  // token ids are below it
+  uint64_t context = 1u << 24;      // tokens an episode can have, by model and config
   ResumeState resumed = {};
 };
 

@@ -13,6 +13,7 @@
 #include "core/loop_runner.h"
 #include "run/assembly.h"
 #include "run/run_journal.h"
+#include "run/run_sheet.h"
 #include "run/run_snapshot.h"
 #include "store/run_directory.h"
 
@@ -62,6 +63,7 @@ struct RunRequest {
   RedisBus* fleet = nullptr;
   std::string worker;   // its name there
   std::string bus_url;  // and where that is
+  SheetKeys keys;       // of the run's sheet
 };
 
 class Run {

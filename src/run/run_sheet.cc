@@ -6,7 +6,7 @@
 #include <signal.h>
 
 #include <cerrno>
-#include <nlohmann/json.hpp>
+#include <cstdint>
 
 #include "bus/redis/redis_scripts.h"
 #include "core/log.h"
@@ -25,62 +25,30 @@ std::string Millis(Duration time) {
 
 }  // namespace
 
-std::string RunSheet::ToJson() const {
-  nlohmann::ordered_json json;
-  json["run"] = run;
-  json["program"] = program;
-  json["messages"] = messages;
-  json["host"] = host;
-  json["shm_domain"] = shm_domain;
-  json["pid"] = pid;
-  json["version"] = version;
-  json["incarnation"] = incarnation;
-  json["shm"] = shm;
-  json["weights_folder"] = weights_folder;
-  json["config"] = config;
-  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
-
-Result<RunSheet> RunSheet::FromJson(std::string_view text) {
-  const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
-  if (!json.is_object()) return Invalid("the run sheet is not a JSON object");
-  RunSheet sheet;
-  const char* at = "";
-  try {
-    const auto get = [&](const char* name, auto& field) { json.at(at = name).get_to(field); };
-    get("run", sheet.run);
-    get("program", sheet.program);
-    get("messages", sheet.messages);
-    get("host", sheet.host);
-    get("shm_domain", sheet.shm_domain);
-    get("pid", sheet.pid);
-    get("version", sheet.version);
-    get("incarnation", sheet.incarnation);
-    get("shm", sheet.shm);
-    get("weights_folder", sheet.weights_folder);
-    get("config", sheet.config);
-  } catch (const nlohmann::json::exception&) {
-    return Invalid("the run sheet: \"" + std::string(at) + "\" is missing or has the wrong type");
-  }
-  return sheet;
-}
-
 Result<SheetBoard> SheetBoard::Connect(const std::string& url, const std::string& run,
-                                       Duration timeout) {
+                                       const SheetKeys& keys, Duration timeout) {
   TM_RETURN_IF_ERROR(CheckRedisRun(run));
   TM_ASSIGN_OR_RETURN(RedisClient client, RedisClient::Connect(url, timeout));
-  return SheetBoard(std::move(client), RedisKeys(run).prefix);
+  SheetBoard board(std::move(client), run);
+  if (!keys.sign.empty()) {
+    TM_ASSIGN_OR_RETURN(board.key_, SigningKey::ReadPrivate(keys.sign));
+  } else if (!keys.verify.empty()) {
+    TM_ASSIGN_OR_RETURN(board.key_, SigningKey::ReadPublic(keys.verify));
+  }
+  return board;
 }
 
 Result<std::optional<RunSheet>> SheetBoard::Read() {
   TM_ASSIGN_OR_RETURN(const ReplyPtr reply, client_.Do({"GET", prefix_ + "sheet"}));
   if (reply->type == REDIS_REPLY_NIL) return std::optional<RunSheet>();
-  TM_ASSIGN_OR_RETURN(RunSheet sheet, RunSheet::FromJson(ReplyText(*reply)));
+  TM_ASSIGN_OR_RETURN(RunSheet sheet, OpenSheet(ReplyText(*reply), key_));
+  if (sheet.run != run_) return Invalid("the run's sheet is of run " + sheet.run);
   return std::optional<RunSheet>(std::move(sheet));
 }
 
 Status SheetBoard::Write(const RunSheet& sheet, Duration time) {
-  return client_.Do({"SET", prefix_ + "sheet", sheet.ToJson(), "PX", Millis(time)}).status();
+  const std::string text = SignSheet(sheet.ToJson(), key_);
+  return client_.Do({"SET", prefix_ + "sheet", text, "PX", Millis(time)}).status();
 }
 
 Status SheetBoard::Clear() {

@@ -4,6 +4,9 @@
 //
 //   learner --SheetKeeper, every 2 s--> {RUN}:sheet --> rollout, tools, reward
 //   rollout --asks--> {RUN}:files --> learner writes weights to files as well
+//
+// Whoever can write to Redis can write a sheet. So a learner with a private key signs it, and a
+// worker with the public one takes no other; without a key a worker takes no commands from it.
 #pragma once
 
 #include <condition_variable>
@@ -16,36 +19,28 @@
 #include <thread>
 
 #include "bus/redis/redis_client.h"
+#include "bus/redis/redis_scripts.h"
 #include "core/clock.h"
 #include "core/status.h"
+#include "run/sheet_text.h"
 
 namespace tidemill {
 
-struct RunSheet {
-  std::string run;
-  std::string config;          // as TOML, every key; paths absolute
-  std::string program;         // its version, for people
-  uint32_t messages = 0;       // version of the messages, core/version.h
-  std::string host;            // for people
-  std::string shm_domain;      // see weights/shm_weights.h
-  int64_t pid = 0;             // in that domain
-  uint64_t version = 0;        // the first it published; a run that goes on begins above all before
-  uint64_t incarnation = 0;    // of this learner; another one, and the weights are elsewhere
-  std::string shm;             // where the weights are in memory; empty: nowhere
-  std::string weights_folder;  // and in files, once somebody asked
-
-  std::string ToJson() const;
-  // kInvalid names the field.
-  static Result<RunSheet> FromJson(std::string_view json);
+// The files of the keys; empty: none.
+struct SheetKeys {
+  std::string sign;    // private, of the learner
+  std::string verify;  // public, of the others
 };
 
 // Belongs to one thread.
 class SheetBoard {
  public:
   static Result<SheetBoard> Connect(const std::string& url, const std::string& run,
+                                    const SheetKeys& keys,
                                     Duration timeout = std::chrono::seconds(5));
 
-  // None: no learner is there.
+  // None: no learner is there. kInvalid: what is there is no sheet of this run, or not signed as it
+  // should be.
   Result<std::optional<RunSheet>> Read();
   // Lasts `time`, unless it is written again.
   Status Write(const RunSheet& sheet, Duration time);
@@ -56,10 +51,12 @@ class SheetBoard {
   Result<bool> FilesAsked();
 
  private:
-  SheetBoard(RedisClient client, std::string prefix)
-      : client_(std::move(client)), prefix_(std::move(prefix)) {}
+  SheetBoard(RedisClient client, std::string run)
+      : client_(std::move(client)), run_(std::move(run)), prefix_(RedisKeys(run_).prefix) {}
   RedisClient client_;
+  std::string run_;
   std::string prefix_;
+  std::optional<SigningKey> key_;  // private in the learner, public elsewhere
 };
 
 // Waits for a learner. kClosed: asked to stop first. kInvalid: the run speaks other messages than

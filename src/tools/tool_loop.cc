@@ -24,6 +24,7 @@ std::vector<std::string_view> AgentTopics() {
 const std::vector<std::string_view> kToolTopics = AgentTopics();
 
 constexpr size_t kCancelsRemembered = 4096;
+constexpr TopicOptions kCancelOptions{.capacity = kCancelsRemembered};
 
 // Of the standard normal: one in a thousand is above.
 constexpr double kTailDeviations = 3.09;
@@ -69,7 +70,7 @@ ToolLoop::ToolLoop(Bus& bus, ToolPort& port, const Clock& clock, ToolLoopOptions
 void ToolLoop::Attach(Waker& waker) {
   for (std::string_view topic : kToolTopics) bus_.Subscribe(topic, waker);
   bus_.Subscribe(kToolsGradeTopic, waker);
-  const Status opened = bus_.Open(cancels_, {.capacity = kCancelsRemembered});
+  const Status opened = bus_.Open(cancels_, kCancelOptions);
   if (!opened.ok()) throw std::runtime_error("opening " + cancels_ + ": " + opened.ToString());
   bus_.Subscribe(cancels_, waker);
   port_.completions().Attach(waker);
@@ -228,7 +229,7 @@ void ToolLoop::Answer(const v1::ToolRequest& request, v1::ToolResult result, Lea
 }
 
 void ToolLoop::TakeCancels() {
-  for (Lease& lease : TakeFrom(bus_, cancels_, 64)) {
+  for (Lease& lease : TakeFromOwn(bus_, cancels_, kCancelOptions, 64)) {
     v1::ToolCancel cancel;
     if (!ReadOrReject(bus_, lease, cancel, options_.limits)) continue;
     (void)bus_.Ack(lease);

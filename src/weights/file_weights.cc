@@ -15,7 +15,9 @@
 
 #include "core/fd.h"
 #include "core/files.h"
+#include "core/message_check.h"
 #include "proto/tidemill.pb.h"
+#include "weights/weight_check.h"
 
 namespace tidemill {
 namespace {
@@ -116,23 +118,25 @@ class FileWeightSource final : public WeightSource {
     options.ignore_unknown_fields = true;
     const auto parsed = google::protobuf::util::JsonStringToMessage(*json, &announcement, options);
     const std::string& file = announcement.location();
-    if (!parsed.ok() || announcement.version() == 0 || !IsOurs(file) ||
-        file.find('/') != std::string::npos) {
+    if (!parsed.ok() || !IsOurs(file) || file.find('/') != std::string::npos) {
       return Corrupt(path + ": is not a valid announcement of weights");
     }
+    const Status right = CheckMessage(announcement);
+    if (!right.ok()) return Corrupt(path + ": " + right.message());
     return announcement;
   }
 
   Result<WeightBlob> Read(const v1::PolicyAnnouncement& newest, WeightBuffers& buffers) const {
     const std::string path = dir_ + "/" + newest.location();
-    const Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    // Not blocking: a pipe would make us wait for ever.
+    const Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     if (!fd) return FileFailure(path, "cannot open", errno);
-    struct stat info = {};
-    if (fstat(fd.get(), &info) != 0) return FileFailure(path, "cannot stat", errno);
-    if (static_cast<uint64_t>(info.st_size) != newest.bytes()) {
-      return Corrupt(path + ": has " + std::to_string(info.st_size) + " bytes, expected " +
+    TM_ASSIGN_OR_RETURN(const size_t size, RegularFileSize(fd, path));
+    if (size != newest.bytes()) {
+      return Corrupt(path + ": has " + std::to_string(size) + " bytes, expected " +
                      std::to_string(newest.bytes()));
     }
+    TM_RETURN_IF_ERROR(CheckWeightBytes(size).WithContext(path));
     const auto buffer = buffers.Get(newest.bytes());
     WeightChecksum sum;
     for (size_t at = 0; at < newest.bytes();) {

@@ -51,8 +51,8 @@ Status Failure(const std::string& what) {
 
 class ShmWeightSource final : public WeightSource {
  public:
-  ShmWeightSource(std::string location, const void* map, size_t mapped)
-      : location_(std::move(location)), map_(map), mapped_(mapped) {}
+  ShmWeightSource(std::string location, const void* map, size_t mapped, size_t slot_bytes)
+      : location_(std::move(location)), map_(map), mapped_(mapped), slot_bytes_(slot_bytes) {}
   ~ShmWeightSource() override { munmap(const_cast<void*>(map_), mapped_); }
 
   Result<WeightBlob> NewerThan(uint64_t have, WeightBuffers& buffers) override {
@@ -69,7 +69,7 @@ class ShmWeightSource final : public WeightSource {
       std::atomic_thread_fence(std::memory_order_acquire);
       if (slot.number.load(std::memory_order_relaxed) != number) continue;
       if (blob.version <= have) return WeightBlob{};
-      if (blob.bytes > header().slot_bytes) return Wrong(blob.version, "is larger than its slot");
+      if (blob.bytes > slot_bytes_) return Wrong(blob.version, "is larger than its slot");
       const auto buffer = buffers.Get(blob.bytes);
       WeightChecksum sum;
       CopyChecked(buffer->data(), Place(number % 2), blob.bytes, sum);
@@ -94,7 +94,7 @@ class ShmWeightSource final : public WeightSource {
  private:
   const Header& header() const { return *static_cast<const Header*>(map_); }
   const std::byte* Place(size_t slot) const {
-    return static_cast<const std::byte*>(map_) + kHeaderBytes + slot * header().slot_bytes;
+    return static_cast<const std::byte*>(map_) + kHeaderBytes + slot * slot_bytes_;
   }
   Status Wrong(uint64_t version, const std::string& what) const {
     return Corrupt("shared memory " + location_ + ": version " + std::to_string(version) + " " +
@@ -104,6 +104,7 @@ class ShmWeightSource final : public WeightSource {
   const std::string location_;
   const void* map_;
   const size_t mapped_;
+  const size_t slot_bytes_;  // as checked when it was opened: what the memory says may change
 };
 
 }  // namespace
@@ -111,13 +112,19 @@ class ShmWeightSource final : public WeightSource {
 Result<std::unique_ptr<ShmWeightSink>> ShmWeightSink::Create(size_t bytes, uint64_t incarnation) {
   const size_t slot_bytes = RoundUp(bytes);
   const size_t total = kHeaderBytes + 2 * slot_bytes;
-  const int fd = memfd_create("tidemill-weights", MFD_CLOEXEC);
+  const int fd = memfd_create("tidemill-weights", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (fd < 0) return Failure("memfd_create");
   // Taken now, not page by page: a machine without the memory says so here and not by SIGBUS.
   if (const int error = posix_fallocate(fd, 0, static_cast<off_t>(total)); error != 0) {
     close(fd);
     errno = error;
     return Failure(std::to_string(total) + " bytes");
+  }
+  // Who reads must not find it cut short, which would be SIGBUS.
+  if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) {
+    const Status failed = Failure("F_ADD_SEALS");
+    close(fd);
+    return failed;
   }
   void* map = mmap(nullptr, total, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (map == MAP_FAILED) {
@@ -176,25 +183,29 @@ Status ShmWeightSink::Put(uint64_t version, uint64_t step, const SafetensorsPart
 
 Result<std::unique_ptr<WeightSource>> OpenShmWeights(const std::string& location,
                                                      uint64_t incarnation) {
-  const int fd = open(location.c_str(), O_RDONLY | O_CLOEXEC);
+  const int fd = open(location.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) {
     return NotFound("shared memory " + location + ": cannot open: " + std::strerror(errno));
   }
   struct stat info = {};
-  const bool known = fstat(fd, &info) == 0 && info.st_size > static_cast<off_t>(kHeaderBytes);
+  const int seals = fcntl(fd, F_GET_SEALS);
+  const bool known = fstat(fd, &info) == 0 && info.st_size > static_cast<off_t>(kHeaderBytes) &&
+                     seals != -1 && (seals & F_SEAL_SHRINK) != 0;
   const auto size = static_cast<size_t>(info.st_size);
   const void* map = known ? mmap(nullptr, size, PROT_READ, MAP_SHARED, fd, 0) : MAP_FAILED;
   close(fd);
   if (map == MAP_FAILED) return Corrupt("shared memory " + location + ": contains no weights");
   const auto& header = *static_cast<const Header*>(map);
+  const size_t slot_bytes = header.slot_bytes;
   const bool ours = std::memcmp(header.magic, kMagic, sizeof kMagic) == 0 &&
                     header.layout == kLayout && header.incarnation == incarnation &&
-                    header.slot_bytes <= (size - kHeaderBytes) / 2;
+                    slot_bytes <= (size - kHeaderBytes) / 2;
   if (!ours) {
     munmap(const_cast<void*>(map), size);
     return Corrupt("shared memory " + location + ": does not contain the announced weights");
   }
-  return std::unique_ptr<WeightSource>(std::make_unique<ShmWeightSource>(location, map, size));
+  return std::unique_ptr<WeightSource>(
+      std::make_unique<ShmWeightSource>(location, map, size, slot_bytes));
 }
 
 std::string ShmDomain() {

@@ -10,6 +10,9 @@
 #include <tuple>
 #include <utility>
 
+#include "core/log.h"
+#include "core/message_check.h"
+
 namespace tidemill {
 namespace {
 
@@ -101,7 +104,10 @@ Result<std::vector<RosterEntry>> ReadRoster(RedisClient& client, const RedisKeys
     RosterEntry entry;
     entry.age = milliseconds(reply->element[i]->integer);
     const std::string_view bytes = ReplyText(*reply->element[i + 1]);
-    if (!entry.beat.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) continue;
+    if (const Status read = ReadMessage(bytes, entry.beat); !read.ok()) {
+      LogOnce("heartbeat", LogLevel::kWarn, "a heartbeat is put aside: " + read.message());
+      continue;
+    }
     workers.push_back(std::move(entry));
   }
   std::sort(workers.begin(), workers.end(), [](const RosterEntry& a, const RosterEntry& b) {
@@ -115,7 +121,8 @@ Result<RosterTotals> ReadTotals(RedisClient& client, const RedisKeys& keys) {
   RosterTotals totals;
   for (size_t i = 0; i + 1 < reply->elements; i += 2) {
     const std::string number(ReplyText(*reply->element[i + 1]));
-    totals[std::string(ReplyText(*reply->element[i]))] = std::strtod(number.c_str(), nullptr);
+    const double total = std::strtod(number.c_str(), nullptr);
+    if (std::isfinite(total)) totals[std::string(ReplyText(*reply->element[i]))] = total;
   }
   return totals;
 }

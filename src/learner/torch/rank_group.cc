@@ -152,11 +152,15 @@ Result<std::unique_ptr<RankGroup>> RankGroup::Gather(const RankGroupOptions& opt
   using Made = std::unique_ptr<RankGroup>;
   TM_ASSIGN_OR_RETURN(const MeetingPlace place, ParseMeeting(options.meeting));
   return CatchTorch<Made>("gathering the ranks", [&]() -> Result<Made> {
-    TM_ASSIGN_OR_RETURN(const StorePtr store, OpenRankStore(place, true, options.join_limit));
+    TM_ASSIGN_OR_RETURN(const StorePtr store,
+                        OpenRankStore(place, true, options.join_limit, options.secret));
     std::vector<RankMember> others = CallTheRoll(store, options);
     const int size = 1 + static_cast<int>(others.size());
     auto impl = std::make_unique<Impl>(options, store, 0, size);
-    if (size > 1) TM_RETURN_IF_ERROR(impl->links.Connect(place, std::move(others)));
+    if (size > 1) {
+      TM_RETURN_IF_ERROR(impl->links.Connect(place, std::move(others)));
+      TM_RETURN_IF_ERROR(impl->links.Prove());
+    }
     return Made(new RankGroup(std::move(impl)));
   });
 }
@@ -165,10 +169,12 @@ Result<std::unique_ptr<RankGroup>> RankGroup::Join(const RankGroupOptions& optio
   using Made = std::unique_ptr<RankGroup>;
   TM_ASSIGN_OR_RETURN(const MeetingPlace place, ParseMeeting(options.meeting));
   try {
-    TM_ASSIGN_OR_RETURN(const StorePtr store, OpenRankStore(place, false, options.join_limit));
+    TM_ASSIGN_OR_RETURN(const StorePtr store,
+                        OpenRankStore(place, false, options.join_limit, options.secret));
     TM_ASSIGN_OR_RETURN(const RankPlace own, AnswerTheRoll(store, options));
     auto impl = std::make_unique<Impl>(options, store, own.rank, own.size);
     TM_RETURN_IF_ERROR(impl->links.Connect(place, {}));
+    TM_RETURN_IF_ERROR(impl->links.Prove());
     return Made(new RankGroup(std::move(impl)));
   } catch (const std::exception& error) {
     return Unavailable("rank 0 at " + options.meeting + ": " + FirstLine(error.what()));

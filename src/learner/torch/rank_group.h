@@ -45,6 +45,8 @@ struct RankGroupOptions {
   int ranks = 2;                                  // rank 0: how many are wanted, itself included
   std::chrono::milliseconds join_limit{600'000};  // for all to come and to load what they need
   std::chrono::milliseconds timeout{120'000};     // rank 0: for the others to do their share
+  // Only ranks with the same secret find each other and are talked to; empty: any.
+  std::string secret = {};
   // What became of a rank's process, by its id; empty: nothing is known. May itself be empty.
   std::function<std::string(int64_t process)> fate;
   // Rank 0, where it started the others itself: those that ended so far, "process 4711 was killed

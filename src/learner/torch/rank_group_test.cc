@@ -28,6 +28,7 @@ class RankGroupTest : public ::testing::Test {
     options.ranks = ranks;
     options.join_limit = milliseconds(20'000);
     options.timeout = milliseconds(20'000);
+    options.secret = "of this test";
     return options;
   }
 
@@ -268,6 +269,20 @@ TEST_F(RankGroupTest, ARankThatEndedBeforeItJoinedIsLeftOut) {
   const auto alone = RankGroup::Gather(deserted);
   ASSERT_TRUE(alone.ok()) << alone.status().ToString();
   EXPECT_EQ((*alone)->size(), 1);
+}
+
+TEST_F(RankGroupTest, WhoDoesNotKnowTheSecretIsNotSeen) {
+  RankGroupOptions meeting = Meeting(2);
+  meeting.join_limit = milliseconds(300);
+  RankGroupOptions stranger = meeting;
+  stranger.secret = "a guess";
+  Status refused;
+  std::thread joins([&] { refused = RankGroup::Join(stranger).status(); });
+  const auto first = RankGroup::Gather(meeting);
+  joins.join();
+  ASSERT_TRUE(first.ok()) << first.status().ToString();
+  EXPECT_EQ((*first)->size(), 1);
+  EXPECT_EQ(refused.code(), Code::kUnavailable) << refused.ToString();
 }
 
 TEST(RankMeeting, IsAFileOrAPort) {

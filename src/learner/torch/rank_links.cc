@@ -4,12 +4,14 @@
 
 #include "learner/torch/rank_links.h"
 
+#include <array>
 #include <thread>
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "core/fd.h"
+#include "core/secret.h"
 #include "model/torch/catch.h"
 #include "model/torch/host_copy.h"
 
@@ -24,25 +26,32 @@ using SteadyClock = std::chrono::steady_clock;
 // ends closes its connections, which is noticed at once.
 constexpr milliseconds kLeaderLimit = std::chrono::minutes(30);
 constexpr milliseconds kLookEvery = std::chrono::seconds(1);
+constexpr int kProofTag = 4;  // those of rank_group.cc are below
 constexpr milliseconds kConnectLimit =
     std::chrono::seconds(10);  // and of a sum under way, at least
 
 }  // namespace
 
-Result<StorePtr> OpenRankStore(const MeetingPlace& place, bool first, milliseconds limit) {
+Result<StorePtr> OpenRankStore(const MeetingPlace& place, bool first, milliseconds limit,
+                               const std::string& secret) {
+  // Nobody can ask the store for its keys: who cannot name them finds nothing and disturbs nobody.
+  const auto own = [&](StorePtr store) -> StorePtr {
+    if (secret.empty()) return store;
+    return c10::make_intrusive<c10d::PrefixStore>(TokenFor(secret, "ranks"), std::move(store));
+  };
   return CatchTorch<StorePtr>("meeting the other ranks", [&]() -> Result<StorePtr> {
     if (!place.file.empty()) {
       // -1: the file stays when processes leave; its folder's owner removes it.
       StorePtr store = c10::make_intrusive<c10d::FileStore>(place.file, -1);
       store->setTimeout(limit);
-      return store;
+      return own(store);
     }
     c10d::TCPStoreOptions options;
     options.port = place.port;
     options.isServer = first;
     options.waitWorkers = false;
     options.timeout = limit;
-    return StorePtr(c10::make_intrusive<c10d::TCPStore>(place.host, options));
+    return own(c10::make_intrusive<c10d::TCPStore>(place.host, options));
   });
 }
 
@@ -67,6 +76,43 @@ Status RankLinks::Connect(const MeetingPlace& place, std::vector<RankMember> oth
   } catch (const std::exception& error) {
     return Unavailable("connecting the ranks: " + FirstLine(error.what()));
   }
+}
+
+// A port of Gloo takes any connection; this tells whose it took.
+Status RankLinks::Prove() {
+  struct Proof {
+    std::array<char, 64> nonce;
+    std::array<char, 32> token;
+  };
+  const auto text = [](const auto& field) { return std::string(field.data(), field.size()); };
+  const auto bytes = [](auto& object) -> Bytes {
+    return {at::from_blob(&object, {static_cast<int64_t>(sizeof object)}, at::kByte)};
+  };
+  const auto put = [](const std::string& from, auto& to) { from.copy(to.data(), to.size()); };
+  const std::string& secret = options_.secret;
+  if (secret.empty()) return Ok();
+  const std::string nonce = NewSecret();
+  Proof mine = {}, theirs = {};
+  put(nonce, mine.nonce);
+  if (rank_ > 0) {
+    TM_RETURN_IF_ERROR(ReceiveFromFirst(kProofTag, bytes(theirs)));
+    put(TokenFor(secret, "rank " + std::to_string(rank_) + text(theirs.nonce)), mine.token);
+    TM_RETURN_IF_ERROR(SendToFirst(kProofTag, bytes(mine)));
+    TM_RETURN_IF_ERROR(ReceiveFromFirst(kProofTag, bytes(theirs)));
+    if (SameToken(text(theirs.token), TokenFor(secret, "first" + nonce))) return Ok();
+    return Invalid("rank 0 does not know the secret of this run");
+  }
+  for (int rank = 1; rank < size_; ++rank) {
+    TM_RETURN_IF_ERROR(SendTo(rank, kProofTag, bytes(mine), options_.timeout));
+    TM_RETURN_IF_ERROR(ReceiveFrom(rank, kProofTag, bytes(theirs), options_.timeout));
+    if (!SameToken(text(theirs.token), TokenFor(secret, "rank " + std::to_string(rank) + nonce))) {
+      return Invalid(Name(rank) + " does not know the secret of this run");
+    }
+    Proof answer = {};
+    put(TokenFor(secret, "first" + text(theirs.nonce)), answer.token);
+    TM_RETURN_IF_ERROR(SendTo(rank, kProofTag, bytes(answer), options_.timeout));
+  }
+  return Ok();
 }
 
 std::string RankLinks::Name(int rank) const {

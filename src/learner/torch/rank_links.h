@@ -20,9 +20,10 @@
 
 namespace tidemill {
 
-// Where the ranks of a group find each other; `first` is rank 0.
+// Where the ranks of a group find each other; `first` is rank 0. Those with another secret do not
+// see each other there.
 Result<StorePtr> OpenRankStore(const MeetingPlace& place, bool first,
-                               std::chrono::milliseconds limit);
+                               std::chrono::milliseconds limit, const std::string& secret);
 
 // Not thread-safe. Every failure is kUnavailable and names who is gone or did not answer.
 class RankLinks {
@@ -33,6 +34,9 @@ class RankLinks {
 
   // `others` are known to rank 0 alone.
   Status Connect(const MeetingPlace& place, std::vector<RankMember> others);
+
+  // Rank 0 and each of the others prove to each other that they know the options' secret.
+  Status Prove();
 
   // Rank 0, with another.
   Status SendTo(int rank, int tag, Bytes bytes, std::chrono::milliseconds limit);

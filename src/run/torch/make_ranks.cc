@@ -13,6 +13,7 @@
 
 #include "core/child_process.h"
 #include "core/log.h"
+#include "core/secret.h"
 #include "core/version.h"
 #include "learner/torch/rank_follower.h"
 #include "model/torch/device.h"
@@ -24,6 +25,7 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr std::chrono::milliseconds kLeaveLimit(500);
+constexpr std::string_view kMeetingFile = "/meeting", kSecretFile = "/secret";
 
 // Ranks on this machine, children of this process. Belongs to the trainer's thread.
 class RankProcesses {
@@ -34,6 +36,7 @@ class RankProcesses {
     std::string folder = (fs::temp_directory_path(error) / "tidemill-ranks-XXXXXX").string();
     if (mkdtemp(folder.data()) == nullptr) return Unavailable(folder + ": " + std::strerror(errno));
     ranks->folder_ = folder;
+    TM_ASSIGN_OR_RETURN(ranks->secret_, KeepSecret(folder + std::string(kSecretFile)));
     for (uint32_t i = 0; i < count; ++i) TM_RETURN_IF_ERROR(ranks->Spawn());
     return ranks;
   }
@@ -53,7 +56,8 @@ class RankProcesses {
     fs::remove_all(folder_, ignored);
   }
 
-  std::string meeting() const { return "file:" + folder_ + "/meeting"; }
+  std::string meeting() const { return "file:" + folder_ + std::string(kMeetingFile); }
+  const std::string& secret() const { return secret_; }
 
   std::string Fate(int64_t process) {
     for (Child& child : children_) {
@@ -94,7 +98,7 @@ class RankProcesses {
     return Ok();
   }
 
-  std::string folder_;
+  std::string folder_, secret_;
   std::vector<Child> children_;
   std::vector<std::string> ended_;
 };
@@ -156,10 +160,16 @@ Result<std::unique_ptr<RankGroup>> StartRanks(const RunConfig& config, const Tra
     TM_ASSIGN_OR_RETURN(const std::shared_ptr<RankProcesses> ranks,
                         RankProcesses::Start(learner.ranks - 1));
     options.meeting = ranks->meeting();
+    options.secret = ranks->secret();
     // Shared: they must be there as long as somebody asks for their fate, and end with the group.
     options.fate = [ranks](int64_t process) { return ranks->Fate(process); };
     options.ended = [ranks] { return ranks->Ended(); };
   } else {
+    if (learner.rank_secret_file.empty()) {
+      LogWarn("whoever reaches learner.rank_address can join; set learner.rank_secret_file");
+    } else {
+      TM_ASSIGN_OR_RETURN(options.secret, KeepSecret(learner.rank_secret_file));
+    }
     LogInfo("waiting for ranks", {{"join", "tidemill rank --join " + learner.rank_address},
                                   {"wanted", learner.ranks - 1}});
   }
@@ -178,9 +188,16 @@ Result<std::unique_ptr<RankGroup>> StartRanks(const RunConfig& config, const Tra
   return group;
 }
 
-Status FollowRun(const std::string& meeting, std::chrono::milliseconds join_limit) {
+Status FollowRun(const std::string& meeting, const std::string& secret_file,
+                 std::chrono::milliseconds join_limit) {
   RankGroupOptions options;
   options.meeting = meeting;
+  // One that the learner started finds the secret beside the meeting's file.
+  std::string secret = secret_file;
+  if (secret.empty() && meeting.starts_with("file:") && meeting.ends_with(kMeetingFile)) {
+    secret = meeting.substr(5, meeting.size() - 5 - kMeetingFile.size()) + std::string(kSecretFile);
+  }
+  if (!secret.empty()) TM_ASSIGN_OR_RETURN(options.secret, KeepSecret(secret));
   options.join_limit = join_limit;
   TM_ASSIGN_OR_RETURN(std::unique_ptr<RankGroup> group, RankGroup::Join(options));
   const auto follow = [&]() -> Status {

@@ -22,6 +22,7 @@ Result<std::unique_ptr<RankGroup>> StartRanks(const RunConfig& config, const Tra
 // One of the others: joins at `meeting`, follows until told to stop (ok). kUnavailable: rank 0 is
 // gone or never came. kClosed: it has all it wants. After a failure the process should end: threads
 // that wait for a lost rank may be left.
-Status FollowRun(const std::string& meeting, std::chrono::milliseconds join_limit);
+Status FollowRun(const std::string& meeting, const std::string& secret_file,
+                 std::chrono::milliseconds join_limit);
 
 }  // namespace tidemill

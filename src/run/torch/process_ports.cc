@@ -136,6 +136,9 @@ Status ProcessPorts::OpenStore(RunStart& start) {
   start.checkpoints = directory.checkpoints_path();
   TM_ASSIGN_OR_RETURN(weights_, LoadStartWeights(config_, checkpoint_));
   start.vocabulary = static_cast<uint64_t>(weights_->config().vocab_size);
+  start.context = config_.rollout.max_context > 0
+                      ? config_.rollout.max_context
+                      : static_cast<uint64_t>(weights_->config().max_position_embeddings);
   // The weights a run starts (or goes on) with are a version of their own.
   const StoreOp reserve = ReserveVersion{start.step};
   const StoreOp* ops[] = {&reserve};
@@ -154,7 +157,11 @@ Status ProcessPorts::OpenBus(RunStart&) {
   const TopicPlan plan{.lease = config_.bus.lease, .capacity = config_.bus.capacity};
   if (!request_.roles.learner) {
     ports_.bus = request_.fleet;
-    return OpenStandardTopics(*ports_.bus, plan);
+    const Roles& here = request_.roles;
+    return OpenStandardTopics(*ports_.bus, plan,
+                              here.rollout ? "rollout"
+                              : here.tools ? "tools"
+                                           : "reward");
   }
   memory_ = std::make_unique<MemoryBus>(clock_);
   ticker_ = std::make_unique<BusTicker>(*memory_);
@@ -195,8 +202,8 @@ Status ProcessPorts::OpenEngine(RunStart& start) {
     TM_ASSIGN_OR_RETURN(const auto sampled, WeightsToSample(weights_));
     TM_ASSIGN_OR_RETURN(engine, NewEngine(sampled, start.version, options));
   } else {
-    TM_ASSIGN_OR_RETURN(follows_,
-                        WeightsWatch::Follow(config_, request_.bus_url, config_.run.name));
+    TM_ASSIGN_OR_RETURN(
+        follows_, WeightsWatch::Follow(config_, request_.bus_url, config_.run.name, request_.keys));
     TM_ASSIGN_OR_RETURN(PublishedWeights first, follows_->First());
     TM_ASSIGN_OR_RETURN(
         engine, NewEngine(ToPolicyWeights(std::move(first.weights)), first.version, options));

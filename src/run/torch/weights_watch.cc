@@ -24,9 +24,11 @@ Result<DecodeOptions> ReadShape(const RunConfig& config) {
 
 Result<std::unique_ptr<WeightsWatch>> WeightsWatch::Follow(const RunConfig& config,
                                                            const std::string& bus_url,
-                                                           const std::string& run) {
+                                                           const std::string& run,
+                                                           const SheetKeys& keys) {
   TM_ASSIGN_OR_RETURN(DecodeOptions decode, ReadShape(config));
-  TM_ASSIGN_OR_RETURN(SheetBoard board, SheetBoard::Connect(bus_url, run, std::chrono::seconds(1)));
+  TM_ASSIGN_OR_RETURN(SheetBoard board,
+                      SheetBoard::Connect(bus_url, run, keys, std::chrono::seconds(1)));
   TM_ASSIGN_OR_RETURN(RunSheet sheet, WaitForSheet(board, run));
   std::unique_ptr<WeightsWatch> watch(
       new WeightsWatch(config, std::move(board), std::move(decode)));

@@ -19,7 +19,8 @@ class WeightsWatch {
   // opened, else files. Not ok: neither can be. `config` must outlive it.
   static Result<std::unique_ptr<WeightsWatch>> Follow(const RunConfig& config,
                                                       const std::string& bus_url,
-                                                      const std::string& run);
+                                                      const std::string& run,
+                                                      const SheetKeys& keys);
 
   // Waits for the first version. kClosed: asked to stop first.
   Result<PublishedWeights> First();

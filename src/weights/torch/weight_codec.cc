@@ -3,6 +3,7 @@
 #include "model/torch/aten.h"
 
 #include "model/torch/catch.h"
+#include "weights/weight_check.h"
 
 namespace tidemill {
 namespace {
@@ -46,6 +47,7 @@ Result<std::shared_ptr<const Weights>> DecodeWeights(const WeightBlob& blob,
     TM_ASSIGN_OR_RETURN(const SafetensorsHeader header, ParseSafetensors(blob.view(), name));
     NamedTensors tensors;
     for (const TensorView& view : header.tensors) {
+      TM_RETURN_IF_ERROR(CheckFinite(view).WithContext(name));
       TM_ASSIGN_OR_RETURN(at::Tensor tensor, Share(view, blob, options.device));
       tensors.emplace(view.name, std::move(tensor));
     }

@@ -1,0 +1,158 @@
+// What the rollout loop does with messages that are not what they should be.
+#include "rollout/rollout_loop.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "bus/memory/memory_bus.h"
+#include "bus/standard_topics.h"
+#include "core/test_kit.h"
+#include "core/topics.h"
+
+namespace tidemill {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// Every turn asks for the compiler.
+class AskingProtocol final : public AgentProtocol {
+ public:
+  std::string_view name() const override { return "asking"; }
+  std::vector<TokenId> Prompt(const v1::Task&) const override { return {5, 5}; }
+  const std::vector<TokenId>& stop_ids() const override { return stop_; }
+  ParsedTurn Parse(const v1::Task&, std::span<const TokenId>) const override {
+    ParsedTurn turn;
+    turn.calls = {{"compile", "{}"}};
+    return turn;
+  }
+  bool ChecksAnswers() const override { return false; }
+  std::vector<TokenId> Observe(const v1::Task&, const ParsedTurn&,
+                               const std::vector<v1::ToolResult>&, size_t) const override {
+    return {6};
+  }
+  std::string Text(std::span<const TokenId>) const override { return ""; }
+
+ private:
+  std::vector<TokenId> stop_ = {0};
+};
+
+class StillEngine final : public EnginePort {
+ public:
+  void Start(SequenceStart start) override { started.push_back(start.id); }
+  void Continue(SequenceId id, std::vector<TokenId>, TurnParams) override {
+    continued.push_back(id);
+  }
+  void Release(SequenceId) override {}
+  Mailbox<EngineEvent>& events() override { return events_; }
+  TurnFeed& feed() override { return feed_; }
+  EngineStats Stats() const override { return {}; }
+  uint64_t version() const override { return 1; }
+  void Finish(SequenceId id) {
+    EngineEvent event;
+    event.turn.id = id;
+    event.turn.ids = {1, 0};
+    event.turn.logprobs = {-1, -1};
+    event.turn.versions = {{1, 2}};
+    event.turn.finish = TurnFinish::kStop;
+    events_.Post(std::move(event));
+  }
+  std::vector<SequenceId> started, continued;
+
+ private:
+  TurnFeed feed_;
+  Mailbox<EngineEvent> events_{100};
+};
+
+class RolloutLoopTest : public testing::Test {
+ protected:
+  RolloutLoopTest() {
+    EXPECT_TRUE(OpenStandardTopics(bus_, {}).ok());
+    options_.messages.members = 8;
+    options_.secret = "of this worker";
+    loop_ = std::make_unique<RolloutLoop>(bus_, engine_, protocol_, clock_, options_);
+    loop_->Attach(waker_);
+  }
+  void Send(uint32_t members) {
+    v1::GroupLease lease;
+    lease.set_group(7), lease.set_members(members), lease.set_max_turns(3);
+    lease.mutable_task()->set_id("t");
+    lease.set_purpose(v1::PURPOSE_TRAIN);
+    lease.mutable_sampling()->set_temperature(1);
+    lease.set_token("of the lease");
+    EXPECT_TRUE(bus_.Publish(kGroupsTopic, lease.SerializeAsString()).ok());
+    Step();
+  }
+  void Step() { (void)loop_->Step(clock_.Now()); }
+  std::vector<std::string> Reasons() {
+    std::vector<std::string> reasons;
+    for (const Lease& lease : bus_.Receive(kDeadTopic, 100).value()) {
+      v1::DeadLetter letter;
+      EXPECT_TRUE(letter.ParseFromString(lease.body));
+      reasons.push_back(letter.reason());
+      EXPECT_TRUE(bus_.Ack(lease).ok());
+    }
+    return reasons;
+  }
+
+  QuietWaker waker_;
+  VirtualClock clock_;
+  MemoryBus bus_{clock_};
+  StillEngine engine_;
+  AskingProtocol protocol_;
+  RolloutOptions options_;
+  std::unique_ptr<RolloutLoop> loop_;
+};
+
+TEST_F(RolloutLoopTest, ALeaseOnMoreEpisodesThanConfiguredTakesNoMemory) {
+  Send(4294967295u);
+  EXPECT_TRUE(engine_.started.empty());
+  EXPECT_THAT(Reasons(), ElementsAre("GroupLease.members: 4294967295 is not between 1 and 8"));
+  Send(8);
+  EXPECT_EQ(engine_.started.size(), 8u);
+}
+
+TEST_F(RolloutLoopTest, AResultIsTakenOnlyFromWhoWasAsked) {
+  Send(1);
+  engine_.Finish(engine_.started.at(0));
+  Step();
+  const std::vector<Lease> asked = bus_.Receive(kToolsCompileTopic, 10).value();
+  ASSERT_EQ(asked.size(), 1u);
+  v1::ToolRequest request;
+  ASSERT_TRUE(request.ParseFromString(asked[0].body));
+  EXPECT_EQ(request.token().size(), 32u);
+  EXPECT_NE(request.token(), request.cancel_token());
+  v1::ToolResult result;
+  result.set_request_id(request.request_id());
+  *result.mutable_episode() = request.episode();
+  result.set_outcome(v1::OUTCOME_OK);
+  result.set_tests_passed(4), result.set_tests_total(4);
+  for (const char* token : {"", "guessed"}) {
+    result.set_token(token);
+    EXPECT_TRUE(bus_.PublishReply(request.reply_to(), result.SerializeAsString()).ok());
+    Step();
+    EXPECT_TRUE(engine_.continued.empty());
+    EXPECT_THAT(Reasons(), ElementsAre(HasSubstr("not the token of request")));
+  }
+  result.set_token(request.token());
+  result.set_tests_passed(5);
+  EXPECT_TRUE(bus_.PublishReply(request.reply_to(), result.SerializeAsString()).ok());
+  Step();
+  EXPECT_THAT(Reasons(), ElementsAre("ToolResult.tests_passed: 5 of 4"));
+  result.set_tests_passed(4);
+  EXPECT_TRUE(bus_.PublishReply(request.reply_to(), result.SerializeAsString()).ok());
+  Step();
+  EXPECT_EQ(engine_.continued.size(), 1u);
+}
+
+TEST_F(RolloutLoopTest, AnInboxThatWasRemovedIsOpenedAgain) {
+  Send(1);
+  ASSERT_TRUE(bus_.Remove(InboxTopic("local", "rollout")).ok());
+  engine_.Finish(engine_.started.at(0));
+  Step(), Step();
+  EXPECT_EQ(bus_.Receive(kToolsCompileTopic, 10)->size(), 1u);
+  EXPECT_TRUE(bus_.Depth(InboxTopic("local", "rollout")).ok());
+}
+
+}  // namespace
+}  // namespace tidemill
