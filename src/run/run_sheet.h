@@ -28,8 +28,8 @@ namespace tidemill {
 
 // The files of the keys; empty: none.
 struct SheetKeys {
-  std::string sign;    // private, of the learner
-  std::string verify;  // public, of the others
+  std::string sign = {};    // private, of the learner
+  std::string verify = {};  // public, of the others
 };
 
 // Belongs to one thread.

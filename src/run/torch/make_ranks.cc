@@ -197,7 +197,9 @@ Status FollowRun(const std::string& meeting, const std::string& secret_file,
   if (secret.empty() && meeting.starts_with("file:") && meeting.ends_with(kMeetingFile)) {
     secret = meeting.substr(5, meeting.size() - 5 - kMeetingFile.size()) + std::string(kSecretFile);
   }
-  if (!secret.empty()) TM_ASSIGN_OR_RETURN(options.secret, KeepSecret(secret));
+  if (!secret.empty()) {
+    TM_ASSIGN_OR_RETURN(options.secret, KeepSecret(secret));
+  }
   options.join_limit = join_limit;
   TM_ASSIGN_OR_RETURN(std::unique_ptr<RankGroup> group, RankGroup::Join(options));
   const auto follow = [&]() -> Status {
