@@ -118,13 +118,16 @@ TEST(Descriptors, NothingOfATrainingRunIsInherited) {
   EXPECT_TRUE(inheritable.empty()) << testing::PrintToString(inheritable);
   EXPECT_EQ(TextOf(folder / "scorer"), kListed) << "an external scorer";
   const ProcessOutput shown = RunTidemill(
-      "runs episodes all --folder " + folder.path() + "/runs --json --newest 5", "2>/dev/null");
+      "runs episodes all --folder " + folder.path() + "/runs --json --newest 100", "2>/dev/null");
   const json episodes = json::parse(shown.output, nullptr, false);
   ASSERT_TRUE(episodes.is_object()) << shown.output;
-  ASSERT_FALSE(episodes["episodes"].empty()) << shown.output;
+  int scored = 0;
   for (const json& episode : episodes["episodes"]) {
+    if (episode["reward"].is_null()) continue;  // The run ended before its verdict came.
     EXPECT_EQ(episode["reward"], 2) << "a grading box: " << episode.dump();
+    ++scored;
   }
+  EXPECT_GE(scored, 3 * 2 * 4) << "what three steps were trained on";
 }
 
 TEST(Descriptors, NothingOfAToolsWorkerOnAnAuthenticatedRedisIsInherited) {
