@@ -16,13 +16,6 @@ using RenderJson = nlohmann::ordered_json;
 constexpr size_t kConversationBytesMax = size_t{256} << 20;
 constexpr size_t kTemplateBytesMax = size_t{4} << 20;
 
-CivilTime LocalNow() {
-  const std::time_t now = std::time(nullptr);
-  std::tm tm = {};
-  localtime_r(&now, &tm);
-  return {tm.tm_year + 1900, tm.tm_mon + 1, tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec};
-}
-
 Result<RenderInput> ReadConversation(const std::string& path) {
   TM_ASSIGN_OR_RETURN(const std::string text, ReadFileBounded(path, kConversationBytesMax));
   const RenderJson json = RenderJson::parse(text, nullptr, false);
@@ -83,7 +76,7 @@ int RunModelRender(const ModelRenderWords& words) {
   if (words.model.has_value() == words.template_file.has_value()) {
     return Wrong(Invalid("give either --model or --template"));
   }
-  const auto now = words.now ? ParseCivilTime(*words.now) : Result<CivilTime>(LocalNow());
+  const auto now = words.now ? ParseCivilTime(*words.now) : Result<CivilTime>(LocalTime(std::time(nullptr)));
   if (!now.ok()) return Wrong(now.status().WithContext("--now"));
   const auto chat = ReadTemplate(words);
   if (!chat.ok()) return Fail(chat.status());

@@ -1,5 +1,6 @@
 #include "model/jinja/chat_template.h"
 
+#include <ctime>
 #include <algorithm>
 #include <cstdio>
 
@@ -28,6 +29,13 @@ struct ChatTemplate::Impl {
   std::string normalized;  // as it is read
   JinjaProgram program;
 };
+
+CivilTime LocalTime(int64_t unix_seconds) {
+  const auto seconds = static_cast<std::time_t>(unix_seconds);
+  std::tm tm = {};
+  localtime_r(&seconds, &tm);
+  return {tm.tm_year + 1900, tm.tm_mon + 1, tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec};
+}
 
 Result<CivilTime> ParseCivilTime(std::string_view text) {
   CivilTime t;

@@ -33,6 +33,8 @@ struct CivilTime {
 };
 // "2025-03-14T09:26:53". kInvalid: it is not a date and time in this form.
 Result<CivilTime> ParseCivilTime(std::string_view text);
+// That second on the clock of this machine's time zone.
+CivilTime LocalTime(int64_t unix_seconds);
 
 struct RenderLimits {
   uint64_t steps_max = 20'000'000;              // expressions, statements, and bytes moved / 128

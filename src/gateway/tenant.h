@@ -1,0 +1,23 @@
+// Who asks: the owner of an API key, with what it may use and what may become of its data.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace tidemill {
+
+enum class Consent : uint8_t {
+  kTrain,  // may be stored and trained on
+  kStore,  // may be stored, never trained on
+  kNone,   // nothing of it is kept longer than its answer takes
+};
+
+struct Tenant {
+  std::string name = "default";
+  uint64_t id = 1;  // for the engine's prefix cache; never 0, another for each name
+  Consent consent = Consent::kStore;
+  double requests_per_minute = 0;  // 0: no bound
+  uint32_t concurrency = 0;        // requests at once, waiting ones counted; 0: no bound
+};
+
+}  // namespace tidemill

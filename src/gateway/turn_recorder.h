@@ -1,0 +1,79 @@
+// The seam between the gateway and what remembers conversations: which ids a turn starts with, and
+// what was drawn.
+//
+//   ChatRequest, tenant, headers -> Prepare -> prompt ids -> engine -> RecordedTurn -> Finished
+//   -> (stored) -> the client sees the end
+//
+// PlainRecorder (plain_recorder.h) renders and encodes and remembers nothing.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/status.h"
+#include "engine/engine.h"
+#include "gateway/chat_request.h"
+#include "gateway/tenant.h"
+
+namespace tidemill {
+
+// A request that was understood and admitted. What it refers to lives until its last choice was
+// reported.
+struct TurnQuestion {
+  const ChatRequest& request;
+  const Tenant& tenant;
+  // Names in lower case, the last of a repeated one; credentials (authorization, x-api-key, cookie)
+  // are left out.
+  const std::map<std::string, std::string>& headers;
+  std::string request_id;  // one for each HTTP request, also in its answer
+  std::string body_sha256;
+  int64_t wall_ms = 0;
+};
+
+struct TurnPrompt {
+  // One for each of ChatRequest::prompts; of a conversation one. None is empty.
+  std::vector<std::vector<TokenId>> prompts{};
+  bool thinking_open = false;  // the prompt ends inside of a think block
+  uint64_t session = 0;        // SequenceStart::session
+  std::string session_name{};  // told to the client in a header; empty: nothing is told
+  std::optional<uint64_t> pin_version{};
+  uint64_t ticket = 0;  // the recorder's own: comes back with every choice
+};
+
+// One choice of the answer. Choices of a prompt come one after another: choice / n is the prompt.
+struct RecordedTurn {
+  uint64_t ticket = 0;
+  int choice = 0;
+  TurnParams params{};  // as the engine was asked: sampling, stops, seed, forced tokens
+  TurnOutput output{};  // all of it
+  // The answer as it comes back in a later request's messages (chat_request.h). null: of
+  // /v1/completions, which has no messages.
+  WireJson message = nullptr;
+};
+
+// All calls may come from any thread, several at a time, but for one ticket: Prepare, then one of
+// Finished and Abandoned for each choice. A request that only counts tokens (Api::kCountTokens) is
+// prepared and nothing follows.
+class TurnRecorder {
+ public:
+  virtual ~TurnRecorder() = default;
+
+  // Called by a worker, may take as long as rendering does. kInvalid: the conversation cannot be
+  // rendered (the client is told 400 and the message); kExists: 409; kFull: 429; else 503.
+  virtual Result<TurnPrompt> Prepare(const TurnQuestion& question) = 0;
+
+  // The turn is complete. Must not block: `stored` is called once, from any thread or inside of
+  // this call, when the client may see the end. A failure is shown to the client as an error of
+  // the server.
+  virtual void Finished(RecordedTurn turn, std::function<void(Status)> stored) = 0;
+
+  // The client left, the engine failed or the server stops: what was drawn so far, maybe nothing.
+  // Must not block.
+  virtual void Abandoned(RecordedTurn turn, const Status& why) = 0;
+};
+
+}  // namespace tidemill
