@@ -15,7 +15,7 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_LES
   # False alarms of g++ 12 over std::string (GCC bug 105651).
   target_compile_options(tidemill_flags INTERFACE -Wno-restrict)
 endif()
-if(CMAKE_UNITY_BUILD)
+if(CMAKE_UNITY_BUILD AND CMAKE_CXX_COMPILER_ID STREQUAL GNU)
   # g++ takes a source included by another for a header, where a class must not have members of a type in an
   # anonymous namespace.
   target_compile_options(tidemill_flags INTERFACE -Wno-subobject-linkage)
