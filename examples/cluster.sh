@@ -30,7 +30,7 @@ say "1. Tasks, and a policy warmed up on a few demonstrations"
 "$tidemill" tasks generate --family cfunc --count 100 --seed "$((seed * 10 + 3))" --split heldout --out "$out/eval.jsonl"
 "$tidemill" tasks model --family cfunc --out "$out/shape"
 "$tidemill" warmup "$out/demonstrations.jsonl" --from-config "$out/shape" --out "$out/warm" --seed "$seed" \
-  --batch-tokens 2048 --evaluate-every 100 --patience 4 --minutes 0.7
+  --batch-tokens 2048 --evaluate-every 100 --patience 4 --max-steps 1000 --minutes 4
 
 say "2. Redis and six workers"
 "$tidemill" bus key "$out/sign.key"
