@@ -59,8 +59,17 @@ struct PutCheckpoint {
   std::string path;
 };
 
+// A session of the gateway as it is now. Key: number.
+struct PutSession {
+  v1::Session session;
+};
+// An answer in a session that is stored. Key: session, turn. kExists: there is one.
+struct PutSessionTurn {
+  v1::SessionTurn turn;
+};
+
 using StoreOp = std::variant<PutTrajectory, PutVerdict, PutFate, PutStep, PutGroup, PutGroupReport,
-                             ReserveVersion, PutCheckpoint>;
+                             ReserveVersion, PutCheckpoint, PutSession, PutSessionTurn>;
 
 struct StoreDone {
   uint64_t tag = 0;
