@@ -4,6 +4,7 @@
 #include <optional>
 #include <string_view>
 
+#include "gateway/plain_recorder.h"
 #include "model/model_template.h"
 #include "model/tool_formats/output_parser.h"
 
@@ -114,7 +115,6 @@ BuiltPrompt Assemble(const ServedPolicy& policy, const Rendered& rendered,
     encode_up_to(place.begin);
     const KnownAnswer& answer = *place.answer;
     prompt.ids.insert(prompt.ids.end(), answer.ids.begin(), answer.ids.end());
-    prompt.placed.push_back(answer.message);
     at = place.end;
     tail = answer.tail;
   }
@@ -170,6 +170,15 @@ Result<BuiltPrompt> TemplatePromptBuilder::Build(const ChatRequest& request,
     if (nonce + 2 == kMarkTries) marked.clear();
   }
   return Internal("a conversation could not be rendered with its answers marked");
+}
+
+Result<std::vector<std::vector<TokenId>>> TemplatePromptBuilder::Encode(
+    const ChatRequest& request) const {
+  return EncodeRawPrompts(policy_, request);
+}
+
+std::string TemplatePromptBuilder::BytesOf(TokenId id) const {
+  return std::string(policy_.tokenizer.TokenBytes(id));
 }
 
 }  // namespace tidemill

@@ -26,7 +26,6 @@ struct KnownAnswer {
 
 struct BuiltPrompt {
   std::vector<TokenId> ids{};
-  std::vector<size_t> placed{};  // messages whose drawn ids are in it
   bool thinking_open = false;    // it ends inside of a think block
 };
 
@@ -40,6 +39,10 @@ class PromptBuilder {
   virtual Result<BuiltPrompt> Build(const ChatRequest& request, const WireJson& messages,
                                     const std::vector<KnownAnswer>& answers,
                                     int64_t wall_ms) const = 0;
+  // The prompts of /v1/completions. kInvalid names the one that is empty.
+  virtual Result<std::vector<std::vector<TokenId>>> Encode(const ChatRequest& request) const = 0;
+  // The bytes a token stands for.
+  virtual std::string BytesOf(TokenId id) const = 0;
 };
 
 // By the template of a served model, which must outlive it.
@@ -49,6 +52,8 @@ class TemplatePromptBuilder final : public PromptBuilder {
   Result<BuiltPrompt> Build(const ChatRequest& request, const WireJson& messages,
                             const std::vector<KnownAnswer>& answers,
                             int64_t wall_ms) const override;
+  Result<std::vector<std::vector<TokenId>>> Encode(const ChatRequest& request) const override;
+  std::string BytesOf(TokenId id) const override;
 
  private:
   const ServedPolicy& policy_;

@@ -39,7 +39,7 @@ struct LiveTurn {
   uint64_t context = 0;         // chain key of the whole conversation before the answer
   uint32_t context_size = 0;    // its messages
   uint32_t prompt_tokens = 0;   // of the whole prompt
-  bool continued = false;       // its ids stand in the prompt of a later turn
+  bool continued = false;       // its answer is in the conversation of a later turn
 };
 
 // What of a conversation a session knows.

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -19,6 +20,7 @@
 #include "live/prompt_builder.h"
 #include "live/session.h"
 #include "live/settle.h"
+#include "store/run_db.h"
 #include "store/store_port.h"
 
 namespace tidemill {
@@ -51,7 +53,6 @@ struct LivePlan {
   std::string session_name{};
   WireJson messages{};  // to render: those known as they were first sent
   std::vector<KnownAnswer> answers{};
-  std::vector<uint32_t> turns{};  // of `answers`
   int64_t started_ms = 0;         // of the session: the day on its prompts
 };
 
@@ -62,16 +63,11 @@ struct LiveStores {
   uint32_t turn = 0;  // 0: none, there is nothing to wait for
 };
 
-// Planted mistakes, for the simulator alone.
-struct LiveBugs {
-  bool retry_is_new = false;  // a retry is counted as a question of its own
-};
-
 // Not thread-safe.
 class SessionTable {
  public:
-  SessionTable(const LiveOptions& options, uint64_t first_number, LiveBugs bugs = {})
-      : options_(options), bugs_(bugs), next_number_(first_number) {}
+  SessionTable(const LiveOptions& options, uint64_t first_number)
+      : options_(options), next_number_(first_number) {}
 
   // A session from an earlier process, open. kCorrupt: a turn does not fit; those before it are
   // kept.
@@ -79,14 +75,13 @@ class SessionTable {
 
   // kFull: the session has as many turns as it may.
   Result<LivePlan> Open(const TurnQuestion& question);
-  // The prompts the engine is given, one for each of the request's; `placed` as in BuiltPrompt.
-  void Begin(uint64_t ticket, std::vector<std::vector<TokenId>> prompts,
-             const std::vector<size_t>& placed);
+  // The prompts the engine is given, one for each of the request's.
+  void Begin(uint64_t ticket, std::vector<std::vector<TokenId>> prompts);
   // The request cannot be answered: as if it had not come.
   void Forget(uint64_t ticket);
 
   // The choice is complete, or was given up: `cut`.
-  LiveStores Finish(const RecordedTurn& turn, bool cut, const Tokenizer& tokenizer, int64_t wall_ms);
+  LiveStores Finish(const RecordedTurn& turn, bool cut, const PromptBuilder& builder, int64_t wall_ms);
   // What became of the turn of a Finish. Not ok: it is gone.
   LiveStores Stored(uint64_t session, uint32_t turn, const Status& status, int64_t wall_ms);
 
@@ -97,9 +92,8 @@ class SessionTable {
   Result<LiveStores> Close(uint64_t session, const std::string& reason, int64_t wall_ms);
 
   const LiveTotals& totals() const { return totals_; }
-  size_t size() const { return sessions_.size(); }
-  size_t requests() const { return tickets_.size(); }
-  const Session* Find(uint64_t number) const;
+  size_t open() const { return open_; }  // sessions that are not closed
+  const Session* Find(uint64_t number) const;  // nullptr: it is not in memory
   // Called with what each close decided.
   std::function<void(const Session&, const Settlement&)> on_close;
 
@@ -110,10 +104,14 @@ class SessionTable {
     bool answered = false;   // one of them came to its end
     bool unconfirmed = false;  // by an earlier process: nobody knows whether the client saw the end
   };
+  struct Pending {
+    v1::SessionTurn record;
+    uint64_t ticket = 0;
+  };
   struct Entry {
     std::unique_ptr<Session> session;
     std::map<uint32_t, Question> questions;
-    std::map<uint32_t, v1::SessionTurn> pending;  // on their way to the store
+    std::map<uint32_t, Pending> pending;  // on their way to the store, by turn
     int open = 0;                                 // requests under way
     int64_t active_ms = 0;
     bool stored = false;  // the store has its record
@@ -126,9 +124,9 @@ class SessionTable {
     std::vector<std::vector<TokenId>> prompts;
     WireJson messages;
     SessionMatch match;
-    std::vector<uint32_t> matched;
     bool tools = false, end = false;
-    int choices = 1, reported = 0, answered = 0;
+    int choices = 1;   // for each prompt
+    int waited_for = 1;  // choices that were not reported, or not stored
     int64_t started_ms = 0;
   };
 
@@ -137,23 +135,24 @@ class SessionTable {
     uint32_t question = 0;  // of a retry; 0: it is none
   };
   Resolved Resolve(const TurnQuestion& question, const Conversation& conversation);
+  static uint64_t Own(const std::string& tenant, uint64_t key);
   Entry* ByPrefix(const std::string& tenant, const Conversation& conversation);
   std::optional<Resolved> ByRetry(const TurnQuestion& question, const std::string& name);
   Entry& NewSession(const TurnQuestion& question, const std::string& name,
                     const std::string& named_by);
   void Reopen(Entry& entry);
   v1::SessionTurn RecordOf(const Ticket& ticket, const RecordedTurn& turn, bool cut,
-                           const Tokenizer& tokenizer, int64_t wall_ms) const;
+                           const PromptBuilder& builder, int64_t wall_ms) const;
   void Index(const Session& session, const LiveTurn& turn);
-  void DoneWith(Entry& entry, Ticket& ticket, LiveStores& stores, int64_t wall_ms);
+  // One choice less is waited for; the last one ends the request.
+  void DoneWith(uint64_t ticket, LiveStores& stores, int64_t wall_ms);
   void CloseNow(Entry& entry, const std::string& reason, LiveStores& stores, int64_t wall_ms);
   void Evict(uint64_t number);
-  size_t Bytes() const;
 
   const LiveOptions options_;
-  const LiveBugs bugs_;
   uint64_t next_number_;
   uint64_t next_ticket_ = 1;
+  size_t open_ = 0;
   std::map<uint64_t, Entry> sessions_;
   std::unordered_map<uint64_t, Ticket> tickets_;
   std::map<std::pair<std::string, std::string>, uint64_t> by_name_;  // tenant, name

@@ -262,10 +262,15 @@ Status OpWriter::Put(const PutSession& op) {
   if (s.number() == 0) return Invalid("a session without a number");
   TM_RETURN_IF_ERROR(CheckNumber("session", s.number()));
   TM_ASSIGN_OR_RETURN(const std::string body, codec_.Pack(s));
-  return statements_->put_session
-      .With(s.number(), s.tenant(), s.name(), s.agent(), s.started_ms(), s.closed_ms(),
-            BlobRef{body})
-      .Run();
+  TM_RETURN_IF_ERROR(statements_->put_session
+                         .With(s.number(), s.tenant(), s.name(), s.agent(), s.started_ms(),
+                               s.closed_ms(), BlobRef{body})
+                         .Run());
+  for (const v1::Trajectory& trajectory : op.trajectories) {
+    const Status put = Put(PutTrajectory{trajectory});
+    if (!put.ok() && put.code() != Code::kExists) return put;
+  }
+  return Ok();
 }
 
 Status OpWriter::Put(const PutSessionTurn& op) {
