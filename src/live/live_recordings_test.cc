@@ -27,7 +27,8 @@ std::map<std::string, std::vector<Exchange>> ByAgent() {
     std::ifstream lines(RecordingsFolder() + "/" + agent + ".jsonl");
     size_t i = 0;
     for (std::string line; std::getline(lines, line); ++i) {
-      for (const auto& [name, value] : WireJson::parse(line)["headers"].items()) {
+      const WireJson record = WireJson::parse(line);
+      for (const auto& [name, value] : record["headers"].items()) {
         exchanges[i].headers[name] = value.get<std::string>();
       }
     }
@@ -137,7 +138,7 @@ Replayed Replay(const ServedPolicy& policy, const std::vector<Exchange>& exchang
 TEST(LiveRecordings, EachIsOneSessionWithEveryMainTurnTokenExact) {
   const auto agents = ByAgent();
   if (agents.empty()) GTEST_SKIP() << "no recordings in " << RecordingsFolder();
-  EXPECT_GE(agents.size(), 18u);
+  EXPECT_GE(agents.size(), 17u);
   const ServedPolicy policy = TestPolicy(kTestTemplate);
   const std::set<std::string> branching = {"openclaw", "py-aider", "py-smolagents-tool"};
   for (const bool restarts : {false, true}) {
@@ -149,7 +150,9 @@ TEST(LiveRecordings, EachIsOneSessionWithEveryMainTurnTokenExact) {
       EXPECT_EQ(replayed.totals.branches > 0, branching.contains(agent));
       // A title is a conversation of its own; the first turn has none before it.
       const size_t roots = agent == "opencode" ? 2 : 1;
-      if (!branching.contains(agent)) EXPECT_EQ(replayed.extends, replayed.turns - roots);
+      if (!branching.contains(agent)) {
+        EXPECT_EQ(replayed.extends, replayed.turns - roots);
+      }
       // All that was drawn at a temperature in a main turn is trained, each token once.
       uint64_t trained = 0;
       for (const v1::Trajectory& trajectory : replayed.trajectories) {

@@ -146,7 +146,7 @@ class SessionTable {
   void Index(const Session& session, const LiveTurn& turn);
   // One choice less is waited for; the last one ends the request.
   void DoneWith(uint64_t ticket, LiveStores& stores, int64_t wall_ms);
-  void CloseNow(Entry& entry, const std::string& reason, LiveStores& stores, int64_t wall_ms);
+  void CloseNow(Entry& entry, std::string reason, LiveStores& stores, int64_t wall_ms);
   void Evict(uint64_t number);
 
   const LiveOptions options_;

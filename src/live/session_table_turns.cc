@@ -126,7 +126,7 @@ LiveStores SessionTable::Finish(const RecordedTurn& turn, bool cut, const Prompt
   stores.ops.push_back(PutSessionTurn{record});
   stores.session = ticket.session;
   stores.turn = record.turn();
-  entry.pending[record.turn()] = {std::move(record), turn.ticket};
+  entry.pending[stores.turn] = {std::move(record), turn.ticket};
   return stores;
 }
 
@@ -178,14 +178,14 @@ void SessionTable::Forget(uint64_t ticket) {
   if (--entry.open == 0 && entry.session->turns().empty()) Evict(asked.session);
 }
 
-void SessionTable::CloseNow(Entry& entry, const std::string& reason, LiveStores& stores,
+void SessionTable::CloseNow(Entry& entry, std::string reason, LiveStores& stores,
                             int64_t wall_ms) {
   entry.closing.clear();
   Session& session = *entry.session;
   v1::Session& record = session.record();
   const uint32_t last = session.turns().empty() ? 0 : session.turns().rbegin()->first;
   record.set_closed_ms(std::max<int64_t>(1, wall_ms));
-  record.set_close_reason(reason);
+  record.set_close_reason(std::move(reason));
   record.set_closes(record.closes() + 1);
   record.set_settled_before(record.settled());
   record.set_settled(std::max(record.settled(), last));
