@@ -13,8 +13,8 @@
 
 namespace tidemill {
 
-// Equal for messages that are the same to us; 64 bits of SHA-256. What does not count: ids of calls,
-// reasoning, and in what others wrote the lines that IsVolatileLine names.
+// Equal for messages that are the same to us; 64 bits of SHA-256. What does not count: ids of
+// calls, reasoning, and in what others wrote the lines that IsVolatileLine names.
 uint64_t MessageKey(const WireJson& message);
 
 std::vector<uint64_t> MessageKeys(const WireJson& messages);

@@ -27,14 +27,15 @@ constexpr const char* kAnswer =
 
 TEST(MessageKey, IsTheSameForEveryRewriteThatRealClientsMake) {
   const uint64_t key = KeyOf(kAnswer);
-  for (const char* rewritten : {
-           // Other ids, spaces and key order in the arguments, an index, keys in another order.
-           R"({"tool_calls": [{"index": 0, "function": {"arguments": "{ \"deep\": {\"a\": [1, 2]}, \"n\": 1, \"cmd\": \"ls\" }", "name": "bash"}, "type": "function", "id": "call1"}], "content": "I will.", "role": "assistant"})",
-           // Escapes instead of characters, nulls added, reasoning echoed.
-           R"({"role": "assistant", "content": "I will.", "refusal": null, "audio": null, "annotations": null, "function_call": null, "reasoning_content": "hm", "tool_calls": [{"id": "x", "type": "function", "function": {"name": "bash", "arguments": "{\"\u0063md\":\"l\\u0073\",\"n\":1.0,\"deep\":{\"a\":[1,2]}}"}}]})",
-           // A newline gained or lost at an end; unknown fields of litellm.
-           R"({"role": "assistant", "content": "\nI will.\n", "provider_specific_fields": {"refusal": null}, "tool_calls": [{"id": "x", "type": "function", "function": {"name": "bash", "arguments": "{\"cmd\":\"ls\",\"n\":1.0,\"deep\":{\"a\":[1,2]}}"}}]})",
-       }) {
+  for (
+      const char* rewritten : {
+          // Other ids, spaces and key order in the arguments, an index, keys in another order.
+          R"({"tool_calls": [{"index": 0, "function": {"arguments": "{ \"deep\": {\"a\": [1, 2]}, \"n\": 1, \"cmd\": \"ls\" }", "name": "bash"}, "type": "function", "id": "call1"}], "content": "I will.", "role": "assistant"})",
+          // Escapes instead of characters, nulls added, reasoning echoed.
+          R"({"role": "assistant", "content": "I will.", "refusal": null, "audio": null, "annotations": null, "function_call": null, "reasoning_content": "hm", "tool_calls": [{"id": "x", "type": "function", "function": {"name": "bash", "arguments": "{\"\u0063md\":\"l\\u0073\",\"n\":1.0,\"deep\":{\"a\":[1,2]}}"}}]})",
+          // A newline gained or lost at an end; unknown fields of litellm.
+          R"({"role": "assistant", "content": "\nI will.\n", "provider_specific_fields": {"refusal": null}, "tool_calls": [{"id": "x", "type": "function", "function": {"name": "bash", "arguments": "{\"cmd\":\"ls\",\"n\":1.0,\"deep\":{\"a\":[1,2]}}"}}]})",
+      }) {
     EXPECT_EQ(KeyOf(rewritten), key) << rewritten;
   }
 }
@@ -49,14 +50,15 @@ TEST(MessageKey, NullMissingAndEmptyContentAreOne) {
 
 TEST(MessageKey, DiffersWhereTheMeaningDoes) {
   const uint64_t key = KeyOf(kAnswer);
-  for (const char* other : {
-           R"({"role": "assistant", "content": "I will not.", "tool_calls": [{"id": "call_1", "type": "function", "function": {"name": "bash", "arguments": "{\"cmd\":\"ls\",\"n\":1.0,\"deep\":{\"a\":[1,2]}}"}}]})",
-           R"({"role": "assistant", "content": "I will.", "tool_calls": [{"id": "call_1", "type": "function", "function": {"name": "sh", "arguments": "{\"cmd\":\"ls\",\"n\":1.0,\"deep\":{\"a\":[1,2]}}"}}]})",
-           R"({"role": "assistant", "content": "I will.", "tool_calls": [{"id": "call_1", "type": "function", "function": {"name": "bash", "arguments": "{\"cmd\":\"ls\",\"n\":1.5,\"deep\":{\"a\":[1,2]}}"}}]})",
-           R"({"role": "assistant", "content": "I will.", "tool_calls": [{"id": "call_1", "type": "function", "function": {"name": "bash", "arguments": "{\"cmd\":\"ls\",\"n\":1.0,\"deep\":{\"a\":[2,1]}}"}}]})",
-           R"({"role": "user", "content": "I will."})",
-           R"({"role": "assistant", "content": "I will."})",
-       }) {
+  for (
+      const char* other : {
+          R"({"role": "assistant", "content": "I will not.", "tool_calls": [{"id": "call_1", "type": "function", "function": {"name": "bash", "arguments": "{\"cmd\":\"ls\",\"n\":1.0,\"deep\":{\"a\":[1,2]}}"}}]})",
+          R"({"role": "assistant", "content": "I will.", "tool_calls": [{"id": "call_1", "type": "function", "function": {"name": "sh", "arguments": "{\"cmd\":\"ls\",\"n\":1.0,\"deep\":{\"a\":[1,2]}}"}}]})",
+          R"({"role": "assistant", "content": "I will.", "tool_calls": [{"id": "call_1", "type": "function", "function": {"name": "bash", "arguments": "{\"cmd\":\"ls\",\"n\":1.5,\"deep\":{\"a\":[1,2]}}"}}]})",
+          R"({"role": "assistant", "content": "I will.", "tool_calls": [{"id": "call_1", "type": "function", "function": {"name": "bash", "arguments": "{\"cmd\":\"ls\",\"n\":1.0,\"deep\":{\"a\":[2,1]}}"}}]})",
+          R"({"role": "user", "content": "I will."})",
+          R"({"role": "assistant", "content": "I will."})",
+      }) {
     EXPECT_NE(KeyOf(other), key) << other;
   }
   // Lengths stand before the parts: they cannot run into one another.
@@ -79,17 +81,20 @@ TEST(SessionName, IsWhatTheClientSaysThenWhatItsAgentSaysThenIdsInTheBody) {
   EXPECT_EQ(NameSession({{"session-id", "s"}}, hints).named_by, "session-id");
   EXPECT_EQ(NameSession({}, hints).named_by, "prompt_cache_key");
   EXPECT_EQ(NameSession({}, {{"prompt_cache_key", "my-app"}}).name, "") << "shared by many";
-  EXPECT_EQ(NameSession({}, {{"metadata.user_id", R"({"device_id":"d","session_id":"c5be"})"}}).name,
-            "c5be");
+  EXPECT_EQ(
+      NameSession({}, {{"metadata.user_id", R"({"device_id":"d","session_id":"c5be"})"}}).name,
+      "c5be");
   EXPECT_EQ(NameSession({}, {{"metadata.user_id", "user_1_account__session_c5be"}}).name, "c5be");
   EXPECT_EQ(NameSession({}, {{"metadata.user_id", "alice"}}).name, "") << "a person";
   EXPECT_EQ(NameSession({{"x-session-id", std::string(10'000, 'x')}}, {}).name, "");
 }
 
 TEST(SessionName, HelpersAndRetriesSaySoInHeaders) {
-  EXPECT_EQ(DeclaredSide({{"x-codex-turn-metadata", R"({"agent_name":"/root","request_kind":"turn"})"}}),
-            "");
-  EXPECT_EQ(DeclaredSide({{"x-codex-turn-metadata", R"({"agent_name":"/root/a","request_kind":"turn"})"}}),
+  EXPECT_EQ(
+      DeclaredSide({{"x-codex-turn-metadata", R"({"agent_name":"/root","request_kind":"turn"})"}}),
+      "");
+  EXPECT_EQ(DeclaredSide(
+                {{"x-codex-turn-metadata", R"({"agent_name":"/root/a","request_kind":"turn"})"}}),
             "subagent");
   EXPECT_EQ(DeclaredSide({{"x-codex-turn-metadata", R"({"request_kind":"compact"})"}}), "helper");
   EXPECT_EQ(DeclaredSide({{"x-codex-turn-metadata", "{broken"}}), "");

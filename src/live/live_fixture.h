@@ -69,17 +69,16 @@ inline Tokenizer TestTokenizer() {
 inline ServedPolicy TestPolicy(const std::string& source, const std::string& end = "<|im_end|>") {
   auto chat = ChatTemplate::Parse(source, "test template");
   TM_CHECK(chat.ok(), chat.status().message());
-  ServedPolicy policy{.name = "test",
-                      .tokenizer = TestTokenizer(),
-                      .chat = ModelTemplate{.chat = *chat,
-                                            .tool_use = std::nullopt,
-                                            .bos_token = "",
-                                            .eos_token = end},
-                      .no_chat_reason = "",
-                      .format = DetectOutputFormat(source),
-                      .generation = {},
-                      .end_ids = {},
-                      .context_tokens = 100'000};
+  ServedPolicy policy{
+      .name = "test",
+      .tokenizer = TestTokenizer(),
+      .chat =
+          ModelTemplate{.chat = *chat, .tool_use = std::nullopt, .bos_token = "", .eos_token = end},
+      .no_chat_reason = "",
+      .format = DetectOutputFormat(source),
+      .generation = {},
+      .end_ids = {},
+      .context_tokens = 100'000};
   policy.end_ids.push_back(*policy.tokenizer.AddedTokenId(end));
   return policy;
 }
@@ -118,8 +117,7 @@ inline WireJson ReadMessage(const ServedPolicy& policy, const std::string& text)
   }
   WireJson list = WireJson::array();
   for (size_t i = 0; i < calls.size(); ++i) {
-    list.push_back(
-        CanonicalCall("call_" + std::to_string(i), calls[i].first, calls[i].second, {}));
+    list.push_back(CanonicalCall("call_" + std::to_string(i), calls[i].first, calls[i].second, {}));
   }
   return CanonicalAssistant(content, reasoning, std::move(list));
 }
@@ -162,7 +160,8 @@ class TestStore final : public StorePort {
       state.next_number = number + 1;
       if (session.closed_ms() != 0) continue;
       const auto it = turns.find(number);
-      state.open.push_back({session, it == turns.end() ? std::vector<v1::SessionTurn>() : it->second});
+      state.open.push_back(
+          {session, it == turns.end() ? std::vector<v1::SessionTurn>() : it->second});
     }
     return state;
   }

@@ -46,13 +46,14 @@ class RandomClient {
       return;
     }
     drawn_.push_back({asked.prompt.prompts[0], std::move(ids), turn.output.logprobs});
-    world_.recorder->Finished(std::move(turn), [](const Status& status) { ASSERT_TRUE(status.ok()); });
+    world_.recorder->Finished(std::move(turn),
+                              [](const Status& status) { ASSERT_TRUE(status.ok()); });
     world_.Step();
     history.push_back(Rewritten(message));
-    history.push_back(random_.Chance(0.5) ? UserMessage(Words())
-                                          : WireJson{{"role", "tool"},
-                                                     {"content", Words()},
-                                                     {"tool_call_id", "c"}});
+    history.push_back(
+        random_.Chance(0.5)
+            ? UserMessage(Words())
+            : WireJson{{"role", "tool"}, {"content", Words()}, {"tool_call_id", "c"}});
   }
 
   // Every token of every finished turn, by its log-probability, which no two share.
@@ -104,8 +105,9 @@ class RandomClient {
 
  private:
   std::string Words() {
-    static const char* const words[] = {"sum", "the", "List\n", "größe", "<|im_end|>", "{\"a\": 1}", " x",
-                                        "tool", "😀", "\n\n", "tmk0c1kmt", "</think>", "3.14"};
+    static const char* const words[] = {"sum",        "the",      "List\n", "größe", "<|im_end|>",
+                                        "{\"a\": 1}", " x",       "tool",   "😀",     "\n\n",
+                                        "tmk0c1kmt",  "</think>", "3.14"};
     std::string text;
     for (uint64_t n = 1 + random_.Below(5); n > 0; --n) text += words[random_.Below(13)];
     return text + std::to_string(random_.Below(1000));
@@ -113,7 +115,8 @@ class RandomClient {
 
   std::string Text() {
     WireJson message = {{"role", "assistant"}, {"content", "say " + Words()}};
-    if (random_.Chance(0.5)) message["reasoning_content"] = "think " + std::to_string(random_.Below(99));
+    if (random_.Chance(0.5))
+      message["reasoning_content"] = "think " + std::to_string(random_.Below(99));
     if (random_.Chance(0.5)) {
       message["tool_calls"] = WireJson::array();
       message["tool_calls"].push_back(
@@ -125,8 +128,10 @@ class RandomClient {
   // What comes back of an answer.
   WireJson Rewritten(WireJson message) {
     if (random_.Chance(0.5)) message.erase("reasoning_content");
-    if (random_.Chance(0.3)) message["content"] = "\n" + message["content"].get<std::string>() + "\n";
-    if (message.contains("tool_calls") && random_.Chance(0.5)) message["tool_calls"][0]["id"] = "other";
+    if (random_.Chance(0.3))
+      message["content"] = "\n" + message["content"].get<std::string>() + "\n";
+    if (message.contains("tool_calls") && random_.Chance(0.5))
+      message["tool_calls"][0]["id"] = "other";
     if (random_.Chance(0.1)) message["content"] = "rewritten " + Words();
     return message;
   }
@@ -141,7 +146,8 @@ class RandomClient {
       edited.push_back(history[i]);
       if (i == victim) edited.back()["content"] = Words();
     }
-    if (edited.empty() || edited.back()["role"] == "assistant") edited.push_back(UserMessage(Words()));
+    if (edited.empty() || edited.back()["role"] == "assistant")
+      edited.push_back(UserMessage(Words()));
     return edited;
   }
 

@@ -13,10 +13,7 @@ constexpr auto kSweepEvery = std::chrono::seconds(1);
 
 LiveRecorder::LiveRecorder(const LiveOptions& options, const PromptBuilder& builder,
                            StorePort& store, const Clock& clock, const SessionsState& sessions)
-    : builder_(builder),
-      store_(store),
-      clock_(clock),
-      table_(options, sessions.next_number) {
+    : builder_(builder), store_(store), clock_(clock), table_(options, sessions.next_number) {
   for (const StoredSession& session : sessions.open) {
     const Status restored = table_.Restore(session);
     if (!restored.ok()) {

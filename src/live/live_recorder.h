@@ -30,10 +30,9 @@ struct LiveCounters : CounterSet {
                 .metric = "tidemill_live_sessions_open",
                 .help = "Sessions that are not closed",
                 .kind = Counter::Kind::kLevel}};
-  Counter sessions{*this,
-                   {.key = "live_sessions",
-                    .metric = "tidemill_live_sessions_total",
-                    .help = "Sessions begun"}};
+  Counter sessions{
+      *this,
+      {.key = "live_sessions", .metric = "tidemill_live_sessions_total", .help = "Sessions begun"}};
   Counter closed{*this,
                  {.key = "live_sessions_closed",
                   .metric = "tidemill_live_sessions_closed_total",
@@ -46,10 +45,8 @@ struct LiveCounters : CounterSet {
                   {.key = "live_retries",
                    .metric = "tidemill_live_retries_total",
                    .help = "Requests recognised as retries"}};
-  Counter turns{*this,
-                {.key = "live_turns",
-                 .metric = "tidemill_live_turns_total",
-                 .help = "Turns stored"}};
+  Counter turns{
+      *this, {.key = "live_turns", .metric = "tidemill_live_turns_total", .help = "Turns stored"}};
   Counter branches{*this,
                    {.key = "live_branches",
                     .metric = "tidemill_live_branches_total",
@@ -122,9 +119,9 @@ class LiveRecorder final : public TurnRecorder, public Loop {
   Time next_sweep_{};  // of the loop's thread
 
   mutable std::mutex mutex_;
-  SessionTable table_;                 // guarded by mutex_
+  SessionTable table_;                   // guarded by mutex_
   std::map<uint64_t, Waiting> waiting_;  // guarded by mutex_; by tag
-  uint64_t next_tag_ = 1;              // guarded by mutex_
+  uint64_t next_tag_ = 1;                // guarded by mutex_
 };
 
 }  // namespace tidemill

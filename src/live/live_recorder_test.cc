@@ -81,9 +81,9 @@ TEST_F(LiveRecorderTest, ARetryIsNotCountedTwice) {
   const Asked open = world_.Ask(RequestOf(messages_));
   const Asked twice = world_.Ask(RequestOf(messages_));
   EXPECT_EQ(open.prompt.session, twice.prompt.session);
-  world_.recorder->Abandoned(LiveWorld::Turn(open, {1, 2}, {{"role", "assistant"}, {"content", "a"}},
-                                             {}, 0),
-                             Closed("the client left"));
+  world_.recorder->Abandoned(
+      LiveWorld::Turn(open, {1, 2}, {{"role", "assistant"}, {"content", "a"}}, {}, 0),
+      Closed("the client left"));
   world_.Say(twice, "first");
   EXPECT_EQ(world_.recorder->counters().retries, 1u);
   EXPECT_EQ(world_.recorder->counters().questions, 1u);
@@ -137,7 +137,8 @@ TEST_F(LiveRecorderTest, OfSeveralChoicesThoseThatAreContinuedAreTrained) {
     const std::string text = "choice " + std::to_string(choice);
     choices.push_back(ReadMessage(policy_, text));
     ASSERT_TRUE(
-        world_.Answer(asked, DrawIds(policy_, text, world_.random), choices[choice], {}, choice).ok());
+        world_.Answer(asked, DrawIds(policy_, text, world_.random), choices[choice], {}, choice)
+            .ok());
   }
   messages_.push_back(choices[1]);
   messages_.push_back(UserMessage("good"));
@@ -155,7 +156,8 @@ TEST_F(LiveRecorderTest, WhatWasNotDrawnFromTheFullDistributionIsNotTrained) {
   params[3].sampling.min_p = 0.1f;
   uint64_t sampled = 0;
   for (size_t i = 0; i < params.size(); ++i) {
-    world_.Say(world_.Ask(RequestOf(messages_), {{"x-session-id", std::to_string(i)}}), "x", params[i]);
+    world_.Say(world_.Ask(RequestOf(messages_), {{"x-session-id", std::to_string(i)}}), "x",
+               params[i]);
     sampled += world_.store.turns.rbegin()->second.at(0).answer().ids_size();
   }
   EXPECT_EQ(world_.store.turns.begin()->second.at(0).untrainable(), "temperature");
@@ -189,7 +191,8 @@ TEST_F(LiveRecorderTest, ATurnCutByAStopStringIsTrainedWholeAndContinuedBeforeTh
   std::vector<TokenId> ids = DrawIds(policy_, "one two ", random, false);
   const uint32_t kept = static_cast<uint32_t>(ids.size());
   policy_.tokenizer.EncodeTo("xxSTOP", SpecialTokens::kAsText, ids);
-  RecordedTurn turn = LiveWorld::Turn(asked, ids, {{"role", "assistant"}, {"content", "one two xx"}}, {}, 0);
+  RecordedTurn turn =
+      LiveWorld::Turn(asked, ids, {{"role", "assistant"}, {"content", "one two xx"}}, {}, 0);
   turn.output.stop = {.string = 0, .token = kept, .byte = 10};
   // "xx" may be a token of its own: then it is wholly before the stop.
   size_t bytes = 8;
@@ -213,7 +216,8 @@ TEST_F(LiveRecorderTest, ATurnCutByAStopStringIsTrainedWholeAndContinuedBeforeTh
 
 TEST_F(LiveRecorderTest, AHelpersTurnIsStoredAndNotTrained) {
   const std::map<std::string, std::string> named = {{"x-session-id", "s"}};
-  world_.Say(world_.Ask(RequestOf(WireJson::array({UserMessage("a title for hello")})), named), "Hello");
+  world_.Say(world_.Ask(RequestOf(WireJson::array({UserMessage("a title for hello")})), named),
+             "Hello");
   messages_.push_back(world_.Say(world_.Ask(RequestOf(messages_, true), named), "working"));
   messages_.push_back(UserMessage("more"));
   world_.Say(world_.Ask(RequestOf(messages_, true), named), "done");

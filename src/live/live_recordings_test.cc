@@ -62,11 +62,13 @@ WireJson AnswerOf(Api api, const std::string& response) {
       if (block["type"] == "tool_use") calls.emplace_back(block["name"], block["input"].dump());
     }
   }
-  for (const RecordedEvent& event : whole.is_object() ? std::vector<RecordedEvent>() : EventsOf(response)) {
+  for (const RecordedEvent& event :
+       whole.is_object() ? std::vector<RecordedEvent>() : EventsOf(response)) {
     const WireJson& data = event.data;
     if (api == Api::kChat && data.is_object() && !data["choices"].empty()) {
       chat(data["choices"][0]["delta"]);
-    } else if (event.name == "response.output_item.done" && data["item"]["type"] == "function_call") {
+    } else if (event.name == "response.output_item.done" &&
+               data["item"]["type"] == "function_call") {
       calls.emplace_back(data["item"]["name"], data["item"]["arguments"]);
     } else if (event.name == "response.output_text.delta") {
       AddTo(content, data, "delta");
@@ -74,11 +76,13 @@ WireJson AnswerOf(Api api, const std::string& response) {
       calls.emplace_back(data["content_block"]["name"], "");
     } else if (event.name == "content_block_delta") {
       AddTo(content, data["delta"], "text");
-      if (data["delta"].contains("partial_json")) AddTo(calls.back().second, data["delta"], "partial_json");
+      if (data["delta"].contains("partial_json"))
+        AddTo(calls.back().second, data["delta"], "partial_json");
     }
   }
   WireJson list = WireJson::array();
-  for (const auto& [name, arguments] : calls) list.push_back(CanonicalCall("c", name, arguments, {}));
+  for (const auto& [name, arguments] : calls)
+    list.push_back(CanonicalCall("c", name, arguments, {}));
   return CanonicalAssistant(content, reasoning, std::move(list));
 }
 
@@ -109,12 +113,14 @@ Replayed Replay(const ServedPolicy& policy, const std::vector<Exchange>& exchang
     EXPECT_TRUE(asked.status.ok()) << asked.status.message();
     if (!asked.status.ok()) continue;
     const std::vector<TokenId>& prompt = asked.prompt.prompts[0];
-    replayed.extends += std::any_of(sequences.begin(), sequences.end(),
-                                    [&](const auto& earlier) { return StartsWith(prompt, earlier); });
+    replayed.extends += std::any_of(sequences.begin(), sequences.end(), [&](const auto& earlier) {
+      return StartsWith(prompt, earlier);
+    });
     const WireJson answer = AnswerOf(*api, exchange.recorded.response);
     const std::string text = WrittenText(answer);
     TurnParams params;
-    params.sampling.temperature = static_cast<float>(parsed.request->sampling.temperature.value_or(1));
+    params.sampling.temperature =
+        static_cast<float>(parsed.request->sampling.temperature.value_or(1));
     std::vector<TokenId> ids = DrawIds(policy, text, world.random);
     sequences.push_back(prompt);
     sequences.back().insert(sequences.back().end(), ids.begin(), ids.end());

@@ -43,8 +43,8 @@ Result<std::unique_ptr<LiveRun>> LiveRun::Open(const std::string& runs_root,
   parts->builder = std::make_unique<TemplatePromptBuilder>(policy);
   parts->store = std::make_unique<StoreThread>(std::move(db), clock);
   parts->client = parts->store->NewClient(kStoreClientCapacity);
-  parts->recorder = std::make_unique<LiveRecorder>(options, *parts->builder, *parts->client, clock,
-                                                   sessions);
+  parts->recorder =
+      std::make_unique<LiveRecorder>(options, *parts->builder, *parts->client, clock, sessions);
   parts->runner = std::make_unique<LoopRunner>();
   parts->runner->Add(*parts->recorder);
   TM_RETURN_IF_ERROR(parts->runner->Start());

@@ -69,7 +69,8 @@ std::optional<AnswerPlace> PlaceOf(const ServedPolicy& policy, const std::string
   if (answer.reasoning) {
     const std::string reasoning = Mark(nonce, 'r', answer.message);
     place.begin = text.find(reasoning);
-    if (place.begin == 0 || place.begin >= at || Occurrences(text, reasoning) != 1) return std::nullopt;
+    if (place.begin == 0 || place.begin >= at || Occurrences(text, reasoning) != 1)
+      return std::nullopt;
     // The tag belongs to the template where the prompt opened the think block, else to the model.
     const std::string drawn = policy.tokenizer.Decode(answer.ids);
     const size_t first = drawn.find_first_not_of(" \t\r\n");

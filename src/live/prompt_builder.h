@@ -26,16 +26,16 @@ struct KnownAnswer {
 
 struct BuiltPrompt {
   std::vector<TokenId> ids{};
-  bool thinking_open = false;    // it ends inside of a think block
+  bool thinking_open = false;  // it ends inside of a think block
 };
 
 // Thread-safe.
 class PromptBuilder {
  public:
   virtual ~PromptBuilder() = default;
-  // `request` gives everything but the messages. An answer that the template does not show as it was
-  // drawn (older reasoning is dropped, say) is rendered and encoded like any other text. kInvalid:
-  // the conversation cannot be rendered.
+  // `request` gives everything but the messages. An answer that the template does not show as it
+  // was drawn (older reasoning is dropped, say) is rendered and encoded like any other text.
+  // kInvalid: the conversation cannot be rendered.
   virtual Result<BuiltPrompt> Build(const ChatRequest& request, const WireJson& messages,
                                     const std::vector<KnownAnswer>& answers,
                                     int64_t wall_ms) const = 0;

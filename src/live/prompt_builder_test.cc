@@ -13,7 +13,9 @@ const WireJson kCallAnswer = {
     {"content", "I will look."},
     {"reasoning_content", "Where am I?"},
     {"tool_calls",
-     {{{"id", "c"}, {"type", "function"}, {"function", {{"name", "bash"}, {"arguments", {{"cmd", "ls"}}}}}}}}};
+     {{{"id", "c"},
+       {"type", "function"},
+       {"function", {{"name", "bash"}, {"arguments", {{"cmd", "ls"}}}}}}}}};
 
 WireJson ToolMessage(const std::string& text) {
   return {{"role", "tool"}, {"content", text}, {"tool_call_id", "c"}, {"name", "bash"}};
@@ -78,7 +80,8 @@ TEST(PromptBuilder, ATurnCutByAStopStringGoesOnBehindItsLastWholeToken) {
                              UserMessage("go on")};
   const std::vector<TokenId> prompt =
       Built(builder, messages, {{.message = 1, .ids = kept, .tail = " thr"}}, false);
-  EXPECT_TRUE(Begins(prompt, Concat(Built(builder, WireJson::array({messages[0]}), {}, false), kept)));
+  EXPECT_TRUE(
+      Begins(prompt, Concat(Built(builder, WireJson::array({messages[0]}), {}, false), kept)));
   EXPECT_EQ(policy.tokenizer.Decode(prompt),
             policy.tokenizer.Decode(Built(builder, messages, {}, false)));
 }
@@ -105,14 +108,19 @@ TEST(PromptBuilder, TextThatLooksLikeAMarkIsText) {
 TEST(PromptBuilder, PublishedTemplatesContinueOnTheDrawnIds) {
   const char* shared = std::getenv("TIDEMILL_SHARED");
   const std::string path =
-      (shared != nullptr ? std::string(shared) : TIDEMILL_SOURCE_DIR "/../shared") + "/chat/cases.json";
+      (shared != nullptr ? std::string(shared) : TIDEMILL_SOURCE_DIR "/../shared") +
+      "/chat/cases.json";
   std::ifstream file(path);
   if (!file.good()) GTEST_SKIP() << "no " << path;
   const WireJson cases = WireJson::parse(file);
   Random random(8);
-  for (const auto& [family, thinks] : std::vector<std::pair<std::string, bool>>{
-           {"qwen3", true}, {"qwen2_5", false}, {"llama3_1", false}, {"llama3_2", false},
-           {"lt_Qwen3-Coder", false}, {"lt_HuggingFaceTB-SmolLM3-3B", false}}) {
+  for (const auto& [family, thinks] :
+       std::vector<std::pair<std::string, bool>>{{"qwen3", true},
+                                                 {"qwen2_5", false},
+                                                 {"llama3_1", false},
+                                                 {"llama3_2", false},
+                                                 {"lt_Qwen3-Coder", false},
+                                                 {"lt_HuggingFaceTB-SmolLM3-3B", false}}) {
     SCOPED_TRACE(family);
     const WireJson& entry = cases["families"][family];
     const std::string end = entry["eos_token"].get<std::string>();
@@ -127,8 +135,8 @@ TEST(PromptBuilder, PublishedTemplatesContinueOnTheDrawnIds) {
     messages.push_back(ToolMessage("a.c"));
     const std::vector<TokenId> second =
         Built(builder, messages, {{.message = 2, .ids = drawn, .reasoning = thinks}});
-    EXPECT_TRUE(Begins(second, Concat(first, drawn)))
-        << policy.tokenizer.Decode(first) << "\n---\n" << policy.tokenizer.Decode(second);
+    EXPECT_TRUE(Begins(second, Concat(first, drawn))) << policy.tokenizer.Decode(first) << "\n---\n"
+                                                      << policy.tokenizer.Decode(second);
     EXPECT_NE(policy.tokenizer.Decode(second).find("a.c"), std::string::npos);
   }
 }

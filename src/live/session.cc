@@ -31,8 +31,8 @@ std::vector<uint64_t> Session::KeysOf(const LiveTurn& turn) const {
 }
 
 Status Session::Add(v1::SessionTurn record) {
-  const std::string name = "turn " + std::to_string(record.turn()) + " of session " +
-                           std::to_string(record_.number());
+  const std::string name =
+      "turn " + std::to_string(record.turn()) + " of session " + std::to_string(record_.number());
   LiveTurn turn;
   turn.messages = WireJson::parse(record.messages_json(), nullptr, false);
   turn.answer = WireJson::parse(record.answer_json(), nullptr, false);

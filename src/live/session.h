@@ -31,15 +31,15 @@ struct Conversation {
 };
 
 struct LiveTurn {
-  v1::SessionTurn record;       // without its JSON, which is here:
-  WireJson messages;            // behind those shared with the context turn
-  WireJson answer;              // null: of a raw completion
-  std::vector<uint64_t> keys;   // of `messages`
-  uint64_t answer_key = 0;      // 0: of a raw completion
-  uint64_t context = 0;         // chain key of the whole conversation before the answer
-  uint32_t context_size = 0;    // its messages
-  uint32_t prompt_tokens = 0;   // of the whole prompt
-  bool continued = false;       // its answer is in the conversation of a later turn
+  v1::SessionTurn record;      // without its JSON, which is here:
+  WireJson messages;           // behind those shared with the context turn
+  WireJson answer;             // null: of a raw completion
+  std::vector<uint64_t> keys;  // of `messages`
+  uint64_t answer_key = 0;     // 0: of a raw completion
+  uint64_t context = 0;        // chain key of the whole conversation before the answer
+  uint32_t context_size = 0;   // its messages
+  uint32_t prompt_tokens = 0;  // of the whole prompt
+  bool continued = false;      // its answer is in the conversation of a later turn
 };
 
 // What of a conversation a session knows.
@@ -92,7 +92,8 @@ class Session {
 
  private:
   const LiveTurn& At(uint32_t turn) const;
-  std::vector<uint64_t> KeysOf(const LiveTurn& turn) const;  // of the conversation before the answer
+  std::vector<uint64_t> KeysOf(
+      const LiveTurn& turn) const;  // of the conversation before the answer
   uint32_t AnswerIn(uint64_t chain, uint64_t key, std::span<const SessionMatch::Answer> used) const;
   uint32_t Better(uint32_t one, uint32_t other) const;
 

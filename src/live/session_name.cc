@@ -35,9 +35,8 @@ std::string FieldOf(std::string_view json, const char* field) {
 
 // Long enough and mixed enough to be made for one conversation: a cache key may also be shared.
 bool LooksUnique(std::string_view id) {
-  const auto digits = std::count_if(id.begin(), id.end(), [](unsigned char c) {
-    return std::isdigit(c) != 0;
-  });
+  const auto digits =
+      std::count_if(id.begin(), id.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
   return id.size() >= 20 && digits >= 4;
 }
 

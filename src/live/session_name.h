@@ -1,5 +1,6 @@
-// What a request says of itself besides its conversation: which session it belongs to, whether it is
-// sent again, whether it is one of an agent's helpers. From headers and ids in the body; no state.
+// What a request says of itself besides its conversation: which session it belongs to, whether it
+// is sent again, whether it is one of an agent's helpers. From headers and ids in the body; no
+// state.
 #pragma once
 
 #include <map>
@@ -22,8 +23,8 @@ struct SessionName {
   std::string named_by{};  // the header or the field
 };
 
-// The explicit header, then those of known agents, then ids in the body (ChatRequest::session_hints).
-// A name over 512 bytes is as none.
+// The explicit header, then those of known agents, then ids in the body
+// (ChatRequest::session_hints). A name over 512 bytes is as none.
 SessionName NameSession(const LiveHeaders& headers, const SessionHints& hints);
 
 // The client says that it has sent this before.

@@ -209,8 +209,8 @@ Result<LivePlan> SessionTable::Open(const TurnQuestion& question) {
   }
   plan.ticket = next_ticket_++;
   plan.session = ticket.session;
-  plan.session_name =
-      session.record().name().empty() ? "s" + std::to_string(ticket.session) : session.record().name();
+  plan.session_name = session.record().name().empty() ? "s" + std::to_string(ticket.session)
+                                                      : session.record().name();
   plan.started_ms = session.record().started_ms();
   ticket.messages = plan.messages;
   tickets_.emplace(plan.ticket, std::move(ticket));

@@ -1,6 +1,6 @@
 // All sessions of a run that are in memory: which of them a request belongs to, which requests are
-// retries, what is stored, when a session closes. No I/O, no clock, no threads: what is to be stored
-// comes out as StoreOps, and a turn counts once Stored says that it is durable.
+// retries, what is stored, when a session closes. No I/O, no clock, no threads: what is to be
+// stored comes out as StoreOps, and a turn counts once Stored says that it is durable.
 //
 //   Open(question) -> Plan -> (prompt is built) -> Begin(prompt) -> Finish | Abandon -> StoreOps
 //   -> Stored;   CloseIdle -> StoreOps
@@ -26,10 +26,10 @@
 namespace tidemill {
 
 struct LiveOptions {
-  milliseconds idle{30 * 60 * 1000};         // a session without requests for so long is closed
-  size_t max_sessions = 10'000;              // in memory; above it the one idle for longest goes
-  size_t max_bytes = size_t{2} << 30;        // of all sessions in memory, roughly
-  uint32_t max_turns = 4'000;                // of one session; the next request is refused
+  milliseconds idle{30 * 60 * 1000};   // a session without requests for so long is closed
+  size_t max_sessions = 10'000;        // in memory; above it the one idle for longest goes
+  size_t max_bytes = size_t{2} << 30;  // of all sessions in memory, roughly
+  uint32_t max_turns = 4'000;          // of one session; the next request is refused
 };
 
 // Totals since the process began. A retry is no question.
@@ -38,11 +38,11 @@ struct LiveTotals {
   uint64_t closed = 0;
   uint64_t questions = 0;
   uint64_t retries = 0;
-  uint64_t turns = 0;  // stored
+  uint64_t turns = 0;    // stored
   uint64_t sampled = 0;  // tokens of sessions that were closed
   uint64_t branches = 0;
   uint64_t rewritten = 0;
-  std::map<std::string, uint64_t> tokens{};         // of those, by reason; "trained"
+  std::map<std::string, uint64_t> tokens{};  // of those, by reason; "trained"
   std::map<std::string, uint64_t> branches_by_agent{};
 };
 
@@ -53,7 +53,7 @@ struct LivePlan {
   std::string session_name{};
   WireJson messages{};  // to render: those known as they were first sent
   std::vector<KnownAnswer> answers{};
-  int64_t started_ms = 0;         // of the session: the day on its prompts
+  int64_t started_ms = 0;  // of the session: the day on its prompts
 };
 
 struct LiveStores {
@@ -81,7 +81,8 @@ class SessionTable {
   void Forget(uint64_t ticket);
 
   // The choice is complete, or was given up: `cut`.
-  LiveStores Finish(const RecordedTurn& turn, bool cut, const PromptBuilder& builder, int64_t wall_ms);
+  LiveStores Finish(const RecordedTurn& turn, bool cut, const PromptBuilder& builder,
+                    int64_t wall_ms);
   // What became of the turn of a Finish. Not ok: it is gone.
   LiveStores Stored(uint64_t session, uint32_t turn, const Status& status, int64_t wall_ms);
 
@@ -92,7 +93,7 @@ class SessionTable {
   Result<LiveStores> Close(uint64_t session, const std::string& reason, int64_t wall_ms);
 
   const LiveTotals& totals() const { return totals_; }
-  size_t open() const { return open_; }  // sessions that are not closed
+  size_t open() const { return open_; }        // sessions that are not closed
   const Session* Find(uint64_t number) const;  // nullptr: it is not in memory
   // Called with what each close decided.
   std::function<void(const Session&, const Settlement&)> on_close;
@@ -100,8 +101,8 @@ class SessionTable {
  private:
   struct Question {
     std::string body_hash;
-    int open = 0;            // requests under way
-    bool answered = false;   // one of them came to its end
+    int open = 0;              // requests under way
+    bool answered = false;     // one of them came to its end
     bool unconfirmed = false;  // by an earlier process: nobody knows whether the client saw the end
   };
   struct Pending {
@@ -112,7 +113,7 @@ class SessionTable {
     std::unique_ptr<Session> session;
     std::map<uint32_t, Question> questions;
     std::map<uint32_t, Pending> pending;  // on their way to the store, by turn
-    int open = 0;                                 // requests under way
+    int open = 0;                         // requests under way
     int64_t active_ms = 0;
     bool stored = false;  // the store has its record
     std::string closing;  // the reason it is to be closed for when its requests are done
@@ -125,7 +126,7 @@ class SessionTable {
     WireJson messages;
     SessionMatch match;
     bool tools = false, end = false;
-    int choices = 1;   // for each prompt
+    int choices = 1;     // for each prompt
     int waited_for = 1;  // choices that were not reported, or not stored
     int64_t started_ms = 0;
   };

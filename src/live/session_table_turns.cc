@@ -57,7 +57,8 @@ std::string TailOf(const TurnOutput& output, const PromptBuilder& builder) {
     drawn += builder.BytesOf(output.ids[i]);
   }
   const size_t before = drawn.size();
-  for (size_t i = output.stop.token; i < output.ids.size() && drawn.size() < output.stop.byte; ++i) {
+  for (size_t i = output.stop.token; i < output.ids.size() && drawn.size() < output.stop.byte;
+       ++i) {
     drawn += builder.BytesOf(output.ids[i]);
   }
   if (output.stop.byte <= before) return {};
@@ -100,8 +101,7 @@ v1::SessionTurn SessionTable::RecordOf(const Ticket& ticket, const RecordedTurn&
   FillSampling(turn.params, *record.mutable_sampling());
   record.set_forced(turn.output.forced);
   const bool stopped = turn.output.stop.string >= 0;
-  record.set_kept(stopped ? turn.output.stop.token
-                          : static_cast<uint32_t>(turn.output.ids.size()));
+  record.set_kept(stopped ? turn.output.stop.token : static_cast<uint32_t>(turn.output.ids.size()));
   if (stopped) record.set_tail(TailOf(turn.output, builder));
   record.set_cut(cut);
   record.set_untrainable(Untrainable(turn.params.sampling));
@@ -178,8 +178,7 @@ void SessionTable::Forget(uint64_t ticket) {
   if (--entry.open == 0 && entry.session->turns().empty()) Evict(asked.session);
 }
 
-void SessionTable::CloseNow(Entry& entry, std::string reason, LiveStores& stores,
-                            int64_t wall_ms) {
+void SessionTable::CloseNow(Entry& entry, std::string reason, LiveStores& stores, int64_t wall_ms) {
   entry.closing.clear();
   Session& session = *entry.session;
   v1::Session& record = session.record();

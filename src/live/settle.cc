@@ -85,7 +85,8 @@ class Chains {
     const std::vector<TokenId> prompt = session_.TokensOf(turn.record.turn(), false);
     const std::optional<uint32_t> before = LastBefore(turn);
     const size_t chain = before ? tails_.at(*before) : trajectories_.size();
-    const uint32_t forced = std::min<uint32_t>(turn.record.forced(), turn.record.answer().ids_size());
+    const uint32_t forced =
+        std::min<uint32_t>(turn.record.forced(), turn.record.answer().ids_size());
     if (before) {
       v1::Turn& last = *trajectories_[chain].mutable_turns()->rbegin();
       const uint32_t from = SequenceSize(session_.turns().at(*before));
@@ -125,7 +126,8 @@ class Chains {
   }
 
  private:
-  // The nearest turn that ends a chain, was drawn at the same temperature and is whole in the prompt.
+  // The nearest turn that ends a chain, was drawn at the same temperature and is whole in the
+  // prompt.
   std::optional<uint32_t> LastBefore(const LiveTurn& turn) const {
     uint32_t shared = turn.record.prefix_tokens();
     for (uint32_t at = turn.record.prefix_turn(); at != 0;) {

@@ -1,4 +1,5 @@
-// The readers' side of the gateway's sessions in run.db, for people: while a run goes on, or after it.
+// The readers' side of the gateway's sessions in run.db, for people: while a run goes on, or after
+// it.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +20,8 @@ struct SessionRow {
   v1::Session session;
   uint64_t turns = 0;
   uint64_t questions = 0;
-  uint64_t tokens = 0;       // sampled
-  int64_t finished_ms = 0;   // of its last turn; 0: it has none
+  uint64_t tokens = 0;      // sampled
+  int64_t finished_ms = 0;  // of its last turn; 0: it has none
 };
 
 struct SessionFilter {
