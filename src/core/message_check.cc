@@ -232,7 +232,7 @@ Status CheckTrajectory(const v1::Trajectory& trajectory, const MessageLimits& li
     return Invalid("turns: " + std::to_string(tokens) + " tokens in all, at most " +
                    std::to_string(limits.tokens) + " are allowed");
   }
-  if (trajectory.purpose() == v1::PURPOSE_TRAIN && !(trajectory.sampling().temperature() >= 1e-3)) {
+  if (trajectory.purpose() != v1::PURPOSE_EVAL && !(trajectory.sampling().temperature() >= 1e-3)) {
     return Invalid("sampling.temperature: " + Shown(trajectory.sampling().temperature()) +
                    " is below 0.001, which training needs");
   }

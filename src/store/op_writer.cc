@@ -58,6 +58,7 @@ struct OpWriter::Statements {
   Statement find, put_trajectory, put_body, put_verdict, set_verdict, set_fate;
   Statement put_step, put_use, count_use, put_group, put_report, find_group;
   Statement next_version, put_version, put_checkpoint;
+  Statement put_session, find_session, find_turn, put_turn;
 };
 
 OpWriter::OpWriter(Database& db, const Clock& clock) : db_(db), clock_(clock) {}
@@ -100,6 +101,12 @@ Status OpWriter::Prepare() {
       prepare("INSERT OR IGNORE INTO versions (version, step, reserved_ms) VALUES (?1, ?2, ?3)"),
       prepare("INSERT OR REPLACE INTO checkpoints (abandoned, step, version, path, at_ms) "
               "VALUES (0, ?1, ?2, ?3, ?4)"),
+      prepare("INSERT OR REPLACE INTO sessions (session, tenant, name, agent, started_ms, "
+              "closed_ms, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)"),
+      prepare("SELECT 1 FROM sessions WHERE session = ?1"),
+      prepare("SELECT 1 FROM session_turns WHERE session = ?1 AND turn = ?2"),
+      prepare("INSERT INTO session_turns (session, turn, question, finished_ms, tokens, body) "
+              "VALUES (?1, ?2, ?3, ?4, ?5, ?6)"),
   });
   return failure;
 }
@@ -142,8 +149,8 @@ Status OpWriter::Put(const PutTrajectory& op) {
   const v1::Trajectory& t = op.trajectory;
   const v1::TrajectoryId& id = t.id();
   TM_RETURN_IF_ERROR(CheckId(id));
-  if (t.purpose() != v1::PURPOSE_TRAIN && t.purpose() != v1::PURPOSE_EVAL) {
-    return Invalid("trajectory " + Describe(id) + ": purpose must be TRAIN or EVAL");
+  if (t.purpose() == v1::PURPOSE_UNSPECIFIED) {
+    return Invalid("trajectory " + Describe(id) + ": purpose must be TRAIN, EVAL or LIVE");
   }
   const Shape shape = ShapeOf(t);
   TM_RETURN_IF_ERROR(CheckNumber("version", shape.max_version.value_or(0)));
@@ -248,6 +255,43 @@ Status OpWriter::Put(const PutCheckpoint& op) {
   TM_RETURN_IF_ERROR(CheckNumber("step", op.step));
   TM_RETURN_IF_ERROR(KeepVersion(op.version, op.step));
   return statements_->put_checkpoint.With(op.step, op.version, op.path, clock_.WallMs()).Run();
+}
+
+Status OpWriter::Put(const PutSession& op) {
+  const v1::Session& s = op.session;
+  if (s.number() == 0) return Invalid("a session without a number");
+  TM_RETURN_IF_ERROR(CheckNumber("session", s.number()));
+  TM_ASSIGN_OR_RETURN(const std::string body, codec_.Pack(s));
+  TM_RETURN_IF_ERROR(statements_->put_session
+                         .With(s.number(), s.tenant(), s.name(), s.agent(), s.started_ms(),
+                               s.closed_ms(), BlobRef{body})
+                         .Run());
+  for (const v1::Trajectory& trajectory : op.trajectories) {
+    const Status put = Put(PutTrajectory{trajectory});
+    if (!put.ok() && put.code() != Code::kExists) return put;
+  }
+  return Ok();
+}
+
+Status OpWriter::Put(const PutSessionTurn& op) {
+  const v1::SessionTurn& t = op.turn;
+  const std::string name =
+      "turn " + std::to_string(t.turn()) + " of session " + std::to_string(t.session());
+  TM_RETURN_IF_ERROR(CheckNumber("session", t.session()));
+  Statement& session = statements_->find_session.With(t.session());
+  TM_ASSIGN_OR_RETURN(const bool known, session.Next());
+  session.Reset();
+  if (!known) return NotFound(name + ": the session is not stored");
+  Statement& find = statements_->find_turn.With(t.session(), t.turn());
+  TM_ASSIGN_OR_RETURN(const bool found, find.Next());
+  find.Reset();
+  if (found) return Exists(name + " is stored already");
+  auto body = codec_.Pack(t);
+  if (!body.ok()) return body.status().WithContext(name);
+  return statements_->put_turn
+      .With(t.session(), t.turn(), t.question(), t.answer().finished_ms(), t.answer().ids_size(),
+            BlobRef{*body})
+      .Run();
 }
 
 Result<uint64_t> OpWriter::Reserve(const ReserveVersion& op) {

@@ -71,6 +71,19 @@ struct ResumeState {
   std::vector<std::pair<uint64_t, uint64_t>> versions;  // version, the step it was reserved for
 };
 
+// A session with its turns, by number. A turn that cannot be read ends them: what is behind it may
+// stand on it.
+struct StoredSession {
+  v1::Session session;
+  std::vector<v1::SessionTurn> turns;
+  std::string damage = {};  // what could not be read; empty: nothing
+};
+
+struct SessionsState {
+  std::vector<StoredSession> open;  // those that are not closed, by number
+  uint64_t next_number = 1;
+};
+
 // Belongs to one thread at a time. One process writes a run: RunDirectory's lock sees to that.
 class RunDb {
  public:
@@ -103,6 +116,8 @@ class RunDb {
   // taken. kInvalid: `step` was never done.
   Status ResumeFrom(uint64_t step);
   Result<ResumeState> LoadForResume(uint32_t max_uses);
+  // For the gateway to go on with its sessions.
+  Result<SessionsState> LoadSessions();
 
   // Reads every page: kCorrupt with SQLite's first findings. Takes seconds on a large run.
   Status CheckIntegrity();

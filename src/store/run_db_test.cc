@@ -64,7 +64,7 @@ TEST_F(RunDbTest, TheSecondAttemptOfAMemberIsRefusedAndTheFirstStays) {
 TEST_F(RunDbTest, WhatIsWrongInATrajectoryIsNamed) {
   v1::Trajectory t = SampleTrajectory(SampleId(1, 0));
   t.set_purpose(v1::PURPOSE_UNSPECIFIED);
-  EXPECT_THAT(Put(PutTrajectory{t}).message(), HasSubstr("purpose must be TRAIN or EVAL"));
+  EXPECT_THAT(Put(PutTrajectory{t}).message(), HasSubstr("purpose must be TRAIN, EVAL or LIVE"));
   t = SampleTrajectory(SampleId(1, 0));
   t.mutable_id()->clear_task();
   EXPECT_THAT(Put(PutTrajectory{t}).message(), HasSubstr("without a task"));

@@ -28,7 +28,7 @@ std::string ImmutableUri(const std::string& path) {
 Result<std::unique_ptr<Database>> OpenChecked(const std::string& path,
                                               const Database::Options& options) {
   TM_ASSIGN_OR_RETURN(std::unique_ptr<Database> db, Database::Open(path, options));
-  TM_RETURN_IF_ERROR(CheckSchema(*db, RunDbMigrations()));
+  TM_RETURN_IF_ERROR(CheckSchema(*db, RunDbMigrations(), kEpisodesSchema));
   return db;
 }
 

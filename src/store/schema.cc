@@ -112,7 +112,31 @@ CREATE TABLE resumes (
 );
 )sql";
 
-constexpr const char* kMigrations[] = {kVersion1};
+// The gateway's sessions. The bodies are v1::Session and v1::SessionTurn; columns are for lists.
+constexpr const char* kVersion2 = R"sql(
+CREATE TABLE sessions (
+  session        INTEGER PRIMARY KEY,
+  tenant         TEXT    NOT NULL,
+  name           TEXT    NOT NULL,
+  agent          TEXT    NOT NULL,
+  started_ms     INTEGER NOT NULL,
+  closed_ms      INTEGER NOT NULL,
+  body           BLOB    NOT NULL
+);
+CREATE INDEX sessions_by_tenant ON sessions (tenant, name);
+CREATE INDEX sessions_open      ON sessions (session) WHERE closed_ms = 0;
+CREATE TABLE session_turns (
+  session        INTEGER NOT NULL,
+  turn           INTEGER NOT NULL,
+  question       INTEGER NOT NULL,
+  finished_ms    INTEGER NOT NULL,
+  tokens         INTEGER NOT NULL,
+  body           BLOB    NOT NULL,
+  PRIMARY KEY (session, turn)
+);
+)sql";
+
+constexpr const char* kMigrations[] = {kVersion1, kVersion2};
 
 Status Foreign(Database& db) {
   return Invalid(db.path() + ": an SQLite database, but not that of a Tidemill run");
@@ -163,12 +187,12 @@ Status Migrate(Database& db, std::span<const char* const> migrations) {
   return Ok();
 }
 
-Status CheckSchema(Database& db, std::span<const char* const> migrations) {
+Status CheckSchema(Database& db, std::span<const char* const> migrations, int64_t oldest) {
   TM_ASSIGN_OR_RETURN(const int64_t version, OwnVersion(db, /*may_be_empty=*/false));
   if (version < 0 || static_cast<size_t>(version) > migrations.size()) {
     return TooNew(db, version, migrations.size());
   }
-  if (static_cast<size_t>(version) < migrations.size()) {
+  if (version < oldest) {
     return Invalid(
         db.path() + ": schema version " + std::to_string(version) +
         " was written by an older tidemill; resume the run once to migrate it to version " +

@@ -21,7 +21,12 @@ std::span<const char* const> RunDbMigrations();
 // it is of a newer program, or not ours.
 Status Migrate(Database& db, std::span<const char* const> migrations);
 
-// For readers, who change nothing: kInvalid unless the database has exactly the newest version.
-Status CheckSchema(Database& db, std::span<const char* const> migrations);
+// For readers, who change nothing: kInvalid unless the database has the version `oldest` or a later
+// one that is known.
+Status CheckSchema(Database& db, std::span<const char* const> migrations, int64_t oldest);
+
+// The first version with what is read of episodes, and with the gateway's sessions.
+inline constexpr int64_t kEpisodesSchema = 1;
+inline constexpr int64_t kSessionsSchema = 2;
 
 }  // namespace tidemill

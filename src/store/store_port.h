@@ -59,8 +59,19 @@ struct PutCheckpoint {
   std::string path;
 };
 
+// A session of the gateway as it is now. Key: number. With it, or not at all, the trajectories that
+// its close gives; those that are stored already stay as they are.
+struct PutSession {
+  v1::Session session;
+  std::vector<v1::Trajectory> trajectories;
+};
+// An answer in a session that is stored. Key: session, turn. kExists: there is one.
+struct PutSessionTurn {
+  v1::SessionTurn turn;
+};
+
 using StoreOp = std::variant<PutTrajectory, PutVerdict, PutFate, PutStep, PutGroup, PutGroupReport,
-                             ReserveVersion, PutCheckpoint>;
+                             ReserveVersion, PutCheckpoint, PutSession, PutSessionTurn>;
 
 struct StoreDone {
   uint64_t tag = 0;

@@ -14,6 +14,7 @@ size_t RoughBytes(const StoreOp& op) {
   if (const auto* put = std::get_if<PutStep>(&op)) {
     return put->metrics_json.size() + put->used.size() * 64;
   }
+  if (const auto* put = std::get_if<PutSessionTurn>(&op)) return put->turn.ByteSizeLong();
   return 256;
 }
 

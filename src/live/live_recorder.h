@@ -1,0 +1,127 @@
+// The gateway's memory: gives each request its session and its prompt, and lets the client see the
+// end of a turn once the turn is durable.
+//
+//   worker: Prepare -> SessionTable, PromptBuilder;  Finished -> StoreOp -> StoreDone -> stored(Ok)
+//
+// Prepare, Finished and Abandoned come from any thread; as a Loop it takes what the store answers
+// and closes idle sessions.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "core/clock.h"
+#include "core/counters.h"
+#include "core/loop.h"
+#include "gateway/turn_recorder.h"
+#include "live/session_table.h"
+#include "store/store_port.h"
+
+namespace tidemill {
+
+struct LiveCounters : CounterSet {
+  Counter open{*this,
+               {.key = "live_sessions_open",
+                .metric = "tidemill_live_sessions_open",
+                .help = "Sessions that are not closed",
+                .kind = Counter::Kind::kLevel}};
+  Counter sessions{
+      *this,
+      {.key = "live_sessions", .metric = "tidemill_live_sessions_total", .help = "Sessions begun"}};
+  Counter closed{*this,
+                 {.key = "live_sessions_closed",
+                  .metric = "tidemill_live_sessions_closed_total",
+                  .help = "Sessions closed"}};
+  Counter questions{*this,
+                    {.key = "live_questions",
+                     .metric = "tidemill_live_questions_total",
+                     .help = "Requests that are no retry"}};
+  Counter retries{*this,
+                  {.key = "live_retries",
+                   .metric = "tidemill_live_retries_total",
+                   .help = "Requests recognised as retries"}};
+  Counter turns{
+      *this, {.key = "live_turns", .metric = "tidemill_live_turns_total", .help = "Turns stored"}};
+  Counter branches{*this,
+                   {.key = "live_branches",
+                    .metric = "tidemill_live_branches_total",
+                    .help = "Turns of closed sessions that extend no earlier turn"}};
+  Counter rewritten{*this,
+                    {.key = "live_rewritten_answers",
+                     .metric = "tidemill_live_rewritten_answers_total",
+                     .help = "Answers that came back altered"}};
+  Counter sampled{*this,
+                  {.key = "live_tokens",
+                   .metric = "tidemill_live_tokens_total",
+                   .help = "Sampled tokens of closed sessions"}};
+  Counter trained{*this,
+                  {.key = "live_tokens_trained",
+                   .metric = "tidemill_live_trainable_tokens_total",
+                   .help = "Of these, tokens that reach training"}};
+  Counter consent{*this, Untrained("consent")};
+  Counter side{*this, Untrained("side")};
+  Counter cut{*this, Untrained("cut")};
+  Counter retried{*this, Untrained("retried")};
+  Counter choice{*this, Untrained("choice")};
+  Counter sampling{*this, Untrained("sampling")};
+  Counter forced{*this, Untrained("forced")};
+
+ private:
+  static Counter::About Untrained(const char* reason) {
+    return {.key = std::string("live_tokens_") + reason,
+            .metric = "tidemill_live_untrained_tokens_total",
+            .help = "Sampled tokens of closed sessions that are not trained, by reason",
+            .labels = {{"reason", reason}}};
+  }
+};
+
+// Thread-safe. What it is given must outlive it.
+class LiveRecorder final : public TurnRecorder, public Loop {
+ public:
+  // `sessions`: what an earlier process left.
+  LiveRecorder(const LiveOptions& options, const PromptBuilder& builder, StorePort& store,
+               const Clock& clock, const SessionsState& sessions);
+
+  Result<TurnPrompt> Prepare(const TurnQuestion& question) override;
+  void Finished(RecordedTurn turn, std::function<void(Status)> stored) override;
+  void Abandoned(RecordedTurn turn, const Status& why) override;
+
+  // Closes a session as soon as its requests are done. kNotFound: it is not open.
+  Status Close(uint64_t session, const std::string& reason);
+
+  std::string_view name() const override { return "live"; }
+  void Attach(Waker& waker) override { store_.events().Attach(waker); }
+  Time Step(Time now) override;
+  bool Drained() const override;
+
+  const LiveCounters& counters() const { return counters_; }
+
+ private:
+  struct Waiting {
+    StoreOp again;  // of a session's close, which is tried until it is durable
+    uint64_t session = 0;
+    uint32_t turn = 0;  // 0: of a session
+    std::function<void(Status)> stored;
+  };
+  void Submit(LiveStores stores, std::function<void(Status)> stored);
+  void Count();
+  Result<TurnPrompt> PrepareUnstored(const TurnQuestion& question) const;
+
+  const PromptBuilder& builder_;
+  StorePort& store_;
+  const Clock& clock_;
+  LiveCounters counters_;
+  Time next_sweep_{};  // of the loop's thread
+
+  mutable std::mutex mutex_;
+  SessionTable table_;                   // guarded by mutex_
+  std::map<uint64_t, Waiting> waiting_;  // guarded by mutex_; by tag
+  uint64_t next_tag_ = 1;                // guarded by mutex_
+};
+
+}  // namespace tidemill

@@ -1,0 +1,224 @@
+#include "live/session_table.h"
+
+#include <algorithm>
+
+#include "core/random.h"
+#include "live/canonical.h"
+#include "live/session_name.h"
+
+namespace tidemill {
+namespace {
+
+WireJson KnownFirst(const Session& session, const SessionMatch& match, const WireJson& messages) {
+  if (match.context_turn == 0) return messages;
+  WireJson known = session.MessagesOf(match.context_turn, match.context_messages);
+  for (size_t i = known.size(); i < messages.size(); ++i) known.push_back(messages[i]);
+  return known;
+}
+
+KnownAnswer KnownAnswerOf(const LiveTurn& turn, size_t message) {
+  const auto& ids = turn.record.answer().ids();
+  const int kept = std::min<int>(turn.record.kept(), ids.size());
+  KnownAnswer known{.message = message,
+                    .ids = std::vector<TokenId>(ids.begin(), ids.begin() + kept),
+                    .tail = turn.record.tail(),
+                    .reasoning = false};
+  const auto reasoning = turn.answer.find("reasoning_content");
+  known.reasoning = reasoning != turn.answer.end() && reasoning->is_string() &&
+                    !reasoning->get_ref<const std::string&>().empty();
+  return known;
+}
+
+}  // namespace
+
+uint64_t SessionTable::Own(const std::string& tenant, uint64_t key) {
+  return MixHash(StableHash(tenant), key);
+}
+
+const Session* SessionTable::Find(uint64_t number) const {
+  const auto it = sessions_.find(number);
+  return it == sessions_.end() ? nullptr : it->second.session.get();
+}
+
+void SessionTable::Index(const Session& session, const LiveTurn& turn) {
+  if (turn.answer.is_null()) return;
+  const std::string& tenant = session.record().tenant();
+  const uint64_t number = session.record().number();
+  by_question_.emplace(Own(tenant, turn.context), number);
+  by_conversation_.emplace(Own(tenant, ChainKey(turn.context, turn.answer_key)), number);
+  if (IsSpokenAnswer(turn.answer)) by_answer_.emplace(Own(tenant, turn.answer_key), number);
+}
+
+Status SessionTable::Restore(const StoredSession& stored) {
+  Entry entry;
+  entry.session = std::make_unique<Session>(stored.session);
+  entry.stored = true;
+  entry.active_ms = stored.session.started_ms();
+  Status status = stored.damage.empty() ? Ok() : Corrupt(stored.damage);
+  const uint64_t number = stored.session.number();
+  for (const v1::SessionTurn& turn : stored.turns) {
+    const Status added = entry.session->Add(turn);
+    if (!added.ok()) {
+      if (status.ok()) status = added;
+      break;
+    }
+    entry.active_ms = std::max(entry.active_ms, turn.answer().finished_ms());
+    Question& question = entry.questions[turn.question()];
+    question.body_hash = turn.body_hash();
+    question.answered = question.answered || !turn.cut();
+    question.unconfirmed = true;
+    by_body_[{stored.session.tenant(), turn.body_hash()}] = {number, turn.question()};
+  }
+  for (const auto& [turn_number, turn] : entry.session->turns()) {
+    Question& question = entry.questions[turn.record.question()];
+    question.unconfirmed = question.unconfirmed && !turn.continued;
+    Index(*entry.session, turn);
+  }
+  if (!stored.session.name().empty()) {
+    by_name_[{stored.session.tenant(), stored.session.name()}] = number;
+  }
+  next_number_ = std::max(next_number_, number + 1);
+  sessions_[number] = std::move(entry);
+  ++open_;
+  return status.WithContext("session " + std::to_string(number));
+}
+
+SessionTable::Entry& SessionTable::NewSession(const TurnQuestion& question, const std::string& name,
+                                              const std::string& named_by) {
+  v1::Session record;
+  record.set_number(next_number_++);
+  record.set_tenant(question.tenant.name);
+  record.set_name(name);
+  record.set_named_by(named_by);
+  record.set_agent(AgentName(question.headers));
+  record.set_trainable(question.tenant.consent == Consent::kTrain);
+  record.set_started_ms(question.wall_ms);
+  Entry& entry = sessions_[record.number()];
+  if (!name.empty()) by_name_[{record.tenant(), name}] = record.number();
+  entry.session = std::make_unique<Session>(std::move(record));
+  ++totals_.sessions;
+  ++open_;
+  return entry;
+}
+
+std::optional<SessionTable::Resolved> SessionTable::ByRetry(const TurnQuestion& question,
+                                                            const std::string& name) {
+  const auto it = by_body_.find({question.tenant.name, question.body_sha256});
+  if (it == by_body_.end()) return std::nullopt;
+  Entry& entry = sessions_.at(it->second.first);
+  if (!name.empty() && entry.session->record().name() != name) return std::nullopt;
+  const Question& earlier = entry.questions.at(it->second.second);
+  const bool again = earlier.open > 0 || !earlier.answered || earlier.unconfirmed ||
+                     IsDeclaredRetry(question.headers);
+  if (!again) return std::nullopt;
+  return Resolved{&entry, it->second.second};
+}
+
+SessionTable::Entry* SessionTable::ByPrefix(const std::string& tenant,
+                                            const Conversation& conversation) {
+  auto newest = [&](const auto& index, uint64_t key) -> Entry* {
+    uint64_t best = 0;
+    const auto [begin, end] = index.equal_range(Own(tenant, key));
+    for (auto it = begin; it != end; ++it) best = std::max(best, it->second);
+    if (best == 0 || sessions_.at(best).session->record().tenant() != tenant) return nullptr;
+    return &sessions_.at(best);
+  };
+  for (size_t i = conversation.keys.size(); i-- > 0;) {
+    if (conversation.messages[i].value("role", "") != "assistant") continue;
+    if (Entry* entry = newest(by_conversation_, conversation.chain[i + 1])) return entry;
+    // The question is ours, the answer was rewritten.
+    if (Entry* entry = newest(by_question_, conversation.chain[i])) return entry;
+  }
+  // The history was edited: an answer of ours in a conversation that begins alike.
+  Entry* best = nullptr;
+  uint32_t longest = 0;
+  for (size_t i = conversation.keys.size(); i-- > 0;) {
+    if (!IsSpokenAnswer(conversation.messages[i])) continue;
+    Entry* entry = newest(by_answer_, conversation.keys[i]);
+    if (entry == nullptr) continue;
+    const uint32_t shared = entry->session->Find(conversation).context_messages;
+    if (shared > longest) best = entry, longest = shared;
+  }
+  return best;
+}
+
+SessionTable::Resolved SessionTable::Resolve(const TurnQuestion& question,
+                                             const Conversation& conversation) {
+  const SessionName name = NameSession(question.headers, question.request.session_hints);
+  if (const auto retry = ByRetry(question, name.name)) return *retry;
+  if (!name.name.empty()) {
+    const auto it = by_name_.find({question.tenant.name, name.name});
+    if (it != by_name_.end()) return {&sessions_.at(it->second), 0};
+  } else if (Entry* entry = ByPrefix(question.tenant.name, conversation)) {
+    return {entry, 0};
+  }
+  return {&NewSession(question, name.name, name.named_by), 0};
+}
+
+void SessionTable::Reopen(Entry& entry) {
+  v1::Session& record = entry.session->record();
+  if (record.closed_ms() == 0) return;
+  record.set_closed_ms(0);
+  record.clear_close_reason();
+  entry.stored = false;  // the next turn brings the record along
+  ++open_;
+}
+
+Result<LivePlan> SessionTable::Open(const TurnQuestion& question) {
+  Conversation conversation(question.request.messages);
+  const Resolved resolved = Resolve(question, conversation);
+  Entry& entry = *resolved.entry;
+  Session& session = *entry.session;
+  if (session.turns().size() + entry.pending.size() >= options_.max_turns) {
+    return Full("session " + std::to_string(session.record().number()) + " has " +
+                std::to_string(options_.max_turns) + " turns, the most a session may have");
+  }
+  Reopen(entry);
+  if (question.tenant.consent != Consent::kTrain) session.record().set_trainable(false);
+
+  Ticket ticket;
+  ticket.session = session.record().number();
+  ticket.request_id = question.request_id;
+  ticket.body_hash = question.body_sha256;
+  ticket.side = DeclaredSide(question.headers);
+  ticket.tools = !question.request.tools.empty();
+  ticket.end = question.headers.contains(kSessionEndHeader);
+  ticket.choices = std::max(1, question.request.sampling.n);
+  ticket.started_ms = question.wall_ms;
+  const size_t prompts = std::max<size_t>(1, question.request.prompts.size());
+  ticket.waited_for = ticket.choices * static_cast<int>(prompts);
+  for (size_t i = 0; i < prompts; ++i) {
+    const uint32_t number =
+        resolved.question != 0 && i == 0 ? resolved.question : session.TakeQuestion();
+    Question& asked = entry.questions[number];
+    asked.body_hash = question.body_sha256;
+    asked.unconfirmed = false;
+    ++asked.open;
+    ticket.questions.push_back(number);
+    if (i == 0) by_body_[{question.tenant.name, question.body_sha256}] = {ticket.session, number};
+  }
+  resolved.question != 0 ? ++totals_.retries : totals_.questions += prompts;
+  ++entry.open;
+  entry.active_ms = std::max(entry.active_ms, question.wall_ms);
+
+  LivePlan plan;
+  ticket.match = session.Find(conversation);
+  plan.messages = KnownFirst(session, ticket.match, conversation.messages);
+  for (const SessionMatch::Answer& answer : ticket.match.answers) {
+    plan.answers.push_back(KnownAnswerOf(session.turns().at(answer.turn), answer.message));
+  }
+  plan.ticket = next_ticket_++;
+  plan.session = ticket.session;
+  plan.session_name = session.record().name().empty() ? "s" + std::to_string(ticket.session)
+                                                      : session.record().name();
+  plan.started_ms = session.record().started_ms();
+  ticket.messages = plan.messages;
+  tickets_.emplace(plan.ticket, std::move(ticket));
+  return plan;
+}
+
+void SessionTable::Begin(uint64_t ticket, std::vector<std::vector<TokenId>> prompts) {
+  tickets_.at(ticket).prompts = std::move(prompts);
+}
+
+}  // namespace tidemill

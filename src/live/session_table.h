@@ -1,0 +1,167 @@
+// All sessions of a run that are in memory: which of them a request belongs to, which requests are
+// retries, what is stored, when a session closes. No I/O, no clock, no threads: what is to be
+// stored comes out as StoreOps, and a turn counts once Stored says that it is durable.
+//
+//   Open(question) -> Plan -> (prompt is built) -> Begin(prompt) -> Finish | Abandon -> StoreOps
+//   -> Stored;   CloseIdle -> StoreOps
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "core/status.h"
+#include "gateway/turn_recorder.h"
+#include "live/prompt_builder.h"
+#include "live/session.h"
+#include "live/settle.h"
+#include "store/run_db.h"
+#include "store/store_port.h"
+
+namespace tidemill {
+
+struct LiveOptions {
+  milliseconds idle{30 * 60 * 1000};   // a session without requests for so long is closed
+  size_t max_sessions = 10'000;        // in memory; above it the one idle for longest goes
+  size_t max_bytes = size_t{2} << 30;  // of all sessions in memory, roughly
+  uint32_t max_turns = 4'000;          // of one session; the next request is refused
+};
+
+// Totals since the process began. A retry is no question.
+struct LiveTotals {
+  uint64_t sessions = 0;
+  uint64_t closed = 0;
+  uint64_t questions = 0;
+  uint64_t retries = 0;
+  uint64_t turns = 0;    // stored
+  uint64_t sampled = 0;  // tokens of sessions that were closed
+  uint64_t branches = 0;
+  uint64_t rewritten = 0;
+  std::map<std::string, uint64_t> tokens{};  // of those, by reason; "trained"
+  std::map<std::string, uint64_t> branches_by_agent{};
+};
+
+// What a request is answered from.
+struct LivePlan {
+  uint64_t ticket = 0;
+  uint64_t session = 0;
+  std::string session_name{};
+  WireJson messages{};  // to render: those known as they were first sent
+  std::vector<KnownAnswer> answers{};
+  int64_t started_ms = 0;  // of the session: the day on its prompts
+};
+
+struct LiveStores {
+  std::vector<StoreOp> ops{};
+  // Of a turn among them, which Stored() must be told about.
+  uint64_t session = 0;
+  uint32_t turn = 0;  // 0: none, there is nothing to wait for
+};
+
+// Not thread-safe.
+class SessionTable {
+ public:
+  SessionTable(const LiveOptions& options, uint64_t first_number)
+      : options_(options), next_number_(first_number) {}
+
+  // A session from an earlier process, open. kCorrupt: a turn does not fit; those before it are
+  // kept.
+  Status Restore(const StoredSession& stored);
+
+  // kFull: the session has as many turns as it may.
+  Result<LivePlan> Open(const TurnQuestion& question);
+  // The prompts the engine is given, one for each of the request's.
+  void Begin(uint64_t ticket, std::vector<std::vector<TokenId>> prompts);
+  // The request cannot be answered: as if it had not come.
+  void Forget(uint64_t ticket);
+
+  // The choice is complete, or was given up: `cut`.
+  LiveStores Finish(const RecordedTurn& turn, bool cut, const PromptBuilder& builder,
+                    int64_t wall_ms);
+  // What became of the turn of a Finish. Not ok: it is gone.
+  LiveStores Stored(uint64_t session, uint32_t turn, const Status& status, int64_t wall_ms);
+
+  // Closes what was idle for too long or is too much.
+  LiveStores CloseIdle(int64_t wall_ms);
+  // Closes a session with a reason, at once or when its last request is done. kNotFound: it is not
+  // in memory, or closed.
+  Result<LiveStores> Close(uint64_t session, const std::string& reason, int64_t wall_ms);
+
+  const LiveTotals& totals() const { return totals_; }
+  size_t open() const { return open_; }        // sessions that are not closed
+  const Session* Find(uint64_t number) const;  // nullptr: it is not in memory
+  // Called with what each close decided.
+  std::function<void(const Session&, const Settlement&)> on_close;
+
+ private:
+  struct Question {
+    std::string body_hash;
+    int open = 0;              // requests under way
+    bool answered = false;     // one of them came to its end
+    bool unconfirmed = false;  // by an earlier process: nobody knows whether the client saw the end
+  };
+  struct Pending {
+    v1::SessionTurn record;
+    uint64_t ticket = 0;
+  };
+  struct Entry {
+    std::unique_ptr<Session> session;
+    std::map<uint32_t, Question> questions;
+    std::map<uint32_t, Pending> pending;  // on their way to the store, by turn
+    int open = 0;                         // requests under way
+    int64_t active_ms = 0;
+    bool stored = false;  // the store has its record
+    std::string closing;  // the reason it is to be closed for when its requests are done
+  };
+  struct Ticket {
+    uint64_t session = 0;
+    std::vector<uint32_t> questions;  // one for each prompt
+    std::string request_id, body_hash, side;
+    std::vector<std::vector<TokenId>> prompts;
+    WireJson messages;
+    SessionMatch match;
+    bool tools = false, end = false;
+    int choices = 1;     // for each prompt
+    int waited_for = 1;  // choices that were not reported, or not stored
+    int64_t started_ms = 0;
+  };
+
+  struct Resolved {
+    Entry* entry = nullptr;
+    uint32_t question = 0;  // of a retry; 0: it is none
+  };
+  Resolved Resolve(const TurnQuestion& question, const Conversation& conversation);
+  static uint64_t Own(const std::string& tenant, uint64_t key);
+  Entry* ByPrefix(const std::string& tenant, const Conversation& conversation);
+  std::optional<Resolved> ByRetry(const TurnQuestion& question, const std::string& name);
+  Entry& NewSession(const TurnQuestion& question, const std::string& name,
+                    const std::string& named_by);
+  void Reopen(Entry& entry);
+  v1::SessionTurn RecordOf(const Ticket& ticket, const RecordedTurn& turn, bool cut,
+                           const PromptBuilder& builder, int64_t wall_ms) const;
+  void Index(const Session& session, const LiveTurn& turn);
+  // One choice less is waited for; the last one ends the request.
+  void DoneWith(uint64_t ticket, LiveStores& stores, int64_t wall_ms);
+  void CloseNow(Entry& entry, std::string reason, LiveStores& stores, int64_t wall_ms);
+  void Evict(uint64_t number);
+
+  const LiveOptions options_;
+  uint64_t next_number_;
+  uint64_t next_ticket_ = 1;
+  size_t open_ = 0;
+  std::map<uint64_t, Entry> sessions_;
+  std::unordered_map<uint64_t, Ticket> tickets_;
+  std::map<std::pair<std::string, std::string>, uint64_t> by_name_;  // tenant, name
+  // Tenant and body -> session, question: the newest of that body.
+  std::map<std::pair<std::string, std::string>, std::pair<uint64_t, uint32_t>> by_body_;
+  // Chain keys of conversations with an answer, and without their last answer; keys of answers.
+  std::unordered_multimap<uint64_t, uint64_t> by_conversation_, by_question_, by_answer_;
+  LiveTotals totals_;
+};
+
+}  // namespace tidemill

@@ -1,0 +1,268 @@
+// Turns on their way into a session, and the end of sessions.
+#include <algorithm>
+
+#include "core/text.h"
+#include "gateway/wire_json.h"
+#include "live/canonical.h"
+#include "live/session_table.h"
+
+namespace tidemill {
+namespace {
+
+// What of the sampling keeps a turn's tokens out of training; empty: nothing.
+std::string Untrainable(const SamplingParams& sampling) {
+  if (sampling.temperature <= 0) return "temperature";
+  if (sampling.top_p < 1) return "top_p";
+  if (sampling.top_k > 0) return "top_k";
+  return sampling.min_p > 0 ? "min_p" : "";
+}
+
+v1::TurnEnd EndOf(TurnFinish finish) {
+  switch (finish) {
+    case TurnFinish::kStop:
+      return v1::TURN_END_STOP;
+    case TurnFinish::kLength:
+      return v1::TURN_END_LENGTH;
+    case TurnFinish::kContext:
+      return v1::TURN_END_CONTEXT;
+    case TurnFinish::kCancelled:
+      break;
+  }
+  return v1::TURN_END_UNSPECIFIED;
+}
+
+void FillAnswer(const TurnOutput& output, v1::Turn& answer) {
+  answer.mutable_ids()->Add(output.ids.begin(), output.ids.end());
+  answer.mutable_logprobs()->Add(output.logprobs.begin(), output.logprobs.end());
+  for (const TokenVersionRun& run : output.versions) {
+    v1::VersionRun& out = *answer.add_versions();
+    out.set_version(run.version);
+    out.set_tokens(run.tokens);
+  }
+  answer.set_end(EndOf(output.finish));
+}
+
+void FillSampling(const TurnParams& params, v1::Sampling& out) {
+  out.set_temperature(params.sampling.temperature);
+  out.set_top_p(params.sampling.top_p);
+  out.set_top_k(static_cast<uint32_t>(std::max(0, params.sampling.top_k)));
+  out.set_min_p(params.sampling.min_p);
+  out.set_max_turn_tokens(static_cast<uint32_t>(std::max(0, params.max_new_tokens)));
+}
+
+// A stop string may begin inside of a token: what of that token is before it, is text.
+std::string TailOf(const TurnOutput& output, const PromptBuilder& builder) {
+  std::string drawn;
+  for (size_t i = output.forced; i < output.stop.token && i < output.ids.size(); ++i) {
+    drawn += builder.BytesOf(output.ids[i]);
+  }
+  const size_t before = drawn.size();
+  for (size_t i = output.stop.token; i < output.ids.size() && drawn.size() < output.stop.byte;
+       ++i) {
+    drawn += builder.BytesOf(output.ids[i]);
+  }
+  if (output.stop.byte <= before) return {};
+  return ToUtf8(std::string_view(drawn).substr(before, output.stop.byte - before));
+}
+
+WireJson Behind(const WireJson& messages, size_t count) {
+  WireJson rest = WireJson::array();
+  for (size_t i = count; i < messages.size(); ++i) rest.push_back(messages[i]);
+  return rest;
+}
+
+}  // namespace
+
+v1::SessionTurn SessionTable::RecordOf(const Ticket& ticket, const RecordedTurn& turn, bool cut,
+                                       const PromptBuilder& builder, int64_t wall_ms) const {
+  const Session& session = *sessions_.at(ticket.session).session;
+  const size_t which = static_cast<size_t>(turn.choice) / static_cast<size_t>(ticket.choices);
+  const std::vector<TokenId>& prompt = ticket.prompts.at(which);
+  v1::SessionTurn record;
+  record.set_session(ticket.session);
+  record.set_question(ticket.questions.at(which));
+  record.set_choice(static_cast<uint32_t>(turn.choice % ticket.choices));
+  record.set_choices(static_cast<uint32_t>(ticket.choices));
+  record.set_request_id(ticket.request_id);
+  record.set_body_hash(ticket.body_hash);
+  const TokenPrefix prefix = session.LongestPrefix(prompt);
+  record.set_prefix_turn(prefix.turn);
+  record.set_prefix_tokens(prefix.tokens);
+  record.mutable_prompt_ids()->Add(prompt.begin() + prefix.tokens, prompt.end());
+  record.set_context_turn(ticket.match.context_turn);
+  record.set_context_messages(ticket.match.context_messages);
+  record.set_messages_json(DumpWire(Behind(ticket.messages, ticket.match.context_messages)));
+  for (const SessionMatch::Answer& answer : ticket.match.answers) record.add_matched(answer.turn);
+  record.set_rewritten(ticket.match.rewritten);
+  record.set_answer_json(DumpWire(turn.message));
+  FillAnswer(turn.output, *record.mutable_answer());
+  record.mutable_answer()->set_started_ms(ticket.started_ms);
+  record.mutable_answer()->set_finished_ms(wall_ms);
+  FillSampling(turn.params, *record.mutable_sampling());
+  record.set_forced(turn.output.forced);
+  const bool stopped = turn.output.stop.string >= 0;
+  record.set_kept(stopped ? turn.output.stop.token : static_cast<uint32_t>(turn.output.ids.size()));
+  if (stopped) record.set_tail(TailOf(turn.output, builder));
+  record.set_cut(cut);
+  record.set_untrainable(Untrainable(turn.params.sampling));
+  record.set_side(ticket.side);
+  record.set_tools(ticket.tools);
+  return record;
+}
+
+LiveStores SessionTable::Finish(const RecordedTurn& turn, bool cut, const PromptBuilder& builder,
+                                int64_t wall_ms) {
+  LiveStores stores;
+  Ticket& ticket = tickets_.at(turn.ticket);
+  Entry& entry = sessions_.at(ticket.session);
+  entry.active_ms = std::max(entry.active_ms, wall_ms);
+  if (cut && turn.output.ids.empty()) {
+    DoneWith(turn.ticket, stores, wall_ms);
+    return stores;
+  }
+  v1::SessionTurn record = RecordOf(ticket, turn, cut, builder, wall_ms);
+  record.set_turn(entry.session->TakeTurnNumber());
+  if (!entry.stored) stores.ops.push_back(PutSession{entry.session->record(), {}});
+  stores.ops.push_back(PutSessionTurn{record});
+  stores.session = ticket.session;
+  stores.turn = record.turn();
+  entry.pending[stores.turn] = {std::move(record), turn.ticket};
+  return stores;
+}
+
+LiveStores SessionTable::Stored(uint64_t session, uint32_t turn, const Status& status,
+                                int64_t wall_ms) {
+  LiveStores stores;
+  Entry& entry = sessions_.at(session);
+  const auto it = entry.pending.find(turn);
+  TM_CHECK(it != entry.pending.end(), "a turn was stored that nobody waits for");
+  Pending pending = std::move(it->second);
+  entry.pending.erase(it);
+  if (status.ok()) {
+    entry.stored = true;
+    Question& question = entry.questions[pending.record.question()];
+    question.answered = question.answered || !pending.record.cut();
+    const Status added = entry.session->Add(std::move(pending.record));
+    TM_CHECK(added.ok(), added.message());
+    Index(*entry.session, entry.session->turns().at(turn));
+    ++totals_.turns;
+  }
+  DoneWith(pending.ticket, stores, wall_ms);
+  return stores;
+}
+
+void SessionTable::DoneWith(uint64_t ticket, LiveStores& stores, int64_t wall_ms) {
+  Ticket& asked = tickets_.at(ticket);
+  if (--asked.waited_for > 0) return;
+  Entry& entry = sessions_.at(asked.session);
+  for (const uint32_t question : asked.questions) --entry.questions.at(question).open;
+  --entry.open;
+  if (asked.end && entry.closing.empty()) entry.closing = "ended by the client";
+  tickets_.erase(ticket);
+  if (entry.open == 0 && !entry.closing.empty()) CloseNow(entry, entry.closing, stores, wall_ms);
+}
+
+void SessionTable::Forget(uint64_t ticket) {
+  const Ticket asked = std::move(tickets_.at(ticket));
+  tickets_.erase(ticket);
+  Entry& entry = sessions_.at(asked.session);
+  for (const uint32_t number : asked.questions) {
+    const auto question = entry.questions.find(number);
+    if (--question->second.open > 0 || question->second.answered) continue;
+    const auto body = by_body_.find({entry.session->record().tenant(), asked.body_hash});
+    if (body != by_body_.end() && body->second == std::pair(asked.session, number)) {
+      by_body_.erase(body);
+    }
+    entry.questions.erase(question);
+  }
+  if (--entry.open == 0 && entry.session->turns().empty()) Evict(asked.session);
+}
+
+void SessionTable::CloseNow(Entry& entry, std::string reason, LiveStores& stores, int64_t wall_ms) {
+  entry.closing.clear();
+  Session& session = *entry.session;
+  v1::Session& record = session.record();
+  const uint32_t last = session.turns().empty() ? 0 : session.turns().rbegin()->first;
+  record.set_closed_ms(std::max<int64_t>(1, wall_ms));
+  record.set_close_reason(std::move(reason));
+  record.set_closes(record.closes() + 1);
+  record.set_settled_before(record.settled());
+  record.set_settled(std::max(record.settled(), last));
+  Settlement settled = Settle(session, record.settled_before(), record.settled(), record.closes());
+  --open_;
+  ++totals_.closed;
+  totals_.sampled += settled.sampled;
+  totals_.branches += settled.branches;
+  totals_.rewritten += settled.rewritten;
+  totals_.branches_by_agent[record.agent()] += settled.branches;
+  for (const auto& [why, tokens] : settled.tokens) totals_.tokens[why] += tokens;
+  if (on_close) on_close(session, settled);
+  if (session.turns().empty()) return;
+  entry.stored = true;
+  stores.ops.push_back(PutSession{record, std::move(settled.trajectories)});
+}
+
+Result<LiveStores> SessionTable::Close(uint64_t session, const std::string& reason,
+                                       int64_t wall_ms) {
+  const auto it = sessions_.find(session);
+  if (it == sessions_.end() || it->second.session->record().closed_ms() != 0) {
+    return NotFound("no session " + std::to_string(session) + " is open");
+  }
+  LiveStores stores;
+  if (it->second.open > 0) {
+    it->second.closing = reason;
+  } else {
+    CloseNow(it->second, reason, stores, wall_ms);
+  }
+  return stores;
+}
+
+LiveStores SessionTable::CloseIdle(int64_t wall_ms) {
+  LiveStores stores;
+  std::vector<std::pair<int64_t, uint64_t>> resting;  // by how long
+  size_t bytes = 0;
+  for (auto& [number, entry] : sessions_) {
+    bytes += entry.session->bytes();
+    if (entry.open > 0) continue;
+    const bool open = entry.session->record().closed_ms() == 0;
+    if (open && wall_ms - entry.active_ms >= options_.idle.count()) {
+      CloseNow(entry, "idle", stores, wall_ms);
+    }
+    resting.emplace_back(entry.active_ms, number);
+  }
+  std::sort(resting.begin(), resting.end());
+  for (const auto& [active_ms, number] : resting) {
+    Entry& entry = sessions_.at(number);
+    const bool empty = entry.session->turns().empty() && entry.session->record().closed_ms() != 0;
+    const bool crowded = sessions_.size() > options_.max_sessions || bytes > options_.max_bytes;
+    if (!crowded && !empty) continue;
+    if (entry.session->record().closed_ms() == 0) CloseNow(entry, "memory", stores, wall_ms);
+    bytes -= std::min(bytes, entry.session->bytes());
+    Evict(number);
+  }
+  return stores;
+}
+
+void SessionTable::Evict(uint64_t number) {
+  Entry& entry = sessions_.at(number);
+  const v1::Session& record = entry.session->record();
+  auto drop = [&](auto& index, uint64_t key) {
+    const auto [begin, end] = index.equal_range(Own(record.tenant(), key));
+    for (auto it = begin; it != end;) it = it->second == number ? index.erase(it) : std::next(it);
+  };
+  for (const auto& [turn_number, turn] : entry.session->turns()) {
+    drop(by_question_, turn.context);
+    drop(by_conversation_, ChainKey(turn.context, turn.answer_key));
+    drop(by_answer_, turn.answer_key);
+  }
+  for (const auto& [question_number, question] : entry.questions) {
+    const auto body = by_body_.find({record.tenant(), question.body_hash});
+    if (body != by_body_.end() && body->second.first == number) by_body_.erase(body);
+  }
+  const auto name = by_name_.find({record.tenant(), record.name()});
+  if (name != by_name_.end() && name->second == number) by_name_.erase(name);
+  if (record.closed_ms() == 0) --open_;
+  sessions_.erase(number);
+}
+
+}  // namespace tidemill

@@ -1,0 +1,52 @@
+// The readers' side of the gateway's sessions in run.db, for people: while a run goes on, or after
+// it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/status.h"
+#include "store/run_db.h"
+
+namespace tidemill {
+
+class Database;
+
+// A session without its turns.
+struct SessionRow {
+  v1::Session session;
+  uint64_t turns = 0;
+  uint64_t questions = 0;
+  uint64_t tokens = 0;      // sampled
+  int64_t finished_ms = 0;  // of its last turn; 0: it has none
+};
+
+struct SessionFilter {
+  std::optional<std::string> tenant;
+  bool open_only = false;
+};
+
+// Belongs to one thread at a time.
+class SessionReader {
+ public:
+  // kInvalid: the run was written before there were sessions.
+  static Result<std::unique_ptr<SessionReader>> Open(const std::string& path);
+  ~SessionReader();
+
+  // The newest first, at most `limit`.
+  Result<std::vector<SessionRow>> List(const SessionFilter& filter, size_t limit);
+  // kNotFound: no such session.
+  Result<StoredSession> Read(uint64_t number);
+
+ private:
+  explicit SessionReader(std::unique_ptr<Database> db);
+  std::unique_ptr<Database> db_;
+};
+
+// kNotFound: no such session. kCorrupt: its row is damaged.
+Result<StoredSession> ReadStoredSession(Database& db, uint64_t number);
+
+}  // namespace tidemill
