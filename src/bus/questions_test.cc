@@ -53,6 +53,8 @@ class QuestionsTest : public testing::Test {
   void Answer(const v1::ToolRequest& request, uint32_t passed = 1) {
     v1::ToolResult result;
     result.set_request_id(request.request_id()), result.set_token(request.token());
+    v1::TrajectoryId& episode = *result.mutable_episode();
+    episode.set_task("t"), episode.set_group(1), episode.set_attempt(1);
     result.set_outcome(v1::OUTCOME_OK);
     result.set_tests_passed(passed), result.set_tests_total(1);
     EXPECT_TRUE(bus_.PublishReply(request.reply_to(), result.SerializeAsString()).ok());
