@@ -95,11 +95,11 @@ Result<std::string> RunGpuLearnerBench(const GpuLearnerLoad& load) {
     batch.set_step(static_cast<uint64_t>(step));
     if (load.trace && step + 1 == load.steps) {
       BeginGpuTrace();
-      TM_RETURN_IF_ERROR(trainer->Train(batch, 0).status());
+      TM_RETURN_IF_ERROR(trainer->Train(batch).status());
       TM_ASSIGN_OR_RETURN(trace, EndGpuTrace());
       break;
     }
-    TM_ASSIGN_OR_RETURN(const TrainReport report, trainer->Train(batch, 0));
+    TM_ASSIGN_OR_RETURN(const TrainReport report, trainer->Train(batch));
     if (step == 0) first = report.metrics;
     if (step < 2) continue;
     seconds += report.metrics.at("seconds");
@@ -123,7 +123,7 @@ Result<std::string> RunGpuLearnerBench(const GpuLearnerLoad& load) {
     uint64_t step = static_cast<uint64_t>(load.steps);
     TM_ASSIGN_OR_RETURN(const std::string both, RunGpuPublishBench(256, [&]() -> Status {
                           batch.set_step(step++);
-                          TM_RETURN_IF_ERROR(trainer->Train(batch, 0).status());
+                          TM_RETURN_IF_ERROR(trainer->Train(batch).status());
                           return trainer->Snapshot().status();
                         }));
     result["publish"] = nlohmann::ordered_json::parse(both);

@@ -95,7 +95,7 @@ class TrainingThread {
       }
       const double begin = Now();
       batch.set_step(trained_);
-      Result<TrainReport> report = trainer_->Train(batch, 0);
+      Result<TrainReport> report = trainer_->Train(batch);
       auto weights = report.ok() ? trainer_->Snapshot() : report.status();
       std::lock_guard lock(mutex_);
       busy_ += Now() - begin;

@@ -96,7 +96,7 @@ Result<StepRate> MeasureSteps(const LearnerBenchOptions& o,
   Status failed;
   std::map<std::string, double> metrics;
   const double rate = RatePerSecond(o, [&] {
-    auto report = trainer->Train(batch, 0);
+    auto report = trainer->Train(batch);
     if (report.ok()) {
       metrics = std::move(report->metrics);
     } else {

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <semaphore>
 #include <vector>
 
@@ -295,17 +296,18 @@ std::string StoreBenchReport::ToText() const {
 }
 
 std::string StoreBenchReport::ToJson() const {
-  std::string queries;
-  for (const auto& [name, ms] : query_ms) {
-    queries += fmt::format("{}\"{}\":{:.3f}", queries.empty() ? "" : ",", name, ms);
-  }
-  return fmt::format(
-      "{{\"trajectories\":{},\"tokens\":{},\"bytes_each\":{:.0f},\"group\":{:.1f},"
-      "\"store_per_s\":{:.1f},\"plain_per_s\":{:.1f},\"ratio\":{:.4f},"
-      "\"file_bytes_per_byte\":{:.3f},\"episodes\":{},\"query_ms_worst\":{:.3f},"
-      "\"query_ms\":{{{}}}}}",
-      trajectories, tokens, bytes_each, group, store_per_s, plain_per_s, ratio, file_bytes_per_byte,
-      episodes, query_ms_worst, queries);
+  const nlohmann::ordered_json json = {{"trajectories", trajectories},
+                                       {"tokens", tokens},
+                                       {"bytes_each", bytes_each},
+                                       {"group", group},
+                                       {"store_per_s", store_per_s},
+                                       {"plain_per_s", plain_per_s},
+                                       {"ratio", ratio},
+                                       {"file_bytes_per_byte", file_bytes_per_byte},
+                                       {"episodes", episodes},
+                                       {"query_ms_worst", query_ms_worst},
+                                       {"query_ms", query_ms}};
+  return json.dump();
 }
 
 }  // namespace tidemill

@@ -100,10 +100,10 @@ class StepwiseEngine final : public EnginePort {
 
 class StepwiseTrainer final : public TrainerPort {
  public:
-  StepwiseTrainer(std::unique_ptr<Trainer> trainer, WeightChannel& channel, const Clock& clock)
-      : trainer_(std::move(trainer)), channel_(channel), clock_(clock) {}
+  StepwiseTrainer(std::unique_ptr<Trainer> trainer, WeightChannel& channel)
+      : trainer_(std::move(trainer)), channel_(channel) {}
   void Train(v1::Batch batch) override {
-    Result<TrainReport> report = trainer_->Train(batch, clock_.WallMs());
+    Result<TrainReport> report = trainer_->Train(batch);
     TrainDone done{batch.step(), report.status(), {}};
     if (report.ok()) done.metrics = report->metrics;
     events_.Post(std::move(done));
@@ -123,7 +123,6 @@ class StepwiseTrainer final : public TrainerPort {
  private:
   std::unique_ptr<Trainer> trainer_;
   WeightChannel& channel_;
-  const Clock& clock_;
   Mailbox<TrainerEvent> events_{1000};
 };
 

@@ -40,7 +40,7 @@ FixedOrderLine::FixedOrderLine(const RunConfig& config, const std::string& folde
                                      .step = step,
                                      .threads = 1});
   TM_CHECK(trainer.ok(), trainer.status().message());
-  trainer_ = std::make_unique<StepwiseTrainer>(std::move(*trainer), *channel_, clock_);
+  trainer_ = std::make_unique<StepwiseTrainer>(std::move(*trainer), *channel_);
   MakeLoops(config, folder, tools, step, version, std::move(resumed));
 }
 

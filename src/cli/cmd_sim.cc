@@ -1,6 +1,7 @@
 // tidemill sim: the real loops in the simulator.
 #include <chrono>
 #include <cstdio>
+#include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
 #include "sim/simulation.h"
@@ -26,9 +27,7 @@ int RunSim(const SimArguments& arguments) {
     crashes += report.crashes, resumes += report.resumes;
     trajectories += report.trajectories, steps += report.steps;
     if (report.ok) continue;
-    if (arguments.json) {
-      std::printf("{\"ok\":false,\"seed\":%lu,\"failure\":\"%s\"}\n", seed, report.failure.c_str());
-    }
+    if (arguments.json) PrintJson({{"ok", false}, {"seed", seed}, {"failure", report.failure}});
     std::fprintf(stderr, "seed %lu: %s\nreplay with: tidemill sim --seed %lu --trace\n", seed,
                  report.failure.c_str(), seed);
     return 1;
@@ -36,10 +35,13 @@ int RunSim(const SimArguments& arguments) {
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   if (arguments.json) {
-    std::printf(
-        "{\"ok\":true,\"seeds\":%lu,\"crashes\":%lu,\"resumes\":%lu,\"trajectories\":%lu,"
-        "\"steps\":%lu,\"seconds\":%.2f}\n",
-        count, crashes, resumes, trajectories, steps, seconds);
+    PrintJson({{"ok", true},
+               {"seeds", count},
+               {"crashes", crashes},
+               {"resumes", resumes},
+               {"trajectories", trajectories},
+               {"steps", steps},
+               {"seconds", seconds}});
     return 0;
   }
   std::printf(

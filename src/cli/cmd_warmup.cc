@@ -49,6 +49,10 @@ int RunWarmupCommand(WarmupArguments& arguments) {
   if (IsGpu(options.device)) options.microbatch_tokens = 32768;
   const Result<WarmupReport> report = RunWarmup(options, ShowProgress);
   if (!report.ok()) return Fail(report.status());
+  if (options.patience > 0 && report->stopped == kStoppedByClock) {
+    LogWarn("the time limit ended training before the held-out loss stopped falling",
+            {{"minutes", arguments.minutes}, {"steps", report->last.step}});
+  }
   if (arguments.json) {
     const nlohmann::ordered_json json = {{"out", options.output},
                                          {"examples", report->examples},

@@ -10,7 +10,9 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <initializer_list>
 #include <sstream>
+#include <utility>
 
 #include "core/blas.h"
 #include "core/threads.h"
@@ -84,16 +86,27 @@ std::string_view FindingName(Finding finding) {
   return "missing";
 }
 
+namespace {
+
+// The names of those flags that the CPU has, with commas.
+std::string UnitsOf(const std::string& flags,
+                    std::initializer_list<std::pair<const char*, const char*>> units) {
+  std::string names;
+  for (const auto& [flag, name] : units) {
+    if (HasWord(flags, flag)) names += std::string(names.empty() ? "" : ", ") + name;
+  }
+  return names;
+}
+
+}  // namespace
+
 MachineCheck CheckCpu(std::string_view cpuinfo, int cores) {
   const std::string flags = ValueOf(cpuinfo, "flags");
-  std::string vector_units;
-  for (const auto& [flag, name] : {std::pair{"avx2", "AVX2"},
-                                   {"fma", "FMA"},
-                                   {"avx512f", "AVX-512"},
-                                   {"avx512_bf16", "AVX-512 BF16"},
-                                   {"amx_bf16", "AMX BF16"}}) {
-    if (HasWord(flags, flag)) vector_units += std::string(vector_units.empty() ? "" : ", ") + name;
-  }
+  const std::string vector_units = UnitsOf(flags, {{"avx2", "AVX2"},
+                                                   {"fma", "FMA"},
+                                                   {"avx512f", "AVX-512"},
+                                                   {"avx512_bf16", "AVX-512 BF16"},
+                                                   {"amx_bf16", "AMX BF16"}});
   const std::string model = ValueOf(cpuinfo, "model name");
   MachineCheck check{"cpu", Finding::kGood, "", ""};
   check.detail = fmt::format("{} core{}, {}; {}", cores, cores == 1 ? "" : "s",
@@ -104,6 +117,16 @@ MachineCheck CheckCpu(std::string_view cpuinfo, int cores) {
     check.fix = "a CPU with AVX2, several times faster at tensor work";
   }
   return check;
+}
+
+// As src/model/torch/forward.cc decides.
+MachineCheck CheckBfloat16(std::string_view cpuinfo) {
+  const std::string units = UnitsOf(ValueOf(cpuinfo, "flags"),
+                                    {{"avx512_bf16", "AVX-512 BF16"}, {"amx_bf16", "AMX BF16"}});
+  return {"bfloat16", Finding::kInfo,
+          "on the CPU: kept in bfloat16, multiplied in float32" +
+              (units.empty() ? "" : "; " + units + " is not used"),
+          ""};
 }
 
 MachineCheck CheckMemory() {
@@ -263,7 +286,9 @@ MachineCheck CheckCuda() {
 std::vector<MachineCheck> CheckMachine() {
   std::error_code ignored;
   const std::string here = std::filesystem::current_path(ignored).string();
-  std::vector<MachineCheck> checks = {CheckCpu(ReadText("/proc/cpuinfo"), AvailableCores()),
+  const std::string cpuinfo = ReadText("/proc/cpuinfo");
+  std::vector<MachineCheck> checks = {CheckCpu(cpuinfo, AvailableCores()),
+                                      CheckBfloat16(cpuinfo),
                                       CheckMemory(),
                                       CheckDisk(here.empty() ? "." : here),
                                       CheckBlasOfTorch(),

@@ -26,6 +26,7 @@ std::vector<MachineCheck> CheckMachine();
 
 // The parts of it.
 MachineCheck CheckCpu(std::string_view cpuinfo, int cores);  // of /proc/cpuinfo's text
+MachineCheck CheckBfloat16(std::string_view cpuinfo);        // how a CPU computes with it
 MachineCheck CheckMemory();
 MachineCheck CheckDisk(const std::string& folder);
 MachineCheck CheckBlasOfTorch();

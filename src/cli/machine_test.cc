@@ -24,6 +24,14 @@ TEST(Machine, ACpuWithoutAvx2IsAWarning) {
   EXPECT_FALSE(check.fix.empty());
 }
 
+TEST(Machine, Bfloat16IsMultipliedInFloat32WhateverTheCpuHas) {
+  const MachineCheck plain = CheckBfloat16("flags : fpu avx2 fma\n");
+  EXPECT_EQ(plain.finding, Finding::kInfo);
+  EXPECT_EQ(plain.detail, "on the CPU: kept in bfloat16, multiplied in float32");
+  const MachineCheck tiles = CheckBfloat16("flags : avx2 avx512_bf16 amx_bf16\n");
+  EXPECT_EQ(tiles.detail, plain.detail + "; AVX-512 BF16, AMX BF16 is not used");
+}
+
 TEST(Machine, AProgramThatIsMissingComesWithItsPackage) {
   const MachineCheck check =
       CheckProgram({"no-such-program-here", {"--version"}, "a test", "a-package"});

@@ -61,6 +61,15 @@ constexpr bool TakesPart(const TopicRow& row, std::string_view loop) {
   return false;
 }
 
+// Whether what is on the topic is work of tool workers: what they are scaled by. Cancellations are
+// not, which lie on topics of their own until their worker reads them.
+constexpr bool IsToolWork(std::string_view topic) {
+  for (const TopicRow& row : kTopics) {
+    if (row.name == topic) return row.consumer == "tools";
+  }
+  return false;
+}
+
 // Where one tool worker hears which episodes were given up (ToolCancel). Each has its own, because
 // a message on a shared topic reaches only one of them.
 inline std::string ToolCancelTopic(std::string_view worker) {

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
+#include <nlohmann/json.hpp>
 #include <stdexcept>
 
 #include "core/message_check.h"
@@ -14,16 +14,6 @@ namespace tidemill {
 namespace {
 
 constexpr MessageLimits kBatchLimits{.body_bytes = INT32_MAX};
-
-std::string NumbersAsJson(const Numbers& numbers) {
-  std::string json = "{";
-  for (const auto& [name, value] : numbers) {
-    if (json.size() > 1) json += ',';
-    json += fmt::format("\"{}\":{}", name,
-                        std::isfinite(value) ? fmt::format("{:.9g}", value) : "null");
-  }
-  return json + "}";
-}
 
 }  // namespace
 
@@ -135,7 +125,7 @@ void LearnerLoop::OnTrained(const TrainDone& done, Time now) {
   record.step = steps;
   for (const v1::Sample& sample : training_->samples())
     record.used.push_back(sample.trajectory().id());
-  record.metrics_json = NumbersAsJson(numbers);
+  record.metrics_json = nlohmann::json(numbers).dump();  // what is no number is null
   training_.reset();
   to_publish_.push_back(std::move(record));
   PublishIfReserved();

@@ -112,9 +112,10 @@ TEST(MeasureMismatch, GivesMeanAndTheNinetyNinthPercentileOfSizes) {
 TEST(MeasureStaleness, CountsLagByTokenAndSpanBySequence) {
   const auto sample =
       MakeSample(1, 0, 0, {9}, {{{1, 2, 3}, {-1, -1, -1}, {{3, 1}, {5, 2}}, {}, ""}});
-  const std::vector<TrainSequence> rows = {
-      *Flatten(sample, {.lag_of = LagBehind(25)}),
-      *Flatten(sample, {.lag_of = LagBehind(25), .lag_max = 20})};
+  v1::Sample partly = sample;
+  partly.mutable_trajectory()->mutable_turns(0)->mutable_versions(0)->set_masked(true);
+  const FlattenOptions options = {.lag_of = [](uint64_t version) { return 25 - version; }};
+  const std::vector<TrainSequence> rows = {*Flatten(sample, options), *Flatten(partly, options)};
   const StalenessStats stats = MeasureStaleness(rows);
   EXPECT_EQ(stats.lag.count(), 5u);
   EXPECT_EQ(stats.lag.max(), 22u);

@@ -43,8 +43,6 @@ Status CheckTurn(const v1::Turn& turn, int index) {
 
 void AppendTurn(TrainSequence& row, const v1::Turn& turn, int index,
                 const FlattenOptions& options) {
-  const bool old =
-      options.oldest_finished_ms.has_value() && turn.finished_ms() < *options.oldest_finished_ms;
   int run = 0;
   uint32_t of_run = 0;
   for (int i = 0; i < turn.ids_size(); ++i) {
@@ -55,13 +53,13 @@ void AppendTurn(TrainSequence& row, const v1::Turn& turn, int index,
     ++of_run;
     const uint64_t version = turn.versions(run).version();
     const uint64_t lag = options.lag_of ? options.lag_of(version) : 0;
-    const bool stale = old || (options.lag_max.has_value() && lag > *options.lag_max);
+    const bool too_old = turn.versions(run).masked();
     Append(row, turn.ids(i), index);
-    row.mask.back() = stale ? 0 : 1;
+    row.mask.back() = too_old ? 0 : 1;
     row.behaviour.back() = turn.logprobs(i);
     row.versions.back() = version;
     row.lags.back() = static_cast<uint32_t>(std::min<uint64_t>(lag, UINT32_MAX));
-    (stale ? row.stale_tokens : row.trained_tokens) += 1;
+    (too_old ? row.too_old_tokens : row.trained_tokens) += 1;
   }
   if (turn.ids_size() > 0) row.turn_ends.back() = 1;
 }
@@ -79,10 +77,6 @@ void CutTail(TrainSequence& row) {
 }
 
 }  // namespace
-
-LagOfVersion LagBehind(uint64_t newest) {
-  return [newest](uint64_t version) { return newest > version ? newest - version : 0; };
-}
 
 Result<TrainSequence> Flatten(const v1::Sample& sample, const FlattenOptions& options) {
   const v1::Trajectory& trajectory = sample.trajectory();

@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -17,8 +16,8 @@
 namespace tidemill {
 
 // One episode as the learner sees it. Every vector but `ids` is about the token at the same place,
-// and counts only where `mask` is 1: the model wrote it and it is not too old. What follows the
-// last turn's own tokens is cut off, as it cannot change the loss.
+// and counts only where `mask` is 1: the model wrote it and replay did not mark it as too old. What
+// follows the last turn's own tokens is cut off, as it cannot change the loss.
 struct TrainSequence {
   std::vector<int32_t> ids;
   std::vector<uint8_t> mask;
@@ -30,20 +29,14 @@ struct TrainSequence {
   float temperature = 1;           // of the sampling; the learner divides its logits by it as well
   size_t prompt_tokens = 0;
   size_t trained_tokens = 0;  // sum of mask
-  size_t stale_tokens = 0;    // written by the model but over a bound
+  size_t too_old_tokens = 0;  // written by the model but over the staleness bound
 };
 
 // Steps between the policy version that drew a token and the step that trains on it.
 using LagOfVersion = std::function<uint64_t(uint64_t version)>;
 
-// Where each step publishes one version, the newest being `newest`: the difference.
-LagOfVersion LagBehind(uint64_t newest);
-
 struct FlattenOptions {
-  LagOfVersion lag_of;                             // empty: every token is fresh
-  std::optional<uint64_t> lag_max = std::nullopt;  // a token with a higher lag is masked
-  std::optional<int64_t> oldest_finished_ms =
-      std::nullopt;        // so is a turn finished before (wall clock)
+  LagOfVersion lag_of;     // for the lags alone; empty: every token is fresh
   int64_t vocabulary = 0;  // ids must be below it; 0: not checked
 };
 

@@ -22,7 +22,7 @@ v1::Sample TwoTurns() {
 }
 
 TEST(Flatten, LaysPromptTurnsAndObservationsEndToEndAndMasksWhatTheModelDidNotWrite) {
-  auto row = Flatten(TwoTurns(), {.lag_of = LagBehind(6)});
+  auto row = Flatten(TwoTurns(), {.lag_of = [](uint64_t version) { return 6 - version; }});
   ASSERT_TRUE(row.ok()) << row.status().ToString();
   EXPECT_THAT(row->ids, ElementsAre(10, 11, 1, 2, 3, 20, 21, 4, 5));
   EXPECT_THAT(row->mask, ElementsAre(0, 0, 1, 1, 1, 0, 0, 1, 1));
@@ -34,21 +34,14 @@ TEST(Flatten, LaysPromptTurnsAndObservationsEndToEndAndMasksWhatTheModelDidNotWr
   EXPECT_EQ(row->trained_tokens, 5u);
 }
 
-TEST(Flatten, MasksTokensOverTheBoundByTheirOwnVersion) {
-  auto row = Flatten(TwoTurns(), {.lag_of = LagBehind(6), .lag_max = 1});
+TEST(Flatten, LeavesOutWhatReplayMarkedAsTooOldWhateverItsLag) {
+  v1::Sample sample = TwoTurns();
+  sample.mutable_trajectory()->mutable_turns(0)->mutable_versions(0)->set_masked(true);
+  auto row = Flatten(sample, {.lag_of = [](uint64_t) { return UINT64_MAX; }});
   ASSERT_TRUE(row.ok());
   EXPECT_THAT(row->mask, ElementsAre(0, 0, 0, 0, 1, 0, 0, 1, 1));
-  EXPECT_EQ(row->stale_tokens, 2u);
+  EXPECT_EQ(row->too_old_tokens, 2u);
   EXPECT_EQ(row->trained_tokens, 3u);
-}
-
-TEST(Flatten, MasksTurnsThatWereFinishedTooLongAgo) {
-  v1::Sample sample = TwoTurns();
-  sample.mutable_trajectory()->mutable_turns(0)->set_finished_ms(1000);
-  sample.mutable_trajectory()->mutable_turns(1)->set_finished_ms(2000);
-  auto row = Flatten(sample, {.lag_of = LagBehind(6), .oldest_finished_ms = 1500});
-  ASSERT_TRUE(row.ok());
-  EXPECT_THAT(row->mask, ElementsAre(0, 0, 0, 0, 0, 0, 0, 1, 1));
 }
 
 TEST(Flatten, NamesTheTrajectoryAndWhatIsWrong) {

@@ -26,7 +26,7 @@ StalenessStats MeasureStaleness(std::span<const TrainSequence> sequences) {
       stats.lag.Add(sequence.lags[i]);
     }
     if (sequence.trained_tokens > 0) stats.span.Add(newest - oldest);
-    stats.masked_tokens += sequence.stale_tokens;
+    stats.masked_tokens += sequence.too_old_tokens;
   }
   return stats;
 }

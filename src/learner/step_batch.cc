@@ -86,16 +86,6 @@ Result<StepBatch> PrepareStep(const v1::Batch& batch, AdvantageKind advantage,
   return step;
 }
 
-LagOfVersion LagBySteps(std::map<uint64_t, uint64_t> version_steps, uint64_t now,
-                        uint64_t learner_version) {
-  return [known = std::move(version_steps), now, learner_version](uint64_t version) -> uint64_t {
-    const auto after = known.upper_bound(version);
-    if (after == known.begin()) return learner_version > version ? learner_version - version : 0;
-    const uint64_t step = std::prev(after)->second;
-    return now > step ? now - step : 0;
-  };
-}
-
 VtraceOutput SequenceVtrace(const ObjectiveConfig& config, const TrainSequence& sequence,
                             const std::vector<double>& turn_rewards,
                             std::span<const double> log_ratio, std::span<const double> values) {

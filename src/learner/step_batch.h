@@ -31,11 +31,6 @@ struct StepBatch {
 Result<StepBatch> PrepareStep(const v1::Batch& batch, AdvantageKind advantage,
                               const CreditConfig& credit, const FlattenOptions& options);
 
-// The lag of each version at step `now`: by the steps that published them where known, else by the
-// difference to the learner's.
-LagOfVersion LagBySteps(std::map<uint64_t, uint64_t> version_steps, uint64_t now,
-                        uint64_t learner_version);
-
 // V-trace's advantages and value targets of one sequence's trained tokens, of which `log_ratio` and
 // `values` are one each. A turn's reward comes with its last trained token.
 VtraceOutput SequenceVtrace(const ObjectiveConfig& config, const TrainSequence& sequence,

@@ -7,6 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "core/topics.h"
+
 namespace tidemill {
 namespace {
 
@@ -93,7 +95,7 @@ uint64_t RunStatus::LagMax() const {
 uint64_t RunStatus::ToolBacklog() const {
   uint64_t backlog = 0;
   for (const TopicState& topic : topics) {
-    if (topic.name.starts_with("tools.")) backlog += topic.ready + topic.delayed + topic.leased;
+    if (IsToolWork(topic.name)) backlog += topic.ready + topic.delayed + topic.leased;
   }
   return backlog;
 }

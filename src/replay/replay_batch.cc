@@ -43,7 +43,7 @@ bool ReplayLoop::Usable(uint64_t group_id, const v1::BatchRequest& request) {
   size_t left = 0;
   std::vector<std::pair<Member*, uint64_t>> old;  // with the lag
   for (auto& [index, member] : group.members) {
-    if (member.stale) continue;
+    if (member.excluded) continue;
     const TokenAges ages =
         MeasureAges(member.trajectory, versions_, request.step(), now_ms, options_.staleness);
     const bool keep = options_.staleness.mask ? ages.too_old < ages.tokens : ages.too_old == 0;
@@ -59,7 +59,7 @@ bool ReplayLoop::Usable(uint64_t group_id, const v1::BatchRequest& request) {
     return false;
   }
   for (auto& [member, lag] : old) {
-    member->stale = true;
+    member->excluded = true;
     RecordFate(member->trajectory.id(), "too_old", "lag of " + std::to_string(lag) + " steps");
   }
   return true;
@@ -67,7 +67,7 @@ bool ReplayLoop::Usable(uint64_t group_id, const v1::BatchRequest& request) {
 
 void ReplayLoop::AddSamples(const Group& group, uint32_t uses, v1::Batch& batch) {
   for (const auto& [index, member] : group.members) {
-    if (member.stale || !member.verdict) continue;
+    if (member.excluded || !member.verdict) continue;
     v1::Sample& sample = *batch.add_samples();
     *sample.mutable_trajectory() = member.trajectory;
     *sample.mutable_verdict() = *member.verdict;

@@ -29,6 +29,7 @@ TEST_F(ReplayTest, WithMaskingOnlyTheOldTokensAreLeftOut) {
     v1::Trajectory mixed = Episode(2, member, 1);
     v1::VersionRun& fresh = *mixed.mutable_turns(0)->add_versions();
     fresh.set_version(4), fresh.set_tokens(1);
+    fresh.set_masked(true);  // it is not the worker's to say
     mixed.mutable_turns(0)->add_ids(3), mixed.mutable_turns(0)->add_logprobs(-1);
     Send(mixed);
   }

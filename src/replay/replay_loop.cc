@@ -16,6 +16,31 @@ namespace {
 constexpr size_t kMessagesAtOnce = 256;
 constexpr double kSameReward = 1e-9;
 
+QuestionOptions VerdictsOf(const ReplayOptions& options, Counter& refused) {
+  QuestionOptions verdicts;
+  verdicts.inbox = InboxTopic(options.worker, "replay");
+  verdicts.most = options.max_score_outstanding;
+  verdicts.patience = options.score_patience;
+  verdicts.secret = options.secret;
+  verdicts.limits = options.limits;
+  verdicts.refused = &refused;
+  return verdicts;
+}
+
+Status CheckTurnRewards(const v1::Verdict& verdict, const v1::Trajectory& of) {
+  const int turns = of.turns_size();
+  if (verdict.turn_rewards_size() == 0 || verdict.turn_rewards_size() == turns) return Ok();
+  return Invalid("Verdict.turn_rewards: " + std::to_string(verdict.turn_rewards_size()) + " for " +
+                 std::to_string(turns) + " turns");
+}
+
+Status CheckVerdict(const v1::Verdict& verdict, const v1::Trajectory& of) {
+  const TrajectoryKey judged = TrajectoryKey::From(verdict.id());
+  const TrajectoryKey asked = TrajectoryKey::From(of.id());
+  if (judged == asked) return CheckTurnRewards(verdict, of);
+  return Invalid("Verdict.id: of " + judged.ToString() + ", asked about " + asked.ToString());
+}
+
 }  // namespace
 
 ReplayLoop::ReplayLoop(Bus& bus, StorePort& store, const Clock& clock, Journal& journal,
@@ -27,10 +52,10 @@ ReplayLoop::ReplayLoop(Bus& bus, StorePort& store, const Clock& clock, Journal& 
       journal_(journal),
       tasks_(tasks),
       options_(std::move(options)),
-      inbox_(InboxTopic(options_.worker, "replay")),
       outbox_(bus, options_.lease_period),
       leases_(bus, options_.lease_period),
       buffer_(GroupBuffer::Make(options_.buffer).value()),
+      questions_(bus, outbox_, VerdictsOf(options_, counters_.refused)),
       scorer_versions_(options_.scorer_versions) {
   for (const auto& [version, step] : options_.versions) Published(version, step);
   Restore(std::move(stored));
@@ -54,8 +79,10 @@ void ReplayLoop::Restore(std::vector<StoredSample> stored) {
       sample.stale = true;
       if (!sample.issued) continue;
     }
-    if (sample.verdict && !CheckVerdict(*sample.verdict, sample.trajectory).ok())
+    if (sample.verdict && (!CheckMessage(*sample.verdict, options_.limits).ok() ||
+                           !CheckTurnRewards(*sample.verdict, sample.trajectory).ok())) {
       sample.verdict.reset();  // it is scored again
+    }
     ids.insert(id.group());
     Group& group = groups_[id.group()];
     group.purpose = sample.trajectory.purpose();
@@ -64,10 +91,10 @@ void ReplayLoop::Restore(std::vector<StoredSample> stored) {
     group.revision = sample.revision;
     Member& member = group.members[id.member()];
     const bool unscorable = sample.verdict && !sample.verdict->scored();
-    member.stale =
+    member.excluded =
         sample.stale || unscorable || sample.trajectory.end() == v1::EPISODE_END_GIVEN_UP;
     if (!unscorable) member.verdict = std::move(sample.verdict);
-    if (!member.verdict && !member.stale) member.ask_again = Time::min();
+    if (!member.verdict && !member.excluded) ask_again_.Put(Time::min(), {id.group(), id.member()});
     member.trajectory = std::move(sample.trajectory);
   }
   for (const auto& [id, why] : put_aside) {
@@ -82,11 +109,9 @@ void ReplayLoop::Restore(std::vector<StoredSample> stored) {
 }
 
 void ReplayLoop::Attach(Waker& waker) {
-  const Status opened = bus_.Open(inbox_, {.capacity = options_.max_score_outstanding});
-  if (!opened.ok()) throw std::runtime_error("opening " + inbox_ + ": " + opened.ToString());
+  questions_.Attach(waker);
   bus_.Subscribe(kTrajectoriesTopic, waker);
   bus_.Subscribe(kBatchRequestsTopic, waker);
-  bus_.Subscribe(inbox_, waker);
   store_.events().Attach(waker);
 }
 
@@ -105,6 +130,7 @@ Time ReplayLoop::Step(Time now) {
   while (TryMakeBatch()) {
   }
   outbox_.Flush(now);
+  counters_.waiting_verdicts = questions_.open();
   return std::min(now + (outbox_.waiting() > 0 ? milliseconds(5) : milliseconds(100)),
                   leases_.next());
 }
@@ -129,7 +155,7 @@ void ReplayLoop::TakeTrajectories(Time now) {
       continue;
     }
     ++counters_.received;
-    if (FindMember(trajectory.id()) != nullptr) {
+    if (FindMember(trajectory.id().group(), trajectory.id().member()) != nullptr) {
       ++counters_.duplicates;
       (void)bus_.Ack(lease);
       continue;
@@ -178,27 +204,11 @@ void ReplayLoop::Refuse(const Lease& lease, const v1::Trajectory& trajectory,
   Submit(PutTrajectory{std::move(record)}, std::move(pending));
 }
 
-ReplayLoop::Member* ReplayLoop::FindMember(const v1::TrajectoryId& id) {
-  auto group = groups_.find(id.group());
+ReplayLoop::Member* ReplayLoop::FindMember(uint64_t group_id, uint32_t index) {
+  auto group = groups_.find(group_id);
   if (group == groups_.end()) return nullptr;
-  auto member = group->second.members.find(id.member());
+  auto member = group->second.members.find(index);
   return member == group->second.members.end() ? nullptr : &member->second;
-}
-
-Status ReplayLoop::CheckVerdict(const v1::Verdict& verdict, const v1::Trajectory& of) const {
-  const Status right = CheckMessage(verdict, options_.limits);
-  if (!right.ok()) return Invalid("Verdict." + right.message());
-  const int turns = of.turns_size();
-  if (verdict.turn_rewards_size() == 0 || verdict.turn_rewards_size() == turns) return Ok();
-  return Invalid("Verdict.turn_rewards: " + std::to_string(verdict.turn_rewards_size()) + " for " +
-                 std::to_string(turns) + " turns");
-}
-
-// The answer came and cannot be used.
-void ReplayLoop::AskAgainAt(Member& member, Time when) {
-  member.asked.clear();
-  member.storing = false;
-  member.ask_again = next_ask_ = when;
 }
 
 bool ReplayLoop::Drained() const {
@@ -208,44 +218,32 @@ bool ReplayLoop::Drained() const {
 }
 
 void ReplayLoop::TakeVerdicts(Time now) {
-  for (Lease& lease :
-       TakeFromOwn(bus_, inbox_, {.capacity = options_.max_score_outstanding}, kMessagesAtOnce)) {
-    v1::Verdict verdict;
-    Status right = ParseMessage(lease.body, verdict, options_.limits);
-    Member* member = right.ok() ? FindMember(verdict.id()) : nullptr;
-    // Only the answer to the question that is open; any other came too late or twice.
-    const bool open = member != nullptr && !member->asked.empty() && !member->storing &&
-                      member->asked == verdict.request_id();
-    if (right.ok() && !open) {
-      (void)bus_.Ack(lease);
+  for (auto& [about, status, verdict, lease] :
+       questions_.TakeAnswers<v1::Verdict>(kMessagesAtOnce)) {
+    Member* member = FindMember(about.group, about.member);
+    if (member == nullptr) {  // its group left over an answer before this one
+      if (status.ok()) (void)bus_.Ack(lease);
       continue;
     }
-    if (open && !SameToken(verdict.token(), TokenFor(options_.secret, verdict.request_id())))
-      right = Invalid("not the token of request " + verdict.request_id());
-    if (!right.ok()) {
-      ++counters_.refused;
-      (void)bus_.Reject(lease, right.message());
+    if (status.ok()) {
+      status = CheckVerdict(verdict, member->trajectory);
+      if (!status.ok()) {
+        ++counters_.refused;
+        (void)bus_.Reject(lease, status.message());
+      }
+    }
+    if (!status.ok()) {
+      ask_again_.Put(now, about);
       continue;
     }
-    // Only the one asked knows the token: what it says is its answer, the only one there will be.
-    --counters_.waiting_verdicts;
-    if (right = CheckVerdict(verdict, member->trajectory); !right.ok()) {
-      ++counters_.refused;
-      (void)bus_.Reject(lease, right.message());
-      AskAgainAt(*member, now);
-      continue;
-    }
-    const uint64_t group_id = verdict.id().group();
     verdict.clear_token();
-    member->ask_again = kNever;
     if (member->verdict && !Replaces(verdict, *member->verdict)) {
       (void)bus_.Ack(lease);
       ++counters_.rescore_failed;
       member->asked.clear();
-      FinishRescoring(group_id);
+      FinishRescoring(about.group);
       continue;
     }
-    member->storing = true;
     Pending pending{Pending::kVerdict, {}, verdict};
     const uint64_t tag = Submit(PutVerdict{std::move(verdict)}, std::move(pending));
     leases_.Hold(tag, std::move(lease), now);
@@ -262,9 +260,9 @@ void ReplayLoop::TakeStored(Time now) {
       // Somebody else's mistake must not end the run: it is kept as a dead letter.
       (void)bus_.Reject(leases_.Take(done.tag), done.status.message());
       ++counters_.refused;
-      if (Member* member = FindMember(pending.verdict.id());
-          pending.kind == Pending::kVerdict && member != nullptr) {
-        AskAgainAt(*member, now);
+      if (pending.kind == Pending::kVerdict) {
+        const v1::TrajectoryId& id = pending.verdict.id();
+        ask_again_.Put(now, {id.group(), id.member()});
       }
       continue;
     }
@@ -306,22 +304,20 @@ void ReplayLoop::OnTrajectoryStored(Pending& pending, const Status& status, Time
     CompleteIfDone(id);
     return;
   }
-  if (!draining_) AskForVerdict(id, index, now);
+  if (!draining_) AskForVerdict({id, index}, now);
 }
 
 void ReplayLoop::OnVerdictStored(const v1::Verdict& verdict) {
-  auto group = groups_.find(verdict.id().group());
-  if (group == groups_.end()) return;
-  auto it = group->second.members.find(verdict.id().member());
-  if (it == group->second.members.end() || it->second.stale) return;
-  Member& member = it->second;
+  const uint64_t group_id = verdict.id().group();
+  Member* found = FindMember(group_id, verdict.id().member());
+  if (found == nullptr) return;
+  Member& member = *found;
   member.asked.clear();
-  member.storing = false;
   NoteVersions(verdict);
   if (member.verdict) {
     member.verdict = verdict;
     ++counters_.rescored;
-    FinishRescoring(group->first);
+    FinishRescoring(group_id);
     return;
   }
   if (verdict.scored()) {
@@ -331,11 +327,11 @@ void ReplayLoop::OnVerdictStored(const v1::Verdict& verdict) {
   } else {
     MarkStale(member, "unscorable: " + verdict.cause());
   }
-  CompleteIfDone(group->first);
+  CompleteIfDone(group_id);
 }
 
 void ReplayLoop::MarkStale(Member& member, const std::string& reason) {
-  member.stale = true;
+  member.excluded = true;
   ++counters_.stale;
   RecordFate(member.trajectory.id(), "stale", reason);
 }
@@ -349,7 +345,7 @@ ReplayLoop::Spread ReplayLoop::SpreadOf(const Group& group) {
   Spread spread;
   double low = 0, high = 0, sum = 0, squares = 0;
   for (const auto& [index, member] : group.members) {
-    if (!member.verdict || member.stale) continue;
+    if (!member.verdict || member.excluded) continue;
     const double reward = member.verdict->reward();
     low = spread.usable == 0 ? reward : std::min(low, reward);
     high = spread.usable == 0 ? reward : std::max(high, reward);
@@ -367,7 +363,7 @@ void ReplayLoop::CompleteIfDone(uint64_t group_id) {
   Group& group = groups_.at(group_id);
   if (group.complete || group.members.size() < group.size) return;
   for (const auto& [index, member] : group.members) {
-    if (!member.verdict && !member.stale) return;
+    if (!member.verdict && !member.excluded) return;
   }
   group.complete = true;
   if (group.purpose == v1::PURPOSE_EVAL) {
@@ -403,18 +399,14 @@ void ReplayLoop::Drop(uint64_t group_id, const std::string& fate, bool reissue) 
   Group& group = groups_.at(group_id);
   Report(group_id, group, false, reissue, fate);
   for (auto& [index, member] : group.members) {
-    if (!member.stale) RecordFate(member.trajectory.id(), fate, "");
+    if (!member.excluded) RecordFate(member.trajectory.id(), fate, "");
   }
   Forget(group_id);
 }
 
 void ReplayLoop::Forget(uint64_t group_id) {
   auto it = groups_.find(group_id);
-  for (const auto& [index, member] : it->second.members) {
-    if (member.asked.empty() || member.storing) continue;
-    (void)bus_.Forgive(inbox_, 1);
-    --counters_.waiting_verdicts;
-  }
+  for (const auto& [index, member] : it->second.members) questions_.Forget(member.asked);
   if (it->second.in_buffer) counters_.ready_episodes -= it->second.size;
   buffer_.Remove(group_id);
   rescoring_.erase(group_id);

@@ -21,6 +21,7 @@
 #include "bus/bus.h"
 #include "bus/lease_keeper.h"
 #include "bus/outbox.h"
+#include "bus/questions.h"
 #include "core/counters.h"
 #include "core/journal.h"
 #include "core/loop.h"
@@ -157,11 +158,10 @@ class ReplayLoop final : public Loop {
   struct Member {
     v1::Trajectory trajectory;
     std::optional<v1::Verdict> verdict;
-    bool stale = false;  // never trained on
+    bool excluded = false;  // never trained on: stale, or too old
     uint32_t score_tries = 0;
-    std::string asked;        // id of the score request that is out; empty: none
-    bool storing = false;     // its answer came and is being written
-    Time ask_again = kNever;  // when its verdict counts as lost
+    // Id of the score request that is out or whose answer is being written; empty: none.
+    std::string asked;
   };
   struct Group {
     v1::Purpose purpose = v1::PURPOSE_TRAIN;
@@ -178,6 +178,11 @@ class ReplayLoop final : public Loop {
     v1::Trajectory trajectory;
     v1::Verdict verdict;
   };
+  // What a question is about.
+  struct Asked {
+    uint64_t group;
+    uint32_t member;
+  };
   // The rewards of a group's members that may be trained on.
   struct Spread {
     size_t usable = 0;
@@ -191,9 +196,7 @@ class ReplayLoop final : public Loop {
   void TakeTrajectories(Time now);
   void Refuse(const Lease& lease, const v1::Trajectory& trajectory, const std::string& why);
   void TakeVerdicts(Time now);
-  Status CheckVerdict(const v1::Verdict& verdict, const v1::Trajectory& of) const;
-  void AskAgainAt(Member& member, Time when);
-  Member* FindMember(const v1::TrajectoryId& id);
+  Member* FindMember(uint64_t group, uint32_t member);
   void TakeStored(Time now);
   void OnTrajectoryStored(Pending& pending, const Status& status, Time now);
   void OnVerdictStored(const v1::Verdict& verdict);
@@ -212,8 +215,9 @@ class ReplayLoop final : public Loop {
   uint64_t Submit(StoreOp op, Pending pending);
 
   // replay_scores.cc: asking for verdicts, the first time and again.
-  void AskForVerdict(uint64_t group, uint32_t member, Time now);
+  void AskForVerdict(const Asked& about, Time now);
   void AskAgain(Time now);
+  void OnNoVerdict(const Asked& about, Time now);
   void NoteVersions(const v1::Verdict& verdict);
   bool Outdated(const Member& member) const;
   void ChooseForRescoring();
@@ -234,13 +238,15 @@ class ReplayLoop final : public Loop {
   Journal& journal_;
   const TaskBook& tasks_;
   ReplayOptions options_;
-  std::string inbox_;
+  ReplayCounters counters_;
   Outbox outbox_;
   LeaseKeeper leases_;  // by tag, of messages the store is writing
   std::unordered_map<uint64_t, Group> groups_;
   GroupBuffer buffer_;                             // complete groups of training
   std::unordered_map<uint64_t, Pending> pending_;  // by tag, waiting for the store
   uint64_t next_tag_ = 1;
+  Questions<Asked> questions_;  // for verdicts
+  LaterQueue<Asked> ask_again_;
   VersionSteps versions_;
   uint64_t newest_version_ = 0;
   std::optional<v1::BatchRequest> request_;  // the learner's, until it can be met
@@ -249,9 +255,7 @@ class ReplayLoop final : public Loop {
   bool version_rose_ = false;
   std::deque<uint64_t> to_rescore_;  // those that vary most first
   std::set<uint64_t> rescoring_;     // a verdict of a member is asked for
-  Time next_ask_ = Time::min();
   bool draining_ = false;
-  ReplayCounters counters_;
 };
 
 }  // namespace tidemill

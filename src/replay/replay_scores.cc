@@ -2,28 +2,26 @@
 // scorer's version rose.
 #include <algorithm>
 
-#include "core/secret.h"
 #include "core/topics.h"
 #include "replay/replay_loop.h"
 
 namespace tidemill {
 
-void ReplayLoop::AskForVerdict(uint64_t group_id, uint32_t index, Time now) {
-  Member& member = groups_.at(group_id).members.at(index);
+void ReplayLoop::AskForVerdict(const Asked& about, Time now) {
+  Member& member = groups_.at(about.group).members.at(about.member);
   const v1::Trajectory& trajectory = member.trajectory;
   const v1::Task* task = tasks_.Find(trajectory.id().task());
   if (task == nullptr) {
     MarkStale(member, "the task is not in this run's task files");
-    CompleteIfDone(group_id);
+    CompleteIfDone(about.group);
     return;
   }
   v1::ScoreRequest request;
   ++member.score_tries;
-  member.asked = std::to_string(group_id) + "." + std::to_string(index) + "." +
+  member.asked = std::to_string(about.group) + "." + std::to_string(about.member) + "." +
                  std::to_string(trajectory.id().attempt()) + ".s" +
                  std::to_string(member.score_tries) + "@" + options_.worker;
   request.set_request_id(member.asked);
-  request.set_token(TokenFor(options_.secret, member.asked));
   *request.mutable_id() = trajectory.id();
   request.set_purpose(trajectory.purpose());
   request.set_end(trajectory.end());
@@ -37,48 +35,35 @@ void ReplayLoop::AskForVerdict(uint64_t group_id, uint32_t index, Time now) {
   }
   request.set_turns(static_cast<uint32_t>(trajectory.turns_size()));
   request.set_max_tokens(options_.max_turn_tokens * request.turns());
-  request.set_reply_to(inbox_);
   request.set_prompt(task->prompt());
   request.set_submission(trajectory.submission());
   if (!task->answer_file().empty()) request.add_files(task->answer_file());
   for (const std::string& source : task->grading().sources()) {
     if (source != task->answer_file()) request.add_files(source);
   }
-  member.ask_again = now + options_.score_patience;
-  next_ask_ = std::min(next_ask_, member.ask_again);
-  ++counters_.waiting_verdicts;
-  outbox_.Request(kScoreTopic, inbox_, request.SerializeAsString());
+  questions_.Ask(kScoreTopic, std::move(request), about, now);
 }
 
+// A resumed run asks for what a draining one left open.
 void ReplayLoop::AskAgain(Time now) {
-  if (now < next_ask_ || draining_) return;
-  next_ask_ = now + std::max<Duration>(options_.score_patience / 20, milliseconds(50));
-  std::vector<std::pair<uint64_t, uint32_t>> lost;
-  for (auto& [id, group] : groups_) {
-    for (auto& [index, member] : group.members) {
-      if (!member.stale && member.ask_again <= now) lost.emplace_back(id, index);
-    }
-  }
-  std::sort(lost.begin(), lost.end());
-  for (auto [id, index] : lost) {
-    auto group = groups_.find(id);
-    if (group == groups_.end()) continue;  // evicted by one before it
-    Member& member = group->second.members.at(index);
-    if (!member.asked.empty()) {
-      (void)bus_.Forgive(inbox_, 1);
-      --counters_.waiting_verdicts;
-      member.asked.clear();
-    }
-    member.ask_again = kNever;
-    if (member.verdict) {  // the one it has stays
-      ++counters_.rescore_failed;
-      FinishRescoring(id);
-    } else if (member.score_tries < options_.score_tries) {
-      AskForVerdict(id, index, now);
-    } else {
-      MarkStale(member, "no verdict after " + std::to_string(member.score_tries) + " tries");
-      CompleteIfDone(id);
-    }
+  if (draining_) return;
+  for (const auto& [id, about] : questions_.TakeLost(now)) OnNoVerdict(about, now);
+  for (const Asked& about : ask_again_.TakeDue(now)) OnNoVerdict(about, now);
+}
+
+void ReplayLoop::OnNoVerdict(const Asked& about, Time now) {
+  Member* found = FindMember(about.group, about.member);
+  if (found == nullptr) return;  // evicted meanwhile
+  Member& member = *found;
+  member.asked.clear();
+  if (member.verdict) {  // the one it has stays
+    ++counters_.rescore_failed;
+    FinishRescoring(about.group);
+  } else if (member.score_tries < options_.score_tries) {
+    AskForVerdict(about, now);
+  } else {
+    MarkStale(member, "no verdict after " + std::to_string(member.score_tries) + " tries");
+    CompleteIfDone(about.group);
   }
 }
 
@@ -92,7 +77,7 @@ void ReplayLoop::NoteVersions(const v1::Verdict& verdict) {
 }
 
 bool ReplayLoop::Outdated(const Member& member) const {
-  if (!member.verdict || member.stale) return false;
+  if (!member.verdict || member.excluded) return false;
   for (const v1::RewardPart& part : member.verdict->parts()) {
     auto known = scorer_versions_.find(part.scorer());
     if (known != scorer_versions_.end() && part.scorer_version() < known->second) return true;
@@ -140,7 +125,7 @@ void ReplayLoop::RescoreNext(Time now) {
       const bool known = tasks_.Find(member.trajectory.id().task()) != nullptr;
       if (!known || !Outdated(member) || !member.asked.empty()) continue;
       rescoring_.insert(id);
-      AskForVerdict(id, index, now);
+      AskForVerdict({id, index}, now);
     }
   }
 }

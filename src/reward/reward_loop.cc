@@ -2,11 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <stdexcept>
+#include <nlohmann/json.hpp>
 
 #include "bus/read_message.h"
 #include "core/metrics.h"
-#include "core/secret.h"
 #include "core/text.h"
 #include "core/topics.h"
 #include "tools/tool_table.h"
@@ -15,13 +14,22 @@ namespace tidemill {
 namespace {
 
 constexpr size_t kMessagesAtOnce = 256;
-constexpr size_t kRunsMax = 8;       // tool runs and questions of one scoring under way
-constexpr uint32_t kRoundsMax = 6;   // a scorer that never has enough is broken
-constexpr uint32_t kBackOffMax = 6;  // the delay doubles no further
+constexpr size_t kRunsMax = 8;      // tool runs and questions of one scoring under way
+constexpr uint32_t kRoundsMax = 6;  // a scorer that never has enough is broken
 
 double ShareOf(const v1::ToolCall& call) {
   return call.tests_total() == 0 ? 0
                                  : static_cast<double>(call.tests_passed()) / call.tests_total();
+}
+
+QuestionOptions CallsOf(const RewardOptions& options) {
+  QuestionOptions calls;
+  calls.inbox = InboxTopic(options.worker, "reward");
+  calls.most = size_t{options.max_outstanding} * kRunsMax;
+  calls.patience = options.call_patience;
+  calls.secret = options.secret;
+  calls.limits = options.limits;
+  return calls;
 }
 
 }  // namespace
@@ -32,20 +40,14 @@ RewardLoop::RewardLoop(Bus& bus, const Clock& clock, std::vector<WeightedScorer>
       clock_(clock),
       scorers_(std::move(scorers)),
       options_(std::move(options)),
-      inbox_(InboxTopic(options_.worker, "reward")),
       outbox_(bus, options_.lease_period),
       leases_(bus, options_.lease_period),
-      port_(port) {}
-
-TopicOptions RewardLoop::InboxOptions() const {
-  return {.capacity = size_t{options_.max_outstanding} * kRunsMax};
-}
+      port_(port),
+      calls_(bus, outbox_, CallsOf(options_)) {}
 
 void RewardLoop::Attach(Waker& waker) {
-  const Status opened = bus_.Open(inbox_, InboxOptions());
-  if (!opened.ok()) throw std::runtime_error("opening " + inbox_ + ": " + opened.ToString());
+  calls_.Attach(waker);
   bus_.Subscribe(kScoreTopic, waker);
-  bus_.Subscribe(inbox_, waker);
   if (port_ != nullptr) port_->events().Attach(waker);
 }
 
@@ -58,9 +60,8 @@ Time RewardLoop::Step(Time now) {
   if (!draining_) TakeRequests(now);
   outbox_.Flush(now);
   counters_.in_progress = scorings_.size();
-  Time wake = std::min(now + milliseconds(100), leases_.next());
+  Time wake = std::min({now + milliseconds(100), leases_.next(), later_.next()});
   if (outbox_.waiting() > 0) wake = std::min(wake, now + milliseconds(5));
-  if (!later_.empty()) wake = std::min(wake, later_.top().at);
   return wake;
 }
 
@@ -104,7 +105,7 @@ void RewardLoop::Advance(uint64_t key, Time now) {
     if (need.look > 1) ++counters_.second_looks;
     scoring.open[run].need = std::move(need);
   }
-  for (const auto& [run, need] : needs) Ask(key, run, now);
+  for (const auto& [run, need] : needs) Ask({key, run}, now);
 }
 
 // What the scorers say without the hidden tests.
@@ -116,33 +117,31 @@ TaskSolved RewardLoop::SolvedBy(const Scoring& scoring) const {
   return TaskSolved::kNotKnown;
 }
 
-void RewardLoop::Ask(uint64_t key, const std::string& run, Time now) {
-  auto it = scorings_.find(key);
+void RewardLoop::Ask(const Asked& asked, Time now) {
+  auto it = scorings_.find(asked.scoring);
   if (it == scorings_.end()) return;
   const Scoring& scoring = it->second;
-  const Run& open = scoring.open.at(run);
-  OpenCall call{key, run, now + options_.call_patience};
+  const Run& open = scoring.open.at(asked.run);
   if (open.need.kind == Need::Kind::kTool) {
-    AskTool(scoring, open, std::move(call));
+    AskTool(scoring, open, asked, now);
     return;
   }
   if (port_ == nullptr || !port_->Knows(open.need.name)) {
     v1::Verdict verdict;
     verdict.set_cause("no command \"" + open.need.name + "\" is configured");
-    Send(key, std::move(verdict));
+    Send(asked.scoring, std::move(verdict));
     return;
   }
   const uint64_t tag = next_tag_++;
-  questions_.emplace(tag, std::move(call));
+  port_asked_.emplace(tag, asked);
   port_->Submit(open.need.name, MakeQuestion(open.need, scoring.request, scoring.evidence), tag);
 }
 
-void RewardLoop::AskTool(const Scoring& scoring, const Run& run, OpenCall call) {
+void RewardLoop::AskTool(const Scoring& scoring, const Run& run, Asked asked, Time now) {
   const std::string& tool = run.need.name;
   v1::ToolRequest request;
   request.set_request_id(scoring.request.request_id() + "." + run.need.Key() +
                          std::to_string(run.tries) + "@" + options_.worker);
-  request.set_token(TokenFor(options_.secret, request.request_id()));
   *request.mutable_episode() = scoring.request.id();
   request.set_tool(tool);
   request.set_arguments_json("{}");
@@ -156,106 +155,79 @@ void RewardLoop::AskTool(const Scoring& scoring, const Run& run, OpenCall call) 
     *request.mutable_limits() = limits;
     request.set_arguments_json(run.need.look == 1 ? "{}" : "{\"look\":2}");
   } else {
-    std::string files;
-    for (const std::string& file : scoring.request.files()) {
-      files += (files.empty() ? "\"" : ",\"") + file + "\"";
-    }
-    request.set_arguments_json("{\"files\":[" + files + "]}");
+    const auto& files = scoring.request.files();
+    const std::vector<std::string> names(files.begin(), files.end());
+    request.set_arguments_json(nlohmann::json{{"files", names}}.dump(
+        -1, ' ', false, nlohmann::json::error_handler_t::replace));
   }
-  request.set_reply_to(inbox_);
   request.set_created_ms(clock_.WallMs());
-  calls_[request.request_id()] = std::move(call);
-  outbox_.Request(ToolTopic(tool), inbox_, request.SerializeAsString());
+  calls_.Ask(ToolTopic(tool), std::move(request), std::move(asked), now);
 }
 
 void RewardLoop::TakeResults(Time now) {
-  for (Lease& lease : TakeFromOwn(bus_, inbox_, InboxOptions(), kMessagesAtOnce)) {
-    v1::ToolResult result;
-    if (!ReadOrReject(bus_, lease, result, options_.limits)) continue;
-    const bool asked = calls_.count(result.request_id()) != 0;
-    if (asked && !SameToken(result.token(), TokenFor(options_.secret, result.request_id()))) {
-      (void)bus_.Reject(lease, "not the token of request " + result.request_id());
+  for (auto& [asked, status, result, lease] : calls_.TakeAnswers<v1::ToolResult>(kMessagesAtOnce)) {
+    if (!status.ok()) {
+      OnFailure(asked, status.message(), now);
       continue;
     }
     (void)bus_.Ack(lease);
-    auto call = calls_.extract(result.request_id());
-    if (call.empty()) continue;  // a second answer
-    OnResult(call.mapped().scoring, call.mapped().run, std::move(result), now);
+    OnResult(asked, std::move(result), now);
   }
 }
 
 void RewardLoop::TakeAnswers(Time now) {
   if (port_ == nullptr) return;
   for (ScorerDone& done : port_->events().TakeAll()) {
-    auto question = questions_.extract(done.tag);
+    auto question = port_asked_.extract(done.tag);
     if (question.empty()) continue;
-    const auto& [key, run, lost_at] = question.mapped();
-    auto it = scorings_.find(key);
-    if (it == scorings_.end()) continue;
+    const Asked& asked = question.mapped();
     if (!done.status.ok()) {
-      OnFailure(key, run, done.status.message(), now);
+      OnFailure(asked, done.status.message(), now);
       continue;
     }
-    it->second.evidence.answers[run] = std::move(done.answer);
-    it->second.open.erase(run);
-    Advance(key, now);
+    auto it = scorings_.find(asked.scoring);
+    if (it == scorings_.end()) continue;
+    it->second.evidence.answers[asked.run] = std::move(done.answer);
+    it->second.open.erase(asked.run);
+    Advance(asked.scoring, now);
   }
 }
 
-void RewardLoop::OnResult(uint64_t key, const std::string& run, v1::ToolResult result, Time now) {
-  auto it = scorings_.find(key);
+void RewardLoop::OnResult(const Asked& asked, v1::ToolResult result, Time now) {
+  auto it = scorings_.find(asked.scoring);
   if (it == scorings_.end()) return;
   const bool ours =
       result.outcome() == v1::OUTCOME_UNAVAILABLE || result.outcome() == v1::OUTCOME_UNSPECIFIED;
   if (ours) {
-    OnFailure(key, run, result.cause(), now);
+    OnFailure(asked, result.cause(), now);
     return;
   }
-  it->second.evidence.tools[run] = std::move(result);
-  it->second.open.erase(run);
-  Advance(key, now);
+  it->second.evidence.tools[asked.run] = std::move(result);
+  it->second.open.erase(asked.run);
+  Advance(asked.scoring, now);
 }
 
 // Something of ours failed: again, later, and in the end no reward rather than a wrong one.
-void RewardLoop::OnFailure(uint64_t key, const std::string& run, const std::string& cause,
-                           Time now) {
-  Run& open = scorings_.at(key).open.at(run);
+void RewardLoop::OnFailure(const Asked& asked, const std::string& cause, Time now) {
+  auto it = scorings_.find(asked.scoring);
+  if (it == scorings_.end()) return;
+  Run& open = it->second.open.at(asked.run);
   if (open.tries >= options_.retries) {
     v1::Verdict verdict;
-    verdict.set_cause(run + " unavailable: " + cause);
-    Send(key, std::move(verdict));
+    verdict.set_cause(asked.run + " unavailable: " + cause);
+    Send(asked.scoring, std::move(verdict));
     return;
   }
   ++counters_.retries;
-  const uint32_t doubled = std::min(open.tries++, kBackOffMax);
-  later_.push({now + options_.retry_delay * (1 << doubled), key, run});
+  later_.Put(now + BackOff(options_.retry_delay, open.tries++), asked);
 }
 
 void RewardLoop::SendDue(Time now) {
-  while (!later_.empty() && later_.top().at <= now) {
-    const Later due = later_.top();
-    later_.pop();
-    Ask(due.scoring, due.run, now);
-  }
+  for (const Asked& due : later_.TakeDue(now)) Ask(due, now);
 }
 
 void RewardLoop::GiveUpLost(Time now) {
-  if (now < next_lost_check_) return;
-  next_lost_check_ = now + std::max<Duration>(options_.call_patience / 20, milliseconds(50));
-  std::vector<OpenCall> lost;
-  for (auto it = calls_.begin(); it != calls_.end();) {
-    if (it->second.lost_at > now) {
-      ++it;
-      continue;
-    }
-    lost.push_back(it->second);
-    it = calls_.erase(it);
-    (void)bus_.Forgive(inbox_, 1);
-  }
-  for (const OpenCall& call : lost) {
-    if (scorings_.count(call.scoring) != 0)
-      OnFailure(call.scoring, call.run, "no answer in time", now);
-  }
+  for (const auto& [id, asked] : calls_.TakeLost(now)) OnFailure(asked, "no answer in time", now);
 }
 
 v1::Verdict RewardLoop::Judge(const Scoring& scoring) const {
@@ -341,8 +313,8 @@ void RewardLoop::Drain() {
   draining_ = true;
   leases_.ReleaseAll();
   scorings_.clear();
-  calls_.clear();
-  questions_.clear();
+  calls_.Clear();
+  port_asked_.clear();
 }
 
 }  // namespace tidemill

@@ -11,7 +11,6 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <queue>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -19,6 +18,7 @@
 #include "bus/bus.h"
 #include "bus/lease_keeper.h"
 #include "bus/outbox.h"
+#include "bus/questions.h"
 #include "core/counters.h"
 #include "core/loop.h"
 #include "core/message_check.h"
@@ -102,29 +102,22 @@ class RewardLoop final : public Loop {
     std::map<std::string, Run> open;  // by Need::Key(): asked for, no answer yet
     uint32_t rounds = 0;              // how often scorers named what they need
   };
-  struct OpenCall {
+  // What a question is about.
+  struct Asked {
     uint64_t scoring;
     std::string run;
-    Time lost_at;
-  };
-  struct Later {
-    Time at;
-    uint64_t scoring;
-    std::string run;
-    bool operator<(const Later& other) const { return at > other.at; }
   };
 
-  TopicOptions InboxOptions() const;
   void TakeRequests(Time now);
   void TakeResults(Time now);
   void TakeAnswers(Time now);
   void SendDue(Time now);
   void GiveUpLost(Time now);
   void Advance(uint64_t key, Time now);
-  void Ask(uint64_t key, const std::string& run, Time now);
-  void AskTool(const Scoring& scoring, const Run& run, OpenCall call);
-  void OnResult(uint64_t key, const std::string& run, v1::ToolResult result, Time now);
-  void OnFailure(uint64_t key, const std::string& run, const std::string& cause, Time now);
+  void Ask(const Asked& asked, Time now);
+  void AskTool(const Scoring& scoring, const Run& run, Asked asked, Time now);
+  void OnResult(const Asked& asked, v1::ToolResult result, Time now);
+  void OnFailure(const Asked& asked, const std::string& cause, Time now);
   TaskSolved SolvedBy(const Scoring& scoring) const;
   v1::Verdict Judge(const Scoring& scoring) const;
   Status AddTurnRewards(const Scoring& scoring, v1::Verdict& verdict) const;
@@ -134,17 +127,15 @@ class RewardLoop final : public Loop {
   const Clock& clock_;
   std::vector<WeightedScorer> scorers_;
   RewardOptions options_;
-  std::string inbox_;
   Outbox outbox_;
   LeaseKeeper leases_;
   std::unordered_map<uint64_t, Scoring> scorings_;
   ScorerPort* port_;
-  std::unordered_map<std::string, OpenCall> calls_;   // by request id
-  std::unordered_map<uint64_t, OpenCall> questions_;  // by the port's tag
+  Questions<Asked> calls_;                          // of tools
+  std::unordered_map<uint64_t, Asked> port_asked_;  // by the port's tag
   uint64_t next_tag_ = 1;
-  std::priority_queue<Later> later_;
+  LaterQueue<Asked> later_;
   uint64_t next_key_ = 1;
-  Time next_lost_check_ = Time::min();
   bool draining_ = false;
   RewardCounters counters_;
 };

@@ -61,7 +61,6 @@ struct DispatcherOptions {
   // Read back when a run is resumed.
   uint64_t next_group = 1;
   uint64_t steps_done = 0;
-  std::string cursor;
   std::vector<v1::GroupLease> outstanding;  // issued, no final report: issued again
   std::vector<v1::GroupReport> in_replay;   // accepted, not used yet
   std::vector<std::string> reissue;  // tasks whose group was dropped and that are to be tried again

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "bus/questions.h"
 #include "core/hash.h"
 #include "core/ids.h"
 #include "core/random.h"
@@ -149,25 +150,19 @@ void Episode::WriteAnswer(const std::string& text) {
 
 v1::ToolRequest Episode::MakeRequest(const RequestedCall& call, size_t index) const {
   v1::ToolRequest request;
-  Name(request, std::to_string(group_->lease.group()) + "." + std::to_string(member_) + "." +
-                    std::to_string(group_->attempt) + ".t" +
-                    std::to_string(trajectory_.turns_size()) + ".c" + std::to_string(index) + "@" +
-                    group_->worker);
+  request.set_request_id(std::to_string(group_->lease.group()) + "." + std::to_string(member_) +
+                         "." + std::to_string(group_->attempt) + ".t" +
+                         std::to_string(trajectory_.turns_size()) + ".c" + std::to_string(index) +
+                         "@" + group_->worker);
   request.set_cancel_token(CancelToken());
   *request.mutable_episode() = trajectory_.id();
   request.set_tool(call.tool);
   request.set_arguments_json(call.arguments_json);
   *request.mutable_limits() = task().limits();
-  request.set_reply_to(group_->inbox);
   if (call.tool == "run_tests" && task().has_examples())
     *request.mutable_grading() = task().examples();
   request.set_keep_box(!checking_answer_);
   return request;
-}
-
-void Episode::Name(v1::ToolRequest& request, const std::string& id) const {
-  request.set_request_id(id);
-  request.set_token(TokenFor(group_->secret, "request " + id));
 }
 
 std::string Episode::CancelToken() const {
@@ -233,13 +228,13 @@ EpisodeActions Episode::OnResult(const v1::ToolResult& result, int64_t now_ms) {
   if (call == calls_.end()) return actions;
   if (result.outcome() == v1::OUTCOME_UNAVAILABLE || result.outcome() == v1::OUTCOME_UNSPECIFIED) {
     if (call->retries < limits_.tool_retries) {
-      ++call->retries;
+      const Duration delay = BackOff(limits_.retry_delay, call->retries++);
       ++retries_;
       const std::string base =
           call->request.request_id().substr(0, call->request.request_id().find('~'));
-      Name(call->request, base + "~" + std::to_string(call->retries));
+      call->request.set_request_id(base + "~" + std::to_string(call->retries));
       call->request.set_created_ms(now_ms);
-      actions.calls.push_back({call->request, limits_.retry_delay * (1 << (call->retries - 1))});
+      actions.calls.push_back({call->request, delay});
       return actions;
     }
     if (limits_.stale_on_unavailable) {

@@ -31,10 +31,9 @@ struct EpisodeGroup {
   v1::GroupLease lease;
   uint32_t attempt = 1;
   std::string worker;
-  std::string inbox;  // where tool results come to
   std::vector<TokenId> prompt;
   int32_t max_context = 0;
-  std::string secret;  // of the worker: what tokens of its requests are made from
+  std::string secret;  // of the worker: what tokens of its cancellations are made from
 };
 
 struct ToolCallOrder {
@@ -92,7 +91,6 @@ class Episode {
   EpisodeActions ContinueWith(std::vector<TokenId> observation, int64_t now_ms);
   EpisodeActions Finish(v1::EpisodeEnd end, int64_t now_ms);
   v1::ToolRequest MakeRequest(const RequestedCall& call, size_t index) const;
-  void Name(v1::ToolRequest& request, const std::string& id) const;
   void WriteAnswer(const std::string& text);
   void RecordCalls();
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "bus/read_message.h"
-#include "core/secret.h"
 #include "core/topics.h"
 #include "tools/tool_table.h"
 
@@ -12,6 +11,17 @@ namespace {
 
 constexpr size_t kResultsAtOnce = 256;
 constexpr size_t kToolWorkersKnown = 1024;
+
+QuestionOptions CallsOf(const RolloutOptions& options) {
+  QuestionOptions calls;
+  calls.inbox = InboxTopic(options.worker, "rollout");
+  // Room for every call that every episode may have open.
+  calls.most = size_t{options.max_episodes} * options.limits.calls_per_turn;
+  calls.patience = options.call_patience;
+  calls.secret = options.secret;
+  calls.limits = options.messages;
+  return calls;
+}
 
 }  // namespace
 
@@ -22,20 +32,13 @@ RolloutLoop::RolloutLoop(Bus& bus, EnginePort& engine, const AgentProtocol& prot
       protocol_(protocol),
       clock_(clock),
       options_(std::move(options)),
-      inbox_(InboxTopic(options_.worker, "rollout")),
       outbox_(bus, options_.lease_period),
-      leases_(bus, options_.lease_period) {}
-
-TopicOptions RolloutLoop::InboxOptions() const {
-  // Room for every call that every episode may have open.
-  return {.capacity = size_t{options_.max_episodes} * options_.limits.calls_per_turn};
-}
+      leases_(bus, options_.lease_period),
+      calls_(bus, outbox_, CallsOf(options_)) {}
 
 void RolloutLoop::Attach(Waker& waker) {
-  const Status opened = bus_.Open(inbox_, InboxOptions());
-  if (!opened.ok()) throw std::runtime_error("opening " + inbox_ + ": " + opened.ToString());
+  calls_.Attach(waker);
   bus_.Subscribe(kGroupsTopic, waker);
-  bus_.Subscribe(inbox_, waker);
   engine_.events().Attach(waker);
 }
 
@@ -48,10 +51,9 @@ Time RolloutLoop::Step(Time now) {
   if (!draining_) TakeGroups(now);
   outbox_.Flush(now);
   counters_.episodes_running = episodes_.size();
-  counters_.waiting_for_tools = calls_.size();
-  Time wake = std::min(now + milliseconds(100), leases_.next());
+  counters_.waiting_for_tools = calls_.open();
+  Time wake = std::min({now + milliseconds(100), leases_.next(), later_.next()});
   if (outbox_.waiting() > 0) wake = std::min(wake, now + milliseconds(5));
-  if (!later_.empty()) wake = std::min(wake, later_.top().at);
   return wake;
 }
 
@@ -90,7 +92,6 @@ void RolloutLoop::StartGroup(Lease lease, const v1::GroupLease& group, Time now)
   shared->lease = group;
   shared->attempt = lease.deliveries;
   shared->worker = options_.worker;
-  shared->inbox = inbox_;
   shared->secret = options_.secret;
   shared->prompt = protocol_.Prompt(group.task());
   shared->max_context = options_.max_context;
@@ -127,7 +128,7 @@ void RolloutLoop::Act(SequenceId sequence, EpisodeActions actions, Time now) {
     if (call.delay.count() == 0)
       SendCall(sequence, std::move(call.request), now);
     else
-      later_.push({now + call.delay, sequence, std::move(call.request)});
+      later_.Put(now + call.delay, {sequence, std::move(call.request)});
   }
   if (!actions.generate) return;
   if (running.started) {
@@ -145,15 +146,12 @@ void RolloutLoop::Act(SequenceId sequence, EpisodeActions actions, Time now) {
 
 void RolloutLoop::SendCall(SequenceId sequence, v1::ToolRequest request, Time now) {
   ++counters_.tool_calls;
-  calls_[request.request_id()] = {sequence, request.token(), now + options_.call_patience};
   const std::string topic(ToolTopic(request.tool()));
-  outbox_.Request(topic, inbox_, request.SerializeAsString());
+  calls_.Ask(topic, std::move(request), sequence, now);
 }
 
 void RolloutLoop::SendDueCalls(Time now) {
-  while (!later_.empty() && later_.top().at <= now) {
-    Later due = later_.top();
-    later_.pop();
+  for (LaterCall& due : later_.TakeDue(now)) {
     if (episodes_.count(due.sequence) == 0) continue;
     ++counters_.tool_retries;
     SendCall(due.sequence, std::move(due.request), now);
@@ -175,46 +173,38 @@ void RolloutLoop::TakeEngineEvents(Time now) {
 }
 
 void RolloutLoop::TakeResults(Time now) {
-  for (Lease& lease : TakeFromOwn(bus_, inbox_, InboxOptions(), kResultsAtOnce)) {
-    v1::ToolResult result;
-    if (!ReadOrReject(bus_, lease, result, options_.messages)) continue;
-    auto call = calls_.find(result.request_id());
-    if (call != calls_.end() && !SameToken(result.token(), call->second.token)) {
-      (void)bus_.Reject(lease, "not the token of request " + result.request_id());
+  for (auto& [sequence, status, result, lease] :
+       calls_.TakeAnswers<v1::ToolResult>(kResultsAtOnce)) {
+    if (!status.ok()) {
+      OnNoResult(sequence, result.request_id(), status.message(), now);
       continue;
     }
     (void)bus_.Ack(lease);
-    if (call == calls_.end()) continue;  // a second answer, or one for an episode given up
     if (tool_workers_.size() < kToolWorkersKnown) tool_workers_.insert(result.worker());
-    const SequenceId sequence = call->second.sequence;
-    calls_.erase(call);
     auto it = episodes_.find(sequence);
     if (it == episodes_.end()) continue;
     Act(sequence, it->second.episode.OnResult(result, clock_.WallMs()), now);
   }
 }
 
-// A request that died on the way is never answered; after the patience it counts as unavailable,
-// which is ours, and the episode tries again.
+// A request that died on the way is never answered.
 void RolloutLoop::GiveUpLostCalls(Time now) {
-  if (now < next_lost_check_) return;
-  next_lost_check_ = now + std::max<Duration>(options_.call_patience / 20, milliseconds(50));
-  std::vector<std::pair<std::string, SequenceId>> lost;
-  for (auto& [id, call] : calls_) {
-    if (call.lost_at <= now) lost.emplace_back(id, call.sequence);
-  }
-  for (auto& [id, sequence] : lost) {
-    calls_.erase(id);
+  for (const auto& [id, sequence] : calls_.TakeLost(now)) {
     ++counters_.calls_lost;
-    (void)bus_.Forgive(inbox_, 1);
-    auto it = episodes_.find(sequence);
-    if (it == episodes_.end()) continue;
-    v1::ToolResult result;
-    result.set_request_id(id);
-    result.set_outcome(v1::OUTCOME_UNAVAILABLE);
-    result.set_cause("no answer in time");
-    Act(sequence, it->second.episode.OnResult(result, clock_.WallMs()), now);
+    OnNoResult(sequence, id, "no answer in time", now);
   }
+}
+
+// The call counts as unavailable, which is ours, and the episode tries again.
+void RolloutLoop::OnNoResult(SequenceId sequence, const std::string& id, const std::string& why,
+                             Time now) {
+  auto it = episodes_.find(sequence);
+  if (it == episodes_.end()) return;
+  v1::ToolResult result;
+  result.set_request_id(id);
+  result.set_outcome(v1::OUTCOME_UNAVAILABLE);
+  result.set_cause(why);
+  Act(sequence, it->second.episode.OnResult(result, clock_.WallMs()), now);
 }
 
 void RolloutLoop::DropLostGroups(Time now) {

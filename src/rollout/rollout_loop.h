@@ -11,7 +11,6 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <queue>
 #include <set>
 #include <string>
 #include <unordered_map>
@@ -19,6 +18,7 @@
 #include "bus/bus.h"
 #include "bus/lease_keeper.h"
 #include "bus/outbox.h"
+#include "bus/questions.h"
 #include "core/counters.h"
 #include "core/loop.h"
 #include "core/message_check.h"
@@ -114,25 +114,18 @@ class RolloutLoop final : public Loop {
     uint32_t member;
     bool started = false;  // the engine knows the sequence
   };
-  struct OpenCall {
-    SequenceId sequence;
-    std::string token;
-    Time lost_at;
-  };
-  struct Later {
-    Time at;
+  struct LaterCall {
     SequenceId sequence;
     v1::ToolRequest request;
-    bool operator<(const Later& other) const { return at > other.at; }
   };
 
-  TopicOptions InboxOptions() const;
   void TakeGroups(Time now);
   void StartGroup(Lease lease, const v1::GroupLease& group, Time now);
   void TakeEngineEvents(Time now);
   void TakeResults(Time now);
   void SendDueCalls(Time now);
   void GiveUpLostCalls(Time now);
+  void OnNoResult(SequenceId sequence, const std::string& id, const std::string& why, Time now);
   void DropLostGroups(Time now);
   void Act(SequenceId sequence, EpisodeActions actions, Time now);
   void SendCall(SequenceId sequence, v1::ToolRequest request, Time now);
@@ -145,16 +138,14 @@ class RolloutLoop final : public Loop {
   const AgentProtocol& protocol_;
   const Clock& clock_;
   RolloutOptions options_;
-  std::string inbox_;
   Outbox outbox_;
   LeaseKeeper leases_;  // by group
   std::unordered_map<uint64_t, Group> groups_;
   std::unordered_map<SequenceId, Running> episodes_;
-  std::unordered_map<std::string, OpenCall> calls_;  // by request id
-  std::priority_queue<Later> later_;
+  Questions<SequenceId> calls_;
+  LaterQueue<LaterCall> later_;
   std::set<std::string> tool_workers_;  // that answered us
   SequenceId next_sequence_ = 1;
-  Time next_lost_check_ = Time::min();
   bool draining_ = false;
   RolloutCounters counters_;
 };

@@ -139,6 +139,14 @@ TEST_F(RolloutLoopTest, AResultIsTakenOnlyFromWhoWasAsked) {
   EXPECT_TRUE(bus_.PublishReply(request.reply_to(), result.SerializeAsString()).ok());
   Step();
   EXPECT_THAT(Reasons(), ElementsAre("ToolResult.tests_passed: 5 of 4"));
+  EXPECT_TRUE(engine_.continued.empty());
+  clock_.Advance(std::chrono::seconds(1));
+  Step();
+  const std::vector<Lease> again = bus_.Receive(kToolsCompileTopic, 10).value();
+  ASSERT_EQ(again.size(), 1u) << "there will be no other answer to that request";
+  ASSERT_TRUE(request.ParseFromString(again[0].body));
+  EXPECT_NE(request.request_id(), result.request_id());
+  result.set_request_id(request.request_id()), result.set_token(request.token());
   result.set_tests_passed(4);
   EXPECT_TRUE(bus_.PublishReply(request.reply_to(), result.SerializeAsString()).ok());
   Step();

@@ -77,11 +77,7 @@ class RedisFleet final : public FleetPort {
                                 .completed = NumberOf(beat, "tool_commands", 0)});
     }
     TM_ASSIGN_OR_RETURN(const std::vector<TopicState> topics, inspector_->Topics(run_));
-    for (const TopicState& topic : topics) {
-      if (!topic.name.starts_with("tools.") || topic.name.starts_with(ToolCancelTopic("")))
-        continue;
-      report.topics.push_back({topic.name, topic.ready + topic.delayed, topic.leased});
-    }
+    report.topics = ToolLoads(topics);
     return Ok();
   }
 
@@ -97,6 +93,15 @@ class RedisFleet final : public FleetPort {
 };
 
 }  // namespace
+
+std::vector<TopicLoad> ToolLoads(const std::vector<TopicState>& topics) {
+  std::vector<TopicLoad> loads;
+  for (const TopicState& topic : topics) {
+    if (IsToolWork(topic.name))
+      loads.push_back({topic.name, topic.ready + topic.delayed, topic.leased});
+  }
+  return loads;
+}
 
 std::unique_ptr<FleetPort> WatchRedisFleet(const std::string& url, const std::string& run) {
   return std::make_unique<RedisFleet>(url, run);

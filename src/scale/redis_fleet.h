@@ -3,10 +3,15 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "bus/redis/redis_inspector.h"
 #include "scale/fleet_port.h"
 
 namespace tidemill {
+
+// Of a run's topics those that tool workers are scaled by, with what waits and runs on them.
+std::vector<TopicLoad> ToolLoads(const std::vector<TopicState>& topics);
 
 // A server that does not answer is a report that says so; the next Ask tries again.
 std::unique_ptr<FleetPort> WatchRedisFleet(const std::string& url, const std::string& run);

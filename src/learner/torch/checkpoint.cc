@@ -76,7 +76,7 @@ Status Replace(const std::string& dir, const std::function<Status(const std::str
 std::string StateJson(const Trainer& trainer, const CheckpointInfo& info) {
   const TrainerProgress& progress = trainer.progress();
   json versions = json::array();
-  for (const auto& [version, step] : progress.version_steps) versions.push_back({version, step});
+  for (const auto& [version, step] : progress.versions.all()) versions.push_back({version, step});
   return json{{"format", kFormat},
               {"step", info.step},
               {"version", info.version},
@@ -112,7 +112,7 @@ Result<SavedState> ReadState(const std::string& dir) {
     saved.progress.steps = state.at("trainer_steps").get<uint64_t>();
     saved.progress.gradient_norms = state.at("gradient_norms").get<std::vector<double>>();
     for (const json& pair : state.at("version_steps")) {
-      saved.progress.version_steps[pair.at(0).get<uint64_t>()] = pair.at(1).get<uint64_t>();
+      saved.progress.versions.Published(pair.at(0).get<uint64_t>(), pair.at(1).get<uint64_t>());
     }
     return saved;
   } catch (const json::exception& error) {

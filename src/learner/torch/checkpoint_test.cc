@@ -41,7 +41,7 @@ class CheckpointTest : public ::testing::Test {
   }
   void Train(Trainer& trainer, uint64_t first, uint64_t last) {
     for (uint64_t step = first; step < last; ++step) {
-      ASSERT_TRUE(trainer.Train(Batch(step), 0).ok());
+      ASSERT_TRUE(trainer.Train(Batch(step)).ok());
       trainer.NotePublished(step + 2, step + 1);
     }
   }
@@ -66,7 +66,7 @@ TEST_F(CheckpointTest, ARunResumedFromItGoesOnBitForBit) {
   ExpectSame(WeightsOf(*resumed), WeightsOf(*whole));
   ExpectSame(resumed->OptimizerState(), whole->OptimizerState());
   ExpectSame(resumed->ValueHead(), whole->ValueHead());
-  EXPECT_EQ(whole->progress().version_steps, resumed->progress().version_steps);
+  EXPECT_EQ(whole->progress().versions.all(), resumed->progress().versions.all());
 }
 
 TEST_F(CheckpointTest, IsAModelDirectoryWithTheTokenizerOfTheOneItCameFrom) {

@@ -10,7 +10,7 @@ namespace {
 Status TakeStep(const RankOrder& order, Trainer& trainer) {
   v1::Batch batch;
   if (!batch.ParseFromString(order.payload)) return Corrupt("a step without a batch");
-  return trainer.Train(batch, static_cast<int64_t>(order.number)).status();
+  return trainer.Train(batch).status();
 }
 
 }  // namespace
@@ -59,8 +59,8 @@ Status FollowOrders(RankGroup& ranks, Trainer& trainer) {
   return status;
 }
 
-Status OrderStep(RankGroup& ranks, const v1::Batch& batch, int64_t now_ms) {
-  RankOrder order{RankOrder::kStep, static_cast<uint64_t>(now_ms), batch.step(), {}};
+Status OrderStep(RankGroup& ranks, const v1::Batch& batch) {
+  RankOrder order{RankOrder::kStep, 0, batch.step(), {}};
   if (!batch.SerializeToString(&order.payload)) {
     return Invalid("the batch is too large to be sent to the other ranks");
   }

@@ -14,7 +14,7 @@ uint64_t Fingerprint(const Trainer& trainer);
 Status FollowOrders(RankGroup& ranks, Trainer& trainer);
 
 // Rank 0's side of the same, used by the trainer's thread.
-Status OrderStep(RankGroup& ranks, const v1::Batch& batch, int64_t now_ms);
+Status OrderStep(RankGroup& ranks, const v1::Batch& batch);
 Status OrderPublished(RankGroup& ranks, uint64_t version, uint64_t step);
 // kCorrupt names a rank whose weights have drifted.
 Status OrderVerify(RankGroup& ranks, const Trainer& trainer);

@@ -61,7 +61,7 @@ struct Course {
 Course TrainAlone(Trainer& trainer, const std::vector<v1::Batch>& batches) {
   Course course;
   for (const v1::Batch& batch : batches) {
-    const auto report = trainer.Train(batch, 0);
+    const auto report = trainer.Train(batch);
     EXPECT_TRUE(report.ok()) << report.status().ToString();
     if (report.ok()) course.steps.push_back(report->metrics);
   }
@@ -92,8 +92,8 @@ Course TrainTogether(const RankGroupOptions& meeting,
     trainer->Share(group->get());
     EXPECT_TRUE((*group)->Agree(Fingerprint(*trainer)).ok());
     for (const v1::Batch& batch : batches) {
-      EXPECT_TRUE(OrderStep(**group, batch, 0).ok());
-      const auto report = trainer->Train(batch, 0);
+      EXPECT_TRUE(OrderStep(**group, batch).ok());
+      const auto report = trainer->Train(batch);
       EXPECT_TRUE(report.ok()) << report.status().ToString();
       if (report.ok()) course.steps.push_back(report->metrics);
     }

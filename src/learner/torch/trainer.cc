@@ -21,8 +21,6 @@ namespace {
 
 using at::Tensor;
 
-constexpr size_t kVersionsRemembered = 4096;
-
 Tensor ToDevice(const std::vector<std::vector<float>>& values, const MicroTensors& micro,
                 const Tensor& like) {
   return GatherBySequence(values, micro, like.device());
@@ -53,7 +51,7 @@ class Trainer::Impl {
         optimizer_(options.adamw),
         watch_(options.spike_factor) {}
 
-  Result<TrainReport> Train(const v1::Batch& batch, int64_t now_ms);
+  Result<TrainReport> Train(const v1::Batch& batch);
   Status Restore(const NamedTensors& parameters, const NamedTensors& value_head,
                  const NamedTensors& optimizer, uint64_t optimizer_steps,
                  const TrainerProgress& progress);
@@ -295,7 +293,7 @@ void Trainer::Impl::FinishMetrics(const StepBatch& step, double seconds) {
   metrics["mismatch_fresh_p99"] = fresh.p99;
 }
 
-Result<TrainReport> Trainer::Impl::Train(const v1::Batch& batch, int64_t now_ms) {
+Result<TrainReport> Trainer::Impl::Train(const v1::Batch& batch) {
   const auto began = std::chrono::steady_clock::now();
   ahead_of_ = nullptr;
   report_ = {};
@@ -306,11 +304,7 @@ Result<TrainReport> Trainer::Impl::Train(const v1::Batch& batch, int64_t now_ms)
   log_ratios_.clear();
   differences_.clear();
   FlattenOptions flatten;
-  flatten.lag_of = LagBySteps(progress_.version_steps, batch.step(), batch.learner_version());
-  flatten.lag_max = options_.lag_max;
-  if (options_.max_minutes > 0) {
-    flatten.oldest_finished_ms = now_ms - static_cast<int64_t>(options_.max_minutes * 60'000);
-  }
+  flatten.lag_of = [&](uint64_t version) { return progress_.versions.Lag(version, batch.step()); };
   flatten.vocabulary = scorer_.model().config().vocab_size;
   TM_ASSIGN_OR_RETURN(const StepBatch step,
                       PrepareStep(batch, options_.objective.advantage, options_.credit, flatten));
@@ -383,8 +377,8 @@ Result<std::unique_ptr<Trainer>> Trainer::New(const std::shared_ptr<const Policy
   });
 }
 
-Result<TrainReport> Trainer::Train(const v1::Batch& batch, int64_t now_ms) {
-  return CatchTorch<TrainReport>("training", [&] { return impl_->Train(batch, now_ms); });
+Result<TrainReport> Trainer::Train(const v1::Batch& batch) {
+  return CatchTorch<TrainReport>("training", [&] { return impl_->Train(batch); });
 }
 
 Result<std::shared_ptr<const PolicyWeights>> Trainer::Snapshot() const {
@@ -402,9 +396,7 @@ const NamedTensors& Trainer::Leaves() const {
 }
 
 void Trainer::NotePublished(uint64_t version, uint64_t step) {
-  auto& known = impl_->progress().version_steps;
-  known[version] = step;
-  while (known.size() > kVersionsRemembered) known.erase(known.begin());
+  impl_->progress().versions.Published(version, step);
 }
 
 const ModelConfig& Trainer::config() const {

@@ -9,11 +9,11 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "core/status.h"
+#include "core/version_steps.h"
 #include "learner/credit.h"
 #include "learner/objective_config.h"
 #include "learner/schedule.h"
@@ -35,11 +35,9 @@ struct TrainerOptions {
   int64_t microbatch_tokens = 8192;  // the decoder runs on at once
   uint32_t minibatches = 1;          // parts of a batch with an update each
   uint32_t epochs = 1;               // times a batch is gone through
-  std::optional<uint64_t> lag_max;   // staleness.hard_max_steps: older tokens are masked
-  double max_minutes = 0;  // staleness.max_minutes: turns finished longer ago are masked; 0: off
-  bool fused = true;       // the hand-written CPU pass where it can be used
-  bool bfloat16 = false;   // multiply matrices in bfloat16 (GPU)
-  bool recompute = false;  // activation checkpointing: keep the input of each layer alone
+  bool fused = true;                 // the hand-written CPU pass where it can be used
+  bool bfloat16 = false;             // multiply matrices in bfloat16 (GPU)
+  bool recompute = false;            // activation checkpointing: keep the input of each layer alone
   Dtype publish_dtype = Dtype::kF32;
   double spike_factor = 10;  // a gradient this many times the running median is warned of
   uint64_t seed = 0;         // of the order of sequences in minibatches
@@ -57,7 +55,7 @@ struct TrainReport {
 // Where a trainer stands besides weights and moments.
 struct TrainerProgress {
   uint64_t steps = 0;
-  std::map<uint64_t, uint64_t> version_steps;  // which step published which version; the newest few
+  VersionSteps versions;
   std::vector<double> gradient_norms;
 };
 
@@ -72,13 +70,13 @@ class Trainer {
       std::shared_ptr<const PolicyWeights> reference = nullptr);
   ~Trainer();
 
-  // One step. `now_ms` (wall clock) is for max_minutes. On failure (kInvalid: a sample that does
-  // not fit, named; kInternal: a loss or gradient that is no number) weights, moments and progress
-  // are as before. A batch with nothing to train on is a step without an update.
-  Result<TrainReport> Train(const v1::Batch& batch, int64_t now_ms);
+  // One step. On failure (kInvalid: a sample that does not fit, named; kInternal: a loss or
+  // gradient that is no number) weights, moments and progress are as before. A batch with nothing
+  // to train on is a step without an update.
+  Result<TrainReport> Train(const v1::Batch& batch);
 
   // From here on steps are taken together with the other ranks, each of which must be given the
-  // same batches and times in the same order. Train then also fails as RankGroup's functions do.
+  // same batches in the same order. Train then also fails as RankGroup's functions do.
   // `ranks` must outlive it; null: alone again.
   void Share(RankGroup* ranks);
   // What the optimizer changes, as it is now.

@@ -50,7 +50,7 @@ TEST(Trainer, EveryPresetTrainsWithSeveralMinibatchesAndEpochs) {
     options.minibatches = 2;
     options.epochs = 2;
     auto trainer = Make(weights, options);
-    const auto report = trainer->Train(RandomBatch(*weights, 7), 0);
+    const auto report = trainer->Train(RandomBatch(*weights, 7));
     ASSERT_TRUE(report.ok()) << report.status().ToString();
     EXPECT_EQ(report->metrics.at("updates"), 4);
     EXPECT_TRUE(std::isfinite(report->metrics.at("loss")));
@@ -73,7 +73,7 @@ TEST(Trainer, RaisesTheProbabilityOfWhatIsRewarded) {
       const auto now = *trainer->Snapshot();
       *batch.add_samples() = OneTurn(*now, 1, 0, 1.0, {1, 2, 3}, {5, 5});
       *batch.add_samples() = OneTurn(*now, 1, 1, 0.0, {1, 2, 3}, {9, 9});
-      ASSERT_TRUE(trainer->Train(batch, 0).ok());
+      ASSERT_TRUE(trainer->Train(batch).ok());
     }
     const auto after = *trainer->Snapshot();
     const auto sum = [](const std::vector<float>& v) { return v[0] + v[1]; };
@@ -101,7 +101,7 @@ TEST(Trainer, TheCutIntoMicrobatchesDoesNotChangeTheUpdate) {
       TrainerOptions options = Linear(preset);
       options.microbatch_tokens = tokens;
       auto trainer = Make(weights, options);
-      ASSERT_TRUE(trainer->Train(RandomBatch(*weights, 11), 0).ok());
+      ASSERT_TRUE(trainer->Train(RandomBatch(*weights, 11)).ok());
       results.push_back(WeightsOf(*trainer));
     }
     EXPECT_LT(LargestDifference(results[0], results[2]), 2e-5) << preset;
@@ -118,7 +118,7 @@ TEST(Trainer, TheHandWrittenPassTrainsAsAutogradDoes) {
     options.fused = fused;
     auto trainer = Make(weights, options);
     EXPECT_EQ(trainer->fused(), fused);
-    ASSERT_TRUE(trainer->Train(RandomBatch(*weights, 5, 3, 4, 0.8), 0).ok());
+    ASSERT_TRUE(trainer->Train(RandomBatch(*weights, 5, 3, 4, 0.8)).ok());
     results.push_back(WeightsOf(*trainer));
   }
   EXPECT_LT(LargestDifference(results[0], results[1]), 2e-5);
@@ -133,7 +133,7 @@ TEST(Trainer, SeesNoMismatchWhereTheSamplerUsedTheSameWeightsAndTemperature) {
     *batch.add_samples() = sample;
   }
   auto trainer = Make(weights, Options("tis"));
-  const auto report = trainer->Train(batch, 0);
+  const auto report = trainer->Train(batch);
   ASSERT_TRUE(report.ok());
   EXPECT_LT(report->metrics.at("mismatch_p99"), 1e-4);
   EXPECT_NEAR(report->metrics.at("ess"), 1.0, 1e-4);
@@ -145,7 +145,7 @@ TEST(Trainer, UndoesTheWholeStepWhenTheLossIsNoNumber) {
   TrainerOptions options = Options("grpo");
   options.minibatches = 6;
   auto trainer = Make(weights, options);
-  ASSERT_TRUE(trainer->Train(RandomBatch(*weights, 1), 0).ok());
+  ASSERT_TRUE(trainer->Train(RandomBatch(*weights, 1)).ok());
   const NamedTensors before = WeightsOf(*trainer), moments = trainer->OptimizerState();
   v1::Batch batch = RandomBatch(*weights, 2);
   batch.set_step(1);
@@ -153,7 +153,7 @@ TEST(Trainer, UndoesTheWholeStepWhenTheLossIsNoNumber) {
   v1::Sample& sample = *batch.mutable_samples(3);
   sample.mutable_verdict()->set_reward(-5);
   sample.mutable_trajectory()->mutable_turns(0)->set_logprobs(0, -1e6f);
-  const auto report = trainer->Train(batch, 0);
+  const auto report = trainer->Train(batch);
   ASSERT_FALSE(report.ok());
   EXPECT_THAT(report.status().message(), HasSubstr("step 1: the loss is not a finite number"));
   EXPECT_TRUE(Same(WeightsOf(*trainer), before));
@@ -161,11 +161,9 @@ TEST(Trainer, UndoesTheWholeStepWhenTheLossIsNoNumber) {
   EXPECT_EQ(trainer->progress().steps, 1u);
 }
 
-TEST(Trainer, MasksTokensOverTheStalenessBoundByStepsNotByVersionNumbers) {
+TEST(Trainer, LeavesOutWhatReplayMarkedAndCountsLagByStepsNotByVersionNumbers) {
   const auto weights = TinyWeights(TinyConfig());
-  TrainerOptions options = Options("tis");
-  options.lag_max = 2;
-  auto trainer = Make(weights, options);
+  auto trainer = Make(weights, Options("tis"));
   trainer->NotePublished(10, 0);
   trainer->NotePublished(20, 1);  // numbers that were lost to a crash are not lag
   trainer->NotePublished(30, 4);
@@ -174,21 +172,29 @@ TEST(Trainer, MasksTokensOverTheStalenessBoundByStepsNotByVersionNumbers) {
   batch.set_learner_version(30);
   *batch.add_samples() = OneTurn(*weights, 1, 0, 1, {1, 2}, {3, 4, 5}, 1.0, 20);
   *batch.add_samples() = OneTurn(*weights, 1, 1, 0, {1, 2}, {3, 4}, 1.0, 30);
-  auto report = trainer->Train(batch, 0);
+  auto report = trainer->Train(batch);
+  ASSERT_TRUE(report.ok());
+  EXPECT_EQ(report->metrics.at("tokens"), 5);
+  EXPECT_EQ(report->metrics.at("lag_max"), 3);
+  v1::Trajectory& old = *batch.mutable_samples(0)->mutable_trajectory();
+  old.mutable_turns(0)->mutable_versions(0)->set_masked(true);
+  report = trainer->Train(batch);
   ASSERT_TRUE(report.ok());
   EXPECT_EQ(report->metrics.at("tokens"), 2);
   EXPECT_EQ(report->metrics.at("masked_tokens"), 3);
   EXPECT_EQ(report->metrics.at("lag_max"), 0);
-  batch.set_step(3);
-  EXPECT_EQ(trainer->Train(batch, 0)->metrics.at("tokens"), 5);
 }
 
 TEST(Trainer, ABatchWithNothingToTrainOnIsAStepWithoutAnUpdate) {
   const auto weights = TinyWeights(TinyConfig());
-  TrainerOptions options = Options("grpo");
-  options.max_minutes = 1;
-  auto trainer = Make(weights, options);
-  const auto report = trainer->Train(RandomBatch(*weights, 1), 3'600'000);
+  auto trainer = Make(weights, Options("grpo"));
+  v1::Batch batch = RandomBatch(*weights, 1);
+  for (v1::Sample& sample : *batch.mutable_samples()) {
+    for (v1::Turn& turn : *sample.mutable_trajectory()->mutable_turns()) {
+      for (v1::VersionRun& run : *turn.mutable_versions()) run.set_masked(true);
+    }
+  }
+  const auto report = trainer->Train(batch);
   ASSERT_TRUE(report.ok());
   EXPECT_EQ(report->metrics.at("updates"), 0);
   EXPECT_TRUE(Same(WeightsOf(*trainer), weights->tensors()));
@@ -200,13 +206,13 @@ TEST(Trainer, RefusesSamplesThatMustNotBeTrainedOn) {
   auto trainer = Make(weights, Options("grpo"));
   v1::Batch batch = RandomBatch(*weights, 1);
   batch.mutable_samples(0)->mutable_verdict()->set_scored(false);
-  EXPECT_THAT(trainer->Train(batch, 0).status().message(), HasSubstr("task/0/0#1 has no verdict"));
+  EXPECT_THAT(trainer->Train(batch).status().message(), HasSubstr("task/0/0#1 has no verdict"));
   batch = RandomBatch(*weights, 1);
   batch.mutable_samples(0)->mutable_trajectory()->set_purpose(v1::PURPOSE_EVAL);
-  EXPECT_THAT(trainer->Train(batch, 0).status().message(), HasSubstr("evaluation"));
+  EXPECT_THAT(trainer->Train(batch).status().message(), HasSubstr("evaluation"));
   batch = RandomBatch(*weights, 1);
   batch.mutable_samples(1)->mutable_trajectory()->mutable_turns(0)->set_ids(0, 37);
-  EXPECT_THAT(trainer->Train(batch, 0).status().message(), HasSubstr("outside the vocabulary"));
+  EXPECT_THAT(trainer->Train(batch).status().message(), HasSubstr("outside the vocabulary"));
 }
 
 TEST(Trainer, PaysForTheDistanceFromTheReference) {
@@ -215,10 +221,10 @@ TEST(Trainer, PaysForTheDistanceFromTheReference) {
   options.objective.kl_coefficient = 0.1;
   EXPECT_THAT(Trainer::New(weights, options).status().message(), HasSubstr("no reference model"));
   auto trainer = Make(weights, options);
-  const auto first = trainer->Train(RandomBatch(*weights, 1), 0);
+  const auto first = trainer->Train(RandomBatch(*weights, 1));
   ASSERT_TRUE(first.ok());
   EXPECT_NEAR(first->metrics.at("kl"), 0, 1e-5);
-  const auto second = trainer->Train(RandomBatch(*weights, 2), 0);
+  const auto second = trainer->Train(RandomBatch(*weights, 2));
   EXPECT_GT(second->metrics.at("kl"), 1e-5);
 }
 
@@ -236,7 +242,7 @@ TEST(Trainer, OfAnAdapterLeavesTheBaseAsItIs) {
   EXPECT_FALSE(trainer->fused());
   const NamedTensors before = base->tensors();
   for (uint64_t step = 0; step < 2; ++step) {
-    ASSERT_TRUE(trainer->Train(RandomBatch(*weights, step), 0).ok());
+    ASSERT_TRUE(trainer->Train(RandomBatch(*weights, step)).ok());
   }
   const auto after = *trainer->Snapshot();
   EXPECT_TRUE(Same(after->tensors(), before));
@@ -249,12 +255,12 @@ TEST(Trainer, WarnsOfAGradientThatStandsOut) {
   options.schedule.peak = 0;
   auto trainer = Make(weights, options);
   const v1::Batch batch = RandomBatch(*weights, 1);
-  for (int i = 0; i < 8; ++i) EXPECT_TRUE(trainer->Train(batch, 0)->warnings.empty());
+  for (int i = 0; i < 8; ++i) EXPECT_TRUE(trainer->Train(batch)->warnings.empty());
   v1::Batch loud = batch;
   for (v1::Sample& sample : *loud.mutable_samples()) {
     sample.mutable_verdict()->set_reward(100 * sample.verdict().reward());
   }
-  const auto report = trainer->Train(loud, 0);
+  const auto report = trainer->Train(loud);
   ASSERT_EQ(report->warnings.size(), 1u);
   EXPECT_THAT(report->warnings[0], HasSubstr("gradient spike"));
   EXPECT_EQ(report->metrics.at("grad_spike"), 1);

@@ -103,13 +103,12 @@ class TrainerThread::Impl {
   TrainerEvent Do(const v1::Batch& batch) {
     TrainDone done;
     done.step = batch.step();
-    const int64_t now_ms = clock_.WallMs();
-    Keep([&] { return OrderStep(*ranks_, batch, now_ms); });
+    Keep([&] { return OrderStep(*ranks_, batch); });
     if (!ranks_status_.ok()) {
       done.status = ranks_status_;
       return done;
     }
-    auto report = trainer_->Train(batch, now_ms);
+    auto report = trainer_->Train(batch);
     if (!report.ok()) {
       done.status = report.status();
       Keep([&] { return done.status; });

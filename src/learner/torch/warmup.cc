@@ -221,8 +221,8 @@ bool Warmup::Judge(double loss) {
 
 std::string Warmup::StopReason() const {
   if (Stalled()) return "held-out loss stopped falling";
-  if (report_.last.step >= options_.max_steps) return "max_steps";
-  if (options_.max_seconds > 0 && Elapsed() >= options_.max_seconds) return "max_seconds";
+  if (report_.last.step >= options_.max_steps) return "step limit";
+  if (options_.max_seconds > 0 && Elapsed() >= options_.max_seconds) return kStoppedByClock;
   return "";
 }
 

@@ -64,8 +64,10 @@ struct WarmupReport {
   double best_held_out_loss = 0;
   uint64_t best_step = 0;
   WarmupProgress last;
-  std::string stopped;  // "held-out loss stopped falling", "max_steps", "max_seconds", "asked to"
+  // "held-out loss stopped falling", "step limit", kStoppedByClock or "interrupted".
+  std::string stopped;
 };
+inline constexpr const char* kStoppedByClock = "time limit";
 
 Status ValidateWarmupOptions(const WarmupOptions& options);
 

@@ -130,6 +130,17 @@ TEST_F(WarmupTest, NamesTheLinesThatAreWrong) {
   EXPECT_FALSE(fs::exists(options_.output));
 }
 
+TEST_F(WarmupTest, SaysWhichLimitEndedIt) {
+  WriteReversals(50);
+  options_.max_steps = 3;
+  EXPECT_EQ(RunWarmup(options_)->stopped, "step limit");
+  options_.max_seconds = 1e-9;
+  const auto report = RunWarmup(options_);
+  ASSERT_TRUE(report.ok());
+  EXPECT_EQ(report->stopped, kStoppedByClock);
+  EXPECT_EQ(report->last.step, 1u);
+}
+
 TEST_F(WarmupTest, StopsWhenAsked) {
   WriteReversals(50);
   const auto report = RunWarmup(options_, [](const WarmupProgress&) { return false; });

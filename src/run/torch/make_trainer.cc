@@ -61,8 +61,6 @@ Result<TrainerOptions> OptionsFrom(const RunConfig& config) {
   options.recompute = learner.recompute;
   options.minibatches = learner.minibatches;
   options.epochs = learner.epochs;
-  options.lag_max = config.staleness.hard_max_steps;
-  options.max_minutes = config.staleness.max_minutes;
   options.seed = config.run.seed;
   TM_ASSIGN_OR_RETURN(const std::string device, DeviceOf(config));
   if (IsGpu(device)) {
