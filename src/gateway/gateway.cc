@@ -112,6 +112,7 @@ Status Gateway::Listen() {
 Gateway::~Gateway() {
   http_.reset();
   (void)runner_.Stop();
+  loop_.Detach();
 }
 
 Status Gateway::Drain(Duration patience) {

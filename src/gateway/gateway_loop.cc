@@ -36,11 +36,14 @@ GatewayLoop::GatewayLoop(EnginePort& engine, TurnRecorder& recorder, const Serve
       options_(options),
       arrivals_(std::make_shared<Arrivals>()) {}
 
+void GatewayLoop::Detach() {
+  engine_.feed().Detach();
+  std::lock_guard lock(arrivals_->mutex);
+  arrivals_->waker = nullptr;
+}
+
 GatewayLoop::~GatewayLoop() {
-  {
-    std::lock_guard lock(arrivals_->mutex);
-    arrivals_->waker = nullptr;
-  }
+  Detach();
   for (const auto& [id, running] : answers_) GiveUp(id, Closed("the server stops"));
 }
 

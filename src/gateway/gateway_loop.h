@@ -43,6 +43,8 @@ class GatewayLoop final : public Loop {
 
   std::string_view name() const override { return "gateway"; }
   void Attach(Waker& waker) override;
+  // The waker is not used afterwards; before the loop's runner goes.
+  void Detach();
   Time Step(Time now) override;
   // New requests and those that wait are told to come back; those under way go on.
   void Drain() override { draining_ = true; }
