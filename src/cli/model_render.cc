@@ -76,7 +76,8 @@ int RunModelRender(const ModelRenderWords& words) {
   if (words.model.has_value() == words.template_file.has_value()) {
     return Wrong(Invalid("give either --model or --template"));
   }
-  const auto now = words.now ? ParseCivilTime(*words.now) : Result<CivilTime>(LocalTime(std::time(nullptr)));
+  const auto now =
+      words.now ? ParseCivilTime(*words.now) : Result<CivilTime>(LocalTime(std::time(nullptr)));
   if (!now.ok()) return Wrong(now.status().WithContext("--now"));
   const auto chat = ReadTemplate(words);
   if (!chat.ok()) return Fail(chat.status());

@@ -16,6 +16,8 @@ class TurnFeed {
  public:
   // Before the first Post that should wake somebody.
   void Attach(Waker& waker);
+  // The waker is not used afterwards.
+  void Detach();
   // Of one step, in order. Wakes once.
   void Post(std::vector<TurnDelta> deltas);
   // Everything that arrived, one delta a turn, in the order in which their first tokens did.

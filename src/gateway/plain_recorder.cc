@@ -21,9 +21,8 @@ Result<std::vector<std::vector<TokenId>>> EncodeRawPrompts(const ServedPolicy& p
   std::vector<std::vector<TokenId>> prompts;
   for (size_t i = 0; i < request.prompts.size(); ++i) {
     const RawPrompt& raw = request.prompts[i];
-    prompts.push_back(raw.ids.empty()
-                          ? policy.tokenizer.Encode(raw.text, SpecialTokens::kRecognise)
-                          : raw.ids);
+    prompts.push_back(raw.ids.empty() ? policy.tokenizer.Encode(raw.text, SpecialTokens::kRecognise)
+                                      : raw.ids);
     if (prompts.back().empty()) {
       return Invalid("prompt[" + std::to_string(i) + "]: has no tokens; at least one is needed");
     }

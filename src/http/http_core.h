@@ -26,11 +26,13 @@ struct HttpServer::Core {
 
   // Connections use what stands above `io`, and those still open go when it goes: the order counts.
   std::set<std::shared_ptr<EventStream>> streams;  // the io thread's; shared with those who send
+  std::set<std::shared_ptr<ReplyPipe>> replies;    // the io thread's; shared with those who answer
   std::atomic<uint64_t> requests{0};
   std::atomic<uint64_t> refused{0};
   std::atomic<size_t> connections{0};
   std::atomic<size_t> open_streams{0};
   std::atomic<size_t> pending{0};
+  std::atomic<size_t> body_bytes{0};
 
   boost::asio::io_context io{1};
   boost::asio::ip::tcp::acceptor acceptor{io};

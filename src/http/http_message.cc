@@ -99,6 +99,11 @@ const std::string* HttpRequest::Find(const std::string& name) const {
   return it == query.end() || it->second.empty() ? nullptr : &it->second;
 }
 
+std::string_view HttpRequest::Header(const std::string& name) const {
+  const auto it = headers.find(name);
+  return it == headers.end() ? std::string_view() : std::string_view(it->second);
+}
+
 HttpResponse ErrorResponse(int status, std::string_view message) {
   HttpResponse response;
   response.status = status;

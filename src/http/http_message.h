@@ -16,12 +16,16 @@ struct HttpRequest {
   std::string method;                        // "GET", "HEAD", "POST"
   std::string path;                          // decoded, begins with '/', no empty, "." or ".." part
   std::map<std::string, std::string> query;  // decoded; the last of a repeated name counts
+  // Names in lower case; the values of a repeated one are joined with ", ".
+  std::map<std::string, std::string> headers;
   std::string body;
   std::string last_event_id;
   bool admin = false;  // carries one of the server's tokens
 
   // The value of a query parameter, or nullptr.
   const std::string* Find(const std::string& name) const;
+  // The value of a header by its name in lower case; empty: it is not there.
+  std::string_view Header(const std::string& name) const;
 };
 
 struct HttpResponse {

@@ -73,7 +73,7 @@ Status Listen(HttpServer::Core& core) {
                    "\" is not an address to listen on (try 127.0.0.1, ::1 or 0.0.0.0)");
   }
   core.loopback = address.is_loopback();
-  if (!core.loopback && core.tokens.empty()) {
+  if (!core.loopback && core.tokens.empty() && !options.own_access) {
     return Invalid("listening on " + options.address +
                    " requires a bearer token, because other machines can reach it (use "
                    "--token-file, or listen on 127.0.0.1)");
@@ -107,16 +107,17 @@ bool NeedsToken(const std::string& path) {
 
 Result<std::unique_ptr<HttpServer>> HttpServer::Start(const HttpOptions& options,
                                                       HttpHandlers handlers) {
-  TM_CHECK(handlers.answer && handlers.open_stream && options.workers > 0,
-           "a server needs its handlers and a worker");
+  TM_CHECK(handlers.answer && options.workers > 0, "a server needs its handler and a worker");
+  TM_CHECK(!options.own_access || (handlers.route && options.tokens.empty()),
+           "who decides who may ask?");
   TM_ASSIGN_OR_RETURN(Tokens tokens, Tokens::Make(options.tokens));
   auto core = std::make_unique<Core>(options, std::move(handlers), std::move(tokens));
   TM_RETURN_IF_ERROR(Listen(*core));
   AcceptNext(*core);
   PingStreams(*core);
-  core->thread = std::thread([&io = core->io] {
-    GiveWay();
-    io.run();
+  core->thread = std::thread([core = core.get()] {
+    if (core->options.give_way) GiveWay();
+    core->io.run();
   });
   return std::unique_ptr<HttpServer>(new HttpServer(std::move(core)));
 }
@@ -130,6 +131,7 @@ HttpServer::~HttpServer() {
   core_->thread.join();
   // Those who still hold a stream must not reach the connection behind it.
   for (const auto& stream : core_->streams) stream->Close();
+  for (const auto& reply : core_->replies) reply->Leave();
 }
 
 uint16_t HttpServer::port() const {

@@ -1,22 +1,25 @@
-// A small HTTP/1.1 server for the page and its API.
+// A small HTTP/1.1 server: for the page and its API, and for the gateway.
 //
-//   accept -> Connection (one io thread) -> handler (a few workers) -> answer, or a stream of
-//   events
+//   accept -> Connection (one io thread) -> head: route -> body -> handler (a few workers)
+//   -> answer, a stream of events, or a reply that comes later
 //
 // Safe to leave open while a run trains: everything a client can hold is bounded in number, in
-// bytes and in time, and its threads give way to every other thread of the process.
+// bytes and in time, and its threads may give way to every other thread of the process.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/status.h"
 #include "http/event_stream.h"
 #include "http/http_message.h"
+#include "http/http_reply.h"
 
 namespace tidemill {
 
@@ -25,9 +28,13 @@ struct HttpOptions {
   uint16_t port = 0;  // 0: a free one
   // Outside loopback at least one is needed; each at least kTokenBytesMin characters.
   std::vector<std::string> tokens;
+  // `route` decides who may ask, outside loopback too; `tokens` is not used.
+  bool own_access = false;
+  bool give_way = true;  // threads yield to all others of the process
 
   size_t header_bytes_max = 16 * 1024;
-  size_t body_bytes_max = 64 * 1024;
+  size_t body_bytes_max = 64 * 1024;            // unless the route says otherwise
+  size_t bodies_bytes_max = size_t{256} << 20;  // of all requests being read or begun
   size_t connections_max = 512;
   size_t streams_max = 256;
   size_t stream_bytes_max = size_t{1} << 20;  // that wait for one client
@@ -41,10 +48,26 @@ struct HttpOptions {
   std::chrono::milliseconds ping_every{15'000};     // on streams of events
 };
 
+// What is decided before the body is read.
+struct HttpRoute {
+  bool serve = false;                     // HttpHandlers::serve answers it
+  size_t body_bytes_max = 0;              // 0: HttpOptions::body_bytes_max
+  std::optional<HttpResponse> refusal{};  // instead of everything else
+};
+
 struct HttpHandlers {
+  // Called with a request without its body, by the io thread: microseconds. None: no request has a
+  // route of its own.
+  std::function<HttpRoute(const HttpRequest&)> route{};
+  // Called by workers, several at a time. Answers when it likes; throws nothing.
+  std::function<void(HttpRequest, std::unique_ptr<HttpReply>)> serve{};
+  // How a request is refused that never reaches a handler; the request may be empty. None:
+  // ErrorResponse.
+  std::function<HttpResponse(const HttpRequest&, int status, std::string_view why)> refuse{};
   // Called by workers, several at a time. Throws nothing.
   std::function<HttpResponse(const HttpRequest&)> answer;
-  // For GET kEventsPath: keeps the stream to send to it, or says why not. Called by workers.
+  // For GET kEventsPath; none: there is no such path. Keeps the stream to send to it, or says why
+  // not. Called by workers.
   std::function<Status(const HttpRequest&, std::shared_ptr<EventStream>)> open_stream;
 };
 
@@ -73,7 +96,7 @@ class HttpServer {
     uint64_t requests = 0;
     uint64_t refused = 0;  // connections over the limit
     size_t connections = 0;
-    size_t streams = 0;
+    size_t streams = 0;  // of events
   };
   Stats stats() const;
 

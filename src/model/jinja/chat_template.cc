@@ -1,8 +1,8 @@
 #include "model/jinja/chat_template.h"
 
-#include <ctime>
 #include <algorithm>
 #include <cstdio>
+#include <ctime>
 
 #include "core/text.h"
 #include "model/jinja/interpreter.h"

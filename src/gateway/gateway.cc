@@ -1,0 +1,296 @@
+#include "gateway/gateway.h"
+
+#include <algorithm>
+#include <charconv>
+#include <iterator>
+#include <map>
+#include <optional>
+
+#include "core/hash.h"
+#include "core/random.h"
+#include "core/secret.h"
+#include "http/access.h"
+
+namespace tidemill {
+namespace {
+
+constexpr size_t kRequestIdDigits = 24;
+
+bool IsApiPath(const std::string& path) {
+  return path == "/v1" || path.rfind("/v1/", 0) == 0;
+}
+
+// Errors of paths that are no API's have OpenAI's shape, or Anthropic's for its clients.
+Api ShapeFor(const HttpRequest& request) {
+  if (const auto api = ApiOfPath(request.path)) return *api;
+  return request.Header("anthropic-version").empty() ? Api::kChat : Api::kMessages;
+}
+
+std::map<std::string, std::string> WithoutCredentials(std::map<std::string, std::string> headers) {
+  for (const char* name : {"authorization", "x-api-key", "cookie", "proxy-authorization"}) {
+    headers.erase(name);
+  }
+  return headers;
+}
+
+HttpHeaders RequestHeaders(const std::string& request_id) {
+  return {{"x-request-id", request_id}, {"request-id", request_id}};
+}
+
+// The version a request wants all its tokens from, by the header x-policy-version.
+Result<std::optional<uint64_t>> PinOf(const std::map<std::string, std::string>& headers) {
+  const auto it = headers.find("x-policy-version");
+  if (it == headers.end()) return std::optional<uint64_t>();
+  uint64_t version = 0;
+  const char* end = it->second.data() + it->second.size();
+  const auto [stop, error] = std::from_chars(it->second.data(), end, version);
+  if (error != std::errc() || stop != end) {
+    return Invalid("x-policy-version: must be a whole number");
+  }
+  return std::optional(version);
+}
+
+}  // namespace
+
+Gateway::Gateway(GatewayOptions options, const ServedPolicy& policy, EnginePort& engine,
+                 TurnRecorder& recorder, const Clock& clock, Metrics& metrics)
+    : options_(std::move(options)),
+      policy_(policy),
+      recorder_(recorder),
+      engine_(engine),
+      clock_(clock),
+      metrics_(metrics),
+      started_s_(clock.WallMs() / 1000),
+      figures_(metrics, policy.name),
+      admission_(options_.admission),
+      loop_(engine, recorder, policy, *this, options_.loop) {}
+
+Result<std::unique_ptr<Gateway>> Gateway::Start(GatewayOptions options, const ServedPolicy& policy,
+                                                EnginePort& engine, TurnRecorder& recorder,
+                                                const Clock& clock, Metrics& metrics) {
+  if (options.keys.open() && !IsLoopback(options.host)) {
+    return Invalid("listening on " + options.host +
+                   " requires API keys, because other machines can reach it (use --keys, or listen "
+                   "on 127.0.0.1)");
+  }
+  std::unique_ptr<Gateway> gateway(
+      new Gateway(std::move(options), policy, engine, recorder, clock, metrics));
+  TM_RETURN_IF_ERROR(gateway->Listen());
+  return gateway;
+}
+
+Status Gateway::Listen() {
+  if (!options_.access_log.empty()) {
+    TM_ASSIGN_OR_RETURN(access_log_, AccessLog::Open(options_.access_log, clock_));
+  }
+  runner_.Add(loop_);
+  TM_RETURN_IF_ERROR(runner_.Start());
+  HttpOptions http;
+  http.address = options_.host;
+  http.port = options_.port;
+  http.own_access = true;
+  http.give_way = false;
+  http.connections_max = options_.connections_max;
+  http.pending_max = options_.connections_max;
+  http.workers = options_.workers;
+  http.request_timeout = std::chrono::seconds(60);
+  http.idle_timeout = std::chrono::seconds(120);
+  http.write_timeout = std::chrono::seconds(60);
+  HttpHandlers handlers;
+  handlers.route = [this](const HttpRequest& head) { return Route(head); };
+  handlers.serve = [this](HttpRequest request, std::unique_ptr<HttpReply> reply) {
+    Serve(std::move(request), std::move(reply));
+  };
+  handlers.refuse = [this](const HttpRequest& request, int status, std::string_view why) {
+    return Refuse(request, status, why);
+  };
+  handlers.answer = [](const HttpRequest&) { return ErrorResponse(404, "no such path"); };
+  TM_ASSIGN_OR_RETURN(http_, HttpServer::Start(http, std::move(handlers)));
+  return Ok();
+}
+
+Gateway::~Gateway() {
+  http_.reset();
+  (void)runner_.Stop();
+  loop_.Detach();
+}
+
+Status Gateway::Drain(Duration patience) {
+  return runner_.Drain(patience);
+}
+
+void Gateway::Over(const RequestReport& report) {
+  figures_.Over(report);
+  if (access_log_) access_log_->Add(report);
+}
+
+HttpRoute Gateway::Route(const HttpRequest& head) const {
+  HttpRoute route;
+  route.serve = true;
+  route.body_bytes_max = ApiOfPath(head.path) ? options_.body_bytes_max : 4096;
+  const bool asks_key = IsApiPath(head.path) || head.path == "/metrics";
+  if (asks_key &&
+      options_.keys.Find(head.Header("authorization"), head.Header("x-api-key")) == nullptr) {
+    const ApiError error{.status = 401,
+                         .message = "No valid API key: send Authorization: Bearer KEY or x-api-key",
+                         .code = "invalid_api_key"};
+    route.refusal = ErrorReply(ShapeFor(head), error, {{"WWW-Authenticate", "Bearer"}});
+  }
+  return route;
+}
+
+HttpResponse Gateway::Refuse(const HttpRequest& request, int status, std::string_view why) {
+  const ApiError error{.status = status, .message = std::string(why)};
+  RequestReport report{.method = request.method, .path = request.path, .status = status};
+  report.error = ErrorType(ShapeFor(request), status);
+  Over(report);
+  HttpResponse response = ErrorReply(ShapeFor(request), error, {});
+  std::erase_if(response.headers, [](const auto& header) { return header.first == "Retry-After"; });
+  return response;
+}
+
+ServedModel Gateway::Model(std::string name) const {
+  return {.name = std::move(name),
+          .created_s = started_s_,
+          .context_tokens = options_.plan.context_tokens};
+}
+
+HttpResponse Gateway::AnswerGet(const HttpRequest& request, const HttpHeaders& headers) {
+  constexpr std::string_view kModels = "/v1/models";
+  const std::string& path = request.path;
+  const bool anthropic = !request.Header("anthropic-version").empty();
+  HttpResponse response;
+  response.headers = headers;
+  if (path == "/healthz") return TextResponse(200, "ok\n");
+  if (path == "/" || path == "/api/hello") return TextResponse(200, "tidemill\n");
+  if (path == "/metrics") return MetricsResponse(metrics_.Text());
+  if (path == kModels) {
+    response.body = ModelsBody(Model(policy_.name), anthropic);
+    return response;
+  }
+  if (path.rfind(std::string(kModels) + "/", 0) == 0) {
+    const std::string name = path.substr(kModels.size() + 1);
+    if (name == policy_.name || !options_.strict_model) {
+      response.body = ModelBody(Model(name), anthropic);
+      return response;
+    }
+  }
+  ApiError error{.status = 404, .message = "There is nothing at " + path};
+  if (ApiOfPath(path)) error = {.status = 405, .message = path + " is asked with POST"};
+  return ErrorReply(ShapeFor(request), error, headers);
+}
+
+void Gateway::Serve(HttpRequest request, std::unique_ptr<HttpReply> reply) {
+  auto turn = std::make_unique<AskedTurn>();
+  turn->arrived = clock_.Now();
+  turn->reply = std::move(reply);
+  turn->head.id = NewSecret().substr(0, kRequestIdDigits);
+  turn->head.created_s = clock_.WallMs() / 1000;
+  turn->reply_headers = RequestHeaders("req_" + turn->head.id);
+  RequestReport& report = turn->report;
+  report.request_id = "req_" + turn->head.id;
+  report.method = request.method;
+  report.path = request.path;
+  report.user_agent = request.Header("user-agent");
+  const Tenant* tenant =
+      options_.keys.Find(request.Header("authorization"), request.Header("x-api-key"));
+  if (tenant != nullptr && IsApiPath(request.path)) report.tenant = tenant->name;
+  const auto api = request.method == "POST" ? ApiOfPath(request.path) : std::nullopt;
+  if (api && tenant != nullptr) return Ask(*api, std::move(request), *tenant, std::move(turn));
+  if (request.method == "POST") {
+    return FailEarly(ShapeFor(request), *turn,
+                     {.status = 404, .message = "There is nothing at POST " + request.path});
+  }
+  HttpResponse response = AnswerGet(request, turn->reply_headers);
+  report.status = response.status;
+  turn->reply->Send(std::move(response));
+  // Probes would be most of the log.
+  if (request.path != "/healthz" && request.path != "/metrics") Over(report);
+}
+
+void Gateway::FailEarly(Api api, AskedTurn& turn, const ApiError& error,
+                        std::chrono::seconds retry_after) {
+  turn.report.status = error.status;
+  turn.report.error = error.code.empty() ? std::string(ErrorType(api, error.status)) : error.code;
+  turn.report.total_s = Seconds(clock_.Now() - turn.arrived);
+  turn.reply->Send(ErrorReply(api, error, turn.reply_headers, retry_after));
+  Over(turn.report);
+}
+
+// False: the client was told why not.
+bool Gateway::Understand(Api api, const HttpRequest& request, AskedTurn& turn) {
+  ParsedRequest parsed = ParseRequest(api, request.body, options_.limits);
+  if (!parsed.ok()) {
+    FailEarly(api, turn, parsed.error);
+    return false;
+  }
+  turn.request = std::move(*parsed.request);
+  turn.head.model = turn.request.model.empty() ? policy_.name : turn.request.model;
+  if (options_.strict_model && turn.request.model != policy_.name) {
+    FailEarly(api, turn,
+              {.status = 404,
+               .message = "The model \"" + turn.request.model + "\" does not exist; there is \"" +
+                          policy_.name + "\"",
+               .param = "model",
+               .code = "model_not_found"});
+    return false;
+  }
+  turn.headers = WithoutCredentials(request.headers);
+  return true;
+}
+
+void Gateway::Ask(Api api, HttpRequest request, const Tenant& tenant,
+                  std::unique_ptr<AskedTurn> turn) {
+  Admission::Entry entry = admission_.Enter(tenant, turn->arrived);
+  if (!entry.place) {
+    return FailEarly(api, *turn,
+                     {.status = 429, .message = entry.why, .code = "rate_limit_exceeded"},
+                     entry.retry_after);
+  }
+  turn->place = std::move(entry.place);
+  turn->tenant = tenant;
+  if (!Understand(api, request, *turn)) return;
+  const TurnQuestion question{.request = turn->request,
+                              .tenant = turn->tenant,
+                              .headers = turn->headers,
+                              .request_id = turn->report.request_id,
+                              .body_sha256 = Sha256Hex(request.body),
+                              .wall_ms = clock_.WallMs()};
+  request.body.clear();
+  const auto pin = PinOf(turn->headers);
+  if (!pin.ok()) return FailEarly(api, *turn, ErrorOf(pin.status(), false));
+  Result<TurnPrompt> prompt = recorder_.Prepare(question);
+  if (!prompt.ok()) return FailEarly(api, *turn, ErrorOf(prompt.status(), false));
+  turn->prompt = std::move(*prompt);
+  if (!turn->prompt.pin_version) turn->prompt.pin_version = *pin;
+  if (!turn->prompt.session_name.empty()) {
+    turn->reply_headers.emplace_back("x-session-id", turn->prompt.session_name);
+  }
+  if (api == Api::kCountTokens) return Count(*turn, question);
+  TurnPlan plan = PlanTurns(policy_, options_.plan, turn->request, turn->prompt,
+                            StableHash(turn->report.request_id));
+  if (plan.error) {
+    for (int choice = 0; choice < ChoiceCount(turn->request); ++choice) {
+      RecordedTurn nothing;
+      nothing.ticket = turn->prompt.ticket;
+      nothing.choice = choice;
+      recorder_.Abandoned(std::move(nothing), Invalid(plan.error->message));
+    }
+    return FailEarly(api, *turn, *plan.error);
+  }
+  turn->choices = std::move(plan.choices);
+  if (turn->request.return_token_ids) turn->head.prompt_ids = turn->prompt.prompts;
+  loop_.Submit(std::move(turn));
+}
+
+void Gateway::Count(const AskedTurn& turn, const TurnQuestion& question) {
+  Answer answer;
+  for (const auto& ids : turn.prompt.prompts) answer.usage.prompt += std::ssize(ids);
+  HttpResponse response;
+  response.headers = turn.reply_headers;
+  response.body = WholeBody(question.request, turn.head, answer);
+  turn.reply->Send(std::move(response));
+  Over(turn.report);
+}
+
+}  // namespace tidemill

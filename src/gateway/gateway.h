@@ -1,0 +1,98 @@
+// The gateway as a whole: an HTTP server with the routes of the APIs, and the loop behind it.
+//
+//   HTTP worker: key -> Admission -> ParseRequest -> TurnRecorder::Prepare -> PlanTurns
+//   -> GatewayLoop -> engine -> client
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "core/clock.h"
+#include "core/loop_runner.h"
+#include "core/metrics.h"
+#include "engine/engine_port.h"
+#include "gateway/access_log.h"
+#include "gateway/admission.h"
+#include "gateway/api_keys.h"
+#include "gateway/error_reply.h"
+#include "gateway/gateway_loop.h"
+#include "gateway/gateway_metrics.h"
+#include "gateway/served_policy.h"
+#include "gateway/turn_plan.h"
+#include "gateway/turn_recorder.h"
+#include "gateway/wire.h"
+#include "http/http_server.h"
+
+namespace tidemill {
+
+struct GatewayOptions {
+  std::string host = "127.0.0.1";
+  uint16_t port = 0;  // 0: a free one
+  ApiKeys keys = ApiKeys::Open({});
+  bool strict_model = false;  // another model's name is a 404
+  std::string access_log{};   // a file, "-" for standard error; empty: none
+  size_t body_bytes_max = size_t{32} << 20;
+  unsigned workers = 2;  // that read and render requests
+  size_t connections_max = 4096;
+  WireLimits limits{};
+  AdmissionLimits admission{};
+  GatewayLoopOptions loop{};
+  PlanOptions plan{};  // context_tokens must be the engine's
+};
+
+// Thread-safe.
+class Gateway final : public RequestObserver {
+ public:
+  // What is given by reference must outlive it. Listens when it returns. kInvalid: the address, or
+  // no keys outside loopback. kUnavailable: the port is taken.
+  static Result<std::unique_ptr<Gateway>> Start(GatewayOptions options, const ServedPolicy& policy,
+                                                EnginePort& engine, TurnRecorder& recorder,
+                                                const Clock& clock, Metrics& metrics);
+  // Cuts what is under way.
+  ~Gateway() override;
+
+  // Takes no new requests and waits for those under way, `patience` at most. kTimeout: some were
+  // not over.
+  Status Drain(Duration patience);
+
+  uint16_t port() const { return http_->port(); }
+  std::string url() const { return http_->url(); }
+  GatewayLoop::Counts counts() const { return loop_.counts(); }
+
+  void Over(const RequestReport& report) override;
+
+ private:
+  Gateway(GatewayOptions options, const ServedPolicy& policy, EnginePort& engine,
+          TurnRecorder& recorder, const Clock& clock, Metrics& metrics);
+  Status Listen();
+
+  HttpRoute Route(const HttpRequest& head) const;
+  void Serve(HttpRequest request, std::unique_ptr<HttpReply> reply);
+  HttpResponse Refuse(const HttpRequest& request, int status, std::string_view why);
+  HttpResponse AnswerGet(const HttpRequest& request, const HttpHeaders& headers);
+  void Ask(Api api, HttpRequest request, const Tenant& tenant, std::unique_ptr<AskedTurn> turn);
+  void Count(const AskedTurn& turn, const TurnQuestion& question);
+  bool Understand(Api api, const HttpRequest& request, AskedTurn& turn);
+  // Tells the client and those who watch.
+  void FailEarly(Api api, AskedTurn& turn, const ApiError& error,
+                 std::chrono::seconds retry_after = std::chrono::seconds(1));
+  ServedModel Model(std::string name) const;
+
+  const GatewayOptions options_;
+  const ServedPolicy& policy_;
+  TurnRecorder& recorder_;
+  EnginePort& engine_;
+  const Clock& clock_;
+  Metrics& metrics_;
+  const int64_t started_s_;
+  GatewayMetrics figures_;
+  std::unique_ptr<AccessLog> access_log_;
+  Admission admission_;
+  GatewayLoop loop_;
+  LoopRunner runner_;
+  std::unique_ptr<HttpServer> http_;
+};
+
+}  // namespace tidemill

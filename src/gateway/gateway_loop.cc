@@ -1,0 +1,234 @@
+#include "gateway/gateway_loop.h"
+
+#include <algorithm>
+#include <mutex>
+#include <set>
+
+#include "gateway/error_reply.h"
+
+namespace tidemill {
+
+// What came from other threads since the last step. Outlives the loop where a callback does.
+struct GatewayLoop::Arrivals {
+  struct StoredTurn {
+    TurnId id = 0;
+    int choice = 0;
+    Status status;
+  };
+
+  void Wake() {
+    if (waker != nullptr) waker->Wake();
+  }
+
+  std::mutex mutex;
+  Waker* waker = nullptr;                         // guarded by mutex
+  std::vector<std::unique_ptr<AskedTurn>> asked;  // guarded by mutex; bounded by Admission
+  std::set<TurnId> noticed;                       // guarded by mutex; of turns there are
+  std::vector<StoredTurn> stored;                 // guarded by mutex; one for each choice
+};
+
+GatewayLoop::GatewayLoop(EnginePort& engine, TurnRecorder& recorder, const ServedPolicy& policy,
+                         RequestObserver& observer, GatewayLoopOptions options)
+    : engine_(engine),
+      recorder_(recorder),
+      policy_(policy),
+      observer_(observer),
+      options_(options),
+      arrivals_(std::make_shared<Arrivals>()) {}
+
+void GatewayLoop::Detach() {
+  engine_.feed().Detach();
+  std::lock_guard lock(arrivals_->mutex);
+  arrivals_->waker = nullptr;
+}
+
+GatewayLoop::~GatewayLoop() {
+  Detach();
+  for (const auto& [id, running] : answers_) GiveUp(id, Closed("the server stops"));
+}
+
+void GatewayLoop::Attach(Waker& waker) {
+  engine_.feed().Attach(waker);
+  std::lock_guard lock(arrivals_->mutex);
+  arrivals_->waker = &waker;
+}
+
+void GatewayLoop::Submit(std::unique_ptr<AskedTurn> turn) {
+  std::lock_guard lock(arrivals_->mutex);
+  arrivals_->asked.push_back(std::move(turn));
+  arrivals_->Wake();
+}
+
+Time GatewayLoop::Step(Time now) {
+  TakeDeltas(now);
+  TakeArrivals(now);  // what the recorder said inside of its call, too
+  StartWaiting(now);
+  const Time next = Beat(now);
+  waiting_count_ = waiting_.size();
+  running_count_ = answers_.size() - waiting_.size();
+  sequence_count_ = sequences_.size();
+  return next;
+}
+
+void GatewayLoop::TakeArrivals(Time now) {
+  std::vector<std::unique_ptr<AskedTurn>> asked;
+  std::set<TurnId> noticed;
+  std::vector<Arrivals::StoredTurn> stored;
+  {
+    std::lock_guard lock(arrivals_->mutex);
+    asked.swap(arrivals_->asked);
+    noticed.swap(arrivals_->noticed);
+    stored.swap(arrivals_->stored);
+  }
+  for (auto& turn : asked) {
+    const TurnId id = next_turn_++;
+    Running& running = answers_[id];
+    running.answer = std::make_unique<LiveAnswer>(std::move(turn), policy_, options_.slow_bytes);
+    running.sequences.resize(static_cast<size_t>(running.answer->choice_count()));
+    running.reported.resize(running.sequences.size());
+    running.answer->reply().Watch([arrivals = arrivals_, id] {
+      std::lock_guard lock(arrivals->mutex);
+      arrivals->noticed.insert(id);
+      arrivals->Wake();
+    });
+    waiting_.push_back(id);
+  }
+  for (const Arrivals::StoredTurn& turn : stored) {
+    const auto it = answers_.find(turn.id);
+    if (it == answers_.end()) continue;
+    if (turn.status.ok()) {
+      it->second.answer->Stored(turn.choice);
+      it->second.answer->Flush(now);
+    } else {
+      FailTurn(turn.id, ErrorOf(turn.status, false), turn.status, now);
+    }
+    EndIfOver(turn.id);
+  }
+  for (const TurnId id : noticed) {
+    const auto it = answers_.find(id);
+    if (it == answers_.end()) continue;
+    LiveAnswer& answer = *it->second.answer;
+    if (answer.reply().gone()) {
+      GiveUp(id, Closed("the client left"));
+      answer.Leave(now);
+    } else {
+      answer.Flush(now);
+    }
+    EndIfOver(id);
+  }
+}
+
+void GatewayLoop::TakeDeltas(Time now) {
+  for (const TurnDelta& delta : engine_.feed().TakeAll()) {
+    const auto it = sequences_.find(delta.part.id);
+    if (it == sequences_.end()) continue;  // released meanwhile
+    const auto [id, choice] = it->second;
+    TakeDelta(id, choice, delta, now);
+    EndIfOver(id);
+  }
+}
+
+void GatewayLoop::TakeDelta(TurnId id, int choice, const TurnDelta& delta, Time now) {
+  Running& running = answers_.at(id);
+  LiveAnswer& answer = *running.answer;
+  if (!delta.status.ok()) {
+    // The engine has forgotten it.
+    sequences_.erase(delta.part.id);
+    running.sequences[static_cast<size_t>(choice)] = 0;
+    const bool pinned = answer.asked().prompt.pin_version.has_value();
+    return FailTurn(id, ErrorOf(delta.status, pinned), delta.status, now);
+  }
+  const bool complete = answer.Push(choice, delta, now);
+  if (complete) {
+    ReleaseChoice(running, choice);
+    Complete(id, choice);
+  }
+  answer.Flush(now);
+}
+
+void GatewayLoop::Complete(TurnId id, int choice) {
+  Running& running = answers_.at(id);
+  running.reported[static_cast<size_t>(choice)] = true;
+  recorder_.Finished(running.answer->Record(choice),
+                     [arrivals = arrivals_, id, choice](Status status) {
+                       std::lock_guard lock(arrivals->mutex);
+                       arrivals->stored.push_back({id, choice, std::move(status)});
+                       arrivals->Wake();
+                     });
+}
+
+void GatewayLoop::StartWaiting(Time now) {
+  while (!waiting_.empty()) {
+    const TurnId id = waiting_.front();
+    if (draining_) {
+      const Status why = Unavailable("The server is stopping; ask again");
+      FailTurn(id, ErrorOf(why, false), why, now);
+      EndIfOver(id);
+      continue;
+    }
+    const auto choices = static_cast<size_t>(answers_.at(id).answer->choice_count());
+    if (!sequences_.empty() && sequences_.size() + choices > options_.sequences_max) return;
+    waiting_.pop_front();
+    StartTurn(id, now);
+  }
+}
+
+void GatewayLoop::StartTurn(TurnId id, Time now) {
+  Running& running = answers_.at(id);
+  running.answer->Started(now);
+  for (int choice = 0; choice < running.answer->choice_count(); ++choice) {
+    const SequenceId sequence = next_sequence_++;
+    running.sequences[static_cast<size_t>(choice)] = sequence;
+    sequences_.emplace(sequence, std::pair(id, choice));
+    const int n = running.answer->asked().request.sampling.n;
+    const uint64_t group = kGatewaySequences + id * 256 + static_cast<uint64_t>(choice / n);
+    engine_.Start(running.answer->Start(choice, sequence, group));
+  }
+}
+
+void GatewayLoop::ReleaseChoice(Running& running, int choice) {
+  SequenceId& sequence = running.sequences[static_cast<size_t>(choice)];
+  if (sequence == 0) return;
+  engine_.Release(sequence);
+  sequences_.erase(sequence);
+  sequence = 0;
+}
+
+// Choices that the recorder has not heard of are abandoned.
+void GatewayLoop::GiveUp(TurnId id, const Status& why) {
+  std::erase(waiting_, id);
+  Running& running = answers_.at(id);
+  for (int choice = 0; choice < running.answer->choice_count(); ++choice) {
+    ReleaseChoice(running, choice);
+    if (running.reported[static_cast<size_t>(choice)]) continue;
+    running.reported[static_cast<size_t>(choice)] = true;
+    recorder_.Abandoned(running.answer->Record(choice), why);
+  }
+}
+
+void GatewayLoop::FailTurn(TurnId id, const ApiError& error, const Status& why, Time now) {
+  GiveUp(id, why);
+  answers_.at(id).answer->Fail(error, now);
+}
+
+void GatewayLoop::EndIfOver(TurnId id) {
+  const auto it = answers_.find(id);
+  if (it == answers_.end() || !it->second.answer->over()) return;
+  observer_.Over(it->second.answer->report());
+  answers_.erase(it);
+}
+
+Time GatewayLoop::Beat(Time now) {
+  if (answers_.empty()) return kNever;
+  if (now >= next_beat_) {
+    for (auto& [id, running] : answers_) running.answer->Beat(now, options_.heartbeat);
+    next_beat_ = now + options_.heartbeat / 4;
+  }
+  return next_beat_;
+}
+
+GatewayLoop::Counts GatewayLoop::counts() const {
+  return {.waiting = waiting_count_, .running = running_count_, .sequences = sequence_count_};
+}
+
+}  // namespace tidemill

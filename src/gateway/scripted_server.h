@@ -1,0 +1,214 @@
+// For tests: the whole gateway over a real engine whose draws are scripted. A backend computes
+// nothing; it looks at the tokens in front of a draw and gives the next one of the answer that the
+// script has for them.
+#pragma once
+
+#include <array>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "core/files.h"
+#include "engine/batch_engine.h"
+#include "engine/cpu/cpu_kernels.h"
+#include "engine/engine_port.h"
+#include "gateway/gateway.h"
+#include "gateway/plain_recorder.h"
+#include "model/tokenizer_writer.h"
+#include "weights/weight_channel.h"
+
+namespace tidemill {
+
+// A conversation as the template wrote it, up to where the answer begins -> the answer.
+using AnswerScript = std::function<std::string(const std::string& prompt)>;
+
+struct ScriptedWeights final : Weights {};
+
+class ScriptedBackend final : public DecodeBackend {
+ public:
+  struct Ready final : ReadyWeights {};
+
+  ScriptedBackend(Tokenizer tokenizer, AnswerScript script, int32_t pages, Duration pace)
+      : tokenizer_(std::move(tokenizer)),
+        script_(std::move(script)),
+        open_(tokenizer_.AddedTokenId("<|im_start|>").value_or(-1)),
+        end_(tokenizer_.AddedTokenId("<|im_end|>").value_or(-1)),
+        pace_(pace),
+        pages_(static_cast<size_t>(pages)) {}
+
+  Result<std::shared_ptr<ReadyWeights>> Prepare(std::shared_ptr<const Weights>) const override {
+    return std::shared_ptr<ReadyWeights>(std::make_shared<Ready>());
+  }
+  Status Take(ReadyWeights&, int32_t) override { return Ok(); }
+  void CopyPage(PageId from, PageId to) override { At(to) = At(from); }
+  bool Foresees(const SamplingParams&) const override { return false; }
+
+  Status Start(std::span<const StepSegment> segments) override {
+    if (pace_ > Duration{}) std::this_thread::sleep_for(pace_);
+    std::vector<Drawn> drawn(segments.size());
+    for (size_t i = 0; i < segments.size(); ++i) {
+      const StepSegment& s = segments[i];
+      int32_t position = s.first;
+      for (const TokenId token : s.tokens) {
+        At(s.pages[static_cast<size_t>(position / kPageSlots)])[position % kPageSlots] = token;
+        ++position;
+      }
+      if (s.draw) drawn[i] = Draw(s, position);
+    }
+    done_.push_back(std::move(drawn));
+    return Ok();
+  }
+  Status Finish(std::span<Drawn> drawn) override {
+    std::move(done_.front().begin(), done_.front().end(), drawn.begin());
+    done_.pop_front();
+    return Ok();
+  }
+
+ private:
+  using Page = std::array<TokenId, kPageSlots>;
+  Page& At(PageId page) { return pages_.at(static_cast<size_t>(page)); }
+
+  Drawn Draw(const StepSegment& s, int32_t length) {
+    std::vector<TokenId> tokens(static_cast<size_t>(length));
+    int32_t opened = -1;
+    for (int32_t i = 0; i < length; ++i) {
+      tokens[static_cast<size_t>(i)] =
+          At(s.pages[static_cast<size_t>(i / kPageSlots)])[i % kPageSlots];
+      if (tokens[static_cast<size_t>(i)] == open_) opened = i;
+    }
+    Drawn drawn;
+    drawn.logprob = -0.5f;
+    drawn.full_logprob = -0.75f;
+    drawn.model_logprob = -0.25f;
+    drawn.id = opened < 0 ? Letter(length) : NextOf(tokens, static_cast<size_t>(opened));
+    for (int32_t i = 0; i < s.sampling.top_logprobs; ++i) {
+      drawn.top.push_back({.id = (drawn.id + i) % 256, .logprob = -0.25f - static_cast<float>(i)});
+    }
+    return drawn;
+  }
+
+  // A text without turns goes on with the alphabet.
+  TokenId Letter(int32_t length) const {
+    const char letter = static_cast<char>('a' + length % 26);
+    return tokenizer_.Encode(std::string(1, letter), SpecialTokens::kAsText).at(0);
+  }
+
+  TokenId NextOf(const std::vector<TokenId>& tokens, size_t opened) {
+    // The turn's opening is "<|im_start|>assistant\n".
+    size_t begin = opened + 1;
+    std::string role;
+    while (begin < tokens.size() && role.find('\n') == std::string::npos) {
+      role += tokenizer_.TokenBytes(tokens[begin++]);
+    }
+    const std::span<const TokenId> prompt(tokens.data(), begin);
+    const std::string text = tokenizer_.Decode(prompt);
+    auto [it, fresh] = answers_.try_emplace(text);
+    if (fresh) {
+      it->second = tokenizer_.Encode(script_(text), SpecialTokens::kAsText);
+      if (answers_.size() > 20'000) answers_.erase(answers_.begin());
+    }
+    return tokens.size() - begin < it->second.size() ? it->second[tokens.size() - begin] : end_;
+  }
+
+  const Tokenizer tokenizer_;
+  const AnswerScript script_;
+  const TokenId open_;
+  const TokenId end_;
+  const Duration pace_;
+  std::vector<Page> pages_;
+  std::deque<std::vector<Drawn>> done_;
+  std::map<std::string, std::vector<TokenId>> answers_;
+};
+
+// A model directory whose tokens are bytes and whose template is ChatML.
+inline Status WriteByteModel(const std::string& dir, int64_t context) {
+  TM_ASSIGN_OR_RETURN(const std::string tokenizer,
+                      TokenizerJson(ByteTokenizerSpec(
+                          {"<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|other|>"})));
+  TM_RETURN_IF_ERROR(WriteFileAtomically(dir + "/tokenizer.json", tokenizer));
+  const nlohmann::json config = {{"architectures", {"Qwen2ForCausalLM"}},
+                                 {"model_type", "qwen2"},
+                                 {"hidden_size", 64},
+                                 {"intermediate_size", 128},
+                                 {"num_hidden_layers", 2},
+                                 {"num_attention_heads", 4},
+                                 {"num_key_value_heads", 2},
+                                 {"max_position_embeddings", context},
+                                 {"rms_norm_eps", 1e-6},
+                                 {"rope_theta", 10000.0},
+                                 {"tie_word_embeddings", true},
+                                 {"hidden_act", "silu"},
+                                 {"eos_token_id", 256},
+                                 {"vocab_size", 260}};
+  return WriteFileAtomically(dir + "/config.json", config.dump());
+}
+
+struct ScriptedOptions {
+  int32_t context = 4096;
+  int32_t pages = 4096;
+  int32_t versions = 1;
+  size_t max_running = 256;
+  Duration pace{};  // of a step
+  GatewayOptions gateway{};
+};
+
+class ScriptedServer {
+ public:
+  ScriptedServer(const std::string& model_dir, ScriptedOptions options, AnswerScript script,
+                 TurnRecorder* recorder = nullptr)
+      : policy_(ReadServedPolicy(model_dir).value()), plain_(policy_) {
+    channel_ = NewLocalWeightChannel();
+    auto backend = std::make_unique<ScriptedBackend>(policy_.tokenizer, std::move(script),
+                                                     options.pages, options.pace);
+    auto engine = NewBatchEngine(
+        {.scheduling = {.pages = options.pages,
+                        .max_context = options.context,
+                        .max_running = options.max_running,
+                        .prefill_chunk = 4096,
+                        .live_share = 0.5,
+                        .cache_seed = 7},
+         .vocabulary = policy_.tokenizer.vocab_size(),
+         .version = 1,
+         .versions = options.versions,
+         .token_bytes =
+             [this](TokenId id) { return std::string(policy_.tokenizer.TokenBytes(id)); }},
+        std::move(backend));
+    engine_ =
+        std::make_unique<EngineThread>(std::move(engine), *channel_, clock_, EngineThreadOptions{});
+    options.gateway.plan.context_tokens = options.context;
+    options.gateway.plan.defaults = DefaultsFrom(policy_.generation);
+    auto gateway = Gateway::Start(std::move(options.gateway), policy_, *engine_,
+                                  recorder != nullptr ? *recorder : plain_, clock_, metrics_);
+    TM_CHECK(gateway.ok(), gateway.ok() ? "" : gateway.status().message());
+    gateway_ = std::move(*gateway);
+  }
+
+  Gateway& gateway() { return *gateway_; }
+  EngineThread& engine() { return *engine_; }
+  Metrics& metrics() { return metrics_; }
+  const ServedPolicy& policy() const { return policy_; }
+  void Publish(uint64_t version) {
+    const Status status =
+        channel_->Publish({version, version, std::make_shared<ScriptedWeights>()});
+    TM_CHECK(status.ok(), status.message());
+  }
+
+ private:
+  RealClock clock_;
+  Metrics metrics_;
+  const ServedPolicy policy_;
+  PlainRecorder plain_;
+  std::unique_ptr<WeightChannel> channel_;
+  std::unique_ptr<EngineThread> engine_;
+  std::unique_ptr<Gateway> gateway_;
+};
+
+}  // namespace tidemill

@@ -1,0 +1,150 @@
+#include "gateway/turn_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "core/random.h"
+
+namespace tidemill {
+namespace {
+
+// Agents look for these words, each in those of its own API.
+ApiError TooLong(const ChatRequest& request, int64_t tokens, int64_t context) {
+  const bool anthropic = request.api == Api::kMessages;
+  const int64_t most = context - 1;  // an answer has one token at least
+  ApiError error{.status = 400, .code = "context_length_exceeded"};
+  error.param = request.api == Api::kCompletions ? "prompt"
+                : request.api == Api::kResponses ? "input"
+                                                 : "messages";
+  error.message =
+      anthropic ? fmt::format("prompt is too long: {} tokens > {} maximum ({} too many)", tokens,
+                              most, tokens - most)
+                : fmt::format(
+                      "This model's maximum context length is {} tokens. However, the {} resulted "
+                      "in {} tokens, {} more than fit.",
+                      context, error.param, tokens, tokens - most);
+  return error;
+}
+
+SamplingParams SamplingOf(const SamplingFields& asked, const SamplingDefaults& defaults,
+                          bool records) {
+  SamplingParams sampling;
+  sampling.temperature = static_cast<float>(asked.temperature.value_or(defaults.temperature));
+  sampling.top_p = static_cast<float>(asked.top_p.value_or(defaults.top_p));
+  const int64_t top_k = asked.top_k.value_or(defaults.top_k);
+  sampling.top_k = static_cast<int32_t>(std::clamp<int64_t>(top_k, 0, INT32_MAX));
+  sampling.min_p = static_cast<float>(asked.min_p.value_or(defaults.min_p));
+  if (records) sampling.top_logprobs = asked.logprobs ? asked.top_logprobs : 0;
+  return sampling;
+}
+
+std::string ForcedText(const ServedPolicy& policy, const ChatRequest& request,
+                       const TurnPrompt& prompt, std::optional<ApiError>& error) {
+  const ToolChoice& choice = request.tool_choice;
+  if (choice.kind != ToolChoice::Kind::kRequired && choice.kind != ToolChoice::Kind::kNamed) {
+    return "";
+  }
+  if (request.tools.empty()) {
+    error = ApiError{.message = "tool_choice: asks for a call, but there are no tools",
+                     .param = "tool_choice"};
+    return "";
+  }
+  // With one tool there is nothing to choose.
+  std::string name = choice.name;
+  if (name.empty() && request.tools.size() == 1) name = request.tools[0]["function"]["name"];
+  std::string text = CallOpening(policy.format.tools, name, prompt.thinking_open);
+  if (text.empty()) {
+    error = ApiError{.message =
+                         "tool_choice: must be \"auto\" or \"none\", because the model's chat "
+                         "template has no format for calls",
+                     .param = "tool_choice",
+                     .code = "unsupported_parameter"};
+  }
+  return text;
+}
+
+}  // namespace
+
+SamplingDefaults DefaultsFrom(const GenerationConfig& generation) {
+  SamplingDefaults defaults;
+  if (generation.do_sample.has_value() && !*generation.do_sample) {
+    defaults.temperature = 0;
+    return defaults;
+  }
+  defaults.temperature = generation.temperature.value_or(1);
+  defaults.top_p = generation.top_p.value_or(1);
+  defaults.top_k = generation.top_k.value_or(0);
+  defaults.min_p = generation.min_p.value_or(0);
+  return defaults;
+}
+
+std::string CallOpening(ToolFormat format, std::string_view name, bool thinking_open) {
+  const std::string think = thinking_open ? "</think>\n\n" : "";
+  const std::string quoted = nlohmann::json(std::string(name)).dump();
+  switch (format) {
+    case ToolFormat::kNone:
+      return "";
+    case ToolFormat::kHermesJson:
+      if (name.empty()) return think + "<tool_call>\n{\"name\": \"";
+      return think + "<tool_call>\n{\"name\": " + quoted + ", \"arguments\":";
+    case ToolFormat::kQwenCoderXml:
+      if (name.empty()) return think + "<tool_call>\n<function=";
+      return think + "<tool_call>\n<function=" + std::string(name) + ">\n";
+    case ToolFormat::kLlama3Json:
+      if (name.empty()) return think + "{\"name\": \"";
+      return think + "{\"name\": " + quoted + ", \"parameters\":";
+    case ToolFormat::kLlamaPythonic:
+      if (name.empty()) return think + "[";
+      return think + "[" + std::string(name) + "(";
+  }
+  return "";
+}
+
+TurnPlan PlanTurns(const ServedPolicy& policy, const PlanOptions& options,
+                   const ChatRequest& request, const TurnPrompt& prompt, uint64_t seed) {
+  TurnPlan plan;
+  const std::string forced = ForcedText(policy, request, prompt, plan.error);
+  if (plan.error) return plan;
+  const SamplingFields& asked = request.sampling;
+  const bool records = asked.logprobs || request.return_token_ids;
+  const uint64_t first_seed = asked.seed ? static_cast<uint64_t>(*asked.seed) : seed;
+  for (const std::vector<TokenId>& ids : prompt.prompts) {
+    const auto tokens = static_cast<int64_t>(ids.size());
+    const int64_t room = options.context_tokens - tokens;
+    if (room < 1) {
+      plan.error = TooLong(request, tokens, options.context_tokens);
+      return plan;
+    }
+    PlannedChoice choice;
+    choice.params.sampling = SamplingOf(asked, options.defaults, records);
+    int64_t most = asked.max_tokens.value_or(
+        policy.generation.max_new_tokens ? *policy.generation.max_new_tokens : room);
+    if (options.answer_tokens > 0) most = std::min(most, options.answer_tokens);
+    choice.context_bound = most >= room;
+    choice.params.max_new_tokens = static_cast<int32_t>(std::min({most, room, int64_t{INT32_MAX}}));
+    choice.params.stop_ids = policy.end_ids;
+    choice.params.stop_strings = asked.stop;
+    if (!forced.empty()) {
+      choice.params.forced = policy.tokenizer.Encode(forced, SpecialTokens::kRecognise);
+    }
+    const size_t given = choice.params.forced.size();
+    if (given >= static_cast<size_t>(choice.params.max_new_tokens)) {
+      plan.error = ApiError{
+          .message = fmt::format("tool_choice: the call's opening takes {} tokens, which leaves "
+                                 "nothing of {} for the answer",
+                                 given, choice.params.max_new_tokens),
+          .param = "tool_choice"};
+      return plan;
+    }
+    for (int i = 0; i < asked.n; ++i) {
+      const uint64_t number = plan.choices.size();
+      choice.params.seed = number == 0 ? first_seed : MixHash(first_seed, number);
+      plan.choices.push_back(choice);
+    }
+  }
+  return plan;
+}
+
+}  // namespace tidemill
