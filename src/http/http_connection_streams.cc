@@ -77,7 +77,8 @@ void Connection::WriteReply() {
 void Connection::OnWritten(boost::system::error_code error, bool last) {
   writing_ = false;
   frame_.clear();
-  if (error) return Close();
+  // The client may have left while what it was sent was still on its way here.
+  if (error || !reply_) return Close();
   if (last) return EndExchange();
   reply_->Taken();
   WriteReply();
