@@ -46,7 +46,7 @@ std::string LastTurn(const std::string& prompt, const std::string& role) {
 
 std::vector<Json> ToolsOf(const std::string& prompt) {
   std::vector<Json> tools;
-  std::istringstream lines(Between(prompt, "<tools>\n", "\n</tools>"));
+  std::istringstream lines("{" + Between(prompt, "<tools>\n{", "</tools><|im_end|>"));
   for (std::string line; std::getline(lines, line);) {
     Json tool = Json::parse(line, nullptr, false);
     if (tool.is_object() && tool.contains("function")) tools.push_back(tool["function"]);
