@@ -6,7 +6,7 @@ CTEST = ctest --output-on-failure -j$(TEST_JOBS) --test-dir
 TEST_JOBS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help install build test test-unit demo dev asan tsan clang fuzz lint format format-check bench soak clean
+.PHONY: help install build test test-unit demo agents dev asan tsan clang fuzz lint format format-check bench soak clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*##/\1 /p' $(MAKEFILE_LIST) | awk '{n=$$1; $$1=""; printf "  make %-13s%s\n", n, $$0}'
@@ -25,6 +25,9 @@ test-unit: build  ## the quick tests, about a minute
 
 demo: build  ## a small agent learns to write C functions on this machine
 	examples/demo.sh
+
+agents: build  ## real agents and clients, installed from npm and PyPI, against the gateway (AGENTS="codex ..": some)
+	scripts/agents build/release/tests/agents/scripted_gateway $(AGENTS)
 
 dev: install build/dev/build.ninja  ## debug symbols and light optimization; runs the quick tests
 	cmake --build build/dev -j $(JOBS)

@@ -7,6 +7,7 @@
 #include "bench/allreduce_bench.h"
 #include "bench/bus_bench.h"
 #include "bench/engine_bench.h"
+#include "bench/gateway_bench.h"
 #include "bench/learner_bench.h"
 #include "bench/overlap_bench.h"
 #include "bench/proof_bench.h"
@@ -87,6 +88,29 @@ void AddOverlap(CLI::App& bench, Exit& exit) {
   });
 }
 
+void AddGatewayBench(CLI::App& bench, Exit& exit) {
+  CLI::App* command = bench.add_subcommand(
+      "gateway", "First token and tokens per second through HTTP against the bare engine");
+  auto options = std::make_shared<GatewayBenchOptions>();
+  auto json = std::make_shared<bool>(false);
+  command->add_option("--model", options->model,
+                      "Model directory; default: random weights, 2 layers of width 64");
+  command->add_option("--device", options->device, "cpu, cuda, cuda:N or auto")
+      ->capture_default_str();
+  command->add_option("--streams", options->streams, "Streams at once")->capture_default_str();
+  command->add_option("--tokens", options->tokens, "Tokens per answer")->capture_default_str();
+  command->add_option("--prompt", options->prompt, "Tokens per prompt")->capture_default_str();
+  command->add_option("--long-prompt", options->long_prompt, "Tokens of the long, cold prompts")
+      ->capture_default_str();
+  command->add_option("--requests", options->requests, "Requests for the time to the first token")
+      ->capture_default_str();
+  command->add_option("--threads", options->threads, "Threads of the engine")
+      ->capture_default_str();
+  command->add_flag("--json", *json, "Print one JSON object on standard output");
+  command->callback(
+      [options, json, &exit] { exit.code = Print(RunGatewayBench(*options), *json); });
+}
+
 }  // namespace
 
 void AddBenchCommand(CLI::App& app, Exit& exit) {
@@ -127,6 +151,7 @@ void AddBenchCommand(CLI::App& app, Exit& exit) {
   add("engine", "Decoding against the same in plain libtorch calls",
       [json] { return Print(RunEngineBench({}), *json); });
   AddOverlap(*bench, exit);
+  AddGatewayBench(*bench, exit);
   auto tokenizer = std::make_shared<TokenizerBenchOptions>();
   add("tokenizer", "Encoding against splitting alone",
       [json, tokenizer] { return Print(RunTokenizerBench(*tokenizer), *json); })

@@ -1,5 +1,4 @@
 // tidemill view: the dashboard over a folder of runs, or one run as a file.
-#include <csignal>
 #include <cstdio>
 #include <fstream>
 #include <memory>
@@ -9,6 +8,7 @@
 
 #include "bus/redis/redis_url.h"
 #include "cli/commands.h"
+#include "cli/wait_signal.h"
 #include "dashboard/dashboard.h"
 #include "http/access.h"
 #include "run/run_dashboard.h"
@@ -38,25 +38,6 @@ int Export(const ViewArguments& arguments, const RunApiOptions& api) {
   std::printf("%s (%.1f MB)\n", arguments.export_path.c_str(),
               static_cast<double>(html->size()) / 1e6);
   return 0;
-}
-
-// Until somebody asks it to end.
-void WaitForSignal() {
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGINT);
-  sigaddset(&signals, SIGTERM);
-  int signal = 0;
-  sigwait(&signals, &signal);
-}
-
-// The server's threads inherit what is blocked here, so that the signals wait for sigwait.
-void BlockSignals() {
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGINT);
-  sigaddset(&signals, SIGTERM);
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
 }
 
 int View(const ViewArguments& arguments) {

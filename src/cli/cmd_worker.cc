@@ -2,6 +2,7 @@
 // SIGTERM it takes nothing new, finishes or gives back what it holds, and leaves.
 #include <unistd.h>
 
+#include <charconv>
 #include <memory>
 
 #include "bus/redis/redis_bus.h"
@@ -60,6 +61,25 @@ Status LoadWorkerConfig(const WorkerArguments& arguments, const RunConfig& confi
   return Ok();
 }
 
+// Where a worker listens is its own: the run's config says it of the learner's machine.
+Status SetListen(const WorkerArguments& arguments, RunConfig::Gateway& gateway) {
+  gateway.port = 0;
+  gateway.host = "127.0.0.1";
+  gateway.keys = arguments.keys_file;
+  gateway.access_log.clear();
+  if (arguments.listen.empty()) return Ok();
+  const size_t colon = arguments.listen.rfind(':');
+  const std::string port =
+      colon == std::string::npos ? arguments.listen : arguments.listen.substr(colon + 1);
+  if (colon != std::string::npos) gateway.host = arguments.listen.substr(0, colon);
+  const auto [stop, error] = std::from_chars(port.data(), port.data() + port.size(), gateway.port);
+  if (error != std::errc() || stop != port.data() + port.size() || gateway.port == 0 ||
+      gateway.port > 65535) {
+    return Invalid("--listen must be PORT or HOST:PORT, got \"" + arguments.listen + "\"");
+  }
+  return Ok();
+}
+
 int RunWorker(const WorkerArguments& arguments) {
   Result<WorkerBeaconOptions> beacon = BeaconFrom(arguments);
   if (!beacon.ok()) return Fail(beacon.status());
@@ -74,6 +94,7 @@ int RunWorker(const WorkerArguments& arguments) {
   const Status loaded = LoadWorkerConfig(arguments, config, binder, sheet);
   if (loaded.code() == Code::kClosed) return 0;
   if (!loaded.ok()) return Fail(loaded);
+  if (Status listen = SetListen(arguments, config.gateway); !listen.ok()) return Wrong(listen);
   RedisBusOptions options;
   options.url = arguments.url;
   options.run = arguments.run;
@@ -131,6 +152,10 @@ void AddWorkerCommand(CLI::App& app, Exit& exit) {
       ->capture_default_str();
   worker->add_option("--metrics-token-file", arguments->metrics_token_file,
                      "File with the bearer token for /metrics; required outside loopback");
+  worker->add_option("--listen", arguments->listen,
+                     "rollout: [HOST:]PORT on which the policy is served to agents and clients");
+  worker->add_option("--keys", arguments->keys_file,
+                     "rollout: file of API keys; required outside loopback");
   worker
       ->add_option("--sign-key", arguments->keys.sign,
                    "learner: private key that signs the run sheet; see tidemill bus key")

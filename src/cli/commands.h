@@ -42,6 +42,7 @@ void AddEvalCommand(CLI::App& app, Exit& exit);
 void AddWarmupCommand(CLI::App& app, Exit& exit);
 void AddRunsCommand(CLI::App& app, Exit& exit);
 void AddViewCommand(CLI::App& app, Exit& exit);
+void AddServeCommand(CLI::App& app, Exit& exit);
 void AddSimCommand(CLI::App& app, Exit& exit);
 void AddBenchCommand(CLI::App& app, Exit& exit);
 void AddWorkerCommand(CLI::App& app, Exit& exit);

@@ -20,6 +20,7 @@ void AddCommands(CLI::App& app, Exit& exit) {
   AddEvalCommand(app, exit);
   AddRunsCommand(app, exit);
   AddViewCommand(app, exit);
+  AddServeCommand(app, exit);
   AddTasksCommand(app, exit);
   AddModelCommand(app, exit);
   AddSandboxCommand(app, exit);

@@ -14,6 +14,8 @@ struct WorkerArguments {
   std::vector<std::string> sets;
   bool resume = false, json = false, no_web = false;
   std::string metrics_address = "127.0.0.1", metrics_token_file;
+  std::string listen;     // rollout: where the policy is served; empty: nowhere
+  std::string keys_file;  // rollout: of the gateway
   SheetKeys keys;
   uint16_t metrics_port = 0;
 };

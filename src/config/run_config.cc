@@ -91,10 +91,41 @@ void BindRollout(RunConfig& c, Binder& b) {
                 "the memory of a whole set; 1 on a GPU",
          .min = 1,
          .max = 64});
-  b.Add("gateway.share", &c.gateway.share,
+}
+
+void BindGateway(RunConfig& c, Binder& b) {
+  RunConfig::Gateway& g = c.gateway;
+  b.Add("gateway.port", &g.port,
+        {.doc = "Port on which the policy is served to agents and clients; 0: not served",
+         .max = 65535});
+  b.Add("gateway.host", &g.host, {.doc = "Listen address; outside loopback keys are required"});
+  b.Add("gateway.keys", &g.keys,
+        {.doc = "File of API keys; see tidemill serve --new-key. Empty: everybody on loopback"});
+  b.Add("gateway.share", &g.share,
         {.doc = "Share of the engine for live requests while training needs it too",
          .min = 0.01,
          .max = 0.99});
+  b.Add("gateway.strict_model", &g.strict_model,
+        {.doc = "Refuse requests that name another model than the one served"});
+  b.Add("gateway.tool_format", &g.tool_format,
+        {.doc = "How the model writes tool calls; auto: as its chat template implies",
+         .choices = {"auto", "hermes", "qwen3_coder", "llama3_json", "pythonic", "none"}});
+  b.Add("gateway.max_requests", &g.max_requests,
+        {.doc = "Maximum number of requests waiting or running; more are refused with 429",
+         .min = 1,
+         .max = 1'000'000});
+  b.Add("gateway.max_running", &g.max_running,
+        {.doc = "Maximum number of answers given to the engine at once; more requests wait",
+         .min = 1,
+         .max = 65536});
+  b.Add("gateway.max_answer_tokens", &g.max_answer_tokens,
+        {.doc = "Maximum length of an answer in tokens; 0: what fits into the context"});
+  b.Add("gateway.body_mb", &g.body_mb,
+        {.doc = "Maximum size of a request in megabytes", .min = 1, .max = 1024});
+  b.Add("gateway.heartbeat", &g.heartbeat,
+        {.doc = "Interval of the events that keep an idle stream open", .min = 100});
+  b.Add("gateway.access_log", &g.access_log,
+        {.doc = "File for one JSON line per request; -: standard error; empty: none"});
 }
 
 void BindReplay(RunConfig& c, Binder& b) {
@@ -373,6 +404,7 @@ Status CheckReplay(const RunConfig& config, const Binder& binder) {
 void BindRunConfig(RunConfig& config, Binder& binder) {
   BindRunAndModel(config, binder);
   BindRollout(config, binder);
+  BindGateway(config, binder);
   BindReplay(config, binder);
   BindLearner(config, binder);
   BindCreditAndRanks(config, binder);

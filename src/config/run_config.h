@@ -61,6 +61,17 @@ struct RunConfig {
 
   struct Gateway {
     double share = 0.5;
+    std::string host = "127.0.0.1";
+    uint32_t port = 0;
+    std::string keys;
+    bool strict_model = false;
+    std::string tool_format = "auto";
+    uint32_t max_requests = 2048;
+    uint32_t max_running = 1024;
+    uint32_t max_answer_tokens = 0;
+    uint32_t body_mb = 32;
+    std::chrono::milliseconds heartbeat{15000};
+    std::string access_log;
   } gateway;
 
   struct Staleness {

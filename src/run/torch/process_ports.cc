@@ -4,12 +4,14 @@
 #include <filesystem>
 
 #include "bus/standard_topics.h"
+#include "core/log.h"
 #include "core/metrics.h"
 #include "core/secret.h"
 #include "core/topics.h"
 #include "model/torch/device.h"
 #include "reward/command_port.h"
 #include "reward/proof_port.h"
+#include "run/torch/engine_setup.h"
 #include "run/torch/make_trainer.h"
 #include "tasks/task_file.h"
 #include "weights/torch/weight_codec.h"
@@ -17,31 +19,6 @@
 
 namespace tidemill {
 namespace {
-
-Result<EngineOptions> EngineOptionsFrom(const RunConfig& config, int threads) {
-  EngineOptions options;
-  options.max_context = static_cast<int32_t>(config.rollout.max_context);
-  options.max_running = 1024;
-  options.prefill_chunk = static_cast<int32_t>(config.rollout.prefill_chunk);
-  options.cache_bytes = uint64_t{config.rollout.cache_mb} << 20;
-  if (config.rollout.cache_mb == 0) {
-    TM_ASSIGN_OR_RETURN(const std::string device, DeviceOf(config));
-    TM_ASSIGN_OR_RETURN(options.cache_bytes, DefaultCacheBytes(device));
-  }
-  options.threads = threads;
-  options.versions = static_cast<int32_t>(config.engine.versions);
-  options.live_share = config.gateway.share;
-  return options;
-}
-
-EngineThreadOptions EngineThreadOptionsFrom(const RunConfig& config) {
-  EngineThreadOptions options;
-  options.cache_on_swap =
-      config.rollout.cache_on_swap == "keep" ? CacheOnSwap::kKeep : CacheOnSwap::kRebuild;
-  // Where every step waits for the samples of its own weights, none may come from older ones.
-  options.wait_for_weights = config.run.mode != "async" || config.staleness.max_steps == 0;
-  return options;
-}
 
 ToolExecutorOptions ToolExecutorOptionsFrom(const RunConfig& config, int slots) {
   ToolExecutorOptions options;
@@ -54,17 +31,6 @@ ToolExecutorOptions ToolExecutorOptionsFrom(const RunConfig& config, int slots) 
   options.tools.commands = CommandToolsFrom(config);
   options.slots = options.grade_slots = static_cast<size_t>(slots);
   return options;
-}
-
-ThreadPlan ThreadsFrom(const RunConfig& config) {
-  ThreadSettings settings;
-  settings.engine = static_cast<int>(config.threads.engine);
-  settings.trainer = static_cast<int>(config.threads.trainer);
-  settings.boxes = static_cast<int>(config.tools.slots);
-  const bool gpu = IsGpu(config.model.device);
-  if (gpu && settings.engine == 0) settings.engine = 1;  // they only launch work
-  if (gpu && settings.trainer == 0) settings.trainer = 1;
-  return PlanThreads(settings, AvailableCores());
 }
 
 }  // namespace
@@ -195,7 +161,8 @@ Status ProcessPorts::OpenPublisher(RunStart& start) {
 }
 
 Status ProcessPorts::OpenEngine(RunStart& start) {
-  TM_ASSIGN_OR_RETURN(const EngineOptions options, EngineOptionsFrom(config_, threads_.engine));
+  TM_ASSIGN_OR_RETURN(const EngineOptions options,
+                      EngineOptionsFrom(config_, threads_.engine, *tokenizer_));
   std::unique_ptr<Engine> engine;
   WeightChannel* channel = channel_.get();
   if (alone()) {
@@ -213,8 +180,22 @@ Status ProcessPorts::OpenEngine(RunStart& start) {
   engine_ = std::make_unique<EngineThread>(std::move(engine), *channel, clock_,
                                            EngineThreadOptionsFrom(config_));
   ports_.engine = engine_.get();
+  TM_RETURN_IF_ERROR(OpenGateway(start));
   // With a fleet only its engines know how much fits.
   return request_.roles.learner ? CheckPrompts(start.max_context) : Ok();
+}
+
+Status ProcessPorts::OpenGateway(const RunStart& start) {
+  // An evaluation with a run's config leaves the run's port to the run.
+  const bool evaluates = request_.roles.learner && !request_.train;
+  if (config_.gateway.port == 0 || evaluates || request_.metrics == nullptr) return Ok();
+  TM_ASSIGN_OR_RETURN(
+      gateway_,
+      GatewayHost::Start(config_, {.context_tokens = start.max_context, .learning = request_.train},
+                         *engine_, clock_, *request_.metrics));
+  for (const std::string& warning : gateway_->warnings()) warnings_.push_back(warning);
+  LogInfo("the policy is served", {{"url", gateway_->gateway().url()}});
+  return Ok();
 }
 
 Status ProcessPorts::OpenTools() {
@@ -297,6 +278,7 @@ std::map<std::string, double> ProcessPorts::Levels() const {
 void ProcessPorts::Sink(MetricSink& sink) const {
   if (tools_) SinkBoxes(tools_->pool().stats(), sink);
   if (request_.fleet != nullptr) SinkBus(request_.fleet->Stats(), sink);
+  if (gateway_) gateway_->Sink(sink);
 }
 
 std::vector<std::string> ProcessPorts::own_topics() const {

@@ -16,6 +16,7 @@
 #include "model/tokenizer.h"
 #include "model/torch/model.h"
 #include "reward/scorer_port.h"
+#include "run/gateway_host.h"
 #include "run/run.h"
 #include "run/torch/weights_watch.h"
 #include "store/run_db.h"
@@ -52,6 +53,7 @@ class ProcessPorts final : public PortHost {
   Status OpenBus(RunStart& start);
   Status OpenPublisher(RunStart& start);
   Status OpenEngine(RunStart& start);
+  Status OpenGateway(const RunStart& start);
   Status OpenTrainer(const RunStart& start);
   Status OpenTools();
   Status OpenScorers();
@@ -83,6 +85,7 @@ class ProcessPorts final : public PortHost {
   WeightPublisher* publisher_ = nullptr;   // the channel, of the learner of a fleet
   std::unique_ptr<WeightsWatch> follows_;  // of a rollout worker: the learner's weights
   std::unique_ptr<EngineThread> engine_;
+  std::unique_ptr<GatewayHost> gateway_;  // where the policy is served
   std::unique_ptr<ToolExecutor> tools_;
   std::unique_ptr<TrainerThread> trainer_;
   std::unique_ptr<ScorerPort> scorer_;

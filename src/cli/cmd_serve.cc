@@ -1,0 +1,106 @@
+// tidemill serve: a model directory behind the OpenAI and Anthropic APIs.
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cli/commands.h"
+#include "cli/wait_signal.h"
+#include "config/run_config.h"
+#include "gateway/api_keys.h"
+#include "run/torch/policy_server.h"
+
+namespace tidemill {
+namespace {
+
+constexpr uint16_t kServePort = 8000;
+constexpr Duration kDrainPatience = std::chrono::seconds(20);
+
+struct ServeArguments {
+  std::string model, adapter, host, keys, access_log, new_key, consent = "store";
+  uint16_t port = kServePort;
+  bool strict_model = false;
+  double rate = 0;
+  uint32_t concurrency = 0;
+  std::vector<std::string> sets;
+};
+
+int PrintNewKey(const ServeArguments& arguments) {
+  const Result<Consent> consent = ParseConsent(arguments.consent);
+  if (!consent.ok()) return Wrong(consent.status());
+  Tenant tenant;
+  tenant.name = arguments.new_key;
+  tenant.consent = *consent;
+  tenant.requests_per_minute = arguments.rate;
+  tenant.concurrency = arguments.concurrency;
+  const Result<NewKey> made = MakeKey(tenant);
+  if (!made.ok()) return Wrong(made.status());
+  std::fprintf(stderr,
+               "The key for the client (it is not shown again):\n  %s\n"
+               "The line for the key file, on standard output:\n",
+               made->key.c_str());
+  std::printf("%s\n", made->line.c_str());
+  return 0;
+}
+
+int Serve(const ServeArguments& arguments) {
+  if (!arguments.new_key.empty()) return PrintNewKey(arguments);
+  if (arguments.model.empty())
+    return Wrong(Invalid("DIR is missing: the model directory to serve"));
+  RunConfig config;
+  Binder binder;
+  BindRunConfig(config, binder);
+  if (const Status loaded = binder.Load("", arguments.sets); !loaded.ok()) return Wrong(loaded);
+  config.model.path = arguments.model;
+  if (!arguments.adapter.empty()) config.model.adapter = arguments.adapter;
+  if (!arguments.host.empty()) config.gateway.host = arguments.host;
+  if (!arguments.keys.empty()) config.gateway.keys = arguments.keys;
+  if (!arguments.access_log.empty()) config.gateway.access_log = arguments.access_log;
+  config.gateway.strict_model |= arguments.strict_model;
+  config.gateway.port = arguments.port;
+  BlockSignals();
+  const auto server = PolicyServer::Start(config);
+  if (!server.ok()) return Fail(server.status());
+  for (const std::string& warning : (*server)->warnings()) {
+    std::fprintf(stderr, "tidemill: %s\n", warning.c_str());
+  }
+  std::printf("%s\n", (*server)->url().c_str());
+  std::fflush(stdout);
+  WaitForSignal();
+  std::fprintf(stderr, "tidemill: finishing the requests under way\n");
+  (void)(*server)->Drain(kDrainPatience);
+  return 0;
+}
+
+}  // namespace
+
+void AddServeCommand(CLI::App& app, Exit& exit) {
+  CLI::App* serve = app.add_subcommand(
+      "serve", "Serve a model directory behind the OpenAI and Anthropic APIs; see docs/gateway.md");
+  auto arguments = std::make_shared<ServeArguments>();
+  serve->add_option("DIR", arguments->model, "Hugging Face directory of the policy");
+  serve->add_option("--adapter", arguments->adapter, "LoRA adapter in PEFT's layout");
+  serve->add_option("--host", arguments->host,
+                    "Listen address (gateway.host); outside loopback --keys is required");
+  serve->add_option("--port", arguments->port, "Port; 0: any free port")->capture_default_str();
+  serve->add_option("--keys", arguments->keys, "File of API keys (gateway.keys)");
+  serve->add_flag("--strict-model", arguments->strict_model,
+                  "Refuse requests that name another model (gateway.strict_model)");
+  serve->add_option("--access-log", arguments->access_log,
+                    "File for one JSON line per request; -: standard error (gateway.access_log)");
+  AddSetOption(*serve, arguments->sets, "Set a config key, a.b=c; may be repeated");
+  CLI::Option* new_key = serve->add_option(
+      "--new-key", arguments->new_key, "Make an API key for this tenant, print its line and exit");
+  serve->add_option("--consent", arguments->consent, "With --new-key: train, store or none")
+      ->needs(new_key)
+      ->capture_default_str();
+  serve->add_option("--rate", arguments->rate, "With --new-key: maximum requests per minute")
+      ->needs(new_key);
+  serve
+      ->add_option("--concurrency", arguments->concurrency,
+                   "With --new-key: maximum requests at once")
+      ->needs(new_key);
+  serve->callback([arguments, &exit] { exit.code = Serve(*arguments); });
+}
+
+}  // namespace tidemill

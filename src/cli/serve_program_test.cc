@@ -1,0 +1,104 @@
+// `tidemill serve` as a person starts it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "http/http_client.h"
+#include "model/golden_models.h"
+#include "tests/program.h"
+
+namespace tidemill {
+namespace {
+
+using testing::HasSubstr;
+
+class ServeProgram : public testing::Test {
+ protected:
+  // Starts it and waits for its address; the port.
+  uint16_t Serve(const std::string& words) {
+    program_.emplace("serve " + words + " --port 0",
+                     BackgroundProgram::Files{folder_ / "log", folder_ / "out"});
+    std::string url;
+    EXPECT_TRUE(Eventually([&] {
+      std::ifstream out(folder_ / "out");
+      return static_cast<bool>(std::getline(out, url));
+    })) << TextOf(folder_ / "log");
+    const size_t colon = url.rfind(':');
+    return colon == std::string::npos ? uint16_t{0}
+                                      : static_cast<uint16_t>(std::stoi(url.substr(colon + 1)));
+  }
+  static std::string Post(uint16_t port, const std::string& path, const nlohmann::json& body,
+                          const std::string& headers = "") {
+    const std::string text = body.dump();
+    RawClient client(port);
+    client.Send("POST " + path + " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n" + headers +
+                "Content-Length: " + std::to_string(text.size()) + "\r\n\r\n" + text);
+    return client.ReadToEnd();
+  }
+
+  TemporaryDirectory folder_;
+  const std::string model_ = GoldenRoot(TIDEMILL_SOURCE_DIR) + "/qwen2-tiny";
+  std::optional<BackgroundProgram> program_;
+};
+
+TEST_F(ServeProgram, WhatItDrawsIsWhatTheModelScores) {
+  const uint16_t port = Serve(model_);
+  ASSERT_NE(port, 0);
+  RawClient health(port);
+  health.Get("/healthz");
+  EXPECT_EQ(StatusOf(health.ReadAnswer()), 200);
+  const auto answer = nlohmann::json::parse(BodyOf(Post(port, "/v1/completions",
+                                                        {{"model", "any"},
+                                                         {"prompt", {5, 6, 7}},
+                                                         {"max_tokens", 6},
+                                                         {"seed", 3},
+                                                         {"temperature", 1.5},
+                                                         {"return_token_ids", true}})));
+  const auto& choice = answer["choices"][0];
+  std::string ids = "5,6,7";
+  for (const auto& id : choice["token_ids"]) ids += "," + std::to_string(id.get<int>());
+  const ProcessOutput scored =
+      RunTidemill("model score --json --model " + model_ + " --ids " + ids, "2>/dev/null");
+  const auto logprobs = nlohmann::json::parse(scored.output)["logprobs"];
+  ASSERT_GE(choice["token_logprobs"].size(), 1u);
+  for (size_t i = 0; i < choice["token_logprobs"].size(); ++i) {
+    EXPECT_NEAR(choice["token_logprobs"][i].get<double>(), logprobs[2 + i].get<double>(), 1e-4);
+  }
+  // Random weights talk garbage, and nothing breaks.
+  const std::string chat = Post(port, "/v1/messages",
+                                {{"model", "any"},
+                                 {"max_tokens", 40},
+                                 {"messages", {{{"role", "user"}, {"content", "hi"}}}}});
+  EXPECT_EQ(StatusOf(chat), 200) << chat;
+  EXPECT_EQ(program_->Stop(SIGTERM), 0);
+}
+
+TEST_F(ServeProgram, AKeyThatWasMadeIsAskedFor) {
+  const ProcessOutput made =
+      RunTidemill("serve --new-key lab --concurrency 2 2>" + (folder_ / "told") + " >" +
+                  (folder_ / "keys") + "; cat " + (folder_ / "told"));
+  const size_t at = made.output.find("tmk-");
+  ASSERT_NE(at, std::string::npos) << made.output;
+  const std::string key = made.output.substr(at, made.output.find('\n', at) - at);
+  const uint16_t port = Serve(model_ + " --keys " + (folder_ / "keys") + " --host 0.0.0.0");
+  const nlohmann::json body = {{"model", "m"}, {"prompt", {5}}, {"max_tokens", 1}};
+  EXPECT_EQ(StatusOf(Post(port, "/v1/completions", body)), 401);
+  EXPECT_EQ(StatusOf(Post(port, "/v1/completions", body, "Authorization: Bearer " + key + "\r\n")),
+            200);
+}
+
+TEST_F(ServeProgram, WrongWordsAreNamed) {
+  const auto message = [](const std::string& words) {
+    const ProcessOutput result = RunTidemill("serve " + words);
+    EXPECT_EQ(result.exit_code, 2) << words << "\n" << result.output;
+    return result.output;
+  };
+  EXPECT_THAT(message(""), HasSubstr("DIR is missing"));
+  EXPECT_THAT(message(model_ + " --host 0.0.0.0"), HasSubstr("requires API keys"));
+  EXPECT_THAT(message("--new-key 'a b'"), HasSubstr("a tenant's name must be"));
+}
+
+}  // namespace
+}  // namespace tidemill

@@ -1,0 +1,66 @@
+#include "run/gateway_host.h"
+
+#include <algorithm>
+
+#include "gateway/plain_recorder.h"
+
+namespace tidemill {
+namespace {
+
+Result<GatewayOptions> GatewayOptionsFrom(const RunConfig& config, const GatewayUse& use,
+                                          const ServedPolicy& policy) {
+  const RunConfig::Gateway& from = config.gateway;
+  GatewayOptions options;
+  options.host = from.host;
+  options.port = static_cast<uint16_t>(from.port);
+  options.strict_model = from.strict_model;
+  options.access_log = from.access_log;
+  options.body_bytes_max = size_t{from.body_mb} << 20;
+  options.admission.requests_max = from.max_requests;
+  options.connections_max = std::max<size_t>(512, size_t{2} * from.max_requests);
+  options.loop.sequences_max = from.max_running;
+  options.loop.heartbeat = from.heartbeat;
+  options.plan.context_tokens = use.context_tokens;
+  options.plan.answer_tokens = from.max_answer_tokens;
+  options.plan.defaults = DefaultsFrom(policy.generation);
+  if (use.learning) options.plan.defaults = {.temperature = config.rollout.temperature};
+  if (from.keys.empty()) {
+    // Whoever is on this machine and reaches the port is the person who started it.
+    options.keys = ApiKeys::Open({.consent = Consent::kTrain});
+  } else {
+    TM_ASSIGN_OR_RETURN(options.keys, ApiKeys::Read(from.keys));
+  }
+  return options;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<GatewayHost>> GatewayHost::Start(const RunConfig& config,
+                                                        const GatewayUse& use, EnginePort& engine,
+                                                        const Clock& clock, Metrics& metrics) {
+  TM_ASSIGN_OR_RETURN(ServedPolicy policy, ReadServedPolicy(config.model.path));
+  if (config.gateway.tool_format != "auto") {
+    TM_ASSIGN_OR_RETURN(policy.format.tools, ToolFormatByName(config.gateway.tool_format));
+  }
+  TM_ASSIGN_OR_RETURN(GatewayOptions options, GatewayOptionsFrom(config, use, policy));
+  std::unique_ptr<GatewayHost> host(new GatewayHost(std::move(policy), engine));
+  if (!host->policy_.chat) {
+    host->warnings_.push_back("only /v1/completions is answered: " + host->policy_.no_chat_reason);
+  } else if (host->policy_.chat->fallback) {
+    host->warnings_.push_back(config.model.path + " has no chat template; ChatML is used");
+  }
+  if (use.recorder) {
+    host->recorder_ = use.recorder(host->policy_);
+  } else {
+    host->recorder_ = std::make_unique<PlainRecorder>(host->policy_);
+  }
+  TM_ASSIGN_OR_RETURN(host->gateway_, Gateway::Start(std::move(options), host->policy_, engine,
+                                                     *host->recorder_, clock, metrics));
+  return host;
+}
+
+void GatewayHost::Sink(MetricSink& sink) const {
+  GatewayMetrics::Sink(gateway_->counts(), engine_.Stats(), policy_.name, sink);
+}
+
+}  // namespace tidemill

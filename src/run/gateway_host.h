@@ -1,0 +1,52 @@
+// The gateway of a process that has an engine: `tidemill serve`, a run with gateway.port, a rollout
+// worker with --listen.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "config/run_config.h"
+#include "core/clock.h"
+#include "core/metrics.h"
+#include "engine/engine_port.h"
+#include "gateway/gateway.h"
+
+namespace tidemill {
+
+struct GatewayUse {
+  int32_t context_tokens = 0;  // of the engine
+  // What a request leaves open is drawn as training draws, so that it can be trained on; else as
+  // the model's author wants it.
+  bool learning = false;
+  // Who remembers conversations; none: nobody.
+  std::function<std::unique_ptr<TurnRecorder>(const ServedPolicy&)> recorder{};
+};
+
+class GatewayHost {
+ public:
+  // Reads config.model.path and config.gateway. Listens when it returns. What is given by reference
+  // must outlive it.
+  static Result<std::unique_ptr<GatewayHost>> Start(const RunConfig& config, const GatewayUse& use,
+                                                    EnginePort& engine, const Clock& clock,
+                                                    Metrics& metrics);
+
+  Gateway& gateway() { return *gateway_; }
+  const ServedPolicy& policy() const { return policy_; }
+  // For people: no template, no keys.
+  const std::vector<std::string>& warnings() const { return warnings_; }
+  void Sink(MetricSink& sink) const;
+
+ private:
+  GatewayHost(ServedPolicy policy, EnginePort& engine)
+      : policy_(std::move(policy)), engine_(engine) {}
+
+  const ServedPolicy policy_;
+  EnginePort& engine_;
+  std::vector<std::string> warnings_;
+  std::unique_ptr<TurnRecorder> recorder_;
+  std::unique_ptr<Gateway> gateway_;
+};
+
+}  // namespace tidemill

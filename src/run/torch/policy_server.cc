@@ -1,0 +1,34 @@
+#include "run/torch/policy_server.h"
+
+#include "model/torch/device.h"
+#include "model/torch/model.h"
+#include "run/torch/engine_setup.h"
+#include "run/torch/make_trainer.h"
+
+namespace tidemill {
+
+PolicyServer::~PolicyServer() = default;
+
+Result<std::unique_ptr<PolicyServer>> PolicyServer::Start(RunConfig config) {
+  std::unique_ptr<PolicyServer> server(new PolicyServer);
+  TM_ASSIGN_OR_RETURN(config.model.device, DeviceOf(config));
+  config.learner.lora_rank = 0;  // nothing is trained here
+  TM_ASSIGN_OR_RETURN(const Tokenizer tokenizer, Tokenizer::Read(config.model.path));
+  TM_ASSIGN_OR_RETURN(const auto weights, LoadStartWeights(config, ""));
+  TM_ASSIGN_OR_RETURN(const auto sampled, WeightsToSample(weights));
+  TM_ASSIGN_OR_RETURN(const EngineOptions options,
+                      EngineOptionsFrom(config, ThreadsFrom(config).engine, tokenizer));
+  TM_ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine, NewEngine(sampled, 1, options));
+  const int32_t context = engine->max_context();
+  server->channel_ = NewLocalWeightChannel();
+  server->engine_ = std::make_unique<EngineThread>(std::move(engine), *server->channel_,
+                                                   server->clock_, EngineThreadOptionsFrom(config));
+  TM_ASSIGN_OR_RETURN(server->host_,
+                      GatewayHost::Start(config, {.context_tokens = context}, *server->engine_,
+                                         server->clock_, server->metrics_));
+  // Asked for only through the gateway's own /metrics.
+  server->metrics_.AddSource([host = server->host_.get()](MetricSink& sink) { host->Sink(sink); });
+  return server;
+}
+
+}  // namespace tidemill

@@ -1,0 +1,40 @@
+// A model directory behind the gateway: `tidemill serve`.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "config/run_config.h"
+#include "core/clock.h"
+#include "core/metrics.h"
+#include "core/status.h"
+#include "engine/engine_port.h"
+#include "run/gateway_host.h"
+#include "weights/weight_channel.h"
+
+namespace tidemill {
+
+class PolicyServer {
+ public:
+  // Serves config.model.path with config.model.adapter as config.gateway says. Failures name the
+  // file or the key.
+  static Result<std::unique_ptr<PolicyServer>> Start(RunConfig config);
+  ~PolicyServer();
+
+  std::string url() const { return host_->gateway().url(); }
+  const std::vector<std::string>& warnings() const { return host_->warnings(); }
+  // As Gateway::Drain.
+  Status Drain(Duration patience) { return host_->gateway().Drain(patience); }
+
+ private:
+  PolicyServer() = default;
+
+  RealClock clock_;
+  Metrics metrics_;
+  std::unique_ptr<WeightChannel> channel_;
+  std::unique_ptr<EngineThread> engine_;
+  std::unique_ptr<GatewayHost> host_;
+};
+
+}  // namespace tidemill
