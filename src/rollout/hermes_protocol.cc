@@ -72,9 +72,7 @@ class HermesProtocol final : public AgentProtocol {
     for (size_t i = 0; i < tool_names_.size(); ++i) {
       if (Allowed(task, tool_names_[i])) lines.push_back(tool_lines_[i]);
     }
-    std::string prompt = task.prompt();
-    for (const v1::File& file : task.files())
-      prompt += "\n\nFile " + file.path() + ":\n" + file.content();
+    std::string prompt = PromptText(task);
     if (!task.answer_file().empty()) {
       prompt += "\n\nGive your answer as one fenced block; it becomes " + task.answer_file() + ".";
     }

@@ -52,6 +52,10 @@ class AgentProtocol {
   virtual std::string Text(std::span<const TokenId> ids) const = 0;
 };
 
+// The task's prompt with what it shows of the files, as the task says: the content of each, or a
+// listing.
+std::string PromptText(const v1::Task& task);
+
 // A tool as the model is told of it.
 struct ToolDescription {
   std::string name;

@@ -7,7 +7,9 @@
 #include <sstream>
 
 #include "core/ids.h"
+#include "core/secret.h"
 #include "core/text.h"
+#include "tools/command_grader.h"
 #include "tools/diagnostics.h"
 #include "tools/file_tools.h"
 #include "tools/grader.h"
@@ -204,6 +206,7 @@ void ToolRunner::InBox(Call& call, const Workspace& files, const BoxLimits& limi
 void ToolRunner::Grade(Call& call) {
   const v1::Grading& grading = call.request.grading();
   if (grading.mode() == v1::Grading::MODE_PYTHON) return GradePythonAnswer(call, false);
+  if (grading.mode() == v1::Grading::MODE_COMMAND) return GradeByCommand(call, false);
   GradeOptions options;
   options.limits = LimitsFrom(grading.limits(), call.limits);
   options.failures_max = options_.failures_max;
@@ -216,6 +219,55 @@ void ToolRunner::Grade(Call& call) {
     return GradeInBox(grading, options, box, result);
   });
   call.result->set_text(TestsText(*call.result, options.limits, call.text_limit));
+}
+
+void ToolRunner::GradeByCommand(Call& call, bool visible) {
+  const v1::Grading& grading = call.request.grading();
+  GradeOptions options;
+  options.limits = LimitsFrom(grading.limits(), call.limits);
+  options.failures_max = options_.failures_max;
+  Status status = CheckCommandGrading(grading);
+  if (status.ok()) status = CheckLimits(options.limits);
+  if (!status.ok()) return Refuse(status, call.result);
+  auto files = CommandGradingFiles(grading, call.workspace, blobs_);
+  if (!files.ok()) return Refuse(files.status(), call.result);
+  CommandRun run{.grading = grading, .options = options, .nonce = NewSecret().substr(0, 16)};
+  InBox(call, *files, options.limits, /*fresh=*/true,
+        [&](Box& box, v1::ToolResult* result) { return RunGradingCommand(run, box, result); });
+  if (!visible && call.result->tests_passed() > 0) RunCanaries(call, options, *files);
+  call.result->set_text(TestsText(*call.result, options.limits, call.text_limit));
+}
+
+void ToolRunner::RunCanaries(Call& call, const GradeOptions& options, const Workspace& files) {
+  const v1::Grading& grading = call.request.grading();
+  const auto kinds = CanariesOf(grading, blobs_);
+  if (!kinds.ok()) return Refuse(kinds.status(), call.result);
+  v1::ToolResult& result = *call.result;
+  for (const CanaryKind kind : *kinds) {
+    CommandRun run{.grading = grading, .options = options, .nonce = NewSecret().substr(0, 16)};
+    Workspace laid = files;
+    const Status status = LayCanary(kind, grading, run.nonce, blobs_, &laid);
+    if (!status.ok()) return Refuse(status, call.result);
+    v1::ToolResult second;
+    Call again{call.request, call.cancellation, {}, call.limits, call.text_limit, &second};
+    InBox(again, laid, options.limits, /*fresh=*/true,
+          [&](Box& box, v1::ToolResult* report) { return RunGradingCommand(run, box, report); });
+    if (second.outcome() == v1::OUTCOME_UNAVAILABLE) {
+      result = std::move(second);
+      return;
+    }
+    result.set_wall_ms(result.wall_ms() + second.wall_ms());
+    result.set_cpu_ms(result.cpu_ms() + second.cpu_ms());
+    if (run.held) continue;
+    result.set_tests_passed(0);
+    result.set_outcome(v1::OUTCOME_FAILED);
+    result.clear_failures();
+    v1::TestFailure& failure = *result.add_failures();
+    failure.set_name("canary");
+    failure.set_actual(
+        "the submission passes tests that cannot pass: it ends, patches or answers for them");
+    return;
+  }
 }
 
 }  // namespace tidemill

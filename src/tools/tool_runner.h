@@ -16,6 +16,7 @@
 #include "store/blobs.h"
 #include "tools/box/box_pool.h"
 #include "tools/box/kept_boxes.h"
+#include "tools/grader.h"
 #include "tools/python/python_nursery.h"
 #include "tools/tool_options.h"
 #include "tools/workspace.h"
@@ -79,6 +80,10 @@ class ToolRunner {
   void Grade(Call& call);
   void RunCommand(Call& call, const CommandTool& tool);
   void GradePythonAnswer(Call& call, bool reveal);
+  // `visible`: tests the agent runs itself; no canary, nothing to gain.
+  void GradeByCommand(Call& call, bool visible);
+  // Runs what passed again with each canary. One that passes takes everything away.
+  void RunCanaries(Call& call, const GradeOptions& options, const Workspace& files);
 
   // Runs `work` in a box that holds `files`; again in a fresh one if the first failed by our doing
   // or the machine was too busy.

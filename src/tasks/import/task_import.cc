@@ -35,6 +35,10 @@ Result<ImportedTasks> ImportTasks(std::string_view format, const std::string& so
       return Invalid(source + ": contains no task" +
                      (options.split.empty() ? "" : " of the split " + options.split));
     }
+    for (ImportedTask& one : imported.tasks) {
+      if (one.solution.empty() || one.task.answer_file().empty()) continue;
+      one.task.mutable_solution()->set_answer(one.solution);
+    }
     return imported;
   }
   return Invalid("no importer for the format \"" + std::string(format) + "\"");
