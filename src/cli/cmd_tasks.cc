@@ -47,10 +47,8 @@ void AddUnknownTools(const std::vector<std::string>& declared, const std::string
   for (const v1::Task& task : contents.tasks) {
     for (const std::string& tool : task.tools()) {
       if (std::find(known.begin(), known.end(), tool) != known.end()) continue;
-      const std::string nearest = Nearest(tool, known);
       contents.errors.push_back(path + ": task " + task.id() + ": tools: there is no tool \"" +
-                                tool + "\"" +
-                                (nearest.empty() ? "" : ". Did you mean \"" + nearest + "\"?") +
+                                tool + "\"." + DidYouMean(tool, known) +
                                 " --tool NAME declares one of your config");
     }
   }
