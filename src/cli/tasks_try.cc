@@ -106,7 +106,7 @@ Result<std::vector<TaskTrial>> TryFile(const TasksTryWords& words) {
   const PrepareOptions prepare{.base = BaseOf(words.file), .blobs = blobs.get(), .solutions = true};
   TM_RETURN_IF_ERROR(PrepareTasks(prepare, &tasks).WithContext(words.file));
   const RunConfig config;  // the limits a run has by default
-  TrialOptions options{.tools = ToolOptionsFrom(config), .boxes = {}, .jobs = words.jobs};
+  TrialOptions options{.tools = ToolOptionsFrom(config), .boxes = {}, .roots = {}, .jobs = words.jobs};
   if (options.jobs == 0) options.jobs = static_cast<size_t>(AvailableCores());
   const bool table = words.all && !words.json;
   if (table) {

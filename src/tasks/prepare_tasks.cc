@@ -7,6 +7,7 @@
 #include "core/files.h"
 #include "core/hash.h"
 #include "tasks/path_patterns.h"
+#include "tasks/root_fs.h"
 #include "tasks/task_json_parts.h"
 
 namespace tidemill {
@@ -22,6 +23,7 @@ class Preparation {
       task.clear_workspace();
     }
     TM_RETURN_IF_ERROR(Store(task.mutable_files()));
+    if (!task.root().empty()) TM_RETURN_IF_ERROR(Unpack(*task.mutable_root()));
     if (!options_.solutions) {
       task.clear_solution();
     } else if (task.solution().has_from()) {
@@ -44,6 +46,20 @@ class Preparation {
       AddOwnFiles(task, grading);
     }
     return Store(grading.mutable_harness());
+  }
+
+  // From a path to the hash under which boxes find it.
+  Status Unpack(std::string& root) {
+    const std::string roots = RootsFolder(options_.roots);
+    if (FindRoot(root, roots).ok()) return Ok();
+    auto [known, is_new] = unpacked_.try_emplace(root);
+    if (is_new) {
+      const bool absolute = root.starts_with('/') || options_.base.empty();
+      TM_ASSIGN_OR_RETURN(known->second,
+                          PrepareRoot(absolute ? root : options_.base + "/" + root, roots));
+    }
+    root = known->second;
+    return Ok();
   }
 
   // What the task holds itself stands over what its source has.
@@ -108,7 +124,8 @@ class Preparation {
   }
 
   const PrepareOptions& options_;
-  std::map<std::string, TaskFiles> read_;  // by source: tasks often share one
+  std::map<std::string, std::string> unpacked_;  // hashes of roots, by path
+  std::map<std::string, TaskFiles> read_;        // by source: tasks often share one
 };
 
 }  // namespace

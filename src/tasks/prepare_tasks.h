@@ -18,6 +18,7 @@ namespace tidemill {
 struct PrepareOptions {
   std::string base;            // what relative paths begin at: the folder of the task file
   BlobStore* blobs = nullptr;  // null: all contents stay in the task
+  std::string roots = {};      // folder of unpacked root file systems; empty: the user's cache
   bool solutions = false;      // false: they are dropped, nothing in a run needs them
   FileSourceLimits limits = {};
 };

@@ -213,12 +213,14 @@ Result<std::vector<TaskTrial>> TryTasks(const std::vector<v1::Task>& tasks,
   const size_t jobs = std::max<size_t>(1, std::min(options.jobs, tasks.size()));
   BoxPool pool(*host, jobs);
   KeptBoxes kept(1, std::chrono::seconds(1));
+  ShellBoxes shells(1, std::chrono::seconds(1));
   ToolOptions tools = options.tools;
   CommandTool solution;
   solution.name = kSolutionTool;
   solution.command = {"/bin/sh", "-c", "{script}"};
   tools.commands.push_back(std::move(solution));
-  ToolRunner runner(pool, kept, &blobs, clock, std::move(tools));
+  RootPools roots(pool, options.boxes, options.roots);
+  ToolRunner runner(pool, roots, kept, shells, &blobs, clock, std::move(tools));
   std::vector<TaskTrial> trials(tasks.size());
   std::atomic<size_t> next{0};
   std::mutex telling;

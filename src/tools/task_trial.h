@@ -38,7 +38,8 @@ struct TaskTrial {
 struct TrialOptions {
   ToolOptions tools;
   BoxHostOptions boxes;
-  size_t jobs = 1;  // tasks tried at once
+  std::string roots;  // folder of unpacked root file systems
+  size_t jobs = 1;    // tasks tried at once
 };
 
 // In the order of the tasks, which are prepared with their solutions. `done` is called after each,

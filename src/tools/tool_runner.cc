@@ -1,7 +1,7 @@
 #include "tools/tool_runner.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <sstream>
@@ -30,11 +30,14 @@ bool Fits(const Workspace& files, uint64_t disk_bytes) {
 
 constexpr int kNoSuchProgram = 127;  // as shells say it
 
-// Boxes have the programs of the machine.
-bool OnBoxPath(const std::string& program) {
-  std::istringstream folders{std::string(kBoxPath)};
+// Boxes have the programs of the machine, or of their root.
+bool OnBoxPath(const std::string& program, const Box& box) {
+  std::istringstream folders{box.path()};
   for (std::string folder; std::getline(folders, folder, ':');) {
-    if (access((folder + "/" + program).c_str(), X_OK) == 0) return true;
+    struct stat info = {};
+    const std::string path = box.root() + folder + "/" + program;
+    // Links of a root lead somewhere else from here: that there is one is enough.
+    if (lstat(path.c_str(), &info) == 0) return true;
   }
   return false;
 }
@@ -60,7 +63,7 @@ RunReport RunProgram(Box& box, const RunSpec& spec) {
   // What the command says of itself proves nothing: the agent's program may be part of it.
   if (report.outcome != v1::OUTCOME_FAILED || report.exit_code != kNoSuchProgram) return report;
   const std::string& program = spec.command[0];
-  if (program.find('/') != std::string::npos || OnBoxPath(program)) return report;
+  if (program.find('/') != std::string::npos || OnBoxPath(program, box)) return report;
   report.outcome = v1::OUTCOME_UNAVAILABLE;
   report.cause = fmt::format("{} is not installed on this machine", program);
   return report;
@@ -85,10 +88,11 @@ void TakeReport(const RunReport& report, v1::ToolResult* result) {
   result->set_degraded(report.degraded);
 }
 
-ToolRunner::ToolRunner(BoxPool& pool, KeptBoxes& kept, BlobStore* blobs, const Clock& clock,
-                       ToolOptions options)
-    : pool_(pool),
+ToolRunner::ToolRunner(BoxPool& pool, RootPools& roots, KeptBoxes& kept, ShellBoxes& shells,
+                       BlobStore* blobs, const Clock& clock, ToolOptions options)
+    : roots_(roots),
       kept_(kept),
+      shells_(shells),
       blobs_(blobs),
       clock_(clock),
       options_(std::move(options)),
@@ -142,6 +146,7 @@ void ToolRunner::Dispatch(Call& call) {
   if (tool == "lint") return Lint(call);
   if (tool == "run_tests") return RunTests(call);
   if (tool == "grade") return Grade(call);
+  if (tool == "bash") return Bash(call);
   if (tool == "write_file" || tool == "read_file" || tool == "apply_patch") {
     auto text = RunFileTool(tool, call.request.arguments_json(), call.text_limit, &call.workspace);
     if (!text.ok()) return Refuse(text.status(), call.result);
@@ -155,6 +160,11 @@ void ToolRunner::Dispatch(Call& call) {
   Refuse(Invalid(fmt::format("there is no tool \"{}\"", tool)), call.result);
 }
 
+Result<std::unique_ptr<Box>> ToolRunner::TakeBox(const v1::ToolRequest& request) {
+  TM_ASSIGN_OR_RETURN(BoxPool* const pool, roots_.Of(request.root()));
+  return pool->Take();
+}
+
 bool ToolRunner::OnceInBox(Call& call, const Workspace& files, const BoxLimits& limits, bool fresh,
                            const BoxWork& work) {
   const TrajectoryKey episode = TrajectoryKey::From(call.request.episode());
@@ -166,7 +176,7 @@ bool ToolRunner::OnceInBox(Call& call, const Workspace& files, const BoxLimits& 
   if (box != nullptr) {
     status = box->RemoveAll();
   } else {
-    auto taken = pool_.Take();
+    auto taken = TakeBox(call.request);
     status = taken.status();
     if (taken.ok()) {
       box = std::move(*taken);

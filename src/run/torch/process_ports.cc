@@ -47,6 +47,8 @@ EngineThreadOptions EngineThreadOptionsFrom(const RunConfig& config) {
 ToolExecutorOptions ToolExecutorOptionsFrom(const RunConfig& config, int slots) {
   ToolExecutorOptions options;
   options.tools = ToolOptionsFrom(config);
+  options.shells = config.tools.shells;
+  options.roots = config.tools.roots;
   options.slots = options.grade_slots = static_cast<size_t>(slots);
   return options;
 }
@@ -120,7 +122,8 @@ Status ProcessPorts::OpenTasks() {
 
 // Workers on other machines do not reach the run's blobs: for them contents travel inside messages.
 Status ProcessPorts::Prepare(const std::string& file, std::vector<v1::Task>* tasks) {
-  const PrepareOptions options{.base = BaseOf(file), .blobs = alone() ? blobs_.get() : nullptr};
+  const PrepareOptions options{.base = BaseOf(file), .blobs = alone() ? blobs_.get() : nullptr,
+                               .roots = config_.tools.roots};
   TM_RETURN_IF_ERROR(PrepareTasks(options, tasks).WithContext(file));
   return CheckScorers(*tasks, config_).WithContext(file);
 }
@@ -306,7 +309,7 @@ void ProcessPorts::Sink(MetricSink& sink) const {
 std::vector<std::string> ProcessPorts::own_topics() const {
   if (alone()) return {};
   if (request_.roles.learner) return {InboxTopic(worker_, "replay")};
-  if (request_.roles.tools) return {ToolCancelTopic(worker_)};
+  if (request_.roles.tools) return {ToolCancelTopic(worker_), ToolBoxTopic(worker_)};
   return {InboxTopic(worker_, request_.roles.rollout ? "rollout" : "reward")};
 }
 
