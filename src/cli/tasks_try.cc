@@ -24,6 +24,7 @@ struct TasksTryWords {
   bool all = false;
   bool json = false;
   size_t jobs = 0;
+  std::string roots;
 };
 
 TryJson TrialToJson(const TaskTrial& trial) {
@@ -103,10 +104,12 @@ Result<std::vector<TaskTrial>> TryFile(const TasksTryWords& words) {
   TM_ASSIGN_OR_RETURN(std::vector<v1::Task> tasks, ReadTaskFile(words.file));
   TM_RETURN_IF_ERROR(ChooseTasks(words, &tasks));
   const std::unique_ptr<BlobStore> blobs = NewMemoryBlobs();
-  const PrepareOptions prepare{.base = BaseOf(words.file), .blobs = blobs.get(), .solutions = true};
+  const PrepareOptions prepare{
+      .base = BaseOf(words.file), .blobs = blobs.get(), .roots = words.roots, .solutions = true};
   TM_RETURN_IF_ERROR(PrepareTasks(prepare, &tasks).WithContext(words.file));
   const RunConfig config;  // the limits a run has by default
-  TrialOptions options{.tools = ToolOptionsFrom(config), .boxes = {}, .roots = {}, .jobs = words.jobs};
+  TrialOptions options{
+      .tools = ToolOptionsFrom(config), .boxes = {}, .roots = words.roots, .jobs = words.jobs};
   if (options.jobs == 0) options.jobs = static_cast<size_t>(AvailableCores());
   const bool table = words.all && !words.json;
   if (table) {
@@ -156,6 +159,8 @@ void AddTasksTry(CLI::App& tasks, Exit& exit) {
   command->add_flag("--all", words->all, "Try every task");
   command->add_option("--jobs", words->jobs, "Tasks tried at once; 0: one per core")
       ->capture_default_str();
+  command->add_option("--roots", words->roots,
+                      "Folder of unpacked root file systems, as tools.roots; default: the cache");
   command->add_flag("--json", words->json, "Print one JSON object on standard output");
   command->footer("Exit status 0 only if every task tried is sound.");
   command->callback([words, &exit] { exit.code = Try(*words); });

@@ -48,8 +48,8 @@ const std::vector<ToolDescription>& BuiltInTools() {
     std::vector<ToolDescription> tools;
     for (const ToolRow& row : kTools) {
       if (row.description.empty()) continue;
-      tools.push_back(
-          {std::string(row.name), std::string(row.description), std::string(row.parameters_json)});
+      tools.push_back({std::string(row.name), std::string(row.description),
+                       std::string(row.parameters_json), row.by_default});
     }
     return tools;
   }();

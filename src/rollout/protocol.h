@@ -61,9 +61,10 @@ struct ToolDescription {
   std::string name;
   std::string description;
   std::string parameters_json;  // a JSON schema
+  bool by_default = true;       // false: only for tasks that name it
 };
 
-// compile, run_tests, lint, write_file, read_file, apply_patch.
+// compile, run_tests, lint, write_file, read_file, apply_patch, bash.
 const std::vector<ToolDescription>& BuiltInTools();
 
 struct ProtocolOptions {

@@ -2,6 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "tasks/root_fs.h"
 #include "tools/shell_boxes.h"
 #include "tools/tool_fixture.h"
 
@@ -182,6 +187,53 @@ TEST_F(Shell, ACallWithoutACommandIsTheAgentsMistakeAndNeedsNoBox) {
   v1::ToolRequest request = CallOf(agent, "x");
   request.set_arguments_json("{}");
   EXPECT_EQ(Name(Call(request)), "invalid");
+}
+
+// A root of two static programs: what the box runs comes from there and from nowhere else.
+TEST_F(Shell, ARequestWithARootRunsItsPrograms) {
+  TemporaryDirectory folder;
+  std::filesystem::permissions(folder.path(), std::filesystem::perms(0755));
+  const std::string root = folder / "root";
+  std::filesystem::create_directories(root + "/bin");
+  std::ofstream(folder / "sh.c") << "int main(void) { return 0; }\n";
+  std::ofstream(folder / "tool.c")
+      << "#include <stdio.h>\n#include <unistd.h>\nint main(void) {\n"
+         "  printf(\"of the root, %d\\n\", access(\"/usr/bin/env\", F_OK)); return 0; }\n";
+  for (const char* name : {"sh", "tool"}) {
+    const std::string build =
+        "gcc -static -o " + root + "/bin/" + name + " " + folder / (std::string(name) + ".c");
+    ASSERT_EQ(std::system(build.c_str()), 0);
+  }
+  const auto hash = PrepareRoot(root, folder / "roots");
+  ASSERT_TRUE(hash.ok()) << hash.status().ToString();
+  ToolExecutorOptions options;
+  options.slots = options.grade_slots = options.pool = 1;
+  options.roots = folder / "roots";
+  RealClock clock;
+  auto rooted = ToolExecutor::Create(options, nullptr, clock);
+  ASSERT_TRUE(rooted.ok()) << rooted.status().ToString();
+  Bell bell;
+  (*rooted)->completions().Attach(bell);
+  const auto grade = [&](const std::string& root_hash, const char* program) {
+    v1::ToolRequest request = Request("grade", {{"a", "b"}});
+    request.set_root(root_hash);
+    request.mutable_grading()->set_mode(v1::Grading::MODE_COMMAND);
+    request.mutable_grading()->set_trusted(true);
+    request.mutable_grading()->add_run(program);
+    (*rooted)->Submit(request, 1);
+    for (;;) {
+      auto done = (*rooted)->completions().TakeAll();
+      if (!done.empty()) return done[0].result;
+      TM_CHECK(bell.Wait(std::chrono::seconds(60)), "no answer in a minute");
+    }
+  };
+  const auto result = grade(*hash, "tool");
+  EXPECT_EQ(Name(result), "ok") << result.cause();
+  EXPECT_EQ(result.stdout_bytes(), "of the root, -1\n");
+  EXPECT_EQ(Name(grade(*hash, "python3")), "unavailable") << "it is not in the root";
+  const auto missing = grade(std::string(64, 'a'), "tool");
+  EXPECT_EQ(Name(missing), "unavailable");
+  EXPECT_THAT(missing.cause(), HasSubstr("is not in"));
 }
 
 TEST(ShellBoxes, FullUntilSomeoneIsIdleForTooLong) {

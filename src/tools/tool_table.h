@@ -15,6 +15,7 @@ struct ToolRow {
   // What the model is told; empty: the tool is not for agents.
   std::string_view description = {};
   std::string_view parameters_json = {};  // a JSON schema
+  bool by_default = true;                 // false: only for tasks that name it
 };
 
 inline constexpr std::string_view kFilesSchema =
@@ -38,7 +39,8 @@ inline constexpr ToolRow kTools[] = {
     {"bash", kToolsShellTopic, true,
      "Run a command in a shell in the workspace. Files, variables, the folder and background "
      "processes stay from call to call.",
-     R"({"type":"object","properties":{"command":{"type":"string"},"timeout_s":{"type":"integer"}},"required":["command"]})"},
+     R"({"type":"object","properties":{"command":{"type":"string"},"timeout_s":{"type":"integer"}},"required":["command"]})",
+     /*by_default=*/false},
     {"grade", kToolsGradeTopic},
 };
 

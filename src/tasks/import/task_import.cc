@@ -15,8 +15,11 @@ struct Importer {
   std::string_view format;
   Result<ImportedTasks> (*import)(const std::string&, const ImportOptions&);
 };
-constexpr Importer kImporters[] = {
-    {"mbpp", ImportMbpp}, {"humaneval", ImportHumanEval}, {"pyfunc", ImportPyfunc}};
+constexpr Importer kImporters[] = {{"mbpp", ImportMbpp},
+                                   {"humaneval", ImportHumanEval},
+                                   {"pyfunc", ImportPyfunc},
+                                   {"harbor", ImportHarbor},
+                                   {"swebench", ImportSwebench}};
 
 }  // namespace
 
