@@ -158,6 +158,16 @@ TEST_F(Shell, AnAgentThatBringsItsBoxDownGetsAResultAndANewBox) {
   EXPECT_EQ(after.text(), "keptmore\nX=\n") << "a new box with the files as they were";
 }
 
+TEST_F(Shell, WhatTheAgentPutsInTheWayOfItsFilesIsItsOwnDoing) {
+  Agent agent = NewAgent({{"src/a.txt", "a"}});
+  Do(agent, "rm -r src; ln -s /tmp src");
+  agent.tree = TreeOf({{"src/b.txt", "b"}});  // written by another tool
+  const auto result = Do(agent, "true");
+  EXPECT_EQ(Name(result), "failed") << result.cause();
+  EXPECT_FALSE(result.box_lost());
+  EXPECT_EQ(Do(agent, "cat src/b.txt").text(), "b");
+}
+
 TEST_F(Shell, ABoxThatIsNotHereIsOursAndSaysSo) {
   Agent agent = NewAgent();
   agent.holder = "here";

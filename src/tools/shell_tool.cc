@@ -42,10 +42,13 @@ std::string Mark(const WorkspaceFile& file) {
   return Sha256Hex(file.content) + (file.executable ? "x" : "-");
 }
 
+// A command that merely fails leaves its box usable: one that is not was spoilt by what the agent
+// put in the way of its files.
 bool BroughtDown(v1::Outcome outcome) {
-  return outcome == v1::OUTCOME_CPU_LIMIT || outcome == v1::OUTCOME_MEMORY_LIMIT ||
-         outcome == v1::OUTCOME_DISK_LIMIT || outcome == v1::OUTCOME_PROCESS_LIMIT ||
-         outcome == v1::OUTCOME_TIMEOUT || outcome == v1::OUTCOME_OUTPUT_LIMIT;
+  return outcome == v1::OUTCOME_FAILED || outcome == v1::OUTCOME_CPU_LIMIT ||
+         outcome == v1::OUTCOME_MEMORY_LIMIT || outcome == v1::OUTCOME_DISK_LIMIT ||
+         outcome == v1::OUTCOME_PROCESS_LIMIT || outcome == v1::OUTCOME_TIMEOUT ||
+         outcome == v1::OUTCOME_OUTPUT_LIMIT;
 }
 
 // Puts into the box what other tools changed since its last command.
@@ -152,6 +155,10 @@ void ToolRunner::RunInShell(Call& call, const RunSpec& spec, ShellBox& shell) {
   const RunReport report = shell.box->Run(spec);
   call.cancellation.Watch(nullptr);
   TakeReport(report, &result);
+  if (report.outcome == v1::OUTCOME_UNAVAILABLE && report.cause.starts_with(kBoxRefused)) {
+    result.set_outcome(v1::OUTCOME_FAILED);
+    return;
+  }
   if (report.starved) {
     // A command cannot be taken back, so it cannot be run again either.
     result.set_outcome(v1::OUTCOME_UNAVAILABLE);
@@ -194,9 +201,10 @@ void ToolRunner::FinishShell(Call& call, std::unique_ptr<ShellBox> shell) {
     }
     shell->box.reset();
     shell->known.clear();
-    result.set_cause(
-        "the box was closed with everything that ran in it; the next command gets a "
-        "new one, with the files as they were before this command");
+    const std::string before = result.cause().empty() ? "" : result.cause() + "; ";
+    result.set_cause(before +
+                     "the box was closed with everything that ran in it; the next command gets a "
+                     "new one, with the files as they were before this command");
   }
   shells_.Keep(episode, std::move(shell), clock_.Now());
 }

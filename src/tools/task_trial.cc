@@ -212,6 +212,7 @@ Result<std::vector<TaskTrial>> TryTasks(const std::vector<v1::Task>& tasks,
   TM_ASSIGN_OR_RETURN(const std::unique_ptr<BoxHost> host, BoxHost::Create(options.boxes));
   const size_t jobs = std::max<size_t>(1, std::min(options.jobs, tasks.size()));
   BoxPool pool(*host, jobs);
+  RootPools roots(pool, options.boxes, options.roots);
   KeptBoxes kept(1, std::chrono::seconds(1));
   ShellBoxes shells(1, std::chrono::seconds(1));
   ToolOptions tools = options.tools;
@@ -219,7 +220,6 @@ Result<std::vector<TaskTrial>> TryTasks(const std::vector<v1::Task>& tasks,
   solution.name = kSolutionTool;
   solution.command = {"/bin/sh", "-c", "{script}"};
   tools.commands.push_back(std::move(solution));
-  RootPools roots(pool, options.boxes, options.roots);
   ToolRunner runner(pool, roots, kept, shells, &blobs, clock, std::move(tools));
   std::vector<TaskTrial> trials(tasks.size());
   std::atomic<size_t> next{0};

@@ -219,7 +219,7 @@ Status Box::ReadFrame(uint32_t* type, std::string* payload) {
     return Broken(Unavailable("the box exited unexpectedly"));
   }
   *type = frame.type;
-  if (frame.type == BOX_FAILED) return Broken(Unavailable("in the box: " + *payload));
+  if (frame.type == BOX_FAILED) return Broken(Unavailable(std::string(kBoxRefused) + *payload));
   return Ok();
 }
 

@@ -149,6 +149,10 @@ class Box {
   bool usable_ = true;
 };
 
+// How causes begin where the init could not do as it was told: a file has a link in its way, or
+// does not fit.
+inline constexpr std::string_view kBoxRefused = "in the box: ";
+
 // "ok", "failed", "timeout", ..
 std::string_view OutcomeName(v1::Outcome outcome);
 
