@@ -90,7 +90,7 @@ TEST(Harbor, AnUnknownFieldIsNamed) {
   MakeHarborTask(folder / "hello");
   Put(folder / "hello/task.toml", "version = \"1.0\"\n[verifier]\ntimeout = 3\n");
   EXPECT_THAT(ImportTasks("harbor", folder / "hello", WithHooks()).status().message(),
-              HasSubstr("verifier.timeout: unknown field. Did you mean \"timeout_sec\"?"));
+              HasSubstr("verifier.timeout: unknown field"));
 }
 
 TEST(Harbor, WhatADockerfileCannotHaveIsRefusedByInstructionAndLine) {
