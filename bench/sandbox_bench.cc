@@ -190,7 +190,9 @@ class Bench {
   void Rates() {
     RealClock clock;
     KeptBoxes kept(0, std::chrono::seconds(1));
-    ToolRunner runner(pool_, kept, nullptr, clock, ToolOptions());
+    ShellBoxes shells(1, std::chrono::seconds(1));
+    RootPools roots(pool_, {}, "");
+    ToolRunner runner(pool_, roots, kept, shells, nullptr, clock, ToolOptions());
     const v1::ToolRequest grade = GradeRequest();
     for (const size_t at_once : options_.at_once) {
       SandboxBenchReport::Rate rate;

@@ -2,6 +2,8 @@
 
 #include <stdexcept>
 
+#include "core/topics.h"
+
 namespace tidemill {
 
 void Outbox::Publish(std::string_view topic, std::string body, std::optional<Lease> then_ack) {
@@ -63,7 +65,9 @@ void Outbox::Flush(Time now) {
         break;
       }
       // A reply to an inbox that is gone has nobody to read it; its request is done all the same.
-      const bool nobody = entry.kind == Kind::kReply && sent.code() == Code::kNotFound;
+      // A request to a worker that is gone is never answered, which its asker notices.
+      const bool nobody = sent.code() == Code::kNotFound &&
+                          (entry.kind == Kind::kReply || it->first.starts_with(ToolBoxTopic("")));
       if (!sent.ok() && !nobody) {
         throw std::runtime_error("sending to " + it->first + ": " + sent.ToString());
       }

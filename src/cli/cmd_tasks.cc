@@ -1,5 +1,6 @@
 // tidemill tasks check FILE, tasks generate --family cfunc|pyfunc .. --out FILE, tasks import,
 // tasks model --family cfunc --out DIR.
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -10,7 +11,10 @@
 
 #include "cli/commands.h"
 #include "cli/tasks_python.h"
+#include "cli/tasks_try.h"
+#include "core/nearest.h"
 #include "core/text.h"
+#include "rollout/protocol.h"
 #include "tasks/cfunc_task.h"
 #include "tasks/cfunc_vocab.h"
 #include "tasks/pyfunc.h"
@@ -35,12 +39,28 @@ TagCounts CountTags(const std::vector<v1::Task>& tasks) {
   return counts;
 }
 
-int Check(const std::string& path, bool json) {
+// A tool that is neither built in nor one of those the config declares.
+void AddUnknownTools(const std::vector<std::string>& declared, const std::string& path,
+                     TaskFileContents& contents) {
+  std::vector<std::string> known = declared;
+  for (const ToolDescription& tool : BuiltInTools()) known.push_back(tool.name);
+  for (const v1::Task& task : contents.tasks) {
+    for (const std::string& tool : task.tools()) {
+      if (std::find(known.begin(), known.end(), tool) != known.end()) continue;
+      contents.errors.push_back(path + ": task " + task.id() + ": tools: there is no tool \"" +
+                                tool + "\"." + DidYouMean(tool, known) +
+                                " --tool NAME declares one of your config");
+    }
+  }
+}
+
+int Check(const std::string& path, const std::vector<std::string>& tools, bool json) {
   std::ifstream input(path, std::ios::binary);
   if (!input || std::filesystem::is_directory(path)) {
     return Fail(NotFound(path + ": no such file, or not readable"));
   }
-  const TaskFileContents contents = ParseTasks(input, path);
+  TaskFileContents contents = ParseTasks(input, path);
+  AddUnknownTools(tools, path, contents);
   const TagCounts counts = CountTags(contents.tasks);
   const bool good = contents.errors.empty() && !contents.tasks.empty();
   if (json) {
@@ -159,9 +179,11 @@ void AddCheck(CLI::App& tasks, Exit& exit) {
   // Shared: the options write to it, the callback reads it, and both outlive this function.
   auto path = std::make_shared<std::string>();
   auto json = std::make_shared<bool>(false);
+  auto tools = std::make_shared<std::vector<std::string>>();
   command->add_option("FILE", *path, "Task file (JSONL)")->required();
   command->add_flag("--json", *json, "Print one JSON object on standard output");
-  command->callback([path, json, &exit] { exit.code = Check(*path, *json); });
+  command->add_option("--tool", *tools, "Name of a tool that the config declares; repeatable");
+  command->callback([path, tools, json, &exit] { exit.code = Check(*path, *tools, *json); });
 }
 
 void AddFamily(CLI::App& command) {
@@ -243,10 +265,11 @@ void AddModelFiles(CLI::App& tasks, Exit& exit) {
 }  // namespace
 
 void AddTasksCommand(CLI::App& app, Exit& exit) {
-  CLI::App* command = app.add_subcommand("tasks", "Generate and check task files");
+  CLI::App* command = app.add_subcommand("tasks", "Generate, check, try and import task files");
   command->require_subcommand(1);
   AddCheck(*command, exit);
   AddGenerate(*command, exit);
+  AddTasksTry(*command, exit);
   AddTasksImport(*command, exit);
   AddModelFiles(*command, exit);
 }

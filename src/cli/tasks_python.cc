@@ -4,6 +4,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "cli/import_hooks.h"
 #include "model/tokenizer.h"
 #include "rollout/protocol.h"
 #include "tasks/line_file.h"
@@ -24,8 +25,10 @@ struct TasksImportWords {
 };
 
 Status ImportToFiles(const TasksImportWords& words) {
+  ImportOptions options = words.options;
+  options.hooks = NewImportHooks();
   TM_ASSIGN_OR_RETURN(const ImportedTasks imported,
-                      ImportTasks(words.format, words.source, words.options));
+                      ImportTasks(words.format, words.source, options));
   std::vector<v1::Task> tasks;
   for (const ImportedTask& one : imported.tasks) tasks.push_back(one.task);
   TM_RETURN_IF_ERROR(WriteTaskFile(words.out, tasks));
@@ -33,8 +36,12 @@ Status ImportToFiles(const TasksImportWords& words) {
   for (const std::string& one : imported.skipped) {
     std::fprintf(stderr, "skipped %s\n", one.c_str());
   }
+  for (const std::string& one : imported.notes) std::fprintf(stderr, "note: %s\n", one.c_str());
   if (words.json) {
-    PrintJson({{"out", words.out}, {"tasks", tasks.size()}, {"skipped", imported.skipped}});
+    PrintJson({{"out", words.out},
+               {"tasks", tasks.size()},
+               {"skipped", imported.skipped},
+               {"notes", imported.notes}});
   } else {
     std::printf("%s: %zu tasks, %zu skipped\n", words.out.c_str(), tasks.size(),
                 imported.skipped.size());
@@ -74,16 +81,24 @@ Status WriteSolutions(const SolutionWords& words, const std::vector<ImportedTask
 void AddTasksImport(CLI::App& tasks, Exit& exit) {
   CLI::App* command = tasks.add_subcommand("import", "Convert a published task set to a task file");
   auto words = std::make_shared<TasksImportWords>();  // shared with the callback, which runs later
-  command->add_option("--format", words->format, "mbpp, humaneval or pyfunc")
+  command->add_option("--format", words->format, "mbpp, humaneval, pyfunc, harbor or swebench")
       ->required()
       ->check(CLI::IsMember(ImportFormats()));
-  command->add_option("SOURCE", words->source, "Published file (JSONL)")->required();
+  command->add_option("SOURCE", words->source, "Published file (JSONL); harbor: a folder")
+      ->required();
   command->add_option("--out", words->out, "Output file (JSONL)")->required();
   command->add_option("--split", words->options.split, "Only this split; default: all")
       ->check(CLI::IsMember({"train", "validation", "test", "prompt"}));
   command->add_option("--cpu-ms", words->options.cpu_ms, "CPU time limit of one grading")
       ->check(CLI::Range(1, 3'600'000))
       ->capture_default_str();
+  command->add_option("--root", words->options.root,
+                      "harbor, swebench: root file system of the boxes (folder, tar file or OCI "
+                      "layout); host: this machine's");
+  command->add_option("--mirrors", words->options.mirrors,
+                      "swebench: folder of the repositories (owner__name.git)");
+  command->add_option("--command", words->options.command,
+                      "swebench: test command instead of pytest; {report} is its JUnit file");
   command->add_option("--with-solutions", words->solutions.path,
                       "Also write the authors' solutions as demonstrations for warmup (JSONL)");
   command->add_option("--model", words->solutions.model,

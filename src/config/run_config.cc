@@ -322,6 +322,12 @@ void BindTools(RunConfig& c, Binder& b) {
   b.Add("tools.output_kb", &c.tools.output_kb, {.doc = "Maximum output of a command", .min = 1});
   b.Add("tools.disk_mb", &c.tools.disk_mb,
         {.doc = "Size of the box's writable file system", .min = 1});
+  b.Add(
+      "tools.shells", &c.tools.shells,
+      {.doc = "Maximum number of boxes of the tool bash, one per episode", .min = 1, .max = 4096});
+  b.Add("tools.roots", &c.tools.roots,
+        {.doc = "Folder of unpacked root file systems; empty: ~/.cache/tidemill/roots, for root "
+                "/var/cache/tidemill/roots"});
   b.AddTables("tools.command", &c.tools.command, BindCommand,
               {.doc = "Custom tools, one [[tools.command]] table each; see tools.md", .max = 64});
 }

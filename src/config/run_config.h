@@ -161,6 +161,8 @@ struct RunConfig {
     uint32_t processes = 64;
     uint32_t output_kb = 256;
     uint32_t disk_mb = 64;
+    uint32_t shells = 256;
+    std::string roots;
     std::vector<CommandKeys> command;
   } tools;
 

@@ -20,6 +20,7 @@ inline constexpr std::string_view kToolsTestsTopic = "tools.run_tests";
 inline constexpr std::string_view kToolsLintTopic = "tools.lint";
 inline constexpr std::string_view kToolsFilesTopic = "tools.files";
 inline constexpr std::string_view kToolsCommandTopic = "tools.command";
+inline constexpr std::string_view kToolsShellTopic = "tools.shell";
 inline constexpr std::string_view kToolsGradeTopic = "tools.grade";
 
 struct TopicRow {
@@ -44,6 +45,7 @@ inline constexpr TopicRow kTopics[] = {
     {kToolsLintTopic, "ToolRequest", "tools", "rollout reward"},
     {kToolsFilesTopic, "ToolRequest", "tools", "rollout"},
     {kToolsCommandTopic, "ToolRequest", "tools", "rollout"},
+    {kToolsShellTopic, "ToolRequest", "tools", "rollout"},
     {kToolsGradeTopic, "ToolRequest", "tools", "reward"},
     {kDispatchTopic, "DispatchEvent", "dispatcher", "replay learner", true},
     {kBatchRequestsTopic, "BatchRequest", "replay", "learner", true},
@@ -74,6 +76,11 @@ constexpr bool IsToolWork(std::string_view topic) {
 // a message on a shared topic reaches only one of them.
 inline std::string ToolCancelTopic(std::string_view worker) {
   return "tools.cancel." + std::string(worker);
+}
+
+// Where one tool worker gets the calls of episodes whose box it holds.
+inline std::string ToolBoxTopic(std::string_view worker) {
+  return "tools.box." + std::string(worker);
 }
 
 // The inbox in which a worker's loop gets the answers it is owed.

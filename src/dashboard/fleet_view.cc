@@ -29,7 +29,8 @@ int RoleOrder(const std::string& role) {
 
 // A topic only one worker reads.
 bool IsOwn(const std::string& topic) {
-  return topic.starts_with("inbox.") || topic.starts_with(ToolCancelTopic(""));
+  return topic.starts_with("inbox.") || topic.starts_with(ToolCancelTopic("")) ||
+         topic.starts_with(ToolBoxTopic(""));
 }
 
 struct RoleSum {

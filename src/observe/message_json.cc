@@ -107,6 +107,7 @@ std::string MessageOfTopic(std::string_view topic) {
     if (row.name == topic) return std::string(row.message);
   }
   if (topic.starts_with(ToolCancelTopic(""))) return "ToolCancel";
+  if (topic.starts_with(ToolBoxTopic(""))) return "ToolRequest";
   if (topic.starts_with("inbox.")) {
     if (topic.ends_with(".rollout") || topic.ends_with(".reward")) return "ToolResult";
     if (topic.ends_with(".replay")) return "Verdict";

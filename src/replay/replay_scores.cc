@@ -36,6 +36,9 @@ void ReplayLoop::AskForVerdict(const Asked& about, Time now) {
   request.set_turns(static_cast<uint32_t>(trajectory.turns_size()));
   request.set_max_tokens(options_.max_turn_tokens * request.turns());
   request.set_prompt(task->prompt());
+  *request.mutable_weights() = task->weights();
+  request.set_metadata_json(task->metadata_json());
+  request.set_root(task->root());
   request.set_submission(trajectory.submission());
   if (!task->answer_file().empty()) request.add_files(task->answer_file());
   for (const std::string& source : task->grading().sources()) {

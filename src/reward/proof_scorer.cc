@@ -19,7 +19,7 @@ class ProofScorer final : public Scorer {
       case TaskSolved::kAskLater:
         return {Need{.kind = Need::Kind::kCommand, .name = kProofQuestion}};
       case TaskSolved::kNotKnown:
-        if (evidence.Tool("grade") != nullptr || request.grading().cases().empty()) return {};
+        if (evidence.Tool("grade") != nullptr || !HasHiddenTests(request)) return {};
         return {Need{.kind = Need::Kind::kTool, .name = "grade"}};
       default:
         return {};

@@ -143,6 +143,10 @@ std::string MakeQuestion(const Need& need, const v1::ScoreRequest& request,
                              {"low", specification.low()},
                              {"high", specification.high()}};
   }
+  if (!request.metadata_json().empty()) {
+    json["metadata"] = Json::parse(request.metadata_json(), nullptr, false);
+    if (json["metadata"].is_discarded()) json["metadata"] = nullptr;
+  }
   json["tools"] = Json::object();
   for (const auto& [key, result] : evidence.tools) json["tools"][key] = ToolJson(result);
   if (need.look > 1) {

@@ -81,8 +81,7 @@ class ReviewScorer final : public Scorer {
       const Need need{.kind = Need::Kind::kTool, .name = name, .look = look};
       if (!evidence.Has(need)) needs.push_back(need);
     };
-    const bool cases = request.has_grading() && request.grading().cases_size() > 0;
-    if (cases) tool("grade", 1);
+    if (HasHiddenTests(request)) tool("grade", 1);
     if (request.files_size() > 0) tool("lint", 1);
     if (!needs.empty()) return needs;
     const Need judge{.kind = Need::Kind::kCommand, .name = "judge"};

@@ -87,12 +87,13 @@ void RewardLoop::Advance(uint64_t key, Time now) {
   std::map<std::string, Need> needs;
   // Solved tasks are counted whatever the reward is made of; in an evaluation always by their
   // tests.
-  const bool cases = scoring.request.has_grading() && scoring.request.grading().cases_size() > 0;
+  const bool cases = HasHiddenTests(scoring.request);
   const bool told =
       scoring.request.purpose() != v1::PURPOSE_EVAL && SolvedBy(scoring) != TaskSolved::kNotKnown;
   if (cases && !told && scoring.evidence.Tool("grade") == nullptr)
     needs.emplace("grade", Need{.kind = Need::Kind::kTool, .name = "grade"});
   for (const WeightedScorer& weighted : scorers_) {
+    if (!WeightOf(weighted, scoring)) continue;
     for (Need& need : weighted.scorer->Needs(scoring.request, scoring.evidence))
       needs.emplace(need.Key(), std::move(need));
   }
@@ -108,9 +109,20 @@ void RewardLoop::Advance(uint64_t key, Time now) {
   for (const auto& [run, need] : needs) Ask({key, run}, now);
 }
 
+std::optional<double> RewardLoop::WeightOf(const WeightedScorer& weighted, const Scoring& scoring) {
+  if (scoring.request.weights().empty()) {
+    return weighted.by_default ? std::optional(weighted.weight) : std::nullopt;
+  }
+  for (const v1::ScorerWeight& own : scoring.request.weights()) {
+    if (own.scorer() == weighted.scorer->name()) return own.weight();
+  }
+  return std::nullopt;
+}
+
 // What the scorers say without the hidden tests.
 TaskSolved RewardLoop::SolvedBy(const Scoring& scoring) const {
   for (const WeightedScorer& weighted : scorers_) {
+    if (!WeightOf(weighted, scoring)) continue;
     const TaskSolved solved = weighted.scorer->Solved(scoring.request, scoring.evidence);
     if (solved != TaskSolved::kNotKnown) return solved;
   }
@@ -146,6 +158,7 @@ void RewardLoop::AskTool(const Scoring& scoring, const Run& run, Asked asked, Ti
   request.set_tool(tool);
   request.set_arguments_json("{}");
   *request.mutable_tree() = scoring.request.tree();
+  request.set_root(scoring.request.root());
   if (tool == "grade") {
     *request.mutable_grading() = scoring.request.grading();
     v1::Limits& limits = *request.mutable_grading()->mutable_limits();
@@ -235,19 +248,32 @@ v1::Verdict RewardLoop::Judge(const Scoring& scoring) const {
   const ScoreEvidence& evidence = scoring.evidence;
   verdict.set_scored(true);
   for (const WeightedScorer& weighted : scorers_) {
+    const std::optional<double> weight = WeightOf(weighted, scoring);
+    if (!weight) continue;
     Result<v1::RewardPart> part = weighted.scorer->Score(scoring.request, evidence);
     if (!part.ok()) {
       verdict.Clear();
       verdict.set_cause(std::string(weighted.scorer->name()) + ": " + part.status().message());
       return verdict;
     }
-    part->set_weight(weighted.weight);
-    verdict.set_reward(verdict.reward() + part->value() * weighted.weight);
+    part->set_weight(*weight);
+    verdict.set_reward(verdict.reward() + part->value() * *weight);
     *verdict.add_parts() = std::move(*part);
   }
   const uint32_t further_turns = std::max(scoring.request.turns(), 1u) - 1;
   verdict.set_reward(verdict.reward() * std::pow(options_.turn_discount, further_turns));
-  if (const v1::ToolResult* grade = evidence.Tool("grade")) {
+  SetSolved(scoring, verdict);
+  if (const v1::ToolResult* lint = evidence.Tool("lint"))
+    *verdict.mutable_diagnostics() = lint->diagnostics();
+  const Status turns = AddTurnRewards(scoring, verdict);
+  if (turns.ok()) return verdict;
+  v1::Verdict none;
+  none.set_cause(turns.message());
+  return none;
+}
+
+void RewardLoop::SetSolved(const Scoring& scoring, v1::Verdict& verdict) const {
+  if (const v1::ToolResult* grade = scoring.evidence.Tool("grade")) {
     verdict.set_tests_passed(grade->tests_passed());
     verdict.set_tests_total(grade->tests_total());
     verdict.set_compiled(grade->compiled());
@@ -256,14 +282,16 @@ v1::Verdict RewardLoop::Judge(const Scoring& scoring) const {
   } else if (const TaskSolved solved = SolvedBy(scoring); solved != TaskSolved::kNotKnown) {
     verdict.set_compiled(true);
     verdict.set_solved(solved == TaskSolved::kYes);
+  } else if (!scoring.request.weights().empty()) {
+    // No tests to pass: everything that earns something has to be as good as it can be.
+    bool whole = false;
+    for (const v1::RewardPart& part : verdict.parts()) {
+      if (part.weight() <= 0) continue;
+      whole = part.value() >= 1;
+      if (!whole) break;
+    }
+    verdict.set_solved(whole);
   }
-  if (const v1::ToolResult* lint = evidence.Tool("lint"))
-    *verdict.mutable_diagnostics() = lint->diagnostics();
-  const Status turns = AddTurnRewards(scoring, verdict);
-  if (turns.ok()) return verdict;
-  v1::Verdict none;
-  none.set_cause(turns.message());
-  return none;
 }
 
 // A turn's gain in visible tests, and what scorers say of single turns.
@@ -275,6 +303,8 @@ Status RewardLoop::AddTurnRewards(const Scoring& scoring, v1::Verdict& verdict) 
     before = share;
   }
   for (const WeightedScorer& weighted : scorers_) {
+    const std::optional<double> weight = WeightOf(weighted, scoring);
+    if (!weight) continue;
     const std::vector<double> rewards = weighted.scorer->TurnRewards(scoring.evidence);
     if (rewards.empty()) continue;
     if (rewards.size() != static_cast<size_t>(verdict.turn_rewards_size())) {
@@ -283,8 +313,8 @@ Status RewardLoop::AddTurnRewards(const Scoring& scoring, v1::Verdict& verdict) 
                          std::to_string(verdict.turn_rewards_size()) + " turns");
     }
     for (int i = 0; i < verdict.turn_rewards_size(); ++i) {
-      verdict.set_turn_rewards(
-          i, verdict.turn_rewards(i) + weighted.weight * rewards[static_cast<size_t>(i)]);
+      verdict.set_turn_rewards(i,
+                               verdict.turn_rewards(i) + *weight * rewards[static_cast<size_t>(i)]);
     }
   }
   return Ok();

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -31,6 +32,7 @@ class Metrics;
 struct WeightedScorer {
   std::unique_ptr<Scorer> scorer;
   double weight = 1;
+  bool by_default = true;  // false: only for tasks whose own weights name it
 };
 
 struct RewardOptions {
@@ -119,7 +121,10 @@ class RewardLoop final : public Loop {
   void OnResult(const Asked& asked, v1::ToolResult result, Time now);
   void OnFailure(const Asked& asked, const std::string& cause, Time now);
   TaskSolved SolvedBy(const Scoring& scoring) const;
+  // What the scorer counts for in this task; nothing: it has no part in it.
+  static std::optional<double> WeightOf(const WeightedScorer& weighted, const Scoring& scoring);
   v1::Verdict Judge(const Scoring& scoring) const;
+  void SetSolved(const Scoring& scoring, v1::Verdict& verdict) const;
   Status AddTurnRewards(const Scoring& scoring, v1::Verdict& verdict) const;
   void Send(uint64_t key, v1::Verdict verdict);
 

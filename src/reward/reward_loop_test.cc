@@ -142,6 +142,42 @@ TEST_F(RewardTest, AddsTheWeightedPartsUp) {
   EXPECT_EQ(bus_.Depth(kScoreTopic)->leased, 0u);
 }
 
+// Own weights stand instead of the config's, and scorers that only they name have their part.
+TEST_F(RewardTest, ATaskWithWeightsOfItsOwnIsScoredByThemAndNeedsNoTests) {
+  std::vector<WeightedScorer> scorers;
+  scorers.push_back({*NewScorer("tests", {}), 1});
+  scorers.push_back({*NewScorer("lint", {}), 0, /*by_default=*/false});
+  scorers.push_back({*NewScorer("command", {}), 0, /*by_default=*/false});
+  loop_ = std::make_unique<RewardLoop>(bus_, clock_, std::move(scorers), options_, &port_);
+  loop_->Attach(waker_);
+  v1::ScoreRequest request;
+  request.set_request_id("r");
+  request.set_reply_to("asker");
+  v1::TrajectoryId& id = *request.mutable_id();
+  id.set_task("t"), id.set_group(4), id.set_attempt(1);
+  request.add_files("a.c");
+  request.set_metadata_json(R"({"topic":"queues"})");
+  for (const char* name : {"lint", "command"}) {
+    v1::ScorerWeight& weight = *request.add_weights();
+    weight.set_scorer(name), weight.set_weight(2);
+  }
+  ASSERT_TRUE(bus_.PublishRequest(kScoreTopic, "asker", request.SerializeAsString()).ok());
+  loop_->Step(clock_.Now());
+  AnswerTool(kToolsLintTopic, v1::OUTCOME_OK);
+  ASSERT_EQ(port_.asked.size(), 1u);
+  EXPECT_THAT(port_.asked[0].question, HasSubstr(R"("metadata":{"topic":"queues"})"));
+  CommandAnswer answer;
+  answer.has_score = true, answer.score = 1;
+  port_.Answer(answer);
+  loop_->Step(clock_.Now());
+  const auto verdicts = Verdicts();
+  ASSERT_EQ(verdicts.size(), 1u);
+  EXPECT_TRUE(verdicts[0].scored()) << verdicts[0].cause();
+  EXPECT_DOUBLE_EQ(verdicts[0].reward(), 4);
+  EXPECT_EQ(verdicts[0].parts_size(), 2);
+  EXPECT_TRUE(verdicts[0].solved()) << "everything that earns something is whole";
+}
+
 TEST_F(RewardTest, AllOrNothingGivesOneOnlyForEveryTest) {
   Make({.weights = {{"tests", 1}}, .all_or_nothing = true});
   Ask();

@@ -17,11 +17,12 @@ v1::RewardPart MakePart(const Scorer& scorer, double value, std::string comment)
   return part;
 }
 
-namespace {
-
-bool HasCases(const v1::ScoreRequest& request) {
-  return request.has_grading() && request.grading().cases_size() > 0;
+bool HasHiddenTests(const v1::ScoreRequest& request) {
+  return request.grading().cases_size() > 0 ||
+         request.grading().mode() == v1::Grading::MODE_COMMAND;
 }
+
+namespace {
 
 std::vector<Need> NeedTool(const std::string& name, bool possible, const ScoreEvidence& evidence) {
   if (!possible || evidence.Tool(name) != nullptr) return {};
@@ -51,7 +52,7 @@ class ToolScorer : public Scorer {
  protected:
   explicit ToolScorer(std::string tool) : tool_(std::move(tool)) {}
   // Whether there is something for the tool to look at.
-  virtual bool Applies(const v1::ScoreRequest& request) const { return HasCases(request); }
+  virtual bool Applies(const v1::ScoreRequest& request) const { return HasHiddenTests(request); }
   // Where there is not.
   virtual Result<v1::RewardPart> ScoreNothing() const { return NoEvidence(tool_); }
   virtual v1::RewardPart ScoreResult(const v1::ToolResult& result) const = 0;
@@ -151,7 +152,7 @@ class CommandScorer final : public Scorer {
   uint32_t version() const override { return version_; }
   std::vector<Need> Needs(const v1::ScoreRequest& request,
                           const ScoreEvidence& evidence) const override {
-    std::vector<Need> needs = NeedTool("grade", HasCases(request), evidence);
+    std::vector<Need> needs = NeedTool("grade", HasHiddenTests(request), evidence);
     // It gets to read what the hidden tests said.
     if (needs.empty() && evidence.Answer("command") == nullptr)
       needs.push_back({.kind = Need::Kind::kCommand, .name = "command"});

@@ -101,6 +101,9 @@ std::span<const ScorerRow> Scorers();
 // kInvalid: an unknown name, with those that are known, or settings that do not go together.
 Result<std::unique_ptr<Scorer>> NewScorer(std::string_view name, const RunConfig::Reward& reward);
 
+// Whether the task has hidden tests: cases, or a command.
+bool HasHiddenTests(const v1::ScoreRequest& request);
+
 // A part as this scorer gives it.
 v1::RewardPart MakePart(const Scorer& scorer, double value, std::string comment);
 

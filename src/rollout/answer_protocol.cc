@@ -110,11 +110,7 @@ class AnswerProtocol final : public AgentProtocol {
   ChatJson Question(const v1::Task& task) const {
     ChatJson messages = ChatJson::array();
     if (!system_.empty()) messages.push_back({{"role", "system"}, {"content", system_}});
-    std::string prompt = task.prompt();
-    for (const v1::File& file : task.files()) {
-      prompt += "\n\nFile " + file.path() + ":\n" + file.content();
-    }
-    messages.push_back({{"role", "user"}, {"content", std::move(prompt)}});
+    messages.push_back({{"role", "user"}, {"content", PromptText(task)}});
     return messages;
   }
 

@@ -11,6 +11,14 @@
 namespace tidemill {
 namespace {
 
+// What an agent, or whoever runs it, must not see stays here.
+void KeepForAgent(v1::Task& task) {
+  task.clear_grading();
+  task.clear_solution();
+  task.clear_weights();
+  task.clear_metadata_json();
+}
+
 // Accepted groups are remembered this long in case replay withdraws one; far more than replay
 // holds.
 constexpr uint64_t kRememberedGroups = 200'000;
@@ -47,7 +55,7 @@ Dispatcher::Dispatcher(Bus& bus, StorePort& store, const Clock& clock, Journal& 
     auto task = index.find(lease.task().id());
     if (lease.purpose() != v1::PURPOSE_TRAIN || task == index.end()) continue;
     *lease.mutable_task() = train_[task->second];
-    lease.mutable_task()->clear_grading();
+    KeepForAgent(*lease.mutable_task());
     gate_.Issued(lease.members());
     lease.set_token(GroupToken(options_.secret, lease));
     groups_[lease.group()] = {GroupState::kRunning, 0,  lease.members(),
@@ -267,7 +275,7 @@ v1::GroupLease Dispatcher::MakeLease(const v1::Task& task, uint32_t members,
   v1::GroupLease lease;
   lease.set_group(next_group_++);
   *lease.mutable_task() = task;
-  lease.mutable_task()->clear_grading();
+  KeepForAgent(*lease.mutable_task());
   lease.set_members(members);
   *lease.mutable_sampling() = sampling;
   lease.set_max_turns(task.max_turns() > 0 ? std::min(task.max_turns(), max_turns) : max_turns);

@@ -12,6 +12,8 @@
 namespace tidemill {
 namespace {
 
+constexpr std::string_view kShellTool = "bash";
+
 void PutFile(v1::Tree& tree, const v1::File& file) {
   for (v1::File& present : *tree.mutable_files()) {
     if (present.path() == file.path()) {
@@ -162,6 +164,7 @@ v1::ToolRequest Episode::MakeRequest(const RequestedCall& call, size_t index) co
   if (call.tool == "run_tests" && task().has_examples())
     *request.mutable_grading() = task().examples();
   request.set_keep_box(!checking_answer_);
+  request.set_root(task().root());
   return request;
 }
 
@@ -212,6 +215,7 @@ EpisodeActions Episode::NextWave(int64_t now_ms) {
     call.asked_ms = now_ms;
     if (call.done) continue;
     *call.request.mutable_tree() = tree_;
+    if (call.request.tool() == kShellTool) call.request.set_box_holder(box_holder_);
     call.request.set_created_ms(now_ms);
     actions.calls.push_back({call.request, Duration(0)});
   }
@@ -227,6 +231,11 @@ EpisodeActions Episode::OnResult(const v1::ToolResult& result, int64_t now_ms) {
   });
   if (call == calls_.end()) return actions;
   if (result.outcome() == v1::OUTCOME_UNAVAILABLE || result.outcome() == v1::OUTCOME_UNSPECIFIED) {
+    // A command may have run, and what was in its box is gone: nothing short of the whole episode
+    // can be tried again.
+    if (result.box_lost() || !call->request.box_holder().empty()) {
+      return GiveUp("the episode's box was lost: " + result.cause(), now_ms);
+    }
     if (call->retries < limits_.tool_retries) {
       const Duration delay = BackOff(limits_.retry_delay, call->retries++);
       ++retries_;
@@ -244,6 +253,8 @@ EpisodeActions Episode::OnResult(const v1::ToolResult& result, int64_t now_ms) {
   }
   call->done = true;
   call->result = result;
+  const bool ran = !call->skipped && result.outcome() != v1::OUTCOME_INVALID;
+  if (call->request.tool() == kShellTool && ran) box_holder_ = result.worker();
   if (call->skipped) call->result.set_text("the tool is unavailable at the moment");
   trajectory_.mutable_turns(trajectory_.turns_size() - 1)->set_observed_ms(now_ms);
   for (size_t i = wave_begin_; i < wave_end_; ++i) {

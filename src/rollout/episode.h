@@ -70,6 +70,8 @@ class Episode {
   // Who shows it may cancel the episode's tool calls.
   std::string CancelToken() const;
   uint32_t retries() const { return retries_; }
+  // The tool worker that holds the episode's box; empty: it has none.
+  const std::string& box_holder() const { return box_holder_; }
 
  private:
   struct PendingCall {
@@ -107,6 +109,7 @@ class Episode {
   size_t wave_end_ = 0;
   size_t tokens_ = 0;  // of the whole sequence so far
   uint32_t retries_ = 0;
+  std::string box_holder_;
   bool over_ = false;
 };
 

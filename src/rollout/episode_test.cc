@@ -20,6 +20,7 @@ class FakeProtocol final : public AgentProtocol {
     if (ids[0] == 2) turn.calls = {{"compile", "{}"}};
     if (ids[0] == 3) turn.calls = {{"write_file", "{}"}, {"compile", "{}"}, {"lint", "{}"}};
     if (ids[0] == 4) turn.calls = {{"format", "{}"}, {"compile", "{}"}, {"count", "{}"}};
+    if (ids[0] == 7) turn.calls = {{"bash", "{}"}, {"bash", "{}"}};
     if (ids[0] == 9) turn.malformed = "nonsense";
     return turn;
   }
@@ -153,6 +154,59 @@ TEST_F(EpisodeTest, ATimeoutOfTheAgentsProgramIsAResultAndNotRetried) {
   (void)episode.Begin(0);
   EpisodeActions actions = episode.OnTurn(Turn(2), 1);
   EXPECT_TRUE(episode.OnResult(ResultFor(actions.calls[0], v1::OUTCOME_TIMEOUT), 2).generate);
+}
+
+TEST_F(EpisodeTest, CallsOfAShellGoToTheWorkerThatHoldsTheBox) {
+  Episode episode = Make();
+  (void)episode.Begin(1000);
+  EpisodeActions actions = episode.OnTurn(Turn(7), 1100);
+  ASSERT_EQ(actions.calls.size(), 1u) << "one after the other";
+  EXPECT_EQ(actions.calls[0].request.box_holder(), "");
+  v1::ToolResult result = ResultFor(actions.calls[0]);
+  result.set_worker("tools-3");
+  actions = episode.OnResult(result, 1200);
+  ASSERT_EQ(actions.calls.size(), 1u);
+  EXPECT_EQ(actions.calls[0].request.box_holder(), "tools-3");
+  EXPECT_EQ(episode.box_holder(), "tools-3");
+  // Running into a limit is a result of the agent's.
+  EXPECT_TRUE(
+      episode.OnResult(ResultFor(actions.calls[0], v1::OUTCOME_MEMORY_LIMIT), 1300).generate);
+}
+
+TEST_F(EpisodeTest, ABoxLostThroughUsMakesTheEpisodeStaleAtOnceAndNothingIsRunTwice) {
+  limits_.stale_on_unavailable = false;
+  Episode episode = Make();
+  (void)episode.Begin(1000);
+  EpisodeActions actions = episode.OnTurn(Turn(7), 1100);
+  // Before there is a box a failure of ours is tried again.
+  actions = episode.OnResult(ResultFor(actions.calls[0], v1::OUTCOME_UNAVAILABLE), 1150);
+  ASSERT_EQ(actions.calls.size(), 1u);
+  v1::ToolResult result = ResultFor(actions.calls[0]);
+  result.set_worker("tools-3");
+  actions = episode.OnResult(result, 1200);
+  result = ResultFor(actions.calls[0], v1::OUTCOME_UNAVAILABLE);
+  result.set_cause("the worker died");
+  EXPECT_TRUE(episode.OnResult(result, 1300).finished);
+  const v1::Trajectory trajectory = episode.TakeTrajectory();
+  EXPECT_EQ(trajectory.end(), v1::EPISODE_END_GIVEN_UP);
+  EXPECT_EQ(trajectory.stale_cause(), "the episode's box was lost: the worker died");
+}
+
+TEST(PromptText, ShowsASmallFileListsManyAndDoesAsToldOtherwise) {
+  v1::Task task;
+  task.set_prompt("Fix it.");
+  EXPECT_EQ(PromptText(task), "Fix it.");
+  v1::File& file = *task.add_files();
+  file.set_path("a.c"), file.set_content("int a;"), file.set_has_content(true);
+  EXPECT_EQ(PromptText(task), "Fix it.\n\nFile a.c:\nint a;");
+  *task.add_files() = file;
+  task.mutable_files(1)->set_path("b.c");
+  EXPECT_EQ(PromptText(task), "Fix it.\n\nFiles of the workspace:\na.c\nb.c\n");
+  task.set_prompt_files(v1::Task::PROMPT_FILES_NONE);
+  EXPECT_EQ(PromptText(task), "Fix it.");
+  task.set_prompt_files(v1::Task::PROMPT_FILES_ALL);
+  task.mutable_files(1)->clear_content(), task.mutable_files(1)->set_has_content(false);
+  EXPECT_EQ(PromptText(task), "Fix it.\n\nFile a.c:\nint a;\n\nFile b.c:\n(too large to show)");
 }
 
 TEST_F(EpisodeTest, AnAnswerThatFailsItsExamplesGetsAnotherTurn) {

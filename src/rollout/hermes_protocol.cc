@@ -57,11 +57,13 @@ Result<RequestedCall> ParseCall(std::string_view body,
 class HermesProtocol final : public AgentProtocol {
  public:
   HermesProtocol(Tokenizer tokenizer, ChatFormat chat, std::vector<std::string> tool_lines,
-                 std::vector<std::string> tool_names, std::string system)
+                 std::vector<std::string> tool_names, std::set<std::string> on_request,
+                 std::string system)
       : tokenizer_(std::move(tokenizer)),
         chat_(std::move(chat)),
         tool_lines_(std::move(tool_lines)),
         tool_names_(std::move(tool_names)),
+        on_request_(std::move(on_request)),
         system_(std::move(system)),
         stop_ids_{chat_.turn_end()} {}
 
@@ -72,9 +74,7 @@ class HermesProtocol final : public AgentProtocol {
     for (size_t i = 0; i < tool_names_.size(); ++i) {
       if (Allowed(task, tool_names_[i])) lines.push_back(tool_lines_[i]);
     }
-    std::string prompt = task.prompt();
-    for (const v1::File& file : task.files())
-      prompt += "\n\nFile " + file.path() + ":\n" + file.content();
+    std::string prompt = PromptText(task);
     if (!task.answer_file().empty()) {
       prompt += "\n\nGive your answer as one fenced block; it becomes " + task.answer_file() + ".";
     }
@@ -135,8 +135,8 @@ class HermesProtocol final : public AgentProtocol {
   std::string Text(std::span<const TokenId> ids) const override { return tokenizer_.Decode(ids); }
 
  private:
-  static bool Allowed(const v1::Task& task, const std::string& tool) {
-    if (task.tools_size() == 0) return !task.no_tools();
+  bool Allowed(const v1::Task& task, const std::string& tool) const {
+    if (task.tools_size() == 0) return !task.no_tools() && on_request_.count(tool) == 0;
     for (const std::string& allowed : task.tools()) {
       if (allowed == tool) return true;
     }
@@ -157,6 +157,7 @@ class HermesProtocol final : public AgentProtocol {
   ChatFormat chat_;
   std::vector<std::string> tool_lines_;
   std::vector<std::string> tool_names_;
+  std::set<std::string> on_request_;  // tools for tasks that name them
   std::string system_;
   std::vector<TokenId> stop_ids_;
 };
@@ -170,14 +171,16 @@ Result<std::unique_ptr<AgentProtocol>> NewHermesProtocol(const Tokenizer& tokeni
   TM_ASSIGN_OR_RETURN(TokenizerConfig config, ReadTokenizerConfig(model_dir));
   TM_ASSIGN_OR_RETURN(ChatFormat chat, ChatFormat::Choose(tokenizer, config, warning));
   std::vector<std::string> lines, names;
+  std::set<std::string> on_request;
   for (const ToolDescription& tool : options.tools) {
     Result<std::string> line = ToolJson(tool.name, tool.description, tool.parameters_json);
     if (!line.ok()) return line.status().WithContext("the tool \"" + tool.name + "\"");
     lines.push_back(std::move(*line));
     names.push_back(tool.name);
+    if (!tool.by_default) on_request.insert(tool.name);
   }
   return std::unique_ptr<AgentProtocol>(new HermesProtocol(
-      tokenizer, std::move(chat), std::move(lines), std::move(names),
+      tokenizer, std::move(chat), std::move(lines), std::move(names), std::move(on_request),
       options.system_prompt.empty() ? std::string(kSystem) : options.system_prompt));
 }
 

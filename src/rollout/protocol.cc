@@ -1,16 +1,55 @@
 #include "rollout/protocol.h"
 
+#include <algorithm>
+
 #include "tools/tool_table.h"
 
 namespace tidemill {
+
+namespace {
+
+constexpr int kFilesListed = 200;
+constexpr size_t kSmallFileBytes = 8192;
+
+std::string Listing(const v1::Task& task) {
+  std::string text = "\n\nFiles of the workspace:\n";
+  for (int i = 0; i < std::min(task.files_size(), kFilesListed); ++i) {
+    text += task.files(i).path() + "\n";
+  }
+  if (task.files_size() > kFilesListed) {
+    text += "and " + std::to_string(task.files_size() - kFilesListed) + " more\n";
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string PromptText(const v1::Task& task) {
+  if (task.files().empty() || task.prompt_files() == v1::Task::PROMPT_FILES_NONE) {
+    return task.prompt();
+  }
+  const v1::File& first = task.files(0);
+  const bool small =
+      task.files_size() == 1 && first.has_content() && first.content().size() <= kSmallFileBytes;
+  const bool all = task.prompt_files() == v1::Task::PROMPT_FILES_ALL ||
+                   (task.prompt_files() == v1::Task::PROMPT_FILES_UNSPECIFIED && small);
+  if (!all) return task.prompt() + Listing(task);
+  std::string text = task.prompt();
+  for (const v1::File& file : task.files()) {
+    // A content that travels by hash is too large to show.
+    text += "\n\nFile " + file.path() + ":\n" +
+            (file.has_content() ? file.content() : "(too large to show)");
+  }
+  return text;
+}
 
 const std::vector<ToolDescription>& BuiltInTools() {
   static const std::vector<ToolDescription> kDescriptions = [] {
     std::vector<ToolDescription> tools;
     for (const ToolRow& row : kTools) {
       if (row.description.empty()) continue;
-      tools.push_back(
-          {std::string(row.name), std::string(row.description), std::string(row.parameters_json)});
+      tools.push_back({std::string(row.name), std::string(row.description),
+                       std::string(row.parameters_json), row.by_default});
     }
     return tools;
   }();

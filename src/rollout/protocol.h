@@ -52,14 +52,19 @@ class AgentProtocol {
   virtual std::string Text(std::span<const TokenId> ids) const = 0;
 };
 
+// The task's prompt with what it shows of the files, as the task says: the content of each, or a
+// listing.
+std::string PromptText(const v1::Task& task);
+
 // A tool as the model is told of it.
 struct ToolDescription {
   std::string name;
   std::string description;
   std::string parameters_json;  // a JSON schema
+  bool by_default = true;       // false: only for tasks that name it
 };
 
-// compile, run_tests, lint, write_file, read_file, apply_patch.
+// compile, run_tests, lint, write_file, read_file, apply_patch, bash.
 const std::vector<ToolDescription>& BuiltInTools();
 
 struct ProtocolOptions {

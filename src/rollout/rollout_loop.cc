@@ -9,6 +9,13 @@
 namespace tidemill {
 namespace {
 
+v1::ToolCancel CancelOf(const Episode& episode) {
+  v1::ToolCancel cancel;
+  *cancel.mutable_episode() = episode.id();
+  cancel.set_token(episode.CancelToken());
+  return cancel;
+}
+
 constexpr size_t kResultsAtOnce = 256;
 constexpr size_t kToolWorkersKnown = 1024;
 
@@ -146,7 +153,8 @@ void RolloutLoop::Act(SequenceId sequence, EpisodeActions actions, Time now) {
 
 void RolloutLoop::SendCall(SequenceId sequence, v1::ToolRequest request, Time now) {
   ++counters_.tool_calls;
-  const std::string topic(ToolTopic(request.tool()));
+  std::string topic(ToolTopic(request.tool()));
+  if (!request.box_holder().empty()) topic = ToolBoxTopic(request.box_holder());
   calls_.Ask(topic, std::move(request), sequence, now);
 }
 
@@ -224,6 +232,9 @@ void RolloutLoop::FinishEpisode(SequenceId sequence) {
     for (const v1::ToolCall& call : turn.calls()) counters_.skipped += call.skipped() ? 1 : 0;
   }
   if (running.started) engine_.Release(sequence);
+  if (const std::string& holder = running.episode.box_holder(); !holder.empty()) {
+    (void)bus_.Publish(ToolCancelTopic(holder), CancelOf(running.episode).SerializeAsString());
+  }
   Group& group = groups_.at(running.group);
   group.running.erase(running.member);
   std::optional<Lease> done;
@@ -251,9 +262,7 @@ void RolloutLoop::ForgetGroup(uint64_t group_id) {
 
 // To every tool worker we know of. Best effort: one that does not hear it runs a call in vain.
 void RolloutLoop::TellTools(const Episode& given_up) {
-  v1::ToolCancel cancel;
-  *cancel.mutable_episode() = given_up.id();
-  cancel.set_token(given_up.CancelToken());
+  const v1::ToolCancel cancel = CancelOf(given_up);
   for (auto it = tool_workers_.begin(); it != tool_workers_.end();) {
     const Status sent = bus_.Publish(ToolCancelTopic(*it), cancel.SerializeAsString());
     it = sent.code() == Code::kNotFound ? tool_workers_.erase(it) : std::next(it);

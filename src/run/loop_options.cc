@@ -232,6 +232,13 @@ Result<std::vector<WeightedScorer>> ScorersFrom(const RunConfig& config) {
     if (!scorer.ok()) return scorer.status().WithContext("reward." + name);
     scorers.push_back({std::move(*scorer), weight});
   }
+  // The others are there for tasks with weights of their own.
+  for (const ScorerRow& row : Scorers()) {
+    if (config.reward.weights.count(std::string(row.name)) != 0) continue;
+    if (row.name == "command" && config.reward.command.empty()) continue;
+    Result<std::unique_ptr<Scorer>> scorer = row.make(config.reward);
+    if (scorer.ok()) scorers.push_back({std::move(*scorer), 0, /*by_default=*/false});
+  }
   return scorers;
 }
 
@@ -241,6 +248,18 @@ std::vector<CommandTool> CommandToolsFrom(const RunConfig& config) {
     tools.push_back(CommandToolFrom(keys));
   }
   return tools;
+}
+
+ToolOptions ToolOptionsFrom(const RunConfig& config) {
+  ToolOptions options;
+  options.limits.wall = milliseconds(config.tools.wall_ms);
+  options.limits.cpu = milliseconds(config.tools.cpu_ms);
+  options.limits.memory_bytes = uint64_t{config.tools.memory_mb} << 20;
+  options.limits.processes = config.tools.processes;
+  options.limits.output_bytes = uint64_t{config.tools.output_kb} << 10;
+  options.limits.disk_bytes = uint64_t{config.tools.disk_mb} << 20;
+  options.commands = CommandToolsFrom(config);
+  return options;
 }
 
 ProtocolOptions ProtocolOptionsFrom(const RunConfig& config) {
@@ -260,6 +279,24 @@ Status CheckTools(const std::vector<v1::Task>& tasks, const ProtocolOptions& opt
       for (const ToolDescription& tool : options.tools) names += " " + tool.name;
       return Invalid("task " + task.id() + " requires the tool \"" + wanted +
                      "\"; available tools:" + names);
+    }
+  }
+  return Ok();
+}
+
+Status CheckScorers(const std::vector<v1::Task>& tasks, const RunConfig& config) {
+  TM_ASSIGN_OR_RETURN(const std::vector<WeightedScorer> scorers, ScorersFrom(config));
+  for (const v1::Task& task : tasks) {
+    for (const v1::ScorerWeight& weight : task.weights()) {
+      const bool known = std::any_of(
+          scorers.begin(), scorers.end(),
+          [&](const WeightedScorer& one) { return one.scorer->name() == weight.scorer(); });
+      if (known) continue;
+      if (weight.scorer() == "command") {
+        return Invalid("task " + task.id() + " has a weight for \"command\": set reward.command");
+      }
+      TM_RETURN_IF_ERROR(
+          NewScorer(weight.scorer(), config.reward).status().WithContext("task " + task.id()));
     }
   }
   return Ok();

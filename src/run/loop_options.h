@@ -54,14 +54,19 @@ MessageLimits MessageLimitsFrom(const RunConfig& config);
 // kInvalid names the key.
 Result<LoopOptions> LoopOptionsFrom(const RunConfig& config, const RunStart& start);
 
-// The scorers that reward.weights names. kInvalid names the key.
+// The scorers that reward.weights names, then those that tasks may name. kInvalid names the key.
 Result<std::vector<WeightedScorer>> ScorersFrom(const RunConfig& config);
 
 // The tools the config declares.
 std::vector<CommandTool> CommandToolsFrom(const RunConfig& config);
 // What the model is told: the built-in tools and those of the config.
 ProtocolOptions ProtocolOptionsFrom(const RunConfig& config);
+// Limits and commands of [tools].
+ToolOptions ToolOptionsFrom(const RunConfig& config);
+
 // kInvalid names a task that wants a tool nobody has.
 Status CheckTools(const std::vector<v1::Task>& tasks, const ProtocolOptions& options);
+// kInvalid names a task whose own weights name a scorer that this config cannot make.
+Status CheckScorers(const std::vector<v1::Task>& tasks, const RunConfig& config);
 
 }  // namespace tidemill

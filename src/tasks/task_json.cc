@@ -6,7 +6,9 @@
 
 #include "core/paths.h"
 #include "tasks/object_reader.h"
+#include "tasks/path_patterns.h"
 #include "tasks/task_file.h"
+#include "tasks/task_json_parts.h"
 
 namespace tidemill {
 namespace {
@@ -48,48 +50,6 @@ void ReadLimits(ObjectReader& parent, v1::Limits& limits, std::vector<std::strin
   field("output_kb", 1 << 20, [&](uint32_t v) { limits.set_output_kb(v); });
   field("disk_mb", 1 << 20, [&](uint32_t v) { limits.set_disk_mb(v); });
   reader.RefuseOthers();
-}
-
-void ReadFile(const json& value, const std::string& path, const std::string& field, v1::File& file,
-              std::vector<std::string>& errors) {
-  file.set_path(path);
-  file.set_has_content(true);
-  if (value.is_string()) {
-    file.set_content(value.get<std::string>());
-    return;
-  }
-  if (!value.is_object()) {
-    errors.push_back(field +
-                     ": must be the content as a string, or an object with \"content\", got " +
-                     Shown(value));
-    return;
-  }
-  ObjectReader reader(value, field, errors);
-  reader.Require("content", "a string");
-  reader.String("content", *file.mutable_content());
-  bool executable = false;
-  reader.Bool("executable", executable);
-  file.set_executable(executable);
-  reader.RefuseOthers();
-}
-
-// {"path": "content", ..} in the order of the paths.
-template <typename Files>
-void ReadFiles(ObjectReader& parent, const char* name, Files* files,
-               std::vector<std::string>& errors) {
-  const json* value = parent.Child(name);
-  if (value == nullptr) return;
-  if (!value->is_object()) {
-    return parent.Fail(name, "must be an object of contents by path, got " + Shown(*value));
-  }
-  for (const auto& [path, content] : value->items()) {
-    const std::string field = parent.PathOf(name) + "[\"" + path + "\"]";
-    if (const Status right = CheckPath(path); !right.ok()) {
-      errors.push_back(field + ": " + right.message());
-    } else {
-      ReadFile(content, path, field, *files->Add(), errors);
-    }
-  }
 }
 
 void ReadCases(ObjectReader& parent, v1::Grading& grading, std::vector<std::string>& errors) {
@@ -134,14 +94,28 @@ void ReadSources(ObjectReader& reader, v1::Grading& grading) {
   });
 }
 
-void ReadArguments(ObjectReader& reader, const char* name,
-                   google::protobuf::RepeatedPtrField<std::string>* arguments) {
-  if (reader.Has(name)) arguments->Clear();
-  reader.Strings(name, [&](std::string word) { *arguments->Add() = std::move(word); });
+// Code of the agent's that runs with the tests could end or patch them: only a second run that must
+// not pass tells.
+void CheckCommand(ObjectReader& reader, const v1::Grading& grading) {
+  if (grading.run().empty()) {
+    return reader.Fail("command",
+                       "must name a program and its arguments, for example [\"make\", "
+                       "\"check\"]");
+  }
+  if (grading.trusted() || !grading.canary().empty() || grading.has_harness_from()) return;
+  for (const v1::File& file : grading.harness()) {
+    if (IsPythonTest(file.path())) return;
+  }
+  reader.Fail("canary",
+              "is missing: files with which the command must fail, so that a submission "
+              "that ends or patches the tests is found out. \"trusted\": true where the "
+              "command runs no code of the agent's");
 }
 
 // What must hold of any grading that was read without mistakes of form.
-void CheckGrading(ObjectReader& reader, const v1::Grading& grading) {
+void CheckGrading(ObjectReader& reader, const v1::Grading& grading, bool needs_tests) {
+  if (grading.mode() == v1::Grading::MODE_COMMAND) return CheckCommand(reader, grading);
+  if (!needs_tests && grading.run().empty() && grading.cases().empty()) return;
   if (grading.sources().empty()) {
     reader.Fail("sources",
                 "must name at least one of the agent's files; nothing else enters the box");
@@ -191,16 +165,17 @@ void ReadSpecification(ObjectReader& parent, v1::Grading& grading,
 }
 
 // `grading` holds the defaults of what the object leaves out.
-void ReadGrading(const json& value, const std::string& path, v1::Grading& grading,
+void ReadGrading(const json& value, const std::string& path, v1::Grading& grading, bool needs_tests,
                  std::vector<std::string>& errors) {
   ObjectReader reader(value, path, errors);
   if (!reader.IsObject()) return;
   const size_t before = errors.size();
   ReadSources(reader, grading);
   if (reader.Has("harness")) grading.clear_harness();
-  ReadFiles(reader, "harness", grading.mutable_harness(), errors);
-  ReadArguments(reader, "build", grading.mutable_build());
-  ReadArguments(reader, "run", grading.mutable_run());
+  ReadTaskFiles(reader, "harness", grading.mutable_harness(), errors);
+  ReadTaskWords(reader, "build", grading.mutable_build());
+  ReadTaskWords(reader, "run", grading.mutable_run());
+  ReadCommandGrading(reader, grading, errors);
   int compare = grading.compare();
   reader.OneOf("compare", CompareWords(), compare);
   grading.set_compare(static_cast<v1::Grading::Compare>(compare));
@@ -211,7 +186,7 @@ void ReadGrading(const json& value, const std::string& path, v1::Grading& gradin
   ReadCases(reader, grading, errors);
   ReadSpecification(reader, grading, errors);
   reader.RefuseOthers();
-  if (errors.size() == before) CheckGrading(reader, grading);
+  if (errors.size() == before) CheckGrading(reader, grading, needs_tests);
 }
 
 bool PlainName(std::string_view text) {
@@ -254,17 +229,29 @@ void ReadAnswer(ObjectReader& reader, v1::Task& task) {
   }
 }
 
+// Whether the task's reward asks for hidden tests; those of the config always may.
+bool NeedsTests(const v1::Task& task) {
+  for (const v1::ScorerWeight& weight : task.weights()) {
+    if (weight.scorer() == "tests" || weight.scorer() == "compiled") return true;
+  }
+  return task.weights().empty();
+}
+
 void ReadGradings(ObjectReader& reader, v1::Task& task, std::vector<std::string>& errors) {
-  reader.Require("grading", "an object that says how a submission is graded");
+  const bool needs_tests = NeedsTests(task);
+  if (needs_tests) reader.Require("grading", "an object that says how a submission is graded");
   if (const json* grading = reader.Child("grading")) {
-    ReadGrading(*grading, "grading", *task.mutable_grading(), errors);
+    ReadGrading(*grading, "grading", *task.mutable_grading(), needs_tests, errors);
   }
   if (const json* examples = reader.Child("examples")) {
-    *task.mutable_examples() = task.grading();
+    // The files of a command are the hidden tests themselves: nothing of them is inherited.
+    if (task.grading().mode() != v1::Grading::MODE_COMMAND) {
+      *task.mutable_examples() = task.grading();
+    }
     task.mutable_examples()->clear_cases();
     // Rollout workers see the examples; the right function they must not see.
     task.mutable_examples()->clear_specification();
-    ReadGrading(*examples, "examples", *task.mutable_examples(), errors);
+    ReadGrading(*examples, "examples", *task.mutable_examples(), true, errors);
     if (task.examples().has_specification()) {
       reader.Fail("examples", "must not have a specification; the agent could read it");
     }
@@ -279,19 +266,6 @@ json LimitsToJson(const v1::Limits& limits) {
   if (limits.processes()) out["processes"] = limits.processes();
   if (limits.output_kb()) out["output_kb"] = limits.output_kb();
   if (limits.disk_mb()) out["disk_mb"] = limits.disk_mb();
-  return out;
-}
-
-template <typename Files>
-json FilesToJson(const Files& files) {
-  json out = json::object();
-  for (const v1::File& file : files) {
-    if (file.executable()) {
-      out[file.path()] = {{"content", file.content()}, {"executable", true}};
-    } else {
-      out[file.path()] = file.content();
-    }
-  }
   return out;
 }
 
@@ -316,9 +290,19 @@ nlohmann::ordered_json CasesToJson(const v1::Grading& grading) {
 
 nlohmann::ordered_json GradingToJson(const v1::Grading& grading) {
   nlohmann::ordered_json out;
+  const json limits = LimitsToJson(grading.limits());
+  if (grading.mode() == v1::Grading::MODE_COMMAND) {
+    if (!grading.sources().empty()) {
+      out["sources"] = std::vector<std::string>(grading.sources().begin(), grading.sources().end());
+    }
+    CommandGradingToJson(grading, out);
+    if (!limits.empty()) out["limits"] = limits;
+    return out;
+  }
   out["sources"] = std::vector<std::string>(grading.sources().begin(), grading.sources().end());
+  if (grading.run().empty() && grading.cases().empty()) return out;
   if (grading.mode() != v1::Grading::MODE_PYTHON) {
-    out["harness"] = FilesToJson(grading.harness());
+    out["harness"] = TaskFilesToJson(grading.harness());
     out["build"] = std::vector<std::string>(grading.build().begin(), grading.build().end());
     out["run"] = std::vector<std::string>(grading.run().begin(), grading.run().end());
   }
@@ -326,7 +310,6 @@ nlohmann::ordered_json GradingToJson(const v1::Grading& grading) {
   if (!compare.empty()) out["compare"] = compare;
   const std::string mode = Word(ModeWords(), grading.mode());
   if (!mode.empty()) out["mode"] = mode;
-  const json limits = LimitsToJson(grading.limits());
   if (!limits.empty()) out["limits"] = limits;
   out["cases"] = CasesToJson(grading);
   if (grading.has_specification()) {
@@ -355,11 +338,13 @@ v1::Task TaskFromJson(const json& object, std::vector<std::string>& errors) {
   reader.Require("prompt", "what the agent reads, as a string");
   reader.String("prompt", *task.mutable_prompt());
   if (errors.size() == before && task.prompt().empty()) reader.Fail("prompt", "must not be empty");
-  ReadFiles(reader, "files", task.mutable_files(), errors);
+  ReadTaskFiles(reader, "files", task.mutable_files(), errors);
+  ReadTaskExtras(reader, task, errors);
   ReadNames(reader, "tools", task.mutable_tools());
   task.set_no_tools(reader.Has("tools") && task.tools().empty());
   ReadGradings(reader, task, errors);
   ReadAnswer(reader, task);
+  ReadSolution(reader, task, errors);
   if (reader.Has("limits")) task.mutable_limits();
   ReadLimits(reader, *task.mutable_limits(), errors);
   ReadNames(reader, "tags", task.mutable_tags());
@@ -382,7 +367,8 @@ nlohmann::ordered_json TaskToJson(const v1::Task& task) {
   }
   if (task.difficulty() != 0) out["difficulty"] = task.difficulty();
   if (task.max_turns() != 0) out["max_turns"] = task.max_turns();
-  if (!task.files().empty()) out["files"] = FilesToJson(task.files());
+  if (!task.files().empty()) out["files"] = TaskFilesToJson(task.files());
+  TaskExtrasToJson(task, out);
   if (!task.tools().empty() || task.no_tools()) {
     out["tools"] = std::vector<std::string>(task.tools().begin(), task.tools().end());
   }
@@ -391,7 +377,8 @@ nlohmann::ordered_json TaskToJson(const v1::Task& task) {
   if (!task.answer_suffix().empty()) out["answer_suffix"] = task.answer_suffix();
   const json limits = LimitsToJson(task.limits());
   if (!limits.empty()) out["limits"] = limits;
-  out["grading"] = GradingToJson(task.grading());
+  if (task.has_grading()) out["grading"] = GradingToJson(task.grading());
+  if (task.has_solution()) out["solution"] = SolutionToJson(task.solution());
   if (task.has_examples()) {
     nlohmann::ordered_json examples = GradingToJson(task.examples());
     nlohmann::ordered_json different;

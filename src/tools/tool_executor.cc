@@ -18,7 +18,8 @@ ToolExecutor::ToolExecutor(ToolExecutorOptions options, BlobStore* blobs, const 
     : options_(std::move(options)),
       blobs_(blobs),
       clock_(clock),
-      kept_(4 * options_.slots, options_.kept_idle) {}
+      kept_(4 * options_.slots, options_.kept_idle),
+      shells_(options_.shells, options_.shell_idle) {}
 
 Result<std::unique_ptr<ToolExecutor>> ToolExecutor::Create(ToolExecutorOptions options,
                                                            BlobStore* blobs, const Clock& clock) {
@@ -37,7 +38,9 @@ Result<std::unique_ptr<ToolExecutor>> ToolExecutor::Create(ToolExecutorOptions o
 
 void ToolExecutor::Start() {
   pool_ = std::make_unique<BoxPool>(*host_, options_.pool);
-  runner_ = std::make_unique<ToolRunner>(*pool_, kept_, blobs_, clock_, options_.tools);
+  roots_ = std::make_unique<RootPools>(*pool_, options_.boxes, options_.roots);
+  runner_ =
+      std::make_unique<ToolRunner>(*pool_, *roots_, kept_, shells_, blobs_, clock_, options_.tools);
   lanes_[At(ToolLane::kAgent)].slots = options_.slots;
   lanes_[At(ToolLane::kGrade)].slots = options_.grade_slots;
   completions_ =
@@ -60,7 +63,9 @@ ToolExecutor::~ToolExecutor() {
   }
   for (std::thread& thread : threads_) thread.join();
   kept_.DropAll();
+  shells_.DropAll();
   runner_.reset();
+  roots_.reset();
   pool_.reset();
   host_.reset();
 }
@@ -94,6 +99,7 @@ void ToolExecutor::Cancel(const v1::TrajectoryId& episode) {
     }
   }
   kept_.Drop(key);
+  shells_.Drop(key);
 }
 
 void ToolExecutor::Work(ToolLane lane, size_t slot) {

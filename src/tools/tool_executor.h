@@ -31,7 +31,10 @@ struct ToolExecutorOptions {
   size_t pool = 0;         // boxes kept ready; 0: one for each slot of either kind
   Duration kept_idle =
       std::chrono::seconds(60);  // how long a box waits for its episode's next call
-  Metrics* metrics = nullptr;    // may be null; must outlive the executor
+  std::string roots;             // folder of unpacked root file systems; empty: the user's cache
+  size_t shells = 256;           // boxes of the tool "bash" at once, one an episode
+  Duration shell_idle = std::chrono::minutes(30);  // after which one may make room for another
+  Metrics* metrics = nullptr;                      // may be null; must outlive the executor
 };
 
 class ToolExecutor final : public ToolPort {
@@ -58,6 +61,8 @@ class ToolExecutor final : public ToolPort {
   Duration Busy(Time now) const;
   // Boxes that wait for their episode's next call.
   size_t kept_boxes() const { return kept_.size(); }
+  // The same of the tool "bash".
+  size_t shell_boxes() const { return shells_.size(); }
 
  private:
   struct Job {
@@ -82,7 +87,9 @@ class ToolExecutor final : public ToolPort {
   const Clock& clock_;
   std::unique_ptr<BoxHost> host_;
   KeptBoxes kept_;
+  ShellBoxes shells_;
   std::unique_ptr<BoxPool> pool_;
+  std::unique_ptr<RootPools> roots_;
   std::unique_ptr<ToolRunner> runner_;
   std::unique_ptr<Mailbox<ToolCompletion>> completions_;
   std::deque<BusyMeter> busy_;  // one a slot

@@ -25,6 +25,7 @@ const std::vector<std::string_view> kToolTopics = AgentTopics();
 
 constexpr size_t kCancelsRemembered = 4096;
 constexpr TopicOptions kCancelOptions{.capacity = kCancelsRemembered};
+constexpr TopicOptions kBoxOptions{.capacity = 4096};
 
 // Of the standard normal: one in a thousand is above.
 constexpr double kTailDeviations = 3.09;
@@ -63,6 +64,7 @@ ToolLoop::ToolLoop(Bus& bus, ToolPort& port, const Clock& clock, ToolLoopOptions
       clock_(clock),
       options_(std::move(options)),
       cancels_(ToolCancelTopic(options_.worker)),
+      boxes_(ToolBoxTopic(options_.worker)),
       outbox_(bus, options_.lease_period),
       leases_(bus, options_.lease_period),
       cache_(options_.cache_results) {}
@@ -73,6 +75,9 @@ void ToolLoop::Attach(Waker& waker) {
   const Status opened = bus_.Open(cancels_, kCancelOptions);
   if (!opened.ok()) throw std::runtime_error("opening " + cancels_ + ": " + opened.ToString());
   bus_.Subscribe(cancels_, waker);
+  const Status boxes = bus_.Open(boxes_, kBoxOptions);
+  if (!boxes.ok()) throw std::runtime_error("opening " + boxes_ + ": " + boxes.ToString());
+  bus_.Subscribe(boxes_, waker);
   port_.completions().Attach(waker);
 }
 
@@ -88,6 +93,11 @@ Time ToolLoop::Step(Time now) {
       TakeRequests(kToolTopics[(next_topic_ + i) % kToolTopics.size()], false, now);
     }
     next_topic_ = (next_topic_ + 1) % kToolTopics.size();
+    while (const size_t room = Free(false)) {
+      std::vector<Lease> leases = TakeFromOwn(bus_, boxes_, kBoxOptions, room);
+      for (Lease& lease : leases) Start(std::move(lease), false, now);
+      if (leases.empty()) break;
+    }
   }
   outbox_.Flush(now);
   counters_.running = running_.size();
@@ -159,7 +169,8 @@ bool ToolLoop::AnswerAtOnce(Running& running, Lease& lease) {
     Answer(request, std::move(result), std::move(lease));
     return true;
   }
-  if (options_.cache_results == 0) return false;
+  // What a shell does depends on what it did before.
+  if (options_.cache_results == 0 || request.tool() == "bash") return false;
   running.hash = ToolRequestHash(request);
   std::optional<v1::ToolResult> known = cache_.Find(running.hash);
   if (!known) return false;

@@ -138,6 +138,7 @@ class ToolLoop final : public Loop {
   const Clock& clock_;
   ToolLoopOptions options_;
   const std::string cancels_;  // topic
+  const std::string boxes_;    // topic: calls of episodes whose box is here
   Outbox outbox_;
   LeaseKeeper leases_;  // by tag
   ToolCache cache_;

@@ -200,6 +200,37 @@ TEST_F(ToolLoopTest, IdenticalRequestsAtTheSameTimeShareOneRun) {
   EXPECT_EQ(loop_->counters().joined, 3u);
 }
 
+// The same command in the same files may do something else the second time.
+TEST_F(ToolLoopTest, CallsOfAShellAreNeitherSharedNorCached) {
+  Ask("a", "bash", "same");
+  Ask("b", "bash", "same");
+  Step();
+  ASSERT_EQ(port_.asked.size(), 2u);
+  port_.Answer(0), port_.Answer(1);
+  Step();
+  EXPECT_EQ(Answers().size(), 2u);
+  Ask("c", "bash", "same");
+  Step();
+  EXPECT_EQ(port_.asked.size(), 3u);
+}
+
+TEST_F(ToolLoopTest, CallsForTheBoxesOfThisWorkerComeByItsOwnTopic) {
+  v1::ToolRequest request;
+  request.set_request_id("a");
+  request.set_tool("bash");
+  request.set_reply_to("inbox");
+  request.set_box_holder("w");
+  *request.mutable_episode() = EpisodeOf("a");
+  ASSERT_TRUE(bus_.PublishRequest(ToolBoxTopic("w"), "inbox", request.SerializeAsString()).ok());
+  Step();
+  ASSERT_EQ(port_.asked.size(), 1u);
+  port_.Answer(0);
+  Step();
+  const auto answers = Answers();
+  ASSERT_EQ(answers.size(), 1u);
+  EXPECT_EQ(answers[0].worker(), "w");
+}
+
 TEST_F(ToolLoopTest, ACancelledEpisodesCallsAreNotRun) {
   Cancel("a", "cancel a");
   Ask("a");

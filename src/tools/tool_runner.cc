@@ -1,13 +1,15 @@
 #include "tools/tool_runner.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <sstream>
 
 #include "core/ids.h"
+#include "core/secret.h"
 #include "core/text.h"
+#include "tools/command_grader.h"
 #include "tools/diagnostics.h"
 #include "tools/file_tools.h"
 #include "tools/grader.h"
@@ -28,11 +30,14 @@ bool Fits(const Workspace& files, uint64_t disk_bytes) {
 
 constexpr int kNoSuchProgram = 127;  // as shells say it
 
-// Boxes have the programs of the machine.
-bool OnBoxPath(const std::string& program) {
-  std::istringstream folders{std::string(kBoxPath)};
+// Boxes have the programs of the machine, or of their root.
+bool OnBoxPath(const std::string& program, const Box& box) {
+  std::istringstream folders{box.path()};
   for (std::string folder; std::getline(folders, folder, ':');) {
-    if (access((folder + "/" + program).c_str(), X_OK) == 0) return true;
+    struct stat info = {};
+    const std::string path = box.root() + folder + "/" + program;
+    // Links of a root lead somewhere else from here: that there is one is enough.
+    if (lstat(path.c_str(), &info) == 0) return true;
   }
   return false;
 }
@@ -58,7 +63,7 @@ RunReport RunProgram(Box& box, const RunSpec& spec) {
   // What the command says of itself proves nothing: the agent's program may be part of it.
   if (report.outcome != v1::OUTCOME_FAILED || report.exit_code != kNoSuchProgram) return report;
   const std::string& program = spec.command[0];
-  if (program.find('/') != std::string::npos || OnBoxPath(program)) return report;
+  if (program.find('/') != std::string::npos || OnBoxPath(program, box)) return report;
   report.outcome = v1::OUTCOME_UNAVAILABLE;
   report.cause = fmt::format("{} is not installed on this machine", program);
   return report;
@@ -83,10 +88,11 @@ void TakeReport(const RunReport& report, v1::ToolResult* result) {
   result->set_degraded(report.degraded);
 }
 
-ToolRunner::ToolRunner(BoxPool& pool, KeptBoxes& kept, BlobStore* blobs, const Clock& clock,
-                       ToolOptions options)
-    : pool_(pool),
+ToolRunner::ToolRunner(BoxPool& pool, RootPools& roots, KeptBoxes& kept, ShellBoxes& shells,
+                       BlobStore* blobs, const Clock& clock, ToolOptions options)
+    : roots_(roots),
       kept_(kept),
+      shells_(shells),
       blobs_(blobs),
       clock_(clock),
       options_(std::move(options)),
@@ -140,6 +146,7 @@ void ToolRunner::Dispatch(Call& call) {
   if (tool == "lint") return Lint(call);
   if (tool == "run_tests") return RunTests(call);
   if (tool == "grade") return Grade(call);
+  if (tool == "bash") return Bash(call);
   if (tool == "write_file" || tool == "read_file" || tool == "apply_patch") {
     auto text = RunFileTool(tool, call.request.arguments_json(), call.text_limit, &call.workspace);
     if (!text.ok()) return Refuse(text.status(), call.result);
@@ -153,6 +160,11 @@ void ToolRunner::Dispatch(Call& call) {
   Refuse(Invalid(fmt::format("there is no tool \"{}\"", tool)), call.result);
 }
 
+Result<std::unique_ptr<Box>> ToolRunner::TakeBox(const v1::ToolRequest& request) {
+  TM_ASSIGN_OR_RETURN(BoxPool* const pool, roots_.Of(request.root()));
+  return pool->Take();
+}
+
 bool ToolRunner::OnceInBox(Call& call, const Workspace& files, const BoxLimits& limits, bool fresh,
                            const BoxWork& work) {
   const TrajectoryKey episode = TrajectoryKey::From(call.request.episode());
@@ -164,7 +176,7 @@ bool ToolRunner::OnceInBox(Call& call, const Workspace& files, const BoxLimits& 
   if (box != nullptr) {
     status = box->RemoveAll();
   } else {
-    auto taken = pool_.Take();
+    auto taken = TakeBox(call.request);
     status = taken.status();
     if (taken.ok()) {
       box = std::move(*taken);
@@ -204,6 +216,7 @@ void ToolRunner::InBox(Call& call, const Workspace& files, const BoxLimits& limi
 void ToolRunner::Grade(Call& call) {
   const v1::Grading& grading = call.request.grading();
   if (grading.mode() == v1::Grading::MODE_PYTHON) return GradePythonAnswer(call, false);
+  if (grading.mode() == v1::Grading::MODE_COMMAND) return GradeByCommand(call, false);
   GradeOptions options;
   options.limits = LimitsFrom(grading.limits(), call.limits);
   options.failures_max = options_.failures_max;
@@ -216,6 +229,55 @@ void ToolRunner::Grade(Call& call) {
     return GradeInBox(grading, options, box, result);
   });
   call.result->set_text(TestsText(*call.result, options.limits, call.text_limit));
+}
+
+void ToolRunner::GradeByCommand(Call& call, bool visible) {
+  const v1::Grading& grading = call.request.grading();
+  GradeOptions options;
+  options.limits = LimitsFrom(grading.limits(), call.limits);
+  options.failures_max = options_.failures_max;
+  Status status = CheckCommandGrading(grading);
+  if (status.ok()) status = CheckLimits(options.limits);
+  if (!status.ok()) return Refuse(status, call.result);
+  auto files = CommandGradingFiles(grading, call.workspace, blobs_);
+  if (!files.ok()) return Refuse(files.status(), call.result);
+  CommandRun run{.grading = grading, .options = options, .nonce = NewSecret().substr(0, 16)};
+  InBox(call, *files, options.limits, /*fresh=*/true,
+        [&](Box& box, v1::ToolResult* result) { return RunGradingCommand(run, box, result); });
+  if (!visible && call.result->tests_passed() > 0) RunCanaries(call, options, *files);
+  call.result->set_text(TestsText(*call.result, options.limits, call.text_limit));
+}
+
+void ToolRunner::RunCanaries(Call& call, const GradeOptions& options, const Workspace& files) {
+  const v1::Grading& grading = call.request.grading();
+  const auto kinds = CanariesOf(grading, blobs_);
+  if (!kinds.ok()) return Refuse(kinds.status(), call.result);
+  v1::ToolResult& result = *call.result;
+  for (const CanaryKind kind : *kinds) {
+    CommandRun run{.grading = grading, .options = options, .nonce = NewSecret().substr(0, 16)};
+    Workspace laid = files;
+    const Status status = LayCanary(kind, grading, run.nonce, blobs_, &laid);
+    if (!status.ok()) return Refuse(status, call.result);
+    v1::ToolResult second;
+    Call again{call.request, call.cancellation, {}, call.limits, call.text_limit, &second};
+    InBox(again, laid, options.limits, /*fresh=*/true,
+          [&](Box& box, v1::ToolResult* report) { return RunGradingCommand(run, box, report); });
+    if (second.outcome() == v1::OUTCOME_UNAVAILABLE) {
+      result = std::move(second);
+      return;
+    }
+    result.set_wall_ms(result.wall_ms() + second.wall_ms());
+    result.set_cpu_ms(result.cpu_ms() + second.cpu_ms());
+    if (run.held) continue;
+    result.set_tests_passed(0);
+    result.set_outcome(v1::OUTCOME_FAILED);
+    result.clear_failures();
+    v1::TestFailure& failure = *result.add_failures();
+    failure.set_name("canary");
+    failure.set_actual(
+        "the submission passes tests that cannot pass: it ends, patches or answers for them");
+    return;
+  }
 }
 
 }  // namespace tidemill

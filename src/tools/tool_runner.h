@@ -16,7 +16,10 @@
 #include "store/blobs.h"
 #include "tools/box/box_pool.h"
 #include "tools/box/kept_boxes.h"
+#include "tools/grader.h"
 #include "tools/python/python_nursery.h"
+#include "tools/root_pools.h"
+#include "tools/shell_boxes.h"
 #include "tools/tool_options.h"
 #include "tools/workspace.h"
 
@@ -54,8 +57,8 @@ using BoxWork = std::function<bool(Box& box, v1::ToolResult* result)>;
 class ToolRunner {
  public:
   // Everything must outlive it. `blobs` may be null where no content travels by hash.
-  ToolRunner(BoxPool& pool, KeptBoxes& kept, BlobStore* blobs, const Clock& clock,
-             ToolOptions options);
+  ToolRunner(BoxPool& pool, RootPools& roots, KeptBoxes& kept, ShellBoxes& shells, BlobStore* blobs,
+             const Clock& clock, ToolOptions options);
 
   // Never fails: what is wrong is in the result.
   v1::ToolResult Handle(const v1::ToolRequest& request, Cancellation& cancellation);
@@ -79,6 +82,18 @@ class ToolRunner {
   void Grade(Call& call);
   void RunCommand(Call& call, const CommandTool& tool);
   void GradePythonAnswer(Call& call, bool reveal);
+  // `visible`: tests the agent runs itself; no canary, nothing to gain.
+  void GradeByCommand(Call& call, bool visible);
+  // Runs what passed again with each canary. One that passes takes everything away.
+  void RunCanaries(Call& call, const GradeOptions& options, const Workspace& files);
+
+  // A box with the request's root, ready for Configure.
+  Result<std::unique_ptr<Box>> TakeBox(const v1::ToolRequest& request);
+  void Bash(Call& call);
+  Result<std::unique_ptr<ShellBox>> ShellOf(Call& call);
+  Result<std::unique_ptr<ShellBox>> OpenShell(Call& call);
+  void RunInShell(Call& call, const RunSpec& spec, ShellBox& shell);
+  void FinishShell(Call& call, std::unique_ptr<ShellBox> shell);
 
   // Runs `work` in a box that holds `files`; again in a fresh one if the first failed by our doing
   // or the machine was too busy.
@@ -87,8 +102,9 @@ class ToolRunner {
   bool OnceInBox(Call& call, const Workspace& files, const BoxLimits& limits, bool fresh,
                  const BoxWork& work);
 
-  BoxPool& pool_;
+  RootPools& roots_;
   KeptBoxes& kept_;
+  ShellBoxes& shells_;
   BlobStore* blobs_;
   const Clock& clock_;
   const ToolOptions options_;

@@ -15,6 +15,7 @@ struct ToolRow {
   // What the model is told; empty: the tool is not for agents.
   std::string_view description = {};
   std::string_view parameters_json = {};  // a JSON schema
+  bool by_default = true;                 // false: only for tasks that name it
 };
 
 inline constexpr std::string_view kFilesSchema =
@@ -30,10 +31,16 @@ inline constexpr ToolRow kTools[] = {
      "Check files of the workspace for suspicious code; returns the findings.", kFilesSchema},
     {"write_file", kToolsFilesTopic, true, "Write a file of the workspace.",
      R"({"type":"object","properties":{"path":{"type":"string"},"content":{"type":"string"}},"required":["path","content"]})"},
-    {"read_file", kToolsFilesTopic, false, "Read a file of the workspace.",
-     R"({"type":"object","properties":{"path":{"type":"string"}},"required":["path"]})"},
+    {"read_file", kToolsFilesTopic, false,
+     "Read a file of the workspace, or some of its lines (from 1, both included).",
+     R"({"type":"object","properties":{"path":{"type":"string"},"first_line":{"type":"integer"},"last_line":{"type":"integer"}},"required":["path"]})"},
     {"apply_patch", kToolsFilesTopic, true, "Apply a unified diff to the workspace.",
      R"({"type":"object","properties":{"patch":{"type":"string"}},"required":["patch"]})"},
+    {"bash", kToolsShellTopic, true,
+     "Run a command in a shell in the workspace. Files, variables, the folder and background "
+     "processes stay from call to call.",
+     R"({"type":"object","properties":{"command":{"type":"string"},"timeout_s":{"type":"integer"}},"required":["command"]})",
+     /*by_default=*/false},
     {"grade", kToolsGradeTopic},
 };
 

@@ -62,11 +62,13 @@ Result<Workspace> LoadWorkspace(const v1::Tree& tree,
 
 Result<v1::Tree> StoreWorkspace(const Workspace& workspace, BlobStore* blobs) {
   v1::Tree tree;
+  size_t total = 0;
+  for (const auto& [path, file] : workspace) total += file.content.size();
   for (const auto& [path, file] : workspace) {
     v1::File* stored = tree.add_files();
     stored->set_path(path);
     stored->set_executable(file.executable);
-    if (file.content.size() > kInlineContentMax && blobs != nullptr) {
+    if (blobs != nullptr && !TravelsInside(file.content.size(), total)) {
       auto hash = blobs->Put(file.content);
       if (!hash.ok()) return hash.status().WithContext(path);
       stored->set_hash(std::move(*hash));

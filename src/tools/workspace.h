@@ -19,7 +19,7 @@ struct WorkspaceFile {
 using Workspace = std::map<std::string, WorkspaceFile, std::less<>>;
 
 struct WorkspaceLimits {
-  size_t files_max = 4096;
+  size_t files_max = 16'384;
   size_t bytes_max = size_t{64} << 20;
 };
 

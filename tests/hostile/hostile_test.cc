@@ -21,7 +21,7 @@ namespace {
 constexpr const char* kFolder = TIDEMILL_SOURCE_DIR "/tests/hostile";
 constexpr const char* kExpected = "ESCAPED what was expected";
 
-enum class Kind { kTool, kGrading };
+enum class Kind { kTool, kGrading, kShell };
 
 std::string Machine() {
   utsname name = {};
@@ -57,10 +57,18 @@ class Attack {
     if (program.compile_only) run_ = "exit 3";
   }
 
+  // The box of a shell stays after the attack, for its episode.
+  v1::TrajectoryId Episode() const {
+    v1::TrajectoryId id;
+    id.set_task(program_->file), id.set_group(1), id.set_attempt(1);
+    return id;
+  }
+
   v1::ToolRequest Request(Kind kind) const {
     v1::ToolRequest request;
+    if (kind == Kind::kShell) *request.mutable_episode() = Episode();
     request.set_request_id(program_->file);
-    request.set_tool(kind == Kind::kTool ? "shell" : "grade");
+    request.set_tool(kind == Kind::kTool ? "shell" : kind == Kind::kShell ? "bash" : "grade");
     AddFile(program_->file, program_->text, request.mutable_tree()->add_files());
     AddFile("hostile.h", TextOf(std::string(kFolder) + "/programs/hostile.h"),
             request.mutable_tree()->add_files());
@@ -72,10 +80,11 @@ class Attack {
     limits.set_processes(32);
     limits.set_output_kb(256);
     limits.set_disk_mb(8);
-    if (kind == Kind::kTool) {
+    if (kind != Kind::kGrading) {
       std::string script = build_.empty() ? run_ : build_ + " && { " + run_ + "; }";
       if (program_->compile_only) script = "exec " + build_;
-      request.set_arguments_json(nlohmann::json{{"script", script}}.dump());
+      const char* name = kind == Kind::kShell ? "command" : "script";
+      request.set_arguments_json(nlohmann::json{{name, script}}.dump());
     } else {
       AddGrading(limits, request.mutable_grading());
       *request.mutable_grading()->add_harness() = request.tree().files(1);
@@ -94,7 +103,9 @@ class Attack {
     // What ended well but did not answer has failed.
     if (kind == Kind::kGrading)
       std::replace(allowed.begin(), allowed.end(), std::string("ok"), std::string("failed"));
-    const bool any = allowed.empty() && outcome != "unavailable";
+    // A command in a box that stays cannot be tried again on a machine that was too busy.
+    const bool busy = kind == Kind::kShell && result.cause().find("too busy") != std::string::npos;
+    const bool any = busy || (allowed.empty() && outcome != "unavailable");
     if (!any && std::find(allowed.begin(), allowed.end(), outcome) == allowed.end()) {
       wrong += "the outcome is " + outcome + " " + result.cause() + "; ";
     }
@@ -190,7 +201,8 @@ class Siege {
 
   void Storm(Kind kind) {
     size_t next = 0, under_way = 0;
-    const size_t most = executor_->slots(kind == Kind::kTool ? ToolLane::kAgent : ToolLane::kGrade);
+    const size_t most =
+        executor_->slots(kind == Kind::kGrading ? ToolLane::kGrade : ToolLane::kAgent);
     while (next < attacks_.size() || under_way > 0) {
       for (; next < attacks_.size() && under_way < most; ++next, ++under_way) {
         executor_->Submit(attacks_[next].Request(kind), next);
@@ -198,12 +210,21 @@ class Siege {
       for (ToolCompletion& done : executor_->completions().TakeAll()) {
         --under_way;
         wrong_ += attacks_[done.tag].Check(kind, done.result, cgroups_);
+        if (kind == Kind::kShell) CheckShell(attacks_[done.tag], done.result);
       }
       if (under_way == most && !bell_.Wait(std::chrono::seconds(120))) {
         wrong_ += "no box answered in two minutes\n";
         return;
       }
       if (next == attacks_.size() && under_way > 0) (void)bell_.Wait(std::chrono::seconds(60));
+    }
+  }
+
+  // What the attack left running goes when the episode ends.
+  void CheckShell(const Attack& attack, const v1::ToolResult& result) {
+    executor_->Cancel(attack.Episode());
+    if (executor_->shell_boxes() > executor_->slots(ToolLane::kAgent)) {
+      wrong_ += result.request_id() + ": boxes of ended episodes stay\n";
     }
   }
 
@@ -262,6 +283,11 @@ TEST(Hostile, EveryProgramHasALineAndEveryLineAProgram) {
 TEST(Hostile, ToolBoxesHold) {
   const Outside outside;
   EXPECT_EQ(Siege(true, outside).Run({Kind::kTool}), "");
+}
+
+TEST(Hostile, BoxesThatStayHold) {
+  const Outside outside;
+  EXPECT_EQ(Siege(true, outside).Run({Kind::kShell}), "");
 }
 
 TEST(Hostile, GradingBoxesHold) {

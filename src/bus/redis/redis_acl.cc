@@ -37,11 +37,12 @@ std::string KeysOf(std::string_view role, const RedisKeys& keys) {
     if (!row.inside && TakesPart(row, role)) rules += all + "t:" + std::string(row.name) + ":*";
   }
   if (role == "rollout") {
-    rules += all + "t:inbox.rollout-*" + all + "t:" + ToolCancelTopic("tools-*") + all + "files";
+    rules += all + "t:inbox.rollout-*" + all + "t:" + ToolCancelTopic("tools-*") + all +
+             "t:" + ToolBoxTopic("tools-*") + all + "files";
   }
   if (role == "tools") {
     rules += all + "t:inbox.rollout-*" + all + "t:inbox.reward-*" + all +
-             "t:" + ToolCancelTopic("tools-*");
+             "t:" + ToolCancelTopic("tools-*") + all + "t:" + ToolBoxTopic("tools-*");
   }
   if (role == "reward") rules += all + "t:inbox.reward-*" + all + "t:inbox.learner.*";
   return rules;

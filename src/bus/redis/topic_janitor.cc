@@ -12,8 +12,9 @@ constexpr std::string_view kInbox = "inbox.";
 }  // namespace
 
 std::string TopicOwner(std::string_view topic) {
-  const std::string cancels = ToolCancelTopic("");
-  if (topic.starts_with(cancels)) return std::string(topic.substr(cancels.size()));
+  for (const std::string& own : {ToolCancelTopic(""), ToolBoxTopic("")}) {
+    if (topic.starts_with(own)) return std::string(topic.substr(own.size()));
+  }
   if (!topic.starts_with(kInbox)) return "";
   topic.remove_prefix(kInbox.size());
   const size_t dot = topic.rfind('.');  // a host's name may have dots

@@ -13,6 +13,7 @@
 #include "reward/proof_port.h"
 #include "run/torch/engine_setup.h"
 #include "run/torch/make_trainer.h"
+#include "tasks/prepare_tasks.h"
 #include "tasks/task_file.h"
 #include "weights/torch/weight_codec.h"
 #include "weights/weight_publisher.h"
@@ -22,13 +23,9 @@ namespace {
 
 ToolExecutorOptions ToolExecutorOptionsFrom(const RunConfig& config, int slots) {
   ToolExecutorOptions options;
-  options.tools.limits.wall = milliseconds(config.tools.wall_ms);
-  options.tools.limits.cpu = milliseconds(config.tools.cpu_ms);
-  options.tools.limits.memory_bytes = uint64_t{config.tools.memory_mb} << 20;
-  options.tools.limits.processes = config.tools.processes;
-  options.tools.limits.output_bytes = uint64_t{config.tools.output_kb} << 10;
-  options.tools.limits.disk_bytes = uint64_t{config.tools.disk_mb} << 20;
-  options.tools.commands = CommandToolsFrom(config);
+  options.tools = ToolOptionsFrom(config);
+  options.shells = config.tools.shells;
+  options.roots = config.tools.roots;
   options.slots = options.grade_slots = static_cast<size_t>(slots);
   return options;
 }
@@ -69,6 +66,7 @@ Status ProcessPorts::Open(RunStart& start) {
 }
 
 Status ProcessPorts::OpenTasks() {
+  TM_ASSIGN_OR_RETURN(blobs_, OpenFileBlobs(request_.directory->blobs_path()));
   TM_ASSIGN_OR_RETURN(train_tasks_, ReadTaskFile(config_.tasks.train));
   if (!config_.tasks.eval.empty()) {
     TM_ASSIGN_OR_RETURN(eval_tasks_, ReadTaskFile(config_.tasks.eval));
@@ -76,6 +74,8 @@ Status ProcessPorts::OpenTasks() {
       eval_tasks_.resize(config_.tasks.eval_limit);
     }
   }
+  TM_RETURN_IF_ERROR(Prepare(config_.tasks.train, &train_tasks_));
+  TM_RETURN_IF_ERROR(Prepare(config_.tasks.eval, &eval_tasks_));
   book_.Add(train_tasks_), book_.Add(eval_tasks_);
   const ProtocolOptions options = ProtocolOptionsFrom(config_);
   TM_RETURN_IF_ERROR(CheckTools(train_tasks_, options).WithContext(config_.tasks.train));
@@ -86,11 +86,18 @@ Status ProcessPorts::OpenTasks() {
   return Ok();
 }
 
+// Workers on other machines do not reach the run's blobs: for them contents travel inside messages.
+Status ProcessPorts::Prepare(const std::string& file, std::vector<v1::Task>* tasks) {
+  const PrepareOptions options{.base = BaseOf(file), .blobs = alone() ? blobs_.get() : nullptr,
+                               .roots = config_.tools.roots};
+  TM_RETURN_IF_ERROR(PrepareTasks(options, tasks).WithContext(file));
+  return CheckScorers(*tasks, config_).WithContext(file);
+}
+
 Status ProcessPorts::OpenStore(RunStart& start) {
   RunDirectory& directory = *request_.directory;
   // Kept: what was on the bus when the run stopped has tokens made from it.
   TM_ASSIGN_OR_RETURN(start.secret, KeepSecret(directory.secret_path()));
-  TM_ASSIGN_OR_RETURN(blobs_, OpenFileBlobs(directory.blobs_path()));
   TM_ASSIGN_OR_RETURN(std::unique_ptr<RunDb> db, RunDb::Open(directory.db_path(), clock_));
   if (request_.resume) {
     TM_ASSIGN_OR_RETURN(ResumeState before, db->LoadForResume(config_.replay.max_uses));
@@ -284,7 +291,7 @@ void ProcessPorts::Sink(MetricSink& sink) const {
 std::vector<std::string> ProcessPorts::own_topics() const {
   if (alone()) return {};
   if (request_.roles.learner) return {InboxTopic(worker_, "replay")};
-  if (request_.roles.tools) return {ToolCancelTopic(worker_)};
+  if (request_.roles.tools) return {ToolCancelTopic(worker_), ToolBoxTopic(worker_)};
   return {InboxTopic(worker_, request_.roles.rollout ? "rollout" : "reward")};
 }
 

@@ -49,6 +49,7 @@ class ProcessPorts final : public PortHost {
 
  private:
   Status OpenTasks();
+  Status Prepare(const std::string& file, std::vector<v1::Task>* tasks);
   Status OpenStore(RunStart& start);
   Status OpenBus(RunStart& start);
   Status OpenPublisher(RunStart& start);

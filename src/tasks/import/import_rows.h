@@ -31,5 +31,7 @@ Result<v1::Task> PythonTask(const PythonTaskParts& parts, const ImportOptions& o
 Result<ImportedTasks> ImportMbpp(const std::string& path, const ImportOptions& options);
 Result<ImportedTasks> ImportHumanEval(const std::string& path, const ImportOptions& options);
 Result<ImportedTasks> ImportPyfunc(const std::string& path, const ImportOptions& options);
+Result<ImportedTasks> ImportHarbor(const std::string& path, const ImportOptions& options);
+Result<ImportedTasks> ImportSwebench(const std::string& path, const ImportOptions& options);
 
 }  // namespace tidemill

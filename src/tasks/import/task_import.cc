@@ -15,8 +15,11 @@ struct Importer {
   std::string_view format;
   Result<ImportedTasks> (*import)(const std::string&, const ImportOptions&);
 };
-constexpr Importer kImporters[] = {
-    {"mbpp", ImportMbpp}, {"humaneval", ImportHumanEval}, {"pyfunc", ImportPyfunc}};
+constexpr Importer kImporters[] = {{"mbpp", ImportMbpp},
+                                   {"humaneval", ImportHumanEval},
+                                   {"pyfunc", ImportPyfunc},
+                                   {"harbor", ImportHarbor},
+                                   {"swebench", ImportSwebench}};
 
 }  // namespace
 
@@ -34,6 +37,10 @@ Result<ImportedTasks> ImportTasks(std::string_view format, const std::string& so
     if (imported.tasks.empty()) {
       return Invalid(source + ": contains no task" +
                      (options.split.empty() ? "" : " of the split " + options.split));
+    }
+    for (ImportedTask& one : imported.tasks) {
+      if (one.solution.empty() || one.task.answer_file().empty()) continue;
+      one.task.mutable_solution()->set_answer(one.solution);
     }
     return imported;
   }

@@ -1,9 +1,10 @@
 // Published task sets become task files: each format is a small file here.
 //
-//   rows (JSONL) -> importer of the format -> ImportedTasks -> task file, demonstrations
+//   rows (JSONL) or folders -> importer of the format -> ImportedTasks -> task file, demonstrations
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,9 +14,28 @@
 
 namespace tidemill {
 
+// What an importer needs and cannot do here: it has no boxes and no patches.
+struct ImportHooks {
+  // The files after the unified diff.
+  std::function<Result<std::vector<v1::File>>(std::vector<v1::File> files, const std::string& diff)>
+      apply_patch;
+  // The files after a command ran over them in a box with the root (a path; empty: the machine's).
+  struct Step {
+    std::string command;                   // for /bin/sh
+    std::vector<std::string> environment;  // "NAME=value"
+    std::string folder;                    // in the workspace
+    std::string root;
+  };
+  std::function<Result<std::vector<v1::File>>(std::vector<v1::File> files, const Step& step)> run;
+};
+
 struct ImportOptions {
-  std::string split;       // "train", "validation", "test", "prompt"; empty: all
-  uint32_t cpu_ms = 2000;  // of one grading
+  std::string split;         // "train", "validation", "test", "prompt"; empty: all
+  uint32_t cpu_ms = 2000;    // of one grading; of collections that say nothing themselves
+  std::string root = {};     // harbor, swebench: root file system; "host": the machine's
+  std::string mirrors = {};  // swebench: folder of the repositories
+  std::vector<std::string> command = {};  // swebench: instead of pytest
+  ImportHooks hooks = {};
 };
 
 struct ImportedTask {
@@ -26,9 +46,10 @@ struct ImportedTask {
 struct ImportedTasks {
   std::vector<ImportedTask> tasks;
   std::vector<std::string> skipped;  // "mbpp-596: .. why it cannot be graded"
+  std::vector<std::string> notes;    // "cat-file: .. what is not as its authors meant it"
 };
 
-// The formats there are: "mbpp", "humaneval", "pyfunc".
+// The formats there are: "mbpp", "humaneval", "pyfunc", "harbor", "swebench".
 std::vector<std::string> ImportFormats();
 
 // kNotFound: no such file. kInvalid: "FILE:14: .." names the line and the field that is missing,

@@ -127,7 +127,7 @@ TEST_F(TaskImport, AnUnknownOrMissingFieldIsNamed) {
           .message(),
       HasSubstr("rows.jsonl:1: cod: unknown field"));
   EXPECT_THAT(Import("mbpp", "[1]").status().message(), HasSubstr("rows.jsonl:1"));
-  EXPECT_THAT(Import("swebench", "{}").status().message(), HasSubstr("\"swebench\""));
+  EXPECT_THAT(Import("nosuch", "{}").status().message(), HasSubstr("\"nosuch\""));
 }
 
 TEST_F(TaskImport, WhatCannotBeGradedIsSkippedByName) {

@@ -169,6 +169,34 @@ Status Box::Put(std::string_view path, std::string_view content, bool executable
   return outbox_.size() > kFlushBytes ? Flush(nullptr, 0) : Ok();
 }
 
+std::string Box::path() const {
+  for (const std::string& variable : host_.environment()) {
+    if (variable.starts_with("PATH=")) return variable.substr(5);
+  }
+  return std::string(kBoxPath);
+}
+
+const std::string& Box::root() const {
+  return host_.root();
+}
+
+void Box::DrainLeftovers() {
+  constexpr size_t kLeftoversMax =
+      32;  // the oldest beyond are closed: who writes there gets SIGPIPE
+  char bytes[16 * 1024];
+  for (Fd& fd : leftovers_) {
+    for (int round = 0; round < 8 && fd; ++round) {
+      const ssize_t got = read(fd.get(), bytes, sizeof bytes);
+      if (got < 0 && (errno == EAGAIN || errno == EINTR)) break;
+      if (got <= 0) fd.Reset();
+    }
+  }
+  std::erase_if(leftovers_, [](const Fd& fd) { return !fd; });
+  if (leftovers_.size() > kLeftoversMax) {
+    leftovers_.erase(leftovers_.begin(), leftovers_.end() - kLeftoversMax);
+  }
+}
+
 Status Box::RemoveAll() {
   AddFrame(BOX_REMOVE_ALL, nullptr, 0, {}, {});
   return Ok();
@@ -191,7 +219,7 @@ Status Box::ReadFrame(uint32_t* type, std::string* payload) {
     return Broken(Unavailable("the box exited unexpectedly"));
   }
   *type = frame.type;
-  if (frame.type == BOX_FAILED) return Broken(Unavailable("in the box: " + *payload));
+  if (frame.type == BOX_FAILED) return Broken(Unavailable(std::string(kBoxRefused) + *payload));
   return Ok();
 }
 

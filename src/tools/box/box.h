@@ -51,6 +51,9 @@ struct RunSpec {
   Conversation* conversation = nullptr;  // instead of `input`
   BoxLimits limits;                      // disk counts only in Configure
   size_t keep_bytes = 64 * 1024;         // of each of stdout and stderr: head and tail
+  // What the command leaves running stays: it stands still until the next command runs. A timeout or
+  // too much output ends the command and its session, and the box can be used again.
+  bool leave_running = false;
 };
 
 struct RunReport {
@@ -110,6 +113,10 @@ class Box {
   pid_t init_pid() const { return init_pid_; }
   pid_t outer_pid() const { return outer_pid_; }
   uint64_t disk_bytes() const { return disk_bytes_; }
+  // Where programs are looked up in the box, and where its system is outside of it ("": the
+  // machine's own).
+  std::string path() const;
+  const std::string& root() const;
 
  private:
   friend class BoxHost;
@@ -124,6 +131,8 @@ class Box {
   Status ReadFrame(uint32_t* type, std::string* payload);
   Status ReadFiles(v1::Tree* tree, uint64_t bytes_max);
   Status Broken(Status status);
+  // Reads on what earlier commands' processes write, so that none of them blocks or fails.
+  void DrainLeftovers();
 
   BoxHost& host_;
   pid_t outer_pid_ = -1;  // bubblewrap, our child
@@ -133,11 +142,16 @@ class Box {
   Fd complaints_;  // what bubblewrap wrote to standard error
   std::unique_ptr<Cgroup> cgroup_;
   std::string outbox_;
+  std::vector<Fd> leftovers_;  // ends of pipes that processes left running may write to
   uint64_t disk_bytes_ = 0;
   bool configured_ = false;
   Status hello_;  // why the init did not speak
   bool usable_ = true;
 };
+
+// How causes begin where the init could not do as it was told: a file has a link in its way, or
+// does not fit.
+inline constexpr std::string_view kBoxRefused = "in the box: ";
 
 // "ok", "failed", "timeout", ..
 std::string_view OutcomeName(v1::Outcome outcome);

@@ -13,7 +13,9 @@
 
 #include <cerrno>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
+#include <set>
 #include <sstream>
 
 #include "core/log.h"
@@ -99,7 +101,11 @@ BoxHost::BoxHost(BoxHostOptions options) : options_(std::move(options)) {
                   "LOGNAME=agent",
                   "LANG=C.UTF-8",
                   "TMPDIR=/tmp"};
-  environment_.insert(environment_.end(), options_.environment.begin(), options_.environment.end());
+  for (const std::string& variable : options_.environment) {
+    const std::string name = variable.substr(0, variable.find('=') + 1);
+    std::erase_if(environment_, [&](const std::string& one) { return one.starts_with(name); });
+    environment_.push_back(variable);
+  }
 }
 
 Result<std::unique_ptr<BoxHost>> BoxHost::Create(BoxHostOptions options) {
@@ -151,6 +157,54 @@ Status BoxHost::PrepareImage() {
   return Ok();
 }
 
+// The machine's own programs and libraries, and of /etc what programs need to start.
+void BoxHost::AddMachine() {
+  const auto add = [this](std::initializer_list<std::string> words) {
+    arguments_.insert(arguments_.end(), words.begin(), words.end());
+  };
+  for (const char* name : {"usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32"}) {
+    const std::string path = std::string("/") + name;
+    struct stat info = {};
+    if (lstat(path.c_str(), &info) != 0) continue;
+    char target[256];
+    const ssize_t length = readlink(path.c_str(), target, sizeof target);
+    if (length > 0) {
+      add({"--symlink", std::string(target, static_cast<size_t>(length)), path});
+    } else {
+      add({"--ro-bind", path, path});
+    }
+  }
+  if (access("/etc/ld.so.cache", R_OK) == 0) {
+    add({"--ro-bind", "/etc/ld.so.cache", "/etc/ld.so.cache"});
+  }
+  // Links, not a mount: every mount costs a box a twentieth of its opening.
+  for (const char* name : {"awk", "cc", "c++", "c89", "c99", "nawk", "which"}) {
+    const std::string link = std::string("/etc/alternatives/") + name;
+    char target[256];
+    const ssize_t length = readlink(link.c_str(), target, sizeof target);
+    if (length > 0) add({"--symlink", std::string(target, static_cast<size_t>(length)), link});
+  }
+  add({"--symlink", "/box/tmp", "/var/tmp"});
+}
+
+// Every folder of the root but those that a box has of its own. Nothing is mounted through a link:
+// from here it would lead to the machine.
+void BoxHost::AddRoot() {
+  static const std::set<std::string> kOwn = {"proc", "sys", "dev",  "tmp",       "run",
+                                             "box",  "app", "logs", "workspace", "tests"};
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(options_.root, error)) {
+    const std::string name = entry.path().filename().string(), inside = "/" + name;
+    if (kOwn.count(name) != 0) continue;
+    if (entry.is_symlink(error)) {
+      const std::string target = std::filesystem::read_symlink(entry.path(), error).string();
+      if (!target.empty()) arguments_.insert(arguments_.end(), {"--symlink", target, inside});
+    } else if (entry.is_directory(error)) {
+      arguments_.insert(arguments_.end(), {"--ro-bind", entry.path().string(), inside});
+    }
+  }
+}
+
 void BoxHost::PrepareArguments() {
   auto& a = arguments_;
   a = {options_.bubblewrap, "--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts",
@@ -161,67 +215,18 @@ void BoxHost::PrepareArguments() {
   const auto add = [&a](std::initializer_list<std::string> words) {
     a.insert(a.end(), words.begin(), words.end());
   };
-  for (const char* name : {"usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32", "opt"}) {
-    const std::string path = options_.root + "/" + name, inside = std::string("/") + name;
-    struct stat info = {};
-    if (lstat(path.c_str(), &info) != 0) continue;
-    char target[256];
-    const ssize_t length = readlink(path.c_str(), target, sizeof target);
-    if (length > 0) {
-      add({"--symlink", std::string(target, static_cast<size_t>(length)), inside});
-    } else if (options_.root.empty() ? std::string_view(name) != "opt" : true) {
-      add({"--ro-bind", path, inside});
-    }
-  }
-  if (options_.root.empty()) {
-    if (access("/etc/ld.so.cache", R_OK) == 0) {
-      add({"--ro-bind", "/etc/ld.so.cache", "/etc/ld.so.cache"});
-    }
-    // Links, not a mount: every mount costs a box a twentieth of its opening.
-    for (const char* name : {"awk", "cc", "c++", "c89", "c99", "nawk", "which"}) {
-      const std::string link = std::string("/etc/alternatives/") + name;
-      char target[256];
-      const ssize_t length = readlink(link.c_str(), target, sizeof target);
-      if (length > 0) add({"--symlink", std::string(target, static_cast<size_t>(length)), link});
-    }
-  } else if (access((options_.root + "/etc").c_str(), R_OK) == 0) {
-    add({"--ro-bind", options_.root + "/etc", "/etc"});
-  }
+  options_.root.empty() ? AddMachine() : AddRoot();
   add({"--proc", "/proc", "--dir", "/dev"});
   for (const char* path : {"/dev/null", "/dev/zero", "/dev/urandom"}) {
     add({"--dev-bind", path, path});
   }
-  add({"--symlink",
-       "/proc/self/fd",
-       "/dev/fd",
-       "--symlink",
-       "/proc/self/fd/0",
-       "/dev/stdin",
-       "--symlink",
-       "/proc/self/fd/1",
-       "/dev/stdout",
-       "--symlink",
-       "/proc/self/fd/2",
-       "/dev/stderr",
-       "--symlink",
-       "/box/shm",
-       "/dev/shm",
-       "--tmpfs",
-       "/box",
-       "--symlink",
-       "/box/tmp",
-       "/tmp",
-       "--symlink",
-       "/box/tmp",
-       "/var/tmp",
-       "--symlink",
-       "/box/workspace",
-       "/workspace",
-       "--remount-ro",
-       "/",
-       "--chdir",
-       "/",
-       "--",
+  add({"--symlink", "/proc/self/fd", "/dev/fd", "--symlink", "/proc/self/fd/0", "/dev/stdin",
+       "--symlink", "/proc/self/fd/1", "/dev/stdout", "--symlink", "/proc/self/fd/2", "/dev/stderr",
+       "--symlink", "/box/shm", "/dev/shm", "--tmpfs", "/box", "--symlink", "/box/tmp", "/tmp",
+       "--symlink", "/box/workspace", "/workspace",
+       // Where tasks of other collections look for the workspace, their tests and their report.
+       "--symlink", "/box/workspace", "/app", "--symlink", "/box/workspace/tests", "/tests",
+       "--symlink", "/box/workspace/logs", "/logs", "--remount-ro", "/", "--chdir", "/", "--",
        fmt::format("/proc/self/fd/{}", static_cast<int>(BOX_IMAGE_FD))});
 }
 

@@ -51,6 +51,7 @@ class BoxHost {
     return cgroups_ != nullptr ? cgroups_->parents() : std::vector<std::string>();
   }
   const std::vector<std::string>& environment() const { return environment_; }
+  const std::string& root() const { return options_.root; }
   size_t cores() const { return options_.cores; }
   const std::string& filter() const { return filter_; }
 
@@ -74,6 +75,8 @@ class BoxHost {
   Status Prepare();
   Status PrepareImage();
   void PrepareArguments();
+  void AddMachine();
+  void AddRoot();
   Status Probe();
   Result<std::unique_ptr<Box>> Start();
   Status Spawn(Box& box, int socket, int complaints);

@@ -109,6 +109,20 @@ static void end_everything(pid_t main_child, int* status, bool* main_ended) {
   }
 }
 
+/* Ends the command and what it started in its session; the rest of the box stands still until the
+ * next command, so that it takes no CPU that nobody counts. */
+static void end_session(pid_t main_child, int* status, bool* main_ended) {
+  kill(-main_child, SIGKILL);
+  while (!*main_ended) {
+    int one;
+    const pid_t gone = waitpid(main_child, &one, 0);
+    if (gone < 0 && errno == EINTR) continue;
+    if (gone == main_child) *status = one;
+    *main_ended = true;
+  }
+  kill(-1, SIGSTOP);
+}
+
 /* Reaps what has ended, without waiting; true once the command itself has. */
 static bool reap(pid_t main_child, int* status) {
   bool ended = false;
@@ -214,6 +228,7 @@ void box_run(uint32_t size) {
   const uint64_t cpu_before = children_cpu_us(&usage);
   struct BoxDone done;
   memset(&done, 0, sizeof done);
+  if (run.keep != 0) kill(-1, SIGCONT);
   const pid_t child = start(&run, words, words + run.argc + 1, folder, fds);
   const int error = errno;
   for (int i = 0; i < 3; ++i) close(fds[i]);
@@ -225,7 +240,13 @@ void box_run(uint32_t size) {
   int status = 0;
   bool ended = false;
   attend(&run, child, cpu_before, &done, &status, &ended);
-  end_everything(child, &status, &ended);
+  if (run.keep == 0) {
+    end_everything(child, &status, &ended);
+  } else if (ended) {
+    kill(-1, SIGSTOP);
+  } else {
+    end_session(child, &status, &ended);
+  }
   if (done.limit == BOX_LIMIT_NONE && box_disk_full()) done.limit = BOX_LIMIT_DISK;
   done.signalled = WIFSIGNALED(status);
   done.code = WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status);

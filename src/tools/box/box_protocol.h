@@ -91,7 +91,7 @@ struct BoxRun {
   uint32_t argc;
   uint32_t envc;
   uint32_t watch;
-  uint32_t padding;
+  uint32_t keep; /* 1: what the command leaves running is stopped, not ended; see box.h */
   uint64_t cpu_us;       /* limit of everything together, where the init watches it */
   uint64_t memory_bytes; /* the same */
   uint64_t processes;    /* most processes and threads; enforced by the kernel too */
@@ -106,7 +106,8 @@ enum BoxLimitHit {
   BOX_LIMIT_DISK = 4,
 };
 
-/* DONE: nothing of the command runs any more, its daemons included. */
+/* DONE: nothing of the command runs any more, its daemons included. After a RUN with `keep` they are
+ * stopped (SIGSTOP) until the next one, and STOP ends only the command and its session. */
 struct BoxDone {
   int32_t signalled; /* 1: `code` is a signal */
   int32_t code;

@@ -88,6 +88,7 @@ class BoxRunner {
   void CheckCgroup();
   void Stop(v1::Outcome outcome);
   void DrainAll();
+  void KeepPipes();
   void Finish();
   void Classify();
 
@@ -163,10 +164,12 @@ Status BoxRunner::Start() {
   run.memory_bytes = limits.memory_bytes;
   run.processes = limits.processes;
   run.file_bytes = box_.disk_bytes_;
+  run.keep = spec_.leave_running ? 1 : 0;
   const std::string strings = Strings(&run);
   if (strings.size() > BOX_ARGS_MAX || run.argc + run.envc > 4000) {
     return Unavailable("the command line is too long");
   }
+  box_.DrainLeftovers();
   box_.AddFrame(BOX_RUN, &run, sizeof run, {}, strings);
   const int fds[3] = {theirs[0].get(), theirs[1].get(), theirs[2].get()};
   TM_RETURN_IF_ERROR(box_.Flush(fds, 3));
@@ -274,6 +277,7 @@ void BoxRunner::CheckTime(Time now) {
   if (now >= deadline_) return Stop(v1::OUTCOME_TIMEOUT);
   if (now >= next_tick_) {
     next_tick_ = now + kTick;
+    box_.DrainLeftovers();
     CheckCgroup();
   }
 }
@@ -305,6 +309,7 @@ void BoxRunner::Wait() {
 void BoxRunner::DrainAll() {
   report_.wall_ms = Milliseconds(SteadyClock::now() - started_);
   input_fd_.Reset();
+  if (spec_.leave_running && have_done_) return KeepPipes();
   const Time give_up = SteadyClock::now() + kDrainPatience;
   while ((out_fd_ || err_fd_) && SteadyClock::now() < give_up) {
     ReadFrom(out_fd_, out_, true);
@@ -313,6 +318,14 @@ void BoxRunner::DrainAll() {
     pollfd waits[2] = {{out_fd_.get(), POLLIN, 0}, {err_fd_.get(), POLLIN, 0}};
     (void)poll(waits, 2, 100);
   }
+}
+
+// The command has ended, so what it wrote is in the pipes. Others may hold them open for long.
+void BoxRunner::KeepPipes() {
+  ReadFrom(out_fd_, out_, true);
+  ReadFrom(err_fd_, err_, false);
+  if (out_fd_) box_.leftovers_.push_back(std::move(out_fd_));
+  if (err_fd_) box_.leftovers_.push_back(std::move(err_fd_));
 }
 
 void BoxRunner::Classify() {
@@ -365,7 +378,10 @@ void BoxRunner::Finish() {
   const bool finished = report_.outcome == v1::OUTCOME_OK ||
                         report_.outcome == v1::OUTCOME_FAILED ||
                         report_.outcome == v1::OUTCOME_SIGNAL;
-  if (!finished) box_.usable_ = false;
+  const bool interrupted =
+      spec_.leave_running && have_done_ &&
+      (report_.outcome == v1::OUTCOME_TIMEOUT || report_.outcome == v1::OUTCOME_OUTPUT_LIMIT);
+  if (!finished && !interrupted) box_.usable_ = false;
   report_.starved =
       report_.outcome == v1::OUTCOME_TIMEOUT && WasStarved({.cpu_us = done_.stop_cpu_us,
                                                             .waited_us = done_.stop_waited_us,
