@@ -122,8 +122,8 @@ TEST_F(FirstHour, AKilledRunGoesOnWithItsTotalsAndNoStepStandsTwice) {
     })) << program.Log();
     program.Stop(SIGKILL);
   }
-  EXPECT_THAT(Runs("list"), HasSubstr("killed"));
-  EXPECT_THAT(Runs("show gone"), HasSubstr("run gone: killed"));
+  EXPECT_THAT(Runs("list"), HasSubstr("unfinished"));
+  EXPECT_THAT(Runs("show gone"), HasSubstr("run gone: unfinished"));
   const std::vector<json> ticks = Lines("gone", "tick");
   ASSERT_FALSE(ticks.empty());
   tokens = ticks.back()["generated_tokens"].get<uint64_t>();

@@ -19,8 +19,9 @@ namespace {
 using CompareJson = nlohmann::ordered_json;
 
 constexpr uint64_t kLastSteps = 10;
-constexpr const char* kStepFigures[] = {"reward", "batch_pass_rate", "entropy", "kl", "grad_norm",
-                                        "loss",   "lag_mean",        "ess"};
+constexpr const char* kStepFigures[] = {"reward", "batch_pass_rate", "entropy", "policy_kl",
+                                        "kl",     "grad_norm",       "loss",    "lag_mean",
+                                        "ess"};
 
 // Means over the last steps, of the figures that are there.
 Result<CompareJson> StepMeans(const RunDirectory& directory) {
@@ -93,7 +94,7 @@ Result<std::string> SummaryNow(const RunDirectory& directory, bool writing) {
   Result<std::string> summary = directory.ReadSummary();
   if (summary.ok()) return summary;
   RunOutcome outcome;
-  outcome.state = writing ? "running" : "killed";
+  outcome.state = writing ? "running" : "unfinished";
   TM_ASSIGN_OR_RETURN(const EarlierParts parts, EarlierParts::Read(directory.metrics_path()));
   outcome.last = parts.Last();
   return MakeSummary(directory, outcome);

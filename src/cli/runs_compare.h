@@ -18,7 +18,7 @@ Result<nlohmann::ordered_json> ComparedRun(const RunDirectory& directory);
 std::string CompareText(const nlohmann::ordered_json& first, const nlohmann::ordered_json& second);
 
 // The summary of a run; of one without (it runs, or was killed) what its database and its metrics
-// know, with the state "running" or "killed".
+// know, with the state "running" or "unfinished".
 Result<std::string> SummaryNow(const RunDirectory& directory, bool writing);
 
 }  // namespace tidemill
