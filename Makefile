@@ -6,7 +6,7 @@ CTEST = ctest --output-on-failure -j$(TEST_JOBS) --test-dir
 TEST_JOBS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help install build test test-unit demo agents dev asan tsan clang fuzz lint format format-check bench soak clean
+.PHONY: help install build test test-unit demo agents interop dev asan tsan clang fuzz lint format format-check bench soak clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*##/\1 /p' $(MAKEFILE_LIST) | awk '{n=$$1; $$1=""; printf "  make %-13s%s\n", n, $$0}'
@@ -59,6 +59,9 @@ format-check: install-dev  ## fails if `make format` would change anything
 
 bench: build  ## the benchmarks: ratios measured in one run
 	scripts/bench build/release
+
+interop: build  ## transformers, PEFT, TensorBoard, pandas and prometheus_client from PyPI read what is written
+	scripts/interop build/release
 
 soak: build  ## for SOAK_SECONDS (default 600): the simulator, then a fleet under every fault
 	scripts/soak build/release

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Usage: read_tfevents.py FILE...
 
-Prints the events of TensorBoard files as one JSON array: wall_time, step, file_version, scalars. Checks every
+Prints the events of TensorBoard files as one JSON array: wall_time, step, file_version, session, scalars. Checks every
 checksum. Needs nothing but Python, and shares no code with what writes them.
 """
 import json
@@ -68,6 +68,8 @@ def event(body):
     result = {"wall_time": found.get(1), "step": found.get(2, 0)}
     if 3 in found:
         result["file_version"] = found[3].decode()
+    if 7 in found:
+        result["session"] = dict(fields(found[7])).get(1, 0)
     scalars = {}
     for _, value in fields(found.get(5, b"")):
         one = dict(fields(value))

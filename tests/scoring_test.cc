@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 
 class ScoringTest : public LineTest {
  protected:
-  // A scorer that counts its calls in a file: always fails for group `fails` (0: for none), is
+  // A scorer that counts its calls in a file: always fails for group `fails` (-1: for none), is
   // version 2 after `rises` calls.
   // The members of every fourth group are all worth the same.
   static std::string Command(const std::string& name, int fails, int rises) {
@@ -110,7 +110,7 @@ TEST_F(ScoringTest, CreditShapingAndInterpolationAreReachedFromTheConfig) {
                         "--set learner.objective=decoupled_ppo --set "
                         "'learner.options=[\"proximal=interpolate\"]' --set learner.minibatches=2 "
                         "--set replay.drop_zero_variance=true --set replay.selection=prioritized" +
-                            Command("fourths", 0, 1 << 20)),
+                            Command("fourths", -1, 1 << 20)),
                   "2>/dev/null");
   ASSERT_EQ(result.exit_code, 0) << result.output;
   const json summary = Summary(result);

@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
+#include "cli/runs_compare.h"
+#include "cli/runs_export.h"
 #include "cli/transcript.h"
 #include "config/run_config.h"
 #include "core/text.h"
@@ -24,12 +26,15 @@ struct RunsArguments {
   std::string run;
   std::string other;
   uint32_t worst = 0, best = 0, newest = 0;
-  std::string task, eval;
+  std::string task, eval, out, purpose, fate;
+  double min_reward = -1e300;
+  uint64_t offset = 0, limit = 0;
+  bool solved = false;
   bool json = false;
 };
 
-Json SummaryOf(const RunDirectory& directory) {
-  const Result<std::string> text = directory.ReadSummary();
+Json SummaryOf(const RunDirectory& directory, bool writing) {
+  const Result<std::string> text = SummaryNow(directory, writing);
   if (!text.ok()) return Json::object();
   Json json = Json::parse(*text, nullptr, false);
   return json.is_object() ? json : Json::object();
@@ -55,8 +60,8 @@ int List(const RunsArguments& arguments) {
   for (const RunInfo& info : *runs) {
     const Result<RunDirectory> directory = RunDirectory::OpenToRead(arguments.folder, info.name);
     if (!directory.ok()) continue;
-    const Json summary = SummaryOf(*directory);
-    const std::string state = info.writing ? "running" : summary.value("status", "unfinished");
+    const Json summary = SummaryOf(*directory, info.writing);
+    const std::string state = info.writing ? "running" : summary.value("status", "unreadable");
     if (arguments.json) {
       list.push_back({{"run", info.name}, {"state", state}, {"summary", summary}});
       continue;
@@ -73,26 +78,15 @@ int List(const RunsArguments& arguments) {
 int Show(const RunsArguments& arguments) {
   const Result<RunDirectory> directory = RunDirectory::OpenToRead(arguments.folder, arguments.run);
   if (!directory.ok()) return Fail(directory.status());
-  const Result<std::string> summary = directory->ReadSummary();
-  if (summary.ok()) {
-    std::fputs(arguments.json ? summary->c_str() : ForTerminal(SummaryText(*summary)).c_str(),
-               stdout);
-    return 0;
-  }
-  // Not at its end yet: from the database.
-  const auto reader = RunReader::Open(directory->db_path());
-  if (!reader.ok()) return Fail(reader.status());
-  const Result<RunCounts> counts = (*reader)->Counts();
-  if (!counts.ok()) return Fail(counts.status());
-  if (arguments.json) {
-    PrintJson({{"run", arguments.run},
-               {"status", "unfinished"},
-               {"steps", counts->steps},
-               {"episodes", counts->episodes}});
-    return 0;
-  }
-  std::printf("run %s: no summary yet; %lu steps, %lu episodes stored, %lu groups outstanding\n",
-              arguments.run.c_str(), counts->steps, counts->episodes, counts->groups_outstanding);
+  bool writing = false;
+  const Result<std::vector<RunInfo>> runs = RunDirectory::List(arguments.folder);
+  if (!runs.ok()) return Fail(runs.status());
+  for (const RunInfo& info : *runs)
+    writing = writing || (info.name == arguments.run && info.writing);
+  const Result<std::string> summary = SummaryNow(*directory, writing);
+  if (!summary.ok()) return Fail(summary.status());
+  std::fputs(arguments.json ? summary->c_str() : ForTerminal(SummaryText(*summary)).c_str(),
+             stdout);
   return 0;
 }
 
@@ -149,26 +143,47 @@ int Episodes(const RunsArguments& arguments) {
   return 0;
 }
 
+int Export(const RunsArguments& arguments) {
+  const Result<RunDirectory> directory = RunDirectory::OpenToRead(arguments.folder, arguments.run);
+  if (!directory.ok()) return Fail(directory.status());
+  const auto reader = RunReader::Open(directory->db_path());
+  if (!reader.ok()) return Fail(reader.status());
+  ExportOptions options;
+  options.run = arguments.run;
+  options.out = arguments.out;
+  options.offset = arguments.offset;
+  options.limit = arguments.limit;
+  EpisodeFilter& filter = options.filter;
+  if (!arguments.task.empty()) filter.task = arguments.task;
+  if (!arguments.eval.empty()) filter.eval_name = arguments.eval;
+  if (!arguments.fate.empty()) filter.fate = arguments.fate;
+  if (!arguments.purpose.empty())
+    filter.purpose = arguments.purpose == "eval" ? v1::PURPOSE_EVAL : v1::PURPOSE_TRAIN;
+  if (arguments.solved) filter.solved = true;
+  if (arguments.min_reward > -1e300) filter.reward_min = arguments.min_reward;
+  const Result<uint64_t> written = ExportEpisodes(**reader, options, TextOf(*directory));
+  if (!written.ok()) return Fail(written.status());
+  if (arguments.json)
+    PrintJson({{"out", arguments.out}, {"episodes", *written}});
+  else
+    std::printf("%s: %lu episodes\n", arguments.out.c_str(), *written);
+  return 0;
+}
+
 int Compare(const RunsArguments& arguments) {
   Json both[2];
   const std::string names[2] = {arguments.run, arguments.other};
   for (int i = 0; i < 2; ++i) {
     const Result<RunDirectory> directory = RunDirectory::OpenToRead(arguments.folder, names[i]);
     if (!directory.ok()) return Fail(directory.status());
-    both[i] = SummaryOf(*directory);
+    Result<Json> compared = ComparedRun(*directory);
+    if (!compared.ok()) return Fail(compared.status());
+    both[i] = std::move(*compared);
   }
   if (arguments.json) {
     PrintJson({{names[0], both[0]}, {names[1], both[1]}});
-    return 0;
-  }
-  std::printf("%-22s %16s %16s\n", "", names[0].c_str(), names[1].c_str());
-  for (const char* eval : {"before", "after"}) {
-    std::printf("%-22s %16s %16s\n", (std::string("pass rate ") + eval).c_str(),
-                Percent(PassRate(both[0], eval)).c_str(), Percent(PassRate(both[1], eval)).c_str());
-  }
-  for (const char* key : {"steps", "episodes", "seconds", "generated_tokens", "trained_tokens",
-                          "lost", "stale", "retries", "too_old", "zero_variance"}) {
-    std::printf("%-22s %16.0f %16.0f\n", key, both[0].value(key, 0.0), both[1].value(key, 0.0));
+  } else {
+    std::fputs(ForTerminal(CompareText(both[0], both[1])).c_str(), stdout);
   }
   return 0;
 }
@@ -199,6 +214,20 @@ void AddRunsCommand(CLI::App& app, Exit& exit) {
   episodes->add_option("--newest", arguments->newest, "Number of most recent episodes");
   episodes->add_option("--task", arguments->task, "Only this task");
   episodes->add_option("--eval", arguments->eval, "Only this evaluation");
+  CLI::App* exported = add("export", "Write episodes with their tokens as JSON lines", Export);
+  exported->add_option("run", arguments->run, "Name of the run")->required();
+  exported->add_option("--out", arguments->out, "FILE.jsonl, or FILE.jsonl.zst to compress it")
+      ->required();
+  exported->add_option("--task", arguments->task, "Only this task");
+  exported->add_option("--eval", arguments->eval, "Only this evaluation");
+  exported->add_option("--purpose", arguments->purpose, "Only train or only eval")
+      ->check(CLI::IsMember({"train", "eval"}));
+  exported->add_flag("--solved", arguments->solved, "Only episodes that solved their task");
+  exported->add_option("--min-reward", arguments->min_reward,
+                       "Only episodes with this reward or more");
+  exported->add_option("--fate", arguments->fate, "Only episodes with this fate: used, stale, ..");
+  exported->add_option("--offset", arguments->offset, "Leave out so many of the oldest");
+  exported->add_option("--limit", arguments->limit, "Write so many at most; 0: all");
   CLI::App* compare = add("compare", "Compare two runs", Compare);
   compare->add_option("run", arguments->run, "First run")->required();
   compare->add_option("other", arguments->other, "Second run")->required();

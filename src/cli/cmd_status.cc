@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "cli/commands.h"
 #include "core/text.h"
@@ -16,6 +17,7 @@ using Json = nlohmann::ordered_json;
 
 struct StatusArguments {
   std::string url, run;
+  double wait_s = 0;
   bool json = false;
 };
 
@@ -55,6 +57,13 @@ int ShowRuns(RunStatusReader& reader, const std::vector<std::string>& runs, bool
 int RunStatusCommand(const StatusArguments& arguments) {
   Result<RunStatusReader> reader = RunStatusReader::Connect(arguments.url);
   if (!reader.ok()) return Fail(reader.status());
+  if (!arguments.run.empty() && arguments.wait_s > 0) {
+    const RealClock clock;
+    const Time until = clock.Now() + std::chrono::duration_cast<Duration>(
+                                         std::chrono::duration<double>(arguments.wait_s));
+    while (clock.Now() < until && reader->Read(arguments.run).status().code() == Code::kNotFound)
+      std::this_thread::sleep_for(milliseconds(200));
+  }
   if (!arguments.run.empty()) return ShowRun(*reader, arguments.run, arguments.json);
   const Result<std::vector<std::string>> runs = reader->Runs();
   if (!runs.ok()) return Fail(runs.status());
@@ -74,7 +83,14 @@ void AddStatusCommand(CLI::App& app, Exit& exit) {
   status->add_option("--bus", arguments->url, "redis://HOST:PORT/DB; default: TIDEMILL_BUS")
       ->envname(kBusVariable)
       ->required();
-  status->add_option("--run", arguments->run, "Name of the run; default: list all runs");
+  status
+      ->add_option("--run", arguments->run,
+                   "Name of the run; default: TIDEMILL_RUN, or list all runs")
+      ->envname(kRunVariable);
+  status
+      ->add_option("--wait", arguments->wait_s,
+                   "Seconds to wait for the run to appear, if nobody is there yet")
+      ->check(CLI::Range(0.0, 86400.0));
   status->add_flag("--json", arguments->json, "Print one JSON object on standard output");
   status->callback([arguments, &exit] { exit.code = RunStatusCommand(*arguments); });
 }

@@ -1,7 +1,6 @@
 // tidemill train: a run on this machine, from a config or from where an earlier one stopped.
 #include <cstdio>
 #include <ctime>
-#include <filesystem>
 #include <memory>
 #include <optional>
 
@@ -94,6 +93,15 @@ int RunTrain(const TrainArguments& arguments) {
     std::fputs(toml.c_str(), stdout);
     return 0;
   }
+  if (directory) {
+    if (const Result<std::string> done = FinishedSummary(*directory, config.run.steps); done.ok()) {
+      std::fputs(arguments.json ? done->c_str() : SummaryText(*done).c_str(), stdout);
+      std::fprintf(stderr,
+                   "run %s is finished; to go on: tidemill train --resume %s --set run.steps=N\n",
+                   directory->name().c_str(), directory->path().c_str());
+      return 0;
+    }
+  }
   DriveOptions options;
   if (config.dashboard.web && !arguments.no_web) {
     Result<HttpOptions> web = DashboardOptions(config);
@@ -114,17 +122,7 @@ int RunTrain(const TrainArguments& arguments) {
     options.display = &display.emplace(stderr, config.run.steps);
   }
   Result<DriveResult> result = Drive(config, *directory, options);
-  if (!result.ok()) {
-    // A mistake found while the run was being put together: nothing ran, and the name is free
-    // again for the next try.
-    if (result.status().code() == Code::kInvalid && !options.run.resume) {
-      const std::string path = directory->path();
-      directory.reset();
-      std::error_code ignored;
-      std::filesystem::remove_all(path, ignored);
-    }
-    return Fail(result.status());
-  }
+  if (!result.ok()) return Fail(result.status());
   return ReportEnd(arguments, *directory, *result);
 }
 

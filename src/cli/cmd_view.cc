@@ -11,6 +11,7 @@
 #include "cli/wait_signal.h"
 #include "dashboard/dashboard.h"
 #include "http/access.h"
+#include "run/run_counters.h"
 #include "run/run_dashboard.h"
 #include "run/run_path.h"
 #include "store/run_directory.h"
@@ -62,6 +63,7 @@ int View(const ViewArguments& arguments) {
   BlockSignals();
   ServeOptions options;
   options.api = std::move(api);
+  options.counters = RunCounters();
   options.http.address = arguments.host;
   options.http.port = arguments.port;
   if (!arguments.token_file.empty()) {

@@ -82,8 +82,10 @@ void AddWarmupCommand(CLI::App& app, Exit& exit) {
   auto arguments = std::make_shared<WarmupArguments>();
   WarmupOptions& options = arguments->options;
   warmup
-      ->add_option("demonstrations", options.demonstrations,
-                   "Demonstrations (JSONL), {\"prompt\":..,\"completion\":..} per line")
+      ->add_option(
+          "demonstrations", options.demonstrations,
+          "Demonstrations (JSONL, or .zst), {\"prompt\":..,\"completion\":..} per line, or what "
+          "`tidemill runs export` writes")
       ->required();
   warmup->add_option("--model", options.model, "Model directory to continue from");
   warmup->add_option("--from-config", arguments->config,

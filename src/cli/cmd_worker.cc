@@ -46,14 +46,15 @@ Status CheckCommands(const std::string& role, const RunConfig& config) {
 }
 
 // The config of the run, from a file where one was given, else from the learner's sheet.
-Status LoadWorkerConfig(const WorkerArguments& arguments, const RunConfig& config, Binder& binder,
-                        std::optional<RunSheet>& sheet) {
+Status LoadWorkerConfig(const WorkerArguments& arguments, const WorkerBeaconOptions& beacon,
+                        const RunConfig& config, Binder& binder, std::optional<RunSheet>& sheet) {
   if (!arguments.config_file.empty() && arguments.role != "rollout") {
     TM_RETURN_IF_ERROR(binder.LoadFile(arguments.config_file));
   } else {
     TM_ASSIGN_OR_RETURN(SheetBoard board,
                         SheetBoard::Connect(arguments.url, arguments.run, arguments.keys));
-    TM_ASSIGN_OR_RETURN(sheet, WaitForSheet(board, arguments.run));
+    WaitingWorker waiting(beacon);
+    TM_ASSIGN_OR_RETURN(sheet, WaitForSheet(board, arguments.run, [&] { waiting.Waiting(); }));
     TM_RETURN_IF_ERROR(binder.LoadText(sheet->config, "the run sheet"));
     if (!sheet->signed_by_learner) TM_RETURN_IF_ERROR(CheckCommands(arguments.role, config));
   }
@@ -91,7 +92,7 @@ int RunWorker(const WorkerArguments& arguments) {
   Binder binder;
   BindRunConfig(config, binder);
   std::optional<RunSheet> sheet;
-  const Status loaded = LoadWorkerConfig(arguments, config, binder, sheet);
+  const Status loaded = LoadWorkerConfig(arguments, *beacon, config, binder, sheet);
   if (loaded.code() == Code::kClosed) return 0;
   if (!loaded.ok()) return Fail(loaded);
   if (Status listen = SetListen(arguments, config.gateway); !listen.ok()) return Wrong(listen);
@@ -115,7 +116,12 @@ int RunWorker(const WorkerArguments& arguments) {
   if (run.status().code() == Code::kClosed) return 0;
   if (!run.ok()) return Fail(run.status());
   for (const std::string& warning : (*run)->warnings()) LogWarn(warning);
-  const Status served = ServeWorker(**run, std::move(*beacon));
+  Result<SheetBoard> board = SheetBoard::Connect(arguments.url, arguments.run, request.keys);
+  if (!board.ok()) return Fail(board.status());
+  const Status served = ServeWorker(**run, std::move(*beacon), [&] {
+    const Result<bool> ended = board->Ended();
+    return ended.ok() && *ended;
+  });
   return served.ok() ? 0 : Fail(served);
 }
 
@@ -138,6 +144,8 @@ void AddWorkerCommand(CLI::App& app, Exit& exit) {
       "learner: TOML file, see docs/config.md; the other roles get the config from the learner");
   worker->add_flag("--resume", arguments->resume,
                    "learner: resume the run, or start it if there is none");
+  worker->add_flag("--keep-workers", arguments->keep_workers,
+                   "learner: workers wait for the next learner when the run is done");
   worker->add_flag("--json", arguments->json,
                    "learner: print the summary as one JSON object on standard output");
   worker->add_flag("--no-web", arguments->no_web, "learner: no dashboard (dashboard.web=false)");

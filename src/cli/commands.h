@@ -37,6 +37,7 @@ void PrintJson(const nlohmann::ordered_json& json);
 // --set a.b=c, any number of them; each takes one word, so that other words may follow.
 void AddSetOption(CLI::App& command, std::vector<std::string>& sets, const std::string& doc);
 
+void AddInitCommand(CLI::App& app, Exit& exit);
 void AddTrainCommand(CLI::App& app, Exit& exit);
 void AddEvalCommand(CLI::App& app, Exit& exit);
 void AddWarmupCommand(CLI::App& app, Exit& exit);
@@ -56,5 +57,6 @@ void AddModelCommand(CLI::App& app, Exit& exit);
 void AddSandboxCommand(CLI::App& app, Exit& exit);
 void AddTasksCommand(CLI::App& app, Exit& exit);
 void AddProofCommand(CLI::App& app, Exit& exit);
+void AddCompletionCommand(CLI::App& app, Exit& exit);
 
 }  // namespace tidemill

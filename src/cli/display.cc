@@ -19,6 +19,18 @@ double NumberOf(const JournalEntry& entry, const char* name, double otherwise) {
   return it == entry.numbers.end() ? otherwise : it->second;
 }
 
+// Of every episode scored so far.
+std::string PassText(const RunSnapshot& s) {
+  if (s["scored"] == 0) return "-";
+  return fmt::format("{:.2f}", static_cast<double>(s["solved"]) / static_cast<double>(s["scored"]));
+}
+
+// Before the first step there is no batch, and no rate of it.
+template <typename Rates>
+std::string BatchText(const Rates& rates) {
+  return rates.empty() ? "-" : fmt::format("{:.2f}", rates.back());
+}
+
 std::string BusyText(const RunSnapshot& snapshot, bool ports) {
   std::string text;
   for (const BusyShare& busy : snapshot.busy) {
@@ -94,12 +106,13 @@ void Display::Show(const RunSnapshot& snapshot) {
 }
 
 void Display::DrawLine(const RunSnapshot& s) {
-  std::fprintf(
-      out_,
-      "%6.0f s  step %lu/%lu  batch pass %.2f  reward %.3f  lag %.1f  %.0f episodes/s  gen %.0f "
-      "tok/s  train %.0f tok/s  busy%s\n",
-      s.seconds, s["steps"], steps_, pass_rates_.empty() ? 0.0 : pass_rates_.back(), reward_, lag_,
-      episode_rate_, generated_rate_, trained_rate_, BusyText(s, true).c_str());
+  std::fprintf(out_,
+               "%6.0f s  step %lu/%lu  pass %s  batch pass %s  reward %s  lag %.1f  %.0f "
+               "episodes/s  gen %.0f "
+               "tok/s  train %.0f tok/s  busy%s\n",
+               s.seconds, s["steps"], steps_, PassText(s).c_str(), BatchText(pass_rates_).c_str(),
+               pass_rates_.empty() ? "-" : fmt::format("{:.3f}", reward_).c_str(), lag_,
+               episode_rate_, generated_rate_, trained_rate_, BusyText(s, true).c_str());
   std::fflush(out_);
 }
 
@@ -112,8 +125,8 @@ void Display::DrawBlock(const RunSnapshot& s) {
   text +=
       fmt::format("[{:<40}] step {}/{}  version {}  epoch {}  {:.0f} s\n", std::string(filled, '#'),
                   s["steps"], steps_, s["version"], s["epoch"], s.seconds);
-  text += fmt::format("pass   {:.2f}  {}\n", pass_rates_.empty() ? 0.0 : pass_rates_.back(),
-                      Sparkline(pass_rates_));
+  text += fmt::format("pass   {} of all episodes, {} of the newest batch  {}\n", PassText(s),
+                      BatchText(pass_rates_), Sparkline(pass_rates_));
   text += fmt::format("learn  reward {:.3f}  loss {:.4f}  entropy {:.3f}  lag {:.1f}\n", reward_,
                       loss_, entropy_, lag_);
   text += fmt::format("rate   {:.0f} episodes/s  generated {:.0f} tok/s  trained {:.0f} tok/s\n",

@@ -1,6 +1,7 @@
 #include <cstdio>
 #include <exception>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cli/commands.h"
@@ -15,6 +16,7 @@ namespace {
 
 // Every command, in the order in which --help shows them.
 void AddCommands(CLI::App& app, Exit& exit) {
+  AddInitCommand(app, exit);
   AddTrainCommand(app, exit);
   AddWarmupCommand(app, exit);
   AddEvalCommand(app, exit);
@@ -34,6 +36,7 @@ void AddCommands(CLI::App& app, Exit& exit) {
   AddSimCommand(app, exit);
   AddBenchCommand(app, exit);
   AddDoctorCommand(app, exit);
+  AddCompletionCommand(app, exit);
 }
 
 std::string VersionText() {
@@ -52,19 +55,48 @@ void AddLogOptions(CLI::App& app, std::string& level, bool& json) {
   });
 }
 
-// Says what was wrong with the words. A word that is no command gets the nearest one.
+std::vector<std::string> CommandNames(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    if (!command->get_name().empty()) names.push_back(command->get_name());
+  }
+  return names;
+}
+
+// "tidemill runs": the words as far as they were understood, and their command.
+std::pair<std::string, const CLI::App*> Understood(const CLI::App& app) {
+  std::string words = app.get_name();
+  const CLI::App* at = &app;
+  while (!at->get_subcommands().empty()) {
+    at = at->get_subcommands().front();
+    words += " " + at->get_name();
+  }
+  return {words, at};
+}
+
+// Says what was wrong with the words. One that is no command or option gets the nearest one.
 int ReportParseError(const CLI::App& app, const CLI::ParseError& error) {
-  const std::vector<std::string> rest = app.remaining();
-  if (error.get_exit_code() != 0 && app.get_subcommands().empty() && !rest.empty()) {
+  if (error.get_exit_code() == 0) return app.exit(error);
+  const std::vector<std::string> rest = app.remaining(/*recurse=*/true);
+  const auto [words, command] = Understood(app);
+  if (rest.empty()) return app.exit(error) == 0 ? 0 : 2;
+  if (rest[0].rfind("--", 0) == 0) {
     std::vector<std::string> names;
-    for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
-      names.push_back(command->get_name());
+    for (const CLI::App* at = command; at != nullptr; at = at->get_parent()) {
+      for (const CLI::Option* option : at->get_options()) {
+        for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+      }
     }
-    std::fprintf(stderr, "tidemill: unknown command \"%s\".%s See tidemill --help.\n",
-                 rest[0].c_str(), DidYouMean(rest[0], names).c_str());
+    const std::string name = rest[0].substr(0, rest[0].find('='));
+    std::fprintf(stderr, "%s: unknown option \"%s\".%s See %s --help.\n", words.c_str(),
+                 name.c_str(), DidYouMean(name, names).c_str(), words.c_str());
     return 2;
   }
-  return app.exit(error) == 0 ? 0 : 2;
+  const std::vector<std::string> commands = CommandNames(*command);
+  if (commands.empty()) return app.exit(error) == 0 ? 0 : 2;
+  std::fprintf(stderr, "%s: unknown command \"%s\".%s See %s --help.\n", words.c_str(),
+               rest[0].c_str(), DidYouMean(rest[0], commands).c_str(), words.c_str());
+  return 2;
 }
 
 int Main(int argc, char** argv) {

@@ -14,6 +14,7 @@
 #include "cli/worker_learner.h"
 #include "core/log.h"
 #include "core/version.h"
+#include "run/run_counters.h"
 #include "run/run_dashboard.h"
 #include "run/run_driver.h"
 #include "run/run_sheet.h"
@@ -102,6 +103,14 @@ Result<std::shared_ptr<void>> MakeCompany(Run& run, RedisBus& bus, SheetBoard bo
   return std::shared_ptr<void>(std::move(company));
 }
 
+void TellWorkers(const WorkerArguments& arguments, const RunSheet& last) {
+  Result<SheetBoard> board =
+      SheetBoard::Connect(arguments.url, arguments.run, {.sign = arguments.keys.sign});
+  const Status told = board.ok() ? TellEnded(*board, last) : board.status();
+  if (!told.ok())
+    LogWarn("the workers were not told that the run ended", {{"why", told.message()}});
+}
+
 }  // namespace
 
 int RunLearner(const WorkerArguments& arguments, WorkerBeaconOptions beacon) {
@@ -115,6 +124,14 @@ int RunLearner(const WorkerArguments& arguments, WorkerBeaconOptions beacon) {
   Result<OpenedRun> open = OpenOrCreate(arguments, config, binder);
   if (!open.ok()) return Fail(open.status());
   RunDirectory& directory = open->directory;
+  if (open->resumed) {
+    if (const Result<std::string> done = FinishedSummary(directory, config.run.steps); done.ok()) {
+      std::fputs(arguments.json ? done->c_str() : SummaryText(*done).c_str(), stdout);
+      std::fprintf(stderr, "run %s is finished; to go on, set run.steps higher\n",
+                   directory.name().c_str());
+      return 0;
+    }
+  }
   // A new run finds nothing of an older one with its name.
   if (!open->resumed) {
     const Status cleared = RemoveRedisRun(arguments.url, arguments.run);
@@ -135,8 +152,10 @@ int RunLearner(const WorkerArguments& arguments, WorkerBeaconOptions beacon) {
   sheet.host = HostName();
   sheet.shm_domain = ShmDomain();
   sheet.pid = getpid();
+  const RunSheet last = sheet;
   beacon.watch_run = true;
   beacon.metrics_file = directory.metrics_path();
+  beacon.counters = RunCounters();
   DriveOptions options;
   options.run.resume = open->resumed;
   options.run.fleet = bus->get();
@@ -165,6 +184,10 @@ int RunLearner(const WorkerArguments& arguments, WorkerBeaconOptions beacon) {
   if (result->ranks_lost > 0) {
     std::fprintf(stderr,
                  "to resume from the last checkpoint, run the same command with --resume\n");
+  }
+  // One that was interrupted or lost ranks goes on, with the same workers.
+  if (!result->interrupted && result->ranks_lost == 0 && !arguments.keep_workers) {
+    TellWorkers(arguments, last);
   }
   if (!result->status.ok()) return Fail(result->status);
   if (result->interrupted) {

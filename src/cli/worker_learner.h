@@ -12,7 +12,7 @@ namespace tidemill {
 struct WorkerArguments {
   std::string role, url, run, config_file;
   std::vector<std::string> sets;
-  bool resume = false, json = false, no_web = false;
+  bool resume = false, json = false, no_web = false, keep_workers = false;
   std::string metrics_address = "127.0.0.1", metrics_token_file;
   std::string listen;     // rollout: where the policy is served; empty: nowhere
   std::string keys_file;  // rollout: of the gateway

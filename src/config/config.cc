@@ -86,7 +86,9 @@ class Binder::Loader {
                  "is a section, expected [" + name + "] and its keys below.");
         }
       } else {
-        Report(node, Join(shown, name), binder.UnknownKey(name));
+        Report(node, Join(shown, name),
+               node.is_table() || node.is_array_of_tables() ? binder.UnknownTable(name)
+                                                            : binder.UnknownKey(name));
       }
     }
   }
@@ -235,6 +237,21 @@ std::string Binder::UnknownKey(std::string_view name) const {
     return "[" + before + "] is now called [" + now + "].";
   }
   return "unknown key." + DidYouMean(std::string(name), Names());
+}
+
+std::string Binder::UnknownTable(std::string_view name) const {
+  for (const auto& [before, now] : renamed_) {
+    if (name == before) return UnknownKey(name);
+  }
+  std::vector<std::string> sections;
+  for (const std::string& key : Names()) {
+    const std::string section = SectionOf(key);
+    if (!section.empty() && std::find(sections.begin(), sections.end(), section) == sections.end())
+      sections.push_back(section);
+  }
+  for (const TableList& list : tables_) sections.push_back(list.name);
+  const std::string nearest = NearestWord(name, sections);
+  return nearest.empty() ? "unknown table." : "unknown table. Did you mean [" + nearest + "]?";
 }
 
 Status Binder::Error(std::string_view name, std::string_view what) const {

@@ -119,6 +119,7 @@ class Binder {
   bool IsSection(std::string_view name) const;
   // Why there is no key of this name, and what may be meant.
   std::string UnknownKey(std::string_view name) const;
+  std::string UnknownTable(std::string_view name) const;
 
   std::vector<Key> keys_;          // in the order they were added
   std::vector<TableList> tables_;  // in the order they were added

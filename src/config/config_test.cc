@@ -121,7 +121,9 @@ TEST(Config, AnUnknownKeyIsRefusedWithItsLineAndTheNearestKey) {
   EXPECT_EQ(LoadError("\n[staleness]\nmax_stps = 3\n"),
             "run.toml:3: staleness.max_stps: unknown key. Did you mean \"staleness.max_steps\"?");
   EXPECT_THAT(LoadError("max_steps = 3\n"), HasSubstr("Did you mean \"staleness.max_steps\"?"));
-  EXPECT_EQ(LoadError("[zzz]\nqqqqqqqqqq = 1\n"), "run.toml:1: zzz: unknown key.");
+  EXPECT_EQ(LoadError("[zzz]\nqqqqqqqqqq = 1\n"), "run.toml:1: zzz: unknown table.");
+  EXPECT_EQ(LoadError("[stalenes]\nmax_steps = 1\n"),
+            "run.toml:1: stalenes: unknown table. Did you mean [staleness]?");
 }
 
 TEST(Config, AWrongTypeIsRefusedWithWhatIsExpected) {

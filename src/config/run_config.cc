@@ -289,6 +289,9 @@ void BindReward(RunConfig& c, Binder& b) {
         {.doc = "Maximum output of the command scorer per answer", .min = 1, .max = 65536});
   b.Add("reward.command_slots", &c.reward.command_slots,
         {.doc = "Number of scorer commands that run at once", .min = 1, .max = 1024});
+  b.Add("reward.command_stays", &c.reward.command_stays,
+        {.doc = "The command scorer or the judge is started once and answers one JSON object per "
+                "line, matched by \"id\"; command_slots questions are open at once"});
   b.Add("reward.review_weights", &c.reward.review_weights,
         {.doc = "Weights of the review's sub-scores", .min = 0, .max = 1000});
   b.Add("reward.review_threshold", &c.reward.review_threshold,

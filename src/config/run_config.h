@@ -133,6 +133,7 @@ struct RunConfig {
     std::chrono::milliseconds command_timeout{30000};
     uint32_t command_output_kb = 256;
     uint32_t command_slots = 2;
+    bool command_stays = false;
     std::map<std::string, double> review_weights = {
         {"correctness", 0.4}, {"style", 0.2}, {"performance", 0.2}, {"security", 0.2}};
     double review_threshold = 0.5;

@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -63,6 +64,9 @@ class Counter {
   const About about_;
   std::atomic<uint64_t> value_{0};
 };
+
+// What is known of a counter, by its key.
+using CounterTable = std::map<std::string, Counter::About>;
 
 // Derive from it and declare the counters as members.
 class CounterSet {

@@ -64,8 +64,9 @@ class Server final : public RunServer {
         << "# HELP tidemill_http_streams Open event streams\n# TYPE tidemill_http_streams gauge\n"
         << "tidemill_http_streams " << stats.streams << "\n";
     if (const auto run = api_.views().Get(options_.api.default_run); run.ok()) {
-      const Status status = (*run)->WithMetrics(
-          [&](const MetricsFile& metrics) { out << RunGauges(options_.api.default_run, metrics); });
+      const Status status = (*run)->WithMetrics([&](const MetricsFile& metrics) {
+        out << RunGauges(options_.api.default_run, metrics, options_.counters);
+      });
       if (!status.ok())
         LogEvery(std::chrono::seconds(60), "run-gauges", LogLevel::kWarn, status.message());
     }

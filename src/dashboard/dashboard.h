@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "core/counters.h"
 #include "core/status.h"
 #include "dashboard/run_api.h"
 #include "http/http_server.h"
@@ -20,6 +21,7 @@ struct ServeOptions {
   RunApiOptions api;           // the folder, the run shown first, ..
   std::string page_folder;     // empty: DefaultPageFolder()
   Metrics* metrics = nullptr;  // for /metrics; must outlive the server
+  CounterTable counters = {};  // what a run's figures mean, for /metrics
   // For /readyz: empty or "" when ready, else why not. Called by the server's threads.
   std::function<std::string()> not_ready;
 };

@@ -5,6 +5,7 @@
 
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "dashboard/dashboard.h"
 #include "dashboard/page_files.h"
@@ -20,6 +21,7 @@ namespace {
 
 using Json = nlohmann::json;
 using testing::HasSubstr;
+using testing::Not;
 
 SampleOptions SmallRun() {
   SampleOptions options;
@@ -283,16 +285,38 @@ TEST(RunGauges, AreTextPrometheusReads) {
   std::ofstream(path)
       << R"({"time_ms":1,"kind":"tick","steps":3,"busy_port_engine":0.5,"depth_tools.grade":2})"
       << "\n"
-      << R"({"time_ms":1,"kind":"step","step":3,"lag_hist_8+":4})"
+      << R"({"time_ms":1,"kind":"step","step":2,"lag_hist_0":10,"lag_hist_8+":1})"
+      << "\n"
+      << R"({"time_ms":1,"kind":"step","step":3,"loss":0.5,"lag_hist_0":2,"lag_hist_8+":4})"
       << "\n";
   MetricsFile file(path);
   ASSERT_TRUE(file.Update().ok());
-  const std::string text = RunGauges("a\"b", file);
-  EXPECT_THAT(text,
-              HasSubstr("# TYPE tidemill_run_steps gauge\ntidemill_run_steps{run=\"a\\\"b\"} 3\n"));
-  EXPECT_THAT(text, HasSubstr(",kind=\"port\",name=\"engine\"} 0.5\n"));
+  CounterTable about;
+  about["steps"] = {
+      .key = "steps", .metric = "", .help = "Learner steps", .kind = Counter::Kind::kRunTotal};
+  const std::string text = RunGauges("a\"b", file, about);
+  EXPECT_THAT(text, HasSubstr("# HELP tidemill_run_steps Learner steps\n"
+                              "# TYPE tidemill_run_steps counter\n"
+                              "tidemill_run_steps{run=\"a\\\"b\"} 3\n"));
+  EXPECT_THAT(text, HasSubstr("kind=\"port\",name=\"engine\"} 0.5\n"));
   EXPECT_THAT(text, HasSubstr("tidemill_queue_depth{run=\"a\\\"b\",topic=\"tools.grade\"} 2\n"));
-  EXPECT_THAT(text, HasSubstr("tidemill_step_lag_hist_8_{"));
+  // One histogram over the steps, not a gauge for each bucket.
+  EXPECT_THAT(text, HasSubstr("# TYPE tidemill_run_lag_steps histogram\n"));
+  EXPECT_THAT(text, HasSubstr("tidemill_run_lag_steps_bucket{run=\"a\\\"b\",le=\"0\"} 12\n"));
+  EXPECT_THAT(text, HasSubstr("tidemill_run_lag_steps_bucket{run=\"a\\\"b\",le=\"+Inf\"} 17\n"));
+  EXPECT_THAT(text, HasSubstr("tidemill_run_lag_steps_sum{run=\"a\\\"b\"} 40\n"));
+  EXPECT_THAT(text, Not(HasSubstr("_hist_")));
+  // Every family says what it is.
+  std::istringstream lines(text);
+  std::string described;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.rfind("# HELP ", 0) == 0) {
+      described = line.substr(7, line.find(' ', 7) - 7);
+      EXPECT_GT(line.size(), 8 + described.size()) << line;
+    } else if (line.rfind("# TYPE ", 0) != 0) {
+      EXPECT_EQ(line.rfind(described, 0), 0u) << line;
+    }
+  }
 }
 
 TEST(RunEvents, TellsNewLinesOnceAndWhatWasMissedAfterAReconnect) {
@@ -314,7 +338,7 @@ TEST(RunEvents, TellsNewLinesOnceAndWhatWasMissedAfterAReconnect) {
   const std::string hello = text(*first);
   EXPECT_THAT(hello, HasSubstr("event: hello"));
   EXPECT_THAT(hello, HasSubstr("\"state\":\"running\""));
-  EXPECT_THAT(hello, testing::Not(HasSubstr("event: tick")));
+  EXPECT_THAT(hello, Not(HasSubstr("event: tick")));
   run.Warn("something");
   events.Poll();
   const std::string news = text(*first);

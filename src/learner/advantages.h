@@ -18,6 +18,11 @@ enum class AdvantageKind : uint8_t {
   kVtrace,           // for each token, from a value head (learner/vtrace.h)
 };
 
+// An episode is compared with the others of its group alone.
+inline bool ComparesWithinGroup(AdvantageKind kind) {
+  return kind != AdvantageKind::kBatchWhitened && kind != AdvantageKind::kVtrace;
+}
+
 // One advantage for each reward; rewards[i] belongs to groups[i]. Deviations are sample deviations
 // (divisor k-1). A set of one has nothing to be compared with and gets 0. kVtrace needs more than
 // rewards and must not be asked for here.

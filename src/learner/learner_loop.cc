@@ -141,12 +141,12 @@ void LearnerLoop::WatchReward(const v1::Batch& batch, Numbers& numbers) {
   numbers["reward"] = reward / count;
   numbers["batch_pass_rate"] = solved / count;
   numbers["episodes"] = batch.samples_size();
-  best_reward_ = std::max(best_reward_, reward / count);
-  if (counters_.steps > 20 && best_reward_ > 0 &&
-      reward / count < options_.reward_drop_warning * best_reward_) {
-    journal_.Record("warning", {{"reward", reward / count}, {"best", best_reward_}},
-                    {{"what",
-                      "the reward fell to less than half of its best; the policy may have "
+  if (const std::optional<RewardWatch::Drop> drop =
+          reward_watch_.Add(reward, batch.samples_size())) {
+    journal_.Record(
+        "warning", {{"reward", drop->mean}, {"best", drop->best}},
+        {{"what", "the mean reward of the last " + std::to_string(drop->episodes) +
+                      " episodes fell to less than half of its best; the policy may have "
                       "collapsed (check the entropy and lower the learning rate)"}});
   }
 }

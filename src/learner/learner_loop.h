@@ -19,6 +19,7 @@
 #include "core/counters.h"
 #include "core/journal.h"
 #include "core/loop.h"
+#include "learner/reward_watch.h"
 #include "learner/trainer_port.h"
 #include "proto/tidemill.pb.h"
 #include "store/store_port.h"
@@ -33,11 +34,10 @@ struct LearnerOptions {
   uint32_t batch_episodes = 64;  // B
   bool prefetch = true;          // ask for the next batch while this one trains
   uint64_t checkpoint_every_steps = 50;
-  std::string checkpoint_folder;     // empty: no checkpoints
-  uint64_t steps_done = 0;           // when resumed
-  uint64_t version = 1;              // the one published last
-  Metrics* metrics = nullptr;        // may be null; must outlive the loop
-  double reward_drop_warning = 0.5;  // warn when the mean reward falls below this share of its best
+  std::string checkpoint_folder;  // empty: no checkpoints
+  uint64_t steps_done = 0;        // when resumed
+  uint64_t version = 1;           // the one published last
+  Metrics* metrics = nullptr;     // may be null; must outlive the loop
 };
 
 // Read from any thread.
@@ -118,7 +118,7 @@ class LearnerLoop final : public Loop {
   std::deque<std::pair<uint64_t, uint64_t>>
       publishing_;  // version and step the trainer has not confirmed
   Time trained_at_ = Time::min();
-  double best_reward_ = 0;
+  RewardWatch reward_watch_;
   bool checkpointing_ = false;
   bool last_told_ = false;
   uint64_t checkpointed_step_ = 0;

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <limits>
 #include <string>
 
 #include "core/files.h"
 #include "model/json_fields.h"
+#include "model/model_folder.h"
 
 namespace tidemill {
 namespace {
@@ -331,7 +333,12 @@ Result<ModelConfig> ParseModelConfig(std::string_view json, std::string_view nam
 }
 
 Result<ModelConfig> ReadModelConfig(const std::string& dir) {
+  TM_RETURN_IF_ERROR(CheckModelFolder(dir));
   const std::string path = dir + "/config.json";
+  if (!std::filesystem::exists(path) &&
+      std::filesystem::exists(dir + "/adapter_model.safetensors")) {
+    return NoWeightsIn(dir);
+  }
   TM_ASSIGN_OR_RETURN(const std::string json, ReadFileBounded(path, kConfigBytesMax));
   return ParseModelConfig(json, path);
 }

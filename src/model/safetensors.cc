@@ -8,6 +8,7 @@
 
 #include "core/files.h"
 #include "model/json_fields.h"
+#include "model/model_folder.h"
 
 namespace tidemill {
 namespace {
@@ -249,7 +250,7 @@ Result<TensorFiles> TensorFiles::OpenModel(const std::string& dir) {
   const std::string index_path = dir + "/model.safetensors.index.json";
   const auto index = ReadIndex(index_path);
   if (!index.ok() && index.status().code() == Code::kNotFound) {
-    return NotFound(dir + ": contains neither model.safetensors nor model.safetensors.index.json");
+    return NoWeightsIn(dir);
   }
   TM_RETURN_IF_ERROR(index.status());
   std::set<std::string> names;

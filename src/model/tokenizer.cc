@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "core/files.h"
+#include "model/model_folder.h"
 #include "model/tokenizer_impl.h"
 #include "model/unicode.h"
 
@@ -98,6 +99,7 @@ Result<Tokenizer> Tokenizer::Parse(std::string_view json, std::string_view name)
 }
 
 Result<Tokenizer> Tokenizer::Read(const std::string& dir) {
+  TM_RETURN_IF_ERROR(CheckModelFolder(dir));
   const std::string path = dir + "/tokenizer.json";
   TM_ASSIGN_OR_RETURN(const std::string json, ReadFileBounded(path, kTokenizerBytesMax));
   return Parse(json, path);

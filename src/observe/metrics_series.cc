@@ -239,7 +239,23 @@ void MetricsFile::Take(const std::string& line) {
   for (const auto& [key, value] : json.items()) {
     if (key != "time_ms" && value.is_number()) numbers[key] = value.get<double>();
   }
+  if (kind == "step") AddToHistograms(numbers);
   series_[kind].Add(json["time_ms"].get<int64_t>(), numbers);
+}
+
+// "lag_hist_3": so many tokens with a lag of 3; "lag_hist_16+": with 16 or more.
+void MetricsFile::AddToHistograms(const std::map<std::string, double>& numbers) {
+  constexpr std::string_view kMark = "_hist_";
+  constexpr size_t kHistogramsMax = 16, kBucketsMax = 64;
+  for (const auto& [key, count] : numbers) {
+    const size_t at = key.find(kMark);
+    if (at == std::string::npos || !(count > 0)) continue;
+    const std::string name = key.substr(0, at);
+    if (histograms_.size() >= kHistogramsMax && histograms_.count(name) == 0) continue;
+    std::map<uint64_t, double>& buckets = histograms_[name];
+    const uint64_t bucket = std::strtoull(key.c_str() + at + kMark.size(), nullptr, 10);
+    if (buckets.size() < kBucketsMax || buckets.count(bucket) != 0) buckets[bucket] += count;
+  }
 }
 
 const MetricsSeries& MetricsFile::Series(const std::string& kind) const {

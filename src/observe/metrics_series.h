@@ -70,16 +70,22 @@ class MetricsFile {
   const MetricsSeries& Series(const std::string& kind) const;
   // Lines of other kinds ("eval", "checkpoint", "warning") as they are, oldest first.
   const std::deque<std::string>& remarks() const { return remarks_; }
+  // Of all steps, by name ("lag", "span"): how often each value was there.
+  const std::map<std::string, std::map<uint64_t, double>>& histograms() const {
+    return histograms_;
+  }
   uint64_t warnings() const { return warnings_; }
   uint64_t offset() const { return offset_; }
   uint64_t bad_lines() const { return bad_lines_; }
 
  private:
   void Take(const std::string& line);
+  void AddToHistograms(const std::map<std::string, double>& numbers);
 
   std::string path_;
   uint64_t offset_ = 0;
   std::map<std::string, MetricsSeries> series_;
+  std::map<std::string, std::map<uint64_t, double>> histograms_;
   std::deque<std::string> remarks_;
   uint64_t warnings_ = 0;
   uint64_t bad_lines_ = 0;

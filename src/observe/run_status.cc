@@ -106,10 +106,13 @@ Result<RunStatusReader> RunStatusReader::Connect(const std::string& url, Duratio
 }
 
 Result<RunStatus> RunStatusReader::Read(const std::string& run) {
-  TM_RETURN_IF_ERROR(inspector_.CheckRun(run));
+  const Status there = inspector_.CheckRun(run);
+  if (!there.ok() && there.code() != Code::kNotFound) return there;
   RunStatus status;
   status.run = run;
   TM_ASSIGN_OR_RETURN(status.workers, inspector_.Workers(run));
+  // Workers that wait for its learner are there before the run is.
+  if (!there.ok() && status.workers.empty()) return there;
   TM_ASSIGN_OR_RETURN(status.topics, inspector_.Topics(run));
   for (const Failure& failure : kFailures) status.failures[failure.name] = 0;
   for (const RosterEntry& entry : status.workers) {

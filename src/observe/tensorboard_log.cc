@@ -7,6 +7,8 @@
 #include <cstring>
 #include <filesystem>
 
+#include "proto/tensorboard.pb.h"
+
 namespace tidemill {
 namespace {
 
@@ -29,43 +31,10 @@ void AppendRaw(std::string& out, T value) {
   out.append(bytes, sizeof(T));
 }
 
-// The three encodings of protocol buffers that an Event needs: tag = field * 8 + wire type.
-void AppendVarint(std::string& out, uint64_t value) {
-  for (; value >= 0x80; value >>= 7) out += static_cast<char>(value | 0x80);
-  out += static_cast<char>(value);
-}
-void AppendDouble(std::string& out, int field, double value) {
-  AppendVarint(out, static_cast<uint64_t>(field * 8 + 1));
-  AppendRaw(out, value);
-}
-void AppendFloat(std::string& out, int field, float value) {
-  AppendVarint(out, static_cast<uint64_t>(field * 8 + 5));
-  AppendRaw(out, value);
-}
-void AppendBytes(std::string& out, int field, std::string_view value) {
-  AppendVarint(out, static_cast<uint64_t>(field * 8 + 2));
-  AppendVarint(out, value.size());
-  out += value;
-}
-
-// Event: wall_time = 1, step = 2, file_version = 3, summary = 5.
-std::string EventHead(int64_t at_ms) {
-  std::string event;
-  AppendDouble(event, 1, static_cast<double>(at_ms) / 1e3);
+tensorboard::Event EventAt(int64_t at_ms) {
+  tensorboard::Event event;
+  event.set_wall_time(static_cast<double>(at_ms) / 1e3);
   return event;
-}
-
-// Summary: value = 1. Its Value: tag = 1, simple_value = 2.
-std::string Summary(const std::map<std::string, double>& scalars) {
-  std::string summary, value;
-  for (const auto& [tag, number] : scalars) {
-    if (!std::isfinite(number)) continue;
-    value.clear();
-    AppendBytes(value, 1, tag);
-    AppendFloat(value, 2, static_cast<float>(number));
-    AppendBytes(summary, 1, value);
-  }
-  return summary;
 }
 
 }  // namespace
@@ -94,22 +63,31 @@ Result<TensorboardLog> TensorboardLog::Create(const std::string& folder, int64_t
     if (file == nullptr && errno == EEXIST) continue;
     if (file == nullptr) return Unavailable(path + ": cannot be made: " + std::strerror(errno));
     TensorboardLog log(path, file);
-    std::string event = EventHead(now_ms);
-    AppendBytes(event, 3, "brain.Event:2");
-    TM_RETURN_IF_ERROR(log.Write(event));
+    tensorboard::Event event = EventAt(now_ms);
+    event.set_file_version("brain.Event:2");
+    TM_RETURN_IF_ERROR(log.Write(event.SerializeAsString()));
     return log;
   }
 }
 
 Status TensorboardLog::Append(int64_t at_ms, int64_t step,
                               const std::map<std::string, double>& scalars) {
-  const std::string summary = Summary(scalars);
-  if (summary.empty()) return Ok();
-  std::string event = EventHead(at_ms);
-  AppendVarint(event, 2 * 8 + 0);
-  AppendVarint(event, static_cast<uint64_t>(step));
-  AppendBytes(event, 5, summary);
-  return Write(event);
+  tensorboard::Event event = EventAt(at_ms);
+  event.set_step(step);
+  for (const auto& [tag, number] : scalars) {
+    if (!std::isfinite(number)) continue;
+    tensorboard::Scalar& scalar = *event.mutable_summary()->add_value();
+    scalar.set_tag(tag);
+    scalar.set_simple_value(static_cast<float>(number));
+  }
+  return event.has_summary() ? Write(event.SerializeAsString()) : Ok();
+}
+
+Status TensorboardLog::RestartFrom(int64_t at_ms, int64_t step) {
+  tensorboard::Event event = EventAt(at_ms);
+  event.set_step(step);
+  event.mutable_session_log()->set_status(tensorboard::SessionLog::START);
+  return Write(event.SerializeAsString());
 }
 
 Status TensorboardLog::Write(std::string_view event) {

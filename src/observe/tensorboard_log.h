@@ -31,6 +31,10 @@ class TensorboardLog {
   // Scalars of one step; those that are not finite are left out. Readable by others on return.
   Status Append(int64_t at_ms, int64_t step, const std::map<std::string, double>& scalars);
 
+  // A resumed run goes on before `step`: readers forget what older files of the folder say of that
+  // step and later ones.
+  Status RestartFrom(int64_t at_ms, int64_t step);
+
   const std::string& path() const { return path_; }
 
  private:

@@ -57,6 +57,19 @@ TEST(TensorboardLog, AResumedRunWritesBesideWhatIsThere) {
   EXPECT_LT(first->path(), second->path());
 }
 
+TEST(TensorboardLog, AResumedRunTellsReadersToForgetLaterStepsAndZerosAreWritten) {
+  TemporaryDirectory folder;
+  auto log = TensorboardLog::Create(folder.path(), 5'000);
+  ASSERT_TRUE(log.ok());
+  ASSERT_TRUE(log->RestartFrom(6'000, 5).ok());
+  ASSERT_TRUE(log->Append(7'000, 5, {{"step/reward", 0}}).ok());
+  const json events = ReadBack(log->path());
+  ASSERT_EQ(events.size(), 3u) << events.dump();
+  EXPECT_EQ(events[1]["session"], 1) << "SessionLog.START";
+  EXPECT_EQ(events[1]["step"], 5);
+  EXPECT_EQ(events[2]["scalars"], (json{{"step/reward", 0.0}}));
+}
+
 TEST(TensorboardLog, AFolderThatCannotBeMadeIsNamed) {
   const auto log = TensorboardLog::Create("/proc/no/tensorboard", 5'000);
   ASSERT_FALSE(log.ok());

@@ -181,7 +181,7 @@ class Beacon final : public WorkerBeacon {
     if (const Status read = file_.Update(); !read.ok()) {
       LogEvery(std::chrono::minutes(1), "metrics file", LogLevel::kWarn, read.message());
     }
-    return RunGauges(options_.run, file_);
+    return RunGauges(options_.run, file_, options_.counters);
   }
 
   bool IsLeaving() {

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "core/clock.h"
+#include "core/counters.h"
 #include "core/metrics.h"
 #include "core/status.h"
 
@@ -44,6 +45,7 @@ struct WorkerBeaconOptions {
   bool watch_run = false;           // /metrics also tells of the whole run: topics, workers
   std::string metrics_file;         // metrics.jsonl of the run, where it is written: its newest
                                     // figures are served as well; may be empty
+  CounterTable counters = {};       // what those figures mean
   Metrics* metrics = nullptr;       // must outlive the beacon
   std::function<WorkerReport()> report;    // called by the beacon's threads at any time
   std::function<std::string()> stuck;      // for /healthz: "" or what does not move; may be empty

@@ -325,6 +325,8 @@ void ReplayLoop::OnVerdictStored(const v1::Verdict& verdict) {
     if (verdict.solved()) ++counters_.solved;
     member.verdict = verdict;
   } else {
+    ++counters_.unscored;
+    TellUnscored(verdict);
     MarkStale(member, "unscorable: " + verdict.cause());
   }
   CompleteIfDone(group_id);

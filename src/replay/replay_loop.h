@@ -93,6 +93,10 @@ struct ReplayCounters : CounterSet {
                  {.key = "scored",
                   .metric = "tidemill_episodes_scored_total",
                   .help = "Episodes with a verdict"}};
+  Counter unscored{*this,
+                   {.key = "unscored",
+                    .metric = "tidemill_episodes_unscored_total",
+                    .help = "Episodes whose scorers failed after their retries"}};
   Counter solved{
       *this,
       {.key = "solved", .metric = "tidemill_episodes_solved_total", .help = "Episodes solved"}};
@@ -206,6 +210,7 @@ class ReplayLoop final : public Loop {
   void Report(uint64_t group_id, Group& group, bool accepted, bool reissue,
               const std::string& reason);
   void MarkStale(Member& member, const std::string& reason);
+  void TellUnscored(const v1::Verdict& verdict);
   void RecordFate(const v1::TrajectoryId& id, const std::string& fate, const std::string& reason);
   static Spread SpreadOf(const Group& group);
   bool TeachesNothing(const Group& group, const Spread& spread) const {

@@ -150,4 +150,15 @@ void ReplayLoop::FinishRescoring(uint64_t group_id) {
   }
 }
 
+// The first failure of a scorer is told at once; after that only when their number has doubled.
+void ReplayLoop::TellUnscored(const v1::Verdict& verdict) {
+  const uint64_t count = counters_.unscored;
+  if ((count & (count - 1)) != 0) return;
+  const std::string many =
+      count == 1 ? "an episode" : std::to_string(count) + " episodes so far, the newest";
+  journal_.Record("warning", {{"unscored", static_cast<double>(count)}},
+                  {{"what", "could not score " + many + " of task " + verdict.id().task() + ": " +
+                                verdict.cause()}});
+}
+
 }  // namespace tidemill

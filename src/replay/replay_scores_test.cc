@@ -41,6 +41,32 @@ TEST_F(ReplayTest, AScorerThatCannotBeReachedOrIsOlderLeavesTheVerdictAsItWas) {
   EXPECT_EQ(Batches().at(0).samples(1).verdict().reward(), 1);
 }
 
+class ScoreWarnings final : public Journal {
+ public:
+  void Record(std::string_view kind, const Numbers&, const Words& words) override {
+    if (kind == "warning") warnings.push_back(words.at("what"));
+  }
+  std::vector<std::string> warnings;
+};
+
+TEST_F(ReplayTest, TheFirstScorerThatFailsIsToldAtOnceThenOnlyWhenTheirNumberDoubles) {
+  ScoreWarnings journal;
+  options_.staleness.hard_max_steps = 100;
+  replay_ = std::make_unique<ReplayLoop>(bus_, store_, clock_, journal, book_, options_);
+  replay_->Attach(waker_);
+  for (uint64_t group = 1; group <= 5; ++group) {
+    Send(Episode(group, 0, 1)), Send(Episode(group, 1, 1));
+    Settle(), Score(/*same=*/false, /*scored=*/false), Settle();
+    if (group == 1) {
+      ASSERT_EQ(journal.warnings.size(), 2u) << "of the first and of two";
+    }
+  }
+  EXPECT_EQ(replay_->counters().unscored, 10u);
+  ASSERT_EQ(journal.warnings.size(), 4u);
+  EXPECT_EQ(journal.warnings[0].rfind("could not score an episode of task t", 0), 0u);
+  EXPECT_EQ(journal.warnings[3].rfind("could not score 8 episodes so far", 0), 0u);
+}
+
 TEST_F(ReplayTest, AGroupWithoutADifferenceAfterScoringAgainIsDropped) {
   options_.staleness.hard_max_steps = 100;
   Make();

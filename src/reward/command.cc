@@ -3,84 +3,21 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
 
 #include "core/fd.h"
-
-extern char** environ;
+#include "reward/command_process.h"
 
 namespace tidemill {
 namespace {
 
 constexpr size_t kErrorBytes = 2048;
-
-struct Pipe {
-  Fd read, write;
-  bool Open() {
-    int ends[2];
-    if (pipe2(ends, O_CLOEXEC) != 0) return false;
-    read = Fd(ends[0]), write = Fd(ends[1]);
-    return true;
-  }
-};
-
-// A write to a program that reads no further must not end ours.
-class PipeSignalBlocked {
- public:
-  PipeSignalBlocked() {
-    sigset_t set;
-    sigemptyset(&set);
-    sigaddset(&set, SIGPIPE);
-    pthread_sigmask(SIG_BLOCK, &set, &before_);
-  }
-  ~PipeSignalBlocked() {
-    sigset_t set;
-    sigemptyset(&set);
-    sigaddset(&set, SIGPIPE);
-    const timespec none = {};
-    while (sigtimedwait(&set, nullptr, &none) > 0) {
-    }
-    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-  }
-
- private:
-  sigset_t before_;
-};
-
-Result<pid_t> Spawn(const std::vector<std::string>& command, const Pipe& in, const Pipe& out,
-                    const Pipe& err) {
-  std::vector<char*> argv;
-  for (const std::string& argument : command) argv.push_back(const_cast<char*>(argument.c_str()));
-  argv.push_back(nullptr);
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, in.read.get(), 0);
-  posix_spawn_file_actions_adddup2(&actions, out.write.get(), 1);
-  posix_spawn_file_actions_adddup2(&actions, err.write.get(), 2);
-  posix_spawn_file_actions_addclosefrom_np(&actions, 3);
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  sigset_t none, all;
-  sigemptyset(&none);
-  sigfillset(&all);
-  posix_spawnattr_setsigmask(&attributes, &none);
-  posix_spawnattr_setsigdefault(&attributes, &all);
-  posix_spawnattr_setpgroup(&attributes, 0);
-  posix_spawnattr_setflags(&attributes,
-                           POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-  pid_t pid = 0;
-  const int error = posix_spawnp(&pid, argv[0], &actions, &attributes, argv.data(), environ);
-  posix_spawnattr_destroy(&attributes);
-  posix_spawn_file_actions_destroy(&actions);
-  if (error != 0) return Invalid("\"" + command[0] + "\" could not be started: " + strerror(error));
-  return pid;
-}
 
 // Reads what is there. False: the other end closed.
 bool ReadSome(Fd& fd, std::string& text, size_t most) {
@@ -102,7 +39,6 @@ class Conversation {
 
   // Writes and reads until the program closed its output. Not ok: it must be ended.
   Status Hold(Fd& in, Fd& out, Fd& err) {
-    for (const Fd* fd : {&in, &out, &err}) fcntl(fd->get(), F_SETFL, O_NONBLOCK);
     while (out.get() >= 0 || err.get() >= 0) {
       const auto left = std::chrono::ceil<std::chrono::milliseconds>(
           deadline_ - std::chrono::steady_clock::now());
@@ -155,26 +91,16 @@ class Conversation {
 
 Result<std::string> RunCommand(const std::vector<std::string>& command, const std::string& input,
                                const CommandLimits& limits) {
-  if (command.empty()) return Invalid("the command is empty");
-  Pipe in, out, err;
-  if (!in.Open() || !out.Open() || !err.Open())
-    return Unavailable(std::string("no pipe: ") + strerror(errno));
   PipeSignalBlocked blocked;
-  TM_ASSIGN_OR_RETURN(const pid_t pid, Spawn(command, in, out, err));
-  in.read.Reset(), out.write.Reset(), err.write.Reset();
+  TM_ASSIGN_OR_RETURN(CommandProcess process, CommandProcess::Start(command));
   Conversation conversation(input, limits);
-  Status status = conversation.Hold(in.write, out.read, err.read);
-  if (status.ok()) status = conversation.Await(pid);
-  // Whatever it started goes with it; before it is reaped, while the group's number is its own.
-  kill(-pid, SIGKILL);
-  int ended = 0;
-  while (waitpid(pid, &ended, 0) < 0 && errno == EINTR) {
-  }
+  Status status = conversation.Hold(process.in, process.out, process.err);
+  if (status.ok()) status = conversation.Await(process.pid());
+  const int ended = process.End();
   if (!status.ok()) return status;
   if (WIFEXITED(ended) && WEXITSTATUS(ended) == 0) return std::move(conversation.output);
-  const std::string how = WIFEXITED(ended) ? "exit status " + std::to_string(WEXITSTATUS(ended))
-                                           : "signal " + std::to_string(WTERMSIG(ended));
-  return Unavailable(how + (conversation.errors.empty() ? "" : ": " + conversation.errors));
+  return Unavailable(HowCommandEnded(ended) +
+                     (conversation.errors.empty() ? "" : ": " + conversation.errors));
 }
 
 }  // namespace tidemill

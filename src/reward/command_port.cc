@@ -1,6 +1,9 @@
 #include "reward/command_port.h"
 
 #include <algorithm>
+#include <chrono>
+
+#include "core/log.h"
 
 namespace tidemill {
 namespace {
@@ -11,7 +14,15 @@ constexpr size_t kEventsMax = 1 << 20;
 
 CommandPort::CommandPort(CommandPortOptions options)
     : options_(std::move(options)), events_(kEventsMax) {
-  if (options_.commands.empty()) return;
+  for (const std::string& name : options_.stays) {
+    const auto found = options_.commands.find(name);
+    if (found == options_.commands.end()) continue;
+    staying_[name] = std::make_unique<StayingCommand>(
+        StayingCommand::Options{found->second, options_.limits,
+                                std::max<size_t>(1, options_.slots)},
+        [this, name](ScorerDone done) { Tell(name, std::move(done)); });
+  }
+  if (options_.commands.size() == staying_.size()) return;
   for (size_t i = 0; i < std::max<size_t>(1, options_.slots); ++i)
     threads_.emplace_back([this] { Work(); });
 }
@@ -31,6 +42,10 @@ void CommandPort::Submit(const std::string& command, std::string question, uint6
     events_.Post({tag, Invalid("no command \"" + command + "\" is configured"), {}});
     return;
   }
+  if (const auto staying = staying_.find(command); staying != staying_.end()) {
+    staying->second->Ask(std::move(question), tag);
+    return;
+  }
   {
     std::lock_guard lock(mutex_);
     queue_.push_back({command, std::move(question), tag});
@@ -48,8 +63,16 @@ void CommandPort::Work() {
       job = std::move(queue_.front());
       queue_.pop_front();
     }
-    events_.Post(Answer(job));
+    Tell(job.command, Answer(job));
   }
+}
+
+void CommandPort::Tell(const std::string& command, ScorerDone done) {
+  if (!done.status.ok()) {
+    LogEvery(std::chrono::minutes(1), "scorer " + command, LogLevel::kWarn, "a scorer failed",
+             {{"scorer", command}, {"why", done.status.message()}});
+  }
+  events_.Post(std::move(done));
 }
 
 ScorerDone CommandPort::Answer(const Job& job) const {

@@ -1,22 +1,27 @@
-// The ScorerPort that runs programs: each question starts its program anew, so many at a time.
+// The ScorerPort that runs programs: each question starts its program anew, so many at a time, or
+// the program stays and is asked line by line.
 #pragma once
 
 #include <condition_variable>
 #include <deque>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <set>
 #include <thread>
 #include <vector>
 
 #include "reward/command.h"
 #include "reward/scorer_port.h"
+#include "reward/staying_command.h"
 
 namespace tidemill {
 
 struct CommandPortOptions {
   std::map<std::string, std::vector<std::string>> commands;  // by name
   CommandLimits limits;
-  size_t slots = 2;  // programs running at once
+  size_t slots = 2;             // programs running at once, or questions a program has at once
+  std::set<std::string> stays;  // commands that are started once (reward/staying_command.h)
 };
 
 class CommandPort final : public ScorerPort {
@@ -38,6 +43,8 @@ class CommandPort final : public ScorerPort {
   };
   void Work();
   ScorerDone Answer(const Job& job) const;
+  // Logs a failure: the first at once, later ones counted.
+  void Tell(const std::string& command, ScorerDone done);
 
   const CommandPortOptions options_;
   Mailbox<ScorerDone> events_;
@@ -46,6 +53,7 @@ class CommandPort final : public ScorerPort {
   std::deque<Job> queue_;  // guarded by mutex_; bounded by what the reward loop has in progress
   bool closing_ = false;   // guarded by mutex_
   std::vector<std::thread> threads_;
+  std::map<std::string, std::unique_ptr<StayingCommand>> staying_;  // by name
 };
 
 }  // namespace tidemill

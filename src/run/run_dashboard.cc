@@ -2,6 +2,7 @@
 
 #include "core/log.h"
 #include "http/access.h"
+#include "run/run_counters.h"
 
 namespace tidemill {
 
@@ -37,6 +38,7 @@ std::unique_ptr<RunServer> StartDashboard(const HttpOptions& http, const std::st
   options.api.finish = run.finish;
   options.api.bus_url = run.bus_url;
   options.metrics = run.metrics;
+  options.counters = RunCounters();
   Result<std::unique_ptr<RunServer>> server = ServeRuns(options);
   if (!server.ok() && server.status().code() == Code::kUnavailable && if_taken == "free" &&
       http.port != 0) {

@@ -9,9 +9,13 @@
 #include "core/log.h"
 #include "core/metrics.h"
 #include "observe/tensorboard_log.h"
+#include "run/best_checkpoint.h"
+#include "run/earlier_parts.h"
 #include "run/fleet_watch.h"
+#include "run/lesson_watch.h"
 #include "run/run_dashboard.h"
 #include "run/run_journal.h"
+#include "run/run_scalars.h"
 #include "run/run_summary.h"
 
 namespace tidemill {
@@ -48,18 +52,15 @@ void RecordTick(RunJournal& journal, const RunSnapshot& snapshot) {
   journal.Record("tick", snapshot.ToNumbers(), {});
 }
 
-// So many batches' worth of episodes without a step are remarkable.
-constexpr uint64_t kFruitlessSteps = 8;
-
 class Driver {
  public:
-  Driver(const RunConfig& config, RunDirectory& directory, const DriveOptions& options,
-         MetricsLog log)
+  Driver(const RunConfig& config, RunDirectory& directory, const DriveOptions& options)
       : config_(config),
         directory_(directory),
         options_(options),
-        log_(std::move(log)),
-        journal_(clock_) {}
+        journal_(clock_),
+        best_(directory.checkpoints_path()),
+        lessons_(config.batch_episodes(), options.run.train) {}
 
   Result<DriveResult> Drive() {
     if (options_.run.metrics == nullptr) options_.run.metrics = &metrics_;
@@ -67,16 +68,15 @@ class Driver {
     options_.run.journal = &journal_;
     TM_ASSIGN_OR_RETURN(auto run, OpenRun(config_, options_.run));
     for (const std::string& warning : run->warnings()) LogWarn(warning);
-    if (config_.dashboard.tensorboard && options_.run.train) {
-      TM_ASSIGN_OR_RETURN(tensorboard_, TensorboardLog::Create(directory_.path() + "/tensorboard",
-                                                               clock_.WallMs()));
-    }
+    TM_RETURN_IF_ERROR(OpenLogs(*run));
     SignalCounter signals;
     std::shared_ptr<void> company;
     if (options_.attend) {
       TM_ASSIGN_OR_RETURN(company, options_.attend(*run));
     }
     TM_RETURN_IF_ERROR(run->Start());
+    started_ = true;
+    directory_.RemoveSummary();  // of a part before this one: it no longer says how the run is
     if (!options_.fleet_url.empty()) {
       fleet_.emplace(options_.fleet_url, directory_.name());
     }
@@ -94,7 +94,8 @@ class Driver {
     RunOutcome outcome;
     outcome.status = result.status;
     outcome.interrupted = result.interrupted;
-    outcome.last = run->Snapshot();
+    outcome.here = outcome.last = run->Snapshot();
+    earlier_.AddTo(outcome.last);
     outcome.last.seconds = before_stop.seconds;
     outcome.last.busy = before_stop.busy;
     company.reset();
@@ -103,17 +104,49 @@ class Driver {
     Flush();
     dashboard.reset();  // it shows what the run counts
     run.reset();
+    if (result.status.ok() && !result.interrupted && !finish_asked_) {
+      result.status = outcome.status = CheckLesson(outcome.last);
+    }
     TM_ASSIGN_OR_RETURN(result.summary_json, MakeSummary(directory_, outcome));
     TM_RETURN_IF_ERROR(directory_.WriteSummary(result.summary_json));
     return result;
   }
 
+  // Nothing ran before this.
+  bool started() const { return started_; }
+
  private:
   // The run as its own process and, where there is one, its fleet tell.
   RunSnapshot Look(Run& run) {
     RunSnapshot snapshot = run.Snapshot();
+    earlier_.AddTo(snapshot);
     if (fleet_) fleet_->AddTo(snapshot);
     return snapshot;
+  }
+
+  // metrics.jsonl and TensorBoard's file. A resumed run goes on with the totals it had; steps that
+  // it makes anew are taken back.
+  Status OpenLogs(Run& run) {
+    const uint64_t step = run.loops().learner ? run.loops().learner->counters().steps.load() : 0;
+    const std::string metrics = directory_.metrics_path();
+    if (options_.run.resume) {
+      TM_ASSIGN_OR_RETURN(earlier_, EarlierParts::Read(metrics));
+      TM_RETURN_IF_ERROR(DropLaterSteps(metrics, step));
+    }
+    TM_ASSIGN_OR_RETURN(MetricsLog log, MetricsLog::Open(metrics));
+    log_.emplace(std::move(log));
+    if (config_.dashboard.tensorboard && options_.run.train) {
+      TM_ASSIGN_OR_RETURN(tensorboard_, TensorboardLog::Create(directory_.path() + "/tensorboard",
+                                                               clock_.WallMs()));
+      if (options_.run.resume) {
+        TM_RETURN_IF_ERROR(
+            tensorboard_->RestartFrom(clock_.WallMs(), static_cast<int64_t>(step) + 1));
+      }
+    }
+    if (options_.run.resume) {
+      journal_.Record("resume", {{"step", static_cast<double>(step)}}, {});
+    }
+    return Ok();
   }
 
   // What the run came to. Shares of the time stay comparable with those of the ticks before.
@@ -123,6 +156,13 @@ class Driver {
     tick.workers = before_stop.workers;
     tick.workers_lost = before_stop.workers_lost;
     RecordTick(journal_, tick);
+  }
+
+  // A run that taught nothing is not done.
+  Status CheckLesson(const RunSnapshot& last) {
+    TM_ASSIGN_OR_RETURN(auto reader, RunReader::Open(directory_.db_path()));
+    TM_ASSIGN_OR_RETURN(const RunCounts counts, reader->Counts());
+    return CheckTaught(counts, last, options_.run.train && config_.run.steps > 0);
   }
 
   void Gather(RunOutcome& outcome) {
@@ -159,13 +199,16 @@ class Driver {
       const RunSnapshot snapshot = Look(run);
       if (snapshot.seconds >= next_tick) {
         RecordTick(journal_, snapshot);
-        WarnOfNothingToLearn(snapshot);
+        if (const std::string text = lessons_.Look(snapshot); !text.empty()) {
+          journal_.Record("warning", {{"step", static_cast<double>(snapshot["steps"])}},
+                          {{"what", text}});
+        }
         next_tick = snapshot.seconds + 1;
       }
       Flush();
       if (options_.display != nullptr) options_.display->Show(snapshot);
       const bool out_of_time =
-          config_.run.minutes > 0 && snapshot.seconds > config_.run.minutes * 60;
+          config_.run.minutes > 0 && Seconds(run.age()) > config_.run.minutes * 60;
       if ((out_of_time || finish_asked_) && !finishing) {
         finishing = true;
         run.FinishSoon();
@@ -175,82 +218,53 @@ class Driver {
         LogInfo("finishing the step and saving; press Ctrl-C again to stop at once");
         run.Interrupt();
       }
+      if (!hopeless_ && lessons_.Hopeless(snapshot)) {
+        hopeless_ = true;
+        LogError("no episode can be scored; ending the run");
+        run.Interrupt();
+      }
       // An interrupted run does not evaluate once more: it ends when its last step is saved.
-      if (signals_seen > 1 || (signals_seen > 0 && (run.LearnerDone() || !options_.run.train)))
-        return;
+      const bool stopping = signals_seen > 0 || hopeless_;
+      if (signals_seen > 1 || (stopping && (run.LearnerDone() || !options_.run.train))) return;
     }
-  }
-
-  // Groups whose rewards are all equal, or that something of ours spoiled, never become a step: say
-  // so before somebody waits for one.
-  void WarnOfNothingToLearn(const RunSnapshot& s) {
-    // Evaluation is not training: its episodes are not meant to teach.
-    if (s["steps"] != steps_seen_ || s["evaluating"] > 0) {
-      steps_seen_ = s["steps"];
-      fruitless_from_ = s["episodes_finished"];
-    }
-    const uint64_t fruitless = s["episodes_finished"] - fruitless_from_;
-    if (!options_.run.train || s["ready_episodes"] > 0 ||
-        fruitless < kFruitlessSteps * config_.batch_episodes()) {
-      return;
-    }
-    fruitless_from_ = s["episodes_finished"];
-    const std::string text = std::to_string(fruitless) +
-                             " episodes without a training step: so far " +
-                             std::to_string(s["zero_variance"]) +
-                             " in groups whose rewards are all equal (tasks too hard "
-                             "or too easy, or a reward that is too coarse), " +
-                             std::to_string(s["stale"]) + " stale (see stale_by_cause), " +
-                             std::to_string(s["too_old"]) + " too old";
-    journal_.Record("warning", {{"step", static_cast<double>(s["steps"])}}, {{"what", text}});
   }
 
   void Flush() {
     for (const JournalEntry& entry : journal_.TakeAll()) {
-      if (const Status status = log_.Append(entry.ToJson()); !status.ok()) {
+      if (const Status status = log_->Append(entry.ToJson()); !status.ok()) {
         LogOnce("metrics", LogLevel::kWarn, status.ToString());
       }
       if (tensorboard_) WriteScalars(entry);
+      if (entry.kind == "eval") best_.Take(entry);
       if (options_.display != nullptr) options_.display->Show(entry);
     }
   }
 
-  // One axis for all: the learner's step. The totals are those of the second before it.
+  // One axis for all: the learner's step.
   void WriteScalars(const JournalEntry& entry) {
-    if (entry.kind == "tick") last_tick_ = entry.numbers;
-    if (entry.kind != "step" && entry.kind != "eval") return;
-    const auto step = entry.numbers.find("step");
-    const auto name = entry.words.find("name");
-    const std::string prefix =
-        entry.kind == "step" ? "step/"
-                             : "eval/" + (name == entry.words.end() ? "" : name->second) + "/";
-    std::map<std::string, double> scalars;
-    for (const auto& [key, number] : entry.numbers) {
-      if (key != "step") scalars[prefix + key] = number;
-    }
-    if (entry.kind == "step") {
-      for (const auto& [key, number] : last_tick_) scalars["run/" + key] = number;
-    }
-    const auto at = step == entry.numbers.end() ? 0 : static_cast<int64_t>(step->second);
-    if (const Status status = tensorboard_->Append(entry.at_ms, at, scalars); !status.ok()) {
-      LogOnce("tensorboard", LogLevel::kWarn, status.ToString());
-    }
+    const ScalarPoint point = scalars_.Take(entry);
+    if (point.scalars.empty()) return;
+    const Status status = tensorboard_->Append(entry.at_ms, point.step, point.scalars);
+    if (!status.ok()) LogOnce("tensorboard", LogLevel::kWarn, status.ToString());
   }
 
-  uint64_t steps_seen_ = 0;
-  uint64_t fruitless_from_ = 0;  // episodes finished when the last step, or warning, came
   RealClock clock_;
   const RunConfig& config_;
   RunDirectory& directory_;
   DriveOptions options_;
-  MetricsLog log_;
+  std::optional<MetricsLog> log_;
   RunJournal journal_;
   Metrics metrics_;
   std::atomic<bool> finish_asked_{false};
   Status gone_;  // not ok: the run's directory is
   std::optional<FleetWatch> fleet_;
   std::optional<TensorboardLog> tensorboard_;
-  Numbers last_tick_;
+  RunScalars scalars_;
+  EarlierParts earlier_;
+  BestCheckpoint best_;
+  LessonWatch lessons_;
+  bool hopeless_ = false;
+  bool started_ = false;
 };
 
 }  // namespace
@@ -260,8 +274,15 @@ Result<DriveResult> DriveRun(const RunConfig& config, RunDirectory& directory,
   if (const BlasInfo blas = CheckBlas(); !blas.warning.empty()) {
     LogWarn(blas.warning, {{"fix", blas.fix}});
   }
-  TM_ASSIGN_OR_RETURN(MetricsLog log, MetricsLog::Open(directory.metrics_path()));
-  return Driver(config, directory, options, std::move(log)).Drive();
+  Result<DriveResult> result = Unavailable("not driven");
+  bool started = false;
+  {
+    Driver driver(config, directory, options);
+    result = driver.Drive();
+    started = driver.started();
+  }
+  if (!result.ok() && !started && !options.run.resume) directory.Discard();
+  return result;
 }
 
 }  // namespace tidemill

@@ -36,7 +36,8 @@ struct DriveOptions {
 
 // The summary as JSON, also written to the run's directory. The first Ctrl-C (or SIGTERM) finishes
 // the step, saves and ends; the second ends at once. Failures of a loop are in the summary's
-// status, and returned.
+// status, and returned; so is a run that taught nothing (run/lesson_watch.h). A new run that could
+// not be started leaves no directory behind.
 struct DriveResult {
   std::string summary_json;
   Status status;

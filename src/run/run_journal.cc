@@ -5,6 +5,12 @@
 #include <nlohmann/json.hpp>
 
 namespace tidemill {
+namespace {
+
+// Whole numbers below it are exact as a double, and are written as whole numbers.
+constexpr double kWholeMax = 9007199254740992.0;
+
+}  // namespace
 
 std::string JournalEntry::ToJson() const {
   nlohmann::ordered_json json;
@@ -12,10 +18,13 @@ std::string JournalEntry::ToJson() const {
   json["kind"] = kind;
   for (const auto& [key, word] : words) json[key] = word;
   for (const auto& [key, number] : numbers) {
-    if (std::isfinite(number))
-      json[key] = number;
-    else
+    if (!std::isfinite(number)) {
       json[key] = nullptr;
+    } else if (number == std::trunc(number) && std::abs(number) < kWholeMax) {
+      json[key] = static_cast<int64_t>(number);
+    } else {
+      json[key] = number;
+    }
   }
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }

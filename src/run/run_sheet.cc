@@ -18,6 +18,7 @@ namespace {
 constexpr Duration kWriteEvery = std::chrono::seconds(2);
 constexpr Duration kSheetLasts = std::chrono::seconds(12);
 constexpr Duration kAskLasts = std::chrono::minutes(2);
+constexpr Duration kEndLasts = std::chrono::minutes(1);
 
 std::string Millis(Duration time) {
   return std::to_string(std::chrono::duration_cast<milliseconds>(time).count());
@@ -39,6 +40,17 @@ Result<SheetBoard> SheetBoard::Connect(const std::string& url, const std::string
 }
 
 Result<std::optional<RunSheet>> SheetBoard::Read() {
+  TM_ASSIGN_OR_RETURN(std::optional<RunSheet> sheet, ReadAny());
+  if (sheet && sheet->ended) sheet.reset();
+  return sheet;
+}
+
+Result<bool> SheetBoard::Ended() {
+  TM_ASSIGN_OR_RETURN(const std::optional<RunSheet> sheet, ReadAny());
+  return sheet && sheet->ended;
+}
+
+Result<std::optional<RunSheet>> SheetBoard::ReadAny() {
   TM_ASSIGN_OR_RETURN(const ReplyPtr reply, client_.Do({"GET", prefix_ + "sheet"}));
   if (reply->type == REDIS_REPLY_NIL) return std::optional<RunSheet>();
   TM_ASSIGN_OR_RETURN(RunSheet sheet, OpenSheet(ReplyText(*reply), key_));
@@ -117,8 +129,15 @@ void SheetKeeper::Run() {
   (void)board_.Clear();
 }
 
-Result<RunSheet> WaitForSheet(SheetBoard& board, const std::string& run) {
+Status TellEnded(SheetBoard& board, RunSheet sheet) {
+  sheet.ended = true;
+  return board.Write(sheet, kEndLasts);
+}
+
+Result<RunSheet> WaitForSheet(SheetBoard& board, const std::string& run,
+                              const std::function<void()>& waiting) {
   for (bool told = false; !AskedToStop();) {
+    if (told && waiting) waiting();
     Result<std::optional<RunSheet>> sheet = board.Read();
     if (sheet.status().code() == Code::kInvalid) return sheet.status();
     if (sheet.ok() && *sheet) {

@@ -42,6 +42,8 @@ class SheetBoard {
   // None: no learner is there. kInvalid: what is there is no sheet of this run, or not signed as it
   // should be.
   Result<std::optional<RunSheet>> Read();
+  // The last learner said that the run is done. Nobody says so for longer than a minute.
+  Result<bool> Ended();
   // Lasts `time`, unless it is written again.
   Status Write(const RunSheet& sheet, Duration time);
   Status Clear();
@@ -53,15 +55,20 @@ class SheetBoard {
  private:
   SheetBoard(RedisClient client, std::string run)
       : client_(std::move(client)), run_(std::move(run)), prefix_(RedisKeys(run_).prefix) {}
+  Result<std::optional<RunSheet>> ReadAny();
   RedisClient client_;
   std::string run_;
   std::string prefix_;
   std::optional<SigningKey> key_;  // private in the learner, public elsewhere
 };
 
-// Waits for a learner. kClosed: asked to stop first. kInvalid: the run speaks other messages than
-// this program.
-Result<RunSheet> WaitForSheet(SheetBoard& board, const std::string& run);
+// Waits for a learner; `waiting` (may be empty) is called several times a second meanwhile.
+// kClosed: asked to stop first. kInvalid: the run speaks other messages than this program.
+Result<RunSheet> WaitForSheet(SheetBoard& board, const std::string& run,
+                              const std::function<void()>& waiting = {});
+
+// The run is done: workers that see this leave.
+Status TellEnded(SheetBoard& board, RunSheet sheet);
 
 // Makes sure that no other learner works on the run. One on this host is asked for by its process
 // number, one elsewhere is given the time in which its sheet would vanish. kUnavailable names it.

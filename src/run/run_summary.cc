@@ -126,6 +126,21 @@ Json BooksJson(const GroupBooks& books, const std::optional<FleetAccount>& fleet
   return json;
 }
 
+uint64_t StaleIn(const RunCounts& counts) {
+  uint64_t stale = 0;
+  for (const auto& [cause, count] : counts.stale_by_cause) stale += count;
+  return stale;
+}
+
+// The port that the run waited for most; null before it began.
+Json BusiestPort(const RunSnapshot& last) {
+  const BusyShare* most = nullptr;
+  for (const BusyShare& busy : last.busy) {
+    if (busy.port && (most == nullptr || busy.share > most->share)) most = &busy;
+  }
+  return most == nullptr ? Json() : Json(most->name);
+}
+
 std::string BooksText(const Json& groups) {
   uint64_t dropped = 0;
   std::string why;
@@ -161,7 +176,10 @@ Result<std::string> MakeSummary(const RunDirectory& directory, const RunOutcome&
   Json json;
   json["run"] = directory.name();
   json["program"] = FullVersion();
-  json["status"] = !outcome.status.ok() ? "failed" : outcome.interrupted ? "interrupted" : "done";
+  json["status"] = !outcome.state.empty() ? outcome.state
+                   : !outcome.status.ok() ? "failed"
+                   : outcome.interrupted  ? "interrupted"
+                                          : "done";
   if (!outcome.status.ok()) json["error"] = outcome.status.message();
   if (!outcome.fleet_silent.empty()) json["fleet_silent"] = outcome.fleet_silent;
   Json by_name;
@@ -180,13 +198,12 @@ Result<std::string> MakeSummary(const RunDirectory& directory, const RunOutcome&
   // Nothing of this may exist: groups nobody knows of, episodes that were accepted and are not
   // here, and (in one process, where both are seen) episodes finished and neither stored nor known.
   uint64_t lost = json["groups"]["lost"].get<uint64_t>() + books.episodes_missing;
-  const uint64_t kept = last["episodes_stored"] + last["duplicates"];
+  const RunSnapshot& here = outcome.here;
+  const uint64_t kept = here["episodes_stored"] + here["duplicates"];
   const bool alone = !outcome.fleet && outcome.fleet_silent.empty();
-  if (alone && last["episodes_finished"] > kept) lost += last["episodes_finished"] - kept;
+  if (alone && here["episodes_finished"] > kept) lost += here["episodes_finished"] - kept;
   json["lost"] = lost;
-  uint64_t stale = 0;
-  for (const auto& [cause, count] : counts.stale_by_cause) stale += count;
-  json["stale"] = std::max<uint64_t>(stale, last["stale"]);
+  json["stale"] = std::max<uint64_t>(StaleIn(counts), last["stale"]);
   json["stale_by_cause"] = counts.stale_by_cause;
   json["retries"] = last["tool_retries"] + last["reward_retries"];
   json["skipped"] = last["skipped"];
@@ -209,7 +226,17 @@ Result<std::string> MakeSummary(const RunDirectory& directory, const RunOutcome&
   Json loops, ports;
   for (const BusyShare& busy : last.busy) (busy.port ? ports : loops)[busy.name] = busy.share;
   json["busy"] = {{"loops", loops}, {"ports", ports}};
+  json["busiest_port"] = BusiestPort(last);
   return json.dump(2) + "\n";
+}
+
+Result<std::string> FinishedSummary(const RunDirectory& directory, uint64_t steps) {
+  TM_ASSIGN_OR_RETURN(std::string text, directory.ReadSummary());
+  const Json json = Json::parse(text, nullptr, false);
+  const bool done = json.is_object() && json.value("status", "") == "done" &&
+                    json.value("steps", uint64_t{0}) >= steps;
+  if (!done) return NotFound(directory.path() + ": not finished");
+  return text;
 }
 
 std::string SummaryText(const std::string& summary_json) {

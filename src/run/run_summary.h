@@ -12,15 +12,20 @@
 namespace tidemill {
 
 struct RunOutcome {
-  Status status;             // of the loops
-  bool interrupted = false;  // a person asked it to stop
-  RunSnapshot last;
+  Status status;                      // of the loops
+  bool interrupted = false;           // a person asked it to stop
+  std::string state = {};             // instead of what these two say: of a run that has no end yet
+  RunSnapshot last;                   // of the whole run, what was before a resume included
+  RunSnapshot here;                   // of this process alone
   std::optional<FleetAccount> fleet;  // what other processes did; `last` has it already
   std::string fleet_silent;           // why there is none though there should be
 };
 
 // From the run's database and its last snapshot, as JSON. See docs/config.md for every field.
 Result<std::string> MakeSummary(const RunDirectory& directory, const RunOutcome& outcome);
+
+// The summary of a run that was done and has all of `steps` steps; kNotFound: it can go on.
+Result<std::string> FinishedSummary(const RunDirectory& directory, uint64_t steps);
 
 // The summary for people.
 std::string SummaryText(const std::string& summary_json);

@@ -25,6 +25,7 @@ std::string RunSheet::ToJson() const {
   json["shm"] = shm;
   json["weights_folder"] = weights_folder;
   json["config"] = config;
+  if (ended) json["ended"] = true;
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
@@ -53,6 +54,7 @@ Result<RunSheet> RunSheet::FromJson(std::string_view text) {
     get("shm", sheet.shm);
     get("weights_folder", sheet.weights_folder);
     get("config", sheet.config);
+    sheet.ended = json.value(at = "ended", false);
   } catch (const nlohmann::json::exception&) {
     return Invalid("the run sheet: \"" + std::string(at) + "\" is missing or has the wrong type");
   }

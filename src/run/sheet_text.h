@@ -24,6 +24,7 @@ struct RunSheet {
   uint64_t incarnation = 0;    // of this learner; another one, and the weights are elsewhere
   std::string shm;             // where the weights are in memory; empty: nowhere
   std::string weights_folder;  // and in files, once somebody asked
+  bool ended = false;          // the run is done: workers need not wait for another learner
   bool signed_by_learner = false;  // not in the sheet: its signature was checked
 
   std::string ToJson() const;

@@ -1,7 +1,10 @@
 #include "run/worker.h"
 
+#include <unistd.h>
+
 #include "bus/redis/redis_roster.h"
 #include "core/log.h"
+#include "core/version.h"
 #include "observe/fleet_busy.h"
 #include "run/stop_signal.h"
 
@@ -78,7 +81,38 @@ WorkerReport ReportOf(const Run& run) {
   return report;
 }
 
-Status ServeWorker(Run& run, WorkerBeaconOptions options) {
+WaitingWorker::WaitingWorker(const WorkerBeaconOptions& beacon)
+    : url_(beacon.url), run_(beacon.run) {
+  beat_.set_worker(beacon.worker);
+  beat_.set_role(beacon.role);
+  beat_.set_version(FullVersion());
+  beat_.set_messages(kMessagesVersion);
+  beat_.set_pid(getpid());
+  beat_.set_started_ms(RealClock().WallMs());
+  beat_.set_doing("waiting for a learner");
+}
+
+WaitingWorker::~WaitingWorker() {
+  if (roster_) (void)roster_->Leave(beat_.worker());
+}
+
+void WaitingWorker::Waiting() {
+  const RealClock clock;
+  if (clock.Now() < next_) return;
+  next_ = clock.Now() + kBeatEvery;
+  if (!roster_) {
+    Result<RedisRoster> connected = RedisRoster::Connect(url_, run_);
+    if (!connected.ok()) return;
+    roster_.emplace(std::move(*connected));
+  }
+  beat_.set_sent_ms(clock.WallMs());
+  if (const Status beaten = roster_->Beat(beat_); !beaten.ok()) {
+    LogEvery(std::chrono::seconds(30), "waiting", LogLevel::kWarn, "no heartbeat reached redis",
+             {{"why", beaten.message()}});
+  }
+}
+
+Status ServeWorker(Run& run, WorkerBeaconOptions options, const std::function<bool()>& ended) {
   options.report = [&run] { return ReportOf(run); };
   options.stuck = [&run] { return run.StuckLoop(); };
   const std::string name = options.worker;
@@ -93,6 +127,9 @@ Status ServeWorker(Run& run, WorkerBeaconOptions options) {
     if (clock.Now() < look) continue;
     watched = run.host().Watch();
     look = clock.Now() + std::chrono::seconds(1);
+    if (!ended || !ended()) continue;
+    LogInfo("the run is done");
+    break;
   }
   beacon->Leaving();
   // A tool that runs is finished, however long it takes.

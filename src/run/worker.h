@@ -2,8 +2,12 @@
 // it is asked to stop it takes nothing new, finishes or gives back what it holds, and leaves.
 #pragma once
 
+#include <functional>
+#include <optional>
 #include <string>
 
+#include "bus/redis/redis_roster.h"
+#include "core/clock.h"
 #include "observe/worker_beacon.h"
 #include "run/run.h"
 
@@ -13,8 +17,29 @@ namespace tidemill {
 // its loops and ports are.
 WorkerReport ReportOf(const Run& run);
 
-// Runs the loops of `run` until a signal asks to stop, then drains them. `beacon` has everything
-// but the report. Failures name the loop, or what the worker cannot go on without.
-Status ServeWorker(Run& run, WorkerBeaconOptions beacon);
+// Runs the loops of `run` until a signal asks to stop or `ended` (asked about once a second; may be
+// empty) says that the run is done, then drains them. `beacon` has everything but the report.
+// Failures name the loop, or what the worker cannot go on without.
+Status ServeWorker(Run& run, WorkerBeaconOptions beacon, const std::function<bool()>& ended = {});
+
+// In the roster while it waits for a learner, so that people see it. Belongs to one thread.
+class WaitingWorker {
+ public:
+  explicit WaitingWorker(const WorkerBeaconOptions& beacon);
+  // Left without ever having served.
+  ~WaitingWorker();
+  WaitingWorker(const WaitingWorker&) = delete;
+  WaitingWorker& operator=(const WaitingWorker&) = delete;
+
+  // Beats when it is time to; a Redis that does not answer is asked again later.
+  void Waiting();
+
+ private:
+  const std::string url_;
+  const std::string run_;
+  v1::Heartbeat beat_;
+  std::optional<RedisRoster> roster_;
+  Time next_ = Time::min();
+};
 
 }  // namespace tidemill

@@ -182,6 +182,12 @@ Status RunDirectory::CheckThere() const {
                   ": the run's directory was deleted or replaced while the run wrote to it");
 }
 
+void RunDirectory::Discard() {
+  TM_CHECK(lock_fd_ >= 0, "the run is open read-only");
+  std::error_code ignored;
+  fs::remove_all(path_, ignored);
+}
+
 Result<std::string> RunDirectory::ReadConfig() const {
   return ReadFileBounded(config_path(), kSmallFileMax);
 }
@@ -197,6 +203,11 @@ Status RunDirectory::WriteConfig(std::string_view toml) {
 Status RunDirectory::WriteSummary(std::string_view json) {
   TM_CHECK(lock_fd_ >= 0, "the run is open read-only");
   return WriteFileAtomically(summary_path(), json);
+}
+
+void RunDirectory::RemoveSummary() {
+  TM_CHECK(lock_fd_ >= 0, "the run is open read-only");
+  unlink(summary_path().c_str());
 }
 
 }  // namespace tidemill

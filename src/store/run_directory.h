@@ -57,9 +57,12 @@ class RunDirectory {
 
   Result<std::string> ReadConfig() const;
   Result<std::string> ReadSummary() const;  // kNotFound: the run has not come to its end
+  // Removes everything; of one that writes. Nothing else may be done with it afterwards.
+  void Discard();
   // Only one that writes may. Whole or as before, whatever happens.
   Status WriteConfig(std::string_view toml);
   Status WriteSummary(std::string_view json);
+  void RemoveSummary();
 
  private:
   RunDirectory(std::string name, std::string path)
@@ -70,6 +73,9 @@ class RunDirectory {
   std::string path_;
   int lock_fd_ = -1;  // -1: reads only
 };
+
+// The link in checkpoints/ to the checkpoint with the highest pass rate of those evaluated.
+inline constexpr char kBestCheckpoint[] = "best";
 
 // A name is 1 to 100 of a-z A-Z 0-9 . _ - and does not begin with a dot or a dash.
 Status CheckRunName(std::string_view name);

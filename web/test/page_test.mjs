@@ -57,7 +57,8 @@ test(async (browser) => {
   await browser.step("the overview shows what the run came to and where the bubble is", async () => {
     await browser.open("async", "overview");
     await until(async () => assert.equal(await browser.stat("Steps"), "40"));
-    assert.match(await page.locator(".loops svg").getAttribute("aria-label"), /bubble|busy/);
+    assert.match(await page.locator(".loops svg").getAttribute("aria-label"), /whole run.*Busiest|both busy/);
+    await until(async () => assert.match(await browser.stat("Ran for"), /s$/));
     await page.locator("figure.chart canvas").nth(5).waitFor();
   });
 
@@ -166,6 +167,10 @@ test(async (browser) => {
   await browser.step("compare and config show the differences of two runs", async () => {
     await browser.open("async", "compare", "sync");
     await page.locator("code", { hasText: "learner.learning_rate" }).waitFor();
+    await page.getByText("Steps, both").waitFor();
+    await page.getByLabel("Axis").selectOption("step");
+    await page.getByText("Reward, by step").waitFor();
+    await until(async () => assert.match(await page.locator("main").innerText(), /generated tokens per second/));
     await browser.open("async", "config");
     await page.getByLabel("only changed keys").check();
     await until(async () => assert.equal(await page.locator("tbody tr").count(), 1));

@@ -13,6 +13,7 @@
 #include "core/files.h"
 #include "model/torch/lora.h"
 #include "model/torch/named_tensors.h"
+#include "store/run_directory.h"
 
 namespace tidemill {
 namespace {
@@ -184,8 +185,7 @@ Result<CheckpointInfo> LoadCheckpoint(const std::string& dir, Trainer& trainer) 
   return saved->info;
 }
 
-Result<std::vector<std::string>> PruneCheckpoints(const std::string& folder, uint64_t keep_last,
-                                                  const std::set<std::string>& keep) {
+Result<std::vector<std::string>> PruneCheckpoints(const std::string& folder, uint64_t keep_last) {
   std::vector<std::pair<uint64_t, std::string>> checkpoints;
   std::vector<std::string> doomed;
   std::error_code error;
@@ -196,9 +196,11 @@ Result<std::vector<std::string>> PruneCheckpoints(const std::string& folder, uin
     if (const auto step = StepOf(name); step.has_value()) checkpoints.emplace_back(*step, name);
   }
   if (error) return Internal("cannot list " + folder + ": " + error.message());
+  const std::string best = fs::read_symlink(folder + "/" + kBestCheckpoint, error).string();
   std::sort(checkpoints.rbegin(), checkpoints.rend());
   for (size_t i = keep_last; i < checkpoints.size(); ++i) {
-    if (!keep.contains(checkpoints[i].second)) doomed.push_back(checkpoints[i].second);
+    const std::string& name = checkpoints[i].second;
+    if (name != best) doomed.push_back(name);
   }
   for (const std::string& name : doomed) {
     fs::remove_all(folder + "/" + name, error);

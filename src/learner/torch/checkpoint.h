@@ -7,7 +7,6 @@
 #pragma once
 
 #include <cstdint>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -32,10 +31,10 @@ Status SaveCheckpoint(const Trainer& trainer, const std::string& dir, const Chec
 // field.
 Result<CheckpointInfo> LoadCheckpoint(const std::string& dir, Trainer& trainer);
 
-// Deletes all but the newest `keep_last` of the directories "step-N" in `folder` and those named in
-// `keep` ("step-40"), and what interrupted saving left behind. Returns the names deleted.
-Result<std::vector<std::string>> PruneCheckpoints(const std::string& folder, uint64_t keep_last,
-                                                  const std::set<std::string>& keep);
+// Deletes all but the newest `keep_last` of the directories "step-N" in `folder` and the one that
+// the link kBestCheckpoint names, and what interrupted saving left behind. Returns the names
+// deleted.
+Result<std::vector<std::string>> PruneCheckpoints(const std::string& folder, uint64_t keep_last);
 
 // A model directory by itself, with the same care: kExists where `dir` holds something that is no
 // model.

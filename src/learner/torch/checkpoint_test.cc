@@ -113,11 +113,13 @@ TEST_F(CheckpointTest, PruningKeepsTheNewestAndTheBest) {
   for (const char* name : {"step-2", "step-10", "step-9", "step-1", "notes", "step-3.unfinished"}) {
     fs::create_directories(folder_ + "/" + name);
   }
-  auto deleted = PruneCheckpoints(folder_, 2, {"step-1"});
+  fs::create_directory_symlink("step-1", folder_ + "/best");
+  auto deleted = PruneCheckpoints(folder_, 2);
   ASSERT_TRUE(deleted.ok());
   std::sort(deleted->begin(), deleted->end());
   EXPECT_THAT(*deleted, ElementsAre("step-2", "step-3.unfinished"));
   EXPECT_TRUE(fs::exists(folder_ + "/step-1"));
+  EXPECT_TRUE(fs::exists(folder_ + "/best"));
   EXPECT_TRUE(fs::exists(folder_ + "/notes"));
 }
 

@@ -1,15 +1,15 @@
 #include "learner/torch/demonstrations.h"
 
 #include <algorithm>
-#include <fstream>
 #include <nlohmann/json.hpp>
+
+#include "store/line_file.h"
 
 namespace tidemill {
 namespace {
 
 using nlohmann::json;
 
-constexpr size_t kLineBytesMax = size_t{16} << 20;
 constexpr size_t kDemonstrationsMax = 20'000'000;
 constexpr int kBadLinesShown = 10;
 
@@ -54,6 +54,14 @@ Result<Demonstration> ParseDemonstration(std::string_view line) {
   }
   TM_ASSIGN_OR_RETURN(demonstration.prompt_ids, Ids(object, "prompt_ids"));
   TM_ASSIGN_OR_RETURN(demonstration.completion_ids, Ids(object, "completion_ids"));
+  if (object.contains("completion_mask")) {
+    TM_ASSIGN_OR_RETURN(const std::vector<int32_t> mask, Ids(object, "completion_mask"));
+    if (mask.size() != demonstration.completion_ids.size() ||
+        std::any_of(mask.begin(), mask.end(), [](int32_t one) { return one > 1; })) {
+      return Invalid("\"completion_mask\" must have a 0 or 1 for each of the completion's ids");
+    }
+    demonstration.completion_mask.assign(mask.begin(), mask.end());
+  }
   return demonstration;
 }
 
@@ -94,7 +102,10 @@ Result<TrainSequence> EncodeDemonstration(const Demonstration& demonstration,
   row.mask.assign(count, 0);
   const size_t first = options.train_prompt ? 1 : row.prompt_tokens;
   std::fill(row.mask.begin() + static_cast<std::ptrdiff_t>(first), row.mask.end(), uint8_t{1});
-  row.trained_tokens = count - first;
+  const std::vector<uint8_t>& mask = demonstration.completion_mask;
+  std::copy(mask.begin(), mask.end(), row.mask.end() - static_cast<std::ptrdiff_t>(mask.size()));
+  row.trained_tokens = static_cast<size_t>(std::count(row.mask.begin(), row.mask.end(), 1));
+  if (row.trained_tokens == 0) return Invalid("no token of the completion is trained on");
   row.behaviour.assign(count, 0);
   row.versions.assign(count, 0);
   row.lags.assign(count, 0);
@@ -105,16 +116,16 @@ Result<TrainSequence> EncodeDemonstration(const Demonstration& demonstration,
 
 Result<std::vector<TrainSequence>> ReadDemonstrations(const std::string& path,
                                                       const EncodeOptions& options) {
-  std::ifstream file(path);
-  if (!file) return NotFound("cannot read " + path);
+  TM_ASSIGN_OR_RETURN(LineReader file, LineReader::Open(path));
   std::vector<TrainSequence> rows;
   std::string line, bad;
   int bad_lines = 0;
-  for (uint64_t number = 1; std::getline(file, line); ++number) {
+  for (uint64_t number = 1;; ++number) {
+    TM_ASSIGN_OR_RETURN(const bool more, file.Next(line));
+    if (!more) break;
     if (!line.empty() && line.back() == '\r') line.pop_back();
     if (line.empty()) continue;
     const std::string where = path + ":" + std::to_string(number);
-    if (line.size() > kLineBytesMax) return Invalid(where + ": the line is longer than 16 MiB");
     if (rows.size() >= kDemonstrationsMax) return Invalid(where + ": too many demonstrations");
     auto parsed = ParseDemonstration(line);
     Status status = parsed.status();

@@ -2,9 +2,11 @@
 //
 //   {"prompt": "..", "completion": ".."}             text; "special": true: special tokens in it
 //   are meant
-//   {"prompt_ids": [..], "completion_ids": [..]}     token ids, taken as they are
+//   {"prompt_ids": [..], "completion_ids": [..]}     token ids, taken as they are;
+//   "completion_mask": [..]: 1 for each id of the completion that is trained on, 0 for the others
 //
-// Other keys are ignored. Empty lines are skipped.
+// So the episodes that `tidemill runs export` writes are demonstrations. Other keys are ignored.
+// Empty lines are skipped. FILE.zst is decompressed.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +25,9 @@ struct Demonstration {
   std::string completion;
   std::vector<int32_t> prompt_ids;
   std::vector<int32_t> completion_ids;
-  bool text = true;      // prompt and completion count, else the ids
-  bool special = false;  // special tokens in the text are recognised
+  std::vector<uint8_t> completion_mask;  // as many as ids; empty: all are trained on
+  bool text = true;                      // prompt and completion count, else the ids
+  bool special = false;                  // special tokens in the text are recognised
 };
 
 // One line. kInvalid names the key.

@@ -155,7 +155,7 @@ class TrainerThread::Impl {
 
   void Prune(const std::string& newest) {
     const std::string folder = std::filesystem::absolute(newest).parent_path().string();
-    const auto pruned = PruneCheckpoints(folder, options_.keep_last, {});
+    const auto pruned = PruneCheckpoints(folder, options_.keep_last);
     // Old checkpoints that stay cost space, no more.
     if (!pruned.ok())
       LogWarn("could not delete old checkpoints", {{"why", pruned.status().message()}});

@@ -1,6 +1,7 @@
 #include "run/torch/make_trainer.h"
 
 #include <charconv>
+#include <filesystem>
 
 #include "core/log.h"
 #include "learner/torch/checkpoint.h"
@@ -18,6 +19,11 @@ Result<std::string> DeviceOf(const RunConfig& config) {
 }
 
 namespace {
+
+// What an adapter of this run belongs to, wherever others open it from.
+std::string BaseModelOf(const RunConfig& config) {
+  return std::filesystem::absolute(config.model.path).lexically_normal().string();
+}
 
 // "clip_high=0.28"
 Status ApplyOption(ObjectiveConfig& objective, const std::string& option) {
@@ -42,6 +48,12 @@ Result<TrainerOptions> OptionsFrom(const RunConfig& config) {
     TM_RETURN_IF_ERROR(ApplyOption(options.objective, option));
   }
   TM_RETURN_IF_ERROR(ValidateObjective(options.objective).WithContext("learner.objective"));
+  if (config.rollout.group_size == 1 && ComparesWithinGroup(options.objective.advantage)) {
+    return Invalid("rollout.group_size: 1 with the objective " + learner.objective +
+                   ", which compares the episodes of a group with each other: every advantage "
+                   "would be 0; use 2 or more, or an objective that does not compare (vtrace, or "
+                   "learner.options = [\"advantage=batch_whitened\"])");
+  }
   TM_ASSIGN_OR_RETURN(options.credit.kind, ParseCredit(learner.credit));
   options.credit.turn_weight = learner.turn_weight;
   options.credit.discount = learner.turn_discount;
@@ -84,12 +96,18 @@ Result<std::shared_ptr<const PolicyWeights>> LoadStartWeights(const RunConfig& c
   const std::string from = checkpoint.empty() ? config.model.adapter : checkpoint;
   if (!from.empty()) {
     TM_ASSIGN_OR_RETURN(auto read, LoadAdapter(from, base->config(), device));
+    if (read->config.base_model.empty()) {
+      LoraAdapter named = *read;
+      named.config.base_model = BaseModelOf(config);
+      read = std::make_shared<const LoraAdapter>(std::move(named));
+    }
     return PolicyWeights::WithAdapter(base, std::move(read));
   }
   LoraConfig lora;
   lora.rank = config.learner.lora_rank;
   lora.alpha = config.learner.lora_alpha;
   lora.target_pattern = "all-linear";
+  lora.base_model = BaseModelOf(config);
   TM_ASSIGN_OR_RETURN(auto fresh, NewAdapter(lora, base->config(), config.run.seed, device));
   return PolicyWeights::WithAdapter(base, std::move(fresh));
 }

@@ -11,6 +11,8 @@
 #include "model/torch/device.h"
 #include "reward/command_port.h"
 #include "reward/proof_port.h"
+#include "reward/scorer_check.h"
+#include "run/loop_options.h"
 #include "run/torch/engine_setup.h"
 #include "run/torch/make_trainer.h"
 #include "tasks/prepare_tasks.h"
@@ -108,6 +110,11 @@ Status ProcessPorts::OpenStore(RunStart& start) {
   if (start.step > 0) checkpoint_ = start.resumed.checkpoint->path;
   start.checkpoints = directory.checkpoints_path();
   TM_ASSIGN_OR_RETURN(weights_, LoadStartWeights(config_, checkpoint_));
+  TM_ASSIGN_OR_RETURN(const ModelConfig stored, ReadModelConfig(config_.model.path));
+  if (request_.train && !weights_->adapter() && stored.dtype != Dtype::kF32) {
+    warnings_.push_back(config_.model.path + " holds 16-bit weights; checkpoints hold the " +
+                        "learner's float32 weights and are twice as large");
+  }
   start.vocabulary = static_cast<uint64_t>(weights_->config().vocab_size);
   start.context = config_.rollout.max_context > 0
                       ? config_.rollout.max_context
@@ -224,9 +231,12 @@ Status ProcessPorts::OpenScorers() {
   if (!reward.command.empty()) options.commands["command"] = reward.command;
   if (!reward.review_judge.empty()) options.commands["judge"] = reward.review_judge;
   if (!reward.proof_command.empty()) options.commands[kProofQuestion] = reward.proof_command;
+  if (reward.command_stays) options.stays = {"command", "judge"};
   scorer_ = std::make_unique<ProofPort>(std::make_unique<CommandPort>(std::move(options)));
   ports_.scorer = scorer_.get();
-  return Ok();
+  if (train_tasks_.empty()) return Ok();  // a worker of a fleet knows no tasks
+  TM_ASSIGN_OR_RETURN(const std::vector<WeightedScorer> scorers, ScorersFrom(config_));
+  return CheckScorers(scorers, *scorer_, train_tasks_.front(), {.retries = reward.retries});
 }
 
 Status ProcessPorts::OpenTrainer(const RunStart& start) {

@@ -1,6 +1,8 @@
+import { useState } from "preact/hooks";
+
 import type { Json } from "../api";
 import { Chart, type Series } from "../chart";
-import { percent, short, words } from "../format";
+import { duration, percent, short, words } from "../format";
 import { link, useApi, useLive, type Route } from "../hooks";
 import { Loading, Panel, Problem } from "../parts";
 import { column, rate, shareBetween, smooth, type Values } from "../series";
@@ -24,6 +26,21 @@ function overlay(name: [string, string], a: [number[], Values], b: [number[], Va
   };
 }
 
+// Two curves over the learner's steps.
+function overStep(names: [string, string], a: Json, b: Json, name: string): { x: number[]; series: Series[] } {
+  const points = (series: Json) => new Map((column(series, "step") as number[]).map((at, i) => [at, column(series, name)[i]] as const));
+  const first = points(a);
+  const second = points(b);
+  const x = [...new Set([...first.keys(), ...second.keys()])].sort((p, q) => p - q);
+  return {
+    x,
+    series: [
+      { name: names[0], values: x.map((at) => first.get(at) ?? null), color: "c1" },
+      { name: names[1], values: x.map((at) => second.get(at) ?? null), color: "c3" },
+    ],
+  };
+}
+
 function useRun(run: string, beat: number) {
   const name = run || null;
   return {
@@ -38,6 +55,7 @@ export function Compare(props: { run: string; runs: Json[]; route: Route }) {
   const live = useLive();
   const others = props.runs.filter((r) => r.name !== props.run).map((r) => r.name as string);
   const other = props.route.parts[0] ?? others[0] ?? "";
+  const [axis, setAxis] = useState<"time" | "step">("time");
   const a = useRun(props.run, live.beat);
   const b = useRun(other, 0);
   const choose = (
@@ -66,18 +84,39 @@ export function Compare(props: { run: string; runs: Json[]; route: Route }) {
   const tick = (values: (t: Json) => Values) => overlay(names, [ticks[0].time_ms, values(ticks[0])], [ticks[1].time_ms, values(ticks[1])]);
   const points = [a.rate.data.points, b.rate.data.points];
   const pass = overlay(names, [points[0].map((p: Json) => p.from_ms), points[0].map((p: Json) => p.pass_rate)], [points[1].map((p: Json) => p.from_ms), points[1].map((p: Json) => p.pass_rate)]);
+  const steps = [a.series.data.step, b.series.data.step];
+  const step = (name: string) => overStep(names, steps[0], steps[1], name);
   const busy = (name: string) => tick((t) => smooth(shareBetween(column(t, "seconds"), column(t, name)), 5));
   return (
     <>
       {choose}
       <Numbers names={names} runs={[a.run.data, b.run.data]} />
-      <div class="grid">
-        <Chart title="Pass rate while training, both" xKind="number" xName="seconds" {...pass} min={0} max={1} format={(v) => percent(v)} />
-        <Chart title="Steps, both" xKind="number" xName="seconds" {...tick((t) => column(t, "steps"))} min={0} />
-        <Chart title="Tokens per second, both" xKind="number" xName="seconds" {...tick((t) => smooth(rate(t.time_ms, column(t, "generated_tokens")), 3))} min={0} />
-        <Chart title="Engine busy, both" xKind="number" xName="seconds" {...busy("busy_port_engine")} min={0} max={1} format={(v) => percent(v)} />
-        <Chart title="Trainer busy, both" xKind="number" xName="seconds" {...busy("busy_port_trainer")} min={0} max={1} format={(v) => percent(v)} />
+      <div class="filters">
+        <label>
+          Axis
+          <select value={axis} onChange={(e) => setAxis(e.currentTarget.value as "time" | "step")}>
+            <option value="time">seconds since the start</option>
+            <option value="step">learner steps</option>
+          </select>
+        </label>
       </div>
+      {axis === "step" ? (
+        <div class="grid">
+          <Chart title="Pass rate of the batch, by step" xKind="number" xName="step" {...step("batch_pass_rate")} min={0} max={1} format={(v) => percent(v)} />
+          <Chart title="Reward, by step" xKind="number" xName="step" {...step("reward")} />
+          <Chart title="Entropy in nats, by step" xKind="number" xName="step" {...step("entropy")} />
+          <Chart title="KL to the sampler in nats, by step" xKind="number" xName="step" {...step("policy_kl")} />
+          <Chart title="Lag in steps, by step" xKind="number" xName="step" {...step("lag_mean")} min={0} />
+        </div>
+      ) : (
+        <div class="grid">
+          <Chart title="Pass rate while training, both" xKind="number" xName="seconds" {...pass} min={0} max={1} format={(v) => percent(v)} />
+          <Chart title="Steps, both" xKind="number" xName="seconds" {...tick((t) => column(t, "steps"))} min={0} />
+          <Chart title="Tokens per second, both" xKind="number" xName="seconds" {...tick((t) => smooth(rate(t.time_ms, column(t, "generated_tokens")), 3))} min={0} />
+          <Chart title="Engine busy, both" xKind="number" xName="seconds" {...busy("busy_port_engine")} min={0} max={1} format={(v) => percent(v)} />
+          <Chart title="Trainer busy, both" xKind="number" xName="seconds" {...busy("busy_port_trainer")} min={0} max={1} format={(v) => percent(v)} />
+        </div>
+      )}
       {a.config.data && b.config.data && <Differences names={names} values={[a.config.data.values, b.config.data.values]} />}
     </>
   );
@@ -88,7 +127,8 @@ function Numbers(props: { names: [string, string]; runs: Json[] }) {
     ["state", (r) => r.state],
     ["steps", (r) => short(r.counts.steps)],
     ["episodes", (r) => short(r.counts.episodes)],
-    ["seconds", (r) => short(r.tick.seconds ?? r.summary?.seconds)],
+    ["time", (r) => duration(1000 * (r.tick.seconds ?? r.summary?.seconds ?? NaN))],
+    ["generated tokens per second", (r) => short(r.tick.generated_tokens / (r.tick.seconds || NaN))],
     ["steps per minute", (r) => short((60 * r.counts.steps) / (r.tick.seconds || NaN))],
     ["pass rate before", (r) => evalOf(r, "before")],
     ["pass rate after", (r) => evalOf(r, "after")],

@@ -104,19 +104,25 @@ function flowOf(ticks: Json, name: string): number | null {
   return last.length ? last.reduce((sum, v) => sum + v, 0) / last.length : null;
 }
 
-export function LoopPicture(props: { tick: Json; ticks: Json }) {
+export function LoopPicture(props: { tick: Json; ticks: Json; running: boolean }) {
   const [box, width] = useWidth();
   const svg = useRef<SVGSVGElement>(null);
   const layout = width > 0 && width < 680 ? TALL : WIDE;
   const { tick, ticks } = props;
-  const ports = BOXES.filter((b) => b.port).map((b) => ({ ...b, busy: now(ticks, `busy_port_${b.port}`, tick) }));
+  // Of a run that ended its last second says nothing: what counts is the whole of it.
+  const busyOf = (port: string): number | null => (props.running ? now(ticks, `busy_port_${port}`, tick) : (tick[`busy_port_${port}`] ?? null));
+  const ports = BOXES.filter((b) => b.port).map((b) => ({ ...b, busy: busyOf(b.port!) }));
+  const busiest = ports.filter((b) => b.busy !== null).sort((a, b) => b.busy! - a.busy!)[0];
   const idle = ports.filter((b) => (b.id === "rollout" || b.id === "learner") && b.busy !== null);
   const worst = idle.sort((a, b) => a.busy! - b.busy!)[0];
+  const most = busiest ? ` Busiest: ${busiest.portName}, ${percent(busiest.busy)}.` : "";
   const verdict = !worst
     ? "No data yet."
     : worst.busy! > 0.85
-      ? "Engine and trainer are both busy: no bubble."
-      : `The bubble: the ${worst.portName} waits ${percent(1 - worst.busy!)} of the time.`;
+      ? `Engine and trainer ${props.running ? "are" : "were"} both busy: no bubble.`
+      : props.running
+        ? `The bubble: the ${worst.portName} waits ${percent(1 - worst.busy!)} of the time.${most}`
+        : `The bubble over the whole run: the ${worst.portName} waited ${percent(1 - worst.busy!)} of the time.${most}`;
   const save = () => {
     const rows = BOXES.map((b) => ({ name: b.title, loop: tick[`busy_loop_${b.loop}`], port: b.port ? tick[`busy_port_${b.port}`] : null }));
     saveCsv("Loops", [
@@ -151,7 +157,7 @@ export function LoopPicture(props: { tick: Json; ticks: Json }) {
             <ArrowShape key={arrow.name} arrow={arrow} route={layout.routes[`${arrow.from}-${arrow.to}`]} tick={tick} flow={arrow.flow ? flowOf(ticks, arrow.flow) : null} />
           ))}
           {BOXES.map((b) => (
-            <BoxShape key={b.id} box={b} at={layout.at[b.id]} width={layout.box} tick={tick} busy={b.port ? now(ticks, `busy_port_${b.port}`, tick) : null} />
+            <BoxShape key={b.id} box={b} at={layout.at[b.id]} width={layout.box} tick={tick} busy={b.port ? busyOf(b.port) : null} />
           ))}
         </svg>
       </div>

@@ -1,5 +1,5 @@
 import { Chart } from "../chart";
-import { duration, percent, short } from "../format";
+import { duration, percent, short, words } from "../format";
 import { useApi, useLive } from "../hooks";
 import { Loading, Problem, Stat } from "../parts";
 import { column, hasColumn, lagHistogram, rate, shareBetween, smooth } from "../series";
@@ -19,11 +19,15 @@ export function Overview(props: { run: string }) {
   const points = passRate.data?.points ?? [];
   const evals = run.data.evals as any[];
   const before = evals.find((e) => e.name === "before");
-  const after = [...evals].reverse().find((e) => e.name !== "before");
+  // The same kind of evaluation as "before": not the greedy one, nor one with other turns.
+  const after = evals.find((e) => e.name === "after") ?? [...evals].reverse().find((e) => /^during-step-\d+$/.test(e.name));
+  const running = run.data.state === "running";
   const tokens = smooth(rate(ticks.time_ms, column(ticks, "generated_tokens")), 3);
   const trained = smooth(rate(ticks.time_ms, column(ticks, "trained_tokens")), 5);
   const lastOf = (values: (number | null)[]) => [...values].reverse().find((v) => v !== null) ?? null;
   const lag = lagHistogram(steps, 50);
+  const times = ticks.time_ms as number[];
+  const lately = times.length > 1 ? times[times.length - 1] - times[Math.max(0, times.length - 4)] : 0;
   const seconds = column(ticks, "seconds");
   const busy = (name: string) => smooth(shareBetween(seconds, column(ticks, name)), 5);
   return (
@@ -32,13 +36,13 @@ export function Overview(props: { run: string }) {
       <div class="stats">
         <Stat name="Steps" value={short(run.data.counts.steps)} note={`version ${short(tick.version ?? run.data.counts.last_version)}`} />
         <Stat name="Episodes" value={short(run.data.counts.episodes)} note={`${short(run.data.counts.train)} to train on`} />
-        <Stat name="Pass rate, evaluated" value={after ? percent(after.pass_rate, 1) : before ? percent(before.pass_rate, 1) : "–"} note={before ? `before: ${percent(before.pass_rate, 1)} ± ${(100 * before.ci95).toFixed(0)}` : "not evaluated yet"} tone={after && before && after.pass_rate > before.pass_rate ? "good" : ""} />
-        <Stat name="Tokens per second" value={short(lastOf(tokens))} note={`${short(tick.generated_tokens)} generated`} />
+        <Stat name="Pass rate, evaluated" value={after ? percent(after.pass_rate, 1) : before ? percent(before.pass_rate, 1) : "–"} note={after && before ? `${words(after.name)}; before: ${percent(before.pass_rate, 1)} ± ${(100 * before.ci95).toFixed(0)}` : before ? "before training" : "not evaluated yet"} tone={after && before && after.pass_rate > before.pass_rate ? "good" : ""} />
+        <Stat name="Tokens per second" value={short(running ? lastOf(tokens) : tick.generated_tokens / tick.seconds)} note={running ? `over the last ${duration(lately)}` : `over the whole run, ${short(tick.generated_tokens)} generated`} />
         <Stat name="Lag, mean" value={short(lastOf(column(steps, "lag_mean")))} note="steps behind the learner" />
-        <Stat name="Running for" value={duration((tick.seconds ?? run.data.summary?.seconds ?? 0) * 1000)} note={`${short(run.data.warnings)} warnings`} tone={run.data.warnings ? "warn" : ""} />
+        <Stat name={running ? "Running for" : "Ran for"} value={duration((tick.seconds ?? run.data.summary?.seconds ?? 0) * 1000)} note={`${short(run.data.warnings)} warnings`} tone={run.data.warnings ? "warn" : ""} />
       </div>
       {live.fleet?.many && <FleetStrip run={props.run} fleet={live.fleet} />}
-      <LoopPicture tick={tick} ticks={ticks} />
+      <LoopPicture tick={tick} ticks={ticks} running={running} />
       <div class="grid">
         <Chart
           title="Pass rate while training"

@@ -282,15 +282,19 @@ function RunLanes(props: { run: string; seconds: number; back: number }) {
   const data = window.data;
   const error = extent.error || window.error;
   if (!data) return error ? <Problem error={error} /> : <Loading />;
+  const shown = Math.max(from, data.cut || isExport ? data.from_ms : 0);
   return (
     <>
-      <LanesView run={props.run} data={data} title={`Timeline of ${props.run}`} from={Math.max(from, data.cut || isExport ? data.from_ms : 0)} to={to} onZoom={(a, b) => b - a > 20 && a > 0 && setZoom([a, b])} />
+      <LanesView run={props.run} data={data} title={`Timeline of ${props.run}`} from={shown} to={to} onZoom={(a, b) => b - a > 20 && a > 0 && setZoom([a, b])} />
       {zoom && (
         <button type="button" onClick={() => setZoom(null)}>
           Back to the whole window
         </button>
       )}
-      {data.cut && <p class="note">Too much to show at once: the beginning of the window is left out. Zoom in or choose a shorter one.</p>}
+      <p class="note">
+        Shown: {duration(to - shown)} from {clock(shown)} to {clock(to)}
+        {data.cut && `, the end of the window of ${duration(to - from)}: too much to show at once. Zoom in or choose a shorter one`}.
+      </p>
     </>
   );
 }

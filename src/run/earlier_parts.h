@@ -1,0 +1,39 @@
+// What a resumed run did before: totals that go on, and lines of metrics.jsonl that no longer hold.
+//
+//   metrics.jsonl (last tick) -> EarlierParts -> RunSnapshot of the whole run
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "core/journal.h"
+#include "core/status.h"
+#include "run/run_snapshot.h"
+
+namespace tidemill {
+
+class EarlierParts {
+ public:
+  // Of a new run: nothing was before.
+  EarlierParts() = default;
+  // The totals of the newest tick in a run's metrics.jsonl. No file, or no tick in its last
+  // megabytes: nothing was before.
+  static Result<EarlierParts> Read(const std::string& metrics_path);
+
+  // Makes a snapshot of this process one of the whole run: seconds, totals, and busy shares as
+  // parts of the whole time. Figures that other processes count are left alone.
+  void AddTo(RunSnapshot& snapshot) const;
+  // The run as its newest tick tells, without its queues.
+  RunSnapshot Last() const;
+
+ private:
+  double seconds_ = 0;
+  Numbers last_;
+};
+
+// A run that goes on after `step` makes later steps anew. Removes the lines of those steps (and of
+// their checkpoints, versions and evaluations) from metrics.jsonl, so that none stands twice. Whole
+// or as before.
+Status DropLaterSteps(const std::string& metrics_path, uint64_t step);
+
+}  // namespace tidemill

@@ -1,0 +1,38 @@
+// Watches whether a run teaches anything: warns while it does not, ends it when it cannot, and says
+// at the end why it did not.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "core/status.h"
+#include "run/run_snapshot.h"
+#include "store/run_reader.h"
+
+namespace tidemill {
+
+// Belongs to one thread.
+class LessonWatch {
+ public:
+  LessonWatch(uint32_t batch_episodes, bool train) : batch_(batch_episodes), train_(train) {}
+
+  // Called about once a second with the run as it is. A warning for people; empty: none. Each
+  // warning takes twice as many fruitless episodes as the one before, until a step comes.
+  std::string Look(const RunSnapshot& now);
+
+  // So many episodes could not be scored, and not a single one could: going on is of no use.
+  bool Hopeless(const RunSnapshot& now) const;
+
+ private:
+  const uint64_t batch_;
+  const bool train_;
+  uint64_t steps_seen_ = 0;
+  uint64_t from_ = 0;     // episodes finished when the last step, or warning, came
+  uint64_t batches_ = 8;  // worth of episodes without a step that are remarkable
+};
+
+// kUnavailable: no episode was scored, or `train` and no step was made; why, in one sentence.
+// `last` is the run at its end.
+Status CheckTaught(const RunCounts& counts, const RunSnapshot& last, bool train);
+
+}  // namespace tidemill
