@@ -93,4 +93,18 @@ bool HostIsLoopback(std::string_view host_header) {
   return is_port && IsLoopback(host_header.substr(0, end));
 }
 
+bool FromAForeignPage(const HttpRequest& request) {
+  std::string_view origin = request.Header("origin");
+  if (origin.empty() || !request.Header("authorization").empty() ||
+      !request.Header("x-api-key").empty()) {
+    return false;
+  }
+  for (const std::string_view scheme : {"http://", "https://"}) {
+    if (origin.substr(0, scheme.size()) == scheme) {
+      return !HostIsLoopback(origin.substr(scheme.size()));
+    }
+  }
+  return true;
+}
+
 }  // namespace tidemill

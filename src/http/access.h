@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/status.h"
+#include "http/http_message.h"
 
 namespace tidemill {
 
@@ -37,5 +38,9 @@ bool IsLoopback(std::string_view host);
 // Whether a Host header names loopback, with or without a port. A page elsewhere that makes its own
 // name point here (DNS rebinding) is refused by this.
 bool HostIsLoopback(std::string_view host_header);
+
+// Whether a browser sent this for a page that is not of this machine: a page elsewhere can post to
+// loopback without asking, but then not with credentials.
+bool FromAForeignPage(const HttpRequest& request);
 
 }  // namespace tidemill

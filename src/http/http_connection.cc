@@ -138,6 +138,10 @@ bool Connection::TakeHead() {
     if (!value.empty()) value += ", ";
     value += View(field.value());
   }
+  if (core_.loopback && request_.method == "POST" && FromAForeignPage(request_)) {
+    Refuse(403, "a page of another origin may not post here");
+    return false;
+  }
   return true;
 }
 

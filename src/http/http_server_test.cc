@@ -280,6 +280,26 @@ TEST_F(HttpServerTest, RequestsOverThoseThatMayWaitAreToldToComeBack) {
   EXPECT_EQ(StatusOf(waiting.ReadAnswer()), 200);
 }
 
+TEST_F(HttpServerTest, APageElsewhereCannotPostToLoopback) {
+  Start();
+  const auto status = [this](const std::string& headers) {
+    RawClient client(server_->port());
+    client.Send(
+        "POST /x HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 0\r\n" +
+        headers + "\r\n");
+    return StatusOf(client.ReadToEnd());
+  };
+  for (const char* origin : {"https://evil.example", "null", "http://localhost.evil.example",
+                             "file://", "http://127.0.0.1.evil.example:80"}) {
+    EXPECT_EQ(status(std::string("Origin: ") + origin + "\r\n"), 403) << origin;
+  }
+  const int usual = status("");
+  EXPECT_NE(usual, 403);
+  EXPECT_EQ(status("Origin: http://localhost:3000\r\n"), usual);
+  EXPECT_EQ(status("Origin: https://evil.example\r\nAuthorization: Bearer any\r\n"), usual)
+      << "which it cannot send without being asked first";
+}
+
 TEST_F(HttpServerTest, OnLoopbackOnlyLoopbackNamesAreAnswered) {
   Start();
   for (const char* host : {"localhost", "127.0.0.1:8080", "[::1]:80", "localhost:1"}) {
