@@ -153,7 +153,7 @@ TEST_F(StayingTest, TheExampleScorerAnswersWhatARunAsks) {
 }
 
 // Answers as it is told, at once.
-class FakePort final : public ScorerPort {
+class AskedPort final : public ScorerPort {
  public:
   bool Knows(const std::string&) const override { return true; }
   void Submit(const std::string&, std::string question, uint64_t tag) override {
@@ -181,7 +181,7 @@ TEST(CheckScorers, TriesEachCommandOnARealTaskWithNothingSubmitted) {
   v1::Task task;
   task.set_id("sum");
   task.mutable_grading()->add_cases();
-  FakePort port;
+  AskedPort port;
   const ScorerCheckOptions options{.retries = 2, .retry_delay = std::chrono::milliseconds(0)};
   EXPECT_TRUE(CheckScorers(scorers, port, task, options).ok());
   ASSERT_EQ(port.questions.size(), 1u);
