@@ -135,8 +135,37 @@ StoreDone SimStore::Apply(const StoreOp& op, uint64_t tag) {
     done.version = ReserveNow(reserve->step);
   } else if (auto* put = std::get_if<PutCheckpoint>(&op)) {
     durable_.checkpoints[put->step] = put->version;
+  } else if (auto* put = std::get_if<PutSession>(&op)) {
+    done.status = Keep(*put);
+  } else if (auto* put = std::get_if<PutSessionTurn>(&op)) {
+    done.status = Keep(*put);
   }
   return done;
+}
+
+Status SimStore::Keep(const PutSession& put) {
+  durable_.sessions[put.session.number()].session = put.session;
+  durable_.live.insert(durable_.live.end(), put.trajectories.begin(), put.trajectories.end());
+  return Ok();
+}
+
+Status SimStore::Keep(const PutSessionTurn& put) {
+  const auto it = durable_.sessions.find(put.turn.session());
+  if (it == durable_.sessions.end()) return NotFound("the session is not stored");
+  for (const v1::SessionTurn& turn : it->second.turns) {
+    if (turn.turn() == put.turn.turn()) return Exists("stored already");
+  }
+  it->second.turns.push_back(put.turn);
+  return Ok();
+}
+
+SessionsState SimStore::Sessions() const {
+  SessionsState state;
+  for (const auto& [number, stored] : durable_.sessions) {
+    state.next_number = number + 1;
+    if (stored.session.closed_ms() == 0) state.open.push_back(stored);
+  }
+  return state;
 }
 
 }  // namespace tidemill::sim

@@ -12,6 +12,7 @@
 #include "replay/replay_loop.h"
 #include "rollout/dispatcher.h"
 #include "sim/world.h"
+#include "store/run_db.h"
 #include "store/store_port.h"
 
 namespace tidemill::sim {
@@ -43,6 +44,8 @@ struct SimDurable {
   std::map<uint64_t, uint64_t> versions;     // reserved version -> the step it is for
   std::string cursor;
   uint64_t next_version = 1;
+  std::map<uint64_t, StoredSession> sessions;
+  std::vector<v1::Trajectory> live;  // that closed sessions gave
 };
 
 class SimStore {
@@ -61,6 +64,8 @@ class SimStore {
     return durable_.next_version++;
   }
   const SimDurable& durable() const { return durable_; }
+  // What a new process finds of the gateway's sessions.
+  SessionsState Sessions() const;
   // Verdicts that replaced another.
   uint64_t rescored() const { return rescored_; }
   bool Holds(const v1::TrajectoryId& id) const {
@@ -85,6 +90,8 @@ class SimStore {
   StoreDone Apply(const StoreOp& op, uint64_t tag);
   void KeepReport(const v1::GroupReport& report, SimGroup& group);
   void PutInPlace(const v1::Verdict& verdict, SimTrajectory& stored);
+  Status Keep(const PutSession& put);
+  Status Keep(const PutSessionTurn& put);
 
   World& world_;
   ProcessId process_;

@@ -7,6 +7,7 @@
 #include "bus/standard_topics.h"
 #include "core/topics.h"
 #include "run/assembly.h"
+#include "sim/clients.h"
 #include "sim/draw.h"
 #include "sim/faulty_bus.h"
 #include "sim/sim_ports.h"
@@ -426,7 +427,14 @@ class Simulation {
 }  // namespace
 
 SimReport RunSimulation(const SimOptions& options) {
-  return Simulation(options).Run();
+  const bool clients =
+      options.bug == Bug::kTrainedThroughBranches || options.bug == Bug::kRetryIsANewTurn;
+  SimReport report;
+  report.seed = options.seed;
+  report.ok = true;
+  if (!clients) report = Simulation(options).Run();
+  if (report.ok && (clients || options.bug == Bug::kNone)) RunClients(options, report);
+  return report;
 }
 
 }  // namespace tidemill::sim

@@ -22,6 +22,8 @@ enum class Bug {
   kDeadScorerIsZero,         // a scorer that cannot be reached counts as a zero
   kTokenNotChecked,          // anybody may send trajectories of any group
   kBoundsNotChecked,         // ids outside the vocabulary are let in
+  kTrainedThroughBranches,   // a turn is trained in every branch that contains it
+  kRetryIsANewTurn,          // a request that is sent again is another question
 };
 
 struct SimOptions {
@@ -48,6 +50,9 @@ struct SimReport {
   uint64_t skipped = 0;       // tool calls given up on, the agent told
   uint64_t retries = 0;       // of tool calls, in what was stored
   uint64_t refused = 0;       // trajectories and verdicts of a forger
+  uint64_t client_turns = 0;  // of sessions, stored
+  uint64_t client_retries = 0;
+  uint64_t client_branches = 0;
   uint64_t loop_steps = 0;
   double virtual_seconds = 0;
 };

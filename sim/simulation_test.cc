@@ -8,7 +8,7 @@ namespace {
 constexpr uint64_t kSeeds = 1000;
 
 TEST(Simulation, KeepsItsPromisesOverManySeeds) {
-  uint64_t crashes = 0, resumes = 0, rescored = 0;
+  uint64_t crashes = 0, resumes = 0, rescored = 0, turns = 0, retries = 0, branches = 0;
   for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
     const SimReport report = RunSimulation({.seed = seed});
     ASSERT_TRUE(report.ok) << report.failure << "\nreplay: tidemill sim --seed " << seed
@@ -16,11 +16,16 @@ TEST(Simulation, KeepsItsPromisesOverManySeeds) {
     crashes += report.crashes;
     resumes += report.resumes;
     rescored += report.rescored;
+    turns += report.client_turns, retries += report.client_retries;
+    branches += report.client_branches;
   }
   // The seeds must have had something to survive.
   EXPECT_GT(crashes, kSeeds);
   EXPECT_GT(resumes, kSeeds / 10);
   EXPECT_GT(rescored, kSeeds / 10);
+  EXPECT_GT(turns, 4 * kSeeds);
+  EXPECT_GT(retries, kSeeds);
+  EXPECT_GT(branches, kSeeds / 4);
 }
 
 TEST(Simulation, TheSameSeedGivesTheSameRun) {
@@ -89,7 +94,9 @@ INSTANTIATE_TEST_SUITE_P(
                     std::pair{Bug::kSampledTooOften, "paid for by inserts"},
                     std::pair{Bug::kDeadScorerIsZero, "became a zero"},
                     std::pair{Bug::kTokenNotChecked, "which it never had"},
-                    std::pair{Bug::kBoundsNotChecked, "what no loss can bear"}));
+                    std::pair{Bug::kBoundsNotChecked, "what no loss can bear"},
+                    std::pair{Bug::kTrainedThroughBranches, "was trained twice"},
+                    std::pair{Bug::kRetryIsANewTurn, "counted as a new question"}));
 
 }  // namespace
 }  // namespace tidemill::sim

@@ -51,16 +51,20 @@ Result<std::unique_ptr<LiveRun>> LiveRun::Open(const std::string& runs_root,
   return std::unique_ptr<LiveRun>(new LiveRun(std::move(parts)));
 }
 
-LiveRecorder& LiveRun::recorder() {
-  return *parts_->recorder;
+Result<TurnPrompt> LiveRun::Prepare(const TurnQuestion& question) {
+  return parts_->recorder->Prepare(question);
 }
 
-const std::string& LiveRun::path() const {
-  return parts_->directory.path();
+void LiveRun::Finished(RecordedTurn turn, std::function<void(Status)> stored) {
+  parts_->recorder->Finished(std::move(turn), std::move(stored));
 }
 
-Status LiveRun::health() const {
-  return parts_->store->health();
+void LiveRun::Abandoned(RecordedTurn turn, const Status& why) {
+  parts_->recorder->Abandoned(std::move(turn), why);
+}
+
+void LiveRun::Sink(MetricSink& sink) const {
+  SinkCounters(parts_->recorder->counters(), sink);
 }
 
 Status LiveRun::Stop() {

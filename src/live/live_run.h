@@ -1,13 +1,15 @@
 // Sessions of the gateway kept in a run directory: what `tidemill serve --run NAME` records with.
 //
-//   Open(runs/NAME) -> open sessions from run.db -> recorder() -> .. -> Stop()
+//   Open(runs/NAME) -> open sessions from run.db -> LiveRecorder -> .. -> Stop()
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
 
 #include "core/clock.h"
+#include "core/metrics.h"
 #include "core/status.h"
 #include "gateway/served_policy.h"
 #include "live/live_recorder.h"
@@ -15,7 +17,7 @@
 namespace tidemill {
 
 // Thread-safe after Open.
-class LiveRun {
+class LiveRun final : public TurnRecorder {
  public:
   // Makes the run, or goes on with it. `policy` and `clock` must outlive it. kUnavailable: another
   // process writes the run. kInvalid: no name for a run, or a run of a newer program.
@@ -25,13 +27,14 @@ class LiveRun {
                                                const ServedPolicy& policy, const Clock& clock,
                                                const LiveOptions& options);
   // Stops.
-  ~LiveRun();
+  ~LiveRun() override;
 
-  LiveRecorder& recorder();
-  // The run's directory.
-  const std::string& path() const;
-  // Ok, or why the disk refuses at this moment.
-  Status health() const;
+  Result<TurnPrompt> Prepare(const TurnQuestion& question) override;
+  void Finished(RecordedTurn turn, std::function<void(Status)> stored) override;
+  void Abandoned(RecordedTurn turn, const Status& why) override;
+
+  // The figures of sessions.
+  void Sink(MetricSink& sink) const;
   // When no request is under way any more: waits until all is durable. Afterwards nothing may be
   // recorded.
   Status Stop();

@@ -1,0 +1,323 @@
+#include "sim/clients.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "bus/memory/memory_bus.h"
+#include "core/hash.h"
+#include "live/live_recorder.h"
+#include "live/session_name.h"
+#include "sim/session_checks.h"
+#include "sim/sim_prompts.h"
+
+namespace tidemill::sim {
+namespace {
+
+constexpr ProcessId kServer = 0, kClients = 1;
+
+// One line of a conversation. A client with two of them goes on from two places of one session.
+struct Thread {
+  std::string session;  // the header's; empty: the client names none
+  std::string speaker;  // makes its messages its own
+  WireJson history = WireJson::array();
+  int questions_left = 0;
+  // The question that is open.
+  uint64_t question = 0;
+  bool answered = true;
+  bool end = false;  // the session ends with it
+  int open_requests = 0;
+  int asked_in = 0;  // which incarnation of the server
+  // What the next prompt must begin with; empty: anything goes.
+  std::vector<TokenId> exact;
+};
+
+class ClientWorld {
+ public:
+  explicit ClientWorld(const SimOptions& options)
+      : bug_(options.bug),
+        world_(MixHash(options.seed, 0x636c69656e74), options.trace),
+        bus_(world_.clock()),
+        store_(world_, kServer, {}, 1) {
+    Random& random = world_.random();
+    loss_ = random.Chance(0.5) ? 0 : 0.1 * random.Uniform();
+    leave_ = random.Chance(0.5) ? 0 : 0.3 * random.Uniform();
+    twice_ = random.Chance(0.5) ? 0 : 0.3 * random.Uniform();
+    edit_ = random.Chance(0.5) ? 0 : 0.4 * random.Uniform();
+    again_ = random.Chance(0.5) ? 0 : 0.2 * random.Uniform();
+    crashes_left_ = random.Chance(0.3) ? 0 : static_cast<int>(1 + random.Below(5));
+    const uint64_t clients = 1 + random.Below(3);
+    for (uint64_t client = 0; client < clients; ++client) AddClient(client);
+  }
+
+  void Run(SimReport& report) {
+    StartServer();
+    for (size_t i = 0; i < threads_.size(); ++i) Later(500, [this, i] { Act(i); });
+    if (crashes_left_ > 0) Later(4000, [this] { Crash(); });
+    MemoryBus* bus = &bus_;
+    const bool ended = world_.Run(bus, world_.clock().Now() + std::chrono::hours(20),
+                                  [this] { return AllDone(); });
+    if (!world_.verdict().failed() && !ended) world_.verdict().Fail("clients wait for ever");
+    if (!world_.verdict().failed()) CheckSessions(store_, ledger_, world_);
+    for (const auto& [number, session] : store_.durable().sessions) {
+      report.client_turns += session.turns.size();
+    }
+    report.client_retries += retries_;
+    report.client_branches += edits_;
+    report.crashes += crashes_;
+    report.loop_steps += world_.steps();
+    report.ok = !world_.verdict().failed();
+    report.failure = world_.verdict().failure();
+  }
+
+ private:
+  void AddClient(uint64_t client) {
+    Random& random = world_.random();
+    const uint64_t lines = random.Chance(0.6) ? 1 : 2;
+    const bool named = lines > 1 || random.Chance(0.5);
+    for (uint64_t line = 0; line < lines; ++line) {
+      Thread thread;
+      if (named) thread.session = "client-" + std::to_string(client);
+      thread.speaker = "c" + std::to_string(client) + "." + std::to_string(line);
+      thread.questions_left = static_cast<int>(1 + random.Below(6));
+      // Two lines of one client begin alike.
+      const std::string first = "system of " + std::to_string(client);
+      thread.history.push_back({{"role", "system"}, {"content", first}});
+      threads_.push_back(std::move(thread));
+    }
+  }
+
+  // On behalf of a client, within so many milliseconds.
+  void Later(uint64_t within_ms, std::function<void()> what) {
+    world_.After(milliseconds(1 + world_.random().Below(within_ms)), kClients, std::move(what));
+  }
+
+  void StartServer() {
+    ++incarnation_;
+    port_ = store_.NewClient();
+    if (bug_ == Bug::kTrainedThroughBranches) port_ = NaiveBranches(std::move(port_), store_);
+    LiveOptions options;
+    recorder_ = std::make_unique<LiveRecorder>(options, prompts_, *port_, world_.clock(),
+                                               store_.Sessions());
+    world_.AddLoop(kServer, *recorder_);
+  }
+
+  // Everything the server had in hand is gone; clients notice and send again.
+  void Crash() {
+    ++crashes_;
+    --crashes_left_;
+    world_.Trace("the server dies");
+    world_.Kill(kServer, bus_);
+    store_.Crash();
+    recorder_.reset();
+    port_.reset();
+    for (size_t i = 0; i < threads_.size(); ++i) {
+      Thread& thread = threads_[i];
+      if (thread.answered) continue;
+      const auto repeated = repeats_.find(thread.question);
+      if (repeated != repeats_.end()) ledger_.same_as[thread.question] = repeated->second;
+      thread.open_requests = 0;
+      const uint64_t question = thread.question;
+      Later(3000, [this, i, question] { SendAgain(i, question, false); });
+    }
+    Later(1500, [this] { StartServer(); });
+    if (crashes_left_ > 0) Later(8000, [this] { Crash(); });
+  }
+
+  bool AllDone() {
+    for (const Thread& thread : threads_) {
+      if (!thread.answered || thread.questions_left > 0) return false;
+    }
+    if (recorder_ == nullptr || crashes_left_ > 0 || !recorder_->Drained()) return false;
+    const auto& sessions = store_.durable().sessions;
+    return std::all_of(sessions.begin(), sessions.end(),
+                       [](const auto& one) { return one.second.session.closed_ms() != 0; });
+  }
+
+  void Act(size_t i) {
+    Thread& thread = threads_[i];
+    if (!thread.answered || thread.questions_left == 0) return;
+    --thread.questions_left;
+    const bool was_here = thread.asked_in == incarnation_ && thread.question != 0;
+    // Asked once more on purpose: the last answer is taken back.
+    if (was_here && world_.random().Chance(again_) &&
+        thread.history.back()["role"] == "assistant") {
+      thread.history.erase(thread.history.size() - 1);
+      repeats_[next_question_] = thread.question;
+      thread.exact.clear();
+    } else {
+      if (world_.random().Chance(edit_)) Edit(thread);
+      thread.history.push_back(
+          {{"role", "user"},
+           {"content", thread.speaker + " asks " + std::to_string(next_question_)}});
+    }
+    thread.question = next_question_++;
+    thread.answered = false;
+    thread.end = thread.questions_left == 0 && world_.random().Chance(0.3);
+    thread.asked_in = incarnation_;
+    Send(i, false);
+    const uint64_t question = thread.question;
+    if (world_.random().Chance(twice_)) {
+      Later(30, [this, i, question] { SendAgain(i, question, false); });
+    }
+  }
+
+  // A message in the middle is altered, or the end is cut off.
+  void Edit(Thread& thread) {
+    if (thread.history.size() < 3) return;
+    ++edits_;
+    const size_t at = 1 + world_.random().Below(thread.history.size() - 1);
+    if (world_.random().Chance(0.5)) {
+      thread.history[at]["content"] = thread.speaker + " edited " + std::to_string(edits_);
+    } else {
+      while (thread.history.size() > at) thread.history.erase(thread.history.size() - 1);
+    }
+    thread.exact.clear();
+  }
+
+  void SendAgain(size_t i, uint64_t question, bool declared) {
+    Thread& thread = threads_[i];
+    if (thread.question != question || thread.answered) return;
+    if (recorder_ == nullptr) {
+      Later(500, [this, i, question, declared] { SendAgain(i, question, declared); });
+      return;
+    }
+    ++retries_;
+    Send(i, declared);
+  }
+
+  void Send(size_t i, bool declared) {
+    Thread& thread = threads_[i];
+    if (recorder_ == nullptr) {
+      const uint64_t question = thread.question;
+      Later(500, [this, i, question] { SendAgain(i, question, false); });
+      return;
+    }
+    const std::string id = "r" + std::to_string(++next_request_);
+    ClientRequest& request = ledger_.requests[id];
+    request.question = thread.question;
+    request.session = thread.session;
+    ChatRequest body;
+    body.messages = thread.history;
+    std::map<std::string, std::string> headers;
+    if (!thread.session.empty()) headers["x-session-id"] = thread.session;
+    if (declared) headers["x-stainless-retry-count"] = "1";
+    if (thread.end) headers[kSessionEndHeader] = "1";
+    const Tenant tenant{.name = "tenant", .consent = Consent::kTrain};
+    const std::string salt = bug_ == Bug::kRetryIsANewTurn ? id : "";
+    auto prompt = recorder_->Prepare({.request = body,
+                                      .tenant = tenant,
+                                      .headers = headers,
+                                      .request_id = id,
+                                      .body_sha256 = Sha256Hex(body.messages.dump() + salt),
+                                      .wall_ms = world_.clock().WallMs()});
+    TM_CHECK(prompt.ok(), prompt.status().message());
+    request.prompt = prompt->prompts[0];
+    if (!std::equal(
+            thread.exact.begin(), thread.exact.end(), request.prompt.begin(),
+            request.prompt.begin() + std::min(thread.exact.size(), request.prompt.size()))) {
+      world_.verdict().Fail("a conversation does not go on with the ids that were drawn");
+    }
+    ++thread.open_requests;
+    world_.Trace(id + " asks question " + std::to_string(thread.question));
+    const uint64_t ticket = prompt->ticket;
+    const auto takes = milliseconds(1 + world_.random().Below(400));
+    if (world_.random().Chance(leave_)) {
+      world_.After(takes, kServer, [this, i, id, ticket] { Leave(i, id, ticket); });
+    } else {
+      world_.After(takes, kServer, [this, i, id, ticket] { Finish(i, id, ticket); });
+    }
+  }
+
+  RecordedTurn Draw(const std::string& id, uint64_t ticket) {
+    ClientRequest& request = ledger_.requests.at(id);
+    RecordedTurn turn;
+    turn.ticket = ticket;
+    const uint64_t tokens = 1 + world_.random().Below(5);
+    for (uint64_t n = 0; n < tokens; ++n) {
+      turn.output.ids.push_back(static_cast<TokenId>(100 + world_.random().Below(50)));
+    }
+    turn.output.ids.push_back(SimPrompts::kEnd);
+    for (size_t n = 0; n < turn.output.ids.size(); ++n) {
+      turn.output.logprobs.push_back(-static_cast<float>(++drawn_) / 65536.0f);
+    }
+    turn.output.versions = {{1, static_cast<uint32_t>(turn.output.ids.size())}};
+    // Some answers are alike.
+    const bool alike = world_.random().Chance(0.3);
+    turn.message = {{"role", "assistant"}, {"content", alike ? "ok" : "answer " + id}};
+    request.ids = turn.output.ids;
+    request.logprobs = turn.output.logprobs;
+    return turn;
+  }
+
+  void Leave(size_t i, const std::string& id, uint64_t ticket) {
+    world_.Trace(id + " is abandoned");
+    RecordedTurn turn = Draw(id, ticket);
+    ledger_.requests.at(id).cut = true;
+    recorder_->Abandoned(std::move(turn), Closed("the client left"));
+    --threads_[i].open_requests;
+    const uint64_t question = threads_[i].question;
+    Later(1000, [this, i, question] { SendAgain(i, question, world_.random().Chance(0.5)); });
+  }
+
+  void Finish(size_t i, const std::string& id, uint64_t ticket) {
+    RecordedTurn turn = Draw(id, ticket);
+    const WireJson message = turn.message;
+    recorder_->Finished(std::move(turn), [this, i, id, message](const Status& status) {
+      TM_CHECK(status.ok(), status.message());
+      const auto takes = milliseconds(1 + world_.random().Below(30));
+      const bool lost = world_.random().Chance(loss_);
+      world_.After(takes, kServer, [this, i, id, message, lost] { Arrive(i, id, message, lost); });
+    });
+  }
+
+  void Arrive(size_t i, const std::string& id, WireJson message, bool lost) {
+    Thread& thread = threads_[i];
+    ClientRequest& request = ledger_.requests.at(id);
+    --thread.open_requests;
+    if (request.question != thread.question || thread.answered) return;  // a second answer
+    if (lost) {
+      const uint64_t question = thread.question;
+      Later(1000, [this, i, question] { SendAgain(i, question, true); });
+      return;
+    }
+    world_.Trace(id + " is seen");
+    request.seen = true;
+    thread.answered = true;
+    // Clients write answers anew; sometimes as another text.
+    if (world_.random().Chance(0.3)) {
+      message["content"] = "\n" + message["content"].get<std::string>() + " \n";
+    }
+    thread.exact = request.prompt;
+    thread.exact.insert(thread.exact.end(), request.ids.begin(), request.ids.end());
+    if (world_.random().Chance(edit_ / 4)) {
+      message["content"] = "rewritten " + id;
+      thread.exact.clear();
+    }
+    thread.history.push_back(std::move(message));
+    Later(3000, [this, i] { Act(i); });
+  }
+
+  const Bug bug_;
+  World world_;
+  MemoryBus bus_;
+  SimStore store_;
+  SimPrompts prompts_;
+  std::unique_ptr<StorePort> port_;
+  std::unique_ptr<LiveRecorder> recorder_;
+  ClientLedger ledger_;
+  std::vector<Thread> threads_;
+  std::map<uint64_t, uint64_t> repeats_;  // a question asked again on purpose -> the one before
+  double loss_, leave_, twice_, edit_, again_;
+  int crashes_left_ = 0;
+  int incarnation_ = 0;
+  uint64_t next_question_ = 1, next_request_ = 0, drawn_ = 0;
+  uint64_t crashes_ = 0, retries_ = 0, edits_ = 0;
+};
+
+}  // namespace
+
+void RunClients(const SimOptions& options, SimReport& report) {
+  ClientWorld(options).Run(report);
+}
+
+}  // namespace tidemill::sim

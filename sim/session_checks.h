@@ -1,0 +1,36 @@
+// What clients know of their own questions, and what must be true of the store at the end.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "model/token_id.h"
+#include "sim/sim_store.h"
+#include "sim/world.h"
+
+namespace tidemill::sim {
+
+// One request as its client and the engine know it.
+struct ClientRequest {
+  uint64_t question = 0;  // what the client means: a retry has that of the request it repeats
+  std::string session;    // the client's name for it; empty: none
+  std::vector<TokenId> prompt;
+  std::vector<TokenId> ids;     // drawn; empty: nothing yet
+  std::vector<float> logprobs;  // no two tokens of a run share one
+  bool seen = false;            // the client saw its end
+  bool cut = false;             // it left before
+};
+
+struct ClientLedger {
+  std::map<std::string, ClientRequest> requests;  // by request id
+  // Questions that a crash makes indistinguishable from the one they repeat.
+  std::map<uint64_t, uint64_t> same_as;
+};
+
+// The answers' tokens: each trained once, or never, behind what it was drawn behind; every turn
+// that a client saw is there; every question counts once.
+void CheckSessions(const SimStore& store, const ClientLedger& ledger, World& world);
+
+}  // namespace tidemill::sim
