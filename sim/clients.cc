@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <set>
 
 #include "bus/memory/memory_bus.h"
 #include "core/hash.h"
@@ -27,8 +28,8 @@ struct Thread {
   bool end = false;  // the session ends with it
   int open_requests = 0;
   int asked_in = 0;  // which incarnation of the server
-  // What the next prompt must begin with; empty: anything goes.
-  std::vector<TokenId> exact;
+  // The next prompt must go on from this answer; empty: anything goes.
+  std::string exact;
 };
 
 class ClientWorld {
@@ -103,6 +104,7 @@ class ClientWorld {
 
   // Everything the server had in hand is gone; clients notice and send again.
   void Crash() {
+    if (recorder_ == nullptr) return Later(2000, [this] { Crash(); });
     ++crashes_;
     --crashes_left_;
     world_.Trace("the server dies");
@@ -212,9 +214,7 @@ class ClientWorld {
                                       .wall_ms = world_.clock().WallMs()});
     TM_CHECK(prompt.ok(), prompt.status().message());
     request.prompt = prompt->prompts[0];
-    if (!std::equal(
-            thread.exact.begin(), thread.exact.end(), request.prompt.begin(),
-            request.prompt.begin() + std::min(thread.exact.size(), request.prompt.size()))) {
+    if (!thread.exact.empty() && !GoesOn(thread, request.prompt)) {
       world_.verdict().Fail("a conversation does not go on with the ids that were drawn");
     }
     ++thread.open_requests;
@@ -226,6 +226,13 @@ class ClientWorld {
     } else {
       world_.After(takes, kServer, [this, i, id, ticket] { Finish(i, id, ticket); });
     }
+  }
+
+  bool GoesOn(const Thread& thread, const std::vector<TokenId>& prompt) const {
+    const ClientRequest& seen = ledger_.requests.at(thread.exact);
+    std::vector<TokenId> all = seen.prompt;
+    all.insert(all.end(), seen.ids.begin(), seen.ids.end());
+    return prompt.size() >= all.size() && std::equal(all.begin(), all.end(), prompt.begin());
   }
 
   RecordedTurn Draw(const std::string& id, uint64_t ticket) {
@@ -241,8 +248,11 @@ class ClientWorld {
       turn.output.logprobs.push_back(-static_cast<float>(++drawn_) / 65536.0f);
     }
     turn.output.versions = {{1, static_cast<uint32_t>(turn.output.ids.size())}};
-    // Some answers are alike.
-    const bool alike = world_.random().Chance(0.3);
+    // Some answers are alike, but no two to the same question: which one a client goes on from
+    // could not be told.
+    uint64_t question = request.question;
+    while (repeats_.contains(question)) question = repeats_.at(question);
+    const bool alike = world_.random().Chance(0.3) && said_ok_.insert(question).second;
     turn.message = {{"role", "assistant"}, {"content", alike ? "ok" : "answer " + id}};
     request.ids = turn.output.ids;
     request.logprobs = turn.output.logprobs;
@@ -287,8 +297,7 @@ class ClientWorld {
     if (world_.random().Chance(0.3)) {
       message["content"] = "\n" + message["content"].get<std::string>() + " \n";
     }
-    thread.exact = request.prompt;
-    thread.exact.insert(thread.exact.end(), request.ids.begin(), request.ids.end());
+    thread.exact = id;
     if (world_.random().Chance(edit_ / 4)) {
       message["content"] = "rewritten " + id;
       thread.exact.clear();
@@ -307,6 +316,7 @@ class ClientWorld {
   ClientLedger ledger_;
   std::vector<Thread> threads_;
   std::map<uint64_t, uint64_t> repeats_;  // a question asked again on purpose -> the one before
+  std::set<uint64_t> said_ok_;
   double loss_, leave_, twice_, edit_, again_;
   int crashes_left_ = 0;
   int incarnation_ = 0;

@@ -163,7 +163,7 @@ SessionsState SimStore::Sessions() const {
   SessionsState state;
   for (const auto& [number, stored] : durable_.sessions) {
     state.next_number = number + 1;
-    if (stored.session.closed_ms() == 0) state.open.push_back(stored);
+    state.sessions.push_back(stored);
   }
   return state;
 }

@@ -318,6 +318,7 @@ constexpr FieldRule kRules[] = {
     Text("SessionTurn.side", kNameBytes),
     Flag("SessionTurn.tools"),
     Count32("SessionTurn.rewritten"),
+    Many(Count32("SessionTurn.matched_messages"), &L::turns),
 
     Needed(Text("ScoreRequest.request_id", kNameBytes)),
     Needed(Part("ScoreRequest.id")),

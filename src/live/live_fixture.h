@@ -158,9 +158,8 @@ class TestStore final : public StorePort {
     SessionsState state;
     for (const auto& [number, session] : sessions) {
       state.next_number = number + 1;
-      if (session.closed_ms() != 0) continue;
       const auto it = turns.find(number);
-      state.open.push_back(
+      state.sessions.push_back(
           {session, it == turns.end() ? std::vector<v1::SessionTurn>() : it->second});
     }
     return state;

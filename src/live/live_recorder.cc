@@ -14,7 +14,7 @@ constexpr auto kSweepEvery = std::chrono::seconds(1);
 LiveRecorder::LiveRecorder(const LiveOptions& options, const PromptBuilder& builder,
                            StorePort& store, const Clock& clock, const SessionsState& sessions)
     : builder_(builder), store_(store), clock_(clock), table_(options, sessions.next_number) {
-  for (const StoredSession& session : sessions.open) {
+  for (const StoredSession& session : sessions.sessions) {
     const Status restored = table_.Restore(session);
     if (!restored.ok()) {
       LogWarn("a stored session is damaged and goes on without the rest",

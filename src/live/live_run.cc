@@ -7,6 +7,13 @@
 #include "store/store_thread.h"
 
 namespace tidemill {
+namespace {
+
+// Closed sessions that may go on after a restart: of the last day, and not more than these.
+constexpr int64_t kRememberMs = 24 * 3600 * 1000;
+constexpr size_t kRemember = 1000;
+
+}  // namespace
 
 // In the order they are made; each uses those above.
 struct LiveRun::Parts {
@@ -39,7 +46,8 @@ Result<std::unique_ptr<LiveRun>> LiveRun::Open(const std::string& runs_root,
   if (!directory.ok()) return directory.status();
   auto parts = std::make_unique<Parts>(std::move(*directory));
   TM_ASSIGN_OR_RETURN(std::unique_ptr<RunDb> db, RunDb::Open(parts->directory.db_path(), clock));
-  TM_ASSIGN_OR_RETURN(const SessionsState sessions, db->LoadSessions());
+  TM_ASSIGN_OR_RETURN(const SessionsState sessions,
+                      db->LoadSessions(clock.WallMs() - kRememberMs, kRemember));
   parts->builder = std::make_unique<TemplatePromptBuilder>(policy);
   parts->store = std::make_unique<StoreThread>(std::move(db), clock);
   parts->client = parts->store->NewClient(kStoreClientCapacity);

@@ -26,18 +26,18 @@ class LiveRunTest : public testing::Test {
     const Tenant tenant{.name = "t", .consent = Consent::kTrain};
     const std::map<std::string, std::string> headers;
     auto prompt = run_->Prepare({.request = request,
-                                            .tenant = tenant,
-                                            .headers = headers,
-                                            .request_id = "r",
-                                            .body_sha256 = Sha256Hex(messages_.dump()),
-                                            .wall_ms = clock_.WallMs()});
+                                 .tenant = tenant,
+                                 .headers = headers,
+                                 .request_id = "r",
+                                 .body_sha256 = Sha256Hex(messages_.dump()),
+                                 .wall_ms = clock_.WallMs()});
     EXPECT_TRUE(prompt.ok());
     const Asked asked{*prompt, Ok()};
     std::vector<TokenId> ids = DrawIds(policy_, answer, random_);
     const WireJson message = ReadMessage(policy_, answer);
     std::promise<Status> stored;
     run_->Finished(LiveWorld::Turn(asked, ids, message, {}, 0),
-                              [&](Status status) { stored.set_value(std::move(status)); });
+                   [&](Status status) { stored.set_value(std::move(status)); });
     const Status told = stored.get_future().get();
     EXPECT_TRUE(told.ok()) << told.message();
     messages_.push_back(message);

@@ -45,6 +45,11 @@ Status Session::Add(v1::SessionTurn record) {
       return Corrupt(name + ": stands on turn " + std::to_string(base) + ", which is not there");
     }
   }
+  if (record.matched_size() != record.matched_messages_size() ||
+      std::any_of(record.matched().begin(), record.matched().end(),
+                  [&](uint32_t matched) { return !turns_.contains(matched); })) {
+    return Corrupt(name + ": shows answers that are not there");
+  }
   if (record.turn() == 0 || turns_.contains(record.turn())) {
     return Corrupt(name + ": the number is taken");
   }
@@ -71,7 +76,7 @@ Status Session::Add(v1::SessionTurn record) {
   turn.prompt_tokens = turn.record.prefix_tokens() + turn.record.prompt_ids_size();
   turn.answer_key = turn.answer.is_null() ? 0 : MessageKey(turn.answer);
   for (const uint32_t matched : turn.record.matched()) {
-    if (const auto it = turns_.find(matched); it != turns_.end()) it->second.continued = true;
+    turns_.at(matched).continued = true;
   }
   const uint32_t number = turn.record.turn();
   if (!turn.answer.is_null()) {
@@ -135,7 +140,9 @@ SessionMatch Session::Find(const Conversation& conversation) const {
       match.context_messages = same;
     }
   }
-  for (size_t i = 0; i < keys.size(); ++i) {
+  // What an earlier prompt showed stays as it showed it, so that this one goes on from its tokens.
+  const size_t settled = KeepAnswers(match);
+  for (size_t i = settled; i < keys.size(); ++i) {
     if (!IsSpokenAnswer(conversation.messages[i])) continue;
     const uint32_t turn = AnswerIn(conversation.chain[i], keys[i], match.answers);
     if (turn != 0) {
@@ -145,6 +152,17 @@ SessionMatch Session::Find(const Conversation& conversation) const {
     }
   }
   return match;
+}
+
+size_t Session::KeepAnswers(SessionMatch& match) const {
+  if (match.context_turn == 0) return 0;
+  const LiveTurn& context = At(match.context_turn);
+  const uint32_t shared = std::min(match.context_messages, context.context_size);
+  for (int i = 0; i < context.record.matched_size(); ++i) {
+    const uint32_t message = context.record.matched_messages(i);
+    if (message < shared) match.answers.push_back({message, context.record.matched(i)});
+  }
+  return shared;
 }
 
 TokenPrefix Session::LongestPrefix(std::span<const TokenId> prompt) const {

@@ -94,6 +94,8 @@ class Session {
   const LiveTurn& At(uint32_t turn) const;
   std::vector<uint64_t> KeysOf(
       const LiveTurn& turn) const;  // of the conversation before the answer
+  // Adds the answers that the context turn's prompt showed; so many messages are decided then.
+  size_t KeepAnswers(SessionMatch& match) const;
   uint32_t AnswerIn(uint64_t chain, uint64_t key, std::span<const SessionMatch::Answer> used) const;
   uint32_t Better(uint32_t one, uint32_t other) const;
 

@@ -79,7 +79,7 @@ Status SessionTable::Restore(const StoredSession& stored) {
   }
   next_number_ = std::max(next_number_, number + 1);
   sessions_[number] = std::move(entry);
-  ++open_;
+  if (stored.session.closed_ms() == 0) ++open_;
   return status.WithContext("session " + std::to_string(number));
 }
 

@@ -69,7 +69,7 @@ class SessionTable {
   SessionTable(const LiveOptions& options, uint64_t first_number)
       : options_(options), next_number_(first_number) {}
 
-  // A session from an earlier process, open. kCorrupt: a turn does not fit; those before it are
+  // A session from an earlier process. kCorrupt: a turn does not fit; those before it are
   // kept.
   Status Restore(const StoredSession& stored);
 

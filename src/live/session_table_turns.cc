@@ -92,7 +92,10 @@ v1::SessionTurn SessionTable::RecordOf(const Ticket& ticket, const RecordedTurn&
   record.set_context_turn(ticket.match.context_turn);
   record.set_context_messages(ticket.match.context_messages);
   record.set_messages_json(DumpWire(Behind(ticket.messages, ticket.match.context_messages)));
-  for (const SessionMatch::Answer& answer : ticket.match.answers) record.add_matched(answer.turn);
+  for (const SessionMatch::Answer& answer : ticket.match.answers) {
+    record.add_matched(answer.turn);
+    record.add_matched_messages(static_cast<uint32_t>(answer.message));
+  }
   record.set_rewritten(ticket.match.rewritten);
   record.set_answer_json(DumpWire(turn.message));
   FillAnswer(turn.output, *record.mutable_answer());

@@ -80,7 +80,7 @@ struct StoredSession {
 };
 
 struct SessionsState {
-  std::vector<StoredSession> open;  // those that are not closed, by number
+  std::vector<StoredSession> sessions;  // open ones, and those closed not long ago; by number
   uint64_t next_number = 1;
 };
 
@@ -116,8 +116,9 @@ class RunDb {
   // taken. kInvalid: `step` was never done.
   Status ResumeFrom(uint64_t step);
   Result<ResumeState> LoadForResume(uint32_t max_uses);
-  // For the gateway to go on with its sessions.
-  Result<SessionsState> LoadSessions();
+  // For the gateway to go on with its sessions: the open ones, and those closed after
+  // `closed_since_ms`, the newest `closed_max` of them.
+  Result<SessionsState> LoadSessions(int64_t closed_since_ms, size_t closed_max);
 
   // Reads every page: kCorrupt with SQLite's first findings. Takes seconds on a large run.
   Status CheckIntegrity();

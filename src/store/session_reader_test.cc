@@ -51,14 +51,17 @@ TEST_F(SessionStore, OpenSessionsComeBackWithTheirTurnsInOrder) {
   ASSERT_TRUE(Put(PutSession{closed, {}}).ok());
   db_ = nullptr;
   db_ = OpenDb(dir_ / "run.db");
-  const auto state = db_->LoadSessions();
+  const auto state = db_->LoadSessions(0, 0);
   ASSERT_TRUE(state.ok()) << state.status().message();
   EXPECT_EQ(state->next_number, 5u);
-  ASSERT_EQ(state->open.size(), 2u);
-  EXPECT_EQ(state->open[0].session.name(), "n1");
-  ASSERT_EQ(state->open[0].turns.size(), 3u);
-  EXPECT_EQ(state->open[0].turns[2].SerializeAsString(), SampleTurn(1, 3, 1).SerializeAsString());
-  EXPECT_TRUE(state->open[1].turns.empty());
+  ASSERT_EQ(state->sessions.size(), 2u);
+  EXPECT_EQ(state->sessions[0].session.name(), "n1");
+  ASSERT_EQ(state->sessions[0].turns.size(), 3u);
+  EXPECT_EQ(state->sessions[0].turns[2].SerializeAsString(),
+            SampleTurn(1, 3, 1).SerializeAsString());
+  EXPECT_TRUE(state->sessions[1].turns.empty());
+  EXPECT_EQ(db_->LoadSessions(4, 9)->sessions.size(), 3u) << "closed after that";
+  EXPECT_EQ(db_->LoadSessions(5, 9)->sessions.size(), 2u);
 }
 
 TEST_F(SessionStore, ATurnIsStoredOnceAndOnlyInASessionThatIs) {
@@ -76,11 +79,11 @@ TEST_F(SessionStore, ACloseBringsItsTrajectoriesOrNothing) {
   v1::Trajectory good = SampleTrajectory(SampleId(7, 0)), bad = SampleTrajectory(SampleId(7, 1));
   bad.set_purpose(v1::PURPOSE_UNSPECIFIED);
   EXPECT_EQ(Put(PutSession{session, {good, bad}}).code(), Code::kInvalid);
-  EXPECT_EQ(db_->LoadSessions()->open.size(), 1u) << "still open";
+  EXPECT_EQ(db_->LoadSessions(0, 0)->sessions.size(), 1u) << "still open";
   good.set_purpose(v1::PURPOSE_LIVE);
   EXPECT_TRUE(Put(PutSession{session, {good}}).ok());
   EXPECT_TRUE(Put(PutSession{session, {good}}).ok()) << "a second time changes nothing";
-  EXPECT_TRUE(db_->LoadSessions()->open.empty());
+  EXPECT_TRUE(db_->LoadSessions(0, 0)->sessions.empty());
   EXPECT_EQ((*RunReader::Open(dir_ / "run.db"))->Episodes({}, EpisodeSort::kNewest, {})->total, 1u);
 }
 
@@ -111,10 +114,10 @@ TEST_F(SessionStore, ADamagedTurnEndsTheTurnsOfItsSession) {
     ASSERT_TRUE(Put(PutSessionTurn{SampleTurn(1, turn, 1)}).ok());
   auto raw = Database::Open(dir_ / "run.db", {});
   ASSERT_TRUE((*raw)->Exec("UPDATE session_turns SET body = x'00' WHERE turn = 2").ok());
-  const auto state = db_->LoadSessions();
+  const auto state = db_->LoadSessions(0, 0);
   ASSERT_TRUE(state.ok());
-  EXPECT_EQ(state->open[0].turns.size(), 1u);
-  EXPECT_THAT(state->open[0].damage, HasSubstr("turn 2"));
+  EXPECT_EQ(state->sessions[0].turns.size(), 1u);
+  EXPECT_THAT(state->sessions[0].damage, HasSubstr("turn 2"));
 }
 
 TEST(SessionSchema, ARunFromBeforeThereWereSessionsIsReadAndMigrated) {
@@ -126,7 +129,7 @@ TEST(SessionSchema, ARunFromBeforeThereWereSessionsIsReadAndMigrated) {
   EXPECT_TRUE(RunReader::Open(dir / "run.db").ok());
   EXPECT_THAT(SessionReader::Open(dir / "run.db").status().message(), HasSubstr("older tidemill"));
   const auto db = OpenDb(dir / "run.db");
-  EXPECT_TRUE(db->LoadSessions()->open.empty());
+  EXPECT_TRUE(db->LoadSessions(0, 0)->sessions.empty());
   EXPECT_TRUE(SessionReader::Open(dir / "run.db").ok());
 }
 
