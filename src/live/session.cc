@@ -30,6 +30,35 @@ std::vector<uint64_t> Session::KeysOf(const LiveTurn& turn) const {
   return keys;
 }
 
+Status Session::Fits(const v1::SessionTurn& record) const {
+  for (const uint32_t base : {record.prefix_turn(), record.context_turn()}) {
+    if (base != 0 && (base >= record.turn() || !turns_.contains(base))) {
+      return Corrupt("stands on turn " + std::to_string(base) + ", which is not there");
+    }
+  }
+  if (record.matched_size() != record.matched_messages_size() ||
+      std::any_of(record.matched().begin(), record.matched().end(),
+                  [&](uint32_t matched) { return !turns_.contains(matched); })) {
+    return Corrupt("shows answers that are not there");
+  }
+  if (record.turn() == 0 || turns_.contains(record.turn())) {
+    return Corrupt("the number is taken");
+  }
+  if (record.context_turn() != 0) {
+    const LiveTurn& base = turns_.at(record.context_turn());
+    if (record.context_messages() > base.context_size + 1) {
+      return Corrupt("shares more messages than there are");
+    }
+  }
+  if (record.prefix_turn() != 0) {
+    const LiveTurn& base = turns_.at(record.prefix_turn());
+    if (record.prefix_tokens() > base.prompt_tokens + base.record.answer().ids_size()) {
+      return Corrupt("shares more tokens than there are");
+    }
+  }
+  return Ok();
+}
+
 Status Session::Add(v1::SessionTurn record) {
   const std::string name =
       "turn " + std::to_string(record.turn()) + " of session " + std::to_string(record_.number());
@@ -40,31 +69,7 @@ Status Session::Add(v1::SessionTurn record) {
     return Corrupt(name + ": its messages are not JSON");
   }
   const size_t size = record.ByteSizeLong();
-  for (const uint32_t base : {record.prefix_turn(), record.context_turn()}) {
-    if (base != 0 && (base >= record.turn() || !turns_.contains(base))) {
-      return Corrupt(name + ": stands on turn " + std::to_string(base) + ", which is not there");
-    }
-  }
-  if (record.matched_size() != record.matched_messages_size() ||
-      std::any_of(record.matched().begin(), record.matched().end(),
-                  [&](uint32_t matched) { return !turns_.contains(matched); })) {
-    return Corrupt(name + ": shows answers that are not there");
-  }
-  if (record.turn() == 0 || turns_.contains(record.turn())) {
-    return Corrupt(name + ": the number is taken");
-  }
-  if (record.context_turn() != 0) {
-    const LiveTurn& base = turns_.at(record.context_turn());
-    if (record.context_messages() > base.context_size + 1) {
-      return Corrupt(name + ": shares more messages than there are");
-    }
-  }
-  if (record.prefix_turn() != 0) {
-    const LiveTurn& base = turns_.at(record.prefix_turn());
-    if (record.prefix_tokens() > base.prompt_tokens + base.record.answer().ids_size()) {
-      return Corrupt(name + ": shares more tokens than there are");
-    }
-  }
+  TM_RETURN_IF_ERROR(Fits(record).WithContext(name));
   record.clear_messages_json();
   record.clear_answer_json();
   turn.record = std::move(record);

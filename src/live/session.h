@@ -92,6 +92,8 @@ class Session {
 
  private:
   const LiveTurn& At(uint32_t turn) const;
+  // Whether what the record stands on is here.
+  Status Fits(const v1::SessionTurn& record) const;
   std::vector<uint64_t> KeysOf(
       const LiveTurn& turn) const;  // of the conversation before the answer
   // Adds the answers that the context turn's prompt showed; so many messages are decided then.
