@@ -18,6 +18,7 @@ constexpr Duration kDrainPatience = std::chrono::seconds(20);
 
 struct ServeArguments {
   std::string model, adapter, host, keys, access_log, new_key, consent = "store";
+  RecordTo record;
   uint16_t port = kServePort;
   bool strict_model = false;
   double rate = 0;
@@ -59,7 +60,7 @@ int Serve(const ServeArguments& arguments) {
   config.gateway.strict_model |= arguments.strict_model;
   config.gateway.port = arguments.port;
   BlockSignals();
-  const auto server = PolicyServer::Start(config);
+  const auto server = PolicyServer::Start(config, arguments.record);
   if (!server.ok()) return Fail(server.status());
   for (const std::string& warning : (*server)->warnings()) {
     std::fprintf(stderr, "tidemill: %s\n", warning.c_str());
@@ -84,6 +85,10 @@ void AddServeCommand(CLI::App& app, Exit& exit) {
                     "Listen address (gateway.host); outside loopback --keys is required");
   serve->add_option("--port", arguments->port, "Port; 0: any free port")->capture_default_str();
   serve->add_option("--keys", arguments->keys, "File of API keys (gateway.keys)");
+  serve->add_option("--run", arguments->record.run,
+                    "Record sessions in this run; see docs/live.md. Without it nothing is stored");
+  serve->add_option("--folder", arguments->record.folder, "Folder that holds the runs")
+      ->capture_default_str();
   serve->add_flag("--strict-model", arguments->strict_model,
                   "Refuse requests that name another model (gateway.strict_model)");
   serve->add_option("--access-log", arguments->access_log,

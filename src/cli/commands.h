@@ -58,5 +58,6 @@ void AddSandboxCommand(CLI::App& app, Exit& exit);
 void AddTasksCommand(CLI::App& app, Exit& exit);
 void AddProofCommand(CLI::App& app, Exit& exit);
 void AddCompletionCommand(CLI::App& app, Exit& exit);
+void AddLiveCommand(CLI::App& app, Exit& exit);
 
 }  // namespace tidemill

@@ -23,6 +23,7 @@ void AddCommands(CLI::App& app, Exit& exit) {
   AddRunsCommand(app, exit);
   AddViewCommand(app, exit);
   AddServeCommand(app, exit);
+  AddLiveCommand(app, exit);
   AddTasksCommand(app, exit);
   AddModelCommand(app, exit);
   AddSandboxCommand(app, exit);

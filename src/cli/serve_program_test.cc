@@ -89,6 +89,41 @@ TEST_F(ServeProgram, AKeyThatWasMadeIsAskedFor) {
             200);
 }
 
+// What a client saw the end of is in the run, also after the server was killed.
+TEST_F(ServeProgram, SessionsAreRecordedAndGoOnAfterAKill) {
+  const std::string record = model_ + " --run talk --folder " + folder_.path();
+  nlohmann::json messages = {{{"role", "user"}, {"content", "hi"}}};
+  std::vector<int> before;
+  for (int turn = 0; turn < 3; ++turn) {
+    const uint16_t port = Serve(record);
+    ASSERT_NE(port, 0);
+    const auto answer = nlohmann::json::parse(BodyOf(Post(
+        port, "/v1/chat/completions",
+        {{"model", "any"}, {"max_tokens", 12}, {"messages", messages}, {"return_token_ids", true}},
+        "x-session-id: one\r\n")));
+    ASSERT_TRUE(answer.contains("choices")) << answer.dump();
+    std::vector<int> ids = answer["prompt_token_ids"].get<std::vector<int>>();
+    ASSERT_GE(ids.size(), before.size());
+    EXPECT_TRUE(std::equal(before.begin(), before.end(), ids.begin()));
+    for (const auto& id : answer["choices"][0]["token_ids"]) ids.push_back(id.get<int>());
+    before = ids;
+    messages.push_back(answer["choices"][0]["message"]);
+    messages.push_back({{"role", "user"}, {"content", "go on"}});
+    program_->Stop(SIGKILL);
+    program_.reset();
+  }
+  const ProcessOutput listed =
+      RunTidemill("live sessions talk --json --folder " + folder_.path(), "2>/dev/null");
+  const auto sessions = nlohmann::json::parse(listed.output)["sessions"];
+  ASSERT_EQ(sessions.size(), 1u) << listed.output;
+  EXPECT_EQ(sessions[0]["name"], "one");
+  EXPECT_EQ(sessions[0]["questions"], 3);
+  EXPECT_EQ(sessions[0]["tokens"]["trained"], sessions[0]["sampled"]);
+  const ProcessOutput status = RunTidemill("live status talk --folder " + folder_.path());
+  EXPECT_EQ(status.exit_code, 0) << status.output;
+  EXPECT_THAT(status.output, HasSubstr("1 open, 0 closed"));
+}
+
 TEST_F(ServeProgram, WrongWordsAreNamed) {
   const auto message = [](const std::string& words) {
     const ProcessOutput result = RunTidemill("serve " + words);

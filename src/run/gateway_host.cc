@@ -50,7 +50,7 @@ Result<std::unique_ptr<GatewayHost>> GatewayHost::Start(const RunConfig& config,
     host->warnings_.push_back(config.model.path + " has no chat template; ChatML is used");
   }
   if (use.recorder) {
-    host->recorder_ = use.recorder(host->policy_);
+    TM_ASSIGN_OR_RETURN(host->recorder_, use.recorder(host->policy_));
   } else {
     host->recorder_ = std::make_unique<PlainRecorder>(host->policy_);
   }

@@ -20,8 +20,8 @@ struct GatewayUse {
   // What a request leaves open is drawn as training draws, so that it can be trained on; else as
   // the model's author wants it.
   bool learning = false;
-  // Who remembers conversations; none: nobody.
-  std::function<std::unique_ptr<TurnRecorder>(const ServedPolicy&)> recorder{};
+  // Makes who remembers conversations; none: nobody.
+  std::function<Result<std::unique_ptr<TurnRecorder>>(const ServedPolicy&)> recorder{};
 };
 
 class GatewayHost {

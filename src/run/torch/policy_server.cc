@@ -1,5 +1,7 @@
 #include "run/torch/policy_server.h"
 
+#include "core/version.h"
+#include "live/live_run.h"
 #include "model/torch/device.h"
 #include "model/torch/model.h"
 #include "run/torch/engine_setup.h"
@@ -9,7 +11,17 @@ namespace tidemill {
 
 PolicyServer::~PolicyServer() = default;
 
-Result<std::unique_ptr<PolicyServer>> PolicyServer::Start(RunConfig config) {
+Result<std::unique_ptr<TurnRecorder>> PolicyServer::Remember(const std::string& config_toml,
+                                                             const RecordTo& record,
+                                                             const ServedPolicy& policy) {
+  TM_ASSIGN_OR_RETURN(std::unique_ptr<LiveRun> live,
+                      LiveRun::Open(record.folder, record.run, config_toml, policy, clock_, {}));
+  metrics_.AddSource([live = live.get()](MetricSink& sink) { live->Sink(sink); });
+  return std::unique_ptr<TurnRecorder>(std::move(live));
+}
+
+Result<std::unique_ptr<PolicyServer>> PolicyServer::Start(RunConfig config,
+                                                          const RecordTo& record) {
   std::unique_ptr<PolicyServer> server(new PolicyServer);
   TM_ASSIGN_OR_RETURN(config.model.device, DeviceOf(config));
   config.learner.lora_rank = 0;  // nothing is trained here
@@ -23,9 +35,18 @@ Result<std::unique_ptr<PolicyServer>> PolicyServer::Start(RunConfig config) {
   server->channel_ = NewLocalWeightChannel();
   server->engine_ = std::make_unique<EngineThread>(std::move(engine), *server->channel_,
                                                    server->clock_, EngineThreadOptionsFrom(config));
-  TM_ASSIGN_OR_RETURN(server->host_,
-                      GatewayHost::Start(config, {.context_tokens = context}, *server->engine_,
-                                         server->clock_, server->metrics_));
+  GatewayUse use{.context_tokens = context};
+  if (!record.run.empty()) {
+    use.learning = true;
+    Binder binder;
+    BindRunConfig(config, binder);
+    use.recorder = [&,
+                    toml = binder.ToToml("tidemill " + FullVersion())](const ServedPolicy& policy) {
+      return server->Remember(toml, record, policy);
+    };
+  }
+  TM_ASSIGN_OR_RETURN(server->host_, GatewayHost::Start(config, use, *server->engine_,
+                                                        server->clock_, server->metrics_));
   // Asked for only through the gateway's own /metrics.
   server->metrics_.AddSource([host = server->host_.get()](MetricSink& sink) { host->Sink(sink); });
   return server;

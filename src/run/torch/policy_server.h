@@ -15,11 +15,18 @@
 
 namespace tidemill {
 
+// Where sessions are kept.
+struct RecordTo {
+  std::string folder = "runs";
+  std::string run{};  // empty: nowhere
+};
+
 class PolicyServer {
  public:
-  // Serves config.model.path with config.model.adapter as config.gateway says. Failures name the
-  // file or the key.
-  static Result<std::unique_ptr<PolicyServer>> Start(RunConfig config);
+  // Serves config.model.path with config.model.adapter as config.gateway says. With a run to record
+  // to, what a request leaves open is drawn as training draws. Failures name the file, the key or
+  // the run.
+  static Result<std::unique_ptr<PolicyServer>> Start(RunConfig config, const RecordTo& record);
   ~PolicyServer();
 
   std::string url() const { return host_->gateway().url(); }
@@ -29,6 +36,10 @@ class PolicyServer {
 
  private:
   PolicyServer() = default;
+  // Opens the run; the gateway owns what remembers.
+  Result<std::unique_ptr<TurnRecorder>> Remember(const std::string& config_toml,
+                                                 const RecordTo& record,
+                                                 const ServedPolicy& policy);
 
   RealClock clock_;
   Metrics metrics_;
