@@ -214,6 +214,35 @@ TEST_F(LiveRecorderTest, ATurnCutByAStopStringIsTrainedWholeAndContinuedBeforeTh
   EXPECT_EQ(world_.store.trajectories.size(), 2u);
 }
 
+TEST_F(LiveRecorderTest, AnEmptyAnswerIsContinuedOnItsIds) {
+  const Asked asked = world_.Ask(RequestOf(messages_));
+  messages_.push_back(world_.Say(asked, ""));
+  messages_.push_back(UserMessage("hello?"));
+  const std::vector<TokenId>& first = asked.prompt.prompts[0];
+  const Asked next = world_.Ask(RequestOf(messages_));
+  ASSERT_GT(next.prompt.prompts[0].size(), first.size());
+  EXPECT_EQ(next.prompt.prompts[0][first.size()], policy_.end_ids[0]);
+  EXPECT_EQ(next.prompt.session, asked.prompt.session);
+}
+
+// Which of two equal answers an edited history shows stays the same from prompt to prompt.
+TEST_F(LiveRecorderTest, WhatAPromptShowedStaysAsItWasShown) {
+  const std::map<std::string, std::string> named = {{"x-session-id", "s"}};
+  world_.Say(world_.Ask(RequestOf(messages_), named), "fine");
+  WireJson edited = WireJson::array({UserMessage("edited")});
+  edited.push_back({{"role", "assistant"}, {"content", "fine"}});
+  edited.push_back(UserMessage("one"));
+  const Asked one = world_.Ask(RequestOf(edited), named);
+  edited.push_back(world_.Say(one, "first"));
+  // Another turn says the same, drawn as other ids.
+  world_.Say(world_.Ask(RequestOf(WireJson::array({UserMessage("other")})), named), "fine");
+  edited.push_back(UserMessage("two"));
+  const Asked two = world_.Ask(RequestOf(edited), named);
+  const std::vector<TokenId>& shown = one.prompt.prompts[0];
+  ASSERT_GT(two.prompt.prompts[0].size(), shown.size());
+  EXPECT_TRUE(std::equal(shown.begin(), shown.end(), two.prompt.prompts[0].begin()));
+}
+
 TEST_F(LiveRecorderTest, AHelpersTurnIsStoredAndNotTrained) {
   const std::map<std::string, std::string> named = {{"x-session-id", "s"}};
   world_.Say(world_.Ask(RequestOf(WireJson::array({UserMessage("a title for hello")})), named),

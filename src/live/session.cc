@@ -148,8 +148,11 @@ SessionMatch Session::Find(const Conversation& conversation) const {
   // What an earlier prompt showed stays as it showed it, so that this one goes on from its tokens.
   const size_t settled = KeepAnswers(match);
   for (size_t i = settled; i < keys.size(); ++i) {
-    if (!IsSpokenAnswer(conversation.messages[i])) continue;
-    const uint32_t turn = AnswerIn(conversation.chain[i], keys[i], match.answers);
+    if (conversation.messages[i].value("role", "") != "assistant") continue;
+    uint32_t turn = AnswerIn(conversation.chain[i], keys[i], match.answers);
+    // An empty answer says nothing of where it came from.
+    const bool spoken = IsSpokenAnswer(conversation.messages[i]);
+    if (turn != 0 && !spoken && At(turn).context != conversation.chain[i]) turn = 0;
     if (turn != 0) {
       match.answers.push_back({i, turn});
     } else if (by_context_.contains(conversation.chain[i])) {
