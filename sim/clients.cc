@@ -25,7 +25,8 @@ struct Thread {
   // The question that is open.
   uint64_t question = 0;
   bool answered = true;
-  bool end = false;  // the session ends with it
+  bool end = false;   // the session ends with it
+  bool lost = false;  // an answer did not arrive: the client knows that it sends again
   int open_requests = 0;
   int asked_in = 0;  // which incarnation of the server
   // The next prompt must go on from this answer; empty: anything goes.
@@ -115,8 +116,10 @@ class ClientWorld {
     for (size_t i = 0; i < threads_.size(); ++i) {
       Thread& thread = threads_[i];
       if (thread.answered) continue;
-      const auto repeated = repeats_.find(thread.question);
-      if (repeated != repeats_.end()) ledger_.same_as[thread.question] = repeated->second;
+      for (auto it = repeats_.find(thread.question); it != repeats_.end();
+           it = repeats_.find(it->second)) {
+        ledger_.ambiguous.insert({it->first, it->second});
+      }
       thread.open_requests = 0;
       const uint64_t question = thread.question;
       Later(3000, [this, i, question] { SendAgain(i, question, false); });
@@ -139,7 +142,8 @@ class ClientWorld {
     Thread& thread = threads_[i];
     if (!thread.answered || thread.questions_left == 0) return;
     --thread.questions_left;
-    const bool was_here = thread.asked_in == incarnation_ && thread.question != 0;
+    const bool was_here =
+        recorder_ != nullptr && thread.asked_in == incarnation_ && thread.question != 0;
     // Asked once more on purpose: the last answer is taken back.
     if (was_here && world_.random().Chance(again_) &&
         thread.history.back()["role"] == "assistant") {
@@ -154,6 +158,7 @@ class ClientWorld {
     }
     thread.question = next_question_++;
     thread.answered = false;
+    thread.lost = false;
     thread.end = thread.questions_left == 0 && world_.random().Chance(0.3);
     thread.asked_in = incarnation_;
     Send(i, false);
@@ -202,7 +207,7 @@ class ClientWorld {
     body.messages = thread.history;
     std::map<std::string, std::string> headers;
     if (!thread.session.empty()) headers["x-session-id"] = thread.session;
-    if (declared) headers["x-stainless-retry-count"] = "1";
+    if (declared || thread.lost) headers["x-stainless-retry-count"] = "1";
     if (thread.end) headers[kSessionEndHeader] = "1";
     const Tenant tenant{.name = "tenant", .consent = Consent::kTrain};
     const std::string salt = bug_ == Bug::kRetryIsANewTurn ? id : "";
@@ -286,6 +291,7 @@ class ClientWorld {
     --thread.open_requests;
     if (request.question != thread.question || thread.answered) return;  // a second answer
     if (lost) {
+      thread.lost = true;
       const uint64_t question = thread.question;
       Later(1000, [this, i, question] { SendAgain(i, question, true); });
       return;

@@ -24,8 +24,8 @@ void CheckQuestions(const SimStore& store, const ClientLedger& ledger, World& wo
       if (!request.session.empty() && session.session.name() != request.session) {
         return world.verdict().Fail("a turn is in another session than its client's");
       }
-      const auto same = ledger.same_as.find(request.question);
-      const uint64_t question = same == ledger.same_as.end() ? request.question : same->second;
+      const uint64_t question = request.question;
+      if (ledger.ambiguous.contains(question)) continue;
       const QuestionKey key{number, turn.question()};
       if (asked.emplace(question, key).first->second != key) {
         return world.verdict().Fail("a retry was counted as a new question");
@@ -74,12 +74,8 @@ void CheckSessions(const SimStore& store, const ClientLedger& ledger, World& wor
     }
   }
   for (const auto& [id, request] : ledger.requests) {
-    const auto same = ledger.same_as.find(request.question);
-    const bool twin = same != ledger.same_as.end();
-    bool original = false;
-    for (const auto& [one, other] : ledger.same_as)
-      original = original || other == request.question;
-    if (request.seen && !twin && !original && trained_answers[request.question] == 0) {
+    const bool ambiguous = ledger.ambiguous.contains(request.question);
+    if (request.seen && !ambiguous && trained_answers[request.question] == 0) {
       return world.verdict().Fail("an answer that the client saw was not trained");
     }
   }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -25,8 +26,9 @@ struct ClientRequest {
 
 struct ClientLedger {
   std::map<std::string, ClientRequest> requests;  // by request id
-  // Questions that a crash makes indistinguishable from the one they repeat.
-  std::map<uint64_t, uint64_t> same_as;
+  // Questions asked again on purpose when a crash came, and the ones they repeat: which of them a
+  // request after the crash means, nobody can tell.
+  std::set<uint64_t> ambiguous;
 };
 
 // The answers' tokens: each trained once, or never, behind what it was drawn behind; every turn
