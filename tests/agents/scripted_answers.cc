@@ -133,16 +133,26 @@ std::string Asked(const std::string& user) {
 
 std::string ScriptedAnswer(const std::string& prompt, const std::string& command) {
   const std::string user = LastTurn(prompt, "user");
-  const bool tool_answered =
-      user.rfind("\n<tool_response>", 0) == 0 || user.rfind("<tool_response>", 0) == 0;
+  const bool tool_answered = user.rfind("\n<tool_response>", 0) == 0 ||
+                             user.rfind("<tool_response>", 0) == 0 ||
+                             user.rfind("Observation:", 0) == 0;
   if (!tool_answered) {
     if (const std::string asked = Asked(user); !asked.empty()) return asked;
-    const std::vector<Json> tools = ToolsOf(prompt);
-    for (const char* shell : kShells) {
-      for (const Json& tool : tools) {
-        if (tool["name"] != shell) continue;
-        return "I run a command.\n" + CallText(shell, Arguments(tool, command));
-      }
+  }
+  // Some agents end only with a call of their own.
+  constexpr const char* kSubmit = "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT";
+  const bool submits = tool_answered && prompt.find(kSubmit) != std::string::npos;
+  const std::vector<Json> tools = ToolsOf(prompt);
+  for (const Json& tool : tools) {
+    if (tool_answered && tool["name"] == "final_answer") {
+      return CallText("final_answer", {{"answer", "Done"}});
+    }
+  }
+  for (const char* shell : kShells) {
+    for (const Json& tool : tools) {
+      if (tool["name"] != shell || (tool_answered && !submits)) continue;
+      const std::string run = submits ? std::string("echo ") + kSubmit : command;
+      return CallText(shell, Arguments(tool, run));
     }
   }
   return "Done: hello.c is there, it compiles and prints hello.";
