@@ -4,9 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
-#include <condition_variable>
 #include <filesystem>
-#include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <thread>
@@ -14,6 +12,7 @@
 
 #include "bench/http_streams.h"
 #include "core/files.h"
+#include "core/mutex.h"
 #include "core/random.h"
 #include "engine/torch/torch_engine.h"
 #include "gateway/gateway.h"
@@ -41,21 +40,22 @@ class Waiter final : public Waker {
  public:
   void Wake() override {
     {
-      std::lock_guard lock(mutex_);
+      MutexLock lock(mutex_);
       woken_ = true;
     }
-    changed_.notify_one();
+    changed_.NotifyOne();
   }
   void Wait() {
-    std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, std::chrono::seconds(1), [this] { return woken_; });
+    MutexLock lock(mutex_);
+    changed_.WaitFor(lock, std::chrono::seconds(1),
+                     [this]() TM_REQUIRES(mutex_) { return woken_; });
     woken_ = false;
   }
 
  private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool woken_ = false;  // guarded by mutex_
+  Mutex mutex_;
+  CondVar changed_;
+  bool woken_ TM_GUARDED_BY(mutex_) = false;
 };
 
 class GatewayBench {

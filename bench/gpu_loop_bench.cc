@@ -1,14 +1,13 @@
 #include <chrono>
 #include <cmath>
-#include <condition_variable>
 #include <deque>
 #include <map>
-#include <mutex>
 #include <nlohmann/json.hpp>
 #include <queue>
 #include <thread>
 
 #include "bench/gpu_bench.h"
+#include "core/mutex.h"
 #include "core/random.h"
 #include "engine/torch/torch_engine.h"
 #include "learner/torch/trainer.h"
@@ -46,38 +45,38 @@ class TrainingThread {
   }
   ~TrainingThread() {
     {
-      std::lock_guard lock(mutex_);
+      MutexLock lock(mutex_);
       stop_ = true;
     }
-    changed_.notify_all();
+    changed_.NotifyAll();
     thread_.join();
   }
 
   void Give(v1::Batch batch) {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     batches_.push_back(std::move(batch));
-    changed_.notify_all();
+    changed_.NotifyAll();
   }
   // The newest weights nobody took yet, or null.
   std::shared_ptr<const PolicyWeights> Take() {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     return std::exchange(fresh_, nullptr);
   }
   uint64_t trained() {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     return trained_;
   }
   Status status() {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     return status_;
   }
   void WaitForMore(uint64_t trained, double seconds) {
-    std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, std::chrono::duration<double>(seconds),
-                      [&] { return trained_ > trained || !status_.ok(); });
+    MutexLock lock(mutex_);
+    changed_.WaitFor(lock, std::chrono::duration<double>(seconds),
+                     [&]() TM_REQUIRES(mutex_) { return trained_ > trained || !status_.ok(); });
   }
   double busy() {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     return busy_;
   }
   const std::vector<TrainReport>& reports() const { return reports_; }  // when all is trained
@@ -87,17 +86,17 @@ class TrainingThread {
     while (true) {
       v1::Batch batch;
       {
-        std::unique_lock lock(mutex_);
-        changed_.wait(lock, [&] { return stop_ || !batches_.empty(); });
+        MutexLock lock(mutex_);
+        changed_.Wait(lock, [&]() TM_REQUIRES(mutex_) { return stop_ || !batches_.empty(); });
         if (stop_) return;
         batch = std::move(batches_.front());
         batches_.pop_front();
+        batch.set_step(trained_);
       }
       const double begin = Now();
-      batch.set_step(trained_);
       Result<TrainReport> report = trainer_->Train(batch);
       auto weights = report.ok() ? trainer_->Snapshot() : report.status();
-      std::lock_guard lock(mutex_);
+      MutexLock lock(mutex_);
       busy_ += Now() - begin;
       status_ = report.ok() ? weights.status() : report.status();
       if (status_.ok()) {
@@ -106,20 +105,20 @@ class TrainingThread {
         reports_.push_back(*std::move(report));
         trainer_->NotePublished(trained_ + 1, trained_);
       }
-      changed_.notify_all();
+      changed_.NotifyAll();
       if (!status_.ok()) return;
     }
   }
 
   std::unique_ptr<Trainer> trainer_;  // used by thread_
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<v1::Batch> batches_;               // guarded by mutex_; as many as the gate lets be
-  std::shared_ptr<const PolicyWeights> fresh_;  // shared with the engine; guarded by mutex_
-  uint64_t trained_ = 0;                        // guarded by mutex_
-  double busy_ = 0;                             // guarded by mutex_
-  Status status_;                               // guarded by mutex_
-  bool stop_ = false;                           // guarded by mutex_
+  Mutex mutex_;
+  CondVar changed_;
+  std::deque<v1::Batch> batches_ TM_GUARDED_BY(mutex_);               // as many as the gate lets be
+  std::shared_ptr<const PolicyWeights> fresh_ TM_GUARDED_BY(mutex_);  // shared with the engine
+  uint64_t trained_ TM_GUARDED_BY(mutex_) = 0;
+  double busy_ TM_GUARDED_BY(mutex_) = 0;
+  Status status_ TM_GUARDED_BY(mutex_);
+  bool stop_ TM_GUARDED_BY(mutex_) = false;
   std::vector<TrainReport> reports_;
   std::thread thread_;
 };

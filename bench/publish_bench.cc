@@ -6,15 +6,14 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstring>
 #include <filesystem>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "core/mutex.h"
 #include "engine/torch/torch_engine.h"
 #include "engine/weight_preparer.h"
 #include "model/torch/model.h"
@@ -70,8 +69,8 @@ class Generation {
   }
 
   Result<Clock::time_point> FirstToken(uint64_t version) {
-    std::unique_lock lock(mutex_);
-    const bool came = changed_.wait_for(lock, std::chrono::seconds(60), [&] {
+    MutexLock lock(mutex_);
+    const bool came = changed_.WaitFor(lock, std::chrono::seconds(60), [&]() TM_REQUIRES(mutex_) {
       return first_token_.count(version) != 0 || !failed_.ok();
     });
     if (!failed_.ok()) return failed_;
@@ -79,11 +78,11 @@ class Generation {
     return first_token_[version];
   }
   std::vector<double> pauses() {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     return pauses_;
   }
   double step_ms() {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     return Median(steps_);
   }
 
@@ -109,12 +108,12 @@ class Generation {
         (void)engine_->Release(turn.id);
         Begin();
       }
-      std::lock_guard lock(mutex_);
+      MutexLock lock(mutex_);
       if (steps_.size() < 100000) steps_.push_back(Ms(after - swapped));
       if (!swap) continue;
       pauses_.push_back(Ms(swapped - before));
       first_token_[version] = after;
-      changed_.notify_all();
+      changed_.NotifyAll();
     }
   }
   void Begin() {
@@ -126,9 +125,9 @@ class Generation {
     if (Status s = engine_->Add(std::move(start)); !s.ok()) Fail(s);
   }
   void Fail(const Status& status) {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     failed_ = status;
-    changed_.notify_all();
+    changed_.NotifyAll();
   }
 
   std::unique_ptr<Engine> engine_;
@@ -136,11 +135,11 @@ class Generation {
   const uint32_t sequences_;
   SequenceId last_id_ = 0;
   std::atomic<bool> stop_{false};
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::map<uint64_t, Clock::time_point> first_token_;  // guarded by mutex_
-  std::vector<double> pauses_, steps_;                 // guarded by mutex_
-  Status failed_;                                      // guarded by mutex_
+  Mutex mutex_;
+  CondVar changed_;
+  std::map<uint64_t, Clock::time_point> first_token_ TM_GUARDED_BY(mutex_);
+  std::vector<double> pauses_, steps_ TM_GUARDED_BY(mutex_);
+  Status failed_ TM_GUARDED_BY(mutex_);
   std::thread thread_;
 };
 

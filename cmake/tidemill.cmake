@@ -15,6 +15,10 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_LES
   # False alarms of g++ 12 over std::string (GCC bug 105651).
   target_compile_options(tidemill_flags INTERFACE -Wno-restrict)
 endif()
+if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
+  # What src/core/mutex.h says of locks and fields.
+  target_compile_options(tidemill_flags INTERFACE -Wthread-safety)
+endif()
 if(CMAKE_UNITY_BUILD AND CMAKE_CXX_COMPILER_ID STREQUAL GNU)
   # g++ takes a source included by another for a header, where a class must not have members of a type in an
   # anonymous namespace.

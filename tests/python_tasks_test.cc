@@ -6,9 +6,9 @@
 #include <atomic>
 #include <cstdlib>
 #include <filesystem>
-#include <mutex>
 #include <thread>
 
+#include "core/mutex.h"
 #include "tasks/import/task_import.h"
 #include "tasks/pyfunc.h"
 #include "tools/box/box_host.h"
@@ -64,7 +64,7 @@ TEST_F(PythonTasks, ReferenceSolutionsPassAsTheyDoOutside) {
   EXPECT_EQ(imported->tasks.size(), 973u);
   // A tenth of them unless all are asked for.
   const size_t step = std::getenv("TIDEMILL_ALL_TASKS") != nullptr ? 1 : 10;
-  std::mutex mutex;
+  Mutex mutex;
   std::vector<std::string> failed;
   double cpu_ms = 0;
   size_t count = 0;
@@ -74,7 +74,7 @@ TEST_F(PythonTasks, ReferenceSolutionsPassAsTheyDoOutside) {
       const ImportedTask& one = imported->tasks[i];
       const v1::ToolResult result = Grade(one.task, one.solution);
       const v1::ToolResult nothing = Grade(one.task, "pass");
-      std::lock_guard lock(mutex);
+      MutexLock lock(mutex);
       cpu_ms += result.cpu_ms();
       ++count;
       if (result.outcome() != v1::OUTCOME_OK) {

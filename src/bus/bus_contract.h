@@ -8,7 +8,6 @@
 
 #include <atomic>
 #include <map>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -16,6 +15,7 @@
 #include "bus/bus_contract_fixture.h"
 #include "bus/bus_contract_leases.h"
 #include "bus/bus_contract_room.h"
+#include "core/mutex.h"
 
 namespace tidemill {
 
@@ -215,7 +215,7 @@ TEST_P(BusContract, ManyThreadsLoseNothingAndRepeatNothing) {
   Open("t", 200);
   constexpr int kProducers = 3, kConsumers = 3, kEach = 400;
   std::atomic<int> left = kProducers * kEach;
-  std::mutex mutex;
+  Mutex mutex;
   std::map<std::string, int> seen;
   std::vector<std::thread> threads;
   for (int p = 0; p < kProducers; ++p) {
@@ -235,7 +235,7 @@ TEST_P(BusContract, ManyThreadsLoseNothingAndRepeatNothing) {
         for (const Lease& lease : TakeNow(mine, "t", 8)) {
           EXPECT_EQ(lease.deliveries, 1u);
           {
-            std::lock_guard lock(mutex);
+            MutexLock lock(mutex);
             ++seen[lease.body];
           }
           EXPECT_TRUE(mine.Ack(lease).ok());

@@ -9,9 +9,9 @@
 #include <cmath>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <nlohmann/json.hpp>
 
+#include "core/mutex.h"
 #include "core/text.h"
 
 namespace tidemill {
@@ -113,7 +113,7 @@ class Said {
               uint64_t& left_out) {
     using Clock = std::chrono::steady_clock;
     const auto now = Clock::now();
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     auto it = entries_.find(key);
     if (it == entries_.end()) {
       if (entries_.size() >= kRememberedKeysMax) Forget();
@@ -137,14 +137,14 @@ class Said {
     uint64_t left_out;
   };
 
-  void Forget() {
+  void Forget() TM_REQUIRES(mutex_) {
     entries_.erase(std::min_element(entries_.begin(), entries_.end(), [](auto& a, auto& b) {
       return a.second.last < b.second.last;
     }));
   }
 
-  std::mutex mutex_;
-  std::map<std::string, Entry, std::less<>> entries_;  // guarded by mutex_
+  Mutex mutex_;
+  std::map<std::string, Entry, std::less<>> entries_ TM_GUARDED_BY(mutex_);
 };
 
 Said& TheSaid() {

@@ -66,27 +66,28 @@ class LoopRunner::Worker final : public Waker {
   void Wake() override {
     // Already due for a step that has not begun: that step will see what arrived.
     if (woken_.exchange(true, std::memory_order_acq_rel)) return;
-    std::lock_guard lock(mutex_);
-    changed_.notify_one();
+    MutexLock lock(mutex_);
+    changed_.NotifyOne();
   }
 
   void RequestDrain() {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     drain_ = true;
-    changed_.notify_one();
+    changed_.NotifyOne();
   }
 
   void RequestStop() {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     stop_ = true;
-    changed_.notify_one();
+    changed_.NotifyOne();
   }
 
-  std::unique_lock<std::mutex> Lock() { return std::unique_lock(mutex_); }
-  // Under Lock(): nothing is held, under way or waiting to be seen.
-  bool Quiet() const { return ended_ || (drained_ && parked_ && !woken_.load()); }
-  // Under Lock().
-  bool Drained() const { return ended_ || drained_; }
+  Mutex& mutex() TM_RETURN_CAPABILITY(mutex_) { return mutex_; }
+  // Nothing is held, under way or waiting to be seen.
+  bool Quiet() const TM_REQUIRES(mutex_) {
+    return ended_ || (drained_ && parked_ && !woken_.load());
+  }
+  bool Drained() const TM_REQUIRES(mutex_) { return ended_ || drained_; }
 
   LoopUsage Usage() const {
     const Time now = Now();
@@ -105,7 +106,7 @@ class LoopRunner::Worker final : public Waker {
       runner_.Fail(name_, WhatIsThrown());
     }
     {
-      std::lock_guard lock(mutex_);
+      MutexLock lock(mutex_);
       ended_ = true;
     }
     runner_.Poke();
@@ -131,14 +132,15 @@ class LoopRunner::Worker final : public Waker {
 
   // Waits for a wake, an order or next_. False: stop.
   bool Park() {
-    std::unique_lock lock(mutex_);
-    auto due = [this] { return stop_ || woken_.load() || (drain_ && !draining_); };
+    MutexLock lock(mutex_);
+    auto due = [this]()
+                   TM_REQUIRES(mutex_) { return stop_ || woken_.load() || (drain_ && !draining_); };
     parked_ = true;
     if (drained_ && !due()) runner_.Poke();
     if (next_ == kNever) {
-      changed_.wait(lock, due);
+      changed_.Wait(lock, due);
     } else if (next_ > Now()) {
-      changed_.wait_until(lock, next_, due);
+      changed_.WaitUntil(lock, next_, due);
     }
     parked_ = false;
     draining_ = drain_;
@@ -146,7 +148,7 @@ class LoopRunner::Worker final : public Waker {
   }
 
   void SetDrained(bool drained) {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     drained_ = drained;
   }
 
@@ -178,13 +180,13 @@ class LoopRunner::Worker final : public Waker {
   // True from a Wake() until the step that answers it begins. Set without the lock, so that a loop
   // that is woken often costs its wakers one atomic operation.
   std::atomic<bool> woken_{false};
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool stop_ = false;     // guarded by mutex_
-  bool drain_ = false;    // guarded by mutex_
-  bool parked_ = false;   // guarded by mutex_
-  bool drained_ = false;  // guarded by mutex_
-  bool ended_ = false;    // guarded by mutex_
+  Mutex mutex_;
+  CondVar changed_;
+  bool stop_ TM_GUARDED_BY(mutex_) = false;
+  bool drain_ TM_GUARDED_BY(mutex_) = false;
+  bool parked_ TM_GUARDED_BY(mutex_) = false;
+  bool drained_ TM_GUARDED_BY(mutex_) = false;
+  bool ended_ TM_GUARDED_BY(mutex_) = false;
 };
 
 LoopRunner::LoopRunner() : LoopRunner(Options()) {}
@@ -197,14 +199,14 @@ LoopRunner::~LoopRunner() {
 }
 
 void LoopRunner::Add(Loop& loop) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   TM_CHECK(!started_, "a loop was added to a runner that runs");
   workers_.push_back(std::make_unique<Worker>(*this, loop));
 }
 
 Status LoopRunner::Start() {
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     TM_CHECK(!started_, "a runner was started twice");
     started_ = true;
   }
@@ -224,7 +226,7 @@ Status LoopRunner::Start() {
     const Status status = Internal("loop \"" + at + "\" could not start: " + WhatIsThrown());
     for (auto& worker : workers_) worker->RequestStop();
     for (auto& worker : workers_) worker->Join();
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     finished_ = true;
     return result_ = status;
   }
@@ -232,33 +234,33 @@ Status LoopRunner::Start() {
 }
 
 void LoopRunner::RequestDrain(Duration patience) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   drain_requested_ = true;
   drain_deadline_ = std::min(drain_deadline_, After(patience));
   poked_ = true;
-  changed_.notify_all();
+  changed_.NotifyAll();
 }
 
 void LoopRunner::RequestStop() {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   stop_requested_ = true;
   poked_ = true;
-  changed_.notify_all();
+  changed_.NotifyAll();
 }
 
 bool LoopRunner::WaitFor(Duration limit) {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   TM_CHECK(started_, "waiting for a runner that was not started");
-  auto finished = [this] { return finished_; };
+  auto finished = [this]() TM_REQUIRES(mutex_) { return finished_; };
   const Time until = After(limit);
-  if (until != kNever) return changed_.wait_until(lock, until, finished);
-  changed_.wait(lock, finished);
+  if (until != kNever) return changed_.WaitUntil(lock, until, finished);
+  changed_.Wait(lock, finished);
   return true;
 }
 
 Status LoopRunner::Wait() {
   WaitFor(Duration::max());
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return result_;
 }
 
@@ -269,33 +271,36 @@ std::vector<LoopUsage> LoopRunner::Usage() const {
 }
 
 void LoopRunner::Poke() {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   poked_ = true;
-  changed_.notify_all();
+  changed_.NotifyAll();
 }
 
 void LoopRunner::Fail(std::string_view loop, std::string_view what) {
   LogError("a loop failed; stopping the run", {{"loop", loop}, {"error", what}});
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   if (!failures_.empty()) failures_ += "; ";
   failures_ += "loop \"" + std::string(loop) + "\" failed: " + std::string(what);
   drain_requested_ = true;
   drain_deadline_ = std::min(drain_deadline_, After(options_.failure_patience));
   poked_ = true;
-  changed_.notify_all();
+  changed_.NotifyAll();
 }
 
-bool LoopRunner::AllQuiet() {
-  // All locks at once: a loop that is quiet can be given work only by one that is not.
-  std::vector<std::unique_lock<std::mutex>> locks;
-  for (auto& worker : workers_) locks.push_back(worker->Lock());
-  return std::all_of(workers_.begin(), workers_.end(), [](auto& w) { return w->Quiet(); });
+// All locks at once: a loop that is quiet can be given work only by one that is not. How many they
+// are is known only when it runs, which the analysis cannot follow.
+bool LoopRunner::AllQuiet() TM_NO_THREAD_SAFETY_ANALYSIS {
+  for (auto& worker : workers_) worker->mutex().Lock();
+  bool quiet = true;
+  for (auto& worker : workers_) quiet = quiet && worker->Quiet();
+  for (auto& worker : workers_) worker->mutex().Unlock();
+  return quiet;
 }
 
 std::string LoopRunner::Unfinished() {
   std::string names;
   for (auto& worker : workers_) {
-    const auto lock = worker->Lock();
+    MutexLock lock(worker->mutex());
     if (worker->Drained()) continue;
     names += (names.empty() ? "" : ", ") + worker->name();
   }
@@ -306,40 +311,40 @@ void LoopRunner::Supervise() {
   NameThisThread("supervisor");
   bool told = false;
   bool too_slow = false;
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   while (!stop_requested_) {
-    auto poked = [this] { return poked_; };
+    auto poked = [this]() TM_REQUIRES(mutex_) { return poked_; };
     if (drain_deadline_ == kNever) {
-      changed_.wait(lock, poked);
+      changed_.Wait(lock, poked);
     } else {
-      changed_.wait_until(lock, drain_deadline_, poked);
+      changed_.WaitUntil(lock, drain_deadline_, poked);
     }
     poked_ = false;
     if (stop_requested_ || !drain_requested_) continue;
     const Time deadline = drain_deadline_;
-    lock.unlock();
+    lock.Unlock();
     if (!std::exchange(told, true)) {
       for (auto& worker : workers_) worker->RequestDrain();
     }
     const bool quiet = AllQuiet();
     too_slow = !quiet && Now() >= deadline;
-    lock.lock();
+    lock.Lock();
     if (quiet || too_slow) break;
   }
-  lock.unlock();
+  lock.Unlock();
 
   const std::string unfinished = too_slow ? Unfinished() : "";
   for (auto& worker : workers_) worker->RequestStop();
   for (auto& worker : workers_) worker->Join();
 
-  lock.lock();
+  lock.Lock();
   if (!failures_.empty()) {
     result_ = Internal(failures_);
   } else if (!unfinished.empty()) {
     result_ = Timeout("not drained in time: " + unfinished);
   }
   finished_ = true;
-  changed_.notify_all();
+  changed_.NotifyAll();
 }
 
 }  // namespace tidemill

@@ -6,15 +6,14 @@
 //   every loop is told to drain --> all are drained and nothing is under way --> threads end.
 #pragma once
 
-#include <condition_variable>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "core/clock.h"
 #include "core/loop.h"
+#include "core/mutex.h"
 #include "core/status.h"
 
 namespace tidemill {
@@ -97,16 +96,16 @@ class LoopRunner {
   std::vector<std::unique_ptr<Worker>> workers_;  // fixed once started
   std::thread supervisor_;
 
-  mutable std::mutex mutex_;  // never held while a worker's is taken
-  std::condition_variable changed_;
-  bool poked_ = false;            // guarded by mutex_
-  bool stop_requested_ = false;   // guarded by mutex_
-  bool drain_requested_ = false;  // guarded by mutex_
-  Time drain_deadline_ = kNever;  // guarded by mutex_
-  std::string failures_;          // guarded by mutex_; "" while none
-  bool started_ = false;          // guarded by mutex_
-  bool finished_ = false;         // guarded by mutex_
-  Status result_;                 // guarded by mutex_
+  mutable Mutex mutex_;  // never held while a worker's is taken
+  CondVar changed_;
+  bool poked_ TM_GUARDED_BY(mutex_) = false;
+  bool stop_requested_ TM_GUARDED_BY(mutex_) = false;
+  bool drain_requested_ TM_GUARDED_BY(mutex_) = false;
+  Time drain_deadline_ TM_GUARDED_BY(mutex_) = kNever;
+  std::string failures_ TM_GUARDED_BY(mutex_);  // "" while none
+  bool started_ TM_GUARDED_BY(mutex_) = false;
+  bool finished_ TM_GUARDED_BY(mutex_) = false;
+  Status result_ TM_GUARDED_BY(mutex_);
 };
 
 }  // namespace tidemill

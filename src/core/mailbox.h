@@ -3,11 +3,11 @@
 #pragma once
 
 #include <cstddef>
-#include <mutex>
 #include <utility>
 #include <vector>
 
 #include "core/loop.h"
+#include "core/mutex.h"
 #include "core/status.h"
 
 namespace tidemill {
@@ -21,14 +21,14 @@ class Mailbox {
 
   // Before the first Post that should wake somebody.
   void Attach(Waker& waker) {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     waker_ = &waker;
   }
 
   void Post(T item) {
     Waker* waker;
     {
-      std::lock_guard lock(mutex_);
+      MutexLock lock(mutex_);
       TM_CHECK(items_.size() < capacity_, "a port answered more often than it was asked");
       items_.push_back(std::move(item));
       waker = waker_;
@@ -38,15 +38,15 @@ class Mailbox {
 
   // Everything that arrived, in order of arrival.
   std::vector<T> TakeAll() {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     return std::exchange(items_, {});
   }
 
  private:
   const size_t capacity_;
-  std::mutex mutex_;
-  std::vector<T> items_;    // guarded by mutex_
-  Waker* waker_ = nullptr;  // guarded by mutex_
+  Mutex mutex_;
+  std::vector<T> items_ TM_GUARDED_BY(mutex_);
+  Waker* waker_ TM_GUARDED_BY(mutex_) = nullptr;
 };
 
 }  // namespace tidemill

@@ -40,14 +40,14 @@ prometheus::Histogram& Metrics::Histogram(const std::string& name, const std::st
 }
 
 void Metrics::AddSource(std::function<void(MetricSink&)> source) {
-  std::lock_guard lock(sources_mutex_);
+  MutexLock lock(sources_mutex_);
   sources_.push_back(std::move(source));
 }
 
 std::vector<prometheus::MetricFamily> Metrics::Collect(const Labels& common) {
   MetricSink sink;
   {
-    std::lock_guard lock(sources_mutex_);
+    MutexLock lock(sources_mutex_);
     for (const auto& source : sources_) source(sink);
   }
   for (prometheus::MetricFamily& own : registry_.Collect()) {

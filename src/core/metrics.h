@@ -11,11 +11,11 @@
 #include <atomic>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "core/clock.h"
+#include "core/mutex.h"
 
 namespace tidemill {
 
@@ -66,8 +66,8 @@ class Metrics {
 
  private:
   prometheus::Registry registry_;
-  std::mutex sources_mutex_;
-  std::vector<std::function<void(MetricSink&)>> sources_;  // guarded by sources_mutex_
+  Mutex sources_mutex_;
+  std::vector<std::function<void(MetricSink&)>> sources_ TM_GUARDED_BY(sources_mutex_);
 };
 
 // How much of the time something worked. One thread calls Begin and End; any thread may read.

@@ -10,17 +10,16 @@
 
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <iterator>
-#include <mutex>
 #include <string>
 #include <thread>
 
 #include "core/clock.h"
 #include "core/loop.h"
+#include "core/mutex.h"
 #include "core/status.h"
 
 namespace tidemill {
@@ -72,19 +71,19 @@ class Bell final : public Waker {
  public:
   void Wake() override {
     {
-      std::lock_guard lock(mutex_);
+      MutexLock lock(mutex_);
       ++count_;
     }
-    rang_.notify_all();
+    rang_.NotifyAll();
   }
   uint64_t count() const {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     return count_;
   }
   // Waits for the count to pass `seen`. False: it did not while patience lasted.
   bool WaitPast(uint64_t seen, Duration patience = kPatience) {
-    std::unique_lock lock(mutex_);
-    return rang_.wait_for(lock, patience, [&] { return count_ > seen; });
+    MutexLock lock(mutex_);
+    return rang_.WaitFor(lock, patience, [&]() TM_REQUIRES(mutex_) { return count_ > seen; });
   }
   // Waits until it has rung since the last Wait.
   bool Wait(Duration patience = kPatience) {
@@ -94,9 +93,9 @@ class Bell final : public Waker {
   }
 
  private:
-  mutable std::mutex mutex_;
-  std::condition_variable rang_;
-  uint64_t count_ = 0;       // guarded by mutex_
+  mutable Mutex mutex_;
+  CondVar rang_;
+  uint64_t count_ TM_GUARDED_BY(mutex_) = 0;
   uint64_t waited_for_ = 0;  // of the thread that waits
 };
 

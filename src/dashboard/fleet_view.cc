@@ -153,7 +153,7 @@ std::vector<const RosterEntry*> Chosen(const RunStatus& status, const WorkerQuer
 FleetLook FleetView::Look(const std::string& run) {
   if (url_.empty()) return {};
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     const auto found = entries_.find(run);
     if (found != entries_.end()) {
       const FleetLook& look = found->second.look;
@@ -161,8 +161,8 @@ FleetLook FleetView::Look(const std::string& run) {
       if (clock_.Now() - found->second.read_at < fresh) return look;
     }
   }
-  std::unique_lock reading(reading_, std::try_to_lock);
-  if (!reading.owns_lock()) return Known(run);
+  if (!reading_.TryLock()) return Known(run);
+  MutexLock reading(reading_, std::adopt_lock);
   Result<RunStatus> status = Read(run);
   FleetLook look = Known(run);
   look.error.clear();
@@ -177,7 +177,7 @@ FleetLook FleetView::Look(const std::string& run) {
     look.state = "silent";
     look.error = status.status().message();
   }
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   if (entries_.size() >= kRunsMax && !entries_.contains(run)) {
     entries_.erase(std::min_element(
         entries_.begin(), entries_.end(),
@@ -188,7 +188,7 @@ FleetLook FleetView::Look(const std::string& run) {
 }
 
 FleetLook FleetView::Known(const std::string& run) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   const auto found = entries_.find(run);
   if (found != entries_.end()) return found->second.look;
   FleetLook look;

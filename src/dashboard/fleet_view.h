@@ -6,10 +6,10 @@
 
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 
 #include "core/clock.h"
+#include "core/mutex.h"
 #include "dashboard/run_json.h"
 #include "http/http_message.h"
 #include "observe/run_status.h"
@@ -36,7 +36,7 @@ class FleetView {
 
  private:
   FleetLook Known(const std::string& run);
-  Result<RunStatus> Read(const std::string& run);
+  Result<RunStatus> Read(const std::string& run) TM_REQUIRES(reading_);
 
   static constexpr size_t kRunsMax = 16;
 
@@ -46,10 +46,10 @@ class FleetView {
   };
   const std::string url_;
   const RealClock clock_;
-  std::mutex reading_;                       // held while Redis is asked
-  std::unique_ptr<RunStatusReader> reader_;  // guarded by reading_
-  std::mutex mutex_;
-  std::map<std::string, Entry> entries_;  // guarded by mutex_
+  Mutex reading_;  // held while Redis is asked
+  std::unique_ptr<RunStatusReader> reader_ TM_GUARDED_BY(reading_);
+  Mutex mutex_;
+  std::map<std::string, Entry> entries_ TM_GUARDED_BY(mutex_);
 };
 
 // The answer to a request: figures of the whole fleet and by role, the topics everybody shares, and

@@ -56,10 +56,10 @@ RunEvents::RunEvents(Options options) : options_(std::move(options)), thread_([t
 
 RunEvents::~RunEvents() {
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     stopping_ = true;
   }
-  wake_.notify_all();
+  wake_.NotifyAll();
   thread_.join();
 }
 
@@ -75,7 +75,7 @@ Status RunEvents::Open(const HttpRequest& request, std::shared_ptr<EventStream> 
   if (!after) {
     TM_ASSIGN_OR_RETURN(after, UintParameter(request, "after"));
   }
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   auto [it, is_new] = runs_.try_emplace(*name);
   Watched& run = it->second;
   if (is_new) {
@@ -98,7 +98,7 @@ Status RunEvents::Open(const HttpRequest& request, std::shared_ptr<EventStream> 
     (void)stream->Send(StateEvent("reset", *name, run.state, run.offset));
   }
   run.streams.push_back(std::move(stream));
-  wake_.notify_all();
+  wake_.NotifyAll();
   return Ok();
 }
 
@@ -124,7 +124,7 @@ void RunEvents::Follow(const std::string& name, Watched& run) {
 }
 
 void RunEvents::Poll() {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   ++polls_;
   for (auto it = runs_.begin(); it != runs_.end();) {
     Watched& run = it->second;
@@ -150,11 +150,12 @@ void RunEvents::Run() {
   GiveWay();
   while (true) {
     {
-      std::unique_lock lock(mutex_);
+      MutexLock lock(mutex_);
       if (runs_.empty()) {
-        wake_.wait(lock, [this] { return stopping_ || !runs_.empty(); });
+        wake_.Wait(lock, [this]() TM_REQUIRES(mutex_) { return stopping_ || !runs_.empty(); });
       } else {
-        wake_.wait_for(lock, options_.poll_every, [this] { return stopping_; });
+        wake_.WaitFor(lock, options_.poll_every,
+                      [this]() TM_REQUIRES(mutex_) { return stopping_; });
       }
       if (stopping_) return;
     }

@@ -5,15 +5,14 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "core/mutex.h"
 #include "core/status.h"
 #include "http/event_stream.h"
 #include "http/http_message.h"
@@ -49,11 +48,11 @@ class RunEvents {
   void Run();
 
   const Options options_;
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  std::map<std::string, Watched> runs_;  // guarded by mutex_; only runs with streams
-  uint64_t polls_ = 0;                   // guarded by mutex_
-  bool stopping_ = false;                // guarded by mutex_
+  Mutex mutex_;
+  CondVar wake_;
+  std::map<std::string, Watched> runs_ TM_GUARDED_BY(mutex_);  // only runs with streams
+  uint64_t polls_ TM_GUARDED_BY(mutex_) = 0;
+  bool stopping_ TM_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
 

@@ -73,7 +73,7 @@ bool RunView::Current() const {
 }
 
 Result<RunReader*> RunView::reader() {
-  std::lock_guard lock(reader_mutex_);
+  MutexLock lock(reader_mutex_);
   if (!reader_) {
     TM_ASSIGN_OR_RETURN(reader_, RunReader::Open(directory_.db_path()));
   }
@@ -87,27 +87,24 @@ Status RunView::OpenDatabase() {
 }
 
 Result<TaskTrends> RunView::Trends(v1::Purpose purpose, uint32_t intervals) {
-  TaskTrends result;
-  TM_RETURN_IF_ERROR(WithDatabase([&](Database& db, ToolStats&) -> Status {
-    TM_ASSIGN_OR_RETURN(const int64_t mark, ChangeMark(db));
-    const std::pair<int, uint32_t> key(purpose, intervals);
-    const int64_t now = SteadyMs();
-    const auto it = trends_.find(key);
-    if (it != trends_.end() &&
-        (it->second.mark == mark || now - it->second.read_ms < kTrendsFreshMs)) {
-      result = it->second.trends;
-      return Ok();
-    }
-    TM_ASSIGN_OR_RETURN(result, ReadTaskTrends(db, purpose, intervals));
-    if (trends_.size() >= kKeptTrendsMax) trends_.clear();
-    trends_[key] = {result, mark, now};
-    return Ok();
-  }));
-  return result;
+  MutexLock lock(db_mutex_);
+  TM_RETURN_IF_ERROR(OpenDatabase());
+  TM_ASSIGN_OR_RETURN(const int64_t mark, ChangeMark(*db_));
+  const std::pair<int, uint32_t> key(purpose, intervals);
+  const int64_t now = SteadyMs();
+  const auto it = trends_.find(key);
+  if (it != trends_.end() &&
+      (it->second.mark == mark || now - it->second.read_ms < kTrendsFreshMs)) {
+    return it->second.trends;
+  }
+  TM_ASSIGN_OR_RETURN(TaskTrends trends, ReadTaskTrends(*db_, purpose, intervals));
+  if (trends_.size() >= kKeptTrendsMax) trends_.clear();
+  trends_[key] = {trends, mark, now};
+  return trends;
 }
 
 std::optional<Tokenizer> RunView::tokenizer() {
-  std::lock_guard lock(tokenizer_mutex_);
+  MutexLock lock(tokenizer_mutex_);
   if (tokenizer_tried_) return tokenizer_;
   tokenizer_tried_ = true;
   const Result<std::string> config = directory_.ReadConfig();
@@ -122,7 +119,7 @@ std::optional<Tokenizer> RunView::tokenizer() {
 }
 
 Result<std::shared_ptr<RunView>> RunViews::Get(const std::string& name) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   for (size_t i = 0; i < open_.size(); ++i) {
     if (open_[i].first != name) continue;
     auto entry = open_[i];

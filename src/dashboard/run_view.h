@@ -4,11 +4,11 @@
 
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "core/mutex.h"
 #include "core/status.h"
 #include "model/tokenizer.h"
 #include "observe/metrics_series.h"
@@ -38,7 +38,7 @@ class RunView {
   // Runs `use` with the metrics, brought up to date.
   template <typename Use>
   Status WithMetrics(Use use) {
-    std::lock_guard lock(metrics_mutex_);
+    MutexLock lock(metrics_mutex_);
     TM_RETURN_IF_ERROR(metrics_.Update());
     use(static_cast<const MetricsFile&>(metrics_));
     return Ok();
@@ -46,7 +46,7 @@ class RunView {
   // Runs `use` with a connection and the sums over tool calls.
   template <typename Use>
   Status WithDatabase(Use use) {
-    std::lock_guard lock(db_mutex_);
+    MutexLock lock(db_mutex_);
     TM_RETURN_IF_ERROR(OpenDatabase());
     return use(*db_, tools_);
   }
@@ -58,30 +58,30 @@ class RunView {
 
  private:
   explicit RunView(RunDirectory directory);
-  Status OpenDatabase();
+  Status OpenDatabase() TM_REQUIRES(db_mutex_);
 
   RunDirectory directory_;
   uint64_t inode_ = 0;
 
-  std::mutex reader_mutex_;
-  std::unique_ptr<RunReader> reader_;  // guarded by reader_mutex_ until it is there
+  Mutex reader_mutex_;
+  std::unique_ptr<RunReader> reader_ TM_GUARDED_BY(reader_mutex_);  // until it is there
 
-  std::mutex metrics_mutex_;
-  MetricsFile metrics_;  // guarded by metrics_mutex_
+  Mutex metrics_mutex_;
+  MetricsFile metrics_ TM_GUARDED_BY(metrics_mutex_);
 
-  std::mutex db_mutex_;
-  std::unique_ptr<Database> db_;  // guarded by db_mutex_
-  ToolStats tools_;               // guarded by db_mutex_
+  Mutex db_mutex_;
+  std::unique_ptr<Database> db_ TM_GUARDED_BY(db_mutex_);
+  ToolStats tools_ TM_GUARDED_BY(db_mutex_);
   struct KeptTrends {
     TaskTrends trends;
     int64_t mark = 0;
     int64_t read_ms = 0;
   };
-  std::map<std::pair<int, uint32_t>, KeptTrends> trends_;  // guarded by db_mutex_; few
+  std::map<std::pair<int, uint32_t>, KeptTrends> trends_ TM_GUARDED_BY(db_mutex_);  // few
 
-  std::mutex tokenizer_mutex_;
-  bool tokenizer_tried_ = false;        // guarded by tokenizer_mutex_
-  std::optional<Tokenizer> tokenizer_;  // guarded by tokenizer_mutex_
+  Mutex tokenizer_mutex_;
+  bool tokenizer_tried_ TM_GUARDED_BY(tokenizer_mutex_) = false;
+  std::optional<Tokenizer> tokenizer_ TM_GUARDED_BY(tokenizer_mutex_);
 };
 
 // The runs of a folder, the last few used kept open. Thread-safe.
@@ -94,9 +94,9 @@ class RunViews {
 
  private:
   const std::string folder_;
-  std::mutex mutex_;
-  // The last used at the end; shared with the requests that use them. Guarded by mutex_.
-  std::vector<std::pair<std::string, std::shared_ptr<RunView>>> open_;
+  Mutex mutex_;
+  // The last used at the end; shared with the requests that use them.
+  std::vector<std::pair<std::string, std::shared_ptr<RunView>>> open_ TM_GUARDED_BY(mutex_);
 };
 
 }  // namespace tidemill

@@ -1,12 +1,11 @@
 #include <atomic>
-#include <condition_variable>
 #include <deque>
-#include <mutex>
 #include <thread>
 #include <unordered_set>
 #include <variant>
 
 #include "core/log.h"
+#include "core/mutex.h"
 #include "engine/engine_port.h"
 #include "engine/weight_preparer.h"
 
@@ -49,21 +48,21 @@ class EngineThread::Impl {
 
   ~Impl() {
     {
-      std::lock_guard lock(mutex_);
+      MutexLock lock(mutex_);
       stop_ = true;
     }
-    arrived_.notify_one();
+    arrived_.NotifyOne();
     thread_.join();
   }
 
   void Post(Command command) {
     {
-      std::lock_guard lock(mutex_);
+      MutexLock lock(mutex_);
       // A Start, a Continue or a Release for every answer owed: more is a broken contract.
       TM_CHECK(commands_.size() < 3 * options_.max_outstanding, "too many commands for the engine");
       commands_.push_back(std::move(command));
     }
-    arrived_.notify_one();
+    arrived_.NotifyOne();
   }
 
   Mailbox<EngineEvent>& events() { return events_; }
@@ -71,7 +70,7 @@ class EngineThread::Impl {
   uint64_t version() const { return version_.load(std::memory_order_acquire); }
   const BusyMeter& busy() const { return busy_; }
   EngineStats Stats() const {
-    std::lock_guard lock(stats_mutex_);
+    MutexLock lock(stats_mutex_);
     return stats_;
   }
 
@@ -80,9 +79,10 @@ class EngineThread::Impl {
     while (true) {
       std::deque<Command> commands;
       {
-        std::unique_lock lock(mutex_);
+        MutexLock lock(mutex_);
         if (!engine_->Work()) {
-          arrived_.wait_for(lock, kIdlePoll, [this] { return stop_ || !commands_.empty(); });
+          arrived_.WaitFor(lock, kIdlePoll,
+                           [this]() TM_REQUIRES(mutex_) { return stop_ || !commands_.empty(); });
         }
         if (stop_) return;
         commands.swap(commands_);
@@ -95,7 +95,7 @@ class EngineThread::Impl {
       if (engine_->Work()) Step();
       TellDeltas();
       busy_.End(clock_.Now());
-      std::lock_guard lock(stats_mutex_);
+      MutexLock lock(stats_mutex_);
       stats_ = engine_->Stats();
     }
   }
@@ -216,13 +216,13 @@ class EngineThread::Impl {
   std::unordered_set<SequenceId> streamed_;    // the thread's; not yet released
   Time refused_until_{};                       // the thread's
 
-  std::mutex mutex_;
-  std::condition_variable arrived_;
-  std::deque<Command> commands_;  // guarded by mutex_
-  bool stop_ = false;             // guarded by mutex_
+  Mutex mutex_;
+  CondVar arrived_;
+  std::deque<Command> commands_ TM_GUARDED_BY(mutex_);
+  bool stop_ TM_GUARDED_BY(mutex_) = false;
 
-  mutable std::mutex stats_mutex_;
-  EngineStats stats_;  // guarded by stats_mutex_
+  mutable Mutex stats_mutex_;
+  EngineStats stats_ TM_GUARDED_BY(stats_mutex_);
 
   WeightPreparer preparer_;
   std::thread thread_;  // last: it uses all of the above

@@ -4,9 +4,9 @@
 #include <optional>
 
 #include <map>
-#include <mutex>
 #include <set>
 
+#include "core/mutex.h"
 #include "core/test_kit.h"
 #include "engine/engine_port.h"
 #include "weights/number_weights.h"
@@ -58,7 +58,7 @@ class CountingEngine final : public Engine {
   struct Nothing final : ReadyWeights {};
   Result<std::shared_ptr<ReadyWeights>> Prepare(std::shared_ptr<const Weights>) const override {
     ++prepared;
-    std::lock_guard lock(slow);  // a test holds it
+    MutexLock lock(slow);  // a test holds it
     return std::shared_ptr<ReadyWeights>(std::make_shared<Nothing>());
   }
   Status SwapReady(ReadyWeights&, uint64_t version, CacheOnSwap) override {
@@ -70,7 +70,7 @@ class CountingEngine final : public Engine {
   EngineStats Stats() const override { return stats_; }
   int32_t max_context() const override { return 1000; }
 
-  inline static std::mutex slow;
+  inline static Mutex slow;
   inline static std::atomic<int> prepared = 0;
 
  private:
@@ -169,7 +169,7 @@ TEST_F(EngineThreadTest, NewWeightsAreTakenBetweenTwoSteps) {
 
 TEST_F(EngineThreadTest, GenerationGoesOnWhileWeightsAreMadeReadyAndTheSwapIsWithoutThatWork) {
   const int before = CountingEngine::prepared;
-  std::unique_lock slow(CountingEngine::slow);
+  MutexLock slow(CountingEngine::slow);
   ASSERT_TRUE(channel_->Publish(Version(2)).ok());
   while (CountingEngine::prepared == before) std::this_thread::yield();
   for (SequenceId id = 1; id <= 5; ++id) {
@@ -177,7 +177,7 @@ TEST_F(EngineThreadTest, GenerationGoesOnWhileWeightsAreMadeReadyAndTheSwapIsWit
     EXPECT_EQ(Await(1).at(id).turn.versions.back().version, 1u);
   }
   ASSERT_TRUE(channel_->Publish(Version(3)).ok());
-  slow.unlock();
+  slow.Unlock();
   while (thread_.version() != 3) std::this_thread::yield();
   EXPECT_EQ(CountingEngine::prepared, before + 2) << "2, then the newest";
 }

@@ -5,18 +5,18 @@
 namespace tidemill {
 
 void TurnFeed::Attach(Waker& waker) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   waker_ = &waker;
 }
 
 void TurnFeed::Detach() {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   waker_ = nullptr;
 }
 
 void TurnFeed::Post(std::vector<TurnDelta> deltas) {
   if (deltas.empty()) return;
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   for (TurnDelta& delta : deltas) {
     const SequenceId id = delta.part.id;
     const auto [at, first] = pending_.try_emplace(id, deltas_.size());
@@ -36,7 +36,7 @@ void TurnFeed::Post(std::vector<TurnDelta> deltas) {
 }
 
 std::vector<TurnDelta> TurnFeed::TakeAll() {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   pending_.clear();
   return std::exchange(deltas_, {});
 }

@@ -1,11 +1,11 @@
 // Deltas of many turns on their way to one reader.
 #pragma once
 
-#include <mutex>
 #include <unordered_map>
 #include <vector>
 
 #include "core/loop.h"
+#include "core/mutex.h"
 #include "engine/engine.h"
 
 namespace tidemill {
@@ -24,10 +24,10 @@ class TurnFeed {
   std::vector<TurnDelta> TakeAll();
 
  private:
-  std::mutex mutex_;
-  std::vector<TurnDelta> deltas_;                   // guarded by mutex_
-  std::unordered_map<SequenceId, size_t> pending_;  // guarded by mutex_; where in deltas_
-  Waker* waker_ = nullptr;                          // guarded by mutex_
+  Mutex mutex_;
+  std::vector<TurnDelta> deltas_ TM_GUARDED_BY(mutex_);
+  std::unordered_map<SequenceId, size_t> pending_ TM_GUARDED_BY(mutex_);  // where in deltas_
+  Waker* waker_ TM_GUARDED_BY(mutex_) = nullptr;
 };
 
 }  // namespace tidemill

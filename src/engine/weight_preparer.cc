@@ -9,15 +9,15 @@ WeightPreparer::WeightPreparer(const Engine& engine, WeightChannel& channel)
 
 WeightPreparer::~WeightPreparer() {
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     stop_ = true;
   }
-  asked_.notify_one();
+  asked_.NotifyOne();
   thread_.join();
 }
 
 Result<WeightPreparer::Prepared> WeightPreparer::Take(uint64_t have) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   if (finished_) {
     preparing_ = false;
     return std::move(*std::exchange(finished_, std::nullopt));
@@ -26,26 +26,28 @@ Result<WeightPreparer::Prepared> WeightPreparer::Take(uint64_t have) {
   TM_ASSIGN_OR_RETURN(next_, channel_.NewerThan(have));
   if (next_.weights == nullptr) return Prepared();
   preparing_ = true;
-  asked_.notify_one();
+  asked_.NotifyOne();
   return Prepared();
 }
 
 void WeightPreparer::Discard(std::shared_ptr<ReadyWeights> weights) {
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     old_.push_back(std::move(weights));
   }
-  asked_.notify_one();
+  asked_.NotifyOne();
 }
 
 void WeightPreparer::Run() {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   while (true) {
-    asked_.wait(lock, [this] { return stop_ || next_.weights != nullptr || !old_.empty(); });
+    asked_.Wait(lock, [this]() TM_REQUIRES(mutex_) {
+      return stop_ || next_.weights != nullptr || !old_.empty();
+    });
     if (stop_) return;
     PublishedWeights next = std::exchange(next_, {});
     std::vector<std::shared_ptr<ReadyWeights>> old = std::exchange(old_, {});
-    lock.unlock();
+    lock.Unlock();
     old.clear();
     std::optional<Result<Prepared>> finished;
     if (next.weights != nullptr) {
@@ -53,7 +55,7 @@ void WeightPreparer::Run() {
       finished = ready.ok() ? Result<Prepared>(Prepared{next.version, std::move(*ready)})
                             : Result<Prepared>(ready.status());
     }
-    lock.lock();
+    lock.Lock();
     if (finished) finished_ = std::move(finished);
   }
 }

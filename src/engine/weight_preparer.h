@@ -3,14 +3,13 @@
 //   channel --> Engine::Prepare, on a thread of its own --> Take(), on the engine's, between steps
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <thread>
 #include <vector>
 
+#include "core/mutex.h"
 #include "engine/engine.h"
 #include "weights/weight_channel.h"
 
@@ -39,14 +38,13 @@ class WeightPreparer {
 
   const Engine& engine_;
   WeightChannel& channel_;
-  std::mutex mutex_;
-  std::condition_variable asked_;
-  // All guarded by mutex_.
-  bool stop_ = false;
-  bool preparing_ = false;
-  PublishedWeights next_;                     // to be prepared; without weights: none
-  std::optional<Result<Prepared>> finished_;  // not taken yet
-  std::vector<std::shared_ptr<ReadyWeights>> old_;
+  Mutex mutex_;
+  CondVar asked_;
+  bool stop_ TM_GUARDED_BY(mutex_) = false;
+  bool preparing_ TM_GUARDED_BY(mutex_) = false;
+  PublishedWeights next_ TM_GUARDED_BY(mutex_);  // to be prepared; without weights: none
+  std::optional<Result<Prepared>> finished_ TM_GUARDED_BY(mutex_);  // not taken yet
+  std::vector<std::shared_ptr<ReadyWeights>> old_ TM_GUARDED_BY(mutex_);
   std::thread thread_;  // last: it uses all of the above
 };
 

@@ -64,45 +64,45 @@ AccessLog::AccessLog(Fd fd, std::string path, const Clock& clock)
 
 AccessLog::~AccessLog() {
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     stop_ = true;
   }
-  changed_.notify_all();
+  changed_.NotifyAll();
   thread_.join();
 }
 
 void AccessLog::Add(const RequestReport& report) {
   std::string line = AccessLine(report, clock_.WallMs());
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     if (lines_.size() >= kLinesMax) {
       ++dropped_;
       return;
     }
     lines_.push_back(std::move(line));
   }
-  changed_.notify_one();
+  changed_.NotifyOne();
 }
 
 uint64_t AccessLog::dropped() const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return dropped_;
 }
 
 void AccessLog::Write() {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   while (true) {
-    changed_.wait(lock, [this] { return stop_ || !lines_.empty(); });
+    changed_.Wait(lock, [this]() TM_REQUIRES(mutex_) { return stop_ || !lines_.empty(); });
     if (lines_.empty()) return;
     const std::vector<std::string> lines = std::exchange(lines_, {});
-    lock.unlock();
+    lock.Unlock();
     std::string bytes;
     for (const std::string& line : lines) bytes.append(line).append("\n");
     if (const Status status = WriteAll(fd_, bytes, path_); !status.ok()) {
       LogEvery(std::chrono::seconds(60), "access-log", LogLevel::kWarn, "the access log lost lines",
                {{"error", status.message()}});
     }
-    lock.lock();
+    lock.Lock();
   }
 }
 

@@ -1,16 +1,15 @@
 // One JSON line a request, without bodies, keys or texts of any conversation.
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "core/clock.h"
 #include "core/fd.h"
+#include "core/mutex.h"
 #include "core/status.h"
 #include "gateway/request_report.h"
 
@@ -38,11 +37,11 @@ class AccessLog {
   const Fd fd_;
   const std::string path_;
   const Clock& clock_;
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  std::vector<std::string> lines_;  // guarded by mutex_
-  uint64_t dropped_ = 0;            // guarded by mutex_
-  bool stop_ = false;               // guarded by mutex_
+  mutable Mutex mutex_;
+  CondVar changed_;
+  std::vector<std::string> lines_ TM_GUARDED_BY(mutex_);
+  uint64_t dropped_ TM_GUARDED_BY(mutex_) = 0;
+  bool stop_ TM_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
 

@@ -35,7 +35,7 @@ std::optional<Admission::Entry> Admission::OverRate(Account& account, const Tena
 }
 
 Admission::Entry Admission::Enter(const Tenant& tenant, Time now) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   Account& account = accounts_[tenant.id];
   Entry entry;
   entry.retry_after = std::chrono::seconds(1);
@@ -58,18 +58,18 @@ Admission::Entry Admission::Enter(const Tenant& tenant, Time now) {
 }
 
 void Admission::Leave(uint64_t tenant) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   --accounts_[tenant].inside;
   --inside_;
 }
 
 size_t Admission::inside() const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return inside_;
 }
 
 std::map<uint64_t, size_t> Admission::InsideByTenant() const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   std::map<uint64_t, size_t> result;
   for (const auto& [tenant, account] : accounts_) {
     if (account.inside > 0) result[tenant] = account.inside;

@@ -6,11 +6,11 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 
 #include "core/clock.h"
+#include "core/mutex.h"
 #include "gateway/tenant.h"
 
 namespace tidemill {
@@ -60,9 +60,9 @@ class Admission {
   std::optional<Entry> OverRate(Account& account, const Tenant& tenant, Time now) const;
 
   const AdmissionLimits limits_;
-  mutable std::mutex mutex_;
-  size_t inside_ = 0;                     // guarded by mutex_
-  std::map<uint64_t, Account> accounts_;  // guarded by mutex_; one for each key's tenant
+  mutable Mutex mutex_;
+  size_t inside_ TM_GUARDED_BY(mutex_) = 0;
+  std::map<uint64_t, Account> accounts_ TM_GUARDED_BY(mutex_);  // one for each key's tenant
 };
 
 }  // namespace tidemill

@@ -1,9 +1,9 @@
 #include "gateway/gateway_loop.h"
 
 #include <algorithm>
-#include <mutex>
 #include <set>
 
+#include "core/mutex.h"
 #include "gateway/error_reply.h"
 
 namespace tidemill {
@@ -16,15 +16,15 @@ struct GatewayLoop::Arrivals {
     Status status;
   };
 
-  void Wake() {
+  void Wake() TM_REQUIRES(mutex) {
     if (waker != nullptr) waker->Wake();
   }
 
-  std::mutex mutex;
-  Waker* waker = nullptr;                         // guarded by mutex
-  std::vector<std::unique_ptr<AskedTurn>> asked;  // guarded by mutex; bounded by Admission
-  std::set<TurnId> noticed;                       // guarded by mutex; of turns there are
-  std::vector<StoredTurn> stored;                 // guarded by mutex; one for each choice
+  Mutex mutex;
+  Waker* waker TM_GUARDED_BY(mutex) = nullptr;
+  std::vector<std::unique_ptr<AskedTurn>> asked TM_GUARDED_BY(mutex);  // bounded by Admission
+  std::set<TurnId> noticed TM_GUARDED_BY(mutex);                       // of turns there are
+  std::vector<StoredTurn> stored TM_GUARDED_BY(mutex);                 // one for each choice
 };
 
 GatewayLoop::GatewayLoop(EnginePort& engine, TurnRecorder& recorder, const ServedPolicy& policy,
@@ -38,7 +38,7 @@ GatewayLoop::GatewayLoop(EnginePort& engine, TurnRecorder& recorder, const Serve
 
 void GatewayLoop::Detach() {
   engine_.feed().Detach();
-  std::lock_guard lock(arrivals_->mutex);
+  MutexLock lock(arrivals_->mutex);
   arrivals_->waker = nullptr;
 }
 
@@ -49,12 +49,12 @@ GatewayLoop::~GatewayLoop() {
 
 void GatewayLoop::Attach(Waker& waker) {
   engine_.feed().Attach(waker);
-  std::lock_guard lock(arrivals_->mutex);
+  MutexLock lock(arrivals_->mutex);
   arrivals_->waker = &waker;
 }
 
 void GatewayLoop::Submit(std::unique_ptr<AskedTurn> turn) {
-  std::lock_guard lock(arrivals_->mutex);
+  MutexLock lock(arrivals_->mutex);
   arrivals_->asked.push_back(std::move(turn));
   arrivals_->Wake();
 }
@@ -75,7 +75,7 @@ void GatewayLoop::TakeArrivals(Time now) {
   std::set<TurnId> noticed;
   std::vector<Arrivals::StoredTurn> stored;
   {
-    std::lock_guard lock(arrivals_->mutex);
+    MutexLock lock(arrivals_->mutex);
     asked.swap(arrivals_->asked);
     noticed.swap(arrivals_->noticed);
     stored.swap(arrivals_->stored);
@@ -87,7 +87,7 @@ void GatewayLoop::TakeArrivals(Time now) {
     running.sequences.resize(static_cast<size_t>(running.answer->choice_count()));
     running.reported.resize(running.sequences.size());
     running.answer->reply().Watch([arrivals = arrivals_, id] {
-      std::lock_guard lock(arrivals->mutex);
+      MutexLock lock(arrivals->mutex);
       arrivals->noticed.insert(id);
       arrivals->Wake();
     });
@@ -151,7 +151,7 @@ void GatewayLoop::Complete(TurnId id, int choice) {
   running.reported[static_cast<size_t>(choice)] = true;
   recorder_.Finished(running.answer->Record(choice),
                      [arrivals = arrivals_, id, choice](Status status) {
-                       std::lock_guard lock(arrivals->mutex);
+                       MutexLock lock(arrivals->mutex);
                        arrivals->stored.push_back({id, choice, std::move(status)});
                        arrivals->Wake();
                      });

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "core/hash.h"
+#include "core/mutex.h"
 #include "gateway/gateway_fixture.h"
 
 namespace tidemill {
@@ -145,48 +146,59 @@ class HeldRecorder final : public TurnRecorder {
 
   Result<TurnPrompt> Prepare(const TurnQuestion& question) override {
     TM_ASSIGN_OR_RETURN(TurnPrompt prompt, plain_.Prepare(question));
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     headers_ = question.headers;
     prompt.ticket = 42;
     prompt.session_name = "s1";
     return prompt;
   }
   void Finished(RecordedTurn turn, std::function<void(Status)> stored) override {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     finished_.push_back(std::move(turn));
     stored_ = std::move(stored);
   }
   void Abandoned(RecordedTurn turn, const Status&) override {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     abandoned_.push_back(std::move(turn));
   }
 
   size_t finished() {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     return finished_.size();
   }
   size_t abandoned() {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     return abandoned_.size();
+  }
+  RecordedTurn first_finished() {
+    MutexLock lock(mutex_);
+    return finished_.at(0);
+  }
+  RecordedTurn first_abandoned() {
+    MutexLock lock(mutex_);
+    return abandoned_.at(0);
+  }
+  std::map<std::string, std::string> headers() {
+    MutexLock lock(mutex_);
+    return headers_;
   }
   void Answer(Status status) {
     std::function<void(Status)> stored;
     {
-      std::lock_guard lock(mutex_);
+      MutexLock lock(mutex_);
       stored = std::move(stored_);
     }
     stored(std::move(status));
   }
 
-  std::mutex mutex_;
-  std::vector<RecordedTurn> finished_;          // guarded by mutex_
-  std::vector<RecordedTurn> abandoned_;         // guarded by mutex_
-  std::map<std::string, std::string> headers_;  // guarded by mutex_
-  std::function<void(Status)> stored_;          // guarded by mutex_
-
  private:
   const ServedPolicy policy_;
   PlainRecorder plain_;
+  Mutex mutex_;
+  std::vector<RecordedTurn> finished_ TM_GUARDED_BY(mutex_);
+  std::vector<RecordedTurn> abandoned_ TM_GUARDED_BY(mutex_);
+  std::map<std::string, std::string> headers_ TM_GUARDED_BY(mutex_);
+  std::function<void(Status)> stored_ TM_GUARDED_BY(mutex_);
 };
 
 TEST_F(GatewayService, TheEndIsSeenWhenTheTurnIsStored) {
@@ -203,9 +215,9 @@ TEST_F(GatewayService, TheEndIsSeenWhenTheTurnIsStored) {
   const std::string before = client.ReadUntil("arguments");
   EXPECT_EQ(before.find("tool_calls\"}"), std::string::npos) << before;
   EXPECT_NE(before.find("x-session-id: s1\r\n"), std::string::npos);
-  EXPECT_EQ(recorder.headers_.count("authorization"), 0u);
-  EXPECT_EQ(recorder.headers_.count("host"), 1u);
-  const RecordedTurn& turn = recorder.finished_[0];
+  EXPECT_EQ(recorder.headers().count("authorization"), 0u);
+  EXPECT_EQ(recorder.headers().count("host"), 1u);
+  const RecordedTurn turn = recorder.first_finished();
   EXPECT_EQ(turn.ticket, 42u);
   EXPECT_EQ(turn.output.ids.back(), 258);
   EXPECT_EQ(turn.output.logprobs.size(), turn.output.ids.size());
@@ -235,7 +247,7 @@ TEST_F(GatewayService, WhatIsGivenUpIsAbandonedOnce) {
     client.ReadUntil("\"x\"");
   }
   EXPECT_TRUE(Eventually([&] { return recorder.abandoned() == 2; }));
-  EXPECT_FALSE(recorder.abandoned_[0].output.ids.empty());
+  EXPECT_FALSE(recorder.first_abandoned().output.ids.empty());
   Json too_long = Chat(std::string(70'000, 'a'));
   (void)Ask("/v1/chat/completions", too_long, 400);
   EXPECT_EQ(recorder.abandoned(), 3u);

@@ -5,7 +5,7 @@
 namespace tidemill {
 
 bool EventStream::Send(std::shared_ptr<const std::string> frame) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   if (closed_) return false;
   if (bytes_ + frame->size() > bytes_max_) {
     closed_ = true;
@@ -23,25 +23,25 @@ bool EventStream::Send(std::shared_ptr<const std::string> frame) {
 }
 
 bool EventStream::closed() const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return closed_;
 }
 
 std::vector<std::shared_ptr<const std::string>> EventStream::Take() {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   bytes_ = 0;
   return std::exchange(queue_, {});
 }
 
 void EventStream::Close() {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   closed_ = true;
   queue_.clear();
   wake_ = nullptr;
 }
 
 bool EventStream::fell_behind() const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return fell_behind_;
 }
 

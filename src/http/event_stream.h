@@ -4,10 +4,11 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "core/mutex.h"
 
 namespace tidemill {
 
@@ -30,12 +31,12 @@ class EventStream {
 
  private:
   const size_t bytes_max_;
-  mutable std::mutex mutex_;
-  std::function<void()> wake_;                             // guarded by mutex_
-  std::vector<std::shared_ptr<const std::string>> queue_;  // guarded by mutex_
-  size_t bytes_ = 0;                                       // guarded by mutex_
-  bool closed_ = false;                                    // guarded by mutex_
-  bool fell_behind_ = false;                               // guarded by mutex_
+  mutable Mutex mutex_;
+  std::function<void()> wake_ TM_GUARDED_BY(mutex_);
+  std::vector<std::shared_ptr<const std::string>> queue_ TM_GUARDED_BY(mutex_);
+  size_t bytes_ TM_GUARDED_BY(mutex_) = 0;
+  bool closed_ TM_GUARDED_BY(mutex_) = false;
+  bool fell_behind_ TM_GUARDED_BY(mutex_) = false;
 };
 
 // "event: NAME\nid: ID\ndata: DATA\n\n". `data` has no line breaks; an empty id leaves the field

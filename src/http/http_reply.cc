@@ -8,7 +8,7 @@ class ReplyPipe::Writer final : public HttpReply {
  public:
   explicit Writer(std::shared_ptr<ReplyPipe> pipe) : pipe_(std::move(pipe)) {}
   ~Writer() override {
-    pipe_->Put([](ReplyPipe& pipe) {
+    pipe_->Put([](ReplyPipe& pipe) TM_REQUIRES(pipe.mutex_) {
       pipe.notice_ = nullptr;
       if (!pipe.answered_) {
         pipe.piece_.whole = ErrorResponse(500, "the request was dropped without an answer");
@@ -19,36 +19,37 @@ class ReplyPipe::Writer final : public HttpReply {
   }
 
   void Send(HttpResponse response) override {
-    pipe_->Put([&](ReplyPipe& pipe) {
+    pipe_->Put([&](ReplyPipe& pipe) TM_REQUIRES(pipe.mutex_) {
       TM_CHECK(!pipe.answered_, "a second answer to one request");
       pipe.piece_.whole = std::move(response);
       pipe.answered_ = pipe.ended_ = true;
     });
   }
   void Begin(HttpResponse head) override {
-    pipe_->Put([&](ReplyPipe& pipe) {
+    pipe_->Put([&](ReplyPipe& pipe) TM_REQUIRES(pipe.mutex_) {
       TM_CHECK(!pipe.answered_, "a second answer to one request");
       pipe.piece_.head = std::move(head);
       pipe.answered_ = true;
     });
   }
   void Write(std::string bytes) override {
-    pipe_->Put([&](ReplyPipe& pipe) { pipe.piece_.bytes += bytes; });
+    pipe_->Put([&](ReplyPipe& pipe) TM_REQUIRES(pipe.mutex_) { pipe.piece_.bytes += bytes; });
   }
   void End() override {
-    pipe_->Put([](ReplyPipe& pipe) { pipe.piece_.ended = pipe.ended_ = true; });
+    pipe_->Put([](ReplyPipe& pipe)
+                   TM_REQUIRES(pipe.mutex_) { pipe.piece_.ended = pipe.ended_ = true; });
   }
 
   size_t waiting() const override {
-    std::lock_guard lock(pipe_->mutex_);
+    MutexLock lock(pipe_->mutex_);
     return pipe_->piece_.bytes.size() + pipe_->in_flight_;
   }
   bool gone() const override {
-    std::lock_guard lock(pipe_->mutex_);
+    MutexLock lock(pipe_->mutex_);
     return pipe_->gone_;
   }
   void Watch(std::function<void()> notice) override {
-    std::lock_guard lock(pipe_->mutex_);
+    MutexLock lock(pipe_->mutex_);
     if (pipe_->gone_) return notice();
     pipe_->notice_ = std::move(notice);
   }
@@ -63,7 +64,7 @@ std::unique_ptr<HttpReply> ReplyPipe::WriterOf(std::shared_ptr<ReplyPipe> pipe) 
 
 template <typename Change>
 void ReplyPipe::Put(Change change) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   if (gone_ || ended_) return;
   const bool waits = piece_.head || !piece_.bytes.empty();
   change(*this);
@@ -71,19 +72,19 @@ void ReplyPipe::Put(Change change) {
 }
 
 ReplyPipe::Piece ReplyPipe::Take() {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   in_flight_ += piece_.bytes.size();
   return std::exchange(piece_, {});
 }
 
 void ReplyPipe::Taken() {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   in_flight_ = 0;
   if (piece_.bytes.empty() && notice_) notice_();
 }
 
 void ReplyPipe::Leave() {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   wake_ = [] {};
   if (gone_) return;
   gone_ = true;

@@ -7,10 +7,10 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 
+#include "core/mutex.h"
 #include "http/http_message.h"
 
 namespace tidemill {
@@ -62,17 +62,19 @@ class ReplyPipe {
 
  private:
   class Writer;
+  // `change` needs the lock of the pipe it is given; in a call of a lambda clang 16 takes the wrong
+  // argument for that pipe.
   template <typename Change>
-  void Put(Change change);
+  void Put(Change change) TM_NO_THREAD_SAFETY_ANALYSIS;
 
-  mutable std::mutex mutex_;
-  std::function<void()> wake_;    // guarded by mutex_
-  std::function<void()> notice_;  // guarded by mutex_
-  Piece piece_;                   // guarded by mutex_
-  size_t in_flight_ = 0;          // guarded by mutex_; bytes taken and not yet written
-  bool answered_ = false;         // guarded by mutex_; Send or Begin was called
-  bool ended_ = false;            // guarded by mutex_; nothing more will come
-  bool gone_ = false;             // guarded by mutex_
+  mutable Mutex mutex_;
+  std::function<void()> wake_ TM_GUARDED_BY(mutex_);
+  std::function<void()> notice_ TM_GUARDED_BY(mutex_);
+  Piece piece_ TM_GUARDED_BY(mutex_);
+  size_t in_flight_ TM_GUARDED_BY(mutex_) = 0;   // bytes taken and not yet written
+  bool answered_ TM_GUARDED_BY(mutex_) = false;  // Send or Begin was called
+  bool ended_ TM_GUARDED_BY(mutex_) = false;     // nothing more will come
+  bool gone_ TM_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace tidemill

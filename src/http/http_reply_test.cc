@@ -1,10 +1,9 @@
 // Answers that come later or in pieces, and what is decided before a body is read.
 #include <gtest/gtest.h>
 
-#include <condition_variable>
-#include <mutex>
 #include <thread>
 
+#include "core/mutex.h"
 #include "http/http_client.h"
 #include "http/http_server.h"
 
@@ -25,10 +24,10 @@ class Replies : public testing::Test {
       return route;
     };
     handlers.serve = [this](HttpRequest request, std::unique_ptr<HttpReply> reply) {
-      std::lock_guard lock(mutex_);
+      MutexLock lock(mutex_);
       request_ = std::move(request);
       reply_ = std::move(reply);
-      changed_.notify_all();
+      changed_.NotifyAll();
     };
     handlers.refuse = [](const HttpRequest& request, int status, std::string_view why) {
       return TextResponse(status, request.path + ": " + std::string(why));
@@ -40,21 +39,31 @@ class Replies : public testing::Test {
   }
 
   std::unique_ptr<HttpReply> NextReply() {
-    std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, std::chrono::seconds(20), [this] { return reply_ != nullptr; });
+    MutexLock lock(mutex_);
+    changed_.WaitFor(lock, std::chrono::seconds(20),
+                     [this]() TM_REQUIRES(mutex_) { return reply_ != nullptr; });
     return std::move(reply_);
   }
 
   // Until `done`, which a notice may have changed.
   template <typename Done>
   bool WaitFor(Done done) {
-    std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, std::chrono::seconds(20), done);
+    MutexLock lock(mutex_);
+    return changed_.WaitFor(lock, std::chrono::seconds(20), done);
   }
   void Notice() {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     ++notices_;
-    changed_.notify_all();
+    changed_.NotifyAll();
+  }
+
+  HttpRequest request() {
+    MutexLock lock(mutex_);
+    return request_;
+  }
+  int notices() {
+    MutexLock lock(mutex_);
+    return notices_;
   }
 
   static std::string Post(const std::string& path, const std::string& body,
@@ -63,11 +72,11 @@ class Replies : public testing::Test {
            "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
   }
 
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  HttpRequest request_;               // guarded by mutex_
-  std::unique_ptr<HttpReply> reply_;  // guarded by mutex_
-  int notices_ = 0;                   // guarded by mutex_
+  Mutex mutex_;
+  CondVar changed_;
+  HttpRequest request_ TM_GUARDED_BY(mutex_);
+  std::unique_ptr<HttpReply> reply_ TM_GUARDED_BY(mutex_);
+  int notices_ TM_GUARDED_BY(mutex_) = 0;
   std::unique_ptr<HttpServer> server_;
 };
 
@@ -78,8 +87,8 @@ TEST_F(Replies, AWholeAnswerMayComeLaterAndTheConnectionIsKept) {
     client.Send(Post("/v1/x", text, "X-Thing: A\r\nx-thing: B\r\n"));
     auto reply = NextReply();
     ASSERT_NE(reply, nullptr);
-    EXPECT_EQ(request_.body, text);
-    EXPECT_EQ(request_.Header("x-thing"), "A, B");
+    EXPECT_EQ(request().body, text);
+    EXPECT_EQ(request().Header("x-thing"), "A, B");
     reply->Send(TextResponse(200, "answer to " + text));
     EXPECT_EQ(BodyOf(client.ReadAnswer()), "answer to " + text);
   }
@@ -107,7 +116,7 @@ TEST_F(Replies, PiecesAreChunksAndTheConnectionIsKept) {
   client.ReadUntil("0\r\n\r\n");
   auto second = NextReply();
   ASSERT_NE(second, nullptr);
-  EXPECT_EQ(request_.path, "/v1/y");
+  EXPECT_EQ(request().path, "/v1/y");
   second->Send(TextResponse(200, "done"));
   EXPECT_NE(client.ReadUntil("done").find("done"), std::string::npos);
 }
@@ -140,16 +149,16 @@ TEST_F(Replies, AClientThatLeavesIsNoticed) {
     stream->Watch([this] { Notice(); });
     EXPECT_FALSE(whole->gone());
   }
-  EXPECT_TRUE(WaitFor([&] { return notices_ >= 2; }));
+  EXPECT_TRUE(WaitFor([&]() TM_REQUIRES(mutex_) { return notices_ >= 2; }));
   EXPECT_TRUE(whole->gone());
   EXPECT_TRUE(stream->gone());
   stream->Write("nobody reads this");
   EXPECT_EQ(stream->waiting(), 0u);
   whole->Send(TextResponse(200, "nor this"));
   // Whoever asks later is told at once.
-  const int before = notices_;
+  const int before = notices();
   stream->Watch([this] { Notice(); });
-  EXPECT_EQ(notices_, before + 1);
+  EXPECT_EQ(notices(), before + 1);
 }
 
 TEST_F(Replies, ClientsThatLeaveWhileTheyAreWrittenToDoNoHarm) {
@@ -198,7 +207,7 @@ TEST_F(Replies, WhatTheClientHasNotTakenIsCountedAndASlowOneIsCut) {
   reply->Begin({});
   reply->Write("small");
   client.ReadUntil("small");
-  EXPECT_TRUE(WaitFor([&] { return notices_ >= 1; }));
+  EXPECT_TRUE(WaitFor([&]() TM_REQUIRES(mutex_) { return notices_ >= 1; }));
   EXPECT_EQ(reply->waiting(), 0u);
   reply->Write(std::string(size_t{64} << 20, 'x'));  // more than the sockets hold
   EXPECT_GT(reply->waiting(), size_t{1} << 20);

@@ -1,9 +1,9 @@
 #include "http/http_server.h"
+#include "core/mutex.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <condition_variable>
 #include <deque>
 #include <thread>
 
@@ -28,9 +28,9 @@ class Fixture : public testing::Test {
     handlers.open_stream = [this](const HttpRequest& request,
                                   std::shared_ptr<EventStream> stream) -> Status {
       if (request.Find("refuse") != nullptr) return NotFound("no such run");
-      std::lock_guard lock(mutex_);
+      MutexLock lock(mutex_);
       streams_.push_back(std::move(stream));
-      changed_.notify_all();
+      changed_.NotifyAll();
       return Ok();
     };
     auto server = HttpServer::Start(options, std::move(handlers));
@@ -47,10 +47,10 @@ class Fixture : public testing::Test {
     if (request.path == "/big") response.body.assign(size_t{32} << 20, 'x');
     if (request.path == "/throws") throw std::runtime_error("on purpose");
     if (request.path == "/wait") {
-      std::unique_lock lock(mutex_);
+      MutexLock lock(mutex_);
       ++waiting_;
-      changed_.notify_all();
-      changed_.wait(lock, [this] { return released_; });
+      changed_.NotifyAll();
+      changed_.Wait(lock, [this]() TM_REQUIRES(mutex_) { return released_; });
     }
     return response;
   }
@@ -61,16 +61,16 @@ class Fixture : public testing::Test {
     return client.ReadToEnd();
   }
   std::shared_ptr<EventStream> WaitForStream(size_t n) {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return streams_.size() >= n; });
+    MutexLock lock(mutex_);
+    changed_.Wait(lock, [&]() TM_REQUIRES(mutex_) { return streams_.size() >= n; });
     return streams_[n - 1];
   }
 
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::vector<std::shared_ptr<EventStream>> streams_;
-  size_t waiting_ = 0;
-  bool released_ = false;
+  Mutex mutex_;
+  CondVar changed_;
+  std::vector<std::shared_ptr<EventStream>> streams_ TM_GUARDED_BY(mutex_);
+  size_t waiting_ TM_GUARDED_BY(mutex_) = 0;
+  bool released_ TM_GUARDED_BY(mutex_) = false;
   std::unique_ptr<HttpServer> server_;
 };
 
@@ -266,17 +266,17 @@ TEST_F(HttpServerTest, RequestsOverThoseThatMayWaitAreToldToComeBack) {
   RawClient waiting(server_->port());
   waiting.Get("/wait");
   {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return waiting_ == 1; });
+    MutexLock lock(mutex_);
+    changed_.Wait(lock, [this]() TM_REQUIRES(mutex_) { return waiting_ == 1; });
   }
   const std::string answer = Ask("/x");
   EXPECT_EQ(StatusOf(answer), 503);
   EXPECT_THAT(answer, HasSubstr("Retry-After: 1"));
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     released_ = true;
   }
-  changed_.notify_all();
+  changed_.NotifyAll();
   EXPECT_EQ(StatusOf(waiting.ReadAnswer()), 200);
 }
 
@@ -443,6 +443,7 @@ TEST_F(HttpServerTest, TwoHundredStreamsGetEveryEventAndOneMoreThanAllowedIsRefu
   EXPECT_EQ(StatusOf(Ask("/x")), 200);
   for (int i = 0; i < 20; ++i) {
     const auto frame = MakeEvent("tick", std::to_string(i), "{}");
+    MutexLock lock(mutex_);
     for (const auto& stream : streams_) EXPECT_TRUE(stream->Send(frame));
   }
   for (RawClient& client : clients)

@@ -42,7 +42,7 @@ Result<TurnPrompt> LiveRecorder::Prepare(const TurnQuestion& question) {
   if (unstored || question.request.api == Api::kCountTokens) return PrepareUnstored(question);
   LivePlan plan;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     TM_ASSIGN_OR_RETURN(plan, table_.Open(question));
   }
   TurnPrompt prompt;
@@ -59,7 +59,7 @@ Result<TurnPrompt> LiveRecorder::Prepare(const TurnQuestion& question) {
     }
     failure = built.status();
   }
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   if (!failure.ok()) {
     table_.Forget(plan.ticket);
     return failure;
@@ -90,18 +90,18 @@ void LiveRecorder::Submit(LiveStores stores, std::function<void(Status)> stored)
 
 void LiveRecorder::Finished(RecordedTurn turn, std::function<void(Status)> stored) {
   if (turn.ticket == 0) return stored(Ok());
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   Submit(table_.Finish(turn, /*cut=*/false, builder_, clock_.WallMs()), std::move(stored));
 }
 
 void LiveRecorder::Abandoned(RecordedTurn turn, const Status&) {
   if (turn.ticket == 0) return;
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   Submit(table_.Finish(turn, /*cut=*/true, builder_, clock_.WallMs()), nullptr);
 }
 
 Status LiveRecorder::Close(uint64_t session, const std::string& reason) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   TM_ASSIGN_OR_RETURN(LiveStores stores, table_.Close(session, reason, clock_.WallMs()));
   Submit(std::move(stores), nullptr);
   return Ok();
@@ -110,7 +110,7 @@ Status LiveRecorder::Close(uint64_t session, const std::string& reason) {
 Time LiveRecorder::Step(Time now) {
   std::vector<std::pair<std::function<void(Status)>, Status>> told;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     for (StoreDone& done : store_.events().TakeAll()) {
       const auto it = waiting_.find(done.tag);
       TM_CHECK(it != waiting_.end(), "the store answered what was not asked");
@@ -141,7 +141,7 @@ Time LiveRecorder::Step(Time now) {
 }
 
 bool LiveRecorder::Drained() const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return waiting_.empty();
 }
 

@@ -11,13 +11,13 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "core/clock.h"
 #include "core/counters.h"
 #include "core/loop.h"
+#include "core/mutex.h"
 #include "gateway/turn_recorder.h"
 #include "live/session_table.h"
 #include "store/store_port.h"
@@ -108,8 +108,8 @@ class LiveRecorder final : public TurnRecorder, public Loop {
     uint32_t turn = 0;  // 0: of a session
     std::function<void(Status)> stored;
   };
-  void Submit(LiveStores stores, std::function<void(Status)> stored);
-  void Count();
+  void Submit(LiveStores stores, std::function<void(Status)> stored) TM_REQUIRES(mutex_);
+  void Count() TM_REQUIRES(mutex_);
   Result<TurnPrompt> PrepareUnstored(const TurnQuestion& question) const;
 
   const PromptBuilder& builder_;
@@ -118,10 +118,10 @@ class LiveRecorder final : public TurnRecorder, public Loop {
   LiveCounters counters_;
   Time next_sweep_{};  // of the loop's thread
 
-  mutable std::mutex mutex_;
-  SessionTable table_;                   // guarded by mutex_
-  std::map<uint64_t, Waiting> waiting_;  // guarded by mutex_; by tag
-  uint64_t next_tag_ = 1;                // guarded by mutex_
+  mutable Mutex mutex_;
+  SessionTable table_ TM_GUARDED_BY(mutex_);
+  std::map<uint64_t, Waiting> waiting_ TM_GUARDED_BY(mutex_);  // by tag
+  uint64_t next_tag_ TM_GUARDED_BY(mutex_) = 1;
 };
 
 }  // namespace tidemill

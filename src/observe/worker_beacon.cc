@@ -4,14 +4,13 @@
 
 #include <algorithm>
 #include <atomic>
-#include <condition_variable>
 #include <deque>
-#include <mutex>
 #include <thread>
 #include <utility>
 
 #include "bus/redis/redis_roster.h"
 #include "core/log.h"
+#include "core/mutex.h"
 #include "core/version.h"
 #include "http/http_server.h"
 #include "observe/process_metrics.h"
@@ -58,10 +57,10 @@ class Beacon final : public WorkerBeacon {
 
   ~Beacon() override {
     {
-      std::lock_guard lock(mutex_);
+      MutexLock lock(mutex_);
       stop_ = true;
     }
-    changed_.notify_all();
+    changed_.NotifyAll();
     if (thread_.joinable()) {
       thread_.join();
       (void)Beat();  // what it came to; without it, what the last beat said
@@ -97,30 +96,31 @@ class Beacon final : public WorkerBeacon {
 
   void Leaving() override {
     {
-      std::lock_guard lock(mutex_);
+      MutexLock lock(mutex_);
       leaving_ = true;
       beat_now_ = true;
     }
-    changed_.notify_all();
+    changed_.NotifyAll();
   }
 
   std::string url() const override { return http_->url(); }
 
  private:
   void Run() {
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     while (!stop_) {
-      changed_.wait_for(lock, kBeatEvery, [this] { return stop_ || beat_now_; });
+      changed_.WaitFor(lock, kBeatEvery,
+                       [this]() TM_REQUIRES(mutex_) { return stop_ || beat_now_; });
       if (stop_) return;
       beat_now_ = false;
-      lock.unlock();
+      lock.Unlock();
       const Status beaten = Beat();
       silent_ = !beaten.ok();
       if (!beaten.ok()) {
         LogEvery(std::chrono::seconds(30), "heartbeat", LogLevel::kWarn,
                  "no heartbeat reached redis", {{"why", beaten.message()}});
       }
-      lock.lock();
+      lock.Lock();
     }
   }
 
@@ -146,7 +146,7 @@ class Beacon final : public WorkerBeacon {
     for (const auto& [name, number] : report.counts) (*beat_.mutable_numbers())[name] = number;
     for (const auto& [name, number] : report.levels) (*beat_.mutable_numbers())[name] = number;
     {
-      std::lock_guard lock(mutex_);
+      MutexLock lock(mutex_);
       beat_.set_leaving(leaving_);
     }
     return roster_.Beat(beat_, report.counts);
@@ -177,7 +177,7 @@ class Beacon final : public WorkerBeacon {
   }
 
   std::string FileGauges() {
-    std::lock_guard lock(file_mutex_);
+    MutexLock lock(file_mutex_);
     if (const Status read = file_.Update(); !read.ok()) {
       LogEvery(std::chrono::minutes(1), "metrics file", LogLevel::kWarn, read.message());
     }
@@ -185,14 +185,14 @@ class Beacon final : public WorkerBeacon {
   }
 
   bool IsLeaving() {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     return leaving_;
   }
 
   const WorkerBeaconOptions options_;
   const RealClock clock_;
-  std::mutex file_mutex_;
-  MetricsFile file_;  // guarded by file_mutex_
+  Mutex file_mutex_;
+  MetricsFile file_ TM_GUARDED_BY(file_mutex_);
 
   // Of the beating thread alone, once there is one.
   RedisRoster roster_;
@@ -203,11 +203,11 @@ class Beacon final : public WorkerBeacon {
   std::atomic<double> busy_ = 0;
   std::atomic<bool> silent_ = false;  // the last beat failed
 
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool stop_ = false;      // guarded by mutex_
-  bool leaving_ = false;   // guarded by mutex_
-  bool beat_now_ = false;  // guarded by mutex_
+  Mutex mutex_;
+  CondVar changed_;
+  bool stop_ TM_GUARDED_BY(mutex_) = false;
+  bool leaving_ TM_GUARDED_BY(mutex_) = false;
+  bool beat_now_ TM_GUARDED_BY(mutex_) = false;
   std::unique_ptr<HttpServer> http_;
   std::thread thread_;
 };

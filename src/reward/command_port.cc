@@ -29,11 +29,11 @@ CommandPort::CommandPort(CommandPortOptions options)
 
 CommandPort::~CommandPort() {
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     closing_ = true;
     queue_.clear();
   }
-  changed_.notify_all();
+  changed_.NotifyAll();
   for (std::thread& thread : threads_) thread.join();
 }
 
@@ -47,18 +47,18 @@ void CommandPort::Submit(const std::string& command, std::string question, uint6
     return;
   }
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     queue_.push_back({command, std::move(question), tag});
   }
-  changed_.notify_one();
+  changed_.NotifyOne();
 }
 
 void CommandPort::Work() {
   while (true) {
     Job job;
     {
-      std::unique_lock lock(mutex_);
-      changed_.wait(lock, [this] { return closing_ || !queue_.empty(); });
+      MutexLock lock(mutex_);
+      changed_.Wait(lock, [this]() TM_REQUIRES(mutex_) { return closing_ || !queue_.empty(); });
       if (closing_) return;
       job = std::move(queue_.front());
       queue_.pop_front();

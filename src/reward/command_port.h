@@ -2,15 +2,14 @@
 // the program stays and is asked line by line.
 #pragma once
 
-#include <condition_variable>
 #include <deque>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <thread>
 #include <vector>
 
+#include "core/mutex.h"
 #include "reward/command.h"
 #include "reward/scorer_port.h"
 #include "reward/staying_command.h"
@@ -48,10 +47,10 @@ class CommandPort final : public ScorerPort {
 
   const CommandPortOptions options_;
   Mailbox<ScorerDone> events_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<Job> queue_;  // guarded by mutex_; bounded by what the reward loop has in progress
-  bool closing_ = false;   // guarded by mutex_
+  Mutex mutex_;
+  CondVar changed_;
+  std::deque<Job> queue_ TM_GUARDED_BY(mutex_);  // bounded by what the reward loop has in progress
+  bool closing_ TM_GUARDED_BY(mutex_) = false;
   std::vector<std::thread> threads_;
   std::map<std::string, std::unique_ptr<StayingCommand>> staying_;  // by name
 };

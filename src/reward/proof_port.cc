@@ -85,10 +85,10 @@ ProofPort::ProofPort(std::unique_ptr<ScorerPort> behind)
 
 ProofPort::~ProofPort() {
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     closing_ = true;
   }
-  changed_.notify_all();
+  changed_.NotifyAll();
   thread_.join();
 }
 
@@ -102,22 +102,22 @@ void ProofPort::Submit(const std::string& command, std::string question, uint64_
     return behind_->Submit(command, std::move(question), tag);
   }
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     queue_.push_back({std::move(question), tag});
   }
-  changed_.notify_one();
+  changed_.NotifyOne();
 }
 
 void ProofPort::Work() {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   while (true) {
-    changed_.wait(lock, [&] { return closing_ || !queue_.empty(); });
+    changed_.Wait(lock, [&]() TM_REQUIRES(mutex_) { return closing_ || !queue_.empty(); });
     if (closing_) return;
     const Job job = std::move(queue_.front());
     queue_.pop_front();
-    lock.unlock();
+    lock.Unlock();
     events().Post({job.tag, Ok(), AnswerProofQuestion(job.question)});
-    lock.lock();
+    lock.Lock();
   }
 }
 

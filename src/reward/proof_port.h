@@ -2,12 +2,11 @@
 // others by the port behind it.
 #pragma once
 
-#include <condition_variable>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <thread>
 
+#include "core/mutex.h"
 #include "reward/scorer_port.h"
 
 namespace tidemill {
@@ -42,10 +41,10 @@ class ProofPort final : public ScorerPort {
   const std::unique_ptr<ScorerPort> behind_;
   const bool asks_behind_;  // a program was configured for the question itself
   Mailbox<ScorerDone> own_events_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<Job> queue_;  // guarded by mutex_; bounded by what the reward loop has in progress
-  bool closing_ = false;   // guarded by mutex_
+  Mutex mutex_;
+  CondVar changed_;
+  std::deque<Job> queue_ TM_GUARDED_BY(mutex_);  // bounded by what the reward loop has in progress
+  bool closing_ TM_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
 

@@ -43,7 +43,7 @@ StayingCommand::StayingCommand(Options options, std::function<void(ScorerDone)> 
 
 StayingCommand::~StayingCommand() {
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     closing_ = true;
   }
   const uint64_t one = 1;
@@ -53,7 +53,7 @@ StayingCommand::~StayingCommand() {
 
 void StayingCommand::Ask(std::string question, uint64_t tag) {
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     asked_.push_back({std::move(question), tag});
   }
   const uint64_t one = 1;
@@ -73,7 +73,7 @@ void StayingCommand::Run() {
 bool StayingCommand::TakeNew() {
   uint64_t count = 0;
   (void)!read(wake_.get(), &count, sizeof count);
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   for (Question& question : asked_) waiting_.push_back(std::move(question));
   asked_.clear();
   return !closing_;

@@ -12,13 +12,13 @@
 #include <deque>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "core/fd.h"
+#include "core/mutex.h"
 #include "reward/command.h"
 #include "reward/command_process.h"
 #include "reward/scorer_port.h"
@@ -72,10 +72,10 @@ class StayingCommand {
   const Options options_;
   const std::function<void(ScorerDone)> done_;
   Fd wake_;  // an eventfd: something was asked, or this closes
-  std::mutex mutex_;
-  std::deque<Question>
-      asked_;             // guarded by mutex_; bounded by what the reward loop has in progress
-  bool closing_ = false;  // guarded by mutex_
+  Mutex mutex_;
+  std::deque<Question> asked_
+      TM_GUARDED_BY(mutex_);  // bounded by what the reward loop has in progress
+  bool closing_ TM_GUARDED_BY(mutex_) = false;
 
   // The thread's.
   std::deque<Question> waiting_;

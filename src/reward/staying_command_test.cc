@@ -1,11 +1,11 @@
 #include "reward/staying_command.h"
+#include "core/mutex.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
 #include <map>
-#include <mutex>
 
 #include "core/test_kit.h"
 #include "reward/scorer_check.h"
@@ -28,24 +28,24 @@ class StayingTest : public testing::Test {
         StayingCommand::Options{
             {"python3", script}, {.time = time, .output_bytes = 4096}, open_max},
         [this](ScorerDone done) {
-          std::lock_guard lock(mutex_);
+          MutexLock lock(mutex_);
           done_[done.tag] = std::move(done);
         });
   }
   std::map<uint64_t, ScorerDone> Await(size_t count) {
     const auto all = [&] {
-      std::lock_guard lock(mutex_);
+      MutexLock lock(mutex_);
       return done_.size() >= count;
     };
     EXPECT_TRUE(Eventually(all));
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     return done_;
   }
   size_t starts() const { return TextOf(folder_ / "starts").size(); }
 
   TemporaryDirectory folder_;
-  std::mutex mutex_;
-  std::map<uint64_t, ScorerDone> done_;    // guarded by mutex_
+  Mutex mutex_;
+  std::map<uint64_t, ScorerDone> done_ TM_GUARDED_BY(mutex_);
   std::optional<StayingCommand> command_;  // first to go
 };
 
@@ -126,7 +126,7 @@ TEST_F(StayingTest, WrongAnswersAndProgramsAreNamed) {
   command_.reset();
   done_.clear();
   command_.emplace(StayingCommand::Options{{"no-such-judge"}, {}, 1}, [this](ScorerDone done) {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     done_[done.tag] = std::move(done);
   });
   command_->Ask(Question(1), 3);
@@ -137,7 +137,7 @@ TEST_F(StayingTest, TheExampleScorerAnswersWhatARunAsks) {
   command_.emplace(
       StayingCommand::Options{{"python3", TIDEMILL_SOURCE_DIR "/examples/scorer.py"}, {}, 2},
       [this](ScorerDone done) {
-        std::lock_guard lock(mutex_);
+        MutexLock lock(mutex_);
         done_[done.tag] = std::move(done);
       });
   v1::ScoreRequest request;

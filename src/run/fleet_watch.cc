@@ -26,22 +26,22 @@ FleetWatch::FleetWatch(std::string url, std::string run)
 
 FleetWatch::~FleetWatch() {
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     stop_ = true;
   }
-  changed_.notify_all();
+  changed_.NotifyAll();
   thread_.join();
 }
 
 void FleetWatch::Run() {
-  std::unique_lock lock(mutex_);
-  while (!changed_.wait_for(lock, kBeatEvery, [this] { return stop_; })) {
-    lock.unlock();
+  MutexLock lock(mutex_);
+  while (!changed_.WaitFor(lock, kBeatEvery, [this]() TM_REQUIRES(mutex_) { return stop_; })) {
+    lock.Unlock();
     if (const Status read = Read(); !read.ok()) {
       LogEvery(std::chrono::minutes(1), "fleet watch", LogLevel::kWarn, "cannot read the fleet",
                {{"why", read.message()}});
     }
-    lock.lock();
+    lock.Lock();
   }
 }
 
@@ -53,7 +53,7 @@ Status FleetWatch::Read() {
   }
   TM_ASSIGN_OR_RETURN(RosterTotals totals, inspector_->Totals(run_));
   TM_ASSIGN_OR_RETURN(std::vector<RosterEntry> workers, inspector_->Workers(run_));
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   totals_ = std::move(totals);
   workers_ = std::move(workers);
   busy_.Take(totals_, workers_);
@@ -61,7 +61,7 @@ Status FleetWatch::Read() {
 }
 
 void FleetWatch::AddTo(RunSnapshot& snapshot) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   AddWorkersWork(totals_, snapshot);
   for (FleetShare& part : busy_.Shares(snapshot.seconds)) {
     snapshot.busy.push_back({std::move(part.name), part.port, part.share});

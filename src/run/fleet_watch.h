@@ -4,15 +4,14 @@
 //   Redis {RUN}:workers, {RUN}:totals -> FleetWatch -> RunSnapshot of the learner -> metrics.jsonl
 #pragma once
 
-#include <condition_variable>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "bus/redis/redis_inspector.h"
 #include "bus/redis/redis_roster.h"
+#include "core/mutex.h"
 #include "core/status.h"
 #include "observe/fleet_busy.h"
 #include "run/run_snapshot.h"
@@ -36,12 +35,12 @@ class FleetWatch {
 
   const std::string url_, run_;
   std::unique_ptr<RedisInspector> inspector_;  // of the thread alone, once there is one
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool stop_ = false;                 // guarded by mutex_
-  RosterTotals totals_;               // guarded by mutex_
-  std::vector<RosterEntry> workers_;  // guarded by mutex_
-  FleetBusy busy_;                    // guarded by mutex_
+  Mutex mutex_;
+  CondVar changed_;
+  bool stop_ TM_GUARDED_BY(mutex_) = false;
+  RosterTotals totals_ TM_GUARDED_BY(mutex_);
+  std::vector<RosterEntry> workers_ TM_GUARDED_BY(mutex_);
+  FleetBusy busy_ TM_GUARDED_BY(mutex_);
   std::thread thread_;
 };
 

@@ -31,7 +31,7 @@ std::string JournalEntry::ToJson() const {
 
 void RunJournal::Record(std::string_view kind, const Numbers& numbers, const Words& words) {
   JournalEntry entry{clock_.WallMs(), std::string(kind), numbers, words};
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   if (entries_.size() == kMost) {
     entries_.pop_front();
     ++dropped_;
@@ -40,7 +40,7 @@ void RunJournal::Record(std::string_view kind, const Numbers& numbers, const Wor
 }
 
 std::vector<JournalEntry> RunJournal::TakeAll() {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   std::vector<JournalEntry> taken(std::make_move_iterator(entries_.begin()),
                                   std::make_move_iterator(entries_.end()));
   entries_.clear();

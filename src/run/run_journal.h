@@ -4,12 +4,12 @@
 
 #include <cstdint>
 #include <deque>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "core/clock.h"
 #include "core/journal.h"
+#include "core/mutex.h"
 
 namespace tidemill {
 
@@ -31,9 +31,9 @@ class RunJournal final : public Journal {
  private:
   static constexpr size_t kMost = 100'000;
   const Clock& clock_;
-  std::mutex mutex_;
-  std::deque<JournalEntry> entries_;  // guarded by mutex_
-  uint64_t dropped_ = 0;              // guarded by mutex_
+  Mutex mutex_;
+  std::deque<JournalEntry> entries_ TM_GUARDED_BY(mutex_);
+  uint64_t dropped_ TM_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace tidemill

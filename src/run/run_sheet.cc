@@ -106,26 +106,26 @@ SheetKeeper::SheetKeeper(SheetBoard board, RunSheet sheet, std::function<void()>
 
 SheetKeeper::~SheetKeeper() {
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     stop_ = true;
   }
-  changed_.notify_all();
+  changed_.NotifyAll();
   thread_.join();
 }
 
 void SheetKeeper::Run() {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   while (!stop_) {
-    lock.unlock();
+    lock.Unlock();
     // A Redis that is away comes back; until then nobody can read the sheet anyway.
     const Status written = board_.Write(sheet_, kSheetLasts);
     if (!written.ok()) LogOnce("sheet", LogLevel::kWarn, "the run sheet: " + written.message());
     const Result<bool> asked = board_.FilesAsked();
     if (asked.ok() && *asked) on_files_asked_();
-    lock.lock();
-    changed_.wait_for(lock, kWriteEvery, [this] { return stop_; });
+    lock.Lock();
+    changed_.WaitFor(lock, kWriteEvery, [this]() TM_REQUIRES(mutex_) { return stop_; });
   }
-  lock.unlock();
+  lock.Unlock();
   (void)board_.Clear();
 }
 

@@ -9,10 +9,8 @@
 // worker with the public one takes no other; without a key a worker takes no commands from it.
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -21,6 +19,7 @@
 #include "bus/redis/redis_client.h"
 #include "bus/redis/redis_scripts.h"
 #include "core/clock.h"
+#include "core/mutex.h"
 #include "core/status.h"
 #include "run/sheet_text.h"
 
@@ -88,9 +87,9 @@ class SheetKeeper {
   SheetBoard board_;  // the thread's, once it runs
   const RunSheet sheet_;
   const std::function<void()> on_files_asked_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool stop_ = false;   // guarded by mutex_
+  Mutex mutex_;
+  CondVar changed_;
+  bool stop_ TM_GUARDED_BY(mutex_) = false;
   std::thread thread_;  // last: it uses all of the above
 };
 

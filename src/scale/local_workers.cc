@@ -10,13 +10,13 @@
 #include <cstring>
 #include <deque>
 #include <map>
-#include <mutex>
 #include <thread>
 #include <utility>
 
 #include "bus/redis/redis_roster.h"
 #include "core/child_process.h"
 #include "core/log.h"
+#include "core/mutex.h"
 
 namespace tidemill {
 namespace {
@@ -57,7 +57,7 @@ class LocalWorkers final : public WorkerBackend {
 
   void Push(Order order) {
     {
-      std::lock_guard lock(mutex_);
+      MutexLock lock(mutex_);
       orders_.push_back(order);
     }
     const uint64_t one = 1;
@@ -85,7 +85,7 @@ class LocalWorkers final : public WorkerBackend {
     (void)!read(wake_fd_, &ignored, sizeof ignored);
     std::deque<Order> orders;
     {
-      std::lock_guard lock(mutex_);
+      MutexLock lock(mutex_);
       orders.swap(orders_);
     }
     for (const Order& order : orders) {
@@ -136,8 +136,8 @@ class LocalWorkers final : public WorkerBackend {
   const std::vector<std::string> command_;
   const int wake_fd_;
   Mailbox<BackendEvent> events_{kEventsMax};
-  std::mutex mutex_;
-  std::deque<Order> orders_;               // guarded by mutex_
+  Mutex mutex_;
+  std::deque<Order> orders_ TM_GUARDED_BY(mutex_);
   std::map<uint64_t, Process> processes_;  // of the thread alone
   std::thread thread_;
 };

@@ -1,14 +1,13 @@
 #include "scale/redis_fleet.h"
 
 #include <algorithm>
-#include <condition_variable>
-#include <mutex>
 #include <optional>
 #include <thread>
 #include <utility>
 
 #include "bus/redis/redis_inspector.h"
 #include "bus/redis/redis_roster.h"
+#include "core/mutex.h"
 #include "core/topics.h"
 
 namespace tidemill {
@@ -29,34 +28,34 @@ class RedisFleet final : public FleetPort {
       : url_(std::move(url)), run_(std::move(run)), thread_([this] { Run(); }) {}
   ~RedisFleet() override {
     {
-      std::lock_guard lock(mutex_);
+      MutexLock lock(mutex_);
       stop_ = true;
     }
-    changed_.notify_all();
+    changed_.NotifyAll();
     thread_.join();
   }
 
   void Ask() override {
     {
-      std::lock_guard lock(mutex_);
+      MutexLock lock(mutex_);
       asked_ = true;
     }
-    changed_.notify_all();
+    changed_.NotifyAll();
   }
   Mailbox<FleetReport>& reports() override { return reports_; }
 
  private:
   void Run() {
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     while (true) {
-      changed_.wait(lock, [this] { return stop_ || asked_; });
+      changed_.Wait(lock, [this]() TM_REQUIRES(mutex_) { return stop_ || asked_; });
       if (stop_) return;
       asked_ = false;
-      lock.unlock();
+      lock.Unlock();
       FleetReport report;
       report.status = Look(report);
       reports_.Post(std::move(report));
-      lock.lock();
+      lock.Lock();
     }
   }
 
@@ -85,10 +84,10 @@ class RedisFleet final : public FleetPort {
   const std::string run_;
   std::optional<RedisInspector> inspector_;  // of the thread alone
   Mailbox<FleetReport> reports_{2};
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool asked_ = false;  // guarded by mutex_
-  bool stop_ = false;   // guarded by mutex_
+  Mutex mutex_;
+  CondVar changed_;
+  bool asked_ TM_GUARDED_BY(mutex_) = false;
+  bool stop_ TM_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
 

@@ -3,11 +3,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <mutex>
 #include <unordered_map>
 
 #include "core/files.h"
 #include "core/hash.h"
+#include "core/mutex.h"
 #include "core/text.h"
 
 namespace tidemill {
@@ -75,22 +75,22 @@ class MemoryBlobs final : public BlobStore {
   Result<std::string> Put(std::string_view content) override {
     TM_RETURN_IF_ERROR(CheckSize(content));
     std::string hash = Sha256Hex(content);
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     blobs_.try_emplace(hash, content);
     return hash;
   }
 
   Result<std::string> Get(std::string_view hash) override {
     TM_RETURN_IF_ERROR(CheckHash(hash));
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     const auto found = blobs_.find(std::string(hash));
     if (found == blobs_.end()) return NotFound("no blob " + std::string(hash) + " in memory");
     return found->second;
   }
 
  private:
-  std::mutex mutex_;
-  std::unordered_map<std::string, std::string> blobs_;  // guarded by mutex_
+  Mutex mutex_;
+  std::unordered_map<std::string, std::string> blobs_ TM_GUARDED_BY(mutex_);
 };
 
 }  // namespace

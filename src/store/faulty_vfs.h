@@ -9,9 +9,9 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <mutex>
 #include <string>
 
+#include "core/mutex.h"
 #include "core/status.h"
 
 namespace tidemill {
@@ -43,7 +43,7 @@ class FaultyVfs {
   // Writes into `directory` what the disk would hold after a power cut now: of every file only what
   // was synced.
   void LeaveAfterPowerCut(const std::string& directory) {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     for (const auto& [path, content] : synced_) {
       const std::string name = std::filesystem::path(path).filename().string();
       std::ofstream(directory + "/" + name, std::ios::binary) << content;
@@ -74,7 +74,7 @@ class FaultyVfs {
   static int Delete(sqlite3_vfs* vfs, const char* path, int sync) {
     auto* disk = static_cast<FaultyVfs*>(vfs->pAppData);
     const int rc = disk->below_->xDelete(disk->below_, path, sync);
-    std::lock_guard lock(disk->mutex_);
+    MutexLock lock(disk->mutex_);
     if (rc == SQLITE_OK) disk->synced_.erase(path);
     return rc;
   }
@@ -97,7 +97,7 @@ class FaultyVfs {
     below->pMethods->xFileSize(below, &size);
     std::string content(static_cast<size_t>(size), '\0');
     below->pMethods->xRead(below, content.data(), static_cast<int>(size), 0);
-    std::lock_guard lock(self.disk->mutex_);
+    MutexLock lock(self.disk->mutex_);
     self.disk->synced_[self.path] = std::move(content);
     return rc;
   }
@@ -148,9 +148,9 @@ class FaultyVfs {
   sqlite3_vfs* const below_;
   sqlite3_vfs vfs_;
   std::string name_;
-  std::mutex mutex_;
-  std::map<std::string, std::string>
-      synced_;  // guarded by mutex_; content by path at its last sync
+  Mutex mutex_;
+  std::map<std::string, std::string> synced_
+      TM_GUARDED_BY(mutex_);  // content by path at its last sync
 };
 
 }  // namespace tidemill

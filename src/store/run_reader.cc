@@ -191,7 +191,7 @@ Result<EpisodePage> RunReader::Episodes(const EpisodeFilter& filter, EpisodeSort
   const std::string list = std::string("SELECT ") + kEpisodeColumns +
                            " FROM (SELECT seq AS chosen FROM trajectories" + where.sql() + order +
                            " LIMIT ? OFFSET ?) CROSS JOIN trajectories ON seq = chosen" + order;
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   EpisodePage result;
   TM_ASSIGN_OR_RETURN(Statement count,
                       db_->Prepare("SELECT count(*) FROM trajectories" + where.sql()));
@@ -211,7 +211,7 @@ Result<EpisodePage> RunReader::Episodes(const EpisodeFilter& filter, EpisodeSort
 }
 
 Result<EpisodeDetail> RunReader::Episode(uint64_t group, uint32_t member) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   std::optional<EpisodeDetail> detail;
   const std::string find = std::string("SELECT ") + kEpisodeColumns +
                            " FROM trajectories WHERE grp = ?1 AND member = ?2 LIMIT 1";
@@ -248,15 +248,15 @@ Result<EpisodeDetail> RunReader::Episode(uint64_t group, uint32_t member) {
 }
 
 Result<GroupRow> RunReader::Group(uint64_t group) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   GroupRow result;
   bool found = false;
   BodyCodec codec;
+  const std::string where = db_->path() + ": group " + std::to_string(group);
   TM_RETURN_IF_ERROR(ForEachRow(
       *db_, "SELECT lease, report FROM groups WHERE grp = ?1",
       [&](Statement& row) -> Status {
         found = true;
-        const std::string where = db_->path() + ": group " + std::to_string(group);
         TM_RETURN_IF_ERROR(codec.Unpack(row.Bytes(0), result.lease).WithContext(where));
         result.report.set_group(group);
         if (row.IsNull(1)) return Ok();

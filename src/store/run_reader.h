@@ -7,12 +7,12 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "core/mutex.h"
 #include "core/status.h"
 #include "proto/tidemill.pb.h"
 #include "store/run_db.h"
@@ -210,8 +210,8 @@ class RunReader {
  private:
   explicit RunReader(std::unique_ptr<Database> db);
 
-  std::mutex mutex_;
-  std::unique_ptr<Database> db_;  // guarded by mutex_
+  Mutex mutex_;
+  std::unique_ptr<Database> db_ TM_GUARDED_BY(mutex_);
 };
 
 }  // namespace tidemill

@@ -63,7 +63,7 @@ class Bookkeeper {
 }  // namespace
 
 Result<GroupBooks> RunReader::Books() {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   Bookkeeper keeper(db_->path());
   TM_RETURN_IF_ERROR(
       ForEachRow(*db_, kGroups, [&](const Statement& row) { return keeper.Add(row); }));

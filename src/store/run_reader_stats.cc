@@ -113,13 +113,13 @@ Result<EvalResult> ReadEval(Database& db, const std::string& eval_name) {
 }  // namespace
 
 Result<std::vector<TaskStats>> RunReader::Tasks(v1::Purpose purpose) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return ReadTasks(*db_, "INDEXED BY trajectories_by_task WHERE ?1 = 0 OR purpose = ?1",
                    static_cast<int>(purpose));
 }
 
 Result<std::vector<TaskStats>> RunReader::EvalTasks(const std::string& eval_name) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return ReadTasks(*db_, "WHERE purpose = 2 AND eval_name = ?1", eval_name);
 }
 
@@ -136,7 +136,7 @@ Result<std::vector<PassRatePoint>> RunReader::PassRateOverTime(const std::string
                                         : " FROM trajectories INDEXED BY trajectories_by_task "
                                           "WHERE purpose = ?1 AND reward IS NOT NULL AND task = ?2";
   const auto kind = static_cast<int>(purpose);
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   int64_t first = 0, last = -1;
   for (const auto& [time, order] : {std::pair{&first, ""}, std::pair{&last, " DESC"}}) {
     TM_RETURN_IF_ERROR(ForEachRow(
@@ -171,7 +171,7 @@ Result<std::vector<PassRatePoint>> RunReader::PassRateOverTime(const std::string
 
 Result<std::vector<StepRow>> RunReader::Steps(uint64_t after, uint64_t limit) {
   TM_RETURN_IF_ERROR(CheckLimit(limit));
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   std::vector<StepRow> steps;
   TM_RETURN_IF_ERROR(ForEachRow(
       *db_,
@@ -187,7 +187,7 @@ Result<std::vector<StepRow>> RunReader::Steps(uint64_t after, uint64_t limit) {
 }
 
 Result<RunCounts> RunReader::Counts() {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   RunCounts counts;
   TM_RETURN_IF_ERROR(
       ForEachRow(*db_, "SELECT fate, purpose, count(*) FROM trajectories GROUP BY fate, purpose",
@@ -234,7 +234,7 @@ Result<RunCounts> RunReader::Counts() {
 }
 
 Result<std::vector<EvalResult>> RunReader::Evals() {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   std::vector<std::string> names;
   TM_RETURN_IF_ERROR(ForEachRow(
       *db_,
@@ -252,14 +252,14 @@ Result<std::vector<EvalResult>> RunReader::Evals() {
 }
 
 Result<EvalResult> RunReader::Eval(const std::string& eval_name) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   TM_ASSIGN_OR_RETURN(EvalResult result, ReadEval(*db_, eval_name));
   if (result.tasks == 0) return NotFound(db_->path() + ": no evaluation \"" + eval_name + "\"");
   return result;
 }
 
 Result<std::vector<CheckpointRecord>> RunReader::Checkpoints() {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   std::vector<CheckpointRecord> checkpoints;
   TM_RETURN_IF_ERROR(ForEachRow(
       *db_, "SELECT step, version, path, at_ms FROM checkpoints WHERE abandoned = 0 ORDER BY step",

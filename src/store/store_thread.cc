@@ -26,8 +26,8 @@ struct StoreThread::Inbox {
   const size_t capacity;
   std::atomic<size_t> in_flight{0};
   Mailbox<StoreDone> events;
-  std::mutex mutex;
-  bool open = true;  // guarded by mutex
+  Mutex mutex;
+  bool open TM_GUARDED_BY(mutex) = true;
 };
 
 class StoreThread::Client final : public StorePort {
@@ -35,7 +35,7 @@ class StoreThread::Client final : public StorePort {
   Client(StoreThread& store, size_t capacity)
       : store_(store), inbox_(std::make_shared<Inbox>(capacity)) {}
   ~Client() override {
-    std::lock_guard lock(inbox_->mutex);
+    MutexLock lock(inbox_->mutex);
     inbox_->open = false;
   }
 
@@ -64,10 +64,10 @@ StoreThread::~StoreThread() {
 
 void StoreThread::Stop() {
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     stopping_ = true;
   }
-  arrived_.notify_all();
+  arrived_.NotifyAll();
   if (thread_.joinable()) thread_.join();
 }
 
@@ -77,27 +77,27 @@ std::unique_ptr<StorePort> StoreThread::NewClient(size_t capacity) {
 
 void StoreThread::Submit(Pending pending) {
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     TM_CHECK(!stopping_, "nothing may be submitted to a store that was stopped");
     queue_.push_back(std::move(pending));
   }
-  arrived_.notify_one();
+  arrived_.NotifyOne();
 }
 
 StoreThread::Stats StoreThread::stats() const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   Stats stats = stats_;
   stats.queued = queue_.size();
   return stats;
 }
 
 Status StoreThread::health() const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return health_;
 }
 
 void StoreThread::SetHealth(Status status) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   health_ = std::move(status);
 }
 
@@ -113,8 +113,8 @@ void StoreThread::Run() {
 
 // Waits for ops. None: the thread was stopped and everything is written.
 std::vector<StoreThread::Pending> StoreThread::TakeSome() {
-  std::unique_lock lock(mutex_);
-  arrived_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
+  MutexLock lock(mutex_);
+  arrived_.Wait(lock, [this]() TM_REQUIRES(mutex_) { return stopping_ || !queue_.empty(); });
   std::vector<Pending> batch;
   size_t bytes = 0;
   while (!queue_.empty() && batch.size() < options_.transaction_ops_max &&
@@ -138,7 +138,7 @@ void StoreThread::Carry(std::vector<Pending> batch) {
       failing_since_ = kNever;
       SetHealth(Ok());
       {
-        std::lock_guard lock(mutex_);
+        MutexLock lock(mutex_);
         ++stats_.transactions;
       }
       for (size_t i = 0; i < batch.size(); ++i) {
@@ -161,21 +161,22 @@ void StoreThread::Carry(std::vector<Pending> batch) {
 // False: it has failed for too long, or the thread is to stop.
 bool StoreThread::WaitToRetry(Time failing_since, milliseconds& backoff) {
   if (clock_.Now() - failing_since >= options_.give_up_after) return false;
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   ++stats_.retries;
-  const bool stop = arrived_.wait_for(lock, backoff, [this] { return stopping_; });
+  const bool stop =
+      arrived_.WaitFor(lock, backoff, [this]() TM_REQUIRES(mutex_) { return stopping_; });
   backoff = std::min(backoff * 2, options_.backoff_max);
   return !stop;
 }
 
 void StoreThread::Answer(Pending& pending, Status status, uint64_t version) {
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     ++stats_.ops;
     if (status.code() == Code::kUnavailable) ++stats_.given_up;
   }
   Inbox& inbox = *pending.inbox;
-  std::lock_guard lock(inbox.mutex);
+  MutexLock lock(inbox.mutex);
   inbox.in_flight.fetch_sub(1);
   if (inbox.open) inbox.events.Post({pending.tag, std::move(status), version});
 }

@@ -3,16 +3,15 @@
 //   client.Submit -> [queue] -> take all -> RunDb::Apply (one sync) -> client.events()
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <thread>
 #include <vector>
 
 #include "core/clock.h"
 #include "core/metrics.h"
+#include "core/mutex.h"
 #include "store/run_db.h"
 #include "store/store_port.h"
 
@@ -85,12 +84,13 @@ class StoreThread {
   BusyMeter busy_;
   Time failing_since_ = kNever;  // the thread's own
 
-  mutable std::mutex mutex_;
-  std::condition_variable arrived_;
-  std::deque<Pending> queue_;  // guarded by mutex_; bounded by the sum of the clients' capacities
-  bool stopping_ = false;      // guarded by mutex_
-  Stats stats_;                // guarded by mutex_
-  Status health_;              // guarded by mutex_
+  mutable Mutex mutex_;
+  CondVar arrived_;
+  std::deque<Pending> queue_
+      TM_GUARDED_BY(mutex_);  // bounded by the sum of the clients' capacities
+  bool stopping_ TM_GUARDED_BY(mutex_) = false;
+  Stats stats_ TM_GUARDED_BY(mutex_);
+  Status health_ TM_GUARDED_BY(mutex_);
   std::thread thread_;
 };
 

@@ -6,7 +6,7 @@ namespace tidemill {
 
 Result<BoxPool*> RootPools::Of(const std::string& root) {
   if (root.empty()) return &usual_;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (const auto found = rooted_.find(root); found != rooted_.end())
     return found->second.pool.get();
   const auto place = FindRoot(root, RootsFolder(roots_));

@@ -4,9 +4,9 @@
 
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 
+#include "core/mutex.h"
 #include "core/status.h"
 #include "tools/box/box_host.h"
 #include "tools/box/box_pool.h"
@@ -33,8 +33,8 @@ class RootPools {
   BoxPool& usual_;
   const BoxHostOptions like_;
   const std::string roots_;
-  std::mutex mutex_;
-  std::map<std::string, Rooted> rooted_;  // guarded by mutex_; by hash
+  Mutex mutex_;
+  std::map<std::string, Rooted> rooted_ TM_GUARDED_BY(mutex_);  // by hash
 };
 
 }  // namespace tidemill

@@ -6,7 +6,7 @@ namespace tidemill {
 
 bool ShellBoxes::Reserve(Time now) {
   std::vector<Kept> idle;  // closed outside the lock
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (reserved_ >= capacity_) {
     for (auto it = kept_.begin(); it != kept_.end();) {
       if (now - it->second.since <= idle_max_) {
@@ -24,18 +24,18 @@ bool ShellBoxes::Reserve(Time now) {
 }
 
 void ShellBoxes::Release() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   --reserved_;
 }
 
 std::unique_ptr<ShellBox> ShellBoxes::Take(const TrajectoryKey& episode) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   auto node = kept_.extract(episode.ToString());
   return node.empty() ? nullptr : std::move(node.mapped().shell);
 }
 
 void ShellBoxes::Keep(const TrajectoryKey& episode, std::unique_ptr<ShellBox> shell, Time now) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   kept_[episode.ToString()] = {std::move(shell), now};
 }
 
@@ -46,13 +46,13 @@ void ShellBoxes::Drop(const TrajectoryKey& episode) {
 
 void ShellBoxes::DropAll() {
   std::map<std::string, Kept> gone;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   gone.swap(kept_);
   reserved_ -= gone.size();
 }
 
 size_t ShellBoxes::size() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return kept_.size();
 }
 

@@ -6,11 +6,11 @@
 #include <cstddef>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 
 #include "core/clock.h"
 #include "core/ids.h"
+#include "core/mutex.h"
 #include "tools/box/box.h"
 
 namespace tidemill {
@@ -46,9 +46,9 @@ class ShellBoxes {
 
   const size_t capacity_;
   const Duration idle_max_;
-  mutable std::mutex mutex_;
-  std::map<std::string, Kept> kept_;  // guarded by mutex_; by TrajectoryKey::ToString
-  size_t reserved_ = 0;               // guarded by mutex_: kept and in use
+  mutable Mutex mutex_;
+  std::map<std::string, Kept> kept_ TM_GUARDED_BY(mutex_);  // by TrajectoryKey::ToString
+  size_t reserved_ TM_GUARDED_BY(mutex_) = 0;               // kept and in use
 };
 
 }  // namespace tidemill

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <atomic>
-#include <mutex>
 #include <thread>
 
+#include "core/mutex.h"
 #include "core/text.h"
 #include "tools/box/box_pool.h"
 #include "tools/box/kept_boxes.h"
@@ -223,11 +223,11 @@ Result<std::vector<TaskTrial>> TryTasks(const std::vector<v1::Task>& tasks,
   ToolRunner runner(pool, roots, kept, shells, &blobs, clock, std::move(tools));
   std::vector<TaskTrial> trials(tasks.size());
   std::atomic<size_t> next{0};
-  std::mutex telling;
+  Mutex telling;
   const auto work = [&] {
     for (size_t i = next++; i < tasks.size(); i = next++) {
       trials[i] = Trial(tasks[i], runner, blobs).Run();
-      const std::lock_guard lock(telling);
+      const MutexLock lock(telling);
       if (done) done(trials[i]);
     }
   };

@@ -41,12 +41,10 @@ void ToolExecutor::Start() {
   roots_ = std::make_unique<RootPools>(*pool_, options_.boxes, options_.roots);
   runner_ =
       std::make_unique<ToolRunner>(*pool_, *roots_, kept_, shells_, blobs_, clock_, options_.tools);
-  lanes_[At(ToolLane::kAgent)].slots = options_.slots;
-  lanes_[At(ToolLane::kGrade)].slots = options_.grade_slots;
   completions_ =
       std::make_unique<Mailbox<ToolCompletion>>(2 * (options_.slots + options_.grade_slots));
   for (const ToolLane lane : {ToolLane::kAgent, ToolLane::kGrade}) {
-    for (size_t i = 0; i < lanes_[At(lane)].slots; ++i) {
+    for (size_t i = 0; i < slots(lane); ++i) {
       const size_t slot = busy_.size();
       busy_.emplace_back();
       threads_.emplace_back([this, lane, slot] { Work(lane, slot); });
@@ -56,10 +54,10 @@ void ToolExecutor::Start() {
 
 ToolExecutor::~ToolExecutor() {
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     stopping_ = true;
     for (auto& [tag, entry] : under_way_) entry.second->Cancel();
-    changed_.notify_all();
+    changed_.NotifyAll();
   }
   for (std::thread& thread : threads_) thread.join();
   kept_.DropAll();
@@ -79,7 +77,7 @@ void ToolExecutor::Submit(v1::ToolRequest request, uint64_t tag) {
   job.tag = tag;
   job.cancellation = std::make_shared<Cancellation>();
   const ToolLane lane = LaneOf(request);
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   TM_CHECK(lanes_[At(lane)].under_way < capacity(lane), "more tool requests than were agreed");
   const bool added =
       under_way_.try_emplace(tag, TrajectoryKey::From(request.episode()), job.cancellation).second;
@@ -87,13 +85,13 @@ void ToolExecutor::Submit(v1::ToolRequest request, uint64_t tag) {
   job.request = std::move(request);
   ++lanes_[At(lane)].under_way;
   lanes_[At(lane)].queue.push_back(std::move(job));
-  changed_.notify_all();
+  changed_.NotifyAll();
 }
 
 void ToolExecutor::Cancel(const v1::TrajectoryId& episode) {
   const TrajectoryKey key = TrajectoryKey::From(episode);
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     for (auto& [tag, entry] : under_way_) {
       if (entry.first == key) entry.second->Cancel();
     }
@@ -103,26 +101,26 @@ void ToolExecutor::Cancel(const v1::TrajectoryId& episode) {
 }
 
 void ToolExecutor::Work(ToolLane lane, size_t slot) {
+  MutexLock lock(mutex_);
   Lane& mine = lanes_[At(lane)];
-  std::unique_lock lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [&] { return stopping_ || !mine.queue.empty(); });
+    changed_.Wait(lock, [&]() TM_REQUIRES(mutex_) { return stopping_ || !mine.queue.empty(); });
     if (stopping_) return;
     Job job = std::move(mine.queue.front());
     mine.queue.pop_front();
-    lock.unlock();
+    lock.Unlock();
     busy_[slot].Begin(clock_.Now());
     ToolCompletion completion{job.tag, Carry(job)};
     busy_[slot].End(clock_.Now());
     Count(completion.result);
-    lock.lock();
+    lock.Lock();
     under_way_.erase(job.tag);
     --mine.under_way;
     if (stopping_) return;
     // Without the lock: whoever is woken may submit the next request at once.
-    lock.unlock();
+    lock.Unlock();
     completions_->Post(std::move(completion));
-    lock.lock();
+    lock.Lock();
   }
 }
 

@@ -2,17 +2,16 @@
 // own.
 #pragma once
 
-#include <condition_variable>
 #include <deque>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <thread>
 #include <vector>
 
 #include "core/clock.h"
 #include "core/ids.h"
 #include "core/metrics.h"
+#include "core/mutex.h"
 #include "store/blobs.h"
 #include "tools/box/box_host.h"
 #include "tools/box/box_pool.h"
@@ -72,7 +71,6 @@ class ToolExecutor final : public ToolPort {
   };
   struct Lane {
     std::deque<Job> queue;
-    size_t slots = 0;
     size_t under_way = 0;
   };
 
@@ -94,12 +92,13 @@ class ToolExecutor final : public ToolPort {
   std::unique_ptr<Mailbox<ToolCompletion>> completions_;
   std::deque<BusyMeter> busy_;  // one a slot
 
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  Lane lanes_[kToolLanes];  // guarded by mutex_
-  // Guarded by mutex_: what is queued or runs, by tag.
-  std::map<uint64_t, std::pair<TrajectoryKey, std::shared_ptr<Cancellation>>> under_way_;
-  bool stopping_ = false;  // guarded by mutex_
+  Mutex mutex_;
+  CondVar changed_;
+  Lane lanes_[kToolLanes] TM_GUARDED_BY(mutex_);
+  // What is queued or runs, by tag.
+  std::map<uint64_t, std::pair<TrajectoryKey, std::shared_ptr<Cancellation>>> under_way_
+      TM_GUARDED_BY(mutex_);
+  bool stopping_ TM_GUARDED_BY(mutex_) = false;
   std::vector<std::thread> threads_;
 };
 

@@ -8,10 +8,10 @@
 #pragma once
 
 #include <functional>
-#include <mutex>
 #include <string>
 
 #include "core/clock.h"
+#include "core/mutex.h"
 #include "proto/tidemill.pb.h"
 #include "store/blobs.h"
 #include "tools/box/box_pool.h"
@@ -29,25 +29,25 @@ namespace tidemill {
 class Cancellation {
  public:
   void Cancel() {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     cancelled_ = true;
     if (box_ != nullptr) box_->Kill();
   }
   bool cancelled() const {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     return cancelled_;
   }
   // The box to end on Cancel; null: none. It must be there until this is called again.
   void Watch(Box* box) {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     box_ = box;
     if (cancelled_ && box_ != nullptr) box_->Kill();
   }
 
  private:
-  mutable std::mutex mutex_;
-  bool cancelled_ = false;  // guarded by mutex_
-  Box* box_ = nullptr;      // guarded by mutex_
+  mutable Mutex mutex_;
+  bool cancelled_ TM_GUARDED_BY(mutex_) = false;
+  Box* box_ TM_GUARDED_BY(mutex_) = nullptr;
 };
 
 // What a tool does in a box. Fills in the result; true: the machine was too busy for it to count.

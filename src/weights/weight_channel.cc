@@ -1,8 +1,9 @@
 #include "weights/weight_channel.h"
 
 #include <atomic>
-#include <mutex>
 #include <string>
+
+#include "core/mutex.h"
 
 namespace tidemill {
 namespace {
@@ -11,7 +12,7 @@ class LocalWeightChannel final : public WeightChannel {
  public:
   Status Publish(PublishedWeights weights) override {
     if (weights.weights == nullptr) return Invalid("nothing to publish: the weights are missing");
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     if (weights.version <= newest_.version) {
       return Invalid("version " + std::to_string(weights.version) + " is not above " +
                      std::to_string(newest_.version) + ", the newest published");
@@ -23,14 +24,14 @@ class LocalWeightChannel final : public WeightChannel {
 
   Result<PublishedWeights> NewerThan(uint64_t have) override {
     if (version_.load(std::memory_order_acquire) <= have) return PublishedWeights{};
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     return newest_;
   }
 
  private:
   std::atomic<uint64_t> version_{0};
-  std::mutex mutex_;
-  PublishedWeights newest_;  // guarded by mutex_
+  Mutex mutex_;
+  PublishedWeights newest_ TM_GUARDED_BY(mutex_);
 };
 
 }  // namespace

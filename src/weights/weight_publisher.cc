@@ -13,7 +13,7 @@ WeightPublisher::WeightPublisher(Encode encode, Options options)
 Status WeightPublisher::Publish(PublishedWeights weights) {
   if (weights.weights == nullptr) return Invalid("nothing to publish: the weights are missing");
   TM_ASSIGN_OR_RETURN(const EncodedWeights encoded, encode_(*weights.weights));
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   if (weights.version <= newest_.version) {
     return Invalid("version " + std::to_string(weights.version) + " is not above " +
                    std::to_string(newest_.version) + ", the newest published");
@@ -49,19 +49,19 @@ void WeightPublisher::PutFiles(const SafetensorsParts& parts) {
 }
 
 Result<PublishedWeights> WeightPublisher::NewerThan(uint64_t have) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return newest_.version > have ? newest_ : PublishedWeights{};
 }
 
 void WeightPublisher::WantFiles() {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   if (std::exchange(want_files_, true) || newest_.weights == nullptr) return;
   const Result<EncodedWeights> encoded = encode_(*newest_.weights);
   if (encoded.ok()) PutFiles(*encoded->parts);
 }
 
 std::string WeightPublisher::shm_location() const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return shm_ == nullptr ? "" : shm_->location();
 }
 

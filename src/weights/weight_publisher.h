@@ -3,9 +3,9 @@
 
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 
+#include "core/mutex.h"
 #include "weights/shm_weights.h"
 #include "weights/weight_channel.h"
 #include "weights/weight_wire.h"
@@ -42,16 +42,16 @@ class WeightPublisher final : public WeightChannel {
   const Options& options() const { return options_; }
 
  private:
-  void PutFiles(const SafetensorsParts& parts);
+  void PutFiles(const SafetensorsParts& parts) TM_REQUIRES(mutex_);
 
   const Encode encode_;
   const Options options_;
-  mutable std::mutex mutex_;
-  PublishedWeights newest_;             // guarded by mutex_
-  std::unique_ptr<ShmWeightSink> shm_;  // guarded by mutex_
-  bool no_shm_ = false;                 // guarded by mutex_; there is no memory to share
-  std::unique_ptr<WeightSink> files_;   // guarded by mutex_
-  bool want_files_ = false;             // guarded by mutex_
+  mutable Mutex mutex_;
+  PublishedWeights newest_ TM_GUARDED_BY(mutex_);
+  std::unique_ptr<ShmWeightSink> shm_ TM_GUARDED_BY(mutex_);
+  bool no_shm_ TM_GUARDED_BY(mutex_) = false;  // there is no memory to share
+  std::unique_ptr<WeightSink> files_ TM_GUARDED_BY(mutex_);
+  bool want_files_ TM_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace tidemill

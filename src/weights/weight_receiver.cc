@@ -19,17 +19,17 @@ WeightReceiver::WeightReceiver(Decode decode)
 
 WeightReceiver::~WeightReceiver() {
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     stop_ = true;
   }
-  changed_.notify_all();
+  changed_.NotifyAll();
   thread_.join();
 }
 
 void WeightReceiver::Follow(std::unique_ptr<WeightSource> source) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   next_source_ = std::move(source);
-  changed_.notify_all();
+  changed_.NotifyAll();
 }
 
 Status WeightReceiver::Publish(PublishedWeights) {
@@ -38,28 +38,30 @@ Status WeightReceiver::Publish(PublishedWeights) {
 
 Result<PublishedWeights> WeightReceiver::NewerThan(uint64_t have) {
   if (version_.load(std::memory_order_acquire) <= have) return PublishedWeights{};
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return newest_;
 }
 
 Result<PublishedWeights> WeightReceiver::WaitForFirst(Duration patience) {
-  std::unique_lock lock(mutex_);
-  if (changed_.wait_for(lock, patience, [this] { return newest_.weights != nullptr; }))
+  MutexLock lock(mutex_);
+  if (changed_.WaitFor(lock, patience,
+                       [this]() TM_REQUIRES(mutex_) { return newest_.weights != nullptr; }))
     return newest_;
   return Timeout("received no weights" +
                  (last_failure_.ok() ? std::string() : ": " + last_failure_.message()));
 }
 
 void WeightReceiver::Pause(Duration time) {
-  std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, time, [this] { return stop_ || next_source_ != nullptr; });
+  MutexLock lock(mutex_);
+  changed_.WaitFor(lock, time,
+                   [this]() TM_REQUIRES(mutex_) { return stop_ || next_source_ != nullptr; });
 }
 
 void WeightReceiver::Run() {
   std::unique_ptr<WeightSource> source;
   while (true) {
     {
-      std::lock_guard lock(mutex_);
+      MutexLock lock(mutex_);
       if (stop_) return;
       if (next_source_ != nullptr) source = std::move(next_source_);
     }
@@ -82,15 +84,15 @@ void WeightReceiver::Fetch(WeightSource& source) {
     Log(LogLevel::kWarn, "rejected new weights",
         {{"have", version_.load()}, {"why", weights.status().message()}});
     {
-      std::lock_guard lock(mutex_);
+      MutexLock lock(mutex_);
       last_failure_ = weights.status();
     }
     return Pause(kSpoiltPause);
   }
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   newest_ = {blob->version, blob->step, std::move(*weights)};
   version_.store(blob->version, std::memory_order_release);
-  changed_.notify_all();
+  changed_.NotifyAll();
 }
 
 }  // namespace tidemill

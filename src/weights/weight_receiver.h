@@ -3,12 +3,11 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <thread>
 
+#include "core/mutex.h"
 #include "weights/weight_channel.h"
 #include "weights/weight_wire.h"
 
@@ -45,13 +44,13 @@ class WeightReceiver final : public WeightChannel {
   std::atomic<uint64_t> refused_{0};
   WeightBuffers buffers_;  // the thread's
 
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::unique_ptr<WeightSource> next_source_;  // guarded by mutex_
-  PublishedWeights newest_;                    // guarded by mutex_
-  Status last_failure_;                        // guarded by mutex_
-  bool stop_ = false;                          // guarded by mutex_
-  std::thread thread_;                         // last: it uses all of the above
+  Mutex mutex_;
+  CondVar changed_;
+  std::unique_ptr<WeightSource> next_source_ TM_GUARDED_BY(mutex_);
+  PublishedWeights newest_ TM_GUARDED_BY(mutex_);
+  Status last_failure_ TM_GUARDED_BY(mutex_);
+  bool stop_ TM_GUARDED_BY(mutex_) = false;
+  std::thread thread_;  // last: it uses all of the above
 };
 
 }  // namespace tidemill

@@ -25,14 +25,14 @@ MemoryBus::MemoryBus(const Clock& clock) : clock_(clock) {
 }
 
 MemoryBus::SlotPtr MemoryBus::Find(std::string_view topic) const {
-  std::shared_lock lock(slots_mutex_);
+  ReaderLock lock(slots_mutex_);
   auto found = slots_.find(topic);
   return found == slots_.end() ? nullptr : found->second;
 }
 
 MemoryBus::SlotPtr MemoryBus::FindOrAdd(std::string_view topic) {
   if (SlotPtr slot = Find(topic)) return slot;
-  std::unique_lock lock(slots_mutex_);
+  WriterLock lock(slots_mutex_);
   SlotPtr& slot = slots_[std::string(topic)];
   if (slot == nullptr) slot = std::make_shared<Slot>(std::string(topic));
   return slot;
@@ -41,7 +41,7 @@ MemoryBus::SlotPtr MemoryBus::FindOrAdd(std::string_view topic) {
 std::vector<MemoryBus::SlotPtr> MemoryBus::AllSlots() const {
   std::vector<SlotPtr> all;
   {
-    std::shared_lock lock(slots_mutex_);
+    ReaderLock lock(slots_mutex_);
     all.reserve(slots_.size());
     for (const auto& [name, slot] : slots_) all.push_back(slot);
   }
@@ -53,7 +53,7 @@ std::vector<MemoryBus::SlotPtr> MemoryBus::AllSlots() const {
 
 void MemoryBus::WakeAll(Slot& slot) {
   if (slot.listeners.load() == 0) return;
-  std::lock_guard lock(slot.wakers_mutex);
+  MutexLock lock(slot.wakers_mutex);
   for (Waker* waker : slot.wakers) waker->Wake();
 }
 
@@ -67,7 +67,7 @@ void MemoryBus::Bury(const Slot& from, std::vector<MemoryTopic::Dead> dead) {
     letter.set_deliveries(one.deliveries);
     letter.set_died_ms(clock_.WallMs());
     std::string body = letter.SerializeAsString();
-    std::lock_guard lock(grave->mutex);
+    MutexLock lock(grave->mutex);
     if (!grave->topic.HasRoom()) {
       ++dropped_dead_letters_;
       if (!grave->topic.DropOldest()) continue;  // all are held: the newest goes instead
@@ -86,7 +86,7 @@ Status MemoryBus::With(std::string_view topic, Use use) {
   bool wake = false;
   Status status;
   {
-    std::lock_guard lock(slot->mutex);
+    MutexLock lock(slot->mutex);
     if (!slot->open) return NoTopic(topic);
     const Time now = clock_.Now();
     wake = slot->topic.Expire(now, dead);
@@ -104,7 +104,7 @@ Status MemoryBus::Open(std::string_view topic, const TopicOptions& options) {
   while (true) {
     SlotPtr slot = FindOrAdd(topic);
     {
-      std::lock_guard lock(slot->mutex);
+      MutexLock lock(slot->mutex);
       slot->open = true;
       slot->topic.SetOptions(options);
     }
@@ -212,14 +212,14 @@ void MemoryBus::Subscribe(std::string_view topic, Waker& waker) {
   while (true) {
     SlotPtr slot = FindOrAdd(topic);
     {
-      std::lock_guard lock(slot->wakers_mutex);
+      MutexLock lock(slot->wakers_mutex);
       slot->wakers.push_back(&waker);
       slot->listeners = slot->wakers.size();
     }
     if (Find(topic) != slot) continue;  // Remove() took it off the map; nobody will wake through it
     bool ready;
     {
-      std::lock_guard lock(slot->mutex);
+      MutexLock lock(slot->mutex);
       ready = slot->topic.has_ready();
     }
     if (ready) WakeAll(*slot);
@@ -229,7 +229,7 @@ void MemoryBus::Subscribe(std::string_view topic, Waker& waker) {
 
 void MemoryBus::Unsubscribe(Waker& waker) {
   for (const SlotPtr& slot : AllSlots()) {
-    std::lock_guard lock(slot->wakers_mutex);
+    MutexLock lock(slot->wakers_mutex);
     std::erase(slot->wakers, &waker);
     slot->listeners = slot->wakers.size();
   }
@@ -240,11 +240,11 @@ void MemoryBus::Unsubscribe(Waker& waker) {
 Status MemoryBus::Remove(std::string_view topic) {
   if (closed_) return BusClosed();
   if (topic == kDeadTopic) return Invalid("the topic \"dead\" belongs to the bus");
-  std::unique_lock lock(slots_mutex_);
+  WriterLock lock(slots_mutex_);
   auto found = slots_.find(topic);
   if (found == slots_.end()) return NoTopic(topic);
   SlotPtr slot = found->second;
-  std::lock_guard slot_lock(slot->mutex);
+  MutexLock slot_lock(slot->mutex);
   const bool was_open = std::exchange(slot->open, false);
   slot->topic = MemoryTopic();
   if (slot->listeners.load() == 0) slots_.erase(found);
@@ -267,7 +267,7 @@ void MemoryBus::Poll() {
 Time MemoryBus::NextDeadline() const {
   Time next = kNever;
   for (const SlotPtr& slot : AllSlots()) {
-    std::lock_guard lock(slot->mutex);
+    MutexLock lock(slot->mutex);
     next = std::min(next, slot->topic.NextDeadline());
   }
   return next;
@@ -276,7 +276,7 @@ Time MemoryBus::NextDeadline() const {
 std::vector<std::string> MemoryBus::Topics() const {
   std::vector<std::string> names;
   for (const SlotPtr& slot : AllSlots()) {
-    std::lock_guard lock(slot->mutex);
+    MutexLock lock(slot->mutex);
     if (slot->open) names.push_back(slot->name);
   }
   return names;
@@ -284,20 +284,20 @@ std::vector<std::string> MemoryBus::Topics() const {
 
 BusTicker::BusTicker(MemoryBus& bus, Duration period)
     : thread_([this, &bus, period] {
-        std::unique_lock lock(mutex_);
-        while (!wake_.wait_for(lock, period, [this] { return stop_; })) {
-          lock.unlock();
+        MutexLock lock(mutex_);
+        while (!wake_.WaitFor(lock, period, [this]() TM_REQUIRES(mutex_) { return stop_; })) {
+          lock.Unlock();
           bus.Poll();
-          lock.lock();
+          lock.Lock();
         }
       }) {}
 
 BusTicker::~BusTicker() {
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     stop_ = true;
   }
-  wake_.notify_all();
+  wake_.NotifyAll();
   thread_.join();
 }
 

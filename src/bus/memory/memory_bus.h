@@ -3,10 +3,7 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <memory>
-#include <mutex>
-#include <shared_mutex>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -15,6 +12,7 @@
 
 #include "bus/bus.h"
 #include "bus/memory/memory_topic.h"
+#include "core/mutex.h"
 
 namespace tidemill {
 
@@ -57,11 +55,11 @@ class MemoryBus final : public Bus {
   struct Slot {
     explicit Slot(std::string topic_name) : name(std::move(topic_name)) {}
     const std::string name;
-    std::mutex mutex;
-    bool open = false;                  // guarded by mutex
-    MemoryTopic topic;                  // guarded by mutex
-    std::mutex wakers_mutex;            // held while waking; never together with `mutex`
-    std::vector<Waker*> wakers;         // guarded by wakers_mutex
+    Mutex mutex;
+    bool open TM_GUARDED_BY(mutex) = false;
+    MemoryTopic topic TM_GUARDED_BY(mutex);
+    Mutex wakers_mutex;  // held while waking; never together with `mutex`
+    std::vector<Waker*> wakers TM_GUARDED_BY(wakers_mutex);
     std::atomic<size_t> listeners = 0;  // wakers.size(), so that a silent topic costs no lock
   };
   using SlotPtr = std::shared_ptr<Slot>;
@@ -86,8 +84,9 @@ class MemoryBus final : public Bus {
   std::atomic<uint64_t> next_id_ = 1;
   std::atomic<uint64_t> next_token_ = 1;
   std::atomic<uint64_t> dropped_dead_letters_ = 0;
-  mutable std::shared_mutex slots_mutex_;
-  std::unordered_map<std::string, SlotPtr, NameHash, std::equal_to<>> slots_;  // by slots_mutex_
+  mutable SharedMutex slots_mutex_;
+  std::unordered_map<std::string, SlotPtr, NameHash, std::equal_to<>> slots_
+      TM_GUARDED_BY(slots_mutex_);
 };
 
 // Calls Poll() every `period` of real time on a thread of its own, for as long as it lives: what a
@@ -98,9 +97,9 @@ class BusTicker {
   ~BusTicker();
 
  private:
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  bool stop_ = false;  // guarded by mutex_
+  Mutex mutex_;
+  CondVar wake_;
+  bool stop_ TM_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
 

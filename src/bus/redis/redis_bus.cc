@@ -22,7 +22,10 @@ Result<std::unique_ptr<RedisBus>> RedisBus::Connect(RedisBusOptions options) {
   std::unique_ptr<RedisBus> bus(new RedisBus(std::move(options)));
   TopicOptions dead;
   dead.capacity = kDeadCapacity;
-  bus->shared_.local.OpenDeadLetters(dead);
+  {
+    MutexLock lock(bus->shared_.mutex);
+    bus->shared_.local.OpenDeadLetters(dead);
+  }
   const Clock& clock = bus->options_.clock != nullptr ? *bus->options_.clock : bus->real_clock_;
   bus->io_ = std::make_unique<RedisIo>(
       bus->options_, std::move(address), clock, bus->shared_,
@@ -40,7 +43,7 @@ template <typename Use>
 auto RedisBus::With(Use use) -> decltype(use(std::declval<RedisLocal&>())) {
   decltype(use(std::declval<RedisLocal&>())) result = Closed("the bus is closed");
   {
-    std::lock_guard lock(shared_.mutex);
+    MutexLock lock(shared_.mutex);
     if (shared_.closed) return result;
     result = use(shared_.local);
   }
@@ -88,14 +91,14 @@ Status RedisBus::Remove(std::string_view topic) {
 
 void RedisBus::Subscribe(std::string_view topic, Waker& waker) {
   {
-    std::lock_guard lock(wakers_mutex_);
+    MutexLock lock(wakers_mutex_);
     auto found = wakers_.find(topic);
     if (found == wakers_.end()) found = wakers_.emplace(std::string(topic), 0).first;
     found->second.push_back(&waker);
   }
   bool fetched;
   {
-    std::lock_guard lock(shared_.mutex);
+    MutexLock lock(shared_.mutex);
     RedisTopic& known = shared_.local.FindOrAdd(topic);
     ++known.listeners;
     known.tick_now = true;  // it wakes if there is something
@@ -108,10 +111,10 @@ void RedisBus::Subscribe(std::string_view topic, Waker& waker) {
 void RedisBus::UnsubscribeAll() {
   std::map<std::string, std::vector<Waker*>, std::less<>> left;
   {
-    std::lock_guard lock(wakers_mutex_);
+    MutexLock lock(wakers_mutex_);
     left.swap(wakers_);
   }
-  std::lock_guard lock(shared_.mutex);
+  MutexLock lock(shared_.mutex);
   for (const auto& [topic, wakers] : left) {
     if (RedisTopic* known = shared_.local.Find(topic); known != nullptr) {
       known->listeners -= wakers.size();
@@ -122,20 +125,20 @@ void RedisBus::UnsubscribeAll() {
 void RedisBus::Unsubscribe(Waker& waker) {
   std::vector<std::pair<std::string, size_t>> left;
   {
-    std::lock_guard lock(wakers_mutex_);
+    MutexLock lock(wakers_mutex_);
     for (auto& [topic, wakers] : wakers_) {
       const size_t count = std::erase(wakers, &waker);
       if (count > 0) left.emplace_back(topic, count);
     }
   }
-  std::lock_guard lock(shared_.mutex);
+  MutexLock lock(shared_.mutex);
   for (const auto& [topic, count] : left) {
     if (RedisTopic* known = shared_.local.Find(topic); known != nullptr) known->listeners -= count;
   }
 }
 
 void RedisBus::WakeTopic(const std::string& topic) {
-  std::lock_guard lock(wakers_mutex_);
+  MutexLock lock(wakers_mutex_);
   auto found = wakers_.find(topic);
   if (found == wakers_.end()) return;
   for (Waker* waker : found->second) waker->Wake();
@@ -143,28 +146,28 @@ void RedisBus::WakeTopic(const std::string& topic) {
 
 void RedisBus::Close() {
   {
-    std::lock_guard lock(shared_.mutex);
+    MutexLock lock(shared_.mutex);
     if (shared_.closed) return;
     shared_.local.GiveAllBack();
     shared_.closed = true;
     shared_.closed_at = real_clock_.Now();
   }
   if (io_ != nullptr) io_->Signal();
-  std::lock_guard lock(wakers_mutex_);
+  MutexLock lock(wakers_mutex_);
   for (const auto& [topic, wakers] : wakers_) {
     for (Waker* waker : wakers) waker->Wake();
   }
 }
 
 Status RedisBus::Flush(Duration patience) {
-  std::unique_lock lock(shared_.mutex);
-  const bool settled =
-      shared_.settled.wait_for(lock, patience, [this] { return shared_.Settled(); });
+  MutexLock lock(shared_.mutex);
+  const bool settled = shared_.settled.WaitFor(
+      lock, patience, [this]() TM_REQUIRES(shared_.mutex) { return shared_.Settled(); });
   return settled ? Ok() : Timeout("redis has not executed all calls yet");
 }
 
 std::vector<std::string> RedisBus::Topics() {
-  std::lock_guard lock(shared_.mutex);
+  MutexLock lock(shared_.mutex);
   std::vector<std::string> names;
   for (const auto& [name, topic] : shared_.local.topics()) {
     if (topic.open) names.push_back(name);
@@ -173,7 +176,7 @@ std::vector<std::string> RedisBus::Topics() {
 }
 
 RedisBusStats RedisBus::Stats() {
-  std::lock_guard lock(shared_.mutex);
+  MutexLock lock(shared_.mutex);
   RedisBusStats stats = shared_.stats;
   stats.given_back = shared_.local.given_back();
   return stats;

@@ -10,11 +10,9 @@
 // fail.
 #pragma once
 
-#include <condition_variable>
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,6 +21,7 @@
 #include "bus/redis/redis_local.h"
 #include "core/blob_store.h"
 #include "core/metrics.h"
+#include "core/mutex.h"
 
 namespace tidemill {
 
@@ -60,15 +59,15 @@ struct RedisBusStats {
 // What the callers' side and the I/O thread share.
 struct RedisShared {
   RedisShared(const RedisLocalOptions& options, const Clock& clock) : local(options, clock) {}
-  std::mutex mutex;
-  std::condition_variable settled;  // everything asked for so far was done
-  RedisLocal local;                 // guarded by mutex
-  bool closed = false;              // guarded by mutex
-  Time closed_at{};                 // guarded by mutex; real time
-  size_t renewals_under_way = 0;    // guarded by mutex
-  RedisBusStats stats;              // guarded by mutex
+  Mutex mutex;
+  CondVar settled;  // everything asked for so far was done
+  RedisLocal local TM_GUARDED_BY(mutex);
+  bool closed TM_GUARDED_BY(mutex) = false;
+  Time closed_at TM_GUARDED_BY(mutex){};  // real time
+  size_t renewals_under_way TM_GUARDED_BY(mutex) = 0;
+  RedisBusStats stats TM_GUARDED_BY(mutex);
 
-  bool Settled() const { return local.Idle() && renewals_under_way == 0; }
+  bool Settled() const TM_REQUIRES(mutex) { return local.Idle() && renewals_under_way == 0; }
 };
 
 class RedisIo;
@@ -117,8 +116,8 @@ class RedisBus final : public Bus {
   const RedisBusOptions options_;
   RealClock real_clock_;
   RedisShared shared_;
-  std::mutex wakers_mutex_;  // held while waking; never together with shared_.mutex
-  std::map<std::string, std::vector<Waker*>, std::less<>> wakers_;  // guarded by wakers_mutex_
+  Mutex wakers_mutex_;  // held while waking; never together with shared_.mutex
+  std::map<std::string, std::vector<Waker*>, std::less<>> wakers_ TM_GUARDED_BY(wakers_mutex_);
   std::unique_ptr<RedisIo> io_;
 };
 

@@ -7,12 +7,12 @@
 
 #include <functional>
 #include <map>
-#include <mutex>
 #include <set>
 
 #include "bus/redis/redis_session.h"
 #include "bus/redis/redis_test_kit.h"
 #include "core/hash.h"
+#include "core/mutex.h"
 #include "proto/tidemill.pb.h"
 
 namespace tidemill {
@@ -185,7 +185,7 @@ TEST(RedisBusBodies, AMessageWhoseBodyExpiredIsDead) {
 class MapBlobs final : public BlobStore {
  public:
   Result<std::string> Put(std::string_view content) override {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     if (failures_ > 0) {
       --failures_;
       return Unavailable("no space");
@@ -195,24 +195,24 @@ class MapBlobs final : public BlobStore {
     return hash;
   }
   Result<std::string> Get(std::string_view hash) override {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     auto found = blobs_.find(hash);
     if (found == blobs_.end()) return NotFound("no blob");
     return found->second;
   }
   void FailNext(int count) {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     failures_ = count;
   }
   size_t size() {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     return blobs_.size();
   }
 
  private:
-  std::mutex mutex_;
-  int failures_ = 0;
-  std::map<std::string, std::string, std::less<>> blobs_;
+  Mutex mutex_;
+  int failures_ TM_GUARDED_BY(mutex_) = 0;
+  std::map<std::string, std::string, std::less<>> blobs_ TM_GUARDED_BY(mutex_);
 };
 
 TEST(RedisBusBodies, ALargeBodyTravelsThroughABlobStoreAlsoOneThatFailsForAWhile) {

@@ -87,7 +87,7 @@ void RedisIo::Run() {
 }
 
 bool RedisIo::Finished() {
-  std::lock_guard lock(shared_.mutex);
+  MutexLock lock(shared_.mutex);
   if (!shared_.closed) return false;
   if (Now() - shared_.closed_at > options_.close_patience) return true;
   // Answers on their way may hold messages, and those go back.
@@ -101,7 +101,7 @@ void RedisIo::TryConnect() {
   if (session.ok()) {
     failures_ = 0;
     {
-      std::lock_guard lock(shared_.mutex);
+      MutexLock lock(shared_.mutex);
       ++shared_.stats.reconnects;
     }
     LogInfo("reconnected to redis", {{"server", address_.Name()}});
@@ -127,7 +127,7 @@ void RedisIo::Adopt(RedisSession session) {
   epoch_ = session_.epoch;
   broken_ = Ok();
   {
-    std::lock_guard lock(shared_.mutex);
+    MutexLock lock(shared_.mutex);
     shared_.local.HeardAll(session_.topics);
     if (data_lost || rewinding_) {
       // Batches behind one that was not done were not done either.
@@ -153,14 +153,14 @@ void RedisIo::Adopt(RedisSession session) {
 
 // Entries the server delivered to us in replies that never came: given back, uncounted.
 void RedisIo::RecoverPending() {
-  std::lock_guard lock(shared_.mutex);
+  MutexLock lock(shared_.mutex);
   for (const auto& [name, topic] : shared_.local.topics()) {
     if (!topic.open || !topic.received) continue;
     const Asked asked = {name, topic.generation, 0};
     session_.command->Send(
         {"XPENDING", keys_.Stream(name), kRedisGroup, "-", "+", "10000", client_},
         [this, asked](ReplyPtr reply) {
-          std::lock_guard inner(shared_.mutex);
+          MutexLock inner(shared_.mutex);
           RedisTopic* current = Current(asked);
           if (current == nullptr || reply->type != REDIS_REPLY_ARRAY) return;
           std::set<std::string> known = shared_.local.Entries(asked.topic);
@@ -184,7 +184,7 @@ void RedisIo::Disconnect(const Status& why) {
   unblock_sent_ = false;
   reconnect_at_ =
       Now() + std::chrono::duration_cast<Duration>(options_.reconnect_min * random_.Uniform());
-  std::lock_guard lock(shared_.mutex);
+  MutexLock lock(shared_.mutex);
   for (auto& [name, renewals] : std::exchange(renewals_sent_, {})) {
     shared_.renewals_under_way -= renewals.size();
     auto& again = shared_.local.extends()[name];
@@ -208,7 +208,7 @@ RedisTopic* RedisIo::Current(const Asked& asked) {
 
 void RedisIo::Exchange() {
   {
-    std::lock_guard lock(shared_.mutex);
+    MutexLock lock(shared_.mutex);
     const Time now = Now();
     if (now >= next_tend_) {
       next_tend_ = now + options_.tick / 2;
@@ -267,7 +267,7 @@ void RedisIo::Wait() {
 }
 
 Time RedisIo::NextTimer() {
-  std::lock_guard lock(shared_.mutex);
+  MutexLock lock(shared_.mutex);
   Time next = std::min(next_tend_, Now() + options_.tick);
   if (shared_.local.waiting() > 0 && retry_at_ > Now()) next = std::min(next, retry_at_);
   return next;
@@ -278,8 +278,8 @@ void RedisIo::Deliver() {
   std::sort(topics.begin(), topics.end());
   topics.erase(std::unique(topics.begin(), topics.end()), topics.end());
   for (const std::string& topic : topics) wake_(topic);
-  std::lock_guard lock(shared_.mutex);
-  if (shared_.Settled()) shared_.settled.notify_all();
+  MutexLock lock(shared_.mutex);
+  if (shared_.Settled()) shared_.settled.NotifyAll();
 }
 
 }  // namespace tidemill

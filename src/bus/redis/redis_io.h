@@ -55,7 +55,8 @@ class RedisIo {
   Time NextTimer();
   void Deliver();  // wakes, and tells who waits for all to be settled
   void WakeLater(const std::string& topic) { wake_later_.push_back(topic); }
-  RedisTopic* Current(const Asked& asked);  // null: removed or made again since
+  RedisTopic* Current(const Asked& asked)
+      TM_REQUIRES(shared_.mutex);  // null: removed or made again since
   static Time Now() { return std::chrono::steady_clock::now(); }
 
   // redis_io_send.cc: calls and renewals.
@@ -63,22 +64,23 @@ class RedisIo {
   bool StoreBodies(Batch& batch);
   void SendBatch(const Batch& batch, std::string_view prev);
   void OnBatch(ReplyPtr reply);
-  void NoteBatch(const redisReply& reply, const Batch& batch);
-  void StopAt(std::string_view why, std::string_view epoch, std::string_view where);
-  void Refused(std::string_view why);
-  void SendRenewals();
+  void NoteBatch(const redisReply& reply, const Batch& batch) TM_REQUIRES(shared_.mutex);
+  void StopAt(std::string_view why, std::string_view epoch, std::string_view where)
+      TM_REQUIRES(shared_.mutex);
+  void Refused(std::string_view why) TM_REQUIRES(shared_.mutex);
+  void SendRenewals() TM_REQUIRES(shared_.mutex);
   void OnRenewals(const std::string& topic, const std::vector<RedisLocal::Renewal>& renewals,
                   ReplyPtr reply);
 
   // redis_io_fetch.cc: messages and topics.
-  void SendReads();
+  void SendReads() TM_REQUIRES(shared_.mutex);
   void StopReads();
-  void SendTicks();
+  void SendTicks() TM_REQUIRES(shared_.mutex);
   void OnTick(const Asked& asked, ReplyPtr reply);
   void RefreshTopics();
-  void SendFetches();
+  void SendFetches() TM_REQUIRES(shared_.mutex);
   void OnFetch(const Asked& asked, ReplyPtr reply);
-  void BlockForMore();
+  void BlockForMore() TM_REQUIRES(shared_.mutex);
   void OnBlocked(ReplyPtr reply);
   void TakeEntries(const Asked& asked, redisReply& entries);
   void LoadBody(const Asked& asked, RedisEntry entry);

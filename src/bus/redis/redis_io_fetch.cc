@@ -52,7 +52,7 @@ void RedisIo::SendTicks() {
 }
 
 void RedisIo::OnTick(const Asked& asked, ReplyPtr reply) {
-  std::lock_guard lock(shared_.mutex);
+  MutexLock lock(shared_.mutex);
   if (IsReplyError(*reply)) {
     const std::string text(ReplyText(*reply));
     if (text.starts_with("NOSCRIPT")) broken_ = Unavailable(text);
@@ -100,7 +100,7 @@ void RedisIo::RefreshTopics() {
   next_refresh_ = Now() + kRefreshEvery;
   session_.command->Send({"HGETALL", keys_.Topics()}, [this](ReplyPtr reply) {
     if (reply->type != REDIS_REPLY_ARRAY) return;
-    std::lock_guard lock(shared_.mutex);
+    MutexLock lock(shared_.mutex);
     shared_.local.HeardAll(ParseRedisTopics(*reply));
   });
 }
@@ -121,7 +121,7 @@ void RedisIo::SendFetches() {
 
 void RedisIo::OnFetch(const Asked& asked, ReplyPtr reply) {
   {
-    std::lock_guard lock(shared_.mutex);
+    MutexLock lock(shared_.mutex);
     if (RedisTopic* topic = Current(asked); topic != nullptr) {
       topic->asked = 0;
       topic->hungry = true;
@@ -138,7 +138,7 @@ void RedisIo::OnFetch(const Asked& asked, ReplyPtr reply) {
 // The stream or its group is not there (any more): the next tick makes it again or learns that it
 // was removed.
 void RedisIo::Suspend(const Asked& asked) {
-  std::lock_guard lock(shared_.mutex);
+  MutexLock lock(shared_.mutex);
   RedisTopic* topic = Current(asked);
   if (topic == nullptr) return;
   topic->suspended = true;
@@ -206,7 +206,7 @@ void RedisIo::TakeEntries(const Asked& asked, redisReply& reply) {
   std::vector<RedisEntry> entries = ParseRedisEntries(reply);
   std::vector<RedisEntry> elsewhere;
   {
-    std::lock_guard lock(shared_.mutex);
+    MutexLock lock(shared_.mutex);
     RedisTopic* topic = Current(asked);
     if (topic == nullptr || !topic->open) return;
     if (shared_.closed) {
@@ -254,7 +254,7 @@ void RedisIo::LoadBody(const Asked& asked, RedisEntry entry) {
 }
 
 void RedisIo::OnBody(const Asked& asked, RedisEntry entry, Result<std::string> body) {
-  std::lock_guard lock(shared_.mutex);
+  MutexLock lock(shared_.mutex);
   RedisTopic* topic = Current(asked);
   if (topic == nullptr || !topic->open) return;
   --topic->loading;

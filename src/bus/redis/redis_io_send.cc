@@ -62,12 +62,12 @@ void RedisIo::SendBatches() {
   while (in_flight_.size() < kWindow && !rewinding_ && Now() >= retry_at_) {
     Batch batch;
     {
-      std::lock_guard lock(shared_.mutex);
+      MutexLock lock(shared_.mutex);
       batch.calls = shared_.local.TakeCalls(kBatchCalls, kBatchBytes);
     }
     if (batch.calls.empty()) return;
     if (!StoreBodies(batch)) {
-      std::lock_guard lock(shared_.mutex);
+      MutexLock lock(shared_.mutex);
       shared_.local.PutBack(std::move(batch.calls));
       retry_at_ = Now() + kErrorRetry;
       return;
@@ -128,7 +128,7 @@ void RedisIo::OnBatch(ReplyPtr reply) {
   in_flight_.pop_front();
   int64_t done = 0;
   std::string_view why = ReplyText(*reply), epoch = epoch_, where;
-  std::lock_guard lock(shared_.mutex);
+  MutexLock lock(shared_.mutex);
   if (reply->type == REDIS_REPLY_ARRAY && reply->elements == 6) {
     done = reply->element[0]->integer;
     why = ReplyText(*reply->element[1]);
@@ -250,7 +250,7 @@ void RedisIo::SendRenewals() {
 
 void RedisIo::OnRenewals(const std::string& topic, const std::vector<RedisLocal::Renewal>& renewals,
                          ReplyPtr reply) {
-  std::lock_guard lock(shared_.mutex);
+  MutexLock lock(shared_.mutex);
   shared_.renewals_under_way -= renewals.size();
   auto& sent = renewals_sent_[topic];
   sent.erase(sent.begin(), sent.begin() + renewals.size());

@@ -43,19 +43,19 @@ TopicJanitor::TopicJanitor(RedisBus& bus, RedisRoster roster, std::set<std::stri
 
 TopicJanitor::~TopicJanitor() {
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     stop_ = true;
   }
-  changed_.notify_all();
+  changed_.NotifyAll();
   thread_.join();
 }
 
 void TopicJanitor::Run() {
-  std::unique_lock lock(mutex_);
-  while (!changed_.wait_for(lock, kEvery, [this] { return stop_; })) {
-    lock.unlock();
+  MutexLock lock(mutex_);
+  while (!changed_.WaitFor(lock, kEvery, [this]() TM_REQUIRES(mutex_) { return stop_; })) {
+    lock.Unlock();
     Look();
-    lock.lock();
+    lock.Lock();
   }
 }
 

@@ -2,8 +2,6 @@
 // killed cannot, and answers to it would stay on the server for ever.
 #pragma once
 
-#include <condition_variable>
-#include <mutex>
 #include <set>
 #include <string>
 #include <string_view>
@@ -12,6 +10,7 @@
 
 #include "bus/redis/redis_bus.h"
 #include "bus/redis/redis_roster.h"
+#include "core/mutex.h"
 
 namespace tidemill {
 
@@ -38,9 +37,9 @@ class TopicJanitor {
   RedisRoster roster_;                // the thread's
   const std::set<std::string> keep_;  // owners that are there without being in the roster
   std::set<std::string> suspects_;    // the thread's
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool stop_ = false;   // guarded by mutex_
+  Mutex mutex_;
+  CondVar changed_;
+  bool stop_ TM_GUARDED_BY(mutex_) = false;
   std::thread thread_;  // last: it uses all of the above
 };
 

@@ -1,11 +1,11 @@
 // A few threads that do one thing together and wait for one another.
 #pragma once
 
-#include <condition_variable>
 #include <functional>
-#include <mutex>
 #include <thread>
 #include <vector>
+
+#include "core/mutex.h"
 
 namespace tidemill {
 
@@ -17,10 +17,10 @@ class WorkerTeam {
   }
   ~WorkerTeam() {
     {
-      std::lock_guard lock(mutex_);
+      MutexLock lock(mutex_);
       stop_ = true;
     }
-    start_.notify_all();
+    start_.NotifyAll();
     for (std::thread& thread : threads_) thread.join();
   }
   WorkerTeam(const WorkerTeam&) = delete;
@@ -32,40 +32,40 @@ class WorkerTeam {
   // must not throw.
   void Run(const std::function<void(int)>& task) {
     if (size_ > 1) {
-      std::lock_guard lock(mutex_);
+      MutexLock lock(mutex_);
       task_ = &task;
       left_ = size_ - 1;
       ++round_;
     }
-    start_.notify_all();
+    start_.NotifyAll();
     task(0);
-    std::unique_lock lock(mutex_);
-    done_.wait(lock, [this] { return left_ == 0; });
+    MutexLock lock(mutex_);
+    done_.Wait(lock, [this]() TM_REQUIRES(mutex_) { return left_ == 0; });
   }
 
  private:
   void Work(int number) {
     uint64_t seen = 0;
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     while (true) {
-      start_.wait(lock, [&] { return stop_ || round_ != seen; });
+      start_.Wait(lock, [&]() TM_REQUIRES(mutex_) { return stop_ || round_ != seen; });
       if (stop_) return;
       seen = round_;
       const std::function<void(int)>* task = task_;
-      lock.unlock();
+      lock.Unlock();
       (*task)(number);
-      lock.lock();
-      if (--left_ == 0) done_.notify_one();
+      lock.Lock();
+      if (--left_ == 0) done_.NotifyOne();
     }
   }
 
   const int size_;
-  std::mutex mutex_;
-  std::condition_variable start_, done_;
-  const std::function<void(int)>* task_ = nullptr;  // guarded by mutex_
-  uint64_t round_ = 0;                              // guarded by mutex_
-  int left_ = 0;                                    // guarded by mutex_
-  bool stop_ = false;                               // guarded by mutex_
+  Mutex mutex_;
+  CondVar start_, done_;
+  const std::function<void(int)>* task_ TM_GUARDED_BY(mutex_) = nullptr;
+  uint64_t round_ TM_GUARDED_BY(mutex_) = 0;
+  int left_ TM_GUARDED_BY(mutex_) = 0;
+  bool stop_ TM_GUARDED_BY(mutex_) = false;
   std::vector<std::thread> threads_;
 };
 

@@ -3,16 +3,15 @@
 #include <ATen/Parallel.h>
 
 #include <atomic>
-#include <condition_variable>
 #include <deque>
 #include <filesystem>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <thread>
 #include <variant>
 
 #include "core/log.h"
+#include "core/mutex.h"
 #include "learner/torch/checkpoint.h"
 #include "learner/torch/rank_follower.h"
 
@@ -44,20 +43,20 @@ class TrainerThread::Impl {
 
   ~Impl() {
     {
-      std::lock_guard lock(mutex_);
+      MutexLock lock(mutex_);
       stop_ = true;
     }
-    arrived_.notify_one();
+    arrived_.NotifyOne();
     thread_.join();
   }
 
   void Submit(Command command) {
     {
-      std::lock_guard lock(mutex_);
+      MutexLock lock(mutex_);
       TM_CHECK(commands_.size() < options_.max_outstanding, "the trainer has too many commands");
       commands_.push_back(std::move(command));
     }
-    arrived_.notify_one();
+    arrived_.NotifyOne();
   }
 
   Mailbox<TrainerEvent>& events() { return events_; }
@@ -66,12 +65,13 @@ class TrainerThread::Impl {
 
  private:
   std::optional<Command> Next() {
-    std::unique_lock lock(mutex_);
-    while (!arrived_.wait_for(lock, kIdlePeriod, [&] { return stop_ || !commands_.empty(); })) {
+    MutexLock lock(mutex_);
+    while (!arrived_.WaitFor(lock, kIdlePeriod,
+                             [&]() TM_REQUIRES(mutex_) { return stop_ || !commands_.empty(); })) {
       if (!ranks_) continue;
-      lock.unlock();
+      lock.Unlock();
       Keep([&] { return ranks_->Send({RankOrder::kIdle, 0, 0, {}}); });
-      lock.lock();
+      lock.Lock();
     }
     if (stop_) return std::nullopt;
     Command command = std::move(commands_.front());
@@ -170,11 +170,11 @@ class TrainerThread::Impl {
   const TrainerThreadOptions options_;
   Mailbox<TrainerEvent> events_;
   BusyMeter busy_;
-  std::mutex mutex_;
-  std::condition_variable arrived_;
-  std::deque<Command> commands_;  // guarded by mutex_
-  bool stop_ = false;             // guarded by mutex_
-  std::thread thread_;            // last: it uses everything above
+  Mutex mutex_;
+  CondVar arrived_;
+  std::deque<Command> commands_ TM_GUARDED_BY(mutex_);
+  bool stop_ TM_GUARDED_BY(mutex_) = false;
+  std::thread thread_;  // last: it uses everything above
 };
 
 TrainerThread::TrainerThread(std::unique_ptr<Trainer> trainer, WeightChannel& channel,

@@ -331,25 +331,25 @@ Status BoxHost::Spawn(Box& box, int socket, int complaints) {
 }
 
 void BoxHost::Close(Closing closing) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   closing_.push_back(std::move(closing));
-  changed_.notify_all();
+  changed_.NotifyAll();
 }
 
 void BoxHost::WaitForClosed() {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return closing_.empty() && !reaping_; });
+  MutexLock lock(mutex_);
+  changed_.Wait(lock, [this]() TM_REQUIRES(mutex_) { return closing_.empty() && !reaping_; });
 }
 
 void BoxHost::Reap() {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [this] { return stopping_ || !closing_.empty(); });
+    changed_.Wait(lock, [this]() TM_REQUIRES(mutex_) { return stopping_ || !closing_.empty(); });
     if (closing_.empty()) return;
     Closing one = std::move(closing_.front());
     closing_.pop_front();
     reaping_ = true;
-    lock.unlock();
+    lock.Unlock();
     int status = 0;
     while (waitpid(one.outer_pid, &status, 0) < 0 && errno == EINTR) {
     }
@@ -364,17 +364,17 @@ void BoxHost::Reap() {
         LogWarn("could not remove the cgroup of a box", {{"cause", removed.message()}});
     }
     alive_.fetch_sub(1);
-    lock.lock();
+    lock.Lock();
     reaping_ = false;
-    changed_.notify_all();
+    changed_.NotifyAll();
   }
 }
 
 BoxHost::~BoxHost() {
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     stopping_ = true;
-    changed_.notify_all();
+    changed_.NotifyAll();
   }
   if (reaper_.joinable()) reaper_.join();
 }

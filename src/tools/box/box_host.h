@@ -3,15 +3,14 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "core/fd.h"
+#include "core/mutex.h"
 #include "core/status.h"
 #include "tools/box/box.h"
 #include "tools/box/cgroup.h"
@@ -94,11 +93,11 @@ class BoxHost {
   std::atomic<uint64_t> next_box_{0};
   std::atomic<size_t> alive_{0};
 
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<Closing> closing_;  // guarded by mutex_
-  bool reaping_ = false;         // guarded by mutex_: one is in the reaper's hands
-  bool stopping_ = false;        // guarded by mutex_
+  Mutex mutex_;
+  CondVar changed_;
+  std::deque<Closing> closing_ TM_GUARDED_BY(mutex_);
+  bool reaping_ TM_GUARDED_BY(mutex_) = false;  // one is in the reaper's hands
+  bool stopping_ TM_GUARDED_BY(mutex_) = false;
   std::thread reaper_;
 };
 

@@ -12,20 +12,20 @@ BoxPool::BoxPool(BoxHost& host, size_t size) : host_(host), size_(size) {
 
 BoxPool::~BoxPool() {
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     stopping_ = true;
-    changed_.notify_all();
+    changed_.NotifyAll();
   }
   if (filler_.joinable()) filler_.join();
 }
 
 Result<std::unique_ptr<Box>> BoxPool::Take() {
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     while (!ready_.empty()) {
       std::unique_ptr<Box> box = std::move(ready_.front());
       ready_.pop_front();
-      changed_.notify_all();
+      changed_.NotifyAll();
       if (!box->usable()) continue;
       ++stats_.warm;
       return box;
@@ -36,37 +36,39 @@ Result<std::unique_ptr<Box>> BoxPool::Take() {
 }
 
 BoxPool::Stats BoxPool::stats() const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   Stats stats = stats_;
   stats.ready = ready_.size();
   return stats;
 }
 
 void BoxPool::WaitUntilFull() {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return ready_.size() >= size_ || failed_ || stopping_; });
+  MutexLock lock(mutex_);
+  changed_.Wait(lock, [this]() TM_REQUIRES(mutex_) {
+    return ready_.size() >= size_ || failed_ || stopping_;
+  });
 }
 
 void BoxPool::Fill() {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   while (!stopping_) {
     if (ready_.size() >= size_) {
-      changed_.wait(lock);
+      changed_.Wait(lock);
       continue;
     }
-    lock.unlock();
+    lock.Unlock();
     auto opened = host_.Open();
     if (opened.ok()) (*opened)->AwaitReady();
-    lock.lock();
+    lock.Lock();
     failed_ = !opened.ok();
     if (opened.ok()) {
       ready_.push_back(std::move(*opened));
     } else {
       LogEvery(std::chrono::seconds(60), "box-pool", LogLevel::kWarn, "no box could be opened",
                {{"cause", opened.status().message()}});
-      changed_.wait_for(lock, std::chrono::milliseconds(200));
+      changed_.WaitFor(lock, std::chrono::milliseconds(200));
     }
-    changed_.notify_all();
+    changed_.NotifyAll();
   }
 }
 

@@ -2,13 +2,12 @@
 // never comes back.
 #pragma once
 
-#include <condition_variable>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <thread>
 
 #include "core/metrics.h"
+#include "core/mutex.h"
 #include "tools/box/box.h"
 #include "tools/box/box_host.h"
 
@@ -38,12 +37,12 @@ class BoxPool {
 
   BoxHost& host_;
   const size_t size_;
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<std::unique_ptr<Box>> ready_;  // guarded by mutex_
-  Stats stats_;                             // guarded by mutex_
-  bool failed_ = false;                     // guarded by mutex_: the last opening did
-  bool stopping_ = false;                   // guarded by mutex_
+  mutable Mutex mutex_;
+  CondVar changed_;
+  std::deque<std::unique_ptr<Box>> ready_ TM_GUARDED_BY(mutex_);
+  Stats stats_ TM_GUARDED_BY(mutex_);
+  bool failed_ TM_GUARDED_BY(mutex_) = false;  // the last opening did
+  bool stopping_ TM_GUARDED_BY(mutex_) = false;
   std::thread filler_;
 };
 

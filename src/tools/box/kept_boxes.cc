@@ -12,7 +12,7 @@ void KeptBoxes::TakeIdle(Time now, std::list<Kept>* idle) {
 
 std::unique_ptr<Box> KeptBoxes::Take(const TrajectoryKey& episode, Time now) {
   std::list<Kept> idle;
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   TakeIdle(now, &idle);
   const auto found = std::find_if(kept_.begin(), kept_.end(),
                                   [&](const Kept& kept) { return kept.episode == episode; });
@@ -24,14 +24,14 @@ std::unique_ptr<Box> KeptBoxes::Take(const TrajectoryKey& episode, Time now) {
 
 void KeptBoxes::Keep(const TrajectoryKey& episode, std::unique_ptr<Box> box, Time now) {
   std::list<Kept> idle;
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   kept_.push_back({episode, std::move(box), now});
   TakeIdle(now, &idle);
 }
 
 void KeptBoxes::Drop(const TrajectoryKey& episode) {
   std::list<Kept> gone;
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   for (auto it = kept_.begin(); it != kept_.end();) {
     const auto next = std::next(it);
     if (it->episode == episode) gone.splice(gone.end(), kept_, it);
@@ -41,12 +41,12 @@ void KeptBoxes::Drop(const TrajectoryKey& episode) {
 
 void KeptBoxes::DropAll() {
   std::list<Kept> gone;
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   gone.swap(kept_);
 }
 
 size_t KeptBoxes::size() const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return kept_.size();
 }
 

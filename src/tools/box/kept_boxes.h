@@ -4,10 +4,10 @@
 #include <cstddef>
 #include <list>
 #include <memory>
-#include <mutex>
 
 #include "core/clock.h"
 #include "core/ids.h"
+#include "core/mutex.h"
 #include "tools/box/box.h"
 
 namespace tidemill {
@@ -32,12 +32,12 @@ class KeptBoxes {
     Time since;
   };
   // Closing happens outside the lock.
-  void TakeIdle(Time now, std::list<Kept>* idle);
+  void TakeIdle(Time now, std::list<Kept>* idle) TM_REQUIRES(mutex_);
 
   const size_t capacity_;
   const Duration idle_max_;
-  mutable std::mutex mutex_;
-  std::list<Kept> kept_;  // guarded by mutex_; longest idle first
+  mutable Mutex mutex_;
+  std::list<Kept> kept_ TM_GUARDED_BY(mutex_);  // longest idle first
 };
 
 }  // namespace tidemill

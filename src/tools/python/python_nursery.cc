@@ -120,37 +120,37 @@ class PythonNursery::Interpreter final : private Conversation {
       : pool_(pool), filter_(std::move(filter)), thread_([this] { Live(); }) {}
   ~Interpreter() override {
     {
-      std::lock_guard lock(mutex_);
+      MutexLock lock(mutex_);
       stopping_ = true;
     }
-    changed_.notify_all();
+    changed_.NotifyAll();
     thread_.join();
   }
 
   // kUnavailable: it ended. One call at a time.
   Result<PythonReport> Hold(const PythonExam& exam) {
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     if (ended_) return Unavailable(cause_);
     job_ = JobBytes(exam);
     report_.reset();
-    changed_.notify_all();
-    changed_.wait(lock, [this] { return report_ || ended_; });
+    changed_.NotifyAll();
+    changed_.Wait(lock, [this]() TM_REQUIRES(mutex_) { return report_ || ended_; });
     job_.clear();
     if (!report_) return Unavailable(cause_);
     return std::move(*report_);
   }
   bool ended() {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     return ended_;
   }
 
  private:
   void Live() {
     const std::string cause = LiveInBox();
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     ended_ = true;
     cause_ = "the Python interpreter ended: " + cause;
-    changed_.notify_all();
+    changed_.NotifyAll();
   }
 
   std::string LiveInBox() {
@@ -179,8 +179,8 @@ class PythonNursery::Interpreter final : private Conversation {
 
   // Waits for the next exam; false: there will be none.
   bool Next(std::string* input) {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return stopping_ || !job_.empty(); });
+    MutexLock lock(mutex_);
+    changed_.Wait(lock, [this]() TM_REQUIRES(mutex_) { return stopping_ || !job_.empty(); });
     if (stopping_) return false;
     *input += job_;
     job_.clear();
@@ -196,14 +196,14 @@ class PythonNursery::Interpreter final : private Conversation {
     if (!report) return false;
     const bool old = ++exams_ >= kExamsMax || std::chrono::steady_clock::now() - begun_ > kAgeMax;
     {
-      std::lock_guard lock(mutex_);
+      MutexLock lock(mutex_);
       report_ = std::move(report);
       if (old) {
         ended_ = true;
         cause_ = "old";
       }
     }
-    changed_.notify_all();
+    changed_.NotifyAll();
     return !old && Next(input);
   }
 
@@ -212,21 +212,21 @@ class PythonNursery::Interpreter final : private Conversation {
   std::string heard_;
   uint64_t exams_ = 0;
   std::chrono::steady_clock::time_point begun_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::string job_;                     // guarded by mutex_: not yet given to the interpreter
-  std::optional<PythonReport> report_;  // guarded by mutex_
-  std::string cause_;                   // guarded by mutex_
-  bool ended_ = false;                  // guarded by mutex_
-  bool stopping_ = false;               // guarded by mutex_
-  std::thread thread_;                  // last: it uses the others
+  Mutex mutex_;
+  CondVar changed_;
+  std::string job_ TM_GUARDED_BY(mutex_);  // not yet given to the interpreter
+  std::optional<PythonReport> report_ TM_GUARDED_BY(mutex_);
+  std::string cause_ TM_GUARDED_BY(mutex_);
+  bool ended_ TM_GUARDED_BY(mutex_) = false;
+  bool stopping_ TM_GUARDED_BY(mutex_) = false;
+  std::thread thread_;  // last: it uses the others
 };
 
 PythonNursery::PythonNursery(BoxPool& pool) : pool_(pool), filter_(BuildAnswerFilter()) {}
 PythonNursery::~PythonNursery() = default;
 
 PythonNursery::Interpreter* PythonNursery::TakeIdle() {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   while (!idle_.empty()) {
     Interpreter* interpreter = idle_.back();
     idle_.pop_back();
@@ -238,7 +238,7 @@ PythonNursery::Interpreter* PythonNursery::TakeIdle() {
 }
 
 void PythonNursery::GiveBack(Interpreter* interpreter) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   idle_.push_back(interpreter);
 }
 

@@ -9,15 +9,14 @@
 // the box.
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "core/mutex.h"
 #include "core/status.h"
 #include "proto/tidemill.pb.h"
 #include "tools/box/box_pool.h"
@@ -68,9 +67,9 @@ class PythonNursery {
 
   BoxPool& pool_;
   Result<std::string> filter_;
-  std::mutex mutex_;
-  std::vector<std::unique_ptr<Interpreter>> all_;  // guarded by mutex_
-  std::vector<Interpreter*> idle_;                 // guarded by mutex_
+  Mutex mutex_;
+  std::vector<std::unique_ptr<Interpreter>> all_ TM_GUARDED_BY(mutex_);
+  std::vector<Interpreter*> idle_ TM_GUARDED_BY(mutex_);
 };
 
 }  // namespace tidemill
