@@ -27,6 +27,7 @@ struct Thread {
   bool answered = true;
   bool end = false;   // the session ends with it
   bool lost = false;  // an answer did not arrive: the client knows that it sends again
+  int arriving = 0;   // answers that the server is done with and the client has not seen
   int open_requests = 0;
   int asked_in = 0;  // which incarnation of the server
   // The next prompt must go on from this answer; empty: anything goes.
@@ -115,6 +116,7 @@ class ClientWorld {
     port_.reset();
     for (size_t i = 0; i < threads_.size(); ++i) {
       Thread& thread = threads_[i];
+      thread.arriving = 0;
       if (thread.answered) continue;
       for (auto it = repeats_.find(thread.question); it != repeats_.end();
            it = repeats_.find(it->second)) {
@@ -207,7 +209,8 @@ class ClientWorld {
     body.messages = thread.history;
     std::map<std::string, std::string> headers;
     if (!thread.session.empty()) headers["x-session-id"] = thread.session;
-    if (declared || thread.lost) headers["x-stainless-retry-count"] = "1";
+    // Without it, a request that crosses an answer on its way is the same question once more.
+    if (declared || thread.lost || thread.arriving > 0) headers["x-stainless-retry-count"] = "1";
     if (thread.end) headers[kSessionEndHeader] = "1";
     const Tenant tenant{.name = "tenant", .consent = Consent::kTrain};
     const std::string salt = bug_ == Bug::kRetryIsANewTurn ? id : "";
@@ -281,6 +284,7 @@ class ClientWorld {
       TM_CHECK(status.ok(), status.message());
       const auto takes = milliseconds(1 + world_.random().Below(30));
       const bool lost = world_.random().Chance(loss_);
+      ++threads_[i].arriving;
       world_.After(takes, kServer, [this, i, id, message, lost] { Arrive(i, id, message, lost); });
     });
   }
@@ -289,6 +293,7 @@ class ClientWorld {
     Thread& thread = threads_[i];
     ClientRequest& request = ledger_.requests.at(id);
     --thread.open_requests;
+    --thread.arriving;
     if (request.question != thread.question || thread.answered) return;  // a second answer
     if (lost) {
       thread.lost = true;
