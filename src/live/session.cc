@@ -6,7 +6,8 @@
 
 namespace tidemill {
 
-Conversation::Conversation(WireJson all) : messages(std::move(all)), keys(MessageKeys(messages)) {
+LiveConversation::LiveConversation(WireJson all)
+    : messages(std::move(all)), keys(MessageKeys(messages)) {
   chain.reserve(keys.size() + 1);
   chain.push_back(kEmptyChain);
   for (const uint64_t key : keys) chain.push_back(ChainKey(chain.back(), key));
@@ -123,7 +124,7 @@ uint32_t Session::AnswerIn(uint64_t chain, uint64_t key,
   return elsewhere != 0 ? elsewhere : again;
 }
 
-SessionMatch Session::Find(const Conversation& conversation) const {
+SessionMatch Session::Find(const LiveConversation& conversation) const {
   SessionMatch match;
   const std::vector<uint64_t>& keys = conversation.keys;
   std::map<uint32_t, uint32_t> shared;

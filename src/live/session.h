@@ -22,8 +22,8 @@
 namespace tidemill {
 
 // A conversation with the keys of its messages (canonical.h).
-struct Conversation {
-  explicit Conversation(WireJson all);
+struct LiveConversation {
+  explicit LiveConversation(WireJson all);
 
   WireJson messages;
   std::vector<uint64_t> keys;
@@ -75,7 +75,7 @@ class Session {
   // kCorrupt: the record is none that this session can have written.
   Status Add(v1::SessionTurn record);
 
-  SessionMatch Find(const Conversation& conversation) const;
+  SessionMatch Find(const LiveConversation& conversation) const;
   TokenPrefix LongestPrefix(std::span<const TokenId> prompt) const;
 
   // The first `count` messages of the turn's conversation, its answer at the end.

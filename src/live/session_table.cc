@@ -115,7 +115,7 @@ std::optional<SessionTable::Resolved> SessionTable::ByRetry(const TurnQuestion& 
 }
 
 SessionTable::Entry* SessionTable::ByPrefix(const std::string& tenant,
-                                            const Conversation& conversation) {
+                                            const LiveConversation& conversation) {
   auto newest = [&](const auto& index, uint64_t key) -> Entry* {
     uint64_t best = 0;
     const auto [begin, end] = index.equal_range(Own(tenant, key));
@@ -143,7 +143,7 @@ SessionTable::Entry* SessionTable::ByPrefix(const std::string& tenant,
 }
 
 SessionTable::Resolved SessionTable::Resolve(const TurnQuestion& question,
-                                             const Conversation& conversation) {
+                                             const LiveConversation& conversation) {
   const SessionName name = NameSession(question.headers, question.request.session_hints);
   if (const auto retry = ByRetry(question, name.name)) return *retry;
   if (!name.name.empty()) {
@@ -165,7 +165,7 @@ void SessionTable::Reopen(Entry& entry) {
 }
 
 Result<LivePlan> SessionTable::Open(const TurnQuestion& question) {
-  Conversation conversation(question.request.messages);
+  LiveConversation conversation(question.request.messages);
   const Resolved resolved = Resolve(question, conversation);
   Entry& entry = *resolved.entry;
   Session& session = *entry.session;

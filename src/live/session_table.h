@@ -135,9 +135,9 @@ class SessionTable {
     Entry* entry = nullptr;
     uint32_t question = 0;  // of a retry; 0: it is none
   };
-  Resolved Resolve(const TurnQuestion& question, const Conversation& conversation);
+  Resolved Resolve(const TurnQuestion& question, const LiveConversation& conversation);
   static uint64_t Own(const std::string& tenant, uint64_t key);
-  Entry* ByPrefix(const std::string& tenant, const Conversation& conversation);
+  Entry* ByPrefix(const std::string& tenant, const LiveConversation& conversation);
   std::optional<Resolved> ByRetry(const TurnQuestion& question, const std::string& name);
   Entry& NewSession(const TurnQuestion& question, const std::string& name,
                     const std::string& named_by);
