@@ -146,8 +146,9 @@ class ClientWorld {
     --thread.questions_left;
     const bool was_here =
         recorder_ != nullptr && thread.asked_in == incarnation_ && thread.question != 0;
-    // Asked once more on purpose: the last answer is taken back.
-    if (was_here && world_.random().Chance(again_) &&
+    // Asked once more on purpose: the last answer is taken back. While the server still has a
+    // request of the same body this could not be told from a retry.
+    if (was_here && thread.open_requests == 0 && world_.random().Chance(again_) &&
         thread.history.back()["role"] == "assistant") {
       thread.history.erase(thread.history.size() - 1);
       repeats_[next_question_] = thread.question;

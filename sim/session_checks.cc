@@ -28,10 +28,11 @@ void CheckQuestions(const SimStore& store, const ClientLedger& ledger, World& wo
       if (ledger.ambiguous.contains(question)) continue;
       const QuestionKey key{number, turn.question()};
       if (asked.emplace(question, key).first->second != key) {
-        return world.verdict().Fail("a retry was counted as a new question");
+        return world.verdict().Fail("a retry was counted as a new question: " + turn.request_id());
       }
       const uint64_t other = counted.emplace(key, question).first->second;
-      if (other != question) return world.verdict().Fail("two questions were taken for one");
+      if (other != question)
+        return world.verdict().Fail("two questions were taken for one: " + turn.request_id());
     }
   }
   for (const auto& [id, request] : ledger.requests) {

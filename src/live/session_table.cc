@@ -192,7 +192,6 @@ Result<LivePlan> SessionTable::Open(const TurnQuestion& question) {
         resolved.question != 0 && i == 0 ? resolved.question : session.TakeQuestion();
     Question& asked = entry.questions[number];
     asked.body_hash = question.body_sha256;
-    asked.unconfirmed = false;
     ++asked.open;
     ticket.questions.push_back(number);
     if (i == 0) by_body_[{question.tenant.name, question.body_sha256}] = {ticket.session, number};

@@ -145,6 +145,7 @@ LiveStores SessionTable::Stored(uint64_t session, uint32_t turn, const Status& s
     entry.stored = true;
     Question& question = entry.questions[pending.record.question()];
     question.answered = question.answered || !pending.record.cut();
+    question.unconfirmed = question.unconfirmed && pending.record.cut();
     const Status added = entry.session->Add(std::move(pending.record));
     TM_CHECK(added.ok(), added.message());
     Index(*entry.session, entry.session->turns().at(turn));
