@@ -128,6 +128,20 @@ TEST_F(LiveRecorderTest, AfterARestartTheSameBodyIsARetry) {
   EXPECT_EQ(Trained(), TokensOf(1));
 }
 
+TEST_F(LiveRecorderTest, ARetryAfterARestartThatIsCutIsRetriedToo) {
+  world_.Say(world_.Ask(RequestOf(messages_)), "maybe seen");
+  world_.Restart();
+  world_.recorder->Abandoned(LiveWorld::Turn(world_.Ask(RequestOf(messages_)), {1, 2},
+                                             {{"role", "assistant"}, {"content", "a"}}, {}, 0),
+                             Closed("the client left"));
+  world_.Step();
+  world_.Say(world_.Ask(RequestOf(messages_)), "seen");
+  EXPECT_EQ(world_.recorder->counters().retries, 2u);
+  EXPECT_EQ(world_.recorder->counters().questions, 0u);
+  world_.CloseAll();
+  EXPECT_EQ(Trained(), TokensOf(2));
+}
+
 TEST_F(LiveRecorderTest, OfSeveralChoicesThoseThatAreContinuedAreTrained) {
   ChatRequest request = RequestOf(messages_);
   request.sampling.n = 3;
