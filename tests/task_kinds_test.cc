@@ -110,7 +110,7 @@ bool MakeNodeRoot(const std::string& root) {
   const std::string script =
       "set -e; node=$(readlink -f $(command -v node)); mkdir -p " + root + "/usr/bin; cp $node " +
       root +
-      "/usr/bin/node; for p in $node /bin/sh; do ldd $p | grep -o '/[^ ]*' ; done | sort -u |"
+      "/usr/bin/node; for p in $node /bin/sh; do ldd $p | grep -o \"/[^ ]*\" ; done | sort -u |"
       " while read l; do mkdir -p " +
       root + "$(dirname $l); cp -L $l " + root + "$l; done; mkdir -p " + root +
       "/bin; cp -L /bin/sh " + root + "/bin/sh; chmod -R a+rX " + root;

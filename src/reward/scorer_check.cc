@@ -19,6 +19,7 @@ v1::ScoreRequest EmptyAttempt(const v1::Task& task) {
   request.set_end(v1::EPISODE_END_SUBMITTED);
   request.set_purpose(v1::PURPOSE_TRAIN);
   request.set_turns(1);
+  request.set_metadata_json(task.metadata_json());
   return request;
 }
 
