@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -18,6 +19,7 @@ class ServeProgram : public testing::Test {
  protected:
   // Starts it and waits for its address; the port.
   uint16_t Serve(const std::string& words) {
+    std::filesystem::remove(folder_ / "out");  // of an earlier one
     program_.emplace("serve " + words + " --port 0",
                      BackgroundProgram::Files{folder_ / "log", folder_ / "out"});
     std::string url;

@@ -299,7 +299,9 @@ Result<std::unique_ptr<Box>> BoxHost::Start() {
 }
 
 Status BoxHost::Spawn(Box& box, int socket, int complaints) {
-  const uint64_t number = next_box_.fetch_add(1);
+  // Of the process, not of this host: two hosts must share neither cgroups nor users.
+  static std::atomic<uint64_t> next_box{0};
+  const uint64_t number = next_box.fetch_add(1);
   std::vector<std::string> words = {"tidemill-box", "launch", "-", "0"};
   if (change_user_) {
     const uint64_t user = static_cast<uint64_t>(getpid()) * options_.boxes_max + number;

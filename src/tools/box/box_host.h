@@ -90,7 +90,6 @@ class BoxHost {
   std::unique_ptr<CgroupRoot> cgroups_;
   Fd image_;                  // the init's program
   bool change_user_ = false;  // root here: every box gets a user of its own
-  std::atomic<uint64_t> next_box_{0};
   std::atomic<size_t> alive_{0};
 
   Mutex mutex_;
