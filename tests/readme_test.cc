@@ -84,7 +84,7 @@ TEST_F(ReadmeTest, EveryCommandWorksWhenTypedLiterallyInOrder) {
       script.find('\n', init) + 1,
       "sed -i 's/^groups_per_step = 32/groups_per_step = 2/; s/^samples = 8/samples = 1/' "
       "run.toml\n");
-  script += "kill %1\nwait\n";  // Redis; the workers leave by themselves
+  script += "wait %2 %3 %4\nkill %1\nwait\n";  // The workers leave by themselves, then Redis ends.
   const std::string path = folder_ / "typed.sh", log = folder_ / "typed.log";
   std::ofstream(path) << script;
   const ProcessOutput typed = RunProcess({"bash", "-c", "bash -m " + path + " > " + log + " 2>&1"},
