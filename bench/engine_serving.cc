@@ -6,6 +6,7 @@
 #include <chrono>
 #include <vector>
 
+#include "bench/served_config.h"
 #include "core/random.h"
 #include "engine/torch/torch_engine.h"
 #include "model/torch/model.h"
@@ -26,22 +27,6 @@ double ProcessSeconds() {
 
 double SecondsSince(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
-
-ModelConfig ServedConfig(int64_t vocabulary) {
-  ModelConfig config;
-  config.family = ModelFamily::kQwen2;
-  config.vocab_size = vocabulary;
-  config.hidden_size = 64;
-  config.intermediate_size = 176;
-  config.num_layers = 2;
-  config.num_heads = 4;
-  config.num_kv_heads = 4;
-  config.head_dim = 16;
-  config.max_position_embeddings = 32768;
-  config.qkv_bias = true;
-  config.tie_word_embeddings = true;
-  return config;
 }
 
 std::vector<TokenId> AnyText(Random& random, size_t length, int64_t vocabulary) {

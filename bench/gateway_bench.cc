@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "bench/http_streams.h"
+#include "bench/served_config.h"
 #include "core/files.h"
 #include "core/mutex.h"
 #include "core/random.h"
@@ -131,18 +132,7 @@ class GatewayBench {
                                                                             .dtype = Dtype::kF32}));
       return WeightsToSample(loaded);
     }
-    ModelConfig config;
-    config.family = ModelFamily::kQwen2;
-    config.vocab_size = 259;
-    config.hidden_size = 64;
-    config.intermediate_size = 176;
-    config.num_layers = 2;
-    config.num_heads = 4;
-    config.num_kv_heads = 4;
-    config.head_dim = 16;
-    config.max_position_embeddings = 32768;
-    config.qkv_bias = true;
-    config.tie_word_embeddings = true;
+    const ModelConfig config = ServedConfig(259);
     made_ = (std::filesystem::temp_directory_path() /
              ("tidemill-bench-gateway-" + std::to_string(clock_.WallMs())))
                 .string();

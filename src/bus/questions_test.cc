@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "bus/bus_test_kit.h"
 #include "bus/memory/memory_bus.h"
 #include "core/test_kit.h"
 #include "core/topics.h"
@@ -75,16 +76,7 @@ class QuestionsTest : public testing::Test {
     return lost;
   }
   size_t Owed() { return bus_.Depth(questions_.inbox())->owed; }
-  std::vector<std::string> Reasons() {
-    std::vector<std::string> reasons;
-    for (const Lease& lease : bus_.Receive(kDeadTopic, 100).value()) {
-      v1::DeadLetter letter;
-      EXPECT_TRUE(letter.ParseFromString(lease.body));
-      reasons.push_back(letter.reason());
-      EXPECT_TRUE(bus_.Ack(lease).ok());
-    }
-    return reasons;
-  }
+  std::vector<std::string> Reasons() { return TakeDeadLetterReasons(bus_); }
 
   QuietWaker waker_;
   VirtualClock clock_;

@@ -6,6 +6,7 @@
 #include <functional>
 #include <limits>
 
+#include "bus/bus_test_kit.h"
 #include "core/journal.h"
 #include "replay/replay_fixture.h"
 
@@ -18,16 +19,7 @@ class ReplayRefuses : public ReplayTest {
  protected:
   ReplayRefuses() { options_.limits.vocabulary = 100; }
 
-  std::vector<std::string> Reasons() {
-    std::vector<std::string> reasons;
-    for (const Lease& lease : bus_.Receive(kDeadTopic, 100).value()) {
-      v1::DeadLetter letter;
-      EXPECT_TRUE(letter.ParseFromString(lease.body));
-      reasons.push_back(letter.reason());
-      EXPECT_TRUE(bus_.Ack(lease).ok());
-    }
-    return reasons;
-  }
+  std::vector<std::string> Reasons() { return TakeDeadLetterReasons(bus_); }
 };
 
 struct Wrong {

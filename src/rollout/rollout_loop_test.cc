@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "bus/bus_test_kit.h"
 #include "bus/memory/memory_bus.h"
 #include "bus/standard_topics.h"
 #include "core/test_kit.h"
@@ -84,16 +85,7 @@ class RolloutLoopTest : public testing::Test {
     Step();
   }
   void Step() { (void)loop_->Step(clock_.Now()); }
-  std::vector<std::string> Reasons() {
-    std::vector<std::string> reasons;
-    for (const Lease& lease : bus_.Receive(kDeadTopic, 100).value()) {
-      v1::DeadLetter letter;
-      EXPECT_TRUE(letter.ParseFromString(lease.body));
-      reasons.push_back(letter.reason());
-      EXPECT_TRUE(bus_.Ack(lease).ok());
-    }
-    return reasons;
-  }
+  std::vector<std::string> Reasons() { return TakeDeadLetterReasons(bus_); }
 
   QuietWaker waker_;
   VirtualClock clock_;

@@ -213,39 +213,40 @@ void ToolRunner::InBox(Call& call, const Workspace& files, const BoxLimits& limi
   (void)OnceInBox(call, files, limits, /*fresh=*/true, work);
 }
 
+Result<GradeOptions> ToolRunner::GradeWith(const Call& call, const Status& checked) const {
+  TM_RETURN_IF_ERROR(checked);
+  GradeOptions options;
+  options.limits = LimitsFrom(call.request.grading().limits(), call.limits);
+  options.failures_max = options_.failures_max;
+  TM_RETURN_IF_ERROR(CheckLimits(options.limits));
+  return options;
+}
+
 void ToolRunner::Grade(Call& call) {
   const v1::Grading& grading = call.request.grading();
   if (grading.mode() == v1::Grading::MODE_PYTHON) return GradePythonAnswer(call, false);
   if (grading.mode() == v1::Grading::MODE_COMMAND) return GradeByCommand(call, false);
-  GradeOptions options;
-  options.limits = LimitsFrom(grading.limits(), call.limits);
-  options.failures_max = options_.failures_max;
-  Status status = CheckGrading(grading);
-  if (status.ok()) status = CheckLimits(options.limits);
-  if (!status.ok()) return Refuse(status, call.result);
+  const auto options = GradeWith(call, CheckGrading(grading));
+  if (!options.ok()) return Refuse(options.status(), call.result);
   auto files = GradingFiles(grading, call.workspace, blobs_);
   if (!files.ok()) return Refuse(files.status(), call.result);
-  InBox(call, *files, options.limits, /*fresh=*/true, [&](Box& box, v1::ToolResult* result) {
-    return GradeInBox(grading, options, box, result);
+  InBox(call, *files, options->limits, /*fresh=*/true, [&](Box& box, v1::ToolResult* result) {
+    return GradeInBox(grading, *options, box, result);
   });
-  call.result->set_text(TestsText(*call.result, options.limits, call.text_limit));
+  call.result->set_text(TestsText(*call.result, options->limits, call.text_limit));
 }
 
 void ToolRunner::GradeByCommand(Call& call, bool visible) {
   const v1::Grading& grading = call.request.grading();
-  GradeOptions options;
-  options.limits = LimitsFrom(grading.limits(), call.limits);
-  options.failures_max = options_.failures_max;
-  Status status = CheckCommandGrading(grading);
-  if (status.ok()) status = CheckLimits(options.limits);
-  if (!status.ok()) return Refuse(status, call.result);
+  const auto options = GradeWith(call, CheckCommandGrading(grading));
+  if (!options.ok()) return Refuse(options.status(), call.result);
   auto files = CommandGradingFiles(grading, call.workspace, blobs_);
   if (!files.ok()) return Refuse(files.status(), call.result);
-  CommandRun run{.grading = grading, .options = options, .nonce = NewSecret().substr(0, 16)};
-  InBox(call, *files, options.limits, /*fresh=*/true,
+  CommandRun run{.grading = grading, .options = *options, .nonce = NewSecret().substr(0, 16)};
+  InBox(call, *files, options->limits, /*fresh=*/true,
         [&](Box& box, v1::ToolResult* result) { return RunGradingCommand(run, box, result); });
-  if (!visible && call.result->tests_passed() > 0) RunCanaries(call, options, *files);
-  call.result->set_text(TestsText(*call.result, options.limits, call.text_limit));
+  if (!visible && call.result->tests_passed() > 0) RunCanaries(call, *options, *files);
+  call.result->set_text(TestsText(*call.result, options->limits, call.text_limit));
 }
 
 void ToolRunner::RunCanaries(Call& call, const GradeOptions& options, const Workspace& files) {

@@ -82,6 +82,8 @@ class ToolRunner {
   void Grade(Call& call);
   void RunCommand(Call& call, const CommandTool& tool);
   void GradePythonAnswer(Call& call, bool reveal);
+  // What a grading is done with; `checked` is what was found wrong with it, if anything.
+  Result<GradeOptions> GradeWith(const Call& call, const Status& checked) const;
   // `visible`: tests the agent runs itself; no canary, nothing to gain.
   void GradeByCommand(Call& call, bool visible);
   // Runs what passed again with each canary. One that passes takes everything away.

@@ -76,20 +76,16 @@ bool GradePython(const v1::Grading& grading, const GradeOptions& options, const 
 
 void ToolRunner::GradePythonAnswer(Call& call, bool reveal) {
   const v1::Grading& grading = call.request.grading();
-  GradeOptions options;
-  options.limits = LimitsFrom(grading.limits(), call.limits);
-  options.failures_max = options_.failures_max;
-  options.reveal = reveal;
-  Status status = CheckGrading(grading);
-  if (status.ok()) status = CheckLimits(options.limits);
-  if (!status.ok()) return Refuse(status, call.result);
+  auto options = GradeWith(call, CheckGrading(grading));
+  if (!options.ok()) return Refuse(options.status(), call.result);
+  options->reveal = reveal;
   auto files = GradingFiles(grading, call.workspace, blobs_);
   if (!files.ok()) return Refuse(files.status(), call.result);
-  if (GradePython(grading, options, *files, nursery_, call.result)) {
+  if (GradePython(grading, *options, *files, nursery_, call.result)) {
     call.result->Clear();
-    (void)GradePython(grading, options, *files, nursery_, call.result);
+    (void)GradePython(grading, *options, *files, nursery_, call.result);
   }
-  call.result->set_text(TestsText(*call.result, options.limits, call.text_limit));
+  call.result->set_text(TestsText(*call.result, options->limits, call.text_limit));
 }
 
 }  // namespace tidemill
