@@ -12,6 +12,7 @@
 #include "core/message_rules.h"
 #include "core/paths.h"
 #include "core/text.h"
+#include "proto/session.pb.h"
 #include "proto/tidemill.pb.h"
 
 namespace tidemill {
@@ -47,8 +48,9 @@ void AddRulesOf(const Descriptor& type, RulesByType& types) {
 const std::vector<BoundField>& RulesOf(const Descriptor& type) {
   static const RulesByType types = [] {
     RulesByType all;
-    const auto* file = v1::Task::descriptor()->file();
-    for (int i = 0; i < file->message_type_count(); ++i) AddRulesOf(*file->message_type(i), all);
+    for (const auto* file : {v1::Task::descriptor()->file(), v1::Session::descriptor()->file()}) {
+      for (int i = 0; i < file->message_type_count(); ++i) AddRulesOf(*file->message_type(i), all);
+    }
     return all;
   }();
   return types.at(&type);

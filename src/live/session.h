@@ -17,6 +17,7 @@
 #include "core/status.h"
 #include "gateway/chat_request.h"
 #include "model/token_id.h"
+#include "proto/session.pb.h"
 #include "proto/tidemill.pb.h"
 
 namespace tidemill {

@@ -13,6 +13,7 @@
 
 #include "core/mailbox.h"
 #include "core/status.h"
+#include "proto/session.pb.h"
 #include "proto/tidemill.pb.h"
 
 namespace tidemill {
