@@ -45,6 +45,8 @@ sets+=(pyfunc)
 if [ -f "$data/mbpp.jsonl" ]; then
   "$tidemill" tasks import --format mbpp "$data/mbpp.jsonl" --split train --cpu-ms 500 --out "$out/mbpp-train.jsonl" \
     --with-solutions "$out/solutions.jsonl" --model "$model" >&2
+  # MBPP repeats itself across its authors' split: what solves a test task is not trained on.
+  examples/mbpp_overlap.py "$data" --drop-from "$out/mbpp-train.jsonl" "$out/solutions.jsonl"
   "$tidemill" tasks import --format mbpp "$data/mbpp.jsonl" --split test --cpu-ms 2000 --out "$out/mbpp-test.jsonl" >&2
   sets+=(mbpp)
 fi

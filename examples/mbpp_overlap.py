@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """Whether anything of the test splits is in the training splits, by behaviour and not only by text.
 
-usage: examples/mbpp_overlap.py DATA        (the folder of mbpp.jsonl and pyfunc.jsonl)
+usage: examples/mbpp_overlap.py DATA                     the folder of mbpp.jsonl and pyfunc.jsonl
+       examples/mbpp_overlap.py DATA --drop-from FILE..  imported MBPP tasks or demonstrations of the training split
 
 MBPP: every training solution is run against the tests of every test task, under the name that the tests call.
 pyfunc: every chain of operations is computed by this file's own definitions, which must satisfy all assertions of
 the set; two tasks behave alike if they agree on every input of their type in the whole set.
 Prints one JSON object for each set. Exits with 1 if a behaviour of pyfunc's test split is trained on.
+--drop-from: checks MBPP alone and rewrites the files without the training tasks whose solutions solve a test task.
 """
 import builtins, json, multiprocessing, os, re, resource, signal, sys
 
@@ -134,10 +136,29 @@ def mbpp(path):
             "test_tasks_that_a_training_solution_solves": len(found), "which": dict(sorted(found))}
 
 
+def drop(overlap, files):
+    """Rewrites each file of JSON lines without the tasks whose training solution solves a test task."""
+    dropped = {f"mbpp-{number}" for numbers in overlap["which"].values() for number in numbers}
+    for name in files:
+        lines = open(name).readlines()
+        rows = [json.loads(line) for line in lines]
+        kept = [line for line, row in zip(lines, rows) if (row["id"] if "id" in row else row["task"]) not in dropped]
+        if len(kept) == len(lines) and dropped:
+            sys.exit(f"{name}: has none of the {len(dropped)} tasks to drop; is it MBPP's training split?")
+        with open(name + ".kept", "w") as file:
+            file.writelines(kept)
+        os.replace(name + ".kept", name)
+        print(f"{name}: {len(kept)} of {len(lines)} kept; the others solve a test task", file=sys.stderr)
+
+
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
+    if len(sys.argv) != 2 and not (len(sys.argv) > 3 and sys.argv[2] == "--drop-from"):
         sys.exit(__doc__)
-    alike = pyfunc(os.path.join(sys.argv[1], "pyfunc.jsonl"))
+    data = sys.argv[1]
+    if len(sys.argv) > 3:
+        drop(mbpp(os.path.join(data, "mbpp.jsonl")), sys.argv[3:])
+        sys.exit(0)
+    alike = pyfunc(os.path.join(data, "pyfunc.jsonl"))
     print(json.dumps(alike))
-    print(json.dumps(mbpp(os.path.join(sys.argv[1], "mbpp.jsonl"))))
+    print(json.dumps(mbpp(os.path.join(data, "mbpp.jsonl"))))
     sys.exit(1 if alike["behaviours_in_both"] or alike["assertions_not_met"] else 0)
