@@ -225,6 +225,10 @@ TEST(ToolCache, FindsTheSameRequestAndForgetsTheLongestUnused) {
   request.set_request_id("another");
   request.mutable_episode()->set_task("another");
   EXPECT_EQ(ToolRequestHash(request), one);
+  request.set_root("another");
+  EXPECT_NE(ToolRequestHash(request), one) << "another toolchain may say something else";
+  request.clear_root();
+  EXPECT_EQ(ToolRequestHash(request), one);
   file->set_content("int y;");
   EXPECT_NE(ToolRequestHash(request), one);
 

@@ -1,20 +1,33 @@
 #include "tools/tool_cache.h"
 
+#include <google/protobuf/message.h>
+
+#include <string_view>
+
 #include "core/hash.h"
 
 namespace tidemill {
 
 std::string ToolRequestHash(const v1::ToolRequest& request) {
-  v1::ToolRequest key;
-  key.set_tool(request.tool());
-  key.set_arguments_json(request.arguments_json());
-  *key.mutable_limits() = request.limits();
-  *key.mutable_grading() = request.grading();
-  *key.mutable_edits() = request.edits();
-  key.set_text_limit(request.text_limit());
+  std::string key;
+  const auto add = [&key](std::string_view part) {
+    key += std::to_string(part.size()) + ':';
+    key += part;
+  };
+  const auto add_message = [&](const google::protobuf::Message& part) {
+    key += std::to_string(part.ByteSizeLong()) + ':';
+    part.AppendToString(&key);
+  };
+  add(request.tool());
+  add(request.arguments_json());
+  add(request.root());
   // The tree by its identity, so that it does not matter which contents travelled inside.
-  key.set_request_id(TreeHash(request.tree()));
-  return Sha256Hex(key.SerializeAsString());
+  add(TreeHash(request.tree()));
+  add_message(request.limits());
+  add_message(request.grading());
+  for (const v1::File& edit : request.edits()) add_message(edit);
+  key += std::to_string(request.text_limit());
+  return Sha256Hex(key);
 }
 
 std::optional<v1::ToolResult> ToolCache::Find(const std::string& hash) {

@@ -57,7 +57,7 @@ ToolExecutor::~ToolExecutor() {
     MutexLock lock(mutex_);
     stopping_ = true;
     for (auto& [tag, entry] : under_way_) entry.second->Cancel();
-    changed_.NotifyAll();
+    for (Lane& lane : lanes_) lane.arrived.NotifyAll();
   }
   for (std::thread& thread : threads_) thread.join();
   kept_.DropAll();
@@ -85,7 +85,8 @@ void ToolExecutor::Submit(v1::ToolRequest request, uint64_t tag) {
   job.request = std::move(request);
   ++lanes_[At(lane)].under_way;
   lanes_[At(lane)].queue.push_back(std::move(job));
-  changed_.NotifyAll();
+  // One slot for one job: to wake all of them costs the tool loop more than all else it does.
+  lanes_[At(lane)].arrived.NotifyOne();
 }
 
 void ToolExecutor::Cancel(const v1::TrajectoryId& episode) {
@@ -104,7 +105,7 @@ void ToolExecutor::Work(ToolLane lane, size_t slot) {
   MutexLock lock(mutex_);
   Lane& mine = lanes_[At(lane)];
   for (;;) {
-    changed_.Wait(lock, [&]() TM_REQUIRES(mutex_) { return stopping_ || !mine.queue.empty(); });
+    mine.arrived.Wait(lock, [&]() TM_REQUIRES(mutex_) { return stopping_ || !mine.queue.empty(); });
     if (stopping_) return;
     Job job = std::move(mine.queue.front());
     mine.queue.pop_front();

@@ -72,6 +72,7 @@ class ToolExecutor final : public ToolPort {
   struct Lane {
     std::deque<Job> queue;
     size_t under_way = 0;
+    CondVar arrived;  // a job, or the end
   };
 
   ToolExecutor(ToolExecutorOptions options, BlobStore* blobs, const Clock& clock);
@@ -93,7 +94,6 @@ class ToolExecutor final : public ToolPort {
   std::deque<BusyMeter> busy_;  // one a slot
 
   Mutex mutex_;
-  CondVar changed_;
   Lane lanes_[kToolLanes] TM_GUARDED_BY(mutex_);
   // What is queued or runs, by tag.
   std::map<uint64_t, std::pair<TrajectoryKey, std::shared_ptr<Cancellation>>> under_way_
