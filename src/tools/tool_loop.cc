@@ -34,6 +34,17 @@ std::string AskedKey(const v1::ToolRequest& request) {
   return request.request_id() + '\n' + request.token();
 }
 
+// What an answer needs of its request; the rest may be large.
+v1::ToolRequest WhoAsked(const v1::ToolRequest& request) {
+  v1::ToolRequest asked;
+  asked.set_request_id(request.request_id());
+  asked.set_token(request.token());
+  *asked.mutable_episode() = request.episode();
+  asked.set_tool(request.tool());
+  asked.set_reply_to(request.reply_to());
+  return asked;
+}
+
 void Remember(const std::string& key, std::unordered_set<std::string>& keys,
               std::deque<std::string>& order) {
   if (keys.insert(key).second) order.push_back(key);
@@ -124,8 +135,7 @@ void ToolLoop::TakeRequests(std::string_view topic, bool grading, Time now) {
 }
 
 void ToolLoop::Start(Lease lease, bool grading, Time now) {
-  Running running;
-  v1::ToolRequest& request = running.request;
+  v1::ToolRequest request;
   if (!ReadOrReject(bus_, lease, request, options_.limits)) return;
   if (const Duration wait = options_.wait.Of(request.request_id());
       !grading && lease.deliveries == 1 && wait > Duration(0)) {
@@ -143,22 +153,21 @@ void ToolLoop::Start(Lease lease, bool grading, Time now) {
     return;
   }
   Remember(CancelKey(request.episode(), request.cancel_token()), served_, served_order_);
-  if (AnswerAtOnce(running, lease) || JoinRunning(running, lease, now)) return;
-  running.grading = grading;
+  std::string hash;
+  if (AnswerAtOnce(request, lease, &hash) || JoinRunning(request, hash, lease, now)) return;
   running_gradings_ += grading ? 1 : 0;
   const uint64_t tag = next_tag_++;
   leases_.Hold(tag, std::move(lease), now);
   running_ids_[AskedKey(request)] = tag;
-  if (!running.hash.empty()) running_hashes_[running.hash] = tag;
-  port_.Submit(request, tag);
-  running_.emplace(tag, std::move(running));
+  if (!hash.empty()) running_hashes_[hash] = tag;
+  running_.emplace(tag, Running{WhoAsked(request), std::move(hash), grading, {}});
+  port_.Submit(std::move(request), tag);
 }
 
-bool ToolLoop::AnswerAtOnce(Running& running, Lease& lease) {
-  const v1::ToolRequest& request = running.request;
+bool ToolLoop::AnswerAtOnce(const v1::ToolRequest& request, Lease& lease, std::string* hash) {
   if (auto it = finished_.find(AskedKey(request)); it != finished_.end()) {
     ++counters_.repeated;
-    outbox_.Reply(request.reply_to(), it->second.SerializeAsString(), std::move(lease));
+    outbox_.Reply(request.reply_to(), it->second, std::move(lease));
     return true;
   }
   if (cancelled_.count(CancelKey(request.episode(), request.cancel_token())) != 0) {
@@ -171,22 +180,23 @@ bool ToolLoop::AnswerAtOnce(Running& running, Lease& lease) {
   }
   // What a shell does depends on what it did before.
   if (options_.cache_results == 0 || request.tool() == "bash") return false;
-  running.hash = ToolRequestHash(request);
-  std::optional<v1::ToolResult> known = cache_.Find(running.hash);
+  *hash = ToolRequestHash(request);
+  std::optional<v1::ToolResult> known = cache_.Find(*hash);
   if (!known) return false;
   Answer(request, std::move(*known), std::move(lease));
   return true;
 }
 
 // The members of a group often write the same answer at the same time: one box serves them all.
-bool ToolLoop::JoinRunning(Running& running, Lease& lease, Time now) {
-  auto it = running.hash.empty() ? running_hashes_.end() : running_hashes_.find(running.hash);
+bool ToolLoop::JoinRunning(const v1::ToolRequest& request, const std::string& hash, Lease& lease,
+                           Time now) {
+  auto it = hash.empty() ? running_hashes_.end() : running_hashes_.find(hash);
   if (it == running_hashes_.end()) return false;
   ++counters_.joined;
   const uint64_t tag = next_tag_++;
   leases_.Hold(tag, std::move(lease), now);
-  running_ids_[AskedKey(running.request)] = tag;
-  running_.at(it->second).followers.emplace_back(tag, std::move(running.request));
+  running_ids_[AskedKey(request)] = tag;
+  running_.at(it->second).followers.emplace_back(tag, WhoAsked(request));
   return true;
 }
 
@@ -195,7 +205,7 @@ void ToolLoop::TakeDone() {
     auto node = running_.extract(done.tag);
     TM_CHECK(!node.empty(), "a tool answered that was not asked");
     Running& running = node.mapped();
-    running_ids_.erase(AskedKey(running.request));
+    running_ids_.erase(AskedKey(running.asked));
     running_gradings_ -= running.grading ? 1 : 0;
     v1::ToolResult& result = done.result;
     ++counters_.completed;
@@ -206,28 +216,29 @@ void ToolLoop::TakeDone() {
       cache_.Store(running.hash, result);
       running_hashes_.erase(running.hash);
     }
-    for (auto& [tag, request] : running.followers) {
-      running_ids_.erase(AskedKey(request));
+    for (auto& [tag, asked] : running.followers) {
+      running_ids_.erase(AskedKey(asked));
       v1::ToolResult shared = result;
       shared.set_cached(true);
-      Answer(request, std::move(shared), leases_.Holds(tag) ? leases_.Take(tag) : Lease());
+      Answer(asked, std::move(shared), leases_.Holds(tag) ? leases_.Take(tag) : Lease());
     }
     // Without its lease the answer still goes out: the asker takes the first and ignores the
     // second.
     Lease lease = leases_.Holds(done.tag) ? leases_.Take(done.tag) : Lease();
-    Answer(running.request, std::move(result), std::move(lease));
+    Answer(running.asked, std::move(result), std::move(lease));
   }
 }
 
-void ToolLoop::Answer(const v1::ToolRequest& request, v1::ToolResult result, Lease lease) {
-  result.set_request_id(request.request_id());
-  result.set_token(request.token());
-  *result.mutable_episode() = request.episode();
-  result.set_tool(request.tool());
+void ToolLoop::Answer(const v1::ToolRequest& asked, v1::ToolResult result, Lease lease) {
+  result.set_request_id(asked.request_id());
+  result.set_token(asked.token());
+  *result.mutable_episode() = asked.episode();
+  result.set_tool(asked.tool());
   result.set_worker(options_.worker);
+  std::string bytes = result.SerializeAsString();
   if (options_.remember_results > 0 && result.outcome() != v1::OUTCOME_UNAVAILABLE) {
-    if (finished_.emplace(AskedKey(request), result).second) {
-      finished_order_.push_back(AskedKey(request));
+    if (finished_.emplace(AskedKey(asked), bytes).second) {
+      finished_order_.push_back(AskedKey(asked));
     }
     if (finished_order_.size() > options_.remember_results) {
       finished_.erase(finished_order_.front());
@@ -236,7 +247,7 @@ void ToolLoop::Answer(const v1::ToolRequest& request, v1::ToolResult result, Lea
   }
   std::optional<Lease> then_ack;
   if (!lease.topic.empty()) then_ack = std::move(lease);
-  outbox_.Reply(request.reply_to(), result.SerializeAsString(), std::move(then_ack));
+  outbox_.Reply(asked.reply_to(), std::move(bytes), std::move(then_ack));
 }
 
 void ToolLoop::TakeCancels() {

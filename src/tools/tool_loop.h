@@ -117,7 +117,7 @@ class ToolLoop final : public Loop {
 
  private:
   struct Running {
-    v1::ToolRequest request;
+    v1::ToolRequest asked;  // as far as an answer needs it
     std::string hash;
     bool grading = false;
     std::vector<std::pair<uint64_t, v1::ToolRequest>> followers;  // identical requests, by tag
@@ -127,10 +127,11 @@ class ToolLoop final : public Loop {
   void TakeCancels();
   void TakeRequests(std::string_view topic, bool grading, Time now);
   void Start(Lease lease, bool grading, Time now);
-  // Answers without a box what can be: a repetition, a given-up episode, a known result.
-  bool AnswerAtOnce(Running& running, Lease& lease);
-  bool JoinRunning(Running& running, Lease& lease, Time now);
-  void Answer(const v1::ToolRequest& request, v1::ToolResult result, Lease lease);
+  // Answers without a box what can be: a repetition, a given-up episode, a known result. `hash`: of
+  // the request, where results are cached.
+  bool AnswerAtOnce(const v1::ToolRequest& request, Lease& lease, std::string* hash);
+  bool JoinRunning(const v1::ToolRequest& request, const std::string& hash, Lease& lease, Time now);
+  void Answer(const v1::ToolRequest& asked, v1::ToolResult result, Lease lease);
   size_t Free(bool grading) const;
 
   Bus& bus_;
@@ -145,7 +146,7 @@ class ToolLoop final : public Loop {
   std::unordered_map<uint64_t, Running> running_;  // by tag
   // By request id and token: who cannot show the token asks something else.
   std::unordered_map<std::string, uint64_t> running_ids_;  // to tag
-  std::unordered_map<std::string, v1::ToolResult> finished_;
+  std::unordered_map<std::string, std::string> finished_;  // results in bytes
   std::deque<std::string> finished_order_;
   std::unordered_set<std::string> cancelled_;  // episodes given up, with their tokens
   std::deque<std::string> cancelled_order_;
