@@ -158,6 +158,7 @@ ToolLoopOptions ToolLoopOptionsFrom(const RunConfig& config, const RunStart& sta
   options.lease_period = LeasePeriod(config);
   options.cache_results = config.tools.cache;
   options.wait = {config.tools.wait, config.tools.wait_tail};
+  options.limits = MessageLimitsFrom(config);
   return options;
 }
 
@@ -173,6 +174,7 @@ RewardOptions RewardOptionsFrom(const RunConfig& config, const RunStart& start) 
   // before that.
   options.call_patience = config.bus.patience / 2;
   options.secret = start.secret;
+  options.limits = MessageLimitsFrom(config);
   return options;
 }
 

@@ -1,5 +1,5 @@
 // A picture of a view of a real run, as README.md shows one.
-//   node picture.mjs --program PROGRAM --page FOLDER --runs FOLDER --run NAME --out FILE.png [--view overview]
+//   node picture.mjs --program PROGRAM --page FOLDER --runs FOLDER --run NAME --out FILE.png [--view overview] [--height 1060]
 import path from "node:path";
 
 import { args, start, test } from "./browser.mjs";
@@ -10,6 +10,7 @@ test(async (browser) => {
   await browser.moveTo((await child.line(/http:\S+/))[0]);
   await browser.open(args.get("--run"), args.get("--view") ?? "overview");
   await page.evaluate(() => (document.querySelector("footer").hidden = true));
-  await page.screenshot({ path: path.resolve(args.get("--out")), fullPage: true });
+  const clip = { x: 0, y: 0, width: page.viewportSize().width, height: Number(args.get("--height") ?? 1060) };
+  await page.screenshot({ path: path.resolve(args.get("--out")), fullPage: true, clip });
   child.kill();
 });
