@@ -250,7 +250,7 @@ std::string SandboxBenchReport::ToText() const {
   row("a box from a warm pool", warm_ms);
   row("a box that is open", kept_ms);
   text += fmt::format(
-      "  a warm request costs {:.3f} ms more than a plain spawn (at most 1.5 wanted)\n\n",
+      "  a warm request costs {:.3f} ms more than a plain spawn\n\n",
       over_plain_ms);
   text += "at once     plain/s   new boxes/s   open boxes/s   gradings/s\n";
   for (const Rate& rate : rates) {
