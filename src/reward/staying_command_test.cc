@@ -124,7 +124,10 @@ TEST_F(StayingTest, WrongAnswersAndProgramsAreNamed) {
   command_->Ask(Question(2), 2);
   Await(2);
   command_.reset();
-  done_.clear();
+  {
+    MutexLock lock(mutex_);
+    done_.clear();
+  }
   command_.emplace(StayingCommand::Options{{"no-such-judge"}, {}, 1}, [this](ScorerDone done) {
     MutexLock lock(mutex_);
     done_[done.tag] = std::move(done);
