@@ -133,12 +133,17 @@ std::string BoxRunner::Strings(BoxRun* run) const {
   std::string strings;
   const auto add = [&strings](const std::string& word) { strings.append(word.c_str()) += '\0'; };
   for (const std::string& word : spec_.command) add(word);
-  for (const std::string& word : box_.host_.environment()) add(word);
-  for (const std::string& word : spec_.environment) add(word);
+  std::vector<std::string> environment = box_.host_.environment();
+  for (const std::string& word : spec_.environment) {  // the later one of a name counts
+    const std::string name = word.substr(0, word.find('=') + 1);
+    std::erase_if(environment, [&](const std::string& one) { return one.starts_with(name); });
+    environment.push_back(word);
+  }
+  for (const std::string& word : environment) add(word);
   add(spec_.folder);
   add(spec_.last_file);
   run->argc = static_cast<uint32_t>(spec_.command.size());
-  run->envc = static_cast<uint32_t>(box_.host_.environment().size() + spec_.environment.size());
+  run->envc = static_cast<uint32_t>(environment.size());
   return strings;
 }
 
