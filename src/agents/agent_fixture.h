@@ -77,14 +77,14 @@ class AgentTest : public testing::Test {
 
   // Answers of the model by the conversation before them.
   void Serve(AnswerScript script, Duration pace = {}) {
-    auto recorder = EpisodeRecorder::Make(*policy_, clock_, 16,
-                                          std::make_unique<PlainRecorder>(*policy_));
+    auto recorder =
+        EpisodeRecorder::Make(*policy_, clock_, 16, std::make_unique<PlainRecorder>(*policy_));
     ASSERT_TRUE(recorder.ok());
     recorder_ = std::move(*recorder);
     ScriptedOptions options;
     options.pace = pace;
-    server_ = std::make_unique<ScriptedServer>(dir_.path(), options, std::move(script),
-                                               recorder_.get());
+    server_ =
+        std::make_unique<ScriptedServer>(dir_.path(), options, std::move(script), recorder_.get());
   }
   void Serve(const std::string& answer) {
     Serve([answer](const std::string&) { return answer; });
@@ -103,8 +103,7 @@ class AgentTest : public testing::Test {
       AgentRunnerOptions options;
       options.program = program;
       options.slots = 4;
-      auto runner =
-          AgentRunner::Create(options, server_->gateway(), *recorder_, nullptr, clock_);
+      auto runner = AgentRunner::Create(options, server_->gateway(), *recorder_, nullptr, clock_);
       ASSERT_TRUE(runner.ok()) << runner.status().ToString();
       runner_ = std::move(*runner);
       runner_->events().Attach(waker_);

@@ -96,17 +96,26 @@ Status ReadPresetField(const std::string& name, const toml::node& node, AgentPro
   }
   const auto number = node.value<int64_t>();
   if (!number || *number < 1 || *number > (1 << 30)) {
-    return Invalid("\"" + name + "\" is no field, or must be a positive number; there are command, "
-                   "environment, files, wall_ms, cpu_ms, memory_mb, processes, disk_mb and idle_ms");
+    return Invalid(
+        "\"" + name +
+        "\" is no field, or must be a positive number; there are command, "
+        "environment, files, wall_ms, cpu_ms, memory_mb, processes, disk_mb and idle_ms");
   }
   const auto value = static_cast<uint64_t>(*number);
-  if (name == "wall_ms") program.limits.wall = milliseconds(value);
-  else if (name == "cpu_ms") program.limits.cpu = milliseconds(value);
-  else if (name == "memory_mb") program.limits.memory_bytes = value << 20;
-  else if (name == "processes") program.limits.processes = value;
-  else if (name == "disk_mb") program.limits.disk_bytes = value << 20;
-  else if (name == "idle_ms") program.idle = milliseconds(value);
-  else return Invalid("there is no field \"" + name + "\"");
+  if (name == "wall_ms")
+    program.limits.wall = milliseconds(value);
+  else if (name == "cpu_ms")
+    program.limits.cpu = milliseconds(value);
+  else if (name == "memory_mb")
+    program.limits.memory_bytes = value << 20;
+  else if (name == "processes")
+    program.limits.processes = value;
+  else if (name == "disk_mb")
+    program.limits.disk_bytes = value << 20;
+  else if (name == "idle_ms")
+    program.idle = milliseconds(value);
+  else
+    return Invalid("there is no field \"" + name + "\"");
   return Ok();
 }
 

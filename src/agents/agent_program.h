@@ -23,10 +23,10 @@ struct AgentProgram {
   std::vector<std::string> environment;      // "NAME=value"
   std::map<std::string, std::string> files;  // of its home, content by path
   std::vector<BoxMount> mounts;
-  BoxLimits limits;         // of an episode; waiting for the model does not count as wall time
-  uint64_t max_tokens = 0;  // drawn in an episode; 0: no bound
-  Duration idle{0};         // without a request for so long it is over; 0: never
-  std::string last_file;    // of the workspace: it is over when this is there; empty: none
+  BoxLimits limits;           // of an episode; waiting for the model does not count as wall time
+  uint64_t max_tokens = 0;    // drawn in an episode; 0: no bound
+  Duration idle{0};           // without a request for so long it is over; 0: never
+  std::string last_file;      // of the workspace: it is over when this is there; empty: none
   bool own_sampling = false;  // temperature and so on as the program asks, not as the run does
   std::string model;          // the name it knows the policy by
 };

@@ -16,7 +16,7 @@
 namespace tidemill {
 namespace {
 
-constexpr uint16_t kAgentPort = 47017;  // of each box's own loopback
+constexpr uint16_t kAgentPort = 47017;                // of each box's own loopback
 constexpr uint64_t kAgentTenant = uint64_t{1} << 40;  // episodes share what they have in common
 constexpr size_t kDoneMax = size_t{1} << 20;
 // How often a running program is looked at. One that ends is noticed at once.
@@ -111,8 +111,8 @@ Result<std::unique_ptr<AgentRunner>> AgentRunner::Create(AgentRunnerOptions opti
   if (!host.ok()) return host.status().WithContext("the agents' boxes");
   runner->host_ = std::move(*host);
   runner->pool_ = std::make_unique<BoxPool>(*runner->host_, runner->options_.ready);
-  runner->roots_ = std::make_unique<RootPools>(*runner->pool_, runner->options_.boxes,
-                                               runner->options_.roots);
+  runner->roots_ =
+      std::make_unique<RootPools>(*runner->pool_, runner->options_.boxes, runner->options_.roots);
   return runner;
 }
 
@@ -198,8 +198,7 @@ Status AgentRunner::Furnish(Episode& episode) {
     TM_RETURN_IF_ERROR(box.PutOutside("home/" + path, FillWords(content, episode.words)));
   }
   TM_RETURN_IF_ERROR(box.PutOutside("task.json", AgentTaskSheet(episode.job.group->lease)));
-  TM_RETURN_IF_ERROR(
-      box.PutOutside("etc/passwd", "agent:x:1000:1000:agent:/box/home:/bin/sh\n"));
+  TM_RETURN_IF_ERROR(box.PutOutside("etc/passwd", "agent:x:1000:1000:agent:/box/home:/bin/sh\n"));
   return box.PutOutside("etc/hosts", "127.0.0.1 localhost\n");
 }
 
@@ -250,8 +249,8 @@ RunReport AgentRunner::Run(Episode& episode) {
 }
 
 void AgentRunner::Collect(Episode& episode, AgentOutcome& outcome) {
-  auto tree = episode.box->Collect({.bytes_max = WorkspaceLimits().bytes_max,
-                                    .files_max = WorkspaceLimits().files_max});
+  auto tree = episode.box->Collect(
+      {.bytes_max = WorkspaceLimits().bytes_max, .files_max = WorkspaceLimits().files_max});
   if (tree.status().code() == Code::kFull) {  // too much to be graded: its files as they were
     outcome.end = v1::EPISODE_END_FAILED;
     outcome.words = tree.status().message();
@@ -274,8 +273,8 @@ AgentOutcome AgentRunner::Carry(const Queued& queued) {
   AgentOutcome outcome;
   Episode episode{queued.job, ProgramFor(options_.program, lease.task())};
   episode.key = "tmk-" + NewSecret();
-  episode.name = fmt::format("{}.{}.{}", lease.group(), queued.job.member,
-                             NewSecret().substr(0, 12));
+  episode.name =
+      fmt::format("{}.{}.{}", lease.group(), queued.job.member, NewSecret().substr(0, 12));
   outcome.status = Furnish(episode);
   if (!outcome.status.ok()) return outcome;
   Tenant tenant{.name = "agent-" + episode.name, .id = kAgentTenant, .consent = Consent::kTrain};

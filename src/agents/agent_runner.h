@@ -29,9 +29,9 @@ namespace tidemill {
 
 struct AgentRunnerOptions {
   AgentProgram program;
-  size_t slots = 64;   // programs at once
-  size_t ready = 2;    // boxes opened before they are needed
-  std::string roots;   // folder of unpacked root file systems; empty: the user's cache
+  size_t slots = 64;  // programs at once
+  size_t ready = 2;   // boxes opened before they are needed
+  std::string roots;  // folder of unpacked root file systems; empty: the user's cache
   BoxHostOptions boxes{};
 };
 
@@ -85,7 +85,7 @@ class AgentRunner final : public AgentPort {
   CondVar changed_;
   std::deque<Queued> queue_ TM_GUARDED_BY(mutex_);
   std::map<uint64_t, std::shared_ptr<Cancellation>> under_way_ TM_GUARDED_BY(mutex_);  // by tag
-  size_t idle_ TM_GUARDED_BY(mutex_) = 0;  // threads
+  size_t idle_ TM_GUARDED_BY(mutex_) = 0;                                              // threads
   bool stopping_ TM_GUARDED_BY(mutex_) = false;
   std::vector<std::thread> threads_ TM_GUARDED_BY(mutex_);
 };

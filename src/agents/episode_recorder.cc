@@ -44,10 +44,10 @@ EpisodeRecorder::EpisodeRecorder(const ServedPolicy& policy, const Clock& clock,
                                  std::unique_ptr<TurnRecorder> others)
     : clock_(clock), others_(std::move(others)), builder_(policy) {}
 
-Result<std::unique_ptr<EpisodeRecorder>> EpisodeRecorder::Make(
-    const ServedPolicy& policy, const Clock& clock, size_t episodes,
-    std::unique_ptr<TurnRecorder> others) {
-  std::unique_ptr<EpisodeRecorder> made(new EpisodeRecorder(policy, clock, std::move(others)));
+Result<std::unique_ptr<EpisodeRecorder>> EpisodeRecorder::Make(const ServedPolicy& policy,
+                                                               const Clock& clock, size_t episodes,
+                                                               std::unique_ptr<TurnRecorder> rest) {
+  std::unique_ptr<EpisodeRecorder> made(new EpisodeRecorder(policy, clock, std::move(rest)));
   LiveOptions options;
   options.idle = std::chrono::hours(24 * 365);  // the episode's end closes it
   options.max_sessions = episodes + 16;         // closed ones go first
@@ -91,10 +91,10 @@ Status EpisodeRecorder::Admit(Underway& episode) {
   episode.session.out_of_turns |= out_of_turns;
   episode.session.out_of_tokens |= out_of_tokens;
   episode.life.refused = std::min(episode.life.refused, clock_.Now());
-  return Invalid(out_of_turns
-                     ? "the episode has had its " + std::to_string(episode.terms.max_turns) + " turns"
-                     : "the episode has drawn its " + std::to_string(episode.terms.max_tokens) +
-                           " tokens");
+  return Invalid(
+      out_of_turns
+          ? "the episode has had its " + std::to_string(episode.terms.max_turns) + " turns"
+          : "the episode has drawn its " + std::to_string(episode.terms.max_tokens) + " tokens");
 }
 
 Result<TurnPrompt> EpisodeRecorder::Prepare(const TurnQuestion& question) {
@@ -208,9 +208,9 @@ Result<EpisodeSession> EpisodeRecorder::Close(const std::string& name) {
     lock.Unlock();
     const Status closed = live_->Close(episode.number, "the agent ended");
     lock.Lock();
-    in_time = closed.ok() &&
-              changed_.WaitFor(lock, kClosePatience,
-                               [&]() TM_REQUIRES(mutex_) { return episode.settled; });
+    in_time = closed.ok() && changed_.WaitFor(lock, kClosePatience, [&]() TM_REQUIRES(mutex_) {
+      return episode.settled;
+    });
   }
   EpisodeSession session = std::move(episode.session);
   session.failed = episode.life.failed;

@@ -33,9 +33,9 @@ struct EpisodeTerms {
 
 // How a session stands.
 struct EpisodeLife {
-  bool asking = false;   // a request is open
-  Duration waited{0};    // with a request open, so far
-  Time last{};           // when the last one ended; of the opening before any
+  bool asking = false;    // a request is open
+  Duration waited{0};     // with a request open, so far
+  Time last{};            // when the last one ended; of the opening before any
   Time refused = kNever;  // since when it asks for more than its terms allow
   bool asked = false;     // at least once
   Status failed;          // not ok: a turn was lost through us
@@ -77,8 +77,8 @@ class EpisodeRecorder final : public TurnRecorder {
     Time asking_since{};
     uint64_t number = 0;  // of the session; 0: nothing was asked
     uint64_t tokens = 0;
-    int open = 0;               // requests
-    uint32_t stored = 0;        // turns
+    int open = 0;         // requests
+    uint32_t stored = 0;  // turns
     bool closing = false, settled = false;
     std::map<uint64_t, uint32_t> prompts;  // how often each was asked, by its hash
   };

@@ -44,8 +44,8 @@ void Impose(const TurnSampling& from, SamplingFields& to) {
   to.top_k = from.sampling.top_k;
   to.min_p = from.sampling.min_p;
   to.seed = static_cast<int64_t>(from.seed);
-  to.max_tokens = std::min<int64_t>(to.max_tokens.value_or(from.max_new_tokens),
-                                    from.max_new_tokens);
+  to.max_tokens =
+      std::min<int64_t>(to.max_tokens.value_or(from.max_new_tokens), from.max_new_tokens);
 }
 
 // The version a request wants all its tokens from, by the header x-policy-version.

@@ -49,7 +49,7 @@ struct TurnPrompt {
   std::string session_name{};  // told to the client in a header; empty: nothing is told
   std::optional<uint64_t> pin_version{};
   std::optional<TurnSampling> sampling{};  // instead of the client's
-  uint64_t ticket = 0;  // the recorder's own: comes back with every choice
+  uint64_t ticket = 0;                     // the recorder's own: comes back with every choice
 };
 
 // One choice of the answer. Choices of a prompt come one after another: choice / n is the prompt.

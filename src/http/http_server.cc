@@ -163,8 +163,8 @@ HttpServer::~HttpServer() {
 uint64_t HttpServer::AddEntrance(Fd listening, size_t connections_max) {
   const uint64_t number = core_->next_entrance++;
   auto entrance = std::make_shared<HttpEntrance>(core_->io, number, connections_max);
-  asio::post(core_->io, [core = core_.get(), entrance, fd = std::make_shared<Fd>(
-                                                           std::move(listening))]() mutable {
+  asio::post(core_->io, [core = core_.get(), entrance,
+                         fd = std::make_shared<Fd>(std::move(listening))]() mutable {
     error_code error;
     entrance->acceptor.assign(tcp::v4(), fd->get(), error);
     if (error) {

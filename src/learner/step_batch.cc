@@ -50,7 +50,8 @@ void SpreadBranches(std::vector<std::vector<TrainSequence>> branches, StepBatch&
   std::vector<std::vector<double>> advantages, rewards;
   for (size_t i = 0; i < branches.size(); ++i) {
     for (TrainSequence& row : branches[i]) {
-      const auto own = std::find_if(row.turns.begin(), row.turns.end(), [](int32_t t) { return t >= 0; });
+      const auto own =
+          std::find_if(row.turns.begin(), row.turns.end(), [](int32_t t) { return t >= 0; });
       std::vector<double> of_turns = step.turn_rewards[i];
       if (own != row.turns.end()) std::fill_n(of_turns.begin(), *own, 0.0);
       advantages.push_back(step.advantages[i]);

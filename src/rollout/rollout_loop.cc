@@ -64,8 +64,8 @@ Time RolloutLoop::Step(Time now) {
   outbox_.Flush(now);
   counters_.episodes_running = episodes_.size();
   counters_.waiting_for_tools = calls_.open();
-  Time wake = std::min({now + milliseconds(100), leases_.next(), later_.next(),
-                        later_agents_.next()});
+  Time wake =
+      std::min({now + milliseconds(100), leases_.next(), later_.next(), later_agents_.next()});
   if (outbox_.waiting() > 0) wake = std::min(wake, now + milliseconds(5));
   return wake;
 }

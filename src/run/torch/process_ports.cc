@@ -91,7 +91,8 @@ Status ProcessPorts::OpenTasks() {
 
 // Workers on other machines do not reach the run's blobs: for them contents travel inside messages.
 Status ProcessPorts::Prepare(const std::string& file, std::vector<v1::Task>* tasks) {
-  const PrepareOptions options{.base = BaseOf(file), .blobs = alone() ? blobs_.get() : nullptr,
+  const PrepareOptions options{.base = BaseOf(file),
+                               .blobs = alone() ? blobs_.get() : nullptr,
                                .roots = config_.tools.roots};
   TM_RETURN_IF_ERROR(PrepareTasks(options, tasks).WithContext(file));
   return CheckScorers(*tasks, config_).WithContext(file);

@@ -166,8 +166,7 @@ Status Box::PutOutside(std::string_view path, std::string_view content) {
   return AddPut(path, content, /*executable=*/false, /*outside=*/true);
 }
 
-Status Box::AddPut(std::string_view path, std::string_view content, bool executable,
-                   bool outside) {
+Status Box::AddPut(std::string_view path, std::string_view content, bool executable, bool outside) {
   TM_RETURN_IF_ERROR(CheckPath(path));
   if (content.size() > BOX_FRAME_MAX - 4096) {
     return Full(

@@ -52,8 +52,8 @@ struct RunSpec {
   Conversation* conversation = nullptr;  // instead of `input`
   BoxLimits limits;                      // disk counts only in Configure
   size_t keep_bytes = 64 * 1024;         // of each of stdout and stderr: head and tail
-  // What the command leaves running stays: it stands still until the next command runs. A timeout or
-  // too much output ends the command and its session, and the box can be used again.
+  // What the command leaves running stays: it stands still until the next command runs. A timeout
+  // or too much output ends the command and its session, and the box can be used again.
   bool leave_running = false;
   // How often limits that the kernel does not enforce are looked at. A command that ends is noticed
   // at once.

@@ -134,8 +134,8 @@ Status BoxHost::Prepare() {
             "boxes have no cgroups: limits are enforced by rlimits and the pid namespace",
             {{"cause", degraded_}});
   }
-  TM_ASSIGN_OR_RETURN(filter_, BuildSyscallFilter({.cgroups = cgroups_ != nullptr,
-                                                   .loopback = options_.loopback}));
+  TM_ASSIGN_OR_RETURN(
+      filter_, BuildSyscallFilter({.cgroups = cgroups_ != nullptr, .loopback = options_.loopback}));
   change_user_ = geteuid() == 0;
   if (options_.cores == 0) options_.cores = static_cast<size_t>(AvailableCores());
   PrepareArguments();
@@ -195,9 +195,8 @@ void BoxHost::AddMachine() {
 // Every folder of the root but those that a box has of its own. Nothing is mounted through a link:
 // from here it would lead to the machine.
 void BoxHost::AddRoot() {
-  static const std::set<std::string> kOwn = {"proc", "sys", "dev",  "tmp",       "run",
-                                             "box",  "app", "logs", "workspace", "tests",
-                                             "agent"};
+  static const std::set<std::string> kOwn = {"proc", "sys",  "dev",       "tmp",   "run",  "box",
+                                             "app",  "logs", "workspace", "tests", "agent"};
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(options_.root, error)) {
     const std::string name = entry.path().filename().string(), inside = "/" + name;

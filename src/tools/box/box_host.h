@@ -31,9 +31,9 @@ struct BoxHostOptions {
   std::vector<BoxMount> mounts;
   // Processes may use the box's own loopback, and have a home of their own and a name: for agents.
   bool loopback = false;
-  bool cgroups = true;                   // false: do as if there were none
-  size_t cores = 0;                      // a box may use; 0: those there are
-  size_t boxes_max = 512;                // open at once, those being closed included
+  bool cgroups = true;     // false: do as if there were none
+  size_t cores = 0;        // a box may use; 0: those there are
+  size_t boxes_max = 512;  // open at once, those being closed included
 };
 
 // Thread-safe. Must outlive its boxes; the destructor waits until every process, mount and cgroup

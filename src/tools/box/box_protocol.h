@@ -2,8 +2,8 @@
  * together, so structs travel as they lie in memory. C, because the init is.
  *
  *   host:  CONFIG, then any of PUT | REMOVE_ALL | GET | COLLECT | LISTEN | RUN (three descriptors)
- *   init:  HELLO, then FILE* END for GET and COLLECT, LISTENING (one descriptor) for LISTEN, DONE for
- *          RUN, FAILED whenever it cannot go on
+ *   init:  HELLO, then FILE* END for GET and COLLECT, LISTENING (one descriptor) for LISTEN, DONE
+ * for RUN, FAILED whenever it cannot go on
  *
  * PUT, REMOVE_ALL and CONFIG have no answer of their own: a failure is the next answer, as FAILED.
  */
@@ -102,8 +102,8 @@ struct BoxRun {
   uint32_t argc;
   uint32_t envc;
   uint32_t watch;
-  uint32_t keep; /* 1: what the command leaves running is stopped, not ended; see box.h */
-  uint32_t tick_ms; /* how often the init looks at what it watches */
+  uint32_t keep;         /* 1: what the command leaves running is stopped, not ended; see box.h */
+  uint32_t tick_ms;      /* how often the init looks at what it watches */
   uint64_t cpu_us;       /* limit of everything together, where the init watches it */
   uint64_t memory_bytes; /* the same */
   uint64_t processes;    /* most processes and threads; enforced by the kernel too */
@@ -118,8 +118,8 @@ enum BoxLimitHit {
   BOX_LIMIT_DISK = 4,
 };
 
-/* DONE: nothing of the command runs any more, its daemons included. After a RUN with `keep` they are
- * stopped (SIGSTOP) until the next one, and STOP ends only the command and its session. */
+/* DONE: nothing of the command runs any more, its daemons included. After a RUN with `keep` they
+ * are stopped (SIGSTOP) until the next one, and STOP ends only the command and its session. */
 struct BoxDone {
   int32_t signalled; /* 1: `code` is a signal */
   int32_t code;
