@@ -1,5 +1,7 @@
 #include "config/run_config.h"
 
+#include "config/agent_keys.h"
+
 namespace tidemill {
 namespace {
 
@@ -414,6 +416,7 @@ void BindRunConfig(RunConfig& config, Binder& binder) {
   BindRunAndModel(config, binder);
   BindRollout(config, binder);
   BindGateway(config, binder);
+  BindAgent(config, binder);
   BindReplay(config, binder);
   BindLearner(config, binder);
   BindCreditAndRanks(config, binder);

@@ -74,6 +74,21 @@ struct RunConfig {
     std::string access_log;
   } gateway;
 
+  // A limit of 0: the preset's, or the default.
+  struct Agent {
+    std::string preset;
+    std::vector<std::string> command, environment, mounts;
+    std::string model = "policy";
+    std::string sampling = "run";
+    uint32_t slots = 64;
+    uint32_t max_tokens = 0;
+    std::chrono::milliseconds idle{0};
+    std::string last_file;
+    uint32_t wall_ms = 0, cpu_ms = 0, memory_mb = 0, processes = 0, output_kb = 0, disk_mb = 0;
+
+    bool used() const { return !preset.empty() || !command.empty(); }
+  } agent;
+
   struct Staleness {
     uint32_t max_steps = 1;
     uint32_t hard_max_steps = 4;

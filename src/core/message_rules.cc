@@ -145,6 +145,12 @@ constexpr FieldRule kRules[] = {
     Hash("Task.root"),
     Many(Part("Task.weights"), &L::entries),
     Text("Task.metadata_json", kJsonBytes),
+    Part("Task.agent"),
+    Many(Text("AgentProgram.command", kJsonBytes), &L::entries),
+    Many(Text("AgentProgram.environment", kWordsBytes), &L::entries),
+    Part("AgentProgram.limits"),
+    UpTo("AgentProgram.max_tokens", &L::tokens),
+    Path("AgentProgram.last_file"),
 
     Number("Sampling.temperature", 0, 100),
     Number("Sampling.top_p", 0, 1),
@@ -264,6 +270,7 @@ constexpr FieldRule kRules[] = {
     Moment("Turn.started_ms"),
     Moment("Turn.finished_ms"),
     Moment("Turn.observed_ms"),
+    Many(Below("Turn.prompt_ids", &L::vocabulary), &L::tokens),
 
     Needed(Part("Trajectory.id")),
     Needed(Enum("Trajectory.purpose")),

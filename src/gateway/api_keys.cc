@@ -77,6 +77,8 @@ bool SameLimits(const Tenant& a, const Tenant& b) {
          a.concurrency == b.concurrency;
 }
 
+}  // namespace
+
 std::string_view BearerOf(std::string_view authorization) {
   constexpr std::string_view kBearer = "bearer ";
   if (authorization.size() < kBearer.size()) return "";
@@ -85,8 +87,6 @@ std::string_view BearerOf(std::string_view authorization) {
   }
   return authorization.substr(kBearer.size());
 }
-
-}  // namespace
 
 Result<Consent> ParseConsent(std::string_view text) {
   if (text == "train") return Consent::kTrain;

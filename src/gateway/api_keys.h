@@ -18,6 +18,9 @@ namespace tidemill {
 Result<Consent> ParseConsent(std::string_view text);
 std::string_view ConsentName(Consent consent);
 
+// The key of an Authorization header ("Bearer KEY"); empty: none.
+std::string_view BearerOf(std::string_view authorization);
+
 // Immutable and thread-safe.
 class ApiKeys {
  public:

@@ -15,6 +15,7 @@ namespace tidemill {
 namespace {
 
 constexpr size_t kRequestIdDigits = 24;
+constexpr size_t kGuestConnections = 64;  // of one agent
 
 bool IsApiPath(const std::string& path) {
   return path == "/v1" || path.rfind("/v1/", 0) == 0;
@@ -35,6 +36,16 @@ std::map<std::string, std::string> WithoutCredentials(std::map<std::string, std:
 
 HttpHeaders RequestHeaders(const std::string& request_id) {
   return {{"x-request-id", request_id}, {"request-id", request_id}};
+}
+
+void Impose(const TurnSampling& from, SamplingFields& to) {
+  to.temperature = from.sampling.temperature;
+  to.top_p = from.sampling.top_p;
+  to.top_k = from.sampling.top_k;
+  to.min_p = from.sampling.min_p;
+  to.seed = static_cast<int64_t>(from.seed);
+  to.max_tokens =
+      std::min<int64_t>(to.max_tokens.value_or(from.max_new_tokens), from.max_new_tokens);
 }
 
 // The version a request wants all its tokens from, by the header x-policy-version.
@@ -124,13 +135,33 @@ void Gateway::Over(const RequestReport& report) {
   if (access_log_) access_log_->Add(report);
 }
 
+Gateway::Guest Gateway::Admit(Fd listening, std::string key, Tenant tenant) {
+  guests_.Add(key, std::move(tenant));
+  return {.entrance = http_->AddEntrance(std::move(listening), kGuestConnections),
+          .key = std::move(key)};
+}
+
+void Gateway::Dismiss(const Guest& guest) {
+  http_->RemoveEntrance(guest.entrance);
+  guests_.Remove(guest.key);
+}
+
+// Who comes out of a box is an agent, and nobody else: without its key it is no one.
+std::optional<Tenant> Gateway::TenantOf(const HttpRequest& request) const {
+  const std::string_view bearer = request.Header("authorization"),
+                         key = request.Header("x-api-key");
+  if (request.entrance != 0) return guests_.Find(bearer, key);
+  const Tenant* tenant = options_.keys.Find(bearer, key);
+  return tenant != nullptr ? std::optional(*tenant) : std::nullopt;
+}
+
 HttpRoute Gateway::Route(const HttpRequest& head) const {
   HttpRoute route;
   route.serve = true;
   route.body_bytes_max = ApiOfPath(head.path) ? options_.body_bytes_max : 4096;
-  const bool asks_key = IsApiPath(head.path) || head.path == "/metrics";
-  if (asks_key &&
-      options_.keys.Find(head.Header("authorization"), head.Header("x-api-key")) == nullptr) {
+  const bool metrics = head.path == "/metrics";
+  const bool asks_key = IsApiPath(head.path) || metrics;
+  if (asks_key && (!TenantOf(head) || (metrics && head.entrance != 0))) {
     const ApiError error{.status = 401,
                          .message = "No valid API key: send Authorization: Bearer KEY or x-api-key",
                          .code = "invalid_api_key"};
@@ -192,11 +223,10 @@ void Gateway::Serve(HttpRequest request, std::unique_ptr<HttpReply> reply) {
   report.method = request.method;
   report.path = request.path;
   report.user_agent = request.Header("user-agent");
-  const Tenant* tenant =
-      options_.keys.Find(request.Header("authorization"), request.Header("x-api-key"));
-  if (tenant != nullptr && IsApiPath(request.path)) report.tenant = tenant->name;
+  const std::optional<Tenant> tenant = TenantOf(request);
+  if (tenant && IsApiPath(request.path)) report.tenant = tenant->name;
   const auto api = request.method == "POST" ? ApiOfPath(request.path) : std::nullopt;
-  if (api && tenant != nullptr) return Ask(*api, std::move(request), *tenant, std::move(turn));
+  if (api && tenant) return Ask(*api, std::move(request), *tenant, std::move(turn));
   if (request.method == "POST") {
     return FailEarly(ShapeFor(request), *turn,
                      {.status = 404, .message = "There is nothing at POST " + request.path});
@@ -267,6 +297,7 @@ void Gateway::Ask(Api api, HttpRequest request, const Tenant& tenant,
     turn->reply_headers.emplace_back("x-session-id", turn->prompt.session_name);
   }
   if (api == Api::kCountTokens) return Count(*turn, question);
+  if (turn->prompt.sampling) Impose(*turn->prompt.sampling, turn->request.sampling);
   TurnPlan plan = PlanTurns(policy_, options_.plan, turn->request, turn->prompt,
                             StableHash(turn->report.request_id));
   if (plan.error) {

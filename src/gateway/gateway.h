@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "core/clock.h"
@@ -19,6 +20,7 @@
 #include "gateway/error_reply.h"
 #include "gateway/gateway_loop.h"
 #include "gateway/gateway_metrics.h"
+#include "gateway/passing_keys.h"
 #include "gateway/served_policy.h"
 #include "gateway/turn_plan.h"
 #include "gateway/turn_recorder.h"
@@ -57,6 +59,14 @@ class Gateway final : public RequestObserver {
   // not over.
   Status Drain(Duration patience);
 
+  // An agent's way in: a socket that listens in its box, and the only key that is served there.
+  struct Guest {
+    uint64_t entrance = 0;
+    std::string key{};
+  };
+  Guest Admit(Fd listening, std::string key, Tenant tenant);
+  void Dismiss(const Guest& guest);
+
   uint16_t port() const { return http_->port(); }
   std::string url() const { return http_->url(); }
   GatewayLoop::Counts counts() const { return loop_.counts(); }
@@ -69,6 +79,7 @@ class Gateway final : public RequestObserver {
   Status Listen();
 
   HttpRoute Route(const HttpRequest& head) const;
+  std::optional<Tenant> TenantOf(const HttpRequest& request) const;
   void Serve(HttpRequest request, std::unique_ptr<HttpReply> reply);
   HttpResponse Refuse(const HttpRequest& request, int status, std::string_view why);
   HttpResponse AnswerGet(const HttpRequest& request, const HttpHeaders& headers);
@@ -89,6 +100,7 @@ class Gateway final : public RequestObserver {
   const int64_t started_s_;
   GatewayMetrics figures_;
   std::unique_ptr<AccessLog> access_log_;
+  PassingKeys guests_;
   Admission admission_;
   GatewayLoop loop_;
   LoopRunner runner_;

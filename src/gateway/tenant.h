@@ -18,6 +18,7 @@ struct Tenant {
   Consent consent = Consent::kStore;
   double requests_per_minute = 0;  // 0: no bound
   uint32_t concurrency = 0;        // requests at once, waiting ones counted; 0: no bound
+  std::string session{};           // every request of the key is of this one; empty: as it says
 };
 
 }  // namespace tidemill

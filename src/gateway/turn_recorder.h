@@ -34,6 +34,13 @@ struct TurnQuestion {
   int64_t wall_ms = 0;
 };
 
+// How an answer is drawn whatever the client asked for.
+struct TurnSampling {
+  SamplingParams sampling{};
+  uint64_t seed = 0;
+  int32_t max_new_tokens = 0;  // the most; a client may ask for less
+};
+
 struct TurnPrompt {
   // One for each of ChatRequest::prompts; of a conversation one. None is empty.
   std::vector<std::vector<TokenId>> prompts{};
@@ -41,7 +48,8 @@ struct TurnPrompt {
   uint64_t session = 0;        // SequenceStart::session
   std::string session_name{};  // told to the client in a header; empty: nothing is told
   std::optional<uint64_t> pin_version{};
-  uint64_t ticket = 0;  // the recorder's own: comes back with every choice
+  std::optional<TurnSampling> sampling{};  // instead of the client's
+  uint64_t ticket = 0;                     // the recorder's own: comes back with every choice
 };
 
 // One choice of the answer. Choices of a prompt come one after another: choice / n is the prompt.

@@ -43,9 +43,11 @@ std::string_view View(beast::string_view text) {
 
 }  // namespace
 
-Connection::Connection(HttpServer::Core& core, tcp::socket socket)
-    : core_(core), stream_(std::move(socket)) {
+Connection::Connection(HttpServer::Core& core, tcp::socket socket,
+                       std::shared_ptr<HttpEntrance> entrance)
+    : core_(core), entrance_(std::move(entrance)), stream_(std::move(socket)) {
   ++core_.connections;
+  if (entrance_) ++entrance_->open;
   NoticeDeadPeers(static_cast<int>(stream_.socket().native_handle()));
 }
 
@@ -53,6 +55,7 @@ Connection::~Connection() {
   EndEvents();
   EndReply();
   --core_.connections;
+  if (entrance_) --entrance_->open;
 }
 
 void Connection::ReadNext() {
@@ -62,6 +65,7 @@ void Connection::ReadNext() {
   response_.reset();
   body_room_.reset();
   request_ = {};
+  request_.entrance = entrance_ ? entrance_->number : 0;
   head_ = false;
   if (buffer_.size() > 0) return ReadHead();
   // The first byte may take its time on a connection that is kept; the rest may not.
@@ -264,8 +268,9 @@ void Connection::Close() {
   stream_.close();
 }
 
-void ServeConnection(HttpServer::Core& core, tcp::socket socket) {
-  std::make_shared<Connection>(core, std::move(socket))->ReadNext();
+void ServeConnection(HttpServer::Core& core, tcp::socket socket,
+                     std::shared_ptr<HttpEntrance> entrance) {
+  std::make_shared<Connection>(core, std::move(socket), std::move(entrance))->ReadNext();
 }
 
 std::string RefusalText() {

@@ -30,7 +30,8 @@ struct BodyRoom {
 // Lives while an operation of it is under way. All on the io thread, but for the handlers.
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
-  Connection(HttpServer::Core& core, boost::asio::ip::tcp::socket socket);
+  Connection(HttpServer::Core& core, boost::asio::ip::tcp::socket socket,
+             std::shared_ptr<HttpEntrance> entrance);
   ~Connection();
 
   void ReadNext();
@@ -131,6 +132,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void Close();
 
   HttpServer::Core& core_;
+  const std::shared_ptr<HttpEntrance> entrance_;  // may be null; shared with the server
   boost::beast::tcp_stream stream_;
   boost::beast::flat_buffer buffer_{256 * 1024};
   std::optional<boost::beast::http::request_parser<boost::beast::http::string_body>> parser_;

@@ -6,6 +6,7 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/thread_pool.hpp>
+#include <map>
 #include <memory>
 #include <set>
 #include <thread>
@@ -14,6 +15,18 @@
 #include "http/http_server.h"
 
 namespace tidemill {
+
+// A way in besides the server's own address. The io thread's, but for `open`.
+struct HttpEntrance {
+  HttpEntrance(boost::asio::io_context& io, uint64_t n, size_t most)
+      : number(n), connections_max(most), acceptor(io), accept_again(io) {}
+
+  const uint64_t number;
+  const size_t connections_max;
+  std::atomic<size_t> open{0};  // connections
+  boost::asio::ip::tcp::acceptor acceptor;
+  boost::asio::steady_timer accept_again;
+};
 
 struct HttpServer::Core {
   Core(const HttpOptions& o, HttpHandlers h, Tokens t)
@@ -40,10 +53,15 @@ struct HttpServer::Core {
   boost::asio::steady_timer ping{io};
   boost::asio::thread_pool pool;
   std::thread thread;
+  std::atomic<uint64_t> next_entrance{1};
+  // The io thread's; shared with connections, which count themselves.
+  std::map<uint64_t, std::shared_ptr<HttpEntrance>> entrances;
 };
 
-// Serves one connection until it ends; keeps itself alive.
-void ServeConnection(HttpServer::Core& core, boost::asio::ip::tcp::socket socket);
+// Serves one connection until it ends; keeps itself alive. `entrance` is null where it came by the
+// server's own address.
+void ServeConnection(HttpServer::Core& core, boost::asio::ip::tcp::socket socket,
+                     std::shared_ptr<HttpEntrance> entrance);
 
 // "HTTP/1.1 503 ..." whole, for those who are refused before anything was read.
 std::string RefusalText();

@@ -1,6 +1,7 @@
 // A request and its answer, free of the HTTP library: what handlers see.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
@@ -20,7 +21,8 @@ struct HttpRequest {
   std::map<std::string, std::string> headers;
   std::string body;
   std::string last_event_id;
-  bool admin = false;  // carries one of the server's tokens
+  bool admin = false;     // carries one of the server's tokens
+  uint64_t entrance = 0;  // it came in by (HttpServer::AddEntrance); 0: the server's own address
 
   // The value of a query parameter, or nullptr.
   const std::string* Find(const std::string& name) const;

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <boost/asio/post.hpp>
 
 #include "core/fd.h"
 #include "core/log.h"
@@ -41,9 +42,34 @@ void OnAccept(HttpServer::Core& core, error_code error, tcp::socket socket) {
     socket.non_blocking(true, ignored);
     socket.write_some(asio::buffer(RefusalText()), ignored);
   } else {
-    ServeConnection(core, std::move(socket));
+    ServeConnection(core, std::move(socket), nullptr);
   }
   AcceptNext(core);
+}
+
+void AcceptAt(HttpServer::Core& core, const std::shared_ptr<HttpEntrance>& entrance) {
+  entrance->acceptor.async_accept([&core, entrance](error_code error, tcp::socket socket) {
+    if (error == asio::error::operation_aborted || !entrance->acceptor.is_open()) return;
+    const bool full = core.connections >= core.options.connections_max ||
+                      entrance->open >= entrance->connections_max;
+    if (error) {
+      entrance->accept_again.expires_after(std::chrono::milliseconds(100));
+      entrance->accept_again.async_wait([&core, entrance](error_code e) {
+        if (!e && entrance->acceptor.is_open()) AcceptAt(core, entrance);
+      });
+      return;
+    }
+    (void)CloseOnExec(socket.native_handle());
+    if (full) {
+      ++core.refused;
+      error_code ignored;
+      socket.non_blocking(true, ignored);
+      socket.write_some(asio::buffer(RefusalText()), ignored);
+    } else {
+      ServeConnection(core, std::move(socket), entrance);
+    }
+    AcceptAt(core, entrance);
+  });
 }
 
 void AcceptNext(HttpServer::Core& core) {
@@ -132,6 +158,35 @@ HttpServer::~HttpServer() {
   // Those who still hold a stream must not reach the connection behind it.
   for (const auto& stream : core_->streams) stream->Close();
   for (const auto& reply : core_->replies) reply->Leave();
+}
+
+uint64_t HttpServer::AddEntrance(Fd listening, size_t connections_max) {
+  const uint64_t number = core_->next_entrance++;
+  auto entrance = std::make_shared<HttpEntrance>(core_->io, number, connections_max);
+  asio::post(core_->io, [core = core_.get(), entrance,
+                         fd = std::make_shared<Fd>(std::move(listening))]() mutable {
+    error_code error;
+    entrance->acceptor.assign(tcp::v4(), fd->get(), error);
+    if (error) {
+      LogWarn("a socket cannot be listened on", {{"error", error.message()}});
+      return;
+    }
+    (void)fd->Release();
+    core->entrances.emplace(entrance->number, entrance);
+    AcceptAt(*core, entrance);
+  });
+  return number;
+}
+
+void HttpServer::RemoveEntrance(uint64_t entrance) {
+  asio::post(core_->io, [core = core_.get(), entrance] {
+    const auto it = core->entrances.find(entrance);
+    if (it == core->entrances.end()) return;
+    error_code ignored;
+    it->second->acceptor.close(ignored);
+    it->second->accept_again.cancel();
+    core->entrances.erase(it);
+  });
 }
 
 uint16_t HttpServer::port() const {

@@ -16,6 +16,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/fd.h"
 #include "core/status.h"
 #include "http/event_stream.h"
 #include "http/http_message.h"
@@ -88,6 +89,12 @@ class HttpServer {
                                                    HttpHandlers handlers);
   // Closes every connection; handlers are not called afterwards.
   ~HttpServer();
+
+  // One more way in, by a TCP socket that listens already: of another network name space, say.
+  // Requests by it carry the number that is returned. Not more than `connections_max` at once.
+  uint64_t AddEntrance(Fd listening, size_t connections_max);
+  // Accepts nothing there any more; connections that are open stay until they end.
+  void RemoveEntrance(uint64_t entrance);
 
   uint16_t port() const;
   std::string url() const;  // "http://127.0.0.1:8321/"

@@ -78,7 +78,36 @@ void CutTail(TrainSequence& row) {
 
 }  // namespace
 
+namespace {
+
+void Begin(TrainSequence& row, const google::protobuf::RepeatedField<uint32_t>& prompt,
+           double temperature) {
+  row.temperature = static_cast<float>(temperature);
+  for (uint32_t id : prompt) Append(row, id, -1);
+  row.prompt_tokens = row.ids.size();
+}
+
+Status CheckVocabulary(const TrainSequence& row, int64_t vocabulary) {
+  for (int32_t id : row.ids) {
+    if (vocabulary > 0 && (id < 0 || id >= vocabulary)) {
+      return Invalid("id " + std::to_string(static_cast<uint32_t>(id)) +
+                     " is outside the vocabulary of " + std::to_string(vocabulary));
+    }
+  }
+  return Ok();
+}
+
+}  // namespace
+
 Result<TrainSequence> Flatten(const v1::Sample& sample, const FlattenOptions& options) {
+  TM_ASSIGN_OR_RETURN(std::vector<TrainSequence> rows, FlattenBranches(sample, options));
+  if (rows.size() == 1) return std::move(rows[0]);
+  return Invalid("trajectory " + TrajectoryKey::From(sample.trajectory().id()).ToString() +
+                 ": has branches");
+}
+
+Result<std::vector<TrainSequence>> FlattenBranches(const v1::Sample& sample,
+                                                   const FlattenOptions& options) {
   const v1::Trajectory& trajectory = sample.trajectory();
   const std::string name = "trajectory " + TrajectoryKey::From(trajectory.id()).ToString();
   if (trajectory.prompt_ids_size() == 0) return Invalid(name + ": the prompt is empty");
@@ -87,27 +116,22 @@ Result<TrainSequence> Flatten(const v1::Sample& sample, const FlattenOptions& op
     return Invalid(name + ": sampled at temperature " + std::to_string(temperature) +
                    "; training needs one above 0");
   }
-  TrainSequence row;
-  row.temperature = static_cast<float>(temperature);
-  for (uint32_t id : trajectory.prompt_ids()) Append(row, id, -1);
-  row.prompt_tokens = row.ids.size();
+  std::vector<TrainSequence> rows(1);
+  Begin(rows[0], trajectory.prompt_ids(), temperature);
   for (int t = 0; t < trajectory.turns_size(); ++t) {
     const v1::Turn& turn = trajectory.turns(t);
     const Status checked = CheckTurn(turn, t);
     if (!checked.ok()) return checked.WithContext(name);
-    AppendTurn(row, turn, t, options);
-    for (uint32_t id : turn.observation_ids()) Append(row, id, t);
+    if (turn.prompt_ids_size() > 0) Begin(rows.emplace_back(), turn.prompt_ids(), temperature);
+    AppendTurn(rows.back(), turn, t, options);
+    for (uint32_t id : turn.observation_ids()) Append(rows.back(), id, t);
   }
-  if (options.vocabulary > 0) {
-    for (int32_t id : row.ids) {
-      if (id < 0 || id >= options.vocabulary) {
-        return Invalid(name + ": id " + std::to_string(static_cast<uint32_t>(id)) +
-                       " is outside the vocabulary of " + std::to_string(options.vocabulary));
-      }
-    }
+  for (TrainSequence& row : rows) {
+    const Status right = CheckVocabulary(row, options.vocabulary);
+    if (!right.ok()) return right.WithContext(name);
+    CutTail(row);
   }
-  CutTail(row);
-  return row;
+  return rows;
 }
 
 namespace {

@@ -42,8 +42,12 @@ struct FlattenOptions {
 
 // kInvalid names the trajectory and what does not fit: counts that differ, an id outside the
 // vocabulary, a log-probability that is none, greedy sampling (nothing to learn from), an empty
-// prompt.
+// prompt, branches.
 Result<TrainSequence> Flatten(const v1::Sample& sample, const FlattenOptions& options);
+// The same for an episode with branches (Turn.prompt_ids): one sequence for each, the first with
+// the trajectory's prompt. The turns keep their numbers.
+Result<std::vector<TrainSequence>> FlattenBranches(const v1::Sample& sample,
+                                                   const FlattenOptions& options);
 
 // Rows laid end to end: row r is [offsets[r], offsets[r+1]). Per token as in TrainSequence.
 struct Microbatch {

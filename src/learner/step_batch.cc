@@ -1,5 +1,6 @@
 #include "learner/step_batch.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "core/ids.h"
@@ -43,6 +44,25 @@ void MeasureTurnCredit(AdvantageKind advantage, const std::vector<const v1::Samp
   step.metrics["turn_credit"] = turns > 0 ? sum / turns : 0;
 }
 
+// A sequence for each branch of each episode, with what belongs to the episode's turns. A branch's
+// rewards begin with its first turn.
+void SpreadBranches(std::vector<std::vector<TrainSequence>> branches, StepBatch& step) {
+  std::vector<std::vector<double>> advantages, rewards;
+  for (size_t i = 0; i < branches.size(); ++i) {
+    for (TrainSequence& row : branches[i]) {
+      const auto own =
+          std::find_if(row.turns.begin(), row.turns.end(), [](int32_t t) { return t >= 0; });
+      std::vector<double> of_turns = step.turn_rewards[i];
+      if (own != row.turns.end()) std::fill_n(of_turns.begin(), *own, 0.0);
+      advantages.push_back(step.advantages[i]);
+      rewards.push_back(std::move(of_turns));
+      step.sequences.push_back(std::move(row));
+    }
+  }
+  step.advantages = std::move(advantages);
+  step.turn_rewards = std::move(rewards);
+}
+
 }  // namespace
 
 std::vector<int32_t> StepBatch::Trainable() const {
@@ -57,6 +77,7 @@ Result<StepBatch> PrepareStep(const v1::Batch& batch, AdvantageKind advantage,
                               const CreditConfig& credit, const FlattenOptions& options) {
   StepBatch step;
   std::vector<const v1::Sample*> samples;
+  std::vector<std::vector<TrainSequence>> branches;
   for (const v1::Sample& sample : batch.samples()) {
     const std::string name =
         "trajectory " + TrajectoryKey::From(sample.trajectory().id()).ToString();
@@ -64,10 +85,10 @@ Result<StepBatch> PrepareStep(const v1::Batch& batch, AdvantageKind advantage,
     if (sample.trajectory().purpose() == v1::PURPOSE_EVAL) {
       return Invalid(name + " is of an evaluation and must not be trained on");
     }
-    TM_ASSIGN_OR_RETURN(TrainSequence sequence, Flatten(sample, options));
+    TM_ASSIGN_OR_RETURN(std::vector<TrainSequence> rows, FlattenBranches(sample, options));
     auto rewards = TurnRewards(credit, sample);
     if (!rewards.ok()) return rewards.status().WithContext(name);
-    step.sequences.push_back(std::move(sequence));
+    branches.push_back(std::move(rows));
     step.turn_rewards.push_back(std::move(*rewards));
     step.rewards.push_back(ShapedReward(credit, sample));
     samples.push_back(&sample);
@@ -82,6 +103,7 @@ Result<StepBatch> PrepareStep(const v1::Batch& batch, AdvantageKind advantage,
     TM_ASSIGN_OR_RETURN(step.advantages, AssignCredit(credit, advantage, samples));
     MeasureTurnCredit(advantage, samples, step);
   }
+  SpreadBranches(std::move(branches), step);
   AddMetrics(step);
   return step;
 }

@@ -14,11 +14,12 @@
 
 namespace tidemill {
 
+// An episode is one sequence, or several where it has branches.
 struct StepBatch {
   std::vector<TrainSequence> sequences;
   std::vector<std::vector<double>> advantages;    // [sequence][turn]; zeros for V-trace
   std::vector<std::vector<double>> turn_rewards;  // [sequence][turn]
-  std::vector<double> rewards;                    // shaped, [sequence]
+  std::vector<double> rewards;                    // shaped, [episode]
   std::map<std::string, double>
       metrics;  // reward_*, advantage_abs, episodes, response_tokens, lag_*, ..
 

@@ -144,7 +144,10 @@ SessionTable::Entry* SessionTable::ByPrefix(const std::string& tenant,
 
 SessionTable::Resolved SessionTable::Resolve(const TurnQuestion& question,
                                              const LiveConversation& conversation) {
-  const SessionName name = NameSession(question.headers, question.request.session_hints);
+  const std::string& bound = question.tenant.session;
+  const SessionName name = bound.empty()
+                               ? NameSession(question.headers, question.request.session_hints)
+                               : SessionName{bound, "key"};
   if (const auto retry = ByRetry(question, name.name)) return *retry;
   if (!name.name.empty()) {
     const auto it = by_name_.find({question.tenant.name, name.name});

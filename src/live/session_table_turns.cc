@@ -1,5 +1,6 @@
 // Turns on their way into a session, and the end of sessions.
 #include <algorithm>
+#include <tuple>
 
 #include "core/text.h"
 #include "gateway/wire_json.h"
@@ -223,7 +224,7 @@ Result<LiveStores> SessionTable::Close(uint64_t session, const std::string& reas
 
 LiveStores SessionTable::CloseIdle(int64_t wall_ms) {
   LiveStores stores;
-  std::vector<std::pair<int64_t, uint64_t>> resting;  // by how long
+  std::vector<std::tuple<bool, int64_t, uint64_t>> resting;  // closed ones first, by how long
   size_t bytes = 0;
   for (auto& [number, entry] : sessions_) {
     bytes += entry.session->bytes();
@@ -232,10 +233,10 @@ LiveStores SessionTable::CloseIdle(int64_t wall_ms) {
     if (open && wall_ms - entry.active_ms >= options_.idle.count()) {
       CloseNow(entry, "idle", stores, wall_ms);
     }
-    resting.emplace_back(entry.active_ms, number);
+    resting.emplace_back(entry.session->record().closed_ms() == 0, entry.active_ms, number);
   }
   std::sort(resting.begin(), resting.end());
-  for (const auto& [active_ms, number] : resting) {
+  for (const auto& [open, active_ms, number] : resting) {
     Entry& entry = sessions_.at(number);
     const bool empty = entry.session->turns().empty() && entry.session->record().closed_ms() != 0;
     const bool crowded = sessions_.size() > options_.max_sessions || bytes > options_.max_bytes;

@@ -318,6 +318,29 @@ EpisodeActions Episode::ContinueWith(std::vector<TokenId> observation, int64_t n
   return actions;
 }
 
+EpisodeActions Episode::OnAgent(AgentOutcome outcome, int64_t now_ms) {
+  if (over_) return {};
+  for (size_t i = 0; i < outcome.branches.size(); ++i) {
+    v1::Trajectory& branch = outcome.branches[i];
+    if (i == 0) {
+      *trajectory_.mutable_prompt_ids() = std::move(*branch.mutable_prompt_ids());
+      trajectory_.mutable_sampling()->set_temperature(branch.sampling().temperature());
+    } else {
+      // A trajectory is trained at one temperature.
+      if (branch.sampling().temperature() != trajectory_.sampling().temperature()) continue;
+      *branch.mutable_turns(0)->mutable_prompt_ids() = std::move(*branch.mutable_prompt_ids());
+    }
+    for (v1::Turn& turn : *branch.mutable_turns()) *trajectory_.add_turns() = std::move(turn);
+  }
+  tree_ = std::move(outcome.tree);
+  for (const v1::File& file : tree_.files()) {
+    if (!file.path().empty() && file.path() == task().answer_file() && file.has_content()) {
+      trajectory_.set_submission(file.content());
+    }
+  }
+  return Finish(outcome.end, now_ms);
+}
+
 EpisodeActions Episode::Finish(v1::EpisodeEnd end, int64_t now_ms) {
   over_ = true;
   trajectory_.set_end(end);

@@ -12,6 +12,7 @@
 #include "core/clock.h"
 #include "engine/engine.h"
 #include "proto/tidemill.pb.h"
+#include "rollout/agent_port.h"
 #include "rollout/protocol.h"
 
 namespace tidemill {
@@ -60,6 +61,8 @@ class Episode {
   EpisodeActions OnTurn(const TurnOutput& output, int64_t now_ms);
   // A result for a request this episode does not wait for (any more) changes nothing.
   EpisodeActions OnResult(const v1::ToolResult& result, int64_t now_ms);
+  // Of an agent that is a program: instead of Begin and all turns. The outcome's status is ok.
+  EpisodeActions OnAgent(AgentOutcome outcome, int64_t now_ms);
   // Something of ours failed in a way that ends the episode: it is kept, counted and never trained
   // on.
   EpisodeActions GiveUp(const std::string& cause, int64_t now_ms);

@@ -33,12 +33,13 @@ QuestionOptions CallsOf(const RolloutOptions& options) {
 }  // namespace
 
 RolloutLoop::RolloutLoop(Bus& bus, EnginePort& engine, const AgentProtocol& protocol,
-                         const Clock& clock, RolloutOptions options)
+                         const Clock& clock, RolloutOptions options, AgentPort* agents)
     : bus_(bus),
       engine_(engine),
       protocol_(protocol),
       clock_(clock),
       options_(std::move(options)),
+      agents_(agents),
       outbox_(bus, options_.lease_period),
       leases_(bus, options_.lease_period),
       calls_(bus, outbox_, CallsOf(options_)) {}
@@ -46,12 +47,16 @@ RolloutLoop::RolloutLoop(Bus& bus, EnginePort& engine, const AgentProtocol& prot
 void RolloutLoop::Attach(Waker& waker) {
   calls_.Attach(waker);
   bus_.Subscribe(kGroupsTopic, waker);
-  engine_.events().Attach(waker);
+  if (agents_ != nullptr) {
+    agents_->events().Attach(waker);
+  } else {
+    engine_.events().Attach(waker);
+  }
 }
 
 Time RolloutLoop::Step(Time now) {
   TakeResults(now);
-  TakeEngineEvents(now);
+  agents_ != nullptr ? TakeAgents(now) : TakeEngineEvents(now);
   SendDueCalls(now);
   GiveUpLostCalls(now);
   DropLostGroups(now);
@@ -59,7 +64,8 @@ Time RolloutLoop::Step(Time now) {
   outbox_.Flush(now);
   counters_.episodes_running = episodes_.size();
   counters_.waiting_for_tools = calls_.open();
-  Time wake = std::min({now + milliseconds(100), leases_.next(), later_.next()});
+  Time wake =
+      std::min({now + milliseconds(100), leases_.next(), later_.next(), later_agents_.next()});
   if (outbox_.waiting() > 0) wake = std::min(wake, now + milliseconds(5));
   return wake;
 }
@@ -119,7 +125,52 @@ void RolloutLoop::StartGroup(Lease lease, const v1::GroupLease& group, Time now)
     sequences.push_back(sequence);
   }
   for (SequenceId sequence : sequences) {
+    if (agents_ != nullptr) {
+      StartAgent(sequence);
+      continue;
+    }
     Act(sequence, episodes_.at(sequence).episode.Begin(clock_.WallMs()), now);
+  }
+}
+
+void RolloutLoop::StartAgent(SequenceId sequence) {
+  Running& running = episodes_.at(sequence);
+  running.started = true;
+  agents_->Start({groups_.at(running.group).shared, running.member}, sequence);
+}
+
+void RolloutLoop::TakeAgents(Time now) {
+  for (AgentDone& done : agents_->events().TakeAll()) {
+    const auto it = episodes_.find(done.tag);
+    if (it == episodes_.end()) continue;  // given up meanwhile
+    Running& running = it->second;
+    running.started = false;
+    if (done.outcome.status.ok()) {
+      for (const v1::Trajectory& branch : done.outcome.branches) {
+        for (const v1::Turn& turn : branch.turns()) {
+          counters_.generated_tokens += static_cast<uint64_t>(turn.ids_size());
+        }
+      }
+      Act(done.tag, running.episode.OnAgent(std::move(done.outcome), clock_.WallMs()), now);
+    } else if (running.tries < options_.limits.tool_retries) {
+      later_agents_.Put(now + BackOff(options_.limits.retry_delay, running.tries++), done.tag);
+      ++counters_.agent_retries;
+    } else {
+      const std::string cause = "agent: " + done.outcome.status.ToString();
+      Act(done.tag, running.episode.GiveUp(cause, clock_.WallMs()), now);
+    }
+  }
+  for (const SequenceId sequence : later_agents_.TakeDue(now)) {
+    if (episodes_.count(sequence) != 0) StartAgent(sequence);
+  }
+}
+
+void RolloutLoop::StopPorts(SequenceId sequence, const Running& running) {
+  if (!running.started) return;
+  if (agents_ != nullptr) {
+    agents_->Cancel(sequence);
+  } else {
+    engine_.Release(sequence);
   }
 }
 
@@ -231,7 +282,7 @@ void RolloutLoop::FinishEpisode(SequenceId sequence) {
   for (const v1::Turn& turn : trajectory.turns()) {
     for (const v1::ToolCall& call : turn.calls()) counters_.skipped += call.skipped() ? 1 : 0;
   }
-  if (running.started) engine_.Release(sequence);
+  StopPorts(sequence, running);
   if (const std::string& holder = running.episode.box_holder(); !holder.empty()) {
     (void)bus_.Publish(ToolCancelTopic(holder), CancelOf(running.episode).SerializeAsString());
   }
@@ -253,7 +304,7 @@ void RolloutLoop::ForgetGroup(uint64_t group_id) {
   for (auto& [member, sequence] : node.mapped().running) {
     auto it = episodes_.find(sequence);
     if (it == episodes_.end()) continue;
-    if (it->second.started) engine_.Release(sequence);
+    StopPorts(sequence, it->second);
     TellTools(it->second.episode);
     episodes_.erase(it);
   }

@@ -23,6 +23,7 @@
 #include "core/loop.h"
 #include "core/message_check.h"
 #include "engine/engine_port.h"
+#include "rollout/agent_port.h"
 #include "rollout/episode.h"
 #include "rollout/protocol.h"
 
@@ -70,6 +71,11 @@ struct RolloutCounters : CounterSet {
                         .metric = "tidemill_retries_total",
                         .help = "Work retried after a system failure",
                         .labels = {{"what", "tool"}}}};
+  Counter agent_retries{*this,
+                        {.key = "agent_retries",
+                         .metric = "tidemill_retries_total",
+                         .help = "Work retried after a system failure",
+                         .labels = {{"what", "agent"}}}};
   Counter skipped{*this,
                   {.key = "skipped",
                    .metric = "tidemill_skipped_total",
@@ -91,8 +97,10 @@ struct RolloutCounters : CounterSet {
 
 class RolloutLoop final : public Loop {
  public:
+  // With `agents` every episode is a program that asks the gateway; the loop asks the engine for
+  // nothing then.
   RolloutLoop(Bus& bus, EnginePort& engine, const AgentProtocol& protocol, const Clock& clock,
-              RolloutOptions options);
+              RolloutOptions options, AgentPort* agents = nullptr);
 
   std::string_view name() const override { return "rollout"; }
   void Attach(Waker& waker) override;
@@ -112,7 +120,8 @@ class RolloutLoop final : public Loop {
     Episode episode;
     uint64_t group;
     uint32_t member;
-    bool started = false;  // the engine knows the sequence
+    bool started = false;  // the engine, or the agents' port, knows the sequence
+    uint32_t tries = 0;    // of an agent that failed through us
   };
   struct LaterCall {
     SequenceId sequence;
@@ -122,6 +131,9 @@ class RolloutLoop final : public Loop {
   void TakeGroups(Time now);
   void StartGroup(Lease lease, const v1::GroupLease& group, Time now);
   void TakeEngineEvents(Time now);
+  void StartAgent(SequenceId sequence);
+  void TakeAgents(Time now);
+  void StopPorts(SequenceId sequence, const Running& running);
   void TakeResults(Time now);
   void SendDueCalls(Time now);
   void GiveUpLostCalls(Time now);
@@ -138,12 +150,14 @@ class RolloutLoop final : public Loop {
   const AgentProtocol& protocol_;
   const Clock& clock_;
   RolloutOptions options_;
+  AgentPort* const agents_;  // may be null
   Outbox outbox_;
   LeaseKeeper leases_;  // by group
   std::unordered_map<uint64_t, Group> groups_;
   std::unordered_map<SequenceId, Running> episodes_;
   Questions<SequenceId> calls_;
   LaterQueue<LaterCall> later_;
+  LaterQueue<SequenceId> later_agents_;
   std::set<std::string> tool_workers_;  // that answered us
   SequenceId next_sequence_ = 1;
   bool draining_ = false;

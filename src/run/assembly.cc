@@ -24,7 +24,7 @@ Result<Loops> Assemble(const RunConfig& config, Roles here, const Ports& p, Loop
   }
   if (here.rollout) {
     loops.rollout = std::make_unique<RolloutLoop>(*p.bus, *p.engine, *p.protocol, *p.clock,
-                                                  std::move(options.rollout));
+                                                  std::move(options.rollout), p.agents);
   }
   if (here.tools) {
     loops.tools = std::make_unique<ToolLoop>(*p.bus, *p.tools, *p.clock, std::move(options.tools));

@@ -38,6 +38,7 @@ struct Ports {
   // rollout
   EnginePort* engine = nullptr;
   const AgentProtocol* protocol = nullptr;
+  AgentPort* agents = nullptr;  // may be null: the protocol is the agent
   // tools
   ToolPort* tools = nullptr;
   // reward

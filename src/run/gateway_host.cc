@@ -24,7 +24,14 @@ Result<GatewayOptions> GatewayOptionsFrom(const RunConfig& config, const Gateway
   options.plan.answer_tokens = from.max_answer_tokens;
   options.plan.defaults = DefaultsFrom(policy.generation);
   if (use.learning) options.plan.defaults = {.temperature = config.rollout.temperature};
-  if (from.keys.empty()) {
+  if (!use.listens) {
+    // A key that nobody has, and any port.
+    TM_ASSIGN_OR_RETURN(const NewKey key, MakeKey({.name = "nobody"}));
+    TM_ASSIGN_OR_RETURN(options.keys, ApiKeys::Parse(key.line, "agents"));
+    options.host = "127.0.0.1";
+    options.port = 0;
+    options.access_log.clear();
+  } else if (from.keys.empty()) {
     // Whoever is on this machine and reaches the port is the person who started it.
     options.keys = ApiKeys::Open({.consent = Consent::kTrain});
   } else {

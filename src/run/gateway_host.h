@@ -20,6 +20,7 @@ struct GatewayUse {
   // What a request leaves open is drawn as training draws, so that it can be trained on; else as
   // the model's author wants it.
   bool learning = false;
+  bool listens = true;  // on gateway.port; else only for agents in boxes
   // Makes who remembers conversations; none: nobody.
   std::function<Result<std::unique_ptr<TurnRecorder>>(const ServedPolicy&)> recorder{};
 };

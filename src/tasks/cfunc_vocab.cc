@@ -120,11 +120,22 @@ std::string CfuncTokenizerJson() {
   return out.dump(1);
 }
 
+// A conversation as the protocol "compact" writes it: the task, answers with their end, and for
+// each failed example its name and the opening of the next attempt, the task's last line.
+constexpr char kCompactTemplate[] = R"jinja({%- for m in messages -%}
+{%- if m.role == 'assistant' -%}{{ m.content }}<|end|>
+{%- elif loop.first -%}{{ m.content }}
+{%- else -%}<|fail|>{{ m.content }}
+{%- if '\n' in messages[0].content -%}{{ '\n' + messages[0].content.rsplit('\n', 1)[1] }}{%- endif -%}
+{%- endif -%}
+{%- endfor -%})jinja";
+
 std::string CfuncTokenizerConfigJson() {
   const Json out = {{"tokenizer_class", "PreTrainedTokenizerFast"},
                     {"eos_token", kCfuncEnd},
                     {"pad_token", kCfuncEnd},
                     {"add_bos_token", false},
+                    {"chat_template", kCompactTemplate},
                     {"clean_up_tokenization_spaces", false}};
   return out.dump(1);
 }

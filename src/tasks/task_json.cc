@@ -15,7 +15,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr uint64_t kDayMs = 86'400'000;
 constexpr size_t kIdBytesMax = 200;
 constexpr uint64_t kTurnsMax = 10'000;
 
@@ -31,25 +30,6 @@ const std::vector<std::pair<std::string, int>>& ModeWords() {
       {"lines", v1::Grading::MODE_LINES},
       {"python", v1::Grading::MODE_PYTHON}};
   return words;
-}
-
-void ReadLimits(ObjectReader& parent, v1::Limits& limits, std::vector<std::string>& errors) {
-  const json* value = parent.Child("limits");
-  if (value == nullptr) return;
-  ObjectReader reader(*value, parent.PathOf("limits"), errors);
-  if (!reader.IsObject()) return;
-  const auto field = [&](const char* name, uint64_t max, auto set) {
-    uint32_t read = 0;
-    reader.Unsigned(name, max, read);
-    if (read > 0) set(read);
-  };
-  field("wall_ms", kDayMs, [&](uint32_t v) { limits.set_wall_ms(v); });
-  field("cpu_ms", kDayMs, [&](uint32_t v) { limits.set_cpu_ms(v); });
-  field("memory_mb", 1 << 20, [&](uint32_t v) { limits.set_memory_mb(v); });
-  field("processes", 100'000, [&](uint32_t v) { limits.set_processes(v); });
-  field("output_kb", 1 << 20, [&](uint32_t v) { limits.set_output_kb(v); });
-  field("disk_mb", 1 << 20, [&](uint32_t v) { limits.set_disk_mb(v); });
-  reader.RefuseOthers();
 }
 
 void ReadCases(ObjectReader& parent, v1::Grading& grading, std::vector<std::string>& errors) {
@@ -182,7 +162,7 @@ void ReadGrading(const json& value, const std::string& path, v1::Grading& gradin
   int mode = grading.mode();
   reader.OneOf("mode", ModeWords(), mode);
   grading.set_mode(static_cast<v1::Grading::Mode>(mode));
-  ReadLimits(reader, *grading.mutable_limits(), errors);
+  ReadTaskLimits(reader, *grading.mutable_limits(), errors);
   ReadCases(reader, grading, errors);
   ReadSpecification(reader, grading, errors);
   reader.RefuseOthers();
@@ -258,17 +238,6 @@ void ReadGradings(ObjectReader& reader, v1::Task& task, std::vector<std::string>
   }
 }
 
-json LimitsToJson(const v1::Limits& limits) {
-  json out = json::object();
-  if (limits.wall_ms()) out["wall_ms"] = limits.wall_ms();
-  if (limits.cpu_ms()) out["cpu_ms"] = limits.cpu_ms();
-  if (limits.memory_mb()) out["memory_mb"] = limits.memory_mb();
-  if (limits.processes()) out["processes"] = limits.processes();
-  if (limits.output_kb()) out["output_kb"] = limits.output_kb();
-  if (limits.disk_mb()) out["disk_mb"] = limits.disk_mb();
-  return out;
-}
-
 std::string Word(const std::vector<std::pair<std::string, int>>& words, int meaning) {
   for (const auto& [word, value] : words) {
     if (value == meaning) return word;
@@ -290,7 +259,7 @@ nlohmann::ordered_json CasesToJson(const v1::Grading& grading) {
 
 nlohmann::ordered_json GradingToJson(const v1::Grading& grading) {
   nlohmann::ordered_json out;
-  const json limits = LimitsToJson(grading.limits());
+  const json limits = TaskLimitsToJson(grading.limits());
   if (grading.mode() == v1::Grading::MODE_COMMAND) {
     if (!grading.sources().empty()) {
       out["sources"] = std::vector<std::string>(grading.sources().begin(), grading.sources().end());
@@ -346,7 +315,7 @@ v1::Task TaskFromJson(const json& object, std::vector<std::string>& errors) {
   ReadAnswer(reader, task);
   ReadSolution(reader, task, errors);
   if (reader.Has("limits")) task.mutable_limits();
-  ReadLimits(reader, *task.mutable_limits(), errors);
+  ReadTaskLimits(reader, *task.mutable_limits(), errors);
   ReadNames(reader, "tags", task.mutable_tags());
   double difficulty = 0;
   reader.Number("difficulty", difficulty);
@@ -375,7 +344,7 @@ nlohmann::ordered_json TaskToJson(const v1::Task& task) {
   if (!task.answer_file().empty()) out["answer_file"] = task.answer_file();
   if (!task.answer_prefix().empty()) out["answer_prefix"] = task.answer_prefix();
   if (!task.answer_suffix().empty()) out["answer_suffix"] = task.answer_suffix();
-  const json limits = LimitsToJson(task.limits());
+  const json limits = TaskLimitsToJson(task.limits());
   if (!limits.empty()) out["limits"] = limits;
   if (task.has_grading()) out["grading"] = GradingToJson(task.grading());
   if (task.has_solution()) out["solution"] = SolutionToJson(task.solution());

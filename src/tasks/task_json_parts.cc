@@ -10,6 +10,8 @@ namespace {
 using PartJson = nlohmann::json;
 using PartWords = std::vector<std::pair<std::string, int>>;
 
+constexpr uint64_t kTaskDayMs = 86'400'000;
+
 const PartWords& ReportWords() {
   static const PartWords words = {{"exit", v1::Grading::REPORT_EXIT},
                                   {"junit", v1::Grading::REPORT_JUNIT},
@@ -197,7 +199,63 @@ void ReadSolution(ObjectReader& parent, v1::Task& task, std::vector<std::string>
   }
 }
 
+void ReadTaskLimits(ObjectReader& parent, v1::Limits& limits, std::vector<std::string>& errors) {
+  const PartJson* value = parent.Child("limits");
+  if (value == nullptr) return;
+  ObjectReader reader(*value, parent.PathOf("limits"), errors);
+  if (!reader.IsObject()) return;
+  const auto field = [&](const char* name, uint64_t max, auto set) {
+    uint32_t read = 0;
+    reader.Unsigned(name, max, read);
+    if (read > 0) set(read);
+  };
+  field("wall_ms", kTaskDayMs, [&](uint32_t v) { limits.set_wall_ms(v); });
+  field("cpu_ms", kTaskDayMs, [&](uint32_t v) { limits.set_cpu_ms(v); });
+  field("memory_mb", 1 << 20, [&](uint32_t v) { limits.set_memory_mb(v); });
+  field("processes", 100'000, [&](uint32_t v) { limits.set_processes(v); });
+  field("output_kb", 1 << 20, [&](uint32_t v) { limits.set_output_kb(v); });
+  field("disk_mb", 1 << 20, [&](uint32_t v) { limits.set_disk_mb(v); });
+  reader.RefuseOthers();
+}
+
+nlohmann::json TaskLimitsToJson(const v1::Limits& limits) {
+  PartJson out = PartJson::object();
+  if (limits.wall_ms()) out["wall_ms"] = limits.wall_ms();
+  if (limits.cpu_ms()) out["cpu_ms"] = limits.cpu_ms();
+  if (limits.memory_mb()) out["memory_mb"] = limits.memory_mb();
+  if (limits.processes()) out["processes"] = limits.processes();
+  if (limits.output_kb()) out["output_kb"] = limits.output_kb();
+  if (limits.disk_mb()) out["disk_mb"] = limits.disk_mb();
+  return out;
+}
+
+static void ReadAgent(ObjectReader& parent, v1::Task& task, std::vector<std::string>& errors) {
+  const PartJson* value = parent.Child("agent");
+  if (value == nullptr) return;
+  ObjectReader reader(*value, "agent", errors);
+  if (!reader.IsObject()) return;
+  v1::AgentProgram& agent = *task.mutable_agent();
+  ReadTaskWords(reader, "command", agent.mutable_command());
+  reader.Strings("environment", [&](std::string word) {
+    if (word.find('=') == 0 || word.find('=') == std::string::npos) {
+      reader.Fail("environment", "must be words NAME=value, got \"" + word + "\"");
+    }
+    agent.add_environment(std::move(word));
+  });
+  ReadTaskLimits(reader, *agent.mutable_limits(), errors);
+  uint32_t tokens = 0;
+  reader.Unsigned("max_tokens", 1 << 30, tokens);
+  agent.set_max_tokens(tokens);
+  reader.String("last_file", *agent.mutable_last_file());
+  if (const Status right = CheckPath(agent.last_file());
+      !agent.last_file().empty() && !right.ok()) {
+    reader.Fail("last_file", right.message());
+  }
+  reader.RefuseOthers();
+}
+
 void ReadTaskExtras(ObjectReader& reader, v1::Task& task, std::vector<std::string>& errors) {
+  ReadAgent(reader, task, errors);
   if (!ReadFileSourceJson(reader, "workspace", task.mutable_workspace(), errors)) {
     task.clear_workspace();
   }
@@ -252,11 +310,24 @@ nlohmann::ordered_json SolutionToJson(const v1::Solution& solution) {
   return out;
 }
 
+static nlohmann::ordered_json AgentToJson(const v1::AgentProgram& agent) {
+  nlohmann::ordered_json out = nlohmann::ordered_json::object();
+  if (!agent.command().empty()) out["command"] = WordsOf(agent.command());
+  if (!agent.environment().empty()) out["environment"] = WordsOf(agent.environment());
+  if (const PartJson limits = TaskLimitsToJson(agent.limits()); !limits.empty()) {
+    out["limits"] = limits;
+  }
+  if (agent.max_tokens() > 0) out["max_tokens"] = agent.max_tokens();
+  if (!agent.last_file().empty()) out["last_file"] = agent.last_file();
+  return out;
+}
+
 void TaskExtrasToJson(const v1::Task& task, nlohmann::ordered_json& out) {
   if (task.has_workspace()) out["workspace"] = SourceToJson(task.workspace());
   const std::string prompt_files = WordOf(PromptFilesWords(), task.prompt_files());
   if (!prompt_files.empty()) out["prompt_files"] = prompt_files;
   if (!task.root().empty()) out["root"] = task.root();
+  if (task.has_agent()) out["agent"] = AgentToJson(task.agent());
   for (const v1::ScorerWeight& weight : task.weights()) {
     out["weights"][weight.scorer()] = weight.weight();
   }

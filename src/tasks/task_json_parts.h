@@ -21,6 +21,9 @@ void ReadTaskFiles(ObjectReader& parent, const char* name, TaskFiles* files,
                    std::vector<std::string>& errors);
 // A list of strings that replaces what is there, where there is one.
 void ReadTaskWords(ObjectReader& reader, const char* name, TaskWords* words);
+// "limits" of an object.
+void ReadTaskLimits(ObjectReader& parent, v1::Limits& limits, std::vector<std::string>& errors);
+nlohmann::json TaskLimitsToJson(const v1::Limits& limits);
 // {"folder": ..} | {"archive": ..} | {"git": .., "commit": ..}, each with "subfolder". False: the
 // field is absent or wrong.
 bool ReadFileSourceJson(ObjectReader& parent, const char* name, v1::FileSource* source,
@@ -30,7 +33,7 @@ void ReadCommandGrading(ObjectReader& reader, v1::Grading& grading,
                         std::vector<std::string>& errors);
 // "solution": {"files" | "from" | "patch" | "command" | "answer"}.
 void ReadSolution(ObjectReader& parent, v1::Task& task, std::vector<std::string>& errors);
-// "weights", "metadata", "root", "prompt_files", "workspace".
+// "weights", "metadata", "root", "prompt_files", "workspace", "agent".
 void ReadTaskExtras(ObjectReader& reader, v1::Task& task, std::vector<std::string>& errors);
 
 nlohmann::json TaskFilesToJson(const TaskFiles& files);

@@ -157,7 +157,9 @@ class Attack {
 // was wrong, in words.
 class Siege {
  public:
-  Siege(bool cgroups, const Outside& outside) : cgroups_(cgroups), programs_(Programs()) {
+  // `loopback`: the boxes are those of agents.
+  Siege(bool cgroups, const Outside& outside, bool loopback = false)
+      : cgroups_(cgroups), loopback_(loopback), programs_(Programs()) {
     for (const HostileProgram& program : programs_) attacks_.emplace_back(program, outside);
   }
 
@@ -188,6 +190,7 @@ class Siege {
     ToolExecutorOptions options;
     options.slots = options.grade_slots = 4;
     options.boxes.cgroups = cgroups_;
+    options.boxes.loopback = loopback_;
     CommandTool shell;
     shell.name = "shell";
     shell.command = {"/bin/sh", "-c", "{script}"};
@@ -257,6 +260,7 @@ class Siege {
   }
 
   bool cgroups_;
+  const bool loopback_;
   std::vector<HostileProgram> programs_;
   std::deque<Attack> attacks_;
   RealClock clock_;
@@ -288,6 +292,11 @@ TEST(Hostile, ToolBoxesHold) {
 TEST(Hostile, BoxesThatStayHold) {
   const Outside outside;
   EXPECT_EQ(Siege(true, outside).Run({Kind::kShell}), "");
+}
+
+TEST(Hostile, AgentsBoxesHold) {
+  const Outside outside;
+  EXPECT_EQ(Siege(true, outside, /*loopback=*/true).Run({Kind::kTool}), "");
 }
 
 TEST(Hostile, GradingBoxesHold) {

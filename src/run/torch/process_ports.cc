@@ -8,6 +8,7 @@
 #include "core/metrics.h"
 #include "core/secret.h"
 #include "core/topics.h"
+#include "gateway/plain_recorder.h"
 #include "model/torch/device.h"
 #include "reward/command_port.h"
 #include "reward/proof_port.h"
@@ -90,7 +91,8 @@ Status ProcessPorts::OpenTasks() {
 
 // Workers on other machines do not reach the run's blobs: for them contents travel inside messages.
 Status ProcessPorts::Prepare(const std::string& file, std::vector<v1::Task>* tasks) {
-  const PrepareOptions options{.base = BaseOf(file), .blobs = alone() ? blobs_.get() : nullptr,
+  const PrepareOptions options{.base = BaseOf(file),
+                               .blobs = alone() ? blobs_.get() : nullptr,
                                .roots = config_.tools.roots};
   TM_RETURN_IF_ERROR(PrepareTasks(options, tasks).WithContext(file));
   return CheckScorers(*tasks, config_).WithContext(file);
@@ -196,19 +198,42 @@ Status ProcessPorts::OpenEngine(RunStart& start) {
   ports_.engine = engine_.get();
   TM_RETURN_IF_ERROR(OpenGateway(start));
   // With a fleet only its engines know how much fits.
-  return request_.roles.learner ? CheckPrompts(start.max_context) : Ok();
+  const bool prompts = request_.roles.learner && !config_.agent.used();
+  return prompts ? CheckPrompts(start.max_context) : Ok();
 }
 
 Status ProcessPorts::OpenGateway(const RunStart& start) {
   // An evaluation with a run's config leaves the run's port to the run.
   const bool evaluates = request_.roles.learner && !request_.train;
-  if (config_.gateway.port == 0 || evaluates || request_.metrics == nullptr) return Ok();
-  TM_ASSIGN_OR_RETURN(
-      gateway_,
-      GatewayHost::Start(config_, {.context_tokens = start.max_context, .learning = request_.train},
-                         *engine_, clock_, *request_.metrics));
+  GatewayUse use{.context_tokens = start.max_context, .learning = request_.train};
+  use.listens = config_.gateway.port != 0 && !evaluates && request_.metrics != nullptr;
+  if (!use.listens && !config_.agent.used()) return Ok();
+  EpisodeRecorder* episodes = nullptr;
+  if (config_.agent.used()) {
+    use.recorder = [&](const ServedPolicy& policy) -> Result<std::unique_ptr<TurnRecorder>> {
+      auto made = EpisodeRecorder::Make(policy, clock_, config_.agent.slots,
+                                        std::make_unique<PlainRecorder>(policy));
+      if (!made.ok()) return made.status();
+      episodes = made->get();
+      return std::unique_ptr<TurnRecorder>(std::move(*made));
+    };
+  }
+  Metrics& metrics = request_.metrics != nullptr ? *request_.metrics : own_metrics_;
+  TM_ASSIGN_OR_RETURN(gateway_, GatewayHost::Start(config_, use, *engine_, clock_, metrics));
   for (const std::string& warning : gateway_->warnings()) warnings_.push_back(warning);
-  LogInfo("the policy is served", {{"url", gateway_->gateway().url()}});
+  if (use.listens) LogInfo("the policy is served", {{"url", gateway_->gateway().url()}});
+  return episodes != nullptr ? OpenAgents(*episodes) : Ok();
+}
+
+Status ProcessPorts::OpenAgents(EpisodeRecorder& episodes) {
+  AgentRunnerOptions options;
+  TM_ASSIGN_OR_RETURN(options.program, AgentProgramFrom(config_.agent));
+  options.slots = config_.agent.slots;
+  options.ready = std::min<size_t>(config_.agent.slots, 4);
+  options.roots = config_.tools.roots;
+  TM_ASSIGN_OR_RETURN(agents_, AgentRunner::Create(std::move(options), gateway_->gateway(),
+                                                   episodes, blobs_.get(), clock_));
+  ports_.agents = agents_.get();
   return Ok();
 }
 

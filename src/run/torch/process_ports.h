@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "agents/agent_runner.h"
 #include "bus/memory/memory_bus.h"
 #include "bus/redis/redis_bus.h"
 #include "bus/split_bus.h"
@@ -55,6 +56,7 @@ class ProcessPorts final : public PortHost {
   Status OpenPublisher(RunStart& start);
   Status OpenEngine(RunStart& start);
   Status OpenGateway(const RunStart& start);
+  Status OpenAgents(EpisodeRecorder& episodes);
   Status OpenTrainer(const RunStart& start);
   Status OpenTools();
   Status OpenScorers();
@@ -86,7 +88,9 @@ class ProcessPorts final : public PortHost {
   WeightPublisher* publisher_ = nullptr;   // the channel, of the learner of a fleet
   std::unique_ptr<WeightsWatch> follows_;  // of a rollout worker: the learner's weights
   std::unique_ptr<EngineThread> engine_;
+  Metrics own_metrics_;                   // of a gateway whose figures nobody asks for
   std::unique_ptr<GatewayHost> gateway_;  // where the policy is served
+  std::unique_ptr<AgentRunner> agents_;   // where the agent is a program
   std::unique_ptr<ToolExecutor> tools_;
   std::unique_ptr<TrainerThread> trainer_;
   std::unique_ptr<ScorerPort> scorer_;

@@ -159,14 +159,53 @@ Status Box::Configure(const BoxLimits& limits) {
 }
 
 Status Box::Put(std::string_view path, std::string_view content, bool executable) {
+  return AddPut(path, content, executable, /*outside=*/false);
+}
+
+Status Box::PutOutside(std::string_view path, std::string_view content) {
+  return AddPut(path, content, /*executable=*/false, /*outside=*/true);
+}
+
+Status Box::AddPut(std::string_view path, std::string_view content, bool executable, bool outside) {
   TM_RETURN_IF_ERROR(CheckPath(path));
   if (content.size() > BOX_FRAME_MAX - 4096) {
     return Full(
         fmt::format("{}: {} bytes are too many for a file of a workspace", path, content.size()));
   }
-  const BoxPut put = {static_cast<uint32_t>(path.size()), executable ? 1u : 0u};
+  const BoxPut put = {static_cast<uint32_t>(path.size()), executable ? 1u : 0u, outside ? 1u : 0u};
   AddFrame(BOX_PUT, &put, sizeof put, path, content);
   return outbox_.size() > kFlushBytes ? Flush(nullptr, 0) : Ok();
+}
+
+Result<Fd> Box::Listen(uint16_t port) {
+  const BoxListen wanted = {port};
+  AddFrame(BOX_LISTEN, &wanted, sizeof wanted, {}, {});
+  TM_RETURN_IF_ERROR(Flush(nullptr, 0));
+  BoxFrame frame = {};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))];
+  iovec part = {&frame, sizeof frame};
+  msghdr message = {};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  ssize_t got;
+  do {
+    got = recvmsg(socket_.get(), &message, MSG_CMSG_CLOEXEC | MSG_WAITALL);
+  } while (got < 0 && errno == EINTR);
+  if (got != sizeof frame) return Broken(Unavailable("the box exited unexpectedly"));
+  if (frame.type == BOX_FAILED && frame.size < 1024) {
+    std::string words(frame.size, '\0');
+    (void)recv(socket_.get(), words.data(), words.size(), MSG_WAITALL);
+    return Broken(Unavailable(std::string(kBoxRefused) + words));
+  }
+  const cmsghdr* c = CMSG_FIRSTHDR(&message);
+  if (frame.type != BOX_LISTENING || c == nullptr || c->cmsg_type != SCM_RIGHTS) {
+    return Broken(Unavailable("the box's init sent an invalid message"));
+  }
+  int fd = -1;
+  memcpy(&fd, CMSG_DATA(c), sizeof fd);
+  return Fd(fd);
 }
 
 std::string Box::path() const {

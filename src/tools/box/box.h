@@ -13,6 +13,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -51,9 +52,18 @@ struct RunSpec {
   Conversation* conversation = nullptr;  // instead of `input`
   BoxLimits limits;                      // disk counts only in Configure
   size_t keep_bytes = 64 * 1024;         // of each of stdout and stderr: head and tail
-  // What the command leaves running stays: it stands still until the next command runs. A timeout or
-  // too much output ends the command and its session, and the box can be used again.
+  // What the command leaves running stays: it stands still until the next command runs. A timeout
+  // or too much output ends the command and its session, and the box can be used again.
   bool leave_running = false;
+  // How often limits that the kernel does not enforce are looked at. A command that ends is noticed
+  // at once.
+  Duration tick = milliseconds(20);
+  std::string last_file;  // of the workspace: ends the command when it is there; empty: none
+  // Asked at every tick, on the thread of Run: anything but OUTCOME_UNSPECIFIED ends the command
+  // with it.
+  std::function<v1::Outcome()> watch{};
+  // The files can be collected whatever ended the command.
+  bool keep_files = false;
 };
 
 struct RunReport {
@@ -94,12 +104,18 @@ class Box {
   // Writes a file of the workspace with its folders. What stands in the way of the name goes.
   // Failures (the disk limit, say) come with the next call that has an answer.
   Status Put(std::string_view path, std::string_view content, bool executable = false);
+  // The same beneath /box, which holds the workspace, home and tmp.
+  Status PutOutside(std::string_view path, std::string_view content);
   // Empties the workspace, /tmp and /dev/shm.
   Status RemoveAll();
 
   // Runs one command and everything it starts to the end; afterwards nothing of it is alive. Never
   // fails by the command's doing. After a limit was hit the box is spent: `usable()` is false.
   RunReport Run(const RunSpec& spec);
+
+  // A socket that listens on a port of the box's own loopback; nothing in the box has it. Needs
+  // BoxHostOptions::loopback.
+  Result<Fd> Listen(uint16_t port);
 
   // A regular file. kNotFound: none of that name (a link, a FIFO and a device are none). kFull: too
   // large.
@@ -126,6 +142,7 @@ class Box {
   Status Flush(const int* fds, size_t fds_count);
   void AddFrame(uint32_t type, const void* head, size_t head_size, std::string_view path,
                 std::string_view content);
+  Status AddPut(std::string_view path, std::string_view content, bool executable, bool outside);
   Status AwaitHello();
   // Reads one frame; a failure is of the box.
   Status ReadFrame(uint32_t* type, std::string* payload);

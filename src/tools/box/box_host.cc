@@ -134,7 +134,8 @@ Status BoxHost::Prepare() {
             "boxes have no cgroups: limits are enforced by rlimits and the pid namespace",
             {{"cause", degraded_}});
   }
-  TM_ASSIGN_OR_RETURN(filter_, BuildSyscallFilter({.cgroups = cgroups_ != nullptr}));
+  TM_ASSIGN_OR_RETURN(
+      filter_, BuildSyscallFilter({.cgroups = cgroups_ != nullptr, .loopback = options_.loopback}));
   change_user_ = geteuid() == 0;
   if (options_.cores == 0) options_.cores = static_cast<size_t>(AvailableCores());
   PrepareArguments();
@@ -185,13 +186,17 @@ void BoxHost::AddMachine() {
     if (length > 0) add({"--symlink", std::string(target, static_cast<size_t>(length)), link});
   }
   add({"--symlink", "/box/tmp", "/var/tmp"});
+  if (!options_.loopback) return;
+  for (const char* name : {"passwd", "hosts"}) {
+    add({"--symlink", std::string("/box/etc/") + name, std::string("/etc/") + name});
+  }
 }
 
 // Every folder of the root but those that a box has of its own. Nothing is mounted through a link:
 // from here it would lead to the machine.
 void BoxHost::AddRoot() {
-  static const std::set<std::string> kOwn = {"proc", "sys", "dev",  "tmp",       "run",
-                                             "box",  "app", "logs", "workspace", "tests"};
+  static const std::set<std::string> kOwn = {"proc", "sys",  "dev",       "tmp",   "run",  "box",
+                                             "app",  "logs", "workspace", "tests", "agent"};
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(options_.root, error)) {
     const std::string name = entry.path().filename().string(), inside = "/" + name;
@@ -216,6 +221,7 @@ void BoxHost::PrepareArguments() {
     a.insert(a.end(), words.begin(), words.end());
   };
   options_.root.empty() ? AddMachine() : AddRoot();
+  for (const BoxMount& mount : options_.mounts) add({"--ro-bind", mount.from, mount.to});
   add({"--proc", "/proc", "--dir", "/dev"});
   for (const char* path : {"/dev/null", "/dev/zero", "/dev/urandom"}) {
     add({"--dev-bind", path, path});

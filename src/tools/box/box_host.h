@@ -17,15 +17,23 @@
 
 namespace tidemill {
 
+// A file or folder of the machine that the boxes see read-only.
+struct BoxMount {
+  std::string from, to;
+};
+
 struct BoxHostOptions {
   std::string bubblewrap;  // its path; empty: looked up in PATH
   // Whose /usr, /bin, /lib.. (and /etc) the boxes see, read-only; empty: the host's own, with of
   // /etc only what programs need to start.
   std::string root;
   std::vector<std::string> environment;  // "NAME=value", besides PATH, HOME, USER, LANG and TMPDIR
-  bool cgroups = true;                   // false: do as if there were none
-  size_t cores = 0;                      // a box may use; 0: those there are
-  size_t boxes_max = 512;                // open at once, those being closed included
+  std::vector<BoxMount> mounts;
+  // Processes may use the box's own loopback, and have a home of their own and a name: for agents.
+  bool loopback = false;
+  bool cgroups = true;     // false: do as if there were none
+  size_t cores = 0;        // a box may use; 0: those there are
+  size_t boxes_max = 512;  // open at once, those being closed included
 };
 
 // Thread-safe. Must outlive its boxes; the destructor waits until every process, mount and cgroup

@@ -12,7 +12,7 @@
 #define BOX_WRITABLE "/box"
 #define BOX_WORKSPACE "/box/workspace"
 
-extern int box_workspace_fd;
+extern int box_workspace_fd, box_writable_fd;
 
 /* box_init_io.c: the socket. A broken or closed one ends the process, and with it the box. */
 bool box_read(void* bytes, size_t size);
@@ -24,12 +24,14 @@ void box_fail(const char* what, const char* name, int error);
 /* Sends the remembered failure instead of an answer; true if there was one. */
 bool box_send_failure(void);
 int box_take_fds(int* fds, int max);
+void box_send_fd(uint32_t type, int fd);
 
 /* box_init_files.c: the workspace. */
 void box_put(uint32_t size);
 void box_get(uint32_t size);
 void box_collect(uint32_t size);
 void box_remove_all(void);
+bool box_has_file(const char* path);
 
 /* box_init_run.c: commands. */
 void box_run(uint32_t size);

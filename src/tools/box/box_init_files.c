@@ -21,38 +21,38 @@ static int open_beneath(int folder, const char* path, uint64_t flags) {
   return (int)syscall(SYS_openat2, folder, path, &how, sizeof how);
 }
 
-/* The folder a path lies in, made with its parents where missing; -1 with errno. */
-static int open_parent(char* path, char** name) {
+/* The folder a path beneath `root` lies in, made with its parents where missing; -1 with errno. */
+static int open_parent(int root, char* path, char** name) {
   char* slash = strrchr(path, '/');
   if (slash == NULL) {
     *name = path;
-    return fcntl(box_workspace_fd, F_DUPFD_CLOEXEC, 0);
+    return fcntl(root, F_DUPFD_CLOEXEC, 0);
   }
   *slash = 0;
   *name = slash + 1;
-  int folder = open_beneath(box_workspace_fd, path, O_PATH | O_DIRECTORY);
+  int folder = open_beneath(root, path, O_PATH | O_DIRECTORY);
   if (folder >= 0 || errno != ENOENT) return folder;
   for (char* at = path;; ++at) {
     if (*at != '/' && *at != 0) continue;
     const char kept = *at;
     *at = 0;
     char* last = strrchr(path, '/');
-    int parent = box_workspace_fd;
+    int parent = root;
     if (last != NULL) {
       *last = 0;
-      parent = open_beneath(box_workspace_fd, path, O_PATH | O_DIRECTORY);
+      parent = open_beneath(root, path, O_PATH | O_DIRECTORY);
       *last = '/';
     }
     if (parent < 0) return -1;
     const int made = mkdirat(parent, last != NULL ? last + 1 : path, 0755);
     const int error = errno;
-    if (parent != box_workspace_fd) close(parent);
+    if (parent != root) close(parent);
     errno = error;
     if (made != 0 && error != EEXIST) return -1;
     *at = kept;
     if (kept == 0) break;
   }
-  return open_beneath(box_workspace_fd, path, O_PATH | O_DIRECTORY);
+  return open_beneath(root, path, O_PATH | O_DIRECTORY);
 }
 
 static void discard(size_t size) {
@@ -74,7 +74,8 @@ void box_put(uint32_t size) {
   strcpy(shown, path);
   size_t left = size - sizeof put - put.path_size;
   char* name = NULL;
-  const int folder = open_parent(path, &name);
+  const int root = put.outside ? box_writable_fd : box_workspace_fd;
+  const int folder = open_parent(root, path, &name);
   if (folder < 0) {
     box_fail("writing", shown, errno);
     discard(left);
@@ -101,7 +102,7 @@ void box_put(uint32_t size) {
  * zeros. */
 static bool send_file(int file, const struct stat* info, const char* path) {
   const size_t path_size = strlen(path);
-  const struct BoxPut put = {(uint32_t)path_size, (info->st_mode & 0100) != 0};
+  const struct BoxPut put = {(uint32_t)path_size, (info->st_mode & 0100) != 0, 0};
   const struct BoxFrame frame = {BOX_FILE,
                                  (uint32_t)(sizeof put + path_size + (size_t)info->st_size)};
   char head[sizeof frame + sizeof put + BOX_PATH_MAX];
@@ -247,6 +248,12 @@ static bool empty_folder(int folder, int depth) {
   }
   closedir(entries);
   return emptied;
+}
+
+bool box_has_file(const char* path) {
+  const int file = open_beneath(box_workspace_fd, path, O_PATH);
+  if (file >= 0) close(file);
+  return file >= 0;
 }
 
 /* False: the agent moved the workspace away and put something else in its place. */

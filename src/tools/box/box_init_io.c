@@ -76,6 +76,24 @@ void box_send_frame(uint32_t type, const void* payload, size_t size) {
   box_send(payload, size);
 }
 
+/* A frame without a payload, and a descriptor with it. */
+void box_send_fd(uint32_t type, int fd) {
+  struct BoxFrame frame = {type, 0};
+  _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof fd)];
+  memset(control, 0, sizeof control);
+  struct iovec part = {&frame, sizeof frame};
+  struct msghdr message = {.msg_iov = &part,
+                           .msg_iovlen = 1,
+                           .msg_control = control,
+                           .msg_controllen = sizeof control};
+  struct cmsghdr* c = CMSG_FIRSTHDR(&message);
+  c->cmsg_level = SOL_SOCKET;
+  c->cmsg_type = SCM_RIGHTS;
+  c->cmsg_len = CMSG_LEN(sizeof fd);
+  memcpy(CMSG_DATA(c), &fd, sizeof fd);
+  if (sendmsg(BOX_SOCKET_FD, &message, MSG_NOSIGNAL) != (ssize_t)sizeof frame) _exit(0);
+}
+
 void box_fail(const char* what, const char* name, int error) {
   if (failure[0] != 0) return;
   snprintf(failure, sizeof failure, "%s %.200s: %s", what, name, strerror(error));

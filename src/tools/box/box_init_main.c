@@ -8,18 +8,20 @@
 #include <linux/capability.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "box_init.h"
 
-int box_workspace_fd = -1;
+int box_workspace_fd = -1, box_writable_fd = -1;
 
 static void drop_capabilities(void) {
   prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
@@ -60,13 +62,30 @@ static void prepare(void) {
   if (null > 2) close(null);
   umask(0);
   if (mkdir(BOX_WORKSPACE, 0755) != 0 || mkdir(BOX_WRITABLE "/tmp", 01777) != 0 ||
-      mkdir(BOX_WRITABLE "/shm", 01777) != 0) {
+      mkdir(BOX_WRITABLE "/shm", 01777) != 0 || mkdir(BOX_WRITABLE "/home", 0700) != 0) {
     box_fail("making", BOX_WORKSPACE, errno);
   }
   umask(022);
   box_workspace_fd = open(BOX_WORKSPACE, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (box_workspace_fd < 0) box_fail("opening", BOX_WORKSPACE, errno);
+  box_writable_fd = open(BOX_WRITABLE, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (box_workspace_fd < 0 || box_writable_fd < 0) box_fail("opening", BOX_WORKSPACE, errno);
   if (chdir(BOX_WORKSPACE) != 0) box_fail("entering", BOX_WORKSPACE, errno);
+}
+
+static void open_loopback(void) {
+  struct BoxListen wanted;
+  box_read_or_die(&wanted, sizeof wanted);
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  struct sockaddr_in place;
+  memset(&place, 0, sizeof place);
+  place.sin_family = AF_INET;
+  place.sin_port = htons((uint16_t)wanted.port);
+  place.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  if (fd < 0 || bind(fd, (struct sockaddr*)&place, sizeof place) != 0 || listen(fd, 128) != 0) {
+    box_fail("listening on", "the box's loopback", errno);
+  }
+  if (!box_send_failure()) box_send_fd(BOX_LISTENING, fd);
+  if (fd >= 0) close(fd);
 }
 
 /* The host is trusted; the checks are for a host of another build. */
@@ -94,6 +113,9 @@ static void serve(const struct BoxFrame* frame) {
     case BOX_RUN:
       if (size < sizeof(struct BoxRun) || size - sizeof(struct BoxRun) > BOX_ARGS_MAX) _exit(1);
       return box_run(size);
+    case BOX_LISTEN:
+      if (size != sizeof(struct BoxListen)) _exit(1);
+      return open_loopback();
     case BOX_STOP: /* crossed with the end of the command */
       if (size != 0) _exit(1);
       return;

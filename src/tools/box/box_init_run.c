@@ -13,7 +13,7 @@
 
 #include "box_init.h"
 
-enum { TICK_MS = 20, ARGS_COUNT_MAX = 4096 };
+enum { ARGS_COUNT_MAX = 4096 };
 
 static char strings[BOX_ARGS_MAX];
 static char* words[ARGS_COUNT_MAX + 2];
@@ -158,12 +158,12 @@ static uint32_t limit_passed(const struct BoxRun* run, uint64_t cpu_before) {
   return BOX_LIMIT_NONE;
 }
 
-/* Until the command ends, a limit is passed, or the host says stop. */
-static void attend(const struct BoxRun* run, pid_t child, uint64_t cpu_before, struct BoxDone* done,
-                   int* status, bool* ended) {
+/* Until the command ends, a limit is passed, the last file is there, or the host says stop. */
+static void attend(const struct BoxRun* run, const char* last_file, pid_t child,
+                   uint64_t cpu_before, struct BoxDone* done, int* status, bool* ended) {
   struct pollfd waits[2] = {{BOX_SOCKET_FD, POLLIN, 0}, {child_signals, POLLIN, 0}};
   while (!*ended) {
-    const int ready = poll(waits, 2, TICK_MS);
+    const int ready = poll(waits, 2, (int)run->tick_ms);
     if (ready < 0) continue;
     if (waits[1].revents != 0) {
       struct signalfd_siginfo ignored[16];
@@ -181,11 +181,16 @@ static void attend(const struct BoxRun* run, pid_t child, uint64_t cpu_before, s
     }
     done->limit = limit_passed(run, cpu_before);
     if (done->limit != BOX_LIMIT_NONE) return;
+    if (last_file[0] != 0 && box_has_file(last_file)) {
+      done->stopped = 2;
+      return;
+    }
   }
 }
 
-/* Splits the strings of a RUN; NULL where they are not what the header says. */
-static char* split(size_t size, const struct BoxRun* run) {
+/* Splits the strings of a RUN and gives back the folder; NULL where they are not what the header
+ * says. */
+static char* split(size_t size, const struct BoxRun* run, const char** last_file) {
   if (run->argc == 0 || (uint64_t)run->argc + run->envc > ARGS_COUNT_MAX - 2) return NULL;
   if (size == 0 || strings[size - 1] != 0) return NULL;
   char* at = strings;
@@ -199,7 +204,9 @@ static char* split(size_t size, const struct BoxRun* run) {
   }
   if (run->envc == 0) words[slot++] = NULL;
   words[slot] = NULL;
-  return at < end ? at : NULL;
+  if (at >= end) return NULL;
+  *last_file = at + strlen(at) + 1;
+  return *last_file < end ? at : NULL;
 }
 
 static void watch_children(void) {
@@ -217,7 +224,8 @@ void box_run(uint32_t size) {
   box_read_or_die(strings, size - sizeof run);
   int fds[3];
   const int count = box_take_fds(fds, 3);
-  char* folder = split(size - sizeof run, &run);
+  const char* last_file = NULL;
+  char* folder = split(size - sizeof run, &run, &last_file);
   if (count != 3 || folder == NULL) box_fail("running", "a command", EINVAL);
   if (box_send_failure()) {
     for (int i = 0; i < count; ++i) close(fds[i]);
@@ -239,7 +247,7 @@ void box_run(uint32_t size) {
   }
   int status = 0;
   bool ended = false;
-  attend(&run, child, cpu_before, &done, &status, &ended);
+  attend(&run, last_file, child, cpu_before, &done, &status, &ended);
   if (run.keep == 0) {
     end_everything(child, &status, &ended);
   } else if (ended) {

@@ -1,8 +1,9 @@
 /* What the host and the init of a box say to each other over their socket. Both ends are built
  * together, so structs travel as they lie in memory. C, because the init is.
  *
- *   host:  CONFIG, then any of PUT | REMOVE_ALL | GET | COLLECT | RUN (with three descriptors)
- *   init:  HELLO, then FILE* END for GET and COLLECT, DONE for RUN, FAILED whenever it cannot go on
+ *   host:  CONFIG, then any of PUT | REMOVE_ALL | GET | COLLECT | LISTEN | RUN (three descriptors)
+ *   init:  HELLO, then FILE* END for GET and COLLECT, LISTENING (one descriptor) for LISTEN, DONE
+ * for RUN, FAILED whenever it cannot go on
  *
  * PUT, REMOVE_ALL and CONFIG have no answer of their own: a failure is the next answer, as FAILED.
  */
@@ -23,6 +24,8 @@ enum BoxFrameType {
   BOX_END = 10,
   BOX_DONE = 11,
   BOX_FAILED = 12,
+  BOX_LISTEN = 13,
+  BOX_LISTENING = 14,
 };
 
 /* Before every frame's payload. */
@@ -48,11 +51,18 @@ struct BoxConfig {
   uint64_t files;
 };
 
-/* PUT: this, then path_size bytes of path, then the content. The path is relative to the workspace.
- */
+/* PUT: this, then path_size bytes of path, then the content. The path is relative to the workspace,
+ * or to the folder it lies in. */
 struct BoxPut {
   uint32_t path_size;
   uint32_t executable;
+  uint32_t outside; /* 1: of the workspace */
+};
+
+/* LISTEN: a port of the box's own loopback. The socket that listens there comes back and nothing in
+ * the box keeps it: who accepts is the host, from inside the box's network. */
+struct BoxListen {
+  uint32_t port;
 };
 
 /* GET: the most bytes wanted, then the path. */
@@ -85,13 +95,15 @@ enum BoxWatch {
   BOX_WATCH_CPU = 2, /* the cgroup does not count CPU time */
 };
 
-/* RUN: this, then argc strings of command, envc of environment and the folder to run in (relative
- * to the workspace), each ended by a zero byte. */
+/* RUN: this, then argc strings of command, envc of environment, the folder to run in (relative to
+ * the workspace) and the file that ends the command when it is there (the same; empty: none), each
+ * ended by a zero byte. */
 struct BoxRun {
   uint32_t argc;
   uint32_t envc;
   uint32_t watch;
-  uint32_t keep; /* 1: what the command leaves running is stopped, not ended; see box.h */
+  uint32_t keep;         /* 1: what the command leaves running is stopped, not ended; see box.h */
+  uint32_t tick_ms;      /* how often the init looks at what it watches */
   uint64_t cpu_us;       /* limit of everything together, where the init watches it */
   uint64_t memory_bytes; /* the same */
   uint64_t processes;    /* most processes and threads; enforced by the kernel too */
@@ -106,13 +118,13 @@ enum BoxLimitHit {
   BOX_LIMIT_DISK = 4,
 };
 
-/* DONE: nothing of the command runs any more, its daemons included. After a RUN with `keep` they are
- * stopped (SIGSTOP) until the next one, and STOP ends only the command and its session. */
+/* DONE: nothing of the command runs any more, its daemons included. After a RUN with `keep` they
+ * are stopped (SIGSTOP) until the next one, and STOP ends only the command and its session. */
 struct BoxDone {
   int32_t signalled; /* 1: `code` is a signal */
   int32_t code;
   uint32_t limit;   /* BoxLimitHit, as far as the init watches */
-  uint32_t stopped; /* the host asked for the end by STOP */
+  uint32_t stopped; /* 1: the host asked for the end by STOP; 2: the last file is there */
   uint64_t cpu_us;
   uint64_t peak_rss_kb;    /* of the largest process */
   uint64_t stop_cpu_us;    /* on STOP: CPU time of what was alive */

@@ -22,7 +22,6 @@ namespace {
 
 using SteadyClock = std::chrono::steady_clock;
 
-constexpr Duration kTick = milliseconds(20);
 // How long the init may take to end everything before the box is killed from outside.
 constexpr Duration kStopPatience = milliseconds(500);
 constexpr Duration kDrainPatience = std::chrono::seconds(2);
@@ -134,11 +133,17 @@ std::string BoxRunner::Strings(BoxRun* run) const {
   std::string strings;
   const auto add = [&strings](const std::string& word) { strings.append(word.c_str()) += '\0'; };
   for (const std::string& word : spec_.command) add(word);
-  for (const std::string& word : box_.host_.environment()) add(word);
-  for (const std::string& word : spec_.environment) add(word);
+  std::vector<std::string> environment = box_.host_.environment();
+  for (const std::string& word : spec_.environment) {  // the later one of a name counts
+    const std::string name = word.substr(0, word.find('=') + 1);
+    std::erase_if(environment, [&](const std::string& one) { return one.starts_with(name); });
+    environment.push_back(word);
+  }
+  for (const std::string& word : environment) add(word);
   add(spec_.folder);
+  add(spec_.last_file);
   run->argc = static_cast<uint32_t>(spec_.command.size());
-  run->envc = static_cast<uint32_t>(box_.host_.environment().size() + spec_.environment.size());
+  run->envc = static_cast<uint32_t>(environment.size());
   return strings;
 }
 
@@ -165,6 +170,7 @@ Status BoxRunner::Start() {
   run.processes = limits.processes;
   run.file_bytes = box_.disk_bytes_;
   run.keep = spec_.leave_running ? 1 : 0;
+  run.tick_ms = static_cast<uint32_t>(std::max<int64_t>(1, spec_.tick / milliseconds(1)));
   const std::string strings = Strings(&run);
   if (strings.size() > BOX_ARGS_MAX || run.argc + run.envc > 4000) {
     return Unavailable("the command line is too long");
@@ -175,7 +181,7 @@ Status BoxRunner::Start() {
   TM_RETURN_IF_ERROR(box_.Flush(fds, 3));
   started_ = SteadyClock::now();
   deadline_ = started_ + limits.wall;
-  next_tick_ = started_ + kTick;
+  next_tick_ = started_ + spec_.tick;
   if (spec_.conversation != nullptr) {
     input_open_ = spec_.conversation->Begin(&input_);
   } else {
@@ -276,9 +282,11 @@ void BoxRunner::CheckTime(Time now) {
   if (limit_ != v1::OUTCOME_UNSPECIFIED) return;
   if (now >= deadline_) return Stop(v1::OUTCOME_TIMEOUT);
   if (now >= next_tick_) {
-    next_tick_ = now + kTick;
+    next_tick_ = now + spec_.tick;
     box_.DrainLeftovers();
     CheckCgroup();
+    const v1::Outcome wanted = spec_.watch ? spec_.watch() : v1::OUTCOME_UNSPECIFIED;
+    if (wanted != v1::OUTCOME_UNSPECIFIED) Stop(wanted);
   }
 }
 
@@ -289,7 +297,8 @@ void BoxRunner::Wait() {
                      {input_at_ < input_.size() ? input_fd_.get() : -1, POLLOUT, 0}};
   Time until = kill_at_;
   if (limit_ == v1::OUTCOME_UNSPECIFIED) {
-    until = box_.cgroup_ != nullptr ? std::min(deadline_, next_tick_) : deadline_;
+    const bool ticks = box_.cgroup_ != nullptr || spec_.watch;
+    until = ticks ? std::min(deadline_, next_tick_) : deadline_;
   }
   const Duration left = until == kNever ? Duration(std::chrono::seconds(1))
                                         : std::max(until - SteadyClock::now(), Duration(0));
@@ -345,6 +354,8 @@ void BoxRunner::Classify() {
     report_.outcome = v1::OUTCOME_PROCESS_LIMIT;
   } else if (done_.limit == BOX_LIMIT_DISK || (done_.signalled != 0 && done_.code == SIGXFSZ)) {
     report_.outcome = v1::OUTCOME_DISK_LIMIT;
+  } else if (done_.stopped == 2) {
+    report_.outcome = v1::OUTCOME_OK;
   } else if (done_.limit == BOX_LIMIT_CPU || (done_.signalled != 0 && done_.code == SIGXCPU) ||
              report_.cpu_ms > Milliseconds(spec_.limits.cpu)) {
     report_.outcome = v1::OUTCOME_CPU_LIMIT;
@@ -381,11 +392,13 @@ void BoxRunner::Finish() {
   const bool interrupted =
       spec_.leave_running && have_done_ &&
       (report_.outcome == v1::OUTCOME_TIMEOUT || report_.outcome == v1::OUTCOME_OUTPUT_LIMIT);
-  if (!finished && !interrupted) box_.usable_ = false;
+  const bool kept = spec_.keep_files && have_done_;
+  if (!finished && !interrupted && !kept) box_.usable_ = false;
+  const Duration wall = std::min<Duration>(spec_.limits.wall, SteadyClock::now() - started_);
   report_.starved =
       report_.outcome == v1::OUTCOME_TIMEOUT && WasStarved({.cpu_us = done_.stop_cpu_us,
                                                             .waited_us = done_.stop_waited_us,
-                                                            .wall = spec_.limits.wall,
+                                                            .wall = wall,
                                                             .cores = box_.host_.cores()});
 }
 

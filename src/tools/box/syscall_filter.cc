@@ -119,6 +119,13 @@ class Rules {
   void RefuseIf(int error, int call, scmp_arg_cmp condition) {
     If(SCMP_ACT_ERRNO(error), call, condition);
   }
+  void AllowIf2(int call, scmp_arg_cmp one, scmp_arg_cmp other) {
+    if (result_ == 0) result_ = seccomp_rule_add(context_, SCMP_ACT_ALLOW, call, 2, one, other);
+  }
+  void RefuseIf2(int error, int call, scmp_arg_cmp one, scmp_arg_cmp other) {
+    if (result_ != 0) return;
+    result_ = seccomp_rule_add(context_, SCMP_ACT_ERRNO(error), call, 2, one, other);
+  }
   void Set(scmp_filter_attr attribute, uint32_t value) {
     if (result_ == 0) result_ = seccomp_attr_set(context_, attribute, value);
   }
@@ -133,18 +140,39 @@ class Rules {
   int result_ = 0;
 };
 
-int AddRules(scmp_filter_ctx context, bool cgroups) {
+// Which families of sockets there are.
+void AddFamilies(Rules& rules, bool loopback) {
+  constexpr uint64_t kHighest = AF_NETLINK;
+  for (const int call : {SCMP_SYS(socket), SCMP_SYS(socketpair)}) {
+    if (!loopback) {
+      rules.AllowIf(call, SCMP_A0(SCMP_CMP_EQ, AF_UNIX, 0));
+      rules.RefuseIf(EAFNOSUPPORT, call, SCMP_A0(SCMP_CMP_NE, AF_UNIX, 0));
+      continue;
+    }
+    for (uint64_t family = 0; family < kHighest; ++family) {
+      const bool known = family == AF_UNIX || family == AF_INET || family == AF_INET6;
+      if (known) {
+        rules.AllowIf(call, SCMP_A0(SCMP_CMP_EQ, family, 0));
+      } else {
+        rules.RefuseIf(EAFNOSUPPORT, call, SCMP_A0(SCMP_CMP_EQ, family, 0));
+      }
+    }
+    rules.AllowIf2(call, SCMP_A0(SCMP_CMP_EQ, kHighest, 0), SCMP_A2(SCMP_CMP_EQ, 0, 0));
+    rules.RefuseIf2(EAFNOSUPPORT, call, SCMP_A0(SCMP_CMP_EQ, kHighest, 0),
+                    SCMP_A2(SCMP_CMP_NE, 0, 0));
+    rules.RefuseIf(EAFNOSUPPORT, call, SCMP_A0(SCMP_CMP_GT, kHighest, 0));
+  }
+}
+
+int AddRules(scmp_filter_ctx context, const SyscallFilterOptions& options) {
   Rules rules(context);
   rules.Set(SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS);
   for (const int call : kAllowed) rules.Allow(call);
   for (const int call : kUncountedMemory) {
-    if (cgroups) rules.Allow(call);
+    if (options.cgroups) rules.Allow(call);
   }
   rules.AllowIf(SCMP_SYS(clone), SCMP_A0(SCMP_CMP_MASKED_EQ, kNewNamespaces, 0));
-  for (const int call : {SCMP_SYS(socket), SCMP_SYS(socketpair)}) {
-    rules.AllowIf(call, SCMP_A0(SCMP_CMP_EQ, AF_UNIX, 0));
-    rules.RefuseIf(EAFNOSUPPORT, call, SCMP_A0(SCMP_CMP_NE, AF_UNIX, 0));
-  }
+  AddFamilies(rules, options.loopback);
   // Only the low half of a request counts for the kernel.
   for (const unsigned request : kAllowedIoctls) {
     rules.AllowIf(SCMP_SYS(ioctl), SCMP_A1(SCMP_CMP_MASKED_EQ, 0xffffffffu, request));
@@ -191,7 +219,7 @@ Result<std::string> BuildSyscallFilter(const SyscallFilterOptions& options) {
     result = seccomp_arch_add(context.get(), architecture);
     if (result == 0) result = seccomp_arch_remove(context.get(), SCMP_ARCH_NATIVE);
   }
-  if (result == 0) result = AddRules(context.get(), options.cgroups);
+  if (result == 0) result = AddRules(context.get(), options);
   if (result != 0) {
     return Internal(fmt::format("building the system call filter: {}", strerror(-result)));
   }

@@ -1,0 +1,81 @@
+// examples/agent.py in boxes against the protocol "compact": the same tasks, seeds and engine, so
+// the same ids. TIDEMILL_AGENT_TASKS says how many tasks.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+
+#include "agents/agent_fixture.h"
+#include "agents/expression_fixture.h"
+#include "tools/tool_executor.h"
+
+namespace tidemill {
+namespace {
+
+using Ids = std::vector<uint32_t>;
+
+template <typename Repeated>
+Ids IdsOf(const Repeated& ids) {
+  return Ids(ids.begin(), ids.end());
+}
+
+void ExpectSame(const std::string& name, const v1::Trajectory& ours, const v1::Trajectory& theirs) {
+  EXPECT_EQ(IdsOf(ours.prompt_ids()), IdsOf(theirs.prompt_ids())) << name;
+  ASSERT_EQ(ours.turns_size(), theirs.turns_size()) << name;
+  for (int t = 0; t < ours.turns_size(); ++t) {
+    EXPECT_EQ(IdsOf(ours.turns(t).ids()), IdsOf(theirs.turns(t).ids())) << name;
+    if (t + 1 == ours.turns_size()) break;
+    EXPECT_EQ(IdsOf(ours.turns(t).observation_ids()), IdsOf(theirs.turns(t).observation_ids()))
+        << name;
+  }
+}
+
+TEST(AgentEquality, TheExampleAgentDrawsWhatTheCompactProtocolDraws) {
+  const char* asked = getenv("TIDEMILL_AGENT_TASKS");
+  const uint64_t tasks = asked != nullptr ? std::stoull(asked) : 12;
+  const Duration limit = std::chrono::seconds(60 + 2 * tasks);
+  const TemporaryDirectory dir;
+  const RealClock clock;
+  ASSERT_TRUE(WriteCfuncModelFiles(dir.path(), CfuncModelShape()).ok());
+  const ServedPolicy policy = ReadServedPolicy(dir.path()).value();
+  ASSERT_TRUE(policy.chat) << policy.no_chat_reason;
+  const auto channel = NewLocalWeightChannel();
+  const auto protocol = NewCompactProtocol(policy.tokenizer).value();
+  const std::vector<v1::GroupLease> leases = ExpressionLeases(tasks);
+
+  auto tools = ToolExecutor::Create({}, nullptr, clock);
+  ASSERT_TRUE(tools.ok()) << tools.status().ToString();
+  const auto own_engine = NewExpressionEngine(policy, *channel, clock);
+  const auto compact = RollOut(leases, *protocol, *own_engine, nullptr, tools->get(), clock, limit);
+
+  const auto engine = NewExpressionEngine(policy, *channel, clock);
+  auto recorder = EpisodeRecorder::Make(policy, clock, 16, std::make_unique<PlainRecorder>(policy));
+  ASSERT_TRUE(recorder.ok());
+  GatewayOptions gateway_options;
+  gateway_options.plan.context_tokens = kExpressionContext;
+  Metrics metrics;
+  auto gateway = Gateway::Start(gateway_options, policy, *engine, **recorder, clock, metrics);
+  ASSERT_TRUE(gateway.ok()) << gateway.status().ToString();
+  AgentRunnerOptions options;
+  options.program.command = {"/usr/bin/python3", "/agent/agent.py"};
+  options.program.mounts = {{TIDEMILL_SOURCE_DIR "/examples/agent.py", "/agent/agent.py"}};
+  options.program.limits.wall = options.program.limits.cpu = std::chrono::seconds(60);
+  options.program.model = "policy";
+  options.slots = 4;
+  auto agents = AgentRunner::Create(options, **gateway, **recorder, nullptr, clock);
+  ASSERT_TRUE(agents.ok()) << agents.status().ToString();
+  const auto programs = RollOut(leases, *protocol, *engine, agents->get(), nullptr, clock, limit);
+
+  ASSERT_EQ(compact.size(), 2 * tasks);
+  ASSERT_EQ(programs.size(), compact.size());
+  size_t turns = 0;
+  for (const auto& [name, theirs] : compact) {
+    ASSERT_EQ(programs.count(name), 1u) << name;
+    ExpectSame(name, programs.at(name), theirs);
+    turns += static_cast<size_t>(theirs.turns_size());
+  }
+  EXPECT_GT(turns, compact.size());  // some went on after a failure
+}
+
+}  // namespace
+}  // namespace tidemill

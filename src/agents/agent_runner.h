@@ -1,0 +1,96 @@
+// Agents as a port: threads that run one program each in a box of its own. The box's only network
+// is its loopback, and what listens there is the gateway: nothing of ours runs where the program
+// could reach it.
+//
+//   job -> box with workspace, home and task -> program <-HTTP-> gateway, EpisodeRecorder
+//   -> program ends -> session settled, workspace collected -> AgentDone
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "agents/agent_program.h"
+#include "agents/episode_recorder.h"
+#include "core/clock.h"
+#include "core/mutex.h"
+#include "gateway/gateway.h"
+#include "rollout/agent_port.h"
+#include "store/blobs.h"
+#include "tools/box/box_pool.h"
+#include "tools/root_pools.h"
+#include "tools/tool_runner.h"
+
+namespace tidemill {
+
+struct AgentRunnerOptions {
+  AgentProgram program;
+  size_t slots = 64;  // programs at once
+  size_t ready = 2;   // boxes opened before they are needed
+  std::string roots;  // folder of unpacked root file systems; empty: the user's cache
+  BoxHostOptions boxes{};
+};
+
+class AgentRunner final : public AgentPort {
+ public:
+  // All that is given must outlive it; `blobs` may be null. kUnavailable: no box can run here, or a
+  // mount cannot be read by the user of a box.
+  static Result<std::unique_ptr<AgentRunner>> Create(AgentRunnerOptions options, Gateway& gateway,
+                                                     EpisodeRecorder& recorder, BlobStore* blobs,
+                                                     const Clock& clock);
+  // Ends every program.
+  ~AgentRunner() override;
+
+  void Start(AgentJob job, uint64_t tag) override;
+  void Cancel(uint64_t tag) override;
+  Mailbox<AgentDone>& events() override { return events_; }
+
+  size_t running() const;
+  // Of boxes taken so far.
+  BoxPool::Stats boxes() const { return pool_->stats(); }
+
+ private:
+  struct Queued {
+    AgentJob job;
+    uint64_t tag = 0;
+    std::shared_ptr<Cancellation> cancellation;  // shared: Cancel may come while it ends
+  };
+  // One episode while it runs.
+  struct Episode;
+
+  AgentRunner(AgentRunnerOptions options, Gateway& gateway, EpisodeRecorder& recorder,
+              BlobStore* blobs, const Clock& clock);
+  void Work();
+  AgentOutcome Carry(const Queued& queued);
+  Status Furnish(Episode& episode);
+  RunReport Run(Episode& episode);
+  v1::Outcome Watch(const Episode& episode) const;
+  void Collect(Episode& episode, AgentOutcome& outcome);
+
+  const AgentRunnerOptions options_;
+  Gateway& gateway_;
+  EpisodeRecorder& recorder_;
+  BlobStore* const blobs_;
+  const Clock& clock_;
+  std::unique_ptr<BoxHost> host_;
+  std::unique_ptr<BoxPool> pool_;
+  std::unique_ptr<RootPools> roots_;
+  Mailbox<AgentDone> events_;
+
+  mutable Mutex mutex_;
+  CondVar changed_;
+  std::deque<Queued> queue_ TM_GUARDED_BY(mutex_);
+  std::map<uint64_t, std::shared_ptr<Cancellation>> under_way_ TM_GUARDED_BY(mutex_);  // by tag
+  size_t idle_ TM_GUARDED_BY(mutex_) = 0;                                              // threads
+  bool stopping_ TM_GUARDED_BY(mutex_) = false;
+  std::vector<std::thread> threads_ TM_GUARDED_BY(mutex_);
+};
+
+// What an agent may know of its task, as JSON: prompt, answer file, examples, turns.
+std::string AgentTaskSheet(const v1::GroupLease& lease);
+
+}  // namespace tidemill

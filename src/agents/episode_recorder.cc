@@ -1,0 +1,223 @@
+#include "agents/episode_recorder.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/random.h"
+#include "store/store_thread.h"
+
+namespace tidemill {
+namespace {
+
+// Tickets of ours, so that they differ from those of the other recorder.
+constexpr uint64_t kEpisodeTicket = uint64_t{1} << 63;
+// Sessions of ours, so that the engine does not take them for others.
+constexpr uint64_t kFirstSession = uint64_t{1} << 40;
+constexpr Duration kClosePatience = std::chrono::seconds(30);
+
+uint64_t HashOf(const std::vector<TokenId>& ids) {
+  return StableHash(
+      std::string_view(reinterpret_cast<const char*>(ids.data()), ids.size() * sizeof(TokenId)));
+}
+
+}  // namespace
+
+// Takes what LiveRecorder stores and answers at once.
+class EpisodeRecorder::Memory final : public StorePort {
+ public:
+  explicit Memory(EpisodeRecorder& owner) : owner_(owner) {}
+
+  void Submit(StoreOp op, uint64_t tag) override {
+    if (const auto* turn = std::get_if<PutSessionTurn>(&op)) owner_.TurnStored(turn->turn);
+    const auto* session = std::get_if<PutSession>(&op);
+    if (session != nullptr && session->session.closed_ms() != 0) owner_.Settled(*session);
+    events_.Post({.tag = tag, .status = Ok()});
+  }
+  Mailbox<StoreDone>& events() override { return events_; }
+
+ private:
+  EpisodeRecorder& owner_;
+  Mailbox<StoreDone> events_{kStoreClientCapacity};
+};
+
+EpisodeRecorder::EpisodeRecorder(const ServedPolicy& policy, const Clock& clock,
+                                 std::unique_ptr<TurnRecorder> others)
+    : clock_(clock), others_(std::move(others)), builder_(policy) {}
+
+Result<std::unique_ptr<EpisodeRecorder>> EpisodeRecorder::Make(const ServedPolicy& policy,
+                                                               const Clock& clock, size_t episodes,
+                                                               std::unique_ptr<TurnRecorder> rest) {
+  std::unique_ptr<EpisodeRecorder> made(new EpisodeRecorder(policy, clock, std::move(rest)));
+  LiveOptions options;
+  options.idle = std::chrono::hours(24 * 365);  // the episode's end closes it
+  options.max_sessions = episodes + 16;         // closed ones go first
+  SessionsState none;
+  none.next_number = kFirstSession;
+  made->memory_ = std::make_unique<Memory>(*made);
+  made->live_ =
+      std::make_unique<LiveRecorder>(options, made->builder_, *made->memory_, clock, none);
+  made->runner_.Add(*made->live_);
+  TM_RETURN_IF_ERROR(made->runner_.Start());
+  return made;
+}
+
+EpisodeRecorder::~EpisodeRecorder() {
+  (void)runner_.Stop();
+}
+
+void EpisodeRecorder::Open(const std::string& name, const EpisodeTerms& terms) {
+  MutexLock lock(mutex_);
+  Underway& episode = episodes_[name];
+  episode.terms = terms;
+  episode.life.last = clock_.Now();
+}
+
+EpisodeLife EpisodeRecorder::Look(const std::string& name) const {
+  MutexLock lock(mutex_);
+  const auto it = episodes_.find(name);
+  if (it == episodes_.end()) return {};
+  EpisodeLife life = it->second.life;
+  life.asking = it->second.open > 0;
+  if (life.asking) life.waited += clock_.Now() - it->second.asking_since;
+  return life;
+}
+
+Status EpisodeRecorder::Admit(Underway& episode) {
+  const uint64_t turns = episode.session.turns + static_cast<uint64_t>(episode.open);
+  const bool out_of_turns = turns >= episode.terms.max_turns;
+  const bool out_of_tokens =
+      episode.terms.max_tokens > 0 && episode.tokens >= episode.terms.max_tokens;
+  if (!out_of_turns && !out_of_tokens) return Ok();
+  episode.session.out_of_turns |= out_of_turns;
+  episode.session.out_of_tokens |= out_of_tokens;
+  episode.life.refused = std::min(episode.life.refused, clock_.Now());
+  return Invalid(
+      out_of_turns
+          ? "the episode has had its " + std::to_string(episode.terms.max_turns) + " turns"
+          : "the episode has drawn its " + std::to_string(episode.terms.max_tokens) + " tokens");
+}
+
+Result<TurnPrompt> EpisodeRecorder::Prepare(const TurnQuestion& question) {
+  const std::string& name = question.tenant.session;
+  if (name.empty()) return others_->Prepare(question);
+  const bool counts = question.request.api == Api::kCountTokens;
+  {
+    MutexLock lock(mutex_);
+    const auto it = episodes_.find(name);
+    if (it == episodes_.end() || it->second.closing) return Invalid("the episode is over");
+    Underway& episode = it->second;
+    if (!counts) {
+      TM_RETURN_IF_ERROR(Admit(episode));
+      if (episode.open++ == 0) episode.asking_since = clock_.Now();
+      episode.life.asked = true;
+    }
+  }
+  Result<TurnPrompt> prompt = live_->Prepare(question);
+  if (counts) return prompt;
+  MutexLock lock(mutex_);
+  Underway& episode = episodes_.at(name);  // Close waits while a request is open
+  if (!prompt.ok()) {
+    --episode.open;
+    changed_.NotifyAll();
+    return prompt;
+  }
+  const size_t choices = std::max<size_t>(1, prompt->prompts.size()) *
+                         static_cast<size_t>(std::max(1, question.request.sampling.n));
+  asked_[prompt->ticket] = {name, static_cast<int>(choices)};
+  by_number_[prompt->session] = name;
+  episode.number = prompt->session;
+  if (episode.terms.impose) {
+    // A question that is asked again gets another answer.
+    const uint32_t before = episode.prompts[HashOf(prompt->prompts.at(0))]++;
+    prompt->sampling = episode.terms.sampling;
+    if (before > 0) prompt->sampling->seed = MixHash(prompt->sampling->seed, before);
+  }
+  prompt->ticket |= kEpisodeTicket;
+  return prompt;
+}
+
+void EpisodeRecorder::ChoiceDone(uint64_t ticket) {
+  MutexLock lock(mutex_);
+  const auto it = asked_.find(ticket);
+  if (it == asked_.end() || --it->second.choices > 0) return;
+  Underway& episode = episodes_.at(it->second.episode);
+  asked_.erase(it);
+  if (--episode.open == 0) episode.life.waited += clock_.Now() - episode.asking_since;
+  episode.life.last = clock_.Now();
+  changed_.NotifyAll();
+}
+
+void EpisodeRecorder::Finished(RecordedTurn turn, std::function<void(Status)> stored) {
+  if ((turn.ticket & kEpisodeTicket) == 0) return others_->Finished(std::move(turn), stored);
+  turn.ticket &= ~kEpisodeTicket;
+  {
+    MutexLock lock(mutex_);
+    Underway& episode = episodes_.at(asked_.at(turn.ticket).episode);
+    ++episode.session.turns;
+    episode.tokens += turn.output.ids.size();
+    episode.session.out_of_context |= turn.output.finish == TurnFinish::kContext;
+  }
+  const uint64_t ticket = turn.ticket;
+  live_->Finished(std::move(turn), [this, ticket, stored = std::move(stored)](Status status) {
+    ChoiceDone(ticket);
+    stored(std::move(status));
+  });
+}
+
+void EpisodeRecorder::Abandoned(RecordedTurn turn, const Status& why) {
+  if ((turn.ticket & kEpisodeTicket) == 0) return others_->Abandoned(std::move(turn), why);
+  turn.ticket &= ~kEpisodeTicket;
+  {
+    MutexLock lock(mutex_);
+    Underway& episode = episodes_.at(asked_.at(turn.ticket).episode);
+    if (why.code() == Code::kInvalid) {  // its prompt does not fit, say
+      episode.session.out_of_context = true;
+      episode.life.refused = std::min(episode.life.refused, clock_.Now());
+    } else if (why.code() != Code::kClosed && episode.life.failed.ok()) {
+      episode.life.failed = why;
+    }
+  }
+  const uint64_t ticket = turn.ticket;
+  live_->Abandoned(std::move(turn), why);
+  ChoiceDone(ticket);
+}
+
+void EpisodeRecorder::TurnStored(const v1::SessionTurn& turn) {
+  MutexLock lock(mutex_);
+  const auto it = by_number_.find(turn.session());
+  if (it != by_number_.end()) ++episodes_.at(it->second).stored;
+}
+
+void EpisodeRecorder::Settled(const PutSession& put) {
+  MutexLock lock(mutex_);
+  const auto it = by_number_.find(put.session.number());
+  if (it == by_number_.end()) return;
+  Underway& episode = episodes_.at(it->second);
+  episode.session.branches = put.trajectories;
+  episode.settled = true;
+  changed_.NotifyAll();
+}
+
+Result<EpisodeSession> EpisodeRecorder::Close(const std::string& name) {
+  MutexLock lock(mutex_);
+  Underway& episode = episodes_.at(name);
+  episode.closing = true;
+  bool in_time = changed_.WaitFor(lock, kClosePatience,
+                                  [&]() TM_REQUIRES(mutex_) { return episode.open == 0; });
+  if (in_time && episode.stored > 0) {
+    lock.Unlock();
+    const Status closed = live_->Close(episode.number, "the agent ended");
+    lock.Lock();
+    in_time = closed.ok() && changed_.WaitFor(lock, kClosePatience, [&]() TM_REQUIRES(mutex_) {
+      return episode.settled;
+    });
+  }
+  EpisodeSession session = std::move(episode.session);
+  session.failed = episode.life.failed;
+  if (!in_time) return Unavailable("the requests of an agent that ended do not end");
+  by_number_.erase(episode.number);
+  episodes_.erase(name);
+  return session;
+}
+
+}  // namespace tidemill

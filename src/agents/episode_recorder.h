@@ -1,0 +1,111 @@
+// The sessions of agents' episodes: what src/live makes of a conversation, bound to an episode,
+// within its limits, drawn as the run draws, and kept in memory until the episode is over. What is
+// durable of an episode is its trajectory; a worker that dies costs a repetition.
+//
+//   Open(name) -> requests with the episode's key -> LiveRecorder -> Close(name) -> branches
+//
+// Requests of other keys go to another recorder.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/clock.h"
+#include "core/loop_runner.h"
+#include "core/mutex.h"
+#include "core/status.h"
+#include "gateway/served_policy.h"
+#include "gateway/turn_recorder.h"
+#include "live/live_recorder.h"
+#include "proto/tidemill.pb.h"
+
+namespace tidemill {
+
+struct EpisodeTerms {
+  TurnSampling sampling{};
+  bool impose = true;  // `sampling`, whatever is asked for
+  uint32_t max_turns = 1;
+  uint64_t max_tokens = 0;  // drawn; 0: no bound
+};
+
+// How a session stands.
+struct EpisodeLife {
+  bool asking = false;    // a request is open
+  Duration waited{0};     // with a request open, so far
+  Time last{};            // when the last one ended; of the opening before any
+  Time refused = kNever;  // since when it asks for more than its terms allow
+  bool asked = false;     // at least once
+  Status failed;          // not ok: a turn was lost through us
+};
+
+struct EpisodeSession {
+  std::vector<v1::Trajectory> branches{};  // what is trained
+  uint32_t turns = 0;                      // that came to their end, side turns as well
+  bool out_of_turns = false, out_of_tokens = false, out_of_context = false;
+  Status failed;
+};
+
+// Thread-safe.
+class EpisodeRecorder final : public TurnRecorder {
+ public:
+  // `episodes`: how many are open at once, at most. `others` records requests without an episode.
+  static Result<std::unique_ptr<EpisodeRecorder>> Make(const ServedPolicy& policy,
+                                                       const Clock& clock, size_t episodes,
+                                                       std::unique_ptr<TurnRecorder> others);
+  ~EpisodeRecorder() override;
+
+  // `name` is Tenant::session of the episode's key; new each time.
+  void Open(const std::string& name, const EpisodeTerms& terms);
+  EpisodeLife Look(const std::string& name) const;
+  // The program is gone. Waits for the end of requests that are under way. kUnavailable: they do
+  // not end.
+  Result<EpisodeSession> Close(const std::string& name);
+
+  Result<TurnPrompt> Prepare(const TurnQuestion& question) override;
+  void Finished(RecordedTurn turn, std::function<void(Status)> stored) override;
+  void Abandoned(RecordedTurn turn, const Status& why) override;
+
+ private:
+  class Memory;  // in the place of the run's database
+  struct Underway {
+    EpisodeTerms terms;
+    EpisodeLife life;
+    EpisodeSession session;
+    Time asking_since{};
+    uint64_t number = 0;  // of the session; 0: nothing was asked
+    uint64_t tokens = 0;
+    int open = 0;         // requests
+    uint32_t stored = 0;  // turns
+    bool closing = false, settled = false;
+    std::map<uint64_t, uint32_t> prompts;  // how often each was asked, by its hash
+  };
+  struct Asked {
+    std::string episode;
+    int choices = 1;  // not reported yet
+  };
+
+  EpisodeRecorder(const ServedPolicy& policy, const Clock& clock,
+                  std::unique_ptr<TurnRecorder> others);
+  Status Admit(Underway& episode) TM_REQUIRES(mutex_);
+  void ChoiceDone(uint64_t ticket);
+  void TurnStored(const v1::SessionTurn& turn);
+  void Settled(const PutSession& put);
+
+  const Clock& clock_;
+  const std::unique_ptr<TurnRecorder> others_;
+  TemplatePromptBuilder builder_;
+  std::unique_ptr<Memory> memory_;
+  std::unique_ptr<LiveRecorder> live_;
+  LoopRunner runner_;
+
+  mutable Mutex mutex_;  // never held while live_ is called
+  CondVar changed_;
+  std::map<std::string, Underway> episodes_ TM_GUARDED_BY(mutex_);
+  std::map<uint64_t, std::string> by_number_ TM_GUARDED_BY(mutex_);
+  std::map<uint64_t, Asked> asked_ TM_GUARDED_BY(mutex_);  // by live_'s ticket
+};
+
+}  // namespace tidemill

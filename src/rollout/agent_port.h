@@ -1,0 +1,52 @@
+// Agents that are programs, as a port: an episode in, what its program left and what its session
+// with the gateway gave out. The simulator puts a fake here.
+//
+//   RolloutLoop -> Start(job, tag) -> box, gateway, session -> AgentDone -> Episode -> Trajectory
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/mailbox.h"
+#include "core/status.h"
+#include "proto/tidemill.pb.h"
+
+namespace tidemill {
+
+struct EpisodeGroup;
+
+struct AgentJob {
+  std::shared_ptr<const EpisodeGroup> group;
+  uint32_t member = 0;
+};
+
+struct AgentOutcome {
+  // Not ok: a part of ours failed (a box was lost, the engine gave up a turn). The episode can be
+  // tried again; nothing else of this counts then.
+  Status status;
+  v1::EpisodeEnd end = v1::EPISODE_END_UNSPECIFIED;
+  v1::Tree tree;  // the workspace as the program left it
+  // What of its session is trained: each a branch, with prompt, turns and sampling.
+  std::vector<v1::Trajectory> branches;
+  std::string words;  // how the program ended, for people
+};
+
+// The answer to one Start; exactly one comes for each, cancelled or not.
+struct AgentDone {
+  uint64_t tag = 0;
+  AgentOutcome outcome;
+};
+
+class AgentPort {
+ public:
+  virtual ~AgentPort() = default;
+  // Jobs beyond its slots wait.
+  virtual void Start(AgentJob job, uint64_t tag) = 0;
+  // The episode was given up: its box is ended.
+  virtual void Cancel(uint64_t tag) = 0;
+  virtual Mailbox<AgentDone>& events() = 0;
+};
+
+}  // namespace tidemill
