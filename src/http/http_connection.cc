@@ -47,6 +47,8 @@ Connection::Connection(HttpServer::Core& core, tcp::socket socket)
     : core_(core), stream_(std::move(socket)) {
   ++core_.connections;
   NoticeDeadPeers(static_cast<int>(stream_.socket().native_handle()));
+  error_code ignored;
+  stream_.socket().non_blocking(true, ignored);  // see WriteReply
 }
 
 Connection::~Connection() {
