@@ -37,6 +37,12 @@ HttpHeaders RequestHeaders(const std::string& request_id) {
   return {{"x-request-id", request_id}, {"request-id", request_id}};
 }
 
+ApiError NoKey() {
+  return {.status = 401,
+          .message = "No valid API key: send Authorization: Bearer KEY or x-api-key",
+          .code = "invalid_api_key"};
+}
+
 // The version a request wants all its tokens from, by the header x-policy-version.
 Result<std::optional<uint64_t>> PinOf(const std::map<std::string, std::string>& headers) {
   const auto it = headers.find("x-policy-version");
@@ -61,7 +67,8 @@ Gateway::Gateway(GatewayOptions options, const ServedPolicy& policy, EnginePort&
       clock_(clock),
       metrics_(metrics),
       started_s_(clock.WallMs() / 1000),
-      figures_(metrics, policy.name),
+      keys_(options_.keys, options_.key_file),
+      metric_figures_(metrics, policy.name),
       admission_(options_.admission),
       loop_(engine, recorder, policy, *this, options_.loop) {}
 
@@ -120,8 +127,16 @@ Status Gateway::Drain(Duration patience) {
 }
 
 void Gateway::Over(const RequestReport& report) {
-  figures_.Over(report);
+  metric_figures_.Over(report);
+  figures_.Over(report, loop_.counts(), clock_.WallMs());
   if (access_log_) access_log_->Add(report);
+}
+
+std::string Gateway::FiguresJson() const {
+  return figures_.Json({.model = policy_.name,
+                        .counts = loop_.counts(),
+                        .engine = engine_.Stats(),
+                        .wall_ms = clock_.WallMs()});
 }
 
 HttpRoute Gateway::Route(const HttpRequest& head) const {
@@ -129,12 +144,8 @@ HttpRoute Gateway::Route(const HttpRequest& head) const {
   route.serve = true;
   route.body_bytes_max = ApiOfPath(head.path) ? options_.body_bytes_max : 4096;
   const bool asks_key = IsApiPath(head.path) || head.path == "/metrics";
-  if (asks_key &&
-      options_.keys.Find(head.Header("authorization"), head.Header("x-api-key")) == nullptr) {
-    const ApiError error{.status = 401,
-                         .message = "No valid API key: send Authorization: Bearer KEY or x-api-key",
-                         .code = "invalid_api_key"};
-    route.refusal = ErrorReply(ShapeFor(head), error, {{"WWW-Authenticate", "Bearer"}});
+  if (asks_key && !keys_.Find(head.Header("authorization"), head.Header("x-api-key"))) {
+    route.refusal = ErrorReply(ShapeFor(head), NoKey(), {{"WWW-Authenticate", "Bearer"}});
   }
   return route;
 }
@@ -192,11 +203,13 @@ void Gateway::Serve(HttpRequest request, std::unique_ptr<HttpReply> reply) {
   report.method = request.method;
   report.path = request.path;
   report.user_agent = request.Header("user-agent");
-  const Tenant* tenant =
-      options_.keys.Find(request.Header("authorization"), request.Header("x-api-key"));
-  if (tenant != nullptr && IsApiPath(request.path)) report.tenant = tenant->name;
+  const auto tenant = keys_.Find(request.Header("authorization"), request.Header("x-api-key"));
+  if (tenant && IsApiPath(request.path)) report.tenant = tenant->name;
   const auto api = request.method == "POST" ? ApiOfPath(request.path) : std::nullopt;
-  if (api && tenant != nullptr) return Ask(*api, std::move(request), *tenant, std::move(turn));
+  if (api && tenant) return Ask(*api, std::move(request), *tenant, std::move(turn));
+  if (api) {  // the key was taken back since the head came
+    return FailEarly(*api, *turn, NoKey());
+  }
   if (request.method == "POST") {
     return FailEarly(ShapeFor(request), *turn,
                      {.status = 404, .message = "There is nothing at POST " + request.path});

@@ -32,6 +32,7 @@ Result<GatewayOptions> GatewayOptionsFrom(const RunConfig& config, const Gateway
     options.keys = ApiKeys::Open({.consent = Consent::kTrain});
   } else {
     TM_ASSIGN_OR_RETURN(options.keys, ApiKeys::Read(from.keys));
+    options.key_file = from.keys;
   }
   return options;
 }
