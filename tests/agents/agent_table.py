@@ -131,14 +131,16 @@ def mini(*more):
 def aider(url, home, project, place, env):
     # Its second turn is what the compiler says of the first.
     env.update(LITELLM_LOCAL_MODEL_COST_MAP="True")
-    return ["aider", "--model", "openai/" + MODEL, "--openai-api-base", url + "v1", "--yes-always", "--no-check-update",
+    return ["aider", "--no-auto-lint", "--model", "openai/" + MODEL, "--openai-api-base", url + "v1", "--yes-always", "--no-check-update",
             "--analytics-disable", "--no-show-model-warnings", "--no-git", "--auto-test", "--test-cmd",
             "cc hello.c -o hello && ./hello", "--message", TASK]
 
 
 def inspect_ai(url, home, project, place, env):
     env.update(LOCAL_API_KEY="any", LOCAL_BASE_URL=url + "v1", TASK=TASK)
-    return ["inspect", "eval", os.path.join(HERE, "inspect_task.py"), "--model", "openai-api/local/" + MODEL,
+    with open(os.path.join(HERE, "inspect_task.py")) as source:
+        write(project + "/inspect_task.py", source.read())
+    return ["inspect", "eval", "inspect_task.py", "--model", "openai-api/local/" + MODEL,
             "--display", "plain", "--log-dir", home + "/logs"]
 
 
@@ -176,3 +178,6 @@ AGENTS = [
     Agent("langgraph", "pypi", ["langgraph==1.2.20", "langchain-openai==1.7.3"], python_agent("langgraph")),
     Agent("pydantic-ai", "pypi", ["pydantic-ai-slim[openai]==2.66.0"], python_agent("pydantic_ai")),
 ]
+
+# Those that also run on a real engine.
+ON_AN_ENGINE = ("codex", "claude-code", "qwen-code", "opencode", "mini-swe-agent")

@@ -51,8 +51,9 @@ std::vector<Json> ToolsOf(const std::string& prompt) {
   for (size_t at = prompt.find(kOpen); at != std::string::npos && tools.empty();
        at = prompt.find(kOpen, at + 1)) {
     std::istringstream lines(prompt.substr(at + kOpen.size()));
-    for (std::string line; std::getline(lines, line) && line.rfind("</tools>", 0) != 0;) {
-      Json tool = Json::parse(line, nullptr, false);
+    for (std::string line; std::getline(lines, line);) {
+      // The end may stand behind the last one.
+      Json tool = Json::parse(line.substr(0, line.rfind("</tools>")), nullptr, false);
       if (!tool.is_object()) break;
       if (tool.contains("function")) tools.push_back(tool["function"]);
     }
