@@ -1,41 +1,21 @@
 #include "bench/gateway_bench.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <atomic>
-#include <filesystem>
-#include <nlohmann/json.hpp>
-#include <optional>
 #include <thread>
-#include <vector>
+#include <utility>
 
-#include "bench/http_streams.h"
-#include "bench/served_config.h"
-#include "core/files.h"
 #include "core/mutex.h"
-#include "core/random.h"
-#include "engine/torch/torch_engine.h"
-#include "gateway/gateway.h"
-#include "gateway/plain_recorder.h"
-#include "model/model_config.h"
-#include "model/tokenizer_writer.h"
-#include "model/torch/device.h"
-#include "model/torch/model.h"
 
 namespace tidemill {
 namespace {
 
-constexpr Duration kLimit = std::chrono::minutes(5);
 constexpr Duration kSwapEvery = std::chrono::milliseconds(100);
-constexpr uint64_t kBenchTenant = 77;
-
-double Percentile(std::vector<double> values, double share) {
-  if (values.empty()) return 0;
-  std::sort(values.begin(), values.end());
-  const auto at = static_cast<size_t>(share * static_cast<double>(values.size() - 1) + 0.5);
-  return values[at];
-}
+constexpr int kLaterTokens = 32;
+constexpr int kWarmUp = 4;
+constexpr int kGapStreams = 16;
+constexpr int kGapTokens = 200;
+constexpr int kRounds = 2;  // of the tokens a second; the better counts
 
 class Waiter final : public Waker {
  public:
@@ -59,300 +39,216 @@ class Waiter final : public Waker {
   bool woken_ TM_GUARDED_BY(mutex_) = false;
 };
 
+using Questions = std::vector<BenchQuestion>;
+
 class GatewayBench {
  public:
   explicit GatewayBench(const GatewayBenchOptions& options)
-      : options_(options), random_(options.seed) {}
-  ~GatewayBench() {
-    gateway_.reset();
-    if (!made_.empty()) {
-      std::error_code ignored;
-      std::filesystem::remove_all(made_, ignored);
-    }
-  }
-
-  Status Open() {
-    TM_ASSIGN_OR_RETURN(weights_, StartWeights());
-    EngineOptions engine_options;
-    engine_options.threads = options_.threads;
-    TM_ASSIGN_OR_RETURN(const std::string device, ResolveDevice(options_.device));
-    TM_ASSIGN_OR_RETURN(engine_options.cache_bytes, DefaultCacheBytes(device));
-    TM_ASSIGN_OR_RETURN(auto engine, NewEngine(weights_, 1, engine_options));
-    context_ = engine->max_context();
-    channel_ = NewLocalWeightChannel();
-    engine_ =
-        std::make_unique<EngineThread>(std::move(engine), *channel_, clock_, EngineThreadOptions{});
-    TM_ASSIGN_OR_RETURN(ServedPolicy policy, ReadServedPolicy(Directory()));
-    policy_.emplace(std::move(policy));
-    policy_->end_ids.clear();  // every answer has its full length
-    recorder_ = std::make_unique<PlainRecorder>(*policy_);
-    return Ok();
-  }
+      : options_(options), served_(options.served) {}
 
   Result<GatewayBenchReport> Run() {
-    GatewayBenchReport report;
-    report.options = options_;
-    engine_->feed().Attach(waiter_);
-    const auto cold = Prompts(options_.requests, options_.prompt);
-    const auto longer = Prompts(std::max(4, options_.requests / 4), options_.long_prompt);
-    const auto history = Prompts(1, options_.prompt)[0];
-    BareFirstTokens(cold, report.cold);
-    BareFirstTokens(longer, report.long_cold);
-    BareFirstTokens(LaterTurns(history), report.later);
-    const auto many = Prompts(options_.streams, options_.prompt);
-    report.bare_tokens_per_s = BareThroughput(many);
-    engine_->feed().Detach();
-    GatewayOptions serve;
-    serve.plan.context_tokens = context_;
-    TM_ASSIGN_OR_RETURN(gateway_, Gateway::Start(std::move(serve), *policy_, *engine_, *recorder_,
-                                                 clock_, metrics_));
-    // Other prompts, so that nothing of the bare engine's is in the cache.
-    TM_RETURN_IF_ERROR(
-        HttpFirstTokens(Prompts(options_.requests, options_.prompt), report.cold, report));
-    TM_RETURN_IF_ERROR(
-        HttpFirstTokens(Prompts(std::max(4, options_.requests / 4), options_.long_prompt),
-                        report.long_cold, report));
-    TM_RETURN_IF_ERROR(
-        HttpFirstTokens(LaterTurns(Prompts(1, options_.prompt)[0]), report.later, report));
-    TM_RETURN_IF_ERROR(HttpThroughput(Prompts(options_.streams, options_.prompt), report));
-    TM_RETURN_IF_ERROR(SwapGaps(report));
-    report.http_to_bare = report.http_tokens_per_s / report.bare_tokens_per_s;
-    return report;
+    TM_RETURN_IF_ERROR(served_.Open());
+    report_.options = options_;
+    report_.on_gpu = served_.on_gpu();
+    TM_RETURN_IF_ERROR(RunBare());
+    TM_RETURN_IF_ERROR(served_.StartGateway());
+    TM_RETURN_IF_ERROR(RunHttp());
+    TM_RETURN_IF_ERROR(SwapGaps());
+    return std::move(report_);
   }
 
  private:
-  using Ids = std::vector<TokenId>;
+  // What is asked of both. The texts are other ones each time, so nothing is in the cache but what
+  // should be.
+  struct Asked {
+    Questions cold, longer, later, many;
+  };
 
-  const std::string& Directory() const { return options_.model.empty() ? made_ : options_.model; }
-
-  Result<std::shared_ptr<const PolicyWeights>> StartWeights() {
-    if (!options_.model.empty()) {
-      TM_ASSIGN_OR_RETURN(const std::string device, ResolveDevice(options_.device));
-      TM_ASSIGN_OR_RETURN(auto loaded, PolicyWeights::Load(options_.model, {.device = device,
-                                                                            .dtype = Dtype::kF32}));
-      return WeightsToSample(loaded);
-    }
-    const ModelConfig config = ServedConfig(259);
-    made_ = (std::filesystem::temp_directory_path() /
-             ("tidemill-bench-gateway-" + std::to_string(clock_.WallMs())))
-                .string();
-    TM_RETURN_IF_ERROR(MakeDirectories(made_));
+  Result<Asked> MakeQuestions() {
+    Asked asked;
+    const int longer = std::max(4, options_.requests / 4);
+    TM_ASSIGN_OR_RETURN(asked.cold,
+                        served_.Ask(kWarmUp + options_.requests, {.prompt = options_.prompt}));
+    TM_ASSIGN_OR_RETURN(asked.longer,
+                        served_.Ask(kWarmUp + longer, {.prompt = options_.long_prompt}));
+    TM_ASSIGN_OR_RETURN(asked.later, served_.Ask(kWarmUp + options_.requests,
+                                                 {.prompt = kLaterTokens,
+                                                  .history = served_.Text(options_.prompt)}));
     TM_ASSIGN_OR_RETURN(
-        const std::string tokenizer,
-        TokenizerJson(ByteTokenizerSpec({"<|endoftext|>", "<|im_start|>", "<|im_end|>"})));
-    TM_RETURN_IF_ERROR(WriteFileAtomically(made_ + "/tokenizer.json", tokenizer));
-    TM_RETURN_IF_ERROR(WriteModelConfig(config, made_));
-    return PolicyWeights::NewRandom(config, options_.seed);
+        asked.many,
+        served_.Ask(kRounds * options_.streams,
+                    {.prompt = options_.prompt, .tokens = options_.tokens, .every_token = false}));
+    return asked;
   }
 
-  std::vector<Ids> Prompts(int count, int length) {
-    std::vector<Ids> prompts(static_cast<size_t>(count), Ids(static_cast<size_t>(length)));
-    for (Ids& prompt : prompts) {
-      for (TokenId& id : prompt) id = static_cast<TokenId>(random_.Below(256));
+  Status RunBare() {
+    TM_ASSIGN_OR_RETURN(const Asked asked, MakeQuestions());
+    served_.engine().feed().Attach(waiter_);
+    BareFirstTokens(asked.cold, report_.cold);
+    BareFirstTokens(asked.longer, report_.long_cold);
+    BareFirstTokens(asked.later, report_.later);
+    for (int round = 0; round < kRounds; ++round) {
+      report_.bare_tokens_per_s =
+          std::max(report_.bare_tokens_per_s, BareThroughput(Round(asked.many, round)));
     }
-    return prompts;
+    served_.engine().feed().Detach();
+    return Ok();
   }
-  // The same history again and again, each with other words at its end.
-  std::vector<Ids> LaterTurns(const Ids& history) {
-    std::vector<Ids> turns;
-    for (const Ids& end : Prompts(options_.requests, 32)) {
-      turns.push_back(history);
-      turns.back().insert(turns.back().end(), end.begin(), end.end());
+
+  Status RunHttp() {
+    TM_ASSIGN_OR_RETURN(const Asked asked, MakeQuestions());
+    TM_RETURN_IF_ERROR(HttpFirstTokens(asked.cold, report_.cold));
+    TM_RETURN_IF_ERROR(HttpFirstTokens(asked.longer, report_.long_cold));
+    TM_RETURN_IF_ERROR(HttpFirstTokens(asked.later, report_.later));
+    for (int round = 0; round < kRounds; ++round) {
+      TM_ASSIGN_OR_RETURN(const double rate, HttpThroughput(Round(asked.many, round)));
+      report_.http_tokens_per_s = std::max(report_.http_tokens_per_s, rate);
     }
-    return turns;
+    return Ok();
   }
 
-  void StartBare(const Ids& prompt, int tokens) {
-    SequenceStart start;
-    start.id = ++sequence_;
-    start.prompt = prompt;
-    start.turn.max_new_tokens = tokens;
-    start.turn.seed = sequence_;
-    start.tenant = kBenchTenant;
-    start.service = SequenceClass::kLive;
-    start.stream = true;
-    engine_->Start(std::move(start));
+  Questions Round(const Questions& all, int round) const {
+    const auto begin = all.begin() + round * options_.streams;
+    return {begin, begin + options_.streams};
   }
 
-  void BareFirstTokens(const std::vector<Ids>& prompts, FirstToken& report) {
-    std::vector<double> times;
-    for (const Ids& prompt : prompts) {
-      const Time begin = clock_.Now();
-      StartBare(prompt, 2);
+  void BareFirstTokens(const Questions& questions, FirstToken& report) {
+    std::vector<double> waits;
+    for (const BenchQuestion& question : questions) {
+      const Time begin = served_.clock().Now();
+      const SequenceId id = served_.StartBare(question);
       double first = 0;
       for (bool done = false; !done;) {
         waiter_.Wait();
-        for (const TurnDelta& delta : engine_->feed().TakeAll()) {
-          if (first == 0) first = Milliseconds(clock_.Now() - begin);
+        for (const TurnDelta& delta : served_.engine().feed().TakeAll()) {
+          if (first == 0) first = Milliseconds(served_.clock().Now() - begin);
           done = delta.done || !delta.status.ok();
         }
       }
-      engine_->Release(sequence_);
-      times.push_back(first);
+      served_.engine().Release(id);
+      waits.push_back(first);
     }
-    report.bare_p50_ms = Percentile(times, 0.5);
-    report.bare_p99_ms = Percentile(times, 0.99);
+    waits.erase(waits.begin(), waits.begin() + kWarmUp);
+    report.bare_p50_ms = PercentileOf(waits, 0.5);
+    report.bare_p99_ms = PercentileOf(waits, 0.99);
   }
 
-  double BareThroughput(const std::vector<Ids>& prompts) {
-    const Time begin = clock_.Now();
-    const SequenceId first = sequence_ + 1;
-    for (const Ids& prompt : prompts) StartBare(prompt, options_.tokens);
+  double BareThroughput(const Questions& questions) {
+    const Time begin = served_.clock().Now();
+    std::vector<SequenceId> ids;
+    for (const BenchQuestion& question : questions) ids.push_back(served_.StartBare(question));
     size_t tokens = 0;
-    for (size_t open = prompts.size(); open > 0;) {
+    for (size_t open = questions.size(); open > 0;) {
       waiter_.Wait();
-      for (const TurnDelta& delta : engine_->feed().TakeAll()) {
+      for (const TurnDelta& delta : served_.engine().feed().TakeAll()) {
         tokens += delta.part.ids.size();
         if (delta.done || !delta.status.ok()) --open;
       }
     }
-    const double seconds = Seconds(clock_.Now() - begin);
-    for (SequenceId id = first; id <= sequence_; ++id) engine_->Release(id);
+    const double seconds = Seconds(served_.clock().Now() - begin);
+    for (const SequenceId id : ids) served_.engine().Release(id);
     return static_cast<double>(tokens) / seconds;
   }
 
-  std::vector<std::string> Bodies(const std::vector<Ids>& prompts, int tokens) const {
-    std::vector<std::string> bodies;
-    for (const Ids& prompt : prompts) {
-      bodies.push_back(nlohmann::json{
-          {"model", "bench"},
-          {"prompt", prompt},
-          {"max_tokens", tokens},
-          {"stream", true}}.dump());
+  Result<std::vector<StreamTimes>> Stream(const Questions& questions) {
+    TM_ASSIGN_OR_RETURN(auto times, served_.Stream(questions, {}));
+    for (size_t i = 0; i < times.size(); ++i) {
+      const bool whole = times[i].complete && NumberIn(times[i], "completion_tokens") ==
+                                                  questions[i].turn.max_new_tokens;
+      report_.broken += whole ? 0 : 1;
     }
-    return bodies;
-  }
-
-  Result<std::vector<StreamTimes>> Ask(const std::vector<std::string>& bodies,
-                                       GatewayBenchReport& report) {
-    TM_ASSIGN_OR_RETURN(auto times, StreamAll(gateway_->port(), "/v1/completions", bodies, kLimit));
-    for (const StreamTimes& one : times) report.errors += one.complete ? 0 : 1;
     return times;
   }
 
-  Status HttpFirstTokens(const std::vector<Ids>& prompts, FirstToken& first,
-                         GatewayBenchReport& report) {
+  Status HttpFirstTokens(const Questions& questions, FirstToken& first) {
     std::vector<double> waits;
-    for (const std::string& body : Bodies(prompts, 2)) {
-      TM_ASSIGN_OR_RETURN(const auto times, Ask({body}, report));
-      if (times[0].events.empty()) continue;
-      waits.push_back(Milliseconds(times[0].events[0] - times[0].sent));
+    for (const BenchQuestion& question : questions) {
+      TM_ASSIGN_OR_RETURN(const auto times, Stream({question}));
+      if (times[0].events.empty()) continue;  // it counts as broken
+      waits.push_back(Milliseconds(times[0].events[0].at - times[0].sent));
     }
-    first.http_p50_ms = Percentile(waits, 0.5);
-    first.http_p99_ms = Percentile(waits, 0.99);
+    waits.erase(waits.begin(),
+                waits.begin() +
+                    std::min<std::ptrdiff_t>(kWarmUp, static_cast<std::ptrdiff_t>(waits.size())));
+    first.http_p50_ms = PercentileOf(waits, 0.5);
+    first.http_p99_ms = PercentileOf(waits, 0.99);
     return Ok();
   }
 
-  Status HttpThroughput(const std::vector<Ids>& prompts, GatewayBenchReport& report) {
-    const auto bodies = Bodies(prompts, options_.tokens);
-    const Time begin = clock_.Now();
-    TM_RETURN_IF_ERROR(Ask(bodies, report).status());
-    const double tokens = static_cast<double>(prompts.size()) * options_.tokens;
-    report.http_tokens_per_s = tokens / Seconds(clock_.Now() - begin);
-    return Ok();
-  }
-
-  Result<std::vector<double>> Gaps(GatewayBenchReport& report) {
-    std::vector<double> gaps;
-    const Time until = clock_.Now() + std::chrono::duration_cast<Duration>(
-                                          std::chrono::duration<double>(options_.swap_seconds));
-    while (clock_.Now() < until) {
-      TM_ASSIGN_OR_RETURN(const auto times, Ask(Bodies(Prompts(4, 64), 400), report));
-      for (const StreamTimes& one : times) {
-        for (size_t i = 1; i < one.events.size(); ++i) {
-          gaps.push_back(Milliseconds(one.events[i] - one.events[i - 1]));
-        }
-      }
+  Result<double> HttpThroughput(const Questions& questions) {
+    TM_ASSIGN_OR_RETURN(const auto times, Stream(questions));
+    Time begin = times[0].sent, end{};
+    for (const StreamTimes& one : times) {
+      begin = std::min(begin, one.sent);
+      if (!one.events.empty()) end = std::max(end, one.events.back().at);
     }
-    return gaps;
+    const double tokens = static_cast<double>(questions.size()) * options_.tokens;
+    return tokens / Seconds(end - begin);
   }
 
-  Status SwapGaps(GatewayBenchReport& report) {
-    TM_ASSIGN_OR_RETURN(const auto quiet, Gaps(report));
-    report.gap_p99_ms = Percentile(quiet, 0.99);
-    const uint64_t before = engine_->Stats().swaps;
+  Result<std::vector<StreamTimes>> StreamFor(double seconds) {
+    std::vector<StreamTimes> all;
+    const Time until = served_.clock().Now() +
+                       std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
+    do {
+      TM_ASSIGN_OR_RETURN(
+          const Questions questions,
+          served_.Ask(kGapStreams, {.prompt = 64, .tokens = kGapTokens, .token_ids = true}));
+      TM_ASSIGN_OR_RETURN(auto times, Stream(questions));
+      std::move(times.begin(), times.end(), std::back_inserter(all));
+    } while (served_.clock().Now() < until);
+    return all;
+  }
+
+  Status SwapGaps() {
+    TM_ASSIGN_OR_RETURN(const auto quiet, StreamFor(options_.swap_seconds));
+    const uint64_t before = served_.engine().Stats().swaps;
     std::atomic<bool> done{false};
     std::thread publisher([&] {
-      for (uint64_t version = 2; !done; ++version) {
-        (void)channel_->Publish({version, version, weights_});
+      while (!done) {
+        served_.Publish();
         std::this_thread::sleep_for(kSwapEvery);
       }
     });
-    const auto swapped = Gaps(report);
+    const auto swapped = StreamFor(options_.swap_seconds);
     done = true;
     publisher.join();
     TM_RETURN_IF_ERROR(swapped.status());
-    report.swap_gap_p99_ms = Percentile(*swapped, 0.99);
-    report.swaps = engine_->Stats().swaps - before;
+    report_.gaps = GapsOf(quiet, *swapped);
+    report_.swaps = served_.engine().Stats().swaps - before;
     return Ok();
   }
 
   const GatewayBenchOptions options_;
-  Random random_;
-  RealClock clock_;
-  Metrics metrics_;
-  Waiter waiter_;
-  std::string made_;  // the directory of random weights
-  int32_t context_ = 0;
-  SequenceId sequence_ = 0;
-  std::shared_ptr<const PolicyWeights> weights_;  // shared: published again and again
-  std::unique_ptr<WeightChannel> channel_;
-  std::unique_ptr<EngineThread> engine_;
-  std::optional<ServedPolicy> policy_;
-  std::unique_ptr<PlainRecorder> recorder_;
-  std::unique_ptr<Gateway> gateway_;
+  Waiter waiter_;  // before the engine, which wakes it
+  GatewayUnderTest served_;
+  GatewayBenchReport report_;
 };
-
-std::string FirstTokenText(const char* what, const FirstToken& f) {
-  return fmt::format("  {:<26} {:8.2f} {:8.2f} {:8.2f} {:8.2f} {:8.2f}\n", what, f.bare_p50_ms,
-                     f.http_p50_ms, f.bare_p99_ms, f.http_p99_ms, f.http_p99_ms - f.bare_p99_ms);
-}
-
-nlohmann::ordered_json FirstTokenJson(const FirstToken& f) {
-  return {{"bare_p50_ms", f.bare_p50_ms},
-          {"http_p50_ms", f.http_p50_ms},
-          {"bare_p99_ms", f.bare_p99_ms},
-          {"http_p99_ms", f.http_p99_ms},
-          {"added_p99_ms", f.http_p99_ms - f.bare_p99_ms}};
-}
 
 }  // namespace
 
-std::string GatewayBenchReport::ToText() const {
-  std::string text = "first token, ms              bare p50 http p50 bare p99 http p99    added\n";
-  text += FirstTokenText(fmt::format("prompt of {}", options.prompt).c_str(), cold);
-  text += FirstTokenText(fmt::format("prompt of {}", options.long_prompt).c_str(), long_cold);
-  text += FirstTokenText("later turn of a session", later);
-  text += fmt::format(
-      "tokens a second, {} streams: bare {:.0f}, through HTTP {:.0f}, ratio {:.3f}\n"
-      "gap between events, p99: {:.2f} ms; while weights are swapped ({} swaps): {:.2f} ms\n"
-      "broken streams: {}",
-      options.streams, bare_tokens_per_s, http_tokens_per_s, http_to_bare, gap_p99_ms, swaps,
-      swap_gap_p99_ms, errors);
-  return text;
-}
-
-std::string GatewayBenchReport::ToJson() const {
-  return nlohmann::ordered_json{{"streams", options.streams},
-                                {"prompt", options.prompt},
-                                {"long_prompt", options.long_prompt},
-                                {"first_token", FirstTokenJson(cold)},
-                                {"first_token_long", FirstTokenJson(long_cold)},
-                                {"first_token_later_turn", FirstTokenJson(later)},
-                                {"bare_tokens_per_s", bare_tokens_per_s},
-                                {"http_tokens_per_s", http_tokens_per_s},
-                                {"http_to_bare", http_to_bare},
-                                {"gap_p99_ms", gap_p99_ms},
-                                {"swap_gap_p99_ms", swap_gap_p99_ms},
-                                {"swaps", swaps},
-                                {"broken_streams", errors}}
-      .dump();
+StreamGaps GapsOf(const std::vector<StreamTimes>& quiet, const std::vector<StreamTimes>& swapped) {
+  std::vector<double> still, at_swaps;
+  const auto add = [](const std::vector<StreamTimes>& times, bool swaps, std::vector<double>& to) {
+    for (const StreamTimes& one : times) {
+      for (size_t i = 1; i < one.events.size(); ++i) {
+        const uint64_t version = one.events[i].version, before = one.events[i - 1].version;
+        if (version == 0 || before == 0 || (version != before) != swaps) continue;
+        to.push_back(Milliseconds(one.events[i].at - one.events[i - 1].at));
+      }
+    }
+  };
+  add(quiet, false, still);
+  add(swapped, true, at_swaps);
+  return {.p99_ms = PercentileOf(still, 0.99),
+          .swap_p50_ms = PercentileOf(at_swaps, 0.5),
+          .swap_p99_ms = PercentileOf(at_swaps, 0.99),
+          .swap_max_ms = PercentileOf(at_swaps, 1),
+          .at_swaps = at_swaps.size()};
 }
 
 Result<GatewayBenchReport> RunGatewayBench(const GatewayBenchOptions& options) {
-  GatewayBench bench(options);
-  TM_RETURN_IF_ERROR(bench.Open());
-  return bench.Run();
+  return GatewayBench(options).Run();
 }
 
 }  // namespace tidemill

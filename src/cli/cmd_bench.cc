@@ -88,15 +88,28 @@ void AddOverlap(CLI::App& bench, Exit& exit) {
   });
 }
 
+void AddServedOptions(CLI::App& command, ServedBenchOptions& served) {
+  command.add_option("--model", served.model,
+                     "Model directory; default: random weights, 2 layers of width 64");
+  command.add_option("--device", served.device, "cpu, cuda, cuda:N or auto")->capture_default_str();
+  command.add_option("--threads", served.threads, "Threads of the engine")->capture_default_str();
+}
+
+// Prints a report; 1 where it missed a bound.
+template <typename Report>
+int PrintAndJudge(const Result<Report>& report, bool json) {
+  const int code = Print(report, json);
+  return report.ok() && !report->Misses().empty() ? 1 : code;
+}
+
 void AddGatewayBench(CLI::App& bench, Exit& exit) {
   CLI::App* command = bench.add_subcommand(
-      "gateway", "First token and tokens per second through HTTP against the bare engine");
+      "gateway",
+      "First token and tokens per second through HTTP against the bare engine; on a GPU with "
+      "bounds (exit status 1: one was missed)");
   auto options = std::make_shared<GatewayBenchOptions>();
   auto json = std::make_shared<bool>(false);
-  command->add_option("--model", options->model,
-                      "Model directory; default: random weights, 2 layers of width 64");
-  command->add_option("--device", options->device, "cpu, cuda, cuda:N or auto")
-      ->capture_default_str();
+  AddServedOptions(*command, options->served);
   command->add_option("--streams", options->streams, "Streams at once")->capture_default_str();
   command->add_option("--tokens", options->tokens, "Tokens per answer")->capture_default_str();
   command->add_option("--prompt", options->prompt, "Tokens per prompt")->capture_default_str();
@@ -104,11 +117,27 @@ void AddGatewayBench(CLI::App& bench, Exit& exit) {
       ->capture_default_str();
   command->add_option("--requests", options->requests, "Requests for the time to the first token")
       ->capture_default_str();
-  command->add_option("--threads", options->threads, "Threads of the engine")
-      ->capture_default_str();
   command->add_flag("--json", *json, "Print one JSON object on standard output");
   command->callback(
-      [options, json, &exit] { exit.code = Print(RunGatewayBench(*options), *json); });
+      [options, json, &exit] { exit.code = PrintAndJudge(RunGatewayBench(*options), *json); });
+}
+
+void AddGatewayLoad(CLI::App& bench, Exit& exit) {
+  CLI::App* command = bench.add_subcommand(
+      "gateway-load",
+      "Many streams and requests while weights are swapped (exit status 1: a stream broke)");
+  auto options = std::make_shared<GatewayLoadOptions>();
+  auto json = std::make_shared<bool>(false);
+  AddServedOptions(*command, options->served);
+  command->add_option("--streams", options->streams, "Streams at once")->capture_default_str();
+  command->add_option("--requests", options->requests, "Requests altogether")
+      ->capture_default_str();
+  command->add_option("--swaps", options->swaps, "Weight swaps meanwhile")->capture_default_str();
+  command->add_option("--tokens", options->tokens, "Tokens per answer")->capture_default_str();
+  command->add_option("--prompt", options->prompt, "Tokens per prompt")->capture_default_str();
+  command->add_flag("--json", *json, "Print one JSON object on standard output");
+  command->callback(
+      [options, json, &exit] { exit.code = PrintAndJudge(RunGatewayLoad(*options), *json); });
 }
 
 }  // namespace
@@ -152,6 +181,7 @@ void AddBenchCommand(CLI::App& app, Exit& exit) {
       [json] { return Print(RunEngineBench({}), *json); });
   AddOverlap(*bench, exit);
   AddGatewayBench(*bench, exit);
+  AddGatewayLoad(*bench, exit);
   auto tokenizer = std::make_shared<TokenizerBenchOptions>();
   add("tokenizer", "Encoding against splitting alone",
       [json, tokenizer] { return Print(RunTokenizerBench(*tokenizer), *json); })

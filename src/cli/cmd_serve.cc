@@ -1,13 +1,16 @@
 // tidemill serve: a model directory behind the OpenAI and Anthropic APIs.
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "cli/commands.h"
 #include "cli/wait_signal.h"
 #include "config/run_config.h"
+#include "dashboard/dashboard.h"
 #include "gateway/api_keys.h"
+#include "run/run_dashboard.h"
 #include "run/torch/policy_server.h"
 
 namespace tidemill {
@@ -20,6 +23,7 @@ struct ServeArguments {
   std::string model, adapter, host, keys, access_log, new_key, consent = "store";
   RecordTo record;
   uint16_t port = kServePort;
+  std::optional<uint16_t> dashboard;
   bool strict_model = false;
   double rate = 0;
   uint32_t concurrency = 0;
@@ -42,6 +46,22 @@ int PrintNewKey(const ServeArguments& arguments) {
                made->key.c_str());
   std::printf("%s\n", made->line.c_str());
   return 0;
+}
+
+// The page with the gateway's figures, and the run's where sessions are recorded; none: not asked.
+Result<std::unique_ptr<RunServer>> ShowFigures(const ServeArguments& arguments, RunConfig config,
+                                               const PolicyServer& server) {
+  if (!arguments.dashboard) return std::unique_ptr<RunServer>();
+  config.dashboard.port = *arguments.dashboard;
+  ServeOptions options;
+  TM_ASSIGN_OR_RETURN(options.http, DashboardOptions(config));
+  options.api.folder = arguments.record.folder;
+  options.api.default_run = arguments.record.run;
+  options.api.default_config_toml = DefaultConfigToml();
+  options.api.gateway = [&server] { return server.FiguresJson(); };
+  TM_ASSIGN_OR_RETURN(auto shown, ServeRuns(options));
+  std::fprintf(stderr, "dashboard: %s\n", shown->url().c_str());
+  return shown;
 }
 
 int Serve(const ServeArguments& arguments) {
@@ -67,6 +87,8 @@ int Serve(const ServeArguments& arguments) {
   }
   std::printf("%s\n", (*server)->url().c_str());
   std::fflush(stdout);
+  const auto dashboard = ShowFigures(arguments, config, **server);
+  if (!dashboard.ok()) return Fail(dashboard.status());
   WaitForSignal();
   std::fprintf(stderr, "tidemill: finishing the requests under way\n");
   (void)(*server)->Drain(kDrainPatience);
@@ -89,6 +111,8 @@ void AddServeCommand(CLI::App& app, Exit& exit) {
                     "Record sessions in this run; see docs/live.md. Without it nothing is stored");
   serve->add_option("--folder", arguments->record.folder, "Folder that holds the runs")
       ->capture_default_str();
+  serve->add_option("--dashboard", arguments->dashboard,
+                    "Port of a page with the gateway's figures; 0: any free port. Default: none");
   serve->add_flag("--strict-model", arguments->strict_model,
                   "Refuse requests that name another model (gateway.strict_model)");
   serve->add_option("--access-log", arguments->access_log,

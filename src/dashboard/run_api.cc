@@ -99,6 +99,11 @@ Result<HttpResponse> RunApi::Route(const HttpRequest& request) {
   if (!parts.empty() && parts[0] == "admin") return Admin(request);
   if (request.method == "POST") return ErrorResponse(405, "this path is read-only");
   if (parts.empty() || (parts.size() == 1 && parts[0] == "about")) return About();
+  if (parts[0] == "gateway" && parts.size() == 1 && options_.gateway) {
+    HttpResponse response;
+    response.body = options_.gateway();
+    return response;
+  }
   if (parts[0] == "runs") return parts.size() == 1 ? Runs() : RouteRun(request, parts);
   return NotFound("there is no " + request.path);
 }
@@ -146,6 +151,7 @@ HttpResponse RunApi::About() {
   if (options_.finish) actions.push_back("finish");
   return JsonResponse({{"program", "tidemill " + FullVersion()},
                        {"default_run", options_.default_run},
+                       {"gateway", static_cast<bool>(options_.gateway)},
                        {"actions", actions}});
 }
 

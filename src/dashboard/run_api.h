@@ -19,6 +19,8 @@ struct RunApiOptions {
   std::string default_config_toml = {};  // every key with its default, to show what a run changed
   // POST /api/admin/finish: ends the run this process trains. Empty: there is none.
   std::function<void()> finish = {};
+  // GET /api/gateway: the figures of the gateway in this process, as JSON. Empty: there is none.
+  std::function<std::string()> gateway = {};
   std::string bus_url = {};  // redis://..: where the fleets of the runs are; empty: nowhere
 };
 

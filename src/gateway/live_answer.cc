@@ -167,7 +167,7 @@ void LiveAnswer::Flush(Time now) {
     SendWhole();
     return Finish(200, now);
   }
-  if (asked_->reply->waiting() > slow_bytes_) return;
+  if (asked_->reply->Behind(slow_bytes_)) return;
   std::string bytes;
   for (size_t i = 0; i < choices_.size(); ++i) {
     Choice& choice = choices_[i];
@@ -205,7 +205,7 @@ void LiveAnswer::SendWhole() {
 void LiveAnswer::Beat(Time now, Duration every) {
   if (over_ || !stream_ || now - written_ < every) return;
   std::string bytes = OpenStream();
-  if (asked_->reply->waiting() <= slow_bytes_) bytes += stream_->Heartbeat();
+  if (!asked_->reply->Behind(slow_bytes_)) bytes += stream_->Heartbeat();
   if (!bytes.empty()) asked_->reply->Write(std::move(bytes));
   written_ = now;
 }

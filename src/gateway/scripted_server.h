@@ -3,13 +3,9 @@
 // script has for them.
 #pragma once
 
-#include <array>
 #include <deque>
-#include <functional>
-#include <map>
 #include <memory>
-#include <mutex>
-#include <optional>
+#include <nlohmann/json.hpp>
 #include <span>
 #include <string>
 #include <thread>
@@ -18,17 +14,14 @@
 
 #include "core/files.h"
 #include "engine/batch_engine.h"
-#include "engine/cpu/cpu_kernels.h"
 #include "engine/engine_port.h"
 #include "gateway/gateway.h"
 #include "gateway/plain_recorder.h"
+#include "gateway/scripted_draws.h"
 #include "model/tokenizer_writer.h"
 #include "weights/weight_channel.h"
 
 namespace tidemill {
-
-// A conversation as the template wrote it, up to where the answer begins -> the answer.
-using AnswerScript = std::function<std::string(const std::string& prompt)>;
 
 struct ScriptedWeights final : Weights {};
 
@@ -36,32 +29,22 @@ class ScriptedBackend final : public DecodeBackend {
  public:
   struct Ready final : ReadyWeights {};
 
-  ScriptedBackend(Tokenizer tokenizer, AnswerScript script, int32_t pages, Duration pace)
-      : tokenizer_(std::move(tokenizer)),
-        script_(std::move(script)),
-        open_(tokenizer_.AddedTokenId("<|im_start|>").value_or(-1)),
-        end_(tokenizer_.AddedTokenId("<|im_end|>").value_or(-1)),
-        pace_(pace),
-        pages_(static_cast<size_t>(pages)) {}
+  ScriptedBackend(Tokenizer tokenizer, AnswerScript script, Duration pace)
+      : draws_(std::move(tokenizer), std::move(script)), pace_(pace) {}
 
   Result<std::shared_ptr<ReadyWeights>> Prepare(std::shared_ptr<const Weights>) const override {
     return std::shared_ptr<ReadyWeights>(std::make_shared<Ready>());
   }
   Status Take(ReadyWeights&, int32_t) override { return Ok(); }
-  void CopyPage(PageId from, PageId to) override { At(to) = At(from); }
+  void CopyPage(PageId from, PageId to) override { draws_.CopyPage(from, to); }
   bool Foresees(const SamplingParams&) const override { return false; }
 
   Status Start(std::span<const StepSegment> segments) override {
     if (pace_ > Duration{}) std::this_thread::sleep_for(pace_);
     std::vector<Drawn> drawn(segments.size());
     for (size_t i = 0; i < segments.size(); ++i) {
-      const StepSegment& s = segments[i];
-      int32_t position = s.first;
-      for (const TokenId token : s.tokens) {
-        At(s.pages[static_cast<size_t>(position / kPageSlots)])[position % kPageSlots] = token;
-        ++position;
-      }
-      if (s.draw) drawn[i] = Draw(s, position);
+      draws_.Write(segments[i]);
+      if (segments[i].draw) drawn[i] = Draw(segments[i]);
     }
     done_.push_back(std::move(drawn));
     return Ok();
@@ -73,59 +56,21 @@ class ScriptedBackend final : public DecodeBackend {
   }
 
  private:
-  using Page = std::array<TokenId, kPageSlots>;
-  Page& At(PageId page) { return pages_.at(static_cast<size_t>(page)); }
-
-  Drawn Draw(const StepSegment& s, int32_t length) {
-    std::vector<TokenId> tokens(static_cast<size_t>(length));
-    int32_t opened = -1;
-    for (int32_t i = 0; i < length; ++i) {
-      tokens[static_cast<size_t>(i)] =
-          At(s.pages[static_cast<size_t>(i / kPageSlots)])[i % kPageSlots];
-      if (tokens[static_cast<size_t>(i)] == open_) opened = i;
-    }
+  Drawn Draw(const StepSegment& s) {
     Drawn drawn;
     drawn.logprob = -0.5f;
     drawn.full_logprob = -0.75f;
     drawn.model_logprob = -0.25f;
-    drawn.id = opened < 0 ? Letter(length) : NextOf(tokens, static_cast<size_t>(opened));
+    drawn.id = draws_.Next(s);
     for (int32_t i = 0; i < s.sampling.top_logprobs; ++i) {
       drawn.top.push_back({.id = (drawn.id + i) % 256, .logprob = -0.25f - static_cast<float>(i)});
     }
     return drawn;
   }
 
-  // A text without turns goes on with the alphabet.
-  TokenId Letter(int32_t length) const {
-    const char letter = static_cast<char>('a' + length % 26);
-    return tokenizer_.Encode(std::string(1, letter), SpecialTokens::kAsText).at(0);
-  }
-
-  TokenId NextOf(const std::vector<TokenId>& tokens, size_t opened) {
-    // The turn's opening is "<|im_start|>assistant\n".
-    size_t begin = opened + 1;
-    std::string role;
-    while (begin < tokens.size() && role.find('\n') == std::string::npos) {
-      role += tokenizer_.TokenBytes(tokens[begin++]);
-    }
-    const std::span<const TokenId> prompt(tokens.data(), begin);
-    const std::string text = tokenizer_.Decode(prompt);
-    auto [it, fresh] = answers_.try_emplace(text);
-    if (fresh) {
-      it->second = tokenizer_.Encode(script_(text), SpecialTokens::kAsText);
-      if (answers_.size() > 20'000) answers_.erase(answers_.begin());
-    }
-    return tokens.size() - begin < it->second.size() ? it->second[tokens.size() - begin] : end_;
-  }
-
-  const Tokenizer tokenizer_;
-  const AnswerScript script_;
-  const TokenId open_;
-  const TokenId end_;
+  ScriptedDraws draws_;
   const Duration pace_;
-  std::vector<Page> pages_;
   std::deque<std::vector<Drawn>> done_;
-  std::map<std::string, std::vector<TokenId>> answers_;
 };
 
 // A model directory whose tokens are bytes and whose template is ChatML.
@@ -166,8 +111,8 @@ class ScriptedServer {
                  TurnRecorder* recorder = nullptr)
       : policy_(ReadServedPolicy(model_dir).value()), plain_(policy_) {
     channel_ = NewLocalWeightChannel();
-    auto backend = std::make_unique<ScriptedBackend>(policy_.tokenizer, std::move(script),
-                                                     options.pages, options.pace);
+    auto backend =
+        std::make_unique<ScriptedBackend>(policy_.tokenizer, std::move(script), options.pace);
     auto engine = NewBatchEngine(
         {.scheduling = {.pages = options.pages,
                         .max_context = options.context,

@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <string>
 #include <string_view>
@@ -49,7 +50,9 @@ class RawClient {
 
   // Reads until `mark` has come, the other side ends, or 20 seconds (a failure) have passed.
   std::string ReadUntil(std::string_view mark) {
-    while (read_.find(mark) == std::string::npos && ReadSome()) {
+    for (size_t from = 0; read_.find(mark, from) == std::string::npos;) {
+      from = read_.size() - std::min(read_.size(), mark.size());
+      if (!ReadSome()) break;
     }
     return read_;
   }

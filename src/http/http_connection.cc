@@ -49,6 +49,8 @@ Connection::Connection(HttpServer::Core& core, tcp::socket socket,
   ++core_.connections;
   if (entrance_) ++entrance_->open;
   NoticeDeadPeers(static_cast<int>(stream_.socket().native_handle()));
+  error_code ignored;
+  stream_.socket().non_blocking(true, ignored);  // see WriteReply
 }
 
 Connection::~Connection() {

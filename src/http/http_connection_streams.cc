@@ -55,33 +55,55 @@ void Connection::OnWatched(boost::system::error_code error, size_t n) {
 }
 
 void Connection::WriteReply() {
-  if (!reply_ || writing_) return;
+  while (reply_ && !writing_ && WritePiece()) {
+  }
+}
+
+bool Connection::WritePiece() {
   ReplyPipe::Piece piece = reply_->Take();
-  if (piece.whole) return SendReply(std::move(*piece.whole));
+  if (piece.whole) {
+    SendReply(std::move(*piece.whole));
+    return false;
+  }
   std::string out;
   if (piece.head) out = StreamHead(*piece.head);
   if (!piece.bytes.empty() && !head_) AppendChunk(piece.bytes, out);
   // A stream that is cut must not look complete.
-  if (piece.cut && chunked_) return Close();
-  if ((piece.ended || piece.cut) && chunked_ && !head_) out += "0\r\n\r\n";
-  if (out.empty() && !piece.ended && !piece.cut) return;
+  if (piece.cut && chunked_) {
+    Close();
+    return false;
+  }
+  const bool last = piece.ended || piece.cut;
+  if (last && chunked_ && !head_) out += "0\r\n\r\n";
+  if (out.empty() && !last) return false;
   writing_ = true;
   frame_ = std::move(out);
+  // Nearly always the socket has room: no timer and no second turn of the io thread for a token.
+  boost::system::error_code error;
+  const size_t written = stream_.socket().write_some(boost::asio::buffer(frame_), error);
+  if (!error && written == frame_.size()) return OnWritten(error, last);
   stream_.expires_after(core_.options.write_timeout);
   boost::asio::async_write(
-      stream_, boost::asio::buffer(frame_),
-      [self = shared_from_this(), last = piece.ended || piece.cut](
-          boost::system::error_code error, size_t) { self->OnWritten(error, last); });
+      stream_, boost::asio::buffer(frame_) + written,
+      [self = shared_from_this(), last](boost::system::error_code failed, size_t) {
+        if (self->OnWritten(failed, last)) self->WriteReply();
+      });
+  return false;
 }
 
-void Connection::OnWritten(boost::system::error_code error, bool last) {
+bool Connection::OnWritten(boost::system::error_code error, bool last) {
   writing_ = false;
   frame_.clear();
   // The client may have left while what it was sent was still on its way here.
-  if (error || !reply_) return Close();
-  if (last) return EndExchange();
-  reply_->Taken();
-  WriteReply();
+  if (error || !reply_) {
+    Close();
+  } else if (last) {
+    EndExchange();
+  } else {
+    reply_->Taken();
+    return true;
+  }
+  return false;
 }
 
 std::string Connection::StreamHead(const HttpResponse& head) {

@@ -40,9 +40,11 @@ class ReplyPipe::Writer final : public HttpReply {
                    TM_REQUIRES(pipe.mutex_) { pipe.piece_.ended = pipe.ended_ = true; });
   }
 
-  size_t waiting() const override {
+  bool Behind(size_t bytes) override {
     MutexLock lock(pipe_->mutex_);
-    return pipe_->piece_.bytes.size() + pipe_->in_flight_;
+    if (pipe_->piece_.bytes.size() + pipe_->in_flight_ <= bytes) return false;
+    pipe_->behind_ = true;
+    return true;
   }
   bool gone() const override {
     MutexLock lock(pipe_->mutex_);
@@ -80,7 +82,9 @@ ReplyPipe::Piece ReplyPipe::Take() {
 void ReplyPipe::Taken() {
   MutexLock lock(mutex_);
   in_flight_ = 0;
-  if (piece_.bytes.empty() && notice_) notice_();
+  if (!behind_ || !piece_.bytes.empty()) return;
+  behind_ = false;
+  if (notice_) notice_();
 }
 
 void ReplyPipe::Leave() {
@@ -89,6 +93,7 @@ void ReplyPipe::Leave() {
   if (gone_) return;
   gone_ = true;
   piece_ = {};
+  in_flight_ = 0;
   if (!ended_ && notice_) notice_();
   notice_ = nullptr;
 }

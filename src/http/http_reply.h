@@ -1,7 +1,7 @@
 // The answer to a request that takes its time: whole when it is there, or in pieces as they come.
 //
 //   handler, loops --Send / Begin, Write, End--> ReplyPipe --wake--> Connection --> client
-//          <------------- notice: the client left, or took what waited ----
+//          <------- notice: the client left, or took all it was behind with ----
 #pragma once
 
 #include <cstddef>
@@ -27,13 +27,13 @@ class HttpReply {
   virtual void Write(std::string bytes) = 0;
   virtual void End() = 0;
 
-  // Bytes the client has not taken yet. Nothing bounds them but the writer, who should wait for
-  // the notice when they are many.
-  virtual size_t waiting() const = 0;
+  // Whether more than `bytes` wait for the client to take them. Nothing bounds them but the writer,
+  // who should wait when they are many: true is followed by a notice once all of them were taken.
+  virtual bool Behind(size_t bytes) = 0;
   // The client left, or was too slow for too long.
   virtual bool gone() const = 0;
-  // `notice` is called when the client is gone (at once where it is already) and each time all
-  // that waited was taken; from any thread. It must not block, nor call this object.
+  // `notice` is called when the client is gone (at once where it is already) and when a client that
+  // was behind has taken all that waited; from any thread. It must not block, nor call this object.
   virtual void Watch(std::function<void()> notice) = 0;
 };
 
@@ -75,6 +75,7 @@ class ReplyPipe {
   bool answered_ TM_GUARDED_BY(mutex_) = false;  // Send or Begin was called
   bool ended_ TM_GUARDED_BY(mutex_) = false;     // nothing more will come
   bool gone_ TM_GUARDED_BY(mutex_) = false;
+  bool behind_ TM_GUARDED_BY(mutex_) = false;  // the writer waits for the notice
 };
 
 }  // namespace tidemill

@@ -2,10 +2,13 @@
 
 #include <algorithm>
 
+#include "core/file_limit.h"
 #include "gateway/plain_recorder.h"
 
 namespace tidemill {
 namespace {
+
+constexpr size_t kOtherFiles = 256;  // of the process: weights, logs, a run
 
 Result<GatewayOptions> GatewayOptionsFrom(const RunConfig& config, const GatewayUse& use,
                                           const ServedPolicy& policy) {
@@ -36,6 +39,7 @@ Result<GatewayOptions> GatewayOptionsFrom(const RunConfig& config, const Gateway
     options.keys = ApiKeys::Open({.consent = Consent::kTrain});
   } else {
     TM_ASSIGN_OR_RETURN(options.keys, ApiKeys::Read(from.keys));
+    options.key_file = from.keys;
   }
   return options;
 }
@@ -51,6 +55,13 @@ Result<std::unique_ptr<GatewayHost>> GatewayHost::Start(const RunConfig& config,
   }
   TM_ASSIGN_OR_RETURN(GatewayOptions options, GatewayOptionsFrom(config, use, policy));
   std::unique_ptr<GatewayHost> host(new GatewayHost(std::move(policy), engine));
+  const size_t files = options.connections_max + kOtherFiles;
+  if (const size_t allowed = RaiseFileLimit(files); allowed < files) {
+    host->warnings_.push_back("up to " + std::to_string(options.connections_max) +
+                              " connections need " + std::to_string(files) +
+                              " open files, but the process may have " + std::to_string(allowed) +
+                              " (raise it: ulimit -n, LimitNOFILE; or lower gateway.max_requests)");
+  }
   if (!host->policy_.chat) {
     host->warnings_.push_back("only /v1/completions is answered: " + host->policy_.no_chat_reason);
   } else if (host->policy_.chat->fallback) {

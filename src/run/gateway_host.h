@@ -34,6 +34,7 @@ class GatewayHost {
                                                     Metrics& metrics);
 
   Gateway& gateway() { return *gateway_; }
+  const Gateway& gateway() const { return *gateway_; }
   const ServedPolicy& policy() const { return policy_; }
   // For people: no template, no keys.
   const std::vector<std::string>& warnings() const { return warnings_; }

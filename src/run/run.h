@@ -46,6 +46,9 @@ class PortHost {
   virtual int ranks_lost() const { return 0; }
   // Where other processes get the weights; null where nothing is published to others.
   virtual WeightPublisher* publisher() { return nullptr; }
+  // What the gateway of this process tells people, as JSON; any thread may ask, while the host is
+  // there. Empty: there is no gateway.
+  virtual std::string GatewayFigures() const { return ""; }
   // Called about once a second. Not ok: the process cannot go on, and why.
   virtual Status Watch() { return Ok(); }
 };

@@ -37,6 +37,7 @@ std::unique_ptr<RunServer> StartDashboard(const HttpOptions& http, const std::st
   options.api.default_config_toml = DefaultConfigToml();
   options.api.finish = run.finish;
   options.api.bus_url = run.bus_url;
+  options.api.gateway = run.gateway;
   options.metrics = run.metrics;
   options.counters = RunCounters();
   Result<std::unique_ptr<RunServer>> server = ServeRuns(options);

@@ -21,9 +21,10 @@ std::string DefaultConfigToml();
 struct DashboardRun {
   std::string folder;  // of runs
   std::string name;
-  std::function<void()> finish;  // ends the run; called by the server's threads
-  Metrics* metrics = nullptr;    // for /metrics; must outlive the server
-  std::string bus_url = {};      // of its fleet; empty: it is one process
+  std::function<void()> finish;               // ends the run; called by the server's threads
+  Metrics* metrics = nullptr;                 // for /metrics; must outlive the server
+  std::string bus_url = {};                   // of its fleet; empty: it is one process
+  std::function<std::string()> gateway = {};  // RunApiOptions::gateway
 };
 
 // Training comes first: where the port is taken (or nothing can be served at all) it says so and

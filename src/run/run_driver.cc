@@ -80,7 +80,7 @@ class Driver {
     if (!options_.fleet_url.empty()) {
       fleet_.emplace(options_.fleet_url, directory_.name());
     }
-    std::unique_ptr<RunServer> dashboard = ServeDashboard();
+    std::unique_ptr<RunServer> dashboard = ServeDashboard(*run);
     Watch(*run);
     DriveResult result;
     const RunSnapshot before_stop = Look(*run);
@@ -177,11 +177,14 @@ class Driver {
     }
   }
 
-  std::unique_ptr<RunServer> ServeDashboard() {
+  std::unique_ptr<RunServer> ServeDashboard(Run& of) {
     if (!options_.web) return nullptr;
     const std::string& path = directory_.path();
     DashboardRun run{path.substr(0, path.size() - directory_.name().size() - 1), directory_.name(),
                      [this] { finish_asked_ = true; }, options_.run.metrics, options_.fleet_url};
+    if (!of.host().GatewayFigures().empty()) {
+      run.gateway = [&host = of.host()] { return host.GatewayFigures(); };
+    }
     auto server = StartDashboard(*options_.web, config_.dashboard.if_taken, run);
     if (server && options_.display != nullptr) {
       std::fprintf(stderr, "dashboard: %s\n", server->url().c_str());

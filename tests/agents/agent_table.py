@@ -128,6 +128,22 @@ def mini(*more):
     return prepare
 
 
+def aider(url, home, project, place, env):
+    # Its second turn is what the compiler says of the first.
+    env.update(LITELLM_LOCAL_MODEL_COST_MAP="True")
+    return ["aider", "--no-auto-lint", "--model", "openai/" + MODEL, "--openai-api-base", url + "v1", "--yes-always", "--no-check-update",
+            "--analytics-disable", "--no-show-model-warnings", "--no-git", "--auto-test", "--test-cmd",
+            "cc hello.c -o hello && ./hello", "--message", TASK]
+
+
+def inspect_ai(url, home, project, place, env):
+    env.update(LOCAL_API_KEY="any", LOCAL_BASE_URL=url + "v1", TASK=TASK)
+    with open(os.path.join(HERE, "inspect_task.py")) as source:
+        write(project + "/inspect_task.py", source.read())
+    return ["inspect", "eval", "inspect_task.py", "--model", "openai-api/local/" + MODEL,
+            "--display", "plain", "--log-dir", home + "/logs"]
+
+
 def python_agent(name):
     def prepare(url, home, project, place, env):
         env["URL"] = url + "v1"
@@ -150,11 +166,18 @@ AGENTS = [
     Agent("continue", "npm", ["@continuedev/cli@1.5.47"], continue_cli),
     Agent("cline", "npm", ["cline@3.0.65"], cline),
     Agent("openclaw", "npm", ["openclaw@2026.9.6"], openclaw),
-    Agent("mini-swe-agent", "pypi", ["mini-swe-agent==2.4.6", "mcp"], mini()),
-    Agent("mini-swe-agent-responses", "pypi", ["mini-swe-agent==2.4.6", "mcp"],
+    Agent("mini-swe-agent", "pypi", ["mini-swe-agent==2.4.6", "mcp==2.3.0"], mini()),
+    Agent("mini-swe-agent-responses", "pypi", ["mini-swe-agent==2.4.6", "mcp==2.3.0"],
           mini("--model-class", "litellm_response")),
+    Agent("mini-swe-agent-text", "pypi", ["mini-swe-agent==2.4.6", "mcp==2.3.0"],
+          mini("--model-class", "litellm_textbased", "-c", "mini_textbased.yaml")),
+    Agent("aider", "pypi", ["aider-chat==0.86.2"], aider),
+    Agent("inspect-ai", "pypi", ["inspect-ai==0.3.285", "openai==3.49.0"], inspect_ai),
     Agent("openai-agents", "pypi", ["openai-agents==0.24.0"], python_agent("openai_agents")),
     Agent("smolagents", "pypi", ["smolagents[openai]==1.26.0"], python_agent("smolagents")),
     Agent("langgraph", "pypi", ["langgraph==1.2.20", "langchain-openai==1.7.3"], python_agent("langgraph")),
     Agent("pydantic-ai", "pypi", ["pydantic-ai-slim[openai]==2.66.0"], python_agent("pydantic_ai")),
 ]
+
+# Those that also run on a real engine.
+ON_AN_ENGINE = ("codex", "claude-code", "qwen-code", "opencode", "mini-swe-agent")

@@ -5,14 +5,16 @@
 
 namespace tidemill {
 
-// The answer to a conversation as ScriptedTemplate wrote it. A user's message may say what it
-// wants:
+// The answer to a conversation in ChatML, tools as ScriptedTemplate and Qwen write them. A user's
+// message may say what it wants:
 //   say TEXT                  the text
 //   think A then B            A as reasoning, B as text
 //   call NAME {..}            one call; more of them behind " and "
 //   long N                    N words
-// An agent that has a tool for a shell is told to run `command`; once a tool has answered, it gets
-// a sentence.
+// An agent that has a tool for a shell is told to run `command`, and so is one that reads commands
+// out of the text (mini-swe-agent's text mode); once it has an answer, it gets a sentence, or what
+// ends it. One that reads files out of the text (aider) gets hello.c, the first time with a
+// mistake.
 std::string ScriptedAnswer(const std::string& prompt, const std::string& command);
 
 // ChatML with tools and reasoning.

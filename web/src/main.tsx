@@ -12,12 +12,13 @@ import { Config } from "./views/config";
 import { Episodes, Group } from "./views/episodes";
 import { Faults } from "./views/faults";
 import { Fleet, lostText } from "./views/fleet";
+import { Gateway } from "./views/gateway";
 import { Overview } from "./views/overview";
 import { Tasks } from "./views/tasks";
 import { Timeline } from "./views/timeline";
 import { Tools } from "./views/tools";
 
-const VIEWS = ["overview", "fleet", "timeline", "episodes", "tools", "tasks", "faults", "compare", "config"];
+const VIEWS = ["overview", "fleet", "gateway", "timeline", "episodes", "tools", "tasks", "faults", "compare", "config"];
 
 function TokenForm(props: { error: string }) {
   const [value, setValue] = useState("");
@@ -71,11 +72,44 @@ function FinishButton() {
   );
 }
 
+function Brand(props: { href: string }) {
+  return (
+    <a class="brand" href={props.href}>
+      <svg viewBox="0 0 32 32" aria-hidden="true">
+        <rect width="32" height="32" rx="7" />
+        <path d="M4 13c4-5 8-5 12 0s8 5 12 0M4 20c4-5 8-5 12 0s8 5 12 0" />
+      </svg>
+      Tidemill
+    </a>
+  );
+}
+
+// A gateway that belongs to no run.
+function GatewayAlone(props: { about: Json }) {
+  useEffect(() => {
+    document.title = "Gateway · Tidemill";
+  }, []);
+  return (
+    <>
+      <header class="top">
+        <Brand href="#" />
+        <span class="gap" />
+        <ThemeChoice />
+      </header>
+      <main id="main" tabIndex={-1}>
+        <h1 class="hidden">Gateway</h1>
+        <Gateway />
+      </main>
+      <footer>{props.about.program}</footer>
+    </>
+  );
+}
+
 function Shell(props: { run: string; runs: Json[]; about: Json }) {
   const route = useRoute();
   const live = useFollow(props.run);
   const fleet = useApi(isExport ? null : `/api/runs/${props.run}/fleet?limit=1`, useEvery(5000)).data;
-  const shown = (name: string) => (name === "fleet" ? fleet?.many : name !== "compare" || !isExport);
+  const shown = (name: string) => (name === "fleet" ? fleet?.many : name === "gateway" ? props.about.gateway && props.run === props.about.default_run : name !== "compare" || !isExport);
   const entry = props.runs.find((r) => r.name === props.run);
   const state = live.state || entry?.state || "";
   const view = route.view === "groups" ? "episodes" : VIEWS.includes(route.view) ? route.view : "overview";
@@ -91,13 +125,7 @@ function Shell(props: { run: string; runs: Json[]; about: Json }) {
         To the content
       </a>
       <header class="top">
-        <a class="brand" href={link(props.run, "overview")}>
-          <svg viewBox="0 0 32 32" aria-hidden="true">
-            <rect width="32" height="32" rx="7" />
-            <path d="M4 13c4-5 8-5 12 0s8 5 12 0M4 20c4-5 8-5 12 0s8 5 12 0" />
-          </svg>
-          Tidemill
-        </a>
+        <Brand href={link(props.run, "overview")} />
         <label class="run">
           <span class="hidden">Run</span>
           <select value={props.run} onChange={(e) => (location.hash = link(e.currentTarget.value, view))}>
@@ -134,6 +162,8 @@ function Shell(props: { run: string; runs: Json[]; about: Json }) {
           <Overview run={props.run} />
         ) : view === "fleet" ? (
           <Fleet run={props.run} />
+        ) : view === "gateway" ? (
+          <Gateway />
         ) : view === "timeline" ? (
           <Timeline run={props.run} runs={props.runs} />
         ) : view === "episodes" ? (
@@ -170,6 +200,7 @@ function App() {
   }, [waiting]);
   if (runs.status === 401 || about.status === 401) return <TokenForm error={runs.error || about.error} />;
   if (!runs.data || !about.data) return runs.error ? <Problem error={runs.error} /> : <Loading />;
+  if (about.data.gateway && about.data.default_run === "") return <GatewayAlone about={about.data} />;
   if (list.length === 0) return <p class="empty">No runs yet. Start one with: tidemill train</p>;
   const run = known(route.run) ? route.run : known(about.data.default_run) ? about.data.default_run : list[0].name;
   return <Shell run={run} runs={list} about={about.data} />;

@@ -80,6 +80,7 @@ Result<std::unique_ptr<Engine>> NewEngine(std::shared_ptr<const PolicyWeights> w
                             .max_decode_rows = static_cast<int32_t>(options.max_running),
                             .max_rows = static_cast<int32_t>(rows),
                             .versions = options.versions}));
+  if (ReplaceBackend != nullptr) backend = ReplaceBackend(std::move(backend));
   if (options.steps_at_once == 0) options.steps_at_once = OnGpu(*weights) ? 2 : 1;
   BatchEngineOptions batch{.scheduling = {.pages = static_cast<int32_t>(pages),
                                           .max_context = options.max_context,

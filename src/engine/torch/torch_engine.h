@@ -11,6 +11,7 @@
 
 namespace tidemill {
 
+class DecodeBackend;
 class PolicyWeights;
 
 struct EngineOptions {
@@ -37,5 +38,9 @@ struct EngineOptions {
 // kInvalid: a cache too small for one sequence of max_context, with the size it would need.
 Result<std::unique_ptr<Engine>> NewEngine(std::shared_ptr<const PolicyWeights> weights,
                                           uint64_t version, EngineOptions options);
+
+// Defined only in programs built for tests, which draw given tokens (tests/agents/forced_draws.h):
+// what it returns takes the place of the backend of every engine made.
+[[gnu::weak]] std::unique_ptr<DecodeBackend> ReplaceBackend(std::unique_ptr<DecodeBackend> backend);
 
 }  // namespace tidemill

@@ -31,6 +31,8 @@ class PolicyServer {
 
   std::string url() const { return host_->gateway().url(); }
   const std::vector<std::string>& warnings() const { return host_->warnings(); }
+  // As Gateway::FiguresJson.
+  std::string FiguresJson() const { return host_->gateway().FiguresJson(); }
   // As Gateway::Drain.
   Status Drain(Duration patience) { return host_->gateway().Drain(patience); }
 

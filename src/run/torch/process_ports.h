@@ -40,6 +40,9 @@ class ProcessPorts final : public PortHost {
   std::vector<Use> Usage() const override;
   std::map<std::string, double> Levels() const override;
   void Sink(MetricSink& sink) const override;
+  std::string GatewayFigures() const override {
+    return gateway_ ? gateway_->gateway().FiguresJson() : "";
+  }
   std::vector<std::string> own_topics() const override;
   int ranks_lost() const override { return trainer_ ? trainer_->ranks_lost() : 0; }
   WeightPublisher* publisher() override { return publisher_; }
