@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "sim/sim_agents.h"
+
 namespace tidemill::sim {
 
 void SimEngine::Start(SequenceStart start) {
@@ -85,6 +87,10 @@ void SimTrainer::CheckBatch(const v1::Batch& batch) {
         world_.verdict().Fail("a scorer that could not be reached became a zero in a loss");
     }
     for (const v1::Turn& turn : trajectory.turns()) {
+      const bool lost = turn.ids_size() > 0 && turn.ids(0) == kLostAgentToken;
+      if (checks_.agents && lost && !checks_.forgeries->Touched(trajectory.id().group())) {
+        world_.verdict().Fail("an agent's episode whose box was lost reached a loss");
+      }
       for (const v1::VersionRun& run : turn.versions()) {
         auto step = versions_.step_of.find(run.version());
         if (step == versions_.step_of.end()) {

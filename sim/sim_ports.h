@@ -57,6 +57,7 @@ struct TrainerChecks {
   uint64_t hard_max_steps = 0;
   uint32_t batch_episodes = 0;
   const ForgeryLedger* forgeries = nullptr;
+  bool agents = false;  // are programs: sim_agents.h
 };
 
 class SimTrainer final : public TrainerPort {

@@ -10,6 +10,7 @@
 #include "sim/clients.h"
 #include "sim/draw.h"
 #include "sim/faulty_bus.h"
+#include "sim/sim_agents.h"
 #include "sim/sim_ports.h"
 #include "sim/sim_scorer.h"
 #include "sim/sim_store.h"
@@ -87,6 +88,7 @@ class Simulation {
     std::vector<std::unique_ptr<StorePort>> stores;
     std::unique_ptr<SimTrainer> trainer;
     std::unique_ptr<SimEngine> engine;
+    std::unique_ptr<SimAgents> agents;
     std::unique_ptr<SimTools> tools;
     std::unique_ptr<SimScorer> scorer;
     Loops loops;
@@ -149,7 +151,8 @@ class Simulation {
     versions_.newest = version;
     for (int i = 0; i < 3; ++i) process.stores.push_back(store_.NewClient());
     process.trainer = std::make_unique<SimTrainer>(
-        world_, kLearner, versions_, TrainerChecks{draw_.hard_max, kBatch, &forgeries_});
+        world_, kLearner, versions_,
+        TrainerChecks{draw_.hard_max, kBatch, &forgeries_, WithPrograms()});
 
     process.bus->OnAck(std::string(kTrajectoriesTopic), [this](const Lease& lease) {
       v1::Trajectory trajectory;
@@ -268,11 +271,19 @@ class Simulation {
     return group.report ? GroupFate::kInReplay : GroupFate::kOutstanding;
   }
 
+  // In every third run.
+  bool WithPrograms() const { return options_.broken_tool.empty() && options_.seed % 3 == 0; }
+
   void StartRollout(Process& process, ProcessId id, const std::string& worker) {
     process.engine = std::make_unique<SimEngine>(world_, id, versions_);
     RunStart start{.worker = worker, .max_context = 64, .secret = worker};
     Ports ports;
     ports.engine = process.engine.get();
+    if (WithPrograms()) {
+      const bool bug = options_.bug == Bug::kLostBoxIsAResult;
+      process.agents = std::make_unique<SimAgents>(world_, id, versions_, bug);
+      ports.agents = process.agents.get();
+    }
     Put(process, {.rollout = true}, ports, start);
   }
 

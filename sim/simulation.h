@@ -23,6 +23,7 @@ enum class Bug {
   kTokenNotChecked,          // anybody may send trajectories of any group
   kBoundsNotChecked,         // ids outside the vocabulary are let in
   kTrainedThroughBranches,   // a turn is trained in every branch that contains it
+  kLostBoxIsAResult,         // an agent whose box was lost counts as one that failed
   kRetryIsANewTurn,          // a request that is sent again is another question
 };
 

@@ -95,6 +95,7 @@ INSTANTIATE_TEST_SUITE_P(
                     std::pair{Bug::kDeadScorerIsZero, "became a zero"},
                     std::pair{Bug::kTokenNotChecked, "which it never had"},
                     std::pair{Bug::kBoundsNotChecked, "what no loss can bear"},
+                    std::pair{Bug::kLostBoxIsAResult, "whose box was lost reached a loss"},
                     std::pair{Bug::kTrainedThroughBranches, "was trained twice"},
                     std::pair{Bug::kRetryIsANewTurn, "counted as a new question"}));
 

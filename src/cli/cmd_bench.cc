@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 
+#include "bench/agents_bench.h"
 #include "bench/allreduce_bench.h"
 #include "bench/bus_bench.h"
 #include "bench/engine_bench.h"
@@ -102,6 +103,23 @@ int PrintAndJudge(const Result<Report>& report, bool json) {
   return report.ok() && !report->Misses().empty() ? 1 : code;
 }
 
+void AddAgentsBench(CLI::App& bench, Exit& exit) {
+  CLI::App* command = bench.add_subcommand(
+      "agents", "Episodes that are programs against the same by the built-in protocol");
+  auto options = std::make_shared<AgentsBenchOptions>();
+  auto json = std::make_shared<bool>(false);
+  command->add_option("--agent", options->agent, "The example agent")->capture_default_str();
+  command->add_option("--tasks", options->tasks, "Tasks, two episodes each")->capture_default_str();
+  command->add_option("--waiting", options->waiting, "Programs that wait for the model; 0: none")
+      ->capture_default_str();
+  command->add_flag("--json", *json, "Print one JSON object on standard output");
+  command->callback([options, json, &exit] {
+    const Result<AgentsBenchReport> report = RunAgentsBench(*options);
+    exit.code = Print(report, *json);
+    if (report.ok() && !report->Holds()) exit.code = 1;
+  });
+}
+
 void AddGatewayBench(CLI::App& bench, Exit& exit) {
   CLI::App* command = bench.add_subcommand(
       "gateway",
@@ -182,6 +200,7 @@ void AddBenchCommand(CLI::App& app, Exit& exit) {
   AddOverlap(*bench, exit);
   AddGatewayBench(*bench, exit);
   AddGatewayLoad(*bench, exit);
+  AddAgentsBench(*bench, exit);
   auto tokenizer = std::make_shared<TokenizerBenchOptions>();
   add("tokenizer", "Encoding against splitting alone",
       [json, tokenizer] { return Print(RunTokenizerBench(*tokenizer), *json); })

@@ -44,6 +44,22 @@ TEST(Flatten, LeavesOutWhatReplayMarkedAsTooOldWhateverItsLag) {
   EXPECT_EQ(row->trained_tokens, 3u);
 }
 
+TEST(Flatten, ABranchIsASequenceOfItsOwnAndKeepsItsTurnsNumber) {
+  v1::Sample sample = TwoTurns();
+  for (const uint32_t id : {40u, 41u, 42u}) {
+    sample.mutable_trajectory()->mutable_turns(1)->add_prompt_ids(id);
+  }
+  const auto rows = FlattenBranches(sample, {});
+  ASSERT_TRUE(rows.ok()) << rows.status().ToString();
+  ASSERT_EQ(rows->size(), 2u);
+  EXPECT_THAT((*rows)[0].ids, ElementsAre(10, 11, 1, 2, 3));
+  EXPECT_THAT((*rows)[1].ids, ElementsAre(40, 41, 42, 4, 5));
+  EXPECT_THAT((*rows)[1].mask, ElementsAre(0, 0, 0, 1, 1));
+  EXPECT_THAT((*rows)[1].turns, ElementsAre(-1, -1, -1, 1, 1));
+  EXPECT_EQ((*rows)[1].prompt_tokens, 3u);
+  EXPECT_THAT(Flatten(sample, {}).status().message(), HasSubstr("has branches"));
+}
+
 TEST(Flatten, NamesTheTrajectoryAndWhatIsWrong) {
   v1::Sample sample = TwoTurns();
   sample.mutable_trajectory()->mutable_turns(1)->add_logprobs(-1);

@@ -154,5 +154,97 @@ TEST_F(RolloutLoopTest, AnInboxThatWasRemovedIsOpenedAgain) {
   EXPECT_TRUE(bus_.Depth(InboxTopic("local", "rollout")).ok());
 }
 
+// Agents that are programs, answered by hand.
+class StillAgents final : public AgentPort {
+ public:
+  void Start(AgentJob job, uint64_t tag) override {
+    members.push_back(job.member);
+    tags.push_back(tag);
+  }
+  void Cancel(uint64_t tag) override { cancelled.push_back(tag); }
+  Mailbox<AgentDone>& events() override { return events_; }
+  void Fail(uint64_t tag) {
+    AgentDone done{tag, {}};
+    done.outcome.status = Unavailable("the box was lost");
+    events_.Post(std::move(done));
+  }
+  void Finish(uint64_t tag) {
+    AgentDone done{tag, {}};
+    done.outcome.end = v1::EPISODE_END_FAILED;
+    for (const uint32_t first : {1u, 2u}) {
+      v1::Trajectory& branch = done.outcome.branches.emplace_back();
+      branch.add_prompt_ids(first);
+      branch.mutable_sampling()->set_temperature(1);
+      branch.add_turns()->add_ids(first + 10);
+    }
+    done.outcome.tree.add_files()->set_path("left.c");
+    events_.Post(std::move(done));
+  }
+  std::vector<uint32_t> members;
+  std::vector<uint64_t> tags, cancelled;
+
+ private:
+  Mailbox<AgentDone> events_{100};
+};
+
+class AgentRolloutTest : public RolloutLoopTest {
+ protected:
+  AgentRolloutTest() {
+    loop_ = std::make_unique<RolloutLoop>(bus_, engine_, protocol_, clock_, options_, &agents_);
+    loop_->Attach(waker_);
+  }
+  std::vector<v1::Trajectory> Trajectories() {
+    std::vector<v1::Trajectory> all;
+    for (const Lease& lease : bus_.Receive(kTrajectoriesTopic, 10).value()) {
+      EXPECT_TRUE(all.emplace_back().ParseFromString(lease.body));
+    }
+    return all;
+  }
+  StillAgents agents_;
+};
+
+TEST_F(AgentRolloutTest, AProgramsFailureIsAResultWithItsBranchesAndItsFiles) {
+  Send(2);
+  ASSERT_THAT(agents_.members, ElementsAre(0u, 1u));
+  agents_.Finish(agents_.tags[1]);
+  Step();
+  const auto done = Trajectories();
+  ASSERT_EQ(done.size(), 1u);
+  EXPECT_EQ(done[0].id().member(), 1u);
+  EXPECT_EQ(done[0].token(), "of the lease");
+  EXPECT_EQ(done[0].end(), v1::EPISODE_END_FAILED);
+  ASSERT_EQ(done[0].turns_size(), 2);
+  EXPECT_THAT(done[0].prompt_ids(), ElementsAre(1u));
+  EXPECT_TRUE(done[0].turns(0).prompt_ids().empty());
+  EXPECT_THAT(done[0].turns(1).prompt_ids(), ElementsAre(2u));
+  EXPECT_EQ(done[0].tree().files(0).path(), "left.c");
+  EXPECT_TRUE(engine_.started.empty());
+  EXPECT_EQ(bus_.Depth(kGroupsTopic)->leased, 1u) << "the other member is not done";
+}
+
+TEST_F(AgentRolloutTest, AFailureOfOursIsTriedAgainAndThenTheEpisodeIsStale) {
+  Send(1);
+  for (uint32_t i = 0; i <= options_.limits.tool_retries; ++i) {
+    ASSERT_EQ(agents_.tags.size(), i + 1);
+    EXPECT_TRUE(Trajectories().empty());
+    agents_.Fail(agents_.tags[i]);
+    Step();
+    clock_.Advance(std::chrono::seconds(10));
+    Step();
+  }
+  EXPECT_EQ(loop_->counters().agent_retries, options_.limits.tool_retries);
+  const auto done = Trajectories();
+  ASSERT_EQ(done.size(), 1u);
+  EXPECT_EQ(done[0].end(), v1::EPISODE_END_GIVEN_UP);
+  EXPECT_THAT(done[0].stale_cause(), HasSubstr("the box was lost"));
+}
+
+TEST_F(AgentRolloutTest, ALoopThatDrainsEndsItsProgramsAndGivesTheGroupBack) {
+  Send(1);
+  loop_->Drain();
+  EXPECT_THAT(agents_.cancelled, ElementsAre(agents_.tags.at(0)));
+  EXPECT_EQ(bus_.Depth(kGroupsTopic)->ready, 1u);
+}
+
 }  // namespace
 }  // namespace tidemill
