@@ -1,5 +1,4 @@
 #include "config/run_config.h"
-
 #include "config/agent_keys.h"
 
 namespace tidemill {
