@@ -279,11 +279,9 @@ class Simulation {
     RunStart start{.worker = worker, .max_context = 64, .secret = worker};
     Ports ports;
     ports.engine = process.engine.get();
-    if (WithPrograms()) {
-      const bool bug = options_.bug == Bug::kLostBoxIsAResult;
-      process.agents = std::make_unique<SimAgents>(world_, id, versions_, bug);
-      ports.agents = process.agents.get();
-    }
+    const bool bug = options_.bug == Bug::kLostBoxIsAResult;
+    process.agents = std::make_unique<SimAgents>(world_, id, versions_, bug);
+    if (WithPrograms()) ports.agents = process.agents.get();
     Put(process, {.rollout = true}, ports, start);
   }
 

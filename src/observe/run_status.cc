@@ -19,9 +19,10 @@ struct Failure {
   const char* name;
   std::vector<std::string> counters;
 };
-const std::vector<Failure> kFailures = {{"retries", {"tool_retries", "reward_retries"}},
-                                        {"skipped", {"skipped", "unscorable"}},
-                                        {"stale", {"stale"}}};
+const std::vector<Failure> kFailures = {
+    {"retries", {"tool_retries", "agent_retries", "reward_retries"}},
+    {"skipped", {"skipped", "unscorable"}},
+    {"stale", {"stale"}}};
 
 // "812 tokens/s"; "-": it counts nothing.
 std::string RateText(const v1::Heartbeat& beat) {

@@ -205,7 +205,7 @@ Result<std::string> MakeSummary(const RunDirectory& directory, const RunOutcome&
   json["lost"] = lost;
   json["stale"] = std::max<uint64_t>(StaleIn(counts), last["stale"]);
   json["stale_by_cause"] = counts.stale_by_cause;
-  json["retries"] = last["tool_retries"] + last["reward_retries"];
+  json["retries"] = last["tool_retries"] + last["agent_retries"] + last["reward_retries"];
   json["skipped"] = last["skipped"];
   json["put_off"] = last["put_off"];
   json["unscorable"] = last["unscorable"];
