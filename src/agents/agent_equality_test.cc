@@ -1,6 +1,7 @@
-// examples/agent.py in boxes against the protocol "compact": the same tasks, seeds and engine, so
+// The example agents in boxes against the protocol "compact": the same tasks, seeds and engine, so
 // the same ids. TIDEMILL_AGENT_TASKS says how many tasks.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <map>
@@ -30,7 +31,33 @@ void ExpectSame(const std::string& name, const v1::Trajectory& ours, const v1::T
   }
 }
 
-TEST(AgentEquality, TheExampleAgentDrawsWhatTheCompactProtocolDraws) {
+// The same leases by a program of examples/.
+std::map<std::string, v1::Trajectory> RollPrograms(const std::vector<v1::GroupLease>& leases,
+                                                   const std::vector<std::string>& command,
+                                                   const ServedPolicy& policy, Duration limit) {
+  const RealClock clock;
+  const auto channel = NewLocalWeightChannel();
+  const auto protocol = NewCompactProtocol(policy.tokenizer).value();
+  const auto engine = NewExpressionEngine(policy, *channel, clock);
+  auto recorder = EpisodeRecorder::Make(policy, clock, 16, std::make_unique<PlainRecorder>(policy));
+  TM_CHECK(recorder.ok());
+  GatewayOptions gateway_options;
+  gateway_options.plan.context_tokens = kExpressionContext;
+  Metrics metrics;
+  auto gateway = Gateway::Start(gateway_options, policy, *engine, **recorder, clock, metrics);
+  TM_CHECK(gateway.ok());
+  AgentRunnerOptions options;
+  options.program.command = command;
+  options.program.mounts = {{TIDEMILL_SOURCE_DIR "/examples", "/agent"}};
+  options.program.limits.wall = options.program.limits.cpu = std::chrono::seconds(60);
+  options.program.model = "policy";
+  options.slots = 4;
+  auto agents = AgentRunner::Create(options, **gateway, **recorder, nullptr, clock);
+  TM_CHECK(agents.ok(), agents.ok() ? "" : agents.status().message());
+  return RollOut(leases, *protocol, *engine, agents->get(), nullptr, clock, limit);
+}
+
+TEST(AgentEquality, TheExampleAgentsDrawWhatTheCompactProtocolDraws) {
   const char* asked = getenv("TIDEMILL_AGENT_TASKS");
   const uint64_t tasks = asked != nullptr ? std::stoull(asked) : 12;
   const Duration limit = std::chrono::seconds(60 + 2 * tasks);
@@ -48,33 +75,20 @@ TEST(AgentEquality, TheExampleAgentDrawsWhatTheCompactProtocolDraws) {
   const auto own_engine = NewExpressionEngine(policy, *channel, clock);
   const auto compact = RollOut(leases, *protocol, *own_engine, nullptr, tools->get(), clock, limit);
 
-  const auto engine = NewExpressionEngine(policy, *channel, clock);
-  auto recorder = EpisodeRecorder::Make(policy, clock, 16, std::make_unique<PlainRecorder>(policy));
-  ASSERT_TRUE(recorder.ok());
-  GatewayOptions gateway_options;
-  gateway_options.plan.context_tokens = kExpressionContext;
-  Metrics metrics;
-  auto gateway = Gateway::Start(gateway_options, policy, *engine, **recorder, clock, metrics);
-  ASSERT_TRUE(gateway.ok()) << gateway.status().ToString();
-  AgentRunnerOptions options;
-  options.program.command = {"/usr/bin/python3", "/agent/agent.py"};
-  options.program.mounts = {{TIDEMILL_SOURCE_DIR "/examples/agent.py", "/agent/agent.py"}};
-  options.program.limits.wall = options.program.limits.cpu = std::chrono::seconds(60);
-  options.program.model = "policy";
-  options.slots = 4;
-  auto agents = AgentRunner::Create(options, **gateway, **recorder, nullptr, clock);
-  ASSERT_TRUE(agents.ok()) << agents.status().ToString();
-  const auto programs = RollOut(leases, *protocol, *engine, agents->get(), nullptr, clock, limit);
-
   ASSERT_EQ(compact.size(), 2 * tasks);
-  ASSERT_EQ(programs.size(), compact.size());
   size_t turns = 0;
-  for (const auto& [name, theirs] : compact) {
-    ASSERT_EQ(programs.count(name), 1u) << name;
-    ExpectSame(name, programs.at(name), theirs);
-    turns += static_cast<size_t>(theirs.turns_size());
-  }
+  for (const auto& [name, theirs] : compact) turns += static_cast<size_t>(theirs.turns_size());
   EXPECT_GT(turns, compact.size());  // some went on after a failure
+  std::vector<std::vector<std::string>> commands = {{"/usr/bin/python3", "/agent/agent.py"}};
+  if (access("/usr/bin/curl", X_OK) == 0) commands.push_back({"/bin/sh", "/agent/agent.sh"});
+  for (const auto& command : commands) {
+    const auto programs = RollPrograms(leases, command, policy, limit);
+    ASSERT_EQ(programs.size(), compact.size());
+    for (const auto& [name, theirs] : compact) {
+      ASSERT_EQ(programs.count(name), 1u) << name;
+      ExpectSame(command[1] + " " + name, programs.at(name), theirs);
+    }
+  }
 }
 
 }  // namespace
