@@ -117,7 +117,7 @@ def openclaw(url, home, project, place, env):
             "models": [{"id": MODEL, "name": MODEL, "contextWindow": 500000, "maxTokens": 8000, "reasoning": False,
                         "input": ["text"], "cost": {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0}}]}}}})
     return ["openclaw", "agent", "exec", "--config", home + "/openclaw.json", "--model", "local/" + MODEL,
-            "--timeout", "90", TASK]
+            "--timeout", "200", TASK]
 
 
 def mini(*more):

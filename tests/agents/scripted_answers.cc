@@ -44,6 +44,15 @@ std::string LastTurn(const std::string& prompt, const std::string& role) {
   return at == std::string::npos ? "" : Between(prompt, open, "<|im_end|>", at);
 }
 
+// What came after the last answer in the prompt, which ends with an open turn.
+std::string SinceLastAnswer(const std::string& prompt) {
+  constexpr std::string_view kOpen = "<|im_start|>assistant\n";
+  const size_t open = prompt.rfind(kOpen);
+  if (open == std::string::npos || open == 0) return "";
+  const size_t last = prompt.rfind(kOpen, open - 1);
+  return last == std::string::npos ? "" : prompt.substr(last, open - last);
+}
+
 // The first block of tools in the prompt, a line each.
 std::vector<Json> ToolsOf(const std::string& prompt) {
   std::vector<Json> tools;
@@ -160,12 +169,11 @@ std::string AnswerInText(const std::string& prompt, const std::string& user,
 
 std::string ScriptedAnswer(const std::string& prompt, const std::string& command) {
   const std::string user = LastTurn(prompt, "user");
-  const bool tool_answered = user.rfind("\n<tool_response>", 0) == 0 ||
-                             user.rfind("<tool_response>", 0) == 0 ||
-                             user.rfind("Observation:", 0) == 0;
-  if (!tool_answered) {
-    if (const std::string asked = Asked(user); !asked.empty()) return asked;
-  }
+  // Some agents put a message of their own behind the result.
+  const bool tool_answered =
+      SinceLastAnswer(prompt).find("\n<tool_response>\n") != std::string::npos ||
+      user.rfind("Observation:", 0) == 0;
+  if (const std::string asked = Asked(user); !asked.empty()) return asked;
   const bool submits = tool_answered && prompt.find(kSubmit) != std::string::npos;
   const std::vector<Json> tools = ToolsOf(prompt);
   if (tools.empty()) {

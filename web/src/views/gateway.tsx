@@ -22,7 +22,7 @@ function Sums(props: { title: string; name: string; rows: Json[]; of: string; em
                 <th class="num">Requests</th>
                 {props.tokens && <th class="num">Failed</th>}
                 {props.tokens && <th class="num">Prompt tokens</th>}
-                {props.tokens && <th class="num">From the cache</th>}
+                {props.tokens && <th class="num">Cached</th>}
                 {props.tokens && <th class="num">Answer tokens</th>}
                 <th class="num">Last</th>
               </tr>
@@ -47,7 +47,7 @@ function Sums(props: { title: string; name: string; rows: Json[]; of: string; em
                     </td>
                   )}
                   {props.tokens && (
-                    <td data-name="From the cache" class="num">
+                    <td data-name="Cached" class="num">
                       {share(row.cached_tokens, row.prompt_tokens)}
                     </td>
                   )}
