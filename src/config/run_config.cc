@@ -1,6 +1,8 @@
 #include "config/run_config.h"
 
 #include "config/agent_keys.h"
+#include <algorithm>
+#include <cmath>
 
 namespace tidemill {
 namespace {
@@ -128,6 +130,40 @@ void BindGateway(RunConfig& c, Binder& b) {
         {.doc = "Interval of the events that keep an idle stream open", .min = 100});
   b.Add("gateway.access_log", &g.access_log,
         {.doc = "File for one JSON line per request; -: standard error; empty: none"});
+}
+
+void BindLive(RunConfig& c, Binder& b) {
+  RunConfig::Live& l = c.live;
+  b.Add("live.on", &l.on,
+        {.doc = "Learn from the sessions of the gateway's clients while it serves them; see "
+                "live.md. tasks.train may then be empty; gateway.port 0 means 8000"});
+  b.Add("live.idle", &l.idle,
+        {.doc = "A session without requests for this long is closed", .min = 100, .max = 8.64e7});
+  b.Add("live.batch", &l.batch,
+        {.doc = "Trajectories of sessions per step", .min = 1, .max = 65536});
+  b.Add("live.task_share", &l.task_share,
+        {.doc = "Share of a step's episodes that are of tasks, in whole groups, when there are "
+                "tasks; replaces rollout.groups_per_step",
+         .min = 0,
+         .max = 0.95});
+  b.Add("live.window", &l.window,
+        {.doc = "Number of sessions of a tenant and class that a baseline is taken over",
+         .min = 2,
+         .max = 100000});
+  b.Add("live.compare_min", &l.compare_min,
+        {.doc = "A session waits until this many others of its tenant and class have a signal",
+         .min = 1,
+         .max = 100000});
+  b.Add("live.kl_coefficient", &l.kl_coefficient,
+        {.doc = "Weight of the KL divergence to the weights the run started from; 0: as "
+                "learner.options says",
+         .min = 0,
+         .max = 100});
+  b.Add("live.kl_max", &l.kl_max,
+        {.doc = "Bound on that KL divergence in nats per token: above it the weight doubles with "
+                "every step, below half of it the weight falls back; 0: no bound",
+         .min = 0,
+         .max = 1000});
 }
 
 void BindReplay(RunConfig& c, Binder& b) {
@@ -395,7 +431,7 @@ Status CheckReplay(const RunConfig& config, const Binder& binder) {
   const uint64_t ahead = config.run.mode == "sync"       ? 0
                          : config.run.mode == "one-step" ? 1
                                                          : config.staleness.max_steps;
-  const uint64_t groups = (ahead + 1) * config.rollout.groups_per_step;
+  const uint64_t groups = (ahead + 1) * config.task_groups();
   if (config.replay.capacity < groups) {
     return binder.Error("replay.capacity", "must be at least " + std::to_string(groups) +
                                                ": groups_per_step for each step in flight");
@@ -412,11 +448,19 @@ Status CheckReplay(const RunConfig& config, const Binder& binder) {
 
 }  // namespace
 
+uint32_t RunConfig::task_groups() const {
+  if (!live.on) return rollout.groups_per_step;
+  if (tasks.train.empty() || live.task_share <= 0) return 0;
+  const double episodes = live.batch * live.task_share / (1 - live.task_share);
+  return std::max(1u, static_cast<uint32_t>(std::lround(episodes / rollout.group_size)));
+}
+
 void BindRunConfig(RunConfig& config, Binder& binder) {
   BindRunAndModel(config, binder);
   BindRollout(config, binder);
   BindGateway(config, binder);
   BindAgent(config, binder);
+  BindLive(config, binder);
   BindReplay(config, binder);
   BindLearner(config, binder);
   BindCreditAndRanks(config, binder);
@@ -429,8 +473,14 @@ Status CheckRunConfig(const RunConfig& config, const Binder& binder) {
   if (config.model.path.empty()) {
     return binder.Error("model.path", "is missing: the Hugging Face directory of the policy");
   }
-  if (config.tasks.train.empty())
+  if (config.tasks.train.empty() && !config.live.on)
     return binder.Error("tasks.train", "is missing: the JSONL file of the training tasks");
+  if (config.live.on && config.live.kl_max > 0 && config.live.kl_coefficient == 0) {
+    return binder.Error("live.kl_max", "needs live.kl_coefficient above 0");
+  }
+  if (config.live.on && config.live.compare_min >= config.live.window) {
+    return binder.Error("live.compare_min", "must be below live.window");
+  }
   if (config.rollout.max_in_flight < config.rollout.group_size) {
     return binder.Error("rollout.max_in_flight",
                         "is less than rollout.group_size: no group could start");

@@ -26,6 +26,8 @@ Tensor ToDevice(const std::vector<std::vector<float>>& values, const MicroTensor
   return GatherBySequence(values, micro, like.device());
 }
 
+constexpr double kKlWeightFactorMax = 1024;
+
 }  // namespace
 
 Status ValidateTrainerOptions(const TrainerOptions& o) {
@@ -49,7 +51,8 @@ class Trainer::Impl {
                                    options.recompute}),
         reference_(std::move(reference)),
         optimizer_(options.adamw),
-        watch_(options.spike_factor) {}
+        watch_(options.spike_factor),
+        kl_weight_(options.objective.kl_coefficient) {}
 
   Result<TrainReport> Train(const v1::Batch& batch);
   Status Restore(const NamedTensors& parameters, const NamedTensors& value_head,
@@ -83,6 +86,7 @@ class Trainer::Impl {
   uint32_t Rank() const { return ranks_ == nullptr ? 0 : static_cast<uint32_t>(ranks_->rank()); }
   Status Apply(double loss);
   void FinishMetrics(const StepBatch& step, double seconds);
+  void BoundKl();
 
   // What an unfinished step is undone with.
   struct Before {
@@ -99,6 +103,7 @@ class Trainer::Impl {
   AdamW optimizer_;
   GradientWatch watch_;
   TrainerProgress progress_;
+  const double kl_weight_;  // the objective's own
   RankGroup* ranks_ = nullptr;  // null: alone
   RankSums rank_sums_;
 
@@ -285,12 +290,25 @@ void Trainer::Impl::FinishMetrics(const StepBatch& step, double seconds) {
   metrics["sequence_tokens"] = tokens;
   metrics["tokens_per_second"] = seconds > 0 ? tokens * options_.epochs / seconds : 0;
   sums_.AddMetrics(options_.objective, metrics);
+  if (options_.kl_max > 0) metrics["kl_coefficient"] = options_.objective.kl_coefficient;
   metrics["ess"] = EffectiveSampleSize(log_ratios_);
   const MismatchStats all = MeasureMismatch(log_ratios_), fresh = MeasureMismatch(differences_);
   metrics["mismatch"] = all.mean;
   metrics["mismatch_p99"] = all.p99;
   metrics["mismatch_fresh"] = fresh.mean;
   metrics["mismatch_fresh_p99"] = fresh.p99;
+}
+
+// Every rank has the same metrics, so all come to the same weight.
+void Trainer::Impl::BoundKl() {
+  const auto kl = report_.metrics.find("kl");
+  if (options_.kl_max <= 0 || kl == report_.metrics.end()) return;
+  double& weight = options_.objective.kl_coefficient;
+  if (kl->second > options_.kl_max) {
+    weight = std::min(2 * weight, kl_weight_ * kKlWeightFactorMax);
+  } else if (kl->second < options_.kl_max / 2) {
+    weight = std::max(weight / 2, kl_weight_);
+  }
 }
 
 Result<TrainReport> Trainer::Impl::Train(const v1::Batch& batch) {
@@ -324,6 +342,7 @@ Result<TrainReport> Trainer::Impl::Train(const v1::Batch& batch) {
   }
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
   FinishMetrics(step, took.count());
+  BoundKl();
   ++progress_.steps;
   progress_.gradient_norms = watch_.Save();
   return std::move(report_);
