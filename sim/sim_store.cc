@@ -118,15 +118,7 @@ StoreDone SimStore::Apply(const StoreOp& op, uint64_t tag) {
       durable_.trajectories[{id.group(), id.member()}].trajectory = put->trajectory;
   } else if (auto* put = std::get_if<PutVerdict>(&op)) {
     if (SimTrajectory* stored = find(put->verdict.id())) PutInPlace(put->verdict, *stored);
-    if (IsLive(put->verdict.id())) {
-      SimTrajectory before;
-      if (const auto it = durable_.live_verdicts.find(LiveKey(put->verdict.id()));
-          it != durable_.live_verdicts.end()) {
-        before.verdict = it->second;
-      }
-      PutInPlace(put->verdict, before);
-      durable_.live_verdicts[LiveKey(put->verdict.id())] = put->verdict;
-    }
+    KeepLiveVerdict(put->verdict);
   } else if (auto* put = std::get_if<PutFate>(&op)) {
     if (SimTrajectory* stored = find(put->id)) stored->fate = put->fate;
   } else if (auto* put = std::get_if<PutStep>(&op);
@@ -190,6 +182,15 @@ Status SimStore::Keep(const PutSignal& put) {
                           "/" + signal.source() + "/" + signal.by();
   durable_.signals[key] = signal;
   return Ok();
+}
+
+void SimStore::KeepLiveVerdict(const v1::Verdict& verdict) {
+  if (!IsLive(verdict.id())) return;
+  SimTrajectory before;
+  const auto it = durable_.live_verdicts.find(LiveKey(verdict.id()));
+  if (it != durable_.live_verdicts.end()) before.verdict = it->second;
+  PutInPlace(verdict, before);
+  durable_.live_verdicts[LiveKey(verdict.id())] = verdict;
 }
 
 void SimStore::KeepLiveStep(const PutStep& put) {

@@ -106,6 +106,7 @@ class SimStore {
   bool IsLive(const v1::TrajectoryId& id) const;
   // A step that used trajectories of sessions.
   void KeepLiveStep(const PutStep& put);
+  void KeepLiveVerdict(const v1::Verdict& verdict);
 
   World& world_;
   ProcessId process_;

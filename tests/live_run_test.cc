@@ -8,12 +8,12 @@
 #include <atomic>
 #include <cstdlib>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <thread>
 #include <vector>
 
+#include "core/mutex.h"
 #include "core/random.h"
 #include "core/test_kit.h"
 #include "store/run_db.h"
@@ -86,7 +86,7 @@ class Crowd {
       for (uint64_t turn = 0; turn < turns && !stop_; ++turn) {
         const auto answer = Post(port_, "/s/" + name + "/v1/completions",
                                  {{"model", "m"}, {"prompt", "int f" + name}, {"max_tokens", 6}});
-        const std::lock_guard lock(mutex_);
+        MutexLock lock(mutex_);
         if (!answer) {
           ++lost;
           std::this_thread::sleep_for(milliseconds(20));  // the server is being started
@@ -99,7 +99,7 @@ class Crowd {
       const double score = static_cast<double>(random.Below(5)) / 2 - 1;
       const auto said = Post(port_, "/v1/feedback",
                              {{"id", ids_[who]}, {"score", score}, {"end", true}});
-      const std::lock_guard lock(mutex_);
+      MutexLock lock(mutex_);
       if (said) signals[ids_[who]] = score;
       ids_[who].clear();
     }
@@ -107,7 +107,7 @@ class Crowd {
 
   const int port_;
   std::atomic<bool> stop_{false};
-  std::mutex mutex_;
+  Mutex mutex_;
   std::array<std::string, 4> ids_;
   std::vector<std::thread> threads_;
 };

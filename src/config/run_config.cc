@@ -1,8 +1,7 @@
 #include "config/run_config.h"
 
 #include "config/agent_keys.h"
-#include <algorithm>
-#include <cmath>
+#include "config/live_config.h"
 
 namespace tidemill {
 namespace {
@@ -130,40 +129,6 @@ void BindGateway(RunConfig& c, Binder& b) {
         {.doc = "Interval of the events that keep an idle stream open", .min = 100});
   b.Add("gateway.access_log", &g.access_log,
         {.doc = "File for one JSON line per request; -: standard error; empty: none"});
-}
-
-void BindLive(RunConfig& c, Binder& b) {
-  RunConfig::Live& l = c.live;
-  b.Add("live.on", &l.on,
-        {.doc = "Learn from the sessions of the gateway's clients while it serves them; see "
-                "live.md. tasks.train may then be empty; gateway.port 0 means 8000"});
-  b.Add("live.idle", &l.idle,
-        {.doc = "A session without requests for this long is closed", .min = 100, .max = 8.64e7});
-  b.Add("live.batch", &l.batch,
-        {.doc = "Trajectories of sessions per step", .min = 1, .max = 65536});
-  b.Add("live.task_share", &l.task_share,
-        {.doc = "Share of a step's episodes that are of tasks, in whole groups, when there are "
-                "tasks; replaces rollout.groups_per_step",
-         .min = 0,
-         .max = 0.95});
-  b.Add("live.window", &l.window,
-        {.doc = "Number of sessions of a tenant and class that a baseline is taken over",
-         .min = 2,
-         .max = 100000});
-  b.Add("live.compare_min", &l.compare_min,
-        {.doc = "A session waits until this many others of its tenant and class have a signal",
-         .min = 1,
-         .max = 100000});
-  b.Add("live.kl_coefficient", &l.kl_coefficient,
-        {.doc = "Weight of the KL divergence to the weights the run started from; 0: as "
-                "learner.options says",
-         .min = 0,
-         .max = 100});
-  b.Add("live.kl_max", &l.kl_max,
-        {.doc = "Bound on that KL divergence in nats per token: above it the weight doubles with "
-                "every step, below half of it the weight falls back; 0: no bound",
-         .min = 0,
-         .max = 1000});
 }
 
 void BindReplay(RunConfig& c, Binder& b) {
@@ -300,8 +265,7 @@ void BindCommand(Binder& b, RunConfig::CommandKeys& c) {
 void BindReward(RunConfig& c, Binder& b) {
   b.Add("reward.weights", &c.reward.weights,
         {.doc = "Weights of the scorers: tests, compiled, lint, length, format, literal, review, "
-                "proof, "
-                "command",
+                "proof, command",
          .min = -1000,
          .max = 1000});
   b.Add(
@@ -448,13 +412,6 @@ Status CheckReplay(const RunConfig& config, const Binder& binder) {
 
 }  // namespace
 
-uint32_t RunConfig::task_groups() const {
-  if (!live.on) return rollout.groups_per_step;
-  if (tasks.train.empty() || live.task_share <= 0) return 0;
-  const double episodes = live.batch * live.task_share / (1 - live.task_share);
-  return std::max(1u, static_cast<uint32_t>(std::lround(episodes / rollout.group_size)));
-}
-
 void BindRunConfig(RunConfig& config, Binder& binder) {
   BindRunAndModel(config, binder);
   BindRollout(config, binder);
@@ -475,12 +432,7 @@ Status CheckRunConfig(const RunConfig& config, const Binder& binder) {
   }
   if (config.tasks.train.empty() && !config.live.on)
     return binder.Error("tasks.train", "is missing: the JSONL file of the training tasks");
-  if (config.live.on && config.live.kl_max > 0 && config.live.kl_coefficient == 0) {
-    return binder.Error("live.kl_max", "needs live.kl_coefficient above 0");
-  }
-  if (config.live.on && config.live.compare_min >= config.live.window) {
-    return binder.Error("live.compare_min", "must be below live.window");
-  }
+  TM_RETURN_IF_ERROR(CheckLive(config, binder));
   if (config.rollout.max_in_flight < config.rollout.group_size) {
     return binder.Error("rollout.max_in_flight",
                         "is less than rollout.group_size: no group could start");

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "learner/kl_bound.h"
 #include "learner/learner_samples.h"
 
 namespace tidemill {
@@ -51,6 +52,20 @@ TEST(PrepareStep, ASessionWithoutAScoreForEachTurnIsRefused) {
   batch.mutable_samples(0)->mutable_live()->mutable_turn_scores()->RemoveLast();
   EXPECT_EQ(PrepareStep(batch, AdvantageKind::kLeaveOneOut, {}, {}).status().code(),
             Code::kInvalid);
+}
+
+TEST(KlBound, TheWeightDoublesAboveTheBoundAndFallsBackBelowHalfOfIt) {
+  const KlBound bound(0.4, 0.01);
+  double weight = 0.01;
+  weight = bound.Next(weight, 0.5);
+  weight = bound.Next(weight, 0.5);
+  EXPECT_DOUBLE_EQ(weight, 0.04);
+  EXPECT_DOUBLE_EQ(bound.Next(weight, 0.3), 0.04);
+  weight = bound.Next(bound.Next(bound.Next(weight, 0.1), 0.1), 0.1);
+  EXPECT_DOUBLE_EQ(weight, 0.01);
+  EXPECT_DOUBLE_EQ(KlBound(0, 0.01).Next(0.01, 9), 0.01);
+  for (int step = 0; step < 100; ++step) weight = bound.Next(weight, 9);
+  EXPECT_DOUBLE_EQ(weight, 10.24) << "bounded itself";
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "learner/gradient_watch.h"
+#include "learner/kl_bound.h"
 #include "learner/minibatch.h"
 #include "learner/staleness.h"
 #include "learner/step_batch.h"
@@ -25,8 +26,6 @@ Tensor ToDevice(const std::vector<std::vector<float>>& values, const MicroTensor
                 const Tensor& like) {
   return GatherBySequence(values, micro, like.device());
 }
-
-constexpr double kKlWeightFactorMax = 1024;
 
 }  // namespace
 
@@ -52,7 +51,7 @@ class Trainer::Impl {
         reference_(std::move(reference)),
         optimizer_(options.adamw),
         watch_(options.spike_factor),
-        kl_weight_(options.objective.kl_coefficient) {}
+        kl_bound_(options.kl_max, options.objective.kl_coefficient) {}
 
   Result<TrainReport> Train(const v1::Batch& batch);
   Status Restore(const NamedTensors& parameters, const NamedTensors& value_head,
@@ -86,7 +85,6 @@ class Trainer::Impl {
   uint32_t Rank() const { return ranks_ == nullptr ? 0 : static_cast<uint32_t>(ranks_->rank()); }
   Status Apply(double loss);
   void FinishMetrics(const StepBatch& step, double seconds);
-  void BoundKl();
 
   // What an unfinished step is undone with.
   struct Before {
@@ -103,7 +101,7 @@ class Trainer::Impl {
   AdamW optimizer_;
   GradientWatch watch_;
   TrainerProgress progress_;
-  const double kl_weight_;  // the objective's own
+  const KlBound kl_bound_;
   RankGroup* ranks_ = nullptr;  // null: alone
   RankSums rank_sums_;
 
@@ -299,18 +297,6 @@ void Trainer::Impl::FinishMetrics(const StepBatch& step, double seconds) {
   metrics["mismatch_fresh_p99"] = fresh.p99;
 }
 
-// Every rank has the same metrics, so all come to the same weight.
-void Trainer::Impl::BoundKl() {
-  const auto kl = report_.metrics.find("kl");
-  if (options_.kl_max <= 0 || kl == report_.metrics.end()) return;
-  double& weight = options_.objective.kl_coefficient;
-  if (kl->second > options_.kl_max) {
-    weight = std::min(2 * weight, kl_weight_ * kKlWeightFactorMax);
-  } else if (kl->second < options_.kl_max / 2) {
-    weight = std::max(weight / 2, kl_weight_);
-  }
-}
-
 Result<TrainReport> Trainer::Impl::Train(const v1::Batch& batch) {
   const auto began = std::chrono::steady_clock::now();
   ahead_of_ = nullptr;
@@ -342,7 +328,8 @@ Result<TrainReport> Trainer::Impl::Train(const v1::Batch& batch) {
   }
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
   FinishMetrics(step, took.count());
-  BoundKl();
+  double& weight = options_.objective.kl_coefficient;  // the same on every rank, as the metrics
+  if (reference_ != nullptr) weight = kl_bound_.Next(weight, report_.metrics["kl"]);
   ++progress_.steps;
   progress_.gradient_norms = watch_.Save();
   return std::move(report_);
