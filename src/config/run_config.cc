@@ -1,7 +1,7 @@
 #include "config/run_config.h"
 
 #include "config/agent_keys.h"
-#include "config/live_config.h"
+#include "config/live_learning.h"
 
 namespace tidemill {
 namespace {
@@ -417,7 +417,7 @@ void BindRunConfig(RunConfig& config, Binder& binder) {
   BindRollout(config, binder);
   BindGateway(config, binder);
   BindAgent(config, binder);
-  BindLive(config, binder);
+  BindLiveLearning(config, binder);
   BindReplay(config, binder);
   BindLearner(config, binder);
   BindCreditAndRanks(config, binder);
@@ -432,7 +432,7 @@ Status CheckRunConfig(const RunConfig& config, const Binder& binder) {
   }
   if (config.tasks.train.empty() && !config.live.on)
     return binder.Error("tasks.train", "is missing: the JSONL file of the training tasks");
-  TM_RETURN_IF_ERROR(CheckLive(config, binder));
+  TM_RETURN_IF_ERROR(CheckLiveLearning(config, binder));
   if (config.rollout.max_in_flight < config.rollout.group_size) {
     return binder.Error("rollout.max_in_flight",
                         "is less than rollout.group_size: no group could start");

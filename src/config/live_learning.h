@@ -5,9 +5,9 @@
 
 namespace tidemill {
 
-void BindLive(RunConfig& config, Binder& binder);
+void BindLiveLearning(RunConfig& config, Binder& binder);
 
 // What the keys must have in common; the message names the key and its place.
-Status CheckLive(const RunConfig& config, const Binder& binder);
+Status CheckLiveLearning(const RunConfig& config, const Binder& binder);
 
 }  // namespace tidemill

@@ -1,11 +1,11 @@
-#include "config/live_config.h"
+#include "config/live_learning.h"
 
 #include <algorithm>
 #include <cmath>
 
 namespace tidemill {
 
-void BindLive(RunConfig& c, Binder& b) {
+void BindLiveLearning(RunConfig& c, Binder& b) {
   RunConfig::Live& l = c.live;
   b.Add("live.on", &l.on,
         {.doc = "Learn from the sessions of the gateway's clients while it serves them; see "
@@ -39,7 +39,7 @@ void BindLive(RunConfig& c, Binder& b) {
          .max = 1000});
 }
 
-Status CheckLive(const RunConfig& config, const Binder& binder) {
+Status CheckLiveLearning(const RunConfig& config, const Binder& binder) {
   if (!config.live.on) return Ok();
   if (config.live.kl_max > 0 && config.live.kl_coefficient == 0) {
     return binder.Error("live.kl_max", "needs live.kl_coefficient above 0");
