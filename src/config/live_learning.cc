@@ -40,6 +40,8 @@ void BindLiveLearning(RunConfig& c, Binder& b) {
 }
 
 Status CheckLiveLearning(const RunConfig& config, const Binder& binder) {
+  if (config.tasks.train.empty() && !config.live.on)
+    return binder.Error("tasks.train", "is missing: the JSONL file of the training tasks");
   if (!config.live.on) return Ok();
   if (config.live.kl_max > 0 && config.live.kl_coefficient == 0) {
     return binder.Error("live.kl_max", "needs live.kl_coefficient above 0");

@@ -1,5 +1,3 @@
-#include "config/run_config.h"
-
 #include "config/agent_keys.h"
 #include "config/live_learning.h"
 
@@ -430,8 +428,6 @@ Status CheckRunConfig(const RunConfig& config, const Binder& binder) {
   if (config.model.path.empty()) {
     return binder.Error("model.path", "is missing: the Hugging Face directory of the policy");
   }
-  if (config.tasks.train.empty() && !config.live.on)
-    return binder.Error("tasks.train", "is missing: the JSONL file of the training tasks");
   TM_RETURN_IF_ERROR(CheckLiveLearning(config, binder));
   if (config.rollout.max_in_flight < config.rollout.group_size) {
     return binder.Error("rollout.max_in_flight",
