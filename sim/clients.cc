@@ -105,8 +105,8 @@ class ClientWorld {
     port_ = store_.NewClient();
     if (bug_ == Bug::kTrainedThroughBranches) port_ = NaiveBranches(std::move(port_), store_);
     LiveOptions options;
-    learner_ = std::make_unique<LiveLearner>(world_, kServer, bus_, store_,
-                                             store_.durable().live_steps);
+    learner_ =
+        std::make_unique<LiveLearner>(world_, kServer, bus_, store_, store_.durable().live_steps);
     LiveLearning learning;
     learning.bus = &bus_;
     learning.signals.train = true;

@@ -37,7 +37,8 @@ void CheckAcknowledged(const SimStore& store, const SignalLedger& ledger, World&
   std::map<SignalLedger::Key, double> stored;
   for (const auto& [key, signal] : store.durable().signals) {
     for (const v1::SessionTurn& turn : store.durable().sessions.at(signal.session()).turns) {
-      if (turn.turn() == signal.turn()) stored[{turn.request_id(), signal.source()}] = signal.score();
+      if (turn.turn() == signal.turn())
+        stored[{turn.request_id(), signal.source()}] = signal.score();
     }
   }
   for (const auto& [key, score] : ledger.acknowledged) {

@@ -20,9 +20,8 @@ std::string LiveKey(const v1::TrajectoryId& id) {
 }
 
 bool SimStore::IsLive(const v1::TrajectoryId& id) const {
-  return std::any_of(durable_.live.begin(), durable_.live.end(), [&](const v1::Trajectory& one) {
-    return LiveKey(one.id()) == LiveKey(id);
-  });
+  return std::any_of(durable_.live.begin(), durable_.live.end(),
+                     [&](const v1::Trajectory& one) { return LiveKey(one.id()) == LiveKey(id); });
 }
 
 std::unique_ptr<StorePort> SimStore::NewClient() {

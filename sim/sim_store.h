@@ -45,10 +45,10 @@ struct SimDurable {
   std::string cursor;
   uint64_t next_version = 1;
   std::map<uint64_t, StoredSession> sessions;
-  std::vector<v1::Trajectory> live;  // that closed sessions gave
-  std::map<std::string, v1::Verdict> live_verdicts;         // by LiveKey
-  std::map<std::string, std::set<uint64_t>> live_uses;      // steps, by LiveKey
-  std::map<std::string, v1::Signal> signals;                // by what replaces what
+  std::vector<v1::Trajectory> live;                     // that closed sessions gave
+  std::map<std::string, v1::Verdict> live_verdicts;     // by LiveKey
+  std::map<std::string, std::set<uint64_t>> live_uses;  // steps, by LiveKey
+  std::map<std::string, v1::Signal> signals;            // by what replaces what
   uint64_t live_steps = 0;
 };
 

@@ -73,9 +73,9 @@ class Crowd {
     threads_.clear();
   }
 
-  std::set<std::string> answers;              // whose end a client saw
-  std::map<std::string, double> signals;      // that were acknowledged, by answer
-  uint64_t lost = 0;                          // requests without an answer
+  std::set<std::string> answers;          // whose end a client saw
+  std::map<std::string, double> signals;  // that were acknowledged, by answer
+  uint64_t lost = 0;                      // requests without an answer
 
  private:
   void Use(uint64_t who) {
@@ -97,8 +97,8 @@ class Crowd {
       }
       if (ids_[who].empty()) continue;
       const double score = static_cast<double>(random.Below(5)) / 2 - 1;
-      const auto said = Post(port_, "/v1/feedback",
-                             {{"id", ids_[who]}, {"score", score}, {"end", true}});
+      const auto said =
+          Post(port_, "/v1/feedback", {{"id", ids_[who]}, {"score", score}, {"end", true}});
       MutexLock lock(mutex_);
       if (said) signals[ids_[who]] = score;
       ids_[who].clear();
@@ -115,11 +115,12 @@ class Crowd {
 class LiveRunTest : public LineTest {
  protected:
   static std::string Words(const std::string& name, int port) {
-    return Train(name, "--set tasks.train= --set live.on=true --set live.batch=4 --set "
-                       "live.compare_min=2 --set live.idle=2s --set run.steps=1000000 --set "
-                       "learner.checkpoint_every_steps=3 --set staleness.hard_max_steps=50 --set "
-                       "gateway.port=" +
-                           std::to_string(port));
+    return Train(name,
+                 "--set tasks.train= --set live.on=true --set live.batch=4 --set "
+                 "live.compare_min=2 --set live.idle=2s --set run.steps=1000000 --set "
+                 "learner.checkpoint_every_steps=3 --set staleness.hard_max_steps=50 --set "
+                 "gateway.port=" +
+                     std::to_string(port));
   }
   static bool Listens(int port) {
     const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -164,8 +165,7 @@ class LiveRunTest : public LineTest {
     std::set<std::pair<uint64_t, uint32_t>> in_trajectories;
     for (const StoredLive& live : state.trajectories) {
       for (const v1::Turn& turn : live.trajectory.turns()) {
-        EXPECT_TRUE(
-            in_trajectories.emplace(live.session.number(), turn.session_turn()).second)
+        EXPECT_TRUE(in_trajectories.emplace(live.session.number(), turn.session_turn()).second)
             << "turn " << turn.session_turn() << " of session " << live.session.number()
             << " is in two trajectories";
       }
@@ -173,10 +173,11 @@ class LiveRunTest : public LineTest {
     Database::Options options;
     options.mode = Database::Mode::kRead;
     auto raw = Database::Open(path, options).value();
-    EXPECT_EQ(raw->Integer("SELECT count(*) FROM (SELECT seq FROM uses WHERE abandoned = 0 GROUP BY "
-                           "seq HAVING count(*) > 1)")
-                  .value(),
-              0);
+    EXPECT_EQ(
+        raw->Integer("SELECT count(*) FROM (SELECT seq FROM uses WHERE abandoned = 0 GROUP BY "
+                     "seq HAVING count(*) > 1)")
+            .value(),
+        0);
     EXPECT_EQ(raw->Integer("SELECT count(*) FROM trajectories WHERE uses > 1").value(), 0);
     EXPECT_GT(raw->Integer("SELECT count(*) FROM uses WHERE abandoned = 0").value(), 0);
   }
@@ -189,8 +190,8 @@ TEST_F(LiveRunTest, KilledUnderLoadItLosesNoAcknowledgedTurnAndTrainsNoneTwice) 
   const int port = FreePort();
   const std::string log = folder_ + "/log";
   Random random(5);
-  auto program = std::make_unique<BackgroundProgram>(Words("killed", port),
-                                                     BackgroundProgram::Files{log, folder_ + "/out"});
+  auto program = std::make_unique<BackgroundProgram>(
+      Words("killed", port), BackgroundProgram::Files{log, folder_ + "/out"});
   Crowd crowd(port);
   const std::string again =
       "--log-level warn train --json --no-web --resume " + folder_ + "/runs/killed";
@@ -198,8 +199,8 @@ TEST_F(LiveRunTest, KilledUnderLoadItLosesNoAcknowledgedTurnAndTrainsNoneTwice) 
     ASSERT_TRUE(Eventually([&] { return Listens(port); }, 2 * kPatience)) << TextOf(log);
     std::this_thread::sleep_for(milliseconds(100 + random.Below(1500)));
     EXPECT_EQ(program->Stop(SIGKILL), 128 + SIGKILL);
-    program = std::make_unique<BackgroundProgram>(again,
-                                                  BackgroundProgram::Files{log, folder_ + "/out"});
+    program =
+        std::make_unique<BackgroundProgram>(again, BackgroundProgram::Files{log, folder_ + "/out"});
   }
   ASSERT_TRUE(Eventually([&] { return Listens(port); }, 2 * kPatience)) << TextOf(log);
   std::this_thread::sleep_for(milliseconds(3000));  // some steps without a kill

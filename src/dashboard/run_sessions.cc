@@ -1,5 +1,5 @@
-// The gateway's sessions of a run: the list, and one as a tree of turns with its tokens, signals and
-// what became of it in training.
+// The gateway's sessions of a run: the list, and one as a tree of turns with its tokens, signals
+// and what became of it in training.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -39,9 +39,9 @@ Json SessionJson(const SessionRow& row) {
 }
 
 Json SignalJson(const v1::Signal& signal) {
-  Json json = {{"turn", signal.turn()},   {"source", signal.source()},
-               {"by", signal.by()},       {"score", signal.score()},
-               {"text", signal.text()},   {"revision", signal.revision()},
+  Json json = {{"turn", signal.turn()},  {"source", signal.source()},
+               {"by", signal.by()},      {"score", signal.score()},
+               {"text", signal.text()},  {"revision", signal.revision()},
                {"at_ms", signal.at_ms()}};
   if (signal.span_to() > 0) json["span"] = {signal.span_from(), signal.span_to()};
   return json;
@@ -54,11 +54,11 @@ Json MessagesJson(const std::string& text) {
   if (!messages.is_array()) return list;
   for (const Json& message : messages) {
     const auto content = message.find("content");
-    const std::string shown = content == message.end()  ? std::string()
-                              : content->is_string() ? content->get<std::string>()
-                                                     : content->dump();
-    list.push_back({{"role", message.value("role", "")},
-                    {"text", ToUtf8(Beginning(shown, kMessageBytes))}});
+    const std::string shown = content == message.end() ? std::string()
+                              : content->is_string()   ? content->get<std::string>()
+                                                       : content->dump();
+    list.push_back(
+        {{"role", message.value("role", "")}, {"text", ToUtf8(Beginning(shown, kMessageBytes))}});
   }
   return list;
 }

@@ -98,8 +98,9 @@ class TurnRecorder {
   virtual void TakeFeedback(const FeedbackPost& post,
                             std::function<void(Result<std::string>)> answered) {
     (void)post;
-    answered(NotFound("this server records no sessions: start it with --run, or train with "
-                      "live.on"));
+    answered(
+        NotFound("this server records no sessions: start it with --run, or train with "
+                 "live.on"));
   }
 };
 

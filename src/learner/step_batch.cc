@@ -35,8 +35,8 @@ constexpr double kLiveDeviationFloor = 0.1;
 // A session has no group: each of its turns is compared with the mean of other sessions. Where the
 // objective divides by the deviation of a group, by theirs, which few sessions may have all alike.
 std::vector<double> LiveAdvantages(AdvantageKind advantage, const v1::LiveCredit& credit) {
-  const bool normalized = advantage == AdvantageKind::kGroupNormalized ||
-                          advantage == AdvantageKind::kBatchWhitened;
+  const bool normalized =
+      advantage == AdvantageKind::kGroupNormalized || advantage == AdvantageKind::kBatchWhitened;
   const double scale = normalized ? 1 / std::max(credit.deviation(), kLiveDeviationFloor) : 1;
   std::vector<double> advantages;
   for (const double score : credit.turn_scores()) {

@@ -15,9 +15,9 @@ constexpr size_t kTextBytesMax = 16 * 1024;
 constexpr size_t kFeedbackNameMax = 512;
 constexpr double kCountMax = 1e9;
 
-constexpr std::array<std::string_view, 12> kFields = {
-    "id",        "session", "choice", "span", "score", "thumb",
-    "exit_code", "tests",   "source", "by",   "text",  "end"};
+constexpr std::array<std::string_view, 12> kFields = {"id",     "session", "choice",    "span",
+                                                      "score",  "thumb",   "exit_code", "tests",
+                                                      "source", "by",      "text",      "end"};
 
 Status Wrong(std::string_view field, const std::string& expected, const WireJson& got) {
   return Invalid("\"" + std::string(field) + "\" must be " + expected + ", got " + ShownWire(got));
@@ -83,8 +83,9 @@ Status TakeScore(const WireJson& body, Feedback& feedback) {
     }
   }
   if (given == 1) return Ok();
-  return Invalid("exactly one of \"score\", \"thumb\", \"exit_code\" and \"tests\" must be given, got " +
-                 std::to_string(given));
+  return Invalid(
+      "exactly one of \"score\", \"thumb\", \"exit_code\" and \"tests\" must be given, got " +
+      std::to_string(given));
 }
 
 Status TakeSpan(const WireJson& body, Feedback& feedback) {

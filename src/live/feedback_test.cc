@@ -36,8 +36,7 @@ TEST(Feedback, TheSessionMayComeFromTheUrl) {
 }
 
 TEST(Feedback, WhatIsWrongIsNamed) {
-  EXPECT_EQ(Complaint(R"({"id":"x","score":2})"),
-            "\"score\" must be a number from -1 to 1, got 2");
+  EXPECT_EQ(Complaint(R"({"id":"x","score":2})"), "\"score\" must be a number from -1 to 1, got 2");
   EXPECT_EQ(Complaint(R"({"id":"x","thumb":"sideways"})"),
             "\"thumb\" must be \"up\" or \"down\", got \"sideways\"");
   EXPECT_NE(Complaint(R"({"id":"x"})").find("exactly one of"), std::string::npos);

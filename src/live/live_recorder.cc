@@ -132,9 +132,8 @@ Status LiveRecorder::Close(uint64_t session, const std::string& reason) {
 Result<v1::Signal> LiveRecorder::SignalOf(const Feedback& feedback, const FeedbackPost& post) {
   const std::string& tenant = post.tenant.name;
   const SessionTable::Place place =
-      feedback.request_id.empty()
-          ? table_.FindNamed(tenant, feedback.session)
-          : table_.FindAnswer(tenant, feedback.request_id, feedback.choice);
+      feedback.request_id.empty() ? table_.FindNamed(tenant, feedback.session)
+                                  : table_.FindAnswer(tenant, feedback.request_id, feedback.choice);
   const Session* session = table_.Find(place.session);
   if (session == nullptr || session->turns().empty()) {
     return NotFound(feedback.request_id.empty()

@@ -15,15 +15,15 @@
 #include <string>
 #include <vector>
 
+#include "bus/outbox.h"
 #include "core/clock.h"
 #include "core/counters.h"
 #include "core/loop.h"
 #include "core/mutex.h"
-#include "bus/outbox.h"
 #include "gateway/turn_recorder.h"
+#include "live/feedback.h"
 #include "live/live_signals.h"
 #include "live/session_table.h"
-#include "live/feedback.h"
 #include "store/store_port.h"
 
 namespace tidemill {

@@ -46,9 +46,8 @@ Status LiveRun::Begin(StoreThread& store, const Earlier& earlier, const ServedPo
                       const LiveLearning& learning) {
   parts_->builder = std::make_unique<TemplatePromptBuilder>(policy);
   parts_->client = store.NewClient(kStoreClientCapacity);
-  parts_->recorder =
-      std::make_unique<LiveRecorder>(options, *parts_->builder, *parts_->client, clock,
-                                     earlier.sessions, earlier.live, learning);
+  parts_->recorder = std::make_unique<LiveRecorder>(
+      options, *parts_->builder, *parts_->client, clock, earlier.sessions, earlier.live, learning);
   parts_->runner = std::make_unique<LoopRunner>();
   parts_->runner->Add(*parts_->recorder);
   return parts_->runner->Start();

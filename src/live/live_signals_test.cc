@@ -62,7 +62,8 @@ TEST(ScoreSession, TheMostTrustedSourceDecidesAndTheOthersAreShown) {
 }
 
 TEST(ScoreSession, WithoutAWordOnTheWholeItIsTheMeanOfTheTurns) {
-  const SessionScore score = ScoreSession({SignalOn(1, 1, 1, "person"), SignalOn(1, 2, 0, "person")});
+  const SessionScore score =
+      ScoreSession({SignalOn(1, 1, 1, "person"), SignalOn(1, 2, 0, "person")});
   EXPECT_DOUBLE_EQ(score.session, 0.5);
   EXPECT_DOUBLE_EQ(score.turns.at(2), 0);
   EXPECT_FALSE(ScoreSession({}).any);

@@ -60,8 +60,7 @@ SessionTable::Place SessionTable::FindNamed(const std::string& tenant,
 }
 
 SessionTable::Place SessionTable::FindAnswer(const std::string& tenant,
-                                             const std::string& request_id,
-                                             uint32_t choice) const {
+                                             const std::string& request_id, uint32_t choice) const {
   const auto it = by_request_.find(request_id);
   const Session* session = it == by_request_.end() ? nullptr : Find(it->second);
   if (session == nullptr || session->record().tenant() != tenant) return {};

@@ -58,8 +58,8 @@ void ReplayLoop::TakeLive() {
 void ReplayLoop::SiftLive(const v1::BatchRequest& request) {
   const int64_t now_ms = clock_.WallMs();
   const std::vector<v1::Sample> old = live_.Drop([&](const v1::Sample& sample) {
-    const TokenAges ages = MeasureAges(sample.trajectory(), versions_, request.step(), now_ms,
-                                       options_.staleness);
+    const TokenAges ages =
+        MeasureAges(sample.trajectory(), versions_, request.step(), now_ms, options_.staleness);
     return options_.staleness.mask ? ages.too_old >= ages.tokens : ages.too_old > 0;
   });
   for (const v1::Sample& sample : old) {

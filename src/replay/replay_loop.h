@@ -273,7 +273,7 @@ class ReplayLoop final : public Loop {
   Outbox outbox_;
   LeaseKeeper leases_;  // by tag, of messages the store is writing
   std::unordered_map<uint64_t, Group> groups_;
-  GroupBuffer buffer_;                             // complete groups of training
+  GroupBuffer buffer_;  // complete groups of training
   LivePool live_;
   std::unordered_map<uint64_t, Pending> pending_;  // by tag, waiting for the store
   uint64_t next_tag_ = 1;

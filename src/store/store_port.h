@@ -77,9 +77,8 @@ struct PutSignal {
   v1::Signal signal;
 };
 
-using StoreOp =
-    std::variant<PutTrajectory, PutVerdict, PutFate, PutStep, PutGroup, PutGroupReport,
-                 ReserveVersion, PutCheckpoint, PutSession, PutSessionTurn, PutSignal>;
+using StoreOp = std::variant<PutTrajectory, PutVerdict, PutFate, PutStep, PutGroup, PutGroupReport,
+                             ReserveVersion, PutCheckpoint, PutSession, PutSessionTurn, PutSignal>;
 
 struct StoreDone {
   uint64_t tag = 0;

@@ -31,7 +31,7 @@ struct TrainerOptions {
   CreditConfig credit;
   LearningRateSchedule schedule;  // by step
   AdamWOptions adamw;
-  double grad_clip = 1.0;            // largest norm of a gradient; 0: off
+  double grad_clip = 1.0;  // largest norm of a gradient; 0: off
   // Bound on the KL divergence to the reference: above it the weight of the KL term doubles with
   // every step, below half of it it falls back to the objective's; 0: none
   double kl_max = 0;

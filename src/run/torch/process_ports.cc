@@ -230,8 +230,7 @@ Status ProcessPorts::OpenGateway(const RunStart& start) {
       if (others) {
         TM_ASSIGN_OR_RETURN(other, others(policy));
       }
-      auto made =
-          EpisodeRecorder::Make(policy, clock_, config_.agent.slots, std::move(other));
+      auto made = EpisodeRecorder::Make(policy, clock_, config_.agent.slots, std::move(other));
       if (!made.ok()) return made.status();
       episodes = made->get();
       return std::unique_ptr<TurnRecorder>(std::move(*made));

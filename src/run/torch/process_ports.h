@@ -94,7 +94,7 @@ class ProcessPorts final : public PortHost {
   WeightPublisher* publisher_ = nullptr;   // the channel, of the learner of a fleet
   std::unique_ptr<WeightsWatch> follows_;  // of a rollout worker: the learner's weights
   std::unique_ptr<EngineThread> engine_;
-  Metrics own_metrics_;                   // of a gateway whose figures nobody asks for
+  Metrics own_metrics_;                           // of a gateway whose figures nobody asks for
   std::optional<LiveRun::Earlier> earlier_live_;  // with live.on
   LiveRun* live_ = nullptr;               // the gateway's; null: sessions are not learned from
   std::unique_ptr<GatewayHost> gateway_;  // where the policy is served
