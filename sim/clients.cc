@@ -6,8 +6,10 @@
 
 #include "bus/memory/memory_bus.h"
 #include "core/hash.h"
+#include "core/topics.h"
 #include "live/live_recorder.h"
 #include "live/session_name.h"
+#include "sim/live_learner.h"
 #include "sim/session_checks.h"
 #include "sim/sim_prompts.h"
 
@@ -15,6 +17,7 @@ namespace tidemill::sim {
 namespace {
 
 constexpr ProcessId kServer = 0, kClients = 1;
+constexpr size_t kOthersMin = 1;
 
 // One line of a conversation. A client with two of them goes on from two places of one session.
 struct Thread {
@@ -47,6 +50,8 @@ class ClientWorld {
     twice_ = random.Chance(0.5) ? 0 : 0.3 * random.Uniform();
     edit_ = random.Chance(0.5) ? 0 : 0.4 * random.Uniform();
     again_ = random.Chance(0.5) ? 0 : 0.2 * random.Uniform();
+    react_ = random.Chance(0.2) ? 0 : random.Uniform();
+    TM_CHECK(bus_.Open(kLiveSamplesTopic, {.capacity = 1 + random.Below(20)}).ok());
     crashes_left_ = random.Chance(0.3) ? 0 : static_cast<int>(1 + random.Below(5));
     const uint64_t clients = 1 + random.Below(3);
     for (uint64_t client = 0; client < clients; ++client) AddClient(client);
@@ -61,6 +66,7 @@ class ClientWorld {
                                   [this] { return AllDone(); });
     if (!world_.verdict().failed() && !ended) world_.verdict().Fail("clients wait for ever");
     if (!world_.verdict().failed()) CheckSessions(store_, ledger_, world_);
+    if (!world_.verdict().failed()) CheckSignals(store_, signals_, kOthersMin, world_);
     for (const auto& [number, session] : store_.durable().sessions) {
       report.client_turns += session.turns.size();
     }
@@ -99,8 +105,14 @@ class ClientWorld {
     port_ = store_.NewClient();
     if (bug_ == Bug::kTrainedThroughBranches) port_ = NaiveBranches(std::move(port_), store_);
     LiveOptions options;
+    learner_ =
+        std::make_unique<LiveLearner>(world_, kServer, bus_, store_, store_.durable().live_steps);
+    LiveLearning learning;
+    learning.bus = &bus_;
+    learning.signals.train = true;
+    learning.signals.others_min = kOthersMin;
     recorder_ = std::make_unique<LiveRecorder>(options, prompts_, *port_, world_.clock(),
-                                               store_.Sessions());
+                                               store_.Sessions(), store_.Live(), learning);
     world_.AddLoop(kServer, *recorder_);
   }
 
@@ -113,7 +125,10 @@ class ClientWorld {
     world_.Kill(kServer, bus_);
     store_.Crash();
     recorder_.reset();
+    learner_.reset();
     port_.reset();
+    for (const auto& [key, score] : reacting_) signals_.open[key].insert(score);
+    reacting_.clear();
     for (size_t i = 0; i < threads_.size(); ++i) {
       Thread& thread = threads_[i];
       thread.arriving = 0;
@@ -135,9 +150,54 @@ class ClientWorld {
       if (!thread.answered || thread.questions_left > 0) return false;
     }
     if (recorder_ == nullptr || crashes_left_ > 0 || !recorder_->Drained()) return false;
+    if (reactions_left_ > 0 || !Learned()) return false;
     const auto& sessions = store_.durable().sessions;
     return std::all_of(sessions.begin(), sessions.end(),
                        [](const auto& one) { return one.second.session.closed_ms() != 0; });
+  }
+
+  // What can be trained was: the topic is empty and nothing waits for a step or for the store.
+  bool Learned() {
+    const auto depth = bus_.Depth(kLiveSamplesTopic);
+    const uint64_t busy = depth.ok() ? depth->ready + depth->leased : 0;
+    return busy == 0 && recorder_->counters().unsent == 0 && learner_->waiting() == 0 &&
+           store_.idle();
+  }
+
+  // The client says what it thinks of an answer it saw, at once or much later, maybe twice.
+  void React(const std::string& id) {
+    if (!world_.random().Chance(react_)) return;
+    const uint64_t times = world_.random().Chance(0.3) ? 2 : 1;
+    for (uint64_t n = 0; n < times; ++n) {
+      ++reactions_left_;
+      const uint64_t within = world_.random().Chance(0.2) ? 3'000'000 : 3000;
+      Later(within, [this, id] { Post(id); });
+    }
+  }
+
+  void Post(const std::string& id) {
+    if (recorder_ == nullptr) return Later(500, [this, id] { Post(id); });
+    const char* source = world_.random().Chance(0.3) ? "program" : "person";
+    const double score = static_cast<double>(world_.random().Below(9)) / 4 - 1;
+    const WireJson body = {{"id", id}, {"score", score}, {"source", source}};
+    const SignalLedger::Key key{id, source};
+    // One after the other: which of two at once is the newer only the server knows.
+    if (reacting_.contains(key)) return Later(500, [this, id] { Post(id); });
+    reacting_[key] = score;
+    --reactions_left_;
+    const Tenant tenant{.name = "tenant", .consent = Consent::kTrain};
+    const std::string text = body.dump();
+    recorder_->TakeFeedback(
+        {.tenant = tenant, .body = text, .session = "", .wall_ms = world_.clock().WallMs()},
+        [this, key, score](const Result<std::string>& stored) {
+          if (stored.ok()) {
+            signals_.acknowledged[key] = score;
+            signals_.open.erase(key);
+          } else {
+            world_.verdict().Fail("a signal was refused: " + stored.status().message());
+          }
+          reacting_.erase(key);
+        });
   }
 
   void Act(size_t i) {
@@ -202,7 +262,7 @@ class ClientWorld {
       Later(500, [this, i, question] { SendAgain(i, question, false); });
       return;
     }
-    const std::string id = "r" + std::to_string(++next_request_);
+    const std::string id = "req_" + std::to_string(++next_request_);
     ClientRequest& request = ledger_.requests[id];
     request.question = thread.question;
     request.session = thread.session;
@@ -305,6 +365,7 @@ class ClientWorld {
     world_.Trace(id + " is seen");
     request.seen = true;
     thread.answered = true;
+    React(id);
     // Clients write answers anew; sometimes as another text.
     if (world_.random().Chance(0.3)) {
       message["content"] = "\n" + message["content"].get<std::string>() + " \n";
@@ -324,12 +385,16 @@ class ClientWorld {
   SimStore store_;
   SimPrompts prompts_;
   std::unique_ptr<StorePort> port_;
+  std::unique_ptr<LiveLearner> learner_;
   std::unique_ptr<LiveRecorder> recorder_;
   ClientLedger ledger_;
+  SignalLedger signals_;
+  std::map<SignalLedger::Key, double> reacting_;  // posted, not answered
+  int reactions_left_ = 0;
   std::vector<Thread> threads_;
   std::map<uint64_t, uint64_t> repeats_;  // a question asked again on purpose -> the one before
   std::set<uint64_t> said_ok_;
-  double loss_, leave_, twice_, edit_, again_;
+  double loss_, leave_, twice_, edit_, again_, react_;
   int crashes_left_ = 0;
   int incarnation_ = 0;
   uint64_t next_question_ = 1, next_request_ = 0, drawn_ = 0;

@@ -15,6 +15,15 @@ class SimStore::Client final : public StorePort {
   Mailbox<StoreDone> events_;
 };
 
+std::string LiveKey(const v1::TrajectoryId& id) {
+  return id.task() + "/" + std::to_string(id.member());
+}
+
+bool SimStore::IsLive(const v1::TrajectoryId& id) const {
+  return std::any_of(durable_.live.begin(), durable_.live.end(),
+                     [&](const v1::Trajectory& one) { return LiveKey(one.id()) == LiveKey(id); });
+}
+
 std::unique_ptr<StorePort> SimStore::NewClient() {
   return std::make_unique<Client>(*this);
 }
@@ -108,8 +117,12 @@ StoreDone SimStore::Apply(const StoreOp& op, uint64_t tag) {
       durable_.trajectories[{id.group(), id.member()}].trajectory = put->trajectory;
   } else if (auto* put = std::get_if<PutVerdict>(&op)) {
     if (SimTrajectory* stored = find(put->verdict.id())) PutInPlace(put->verdict, *stored);
+    KeepLiveVerdict(put->verdict);
   } else if (auto* put = std::get_if<PutFate>(&op)) {
     if (SimTrajectory* stored = find(put->id)) stored->fate = put->fate;
+  } else if (auto* put = std::get_if<PutStep>(&op);
+             put != nullptr && !put->used.empty() && IsLive(put->used[0])) {
+    KeepLiveStep(*put);
   } else if (auto* put = std::get_if<PutStep>(&op)) {
     durable_.steps[put->step] = put->version;
     for (const v1::TrajectoryId& id : put->used) {
@@ -139,6 +152,8 @@ StoreDone SimStore::Apply(const StoreOp& op, uint64_t tag) {
     done.status = Keep(*put);
   } else if (auto* put = std::get_if<PutSessionTurn>(&op)) {
     done.status = Keep(*put);
+  } else if (auto* put = std::get_if<PutSignal>(&op)) {
+    done.status = Keep(*put);
   }
   return done;
 }
@@ -157,6 +172,40 @@ Status SimStore::Keep(const PutSessionTurn& put) {
   }
   it->second.turns.push_back(put.turn);
   return Ok();
+}
+
+Status SimStore::Keep(const PutSignal& put) {
+  const v1::Signal& signal = put.signal;
+  if (!durable_.sessions.contains(signal.session())) return NotFound("the session is not stored");
+  const std::string key = std::to_string(signal.session()) + "/" + std::to_string(signal.turn()) +
+                          "/" + signal.source() + "/" + signal.by();
+  durable_.signals[key] = signal;
+  return Ok();
+}
+
+void SimStore::KeepLiveVerdict(const v1::Verdict& verdict) {
+  if (!IsLive(verdict.id())) return;
+  SimTrajectory before;
+  const auto it = durable_.live_verdicts.find(LiveKey(verdict.id()));
+  if (it != durable_.live_verdicts.end()) before.verdict = it->second;
+  PutInPlace(verdict, before);
+  durable_.live_verdicts[LiveKey(verdict.id())] = verdict;
+}
+
+void SimStore::KeepLiveStep(const PutStep& put) {
+  durable_.live_steps = put.step;
+  for (const v1::TrajectoryId& id : put.used) durable_.live_uses[LiveKey(id)].insert(put.step);
+}
+
+LiveState SimStore::Live() const {
+  LiveState state;
+  for (const v1::Trajectory& trajectory : durable_.live) {
+    const bool used = durable_.live_uses.contains(LiveKey(trajectory.id()));
+    state.trajectories.push_back(
+        {durable_.sessions.at(trajectory.id().group()).session, trajectory, !used});
+  }
+  for (const auto& [key, signal] : durable_.signals) state.signals.push_back(signal);
+  return state;
 }
 
 SessionsState SimStore::Sessions() const {

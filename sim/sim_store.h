@@ -45,8 +45,15 @@ struct SimDurable {
   std::string cursor;
   uint64_t next_version = 1;
   std::map<uint64_t, StoredSession> sessions;
-  std::vector<v1::Trajectory> live;  // that closed sessions gave
+  std::vector<v1::Trajectory> live;                     // that closed sessions gave
+  std::map<std::string, v1::Verdict> live_verdicts;     // by LiveKey
+  std::map<std::string, std::set<uint64_t>> live_uses;  // steps, by LiveKey
+  std::map<std::string, v1::Signal> signals;            // by what replaces what
+  uint64_t live_steps = 0;
 };
+
+// A trajectory of a session: one session may be closed several times.
+std::string LiveKey(const v1::TrajectoryId& id);
 
 class SimStore {
  public:
@@ -66,6 +73,9 @@ class SimStore {
   const SimDurable& durable() const { return durable_; }
   // What a new process finds of the gateway's sessions.
   SessionsState Sessions() const;
+  LiveState Live() const;
+  // Nothing waits to be synced.
+  bool idle() const { return queue_.empty() && !syncing_; }
   // Verdicts that replaced another.
   uint64_t rescored() const { return rescored_; }
   bool Holds(const v1::TrajectoryId& id) const {
@@ -92,6 +102,11 @@ class SimStore {
   void PutInPlace(const v1::Verdict& verdict, SimTrajectory& stored);
   Status Keep(const PutSession& put);
   Status Keep(const PutSessionTurn& put);
+  Status Keep(const PutSignal& put);
+  bool IsLive(const v1::TrajectoryId& id) const;
+  // A step that used trajectories of sessions.
+  void KeepLiveStep(const PutStep& put);
+  void KeepLiveVerdict(const v1::Verdict& verdict);
 
   World& world_;
   ProcessId process_;

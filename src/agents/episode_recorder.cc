@@ -164,6 +164,12 @@ void EpisodeRecorder::Finished(RecordedTurn turn, std::function<void(Status)> st
   });
 }
 
+void EpisodeRecorder::TakeFeedback(const FeedbackPost& post,
+                                   std::function<void(Result<std::string>)> answered) {
+  if (post.tenant.session.empty()) return others_->TakeFeedback(post, std::move(answered));
+  answered(NotFound("an episode takes no feedback: its task is what judges it"));
+}
+
 void EpisodeRecorder::Abandoned(RecordedTurn turn, const Status& why) {
   if ((turn.ticket & kEpisodeTicket) == 0) return others_->Abandoned(std::move(turn), why);
   turn.ticket &= ~kEpisodeTicket;

@@ -67,6 +67,9 @@ class EpisodeRecorder final : public TurnRecorder {
   Result<TurnPrompt> Prepare(const TurnQuestion& question) override;
   void Finished(RecordedTurn turn, std::function<void(Status)> stored) override;
   void Abandoned(RecordedTurn turn, const Status& why) override;
+  // Of requests without an episode alone: an episode is judged by its task.
+  void TakeFeedback(const FeedbackPost& post,
+                    std::function<void(Result<std::string>)> answered) override;
 
  private:
   class Memory;  // in the place of the run's database

@@ -1,5 +1,6 @@
 #include "config/run_config.h"
 #include "config/agent_keys.h"
+#include "config/live_learning.h"
 
 namespace tidemill {
 namespace {
@@ -263,8 +264,7 @@ void BindCommand(Binder& b, RunConfig::CommandKeys& c) {
 void BindReward(RunConfig& c, Binder& b) {
   b.Add("reward.weights", &c.reward.weights,
         {.doc = "Weights of the scorers: tests, compiled, lint, length, format, literal, review, "
-                "proof, "
-                "command",
+                "proof, command",
          .min = -1000,
          .max = 1000});
   b.Add(
@@ -394,7 +394,7 @@ Status CheckReplay(const RunConfig& config, const Binder& binder) {
   const uint64_t ahead = config.run.mode == "sync"       ? 0
                          : config.run.mode == "one-step" ? 1
                                                          : config.staleness.max_steps;
-  const uint64_t groups = (ahead + 1) * config.rollout.groups_per_step;
+  const uint64_t groups = (ahead + 1) * config.task_groups();
   if (config.replay.capacity < groups) {
     return binder.Error("replay.capacity", "must be at least " + std::to_string(groups) +
                                                ": groups_per_step for each step in flight");
@@ -416,6 +416,7 @@ void BindRunConfig(RunConfig& config, Binder& binder) {
   BindRollout(config, binder);
   BindGateway(config, binder);
   BindAgent(config, binder);
+  BindLiveLearning(config, binder);
   BindReplay(config, binder);
   BindLearner(config, binder);
   BindCreditAndRanks(config, binder);
@@ -428,8 +429,7 @@ Status CheckRunConfig(const RunConfig& config, const Binder& binder) {
   if (config.model.path.empty()) {
     return binder.Error("model.path", "is missing: the Hugging Face directory of the policy");
   }
-  if (config.tasks.train.empty())
-    return binder.Error("tasks.train", "is missing: the JSONL file of the training tasks");
+  TM_RETURN_IF_ERROR(CheckLiveLearning(config, binder));
   if (config.rollout.max_in_flight < config.rollout.group_size) {
     return binder.Error("rollout.max_in_flight",
                         "is less than rollout.group_size: no group could start");

@@ -89,6 +89,17 @@ struct RunConfig {
     bool used() const { return !preset.empty() || !command.empty(); }
   } agent;
 
+  struct Live {
+    bool on = false;
+    std::chrono::milliseconds idle{30 * 60 * 1000};
+    uint32_t batch = 16;
+    double task_share = 0.5;
+    uint32_t window = 64;
+    uint32_t compare_min = 4;
+    double kl_coefficient = 0;
+    double kl_max = 0;
+  } live;
+
   struct Staleness {
     uint32_t max_steps = 1;
     uint32_t hard_max_steps = 4;
@@ -215,7 +226,11 @@ struct RunConfig {
     uint32_t trainer = 0;
   } threads;
 
-  uint32_t batch_episodes() const { return rollout.group_size * rollout.groups_per_step; }
+  // Of tasks, in one step. With sessions, their share of the step decides.
+  uint32_t task_groups() const;
+  uint32_t batch_episodes() const { return rollout.group_size * task_groups(); }
+  // Trajectories of sessions, in one step.
+  uint32_t live_episodes() const { return live.on ? live.batch : 0; }
 };
 
 // `config` must outlive the binder.

@@ -14,6 +14,7 @@ inline constexpr std::string_view kDispatchTopic = "dispatch.reports";
 inline constexpr std::string_view kGivenUpTopic = "dispatch.given_up";
 inline constexpr std::string_view kTrajectoriesTopic = "replay.trajectories";
 inline constexpr std::string_view kBatchRequestsTopic = "replay.requests";
+inline constexpr std::string_view kLiveSamplesTopic = "replay.live";
 inline constexpr std::string_view kScoreTopic = "reward.score";
 inline constexpr std::string_view kToolsCompileTopic = "tools.compile";
 inline constexpr std::string_view kToolsTestsTopic = "tools.run_tests";
@@ -49,6 +50,7 @@ inline constexpr TopicRow kTopics[] = {
     {kToolsGradeTopic, "ToolRequest", "tools", "reward"},
     {kDispatchTopic, "DispatchEvent", "dispatcher", "replay learner", true},
     {kBatchRequestsTopic, "BatchRequest", "replay", "learner", true},
+    {kLiveSamplesTopic, "Sample", "replay", "live", true},
 };
 
 // Whether the loop receives from the topic or sends to it.

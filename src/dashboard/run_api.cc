@@ -128,6 +128,8 @@ Result<HttpResponse> RunApi::RouteRun(const HttpRequest& request,
       {"faults", 3, &RunApi::Faults},
       {"timeline", 3, &RunApi::TimelineOf},
       {"fleet", 3, &RunApi::Fleet},
+      {"sessions", 3, &RunApi::Sessions},
+      {"sessions", 4, &RunApi::SessionDetail},
   };
   for (const Rule& rule : kRules) {
     if (rule.parts != parts.size() || (rule.parts > 2 && parts[2] != rule.name)) continue;

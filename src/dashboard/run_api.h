@@ -59,6 +59,9 @@ class RunApi {
   Result<HttpResponse> Faults(const HttpRequest& request, RunView& run);
   Result<HttpResponse> TimelineOf(const HttpRequest& request, RunView& run);
   Result<HttpResponse> Fleet(const HttpRequest& request, RunView& run);
+  // run_sessions.cc: the gateway's sessions.
+  Result<HttpResponse> Sessions(const HttpRequest& request, RunView& run);
+  Result<HttpResponse> SessionDetail(const HttpRequest& request, RunView& run);
 
   const RunApiOptions options_;
   RunViews views_;

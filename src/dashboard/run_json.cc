@@ -66,7 +66,9 @@ Json CallJson(const v1::ToolCall& call) {
           {"compiled", call.compiled()}};
 }
 
-Json TurnJson(const v1::Turn& turn, const std::optional<Tokenizer>& tokenizer) {
+}  // namespace
+
+ApiJson TurnJson(const v1::Turn& turn, const std::optional<Tokenizer>& tokenizer) {
   Json json;
   json["tokens"] = TokenTexts(turn.ids(), tokenizer);
   json["tokens_total"] = turn.ids_size();
@@ -89,6 +91,8 @@ Json TurnJson(const v1::Turn& turn, const std::optional<Tokenizer>& tokenizer) {
   json["observed_ms"] = turn.observed_ms();
   return json;
 }
+
+namespace {
 
 Json VerdictJson(const v1::Verdict& verdict) {
   Json parts = Json::array();

@@ -17,6 +17,8 @@ using ApiJson = nlohmann::ordered_json;
 ApiJson EpisodeRowJson(const EpisodeRow& row);
 // With every token's text, log-probability and version. Without a tokenizer ids stand for texts.
 ApiJson EpisodeDetailJson(const EpisodeDetail& detail, const std::optional<Tokenizer>& tokenizer);
+// A turn's tokens, their log-probabilities and versions, its calls and times.
+ApiJson TurnJson(const v1::Turn& turn, const std::optional<Tokenizer>& tokenizer);
 ApiJson GroupJson(const GroupRow& group);
 ApiJson EvalJson(const EvalResult& eval);
 ApiJson CountsJson(const RunCounts& counts);

@@ -16,6 +16,19 @@ namespace {
 
 constexpr size_t kRequestIdDigits = 24;
 constexpr size_t kGuestConnections = 64;  // of one agent
+constexpr std::string_view kFeedbackPath = "/v1/feedback";
+constexpr size_t kFeedbackBytesMax = 64 * 1024;
+constexpr const char* kSessionNameHeader = "x-tidemill-session";
+
+// /s/NAME/v1/.. is /v1/.. with the session named in the header.
+HttpRequest WithSessionOfPath(HttpRequest request) {
+  if (request.path.rfind("/s/", 0) != 0) return request;
+  const size_t end = request.path.find('/', 3);
+  if (end == std::string::npos || end == 3) return request;
+  request.headers[kSessionNameHeader] = request.path.substr(3, end - 3);
+  request.path.erase(0, end);
+  return request;
+}
 
 bool IsApiPath(const std::string& path) {
   return path == "/v1" || path.rfind("/v1/", 0) == 0;
@@ -169,10 +182,13 @@ std::string Gateway::FiguresJson() const {
                         .wall_ms = clock_.WallMs()});
 }
 
-HttpRoute Gateway::Route(const HttpRequest& head) const {
+HttpRoute Gateway::Route(const HttpRequest& whole) const {
+  const HttpRequest head = WithSessionOfPath(whole);
   HttpRoute route;
   route.serve = true;
-  route.body_bytes_max = ApiOfPath(head.path) ? options_.body_bytes_max : 4096;
+  route.body_bytes_max = ApiOfPath(head.path)         ? options_.body_bytes_max
+                         : head.path == kFeedbackPath ? kFeedbackBytesMax
+                                                      : 4096;
   const bool metrics = head.path == "/metrics";
   const bool asks_key = IsApiPath(head.path) || metrics;
   if (asks_key && (!TenantOf(head) || (metrics && head.entrance != 0))) {
@@ -222,7 +238,8 @@ HttpResponse Gateway::AnswerGet(const HttpRequest& request, const HttpHeaders& h
   return ErrorReply(ShapeFor(request), error, headers);
 }
 
-void Gateway::Serve(HttpRequest request, std::unique_ptr<HttpReply> reply) {
+void Gateway::Serve(HttpRequest whole, std::unique_ptr<HttpReply> reply) {
+  HttpRequest request = WithSessionOfPath(std::move(whole));
   auto turn = std::make_unique<AskedTurn>();
   turn->arrived = clock_.Now();
   turn->reply = std::move(reply);
@@ -240,6 +257,9 @@ void Gateway::Serve(HttpRequest request, std::unique_ptr<HttpReply> reply) {
   if (api && tenant) return Ask(*api, std::move(request), *tenant, std::move(turn));
   if (api) {  // the key was taken back since the head came
     return FailEarly(*api, *turn, NoKey());
+  }
+  if (request.method == "POST" && request.path == kFeedbackPath && tenant) {
+    return TakeFeedback(std::move(request), *tenant, std::move(turn));
   }
   if (request.method == "POST") {
     return FailEarly(ShapeFor(request), *turn,
@@ -326,6 +346,36 @@ void Gateway::Ask(Api api, HttpRequest request, const Tenant& tenant,
   turn->choices = std::move(plan.choices);
   if (turn->request.return_token_ids) turn->head.prompt_ids = turn->prompt.prompts;
   loop_.Submit(std::move(turn));
+}
+
+void Gateway::TakeFeedback(HttpRequest request, const Tenant& tenant,
+                           std::unique_ptr<AskedTurn> turn) {
+  Admission::Entry entry = admission_.Enter(tenant, turn->arrived);
+  if (!entry.place) {
+    return FailEarly(Api::kChat, *turn,
+                     {.status = 429, .message = entry.why, .code = "rate_limit_exceeded"},
+                     entry.retry_after);
+  }
+  turn->place = std::move(entry.place);
+  const FeedbackPost post{.tenant = tenant,
+                          .body = request.body,
+                          .session = std::string(request.Header(kSessionNameHeader)),
+                          .wall_ms = clock_.WallMs()};
+  // Shared: the answer may come from another thread, or inside of the call.
+  const std::shared_ptr<AskedTurn> asked = std::move(turn);
+  recorder_.TakeFeedback(post, [this, asked](Result<std::string> stored) {
+    if (!stored.ok()) {
+      ApiError error = ErrorOf(stored.status(), false);
+      if (stored.status().code() == Code::kNotFound) error.status = 404;
+      return FailEarly(Api::kChat, *asked, error);
+    }
+    HttpResponse response;
+    response.headers = asked->reply_headers;
+    response.body = std::move(*stored);
+    asked->report.total_s = Seconds(clock_.Now() - asked->arrived);
+    asked->reply->Send(std::move(response));
+    Over(asked->report);
+  });
 }
 
 void Gateway::Count(const AskedTurn& turn, const TurnQuestion& question) {

@@ -83,12 +83,13 @@ class Gateway final : public RequestObserver {
           TurnRecorder& recorder, const Clock& clock, Metrics& metrics);
   Status Listen();
 
-  HttpRoute Route(const HttpRequest& head) const;
+  HttpRoute Route(const HttpRequest& whole) const;
   std::optional<Tenant> TenantOf(const HttpRequest& request) const;
-  void Serve(HttpRequest request, std::unique_ptr<HttpReply> reply);
+  void Serve(HttpRequest whole, std::unique_ptr<HttpReply> reply);
   HttpResponse Refuse(const HttpRequest& request, int status, std::string_view why);
   HttpResponse AnswerGet(const HttpRequest& request, const HttpHeaders& headers);
   void Ask(Api api, HttpRequest request, const Tenant& tenant, std::unique_ptr<AskedTurn> turn);
+  void TakeFeedback(HttpRequest request, const Tenant& tenant, std::unique_ptr<AskedTurn> turn);
   void Count(const AskedTurn& turn, const TurnQuestion& question);
   bool Understand(Api api, const HttpRequest& request, AskedTurn& turn);
   // Tells the client and those who watch.

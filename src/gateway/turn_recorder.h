@@ -12,6 +12,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/status.h"
@@ -63,6 +64,14 @@ struct RecordedTurn {
   WireJson message = nullptr;
 };
 
+// What a client says of an answer or a session, by POST /v1/feedback.
+struct FeedbackPost {
+  const Tenant& tenant;
+  std::string_view body;
+  std::string session;  // that URL or header name; empty: none
+  int64_t wall_ms = 0;
+};
+
 // All calls may come from any thread, several at a time, but for one ticket: Prepare, then one of
 // Finished and Abandoned for each choice. A request that only counts tokens (Api::kCountTokens) is
 // prepared and nothing follows.
@@ -82,6 +91,17 @@ class TurnRecorder {
   // The client left, the engine failed or the server stops: what was drawn so far, maybe nothing.
   // Must not block.
   virtual void Abandoned(RecordedTurn turn, const Status& why) = 0;
+
+  // Must not block: `answered` is called once, from any thread or inside of this call, with the
+  // body of the answer when the feedback is durable. kInvalid: 400; kNotFound: 404; else as
+  // Prepare.
+  virtual void TakeFeedback(const FeedbackPost& post,
+                            std::function<void(Result<std::string>)> answered) {
+    (void)post;
+    answered(
+        NotFound("this server records no sessions: start it with --run, or train with "
+                 "live.on"));
+  }
 };
 
 }  // namespace tidemill

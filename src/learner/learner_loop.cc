@@ -62,6 +62,7 @@ void LearnerLoop::AskForBatch() {
   v1::BatchRequest request;
   request.set_step(step);
   request.set_episodes(options_.batch_episodes);
+  request.set_live_episodes(options_.live_episodes);
   request.set_reply_to(inbox_);
   request.set_version(counters_.version);
   request.set_version_step(version_step_);

@@ -31,7 +31,8 @@ class Metrics;
 struct LearnerOptions {
   std::string worker = "local";
   uint64_t max_steps = 1000;
-  uint32_t batch_episodes = 64;  // B
+  uint32_t batch_episodes = 64;  // B, of tasks
+  uint32_t live_episodes = 0;    // trajectories of sessions, besides
   bool prefetch = true;          // ask for the next batch while this one trains
   uint64_t checkpoint_every_steps = 50;
   std::string checkpoint_folder;  // empty: no checkpoints

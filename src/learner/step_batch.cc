@@ -30,16 +30,78 @@ void AddMetrics(StepBatch& step) {
   AddStalenessMetrics(MeasureStaleness(step.sequences), step.metrics);
 }
 
+constexpr double kLiveDeviationFloor = 0.1;
+
+// A session has no group: each of its turns is compared with the mean of other sessions. Where the
+// objective divides by the deviation of a group, by theirs, which few sessions may have all alike.
+std::vector<double> LiveAdvantages(AdvantageKind advantage, const v1::LiveCredit& credit) {
+  const bool normalized =
+      advantage == AdvantageKind::kGroupNormalized || advantage == AdvantageKind::kBatchWhitened;
+  const double scale = normalized ? 1 / std::max(credit.deviation(), kLiveDeviationFloor) : 1;
+  std::vector<double> advantages;
+  for (const double score : credit.turn_scores()) {
+    advantages.push_back((score - credit.baseline()) * scale);
+  }
+  return advantages;
+}
+
+// Groups are compared within, sessions with their baseline.
+Result<std::vector<std::vector<double>>> AdvantagesOf(AdvantageKind advantage,
+                                                      const CreditConfig& credit,
+                                                      const std::vector<const v1::Sample*>& all) {
+  std::vector<const v1::Sample*> grouped;
+  for (const v1::Sample* sample : all) {
+    if (sample->trajectory().purpose() != v1::PURPOSE_LIVE) grouped.push_back(sample);
+  }
+  TM_ASSIGN_OR_RETURN(std::vector<std::vector<double>> compared,
+                      AssignCredit(credit, advantage, grouped));
+  std::vector<std::vector<double>> advantages;
+  auto next = compared.begin();
+  for (const v1::Sample* sample : all) {
+    const bool live = sample->trajectory().purpose() == v1::PURPOSE_LIVE;
+    advantages.push_back(live ? LiveAdvantages(advantage, sample->live()) : std::move(*next++));
+    if (advantages.back().size() == static_cast<size_t>(sample->trajectory().turns_size()))
+      continue;
+    return Invalid("trajectory " + TrajectoryKey::From(sample->trajectory().id()).ToString() +
+                   " has not one score for each turn");
+  }
+  return advantages;
+}
+
+// What only sessions have.
+void AddLiveMetrics(const std::vector<const v1::Sample*>& samples, StepBatch& step) {
+  double live = 0, reward = 0, baseline = 0, variance = 0;
+  for (const v1::Sample* sample : samples) {
+    if (sample->trajectory().purpose() != v1::PURPOSE_LIVE) continue;
+    ++live;
+    reward += sample->verdict().reward();
+    baseline += sample->live().baseline();
+    variance += sample->live().deviation() * sample->live().deviation();
+  }
+  if (live == 0) return;
+  step.metrics["live_episodes"] = live;
+  step.metrics["live_reward"] = reward / live;
+  step.metrics["live_baseline"] = baseline / live;
+  step.metrics["live_baseline_variance"] = variance / live;
+}
+
 // How much the comparison of turns adds to or takes from the advantage of their episodes.
 void MeasureTurnCredit(AdvantageKind advantage, const std::vector<const v1::Sample*>& samples,
                        StepBatch& step) {
   std::vector<uint64_t> groups;
-  for (const v1::Sample* sample : samples) groups.push_back(sample->trajectory().id().group());
-  const std::vector<double> of_episode = ComputeAdvantages(advantage, step.rewards, groups);
-  double sum = 0, turns = 0;
+  std::vector<double> rewards;
+  std::vector<size_t> places;
   for (size_t i = 0; i < samples.size(); ++i) {
-    for (double a : step.advantages[i]) sum += std::abs(a - of_episode[i]);
-    turns += static_cast<double>(step.advantages[i].size());
+    if (samples[i]->trajectory().purpose() == v1::PURPOSE_LIVE) continue;
+    groups.push_back(samples[i]->trajectory().id().group());
+    rewards.push_back(step.rewards[i]);
+    places.push_back(i);
+  }
+  const std::vector<double> of_episode = ComputeAdvantages(advantage, rewards, groups);
+  double sum = 0, turns = 0;
+  for (size_t k = 0; k < places.size(); ++k) {
+    for (double a : step.advantages[places[k]]) sum += std::abs(a - of_episode[k]);
+    turns += static_cast<double>(step.advantages[places[k]].size());
   }
   step.metrics["turn_credit"] = turns > 0 ? sum / turns : 0;
 }
@@ -100,11 +162,12 @@ Result<StepBatch> PrepareStep(const v1::Batch& batch, AdvantageKind advantage,
   if (advantage == AdvantageKind::kVtrace) {
     for (const auto& rewards : step.turn_rewards) step.advantages.emplace_back(rewards.size(), 0.0);
   } else {
-    TM_ASSIGN_OR_RETURN(step.advantages, AssignCredit(credit, advantage, samples));
+    TM_ASSIGN_OR_RETURN(step.advantages, AdvantagesOf(advantage, credit, samples));
     MeasureTurnCredit(advantage, samples, step);
   }
   SpreadBranches(std::move(branches), step);
   AddMetrics(step);
+  AddLiveMetrics(samples, step);
   return step;
 }
 

@@ -150,6 +150,8 @@ class TestStore final : public StorePort {
       ASSERT_TRUE(sessions.contains(put->turn.session()));
       turns[put->turn.session()].push_back(put->turn);
     }
+    if (auto* put = std::get_if<PutSignal>(&op)) signals.push_back(put->signal);
+    if (auto* put = std::get_if<PutVerdict>(&op)) verdicts.push_back(put->verdict);
     events_.Post({tag, Ok(), 0});
   }
   Mailbox<StoreDone>& events() override { return events_; }
@@ -169,6 +171,8 @@ class TestStore final : public StorePort {
   std::map<uint64_t, v1::Session> sessions;
   std::map<uint64_t, std::vector<v1::SessionTurn>> turns;
   std::vector<v1::Trajectory> trajectories;
+  std::vector<v1::Signal> signals;
+  std::vector<v1::Verdict> verdicts;
 
  private:
   Mailbox<StoreDone> events_{100'000};

@@ -1,19 +1,39 @@
 #include "live/live_recorder.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "core/log.h"
+#include "core/topics.h"
+#include "gateway/wire_json.h"
 
 namespace tidemill {
 namespace {
 
 constexpr auto kSweepEvery = std::chrono::seconds(1);
+constexpr auto kFlushEvery = std::chrono::milliseconds(5);
+
+std::string FeedbackAnswer(const v1::Signal& signal) {
+  WireJson body = {{"object", "feedback"},
+                   {"session", "s" + std::to_string(signal.session())},
+                   {"score", signal.score()},
+                   {"source", signal.source()},
+                   {"revision", signal.revision()}};
+  if (signal.turn() != 0) body["turn"] = signal.turn();
+  return DumpWire(body);
+}
 
 }  // namespace
 
 LiveRecorder::LiveRecorder(const LiveOptions& options, const PromptBuilder& builder,
-                           StorePort& store, const Clock& clock, const SessionsState& sessions)
-    : builder_(builder), store_(store), clock_(clock), table_(options, sessions.next_number) {
+                           StorePort& store, const Clock& clock, const SessionsState& sessions,
+                           const LiveState& state, const LiveLearning& learning)
+    : builder_(builder),
+      store_(store),
+      clock_(clock),
+      table_(options, sessions.next_number),
+      signals_(learning.signals) {
+  if (learning.bus != nullptr) outbox_.emplace(*learning.bus);
   for (const StoredSession& session : sessions.sessions) {
     const Status restored = table_.Restore(session);
     if (!restored.ok()) {
@@ -21,6 +41,8 @@ LiveRecorder::LiveRecorder(const LiveOptions& options, const PromptBuilder& buil
               {{"cause", restored.message()}});
     }
   }
+  MutexLock lock(mutex_);
+  Teach(signals_.Restore(state));
   Count();
 }
 
@@ -107,42 +129,134 @@ Status LiveRecorder::Close(uint64_t session, const std::string& reason) {
   return Ok();
 }
 
-Time LiveRecorder::Step(Time now) {
-  std::vector<std::pair<std::function<void(Status)>, Status>> told;
+Result<v1::Signal> LiveRecorder::SignalOf(const Feedback& feedback, const FeedbackPost& post) {
+  const std::string& tenant = post.tenant.name;
+  const SessionTable::Place place =
+      feedback.request_id.empty() ? table_.FindNamed(tenant, feedback.session)
+                                  : table_.FindAnswer(tenant, feedback.request_id, feedback.choice);
+  const Session* session = table_.Find(place.session);
+  if (session == nullptr || session->turns().empty()) {
+    return NotFound(feedback.request_id.empty()
+                        ? "no session \"" + feedback.session + "\" of this key is known"
+                        : "no answer " + feedback.request_id + " to this key is known");
+  }
+  v1::Signal signal;
+  signal.set_session(place.session);
+  signal.set_turn(place.turn);
+  signal.set_span_from(feedback.span_from);
+  signal.set_span_to(feedback.span_to);
+  signal.set_source(feedback.source);
+  signal.set_by(feedback.by);
+  signal.set_score(feedback.score);
+  signal.set_text(feedback.text);
+  signal.set_at_ms(post.wall_ms);
+  signal.set_revision(signals_.NextRevision(signal));
+  return signal;
+}
+
+void LiveRecorder::TakeFeedback(const FeedbackPost& post,
+                                std::function<void(Result<std::string>)> answered) {
+  const auto feedback = ParseFeedback(post.body, post.session);
+  if (!feedback.ok()) return answered(feedback.status());
+  Status failure;
   {
     MutexLock lock(mutex_);
-    for (StoreDone& done : store_.events().TakeAll()) {
-      const auto it = waiting_.find(done.tag);
-      TM_CHECK(it != waiting_.end(), "the store answered what was not asked");
-      Waiting waiting = std::move(it->second);
-      waiting_.erase(it);
-      if (waiting.turn != 0) {
-        Submit(table_.Stored(waiting.session, waiting.turn, done.status, clock_.WallMs()), nullptr);
-        if (waiting.stored) told.emplace_back(std::move(waiting.stored), std::move(done.status));
-      } else if (!done.status.ok() && waiting.session != 0) {
-        const bool again = done.status.code() == Code::kUnavailable;
-        LogWarn("the close of a session could not be stored",
-                {{"session", waiting.session}, {"again", again}, {"cause", done.status.message()}});
-        if (!again) continue;
-        const uint64_t tag = next_tag_++;
-        StoreOp op = waiting.again;
-        waiting_[tag] = std::move(waiting);
-        store_.Submit(std::move(op), tag);
+    auto signal = SignalOf(*feedback, post);
+    failure = signal.status();
+    if (signal.ok()) {
+      const uint64_t tag = next_tag_++;
+      Waiting& waiting = waiting_[tag];
+      waiting.signal = *signal;
+      waiting.stored = [answered, body = FeedbackAnswer(*signal)](const Status& status) {
+        status.ok() ? answered(body) : answered(status);
+      };
+      store_.Submit(PutSignal{*signal}, tag);
+      if (feedback->end) {
+        auto stores = table_.Close(signal->session(), "ended by feedback", clock_.WallMs());
+        if (stores.ok()) Submit(std::move(*stores), nullptr);
       }
     }
+  }
+  if (!failure.ok()) answered(failure);
+}
+
+// Verdicts are stored, samples go to replay. Both follow from what is durable: a process that dies
+// here makes them again.
+void LiveRecorder::Teach(LiveLessons lessons) {
+  for (v1::Verdict& verdict : lessons.verdicts) {
+    const uint64_t tag = next_tag_++;
+    waiting_[tag];
+    store_.Submit(PutVerdict{std::move(verdict)}, tag);
+  }
+  if (!outbox_) return;
+  for (const v1::Sample& sample : lessons.samples) {
+    outbox_->Publish(kLiveSamplesTopic, sample.SerializeAsString());
+  }
+}
+
+void LiveRecorder::CloseStored(Waiting waiting, const Status& status) {
+  if (status.ok()) {
+    PutSession& put = std::get<PutSession>(waiting.again);
+    Teach(signals_.Settled(put.session, std::move(put.trajectories)));
+    return;
+  }
+  const bool again = status.code() == Code::kUnavailable;
+  LogWarn("the close of a session could not be stored",
+          {{"session", waiting.session}, {"again", again}, {"cause", status.message()}});
+  if (!again) return;
+  const uint64_t tag = next_tag_++;
+  StoreOp op = waiting.again;
+  waiting_[tag] = std::move(waiting);
+  store_.Submit(std::move(op), tag);
+}
+
+void LiveRecorder::TakeStored(Told& told) {
+  for (StoreDone& done : store_.events().TakeAll()) {
+    const auto it = waiting_.find(done.tag);
+    TM_CHECK(it != waiting_.end(), "the store answered what was not asked");
+    Waiting waiting = std::move(it->second);
+    waiting_.erase(it);
+    if (waiting.turn != 0) {
+      Submit(table_.Stored(waiting.session, waiting.turn, done.status, clock_.WallMs()), nullptr);
+    } else if (waiting.signal) {
+      if (done.status.ok()) Teach(signals_.Put(*waiting.signal));
+    } else if (waiting.session != 0) {
+      CloseStored(std::move(waiting), done.status);
+      continue;
+    }
+    if (waiting.stored) told.emplace_back(std::move(waiting.stored), std::move(done.status));
+  }
+}
+
+Time LiveRecorder::Step(Time now) {
+  Told told;
+  Time wake = next_sweep_;
+  {
+    MutexLock lock(mutex_);
+    TakeStored(told);
     if (now >= next_sweep_) {
       next_sweep_ = now + kSweepEvery;
       Submit(table_.CloseIdle(clock_.WallMs()), nullptr);
     }
+    wake = next_sweep_;
+    if (outbox_) {
+      outbox_->Flush(now);
+      if (outbox_->waiting() > 0) wake = std::min(wake, now + kFlushEvery);
+    }
     Count();
   }
   for (auto& [stored, status] : told) stored(std::move(status));
-  return next_sweep_;
+  return wake;
 }
 
 bool LiveRecorder::Drained() const {
   MutexLock lock(mutex_);
   return waiting_.empty();
+}
+
+double LiveRecorder::BaselineVariance() const {
+  MutexLock lock(mutex_);
+  return signals_.baseline().Variance();
 }
 
 void LiveRecorder::Count() {
@@ -160,6 +274,11 @@ void LiveRecorder::Count() {
     const auto it = totals.tokens.find(why);
     return it == totals.tokens.end() ? 0 : it->second;
   };
+  counters_.signals = signals_.signals();
+  counters_.revised = signals_.revised();
+  counters_.unsignalled = signals_.unsignalled();
+  counters_.uncompared = signals_.uncompared();
+  counters_.unsent = outbox_ ? outbox_->waiting() : 0;
   counters_.trained = tokens("trained");
   counters_.consent = tokens(untrained::kConsent);
   counters_.side = tokens(untrained::kSide);

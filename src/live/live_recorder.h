@@ -11,14 +11,18 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "bus/outbox.h"
 #include "core/clock.h"
 #include "core/counters.h"
 #include "core/loop.h"
 #include "core/mutex.h"
 #include "gateway/turn_recorder.h"
+#include "live/feedback.h"
+#include "live/live_signals.h"
 #include "live/session_table.h"
 #include "store/store_port.h"
 
@@ -63,6 +67,29 @@ struct LiveCounters : CounterSet {
                   {.key = "live_tokens_trained",
                    .metric = "tidemill_live_trainable_tokens_total",
                    .help = "Of these, tokens that reach training"}};
+  Counter signals{*this,
+                  {.key = "live_signals",
+                   .metric = "tidemill_live_signals_total",
+                   .help = "Signals on sessions stored"}};
+  Counter revised{*this,
+                  {.key = "live_signals_revised",
+                   .metric = "tidemill_live_signals_revised_total",
+                   .help = "Signals that replaced an earlier one of the same source"}};
+  Counter unsignalled{*this,
+                      {.key = "live_unsignalled",
+                       .metric = "tidemill_live_trajectories_waiting",
+                       .help = "Trajectories of closed sessions that wait for a signal",
+                       .kind = Counter::Kind::kLevel}};
+  Counter uncompared{*this,
+                     {.key = "live_uncompared",
+                      .metric = "tidemill_live_sessions_uncompared",
+                      .help = "Sessions with a signal that wait for others to be compared with",
+                      .kind = Counter::Kind::kLevel}};
+  Counter unsent{*this,
+                 {.key = "live_unsent",
+                  .metric = "tidemill_live_samples_unsent",
+                  .help = "Scored trajectories that wait for room on the way to replay",
+                  .kind = Counter::Kind::kLevel}};
   Counter consent{*this, Untrained("consent")};
   Counter side{*this, Untrained("side")};
   Counter cut{*this, Untrained("cut")};
@@ -80,16 +107,26 @@ struct LiveCounters : CounterSet {
   }
 };
 
+// What learning from sessions needs, besides.
+struct LiveLearning {
+  SignalOptions signals{};
+  Bus* bus = nullptr;  // where samples for replay go; null: nothing is trained here
+};
+
 // Thread-safe. What it is given must outlive it.
 class LiveRecorder final : public TurnRecorder, public Loop {
  public:
   // `sessions`: what an earlier process left.
   LiveRecorder(const LiveOptions& options, const PromptBuilder& builder, StorePort& store,
-               const Clock& clock, const SessionsState& sessions);
+               const Clock& clock, const SessionsState& sessions, const LiveState& state = {},
+               const LiveLearning& learning = {});
 
   Result<TurnPrompt> Prepare(const TurnQuestion& question) override;
   void Finished(RecordedTurn turn, std::function<void(Status)> stored) override;
   void Abandoned(RecordedTurn turn, const Status& why) override;
+
+  void TakeFeedback(const FeedbackPost& post,
+                    std::function<void(Result<std::string>)> answered) override;
 
   // Closes a session as soon as its requests are done. kNotFound: it is not open.
   Status Close(uint64_t session, const std::string& reason);
@@ -100,6 +137,8 @@ class LiveRecorder final : public TurnRecorder, public Loop {
   bool Drained() const override;
 
   const LiveCounters& counters() const { return counters_; }
+  // Of the rewards that baselines are taken over.
+  double BaselineVariance() const;
 
  private:
   struct Waiting {
@@ -107,7 +146,14 @@ class LiveRecorder final : public TurnRecorder, public Loop {
     uint64_t session = 0;
     uint32_t turn = 0;  // 0: of a session
     std::function<void(Status)> stored;
+    std::optional<v1::Signal> signal;
   };
+  using Told = std::vector<std::pair<std::function<void(Status)>, Status>>;
+  void TakeStored(Told& told) TM_REQUIRES(mutex_);
+  void CloseStored(Waiting waiting, const Status& status) TM_REQUIRES(mutex_);
+  void Teach(LiveLessons lessons) TM_REQUIRES(mutex_);
+  Result<v1::Signal> SignalOf(const Feedback& feedback, const FeedbackPost& post)
+      TM_REQUIRES(mutex_);
   void Submit(LiveStores stores, std::function<void(Status)> stored) TM_REQUIRES(mutex_);
   void Count() TM_REQUIRES(mutex_);
   Result<TurnPrompt> PrepareUnstored(const TurnQuestion& question) const;
@@ -120,6 +166,8 @@ class LiveRecorder final : public TurnRecorder, public Loop {
 
   mutable Mutex mutex_;
   SessionTable table_ TM_GUARDED_BY(mutex_);
+  LiveSignals signals_ TM_GUARDED_BY(mutex_);
+  std::optional<Outbox> outbox_ TM_GUARDED_BY(mutex_);
   std::map<uint64_t, Waiting> waiting_ TM_GUARDED_BY(mutex_);  // by tag
   uint64_t next_tag_ TM_GUARDED_BY(mutex_) = 1;
 };

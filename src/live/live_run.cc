@@ -1,5 +1,7 @@
 #include "live/live_run.h"
 
+#include <optional>
+
 #include "core/loop_runner.h"
 #include "live/prompt_builder.h"
 #include "store/run_db.h"
@@ -12,16 +14,15 @@ namespace {
 // Closed sessions that may go on after a restart: of the last day, and not more than these.
 constexpr int64_t kRememberMs = 24 * 3600 * 1000;
 constexpr size_t kRemember = 1000;
+constexpr size_t kRememberTrajectories = 20'000;
 
 }  // namespace
 
 // In the order they are made; each uses those above.
 struct LiveRun::Parts {
-  explicit Parts(RunDirectory dir) : directory(std::move(dir)) {}
-
-  RunDirectory directory;
+  std::optional<RunDirectory> directory;  // none: the run's own process has it
+  std::unique_ptr<StoreThread> store;     // null: as above
   std::unique_ptr<TemplatePromptBuilder> builder;
-  std::unique_ptr<StoreThread> store;
   std::unique_ptr<StorePort> client;
   std::unique_ptr<LiveRecorder> recorder;
   std::unique_ptr<LoopRunner> runner;
@@ -31,6 +32,25 @@ LiveRun::LiveRun(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
 
 LiveRun::~LiveRun() {
   if (parts_->runner) (void)Stop();
+}
+
+Result<LiveRun::Earlier> LiveRun::Load(RunDb& db, const Clock& clock) {
+  Earlier earlier;
+  TM_ASSIGN_OR_RETURN(earlier.sessions, db.LoadSessions(clock.WallMs() - kRememberMs, kRemember));
+  TM_ASSIGN_OR_RETURN(earlier.live, db.LoadLive(kRememberTrajectories));
+  return earlier;
+}
+
+Status LiveRun::Begin(StoreThread& store, const Earlier& earlier, const ServedPolicy& policy,
+                      const Clock& clock, const LiveOptions& options,
+                      const LiveLearning& learning) {
+  parts_->builder = std::make_unique<TemplatePromptBuilder>(policy);
+  parts_->client = store.NewClient(kStoreClientCapacity);
+  parts_->recorder = std::make_unique<LiveRecorder>(
+      options, *parts_->builder, *parts_->client, clock, earlier.sessions, earlier.live, learning);
+  parts_->runner = std::make_unique<LoopRunner>();
+  parts_->runner->Add(*parts_->recorder);
+  return parts_->runner->Start();
 }
 
 Result<std::unique_ptr<LiveRun>> LiveRun::Open(const std::string& runs_root,
@@ -44,19 +64,24 @@ Result<std::unique_ptr<LiveRun>> LiveRun::Open(const std::string& runs_root,
     directory = RunDirectory::Create(runs_root, name, config_toml);
   }
   if (!directory.ok()) return directory.status();
-  auto parts = std::make_unique<Parts>(std::move(*directory));
-  TM_ASSIGN_OR_RETURN(std::unique_ptr<RunDb> db, RunDb::Open(parts->directory.db_path(), clock));
-  TM_ASSIGN_OR_RETURN(const SessionsState sessions,
-                      db->LoadSessions(clock.WallMs() - kRememberMs, kRemember));
-  parts->builder = std::make_unique<TemplatePromptBuilder>(policy);
+  auto parts = std::make_unique<Parts>();
+  parts->directory.emplace(std::move(*directory));
+  TM_ASSIGN_OR_RETURN(std::unique_ptr<RunDb> db, RunDb::Open(parts->directory->db_path(), clock));
+  TM_ASSIGN_OR_RETURN(const Earlier earlier, Load(*db, clock));
   parts->store = std::make_unique<StoreThread>(std::move(db), clock);
-  parts->client = parts->store->NewClient(kStoreClientCapacity);
-  parts->recorder =
-      std::make_unique<LiveRecorder>(options, *parts->builder, *parts->client, clock, sessions);
-  parts->runner = std::make_unique<LoopRunner>();
-  parts->runner->Add(*parts->recorder);
-  TM_RETURN_IF_ERROR(parts->runner->Start());
-  return std::unique_ptr<LiveRun>(new LiveRun(std::move(parts)));
+  StoreThread& store = *parts->store;
+  std::unique_ptr<LiveRun> run(new LiveRun(std::move(parts)));
+  TM_RETURN_IF_ERROR(run->Begin(store, earlier, policy, clock, options, {}));
+  return run;
+}
+
+Result<std::unique_ptr<LiveRun>> LiveRun::Join(StoreThread& store, const Earlier& earlier,
+                                               const ServedPolicy& policy, const Clock& clock,
+                                               const LiveOptions& options,
+                                               const LiveLearning& learning) {
+  std::unique_ptr<LiveRun> run(new LiveRun(std::make_unique<Parts>()));
+  TM_RETURN_IF_ERROR(run->Begin(store, earlier, policy, clock, options, learning));
+  return run;
 }
 
 Result<TurnPrompt> LiveRun::Prepare(const TurnQuestion& question) {
@@ -71,13 +96,25 @@ void LiveRun::Abandoned(RecordedTurn turn, const Status& why) {
   parts_->recorder->Abandoned(std::move(turn), why);
 }
 
+void LiveRun::TakeFeedback(const FeedbackPost& post,
+                           std::function<void(Result<std::string>)> answered) {
+  parts_->recorder->TakeFeedback(post, std::move(answered));
+}
+
 void LiveRun::Sink(MetricSink& sink) const {
   SinkCounters(parts_->recorder->counters(), sink);
+  sink.Gauge("tidemill_live_baseline_variance",
+             "Variance of the rewards within the windows that baselines are taken over",
+             parts_->recorder->BaselineVariance());
+}
+
+const CounterSet& LiveRun::counters() const {
+  return parts_->recorder->counters();
 }
 
 Status LiveRun::Stop() {
   const Status drained = parts_->runner->Drain(std::chrono::seconds(30));
-  parts_->store->Stop();
+  if (parts_->store) parts_->store->Stop();
   parts_->runner.reset();
   return drained;
 }

@@ -1,6 +1,7 @@
-// Sessions of the gateway kept in a run directory: what `tidemill serve --run NAME` records with.
+// Sessions of the gateway kept in a run: what `tidemill serve --run NAME` records with, and what a
+// run with live.on records with and learns from.
 //
-//   Open(runs/NAME) -> open sessions from run.db -> LiveRecorder -> .. -> Stop()
+//   Open(runs/NAME) | Join(a run's store) -> open sessions -> LiveRecorder -> .. -> Stop()
 #pragma once
 
 #include <functional>
@@ -13,6 +14,8 @@
 #include "core/status.h"
 #include "gateway/served_policy.h"
 #include "live/live_recorder.h"
+#include "store/run_db.h"
+#include "store/store_thread.h"
 
 namespace tidemill {
 
@@ -26,15 +29,29 @@ class LiveRun final : public TurnRecorder {
                                                std::string_view config_toml,
                                                const ServedPolicy& policy, const Clock& clock,
                                                const LiveOptions& options);
+  // What an earlier process left, read before the database belongs to the store's thread.
+  struct Earlier {
+    SessionsState sessions;
+    LiveState live;
+  };
+  static Result<Earlier> Load(RunDb& db, const Clock& clock);
+  // Of a run that has a store already; it must outlive this, as all that is given by reference.
+  static Result<std::unique_ptr<LiveRun>> Join(StoreThread& store, const Earlier& earlier,
+                                               const ServedPolicy& policy, const Clock& clock,
+                                               const LiveOptions& options,
+                                               const LiveLearning& learning);
   // Stops.
   ~LiveRun() override;
 
   Result<TurnPrompt> Prepare(const TurnQuestion& question) override;
   void Finished(RecordedTurn turn, std::function<void(Status)> stored) override;
   void Abandoned(RecordedTurn turn, const Status& why) override;
+  void TakeFeedback(const FeedbackPost& post,
+                    std::function<void(Result<std::string>)> answered) override;
 
   // The figures of sessions.
   void Sink(MetricSink& sink) const;
+  const CounterSet& counters() const;
   // When no request is under way any more: waits until all is durable. Afterwards nothing may be
   // recorded.
   Status Stop();
@@ -42,6 +59,8 @@ class LiveRun final : public TurnRecorder {
  private:
   struct Parts;
   explicit LiveRun(std::unique_ptr<Parts> parts);
+  Status Begin(StoreThread& store, const Earlier& earlier, const ServedPolicy& policy,
+               const Clock& clock, const LiveOptions& options, const LiveLearning& learning);
   std::unique_ptr<Parts> parts_;
 };
 

@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "core/text.h"
+
 namespace tidemill {
 namespace {
 
@@ -87,6 +89,11 @@ std::string DeclaredSide(const LiveHeaders& headers) {
   }
   const std::string agent = FieldOf(metadata, "agent_name");
   return agent.empty() || agent == "/root" ? "" : "subagent";
+}
+
+std::string TaskClass(const LiveHeaders& headers) {
+  std::string name = HeaderOf(headers, kTaskClassHeader);
+  return Usable(name) ? ToUtf8(name) : AgentName(headers);
 }
 
 std::string AgentName(const LiveHeaders& headers) {

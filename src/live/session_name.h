@@ -18,6 +18,9 @@ inline constexpr const char* kSessionHeader = "x-tidemill-session";
 // With any value: the session ends with this turn.
 inline constexpr const char* kSessionEndHeader = "x-tidemill-session-end";
 
+// What kind of work a session is: its reward is compared within it.
+inline constexpr const char* kTaskClassHeader = "x-tidemill-task";
+
 struct SessionName {
   std::string name{};      // empty: the request names none
   std::string named_by{};  // the header or the field
@@ -32,6 +35,9 @@ bool IsDeclaredRetry(const LiveHeaders& headers);
 
 // Why the request is not one of the agent's own turns; empty: nothing says so.
 std::string DeclaredSide(const LiveHeaders& headers);
+
+// The class of task that the client names; without one, the client program.
+std::string TaskClass(const LiveHeaders& headers);
 
 // The client program by its User-Agent: "claude-cli"; "unknown" without one.
 std::string AgentName(const LiveHeaders& headers);

@@ -1,6 +1,7 @@
 #include "live/session_table.h"
 
 #include <algorithm>
+#include <charconv>
 
 #include "core/random.h"
 #include "live/canonical.h"
@@ -40,7 +41,39 @@ const Session* SessionTable::Find(uint64_t number) const {
   return it == sessions_.end() ? nullptr : it->second.session.get();
 }
 
+SessionTable::Place SessionTable::FindNamed(const std::string& tenant,
+                                            const std::string& name) const {
+  if (const auto it = by_name_.find({tenant, name}); it != by_name_.end()) return {it->second, 0};
+  uint64_t number = 0;
+  const char* end = name.data() + name.size();
+  if (name.size() < 2 || name[0] != 's' ||
+      std::from_chars(name.data() + 1, end, number).ptr != end) {
+    return {};
+  }
+  const Session* session = Find(number);
+  // A name given by the client is the session's only one.
+  if (session == nullptr || session->record().tenant() != tenant ||
+      !session->record().name().empty()) {
+    return {};
+  }
+  return {number, 0};
+}
+
+SessionTable::Place SessionTable::FindAnswer(const std::string& tenant,
+                                             const std::string& request_id, uint32_t choice) const {
+  const auto it = by_request_.find(request_id);
+  const Session* session = it == by_request_.end() ? nullptr : Find(it->second);
+  if (session == nullptr || session->record().tenant() != tenant) return {};
+  for (const auto& [number, turn] : session->turns()) {
+    if (turn.record.request_id() == request_id && turn.record.choice() == choice) {
+      return {it->second, number};
+    }
+  }
+  return {};
+}
+
 void SessionTable::Index(const Session& session, const LiveTurn& turn) {
+  by_request_[turn.record.request_id()] = session.record().number();
   if (turn.answer.is_null()) return;
   const std::string& tenant = session.record().tenant();
   const uint64_t number = session.record().number();
@@ -93,6 +126,7 @@ SessionTable::Entry& SessionTable::NewSession(const TurnQuestion& question, cons
   record.set_agent(AgentName(question.headers));
   record.set_trainable(question.tenant.consent == Consent::kTrain);
   record.set_started_ms(question.wall_ms);
+  record.set_task_class(TaskClass(question.headers));
   Entry& entry = sessions_[record.number()];
   if (!name.empty()) by_name_[{record.tenant(), name}] = record.number();
   entry.session = std::make_unique<Session>(std::move(record));

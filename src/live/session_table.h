@@ -92,6 +92,15 @@ class SessionTable {
   // in memory, or closed.
   Result<LiveStores> Close(uint64_t session, const std::string& reason, int64_t wall_ms);
 
+  struct Place {
+    uint64_t session = 0;  // 0: there is none of the tenant in memory
+    uint32_t turn = 0;     // 0: the session
+  };
+  // The session that the tenant names so ("s17" is number 17), open or closed.
+  Place FindNamed(const std::string& tenant, const std::string& name) const;
+  // The answer to a request.
+  Place FindAnswer(const std::string& tenant, const std::string& request_id, uint32_t choice) const;
+
   const LiveTotals& totals() const { return totals_; }
   size_t open() const { return open_; }        // sessions that are not closed
   const Session* Find(uint64_t number) const;  // nullptr: it is not in memory
@@ -161,6 +170,7 @@ class SessionTable {
   std::map<std::pair<std::string, std::string>, std::pair<uint64_t, uint32_t>> by_body_;
   // Chain keys of conversations with an answer, and without their last answer; keys of answers.
   std::unordered_multimap<uint64_t, uint64_t> by_conversation_, by_question_, by_answer_;
+  std::unordered_map<std::string, uint64_t> by_request_;  // request id -> session
   LiveTotals totals_;
 };
 

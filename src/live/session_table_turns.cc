@@ -259,6 +259,7 @@ void SessionTable::Evict(uint64_t number) {
     drop(by_question_, turn.context);
     drop(by_conversation_, ChainKey(turn.context, turn.answer_key));
     drop(by_answer_, turn.answer_key);
+    by_request_.erase(turn.record.request_id());
   }
   for (const auto& [question_number, question] : entry.questions) {
     const auto body = by_body_.find({record.tenant(), question.body_hash});

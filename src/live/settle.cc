@@ -163,6 +163,7 @@ class Chains {
       kept.set_version(run.version());
       kept.set_tokens(run.tokens() - skipped);
     }
+    out.set_session_turn(turn.record.turn());
     out.set_end(answer.end());
     out.set_started_ms(answer.started_ms());
     out.set_finished_ms(answer.finished_ms());

@@ -19,7 +19,7 @@ void ReplayLoop::TakeBatchRequests() {
     // The learner lives in this process: a request that is lost, is lost with the learner.
     (void)bus_.Ack(lease);
     Published(request.version(), request.version_step());
-    if (request.episodes() == 0) continue;
+    if (request.episodes() + request.live_episodes() == 0) continue;
     if (last_batch_ && request.step() <= last_batch_->first) {
       // A repetition. The same groups again, or they would be used up without having been used.
       if (request.step() == last_batch_->first)
@@ -83,6 +83,10 @@ void ReplayLoop::AddSamples(const Group& group, uint32_t uses, v1::Batch& batch)
 bool ReplayLoop::TryMakeBatch() {
   if (!request_) return false;
   const v1::BatchRequest& request = *request_;
+  if (request.live_episodes() > 0) {
+    SiftLive(request);
+    if (live_.size() < request.live_episodes()) return false;
+  }
   // In the order of their numbers, whichever finished first: what a step computes must not depend
   // on that.
   std::set<uint64_t> drawn;
@@ -107,6 +111,7 @@ bool ReplayLoop::TryMakeBatch() {
     ++group.uses;
     if (buffer_.Use(id)) Forget(id);
   }
+  AddLive(request.live_episodes(), batch);
   last_batch_.emplace(request.step(), batch.SerializeAsString());
   outbox_.Reply(request.reply_to(), last_batch_->second);
   request_.reset();

@@ -55,6 +55,7 @@ ReplayLoop::ReplayLoop(Bus& bus, StorePort& store, const Clock& clock, Journal& 
       outbox_(bus, options_.lease_period),
       leases_(bus, options_.lease_period),
       buffer_(GroupBuffer::Make(options_.buffer).value()),
+      live_(options_.live_capacity),
       questions_(bus, outbox_, VerdictsOf(options_, counters_.refused)),
       scorer_versions_(options_.scorer_versions) {
   for (const auto& [version, step] : options_.versions) Published(version, step);
@@ -112,12 +113,14 @@ void ReplayLoop::Attach(Waker& waker) {
   questions_.Attach(waker);
   bus_.Subscribe(kTrajectoriesTopic, waker);
   bus_.Subscribe(kBatchRequestsTopic, waker);
+  bus_.Subscribe(kLiveSamplesTopic, waker);
   store_.events().Attach(waker);
 }
 
 Time ReplayLoop::Step(Time now) {
   TakeStored(now);
   TakeBatchRequests();  // first: they tell of versions that trajectories may have
+  TakeLive();
   if (pending_.size() < options_.store_capacity / 2) {
     if (!draining_ || options_.empty_topic) TakeTrajectories(now);
     TakeVerdicts(now);
@@ -174,6 +177,10 @@ void ReplayLoop::TakeTrajectories(Time now) {
 Status ReplayLoop::CheckContent(const v1::Trajectory& trajectory) const {
   const Status right = CheckMessage(trajectory, options_.limits);
   if (!right.ok()) return Invalid("Trajectory." + right.message());
+  return CheckVersions(trajectory);
+}
+
+Status ReplayLoop::CheckVersions(const v1::Trajectory& trajectory) const {
   for (const v1::Turn& turn : trajectory.turns()) {
     for (const v1::VersionRun& run : turn.versions()) {
       if (versions_.Known(run.version())) continue;

@@ -28,6 +28,7 @@
 #include "core/message_check.h"
 #include "proto/tidemill.pb.h"
 #include "replay/group_buffer.h"
+#include "replay/live_pool.h"
 #include "replay/staleness.h"
 #include "store/store_port.h"
 #include "tasks/task_book.h"
@@ -57,6 +58,7 @@ struct ReplayOptions {
   // When draining, everything on the topic is taken in first, because nobody else will. False where
   // the topic outlives this process.
   bool empty_topic = true;
+  size_t live_capacity = 4096;  // trajectories of sessions that wait for a step
 };
 
 // A trajectory read back when a run is resumed.
@@ -141,6 +143,23 @@ struct ReplayCounters : CounterSet {
                             .metric = "tidemill_replay_waiting_verdicts",
                             .help = "Episodes without a verdict yet",
                             .kind = Counter::Kind::kLevel}};
+  Counter live_received{*this,
+                        {.key = "live_received",
+                         .metric = "tidemill_live_trajectories_total",
+                         .help = "Trajectories of sessions with a signal, received for training"}};
+  Counter live_used{*this,
+                    {.key = "live_used",
+                     .metric = "tidemill_live_trajectories_used_total",
+                     .help = "Trajectories of sessions used in a step"}};
+  Counter live_too_old{*this,
+                       {.key = "live_too_old",
+                        .metric = "tidemill_live_trajectories_too_old_total",
+                        .help = "Trajectories of sessions dropped over the staleness bound"}};
+  Counter live_ready{*this,
+                     {.key = "live_ready",
+                      .metric = "tidemill_live_trajectories_ready",
+                      .help = "Trajectories of sessions that wait for a step",
+                      .kind = Counter::Kind::kLevel}};
 };
 
 class ReplayLoop final : public Loop {
@@ -197,6 +216,7 @@ class ReplayLoop final : public Loop {
   void Restore(std::vector<StoredSample> stored);
   Status CheckStored(const StoredSample& sample) const;
   Status CheckContent(const v1::Trajectory& trajectory) const;
+  Status CheckVersions(const v1::Trajectory& trajectory) const;
   void TakeTrajectories(Time now);
   void Refuse(const Lease& lease, const v1::Trajectory& trajectory, const std::string& why);
   void TakeVerdicts(Time now);
@@ -237,6 +257,12 @@ class ReplayLoop final : public Loop {
   bool Usable(uint64_t group_id, const v1::BatchRequest& request);
   void AddSamples(const Group& group, uint32_t uses, v1::Batch& batch);
 
+  // replay_live.cc
+  void TakeLive();
+  Status CheckLive(const v1::Sample& sample) const;
+  void SiftLive(const v1::BatchRequest& request);
+  void AddLive(uint32_t count, v1::Batch& batch);
+
   Bus& bus_;
   StorePort& store_;
   const Clock& clock_;
@@ -247,7 +273,8 @@ class ReplayLoop final : public Loop {
   Outbox outbox_;
   LeaseKeeper leases_;  // by tag, of messages the store is writing
   std::unordered_map<uint64_t, Group> groups_;
-  GroupBuffer buffer_;                             // complete groups of training
+  GroupBuffer buffer_;  // complete groups of training
+  LivePool live_;
   std::unordered_map<uint64_t, Pending> pending_;  // by tag, waiting for the store
   uint64_t next_tag_ = 1;
   Questions<Asked> questions_;  // for verdicts

@@ -23,6 +23,7 @@ Result<TaskOrder> TaskOrder::Make(const std::vector<v1::Task>& tasks,
     weights.push_back(weight);
     total += weight;
   }
+  if (tasks.empty()) return TaskOrder({}, seed);
   if (total <= 0) return Invalid("no task has a weight above 0");
   TaskOrder order(std::move(weights), seed);
   order.Shuffle();

@@ -15,7 +15,8 @@ namespace tidemill {
 class TaskOrder {
  public:
   // A task's weight is the product of its tags' weights (1 for a tag not named): how often it
-  // stands in an epoch on average. At least one task must have a weight above 0.
+  // stands in an epoch on average. At least one task must have a weight above 0. Where there are no
+  // tasks, Next must not be called.
   static Result<TaskOrder> Make(const std::vector<v1::Task>& tasks,
                                 const std::map<std::string, double>& tag_weights, uint64_t seed);
 

@@ -125,6 +125,7 @@ LearnerOptions LearnerOptionsFrom(const RunConfig& config, const RunStart& start
   options.metrics = start.metrics;
   options.max_steps = config.run.steps;
   options.batch_episodes = config.batch_episodes();
+  options.live_episodes = config.live_episodes();
   options.prefetch = config.run.mode == "async";
   options.checkpoint_every_steps = config.learner.checkpoint_every_steps;
   options.checkpoint_folder = start.checkpoints;

@@ -65,6 +65,7 @@ RunSnapshot Run::Snapshot() const {
   RunSnapshot s;
   s.seconds = std::max(1e-9, Seconds(age()));
   for (const CounterSet* set : loops_.counters()) s.Add(*set);
+  for (const CounterSet* set : host_->counters()) s.Add(*set);
   // Where rollout is another process, what the learner's own loops see stands in.
   if (!loops_.rollout && loops_.replay) {
     s.counts["episodes_running"] = s["gate_running"];

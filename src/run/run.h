@@ -38,6 +38,8 @@ class PortHost {
   virtual std::vector<Use> Usage() const = 0;
   // What others may want to know of it now, such as how many calls fit at once.
   virtual std::map<std::string, double> Levels() const { return {}; }
+  // Counters of loops that the ports run themselves.
+  virtual std::vector<const CounterSet*> counters() const { return {}; }
   // What only a port knows: boxes opened, connections made again.
   virtual void Sink(MetricSink& sink) const = 0;
   // Topics of the bus that nobody else reads; removed when the process leaves.

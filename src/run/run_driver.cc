@@ -60,7 +60,7 @@ class Driver {
         options_(options),
         journal_(clock_),
         best_(directory.checkpoints_path()),
-        lessons_(config.batch_episodes(), options.run.train) {}
+        lessons_(config.batch_episodes(), options.run.train && config.batch_episodes() > 0) {}
 
   Result<DriveResult> Drive() {
     if (options_.run.metrics == nullptr) options_.run.metrics = &metrics_;
@@ -162,7 +162,9 @@ class Driver {
   Status CheckLesson(const RunSnapshot& last) {
     TM_ASSIGN_OR_RETURN(auto reader, RunReader::Open(directory_.db_path()));
     TM_ASSIGN_OR_RETURN(const RunCounts counts, reader->Counts());
-    return CheckTaught(counts, last, options_.run.train && config_.run.steps > 0);
+    // Whether clients come, and say what they think, is not the run's doing.
+    const bool must = options_.run.train && config_.run.steps > 0 && !config_.live.on;
+    return CheckTaught(counts, last, must);
   }
 
   void Gather(RunOutcome& outcome) {

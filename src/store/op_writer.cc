@@ -58,7 +58,7 @@ struct OpWriter::Statements {
   Statement find, put_trajectory, put_body, put_verdict, set_verdict, set_fate;
   Statement put_step, put_use, count_use, put_group, put_report, find_group;
   Statement next_version, put_version, put_checkpoint;
-  Statement put_session, find_session, find_turn, put_turn;
+  Statement put_session, find_session, find_turn, put_turn, put_signal;
 };
 
 OpWriter::OpWriter(Database& db, const Clock& clock) : db_(db), clock_(clock) {}
@@ -107,6 +107,8 @@ Status OpWriter::Prepare() {
       prepare("SELECT 1 FROM session_turns WHERE session = ?1 AND turn = ?2"),
       prepare("INSERT INTO session_turns (session, turn, question, finished_ms, tokens, body) "
               "VALUES (?1, ?2, ?3, ?4, ?5, ?6)"),
+      prepare("INSERT OR REPLACE INTO signals (session, turn, span_from, span_to, source, by_whom, "
+              "at_ms, score, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)"),
   });
   return failure;
 }
@@ -291,6 +293,29 @@ Status OpWriter::Put(const PutSessionTurn& op) {
   return statements_->put_turn
       .With(t.session(), t.turn(), t.question(), t.answer().finished_ms(), t.answer().ids_size(),
             BlobRef{*body})
+      .Run();
+}
+
+Status OpWriter::Put(const PutSignal& op) {
+  const v1::Signal& s = op.signal;
+  const std::string name = "a signal on session " + std::to_string(s.session());
+  if (!(s.score() >= -1 && s.score() <= 1)) {
+    return Invalid(name + ": its score must be from -1 to 1");
+  }
+  Statement& session = statements_->find_session.With(s.session());
+  TM_ASSIGN_OR_RETURN(const bool known, session.Next());
+  session.Reset();
+  if (!known) return NotFound(name + ": the session is not stored");
+  if (s.turn() != 0) {
+    Statement& find = statements_->find_turn.With(s.session(), s.turn());
+    TM_ASSIGN_OR_RETURN(const bool found, find.Next());
+    find.Reset();
+    if (!found) return NotFound(name + ": it has no turn " + std::to_string(s.turn()));
+  }
+  TM_ASSIGN_OR_RETURN(const std::string body, codec_.Pack(s));
+  return statements_->put_signal
+      .With(s.session(), s.turn(), s.span_from(), s.span_to(), s.source(), s.by(), s.at_ms(),
+            s.score(), BlobRef{body})
       .Run();
 }
 

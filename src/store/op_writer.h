@@ -36,6 +36,7 @@ class OpWriter {
   Status Put(const PutCheckpoint& op);
   Status Put(const PutSession& op);
   Status Put(const PutSessionTurn& op);
+  Status Put(const PutSignal& op);
   Result<uint64_t> Reserve(const ReserveVersion& op);
   // The row of exactly this attempt. kNotFound: it is not stored, or another attempt is.
   Result<int64_t> Find(const v1::TrajectoryId& id);

@@ -84,6 +84,19 @@ struct SessionsState {
   uint64_t next_number = 1;
 };
 
+// A trajectory that a session gave. Of one that was used only what names it and its turns is there.
+struct StoredLive {
+  v1::Session session;
+  v1::Trajectory trajectory;
+  bool usable = false;  // it was not used, and nothing is known against it
+};
+
+// What learning from sessions goes on with.
+struct LiveState {
+  std::vector<StoredLive> trajectories;  // the oldest first
+  std::vector<v1::Signal> signals;       // by session
+};
+
 // Belongs to one thread at a time. One process writes a run: RunDirectory's lock sees to that.
 class RunDb {
  public:
@@ -119,6 +132,8 @@ class RunDb {
   // For the gateway to go on with its sessions: the open ones, and those closed after
   // `closed_since_ms`, the newest `closed_max` of them.
   Result<SessionsState> LoadSessions(int64_t closed_since_ms, size_t closed_max);
+  // The newest `max` trajectories of sessions, and the signals on these and on open sessions.
+  Result<LiveState> LoadLive(size_t max);
 
   // Reads every page: kCorrupt with SQLite's first findings. Takes seconds on a large run.
   Status CheckIntegrity();

@@ -1,4 +1,8 @@
 // The gateway's sessions as a new process finds them.
+#include <algorithm>
+#include <cstdint>
+
+#include "store/body_codec.h"
 #include "store/run_db.h"
 #include "store/session_reader.h"
 #include "store/sqlite.h"
@@ -24,6 +28,47 @@ Result<SessionsState> RunDb::LoadSessions(int64_t closed_since_ms, size_t closed
     TM_ASSIGN_OR_RETURN(StoredSession session, ReadStoredSession(*db_, number));
     state.sessions.push_back(std::move(session));
   }
+  return state;
+}
+
+Result<LiveState> RunDb::LoadLive(size_t max) {
+  LiveState state;
+  BodyCodec codec;
+  TM_RETURN_IF_ERROR(ForEachRow(
+      *db_,
+      "SELECT s.body, b.body, t.uses, t.fate FROM (SELECT * FROM trajectories WHERE purpose = 3 "
+      "ORDER BY seq DESC LIMIT ?1) t JOIN bodies b USING (seq) JOIN sessions s ON s.session = "
+      "t.grp ORDER BY t.seq",
+      [&](Statement& row) -> Status {
+        StoredLive live;
+        // What cannot be read is as if it had not been recorded: the rest goes on.
+        if (!codec.Unpack(row.Bytes(0), live.session).ok()) return Ok();
+        if (!codec.Unpack(row.Bytes(1), live.trajectory).ok()) return Ok();
+        live.usable = row.Int(2) == 0 && FateIsLive(row.Text(3));
+        if (!live.usable) {
+          live.trajectory.clear_prompt_ids();
+          for (v1::Turn& turn : *live.trajectory.mutable_turns()) {
+            const uint32_t number = turn.session_turn();
+            turn.Clear();
+            turn.set_session_turn(number);
+          }
+        }
+        state.trajectories.push_back(std::move(live));
+        return Ok();
+      },
+      max));
+  const uint64_t oldest =
+      state.trajectories.empty() ? UINT64_MAX : state.trajectories.front().session.number();
+  TM_RETURN_IF_ERROR(ForEachRow(
+      *db_,
+      "SELECT body FROM signals WHERE session >= ?1 OR session IN (SELECT session FROM sessions "
+      "WHERE closed_ms = 0) ORDER BY session, at_ms",
+      [&](Statement& row) -> Status {
+        v1::Signal signal;
+        if (codec.Unpack(row.Bytes(0), signal).ok()) state.signals.push_back(std::move(signal));
+        return Ok();
+      },
+      static_cast<int64_t>(std::min<uint64_t>(oldest, INT64_MAX))));
   return state;
 }
 

@@ -136,7 +136,23 @@ CREATE TABLE session_turns (
 );
 )sql";
 
-constexpr const char* kMigrations[] = {kVersion1, kVersion2};
+// What people and programs say of sessions. The body is v1::Signal.
+constexpr const char* kVersion3 = R"sql(
+CREATE TABLE signals (
+  session        INTEGER NOT NULL,
+  turn           INTEGER NOT NULL,
+  span_from      INTEGER NOT NULL,
+  span_to        INTEGER NOT NULL,
+  source         TEXT    NOT NULL,
+  by_whom        TEXT    NOT NULL,
+  at_ms          INTEGER NOT NULL,
+  score          REAL    NOT NULL,
+  body           BLOB    NOT NULL,
+  PRIMARY KEY (session, turn, span_from, span_to, source, by_whom)
+);
+)sql";
+
+constexpr const char* kMigrations[] = {kVersion1, kVersion2, kVersion3};
 
 Status Foreign(Database& db) {
   return Invalid(db.path() + ": an SQLite database, but not that of a Tidemill run");

@@ -27,6 +27,6 @@ Status CheckSchema(Database& db, std::span<const char* const> migrations, int64_
 
 // The first version with what is read of episodes, and with the gateway's sessions.
 inline constexpr int64_t kEpisodesSchema = 1;
-inline constexpr int64_t kSessionsSchema = 2;
+inline constexpr int64_t kSessionsSchema = 3;
 
 }  // namespace tidemill

@@ -23,7 +23,10 @@ Result<std::vector<SessionRow>> SessionReader::List(const SessionFilter& filter,
   TM_RETURN_IF_ERROR(ForEachRow(
       *db_,
       "SELECT s.body, count(t.turn), count(DISTINCT t.question), coalesce(sum(t.tokens), 0), "
-      "coalesce(max(t.finished_ms), 0) FROM (SELECT * FROM sessions WHERE (?1 IS NULL OR tenant = "
+      "coalesce(max(t.finished_ms), 0), (SELECT count(*) FROM signals g WHERE g.session = "
+      "s.session), (SELECT avg(reward) FROM trajectories r WHERE r.grp = s.session AND r.purpose = "
+      "3), (SELECT coalesce(sum(uses > 0), 0) FROM trajectories r WHERE r.grp = s.session AND "
+      "r.purpose = 3) FROM (SELECT * FROM sessions WHERE (?1 IS NULL OR tenant = "
       "?1) AND (?2 = 0 OR closed_ms = 0) ORDER BY session DESC LIMIT ?3) s LEFT JOIN session_turns "
       "t ON t.session = s.session GROUP BY s.session ORDER BY s.session DESC",
       [&](Statement& row) -> Status {
@@ -33,6 +36,9 @@ Result<std::vector<SessionRow>> SessionReader::List(const SessionFilter& filter,
         one.questions = row.Uint(2);
         one.tokens = row.Uint(3);
         one.finished_ms = row.Int(4);
+        one.signals = row.Uint(5);
+        if (!row.IsNull(6)) one.reward = row.Double(6);
+        one.used = row.Uint(7);
         rows.push_back(std::move(one));
         return Ok();
       },
@@ -42,6 +48,40 @@ Result<std::vector<SessionRow>> SessionReader::List(const SessionFilter& filter,
 
 Result<StoredSession> SessionReader::Read(uint64_t number) {
   return ReadStoredSession(*db_, number);
+}
+
+Result<std::vector<v1::Signal>> SessionReader::Signals(uint64_t number) {
+  std::vector<v1::Signal> signals;
+  BodyCodec codec;
+  TM_RETURN_IF_ERROR(ForEachRow(
+      *db_, "SELECT body FROM signals WHERE session = ?1 ORDER BY at_ms",
+      [&](Statement& row) { return codec.Unpack(row.Bytes(0), signals.emplace_back()); }, number));
+  return signals;
+}
+
+Result<std::vector<SessionUse>> SessionReader::Uses(uint64_t number) {
+  std::vector<SessionUse> uses;
+  BodyCodec codec;
+  TM_RETURN_IF_ERROR(ForEachRow(
+      *db_,
+      "SELECT t.task, t.member, t.fate, t.fate_reason, t.reward, coalesce((SELECT max(step) FROM "
+      "uses u WHERE u.seq = t.seq AND u.abandoned = 0), 0), b.body FROM trajectories t JOIN bodies "
+      "b USING (seq) WHERE t.grp = ?1 AND t.purpose = 3 ORDER BY t.seq",
+      [&](Statement& row) -> Status {
+        SessionUse& use = uses.emplace_back();
+        use.task = row.Text(0);
+        use.member = static_cast<uint32_t>(row.Int(1));
+        use.fate = row.Text(2);
+        use.fate_reason = row.Text(3);
+        if (!row.IsNull(4)) use.reward = row.Double(4);
+        use.step = row.Uint(5);
+        v1::Trajectory trajectory;
+        TM_RETURN_IF_ERROR(codec.Unpack(row.Bytes(6), trajectory));
+        for (const v1::Turn& turn : trajectory.turns()) use.turns.push_back(turn.session_turn());
+        return Ok();
+      },
+      number));
+  return uses;
 }
 
 Result<StoredSession> ReadStoredSession(Database& db, uint64_t number) {

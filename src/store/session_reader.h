@@ -22,6 +22,19 @@ struct SessionRow {
   uint64_t questions = 0;
   uint64_t tokens = 0;      // sampled
   int64_t finished_ms = 0;  // of its last turn; 0: it has none
+  uint64_t signals = 0;
+  std::optional<double> reward{};  // of its trajectories; none: nothing was scored
+  uint64_t used = 0;               // of its trajectories, in a step
+};
+
+// A trajectory that a session gave, and what became of it.
+struct SessionUse {
+  std::string task;
+  uint32_t member = 0;
+  std::string fate, fate_reason;
+  std::optional<double> reward{};
+  uint64_t step = 0;            // that used it; 0: none
+  std::vector<uint32_t> turns;  // SessionTurn.turn
 };
 
 struct SessionFilter {
@@ -40,6 +53,9 @@ class SessionReader {
   Result<std::vector<SessionRow>> List(const SessionFilter& filter, size_t limit);
   // kNotFound: no such session.
   Result<StoredSession> Read(uint64_t number);
+  // What was said of it, in the order it was said.
+  Result<std::vector<v1::Signal>> Signals(uint64_t number);
+  Result<std::vector<SessionUse>> Uses(uint64_t number);
 
  private:
   explicit SessionReader(std::unique_ptr<Database> db);

@@ -71,8 +71,14 @@ struct PutSessionTurn {
   v1::SessionTurn turn;
 };
 
+// What a source says of a session that is stored. Key: session, turn, span, source, by; a later one
+// replaces it. kNotFound: no such session, or turn.
+struct PutSignal {
+  v1::Signal signal;
+};
+
 using StoreOp = std::variant<PutTrajectory, PutVerdict, PutFate, PutStep, PutGroup, PutGroupReport,
-                             ReserveVersion, PutCheckpoint, PutSession, PutSessionTurn>;
+                             ReserveVersion, PutCheckpoint, PutSession, PutSessionTurn, PutSignal>;
 
 struct StoreDone {
   uint64_t tag = 0;

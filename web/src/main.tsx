@@ -14,11 +14,12 @@ import { Faults } from "./views/faults";
 import { Fleet, lostText } from "./views/fleet";
 import { Gateway } from "./views/gateway";
 import { Overview } from "./views/overview";
+import { Sessions } from "./views/sessions";
 import { Tasks } from "./views/tasks";
 import { Timeline } from "./views/timeline";
 import { Tools } from "./views/tools";
 
-const VIEWS = ["overview", "fleet", "gateway", "timeline", "episodes", "tools", "tasks", "faults", "compare", "config"];
+const VIEWS = ["overview", "fleet", "gateway", "timeline", "episodes", "sessions", "tools", "tasks", "faults", "compare", "config"];
 
 function TokenForm(props: { error: string }) {
   const [value, setValue] = useState("");
@@ -109,7 +110,13 @@ function Shell(props: { run: string; runs: Json[]; about: Json }) {
   const route = useRoute();
   const live = useFollow(props.run);
   const fleet = useApi(isExport ? null : `/api/runs/${props.run}/fleet?limit=1`, useEvery(5000)).data;
-  const shown = (name: string) => (name === "fleet" ? fleet?.many : name === "gateway" ? props.about.gateway && props.run === props.about.default_run : name !== "compare" || !isExport);
+  const sessions = useApi(isExport ? null : `/api/runs/${props.run}/sessions?limit=1`, useEvery(5000)).data;
+  const shown = (name: string) => {
+    if (name === "fleet") return fleet?.many;
+    if (name === "gateway") return props.about.gateway && props.run === props.about.default_run;
+    if (name === "sessions") return sessions?.sessions.length > 0;
+    return name !== "compare" || !isExport;
+  };
   const entry = props.runs.find((r) => r.name === props.run);
   const state = live.state || entry?.state || "";
   const view = route.view === "groups" ? "episodes" : VIEWS.includes(route.view) ? route.view : "overview";
@@ -168,6 +175,8 @@ function Shell(props: { run: string; runs: Json[]; about: Json }) {
           <Timeline run={props.run} runs={props.runs} />
         ) : view === "episodes" ? (
           <Episodes run={props.run} route={route} />
+        ) : view === "sessions" ? (
+          <Sessions run={props.run} route={route} />
         ) : view === "tools" ? (
           <Tools run={props.run} />
         ) : view === "tasks" ? (

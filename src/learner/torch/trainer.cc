@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "learner/gradient_watch.h"
+#include "learner/kl_bound.h"
 #include "learner/minibatch.h"
 #include "learner/staleness.h"
 #include "learner/step_batch.h"
@@ -49,7 +50,8 @@ class Trainer::Impl {
                                    options.recompute}),
         reference_(std::move(reference)),
         optimizer_(options.adamw),
-        watch_(options.spike_factor) {}
+        watch_(options.spike_factor),
+        kl_bound_(options.kl_max, options.objective.kl_coefficient) {}
 
   Result<TrainReport> Train(const v1::Batch& batch);
   Status Restore(const NamedTensors& parameters, const NamedTensors& value_head,
@@ -99,6 +101,7 @@ class Trainer::Impl {
   AdamW optimizer_;
   GradientWatch watch_;
   TrainerProgress progress_;
+  const KlBound kl_bound_;
   RankGroup* ranks_ = nullptr;  // null: alone
   RankSums rank_sums_;
 
@@ -285,6 +288,7 @@ void Trainer::Impl::FinishMetrics(const StepBatch& step, double seconds) {
   metrics["sequence_tokens"] = tokens;
   metrics["tokens_per_second"] = seconds > 0 ? tokens * options_.epochs / seconds : 0;
   sums_.AddMetrics(options_.objective, metrics);
+  if (options_.kl_max > 0) metrics["kl_coefficient"] = options_.objective.kl_coefficient;
   metrics["ess"] = EffectiveSampleSize(log_ratios_);
   const MismatchStats all = MeasureMismatch(log_ratios_), fresh = MeasureMismatch(differences_);
   metrics["mismatch"] = all.mean;
@@ -324,6 +328,8 @@ Result<TrainReport> Trainer::Impl::Train(const v1::Batch& batch) {
   }
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
   FinishMetrics(step, took.count());
+  double& weight = options_.objective.kl_coefficient;  // the same on every rank, as the metrics
+  if (reference_ != nullptr) weight = kl_bound_.Next(weight, report_.metrics["kl"]);
   ++progress_.steps;
   progress_.gradient_norms = watch_.Save();
   return std::move(report_);

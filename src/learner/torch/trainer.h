@@ -31,7 +31,10 @@ struct TrainerOptions {
   CreditConfig credit;
   LearningRateSchedule schedule;  // by step
   AdamWOptions adamw;
-  double grad_clip = 1.0;            // largest norm of a gradient; 0: off
+  double grad_clip = 1.0;  // largest norm of a gradient; 0: off
+  // Bound on the KL divergence to the reference: above it the weight of the KL term doubles with
+  // every step, below half of it it falls back to the objective's; 0: none
+  double kl_max = 0;
   int64_t microbatch_tokens = 8192;  // the decoder runs on at once
   uint32_t minibatches = 1;          // parts of a batch with an update each
   uint32_t epochs = 1;               // times a batch is gone through

@@ -47,8 +47,14 @@ Result<TrainerOptions> OptionsFrom(const RunConfig& config) {
   for (const std::string& option : learner.options) {
     TM_RETURN_IF_ERROR(ApplyOption(options.objective, option));
   }
+  if (config.live.on && config.live.kl_coefficient > 0) {
+    if (options.objective.kl == KlKind::kNone) options.objective.kl = KlKind::kK3;
+    options.objective.kl_coefficient = config.live.kl_coefficient;
+    options.kl_max = config.live.kl_max;
+  }
   TM_RETURN_IF_ERROR(ValidateObjective(options.objective).WithContext("learner.objective"));
-  if (config.rollout.group_size == 1 && ComparesWithinGroup(options.objective.advantage)) {
+  if (config.batch_episodes() > 0 && config.rollout.group_size == 1 &&
+      ComparesWithinGroup(options.objective.advantage)) {
     return Invalid("rollout.group_size: 1 with the objective " + learner.objective +
                    ", which compares the episodes of a group with each other: every advantage "
                    "would be 0; use 2 or more, or an objective that does not compare (vtrace, or "

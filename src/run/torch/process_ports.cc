@@ -24,6 +24,8 @@
 namespace tidemill {
 namespace {
 
+constexpr uint32_t kLivePort = 8000;
+
 ToolExecutorOptions ToolExecutorOptionsFrom(const RunConfig& config, int slots) {
   ToolExecutorOptions options;
   options.tools = ToolOptionsFrom(config);
@@ -38,6 +40,10 @@ ToolExecutorOptions ToolExecutorOptionsFrom(const RunConfig& config, int slots) 
 Status ProcessPorts::Open(RunStart& start) {
   const Roles& here = request_.roles;
   if (!request_.worker.empty()) worker_ = request_.worker;
+  if (config_.live.on && !alone()) {
+    return Invalid("live.on: only `tidemill train` learns from sessions, not a fleet of workers");
+  }
+  if (config_.live.on && config_.gateway.port == 0) config_.gateway.port = kLivePort;
   start.secret = NewSecret();
   if (here.learner || here.rollout) {
     TM_ASSIGN_OR_RETURN(config_.model.device, DeviceOf(config_));
@@ -70,7 +76,9 @@ Status ProcessPorts::Open(RunStart& start) {
 
 Status ProcessPorts::OpenTasks() {
   TM_ASSIGN_OR_RETURN(blobs_, OpenFileBlobs(request_.directory->blobs_path()));
-  TM_ASSIGN_OR_RETURN(train_tasks_, ReadTaskFile(config_.tasks.train));
+  if (!config_.tasks.train.empty()) {
+    TM_ASSIGN_OR_RETURN(train_tasks_, ReadTaskFile(config_.tasks.train));
+  }
   if (!config_.tasks.eval.empty()) {
     TM_ASSIGN_OR_RETURN(eval_tasks_, ReadTaskFile(config_.tasks.eval));
     if (config_.tasks.eval_limit > 0 && eval_tasks_.size() > config_.tasks.eval_limit) {
@@ -127,6 +135,9 @@ Status ProcessPorts::OpenStore(RunStart& start) {
   TM_ASSIGN_OR_RETURN(auto outcomes, db->Apply(ops));
   TM_RETURN_IF_ERROR(outcomes[0].status);
   start.version = outcomes[0].version;
+  if (config_.live.on && request_.train) {
+    TM_ASSIGN_OR_RETURN(earlier_live_, LiveRun::Load(*db, clock_));
+  }
   store_ = std::make_unique<StoreThread>(std::move(db), clock_);
   for (StorePort** port : {&ports_.dispatcher_store, &ports_.replay_store, &ports_.learner_store}) {
     clients_.push_back(store_->NewClient(kStoreClientCapacity));
@@ -209,10 +220,17 @@ Status ProcessPorts::OpenGateway(const RunStart& start) {
   use.listens = config_.gateway.port != 0 && !evaluates && request_.metrics != nullptr;
   if (!use.listens && !config_.agent.used()) return Ok();
   EpisodeRecorder* episodes = nullptr;
+  if (earlier_live_) {
+    use.recorder = [this](const ServedPolicy& policy) { return OpenLive(policy); };
+  }
   if (config_.agent.used()) {
-    use.recorder = [&](const ServedPolicy& policy) -> Result<std::unique_ptr<TurnRecorder>> {
-      auto made = EpisodeRecorder::Make(policy, clock_, config_.agent.slots,
-                                        std::make_unique<PlainRecorder>(policy));
+    use.recorder = [&, others = use.recorder](
+                       const ServedPolicy& policy) -> Result<std::unique_ptr<TurnRecorder>> {
+      std::unique_ptr<TurnRecorder> other = std::make_unique<PlainRecorder>(policy);
+      if (others) {
+        TM_ASSIGN_OR_RETURN(other, others(policy));
+      }
+      auto made = EpisodeRecorder::Make(policy, clock_, config_.agent.slots, std::move(other));
       if (!made.ok()) return made.status();
       episodes = made->get();
       return std::unique_ptr<TurnRecorder>(std::move(*made));
@@ -235,6 +253,21 @@ Status ProcessPorts::OpenAgents(EpisodeRecorder& episodes) {
                                                    episodes, blobs_.get(), clock_));
   ports_.agents = agents_.get();
   return Ok();
+}
+
+Result<std::unique_ptr<TurnRecorder>> ProcessPorts::OpenLive(const ServedPolicy& policy) {
+  LiveOptions options;
+  options.idle = config_.live.idle;
+  LiveLearning learning;
+  learning.bus = ports_.bus;
+  learning.signals.train = true;
+  learning.signals.window = config_.live.window;
+  learning.signals.others_min = config_.live.compare_min;
+  TM_ASSIGN_OR_RETURN(std::unique_ptr<LiveRun> live,
+                      LiveRun::Join(*store_, *earlier_live_, policy, clock_, options, learning));
+  *earlier_live_ = {};
+  live_ = live.get();
+  return std::unique_ptr<TurnRecorder>(std::move(live));
 }
 
 Status ProcessPorts::OpenTools() {
@@ -317,10 +350,16 @@ std::map<std::string, double> ProcessPorts::Levels() const {
           {"grade_slots", static_cast<double>(tools_->slots(ToolLane::kGrade))}};
 }
 
+std::vector<const CounterSet*> ProcessPorts::counters() const {
+  if (live_ == nullptr) return {};
+  return {&live_->counters()};
+}
+
 void ProcessPorts::Sink(MetricSink& sink) const {
   if (tools_) SinkBoxes(tools_->pool().stats(), sink);
   if (request_.fleet != nullptr) SinkBus(request_.fleet->Stats(), sink);
   if (gateway_) gateway_->Sink(sink);
+  if (live_ != nullptr) live_->Sink(sink);
 }
 
 std::vector<std::string> ProcessPorts::own_topics() const {

@@ -14,6 +14,7 @@
 #include "core/threads.h"
 #include "engine/torch/torch_engine.h"
 #include "learner/torch/trainer_thread.h"
+#include "live/live_run.h"
 #include "model/tokenizer.h"
 #include "model/torch/model.h"
 #include "reward/scorer_port.h"
@@ -39,6 +40,7 @@ class ProcessPorts final : public PortHost {
   const Ports& ports() const override { return ports_; }
   std::vector<Use> Usage() const override;
   std::map<std::string, double> Levels() const override;
+  std::vector<const CounterSet*> counters() const override;
   void Sink(MetricSink& sink) const override;
   std::string GatewayFigures() const override {
     return gateway_ ? gateway_->gateway().FiguresJson() : "";
@@ -60,6 +62,7 @@ class ProcessPorts final : public PortHost {
   Status OpenEngine(RunStart& start);
   Status OpenGateway(const RunStart& start);
   Status OpenAgents(EpisodeRecorder& episodes);
+  Result<std::unique_ptr<TurnRecorder>> OpenLive(const ServedPolicy& policy);
   Status OpenTrainer(const RunStart& start);
   Status OpenTools();
   Status OpenScorers();
@@ -91,7 +94,9 @@ class ProcessPorts final : public PortHost {
   WeightPublisher* publisher_ = nullptr;   // the channel, of the learner of a fleet
   std::unique_ptr<WeightsWatch> follows_;  // of a rollout worker: the learner's weights
   std::unique_ptr<EngineThread> engine_;
-  Metrics own_metrics_;                   // of a gateway whose figures nobody asks for
+  Metrics own_metrics_;                           // of a gateway whose figures nobody asks for
+  std::optional<LiveRun::Earlier> earlier_live_;  // with live.on
+  LiveRun* live_ = nullptr;               // the gateway's; null: sessions are not learned from
   std::unique_ptr<GatewayHost> gateway_;  // where the policy is served
   std::unique_ptr<AgentRunner> agents_;   // where the agent is a program
   std::unique_ptr<ToolExecutor> tools_;

@@ -70,7 +70,7 @@ function tokensOf(turn: Json): Token[] {
   return turn.tokens.map((text: string, i: number) => ({ text, logprob: turn.logprobs[i] ?? null, version: version[i] ?? null }));
 }
 
-function Tokens(props: { turn: Json; colours: string; base: number }) {
+export function Tokens(props: { turn: Json; colours: string; base: number }) {
   const tokens = useMemo(() => tokensOf(props.turn), [props.turn]);
   if (props.colours === "plain") return <Code text={tokens.map((t) => t.text).join("")} />;
   return (

@@ -1,0 +1,108 @@
+// From signals to what is learned: keeps what was said of each session, scores its trajectories
+// once it is closed, and gives those with a score and a baseline to training. No I/O, no clock, no
+// threads: only what is durable comes in.
+//
+//   Settled(session, trajectories), Put(signal) -> LiveLessons: verdicts to store, samples to train
+//
+// Each kind of source is a scorer ("live.program", "live.person", "live.judge") whose version rises
+// with what it says; the most trusted kind that spoke decides. A later signal changes the verdict
+// in place.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "live/live_baseline.h"
+#include "proto/session.pb.h"
+#include "proto/tidemill.pb.h"
+#include "store/run_db.h"
+
+namespace tidemill {
+
+struct SignalOptions {
+  bool train = false;              // samples are wanted; false: only verdicts
+  size_t window = 64;              // sessions of a class that a baseline is taken over
+  size_t others_min = 4;           // a trajectory waits until so many others have a reward
+  size_t max_sessions = 100'000;   // in memory; above it the oldest are forgotten
+  size_t max_tokens = 50'000'000;  // of trajectories that wait for a signal
+};
+
+// What follows from a change.
+struct LiveLessons {
+  std::vector<v1::Verdict> verdicts{};
+  std::vector<v1::Sample> samples{};
+};
+
+// The score of a session and of its turns, from its signals alone.
+struct SessionScore {
+  bool any = false;  // false: nothing was said
+  double session = 0;
+  std::map<uint32_t, double> turns{};  // those with a score of their own
+  std::vector<v1::RewardPart> parts{};
+};
+SessionScore ScoreSession(const std::vector<v1::Signal>& signals);
+
+// Not thread-safe.
+class LiveSignals {
+ public:
+  explicit LiveSignals(const SignalOptions& options)
+      : options_(options), baseline_(options.window) {}
+
+  // What an earlier process left.
+  LiveLessons Restore(const LiveState& state);
+  // The session was closed, and this is what it gave.
+  LiveLessons Settled(const v1::Session& session, std::vector<v1::Trajectory> trajectories);
+  // The number a new signal gets: one above the last of the same source on the same thing, whether
+  // that became durable or not.
+  uint32_t NextRevision(const v1::Signal& signal);
+  // It is durable.
+  LiveLessons Put(const v1::Signal& signal);
+  // Nothing of the session is kept, or trained on, from here on.
+  void Forget(uint64_t session);
+
+  std::vector<v1::Signal> SignalsOf(uint64_t session) const;
+  const LiveBaseline& baseline() const { return baseline_; }
+  uint64_t signals() const { return signals_; }
+  uint64_t revised() const { return revised_; }
+  // Trajectories that wait, for a signal or for others to be compared with.
+  size_t unsignalled() const { return unsignalled_; }
+  size_t uncompared() const { return uncompared_.size(); }
+
+ private:
+  using SignalKey = std::tuple<uint32_t, uint32_t, uint32_t, std::string, std::string>;
+  struct Part {
+    v1::Trajectory trajectory;  // its turns have ids until it was sent
+    uint64_t tokens = 0;        // that are kept; 0: it was sent, or used by an earlier process
+  };
+  struct Entry {
+    std::map<SignalKey, v1::Signal> signals;
+    std::map<SignalKey, uint32_t> revisions;
+    LiveBaseline::Class of;
+    std::vector<Part> parts;
+  };
+
+  static SignalKey KeyOf(const v1::Signal& signal);
+  void AddPart(Entry& entry, v1::Trajectory trajectory, bool usable);
+  // Verdicts and samples of the session as it is now.
+  void Score(uint64_t session, Entry& entry, LiveLessons& lessons);
+  void Send(uint64_t session, Entry& entry, const SessionScore& score, LiveLessons& lessons);
+  // Those of the class that had too few others.
+  void SendWaiting(const LiveBaseline::Class& of, LiveLessons& lessons);
+  void Bound();
+
+  const SignalOptions options_;
+  LiveBaseline baseline_;
+  std::map<uint64_t, Entry> sessions_;
+  std::set<std::pair<LiveBaseline::Class, uint64_t>> uncompared_;
+  uint64_t tokens_ = 0;
+  uint64_t signals_ = 0, revised_ = 0;
+  size_t unsignalled_ = 0;
+};
+
+}  // namespace tidemill

@@ -1,0 +1,54 @@
+// Trajectories of sessions that wait for a batch, the oldest first. They have no group and no
+// credit: each brings what it is compared with (v1::LiveCredit) and is used once.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "proto/tidemill.pb.h"
+
+namespace tidemill {
+
+// Not thread-safe.
+class LivePool {
+ public:
+  explicit LivePool(size_t capacity) : capacity_(capacity) {}
+
+  enum class Put {
+    kNew,
+    kRevised,  // it waits here: its verdict and credit were replaced
+    kKnown,    // it was used or dropped before, or there is nothing to revise
+  };
+  // With turns: a trajectory that may be used. Without: a new verdict for one that was put before.
+  Put Add(v1::Sample sample);
+  // Above the capacity the oldest leaves, for good.
+  std::optional<v1::Sample> Overflow();
+  // Those for which `drop` says so leave for good.
+  std::vector<v1::Sample> Drop(const std::function<bool(const v1::Sample&)>& drop);
+  // The `count` oldest, for good; there must be as many.
+  std::vector<v1::Sample> Take(size_t count);
+
+  size_t size() const { return waiting_.size(); }
+
+ private:
+  static std::string KeyOf(const v1::TrajectoryId& id);
+  v1::Sample Remove(std::map<uint64_t, v1::Sample>::iterator it);
+
+  const size_t capacity_;
+  uint64_t next_ = 0;
+  std::map<uint64_t, v1::Sample> waiting_;  // in the order they came
+  std::unordered_map<std::string, uint64_t> places_;
+  // The newest that left: a revision of one may still be on its way.
+  std::unordered_set<std::string> left_;
+  std::deque<std::string> left_order_;
+};
+
+}  // namespace tidemill

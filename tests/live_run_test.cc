@@ -1,0 +1,215 @@
+// A run that learns from the sessions it serves, and is killed while clients use it.
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <atomic>
+#include <cstdlib>
+#include <map>
+#include <optional>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "core/mutex.h"
+#include "core/random.h"
+#include "core/test_kit.h"
+#include "store/run_db.h"
+#include "store/session_reader.h"
+#include "store/sqlite.h"
+#include "tests/line_fixture.h"
+
+namespace tidemill {
+namespace {
+
+using Body = nlohmann::json;
+
+// The answer to a POST; none: the server is away, or died before it answered.
+std::optional<Body> Post(int port, const std::string& path, const Body& body) {
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  std::string answer;
+  const timeval patience{20, 0};
+  setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+  if (connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0) {
+    const std::string text = body.dump();
+    const std::string request = "POST " + path +
+                                " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+                                "Content-Length: " +
+                                std::to_string(text.size()) + "\r\n\r\n" + text;
+    if (send(fd, request.data(), request.size(), MSG_NOSIGNAL) ==
+        static_cast<ssize_t>(request.size())) {
+      char part[4096];
+      for (ssize_t n; (n = recv(fd, part, sizeof part, 0)) > 0;) {
+        answer.append(part, static_cast<size_t>(n));
+      }
+    }
+  }
+  close(fd);
+  const size_t at = answer.find("\r\n\r\n");
+  if (answer.rfind("HTTP/1.1 200", 0) != 0 || at == std::string::npos) return std::nullopt;
+  Body json = Body::parse(answer.substr(at + 4), nullptr, false);
+  if (!json.is_object()) return std::nullopt;
+  return json;
+}
+
+// People who ask, and say what they think of the answers, until they are told to stop.
+class Crowd {
+ public:
+  explicit Crowd(int port) : port_(port) {
+    for (uint64_t who = 0; who < 4; ++who) {
+      threads_.emplace_back([this, who] { Use(who); });
+    }
+  }
+  ~Crowd() { Leave(); }
+  void Leave() {
+    stop_ = true;
+    for (std::thread& thread : threads_) thread.join();
+    threads_.clear();
+  }
+
+  std::set<std::string> answers;          // whose end a client saw
+  std::map<std::string, double> signals;  // that were acknowledged, by answer
+  uint64_t lost = 0;                      // requests without an answer
+
+ private:
+  void Use(uint64_t who) {
+    Random random(MixHash(77, who));
+    for (uint64_t session = 0; !stop_; ++session) {
+      const std::string name = "c" + std::to_string(who) + "-" + std::to_string(session);
+      const uint64_t turns = 1 + random.Below(2);
+      for (uint64_t turn = 0; turn < turns && !stop_; ++turn) {
+        const auto answer = Post(port_, "/s/" + name + "/v1/completions",
+                                 {{"model", "m"}, {"prompt", "int f" + name}, {"max_tokens", 6}});
+        MutexLock lock(mutex_);
+        if (!answer) {
+          ++lost;
+          std::this_thread::sleep_for(milliseconds(20));  // the server is being started
+          continue;
+        }
+        ids_[who] = answer->at("id");
+        answers.insert(ids_[who]);
+      }
+      if (ids_[who].empty()) continue;
+      const double score = static_cast<double>(random.Below(5)) / 2 - 1;
+      const auto said =
+          Post(port_, "/v1/feedback", {{"id", ids_[who]}, {"score", score}, {"end", true}});
+      MutexLock lock(mutex_);
+      if (said) signals[ids_[who]] = score;
+      ids_[who].clear();
+    }
+  }
+
+  const int port_;
+  std::atomic<bool> stop_{false};
+  Mutex mutex_;
+  std::array<std::string, 4> ids_;
+  std::vector<std::thread> threads_;
+};
+
+class LiveRunTest : public LineTest {
+ protected:
+  static std::string Words(const std::string& name, int port) {
+    return Train(name,
+                 "--set tasks.train= --set live.on=true --set live.batch=4 --set "
+                 "live.compare_min=2 --set live.idle=2s --set run.steps=1000000 --set "
+                 "learner.checkpoint_every_steps=3 --set staleness.hard_max_steps=50 --set "
+                 "gateway.port=" +
+                     std::to_string(port));
+  }
+  static bool Listens(int port) {
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<uint16_t>(port));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    const bool there = connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
+    close(fd);
+    return there;
+  }
+  static std::string IdOf(const std::string& answer) {
+    return "req_" + answer.substr(answer.find('-') + 1);
+  }
+  // No acknowledged turn or signal is lost, none is in two trajectories, none was used twice.
+  static void CheckRun(const std::string& name, const Crowd& crowd) {
+    const std::string path = folder_ + "/runs/" + name + "/run.db";
+    auto reader = SessionReader::Open(path).value();
+    const auto rows = reader->List({}, 1'000'000).value();
+    std::map<std::string, std::pair<uint64_t, uint32_t>> stored;
+    for (const SessionRow& row : rows) {
+      const StoredSession session = reader->Read(row.session.number()).value();
+      EXPECT_TRUE(session.damage.empty()) << session.damage;
+      for (const v1::SessionTurn& turn : session.turns) {
+        EXPECT_TRUE(
+            stored.emplace(turn.request_id(), std::pair(turn.session(), turn.turn())).second);
+      }
+    }
+    for (const std::string& answer : crowd.answers) EXPECT_TRUE(stored.contains(IdOf(answer)));
+    RealClock clock;
+    auto db = RunDb::Open(path, clock).value();
+    const LiveState state = db->LoadLive(1'000'000).value();
+    std::map<std::pair<uint64_t, uint32_t>, double> said;
+    for (const v1::Signal& signal : state.signals) {
+      said[{signal.session(), signal.turn()}] = signal.score();
+    }
+    for (const auto& [answer, score] : crowd.signals) {
+      const auto it = said.find(stored.at(IdOf(answer)));
+      ASSERT_TRUE(it != said.end()) << "the signal on " << answer << " was lost";
+      EXPECT_EQ(it->second, score);
+    }
+    std::set<std::pair<uint64_t, uint32_t>> in_trajectories;
+    for (const StoredLive& live : state.trajectories) {
+      for (const v1::Turn& turn : live.trajectory.turns()) {
+        EXPECT_TRUE(in_trajectories.emplace(live.session.number(), turn.session_turn()).second)
+            << "turn " << turn.session_turn() << " of session " << live.session.number()
+            << " is in two trajectories";
+      }
+    }
+    Database::Options options;
+    options.mode = Database::Mode::kRead;
+    auto raw = Database::Open(path, options).value();
+    EXPECT_EQ(
+        raw->Integer("SELECT count(*) FROM (SELECT seq FROM uses WHERE abandoned = 0 GROUP BY "
+                     "seq HAVING count(*) > 1)")
+            .value(),
+        0);
+    EXPECT_EQ(raw->Integer("SELECT count(*) FROM trajectories WHERE uses > 1").value(), 0);
+    EXPECT_GT(raw->Integer("SELECT count(*) FROM uses WHERE abandoned = 0").value(), 0);
+  }
+};
+
+// TIDEMILL_KILLS: how often.
+TEST_F(LiveRunTest, KilledUnderLoadItLosesNoAcknowledgedTurnAndTrainsNoneTwice) {
+  const char* wanted = std::getenv("TIDEMILL_KILLS");
+  const int kills = wanted != nullptr ? std::atoi(wanted) : 3;
+  const int port = FreePort();
+  const std::string log = folder_ + "/log";
+  Random random(5);
+  auto program = std::make_unique<BackgroundProgram>(
+      Words("killed", port), BackgroundProgram::Files{log, folder_ + "/out"});
+  Crowd crowd(port);
+  const std::string again =
+      "--log-level warn train --json --no-web --resume " + folder_ + "/runs/killed";
+  for (int kill = 0; kill < kills; ++kill) {
+    ASSERT_TRUE(Eventually([&] { return Listens(port); }, 2 * kPatience)) << TextOf(log);
+    std::this_thread::sleep_for(milliseconds(100 + random.Below(1500)));
+    EXPECT_EQ(program->Stop(SIGKILL), 128 + SIGKILL);
+    program =
+        std::make_unique<BackgroundProgram>(again, BackgroundProgram::Files{log, folder_ + "/out"});
+  }
+  ASSERT_TRUE(Eventually([&] { return Listens(port); }, 2 * kPatience)) << TextOf(log);
+  std::this_thread::sleep_for(milliseconds(3000));  // some steps without a kill
+  crowd.Leave();
+  EXPECT_EQ(program->Stop(SIGTERM), 0) << TextOf(log);
+  EXPECT_GT(crowd.answers.size(), 10u);
+  EXPECT_GT(crowd.signals.size(), 3u);
+  CheckRun("killed", crowd);
+}
+
+}  // namespace
+}  // namespace tidemill
