@@ -62,6 +62,11 @@ class NaivePort final : public StorePort {
     for (const auto& [number, leaf] : session.turns()) {
       const std::vector<TokenId> all = session.TokensOf(number, true);
       v1::Trajectory& branch = branches.emplace_back();
+      branch.mutable_id()->set_task("session-" + std::to_string(record.number()));
+      branch.mutable_id()->set_group(record.number());
+      branch.mutable_id()->set_member(static_cast<uint32_t>(branches.size() - 1));
+      branch.mutable_id()->set_attempt(std::max(1u, record.closes()));
+      branch.set_purpose(v1::PURPOSE_LIVE);
       size_t end = 0;
       bool last = true;
       for (const auto& [other, turn] : session.turns()) {
