@@ -160,7 +160,12 @@ class Siege {
   // `loopback`: the boxes are those of agents.
   Siege(bool cgroups, const Outside& outside, bool loopback = false)
       : cgroups_(cgroups), loopback_(loopback), programs_(Programs()) {
-    for (const HostileProgram& program : programs_) attacks_.emplace_back(program, outside);
+    for (HostileProgram& program : programs_) {
+      if (loopback && program.file.ends_with(".c")) {
+        program.text = "#define AGENTS_BOX 1\n" + program.text;
+      }
+      attacks_.emplace_back(program, outside);
+    }
   }
 
   std::string Run(const std::vector<Kind>& kinds) {
