@@ -372,7 +372,9 @@ class Simulation {
     for (const auto& [id, entry] : store_.durable().groups) {
       if (entry.lease.purpose() != v1::PURPOSE_TRAIN || !entry.report) continue;
       uses += store_.UsesOf(id);
-      accepted += entry.report->accepted() > 0 || store_.UsesOf(id) > 0;
+      // Reported twice: it was accepted first and paid, and dropped later, by a second look say.
+      accepted += entry.report->accepted() > 0 || store_.UsesOf(id) > 0 ||
+                  entry.report->revision() > 1;
     }
     const uint64_t paid = accepted * UsesPaid(draw_.buffer);
     if (uses > paid) {
