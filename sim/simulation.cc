@@ -372,9 +372,8 @@ class Simulation {
     for (const auto& [id, entry] : store_.durable().groups) {
       if (entry.lease.purpose() != v1::PURPOSE_TRAIN || !entry.report) continue;
       uses += store_.UsesOf(id);
-      // Reported twice: it was accepted first and paid, and dropped later, by a second look say.
-      accepted += entry.report->accepted() > 0 || store_.UsesOf(id) > 0 ||
-                  entry.report->revision() > 1;
+      const bool paid_first = entry.report->revision() > 1;  // dropped by a second look, say
+      accepted += entry.report->accepted() > 0 || store_.UsesOf(id) > 0 || paid_first;
     }
     const uint64_t paid = accepted * UsesPaid(draw_.buffer);
     if (uses > paid) {
