@@ -129,6 +129,7 @@ def use(url, seed, sessions, out, shuffled):
             reply = client.chat.completions.create(model="policy", messages=messages, max_tokens=16)
             text = reply.choices[0].message.content
             messages.append({"role": "assistant", "content": text})
+            time.sleep(rng.uniform(0.05, 0.15))  # reading
             happy = text == answers[liked[kind]]
             happy_count += happy
             last = turn + 1 == asked

@@ -57,8 +57,10 @@ Result<LiveState> RunDb::LoadLive(size_t max) {
         return Ok();
       },
       max));
-  const uint64_t oldest =
-      state.trajectories.empty() ? UINT64_MAX : state.trajectories.front().session.number();
+  uint64_t oldest = UINT64_MAX;  // sessions do not close in the order they began
+  for (const StoredLive& live : state.trajectories) {
+    oldest = std::min(oldest, live.session.number());
+  }
   TM_RETURN_IF_ERROR(ForEachRow(
       *db_,
       "SELECT body FROM signals WHERE session >= ?1 OR session IN (SELECT session FROM sessions "

@@ -120,6 +120,46 @@ TEST_F(SessionStore, ADamagedTurnEndsTheTurnsOfItsSession) {
   EXPECT_THAT(state->sessions[0].damage, HasSubstr("turn 2"));
 }
 
+v1::Signal SampleSignal(uint64_t session, uint32_t turn, double score) {
+  v1::Signal signal;
+  signal.set_session(session);
+  signal.set_turn(turn);
+  signal.set_source("person");
+  signal.set_score(score);
+  signal.set_revision(1);
+  return signal;
+}
+
+TEST_F(SessionStore, TheNewestSignalOfASourceStaysAndOnlyOnWhatIsThere) {
+  ASSERT_TRUE(Put(PutSession{SampleSession(1), {}}).ok());
+  EXPECT_EQ(Put(PutSignal{SampleSignal(2, 0, 1)}).code(), Code::kNotFound);
+  EXPECT_EQ(Put(PutSignal{SampleSignal(1, 3, 1)}).code(), Code::kNotFound);
+  EXPECT_EQ(Put(PutSignal{SampleSignal(1, 0, 2)}).code(), Code::kInvalid);
+  EXPECT_TRUE(Put(PutSignal{SampleSignal(1, 0, 1)}).ok());
+  EXPECT_TRUE(Put(PutSignal{SampleSignal(1, 0, -1)}).ok());
+  auto reader = SessionReader::Open(dir_ / "run.db").value();
+  const auto signals = reader->Signals(1).value();
+  ASSERT_EQ(signals.size(), 1u);
+  EXPECT_EQ(signals[0].score(), -1);
+  EXPECT_EQ(reader->List({}, 10)->at(0).signals, 1u);
+}
+
+TEST_F(SessionStore, SignalsComeBackWhicheverSessionClosedFirst) {
+  for (const uint64_t number : {2, 1}) {  // in the order they closed
+    v1::Session session = SampleSession(number);
+    session.set_closed_ms(5);
+    v1::Trajectory trajectory = SampleTrajectory(SampleId(number, 0));
+    trajectory.set_purpose(v1::PURPOSE_LIVE);
+    ASSERT_TRUE(Put(PutSession{session, {trajectory}}).ok());
+    ASSERT_TRUE(Put(PutSignal{SampleSignal(number, 0, 1)}).ok());
+  }
+  const auto state = db_->LoadLive(10);
+  ASSERT_TRUE(state.ok()) << state.status().message();
+  ASSERT_EQ(state->trajectories.size(), 2u);
+  EXPECT_TRUE(state->trajectories[0].usable);
+  EXPECT_EQ(state->signals.size(), 2u);
+}
+
 TEST(SessionSchema, ARunFromBeforeThereWereSessionsIsReadAndMigrated) {
   TemporaryDirectory dir;
   {
