@@ -8,7 +8,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 tidemill=${TIDEMILL:-build/release/tidemill}
 seed=${1:-1}
-sessions=${TIDEMILL_LIVE_SESSIONS:-1500}
+sessions=${TIDEMILL_LIVE_SESSIONS:-2000}
 out=build/live/$seed
 port=${TIDEMILL_LIVE_PORT:-8473}
 
@@ -59,7 +59,7 @@ fi
 say "1. A small policy that writes dates, times and names in any of four styles"
 "$python" examples/live.py prepare "$out" "$seed"
 "$tidemill" --log-level warn warmup "$out/demonstrations.jsonl" --from-config "$out/shape" --out "$out/warm" --seed "$seed" \
-  --batch-tokens 2048 --evaluate-every 200 --patience 2 --cuts 1 --max-steps 2000 --minutes 1.5 | tail -1
+  --batch-tokens 2048 --evaluate-every 200 --patience 2 --cuts 1 --max-steps 1600 --minutes 3 | tail -1
 
 say "2. $sessions sessions: the policy serves and learns at once"
 train learning
