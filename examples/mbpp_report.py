@@ -13,6 +13,8 @@ TRAINING, EVALUATION = 1, 2
 
 def rows(run, query):
     path = os.path.join("runs", run, "run.db")
+    if not os.path.exists(path):
+        raise SystemExit(f"{path}: no such file; the counts need evaluations before and after (BEFORE=1)")
     with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as db:
         return db.execute(query).fetchall()
 
