@@ -12,6 +12,7 @@
 #include "sim/live_learner.h"
 #include "sim/session_checks.h"
 #include "sim/sim_prompts.h"
+#include "sim/sim_release.h"
 
 namespace tidemill::sim {
 namespace {
@@ -43,7 +44,7 @@ class ClientWorld {
       : bug_(options.bug),
         world_(MixHash(options.seed, 0x636c69656e74), options.trace),
         bus_(world_.clock()),
-        store_(world_, kServer, {}, 1) {
+        store_(world_, kServer, {.forget_deletions = options.bug == Bug::kDeletedComesBack}, 1) {
     Random& random = world_.random();
     loss_ = random.Chance(0.5) ? 0 : 0.1 * random.Uniform();
     leave_ = random.Chance(0.5) ? 0 : 0.3 * random.Uniform();
@@ -52,15 +53,19 @@ class ClientWorld {
     again_ = random.Chance(0.5) ? 0 : 0.2 * random.Uniform();
     react_ = random.Chance(0.2) ? 0 : random.Uniform();
     TM_CHECK(bus_.Open(kLiveSamplesTopic, {.capacity = 1 + random.Below(20)}).ok());
+    deletions_left_ = random.Chance(0.5) ? 0 : static_cast<int>(1 + random.Below(3));
     crashes_left_ = random.Chance(0.3) ? 0 : static_cast<int>(1 + random.Below(5));
     const uint64_t clients = 1 + random.Below(3);
     for (uint64_t client = 0; client < clients; ++client) AddClient(client);
   }
 
   void Run(SimReport& report) {
+    release_ =
+        std::make_unique<SimRelease>(world_, store_, kClients, bug_ == Bug::kPinnedIsSwapped);
     StartServer();
     for (size_t i = 0; i < threads_.size(); ++i) Later(500, [this, i] { Act(i); });
     if (crashes_left_ > 0) Later(4000, [this] { Crash(); });
+    if (deletions_left_ > 0) Later(5000, [this] { Delete(); });
     MemoryBus* bus = &bus_;
     const bool ended = world_.Run(bus, world_.clock().Now() + std::chrono::hours(20),
                                   [this] { return AllDone(); });
@@ -71,7 +76,9 @@ class ClientWorld {
       report.client_turns += session.turns.size();
     }
     report.client_retries += retries_;
+    report.releases += release_->released();
     report.client_branches += edits_;
+    report.client_deletions += store_.durable().erased.size();
     report.crashes += crashes_;
     report.loop_steps += world_.steps();
     report.ok = !world_.verdict().failed();
@@ -145,11 +152,33 @@ class ClientWorld {
     if (crashes_left_ > 0) Later(8000, [this] { Crash(); });
   }
 
+  // Somebody wants a session gone, whatever it is doing, and whether the server runs or not.
+  void Delete() {
+    --deletions_left_;
+    if (deletions_left_ > 0) Later(5000, [this] { Delete(); });
+    if (ledger_.requests.empty()) return;
+    auto any = ledger_.requests.begin();
+    std::advance(any, static_cast<long>(world_.random().Below(ledger_.requests.size())));
+    const uint64_t number = any->second.number;
+    world_.Trace("session " + std::to_string(number) + " is deleted");
+    if (recorder_ != nullptr) (void)recorder_->Erase({.session = number});
+    store_.Erase(number);
+    for (auto& [id, request] : ledger_.requests) {
+      if (request.number != number) continue;
+      request.deleted = true;
+      for (const char* source : {"program", "person"}) signals_.acknowledged.erase({id, source});
+    }
+    for (Thread& thread : threads_) {
+      if (!thread.exact.empty() && ledger_.requests.at(thread.exact).deleted) thread.exact.clear();
+    }
+  }
+
   bool AllDone() {
     for (const Thread& thread : threads_) {
       if (!thread.answered || thread.questions_left > 0) return false;
     }
-    if (recorder_ == nullptr || crashes_left_ > 0 || !recorder_->Drained()) return false;
+    if (recorder_ == nullptr || crashes_left_ + deletions_left_ > 0 || !recorder_->Drained())
+      return false;
     if (reactions_left_ > 0 || !Learned()) return false;
     const auto& sessions = store_.durable().sessions;
     return std::all_of(sessions.begin(), sessions.end(),
@@ -177,6 +206,10 @@ class ClientWorld {
 
   void Post(const std::string& id) {
     if (recorder_ == nullptr) return Later(500, [this, id] { Post(id); });
+    if (ledger_.requests.at(id).deleted) {
+      --reactions_left_;
+      return;
+    }
     const char* source = world_.random().Chance(0.3) ? "program" : "person";
     const double score = static_cast<double>(world_.random().Below(9)) / 4 - 1;
     const WireJson body = {{"id", id}, {"score", score}, {"source", source}};
@@ -190,7 +223,9 @@ class ClientWorld {
     recorder_->TakeFeedback(
         {.tenant = tenant, .body = text, .session = "", .wall_ms = world_.clock().WallMs()},
         [this, key, score](const Result<std::string>& stored) {
-          if (stored.ok()) {
+          if (ledger_.requests.at(key.first).deleted) {
+            // Stored or not, it is gone.
+          } else if (stored.ok()) {
             signals_.acknowledged[key] = score;
             signals_.open.erase(key);
           } else {
@@ -283,6 +318,8 @@ class ClientWorld {
                                       .wall_ms = world_.clock().WallMs()});
     TM_CHECK(prompt.ok(), prompt.status().message());
     request.prompt = prompt->prompts[0];
+    request.number = prompt->session;
+    request.pin = release_->Pin(prompt->session);
     if (!thread.exact.empty() && !GoesOn(thread, request.prompt)) {
       world_.verdict().Fail("a conversation does not go on with the ids that were drawn");
     }
@@ -316,7 +353,8 @@ class ClientWorld {
     for (size_t n = 0; n < turn.output.ids.size(); ++n) {
       turn.output.logprobs.push_back(-static_cast<float>(++drawn_) / 65536.0f);
     }
-    turn.output.versions = {{1, static_cast<uint32_t>(turn.output.ids.size())}};
+    turn.output.versions =
+        release_->Draw(request.pin, static_cast<uint32_t>(turn.output.ids.size()));
     // Some answers are alike, but no two to the same question: which one a client goes on from
     // could not be told.
     uint64_t question = request.question;
@@ -370,7 +408,7 @@ class ClientWorld {
     if (world_.random().Chance(0.3)) {
       message["content"] = "\n" + message["content"].get<std::string>() + " \n";
     }
-    thread.exact = id;
+    thread.exact = request.deleted ? "" : id;
     if (world_.random().Chance(edit_ / 4)) {
       message["content"] = "rewritten " + id;
       thread.exact.clear();
@@ -387,6 +425,7 @@ class ClientWorld {
   std::unique_ptr<StorePort> port_;
   std::unique_ptr<LiveLearner> learner_;
   std::unique_ptr<LiveRecorder> recorder_;
+  std::unique_ptr<SimRelease> release_;
   ClientLedger ledger_;
   SignalLedger signals_;
   std::map<SignalLedger::Key, double> reacting_;  // posted, not answered
@@ -395,7 +434,7 @@ class ClientWorld {
   std::map<uint64_t, uint64_t> repeats_;  // a question asked again on purpose -> the one before
   std::set<uint64_t> said_ok_;
   double loss_, leave_, twice_, edit_, again_, react_;
-  int crashes_left_ = 0;
+  int crashes_left_ = 0, deletions_left_ = 0;
   int incarnation_ = 0;
   uint64_t next_question_ = 1, next_request_ = 0, drawn_ = 0;
   uint64_t crashes_ = 0, retries_ = 0, edits_ = 0;

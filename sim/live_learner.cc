@@ -67,6 +67,10 @@ void LiveLearner::Train() {
     v1::Sample sample;
     TM_CHECK(sample.ParseFromString(lease.body));
     (void)bus_.Ack(lease);
+    if (sample.trajectory().turns_size() == 0 && !sample.verdict().scored()) {
+      pool_.Forget(sample.trajectory().id().group());  // it was deleted
+      continue;
+    }
     const v1::LiveCredit& credit = sample.live();
     if (sample.trajectory().turns_size() > 0 &&
         (credit.turn_scores_size() != sample.trajectory().turns_size() || credit.others() == 0 ||

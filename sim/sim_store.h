@@ -20,6 +20,7 @@ namespace tidemill::sim {
 struct StoreFaults {
   bool acknowledge_before_sync = false;  // planted bug
   bool reuse_versions = false;           // planted bug: a crash forgets which versions were given
+  bool forget_deletions = false;         // planted bug: what comes for a deleted session is stored
   double slow_sync = 0.05;               // chance that a sync takes seconds
 };
 
@@ -50,6 +51,7 @@ struct SimDurable {
   std::map<std::string, std::set<uint64_t>> live_uses;  // steps, by LiveKey
   std::map<std::string, v1::Signal> signals;            // by what replaces what
   uint64_t live_steps = 0;
+  std::set<uint64_t> erased;  // sessions that were deleted
 };
 
 // A trajectory of a session: one session may be closed several times.
@@ -76,6 +78,8 @@ class SimStore {
   LiveState Live() const;
   // Nothing waits to be synced.
   bool idle() const { return queue_.empty() && !syncing_; }
+  // A session is deleted, with what it gave; durable at once, whether it is stored or under way.
+  void Erase(uint64_t session);
   // Verdicts that replaced another.
   uint64_t rescored() const { return rescored_; }
   bool Holds(const v1::TrajectoryId& id) const {

@@ -21,11 +21,13 @@ constexpr size_t kRememberTrajectories = 20'000;
 // In the order they are made; each uses those above.
 struct LiveRun::Parts {
   std::optional<RunDirectory> directory;  // none: the run's own process has it
+  std::string path;                       // then: where it is
   std::unique_ptr<StoreThread> store;     // null: as above
   std::unique_ptr<TemplatePromptBuilder> builder;
   std::unique_ptr<StorePort> client;
   std::unique_ptr<LiveRecorder> recorder;
   std::unique_ptr<LoopRunner> runner;
+  std::function<void(const std::string&)> forget_pages{};  // may be empty
 };
 
 LiveRun::LiveRun(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
@@ -99,6 +101,31 @@ void LiveRun::Abandoned(RecordedTurn turn, const Status& why) {
 void LiveRun::TakeFeedback(const FeedbackPost& post,
                            std::function<void(Result<std::string>)> answered) {
   parts_->recorder->TakeFeedback(post, std::move(answered));
+}
+
+Result<EraseReport> LiveRun::Erase(const EraseWhat& what) {
+  EraseWhat all = what;
+  all.under_way = parts_->recorder->Erase(what);
+  TM_ASSIGN_OR_RETURN(EraseReport report, EraseFromRun(path(), all));
+  parts_->recorder->Forget(report.erased.sessions);
+  if (!what.tenant.empty()) report.erased.tenants = {what.tenant};
+  if (parts_->forget_pages) {
+    for (const std::string& tenant : report.erased.tenants) parts_->forget_pages(tenant);
+  }
+  return report;
+}
+
+void LiveRun::OnErased(std::function<void(const std::string&)> forget) {
+  parts_->recorder->OnErased(forget);
+  parts_->forget_pages = std::move(forget);
+}
+
+void LiveRun::BelongsTo(const std::string& run_path) {
+  parts_->path = run_path;
+}
+
+const std::string& LiveRun::path() const {
+  return parts_->directory ? parts_->directory->path() : parts_->path;
 }
 
 void LiveRun::Sink(MetricSink& sink) const {
