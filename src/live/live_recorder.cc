@@ -219,7 +219,7 @@ Result<v1::Signal> LiveRecorder::SignalOf(const Feedback& feedback, const Feedba
   signal.set_span_from(feedback.span_from);
   signal.set_span_to(feedback.span_to);
   signal.set_source(feedback.source);
-  signal.set_by(feedback.by);
+  signal.set_by(redaction_ ? redaction_->CleanName(feedback.by) : feedback.by);
   signal.set_score(feedback.score);
   std::string remark = feedback.text;
   SecretSet secrets;

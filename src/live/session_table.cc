@@ -128,7 +128,7 @@ SessionTable::Entry& SessionTable::NewSession(const TurnQuestion& question, cons
   record.set_agent(CleanName(AgentName(question.headers)));
   record.set_trainable(question.tenant.consent == Consent::kTrain);
   record.set_started_ms(question.wall_ms);
-  record.set_task_class(TaskClass(question.headers));
+  record.set_task_class(CleanName(TaskClass(question.headers)));
   Entry& entry = sessions_[record.number()];
   if (!name.empty()) by_name_[{record.tenant(), name}] = record.number();
   entry.session = std::make_unique<Session>(std::move(record));
