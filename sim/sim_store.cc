@@ -175,6 +175,10 @@ Status SimStore::Keep(const PutSession& put) {
   if (durable_.erased.contains(put.session.number()) && !faults_.forget_deletions) {
     return NotFound("the session was deleted");
   }
+  if (durable_.erased.contains(put.session.number())) {
+    world_.verdict().Fail(put.trajectories.empty() ? "deleted data came back"
+                                                   : "deleted data reached a batch");
+  }
   durable_.sessions[put.session.number()].session = put.session;
   durable_.live.insert(durable_.live.end(), put.trajectories.begin(), put.trajectories.end());
   return Ok();
