@@ -9,6 +9,7 @@
 #include "core/topics.h"
 #include "live/live_recorder.h"
 #include "live/session_name.h"
+#include "sim/client_thread.h"
 #include "sim/live_learner.h"
 #include "sim/session_checks.h"
 #include "sim/sim_prompts.h"
@@ -19,24 +20,6 @@ namespace {
 
 constexpr ProcessId kServer = 0, kClients = 1;
 constexpr size_t kOthersMin = 1;
-
-// One line of a conversation. A client with two of them goes on from two places of one session.
-struct Thread {
-  std::string session;  // the header's; empty: the client names none
-  std::string speaker;  // makes its messages its own
-  WireJson history = WireJson::array();
-  int questions_left = 0;
-  // The question that is open.
-  uint64_t question = 0;
-  bool answered = true;
-  bool end = false;   // the session ends with it
-  bool lost = false;  // an answer did not arrive: the client knows that it sends again
-  int arriving = 0;   // answers that the server is done with and the client has not seen
-  int open_requests = 0;
-  int asked_in = 0;  // which incarnation of the server
-  // The next prompt must go on from this answer; empty: anything goes.
-  std::string exact;
-};
 
 class ClientWorld {
  public:
@@ -91,7 +74,7 @@ class ClientWorld {
     const uint64_t lines = random.Chance(0.6) ? 1 : 2;
     const bool named = lines > 1 || random.Chance(0.5);
     for (uint64_t line = 0; line < lines; ++line) {
-      Thread thread;
+      ClientThread thread;
       if (named) thread.session = "client-" + std::to_string(client);
       thread.speaker = "c" + std::to_string(client) + "." + std::to_string(line);
       thread.questions_left = static_cast<int>(1 + random.Below(6));
@@ -137,7 +120,7 @@ class ClientWorld {
     for (const auto& [key, score] : reacting_) signals_.open[key].insert(score);
     reacting_.clear();
     for (size_t i = 0; i < threads_.size(); ++i) {
-      Thread& thread = threads_[i];
+      ClientThread& thread = threads_[i];
       thread.arriving = 0;
       if (thread.answered) continue;
       for (auto it = repeats_.find(thread.question); it != repeats_.end();
@@ -167,15 +150,16 @@ class ClientWorld {
     for (auto& [id, request] : ledger_.requests) {
       if (request.number != number) continue;
       request.deleted = true;
+      threads_[request.thread].haunted = true;
       for (const char* source : {"program", "person"}) signals_.acknowledged.erase({id, source});
     }
-    for (Thread& thread : threads_) {
+    for (ClientThread& thread : threads_) {
       if (!thread.exact.empty() && ledger_.requests.at(thread.exact).deleted) thread.exact.clear();
     }
   }
 
   bool AllDone() {
-    for (const Thread& thread : threads_) {
+    for (const ClientThread& thread : threads_) {
       if (!thread.answered || thread.questions_left > 0) return false;
     }
     if (recorder_ == nullptr || crashes_left_ + deletions_left_ > 0 || !recorder_->Drained())
@@ -237,7 +221,7 @@ class ClientWorld {
   }
 
   void Act(size_t i) {
-    Thread& thread = threads_[i];
+    ClientThread& thread = threads_[i];
     if (!thread.answered || thread.questions_left == 0) return;
     --thread.questions_left;
     const bool was_here =
@@ -268,7 +252,7 @@ class ClientWorld {
   }
 
   // A message in the middle is altered, or the end is cut off.
-  void Edit(Thread& thread) {
+  void Edit(ClientThread& thread) {
     if (thread.history.size() < 3) return;
     ++edits_;
     const size_t at = 1 + world_.random().Below(thread.history.size() - 1);
@@ -281,7 +265,7 @@ class ClientWorld {
   }
 
   void SendAgain(size_t i, uint64_t question, bool declared) {
-    Thread& thread = threads_[i];
+    ClientThread& thread = threads_[i];
     if (thread.question != question || thread.answered) return;
     if (recorder_ == nullptr) {
       Later(500, [this, i, question, declared] { SendAgain(i, question, declared); });
@@ -292,7 +276,7 @@ class ClientWorld {
   }
 
   void Send(size_t i, bool declared) {
-    Thread& thread = threads_[i];
+    ClientThread& thread = threads_[i];
     if (recorder_ == nullptr) {
       const uint64_t question = thread.question;
       Later(500, [this, i, question] { SendAgain(i, question, false); });
@@ -320,6 +304,8 @@ class ClientWorld {
     TM_CHECK(prompt.ok(), prompt.status().message());
     request.prompt = prompt->prompts[0];
     request.number = prompt->session;
+    request.thread = i;
+    if (thread.haunted) ledger_.ambiguous.insert(thread.question);
     request.pin = release_->Pin(prompt->session);
     if (!thread.exact.empty() && !GoesOn(thread, request.prompt)) {
       world_.verdict().Fail("a conversation does not go on with the ids that were drawn");
@@ -335,7 +321,7 @@ class ClientWorld {
     }
   }
 
-  bool GoesOn(const Thread& thread, const std::vector<TokenId>& prompt) const {
+  bool GoesOn(const ClientThread& thread, const std::vector<TokenId>& prompt) const {
     const ClientRequest& seen = ledger_.requests.at(thread.exact);
     std::vector<TokenId> all = seen.prompt;
     all.insert(all.end(), seen.ids.begin(), seen.ids.end());
@@ -390,7 +376,7 @@ class ClientWorld {
   }
 
   void Arrive(size_t i, const std::string& id, WireJson message, bool lost) {
-    Thread& thread = threads_[i];
+    ClientThread& thread = threads_[i];
     ClientRequest& request = ledger_.requests.at(id);
     --thread.open_requests;
     --thread.arriving;
@@ -431,7 +417,7 @@ class ClientWorld {
   SignalLedger signals_;
   std::map<SignalLedger::Key, double> reacting_;  // posted, not answered
   int reactions_left_ = 0;
-  std::vector<Thread> threads_;
+  std::vector<ClientThread> threads_;
   std::map<uint64_t, uint64_t> repeats_;  // a question asked again on purpose -> the one before
   std::set<uint64_t> said_ok_;
   double loss_, leave_, twice_, edit_, again_, react_;
