@@ -4,9 +4,31 @@
 #include <cstdint>
 #include <string>
 
+#include "core/random.h"
 #include "gateway/chat_request.h"
 
 namespace tidemill::sim {
+
+// How often clients do what is not expected of them.
+struct ClientHabits {
+  double loss = 0;    // an answer does not arrive
+  double leave = 0;   // before the end
+  double twice = 0;   // a question is sent twice
+  double edit = 0;    // the conversation is altered
+  double again = 0;   // the same is asked once more on purpose
+  double react = 0;   // they say what they think of an answer
+  double regret = 0;  // and have the session deleted
+
+  void Draw(Random& random) {
+    loss = random.Chance(0.5) ? 0 : 0.1 * random.Uniform();
+    leave = random.Chance(0.5) ? 0 : 0.3 * random.Uniform();
+    twice = random.Chance(0.5) ? 0 : 0.3 * random.Uniform();
+    edit = random.Chance(0.5) ? 0 : 0.4 * random.Uniform();
+    again = random.Chance(0.5) ? 0 : 0.2 * random.Uniform();
+    react = random.Chance(0.2) ? 0 : random.Uniform();
+    regret = random.Chance(0.6) ? 0 : 0.5 * random.Uniform();
+  }
+};
 
 // One line of a conversation. A client with two of them goes on from two places of one session.
 struct ClientThread {

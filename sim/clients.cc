@@ -27,14 +27,9 @@ class ClientWorld {
       : bug_(options.bug),
         world_(MixHash(options.seed, 0x636c69656e74), options.trace),
         bus_(world_.clock()),
-        store_(world_, kServer, {.forget_deletions = options.bug == Bug::kDeletedComesBack}, 1) {
+        store_(world_, kServer, {}, 1) {
     Random& random = world_.random();
-    loss_ = random.Chance(0.5) ? 0 : 0.1 * random.Uniform();
-    leave_ = random.Chance(0.5) ? 0 : 0.3 * random.Uniform();
-    twice_ = random.Chance(0.5) ? 0 : 0.3 * random.Uniform();
-    edit_ = random.Chance(0.5) ? 0 : 0.4 * random.Uniform();
-    again_ = random.Chance(0.5) ? 0 : 0.2 * random.Uniform();
-    react_ = random.Chance(0.2) ? 0 : random.Uniform();
+    habits_.Draw(random);
     TM_CHECK(bus_.Open(kLiveSamplesTopic, {.capacity = 1 + random.Below(20)}).ok());
     deletions_left_ = random.Chance(0.5) ? 0 : static_cast<int>(1 + random.Below(3));
     crashes_left_ = random.Chance(0.3) ? 0 : static_cast<int>(1 + random.Below(5));
@@ -95,8 +90,9 @@ class ClientWorld {
     port_ = store_.NewClient();
     if (bug_ == Bug::kTrainedThroughBranches) port_ = NaiveBranches(std::move(port_), store_);
     LiveOptions options;
-    learner_ =
-        std::make_unique<LiveLearner>(world_, kServer, bus_, store_, store_.durable().live_steps);
+    learner_ = std::make_unique<LiveLearner>(world_, kServer, bus_, store_,
+                                             store_.durable().live_steps,
+                                             bug_ == Bug::kDeletedIsTrained);
     LiveLearning learning;
     learning.bus = &bus_;
     learning.signals.train = true;
@@ -141,10 +137,15 @@ class ClientWorld {
     if (ledger_.requests.empty()) return;
     auto any = ledger_.requests.begin();
     std::advance(any, static_cast<long>(world_.random().Below(ledger_.requests.size())));
-    const uint64_t number = any->second.number;
+    Delete(any->second.number);
+  }
+
+  void Delete(uint64_t number) {
+    const bool stored = store_.durable().sessions.contains(number);
     const bool here = recorder_ != nullptr && !recorder_->Erase({.session = number}).empty();
     // A crash may have taken it before it was stored; its number is another's then.
-    if (!here && !store_.durable().sessions.contains(number)) return;
+    if (!here && !stored) return;
+    if (recorder_ != nullptr) recorder_->Forget({number});
     world_.Trace("session " + std::to_string(number) + " is deleted");
     store_.Erase(number);
     for (auto& [id, request] : ledger_.requests) {
@@ -156,6 +157,14 @@ class ClientWorld {
     for (ClientThread& thread : threads_) {
       if (!thread.exact.empty() && ledger_.requests.at(thread.exact).deleted) thread.exact.clear();
     }
+    AwaitGone(number, incarnation_);
+  }
+
+  // A deletion is done when all that was on its way to a batch has been passed over.
+  void AwaitGone(uint64_t number, int incarnation) {
+    if (recorder_ == nullptr || incarnation != incarnation_) return;  // gone with the process
+    if (recorder_->Untaught()) return learner_->Gone(number);
+    Later(50, [this, number, incarnation] { AwaitGone(number, incarnation); });
   }
 
   bool AllDone() {
@@ -180,7 +189,7 @@ class ClientWorld {
 
   // The client says what it thinks of an answer it saw, at once or much later, maybe twice.
   void React(const std::string& id) {
-    if (!world_.random().Chance(react_)) return;
+    if (!world_.random().Chance(habits_.react)) return;
     const uint64_t times = world_.random().Chance(0.3) ? 2 : 1;
     for (uint64_t n = 0; n < times; ++n) {
       ++reactions_left_;
@@ -213,6 +222,8 @@ class ClientWorld {
           } else if (stored.ok()) {
             signals_.acknowledged[key] = score;
             signals_.open.erase(key);
+            const uint64_t number = ledger_.requests.at(key.first).number;
+            if (world_.random().Chance(habits_.regret)) Later(3000, [=, this] { Delete(number); });
           } else {
             world_.verdict().Fail("a signal was refused: " + stored.status().message());
           }
@@ -228,13 +239,13 @@ class ClientWorld {
         recorder_ != nullptr && thread.asked_in == incarnation_ && thread.question != 0;
     // Asked once more on purpose: the last answer is taken back. While the server still has a
     // request of the same body this could not be told from a retry.
-    if (was_here && thread.open_requests == 0 && world_.random().Chance(again_) &&
+    if (was_here && thread.open_requests == 0 && world_.random().Chance(habits_.again) &&
         thread.history.back()["role"] == "assistant") {
       thread.history.erase(thread.history.size() - 1);
       repeats_[next_question_] = thread.question;
       thread.exact.clear();
     } else {
-      if (world_.random().Chance(edit_)) Edit(thread);
+      if (world_.random().Chance(habits_.edit)) Edit(thread);
       thread.history.push_back(
           {{"role", "user"},
            {"content", thread.speaker + " asks " + std::to_string(next_question_)}});
@@ -246,7 +257,7 @@ class ClientWorld {
     thread.asked_in = incarnation_;
     Send(i, false);
     const uint64_t question = thread.question;
-    if (world_.random().Chance(twice_)) {
+    if (world_.random().Chance(habits_.twice)) {
       Later(30, [this, i, question] { SendAgain(i, question, false); });
     }
   }
@@ -314,7 +325,7 @@ class ClientWorld {
     world_.Trace(id + " asks question " + std::to_string(thread.question));
     const uint64_t ticket = prompt->ticket;
     const auto takes = milliseconds(1 + world_.random().Below(400));
-    if (world_.random().Chance(leave_)) {
+    if (world_.random().Chance(habits_.leave)) {
       world_.After(takes, kServer, [this, i, id, ticket] { Leave(i, id, ticket); });
     } else {
       world_.After(takes, kServer, [this, i, id, ticket] { Finish(i, id, ticket); });
@@ -369,7 +380,7 @@ class ClientWorld {
     recorder_->Finished(std::move(turn), [this, i, id, message](const Status& status) {
       TM_CHECK(status.ok(), status.message());
       const auto takes = milliseconds(1 + world_.random().Below(30));
-      const bool lost = world_.random().Chance(loss_);
+      const bool lost = world_.random().Chance(habits_.loss);
       ++threads_[i].arriving;
       world_.After(takes, kServer, [this, i, id, message, lost] { Arrive(i, id, message, lost); });
     });
@@ -396,7 +407,7 @@ class ClientWorld {
       message["content"] = "\n" + message["content"].get<std::string>() + " \n";
     }
     thread.exact = request.deleted ? "" : id;
-    if (world_.random().Chance(edit_ / 4)) {
+    if (world_.random().Chance(habits_.edit / 4)) {
       message["content"] = "rewritten " + id;
       thread.exact.clear();
     }
@@ -420,7 +431,7 @@ class ClientWorld {
   std::vector<ClientThread> threads_;
   std::map<uint64_t, uint64_t> repeats_;  // a question asked again on purpose -> the one before
   std::set<uint64_t> said_ok_;
-  double loss_, leave_, twice_, edit_, again_, react_;
+  ClientHabits habits_;
   int crashes_left_ = 0, deletions_left_ = 0;
   int incarnation_ = 0;
   uint64_t next_question_ = 1, next_request_ = 0, drawn_ = 0;

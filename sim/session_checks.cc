@@ -52,7 +52,7 @@ void CheckQuestions(const SimStore& store, const ClientLedger& ledger, World& wo
 void CheckSessions(const SimStore& store, const ClientLedger& ledger, World& world) {
   for (const v1::Trajectory& trajectory : store.durable().live) {
     if (store.durable().erased.contains(trajectory.id().group())) {
-      return world.verdict().Fail("deleted data reached a batch");
+      return world.verdict().Fail("deleted data came back");
     }
   }
   CheckQuestions(store, ledger, world);

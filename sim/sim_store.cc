@@ -172,13 +172,7 @@ void SimStore::Erase(uint64_t session) {
 }
 
 Status SimStore::Keep(const PutSession& put) {
-  if (durable_.erased.contains(put.session.number()) && !faults_.forget_deletions) {
-    return NotFound("the session was deleted");
-  }
-  if (durable_.erased.contains(put.session.number())) {
-    world_.verdict().Fail(put.trajectories.empty() ? "deleted data came back"
-                                                   : "deleted data reached a batch");
-  }
+  if (durable_.erased.contains(put.session.number())) return NotFound("the session was deleted");
   durable_.sessions[put.session.number()].session = put.session;
   durable_.live.insert(durable_.live.end(), put.trajectories.begin(), put.trajectories.end());
   return Ok();

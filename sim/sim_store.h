@@ -20,7 +20,6 @@ namespace tidemill::sim {
 struct StoreFaults {
   bool acknowledge_before_sync = false;  // planted bug
   bool reuse_versions = false;           // planted bug: a crash forgets which versions were given
-  bool forget_deletions = false;         // planted bug: what comes for a deleted session is stored
   double slow_sync = 0.05;               // chance that a sync takes seconds
 };
 

@@ -439,7 +439,7 @@ class Simulation {
 SimReport RunSimulation(const SimOptions& options) {
   const bool clients =
       options.bug == Bug::kTrainedThroughBranches || options.bug == Bug::kRetryIsANewTurn ||
-      options.bug == Bug::kDeletedComesBack || options.bug == Bug::kPinnedIsSwapped;
+      options.bug == Bug::kDeletedIsTrained || options.bug == Bug::kPinnedIsSwapped;
   SimReport report;
   report.seed = options.seed;
   report.ok = true;

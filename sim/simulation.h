@@ -25,7 +25,7 @@ enum class Bug {
   kTrainedThroughBranches,   // a turn is trained in every branch that contains it
   kLostBoxIsAResult,         // an agent whose box was lost counts as one that failed
   kRetryIsANewTurn,          // a request that is sent again is another question
-  kDeletedComesBack,         // what was under way for a deleted session is stored after all
+  kDeletedIsTrained,         // what waits for a batch is not told of a deletion
   kPinnedIsSwapped,          // an answer that is pinned to a version is drawn from the newest
 };
 

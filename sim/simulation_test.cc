@@ -102,7 +102,7 @@ INSTANTIATE_TEST_SUITE_P(
                     std::pair{Bug::kLostBoxIsAResult, "whose box was lost reached a loss"},
                     std::pair{Bug::kTrainedThroughBranches, "was trained twice"},
                     std::pair{Bug::kRetryIsANewTurn, "counted as a new question"},
-                    std::pair{Bug::kDeletedComesBack, "deleted data"},
+                    std::pair{Bug::kDeletedIsTrained, "deleted data reached a batch"},
                     std::pair{Bug::kPinnedIsSwapped, "a pinned version was swapped"}));
 
 }  // namespace

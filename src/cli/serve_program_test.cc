@@ -156,7 +156,7 @@ TEST_F(ServeProgram, SessionsAreDeletedWithProof) {
   EXPECT_EQ(stopped["sessions"].size(), 3u) << stopped.dump();
   EXPECT_TRUE(stopped["used_by"].empty());
   const ProcessOutput none = RunTidemill("live delete talk --tenant default" + runs);
-  EXPECT_EQ(none.exit_code, 1);
+  EXPECT_EQ(none.exit_code, 2);
   EXPECT_THAT(none.output, HasSubstr("no session of tenant"));
   EXPECT_EQ(RunTidemill("live delete talk" + runs).exit_code, 2);
 }

@@ -34,9 +34,10 @@ LiveRecorder::LiveRecorder(const LiveOptions& options, const PromptBuilder& buil
       builder_(builder),
       store_(store),
       clock_(clock),
+      bus_(learning.bus),
       table_(options, sessions.next_number),
       signals_(learning.signals) {
-  if (learning.bus != nullptr) outbox_.emplace(*learning.bus);
+  if (bus_ != nullptr) outbox_.emplace(*bus_);
   for (const StoredSession& session : sessions.sessions) {
     const Status restored = table_.Restore(session);
     if (!restored.ok()) {
@@ -200,6 +201,16 @@ void LiveRecorder::Unteach(uint64_t session) {
   *gone.mutable_verdict()->mutable_id() = id;
   gone.mutable_verdict()->set_request_id("deleted");
   outbox_->Publish(kLiveSamplesTopic, gone.SerializeAsString());
+}
+
+bool LiveRecorder::Untaught() const {
+  if (bus_ == nullptr) return true;
+  {
+    MutexLock lock(mutex_);
+    if (outbox_->waiting() > 0) return false;
+  }
+  const auto depth = bus_->Depth(kLiveSamplesTopic);
+  return depth.ok() && depth->ready + depth->leased == 0;
 }
 
 Result<v1::Signal> LiveRecorder::SignalOf(const Feedback& feedback, const FeedbackPost& post) {

@@ -138,6 +138,8 @@ class LiveRecorder final : public TurnRecorder, public Loop {
   std::vector<uint64_t> Erase(const EraseWhat& what);
   // Of sessions that were deleted and need not be in memory: nothing is learned from them.
   void Forget(const std::vector<uint64_t>& sessions);
+  // Replay has taken everything that was sent to it, the last Forget with it.
+  bool Untaught() const;
 
   std::string_view name() const override { return "live"; }
   void Attach(Waker& waker) override { store_.events().Attach(waker); }
@@ -180,6 +182,7 @@ class LiveRecorder final : public TurnRecorder, public Loop {
   StorePort& store_;
   const Clock& clock_;
   LiveCounters counters_;
+  Bus* const bus_;                                        // null: nothing is trained here
   std::function<void(const std::string&)> forget_pages_;  // may be empty
   Time next_sweep_{};                                     // of the loop's thread
 

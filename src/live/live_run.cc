@@ -1,6 +1,8 @@
 #include "live/live_run.h"
 
+#include <chrono>
 #include <optional>
+#include <thread>
 
 #include "core/loop_runner.h"
 #include "live/prompt_builder.h"
@@ -15,6 +17,8 @@ namespace {
 constexpr int64_t kRememberMs = 24 * 3600 * 1000;
 constexpr size_t kRemember = 1000;
 constexpr size_t kRememberTrajectories = 20'000;
+constexpr int kUntaughtTries = 300;
+constexpr auto kUntaughtPause = std::chrono::milliseconds(100);
 
 }  // namespace
 
@@ -106,8 +110,14 @@ void LiveRun::TakeFeedback(const FeedbackPost& post,
 Result<EraseReport> LiveRun::Erase(const EraseWhat& what) {
   EraseWhat all = what;
   all.under_way = parts_->recorder->Erase(what);
+  TM_ASSIGN_OR_RETURN(const auto stored, SessionsToErase(path() + "/run.db", what));
+  parts_->recorder->Forget(stored);
+  // What follows lists the steps that used it: no batch may take it from here on.
+  for (int i = 0; !parts_->recorder->Untaught(); ++i) {
+    if (i == kUntaughtTries) return Unavailable("replay does not take messages; delete again");
+    std::this_thread::sleep_for(kUntaughtPause);
+  }
   TM_ASSIGN_OR_RETURN(EraseReport report, EraseFromRun(path(), all));
-  parts_->recorder->Forget(report.erased.sessions);
   if (!what.tenant.empty()) report.erased.tenants = {what.tenant};
   if (parts_->forget_pages) {
     for (const std::string& tenant : report.erased.tenants) parts_->forget_pages(tenant);

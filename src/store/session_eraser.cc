@@ -156,6 +156,15 @@ Status Scrub(Database& db) {
 
 }  // namespace
 
+Result<std::vector<uint64_t>> SessionsToErase(const std::string& db_path, const EraseWhat& what) {
+  Database::Options options;
+  options.mode = Database::Mode::kRead;
+  TM_ASSIGN_OR_RETURN(std::unique_ptr<Database> db, Database::Open(db_path, options));
+  Erased found;
+  TM_RETURN_IF_ERROR(FindSessions(*db, what, found));
+  return std::move(found.sessions);
+}
+
 Result<Erased> EraseSessions(const std::string& db_path, const EraseWhat& what) {
   Database::Options options;
   options.busy_timeout_ms = 30'000;

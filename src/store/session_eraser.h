@@ -45,6 +45,9 @@ struct Erased {
   std::vector<std::string> texts{};   // what was said, for a search
 };
 
+// The numbers of what is stored of it.
+Result<std::vector<uint64_t>> SessionsToErase(const std::string& db_path, const EraseWhat& what);
+
 // kNotFound: nothing of it is stored. kUnavailable: somebody else reads or writes for too long; the
 // rows are gone then, but files may still hold what they said, and doing it again finishes it.
 Result<Erased> EraseSessions(const std::string& db_path, const EraseWhat& what);
