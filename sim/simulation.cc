@@ -430,8 +430,7 @@ class Simulation {
   uint64_t refused_ = 0;  // by replays of before
   int incarnation_ = 0;
   uint64_t steps_seen_ = 0;
-  uint64_t crashes_ = 0;
-  uint64_t resumes_ = 0;
+  uint64_t crashes_ = 0, resumes_ = 0;
 };
 
 }  // namespace
