@@ -9,33 +9,17 @@
 #include "core/topics.h"
 #include "live/live_recorder.h"
 #include "live/session_name.h"
+#include "sim/client_thread.h"
 #include "sim/live_learner.h"
 #include "sim/session_checks.h"
 #include "sim/sim_prompts.h"
+#include "sim/sim_release.h"
 
 namespace tidemill::sim {
 namespace {
 
 constexpr ProcessId kServer = 0, kClients = 1;
 constexpr size_t kOthersMin = 1;
-
-// One line of a conversation. A client with two of them goes on from two places of one session.
-struct Thread {
-  std::string session;  // the header's; empty: the client names none
-  std::string speaker;  // makes its messages its own
-  WireJson history = WireJson::array();
-  int questions_left = 0;
-  // The question that is open.
-  uint64_t question = 0;
-  bool answered = true;
-  bool end = false;   // the session ends with it
-  bool lost = false;  // an answer did not arrive: the client knows that it sends again
-  int arriving = 0;   // answers that the server is done with and the client has not seen
-  int open_requests = 0;
-  int asked_in = 0;  // which incarnation of the server
-  // The next prompt must go on from this answer; empty: anything goes.
-  std::string exact;
-};
 
 class ClientWorld {
  public:
@@ -45,22 +29,21 @@ class ClientWorld {
         bus_(world_.clock()),
         store_(world_, kServer, {}, 1) {
     Random& random = world_.random();
-    loss_ = random.Chance(0.5) ? 0 : 0.1 * random.Uniform();
-    leave_ = random.Chance(0.5) ? 0 : 0.3 * random.Uniform();
-    twice_ = random.Chance(0.5) ? 0 : 0.3 * random.Uniform();
-    edit_ = random.Chance(0.5) ? 0 : 0.4 * random.Uniform();
-    again_ = random.Chance(0.5) ? 0 : 0.2 * random.Uniform();
-    react_ = random.Chance(0.2) ? 0 : random.Uniform();
+    habits_.Draw(random);
     TM_CHECK(bus_.Open(kLiveSamplesTopic, {.capacity = 1 + random.Below(20)}).ok());
+    deletions_left_ = random.Chance(0.5) ? 0 : static_cast<int>(1 + random.Below(3));
     crashes_left_ = random.Chance(0.3) ? 0 : static_cast<int>(1 + random.Below(5));
     const uint64_t clients = 1 + random.Below(3);
     for (uint64_t client = 0; client < clients; ++client) AddClient(client);
   }
 
   void Run(SimReport& report) {
+    release_ =
+        std::make_unique<SimRelease>(world_, store_, kClients, bug_ == Bug::kPinnedIsSwapped);
     StartServer();
     for (size_t i = 0; i < threads_.size(); ++i) Later(500, [this, i] { Act(i); });
     if (crashes_left_ > 0) Later(4000, [this] { Crash(); });
+    if (deletions_left_ > 0) Later(5000, [this] { Delete(); });
     MemoryBus* bus = &bus_;
     const bool ended = world_.Run(bus, world_.clock().Now() + std::chrono::hours(20),
                                   [this] { return AllDone(); });
@@ -71,7 +54,9 @@ class ClientWorld {
       report.client_turns += session.turns.size();
     }
     report.client_retries += retries_;
+    report.releases += release_->released();
     report.client_branches += edits_;
+    report.client_deletions += store_.durable().erased.size();
     report.crashes += crashes_;
     report.loop_steps += world_.steps();
     report.ok = !world_.verdict().failed();
@@ -84,7 +69,7 @@ class ClientWorld {
     const uint64_t lines = random.Chance(0.6) ? 1 : 2;
     const bool named = lines > 1 || random.Chance(0.5);
     for (uint64_t line = 0; line < lines; ++line) {
-      Thread thread;
+      ClientThread thread;
       if (named) thread.session = "client-" + std::to_string(client);
       thread.speaker = "c" + std::to_string(client) + "." + std::to_string(line);
       thread.questions_left = static_cast<int>(1 + random.Below(6));
@@ -105,8 +90,9 @@ class ClientWorld {
     port_ = store_.NewClient();
     if (bug_ == Bug::kTrainedThroughBranches) port_ = NaiveBranches(std::move(port_), store_);
     LiveOptions options;
-    learner_ =
-        std::make_unique<LiveLearner>(world_, kServer, bus_, store_, store_.durable().live_steps);
+    learner_ = std::make_unique<LiveLearner>(world_, kServer, bus_, store_,
+                                             store_.durable().live_steps,
+                                             bug_ == Bug::kDeletedIsTrained);
     LiveLearning learning;
     learning.bus = &bus_;
     learning.signals.train = true;
@@ -130,7 +116,7 @@ class ClientWorld {
     for (const auto& [key, score] : reacting_) signals_.open[key].insert(score);
     reacting_.clear();
     for (size_t i = 0; i < threads_.size(); ++i) {
-      Thread& thread = threads_[i];
+      ClientThread& thread = threads_[i];
       thread.arriving = 0;
       if (thread.answered) continue;
       for (auto it = repeats_.find(thread.question); it != repeats_.end();
@@ -145,11 +131,48 @@ class ClientWorld {
     if (crashes_left_ > 0) Later(8000, [this] { Crash(); });
   }
 
+  // Somebody wants a session gone, whatever it is doing, and whether the server runs or not.
+  void Delete() {
+    if (--deletions_left_ > 0) Later(5000, [this] { Delete(); });
+    if (ledger_.requests.empty()) return;
+    auto any = ledger_.requests.begin();
+    std::advance(any, static_cast<long>(world_.random().Below(ledger_.requests.size())));
+    Delete(any->second.number);
+  }
+
+  void Delete(uint64_t number) {
+    const bool stored = store_.durable().sessions.contains(number);
+    const bool here = recorder_ != nullptr && !recorder_->Erase({.session = number}).empty();
+    // A crash may have taken it before it was stored; its number is another's then.
+    if (!here && !stored) return;
+    if (recorder_ != nullptr) recorder_->Forget({number});
+    world_.Trace("session " + std::to_string(number) + " is deleted");
+    store_.Erase(number);
+    for (auto& [id, request] : ledger_.requests) {
+      if (request.number != number) continue;
+      request.deleted = true;
+      threads_[request.thread].haunted = true;
+      for (const char* source : {"program", "person"}) signals_.acknowledged.erase({id, source});
+    }
+    for (ClientThread& thread : threads_) {
+      if (!thread.exact.empty() && ledger_.requests.at(thread.exact).deleted) thread.exact.clear();
+    }
+    AwaitGone(number, incarnation_);
+  }
+
+  // A deletion is done when all that was on its way to a batch has been passed over.
+  void AwaitGone(uint64_t number, int incarnation) {
+    if (recorder_ == nullptr || incarnation != incarnation_) return;  // gone with the process
+    if (recorder_->Untaught()) return learner_->Gone(number);
+    Later(50, [this, number, incarnation] { AwaitGone(number, incarnation); });
+  }
+
   bool AllDone() {
-    for (const Thread& thread : threads_) {
+    for (const ClientThread& thread : threads_) {
       if (!thread.answered || thread.questions_left > 0) return false;
     }
-    if (recorder_ == nullptr || crashes_left_ > 0 || !recorder_->Drained()) return false;
+    if (recorder_ == nullptr || crashes_left_ + deletions_left_ > 0 || !recorder_->Drained())
+      return false;
     if (reactions_left_ > 0 || !Learned()) return false;
     const auto& sessions = store_.durable().sessions;
     return std::all_of(sessions.begin(), sessions.end(),
@@ -166,7 +189,7 @@ class ClientWorld {
 
   // The client says what it thinks of an answer it saw, at once or much later, maybe twice.
   void React(const std::string& id) {
-    if (!world_.random().Chance(react_)) return;
+    if (!world_.random().Chance(habits_.react)) return;
     const uint64_t times = world_.random().Chance(0.3) ? 2 : 1;
     for (uint64_t n = 0; n < times; ++n) {
       ++reactions_left_;
@@ -177,6 +200,10 @@ class ClientWorld {
 
   void Post(const std::string& id) {
     if (recorder_ == nullptr) return Later(500, [this, id] { Post(id); });
+    if (ledger_.requests.at(id).deleted) {
+      --reactions_left_;
+      return;
+    }
     const char* source = world_.random().Chance(0.3) ? "program" : "person";
     const double score = static_cast<double>(world_.random().Below(9)) / 4 - 1;
     const WireJson body = {{"id", id}, {"score", score}, {"source", source}};
@@ -190,9 +217,13 @@ class ClientWorld {
     recorder_->TakeFeedback(
         {.tenant = tenant, .body = text, .session = "", .wall_ms = world_.clock().WallMs()},
         [this, key, score](const Result<std::string>& stored) {
-          if (stored.ok()) {
+          if (ledger_.requests.at(key.first).deleted) {
+            // Stored or not, it is gone.
+          } else if (stored.ok()) {
             signals_.acknowledged[key] = score;
             signals_.open.erase(key);
+            const uint64_t number = ledger_.requests.at(key.first).number;
+            if (world_.random().Chance(habits_.regret)) Later(3000, [=, this] { Delete(number); });
           } else {
             world_.verdict().Fail("a signal was refused: " + stored.status().message());
           }
@@ -201,20 +232,20 @@ class ClientWorld {
   }
 
   void Act(size_t i) {
-    Thread& thread = threads_[i];
+    ClientThread& thread = threads_[i];
     if (!thread.answered || thread.questions_left == 0) return;
     --thread.questions_left;
     const bool was_here =
         recorder_ != nullptr && thread.asked_in == incarnation_ && thread.question != 0;
     // Asked once more on purpose: the last answer is taken back. While the server still has a
     // request of the same body this could not be told from a retry.
-    if (was_here && thread.open_requests == 0 && world_.random().Chance(again_) &&
+    if (was_here && thread.open_requests == 0 && world_.random().Chance(habits_.again) &&
         thread.history.back()["role"] == "assistant") {
       thread.history.erase(thread.history.size() - 1);
       repeats_[next_question_] = thread.question;
       thread.exact.clear();
     } else {
-      if (world_.random().Chance(edit_)) Edit(thread);
+      if (world_.random().Chance(habits_.edit)) Edit(thread);
       thread.history.push_back(
           {{"role", "user"},
            {"content", thread.speaker + " asks " + std::to_string(next_question_)}});
@@ -226,13 +257,13 @@ class ClientWorld {
     thread.asked_in = incarnation_;
     Send(i, false);
     const uint64_t question = thread.question;
-    if (world_.random().Chance(twice_)) {
+    if (world_.random().Chance(habits_.twice)) {
       Later(30, [this, i, question] { SendAgain(i, question, false); });
     }
   }
 
   // A message in the middle is altered, or the end is cut off.
-  void Edit(Thread& thread) {
+  void Edit(ClientThread& thread) {
     if (thread.history.size() < 3) return;
     ++edits_;
     const size_t at = 1 + world_.random().Below(thread.history.size() - 1);
@@ -245,7 +276,7 @@ class ClientWorld {
   }
 
   void SendAgain(size_t i, uint64_t question, bool declared) {
-    Thread& thread = threads_[i];
+    ClientThread& thread = threads_[i];
     if (thread.question != question || thread.answered) return;
     if (recorder_ == nullptr) {
       Later(500, [this, i, question, declared] { SendAgain(i, question, declared); });
@@ -256,7 +287,7 @@ class ClientWorld {
   }
 
   void Send(size_t i, bool declared) {
-    Thread& thread = threads_[i];
+    ClientThread& thread = threads_[i];
     if (recorder_ == nullptr) {
       const uint64_t question = thread.question;
       Later(500, [this, i, question] { SendAgain(i, question, false); });
@@ -283,6 +314,10 @@ class ClientWorld {
                                       .wall_ms = world_.clock().WallMs()});
     TM_CHECK(prompt.ok(), prompt.status().message());
     request.prompt = prompt->prompts[0];
+    request.number = prompt->session;
+    request.thread = i;
+    if (thread.haunted) ledger_.ambiguous.insert(thread.question);
+    request.pin = release_->Pin(prompt->session);
     if (!thread.exact.empty() && !GoesOn(thread, request.prompt)) {
       world_.verdict().Fail("a conversation does not go on with the ids that were drawn");
     }
@@ -290,14 +325,14 @@ class ClientWorld {
     world_.Trace(id + " asks question " + std::to_string(thread.question));
     const uint64_t ticket = prompt->ticket;
     const auto takes = milliseconds(1 + world_.random().Below(400));
-    if (world_.random().Chance(leave_)) {
+    if (world_.random().Chance(habits_.leave)) {
       world_.After(takes, kServer, [this, i, id, ticket] { Leave(i, id, ticket); });
     } else {
       world_.After(takes, kServer, [this, i, id, ticket] { Finish(i, id, ticket); });
     }
   }
 
-  bool GoesOn(const Thread& thread, const std::vector<TokenId>& prompt) const {
+  bool GoesOn(const ClientThread& thread, const std::vector<TokenId>& prompt) const {
     const ClientRequest& seen = ledger_.requests.at(thread.exact);
     std::vector<TokenId> all = seen.prompt;
     all.insert(all.end(), seen.ids.begin(), seen.ids.end());
@@ -316,7 +351,8 @@ class ClientWorld {
     for (size_t n = 0; n < turn.output.ids.size(); ++n) {
       turn.output.logprobs.push_back(-static_cast<float>(++drawn_) / 65536.0f);
     }
-    turn.output.versions = {{1, static_cast<uint32_t>(turn.output.ids.size())}};
+    turn.output.versions =
+        release_->Draw(request.pin, static_cast<uint32_t>(turn.output.ids.size()));
     // Some answers are alike, but no two to the same question: which one a client goes on from
     // could not be told.
     uint64_t question = request.question;
@@ -344,14 +380,14 @@ class ClientWorld {
     recorder_->Finished(std::move(turn), [this, i, id, message](const Status& status) {
       TM_CHECK(status.ok(), status.message());
       const auto takes = milliseconds(1 + world_.random().Below(30));
-      const bool lost = world_.random().Chance(loss_);
+      const bool lost = world_.random().Chance(habits_.loss);
       ++threads_[i].arriving;
       world_.After(takes, kServer, [this, i, id, message, lost] { Arrive(i, id, message, lost); });
     });
   }
 
   void Arrive(size_t i, const std::string& id, WireJson message, bool lost) {
-    Thread& thread = threads_[i];
+    ClientThread& thread = threads_[i];
     ClientRequest& request = ledger_.requests.at(id);
     --thread.open_requests;
     --thread.arriving;
@@ -370,8 +406,8 @@ class ClientWorld {
     if (world_.random().Chance(0.3)) {
       message["content"] = "\n" + message["content"].get<std::string>() + " \n";
     }
-    thread.exact = id;
-    if (world_.random().Chance(edit_ / 4)) {
+    thread.exact = request.deleted ? "" : id;
+    if (world_.random().Chance(habits_.edit / 4)) {
       message["content"] = "rewritten " + id;
       thread.exact.clear();
     }
@@ -387,15 +423,16 @@ class ClientWorld {
   std::unique_ptr<StorePort> port_;
   std::unique_ptr<LiveLearner> learner_;
   std::unique_ptr<LiveRecorder> recorder_;
+  std::unique_ptr<SimRelease> release_;
   ClientLedger ledger_;
   SignalLedger signals_;
   std::map<SignalLedger::Key, double> reacting_;  // posted, not answered
   int reactions_left_ = 0;
-  std::vector<Thread> threads_;
+  std::vector<ClientThread> threads_;
   std::map<uint64_t, uint64_t> repeats_;  // a question asked again on purpose -> the one before
   std::set<uint64_t> said_ok_;
-  double loss_, leave_, twice_, edit_, again_, react_;
-  int crashes_left_ = 0;
+  ClientHabits habits_;
+  int crashes_left_ = 0, deletions_left_ = 0;
   int incarnation_ = 0;
   uint64_t next_question_ = 1, next_request_ = 0, drawn_ = 0;
   uint64_t crashes_ = 0, retries_ = 0, edits_ = 0;

@@ -55,8 +55,13 @@ void CheckAcknowledged(const SimStore& store, const SignalLedger& ledger, World&
 }  // namespace
 
 LiveLearner::LiveLearner(World& world, ProcessId process, MemoryBus& bus, SimStore& store,
-                         uint64_t step)
-    : world_(world), process_(process), bus_(bus), store_(store.NewClient()), step_(step) {
+                         uint64_t step, bool deaf)
+    : world_(world),
+      process_(process),
+      bus_(bus),
+      store_(store.NewClient()),
+      deaf_(deaf),
+      step_(step) {
   // What was on the bus died with the process before.
   for (const Lease& lease : TakeFrom(bus_, kLiveSamplesTopic, 100'000)) (void)bus_.Ack(lease);
   world_.After(milliseconds(1 + world_.random().Below(400)), process_, [this] { Train(); });
@@ -67,6 +72,10 @@ void LiveLearner::Train() {
     v1::Sample sample;
     TM_CHECK(sample.ParseFromString(lease.body));
     (void)bus_.Ack(lease);
+    if (sample.trajectory().turns_size() == 0 && !sample.verdict().scored()) {
+      if (!deaf_) pool_.Forget(sample.trajectory().id().group());  // it was deleted
+      continue;
+    }
     const v1::LiveCredit& credit = sample.live();
     if (sample.trajectory().turns_size() > 0 &&
         (credit.turn_scores_size() != sample.trajectory().turns_size() || credit.others() == 0 ||
@@ -75,10 +84,13 @@ void LiveLearner::Train() {
     }
     (void)pool_.Add(std::move(sample));
   }
-  if (pool_.size() > 0) {
+  if (const size_t count = world_.random().Below(pool_.size() + 1); count > 0) {
     PutStep step;
     step.step = ++step_;
-    for (const v1::Sample& sample : pool_.Take(1 + world_.random().Below(pool_.size()))) {
+    for (const v1::Sample& sample : pool_.Take(count)) {
+      if (gone_.contains(sample.trajectory().id().group())) {
+        return world_.verdict().Fail("deleted data reached a batch");
+      }
       step.used.push_back(sample.trajectory().id());
       ++used_;
     }

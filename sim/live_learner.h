@@ -28,7 +28,12 @@ struct SignalLedger {
 // Belongs to the server's process and dies with it.
 class LiveLearner {
  public:
-  LiveLearner(World& world, ProcessId process, MemoryBus& bus, SimStore& store, uint64_t step);
+  // `deaf`: planted bug, deletions are not heard.
+  LiveLearner(World& world, ProcessId process, MemoryBus& bus, SimStore& store, uint64_t step,
+              bool deaf);
+
+  // The deletion of the session is done: a batch with something of it is a broken promise.
+  void Gone(uint64_t session) { gone_.insert(session); }
 
   // So many trajectories wait for a step.
   size_t waiting() const { return pool_.size(); }
@@ -42,6 +47,8 @@ class LiveLearner {
   MemoryBus& bus_;
   std::unique_ptr<StorePort> store_;
   LivePool pool_{1000};
+  const bool deaf_;
+  std::set<uint64_t> gone_;  // sessions
   uint64_t step_;
   uint64_t used_ = 0;
 };

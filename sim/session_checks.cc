@@ -21,6 +21,11 @@ void CheckQuestions(const SimStore& store, const ClientLedger& ledger, World& wo
       if (++stored[turn.request_id()] > 1) {
         return world.verdict().Fail("an answer was stored twice");
       }
+      for (const v1::VersionRun& run : turn.answer().versions()) {
+        if (run.version() != request.pin) {
+          return world.verdict().Fail("a pinned version was swapped");
+        }
+      }
       if (!request.session.empty() && session.session.name() != request.session) {
         return world.verdict().Fail("a turn is in another session than its client's");
       }
@@ -36,7 +41,7 @@ void CheckQuestions(const SimStore& store, const ClientLedger& ledger, World& wo
     }
   }
   for (const auto& [id, request] : ledger.requests) {
-    if (request.seen && !stored.contains(id)) {
+    if (request.seen && !request.deleted && !stored.contains(id)) {
       return world.verdict().Fail("a turn whose end the client saw was lost");
     }
   }
@@ -45,6 +50,11 @@ void CheckQuestions(const SimStore& store, const ClientLedger& ledger, World& wo
 }  // namespace
 
 void CheckSessions(const SimStore& store, const ClientLedger& ledger, World& world) {
+  for (const v1::Trajectory& trajectory : store.durable().live) {
+    if (store.durable().erased.contains(trajectory.id().group())) {
+      return world.verdict().Fail("deleted data came back");
+    }
+  }
   CheckQuestions(store, ledger, world);
   std::map<float, const ClientRequest*> first_token;
   for (const auto& [id, request] : ledger.requests) {
@@ -76,8 +86,8 @@ void CheckSessions(const SimStore& store, const ClientLedger& ledger, World& wor
   }
   for (const auto& [id, request] : ledger.requests) {
     const bool ambiguous = ledger.ambiguous.contains(request.question);
-    if (request.seen && !ambiguous && trained_answers[request.question] == 0) {
-      return world.verdict().Fail("an answer that the client saw was not trained");
+    if (request.seen && !request.deleted && !ambiguous && trained_answers[request.question] == 0) {
+      return world.verdict().Fail("an answer that the client saw was not trained: " + id);
     }
   }
 }

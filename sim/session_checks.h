@@ -22,17 +22,22 @@ struct ClientRequest {
   std::vector<float> logprobs;  // no two tokens of a run share one
   bool seen = false;            // the client saw its end
   bool cut = false;             // it left before
+  uint64_t number = 0;          // of the session it went to
+  size_t thread = 0;            // of its client
+  bool deleted = false;         // with that session
+  uint64_t pin = 0;             // the version it is to be answered from
 };
 
 struct ClientLedger {
   std::map<std::string, ClientRequest> requests;  // by request id
   // Questions asked again on purpose when a crash came, and the ones they repeat: which of them a
-  // request after the crash means, nobody can tell.
+  // request after the crash means, nobody can tell. And those behind answers that were deleted.
   std::set<uint64_t> ambiguous;
 };
 
-// The answers' tokens: each trained once, or never, behind what it was drawn behind; every turn
-// that a client saw is there; every question counts once.
+// Nothing of a session that was deleted is left. The answers' tokens: each trained once, or never,
+// behind what it was drawn behind; every turn that a client saw is there; every question counts
+// once.
 void CheckSessions(const SimStore& store, const ClientLedger& ledger, World& world);
 
 }  // namespace tidemill::sim

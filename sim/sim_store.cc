@@ -121,7 +121,8 @@ StoreDone SimStore::Apply(const StoreOp& op, uint64_t tag) {
   } else if (auto* put = std::get_if<PutFate>(&op)) {
     if (SimTrajectory* stored = find(put->id)) stored->fate = put->fate;
   } else if (auto* put = std::get_if<PutStep>(&op);
-             put != nullptr && !put->used.empty() && IsLive(put->used[0])) {
+             put != nullptr && !put->used.empty() &&
+             (IsLive(put->used[0]) || durable_.erased.contains(put->used[0].group()))) {
     KeepLiveStep(*put);
   } else if (auto* put = std::get_if<PutStep>(&op)) {
     durable_.steps[put->step] = put->version;
@@ -158,7 +159,20 @@ StoreDone SimStore::Apply(const StoreOp& op, uint64_t tag) {
   return done;
 }
 
+void SimStore::Erase(uint64_t session) {
+  durable_.sessions.erase(session);
+  std::erase_if(durable_.live, [&](const v1::Trajectory& one) {
+    if (one.id().group() != session) return false;
+    durable_.live_verdicts.erase(LiveKey(one.id()));
+    return true;
+  });
+  std::erase_if(durable_.signals,
+                [&](const auto& signal) { return signal.second.session() == session; });
+  durable_.erased.insert(session);
+}
+
 Status SimStore::Keep(const PutSession& put) {
+  if (durable_.erased.contains(put.session.number())) return NotFound("the session was deleted");
   durable_.sessions[put.session.number()].session = put.session;
   durable_.live.insert(durable_.live.end(), put.trajectories.begin(), put.trajectories.end());
   return Ok();
@@ -213,6 +227,9 @@ SessionsState SimStore::Sessions() const {
   for (const auto& [number, stored] : durable_.sessions) {
     state.next_number = number + 1;
     state.sessions.push_back(stored);
+  }
+  if (!durable_.erased.empty()) {
+    state.next_number = std::max(state.next_number, *durable_.erased.rbegin() + 1);
   }
   return state;
 }

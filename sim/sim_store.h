@@ -50,6 +50,7 @@ struct SimDurable {
   std::map<std::string, std::set<uint64_t>> live_uses;  // steps, by LiveKey
   std::map<std::string, v1::Signal> signals;            // by what replaces what
   uint64_t live_steps = 0;
+  std::set<uint64_t> erased;  // sessions that were deleted
 };
 
 // A trajectory of a session: one session may be closed several times.
@@ -76,6 +77,8 @@ class SimStore {
   LiveState Live() const;
   // Nothing waits to be synced.
   bool idle() const { return queue_.empty() && !syncing_; }
+  // A session is deleted, with what it gave; durable at once, whether it is stored or under way.
+  void Erase(uint64_t session);
   // Verdicts that replaced another.
   uint64_t rescored() const { return rescored_; }
   bool Holds(const v1::TrajectoryId& id) const {

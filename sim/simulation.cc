@@ -430,15 +430,15 @@ class Simulation {
   uint64_t refused_ = 0;  // by replays of before
   int incarnation_ = 0;
   uint64_t steps_seen_ = 0;
-  uint64_t crashes_ = 0;
-  uint64_t resumes_ = 0;
+  uint64_t crashes_ = 0, resumes_ = 0;
 };
 
 }  // namespace
 
 SimReport RunSimulation(const SimOptions& options) {
   const bool clients =
-      options.bug == Bug::kTrainedThroughBranches || options.bug == Bug::kRetryIsANewTurn;
+      options.bug == Bug::kTrainedThroughBranches || options.bug == Bug::kRetryIsANewTurn ||
+      options.bug == Bug::kDeletedIsTrained || options.bug == Bug::kPinnedIsSwapped;
   SimReport report;
   report.seed = options.seed;
   report.ok = true;

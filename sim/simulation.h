@@ -25,6 +25,8 @@ enum class Bug {
   kTrainedThroughBranches,   // a turn is trained in every branch that contains it
   kLostBoxIsAResult,         // an agent whose box was lost counts as one that failed
   kRetryIsANewTurn,          // a request that is sent again is another question
+  kDeletedIsTrained,         // what waits for a batch is not told of a deletion
+  kPinnedIsSwapped,          // an answer that is pinned to a version is drawn from the newest
 };
 
 struct SimOptions {
@@ -54,6 +56,8 @@ struct SimReport {
   uint64_t client_turns = 0;  // of sessions, stored
   uint64_t client_retries = 0;
   uint64_t client_branches = 0;
+  uint64_t client_deletions = 0;  // of sessions
+  uint64_t releases = 0;          // of another version
   uint64_t loop_steps = 0;
   double virtual_seconds = 0;
 };

@@ -9,6 +9,7 @@ constexpr uint64_t kSeeds = 1000;
 
 TEST(Simulation, KeepsItsPromisesOverManySeeds) {
   uint64_t crashes = 0, resumes = 0, rescored = 0, turns = 0, retries = 0, branches = 0;
+  uint64_t deletions = 0, releases = 0;
   for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
     const SimReport report = RunSimulation({.seed = seed});
     ASSERT_TRUE(report.ok) << report.failure << "\nreplay: tidemill sim --seed " << seed
@@ -17,7 +18,8 @@ TEST(Simulation, KeepsItsPromisesOverManySeeds) {
     resumes += report.resumes;
     rescored += report.rescored;
     turns += report.client_turns, retries += report.client_retries;
-    branches += report.client_branches;
+    branches += report.client_branches, deletions += report.client_deletions;
+    releases += report.releases;
   }
   // The seeds must have had something to survive.
   EXPECT_GT(crashes, kSeeds);
@@ -26,6 +28,8 @@ TEST(Simulation, KeepsItsPromisesOverManySeeds) {
   EXPECT_GT(turns, 4 * kSeeds);
   EXPECT_GT(retries, kSeeds);
   EXPECT_GT(branches, kSeeds / 4);
+  EXPECT_GT(deletions, kSeeds / 4);
+  EXPECT_GT(releases, kSeeds / 8);
 }
 
 TEST(Simulation, TheSameSeedGivesTheSameRun) {
@@ -97,7 +101,9 @@ INSTANTIATE_TEST_SUITE_P(
                     std::pair{Bug::kBoundsNotChecked, "what no loss can bear"},
                     std::pair{Bug::kLostBoxIsAResult, "whose box was lost reached a loss"},
                     std::pair{Bug::kTrainedThroughBranches, "was trained twice"},
-                    std::pair{Bug::kRetryIsANewTurn, "counted as a new question"}));
+                    std::pair{Bug::kRetryIsANewTurn, "counted as a new question"},
+                    std::pair{Bug::kDeletedIsTrained, "deleted data reached a batch"},
+                    std::pair{Bug::kPinnedIsSwapped, "a pinned version was swapped"}));
 
 }  // namespace
 }  // namespace tidemill::sim

@@ -7,6 +7,8 @@
 #include <optional>
 
 #include "cli/commands.h"
+#include "cli/live_delete.h"
+#include "cli/live_release.h"
 #include "core/text.h"
 #include "live/live_report.h"
 #include "run/run_path.h"
@@ -85,7 +87,10 @@ int LiveStatus(const LiveArguments& arguments) {
   const Status read =
       ForEachReport(arguments, kStatusSessions, [&](const SessionReport& one) { report.Add(one); });
   if (!read.ok()) return Fail(read);
+  const auto [folder, name] = SplitRunPath(arguments.run, arguments.folder);
+  const LiveJson release = ReadRelease(folder + "/" + name);
   if (!arguments.json) {
+    if (!release.is_null()) PrintRelease(release);
     PrintStatus(report);
     return 0;
   }
@@ -101,7 +106,8 @@ int LiveStatus(const LiveArguments& arguments) {
              {"answers", report.all.turns},
              {"sampled", report.all.sampled},
              {"tokens", TokensJson(report.tokens)},
-             {"agents", agents}});
+             {"agents", agents},
+             {"release", release}});
   return 0;
 }
 
@@ -141,6 +147,38 @@ int LiveSessions(const LiveArguments& arguments) {
   return 0;
 }
 
+void AddLiveDelete(CLI::App& live, Exit& exit) {
+  CLI::App* command =
+      live.add_subcommand("delete",
+                          "Delete sessions with all that was kept of them, and search the run's "
+                          "files for what is left. "
+                          "Exit status 3: deleted, but something is left or could not be searched");
+  auto arguments = std::make_shared<LiveDeleteArguments>();
+  arguments->folder = "runs";
+  command->add_option("run", arguments->run, "Name or path of the run")->required();
+  command->add_option("--folder", arguments->folder, "Folder that holds the runs")
+      ->capture_default_str();
+  command->add_option("--session", arguments->what.session, "Number of the session");
+  command->add_option("--tenant", arguments->what.tenant, "All sessions of this tenant");
+  command->add_flag("--json", arguments->json, "Print one JSON object on standard output");
+  command->callback([arguments, &exit] { exit.code = LiveDelete(*arguments); });
+}
+
+void AddLiveRollback(CLI::App& live, Exit& exit) {
+  CLI::App* command = live.add_subcommand(
+      "rollback",
+      "Drop the version that is being tried; without one, release the version before again, under "
+      "a new number; see docs/live-release.md");
+  auto arguments = std::make_shared<LiveRollbackArguments>();
+  arguments->folder = "runs";
+  command->add_option("run", arguments->run, "Name or path of the run")->required();
+  command->add_option("--folder", arguments->folder, "Folder that holds the runs")
+      ->capture_default_str();
+  command->add_option("--to", arguments->to, "Version whose weights are released again");
+  command->add_flag("--json", arguments->json, "Print one JSON object on standard output");
+  command->callback([arguments, &exit] { exit.code = LiveRollback(*arguments); });
+}
+
 }  // namespace
 
 void AddLiveCommand(CLI::App& app, Exit& exit) {
@@ -163,6 +201,8 @@ void AddLiveCommand(CLI::App& app, Exit& exit) {
   add("sessions", "List the newest sessions", LiveSessions)
       ->add_option("--limit", arguments->limit, "Number of sessions")
       ->capture_default_str();
+  AddLiveDelete(*live, exit);
+  AddLiveRollback(*live, exit);
 }
 
 }  // namespace tidemill

@@ -126,6 +126,41 @@ TEST_F(ServeProgram, SessionsAreRecordedAndGoOnAfterAKill) {
   EXPECT_THAT(status.output, HasSubstr("1 open, 0 closed"));
 }
 
+// On the run that is served and on its files afterwards.
+TEST_F(ServeProgram, SessionsAreDeletedWithProof) {
+  const std::string runs = " --folder " + folder_.path();
+  const uint16_t port = Serve(model_ + " --run talk" + runs);
+  ASSERT_NE(port, 0);
+  const auto say = [&](const std::string& session) {
+    return StatusOf(Post(port, "/v1/chat/completions",
+                         {{"model", "any"},
+                          {"max_tokens", 8},
+                          {"messages", {{{"role", "user"}, {"content", "I am " + session}}}}},
+                         "x-session-id: " + session + "\r\n"));
+  };
+  for (const std::string session :
+       {"first-session-of-three", "second-of-three", "third-of-three"}) {
+    EXPECT_EQ(say(session), 200);
+  }
+  const auto deleted = [&](const std::string& what) {
+    const ProcessOutput done = RunTidemill("live delete talk --json " + what + runs, "2>/dev/null");
+    EXPECT_EQ(done.exit_code, 0) << done.output;
+    return nlohmann::json::parse(done.output, nullptr, false);
+  };
+  const auto running = deleted("--session 1");
+  EXPECT_EQ(running["deleted"]["turns"], 1) << running.dump();
+  EXPECT_TRUE(running["searched"]["found"].empty()) << running.dump();
+  EXPECT_EQ(say("fourth-of-three"), 200) << "it serves on";
+  EXPECT_EQ(program_->Stop(SIGTERM), 0);
+  const auto stopped = deleted("--tenant default");
+  EXPECT_EQ(stopped["sessions"].size(), 3u) << stopped.dump();
+  EXPECT_TRUE(stopped["used_by"].empty());
+  const ProcessOutput none = RunTidemill("live delete talk --tenant default" + runs);
+  EXPECT_EQ(none.exit_code, 2);
+  EXPECT_THAT(none.output, HasSubstr("no session of tenant"));
+  EXPECT_EQ(RunTidemill("live delete talk" + runs).exit_code, 2);
+}
+
 TEST_F(ServeProgram, WrongWordsAreNamed) {
   const auto message = [](const std::string& words) {
     const ProcessOutput result = RunTidemill("serve " + words);

@@ -95,41 +95,6 @@ void BindRollout(RunConfig& c, Binder& b) {
          .max = 64});
 }
 
-void BindGateway(RunConfig& c, Binder& b) {
-  RunConfig::Gateway& g = c.gateway;
-  b.Add("gateway.port", &g.port,
-        {.doc = "Port on which the policy is served to agents and clients; 0: not served",
-         .max = 65535});
-  b.Add("gateway.host", &g.host, {.doc = "Listen address; outside loopback keys are required"});
-  b.Add("gateway.keys", &g.keys,
-        {.doc = "File of API keys; see tidemill serve --new-key. Empty: everybody on loopback"});
-  b.Add("gateway.share", &g.share,
-        {.doc = "Share of the engine for live requests while training needs it too",
-         .min = 0.01,
-         .max = 0.99});
-  b.Add("gateway.strict_model", &g.strict_model,
-        {.doc = "Refuse requests that name another model than the one served"});
-  b.Add("gateway.tool_format", &g.tool_format,
-        {.doc = "How the model writes tool calls; auto: as its chat template implies",
-         .choices = {"auto", "hermes", "qwen3_coder", "llama3_json", "pythonic", "none"}});
-  b.Add("gateway.max_requests", &g.max_requests,
-        {.doc = "Maximum number of requests waiting or running; more are refused with 429",
-         .min = 1,
-         .max = 1'000'000});
-  b.Add("gateway.max_running", &g.max_running,
-        {.doc = "Maximum number of answers given to the engine at once; more requests wait",
-         .min = 1,
-         .max = 65536});
-  b.Add("gateway.max_answer_tokens", &g.max_answer_tokens,
-        {.doc = "Maximum length of an answer in tokens; 0: what fits into the context"});
-  b.Add("gateway.body_mb", &g.body_mb,
-        {.doc = "Maximum size of a request in megabytes", .min = 1, .max = 1024});
-  b.Add("gateway.heartbeat", &g.heartbeat,
-        {.doc = "Interval of the events that keep an idle stream open", .min = 100});
-  b.Add("gateway.access_log", &g.access_log,
-        {.doc = "File for one JSON line per request; -: standard error; empty: none"});
-}
-
 void BindReplay(RunConfig& c, Binder& b) {
   b.Add("staleness.max_steps", &c.staleness.max_steps,
         {.doc = "How many steps ahead of the learner episodes may be issued (η); 0: synchronous",
@@ -417,6 +382,7 @@ void BindRunConfig(RunConfig& config, Binder& binder) {
   BindGateway(config, binder);
   BindAgent(config, binder);
   BindLiveLearning(config, binder);
+  BindLive(config, binder);
   BindReplay(config, binder);
   BindLearner(config, binder);
   BindCreditAndRanks(config, binder);
@@ -440,6 +406,7 @@ Status CheckRunConfig(const RunConfig& config, const Binder& binder) {
         "is less than staleness.max_steps: episodes would be too old when they are used");
   }
   TM_RETURN_IF_ERROR(CheckReplay(config, binder));
+  TM_RETURN_IF_ERROR(CheckLive(config, binder));
   if (config.reward.weights.empty()) return binder.Error("reward.weights", "names no scorer");
   if (config.reward.weights.count("command") != 0 && config.reward.command.empty()) {
     return binder.Error("reward.weights", "names \"command\", but reward.command is empty");

@@ -98,6 +98,16 @@ struct RunConfig {
     uint32_t compare_min = 4;
     double kl_coefficient = 0;
     double kl_max = 0;
+    std::vector<std::string> redact;
+    bool release = false;
+    double gate_margin = 0.05;
+    double canary_share = 0.1;
+    std::chrono::milliseconds canary_time{600000};
+    uint32_t canary_answers = 20;
+    double alarm_entropy = 0;
+    double alarm_kl = 0;
+    double alarm_malformed = 1;
+    double alarm_questions = 1;
   } live;
 
   struct Staleness {
@@ -235,6 +245,10 @@ struct RunConfig {
 
 // `config` must outlive the binder.
 void BindRunConfig(RunConfig& config, Binder& binder);
+// Parts of it, in gateway_config.cc: the keys of [gateway] and [live].
+void BindGateway(RunConfig& config, Binder& binder);
+void BindLive(RunConfig& config, Binder& binder);
+Status CheckLive(const RunConfig& config, const Binder& binder);  // a part of CheckRunConfig
 
 // What keys must have in common, after loading; every message names the key and its place.
 Status CheckRunConfig(const RunConfig& config, const Binder& binder);

@@ -338,6 +338,8 @@ constexpr FieldRule kRules[] = {
     Flag("SessionTurn.tools"),
     Count32("SessionTurn.rewritten"),
     Many(Count32("SessionTurn.matched_messages"), &L::turns),
+    Count32("SessionTurn.redacted"),
+    Flag("SessionTurn.output_redacted"),
 
     Needed(Text("ScoreRequest.request_id", kNameBytes)),
     Needed(Part("ScoreRequest.id")),

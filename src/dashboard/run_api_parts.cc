@@ -1,10 +1,12 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "core/files.h"
 #include "core/text.h"
 #include "dashboard/run_api.h"
 #include "dashboard/run_json.h"
 #include "dashboard/run_work.h"
+#include "store/run_directory.h"
 
 namespace tidemill {
 namespace {
@@ -222,6 +224,14 @@ Result<HttpResponse> RunApi::Tools(const HttpRequest&, RunView& run) {
   TM_ASSIGN_OR_RETURN(const RunCounts counts, reader->Counts());
   json["episodes"] = counts.episodes;
   return JsonResponse(json);
+}
+
+// As the run wrote it; {} where it releases nothing.
+Result<HttpResponse> RunApi::Release(const HttpRequest&, RunView& run) {
+  constexpr size_t kReleaseBytesMax = size_t{4} << 20;
+  const auto text = ReadFileBounded(ReleaseFile(run.directory().path()), kReleaseBytesMax);
+  const Json json = text.ok() ? Json::parse(*text, nullptr, false) : Json::object();
+  return JsonResponse(json.is_object() ? json : Json::object());
 }
 
 Result<HttpResponse> RunApi::Faults(const HttpRequest&, RunView& run) {

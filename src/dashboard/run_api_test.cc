@@ -201,6 +201,7 @@ TEST_F(RunApiTest, TheTimelineHasTurnsInOrderAndIsCutWhereThereIsTooMuch) {
 }
 
 TEST_F(RunApiTest, FaultsAndConfigAreTold) {
+  EXPECT_TRUE(Get("/api/runs/small/release").empty()) << "it releases nothing";
   const Json faults = Get("/api/runs/small/faults");
   EXPECT_TRUE(faults["warnings"].empty());
   EXPECT_TRUE(faults["calls"].contains("retries"));

@@ -106,14 +106,28 @@ class BatchEngine final : public Engine {
     const auto begin = std::chrono::steady_clock::now();
     const int32_t place = versions_.PlaceForNew();
     TM_RETURN_IF_ERROR(backend_->Take(ready, place));
-    const std::optional<uint64_t> gone = versions_.Took(place, version);
+    const std::vector<uint64_t> gone = versions_.Took(place, version);
     scheduler_.NewWeights(version, cache);
-    if (gone) scheduler_.ForgetVersion(*gone);
+    for (const uint64_t number : gone) scheduler_.ForgetVersion(number);
     ++stats_.swaps;
     stats_.pause_seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     return Ok();
   }
+
+  Status Hold(uint64_t version, uint64_t as) override {
+    if (std::find(stats_.held.begin(), stats_.held.end(), as) != stats_.held.end()) return Ok();
+    TM_RETURN_IF_ERROR(versions_.Pin(version));
+    TM_RETURN_IF_ERROR(versions_.Alias(version, as));
+    stats_.held.push_back(as);
+    return Ok();
+  }
+
+  void Unhold(uint64_t as) override {
+    if (std::erase(stats_.held, as) > 0) versions_.Unpin(as);
+  }
+
+  void ForgetTenant(uint64_t tenant) override { scheduler_.ForgetTenant(tenant); }
 
   EngineStats Stats() const override {
     EngineStats stats = stats_;

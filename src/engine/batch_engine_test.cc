@@ -285,5 +285,34 @@ TEST_P(BatchEngineTest, APinnedSequenceKeepsItsVersionAndWithoutRoomAPinIsRefuse
   run.ExpectPlain(7);
 }
 
+TEST_P(BatchEngineTest, AHeldVersionStaysWithoutSequencesAndMayHaveASecondNumber) {
+  LedgerRun run(Steps({.versions = 3}));
+  const auto pin = [](SequenceId id, uint64_t version) {
+    return SequenceStart{.id = id,
+                         .prompt = LedgerPrompt(30),
+                         .turn = {.max_new_tokens = 4, .seed = id},
+                         .pin_version = version};
+  };
+  ASSERT_TRUE(run.engine().Hold(1, 1).ok());
+  for (const uint64_t version : {2, 3, 4}) run.Swap(version, CacheOnSwap::kRebuild);
+  EXPECT_EQ(run.engine().Hold(2, 2).code(), Code::kNotFound);
+  run.Add(pin(1, 1));
+  run.Finish();
+  run.ExpectPlain(1);
+  run.Release(1);
+  ASSERT_TRUE(run.engine().Hold(1, 9).ok());
+  run.engine().Unhold(1);
+  for (const uint64_t version : {10, 11, 12}) run.Swap(version, CacheOnSwap::kRebuild);
+  run.Add(pin(2, 9));  // the same weights under another number
+  run.Finish();
+  ASSERT_EQ(run.turns[2].versions.size(), 1u);
+  EXPECT_EQ(run.turns[2].versions[0].version, 9u);
+  EXPECT_EQ(run.Stats().held, std::vector<uint64_t>{9});
+  run.Release(2);
+  run.engine().Unhold(9);
+  for (const uint64_t version : {13, 14, 15}) run.Swap(version, CacheOnSwap::kRebuild);
+  EXPECT_EQ(run.engine().Add(pin(3, 9)).code(), Code::kNotFound);
+}
+
 }  // namespace
 }  // namespace tidemill

@@ -153,6 +153,7 @@ struct EngineStats {
   size_t running_live = 0;
   size_t waiting_live = 0;
   size_t versions_held = 0;
+  std::vector<uint64_t> held{};  // numbers that Hold keeps
 };
 
 // Not thread-safe: one thread owns it (EngineThread).
@@ -193,6 +194,18 @@ class Engine {
     TM_ASSIGN_OR_RETURN(const std::shared_ptr<ReadyWeights> ready, Prepare(std::move(weights)));
     return SwapReady(*ready, version, cache);
   }
+
+  // Keeps the weights of `version` until Unhold(as), under the number `as`; may be the same. Pins
+  // name that number. Failures as of a pin.
+  virtual Status Hold(uint64_t version, uint64_t) {
+    return Unavailable("version " + std::to_string(version) +
+                       ": this engine holds the newest only");
+  }
+  virtual void Unhold(uint64_t) {}
+
+  // What was cached for the tenant is not used again. An engine without a cache has nothing to
+  // forget.
+  virtual void ForgetTenant(uint64_t) {}
 
   virtual EngineStats Stats() const = 0;
   virtual int32_t max_context() const = 0;

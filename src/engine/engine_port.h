@@ -32,6 +32,12 @@ class EnginePort {
   virtual void Continue(SequenceId id, std::vector<TokenId> append, TurnParams turn) = 0;
   // Forgets the sequence; a turn under way is given up within one step.
   virtual void Release(SequenceId id) = 0;
+  // As Engine::Hold, from the next step on; EngineStats::held says whether it could be done.
+  virtual void Hold(uint64_t, uint64_t) {}
+  virtual void Unhold(uint64_t) {}
+  // What was cached for the tenant is not used again, from the next step on. A port without a cache
+  // has nothing to forget.
+  virtual void ForgetTenant(uint64_t) {}
   virtual Mailbox<EngineEvent>& events() = 0;
   // The turns of streamed sequences, after each step; the last delta of a turn says `done` or why
   // it failed. After a Release some may still come.
@@ -61,6 +67,9 @@ class EngineThread final : public EnginePort {
   void Start(SequenceStart start) override;
   void Continue(SequenceId id, std::vector<TokenId> append, TurnParams turn) override;
   void Release(SequenceId id) override;
+  void Hold(uint64_t version, uint64_t as) override;
+  void Unhold(uint64_t as) override;
+  void ForgetTenant(uint64_t tenant) override;
   Mailbox<EngineEvent>& events() override;
   TurnFeed& feed() override;
   uint64_t version() const override;

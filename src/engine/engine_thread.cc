@@ -28,7 +28,18 @@ struct ContinueCommand {
 struct ReleaseCommand {
   SequenceId id;
 };
-using Command = std::variant<StartCommand, ContinueCommand, ReleaseCommand>;
+struct ForgetCommand {
+  uint64_t tenant;
+};
+struct HoldCommand {
+  uint64_t version;
+  uint64_t as;
+};
+struct UnholdCommand {
+  uint64_t as;
+};
+using Command = std::variant<StartCommand, ContinueCommand, ReleaseCommand, ForgetCommand,
+                             HoldCommand, UnholdCommand>;
 
 }  // namespace
 
@@ -125,6 +136,12 @@ class EngineThread::Impl {
   }
 
   void Carry(ReleaseCommand& command) { Forget(command.id); }
+  void Carry(HoldCommand& command) {
+    const Status held = engine_->Hold(command.version, command.as);
+    if (!held.ok()) LogWarn("a version could not be kept", {{"reason", held.message()}});
+  }
+  void Carry(UnholdCommand& command) { engine_->Unhold(command.as); }
+  void Carry(ForgetCommand& command) { engine_->ForgetTenant(command.tenant); }
 
   void Forget(SequenceId id) {
     generating_.erase(id);
@@ -244,6 +261,18 @@ void EngineThread::Continue(SequenceId id, std::vector<TokenId> append, TurnPara
 
 void EngineThread::Release(SequenceId id) {
   impl_->Post(ReleaseCommand{id});
+}
+
+void EngineThread::Hold(uint64_t version, uint64_t as) {
+  impl_->Post(HoldCommand{version, as});
+}
+
+void EngineThread::Unhold(uint64_t as) {
+  impl_->Post(UnholdCommand{as});
+}
+
+void EngineThread::ForgetTenant(uint64_t tenant) {
+  impl_->Post(ForgetCommand{tenant});
 }
 
 Mailbox<EngineEvent>& EngineThread::events() {

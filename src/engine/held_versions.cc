@@ -4,6 +4,10 @@
 
 namespace tidemill {
 
+bool HeldVersions::Held::Is(uint64_t number) const {
+  return version == number || std::find(also.begin(), also.end(), number) != also.end();
+}
+
 size_t HeldVersions::held() const {
   return static_cast<size_t>(
       std::count_if(places_.begin(), places_.end(), [](const auto& h) { return h.has_value(); }));
@@ -11,9 +15,8 @@ size_t HeldVersions::held() const {
 
 int32_t HeldVersions::PlaceOf(uint64_t version) const {
   if (newest() == version) return static_cast<int32_t>(newest_);
-  const auto found = std::find_if(places_.begin(), places_.end(), [&](const auto& held) {
-    return held && held->version == version;
-  });
+  const auto found = std::find_if(places_.begin(), places_.end(),
+                                  [&](const auto& held) { return held && held->Is(version); });
   TM_CHECK(found != places_.end(), "the version is held");
   return static_cast<int32_t>(found - places_.begin());
 }
@@ -23,7 +26,7 @@ Status HeldVersions::Pin(uint64_t version) {
   size_t pinned = 0;
   for (std::optional<Held>& held : places_) {
     if (!held) continue;
-    if (held->version == version) wanted = &*held;
+    if (held->Is(version)) wanted = &*held;
     if (held->pins > 0) ++pinned;
   }
   if (wanted == nullptr) {
@@ -45,6 +48,15 @@ void HeldVersions::Unpin(uint64_t version) {
   --held.pins;
 }
 
+Status HeldVersions::Alias(uint64_t version, uint64_t as) {
+  for (std::optional<Held>& held : places_) {
+    if (!held || !held->Is(version)) continue;
+    if (!held->Is(as)) held->also.push_back(as);
+    return Ok();
+  }
+  return NotFound("version " + std::to_string(version) + " is not held");
+}
+
 int32_t HeldVersions::PlaceForNew() const {
   size_t best = newest_;
   for (size_t i = 0; i < places_.size(); ++i) {
@@ -55,11 +67,15 @@ int32_t HeldVersions::PlaceForNew() const {
   return static_cast<int32_t>(best);
 }
 
-std::optional<uint64_t> HeldVersions::Took(int32_t place, uint64_t version) {
+std::vector<uint64_t> HeldVersions::Took(int32_t place, uint64_t version) {
   std::optional<Held>& held = places_[static_cast<size_t>(place)];
   TM_CHECK(!held || held->pins == 0, "a pinned version keeps its place");
-  const std::optional<uint64_t> gone = held ? std::optional(held->version) : std::nullopt;
-  held = Held{.version = version, .pins = 0};
+  std::vector<uint64_t> gone;
+  if (held) {
+    gone = std::move(held->also);
+    gone.push_back(held->version);
+  }
+  held = Held{.version = version};
   newest_ = static_cast<size_t>(place);
   return gone;
 }

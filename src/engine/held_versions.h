@@ -26,16 +26,20 @@ class HeldVersions {
   // new weights.
   Status Pin(uint64_t version);
   void Unpin(uint64_t version);
+  // The weights of `version` get a second number while they are held. kNotFound: they are not.
+  Status Alias(uint64_t version, uint64_t as);
 
   // Where new weights go: a place with nothing in it, else that of the oldest that nobody pins.
   int32_t PlaceForNew() const;
-  // They are there. Returns the version that is not held any more, if there is one.
-  std::optional<uint64_t> Took(int32_t place, uint64_t version);
+  // They are there. Returns the numbers of the weights that are not held any more.
+  std::vector<uint64_t> Took(int32_t place, uint64_t version);
 
  private:
   struct Held {
     uint64_t version = 0;
     size_t pins = 0;
+    std::vector<uint64_t> also{};  // other numbers of the same
+    bool Is(uint64_t number) const;
   };
   std::vector<std::optional<Held>> places_;
   size_t newest_ = 0;

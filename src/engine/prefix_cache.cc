@@ -169,6 +169,30 @@ void PrefixCache::ForgetSessions() {
   while (!retained_.empty()) RemoveRetained(retained_.begin()->first);
 }
 
+void PrefixCache::ForgetTenant(uint64_t tenant) {
+  std::vector<uint64_t> mine;
+  for (const auto& [when, kept] : retained_) {
+    if (kept.owner.tenant == tenant) mine.push_back(when);
+  }
+  for (const uint64_t when : mine) RemoveRetained(when);
+  std::unordered_set<int64_t> dead;
+  for (auto it = roots_.begin(); it != roots_.end();) {
+    if (it->first.second != tenant) {
+      ++it;
+      continue;
+    }
+    dead.insert(it->second);
+    live_roots_.erase(it->second);
+    it = roots_.erase(it);
+  }
+  // All idle ones of a tree together: below an idle page there is none in use.
+  std::vector<Nodes::value_type*> idle;
+  for (const auto& [when, node] : idle_) {
+    if (dead.contains(node->second.root)) idle.push_back(node);
+  }
+  for (Nodes::value_type* node : idle) Remove(*node);
+}
+
 void PrefixCache::Clear() {
   ForgetSessions();
   while (!by_page_.empty()) Remove(*by_page_.begin()->second);

@@ -71,6 +71,9 @@ class PrefixCache {
   // `version` is not computed with any more: what is known of it is not found and goes when idle.
   void ForgetVersion(uint64_t version);
   void ForgetSessions();
+  // Nothing of the tenant is found any more. What no sequence uses goes at once, the rest when it
+  // is idle.
+  void ForgetTenant(uint64_t tenant);
   void Clear();
 
  private:

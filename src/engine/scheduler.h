@@ -76,6 +76,7 @@ class Scheduler {
   void NewWeights(uint64_t version, CacheOnSwap cache);
   // Nothing is computed under `version` any more.
   void ForgetVersion(uint64_t version) { cache_.ForgetVersion(version); }
+  void ForgetTenant(uint64_t tenant) { cache_.ForgetTenant(tenant); }
   // A step failed: what it and those before it left in pages is not to be shared.
   void Distrust();
 

@@ -101,6 +101,10 @@ std::string_view ConsentName(Consent consent) {
   return kNames[static_cast<size_t>(consent)];
 }
 
+uint64_t KeyTenantId(const std::string& name) {
+  return std::max(StableHash("tenant " + name), kFirstKeyTenant);
+}
+
 ApiKeys ApiKeys::Open(Tenant tenant) {
   ApiKeys keys;
   keys.tenants_.push_back(std::move(tenant));
@@ -130,7 +134,7 @@ Status ApiKeys::AddLine(std::string_view line) {
   auto it = std::find_if(tenants_.begin(), tenants_.end(),
                          [&](const Tenant& t) { return t.name == tenant.name; });
   if (it == tenants_.end()) {
-    tenant.id = std::max(StableHash("tenant " + tenant.name), kFirstKeyTenant);
+    tenant.id = KeyTenantId(tenant.name);
     it = tenants_.insert(tenants_.end(), std::move(tenant));
   } else if (!SameLimits(*it, tenant)) {
     return Invalid("another line says something else about \"" + it->name + "\"");

@@ -5,6 +5,7 @@
 // Empty lines and lines that begin with '#' do not count.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,6 +18,8 @@ namespace tidemill {
 // "train", "store" or "none".
 Result<Consent> ParseConsent(std::string_view text);
 std::string_view ConsentName(Consent consent);
+// Tenant::id of a tenant of a key file.
+uint64_t KeyTenantId(const std::string& name);
 
 // The key of an Authorization header ("Bearer KEY"); empty: none.
 std::string_view BearerOf(std::string_view authorization);

@@ -150,6 +150,11 @@ Status Gateway::Drain(Duration patience) {
   return runner_.Drain(patience);
 }
 
+void Gateway::ForgetPages(const std::string& tenant) {
+  engine_.ForgetTenant(KeyTenantId(tenant));
+  if (tenant == Tenant().name) engine_.ForgetTenant(Tenant().id);  // of a gateway without keys
+}
+
 void Gateway::Over(const RequestReport& report) {
   metric_figures_.Over(report);
   figures_.Over(report, loop_.counts(), clock_.WallMs());
@@ -253,6 +258,12 @@ void Gateway::Serve(HttpRequest whole, std::unique_ptr<HttpReply> reply) {
   report.user_agent = request.Header("user-agent");
   const std::optional<Tenant> tenant = TenantOf(request);
   if (tenant && IsApiPath(request.path)) report.tenant = tenant->name;
+  if (options_.operate && request.path.rfind(kLivePath, 0) == 0) {
+    HttpResponse response = options_.operate(request);
+    report.status = response.status;
+    turn->reply->Send(std::move(response));
+    return Over(report);
+  }
   const auto api = request.method == "POST" ? ApiOfPath(request.path) : std::nullopt;
   if (api && tenant) return Ask(*api, std::move(request), *tenant, std::move(turn));
   if (api) {  // the key was taken back since the head came

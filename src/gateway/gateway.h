@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -31,6 +32,9 @@
 
 namespace tidemill {
 
+// What an operator does to a live run: `tidemill live delete` and the like.
+inline constexpr const char* kLivePath = "/live/";
+
 struct GatewayOptions {
   std::string host = "127.0.0.1";
   uint16_t port = 0;  // 0: a free one
@@ -43,6 +47,8 @@ struct GatewayOptions {
   size_t connections_max = 4096;
   WireLimits limits{};
   AdmissionLimits admission{};
+  // Answers requests below kLivePath to the operator; checks who asks itself. None: 404.
+  std::function<HttpResponse(const HttpRequest&)> operate{};
   GatewayLoopOptions loop{};
   PlanOptions plan{};  // context_tokens must be the engine's
 };
@@ -69,6 +75,8 @@ class Gateway final : public RequestObserver {
   };
   Guest Admit(Fd listening, std::string key, Tenant tenant);
   void Dismiss(const Guest& guest);
+  // What the engine cached for the tenant is not used again.
+  void ForgetPages(const std::string& tenant);
 
   uint16_t port() const { return http_->port(); }
   std::string url() const { return http_->url(); }

@@ -70,7 +70,8 @@ SequenceStart LiveAnswer::Start(int choice, SequenceId sequence, uint64_t share_
   start.prompt = asked_->prompt.prompts[prompt];
   start.share_group = asked_->request.sampling.n > 1 ? share_group : 0;
   start.turn = asked_->choices[static_cast<size_t>(choice)].params;
-  start.tenant = asked_->tenant.id;
+  // Without consent nothing of it outlives the answer, not even in the cache.
+  start.tenant = asked_->tenant.consent == Consent::kNone ? 0 : asked_->tenant.id;
   start.session = asked_->prompt.session;
   start.service = SequenceClass::kLive;
   start.stream = true;

@@ -24,6 +24,13 @@ void LiveBaseline::Put(const Class& of, uint64_t session, double reward) {
   if (window.size() > window_) window.pop_front();
 }
 
+void LiveBaseline::Forget(const Class& of, uint64_t session) {
+  const auto it = windows_.find(of);
+  if (it == windows_.end()) return;
+  std::erase_if(it->second, [&](const Entry& entry) { return entry.session == session; });
+  if (it->second.empty()) windows_.erase(it);
+}
+
 LiveBaseline::Comparison LiveBaseline::Without(const Class& of, uint64_t session) const {
   Comparison compared;
   const auto it = windows_.find(of);

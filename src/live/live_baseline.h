@@ -22,6 +22,9 @@ class LiveBaseline {
   // as that is in the window.
   void Put(const Class& of, uint64_t session, double reward);
 
+  // It is compared with no more.
+  void Forget(const Class& of, uint64_t session);
+
   struct Comparison {
     double mean = 0;
     double deviation = 0;  // sample deviation (divisor n - 1); 0 for less than two

@@ -34,6 +34,18 @@ TEST(LiveBaseline, ANewRewardReplacesTheOldAndTheWindowForgetsTheOldest) {
   EXPECT_DOUBLE_EQ(compared.mean, 1.0);
 }
 
+TEST(LiveBaseline, WhatIsForgottenIsNotComparedWith) {
+  LiveBaseline baseline(8);
+  baseline.Put(kOne, 1, 1.0);
+  baseline.Put(kOne, 2, -1.0);
+  baseline.Forget(kOne, 2);
+  baseline.Forget(kOther, 1);
+  EXPECT_EQ(baseline.Without(kOne, 9).others, 1u);
+  EXPECT_DOUBLE_EQ(baseline.Without(kOne, 9).mean, 1.0);
+  baseline.Forget(kOne, 1);
+  EXPECT_EQ(baseline.classes(), 0u);
+}
+
 TEST(LiveBaseline, TheVarianceIsThatWithinClasses) {
   LiveBaseline baseline(8);
   EXPECT_EQ(baseline.Variance(), 0);

@@ -11,6 +11,8 @@ namespace tidemill {
 namespace {
 
 constexpr auto kSweepEvery = std::chrono::seconds(1);
+// Of a prompt, in which a secret may begin that the answer ends.
+constexpr size_t kPromptEnd = 256;
 constexpr auto kFlushEvery = std::chrono::milliseconds(5);
 
 std::string FeedbackAnswer(const v1::Signal& signal) {
@@ -28,12 +30,14 @@ std::string FeedbackAnswer(const v1::Signal& signal) {
 LiveRecorder::LiveRecorder(const LiveOptions& options, const PromptBuilder& builder,
                            StorePort& store, const Clock& clock, const SessionsState& sessions,
                            const LiveState& state, const LiveLearning& learning)
-    : builder_(builder),
+    : redaction_(options.redaction),
+      builder_(builder),
       store_(store),
       clock_(clock),
+      bus_(learning.bus),
       table_(options, sessions.next_number),
       signals_(learning.signals) {
-  if (learning.bus != nullptr) outbox_.emplace(*learning.bus);
+  if (bus_ != nullptr) outbox_.emplace(*bus_);
   for (const StoredSession& session : sessions.sessions) {
     const Status restored = table_.Restore(session);
     if (!restored.ok()) {
@@ -59,13 +63,38 @@ Result<TurnPrompt> LiveRecorder::PrepareUnstored(const TurnQuestion& question) c
   return prompt;
 }
 
+CleanMessages LiveRecorder::CleanOf(const TurnQuestion& question) const {
+  CleanMessages clean{.messages = question.request.messages};
+  if (!redaction_) return clean;
+  (void)redaction_->Clean(clean.messages, clean.secrets);
+  WireJson tools = question.request.tools;  // not stored as they are, but a part of the prompt
+  (void)redaction_->Clean(tools, clean.secrets);
+  return clean;
+}
+
+std::vector<CleanPrompt> LiveRecorder::CleanOf(const std::vector<std::vector<TokenId>>& prompts,
+                                               const SecretSet& secrets) const {
+  std::vector<CleanPrompt> clean;
+  for (const std::vector<TokenId>& ids : prompts) {
+    CleanPrompt& one = clean.emplace_back(CleanPrompt{.ids = ids});
+    if (!redaction_) continue;
+    const size_t end = std::min(ids.size(), kPromptEnd);
+    one.end.assign(ids.end() - static_cast<long>(end), ids.end());
+    one.redacted = static_cast<uint32_t>(redaction_->Tokens(
+        one.ids, 0, secrets, [this](TokenId id) { return builder_.BytesOf(id); }));
+  }
+  return clean;
+}
+
 Result<TurnPrompt> LiveRecorder::Prepare(const TurnQuestion& question) {
   const bool unstored = question.tenant.consent == Consent::kNone;
   if (unstored || question.request.api == Api::kCountTokens) return PrepareUnstored(question);
+  CleanMessages clean = CleanOf(question);
+  const SecretSet secrets = clean.secrets;
   LivePlan plan;
   {
     MutexLock lock(mutex_);
-    TM_ASSIGN_OR_RETURN(plan, table_.Open(question));
+    TM_ASSIGN_OR_RETURN(plan, table_.Open(question, std::move(clean)));
   }
   TurnPrompt prompt;
   Status failure;
@@ -81,12 +110,13 @@ Result<TurnPrompt> LiveRecorder::Prepare(const TurnQuestion& question) {
     }
     failure = built.status();
   }
+  std::vector<CleanPrompt> stored = CleanOf(prompt.prompts, secrets);
   MutexLock lock(mutex_);
   if (!failure.ok()) {
     table_.Forget(plan.ticket);
     return failure;
   }
-  table_.Begin(plan.ticket, prompt.prompts);
+  table_.Begin(plan.ticket, std::move(stored));
   prompt.session = plan.session;
   prompt.session_name = plan.session_name;
   prompt.ticket = plan.ticket;
@@ -112,14 +142,27 @@ void LiveRecorder::Submit(LiveStores stores, std::function<void(Status)> stored)
 
 void LiveRecorder::Finished(RecordedTurn turn, std::function<void(Status)> stored) {
   if (turn.ticket == 0) return stored(Ok());
-  MutexLock lock(mutex_);
-  Submit(table_.Finish(turn, /*cut=*/false, builder_, clock_.WallMs()), std::move(stored));
+  std::string tenant;
+  {
+    MutexLock lock(mutex_);
+    LiveStores stores = table_.Finish(turn, /*cut=*/false, builder_, clock_.WallMs());
+    if (stores.turn != 0) return Submit(std::move(stores), std::move(stored));
+    tenant = stores.erased_tenant;
+  }
+  if (forget_pages_) forget_pages_(tenant);  // its session was deleted
+  stored(Ok());
 }
 
 void LiveRecorder::Abandoned(RecordedTurn turn, const Status&) {
   if (turn.ticket == 0) return;
-  MutexLock lock(mutex_);
-  Submit(table_.Finish(turn, /*cut=*/true, builder_, clock_.WallMs()), nullptr);
+  std::string tenant;
+  {
+    MutexLock lock(mutex_);
+    LiveStores stores = table_.Finish(turn, /*cut=*/true, builder_, clock_.WallMs());
+    tenant = stores.erased_tenant;
+    Submit(std::move(stores), nullptr);
+  }
+  if (!tenant.empty() && forget_pages_) forget_pages_(tenant);
 }
 
 Status LiveRecorder::Close(uint64_t session, const std::string& reason) {
@@ -127,6 +170,47 @@ Status LiveRecorder::Close(uint64_t session, const std::string& reason) {
   TM_ASSIGN_OR_RETURN(LiveStores stores, table_.Close(session, reason, clock_.WallMs()));
   Submit(std::move(stores), nullptr);
   return Ok();
+}
+
+std::vector<uint64_t> LiveRecorder::Erase(const EraseWhat& what) {
+  MutexLock lock(mutex_);
+  const std::vector<uint64_t> numbers = table_.Erase([&](const v1::Session& session) {
+    return what.session ? session.number() == *what.session : session.tenant() == what.tenant;
+  });
+  for (const uint64_t number : numbers) Unteach(number);
+  return numbers;
+}
+
+void LiveRecorder::Forget(const std::vector<uint64_t>& sessions) {
+  MutexLock lock(mutex_);
+  for (const uint64_t session : sessions) Unteach(session);
+}
+
+// Nothing of it is learned from here on, whether it waits here, on the bus or in replay.
+void LiveRecorder::Unteach(uint64_t session) {
+  signals_.Forget(session);
+  if (!outbox_) return;
+  v1::Sample gone;  // neither turns nor a reward
+  v1::TrajectoryId& id = *gone.mutable_trajectory()->mutable_id();
+  id.set_task("session-" + std::to_string(session));
+  id.set_group(session);
+  id.set_attempt(1);
+  gone.mutable_trajectory()->set_purpose(v1::PURPOSE_LIVE);
+  gone.mutable_trajectory()->set_end(v1::EPISODE_END_SUBMITTED);
+  gone.mutable_trajectory()->set_group_members(1);
+  *gone.mutable_verdict()->mutable_id() = id;
+  gone.mutable_verdict()->set_request_id("deleted");
+  outbox_->Publish(kLiveSamplesTopic, gone.SerializeAsString());
+}
+
+bool LiveRecorder::Untaught() const {
+  if (bus_ == nullptr) return true;
+  {
+    MutexLock lock(mutex_);
+    if (outbox_->waiting() > 0) return false;
+  }
+  const auto depth = bus_->Depth(kLiveSamplesTopic);
+  return depth.ok() && depth->ready + depth->leased == 0;
 }
 
 Result<v1::Signal> LiveRecorder::SignalOf(const Feedback& feedback, const FeedbackPost& post) {
@@ -146,9 +230,12 @@ Result<v1::Signal> LiveRecorder::SignalOf(const Feedback& feedback, const Feedba
   signal.set_span_from(feedback.span_from);
   signal.set_span_to(feedback.span_to);
   signal.set_source(feedback.source);
-  signal.set_by(feedback.by);
+  signal.set_by(redaction_ ? redaction_->CleanName(feedback.by) : feedback.by);
   signal.set_score(feedback.score);
-  signal.set_text(feedback.text);
+  std::string remark = feedback.text;
+  SecretSet secrets;
+  if (redaction_) (void)redaction_->Clean(remark, secrets);
+  signal.set_text(remark);
   signal.set_at_ms(post.wall_ms);
   signal.set_revision(signals_.NextRevision(signal));
   return signal;
@@ -218,10 +305,12 @@ void LiveRecorder::TakeStored(Told& told) {
     waiting_.erase(it);
     if (waiting.turn != 0) {
       Submit(table_.Stored(waiting.session, waiting.turn, done.status, clock_.WallMs()), nullptr);
+      if (table_.Erased(waiting.session)) done.status = Ok();  // it is not to be stored
     } else if (waiting.signal) {
-      if (done.status.ok()) Teach(signals_.Put(*waiting.signal));
+      const bool erased = table_.Erased(waiting.signal->session());
+      if (done.status.ok() && !erased) Teach(signals_.Put(*waiting.signal));
     } else if (waiting.session != 0) {
-      CloseStored(std::move(waiting), done.status);
+      if (!table_.Erased(waiting.session)) CloseStored(std::move(waiting), done.status);
       continue;
     }
     if (waiting.stored) told.emplace_back(std::move(waiting.stored), std::move(done.status));
@@ -281,6 +370,7 @@ void LiveRecorder::Count() {
   counters_.unsent = outbox_ ? outbox_->waiting() : 0;
   counters_.trained = tokens("trained");
   counters_.consent = tokens(untrained::kConsent);
+  counters_.secret = tokens(untrained::kSecret);
   counters_.side = tokens(untrained::kSide);
   counters_.cut = tokens(untrained::kCut);
   counters_.retried = tokens(untrained::kRetried);

@@ -24,6 +24,7 @@
 #include "live/feedback.h"
 #include "live/live_signals.h"
 #include "live/session_table.h"
+#include "store/session_eraser.h"
 #include "store/store_port.h"
 
 namespace tidemill {
@@ -91,6 +92,7 @@ struct LiveCounters : CounterSet {
                   .help = "Scored trajectories that wait for room on the way to replay",
                   .kind = Counter::Kind::kLevel}};
   Counter consent{*this, Untrained("consent")};
+  Counter secret{*this, Untrained("secret")};
   Counter side{*this, Untrained("side")};
   Counter cut{*this, Untrained("cut")};
   Counter retried{*this, Untrained("retried")};
@@ -131,10 +133,23 @@ class LiveRecorder final : public TurnRecorder, public Loop {
   // Closes a session as soon as its requests are done. kNotFound: it is not open.
   Status Close(uint64_t session, const std::string& reason);
 
+  // Drops sessions from memory, open ones too; what is under way for them is answered and not
+  // stored. Their numbers. What is stored already is the caller's (erase.h).
+  std::vector<uint64_t> Erase(const EraseWhat& what);
+  // Of sessions that were deleted and need not be in memory: nothing is learned from them.
+  void Forget(const std::vector<uint64_t>& sessions);
+  // Replay has taken everything that was sent to it, the last Forget with it.
+  bool Untaught() const;
+
   std::string_view name() const override { return "live"; }
   void Attach(Waker& waker) override { store_.events().Attach(waker); }
   Time Step(Time now) override;
   bool Drained() const override;
+
+  // How the engine is told to forget what it cached for a tenant. Before the first deletion.
+  void OnErased(std::function<void(const std::string& tenant)> forget) {
+    forget_pages_ = std::move(forget);
+  }
 
   const LiveCounters& counters() const { return counters_; }
   // Of the rewards that baselines are taken over.
@@ -156,13 +171,20 @@ class LiveRecorder final : public TurnRecorder, public Loop {
       TM_REQUIRES(mutex_);
   void Submit(LiveStores stores, std::function<void(Status)> stored) TM_REQUIRES(mutex_);
   void Count() TM_REQUIRES(mutex_);
+  void Unteach(uint64_t session) TM_REQUIRES(mutex_);
   Result<TurnPrompt> PrepareUnstored(const TurnQuestion& question) const;
+  CleanMessages CleanOf(const TurnQuestion& question) const;
+  std::vector<CleanPrompt> CleanOf(const std::vector<std::vector<TokenId>>& prompts,
+                                   const SecretSet& secrets) const;
 
+  const std::shared_ptr<const Redaction> redaction_;  // shared with the table
   const PromptBuilder& builder_;
   StorePort& store_;
   const Clock& clock_;
   LiveCounters counters_;
-  Time next_sweep_{};  // of the loop's thread
+  Bus* const bus_;                                        // null: nothing is trained here
+  std::function<void(const std::string&)> forget_pages_;  // may be empty
+  Time next_sweep_{};                                     // of the loop's thread
 
   mutable Mutex mutex_;
   SessionTable table_ TM_GUARDED_BY(mutex_);

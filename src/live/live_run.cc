@@ -1,6 +1,8 @@
 #include "live/live_run.h"
 
+#include <chrono>
 #include <optional>
+#include <thread>
 
 #include "core/loop_runner.h"
 #include "live/prompt_builder.h"
@@ -15,17 +17,21 @@ namespace {
 constexpr int64_t kRememberMs = 24 * 3600 * 1000;
 constexpr size_t kRemember = 1000;
 constexpr size_t kRememberTrajectories = 20'000;
+constexpr int kUntaughtTries = 300;
+constexpr auto kUntaughtPause = std::chrono::milliseconds(100);
 
 }  // namespace
 
 // In the order they are made; each uses those above.
 struct LiveRun::Parts {
   std::optional<RunDirectory> directory;  // none: the run's own process has it
+  std::string path;                       // then: where it is
   std::unique_ptr<StoreThread> store;     // null: as above
   std::unique_ptr<TemplatePromptBuilder> builder;
   std::unique_ptr<StorePort> client;
   std::unique_ptr<LiveRecorder> recorder;
   std::unique_ptr<LoopRunner> runner;
+  std::function<void(const std::string&)> forget_pages{};  // may be empty
 };
 
 LiveRun::LiveRun(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
@@ -99,6 +105,37 @@ void LiveRun::Abandoned(RecordedTurn turn, const Status& why) {
 void LiveRun::TakeFeedback(const FeedbackPost& post,
                            std::function<void(Result<std::string>)> answered) {
   parts_->recorder->TakeFeedback(post, std::move(answered));
+}
+
+Result<EraseReport> LiveRun::Erase(const EraseWhat& what) {
+  EraseWhat all = what;
+  all.under_way = parts_->recorder->Erase(what);
+  TM_ASSIGN_OR_RETURN(const auto stored, SessionsToErase(path() + "/run.db", what));
+  parts_->recorder->Forget(stored);
+  // What follows lists the steps that used it: no batch may take it from here on.
+  for (int i = 0; !parts_->recorder->Untaught(); ++i) {
+    if (i == kUntaughtTries) return Unavailable("replay does not take messages; delete again");
+    std::this_thread::sleep_for(kUntaughtPause);
+  }
+  TM_ASSIGN_OR_RETURN(EraseReport report, EraseFromRun(path(), all));
+  if (!what.tenant.empty()) report.erased.tenants = {what.tenant};
+  if (parts_->forget_pages) {
+    for (const std::string& tenant : report.erased.tenants) parts_->forget_pages(tenant);
+  }
+  return report;
+}
+
+void LiveRun::OnErased(std::function<void(const std::string&)> forget) {
+  parts_->recorder->OnErased(forget);
+  parts_->forget_pages = std::move(forget);
+}
+
+void LiveRun::BelongsTo(const std::string& run_path) {
+  parts_->path = run_path;
+}
+
+const std::string& LiveRun::path() const {
+  return parts_->directory ? parts_->directory->path() : parts_->path;
 }
 
 void LiveRun::Sink(MetricSink& sink) const {

@@ -13,6 +13,7 @@
 #include "core/metrics.h"
 #include "core/status.h"
 #include "gateway/served_policy.h"
+#include "live/erase.h"
 #include "live/live_recorder.h"
 #include "store/run_db.h"
 #include "store/store_thread.h"
@@ -48,6 +49,14 @@ class LiveRun final : public TurnRecorder {
   void Abandoned(RecordedTurn turn, const Status& why) override;
   void TakeFeedback(const FeedbackPost& post,
                     std::function<void(Result<std::string>)> answered) override;
+
+  // Deletes sessions, in memory and on disk, while requests go on. As EraseFromRun; any thread.
+  Result<EraseReport> Erase(const EraseWhat& what);
+  // Called with the tenant whose cached prompts are to be forgotten. Before the first deletion.
+  void OnErased(std::function<void(const std::string& tenant)> forget);
+  const std::string& path() const;  // of the run
+  // Of one that joined: where the run is. Before the first deletion.
+  void BelongsTo(const std::string& run_path);
 
   // The figures of sessions.
   void Sink(MetricSink& sink) const;

@@ -238,6 +238,13 @@ void LiveSignals::SendWaiting(const LiveBaseline::Class& of, LiveLessons& lesson
 void LiveSignals::Forget(uint64_t session) {
   const auto it = sessions_.find(session);
   if (it == sessions_.end()) return;
+  baseline_.Forget(it->second.of, session);
+  Release(session);
+}
+
+// Its signals and tokens leave memory.
+void LiveSignals::Release(uint64_t session) {
+  const auto it = sessions_.find(session);
   for (const Part& part : it->second.parts) {
     tokens_ -= part.tokens;
     unsignalled_ -= part.tokens > 0 ? 1 : 0;
@@ -248,7 +255,7 @@ void LiveSignals::Forget(uint64_t session) {
 
 // What is forgotten stays stored; a signal on it is stored and no longer trained.
 void LiveSignals::Bound() {
-  while (sessions_.size() > options_.max_sessions) Forget(sessions_.begin()->first);
+  while (sessions_.size() > options_.max_sessions) Release(sessions_.begin()->first);
   for (auto it = sessions_.begin(); tokens_ > options_.max_tokens && it != sessions_.end(); ++it) {
     for (Part& part : it->second.parts) {
       if (part.tokens == 0) continue;

@@ -63,7 +63,7 @@ class LiveSignals {
   uint32_t NextRevision(const v1::Signal& signal);
   // It is durable.
   LiveLessons Put(const v1::Signal& signal);
-  // Nothing of the session is kept, or trained on, from here on.
+  // Nothing of the session is kept, trained on or compared with from here on.
   void Forget(uint64_t session);
 
   std::vector<v1::Signal> SignalsOf(uint64_t session) const;
@@ -94,6 +94,7 @@ class LiveSignals {
   void Send(uint64_t session, Entry& entry, const SessionScore& score, LiveLessons& lessons);
   // Those of the class that had too few others.
   void SendWaiting(const LiveBaseline::Class& of, LiveLessons& lessons);
+  void Release(uint64_t session);
   void Bound();
 
   const SignalOptions options_;

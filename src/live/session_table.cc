@@ -19,10 +19,12 @@ WireJson KnownFirst(const Session& session, const SessionMatch& match, const Wir
 
 KnownAnswer KnownAnswerOf(const LiveTurn& turn, size_t message) {
   const auto& ids = turn.record.answer().ids();
-  const int kept = std::min<int>(turn.record.kept(), ids.size());
+  // What was redacted is encoded anew.
+  const int kept =
+      turn.record.output_redacted() ? 0 : std::min<int>(turn.record.kept(), ids.size());
   KnownAnswer known{.message = message,
                     .ids = std::vector<TokenId>(ids.begin(), ids.begin() + kept),
-                    .tail = turn.record.tail(),
+                    .tail = kept == 0 ? "" : turn.record.tail(),
                     .reasoning = false};
   const auto reasoning = turn.answer.find("reasoning_content");
   known.reasoning = reasoning != turn.answer.end() && reasoning->is_string() &&
@@ -123,10 +125,10 @@ SessionTable::Entry& SessionTable::NewSession(const TurnQuestion& question, cons
   record.set_tenant(question.tenant.name);
   record.set_name(name);
   record.set_named_by(named_by);
-  record.set_agent(AgentName(question.headers));
+  record.set_agent(CleanName(AgentName(question.headers)));
   record.set_trainable(question.tenant.consent == Consent::kTrain);
   record.set_started_ms(question.wall_ms);
-  record.set_task_class(TaskClass(question.headers));
+  record.set_task_class(CleanName(TaskClass(question.headers)));
   Entry& entry = sessions_[record.number()];
   if (!name.empty()) by_name_[{record.tenant(), name}] = record.number();
   entry.session = std::make_unique<Session>(std::move(record));
@@ -179,9 +181,9 @@ SessionTable::Entry* SessionTable::ByPrefix(const std::string& tenant,
 SessionTable::Resolved SessionTable::Resolve(const TurnQuestion& question,
                                              const LiveConversation& conversation) {
   const std::string& bound = question.tenant.session;
-  const SessionName name = bound.empty()
-                               ? NameSession(question.headers, question.request.session_hints)
-                               : SessionName{bound, "key"};
+  SessionName name = bound.empty() ? NameSession(question.headers, question.request.session_hints)
+                                   : SessionName{bound, "key"};
+  name.name = CleanName(name.name);
   if (const auto retry = ByRetry(question, name.name)) return *retry;
   if (!name.name.empty()) {
     const auto it = by_name_.find({question.tenant.name, name.name});
@@ -201,8 +203,12 @@ void SessionTable::Reopen(Entry& entry) {
   ++open_;
 }
 
-Result<LivePlan> SessionTable::Open(const TurnQuestion& question) {
-  LiveConversation conversation(question.request.messages);
+std::string SessionTable::CleanName(const std::string& name) const {
+  return options_.redaction ? options_.redaction->CleanName(name) : name;
+}
+
+Result<LivePlan> SessionTable::Open(const TurnQuestion& question, CleanMessages clean) {
+  LiveConversation conversation(std::move(clean.messages));
   const Resolved resolved = Resolve(question, conversation);
   Entry& entry = *resolved.entry;
   Session& session = *entry.session;
@@ -215,6 +221,7 @@ Result<LivePlan> SessionTable::Open(const TurnQuestion& question) {
 
   Ticket ticket;
   ticket.session = session.record().number();
+  ticket.tenant = question.tenant.name;
   ticket.request_id = question.request_id;
   ticket.body_hash = question.body_sha256;
   ticket.side = DeclaredSide(question.headers);
@@ -239,7 +246,15 @@ Result<LivePlan> SessionTable::Open(const TurnQuestion& question) {
 
   LivePlan plan;
   ticket.match = session.Find(conversation);
-  plan.messages = KnownFirst(session, ticket.match, conversation.messages);
+  ticket.messages = KnownFirst(session, ticket.match, conversation.messages);
+  ticket.secrets = std::move(clean.secrets);
+  plan.messages = ticket.messages;
+  // Where a secret was taken out, and where nothing is known, the client's own words are rendered.
+  for (size_t i = 0; i < plan.messages.size(); ++i) {
+    if (i >= ticket.match.context_messages || HoldsRedaction(plan.messages[i])) {
+      plan.messages[i] = question.request.messages[i];
+    }
+  }
   for (const SessionMatch::Answer& answer : ticket.match.answers) {
     plan.answers.push_back(KnownAnswerOf(session.turns().at(answer.turn), answer.message));
   }
@@ -248,12 +263,11 @@ Result<LivePlan> SessionTable::Open(const TurnQuestion& question) {
   plan.session_name = session.record().name().empty() ? "s" + std::to_string(ticket.session)
                                                       : session.record().name();
   plan.started_ms = session.record().started_ms();
-  ticket.messages = plan.messages;
   tickets_.emplace(plan.ticket, std::move(ticket));
   return plan;
 }
 
-void SessionTable::Begin(uint64_t ticket, std::vector<std::vector<TokenId>> prompts) {
+void SessionTable::Begin(uint64_t ticket, std::vector<CleanPrompt> prompts) {
   tickets_.at(ticket).prompts = std::move(prompts);
 }
 

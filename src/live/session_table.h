@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -18,6 +19,7 @@
 #include "core/status.h"
 #include "gateway/turn_recorder.h"
 #include "live/prompt_builder.h"
+#include "live/redaction.h"
 #include "live/session.h"
 #include "live/settle.h"
 #include "store/run_db.h"
@@ -30,6 +32,8 @@ struct LiveOptions {
   size_t max_sessions = 10'000;        // in memory; above it the one idle for longest goes
   size_t max_bytes = size_t{2} << 30;  // of all sessions in memory, roughly
   uint32_t max_turns = 4'000;          // of one session; the next request is refused
+  // What is not stored. Shared: LiveRecorder uses it, too. Null: everything is.
+  std::shared_ptr<const Redaction> redaction{};
 };
 
 // Totals since the process began. A retry is no question.
@@ -44,6 +48,19 @@ struct LiveTotals {
   uint64_t rewritten = 0;
   std::map<std::string, uint64_t> tokens{};  // of those, by reason; "trained"
   std::map<std::string, uint64_t> branches_by_agent{};
+};
+
+// A request's messages without their secrets, and these.
+struct CleanMessages {
+  WireJson messages{};
+  SecretSet secrets{};
+};
+
+// A prompt as it may be stored.
+struct CleanPrompt {
+  std::vector<TokenId> ids{};
+  uint32_t redacted = 0;       // secrets in it
+  std::vector<TokenId> end{};  // its last tokens as they are: a secret may go on in the answer
 };
 
 // What a request is answered from.
@@ -61,6 +78,8 @@ struct LiveStores {
   // Of a turn among them, which Stored() must be told about.
   uint64_t session = 0;
   uint32_t turn = 0;  // 0: none, there is nothing to wait for
+  // A request of a session that was deleted ended: whose it was.
+  std::string erased_tenant{};
 };
 
 // Not thread-safe.
@@ -74,9 +93,9 @@ class SessionTable {
   Status Restore(const StoredSession& stored);
 
   // kFull: the session has as many turns as it may.
-  Result<LivePlan> Open(const TurnQuestion& question);
+  Result<LivePlan> Open(const TurnQuestion& question, CleanMessages clean);
   // The prompts the engine is given, one for each of the request's.
-  void Begin(uint64_t ticket, std::vector<std::vector<TokenId>> prompts);
+  void Begin(uint64_t ticket, std::vector<CleanPrompt> prompts);
   // The request cannot be answered: as if it had not come.
   void Forget(uint64_t ticket);
 
@@ -100,6 +119,10 @@ class SessionTable {
   Place FindNamed(const std::string& tenant, const std::string& name) const;
   // The answer to a request.
   Place FindAnswer(const std::string& tenant, const std::string& request_id, uint32_t choice) const;
+  // Drops sessions, open ones too: what comes for them later is neither stored nor counted. Their
+  // numbers.
+  std::vector<uint64_t> Erase(const std::function<bool(const v1::Session&)>& which);
+  bool Erased(uint64_t session) const { return erased_.contains(session); }
 
   const LiveTotals& totals() const { return totals_; }
   size_t open() const { return open_; }        // sessions that are not closed
@@ -130,9 +153,10 @@ class SessionTable {
   struct Ticket {
     uint64_t session = 0;
     std::vector<uint32_t> questions;  // one for each prompt
-    std::string request_id, body_hash, side;
-    std::vector<std::vector<TokenId>> prompts;
-    WireJson messages;
+    std::string tenant, request_id, body_hash, side;
+    std::vector<CleanPrompt> prompts;
+    WireJson messages;  // without secrets
+    SecretSet secrets;
     SessionMatch match;
     bool tools = false, end = false;
     int choices = 1;     // for each prompt
@@ -151,8 +175,12 @@ class SessionTable {
   Entry& NewSession(const TurnQuestion& question, const std::string& name,
                     const std::string& named_by);
   void Reopen(Entry& entry);
+  std::string CleanName(const std::string& name) const;
   v1::SessionTurn RecordOf(const Ticket& ticket, const RecordedTurn& turn, bool cut,
                            const PromptBuilder& builder, int64_t wall_ms) const;
+  // Takes what is secret out of the record; of its prompt, too.
+  void Redact(const Ticket& ticket, const CleanPrompt& before, const PromptBuilder& builder,
+              std::vector<TokenId>& prompt, v1::SessionTurn& record) const;
   void Index(const Session& session, const LiveTurn& turn);
   // One choice less is waited for; the last one ends the request.
   void DoneWith(uint64_t ticket, LiveStores& stores, int64_t wall_ms);
@@ -164,6 +192,7 @@ class SessionTable {
   uint64_t next_ticket_ = 1;
   size_t open_ = 0;
   std::map<uint64_t, Entry> sessions_;
+  std::set<uint64_t> erased_;  // since the process began
   std::unordered_map<uint64_t, Ticket> tickets_;
   std::map<std::pair<std::string, std::string>, uint64_t> by_name_;  // tenant, name
   // Tenant and body -> session, question: the newest of that body.

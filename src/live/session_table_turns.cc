@@ -78,8 +78,13 @@ v1::SessionTurn SessionTable::RecordOf(const Ticket& ticket, const RecordedTurn&
                                        const PromptBuilder& builder, int64_t wall_ms) const {
   const Session& session = *sessions_.at(ticket.session).session;
   const size_t which = static_cast<size_t>(turn.choice) / static_cast<size_t>(ticket.choices);
-  const std::vector<TokenId>& prompt = ticket.prompts.at(which);
+  std::vector<TokenId> prompt = ticket.prompts.at(which).ids;
   v1::SessionTurn record;
+  record.set_answer_json(DumpWire(turn.message));
+  FillAnswer(turn.output, *record.mutable_answer());
+  const bool stopped = turn.output.stop.string >= 0;
+  if (stopped) record.set_tail(TailOf(turn.output, builder));
+  if (options_.redaction) Redact(ticket, ticket.prompts.at(which), builder, prompt, record);
   record.set_session(ticket.session);
   record.set_question(ticket.questions.at(which));
   record.set_choice(static_cast<uint32_t>(turn.choice % ticket.choices));
@@ -98,15 +103,11 @@ v1::SessionTurn SessionTable::RecordOf(const Ticket& ticket, const RecordedTurn&
     record.add_matched_messages(static_cast<uint32_t>(answer.message));
   }
   record.set_rewritten(ticket.match.rewritten);
-  record.set_answer_json(DumpWire(turn.message));
-  FillAnswer(turn.output, *record.mutable_answer());
   record.mutable_answer()->set_started_ms(ticket.started_ms);
   record.mutable_answer()->set_finished_ms(wall_ms);
   FillSampling(turn.params, *record.mutable_sampling());
   record.set_forced(turn.output.forced);
-  const bool stopped = turn.output.stop.string >= 0;
   record.set_kept(stopped ? turn.output.stop.token : static_cast<uint32_t>(turn.output.ids.size()));
-  if (stopped) record.set_tail(TailOf(turn.output, builder));
   record.set_cut(cut);
   record.set_untrainable(Untrainable(turn.params.sampling));
   record.set_side(ticket.side);
@@ -114,10 +115,48 @@ v1::SessionTurn SessionTable::RecordOf(const Ticket& ticket, const RecordedTurn&
   return record;
 }
 
+void SessionTable::Redact(const Ticket& ticket, const CleanPrompt& before,
+                          const PromptBuilder& builder, std::vector<TokenId>& prompt,
+                          v1::SessionTurn& record) const {
+  const Redaction& redaction = *options_.redaction;
+  SecretSet secrets = ticket.secrets;
+  WireJson answer = WireJson::parse(record.answer_json());
+  size_t found = redaction.Clean(answer, secrets);
+  if (found > 0) record.set_answer_json(DumpWire(answer));
+  std::string tail = record.tail();
+  if (redaction.Clean(tail, secrets) > 0) record.set_tail(tail);
+  // A secret may begin in the prompt and end in the answer.
+  const size_t shared = before.end.size();
+  v1::Turn& drawn = *record.mutable_answer();
+  std::vector<TokenId> ids = before.end;
+  ids.insert(ids.end(), drawn.ids().begin(), drawn.ids().end());
+  const std::vector<TokenId> real = ids;
+  (void)redaction.Tokens(ids, 0, secrets, [&](TokenId id) { return builder.BytesOf(id); });
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (ids[i] == real[i]) continue;
+    if (i < shared) {
+      prompt[prompt.size() - shared + i] = kRedactedToken;
+      continue;
+    }
+    drawn.set_ids(static_cast<int>(i - shared), kRedactedToken);
+    if (i - shared < static_cast<size_t>(drawn.logprobs_size())) {
+      drawn.set_logprobs(static_cast<int>(i - shared), 0);
+    }
+    ++found;
+  }
+  record.set_output_redacted(found > 0);
+  record.set_redacted(before.redacted + static_cast<uint32_t>(found + ticket.secrets.size()));
+}
+
 LiveStores SessionTable::Finish(const RecordedTurn& turn, bool cut, const PromptBuilder& builder,
                                 int64_t wall_ms) {
   LiveStores stores;
   Ticket& ticket = tickets_.at(turn.ticket);
+  if (Erased(ticket.session)) {
+    stores.erased_tenant = ticket.tenant;
+    if (--ticket.waited_for == 0) tickets_.erase(turn.ticket);
+    return stores;
+  }
   Entry& entry = sessions_.at(ticket.session);
   entry.active_ms = std::max(entry.active_ms, wall_ms);
   if (cut && turn.output.ids.empty()) {
@@ -137,6 +176,7 @@ LiveStores SessionTable::Finish(const RecordedTurn& turn, bool cut, const Prompt
 LiveStores SessionTable::Stored(uint64_t session, uint32_t turn, const Status& status,
                                 int64_t wall_ms) {
   LiveStores stores;
+  if (Erased(session)) return stores;
   Entry& entry = sessions_.at(session);
   const auto it = entry.pending.find(turn);
   TM_CHECK(it != entry.pending.end(), "a turn was stored that nobody waits for");
@@ -170,6 +210,7 @@ void SessionTable::DoneWith(uint64_t ticket, LiveStores& stores, int64_t wall_ms
 void SessionTable::Forget(uint64_t ticket) {
   const Ticket asked = std::move(tickets_.at(ticket));
   tickets_.erase(ticket);
+  if (Erased(asked.session)) return;
   Entry& entry = sessions_.at(asked.session);
   for (const uint32_t number : asked.questions) {
     const auto question = entry.questions.find(number);
@@ -246,6 +287,23 @@ LiveStores SessionTable::CloseIdle(int64_t wall_ms) {
     Evict(number);
   }
   return stores;
+}
+
+std::vector<uint64_t> SessionTable::Erase(const std::function<bool(const v1::Session&)>& which) {
+  std::vector<uint64_t> numbers;
+  for (const auto& [number, entry] : sessions_) {
+    if (which(entry.session->record())) numbers.push_back(number);
+  }
+  for (const uint64_t number : numbers) {
+    // Those of its turns that are on their way to the store are waited for no more.
+    for (const auto& [turn, pending] : sessions_.at(number).pending) {
+      const auto ticket = tickets_.find(pending.ticket);
+      if (--ticket->second.waited_for == 0) tickets_.erase(ticket);
+    }
+    Evict(number);
+    erased_.insert(number);
+  }
+  return numbers;
 }
 
 void SessionTable::Evict(uint64_t number) {

@@ -35,6 +35,7 @@ class Decision {
   // Empty: trained.
   std::string ReasonOf(const LiveTurn& turn) const {
     if (!session_.record().trainable()) return untrained::kConsent;
+    if (turn.record.redacted() > 0) return untrained::kSecret;
     // A question without tools that nothing builds on, beside others that have tools: a title, a
     // summary.
     const bool aside = with_tools_ && !turn.record.tools() && !Continued(turn.record.question());

@@ -20,6 +20,7 @@ namespace tidemill {
 // Why sampled tokens are not trained. The values are names of metrics.
 namespace untrained {
 inline constexpr const char* kConsent = "consent";    // the tenant agreed to storing only
+inline constexpr const char* kSecret = "secret";      // its context or output held a secret
 inline constexpr const char* kSide = "side";          // a helper's turn: a title, a summary
 inline constexpr const char* kCut = "cut";            // the client left before its end
 inline constexpr const char* kRetried = "retried";    // another answer to the question counts

@@ -16,6 +16,7 @@ std::string LivePool::KeyOf(const v1::TrajectoryId& id) {
 }
 
 LivePool::Put LivePool::Add(v1::Sample sample) {
+  if (forgotten_.contains(sample.trajectory().id().group())) return Put::kKnown;
   const std::string key = KeyOf(sample.trajectory().id());
   const auto place = places_.find(key);
   if (place != places_.end()) {
@@ -42,6 +43,11 @@ v1::Sample LivePool::Remove(std::map<uint64_t, v1::Sample>::iterator it) {
     left_order_.pop_front();
   }
   return sample;
+}
+
+void LivePool::Forget(uint64_t session) {
+  forgotten_.insert(session);
+  (void)Drop([&](const v1::Sample& sample) { return sample.trajectory().id().group() == session; });
 }
 
 std::optional<v1::Sample> LivePool::Overflow() {

@@ -36,6 +36,9 @@ class LivePool {
   // The `count` oldest, for good; there must be as many.
   std::vector<v1::Sample> Take(size_t count);
 
+  // The session was deleted: nothing of it is used from here on.
+  void Forget(uint64_t session);
+
   size_t size() const { return waiting_.size(); }
 
  private:
@@ -43,6 +46,7 @@ class LivePool {
   v1::Sample Remove(std::map<uint64_t, v1::Sample>::iterator it);
 
   const size_t capacity_;
+  std::unordered_set<uint64_t> forgotten_;  // sessions
   uint64_t next_ = 0;
   std::map<uint64_t, v1::Sample> waiting_;  // in the order they came
   std::unordered_map<std::string, uint64_t> places_;

@@ -13,6 +13,12 @@ namespace {
 constexpr size_t kLiveAtOnce = 64;
 constexpr uint64_t kLiveTurns = 10'000;
 
+// Says that the session was deleted.
+bool IsDeletion(const v1::Sample& sample) {
+  return sample.trajectory().purpose() == v1::PURPOSE_LIVE &&
+         sample.trajectory().turns_size() == 0 && !sample.verdict().scored();
+}
+
 }  // namespace
 
 Status ReplayLoop::CheckLive(const v1::Sample& sample) const {
@@ -35,6 +41,11 @@ void ReplayLoop::TakeLive() {
   for (Lease& lease : TakeFrom(bus_, kLiveSamplesTopic, kLiveAtOnce)) {
     v1::Sample sample;
     Status right = ParseMessage(lease.body, sample, limits);
+    if (right.ok() && IsDeletion(sample)) {
+      (void)bus_.Ack(lease);
+      live_.Forget(sample.trajectory().id().group());
+      continue;
+    }
     if (right.ok()) right = CheckLive(sample);
     if (!right.ok()) {
       ++counters_.refused;

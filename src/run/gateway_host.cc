@@ -23,6 +23,7 @@ Result<GatewayOptions> GatewayOptionsFrom(const RunConfig& config, const Gateway
   options.connections_max = std::max<size_t>(512, size_t{2} * from.max_requests);
   options.loop.sequences_max = from.max_running;
   options.loop.heartbeat = from.heartbeat;
+  options.operate = use.operate;
   options.plan.context_tokens = use.context_tokens;
   options.plan.answer_tokens = from.max_answer_tokens;
   options.plan.defaults = DefaultsFrom(policy.generation);

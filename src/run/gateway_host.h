@@ -23,6 +23,8 @@ struct GatewayUse {
   bool listens = true;  // on gateway.port; else only for agents in boxes
   // Makes who remembers conversations; none: nobody.
   std::function<Result<std::unique_ptr<TurnRecorder>>(const ServedPolicy&)> recorder{};
+  // GatewayOptions::operate.
+  std::function<HttpResponse(const HttpRequest&)> operate{};
 };
 
 class GatewayHost {

@@ -29,6 +29,13 @@ Status CheckId(const v1::TrajectoryId& id) {
   return CheckNumber("group", id.group());
 }
 
+// Whether the statement gives a row.
+Result<bool> Any(Statement& statement) {
+  TM_ASSIGN_OR_RETURN(const bool row, statement.Next());
+  statement.Reset();
+  return row;
+}
+
 // What the columns say of a trajectory.
 struct Shape {
   uint64_t tokens = 0;
@@ -59,6 +66,7 @@ struct OpWriter::Statements {
   Statement put_step, put_use, count_use, put_group, put_report, find_group;
   Statement next_version, put_version, put_checkpoint;
   Statement put_session, find_session, find_turn, put_turn, put_signal;
+  Statement deleted_session, deleted_trajectory;
 };
 
 OpWriter::OpWriter(Database& db, const Clock& clock) : db_(db), clock_(clock) {}
@@ -86,7 +94,8 @@ Status OpWriter::Prepare() {
       prepare("INSERT OR REPLACE INTO verdicts (seq, at_ms, body) VALUES (?1, ?2, ?3)"),
       prepare("UPDATE trajectories SET scored = ?2, reward = ?3, solved = ?4, tests_passed = ?5, "
               "tests_total = ?6, compiled = ?7 WHERE seq = ?1"),
-      prepare("UPDATE trajectories SET fate = ?2, fate_reason = ?3 WHERE seq = ?1"),
+      prepare("UPDATE trajectories SET fate = ?2, fate_reason = ?3 WHERE seq = ?1 AND fate <> "
+              "'deleted'"),
       prepare("INSERT OR REPLACE INTO steps (abandoned, step, version, at_ms, metrics_json) "
               "VALUES (0, ?1, ?2, ?3, ?4)"),
       prepare("INSERT OR IGNORE INTO uses (abandoned, step, seq) VALUES (0, ?1, ?2)"),
@@ -103,12 +112,14 @@ Status OpWriter::Prepare() {
               "VALUES (0, ?1, ?2, ?3, ?4)"),
       prepare("INSERT OR REPLACE INTO sessions (session, tenant, name, agent, started_ms, "
               "closed_ms, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)"),
-      prepare("SELECT 1 FROM sessions WHERE session = ?1"),
+      prepare("SELECT 1 FROM sessions WHERE session = ?1 AND tenant <> ''"),
       prepare("SELECT 1 FROM session_turns WHERE session = ?1 AND turn = ?2"),
       prepare("INSERT INTO session_turns (session, turn, question, finished_ms, tokens, body) "
               "VALUES (?1, ?2, ?3, ?4, ?5, ?6)"),
       prepare("INSERT OR REPLACE INTO signals (session, turn, span_from, span_to, source, by_whom, "
               "at_ms, score, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)"),
+      prepare("SELECT 1 FROM sessions WHERE session = ?1 AND tenant = ''"),
+      prepare("SELECT 1 FROM trajectories WHERE seq = ?1 AND fate = 'deleted'"),
   });
   return failure;
 }
@@ -183,6 +194,8 @@ Status OpWriter::Put(const PutVerdict& op) {
     return Invalid("verdict on " + Describe(v.id()) + ": its reward is not a number");
   }
   TM_ASSIGN_OR_RETURN(const int64_t seq, Find(v.id()));
+  TM_ASSIGN_OR_RETURN(const bool deleted, Any(statements_->deleted_trajectory.With(seq)));
+  if (deleted) return NotFound("trajectory " + Describe(v.id()) + " was deleted");
   TM_ASSIGN_OR_RETURN(const std::string body, codec_.Pack(v));
   TM_RETURN_IF_ERROR(statements_->put_verdict.With(seq, clock_.WallMs(), BlobRef{body}).Run());
   // A verdict without a reward leaves none behind: ours never turns into a reward of zero.
@@ -263,6 +276,10 @@ Status OpWriter::Put(const PutSession& op) {
   const v1::Session& s = op.session;
   if (s.number() == 0) return Invalid("a session without a number");
   TM_RETURN_IF_ERROR(CheckNumber("session", s.number()));
+  const std::string name = "session " + std::to_string(s.number());
+  if (s.tenant().empty()) return Invalid(name + " without a tenant");
+  TM_ASSIGN_OR_RETURN(const bool deleted, Any(statements_->deleted_session.With(s.number())));
+  if (deleted) return NotFound(name + " was deleted");
   TM_ASSIGN_OR_RETURN(const std::string body, codec_.Pack(s));
   TM_RETURN_IF_ERROR(statements_->put_session
                          .With(s.number(), s.tenant(), s.name(), s.agent(), s.started_ms(),
@@ -280,13 +297,9 @@ Status OpWriter::Put(const PutSessionTurn& op) {
   const std::string name =
       "turn " + std::to_string(t.turn()) + " of session " + std::to_string(t.session());
   TM_RETURN_IF_ERROR(CheckNumber("session", t.session()));
-  Statement& session = statements_->find_session.With(t.session());
-  TM_ASSIGN_OR_RETURN(const bool known, session.Next());
-  session.Reset();
+  TM_ASSIGN_OR_RETURN(const bool known, Any(statements_->find_session.With(t.session())));
   if (!known) return NotFound(name + ": the session is not stored");
-  Statement& find = statements_->find_turn.With(t.session(), t.turn());
-  TM_ASSIGN_OR_RETURN(const bool found, find.Next());
-  find.Reset();
+  TM_ASSIGN_OR_RETURN(const bool found, Any(statements_->find_turn.With(t.session(), t.turn())));
   if (found) return Exists(name + " is stored already");
   auto body = codec_.Pack(t);
   if (!body.ok()) return body.status().WithContext(name);

@@ -18,9 +18,11 @@ Status Abandon(Database& db, uint64_t step, int64_t now_ms) {
   TM_RETURN_IF_ERROR(
       Run(db, "INSERT INTO resumes (from_step, at_ms) VALUES (?1, ?2)", step, now_ms));
   const int64_t resume = db.LastRowId();
-  // "ready" whatever the fate was: it followed from steps that no longer count.
+  // "ready" whatever the fate was: it followed from steps that no longer count. What was deleted
+  // stays so.
   TM_RETURN_IF_ERROR(Run(db,
-                         "UPDATE trajectories SET fate = 'ready', fate_reason = 'resumed', "
+                         "UPDATE trajectories SET fate = CASE WHEN fate = 'deleted' THEN fate ELSE "
+                         "'ready' END, fate_reason = 'resumed', "
                          "uses = uses - (SELECT count(*) FROM uses u WHERE u.abandoned = 0 "
                          "AND u.step > ?1 AND u.seq = trajectories.seq) "
                          "WHERE seq IN (SELECT seq FROM uses WHERE abandoned = 0 AND step > ?1)",

@@ -77,6 +77,16 @@ class RunDirectory {
 // The link in checkpoints/ to the checkpoint with the highest pass rate of those evaluated.
 inline constexpr char kBestCheckpoint[] = "best";
 
+// Holds the address of the gateway that writes the run in this folder now.
+inline std::string GatewayFile(const std::string& run_path) {
+  return run_path + "/gateway";
+}
+
+// Holds which version the clients of the run in this folder are served, and why, as JSON.
+inline std::string ReleaseFile(const std::string& run_path) {
+  return run_path + "/release.json";
+}
+
 // A name is 1 to 100 of a-z A-Z 0-9 . _ - and does not begin with a dot or a dash.
 Status CheckRunName(std::string_view name);
 

@@ -236,6 +236,7 @@ Result<EpisodeDetail> RunReader::Episode(uint64_t group, uint32_t member) {
         return codec.Unpack(row.Bytes(1), detail->verdict.emplace()).WithContext(where);
       },
       detail->row.seq));
+  if (!body_found && detail->row.fate == "deleted") return NotFound(where + " was deleted");
   if (!body_found) return Corrupt(where + ": its body is missing");
   TM_RETURN_IF_ERROR(ForEachRow(
       *db_, "SELECT step FROM uses WHERE seq = ?1 AND abandoned = 0 ORDER BY step",

@@ -26,8 +26,9 @@ Result<std::vector<SessionRow>> SessionReader::List(const SessionFilter& filter,
       "coalesce(max(t.finished_ms), 0), (SELECT count(*) FROM signals g WHERE g.session = "
       "s.session), (SELECT avg(reward) FROM trajectories r WHERE r.grp = s.session AND r.purpose = "
       "3), (SELECT coalesce(sum(uses > 0), 0) FROM trajectories r WHERE r.grp = s.session AND "
-      "r.purpose = 3) FROM (SELECT * FROM sessions WHERE (?1 IS NULL OR tenant = "
-      "?1) AND (?2 = 0 OR closed_ms = 0) ORDER BY session DESC LIMIT ?3) s LEFT JOIN session_turns "
+      "r.purpose = 3) FROM (SELECT * FROM sessions WHERE tenant <> '' AND (?1 IS NULL OR "
+      "tenant = ?1) AND (?2 = 0 OR closed_ms = 0) ORDER BY session DESC LIMIT ?3) s LEFT JOIN "
+      "session_turns "
       "t ON t.session = s.session GROUP BY s.session ORDER BY s.session DESC",
       [&](Statement& row) -> Status {
         SessionRow one;

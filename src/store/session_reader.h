@@ -49,7 +49,7 @@ class SessionReader {
   static Result<std::unique_ptr<SessionReader>> Open(const std::string& path);
   ~SessionReader();
 
-  // The newest first, at most `limit`.
+  // The newest first, at most `limit`; those that were deleted are not there.
   Result<std::vector<SessionRow>> List(const SessionFilter& filter, size_t limit);
   // kNotFound: no such session.
   Result<StoredSession> Read(uint64_t number);

@@ -14,12 +14,13 @@ import { Faults } from "./views/faults";
 import { Fleet, lostText } from "./views/fleet";
 import { Gateway } from "./views/gateway";
 import { Overview } from "./views/overview";
+import { Release } from "./views/release";
 import { Sessions } from "./views/sessions";
 import { Tasks } from "./views/tasks";
 import { Timeline } from "./views/timeline";
 import { Tools } from "./views/tools";
 
-const VIEWS = ["overview", "fleet", "gateway", "timeline", "episodes", "sessions", "tools", "tasks", "faults", "compare", "config"];
+const VIEWS = ["overview", "fleet", "gateway", "timeline", "episodes", "sessions", "tools", "tasks", "faults", "release", "compare", "config"];
 
 function TokenForm(props: { error: string }) {
   const [value, setValue] = useState("");
@@ -111,10 +112,12 @@ function Shell(props: { run: string; runs: Json[]; about: Json }) {
   const live = useFollow(props.run);
   const fleet = useApi(isExport ? null : `/api/runs/${props.run}/fleet?limit=1`, useEvery(5000)).data;
   const sessions = useApi(isExport ? null : `/api/runs/${props.run}/sessions?limit=1`, useEvery(5000)).data;
+  const release = useApi(isExport ? null : `/api/runs/${props.run}/release`, useEvery(5000)).data;
   const shown = (name: string) => {
     if (name === "fleet") return fleet?.many;
     if (name === "gateway") return props.about.gateway && props.run === props.about.default_run;
     if (name === "sessions") return sessions?.sessions.length > 0;
+    if (name === "release") return release?.released;
     return name !== "compare" || !isExport;
   };
   const entry = props.runs.find((r) => r.name === props.run);
@@ -183,6 +186,8 @@ function Shell(props: { run: string; runs: Json[]; about: Json }) {
           <Tasks run={props.run} />
         ) : view === "faults" ? (
           <Faults run={props.run} />
+        ) : view === "release" ? (
+          <Release run={props.run} />
         ) : view === "compare" ? (
           <Compare run={props.run} runs={props.runs} route={route} />
         ) : (

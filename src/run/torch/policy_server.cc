@@ -1,21 +1,43 @@
 #include "run/torch/policy_server.h"
 
+#include <cstdio>
+
+#include "core/files.h"
 #include "core/version.h"
 #include "live/live_run.h"
 #include "model/torch/device.h"
 #include "model/torch/model.h"
+#include "run/live_options.h"
 #include "run/torch/engine_setup.h"
 #include "run/torch/make_trainer.h"
+#include "store/run_directory.h"
 
 namespace tidemill {
 
-PolicyServer::~PolicyServer() = default;
+PolicyServer::~PolicyServer() {
+  if (live_ != nullptr) std::remove(GatewayFile(live_->path()).c_str());
+}
 
-Result<std::unique_ptr<TurnRecorder>> PolicyServer::Remember(const std::string& config_toml,
+Status PolicyServer::Announce() {
+  live_->OnErased([this](const std::string& tenant) { host_->gateway().ForgetPages(tenant); });
+  return WriteFileAtomically(GatewayFile(live_->path()), url() + "\n");
+}
+
+Result<std::unique_ptr<TurnRecorder>> PolicyServer::Remember(const RunConfig& config,
                                                              const RecordTo& record,
                                                              const ServedPolicy& policy) {
-  TM_ASSIGN_OR_RETURN(std::unique_ptr<LiveRun> live,
-                      LiveRun::Open(record.folder, record.run, config_toml, policy, clock_, {}));
+  RunConfig kept = config;
+  Binder binder;
+  BindRunConfig(kept, binder);
+  TM_ASSIGN_OR_RETURN(const LiveOptions options, LiveOptionsFrom(config));
+  TM_ASSIGN_OR_RETURN(
+      std::unique_ptr<LiveRun> live,
+      LiveRun::Open(record.folder, record.run, binder.ToToml("tidemill " + FullVersion()), policy,
+                    clock_, options));
+  live_ = live.get();
+  TM_ASSIGN_OR_RETURN(LiveOperator made, LiveOperator::Make(live_->path()));
+  made.Add("/live/delete", DeleteDeed(*live_));
+  operator_.emplace(std::move(made));
   metrics_.AddSource([live = live.get()](MetricSink& sink) { live->Sink(sink); });
   return std::unique_ptr<TurnRecorder>(std::move(live));
 }
@@ -38,15 +60,16 @@ Result<std::unique_ptr<PolicyServer>> PolicyServer::Start(RunConfig config,
   GatewayUse use{.context_tokens = context};
   if (!record.run.empty()) {
     use.learning = true;
-    Binder binder;
-    BindRunConfig(config, binder);
-    use.recorder = [&,
-                    toml = binder.ToToml("tidemill " + FullVersion())](const ServedPolicy& policy) {
-      return server->Remember(toml, record, policy);
+    use.recorder = [&](const ServedPolicy& policy) {
+      return server->Remember(config, record, policy);
+    };
+    use.operate = [server = server.get()](const HttpRequest& request) {
+      return server->operator_->Answer(request);
     };
   }
   TM_ASSIGN_OR_RETURN(server->host_, GatewayHost::Start(config, use, *server->engine_,
                                                         server->clock_, server->metrics_));
+  if (server->live_ != nullptr) TM_RETURN_IF_ERROR(server->Announce());
   // Asked for only through the gateway's own /metrics.
   server->metrics_.AddSource([host = server->host_.get()](MetricSink& sink) { host->Sink(sink); });
   return server;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "core/metrics.h"
 #include "core/status.h"
 #include "engine/engine_port.h"
+#include "live/live_operator.h"
 #include "run/gateway_host.h"
 #include "weights/weight_channel.h"
 
@@ -38,15 +40,19 @@ class PolicyServer {
 
  private:
   PolicyServer() = default;
+  // Tells commands where to find this process.
+  Status Announce();
   // Opens the run; the gateway owns what remembers.
-  Result<std::unique_ptr<TurnRecorder>> Remember(const std::string& config_toml,
-                                                 const RecordTo& record,
+  Result<std::unique_ptr<TurnRecorder>> Remember(const RunConfig& config, const RecordTo& record,
                                                  const ServedPolicy& policy);
 
   RealClock clock_;
   Metrics metrics_;
   std::unique_ptr<WeightChannel> channel_;
   std::unique_ptr<EngineThread> engine_;
+  // Before the gateway, whose threads use them; the run is the gateway's.
+  LiveRun* live_ = nullptr;
+  std::optional<LiveOperator> operator_;
   std::unique_ptr<GatewayHost> host_;
 };
 

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "bus/standard_topics.h"
+#include "core/files.h"
 #include "core/log.h"
 #include "core/metrics.h"
 #include "core/secret.h"
@@ -13,6 +14,7 @@
 #include "reward/command_port.h"
 #include "reward/proof_port.h"
 #include "reward/scorer_check.h"
+#include "run/live_options.h"
 #include "run/loop_options.h"
 #include "run/torch/engine_setup.h"
 #include "run/torch/make_trainer.h"
@@ -220,6 +222,11 @@ Status ProcessPorts::OpenGateway(const RunStart& start) {
   use.listens = config_.gateway.port != 0 && !evaluates && request_.metrics != nullptr;
   if (!use.listens && !config_.agent.used()) return Ok();
   EpisodeRecorder* episodes = nullptr;
+  if (use.listens && (earlier_live_ || config_.live.release)) {
+    TM_ASSIGN_OR_RETURN(LiveOperator made, LiveOperator::Make(request_.directory->path()));
+    operator_.emplace(std::move(made));
+    use.operate = [this](const HttpRequest& request) { return operator_->Answer(request); };
+  }
   if (earlier_live_) {
     use.recorder = [this](const ServedPolicy& policy) { return OpenLive(policy); };
   }
@@ -236,8 +243,16 @@ Status ProcessPorts::OpenGateway(const RunStart& start) {
       return std::unique_ptr<TurnRecorder>(std::move(*made));
     };
   }
+  if (config_.live.release && use.listens) TM_RETURN_IF_ERROR(OpenRelease(start, use));
   Metrics& metrics = request_.metrics != nullptr ? *request_.metrics : own_metrics_;
   TM_ASSIGN_OR_RETURN(gateway_, GatewayHost::Start(config_, use, *engine_, clock_, metrics));
+  if (operator_) {
+    TM_RETURN_IF_ERROR(WriteFileAtomically(GatewayFile(request_.directory->path()),
+                                           gateway_->gateway().url() + "\n"));
+  }
+  if (live_ != nullptr) {
+    live_->OnErased([this](const std::string& tenant) { gateway_->gateway().ForgetPages(tenant); });
+  }
   for (const std::string& warning : gateway_->warnings()) warnings_.push_back(warning);
   if (use.listens) LogInfo("the policy is served", {{"url", gateway_->gateway().url()}});
   return episodes != nullptr ? OpenAgents(*episodes) : Ok();
@@ -256,8 +271,7 @@ Status ProcessPorts::OpenAgents(EpisodeRecorder& episodes) {
 }
 
 Result<std::unique_ptr<TurnRecorder>> ProcessPorts::OpenLive(const ServedPolicy& policy) {
-  LiveOptions options;
-  options.idle = config_.live.idle;
+  TM_ASSIGN_OR_RETURN(const LiveOptions options, LiveOptionsFrom(config_));
   LiveLearning learning;
   learning.bus = ports_.bus;
   learning.signals.train = true;
@@ -265,9 +279,36 @@ Result<std::unique_ptr<TurnRecorder>> ProcessPorts::OpenLive(const ServedPolicy&
   learning.signals.others_min = config_.live.compare_min;
   TM_ASSIGN_OR_RETURN(std::unique_ptr<LiveRun> live,
                       LiveRun::Join(*store_, *earlier_live_, policy, clock_, options, learning));
+  live->BelongsTo(request_.directory->path());
   *earlier_live_ = {};
   live_ = live.get();
+  operator_->Add("/live/delete", DeleteDeed(*live_));
   return std::unique_ptr<TurnRecorder>(std::move(live));
+}
+
+Status ProcessPorts::OpenRelease(const RunStart& start, GatewayUse& use) {
+  if (!alone() || request_.directory == nullptr) {
+    return Invalid("live.release needs learner and gateway in one process: tidemill train");
+  }
+  clients_.push_back(store_->NewClient(kStoreClientCapacity));
+  const std::string& folder = request_.directory->path();
+  ReleaseStart begin{.options = ReleaseOptionsFrom(config_),
+                     .version = start.version,
+                     .step = start.step,
+                     .every_steps = config_.eval.every_steps,
+                     .file = ReleaseFile(folder)};
+  release_ = std::make_unique<ReleaseDesk>(begin, *engine_, *clients_.back(), clock_);
+  operator_->Add("/live/rollback", RollbackDeed(*release_));
+  use.recorder = [this, inner = use.recorder](
+                     const ServedPolicy& policy) -> Result<std::unique_ptr<TurnRecorder>> {
+    std::unique_ptr<TurnRecorder> recorder = std::make_unique<PlainRecorder>(policy);
+    if (inner) {
+      TM_ASSIGN_OR_RETURN(recorder, inner(policy));
+    }
+    return std::unique_ptr<TurnRecorder>(
+        std::make_unique<ReleasedRecorder>(std::move(recorder), *release_));
+  };
+  return Ok();
 }
 
 Status ProcessPorts::OpenTools() {
@@ -360,6 +401,7 @@ void ProcessPorts::Sink(MetricSink& sink) const {
   if (request_.fleet != nullptr) SinkBus(request_.fleet->Stats(), sink);
   if (gateway_) gateway_->Sink(sink);
   if (live_ != nullptr) live_->Sink(sink);
+  if (release_) SinkCounters(release_->counters(), sink);
 }
 
 std::vector<std::string> ProcessPorts::own_topics() const {

@@ -14,7 +14,9 @@
 #include "core/threads.h"
 #include "engine/torch/torch_engine.h"
 #include "learner/torch/trainer_thread.h"
+#include "live/live_operator.h"
 #include "live/live_run.h"
+#include "live/release_desk.h"
 #include "model/tokenizer.h"
 #include "model/torch/model.h"
 #include "reward/scorer_port.h"
@@ -48,6 +50,7 @@ class ProcessPorts final : public PortHost {
   std::vector<std::string> own_topics() const override;
   int ranks_lost() const override { return trainer_ ? trainer_->ranks_lost() : 0; }
   WeightPublisher* publisher() override { return publisher_; }
+  ReleaseDesk* release() override { return release_.get(); }
   Status Watch() override;
 
   const RunConfig& config() const { return config_; }
@@ -63,6 +66,7 @@ class ProcessPorts final : public PortHost {
   Status OpenGateway(const RunStart& start);
   Status OpenAgents(EpisodeRecorder& episodes);
   Result<std::unique_ptr<TurnRecorder>> OpenLive(const ServedPolicy& policy);
+  Status OpenRelease(const RunStart& start, GatewayUse& use);
   Status OpenTrainer(const RunStart& start);
   Status OpenTools();
   Status OpenScorers();
@@ -97,6 +101,8 @@ class ProcessPorts final : public PortHost {
   Metrics own_metrics_;                           // of a gateway whose figures nobody asks for
   std::optional<LiveRun::Earlier> earlier_live_;  // with live.on
   LiveRun* live_ = nullptr;               // the gateway's; null: sessions are not learned from
+  std::unique_ptr<ReleaseDesk> release_;  // where clients get a released version
+  std::optional<LiveOperator> operator_;
   std::unique_ptr<GatewayHost> gateway_;  // where the policy is served
   std::unique_ptr<AgentRunner> agents_;   // where the agent is a program
   std::unique_ptr<ToolExecutor> tools_;

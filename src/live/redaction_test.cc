@@ -1,0 +1,269 @@
+#include "live/redaction.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <future>
+#include <sstream>
+
+#include "core/test_kit.h"
+#include "live/live_fixture.h"
+#include "live/live_run.h"
+#include "store/session_reader.h"
+
+namespace tidemill {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+// One of each shape, drawn anew; put together here so that no scanner takes this file for a leak.
+std::vector<std::string> SomeSecrets(Random& random) {
+  auto letters = [&](size_t count, const std::string& from) {
+    std::string text;
+    while (text.size() < count) text += from[random.Below(from.size())];
+    return text;
+  };
+  const std::string hex = "0123456789abcdef", upper = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
+  const std::string any = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
+  const std::string block = letters(64, any) + "\n" + letters(40, any) + "==\n";
+  return {"sk-" + ("ant-api03-" + letters(40, any)),
+          "sk-" + ("proj-" + letters(30, any) + "7"),
+          "sk-" + ("9" + letters(40, any)),
+          "tmk-" + letters(64, hex),
+          "AKIA" + letters(16, upper),
+          "aws_secret_access_key = " + letters(40, any),
+          "ghp_" + letters(36, any),
+          "github_" + ("pat_" + letters(50, any)),
+          "glpat-" + letters(20, any),
+          "xoxb-" + letters(24, any),
+          "AIza" + letters(35, any),
+          "sk_" + ("live_" + letters(24, any)),
+          "hf_" + letters(34, any),
+          "npm_" + letters(36, any),
+          "SG." + letters(22, any) + "." + letters(43, any),
+          "gsk_" + letters(48, any),
+          "eyJ" + letters(20, any) + ".eyJ" + letters(30, any) + "." + letters(40, any),
+          "Bearer " + letters(40, any),
+          "postgres://admin:" + letters(16, any) + "@db",
+          "-----BEGIN RSA PRIVATE KEY-----\n" + block + "-----END RSA PRIVATE KEY-----"};
+}
+
+Redaction Standard(const std::vector<std::string>& patterns = {}) {
+  auto made = Redaction::Make(patterns);
+  TM_CHECK(made.ok(), made.status().message());
+  return std::move(*made);
+}
+
+TEST(Redaction, EveryShapeIsFoundWhereverItStands) {
+  Random random(3);
+  const Redaction redaction = Standard();
+  for (const std::string& secret : SomeSecrets(random)) {
+    for (const std::string before : {"", "key=", "\"", "\n", "\\n", "é "}) {
+      for (const std::string after : {"", "\"", "\n", " ok"}) {
+        std::string text = before + secret + after;
+        SecretSet found;
+        EXPECT_EQ(redaction.Clean(text, found), 1u) << before << secret << after;
+        EXPECT_THAT(text, HasSubstr(kRedactedMark));
+        EXPECT_THAT(text, Not(HasSubstr(secret.substr(secret.size() - 12, 8)))) << secret;
+      }
+    }
+  }
+}
+
+TEST(Redaction, OrdinaryTextStaysAsItIs) {
+  const Redaction redaction = Standard();
+  for (const std::string text :
+       {"for (int i = 0; i < n; ++i) task-0123456789012345678901234567 += x;",
+        "risk-adjusted-return-2024-of-all-portfolios", "https://example.com:8080/path?q=a@b",
+        "git clone git@github.com:owner/name.git", "sk-learn is not scikit-learn",
+        "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+        "Authorization: Bearer $TOKEN", "-----BEGIN PUBLIC KEY-----"}) {
+    std::string clean = text;
+    SecretSet found;
+    EXPECT_EQ(redaction.Clean(clean, found), 0u) << clean;
+    EXPECT_EQ(clean, text);
+  }
+}
+
+TEST(Redaction, APatternOfOnesOwnIsUsedAndAWrongOneIsNamed) {
+  std::string text = "patient P-123456 was seen";
+  SecretSet found;
+  EXPECT_EQ(Standard({"P-[0-9]{6}"}).Clean(text, found), 1u);
+  EXPECT_EQ(text, "patient [redacted:pattern-0] was seen");
+  EXPECT_THAT(Redaction::Make({"ok", "(open"}).status().message(), HasSubstr("live.redact[1]"));
+  EXPECT_THAT(Redaction::Make({"x*"}).status().message(), HasSubstr("empty text"));
+}
+
+class RedactedWorld : public testing::Test {
+ protected:
+  static LiveOptions Options() {
+    LiveOptions options;
+    options.redaction = std::make_shared<const Redaction>(Standard());
+    return options;
+  }
+  std::string Text(const std::vector<TokenId>& ids) const {
+    std::string text;
+    for (const TokenId id : ids) text += policy_.tokenizer.TokenBytes(id);
+    return text;
+  }
+
+  ServedPolicy policy_ = TestPolicy(kTestTemplate);
+  LiveWorld world_{policy_, Options()};
+  const std::string secret_ = "sk-" + std::string("ant-api03-abcdefghijklmnop0123456789");
+};
+
+TEST_F(RedactedWorld, TheModelIsShownWhatTheClientSendsAndTheStoreIsNot) {
+  WireJson messages = WireJson::array({UserMessage("hello")});
+  messages.push_back(world_.Say(world_.Ask(RequestOf(messages)), "before"));
+  messages.push_back(UserMessage("my key is " + secret_));
+  messages.push_back(world_.Say(world_.Ask(RequestOf(messages)), "I keep " + secret_ + " safe"));
+  messages.push_back(UserMessage("go on"));
+  world_.Restart();
+  const Asked asked = world_.Ask(RequestOf(messages));
+  const std::string shown = Text(asked.prompt.prompts[0]);
+  EXPECT_THAT(shown, HasSubstr("my key is " + secret_ + "<|im_end|>"));
+  EXPECT_THAT(shown, HasSubstr("I keep " + secret_ + " safe<|im_end|>"));
+  EXPECT_THAT(shown, Not(HasSubstr(kRedactedMark)));
+  world_.Say(asked, "after");
+  world_.CloseAll();
+  ASSERT_EQ(world_.store.sessions.size(), 1u) << "the conversation is one session";
+  const auto& turns = world_.store.turns.begin()->second;
+  ASSERT_EQ(turns.size(), 3u);
+  EXPECT_EQ(turns[0].redacted(), 0u);
+  EXPECT_EQ(world_.recorder->counters().trained,
+            static_cast<uint64_t>(turns[0].answer().ids_size()));
+  EXPECT_EQ(world_.recorder->counters().secret,
+            static_cast<uint64_t>(turns[1].answer().ids_size() + turns[2].answer().ids_size()));
+}
+
+TEST_F(RedactedWorld, ASecretThatBeginsInThePromptAndEndsInTheAnswerIsWhole) {
+  ChatRequest request = RequestOf(WireJson::array());
+  request.api = Api::kCompletions;
+  request.prompts = {{"complete: " + secret_.substr(0, 30), {}}};
+  const Asked asked = world_.Ask(request);
+  const std::string rest = secret_.substr(30);
+  EXPECT_TRUE(world_.Answer(asked, DrawIds(policy_, rest, world_.random), nullptr).ok());
+  const v1::SessionTurn& turn = world_.store.turns.begin()->second.at(0);
+  EXPECT_TRUE(turn.output_redacted());
+  std::vector<TokenId> ids(turn.prompt_ids().begin(), turn.prompt_ids().end());
+  ids.insert(ids.end(), turn.answer().ids().begin(), turn.answer().ids().end());
+  EXPECT_THAT(Text(ids), Not(HasSubstr(secret_.substr(12, 6))));
+  EXPECT_THAT(Text(ids), Not(HasSubstr(rest)));
+}
+
+TEST_F(RedactedWorld, ANameThatIsASecretIsNotStored) {
+  const std::map<std::string, std::string> headers = {{"x-session-id", secret_},
+                                                      {"user-agent", secret_}};
+  world_.Say(world_.Ask(RequestOf(WireJson::array({UserMessage("a")})), headers), "x");
+  world_.Say(world_.Ask(RequestOf(WireJson::array({UserMessage("b")})), headers), "y");
+  ASSERT_EQ(world_.store.sessions.size(), 1u) << "it names the same session all the same";
+  EXPECT_THAT(world_.store.sessions.begin()->second.DebugString(),
+              Not(HasSubstr(secret_.substr(8))));
+}
+
+// Conversations with secrets in every place a client or the model can put one, on disk.
+class SecretsOnDisk : public testing::TestWithParam<uint64_t> {
+ protected:
+  // Text with a secret in it, now and then.
+  std::string Words() {
+    std::string text = "word " + std::to_string(random_.Below(1000)) + " ";
+    if (!random_.Chance(0.4)) return text;
+    const std::vector<std::string> some = SomeSecrets(random_);
+    planted_.push_back(some[random_.Below(some.size())]);
+    return text + planted_.back() + (random_.Chance(0.5) ? " end" : "\nend");
+  }
+  WireJson Call() {
+    return {{"name", "bash"}, {"arguments", {{"command", Words()}, {Words(), 1}}}};
+  }
+
+  void Talk(LiveRun& run) {
+    WireJson messages = WireJson::array({UserMessage(Words())});
+    for (int turn = 0; turn < 5; ++turn) {
+      const ChatRequest request = RequestOf(messages, true);
+      const Tenant tenant{.name = "t", .consent = Consent::kTrain};
+      const std::map<std::string, std::string> headers = {{"x-session-id", Words()}};
+      auto prompt = run.Prepare({.request = request,
+                                 .tenant = tenant,
+                                 .headers = headers,
+                                 .request_id = "r",
+                                 .body_sha256 = Sha256Hex(messages.dump()),
+                                 .wall_ms = clock_.WallMs()});
+      ASSERT_TRUE(prompt.ok()) << prompt.status().message();
+      std::string text = "<think>\n" + Words() + "\n</think>\n\n" + Words();
+      if (random_.Chance(0.5)) text += "\n<tool_call>\n" + Call().dump() + "\n</tool_call>";
+      const WireJson message = ReadMessage(policy_, text);
+      std::promise<Status> stored;
+      run.Finished(
+          LiveWorld::Turn({*prompt, Ok()}, DrawIds(policy_, text, random_), message, {}, 0),
+          [&](Status status) { stored.set_value(std::move(status)); });
+      ASSERT_TRUE(stored.get_future().get().ok());
+      messages.push_back(message);
+      messages.push_back(random_.Chance(0.5) ? UserMessage(Words())
+                                             : WireJson{{"role", "tool"}, {"content", Words()}});
+    }
+  }
+
+  std::string EverythingStored(const std::string& folder) const {
+    std::string all;
+    for (const auto& file : std::filesystem::recursive_directory_iterator(folder)) {
+      if (!file.is_regular_file()) continue;
+      std::ifstream in(file.path(), std::ios::binary);
+      std::stringstream bytes;
+      bytes << in.rdbuf();
+      all += bytes.str();
+    }
+    // The bodies are compressed: what they say, and what their ids say.
+    const auto reader = SessionReader::Open(folder + "/run.db");
+    TM_CHECK(reader.ok(), reader.status().message());
+    const auto rows = (*reader)->List({}, 1000);
+    for (const SessionRow& row : *rows) {
+      const auto stored = (*reader)->Read(row.session.number());
+      all += stored->session.DebugString();
+      for (const v1::SessionTurn& turn : stored->turns) {
+        all += turn.SerializeAsString();
+        for (const auto* ids : {&turn.prompt_ids(), &turn.answer().ids()}) {
+          all += "\n";
+          for (const uint32_t id : *ids) {
+            all += policy_.tokenizer.TokenBytes(static_cast<TokenId>(id));
+          }
+        }
+      }
+    }
+    return all;
+  }
+
+  TemporaryDirectory dir_;
+  RealClock clock_;
+  Random random_{GetParam()};
+  ServedPolicy policy_ = TestPolicy(kTestTemplate);
+  std::vector<std::string> planted_;
+};
+
+TEST_P(SecretsOnDisk, NoneIsThere) {
+  LiveOptions options;
+  options.redaction = std::make_shared<const Redaction>(Standard());
+  for (int process = 0; process < 2; ++process) {
+    auto run = LiveRun::Open(dir_.path(), "r", "", policy_, clock_, options);
+    ASSERT_TRUE(run.ok()) << run.status().message();
+    for (int i = 0; i < 3; ++i) Talk(**run);
+    if (process == 0) continue;
+    const std::string all = EverythingStored(dir_ / "r");  // with the log of a run that goes on
+    ASSERT_GT(planted_.size(), 10u);
+    EXPECT_THAT(all, HasSubstr("word ")) << "the search sees what is stored";
+    for (const std::string& secret : planted_) {
+      // A part from its middle; the beginning may be what gives its kind away.
+      const std::string part = secret.substr(secret.size() / 2, 10);
+      EXPECT_EQ(all.find(part), std::string::npos) << "seed " << GetParam() << ": " << secret;
+      const WireJson escaped = part;
+      EXPECT_EQ(all.find(escaped.dump().substr(1, part.size())), std::string::npos);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, SecretsOnDisk, testing::Range<uint64_t>(1, 9));
+
+}  // namespace
+}  // namespace tidemill

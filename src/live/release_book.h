@@ -1,0 +1,133 @@
+// Which of the published versions clients are answered from.
+//
+//   published -> candidate -> gate (held-out evaluation) -> canary (a share of new sessions)
+//   -> released;   a failed gate, an alarm or an operator -> the released version stays
+//
+// Publication is the learner's business; release is what users see. No I/O, no clock, no threads:
+// what the engine and the store have to do comes out as orders. Not thread-safe.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/status.h"
+
+namespace tidemill {
+
+struct ReleaseOptions {
+  double canary_share = 0.1;                       // of new sessions; 0: no canary
+  std::chrono::milliseconds canary_time{600'000};  // at least so long
+  uint32_t canary_answers = 20;                    // and so many answers
+  double gate_margin = 0.05;  // a candidate's pass rate may be this much below the released one's
+  size_t places = 3;          // versions the engine holds; one is the newest, one the released
+  // Alarms. 0, or 1 for shares: off.
+  double entropy_min = 0;
+  double kl_max = 0;
+  double malformed_max = 1;  // share of a version's answers with a call that is no JSON
+  double questions_max = 1;  // share of a version's answers that end with a question
+};
+
+// What follows from a change.
+struct ReleaseOrders {
+  struct Hold {
+    uint64_t version = 0;
+    uint64_t as = 0;
+  };
+  std::vector<Hold> hold{};
+  std::vector<uint64_t> unhold{};
+  bool reserve = false;  // a new number is wanted: Reserved
+};
+
+class ReleaseBook {
+ public:
+  enum class Stage { kGate, kCanary };
+  struct Candidate {
+    uint64_t version = 0;
+    uint64_t step = 0;
+    Stage stage = Stage::kGate;
+    int64_t since_ms = 0;  // of the stage
+    std::optional<double> pass_rate{};
+    uint64_t first_session = 0;  // of the canary: older ones stay where they are
+  };
+  struct Release {
+    uint64_t version = 0;
+    uint64_t step = 0;
+    uint64_t weights = 0;  // the version they were published as
+    std::optional<double> pass_rate{};
+  };
+  struct Event {
+    int64_t at_ms = 0;
+    std::string what{};
+    uint64_t version = 0;
+    std::string why{};
+  };
+
+  // The run begins with this version released.
+  ReleaseBook(const ReleaseOptions& options, uint64_t version, uint64_t step, int64_t now_ms);
+  // To be carried out first.
+  ReleaseOrders Begin() const;
+
+  // A version that will be evaluated was published.
+  ReleaseOrders Published(uint64_t version, uint64_t step, int64_t now_ms);
+  // The engine could not keep what it was to hold.
+  ReleaseOrders Refused(uint64_t version, const std::string& why, int64_t now_ms);
+  ReleaseOrders Evaluated(uint64_t step, double pass_rate, int64_t now_ms);
+  // Figures of a training step, by name.
+  ReleaseOrders Trained(const std::map<std::string, double>& figures, int64_t now_ms);
+  struct Answer {
+    uint64_t version = 0;
+    bool malformed = false;
+    bool question = false;
+  };
+  ReleaseOrders Answered(const Answer& answer, int64_t now_ms);
+  ReleaseOrders Tick(int64_t now_ms);
+
+  // During a canary: the candidate goes. Else the weights of the release before, or of `to`, are
+  // released again under a new number. kNotFound: they are not held any more.
+  Result<ReleaseOrders> Rollback(std::optional<uint64_t> to, int64_t now_ms);
+  // The number that was wanted; and that the engine holds the weights under it.
+  ReleaseOrders Reserved(uint64_t number, int64_t now_ms);
+  ReleaseOrders Held(uint64_t number, int64_t now_ms);
+
+  // What the session is answered from: the same until what is on offer changes. `fresh`: there is
+  // no session, the number was drawn for one request.
+  uint64_t VersionFor(uint64_t session, bool fresh);
+
+  const Release& released() const { return released_; }
+  const std::optional<Release>& previous() const { return previous_; }
+  const std::optional<Candidate>& candidate() const { return candidate_; }
+  uint32_t gate_failures() const { return gate_failures_; }           // in a row
+  const std::deque<Event>& events() const { return events_; }         // the newest last
+  const std::vector<std::string>& alarms() const { return alarms_; }  // that are on now
+
+ private:
+  struct Rates {
+    uint64_t answers = 0;
+    uint64_t malformed = 0;
+    uint64_t questions = 0;
+  };
+  void Note(int64_t now_ms, const std::string& what, uint64_t version, const std::string& why);
+  void Drop(const std::string& what, const std::string& why, int64_t now_ms, ReleaseOrders& orders);
+  void ReleaseCandidate(const std::string& why, int64_t now_ms, ReleaseOrders& orders);
+  void Succeed(const Release& next, ReleaseOrders& orders);
+  ReleaseOrders Alarm(const std::string& why, int64_t now_ms);
+
+  const ReleaseOptions options_;
+  Release released_;
+  std::optional<Release> previous_;  // held while there is room
+  std::optional<Candidate> candidate_;
+  std::optional<Release> returning_;  // a rollback under way; version 0: it has no number yet
+  std::map<uint64_t, Rates> rates_;   // of versions on offer
+  uint64_t newest_session_ = 0;
+  uint32_t gate_failures_ = 0;
+  std::vector<std::string> alarms_;
+  std::deque<Event> events_;
+};
+
+}  // namespace tidemill

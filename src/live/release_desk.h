@@ -1,0 +1,126 @@
+// The release book of a run that trains and serves in one process: hears what the run's journal
+// says, has the engine hold what is on offer, and pins the gateway's requests to it.
+//
+//   journal (publish, eval, step) -> Take -> ReleaseBook -> EnginePort::Hold
+//   request -> ReleasedRecorder::Prepare -> VersionFor -> pin
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "core/clock.h"
+#include "core/counters.h"
+#include "core/mutex.h"
+#include "engine/engine_port.h"
+#include "gateway/turn_recorder.h"
+#include "live/release_book.h"
+#include "store/store_port.h"
+
+namespace tidemill {
+
+struct ReleaseCounters : CounterSet {
+  Counter released{*this,
+                   {.key = "live_released_version",
+                    .metric = "tidemill_live_released_version",
+                    .help = "Version that clients are answered from",
+                    .kind = Counter::Kind::kLevel}};
+  Counter candidate{*this,
+                    {.key = "live_candidate_version",
+                     .metric = "tidemill_live_candidate_version",
+                     .help = "Version that is being tried; 0: none",
+                     .kind = Counter::Kind::kLevel}};
+  Counter gate_failures{*this,
+                        {.key = "live_gate_failures",
+                         .metric = "tidemill_live_gate_failures",
+                         .help = "Candidates that failed the gate in a row",
+                         .kind = Counter::Kind::kLevel}};
+  Counter alarms{*this,
+                 {.key = "live_alarms",
+                  .metric = "tidemill_live_alarms",
+                  .help = "Alarms that are on",
+                  .kind = Counter::Kind::kLevel}};
+};
+
+struct ReleaseStart {
+  ReleaseOptions options{};
+  uint64_t version = 1;  // the run begins with, released
+  uint64_t step = 0;
+  uint64_t every_steps = 1;  // steps whose number this divides are evaluated
+  std::string file{};        // where its state is written for others to read; empty: nowhere
+};
+
+// Thread-safe. What is given by reference must outlive it.
+class ReleaseDesk {
+ public:
+  // `store` is the desk's own client.
+  ReleaseDesk(const ReleaseStart& start, EnginePort& engine, StorePort& store, const Clock& clock);
+
+  // An entry of the run's journal.
+  void Take(std::string_view kind, const std::map<std::string, double>& numbers,
+            const std::map<std::string, std::string>& words);
+  // Now and then, by one thread: carries out what waits and writes the file.
+  void Tick();
+
+  uint64_t VersionFor(uint64_t session, const std::string& request_id);
+  void Answered(const RecordedTurn& turn);
+  // Failures as ReleaseBook::Rollback; ok: it is done by one of the next Ticks.
+  Status Rollback(std::optional<uint64_t> to);
+
+  // {"released": {..}, "candidate": .., "previous": .., "alarms": [..], "events": [..]}
+  std::string Json() const;
+  const ReleaseCounters& counters() const { return counters_; }
+
+ private:
+  struct Waiting {
+    uint64_t number = 0;
+    Time until{};
+  };
+  void Carry(const ReleaseOrders& orders) TM_REQUIRES(mutex_);
+  void CheckHolds(Time now) TM_REQUIRES(mutex_);
+  std::string JsonLocked() const TM_REQUIRES(mutex_);
+
+  const ReleaseStart start_;
+  EnginePort& engine_;
+  StorePort& store_;
+  const Clock& clock_;
+  ReleaseCounters counters_;
+  std::string written_;  // of the thread that ticks
+
+  mutable Mutex mutex_;
+  ReleaseBook book_ TM_GUARDED_BY(mutex_);
+  std::deque<Waiting> holds_ TM_GUARDED_BY(mutex_);    // not yet seen on the engine
+  std::deque<Waiting> unholds_ TM_GUARDED_BY(mutex_);  // when requests under way are done
+};
+
+// Pins what it prepares to the version on offer; a request that names one keeps that, and an
+// agent's episode is not pinned.
+class ReleasedRecorder final : public TurnRecorder {
+ public:
+  // `desk` must outlive it.
+  ReleasedRecorder(std::unique_ptr<TurnRecorder> recorder, ReleaseDesk& desk)
+      : recorder_(std::move(recorder)), desk_(desk) {}
+
+  Result<TurnPrompt> Prepare(const TurnQuestion& question) override;
+  void Finished(RecordedTurn turn, std::function<void(Status)> stored) override;
+  void Abandoned(RecordedTurn turn, const Status& why) override;
+  void TakeFeedback(const FeedbackPost& post,
+                    std::function<void(Result<std::string>)> answered) override {
+    recorder_->TakeFeedback(post, std::move(answered));
+  }
+
+ private:
+  const std::unique_ptr<TurnRecorder> recorder_;
+  ReleaseDesk& desk_;
+};
+
+// {} or {"to": N}; kInvalid says what is wrong.
+Result<std::optional<uint64_t>> ParseRollback(const std::string& json);
+
+}  // namespace tidemill

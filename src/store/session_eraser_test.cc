@@ -1,0 +1,142 @@
+#include "store/session_eraser.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "store/run_reader.h"
+#include "store/session_reader.h"
+#include "store/store_samples.h"
+
+namespace tidemill {
+namespace {
+
+using testing::HasSubstr;
+
+class Eraser : public testing::Test {
+ protected:
+  void Put(const StoreOp& op) {
+    const Status put = db_->ApplyOne(op);
+    ASSERT_TRUE(put.ok()) << put.message();
+  }
+  static v1::TrajectoryId LiveId(uint64_t session) {
+    v1::TrajectoryId id = SampleId(session, 0);
+    id.set_task("session-" + std::to_string(session));
+    return id;
+  }
+  // A closed session with one turn, one trajectory and a verdict.
+  void PutWhole(uint64_t number, const std::string& tenant) {
+    v1::Session session;
+    session.set_number(number);
+    session.set_tenant(tenant);
+    session.set_name("name-of-session-" + std::to_string(number));
+    session.set_closed_ms(5);
+    Put(PutSession{session, {}});
+    v1::SessionTurn turn;
+    turn.set_session(number);
+    turn.set_turn(1);
+    turn.set_question(1);
+    turn.set_messages_json(R"([{"role":"user","content":"said )" + tenant + R"("}])");
+    for (uint32_t i = 0; i < 50; ++i) turn.add_prompt_ids((i * 7919 + number) % 30000);
+    Put(PutSessionTurn{turn});
+    v1::Signal signal;
+    signal.set_session(number);
+    signal.set_source("person");
+    signal.set_text("a remark of " + tenant);
+    Put(PutSignal{signal});
+    v1::Trajectory trajectory = SampleTrajectory(LiveId(number), 40);
+    trajectory.set_purpose(v1::PURPOSE_LIVE);
+    Put(PutSession{session, {trajectory}});
+    Put(PutVerdict{SampleVerdict(LiveId(number), 0.5)});
+  }
+  std::string FilesAsBytes() const {
+    std::string all;
+    for (const auto& file : std::filesystem::directory_iterator(dir_.path())) {
+      std::ifstream in(file.path(), std::ios::binary);
+      std::stringstream bytes;
+      bytes << in.rdbuf();
+      all += bytes.str();
+    }
+    return all;
+  }
+  Result<Erased> Erase(const EraseWhat& what) { return EraseSessions(dir_ / "run.db", what); }
+
+  TemporaryDirectory dir_;
+  std::unique_ptr<RunDb> db_ = OpenDb(dir_ / "run.db");  // stays open, as in a run that goes on
+};
+
+TEST_F(Eraser, NothingOfATenantIsLeftInTheFilesAndOthersKeepEverything) {
+  PutWhole(1, "ann");
+  PutWhole(2, "bob");
+  PutWhole(3, "ann");
+  const auto erased = Erase({.tenant = "ann"});
+  ASSERT_TRUE(erased.ok()) << erased.status().message();
+  EXPECT_THAT(erased->sessions, testing::ElementsAre(1, 3));
+  EXPECT_THAT(erased->rows,
+              testing::ElementsAre(testing::Pair("turns", 2), testing::Pair("signals", 2),
+                                   testing::Pair("verdicts", 2), testing::Pair("trajectories", 2)));
+  const std::string all = FilesAsBytes();
+  for (const std::string& body : erased->bodies) {
+    ASSERT_GT(body.size(), 20u);
+    EXPECT_EQ(all.find(body.substr(20, 16)), std::string::npos);
+  }
+  EXPECT_EQ(all.find("name-of-session-1"), std::string::npos);
+  EXPECT_NE(all.find("name-of-session-2"), std::string::npos) << "the search can find";
+  EXPECT_EQ(std::filesystem::file_size(dir_ / "run.db-wal"), 0u);
+  const auto reader = SessionReader::Open(dir_ / "run.db");
+  EXPECT_EQ((*reader)->Read(2)->turns.size(), 1u);
+  EXPECT_EQ((*reader)->Read(1)->turns.size(), 0u);
+  EXPECT_TRUE((*RunReader::Open(dir_ / "run.db"))->Episode(2, 0).ok());
+}
+
+TEST_F(Eraser, WhatComesLaterForADeletedSessionIsRefusedAndItsNumberIsNotGivenAgain) {
+  PutWhole(1, "ann");
+  ASSERT_TRUE(Erase({.session = 1}).ok());
+  v1::Session again;
+  again.set_number(1);
+  again.set_tenant("ann");
+  v1::SessionTurn turn;
+  turn.set_session(1);
+  turn.set_turn(2);
+  v1::Trajectory trajectory = SampleTrajectory(LiveId(1), 40);
+  trajectory.set_purpose(v1::PURPOSE_LIVE);
+  EXPECT_EQ(db_->ApplyOne(PutSession{again, {trajectory}}).code(), Code::kNotFound);
+  EXPECT_EQ(db_->ApplyOne(PutSessionTurn{turn}).code(), Code::kNotFound);
+  EXPECT_EQ(db_->ApplyOne(PutVerdict{SampleVerdict(LiveId(1), 1)}).code(), Code::kNotFound);
+  EXPECT_TRUE(db_->ApplyOne(PutFate{LiveId(1), "ready", ""}).ok());
+  EXPECT_EQ((*RunReader::Open(dir_ / "run.db"))->Episode(1, 0).status().code(), Code::kNotFound);
+  EXPECT_EQ(db_->LoadSessions(0, 100)->next_number, 2u);
+  EXPECT_EQ(Erase({.session = 1}).status().code(), Code::kNotFound);
+}
+
+TEST_F(Eraser, StepsThatUsedItAndTheCheckpointBeforeAreNamed) {
+  PutWhole(1, "ann");
+  PutWhole(2, "bob");
+  Put(PutStep{1, 11, {LiveId(2)}, "{}"});
+  Put(PutCheckpoint{1, 11, "checkpoints/step-1"});
+  Put(PutStep{2, 12, {LiveId(1)}, "{}"});
+  Put(PutCheckpoint{2, 12, "checkpoints/step-2"});
+  Put(PutStep{3, 13, {LiveId(1), LiveId(2)}, "{}"});
+  const auto erased = Erase({.session = 1});
+  ASSERT_TRUE(erased.ok()) << erased.status().message();
+  ASSERT_EQ(erased->uses.size(), 2u);
+  EXPECT_EQ(erased->uses[0].step, 2u);
+  EXPECT_EQ(erased->uses[1].version, 13u);
+  ASSERT_TRUE(erased->before.has_value());
+  EXPECT_EQ(erased->before->path, "checkpoints/step-1");
+  // A step that was under way can still say what it used; a resume does not bring it back.
+  Put(PutStep{4, 14, {LiveId(1)}, "{}"});
+  ASSERT_TRUE(db_->ResumeFrom(1).ok());
+  EXPECT_EQ((*RunReader::Open(dir_ / "run.db"))->Episode(1, 0).status().code(), Code::kNotFound);
+}
+
+TEST_F(Eraser, ATenantWithoutSessionsIsNamed) {
+  PutWhole(1, "ann");
+  EXPECT_THAT(Erase({.tenant = "nobody"}).status().message(), HasSubstr("\"nobody\""));
+}
+
+}  // namespace
+}  // namespace tidemill
