@@ -29,6 +29,7 @@ demo: build  ## a small agent learns to write C functions on this machine
 agents: build  ## real agents and clients, installed from npm and PyPI, against the gateway (AGENTS="codex ..": some)
 	scripts/agents build/release $(AGENTS)
 	scripts/boxed-agents build/release $(AGENTS)
+	scripts/example-agent build/release
 
 dev: install build/dev/build.ninja  ## debug symbols and light optimization; runs the quick tests
 	cmake --build build/dev -j $(JOBS)
