@@ -147,6 +147,14 @@ const std::string& LiveRun::path() const {
   return parts_->directory ? parts_->directory->path() : parts_->path;
 }
 
+std::string LiveRun::QuarantineJson() const {
+  return parts_->recorder->QuarantineJson();
+}
+
+Status LiveRun::Decide(const std::string& tenant, bool train) {
+  return parts_->recorder->Decide(tenant, train);
+}
+
 void LiveRun::Sink(MetricSink& sink) const {
   SinkCounters(parts_->recorder->counters(), sink);
   sink.Gauge("tidemill_live_baseline_variance",

@@ -60,6 +60,10 @@ class LiveRun final : public TurnRecorder {
   // Of one that joined: where the run is. Before the first deletion.
   void BelongsTo(const std::string& run_path);
 
+  // As those of LiveRecorder.
+  std::string QuarantineJson() const;
+  Status Decide(const std::string& tenant, bool train);
+
   // The figures of sessions.
   void Sink(MetricSink& sink) const;
   const CounterSet& counters() const;
