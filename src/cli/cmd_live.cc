@@ -8,6 +8,7 @@
 
 #include "cli/commands.h"
 #include "cli/live_delete.h"
+#include "cli/live_guards.h"
 #include "cli/live_release.h"
 #include "core/text.h"
 #include "live/live_report.h"
@@ -89,8 +90,10 @@ int LiveStatus(const LiveArguments& arguments) {
   if (!read.ok()) return Fail(read);
   const auto [folder, name] = SplitRunPath(arguments.run, arguments.folder);
   const LiveJson release = ReadRelease(folder + "/" + name);
+  const LiveJson guards = ReadGuards(folder + "/" + name);
   if (!arguments.json) {
     if (!release.is_null()) PrintRelease(release);
+    PrintGuards(guards);
     PrintStatus(report);
     return 0;
   }
@@ -107,7 +110,8 @@ int LiveStatus(const LiveArguments& arguments) {
              {"sampled", report.all.sampled},
              {"tokens", TokensJson(report.tokens)},
              {"agents", agents},
-             {"release", release}});
+             {"release", release},
+             {"guards", guards}});
   return 0;
 }
 
@@ -164,6 +168,23 @@ void AddLiveDelete(CLI::App& live, Exit& exit) {
   command->callback([arguments, &exit] { exit.code = LiveDelete(*arguments); });
 }
 
+void AddLiveQuarantine(CLI::App& live, Exit& exit) {
+  CLI::App* command = live.add_subcommand(
+      "quarantine",
+      "Show what is kept from training for its rewards, or decide on it; see docs/live-privacy.md");
+  auto arguments = std::make_shared<LiveQuarantineArguments>();
+  arguments->folder = "runs";
+  command->add_option("run", arguments->run, "Name or path of the run")->required();
+  command->add_option("--folder", arguments->folder, "Folder that holds the runs")
+      ->capture_default_str();
+  CLI::Option* admit =
+      command->add_option("--admit", arguments->admit, "Train on what is held of this tenant");
+  command->add_option("--discard", arguments->discard, "Never train on what is held of this tenant")
+      ->excludes(admit);
+  command->add_flag("--json", arguments->json, "Print one JSON object on standard output");
+  command->callback([arguments, &exit] { exit.code = LiveQuarantine(*arguments); });
+}
+
 void AddLiveRollback(CLI::App& live, Exit& exit) {
   CLI::App* command = live.add_subcommand(
       "rollback",
@@ -203,6 +224,7 @@ void AddLiveCommand(CLI::App& app, Exit& exit) {
       ->capture_default_str();
   AddLiveDelete(*live, exit);
   AddLiveRollback(*live, exit);
+  AddLiveQuarantine(*live, exit);
 }
 
 }  // namespace tidemill

@@ -55,6 +55,9 @@ void PrintReport(const DeleteJson& json) {
   for (const auto& [name, count] : json["deleted"].items()) {
     fmt::print(", {} {}", count.get<uint64_t>(), name);
   }
+  for (const auto& failed : json["failed"]) {
+    fmt::print("\nNOT DELETED {}", ForTerminal(failed.get<std::string>()));
+  }
   const DeleteJson& searched = json["searched"];
   fmt::print("\nsearched   {} files, {} bytes, for {} pieces of what was deleted: {}\n",
              searched["files"].get<uint64_t>(), searched["bytes"].get<uint64_t>(),
@@ -119,7 +122,9 @@ int LiveDelete(const LiveDeleteArguments& arguments) {
   }
   arguments.json ? PrintJson(json) : PrintReport(json);
   const DeleteJson& searched = json["searched"];
-  return searched["found"].empty() && searched["unread"].empty() ? 0 : kNotProven;
+  const bool proven =
+      searched["found"].empty() && searched["unread"].empty() && json["failed"].empty();
+  return proven ? 0 : kNotProven;
 }
 
 }  // namespace tidemill

@@ -45,9 +45,6 @@ void PrintRelease(const RollbackJson& release) {
     fmt::print("candidate   version {}, in the {}\n", candidate.value("version", uint64_t{0}),
                ForTerminal(candidate.value("stage", "")));
   }
-  for (const auto& alarm : release.value("alarms", RollbackJson::array())) {
-    fmt::print("alarm       {}\n", ForTerminal(alarm.is_string() ? alarm.get<std::string>() : ""));
-  }
   const RollbackJson events = release.value("events", RollbackJson::array());
   if (events.empty()) return;
   const RollbackJson& last = events.back();

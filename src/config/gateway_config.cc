@@ -61,13 +61,13 @@ void BindLive(RunConfig& c, Binder& b) {
   b.Add("live.alarm_kl", &c.live.alarm_kl,
         {.doc = "Alarm if the KL divergence of a step is above this; 0: off", .min = 0});
   b.Add("live.alarm_malformed", &c.live.alarm_malformed,
-        {.doc = "Alarm if more than this share of a candidate's answers have a malformed tool "
-                "call; 1: off",
+        {.doc = "Alarm if more than this share of the newest answers, or of a candidate's, have a "
+                "malformed tool call; 1: off",
          .min = 0,
          .max = 1});
   b.Add("live.alarm_questions", &c.live.alarm_questions,
-        {.doc = "Alarm if more than this share of a candidate's answers end with a question; 1: "
-                "off",
+        {.doc = "Alarm if more than this share of the newest answers, or of a candidate's, end "
+                "with a question; 1: off",
          .min = 0,
          .max = 1});
 }

@@ -37,6 +37,20 @@ void BindLiveLearning(RunConfig& c, Binder& b) {
                 "every step, below half of it the weight falls back; 0: no bound",
          .min = 0,
          .max = 1000});
+  b.Add("live.tenant_share", &l.tenant_share,
+        {.doc = "Maximum share of a step's sessions that are of one tenant of gateway.keys; a step "
+                "waits for others",
+         .min = 0.01,
+         .max = 1});
+  b.Add("live.outlier", &l.outlier,
+        {.doc = "Quarantine a session whose reward is further than this many deviations from the "
+                "others of its tenant and class; 0: off",
+         .min = 0});
+  b.Add("live.sudden_change", &l.sudden_change,
+        {.doc = "Quarantine a tenant whose last 24 rewards differ by more than this in the mean "
+                "from the 72 before; 0: off",
+         .min = 0,
+         .max = 2});
 }
 
 Status CheckLiveLearning(const RunConfig& config, const Binder& binder) {

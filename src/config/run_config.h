@@ -98,6 +98,9 @@ struct RunConfig {
     uint32_t compare_min = 4;
     double kl_coefficient = 0;
     double kl_max = 0;
+    double tenant_share = 0.5;
+    double outlier = 6;
+    double sudden_change = 1;
     std::vector<std::string> redact;
     bool release = false;
     double gate_margin = 0.05;

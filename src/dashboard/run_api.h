@@ -58,6 +58,7 @@ class RunApi {
   Result<HttpResponse> Tools(const HttpRequest& request, RunView& run);
   Result<HttpResponse> Faults(const HttpRequest& request, RunView& run);
   Result<HttpResponse> Release(const HttpRequest& request, RunView& run);
+  Result<HttpResponse> Guards(const HttpRequest& request, RunView& run);
   Result<HttpResponse> TimelineOf(const HttpRequest& request, RunView& run);
   Result<HttpResponse> Fleet(const HttpRequest& request, RunView& run);
   // run_sessions.cc: the gateway's sessions.

@@ -151,6 +151,14 @@ Result<TaskRowOrder> TaskOrderParameter(const HttpRequest& request) {
   return Invalid("parameter \"sort\" must be task, worst, best or change");
 }
 
+// The JSON object in a file of the run; an empty one where there is none.
+Json FileObject(const std::string& path) {
+  constexpr size_t kFileBytesMax = size_t{16} << 20;
+  const auto text = ReadFileBounded(path, kFileBytesMax);
+  const Json json = text.ok() ? Json::parse(*text, nullptr, false) : Json::object();
+  return json.is_object() ? json : Json::object();
+}
+
 }  // namespace
 
 Result<HttpResponse> RunApi::Episodes(const HttpRequest& request, RunView& run) {
@@ -226,12 +234,13 @@ Result<HttpResponse> RunApi::Tools(const HttpRequest&, RunView& run) {
   return JsonResponse(json);
 }
 
-// As the run wrote it; {} where it releases nothing.
+// As the run wrote them; {} where it releases or guards nothing.
 Result<HttpResponse> RunApi::Release(const HttpRequest&, RunView& run) {
-  constexpr size_t kReleaseBytesMax = size_t{4} << 20;
-  const auto text = ReadFileBounded(ReleaseFile(run.directory().path()), kReleaseBytesMax);
-  const Json json = text.ok() ? Json::parse(*text, nullptr, false) : Json::object();
-  return JsonResponse(json.is_object() ? json : Json::object());
+  return JsonResponse(FileObject(ReleaseFile(run.directory().path())));
+}
+
+Result<HttpResponse> RunApi::Guards(const HttpRequest&, RunView& run) {
+  return JsonResponse(FileObject(GuardsFile(run.directory().path())));
 }
 
 Result<HttpResponse> RunApi::Faults(const HttpRequest&, RunView& run) {

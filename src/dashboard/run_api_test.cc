@@ -202,6 +202,7 @@ TEST_F(RunApiTest, TheTimelineHasTurnsInOrderAndIsCutWhereThereIsTooMuch) {
 
 TEST_F(RunApiTest, FaultsAndConfigAreTold) {
   EXPECT_TRUE(Get("/api/runs/small/release").empty()) << "it releases nothing";
+  EXPECT_TRUE(Get("/api/runs/small/guards").empty()) << "it serves nobody";
   const Json faults = Get("/api/runs/small/faults");
   EXPECT_TRUE(faults["warnings"].empty());
   EXPECT_TRUE(faults["calls"].contains("retries"));

@@ -155,9 +155,35 @@ std::vector<std::string> TracesOfText(const std::string& text) {
   return traces;
 }
 
-Result<EraseReport> EraseFromRun(const std::string& path, const EraseWhat& what) {
+namespace {
+
+uint64_t RunErasers(const std::vector<Eraser>& erasers, EraseReport& report) {
+  const EraseNames names{report.erased.sessions, report.erased.tenants};
+  uint64_t all = 0;
+  for (const Eraser& eraser : erasers) {
+    const Result<uint64_t> count = eraser.erase(names);
+    if (!count.ok()) {
+      report.failed.push_back(eraser.name + ": " + count.status().message());
+      continue;
+    }
+    report.others.emplace_back(eraser.name, *count);
+    all += *count;
+  }
+  return all;
+}
+
+}  // namespace
+
+Result<EraseReport> EraseFromRun(const std::string& path, const EraseWhat& what,
+                                 const std::vector<Eraser>& erasers) {
   EraseReport report;
-  TM_ASSIGN_OR_RETURN(report.erased, EraseSessions(path + "/run.db", what));
+  auto erased = EraseSessions(path + "/run.db", what);
+  const bool found = erased.ok();
+  if (!found && erased.status().code() != Code::kNotFound) return erased.status();
+  if (found) report.erased = std::move(*erased);
+  if (!what.tenant.empty()) report.erased.tenants = {what.tenant};
+  const uint64_t others = RunErasers(erasers, report);
+  if (!found && others == 0 && report.failed.empty()) return erased.status();
   std::vector<std::string> bodies, texts;
   auto take = [](const std::vector<std::string>& from, auto traces_of, auto& to) {
     for (const std::string& one : from) {
@@ -175,6 +201,7 @@ Result<EraseReport> EraseFromRun(const std::string& path, const EraseWhat& what)
 std::string EraseJson(const EraseReport& report) {
   EraseJsonValue deleted = EraseJsonValue::object(), uses = EraseJsonValue::array();
   for (const auto& [name, count] : report.erased.rows) deleted[name] = count;
+  for (const auto& [name, count] : report.others) deleted[name] = count;
   for (const Erased::Use& use : report.erased.uses) {
     uses.push_back({{"step", use.step}, {"version", use.version}, {"abandoned", use.abandoned}});
   }
@@ -186,6 +213,7 @@ std::string EraseJson(const EraseReport& report) {
   }
   return EraseJsonValue({{"sessions", report.erased.sessions},
                          {"deleted", deleted},
+                         {"failed", report.failed},
                          {"used_by", uses},
                          {"checkpoint_before", before},
                          {"searched",

@@ -9,8 +9,11 @@
 #include <future>
 #include <nlohmann/json.hpp>
 
+#include "bus/memory/memory_bus.h"
 #include "core/secret.h"
 #include "core/test_kit.h"
+#include "core/topics.h"
+#include "live/erase_bus.h"
 #include "live/live_fixture.h"
 #include "live/live_operator.h"
 #include "live/live_run.h"
@@ -116,6 +119,48 @@ TEST_F(EraseTest, TheSearchFindsWhatIsLeft) {
   const auto report = run_->Erase({.session = 1});
   ASSERT_TRUE(report.ok()) << report.status().message();
   EXPECT_THAT(report->found, ElementsAre(dir_ / "r/notes.txt"));
+}
+
+TEST_F(EraseTest, OtherPlacesAreErasedAndTheirFailuresReported) {
+  Talk("ann", "what ann said to the model in confidence");
+  run_->Add({"cases", [](const EraseNames& names) -> Result<uint64_t> {
+               return names.tenants == std::vector<std::string>{"ann"} ? 2 : 0;
+             }});
+  run_->Add({"answers of a judge",
+             [](const EraseNames&) -> Result<uint64_t> { return Unavailable("locked"); }});
+  const auto report = run_->Erase({.tenant = "ann"});
+  ASSERT_TRUE(report.ok()) << report.status().message();
+  EXPECT_THAT(report->others, ElementsAre(std::pair<std::string, uint64_t>("cases", 2)));
+  EXPECT_THAT(report->failed, ElementsAre("answers of a judge: locked"));
+  const auto json = nlohmann::json::parse(EraseJson(*report));
+  EXPECT_EQ(json["deleted"]["cases"], 2);
+  EXPECT_EQ(json["failed"].size(), 1u);
+  EXPECT_TRUE(run_->Erase({.tenant = "ann"}).ok()) << "what failed before is tried again";
+}
+
+TEST(EraseBus, DeadLettersOfSessionsGoAndOthersStay) {
+  RealClock clock;
+  MemoryBus bus(clock);
+  ASSERT_TRUE(bus.Open(kLiveSamplesTopic, {}).ok());
+  ASSERT_TRUE(bus.Open("other", {}).ok());
+  const auto die = [&](std::string_view topic, const std::string& body) {
+    ASSERT_TRUE(bus.Publish(topic, body).ok());
+    const auto leases = bus.Receive(topic, 1);
+    ASSERT_TRUE(leases.ok() && leases->size() == 1);
+    ASSERT_TRUE(bus.Reject((*leases)[0], "refused").ok());
+  };
+  for (const uint64_t session : {7, 8, 7}) {
+    v1::Sample sample;
+    sample.mutable_trajectory()->mutable_id()->set_group(session);
+    die(kLiveSamplesTopic, sample.SerializeAsString());
+    die("other", sample.SerializeAsString());
+  }
+  die(kLiveSamplesTopic, "\xff\xff no message");
+  const auto erased = EraseDeadLetters(bus, {7});
+  ASSERT_TRUE(erased.ok()) << erased.status().message();
+  EXPECT_EQ(*erased, 3u) << "two samples, and what nobody can read";
+  EXPECT_EQ(bus.Depth(kDeadTopic)->ready, 4u);
+  EXPECT_EQ(*EraseDeadLetters(bus, {7}), 0u);
 }
 
 TEST_F(EraseTest, WithoutConsentNothingOfAnExchangeIsOnDisk) {

@@ -48,6 +48,20 @@ LiveOperator::Deed DeleteDeed(LiveRun& run) {
   };
 }
 
+LiveOperator::Deed QuarantineDeed(LiveRun& run) {
+  return [&run](const std::string& body) -> Result<std::string> {
+    const auto json = nlohmann::json::parse(body, nullptr, false);
+    if (!json.is_object() || json.size() != 2 || !json.contains("tenant") ||
+        !json["tenant"].is_string() || !json.contains("train") || !json["train"].is_boolean()) {
+      return Invalid("must be {\"tenant\": \"NAME\", \"train\": true or false}");
+    }
+    const std::string tenant = json["tenant"];
+    TM_RETURN_IF_ERROR(run.Decide(tenant, json["train"]));
+    LogInfo("a quarantine was ended", {{"tenant", tenant}, {"train", json["train"].get<bool>()}});
+    return run.QuarantineJson();
+  };
+}
+
 LiveOperator::Deed RollbackDeed(ReleaseDesk& desk) {
   return [&desk](const std::string& body) -> Result<std::string> {
     TM_ASSIGN_OR_RETURN(const std::optional<uint64_t> to, ParseRollback(body));

@@ -3,6 +3,7 @@
 //
 //   POST /live/delete {"session": 12} | {"tenant": "lab"} -> EraseJson
 //   POST /live/rollback {} | {"to": 7} -> ReleaseDesk::Json
+//   POST /live/quarantine {"tenant": "lab", "train": true} -> LiveRun::QuarantineJson
 #pragma once
 
 #include <functional>
@@ -43,6 +44,9 @@ LiveOperator::Deed DeleteDeed(LiveRun& run);
 
 // /live/rollback: {} or {"to": N} -> the state of the release. The desk must outlive it.
 LiveOperator::Deed RollbackDeed(ReleaseDesk& desk);
+
+// /live/quarantine. The run must outlive it.
+LiveOperator::Deed QuarantineDeed(LiveRun& run);
 
 // {"session": N} or {"tenant": NAME}; kInvalid says what is wrong.
 Result<EraseWhat> ParseEraseWhat(const std::string& json);

@@ -317,6 +317,19 @@ void LiveRecorder::TakeStored(Told& told) {
   }
 }
 
+std::string LiveRecorder::QuarantineJson() const {
+  MutexLock lock(mutex_);
+  return signals_.quarantine().Json();
+}
+
+Status LiveRecorder::Decide(const std::string& tenant, bool train) {
+  MutexLock lock(mutex_);
+  TM_ASSIGN_OR_RETURN(LiveLessons lessons, signals_.Decide(tenant, train));
+  Teach(std::move(lessons));
+  Count();
+  return Ok();
+}
+
 Time LiveRecorder::Step(Time now) {
   Told told;
   Time wake = next_sweep_;
@@ -367,6 +380,8 @@ void LiveRecorder::Count() {
   counters_.revised = signals_.revised();
   counters_.unsignalled = signals_.unsignalled();
   counters_.uncompared = signals_.uncompared();
+  counters_.quarantined = signals_.quarantine().sessions();
+  counters_.quarantined_tenants = signals_.quarantine().tenants();
   counters_.unsent = outbox_ ? outbox_->waiting() : 0;
   counters_.trained = tokens("trained");
   counters_.consent = tokens(untrained::kConsent);

@@ -86,6 +86,16 @@ struct LiveCounters : CounterSet {
                       .metric = "tidemill_live_sessions_uncompared",
                       .help = "Sessions with a signal that wait for others to be compared with",
                       .kind = Counter::Kind::kLevel}};
+  Counter quarantined{*this,
+                      {.key = "live_quarantined",
+                       .metric = "tidemill_live_sessions_quarantined",
+                       .help = "Sessions kept from training for their rewards",
+                       .kind = Counter::Kind::kLevel}};
+  Counter quarantined_tenants{*this,
+                              {.key = "live_quarantined_tenants",
+                               .metric = "tidemill_live_tenants_quarantined",
+                               .help = "Tenants whose rewards changed at once",
+                               .kind = Counter::Kind::kLevel}};
   Counter unsent{*this,
                  {.key = "live_unsent",
                   .metric = "tidemill_live_samples_unsent",
@@ -150,6 +160,10 @@ class LiveRecorder final : public TurnRecorder, public Loop {
   void OnErased(std::function<void(const std::string& tenant)> forget) {
     forget_pages_ = std::move(forget);
   }
+
+  // What is kept from training for its rewards (Quarantine), and an operator's word on it.
+  std::string QuarantineJson() const;
+  Status Decide(const std::string& tenant, bool train);
 
   const LiveCounters& counters() const { return counters_; }
   // Of the rewards that baselines are taken over.

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "core/loop_runner.h"
+#include "live/erase_bus.h"
 #include "live/prompt_builder.h"
 #include "store/run_db.h"
 #include "store/run_directory.h"
@@ -31,6 +32,7 @@ struct LiveRun::Parts {
   std::unique_ptr<StorePort> client;
   std::unique_ptr<LiveRecorder> recorder;
   std::unique_ptr<LoopRunner> runner;
+  std::vector<Eraser> erasers;
   std::function<void(const std::string&)> forget_pages{};  // may be empty
 };
 
@@ -87,6 +89,10 @@ Result<std::unique_ptr<LiveRun>> LiveRun::Join(StoreThread& store, const Earlier
                                                const LiveLearning& learning) {
   std::unique_ptr<LiveRun> run(new LiveRun(std::make_unique<Parts>()));
   TM_RETURN_IF_ERROR(run->Begin(store, earlier, policy, clock, options, learning));
+  if (Bus* const bus = learning.bus; bus != nullptr) {
+    run->Add({"dead letters",
+              [bus](const EraseNames& names) { return EraseDeadLetters(*bus, names.sessions); }});
+  }
   return run;
 }
 
@@ -117,12 +123,15 @@ Result<EraseReport> LiveRun::Erase(const EraseWhat& what) {
     if (i == kUntaughtTries) return Unavailable("replay does not take messages; delete again");
     std::this_thread::sleep_for(kUntaughtPause);
   }
-  TM_ASSIGN_OR_RETURN(EraseReport report, EraseFromRun(path(), all));
-  if (!what.tenant.empty()) report.erased.tenants = {what.tenant};
+  TM_ASSIGN_OR_RETURN(EraseReport report, EraseFromRun(path(), all, parts_->erasers));
   if (parts_->forget_pages) {
     for (const std::string& tenant : report.erased.tenants) parts_->forget_pages(tenant);
   }
   return report;
+}
+
+void LiveRun::Add(Eraser eraser) {
+  parts_->erasers.push_back(std::move(eraser));
 }
 
 void LiveRun::OnErased(std::function<void(const std::string&)> forget) {
@@ -136,6 +145,14 @@ void LiveRun::BelongsTo(const std::string& run_path) {
 
 const std::string& LiveRun::path() const {
   return parts_->directory ? parts_->directory->path() : parts_->path;
+}
+
+std::string LiveRun::QuarantineJson() const {
+  return parts_->recorder->QuarantineJson();
+}
+
+Status LiveRun::Decide(const std::string& tenant, bool train) {
+  return parts_->recorder->Decide(tenant, train);
 }
 
 void LiveRun::Sink(MetricSink& sink) const {

@@ -54,9 +54,15 @@ class LiveRun final : public TurnRecorder {
   Result<EraseReport> Erase(const EraseWhat& what);
   // Called with the tenant whose cached prompts are to be forgotten. Before the first deletion.
   void OnErased(std::function<void(const std::string& tenant)> forget);
+  // Of a part that keeps something of sessions, and outlives this. Before the first deletion.
+  void Add(Eraser eraser);
   const std::string& path() const;  // of the run
   // Of one that joined: where the run is. Before the first deletion.
   void BelongsTo(const std::string& run_path);
+
+  // As those of LiveRecorder.
+  std::string QuarantineJson() const;
+  Status Decide(const std::string& tenant, bool train);
 
   // The figures of sessions.
   void Sink(MetricSink& sink) const;

@@ -177,6 +177,7 @@ void LiveSignals::Score(uint64_t session, Entry& entry, LiveLessons& lessons) {
   }
   baseline_.Put(entry.of, session, score.session);
   if (!options_.train) return;
+  quarantine_.Put(entry.of.first, session, score.session, baseline_.Without(entry.of, session));
   Send(session, entry, score, lessons);
   SendWaiting(entry.of, lessons);
 }
@@ -186,6 +187,7 @@ void LiveSignals::Send(uint64_t session, Entry& entry, const SessionScore& score
   const LiveBaseline::Comparison compared = baseline_.Without(entry.of, session);
   const bool enough = compared.others >= options_.others_min;
   if (enough) uncompared_.erase({entry.of, session});
+  if (enough && quarantine_.Holds(entry.of.first, session)) return;
   for (Part& part : entry.parts) {
     if (!enough && part.tokens > 0) {
       uncompared_.insert({entry.of, session});
@@ -219,6 +221,17 @@ void LiveSignals::Send(uint64_t session, Entry& entry, const SessionScore& score
   }
 }
 
+Result<LiveLessons> LiveSignals::Decide(const std::string& tenant, bool train) {
+  LiveLessons lessons;
+  TM_ASSIGN_OR_RETURN(const auto sessions, quarantine_.Decide(tenant, train));
+  for (const uint64_t session : sessions) {
+    const auto it = sessions_.find(session);
+    if (!train || it == sessions_.end()) continue;
+    Send(session, it->second, ScoreSession(SignalsOf(session)), lessons);
+  }
+  return lessons;
+}
+
 void LiveSignals::SendWaiting(const LiveBaseline::Class& of, LiveLessons& lessons) {
   std::vector<uint64_t> waiting;
   for (auto it = uncompared_.lower_bound({of, 0}); it != uncompared_.end() && it->first == of;
@@ -239,6 +252,7 @@ void LiveSignals::Forget(uint64_t session) {
   const auto it = sessions_.find(session);
   if (it == sessions_.end()) return;
   baseline_.Forget(it->second.of, session);
+  quarantine_.Forget(it->second.of.first, session);
   Release(session);
 }
 

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "live/live_baseline.h"
+#include "live/quarantine.h"
 #include "proto/session.pb.h"
 #include "proto/tidemill.pb.h"
 #include "store/run_db.h"
@@ -31,6 +32,8 @@ struct SignalOptions {
   size_t others_min = 4;           // a trajectory waits until so many others have a reward
   size_t max_sessions = 100'000;   // in memory; above it the oldest are forgotten
   size_t max_tokens = 50'000'000;  // of trajectories that wait for a signal
+  QuarantineOptions quarantine{};
+  std::string quarantined{};  // the Json of an earlier process's quarantine
 };
 
 // What follows from a change.
@@ -52,7 +55,9 @@ SessionScore ScoreSession(const std::vector<v1::Signal>& signals);
 class LiveSignals {
  public:
   explicit LiveSignals(const SignalOptions& options)
-      : options_(options), baseline_(options.window) {}
+      : options_(options),
+        baseline_(options.window),
+        quarantine_(options.quarantine, options.quarantined) {}
 
   // What an earlier process left.
   LiveLessons Restore(const LiveState& state);
@@ -65,6 +70,10 @@ class LiveSignals {
   LiveLessons Put(const v1::Signal& signal);
   // Nothing of the session is kept, trained on or compared with from here on.
   void Forget(uint64_t session);
+
+  // What is in quarantine of the tenant is trained on, or never. kNotFound: nothing is.
+  Result<LiveLessons> Decide(const std::string& tenant, bool train);
+  const Quarantine& quarantine() const { return quarantine_; }
 
   std::vector<v1::Signal> SignalsOf(uint64_t session) const;
   const LiveBaseline& baseline() const { return baseline_; }
@@ -99,6 +108,7 @@ class LiveSignals {
 
   const SignalOptions options_;
   LiveBaseline baseline_;
+  Quarantine quarantine_;
   std::map<uint64_t, Entry> sessions_;
   std::set<std::pair<LiveBaseline::Class, uint64_t>> uncompared_;
   uint64_t tokens_ = 0;

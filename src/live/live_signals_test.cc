@@ -199,5 +199,27 @@ TEST_F(LiveFeedback, WhatCannotBeStoredIsNotAcknowledged) {
   EXPECT_EQ(Say(R"({"session":"mine","score":1})").status().code(), Code::kUnavailable);
 }
 
+TEST(LiveSignals, WhatIsInQuarantineIsTrainedWhenItIsAdmitted) {
+  SignalOptions options = Training();
+  options.quarantine.outlier = 6;
+  LiveSignals signals(options);
+  size_t sent = 0;
+  for (uint64_t number = 1; number <= 20; ++number) {
+    sent += signals.Settled(SessionNumber(number), TwoTurns(number)).samples.size();
+    sent += signals.Put(SignalOn(number, 0, 1, "person")).samples.size();
+  }
+  EXPECT_EQ(sent, 20u);
+  (void)signals.Settled(SessionNumber(21), TwoTurns(21));
+  const LiveLessons held = signals.Put(SignalOn(21, 0, -1, "person"));
+  EXPECT_TRUE(held.samples.empty());
+  EXPECT_EQ(held.verdicts.size(), 1u) << "what was said is stored";
+  EXPECT_EQ(signals.quarantine().sessions(), 1u);
+  EXPECT_FALSE(signals.Decide("nobody", true).ok());
+  const auto admitted = signals.Decide("acme", true);
+  ASSERT_TRUE(admitted.ok());
+  ASSERT_EQ(admitted->samples.size(), 1u);
+  EXPECT_EQ(admitted->samples[0].trajectory().turns_size(), 2);
+}
+
 }  // namespace
 }  // namespace tidemill

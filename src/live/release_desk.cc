@@ -6,6 +6,7 @@
 #include "core/files.h"
 #include "core/log.h"
 #include "core/random.h"
+#include "live/guard_desk.h"
 
 namespace tidemill {
 namespace {
@@ -17,23 +18,6 @@ constexpr auto kHoldPatience = std::chrono::seconds(5);
 constexpr auto kUnholdGrace = std::chrono::seconds(30);
 constexpr uint64_t kReserveTag = 1;
 constexpr std::string_view kDuring = "during-step-";
-
-bool IsMalformed(const WireJson& message) {
-  if (!message.is_object() || !message.contains("tool_calls")) return false;
-  for (const WireJson& call : message["tool_calls"]) {
-    const auto function = call.find("function");
-    if (function == call.end() || !function->is_object()) return true;
-    if (!(*function)["arguments"].is_object()) return true;
-  }
-  return false;
-}
-
-bool IsQuestion(const WireJson& message) {
-  if (!message.is_object() || message.contains("tool_calls")) return false;
-  const std::string text = message.value("content", "");
-  const size_t last = text.find_last_not_of(" \t\r\n");
-  return last != std::string::npos && text[last] == '?';
-}
 
 ReleaseJson RateJson(const std::optional<double>& rate) {
   return rate ? ReleaseJson(*rate) : ReleaseJson(nullptr);
@@ -71,7 +55,6 @@ void ReleaseDesk::Carry(const ReleaseOrders& orders) {
   counters_.released = book_.released().version;
   counters_.candidate = book_.candidate() ? book_.candidate()->version : 0;
   counters_.gate_failures = book_.gate_failures();
-  counters_.alarms = book_.alarms().size();
 }
 
 void ReleaseDesk::Take(std::string_view kind, const std::map<std::string, double>& numbers,
@@ -146,8 +129,8 @@ void ReleaseDesk::Answered(const RecordedTurn& turn) {
   if (turn.output.versions.empty()) return;
   MutexLock lock(mutex_);
   Carry(book_.Answered({.version = turn.output.versions.back().version,
-                        .malformed = IsMalformed(turn.message),
-                        .question = IsQuestion(turn.message)},
+                        .malformed = HasMalformedCall(turn.message),
+                        .question = EndsWithQuestion(turn.message)},
                        clock_.WallMs()));
 }
 

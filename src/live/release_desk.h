@@ -20,6 +20,7 @@
 #include "core/mutex.h"
 #include "engine/engine_port.h"
 #include "gateway/turn_recorder.h"
+#include "live/live_watch.h"
 #include "live/release_book.h"
 #include "store/store_port.h"
 
@@ -41,11 +42,6 @@ struct ReleaseCounters : CounterSet {
                          .metric = "tidemill_live_gate_failures",
                          .help = "Candidates that failed the gate in a row",
                          .kind = Counter::Kind::kLevel}};
-  Counter alarms{*this,
-                 {.key = "live_alarms",
-                  .metric = "tidemill_live_alarms",
-                  .help = "Alarms that are on",
-                  .kind = Counter::Kind::kLevel}};
 };
 
 struct ReleaseStart {
@@ -57,16 +53,15 @@ struct ReleaseStart {
 };
 
 // Thread-safe. What is given by reference must outlive it.
-class ReleaseDesk {
+class ReleaseDesk final : public LiveWatch {
  public:
   // `store` is the desk's own client.
   ReleaseDesk(const ReleaseStart& start, EnginePort& engine, StorePort& store, const Clock& clock);
 
-  // An entry of the run's journal.
   void Take(std::string_view kind, const std::map<std::string, double>& numbers,
-            const std::map<std::string, std::string>& words);
-  // Now and then, by one thread: carries out what waits and writes the file.
-  void Tick();
+            const std::map<std::string, std::string>& words) override;
+  // Carries out what waits and writes the file.
+  void Tick() override;
 
   uint64_t VersionFor(uint64_t session, const std::string& request_id);
   void Answered(const RecordedTurn& turn);

@@ -1,5 +1,6 @@
 #include "replay/live_pool.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "core/status.h"
@@ -21,12 +22,14 @@ LivePool::Put LivePool::Add(v1::Sample sample) {
   const auto place = places_.find(key);
   if (place != places_.end()) {
     v1::Sample& here = waiting_.at(place->second);
+    if (here.live().tenant() != sample.live().tenant()) return Put::kKnown;
     *here.mutable_verdict() = std::move(*sample.mutable_verdict());
     *here.mutable_live() = std::move(*sample.mutable_live());
     return Put::kRevised;
   }
   if (sample.trajectory().turns_size() == 0 || left_.contains(key)) return Put::kKnown;
   places_[key] = next_;
+  ++tenants_[sample.live().tenant()];
   waiting_.emplace(next_++, std::move(sample));
   return Put::kNew;
 }
@@ -36,6 +39,8 @@ v1::Sample LivePool::Remove(std::map<uint64_t, v1::Sample>::iterator it) {
   waiting_.erase(it);
   std::string key = KeyOf(sample.trajectory().id());
   places_.erase(key);
+  const auto tenant = tenants_.find(sample.live().tenant());
+  if (--tenant->second == 0) tenants_.erase(tenant);
   left_.insert(key);
   left_order_.push_back(std::move(key));
   if (left_order_.size() > kLeftRemembered) {
@@ -52,7 +57,13 @@ void LivePool::Forget(uint64_t session) {
 
 std::optional<v1::Sample> LivePool::Overflow() {
   if (waiting_.size() <= capacity_) return std::nullopt;
-  return Remove(waiting_.begin());
+  const auto most =
+      std::max_element(tenants_.begin(), tenants_.end(),
+                       [](const auto& a, const auto& b) { return a.second < b.second; });
+  const auto oldest = std::find_if(waiting_.begin(), waiting_.end(), [&](const auto& one) {
+    return one.second.live().tenant() == most->first;
+  });
+  return Remove(oldest);
 }
 
 std::vector<v1::Sample> LivePool::Drop(const std::function<bool(const v1::Sample&)>& drop) {
@@ -64,10 +75,24 @@ std::vector<v1::Sample> LivePool::Drop(const std::function<bool(const v1::Sample
   return dropped;
 }
 
+size_t LivePool::MostOfOne(size_t count) const {
+  return std::max<size_t>(1, static_cast<size_t>(tenant_share_ * static_cast<double>(count)));
+}
+
+size_t LivePool::Available(size_t count) const {
+  size_t available = 0;
+  for (const auto& [tenant, waiting] : tenants_) available += std::min(waiting, MostOfOne(count));
+  return std::min(available, count);
+}
+
 std::vector<v1::Sample> LivePool::Take(size_t count) {
-  TM_CHECK(count <= waiting_.size(), "more live trajectories were asked for than there are");
+  TM_CHECK(count <= Available(count), "more live trajectories were asked for than there are");
   std::vector<v1::Sample> taken;
-  while (taken.size() < count) taken.push_back(Remove(waiting_.begin()));
+  std::map<std::string, size_t> given;
+  for (auto it = waiting_.begin(); taken.size() < count;) {
+    const auto here = it++;
+    if (given[here->second.live().tenant()]++ < MostOfOne(count)) taken.push_back(Remove(here));
+  }
   return taken;
 }
 

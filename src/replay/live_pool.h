@@ -20,7 +20,9 @@ namespace tidemill {
 // Not thread-safe.
 class LivePool {
  public:
-  explicit LivePool(size_t capacity) : capacity_(capacity) {}
+  // `tenant_share`: at most this share of what is taken at once is of one tenant, but always one.
+  explicit LivePool(size_t capacity, double tenant_share = 1)
+      : capacity_(capacity), tenant_share_(tenant_share) {}
 
   enum class Put {
     kNew,
@@ -29,11 +31,14 @@ class LivePool {
   };
   // With turns: a trajectory that may be used. Without: a new verdict for one that was put before.
   Put Add(v1::Sample sample);
-  // Above the capacity the oldest leaves, for good.
+  // Above the capacity the oldest of the tenant with the most leaves, for good: who floods the pool
+  // displaces nobody else.
   std::optional<v1::Sample> Overflow();
   // Those for which `drop` says so leave for good.
   std::vector<v1::Sample> Drop(const std::function<bool(const v1::Sample&)>& drop);
-  // The `count` oldest, for good; there must be as many.
+  // How many of `count` can be taken at once, no tenant giving more than its share.
+  size_t Available(size_t count) const;
+  // The `count` oldest within the shares, for good; as many must be available.
   std::vector<v1::Sample> Take(size_t count);
 
   // The session was deleted: nothing of it is used from here on.
@@ -44,8 +49,11 @@ class LivePool {
  private:
   static std::string KeyOf(const v1::TrajectoryId& id);
   v1::Sample Remove(std::map<uint64_t, v1::Sample>::iterator it);
+  size_t MostOfOne(size_t count) const;
 
   const size_t capacity_;
+  const double tenant_share_;
+  std::map<std::string, size_t> tenants_;  // how many of each wait
   std::unordered_set<uint64_t> forgotten_;  // sessions
   uint64_t next_ = 0;
   std::map<uint64_t, v1::Sample> waiting_;  // in the order they came

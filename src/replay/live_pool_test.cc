@@ -48,5 +48,33 @@ TEST(LivePool, WhatIsTooMuchOrDroppedNeverComesBack) {
   EXPECT_EQ(pool.size(), 1u);
 }
 
+v1::Sample SampleOf(const std::string& tenant, uint64_t session) {
+  v1::Sample sample = SampleOf(session, 1);
+  sample.mutable_live()->set_tenant(tenant);
+  return sample;
+}
+
+TEST(LivePool, NoTenantGivesMoreThanItsShare) {
+  LivePool pool(100, 0.5);
+  for (uint64_t session = 1; session <= 8; ++session) pool.Add(SampleOf("loud", session));
+  EXPECT_EQ(pool.Available(4), 2u);
+  pool.Add(SampleOf("quiet", 9));
+  pool.Add(SampleOf("quiet", 10));
+  EXPECT_EQ(pool.Available(4), 4u);
+  std::vector<uint64_t> taken;
+  for (const v1::Sample& sample : pool.Take(4)) taken.push_back(sample.trajectory().id().group());
+  EXPECT_EQ(taken, (std::vector<uint64_t>{1, 2, 9, 10}));
+  EXPECT_EQ(pool.Available(1), 1u) << "one of a tenant is always allowed";
+}
+
+TEST(LivePool, WhoFloodsThePoolDisplacesNobodyElse) {
+  LivePool pool(4);
+  pool.Add(SampleOf("quiet", 1));
+  for (uint64_t session = 2; session <= 5; ++session) pool.Add(SampleOf("loud", session));
+  EXPECT_EQ(pool.Overflow()->trajectory().id().group(), 2u);
+  EXPECT_FALSE(pool.Overflow());
+  EXPECT_EQ(pool.Take(1)[0].trajectory().id().group(), 1u);
+}
+
 }  // namespace
 }  // namespace tidemill

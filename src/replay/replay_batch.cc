@@ -85,7 +85,11 @@ bool ReplayLoop::TryMakeBatch() {
   const v1::BatchRequest& request = *request_;
   if (request.live_episodes() > 0) {
     SiftLive(request);
-    if (live_.size() < request.live_episodes()) return false;
+    const size_t available = live_.Available(request.live_episodes());
+    // Enough wait, but too many of one tenant.
+    counters_.live_held_back = live_.size() < request.live_episodes() ? 0 : live_.size() - available;
+    if (available < request.live_episodes()) return false;
+    counters_.live_held_back = 0;
   }
   // In the order of their numbers, whichever finished first: what a step computes must not depend
   // on that.

@@ -55,7 +55,7 @@ ReplayLoop::ReplayLoop(Bus& bus, StorePort& store, const Clock& clock, Journal& 
       outbox_(bus, options_.lease_period),
       leases_(bus, options_.lease_period),
       buffer_(GroupBuffer::Make(options_.buffer).value()),
-      live_(options_.live_capacity),
+      live_(options_.live_capacity, options_.live_tenant_share),
       questions_(bus, outbox_, VerdictsOf(options_, counters_.refused)),
       scorer_versions_(options_.scorer_versions) {
   for (const auto& [version, step] : options_.versions) Published(version, step);

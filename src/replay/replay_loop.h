@@ -58,7 +58,8 @@ struct ReplayOptions {
   // When draining, everything on the topic is taken in first, because nobody else will. False where
   // the topic outlives this process.
   bool empty_topic = true;
-  size_t live_capacity = 4096;  // trajectories of sessions that wait for a step
+  size_t live_capacity = 4096;   // trajectories of sessions that wait for a step
+  double live_tenant_share = 1;  // at most this share of a batch's is of one tenant
 };
 
 // A trajectory read back when a run is resumed.
@@ -160,6 +161,11 @@ struct ReplayCounters : CounterSet {
                       .metric = "tidemill_live_trajectories_ready",
                       .help = "Trajectories of sessions that wait for a step",
                       .kind = Counter::Kind::kLevel}};
+  Counter live_held_back{*this,
+                         {.key = "live_held_back",
+                          .metric = "tidemill_live_trajectories_held_back",
+                          .help = "Of these, those over their tenant's share while a step waits",
+                          .kind = Counter::Kind::kLevel}};
 };
 
 class ReplayLoop final : public Loop {

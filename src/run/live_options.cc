@@ -1,6 +1,13 @@
 #include "run/live_options.h"
 
+#include <algorithm>
 #include <memory>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "core/files.h"
+#include "gateway/api_keys.h"
+#include "store/run_directory.h"
 
 namespace tidemill {
 
@@ -23,6 +30,41 @@ ReleaseOptions ReleaseOptionsFrom(const RunConfig& config) {
           .kl_max = live.alarm_kl,
           .malformed_max = live.alarm_malformed,
           .questions_max = live.alarm_questions};
+}
+
+AlarmOptions AlarmOptionsFrom(const RunConfig& config) {
+  return {.entropy_min = config.live.alarm_entropy,
+          .kl_max = config.live.alarm_kl,
+          .malformed_max = config.live.alarm_malformed,
+          .questions_max = config.live.alarm_questions};
+}
+
+SignalOptions SignalOptionsFrom(const RunConfig& config, const std::string& run_path) {
+  constexpr size_t kGuardsBytesMax = size_t{16} << 20;
+  SignalOptions options;
+  options.train = true;
+  options.window = config.live.window;
+  options.others_min = config.live.compare_min;
+  options.quarantine = {config.live.outlier, config.live.sudden_change};
+  const auto text = ReadFileBounded(GuardsFile(run_path), kGuardsBytesMax);
+  if (!text.ok()) return options;
+  const auto json = nlohmann::json::parse(*text, nullptr, false);
+  if (json.is_object() && json.contains("quarantine")) {
+    options.quarantined = json["quarantine"].dump();
+  }
+  return options;
+}
+
+double TenantShareFrom(const RunConfig& config) {
+  if (config.gateway.keys.empty()) return 1;
+  const auto keys = ApiKeys::Read(config.gateway.keys);
+  if (!keys.ok()) return config.live.tenant_share;  // the gateway says what is wrong
+  std::set<std::string> tenants;
+  for (const Tenant& tenant : keys->tenants()) {
+    if (tenant.consent == Consent::kTrain) tenants.insert(tenant.name);
+  }
+  const double even = 1.0 / static_cast<double>(std::max<size_t>(1, tenants.size()));
+  return std::max(config.live.tenant_share, even);
 }
 
 }  // namespace tidemill

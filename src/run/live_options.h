@@ -1,8 +1,12 @@
 // From [live] of the config to what keeps sessions.
 #pragma once
 
+#include <string>
+
 #include "config/run_config.h"
 #include "core/status.h"
+#include "live/guard_desk.h"
+#include "live/live_signals.h"
 #include "live/release_book.h"
 #include "live/session_table.h"
 
@@ -11,5 +15,11 @@ namespace tidemill {
 // kInvalid names the key.
 Result<LiveOptions> LiveOptionsFrom(const RunConfig& config);
 ReleaseOptions ReleaseOptionsFrom(const RunConfig& config);
+AlarmOptions AlarmOptionsFrom(const RunConfig& config);
+// With the quarantine that an earlier process left in the run's folder.
+SignalOptions SignalOptionsFrom(const RunConfig& config, const std::string& run_path);
+// At most this share of a batch's sessions may be of one tenant: live.tenant_share, but enough that
+// the tenants who consent to training can fill a batch. Without keys there is one tenant: 1.
+double TenantShareFrom(const RunConfig& config);
 
 }  // namespace tidemill

@@ -100,6 +100,7 @@ Result<ReplayOptions> ReplayOptionsFrom(const RunConfig& config, const RunStart&
   options.buffer = BufferFrom(config, start.step);
   TM_RETURN_IF_ERROR(GroupBuffer::Make(options.buffer).status().WithContext("replay"));
   options.rescore_groups = config.replay.rescore_groups;
+  options.live_tenant_share = start.live_tenant_share;
   options.drop_zero_variance = config.replay.drop_zero_variance;
   options.max_turn_tokens = config.rollout.max_turn_tokens;
   options.store_capacity = kStoreClientCapacity;

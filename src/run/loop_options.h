@@ -36,6 +36,7 @@ struct RunStart {
   std::string secret = {};
   uint64_t vocabulary = INT32_MAX;  // token ids are below it
   uint64_t context = 1u << 24;      // tokens an episode can have, by model and config
+  double live_tenant_share = 1;     // of a batch's sessions that may be of one tenant
   ResumeState resumed = {};
 };
 

@@ -20,8 +20,8 @@
 namespace tidemill {
 
 class Metrics;
+class LiveWatch;
 class RedisBus;
-class ReleaseDesk;
 class WeightPublisher;
 
 // What owns the ports of a process and everything below them.
@@ -52,8 +52,8 @@ class PortHost {
   // What the gateway of this process tells people, as JSON; any thread may ask, while the host is
   // there. Empty: there is no gateway.
   virtual std::string GatewayFigures() const { return ""; }
-  // Decides what clients are served; null: they get the newest version.
-  virtual ReleaseDesk* release() { return nullptr; }
+  // What watches a run that serves clients; while the host is there.
+  virtual std::vector<LiveWatch*> watches() { return {}; }
   // Called about once a second. Not ok: the process cannot go on, and why.
   virtual Status Watch() { return Ok(); }
 };

@@ -8,7 +8,7 @@
 #include "core/blas.h"
 #include "core/log.h"
 #include "core/metrics.h"
-#include "live/release_desk.h"
+#include "live/live_watch.h"
 #include "observe/tensorboard_log.h"
 #include "run/best_checkpoint.h"
 #include "run/earlier_parts.h"
@@ -69,7 +69,7 @@ class Driver {
     options_.run.journal = &journal_;
     TM_ASSIGN_OR_RETURN(auto run, OpenRun(config_, options_.run));
     for (const std::string& warning : run->warnings()) LogWarn(warning);
-    release_ = run->host().release();
+    watches_ = run->host().watches();
     TM_RETURN_IF_ERROR(OpenLogs(*run));
     SignalCounter signals;
     std::shared_ptr<void> company;
@@ -105,7 +105,7 @@ class Driver {
     RecordEnd(outcome.last, before_stop);
     Flush();
     dashboard.reset();  // it shows what the run counts
-    release_ = nullptr;
+    watches_.clear();
     run.reset();
     if (result.status.ok() && !result.interrupted && !finish_asked_) {
       result.status = outcome.status = CheckLesson(outcome.last);
@@ -214,7 +214,7 @@ class Driver {
         next_tick = snapshot.seconds + 1;
       }
       Flush();
-      if (release_ != nullptr) release_->Tick();
+      for (LiveWatch* watch : watches_) watch->Tick();
       if (options_.display != nullptr) options_.display->Show(snapshot);
       const bool out_of_time =
           config_.run.minutes > 0 && Seconds(run.age()) > config_.run.minutes * 60;
@@ -245,7 +245,7 @@ class Driver {
       }
       if (tensorboard_) WriteScalars(entry);
       if (entry.kind == "eval") best_.Take(entry);
-      if (release_ != nullptr) release_->Take(entry.kind, entry.numbers, entry.words);
+      for (LiveWatch* watch : watches_) watch->Take(entry.kind, entry.numbers, entry.words);
       if (options_.display != nullptr) options_.display->Show(entry);
     }
   }
@@ -273,7 +273,7 @@ class Driver {
   EarlierParts earlier_;
   BestCheckpoint best_;
   LessonWatch lessons_;
-  ReleaseDesk* release_ = nullptr;  // the run's; may be null
+  std::vector<LiveWatch*> watches_;  // the run's
   bool hopeless_ = false;
   bool started_ = false;
 };

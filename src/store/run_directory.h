@@ -87,6 +87,11 @@ inline std::string ReleaseFile(const std::string& run_path) {
   return run_path + "/release.json";
 }
 
+// Holds the alarms of a run that is served, and what it keeps from training, as JSON.
+inline std::string GuardsFile(const std::string& run_path) {
+  return run_path + "/guards.json";
+}
+
 // A name is 1 to 100 of a-z A-Z 0-9 . _ - and does not begin with a dot or a dash.
 Status CheckRunName(std::string_view name);
 

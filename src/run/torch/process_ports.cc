@@ -73,6 +73,7 @@ Status ProcessPorts::Open(RunStart& start) {
   start.train = request_.train;
   start.eval_prefix = request_.eval_prefix;
   start.metrics = request_.metrics;
+  start.live_tenant_share = TenantShareFrom(config_);
   return Ok();
 }
 
@@ -222,11 +223,8 @@ Status ProcessPorts::OpenGateway(const RunStart& start) {
   use.listens = config_.gateway.port != 0 && !evaluates && request_.metrics != nullptr;
   if (!use.listens && !config_.agent.used()) return Ok();
   EpisodeRecorder* episodes = nullptr;
-  if (use.listens && (earlier_live_ || config_.live.release)) {
-    TM_ASSIGN_OR_RETURN(LiveOperator made, LiveOperator::Make(request_.directory->path()));
-    operator_.emplace(std::move(made));
-    use.operate = [this](const HttpRequest& request) { return operator_->Answer(request); };
-  }
+  const bool guarded = use.listens && (earlier_live_ || config_.live.release);
+  if (guarded) TM_RETURN_IF_ERROR(OpenOperator(use));
   if (earlier_live_) {
     use.recorder = [this](const ServedPolicy& policy) { return OpenLive(policy); };
   }
@@ -244,6 +242,7 @@ Status ProcessPorts::OpenGateway(const RunStart& start) {
     };
   }
   if (config_.live.release && use.listens) TM_RETURN_IF_ERROR(OpenRelease(start, use));
+  if (guarded) OpenGuards(use);
   Metrics& metrics = request_.metrics != nullptr ? *request_.metrics : own_metrics_;
   TM_ASSIGN_OR_RETURN(gateway_, GatewayHost::Start(config_, use, *engine_, clock_, metrics));
   if (operator_) {
@@ -267,47 +266,6 @@ Status ProcessPorts::OpenAgents(EpisodeRecorder& episodes) {
   TM_ASSIGN_OR_RETURN(agents_, AgentRunner::Create(std::move(options), gateway_->gateway(),
                                                    episodes, blobs_.get(), clock_));
   ports_.agents = agents_.get();
-  return Ok();
-}
-
-Result<std::unique_ptr<TurnRecorder>> ProcessPorts::OpenLive(const ServedPolicy& policy) {
-  TM_ASSIGN_OR_RETURN(const LiveOptions options, LiveOptionsFrom(config_));
-  LiveLearning learning;
-  learning.bus = ports_.bus;
-  learning.signals.train = true;
-  learning.signals.window = config_.live.window;
-  learning.signals.others_min = config_.live.compare_min;
-  TM_ASSIGN_OR_RETURN(std::unique_ptr<LiveRun> live,
-                      LiveRun::Join(*store_, *earlier_live_, policy, clock_, options, learning));
-  live->BelongsTo(request_.directory->path());
-  *earlier_live_ = {};
-  live_ = live.get();
-  operator_->Add("/live/delete", DeleteDeed(*live_));
-  return std::unique_ptr<TurnRecorder>(std::move(live));
-}
-
-Status ProcessPorts::OpenRelease(const RunStart& start, GatewayUse& use) {
-  if (!alone() || request_.directory == nullptr) {
-    return Invalid("live.release needs learner and gateway in one process: tidemill train");
-  }
-  clients_.push_back(store_->NewClient(kStoreClientCapacity));
-  const std::string& folder = request_.directory->path();
-  ReleaseStart begin{.options = ReleaseOptionsFrom(config_),
-                     .version = start.version,
-                     .step = start.step,
-                     .every_steps = config_.eval.every_steps,
-                     .file = ReleaseFile(folder)};
-  release_ = std::make_unique<ReleaseDesk>(begin, *engine_, *clients_.back(), clock_);
-  operator_->Add("/live/rollback", RollbackDeed(*release_));
-  use.recorder = [this, inner = use.recorder](
-                     const ServedPolicy& policy) -> Result<std::unique_ptr<TurnRecorder>> {
-    std::unique_ptr<TurnRecorder> recorder = std::make_unique<PlainRecorder>(policy);
-    if (inner) {
-      TM_ASSIGN_OR_RETURN(recorder, inner(policy));
-    }
-    return std::unique_ptr<TurnRecorder>(
-        std::make_unique<ReleasedRecorder>(std::move(recorder), *release_));
-  };
   return Ok();
 }
 
@@ -402,6 +360,7 @@ void ProcessPorts::Sink(MetricSink& sink) const {
   if (gateway_) gateway_->Sink(sink);
   if (live_ != nullptr) live_->Sink(sink);
   if (release_) SinkCounters(release_->counters(), sink);
+  if (guards_) SinkCounters(guards_->counters(), sink);
 }
 
 std::vector<std::string> ProcessPorts::own_topics() const {

@@ -14,6 +14,7 @@
 #include "core/threads.h"
 #include "engine/torch/torch_engine.h"
 #include "learner/torch/trainer_thread.h"
+#include "live/guard_desk.h"
 #include "live/live_operator.h"
 #include "live/live_run.h"
 #include "live/release_desk.h"
@@ -50,7 +51,7 @@ class ProcessPorts final : public PortHost {
   std::vector<std::string> own_topics() const override;
   int ranks_lost() const override { return trainer_ ? trainer_->ranks_lost() : 0; }
   WeightPublisher* publisher() override { return publisher_; }
-  ReleaseDesk* release() override { return release_.get(); }
+  std::vector<LiveWatch*> watches() override;
   Status Watch() override;
 
   const RunConfig& config() const { return config_; }
@@ -65,8 +66,11 @@ class ProcessPorts final : public PortHost {
   Status OpenEngine(RunStart& start);
   Status OpenGateway(const RunStart& start);
   Status OpenAgents(EpisodeRecorder& episodes);
+  // process_live.cc
+  Status OpenOperator(GatewayUse& use);
   Result<std::unique_ptr<TurnRecorder>> OpenLive(const ServedPolicy& policy);
   Status OpenRelease(const RunStart& start, GatewayUse& use);
+  void OpenGuards(GatewayUse& use);
   Status OpenTrainer(const RunStart& start);
   Status OpenTools();
   Status OpenScorers();
@@ -102,6 +106,7 @@ class ProcessPorts final : public PortHost {
   std::optional<LiveRun::Earlier> earlier_live_;  // with live.on
   LiveRun* live_ = nullptr;               // the gateway's; null: sessions are not learned from
   std::unique_ptr<ReleaseDesk> release_;  // where clients get a released version
+  std::unique_ptr<GuardDesk> guards_;     // where sessions are learned from, or released
   std::optional<LiveOperator> operator_;
   std::unique_ptr<GatewayHost> gateway_;  // where the policy is served
   std::unique_ptr<AgentRunner> agents_;   // where the agent is a program

@@ -5,6 +5,7 @@ import type { Json } from "../api";
 import { clock, dateTime, query, short } from "../format";
 import { link, useApi, useEvery, type Route } from "../hooks";
 import { Badge, Loading, Panel, Problem } from "../parts";
+import { Guards } from "./release";
 import { TokenColours, Tokens } from "./transcript";
 
 const LIMIT = 100;
@@ -36,6 +37,7 @@ function SessionList(props: { run: string }) {
   if (!list.data) return list.error ? <Problem error={list.error} /> : <Loading />;
   return (
     <>
+      <Guards run={props.run} />
       <div class="chips" role="group" aria-label="Which sessions">
         <button type="button" aria-pressed={!open} onClick={() => setOpen(false)}>
           newest

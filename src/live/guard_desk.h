@@ -1,0 +1,115 @@
+// Alarms of a run that serves, and the file in which people see them and the quarantine.
+//
+//   journal (step) -> entropy, KL;   answers -> shares of malformed calls and of questions
+//   -> alarms -> RUN/guards.json, metrics
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "core/clock.h"
+#include "core/counters.h"
+#include "core/mutex.h"
+#include "gateway/turn_recorder.h"
+#include "live/live_watch.h"
+
+namespace tidemill {
+
+struct GuardCounters : CounterSet {
+  Counter alarms{*this,
+                 {.key = "live_alarms",
+                  .metric = "tidemill_live_alarms",
+                  .help = "Alarms that are on",
+                  .kind = Counter::Kind::kLevel}};
+};
+
+// Thresholds; 0, or 1 for shares: off.
+struct AlarmOptions {
+  double entropy_min = 0;
+  double kl_max = 0;
+  double malformed_max = 1;  // share of answers with a call that is no JSON
+  double questions_max = 1;  // share of answers that end with a question
+};
+
+// What of an answer the alarms count.
+bool HasMalformedCall(const WireJson& message);
+bool EndsWithQuestion(const WireJson& message);
+
+// Thread-safe. The clock must outlive it.
+class GuardDesk final : public LiveWatch {
+ public:
+  static constexpr size_t kAnswers = 200;    // the newest, that shares are taken of
+  static constexpr size_t kAnswersMin = 20;  // fewer say nothing about a share
+
+  // `file`: where its state is written; empty: nowhere.
+  GuardDesk(const AlarmOptions& options, std::string file, const Clock& clock)
+      : options_(options), file_(std::move(file)), clock_(clock) {}
+
+  // Where the state of the quarantine comes from, as JSON. Before the first Tick.
+  void ShowQuarantine(std::function<std::string()> json) { quarantine_ = std::move(json); }
+
+  void Take(std::string_view kind, const std::map<std::string, double>& numbers,
+            const std::map<std::string, std::string>& words) override;
+  void Tick() override;
+  void Answered(const RecordedTurn& turn);
+
+  // {"alarms": [{"name", "why", "since_ms"}], "quarantine": Quarantine::Json}
+  std::string Json() const;
+  const GuardCounters& counters() const { return counters_; }
+
+ private:
+  struct Alarm {
+    std::string why;
+    int64_t since_ms = 0;
+  };
+  struct Seen {
+    bool malformed = false;
+    bool question = false;
+  };
+  // An empty reason: it is off.
+  void Set(const std::string& name, const std::string& why) TM_REQUIRES(mutex_);
+
+  const AlarmOptions options_;
+  const std::string file_;
+  const Clock& clock_;
+  GuardCounters counters_;
+  std::function<std::string()> quarantine_;  // may be empty
+  std::string written_;                      // of the thread that ticks
+
+  mutable Mutex mutex_;
+  std::deque<Seen> answers_ TM_GUARDED_BY(mutex_);
+  std::map<std::string, Alarm> alarms_ TM_GUARDED_BY(mutex_);
+};
+
+// Tells the desk of every answer. The desk must outlive it.
+class WatchedRecorder final : public TurnRecorder {
+ public:
+  WatchedRecorder(std::unique_ptr<TurnRecorder> recorder, GuardDesk& desk)
+      : recorder_(std::move(recorder)), desk_(desk) {}
+
+  Result<TurnPrompt> Prepare(const TurnQuestion& question) override {
+    return recorder_->Prepare(question);
+  }
+  void Finished(RecordedTurn turn, std::function<void(Status)> stored) override {
+    desk_.Answered(turn);
+    recorder_->Finished(std::move(turn), std::move(stored));
+  }
+  void Abandoned(RecordedTurn turn, const Status& why) override {
+    recorder_->Abandoned(std::move(turn), why);
+  }
+  void TakeFeedback(const FeedbackPost& post,
+                    std::function<void(Result<std::string>)> answered) override {
+    recorder_->TakeFeedback(post, std::move(answered));
+  }
+
+ private:
+  const std::unique_ptr<TurnRecorder> recorder_;
+  GuardDesk& desk_;
+};
+
+}  // namespace tidemill

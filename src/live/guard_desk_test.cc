@@ -1,0 +1,86 @@
+#include "live/guard_desk.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "core/files.h"
+#include "core/test_kit.h"
+
+namespace tidemill {
+namespace {
+
+nlohmann::json AlarmsOf(const GuardDesk& desk) {
+  return nlohmann::json::parse(desk.Json())["alarms"];
+}
+
+void Say(GuardDesk& desk, const WireJson& message, int times) {
+  for (int i = 0; i < times; ++i) {
+    RecordedTurn turn;
+    turn.message = message;
+    desk.Answered(turn);
+  }
+}
+
+const WireJson kAsking = {{"role", "assistant"}, {"content", "Shall I? \n"}};
+const WireJson kStatement = {{"role", "assistant"}, {"content", "Why? Because."}};
+
+TEST(GuardDesk, EntropyAndKlOfAStepSwitchTheirAlarms) {
+  const VirtualClock clock;
+  GuardDesk desk({.entropy_min = 0.2, .kl_max = 0.5}, "", clock);
+  desk.Take("step", {{"entropy", 0.1}, {"kl", 0.6}}, {});
+  ASSERT_EQ(AlarmsOf(desk).size(), 2u);
+  EXPECT_EQ(AlarmsOf(desk)[0]["why"], "0.1000 in the last step, below 0.2000");
+  EXPECT_EQ(desk.counters().alarms.load(), 2u);
+  desk.Take("eval", {{"entropy", 0.3}, {"kl", 0.4}}, {});
+  EXPECT_EQ(AlarmsOf(desk).size(), 2u) << "no step";
+  desk.Take("step", {{"entropy", 0.3}, {"kl", 0.4}}, {});
+  EXPECT_TRUE(AlarmsOf(desk).empty());
+}
+
+TEST(GuardDesk, QuestionsAreCountedOverTheNewestAnswers) {
+  const VirtualClock clock;
+  GuardDesk desk({.questions_max = 0.5}, "", clock);
+  Say(desk, kAsking, 19);
+  EXPECT_TRUE(AlarmsOf(desk).empty()) << "too few";
+  Say(desk, kAsking, 1);
+  ASSERT_EQ(AlarmsOf(desk).size(), 1u);
+  EXPECT_EQ(AlarmsOf(desk)[0]["name"], "questions");
+  Say(desk, kStatement, 20);
+  EXPECT_TRUE(AlarmsOf(desk).empty());
+}
+
+TEST(GuardDesk, ACallWhoseArgumentsAreNoObjectIsMalformed) {
+  const auto call = [](const WireJson& arguments) {
+    return WireJson{{"tool_calls", {{{"function", {{"name", "f"}, {"arguments", arguments}}}}}}};
+  };
+  EXPECT_TRUE(HasMalformedCall(call("{\"a\": ")));
+  EXPECT_FALSE(HasMalformedCall(call(WireJson::object())));
+  EXPECT_TRUE(HasMalformedCall({{"tool_calls", {{{"id", "1"}}}}}));
+  EXPECT_FALSE(HasMalformedCall(kStatement));
+  EXPECT_FALSE(HasMalformedCall(nullptr));
+  const VirtualClock clock;
+  GuardDesk desk({.malformed_max = 0.1}, "", clock);
+  Say(desk, call("no"), 3);
+  Say(desk, kStatement, 17);
+  ASSERT_EQ(AlarmsOf(desk).size(), 1u);
+  EXPECT_EQ(AlarmsOf(desk)[0]["why"],
+            "15 % of the last 20 answers have a malformed call, more than 10 %");
+}
+
+TEST(GuardDesk, ItsFileHasAlarmsAndQuarantine) {
+  const TemporaryDirectory dir;
+  const VirtualClock clock;
+  GuardDesk desk({.entropy_min = 1}, dir / "guards.json", clock);
+  desk.ShowQuarantine([] { return std::string(R"({"tenants": []})"); });
+  desk.Take("step", {{"entropy", 0}}, {});
+  desk.Tick();
+  const auto text = ReadFileBounded(dir / "guards.json", 4096);
+  ASSERT_TRUE(text.ok());
+  const auto json = nlohmann::json::parse(*text);
+  EXPECT_EQ(json["alarms"].size(), 1u);
+  EXPECT_TRUE(json["quarantine"]["tenants"].empty());
+}
+
+}  // namespace
+}  // namespace tidemill

@@ -1,0 +1,85 @@
+// The part of a process's ports that records sessions, learns from them and guards what is served.
+#include "core/files.h"
+#include "gateway/plain_recorder.h"
+#include "run/live_options.h"
+#include "run/torch/process_ports.h"
+
+namespace tidemill {
+namespace {
+
+using MakeRecorder =
+    std::function<Result<std::unique_ptr<TurnRecorder>>(const ServedPolicy& policy)>;
+
+// What `make` gives, or a recorder that keeps nothing, inside of what `wrap` makes of it.
+template <typename Wrap>
+MakeRecorder Around(MakeRecorder make, Wrap wrap) {
+  return [make = std::move(make),
+          wrap](const ServedPolicy& policy) -> Result<std::unique_ptr<TurnRecorder>> {
+    std::unique_ptr<TurnRecorder> recorder = std::make_unique<PlainRecorder>(policy);
+    if (make) {
+      TM_ASSIGN_OR_RETURN(recorder, make(policy));
+    }
+    return std::unique_ptr<TurnRecorder>(wrap(std::move(recorder)));
+  };
+}
+
+}  // namespace
+
+Status ProcessPorts::OpenOperator(GatewayUse& use) {
+  TM_ASSIGN_OR_RETURN(LiveOperator made, LiveOperator::Make(request_.directory->path()));
+  operator_.emplace(std::move(made));
+  use.operate = [this](const HttpRequest& request) { return operator_->Answer(request); };
+  return Ok();
+}
+
+Result<std::unique_ptr<TurnRecorder>> ProcessPorts::OpenLive(const ServedPolicy& policy) {
+  TM_ASSIGN_OR_RETURN(const LiveOptions options, LiveOptionsFrom(config_));
+  LiveLearning learning;
+  learning.bus = ports_.bus;
+  learning.signals = SignalOptionsFrom(config_, request_.directory->path());
+  TM_ASSIGN_OR_RETURN(std::unique_ptr<LiveRun> live,
+                      LiveRun::Join(*store_, *earlier_live_, policy, clock_, options, learning));
+  live->BelongsTo(request_.directory->path());
+  *earlier_live_ = {};
+  live_ = live.get();
+  operator_->Add("/live/delete", DeleteDeed(*live_));
+  operator_->Add("/live/quarantine", QuarantineDeed(*live_));
+  return std::unique_ptr<TurnRecorder>(std::move(live));
+}
+
+Status ProcessPorts::OpenRelease(const RunStart& start, GatewayUse& use) {
+  if (!alone() || request_.directory == nullptr) {
+    return Invalid("live.release needs learner and gateway in one process: tidemill train");
+  }
+  clients_.push_back(store_->NewClient(kStoreClientCapacity));
+  const std::string& folder = request_.directory->path();
+  ReleaseStart begin{.options = ReleaseOptionsFrom(config_),
+                     .version = start.version,
+                     .step = start.step,
+                     .every_steps = config_.eval.every_steps,
+                     .file = ReleaseFile(folder)};
+  release_ = std::make_unique<ReleaseDesk>(begin, *engine_, *clients_.back(), clock_);
+  operator_->Add("/live/rollback", RollbackDeed(*release_));
+  use.recorder = Around(use.recorder, [this](std::unique_ptr<TurnRecorder> inner) {
+    return std::make_unique<ReleasedRecorder>(std::move(inner), *release_);
+  });
+  return Ok();
+}
+
+void ProcessPorts::OpenGuards(GatewayUse& use) {
+  guards_ = std::make_unique<GuardDesk>(AlarmOptionsFrom(config_),
+                                        GuardsFile(request_.directory->path()), clock_);
+  use.recorder = Around(use.recorder, [this](std::unique_ptr<TurnRecorder> inner) {
+    if (live_ != nullptr) guards_->ShowQuarantine([this] { return live_->QuarantineJson(); });
+    return std::make_unique<WatchedRecorder>(std::move(inner), *guards_);
+  });
+}
+
+std::vector<LiveWatch*> ProcessPorts::watches() {
+  std::vector<LiveWatch*> watches;
+  if (release_) watches.push_back(release_.get());
+  if (guards_) watches.push_back(guards_.get());
+  return watches;
+}
+
+}  // namespace tidemill
