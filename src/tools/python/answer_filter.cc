@@ -54,7 +54,7 @@ int AddAnswerRules(scmp_filter_ctx context) {
   }
   allow_if(SCMP_SYS(open), SCMP_A1(SCMP_CMP_MASKED_EQ, kWrites, 0));
   allow_if(SCMP_SYS(openat), SCMP_A2(SCMP_CMP_MASKED_EQ, kWrites, 0));
-  allow_if(SCMP_SYS(prlimit64), SCMP_A2(SCMP_CMP_EQ, 0));  // asking, not setting
+  allow_if(SCMP_SYS(prlimit64), SCMP_A2(SCMP_CMP_EQ, 0, 0));  // asking, not setting
   // No terminal anywhere.
   if (result == 0) {
     result = seccomp_rule_add(context, SCMP_ACT_ERRNO(ENOTTY), SCMP_SYS(ioctl), 0);
