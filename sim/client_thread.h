@@ -26,7 +26,7 @@ struct ClientHabits {
     edit = random.Chance(0.5) ? 0 : 0.4 * random.Uniform();
     again = random.Chance(0.5) ? 0 : 0.2 * random.Uniform();
     react = random.Chance(0.2) ? 0 : random.Uniform();
-    regret = random.Chance(0.6) ? 0 : 0.5 * random.Uniform();
+    regret = random.Chance(0.5) ? 0 : random.Uniform();
   }
 };
 

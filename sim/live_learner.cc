@@ -84,7 +84,8 @@ void LiveLearner::Train() {
     }
     (void)pool_.Add(std::move(sample));
   }
-  if (const size_t count = world_.random().Below(pool_.size() + 1); count > 0) {
+  const bool busy = world_.random().Chance(0.5);
+  if (const size_t count = busy ? 0 : world_.random().Below(pool_.size() + 1); count > 0) {
     PutStep step;
     step.step = ++step_;
     for (const v1::Sample& sample : pool_.Take(count)) {

@@ -10,6 +10,8 @@ ReleaseOptions SimReleaseOptions(Random& random, size_t places) {
   options.canary_answers = static_cast<uint32_t>(random.Below(4));
   options.places = places;
   options.malformed_max = 0.5;
+  options.gate_failures = static_cast<uint32_t>(random.Below(3));
+  options.behind_max = random.Below(4);
   options.entropy_min = 0.1;
   return options;
 }
@@ -49,16 +51,27 @@ void SimRelease::Carry(const ReleaseOrders& orders) {
     Carry(book_.Held(hold.as, Now()));
   }
   for (const uint64_t version : orders.unhold) held_.erase(version);
+  if (orders.set_back) SetBack(*orders.set_back);
   if (!orders.reserve) return;
   const uint64_t number = store_.ReserveNow(step_);
   if (!numbers_.insert(number).second) world_.verdict().Fail("a version number was given twice");
   Carry(book_.Reserved(number, Now()));
 }
 
+// The learner goes on from earlier weights, which get a number of their own, or it cannot.
+void SimRelease::SetBack(uint64_t to) {
+  if (!numbers_.contains(to)) world_.verdict().Fail("the learner is set back to what never was");
+  if (world_.random().Chance(0.2)) return book_.NotSetBack("not kept", Now());
+  newest_ = store_.ReserveNow(step_);
+  if (!numbers_.insert(newest_).second) world_.verdict().Fail("a version number was given twice");
+  Carry(book_.SetBack(newest_, step_, Now()));
+}
+
 void SimRelease::Publish() {
   Random& random = world_.random();
   --publications_left_;
   newest_ = store_.ReserveNow(++step_);
+  book_.Stepped(step_);
   if (!numbers_.insert(newest_).second) world_.verdict().Fail("a version number was given twice");
   if (random.Chance(0.7)) Carry(book_.Published(newest_, step_, Now()));
   if (random.Chance(0.1)) Carry(book_.Trained({{"entropy", random.Uniform()}}, Now()));

@@ -33,6 +33,7 @@ class SimRelease {
 
   void Publish();
   void Carry(const ReleaseOrders& orders);
+  void SetBack(uint64_t to);
   int64_t Now() const;
   void Later(uint64_t within_ms, std::function<void()> what);
 

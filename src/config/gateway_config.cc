@@ -49,6 +49,11 @@ void BindLive(RunConfig& c, Binder& b) {
         {.doc = "How much a candidate's pass rate may be below that of the released version",
          .min = 0,
          .max = 1});
+  b.Add("live.gate_failures", &c.live.gate_failures,
+        {.doc = "After this many failed gates in a row the learner goes on from the released "
+                "weights",
+         .min = 1,
+         .max = 1e6});
   b.Add("live.canary_share", &c.live.canary_share,
         {.doc = "Share of new sessions that try a candidate; 0: release without a canary",
          .min = 0,
@@ -80,6 +85,11 @@ Status CheckLive(const RunConfig& config, const Binder& binder) {
   if (config.tasks.eval.empty() || config.eval.every_steps == 0) {
     return binder.Error("live.release",
                         "needs tasks.eval and eval.every_steps: candidates are evaluated");
+  }
+  if (config.live.on && config.eval.every_steps > config.staleness.max_steps) {
+    return binder.Error("live.release",
+                        "needs eval.every_steps of at most staleness.max_steps: steps on sessions "
+                        "wait while the released version is further behind than that");
   }
   if (config.engine.versions < 3) {
     return binder.Error("live.release",

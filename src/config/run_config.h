@@ -104,6 +104,7 @@ struct RunConfig {
     std::vector<std::string> redact;
     bool release = false;
     double gate_margin = 0.05;
+    uint32_t gate_failures = 3;
     double canary_share = 0.1;
     std::chrono::milliseconds canary_time{600000};
     uint32_t canary_answers = 20;

@@ -27,7 +27,8 @@ LearnerLoop::LearnerLoop(Bus& bus, StorePort& store, TrainerPort& trainer, Journ
       inbox_(InboxTopic(options_.worker, "learner")),
       outbox_(bus),
       version_step_(options_.steps_done),
-      checkpointed_step_(options_.steps_done) {
+      checkpointed_step_(options_.steps_done),
+      released_step_(options_.steps_done) {
   counters_.steps = options_.steps_done;
   counters_.version = options_.version;
 }
@@ -46,6 +47,7 @@ Time LearnerLoop::Step(Time now) {
   TakeStored();
   TakeTrainerEvents(now);
   TakeBatches();
+  BeginSetBack();
   TrainNext();
   AskForBatch();
   FinishIfLast();
@@ -59,6 +61,7 @@ void LearnerLoop::AskForBatch() {
   if (training_ && !options_.prefetch) return;
   const uint64_t step = counters_.steps + (training_ ? 1 : 0);
   if (step >= options_.max_steps) return;
+  if (options_.behind_max > 0 && step > released_step_ + options_.behind_max) return;
   v1::BatchRequest request;
   request.set_step(step);
   request.set_episodes(options_.batch_episodes);
@@ -89,6 +92,7 @@ void LearnerLoop::TrainNext() {
   // The trainer carries out commands in order: the last step's weights must be on their way before
   // the next step changes them.
   if (training_ || !to_publish_.empty() || !next_batch_ || LastStepTaken()) return;
+  if (setting_back_ != 0) return;
   training_ = std::move(next_batch_);
   next_batch_.reset();
   trainer_.Train(*training_);
@@ -99,6 +103,7 @@ void LearnerLoop::TakeTrainerEvents(Time now) {
     if (auto* trained = std::get_if<TrainDone>(&event)) OnTrained(*trained, now);
     if (auto* published = std::get_if<PublishDone>(&event)) OnPublished(*published);
     if (auto* checkpoint = std::get_if<CheckpointDone>(&event)) OnCheckpoint(*checkpoint);
+    if (auto* back = std::get_if<SetBackDone>(&event)) OnSetBack(*back);
   }
 }
 
@@ -232,10 +237,44 @@ void LearnerLoop::OnCheckpoint(const CheckpointDone& done) {
                   {{"path", done.path}});
 }
 
+// Between two steps, with a number of its own: what is drawn from it counts as of the last step.
+void LearnerLoop::BeginSetBack() {
+  if (set_back_to_ == 0 || setting_back_ != 0 || training_ || !to_publish_.empty()) return;
+  setting_back_ = set_back_to_.exchange(0);
+  set_back_tag_ = next_tag_++;
+  store_.Submit(ReserveVersion{version_step_}, set_back_tag_);
+}
+
+void LearnerLoop::OnSetBack(const SetBackDone& done) {
+  setting_back_ = 0;
+  const Numbers numbers = {{"to", static_cast<double>(done.to)},
+                           {"version", static_cast<double>(done.version)},
+                           {"step", static_cast<double>(done.step)}};
+  if (done.status.ok()) {
+    journal_.Record("set_back", numbers, {});
+    return;
+  }
+  journal_.Record("set_back_failed", numbers, {{"why", done.status.message()}});
+  journal_.Record(
+      "warning", numbers,
+      {{"what", "the learner could not be set back to the released version: " +
+                    done.status.message()}});
+}
+
 void LearnerLoop::TakeStored() {
   for (StoreDone& done : store_.events().TakeAll()) {
     if (!done.status.ok())
       throw std::runtime_error("the run's database: " + done.status.ToString());
+    if (done.tag == set_back_tag_) {
+      counters_.version = done.version;
+      TellVersion();
+      trainer_.SetBack({setting_back_, done.version, version_step_});
+      // The number that was reserved for the next step is below this one.
+      reserved_.reset();
+      reserve_tag_ = next_tag_++;
+      store_.Submit(ReserveVersion{version_step_ + 1}, reserve_tag_);
+      continue;
+    }
     if (done.tag != reserve_tag_) continue;
     reserved_ = done.version;
     PublishIfReserved();

@@ -37,6 +37,9 @@ struct LearnerOptions {
   uint64_t checkpoint_every_steps = 50;
   std::string checkpoint_folder;  // empty: no checkpoints
   uint64_t steps_done = 0;        // when resumed
+  // Sessions are answered from a released version: a step on them waits while that is further
+  // behind than this. 0: they are answered from the newest.
+  uint64_t behind_max = 0;
   uint64_t version = 1;           // the one published last
   Metrics* metrics = nullptr;     // may be null; must outlive the loop
 };
@@ -82,6 +85,12 @@ class LearnerLoop final : public Loop {
   // Any thread: finish the step under way, write a checkpoint, take no other.
   void FinishSoon() { finish_soon_ = true; }
 
+  // Any thread: sessions are answered from weights of this step.
+  void Released(uint64_t step) { released_step_ = step; }
+  // Any thread: go on from the weights of this version, under a new number, before the next step.
+  // The journal says "set_back" or "set_back_failed".
+  void SetBack(uint64_t version) { set_back_to_ = version; }
+
   const LearnerCounters& counters() const { return counters_; }
 
  private:
@@ -91,6 +100,8 @@ class LearnerLoop final : public Loop {
   void OnPublished(const PublishDone& done);
   void Observe(const char* name, const char* help, double seconds);
   void OnCheckpoint(const CheckpointDone& done);
+  void OnSetBack(const SetBackDone& done);
+  void BeginSetBack();
   void TakeStored();
   void AskForBatch();
   void TrainNext();
@@ -124,6 +135,10 @@ class LearnerLoop final : public Loop {
   bool last_told_ = false;
   uint64_t checkpointed_step_ = 0;
   std::atomic<bool> finish_soon_{false};
+  std::atomic<uint64_t> released_step_;
+  std::atomic<uint64_t> set_back_to_{0};  // 0: nobody wants it
+  uint64_t setting_back_ = 0;             // to this version; no step begins meanwhile
+  uint64_t set_back_tag_ = 0;
   LearnerCounters counters_;
 };
 

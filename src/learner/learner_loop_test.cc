@@ -50,6 +50,11 @@ class FakeTrainer final : public TrainerPort {
     commands.push_back("checkpoint " + std::to_string(request.step));
     events_.Post(CheckpointDone{request.step, request.version, request.path, Ok(), 0});
   }
+  void SetBack(const SetBackRequest& request) override {
+    commands.push_back("back to " + std::to_string(request.to) + " as " +
+                       std::to_string(request.version));
+    events_.Post(SetBackDone{request.to, request.version, request.step, Ok()});
+  }
   void Trained(uint64_t step, Status status = Ok()) {
     events_.Post(TrainDone{step, std::move(status), {{"tokens", 5}}});
   }
@@ -139,6 +144,46 @@ TEST_F(LearnerLoopTest, PublishesOnlyAReservedVersionAndTrainsNoFurtherBeforeTha
   Step();
   EXPECT_EQ(trainer_.commands, (std::vector<std::string>{"train 0", "publish 11", "train 1"}));
   EXPECT_EQ(store_.steps.at(0).used.at(0).group(), 1u);
+}
+
+TEST_F(LearnerLoopTest, ItIsSetBackBetweenTwoStepsUnderANewNumber) {
+  Make();
+  Answer(Requests()[0]);
+  Answer(Requests()[0]);
+  loop_->SetBack(7);
+  Step();
+  EXPECT_EQ(trainer_.commands, (std::vector<std::string>{"train 0"})) << "a step is under way";
+  trainer_.Trained(0);
+  Step();
+  ASSERT_EQ(trainer_.commands.size(), 4u);
+  EXPECT_EQ(trainer_.commands[2].substr(0, 13), "back to 7 as ");
+  EXPECT_EQ(trainer_.commands[3], "train 1");
+  const std::string version = trainer_.commands[2].substr(13);
+  EXPECT_NE("publish " + version, trainer_.commands[1]);
+  EXPECT_EQ(std::to_string(loop_->counters().version), version);
+  EXPECT_EQ(loop_->counters().steps, 1u) << "steps stay taken";
+  trainer_.Trained(1);
+  Step();
+  ASSERT_GE(trainer_.commands.size(), 5u);
+  ASSERT_EQ(trainer_.commands[4].substr(0, 8), "publish ");
+  EXPECT_GT(std::stoull(trainer_.commands[4].substr(8)), std::stoull(version))
+      << "numbers only rise";
+}
+
+TEST_F(LearnerLoopTest, AStepWaitsWhileTheReleaseIsTooFarBehind) {
+  options_.behind_max = 1;
+  options_.prefetch = false;
+  options_.max_steps = 10;
+  Make();
+  for (uint64_t step = 0; step < 2; ++step) {
+    Answer(Requests()[0]);
+    trainer_.Trained(step);
+    Step();
+  }
+  EXPECT_TRUE(Requests().empty()) << "two steps ahead of the release";
+  loop_->Released(1);
+  Step();
+  EXPECT_EQ(Requests().size(), 1u);
 }
 
 TEST_F(LearnerLoopTest, ReplayIsToldOfAVersionWithoutBeingAskedForABatch) {

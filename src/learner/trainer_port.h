@@ -6,6 +6,7 @@
 #include <map>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "core/mailbox.h"
 #include "core/status.h"
@@ -33,12 +34,25 @@ struct CheckpointDone {
   Status status;
   double seconds = 0;
 };
-using TrainerEvent = std::variant<TrainDone, PublishDone, CheckpointDone>;
+// `status` not ok: the weights are as they were, and `version` was not published.
+struct SetBackDone {
+  uint64_t to = 0;
+  uint64_t version = 0;
+  uint64_t step = 0;
+  Status status;
+};
+using TrainerEvent = std::variant<TrainDone, PublishDone, CheckpointDone, SetBackDone>;
 
 struct CheckpointRequest {
   uint64_t step = 0;
   uint64_t version = 0;  // the newest published
   std::string path;      // the directory to make; appears whole or not at all
+};
+
+struct SetBackRequest {
+  uint64_t to = 0;       // the version whose weights and optimizer the trainer goes on from
+  uint64_t version = 0;  // they are published as
+  uint64_t step = 0;     // steps taken, which stay taken
 };
 
 class TrainerPort {
@@ -47,6 +61,13 @@ class TrainerPort {
   virtual void Train(v1::Batch batch) = 0;
   virtual void Publish(uint64_t version, uint64_t step) = 0;
   virtual void Checkpoint(CheckpointRequest request) = 0;
+  // Answered with SetBackDone. A trainer that keeps no earlier weights cannot.
+  virtual void SetBack(const SetBackRequest& request) {
+    events().Post(SetBackDone{request.to, request.version, request.step,
+                              Unavailable("this trainer keeps no earlier weights")});
+  }
+  // Of the versions kept for SetBack only these, and the newest, are needed. No answer.
+  virtual void NeedOnly(const std::vector<uint64_t>& versions) { (void)versions; }
   virtual Mailbox<TrainerEvent>& events() = 0;
 };
 

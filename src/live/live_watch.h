@@ -2,11 +2,21 @@
 // takes time.
 #pragma once
 
+#include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace tidemill {
+
+// What a release asks of the learner.
+struct ReleaseWish {
+  uint64_t step = 0;                    // of the released weights
+  std::vector<uint64_t> keep{};         // versions it may be set back to
+  std::optional<uint64_t> set_back{};   // to this version; asked once
+};
 
 class LiveWatch {
  public:
@@ -16,6 +26,8 @@ class LiveWatch {
                     const std::map<std::string, std::string>& words) = 0;
   // Several times a second, by one thread.
   virtual void Tick() = 0;
+  // Called after each Tick by the same thread.
+  virtual std::optional<ReleaseWish> Wish() { return std::nullopt; }
 };
 
 }  // namespace tidemill

@@ -33,7 +33,7 @@ void ReleaseBook::Note(int64_t now_ms, const std::string& what, uint64_t version
 
 ReleaseOrders ReleaseBook::Published(uint64_t version, uint64_t step, int64_t now_ms) {
   ReleaseOrders orders;
-  if (candidate_ || returning_) return orders;  // one at a time
+  if (candidate_ || returning_ || setting_back_) return orders;  // one at a time
   candidate_ = Candidate{.version = version, .step = step, .since_ms = now_ms};
   orders.hold.push_back({version, version});
   Note(now_ms, "candidate", version, "published by step " + std::to_string(step));
@@ -54,6 +54,7 @@ ReleaseOrders ReleaseBook::Refused(uint64_t version, const std::string& why, int
   if (returning_ && returning_->version == version) {
     Note(now_ms, "not rolled back", version, why);
     returning_.reset();
+    cannot_set_back_ = true;
   }
   return orders;
 }
@@ -71,6 +72,10 @@ ReleaseOrders ReleaseBook::Evaluated(uint64_t step, double pass_rate, int64_t no
   if (pass_rate < least) {
     ++gate_failures_;
     Drop("gate failed", compared, now_ms, orders);
+    if (options_.gate_failures > 0 && gate_failures_ >= options_.gate_failures) {
+      AskSetBack(fmt::format("{} candidates in a row failed the gate", gate_failures_), now_ms,
+                 orders);
+    }
     return orders;
   }
   gate_failures_ = 0;
@@ -98,6 +103,7 @@ void ReleaseBook::Succeed(const Release& next, ReleaseOrders& orders) {
   }
   rates_.erase(released_.version);
   released_ = next;
+  cannot_set_back_ = false;
 }
 
 void ReleaseBook::ReleaseCandidate(const std::string& why, int64_t now_ms, ReleaseOrders& orders) {
@@ -164,6 +170,12 @@ ReleaseOrders ReleaseBook::Answered(const Answer& answer, int64_t now_ms) {
 
 ReleaseOrders ReleaseBook::Tick(int64_t now_ms) {
   ReleaseOrders orders;
+  if (options_.behind_max > 0 && !candidate_ &&
+      newest_step_ > released_.step + options_.behind_max) {
+    AskSetBack(fmt::format("it waits {} steps ahead of what is released, and there is no candidate",
+                           newest_step_ - released_.step),
+               now_ms, orders);
+  }
   if (!candidate_ || candidate_->stage != Stage::kCanary) return orders;
   const auto it = rates_.find(candidate_->version);
   const uint64_t answers = it == rates_.end() ? 0 : it->second.answers;
@@ -191,6 +203,7 @@ Result<ReleaseOrders> ReleaseBook::Rollback(std::optional<uint64_t> to, int64_t 
   }
   if (candidate_) Drop("rolled back", "by the operator", now_ms, orders);
   returning_ = *previous_;
+  returning_why_ = "by the operator";
   returning_->version = 0;
   orders.reserve = true;
   return orders;
@@ -209,11 +222,46 @@ ReleaseOrders ReleaseBook::Held(uint64_t number, int64_t now_ms) {
   if (!returning_ || returning_->version != number) return orders;
   const Release next = *returning_;
   returning_.reset();
-  Note(now_ms, "rolled back", released_.version, "by the operator");
+  Note(now_ms, "rolled back", released_.version, returning_why_);
   Succeed(next, orders);
   Note(now_ms, "released", number,
        "the weights of version " + std::to_string(next.weights) + " again");
   return orders;
+}
+
+void ReleaseBook::AskSetBack(const std::string& why, int64_t now_ms, ReleaseOrders& orders) {
+  if (setting_back_ || returning_ || cannot_set_back_) return;
+  setting_back_ = true;
+  orders.set_back = released_.weights;
+  Note(now_ms, "learner set back", released_.version, why);
+}
+
+ReleaseOrders ReleaseBook::SetBack(uint64_t number, uint64_t step, int64_t now_ms) {
+  ReleaseOrders orders;
+  setting_back_ = false;
+  gate_failures_ = 0;
+  if (returning_) return orders;  // an operator has gone back further meanwhile
+  if (candidate_) Drop("dropped", "the learner was set back", now_ms, orders);
+  returning_ = released_;
+  returning_->version = number;
+  returning_->step = step;
+  returning_why_ = "the learner goes on from the same weights as version " + std::to_string(number);
+  orders.hold.push_back({number, number});
+  return orders;
+}
+
+void ReleaseBook::NotSetBack(const std::string& why, int64_t now_ms) {
+  setting_back_ = false;
+  gate_failures_ = 0;
+  cannot_set_back_ = true;
+  Note(now_ms, "learner not set back", released_.version, why);
+}
+
+std::vector<uint64_t> ReleaseBook::Wanted() const {
+  std::vector<uint64_t> wanted = {released_.weights};
+  if (candidate_) wanted.push_back(candidate_->version);
+  if (previous_) wanted.push_back(previous_->weights);
+  return wanted;
 }
 
 uint64_t ReleaseBook::VersionFor(uint64_t session, bool fresh) {

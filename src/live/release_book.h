@@ -26,6 +26,11 @@ struct ReleaseOptions {
   uint32_t canary_answers = 20;                    // and so many answers
   double gate_margin = 0.05;  // a candidate's pass rate may be this much below the released one's
   size_t places = 3;          // versions the engine holds; one is the newest, one the released
+  // After so many failed gates in a row the learner is set back to the released weights; 0: never.
+  uint32_t gate_failures = 0;
+  // And when it has no candidate and is further ahead of the released version than this, where it
+  // waits; 0: it does not wait.
+  uint64_t behind_max = 0;
   // Alarms. 0, or 1 for shares: off.
   double entropy_min = 0;
   double kl_max = 0;
@@ -42,6 +47,8 @@ struct ReleaseOrders {
   std::vector<Hold> hold{};
   std::vector<uint64_t> unhold{};
   bool reserve = false;  // a new number is wanted: Reserved
+  // The learner is to go on from the weights published as this version: SetBack or NotSetBack.
+  std::optional<uint64_t> set_back{};
 };
 
 class ReleaseBook {
@@ -73,6 +80,8 @@ class ReleaseBook {
   // To be carried out first.
   ReleaseOrders Begin() const;
 
+  // A step was published; of those that will be evaluated also a candidate.
+  void Stepped(uint64_t step) { newest_step_ = step; }
   // A version that will be evaluated was published.
   ReleaseOrders Published(uint64_t version, uint64_t step, int64_t now_ms);
   // The engine could not keep what it was to hold.
@@ -94,6 +103,13 @@ class ReleaseBook {
   // The number that was wanted; and that the engine holds the weights under it.
   ReleaseOrders Reserved(uint64_t number, int64_t now_ms);
   ReleaseOrders Held(uint64_t number, int64_t now_ms);
+
+  // The learner goes on from the released weights, published as `number` after `step` steps: that is
+  // what is released now.
+  ReleaseOrders SetBack(uint64_t number, uint64_t step, int64_t now_ms);
+  void NotSetBack(const std::string& why, int64_t now_ms);
+  // Versions whose weights the learner may be set back to.
+  std::vector<uint64_t> Wanted() const;
 
   // What the session is answered from: the same until what is on offer changes. `fresh`: there is
   // no session, the number was drawn for one request.
@@ -117,12 +133,17 @@ class ReleaseBook {
   void ReleaseCandidate(const std::string& why, int64_t now_ms, ReleaseOrders& orders);
   void Succeed(const Release& next, ReleaseOrders& orders);
   ReleaseOrders Alarm(const std::string& why, int64_t now_ms);
+  void AskSetBack(const std::string& why, int64_t now_ms, ReleaseOrders& orders);
 
   const ReleaseOptions options_;
   Release released_;
   std::optional<Release> previous_;  // held while there is room
   std::optional<Candidate> candidate_;
   std::optional<Release> returning_;  // a rollback under way; version 0: it has no number yet
+  std::string returning_why_;
+  bool setting_back_ = false;
+  bool cannot_set_back_ = false;  // until something else is released
+  uint64_t newest_step_ = 0;
   std::map<uint64_t, Rates> rates_;   // of versions on offer
   uint64_t newest_session_ = 0;
   uint32_t gate_failures_ = 0;

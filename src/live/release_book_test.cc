@@ -161,5 +161,42 @@ TEST_F(ReleaseBookTest, WhatTheEngineCannotHoldIsNotTried) {
   EXPECT_THAT(book_.events().back().why, HasSubstr("no place"));
 }
 
+TEST(ReleaseBook, AfterFailedGatesTheLearnerGoesOnFromTheReleasedWeights) {
+  ReleaseOptions options = Options();
+  options.gate_failures = 2;
+  ReleaseBook book(options, 1, 0, 0);
+  (void)book.Evaluated(0, 0.9, 1);
+  (void)book.Published(2, 1, 1);
+  EXPECT_FALSE(book.Evaluated(1, 0.1, 1).set_back);
+  (void)book.Published(3, 2, 1);
+  const ReleaseOrders orders = book.Evaluated(2, 0.1, 1);
+  ASSERT_TRUE(orders.set_back);
+  EXPECT_EQ(*orders.set_back, 1u);
+  EXPECT_THAT(book.Published(4, 3, 1).hold, IsEmpty()) << "it was trained before";
+  const ReleaseOrders back = book.SetBack(5, 3, 1);
+  ASSERT_EQ(back.hold.size(), 1u);
+  EXPECT_EQ(book.released().version, 1u) << "until the engine has it";
+  (void)book.Held(5, 1);
+  EXPECT_EQ(book.released().version, 5u);
+  EXPECT_EQ(book.released().weights, 1u);
+  EXPECT_EQ(book.released().step, 3u) << "no further behind than the learner";
+  EXPECT_EQ(book.gate_failures(), 0u);
+}
+
+TEST(ReleaseBook, ALearnerThatWaitsWithoutACandidateIsSetBackOnce) {
+  ReleaseOptions options = Options();
+  options.behind_max = 2;
+  ReleaseBook book(options, 1, 0, 0);
+  (void)book.Published(2, 2, 1);
+  book.Stepped(3);
+  EXPECT_FALSE(book.Tick(2).set_back) << "its candidate is tried";
+  ASSERT_TRUE(book.Rollback({}, 3).ok());
+  EXPECT_EQ(book.Tick(4).set_back, std::optional<uint64_t>(1));
+  EXPECT_FALSE(book.Tick(5).set_back);
+  book.NotSetBack("not kept", 6);
+  EXPECT_FALSE(book.Tick(7).set_back) << "it would fail again";
+  EXPECT_EQ(book.events().back().what, "learner not set back");
+}
+
 }  // namespace
 }  // namespace tidemill

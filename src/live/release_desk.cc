@@ -13,9 +13,11 @@ namespace {
 
 using ReleaseJson = nlohmann::ordered_json;
 
-constexpr auto kHoldPatience = std::chrono::seconds(5);
 // A request that was pinned and waits for its turn still finds its version.
 constexpr auto kUnholdGrace = std::chrono::seconds(30);
+// A place may be free only when that is over.
+constexpr auto kHoldPatience = std::chrono::seconds(40);
+constexpr auto kHoldAgain = std::chrono::seconds(2);
 constexpr uint64_t kReserveTag = 1;
 constexpr std::string_view kDuring = "during-step-";
 
@@ -46,11 +48,13 @@ ReleaseDesk::ReleaseDesk(const ReleaseStart& start, EnginePort& engine, StorePor
 void ReleaseDesk::Carry(const ReleaseOrders& orders) {
   for (const ReleaseOrders::Hold& hold : orders.hold) {
     engine_.Hold(hold.version, hold.as);
-    holds_.push_back({hold.as, clock_.Now() + kHoldPatience});
+    const Time now = clock_.Now();
+    holds_.push_back({hold.as, now + kHoldPatience, hold.version, now + kHoldAgain});
   }
   for (const uint64_t version : orders.unhold) {
     unholds_.push_back({version, clock_.Now() + kUnholdGrace});
   }
+  if (orders.set_back) set_back_ = orders.set_back;
   if (orders.reserve) store_.Submit(ReserveVersion{book_.released().step}, kReserveTag);
   counters_.released = book_.released().version;
   counters_.candidate = book_.candidate() ? book_.candidate()->version : 0;
@@ -67,10 +71,16 @@ void ReleaseDesk::Take(std::string_view kind, const std::map<std::string, double
   const int64_t now = clock_.WallMs();
   if (kind == "publish") {
     const auto step = static_cast<uint64_t>(number("step"));
+    book_.Stepped(step);
     if (step % std::max<uint64_t>(1, start_.every_steps) != 0) return;
     Carry(book_.Published(static_cast<uint64_t>(number("version")), step, now));
   } else if (kind == "step") {
     Carry(book_.Trained(numbers, now));
+  } else if (kind == "set_back") {
+    Carry(book_.SetBack(static_cast<uint64_t>(number("version")),
+                        static_cast<uint64_t>(number("step")), now));
+  } else if (kind == "set_back_failed") {
+    book_.NotSetBack(words.contains("why") ? words.at("why") : "", now);
   } else if (kind == "eval" && words.contains("name")) {
     const std::string& name = words.at("name");
     if (name == "before") {
@@ -91,6 +101,9 @@ void ReleaseDesk::CheckHolds(Time now) {
       Carry(book_.Held(one.number, clock_.WallMs()));
     } else if (now < one.until) {
       holds_.push_back(one);
+      if (now < one.again) continue;
+      engine_.Hold(one.version, one.number);
+      holds_.back().again = now + kHoldAgain;
     } else {
       Carry(book_.Refused(one.number, "the engine has no place for it (engine.versions)",
                           clock_.WallMs()));
@@ -117,6 +130,12 @@ void ReleaseDesk::Tick() {
   const Status status = WriteFileAtomically(start_.file, state + "\n");
   if (!status.ok()) LogOnce("release", LogLevel::kWarn, status.message());
   written_ = state;
+}
+
+std::optional<ReleaseWish> ReleaseDesk::Wish() {
+  MutexLock lock(mutex_);
+  ReleaseWish wish{book_.released().step, book_.Wanted(), std::exchange(set_back_, std::nullopt)};
+  return wish;
 }
 
 uint64_t ReleaseDesk::VersionFor(uint64_t session, const std::string& request_id) {

@@ -62,6 +62,7 @@ class ReleaseDesk final : public LiveWatch {
             const std::map<std::string, std::string>& words) override;
   // Carries out what waits and writes the file.
   void Tick() override;
+  std::optional<ReleaseWish> Wish() override;
 
   uint64_t VersionFor(uint64_t session, const std::string& request_id);
   void Answered(const RecordedTurn& turn);
@@ -76,6 +77,8 @@ class ReleaseDesk final : public LiveWatch {
   struct Waiting {
     uint64_t number = 0;
     Time until{};
+    uint64_t version = 0;  // of a hold: whose weights
+    Time again{};          // and when it is asked for once more
   };
   void Carry(const ReleaseOrders& orders) TM_REQUIRES(mutex_);
   void CheckHolds(Time now) TM_REQUIRES(mutex_);
@@ -91,6 +94,7 @@ class ReleaseDesk final : public LiveWatch {
   mutable Mutex mutex_;
   ReleaseBook book_ TM_GUARDED_BY(mutex_);
   std::deque<Waiting> holds_ TM_GUARDED_BY(mutex_);    // not yet seen on the engine
+  std::optional<uint64_t> set_back_ TM_GUARDED_BY(mutex_);  // not yet asked of the learner
   std::deque<Waiting> unholds_ TM_GUARDED_BY(mutex_);  // when requests under way are done
 };
 

@@ -26,6 +26,8 @@ ReleaseOptions ReleaseOptionsFrom(const RunConfig& config) {
           .canary_answers = live.canary_answers,
           .gate_margin = live.gate_margin,
           .places = config.engine.versions,
+          .gate_failures = live.gate_failures,
+          .behind_max = live.on ? config.staleness.max_steps : 0,
           .entropy_min = live.alarm_entropy,
           .kl_max = live.alarm_kl,
           .malformed_max = live.alarm_malformed,

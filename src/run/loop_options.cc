@@ -132,6 +132,7 @@ LearnerOptions LearnerOptionsFrom(const RunConfig& config, const RunStart& start
   options.checkpoint_folder = start.checkpoints;
   options.steps_done = start.step;
   options.version = start.version;
+  if (config.live.on && config.live.release) options.behind_max = config.staleness.max_steps;
   return options;
 }
 

@@ -21,6 +21,7 @@ namespace tidemill {
 
 class Metrics;
 class LiveWatch;
+struct ReleaseWish;
 class RedisBus;
 class WeightPublisher;
 
@@ -86,6 +87,8 @@ class Run {
   void FinishSoon();
   // The same without evaluating: nothing is begun any more, here or in a fleet. From any thread.
   void Interrupt();
+  // What the release asks of the learner. From any thread.
+  void Tell(const ReleaseWish& wish);
   // Everything that was to be done is done.
   bool Done() const;
   // The last step is published and saved; evaluations may still run.

@@ -214,7 +214,10 @@ class Driver {
         next_tick = snapshot.seconds + 1;
       }
       Flush();
-      for (LiveWatch* watch : watches_) watch->Tick();
+      for (LiveWatch* watch : watches_) {
+        watch->Tick();
+        if (const auto wish = watch->Wish()) run.Tell(*wish);
+      }
       if (options_.display != nullptr) options_.display->Show(snapshot);
       const bool out_of_time =
           config_.run.minutes > 0 && Seconds(run.age()) > config_.run.minutes * 60;

@@ -158,5 +158,46 @@ TEST_F(CheckpointTest, TheTrainersThreadCarriesOutCommandsInOrder) {
   ASSERT_NE(published->weights, nullptr);
 }
 
+TEST_F(CheckpointTest, TheTrainersThreadGoesBackToWhatItPublished) {
+  RealClock clock;
+  const auto channel = NewLocalWeightChannel();
+  Bell bell;
+  TrainerThreadOptions options;
+  options.keep_every_steps = options.first_version = 1;
+  TrainerThread thread(Make("tis"), *channel, clock, options);
+  thread.events().Attach(bell);
+  size_t answers = 0;
+  const auto weights = [&](uint64_t newer_than) {
+    EXPECT_TRUE(bell.WaitPast(static_cast<int>(answers) - 1));
+    const auto published = channel->NewerThan(newer_than);
+    EXPECT_TRUE(published.ok());
+    const auto policy = std::static_pointer_cast<const PolicyWeights>(published->weights);
+    return std::pair{published->version, policy->tensors().begin()->second.clone()};
+  };
+  thread.Train(Batch(0));
+  thread.Publish(2, 1);
+  answers += 2;
+  const auto second = weights(1);
+  thread.NeedOnly({2});
+  thread.Train(Batch(1));
+  thread.Publish(3, 2);
+  thread.Train(Batch(2));
+  thread.Publish(4, 3);
+  answers += 4;
+  const auto fourth = weights(2);
+  EXPECT_FALSE(at::equal(second.second, fourth.second));
+  thread.SetBack({.to = 2, .version = 5, .step = 3});
+  answers += 1;
+  const auto back = weights(4);
+  EXPECT_EQ(back.first, 5u);
+  EXPECT_TRUE(at::equal(second.second, back.second));
+  thread.SetBack({.to = 1, .version = 6, .step = 3});
+  answers += 1;
+  ASSERT_TRUE(bell.WaitPast(static_cast<int>(answers) - 1));
+  const auto events = thread.events().TakeAll();
+  EXPECT_TRUE(std::get<SetBackDone>(events[events.size() - 2]).status.ok());
+  EXPECT_EQ(std::get<SetBackDone>(events.back()).status.code(), Code::kNotFound) << "not needed";
+}
+
 }  // namespace
 }  // namespace tidemill

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <deque>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <set>
 #include <thread>
@@ -22,7 +23,21 @@ struct PublishRequest {
   uint64_t version = 0;
   uint64_t step = 0;
 };
-using Command = std::variant<v1::Batch, PublishRequest, CheckpointRequest>;
+using Command = std::variant<v1::Batch, PublishRequest, CheckpointRequest, SetBackRequest>;
+
+// What a trainer was when it published a version.
+struct KeptTrainer {
+  NamedTensors parameters;
+  NamedTensors value_head;
+  NamedTensors optimizer;
+  uint64_t optimizer_steps = 0;
+};
+
+NamedTensors CloneTensors(const NamedTensors& tensors) {
+  NamedTensors clones;
+  for (const auto& [name, tensor] : tensors) clones[name] = tensor.detach().clone();
+  return clones;
+}
 
 // So often the other ranks hear of an idle rank 0.
 constexpr std::chrono::seconds kIdlePeriod(60);
@@ -59,6 +74,11 @@ class TrainerThread::Impl {
     arrived_.NotifyOne();
   }
 
+  void NeedOnly(const std::vector<uint64_t>& versions) {
+    MutexLock lock(mutex_);
+    needed_ = {versions.begin(), versions.end()};
+  }
+
   Mailbox<TrainerEvent>& events() { return events_; }
   const BusyMeter& busy() const { return busy_; }
   int ranks_lost() const { return ranks_lost_; }
@@ -82,6 +102,7 @@ class TrainerThread::Impl {
   void Run() {
     at::set_num_threads(options_.threads);
     if (ranks_) trainer_->Share(ranks_.get());
+    if (options_.keep_every_steps > 0) KeepFor(options_.first_version);
     while (std::optional<Command> command = Next()) {
       busy_.Begin(clock_.Now());
       TrainerEvent event = std::visit([&](auto& c) { return Do(c); }, *command);
@@ -130,10 +151,50 @@ class TrainerThread::Impl {
       done.status = channel_.Publish({request.version, request.step, std::move(*weights)});
     }
     if (done.status.ok()) {
+      if (options_.keep_every_steps > 0 && request.step % options_.keep_every_steps == 0) {
+        KeepFor(request.version);
+      }
       trainer_->NotePublished(request.version, request.step);
       Keep([&] { return OrderPublished(*ranks_, request.version, request.step); });
     }
     done.seconds = Seconds(clock_.Now() - began);
+    return done;
+  }
+
+  void KeepFor(uint64_t version) {
+    {
+      MutexLock lock(mutex_);
+      std::erase_if(kept_, [&](const auto& one) TM_REQUIRES(mutex_) {
+        return one.first != newest_kept_ && !needed_.contains(one.first);
+      });
+    }
+    KeptTrainer kept;
+    kept.parameters = CloneTensors(trainer_->Leaves());
+    kept.value_head = CloneTensors(trainer_->ValueHead());
+    for (const auto& [name, tensor] : kept.value_head) kept.parameters.erase(name);
+    kept.optimizer = CloneTensors(trainer_->OptimizerState());
+    kept.optimizer_steps = trainer_->optimizer_steps();
+    kept_[version] = std::move(kept);
+    newest_kept_ = version;
+  }
+
+  TrainerEvent Do(const SetBackRequest& request) {
+    SetBackDone done{request.to, request.version, request.step, Ok()};
+    const auto it = kept_.find(request.to);
+    if (ranks_ != nullptr || it == kept_.end()) {
+      done.status = ranks_ != nullptr ? Unavailable("several ranks train")
+                                      : NotFound("version " + std::to_string(request.to) +
+                                                 " is not kept by the trainer");
+      return done;
+    }
+    const KeptTrainer& kept = it->second;
+    done.status = trainer_->Restore(kept.parameters, kept.value_head, kept.optimizer,
+                                    kept.optimizer_steps, trainer_->progress());
+    if (!done.status.ok()) return done;
+    const TrainerEvent published = Do(PublishRequest{request.version, request.step});
+    done.status = std::get<PublishDone>(published).status;
+    // The same weights under another number.
+    if (done.status.ok() && kept_.contains(request.to)) kept_[request.version] = kept_[request.to];
     return done;
   }
 
@@ -170,8 +231,11 @@ class TrainerThread::Impl {
   const TrainerThreadOptions options_;
   Mailbox<TrainerEvent> events_;
   BusyMeter busy_;
+  std::map<uint64_t, KeptTrainer> kept_;  // by version; used by thread_ only
+  uint64_t newest_kept_ = 0;              // the same
   Mutex mutex_;
   CondVar arrived_;
+  std::set<uint64_t> needed_ TM_GUARDED_BY(mutex_);  // of kept_
   std::deque<Command> commands_ TM_GUARDED_BY(mutex_);
   bool stop_ TM_GUARDED_BY(mutex_) = false;
   std::thread thread_;  // last: it uses everything above
@@ -192,6 +256,12 @@ void TrainerThread::Publish(uint64_t version, uint64_t step) {
 }
 void TrainerThread::Checkpoint(CheckpointRequest request) {
   impl_->Submit(std::move(request));
+}
+void TrainerThread::SetBack(const SetBackRequest& request) {
+  impl_->Submit(request);
+}
+void TrainerThread::NeedOnly(const std::vector<uint64_t>& versions) {
+  impl_->NeedOnly(versions);
 }
 Mailbox<TrainerEvent>& TrainerThread::events() {
   return impl_->events();

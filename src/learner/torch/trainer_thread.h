@@ -18,6 +18,10 @@ struct TrainerThreadOptions {
   std::string files_from;        // model directory whose tokenizer files go into checkpoints
   uint64_t keep_last = 0;        // newest checkpoints kept; 0: all
   size_t max_outstanding = 256;  // commands not yet answered
+  // What is published by a step that this divides is kept for SetBack, as is what the trainer
+  // begins with, `first_version`; 0: nothing is.
+  uint64_t keep_every_steps = 0;
+  uint64_t first_version = 0;
 };
 
 // `channel` and `clock` must outlive it. The destructor ends the thread after the command under
@@ -32,6 +36,8 @@ class TrainerThread final : public TrainerPort {
   void Train(v1::Batch batch) override;
   void Publish(uint64_t version, uint64_t step) override;
   void Checkpoint(CheckpointRequest request) override;
+  void SetBack(const SetBackRequest& request) override;
+  void NeedOnly(const std::vector<uint64_t>& versions) override;
   Mailbox<TrainerEvent>& events() override;
 
   const BusyMeter& busy() const;

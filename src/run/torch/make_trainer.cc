@@ -164,6 +164,8 @@ Result<std::unique_ptr<TrainerThread>> MakeTrainer(const RunConfig& config,
   thread.threads = start.threads;
   thread.files_from = config.model.path;
   thread.keep_last = config.learner.keep_checkpoints;
+  if (config.live.release) thread.keep_every_steps = config.eval.every_steps;
+  thread.first_version = start.version;
   return std::make_unique<TrainerThread>(std::move(trainer), channel, clock, thread,
                                          std::move(ranks));
 }
