@@ -12,9 +12,8 @@ constexpr double kHourMs = 3.6e6;
 void BindEndpoint(Binder& b, RunConfig::JudgeKeys& j) {
   b.Add("name", &j.name, {.doc = "Name of the judge, in verdicts and figures", .required = true});
   b.Add("endpoint", &j.endpoint,
-        {.doc = "Base address of an OpenAI-compatible API, https://HOST/v1 for example"});
-  b.Add("folder", &j.folder,
-        {.doc = "Model directory loaded beside the policy, instead of an endpoint"});
+        {.doc = "Base address of an OpenAI-compatible API, https://HOST/v1 for example",
+         .required = true});
   b.Add("model", &j.model, {.doc = "Name of the model at the endpoint"});
   b.Add("key_file", &j.key_file, {.doc = "File with the endpoint's API key"});
   b.Add("key_env", &j.key_env, {.doc = "Environment variable with the endpoint's API key"});
@@ -88,8 +87,6 @@ Status CheckJudge(const RunConfig::JudgeKeys& judge, const RunConfig& config,
   const auto wrong = [&](const std::string& what) {
     return binder.Error("judge", "the judge \"" + judge.name + "\" " + what);
   };
-  if (judge.endpoint.empty() == judge.folder.empty())
-    return wrong("needs either \"endpoint\" or \"folder\"");
   if (!judge.key_file.empty() && !judge.key_env.empty())
     return wrong("has both \"key_file\" and \"key_env\"; one of them is right");
   if (judge.votes % 2 == 0) return wrong("has an even number of votes; 1, 3 or 5 cannot tie");
@@ -99,6 +96,8 @@ Status CheckJudge(const RunConfig::JudgeKeys& judge, const RunConfig& config,
     return wrong("cannot write a certificate in one word; use answer = \"json\"");
   if (judge.live && judge.task != "next_state")
     return wrong("can judge sessions only with task = \"next_state\"");
+  if (judge.reward && judge.task == "pairwise")
+    return wrong("compares two answers and has no part in rewards; set reward = false");
   if (judge.second.empty()) return Ok();
   for (const RunConfig::JudgeKeys& other : config.reward.judges) {
     if (other.name != judge.second) continue;

@@ -162,7 +162,7 @@ struct RunConfig {
 
   // A model that judges, [[judge]].
   struct JudgeKeys {
-    std::string name, endpoint, folder, model, key_file, key_env, ca_file;
+    std::string name, endpoint, model, key_file, key_env, ca_file;
     uint32_t concurrency = 8;
     std::chrono::milliseconds timeout{60000};
     uint32_t retries = 3;

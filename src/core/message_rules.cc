@@ -360,6 +360,9 @@ constexpr FieldRule kRules[] = {
     Text("ScoreRequest.metadata_json", kJsonBytes),
     Hash("ScoreRequest.root"),
     Many(Long("ScoreRequest.turn_texts"), &L::turns),
+    Many(Part("ScoreRequest.known_versions"), &L::entries),
+    Needed(Text("ScorerVersion.scorer", kNameBytes)),
+    Count32("ScorerVersion.version"),
 
     Text("SubScore.name", kNameBytes),
     Number("SubScore.value", -kReward, kReward),

@@ -123,7 +123,6 @@ Result<std::unique_ptr<HttpJudgePort>> HttpJudgePort::Make(
     const std::vector<RunConfig::JudgeKeys>& judges) {
   std::unique_ptr<HttpJudgePort> port(new HttpJudgePort);
   for (const RunConfig::JudgeKeys& keys : judges) {
-    if (keys.endpoint.empty()) continue;
     const std::string name = "judge \"" + keys.name + "\"";
     Endpoint& endpoint = port->endpoints_[keys.name];
     endpoint.keys = keys;

@@ -26,8 +26,7 @@ Result<JudgeReply> ReadChatCompletion(std::string_view body);
 
 class HttpJudgePort final : public JudgePort {
  public:
-  // Only judges with an endpoint are its. kInvalid names the judge: an address that is none, a key
-  // that is not there.
+  // kInvalid names the judge: an address that is none, a key that is not there.
   static Result<std::unique_ptr<HttpJudgePort>> Make(
       const std::vector<RunConfig::JudgeKeys>& judges);
   // Ends what is under way.

@@ -187,6 +187,7 @@ void JudgeLoop::OnDone(const Call& call, JudgeDone done, Time now) {
       std::llround(keys.price_in * static_cast<double>(done.reply.tokens_in) +
                    keys.price_out * static_cast<double>(done.reply.tokens_out)));
   counters_.busy += static_cast<uint64_t>(Seconds(done.took) * 1e6);
+  if (options_.took) options_.took(done.took);
   if (options_.metrics != nullptr) {
     options_.metrics
         ->Histogram("tidemill_judge_seconds", "Time of one answer of a judge's model",

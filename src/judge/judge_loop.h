@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -41,6 +42,7 @@ struct JudgeOptions {
   Metrics* metrics = nullptr;                 // may be null; must outlive the loop
   MessageLimits limits;
   CodeTracer tracer;  // of certificates; may be empty
+  std::function<void(Duration)> took;  // told the time of every answer; may be empty
 };
 
 // Read from any thread.

@@ -60,6 +60,7 @@ v1::JudgeVote ReadWord(const JudgeQuestion& question, const JudgeReply& reply) {
   v1::JudgeVote vote;
   vote.set_valid(true);
   vote.set_value(chosen->value);
+  vote.set_reason(word);
   const std::vector<double> probabilities = ChoiceProbabilities(choices, reply, word);
   if (probabilities.empty()) return vote;
   double expected = 0;
