@@ -12,6 +12,7 @@
 #include "judge/http_judge_port.h"
 #include "judge/judge_cases.h"
 #include "judge/judge_check.h"
+#include "judge/judge_model.h"
 #include "run/loop_options.h"
 #include "store/run_directory.h"
 
@@ -24,6 +25,7 @@ struct JudgeWords {
   std::string file, config, judge, run, runs = "runs", out;
   std::vector<std::string> sets;
   JudgeCaseOptions cases;
+  JudgeModelShape shape;
   bool json = false;
 };
 
@@ -118,6 +120,25 @@ int WriteCases(const JudgeWords& words) {
   return 0;
 }
 
+// A tokenizer that has seen cases of both tasks.
+int WriteModelFiles(const JudgeWords& words) {
+  constexpr int kCases = 2000;
+  std::string corpus;
+  for (const char* task : {"next_state", "process"}) {
+    JudgeCaseOptions options = words.cases;
+    options.task = task, options.demonstrations = true, options.instructing = 0.1;
+    JudgeCaseWriter writer(options, TraceFunction);
+    for (int i = 0; i < kCases; ++i) {
+      const JudgeJson line = JudgeJson::parse(writer.Next());
+      corpus += line["prompt"].get<std::string>() + line["completion"].get<std::string>() + "\n";
+    }
+  }
+  const Status status = WriteJudgeModelFiles(words.out, words.shape, corpus);
+  if (!status.ok()) return Fail(status);
+  if (words.json) PrintJson({{"out", words.out}});
+  return 0;
+}
+
 // The last line of metrics.jsonl that holds counters.
 Result<JudgeJson> NewestCounters(const std::string& path) {
   constexpr size_t kMetricsMax = size_t{1} << 31;
@@ -184,6 +205,16 @@ void AddJudgeCommand(CLI::App& app, Exit& exit) {
                   "Write prompts and answers to train a judge with the compact template");
   cases->add_flag("--json", words->json, "Print one JSON object on standard output");
   cases->callback([words, &exit] { exit.code = WriteCases(*words); });
+
+  CLI::App* model = judge->add_subcommand(
+      "model", "Write tokenizer and config of a small model to train as a judge, without weights");
+  model->add_option("--out", words->out, "Output directory")->required();
+  model->add_option("--width", words->shape.width, "Hidden size")->capture_default_str();
+  model->add_option("--layers", words->shape.layers, "Layers")->capture_default_str();
+  model->add_option("--heads", words->shape.heads, "Attention heads")->capture_default_str();
+  model->add_option("--seed", words->cases.seed, "Seed")->capture_default_str();
+  model->add_flag("--json", words->json, "Print one JSON object on standard output");
+  model->callback([words, &exit] { exit.code = WriteModelFiles(*words); });
 
   CLI::App* status = judge->add_subcommand("status", "Show what judges and audits of a run did");
   status->add_option("run", words->run, "Name of the run")->required();

@@ -89,7 +89,6 @@ Audit::Audit(std::string scorer, const RunConfig::Audit& config, uint64_t seed)
       seed_(MixHash(seed, StableHash(scorer_))),
       trusts_again_(std::find(config.trust.begin(), config.trust.end(), scorer_) !=
                     config.trust.end()),
-      watch_({config.false_accepts, config.alarm_at, config.false_alarms}),
       counters_(std::make_unique<AuditCounters>(scorer_)) {}
 
 bool Audit::Draws(const v1::TrajectoryId& id) const {
@@ -104,8 +103,11 @@ bool Audit::Add(bool accepted, bool passed) {
     return false;
   }
   ++(passed ? counters_->accept_pass : counters_->accept_fail);
-  const bool alarm = watch_.Add(!passed);
-  counters_->level = alarm ? 100 : uint64_t{100} * watch_.level() / watch_.threshold();
+  if (!watch_)
+    watch_.emplace(WrongAccepts::Rates{config_.false_accepts, config_.alarm_at,
+                                       config_.false_alarms});
+  const bool alarm = watch_->Add(!passed);
+  counters_->level = alarm ? 100 : uint64_t{100} * watch_->level() / watch_->threshold();
   if (!alarm || !trusted()) return false;
   ++counters_->alarms;
   ++rise_;

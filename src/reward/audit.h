@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -82,7 +83,7 @@ class Audit {
   const RunConfig::Audit config_;
   const uint64_t seed_;
   const bool trusts_again_;
-  WrongAccepts watch_;
+  std::optional<WrongAccepts> watch_;  // made with the first accept: finding its threshold takes ms
   uint32_t rise_ = 0, trusted_rise_ = 0;
   bool learned_ = false;
   std::unique_ptr<AuditCounters> counters_;

@@ -44,14 +44,14 @@ TEST(WrongAccepts, ItsFalseAlarmProbabilityIsTheOneStated) {
 }
 
 TEST(WrongAccepts, FindsAFaultSoonAndLeavesTheRightAlone) {
+  const WrongAccepts fresh({});
   for (const uint64_t seed : {1, 2, 3}) {
     Random random(seed);
     int found = 0, alarms = 0;
     for (int run = 0; run < 20; ++run) {
-      WrongAccepts watch({});
+      WrongAccepts watch = fresh, clean = fresh;
       ASSERT_LE(UntilAlarm(watch, 0.01, 500, random), 501u);
       found += UntilAlarm(watch, 0.1, 150, random) <= 150 ? 1 : 0;
-      WrongAccepts clean({});
       alarms += UntilAlarm(clean, 0.01, 5000, random) <= 5000 ? 1 : 0;
     }
     EXPECT_GE(found, 18) << "seed " << seed;
