@@ -34,19 +34,19 @@ JudgeJson ShareJson(const Share& share) {
 }
 
 JudgeJson CheckJson(const std::string& judge, const JudgeCheck& check) {
-  JudgeJson json = {{"judge", judge},
-                    {"accuracy", ShareJson(check.all)},
-                    {"unavailable", check.unavailable},
-                    {"auc", check.auc},
-                    {"auc_ci95", {check.auc - 1.96 * check.auc_error,
-                                  check.auc + 1.96 * check.auc_error}},
-                    {"keyword_auc", check.keyword_auc},
-                    {"ece", check.calibration_error},
-                    {"agreement", check.agreement},
-                    {"seconds", {{"median", check.seconds_median}, {"p99", check.seconds_99}}},
-                    {"tokens_in", check.tokens_in},
-                    {"tokens_out", check.tokens_out},
-                    {"cost", check.cost}};
+  JudgeJson json = {
+      {"judge", judge},
+      {"accuracy", ShareJson(check.all)},
+      {"unavailable", check.unavailable},
+      {"auc", check.auc},
+      {"auc_ci95", {check.auc - 1.96 * check.auc_error, check.auc + 1.96 * check.auc_error}},
+      {"keyword_auc", check.keyword_auc},
+      {"ece", check.calibration_error},
+      {"agreement", check.agreement},
+      {"seconds", {{"median", check.seconds_median}, {"p99", check.seconds_99}}},
+      {"tokens_in", check.tokens_in},
+      {"tokens_out", check.tokens_out},
+      {"cost", check.cost}};
   for (const auto& [label, share] : check.by_label) json["by_label"][label] = ShareJson(share);
   for (const auto& [kind, share] : check.by_kind) json["by_kind"][kind] = ShareJson(share);
   return json;
@@ -66,10 +66,11 @@ void PrintCheck(const std::string& judge, const JudgeCheck& check) {
               1.96 * check.auc_error, check.keyword_auc, check.calibration_error);
   std::printf("  two votes agree on %.2f %%; unavailable %lu\n", 100 * check.agreement,
               static_cast<unsigned long>(check.unavailable));
-  std::printf("  an answer takes %.3f s (median), %.3f s (99th percentile); %lu tokens read, %lu "
-              "written, cost %.4f\n",
-              check.seconds_median, check.seconds_99, static_cast<unsigned long>(check.tokens_in),
-              static_cast<unsigned long>(check.tokens_out), check.cost);
+  std::printf(
+      "  an answer takes %.3f s (median), %.3f s (99th percentile); %lu tokens read, %lu "
+      "written, cost %.4f\n",
+      check.seconds_median, check.seconds_99, static_cast<unsigned long>(check.tokens_in),
+      static_cast<unsigned long>(check.tokens_out), check.cost);
 }
 
 Result<RunConfig> LoadJudges(const JudgeWords& words) {
@@ -195,8 +196,9 @@ void AddJudgeCommand(CLI::App& app, Exit& exit) {
   cases->add_option("--seed", words->cases.seed, "Seed")->capture_default_str();
   cases->add_option("--misleading", words->cases.misleading, "Share of misleading cases")
       ->capture_default_str();
-  cases->add_option("--instructing", words->cases.instructing,
-                    "Share of cases that try to instruct the judge")
+  cases
+      ->add_option("--instructing", words->cases.instructing,
+                   "Share of cases that try to instruct the judge")
       ->capture_default_str();
   cases->add_option("--task", words->cases.task, "next_state or process")
       ->check(CLI::IsMember({"next_state", "process"}))

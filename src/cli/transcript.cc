@@ -59,11 +59,11 @@ std::string TurnText(const v1::Turn& turn, int number, const TextOfIds& text_of)
 
 // What a judge read and how it voted.
 std::string JudgementText(const v1::Judgement& judgement) {
-  std::string text = fmt::format(
-      "    judge {} (version {}){} {:.2f}, probability {:.2f}, spread {:.2f}\n", judgement.judge(),
-      judgement.version(),
-      judgement.turn() > 0 ? fmt::format(" turn {}", judgement.turn()) : std::string(),
-      judgement.value(), judgement.probability(), judgement.spread());
+  std::string text =
+      fmt::format("    judge {} (version {}){} {:.2f}, probability {:.2f}, spread {:.2f}\n",
+                  judgement.judge(), judgement.version(),
+                  judgement.turn() > 0 ? fmt::format(" turn {}", judgement.turn()) : std::string(),
+                  judgement.value(), judgement.probability(), judgement.spread());
   for (const v1::JudgeVote& vote : judgement.votes()) {
     text += vote.valid() ? fmt::format("      {} votes {:.2f}: {}\n", vote.judge(), vote.value(),
                                        vote.reason())

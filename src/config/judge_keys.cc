@@ -71,8 +71,6 @@ void BindJudge(Binder& b, RunConfig::JudgeKeys& j) {
   b.Add("second", &j.second,
         {.doc = "Name of a judge that is asked only where the votes split; its votes decide then"});
   b.Add("reward", &j.reward, {.doc = "It has a part in the scorer \"judge\""});
-  b.Add("live", &j.live,
-        {.doc = "It judges the turns of the gateway's sessions by what came next"});
   b.Add("weight", &j.weight,
         {.doc = "Weight among the judges of the scorer, or of its turn rewards", .max = 1000});
   b.Add("clip", &j.clip, {.doc = "Bound on a turn's reward", .min = 0, .max = 1000});
@@ -94,8 +92,6 @@ Status CheckJudge(const RunConfig::JudgeKeys& judge, const RunConfig& config,
     return wrong("cannot weigh criteria in one word; use answer = \"json\"");
   if (judge.answer == "token" && judge.task == "equivalence")
     return wrong("cannot write a certificate in one word; use answer = \"json\"");
-  if (judge.live && judge.task != "next_state")
-    return wrong("can judge sessions only with task = \"next_state\"");
   if (judge.reward && judge.task == "pairwise")
     return wrong("compares two answers and has no part in rewards; set reward = false");
   if (judge.second.empty()) return Ok();

@@ -73,7 +73,8 @@ Result<HttpUrl> ParseHttpUrl(std::string_view text) {
   url.path = slash == std::string_view::npos ? "/" : std::string(rest.substr(slash));
   while (url.path.size() > 1 && url.path.back() == '/') url.path.pop_back();
   for (const char c : url.path) {
-    if (c <= ' ' || c == '?' || c == '#' || c == 0x7f) return wrong("its path has other characters");
+    if (c <= ' ' || c == '?' || c == '#' || c == 0x7f)
+      return wrong("its path has other characters");
   }
   url.port = url.tls ? "443" : "80";
   const size_t colon = authority.rfind(':');
@@ -226,7 +227,8 @@ Result<HttpAnswer> HttpPeer::Ask(const HttpAsk& ask, std::chrono::milliseconds t
     if (error) return failed(error);
     auto message = response.release();
     if (!message.keep_alive()) core.Close();
-    return HttpAnswer{static_cast<int>(message.result_int()), std::move(message.body()), RetryAfter(message)};
+    return HttpAnswer{static_cast<int>(message.result_int()), std::move(message.body()),
+                      RetryAfter(message)};
   }
 }
 

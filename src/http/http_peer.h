@@ -32,9 +32,9 @@ struct HttpUrl {
 Result<HttpUrl> ParseHttpUrl(std::string_view text);
 
 struct HttpPeerOptions {
-  std::string ca_file = {};        // PEM; empty: the system's certificates
-  size_t body_max = 1 << 20;       // of an answer
-  size_t header_max = 32 * 1024;   // of an answer
+  std::string ca_file = {};       // PEM; empty: the system's certificates
+  size_t body_max = 1 << 20;      // of an answer
+  size_t header_max = 32 * 1024;  // of an answer
 };
 
 struct HttpAsk {

@@ -49,9 +49,9 @@ TEST(HttpUrl, ReadsWhatAnAddressIsMadeOf) {
 }
 
 TEST(HttpUrl, RefusesWhatIsNoneAndSaysWhatIsRight) {
-  for (const char* text : {"judge.example", "ftp://a", "http://", "http://a:0", "http://a:99999",
-                           "http://a:x", "http://user@a", "http://a/b?c", "http://a/b c",
-                           "http://a\r\nX: y/"}) {
+  for (const char* text :
+       {"judge.example", "ftp://a", "http://", "http://a:0", "http://a:99999", "http://a:x",
+        "http://user@a", "http://a/b?c", "http://a/b c", "http://a\r\nX: y/"}) {
     const auto url = ParseHttpUrl(text);
     ASSERT_FALSE(url.ok()) << text;
     EXPECT_THAT(url.status().message(), HasSubstr("right is http://HOST:PORT/PATH"));
@@ -103,7 +103,8 @@ TEST(HttpPeer, HoldsAnAnswerThatNeverEndsToDeadlineAndSize) {
   const auto peer = PeerOf(flooding.url(), {.body_max = 1000});
   EXPECT_THAT(peer->Ask(Post("x"), kLong).status().message(), HasSubstr("too large"));
   ScriptedEndpoint chunks([](const std::string&, const std::string&) {
-    return Reaction{.bytes = "HTTP/1.1 200 X\r\nTransfer-Encoding: chunked\r\n\r\n", .close = false};
+    return Reaction{.bytes = "HTTP/1.1 200 X\r\nTransfer-Encoding: chunked\r\n\r\n",
+                    .close = false};
   });
   EXPECT_FALSE(PeerOf(chunks.url())->Ask(Post("x"), milliseconds(50)).ok());
   ScriptedEndpoint headers([](const std::string&, const std::string&) {
@@ -205,11 +206,11 @@ class SealedServer {
 
  private:
   void Accept() {
-    acceptor_.async_accept([this](boost::system::error_code error,
-                                  boost::asio::ip::tcp::socket socket) {
-      if (!error) Serve(std::move(socket));
-      Accept();
-    });
+    acceptor_.async_accept(
+        [this](boost::system::error_code error, boost::asio::ip::tcp::socket socket) {
+          if (!error) Serve(std::move(socket));
+          Accept();
+        });
   }
   void Serve(boost::asio::ip::tcp::socket socket) {
     namespace http = boost::beast::http;
@@ -228,8 +229,7 @@ class SealedServer {
 
   boost::asio::io_context io_;
   boost::asio::ssl::context context_{boost::asio::ssl::context::tls_server};
-  boost::asio::ip::tcp::acceptor acceptor_{
-      io_, {boost::asio::ip::make_address("127.0.0.1"), 0}};
+  boost::asio::ip::tcp::acceptor acceptor_{io_, {boost::asio::ip::make_address("127.0.0.1"), 0}};
   std::thread thread_;
 };
 

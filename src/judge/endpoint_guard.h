@@ -11,9 +11,9 @@
 namespace tidemill {
 
 struct EndpointLimits {
-  uint32_t per_minute = 0;                          // 0: no limit
-  uint32_t failures_max = 5;                        // in a row; then it is not asked for a while
-  Duration first_pause = std::chrono::seconds(1);   // doubled with every failed trial
+  uint32_t per_minute = 0;                         // 0: no limit
+  uint32_t failures_max = 5;                       // in a row; then it is not asked for a while
+  Duration first_pause = std::chrono::seconds(1);  // doubled with every failed trial
   Duration longest_pause = std::chrono::minutes(1);
 };
 

@@ -170,7 +170,7 @@ void HttpJudgePort::Submit(JudgeCall call) {
   }
   {
     MutexLock lock(mutex_);
-    endpoint->second.queue.push_back(std::move(call));
+    queues_[call.judge].push_back(std::move(call));
   }
   changed_.NotifyAll();
 }
@@ -180,11 +180,11 @@ void HttpJudgePort::Work(Endpoint& endpoint, HttpPeer& peer) {
     JudgeCall call;
     {
       MutexLock lock(mutex_);
-      changed_.Wait(lock,
-                    [&]() TM_REQUIRES(mutex_) { return closing_ || !endpoint.queue.empty(); });
+      std::deque<JudgeCall>& queue = queues_[endpoint.keys.name];
+      changed_.Wait(lock, [&]() TM_REQUIRES(mutex_) { return closing_ || !queue.empty(); });
       if (closing_) return;
-      call = std::move(endpoint.queue.front());
-      endpoint.queue.pop_front();
+      call = std::move(queue.front());
+      queue.pop_front();
     }
     const Time began = std::chrono::steady_clock::now();
     JudgeDone done = Ask(endpoint, peer, call);
@@ -219,9 +219,8 @@ JudgeDone HttpJudgePort::Ask(const Endpoint& endpoint, HttpPeer& peer, const Jud
     return done;
   }
   done.wait = answer->retry_after;
-  const std::string said = endpoint.url.Authority() + " answers " +
-                           std::to_string(answer->status) + ": " +
-                           Beginning(answer->body, kSaidMax);
+  const std::string said = endpoint.url.Authority() + " answers " + std::to_string(answer->status) +
+                           ": " + Beginning(answer->body, kSaidMax);
   const bool for_good = answer->status >= 400 && answer->status < 500 && answer->status != 408 &&
                         answer->status != 425 && answer->status != 429;
   done.status = for_good ? Invalid(said) : Unavailable(said);

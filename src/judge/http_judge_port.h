@@ -40,7 +40,6 @@ class HttpJudgePort final : public JudgePort {
     RunConfig::JudgeKeys keys;
     HttpUrl url;
     std::string key;
-    std::deque<JudgeCall> queue;  // guarded by mutex_; bounded by what the loop has running
     std::vector<std::unique_ptr<HttpPeer>> peers;
   };
   HttpJudgePort() : events_(1 << 20) {}
@@ -51,6 +50,8 @@ class HttpJudgePort final : public JudgePort {
   Mutex mutex_;
   CondVar changed_;
   std::map<std::string, Endpoint> endpoints_;  // the map itself does not change after Make
+  // By the judge's name; bounded by what the loop has running.
+  std::map<std::string, std::deque<JudgeCall>> queues_ TM_GUARDED_BY(mutex_);
   bool closing_ TM_GUARDED_BY(mutex_) = false;
   std::vector<std::thread> threads_;
 };

@@ -15,9 +15,9 @@ constexpr size_t kCasesBytesMax = size_t{256} << 20;
 constexpr size_t kCasesMax = 1'000'000;
 
 // Words of praise and of failure, for the rule that a judge has to beat.
-constexpr std::string_view kPraise[] = {"thank", "great",   "perfect", "works",
+constexpr std::string_view kPraise[] = {"thank",  "great",   "perfect", "works",
                                         "passed", "exactly", "ok",      "nice"};
-constexpr std::string_view kBlame[] = {"error", "fail",  "wrong", "not ",       "unavailable",
+constexpr std::string_view kBlame[] = {"error", "fail",    "wrong", "not ",         "unavailable",
                                        "still", "instead", "but ",  "unfortunately"};
 
 Status ReadText(const nlohmann::json& json, const char* name, std::string* out) {

@@ -14,8 +14,8 @@ namespace tidemill {
 struct JudgeCaseOptions {
   uint64_t count = 1000;
   uint64_t seed = 1;
-  double misleading = 0.3;   // share whose words point the wrong way
-  double instructing = 0;    // share that tries to tell the judge what to say
+  double misleading = 0.3;  // share whose words point the wrong way
+  double instructing = 0;   // share that tries to tell the judge what to say
   std::string task = "next_state";
   bool demonstrations = false;  // {"prompt", "completion"} of the compact template, for training
 };

@@ -41,12 +41,12 @@ struct Share {
 struct JudgeCheck {
   Share all;
   std::map<std::string, Share> by_label, by_kind;
-  uint64_t unavailable = 0;     // cases without a judgement; in no other figure
-  double auc = 0;               // good (yes, first, equivalent) against every other label
-  double auc_error = 0;         // standard error, Hanley and McNeil
-  double calibration_error = 0; // expected, over ten bins of the confidence in what was chosen
-  double agreement = 0;         // of two votes on the same question
-  double keyword_auc = 0;       // of a rule that looks for words of praise and failure
+  uint64_t unavailable = 0;      // cases without a judgement; in no other figure
+  double auc = 0;                // good (yes, first, equivalent) against every other label
+  double auc_error = 0;          // standard error, Hanley and McNeil
+  double calibration_error = 0;  // expected, over ten bins of the confidence in what was chosen
+  double agreement = 0;          // of two votes on the same question
+  double keyword_auc = 0;        // of a rule that looks for words of praise and failure
   double seconds_median = 0, seconds_99 = 0;  // of one answer of the model
   double cost = 0;
   uint64_t tokens_in = 0, tokens_out = 0;

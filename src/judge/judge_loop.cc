@@ -20,8 +20,8 @@ v1::Judgement MergePair(const v1::Judgement& first, const v1::Judgement& second)
   v1::Judgement merged = first;
   merged.set_value((first.value() + second.value()) / 2);
   merged.set_probability((first.probability() + second.probability()) / 2);
-  merged.set_spread(std::max({first.spread(), second.spread(),
-                              std::abs(first.value() - second.value()) / 2}));
+  merged.set_spread(
+      std::max({first.spread(), second.spread(), std::abs(first.value() - second.value()) / 2}));
   for (const v1::JudgeVote& vote : second.votes()) *merged.add_votes() = vote;
   return merged;
 }
@@ -37,9 +37,12 @@ JudgeLoop::JudgeLoop(Bus& bus, const Clock& clock, JudgeOptions options, JudgePo
       leases_(bus, options_.lease_period) {
   for (const RunConfig::JudgeKeys& keys : options_.judges) {
     const uint64_t seed = MixHash(options_.seed, StableHash(keys.name));
-    endpoints_.push_back({keys, ParseJudgeTask(keys.task).value(),
+    endpoints_.push_back({keys,
+                          ParseJudgeTask(keys.task).value(),
                           EndpointGuard({.per_minute = keys.per_minute}, seed),
-                          std::make_unique<VoteCache>(keys.cache), {}, 0});
+                          std::make_unique<VoteCache>(keys.cache),
+                          {},
+                          0});
   }
 }
 
@@ -69,8 +72,8 @@ Time JudgeLoop::Step(Time now) {
 }
 
 Time JudgeLoop::NextWake(Time now) const {
-  Time wake = std::min({now + milliseconds(500), leases_.next(), later_.next(), deadlines_.next(),
-                        lost_.next()});
+  Time wake = std::min(
+      {now + milliseconds(500), leases_.next(), later_.next(), deadlines_.next(), lost_.next()});
   if (outbox_.waiting() > 0) wake = std::min(wake, now + milliseconds(5));
   for (const Endpoint& endpoint : endpoints_) {
     if (endpoint.waiting.empty() || endpoint.running >= endpoint.keys.concurrency) continue;
@@ -124,8 +127,7 @@ void JudgeLoop::AskVotes(uint64_t key, size_t item, size_t judge) {
 std::string JudgeLoop::CacheKey(const Item& item, const Call& call) const {
   const RunConfig::JudgeKeys& keys = endpoints_[call.judge].keys;
   return Sha256Hex(keys.name + "\n" + std::to_string(keys.version) + "\n" +
-                   std::to_string(call.vote) + "\n" + item.prompt.system + "\n" +
-                   item.prompt.user);
+                   std::to_string(call.vote) + "\n" + item.prompt.system + "\n" + item.prompt.user);
 }
 
 // Null: nobody waits for it any more, or another judge has been asked meanwhile.
@@ -261,9 +263,8 @@ void JudgeLoop::CountItem(uint64_t key, size_t index) {
     ++counters_.second;
     item.first_votes = std::move(item.votes);
     item.votes.clear();
-    const auto second = std::find_if(endpoints_.begin(), endpoints_.end(), [&](const Endpoint& e) {
-      return e.keys.name == keys.second;
-    });
+    const auto second = std::find_if(endpoints_.begin(), endpoints_.end(),
+                                     [&](const Endpoint& e) { return e.keys.name == keys.second; });
     TM_CHECK(second != endpoints_.end(), "the config was checked");
     AskVotes(key, index, static_cast<size_t>(second - endpoints_.begin()));
     return;

@@ -41,7 +41,7 @@ struct JudgeOptions {
   uint64_t seed = 1;                          // of jitter and votes
   Metrics* metrics = nullptr;                 // may be null; must outlive the loop
   MessageLimits limits;
-  CodeTracer tracer;  // of certificates; may be empty
+  CodeTracer tracer;                   // of certificates; may be empty
   std::function<void(Duration)> took;  // told the time of every answer; may be empty
 };
 

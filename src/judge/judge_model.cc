@@ -54,22 +54,21 @@ Status WriteJudgeModelFiles(const std::string& folder, const JudgeModelShape& sh
     return WriteFileAtomically(folder + "/" + name, text);
   };
   TM_RETURN_IF_ERROR(write("tokenizer.json", tokenizer));
-  TM_RETURN_IF_ERROR(write("tokenizer_config.json",
-                           ModelJson{{"tokenizer_class", "PreTrainedTokenizerFast"},
-                                     {"eos_token", kJudgeEnd},
-                                     {"pad_token", kJudgeEnd},
-                                     {"add_bos_token", false},
-                                     {"chat_template", kJudgeTemplate},
-                                     {"clean_up_tokenization_spaces", false}}
-                               .dump(1)));
   TM_RETURN_IF_ERROR(
-      write("config.json",
-            ConfigJson(shape, static_cast<int64_t>(spec.tokens.size()), end).dump(1)));
-  return write("generation_config.json", ModelJson{{"do_sample", true},
-                                                   {"temperature", 1.0},
-                                                   {"eos_token_id", end},
-                                                   {"pad_token_id", end}}
-                                             .dump(1));
+      write("tokenizer_config.json", ModelJson{{"tokenizer_class", "PreTrainedTokenizerFast"},
+                                               {"eos_token", kJudgeEnd},
+                                               {"pad_token", kJudgeEnd},
+                                               {"add_bos_token", false},
+                                               {"chat_template", kJudgeTemplate},
+                                               {"clean_up_tokenization_spaces", false}}
+                                         .dump(1)));
+  TM_RETURN_IF_ERROR(write(
+      "config.json", ConfigJson(shape, static_cast<int64_t>(spec.tokens.size()), end).dump(1)));
+  return write(
+      "generation_config.json",
+      ModelJson{
+          {"do_sample", true}, {"temperature", 1.0}, {"eos_token_id", end}, {"pad_token_id", end}}
+          .dump(1));
 }
 
 }  // namespace tidemill

@@ -115,9 +115,10 @@ std::string AnswerForm(const RunConfig::JudgeKeys& judge, v1::JudgeTask task) {
   }
   std::string form;
   if (task == v1::JUDGE_TASK_EQUIVALENCE) {
-    form = "{\"premises\": [\"..\"], \"paths\": [{\"lines\": [3], \"inputs\": [1, -2], \"reference\": "
-           "4, \"submission\": 4, \"claim\": \"..\"}], \"conclusion\": \"equivalent\" or "
-           "\"different\", \"reason\": \"..\"}";
+    form =
+        "{\"premises\": [\"..\"], \"paths\": [{\"lines\": [3], \"inputs\": [1, -2], \"reference\": "
+        "4, \"submission\": 4, \"claim\": \"..\"}], \"conclusion\": \"equivalent\" or "
+        "\"different\", \"reason\": \"..\"}";
   } else if (task == v1::JUDGE_TASK_OUTCOME && !judge.criteria.empty()) {
     form = "{\"scores\": {";
     for (const auto& [name, weight] : judge.criteria) {
@@ -195,7 +196,8 @@ std::vector<JudgeQuestion> QuestionsOf(v1::JudgeTask task, const v1::JudgeReques
       question.text = turn.text();
       question.next = turn.next();
       questions.push_back(question);
-      question.history += fmt::format("Turn {}:\n{}\n{}\n", question.turn, turn.text(), turn.next());
+      question.history +=
+          fmt::format("Turn {}:\n{}\n{}\n", question.turn, turn.text(), turn.next());
     }
     return questions;
   }

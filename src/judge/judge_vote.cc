@@ -113,8 +113,8 @@ Result<double> ReadValue(const RunConfig::JudgeKeys& judge, const JudgeQuestion&
   const bool outcome = question.task == v1::JUDGE_TASK_OUTCOME;
   const bool certificate = question.task == v1::JUDGE_TASK_EQUIVALENCE;
   if (certificate) return CheckCertificate(answer, {question.other, question.text, tracer});
-  if (!HasOnly(answer, {outcome ? (judge.criteria.empty() ? "score" : "scores") : "verdict",
-                        "reason"}))
+  if (!HasOnly(answer,
+               {outcome ? (judge.criteria.empty() ? "score" : "scores") : "verdict", "reason"}))
     return Invalid("the answer has fields that were not asked for");
   if (outcome) return ReadScores(judge, answer);
   const auto verdict = answer.find("verdict");
@@ -154,11 +154,11 @@ double MedianOf(std::vector<double> values) {
 double MajorityOf(const std::vector<double>& values) {
   std::map<double, size_t> counts;
   for (const double value : values) ++counts[value];
-  const auto most = std::max_element(
-      counts.begin(), counts.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
-  const auto same = std::count_if(counts.begin(), counts.end(), [&](const auto& entry) {
-    return entry.second == most->second;
-  });
+  const auto most =
+      std::max_element(counts.begin(), counts.end(),
+                       [](const auto& a, const auto& b) { return a.second < b.second; });
+  const auto same = std::count_if(counts.begin(), counts.end(),
+                                  [&](const auto& entry) { return entry.second == most->second; });
   return same == 1 ? most->first : MedianOf(values);
 }
 

@@ -104,8 +104,8 @@ bool Audit::Add(bool accepted, bool passed) {
   }
   ++(passed ? counters_->accept_pass : counters_->accept_fail);
   if (!watch_)
-    watch_.emplace(WrongAccepts::Rates{config_.false_accepts, config_.alarm_at,
-                                       config_.false_alarms});
+    watch_.emplace(
+        WrongAccepts::Rates{config_.false_accepts, config_.alarm_at, config_.false_alarms});
   const bool alarm = watch_->Add(!passed);
   counters_->level = alarm ? 100 : uint64_t{100} * watch_->level() / watch_->threshold();
   if (!alarm || !trusted()) return false;

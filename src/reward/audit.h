@@ -25,9 +25,9 @@ namespace tidemill {
 class WrongAccepts {
  public:
   struct Rates {
-    double tolerated = 0.01;    // share of wrong answers that is no reason for an alarm
-    double alarm_at = 0.1;      // share that must be found soon
-    double false_alarms = 0.01; // probability of an alarm in kHorizon answers at `tolerated`
+    double tolerated = 0.01;     // share of wrong answers that is no reason for an alarm
+    double alarm_at = 0.1;       // share that must be found soon
+    double false_alarms = 0.01;  // probability of an alarm in kHorizon answers at `tolerated`
   };
   static constexpr uint32_t kHorizon = 5000;
 

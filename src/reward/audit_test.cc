@@ -253,7 +253,8 @@ TEST_F(AuditedRewards, TheCorrectedRewardIsThatOfExecutionOnAverage) {
   for (int i = 0; i < kEpisodes; ++i) {
     // A judge that is wrong on a tenth of the failures and on a fifth of the passes.
     const bool passes = random.Chance(0.5);
-    const double judged = passes ? (random.Chance(0.2) ? 0.3 : 0.9) : (random.Chance(0.1) ? 0.8 : 0);
+    const double judged =
+        passes ? (random.Chance(0.2) ? 0.3 : 0.9) : (random.Chance(0.1) ? 0.8 : 0);
     const v1::Verdict verdict = Episode(judged, passes);
     ASSERT_TRUE(verdict.scored());
     EXPECT_NEAR(verdict.reward() - verdict.correction(), judged, 1e-12);

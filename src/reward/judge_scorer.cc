@@ -80,11 +80,10 @@ class JudgeScorer final : public Scorer {
       if (answer == evidence.judged.end()) continue;
       for (const v1::Judgement& judgement : answer->second.judgements()) {
         *part.add_judgements() = judgement;
-        comment += fmt::format("{}{}{} {:.2f}{}{}", comment.empty() ? "" : "; ", judge.name,
-                               judgement.turn() == 0 ? std::string()
-                                                     : fmt::format(" turn {}", judgement.turn()),
-                               judgement.value(), judgement.reason().empty() ? "" : ": ",
-                               judgement.reason());
+        comment += fmt::format(
+            "{}{}{} {:.2f}{}{}", comment.empty() ? "" : "; ", judge.name,
+            judgement.turn() == 0 ? std::string() : fmt::format(" turn {}", judgement.turn()),
+            judgement.value(), judgement.reason().empty() ? "" : ": ", judgement.reason());
       }
     }
     part.set_comment(comment.empty() ? "nothing was submitted" : comment);
@@ -146,15 +145,13 @@ Result<std::unique_ptr<Scorer>> NewJudgeScorer(const RunConfig::Reward& reward) 
   return std::unique_ptr<Scorer>(std::make_unique<JudgeScorer>(std::move(judges)));
 }
 
-Result<v1::JudgeRequest> MakeJudgeRequest(const JudgeKeys& judge,
-                                          const v1::ScoreRequest& request) {
+Result<v1::JudgeRequest> MakeJudgeRequest(const JudgeKeys& judge, const v1::ScoreRequest& request) {
   v1::JudgeRequest question;
   question.set_judge(judge.name);
   question.set_prompt(request.prompt());
   if (!JudgesTurns(judge)) {
     question.set_submission(request.submission());
-    if (judge.task == "equivalence")
-      question.set_other(request.grading().specification().source());
+    if (judge.task == "equivalence") question.set_other(request.grading().specification().source());
     return question;
   }
   if (request.turn_texts_size() != request.last_calls_size())

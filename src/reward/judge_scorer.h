@@ -1,6 +1,6 @@
 // "judge": what the [[judge]]s with reward = true say. Of the answer as a value, of single turns as
-// turn rewards. Where the answer is judged, the judges also say whether the task was solved, and the
-// audit (reward/audit.h) checks that against execution.
+// turn rewards. Where the answer is judged, the judges also say whether the task was solved, and
+// the audit (reward/audit.h) checks that against execution.
 #pragma once
 
 #include "reward/scorer.h"

@@ -7,9 +7,8 @@
 namespace tidemill {
 
 const Audit* RewardLoop::AuditOf(const Scorer& scorer) const {
-  const auto it = std::find_if(audits_.begin(), audits_.end(), [&](const Audit& audit) {
-    return audit.scorer() == scorer.name();
-  });
+  const auto it = std::find_if(audits_.begin(), audits_.end(),
+                               [&](const Audit& audit) { return audit.scorer() == scorer.name(); });
   return it == audits_.end() ? nullptr : &*it;
 }
 
@@ -58,8 +57,8 @@ Result<v1::RewardPart> RewardLoop::ScoreExecuted(const Scorer& scorer,
   }
   return MakePart(scorer, TestsValue(*grade, options_.all_or_nothing),
                   std::to_string(grade->tests_passed()) + " of " +
-                      std::to_string(grade->tests_total()) + " tests; not trusted: " +
-                      audit.Text());
+                      std::to_string(grade->tests_total()) +
+                      " tests; not trusted: " + audit.Text());
 }
 
 void RewardLoop::AddAudit(const Scorer& scorer, const Scoring& scoring,

@@ -206,9 +206,9 @@ void RewardLoop::AskTool(const Scoring& scoring, const Run& run, Asked asked, Ti
 }
 
 void RewardLoop::AskJudge(const Scoring& scoring, const Run& run, const Asked& asked, Time now) {
-  const auto judge = std::find_if(
-      options_.judges.begin(), options_.judges.end(),
-      [&](const RunConfig::JudgeKeys& keys) { return keys.name == run.need.name; });
+  const auto judge =
+      std::find_if(options_.judges.begin(), options_.judges.end(),
+                   [&](const RunConfig::JudgeKeys& keys) { return keys.name == run.need.name; });
   TM_CHECK(judge != options_.judges.end(), "the scorer knows the judges of the config");
   Result<v1::JudgeRequest> request = MakeJudgeRequest(*judge, scoring.request);
   if (!request.ok()) {

@@ -47,13 +47,13 @@ struct RewardOptions {
   Duration retry_delay = milliseconds(200);
   Duration call_patience = std::chrono::minutes(5);
   Duration lease_period = std::chrono::seconds(10);
-  double turn_weight = 0;      // of turn rewards: the gain in the share of visible tests passed
-  double turn_discount = 1;    // of the reward, for every turn after the first
+  double turn_weight = 0;       // of turn rewards: the gain in the share of visible tests passed
+  double turn_discount = 1;     // of the reward, for every turn after the first
   bool all_or_nothing = false;  // of tests, where they decide instead of another scorer
   std::vector<RunConfig::JudgeKeys> judges;
   RunConfig::Audit audit;
-  uint64_t seed = 1;            // of what is audited
-  Journal* journal = nullptr;   // may be null; must outlive the loop
+  uint64_t seed = 1;           // of what is audited
+  Journal* journal = nullptr;  // may be null; must outlive the loop
   Metrics* metrics = nullptr;  // may be null; must outlive the loop
   std::string secret;          // of this worker: what tokens of its requests are made from
   MessageLimits limits;
@@ -161,9 +161,9 @@ class RewardLoop final : public Loop {
   LeaseKeeper leases_;
   std::unordered_map<uint64_t, Scoring> scorings_;
   ScorerPort* port_;
-  Questions<Asked> calls_;                          // of tools
+  Questions<Asked> calls_;  // of tools
   Questions<Asked> judges_;
-  std::vector<Audit> audits_;  // of the scorers that are audited
+  std::vector<Audit> audits_;                       // of the scorers that are audited
   std::unordered_map<uint64_t, Asked> port_asked_;  // by the port's tag
   uint64_t next_tag_ = 1;
   LaterQueue<Asked> later_;

@@ -1,6 +1,7 @@
 // Scorers turn what an episode left behind into parts of its reward. A scorer is pure: it says what
 // it still needs to know (tool runs in fresh boxes, answers of an external command or of a judge),
-// and when it has all of that, it judges. The reward loop fetches what is needed and keeps count of failures.
+// and when it has all of that, it judges. The reward loop fetches what is needed and keeps count of
+// failures.
 //
 //   Needs(evidence so far) -> tools, ScorerPort -> evidence -> Needs .. nothing more -> Score
 #pragma once

@@ -44,9 +44,9 @@ Result<Loops> Assemble(const RunConfig& config, Roles here, const Ports& p, Loop
 
 std::vector<Loop*> Loops::all() const {
   std::vector<Loop*> there;
-  for (Loop* loop : std::initializer_list<Loop*>{learner.get(), dispatcher.get(), rollout.get(),
-                                                 tools.get(), reward.get(), judge.get(),
-                                                 replay.get()}) {
+  for (Loop* loop :
+       std::initializer_list<Loop*>{learner.get(), dispatcher.get(), rollout.get(), tools.get(),
+                                    reward.get(), judge.get(), replay.get()}) {
     if (loop != nullptr) there.push_back(loop);
   }
   return there;

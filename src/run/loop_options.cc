@@ -125,8 +125,8 @@ Result<ReplayOptions> ReplayOptionsFrom(const RunConfig& config, const RunStart&
     uint32_t& known = options.scorer_versions[scorer];
     known = std::max(known, version);
   }
-  const bool turns = std::any_of(
-      config.reward.judges.begin(), config.reward.judges.end(), [](const auto& judge) {
+  const bool turns =
+      std::any_of(config.reward.judges.begin(), config.reward.judges.end(), [](const auto& judge) {
         return judge.reward && (judge.task == "next_state" || judge.task == "process");
       });
   if (turns) options.turn_text = start.turn_text;

@@ -136,16 +136,16 @@ Status LoadReissues(Database& db, ResumeState& state) {
 
 Status LoadScorerVersions(Database& db, ResumeState& state) {
   BodyCodec codec;
-  return ForEachRow(
-      db, "SELECT body FROM verdicts ORDER BY seq DESC LIMIT 256", [&](Statement& row) -> Status {
-        v1::Verdict verdict;
-        if (!codec.Unpack(row.Bytes(0), verdict).ok()) return Ok();
-        for (const v1::RewardPart& part : verdict.parts()) {
-          uint32_t& version = state.scorer_versions[part.scorer()];
-          version = std::max(version, part.scorer_version());
-        }
-        return Ok();
-      });
+  return ForEachRow(db, "SELECT body FROM verdicts ORDER BY seq DESC LIMIT 256",
+                    [&](Statement& row) -> Status {
+                      v1::Verdict verdict;
+                      if (!codec.Unpack(row.Bytes(0), verdict).ok()) return Ok();
+                      for (const v1::RewardPart& part : verdict.parts()) {
+                        uint32_t& version = state.scorer_versions[part.scorer()];
+                        version = std::max(version, part.scorer_version());
+                      }
+                      return Ok();
+                    });
 }
 
 Status LoadCounters(Database& db, ResumeState& state) {
