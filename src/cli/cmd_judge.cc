@@ -29,7 +29,7 @@ struct JudgeWords {
   bool json = false;
 };
 
-JudgeJson ShareJson(const Share& share) {
+JudgeJson ShareJson(const CaseShare& share) {
   return {{"value", share.value()}, {"n", share.count}, {"ci95", {share.low(), share.high()}}};
 }
 
@@ -52,7 +52,7 @@ JudgeJson CheckJson(const std::string& judge, const JudgeCheck& check) {
   return json;
 }
 
-void PrintShare(const std::string& name, const Share& share) {
+void PrintShare(const std::string& name, const CaseShare& share) {
   std::printf("  %-22s %6.2f %%  (%.2f to %.2f, n %lu)\n", name.c_str(), 100 * share.value(),
               100 * share.low(), 100 * share.high(), static_cast<unsigned long>(share.count));
 }

@@ -16,7 +16,7 @@ constexpr double kZ = 1.959963984540054;  // of a 95 % interval
 constexpr size_t kBins = 10;
 constexpr size_t kOutstanding = 512;
 
-double Wilson(const Share& share, double side) {
+double Wilson(const CaseShare& share, double side) {
   if (share.count == 0) return side > 0 ? 1 : 0;
   const double n = static_cast<double>(share.count), p = share.value();
   const double middle = p + kZ * kZ / (2 * n);
@@ -83,10 +83,10 @@ struct Calibration {
 
 }  // namespace
 
-double Share::low() const {
+double CaseShare::low() const {
   return Wilson(*this, -1);
 }
-double Share::high() const {
+double CaseShare::high() const {
   return Wilson(*this, 1);
 }
 
@@ -122,7 +122,7 @@ JudgeCheck CompareAnswers(const std::vector<JudgeCase>& cases,
     const v1::Judgement& judgement = answers[i].judgements(0);
     const Chosen chosen = ChosenBy(one.task, judgement);
     const bool right = chosen.word == one.label;
-    for (Share* share : {&check.all, &check.by_label[one.label], &check.by_kind[one.kind]}) {
+    for (CaseShare* share : {&check.all, &check.by_label[one.label], &check.by_kind[one.kind]}) {
       ++share->count;
       share->right += right ? 1 : 0;
     }

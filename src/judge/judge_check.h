@@ -31,7 +31,7 @@ Result<JudgeCase> ParseJudgeCase(const std::string& line);
 Result<std::vector<JudgeCase>> ReadJudgeCases(const std::string& path);
 
 // A share of cases with its 95 % interval (Wilson).
-struct Share {
+struct CaseShare {
   uint64_t right = 0, count = 0;
   double value() const { return count == 0 ? 0 : static_cast<double>(right) / count; }
   double low() const;
@@ -39,8 +39,8 @@ struct Share {
 };
 
 struct JudgeCheck {
-  Share all;
-  std::map<std::string, Share> by_label, by_kind;
+  CaseShare all;
+  std::map<std::string, CaseShare> by_label, by_kind;
   uint64_t unavailable = 0;      // cases without a judgement; in no other figure
   double auc = 0;                // good (yes, first, equivalent) against every other label
   double auc_error = 0;          // standard error, Hanley and McNeil

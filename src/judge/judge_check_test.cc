@@ -89,8 +89,8 @@ TEST(JudgeCheck, ComputesItsFiguresAsTheyAreDefined) {
   EXPECT_NEAR(check.calibration_error, error, 1e-12);
 }
 
-TEST(Share, HasWilsonsInterval) {
-  const Share share{.right = 8, .count = 10};
+TEST(CaseShare, HasWilsonsInterval) {
+  const CaseShare share{.right = 8, .count = 10};
   EXPECT_NEAR(share.low(), 0.4902, 1e-4);
   EXPECT_NEAR(share.high(), 0.9433, 1e-4);
 }
