@@ -47,6 +47,24 @@ Draw::Draw(Random& random, const SimOptions& options) {
   const int liars[] = {kRollout2, kTools2, kReward};
   forger = options.forger || random.Chance(0.3) ? liars[random.Below(3)] : -1;
   forge_share = random.Chance(0.3) ? 0.3 : 0.05;
+  judge = random.Chance(0.4);
+  if (random.Chance(0.5)) {
+    judging.away_from = Time(milliseconds(random.Below(10'000)));
+    judging.away_until = judging.away_from + milliseconds(500 + random.Below(12'000));
+  }
+  judging.malformed = random.Chance(0.3) ? 0.3 : 0.02;
+  judging.failure_is_zero = bug == Bug::kFailedVoteIsZero;
+}
+
+RunConfig::Reward Draw::Rewards() const {
+  RunConfig::Reward reward;
+  if (command) reward.weights["command"] = 1.0;
+  if (judge) {
+    reward.weights["judge"] = 1.0;
+    reward.judges = {SimJudgeKeys()};
+    reward.audit.share = 0.3;
+  }
+  return reward;
 }
 
 }  // namespace tidemill::sim

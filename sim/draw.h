@@ -9,6 +9,7 @@
 #include "proto/tidemill.pb.h"
 #include "replay/group_buffer.h"
 #include "sim/faulty_bus.h"
+#include "sim/sim_judge.h"
 #include "sim/sim_scorer.h"
 #include "sim/simulation.h"
 
@@ -23,6 +24,8 @@ std::vector<v1::Task> MakeTasks(const std::string& prefix, int count);
 
 struct Draw {
   Draw(Random& random, const SimOptions& options);
+  // What episodes are scored by.
+  RunConfig::Reward Rewards() const;
 
   int64_t eta;
   uint64_t hard_max;
@@ -31,6 +34,8 @@ struct Draw {
   BufferOptions buffer;
   bool command;  // an external scorer as well
   ScorerFaults scorer;
+  bool judge;  // a model that judges as well
+  JudgeFaults judging;
   BusFaults bus;
   int forger;          // the process that forges; -1: none
   double forge_share;  // of its messages

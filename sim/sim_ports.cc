@@ -85,6 +85,12 @@ void SimTrainer::CheckBatch(const v1::Batch& batch) {
       if (checks_.forgeries->Touched(trajectory.id().group())) continue;
       if (part.scorer() == "command" && part.value() == 0)
         world_.verdict().Fail("a scorer that could not be reached became a zero in a loss");
+      for (const v1::Judgement& judgement : part.judgements()) {
+        for (const v1::JudgeVote& vote : judgement.votes()) {
+          if (vote.valid() && vote.value() == 0)
+            world_.verdict().Fail("a judge's vote that failed became a zero in a loss");
+        }
+      }
     }
     for (const v1::Turn& turn : trajectory.turns()) {
       const bool lost = turn.ids_size() > 0 && turn.ids(0) == kLostAgentToken;

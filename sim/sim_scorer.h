@@ -3,6 +3,7 @@
 #pragma once
 
 #include "reward/scorer_port.h"
+#include "sim/sim_judge.h"
 #include "sim/world.h"
 
 namespace tidemill::sim {
@@ -16,18 +17,24 @@ struct ScorerFaults {
 
 class SimScorer final : public ScorerPort {
  public:
-  SimScorer(World& world, ProcessId process, const ScorerFaults& faults)
-      : world_(world), process_(process), faults_(faults), events_(100'000) {}
+  SimScorer(World& world, ProcessId process, const ScorerFaults& faults, const JudgeFaults& judging)
+      : world_(world),
+        process_(process),
+        faults_(faults),
+        events_(100'000),
+        judge_(world, process, judging) {}
 
   bool Knows(const std::string&) const override { return true; }
   void Submit(const std::string& command, std::string question, uint64_t tag) override;
   Mailbox<ScorerDone>& events() override { return events_; }
+  SimJudge& judge() { return judge_; }
 
  private:
   World& world_;
   ProcessId process_;
   ScorerFaults faults_;
   Mailbox<ScorerDone> events_;
+  SimJudge judge_;
 };
 
 }  // namespace tidemill::sim

@@ -222,8 +222,7 @@ class Simulation {
       config.replay.samples_per_insert = config.replay.max_uses;
     }
     config.replay.min_groups = draw_.buffer.min_groups;
-    config.reward.weights = {{"tests", 1.0}};
-    if (draw_.command) config.reward.weights["command"] = 1.0;
+    config.reward = draw_.Rewards();
     config.learner.checkpoint_every_steps = 2;
     config.eval.samples = 2;
     config.eval.max_turns = 2;
@@ -294,10 +293,11 @@ class Simulation {
   }
 
   void StartReward(Process& process, const std::string& worker) {
-    process.scorer = std::make_unique<SimScorer>(world_, kReward, draw_.scorer);
+    process.scorer = std::make_unique<SimScorer>(world_, kReward, draw_.scorer, draw_.judging);
     RunStart start{.worker = worker, .secret = worker};
     Ports ports;
     ports.scorer = process.scorer.get();
+    ports.judges = &process.scorer->judge();
     Put(process, {.reward = true}, ports, start);
   }
 

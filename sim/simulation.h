@@ -27,6 +27,7 @@ enum class Bug {
   kRetryIsANewTurn,          // a request that is sent again is another question
   kDeletedIsTrained,         // what waits for a batch is not told of a deletion
   kPinnedIsSwapped,          // an answer that is pinned to a version is drawn from the newest
+  kFailedVoteIsZero,         // a judge's vote that failed counts as a zero
 };
 
 struct SimOptions {

@@ -38,9 +38,10 @@ Status CheckCommands(const std::string& role, const RunConfig& config) {
   if (role == "reward" && !config.reward.command.empty()) key = "reward.command";
   if (role == "reward" && !config.reward.review_judge.empty()) key = "reward.review_judge";
   if (role == "reward" && !config.reward.proof_command.empty()) key = "reward.proof_command";
+  if (role == "reward" && !config.reward.judges.empty()) key = "judge";
   if (role == "tools" && !config.tools.command.empty()) key = "tools.command";
   if (key.empty()) return Ok();
-  return Invalid("the run's sheet names a command to run here (" + key +
+  return Invalid("the run's sheet names a command to run here or an endpoint to ask (" + key +
                  ") and its signature was not checked; give this worker the learner's public key "
                  "(--verify-key) or a config of its own (--config)");
 }

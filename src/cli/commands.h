@@ -57,6 +57,7 @@ void AddModelCommand(CLI::App& app, Exit& exit);
 void AddSandboxCommand(CLI::App& app, Exit& exit);
 void AddTasksCommand(CLI::App& app, Exit& exit);
 void AddProofCommand(CLI::App& app, Exit& exit);
+void AddJudgeCommand(CLI::App& app, Exit& exit);
 void AddCompletionCommand(CLI::App& app, Exit& exit);
 void AddLiveCommand(CLI::App& app, Exit& exit);
 

@@ -28,6 +28,7 @@ void AddCommands(CLI::App& app, Exit& exit) {
   AddModelCommand(app, exit);
   AddSandboxCommand(app, exit);
   AddProofCommand(app, exit);
+  AddJudgeCommand(app, exit);
   AddWorkerCommand(app, exit);
   AddBusCommand(app, exit);
   AddRankCommand(app, exit);

@@ -57,6 +57,21 @@ std::string TurnText(const v1::Turn& turn, int number, const TextOfIds& text_of)
   return text;
 }
 
+// What a judge read and how it voted.
+std::string JudgementText(const v1::Judgement& judgement) {
+  std::string text =
+      fmt::format("    judge {} (version {}){} {:.2f}, probability {:.2f}, spread {:.2f}\n",
+                  judgement.judge(), judgement.version(),
+                  judgement.turn() > 0 ? fmt::format(" turn {}", judgement.turn()) : std::string(),
+                  judgement.value(), judgement.probability(), judgement.spread());
+  for (const v1::JudgeVote& vote : judgement.votes()) {
+    text += vote.valid() ? fmt::format("      {} votes {:.2f}: {}\n", vote.judge(), vote.value(),
+                                       vote.reason())
+                         : fmt::format("      {} failed: {}\n", vote.judge(), vote.cause());
+  }
+  return text + Indented(judgement.prompt());
+}
+
 }  // namespace
 
 std::string_view EpisodeEndName(v1::EpisodeEnd end) {
@@ -77,6 +92,8 @@ std::string TranscriptText(const EpisodeDetail& episode, const TextOfIds& text_o
     for (const v1::RewardPart& part : episode.verdict->parts()) {
       text += fmt::format("  {} (version {}) {:.3f} x {:g}: {}\n", part.scorer(),
                           part.scorer_version(), part.value(), part.weight(), part.comment());
+      for (const v1::Judgement& judgement : part.judgements()) text += JudgementText(judgement);
+      if (part.audited()) text += fmt::format("    audited: executed {:.3f}\n", part.executed());
     }
   }
   text += fmt::format("  fate {}{}", row.fate,

@@ -1,5 +1,6 @@
 #include "config/run_config.h"
 #include "config/agent_keys.h"
+#include "config/judge_keys.h"
 #include "config/live_learning.h"
 
 namespace tidemill {
@@ -229,7 +230,7 @@ void BindCommand(Binder& b, RunConfig::CommandKeys& c) {
 void BindReward(RunConfig& c, Binder& b) {
   b.Add("reward.weights", &c.reward.weights,
         {.doc = "Weights of the scorers: tests, compiled, lint, length, format, literal, review, "
-                "proof, command",
+                "proof, judge, command",
          .min = -1000,
          .max = 1000});
   b.Add(
@@ -387,6 +388,7 @@ void BindRunConfig(RunConfig& config, Binder& binder) {
   BindLearner(config, binder);
   BindCreditAndRanks(config, binder);
   BindReward(config, binder);
+  BindJudges(config, binder);
   BindTools(config, binder);
   BindRest(config, binder);
 }
@@ -396,6 +398,7 @@ Status CheckRunConfig(const RunConfig& config, const Binder& binder) {
     return binder.Error("model.path", "is missing: the Hugging Face directory of the policy");
   }
   TM_RETURN_IF_ERROR(CheckLiveLearning(config, binder));
+  TM_RETURN_IF_ERROR(CheckJudges(config, binder));
   if (config.rollout.max_in_flight < config.rollout.group_size) {
     return binder.Error("rollout.max_in_flight",
                         "is less than rollout.group_size: no group could start");

@@ -161,6 +161,44 @@ struct RunConfig {
     std::chrono::milliseconds rank_join{300000};
   } learner;
 
+  // A model that judges, [[judge]].
+  struct JudgeKeys {
+    std::string name, endpoint, model, key_file, key_env, ca_file;
+    uint32_t concurrency = 8;
+    std::chrono::milliseconds timeout{60000};
+    uint32_t retries = 3;
+    std::chrono::milliseconds patience{120000};
+    uint32_t per_minute = 0;
+    uint32_t cache = 4096;
+    double price_in = 0, price_out = 0;
+    std::string task = "outcome";
+    std::string rubric;
+    std::map<std::string, double> criteria = {};
+    std::string answer = "json";
+    std::string form = "full";
+    uint32_t votes = 1;
+    std::string aggregate = "majority";
+    double temperature = 0.7;
+    uint32_t max_tokens = 512;
+    uint32_t text_kb = 16;
+    uint32_t version = 1;
+    std::string second;
+    bool reward = true;
+    double weight = 1;
+    double clip = 1;
+    std::string normalize = "none";
+  };
+
+  // How scorers that do not execute are checked.
+  struct Audit {
+    double share = 0;
+    double false_accepts = 0.01;
+    double alarm_at = 0.1;
+    double false_alarms = 0.01;
+    bool unbiased = false;
+    std::vector<std::string> trust = {};
+  };
+
   struct Reward {
     std::map<std::string, double> weights = {{"tests", 1.0}};
     bool all_or_nothing = false;
@@ -180,6 +218,8 @@ struct RunConfig {
     double review_cpu_ms = 0;
     std::vector<std::string> review_judge = {};
     std::vector<std::string> proof_command = {};
+    std::vector<JudgeKeys> judges = {};
+    Audit audit = {};
   } reward;
 
   // A tool of one's own, [[tools.command]]. A limit of 0: the one of [tools].

@@ -16,6 +16,7 @@ inline constexpr std::string_view kTrajectoriesTopic = "replay.trajectories";
 inline constexpr std::string_view kBatchRequestsTopic = "replay.requests";
 inline constexpr std::string_view kLiveSamplesTopic = "replay.live";
 inline constexpr std::string_view kScoreTopic = "reward.score";
+inline constexpr std::string_view kJudgeTopic = "judge.requests";
 inline constexpr std::string_view kToolsCompileTopic = "tools.compile";
 inline constexpr std::string_view kToolsTestsTopic = "tools.run_tests";
 inline constexpr std::string_view kToolsLintTopic = "tools.lint";
@@ -41,6 +42,7 @@ inline constexpr TopicRow kTopics[] = {
     {kGivenUpTopic, "DispatchEvent", "dispatcher", "rollout"},
     {kTrajectoriesTopic, "Trajectory", "replay", "rollout"},
     {kScoreTopic, "ScoreRequest", "reward", "replay"},
+    {kJudgeTopic, "JudgeRequest", "judge", "reward live"},
     {kToolsCompileTopic, "ToolRequest", "tools", "rollout reward"},
     {kToolsTestsTopic, "ToolRequest", "tools", "rollout"},
     {kToolsLintTopic, "ToolRequest", "tools", "rollout reward"},

@@ -94,6 +94,30 @@ ApiJson TurnJson(const v1::Turn& turn, const std::optional<Tokenizer>& tokenizer
 
 namespace {
 
+Json JudgementsJson(const v1::RewardPart& part) {
+  Json judgements = Json::array();
+  for (const v1::Judgement& judgement : part.judgements()) {
+    Json votes = Json::array();
+    for (const v1::JudgeVote& vote : judgement.votes()) {
+      votes.push_back({{"judge", vote.judge()},
+                       {"valid", vote.valid()},
+                       {"value", vote.value()},
+                       {"probability", vote.probability()},
+                       {"reason", vote.valid() ? vote.reason() : vote.cause()}});
+    }
+    judgements.push_back({{"judge", judgement.judge()},
+                          {"version", judgement.version()},
+                          {"turn", judgement.turn()},
+                          {"value", judgement.value()},
+                          {"probability", judgement.probability()},
+                          {"spread", judgement.spread()},
+                          {"reason", judgement.reason()},
+                          {"votes", votes},
+                          {"prompt", judgement.prompt()}});
+  }
+  return judgements;
+}
+
 Json VerdictJson(const v1::Verdict& verdict) {
   Json parts = Json::array();
   for (const v1::RewardPart& part : verdict.parts()) {
@@ -109,7 +133,10 @@ Json VerdictJson(const v1::Verdict& verdict) {
                      {"value", part.value()},
                      {"weight", part.weight()},
                      {"comment", part.comment()},
-                     {"sub_scores", sub_scores}});
+                     {"sub_scores", sub_scores},
+                     {"judgements", JudgementsJson(part)},
+                     {"audited", part.audited()},
+                     {"executed", part.audited() ? Json(part.executed()) : Json()}});
   }
   Json diagnostics = Json::array();
   for (const v1::Diagnostic& d : verdict.diagnostics()) {

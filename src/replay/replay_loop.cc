@@ -355,7 +355,8 @@ ReplayLoop::Spread ReplayLoop::SpreadOf(const Group& group) {
   double low = 0, high = 0, sum = 0, squares = 0;
   for (const auto& [index, member] : group.members) {
     if (!member.verdict || member.excluded) continue;
-    const double reward = member.verdict->reward();
+    // What an audit added is noise to this choice.
+    const double reward = member.verdict->reward() - member.verdict->correction();
     low = spread.usable == 0 ? reward : std::min(low, reward);
     high = spread.usable == 0 ? reward : std::max(high, reward);
     sum += reward, squares += reward * reward;

@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -50,6 +51,8 @@ struct ReplayOptions {
   uint32_t rescore_groups = 64;
   uint32_t rescore_at_once = 8;                     // groups
   std::map<std::string, uint32_t> scorer_versions;  // by scorer, of this run's scorers
+  // What the model wrote, as text, for judges of turns; empty: nobody reads it.
+  std::function<std::string(std::vector<int32_t>)> turn_text;
   std::map<uint64_t, uint64_t> versions;  // version -> step, of the run so far; the newest is used
   std::string secret;                     // of the run: what tokens are made from
   MessageLimits limits;
@@ -251,6 +254,7 @@ class ReplayLoop final : public Loop {
   void OnNoVerdict(const Asked& about, Time now);
   void NoteVersions(const v1::Verdict& verdict);
   bool Outdated(const Member& member) const;
+  static double VoteSpread(const Group& group);
   void ChooseForRescoring();
   void RescoreNext(Time now);
   static bool Replaces(const v1::Verdict& verdict, const v1::Verdict& before);

@@ -39,6 +39,14 @@ void ReplayLoop::AskForVerdict(const Asked& about, Time now) {
   *request.mutable_weights() = task->weights();
   request.set_metadata_json(task->metadata_json());
   request.set_root(task->root());
+  if (options_.turn_text) {
+    for (const v1::Turn& turn : trajectory.turns())
+      request.add_turn_texts(options_.turn_text({turn.ids().begin(), turn.ids().end()}));
+  }
+  for (const auto& [scorer, version] : scorer_versions_) {
+    v1::ScorerVersion& known = *request.add_known_versions();
+    known.set_scorer(scorer), known.set_version(version);
+  }
   request.set_submission(trajectory.submission());
   if (!task->answer_file().empty()) request.add_files(task->answer_file());
   for (const std::string& source : task->grading().sources()) {
@@ -100,8 +108,21 @@ bool ReplayLoop::Replaces(const v1::Verdict& verdict, const v1::Verdict& before)
   return true;
 }
 
+// How far the votes of judges were apart, at most.
+double ReplayLoop::VoteSpread(const Group& group) {
+  double most = 0;
+  for (const auto& [index, member] : group.members) {
+    if (!member.verdict) continue;
+    for (const v1::RewardPart& part : member.verdict->parts()) {
+      for (const v1::Judgement& judgement : part.judgements())
+        most = std::max(most, judgement.spread());
+    }
+  }
+  return most;
+}
+
 // The re-evaluation queue: of the groups that an older scorer judged, those whose rewards vary
-// most.
+// most or whose judges' votes split.
 void ReplayLoop::ChooseForRescoring() {
   if (!version_rose_) return;
   version_rose_ = false;
@@ -110,7 +131,7 @@ void ReplayLoop::ChooseForRescoring() {
     if (!group.in_buffer || rescoring_.count(id) != 0) continue;
     const bool any = std::any_of(group.members.begin(), group.members.end(),
                                  [&](const auto& entry) { return Outdated(entry.second); });
-    if (any) outdated.emplace_back(-SpreadOf(group).deviation, id);
+    if (any) outdated.emplace_back(-SpreadOf(group).deviation - VoteSpread(group), id);
   }
   std::sort(outdated.begin(), outdated.end());
   if (outdated.size() > options_.rescore_groups) outdated.resize(options_.rescore_groups);

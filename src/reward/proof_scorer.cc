@@ -26,6 +26,8 @@ class ProofScorer final : public Scorer {
     }
   }
 
+  bool IsAudited() const override { return true; }
+
   TaskSolved Solved(const v1::ScoreRequest& request, const ScoreEvidence& evidence) const override {
     if (request.end() != v1::EPISODE_END_SUBMITTED || !request.grading().has_specification()) {
       return TaskSolved::kNotKnown;
@@ -46,10 +48,8 @@ class ProofScorer final : public Scorer {
     const v1::ToolResult* grade = evidence.Tool("grade");
     if (grade == nullptr) return Unavailable("no result of grade");
     const uint32_t passed = grade->tests_passed(), total = grade->tests_total();
-    double value = total == 0 ? 0 : static_cast<double>(passed) / total;
-    if (all_or_nothing_) value = total > 0 && passed == total ? 1 : 0;
     return MakePart(
-        *this, value,
+        *this, TestsValue(*grade, all_or_nothing_),
         std::to_string(passed) + " of " + std::to_string(total) + " tests; no proof: " + said);
   }
 

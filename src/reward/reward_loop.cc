@@ -8,13 +8,14 @@
 #include "core/metrics.h"
 #include "core/text.h"
 #include "core/topics.h"
+#include "reward/judge_scorer.h"
 #include "tools/tool_table.h"
 
 namespace tidemill {
 namespace {
 
 constexpr size_t kMessagesAtOnce = 256;
-constexpr size_t kRunsMax = 8;      // tool runs and questions of one scoring under way
+constexpr size_t kRunsMax = 24;     // tool runs and questions of one scoring under way
 constexpr uint32_t kRoundsMax = 6;  // a scorer that never has enough is broken
 
 double ShareOf(const v1::ToolCall& call) {
@@ -32,6 +33,16 @@ QuestionOptions CallsOf(const RewardOptions& options) {
   return calls;
 }
 
+QuestionOptions JudgesOf(const RewardOptions& options) {
+  QuestionOptions judges = CallsOf(options);
+  judges.inbox = InboxTopic(options.worker, "judged");
+  judges.most = size_t{options.max_outstanding} * std::max<size_t>(1, options.judges.size());
+  // A judge that is there answers within its own patience.
+  for (const RunConfig::JudgeKeys& judge : options.judges)
+    judges.patience = std::max<Duration>(judges.patience, judge.patience * 3 / 2);
+  return judges;
+}
+
 }  // namespace
 
 RewardLoop::RewardLoop(Bus& bus, const Clock& clock, std::vector<WeightedScorer> scorers,
@@ -43,10 +54,17 @@ RewardLoop::RewardLoop(Bus& bus, const Clock& clock, std::vector<WeightedScorer>
       outbox_(bus, options_.lease_period),
       leases_(bus, options_.lease_period),
       port_(port),
-      calls_(bus, outbox_, CallsOf(options_)) {}
+      calls_(bus, outbox_, CallsOf(options_)),
+      judges_(bus, outbox_, JudgesOf(options_)) {
+  for (const WeightedScorer& weighted : scorers_) {
+    if (weighted.scorer->IsAudited())
+      audits_.emplace_back(std::string(weighted.scorer->name()), options_.audit, options_.seed);
+  }
+}
 
 void RewardLoop::Attach(Waker& waker) {
   calls_.Attach(waker);
+  if (!options_.judges.empty()) judges_.Attach(waker);
   bus_.Subscribe(kScoreTopic, waker);
   if (port_ != nullptr) port_->events().Attach(waker);
 }
@@ -54,6 +72,7 @@ void RewardLoop::Attach(Waker& waker) {
 Time RewardLoop::Step(Time now) {
   TakeResults(now);
   TakeAnswers(now);
+  TakeJudged(now);
   SendDue(now);
   GiveUpLost(now);
   for (uint64_t key : leases_.Extend(now)) scorings_.erase(key);  // another worker's now
@@ -73,6 +92,7 @@ void RewardLoop::TakeRequests(Time now) {
     if (!ReadOrReject(bus_, lease, request, options_.limits)) continue;
     const uint64_t key = next_key_++;
     Scoring& scoring = scorings_[key];
+    LearnVersions(request);
     scoring.request = std::move(request);
     scoring.began = now;
     leases_.Hold(key, std::move(lease), now);
@@ -94,11 +114,15 @@ void RewardLoop::Advance(uint64_t key, Time now) {
     needs.emplace("grade", Need{.kind = Need::Kind::kTool, .name = "grade"});
   for (const WeightedScorer& weighted : scorers_) {
     if (!WeightOf(weighted, scoring)) continue;
+    if (NeedsExecution(*weighted.scorer, scoring))
+      needs.emplace("grade", Need{.kind = Need::Kind::kTool, .name = "grade"});
+    if (Replaced(*weighted.scorer)) continue;
     for (Need& need : weighted.scorer->Needs(scoring.request, scoring.evidence))
-      needs.emplace(need.Key(), std::move(need));
+      needs.emplace(need.kind == Need::Kind::kJudge ? "judge " + need.name : need.Key(), need);
   }
   if (needs.empty() || ++scoring.rounds > kRoundsMax || needs.size() > kRunsMax) {
     TM_CHECK(needs.empty(), "a scorer asked too many questions");
+    CountAudits(scoring);
     Send(key, Judge(scoring));
     return;
   }
@@ -122,7 +146,7 @@ std::optional<double> RewardLoop::WeightOf(const WeightedScorer& weighted, const
 // What the scorers say without the hidden tests.
 TaskSolved RewardLoop::SolvedBy(const Scoring& scoring) const {
   for (const WeightedScorer& weighted : scorers_) {
-    if (!WeightOf(weighted, scoring)) continue;
+    if (!WeightOf(weighted, scoring) || Replaced(*weighted.scorer)) continue;
     const TaskSolved solved = weighted.scorer->Solved(scoring.request, scoring.evidence);
     if (solved != TaskSolved::kNotKnown) return solved;
   }
@@ -136,6 +160,10 @@ void RewardLoop::Ask(const Asked& asked, Time now) {
   const Run& open = scoring.open.at(asked.run);
   if (open.need.kind == Need::Kind::kTool) {
     AskTool(scoring, open, asked, now);
+    return;
+  }
+  if (open.need.kind == Need::Kind::kJudge) {
+    AskJudge(scoring, open, asked, now);
     return;
   }
   if (port_ == nullptr || !port_->Knows(open.need.name)) {
@@ -175,6 +203,40 @@ void RewardLoop::AskTool(const Scoring& scoring, const Run& run, Asked asked, Ti
   }
   request.set_created_ms(clock_.WallMs());
   calls_.Ask(ToolTopic(tool), std::move(request), std::move(asked), now);
+}
+
+void RewardLoop::AskJudge(const Scoring& scoring, const Run& run, const Asked& asked, Time now) {
+  const auto judge =
+      std::find_if(options_.judges.begin(), options_.judges.end(),
+                   [&](const RunConfig::JudgeKeys& keys) { return keys.name == run.need.name; });
+  TM_CHECK(judge != options_.judges.end(), "the scorer knows the judges of the config");
+  Result<v1::JudgeRequest> request = MakeJudgeRequest(*judge, scoring.request);
+  if (!request.ok()) {
+    v1::Verdict verdict;
+    verdict.set_cause("judge " + judge->name + ": " + request.status().message());
+    Send(asked.scoring, std::move(verdict));
+    return;
+  }
+  request->set_request_id(scoring.request.request_id() + "." + judge->name + "." +
+                          std::to_string(run.tries) + "@" + options_.worker);
+  judges_.Ask(kJudgeTopic, std::move(*request), asked, now);
+}
+
+void RewardLoop::TakeJudged(Time now) {
+  if (options_.judges.empty()) return;
+  for (auto& [asked, status, answer, lease] :
+       judges_.TakeAnswers<v1::JudgeAnswer>(kMessagesAtOnce)) {
+    if (status.ok()) (void)bus_.Ack(lease);
+    if (!status.ok() || !answer.available()) {
+      OnFailure(asked, status.ok() ? answer.cause() : status.message(), now);
+      continue;
+    }
+    const auto it = scorings_.find(asked.scoring);
+    if (it == scorings_.end()) continue;
+    it->second.evidence.judged[it->second.open.at(asked.run).need.name] = std::move(answer);
+    it->second.open.erase(asked.run);
+    Advance(asked.scoring, now);
+  }
 }
 
 void RewardLoop::TakeResults(Time now) {
@@ -241,6 +303,7 @@ void RewardLoop::SendDue(Time now) {
 
 void RewardLoop::GiveUpLost(Time now) {
   for (const auto& [id, asked] : calls_.TakeLost(now)) OnFailure(asked, "no answer in time", now);
+  for (const auto& [id, asked] : judges_.TakeLost(now)) OnFailure(asked, "no answer in time", now);
 }
 
 v1::Verdict RewardLoop::Judge(const Scoring& scoring) const {
@@ -250,18 +313,24 @@ v1::Verdict RewardLoop::Judge(const Scoring& scoring) const {
   for (const WeightedScorer& weighted : scorers_) {
     const std::optional<double> weight = WeightOf(weighted, scoring);
     if (!weight) continue;
-    Result<v1::RewardPart> part = weighted.scorer->Score(scoring.request, evidence);
+    Result<v1::RewardPart> part = Replaced(*weighted.scorer)
+                                      ? ScoreExecuted(*weighted.scorer, scoring)
+                                      : weighted.scorer->Score(scoring.request, evidence);
     if (!part.ok()) {
       verdict.Clear();
       verdict.set_cause(std::string(weighted.scorer->name()) + ": " + part.status().message());
       return verdict;
     }
     part->set_weight(*weight);
+    AddAudit(*weighted.scorer, scoring, *part);
+    verdict.set_correction(verdict.correction() + part->correction() * *weight);
     verdict.set_reward(verdict.reward() + part->value() * *weight);
     *verdict.add_parts() = std::move(*part);
   }
   const uint32_t further_turns = std::max(scoring.request.turns(), 1u) - 1;
-  verdict.set_reward(verdict.reward() * std::pow(options_.turn_discount, further_turns));
+  const double discount = std::pow(options_.turn_discount, further_turns);
+  verdict.set_reward(verdict.reward() * discount);
+  verdict.set_correction(verdict.correction() * discount);
   SetSolved(scoring, verdict);
   if (const v1::ToolResult* lint = evidence.Tool("lint"))
     *verdict.mutable_diagnostics() = lint->diagnostics();
@@ -304,7 +373,7 @@ Status RewardLoop::AddTurnRewards(const Scoring& scoring, v1::Verdict& verdict) 
   }
   for (const WeightedScorer& weighted : scorers_) {
     const std::optional<double> weight = WeightOf(weighted, scoring);
-    if (!weight) continue;
+    if (!weight || Replaced(*weighted.scorer)) continue;
     const std::vector<double> rewards = weighted.scorer->TurnRewards(scoring.evidence);
     if (rewards.empty()) continue;
     if (rewards.size() != static_cast<size_t>(verdict.turn_rewards_size())) {
@@ -344,6 +413,7 @@ void RewardLoop::Drain() {
   leases_.ReleaseAll();
   scorings_.clear();
   calls_.Clear();
+  judges_.Clear();
   port_asked_.clear();
 }
 

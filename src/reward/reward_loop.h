@@ -1,7 +1,10 @@
 // The reward loop scores finished episodes.
 //
 //   reward.score --lease--> what scorers need: tools.grade, tools.lint --> inbox, commands (port)
+//                           judge.requests --> inbox
 //                           --> scorers --> Verdict --> reply_to, then ack
+//
+// What scorers decide without executing anything is audited (reward/audit.h).
 //
 // A failure of ours (a sandbox that could not start, a lost answer, a command that fails) is tried
 // again and, in the end, a verdict without a score; it never becomes a reward of zero.
@@ -21,8 +24,10 @@
 #include "bus/outbox.h"
 #include "bus/questions.h"
 #include "core/counters.h"
+#include "core/journal.h"
 #include "core/loop.h"
 #include "core/message_check.h"
+#include "reward/audit.h"
 #include "reward/scorer_port.h"
 
 namespace tidemill {
@@ -42,8 +47,13 @@ struct RewardOptions {
   Duration retry_delay = milliseconds(200);
   Duration call_patience = std::chrono::minutes(5);
   Duration lease_period = std::chrono::seconds(10);
-  double turn_weight = 0;      // of turn rewards: the gain in the share of visible tests passed
-  double turn_discount = 1;    // of the reward, for every turn after the first
+  double turn_weight = 0;       // of turn rewards: the gain in the share of visible tests passed
+  double turn_discount = 1;     // of the reward, for every turn after the first
+  bool all_or_nothing = false;  // of tests, where they decide instead of another scorer
+  std::vector<RunConfig::JudgeKeys> judges;
+  RunConfig::Audit audit;
+  uint64_t seed = 1;           // of what is audited
+  Journal* journal = nullptr;  // may be null; must outlive the loop
   Metrics* metrics = nullptr;  // may be null; must outlive the loop
   std::string secret;          // of this worker: what tokens of its requests are made from
   MessageLimits limits;
@@ -91,6 +101,8 @@ class RewardLoop final : public Loop {
   bool Drained() const override { return outbox_.waiting() == 0; }
 
   const RewardCounters& counters() const { return counters_; }
+  // Of every scorer that is audited.
+  std::vector<const CounterSet*> audit_counters() const;
 
  private:
   struct Run {
@@ -113,11 +125,13 @@ class RewardLoop final : public Loop {
   void TakeRequests(Time now);
   void TakeResults(Time now);
   void TakeAnswers(Time now);
+  void TakeJudged(Time now);
   void SendDue(Time now);
   void GiveUpLost(Time now);
   void Advance(uint64_t key, Time now);
   void Ask(const Asked& asked, Time now);
   void AskTool(const Scoring& scoring, const Run& run, Asked asked, Time now);
+  void AskJudge(const Scoring& scoring, const Run& run, const Asked& asked, Time now);
   void OnResult(const Asked& asked, v1::ToolResult result, Time now);
   void OnFailure(const Asked& asked, const std::string& cause, Time now);
   TaskSolved SolvedBy(const Scoring& scoring) const;
@@ -126,6 +140,17 @@ class RewardLoop final : public Loop {
   v1::Verdict Judge(const Scoring& scoring) const;
   void SetSolved(const Scoring& scoring, v1::Verdict& verdict) const;
   Status AddTurnRewards(const Scoring& scoring, v1::Verdict& verdict) const;
+
+  // reward_audit.cc: what is executed as well, and what follows from it.
+  Audit* AuditOf(const Scorer& scorer);
+  const Audit* AuditOf(const Scorer& scorer) const;
+  void LearnVersions(const v1::ScoreRequest& request);
+  // Whether execution decides instead of the scorer.
+  bool Replaced(const Scorer& scorer) const;
+  bool NeedsExecution(const Scorer& scorer, const Scoring& scoring) const;
+  Result<v1::RewardPart> ScoreExecuted(const Scorer& scorer, const Scoring& scoring) const;
+  void AddAudit(const Scorer& scorer, const Scoring& scoring, v1::RewardPart& part) const;
+  void CountAudits(const Scoring& scoring);
   void Send(uint64_t key, v1::Verdict verdict);
 
   Bus& bus_;
@@ -136,7 +161,9 @@ class RewardLoop final : public Loop {
   LeaseKeeper leases_;
   std::unordered_map<uint64_t, Scoring> scorings_;
   ScorerPort* port_;
-  Questions<Asked> calls_;                          // of tools
+  Questions<Asked> calls_;  // of tools
+  Questions<Asked> judges_;
+  std::vector<Audit> audits_;                       // of the scorers that are audited
   std::unordered_map<uint64_t, Asked> port_asked_;  // by the port's tag
   uint64_t next_tag_ = 1;
   LaterQueue<Asked> later_;

@@ -381,8 +381,10 @@ TEST_F(RewardTest, AReviewsJudgeIsToldWhatWasLowAndItsSecondWordCounts) {
 }
 
 TEST(Scorers, EveryRowOfTheRegistryMakesTheScorerItNames) {
+  RunConfig::Reward reward;
+  reward.judges.resize(1);
   for (const ScorerRow& row : Scorers()) {
-    const auto scorer = NewScorer(row.name, {});
+    const auto scorer = NewScorer(row.name, reward);
     ASSERT_TRUE(scorer.ok()) << row.name << ": " << scorer.status().ToString();
     EXPECT_EQ((*scorer)->name(), row.name);
     EXPECT_FALSE(row.help.empty());

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "reward/judge_scorer.h"
 #include "reward/literal_scorer.h"
 #include "reward/proof_scorer.h"
 #include "reward/review.h"
@@ -20,6 +21,12 @@ v1::RewardPart MakePart(const Scorer& scorer, double value, std::string comment)
 bool HasHiddenTests(const v1::ScoreRequest& request) {
   return request.grading().cases_size() > 0 ||
          request.grading().mode() == v1::Grading::MODE_COMMAND;
+}
+
+double TestsValue(const v1::ToolResult& grade, bool all_or_nothing) {
+  const uint32_t passed = grade.tests_passed(), total = grade.tests_total();
+  if (all_or_nothing) return total > 0 && passed == total ? 1 : 0;
+  return total == 0 ? 0 : static_cast<double>(passed) / total;
 }
 
 namespace {
@@ -70,9 +77,7 @@ class TestsScorer final : public ToolScorer {
  private:
   v1::RewardPart ScoreResult(const v1::ToolResult& grade) const override {
     const uint32_t passed = grade.tests_passed(), total = grade.tests_total();
-    double value = total == 0 ? 0 : static_cast<double>(passed) / total;
-    if (all_or_nothing_) value = total > 0 && passed == total ? 1 : 0;
-    return MakePart(*this, value,
+    return MakePart(*this, TestsValue(grade, all_or_nothing_),
                     std::to_string(passed) + " of " + std::to_string(total) + " tests");
   }
   bool all_or_nothing_;
@@ -211,6 +216,8 @@ constexpr ScorerRow kScorers[] = {
      NewReviewScorer},
     {"proof", "1 if proved equal to the task's specification, 0 if refuted, else as tests",
      NewProofScorer},
+    {"judge", "What models say: of the answer as a value, of single turns as turn rewards",
+     NewJudgeScorer},
     {"command", "The score of an external program", NewCommandScorer},
 };
 

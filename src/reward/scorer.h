@@ -1,6 +1,7 @@
 // Scorers turn what an episode left behind into parts of its reward. A scorer is pure: it says what
-// it still needs to know (tool runs in fresh boxes, answers of an external command), and when it
-// has all of that, it judges. The reward loop fetches what is needed and keeps count of failures.
+// it still needs to know (tool runs in fresh boxes, answers of an external command or of a judge),
+// and when it has all of that, it judges. The reward loop fetches what is needed and keeps count of
+// failures.
 //
 //   Needs(evidence so far) -> tools, ScorerPort -> evidence -> Needs .. nothing more -> Score
 #pragma once
@@ -21,9 +22,9 @@ namespace tidemill {
 // One thing a scorer has to know. `look` 2 is a closer look at what was low at first: tools get
 // twice the time, a command is told what to look at.
 struct Need {
-  enum class Kind : uint8_t { kTool, kCommand };
+  enum class Kind : uint8_t { kTool, kCommand, kJudge };
   Kind kind = Kind::kTool;
-  std::string name;  // "grade", "lint", "compile"; or the command's
+  std::string name;  // "grade", "lint", "compile"; or the command's, or the judge's
   uint32_t look = 1;
   std::vector<std::string> focus = {};  // of a command's second look: what was low
 
@@ -48,6 +49,7 @@ struct CommandAnswer {
 struct ScoreEvidence {
   std::map<std::string, v1::ToolResult> tools;
   std::map<std::string, CommandAnswer> answers;
+  std::map<std::string, v1::JudgeAnswer> judged;  // by the judge's name
 
   const v1::ToolResult* Tool(const std::string& key) const {
     auto it = tools.find(key);
@@ -88,6 +90,9 @@ class Scorer {
   }
   // Rewards of single turns, one for each, or none.
   virtual std::vector<double> TurnRewards(const ScoreEvidence&) const { return {}; }
+  // Whether what Solved says is a claim that only execution could confirm: it is audited
+  // (reward/audit.h).
+  virtual bool IsAudited() const { return false; }
 };
 
 // A scorer that reward.weights may name. A new one is a file with its class and its row here.
@@ -100,6 +105,9 @@ std::span<const ScorerRow> Scorers();
 
 // kInvalid: an unknown name, with those that are known, or settings that do not go together.
 Result<std::unique_ptr<Scorer>> NewScorer(std::string_view name, const RunConfig::Reward& reward);
+
+// The value of hidden tests: the share that passed, or whether all did.
+double TestsValue(const v1::ToolResult& grade, bool all_or_nothing);
 
 // Whether the task has hidden tests: cases, or a command.
 bool HasHiddenTests(const v1::ScoreRequest& request);

@@ -50,7 +50,9 @@ Status CheckScorers(const std::vector<WeightedScorer>& scorers, ScorerPort& port
           no_test_passed(need.Key());
           continue;
         }
-        if (need.name == kProofQuestion || evidence.Has(need) || !port.Knows(need.name)) continue;
+        if (need.kind == Need::Kind::kJudge || need.name == kProofQuestion || evidence.Has(need) ||
+            !port.Knows(need.name))
+          continue;
         const std::string question = MakeQuestion(need, request, evidence);
         ScorerDone done = AskOnce(port, need.name, question);
         for (uint32_t i = 0;

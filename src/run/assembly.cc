@@ -31,16 +31,22 @@ Result<Loops> Assemble(const RunConfig& config, Roles here, const Ports& p, Loop
   }
   if (here.reward) {
     TM_ASSIGN_OR_RETURN(std::vector<WeightedScorer> scorers, ScorersFrom(config));
+    options.reward.journal = p.journal;
     loops.reward = std::make_unique<RewardLoop>(*p.bus, *p.clock, std::move(scorers),
                                                 std::move(options.reward), p.scorer);
+    if (p.judges != nullptr && !config.reward.judges.empty()) {
+      loops.judge =
+          std::make_unique<JudgeLoop>(*p.bus, *p.clock, std::move(options.judge), *p.judges);
+    }
   }
   return loops;
 }
 
 std::vector<Loop*> Loops::all() const {
   std::vector<Loop*> there;
-  for (Loop* loop : std::initializer_list<Loop*>{learner.get(), dispatcher.get(), rollout.get(),
-                                                 tools.get(), reward.get(), replay.get()}) {
+  for (Loop* loop :
+       std::initializer_list<Loop*>{learner.get(), dispatcher.get(), rollout.get(), tools.get(),
+                                    reward.get(), judge.get(), replay.get()}) {
     if (loop != nullptr) there.push_back(loop);
   }
   return there;
@@ -53,6 +59,10 @@ std::vector<const CounterSet*> Loops::counters() const {
   if (rollout) sets.push_back(&rollout->counters());
   if (tools) sets.push_back(&tools->counters());
   if (reward) sets.push_back(&reward->counters());
+  if (reward) {
+    for (const CounterSet* audit : reward->audit_counters()) sets.push_back(audit);
+  }
+  if (judge) sets.push_back(&judge->counters());
   if (replay) sets.push_back(&replay->counters());
   return sets;
 }

@@ -43,6 +43,7 @@ struct Ports {
   ToolPort* tools = nullptr;
   // reward
   ScorerPort* scorer = nullptr;  // may be null where no scorer asks a command
+  JudgePort* judges = nullptr;   // may be null where no judge is configured
 };
 
 struct Loops {
@@ -51,6 +52,7 @@ struct Loops {
   std::unique_ptr<RolloutLoop> rollout;
   std::unique_ptr<ToolLoop> tools;
   std::unique_ptr<RewardLoop> reward;
+  std::unique_ptr<JudgeLoop> judge;
   std::unique_ptr<ReplayLoop> replay;
 
   // Those that are there.

@@ -2,8 +2,12 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
 
 #include "core/random.h"
+#include "reward/verifiers/c_machine.h"
+#include "reward/verifiers/c_parser.h"
 #include "run/resume_parts.h"
 #include "store/store_thread.h"
 
@@ -117,6 +121,15 @@ Result<ReplayOptions> ReplayOptionsFrom(const RunConfig& config, const RunStart&
   for (const WeightedScorer& one : scorers) {
     options.scorer_versions[std::string(one.scorer->name())] = one.scorer->version();
   }
+  for (const auto& [scorer, version] : start.resumed.scorer_versions) {
+    uint32_t& known = options.scorer_versions[scorer];
+    known = std::max(known, version);
+  }
+  const bool turns =
+      std::any_of(config.reward.judges.begin(), config.reward.judges.end(), [](const auto& judge) {
+        return judge.reward && (judge.task == "next_state" || judge.task == "process");
+      });
+  if (turns) options.turn_text = start.turn_text;
   return options;
 }
 
@@ -172,12 +185,27 @@ RewardOptions RewardOptionsFrom(const RunConfig& config, const RunStart& start) 
   options.retries = config.reward.retries;
   options.turn_weight = config.reward.turn_weight;
   options.turn_discount = config.reward.turn_discount;
+  options.all_or_nothing = config.reward.all_or_nothing;
+  options.judges = config.reward.judges;
+  options.audit = config.reward.audit;
+  options.seed = config.run.seed;
   options.lease_period = LeasePeriod(config);
   // Replay waits for the verdict as long as `patience`: a grading that was lost is asked for again
   // before that.
   options.call_patience = config.bus.patience / 2;
   options.secret = start.secret;
   options.limits = MessageLimitsFrom(config);
+  return options;
+}
+
+JudgeOptions JudgeOptionsFrom(const RunConfig& config, const RunStart& start) {
+  JudgeOptions options;
+  options.judges = config.reward.judges;
+  options.lease_period = LeasePeriod(config);
+  options.seed = config.run.seed;
+  options.metrics = start.metrics;
+  options.limits = MessageLimitsFrom(config);
+  options.tracer = TraceFunction;
   return options;
 }
 
@@ -211,6 +239,16 @@ ToolDescription Describe(const CommandTool& tool) {
 
 }  // namespace
 
+std::optional<int64_t> TraceFunction(const std::string& source, std::span<const int64_t> inputs) {
+  constexpr uint64_t kStepsMax = 1'000'000;
+  const auto program = ParseC(source, "f");
+  if (!program.ok()) return {};
+  const auto code = CompileC(*program);
+  if (!code.ok()) return {};
+  const CRun run = CMachine(*code).Run(inputs, kStepsMax);
+  return run.end == CRun::End::kReturned ? std::optional(run.value) : std::nullopt;
+}
+
 MessageLimits MessageLimitsFrom(const RunConfig& config) {
   MessageLimits limits;
   limits.members = std::max({config.rollout.group_size, config.eval.samples, 1u});
@@ -227,6 +265,7 @@ Result<LoopOptions> LoopOptionsFrom(const RunConfig& config, const RunStart& sta
   options.rollout = RolloutOptionsFrom(config, start);
   options.tools = ToolLoopOptionsFrom(config, start);
   options.reward = RewardOptionsFrom(config, start);
+  options.judge = JudgeOptionsFrom(config, start);
   return options;
 }
 

@@ -2,13 +2,17 @@
 // loop.
 #pragma once
 
+#include <functional>
 #include <map>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "config/run_config.h"
 #include "core/message_check.h"
 #include "core/status.h"
+#include "judge/judge_loop.h"
 #include "learner/learner_loop.h"
 #include "replay/replay_loop.h"
 #include "reward/reward_loop.h"
@@ -38,6 +42,8 @@ struct RunStart {
   uint64_t context = 1u << 24;      // tokens an episode can have, by model and config
   double live_tenant_share = 1;     // of a batch's sessions that may be of one tenant
   ResumeState resumed = {};
+  // What token ids say, for judges of turns; empty: none is configured.
+  std::function<std::string(std::vector<int32_t>)> turn_text = {};
 };
 
 struct LoopOptions {
@@ -47,6 +53,7 @@ struct LoopOptions {
   RolloutOptions rollout;
   ToolLoopOptions tools;
   RewardOptions reward;
+  JudgeOptions judge;
 };
 
 // What of the counts in messages the config bounds.
@@ -57,6 +64,10 @@ Result<LoopOptions> LoopOptionsFrom(const RunConfig& config, const RunStart& sta
 
 // The scorers that reward.weights names, then those that tasks may name. kInvalid names the key.
 Result<std::vector<WeightedScorer>> ScorersFrom(const RunConfig& config);
+
+// Runs the function `f` of a C text on the verifiers' interpreter, which can do nothing but
+// compute. Nothing: it cannot be run, or has no result.
+std::optional<int64_t> TraceFunction(const std::string& source, std::span<const int64_t> inputs);
 
 // The tools the config declares.
 std::vector<CommandTool> CommandToolsFrom(const RunConfig& config);

@@ -63,6 +63,8 @@ struct ResumeState {
   uint64_t next_group = 1;
   uint64_t next_version = 1;
   std::string cursor;  // of the newest group that had one
+  // The highest version of each scorer in the newest verdicts.
+  std::map<std::string, uint32_t> scorer_versions;
   uint64_t last_step = 0;
   uint64_t last_version = 0;  // published by last_step; 0: no step was done
   uint64_t accepted = 0;      // over all groups of purpose TRAIN, by their newest reports

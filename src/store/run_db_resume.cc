@@ -134,6 +134,20 @@ Status LoadReissues(Database& db, ResumeState& state) {
       });
 }
 
+Status LoadScorerVersions(Database& db, ResumeState& state) {
+  BodyCodec codec;
+  return ForEachRow(db, "SELECT body FROM verdicts ORDER BY seq DESC LIMIT 256",
+                    [&](Statement& row) -> Status {
+                      v1::Verdict verdict;
+                      if (!codec.Unpack(row.Bytes(0), verdict).ok()) return Ok();
+                      for (const v1::RewardPart& part : verdict.parts()) {
+                        uint32_t& version = state.scorer_versions[part.scorer()];
+                        version = std::max(version, part.scorer_version());
+                      }
+                      return Ok();
+                    });
+}
+
 Status LoadCounters(Database& db, ResumeState& state) {
   TM_RETURN_IF_ERROR(ForEachRow(
       db,
@@ -198,6 +212,7 @@ Result<ResumeState> RunDb::LoadForResume(uint32_t max_uses) {
   TM_RETURN_IF_ERROR(LoadTrajectories(*db_, max_uses, state));
   TM_RETURN_IF_ERROR(LoadOutstanding(*db_, state));
   TM_RETURN_IF_ERROR(LoadReissues(*db_, state));
+  TM_RETURN_IF_ERROR(LoadScorerVersions(*db_, state));
   TM_RETURN_IF_ERROR(LoadCounters(*db_, state));
   return state;
 }

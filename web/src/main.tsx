@@ -13,6 +13,7 @@ import { Episodes, Group } from "./views/episodes";
 import { Faults } from "./views/faults";
 import { Fleet, lostText } from "./views/fleet";
 import { Gateway } from "./views/gateway";
+import { Judges, hasJudges } from "./views/judges";
 import { Overview } from "./views/overview";
 import { Release } from "./views/release";
 import { Sessions } from "./views/sessions";
@@ -20,7 +21,7 @@ import { Tasks } from "./views/tasks";
 import { Timeline } from "./views/timeline";
 import { Tools } from "./views/tools";
 
-const VIEWS = ["overview", "fleet", "gateway", "timeline", "episodes", "sessions", "tools", "tasks", "faults", "release", "compare", "config"];
+const VIEWS = ["overview", "fleet", "gateway", "timeline", "episodes", "sessions", "tools", "tasks", "judges", "faults", "release", "compare", "config"];
 
 function TokenForm(props: { error: string }) {
   const [value, setValue] = useState("");
@@ -113,7 +114,9 @@ function Shell(props: { run: string; runs: Json[]; about: Json }) {
   const fleet = useApi(isExport ? null : `/api/runs/${props.run}/fleet?limit=1`, useEvery(5000)).data;
   const sessions = useApi(isExport ? null : `/api/runs/${props.run}/sessions?limit=1`, useEvery(5000)).data;
   const release = useApi(isExport ? null : `/api/runs/${props.run}/release`, useEvery(5000)).data;
+  const judges = useApi(isExport ? null : `/api/runs/${props.run}/series?points=2&prefix=judg,audit_`, useEvery(5000)).data;
   const shown = (name: string) => {
+    if (name === "judges") return hasJudges(judges?.tick);
     if (name === "fleet") return fleet?.many;
     if (name === "gateway") return props.about.gateway && props.run === props.about.default_run;
     if (name === "sessions") return sessions?.sessions.length > 0;
@@ -184,6 +187,8 @@ function Shell(props: { run: string; runs: Json[]; about: Json }) {
           <Tools run={props.run} />
         ) : view === "tasks" ? (
           <Tasks run={props.run} />
+        ) : view === "judges" ? (
+          <Judges run={props.run} />
         ) : view === "faults" ? (
           <Faults run={props.run} />
         ) : view === "release" ? (

@@ -40,6 +40,17 @@ Status ApplyOption(ObjectiveConfig& objective, const std::string& option) {
   return status.WithContext("learner.options");
 }
 
+// A difference of rewards stays unbiased under the audit's correction; one that is divided by a
+// deviation does not, because the correction is in the deviation too.
+Status CheckUnbiased(const RunConfig& config, const ObjectiveConfig& objective) {
+  if (!config.reward.audit.unbiased || objective.advantage == AdvantageKind::kGroupCentered ||
+      objective.advantage == AdvantageKind::kLeaveOneOut)
+    return Ok();
+  return Invalid("audit.unbiased: the objective " + config.learner.objective +
+                 " does not use rewards linearly; learner.options = "
+                 "[\"advantage=group_centered\"] or [\"advantage=leave_one_out\"] does");
+}
+
 Result<TrainerOptions> OptionsFrom(const RunConfig& config) {
   const RunConfig::Learner& learner = config.learner;
   TrainerOptions options;
@@ -53,6 +64,7 @@ Result<TrainerOptions> OptionsFrom(const RunConfig& config) {
     options.kl_max = config.live.kl_max;
   }
   TM_RETURN_IF_ERROR(ValidateObjective(options.objective).WithContext("learner.objective"));
+  TM_RETURN_IF_ERROR(CheckUnbiased(config, options.objective));
   if (config.batch_episodes() > 0 && config.rollout.group_size == 1 &&
       ComparesWithinGroup(options.objective.advantage)) {
     return Invalid("rollout.group_size: 1 with the objective " + learner.objective +

@@ -74,6 +74,11 @@ Status ProcessPorts::Open(RunStart& start) {
   start.eval_prefix = request_.eval_prefix;
   start.metrics = request_.metrics;
   start.live_tenant_share = TenantShareFrom(config_);
+  if (tokenizer_) {
+    start.turn_text = [tokenizer = *tokenizer_](const std::vector<int32_t>& ids) {
+      return tokenizer.Decode(ids, /*skip_special=*/true);
+    };
+  }
   return Ok();
 }
 
@@ -291,6 +296,10 @@ Status ProcessPorts::OpenScorers() {
   if (reward.command_stays) options.stays = {"command", "judge"};
   scorer_ = std::make_unique<ProofPort>(std::make_unique<CommandPort>(std::move(options)));
   ports_.scorer = scorer_.get();
+  if (!reward.judges.empty()) {
+    TM_ASSIGN_OR_RETURN(judges_, HttpJudgePort::Make(reward.judges));
+    ports_.judges = judges_.get();
+  }
   if (train_tasks_.empty()) return Ok();  // a worker of a fleet knows no tasks
   TM_ASSIGN_OR_RETURN(const std::vector<WeightedScorer> scorers, ScorersFrom(config_));
   return CheckScorers(scorers, *scorer_, train_tasks_.front(), {.retries = reward.retries});
@@ -367,7 +376,8 @@ std::vector<std::string> ProcessPorts::own_topics() const {
   if (alone()) return {};
   if (request_.roles.learner) return {InboxTopic(worker_, "replay")};
   if (request_.roles.tools) return {ToolCancelTopic(worker_), ToolBoxTopic(worker_)};
-  return {InboxTopic(worker_, request_.roles.rollout ? "rollout" : "reward")};
+  if (request_.roles.rollout) return {InboxTopic(worker_, "rollout")};
+  return {InboxTopic(worker_, "reward"), InboxTopic(worker_, "judged")};
 }
 
 Status ProcessPorts::Watch() {

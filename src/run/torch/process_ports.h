@@ -13,6 +13,7 @@
 #include "bus/split_bus.h"
 #include "core/threads.h"
 #include "engine/torch/torch_engine.h"
+#include "judge/http_judge_port.h"
 #include "learner/torch/trainer_thread.h"
 #include "live/guard_desk.h"
 #include "live/live_operator.h"
@@ -113,6 +114,7 @@ class ProcessPorts final : public PortHost {
   std::unique_ptr<ToolExecutor> tools_;
   std::unique_ptr<TrainerThread> trainer_;
   std::unique_ptr<ScorerPort> scorer_;
+  std::unique_ptr<JudgePort> judges_;
 };
 
 }  // namespace tidemill

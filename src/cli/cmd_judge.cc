@@ -1,0 +1,228 @@
+// tidemill judge check FILE.jsonl --config RUN.toml [--judge NAME] [--json]: how good a judge is.
+// tidemill judge cases --out FILE.jsonl: labelled cases to check it with.
+// tidemill judge status RUN [--json]: what judges and audits of a run did.
+#include <cstdio>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "cli/commands.h"
+#include "core/files.h"
+#include "judge/http_judge_port.h"
+#include "judge/judge_cases.h"
+#include "judge/judge_check.h"
+#include "judge/judge_model.h"
+#include "run/loop_options.h"
+#include "store/run_directory.h"
+
+namespace tidemill {
+namespace {
+
+using JudgeJson = nlohmann::ordered_json;
+
+struct JudgeWords {
+  std::string file, config, judge, run, runs = "runs", out;
+  std::vector<std::string> sets;
+  JudgeCaseOptions cases;
+  JudgeModelShape shape;
+  bool json = false;
+};
+
+JudgeJson ShareJson(const CaseShare& share) {
+  return {{"value", share.value()}, {"n", share.count}, {"ci95", {share.low(), share.high()}}};
+}
+
+JudgeJson CheckJson(const std::string& judge, const JudgeCheck& check) {
+  JudgeJson json = {
+      {"judge", judge},
+      {"accuracy", ShareJson(check.all)},
+      {"unavailable", check.unavailable},
+      {"auc", check.auc},
+      {"auc_ci95", {check.auc - 1.96 * check.auc_error, check.auc + 1.96 * check.auc_error}},
+      {"keyword_auc", check.keyword_auc},
+      {"ece", check.calibration_error},
+      {"agreement", check.agreement},
+      {"seconds", {{"median", check.seconds_median}, {"p99", check.seconds_99}}},
+      {"tokens_in", check.tokens_in},
+      {"tokens_out", check.tokens_out},
+      {"cost", check.cost}};
+  for (const auto& [label, share] : check.by_label) json["by_label"][label] = ShareJson(share);
+  for (const auto& [kind, share] : check.by_kind) json["by_kind"][kind] = ShareJson(share);
+  return json;
+}
+
+void PrintShare(const std::string& name, const CaseShare& share) {
+  std::printf("  %-22s %6.2f %%  (%.2f to %.2f, n %lu)\n", name.c_str(), 100 * share.value(),
+              100 * share.low(), 100 * share.high(), static_cast<unsigned long>(share.count));
+}
+
+void PrintCheck(const std::string& judge, const JudgeCheck& check) {
+  std::printf("judge %s\n", judge.c_str());
+  PrintShare("accuracy", check.all);
+  for (const auto& [label, share] : check.by_label) PrintShare("of \"" + label + "\"", share);
+  for (const auto& [kind, share] : check.by_kind) PrintShare(kind + " cases", share);
+  std::printf("  AUC %.4f +- %.4f (keyword rule %.4f), calibration error %.4f\n", check.auc,
+              1.96 * check.auc_error, check.keyword_auc, check.calibration_error);
+  std::printf("  two votes agree on %.2f %%; unavailable %lu\n", 100 * check.agreement,
+              static_cast<unsigned long>(check.unavailable));
+  std::printf(
+      "  an answer takes %.3f s (median), %.3f s (99th percentile); %lu tokens read, %lu "
+      "written, cost %.4f\n",
+      check.seconds_median, check.seconds_99, static_cast<unsigned long>(check.tokens_in),
+      static_cast<unsigned long>(check.tokens_out), check.cost);
+}
+
+Result<RunConfig> LoadJudges(const JudgeWords& words) {
+  RunConfig config;
+  Binder binder;
+  BindRunConfig(config, binder);
+  TM_RETURN_IF_ERROR(binder.Load(words.config, words.sets));
+  if (config.reward.judges.empty()) return Invalid(words.config + " has no [[judge]]");
+  return config;
+}
+
+int CheckJudge(const JudgeWords& words) {
+  const Result<RunConfig> config = LoadJudges(words);
+  if (!config.ok()) return Wrong(config.status());
+  const auto& judges = config->reward.judges;
+  auto judge = judges.begin();
+  if (!words.judge.empty()) {
+    judge = std::find_if(judges.begin(), judges.end(),
+                         [&](const auto& keys) { return keys.name == words.judge; });
+  }
+  if (judge == judges.end())
+    return Wrong(Invalid(words.config + " has no [[judge]] named \"" + words.judge + "\""));
+  const auto cases = ReadJudgeCases(words.file);
+  if (!cases.ok()) return Wrong(cases.status());
+  auto port = HttpJudgePort::Make(judges);
+  if (!port.ok()) return Wrong(port.status());
+  size_t shown = 0;
+  const auto progress = [&](size_t done) {
+    if (words.json || done < shown + 500) return;
+    std::fprintf(stderr, "%zu of %zu cases\n", shown = done, cases->size());
+  };
+  const auto check = RunJudgeCheck(*judge, judges, **port, *cases, progress);
+  if (!check.ok()) return Fail(check.status());
+  if (words.json)
+    PrintJson(CheckJson(judge->name, *check));
+  else
+    PrintCheck(judge->name, *check);
+  return check->all.count > 0 ? 0 : 1;
+}
+
+int WriteCases(const JudgeWords& words) {
+  std::ofstream out(words.out, std::ios::trunc);
+  JudgeCaseWriter writer(words.cases, TraceFunction);
+  for (uint64_t i = 0; i < words.cases.count; ++i) out << writer.Next() << '\n';
+  out.flush();
+  if (!out) return Fail(Unavailable("cannot write " + words.out));
+  if (words.json) PrintJson({{"out", words.out}, {"cases", words.cases.count}});
+  return 0;
+}
+
+// A tokenizer that has seen cases of both tasks.
+int WriteModelFiles(const JudgeWords& words) {
+  constexpr int kCases = 2000;
+  std::string corpus;
+  for (const char* task : {"next_state", "process"}) {
+    JudgeCaseOptions options = words.cases;
+    options.task = task, options.demonstrations = true, options.instructing = 0.1;
+    JudgeCaseWriter writer(options, TraceFunction);
+    for (int i = 0; i < kCases; ++i) {
+      const JudgeJson line = JudgeJson::parse(writer.Next());
+      corpus += line["prompt"].get<std::string>() + line["completion"].get<std::string>() + "\n";
+    }
+  }
+  const Status status = WriteJudgeModelFiles(words.out, words.shape, corpus);
+  if (!status.ok()) return Fail(status);
+  if (words.json) PrintJson({{"out", words.out}});
+  return 0;
+}
+
+// The last line of metrics.jsonl that holds counters.
+Result<JudgeJson> NewestCounters(const std::string& path) {
+  constexpr size_t kMetricsMax = size_t{1} << 31;
+  TM_ASSIGN_OR_RETURN(const std::string text, ReadFileBounded(path, kMetricsMax));
+  for (size_t end = text.size(); end > 0;) {
+    const size_t begin = text.rfind('\n', end - 1);
+    const size_t from = begin == std::string::npos ? 0 : begin + 1;
+    JudgeJson line = JudgeJson::parse(text.substr(from, end - from), nullptr, false);
+    if (line.is_object() && line.contains("verdicts")) return line;
+    if (begin == std::string::npos) break;
+    end = begin;
+  }
+  return NotFound(path + " holds no figures yet");
+}
+
+int ShowJudges(const JudgeWords& words) {
+  const std::string path = words.runs + "/" + words.run + "/metrics.jsonl";
+  const auto counters = NewestCounters(path);
+  if (!counters.ok()) return Fail(counters.status());
+  JudgeJson shown = JudgeJson::object();
+  for (const auto& [key, value] : counters->items()) {
+    if (key.rfind("judge", 0) == 0 || key.rfind("audit_", 0) == 0 || key == "judging")
+      shown[key] = value;
+  }
+  if (words.json) {
+    PrintJson(shown);
+    return 0;
+  }
+  if (shown.empty()) std::printf("no judge and no audit is configured in %s\n", words.run.c_str());
+  for (const auto& [key, value] : shown.items())
+    std::printf("  %-28s %s\n", key.c_str(), value.dump().c_str());
+  return 0;
+}
+
+}  // namespace
+
+void AddJudgeCommand(CLI::App& app, Exit& exit) {
+  CLI::App* judge = app.add_subcommand("judge", "Check judges: models that score");
+  judge->require_subcommand(1);
+  auto words = std::make_shared<JudgeWords>();  // shared: the callbacks outlive this call
+  CLI::App* check =
+      judge->add_subcommand("check", "Ask a judge about labelled cases and compare its answers");
+  check->add_option("file", words->file, "Cases, JSONL (docs/judges.md)")->required();
+  check->add_option("--config", words->config, "Config with the [[judge]]")->required();
+  check->add_option("--judge", words->judge, "Name of the judge; default: the first");
+  AddSetOption(*check, words->sets, "Set a config key");
+  check->add_flag("--json", words->json, "Print one JSON object on standard output");
+  check->callback([words, &exit] { exit.code = CheckJudge(*words); });
+
+  CLI::App* cases = judge->add_subcommand(
+      "cases", "Write labelled cases whose answers are known because their programs were run");
+  cases->add_option("--out", words->out, "File to write, JSONL")->required();
+  cases->add_option("--count", words->cases.count, "Number of cases")->capture_default_str();
+  cases->add_option("--seed", words->cases.seed, "Seed")->capture_default_str();
+  cases->add_option("--misleading", words->cases.misleading, "Share of misleading cases")
+      ->capture_default_str();
+  cases
+      ->add_option("--instructing", words->cases.instructing,
+                   "Share of cases that try to instruct the judge")
+      ->capture_default_str();
+  cases->add_option("--task", words->cases.task, "next_state or process")
+      ->check(CLI::IsMember({"next_state", "process"}))
+      ->capture_default_str();
+  cases->add_flag("--demonstrations", words->cases.demonstrations,
+                  "Write prompts and answers to train a judge with the compact template");
+  cases->add_flag("--json", words->json, "Print one JSON object on standard output");
+  cases->callback([words, &exit] { exit.code = WriteCases(*words); });
+
+  CLI::App* model = judge->add_subcommand(
+      "model", "Write tokenizer and config of a small model to train as a judge, without weights");
+  model->add_option("--out", words->out, "Output directory")->required();
+  model->add_option("--width", words->shape.width, "Hidden size")->capture_default_str();
+  model->add_option("--layers", words->shape.layers, "Layers")->capture_default_str();
+  model->add_option("--heads", words->shape.heads, "Attention heads")->capture_default_str();
+  model->add_option("--seed", words->cases.seed, "Seed")->capture_default_str();
+  model->add_flag("--json", words->json, "Print one JSON object on standard output");
+  model->callback([words, &exit] { exit.code = WriteModelFiles(*words); });
+
+  CLI::App* status = judge->add_subcommand("status", "Show what judges and audits of a run did");
+  status->add_option("run", words->run, "Name of the run")->required();
+  status->add_option("--runs", words->runs, "Folder of the runs")->capture_default_str();
+  status->add_flag("--json", words->json, "Print one JSON object on standard output");
+  status->callback([words, &exit] { exit.code = ShowJudges(*words); });
+}
+
+}  // namespace tidemill

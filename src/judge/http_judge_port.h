@@ -1,0 +1,59 @@
+// Judges behind OpenAI-compatible endpoints: a few threads for each, every one with a connection it
+// keeps.
+//
+//   JudgeCall -> POST ENDPOINT/chat/completions -> JudgeReply
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "config/run_config.h"
+#include "core/mutex.h"
+#include "http/http_peer.h"
+#include "judge/judge_port.h"
+
+namespace tidemill {
+
+// The body of the request for a chat completion.
+std::string ChatRequest(const RunConfig::JudgeKeys& judge, const JudgeCall& call);
+// kUnavailable: the answer is no chat completion; says what is wrong with it.
+Result<JudgeReply> ReadChatCompletion(std::string_view body);
+
+class HttpJudgePort final : public JudgePort {
+ public:
+  // kInvalid names the judge: an address that is none, a key that is not there.
+  static Result<std::unique_ptr<HttpJudgePort>> Make(
+      const std::vector<RunConfig::JudgeKeys>& judges);
+  // Ends what is under way.
+  ~HttpJudgePort() override;
+
+  void Submit(JudgeCall call) override;
+  Mailbox<JudgeDone>& events() override { return events_; }
+
+ private:
+  struct Endpoint {
+    RunConfig::JudgeKeys keys;
+    HttpUrl url;
+    std::string key;
+    std::vector<std::unique_ptr<HttpPeer>> peers;
+  };
+  HttpJudgePort() : events_(1 << 20) {}
+  void Work(Endpoint& endpoint, HttpPeer& peer);
+  static JudgeDone Ask(const Endpoint& endpoint, HttpPeer& peer, const JudgeCall& call);
+
+  Mailbox<JudgeDone> events_;
+  Mutex mutex_;
+  CondVar changed_;
+  std::map<std::string, Endpoint> endpoints_;  // the map itself does not change after Make
+  // By the judge's name; bounded by what the loop has running.
+  std::map<std::string, std::deque<JudgeCall>> queues_ TM_GUARDED_BY(mutex_);
+  bool closing_ TM_GUARDED_BY(mutex_) = false;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace tidemill
