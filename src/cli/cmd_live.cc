@@ -60,7 +60,7 @@ LiveJson TokensJson(const std::map<std::string, uint64_t>& tokens) {
   return json;
 }
 
-std::string Share(uint64_t part, uint64_t whole) {
+std::string ShareText(uint64_t part, uint64_t whole) {
   return whole == 0 ? "-"
                     : fmt::format("{:.1f} %",
                                   100.0 * static_cast<double>(part) / static_cast<double>(whole));
@@ -70,7 +70,7 @@ void PrintStatus(const LiveReport& report) {
   fmt::print("sessions    {} open, {} closed\n", report.open, report.closed);
   fmt::print("questions   {} ({} answers stored)\n", report.questions, report.all.turns);
   fmt::print("tokens      {} sampled, {} trainable ({})\n", report.all.sampled, report.all.trained,
-             Share(report.all.trained, report.all.sampled));
+             ShareText(report.all.trained, report.all.sampled));
   for (const auto& [why, count] : report.tokens) {
     if (why != "trained") fmt::print("  not, {:<10} {}\n", why, count);
   }
@@ -78,7 +78,7 @@ void PrintStatus(const LiveReport& report) {
              "tokens", "trainable", "branches", "rewritten");
   for (const auto& [name, agent] : report.agents) {
     fmt::print("{:<24} {:>9} {:>9} {:>10} {:>10} {:>9} {:>10}\n", ForTerminal(name), agent.sessions,
-               agent.turns, agent.sampled, Share(agent.trained, agent.sampled), agent.branches,
+               agent.turns, agent.sampled, ShareText(agent.trained, agent.sampled), agent.branches,
                agent.rewritten);
   }
 }
