@@ -16,6 +16,24 @@ v1::ToolCancel CancelOf(const Episode& episode) {
   return cancel;
 }
 
+// Each member's prompt with its own cases, as far as they fit.
+void PutPrompts(const AgentProtocol& protocol, EpisodeGroup& group) {
+  const v1::GroupLease& lease = group.lease;
+  if (lease.contexts().empty()) {
+    group.prompt = protocol.Prompt(lease.task(), {});
+    return;
+  }
+  for (uint32_t member = 0; member < lease.members(); ++member) {
+    v1::CaseSet cases;
+    if (static_cast<int>(member) < lease.contexts_size()) {
+      cases = lease.contexts(static_cast<int>(member));
+    }
+    group.prompts.push_back(PromptWithin(protocol, lease.task(), lease.max_case_tokens(), cases));
+    std::vector<uint64_t>& shown = group.shown.emplace_back();
+    for (const v1::ShownCase& one : cases.cases()) shown.push_back(one.number());
+  }
+}
+
 constexpr size_t kResultsAtOnce = 256;
 constexpr size_t kToolWorkersKnown = 1024;
 
@@ -106,7 +124,7 @@ void RolloutLoop::StartGroup(Lease lease, const v1::GroupLease& group, Time now)
   shared->attempt = lease.deliveries;
   shared->worker = options_.worker;
   shared->secret = options_.secret;
-  shared->prompt = protocol_.Prompt(group.task());
+  PutPrompts(protocol_, *shared);
   shared->max_context = options_.max_context;
   if (group.max_context_tokens() > 0) {
     shared->max_context =
@@ -196,8 +214,9 @@ void RolloutLoop::Act(SequenceId sequence, EpisodeActions actions, Time now) {
   running.started = true;
   SequenceStart start;
   start.id = sequence;
-  start.prompt = groups_.at(running.group).shared->prompt;
-  start.share_group = running.group;
+  const EpisodeGroup& shared = *groups_.at(running.group).shared;
+  start.prompt = shared.PromptOf(running.member);
+  if (shared.prompts.empty()) start.share_group = running.group;
   start.turn = std::move(actions.turn);
   engine_.Start(std::move(start));
 }

@@ -324,7 +324,7 @@ Status ProcessPorts::CheckPrompts(int32_t max_context) const {
     size_t too_long = 0;
     std::string first;
     for (const v1::Task& task : *tasks) {
-      const size_t tokens = protocol_->Prompt(task).size();
+      const size_t tokens = protocol_->Prompt(task, {}).size();
       if (tokens < static_cast<size_t>(max_context)) continue;
       if (++too_long == 1) first = task.id() + " (" + std::to_string(tokens) + " tokens)";
     }
