@@ -114,7 +114,9 @@ struct Windows {
   size_t change = 0;
   std::pair<size_t, size_t> area() const { return {0, change}; }
   std::pair<size_t, size_t> early() const { return {20, 40}; }
-  std::pair<size_t, size_t> before() const { return {change - std::min<size_t>(50, change), change}; }
+  std::pair<size_t, size_t> before() const {
+    return {change - std::min<size_t>(50, change), change};
+  }
   std::pair<size_t, size_t> changed() const { return {change, change + 100}; }
   std::pair<size_t, size_t> recovered() const { return {change + 50, change + 100}; }
 };
@@ -276,14 +278,17 @@ std::vector<MemorySearch> MeasureSearches(uint64_t cases, uint64_t queries) {
       const auto start = std::chrono::steady_clock::now();
       const size_t found = search(text).size();
       const auto end = std::chrono::steady_clock::now();
-      if (found > 0) times.push_back(std::chrono::duration<double, std::micro>(end - start).count());
+      if (found > 0)
+        times.push_back(std::chrono::duration<double, std::micro>(end - start).count());
     }
     std::sort(times.begin(), times.end());
     if (times.empty()) times.push_back(0);
     return MemorySearch{name, cases, times[times.size() / 2], times[times.size() * 99 / 100]};
   };
-  return {measure("hidden states, exact", [&](const std::string&) { return vectors.Search("s", vector, 32); }),
-          measure("words, BM25", [&](const std::string& text) { return texts.Search("s", text, 32); })};
+  return {
+      measure("hidden states, exact",
+              [&](const std::string&) { return vectors.Search("s", vector, 32); }),
+      measure("words, BM25", [&](const std::string& text) { return texts.Search("s", text, 32); })};
 }
 
 }  // namespace tidemill

@@ -15,12 +15,12 @@ namespace tidemill {
 struct MemoryBenchOptions {
   std::string model;  // directory of a policy warmed up on other projects
   std::vector<uint64_t> seeds = {1, 2, 3};
-  uint32_t projects = 8;   // of a seed
-  uint32_t before = 100;   // tasks of a project before half of its names change
-  uint32_t after = 100;    // and after
-  uint32_t held_out = 90;  // of a project: asked once with the bank as it is at the change
-  uint32_t members = 2;    // episodes of a task
-  uint32_t cases = 8;      // shown at most
+  uint32_t projects = 8;          // of a seed
+  uint32_t before = 100;          // tasks of a project before half of its names change
+  uint32_t after = 100;           // and after
+  uint32_t held_out = 90;         // of a project: asked once with the bank as it is at the change
+  uint32_t members = 2;           // episodes of a task
+  uint32_t cases = 8;             // shown at most
   std::vector<std::string> arms;  // empty: all
   int threads = 1;
   int key_layers = 0;  // of the policy, for hidden states; 0: half
@@ -36,13 +36,13 @@ struct Estimate {
 
 struct MemoryArmReport {
   std::string name;
-  std::vector<double> curve;    // pass rate by episode of a project
-  Estimate held_out;            // with the bank frozen at the change
-  Estimate area;                // mean over the episodes before the change
-  Estimate early;               // mean over episodes 21 to 40
+  std::vector<double> curve;            // pass rate by episode of a project
+  Estimate held_out;                    // with the bank frozen at the change
+  Estimate area;                        // mean over the episodes before the change
+  Estimate early;                       // mean over episodes 21 to 40
   Estimate before, changed, recovered;  // last 50 before, first 100 after, 51st to 100th after
-  uint64_t cases = 0;           // in all banks at the end
-  uint64_t itself = 0;          // cases of the task itself shown to held-out tasks
+  uint64_t cases = 0;                   // in all banks at the end
+  uint64_t itself = 0;                  // cases of the task itself shown to held-out tasks
 };
 
 struct MemoryDifference {

@@ -12,8 +12,8 @@ class IdealLearner {
  public:
   IdealLearner();
 
-  // The helpers the members of a group try for an operation. All take the most likely; where several
-  // are as likely, they take different ones, which costs nothing and tells more.
+  // The helpers the members of a group try for an operation. All take the most likely; where
+  // several are as likely, they take different ones, which costs nothing and tells more.
   std::vector<int> Choose(int operation, size_t members) const;
   void Learn(int operation, int helper, bool right);
   // Half of the names were bound anew; which, it is not told.

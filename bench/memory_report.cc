@@ -66,9 +66,8 @@ std::vector<std::string> MemoryBenchReport::Misses() const {
   }
   if (nearest != nullptr && oracle != nullptr) {
     const double bound = 0.85 * ideal_area * oracle->held_out.mean;
-    want(nearest->area.mean >= bound,
-         fmt::format("nearest: the area {} % is under {:.1f} %", Percent(nearest->area),
-                     100 * bound));
+    want(nearest->area.mean >= bound, fmt::format("nearest: the area {} % is under {:.1f} %",
+                                                  Percent(nearest->area), 100 * bound));
   }
   struct Bound {
     const char* what;
@@ -106,10 +105,10 @@ std::string MemoryBenchReport::ToText() const {
       episodes, held_out_tasks, seconds, "arm", "held out", "area", "ep. 21-40", "50 before",
       "100 after", "51-100 after", "cases");
   for (const MemoryArmReport& arm : arms) {
-    text += fmt::format("{:<26}{:>14}{:>14}{:>14}{:>14}{:>14}{:>14}{:>8}\n", arm.name,
-                        Percent(arm.held_out), Percent(arm.area), Percent(arm.early),
-                        Percent(arm.before), Percent(arm.changed), Percent(arm.recovered),
-                        arm.cases);
+    text +=
+        fmt::format("{:<26}{:>14}{:>14}{:>14}{:>14}{:>14}{:>14}{:>8}\n", arm.name,
+                    Percent(arm.held_out), Percent(arm.area), Percent(arm.early),
+                    Percent(arm.before), Percent(arm.changed), Percent(arm.recovered), arm.cases);
   }
   text += fmt::format("\nPass rate over {} episodes each\n", kCurveStep);
   text += CurveText("ideal learner", ideal);
@@ -129,12 +128,9 @@ std::string MemoryBenchReport::ToText() const {
 }
 
 std::string MemoryBenchReport::ToJson() const {
-  nlohmann::ordered_json json = {{"episodes", episodes},
-                                 {"held_out_tasks", held_out_tasks},
-                                 {"seconds", seconds},
-                                 {"ideal_area", ideal_area},
-                                 {"ideal", Points(ideal)},
-                                 {"weights_before", digest_before},
+  nlohmann::ordered_json json = {{"episodes", episodes},         {"held_out_tasks", held_out_tasks},
+                                 {"seconds", seconds},           {"ideal_area", ideal_area},
+                                 {"ideal", Points(ideal)},       {"weights_before", digest_before},
                                  {"weights_after", digest_after}};
   for (const MemoryArmReport& arm : arms) {
     json["arms"].push_back({{"arm", arm.name},

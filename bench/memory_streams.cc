@@ -14,12 +14,12 @@ namespace {
 struct Arm {
   const char* name;
   Retrieval how = Retrieval::kLexical;
-  bool shows = true;       // cases of its bank
-  bool retries = false;    // a failed answer is followed by a second one, which is told of it
-  bool oracle = false;     // shown a right case of the operation, whatever was experienced
-  bool shuffled = false;   // answers and verdicts of the cases are dealt out anew
-  bool another = false;    // shown the cases of the next project
-  bool failures = true;    // failed answers are kept
+  bool shows = true;      // cases of its bank
+  bool retries = false;   // a failed answer is followed by a second one, which is told of it
+  bool oracle = false;    // shown a right case of the operation, whatever was experienced
+  bool shuffled = false;  // answers and verdicts of the cases are dealt out anew
+  bool another = false;   // shown the cases of the next project
+  bool failures = true;   // failed answers are kept
 };
 
 constexpr Arm kArms[] = {
@@ -77,11 +77,12 @@ class Player {
   }
 
   Status Play() {
-    TM_ASSIGN_OR_RETURN(const std::vector<ProjectProblem> problems,
-                        GenerateProjects({.count = uint64_t{projects_} * (plan_.before + plan_.after),
-                                          .seed = plan_.seed,
-                                          .projects = projects_,
-                                          .change_after = plan_.before}));
+    TM_ASSIGN_OR_RETURN(
+        const std::vector<ProjectProblem> problems,
+        GenerateProjects({.count = uint64_t{projects_} * (plan_.before + plan_.after),
+                          .seed = plan_.seed,
+                          .projects = projects_,
+                          .change_after = plan_.before}));
     for (uint32_t at = 0; at < plan_.before + plan_.after; ++at) {
       if (at == plan_.before) TM_RETURN_IF_ERROR(AskHeldOut(problems));
       std::vector<const ProjectProblem*> now;
@@ -157,8 +158,8 @@ class Player {
       TM_ASSIGN_OR_RETURN(std::vector<v1::CaseSet> sets,
                           Cases(stream, problem, name, plan_.members, seed, false));
       for (uint32_t member = 0; member < plan_.members; ++member) {
-        asked.push_back({ProjectTask(problem, name, "p"), std::move(sets[member]),
-                         MixHash(seed, member)});
+        asked.push_back(
+            {ProjectTask(problem, name, "p"), std::move(sets[member]), MixHash(seed, member)});
       }
     }
     TM_ASSIGN_OR_RETURN(std::vector<std::string> answers, ask_(asked));
@@ -241,8 +242,7 @@ class Player {
       }
       TM_ASSIGN_OR_RETURN(const std::vector<std::string> answers, ask_(asked));
       for (size_t i = 0; i < streams_.size(); ++i) {
-        streams_[i].result.held_out.push_back(
-            PassesProject(now[streams_[i].project], answers[i]));
+        streams_[i].result.held_out.push_back(PassesProject(now[streams_[i].project], answers[i]));
       }
     }
     return Ok();
@@ -269,8 +269,7 @@ const std::vector<std::string>& MemoryArms() {
 Result<std::vector<std::vector<StreamResult>>> PlayStreams(const std::vector<std::string>& arms,
                                                            uint32_t projects,
                                                            const StreamPlan& plan,
-                                                           const AskPolicy& ask,
-                                                           const KeyOf& key) {
+                                                           const AskPolicy& ask, const KeyOf& key) {
   std::vector<const Arm*> chosen;
   for (const std::string& name : arms) {
     const Arm* arm = ArmNamed(name);
@@ -288,11 +287,10 @@ Result<std::vector<std::vector<StreamResult>>> PlayStreams(const std::vector<std
 
 std::vector<StreamResult> PlayIdeal(uint32_t projects, const StreamPlan& plan) {
   std::vector<StreamResult> results(projects);
-  const auto problems =
-      GenerateProjects({.count = uint64_t{projects} * (plan.before + plan.after),
-                        .seed = plan.seed,
-                        .projects = projects,
-                        .change_after = plan.before});
+  const auto problems = GenerateProjects({.count = uint64_t{projects} * (plan.before + plan.after),
+                                          .seed = plan.seed,
+                                          .projects = projects,
+                                          .change_after = plan.before});
   if (!problems.ok()) return results;
   std::vector<IdealLearner> learners(projects);
   for (size_t i = 0; i < problems->size(); ++i) {

@@ -1,5 +1,5 @@
-// tidemill tasks check FILE, tasks generate --family cfunc|pyfunc|project .. --out FILE, tasks import,
-// tasks model --family cfunc|project --out DIR.
+// tidemill tasks check FILE, tasks generate --family cfunc|pyfunc|project .. --out FILE, tasks
+// import, tasks model --family cfunc|project --out DIR.
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -146,8 +146,7 @@ Status GeneratePythonTasks(const GenerateWords& words) {
 Status GenerateProjectTasks(GenerateWords& words) {
   words.project.count = words.options.count;
   words.project.seed = words.options.seed;
-  TM_ASSIGN_OR_RETURN(const std::vector<ProjectProblem> problems,
-                      GenerateProjects(words.project));
+  TM_ASSIGN_OR_RETURN(const std::vector<ProjectProblem> problems, GenerateProjects(words.project));
   TM_RETURN_IF_ERROR(WriteTaskFile(words.out, ProjectTasks(problems, words.project)));
   if (!words.solutions.path.empty()) {
     if (words.lessons.count == 0) words.lessons.count = words.options.count;
@@ -225,8 +224,9 @@ void AddProjectWords(CLI::App& command, GenerateWords& words) {
                   "project: number of projects the tasks are dealt out to")
       ->capture_default_str();
   command
-      .add_option("--change-after", words.project.change_after,
-                  "project: tasks of a project after which half of its names are bound anew; 0: never")
+      .add_option(
+          "--change-after", words.project.change_after,
+          "project: tasks of a project after which half of its names are bound anew; 0: never")
       ->capture_default_str();
   command
       .add_option("--demonstrations", words.lessons.count,

@@ -11,13 +11,15 @@
 namespace tidemill {
 namespace {
 
-constexpr size_t kCandidates = 32;   // that are ordered by value or age
+constexpr size_t kCandidates = 32;    // that are ordered by value or age
 constexpr size_t kOpenGroups = 4096;  // whose other members are waited for
-constexpr double kOldAfter = 64;     // records of the scope after which a case is old
+constexpr double kOldAfter = 64;      // records of the scope after which a case is old
 // Near-duplicates: the same answer and verdict, and prompts that share so much of their words.
 constexpr double kSameWords = 0.9;
 constexpr size_t kDuplicatesLookedAt = 8;
 constexpr size_t kNoteTools = 4;
+constexpr double kSimilarTask = 0.5;  // tasks of one kind
+constexpr double kCommonWord = 0.5;   // a word of more than this share of the answers tells nothing
 
 std::vector<std::string> WordSet(std::string_view text) {
   std::vector<std::string> words = WordsOf(text);
@@ -62,6 +64,9 @@ BankChange CaseBank::Apply(uint64_t number, const v1::CaseRecord& record) {
   Compare(record);
   BankChange change;
   const uint64_t at = ++learned_[record.scope()];
+  ++answers_;
+  for (const std::string& word : WordSet(record.answer())) ++answer_words_[word];
+  MarkOutdated(record, at);
   if (!record.solved() && !options_.failures) return change;
   std::vector<std::string> words = WordSet(record.prompt());
   if (const uint64_t same = options_.merge ? NearDuplicate(record, words) : 0; same != 0) {
@@ -75,7 +80,7 @@ BankChange CaseBank::Apply(uint64_t number, const v1::CaseRecord& record) {
   texts_.Add(number, record.scope(), record.prompt());
   keys_.Add(number, record.scope(), {record.key().data(), static_cast<size_t>(record.key_size())});
   for (const std::string& word : words) ++word_cases_[word];
-  cases_.emplace(number, Case{record, 1, at, record.at_ms(), std::move(words)});
+  cases_.emplace(number, Case{record, 1, at, record.at_ms(), 0, std::move(words)});
   change.kept = true;
   if (cases_.size() > options_.capacity) change.forgotten = ForgetOne();
   return change;
@@ -172,7 +177,46 @@ CaseFeatures CaseBank::PairFeatures(const std::vector<std::string>& words,
   const auto learned = learned_.find(one.record.scope());
   const double now = learned == learned_.end() ? 0 : static_cast<double>(learned->second);
   const double age = 1 - std::exp(-(now - static_cast<double>(one.newest)) / kOldAfter);
-  return FeaturesOf(one.record.solved(), Similarity(words, key, one), age);
+  return FeaturesOf(one.record.solved(), Similarity(words, key, one), age,
+                    one.newest <= one.void_until);
+}
+
+// A right answer that a newer, similar one repeats and fails with was outdated by then, and with it
+// all that was learned of such tasks before.
+void CaseBank::MarkOutdated(const v1::CaseRecord& record, uint64_t at) {
+  if (record.solved()) return;
+  const std::vector<std::string> telling = TellingWords(record);
+  if (telling.empty()) return;
+  uint64_t last_right = 0;
+  std::vector<uint64_t> similar;
+  const std::vector<std::string> words = WordSet(record.prompt());
+  const std::vector<float> key(record.key().begin(), record.key().end());
+  for (const Match& match : texts_.Search(record.scope(), record.prompt(), kCandidates)) {
+    const Case& one = cases_.at(match.number);
+    if (Similarity(words, key, one) < kSimilarTask || one.newest >= at) continue;
+    similar.push_back(match.number);
+    if (one.record.solved() && TellingWords(one.record) == telling) {
+      last_right = std::max(last_right, one.newest);
+    }
+  }
+  if (last_right == 0) return;
+  for (const uint64_t number : similar) {
+    uint64_t& until = cases_.at(number).void_until;
+    until = std::max(until, last_right);
+  }
+}
+
+// What an answer says that its prompt does not, without what nearly every answer says.
+std::vector<std::string> CaseBank::TellingWords(const v1::CaseRecord& record) const {
+  const std::vector<std::string> asked = WordSet(record.prompt());
+  std::vector<std::string> telling;
+  for (std::string& word : WordSet(record.answer())) {
+    if (std::binary_search(asked.begin(), asked.end(), word)) continue;
+    const auto it = answer_words_.find(word);
+    const double with = it == answer_words_.end() ? 0 : static_cast<double>(it->second);
+    if (with <= kCommonWord * static_cast<double>(answers_)) telling.push_back(std::move(word));
+  }
+  return telling;
 }
 
 std::vector<uint64_t> CaseBank::Candidates(const CaseQuery& query, Retrieval how,
@@ -231,12 +275,13 @@ std::vector<std::vector<uint64_t>> CaseBank::ByValue(const CaseQuery& query,
   for (const uint64_t number : near) {
     pairs.push_back({number, PairFeatures(words, query.key, cases_.at(number))});
   }
-  const bool thompson = request.explore && options_.epsilon < 0;
   std::vector<std::vector<uint64_t>> sets;
   for (uint32_t member = 0; member < request.members; ++member) {
     Random draw = Random(request.seed).Split("learned cases").Split(member);
-    const bool at_random = request.explore && options_.epsilon >= 0 && draw.Chance(options_.epsilon);
-    CaseValues::Draw value(values_, draw.Split("values"), thompson);
+    // The first member takes what is known to be best; the others find out.
+    const bool explores = request.explore && member > 0;
+    const bool at_random = explores && options_.epsilon >= 0 && draw.Chance(options_.epsilon);
+    CaseValues::Draw value(values_, draw.Split("values"), explores && options_.epsilon < 0);
     std::vector<std::pair<double, uint64_t>> worth;
     for (const ShownFeatures& pair : pairs) {
       const double one = at_random ? draw.Uniform() : value(pair.number, pair.features);
@@ -281,6 +326,7 @@ std::string CaseBank::Digest() const {
     bytes += one.record.SerializeAsString();
     AppendNumber(bytes, one.copies);
     AppendNumber(bytes, one.newest);
+    AppendNumber(bytes, one.void_until);
     if (const CaseWorth* worth = values_.Find(number); worth != nullptr) {
       AppendNumber(bytes, worth->weight);
       AppendNumber(bytes, worth->sum);

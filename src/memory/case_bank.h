@@ -1,5 +1,5 @@
-// The cases of a run and how they are chosen: a fold over the records of the run's database, so that
-// the same records in the same order give the same bank, to the byte, in a new process too.
+// The cases of a run and how they are chosen: a fold over the records of the run's database, so
+// that the same records in the same order give the same bank, to the byte, in a new process too.
 //
 //   record -> [its group complete: values learn] -> merged into a near-duplicate, or added
 //          -> over the bound: the least useful is forgotten
@@ -44,8 +44,9 @@ struct BankOptions {
 struct Case {
   v1::CaseRecord record;  // of the first of its copies
   uint64_t copies = 1;
-  uint64_t newest = 0;     // learned so many records of its scope before its newest copy
+  uint64_t newest = 0;  // learned so many records of its scope before its newest copy
   int64_t newest_ms = 0;
+  uint64_t void_until = 0;  // what was learned of such tasks up to this (as `newest`) is outdated
   std::vector<std::string> words;  // of its prompt, each once, sorted
 };
 
@@ -99,6 +100,8 @@ class CaseBank {
   };
   void Compare(const v1::CaseRecord& record);
   uint64_t NearDuplicate(const v1::CaseRecord& record, const std::vector<std::string>& words) const;
+  void MarkOutdated(const v1::CaseRecord& record, uint64_t at);
+  std::vector<std::string> TellingWords(const v1::CaseRecord& record) const;
   uint64_t ForgetOne();
   void Drop(uint64_t number);
   double Similarity(const std::vector<std::string>& words, const std::vector<float>& key,
@@ -116,6 +119,8 @@ class CaseBank {
   std::map<uint64_t, Case> cases_;
   std::map<std::string, uint64_t> learned_;  // records of each scope
   std::unordered_map<std::string, uint64_t> word_cases_;
+  std::unordered_map<std::string, uint64_t> answer_words_;  // of all records, in how many
+  uint64_t answers_ = 0;
   LexicalIndex texts_;
   VectorIndex keys_;
   CaseValues values_;

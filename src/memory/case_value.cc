@@ -8,14 +8,14 @@ namespace tidemill {
 namespace {
 
 // What is assumed before anything was compared: right cases of similar tasks help, failed ones a
-// little, others not.
-constexpr CaseFeatures kPriorMean = {0.3, 0.1, 0.0, 0.0, -0.02, -0.02};
-constexpr double kPriorPrecision = 8;
+// little, others not, and nothing that is outdated does.
+constexpr CaseFeatures kPriorMean = {0.3, 0.1, 0.0, 0.0, 0.0, 0.0, -0.35, -0.15};
+constexpr double kPriorPrecision = 40;
 // A comparison counts for less with every later one, so that a world that changed is learned anew.
 constexpr double kKept = 0.99;
 constexpr double kWorthKept = 0.8;  // the same for the term of a case, with each use
 constexpr double kNoise = 0.2;      // variance of a reward that cases do not explain
-constexpr double kWorthPrior = 2;   // comparisons that the term of a case being 0 is worth
+constexpr double kWorthPrior = 20;  // comparisons that the term of a case being 0 is worth
 
 double Dot(const CaseFeatures& a, const CaseFeatures& b) {
   double sum = 0;
@@ -35,12 +35,13 @@ CaseFeatures SumOf(const MemberOutcome& member) {
 
 }  // namespace
 
-CaseFeatures FeaturesOf(bool solved, double similarity, double age) {
+CaseFeatures FeaturesOf(bool solved, double similarity, double age, bool outdated) {
   CaseFeatures features{};
   const size_t kind = solved ? 0 : 1;
   features[kind] = similarity;
   features[2 + kind] = similarity * age;
   features[4 + kind] = 1 - similarity;
+  features[6 + kind] = outdated ? similarity : 0;
   return features;
 }
 

@@ -15,11 +15,12 @@
 
 namespace tidemill {
 
-inline constexpr size_t kCaseFeatures = 6;
+inline constexpr size_t kCaseFeatures = 8;
 using CaseFeatures = std::array<double, kCaseFeatures>;
 
-// Of a pair. `similarity` and `age` are from 0 to 1; age 1: very old.
-CaseFeatures FeaturesOf(bool solved, double similarity, double age);
+// Of a pair. `similarity` and `age` are from 0 to 1; age 1: very old. `outdated`: something about
+// such tasks that was right before or with this case failed later.
+CaseFeatures FeaturesOf(bool solved, double similarity, double age, bool outdated);
 
 struct ShownFeatures {
   uint64_t number = 0;

@@ -82,8 +82,7 @@ TEST(VectorIndex, WhatIsRemovedIsNotFound) {
   index.Remove(1);
   index.Remove(3);
   EXPECT_THAT(Numbers(index.Search("s", query, 9)), ElementsAre(2, 4));
-  const std::vector<float> wrong = {1.0f}, nothing = {0.0f, 0.0f},
-                           infinite = {INFINITY, 0.0f};
+  const std::vector<float> wrong = {1.0f}, nothing = {0.0f, 0.0f}, infinite = {INFINITY, 0.0f};
   EXPECT_FALSE(index.Add(9, "s", wrong));
   EXPECT_FALSE(index.Add(9, "s", nothing));
   EXPECT_FALSE(index.Add(9, "s", infinite));

@@ -69,8 +69,10 @@ void VectorIndex::Encode(std::span<const float> unit, int8_t* code) const {
   }
   float square = 0;
   for (const float x : folded) square += x * x;
-  // One scale for all, so that sums compare. A number over a half is cut; the second look is exact.
-  const float scale = square > 0 ? 254.0f / std::sqrt(square) : 0.0f;
+  // One scale for all, so that sums compare. In long vectors a number over a half is cut, which the
+  // second look makes good.
+  const float one = unit.size() < 32 ? 127.0f : 254.0f;
+  const float scale = square > 0 ? one / std::sqrt(square) : 0.0f;
   for (size_t j = 0; j < kCodeBytes; ++j) {
     code[j] = static_cast<int8_t>(std::clamp(std::lround(folded[j] * scale), -127l, 127l));
   }
@@ -123,7 +125,8 @@ std::vector<Match> VectorIndex::Search(std::string_view scope, std::span<const f
   const Scope& in = it->second;
   int8_t code[kCodeBytes];
   Encode(unit, code);
-  // A heap of the best by bytes, the worst of them on top; in blocks, so that sums stay in the cache.
+  // A heap of the best by bytes, the worst of them on top; in blocks, so that sums stay in the
+  // cache.
   using Rough = std::pair<int32_t, uint32_t>;
   std::vector<Rough> best;
   const size_t looked = std::min(in.numbers.size(), most + kSecondLook);

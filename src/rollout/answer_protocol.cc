@@ -65,8 +65,8 @@ class AnswerProtocol final : public AgentProtocol {
 
   // Empty: the template refused the conversation, which ends the episode.
   std::vector<TokenId> Prompt(const v1::Task& task, const v1::CaseSet& cases) const override {
-    const auto rendered = chat_.Render(
-        {.messages = Question(task, CasesText(cases)), .add_generation_prompt = true});
+    const auto rendered =
+        chat_.Render({.messages = Question(task, CasesText(cases)), .add_generation_prompt = true});
     return rendered.ok() ? EncodeRendered(tokenizer_, *rendered) : std::vector<TokenId>{};
   }
 

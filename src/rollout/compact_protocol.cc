@@ -1,7 +1,7 @@
 // prompt | answer <|end|> | <|fail|> first failing example, opening | answer <|end|> | ..
 //
-// A case stands before the prompt as an episode would: its prompt, its answer, and <|end|> where that
-// was right or <|fail|> where it was not.
+// A case stands before the prompt as an episode would: its prompt, its answer, and <|end|> where
+// that was right or <|fail|> where it was not.
 //
 // The opening is the prompt's last line with the line break before it ("\nreturn "), so that every
 // attempt begins the same way.

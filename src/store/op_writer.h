@@ -20,8 +20,8 @@ class OpWriter {
 
   // Once, before the first Write.
   Status Prepare();
-  // All of the op or nothing of it. `version` is set by ReserveVersion and PutCase. kUnavailable and kCorrupt
-  // are the database's; the transaction must then be rolled back.
+  // All of the op or nothing of it. `version` is set by ReserveVersion and PutCase. kUnavailable
+  // and kCorrupt are the database's; the transaction must then be rolled back.
   Status Write(const StoreOp& op, uint64_t& version);
 
  private:

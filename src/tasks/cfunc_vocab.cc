@@ -192,7 +192,8 @@ int64_t LexemeParameterCount(size_t lexemes, const CfuncModelShape& shape) {
   const int64_t width = shape.hidden_size;
   const int64_t attention = 4 * width * width + 3 * width;
   const int64_t feed_forward = 3 * width * shape.intermediate_size;
-  return VocabularySize(lexemes) * width + shape.layers * (attention + feed_forward + 2 * width) + width;
+  return VocabularySize(lexemes) * width + shape.layers * (attention + feed_forward + 2 * width) +
+         width;
 }
 
 Status WriteCfuncModelFiles(const std::string& dir, const CfuncModelShape& shape) {

@@ -84,8 +84,8 @@ ProjectDemonstration Demonstrate(const ProjectLessons& lessons, Random& random) 
         random.Chance(0.6) ? asked : static_cast<int>(random.Below(kProjectHelpers));
     const bool right = operation != asked && random.Chance(0.4);
     const int bound = binding[static_cast<size_t>(operation)];
-    cases.push_back(CaseText(DrawWant(random, operation),
-                             right ? bound : AnotherHelper(bound, random), right));
+    cases.push_back(
+        CaseText(DrawWant(random, operation), right ? bound : AnotherHelper(bound, random), right));
   }
   if (count > 0 && random.Chance(lessons.known_share)) {
     for (uint64_t known = 1 + random.Below(2); known > 0; --known) {
@@ -235,8 +235,8 @@ std::optional<ProjectCall> ReadProjectAnswer(std::string_view text) {
   if (text.empty()) return call;
   call.outer = text[0];
   if (std::string_view("+-*").find(call.outer) == std::string_view::npos) return std::nullopt;
-  const auto [end, error] = std::from_chars(text.data() + 1, text.data() + text.size(),
-                                            call.constant);
+  const auto [end, error] =
+      std::from_chars(text.data() + 1, text.data() + text.size(), call.constant);
   if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
   if (call.constant < 0 || call.constant > 999) return std::nullopt;
   return call;

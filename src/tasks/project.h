@@ -43,7 +43,7 @@ struct ProjectWant {
 struct ProjectProblem {
   ProjectWant want;
   uint64_t project = 0;
-  ProjectBinding binding{};  // as it is when the task is asked
+  ProjectBinding binding{};                 // as it is when the task is asked
   std::vector<std::pair<int, int>> inputs;  // of the hidden tests
 };
 

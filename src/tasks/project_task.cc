@@ -31,8 +31,7 @@ v1::Grading ProjectGrading(const ProjectProblem& problem) {
   harness.set_path("main.c");
   std::string source;
   for (int operation = 0; operation < kProjectHelpers; ++operation) {
-    source +=
-        ProjectHelperSource(operation, problem.binding[static_cast<size_t>(operation)]);
+    source += ProjectHelperSource(operation, problem.binding[static_cast<size_t>(operation)]);
   }
   harness.set_content(source + kProjectMain);
   harness.set_has_content(true);

@@ -79,8 +79,8 @@ TEST(Project, TheHarnessComputesWhatTheTestsExpect) {
     const ProjectWant& want = problems[i].want;
     const std::string answer =
         ProjectAnswer(want, problems[i].binding[static_cast<size_t>(want.operation)]);
-    std::ofstream(folder.path() + "/f.c") << tasks[i].answer_prefix() << answer
-                                  << tasks[i].answer_suffix();
+    std::ofstream(folder.path() + "/f.c")
+        << tasks[i].answer_prefix() << answer << tasks[i].answer_suffix();
     std::ofstream(folder.path() + "/main.c") << grading.harness(0).content();
     std::ofstream input(folder.path() + "/in");
     std::string expected;

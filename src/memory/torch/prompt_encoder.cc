@@ -24,18 +24,19 @@ Result<PromptEncoder> PromptEncoder::Make(std::shared_ptr<const PolicyWeights> w
 
 Result<std::vector<float>> PromptEncoder::Encode(const std::vector<TokenId>& ids) const {
   if (ids.empty()) return Invalid("a prompt without tokens has no vector");
-  return CatchTorch<std::vector<float>>("the vector of a prompt", [&]() -> Result<std::vector<float>> {
-    const at::NoGradGuard no_gradient;
-    ModelTensorsView view = weights_->view();
-    view.layers.resize(layers_);
-    ModelConfig config = weights_->config();
-    config.num_layers = static_cast<int64_t>(layers_);
-    const at::Tensor hidden =
-        ForwardHidden(config, view, Pack({ids}, view.embed.device().str()));
-    const at::Tensor mean = hidden.to(at::kFloat).mean(0).to(at::kCPU).contiguous();
-    const float* numbers = mean.data_ptr<float>();
-    return std::vector<float>(numbers, numbers + mean.numel());
-  });
+  return CatchTorch<std::vector<float>>(
+      "the vector of a prompt", [&]() -> Result<std::vector<float>> {
+        const at::NoGradGuard no_gradient;
+        ModelTensorsView view = weights_->view();
+        view.layers.resize(layers_);
+        ModelConfig config = weights_->config();
+        config.num_layers = static_cast<int64_t>(layers_);
+        const at::Tensor hidden =
+            ForwardHidden(config, view, Pack({ids}, view.embed.device().str()));
+        const at::Tensor mean = hidden.to(at::kFloat).mean(0).to(at::kCPU).contiguous();
+        const float* numbers = mean.data_ptr<float>();
+        return std::vector<float>(numbers, numbers + mean.numel());
+      });
 }
 
 Result<std::string> WeightsDigest(const PolicyWeights& weights) {

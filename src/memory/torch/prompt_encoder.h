@@ -16,7 +16,8 @@ class PolicyWeights;
 // Thread-safe.
 class PromptEncoder {
  public:
-  // `layers`: how many of the decoder's layers are run, at least 1 and at most all of them; 0: half.
+  // `layers`: how many of the decoder's layers are run, at least 1 and at most all of them; 0:
+  // half.
   static Result<PromptEncoder> Make(std::shared_ptr<const PolicyWeights> weights, int layers);
 
   // The mean of the hidden states over the tokens. kInvalid: no tokens. kInternal: libtorch failed.

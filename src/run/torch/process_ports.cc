@@ -10,6 +10,7 @@
 #include "core/secret.h"
 #include "core/topics.h"
 #include "gateway/plain_recorder.h"
+#include "memory/torch/prompt_encoder.h"
 #include "model/torch/device.h"
 #include "reward/command_port.h"
 #include "reward/proof_port.h"
@@ -146,10 +147,18 @@ Status ProcessPorts::OpenStore(RunStart& start) {
   if (config_.live.on && request_.train) {
     TM_ASSIGN_OR_RETURN(earlier_live_, LiveRun::Load(*db, clock_));
   }
+  if (config_.memory.on && request_.train) {
+    TM_ASSIGN_OR_RETURN(cases_, db->LoadCases());
+    ports_.cases = &cases_;
+  }
   store_ = std::make_unique<StoreThread>(std::move(db), clock_);
   for (StorePort** port : {&ports_.dispatcher_store, &ports_.replay_store, &ports_.learner_store}) {
     clients_.push_back(store_->NewClient(kStoreClientCapacity));
     *port = clients_.back().get();
+  }
+  if (ports_.cases != nullptr) {
+    clients_.push_back(store_->NewClient(kStoreClientCapacity));
+    ports_.memory_store = clients_.back().get();
   }
   return Ok();
 }
@@ -306,6 +315,17 @@ Status ProcessPorts::OpenScorers() {
 }
 
 Status ProcessPorts::OpenTrainer(const RunStart& start) {
+  if (config_.memory.only) {
+    TM_ASSIGN_OR_RETURN(const std::string digest, WeightsDigest(*weights_));
+    LogInfo("the weights stay as they are", {{"sha256", digest}});
+    frozen_ = std::make_unique<FrozenTrainer>(
+        weights_, *channel_, [weights = weights_, digest]() -> Status {
+          TM_ASSIGN_OR_RETURN(const std::string now, WeightsDigest(*weights));
+          return now == digest ? Ok() : Internal("the weights changed although memory.only is set");
+        });
+    ports_.trainer = frozen_.get();
+    return Ok();
+  }
   TM_ASSIGN_OR_RETURN(trainer_, MakeTrainer(config_,
                                             {.weights = weights_,
                                              .checkpoint = checkpoint_,
