@@ -5,7 +5,7 @@
 namespace tidemill {
 
 void FrozenTrainer::Train(v1::Batch batch) {
-  events_.Post(TrainDone{batch.step(), unchanged_(), {{"loss", 0}, {"tokens", 0}, {"seconds", 0}}});
+  events_.Post(TrainDone{batch.step(), Ok(), {{"tokens", 0}, {"seconds", 0}}});
 }
 
 void FrozenTrainer::Publish(uint64_t version, uint64_t step) {

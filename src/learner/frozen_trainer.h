@@ -2,8 +2,8 @@
 // publishes the weights it was given, every time.
 #pragma once
 
-#include <functional>
 #include <memory>
+#include <utility>
 
 #include "learner/trainer_port.h"
 #include "weights/weight_channel.h"
@@ -13,11 +13,8 @@ namespace tidemill {
 // Answers at once, in the caller's thread.
 class FrozenTrainer final : public TrainerPort {
  public:
-  // `unchanged` says whether the weights are what they were; asked with every step. Not ok: the
-  // step fails with its message.
-  FrozenTrainer(std::shared_ptr<const Weights> weights, WeightChannel& channel,
-                std::function<Status()> unchanged)
-      : weights_(std::move(weights)), channel_(channel), unchanged_(std::move(unchanged)) {}
+  FrozenTrainer(std::shared_ptr<const Weights> weights, WeightChannel& channel)
+      : weights_(std::move(weights)), channel_(channel) {}
 
   void Train(v1::Batch batch) override;
   void Publish(uint64_t version, uint64_t step) override;
@@ -28,7 +25,6 @@ class FrozenTrainer final : public TrainerPort {
  private:
   const std::shared_ptr<const Weights> weights_;
   WeightChannel& channel_;
-  const std::function<Status()> unchanged_;
   Mailbox<TrainerEvent> events_{64};
 };
 

@@ -316,13 +316,9 @@ Status ProcessPorts::OpenScorers() {
 
 Status ProcessPorts::OpenTrainer(const RunStart& start) {
   if (config_.memory.only) {
-    TM_ASSIGN_OR_RETURN(const std::string digest, WeightsDigest(*weights_));
-    LogInfo("the weights stay as they are", {{"sha256", digest}});
-    frozen_ = std::make_unique<FrozenTrainer>(
-        weights_, *channel_, [weights = weights_, digest]() -> Status {
-          TM_ASSIGN_OR_RETURN(const std::string now, WeightsDigest(*weights));
-          return now == digest ? Ok() : Internal("the weights changed although memory.only is set");
-        });
+    TM_ASSIGN_OR_RETURN(frozen_digest_, WeightsDigest(*weights_));
+    LogInfo("the weights stay as they are", {{"sha256", frozen_digest_}});
+    frozen_ = std::make_unique<FrozenTrainer>(weights_, *channel_);
     ports_.trainer = frozen_.get();
     return Ok();
   }
@@ -400,7 +396,19 @@ std::vector<std::string> ProcessPorts::own_topics() const {
   return {InboxTopic(worker_, "reward"), InboxTopic(worker_, "judged")};
 }
 
+// With memory.only: from the driver's thread, so that no loop waits for it.
+Status ProcessPorts::CheckFrozen() {
+  if (frozen_ == nullptr || clock_.Now() < check_frozen_at_) return Ok();
+  const Time began = clock_.Now();
+  TM_ASSIGN_OR_RETURN(const std::string now, WeightsDigest(*weights_));
+  // Large weights take a while to read; a hundredth of the time goes into it at most.
+  check_frozen_at_ = clock_.Now() + 100 * (clock_.Now() - began);
+  if (now == frozen_digest_) return Ok();
+  return Internal("the weights changed although memory.only is set");
+}
+
 Status ProcessPorts::Watch() {
+  TM_RETURN_IF_ERROR(CheckFrozen());
   return follows_ ? follows_->Look(engine_->version()) : Ok();
 }
 

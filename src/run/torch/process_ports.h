@@ -77,6 +77,7 @@ class ProcessPorts final : public PortHost {
   Status OpenTools();
   Status OpenScorers();
   Status CheckPrompts(int32_t max_context) const;
+  Status CheckFrozen();
   bool alone() const { return request_.fleet == nullptr; }
 
   RunConfig config_;
@@ -116,6 +117,8 @@ class ProcessPorts final : public PortHost {
   std::unique_ptr<ToolExecutor> tools_;
   std::unique_ptr<TrainerThread> trainer_;
   std::unique_ptr<FrozenTrainer> frozen_;  // instead, with memory.only
+  std::string frozen_digest_;              // of the weights at the start
+  Time check_frozen_at_ = Time::min();
   std::unique_ptr<ScorerPort> scorer_;
   std::unique_ptr<JudgePort> judges_;
 };
