@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "sim/durable_checks.h"
+
 namespace tidemill::sim {
 
 class SimStore::Client final : public StorePort {
@@ -155,6 +157,16 @@ StoreDone SimStore::Apply(const StoreOp& op, uint64_t tag) {
     done.status = Keep(*put);
   } else if (auto* put = std::get_if<PutSignal>(&op)) {
     done.status = Keep(*put);
+  } else if (auto* put = std::get_if<PutCase>(&op)) {
+    const v1::CaseRecord& record = put->record;
+    const std::string wrong = WrongCase(durable_, record);
+    if (!wrong.empty()) world_.verdict().Fail(wrong);
+    if (durable_.case_keys.insert({record.id().group(), record.id().member()}).second) {
+      done.version = durable_.cases.size() + 1;
+      durable_.cases.emplace(done.version, record);
+    } else {
+      done.status = Exists("a case already");
+    }
   }
   return done;
 }

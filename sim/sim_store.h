@@ -37,7 +37,10 @@ struct SimGroup {
 
 // What survives.
 struct SimDurable {
-  std::map<std::pair<uint64_t, uint32_t>, SimTrajectory> trajectories;  // by group, member
+  using EpisodeKey = std::pair<uint64_t, uint32_t>;  // group, member
+  std::map<EpisodeKey, SimTrajectory> trajectories;
+  std::map<uint64_t, v1::CaseRecord> cases;  // by number
+  std::set<EpisodeKey> case_keys;
   std::map<uint64_t, SimGroup> groups;
   std::map<uint64_t, uint64_t> steps;        // step -> version
   std::map<uint64_t, uint64_t> checkpoints;  // step -> version

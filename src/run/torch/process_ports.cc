@@ -10,7 +10,6 @@
 #include "core/secret.h"
 #include "core/topics.h"
 #include "gateway/plain_recorder.h"
-#include "memory/torch/prompt_encoder.h"
 #include "model/torch/device.h"
 #include "reward/command_port.h"
 #include "reward/proof_port.h"
@@ -315,13 +314,7 @@ Status ProcessPorts::OpenScorers() {
 }
 
 Status ProcessPorts::OpenTrainer(const RunStart& start) {
-  if (config_.memory.only) {
-    TM_ASSIGN_OR_RETURN(frozen_digest_, WeightsDigest(*weights_));
-    LogInfo("the weights stay as they are", {{"sha256", frozen_digest_}});
-    frozen_ = std::make_unique<FrozenTrainer>(weights_, *channel_);
-    ports_.trainer = frozen_.get();
-    return Ok();
-  }
+  if (config_.memory.only) return OpenFrozen();
   TM_ASSIGN_OR_RETURN(trainer_, MakeTrainer(config_,
                                             {.weights = weights_,
                                              .checkpoint = checkpoint_,
@@ -394,17 +387,6 @@ std::vector<std::string> ProcessPorts::own_topics() const {
   if (request_.roles.tools) return {ToolCancelTopic(worker_), ToolBoxTopic(worker_)};
   if (request_.roles.rollout) return {InboxTopic(worker_, "rollout")};
   return {InboxTopic(worker_, "reward"), InboxTopic(worker_, "judged")};
-}
-
-// With memory.only: from the driver's thread, so that no loop waits for it.
-Status ProcessPorts::CheckFrozen() {
-  if (frozen_ == nullptr || clock_.Now() < check_frozen_at_) return Ok();
-  const Time began = clock_.Now();
-  TM_ASSIGN_OR_RETURN(const std::string now, WeightsDigest(*weights_));
-  // Large weights take a while to read; a hundredth of the time goes into it at most.
-  check_frozen_at_ = clock_.Now() + 100 * (clock_.Now() - began);
-  if (now == frozen_digest_) return Ok();
-  return Internal("the weights changed although memory.only is set");
 }
 
 Status ProcessPorts::Watch() {

@@ -77,6 +77,7 @@ class ProcessPorts final : public PortHost {
   Status OpenTools();
   Status OpenScorers();
   Status CheckPrompts(int32_t max_context) const;
+  Status OpenFrozen();
   Status CheckFrozen();
   bool alone() const { return request_.fleet == nullptr; }
 
