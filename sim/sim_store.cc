@@ -158,17 +158,19 @@ StoreDone SimStore::Apply(const StoreOp& op, uint64_t tag) {
   } else if (auto* put = std::get_if<PutSignal>(&op)) {
     done.status = Keep(*put);
   } else if (auto* put = std::get_if<PutCase>(&op)) {
-    const v1::CaseRecord& record = put->record;
-    const std::string wrong = WrongCase(durable_, record);
-    if (!wrong.empty()) world_.verdict().Fail(wrong);
-    if (durable_.case_keys.insert({record.id().group(), record.id().member()}).second) {
-      done.version = durable_.cases.size() + 1;
-      durable_.cases.emplace(done.version, record);
-    } else {
-      done.status = Exists("a case already");
-    }
+    done.status = Keep(*put, done.version);
   }
   return done;
+}
+
+Status SimStore::Keep(const PutCase& put, uint64_t& number) {
+  const v1::TrajectoryId& id = put.record.id();
+  const std::string wrong = WrongCase(durable_, put.record);
+  if (!wrong.empty()) world_.verdict().Fail(wrong);
+  if (!durable_.case_keys.insert({id.group(), id.member()}).second) return Exists("a case already");
+  number = durable_.cases.size() + 1;
+  durable_.cases.emplace(number, put.record);
+  return Ok();
 }
 
 void SimStore::Erase(uint64_t session) {

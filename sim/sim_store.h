@@ -109,6 +109,7 @@ class SimStore {
   Status Keep(const PutSession& put);
   Status Keep(const PutSessionTurn& put);
   Status Keep(const PutSignal& put);
+  Status Keep(const PutCase& put, uint64_t& number);
   bool IsLive(const v1::TrajectoryId& id) const;
   // A step that used trajectories of sessions.
   void KeepLiveStep(const PutStep& put);
