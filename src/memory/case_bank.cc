@@ -18,6 +18,7 @@ constexpr double kOldAfter = 64;      // records of the scope after which a case
 constexpr double kSameWords = 0.9;
 constexpr size_t kDuplicatesLookedAt = 8;
 constexpr size_t kNoteTools = 4;
+constexpr size_t kFillLookedAt = 1024;
 constexpr double kSimilarTask = 0.5;  // tasks of one kind
 constexpr double kCommonWord = 0.5;   // a word of more than this share of the answers tells nothing
 
@@ -239,15 +240,32 @@ std::vector<std::vector<uint64_t>> CaseBank::Choose(const CaseQuery& query,
   // Those of the task itself may be among the nearest.
   std::vector<uint64_t> near =
       Candidates(query, request.how, std::max(kCandidates, 2 * request.cases));
-  if (request.how == Retrieval::kLearned) return ByValue(query, request, near);
+  if (near.size() > kCandidates) near.resize(kCandidates);
   if (request.how == Retrieval::kNewest) {
-    if (near.size() > kCandidates) near.resize(kCandidates);
     std::stable_sort(near.begin(), near.end(), [&](uint64_t a, uint64_t b) {
       return cases_.at(a).newest > cases_.at(b).newest;
     });
   }
-  if (near.size() > request.cases) near.resize(request.cases);
+  if (request.how != Retrieval::kLearned && near.size() > request.cases) {
+    near.resize(request.cases);
+  }
+  FillUp(query, request.cases, near);
+  if (request.how == Retrieval::kLearned) return ByValue(query, request, near);
   return std::vector<std::vector<uint64_t>>(request.members, near);
+}
+
+// Places that are left go to what was right last, whatever it was about.
+void CaseBank::FillUp(const CaseQuery& query, size_t most, std::vector<uint64_t>& chosen) const {
+  size_t looked = 0;
+  for (auto it = cases_.rbegin(); it != cases_.rend() && chosen.size() < most; ++it) {
+    if (++looked > kFillLookedAt) return;
+    const v1::CaseRecord& record = it->second.record;
+    const bool itself = !query.not_task.empty() && record.id().task() == query.not_task;
+    if (!record.solved() || record.scope() != query.scope || itself) continue;
+    if (std::find(chosen.begin(), chosen.end(), it->first) == chosen.end()) {
+      chosen.push_back(it->first);
+    }
+  }
 }
 
 std::vector<std::vector<uint64_t>> CaseBank::AtRandom(const CaseQuery& query,

@@ -108,6 +108,7 @@ class CaseBank {
                     const Case& one) const;
   CaseFeatures PairFeatures(const std::vector<std::string>& words, const std::vector<float>& key,
                             const Case& one) const;
+  void FillUp(const CaseQuery& query, size_t most, std::vector<uint64_t>& chosen) const;
   std::vector<std::vector<uint64_t>> AtRandom(const CaseQuery& query,
                                               const CaseRequest& request) const;
   std::vector<std::vector<uint64_t>> ByValue(const CaseQuery& query, const CaseRequest& request,

@@ -100,6 +100,37 @@ TEST(CaseBank, NewestFirstPrefersWhatWasLearnedLast) {
   EXPECT_THAT(bank.Choose(query, {.how = Retrieval::kNewest})[0], ElementsAre(1, 2));
 }
 
+TEST(CaseBank, PlacesThatAreLeftGoToWhatWasRightLast) {
+  CaseBank bank({});
+  bank.Apply(1, SampleRecord(1, 0, "sort the list", "a", false));
+  bank.Apply(2, SampleRecord(2, 0, "product", "b", true));
+  bank.Apply(3, SampleRecord(3, 0, "tree", "c", true));
+  bank.Apply(4, SampleRecord(4, 0, "blue", "d", false));
+  const CaseQuery query{.scope = "here", .prompt = "sort the list"};
+  EXPECT_THAT(bank.Choose(query, {.cases = 2})[0], ElementsAre(1, 3));
+  EXPECT_THAT(bank.Choose(query, {.cases = 8})[0], ElementsAre(1, 3, 2));
+}
+
+TEST(CaseBank, WhatWasRightAndFailsLaterIsOutdatedWithAllBeforeIt) {
+  CaseBank bank({});
+  for (uint64_t i = 1; i <= 8; ++i) {  // so that "call" is in most answers and tells nothing
+    bank.Apply(
+        i, SampleRecord(i, 0, "blue " + std::to_string(i), "call other" + std::to_string(i), true));
+  }
+  bank.Apply(11, SampleRecord(11, 0, "sort the list quickly", "call x", false));
+  bank.Apply(12, SampleRecord(12, 0, "sort the list now", "call y", true));
+  EXPECT_EQ(bank.Find(12)->void_until, 0u);
+  bank.Apply(13, SampleRecord(13, 0, "sort the list again", "call y", false));
+  EXPECT_EQ(bank.Find(12)->void_until, bank.Find(12)->newest);
+  EXPECT_GE(bank.Find(11)->void_until, bank.Find(11)->newest);
+  EXPECT_EQ(bank.Find(13)->void_until, 0u);
+  EXPECT_EQ(bank.Find(3)->void_until, 0u);
+  const CaseQuery query{.scope = "here", .prompt = "sort the list"};
+  const auto best = bank.Choose(query, {.how = Retrieval::kLearned, .explore = false})[0];
+  EXPECT_THAT(best, Not(Contains(12u)));
+  EXPECT_THAT(best, Contains(13u));
+}
+
 TEST(CaseBank, FailuresAreLeftOutWhereTheyAreNotWanted) {
   CaseBank bank({.failures = false});
   EXPECT_FALSE(bank.Apply(1, SampleRecord(1, 0, "sort", "a", false)).kept);

@@ -7,9 +7,9 @@
 namespace tidemill {
 namespace {
 
-// What is assumed before anything was compared: right cases of similar tasks help, failed ones a
-// little, others not, and nothing that is outdated does.
-constexpr CaseFeatures kPriorMean = {0.3, 0.1, 0.0, 0.0, 0.0, 0.0, -0.35, -0.15};
+// What is assumed before anything was compared: right cases of similar tasks help, failed ones and
+// right ones of other tasks a little, and nothing that is outdated does.
+constexpr CaseFeatures kPriorMean = {0.3, 0.1, 0.0, 0.0, 0.03, 0.0, -0.35, -0.15};
 constexpr double kPriorPrecision = 40;
 // A comparison counts for less with every later one, so that a world that changed is learned anew.
 constexpr double kKept = 0.99;

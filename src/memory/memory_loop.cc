@@ -63,7 +63,9 @@ void MemoryLoop::TakeCases(Time now) {
     owed_.erase(owed_.begin());
   }
   if (learning_.size() + kMemoryAtOnce > kLearningAtOnce) return;
-  for (Lease& lease : TakeFrom(bus_, kMemoryCasesTopic, kMemoryAtOnce)) {
+  std::vector<Lease> leases = TakeFrom(bus_, kMemoryCasesTopic, kMemoryAtOnce);
+  took_all_ = leases.empty();
+  for (Lease& lease : leases) {
     v1::CaseRecord record;
     if (!ReadOrReject(bus_, lease, record, options_.limits)) continue;
     const uint64_t tag = next_tag_++;

@@ -68,7 +68,9 @@ class MemoryLoop final : public Loop {
   void Attach(Waker& waker) override;
   Time Step(Time now) override;
   // What replay told is still learned.
-  bool Drained() const override { return learning_.empty() && outbox_.waiting() == 0; }
+  bool Drained() const override {
+    return took_all_ && owed_.empty() && learning_.empty() && outbox_.waiting() == 0;
+  }
 
   const MemoryCounters& counters() const { return counters_; }
   // For the thread that steps it.
@@ -91,6 +93,7 @@ class MemoryLoop final : public Loop {
   std::map<uint64_t, v1::CaseRecord> learning_;  // by tag, on their way to the database
   std::vector<v1::CaseRecord> owed_;             // by an earlier process
   uint64_t next_tag_ = 1;
+  bool took_all_ = false;  // nothing was left on the topic when it was looked at last
   MemoryCounters counters_;
 };
 
