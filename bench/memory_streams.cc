@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <string_view>
 
 #include "bench/memory_bench.h"
 #include "bench/memory_ideal.h"
@@ -102,6 +103,21 @@ class Player {
            std::to_string(at);
   }
 
+  // The controls take what the arm "nearest" experienced, so that their cases look as useful as
+  // its.
+  const CaseBank* BankFor(const Stream& stream) const {
+    if (!stream.arm->another && !stream.arm->shuffled) return stream.bank.get();
+    const uint32_t project =
+        stream.arm->another ? (stream.project + 1) % projects_ : stream.project;
+    const CaseBank* found = stream.bank.get();
+    for (const Stream& other : streams_) {
+      if (other.project == project && other.arm->name == std::string_view("nearest")) {
+        found = other.bank.get();
+      }
+    }
+    return found;
+  }
+
   // The sets of the members for a task.
   Result<std::vector<v1::CaseSet>> Cases(Stream& stream, const ProjectProblem& problem,
                                          const std::string& task, uint32_t members, uint64_t seed,
@@ -113,12 +129,7 @@ class Player {
       return sets;
     }
     if (!arm.shows) return sets;
-    const CaseBank* bank = stream.bank.get();
-    if (arm.another) {  // of the same arm, one project on
-      bank = streams_[static_cast<size_t>(&stream - streams_.data()) - stream.project +
-                      (stream.project + 1) % projects_]
-                 .bank.get();
-    }
+    const CaseBank* bank = BankFor(stream);
     CaseQuery query{.scope = "p", .prompt = ProjectPrompt(problem.want)};
     if (held_out) query.not_task = task;
     if (arm.how == Retrieval::kHidden) {
@@ -210,7 +221,7 @@ class Player {
     record.set_solved(passed);
     record.set_reward(passed ? 1 : 0);
     record.set_group_members(plan_.members);
-    if (stream.arm->shows && !stream.arm->another) {
+    if (stream.arm->shows && !stream.arm->another && !stream.arm->shuffled) {
       for (const v1::ShownCase& shown : asked.cases.cases()) record.add_shown(shown.number());
     }
     if (stream.arm->how == Retrieval::kHidden) {
