@@ -48,6 +48,7 @@ Time MemoryLoop::Step(Time now) {
   for (const uint64_t lost : leases_.Extend(now)) (void)lost;  // it comes again and is refused
   outbox_.Flush(now);
   counters_.cases = bank_.cases().size();
+  if (!owed_.empty()) return now + milliseconds(1);
   return std::min(now + (outbox_.waiting() > 0 ? milliseconds(5) : milliseconds(200)),
                   leases_.next());
 }
@@ -58,11 +59,11 @@ void MemoryLoop::Submit(uint64_t tag, v1::CaseRecord record) {
 }
 
 void MemoryLoop::TakeCases(Time now) {
-  while (!owed_.empty() && learning_.size() < kLearningAtOnce) {
+  if (learning_.size() + 2 * kMemoryAtOnce > kLearningAtOnce) return;
+  for (size_t i = 0; i < kMemoryAtOnce && !owed_.empty(); ++i) {
     Submit(next_tag_++, std::move(owed_.front()));
-    owed_.erase(owed_.begin());
+    owed_.pop_front();
   }
-  if (learning_.size() + kMemoryAtOnce > kLearningAtOnce) return;
   std::vector<Lease> leases = TakeFrom(bus_, kMemoryCasesTopic, kMemoryAtOnce);
   took_all_ = leases.empty();
   for (Lease& lease : leases) {

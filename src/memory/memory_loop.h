@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <string>
 
@@ -91,7 +92,7 @@ class MemoryLoop final : public Loop {
   LeaseKeeper leases_;  // by tag
   CaseBank bank_;
   std::map<uint64_t, v1::CaseRecord> learning_;  // by tag, on their way to the database
-  std::vector<v1::CaseRecord> owed_;             // by an earlier process
+  std::deque<v1::CaseRecord> owed_;              // by an earlier process
   uint64_t next_tag_ = 1;
   bool took_all_ = false;  // nothing was left on the topic when it was looked at last
   MemoryCounters counters_;
