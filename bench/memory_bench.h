@@ -76,7 +76,7 @@ struct MemoryBenchReport {
 
 Result<MemoryBenchReport> RunMemoryBench(const MemoryBenchOptions& options);
 
-// One query each in a bank of so many cases.
+// One query each in a bank of so many cases, by the processor time of the thread.
 std::vector<MemorySearch> MeasureSearches(uint64_t cases, uint64_t queries);
 
 }  // namespace tidemill

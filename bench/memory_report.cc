@@ -118,8 +118,9 @@ std::string MemoryBenchReport::ToText() const {
     text += fmt::format("{:<70}{}{:6.1f}\n", one.what, Percent(one.value), 100 * one.detectable);
   }
   for (const MemorySearch& search : searches) {
-    text += fmt::format("\nsearch by {} in {} cases: median {:.0f} µs, 99th percentile {:.0f} µs",
-                        search.index, search.cases, search.median_us, search.p99_us);
+    text += fmt::format(
+        "\nsearch by {} in {} cases: {:.0f} µs of processor time, 99th percentile {:.0f} µs",
+        search.index, search.cases, search.median_us, search.p99_us);
   }
   text += "\nweights " + digest_before.substr(0, 16) +
           (digest_before == digest_after ? ", unchanged" : ", CHANGED");
