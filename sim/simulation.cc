@@ -196,7 +196,9 @@ class Simulation {
     options.rollout.give_up_after = 8;
     options.replay.score_patience = std::chrono::seconds(90);
     options.learner.prefetch = draw_.prefetch;
-    if (options_.bug == Bug::kBoundsNotChecked) options.replay.limits = {};
+    if (options_.bug == Bug::kBoundsNotChecked) {
+      options.replay.limits.vocabulary = MessageLimits().vocabulary;
+    }
     ports.clock = &world_.clock();
     ports.journal = &journal_;
     ports.bus = process.bus.get();
