@@ -123,6 +123,11 @@ void ForgeRepeated(Message& message, const FieldDescriptor* field, Random& rando
       return add ? r.AddUInt32(&message, field, value)
                  : r.SetRepeatedUInt32(&message, field, index, value);
     }
+    case FieldDescriptor::CPPTYPE_UINT64: {
+      const uint64_t value = ForgedInteger(1, random);
+      return add ? r.AddUInt64(&message, field, value)
+                 : r.SetRepeatedUInt64(&message, field, index, value);
+    }
     case FieldDescriptor::CPPTYPE_FLOAT: {
       const auto value = static_cast<float>(ForgedNumber(random));
       return add ? r.AddFloat(&message, field, value)

@@ -87,7 +87,9 @@ class SimTrainer final : public TrainerPort {
 class SimProtocol final : public AgentProtocol {
  public:
   std::string_view name() const override { return "sim"; }
-  std::vector<TokenId> Prompt(const v1::Task&) const override { return {1, 2, 3}; }
+  std::vector<TokenId> Prompt(const v1::Task&, const v1::CaseSet&) const override {
+    return {1, 2, 3};
+  }
   const std::vector<TokenId>& stop_ids() const override { return stop_ids_; }
   ParsedTurn Parse(const v1::Task& task, std::span<const TokenId> ids) const override;
   bool ChecksAnswers() const override { return false; }

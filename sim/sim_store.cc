@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "sim/durable_checks.h"
+
 namespace tidemill::sim {
 
 class SimStore::Client final : public StorePort {
@@ -155,8 +157,20 @@ StoreDone SimStore::Apply(const StoreOp& op, uint64_t tag) {
     done.status = Keep(*put);
   } else if (auto* put = std::get_if<PutSignal>(&op)) {
     done.status = Keep(*put);
+  } else if (auto* put = std::get_if<PutCase>(&op)) {
+    done.status = Keep(*put, done.version);
   }
   return done;
+}
+
+Status SimStore::Keep(const PutCase& put, uint64_t& number) {
+  const v1::TrajectoryId& id = put.record.id();
+  const std::string wrong = WrongCase(durable_, put.record);
+  if (!wrong.empty()) world_.verdict().Fail(wrong);
+  if (!durable_.case_keys.insert({id.group(), id.member()}).second) return Exists("a case already");
+  number = durable_.cases.size() + 1;
+  durable_.cases.emplace(number, put.record);
+  return Ok();
 }
 
 void SimStore::Erase(uint64_t session) {

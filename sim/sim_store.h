@@ -37,7 +37,10 @@ struct SimGroup {
 
 // What survives.
 struct SimDurable {
-  std::map<std::pair<uint64_t, uint32_t>, SimTrajectory> trajectories;  // by group, member
+  using EpisodeKey = std::pair<uint64_t, uint32_t>;  // group, member
+  std::map<EpisodeKey, SimTrajectory> trajectories;
+  std::map<uint64_t, v1::CaseRecord> cases;  // by number
+  std::set<EpisodeKey> case_keys;
   std::map<uint64_t, SimGroup> groups;
   std::map<uint64_t, uint64_t> steps;        // step -> version
   std::map<uint64_t, uint64_t> checkpoints;  // step -> version
@@ -106,6 +109,7 @@ class SimStore {
   Status Keep(const PutSession& put);
   Status Keep(const PutSessionTurn& put);
   Status Keep(const PutSignal& put);
+  Status Keep(const PutCase& put, uint64_t& number);
   bool IsLive(const v1::TrajectoryId& id) const;
   // A step that used trajectories of sessions.
   void KeepLiveStep(const PutStep& put);

@@ -9,6 +9,7 @@
 #include "run/assembly.h"
 #include "sim/clients.h"
 #include "sim/draw.h"
+#include "sim/durable_checks.h"
 #include "sim/faulty_bus.h"
 #include "sim/sim_agents.h"
 #include "sim/sim_ports.h"
@@ -72,7 +73,7 @@ class Simulation {
     report.resumes = resumes_;
     report.trajectories = store_.durable().trajectories.size();
     report.rescored = store_.rescored();
-    CountCalls(report);
+    CountCalls(store_.durable(), report);
     report.refused = refused_ + (replay_ == nullptr ? 0 : replay_->counters().refused.load());
     report.loop_steps = world_.steps();
     report.virtual_seconds = Seconds(world_.clock().Now().time_since_epoch());
@@ -149,7 +150,7 @@ class Simulation {
       world_.verdict().Fail("version " + std::to_string(version) + " was published twice");
     }
     versions_.newest = version;
-    for (int i = 0; i < 3; ++i) process.stores.push_back(store_.NewClient());
+    for (int i = 0; i < 4; ++i) process.stores.push_back(store_.NewClient());
     process.trainer = std::make_unique<SimTrainer>(
         world_, kLearner, versions_,
         TrainerChecks{draw_.hard_max, kBatch, &forgeries_, WithPrograms()});
@@ -174,6 +175,10 @@ class Simulation {
     ports.dispatcher_store = process.stores[0].get();
     ports.replay_store = process.stores[1].get();
     ports.learner_store = process.stores[2].get();
+    if (memory_.on) {
+      ports.cases = memory_.Begin(durable, world_.clock().Now());
+      ports.memory_store = process.stores[3].get();
+    }
     ports.trainer = process.trainer.get();
     ports.train_tasks = &train_;
     ports.eval_tasks = &eval_;
@@ -191,7 +196,9 @@ class Simulation {
     options.rollout.give_up_after = 8;
     options.replay.score_patience = std::chrono::seconds(90);
     options.learner.prefetch = draw_.prefetch;
-    if (options_.bug == Bug::kBoundsNotChecked) options.replay.limits = {};
+    if (options_.bug == Bug::kBoundsNotChecked) {
+      options.replay.limits.vocabulary = MessageLimits().vocabulary;
+    }
     ports.clock = &world_.clock();
     ports.journal = &journal_;
     ports.bus = process.bus.get();
@@ -231,6 +238,7 @@ class Simulation {
     config.bus.lease = kLease;
     config.bus.patience = std::chrono::seconds(60);
     config.bus.group_patience = std::chrono::minutes(2);
+    config.memory.on = memory_.on;
     return config;
   }
 
@@ -382,18 +390,6 @@ class Simulation {
     }
   }
 
-  void CountCalls(SimReport& report) const {
-    for (const auto& [key, stored] : store_.durable().trajectories) {
-      report.stale += stored.fate == "stale" ? 1 : 0;
-      for (const v1::Turn& turn : stored.trajectory.turns()) {
-        for (const v1::ToolCall& call : turn.calls()) {
-          report.skipped += call.skipped() ? 1 : 0;
-          report.retries += call.retries();
-        }
-      }
-    }
-  }
-
   void CheckEnd() {
     for (const auto& [key, stored] : store_.durable().trajectories) {
       const uint64_t id = key.first;
@@ -403,6 +399,8 @@ class Simulation {
         return;
       }
     }
+    const std::string lost = memory_.Failure(store_.durable(), world_.clock().Now());
+    if (!lost.empty()) world_.verdict().Fail(lost);
     if (draw_.forger >= 0) return;
     auto dead = bus_->Depth(kDeadTopic);
     if (dead.ok() && dead->ready > 0) {
@@ -421,6 +419,7 @@ class Simulation {
   TaskBook book_;
   NullJournal journal_;
   SimProtocol protocol_;
+  MemoryWatch memory_{options_};
   PublishedVersions versions_;
   std::unique_ptr<MemoryBus> bus_;
   MemoryBus* bus_pointer_ = nullptr;

@@ -26,6 +26,7 @@ enum class Bug {
   kLostBoxIsAResult,         // an agent whose box was lost counts as one that failed
   kRetryIsANewTurn,          // a request that is sent again is another question
   kDeletedIsTrained,         // what waits for a batch is not told of a deletion
+  kOwedCaseForgotten,        // a crash between a verdict and its case loses the case
   kPinnedIsSwapped,          // an answer that is pinned to a version is drawn from the newest
   kFailedVoteIsZero,         // a judge's vote that failed counts as a zero
 };

@@ -104,6 +104,7 @@ INSTANTIATE_TEST_SUITE_P(
                     std::pair{Bug::kTrainedThroughBranches, "was trained twice"},
                     std::pair{Bug::kRetryIsANewTurn, "counted as a new question"},
                     std::pair{Bug::kDeletedIsTrained, "deleted data reached a batch"},
+                    std::pair{Bug::kOwedCaseForgotten, "never became a case"},
                     std::pair{Bug::kPinnedIsSwapped, "a pinned version was swapped"}));
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "bench/engine_bench.h"
 #include "bench/gateway_bench.h"
 #include "bench/learner_bench.h"
+#include "bench/memory_bench.h"
 #include "bench/overlap_bench.h"
 #include "bench/proof_bench.h"
 #include "bench/publish_bench.h"
@@ -158,6 +159,44 @@ void AddGatewayLoad(CLI::App& bench, Exit& exit) {
       [options, json, &exit] { exit.code = PrintAndJudge(RunGatewayLoad(*options), *json); });
 }
 
+void AddMemoryBench(CLI::App& bench, Exit& exit) {
+  CLI::App* command = bench.add_subcommand(
+      "memory",
+      "Ways to use experience on projects, and how quickly cases are found (exit status 1: a bound "
+      "was missed)");
+  auto options = std::make_shared<MemoryBenchOptions>();
+  auto json = std::make_shared<bool>(false);
+  auto searched = std::make_shared<uint64_t>(100'000);
+  command->add_option("--model", options->model, "Policy warmed up on other projects")->required();
+  command->add_option("--seeds", options->seeds, "Seeds (1,2,3)")->delimiter(',');
+  command->add_option("--projects", options->projects, "Projects per seed")->capture_default_str();
+  command->add_option("--before", options->before, "Tasks of a project before the change")
+      ->capture_default_str();
+  command->add_option("--after", options->after, "Tasks of a project after the change")
+      ->capture_default_str();
+  command->add_option("--held-out", options->held_out, "Held-out tasks per project")
+      ->capture_default_str();
+  command->add_option("--members", options->members, "Episodes per task")->capture_default_str();
+  command->add_option("--cases", options->cases, "Cases shown at most")->capture_default_str();
+  command->add_option("--arms", options->arms, "Arms to run; default: all")
+      ->delimiter(';')
+      ->check(CLI::IsMember(MemoryArms()));
+  command->add_option("--threads", options->threads, "Threads of the engine")
+      ->capture_default_str();
+  command
+      ->add_option("--key-layers", options->key_layers,
+                   "Layers of the policy behind the hidden states; 0: half")
+      ->capture_default_str();
+  command->add_option("--search", *searched, "Cases of the search measurement; 0: none")
+      ->capture_default_str();
+  command->add_flag("--json", *json, "Print one JSON object on standard output");
+  command->callback([options, json, searched, &exit] {
+    Result<MemoryBenchReport> report = RunMemoryBench(*options);
+    if (report.ok() && *searched > 0) report->searches = MeasureSearches(*searched, 1000);
+    exit.code = PrintAndJudge(report, *json);
+  });
+}
+
 }  // namespace
 
 void AddBenchCommand(CLI::App& app, Exit& exit) {
@@ -201,6 +240,7 @@ void AddBenchCommand(CLI::App& app, Exit& exit) {
   AddGatewayBench(*bench, exit);
   AddGatewayLoad(*bench, exit);
   AddAgentsBench(*bench, exit);
+  AddMemoryBench(*bench, exit);
   auto tokenizer = std::make_shared<TokenizerBenchOptions>();
   add("tokenizer", "Encoding against splitting alone",
       [json, tokenizer] { return Print(RunTokenizerBench(*tokenizer), *json); })

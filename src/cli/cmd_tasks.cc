@@ -1,5 +1,5 @@
-// tidemill tasks check FILE, tasks generate --family cfunc|pyfunc .. --out FILE, tasks import,
-// tasks model --family cfunc --out DIR.
+// tidemill tasks check FILE, tasks generate --family cfunc|pyfunc|project .. --out FILE, tasks
+// import, tasks model --family cfunc|project --out DIR.
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -17,6 +17,7 @@
 #include "rollout/protocol.h"
 #include "tasks/cfunc_task.h"
 #include "tasks/cfunc_vocab.h"
+#include "tasks/project_task.h"
 #include "tasks/pyfunc.h"
 #include "tasks/task_file.h"
 
@@ -97,6 +98,8 @@ struct GenerateWords {
   std::string family;
   SolutionWords solutions;
   CfuncAuthor author;
+  ProjectOptions project;
+  ProjectLessons lessons;
   std::string out;
   bool json = false;
 };
@@ -140,8 +143,37 @@ Status GeneratePythonTasks(const GenerateWords& words) {
   return Ok();
 }
 
+Status GenerateProjectTasks(GenerateWords& words) {
+  words.project.count = words.options.count;
+  words.project.seed = words.options.seed;
+  TM_ASSIGN_OR_RETURN(const std::vector<ProjectProblem> problems, GenerateProjects(words.project));
+  TM_RETURN_IF_ERROR(WriteTaskFile(words.out, ProjectTasks(problems, words.project)));
+  if (!words.solutions.path.empty()) {
+    if (words.lessons.count == 0) words.lessons.count = words.options.count;
+    words.lessons.seed = words.options.seed;
+    TM_ASSIGN_OR_RETURN(const std::vector<ProjectDemonstration> demonstrations,
+                        DemonstrateProjects(words.lessons));
+    TM_RETURN_IF_ERROR(WriteProjectDemonstrations(words.solutions.path, demonstrations));
+  }
+  if (words.json) {
+    PrintJson({{"out", words.out},
+               {"tasks", problems.size()},
+               {"projects", words.project.projects},
+               {"demonstrations", words.solutions.path.empty() ? 0 : words.lessons.count}});
+    return Ok();
+  }
+  std::printf("%s: %zu tasks of %llu projects\n", words.out.c_str(), problems.size(),
+              static_cast<unsigned long long>(words.project.projects));
+  if (!words.solutions.path.empty()) {
+    std::printf("%s: %llu demonstrations of other projects\n", words.solutions.path.c_str(),
+                static_cast<unsigned long long>(words.lessons.count));
+  }
+  return Ok();
+}
+
 Status Generate(GenerateWords& words) {
   if (words.family == "pyfunc") return GeneratePythonTasks(words);
+  if (words.family == "project") return GenerateProjectTasks(words);
   CfuncOptions& options = words.options;
   options.split = words.split == "train" ? CfuncSplit::kTrain : CfuncSplit::kHeldout;
   TM_RETURN_IF_ERROR(ChooseLevels(words.levels, options));
@@ -186,16 +218,33 @@ void AddCheck(CLI::App& tasks, Exit& exit) {
   command->callback([path, tools, json, &exit] { exit.code = Check(*path, *tools, *json); });
 }
 
-void AddFamily(CLI::App& command) {
-  command.add_option("--family", "Task family: cfunc")->required()->check(CLI::IsMember({"cfunc"}));
+void AddProjectWords(CLI::App& command, GenerateWords& words) {
+  command
+      .add_option("--projects", words.project.projects,
+                  "project: number of projects the tasks are dealt out to")
+      ->capture_default_str();
+  command
+      .add_option(
+          "--change-after", words.project.change_after,
+          "project: tasks of a project after which half of its names are bound anew; 0: never")
+      ->capture_default_str();
+  command
+      .add_option("--demonstrations", words.lessons.count,
+                  "project: number of demonstrations; 0: as many as tasks")
+      ->capture_default_str();
+  command
+      .add_option("--cases", words.lessons.most_cases,
+                  "project: most cases in the prompt of a demonstration")
+      ->capture_default_str();
 }
 
 void AddGenerate(CLI::App& tasks, Exit& exit) {
   CLI::App* command = tasks.add_subcommand("generate", "Generate tasks of a built-in family");
   auto words = std::make_shared<GenerateWords>();  // shared: as above
-  command->add_option("--family", words->family, "Task family: cfunc, pyfunc")
+  command->add_option("--family", words->family, "Task family: cfunc, pyfunc, project")
       ->required()
-      ->check(CLI::IsMember({"cfunc", "pyfunc"}));
+      ->check(CLI::IsMember({"cfunc", "pyfunc", "project"}));
+  AddProjectWords(*command, *words);
   command->add_option("--count", words->options.count, "Number of tasks")->required();
   command
       ->add_option("--seed", words->options.seed, "Random seed; the same seed gives the same tasks")
@@ -234,12 +283,15 @@ void AddModelFiles(CLI::App& tasks, Exit& exit) {
   CLI::App* command = tasks.add_subcommand(
       "model", "Write the tokenizer and config of a model for a family, without weights");
   struct Words {
+    std::string family;
     CfuncModelShape shape;
     std::string out;
     bool json = false;
   };
   auto words = std::make_shared<Words>();  // shared: as above
-  AddFamily(*command);
+  command->add_option("--family", words->family, "Task family: cfunc, project")
+      ->required()
+      ->check(CLI::IsMember({"cfunc", "project"}));
   command->add_option("--width", words->shape.hidden_size, "Hidden size")->capture_default_str();
   command->add_option("--feed-forward", words->shape.intermediate_size, "Intermediate size")
       ->capture_default_str();
@@ -250,14 +302,17 @@ void AddModelFiles(CLI::App& tasks, Exit& exit) {
   command->add_option("--out", words->out, "Output directory")->required();
   command->add_flag("--json", words->json, "Print one JSON object on standard output");
   command->callback([words, &exit] {
-    const Status status = WriteCfuncModelFiles(words->out, words->shape);
+    const std::vector<std::string> lexemes =
+        words->family == "project" ? ProjectLexemes() : CfuncLexemes();
+    const int64_t parameters = LexemeParameterCount(lexemes.size(), words->shape);
+    const Status status = WriteLexemeModelFiles(words->out, lexemes, words->shape);
     if (!status.ok()) {
       exit.code = Fail(status);
     } else if (words->json) {
-      PrintJson({{"out", words->out}, {"parameters", CfuncParameterCount(words->shape)}});
+      PrintJson({{"out", words->out}, {"parameters", parameters}});
     } else {
       std::printf("%s: tokenizer and config for %lld parameters\n", words->out.c_str(),
-                  static_cast<long long>(CfuncParameterCount(words->shape)));
+                  static_cast<long long>(parameters));
     }
   });
 }

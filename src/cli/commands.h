@@ -60,5 +60,6 @@ void AddProofCommand(CLI::App& app, Exit& exit);
 void AddJudgeCommand(CLI::App& app, Exit& exit);
 void AddCompletionCommand(CLI::App& app, Exit& exit);
 void AddLiveCommand(CLI::App& app, Exit& exit);
+void AddMemoryCommand(CLI::App& app, Exit& exit);
 
 }  // namespace tidemill

@@ -24,6 +24,7 @@ void AddCommands(CLI::App& app, Exit& exit) {
   AddViewCommand(app, exit);
   AddServeCommand(app, exit);
   AddLiveCommand(app, exit);
+  AddMemoryCommand(app, exit);
   AddTasksCommand(app, exit);
   AddModelCommand(app, exit);
   AddSandboxCommand(app, exit);

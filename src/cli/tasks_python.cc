@@ -70,7 +70,7 @@ Status WriteSolutions(const SolutionWords& words, const std::vector<ImportedTask
         tokenizer.Encode("```python\n" + code + "\n```", SpecialTokens::kAsText);
     answer.push_back(protocol->stop_ids().front());
     const Json line = {{"task", one.task.id()},
-                       {"prompt_ids", protocol->Prompt(one.task)},
+                       {"prompt_ids", protocol->Prompt(one.task, {})},
                        {"completion_ids", answer}};
     lines.push_back(line.dump());
   }

@@ -2,6 +2,7 @@
 #include "config/agent_keys.h"
 #include "config/judge_keys.h"
 #include "config/live_learning.h"
+#include "config/memory_keys.h"
 
 namespace tidemill {
 namespace {
@@ -384,6 +385,7 @@ void BindRunConfig(RunConfig& config, Binder& binder) {
   BindAgent(config, binder);
   BindLiveLearning(config, binder);
   BindLive(config, binder);
+  BindMemory(config, binder);
   BindReplay(config, binder);
   BindLearner(config, binder);
   BindCreditAndRanks(config, binder);
@@ -410,6 +412,7 @@ Status CheckRunConfig(const RunConfig& config, const Binder& binder) {
   }
   TM_RETURN_IF_ERROR(CheckReplay(config, binder));
   TM_RETURN_IF_ERROR(CheckLive(config, binder));
+  TM_RETURN_IF_ERROR(CheckMemory(config, binder));
   if (config.reward.weights.empty()) return binder.Error("reward.weights", "names no scorer");
   if (config.reward.weights.count("command") != 0 && config.reward.command.empty()) {
     return binder.Error("reward.weights", "names \"command\", but reward.command is empty");

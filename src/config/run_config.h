@@ -89,6 +89,18 @@ struct RunConfig {
     bool used() const { return !preset.empty() || !command.empty(); }
   } agent;
 
+  struct Memory {
+    bool on = false;
+    bool only = false;
+    std::string retrieval = "learned";
+    uint32_t cases = 8;
+    uint32_t case_tokens = 512;
+    uint32_t capacity = 100'000;
+    bool failures = true;
+    std::string explore = "thompson";
+    double epsilon = 0.1;
+  } memory;
+
   struct Live {
     bool on = false;
     std::chrono::milliseconds idle{30 * 60 * 1000};

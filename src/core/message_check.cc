@@ -175,6 +175,8 @@ Status CheckRepeated(const Message& message, const BoundField& bound, const Mess
   switch (field->cpp_type()) {
     case FieldDescriptor::CPPTYPE_UINT32:
       return CheckNumbers<uint32_t>(message, bound, limits);
+    case FieldDescriptor::CPPTYPE_UINT64:
+      return CheckNumbers<uint64_t>(message, bound, limits);
     case FieldDescriptor::CPPTYPE_FLOAT:
       return CheckNumbers<float>(message, bound, limits);
     case FieldDescriptor::CPPTYPE_DOUBLE:

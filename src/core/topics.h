@@ -15,6 +15,8 @@ inline constexpr std::string_view kGivenUpTopic = "dispatch.given_up";
 inline constexpr std::string_view kTrajectoriesTopic = "replay.trajectories";
 inline constexpr std::string_view kBatchRequestsTopic = "replay.requests";
 inline constexpr std::string_view kLiveSamplesTopic = "replay.live";
+inline constexpr std::string_view kMemoryGroupsTopic = "memory.groups";
+inline constexpr std::string_view kMemoryCasesTopic = "memory.cases";
 inline constexpr std::string_view kScoreTopic = "reward.score";
 inline constexpr std::string_view kJudgeTopic = "judge.requests";
 inline constexpr std::string_view kToolsCompileTopic = "tools.compile";
@@ -38,7 +40,7 @@ struct TopicRow {
 };
 
 inline constexpr TopicRow kTopics[] = {
-    {kGroupsTopic, "GroupLease", "rollout", "dispatcher", false, 100},
+    {kGroupsTopic, "GroupLease", "rollout", "dispatcher memory", false, 100},
     {kGivenUpTopic, "DispatchEvent", "dispatcher", "rollout"},
     {kTrajectoriesTopic, "Trajectory", "replay", "rollout"},
     {kScoreTopic, "ScoreRequest", "reward", "replay"},
@@ -53,6 +55,8 @@ inline constexpr TopicRow kTopics[] = {
     {kDispatchTopic, "DispatchEvent", "dispatcher", "replay learner", true},
     {kBatchRequestsTopic, "BatchRequest", "replay", "learner", true},
     {kLiveSamplesTopic, "Sample", "replay", "live", true},
+    {kMemoryGroupsTopic, "GroupLease", "memory", "dispatcher", true},
+    {kMemoryCasesTopic, "CaseRecord", "memory", "replay", true},
 };
 
 // Whether the loop receives from the topic or sends to it.

@@ -331,6 +331,7 @@ void ReplayLoop::OnVerdictStored(const v1::Verdict& verdict) {
     ++counters_.scored;
     if (verdict.solved()) ++counters_.solved;
     member.verdict = verdict;
+    TellMemory(member);
   } else {
     ++counters_.unscored;
     TellUnscored(verdict);

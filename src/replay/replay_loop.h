@@ -63,6 +63,7 @@ struct ReplayOptions {
   bool empty_topic = true;
   size_t live_capacity = 4096;   // trajectories of sessions that wait for a step
   double live_tenant_share = 1;  // at most this share of a batch's is of one tenant
+  bool tells_memory = false;     // of every episode of training that has a verdict
 };
 
 // A trajectory read back when a run is resumed.
@@ -233,6 +234,7 @@ class ReplayLoop final : public Loop {
   void TakeStored(Time now);
   void OnTrajectoryStored(Pending& pending, const Status& status, Time now);
   void OnVerdictStored(const v1::Verdict& verdict);
+  void TellMemory(const Member& member);
   void CompleteIfDone(uint64_t group_id);
   void Drop(uint64_t group_id, const std::string& fate, bool reissue);
   void Forget(uint64_t group_id);

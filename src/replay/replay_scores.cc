@@ -4,6 +4,7 @@
 
 #include "core/topics.h"
 #include "replay/replay_loop.h"
+#include "tasks/case_record.h"
 
 namespace tidemill {
 
@@ -76,6 +77,15 @@ void ReplayLoop::OnNoVerdict(const Asked& about, Time now) {
     MarkStale(member, "no verdict after " + std::to_string(member.score_tries) + " tries");
     CompleteIfDone(about.group);
   }
+}
+
+// Only of what is durable: memory can find it again where this message is lost.
+void ReplayLoop::TellMemory(const Member& member) {
+  if (!options_.tells_memory) return;
+  const v1::Task* task = tasks_.Find(member.trajectory.id().task());
+  if (task == nullptr) return;
+  const std::optional<v1::CaseRecord> record = MakeCase(*task, member.trajectory, *member.verdict);
+  if (record) outbox_.Publish(kMemoryCasesTopic, record->SerializeAsString());
 }
 
 void ReplayLoop::NoteVersions(const v1::Verdict& verdict) {

@@ -64,8 +64,9 @@ class AnswerProtocol final : public AgentProtocol {
   std::string_view name() const override { return "answer"; }
 
   // Empty: the template refused the conversation, which ends the episode.
-  std::vector<TokenId> Prompt(const v1::Task& task) const override {
-    const auto rendered = chat_.Render({.messages = Question(task), .add_generation_prompt = true});
+  std::vector<TokenId> Prompt(const v1::Task& task, const v1::CaseSet& cases) const override {
+    const auto rendered =
+        chat_.Render({.messages = Question(task, CasesText(cases)), .add_generation_prompt = true});
     return rendered.ok() ? EncodeRendered(tokenizer_, *rendered) : std::vector<TokenId>{};
   }
 
@@ -107,10 +108,10 @@ class AnswerProtocol final : public AgentProtocol {
   std::string Text(std::span<const TokenId> ids) const override { return tokenizer_.Decode(ids); }
 
  private:
-  ChatJson Question(const v1::Task& task) const {
+  ChatJson Question(const v1::Task& task, const std::string& before = "") const {
     ChatJson messages = ChatJson::array();
     if (!system_.empty()) messages.push_back({{"role", "system"}, {"content", system_}});
-    messages.push_back({{"role", "user"}, {"content", PromptText(task)}});
+    messages.push_back({{"role", "user"}, {"content", before + PromptText(task)}});
     return messages;
   }
 

@@ -34,16 +34,16 @@ class AnswerProtocolTest : public testing::Test {
 };
 
 TEST_F(AnswerProtocolTest, ThePromptIsAPlainChatWithoutTools) {
-  EXPECT_EQ(New()->Text(New()->Prompt(task_)),
+  EXPECT_EQ(New()->Text(New()->Prompt(task_, {})),
             "<|im_start|>user\nWrite f(x). <|im_end|>\nassert f(1) == 2<|im_end|>\n"
             "<|im_start|>assistant\n");
-  EXPECT_THAT(New("Be brief.")->Text(New("Be brief.")->Prompt(task_)),
+  EXPECT_THAT(New("Be brief.")->Text(New("Be brief.")->Prompt(task_, {})),
               testing::StartsWith("<|im_start|>system\nBe brief.<|im_end|>\n"));
 }
 
 TEST_F(AnswerProtocolTest, ATaskCannotEndItsOwnTurn) {
   const auto end = tokenizer_.AddedTokenId("<|im_end|>").value();
-  const std::vector<TokenId> ids = New()->Prompt(task_);
+  const std::vector<TokenId> ids = New()->Prompt(task_, {});
   EXPECT_EQ(std::count(ids.begin(), ids.end(), end), 1);
 }
 

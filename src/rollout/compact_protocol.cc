@@ -1,5 +1,8 @@
 // prompt | answer <|end|> | <|fail|> first failing example, opening | answer <|end|> | ..
 //
+// A case stands before the prompt as an episode would: its prompt, its answer, and <|end|> where
+// that was right or <|fail|> where it was not.
+//
 // The opening is the prompt's last line with the line break before it ("\nreturn "), so that every
 // attempt begins the same way.
 #include "model/tokenizer.h"
@@ -15,8 +18,15 @@ class CompactProtocol final : public AgentProtocol {
 
   std::string_view name() const override { return "compact"; }
 
-  std::vector<TokenId> Prompt(const v1::Task& task) const override {
-    return tokenizer_.Encode(task.prompt(), SpecialTokens::kAsText);
+  std::vector<TokenId> Prompt(const v1::Task& task, const v1::CaseSet& cases) const override {
+    std::vector<TokenId> ids;
+    for (int i = cases.cases_size() - 1; i >= 0; --i) {
+      const v1::ShownCase& shown = cases.cases(i);
+      tokenizer_.EncodeTo(shown.prompt() + shown.answer(), SpecialTokens::kAsText, ids);
+      ids.push_back(shown.solved() ? end_ : fail_);
+    }
+    tokenizer_.EncodeTo(task.prompt(), SpecialTokens::kAsText, ids);
+    return ids;
   }
 
   const std::vector<TokenId>& stop_ids() const override { return stop_ids_; }

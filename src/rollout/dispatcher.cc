@@ -313,7 +313,7 @@ void Dispatcher::TakeStored() {
 }
 
 void Dispatcher::Send(v1::GroupLease lease) {
-  outbox_.Publish(kGroupsTopic, lease.SerializeAsString());
+  outbox_.Publish(options_.groups_topic, lease.SerializeAsString());
   const uint64_t id = lease.group();
   sent_.insert_or_assign(id, SentGroup{std::move(lease), clock_.Now() + options_.group_patience});
 }
@@ -325,7 +325,7 @@ void Dispatcher::SendAgain(Time now) {
     if (now < sent.again_at) continue;
     sent.again_at = now + options_.group_patience;
     ++counters_.sent_again;
-    outbox_.Publish(kGroupsTopic, sent.lease.SerializeAsString());
+    outbox_.Publish(options_.groups_topic, sent.lease.SerializeAsString());
   }
 }
 

@@ -20,6 +20,7 @@
 #include "core/journal.h"
 #include "core/loop.h"
 #include "core/message_check.h"
+#include "core/topics.h"
 #include "proto/tidemill.pb.h"
 #include "rollout/admission_gate.h"
 #include "rollout/task_difficulty.h"
@@ -52,7 +53,9 @@ struct DispatcherOptions {
   // How often in a row a task whose group was dropped through us is attempted again at once. One
   // that fails us every time then waits for its next turn, or it would crowd out all others.
   uint32_t reissues_max = 2;
-  bool train = true;   // false: only the evaluations of eval_before
+  bool train = true;  // false: only the evaluations of eval_before
+  // Where groups are sent: to rollout, or to memory, which passes them on.
+  std::string groups_topic = std::string(kGroupsTopic);
   std::string secret;  // of the run: what tokens of leases are made from
   MessageLimits limits;
   // A group without a report for this long is put on the bus again: whoever held it may have

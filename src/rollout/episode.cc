@@ -53,7 +53,12 @@ Episode::Episode(std::shared_ptr<const EpisodeGroup> group, uint32_t member,
   id.set_attempt(group_->attempt);
   trajectory_.set_purpose(group_->lease.purpose());
   trajectory_.set_eval_name(group_->lease.eval_name());
-  trajectory_.mutable_prompt_ids()->Add(group_->prompt.begin(), group_->prompt.end());
+  const std::vector<TokenId>& prompt = group_->PromptOf(member);
+  trajectory_.mutable_prompt_ids()->Add(prompt.begin(), prompt.end());
+  if (!group_->shown.empty()) {
+    const std::vector<uint64_t>& shown = group_->shown[member];
+    trajectory_.mutable_shown_cases()->Add(shown.begin(), shown.end());
+  }
   *trajectory_.mutable_sampling() = group_->lease.sampling();
   trajectory_.set_worker(group_->worker);
   trajectory_.set_started_ms(now_ms);
@@ -61,7 +66,7 @@ Episode::Episode(std::shared_ptr<const EpisodeGroup> group, uint32_t member,
   trajectory_.set_token(group_->lease.token());
   *tree_.mutable_files() = task().files();
   NormalizeTree(tree_);
-  tokens_ = group_->prompt.size();
+  tokens_ = prompt.size();
 }
 
 TurnParams Episode::NextTurnParams() const {

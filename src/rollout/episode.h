@@ -33,6 +33,12 @@ struct EpisodeGroup {
   uint32_t attempt = 1;
   std::string worker;
   std::vector<TokenId> prompt;
+  // With memory: each member's own prompt and the numbers of the cases in it. Else empty.
+  std::vector<std::vector<TokenId>> prompts = {};
+  std::vector<std::vector<uint64_t>> shown = {};
+  const std::vector<TokenId>& PromptOf(uint32_t member) const {
+    return prompts.empty() ? prompt : prompts[member];
+  }
   int32_t max_context = 0;
   std::string secret;  // of the worker: what tokens of its cancellations are made from
 };

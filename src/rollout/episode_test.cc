@@ -12,7 +12,7 @@ class FakeProtocol final : public AgentProtocol {
  public:
   bool checks = false;
   std::string_view name() const override { return "fake"; }
-  std::vector<TokenId> Prompt(const v1::Task&) const override { return {5, 5}; }
+  std::vector<TokenId> Prompt(const v1::Task&, const v1::CaseSet&) const override { return {5, 5}; }
   const std::vector<TokenId>& stop_ids() const override { return stop_; }
   ParsedTurn Parse(const v1::Task&, std::span<const TokenId> ids) const override {
     ParsedTurn turn;

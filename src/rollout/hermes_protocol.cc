@@ -69,12 +69,12 @@ class HermesProtocol final : public AgentProtocol {
 
   std::string_view name() const override { return "hermes"; }
 
-  std::vector<TokenId> Prompt(const v1::Task& task) const override {
+  std::vector<TokenId> Prompt(const v1::Task& task, const v1::CaseSet& cases) const override {
     std::vector<std::string> lines;
     for (size_t i = 0; i < tool_names_.size(); ++i) {
       if (Allowed(task, tool_names_[i])) lines.push_back(tool_lines_[i]);
     }
-    std::string prompt = PromptText(task);
+    std::string prompt = CasesText(cases) + PromptText(task);
     if (!task.answer_file().empty()) {
       prompt += "\n\nGive your answer as one fenced block; it becomes " + task.answer_file() + ".";
     }

@@ -43,6 +43,31 @@ std::string PromptText(const v1::Task& task) {
   return text;
 }
 
+std::vector<TokenId> PromptWithin(const AgentProtocol& protocol, const v1::Task& task,
+                                  size_t max_tokens, v1::CaseSet& cases) {
+  std::vector<TokenId> prompt = protocol.Prompt(task, cases);
+  if (cases.cases().empty()) return prompt;
+  const size_t most = protocol.Prompt(task, {}).size() + max_tokens;
+  while (prompt.size() > most && !cases.cases().empty()) {
+    cases.mutable_cases()->RemoveLast();
+    prompt = protocol.Prompt(task, cases);
+  }
+  return prompt;
+}
+
+std::string CasesText(const v1::CaseSet& cases) {
+  if (cases.cases().empty()) return "";
+  std::string text = "Earlier tasks, what was answered, and whether it passed the tests:\n\n";
+  for (int i = cases.cases_size() - 1; i >= 0; --i) {
+    const v1::ShownCase& shown = cases.cases(i);
+    text += "Task:\n" + shown.prompt() + "\nAnswer, which " +
+            (shown.solved() ? "passed" : "failed") + ":\n" + shown.answer() + "\n";
+    if (!shown.note().empty()) text += "Tools:\n" + shown.note() + "\n";
+    text += "\n";
+  }
+  return text + "The task now:\n";
+}
+
 const std::vector<ToolDescription>& BuiltInTools() {
   static const std::vector<ToolDescription> kDescriptions = [] {
     std::vector<ToolDescription> tools;

@@ -36,8 +36,9 @@ class AgentProtocol {
   virtual ~AgentProtocol() = default;
 
   virtual std::string_view name() const = 0;
-  // Everything up to the first token the model writes.
-  virtual std::vector<TokenId> Prompt(const v1::Task& task) const = 0;
+  // Everything up to the first token the model writes. The cases stand before the task, the most
+  // useful (the first) nearest to it.
+  virtual std::vector<TokenId> Prompt(const v1::Task& task, const v1::CaseSet& cases) const = 0;
   virtual const std::vector<TokenId>& stop_ids() const = 0;
   virtual ParsedTurn Parse(const v1::Task& task, std::span<const TokenId> ids) const = 0;
   // An answer in a turn that is not the last is tried on the task's visible examples first; the
@@ -51,6 +52,15 @@ class AgentProtocol {
   // For transcripts people read.
   virtual std::string Text(std::span<const TokenId> ids) const = 0;
 };
+
+// Takes the least useful cases away until those left add at most `max_tokens` to the prompt, and
+// gives the prompt with them.
+std::vector<TokenId> PromptWithin(const AgentProtocol& protocol, const v1::Task& task,
+                                  size_t max_tokens, v1::CaseSet& cases);
+
+// Cases as the chat protocols show them, with the words that lead from them to the task; empty
+// without cases.
+std::string CasesText(const v1::CaseSet& cases);
 
 // The task's prompt with what it shows of the files, as the task says: the content of each, or a
 // listing.

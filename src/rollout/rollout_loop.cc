@@ -16,6 +16,26 @@ v1::ToolCancel CancelOf(const Episode& episode) {
   return cancel;
 }
 
+// Each member's prompt with its own cases, as far as they fit and leave room for the answer.
+void PutPrompts(const AgentProtocol& protocol, EpisodeGroup& group) {
+  const v1::GroupLease& lease = group.lease;
+  group.prompt = protocol.Prompt(lease.task(), {});
+  if (lease.contexts().empty()) return;
+  const int64_t room = group.max_context - static_cast<int64_t>(group.prompt.size()) -
+                       int64_t{lease.sampling().max_turn_tokens()} * lease.max_turns();
+  const auto most =
+      static_cast<size_t>(std::clamp<int64_t>(room, 0, int64_t{lease.max_case_tokens()}));
+  for (uint32_t member = 0; member < lease.members(); ++member) {
+    v1::CaseSet cases;
+    if (static_cast<int>(member) < lease.contexts_size()) {
+      cases = lease.contexts(static_cast<int>(member));
+    }
+    group.prompts.push_back(PromptWithin(protocol, lease.task(), most, cases));
+    std::vector<uint64_t>& shown = group.shown.emplace_back();
+    for (const v1::ShownCase& one : cases.cases()) shown.push_back(one.number());
+  }
+}
+
 constexpr size_t kResultsAtOnce = 256;
 constexpr size_t kToolWorkersKnown = 1024;
 
@@ -106,12 +126,12 @@ void RolloutLoop::StartGroup(Lease lease, const v1::GroupLease& group, Time now)
   shared->attempt = lease.deliveries;
   shared->worker = options_.worker;
   shared->secret = options_.secret;
-  shared->prompt = protocol_.Prompt(group.task());
   shared->max_context = options_.max_context;
   if (group.max_context_tokens() > 0) {
     shared->max_context =
         std::min(shared->max_context, static_cast<int32_t>(group.max_context_tokens()));
   }
+  PutPrompts(protocol_, *shared);
   leases_.Hold(group.group(), std::move(lease), now);
   Group& entry = groups_[group.group()];
   entry.shared = shared;
@@ -196,8 +216,9 @@ void RolloutLoop::Act(SequenceId sequence, EpisodeActions actions, Time now) {
   running.started = true;
   SequenceStart start;
   start.id = sequence;
-  start.prompt = groups_.at(running.group).shared->prompt;
-  start.share_group = running.group;
+  const EpisodeGroup& shared = *groups_.at(running.group).shared;
+  start.prompt = shared.PromptOf(running.member);
+  if (shared.prompts.empty()) start.share_group = running.group;
   start.turn = std::move(actions.turn);
   engine_.Start(std::move(start));
 }

@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 class AskingProtocol final : public AgentProtocol {
  public:
   std::string_view name() const override { return "asking"; }
-  std::vector<TokenId> Prompt(const v1::Task&) const override { return {5, 5}; }
+  std::vector<TokenId> Prompt(const v1::Task&, const v1::CaseSet&) const override { return {5, 5}; }
   const std::vector<TokenId>& stop_ids() const override { return stop_; }
   ParsedTurn Parse(const v1::Task&, std::span<const TokenId>) const override {
     ParsedTurn turn;

@@ -17,6 +17,10 @@ Result<Loops> Assemble(const RunConfig& config, Roles here, const Ports& p, Loop
     loops.replay =
         std::make_unique<ReplayLoop>(*p.bus, *p.replay_store, *p.clock, *p.journal, *p.book,
                                      std::move(options.replay), TakeSamples(resumed));
+    if (p.memory_store != nullptr) {
+      loops.memory = std::make_unique<MemoryLoop>(*p.bus, *p.memory_store, *p.book,
+                                                  std::move(options.memory), *p.cases);
+    }
     if (p.trainer != nullptr) {
       loops.learner = std::make_unique<LearnerLoop>(*p.bus, *p.learner_store, *p.trainer,
                                                     *p.journal, std::move(options.learner));
@@ -46,7 +50,8 @@ std::vector<Loop*> Loops::all() const {
   std::vector<Loop*> there;
   for (Loop* loop :
        std::initializer_list<Loop*>{learner.get(), dispatcher.get(), rollout.get(), tools.get(),
-                                    reward.get(), judge.get(), replay.get()}) {
+                                    reward.get(), judge.get(), replay.get(),
+                                    memory.get()}) {
     if (loop != nullptr) there.push_back(loop);
   }
   return there;
@@ -64,6 +69,7 @@ std::vector<const CounterSet*> Loops::counters() const {
   }
   if (judge) sets.push_back(&judge->counters());
   if (replay) sets.push_back(&replay->counters());
+  if (memory) sets.push_back(&memory->counters());
   return sets;
 }
 

@@ -32,7 +32,9 @@ struct Ports {
   Bus* bus = nullptr;
   // learner
   StorePort *dispatcher_store = nullptr, *replay_store = nullptr, *learner_store = nullptr;
-  TrainerPort* trainer = nullptr;  // null: nothing is trained
+  StorePort* memory_store = nullptr;  // null: there is no memory
+  const CasesState* cases = nullptr;  // of earlier processes; not null where memory_store is not
+  TrainerPort* trainer = nullptr;     // null: nothing is trained
   const std::vector<v1::Task>*train_tasks = nullptr, *eval_tasks = nullptr;
   const TaskBook* book = nullptr;
   // rollout
@@ -54,6 +56,7 @@ struct Loops {
   std::unique_ptr<RewardLoop> reward;
   std::unique_ptr<JudgeLoop> judge;
   std::unique_ptr<ReplayLoop> replay;
+  std::unique_ptr<MemoryLoop> memory;  // with memory.on
 
   // Those that are there.
   std::vector<Loop*> all() const;

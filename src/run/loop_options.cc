@@ -80,6 +80,7 @@ DispatcherOptions DispatcherOptionsFrom(const RunConfig& config, const RunStart&
   options.sampling = SamplingAt(config, config.rollout.temperature);
   options.max_turns = config.rollout.max_turns;
   options.train = start.train;
+  if (config.memory.on && start.train) options.groups_topic = kMemoryGroupsTopic;
   options.eval_in_flight = std::max(config.rollout.max_in_flight, config.eval.samples);
   if (config.eval.before && start.step == 0) {
     options.eval_before = EvalPlans(config, start.eval_prefix + "before");
@@ -105,7 +106,9 @@ Result<ReplayOptions> ReplayOptionsFrom(const RunConfig& config, const RunStart&
   TM_RETURN_IF_ERROR(GroupBuffer::Make(options.buffer).status().WithContext("replay"));
   options.rescore_groups = config.replay.rescore_groups;
   options.live_tenant_share = start.live_tenant_share;
-  options.drop_zero_variance = config.replay.drop_zero_variance;
+  // Where nothing is trained, a group that teaches nothing still counts as a step's work.
+  options.drop_zero_variance = config.replay.drop_zero_variance && !config.memory.only;
+  options.tells_memory = config.memory.on && start.train;
   options.max_turn_tokens = config.rollout.max_turn_tokens;
   options.store_capacity = kStoreClientCapacity;
   options.lease_period = LeasePeriod(config);
@@ -142,7 +145,7 @@ LearnerOptions LearnerOptionsFrom(const RunConfig& config, const RunStart& start
   options.live_episodes = config.live_episodes();
   options.prefetch = config.run.mode == "async";
   options.checkpoint_every_steps = config.learner.checkpoint_every_steps;
-  options.checkpoint_folder = start.checkpoints;
+  if (!config.memory.only) options.checkpoint_folder = start.checkpoints;
   options.steps_done = start.step;
   options.version = start.version;
   if (config.live.on && config.live.release) options.behind_max = config.staleness.max_steps;
@@ -209,6 +212,19 @@ JudgeOptions JudgeOptionsFrom(const RunConfig& config, const RunStart& start) {
   return options;
 }
 
+MemoryOptions MemoryOptionsFrom(const RunConfig& config) {
+  MemoryOptions options;
+  options.how = RetrievalNamed(config.memory.retrieval).value_or(Retrieval::kLexical);
+  options.cases = config.memory.cases;
+  options.case_tokens = config.memory.case_tokens;
+  options.bank.capacity = config.memory.capacity;
+  options.bank.failures = config.memory.failures;
+  if (config.memory.explore == "epsilon") options.bank.epsilon = config.memory.epsilon;
+  options.lease_period = LeasePeriod(config);
+  options.limits = MessageLimitsFrom(config);
+  return options;
+}
+
 CommandTool CommandToolFrom(const RunConfig::CommandKeys& keys) {
   CommandTool tool;
   tool.name = keys.name;
@@ -266,6 +282,7 @@ Result<LoopOptions> LoopOptionsFrom(const RunConfig& config, const RunStart& sta
   options.tools = ToolLoopOptionsFrom(config, start);
   options.reward = RewardOptionsFrom(config, start);
   options.judge = JudgeOptionsFrom(config, start);
+  options.memory = MemoryOptionsFrom(config);
   return options;
 }
 

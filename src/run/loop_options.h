@@ -14,6 +14,7 @@
 #include "core/status.h"
 #include "judge/judge_loop.h"
 #include "learner/learner_loop.h"
+#include "memory/memory_loop.h"
 #include "replay/replay_loop.h"
 #include "reward/reward_loop.h"
 #include "rollout/dispatcher.h"
@@ -54,6 +55,7 @@ struct LoopOptions {
   ToolLoopOptions tools;
   RewardOptions reward;
   JudgeOptions judge;
+  MemoryOptions memory;
 };
 
 // What of the counts in messages the config bounds.

@@ -88,6 +88,7 @@ class Driver {
     const RunSnapshot before_stop = Look(*run);
     fleet_.reset();
     result.status = run->Stop();
+    if (result.status.ok()) result.status = run->host().Watch();
     if (!gone_.ok()) return gone_;
     // A person who asked twice does not want to wait for the drain.
     if (signals_seen > 1 && result.status.code() == Code::kTimeout) result.status = Ok();

@@ -67,6 +67,7 @@ struct OpWriter::Statements {
   Statement next_version, put_version, put_checkpoint;
   Statement put_session, find_session, find_turn, put_turn, put_signal;
   Statement deleted_session, deleted_trajectory;
+  Statement put_case, erase_cases;
 };
 
 OpWriter::OpWriter(Database& db, const Clock& clock) : db_(db), clock_(clock) {}
@@ -120,6 +121,11 @@ Status OpWriter::Prepare() {
               "at_ms, score, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)"),
       prepare("SELECT 1 FROM sessions WHERE session = ?1 AND tenant = ''"),
       prepare("SELECT 1 FROM trajectories WHERE seq = ?1 AND fate = 'deleted'"),
+      prepare("INSERT OR IGNORE INTO cases (grp, member, task, scope, tenant, session, body) "
+              "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)"),
+      prepare("UPDATE cases SET body = NULL, scope = '', tenant = '' WHERE (?1 = 0 OR number = ?1) "
+              "AND (?2 = 0 OR session = ?2) AND (?3 = '' OR tenant = ?3) AND (?4 = '' OR scope = "
+              "?4) AND (?5 = '' OR task = ?5)"),
   });
   return failure;
 }
@@ -130,6 +136,9 @@ Status OpWriter::Write(const StoreOp& op, uint64_t& version) {
       [&](const auto& one) -> Status {
         if constexpr (std::is_same_v<std::decay_t<decltype(one)>, ReserveVersion>) {
           TM_ASSIGN_OR_RETURN(version, Reserve(one));
+          return Ok();
+        } else if constexpr (std::is_same_v<std::decay_t<decltype(one)>, PutCase>) {
+          TM_ASSIGN_OR_RETURN(version, Learn(one));
           return Ok();
         } else {
           return Put(one);
@@ -330,6 +339,27 @@ Status OpWriter::Put(const PutSignal& op) {
       .With(s.session(), s.turn(), s.span_from(), s.span_to(), s.source(), s.by(), s.at_ms(),
             s.score(), BlobRef{body})
       .Run();
+}
+
+Result<uint64_t> OpWriter::Learn(const PutCase& op) {
+  const v1::CaseRecord& r = op.record;
+  TM_RETURN_IF_ERROR(CheckId(r.id()));
+  TM_RETURN_IF_ERROR(CheckNumber("session", r.session()));
+  TM_ASSIGN_OR_RETURN(const std::string body, codec_.Pack(r));
+  TM_RETURN_IF_ERROR(statements_->put_case
+                         .With(r.id().group(), r.id().member(), r.id().task(), r.scope(),
+                               r.tenant(), r.session(), BlobRef{body})
+                         .Run());
+  if (db_.Changes() == 0) return Exists("a case of " + Describe(r.id()) + " is stored already");
+  return static_cast<uint64_t>(db_.LastRowId());
+}
+
+Status OpWriter::Put(const EraseCases& op) {
+  if (op.number == 0 && op.session == 0 && op.tenant.empty() && op.scope.empty() &&
+      op.task.empty()) {
+    return Invalid("nothing says which cases to erase");
+  }
+  return statements_->erase_cases.With(op.number, op.session, op.tenant, op.scope, op.task).Run();
 }
 
 Result<uint64_t> OpWriter::Reserve(const ReserveVersion& op) {

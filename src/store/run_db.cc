@@ -78,6 +78,11 @@ Status RunDb::ApplyOne(const StoreOp& op) {
   return outcomes[0].status;
 }
 
+Status RunDb::Compact() {
+  TM_RETURN_IF_ERROR(db_->Exec("VACUUM"));
+  return db_->Exec("PRAGMA wal_checkpoint(TRUNCATE)");
+}
+
 Status RunDb::CheckIntegrity() {
   TM_ASSIGN_OR_RETURN(Statement check, db_->Prepare("PRAGMA integrity_check(3)"));
   std::string findings;

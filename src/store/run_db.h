@@ -99,6 +99,21 @@ struct LiveState {
   std::vector<v1::Signal> signals;       // by session
 };
 
+// What memory goes on with.
+struct CasesState {
+  struct Learned {
+    uint64_t number = 0;
+    v1::CaseRecord record;
+  };
+  // An episode of training with a verdict that never became a case.
+  struct Scored {
+    v1::Trajectory trajectory;
+    v1::Verdict verdict;
+  };
+  std::vector<Learned> cases;     // by number
+  std::vector<Scored> unlearned;  // in the order they were stored
+};
+
 // Belongs to one thread at a time. One process writes a run: RunDirectory's lock sees to that.
 class RunDb {
  public:
@@ -136,7 +151,12 @@ class RunDb {
   Result<SessionsState> LoadSessions(int64_t closed_since_ms, size_t closed_max);
   // The newest `max` trajectories of sessions, and the signals on these and on open sessions.
   Result<LiveState> LoadLive(size_t max);
+  // Every case, and what a process that ended too early owes memory. What cannot be read is left
+  // out.
+  Result<CasesState> LoadCases();
 
+  // Rewrites the file and empties the log, so that nothing of what was erased is left in them.
+  Status Compact();
   // Reads every page: kCorrupt with SQLite's first findings. Takes seconds on a large run.
   Status CheckIntegrity();
   const std::string& path() const;

@@ -152,7 +152,23 @@ CREATE TABLE signals (
 );
 )sql";
 
-constexpr const char* kMigrations[] = {kVersion1, kVersion2, kVersion3};
+// Cases of memory, in the order they were learned. The body is v1::CaseRecord; without one the case
+// was erased.
+constexpr const char* kVersion4 = R"sql(
+CREATE TABLE cases (
+  number         INTEGER PRIMARY KEY AUTOINCREMENT,
+  grp            INTEGER NOT NULL,
+  member         INTEGER NOT NULL,
+  task           TEXT    NOT NULL,
+  scope          TEXT    NOT NULL,
+  tenant         TEXT    NOT NULL,
+  session        INTEGER NOT NULL,
+  body           BLOB,
+  UNIQUE (grp, member, task)
+);
+)sql";
+
+constexpr const char* kMigrations[] = {kVersion1, kVersion2, kVersion3, kVersion4};
 
 Status Foreign(Database& db) {
   return Invalid(db.path() + ": an SQLite database, but not that of a Tidemill run");

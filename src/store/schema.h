@@ -25,8 +25,9 @@ Status Migrate(Database& db, std::span<const char* const> migrations);
 // one that is known.
 Status CheckSchema(Database& db, std::span<const char* const> migrations, int64_t oldest);
 
-// The first version with what is read of episodes, and with the gateway's sessions.
+// The first version with what is read of episodes, with the gateway's sessions, with memory.
 inline constexpr int64_t kEpisodesSchema = 1;
 inline constexpr int64_t kSessionsSchema = 3;
+inline constexpr int64_t kCasesSchema = 4;
 
 }  // namespace tidemill

@@ -28,6 +28,8 @@ constexpr ErasePlace kErasePlaces[] = {
      "DELETE FROM verdicts WHERE " TM_OF_SESSION, "verdicts"},
     {"trajectories", "SELECT body FROM bodies WHERE " TM_OF_SESSION,
      "DELETE FROM bodies WHERE " TM_OF_SESSION, "bodies"},
+    {"cases", "SELECT body FROM cases WHERE session = ?1 AND body IS NOT NULL",
+     "UPDATE cases SET body = NULL, scope = '', tenant = '' WHERE session = ?1", "cases"},
 };
 #undef TM_OF_SESSION
 

@@ -27,7 +27,7 @@ class Eraser : public testing::Test {
     id.set_task("session-" + std::to_string(session));
     return id;
   }
-  // A closed session with one turn, one trajectory and a verdict.
+  // A closed session with one turn, one trajectory, a verdict and a case.
   void PutWhole(uint64_t number, const std::string& tenant) {
     v1::Session session;
     session.set_number(number);
@@ -51,6 +51,12 @@ class Eraser : public testing::Test {
     trajectory.set_purpose(v1::PURPOSE_LIVE);
     Put(PutSession{session, {trajectory}});
     Put(PutVerdict{SampleVerdict(LiveId(number), 0.5)});
+    v1::CaseRecord learned;
+    *learned.mutable_id() = LiveId(number);
+    learned.set_prompt("what " + tenant + " asked, as memory keeps it");
+    learned.set_tenant(tenant);
+    learned.set_session(number);
+    Put(PutCase{learned});
   }
   std::string FilesAsBytes() const {
     std::string all;
@@ -77,7 +83,8 @@ TEST_F(Eraser, NothingOfATenantIsLeftInTheFilesAndOthersKeepEverything) {
   EXPECT_THAT(erased->sessions, testing::ElementsAre(1, 3));
   EXPECT_THAT(erased->rows,
               testing::ElementsAre(testing::Pair("turns", 2), testing::Pair("signals", 2),
-                                   testing::Pair("verdicts", 2), testing::Pair("trajectories", 2)));
+                                   testing::Pair("verdicts", 2), testing::Pair("trajectories", 2),
+                                   testing::Pair("cases", 2)));
   const std::string all = FilesAsBytes();
   for (const std::string& body : erased->bodies) {
     ASSERT_GT(body.size(), 20u);

@@ -77,13 +77,29 @@ struct PutSignal {
   v1::Signal signal;
 };
 
+// A case of memory, by the episode it came from. Key: task, group, member. kExists: there is one,
+// or there was and it was erased. StoreDone::version is its number.
+struct PutCase {
+  v1::CaseRecord record;
+};
+// Takes the content of every case that has all of what is said here; at least one must be. Only the
+// keys stay, so that the same episodes give no case again.
+struct EraseCases {
+  uint64_t number = 0;
+  uint64_t session = 0;
+  std::string tenant = {};
+  std::string scope = {};
+  std::string task = {};
+};
+
 using StoreOp = std::variant<PutTrajectory, PutVerdict, PutFate, PutStep, PutGroup, PutGroupReport,
-                             ReserveVersion, PutCheckpoint, PutSession, PutSessionTurn, PutSignal>;
+                             ReserveVersion, PutCheckpoint, PutSession, PutSessionTurn, PutSignal,
+                             PutCase, EraseCases>;
 
 struct StoreDone {
   uint64_t tag = 0;
   Status status;
-  uint64_t version = 0;  // for ReserveVersion
+  uint64_t version = 0;  // for ReserveVersion; for PutCase: the case's number
 };
 
 // One client's view of the store: its own mailbox. Submissions of one client keep their order;

@@ -41,8 +41,8 @@ Json ByteLevel() {
           {"use_regex", false}};
 }
 
-int VocabularySize() {
-  return kBytes + static_cast<int>(CfuncLexemes().size());
+int VocabularySize(size_t lexemes) {
+  return kBytes + static_cast<int>(lexemes);
 }
 
 Status CheckShape(const CfuncModelShape& shape) {
@@ -82,13 +82,13 @@ std::vector<std::string> CfuncLexemes() {
   return lexemes;
 }
 
-std::string CfuncTokenizerJson() {
+std::string LexemeTokenizerJson(const std::vector<std::string>& lexemes) {
   Json vocabulary = Json::object();
   const std::vector<std::string> alphabet = ByteAlphabet();
   for (int byte = 0; byte < kBytes; ++byte) vocabulary[alphabet[byte]] = byte;
   Json added = Json::array();
   int id = kBytes;
-  for (const std::string& lexeme : CfuncLexemes()) {
+  for (const std::string& lexeme : lexemes) {
     added.push_back({{"id", id},
                      {"content", lexeme},
                      {"single_word", false},
@@ -120,6 +120,10 @@ std::string CfuncTokenizerJson() {
   return out.dump(1);
 }
 
+std::string CfuncTokenizerJson() {
+  return LexemeTokenizerJson(CfuncLexemes());
+}
+
 // A conversation as the protocol "compact" writes it: the task, answers with their end, and for
 // each failed example its name and the opening of the next attempt, the task's last line.
 constexpr char kCompactTemplate[] = R"jinja({%- for m in messages -%}
@@ -140,10 +144,12 @@ std::string CfuncTokenizerConfigJson() {
   return out.dump(1);
 }
 
-std::string CfuncModelConfigJson(const CfuncModelShape& shape) {
+namespace {
+
+std::string LexemeConfigJson(size_t lexemes, const CfuncModelShape& shape) {
   const Json out = {{"architectures", {"Qwen2ForCausalLM"}},
                     {"model_type", "qwen2"},
-                    {"vocab_size", VocabularySize()},
+                    {"vocab_size", VocabularySize(lexemes)},
                     {"hidden_size", shape.hidden_size},
                     {"intermediate_size", shape.intermediate_size},
                     {"num_hidden_layers", shape.layers},
@@ -164,6 +170,12 @@ std::string CfuncModelConfigJson(const CfuncModelShape& shape) {
   return out.dump(1);
 }
 
+}  // namespace
+
+std::string CfuncModelConfigJson(const CfuncModelShape& shape) {
+  return LexemeConfigJson(CfuncLexemes().size(), shape);
+}
+
 std::string CfuncGenerationConfigJson() {
   const Json out = {{"do_sample", true},
                     {"temperature", 1.0},
@@ -173,21 +185,31 @@ std::string CfuncGenerationConfigJson() {
 }
 
 int64_t CfuncParameterCount(const CfuncModelShape& shape) {
+  return LexemeParameterCount(CfuncLexemes().size(), shape);
+}
+
+int64_t LexemeParameterCount(size_t lexemes, const CfuncModelShape& shape) {
   const int64_t width = shape.hidden_size;
   const int64_t attention = 4 * width * width + 3 * width;
   const int64_t feed_forward = 3 * width * shape.intermediate_size;
-  return VocabularySize() * width + shape.layers * (attention + feed_forward + 2 * width) + width;
+  return VocabularySize(lexemes) * width + shape.layers * (attention + feed_forward + 2 * width) +
+         width;
 }
 
 Status WriteCfuncModelFiles(const std::string& dir, const CfuncModelShape& shape) {
+  return WriteLexemeModelFiles(dir, CfuncLexemes(), shape);
+}
+
+Status WriteLexemeModelFiles(const std::string& dir, const std::vector<std::string>& lexemes,
+                             const CfuncModelShape& shape) {
   TM_RETURN_IF_ERROR(CheckShape(shape));
   const std::filesystem::path path = dir;
   std::error_code error;
   std::filesystem::create_directories(path, error);
   if (error) return Unavailable(dir + ": cannot be made: " + error.message());
-  TM_RETURN_IF_ERROR(WriteText(path / "tokenizer.json", CfuncTokenizerJson()));
+  TM_RETURN_IF_ERROR(WriteText(path / "tokenizer.json", LexemeTokenizerJson(lexemes)));
   TM_RETURN_IF_ERROR(WriteText(path / "tokenizer_config.json", CfuncTokenizerConfigJson()));
-  TM_RETURN_IF_ERROR(WriteText(path / "config.json", CfuncModelConfigJson(shape)));
+  TM_RETURN_IF_ERROR(WriteText(path / "config.json", LexemeConfigJson(lexemes.size(), shape)));
   return WriteText(path / "generation_config.json", CfuncGenerationConfigJson());
 }
 

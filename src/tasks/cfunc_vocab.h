@@ -26,6 +26,8 @@ inline constexpr int kCfuncSpecialLexemes = 2;
 
 // Byte-level BPE without merges, in which each lexeme is one added token.
 std::string CfuncTokenizerJson();
+// The same of other lexemes, of which the first two are <|end|> and <|fail|>.
+std::string LexemeTokenizerJson(const std::vector<std::string>& lexemes);
 std::string CfuncTokenizerConfigJson();
 std::string CfuncModelConfigJson(const CfuncModelShape& shape);
 std::string CfuncGenerationConfigJson();
@@ -36,5 +38,10 @@ int64_t CfuncParameterCount(const CfuncModelShape& shape);
 // Writes tokenizer.json, tokenizer_config.json, config.json and generation_config.json into `dir`,
 // which is made where it is missing. kInvalid: a shape no model can have.
 Status WriteCfuncModelFiles(const std::string& dir, const CfuncModelShape& shape);
+
+// The same for the vocabulary of another family, with lexemes as LexemeTokenizerJson takes them.
+Status WriteLexemeModelFiles(const std::string& dir, const std::vector<std::string>& lexemes,
+                             const CfuncModelShape& shape);
+int64_t LexemeParameterCount(size_t lexemes, const CfuncModelShape& shape);
 
 }  // namespace tidemill

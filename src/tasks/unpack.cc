@@ -20,7 +20,7 @@ namespace tidemill {
 namespace {
 
 constexpr std::string_view kRemoved = ".wh.", kOpaque = ".wh..wh..opq";
-constexpr int kDepthMax = 128;
+constexpr int kUnpackDepthMax = 128;
 
 // Resolves links as if the folder were the root, so that none leads out of it.
 int OpenInRoot(int root, const std::string& path, uint64_t flags) {
@@ -84,7 +84,7 @@ class Layer {
       const size_t slash = path.find('/', at);
       const std::string part = path.substr(at, slash == std::string::npos ? slash : slash - at);
       if (part == ".." || part.size() > 255) return Invalid("has a name that leads out");
-      if (++parts > kDepthMax) return Invalid("lies too deep");
+      if (++parts > kUnpackDepthMax) return Invalid("lies too deep");
       if (slash == std::string::npos) return Ok();
       at = slash + 1;
     }
@@ -152,7 +152,7 @@ class Layer {
   static Status Remove(const Fd& folder, const std::string& name, int depth) {
     if (name.empty() || name == "." || name == "..") return Invalid("has no name");
     if (unlinkat(folder.get(), name.c_str(), 0) == 0 || errno == ENOENT) return Ok();
-    if (depth > kDepthMax) return Invalid("lies too deep");
+    if (depth > kUnpackDepthMax) return Invalid("lies too deep");
     const Fd below(
         openat(folder.get(), name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
     if (!below) return Failed("removing");

@@ -146,10 +146,18 @@ Status ProcessPorts::OpenStore(RunStart& start) {
   if (config_.live.on && request_.train) {
     TM_ASSIGN_OR_RETURN(earlier_live_, LiveRun::Load(*db, clock_));
   }
+  if (config_.memory.on && request_.train) {
+    TM_ASSIGN_OR_RETURN(cases_, db->LoadCases());
+    ports_.cases = &cases_;
+  }
   store_ = std::make_unique<StoreThread>(std::move(db), clock_);
   for (StorePort** port : {&ports_.dispatcher_store, &ports_.replay_store, &ports_.learner_store}) {
     clients_.push_back(store_->NewClient(kStoreClientCapacity));
     *port = clients_.back().get();
+  }
+  if (ports_.cases != nullptr) {
+    clients_.push_back(store_->NewClient(kStoreClientCapacity));
+    ports_.memory_store = clients_.back().get();
   }
   return Ok();
 }
@@ -306,6 +314,7 @@ Status ProcessPorts::OpenScorers() {
 }
 
 Status ProcessPorts::OpenTrainer(const RunStart& start) {
+  if (config_.memory.only) return OpenFrozen();
   TM_ASSIGN_OR_RETURN(trainer_, MakeTrainer(config_,
                                             {.weights = weights_,
                                              .checkpoint = checkpoint_,
@@ -324,7 +333,7 @@ Status ProcessPorts::CheckPrompts(int32_t max_context) const {
     size_t too_long = 0;
     std::string first;
     for (const v1::Task& task : *tasks) {
-      const size_t tokens = protocol_->Prompt(task).size();
+      const size_t tokens = protocol_->Prompt(task, {}).size();
       if (tokens < static_cast<size_t>(max_context)) continue;
       if (++too_long == 1) first = task.id() + " (" + std::to_string(tokens) + " tokens)";
     }
@@ -381,6 +390,7 @@ std::vector<std::string> ProcessPorts::own_topics() const {
 }
 
 Status ProcessPorts::Watch() {
+  TM_RETURN_IF_ERROR(CheckFrozen());
   return follows_ ? follows_->Look(engine_->version()) : Ok();
 }
 

@@ -14,6 +14,7 @@
 #include "core/threads.h"
 #include "engine/torch/torch_engine.h"
 #include "judge/http_judge_port.h"
+#include "learner/frozen_trainer.h"
 #include "learner/torch/trainer_thread.h"
 #include "live/guard_desk.h"
 #include "live/live_operator.h"
@@ -76,6 +77,8 @@ class ProcessPorts final : public PortHost {
   Status OpenTools();
   Status OpenScorers();
   Status CheckPrompts(int32_t max_context) const;
+  Status OpenFrozen();
+  Status CheckFrozen();
   bool alone() const { return request_.fleet == nullptr; }
 
   RunConfig config_;
@@ -91,6 +94,7 @@ class ProcessPorts final : public PortHost {
   std::unique_ptr<AgentProtocol> protocol_;
   std::shared_ptr<const PolicyWeights> weights_;  // shared: engine and trainer start from the same
   std::string checkpoint_;                        // gone on from; empty: none
+  CasesState cases_;                              // of memory, as earlier processes left it
   ThreadPlan threads_;
 
   std::unique_ptr<BlobStore> blobs_;
@@ -113,6 +117,9 @@ class ProcessPorts final : public PortHost {
   std::unique_ptr<AgentRunner> agents_;   // where the agent is a program
   std::unique_ptr<ToolExecutor> tools_;
   std::unique_ptr<TrainerThread> trainer_;
+  std::unique_ptr<FrozenTrainer> frozen_;  // instead, with memory.only
+  std::string frozen_digest_;              // of the weights at the start
+  Time check_frozen_at_ = Time::min();
   std::unique_ptr<ScorerPort> scorer_;
   std::unique_ptr<JudgePort> judges_;
 };

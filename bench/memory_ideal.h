@@ -1,0 +1,30 @@
+// The learner nothing can beat on a project: it knows how projects are drawn, keeps every binding
+// that is still possible, and answers with the most likely helper.
+#pragma once
+
+#include <vector>
+
+#include "tasks/project.h"
+
+namespace tidemill {
+
+class IdealLearner {
+ public:
+  IdealLearner();
+
+  // The helpers the members of a group try for an operation. All take the most likely; where
+  // several are as likely, they take different ones, which costs nothing and tells more.
+  std::vector<int> Choose(int operation, size_t members) const;
+  void Learn(int operation, int helper, bool right);
+  // Half of the names were bound anew; which, it is not told.
+  void Change();
+
+ private:
+  struct Possible {
+    ProjectBinding binding{};
+    double weight = 0;
+  };
+  std::vector<Possible> possible_;
+};
+
+}  // namespace tidemill

@@ -1,0 +1,37 @@
+// What is read off the simulated database: what a new process finds of memory, and what a run may
+// leave behind.
+#pragma once
+
+#include <set>
+#include <string>
+
+#include "sim/sim_store.h"
+#include "sim/simulation.h"
+
+namespace tidemill::sim {
+
+// Why the record must not be a case; empty: nothing is against it.
+std::string WrongCase(const SimDurable& durable, const v1::CaseRecord& record);
+
+// Memory over the crashes of its process: in every second run, and where its bug is planted.
+struct MemoryWatch {
+  explicit MemoryWatch(const SimOptions& options)
+      : bug(options.bug), on(options.seed % 2 == 0 || bug == Bug::kOwedCaseForgotten) {}
+
+  // The process begins: what the database gives memory. With the planted bug nobody looks for
+  // verdicts whose episode never became a case.
+  const CasesState* Begin(const SimDurable& durable, Time now);
+  // At the end: what was owed at the last beginning and is still no case; empty: nothing.
+  std::string Failure(const SimDurable& durable, Time now) const;
+
+  const Bug bug;
+  const bool on;
+  CasesState found;
+  std::set<SimDurable::EpisodeKey> owed;
+  Time began = Time::max();
+};
+
+// Failures of tools in all that is stored.
+void CountCalls(const SimDurable& durable, SimReport& report);
+
+}  // namespace tidemill::sim

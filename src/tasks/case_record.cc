@@ -1,0 +1,58 @@
+#include "tasks/case_record.h"
+
+#include <string_view>
+
+#include "core/text.h"
+
+namespace tidemill {
+namespace {
+
+constexpr std::string_view kScopeTag = "scope:";
+constexpr size_t kNoteBytes = 400;
+constexpr int kNotesMax = 32;
+
+void AddNotes(const v1::Trajectory& trajectory, v1::CaseRecord& record) {
+  for (int turn = 0; turn < trajectory.turns_size(); ++turn) {
+    for (const v1::ToolCall& call : trajectory.turns(turn).calls()) {
+      // What was unavailable through us says nothing about the tool.
+      if (call.skipped() || call.outcome() == v1::OUTCOME_UNAVAILABLE) continue;
+      if (record.tools_size() == kNotesMax) return;
+      v1::ToolNote& note = *record.add_tools();
+      note.set_turn(static_cast<uint32_t>(turn));
+      note.set_tool(call.tool());
+      note.set_arguments_json(Beginning(call.arguments_json(), kNoteBytes));
+      note.set_outcome(call.outcome());
+      note.set_text(Beginning(call.text(), kNoteBytes));
+    }
+  }
+}
+
+}  // namespace
+
+std::string ScopeOf(const v1::Task& task) {
+  for (const std::string& tag : task.tags()) {
+    if (tag.compare(0, kScopeTag.size(), kScopeTag) == 0) return tag.substr(kScopeTag.size());
+  }
+  return "";
+}
+
+std::optional<v1::CaseRecord> MakeCase(const v1::Task& task, const v1::Trajectory& trajectory,
+                                       const v1::Verdict& verdict) {
+  if (trajectory.purpose() != v1::PURPOSE_TRAIN || !verdict.scored()) return std::nullopt;
+  if (trajectory.end() == v1::EPISODE_END_GIVEN_UP) return std::nullopt;
+  if (trajectory.submission().empty()) return std::nullopt;
+  v1::CaseRecord record;
+  *record.mutable_id() = trajectory.id();
+  record.set_scope(ScopeOf(task));
+  record.set_prompt(task.prompt());
+  record.set_answer(trajectory.submission());
+  record.set_solved(verdict.solved());
+  record.set_reward(verdict.reward());
+  record.set_group_members(trajectory.group_members());
+  *record.mutable_shown() = trajectory.shown_cases();
+  record.set_at_ms(trajectory.finished_ms());
+  AddNotes(trajectory, record);
+  return record;
+}
+
+}  // namespace tidemill
