@@ -31,10 +31,14 @@ class ClientWorld {
     Random& random = world_.random();
     habits_.Draw(random);
     TM_CHECK(bus_.Open(kLiveSamplesTopic, {.capacity = 1 + random.Below(20)}).ok());
+    for (const auto topic : {kSiblingsWantedTopic, kSiblingsTopic}) {
+      TM_CHECK(bus_.Open(topic, {}).ok());
+    }
     deletions_left_ = random.Chance(0.5) ? 0 : static_cast<int>(1 + random.Below(3));
     crashes_left_ = random.Chance(0.3) ? 0 : static_cast<int>(1 + random.Below(5));
     const uint64_t clients = 1 + random.Below(3);
     for (uint64_t client = 0; client < clients; ++client) AddClient(client);
+    siblings_ = random.Chance(0.5) ? 0 : 4;
   }
 
   void Run(SimReport& report) {
@@ -97,6 +101,8 @@ class ClientWorld {
     learning.bus = &bus_;
     learning.signals.train = true;
     learning.signals.others_min = kOthersMin;
+    learning.signals.siblings = siblings_;
+    learning.signals.tasks = {TaskClass({})};  // of clients that say nothing of themselves
     recorder_ = std::make_unique<LiveRecorder>(options, prompts_, *port_, world_.clock(),
                                                store_.Sessions(), store_.Live(), learning);
     world_.AddLoop(kServer, *recorder_);
@@ -183,8 +189,8 @@ class ClientWorld {
   bool Learned() {
     const auto depth = bus_.Depth(kLiveSamplesTopic);
     const uint64_t busy = depth.ok() ? depth->ready + depth->leased : 0;
-    return busy == 0 && recorder_->counters().unsent == 0 && learner_->waiting() == 0 &&
-           store_.idle();
+    return busy == 0 && recorder_->counters().unsent == 0 &&
+           recorder_->counters().awaiting == 0 && learner_->waiting() == 0 && store_.idle();
   }
 
   // The client says what it thinks of an answer it saw, at once or much later, maybe twice.
@@ -434,6 +440,7 @@ class ClientWorld {
   ClientHabits habits_;
   int crashes_left_ = 0, deletions_left_ = 0;
   int incarnation_ = 0;
+  uint32_t siblings_ = 0;
   uint64_t next_question_ = 1, next_request_ = 0, drawn_ = 0;
   uint64_t crashes_ = 0, retries_ = 0, edits_ = 0;
 };

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "bus/outbox.h"
+#include "core/message_check.h"
 #include "core/topics.h"
 
 namespace tidemill::sim {
@@ -63,11 +64,35 @@ LiveLearner::LiveLearner(World& world, ProcessId process, MemoryBus& bus, SimSto
       deaf_(deaf),
       step_(step) {
   // What was on the bus died with the process before.
-  for (const Lease& lease : TakeFrom(bus_, kLiveSamplesTopic, 100'000)) (void)bus_.Ack(lease);
+  for (const auto topic : {kLiveSamplesTopic, kSiblingsWantedTopic, kSiblingsTopic}) {
+    for (const Lease& lease : TakeFrom(bus_, topic, 100'000)) (void)bus_.Ack(lease);
+  }
   world_.After(milliseconds(1 + world_.random().Below(400)), process_, [this] { Train(); });
 }
 
+// Sooner or later, maybe twice, and maybe with none that has a reward.
+void LiveLearner::AnswerSiblings() {
+  for (const Lease& lease : TakeFrom(bus_, kSiblingsWantedTopic, 100)) {
+    v1::GroupLease wanted;
+    TM_CHECK(ReadMessage(lease.body, wanted, {}).ok());
+    (void)bus_.Ack(lease);
+    Random& random = world_.random();
+    v1::DispatchEvent event;
+    event.mutable_group()->set_group(wanted.group());
+    event.mutable_group()->set_revision(1);
+    event.mutable_group()->set_scored(static_cast<uint32_t>(random.Below(wanted.members() + 1)));
+    event.mutable_group()->set_reward_sum(event.group().scored() * random.Uniform());
+    const uint64_t times = random.Chance(0.2) ? 2 : 1;
+    for (uint64_t n = 0; n < times; ++n) {
+      world_.After(milliseconds(1 + random.Below(5000)), process_, [this, event] {
+        (void)bus_.Publish(kSiblingsTopic, event.SerializeAsString());
+      });
+    }
+  }
+}
+
 void LiveLearner::Train() {
+  AnswerSiblings();
   for (const Lease& lease : TakeFrom(bus_, kLiveSamplesTopic, 100)) {
     v1::Sample sample;
     TM_CHECK(sample.ParseFromString(lease.body));

@@ -1,5 +1,6 @@
 // What learns from the sessions of simulated clients: takes samples from the bus as replay does and
-// uses each in a step that becomes durable, or is lost with the process. And what must be true of
+// uses each in a step that becomes durable, or is lost with the process; answers for attempts at
+// tasks that sessions are compared with, as the dispatcher does. And what must be true of
 // signals, verdicts and uses at the end.
 #pragma once
 
@@ -41,6 +42,7 @@ class LiveLearner {
 
  private:
   void Train();
+  void AnswerSiblings();
 
   World& world_;
   const ProcessId process_;

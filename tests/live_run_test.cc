@@ -7,6 +7,7 @@
 #include <array>
 #include <atomic>
 #include <cstdlib>
+#include <fstream>
 #include <map>
 #include <optional>
 #include <set>
@@ -27,7 +28,8 @@ namespace {
 using Body = nlohmann::json;
 
 // The answer to a POST; none: the server is away, or died before it answered.
-std::optional<Body> Post(int port, const std::string& path, const Body& body) {
+std::optional<Body> Post(int port, const std::string& path, const Body& body,
+                         const std::string& header = {}) {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address = {};
   address.sin_family = AF_INET;
@@ -38,10 +40,9 @@ std::optional<Body> Post(int port, const std::string& path, const Body& body) {
   setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
   if (connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0) {
     const std::string text = body.dump();
-    const std::string request = "POST " + path +
-                                " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
-                                "Content-Length: " +
-                                std::to_string(text.size()) + "\r\n\r\n" + text;
+    const std::string request =
+        "POST " + path + " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n" + header +
+        "Content-Length: " + std::to_string(text.size()) + "\r\n\r\n" + text;
     if (send(fd, request.data(), request.size(), MSG_NOSIGNAL) ==
         static_cast<ssize_t>(request.size())) {
       char part[4096];
@@ -209,6 +210,39 @@ TEST_F(LiveRunTest, KilledUnderLoadItLosesNoAcknowledgedTurnAndTrainsNoneTwice) 
   EXPECT_GT(crowd.answers.size(), 10u);
   EXPECT_GT(crowd.signals.size(), 3u);
   CheckRun("killed", crowd);
+}
+
+// It cannot be compared with other sessions: there are never enough of them.
+TEST_F(LiveRunTest, ASessionBoundToATaskIsTrainedAgainstAGroupOfIt) {
+  const int port = FreePort();
+  const std::string log = folder_ + "/siblings.log";
+  BackgroundProgram program(
+      Train("siblings",
+            "--set live.on=true --set live.batch=1 --set live.compare_min=1000 --set "
+            "live.window=2000 --set rollout.group_size=4 --set live.siblings=5 --set "
+            "live.task_share=0.8 --set replay.drop_zero_variance=false --set "
+            "run.steps=1 --set gateway.port=" +
+                std::to_string(port)),
+      BackgroundProgram::Files{log, folder_ + "/siblings.out"});
+  ASSERT_TRUE(Eventually([&] { return Listens(port); }, 2 * kPatience)) << TextOf(log);
+  std::ifstream tasks(folder_ + "/train.jsonl");
+  std::string first;
+  std::getline(tasks, first);
+  const std::string task =
+      "x-tidemill-task: " + Body::parse(first).at("id").get<std::string>() + "\r\n";
+  const auto answer =
+      Post(port, "/v1/completions", {{"model", "m"}, {"prompt", "int f"}, {"max_tokens", 6}}, task);
+  ASSERT_TRUE(answer.has_value()) << TextOf(log);
+  ASSERT_TRUE(
+      Post(port, "/v1/feedback",
+           {{"id", answer->at("id")}, {"tests", {{"passed", 1}, {"total", 1}}}, {"end", true}}));
+  std::optional<int> ended;
+  ASSERT_TRUE(Eventually([&] { return (ended = program.Ended()).has_value(); }, 2 * kPatience))
+      << TextOf(log);
+  EXPECT_EQ(*ended, 0) << TextOf(log);
+  const Body summary = Body::parse(TextOf(folder_ + "/siblings.out"), nullptr, false);
+  EXPECT_EQ(summary.at("/counters/live_used"_json_pointer), 1) << summary.dump();
+  EXPECT_EQ(summary.at("/counters/sibling_groups"_json_pointer), 1) << summary.dump();
 }
 
 }  // namespace

@@ -27,6 +27,10 @@ void BindLiveLearning(RunConfig& c, Binder& b) {
         {.doc = "A session waits until this many others of its tenant and class have a signal",
          .min = 1,
          .max = 100000});
+  b.Add("live.siblings", &l.siblings,
+        {.doc = "Compare a session that is bound to a task with a group of attempts at it instead "
+                "of with other sessions; rollout.group_size + 1, the session counted; 0: off",
+         .max = 65536});
   b.Add("live.kl_coefficient", &l.kl_coefficient,
         {.doc = "Weight of the KL divergence to the weights the run started from; 0: as "
                 "learner.options says",
@@ -62,6 +66,14 @@ Status CheckLiveLearning(const RunConfig& config, const Binder& binder) {
   }
   if (config.live.compare_min >= config.live.window) {
     return binder.Error("live.compare_min", "must be below live.window");
+  }
+  if (config.live.siblings == 0) return Ok();
+  if (config.live.siblings != config.rollout.group_size + 1) {
+    return binder.Error("live.siblings",
+                        "must be 0 or rollout.group_size + 1: the session and a group of its task");
+  }
+  if (config.task_groups() == 0) {
+    return binder.Error("live.siblings", "needs tasks.train and live.task_share above 0");
   }
   return Ok();
 }

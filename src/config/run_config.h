@@ -108,6 +108,7 @@ struct RunConfig {
     double task_share = 0.5;
     uint32_t window = 64;
     uint32_t compare_min = 4;
+    uint32_t siblings = 0;
     double kl_coefficient = 0;
     double kl_max = 0;
     double tenant_share = 0.5;

@@ -12,6 +12,8 @@ namespace tidemill {
 inline constexpr std::string_view kGroupsTopic = "rollout.groups";
 inline constexpr std::string_view kDispatchTopic = "dispatch.reports";
 inline constexpr std::string_view kGivenUpTopic = "dispatch.given_up";
+inline constexpr std::string_view kSiblingsWantedTopic = "dispatch.siblings";
+inline constexpr std::string_view kSiblingsTopic = "live.siblings";
 inline constexpr std::string_view kTrajectoriesTopic = "replay.trajectories";
 inline constexpr std::string_view kBatchRequestsTopic = "replay.requests";
 inline constexpr std::string_view kLiveSamplesTopic = "replay.live";
@@ -53,6 +55,8 @@ inline constexpr TopicRow kTopics[] = {
     {kToolsShellTopic, "ToolRequest", "tools", "rollout"},
     {kToolsGradeTopic, "ToolRequest", "tools", "reward"},
     {kDispatchTopic, "DispatchEvent", "dispatcher", "replay learner", true},
+    {kSiblingsWantedTopic, "GroupLease", "dispatcher", "live", true},
+    {kSiblingsTopic, "DispatchEvent", "live", "dispatcher", true},
     {kBatchRequestsTopic, "BatchRequest", "replay", "learner", true},
     {kLiveSamplesTopic, "Sample", "replay", "live", true},
     {kMemoryGroupsTopic, "GroupLease", "memory", "dispatcher", true},

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "bus/read_message.h"
 #include "core/log.h"
 #include "core/topics.h"
 #include "gateway/wire_json.h"
@@ -13,6 +14,7 @@ namespace {
 constexpr auto kSweepEvery = std::chrono::seconds(1);
 // Of a prompt, in which a secret may begin that the answer ends.
 constexpr size_t kPromptEnd = 256;
+constexpr size_t kSiblingsAtOnce = 64;
 constexpr auto kFlushEvery = std::chrono::milliseconds(5);
 
 std::string FeedbackAnswer(const v1::Signal& signal) {
@@ -279,6 +281,27 @@ void LiveRecorder::Teach(LiveLessons lessons) {
   for (const v1::Sample& sample : lessons.samples) {
     outbox_->Publish(kLiveSamplesTopic, sample.SerializeAsString());
   }
+  for (const SiblingsWanted& wanted : lessons.wanted) {
+    v1::GroupLease lease;
+    lease.set_group(wanted.session);
+    lease.mutable_task()->set_id(wanted.task);
+    lease.set_members(wanted.members);
+    lease.set_max_turns(1);
+    lease.set_purpose(v1::PURPOSE_TRAIN);
+    outbox_->Publish(kSiblingsWantedTopic, lease.SerializeAsString());
+  }
+}
+
+void LiveRecorder::TakeSiblings() {
+  if (bus_ == nullptr) return;
+  for (Lease& lease : TakeFrom(*bus_, kSiblingsTopic, kSiblingsAtOnce)) {
+    v1::DispatchEvent event;
+    if (!ReadOrReject(*bus_, lease, event, {})) continue;
+    const v1::GroupReport& report = event.group();
+    const double mean = report.scored() > 0 ? report.reward_sum() / report.scored() : 0;
+    Teach(signals_.Siblings(report.group(), report.scored(), mean));
+    (void)bus_->Ack(lease);
+  }
 }
 
 void LiveRecorder::CloseStored(Waiting waiting, const Status& status) {
@@ -330,12 +353,18 @@ Status LiveRecorder::Decide(const std::string& tenant, bool train) {
   return Ok();
 }
 
+void LiveRecorder::Attach(Waker& waker) {
+  store_.events().Attach(waker);
+  if (bus_ != nullptr) bus_->Subscribe(kSiblingsTopic, waker);
+}
+
 Time LiveRecorder::Step(Time now) {
   Told told;
   Time wake = next_sweep_;
   {
     MutexLock lock(mutex_);
     TakeStored(told);
+    TakeSiblings();
     if (now >= next_sweep_) {
       next_sweep_ = now + kSweepEvery;
       Submit(table_.CloseIdle(clock_.WallMs()), nullptr);
@@ -380,6 +409,7 @@ void LiveRecorder::Count() {
   counters_.revised = signals_.revised();
   counters_.unsignalled = signals_.unsignalled();
   counters_.uncompared = signals_.uncompared();
+  counters_.awaiting = signals_.awaiting();
   counters_.quarantined = signals_.quarantine().sessions();
   counters_.quarantined_tenants = signals_.quarantine().tenants();
   counters_.unsent = outbox_ ? outbox_->waiting() : 0;

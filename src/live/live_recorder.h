@@ -86,6 +86,11 @@ struct LiveCounters : CounterSet {
                       .metric = "tidemill_live_sessions_uncompared",
                       .help = "Sessions with a signal that wait for others to be compared with",
                       .kind = Counter::Kind::kLevel}};
+  Counter awaiting{*this,
+                   {.key = "live_awaiting_siblings",
+                    .metric = "tidemill_live_sessions_awaiting_siblings",
+                    .help = "Sessions with a signal that wait for attempts at their task",
+                    .kind = Counter::Kind::kLevel}};
   Counter quarantined{*this,
                       {.key = "live_quarantined",
                        .metric = "tidemill_live_sessions_quarantined",
@@ -152,7 +157,7 @@ class LiveRecorder final : public TurnRecorder, public Loop {
   bool Untaught() const;
 
   std::string_view name() const override { return "live"; }
-  void Attach(Waker& waker) override { store_.events().Attach(waker); }
+  void Attach(Waker& waker) override;
   Time Step(Time now) override;
   bool Drained() const override;
 
@@ -179,6 +184,7 @@ class LiveRecorder final : public TurnRecorder, public Loop {
   };
   using Told = std::vector<std::pair<std::function<void(Status)>, Status>>;
   void TakeStored(Told& told) TM_REQUIRES(mutex_);
+  void TakeSiblings() TM_REQUIRES(mutex_);
   void CloseStored(Waiting waiting, const Status& status) TM_REQUIRES(mutex_);
   void Teach(LiveLessons lessons) TM_REQUIRES(mutex_);
   Result<v1::Signal> SignalOf(const Feedback& feedback, const FeedbackPost& post)

@@ -178,14 +178,54 @@ void LiveSignals::Score(uint64_t session, Entry& entry, LiveLessons& lessons) {
   baseline_.Put(entry.of, session, score.session);
   if (!options_.train) return;
   quarantine_.Put(entry.of.first, session, score.session, baseline_.Without(entry.of, session));
-  Send(session, entry, score, lessons);
+  if (!AskSiblings(session, entry, lessons)) Send(session, entry, score, lessons);
   SendWaiting(entry.of, lessons);
+}
+
+bool LiveSignals::AskSiblings(uint64_t session, Entry& entry, LiveLessons& lessons) {
+  if (entry.siblings != Entry::Siblings::kNotAsked) {
+    return entry.siblings == Entry::Siblings::kAsked;
+  }
+  const bool unsent = std::any_of(entry.parts.begin(), entry.parts.end(),
+                                  [](const Part& part) { return part.tokens > 0; });
+  if (options_.siblings == 0 || !unsent || !options_.tasks.contains(entry.of.second)) return false;
+  entry.siblings = Entry::Siblings::kAsked;
+  ++awaiting_;
+  lessons.wanted.push_back({session, entry.of.second, options_.siblings});
+  return true;
+}
+
+LiveLessons LiveSignals::Siblings(uint64_t session, uint32_t scored, double mean) {
+  LiveLessons lessons;
+  const auto it = sessions_.find(session);
+  if (it == sessions_.end() || it->second.siblings != Entry::Siblings::kAsked) return lessons;
+  Entry& entry = it->second;
+  entry.siblings = Entry::Siblings::kKnown;
+  --awaiting_;
+  entry.compared.mean = 2 * mean - 1;  // as the scores of sessions are
+  entry.compared.others = scored;
+  Send(session, entry, ScoreSession(SignalsOf(session)), lessons);
+  return lessons;
+}
+
+// The spread of rewards is that of the window also where the mean is that of siblings.
+LiveBaseline::Comparison LiveSignals::Compare(uint64_t session, const Entry& entry) const {
+  LiveBaseline::Comparison compared = baseline_.Without(entry.of, session);
+  if (entry.compared.others == 0) return compared;
+  compared.mean = entry.compared.mean;
+  compared.others = entry.compared.others;
+  return compared;
+}
+
+bool LiveSignals::Comparable(uint64_t session, const Entry& entry) const {
+  return entry.compared.others > 0 ||
+         baseline_.Without(entry.of, session).others >= options_.others_min;
 }
 
 void LiveSignals::Send(uint64_t session, Entry& entry, const SessionScore& score,
                        LiveLessons& lessons) {
-  const LiveBaseline::Comparison compared = baseline_.Without(entry.of, session);
-  const bool enough = compared.others >= options_.others_min;
+  const LiveBaseline::Comparison compared = Compare(session, entry);
+  const bool enough = Comparable(session, entry);
   if (enough) uncompared_.erase({entry.of, session});
   if (enough && quarantine_.Holds(entry.of.first, session)) return;
   for (Part& part : entry.parts) {
@@ -241,7 +281,7 @@ void LiveSignals::SendWaiting(const LiveBaseline::Class& of, LiveLessons& lesson
   for (const uint64_t session : waiting) {
     const auto entry = sessions_.find(session);
     if (entry != sessions_.end()) {
-      if (baseline_.Without(of, session).others < options_.others_min) continue;
+      if (!Comparable(session, entry->second)) continue;
       Send(session, entry->second, ScoreSession(SignalsOf(session)), lessons);
     }
     uncompared_.erase({of, session});
@@ -264,6 +304,7 @@ void LiveSignals::Release(uint64_t session) {
     unsignalled_ -= part.tokens > 0 ? 1 : 0;
   }
   uncompared_.erase({it->second.of, session});
+  awaiting_ -= it->second.siblings == Entry::Siblings::kAsked ? 1 : 0;
   sessions_.erase(it);
 }
 

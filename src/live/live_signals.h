@@ -32,14 +32,26 @@ struct SignalOptions {
   size_t others_min = 4;           // a trajectory waits until so many others have a reward
   size_t max_sessions = 100'000;   // in memory; above it the oldest are forgotten
   size_t max_tokens = 50'000'000;  // of trajectories that wait for a signal
+  // Tasks of the run: a session whose class is the name of one is bound to it. Once it has a score
+  // it is compared with so many attempts at the task instead of with other sessions; 0: never.
+  std::set<std::string> tasks{};
+  uint32_t siblings = 0;
   QuarantineOptions quarantine{};
   std::string quarantined{};  // the Json of an earlier process's quarantine
+};
+
+// Attempts at a task that a session is to be compared with.
+struct SiblingsWanted {
+  uint64_t session = 0;
+  std::string task{};
+  uint32_t members = 0;
 };
 
 // What follows from a change.
 struct LiveLessons {
   std::vector<v1::Verdict> verdicts{};
   std::vector<v1::Sample> samples{};
+  std::vector<SiblingsWanted> wanted{};
 };
 
 // The score of a session and of its turns, from its signals alone.
@@ -68,6 +80,9 @@ class LiveSignals {
   uint32_t NextRevision(const v1::Signal& signal);
   // It is durable.
   LiveLessons Put(const v1::Signal& signal);
+  // What became of the siblings that were wanted: how many have a reward, from 0 to 1, and their
+  // mean. None: the session is compared with other sessions after all.
+  LiveLessons Siblings(uint64_t session, uint32_t scored, double mean);
   // Nothing of the session is kept, trained on or compared with from here on.
   void Forget(uint64_t session);
 
@@ -82,6 +97,8 @@ class LiveSignals {
   // Trajectories that wait, for a signal or for others to be compared with.
   size_t unsignalled() const { return unsignalled_; }
   size_t uncompared() const { return uncompared_.size(); }
+  // Sessions that wait for siblings.
+  size_t awaiting() const { return awaiting_; }
 
  private:
   using SignalKey = std::tuple<uint32_t, uint32_t, uint32_t, std::string, std::string>;
@@ -94,12 +111,18 @@ class LiveSignals {
     std::map<SignalKey, uint32_t> revisions;
     LiveBaseline::Class of;
     std::vector<Part> parts;
+    enum class Siblings { kNotAsked, kAsked, kKnown } siblings = Siblings::kNotAsked;
+    LiveBaseline::Comparison compared;  // with siblings; others 0: with none
   };
 
   static SignalKey KeyOf(const v1::Signal& signal);
   void AddPart(Entry& entry, v1::Trajectory trajectory, bool usable);
   // Verdicts and samples of the session as it is now.
   void Score(uint64_t session, Entry& entry, LiveLessons& lessons);
+  // Whether what is to be trained of it waits for siblings.
+  bool AskSiblings(uint64_t session, Entry& entry, LiveLessons& lessons);
+  LiveBaseline::Comparison Compare(uint64_t session, const Entry& entry) const;
+  bool Comparable(uint64_t session, const Entry& entry) const;
   void Send(uint64_t session, Entry& entry, const SessionScore& score, LiveLessons& lessons);
   // Those of the class that had too few others.
   void SendWaiting(const LiveBaseline::Class& of, LiveLessons& lessons);
@@ -114,6 +137,7 @@ class LiveSignals {
   uint64_t tokens_ = 0;
   uint64_t signals_ = 0, revised_ = 0;
   size_t unsignalled_ = 0;
+  size_t awaiting_ = 0;
 };
 
 }  // namespace tidemill

@@ -77,6 +77,70 @@ TEST(LiveSignals, WithoutASignalNothingIsTrained) {
   EXPECT_EQ(signals.unsignalled(), 1u);
 }
 
+v1::Session BoundSession(uint64_t number, const std::string& task) {
+  v1::Session session = SessionNumber(number);
+  session.set_task_class(task);
+  return session;
+}
+
+SignalOptions WithSiblings() {
+  SignalOptions options = Training();
+  options.tasks = {"t1"};
+  options.siblings = 4;
+  return options;
+}
+
+TEST(LiveSignals, ASessionBoundToATaskIsComparedWithAttemptsAtIt) {
+  LiveSignals signals(WithSiblings());
+  EXPECT_TRUE(signals.Settled(BoundSession(1, "t1"), TwoTurns(1)).wanted.empty())
+      << "nothing was said of it";
+  LiveLessons lessons = signals.Put(SignalOn(1, 0, 1, "program"));
+  ASSERT_EQ(lessons.wanted.size(), 1u);
+  EXPECT_EQ(lessons.wanted[0].session, 1u);
+  EXPECT_EQ(lessons.wanted[0].task, "t1");
+  EXPECT_EQ(lessons.wanted[0].members, 4u);
+  EXPECT_TRUE(lessons.samples.empty()) << "it waits";
+  EXPECT_EQ(signals.awaiting(), 1u);
+  lessons = signals.Put(SignalOn(1, 0, 0.5, "program", 2));
+  EXPECT_TRUE(lessons.wanted.empty()) << "it is asked once";
+  EXPECT_TRUE(lessons.samples.empty());
+  lessons = signals.Siblings(1, 3, 0.25);
+  ASSERT_EQ(lessons.samples.size(), 1u);
+  EXPECT_EQ(lessons.samples[0].trajectory().turns_size(), 2);
+  EXPECT_DOUBLE_EQ(lessons.samples[0].live().baseline(), -0.5)
+      << "a reward of 0.25 on the scale of scores";
+  EXPECT_EQ(lessons.samples[0].live().others(), 3u);
+  EXPECT_EQ(signals.awaiting(), 0u);
+  EXPECT_TRUE(signals.Siblings(1, 3, 1).samples.empty()) << "an answer that came twice";
+  lessons = signals.Put(SignalOn(1, 0, -1, "program", 3));
+  ASSERT_EQ(lessons.samples.size(), 1u);
+  EXPECT_DOUBLE_EQ(lessons.samples[0].live().baseline(), -0.5);
+}
+
+TEST(LiveSignals, WithoutSiblingsItIsComparedWithOtherSessions) {
+  LiveSignals signals(WithSiblings());
+  (void)signals.Settled(BoundSession(1, "t1"), TwoTurns(1));
+  (void)signals.Put(SignalOn(1, 0, 1, "program"));
+  EXPECT_TRUE(signals.Siblings(1, 0, 0).samples.empty()) << "there are no others yet";
+  size_t samples = 0;
+  for (uint64_t other = 2; other <= 3; ++other) {
+    (void)signals.Settled(BoundSession(other, "t1"), TwoTurns(other));
+    samples += signals.Put(SignalOn(other, 0, -1, "program")).samples.size();
+  }
+  EXPECT_EQ(samples, 1u) << "the first; the others wait for their own siblings";
+  (void)signals.Settled(SessionNumber(4), TwoTurns(4));
+  EXPECT_TRUE(signals.Put(SignalOn(4, 0, 1, "program")).wanted.empty()) << "no task of the run";
+}
+
+TEST(LiveSignals, ADeletedSessionHearsNothingOfItsSiblings) {
+  LiveSignals signals(WithSiblings());
+  (void)signals.Settled(BoundSession(1, "t1"), TwoTurns(1));
+  (void)signals.Put(SignalOn(1, 0, 1, "program"));
+  signals.Forget(1);
+  EXPECT_EQ(signals.awaiting(), 0u);
+  EXPECT_TRUE(signals.Siblings(1, 4, 0.5).samples.empty());
+}
+
 TEST(LiveSignals, ATrajectoryIsSentOnceWithItsBaselineAndThenOnlyRevised) {
   LiveSignals signals(Training());
   for (uint64_t session = 1; session <= 3; ++session) {

@@ -25,12 +25,13 @@ class AdmissionGate {
   // Episodes that may still be issued now; never negative.
   int64_t Room() const {
     const int64_t uses = options_.uses_per_episode;
-    const int64_t by_flight = options_.max_in_flight - running_;
     const int64_t allowed = (options_.staleness_max_steps + 1) * options_.batch_episodes * uses +
                             steps_ * options_.batch_episodes;
     const int64_t by_age = (allowed - accepted_uses_) / uses - running_;
-    return std::max<int64_t>(0, std::min(by_flight, by_age));
+    return std::max<int64_t>(0, std::min(Flight(), by_age));
   }
+  // The same without regard to age: for what the learner waits for.
+  int64_t Flight() const { return std::max<int64_t>(0, options_.max_in_flight - running_); }
 
   void Issued(int64_t episodes) { running_ += episodes; }
   // The episodes stopped running and count towards a batch.

@@ -23,6 +23,7 @@ void KeepForAgent(v1::Task& task) {
 // holds.
 constexpr uint64_t kRememberedGroups = 200'000;
 constexpr int kPassedOverMax = 100;
+constexpr size_t kWantedMax = 256;  // sessions that wait for their siblings
 constexpr size_t kReportsAtOnce = 256;
 constexpr uint64_t kNoTag = 0;  // no group has this number
 
@@ -47,24 +48,23 @@ Dispatcher::Dispatcher(Bus& bus, StorePort& store, const Clock& clock, Journal& 
   for (const v1::GroupReport& report : options_.in_replay) {
     gate_.ResumeAccepted(report.accepted(), report.uses());
     groups_[report.group()] = {
-        GroupState::kAccepted, report.revision(), report.accepted(), 0, "", ""};
+        GroupState::kAccepted, report.revision(), report.accepted(), 0, "", "", 0};
   }
-  std::map<std::string, size_t> index;
-  for (size_t i = 0; i < train_.size(); ++i) index.emplace(train_[i].id(), i);
+  for (size_t i = 0; i < train_.size(); ++i) task_places_.emplace(train_[i].id(), i);
   for (v1::GroupLease& lease : options_.outstanding) {
-    auto task = index.find(lease.task().id());
-    if (lease.purpose() != v1::PURPOSE_TRAIN || task == index.end()) continue;
+    auto task = task_places_.find(lease.task().id());
+    if (lease.purpose() != v1::PURPOSE_TRAIN || task == task_places_.end()) continue;
     *lease.mutable_task() = train_[task->second];
     KeepForAgent(*lease.mutable_task());
     gate_.Issued(lease.members());
     lease.set_token(GroupToken(options_.secret, lease));
-    groups_[lease.group()] = {GroupState::kRunning, 0,  lease.members(),
-                              task->second,         "", lease.token()};
+    groups_[lease.group()] = {GroupState::kRunning, 0, lease.members(), task->second, "",
+                              lease.token(),        0};
     Send(std::move(lease));
   }
   options_.outstanding.clear();
   for (const std::string& task : options_.reissue) {
-    if (auto it = index.find(task); it != index.end()) reissue_.push_back(it->second);
+    if (auto it = task_places_.find(task); it != task_places_.end()) reissue_.push_back(it->second);
   }
   StartEvals(options_.eval_before, "");
   before_done_ = evals_.empty();
@@ -74,17 +74,19 @@ Dispatcher::Dispatcher(Bus& bus, StorePort& store, const Clock& clock, Journal& 
 void Dispatcher::Attach(Waker& waker) {
   bus_.Subscribe(kDispatchTopic, waker);
   bus_.Subscribe(kGivenUpTopic, waker);
+  bus_.Subscribe(kSiblingsWantedTopic, waker);
   store_.events().Attach(waker);
 }
 
 Time Dispatcher::Step(Time now) {
   TakeReports();
   TakeGivenUp();
+  TakeWanted();
   TakeStored();
   SendAgain(now);
   if (!draining_ && !issue_no_more_) {
     IssueEvals();
-    if (Training()) IssueTraining();
+    if (Training()) IssueWanted(), IssueTraining();
   }
   outbox_.Flush(now);
   counters_.running = static_cast<uint64_t>(gate_.running());
@@ -135,6 +137,30 @@ void Dispatcher::TakeGivenUp() {
   }
 }
 
+// A wish is not kept: the session's loop asks again after a restart.
+void Dispatcher::TakeWanted() {
+  for (Lease& lease : TakeFrom(bus_, kSiblingsWantedTopic, kReportsAtOnce)) {
+    v1::GroupLease wanted;
+    if (!ReadOrReject(bus_, lease, wanted, options_.limits)) continue;
+    const auto task = task_places_.find(wanted.task().id());
+    if (task == task_places_.end() || wanted_.size() >= kWantedMax || last_step_) {
+      TellSession(wanted.group(), 0, 0);
+    } else {
+      wanted_.push_back({task->second, wanted.group()});
+    }
+    (void)bus_.Ack(lease);
+  }
+}
+
+void Dispatcher::TellSession(uint64_t session, uint32_t scored, double reward_sum) {
+  v1::DispatchEvent event;
+  event.mutable_group()->set_group(session);
+  event.mutable_group()->set_revision(1);
+  event.mutable_group()->set_scored(scored);
+  event.mutable_group()->set_reward_sum(reward_sum);
+  outbox_.Publish(kSiblingsTopic, event.SerializeAsString());
+}
+
 void Dispatcher::OnGroupReport(const v1::GroupReport& report) {
   auto it = groups_.find(report.group());
   if (it == groups_.end() || report.revision() <= it->second.revision) return;  // a repetition
@@ -149,6 +175,7 @@ void Dispatcher::OnGroupReport(const v1::GroupReport& report) {
   }
   if (group.state == GroupState::kRunning) {
     difficulty_.Heard(group.task, report.solved(), report.scored());
+    if (group.session != 0) TellSession(group.session, report.scored(), report.reward_sum());
   }
   if (report.accepted() > 0) {
     if (group.state == GroupState::kRunning) gate_.Accepted(group.members);
@@ -261,13 +288,26 @@ void Dispatcher::IssueTraining() {
     } else {
       task = NextTask();
     }
-    v1::GroupLease lease =
-        MakeLease(train_[task], options_.group_size, options_.sampling, options_.max_turns);
-    lease.set_seed(MixHash(options_.seed, lease.group()));
-    lease.set_purpose(v1::PURPOSE_TRAIN);
-    gate_.Issued(options_.group_size);
-    Issue(std::move(lease), {GroupState::kRunning, 0, options_.group_size, task, "", ""});
+    IssueTask(task, 0);
   }
+}
+
+// A step may wait for the session, and with it for its siblings: they do not wait for a step.
+void Dispatcher::IssueWanted() {
+  while (!wanted_.empty() && gate_.Flight() >= options_.group_size) {
+    IssueTask(wanted_.front().task, wanted_.front().session);
+    wanted_.pop_front();
+    ++counters_.siblings;
+  }
+}
+
+void Dispatcher::IssueTask(size_t task, uint64_t session) {
+  v1::GroupLease lease =
+      MakeLease(train_[task], options_.group_size, options_.sampling, options_.max_turns);
+  lease.set_seed(MixHash(options_.seed, lease.group()));
+  lease.set_purpose(v1::PURPOSE_TRAIN);
+  gate_.Issued(options_.group_size);
+  Issue(std::move(lease), {GroupState::kRunning, 0, options_.group_size, task, "", "", session});
 }
 
 v1::GroupLease Dispatcher::MakeLease(const v1::Task& task, uint32_t members,

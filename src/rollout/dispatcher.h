@@ -98,6 +98,10 @@ struct DispatcherCounters : CounterSet {
                      {.key = "groups_sent_again",
                       .metric = "tidemill_groups_sent_again_total",
                       .help = "Groups issued again because no report came in time"}};
+  Counter siblings{*this,
+                   {.key = "sibling_groups",
+                    .metric = "tidemill_sibling_groups_total",
+                    .help = "Groups issued to compare a session of the gateway with"}};
   Counter running{*this,
                   {.key = "gate_running",
                    .metric = "tidemill_gate_running",
@@ -147,8 +151,14 @@ class Dispatcher final : public Loop {
     uint32_t revision = 0;
     uint32_t members = 0;
     size_t task = 0;
-    std::string eval;   // name of the evaluation; empty: training
-    std::string token;  // of its lease
+    std::string eval;      // name of the evaluation; empty: training
+    std::string token;     // of its lease
+    uint64_t session = 0;  // whose siblings they are; 0: of none
+  };
+  // A session of the gateway that is to be compared with attempts at its task.
+  struct Wanted {
+    size_t task = 0;
+    uint64_t session = 0;
   };
   struct SentGroup {
     v1::GroupLease lease;
@@ -163,6 +173,8 @@ class Dispatcher final : public Loop {
 
   void TakeReports();
   void TakeGivenUp();
+  void TakeWanted();
+  void TellSession(uint64_t session, uint32_t scored, double reward_sum);
   void SendAgain(Time now);
   void OnGroupReport(const v1::GroupReport& report);
   void Reissue(size_t task);
@@ -170,6 +182,8 @@ class Dispatcher final : public Loop {
   void OnStep(const v1::StepDone& step);
   void TakeStored();
   void IssueTraining();
+  void IssueWanted();
+  void IssueTask(size_t task, uint64_t session);
   size_t NextTask();
   void IssueEvals();
   void Issue(v1::GroupLease lease, Group group);
@@ -189,11 +203,13 @@ class Dispatcher final : public Loop {
   TaskDifficulty difficulty_;
   DispatcherOptions options_;
   AdmissionGate gate_;
+  std::map<std::string, size_t> task_places_;  // in train_, by id
   Outbox outbox_;
   std::map<uint64_t, Group> groups_;            // without a final report, and those just reported
   std::map<uint64_t, v1::GroupLease> unsaved_;  // waiting for the ledger
   std::map<uint64_t, SentGroup> sent_;          // without a report, by group
   Time look_at_sent_ = Time::min();
+  std::deque<Wanted> wanted_;            // attempted before all others
   std::deque<size_t> reissue_;           // tasks to attempt again first
   std::map<size_t, uint32_t> reissued_;  // by task: in a row
   std::map<std::string, Eval> evals_;    // under way

@@ -103,6 +103,57 @@ TEST_F(DispatcherTest, ADroppedGroupGivesItsCreditBackOnceHoweverOftenItIsReport
   EXPECT_EQ(Issued().size(), 1u);
 }
 
+TEST_F(DispatcherTest, AGroupThatASessionWantsIsIssuedNextAndItsRewardsAreTold) {
+  Make();
+  std::vector<v1::GroupLease> groups = Issued();
+  const auto want = [&](uint64_t session, const std::string& task) {
+    v1::GroupLease wanted;
+    wanted.set_group(session);
+    wanted.mutable_task()->set_id(task);
+    wanted.set_members(4);
+    wanted.set_max_turns(1);
+    wanted.set_purpose(v1::PURPOSE_TRAIN);
+    EXPECT_TRUE(bus_.Publish(kSiblingsWantedTopic, wanted.SerializeAsString()).ok());
+  };
+  const auto told = [&] {
+    std::vector<v1::GroupReport> reports;
+    for (const Lease& lease : bus_.Receive(kSiblingsTopic, 100).value()) {
+      v1::DispatchEvent event;
+      EXPECT_TRUE(event.ParseFromString(lease.body));
+      reports.push_back(event.group());
+      EXPECT_TRUE(bus_.Ack(lease).ok());
+    }
+    return reports;
+  };
+  want(77, "t3");
+  want(78, "no such task");
+  groups = Issued();
+  ASSERT_EQ(groups.size(), 1u) << "a step may wait for it: it does not wait for a step";
+  std::vector<v1::GroupReport> reports = told();
+  ASSERT_EQ(reports.size(), 1u);
+  EXPECT_EQ(reports[0].group(), 78u);
+  EXPECT_EQ(reports[0].scored(), 0u);
+  EXPECT_EQ(groups[0].task().id(), "t3");
+  EXPECT_EQ(groups[0].members(), 4u);
+  StepDone(1);
+  EXPECT_EQ(Issued().size(), 1u) << "one less than a step makes room for";
+  v1::DispatchEvent event;
+  event.mutable_group()->set_group(groups[0].group());
+  event.mutable_group()->set_revision(1);
+  event.mutable_group()->set_accepted(4);
+  event.mutable_group()->set_scored(3);
+  event.mutable_group()->set_reward_sum(1.5);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_TRUE(bus_.Publish(kDispatchTopic, event.SerializeAsString()).ok());
+    Step();
+  }
+  reports = told();
+  ASSERT_EQ(reports.size(), 1u) << "once, however often it is reported";
+  EXPECT_EQ(reports[0].group(), 77u);
+  EXPECT_EQ(reports[0].scored(), 3u);
+  EXPECT_DOUBLE_EQ(reports[0].reward_sum(), 1.5);
+}
+
 TEST_F(DispatcherTest, ATaskThatAlwaysFailsThroughUsWaitsForItsTurnAndTheOthersGoOn) {
   Make();
   std::vector<v1::GroupLease> groups = Issued();

@@ -41,12 +41,17 @@ AlarmOptions AlarmOptionsFrom(const RunConfig& config) {
           .questions_max = config.live.alarm_questions};
 }
 
-SignalOptions SignalOptionsFrom(const RunConfig& config, const std::string& run_path) {
+SignalOptions SignalOptionsFrom(const RunConfig& config, const std::vector<v1::Task>& tasks,
+                                const std::string& run_path) {
   constexpr size_t kGuardsBytesMax = size_t{16} << 20;
   SignalOptions options;
   options.train = true;
   options.window = config.live.window;
   options.others_min = config.live.compare_min;
+  if (config.live.siblings > 0) {
+    options.siblings = config.live.siblings - 1;
+    for (const v1::Task& task : tasks) options.tasks.insert(task.id());
+  }
   options.quarantine = {config.live.outlier, config.live.sudden_change};
   const auto text = ReadFileBounded(GuardsFile(run_path), kGuardsBytesMax);
   if (!text.ok()) return options;

@@ -16,8 +16,9 @@ namespace tidemill {
 Result<LiveOptions> LiveOptionsFrom(const RunConfig& config);
 ReleaseOptions ReleaseOptionsFrom(const RunConfig& config);
 AlarmOptions AlarmOptionsFrom(const RunConfig& config);
-// With the quarantine that an earlier process left in the run's folder.
-SignalOptions SignalOptionsFrom(const RunConfig& config, const std::string& run_path);
+// With the quarantine that an earlier process left in the run's folder. `tasks`: those of training.
+SignalOptions SignalOptionsFrom(const RunConfig& config, const std::vector<v1::Task>& tasks,
+                                const std::string& run_path);
 // At most this share of a batch's sessions may be of one tenant: live.tenant_share, but enough that
 // the tenants who consent to training can fill a batch. Without keys there is one tenant: 1.
 double TenantShareFrom(const RunConfig& config);

@@ -36,7 +36,7 @@ Result<std::unique_ptr<TurnRecorder>> ProcessPorts::OpenLive(const ServedPolicy&
   TM_ASSIGN_OR_RETURN(const LiveOptions options, LiveOptionsFrom(config_));
   LiveLearning learning;
   learning.bus = ports_.bus;
-  learning.signals = SignalOptionsFrom(config_, request_.directory->path());
+  learning.signals = SignalOptionsFrom(config_, train_tasks_, request_.directory->path());
   TM_ASSIGN_OR_RETURN(std::unique_ptr<LiveRun> live,
                       LiveRun::Join(*store_, *earlier_live_, policy, clock_, options, learning));
   live->BelongsTo(request_.directory->path());
