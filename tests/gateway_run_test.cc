@@ -12,16 +12,6 @@ namespace {
 
 class GatewayRun : public LineTest {
  protected:
-  static bool Listens(int port) {
-    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    sockaddr_in address = {};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(static_cast<uint16_t>(port));
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    const bool answered = connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
-    close(fd);
-    return answered;
-  }
   static std::string Ask(int port) {
     const std::string body =
         R"({"model":"m","prompt":"int f","max_tokens":8,"return_token_ids":true})";

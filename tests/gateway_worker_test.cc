@@ -1,37 +1,11 @@
 // A rollout worker of a fleet serves the run's policy: `tidemill worker rollout --listen`.
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-
 #include <nlohmann/json.hpp>
 
-#include "core/fd.h"
 #include "http/http_client.h"
 #include "tests/fleet_kit.h"
 
 namespace tidemill {
 namespace {
-
-// One that nobody listens on now.
-uint16_t FreePort() {
-  const Fd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  struct sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof(address);
-  auto* any = reinterpret_cast<struct sockaddr*>(&address);
-  TM_CHECK(bind(fd.get(), any, length) == 0 && getsockname(fd.get(), any, &length) == 0, "a port");
-  return ntohs(address.sin_port);
-}
-
-bool Listens(uint16_t port) {
-  const Fd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  struct sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(port);
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  return connect(fd.get(), reinterpret_cast<struct sockaddr*>(&address), sizeof(address)) == 0;
-}
 
 TEST(GatewayWorker, ARolloutWorkerAnswersAChatWithTheRunsPolicy) {
   const TemporaryDirectory folder;
@@ -41,7 +15,7 @@ TEST(GatewayWorker, ARolloutWorkerAnswersAChatWithTheRunsPolicy) {
   std::ofstream(folder / "model/chat_template.jinja")
       << "{% for m in messages %}{{ m.role }} {{ m.content }}\n{% endfor %}assistant ";
   Fleet fleet(folder.path(), folder / "runs");
-  const uint16_t port = FreePort();
+  const auto port = static_cast<uint16_t>(FreePort());
   fleet.Add("learner");
   fleet.Add("rollout", "--listen 127.0.0.1:" + std::to_string(port));
   ASSERT_TRUE(Eventually([&] { return Listens(port); }, kFleetPatience)) << fleet.Logs();

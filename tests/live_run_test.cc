@@ -123,16 +123,6 @@ class LiveRunTest : public LineTest {
                  "gateway.port=" +
                      std::to_string(port));
   }
-  static bool Listens(int port) {
-    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    sockaddr_in address = {};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(static_cast<uint16_t>(port));
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    const bool there = connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
-    close(fd);
-    return there;
-  }
   static std::string IdOf(const std::string& answer) {
     return "req_" + answer.substr(answer.find('-') + 1);
   }

@@ -2,9 +2,12 @@
 // started again.
 #pragma once
 
+#include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,6 +15,7 @@
 #include <string>
 
 #include "cli/machine.h"
+#include "core/fd.h"
 #include "core/test_kit.h"
 
 extern char** environ;
@@ -35,6 +39,16 @@ inline void MakeTinyModel(const std::string& folder) {
           folder + "/shape");
   MustRun("model new --config " + folder + "/shape/config.json --tokenizer " + folder +
           "/shape --seed 1 --out " + folder + "/model");
+}
+
+// Whether something listens on the port of this machine.
+inline bool Listens(int port) {
+  const Fd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  return connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
 }
 
 // A process of the program. It ends with this object: asked to first, so that it can end what it
