@@ -13,6 +13,13 @@ bool EarnsACase(const SimTrajectory& stored) {
 
 }  // namespace
 
+bool KnowsEveryGroup(const SimDurable& durable) {
+  for (const auto& [key, stored] : durable.trajectories) {
+    if (durable.groups.count(key.first) == 0) return false;
+  }
+  return true;
+}
+
 std::string WrongCase(const SimDurable& durable, const v1::CaseRecord& record) {
   const auto it = durable.trajectories.find({record.id().group(), record.id().member()});
   if (it == durable.trajectories.end()) return "a case of an episode that is not stored";

@@ -31,6 +31,9 @@ struct MemoryWatch {
   Time began = Time::max();
 };
 
+// Whether every trajectory is of a group that was issued.
+bool KnowsEveryGroup(const SimDurable& durable);
+
 // Failures of tools in all that is stored.
 void CountCalls(const SimDurable& durable, SimReport& report);
 

@@ -79,6 +79,7 @@ void SimTrainer::CheckBatch(const v1::Batch& batch) {
       world_.verdict().Fail("an episode of which a part of ours failed reached a loss");
     }
     CheckBearable(sample);
+    if (checks_.teacher) CheckTaught(sample);
     if (!sample.verdict().scored())
       world_.verdict().Fail("an episode without a score reached a loss");
     for (const v1::RewardPart& part : sample.verdict().parts()) {
@@ -115,6 +116,27 @@ void SimTrainer::CheckBatch(const v1::Batch& batch) {
   if (slots != checks_.batch_episodes) {
     world_.verdict().Fail("a batch stands for " + std::to_string(slots) + " episodes, not " +
                           std::to_string(checks_.batch_episodes));
+  }
+}
+
+// Every token has the score its teacher gave it, and no other's.
+void SimTrainer::CheckTaught(const v1::Sample& sample) {
+  const v1::Trajectory& trajectory = sample.trajectory();
+  std::vector<bool> taught(static_cast<size_t>(trajectory.turns_size()));
+  for (const v1::TurnScores& scores : sample.teacher()) {
+    taught.at(scores.turn()) = true;
+    const v1::Turn& turn = trajectory.turns(static_cast<int>(scores.turn()));
+    for (int i = 0; i < turn.ids_size(); ++i) {
+      if (scores.logprobs_size() == turn.ids_size() &&
+          scores.logprobs(i) == SimTeacherScore(turn.ids(i))) {
+        continue;
+      }
+      world_.verdict().Fail("a score that the teacher did not give reached a loss");
+    }
+  }
+  for (int t = 0; t < trajectory.turns_size(); ++t) {
+    if (trajectory.turns(t).ids_size() > 0 && !taught[static_cast<size_t>(t)])
+      world_.verdict().Fail("an episode without its teacher's scores reached a loss");
   }
 }
 

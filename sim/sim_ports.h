@@ -14,6 +14,7 @@
 #include "learner/trainer_port.h"
 #include "rollout/protocol.h"
 #include "sim/forger.h"
+#include "sim/sim_teacher.h"
 #include "sim/world.h"
 
 namespace tidemill::sim {
@@ -58,19 +59,24 @@ struct TrainerChecks {
   uint32_t batch_episodes = 0;
   const ForgeryLedger* forgeries = nullptr;
   bool agents = false;  // are programs: sim_agents.h
+  bool teacher = false;             // scores every token
+  bool away_teacher_agrees = false;  // planted bug
 };
 
 class SimTrainer final : public TrainerPort {
  public:
   SimTrainer(World& world, ProcessId process, PublishedVersions& versions, TrainerChecks checks)
-      : world_(world), process_(process), versions_(versions), checks_(checks), events_(1000) {}
+      : world_(world), process_(process), versions_(versions), checks_(checks), events_(1000),
+        teacher_(world, process, checks.away_teacher_agrees) {}
 
   void Train(v1::Batch batch) override;
   void Publish(uint64_t version, uint64_t step) override;
   void Checkpoint(CheckpointRequest request) override;
   Mailbox<TrainerEvent>& events() override { return events_; }
+  SimTeacher& teacher() { return teacher_; }
 
  private:
+  void CheckTaught(const v1::Sample& sample);
   void CheckBatch(const v1::Batch& batch);
   void CheckBearable(const v1::Sample& sample);
   void Later(Duration duration, std::function<void()> what);
@@ -80,6 +86,7 @@ class SimTrainer final : public TrainerPort {
   PublishedVersions& versions_;
   TrainerChecks checks_;
   Mailbox<TrainerEvent> events_;
+  SimTeacher teacher_;
   Time busy_until_ = Time::min();
 };
 

@@ -153,7 +153,8 @@ class Simulation {
     for (int i = 0; i < 4; ++i) process.stores.push_back(store_.NewClient());
     process.trainer = std::make_unique<SimTrainer>(
         world_, kLearner, versions_,
-        TrainerChecks{draw_.hard_max, kBatch, &forgeries_, WithPrograms()});
+        TrainerChecks{draw_.hard_max, kBatch, &forgeries_, WithPrograms(),
+                      WithTeacher(options_.seed), options_.bug == Bug::kAwayTeacherAgrees});
 
     process.bus->OnAck(std::string(kTrajectoriesTopic), [this](const Lease& lease) {
       v1::Trajectory trajectory;
@@ -180,6 +181,7 @@ class Simulation {
       ports.memory_store = process.stores[3].get();
     }
     ports.trainer = process.trainer.get();
+    if (WithTeacher(options_.seed)) ports.teacher = &process.trainer->teacher();
     ports.train_tasks = &train_;
     ports.eval_tasks = &eval_;
     ports.book = &book_;
@@ -239,6 +241,7 @@ class Simulation {
     config.bus.patience = std::chrono::seconds(60);
     config.bus.group_patience = std::chrono::minutes(2);
     config.memory.on = memory_.on;
+    if (WithTeacher(options_.seed)) AddSimTeacher(config);
     return config;
   }
 
@@ -391,13 +394,9 @@ class Simulation {
   }
 
   void CheckEnd() {
-    for (const auto& [key, stored] : store_.durable().trajectories) {
-      const uint64_t id = key.first;
-      auto group = store_.durable().groups.find(id);
-      if (group == store_.durable().groups.end()) {
-        world_.verdict().Fail("a trajectory belongs to a group that the ledger does not know");
-        return;
-      }
+    if (!KnowsEveryGroup(store_.durable())) {
+      world_.verdict().Fail("a trajectory belongs to a group that the ledger does not know");
+      return;
     }
     const std::string lost = memory_.Failure(store_.durable(), world_.clock().Now());
     if (!lost.empty()) world_.verdict().Fail(lost);

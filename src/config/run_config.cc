@@ -3,6 +3,7 @@
 #include "config/judge_keys.h"
 #include "config/live_learning.h"
 #include "config/memory_keys.h"
+#include "config/teacher_keys.h"
 
 namespace tidemill {
 namespace {
@@ -391,6 +392,7 @@ void BindRunConfig(RunConfig& config, Binder& binder) {
   BindCreditAndRanks(config, binder);
   BindReward(config, binder);
   BindJudges(config, binder);
+  BindTeacher(config, binder);
   BindTools(config, binder);
   BindRest(config, binder);
 }
@@ -413,6 +415,7 @@ Status CheckRunConfig(const RunConfig& config, const Binder& binder) {
   TM_RETURN_IF_ERROR(CheckReplay(config, binder));
   TM_RETURN_IF_ERROR(CheckLive(config, binder));
   TM_RETURN_IF_ERROR(CheckMemory(config, binder));
+  TM_RETURN_IF_ERROR(CheckTeacher(config, binder));
   if (config.reward.weights.empty()) return binder.Error("reward.weights", "names no scorer");
   if (config.reward.weights.count("command") != 0 && config.reward.command.empty()) {
     return binder.Error("reward.weights", "names \"command\", but reward.command is empty");

@@ -212,6 +212,19 @@ struct RunConfig {
     std::vector<std::string> trust = {};
   };
 
+  // Who scores tokens for distillation.
+  struct Teacher {
+    std::string model, endpoint, endpoint_model, key_file, key_env, ca_file;
+    bool policy = false;
+    std::string hints = "none";
+    uint32_t concurrency = 64;
+    uint32_t batch_tokens = 4096;
+    uint32_t retries = 6;
+    std::chrono::milliseconds timeout{60000};
+
+    bool used() const { return policy || !model.empty() || !endpoint.empty(); }
+  } teacher;
+
   struct Reward {
     std::map<std::string, double> weights = {{"tests", 1.0}};
     bool all_or_nothing = false;

@@ -21,6 +21,7 @@ inline constexpr std::string_view kMemoryGroupsTopic = "memory.groups";
 inline constexpr std::string_view kMemoryCasesTopic = "memory.cases";
 inline constexpr std::string_view kScoreTopic = "reward.score";
 inline constexpr std::string_view kJudgeTopic = "judge.requests";
+inline constexpr std::string_view kTeacherTopic = "teacher.requests";
 inline constexpr std::string_view kToolsCompileTopic = "tools.compile";
 inline constexpr std::string_view kToolsTestsTopic = "tools.run_tests";
 inline constexpr std::string_view kToolsLintTopic = "tools.lint";
@@ -58,6 +59,7 @@ inline constexpr TopicRow kTopics[] = {
     {kSiblingsWantedTopic, "GroupLease", "dispatcher", "live", true},
     {kSiblingsTopic, "DispatchEvent", "live", "dispatcher", true},
     {kBatchRequestsTopic, "BatchRequest", "replay", "learner", true},
+    {kTeacherTopic, "TeacherRequest", "teacher", "replay", true},
     {kLiveSamplesTopic, "Sample", "replay", "live", true},
     {kMemoryGroupsTopic, "GroupLease", "memory", "dispatcher", true},
     {kMemoryCasesTopic, "CaseRecord", "memory", "replay", true},

@@ -1,12 +1,10 @@
 #include "judge/http_judge_port.h"
 
-#include <cctype>
-#include <cstdlib>
 #include <nlohmann/json.hpp>
 
-#include "core/files.h"
 #include "core/log.h"
 #include "core/text.h"
+#include "http/endpoint_key.h"
 
 namespace tidemill {
 namespace {
@@ -17,33 +15,6 @@ constexpr size_t kAnswerBytesMax = 1 << 20;
 constexpr size_t kTokensKept = 256;
 constexpr size_t kAlternativesKept = 20;
 constexpr size_t kSaidMax = 200;
-constexpr size_t kKeyBytesMax = 16 * 1024;
-
-std::string WithoutSpace(std::string text) {
-  while (!text.empty() && std::isspace(static_cast<unsigned char>(text.back())) != 0)
-    text.pop_back();
-  while (!text.empty() && std::isspace(static_cast<unsigned char>(text.front())) != 0)
-    text.erase(0, 1);
-  return text;
-}
-
-Result<std::string> ReadKey(const RunConfig::JudgeKeys& judge) {
-  std::string key;
-  if (!judge.key_file.empty()) {
-    TM_ASSIGN_OR_RETURN(key, ReadFileBounded(judge.key_file, kKeyBytesMax));
-    key = WithoutSpace(std::move(key));
-    if (key.empty()) return Invalid(judge.key_file + " is empty; it must hold the API key");
-  } else if (!judge.key_env.empty()) {
-    const char* value = std::getenv(judge.key_env.c_str());
-    if (value == nullptr || *value == '\0')
-      return Invalid("the environment variable " + judge.key_env + " must hold the API key");
-    key = WithoutSpace(value);
-  }
-  for (const char c : key) {
-    if (c <= ' ' || c >= 0x7f) return Invalid("its API key has characters that no key has");
-  }
-  return key;
-}
 
 uint64_t TokensIn(const ChatJson& usage, const char* name) {
   const auto it = usage.find(name);
@@ -129,7 +100,7 @@ Result<std::unique_ptr<HttpJudgePort>> HttpJudgePort::Make(
     Result<HttpUrl> url = ParseHttpUrl(keys.endpoint);
     if (!url.ok()) return url.status().WithContext(name + ": endpoint");
     endpoint.url = std::move(*url);
-    Result<std::string> key = ReadKey(keys);
+    Result<std::string> key = ReadEndpointKey(keys.key_file, keys.key_env);
     if (!key.ok()) return Invalid(name + ": " + key.status().message());
     endpoint.key = std::move(*key);
     for (uint32_t i = 0; i < keys.concurrency; ++i) {

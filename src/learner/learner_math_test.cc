@@ -37,11 +37,11 @@ TEST(ObjectivePreset, ListsTheKnownOnesWhenAskedForAnother) {
   ASSERT_FALSE(preset.ok());
   EXPECT_THAT(preset.status().message(),
               HasSubstr("\"gpro\"; known are grpo, dr_grpo, dapo, gspo, cispo, rloo, reinforce++, "
-                        "decoupled_ppo, tis, icepop, vtrace"));
+                        "decoupled_ppo, tis, icepop, vtrace, distill"));
 }
 
 TEST(ObjectivePreset, AreAllValidAndCarryTheirName) {
-  EXPECT_EQ(ObjectivePresetNames().size(), 11u);
+  EXPECT_EQ(ObjectivePresetNames().size(), 12u);
   for (const std::string& name : ObjectivePresetNames()) {
     auto preset = ObjectivePreset(name);
     ASSERT_TRUE(preset.ok()) << name;

@@ -1,5 +1,6 @@
 #include "learner/objective_config.h"
 
+#include <charconv>
 #include <cmath>
 #include <functional>
 #include <map>
@@ -105,6 +106,10 @@ Setter Cap(double VtraceCaps::*field) {
                 Range::kPositive);
 }
 
+Setter Distill(double DistillConfig::*field, Range range) {
+  return Number([field](ObjectiveConfig& c) -> double& { return c.distill.*field; }, range);
+}
+
 const std::map<std::string, Setter, std::less<>>& Setters() {
   static const std::map<std::string, Setter, std::less<>> setters = {
       {"advantage", Choice(kAdvantages, &ObjectiveConfig::advantage)},
@@ -127,6 +132,9 @@ const std::map<std::string, Setter, std::less<>>& Setters() {
       {"pg_rho_cap", Cap(&VtraceCaps::pg_rho_cap)},
       {"discount", Number(&ObjectiveConfig::discount, Range::kNotNegative)},
       {"value_coefficient", Number(&ObjectiveConfig::value_coefficient, Range::kNotNegative)},
+      {"reward_coefficient", Distill(&DistillConfig::reward, Range::kNotNegative)},
+      {"distill_coefficient", Distill(&DistillConfig::coefficient, Range::kNotNegative)},
+      {"distill_clip", Distill(&DistillConfig::clip, Range::kPositive)},
   };
   return setters;
 }
@@ -191,6 +199,12 @@ constexpr Preset kPresets[] = {
        c.proximal = ProximalKind::kRecompute;
        c.entropy_coefficient = 0.001;
      }},
+    {"distill",
+     [](ObjectiveConfig& c) {
+       Corrected(c, CorrectionKind::kTruncated);
+       c.distill.reward = 0;
+       c.distill.coefficient = 1;
+     }},
 };
 
 }  // namespace
@@ -233,6 +247,26 @@ Status SetObjectiveOption(ObjectiveConfig& config, std::string_view key,
   return found->second(config, found->first, value);
 }
 
+Result<ObjectiveConfig> ParseObjective(std::string_view preset,
+                                       const std::vector<std::string>& options) {
+  Result<ObjectiveConfig> objective = ObjectivePreset(preset);
+  if (!objective.ok()) return objective.status().WithContext("learner.objective");
+  for (const std::string& option : options) {
+    const size_t equals = option.find('=');
+    if (equals == std::string::npos) {
+      return Invalid("learner.options: \"" + option + "\" must be of the form key=value");
+    }
+    const std::string key = option.substr(0, equals), value = option.substr(equals + 1);
+    double number = 0;
+    const char* end = value.data() + value.size();
+    const bool numeric = !value.empty() && std::from_chars(value.data(), end, number).ptr == end;
+    const Status status = numeric ? SetObjectiveOption(*objective, key, number)
+                                  : SetObjectiveOption(*objective, key, value);
+    TM_RETURN_IF_ERROR(status.WithContext("learner.options"));
+  }
+  return objective;
+}
+
 Status ValidateObjective(const ObjectiveConfig& c) {
   if (c.surrogate == SurrogateKind::kClip && c.clip_low >= 1) {
     return Invalid("\"clip_low\" must be below 1, got " + std::to_string(c.clip_low));
@@ -253,6 +287,12 @@ Status ValidateObjective(const ObjectiveConfig& c) {
   }
   if (c.NeedsValues() && c.discount > 1) {
     return Invalid("\"discount\" must be at most 1, got " + std::to_string(c.discount));
+  }
+  if (c.NeedsValues() && c.NeedsTeacher()) {
+    return Invalid("\"distill_coefficient\" is set, but V-trace makes its own advantages");
+  }
+  if (c.distill.reward == 0 && !c.NeedsTeacher()) {
+    return Invalid("\"reward_coefficient\" and \"distill_coefficient\" are both 0");
   }
   if (c.NeedsValues() && c.correction != CorrectionKind::kNone) {
     return Invalid("V-trace corrects inside its advantages; \"correction\" must be \"none\"");

@@ -36,6 +36,14 @@ enum class ProximalKind : uint8_t {
   kInterpolate,  // b + a (c - b), a from the token's lag, without another pass through the model
 };
 
+// What a teacher adds to the advantage of a token, and what is left of the rewards':
+// reward * A + coefficient * clip(log pi_teacher - b, -clip, clip).
+struct DistillConfig {
+  double reward = 1;
+  double coefficient = 0;  // 0: there is no teacher
+  double clip = 5;
+};
+
 struct ObjectiveConfig {
   std::string name = "custom";
   AdvantageKind advantage = AdvantageKind::kGroupNormalized;
@@ -57,8 +65,10 @@ struct ObjectiveConfig {
   VtraceCaps vtrace;
   double discount = 1.0;
   double value_coefficient = 0.5;
+  DistillConfig distill;
 
   bool NeedsReference() const { return kl != KlKind::kNone && kl_coefficient != 0; }
+  bool NeedsTeacher() const { return distill.coefficient != 0; }
   bool NeedsValues() const { return advantage == AdvantageKind::kVtrace; }
 };
 
@@ -76,6 +86,10 @@ Result<ObjectiveConfig> ObjectivePreset(std::string_view name);
 Status SetObjectiveOption(ObjectiveConfig& config, std::string_view key,
                           const std::variant<double, std::string>& value);
 std::vector<std::string> ObjectiveOptionKeys();
+
+// A preset with changes to it, "clip_high=0.28" each. kInvalid names what is wrong.
+Result<ObjectiveConfig> ParseObjective(std::string_view preset,
+                                       const std::vector<std::string>& options);
 
 // kInvalid: numbers or choices that do not go together.
 Status ValidateObjective(const ObjectiveConfig& config);

@@ -17,6 +17,8 @@ void Append(TrainSequence& row, uint32_t id, int32_t turn) {
   row.versions.push_back(0);
   row.lags.push_back(0);
   row.turns.push_back(turn);
+  row.teacher.push_back(0);
+  row.taught.push_back(0);
   row.turn_ends.push_back(0);
 }
 
@@ -39,6 +41,31 @@ Status CheckTurn(const v1::Turn& turn, int index) {
     }
   }
   return Ok();
+}
+
+// What the teacher makes of the turn; null: it was not asked.
+const v1::TurnScores* TaughtTurn(const v1::Sample& sample, int turn) {
+  for (const v1::TurnScores& scores : sample.teacher()) {
+    if (scores.turn() == static_cast<uint32_t>(turn)) return &scores;
+  }
+  return nullptr;
+}
+
+Status CheckTaught(const v1::TurnScores& scores, const v1::Turn& turn, int index) {
+  if (scores.logprobs_size() == turn.ids_size()) return Ok();
+  return Invalid("turn " + std::to_string(index) + ": " + std::to_string(turn.ids_size()) +
+                 " ids but " + std::to_string(scores.logprobs_size()) + " scores of the teacher");
+}
+
+// The turn's tokens are the last of the row.
+void AddTaught(TrainSequence& row, const v1::TurnScores& scores) {
+  const size_t first = row.ids.size() - static_cast<size_t>(scores.logprobs_size());
+  std::copy(scores.logprobs().begin(), scores.logprobs().end(),
+            row.teacher.begin() + static_cast<std::ptrdiff_t>(first));
+  std::fill(row.taught.begin() + static_cast<std::ptrdiff_t>(first), row.taught.end(), uint8_t{1});
+  for (const uint32_t place : scores.unknown()) {
+    if (first + place < row.taught.size()) row.taught[first + place] = 0;
+  }
 }
 
 void AppendTurn(TrainSequence& row, const v1::Turn& turn, int index,
@@ -73,6 +100,8 @@ void CutTail(TrainSequence& row) {
   row.versions.resize(keep);
   row.lags.resize(keep);
   row.turns.resize(keep);
+  row.teacher.resize(keep);
+  row.taught.resize(keep);
   row.turn_ends.resize(keep);
 }
 
@@ -124,6 +153,11 @@ Result<std::vector<TrainSequence>> FlattenBranches(const v1::Sample& sample,
     if (!checked.ok()) return checked.WithContext(name);
     if (turn.prompt_ids_size() > 0) Begin(rows.emplace_back(), turn.prompt_ids(), temperature);
     AppendTurn(rows.back(), turn, t, options);
+    if (const v1::TurnScores* scores = TaughtTurn(sample, t)) {
+      const Status fits = CheckTaught(*scores, turn, t);
+      if (!fits.ok()) return fits.WithContext(name);
+      AddTaught(rows.back(), *scores);
+    }
     for (uint32_t id : turn.observation_ids()) Append(rows.back(), id, t);
   }
   for (TrainSequence& row : rows) {
@@ -147,7 +181,9 @@ void AppendRow(Microbatch& micro, const TrainSequence& row, int32_t index,
     micro.positions.push_back(static_cast<int32_t>(i));
     micro.sequence_of.push_back(index);
     const bool counts = row.mask[i] != 0;
-    micro.advantages.push_back(counts ? advantages.at(static_cast<size_t>(row.turns[i])) : 0.0);
+    const double extra = row.extra.empty() ? 0.0 : row.extra[i];
+    micro.advantages.push_back(counts ? advantages.at(static_cast<size_t>(row.turns[i])) + extra
+                                      : 0.0);
   }
   micro.offsets.push_back(static_cast<int32_t>(micro.ids.size()));
   micro.sequences.push_back(index);

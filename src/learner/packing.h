@@ -26,6 +26,9 @@ struct TrainSequence {
   std::vector<uint32_t> lags;      // steps since that policy was the learner's
   std::vector<int32_t> turns;      // which turn it belongs to; -1 for the prompt
   std::vector<uint8_t> turn_ends;  // 1 at the last token of a turn
+  std::vector<float> teacher;      // log-probability under the teacher, where it is known
+  std::vector<uint8_t> taught;     // 1: it is known
+  std::vector<double> extra;       // added to the advantage of its turn; empty: nothing is
   float temperature = 1;           // of the sampling; the learner divides its logits by it as well
   size_t prompt_tokens = 0;
   size_t trained_tokens = 0;  // sum of mask

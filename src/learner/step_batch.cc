@@ -125,6 +125,39 @@ void SpreadBranches(std::vector<std::vector<TrainSequence>> branches, StepBatch&
   step.turn_rewards = std::move(rewards);
 }
 
+// The teacher's part of the advantages: of each token, how much likelier the teacher finds it than
+// the policy that drew it.
+void AddDistillation(const DistillConfig& distill, StepBatch& step) {
+  double taught = 0, untaught = 0, clipped = 0, difference = 0, size = 0;
+  for (TrainSequence& row : step.sequences) {
+    row.extra.assign(row.ids.size(), 0.0);
+    for (size_t i = 0; i < row.ids.size(); ++i) {
+      if (row.mask[i] == 0) continue;
+      if (row.taught[i] == 0) {
+        ++untaught;
+        if (distill.reward == 0) row.mask[i] = 0, --row.trained_tokens;
+        continue;
+      }
+      const double gap = static_cast<double>(row.teacher[i]) - row.behaviour[i];
+      const double kept = std::clamp(gap, -distill.clip, distill.clip);
+      row.extra[i] = distill.coefficient * kept;
+      ++taught;
+      clipped += kept == gap ? 0 : 1;
+      difference += gap;
+      size += std::abs(kept);
+    }
+  }
+  for (auto& of_sequence : step.advantages) {
+    for (double& a : of_sequence) a *= distill.reward;
+  }
+  const double count = std::max(1.0, taught);
+  step.metrics["taught_tokens"] = taught;
+  step.metrics["untaught_tokens"] = untaught;
+  step.metrics["teacher_kl"] = -difference / count;
+  step.metrics["distill_abs"] = size / count;
+  step.metrics["distill_clipped"] = clipped / count;
+}
+
 }  // namespace
 
 std::vector<int32_t> StepBatch::Trainable() const {
@@ -136,7 +169,8 @@ std::vector<int32_t> StepBatch::Trainable() const {
 }
 
 Result<StepBatch> PrepareStep(const v1::Batch& batch, AdvantageKind advantage,
-                              const CreditConfig& credit, const FlattenOptions& options) {
+                              const CreditConfig& credit, const FlattenOptions& options,
+                              const DistillConfig& distill) {
   StepBatch step;
   std::vector<const v1::Sample*> samples;
   std::vector<std::vector<TrainSequence>> branches;
@@ -166,6 +200,7 @@ Result<StepBatch> PrepareStep(const v1::Batch& batch, AdvantageKind advantage,
     MeasureTurnCredit(advantage, samples, step);
   }
   SpreadBranches(std::move(branches), step);
+  if (distill.coefficient != 0) AddDistillation(distill, step);
   AddMetrics(step);
   AddLiveMetrics(samples, step);
   return step;

@@ -28,9 +28,11 @@ struct StepBatch {
 };
 
 // kInvalid names the trajectory: one without a verdict or purpose to train, or as Flatten and
-// AssignCredit say.
+// AssignCredit say. With `distill`, rewards and teacher each have their weight; where rewards have
+// none, tokens that the teacher did not score are left out.
 Result<StepBatch> PrepareStep(const v1::Batch& batch, AdvantageKind advantage,
-                              const CreditConfig& credit, const FlattenOptions& options);
+                              const CreditConfig& credit, const FlattenOptions& options,
+                              const DistillConfig& distill = {});
 
 // V-trace's advantages and value targets of one sequence's trained tokens, of which `log_ratio` and
 // `values` are one each. A turn's reward comes with its last trained token.

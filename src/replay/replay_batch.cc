@@ -71,6 +71,7 @@ void ReplayLoop::AddSamples(const Group& group, uint32_t uses, v1::Batch& batch)
     v1::Sample& sample = *batch.add_samples();
     *sample.mutable_trajectory() = member.trajectory;
     *sample.mutable_verdict() = *member.verdict;
+    *sample.mutable_teacher() = {member.teacher.begin(), member.teacher.end()};
     sample.set_uses(uses);
     const uint32_t masked = MaskTooOld(*sample.mutable_trajectory(), versions_, batch.step(),
                                        clock_.WallMs(), options_.staleness);

@@ -1,7 +1,6 @@
 #include "replay/replay_loop.h"
 
 #include <algorithm>
-#include <cmath>
 #include <stdexcept>
 
 #include "bus/read_message.h"
@@ -14,11 +13,10 @@ namespace tidemill {
 namespace {
 
 constexpr size_t kMessagesAtOnce = 256;
-constexpr double kSameReward = 1e-9;
 
-QuestionOptions VerdictsOf(const ReplayOptions& options, Counter& refused) {
+QuestionOptions AnswersIn(const char* inbox, const ReplayOptions& options, Counter& refused) {
   QuestionOptions verdicts;
-  verdicts.inbox = InboxTopic(options.worker, "replay");
+  verdicts.inbox = InboxTopic(options.worker, inbox);
   verdicts.most = options.max_score_outstanding;
   verdicts.patience = options.score_patience;
   verdicts.secret = options.secret;
@@ -56,7 +54,8 @@ ReplayLoop::ReplayLoop(Bus& bus, StorePort& store, const Clock& clock, Journal& 
       leases_(bus, options_.lease_period),
       buffer_(GroupBuffer::Make(options_.buffer).value()),
       live_(options_.live_capacity, options_.live_tenant_share),
-      questions_(bus, outbox_, VerdictsOf(options_, counters_.refused)),
+      questions_(bus, outbox_, AnswersIn("replay", options_, counters_.refused)),
+      teacher_questions_(bus, outbox_, AnswersIn("taught", options_, counters_.refused)),
       scorer_versions_(options_.scorer_versions) {
   for (const auto& [version, step] : options_.versions) Published(version, step);
   Restore(std::move(stored));
@@ -97,6 +96,8 @@ void ReplayLoop::Restore(std::vector<StoredSample> stored) {
     if (!unscorable) member.verdict = std::move(sample.verdict);
     if (!member.verdict && !member.excluded) ask_again_.Put(Time::min(), {id.group(), id.member()});
     member.trajectory = std::move(sample.trajectory);
+    if (NeedsTeacher(member) && (options_.hints != TeacherHints::kJudge || member.verdict))
+      ask_teacher_.Put(Time::min(), {id.group(), id.member()});
   }
   for (const auto& [id, why] : put_aside) {
     journal_.Record(
@@ -111,6 +112,7 @@ void ReplayLoop::Restore(std::vector<StoredSample> stored) {
 
 void ReplayLoop::Attach(Waker& waker) {
   questions_.Attach(waker);
+  if (options_.teacher) teacher_questions_.Attach(waker);
   bus_.Subscribe(kTrajectoriesTopic, waker);
   bus_.Subscribe(kBatchRequestsTopic, waker);
   bus_.Subscribe(kLiveSamplesTopic, waker);
@@ -124,16 +126,19 @@ Time ReplayLoop::Step(Time now) {
   if (pending_.size() < options_.store_capacity / 2) {
     if (!draining_ || options_.empty_topic) TakeTrajectories(now);
     TakeVerdicts(now);
+    TakeTaught(now);
   }
   // A lost lease means a second copy of the message, which its key gives away.
   (void)leases_.Extend(now);
   AskAgain(now);
+  AskTeacherAgain(now);
   ChooseForRescoring();
   RescoreNext(now);
   while (TryMakeBatch()) {
   }
   outbox_.Flush(now);
   counters_.waiting_verdicts = questions_.open();
+  counters_.waiting_teacher = teacher_questions_.open();
   return std::min(now + (outbox_.waiting() > 0 ? milliseconds(5) : milliseconds(100)),
                   leases_.next());
 }
@@ -311,7 +316,12 @@ void ReplayLoop::OnTrajectoryStored(Pending& pending, const Status& status, Time
     CompleteIfDone(id);
     return;
   }
-  if (!draining_) AskForVerdict({id, index}, now);
+  if (draining_) return;
+  AskForVerdict({id, index}, now);
+  // After the verdict where the hint is in it; the task may be unknown, and the group gone.
+  if (options_.hints == TeacherHints::kJudge) return;
+  const Member* still = FindMember(id, index);
+  if (still != nullptr && NeedsTeacher(*still)) AskTeacher({id, index}, now);
 }
 
 void ReplayLoop::OnVerdictStored(const v1::Verdict& verdict) {
@@ -332,6 +342,8 @@ void ReplayLoop::OnVerdictStored(const v1::Verdict& verdict) {
     if (verdict.solved()) ++counters_.solved;
     member.verdict = verdict;
     TellMemory(member);
+    if (options_.hints == TeacherHints::kJudge && NeedsTeacher(member))
+      ask_teacher_.Put(Time::min(), {group_id, verdict.id().member()});
   } else {
     ++counters_.unscored;
     TellUnscored(verdict);
@@ -341,6 +353,7 @@ void ReplayLoop::OnVerdictStored(const v1::Verdict& verdict) {
 }
 
 void ReplayLoop::MarkStale(Member& member, const std::string& reason) {
+  if (member.excluded) return;
   member.excluded = true;
   ++counters_.stale;
   RecordFate(member.trajectory.id(), "stale", reason);
@@ -351,30 +364,11 @@ void ReplayLoop::RecordFate(const v1::TrajectoryId& id, const std::string& fate,
   Submit(PutFate{id, fate, reason}, {});
 }
 
-ReplayLoop::Spread ReplayLoop::SpreadOf(const Group& group) {
-  Spread spread;
-  double low = 0, high = 0, sum = 0, squares = 0;
-  for (const auto& [index, member] : group.members) {
-    if (!member.verdict || member.excluded) continue;
-    // What an audit added is noise to this choice.
-    const double reward = member.verdict->reward() - member.verdict->correction();
-    low = spread.usable == 0 ? reward : std::min(low, reward);
-    high = spread.usable == 0 ? reward : std::max(high, reward);
-    sum += reward, squares += reward * reward;
-    ++spread.usable;
-  }
-  if (spread.usable == 0) return spread;
-  const auto count = static_cast<double>(spread.usable);
-  spread.same = high - low < kSameReward;
-  spread.deviation = std::sqrt(std::max(0.0, squares / count - (sum / count) * (sum / count)));
-  return spread;
-}
-
 void ReplayLoop::CompleteIfDone(uint64_t group_id) {
   Group& group = groups_.at(group_id);
   if (group.complete || group.members.size() < group.size) return;
   for (const auto& [index, member] : group.members) {
-    if (!member.verdict && !member.excluded) return;
+    if (!member.excluded && (!member.verdict || NeedsTeacher(member))) return;
   }
   group.complete = true;
   if (group.purpose == v1::PURPOSE_EVAL) {
@@ -417,7 +411,10 @@ void ReplayLoop::Drop(uint64_t group_id, const std::string& fate, bool reissue) 
 
 void ReplayLoop::Forget(uint64_t group_id) {
   auto it = groups_.find(group_id);
-  for (const auto& [index, member] : it->second.members) questions_.Forget(member.asked);
+  for (const auto& [index, member] : it->second.members) {
+    questions_.Forget(member.asked);
+    teacher_questions_.Forget(member.asked_teacher);
+  }
   if (it->second.in_buffer) counters_.ready_episodes -= it->second.size;
   buffer_.Remove(group_id);
   rescoring_.erase(group_id);

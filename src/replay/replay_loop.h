@@ -4,6 +4,7 @@
 //   replay.trajectories -> store -> ack -> reward.score -> verdict -> group complete -> buffer ->
 //   Batch                                                        `-> dispatch.reports (credit)
 //
+// With a teacher, a group is complete once teacher.requests has been answered as well.
 // When a scorer's version rises, the groups of the buffer whose rewards vary most are scored again;
 // their verdicts change in place.
 #pragma once
@@ -36,6 +37,13 @@
 
 namespace tidemill {
 
+// What a teacher reads before it scores a turn.
+enum class TeacherHints : uint8_t {
+  kNone,    // what the policy had read; every turn is scored
+  kErrors,  // the turn itself and the error that followed it
+  kJudge,   // the turn itself and why a judge calls it bad
+};
+
 struct ReplayOptions {
   std::string worker = "local";
   StalenessBound staleness;
@@ -64,6 +72,11 @@ struct ReplayOptions {
   size_t live_capacity = 4096;   // trajectories of sessions that wait for a step
   double live_tenant_share = 1;  // at most this share of a batch's is of one tenant
   bool tells_memory = false;     // of every episode of training that has a verdict
+  bool teacher = false;          // episodes of training are used with the scores of a teacher
+  TeacherHints hints = TeacherHints::kNone;
+  // With kJudge: the words as the model would read them behind its turn, its next turn opened.
+  std::function<std::vector<int32_t>(const v1::Task&, const std::string& hint)> hint_ids;
+  uint32_t hint_tokens = 256;
 };
 
 // A trajectory read back when a run is resumed.
@@ -148,6 +161,11 @@ struct ReplayCounters : CounterSet {
                             .metric = "tidemill_replay_waiting_verdicts",
                             .help = "Episodes without a verdict yet",
                             .kind = Counter::Kind::kLevel}};
+  Counter waiting_teacher{*this,
+                          {.key = "waiting_teacher",
+                           .metric = "tidemill_replay_waiting_teacher",
+                           .help = "Episodes without the scores of the teacher yet",
+                           .kind = Counter::Kind::kLevel}};
   Counter live_received{*this,
                         {.key = "live_received",
                          .metric = "tidemill_live_trajectories_total",
@@ -195,6 +213,11 @@ class ReplayLoop final : public Loop {
     uint32_t score_tries = 0;
     // Id of the score request that is out or whose answer is being written; empty: none.
     std::string asked;
+    // With a teacher: what it makes of the turns, once `taught` is set.
+    std::vector<v1::TurnScores> teacher;
+    bool taught = false;
+    uint32_t teacher_tries = 0;
+    std::string asked_teacher;  // id of the open request; empty: none
   };
   struct Group {
     v1::Purpose purpose = v1::PURPOSE_TRAIN;
@@ -262,6 +285,14 @@ class ReplayLoop final : public Loop {
   static bool Replaces(const v1::Verdict& verdict, const v1::Verdict& before);
   void FinishRescoring(uint64_t group_id);
 
+  // replay_teacher.cc: asking a teacher for its scores.
+  bool NeedsTeacher(const Member& member) const;
+  void AskTeacher(const Asked& about, Time now);
+  void AddHinted(const Member& member, v1::TeacherRequest& request) const;
+  void AskTeacherAgain(Time now);
+  void TakeTaught(Time now);
+  void OnTaught(const Asked& about, Member& member, v1::TeacherAnswer answer);
+
   // replay_batch.cc
   void TakeBatchRequests();
   void Published(uint64_t version, uint64_t step);
@@ -291,6 +322,8 @@ class ReplayLoop final : public Loop {
   uint64_t next_tag_ = 1;
   Questions<Asked> questions_;  // for verdicts
   LaterQueue<Asked> ask_again_;
+  Questions<Asked> teacher_questions_;
+  LaterQueue<Asked> ask_teacher_;
   VersionSteps versions_;
   uint64_t newest_version_ = 0;
   std::optional<v1::BatchRequest> request_;  // the learner's, until it can be met

@@ -1,12 +1,37 @@
 // Asking for verdicts: when an episode is stored, when an answer was lost, and again when a
 // scorer's version rose.
 #include <algorithm>
+#include <cmath>
 
 #include "core/topics.h"
 #include "replay/replay_loop.h"
 #include "tasks/case_record.h"
 
 namespace tidemill {
+namespace {
+
+constexpr double kSameReward = 1e-9;
+
+}  // namespace
+
+ReplayLoop::Spread ReplayLoop::SpreadOf(const Group& group) {
+  Spread spread;
+  double low = 0, high = 0, sum = 0, squares = 0;
+  for (const auto& [index, member] : group.members) {
+    if (!member.verdict || member.excluded) continue;
+    // What an audit added is noise to this choice.
+    const double reward = member.verdict->reward() - member.verdict->correction();
+    low = spread.usable == 0 ? reward : std::min(low, reward);
+    high = spread.usable == 0 ? reward : std::max(high, reward);
+    sum += reward, squares += reward * reward;
+    ++spread.usable;
+  }
+  if (spread.usable == 0) return spread;
+  const auto count = static_cast<double>(spread.usable);
+  spread.same = high - low < kSameReward;
+  spread.deviation = std::sqrt(std::max(0.0, squares / count - (sum / count) * (sum / count)));
+  return spread;
+}
 
 void ReplayLoop::AskForVerdict(const Asked& about, Time now) {
   Member& member = groups_.at(about.group).members.at(about.member);

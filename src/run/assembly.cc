@@ -14,12 +14,25 @@ Result<Loops> Assemble(const RunConfig& config, Roles here, const Ports& p, Loop
     loops.dispatcher = std::make_unique<Dispatcher>(
         *p.bus, *p.dispatcher_store, *p.clock, *p.journal, *p.train_tasks, *p.eval_tasks,
         std::move(order), std::move(options.dispatcher));
+    if (options.replay.hints == TeacherHints::kJudge) {
+      options.replay.hint_ids = [protocol = p.protocol, most = options.replay.hint_tokens](
+                                    const v1::Task& task, const std::string& hint) {
+        v1::ToolResult said;
+        said.set_text(hint);
+        said.add_failures()->set_name(hint);
+        return protocol->Observe(task, {}, {said}, most);
+      };
+    }
     loops.replay =
         std::make_unique<ReplayLoop>(*p.bus, *p.replay_store, *p.clock, *p.journal, *p.book,
                                      std::move(options.replay), TakeSamples(resumed));
     if (p.memory_store != nullptr) {
       loops.memory = std::make_unique<MemoryLoop>(*p.bus, *p.memory_store, *p.book,
                                                   std::move(options.memory), *p.cases);
+    }
+    if (p.teacher != nullptr) {
+      loops.teacher =
+          std::make_unique<TeacherLoop>(*p.bus, *p.teacher, std::move(options.teacher));
     }
     if (p.trainer != nullptr) {
       loops.learner = std::make_unique<LearnerLoop>(*p.bus, *p.learner_store, *p.trainer,
@@ -51,7 +64,7 @@ std::vector<Loop*> Loops::all() const {
   for (Loop* loop :
        std::initializer_list<Loop*>{learner.get(), dispatcher.get(), rollout.get(), tools.get(),
                                     reward.get(), judge.get(), replay.get(),
-                                    memory.get()}) {
+                                    memory.get(), teacher.get()}) {
     if (loop != nullptr) there.push_back(loop);
   }
   return there;
@@ -70,6 +83,7 @@ std::vector<const CounterSet*> Loops::counters() const {
   if (judge) sets.push_back(&judge->counters());
   if (replay) sets.push_back(&replay->counters());
   if (memory) sets.push_back(&memory->counters());
+  if (teacher) sets.push_back(&teacher->counters());
   return sets;
 }
 

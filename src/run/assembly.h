@@ -35,6 +35,7 @@ struct Ports {
   StorePort* memory_store = nullptr;  // null: there is no memory
   const CasesState* cases = nullptr;  // of earlier processes; not null where memory_store is not
   TrainerPort* trainer = nullptr;     // null: nothing is trained
+  TeacherPort* teacher = nullptr;     // may be null where the objective needs none
   const std::vector<v1::Task>*train_tasks = nullptr, *eval_tasks = nullptr;
   const TaskBook* book = nullptr;
   // rollout
@@ -57,6 +58,7 @@ struct Loops {
   std::unique_ptr<JudgeLoop> judge;
   std::unique_ptr<ReplayLoop> replay;
   std::unique_ptr<MemoryLoop> memory;  // with memory.on
+  std::unique_ptr<TeacherLoop> teacher;
 
   // Those that are there.
   std::vector<Loop*> all() const;

@@ -109,6 +109,14 @@ Result<ReplayOptions> ReplayOptionsFrom(const RunConfig& config, const RunStart&
   // Where nothing is trained, a group that teaches nothing still counts as a step's work.
   options.drop_zero_variance = config.replay.drop_zero_variance && !config.memory.only;
   options.tells_memory = config.memory.on && start.train;
+  TM_ASSIGN_OR_RETURN(const ObjectiveConfig objective, ObjectiveFrom(config));
+  if (objective.NeedsTeacher() && !config.memory.only) {
+    options.teacher = start.train;
+    if (config.teacher.hints == "errors") options.hints = TeacherHints::kErrors;
+    if (config.teacher.hints == "judge") options.hints = TeacherHints::kJudge;
+    options.hint_tokens = config.rollout.observation_tokens;
+    options.drop_zero_variance = false;  // the teacher tells the tokens of equal rewards apart
+  }
   options.max_turn_tokens = config.rollout.max_turn_tokens;
   options.store_capacity = kStoreClientCapacity;
   options.lease_period = LeasePeriod(config);
@@ -212,6 +220,18 @@ JudgeOptions JudgeOptionsFrom(const RunConfig& config, const RunStart& start) {
   return options;
 }
 
+TeacherOptions TeacherOptionsFrom(const RunConfig& config, const RunStart& start) {
+  TeacherOptions options;
+  options.concurrency = config.teacher.concurrency;
+  options.retries = config.teacher.retries;
+  options.lease_period = LeasePeriod(config);
+  options.metrics = start.metrics;
+  options.limits = MessageLimitsFrom(config);
+  options.limits.vocabulary = start.vocabulary;
+  options.limits.tokens = start.context + config.rollout.max_turn_tokens;
+  return options;
+}
+
 MemoryOptions MemoryOptionsFrom(const RunConfig& config) {
   MemoryOptions options;
   options.how = RetrievalNamed(config.memory.retrieval).value_or(Retrieval::kLexical);
@@ -273,6 +293,25 @@ MessageLimits MessageLimitsFrom(const RunConfig& config) {
   return limits;
 }
 
+Result<ObjectiveConfig> ObjectiveFrom(const RunConfig& config) {
+  TM_ASSIGN_OR_RETURN(ObjectiveConfig objective,
+                      ParseObjective(config.learner.objective, config.learner.options));
+  if (objective.NeedsTeacher() && !config.teacher.used()) {
+    return Invalid("teacher.model: is missing, but learner.objective or learner.options ask for "
+                   "distillation; or set teacher.policy or teacher.endpoint");
+  }
+  if (config.teacher.used() && !objective.NeedsTeacher()) {
+    return Invalid("teacher: the objective " + config.learner.objective +
+                   " uses no teacher; set learner.objective = \"distill\", or "
+                   "learner.options = [\"distill_coefficient=0.1\"] for a mix with rewards");
+  }
+  if (config.live.on && objective.distill.reward == 0) {
+    return Invalid("learner.objective: sessions (live.on) have no teacher; give rewards a part "
+                   "with learner.options = [\"reward_coefficient=1\"]");
+  }
+  return objective;
+}
+
 Result<LoopOptions> LoopOptionsFrom(const RunConfig& config, const RunStart& start) {
   LoopOptions options;
   options.dispatcher = DispatcherOptionsFrom(config, start);
@@ -282,6 +321,7 @@ Result<LoopOptions> LoopOptionsFrom(const RunConfig& config, const RunStart& sta
   options.tools = ToolLoopOptionsFrom(config, start);
   options.reward = RewardOptionsFrom(config, start);
   options.judge = JudgeOptionsFrom(config, start);
+  options.teacher = TeacherOptionsFrom(config, start);
   options.memory = MemoryOptionsFrom(config);
   return options;
 }

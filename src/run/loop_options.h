@@ -21,6 +21,7 @@
 #include "rollout/protocol.h"
 #include "rollout/rollout_loop.h"
 #include "store/run_db.h"
+#include "teacher/teacher_loop.h"
 #include "tools/tool_loop.h"
 #include "tools/tool_options.h"
 
@@ -55,6 +56,7 @@ struct LoopOptions {
   ToolLoopOptions tools;
   RewardOptions reward;
   JudgeOptions judge;
+  TeacherOptions teacher;
   MemoryOptions memory;
 };
 
@@ -77,6 +79,10 @@ std::vector<CommandTool> CommandToolsFrom(const RunConfig& config);
 ProtocolOptions ProtocolOptionsFrom(const RunConfig& config);
 // Limits and commands of [tools].
 ToolOptions ToolOptionsFrom(const RunConfig& config);
+
+// What the learner minimises. kInvalid names the key, also where the objective needs a teacher that
+// there is not, or the other way round.
+Result<ObjectiveConfig> ObjectiveFrom(const RunConfig& config);
 
 // kInvalid names a task that wants a tool nobody has.
 Status CheckTools(const std::vector<v1::Task>& tasks, const ProtocolOptions& options);

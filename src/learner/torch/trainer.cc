@@ -311,7 +311,8 @@ Result<TrainReport> Trainer::Impl::Train(const v1::Batch& batch) {
   flatten.lag_of = [&](uint64_t version) { return progress_.versions.Lag(version, batch.step()); };
   flatten.vocabulary = scorer_.model().config().vocab_size;
   TM_ASSIGN_OR_RETURN(const StepBatch step,
-                      PrepareStep(batch, options_.objective.advantage, options_.credit, flatten));
+                      PrepareStep(batch, options_.objective.advantage, options_.credit, flatten,
+                                  options_.objective.distill));
   TM_ASSIGN_OR_RETURN(const StepScores known, ScoreBefore(step));
   const Before before = Remember();
   const std::vector<double> norms = watch_.Save();

@@ -1,6 +1,5 @@
 #include "run/torch/make_trainer.h"
 
-#include <charconv>
 #include <filesystem>
 
 #include "core/log.h"
@@ -8,6 +7,7 @@
 #include "learner/torch/rank_follower.h"
 #include "model/torch/device.h"
 #include "model/torch/lora.h"
+#include "run/loop_options.h"
 #include "run/torch/make_ranks.h"
 
 namespace tidemill {
@@ -25,21 +25,6 @@ std::string BaseModelOf(const RunConfig& config) {
   return std::filesystem::absolute(config.model.path).lexically_normal().string();
 }
 
-// "clip_high=0.28"
-Status ApplyOption(ObjectiveConfig& objective, const std::string& option) {
-  const size_t equals = option.find('=');
-  if (equals == std::string::npos) {
-    return Invalid("learner.options: \"" + option + "\" must be of the form key=value");
-  }
-  const std::string key = option.substr(0, equals), value = option.substr(equals + 1);
-  double number = 0;
-  const char* end = value.data() + value.size();
-  const bool numeric = !value.empty() && std::from_chars(value.data(), end, number).ptr == end;
-  const Status status = numeric ? SetObjectiveOption(objective, key, number)
-                                : SetObjectiveOption(objective, key, value);
-  return status.WithContext("learner.options");
-}
-
 // A difference of rewards stays unbiased under the audit's correction; one that is divided by a
 // deviation does not, because the correction is in the deviation too.
 Status CheckUnbiased(const RunConfig& config, const ObjectiveConfig& objective) {
@@ -54,10 +39,7 @@ Status CheckUnbiased(const RunConfig& config, const ObjectiveConfig& objective) 
 Result<TrainerOptions> OptionsFrom(const RunConfig& config) {
   const RunConfig::Learner& learner = config.learner;
   TrainerOptions options;
-  TM_ASSIGN_OR_RETURN(options.objective, ObjectivePreset(learner.objective));
-  for (const std::string& option : learner.options) {
-    TM_RETURN_IF_ERROR(ApplyOption(options.objective, option));
-  }
+  TM_ASSIGN_OR_RETURN(options.objective, ObjectiveFrom(config));
   if (config.live.on && config.live.kl_coefficient > 0) {
     if (options.objective.kl == KlKind::kNone) options.objective.kl = KlKind::kK3;
     options.objective.kl_coefficient = config.live.kl_coefficient;
@@ -66,7 +48,7 @@ Result<TrainerOptions> OptionsFrom(const RunConfig& config) {
   TM_RETURN_IF_ERROR(ValidateObjective(options.objective).WithContext("learner.objective"));
   TM_RETURN_IF_ERROR(CheckUnbiased(config, options.objective));
   if (config.batch_episodes() > 0 && config.rollout.group_size == 1 &&
-      ComparesWithinGroup(options.objective.advantage)) {
+      options.objective.distill.reward != 0 && ComparesWithinGroup(options.objective.advantage)) {
     return Invalid("rollout.group_size: 1 with the objective " + learner.objective +
                    ", which compares the episodes of a group with each other: every advantage "
                    "would be 0; use 2 or more, or an objective that does not compare (vtrace, or "

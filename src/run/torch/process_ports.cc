@@ -64,6 +64,7 @@ Status ProcessPorts::Open(RunStart& start) {
   if (here.rollout) TM_RETURN_IF_ERROR(OpenEngine(start));
   if (here.tools) TM_RETURN_IF_ERROR(OpenTools());
   if (here.reward) TM_RETURN_IF_ERROR(OpenScorers());
+  if (here.learner && request_.train) TM_RETURN_IF_ERROR(OpenTeacher(start));
   if (here.learner && request_.train) TM_RETURN_IF_ERROR(OpenTrainer(start));
   ports_.clock = &clock_;
   ports_.journal = request_.journal != nullptr ? request_.journal : &no_journal_;
@@ -179,7 +180,8 @@ Status ProcessPorts::OpenBus(RunStart&) {
     // Verdicts for a predecessor go to its inbox, not to ours: all that are missing are asked for
     // again, and a worker that found its inbox gone has nothing to remember of ours.
     worker_ = "learner." + std::to_string(static_cast<uint64_t>(clock_.WallMs()));
-    std::set<std::string, std::less<>> inside = {InboxTopic(worker_, "learner")};
+    std::set<std::string, std::less<>> inside = {InboxTopic(worker_, "learner"),
+                                                 InboxTopic(worker_, "taught")};
     for (const TopicRow& row : kTopics) {
       if (row.inside) inside.insert(std::string(row.name));
     }
@@ -357,6 +359,7 @@ std::vector<PortHost::Use> ProcessPorts::Usage() const {
   }
   if (store_) uses.push_back({"store", store_->busy().Busy(now), 1});
   if (trainer_) uses.push_back({"trainer", trainer_->busy().Busy(now), 1});
+  if (teacher_busy_ != nullptr) uses.push_back({"teacher", teacher_busy_->Busy(now), 1});
   return uses;
 }
 

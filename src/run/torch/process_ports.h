@@ -28,6 +28,7 @@
 #include "run/torch/weights_watch.h"
 #include "store/run_db.h"
 #include "store/store_thread.h"
+#include "teacher/torch/model_teacher.h"
 #include "tools/tool_executor.h"
 
 namespace tidemill {
@@ -74,6 +75,10 @@ class ProcessPorts final : public PortHost {
   Status OpenRelease(const RunStart& start, GatewayUse& use);
   void OpenGuards(GatewayUse& use);
   Status OpenTrainer(const RunStart& start);
+  // process_teacher.cc
+  Status OpenTeacher(const RunStart& start);
+  Status OpenTeacherEndpoint();
+  Result<TeacherWeights> TeacherWeightsFrom(const RunStart& start);
   Status OpenTools();
   Status OpenScorers();
   Status CheckPrompts(int32_t max_context) const;
@@ -116,6 +121,8 @@ class ProcessPorts final : public PortHost {
   std::unique_ptr<GatewayHost> gateway_;  // where the policy is served
   std::unique_ptr<AgentRunner> agents_;   // where the agent is a program
   std::unique_ptr<ToolExecutor> tools_;
+  std::unique_ptr<TeacherPort> teacher_;  // where the objective distils
+  const BusyMeter* teacher_busy_ = nullptr;  // of one in this process
   std::unique_ptr<TrainerThread> trainer_;
   std::unique_ptr<FrozenTrainer> frozen_;  // instead, with memory.only
   std::string frozen_digest_;              // of the weights at the start
