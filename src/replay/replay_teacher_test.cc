@@ -141,5 +141,97 @@ TEST_F(ReplayTeacherTest, AResumedRunAsksForTheScoresOfWhatItHad) {
   ASSERT_EQ(Batches().size(), 1u);
 }
 
+// Two turns: the first fails a test, the second is the answer.
+class ReplayHintTest : public ReplayTeacherTest {
+ protected:
+  static v1::Trajectory FailedOnce() {
+    v1::Trajectory episode = Episode(1, 0, 1);
+    v1::Turn& turn = *episode.mutable_turns(0);
+    turn.add_observation_ids(8), turn.add_observation_ids(9);
+    v1::ToolCall& call = *turn.add_calls();
+    call.set_tool("run_tests"), call.set_outcome(v1::OUTCOME_FAILED);
+    call.set_tests_total(1);
+    v1::Turn& second = *episode.add_turns();
+    second = Episode(1, 0, 1).turns(0);
+    return episode;
+  }
+};
+
+TEST_F(ReplayHintTest, TheTeacherReadsTheErrorBeforeItScoresTheTurnThatCausedIt) {
+  options_.hints = TeacherHints::kErrors;
+  Make();
+  Send(FailedOnce());
+  Settle();
+  const auto asked = Asked();
+  ASSERT_EQ(asked.size(), 1u);
+  ASSERT_EQ(asked[0].sequences_size(), 1);
+  // prompt, the turn, what was said to it, and the turn once more
+  EXPECT_THAT(asked[0].sequences(0).ids(), ElementsAre(1u, 3u, 8u, 9u, 3u));
+  ASSERT_EQ(asked[0].sequences(0).spans_size(), 1);
+  EXPECT_EQ(asked[0].sequences(0).spans(0).turn(), 0u);
+  EXPECT_EQ(asked[0].sequences(0).spans(0).begin(), 4u);
+}
+
+TEST_F(ReplayHintTest, AnEpisodeWithoutAHintIsUsedWithoutScores) {
+  options_.hints = TeacherHints::kErrors;
+  Make();
+  Finish(1), Ask(0, 1);
+  Settle();
+  EXPECT_TRUE(Asked().empty());
+  const auto batches = Batches();
+  ASSERT_EQ(batches.size(), 1u);
+  EXPECT_EQ(batches[0].samples(0).teacher_size(), 0);
+}
+
+TEST_F(ReplayHintTest, AFailureOfOursIsNoHint) {
+  options_.hints = TeacherHints::kErrors;
+  Make();
+  v1::Trajectory episode = FailedOnce();
+  v1::ToolCall& call = *episode.mutable_turns(0)->mutable_calls(0);
+  call.set_outcome(v1::OUTCOME_UNAVAILABLE), call.set_tests_total(0);
+  Send(episode);
+  Settle();
+  EXPECT_TRUE(Asked().empty());
+}
+
+TEST_F(ReplayHintTest, TheLongestReasonOfAJudgeAgainstTheTurnIsTheHint) {
+  options_.hints = TeacherHints::kJudge;
+  std::string read;
+  options_.hint_ids = [&](const v1::Task&, const std::string& hint) {
+    read = hint;
+    return std::vector<int32_t>{7};
+  };
+  Make();
+  Send(FailedOnce());
+  Settle();
+  EXPECT_TRUE(Asked().empty());  // the verdict has the hint
+  for (const Lease& lease : bus_.Receive(kScoreTopic, 10).value()) {
+    v1::ScoreRequest request;
+    ASSERT_TRUE(request.ParseFromString(lease.body));
+    v1::Verdict verdict;
+    *verdict.mutable_id() = request.id();
+    verdict.set_request_id(request.request_id()), verdict.set_token(request.token());
+    verdict.set_scored(true);
+    v1::RewardPart& part = *verdict.add_parts();
+    part.set_scorer("judge");
+    for (const uint32_t turn : {1u, 2u}) {
+      v1::Judgement& judgement = *part.add_judgements();
+      judgement.set_judge("j"), judgement.set_turn(turn);
+      judgement.set_value(turn == 1 ? -1 : 1);
+      for (const char* reason : {"short", "the longer one"}) {
+        v1::JudgeVote& vote = *judgement.add_votes();
+        vote.set_valid(true), vote.set_value(judgement.value()), vote.set_reason(reason);
+      }
+    }
+    EXPECT_TRUE(bus_.PublishReply(request.reply_to(), verdict.SerializeAsString()).ok());
+  }
+  Settle();
+  const auto asked = Asked();
+  ASSERT_EQ(asked.size(), 1u);
+  EXPECT_EQ(read, "the longer one");
+  ASSERT_EQ(asked[0].sequences_size(), 1);
+  EXPECT_THAT(asked[0].sequences(0).ids(), ElementsAre(1u, 3u, 7u, 3u));
+}
+
 }  // namespace
 }  // namespace tidemill

@@ -14,6 +14,7 @@
 #include "core/status.h"
 #include "judge/judge_loop.h"
 #include "learner/learner_loop.h"
+#include "learner/objective_config.h"
 #include "memory/memory_loop.h"
 #include "replay/replay_loop.h"
 #include "reward/reward_loop.h"
