@@ -76,7 +76,6 @@ struct ReplayOptions {
   TeacherHints hints = TeacherHints::kNone;
   // With kJudge: the words as the model would read them behind its turn, its next turn opened.
   std::function<std::vector<int32_t>(const v1::Task&, const std::string& hint)> hint_ids;
-  uint32_t hint_tokens = 256;
 };
 
 // A trajectory read back when a run is resumed.

@@ -15,8 +15,9 @@ Result<Loops> Assemble(const RunConfig& config, Roles here, const Ports& p, Loop
         *p.bus, *p.dispatcher_store, *p.clock, *p.journal, *p.train_tasks, *p.eval_tasks,
         std::move(order), std::move(options.dispatcher));
     if (options.replay.hints == TeacherHints::kJudge) {
-      options.replay.hint_ids = [protocol = p.protocol, most = options.replay.hint_tokens](
-                                    const v1::Task& task, const std::string& hint) {
+      const size_t most = config.rollout.observation_tokens;
+      options.replay.hint_ids = [protocol = p.protocol, most](const v1::Task& task,
+                                                              const std::string& hint) {
         v1::ToolResult said;
         said.set_text(hint);
         said.add_failures()->set_name(hint);

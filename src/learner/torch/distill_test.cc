@@ -7,6 +7,8 @@
 #include <torch/torch.h>
 
 #include <cmath>
+#include <map>
+#include <string>
 
 #include "core/random.h"
 #include "learner/step_batch.h"
@@ -58,7 +60,7 @@ std::vector<Token> TokensOf(const v1::Batch& batch) {
     const v1::Sample& sample = batch.samples(s);
     const double own = sample.verdict().reward();
     const double other = batch.samples(s ^ 1).verdict().reward();
-    const double mean = (own + other) / 2, deviation = std::abs(own - other) / 2;
+    const double mean = (own + other) / 2, deviation = std::abs(own - other) / std::sqrt(2.0);
     for (int t = 0; t < sample.trajectory().turns_size(); ++t) {
       const v1::Turn& turn = sample.trajectory().turns(t);
       for (int i = 0; i < turn.ids_size(); ++i) {
@@ -191,10 +193,10 @@ TEST(Distillation, StepsBringThePolicyCloserToItsTeacher) {
         const at::Tensor p = at::softmax(
             Logits(now->view(), ForwardHidden(now->config(), now->view(), Pack({ids})))
                 .select(0, static_cast<int64_t>(ids.size()) - 1),
-            -1);
+            -1).contiguous();
         double left = random.Uniform();
         int32_t id = 0;
-        while (id < 36 && (left -= p[id].item<double>()) > 0) ++id;
+        while (id < 36 && (left -= p.data_ptr<float>()[id]) > 0) ++id;
         ids.push_back(id);
       }
       const std::vector<uint32_t> answer(ids.begin() + 3, ids.end());
