@@ -186,14 +186,15 @@ TEST(Distillation, StepsBringThePolicyCloserToItsTeacher) {
     const auto now = trainer->Snapshot().value();
     v1::Batch batch;
     batch.set_step(step), batch.set_learner_version(1);
-    for (uint32_t m = 0; m < 16; ++m) {
+    for (uint32_t m = 0; m < 8; ++m) {
       std::vector<int32_t> ids = {1, 2, 3};
       while (ids.size() < 11) {  // drawn from the policy
         const at::NoGradGuard no_grad;
         const at::Tensor p = at::softmax(
             Logits(now->view(), ForwardHidden(now->config(), now->view(), Pack({ids})))
                 .select(0, static_cast<int64_t>(ids.size()) - 1),
-            -1).contiguous();
+            -1)
+                                 .contiguous();
         double left = random.Uniform();
         int32_t id = 0;
         while (id < 36 && (left -= p.data_ptr<float>()[id]) > 0) ++id;
