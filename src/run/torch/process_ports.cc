@@ -307,6 +307,7 @@ Status ProcessPorts::OpenScorers() {
   if (!reward.judges.empty()) {
     TM_ASSIGN_OR_RETURN(judges_, HttpJudgePort::Make(reward.judges));
     ports_.judges = judges_.get();
+    ports_.votes = &votes_;
   }
   if (train_tasks_.empty()) return Ok();  // a worker of a fleet knows no tasks
   TM_ASSIGN_OR_RETURN(const std::vector<WeightedScorer> scorers, ScorersFrom(config_));

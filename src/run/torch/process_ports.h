@@ -108,6 +108,7 @@ class ProcessPorts final : public PortHost {
   std::unique_ptr<WeightsWatch> follows_;  // of a rollout worker: the learner's weights
   std::unique_ptr<EngineThread> engine_;
   Metrics own_metrics_;                           // of a gateway whose figures nobody asks for
+  VoteCaches votes_;                              // of judges; deletions of sessions reach it
   std::optional<LiveRun::Earlier> earlier_live_;  // with live.on
   LiveRun* live_ = nullptr;               // the gateway's; null: sessions are not learned from
   std::unique_ptr<ReleaseDesk> release_;  // where clients get a released version
