@@ -13,7 +13,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 
 
 def tidemill(options, *words):
@@ -43,20 +42,10 @@ def check(options):
     with open(f"{folder}/all.jsonl", "w") as out:
         for name in ("held_out", "instructing"):
             out.write(open(f"{folder}/{name}.jsonl").read())
-    with open(f"{folder}/url", "w") as url, open(f"{folder}/serve.log", "w") as log:
-        server = subprocess.Popen([options.program, "serve", f"{folder}/model", "--port", "0"], stdout=url, stderr=log)
-    try:
-        address = ""
-        while not address.endswith("\n"):
-            if server.poll() is not None:
-                sys.exit(f"tidemill serve ended; its output is in {folder}/serve.log")
-            time.sleep(0.1)
-            address = open(f"{folder}/url").readline()
-        with open(f"{folder}/judge.toml", "w") as file:
-            file.write(f"""[[judge]]
+    with open(f"{folder}/judge.toml", "w") as file:
+        file.write(f"""[[judge]]
 name = "small"
-endpoint = "{address.strip().rstrip('/')}/v1"
-model = "model"
+endpoint = "{os.path.abspath(folder)}/model"
 task = "next_state"
 template = "compact"
 answer = "token"
@@ -64,11 +53,8 @@ temperature = 0
 max_tokens = 4
 concurrency = 16
 """)
-        return json.loads(tidemill(options, "judge", "check", f"{folder}/all.jsonl", "--config",
-                                   f"{folder}/judge.toml", "--json"))
-    finally:
-        server.terminate()
-        server.wait()
+    return json.loads(tidemill(options, "judge", "check", f"{folder}/all.jsonl", "--config", f"{folder}/judge.toml",
+                               "--json"))
 
 
 def main():

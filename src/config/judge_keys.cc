@@ -12,7 +12,8 @@ constexpr double kHourMs = 3.6e6;
 void BindEndpoint(Binder& b, RunConfig::JudgeKeys& j) {
   b.Add("name", &j.name, {.doc = "Name of the judge, in verdicts and figures", .required = true});
   b.Add("endpoint", &j.endpoint,
-        {.doc = "Base address of an OpenAI-compatible API, https://HOST/v1 for example",
+        {.doc = "Base address of an OpenAI-compatible API, https://HOST/v1 for example; or a model "
+                "directory, which is served inside the process",
          .required = true});
   b.Add("model", &j.model, {.doc = "Name of the model at the endpoint"});
   b.Add("key_file", &j.key_file, {.doc = "File with the endpoint's API key"});

@@ -25,6 +25,7 @@
 #include "reward/scorer_port.h"
 #include "run/gateway_host.h"
 #include "run/run.h"
+#include "run/torch/judge_models.h"
 #include "run/torch/weights_watch.h"
 #include "store/run_db.h"
 #include "store/store_thread.h"
@@ -122,6 +123,7 @@ class ProcessPorts final : public PortHost {
   std::string frozen_digest_;              // of the weights at the start
   Time check_frozen_at_ = Time::min();
   std::unique_ptr<ScorerPort> scorer_;
+  JudgeModels judge_models_;
   std::unique_ptr<JudgePort> judges_;
 };
 
