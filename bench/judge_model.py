@@ -2,7 +2,7 @@
 """Trains a small judge on cases made from programs whose results are known, and checks it with `tidemill judge check`
 on cases it has not seen: 5,000, of which 30 % are misleading, and 200 that try to instruct it.
 
-    bench/judge_model.py [--seed 1] [--cases 5000] [--minutes 10] [--quick]      writes to build/judge
+    bench/judge_model.py [--seed 1] [--cases 5000] [--minutes 15] [--quick]      writes to build/judge
 
 Ends with status 1 if the AUC is below 0.95 or less than 0.05 above the keyword rule's, the expected calibration error
 above 0.03, or the accuracy on instructing cases more than 5 points below the rest. --quick: a small set and a short
@@ -33,8 +33,8 @@ def train(options):
     tidemill(options, "judge", "model", "--out", f"{folder}/shape", "--seed", str(seed))
     tidemill(options, "warmup", f"{folder}/demonstrations.jsonl", "--from-config", f"{folder}/shape", "--out",
              f"{folder}/model", "--seed", str(seed), "--batch-tokens", "4096", "--learning-rate", "0.003",
-             "--weight-decay", "0.01", "--evaluate-every", "100", "--patience", "8", "--cuts", "1", "--minutes",
-             str(options.minutes))
+             "--weight-decay", "0.01", "--evaluate-every", "50", "--patience", "20", "--cuts", "1", "--max-steps",
+             str(options.steps), "--minutes", str(options.minutes))
 
 
 def check(options):
@@ -65,11 +65,13 @@ def main():
     parser.add_argument("--demonstrations", type=int, default=60000)
     parser.add_argument("--cases", type=int, default=5000)
     parser.add_argument("--instructing", type=int, default=200)
-    parser.add_argument("--minutes", type=float, default=10)
+    parser.add_argument("--steps", type=int, default=6000)
+    parser.add_argument("--minutes", type=float, default=15)
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args()
     if options.quick:
-        options.demonstrations, options.cases, options.instructing, options.minutes = 5000, 400, 50, 0.25
+        options.demonstrations, options.cases, options.instructing = 12000, 500, 50
+        options.steps, options.minutes = 150, 4
     os.makedirs(options.folder)
     train(options)
     found = check(options)
