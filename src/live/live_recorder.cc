@@ -46,12 +46,6 @@ LiveRecorder::LiveRecorder(const LiveOptions& options, const PromptBuilder& buil
   Count();
 }
 
-void LiveRecorder::Attach(Waker& waker) {
-  store_.events().Attach(waker);
-  MutexLock lock(mutex_);
-  if (judges_) judges_->Attach(waker);
-}
-
 Result<TurnPrompt> LiveRecorder::PrepareUnstored(const TurnQuestion& question) const {
   TurnPrompt prompt;
   if (question.request.api == Api::kCompletions) {
@@ -306,6 +300,8 @@ Status LiveRecorder::Decide(const std::string& tenant, bool train) {
 void LiveRecorder::Attach(Waker& waker) {
   store_.events().Attach(waker);
   if (bus_ != nullptr) bus_->Subscribe(kSiblingsTopic, waker);
+  MutexLock lock(mutex_);
+  if (judges_) judges_->Attach(waker);
 }
 
 Time LiveRecorder::Step(Time now) {
