@@ -12,6 +12,7 @@
 #include "sim/client_thread.h"
 #include "sim/live_learner.h"
 #include "sim/session_checks.h"
+#include "sim/sim_next_state.h"
 #include "sim/sim_prompts.h"
 #include "sim/sim_release.h"
 
@@ -32,6 +33,7 @@ class ClientWorld {
     habits_.Draw(random);
     TM_CHECK(bus_.Open(kLiveSamplesTopic, {.capacity = 1 + random.Below(20)}).ok());
     for (const auto topic : {kSiblingsWantedTopic, kSiblingsTopic}) (void)bus_.Open(topic, {});
+    if (random.Chance(0.5)) judge_ = std::make_unique<SimNextState>(world_, kClients, bus_);
     deletions_left_ = random.Chance(0.5) ? 0 : static_cast<int>(1 + random.Below(3));
     crashes_left_ = random.Chance(0.3) ? 0 : static_cast<int>(1 + random.Below(5));
     const uint64_t clients = 1 + random.Below(3);
@@ -90,7 +92,6 @@ class ClientWorld {
     ++incarnation_;
     port_ = store_.NewClient();
     if (bug_ == Bug::kTrainedThroughBranches) port_ = NaiveBranches(std::move(port_), store_);
-    LiveOptions options;
     learner_ = std::make_unique<LiveLearner>(
         world_, kServer, bus_, store_, store_.durable().live_steps, bug_ == Bug::kDeletedIsTrained);
     LiveLearning learning;
@@ -99,7 +100,8 @@ class ClientWorld {
     learning.signals.others_min = kOthersMin;
     learning.signals.siblings = siblings_;
     learning.signals.tasks = {TaskClass({})};  // of clients that say nothing of themselves
-    recorder_ = std::make_unique<LiveRecorder>(options, prompts_, *port_, world_.clock(),
+    if (judge_) learning.next_state = judge_->AskedBy(incarnation_);
+    recorder_ = std::make_unique<LiveRecorder>(LiveOptions{}, prompts_, *port_, world_.clock(),
                                                store_.Sessions(), store_.Live(), learning);
     world_.AddLoop(kServer, *recorder_);
   }
@@ -175,7 +177,7 @@ class ClientWorld {
     }
     if (recorder_ == nullptr || crashes_left_ + deletions_left_ > 0 || !recorder_->Drained())
       return false;
-    if (reactions_left_ > 0 || !Learned()) return false;
+    if (reactions_left_ > 0 || recorder_->counters().judging > 0 || !Learned()) return false;
     const auto& sessions = store_.durable().sessions;
     return std::all_of(sessions.begin(), sessions.end(),
                        [](const auto& one) { return one.second.session.closed_ms() != 0; });
@@ -253,8 +255,7 @@ class ClientWorld {
            {"content", thread.speaker + " asks " + std::to_string(next_question_)}});
     }
     thread.question = next_question_++;
-    thread.answered = false;
-    thread.lost = false;
+    thread.answered = thread.lost = false;
     thread.end = thread.questions_left == 0 && world_.random().Chance(0.3);
     thread.asked_in = incarnation_;
     Send(i, false);
@@ -396,8 +397,7 @@ class ClientWorld {
     if (request.question != thread.question || thread.answered) return;  // a second answer
     if (lost) {
       thread.lost = true;
-      const uint64_t question = thread.question;
-      Later(1000, [this, i, question] { SendAgain(i, question, true); });
+      Later(1000, [this, i, at = thread.question] { SendAgain(i, at, true); });
       return;
     }
     world_.Trace(id + " is seen");
@@ -423,6 +423,7 @@ class ClientWorld {
   SimStore store_;
   SimPrompts prompts_;
   std::unique_ptr<StorePort> port_;
+  std::unique_ptr<SimNextState> judge_;  // null: nobody judges
   std::unique_ptr<LiveLearner> learner_;
   std::unique_ptr<LiveRecorder> recorder_;
   std::unique_ptr<SimRelease> release_;
@@ -434,8 +435,7 @@ class ClientWorld {
   std::map<uint64_t, uint64_t> repeats_;  // a question asked again on purpose -> the one before
   std::set<uint64_t> said_ok_;
   ClientHabits habits_;
-  int crashes_left_ = 0, deletions_left_ = 0;
-  int incarnation_ = 0;
+  int crashes_left_ = 0, deletions_left_ = 0, incarnation_ = 0;
   uint64_t next_question_ = 1, next_request_ = 0, drawn_ = 0;
   uint64_t crashes_ = 0, retries_ = 0, edits_ = 0;
   uint32_t siblings_ = 0;

@@ -14,6 +14,7 @@
 #include "judge/judge_check.h"
 #include "judge/judge_model.h"
 #include "run/loop_options.h"
+#include "run/torch/judge_models.h"
 #include "store/run_directory.h"
 
 namespace tidemill {
@@ -95,7 +96,11 @@ int CheckJudge(const JudgeWords& words) {
     return Wrong(Invalid(words.config + " has no [[judge]] named \"" + words.judge + "\""));
   const auto cases = ReadJudgeCases(words.file);
   if (!cases.ok()) return Wrong(cases.status());
-  auto port = HttpJudgePort::Make(judges);
+  std::vector<RunConfig::JudgeKeys> reached = judges;
+  JudgeModels models;
+  if (const Status served = models.Serve(reached, config->model.device); !served.ok())
+    return Wrong(served);
+  auto port = HttpJudgePort::Make(reached);
   if (!port.ok()) return Wrong(port.status());
   size_t shown = 0;
   const auto progress = [&](size_t done) {

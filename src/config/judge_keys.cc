@@ -12,7 +12,8 @@ constexpr double kHourMs = 3.6e6;
 void BindEndpoint(Binder& b, RunConfig::JudgeKeys& j) {
   b.Add("name", &j.name, {.doc = "Name of the judge, in verdicts and figures", .required = true});
   b.Add("endpoint", &j.endpoint,
-        {.doc = "Base address of an OpenAI-compatible API, https://HOST/v1 for example",
+        {.doc = "Base address of an OpenAI-compatible API, https://HOST/v1 for example; or a model "
+                "directory, which is served inside the process",
          .required = true});
   b.Add("model", &j.model, {.doc = "Name of the model at the endpoint"});
   b.Add("key_file", &j.key_file, {.doc = "File with the endpoint's API key"});
@@ -71,6 +72,9 @@ void BindJudge(Binder& b, RunConfig::JudgeKeys& j) {
   b.Add("second", &j.second,
         {.doc = "Name of a judge that is asked only where the votes split; its votes decide then"});
   b.Add("reward", &j.reward, {.doc = "It has a part in the scorer \"judge\""});
+  b.Add("live", &j.live,
+        {.doc = "It scores turns of live sessions (live.on) by what came next; only with task = "
+                "\"next_state\""});
   b.Add("weight", &j.weight,
         {.doc = "Weight among the judges of the scorer, or of its turn rewards", .max = 1000});
   b.Add("clip", &j.clip, {.doc = "Bound on a turn's reward", .min = 0, .max = 1000});
@@ -94,6 +98,8 @@ Status CheckJudge(const RunConfig::JudgeKeys& judge, const RunConfig& config,
     return wrong("cannot write a certificate in one word; use answer = \"json\"");
   if (judge.reward && judge.task == "pairwise")
     return wrong("compares two answers and has no part in rewards; set reward = false");
+  if (judge.live && judge.task != "next_state")
+    return wrong("has live = true, which needs task = \"next_state\", not \"" + judge.task + "\"");
   if (judge.second.empty()) return Ok();
   for (const RunConfig::JudgeKeys& other : config.reward.judges) {
     if (other.name != judge.second) continue;

@@ -197,6 +197,7 @@ struct RunConfig {
     uint32_t version = 1;
     std::string second;
     bool reward = true;
+    bool live = false;
     double weight = 1;
     double clip = 1;
     std::string normalize = "none";

@@ -39,7 +39,7 @@ TokenChoices ReadToken(const ChatJson& entry) {
 
 }  // namespace
 
-std::string ChatRequest(const RunConfig::JudgeKeys& judge, const JudgeCall& call) {
+std::string QuestionBody(const RunConfig::JudgeKeys& judge, const JudgeCall& call) {
   ChatJson request;
   request["model"] = judge.model;
   request["messages"] = ChatJson::array();
@@ -175,7 +175,7 @@ JudgeDone HttpJudgePort::Ask(const Endpoint& endpoint, HttpPeer& peer, const Jud
   ask.target = (endpoint.url.path == "/" ? "" : endpoint.url.path) + "/chat/completions";
   ask.headers = {{"Content-Type", "application/json"}, {"Accept", "application/json"}};
   if (!endpoint.key.empty()) ask.headers.emplace_back("Authorization", "Bearer " + endpoint.key);
-  ask.body = ChatRequest(endpoint.keys, call);
+  ask.body = QuestionBody(endpoint.keys, call);
   const Result<HttpAnswer> answer = peer.Ask(ask, endpoint.keys.timeout);
   if (!answer.ok()) {
     done.status = answer.status();

@@ -20,7 +20,7 @@
 namespace tidemill {
 
 // The body of the request for a chat completion.
-std::string ChatRequest(const RunConfig::JudgeKeys& judge, const JudgeCall& call);
+std::string QuestionBody(const RunConfig::JudgeKeys& judge, const JudgeCall& call);
 // kUnavailable: the answer is no chat completion; says what is wrong with it.
 Result<JudgeReply> ReadChatCompletion(std::string_view body);
 

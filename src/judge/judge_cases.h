@@ -43,6 +43,7 @@ class JudgeCaseWriter {
   Case DrawProcess();
   std::string OfTool(const Program& program);
   std::string OfUser(const Program& program);
+  void Break(const Program& program, Case& one);
   void Mislead(const Program& program, Case& one);
   void Instruct(Case& one);
   template <size_t N>

@@ -35,12 +35,13 @@ JudgeLoop::JudgeLoop(Bus& bus, const Clock& clock, JudgeOptions options, JudgePo
       port_(port),
       outbox_(bus, options_.lease_period),
       leases_(bus, options_.lease_period) {
+  VoteCaches& votes = options_.votes != nullptr ? *options_.votes : own_votes_;
   for (const RunConfig::JudgeKeys& keys : options_.judges) {
     const uint64_t seed = MixHash(options_.seed, StableHash(keys.name));
     endpoints_.push_back({keys,
                           ParseJudgeTask(keys.task).value(),
                           EndpointGuard({.per_minute = keys.per_minute}, seed),
-                          std::make_unique<VoteCache>(keys.cache),
+                          &votes.Of(keys.name, keys.cache),
                           {},
                           0});
   }
@@ -334,12 +335,6 @@ void JudgeLoop::GiveUpLate(Time now) {
     Refuse(key, "judge " + askings_.at(key).request.judge() +
                     " did not give its votes within its patience");
   }
-}
-
-size_t JudgeLoop::EraseSession(const std::string& session) {
-  size_t erased = 0;
-  for (const Endpoint& endpoint : endpoints_) erased += endpoint.cache->EraseSession(session);
-  return erased;
 }
 
 void JudgeLoop::Drain() {

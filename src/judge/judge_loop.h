@@ -41,6 +41,7 @@ struct JudgeOptions {
   uint64_t seed = 1;                          // of jitter and votes
   Metrics* metrics = nullptr;                 // may be null; must outlive the loop
   MessageLimits limits;
+  VoteCaches* votes = nullptr;         // must outlive the loop; null: its own
   CodeTracer tracer;                   // of certificates; may be empty
   std::function<void(Duration)> took;  // told the time of every answer; may be empty
 };
@@ -132,8 +133,6 @@ class JudgeLoop final : public Loop {
   bool Drained() const override { return outbox_.waiting() == 0; }
 
   const JudgeCounters& counters() const { return counters_; }
-  // Nothing made from the session's text is kept. From any thread.
-  size_t EraseSession(const std::string& session);
 
  private:
   // A question and its votes so far.
@@ -163,7 +162,7 @@ class JudgeLoop final : public Loop {
     RunConfig::JudgeKeys keys;
     v1::JudgeTask task;
     EndpointGuard guard;
-    std::unique_ptr<VoteCache> cache;
+    VoteCache* cache;
     std::deque<Call> waiting;
     uint32_t running = 0;
   };
@@ -192,6 +191,7 @@ class JudgeLoop final : public Loop {
   JudgePort& port_;
   Outbox outbox_;
   LeaseKeeper leases_;
+  VoteCaches own_votes_;
   std::vector<Endpoint> endpoints_;
   std::unordered_map<uint64_t, Asking> askings_;
   std::unordered_map<uint64_t, Call> running_;  // by the port's tag

@@ -52,6 +52,7 @@ class JudgeLoopTest : public testing::Test {
   }
   void Make() {
     options_.judges.insert(options_.judges.begin(), keys_);
+    options_.votes = &votes_;
     loop_ = std::make_unique<JudgeLoop>(bus_, clock_, options_, port_);
     loop_->Attach(waker_);
   }
@@ -86,6 +87,7 @@ class JudgeLoopTest : public testing::Test {
   QuietWaker waker_;
   RunConfig::JudgeKeys keys_;
   JudgeOptions options_;
+  VoteCaches votes_;
   std::unique_ptr<JudgeLoop> loop_;
   int asked_ = 0;
 };
@@ -230,8 +232,8 @@ TEST_F(JudgeLoopTest, TheSameQuestionIsPaidForOnceAndForgottenWithItsSession) {
   EXPECT_TRUE(port_.asked.empty());
   ASSERT_TRUE(Answer());
   EXPECT_EQ(loop_->counters().cached, 1u);
-  EXPECT_EQ(loop_->EraseSession("s2"), 1u);
-  EXPECT_EQ(loop_->EraseSession("s1"), 0u);
+  EXPECT_EQ(votes_.EraseSession("s2"), 1u);
+  EXPECT_EQ(votes_.EraseSession("s1"), 0u);
   Ask("t", "s3");
   EXPECT_EQ(port_.asked.size(), 1u);
 }
@@ -239,7 +241,7 @@ TEST_F(JudgeLoopTest, TheSameQuestionIsPaidForOnceAndForgottenWithItsSession) {
 TEST_F(JudgeLoopTest, WhatIsJudgedWhenItsSessionIsDeletedIsNotKept) {
   Make();
   Ask("t", "s1");
-  loop_->EraseSession("s1");
+  votes_.EraseSession("s1");
   port_.Say(kGood);
   ASSERT_TRUE(Answer());
   Ask("t");

@@ -11,6 +11,10 @@ namespace {
 using ModelJson = nlohmann::ordered_json;
 
 constexpr const char* kJudgeEnd = "<|end|>";
+// A number is one piece, with its sign: whether two numbers are the same is what a small judge has
+// to see.
+constexpr const char* kJudgePattern =
+    R"(-?\p{N}+| ?\p{L}+| ?[^\s\p{L}\p{N}\-]+|-|\s*[\r\n]+|\s+(?!\S)|\s+)";
 constexpr const char* kJudgeTemplate = "{%- for m in messages -%}{{ m.content }}{%- endfor -%}";
 
 ModelJson ConfigJson(const JudgeModelShape& shape, int64_t vocabulary, int64_t end) {
@@ -47,6 +51,7 @@ Status WriteJudgeModelFiles(const std::string& folder, const JudgeModelShape& sh
   }
   TM_RETURN_IF_ERROR(MakeDirectories(folder));
   TokenizerSpec spec = ByteTokenizerSpec({kJudgeEnd});
+  spec.pattern = kJudgePattern;
   const int64_t end = 256;
   TM_RETURN_IF_ERROR(LearnMerges(corpus, shape.vocabulary, spec));
   TM_ASSIGN_OR_RETURN(const std::string tokenizer, TokenizerJson(spec));

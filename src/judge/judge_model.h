@@ -11,11 +11,11 @@
 namespace tidemill {
 
 struct JudgeModelShape {
-  int64_t width = 96;
-  int64_t layers = 4;
+  int64_t width = 64;
+  int64_t layers = 3;
   int64_t heads = 4;
   int64_t context = 512;
-  size_t vocabulary = 600;
+  size_t vocabulary = 1000;
 };
 
 // Writes them into `folder`, which is made. The tokenizer's merges are learned from `corpus`.

@@ -53,4 +53,18 @@ size_t VoteCache::size() const {
   return entries_.size();
 }
 
+VoteCache& VoteCaches::Of(const std::string& judge, size_t capacity) {
+  MutexLock lock(mutex_);
+  std::unique_ptr<VoteCache>& cache = caches_[judge];
+  if (cache == nullptr) cache = std::make_unique<VoteCache>(capacity);
+  return *cache;
+}
+
+size_t VoteCaches::EraseSession(const std::string& session) {
+  MutexLock lock(mutex_);
+  size_t erased = 0;
+  for (const auto& [judge, cache] : caches_) erased += cache->EraseSession(session);
+  return erased;
+}
+
 }  // namespace tidemill

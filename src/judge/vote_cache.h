@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <list>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -47,6 +48,20 @@ class VoteCache {
   std::list<std::string> order_ TM_GUARDED_BY(mutex_);  // the newest use first
   std::map<std::string, std::set<std::string>> keys_of_ TM_GUARDED_BY(mutex_);  // by session
   std::set<std::string> erased_ TM_GUARDED_BY(mutex_);  // sessions that are never kept again
+};
+
+// The caches of all judges of a process. Thread-safe. It outlives the loop that fills it, so that a
+// deletion always finds it.
+class VoteCaches {
+ public:
+  // That of a judge, made on first use. It stays where it is.
+  VoteCache& Of(const std::string& judge, size_t capacity);
+  // As VoteCache's, of all of them.
+  size_t EraseSession(const std::string& session);
+
+ private:
+  mutable Mutex mutex_;
+  std::map<std::string, std::unique_ptr<VoteCache>> caches_ TM_GUARDED_BY(mutex_);
 };
 
 }  // namespace tidemill

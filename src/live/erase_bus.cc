@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "core/topics.h"
+#include "live/next_state.h"
 #include "proto/tidemill.pb.h"
 
 namespace tidemill {
@@ -15,11 +16,25 @@ constexpr auto kLetterPause = std::chrono::milliseconds(50);
 
 bool IsOf(const std::string& body, const std::vector<uint64_t>& sessions) {
   v1::DeadLetter letter;
-  if (!letter.ParseFromString(body) || letter.topic() != kLiveSamplesTopic) return false;
-  v1::Sample sample;
-  if (!sample.ParseFromString(letter.body())) return true;
-  return std::find(sessions.begin(), sessions.end(), sample.trajectory().id().group()) !=
-         sessions.end();
+  if (!letter.ParseFromString(body)) return false;
+  const auto is_one = [&](uint64_t number) {
+    return std::find(sessions.begin(), sessions.end(), number) != sessions.end();
+  };
+  // What cannot be read may be of any session.
+  if (letter.topic() == kLiveSamplesTopic) {
+    v1::Sample sample;
+    return !sample.ParseFromString(letter.body()) || is_one(sample.trajectory().id().group());
+  }
+  if (letter.topic() == kJudgeTopic) {
+    v1::JudgeRequest request;
+    return !request.ParseFromString(letter.body()) ||
+           is_one(SessionOfQuestion(request.request_id()));
+  }
+  if (letter.topic().starts_with("inbox.") && letter.topic().ends_with(".live")) {
+    v1::JudgeAnswer answer;
+    return !answer.ParseFromString(letter.body()) || is_one(SessionOfQuestion(answer.request_id()));
+  }
+  return false;
 }
 
 }  // namespace

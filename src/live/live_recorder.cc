@@ -17,16 +17,6 @@ constexpr size_t kPromptEnd = 256;
 constexpr size_t kSiblingsAtOnce = 64;
 constexpr auto kFlushEvery = std::chrono::milliseconds(5);
 
-std::string FeedbackAnswer(const v1::Signal& signal) {
-  WireJson body = {{"object", "feedback"},
-                   {"session", "s" + std::to_string(signal.session())},
-                   {"score", signal.score()},
-                   {"source", signal.source()},
-                   {"revision", signal.revision()}};
-  if (signal.turn() != 0) body["turn"] = signal.turn();
-  return DumpWire(body);
-}
-
 }  // namespace
 
 LiveRecorder::LiveRecorder(const LiveOptions& options, const PromptBuilder& builder,
@@ -49,6 +39,10 @@ LiveRecorder::LiveRecorder(const LiveOptions& options, const PromptBuilder& buil
   }
   MutexLock lock(mutex_);
   Teach(signals_.Restore(state));
+  if (bus_ != nullptr && !learning.next_state.judges.empty()) {
+    judges_.emplace(*bus_, *outbox_, learning.next_state);
+    AskAgain();
+  }
   Count();
 }
 
@@ -191,6 +185,7 @@ void LiveRecorder::Forget(const std::vector<uint64_t>& sessions) {
 // Nothing of it is learned from here on, whether it waits here, on the bus or in replay.
 void LiveRecorder::Unteach(uint64_t session) {
   signals_.Forget(session);
+  if (judges_) judges_->Forget(session);
   if (!outbox_) return;
   v1::Sample gone;  // neither turns nor a reward
   v1::TrajectoryId& id = *gone.mutable_trajectory()->mutable_id();
@@ -213,60 +208,6 @@ bool LiveRecorder::Untaught() const {
   }
   const auto depth = bus_->Depth(kLiveSamplesTopic);
   return depth.ok() && depth->ready + depth->leased == 0;
-}
-
-Result<v1::Signal> LiveRecorder::SignalOf(const Feedback& feedback, const FeedbackPost& post) {
-  const std::string& tenant = post.tenant.name;
-  const SessionTable::Place place =
-      feedback.request_id.empty() ? table_.FindNamed(tenant, feedback.session)
-                                  : table_.FindAnswer(tenant, feedback.request_id, feedback.choice);
-  const Session* session = table_.Find(place.session);
-  if (session == nullptr || session->turns().empty()) {
-    return NotFound(feedback.request_id.empty()
-                        ? "no session \"" + feedback.session + "\" of this key is known"
-                        : "no answer " + feedback.request_id + " to this key is known");
-  }
-  v1::Signal signal;
-  signal.set_session(place.session);
-  signal.set_turn(place.turn);
-  signal.set_span_from(feedback.span_from);
-  signal.set_span_to(feedback.span_to);
-  signal.set_source(feedback.source);
-  signal.set_by(redaction_ ? redaction_->CleanName(feedback.by) : feedback.by);
-  signal.set_score(feedback.score);
-  std::string remark = feedback.text;
-  SecretSet secrets;
-  if (redaction_) (void)redaction_->Clean(remark, secrets);
-  signal.set_text(remark);
-  signal.set_at_ms(post.wall_ms);
-  signal.set_revision(signals_.NextRevision(signal));
-  return signal;
-}
-
-void LiveRecorder::TakeFeedback(const FeedbackPost& post,
-                                std::function<void(Result<std::string>)> answered) {
-  const auto feedback = ParseFeedback(post.body, post.session);
-  if (!feedback.ok()) return answered(feedback.status());
-  Status failure;
-  {
-    MutexLock lock(mutex_);
-    auto signal = SignalOf(*feedback, post);
-    failure = signal.status();
-    if (signal.ok()) {
-      const uint64_t tag = next_tag_++;
-      Waiting& waiting = waiting_[tag];
-      waiting.signal = *signal;
-      waiting.stored = [answered, body = FeedbackAnswer(*signal)](const Status& status) {
-        status.ok() ? answered(body) : answered(status);
-      };
-      store_.Submit(PutSignal{*signal}, tag);
-      if (feedback->end) {
-        auto stores = table_.Close(signal->session(), "ended by feedback", clock_.WallMs());
-        if (stores.ok()) Submit(std::move(*stores), nullptr);
-      }
-    }
-  }
-  if (!failure.ok()) answered(failure);
 }
 
 // Verdicts are stored, samples go to replay. Both follow from what is durable: a process that dies
@@ -328,6 +269,9 @@ void LiveRecorder::TakeStored(Told& told) {
     waiting_.erase(it);
     if (waiting.turn != 0) {
       Submit(table_.Stored(waiting.session, waiting.turn, done.status, clock_.WallMs()), nullptr);
+      const Session* session = table_.Find(waiting.session);
+      if (judges_ && done.status.ok() && session != nullptr)
+        judges_->Ask(*session, waiting.turn, clock_.Now());
       if (table_.Erased(waiting.session)) done.status = Ok();  // it is not to be stored
     } else if (waiting.signal) {
       const bool erased = table_.Erased(waiting.signal->session());
@@ -356,6 +300,8 @@ Status LiveRecorder::Decide(const std::string& tenant, bool train) {
 void LiveRecorder::Attach(Waker& waker) {
   store_.events().Attach(waker);
   if (bus_ != nullptr) bus_->Subscribe(kSiblingsTopic, waker);
+  MutexLock lock(mutex_);
+  if (judges_) judges_->Attach(waker);
 }
 
 Time LiveRecorder::Step(Time now) {
@@ -365,11 +311,13 @@ Time LiveRecorder::Step(Time now) {
     MutexLock lock(mutex_);
     TakeStored(told);
     TakeSiblings();
+    if (judges_) TakeJudged(now);
     if (now >= next_sweep_) {
       next_sweep_ = now + kSweepEvery;
       Submit(table_.CloseIdle(clock_.WallMs()), nullptr);
     }
     wake = next_sweep_;
+    if (judges_) wake = std::min(wake, judges_->next());
     if (outbox_) {
       outbox_->Flush(now);
       if (outbox_->waiting() > 0) wake = std::min(wake, now + kFlushEvery);
@@ -407,6 +355,9 @@ void LiveRecorder::Count() {
   };
   counters_.signals = signals_.signals();
   counters_.revised = signals_.revised();
+  counters_.asked = judges_ ? judges_->asked() : 0;
+  counters_.unanswered = judges_ ? judges_->lost() : 0;
+  counters_.judging = judges_ ? judges_->open() : 0;
   counters_.unsignalled = signals_.unsignalled();
   counters_.uncompared = signals_.uncompared();
   counters_.awaiting = signals_.awaiting();

@@ -23,6 +23,7 @@
 #include "gateway/turn_recorder.h"
 #include "live/feedback.h"
 #include "live/live_signals.h"
+#include "live/next_state.h"
 #include "live/session_table.h"
 #include "store/session_eraser.h"
 #include "store/store_port.h"
@@ -76,6 +77,19 @@ struct LiveCounters : CounterSet {
                   {.key = "live_signals_revised",
                    .metric = "tidemill_live_signals_revised_total",
                    .help = "Signals that replaced an earlier one of the same source"}};
+  Counter asked{*this,
+                {.key = "live_judge_questions",
+                 .metric = "tidemill_live_judge_questions_total",
+                 .help = "Turns that judges were asked about because of what came next"}};
+  Counter unanswered{*this,
+                     {.key = "live_judge_lost",
+                      .metric = "tidemill_live_judge_lost_total",
+                      .help = "Of these, turns without an answer: the judge was away for too long"}};
+  Counter judging{*this,
+                  {.key = "live_judging",
+                   .metric = "tidemill_live_judging",
+                   .help = "Turns of sessions that wait for a judge",
+                   .kind = Counter::Kind::kLevel}};
   Counter unsignalled{*this,
                       {.key = "live_unsignalled",
                        .metric = "tidemill_live_trajectories_waiting",
@@ -127,6 +141,7 @@ struct LiveCounters : CounterSet {
 // What learning from sessions needs, besides.
 struct LiveLearning {
   SignalOptions signals{};
+  NextStateOptions next_state{};
   Bus* bus = nullptr;  // where samples for replay go; null: nothing is trained here
 };
 
@@ -187,6 +202,10 @@ class LiveRecorder final : public TurnRecorder, public Loop {
   void TakeSiblings() TM_REQUIRES(mutex_);
   void CloseStored(Waiting waiting, const Status& status) TM_REQUIRES(mutex_);
   void Teach(LiveLessons lessons) TM_REQUIRES(mutex_);
+  // Asks judges what an earlier process did not come to ask, or got no answer to.
+  void AskAgain() TM_REQUIRES(mutex_);
+  void TakeJudged(Time now) TM_REQUIRES(mutex_);
+  void PutSignalOf(v1::Signal signal, std::function<void(Status)> stored) TM_REQUIRES(mutex_);
   Result<v1::Signal> SignalOf(const Feedback& feedback, const FeedbackPost& post)
       TM_REQUIRES(mutex_);
   void Submit(LiveStores stores, std::function<void(Status)> stored) TM_REQUIRES(mutex_);
@@ -210,6 +229,7 @@ class LiveRecorder final : public TurnRecorder, public Loop {
   SessionTable table_ TM_GUARDED_BY(mutex_);
   LiveSignals signals_ TM_GUARDED_BY(mutex_);
   std::optional<Outbox> outbox_ TM_GUARDED_BY(mutex_);
+  std::optional<NextStateJudges> judges_ TM_GUARDED_BY(mutex_);
   std::map<uint64_t, Waiting> waiting_ TM_GUARDED_BY(mutex_);  // by tag
   uint64_t next_tag_ TM_GUARDED_BY(mutex_) = 1;
 };

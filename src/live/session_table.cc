@@ -38,6 +38,10 @@ uint64_t SessionTable::Own(const std::string& tenant, uint64_t key) {
   return MixHash(StableHash(tenant), key);
 }
 
+void SessionTable::ForEach(const std::function<void(const Session&)>& visit) const {
+  for (const auto& [number, entry] : sessions_) visit(*entry.session);
+}
+
 const Session* SessionTable::Find(uint64_t number) const {
   const auto it = sessions_.find(number);
   return it == sessions_.end() ? nullptr : it->second.session.get();

@@ -127,6 +127,7 @@ class SessionTable {
   const LiveTotals& totals() const { return totals_; }
   size_t open() const { return open_; }        // sessions that are not closed
   const Session* Find(uint64_t number) const;  // nullptr: it is not in memory
+  void ForEach(const std::function<void(const Session&)>& visit) const;
   // Called with what each close decided.
   std::function<void(const Session&, const Settlement&)> on_close;
 

@@ -233,6 +233,34 @@ TEST_F(AuditedRewards, AFaultIsFoundExecutionTakesOverAndTheVersionRises) {
   EXPECT_FALSE(Episode(1, true, /*tests=*/false).scored());
 }
 
+// Wrong accepts rise from 1 to 10 % in the middle of 20 runs, and stay at 1 % in 20 others.
+TEST_F(AuditedRewards, AFaultIsFoundInTimeInMostRunsAndAGoodJudgeIsLeftAlone) {
+  constexpr int kRuns = 20, kBefore = 300, kWithin = 150, kClean = 5000;
+  options_.audit = AuditKeys(1);
+  Random random(20);
+  int found = 0, early = 0, alarms = 0;
+  // Accepts of which `wrong` are; whether one of them raised an alarm.
+  const auto alarm_within = [&](int accepts, double wrong) {
+    for (int i = 0; i < accepts; ++i) {
+      const v1::Verdict verdict = Episode(1, !random.Chance(wrong));
+      if (verdict.parts(0).scorer_version() == 2) return true;
+    }
+    return false;
+  };
+  for (int run = 0; run < kRuns; ++run) {
+    options_.seed = static_cast<uint64_t>(run);
+    Make();
+    if (alarm_within(kBefore, 0.01))
+      ++early;
+    else if (alarm_within(kWithin, 0.1))
+      ++found;
+    Make();
+    alarms += alarm_within(kClean, 0.01) ? 1 : 0;
+  }
+  EXPECT_GE(found, 18) << early << " alarms before the fault";
+  EXPECT_LE(alarms, 1);
+}
+
 TEST_F(AuditedRewards, AnAlarmOfAnotherWorkerCountsHereToo) {
   options_.audit = AuditKeys(0.25);
   Make();

@@ -53,6 +53,7 @@ Result<Loops> Assemble(const RunConfig& config, Roles here, const Ports& p, Loop
     loops.reward = std::make_unique<RewardLoop>(*p.bus, *p.clock, std::move(scorers),
                                                 std::move(options.reward), p.scorer);
     if (p.judges != nullptr && !config.reward.judges.empty()) {
+      options.judge.votes = p.votes;
       loops.judge =
           std::make_unique<JudgeLoop>(*p.bus, *p.clock, std::move(options.judge), *p.judges);
     }

@@ -47,6 +47,7 @@ struct Ports {
   // reward
   ScorerPort* scorer = nullptr;  // may be null where no scorer asks a command
   JudgePort* judges = nullptr;   // may be null where no judge is configured
+  VoteCaches* votes = nullptr;   // of judges; may be null
 };
 
 struct Loops {

@@ -62,6 +62,17 @@ SignalOptions SignalOptionsFrom(const RunConfig& config, const std::vector<v1::T
   return options;
 }
 
+NextStateOptions NextStateOptionsFrom(const RunConfig& config) {
+  NextStateOptions options;
+  for (const RunConfig::JudgeKeys& judge : config.reward.judges) {
+    if (!judge.live) continue;
+    options.judges.push_back(judge.name);
+    // A judge that is there answers within its own patience.
+    options.patience = std::max<Duration>(options.patience, judge.patience * 3 / 2);
+  }
+  return options;
+}
+
 double TenantShareFrom(const RunConfig& config) {
   if (config.gateway.keys.empty()) return 1;
   const auto keys = ApiKeys::Read(config.gateway.keys);

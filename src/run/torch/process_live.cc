@@ -1,5 +1,6 @@
 // The part of a process's ports that records sessions, learns from them and guards what is served.
 #include "core/files.h"
+#include "core/secret.h"
 #include "gateway/plain_recorder.h"
 #include "run/live_options.h"
 #include "run/torch/process_ports.h"
@@ -37,9 +38,17 @@ Result<std::unique_ptr<TurnRecorder>> ProcessPorts::OpenLive(const ServedPolicy&
   LiveLearning learning;
   learning.bus = ports_.bus;
   learning.signals = SignalOptionsFrom(config_, train_tasks_, request_.directory->path());
+  learning.next_state = NextStateOptionsFrom(config_);
+  learning.next_state.secret = NewSecret();
   TM_ASSIGN_OR_RETURN(std::unique_ptr<LiveRun> live,
                       LiveRun::Join(*store_, *earlier_live_, policy, clock_, options, learning));
   live->BelongsTo(request_.directory->path());
+  live->Add({"votes of judges", [this](const EraseNames& names) -> Result<uint64_t> {
+               uint64_t erased = 0;
+               for (const uint64_t session : names.sessions)
+                 erased += votes_.EraseSession(JudgedSession(session));
+               return erased;
+             }});
   *earlier_live_ = {};
   live_ = live.get();
   operator_->Add("/live/delete", DeleteDeed(*live_));

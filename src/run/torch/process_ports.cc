@@ -307,8 +307,11 @@ Status ProcessPorts::OpenScorers() {
   scorer_ = std::make_unique<ProofPort>(std::make_unique<CommandPort>(std::move(options)));
   ports_.scorer = scorer_.get();
   if (!reward.judges.empty()) {
-    TM_ASSIGN_OR_RETURN(judges_, HttpJudgePort::Make(reward.judges));
+    std::vector<RunConfig::JudgeKeys> judges = reward.judges;
+    TM_RETURN_IF_ERROR(judge_models_.Serve(judges, config_.model.device));
+    TM_ASSIGN_OR_RETURN(judges_, HttpJudgePort::Make(judges));
     ports_.judges = judges_.get();
+    ports_.votes = &votes_;
   }
   if (train_tasks_.empty()) return Ok();  // a worker of a fleet knows no tasks
   TM_ASSIGN_OR_RETURN(const std::vector<WeightedScorer> scorers, ScorersFrom(config_));

@@ -25,6 +25,7 @@
 #include "reward/scorer_port.h"
 #include "run/gateway_host.h"
 #include "run/run.h"
+#include "run/torch/judge_models.h"
 #include "run/torch/weights_watch.h"
 #include "store/run_db.h"
 #include "store/store_thread.h"
@@ -113,6 +114,7 @@ class ProcessPorts final : public PortHost {
   std::unique_ptr<WeightsWatch> follows_;  // of a rollout worker: the learner's weights
   std::unique_ptr<EngineThread> engine_;
   Metrics own_metrics_;                           // of a gateway whose figures nobody asks for
+  VoteCaches votes_;                              // of judges; deletions of sessions reach it
   std::optional<LiveRun::Earlier> earlier_live_;  // with live.on
   LiveRun* live_ = nullptr;               // the gateway's; null: sessions are not learned from
   std::unique_ptr<ReleaseDesk> release_;  // where clients get a released version
@@ -128,6 +130,7 @@ class ProcessPorts final : public PortHost {
   std::string frozen_digest_;              // of the weights at the start
   Time check_frozen_at_ = Time::min();
   std::unique_ptr<ScorerPort> scorer_;
+  JudgeModels judge_models_;
   std::unique_ptr<JudgePort> judges_;
 };
 
