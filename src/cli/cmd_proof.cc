@@ -1,13 +1,17 @@
 // tidemill proof check REFERENCE.c CANDIDATE.c [--function NAME] [--range LOW:HIGH] [--json]:
 // whether two C functions do the same on every input.
+// tidemill proof audit RUN [--json]: what the prover says of a run's answers, against boxes.
 #include <charconv>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "bench/proof_audit.h"
 #include "cli/commands.h"
+#include "cli/proof_answers.h"
 #include "core/files.h"
+#include "core/text.h"
 #include "reward/verifiers/c_lexer.h"
 #include "reward/verifiers/equivalence.h"
 
@@ -102,6 +106,34 @@ int Check(ProofCheck& check) {
   return ExitOf(proof->verdict);
 }
 
+struct ProofAudit {
+  std::string run, runs = "runs", tasks;
+  bool json = false;
+};
+
+int AuditRun(const ProofAudit& audit) {
+  const auto read = ReadRunAnswers(audit.runs, audit.run, audit.tasks);
+  if (!read.ok()) return Fail(read.status());
+  const auto report = AuditProofs(read->answers);
+  if (!report.ok()) return Fail(report.status());
+  std::printf("%s\n", audit.json ? report->ToJson().c_str()
+                                 : ForTerminal(report->ToText()).c_str());
+  return report->Holds() ? 0 : 1;
+}
+
+void AddAudit(CLI::App& proof, Exit& exit) {
+  CLI::App* command = proof.add_subcommand(
+      "audit",
+      "Compare what the prover says of every answer of a run with boxes that run it on every "
+      "input. Exit status 1: a disagreement without a reason, or a missed bound");
+  auto options = std::make_shared<ProofAudit>();
+  command->add_option("run", options->run, "Name of the run")->required();
+  command->add_option("--runs", options->runs, "Folder of the runs")->capture_default_str();
+  command->add_option("--tasks", options->tasks, "Task file; default: the one of the run's config");
+  command->add_flag("--json", options->json, "Print one JSON object on standard output");
+  command->callback([options, &exit] { exit.code = AuditRun(*options); });
+}
+
 }  // namespace
 
 void AddProofCommand(CLI::App& app, Exit& exit) {
@@ -121,6 +153,7 @@ void AddProofCommand(CLI::App& app, Exit& exit) {
                     "LOW:HIGH, range of every argument; default: the whole range of its type");
   check->add_flag("--json", options->json, "Print one JSON object on standard output");
   check->callback([options, &exit] { exit.code = Check(*options); });
+  AddAudit(*proof, exit);
 }
 
 }  // namespace tidemill

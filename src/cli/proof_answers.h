@@ -1,0 +1,24 @@
+// The answers of a run's episodes, for `tidemill proof audit`.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bench/proof_audit.h"
+#include "core/status.h"
+
+namespace tidemill {
+
+// Distinct ones, with the tasks they belong to.
+struct RunAnswers {
+  std::vector<v1::Task> tasks;  // what the answers point into
+  std::vector<PolicyAnswer> answers;
+};
+
+// Of submitted training episodes whose task has a specification and tests that call one function.
+// kNotFound: there is no such run. `tasks_file` empty: the file that the run's config names.
+Result<RunAnswers> ReadRunAnswers(const std::string& runs_folder, const std::string& run,
+                                  const std::string& tasks_file);
+
+}  // namespace tidemill
