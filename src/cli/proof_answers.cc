@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "config/run_config.h"
-#include "store/run_directory.h"
 #include "store/run_reader.h"
 #include "tasks/cfunc_task.h"
 #include "tasks/task_file.h"
@@ -13,14 +12,6 @@ namespace tidemill {
 namespace {
 
 constexpr uint64_t kAnswersPage = 1000;
-
-Result<std::string> TasksOf(const RunDirectory& directory) {
-  RunConfig config;
-  Binder binder;
-  BindRunConfig(config, binder);
-  TM_RETURN_IF_ERROR(binder.Load(directory.config_path(), {}));
-  return config.tasks.train;
-}
 
 // The answer's one file, where its text is in the database.
 const std::string* SourceOf(const v1::Trajectory& trajectory, const v1::Grading& grading) {
@@ -55,12 +46,20 @@ Status CountAnswers(RunReader& reader, const std::map<std::string, const v1::Tas
 
 }  // namespace
 
+Result<std::string> TaskFileOf(const RunDirectory& directory) {
+  RunConfig config;
+  Binder binder;
+  BindRunConfig(config, binder);
+  TM_RETURN_IF_ERROR(binder.Load(directory.config_path(), {}));
+  return config.tasks.train;
+}
+
 Result<RunAnswers> ReadRunAnswers(const std::string& runs_folder, const std::string& run,
                                   const std::string& tasks_file) {
   TM_ASSIGN_OR_RETURN(const RunDirectory directory, RunDirectory::OpenToRead(runs_folder, run));
   std::string file = tasks_file;
   if (file.empty()) {
-    TM_ASSIGN_OR_RETURN(file, TasksOf(directory));
+    TM_ASSIGN_OR_RETURN(file, TaskFileOf(directory));
   }
   RunAnswers read;
   TM_ASSIGN_OR_RETURN(read.tasks, ReadTaskFile(file));

@@ -7,6 +7,7 @@
 
 #include "bench/proof_audit.h"
 #include "core/status.h"
+#include "store/run_directory.h"
 
 namespace tidemill {
 
@@ -20,5 +21,8 @@ struct RunAnswers {
 // kNotFound: there is no such run. `tasks_file` empty: the file that the run's config names.
 Result<RunAnswers> ReadRunAnswers(const std::string& runs_folder, const std::string& run,
                                   const std::string& tasks_file);
+
+// The file with the tasks a run trained on, as its config names it.
+Result<std::string> TaskFileOf(const RunDirectory& directory);
 
 }  // namespace tidemill

@@ -60,21 +60,21 @@ uint64_t ThreadCpuUs() {
 
 // A main of its own is another program than the tests'.
 bool DefinesMain(const std::string& text) {
+  if (text.find("main") == std::string::npos) return false;
   const auto names = FunctionsOfC(text);
   return names.ok() && std::find(names->begin(), names->end(), "main") != names->end();
+}
+
+// The function that is asked for; empty: there is no telling.
+std::string FunctionOf(const v1::Specification& specification) {
+  if (!specification.function().empty()) return specification.function();
+  const auto names = FunctionsOfC(specification.source());
+  return names.ok() && names->size() == 1 ? names->front() : "";
 }
 
 }  // namespace
 
 Proof ProveAnswer(const v1::Specification& specification, const std::string& candidate) {
-  Proof proof;
-  proof.function = specification.function();
-  if (const Status fault = WhyNoC(candidate, specification.function()); !fault.ok()) {
-    proof.verdict = ProofVerdict::kRefuted;
-    proof.method = kNoCMethod;
-    proof.reason = "the answer is no C: " + fault.message();
-    return proof;
-  }
   ProofOptions options;
   options.function = specification.function();
   options.low = specification.low();
@@ -84,12 +84,16 @@ Proof ProveAnswer(const v1::Specification& specification, const std::string& can
   options.steps_max = kProofSteps;
   options.z3_rlimit = kProofZ3Limit;
   const auto found = ProveEquivalent({specification.source(), candidate}, options);
-  if (!found.ok()) {
-    proof.reason = found.status().message();
-  } else if (DefinesMain(candidate)) {
-    proof.reason = "the answer defines main";
+  if (found.ok() && !DefinesMain(candidate)) return *found;
+  Proof proof;
+  proof.function = specification.function();
+  const Status no_c = found.ok() ? Ok() : WhyNoC(candidate, FunctionOf(specification));
+  if (!no_c.ok()) {
+    proof.verdict = ProofVerdict::kRefuted;
+    proof.method = kNoCMethod;
+    proof.reason = "the answer is no C: " + no_c.message();
   } else {
-    proof = *found;
+    proof.reason = found.ok() ? "the answer defines main" : found.status().message();
   }
   return proof;
 }
