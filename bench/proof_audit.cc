@@ -24,7 +24,7 @@ struct Judged {
   Proof proof;
   bool runs = false;  // it compiled and came to its end
   bool alike = false;
-  bool passes = false;        // on the inputs of the hidden tests
+  bool passes = false;                     // on the inputs of the hidden tests
   long long reference = 0, candidate = 0;  // at the counterexample
 
   // What may bring down the program it is compiled into has one to itself.
@@ -81,10 +81,10 @@ std::string AuditProgram(std::span<Judged*> batch) {
     first += "," + std::to_string(count);
   }
   const std::string type = "static int (*const ";
-  return out + type + "audit_c[])(int, int) = {" + c + "};\n" + type +
-         "audit_r[])(int, int) = {" + r + "};\nstatic const int audit_low[] = {" + low +
-         "}, audit_high[] = {" + high + "}, audit_a[] = {" + a + "}, audit_b[] = {" + b +
-         "}, audit_first[] = {" + first + "}, audit_tests[] = {" + tests + "0};\n" + kAuditMain;
+  return out + type + "audit_c[])(int, int) = {" + c + "};\n" + type + "audit_r[])(int, int) = {" +
+         r + "};\nstatic const int audit_low[] = {" + low + "}, audit_high[] = {" + high +
+         "}, audit_a[] = {" + a + "}, audit_b[] = {" + b + "}, audit_first[] = {" + first +
+         "}, audit_tests[] = {" + tests + "0};\n" + kAuditMain;
 }
 
 // False: the program of all of them did not come to its end.
@@ -98,7 +98,8 @@ Result<bool> RunBatch(BoxHost& host, std::span<Judged*> batch) {
   TM_RETURN_IF_ERROR(box->Configure(spec.limits));
   TM_RETURN_IF_ERROR(box->Put("all.c", AuditProgram(batch), false));
   const RunReport report = box->Run(spec);
-  if (report.outcome == v1::OUTCOME_UNAVAILABLE) return Unavailable("a box failed: " + report.cause);
+  if (report.outcome == v1::OUTCOME_UNAVAILABLE)
+    return Unavailable("a box failed: " + report.cause);
   if (report.outcome != v1::OUTCOME_OK) return false;
   std::istringstream out(report.out);
   for (Judged* one : batch) {
@@ -121,10 +122,10 @@ Status RunAll(BoxHost& host, std::span<Judged*> batch) {
 std::string Shown(const Judged& one, const char* what) {
   return fmt::format("{}: {}: {}; the box: {}\n{}", what, VerdictName(one.proof.verdict),
                      one.proof.Text(),
-                     !one.runs    ? "it does not compile or does not end well"
-                     : one.alike  ? "the same on every input"
-                                  : fmt::format("reference {}, answer {} at the counterexample",
-                                                one.reference, one.candidate),
+                     !one.runs   ? "it does not compile or does not end well"
+                     : one.alike ? "the same on every input"
+                                 : fmt::format("reference {}, answer {} at the counterexample",
+                                               one.reference, one.candidate),
                      one.answer->text);
 }
 
@@ -147,7 +148,8 @@ void Count(const Judged& one, ProofAuditReport& report) {
     ++counter;
     if (report.shown.size() < kShownMax) report.shown.push_back(Shown(one, what));
   };
-  if (one.proof.verdict == ProofVerdict::kProved && !alike) complain(report.unexplained, "disagreement");
+  if (one.proof.verdict == ProofVerdict::kProved && !alike)
+    complain(report.unexplained, "disagreement");
   if (one.proof.verdict != ProofVerdict::kRefuted) return;
   const bool no_c = one.proof.method == kNoCMethod;
   const bool undefined = !no_c && !one.proof.candidate.returns;
@@ -208,9 +210,9 @@ Result<ProofAuditReport> AuditProofs(const std::vector<PolicyAnswer>& answers) {
 }
 
 double ProofAuditReport::coverage() const {
-  return answers == 0 ? 0
-                      : 1 - static_cast<double>(cells[2][0] + cells[2][1]) /
-                                static_cast<double>(answers);
+  return answers == 0
+             ? 0
+             : 1 - static_cast<double>(cells[2][0] + cells[2][1]) / static_cast<double>(answers);
 }
 
 bool ProofAuditReport::Holds() const {
@@ -223,7 +225,8 @@ std::string ProofAuditReport::ToText() const {
       "{} answers, {} distinct\n"
       "             same as the reference   different, in a box on every input\n"
       "  proved     {:>21}   {:>9}\n  refuted    {:>21}   {:>9}\n  unknown    {:>21}   {:>9}\n"
-      "of the distinct ones: {} refuted by a counterexample, {} of them undefined, {} not confirmed "
+      "of the distinct ones: {} refuted by a counterexample, {} of them undefined, {} not "
+      "confirmed "
       "in a box; {} no C; {} refuted that pass their hidden tests\n"
       "disagreements without a reason: {}\ndecided: {:.2f} %\n"
       "CPU a verdict: median {:.4f} ms, 99th percentile {:.4f} ms, mean {:.4f} ms; in a box {:.2f} "

@@ -122,7 +122,8 @@ Result<ProofBenchReport> RunProofBench(const ProofBenchOptions& options) {
   std::vector<double> boxed;
   for (uint64_t i = 0; i < options.boxed; ++i) {
     const size_t at = i * 5 % answers.size();
-    TM_ASSIGN_OR_RETURN(const double ms, BoxCpuMs(*host, answers[at].task.grading(), answers[at].text));
+    TM_ASSIGN_OR_RETURN(const double ms,
+                        BoxCpuMs(*host, answers[at].task.grading(), answers[at].text));
     boxed.push_back(ms);
   }
   report.box_ms = ShareAt(boxed, 0.5);

@@ -96,8 +96,8 @@ Result<JudgeAnswersWritten> WriteJudgeAnswers(const JudgeAnswersOptions& options
       const std::string& submission = episode.trajectory.submission();
       if (!passed || !seen.emplace(row.task, submission).second) continue;
       ++(*passed ? written.right : written.wrong);
-      const std::string id = row.task + "/" + std::to_string(row.group) + "." +
-                             std::to_string(row.member);
+      const std::string id =
+          row.task + "/" + std::to_string(row.group) + "." + std::to_string(row.member);
       out << LineOf({id, prompt->second, submission, *passed ? "yes" : "no"},
                     options.demonstrations)
           << '\n';

@@ -1,4 +1,5 @@
-// What a run's own executions say, as examples for a learned verifier: (task, answer, passed or not).
+// What a run's own executions say, as examples for a learned verifier: (task, answer, passed or
+// not).
 #pragma once
 
 #include <cstdint>
@@ -23,7 +24,8 @@ struct JudgeAnswersWritten {
 };
 
 // Writes each distinct answer of the run's training episodes whose hidden tests were executed, as a
-// case of the judge's task "outcome". Which tasks are kept back follows from their ids: one in five.
+// case of the judge's task "outcome". Which tasks are kept back follows from their ids: one in
+// five.
 Result<JudgeAnswersWritten> WriteJudgeAnswers(const JudgeAnswersOptions& options);
 
 }  // namespace tidemill

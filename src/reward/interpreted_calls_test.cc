@@ -17,7 +17,8 @@ v1::Task OneTask(uint64_t seed) {
   return CfuncTasks(*problems, options).front();
 }
 
-v1::ToolResult RunExamples(ToolExecutor& executor, const v1::Task& task, const std::string& answer) {
+v1::ToolResult RunExamples(ToolExecutor& executor, const v1::Task& task,
+                           const std::string& answer) {
   Bell bell;
   executor.completions().Attach(bell);
   v1::ToolRequest request =
@@ -55,9 +56,8 @@ TEST(InterpretedCalls, GiveWhatABoxGives) {
   ASSERT_TRUE(interpreted.ok());
   const v1::Task task = OneTask(3);
   const std::string right = task.grading().specification().source().substr(
-      task.answer_prefix().size(),
-      task.grading().specification().source().size() - task.answer_prefix().size() -
-          task.answer_suffix().size());
+      task.answer_prefix().size(), task.grading().specification().source().size() -
+                                       task.answer_prefix().size() - task.answer_suffix().size());
   for (const std::string& answer :
        {right, std::string("a+b"), std::string("a*7-b"), std::string("a/(b+1)"), std::string("a+"),
         std::string("a<b?a:b;int c=3;c"), std::string("abs(a)"), std::string("f(a,b-1)"),
@@ -77,8 +77,8 @@ TEST(InterpretedCalls, LeaveToTheBoxWhatOnlyItCanTell) {
   EXPECT_TRUE(InterpretCalls(examples, body("return a+b;")));
   EXPECT_TRUE(InterpretCalls(examples, body("int s=0; for(int i=0;i<9;i++) s+=i; return s;")));
   for (const char* text :
-       {"return a/0;", "while(1);", "return abs(a);", "return __builtin_popcount(a);",
-        "return a+;", "int x; return x;", "return 2147483647+a*a+1;", "return f(b,a);"}) {
+       {"return a/0;", "while(1);", "return abs(a);", "return __builtin_popcount(a);", "return a+;",
+        "int x; return x;", "return 2147483647+a*a+1;", "return f(b,a);"}) {
     EXPECT_FALSE(InterpretCalls(examples, body(text))) << text;
   }
   EXPECT_FALSE(InterpretCalls(examples, body("return a;") + "int main(void) { return 0; }\n"));

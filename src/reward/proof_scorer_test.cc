@@ -125,7 +125,8 @@ TEST_F(ProofScorerTest, WhatNoCompilerTakesIsRefutedWithoutABox) {
   Ask("int f(int a) { return a * ; }");
   const v1::Verdict verdict = Judged();
   EXPECT_EQ(verdict.reward(), 0);
-  EXPECT_THAT(verdict.parts(0).comment(), HasSubstr("refuted: the answer is no C: line 1: expected"));
+  EXPECT_THAT(verdict.parts(0).comment(),
+              HasSubstr("refuted: the answer is no C: line 1: expected"));
   EXPECT_EQ(BoxesAskedFor(), 0u);
 }
 
