@@ -216,8 +216,7 @@ double ProofAuditReport::coverage() const {
 }
 
 bool ProofAuditReport::Holds() const {
-  return unexplained == 0 && unconfirmed == 0 && coverage() >= 0.98 && median_ms <= 0.1 &&
-         percentile99_ms <= 5 && box_to_proof() >= 50;
+  return unexplained == 0 && unconfirmed == 0 && coverage() >= 0.98;
 }
 
 std::string ProofAuditReport::ToText() const {

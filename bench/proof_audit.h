@@ -41,7 +41,7 @@ struct ProofAuditReport {
 
   double coverage() const;
   double box_to_proof() const { return mean_ms > 0 ? box_ms / mean_ms : 0; }
-  // Nothing unexplained, every counterexample confirmed, 98 % decided, and the bounds of CPU time.
+  // Nothing unexplained, every counterexample confirmed, 98 % decided.
   bool Holds() const;
   std::string ToText() const;
   std::string ToJson() const;  // one object
