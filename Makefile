@@ -23,8 +23,8 @@ test: build  ## everything: install what is missing, build, run every test
 test-unit: build  ## the quick tests, about a minute
 	$(CTEST) build/release -L unit
 
-demo: build  ## a small agent learns to write C functions on this machine
-	examples/demo.sh
+demo: build  ## a small agent learns to write C functions on this machine (PROOF=1: also with proofs for rewards)
+	PROOF=$(PROOF) examples/demo.sh
 
 agents: build  ## real agents and clients, installed from npm and PyPI, against the gateway (AGENTS="codex ..": some)
 	scripts/agents build/release $(AGENTS)

@@ -17,11 +17,15 @@ namespace {
 
 constexpr int kSlips = 3;
 
+}  // namespace
+
 double ThreadCpuMs() {
   timespec now = {};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
   return static_cast<double>(now.tv_sec) * 1e3 + static_cast<double>(now.tv_nsec) / 1e6;
 }
+
+namespace {
 
 // The same in other words: what a sum or a product's order, or a comparison's, does not change.
 Expr Rewritten(Expr expr) {
@@ -60,25 +64,24 @@ std::vector<BenchAnswer> DrawAnswers(const std::vector<CfuncProblem>& problems, 
   return answers;
 }
 
-// As the reward loop asks it.
-std::string QuestionFor(const BenchAnswer& answer) {
+}  // namespace
+
+std::string ProofQuestionFor(const v1::Grading& grading, const std::string& answer) {
   v1::ScoreRequest request;
-  *request.mutable_grading() = answer.task.grading();
+  *request.mutable_grading() = grading;
   v1::File& file = *request.mutable_tree()->add_files();
-  file.set_path(answer.task.answer_file());
-  file.set_content(answer.text);
+  file.set_path(grading.sources(0));
+  file.set_content(answer);
   file.set_has_content(true);
   return MakeQuestion({.kind = Need::Kind::kCommand, .name = kProofQuestion}, request, {});
 }
 
-// CPU time of compiling and running the answer on its hidden tests; without the box's own start.
-Result<double> BoxCpuMs(BoxHost& host, const BenchAnswer& answer) {
-  const v1::Grading& grading = answer.task.grading();
+Result<double> BoxCpuMs(BoxHost& host, const v1::Grading& grading, const std::string& answer) {
   TM_ASSIGN_OR_RETURN(const std::unique_ptr<Box> box, host.Open());
   RunSpec spec;
   spec.limits = LimitsFrom(grading.limits(), BoxLimits());
   TM_RETURN_IF_ERROR(box->Configure(spec.limits));
-  TM_RETURN_IF_ERROR(box->Put(answer.task.answer_file(), answer.text, false));
+  TM_RETURN_IF_ERROR(box->Put(grading.sources(0), answer, false));
   for (const v1::File& file : grading.harness()) {
     TM_RETURN_IF_ERROR(box->Put(file.path(), file.content(), false));
   }
@@ -89,13 +92,11 @@ Result<double> BoxCpuMs(BoxHost& host, const BenchAnswer& answer) {
   return report.cpu_ms;
 }
 
-double At(std::vector<double>& values, double share) {
+double ShareAt(std::vector<double>& values, double share) {
   const auto place = static_cast<ptrdiff_t>(share * static_cast<double>(values.size() - 1));
   std::nth_element(values.begin(), values.begin() + place, values.end());
   return values[static_cast<size_t>(place)];
 }
-
-}  // namespace
 
 Result<ProofBenchReport> RunProofBench(const ProofBenchOptions& options) {
   CfuncOptions family;
@@ -106,7 +107,7 @@ Result<ProofBenchReport> RunProofBench(const ProofBenchOptions& options) {
   ProofBenchReport report;
   std::vector<double> times;
   for (const BenchAnswer& answer : answers) {
-    const std::string question = QuestionFor(answer);
+    const std::string question = ProofQuestionFor(answer.task.grading(), answer.text);
     const double start = ThreadCpuMs();
     const CommandAnswer verdict = AnswerProofQuestion(question);
     times.push_back(ThreadCpuMs() - start);
@@ -115,15 +116,17 @@ Result<ProofBenchReport> RunProofBench(const ProofBenchOptions& options) {
     ++(!verdict.has_score ? report.unknown : verdict.score > 0 ? report.proved : report.refuted);
     report.wrong += verdict.has_score && (verdict.score > 0) != answer.is_right;
   }
-  report.median_ms = At(times, 0.5);
-  report.percentile99_ms = At(times, 0.99);
+  report.median_ms = ShareAt(times, 0.5);
+  report.percentile99_ms = ShareAt(times, 0.99);
   TM_ASSIGN_OR_RETURN(const std::unique_ptr<BoxHost> host, BoxHost::Create({}));
   std::vector<double> boxed;
   for (uint64_t i = 0; i < options.boxed; ++i) {
-    TM_ASSIGN_OR_RETURN(const double ms, BoxCpuMs(*host, answers[i * 5 % answers.size()]));
+    const size_t at = i * 5 % answers.size();
+    TM_ASSIGN_OR_RETURN(const double ms,
+                        BoxCpuMs(*host, answers[at].task.grading(), answers[at].text));
     boxed.push_back(ms);
   }
-  report.box_ms = At(boxed, 0.5);
+  report.box_ms = ShareAt(boxed, 0.5);
   report.box_to_proof = report.box_ms / report.mean_ms;
   return report;
 }

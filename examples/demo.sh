@@ -3,7 +3,9 @@
 # a limited set of demonstrations, until its held-out loss stops falling; then by reinforcement learning on many more
 # tasks without solutions, with real compile and test calls in a real sandbox.
 #
-#   examples/demo.sh [SEED]        writes to build/demo and runs/demo-SEED
+#   examples/demo.sh [SEED]            writes to build/demo and runs/demo-SEED
+#   PROOF=1 examples/demo.sh [SEED]    and then the same once more, for as long, with answers proved or refuted instead
+#                                      of run (docs/verifiers.md), in runs/demo-SEED-proof
 set -euo pipefail
 cd "$(dirname "$0")/.."
 tidemill=build/release/tidemill
@@ -14,7 +16,7 @@ minutes=${TIDEMILL_DEMO_MINUTES:-4.3}  # of reinforcement learning, including th
 
 say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
 
-rm -rf "$out" "runs/$run"
+rm -rf "$out" "runs/$run" "runs/$run-proof"
 mkdir -p "$out"
 say "1. Tasks: functions of two ints, examples in, body out; training and held-out tasks share no behaviour"
 "$tidemill" tasks generate --family cfunc --count 5000 --seed "$((seed * 10 + 1))" --out "$out/demonstrated.jsonl" \
@@ -30,9 +32,22 @@ say "2. Supervised training from scratch, until the held-out loss stops falling"
   --batch-tokens 2048 --weight-decay 1.5 --evaluate-every 100 --patience 3 --cuts 1 --max-steps 4000 \
   --minutes 3
 
+train() {  # NAME, then further settings
+  local name=$1
+  shift
+  "$tidemill" --log-level warn train examples/demo.toml --set run.name="$name" --set run.seed="$seed" \
+    --set run.steps=100000 --set run.minutes="$minutes" "$@"
+}
+
 say "3. Reinforcement learning: generate, compile, test and learn at the same time (evaluated before and after)"
-"$tidemill" --log-level warn train examples/demo.toml --set run.name="$run" --set run.seed="$seed" \
-  --set run.steps=100000 --set run.minutes="$minutes"
+train "$run"
+
+if [ "${PROOF:-}" = 1 ]; then
+  say "4. The same from the same weights, for as long: answers are proved or refuted, and evaluations still run the tests"
+  train "$run-proof" --set "reward.weights={proof=1.0}" --set tools.interpret=true
+  say "Execution against proofs"
+  "$tidemill" runs compare "$run" "$run-proof"
+fi
 
 say "Where to look"
 echo "  $tidemill runs show $run                 the summary again"

@@ -1,5 +1,6 @@
 // tidemill judge check FILE.jsonl --config RUN.toml [--judge NAME] [--json]: how good a judge is.
 // tidemill judge cases --out FILE.jsonl: labelled cases to check it with.
+// tidemill judge answers RUN --out FILE.jsonl: a run's executed answers, for a learned verifier.
 // tidemill judge status RUN [--json]: what judges and audits of a run did.
 #include <cstdio>
 #include <fstream>
@@ -8,6 +9,7 @@
 #include <string>
 
 #include "cli/commands.h"
+#include "cli/judge_answers.h"
 #include "core/files.h"
 #include "judge/http_judge_port.h"
 #include "judge/judge_cases.h"
@@ -179,6 +181,35 @@ int ShowJudges(const JudgeWords& words) {
   return 0;
 }
 
+int WriteAnswers(const JudgeAnswersOptions& options, bool json) {
+  const auto written = WriteJudgeAnswers(options);
+  if (!written.ok()) return Fail(written.status());
+  if (json)
+    PrintJson({{"out", options.out}, {"right", written->right}, {"wrong", written->wrong}});
+  else
+    std::printf("%s: %lu right answers, %lu wrong\n", options.out.c_str(),
+                static_cast<unsigned long>(written->right),
+                static_cast<unsigned long>(written->wrong));
+  return 0;
+}
+
+void AddAnswers(CLI::App& judge, Exit& exit) {
+  CLI::App* command = judge.add_subcommand(
+      "answers", "Write a run's executed answers as examples for a learned verifier");
+  auto options = std::make_shared<JudgeAnswersOptions>();
+  auto json = std::make_shared<bool>(false);
+  command->add_option("run", options->run, "Name of the run")->required();
+  command->add_option("--runs", options->runs, "Folder of the runs")->capture_default_str();
+  command->add_option("--tasks", options->tasks, "Task file; default: the one of the run's config");
+  command->add_option("--out", options->out, "File to write, JSONL")->required();
+  command->add_option("--limit", options->limit, "Maximum number")->capture_default_str();
+  command->add_flag("--heldout", options->heldout, "One task in five is kept back: only those");
+  command->add_flag("--demonstrations", options->demonstrations,
+                    "Write prompts and answers to train with, for tidemill warmup");
+  command->add_flag("--json", *json, "Print one JSON object on standard output");
+  command->callback([options, json, &exit] { exit.code = WriteAnswers(*options, *json); });
+}
+
 }  // namespace
 
 void AddJudgeCommand(CLI::App& app, Exit& exit) {
@@ -223,6 +254,7 @@ void AddJudgeCommand(CLI::App& app, Exit& exit) {
   model->add_flag("--json", words->json, "Print one JSON object on standard output");
   model->callback([words, &exit] { exit.code = WriteModelFiles(*words); });
 
+  AddAnswers(*judge, exit);
   CLI::App* status = judge->add_subcommand("status", "Show what judges and audits of a run did");
   status->add_option("run", words->run, "Name of the run")->required();
   status->add_option("--runs", words->runs, "Folder of the runs")->capture_default_str();

@@ -1,13 +1,20 @@
 // tidemill proof check REFERENCE.c CANDIDATE.c [--function NAME] [--range LOW:HIGH] [--json]:
 // whether two C functions do the same on every input.
+// tidemill proof audit RUN.. [--json]: what the prover says of runs' answers, against boxes.
 #include <charconv>
 #include <cstdio>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "bench/proof_audit.h"
 #include "cli/commands.h"
+#include "cli/proof_answers.h"
 #include "core/files.h"
+#include "core/text.h"
 #include "reward/verifiers/c_lexer.h"
 #include "reward/verifiers/equivalence.h"
 
@@ -102,6 +109,47 @@ int Check(ProofCheck& check) {
   return ExitOf(proof->verdict);
 }
 
+struct ProofAudit {
+  std::vector<std::string> names;
+  std::string runs = "runs", tasks;
+  bool json = false;
+};
+
+int AuditRuns(const ProofAudit& audit) {
+  std::vector<RunAnswers> read;  // what the answers point into
+  std::map<std::pair<std::string, std::string>, PolicyAnswer> distinct;
+  for (const std::string& name : audit.names) {
+    auto answers = ReadRunAnswers(audit.runs, name, audit.tasks);
+    if (!answers.ok()) return Fail(answers.status());
+    read.push_back(std::move(*answers));
+    for (const PolicyAnswer& answer : read.back().answers) {
+      const auto [found, added] = distinct.emplace(
+          std::pair(answer.grading->specification().source(), answer.text), answer);
+      if (!added) found->second.times += answer.times;
+    }
+  }
+  std::vector<PolicyAnswer> all;
+  for (const auto& [key, answer] : distinct) all.push_back(answer);
+  const auto report = AuditProofs(all);
+  if (!report.ok()) return Fail(report.status());
+  std::printf("%s\n",
+              audit.json ? report->ToJson().c_str() : ForTerminal(report->ToText()).c_str());
+  return report->Holds() ? 0 : 1;
+}
+
+void AddAudit(CLI::App& proof, Exit& exit) {
+  CLI::App* command = proof.add_subcommand(
+      "audit",
+      "Compare what the prover says of every answer of some runs with boxes that run it on every "
+      "input. Exit status 1: a disagreement without a reason, or a missed bound");
+  auto options = std::make_shared<ProofAudit>();
+  command->add_option("runs", options->names, "Names of the runs")->required();
+  command->add_option("--folder", options->runs, "Folder of the runs")->capture_default_str();
+  command->add_option("--tasks", options->tasks, "Task file; default: the one of the run's config");
+  command->add_flag("--json", options->json, "Print one JSON object on standard output");
+  command->callback([options, &exit] { exit.code = AuditRuns(*options); });
+}
+
 }  // namespace
 
 void AddProofCommand(CLI::App& app, Exit& exit) {
@@ -121,6 +169,7 @@ void AddProofCommand(CLI::App& app, Exit& exit) {
                     "LOW:HIGH, range of every argument; default: the whole range of its type");
   check->add_flag("--json", options->json, "Print one JSON object on standard output");
   check->callback([options, &exit] { exit.code = Check(*options); });
+  AddAudit(*proof, exit);
 }
 
 }  // namespace tidemill

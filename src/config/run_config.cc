@@ -300,6 +300,9 @@ void BindTools(RunConfig& c, Binder& b) {
   b.Add("tools.roots", &c.tools.roots,
         {.doc = "Folder of unpacked root file systems; empty: ~/.cache/tidemill/roots, for root "
                 "/var/cache/tidemill/roots"});
+  b.Add("tools.interpret", &c.tools.interpret,
+        {.doc = "Run the visible tests of the built-in family in an interpreter where that gives "
+                "what a box gives; see verifiers.md"});
   b.AddTables("tools.command", &c.tools.command, BindCommand,
               {.doc = "Custom tools, one [[tools.command]] table each; see tools.md", .max = 64});
 }

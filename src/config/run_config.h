@@ -271,6 +271,7 @@ struct RunConfig {
     uint32_t disk_mb = 64;
     uint32_t shells = 256;
     std::string roots;
+    bool interpret = false;
     std::vector<CommandKeys> command;
   } tools;
 

@@ -261,11 +261,15 @@ Result<HttpResponse> RunApi::Faults(const HttpRequest&, RunView& run) {
     return Ok();
   }));
   TM_RETURN_IF_ERROR(run.WithMetrics([&](const MetricsFile& metrics) {
-    Json& warnings = json["warnings"] = Json::array();
+    Json warnings = Json::array(), disagreements = Json::array();
     for (const std::string& line : metrics.remarks()) {
       Json remark = Json::parse(line);
-      if (remark.value("kind", "") == "warning") warnings.push_back(std::move(remark));
+      const std::string kind = remark.value("kind", "");
+      if (kind == "warning") warnings.push_back(std::move(remark));
+      if (kind == "disagreement") disagreements.push_back(std::move(remark));
     }
+    json["warnings"] = std::move(warnings);
+    json["disagreements"] = std::move(disagreements);
     json["warnings_total"] = metrics.warnings();
     json["bad_lines"] = metrics.bad_lines();
     json["tick"] = metrics.Series("tick").Newest();

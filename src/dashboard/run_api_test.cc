@@ -205,6 +205,8 @@ TEST_F(RunApiTest, FaultsAndConfigAreTold) {
   EXPECT_TRUE(Get("/api/runs/small/guards").empty()) << "it serves nobody";
   const Json faults = Get("/api/runs/small/faults");
   EXPECT_TRUE(faults["warnings"].empty());
+  ASSERT_EQ(faults["disagreements"].size(), 1u);
+  EXPECT_EQ(faults["disagreements"][0]["scorer"], "proof");
   EXPECT_TRUE(faults["calls"].contains("retries"));
   const Json config = Get("/api/runs/small/config");
   EXPECT_EQ(config["values"]["rollout.group_size"], 4);

@@ -185,6 +185,30 @@ class AuditedRewards : public testing::Test {
   int judge_asked_ = 0, graded_ = 0;
 };
 
+// Keeps what was recorded of one kind.
+struct KeptRecords final : Journal {
+  void Record(std::string_view kind, const Numbers& numbers, const Words& words) override {
+    if (kind == "disagreement") kept.emplace_back(numbers, words);
+  }
+  std::vector<std::pair<Numbers, Words>> kept;
+};
+
+TEST_F(AuditedRewards, ADisagreementIsKeptAndExplained) {
+  KeptRecords journal;
+  options_.journal = &journal;
+  options_.audit = AuditKeys(1);
+  Make();
+  Episode(0.2, true);
+  Episode(1, true);
+  Episode(0.9, false);
+  ASSERT_EQ(journal.kept.size(), 2u);
+  EXPECT_EQ(journal.kept[0].second.at("scorer"), "judge");
+  EXPECT_THAT(journal.kept[0].second.at("explanation"), HasSubstr("4 of 4 hidden tests pass, and"));
+  EXPECT_EQ(journal.kept[0].first.at("group"), 1);
+  EXPECT_THAT(journal.kept[1].second.at("comment"), HasSubstr("0.9"));
+  EXPECT_THAT(journal.kept[1].second.at("explanation"), HasSubstr("0 of 4 hidden tests pass"));
+}
+
 TEST_F(AuditedRewards, WithoutAnAuditAJudgedAnswerIsNotExecuted) {
   Make();
   const v1::Verdict verdict = Episode(0.75, false);

@@ -1,7 +1,11 @@
 #include "reward/proof_port.h"
 
+#include <time.h>
+
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "reward/verifiers/c_ast.h"
 #include "reward/verifiers/equivalence.h"
 
 namespace tidemill {
@@ -48,32 +52,71 @@ const std::string* FindSource(const ProofJson& question) {
   return nullptr;
 }
 
+uint64_t ThreadCpuUs() {
+  timespec now = {};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000 + static_cast<uint64_t>(now.tv_nsec) / 1000;
+}
+
+// A main of its own is another program than the tests'.
+bool DefinesMain(const std::string& text) {
+  if (text.find("main") == std::string::npos) return false;
+  const auto names = FunctionsOfC(text);
+  return names.ok() && std::find(names->begin(), names->end(), "main") != names->end();
+}
+
+// The function that is asked for; empty: there is no telling.
+std::string FunctionOf(const v1::Specification& specification) {
+  if (!specification.function().empty()) return specification.function();
+  const auto names = FunctionsOfC(specification.source());
+  return names.ok() && names->size() == 1 ? names->front() : "";
+}
+
 }  // namespace
+
+Proof ProveAnswer(const v1::Specification& specification, const std::string& candidate) {
+  ProofOptions options;
+  options.function = specification.function();
+  options.low = specification.low();
+  options.high = specification.high();
+  options.has_range = options.low != 0 || options.high != 0;
+  options.input_steps_max = kProofInputSteps;
+  options.steps_max = kProofSteps;
+  options.z3_rlimit = kProofZ3Limit;
+  const auto found = ProveEquivalent({specification.source(), candidate}, options);
+  if (found.ok() && !DefinesMain(candidate)) return *found;
+  Proof proof;
+  proof.function = specification.function();
+  const Status no_c = found.ok() ? Ok() : WhyNoC(candidate, FunctionOf(specification));
+  if (!no_c.ok()) {
+    proof.verdict = ProofVerdict::kRefuted;
+    proof.method = kNoCMethod;
+    proof.reason = "the answer is no C: " + no_c.message();
+  } else {
+    proof.reason = found.ok() ? "the answer defines main" : found.status().message();
+  }
+  return proof;
+}
 
 CommandAnswer AnswerProofQuestion(const std::string& question) {
   const ProofJson json = ProofJson::parse(question, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object() || !json.contains("specification") || !json["specification"].is_object()) {
     return UnknownAnswer("the task has no specification");
   }
-  const ProofJson& specification = json["specification"];
+  const ProofJson& asked = json["specification"];
   const std::string* candidate = FindSource(json);
   if (candidate == nullptr) return UnknownAnswer("the answer is not one small file");
-  ProofOptions options;
-  options.function = TextField(specification, "function");
-  options.low = NumberField(specification, "low");
-  options.high = NumberField(specification, "high");
-  options.has_range = options.low != 0 || options.high != 0;
-  options.input_steps_max = kProofInputSteps;
-  options.steps_max = kProofSteps;
-  options.z3_rlimit = kProofZ3Limit;
-  const std::string reference = TextField(specification, "source");
-  const auto proof = ProveEquivalent({reference, *candidate}, options);
-  if (!proof.ok()) return UnknownAnswer(proof.status().message());
-  if (proof->verdict == ProofVerdict::kUnknown) return UnknownAnswer(proof->Text());
+  v1::Specification specification;
+  specification.set_source(TextField(asked, "source"));
+  specification.set_function(TextField(asked, "function"));
+  specification.set_low(NumberField(asked, "low"));
+  specification.set_high(NumberField(asked, "high"));
+  const Proof proof = ProveAnswer(specification, *candidate);
+  if (proof.verdict == ProofVerdict::kUnknown) return UnknownAnswer(proof.Text());
   CommandAnswer answer;
   answer.has_score = true;
-  answer.score = proof->verdict == ProofVerdict::kProved ? 1 : 0;
-  answer.comment = proof->Text();
+  answer.score = proof.verdict == ProofVerdict::kProved ? 1 : 0;
+  answer.comment = proof.Text();
   return answer;
 }
 
@@ -116,7 +159,9 @@ void ProofPort::Work() {
     const Job job = std::move(queue_.front());
     queue_.pop_front();
     lock.Unlock();
-    events().Post({job.tag, Ok(), AnswerProofQuestion(job.question)});
+    const uint64_t start = ThreadCpuUs();
+    CommandAnswer answer = AnswerProofQuestion(job.question);
+    events().Post({job.tag, Ok(), std::move(answer), ThreadCpuUs() - start});
     lock.Lock();
   }
 }

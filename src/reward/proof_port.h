@@ -8,6 +8,7 @@
 
 #include "core/mutex.h"
 #include "reward/scorer_port.h"
+#include "reward/verifiers/equivalence.h"
 
 namespace tidemill {
 
@@ -15,9 +16,15 @@ namespace tidemill {
 inline constexpr char kProofQuestion[] = "proof";
 inline constexpr char kProofUnknown[] = "unknown";
 
+// What the scorer "proof" finds out about an answer, within its limits of work. An answer that no
+// compiler takes for C is refuted by kNoCMethod, without an input. One with a main of its own is
+// unknown.
+inline constexpr char kNoCMethod[] = "grammar";
+Proof ProveAnswer(const v1::Specification& specification, const std::string& candidate);
+
 // The answer to a question: a score of 1 proved, 0 refuted, or a part kProofUnknown; the comment
-// has the counterexample or the reason. A question that cannot be read, or an answer that is no C,
-// is unknown: a box decides then.
+// has the counterexample or the reason. A question that cannot be read is unknown: a box decides
+// then.
 CommandAnswer AnswerProofQuestion(const std::string& question);
 
 class ProofPort final : public ScorerPort {

@@ -121,6 +121,15 @@ TEST_F(ProofScorerTest, WhatIsUnknownGoesToABox) {
   }
 }
 
+TEST_F(ProofScorerTest, WhatNoCompilerTakesIsRefutedWithoutABox) {
+  Ask("int f(int a) { return a * ; }");
+  const v1::Verdict verdict = Judged();
+  EXPECT_EQ(verdict.reward(), 0);
+  EXPECT_THAT(verdict.parts(0).comment(),
+              HasSubstr("refuted: the answer is no C: line 1: expected"));
+  EXPECT_EQ(BoxesAskedFor(), 0u);
+}
+
 TEST_F(ProofScorerTest, AnEvaluationRunsTheTests) {
   Ask("int f(int a) { return a + a; }", v1::PURPOSE_EVAL);
   EXPECT_EQ(BoxesAskedFor(), 1u);

@@ -35,6 +35,12 @@ void RewardLoop::LearnVersions(const v1::ScoreRequest& request) {
   }
 }
 
+void RewardLoop::CountProof(const ScorerDone& done) {
+  const bool decided = done.answer.has_score;
+  ++(!decided ? counters_.undecided : done.answer.score > 0 ? counters_.proved : counters_.refuted);
+  counters_.proof_micros += done.cpu_us;
+}
+
 bool RewardLoop::Replaced(const Scorer& scorer) const {
   const Audit* audit = AuditOf(scorer);
   return audit != nullptr && !audit->trusted();
@@ -79,6 +85,27 @@ void RewardLoop::AddAudit(const Scorer& scorer, const Scoring& scoring,
   part.set_value(part.value() + part.correction());
 }
 
+// For people; what is true of the answer stays true, so that the first ones are enough.
+void RewardLoop::RecordDisagreement(const Scorer& scorer, const Scoring& scoring,
+                                    const v1::ToolResult& grade) {
+  if (options_.journal == nullptr || disagreements_ >= kDisagreementsKept) return;
+  ++disagreements_;
+  const auto said = scorer.Score(scoring.request, scoring.evidence);
+  const uint32_t passed = grade.tests_passed(), total = grade.tests_total();
+  std::string why = std::to_string(passed) + " of " + std::to_string(total) + " hidden tests pass";
+  if (passed == total) why += ", and none of them asks what the scorer objects to";
+  if (!grade.compiled()) why += "; it does not compile";
+  const v1::TrajectoryId& id = scoring.request.id();
+  options_.journal->Record("disagreement",
+                           {{"group", static_cast<double>(id.group())},
+                            {"member", static_cast<double>(id.member())},
+                            {"executed", passed == total ? 1.0 : 0.0}},
+                           {{"task", id.task()},
+                            {"scorer", std::string(scorer.name())},
+                            {"comment", said.ok() ? said->comment() : said.status().message()},
+                            {"explanation", why}});
+}
+
 // Before the verdict is made: one that raises an alarm is itself decided by execution.
 void RewardLoop::CountAudits(const Scoring& scoring) {
   const v1::ToolResult* grade = scoring.evidence.Tool("grade");
@@ -90,7 +117,9 @@ void RewardLoop::CountAudits(const Scoring& scoring) {
     const TaskSolved claim = weighted.scorer->Solved(scoring.request, scoring.evidence);
     if (claim != TaskSolved::kYes && claim != TaskSolved::kNo) continue;
     const bool passed = grade->tests_total() > 0 && grade->tests_passed() == grade->tests_total();
-    if (!audit->Add(claim == TaskSolved::kYes, passed) || options_.journal == nullptr) continue;
+    const bool accepted = claim == TaskSolved::kYes;
+    if (accepted != passed) RecordDisagreement(*weighted.scorer, scoring, *grade);
+    if (!audit->Add(accepted, passed) || options_.journal == nullptr) continue;
     options_.journal->Record(
         "warning", {{"audit_alarms", static_cast<double>(audit->counters().alarms.load())}},
         {{"what", "the scorer " + audit->scorer() + " is not trusted any more: " + audit->Text() +

@@ -9,6 +9,7 @@
 #include "core/text.h"
 #include "core/topics.h"
 #include "reward/judge_scorer.h"
+#include "reward/proof_port.h"
 #include "tools/tool_table.h"
 
 namespace tidemill {
@@ -262,6 +263,7 @@ void RewardLoop::TakeAnswers(Time now) {
     }
     auto it = scorings_.find(asked.scoring);
     if (it == scorings_.end()) continue;
+    if (asked.run == kProofQuestion) CountProof(done);
     it->second.evidence.answers[asked.run] = std::move(done.answer);
     it->second.open.erase(asked.run);
     Advance(asked.scoring, now);
@@ -276,6 +278,10 @@ void RewardLoop::OnResult(const Asked& asked, v1::ToolResult result, Time now) {
   if (ours) {
     OnFailure(asked, result.cause(), now);
     return;
+  }
+  if (asked.run == "grade") {
+    ++counters_.graded;
+    counters_.graded_micros += static_cast<uint64_t>(std::max(0.0, result.cpu_ms()) * 1e3);
   }
   it->second.evidence.tools[asked.run] = std::move(result);
   it->second.open.erase(asked.run);

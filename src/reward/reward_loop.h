@@ -81,11 +81,36 @@ struct RewardCounters : CounterSet {
                             {.key = "repeated_literals",
                              .metric = "tidemill_repeated_literals_total",
                              .help = "Answers that hold the shown test's value"}};
+  Counter proved{*this, Proofs("proved")};
+  Counter refuted{*this, Proofs("refuted")};
+  Counter undecided{*this, Proofs("unknown")};
+  Counter proof_micros{*this,
+                       {.key = "proof_micros",
+                        .metric = "tidemill_proof_cpu_seconds_total",
+                        .help = "CPU time of the built-in prover",
+                        .scale = 1e-6}};
+  Counter graded{*this,
+                 {.key = "graded",
+                  .metric = "tidemill_graded_total",
+                  .help = "Answers run on their hidden tests for a reward"}};
+  Counter graded_micros{*this,
+                        {.key = "graded_micros",
+                         .metric = "tidemill_graded_cpu_seconds_total",
+                         .help = "CPU time of those answers in their boxes",
+                         .scale = 1e-6}};
   Counter in_progress{*this,
                       {.key = "scoring_running",
                        .metric = "tidemill_scoring_running",
                        .help = "Episodes being scored",
                        .kind = Counter::Kind::kLevel}};
+
+ private:
+  static Counter::About Proofs(const std::string& verdict) {
+    return {.key = "proofs_" + verdict,
+            .metric = "tidemill_proofs_total",
+            .help = "Answers the scorer proof looked at",
+            .labels = {{"verdict", verdict}}};
+  }
 };
 
 class RewardLoop final : public Loop {
@@ -134,6 +159,7 @@ class RewardLoop final : public Loop {
   void AskJudge(const Scoring& scoring, const Run& run, const Asked& asked, Time now);
   void OnResult(const Asked& asked, v1::ToolResult result, Time now);
   void OnFailure(const Asked& asked, const std::string& cause, Time now);
+  void CountProof(const ScorerDone& done);
   TaskSolved SolvedBy(const Scoring& scoring) const;
   // What the scorer counts for in this task; nothing: it has no part in it.
   static std::optional<double> WeightOf(const WeightedScorer& weighted, const Scoring& scoring);
@@ -151,6 +177,8 @@ class RewardLoop final : public Loop {
   Result<v1::RewardPart> ScoreExecuted(const Scorer& scorer, const Scoring& scoring) const;
   void AddAudit(const Scorer& scorer, const Scoring& scoring, v1::RewardPart& part) const;
   void CountAudits(const Scoring& scoring);
+  void RecordDisagreement(const Scorer& scorer, const Scoring& scoring,
+                          const v1::ToolResult& grade);
   void Send(uint64_t key, v1::Verdict verdict);
 
   Bus& bus_;
@@ -169,6 +197,8 @@ class RewardLoop final : public Loop {
   LaterQueue<Asked> later_;
   uint64_t next_key_ = 1;
   bool draining_ = false;
+  static constexpr uint32_t kDisagreementsKept = 200;
+  uint32_t disagreements_ = 0;
   RewardCounters counters_;
 };
 

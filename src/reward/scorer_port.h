@@ -15,6 +15,7 @@ struct ScorerDone {
   uint64_t tag = 0;
   Status status;  // not ok: no answer, or one that is wrong; says which and how
   CommandAnswer answer;
+  uint64_t cpu_us = 0;  // CPU time it took, where that is known
 };
 
 class ScorerPort {

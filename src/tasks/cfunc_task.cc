@@ -1,5 +1,6 @@
 #include "tasks/cfunc_task.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "tasks/line_file.h"
@@ -74,6 +75,18 @@ v1::Task CfuncTask(const CfuncProblem& problem, const std::string& id) {
   AddCases(problem.further, true, *task.mutable_examples());
   AddCases(problem.shown, true, *task.mutable_examples());
   return task;
+}
+
+bool TestsCallF(const v1::Grading& grading) {
+  static const v1::Grading kFamily = EmptyGrading();
+  const auto same = [](const auto& a, const auto& b) {
+    return std::equal(a.begin(), a.end(), b.begin(), b.end());
+  };
+  return grading.mode() == kFamily.mode() && grading.harness_size() == 1 &&
+         grading.harness(0).path() == kFamily.harness(0).path() &&
+         grading.harness(0).content() == kFamily.harness(0).content() &&
+         same(grading.sources(), kFamily.sources()) && same(grading.build(), kFamily.build()) &&
+         same(grading.run(), kFamily.run());
 }
 
 std::vector<v1::Task> CfuncTasks(const std::vector<CfuncProblem>& problems,

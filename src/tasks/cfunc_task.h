@@ -15,6 +15,10 @@ namespace tidemill {
 // there is any.
 v1::Task CfuncTask(const CfuncProblem& problem, const std::string& id);
 
+// Whether these are tests of the family: each case's input is two ints, and what is expected is
+// what `int f(int a, int b)` of the one source file returns for them. Whoever wrote the task.
+bool TestsCallF(const v1::Grading& grading);
+
 // "cfunc-train-S-0", "cfunc-train-S-1", ..
 std::vector<v1::Task> CfuncTasks(const std::vector<CfuncProblem>& problems,
                                  const CfuncOptions& options);

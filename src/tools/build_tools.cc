@@ -143,6 +143,14 @@ void ToolRunner::Lint(Call& call) {
   call.result->set_text(LintText(*call.result, call.limits, call.text_limit));
 }
 
+std::optional<std::vector<std::string>> ToolRunner::Interpret(const Call& call) const {
+  const v1::Grading& grading = call.request.grading();
+  if (!options_.interpret || grading.sources_size() != 1) return std::nullopt;
+  const auto source = call.workspace.find(grading.sources(0));
+  if (source == call.workspace.end()) return std::nullopt;
+  return options_.interpret(grading, source->second.content);
+}
+
 void ToolRunner::RunTests(Call& call) {
   const v1::Grading* grading = &call.request.grading();
   BoxLimits limits = call.limits;
@@ -170,9 +178,13 @@ void ToolRunner::RunTests(Call& call) {
   if (!status.ok()) return Refuse(status, call.result);
   auto files = GradingFiles(*grading, call.workspace, blobs_);
   if (!files.ok()) return Refuse(files.status(), call.result);
-  InBox(call, *files, limits, /*fresh=*/false, [&](Box& box, v1::ToolResult* result) {
-    return GradeInBox(*grading, options, box, result);
-  });
+  if (const auto answers = Interpret(call)) {
+    GradeAnswers(*grading, options, *answers, call.result);
+  } else {
+    InBox(call, *files, limits, /*fresh=*/false, [&](Box& box, v1::ToolResult* result) {
+      return GradeInBox(*grading, options, box, result);
+    });
+  }
   call.result->set_text(TestsText(*call.result, limits, call.text_limit));
 }
 

@@ -72,7 +72,8 @@ class LineExam final : public Conversation {
 
 class Examiner {
  public:
-  Examiner(const v1::Grading& grading, const GradeOptions& options, Box& box,
+  // `box` may be null where nothing is run.
+  Examiner(const v1::Grading& grading, const GradeOptions& options, Box* box,
            v1::ToolResult* result)
       : grading_(grading), options_(options), box_(box), result_(result) {}
 
@@ -88,6 +89,15 @@ class Examiner {
     return starved_;
   }
 
+  void Judge(const std::vector<std::string>& answers) {
+    result_->set_tests_total(static_cast<uint32_t>(grading_.cases_size()));
+    result_->set_compiled(true);
+    RunReport report;
+    report.outcome = v1::OUTCOME_OK;
+    JudgeLines(answers, report);
+    Conclude(report.outcome);
+  }
+
  private:
   bool Build() {
     if (grading_.build().empty()) return true;
@@ -95,7 +105,7 @@ class Examiner {
     spec.command.assign(grading_.build().begin(), grading_.build().end());
     spec.limits = options_.limits;
     spec.keep_bytes = 16 * 1024;
-    const RunReport report = RunProgram(box_, spec);
+    const RunReport report = RunProgram(*box_, spec);
     TakeReport(report, result_);
     starved_ = report.starved;
     for (v1::Diagnostic& d : ParseDiagnostics(report.err + report.out, 50)) {
@@ -122,19 +132,23 @@ class Examiner {
     spec.limits = options_.limits;
     spec.keep_bytes = 4096;
     spec.conversation = &exam;
-    const RunReport report = RunProgram(box_, spec);
+    const RunReport report = RunProgram(*box_, spec);
     TakeReport(report, result_);
     starved_ = report.starved;
+    JudgeLines(exam.answers(), report);
+    NoteComplaints(report, !exam.answers().empty());
+    Conclude(report.outcome);
+  }
+
+  void JudgeLines(const std::vector<std::string>& answers, const RunReport& report) {
     for (int i = 0; i < grading_.cases_size(); ++i) {
       const size_t index = static_cast<size_t>(i);
-      const bool answered = index < exam.answers().size();
-      std::string answer = answered ? exam.answers()[index] : std::string();
+      const bool answered = index < answers.size();
+      std::string answer = answered ? answers[index] : std::string();
       // The newline ended the answer; where it was written down as part of it, it is.
       if (answered && grading_.cases(i).expected().ends_with('\n')) answer += '\n';
       Judge(grading_.cases(i), answered, answer, report);
     }
-    NoteComplaints(report, !exam.answers().empty());
-    Conclude(report.outcome);
   }
 
   void AskProcesses() {
@@ -143,7 +157,7 @@ class Examiner {
     last.outcome = v1::OUTCOME_OK;
     v1::Outcome outcome = v1::OUTCOME_OK;
     for (const v1::TestCase& test : grading_.cases()) {
-      if (!box_.usable() || left.wall <= Duration(0) || left.cpu <= Duration(0)) {
+      if (!box_->usable() || left.wall <= Duration(0) || left.cpu <= Duration(0)) {
         Judge(test, false, "", last);
         continue;
       }
@@ -152,7 +166,7 @@ class Examiner {
       spec.input = test.input();
       spec.limits = left;
       spec.keep_bytes = 2 * test.expected().size() + 8192;
-      last = RunProgram(box_, spec);
+      last = RunProgram(*box_, spec);
       TakeReport(last, result_);
       starved_ = starved_ || last.starved;
       if (last.outcome == v1::OUTCOME_UNAVAILABLE) return;
@@ -202,7 +216,7 @@ class Examiner {
 
   const v1::Grading& grading_;
   const GradeOptions& options_;
-  Box& box_;
+  Box* box_;
   v1::ToolResult* result_;
   bool starved_ = false;
 };
@@ -252,7 +266,12 @@ Result<Workspace> GradingFiles(const v1::Grading& grading, const Workspace& agen
 
 bool GradeInBox(const v1::Grading& grading, const GradeOptions& options, Box& box,
                 v1::ToolResult* result) {
-  return Examiner(grading, options, box, result).Run();
+  return Examiner(grading, options, &box, result).Run();
+}
+
+void GradeAnswers(const v1::Grading& grading, const GradeOptions& options,
+                  const std::vector<std::string>& answers, v1::ToolResult* result) {
+  Examiner(grading, options, nullptr, result).Judge(answers);
 }
 
 }  // namespace tidemill

@@ -5,6 +5,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "proto/tidemill.pb.h"
 #include "tools/box/box.h"
@@ -30,6 +31,10 @@ Status CheckGrading(const v1::Grading& grading);
 // tried once more.
 bool GradeInBox(const v1::Grading& grading, const GradeOptions& options, Box& box,
                 v1::ToolResult* result);
+
+// The same for answers that are known already, one for each case.
+void GradeAnswers(const v1::Grading& grading, const GradeOptions& options,
+                  const std::vector<std::string>& answers, v1::ToolResult* result);
 
 // Whether an answer is the expected one.
 bool SameOutput(std::string_view actual, std::string_view expected, v1::Grading::Compare compare);

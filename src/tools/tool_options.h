@@ -1,10 +1,13 @@
 // What the tools of an executor are set to.
 #pragma once
 
+#include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "proto/tidemill.pb.h"
 #include "tools/box/box.h"
 #include "tools/box/limits.h"
 #include "tools/workspace.h"
@@ -46,6 +49,11 @@ struct ToolOptions {
   WorkspaceLimits workspace;
   std::vector<CommandTool> commands;
   std::string worker;  // ToolResult.worker
+  // Runs the visible tests of a program without a box: one line of output for each case, exactly as
+  // a box would give them. Nothing: a box is needed. May be empty; called by any slot.
+  std::function<std::optional<std::vector<std::string>>(const v1::Grading& grading,
+                                                        const std::string& source)>
+      interpret = {};
 };
 
 // A name that is built in, an empty command, a limit out of range: kInvalid.

@@ -8,7 +8,9 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "core/clock.h"
 #include "core/mutex.h"
@@ -79,6 +81,8 @@ class ToolRunner {
   void Compile(Call& call);
   void Lint(Call& call);
   void RunTests(Call& call);
+  // What the visible tests' program prints, where no box is needed to know it.
+  std::optional<std::vector<std::string>> Interpret(const Call& call) const;
   void Grade(Call& call);
   void RunCommand(Call& call, const CommandTool& tool);
   void GradePythonAnswer(Call& call, bool reveal);

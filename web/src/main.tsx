@@ -20,8 +20,9 @@ import { Sessions } from "./views/sessions";
 import { Tasks } from "./views/tasks";
 import { Timeline } from "./views/timeline";
 import { Tools } from "./views/tools";
+import { Verifiers, hasVerifiers } from "./views/verifiers";
 
-const VIEWS = ["overview", "fleet", "gateway", "timeline", "episodes", "sessions", "tools", "tasks", "judges", "faults", "release", "compare", "config"];
+const VIEWS = ["overview", "fleet", "gateway", "timeline", "episodes", "sessions", "tools", "tasks", "judges", "verifiers", "faults", "release", "compare", "config"];
 
 function TokenForm(props: { error: string }) {
   const [value, setValue] = useState("");
@@ -114,9 +115,10 @@ function Shell(props: { run: string; runs: Json[]; about: Json }) {
   const fleet = useApi(isExport ? null : `/api/runs/${props.run}/fleet?limit=1`, useEvery(5000)).data;
   const sessions = useApi(isExport ? null : `/api/runs/${props.run}/sessions?limit=1`, useEvery(5000)).data;
   const release = useApi(isExport ? null : `/api/runs/${props.run}/release`, useEvery(5000)).data;
-  const judges = useApi(isExport ? null : `/api/runs/${props.run}/series?points=2&prefix=judg,audit_`, useEvery(5000)).data;
+  const judges = useApi(isExport ? null : `/api/runs/${props.run}/series?points=2&prefix=judg,audit_,proofs_`, useEvery(5000)).data;
   const shown = (name: string) => {
     if (name === "judges") return hasJudges(judges?.tick);
+    if (name === "verifiers") return hasVerifiers(judges?.tick);
     if (name === "fleet") return fleet?.many;
     if (name === "gateway") return props.about.gateway && props.run === props.about.default_run;
     if (name === "sessions") return sessions?.sessions.length > 0;
@@ -189,6 +191,8 @@ function Shell(props: { run: string; runs: Json[]; about: Json }) {
           <Tasks run={props.run} />
         ) : view === "judges" ? (
           <Judges run={props.run} />
+        ) : view === "verifiers" ? (
+          <Verifiers run={props.run} />
         ) : view === "faults" ? (
           <Faults run={props.run} />
         ) : view === "release" ? (

@@ -54,6 +54,22 @@ test(async (browser) => {
   }
   await page.setViewportSize(SIZES.wide);
 
+  await browser.step("the verifiers show what was proved, what it costs and where execution disagrees", async () => {
+    await browser.open("async", "verifiers");
+    await until(async () => assert.match(await browser.stat("Decided"), /^9\d\.\d %$/));
+    assert.match(await browser.stat("Cheaper than a box"), /^15\d ×$/);
+    assert.equal(await browser.stat("Audit"), "trusted");
+    const cells = await page.locator("table.plain").first().locator("tbody .num").allTextContents();
+    assert.equal(cells.length, 4);
+    assert.equal(cells[1], "0");
+    assert.equal(cells[2], "1");
+    const disagreement = page.locator("table.plain").nth(1).locator("tbody tr");
+    assert.equal(await disagreement.count(), 1);
+    assert.match(await disagreement.textContent(), /the reference returns 0.*12 of 12 hidden tests pass/);
+    await browser.fits();
+    await picture("verifiers-wide");
+  });
+
   await browser.step("the overview shows what the run came to and where the bubble is", async () => {
     await browser.open("async", "overview");
     await until(async () => assert.equal(await browser.stat("Steps"), "40"));

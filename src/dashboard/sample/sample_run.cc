@@ -30,6 +30,15 @@ void SampleRun::WriteAll() {
   Evaluate("before");
   for (uint64_t i = 0; i < options_.steps; ++i) WriteStep();
   Evaluate("after");
+  Log("disagreement",
+      {{"group", 1},
+       {"member", 0},
+       {"executed", 1},
+       {"task", "clamp"},
+       {"scorer", "proof"},
+       {"comment", "refuted: f(a=-1, b=0): the reference returns 0, the candidate returns -1"},
+       {"explanation",
+        "12 of 12 hidden tests pass, and none of them asks what the scorer objects to"}});
   if (!options_.live)
     metrics_->TicksUntil(*std::max_element(slot_free_ms_.begin(), slot_free_ms_.end()));
   if (options_.finished) Finish();

@@ -141,6 +141,9 @@ class CLexer {
   Status ReadInteger(std::string_view word, CToken& token) const {
     uint64_t base = 10;
     size_t at = 0;
+    // Some compilers take it for zero.
+    if (word == "0b" || word == "0B" || word == "0x" || word == "0X")
+      return NotInSubset(line_, "a number without digits");
     if (word.size() > 2 && word[0] == '0' && (word[1] | 32) == 'x') {
       base = 16;
       at = 2;
@@ -165,6 +168,8 @@ class CLexer {
       } else if ((word[at] | 32) == 'l' && longs == 0) {
         longs = 1;
         if (at + 1 < word.size() && word[at + 1] == word[at]) ++at;
+      } else if (word.find_first_not_of("uUlL", at) == std::string_view::npos) {
+        return NotInSubset(line_, "\"" + std::string(word) + "\"");
       } else {
         return NotC(line_, "\"" + std::string(word) + "\" is no number");
       }

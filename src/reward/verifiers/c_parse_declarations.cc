@@ -228,6 +228,8 @@ void CParser::ReadParameters(Declarator& declarator) {
   }
   do {
     if (Is("...")) return FailSubset("a function of any number of arguments");
+    if (!StartsType(Look()) && (IsNext(",") || IsNext(")")))
+      return FailSubset("a parameter whose type comes later");
     const Specifiers specifiers = ReadSpecifiers();
     Declarator parameter = ReadDeclarator(specifiers.type, true);
     if (parameter.is_function) FailSubset("a function as a parameter");

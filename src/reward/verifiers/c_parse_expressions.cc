@@ -235,7 +235,7 @@ CExprPtr CParser::ParsePrimary() {
       break;
   }
   if (!Is("(")) {
-    FailNotC("expected an expression, got " + Shown());
+    FailGrammar("expected an expression, got " + Shown());
     return nullptr;
   }
   Take();

@@ -29,7 +29,7 @@ bool CParser::Accept(std::string_view word) {
 }
 
 void CParser::Expect(std::string_view word) {
-  if (!Accept(word)) FailNotC("expected \"" + std::string(word) + "\", got " + Shown());
+  if (!Accept(word)) FailGrammar("expected \"" + std::string(word) + "\", got " + Shown());
 }
 
 std::string CParser::Shown() const {
@@ -200,6 +200,20 @@ Result<std::vector<std::string>> FunctionsOfC(std::string_view text) {
   CParser parser(std::move(tokens));
   TM_RETURN_IF_ERROR(parser.ReadFile());
   return parser.DefinedFunctions();
+}
+
+Status WhyNoC(std::string_view text, std::string_view entry) {
+  const auto raw = LexC(text);
+  if (!raw.ok()) return raw.status().code() == Code::kInvalid ? raw.status() : Ok();
+  for (const CToken& token : *raw) {
+    if (token.Is("#") || token.Is("...") || token.Is("typeof") || token.Is("asm")) return Ok();
+    if (token.kind == CToken::Kind::kName && token.text.starts_with("__")) return Ok();
+  }
+  auto tokens = PreprocessC(*raw);
+  if (!tokens.ok()) return Ok();
+  CParser parser(std::move(*tokens));
+  if (parser.ReadFile().ok()) (void)parser.Finish(entry);
+  return parser.grammar_fault();
 }
 
 Result<CProgram> ParseC(std::string_view text, std::string_view entry) {

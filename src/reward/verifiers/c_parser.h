@@ -26,6 +26,8 @@ class CParser {
   std::vector<std::string> DefinedFunctions() const;
   // The bodies of `entry` and of whatever it calls.
   Result<CProgram> Finish(std::string_view entry);
+  // The failure, if no compiler could read on where it was found.
+  const Status& grammar_fault() const { return grammar_fault_; }
 
  private:
   struct Symbol {
@@ -76,6 +78,11 @@ class CParser {
   std::string Shown() const;  // the present token, for messages
   bool failed() const { return !fault_.ok(); }
   void FailNotC(std::string_view what) { Keep(NotC(Look().line, what)); }
+  // As FailNotC, where no compiler could read on.
+  void FailGrammar(std::string_view what) {
+    if (!failed()) grammar_fault_ = NotC(Look().line, what);
+    FailNotC(what);
+  }
   void FailSubset(std::string_view what) { Keep(NotInSubset(Look().line, what)); }
   void Keep(Status fault);
   bool TooDeep();
@@ -171,6 +178,7 @@ class CParser {
   size_t at_ = 0;
   Status fault_;
   Status passed_over_;  // the first declaration of the file that was outside the subset
+  Status grammar_fault_;
   int depth_ = 0;
   std::deque<std::map<std::string, Symbol, std::less<>>> scopes_;
   std::map<std::string, CType> enums_;

@@ -135,5 +135,42 @@ TEST(CParser, AMessageHasTheLine) {
               HasSubstr("line 3: \"c\" is not declared"));
 }
 
+// Only what every compiler refuses.
+TEST(WhyNoC, NamesFaultsOfTheGrammarAndNothingElse) {
+  const auto body = [](const char* text) {
+    return "int f(int a, int b) { " + std::string(text) + " }";
+  };
+  for (const char* text : {"return a+;", "return 2a;", "return (a;", "return a b;", "return a?b;",
+                           "if a) return b;", "return a[;", "for (;;", "return )a("}) {
+    EXPECT_FALSE(WhyNoC(body(text), "f").ok()) << text;
+  }
+  for (const char* text : {"return a+b;",
+                           "return a ?: b;",
+                           "return ({ a; });",
+                           "switch (a) { case 1 ... 3: ; } return b;",
+                           "return g(a);",
+                           "__typeof__(a) c = a; return c;",
+                           "typeof(a) c; return a;",
+                           "goto x; x: return a;",
+                           "const int c = 1; c = 2; return c;",
+                           "return;",
+                           "int x[2] = {1, 2, 3}; return x[0];",
+                           "asm volatile (\"nop\"); return a;",
+                           "return c;",
+                           "struct { int x; } s; return s.x;",
+                           "float x = 1.5f; return x;",
+                           "return f(a);",
+                           "return \"x\"[0];",
+                           "x: return 0;",
+                           "int g(c) int c; { return c; } return g(a);",
+                           "int g(int c) { return c; } return g(a);",
+                           "return 0b11;",
+                           "return 0b;",
+                           "return 1lul;",
+                           "return sizeof(struct s);"}) {
+    EXPECT_TRUE(WhyNoC(body(text), "f").ok()) << text << ": " << WhyNoC(body(text), "f").message();
+  }
+}
+
 }  // namespace
 }  // namespace tidemill

@@ -237,6 +237,7 @@ std::string Proof::Text() const {
     case ProofVerdict::kProved:
       return function + " does the same as the reference";
     case ProofVerdict::kRefuted:
+      if (inputs.empty()) return reason;
       return call + ": the reference " + reference.Text() + ", the candidate " + candidate.Text();
     case ProofVerdict::kUnknown:
       break;

@@ -55,7 +55,7 @@ struct Proof {
   ProofVerdict verdict = ProofVerdict::kUnknown;
   std::string method;  // "probe", "exhaustive", "algebra", "z3": what decided
   std::string function;
-  std::string reason;  // unknown: why
+  std::string reason;  // unknown, and refuted without an input: why
   // Refuted, and unknown where one input is the reason.
   std::vector<ProofArgument> inputs;
   ProofOutcome reference;

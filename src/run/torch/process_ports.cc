@@ -12,6 +12,7 @@
 #include "gateway/plain_recorder.h"
 #include "model/torch/device.h"
 #include "reward/command_port.h"
+#include "reward/interpreted_calls.h"
 #include "reward/proof_port.h"
 #include "reward/scorer_check.h"
 #include "run/live_options.h"
@@ -31,6 +32,7 @@ constexpr uint32_t kLivePort = 8000;
 ToolExecutorOptions ToolExecutorOptionsFrom(const RunConfig& config, int slots) {
   ToolExecutorOptions options;
   options.tools = ToolOptionsFrom(config);
+  if (config.tools.interpret) options.tools.interpret = InterpretCalls;
   options.shells = config.tools.shells;
   options.roots = config.tools.roots;
   options.slots = options.grade_slots = static_cast<size_t>(slots);
