@@ -14,6 +14,7 @@ import { Faults } from "./views/faults";
 import { Fleet, lostText } from "./views/fleet";
 import { Gateway } from "./views/gateway";
 import { Judges, hasJudges } from "./views/judges";
+import { Memory } from "./views/memory";
 import { Overview } from "./views/overview";
 import { Release } from "./views/release";
 import { Sessions } from "./views/sessions";
@@ -21,7 +22,7 @@ import { Tasks } from "./views/tasks";
 import { Timeline } from "./views/timeline";
 import { Tools } from "./views/tools";
 
-const VIEWS = ["overview", "fleet", "gateway", "timeline", "episodes", "sessions", "tools", "tasks", "judges", "faults", "release", "compare", "config"];
+const VIEWS = ["overview", "fleet", "gateway", "timeline", "episodes", "sessions", "tools", "tasks", "judges", "memory", "faults", "release", "compare", "config"];
 
 function TokenForm(props: { error: string }) {
   const [value, setValue] = useState("");
@@ -115,8 +116,10 @@ function Shell(props: { run: string; runs: Json[]; about: Json }) {
   const sessions = useApi(isExport ? null : `/api/runs/${props.run}/sessions?limit=1`, useEvery(5000)).data;
   const release = useApi(isExport ? null : `/api/runs/${props.run}/release`, useEvery(5000)).data;
   const judges = useApi(isExport ? null : `/api/runs/${props.run}/series?points=2&prefix=judg,audit_`, useEvery(5000)).data;
+  const memory = useApi(isExport ? null : `/api/runs/${props.run}/config`).data;
   const shown = (name: string) => {
     if (name === "judges") return hasJudges(judges?.tick);
+    if (name === "memory") return memory?.values?.["memory.on"] === true;
     if (name === "fleet") return fleet?.many;
     if (name === "gateway") return props.about.gateway && props.run === props.about.default_run;
     if (name === "sessions") return sessions?.sessions.length > 0;
@@ -189,6 +192,8 @@ function Shell(props: { run: string; runs: Json[]; about: Json }) {
           <Tasks run={props.run} />
         ) : view === "judges" ? (
           <Judges run={props.run} />
+        ) : view === "memory" ? (
+          <Memory run={props.run} route={route} />
         ) : view === "faults" ? (
           <Faults run={props.run} />
         ) : view === "release" ? (
