@@ -1,5 +1,6 @@
 // Made-up runs for the tests of the page, and the server over them.
 //   serve_fixture write FOLDER          the runs "async", "sync" and "failing"
+//   serve_fixture memory FOLDER NAME    a run whose episodes became cases
 //   serve_fixture live FOLDER NAME      a run that goes on until it is told to stop (standard input
 //   ends) serve_fixture serve FOLDER PAGE PORT RUN [TOKEN]     until standard input ends; prints
 //   its address serve_fixture export FOLDER PAGE RUN FILE
@@ -47,6 +48,14 @@ int Write(const std::string& folder) {
   SampleRun failing(folder, "failing", options);
   failing.WriteAll();
   failing.Warn("the reward fell to less than half of its best; the policy may have collapsed");
+  return 0;
+}
+
+int Memory(const std::string& folder, const std::string& name) {
+  SampleOptions options = Base();
+  options.memory = true;
+  options.steps = 8;
+  WriteSampleRun(folder, name, options);
   return 0;
 }
 
@@ -102,10 +111,11 @@ int Main(const std::vector<std::string>& words) {
   // So that what is shown names no folder of this machine.
   std::filesystem::current_path(TIDEMILL_SOURCE_DIR);
   if (what == "write" && words.size() == 3) return Write(words[2]);
+  if (what == "memory" && words.size() == 4) return Memory(words[2], words[3]);
   if (what == "live" && words.size() == 4) return Live(words[2], words[3]);
   if (what == "serve" && (words.size() == 6 || words.size() == 7)) return Serve(words);
   if (what == "export" && words.size() == 6) return Export(words);
-  std::fprintf(stderr, "usage: serve_fixture write|live|serve|export ...\n");
+  std::fprintf(stderr, "usage: serve_fixture write|memory|live|serve|export ...\n");
   return 2;
 }
 
@@ -116,7 +126,7 @@ int main(int argc, char** argv) {
   std::vector<std::string> words(argv, argv + argc);
   // The second is a folder, the third another, or a name.
   if (words.size() > 2) words[2] = std::filesystem::absolute(words[2]).string();
-  if (words.size() > 3 && words[1] != "live")
+  if (words.size() > 3 && words[1] != "live" && words[1] != "memory")
     words[3] = std::filesystem::absolute(words[3]).string();
   if (words.size() > 5 && words[1] == "export")
     words[5] = std::filesystem::absolute(words[5]).string();

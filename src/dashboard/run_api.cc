@@ -132,6 +132,8 @@ Result<HttpResponse> RunApi::RouteRun(const HttpRequest& request,
       {"fleet", 3, &RunApi::Fleet},
       {"sessions", 3, &RunApi::Sessions},
       {"sessions", 4, &RunApi::SessionDetail},
+      {"memory", 3, &RunApi::Memory},
+      {"memory", 4, &RunApi::MemoryCase},
   };
   for (const Rule& rule : kRules) {
     if (rule.parts != parts.size() || (rule.parts > 2 && parts[2] != rule.name)) continue;

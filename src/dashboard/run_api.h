@@ -64,6 +64,9 @@ class RunApi {
   // run_sessions.cc: the gateway's sessions.
   Result<HttpResponse> Sessions(const HttpRequest& request, RunView& run);
   Result<HttpResponse> SessionDetail(const HttpRequest& request, RunView& run);
+  // run_memory.cc: the cases.
+  Result<HttpResponse> Memory(const HttpRequest& request, RunView& run);
+  Result<HttpResponse> MemoryCase(const HttpRequest& request, RunView& run);
 
   const RunApiOptions options_;
   RunViews views_;

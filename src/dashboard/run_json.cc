@@ -213,6 +213,8 @@ Json EpisodeDetailJson(const EpisodeDetail& detail, const std::optional<Tokenize
   json["temperature"] = t.sampling().temperature();
   json["verdict"] = detail.verdict ? VerdictJson(*detail.verdict) : Json();
   json["used_by"] = detail.used_by;
+  json["shown_cases"] = Json::array();
+  for (const uint64_t number : t.shown_cases()) json["shown_cases"].push_back(number);
   return json;
 }
 

@@ -86,6 +86,27 @@ Status RunView::OpenDatabase() {
   return Ok();
 }
 
+// With the options of the run: the bank is then what the run's is.
+Status RunView::OpenMemory() {
+  TM_ASSIGN_OR_RETURN(const std::string text, directory_.ReadConfig());
+  TM_ASSIGN_OR_RETURN(const auto flat, FlattenToml(text, directory_.config_path()));
+  const auto value = [&](const char* key) {
+    const auto found = flat.find(key);
+    return found == flat.end() ? nlohmann::json()
+                               : nlohmann::json::parse(found->second, nullptr, false);
+  };
+  if (value("memory.on") != true) return Invalid("this run has no memory (memory.on)");
+  BankOptions options;
+  if (const auto capacity = value("memory.capacity"); capacity.is_number_unsigned()) {
+    options.capacity = capacity.get<size_t>();
+  }
+  if (const auto failures = value("memory.failures"); failures.is_boolean()) {
+    options.failures = failures.get<bool>();
+  }
+  memory_ = std::make_unique<MemoryHistory>(options);
+  return Ok();
+}
+
 Result<TaskTrends> RunView::Trends(v1::Purpose purpose, uint32_t intervals) {
   MutexLock lock(db_mutex_);
   TM_RETURN_IF_ERROR(OpenDatabase());

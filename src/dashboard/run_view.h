@@ -10,6 +10,7 @@
 
 #include "core/mutex.h"
 #include "core/status.h"
+#include "memory/memory_history.h"
 #include "model/tokenizer.h"
 #include "observe/metrics_series.h"
 #include "store/run_directory.h"
@@ -50,6 +51,14 @@ class RunView {
     TM_RETURN_IF_ERROR(OpenDatabase());
     return use(*db_, tools_);
   }
+  // Runs `use` with a connection and the history of memory. kInvalid: the run has none.
+  template <typename Use>
+  Status WithMemory(Use use) {
+    MutexLock lock(db_mutex_);
+    TM_RETURN_IF_ERROR(OpenDatabase());
+    if (!memory_) TM_RETURN_IF_ERROR(OpenMemory());
+    return use(*db_, *memory_);
+  }
   // As RunQueries gives them, kept while nothing was stored, and for two seconds while a run goes
   // on.
   Result<TaskTrends> Trends(v1::Purpose purpose, uint32_t intervals);
@@ -59,6 +68,7 @@ class RunView {
  private:
   explicit RunView(RunDirectory directory);
   Status OpenDatabase() TM_REQUIRES(db_mutex_);
+  Status OpenMemory() TM_REQUIRES(db_mutex_);
 
   RunDirectory directory_;
   uint64_t inode_ = 0;
@@ -72,6 +82,7 @@ class RunView {
   Mutex db_mutex_;
   std::unique_ptr<Database> db_ TM_GUARDED_BY(db_mutex_);
   ToolStats tools_ TM_GUARDED_BY(db_mutex_);
+  std::unique_ptr<MemoryHistory> memory_ TM_GUARDED_BY(db_mutex_);  // once somebody asked
   struct KeptTrends {
     TaskTrends trends;
     int64_t mark = 0;

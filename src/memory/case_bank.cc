@@ -83,7 +83,7 @@ BankChange CaseBank::Apply(uint64_t number, const v1::CaseRecord& record) {
   for (const std::string& word : words) ++word_cases_[word];
   cases_.emplace(number, Case{record, 1, at, record.at_ms(), 0, std::move(words)});
   change.kept = true;
-  if (cases_.size() > options_.capacity) change.forgotten = ForgetOne();
+  if (cases_.size() > options_.capacity) ForgetOne(change);
   return change;
 }
 
@@ -126,7 +126,7 @@ uint64_t CaseBank::NearDuplicate(const v1::CaseRecord& record,
 }
 
 // The least useful by what showing it was worth, of equal ones the oldest.
-uint64_t CaseBank::ForgetOne() {
+void CaseBank::ForgetOne(BankChange& change) {
   uint64_t least = 0;
   double worth = 0;
   for (const auto& [number, one] : cases_) {
@@ -137,7 +137,8 @@ uint64_t CaseBank::ForgetOne() {
     }
   }
   Drop(least);
-  return least;
+  change.forgotten = least;
+  change.forgotten_worth = worth;
 }
 
 void CaseBank::Drop(uint64_t number) {

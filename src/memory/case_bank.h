@@ -55,6 +55,7 @@ struct BankChange {
   bool kept = false;         // as a case of its own
   uint64_t merged_into = 0;  // 0: into none
   uint64_t forgotten = 0;    // the case that went for it; 0: none
+  double forgotten_worth = 0;
 };
 
 struct CaseQuery {
@@ -102,7 +103,7 @@ class CaseBank {
   uint64_t NearDuplicate(const v1::CaseRecord& record, const std::vector<std::string>& words) const;
   void MarkOutdated(const v1::CaseRecord& record, uint64_t at);
   std::vector<std::string> TellingWords(const v1::CaseRecord& record) const;
-  uint64_t ForgetOne();
+  void ForgetOne(BankChange& change);
   void Drop(uint64_t number);
   double Similarity(const std::vector<std::string>& words, const std::vector<float>& key,
                     const Case& one) const;

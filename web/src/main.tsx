@@ -14,6 +14,7 @@ import { Faults } from "./views/faults";
 import { Fleet, lostText } from "./views/fleet";
 import { Gateway } from "./views/gateway";
 import { Judges, hasJudges } from "./views/judges";
+import { Memory } from "./views/memory";
 import { Overview } from "./views/overview";
 import { Release } from "./views/release";
 import { Sessions } from "./views/sessions";
@@ -22,7 +23,7 @@ import { Timeline } from "./views/timeline";
 import { Tools } from "./views/tools";
 import { Verifiers, hasVerifiers } from "./views/verifiers";
 
-const VIEWS = ["overview", "fleet", "gateway", "timeline", "episodes", "sessions", "tools", "tasks", "judges", "verifiers", "faults", "release", "compare", "config"];
+const VIEWS = ["overview", "fleet", "gateway", "timeline", "episodes", "sessions", "tools", "tasks", "judges", "verifiers", "memory", "faults", "release", "compare", "config"];
 
 function TokenForm(props: { error: string }) {
   const [value, setValue] = useState("");
@@ -116,9 +117,11 @@ function Shell(props: { run: string; runs: Json[]; about: Json }) {
   const sessions = useApi(isExport ? null : `/api/runs/${props.run}/sessions?limit=1`, useEvery(5000)).data;
   const release = useApi(isExport ? null : `/api/runs/${props.run}/release`, useEvery(5000)).data;
   const judges = useApi(isExport ? null : `/api/runs/${props.run}/series?points=2&prefix=judg,audit_,proofs_`, useEvery(5000)).data;
+  const memory = useApi(isExport ? null : `/api/runs/${props.run}/config`).data;
   const shown = (name: string) => {
     if (name === "judges") return hasJudges(judges?.tick);
     if (name === "verifiers") return hasVerifiers(judges?.tick);
+    if (name === "memory") return memory?.values?.["memory.on"] === true;
     if (name === "fleet") return fleet?.many;
     if (name === "gateway") return props.about.gateway && props.run === props.about.default_run;
     if (name === "sessions") return sessions?.sessions.length > 0;
@@ -193,6 +196,8 @@ function Shell(props: { run: string; runs: Json[]; about: Json }) {
           <Judges run={props.run} />
         ) : view === "verifiers" ? (
           <Verifiers run={props.run} />
+        ) : view === "memory" ? (
+          <Memory run={props.run} route={route} />
         ) : view === "faults" ? (
           <Faults run={props.run} />
         ) : view === "release" ? (

@@ -67,6 +67,9 @@ int64_t SampleRun::WriteEpisode(v1::Purpose purpose, const std::string& eval, ui
   ++episodes_, ++metrics_->totals.episodes;
   clock_.Set(std::max(clock_.WallMs(), now));
   const v1::TrajectoryId id = trajectory.id();
+  const bool remembered = options_.memory && purpose == v1::PURPOSE_TRAIN;
+  if (remembered) ShowCases(trajectory);
+  const v1::Trajectory made = remembered ? trajectory : v1::Trajectory();
   Put(PutTrajectory{std::move(trajectory)});
   if (stale) {
     ++stale_, ++metrics_->totals.stale;
@@ -74,8 +77,37 @@ int64_t SampleRun::WriteEpisode(v1::Purpose purpose, const std::string& eval, ui
     return now;
   }
   PutScore(id, solved, report);
+  if (remembered) Remember(made, solved);
   if (used != nullptr) used->push_back(id);
   return now;
+}
+
+// Members of a group are shown different ones.
+void SampleRun::ShowCases(v1::Trajectory& trajectory) {
+  for (uint64_t back = 0; back < 3 && back < cases_; ++back) {
+    trajectory.add_shown_cases(cases_ - (back * 7 + trajectory.id().member()) % cases_);
+  }
+}
+
+void SampleRun::Remember(const v1::Trajectory& trajectory, bool solved) {
+  v1::CaseRecord record;
+  *record.mutable_id() = trajectory.id();
+  record.set_scope(trajectory.id().group() % 2 == 0 ? "alpha" : "beta");
+  record.set_prompt("Write the C function " + trajectory.id().task() + ".");
+  record.set_answer(trajectory.submission());
+  record.set_solved(solved);
+  record.set_reward(solved ? 1 : 0);
+  record.set_group_members(trajectory.group_members());
+  *record.mutable_shown() = trajectory.shown_cases();
+  record.set_at_ms(trajectory.finished_ms());
+  const v1::ToolCall& call = trajectory.turns(0).calls(0);
+  v1::ToolNote& note = *record.add_tools();
+  note.set_tool(call.tool());
+  note.set_arguments_json("{}");
+  note.set_outcome(call.outcome());
+  note.set_text(call.text());
+  ++cases_;
+  Put(PutCase{std::move(record)});
 }
 
 void SampleRun::PutScore(const v1::TrajectoryId& id, bool solved, v1::GroupReport& report) {

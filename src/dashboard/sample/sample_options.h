@@ -16,6 +16,7 @@ struct SampleOptions {
   bool finished = true;      // writes summary.json
   bool metrics = true;
   bool live = false;  // Tick is called from outside, with the real time
+  bool memory = false;  // episodes become cases, of which the bank keeps 30
   uint32_t steps_a_transaction = 1;
   uint64_t seed = 1;
   int64_t begin_ms = 1'760'000'000'000;

@@ -113,7 +113,8 @@ std::string SampleRun::ConfigToml() const {
          "\n\n[reward]\nweights = { tests = 1.0, lint = 0.1 }\n\n[learner]\nobjective = "
          "\"grpo\"\n"
          "learning_rate = " +
-         (options_.synchronous ? "2e-5" : "1e-5") + "\n";
+         (options_.synchronous ? "2e-5" : "1e-5") + "\n" +
+         (options_.memory ? "\n[memory]\non = true\ncapacity = 30\n" : "");
 }
 
 void SampleRun::Flush() {

@@ -68,6 +68,8 @@ class SampleRun {
   int64_t WriteEpisode(v1::Purpose purpose, const std::string& eval, uint32_t t, uint32_t member,
                        v1::GroupReport& report, std::vector<v1::TrajectoryId>* used);
   void PutScore(const v1::TrajectoryId& id, bool solved, v1::GroupReport& report);
+  void ShowCases(v1::Trajectory& trajectory);
+  void Remember(const v1::Trajectory& trajectory, bool solved);
   int64_t AddTurn(v1::Trajectory& trajectory, uint32_t t, bool right, int64_t now);
   void AddCall(v1::Turn& turn, bool right);
   void AddText(google::protobuf::RepeatedField<uint32_t>& ids, const std::string& text);
@@ -85,6 +87,7 @@ class SampleRun {
   int64_t train_end_ms_ = 0;
   uint32_t next_task_ = 0;
   uint64_t group_ = 0, step_ = 0, episodes_ = 0, stale_ = 0, retries_ = 0, eval_solved_ = 0;
+  uint64_t cases_ = 0;
 };
 
 inline void WriteSampleRun(const std::string& folder, const std::string& name,

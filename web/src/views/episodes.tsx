@@ -171,7 +171,7 @@ function Episode(props: { run: string; group: string; member: string }) {
       </p>
       <h2 class="page-title">{e.task}</h2>
       <TokenColours value={colours} onChange={setColours} versions={[e.min_version, e.max_version]} />
-      <Transcript episode={e} colours={colours} />
+      <Transcript run={props.run} episode={e} colours={colours} />
     </>
   );
 }
@@ -208,7 +208,7 @@ function Member(props: { run: string; row: Json; colours: string; base: number }
   const episode = useApi(`/api/runs/${props.run}/episodes/${props.row.group}/${props.row.member}`);
   return (
     <Panel title={`Member ${props.row.member}`} actions={<a href={link(props.run, "episodes", props.row.group, props.row.member)}>open</a>} class="member">
-      {episode.data ? <Transcript episode={episode.data} colours={props.colours} base={props.base} compact /> : episode.error ? <Problem error={episode.error} /> : <Loading />}
+      {episode.data ? <Transcript run={props.run} episode={episode.data} colours={props.colours} base={props.base} compact /> : episode.error ? <Problem error={episode.error} /> : <Loading />}
     </Panel>
   );
 }

@@ -5,6 +5,7 @@ import type { Json } from "../api";
 import { Code } from "../code";
 import { duration, words } from "../format";
 import { Badge, Panel } from "../parts";
+import { ShownCases } from "./memory";
 
 // The same version has the same colour in everything that is shown together.
 function versionClass(version: number | null, base: number): string {
@@ -189,13 +190,14 @@ function Verdict(props: { verdict: Json; episode: Json }) {
   );
 }
 
-export function Transcript(props: { episode: Json; colours: string; base?: number; compact?: boolean }) {
+export function Transcript(props: { run: string; episode: Json; colours: string; base?: number; compact?: boolean }) {
   const e = props.episode;
   const base = props.base ?? e.min_version ?? 0;
   const body = (
     <>
       <Verdict verdict={e.verdict} episode={e} />
       {e.text === "ids" && <p class="note">The model's tokenizer is not available, so token ids are shown.</p>}
+      <ShownCases run={props.run} cases={e.shown_cases ?? []} />
       <details open={!props.compact}>
         <summary>Prompt ({e.prompt_tokens} tokens)</summary>
         <pre class="code">{e.prompt}</pre>
