@@ -22,7 +22,7 @@ evaluate() {  # MODEL NAME: the share of held-out tasks solved, one answer each,
   rm -rf "runs/$run-$2"
   "$tidemill" --log-level warn eval --model "$1" --tasks "$out/eval.jsonl" --name "$run-$2" --json \
     --set model.protocol=compact --set rollout.max_turns=1 --set rollout.max_turn_tokens=24 \
-    --set eval.samples=8 | python3 -c 'import json, sys; print("%.4f" % json.load(sys.stdin)["eval"]["eval"]["pass_rate"])'
+    --set eval.samples=8 | python3 -c 'import json, sys; print("%.4f" % json.load(sys.stdin)["eval"]["before"]["pass_rate"])'
 }
 
 rm -rf "$out" "runs/$run"

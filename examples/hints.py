@@ -36,7 +36,8 @@ def tasks(source, out, share):
     with open(out, "w") as file:
         for task in lines[:count] if share > 0 else lines[-count:]:
             case = dict(task["grading"]["cases"][0], name=right_helper(task))
-            file.write(json.dumps(dict(task, max_turns=2, examples={"cases": [case]})) + "\n")
+            del task["max_turns"]  # the config says it
+            file.write(json.dumps(dict(task, examples={"cases": [case]})) + "\n")
 
 
 def demonstrations(out, count, seed):
