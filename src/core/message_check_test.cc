@@ -51,6 +51,15 @@ TEST(CheckMessage, ALeaseOnMoreEpisodesThanTheConfigAllowsIsRefused) {
             "GroupLease.members: 4294967295 is not between 1 and 4");
 }
 
+TEST(CheckMessage, ATaskMayAllowMoreTurnsThanTheConfig) {
+  v1::GroupLease lease = Lease(), read;
+  lease.mutable_task()->set_max_turns(50);
+  EXPECT_TRUE(ReadMessage(lease.SerializeAsString(), read, {.turns = 2}).ok());
+  lease.set_max_turns(3);
+  EXPECT_EQ(ReadMessage(lease.SerializeAsString(), read, {.turns = 2}).message(),
+            "GroupLease.max_turns: 3 is not between 1 and 2");
+}
+
 TEST(CheckMessage, NamesTheFieldWhereverItLies) {
   v1::GroupLease lease = Lease(), read;
   const auto why = [&] { return ReadMessage(lease.SerializeAsString(), read).message(); };

@@ -134,7 +134,7 @@ constexpr FieldRule kRules[] = {
     Part("Task.limits"),
     Many(Text("Task.tags", kWordsBytes), &L::entries),
     Number("Task.difficulty", -1e300, 1e300),
-    UpTo("Task.max_turns", &L::turns),
+    Count32("Task.max_turns"),  // a lease bounds its own
     Long("Task.answer_prefix"),
     Long("Task.answer_suffix"),
     Part("Task.examples"),
