@@ -11,6 +11,14 @@
 namespace tidemill {
 namespace {
 
+// Which quotes a compiler writes is a matter of the locale.
+std::string Plain(std::string text) {
+  for (const char* quote : {"\u2018", "\u2019"}) {
+    for (size_t at; (at = text.find(quote)) != std::string::npos;) text.replace(at, 3, "'");
+  }
+  return text;
+}
+
 class JudgeCasesTest : public ToolTest {
  protected:
   // What run_tests says of f for one test.
@@ -45,7 +53,9 @@ TEST_F(JudgeCasesTest, WhatToolsSayIsWhatTheRealOnesSay) {
     const auto one = nlohmann::json::parse(writer.Next());
     const std::string next = one["next"], turn = one["turn"], prompt = one["prompt"];
     if (next.starts_with("compile failed")) {
-      EXPECT_EQ(Call(Request("compile", {{"f.c", turn + "\n"}})).text(), next) << turn;
+      // Behind the error the compiler may warn of what else it sees.
+      const std::string real = Plain(Call(Request("compile", {{"f.c", turn + "\n"}})).text());
+      EXPECT_TRUE(real.starts_with(next)) << turn << "\n" << real << next;
       ++broken;
       continue;
     }

@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "learner/torch/tiny_policy.h"
 #include "model/torch/lora.h"
 
@@ -42,6 +44,20 @@ bool Same(const NamedTensors& a, const NamedTensors& b) {
   return true;
 }
 
+// One that likes every other token better than the policy does.
+void AddTeacher(v1::Batch& batch) {
+  for (v1::Sample& sample : *batch.mutable_samples()) {
+    for (int turn = 0; turn < sample.trajectory().turns_size(); ++turn) {
+      v1::TurnScores& scores = *sample.add_teacher();
+      scores.set_turn(static_cast<uint32_t>(turn));
+      double sign = 1;
+      for (const float logprob : sample.trajectory().turns(turn).logprobs()) {
+        scores.add_logprobs(static_cast<float>(std::min(0.0, logprob + (sign = -sign))));
+      }
+    }
+  }
+}
+
 TEST(Trainer, EveryPresetTrainsWithSeveralMinibatchesAndEpochs) {
   const auto weights = TinyWeights(TinyConfig());
   for (const std::string& preset : ObjectivePresetNames()) {
@@ -50,7 +66,9 @@ TEST(Trainer, EveryPresetTrainsWithSeveralMinibatchesAndEpochs) {
     options.minibatches = 2;
     options.epochs = 2;
     auto trainer = Make(weights, options);
-    const auto report = trainer->Train(RandomBatch(*weights, 7));
+    v1::Batch batch = RandomBatch(*weights, 7);
+    if (options.objective.NeedsTeacher()) AddTeacher(batch);
+    const auto report = trainer->Train(batch);
     ASSERT_TRUE(report.ok()) << report.status().ToString();
     EXPECT_EQ(report->metrics.at("updates"), 4);
     EXPECT_TRUE(std::isfinite(report->metrics.at("loss")));

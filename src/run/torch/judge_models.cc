@@ -25,6 +25,7 @@ Status JudgeModels::Serve(std::vector<RunConfig::JudgeKeys>& judges, const std::
     std::string url = server->url();
     while (url.ends_with('/')) url.pop_back();
     judge.endpoint = url + "/v1";
+    if (judge.model.empty()) judge.model = judge.name;  // it serves one, by any name
   }
   return Ok();
 }
