@@ -148,7 +148,7 @@ inline std::map<std::string, v1::Trajectory> RollOut(const std::vector<v1::Group
   LoopRunner runner;
   runner.Add(rollout);
   if (tools != nullptr) {
-    tool_loop = std::make_unique<ToolLoop>(bus, *tools, clock, ToolLoopOptions{});
+    tool_loop = std::make_unique<ToolLoop>(bus, *tools, ToolLoopOptions{});
     runner.Add(*tool_loop);
   }
   size_t wanted = 0;

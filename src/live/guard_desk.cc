@@ -59,9 +59,9 @@ void GuardDesk::Take(std::string_view kind, const std::map<std::string, double>&
   MutexLock lock(mutex_);
   if (const auto it = numbers.find("entropy"); it != numbers.end()) {
     const bool on = it->second < options_.entropy_min;
-    Set("entropy", on ? fmt::format("{:.4f} in the last step, below {:.4f}", it->second,
-                                    options_.entropy_min)
-                      : "");
+    Set("entropy",
+        on ? fmt::format("{:.4f} in the last step, below {:.4f}", it->second, options_.entropy_min)
+           : "");
   }
   if (const auto it = numbers.find("kl"); it != numbers.end()) {
     const bool on = options_.kl_max > 0 && it->second > options_.kl_max;
@@ -75,9 +75,10 @@ void GuardDesk::Answered(const RecordedTurn& turn) {
   answers_.push_back({HasMalformedCall(turn.message), EndsWithQuestion(turn.message)});
   if (answers_.size() > kAnswers) answers_.pop_front();
   if (answers_.size() < kAnswersMin) return;
-  const auto set = [&](const char* name, bool Seen::*of, double max, const char* what) {
-    const auto count = std::count_if(answers_.begin(), answers_.end(),
-                                     [&](const Seen& seen) { return seen.*of; });
+  const auto set = [&](const char* name, bool Seen::*of, double max,
+                       const char* what) TM_REQUIRES(mutex_) {
+    const auto count =
+        std::count_if(answers_.begin(), answers_.end(), [&](const Seen& seen) { return seen.*of; });
     const double share = static_cast<double>(count) / static_cast<double>(answers_.size());
     Set(name, share > max ? fmt::format("{:.0f} % of the last {} answers {}, more than {:.0f} %",
                                         100 * share, answers_.size(), what, 100 * max)

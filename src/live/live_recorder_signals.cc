@@ -86,7 +86,7 @@ void LiveRecorder::TakeJudged(Time now) {
 }
 
 void LiveRecorder::AskAgain() {
-  table_.ForEach([this](const Session& session) {
+  table_.ForEach([this](const Session& session) TM_REQUIRES(mutex_) {
     std::set<uint32_t> judged;
     for (const v1::Signal& signal : signals_.SignalsOf(session.record().number())) {
       if (signal.source() == "judge") judged.insert(signal.turn());

@@ -41,8 +41,13 @@ template <typename Out>
 }
 
 #if defined(__x86_64__)
-[[gnu::target("avx2"), gnu::optimize("O3")]] void CompareAvx2(const int8_t* codes, size_t count,
-                                                              const int8_t* query, int32_t* out) {
+// clang makes vectors of the loop at any level and does not know the attribute.
+#if defined(__clang__)
+[[gnu::target("avx2")]]
+#else
+[[gnu::target("avx2"), gnu::optimize("O3")]]
+#endif
+void CompareAvx2(const int8_t* codes, size_t count, const int8_t* query, int32_t* out) {
   CompareAll(codes, count, query, out);
 }
 #endif

@@ -32,8 +32,7 @@ Result<Loops> Assemble(const RunConfig& config, Roles here, const Ports& p, Loop
                                                   std::move(options.memory), *p.cases);
     }
     if (p.teacher != nullptr) {
-      loops.teacher =
-          std::make_unique<TeacherLoop>(*p.bus, *p.teacher, std::move(options.teacher));
+      loops.teacher = std::make_unique<TeacherLoop>(*p.bus, *p.teacher, std::move(options.teacher));
     }
     if (p.trainer != nullptr) {
       loops.learner = std::make_unique<LearnerLoop>(*p.bus, *p.learner_store, *p.trainer,
@@ -45,7 +44,7 @@ Result<Loops> Assemble(const RunConfig& config, Roles here, const Ports& p, Loop
                                                   std::move(options.rollout), p.agents);
   }
   if (here.tools) {
-    loops.tools = std::make_unique<ToolLoop>(*p.bus, *p.tools, *p.clock, std::move(options.tools));
+    loops.tools = std::make_unique<ToolLoop>(*p.bus, *p.tools, std::move(options.tools));
   }
   if (here.reward) {
     TM_ASSIGN_OR_RETURN(std::vector<WeightedScorer> scorers, ScorersFrom(config));
@@ -63,10 +62,9 @@ Result<Loops> Assemble(const RunConfig& config, Roles here, const Ports& p, Loop
 
 std::vector<Loop*> Loops::all() const {
   std::vector<Loop*> there;
-  for (Loop* loop :
-       std::initializer_list<Loop*>{learner.get(), dispatcher.get(), rollout.get(), tools.get(),
-                                    reward.get(), judge.get(), replay.get(),
-                                    memory.get(), teacher.get()}) {
+  for (Loop* loop : std::initializer_list<Loop*>{learner.get(), dispatcher.get(), rollout.get(),
+                                                 tools.get(), reward.get(), judge.get(),
+                                                 replay.get(), memory.get(), teacher.get()}) {
     if (loop != nullptr) there.push_back(loop);
   }
   return there;

@@ -46,7 +46,7 @@ std::unique_ptr<RedisBus> Connect(const std::string& url) {
   ToolLoopOptions loop_options;
   loop_options.lease_period = milliseconds(600);
   loop_options.cache_results = 0;
-  ToolLoop loop(*bus, **executor, clock, loop_options);
+  ToolLoop loop(*bus, **executor, loop_options);
   LoopRunner runner;
   runner.Add(loop);
   const Status started = runner.Start();

@@ -69,10 +69,9 @@ Duration AddedWait::Of(std::string_view request_id) const {
   return std::min(Duration(static_cast<Duration::rep>(wait)), std::max(tail, median));
 }
 
-ToolLoop::ToolLoop(Bus& bus, ToolPort& port, const Clock& clock, ToolLoopOptions options)
+ToolLoop::ToolLoop(Bus& bus, ToolPort& port, ToolLoopOptions options)
     : bus_(bus),
       port_(port),
-      clock_(clock),
       options_(std::move(options)),
       cancels_(ToolCancelTopic(options_.worker)),
       boxes_(ToolBoxTopic(options_.worker)),

@@ -104,7 +104,7 @@ struct ToolCounters : CounterSet {
 
 class ToolLoop final : public Loop {
  public:
-  ToolLoop(Bus& bus, ToolPort& port, const Clock& clock, ToolLoopOptions options);
+  ToolLoop(Bus& bus, ToolPort& port, ToolLoopOptions options);
 
   std::string_view name() const override { return "tools"; }
   void Attach(Waker& waker) override;
@@ -136,7 +136,6 @@ class ToolLoop final : public Loop {
 
   Bus& bus_;
   ToolPort& port_;
-  const Clock& clock_;
   ToolLoopOptions options_;
   const std::string cancels_;  // topic
   const std::string boxes_;    // topic: calls of episodes whose box is here

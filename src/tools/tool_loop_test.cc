@@ -53,7 +53,7 @@ class ToolLoopTest : public ::testing::Test {
     ToolLoopOptions options;
     options.worker = "w";
     options.lease_period = kLease / 3;
-    auto loop = std::make_unique<ToolLoop>(bus_, port, clock_, options);
+    auto loop = std::make_unique<ToolLoop>(bus_, port, options);
     loop->Attach(waker_);
     return loop;
   }
@@ -271,7 +271,7 @@ TEST_F(ToolLoopTest, AResultOfBeforeIsGivenOnlyToWhoKnowsItsToken) {
 TEST_F(ToolLoopTest, AddedWaitingDelaysAgentsCallsButNotGradings) {
   ToolLoopOptions options;
   options.wait = {.median = std::chrono::seconds(1), .tail = std::chrono::seconds(30)};
-  loop_ = std::make_unique<ToolLoop>(bus_, port_, clock_, options);
+  loop_ = std::make_unique<ToolLoop>(bus_, port_, options);
   loop_->Attach(waker_);
   Ask("slow");
   Ask("graded", "grade");
