@@ -15,8 +15,11 @@ import subprocess
 import sys
 
 
-def tidemill(options, *words):
+def tidemill(options, *words, log=None):
     done = subprocess.run([options.program, *words], capture_output=True, text=True)
+    if log:
+        with open(log, "w") as file:
+            file.write(done.stderr + done.stdout)
     if done.returncode != 0:
         sys.exit(f"tidemill {' '.join(words[:2])} ended with {done.returncode}: {done.stderr[-2000:]}")
     return done.stdout
@@ -24,7 +27,7 @@ def tidemill(options, *words):
 
 def train(options):
     folder, seed = options.folder, options.seed
-    tidemill(options, "judge", "cases", "--demonstrations", "--misleading", "0.5", "--instructing", "0.15", "--count",
+    tidemill(options, "judge", "cases", "--demonstrations", "--instructing", "0.15", "--count",
              str(options.demonstrations), "--seed", str(seed * 10 + 1), "--out", f"{folder}/demonstrations.jsonl")
     tidemill(options, "judge", "cases", "--count", str(options.cases), "--seed", str(seed * 10 + 2), "--out",
              f"{folder}/held_out.jsonl")
@@ -32,9 +35,9 @@ def train(options):
              str(seed * 10 + 3), "--out", f"{folder}/instructing.jsonl")
     tidemill(options, "judge", "model", "--out", f"{folder}/shape", "--seed", str(seed))
     tidemill(options, "warmup", f"{folder}/demonstrations.jsonl", "--from-config", f"{folder}/shape", "--out",
-             f"{folder}/model", "--seed", str(seed), "--batch-tokens", "4096", "--learning-rate", "0.003",
-             "--weight-decay", "0.01", "--evaluate-every", "50", "--patience", "20", "--cuts", "1", "--max-steps",
-             str(options.steps), "--minutes", str(options.minutes))
+             f"{folder}/model", "--seed", str(seed), "--batch-tokens", "2048", "--learning-rate", "0.003",
+             "--weight-decay", "0.01", "--evaluate-every", "100", "--patience", "5", "--cuts", "2", "--max-steps",
+             str(options.steps), "--minutes", str(options.minutes), log=f"{folder}/warmup.log")
 
 
 def check(options):
@@ -65,13 +68,13 @@ def main():
     parser.add_argument("--demonstrations", type=int, default=60000)
     parser.add_argument("--cases", type=int, default=5000)
     parser.add_argument("--instructing", type=int, default=200)
-    parser.add_argument("--steps", type=int, default=6000)
+    parser.add_argument("--steps", type=int, default=4000)
     parser.add_argument("--minutes", type=float, default=15)
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args()
     if options.quick:
         options.demonstrations, options.cases, options.instructing = 12000, 500, 50
-        options.steps, options.minutes = 150, 4
+        options.steps, options.minutes = 300, 4
     os.makedirs(options.folder)
     train(options)
     found = check(options)
