@@ -36,7 +36,7 @@ def train(options):
     tidemill(options, "judge", "model", "--out", f"{folder}/shape", "--seed", str(seed))
     tidemill(options, "warmup", f"{folder}/demonstrations.jsonl", "--from-config", f"{folder}/shape", "--out",
              f"{folder}/model", "--seed", str(seed), "--batch-tokens", "2048", "--learning-rate", "0.003",
-             "--weight-decay", "0.01", "--evaluate-every", "100", "--patience", "5", "--cuts", "2", "--max-steps",
+             "--weight-decay", "0.01", "--evaluate-every", "100", "--patience", "4", "--cuts", "2", "--max-steps",
              str(options.steps), "--minutes", str(options.minutes), log=f"{folder}/warmup.log")
 
 
@@ -68,7 +68,7 @@ def main():
     parser.add_argument("--demonstrations", type=int, default=60000)
     parser.add_argument("--cases", type=int, default=5000)
     parser.add_argument("--instructing", type=int, default=200)
-    parser.add_argument("--steps", type=int, default=4000)
+    parser.add_argument("--steps", type=int, default=6000)
     parser.add_argument("--minutes", type=float, default=15)
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args()
