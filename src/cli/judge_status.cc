@@ -72,10 +72,12 @@ FiguresJson AuditJson(const FiguresJson& counters, const std::string& scorer) {
                       {"reject_pass", figure("reject_pass")},
                       {"reject_fail", figure("reject_fail")},
                       {"precision", nullptr},
-                      {"tolerated", figure("bound_millionths") / 1e6},
+                      {"tolerated", nullptr},
                       {"to_alarm", figure("level") / 100},
                       {"alarms", figure("alarms")},
                       {"trusted", figure("distrusted") == 0}};
+  // Older programs did not write it.
+  if (figure("bound_millionths") > 0) json["tolerated"] = figure("bound_millionths") / 1e6;
   if (accepted > 0) {
     json["precision"] = {{"value", precision.value()},
                          {"n", precision.count},
@@ -126,9 +128,11 @@ void PrintAudit(const std::string& scorer, const FiguresJson& audit) {
   std::printf("  rejected   %.0f pass, %.0f fail\n", number("reject_pass"), number("reject_fail"));
   const FiguresJson& precision = audit["precision"];
   if (!precision.is_null()) {
-    std::printf("  precision  %.2f %% (%.2f to %.2f); tolerated from %.2f %%\n",
-                100 * precision["value"].get<double>(), 100 * precision["ci95"][0].get<double>(),
-                100 * precision["ci95"][1].get<double>(), 100 * number("tolerated"));
+    std::printf("  precision  %.2f %% (%.2f to %.2f)", 100 * precision["value"].get<double>(),
+                100 * precision["ci95"][0].get<double>(), 100 * precision["ci95"][1].get<double>());
+    if (!audit["tolerated"].is_null())
+      std::printf("; tolerated from %.2f %%", 100 * number("tolerated"));
+    std::printf("\n");
   }
   std::printf("  test       at %.0f %% of its alarm threshold; %.0f alarms\n",
               100 * number("to_alarm"), number("alarms"));
