@@ -109,8 +109,8 @@ class EndpointWatch {
     const Duration patience = good_at_ ? kPatience : kFirstPatience;
     if (failures_ < kFailuresMax) return Ok();
     if (!refused && now < good_at_.value_or(began) + patience) return Ok();
-    return Unavailable(std::to_string(failures_) + " questions in a row failed: " +
-                       last_.message());
+    return Unavailable(std::to_string(failures_) +
+                       " questions in a row failed: " + last_.message());
   }
   std::vector<double> TakeSeconds() {
     const MutexLock lock(mutex_);
@@ -248,8 +248,7 @@ Result<JudgeCheck> RunJudgeCheck(const RunConfig::JudgeKeys& judge,
   std::vector<v1::JudgeAnswer> answers(asked.size());
   const Status status = AskAll(judge.name, asked, bus, clock, watch, progress, answers);
   TM_RETURN_IF_ERROR(runner.Stop());
-  if (!status.ok())
-    return status.WithContext("judge \"" + judge.name + "\" at " + judge.endpoint);
+  if (!status.ok()) return status.WithContext("judge \"" + judge.name + "\" at " + judge.endpoint);
   JudgeCheck check = CompareAnswers(asked, answers);
   std::vector<double> seconds = watch.TakeSeconds();
   std::sort(seconds.begin(), seconds.end());

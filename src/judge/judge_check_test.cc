@@ -178,8 +178,8 @@ TEST(JudgeCheck, AnEndpointThatRefusesEveryQuestionIsAnErrorSoon) {
   const auto check = RunJudgeCheck(keys, {keys}, *port, cases, {});
   ASSERT_FALSE(check.ok());
   EXPECT_EQ(check.status().code(), Code::kUnavailable);
-  for (const std::string& part : {std::string("no such key"), keys.endpoint,
-                                  std::string("of 3000 cases done")})
+  for (const std::string& part :
+       {std::string("no such key"), keys.endpoint, std::string("of 3000 cases done")})
     EXPECT_NE(check.status().message().find(part), std::string::npos) << check.status().message();
 }
 

@@ -42,8 +42,8 @@ struct JudgeOptions {
   uint64_t seed = 1;                          // of jitter and votes
   Metrics* metrics = nullptr;                 // may be null; must outlive the loop
   MessageLimits limits;
-  VoteCaches* votes = nullptr;         // must outlive the loop; null: its own
-  CodeTracer tracer;                   // of certificates; may be empty
+  VoteCaches* votes = nullptr;                 // must outlive the loop; null: its own
+  CodeTracer tracer;                           // of certificates; may be empty
   std::function<void(const JudgeDone&)> done;  // told of every answer of a model; may be empty
 };
 

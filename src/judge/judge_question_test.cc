@@ -213,10 +213,8 @@ TEST(JudgeQuestion, APairIsAskedAboutInBothOrdersForEveryOther) {
   ASSERT_EQ(questions.size(), 4u);
   RunConfig::JudgeKeys keys;
   keys.form = "compact";
-  EXPECT_EQ(MakeJudgePrompt(keys, questions[2]).user,
-            "goal: \nfirst: mine\nsecond: y\nverdict:");
-  EXPECT_EQ(MakeJudgePrompt(keys, questions[3]).user,
-            "goal: \nfirst: y\nsecond: mine\nverdict:");
+  EXPECT_EQ(MakeJudgePrompt(keys, questions[2]).user, "goal: \nfirst: mine\nsecond: y\nverdict:");
+  EXPECT_EQ(MakeJudgePrompt(keys, questions[3]).user, "goal: \nfirst: y\nsecond: mine\nverdict:");
 }
 
 }  // namespace

@@ -61,8 +61,8 @@ struct ReplayOptions {
   std::map<std::string, uint32_t> scorer_versions;  // by scorer, of this run's scorers
   // What the model wrote, as text, for judges of turns; empty: nobody reads it.
   std::function<std::string(std::vector<int32_t>)> turn_text;
-  // Where judges compare answers: so many other members go with a request for a verdict, which waits
-  // until the group is whole. 0: nobody compares.
+  // Where judges compare answers: so many other members go with a request for a verdict, which
+  // waits until the group is whole. 0: nobody compares.
   uint32_t compared_with = 0;
   std::map<uint64_t, uint64_t> versions;  // version -> step, of the run so far; the newest is used
   std::string secret;                     // of the run: what tokens are made from

@@ -111,10 +111,10 @@ class JudgeScorer final : public Scorer {
       const auto answer = evidence.judged.find(judge.name);
       const bool answered = answer != evidence.judged.end();
       if (submitted && Compares(judge)) {
-        comment += fmt::format("{}{}: {:.3g} of {} comparisons won", comment.empty() ? "" : "; ",
-                               judge.name,
-                               ShareWon(judge, request, answered ? &answer->second : nullptr),
-                               PeersOf(judge, request));
+        comment +=
+            fmt::format("{}{}: {:.3g} of {} comparisons won", comment.empty() ? "" : "; ",
+                        judge.name, ShareWon(judge, request, answered ? &answer->second : nullptr),
+                        PeersOf(judge, request));
       }
       if (!answered) continue;
       for (const v1::Judgement& judgement : answer->second.judgements()) {
@@ -155,9 +155,8 @@ class JudgeScorer final : public Scorer {
     if (request.end() != v1::EPISODE_END_SUBMITTED) return false;
     if (Compares(judge)) {
       const auto peers = request.peers().begin();
-      return std::any_of(peers, peers + PeersOf(judge, request), [&](const v1::ScoredPeer& peer) {
-        return AsksAbout(peer, request);
-      });
+      return std::any_of(peers, peers + PeersOf(judge, request),
+                         [&](const v1::ScoredPeer& peer) { return AsksAbout(peer, request); });
     }
     return judge.task != "equivalence" || request.grading().has_specification();
   }
@@ -177,8 +176,8 @@ class JudgeScorer final : public Scorer {
       const bool asked = Asks(judge, request);
       if (asked ? answer == nullptr : !Compares(judge)) continue;
       weights += judge.weight;
-      sum += judge.weight * (Compares(judge) ? ShareWon(judge, request, answer)
-                                             : answer->judgements(0).value());
+      sum += judge.weight *
+             (Compares(judge) ? ShareWon(judge, request, answer) : answer->judgements(0).value());
     }
     return weights > 0 ? sum / weights : 0;
   }

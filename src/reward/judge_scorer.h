@@ -1,7 +1,7 @@
 // "judge": what the [[judge]]s with reward = true say. Of the answer as a value, of single turns as
 // turn rewards. Where the answer is judged, the judges also say whether the task was solved, and
-// the audit (reward/audit.h) checks that against execution. A judge that compares answers says which
-// are better, not which are right.
+// the audit (reward/audit.h) checks that against execution. A judge that compares answers says
+// which are better, not which are right.
 #pragma once
 
 #include "reward/scorer.h"
