@@ -46,7 +46,7 @@ class Judge:
             wait = min(25.0, 10 * math.exp(self.random.gauss(0, 0.2)))
             self.waits.append(wait)
             time.sleep(wait)
-        return float(self.random.random() < 0.1)
+        return float(self.random.random() < 0.5)
 
 
 def write_config(options, folder, url):
@@ -65,8 +65,10 @@ group_size = 4
 groups_per_step = 8
 max_in_flight = 1024
 max_turns = 1
-max_turn_tokens = {2 * options.tokens}
+max_turn_tokens = {options.tokens}
 cache_mb = 16
+[replay]
+drop_zero_variance = false
 [staleness]
 max_steps = 24
 hard_max_steps = 64
@@ -78,6 +80,7 @@ weights = {{judge = 1.0}}
 [[judge]]
 name = "slow"
 endpoint = "{url}"
+task = "next_state"
 template = "compact"
 concurrency = 256
 cache = 0
@@ -89,19 +92,13 @@ def prepare(options):
     os.makedirs(folder)
     call([program, "tasks", "generate", "--family", "cfunc", "--count", "2000", "--out", f"{folder}/train.jsonl",
           "--with-solutions", f"{folder}/demos.jsonl"], f"{folder}/tasks.log")
-    # Large enough, with answers long enough, that the judge keeps up: 256 questions at once in 10 s are 25 episodes a
-    # second. Most groups have no variance and are not trained on, so that generation is what the machine is busy with.
+    # Large enough that the judge keeps up: 256 questions at once in 10 s are 25 episodes a second.
     call([program, "tasks", "model", "--family", "cfunc", "--width", "256", "--feed-forward", "768", "--layers", "4",
-          "--context", str(3 * options.tokens), "--out", f"{folder}/shape"], f"{folder}/shape.log")
-    draw = random.Random(1)
-    with open(f"{folder}/long.jsonl", "w") as out:
-        for line in open(f"{folder}/demos.jsonl"):
-            demo = json.loads(line)
-            terms = draw.randint(options.tokens * 2 // 5, options.tokens * 3 // 5)
-            demo["completion"] = "+".join(draw.choice("ab123456789") for _ in range(terms)) + "<|end|>"
-            out.write(json.dumps(demo) + "\n")
-    call([program, "warmup", f"{folder}/long.jsonl", "--from-config", f"{folder}/shape", "--out", f"{folder}/policy",
-          "--max-steps", str(options.warmup), "--patience", "0", "--evaluate-every", "40"], f"{folder}/warmup.log")
+          "--context", "256", "--out", f"{folder}/shape"], f"{folder}/shape.log")
+    # Weights that never learned to stop: every episode has the same length.
+    call([program, "warmup", f"{folder}/demos.jsonl", "--from-config", f"{folder}/shape", "--out", f"{folder}/policy",
+          "--max-steps", "1", "--learning-rate", "1e-6"], f"{folder}/warmup.log")
+
 
 def ticks(folder):
     """(seconds since 1970, tokens generated so far), once a second."""
@@ -122,8 +119,7 @@ def main():
     parser.add_argument("--folder", default="build/judge-latency")
     parser.add_argument("--pairs", type=int, default=6)
     parser.add_argument("--phase", type=float, default=40, help="seconds")
-    parser.add_argument("--tokens", type=int, default=200, help="tokens of an answer, about")
-    parser.add_argument("--warmup", type=int, default=120, help="steps in which the policy learns to write such answers")
+    parser.add_argument("--tokens", type=int, default=200, help="tokens of an episode")
     options = parser.parse_args()
     options.folder = os.path.abspath(options.folder)
     prepare(options)

@@ -5,7 +5,8 @@ on cases it has not seen: 5,000, of which 30 % are misleading, and 200 that try 
     bench/judge_model.py [--seed 1] [--cases 5000] [--minutes 15] [--quick]      writes to build/judge
 
 Ends with status 1 if the AUC is below 0.95 or less than 0.05 above the keyword rule's, the expected calibration error
-above 0.03, or the accuracy on instructing cases more than 5 points below the rest. --quick: a small set and a short
+above 0.03, the accuracy on instructing cases more than 5 points below the rest, or more than 0.5 % of the answers are
+no label. --quick: a small set and a short
 training, and only that the judge beats the rule.
 """
 import argparse
@@ -86,7 +87,7 @@ def main():
     if options.quick:
         bounds = {}
     bounds["better than keywords"] = found["auc"] >= found["keyword_auc"] + (0.02 if options.quick else 0.05)
-    bounds["available"] = found["unavailable"] == 0
+    bounds["available"] = found["unavailable"] <= 0.005 * (options.cases + options.instructing)
     misses = [name for name, holds in bounds.items() if not holds]
     print(json.dumps({"check": found, "instructing": instructing, "rest": rest, "misses": misses}))
     sys.exit(1 if misses else 0)
