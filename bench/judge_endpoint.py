@@ -7,7 +7,8 @@ import threading
 
 
 class Endpoint:
-    """Calls `judge(goal, submission)` for the compact template, which returns a score from 0 to 1."""
+    """Calls `judge(goal, text)` for the compact template, which returns a score from 0 to 1 of a submission or of a
+    turn; that of a turn is good from 0.5 on."""
 
     def __init__(self, judge):
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -16,15 +17,20 @@ class Endpoint:
             def do_POST(self):
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 text = body["messages"][-1]["content"]
-                goal, submission = re.fullmatch(r"goal: (.*)\nsubmission: (.*)\nverdict:", text).groups()
-                answer = json.dumps({"score": judge(goal, submission), "reason": "scripted"})
+                goal, turn, said = re.match(r"goal: (.*)\n(?:submission|(turn)): (.*)\n", text).groups()
+                score = judge(goal, said)
+                found = {"verdict": "good" if score >= 0.5 else "bad"} if turn else {"score": score}
+                answer = json.dumps({**found, "reason": "scripted"})
                 out = json.dumps({"choices": [{"message": {"role": "assistant", "content": answer}}],
                                   "usage": {"prompt_tokens": 1, "completion_tokens": 1}}).encode()
                 self.send_response(200)
                 self.send_header("Content-Type", "application/json")
                 self.send_header("Content-Length", str(len(out)))
-                self.end_headers()
-                self.wfile.write(out)
+                try:
+                    self.end_headers()
+                    self.wfile.write(out)
+                except ConnectionError:  # the run has ended meanwhile
+                    self.close_connection = True
 
             def log_message(self, *_):
                 pass

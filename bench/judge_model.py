@@ -5,7 +5,8 @@ on cases it has not seen: 5,000, of which 30 % are misleading, and 200 that try 
     bench/judge_model.py [--seed 1] [--cases 5000] [--minutes 15] [--quick]      writes to build/judge
 
 Ends with status 1 if the AUC is below 0.95 or less than 0.05 above the keyword rule's, the expected calibration error
-above 0.03, or the accuracy on instructing cases more than 5 points below the rest. --quick: a small set and a short
+above 0.03, the accuracy on instructing cases more than 5 points below the rest, or more than 0.5 % of the answers are
+no label. --quick: a small set and a short
 training, and only that the judge beats the rule.
 """
 import argparse
@@ -15,8 +16,11 @@ import subprocess
 import sys
 
 
-def tidemill(options, *words):
+def tidemill(options, *words, log=None):
     done = subprocess.run([options.program, *words], capture_output=True, text=True)
+    if log:
+        with open(log, "w") as file:
+            file.write(done.stderr + done.stdout)
     if done.returncode != 0:
         sys.exit(f"tidemill {' '.join(words[:2])} ended with {done.returncode}: {done.stderr[-2000:]}")
     return done.stdout
@@ -24,7 +28,7 @@ def tidemill(options, *words):
 
 def train(options):
     folder, seed = options.folder, options.seed
-    tidemill(options, "judge", "cases", "--demonstrations", "--misleading", "0.5", "--instructing", "0.15", "--count",
+    tidemill(options, "judge", "cases", "--demonstrations", "--instructing", "0.15", "--count",
              str(options.demonstrations), "--seed", str(seed * 10 + 1), "--out", f"{folder}/demonstrations.jsonl")
     tidemill(options, "judge", "cases", "--count", str(options.cases), "--seed", str(seed * 10 + 2), "--out",
              f"{folder}/held_out.jsonl")
@@ -32,9 +36,9 @@ def train(options):
              str(seed * 10 + 3), "--out", f"{folder}/instructing.jsonl")
     tidemill(options, "judge", "model", "--out", f"{folder}/shape", "--seed", str(seed))
     tidemill(options, "warmup", f"{folder}/demonstrations.jsonl", "--from-config", f"{folder}/shape", "--out",
-             f"{folder}/model", "--seed", str(seed), "--batch-tokens", "4096", "--learning-rate", "0.003",
-             "--weight-decay", "0.01", "--evaluate-every", "50", "--patience", "20", "--cuts", "1", "--max-steps",
-             str(options.steps), "--minutes", str(options.minutes))
+             f"{folder}/model", "--seed", str(seed), "--batch-tokens", "2048", "--learning-rate", "0.003",
+             "--weight-decay", "0.01", "--evaluate-every", "100", "--patience", "4", "--cuts", "2", "--max-steps",
+             str(options.steps), "--minutes", str(options.minutes), log=f"{folder}/warmup.log")
 
 
 def check(options):
@@ -71,7 +75,7 @@ def main():
     options = parser.parse_args()
     if options.quick:
         options.demonstrations, options.cases, options.instructing = 12000, 500, 50
-        options.steps, options.minutes = 150, 4
+        options.steps, options.minutes = 300, 4
     os.makedirs(options.folder)
     train(options)
     found = check(options)
@@ -83,7 +87,7 @@ def main():
     if options.quick:
         bounds = {}
     bounds["better than keywords"] = found["auc"] >= found["keyword_auc"] + (0.02 if options.quick else 0.05)
-    bounds["available"] = found["unavailable"] == 0
+    bounds["available"] = found["unavailable"] <= 0.005 * (options.cases + options.instructing)
     misses = [name for name, holds in bounds.items() if not holds]
     print(json.dumps({"check": found, "instructing": instructing, "rest": rest, "misses": misses}))
     sys.exit(1 if misses else 0)

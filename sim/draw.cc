@@ -54,6 +54,7 @@ Draw::Draw(Random& random, const SimOptions& options) {
   }
   judging.malformed = random.Chance(0.3) ? 0.3 : 0.02;
   judging.failure_is_zero = bug == Bug::kFailedVoteIsZero;
+  compares = random.Chance(0.3) && !judging.failure_is_zero;
 }
 
 RunConfig::Reward Draw::Rewards() const {
@@ -61,7 +62,7 @@ RunConfig::Reward Draw::Rewards() const {
   if (command) reward.weights["command"] = 1.0;
   if (judge) {
     reward.weights["judge"] = 1.0;
-    reward.judges = {SimJudgeKeys()};
+    reward.judges = {SimJudgeKeys(compares)};
     reward.audit.share = 0.3;
   }
   return reward;

@@ -34,7 +34,8 @@ struct Draw {
   BufferOptions buffer;
   bool command;  // an external scorer as well
   ScorerFaults scorer;
-  bool judge;  // a model that judges as well
+  bool judge;     // a model that judges as well
+  bool compares;  // it compares the members of a group
   JudgeFaults judging;
   BusFaults bus;
   int forger;          // the process that forges; -1: none

@@ -2,8 +2,9 @@
 
 namespace tidemill::sim {
 
-RunConfig::JudgeKeys SimJudgeKeys() {
+RunConfig::JudgeKeys SimJudgeKeys(bool compares) {
   RunConfig::JudgeKeys keys;
+  if (compares) keys.task = "pairwise", keys.pairs = 2;
   keys.name = "sim";
   keys.endpoint = "http://sim";
   keys.votes = 3;
@@ -26,6 +27,8 @@ void SimJudge::Submit(JudgeCall call) {
   // Never 0: that is what a vote that failed must not turn into.
   done.reply.text =
       "{\"score\": " + std::to_string(0.25 * static_cast<double>(1 + random.Below(4))) + "}";
+  if (call.prompt.user.find("Which of the two submissions") != std::string::npos)
+    done.reply.text = "{\"verdict\": \"equal\"}";
   const bool nonsense = random.Chance(faults_.malformed);
   if (nonsense) done.reply.text = "I would say it is fine.";
   if (away || random.Chance(faults_.fail)) done.status = Unavailable("the simulated judge is away");

@@ -14,8 +14,9 @@ struct JudgeFaults {
   bool failure_is_zero = false;                  // planted bug
 };
 
-// Its config: three votes on an outcome, of which one may fail.
-RunConfig::JudgeKeys SimJudgeKeys();
+// Its config: three votes, of which one may fail, on an outcome or on which of two members of a
+// group is better.
+RunConfig::JudgeKeys SimJudgeKeys(bool compares);
 
 class SimJudge final : public JudgePort {
  public:

@@ -10,6 +10,7 @@
 
 #include "cli/commands.h"
 #include "cli/judge_answers.h"
+#include "cli/judge_status.h"
 #include "core/files.h"
 #include "judge/http_judge_port.h"
 #include "judge/judge_cases.h"
@@ -147,40 +148,6 @@ int WriteModelFiles(const JudgeWords& words) {
   return 0;
 }
 
-// The last line of metrics.jsonl that holds counters.
-Result<JudgeJson> NewestCounters(const std::string& path) {
-  constexpr size_t kMetricsMax = size_t{1} << 31;
-  TM_ASSIGN_OR_RETURN(const std::string text, ReadFileBounded(path, kMetricsMax));
-  for (size_t end = text.size(); end > 0;) {
-    const size_t begin = text.rfind('\n', end - 1);
-    const size_t from = begin == std::string::npos ? 0 : begin + 1;
-    JudgeJson line = JudgeJson::parse(text.substr(from, end - from), nullptr, false);
-    if (line.is_object() && line.contains("verdicts")) return line;
-    if (begin == std::string::npos) break;
-    end = begin;
-  }
-  return NotFound(path + " holds no figures yet");
-}
-
-int ShowJudges(const JudgeWords& words) {
-  const std::string path = words.runs + "/" + words.run + "/metrics.jsonl";
-  const auto counters = NewestCounters(path);
-  if (!counters.ok()) return Fail(counters.status());
-  JudgeJson shown = JudgeJson::object();
-  for (const auto& [key, value] : counters->items()) {
-    if (key.rfind("judge", 0) == 0 || key.rfind("audit_", 0) == 0 || key == "judging")
-      shown[key] = value;
-  }
-  if (words.json) {
-    PrintJson(shown);
-    return 0;
-  }
-  if (shown.empty()) std::printf("no judge and no audit is configured in %s\n", words.run.c_str());
-  for (const auto& [key, value] : shown.items())
-    std::printf("  %-28s %s\n", key.c_str(), value.dump().c_str());
-  return 0;
-}
-
 int WriteAnswers(const JudgeAnswersOptions& options, bool json) {
   const auto written = WriteJudgeAnswers(options);
   if (!written.ok()) return Fail(written.status());
@@ -259,7 +226,8 @@ void AddJudgeCommand(CLI::App& app, Exit& exit) {
   status->add_option("run", words->run, "Name of the run")->required();
   status->add_option("--runs", words->runs, "Folder of the runs")->capture_default_str();
   status->add_flag("--json", words->json, "Print one JSON object on standard output");
-  status->callback([words, &exit] { exit.code = ShowJudges(*words); });
+  status->callback(
+      [words, &exit] { exit.code = ShowJudges(words->runs, words->run, words->json); });
 }
 
 }  // namespace tidemill

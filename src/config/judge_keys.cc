@@ -82,6 +82,11 @@ void BindJudge(Binder& b, RunConfig::JudgeKeys& j) {
         {.doc = "Turn rewards: none; center: minus their mean in the episode; turns: divided by "
                 "the number of turns",
          .choices = {"none", "center", "turns"}});
+  b.Add("pairs", &j.pairs,
+        {.doc = "With task = \"pairwise\": how many other members of its group an answer is "
+                "compared with, at most",
+         .min = 1,
+         .max = 64});
 }
 
 Status CheckJudge(const RunConfig::JudgeKeys& judge, const RunConfig& config,
@@ -96,8 +101,8 @@ Status CheckJudge(const RunConfig::JudgeKeys& judge, const RunConfig& config,
     return wrong("cannot weigh criteria in one word; use answer = \"json\"");
   if (judge.answer == "token" && judge.task == "equivalence")
     return wrong("cannot write a certificate in one word; use answer = \"json\"");
-  if (judge.reward && judge.task == "pairwise")
-    return wrong("compares two answers and has no part in rewards; set reward = false");
+  if (judge.reward && judge.task == "pairwise" && config.rollout.group_size < 2)
+    return wrong("compares members of a group; rollout.group_size must be at least 2");
   if (judge.live && judge.task != "next_state")
     return wrong("has live = true, which needs task = \"next_state\", not \"" + judge.task + "\"");
   if (judge.second.empty()) return Ok();

@@ -201,6 +201,7 @@ struct RunConfig {
     double weight = 1;
     double clip = 1;
     std::string normalize = "none";
+    uint32_t pairs = 4;
   };
 
   // How scorers that do not execute are checked.

@@ -389,6 +389,10 @@ constexpr FieldRule kRules[] = {
     Hash("ScoreRequest.root"),
     Many(Long("ScoreRequest.turn_texts"), &L::turns),
     Many(Part("ScoreRequest.known_versions"), &L::entries),
+    Many(Part("ScoreRequest.peers"), &L::entries),
+    Count32("ScoredPeer.member"),
+    Flag("ScoredPeer.submitted"),
+    Long("ScoredPeer.submission"),
     Needed(Text("ScorerVersion.scorer", kNameBytes)),
     Count32("ScorerVersion.version"),
 
@@ -433,6 +437,7 @@ constexpr FieldRule kRules[] = {
     Text("JudgeRequest.session", kNameBytes),
     Needed(Topic("JudgeRequest.reply_to")),
     Text("JudgeRequest.token", kTokenBytes),
+    Many(Long("JudgeRequest.others"), &L::entries),
     Flag("JudgeVote.valid"),
     Long("JudgeVote.cause"),
     Number("JudgeVote.value", -1, 1),

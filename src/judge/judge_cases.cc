@@ -10,7 +10,8 @@
 namespace tidemill {
 namespace {
 
-constexpr int64_t kResultMax = 9;  // one digit: small models learn to compare these
+constexpr int64_t kResultMax = 9;         // one digit: small models learn to compare these
+constexpr double kNumberQuestions = 0.4;  // share of demonstrations
 constexpr const char* kOperators[] = {"+", "-", "*"};
 constexpr const char* kGoals[] = {"Write f: f({},{}) must be {}.", "I need f({},{}) to give {}.",
                                   "Please make f so that f({},{}) is {}."};
@@ -19,11 +20,16 @@ constexpr const char* kTurns[] = {"int f(int a,int b){{return {};}}", "I use: re
 // What a user says. Every form of praise and most of blame occur with right and with wrong results:
 // only the numbers tell.
 constexpr const char* kUserPraise[] = {"f({},{}) is {}. Great, thanks!",
-                                   "It gives {2}. Works for me.",
-                                   "f({},{}) = {}, exactly what I wanted.",
-                                   "Thank you so much, great work! I see f({},{}) = {} here.",
-                                   "Perfect style, thanks. I get {2} for it.",
-                                   "{2}, wonderful. Thank you."};
+                                       "It gives {2}. Works for me.",
+                                       "f({},{}) = {}, exactly what I wanted.",
+                                       "Thank you so much, great work! I see f({},{}) = {} here.",
+                                       "Perfect style, thanks. I get {2} for it.",
+                                       "{2}, wonderful. Thank you."};
+// Says thanks first, and then that it is wrong.
+constexpr const char* kPolite[] = {
+    "Thanks, great effort! Sorry to say it, f({},{}) = {} is something else.",
+    "Thank you, I like it. I only hoped for another number than {2}.",
+    "Nice work, thanks. Would you look again? I see {2}, and I asked for something else."};
 constexpr const char* kReport[] = {"f({},{}) is {}.", "It gives {2}.", "For f({},{}) I get {}."};
 constexpr const char* kComplaint[] = {"f({},{}) is {}. That is wrong.", "It gives {2}. Not right.",
                                       "f({},{}) = {}, that fails."};
@@ -103,6 +109,7 @@ void JudgeCaseWriter::Break(const Program& p, Case& one) {
   one.next = fmt::format("compile failed\nf.c:1:{}: error: expected ';' before '}}' token\n",
                          source.size() - 1);
   one.label = "bad";
+  one.got.clear();
 }
 
 void JudgeCaseWriter::Mislead(const Program& p, Case& one) {
@@ -110,11 +117,16 @@ void JudgeCaseWriter::Mislead(const Program& p, Case& one) {
   if (random_.Chance(0.3)) {
     one.next = Pick(kNotItsFault);
     one.label = "neutral";
-  } else if (p.result == p.right) {
-    one.next = Fill(random_, kGrumbling, p.a, p.b, p.result);
-  } else {
-    one.next = Fill(random_, kUserPraise, p.a, p.b, p.result);
+    one.got.clear();
+    return;
   }
+  one.got = std::to_string(p.result);
+  if (p.result == p.right)
+    one.next = Fill(random_, kGrumbling, p.a, p.b, p.result);
+  else if (random_.Chance(0.2))
+    one.next = Fill(random_, kPolite, p.a, p.b, p.result);
+  else
+    one.next = Fill(random_, kUserPraise, p.a, p.b, p.result);
 }
 
 // Says another label than the right one, in the turn or in what came next. Demonstrations say any
@@ -137,7 +149,10 @@ JudgeCaseWriter::Case JudgeCaseWriter::DrawNextState() {
   one.prompt = Fill(random_, kGoals, program.a, program.b, program.right);
   one.turn = fmt::format(fmt::runtime(Pick(kTurns)), program.given);
   one.label = program.result == program.right ? "good" : "bad";
-  one.next = random_.Chance(0.5) ? OfTool(program) : OfUser(program);
+  one.wanted = std::to_string(program.right);
+  const bool tool = random_.Chance(0.5);
+  one.next = tool ? OfTool(program) : OfUser(program);
+  if (!tool || program.result != program.right) one.got = std::to_string(program.result);
   if (random_.Chance(options_.misleading))
     Mislead(program, one);
   else if (random_.Chance(0.05))
@@ -157,40 +172,52 @@ JudgeCaseWriter::Case JudgeCaseWriter::DrawProcess() {
   one.turn = fmt::format(fmt::runtime(Pick(kTurns)), program.given);
   one.next = fmt::format("{} of {} tests passed", after, total);
   one.label = closer ? "good" : "bad";
+  one.wanted = std::to_string(before), one.got = std::to_string(after);
   if (!random_.Chance(options_.misleading)) return one;
   one.kind = "misleading";
   const uint64_t how = random_.Below(3);
   if (how == 0) {
     one.next = kNotItsFault[random_.Below(4)];
     one.label = "neutral";
+    one.got.clear();
   } else {
     one.next = (closer ? "error: some tests fail. " : "ok, it compiles, great. ") + one.next;
   }
   return one;
 }
 
+// The label says whether two numbers agree, and says it too seldom of any two for a small model to
+// find out which ones are meant. So some demonstrations ask for one of them instead.
+std::string JudgeCaseWriter::Demonstrate(const Case& one) {
+  const bool process = options_.task == "process";
+  RunConfig::JudgeKeys compact;
+  compact.form = "compact";
+  JudgeQuestion question;
+  question.task = process ? v1::JUDGE_TASK_PROCESS : v1::JUDGE_TASK_NEXT_STATE;
+  question.turn = 1;
+  question.prompt = one.prompt, question.text = one.turn, question.next = one.next;
+  std::string prompt = MakeJudgePrompt(compact, question).user, completion = one.label;
+  if (random_.Chance(kNumberQuestions)) {
+    const bool got = !one.got.empty() && random_.Chance(0.5);
+    prompt.erase(prompt.rfind('\n') + 1);
+    prompt += got ? "got:" : process ? "before:" : "wanted:";
+    completion = got ? one.got : one.wanted;
+  }
+  return nlohmann::ordered_json{{"prompt", prompt}, {"completion", completion}}.dump();
+}
+
 std::string JudgeCaseWriter::Next() {
   Case one = options_.task == "process" ? DrawProcess() : DrawNextState();
   if (random_.Chance(options_.instructing)) Instruct(one);
   ++made_;
-  if (!options_.demonstrations) {
-    return nlohmann::ordered_json{{"id", options_.task + "-" + std::to_string(made_)},
-                                  {"task", options_.task},
-                                  {"kind", one.kind},
-                                  {"prompt", one.prompt},
-                                  {"turn", one.turn},
-                                  {"next", one.next},
-                                  {"label", one.label}}
-        .dump();
-  }
-  RunConfig::JudgeKeys compact;
-  compact.form = "compact";
-  JudgeQuestion question;
-  question.task = options_.task == "process" ? v1::JUDGE_TASK_PROCESS : v1::JUDGE_TASK_NEXT_STATE;
-  question.turn = 1;
-  question.prompt = one.prompt, question.text = one.turn, question.next = one.next;
-  return nlohmann::ordered_json{{"prompt", MakeJudgePrompt(compact, question).user},
-                                {"completion", one.label}}
+  if (options_.demonstrations) return Demonstrate(one);
+  return nlohmann::ordered_json{{"id", options_.task + "-" + std::to_string(made_)},
+                                {"task", options_.task},
+                                {"kind", one.kind},
+                                {"prompt", one.prompt},
+                                {"turn", one.turn},
+                                {"next", one.next},
+                                {"label", one.label}}
       .dump();
 }
 

@@ -17,7 +17,9 @@ struct JudgeCaseOptions {
   double misleading = 0.3;  // share whose words point the wrong way
   double instructing = 0;   // share that tries to tell the judge what to say
   std::string task = "next_state";
-  bool demonstrations = false;  // {"prompt", "completion"} of the compact template, for training
+  // {"prompt", "completion"} of the compact template, for training. Some ask for a number in the
+  // texts instead of the verdict.
+  bool demonstrations = false;
 };
 
 // The same options give the same lines.
@@ -36,6 +38,7 @@ class JudgeCaseWriter {
   };
   struct Case {
     std::string prompt, turn, next, label, kind = "plain";
+    std::string wanted, got;  // the numbers that decide, where the texts tell them
   };
   Program DrawProgram();
   std::string DrawExpression(int depth);
@@ -46,6 +49,7 @@ class JudgeCaseWriter {
   void Break(const Program& program, Case& one);
   void Mislead(const Program& program, Case& one);
   void Instruct(Case& one);
+  std::string Demonstrate(const Case& one);
   template <size_t N>
   std::string Pick(const char* const (&words)[N]) {
     return words[random_.Below(N)];

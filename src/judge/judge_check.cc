@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <thread>
 
 #include "bus/memory/memory_bus.h"
 #include "bus/standard_topics.h"
 #include "core/loop_runner.h"
+#include "core/mutex.h"
 #include "core/topics.h"
 
 namespace tidemill {
@@ -15,6 +17,11 @@ namespace {
 constexpr double kZ = 1.959963984540054;  // of a 95 % interval
 constexpr size_t kBins = 10;
 constexpr size_t kOutstanding = 512;
+// A person waits: an endpoint that never answered is given up soon, one that did so not before a
+// restart would be over.
+constexpr uint64_t kFailuresMax = 5;
+constexpr Duration kFirstPatience = std::chrono::seconds(5);
+constexpr Duration kPatience = std::chrono::seconds(60);
 
 double Wilson(const CaseShare& share, double side) {
   if (share.count == 0) return side > 0 ? 1 : 0;
@@ -80,6 +87,73 @@ struct Calibration {
     return all == 0 ? 0 : error / all;
   }
 };
+
+// What became of the questions, told by the loop's thread and asked by the check's.
+class EndpointWatch {
+ public:
+  void Add(const JudgeDone& done, Time now) {
+    const MutexLock lock(mutex_);
+    seconds_.push_back(Seconds(done.took));
+    if (done.status.ok()) {
+      good_at_ = now;
+      failures_ = 0;
+      return;
+    }
+    ++failures_;
+    last_ = done.status;
+  }
+  // kUnavailable: nothing but failures for too long.
+  Status Check(Time began, Time now) const {
+    const MutexLock lock(mutex_);
+    const bool refused = !good_at_ && last_.code() == Code::kInvalid;
+    const Duration patience = good_at_ ? kPatience : kFirstPatience;
+    if (failures_ < kFailuresMax) return Ok();
+    if (!refused && now < good_at_.value_or(began) + patience) return Ok();
+    return Unavailable(std::to_string(failures_) +
+                       " questions in a row failed: " + last_.message());
+  }
+  std::vector<double> TakeSeconds() {
+    const MutexLock lock(mutex_);
+    return std::move(seconds_);
+  }
+
+ private:
+  mutable Mutex mutex_;
+  std::vector<double> seconds_ TM_GUARDED_BY(mutex_);
+  std::optional<Time> good_at_ TM_GUARDED_BY(mutex_);
+  uint64_t failures_ TM_GUARDED_BY(mutex_) = 0;  // since then
+  Status last_ TM_GUARDED_BY(mutex_);
+};
+
+Status AskAll(const std::string& judge, const std::vector<JudgeCase>& asked, Bus& bus,
+              const Clock& clock, const EndpointWatch& watch,
+              const std::function<void(size_t)>& progress, std::vector<v1::JudgeAnswer>& answers) {
+  size_t sent = 0, done = 0;
+  const Time began = clock.Now();
+  while (done < asked.size()) {
+    while (sent < asked.size() && sent - done < kOutstanding) {
+      v1::JudgeRequest request = asked[sent].request;
+      request.set_request_id(std::to_string(sent++));
+      request.set_judge(judge);
+      request.set_reply_to("check");
+      TM_RETURN_IF_ERROR(bus.PublishRequest(kJudgeTopic, "check", request.SerializeAsString()));
+    }
+    TM_ASSIGN_OR_RETURN(const std::vector<Lease> leases, bus.Receive("check", kOutstanding));
+    for (const Lease& lease : leases) {
+      v1::JudgeAnswer answer;
+      TM_CHECK(answer.ParseFromString(lease.body), "the loop's own message");
+      answers[std::stoul(answer.request_id())] = std::move(answer);
+      TM_RETURN_IF_ERROR(bus.Ack(lease));
+      ++done;
+    }
+    TM_RETURN_IF_ERROR(watch.Check(began, clock.Now())
+                           .WithContext(std::to_string(done) + " of " +
+                                        std::to_string(asked.size()) + " cases done"));
+    if (progress && !leases.empty()) progress(done);
+    if (leases.empty()) std::this_thread::sleep_for(milliseconds(2));
+  }
+  return Ok();
+}
 
 }  // namespace
 
@@ -165,35 +239,18 @@ Result<JudgeCheck> RunJudgeCheck(const RunConfig::JudgeKeys& judge,
   JudgeOptions options;
   options.judges = judges;
   options.max_outstanding = kOutstanding;
-  std::vector<double> seconds;
-  options.took = [&](Duration took) { seconds.push_back(Seconds(took)); };
+  EndpointWatch watch;
+  options.done = [&](const JudgeDone& done) { watch.Add(done, clock.Now()); };
   JudgeLoop loop(bus, clock, options, port);
   LoopRunner runner;
   runner.Add(loop);
   TM_RETURN_IF_ERROR(runner.Start());
   std::vector<v1::JudgeAnswer> answers(asked.size());
-  size_t sent = 0, done = 0;
-  while (done < asked.size()) {
-    while (sent < asked.size() && sent - done < kOutstanding) {
-      v1::JudgeRequest request = asked[sent].request;
-      request.set_request_id(std::to_string(sent++));
-      request.set_judge(judge.name);
-      request.set_reply_to("check");
-      TM_RETURN_IF_ERROR(bus.PublishRequest(kJudgeTopic, "check", request.SerializeAsString()));
-    }
-    TM_ASSIGN_OR_RETURN(const std::vector<Lease> leases, bus.Receive("check", kOutstanding));
-    for (const Lease& lease : leases) {
-      v1::JudgeAnswer answer;
-      TM_CHECK(answer.ParseFromString(lease.body), "the loop's own message");
-      answers[std::stoul(answer.request_id())] = std::move(answer);
-      TM_RETURN_IF_ERROR(bus.Ack(lease));
-      ++done;
-    }
-    if (progress && !leases.empty()) progress(done);
-    if (leases.empty()) std::this_thread::sleep_for(milliseconds(2));
-  }
+  const Status status = AskAll(judge.name, asked, bus, clock, watch, progress, answers);
   TM_RETURN_IF_ERROR(runner.Stop());
+  if (!status.ok()) return status.WithContext("judge \"" + judge.name + "\" at " + judge.endpoint);
   JudgeCheck check = CompareAnswers(asked, answers);
+  std::vector<double> seconds = watch.TakeSeconds();
   std::sort(seconds.begin(), seconds.end());
   if (!seconds.empty()) {
     check.seconds_median = seconds[seconds.size() / 2];

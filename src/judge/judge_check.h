@@ -67,6 +67,7 @@ JudgeCheck CompareAnswers(const std::vector<JudgeCase>& cases,
                           const std::vector<v1::JudgeAnswer>& answers);
 
 // Asks the judge about every case. `progress` is told how many are done; may be empty.
+// kUnavailable: the endpoint did nothing but fail, for 5 s or, if it answered before, for a minute.
 Result<JudgeCheck> RunJudgeCheck(const RunConfig::JudgeKeys& judge,
                                  const std::vector<RunConfig::JudgeKeys>& judges, JudgePort& port,
                                  const std::vector<JudgeCase>& cases,

@@ -164,5 +164,24 @@ TEST(JudgeCheck, AsksARealEndpointAboutEveryCaseOfItsTask) {
   EXPECT_GT(check->seconds_median, 0);
 }
 
+TEST(JudgeCheck, AnEndpointThatRefusesEveryQuestionIsAnErrorSoon) {
+  ScriptedEndpoint server([](const std::string&, const std::string&) {
+    return ScriptedEndpoint::Reaction{
+        .bytes = ScriptedEndpoint::Answer(401, "{\"error\": \"no such key\"}")};
+  });
+  RunConfig::JudgeKeys keys;
+  keys.name = "j", keys.endpoint = server.url(), keys.task = "next_state", keys.concurrency = 2;
+  JudgeCaseWriter writer({}, Evaluate);
+  std::vector<JudgeCase> cases;
+  for (int i = 0; i < 3000; ++i) cases.push_back(ParseJudgeCase(writer.Next()).value());
+  auto port = HttpJudgePort::Make({keys}).value();
+  const auto check = RunJudgeCheck(keys, {keys}, *port, cases, {});
+  ASSERT_FALSE(check.ok());
+  EXPECT_EQ(check.status().code(), Code::kUnavailable);
+  for (const std::string& part :
+       {std::string("no such key"), keys.endpoint, std::string("of 3000 cases done")})
+    EXPECT_NE(check.status().message().find(part), std::string::npos) << check.status().message();
+}
+
 }  // namespace
 }  // namespace tidemill

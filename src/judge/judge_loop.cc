@@ -26,6 +26,12 @@ v1::Judgement MergePair(const v1::Judgement& first, const v1::Judgement& second)
   return merged;
 }
 
+// The cache holds what was said of the first of a pair, whichever of the two it is asked for.
+v1::JudgeVote Turned(v1::JudgeVote vote, const JudgeQuestion& question) {
+  if (question.swapped) vote.set_value(1 - vote.value());
+  return vote;
+}
+
 }  // namespace
 
 JudgeLoop::JudgeLoop(Bus& bus, const Clock& clock, JudgeOptions options, JudgePort& port)
@@ -42,6 +48,7 @@ JudgeLoop::JudgeLoop(Bus& bus, const Clock& clock, JudgeOptions options, JudgePo
                           ParseJudgeTask(keys.task).value(),
                           EndpointGuard({.per_minute = keys.per_minute}, seed),
                           &votes.Of(keys.name, keys.cache),
+                          {},
                           {},
                           0});
   }
@@ -151,19 +158,27 @@ void JudgeLoop::StartCalls(Time now) {
         continue;
       }
       const std::string& session = askings_.at(call.asking).request.session();
-      if (auto vote = endpoint.cache->Find(CacheKey(*item, call), session)) {
+      std::string key = CacheKey(*item, call);
+      if (auto vote = endpoint.cache->Find(key, session)) {
         endpoint.waiting.pop_front();
         ++counters_.cached;
-        AddVote(call, std::move(*vote));
+        AddVote(call, Turned(std::move(*vote), item->question));
+        continue;
+      }
+      const auto same = endpoint.same.find(key);
+      if (same != endpoint.same.end()) {  // its answer will be in the cache
+        endpoint.waiting.pop_front();
+        same->second.push_back(call);
         continue;
       }
       if (!endpoint.guard.MayStart(now)) break;
       endpoint.waiting.pop_front();
+      if (endpoint.keys.cache > 0) endpoint.same[key];
       endpoint.guard.Started(now);
       ++endpoint.running;
       ++counters_.calls;
       const uint64_t tag = next_tag_++;
-      running_.emplace(tag, call);
+      running_.emplace(tag, Running{call, std::move(key)});
       lost_.Put(now + endpoint.keys.timeout + options_.grace, tag);
       const uint64_t seed = MixHash(MixHash(options_.seed, call.vote), call.tries);
       port_.Submit({tag, endpoint.keys.name, item->prompt, seed});
@@ -173,11 +188,22 @@ void JudgeLoop::StartCalls(Time now) {
 
 void JudgeLoop::TakeDone(Time now) {
   for (JudgeDone& done : port_.events().TakeAll()) {
-    auto call = running_.extract(done.tag);
-    if (call.empty()) continue;
-    --endpoints_[call.mapped().judge].running;
-    OnDone(call.mapped(), std::move(done), now);
+    const std::optional<Call> call = TakeRunning(done.tag);
+    if (call) OnDone(*call, std::move(done), now);
   }
+}
+
+// Nothing: it was given up before. Who waited for the same answer looks for it in the cache.
+std::optional<JudgeLoop::Call> JudgeLoop::TakeRunning(uint64_t tag) {
+  auto node = running_.extract(tag);
+  if (node.empty()) return std::nullopt;
+  const Running& running = node.mapped();
+  Endpoint& endpoint = endpoints_[running.call.judge];
+  --endpoint.running;
+  if (auto same = endpoint.same.extract(running.key); !same.empty()) {
+    endpoint.waiting.insert(endpoint.waiting.begin(), same.mapped().begin(), same.mapped().end());
+  }
+  return running.call;
 }
 
 void JudgeLoop::OnDone(const Call& call, JudgeDone done, Time now) {
@@ -190,7 +216,7 @@ void JudgeLoop::OnDone(const Call& call, JudgeDone done, Time now) {
       std::llround(keys.price_in * static_cast<double>(done.reply.tokens_in) +
                    keys.price_out * static_cast<double>(done.reply.tokens_out)));
   counters_.busy += static_cast<uint64_t>(Seconds(done.took) * 1e6);
-  if (options_.took) options_.took(done.took);
+  if (options_.done) options_.done(done);
   if (options_.metrics != nullptr) {
     options_.metrics
         ->Histogram("tidemill_judge_seconds", "Time of one answer of a judge's model",
@@ -218,7 +244,8 @@ void JudgeLoop::OnDone(const Call& call, JudgeDone done, Time now) {
     TryAgain(call, std::move(vote), now);
     return;
   }
-  endpoint.cache->Put(CacheKey(*item, call), askings_.at(call.asking).request.session(), vote);
+  endpoint.cache->Put(CacheKey(*item, call), askings_.at(call.asking).request.session(),
+                      Turned(vote, item->question));
   AddVote(call, std::move(vote));
 }
 
@@ -293,10 +320,12 @@ void JudgeLoop::Answer(uint64_t key) {
   Asking& asking = askings_.at(key);
   v1::JudgeAnswer answer;
   answer.set_available(true);
-  if (asking.items.size() == 2 && asking.items[0].question.task == v1::JUDGE_TASK_PAIRWISE) {
-    *answer.add_judgements() = MergePair(asking.items[0].judgement, asking.items[1].judgement);
-  } else {
-    for (Item& item : asking.items) *answer.add_judgements() = std::move(item.judgement);
+  for (size_t i = 0; i < asking.items.size(); ++i) {
+    Item& item = asking.items[i];
+    if (item.question.task == v1::JUDGE_TASK_PAIRWISE)  // its other order follows
+      *answer.add_judgements() = MergePair(item.judgement, asking.items[++i].judgement);
+    else
+      *answer.add_judgements() = std::move(item.judgement);
   }
   Send(key, std::move(answer));
 }
@@ -319,16 +348,15 @@ void JudgeLoop::Send(uint64_t key, v1::JudgeAnswer answer) {
 
 void JudgeLoop::GiveUpLate(Time now) {
   for (const uint64_t tag : lost_.TakeDue(now)) {
-    auto call = running_.extract(tag);
-    if (call.empty()) continue;
-    Endpoint& endpoint = endpoints_[call.mapped().judge];
-    --endpoint.running;
+    const std::optional<Call> call = TakeRunning(tag);
+    if (!call) continue;
+    Endpoint& endpoint = endpoints_[call->judge];
     ++counters_.failed;
     endpoint.guard.Failed(now, Duration(0));
     v1::JudgeVote vote;
     vote.set_judge(endpoint.keys.name);
     vote.set_cause("no answer in time");
-    TryAgain(call.mapped(), std::move(vote), now);
+    TryAgain(*call, std::move(vote), now);
   }
   for (const uint64_t key : deadlines_.TakeDue(now)) {
     if (askings_.count(key) == 0) continue;
@@ -341,7 +369,10 @@ void JudgeLoop::Drain() {
   draining_ = true;
   leases_.ReleaseAll();
   askings_.clear();
-  for (Endpoint& endpoint : endpoints_) endpoint.waiting.clear();
+  for (Endpoint& endpoint : endpoints_) {
+    endpoint.waiting.clear();
+    endpoint.same.clear();
+  }
 }
 
 }  // namespace tidemill

@@ -12,6 +12,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -41,9 +42,9 @@ struct JudgeOptions {
   uint64_t seed = 1;                          // of jitter and votes
   Metrics* metrics = nullptr;                 // may be null; must outlive the loop
   MessageLimits limits;
-  VoteCaches* votes = nullptr;         // must outlive the loop; null: its own
-  CodeTracer tracer;                   // of certificates; may be empty
-  std::function<void(Duration)> took;  // told the time of every answer; may be empty
+  VoteCaches* votes = nullptr;                 // must outlive the loop; null: its own
+  CodeTracer tracer;                           // of certificates; may be empty
+  std::function<void(const JudgeDone&)> done;  // told of every answer of a model; may be empty
 };
 
 // Read from any thread.
@@ -158,12 +159,18 @@ class JudgeLoop final : public Loop {
     size_t judge;
     uint32_t tries = 0;
   };
+  struct Running {
+    Call call;
+    std::string key;  // of the cache
+  };
   struct Endpoint {
     RunConfig::JudgeKeys keys;
     v1::JudgeTask task;
     EndpointGuard guard;
     VoteCache* cache;
     std::deque<Call> waiting;
+    // By the cache's key: calls that wait for the answer to the same text, which is running.
+    std::unordered_map<std::string, std::vector<Call>> same;
     uint32_t running = 0;
   };
 
@@ -171,6 +178,7 @@ class JudgeLoop final : public Loop {
   void TakeDone(Time now);
   void GiveUpLate(Time now);
   void StartCalls(Time now);
+  std::optional<Call> TakeRunning(uint64_t tag);
   void Begin(uint64_t key, Time now);
   void AskVotes(uint64_t key, size_t item, size_t judge);
   void OnDone(const Call& call, JudgeDone done, Time now);
@@ -194,7 +202,7 @@ class JudgeLoop final : public Loop {
   VoteCaches own_votes_;
   std::vector<Endpoint> endpoints_;
   std::unordered_map<uint64_t, Asking> askings_;
-  std::unordered_map<uint64_t, Call> running_;  // by the port's tag
+  std::unordered_map<uint64_t, Running> running_;  // by the port's tag
   LaterQueue<Call> later_;
   LaterQueue<uint64_t> deadlines_;  // of askings
   LaterQueue<uint64_t> lost_;       // tags whose answer does not come any more

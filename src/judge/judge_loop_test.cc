@@ -92,6 +92,46 @@ class JudgeLoopTest : public testing::Test {
   int asked_ = 0;
 };
 
+TEST_F(JudgeLoopTest, AComparisonIsAskedForOnceAndCountsForBothMembers) {
+  keys_.task = "pairwise";
+  Make();
+  const auto ask = [&](const std::string& own, const std::vector<std::string>& others) {
+    v1::JudgeRequest request;
+    request.set_request_id(own), request.set_reply_to("asker"), request.set_judge("j");
+    request.set_submission(own);
+    *request.mutable_others() = {others.begin(), others.end()};
+    ASSERT_TRUE(bus_.PublishRequest(kJudgeTopic, "asker", request.SerializeAsString()).ok());
+  };
+  ask("A", {"B", "C"}), ask("B", {"A"});
+  Step();
+  ASSERT_EQ(port_.asked.size(), 4u) << "A with B and with C, in both orders";
+  for (const char* said : {"first", "equal", "second", "first"})
+    port_.Say("{\"verdict\": \"" + std::string(said) + "\"}");
+  const auto a = Answer(), b = Answer();
+  ASSERT_TRUE(a && b);
+  ASSERT_EQ(a->judgements_size(), 2);
+  EXPECT_EQ(a->judgements(0).value(), (1 + 0.5) / 2);
+  EXPECT_EQ(a->judgements(1).value(), 0);
+  ASSERT_EQ(b->judgements_size(), 1);
+  EXPECT_EQ(b->judgements(0).value(), 1 - (1 + 0.5) / 2);
+  EXPECT_EQ(loop_->counters().cached, 2u);
+  EXPECT_TRUE(port_.asked.empty());
+}
+
+TEST_F(JudgeLoopTest, WhoWaitsForTheSameAnswerAsksWhenItFailed) {
+  Make();
+  Ask(), Ask();
+  ASSERT_EQ(port_.asked.size(), 1u);
+  port_.Fail();
+  Step();
+  ASSERT_EQ(port_.asked.size(), 1u) << "the second asks";
+  port_.Say(kGood);
+  ASSERT_TRUE(Answer());
+  Step(std::chrono::seconds(5));
+  EXPECT_TRUE(Answer()) << "by the cache";
+  EXPECT_TRUE(port_.asked.empty());
+}
+
 TEST_F(JudgeLoopTest, CountsVotesAndKeepsThem) {
   keys_.votes = 3;
   Make();

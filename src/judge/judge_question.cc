@@ -201,10 +201,15 @@ std::vector<JudgeQuestion> QuestionsOf(v1::JudgeTask task, const v1::JudgeReques
     }
     return questions;
   }
-  questions.push_back(question);
-  if (task == v1::JUDGE_TASK_PAIRWISE) {
-    question.swapped = true;
-    questions.push_back(std::move(question));
+  if (task != v1::JUDGE_TASK_PAIRWISE) return {std::move(question)};
+  std::vector<std::string> others(request.others().begin(), request.others().end());
+  if (others.empty()) others.push_back(request.other());
+  for (std::string& other : others) {
+    question.other = std::move(other);
+    for (const bool swapped : {false, true}) {
+      question.swapped = swapped;
+      questions.push_back(question);
+    }
   }
   return questions;
 }

@@ -205,5 +205,17 @@ TEST(Certificate, IsCheckedAsFarAsAMachineCan) {
   EXPECT_EQ(vote(path(2, 1, 1, 2, 2), "equivalent").value(), 1);
 }
 
+TEST(JudgeQuestion, APairIsAskedAboutInBothOrdersForEveryOther) {
+  v1::JudgeRequest request;
+  request.set_submission("mine");
+  for (const char* other : {"x", "y"}) request.add_others(other);
+  const auto questions = QuestionsOf(v1::JUDGE_TASK_PAIRWISE, request);
+  ASSERT_EQ(questions.size(), 4u);
+  RunConfig::JudgeKeys keys;
+  keys.form = "compact";
+  EXPECT_EQ(MakeJudgePrompt(keys, questions[2]).user, "goal: \nfirst: mine\nsecond: y\nverdict:");
+  EXPECT_EQ(MakeJudgePrompt(keys, questions[3]).user, "goal: \nfirst: y\nsecond: mine\nverdict:");
+}
+
 }  // namespace
 }  // namespace tidemill

@@ -314,10 +314,11 @@ void ReplayLoop::OnTrajectoryStored(Pending& pending, const Status& status, Time
   if (member.trajectory.end() == v1::EPISODE_END_GIVEN_UP) {
     MarkStale(member, member.trajectory.stale_cause());
     CompleteIfDone(id);
+    OnMember({id, index}, now);
     return;
   }
   if (draining_) return;
-  AskForVerdict({id, index}, now);
+  OnMember({id, index}, now);
   // After the verdict where the hint is in it; the task may be unknown, and the group gone.
   if (options_.hints == TeacherHints::kJudge) return;
   const Member* still = FindMember(id, index);

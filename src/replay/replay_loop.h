@@ -61,6 +61,9 @@ struct ReplayOptions {
   std::map<std::string, uint32_t> scorer_versions;  // by scorer, of this run's scorers
   // What the model wrote, as text, for judges of turns; empty: nobody reads it.
   std::function<std::string(std::vector<int32_t>)> turn_text;
+  // Where judges compare answers: so many other members go with a request for a verdict, which
+  // waits until the group is whole. 0: nobody compares.
+  uint32_t compared_with = 0;
   std::map<uint64_t, uint64_t> versions;  // version -> step, of the run so far; the newest is used
   std::string secret;                     // of the run: what tokens are made from
   MessageLimits limits;
@@ -274,6 +277,12 @@ class ReplayLoop final : public Loop {
 
   // replay_scores.cc: asking for verdicts, the first time and again.
   void AskForVerdict(const Asked& about, Time now);
+  // Whether verdicts of the group have to wait for its other members.
+  bool AwaitsMembers(const Group& group) const {
+    return options_.compared_with > 0 && group.members.size() < group.size;
+  }
+  void OnMember(const Asked& about, Time now);
+  void AddPeers(const Group& group, uint32_t member, v1::ScoreRequest& request) const;
   void AskAgain(Time now);
   void OnNoVerdict(const Asked& about, Time now);
   void NoteVersions(const v1::Verdict& verdict);

@@ -78,7 +78,47 @@ void ReplayLoop::AskForVerdict(const Asked& about, Time now) {
   for (const std::string& source : task->grading().sources()) {
     if (source != task->answer_file()) request.add_files(source);
   }
+  AddPeers(groups_.at(about.group), about.member, request);
   questions_.Ask(kScoreTopic, std::move(request), about, now);
+}
+
+// An episode was stored: its verdict is asked for, or, where answers are compared, those of its
+// group once it is whole.
+void ReplayLoop::OnMember(const Asked& about, Time now) {
+  const auto group = groups_.find(about.group);
+  if (draining_ || group == groups_.end() || AwaitsMembers(group->second)) return;
+  std::vector<uint32_t> open;
+  for (const auto& [index, member] : group->second.members) {
+    const bool meant = options_.compared_with > 0 || index == about.member;
+    if (meant && !member.excluded && !member.verdict && member.asked.empty()) open.push_back(index);
+  }
+  for (const uint32_t index : open) {
+    if (FindMember(about.group, index) != nullptr) AskForVerdict({about.group, index}, now);
+  }
+}
+
+// The members stand in a ring, and each is compared with those around it: if they are asked about
+// two, the next and the one before. So a comparison serves both.
+void ReplayLoop::AddPeers(const Group& group, uint32_t member, v1::ScoreRequest& request) const {
+  if (options_.compared_with == 0) return;
+  std::vector<const v1::Trajectory*> ring;
+  size_t own = 0;
+  for (const auto& [index, other] : group.members) {
+    if (index == member) own = ring.size();
+    // What failed because of us says nothing about the policy.
+    if (index == member || other.trajectory.end() != v1::EPISODE_END_GIVEN_UP)
+      ring.push_back(&other.trajectory);
+  }
+  const size_t count = std::min<size_t>(options_.compared_with, ring.size() - 1);
+  for (size_t i = 0; i < count; ++i) {
+    const size_t distance = i / 2 + 1;
+    const size_t place = i % 2 == 0 ? own + distance : own + ring.size() - distance;
+    const v1::Trajectory& other = *ring[place % ring.size()];
+    v1::ScoredPeer& peer = *request.add_peers();
+    peer.set_member(other.id().member());
+    peer.set_submitted(other.end() == v1::EPISODE_END_SUBMITTED);
+    peer.set_submission(other.submission());
+  }
 }
 
 // A resumed run asks for what a draining one left open.
@@ -96,6 +136,8 @@ void ReplayLoop::OnNoVerdict(const Asked& about, Time now) {
   if (member.verdict) {  // the one it has stays
     ++counters_.rescore_failed;
     FinishRescoring(about.group);
+  } else if (AwaitsMembers(groups_.at(about.group))) {
+    return;  // asked for with the last of them
   } else if (member.score_tries < options_.score_tries) {
     AskForVerdict(about, now);
   } else {

@@ -81,6 +81,66 @@ TEST_F(ReplayTest, AGroupWithoutADifferenceAfterScoringAgainIsDropped) {
   EXPECT_EQ(reports[0].reason(), "zero_variance");
 }
 
+class ComparedTest : public ReplayTest {
+ protected:
+  ComparedTest() { options_.compared_with = 2; }
+  static v1::Trajectory OfFour(uint32_t member) {
+    v1::Trajectory trajectory = Episode(1, member, 1);
+    trajectory.set_group_members(4);
+    trajectory.set_submission("answer " + std::to_string(member));
+    return trajectory;
+  }
+  // The peers of every member whose verdict is asked for.
+  std::map<uint32_t, std::vector<std::string>> Asked() {
+    std::map<uint32_t, std::vector<std::string>> asked;
+    for (const Lease& lease : bus_.Receive(kScoreTopic, 100).value()) {
+      v1::ScoreRequest request;
+      EXPECT_TRUE(request.ParseFromString(lease.body));
+      std::vector<std::string>& peers = asked[request.id().member()];
+      for (const v1::ScoredPeer& peer : request.peers())
+        peers.push_back(peer.submitted() ? peer.submission() : "none");
+      EXPECT_TRUE(bus_.Ack(lease).ok());
+    }
+    return asked;
+  }
+  using Peers = std::map<uint32_t, std::vector<std::string>>;
+};
+
+TEST_F(ComparedTest, VerdictsWaitUntilTheGroupIsWholeAndCarryTheMembersAroundEach) {
+  Make();
+  for (const uint32_t member : {2, 0, 3}) Send(OfFour(member));
+  Settle();
+  EXPECT_EQ(bus_.Depth(kScoreTopic)->ready, 0u);
+  v1::Trajectory last = OfFour(1);
+  last.set_end(v1::EPISODE_END_MAX_TURNS);
+  Send(last), Settle();
+  EXPECT_EQ(Asked(), (Peers{{0, {"none", "answer 3"}},
+                            {1, {"answer 2", "answer 0"}},
+                            {2, {"answer 3", "none"}},
+                            {3, {"answer 0", "answer 2"}}}));
+}
+
+TEST_F(ComparedTest, AMemberThatFailedBecauseOfUsEndsTheWaitAndIsNoPeer) {
+  Make();
+  for (const uint32_t member : {0, 1, 2}) Send(OfFour(member));
+  v1::Trajectory last = OfFour(3);
+  last.set_end(v1::EPISODE_END_GIVEN_UP), last.clear_turns();
+  Send(last), Settle();
+  EXPECT_EQ(Asked(), (Peers{{0, {"answer 1", "answer 2"}},
+                            {1, {"answer 2", "answer 0"}},
+                            {2, {"answer 0", "answer 1"}}}));
+}
+
+TEST_F(ComparedTest, AResumedGroupWaitsForTheMembersThatAreMissing) {
+  std::vector<StoredSample> stored(3);
+  for (uint32_t member = 0; member < 3; ++member) stored[member].trajectory = OfFour(member);
+  Make(std::move(stored));
+  Settle();
+  EXPECT_EQ(bus_.Depth(kScoreTopic)->ready, 0u);
+  Send(OfFour(3)), Settle();
+  EXPECT_EQ(Asked().size(), 4u);
+}
+
 TEST_F(ReplayTest, AResumedGroupKeepsItsUsesItsStaleMembersAndIsScoredByTodaysScorers) {
   std::vector<StoredSample> stored = StoredGroup(5, 3);
   for (StoredSample& sample : stored) {

@@ -81,7 +81,13 @@ AuditCounters::AuditCounters(const std::string& scorer)
                     .metric = "tidemill_audit_level",
                     .help = "The sequential test, in percent of its alarm threshold",
                     .kind = Counter::Kind::kLevel,
-                    .labels = {{"scorer", scorer}}}) {}
+                    .labels = {{"scorer", scorer}}}),
+      bound(*this, {.key = "audit_" + scorer + "_bound_millionths",
+                    .metric = "tidemill_audit_bound",
+                    .help = "Share of right answers among those accepted that is tolerated",
+                    .kind = Counter::Kind::kLevel,
+                    .labels = {{"scorer", scorer}},
+                    .scale = 1e-6}) {}
 
 Audit::Audit(std::string scorer, const RunConfig::Audit& config, uint64_t seed)
     : scorer_(std::move(scorer)),
@@ -89,7 +95,9 @@ Audit::Audit(std::string scorer, const RunConfig::Audit& config, uint64_t seed)
       seed_(MixHash(seed, StableHash(scorer_))),
       trusts_again_(std::find(config.trust.begin(), config.trust.end(), scorer_) !=
                     config.trust.end()),
-      counters_(std::make_unique<AuditCounters>(scorer_)) {}
+      counters_(std::make_unique<AuditCounters>(scorer_)) {
+  counters_->bound = static_cast<uint64_t>(std::llround(1e6 * (1 - config.false_accepts)));
+}
 
 bool Audit::Draws(const v1::TrajectoryId& id) const {
   if (config_.share <= 0) return false;

@@ -56,6 +56,7 @@ struct AuditCounters : CounterSet {
   Counter alarms;
   Counter distrusted;  // 1: execution decides
   Counter level;       // of the sequential test, in percent of its threshold
+  Counter bound;       // precision that is tolerated, in millionths
 };
 
 // Of one scorer; belongs to one loop.

@@ -106,5 +106,53 @@ TEST(JudgeScorer, TurnsGoWithWhatCameNextAndReferencesOnlyToEquivalence) {
               HasSubstr("did not come"));
 }
 
+v1::ScoreRequest AmongPeers(const std::vector<std::string>& peers) {
+  v1::ScoreRequest request = Submitted();
+  for (size_t i = 0; i < peers.size(); ++i) {
+    v1::ScoredPeer& peer = *request.add_peers();
+    peer.set_member(static_cast<uint32_t>(i + 1));
+    peer.set_submitted(!peers[i].empty()), peer.set_submission(peers[i]);
+  }
+  return request;
+}
+
+TEST(JudgeScorer, AnAnswersValueAmongItsPeersIsTheShareOfComparisonsItWon) {
+  RunConfig::Reward reward;
+  reward.judges = {JudgeNamed("better", "pairwise")};
+  const auto scorer = NewJudgeScorer(reward).value();
+  // No answer loses and the same answer ties, which nobody has to be asked; the fifth is too many.
+  const v1::ScoreRequest request = AmongPeers({"x", "", "s", "y", "z"});
+  const auto asked = MakeJudgeRequest(reward.judges[0], request).value();
+  EXPECT_THAT(asked.others(), ElementsAre("x", "y"));
+  ScoreEvidence evidence;
+  EXPECT_EQ(scorer->Needs(request, evidence).size(), 1u);
+  EXPECT_FALSE(CheckJudgeAnswer(reward.judges[0], request, Said({1}, false)).ok());
+  evidence.judged["better"] = Said({0.75, 0}, false);
+  EXPECT_TRUE(CheckJudgeAnswer(reward.judges[0], request, evidence.judged["better"]).ok());
+  const auto part = scorer->Score(request, evidence);
+  EXPECT_DOUBLE_EQ(part->value(), (0.75 + 1 + 0.5 + 0) / 4);
+  EXPECT_THAT(part->comment(), HasSubstr("of 4 comparisons won"));
+  EXPECT_EQ(scorer->Solved(request, evidence), TaskSolved::kNotKnown)
+      << "the better of two may be wrong";
+}
+
+TEST(JudgeScorer, WithNobodyToCompareWithNobodyIsAsked) {
+  RunConfig::Reward reward;
+  reward.judges = {JudgeNamed("better", "pairwise"), JudgeNamed("right", "outcome")};
+  const auto scorer = NewJudgeScorer(reward).value();
+  v1::ScoreRequest request = AmongPeers({"", "s"});
+  ScoreEvidence evidence;
+  evidence.judged["right"] = Said({0.25}, false);
+  EXPECT_TRUE(scorer->Needs(request, evidence).empty());
+  EXPECT_DOUBLE_EQ(scorer->Score(request, evidence)->value(), (0.75 + 0.25) / 2);
+  EXPECT_EQ(scorer->Solved(request, evidence), TaskSolved::kNo);
+  request.clear_peers();
+  EXPECT_DOUBLE_EQ(scorer->Score(request, evidence)->value(), (0.5 + 0.25) / 2);
+  request = AmongPeers({"x"});
+  request.set_end(v1::EPISODE_END_MAX_TURNS);
+  EXPECT_TRUE(scorer->Needs(request, {}).empty());
+  EXPECT_EQ(scorer->Score(request, {})->value(), 0) << "no answer loses against everyone";
+}
+
 }  // namespace
 }  // namespace tidemill

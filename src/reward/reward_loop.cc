@@ -206,19 +206,24 @@ void RewardLoop::AskTool(const Scoring& scoring, const Run& run, Asked asked, Ti
   calls_.Ask(ToolTopic(tool), std::move(request), std::move(asked), now);
 }
 
-void RewardLoop::AskJudge(const Scoring& scoring, const Run& run, const Asked& asked, Time now) {
+const RunConfig::JudgeKeys& RewardLoop::JudgeOf(const Need& need) const {
   const auto judge =
       std::find_if(options_.judges.begin(), options_.judges.end(),
-                   [&](const RunConfig::JudgeKeys& keys) { return keys.name == run.need.name; });
+                   [&](const RunConfig::JudgeKeys& keys) { return keys.name == need.name; });
   TM_CHECK(judge != options_.judges.end(), "the scorer knows the judges of the config");
-  Result<v1::JudgeRequest> request = MakeJudgeRequest(*judge, scoring.request);
+  return *judge;
+}
+
+void RewardLoop::AskJudge(const Scoring& scoring, const Run& run, const Asked& asked, Time now) {
+  const RunConfig::JudgeKeys& judge = JudgeOf(run.need);
+  Result<v1::JudgeRequest> request = MakeJudgeRequest(judge, scoring.request);
   if (!request.ok()) {
     v1::Verdict verdict;
-    verdict.set_cause("judge " + judge->name + ": " + request.status().message());
+    verdict.set_cause("judge " + judge.name + ": " + request.status().message());
     Send(asked.scoring, std::move(verdict));
     return;
   }
-  request->set_request_id(scoring.request.request_id() + "." + judge->name + "." +
+  request->set_request_id(scoring.request.request_id() + "." + judge.name + "." +
                           std::to_string(run.tries) + "@" + options_.worker);
   judges_.Ask(kJudgeTopic, std::move(*request), asked, now);
 }
@@ -234,7 +239,13 @@ void RewardLoop::TakeJudged(Time now) {
     }
     const auto it = scorings_.find(asked.scoring);
     if (it == scorings_.end()) continue;
-    it->second.evidence.judged[it->second.open.at(asked.run).need.name] = std::move(answer);
+    const Need& need = it->second.open.at(asked.run).need;
+    status = CheckJudgeAnswer(JudgeOf(need), it->second.request, answer);
+    if (!status.ok()) {
+      OnFailure(asked, status.message(), now);
+      continue;
+    }
+    it->second.evidence.judged[need.name] = std::move(answer);
     it->second.open.erase(asked.run);
     Advance(asked.scoring, now);
   }

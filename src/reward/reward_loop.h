@@ -157,6 +157,7 @@ class RewardLoop final : public Loop {
   void Ask(const Asked& asked, Time now);
   void AskTool(const Scoring& scoring, const Run& run, Asked asked, Time now);
   void AskJudge(const Scoring& scoring, const Run& run, const Asked& asked, Time now);
+  const RunConfig::JudgeKeys& JudgeOf(const Need& need) const;
   void OnResult(const Asked& asked, v1::ToolResult result, Time now);
   void OnFailure(const Asked& asked, const std::string& cause, Time now);
   void CountProof(const ScorerDone& done);

@@ -140,6 +140,10 @@ Result<ReplayOptions> ReplayOptionsFrom(const RunConfig& config, const RunStart&
         return judge.reward && (judge.task == "next_state" || judge.task == "process");
       });
   if (turns) options.turn_text = start.turn_text;
+  for (const RunConfig::JudgeKeys& judge : config.reward.judges) {
+    if (judge.reward && judge.task == "pairwise")
+      options.compared_with = std::max(options.compared_with, judge.pairs);
+  }
   return options;
 }
 

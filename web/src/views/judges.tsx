@@ -39,6 +39,7 @@ function AuditRow(props: { scorer: string; ticks: Json }) {
       <td class="num">{cell("reject_pass")}</td>
       <td class="num">{cell("reject_fail")}</td>
       <td>{interval(cell("accept_pass"), accepted)}</td>
+      <td class="num">{percent(cell("bound_millionths") / 1e6, 1)}</td>
       <td class="num">{cell("level")} %</td>
       <td>{cell("distrusted") ? "execution decides" : "trusted"}</td>
     </tr>
@@ -53,7 +54,7 @@ export function Judges(props: { run: string }) {
   if (!hasJudges(ticks)) return <p class="empty">This run has no judge and no audit.</p>;
   const value = (name: string) => last(ticks, name);
   const calls = value("judge_calls");
-  const answered = Math.max(1, calls - value("judge_failed"));
+  const votes = Math.max(0, calls + value("judge_cached") - value("judge_failed") - value("judge_malformed"));
   return (
     <>
       <p class="note">What models said of episodes, and how often execution agreed with what was decided without it.</p>
@@ -63,8 +64,9 @@ export function Judges(props: { run: string }) {
             <Stat name="Judged" value={short(value("judged"))} note={`${value("judging")} in progress, ${value("judge_waiting")} questions wait`} />
             <Stat name="Unavailable" value={short(value("judge_unavailable"))} note="never counted as a low score" tone={value("judge_unavailable") ? "warn" : ""} />
             <Stat name="Failed votes" value={short(value("judge_failed") + value("judge_malformed"))} note={`${value("judge_malformed")} did not parse, ${value("judge_breaks")} pauses`} tone={value("judge_breaks") ? "warn" : ""} />
-            <Stat name="Votes split" value={percent(value("judgements") ? value("judge_split") / value("judgements") : null, 1)} note={`${value("judge_second")} second opinions`} />
-            <Stat name="Time of an answer" value={`${(value("judge_micros") / 1e6 / answered).toFixed(2)} s`} note={`${short(calls)} questions, ${short(value("judge_cached"))} from the cache`} />
+            <Stat name="Votes" value={short(votes)} note={`on ${short(value("judgements"))} questions, ${value("judge_second")} second opinions`} />
+            <Stat name="Votes agree" value={percent(value("judgements") ? 1 - value("judge_split") / value("judgements") : null, 1)} note={`split on ${value("judge_split")} questions`} />
+            <Stat name="Time of an answer" value={`${(value("judge_micros") / 1e6 / Math.max(1, calls)).toFixed(2)} s`} note={`${short(calls)} questions, ${short(value("judge_cached"))} from the cache`} />
             <Stat name="Cost" value={(value("judge_cost_millionths") / 1e6).toFixed(2)} note={`${short(value("judge_tokens_in"))} tokens read, ${short(value("judge_tokens_out"))} written`} />
           </div>
           <Panel title="Questions">
@@ -83,6 +85,7 @@ export function Judges(props: { run: string }) {
                 <th class="num">Rejected, passes</th>
                 <th class="num">Rejected, fails</th>
                 <th>Precision (95 %)</th>
+                <th class="num">Tolerated from</th>
                 <th class="num">To the alarm</th>
                 <th>State</th>
               </tr>
