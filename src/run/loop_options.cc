@@ -114,6 +114,7 @@ Result<ReplayOptions> ReplayOptionsFrom(const RunConfig& config, const RunStart&
     options.teacher = start.train;
     if (config.teacher.hints == "errors") options.hints = TeacherHints::kErrors;
     if (config.teacher.hints == "judge") options.hints = TeacherHints::kJudge;
+    if (config.teacher.hints == "judge_strongest") options.hints = TeacherHints::kJudgeStrongest;
     options.drop_zero_variance = false;  // the teacher tells the tokens of equal rewards apart
   }
   options.max_turn_tokens = config.rollout.max_turn_tokens;
