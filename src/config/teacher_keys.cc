@@ -14,8 +14,7 @@ void BindTeacher(RunConfig& c, Binder& b) {
                 "(completions with echo and logprobs)"});
   b.Add("teacher.endpoint_model", &t.endpoint_model, {.doc = "Name of the model at the endpoint"});
   b.Add("teacher.key_file", &t.key_file, {.doc = "File with the endpoint's API key"});
-  b.Add("teacher.key_env", &t.key_env,
-        {.doc = "Environment variable with the endpoint's API key"});
+  b.Add("teacher.key_env", &t.key_env, {.doc = "Environment variable with the endpoint's API key"});
   b.Add("teacher.ca_file", &t.ca_file,
         {.doc = "PEM file with the certificates that the endpoint's must be signed by; empty: the "
                 "system's"});

@@ -80,7 +80,8 @@ struct ReplayOptions {
   bool tells_memory = false;     // of every episode of training that has a verdict
   bool teacher = false;          // episodes of training are used with the scores of a teacher
   TeacherHints hints = TeacherHints::kNone;
-  // With a judge's hints: the words as the model would read them behind its turn, its next turn opened.
+  // With a judge's hints: the words as the model would read them behind its turn, its next turn
+  // opened.
   std::function<std::vector<int32_t>(const v1::Task&, const std::string& hint)> hint_ids;
 };
 

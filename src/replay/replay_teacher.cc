@@ -86,9 +86,9 @@ std::vector<v1::TurnScores> Strongest(const v1::TeacherAnswer& answer, const v1:
   std::vector<v1::TurnScores> chosen;
   for (const v1::TurnScores& scores : answer.turns()) {
     const v1::Turn& turn = of.turns(static_cast<int>(scores.turn()));
-    const auto rival =
-        std::find_if(chosen.begin(), chosen.end(),
-                     [&](const v1::TurnScores& one) { return one.turn() == scores.turn(); });
+    const auto rival = std::find_if(chosen.begin(), chosen.end(), [&](const v1::TurnScores& one) {
+      return one.turn() == scores.turn();
+    });
     if (rival == chosen.end()) {
       chosen.push_back(scores);
     } else if (Change(scores, turn) > Change(*rival, turn)) {
@@ -203,8 +203,8 @@ void ReplayLoop::AskTeacherAgain(Time now) {
       AskTeacher(about, now);
       continue;
     }
-    MarkStale(*member, "no scores of the teacher after " + std::to_string(member->teacher_tries) +
-                           " tries");
+    MarkStale(*member,
+              "no scores of the teacher after " + std::to_string(member->teacher_tries) + " tries");
     CompleteIfDone(about.group);
   }
 }

@@ -297,8 +297,9 @@ Result<ObjectiveConfig> ObjectiveFrom(const RunConfig& config) {
   TM_ASSIGN_OR_RETURN(ObjectiveConfig objective,
                       ParseObjective(config.learner.objective, config.learner.options));
   if (objective.NeedsTeacher() && !config.teacher.used()) {
-    return Invalid("teacher.model: is missing, but learner.objective or learner.options ask for "
-                   "distillation; or set teacher.policy or teacher.endpoint");
+    return Invalid(
+        "teacher.model: is missing, but learner.objective or learner.options ask for "
+        "distillation; or set teacher.policy or teacher.endpoint");
   }
   if (config.teacher.used() && !objective.NeedsTeacher()) {
     return Invalid("teacher: the objective " + config.learner.objective +
@@ -306,8 +307,9 @@ Result<ObjectiveConfig> ObjectiveFrom(const RunConfig& config) {
                    "learner.options = [\"distill_coefficient=0.1\"] for a mix with rewards");
   }
   if (config.live.on && objective.distill.reward == 0) {
-    return Invalid("learner.objective: sessions (live.on) have no teacher; give rewards a part "
-                   "with learner.options = [\"reward_coefficient=1\"]");
+    return Invalid(
+        "learner.objective: sessions (live.on) have no teacher; give rewards a part "
+        "with learner.options = [\"reward_coefficient=1\"]");
   }
   return objective;
 }
