@@ -14,8 +14,7 @@ void BindTeacher(RunConfig& c, Binder& b) {
                 "(completions with echo and logprobs)"});
   b.Add("teacher.endpoint_model", &t.endpoint_model, {.doc = "Name of the model at the endpoint"});
   b.Add("teacher.key_file", &t.key_file, {.doc = "File with the endpoint's API key"});
-  b.Add("teacher.key_env", &t.key_env,
-        {.doc = "Environment variable with the endpoint's API key"});
+  b.Add("teacher.key_env", &t.key_env, {.doc = "Environment variable with the endpoint's API key"});
   b.Add("teacher.ca_file", &t.ca_file,
         {.doc = "PEM file with the certificates that the endpoint's must be signed by; empty: the "
                 "system's"});
@@ -23,9 +22,10 @@ void BindTeacher(RunConfig& c, Binder& b) {
         {.doc = "Time limit of one answer of the endpoint", .min = 10, .max = 3.6e6});
   b.Add("teacher.hints", &t.hints,
         {.doc = "What the teacher reads before it scores a turn: errors: the turn and the error "
-                "that followed it; judge: the turn and a judge's reason for calling it bad. Turns "
+                "that followed it; judge: the turn and the longest of a judge's reasons for "
+                "calling it bad; judge_strongest: the reason that changes the scores most. Turns "
                 "without a hint are not scored",
-         .choices = {"none", "errors", "judge"}});
+         .choices = {"none", "errors", "judge", "judge_strongest"}});
   b.Add("teacher.concurrency", &t.concurrency,
         {.doc = "Maximum number of sequences at the teacher at once", .min = 1, .max = 4096});
   b.Add("teacher.batch_tokens", &t.batch_tokens,
@@ -47,7 +47,7 @@ Status CheckTeacher(const RunConfig& config, const Binder& binder) {
   if (t.hints != "none" && !t.used()) {
     return binder.Error("teacher.hints", "has no teacher: set teacher.policy or teacher.model");
   }
-  if (t.hints == "judge") {
+  if (t.hints == "judge" || t.hints == "judge_strongest") {
     for (const RunConfig::JudgeKeys& judge : config.reward.judges) {
       if (judge.task == "next_state" || judge.task == "process") return Ok();
     }

@@ -34,6 +34,8 @@ TEST(TeacherKeys, HintsNeedATeacherAndWhatTheyAreMadeFrom) {
   EXPECT_THAT(CheckOf({"teacher.hints=errors"}), HasSubstr("has no teacher"));
   EXPECT_THAT(CheckOf({"teacher.policy=true", "teacher.hints=judge"}),
               HasSubstr("needs a [[judge]] of turns"));
+  EXPECT_THAT(CheckOf({"teacher.policy=true", "teacher.hints=judge_strongest"}),
+              HasSubstr("needs a [[judge]] of turns"));
 }
 
 }  // namespace

@@ -96,7 +96,7 @@ void ReplayLoop::Restore(std::vector<StoredSample> stored) {
     if (!unscorable) member.verdict = std::move(sample.verdict);
     if (!member.verdict && !member.excluded) ask_again_.Put(Time::min(), {id.group(), id.member()});
     member.trajectory = std::move(sample.trajectory);
-    if (NeedsTeacher(member) && (options_.hints != TeacherHints::kJudge || member.verdict))
+    if (NeedsTeacher(member) && (!FromJudge(options_.hints) || member.verdict))
       ask_teacher_.Put(Time::min(), {id.group(), id.member()});
   }
   for (const auto& [id, why] : put_aside) {
@@ -320,7 +320,7 @@ void ReplayLoop::OnTrajectoryStored(Pending& pending, const Status& status, Time
   if (draining_) return;
   OnMember({id, index}, now);
   // After the verdict where the hint is in it; the task may be unknown, and the group gone.
-  if (options_.hints == TeacherHints::kJudge) return;
+  if (FromJudge(options_.hints)) return;
   const Member* still = FindMember(id, index);
   if (still != nullptr && NeedsTeacher(*still)) AskTeacher({id, index}, now);
 }
@@ -343,7 +343,7 @@ void ReplayLoop::OnVerdictStored(const v1::Verdict& verdict) {
     if (verdict.solved()) ++counters_.solved;
     member.verdict = verdict;
     TellMemory(member);
-    if (options_.hints == TeacherHints::kJudge && NeedsTeacher(member))
+    if (FromJudge(options_.hints) && NeedsTeacher(member))
       ask_teacher_.Put(Time::min(), {group_id, verdict.id().member()});
   } else {
     ++counters_.unscored;

@@ -41,8 +41,14 @@ namespace tidemill {
 enum class TeacherHints : uint8_t {
   kNone,    // what the policy had read; every turn is scored
   kErrors,  // the turn itself and the error that followed it
-  kJudge,   // the turn itself and why a judge calls it bad
+  kJudge,   // the turn itself and the longest reason for which a judge calls it bad
+  // The same with the reason after which the teacher's scores of the turn change most.
+  kJudgeStrongest,
 };
+// The hint is in the verdict, so the teacher is asked after it.
+inline bool FromJudge(TeacherHints hints) {
+  return hints == TeacherHints::kJudge || hints == TeacherHints::kJudgeStrongest;
+}
 
 struct ReplayOptions {
   std::string worker = "local";
@@ -77,7 +83,8 @@ struct ReplayOptions {
   bool tells_memory = false;     // of every episode of training that has a verdict
   bool teacher = false;          // episodes of training are used with the scores of a teacher
   TeacherHints hints = TeacherHints::kNone;
-  // With kJudge: the words as the model would read them behind its turn, its next turn opened.
+  // With a judge's hints: the words as the model would read them behind its turn, its next turn
+  // opened.
   std::function<std::vector<int32_t>(const v1::Task&, const std::string& hint)> hint_ids;
 };
 
@@ -297,6 +304,7 @@ class ReplayLoop final : public Loop {
   bool NeedsTeacher(const Member& member) const;
   void AskTeacher(const Asked& about, Time now);
   void AddHinted(const Member& member, v1::TeacherRequest& request) const;
+  std::vector<std::vector<uint32_t>> HintsFor(const Member& member, int turn) const;
   void AskTeacherAgain(Time now);
   void TakeTaught(Time now);
   void OnTaught(const Asked& about, Member& member, v1::TeacherAnswer answer);

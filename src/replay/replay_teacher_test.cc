@@ -194,20 +194,28 @@ TEST_F(ReplayHintTest, AFailureOfOursIsNoHint) {
   EXPECT_TRUE(Asked().empty());
 }
 
-TEST_F(ReplayHintTest, TheLongestReasonOfAJudgeAgainstTheTurnIsTheHint) {
-  options_.hints = TeacherHints::kJudge;
-  std::string read;
-  options_.hint_ids = [&](const v1::Task&, const std::string& hint) {
-    read = hint;
-    return std::vector<int32_t>{7};
-  };
-  Make();
-  Send(FailedOnce());
-  Settle();
-  EXPECT_TRUE(Asked().empty());  // the verdict has the hint
-  for (const Lease& lease : bus_.Receive(kScoreTopic, 10).value()) {
+// Judged, with the first turn bad for two reasons.
+class ReplayJudgedHintTest : public ReplayHintTest {
+ protected:
+  void MakeJudged(TeacherHints hints) {
+    options_.hints = hints;
+    options_.hint_ids = [this](const v1::Task&, const std::string& hint) {
+      read_.push_back(hint);
+      return std::vector<int32_t>{static_cast<int32_t>(hint.size())};
+    };
+    Make();
+    Send(FailedOnce());
+    Settle();
+    EXPECT_TRUE(Asked().empty());  // the verdict has the hint
+    for (const Lease& lease : bus_.Receive(kScoreTopic, 10).value()) {
+      Judge(lease.body);
+      EXPECT_TRUE(bus_.Ack(lease).ok());
+    }
+    Settle();
+  }
+  void Judge(const std::string& body) {
     v1::ScoreRequest request;
-    ASSERT_TRUE(request.ParseFromString(lease.body));
+    ASSERT_TRUE(request.ParseFromString(body));
     v1::Verdict verdict;
     *verdict.mutable_id() = request.id();
     verdict.set_request_id(request.request_id()), verdict.set_token(request.token());
@@ -218,19 +226,58 @@ TEST_F(ReplayHintTest, TheLongestReasonOfAJudgeAgainstTheTurnIsTheHint) {
       v1::Judgement& judgement = *part.add_judgements();
       judgement.set_judge("j"), judgement.set_turn(turn);
       judgement.set_value(turn == 1 ? -1 : 1);
-      for (const char* reason : {"short", "the longer one"}) {
+      for (const char* reason : {"short", "the longer", "short", "middle"}) {
         v1::JudgeVote& vote = *judgement.add_votes();
         vote.set_valid(true), vote.set_value(judgement.value()), vote.set_reason(reason);
       }
     }
     EXPECT_TRUE(bus_.PublishReply(request.reply_to(), verdict.SerializeAsString()).ok());
   }
-  Settle();
+  // The scores of the first turn, one for each hint.
+  void Answer(const v1::TeacherRequest& request, const std::vector<float>& logprobs) {
+    v1::TeacherAnswer answer;
+    answer.set_request_id(request.request_id()), answer.set_token(request.token());
+    answer.set_available(true);
+    for (const float logprob : logprobs) answer.add_turns()->add_logprobs(logprob);
+    EXPECT_TRUE(bus_.PublishReply(request.reply_to(), answer.SerializeAsString()).ok());
+  }
+  std::vector<std::string> read_;
+};
+
+TEST_F(ReplayJudgedHintTest, TheLongestReasonAgainstTheTurnIsTheHint) {
+  MakeJudged(TeacherHints::kJudge);
   const auto asked = Asked();
   ASSERT_EQ(asked.size(), 1u);
-  EXPECT_EQ(read, "the longer one");
+  EXPECT_THAT(read_, ElementsAre("the longer"));
   ASSERT_EQ(asked[0].sequences_size(), 1);
-  EXPECT_THAT(asked[0].sequences(0).ids(), ElementsAre(1u, 3u, 7u, 3u));
+  EXPECT_THAT(asked[0].sequences(0).ids(), ElementsAre(1u, 3u, 10u, 3u));
+}
+
+TEST_F(ReplayJudgedHintTest, OfSeveralReasonsTheOneThatChangesTheScoresMostIsUsed) {
+  MakeJudged(TeacherHints::kJudgeStrongest);
+  const auto asked = Asked();
+  ASSERT_EQ(asked.size(), 1u);
+  // A reason that two votes gave is read once.
+  EXPECT_THAT(read_, ElementsAre("the longer", "middle", "short"));
+  ASSERT_EQ(asked[0].sequences_size(), 3);
+  EXPECT_THAT(asked[0].sequences(0).ids(), ElementsAre(1u, 3u, 10u, 3u));
+  EXPECT_THAT(asked[0].sequences(2).ids(), ElementsAre(1u, 3u, 5u, 3u));
+  Answer(asked[0], {-1.5f, -9.0f, -2.0f});  // the sampler's is -0.5
+  Send(Episode(1, 1, 1));
+  Settle(), Score(), Ask(0, 1), Settle();
+  const auto batches = Batches();
+  ASSERT_EQ(batches.size(), 1u);
+  ASSERT_EQ(batches[0].samples(0).teacher_size(), 1);
+  EXPECT_THAT(batches[0].samples(0).teacher(0).logprobs(), ElementsAre(-9.0f));
+}
+
+TEST_F(ReplayJudgedHintTest, MoreScoresOfATurnThanReasonsAreReadAreADeadLetter) {
+  MakeJudged(TeacherHints::kJudgeStrongest);
+  const auto asked = Asked();
+  ASSERT_EQ(asked.size(), 1u);
+  Answer(asked[0], {-1, -1, -1, -1, -1});
+  Settle();
+  EXPECT_EQ(bus_.Depth(kDeadTopic)->ready, 1u);
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ Result<Loops> Assemble(const RunConfig& config, Roles here, const Ports& p, Loop
     loops.dispatcher = std::make_unique<Dispatcher>(
         *p.bus, *p.dispatcher_store, *p.clock, *p.journal, *p.train_tasks, *p.eval_tasks,
         std::move(order), std::move(options.dispatcher));
-    if (options.replay.hints == TeacherHints::kJudge) {
+    if (FromJudge(options.replay.hints)) {
       const size_t most = config.rollout.observation_tokens;
       options.replay.hint_ids = [protocol = p.protocol, most](const v1::Task& task,
                                                               const std::string& hint) {

@@ -114,6 +114,7 @@ Result<ReplayOptions> ReplayOptionsFrom(const RunConfig& config, const RunStart&
     options.teacher = start.train;
     if (config.teacher.hints == "errors") options.hints = TeacherHints::kErrors;
     if (config.teacher.hints == "judge") options.hints = TeacherHints::kJudge;
+    if (config.teacher.hints == "judge_strongest") options.hints = TeacherHints::kJudgeStrongest;
     options.drop_zero_variance = false;  // the teacher tells the tokens of equal rewards apart
   }
   options.max_turn_tokens = config.rollout.max_turn_tokens;
@@ -300,8 +301,9 @@ Result<ObjectiveConfig> ObjectiveFrom(const RunConfig& config) {
   TM_ASSIGN_OR_RETURN(ObjectiveConfig objective,
                       ParseObjective(config.learner.objective, config.learner.options));
   if (objective.NeedsTeacher() && !config.teacher.used()) {
-    return Invalid("teacher.model: is missing, but learner.objective or learner.options ask for "
-                   "distillation; or set teacher.policy or teacher.endpoint");
+    return Invalid(
+        "teacher.model: is missing, but learner.objective or learner.options ask for "
+        "distillation; or set teacher.policy or teacher.endpoint");
   }
   if (config.teacher.used() && !objective.NeedsTeacher()) {
     return Invalid("teacher: the objective " + config.learner.objective +
@@ -309,8 +311,9 @@ Result<ObjectiveConfig> ObjectiveFrom(const RunConfig& config) {
                    "learner.options = [\"distill_coefficient=0.1\"] for a mix with rewards");
   }
   if (config.live.on && objective.distill.reward == 0) {
-    return Invalid("learner.objective: sessions (live.on) have no teacher; give rewards a part "
-                   "with learner.options = [\"reward_coefficient=1\"]");
+    return Invalid(
+        "learner.objective: sessions (live.on) have no teacher; give rewards a part "
+        "with learner.options = [\"reward_coefficient=1\"]");
   }
   return objective;
 }

@@ -14,10 +14,11 @@ namespace {
 constexpr size_t kTaughtAtOnce = 64;
 constexpr float kLeastLogprob = -50;  // what messages may hold
 
-// Spans lie within their sequence and scores can be told apart by their turn.
+// Spans lie within their sequence, and a sequence has a turn once. Sequences with other hints may
+// have it again.
 Status CheckSpans(const v1::TeacherRequest& request) {
-  std::vector<uint32_t> turns;
   for (const v1::TaughtSequence& sequence : request.sequences()) {
+    std::vector<uint32_t> turns;
     uint64_t end = 1;
     for (const v1::TaughtSpan& span : sequence.spans()) {
       const uint64_t after = uint64_t{span.begin()} + span.tokens();
@@ -29,10 +30,11 @@ Status CheckSpans(const v1::TeacherRequest& request) {
       end = after;
       turns.push_back(span.turn());
     }
+    std::sort(turns.begin(), turns.end());
+    if (std::adjacent_find(turns.begin(), turns.end()) != turns.end())
+      return Invalid("TeacherRequest.sequences: a turn is in two spans of one sequence");
   }
-  std::sort(turns.begin(), turns.end());
-  if (std::adjacent_find(turns.begin(), turns.end()) == turns.end()) return Ok();
-  return Invalid("TeacherRequest.sequences: a turn is in two spans");
+  return Ok();
 }
 
 }  // namespace

@@ -115,6 +115,20 @@ TEST_F(TeacherLoopTest, EveryTurnGetsTheScoresOfItsOwnTokens) {
   EXPECT_EQ(bus_.Depth(kTeacherTopic)->leased, 0u);
 }
 
+TEST_F(TeacherLoopTest, ATurnWithSeveralHintsIsScoredAfterEach) {
+  Make();
+  v1::TeacherRequest request = Request("a");
+  AddSequence(request, {1, 2, 3}, {{0, 2, 1}});
+  AddSequence(request, {1, 5, 3}, {{0, 2, 1}});
+  Ask(request);
+  ASSERT_EQ(port_.calls.size(), 2u);
+  for (const TeacherCall& call : port_.calls) port_.Answer(call);
+  Step();
+  const auto answers = Answers();
+  ASSERT_EQ(answers.size(), 1u);
+  EXPECT_EQ(answers[0].turns_size(), 2);
+}
+
 TEST_F(TeacherLoopTest, ATeacherThatIsAwayIsAskedAgainAndThenReportedNeverScored) {
   options_.retries = 1;
   Make();
