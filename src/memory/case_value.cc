@@ -10,13 +10,14 @@ namespace {
 // What is assumed before anything was compared: right cases of similar tasks help, failed ones and
 // right ones of other tasks a little. What is outdated does not, nor what says what other tasks
 // need or what fails here from a time when something else was right.
-constexpr CaseFeatures kPriorMean = {0.3, 0.1, -0.05, -0.02, 0.05, -0.05, -0.4, -0.15, -0.1, -0.15};
-constexpr double kPriorPrecision = 12;
+constexpr CaseFeatures kPriorMean = {0.3,   0.15, -0.05, -0.02, 0.12,
+                                     -0.05, -0.5, -0.25, -0.25, -0.25};
+constexpr double kPriorPrecision = 96;
 // A comparison counts for less with every later one, so that a world that changed is learned anew.
 constexpr double kKept = 0.99;
 constexpr double kWorthKept = 0.8;  // the same for the term of a case, with each use
 constexpr double kNoise = 0.2;      // variance of a reward that cases do not explain
-constexpr double kWorthPrior = 6;   // comparisons that the term of a case being 0 is worth
+constexpr double kWorthPrior = 48;  // comparisons that the term of a case being 0 is worth
 
 double Dot(const CaseFeatures& a, const CaseFeatures& b) {
   double sum = 0;
