@@ -143,7 +143,7 @@ TEST_F(MemoryLoopTest, AGroupGetsWhatIsKnownOfToolsBehindItsBestCase) {
         SampleRecord(group, 0, "sort the list", "right" + std::to_string(group), true);
     v1::ToolNote& note = *record.add_tools();
     note.set_tool("bash");
-    note.set_arguments_json("{}");
+    note.set_arguments_json("{\"command\":\"make\"}");
     note.set_outcome(v1::OUTCOME_FAILED);
     note.set_text("not found");
     Tell(record);
@@ -153,7 +153,7 @@ TEST_F(MemoryLoopTest, AGroupGetsWhatIsKnownOfToolsBehindItsBestCase) {
   ASSERT_EQ(group.contexts_size(), 2);
   ASSERT_EQ(group.contexts(1).cases_size(), 3);
   EXPECT_EQ(group.contexts(1).cases(0).answer(), "right2");
-  EXPECT_EQ(group.contexts(1).cases(1).note(), "bash {} failed: not found");
+  EXPECT_EQ(group.contexts(1).cases(1).note(), "bash {\"command\":\"make\"} failed: not found");
   EXPECT_EQ(group.contexts(1).cases(2).answer(), "right1");
 }
 

@@ -22,6 +22,8 @@ void ToolMemory::Apply(uint64_t number, const v1::CaseRecord& record) {
   Calls& calls = scopes_[record.scope()];
   std::set<std::pair<std::string, std::string>> seen;
   for (const v1::ToolNote& note : record.tools()) {
+    // A call without arguments speaks of the work alone.
+    if (note.arguments_json().find(':') == std::string::npos) continue;
     const std::pair<std::string, std::string> key = {note.tool(), note.arguments_json()};
     // An episode that repeats a call says it once, as it was at first: later it may have changed
     // what the call is about.

@@ -60,12 +60,20 @@ TEST(ToolMemory, WhatACallSaysDifferentlyIsLearnedAnew) {
   EXPECT_FALSE(memory.Facts("here", 8)[0].failed);
 }
 
+TEST(ToolMemory, ACallWithoutArgumentsIsAboutTheWork) {
+  ToolMemory memory;
+  const Said tested = {"run_tests", "{}", v1::OUTCOME_FAILED, "1 of 3 failed"};
+  memory.Apply(1, Episode(1, {tested}));
+  memory.Apply(2, Episode(2, {tested}));
+  EXPECT_TRUE(memory.Facts("here", 8).empty());
+}
+
 TEST(ToolMemory, IsBoundedAndForgetsWhatWasSeenLongestAgo) {
   ToolMemory memory;
   memory.Apply(1, Episode(1, {kMake}));
   memory.Apply(2, Episode(2, {kMake}));
   for (uint64_t i = 0; i < ToolMemory::kCallsMax; ++i) {
-    const std::string arguments = std::to_string(i);
+    const std::string arguments = "{\"n\":" + std::to_string(i) + "}";
     memory.Apply(3 + i, Episode(3, {{"run", arguments.c_str(), v1::OUTCOME_OK, "x"}}));
   }
   EXPECT_TRUE(memory.Facts("here", 8).empty());
