@@ -201,7 +201,6 @@ TEST(CaseBank, LearnedStopsShowingWhatMisleads) {
   const auto best = bank.Choose(query, {.how = Retrieval::kLearned, .explore = false})[0];
   EXPECT_THAT(best, Contains(2u));
   EXPECT_THAT(best, Not(Contains(1u)));
-  EXPECT_LT(bank.values().Worth(1).mean, bank.values().Worth(2).mean);
 }
 
 TEST(CaseValues, WhatAllMembersWereShownGetsNoCredit) {
