@@ -8,6 +8,7 @@
 #include <memory>
 #include <unordered_map>
 
+#include "bench/memory_ideal.h"
 #include "bench/memory_streams.h"
 #include "core/random.h"
 #include "engine/torch/torch_engine.h"
@@ -210,11 +211,19 @@ void AddDifferences(const std::map<std::string, Projects>& arms, const Windows& 
 }
 
 Status CheckOptions(const MemoryBenchOptions& options) {
-  if (options.model.empty()) return Invalid("--model: the directory of a warmed-up policy");
+  if (options.model.empty() != options.perfect_reader) {
+    return Invalid("either --model, the directory of a warmed-up policy, or --perfect-reader");
+  }
   if (options.seeds.empty() || options.projects < 2 || options.before < 1 || options.members < 1) {
     return Invalid("one seed, two projects, one task before the change and one member at least");
   }
   return Ok();
+}
+
+std::vector<std::string> ArmsOf(const MemoryBenchOptions& options) {
+  std::vector<std::string> names = options.arms.empty() ? MemoryArms() : options.arms;
+  if (options.perfect_reader && options.arms.empty()) std::erase(names, kHiddenStatesArm);
+  return names;
 }
 
 }  // namespace
@@ -222,13 +231,20 @@ Status CheckOptions(const MemoryBenchOptions& options) {
 Result<MemoryBenchReport> RunMemoryBench(const MemoryBenchOptions& options) {
   TM_RETURN_IF_ERROR(CheckOptions(options));
   const auto started = std::chrono::steady_clock::now();
-  TM_ASSIGN_OR_RETURN(const std::unique_ptr<Policy> policy,
-                      Policy::Open(options.model, options.threads, options.key_layers));
-  const std::vector<std::string> names = options.arms.empty() ? MemoryArms() : options.arms;
-  const AskPolicy ask = [&](const std::vector<AskedPrompt>& asked) { return policy->Ask(asked); };
-  const KeyOf key = [&](const std::string& prompt) { return policy->Key(prompt); };
+  std::unique_ptr<Policy> policy;
   MemoryBenchReport report;
-  TM_ASSIGN_OR_RETURN(report.digest_before, policy->Digest());
+  if (!options.perfect_reader) {
+    TM_ASSIGN_OR_RETURN(policy, Policy::Open(options.model, options.threads, options.key_layers));
+    TM_ASSIGN_OR_RETURN(report.digest_before, policy->Digest());
+  }
+  const std::vector<std::string> names = ArmsOf(options);
+  const AskPolicy ask = [&](const std::vector<AskedPrompt>& asked) {
+    return policy != nullptr ? policy->Ask(asked) : AskPerfectReader(asked);
+  };
+  const KeyOf key = [&](const std::string& prompt) -> Result<std::vector<float>> {
+    if (policy == nullptr) return Invalid("the perfect reader has no hidden states");
+    return policy->Key(prompt);
+  };
   std::map<std::string, Projects> arms;
   Projects ideal;
   for (const uint64_t seed : options.seeds) {
@@ -244,7 +260,9 @@ Result<MemoryBenchReport> RunMemoryBench(const MemoryBenchOptions& options) {
     }
     for (StreamResult& one : PlayIdeal(options.projects, plan)) ideal.push_back(std::move(one));
   }
-  TM_ASSIGN_OR_RETURN(report.digest_after, policy->Digest());
+  if (policy != nullptr) {
+    TM_ASSIGN_OR_RETURN(report.digest_after, policy->Digest());
+  }
   const Windows at{size_t{options.before} * options.members};
   for (const std::string& name : names) {
     report.arms.push_back(ReportOf(name, arms.at(name), at));

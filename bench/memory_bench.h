@@ -13,7 +13,8 @@
 namespace tidemill {
 
 struct MemoryBenchOptions {
-  std::string model;  // directory of a policy warmed up on other projects
+  std::string model;            // directory of a policy warmed up on other projects
+  bool perfect_reader = false;  // instead of a policy; without the arm of hidden states
   std::vector<uint64_t> seeds = {1, 2, 3};
   uint32_t projects = 8;          // of a seed
   uint32_t before = 100;          // tasks of a project before half of its names change

@@ -5,7 +5,28 @@
 #include <map>
 #include <numeric>
 
+#include "tasks/project_lessons.h"
+
 namespace tidemill {
+
+std::vector<std::string> AskPerfectReader(const std::vector<AskedPrompt>& asked) {
+  std::vector<std::string> answers;
+  for (const AskedPrompt& one : asked) {
+    const std::optional<ProjectWant> want = ReadProjectPrompt(one.task.prompt());
+    TM_CHECK(want, "a prompt of another family");
+    // The most useful is the first of the set and the last of the prompt.
+    std::vector<ProjectCase> cases;
+    for (int i = one.cases.cases_size(); i-- > 0;) {
+      const v1::ShownCase& shown = one.cases.cases(i);
+      const std::optional<ProjectWant> about = ReadProjectPrompt(shown.prompt());
+      const std::optional<ProjectCall> call = ReadProjectAnswer(shown.answer());
+      if (about && call) cases.push_back({*about, call->helper, shown.solved()});
+    }
+    const std::vector<int> possible = PossibleHelpers(cases, want->operation);
+    answers.push_back(ProjectAnswer(*want, possible[Random(one.seed).Below(possible.size())]));
+  }
+  return answers;
+}
 
 IdealLearner::IdealLearner() {
   ProjectBinding binding;

@@ -1,13 +1,21 @@
-// The learner nothing can beat on a project: it knows how projects are drawn, keeps every binding
-// that is still possible, and answers with the most likely helper.
+// What a policy's figures are held against: the learner nothing can beat on a project, and a reader
+// of cases that makes no mistake.
 #pragma once
 
+#include <string>
 #include <vector>
 
+#include "bench/memory_streams.h"
 #include "tasks/project.h"
 
 namespace tidemill {
 
+// Answers by the rule of PossibleHelpers: what it misses, retrieval did not show. Prompts must be
+// of the family.
+std::vector<std::string> AskPerfectReader(const std::vector<AskedPrompt>& asked);
+
+// Knows how projects are drawn, keeps every binding that is still possible, and answers with the
+// most likely helper.
 class IdealLearner {
  public:
   IdealLearner();

@@ -122,8 +122,10 @@ std::string MemoryBenchReport::ToText() const {
         "\nsearch by {} in {} cases: {:.0f} µs of processor time, 99th percentile {:.0f} µs",
         search.index, search.cases, search.median_us, search.p99_us);
   }
-  text += "\nweights " + digest_before.substr(0, 16) +
-          (digest_before == digest_after ? ", unchanged" : ", CHANGED");
+  if (!digest_before.empty()) {
+    text += "\nweights " + digest_before.substr(0, 16) +
+            (digest_before == digest_after ? ", unchanged" : ", CHANGED");
+  }
   for (const std::string& miss : Misses()) text += "\nmissed: " + miss;
   return text;
 }

@@ -28,7 +28,7 @@ constexpr Arm kArms[] = {
     {.name = "retry only", .shows = false, .retries = true},
     {.name = "random", .how = Retrieval::kRandom},
     {.name = "nearest"},
-    {.name = "nearest by hidden states", .how = Retrieval::kHidden},
+    {.name = kHiddenStatesArm, .how = Retrieval::kHidden},
     {.name = "nearest, newest first", .how = Retrieval::kNewest},
     {.name = "learned", .how = Retrieval::kLearned},
     {.name = "oracle", .shows = false, .oracle = true},

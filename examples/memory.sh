@@ -18,10 +18,14 @@ rm -rf "$out" "runs/memory-$seed"
 mkdir -p "$out"
 say "1. A policy that was shown right and failed cases of other projects"
 "$tidemill" tasks generate --family project --count 300 --seed "$((seed * 10 + 1))" --out "$out/train.jsonl" \
-  --demonstrations 200000 --with-solutions "$out/demonstrations.jsonl"
+  --demonstrations 150000 --with-solutions "$out/demonstrations.jsonl"
 "$tidemill" tasks model --family project --feed-forward 128 --context 256 --out "$out/shape"
-"$tidemill" warmup "$out/demonstrations.jsonl" --from-config "$out/shape" --out "$out/warm" --seed "$seed" \
-  --batch-tokens 4096 --evaluate-every 500 --patience 4 --cuts 2 --max-steps 6500 --minutes "$minutes"
+# Most of the time at a rate that finds the rule, the rest at one that settles it.
+"$tidemill" warmup "$out/demonstrations.jsonl" --from-config "$out/shape" --out "$out/begun" --seed "$seed" \
+  --batch-tokens 1024 --evaluate-every 1000 --patience 0 --held-out 0.003 --minutes "$(awk "BEGIN { print $minutes * 0.75 }")"
+"$tidemill" warmup "$out/demonstrations.jsonl" --model "$out/begun" --out "$out/warm" --seed "$((seed + 1))" \
+  --batch-tokens 4096 --learning-rate 0.0005 --evaluate-every 250 --patience 0 --held-out 0.003 \
+  --minutes "$(awk "BEGIN { print $minutes * 0.25 }")"
 
 say "2. 500 tasks of five projects; after half of them half of the names are bound anew"
 "$tidemill" bench memory --model "$out/warm" --seeds "$seed" --projects 5 --before 50 --after 50 --held-out 40 \

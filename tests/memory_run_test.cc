@@ -71,6 +71,16 @@ TEST_F(MemoryRunTest, ARunLearnsByMemoryAloneAndShowsWhatItLearned) {
   EXPECT_TRUE(fs::exists(folder_ + "/cases.jsonl"));
 }
 
+// What a policy that makes no mistake reaches is what retrieval shows. All bounds hold with it.
+TEST_F(MemoryRunTest, RetrievalShowsWhatAReaderNeeds) {
+  const ProcessOutput result = RunTidemill(
+      "bench memory --perfect-reader --seeds 1,2 --search 0 --held-out 10 --json --arms "
+      "'nearest;nearest, newest first;learned;oracle;successes only'",
+      "2>&1");
+  EXPECT_EQ(result.exit_code, 0) << result.output;
+  EXPECT_THAT(result.output, HasSubstr("\"misses\": []"));
+}
+
 // TIDEMILL_KILLS says how often.
 TEST_F(MemoryRunTest, ARunKilledAtAnyMomentLosesNoCaseAndLearnsNoneTwice) {
   std::mt19937 random(11);

@@ -167,7 +167,9 @@ void AddMemoryBench(CLI::App& bench, Exit& exit) {
   auto options = std::make_shared<MemoryBenchOptions>();
   auto json = std::make_shared<bool>(false);
   auto searched = std::make_shared<uint64_t>(100'000);
-  command->add_option("--model", options->model, "Policy warmed up on other projects")->required();
+  command->add_option("--model", options->model, "Policy warmed up on other projects");
+  command->add_flag("--perfect-reader", options->perfect_reader,
+                    "Instead of a policy a reader that makes no mistake: what retrieval can reach");
   command->add_option("--seeds", options->seeds, "Seeds (1,2,3)")->delimiter(',');
   command->add_option("--projects", options->projects, "Projects per seed")->capture_default_str();
   command->add_option("--before", options->before, "Tasks of a project before the change")

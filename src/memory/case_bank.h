@@ -17,6 +17,7 @@
 
 #include "memory/case_value.h"
 #include "memory/lexical_index.h"
+#include "memory/tool_memory.h"
 #include "memory/vector_index.h"
 #include "proto/tidemill.pb.h"
 
@@ -26,7 +27,7 @@ namespace tidemill {
 enum class Retrieval : uint8_t {
   kLexical,  // those that share the most telling words with the task
   kHidden,   // those whose prompts the policy reads most alike
-  kNewest,   // of the similar ones, the newest first
+  kNewest,   // the same as kLexical, the newest of the similar ones first
   kRandom,   // any of the scope: a control
   kLearned,  // those that were worth most
 };
@@ -48,6 +49,7 @@ struct Case {
   int64_t newest_ms = 0;
   uint64_t void_until = 0;  // what was learned of such tasks up to this (as `newest`) is outdated
   std::vector<std::string> words;  // of its prompt, each once, sorted
+  std::string said;                // the words of its answer that its prompt does not have, sorted
 };
 
 // What a record changed.
@@ -81,12 +83,17 @@ class CaseBank {
   // Numbers rise from call to call.
   BankChange Apply(uint64_t number, const v1::CaseRecord& record);
 
-  // For each of the members up to `cases` cases, the most useful first. The same bank, query and
-  // request give the same sets. Only kLearned gives members different sets, besides kRandom.
+  // For each of the members up to `cases` cases, the most useful first. Cases of similar tasks come
+  // first, then right ones of other tasks; of several cases that say the same thing (one answer
+  // apart from what its prompt says) only the most useful is there. kRandom takes any. The same
+  // bank, query and request give the same sets. Only kLearned gives members different sets, besides
+  // kRandom.
   std::vector<std::vector<uint64_t>> Choose(const CaseQuery& query,
                                             const CaseRequest& request) const;
   // The case must be there.
   v1::ShownCase Show(uint64_t number) const;
+  // What is known of tools in the scope, as a ShownCase without a prompt; nothing: nothing is.
+  std::optional<v1::ShownCase> ShowTools(const std::string& scope) const;
 
   const Case* Find(uint64_t number) const;
   const std::map<uint64_t, Case>& cases() const { return cases_; }
@@ -99,33 +106,44 @@ class CaseBank {
     uint32_t members = 0;
     std::map<uint32_t, MemberOutcome> done;
   };
+  // What is known of a scope.
+  struct Scope {
+    uint64_t learned = 0;       // records
+    uint64_t changed = 0;       // after so many of them something that was right was found to fail
+    std::set<uint64_t> solved;  // cases
+    std::map<std::string, std::set<uint64_t>> saying;  // cases by what they say, where they do
+  };
   void Compare(const v1::CaseRecord& record);
+  void Add(uint64_t number, const v1::CaseRecord& record, uint64_t at,
+           std::vector<std::string> words);
   uint64_t NearDuplicate(const v1::CaseRecord& record, const std::vector<std::string>& words) const;
   void MarkOutdated(const v1::CaseRecord& record, uint64_t at);
-  std::vector<std::string> TellingWords(const v1::CaseRecord& record) const;
+  bool Tells(const std::string& said) const;
   void ForgetOne(BankChange& change);
   void Drop(uint64_t number);
   double Similarity(const std::vector<std::string>& words, const std::vector<float>& key,
                     const Case& one) const;
   CaseFeatures PairFeatures(const std::vector<std::string>& words, const std::vector<float>& key,
                             const Case& one) const;
-  void FillUp(const CaseQuery& query, size_t most, std::vector<uint64_t>& chosen) const;
+  std::vector<uint64_t> Similar(const CaseQuery& query, Retrieval how, size_t most) const;
+  std::vector<uint64_t> Others(const CaseQuery& query, bool valid_only) const;
+  std::vector<uint64_t> Varied(const std::vector<uint64_t>& ordered, size_t most) const;
   std::vector<std::vector<uint64_t>> AtRandom(const CaseQuery& query,
                                               const CaseRequest& request) const;
   std::vector<std::vector<uint64_t>> ByValue(const CaseQuery& query, const CaseRequest& request,
-                                             const std::vector<uint64_t>& near) const;
-  std::vector<uint64_t> Candidates(const CaseQuery& query, Retrieval how, size_t most) const;
+                                             const std::vector<uint64_t>& known) const;
   double Rarity(const std::string& word) const;
 
   const BankOptions options_;
   std::map<uint64_t, Case> cases_;
-  std::map<std::string, uint64_t> learned_;  // records of each scope
+  std::map<std::string, Scope> scopes_;
   std::unordered_map<std::string, uint64_t> word_cases_;
   std::unordered_map<std::string, uint64_t> answer_words_;  // of all records, in how many
   uint64_t answers_ = 0;
   LexicalIndex texts_;
   VectorIndex keys_;
   CaseValues values_;
+  ToolMemory tools_;
   std::map<uint64_t, OpenGroup> open_;
 };
 

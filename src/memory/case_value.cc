@@ -8,14 +8,16 @@ namespace tidemill {
 namespace {
 
 // What is assumed before anything was compared: right cases of similar tasks help, failed ones and
-// right ones of other tasks a little, and nothing that is outdated does.
-constexpr CaseFeatures kPriorMean = {0.3, 0.1, 0.0, 0.0, 0.03, 0.0, -0.35, -0.15};
-constexpr double kPriorPrecision = 12;
+// right ones of other tasks a little. What is outdated does not, nor what says what other tasks
+// need or what fails here from a time when something else was right.
+constexpr CaseFeatures kPriorMean = {0.3,   0.15, -0.05, -0.02, 0.12,
+                                     -0.05, -0.5, -0.25, -0.25, -0.25};
+constexpr double kPriorPrecision = 96;
 // A comparison counts for less with every later one, so that a world that changed is learned anew.
 constexpr double kKept = 0.99;
 constexpr double kWorthKept = 0.8;  // the same for the term of a case, with each use
 constexpr double kNoise = 0.2;      // variance of a reward that cases do not explain
-constexpr double kWorthPrior = 6;   // comparisons that the term of a case being 0 is worth
+constexpr double kWorthPrior = 48;  // comparisons that the term of a case being 0 is worth
 
 double Dot(const CaseFeatures& a, const CaseFeatures& b) {
   double sum = 0;
@@ -35,13 +37,15 @@ CaseFeatures SumOf(const MemberOutcome& member) {
 
 }  // namespace
 
-CaseFeatures FeaturesOf(bool solved, double similarity, double age, bool outdated) {
+CaseFeatures FeaturesOf(const CasePair& pair) {
   CaseFeatures features{};
-  const size_t kind = solved ? 0 : 1;
-  features[kind] = similarity;
-  features[2 + kind] = similarity * age;
-  features[4 + kind] = 1 - similarity;
-  features[6 + kind] = outdated ? similarity : 0;
+  const size_t kind = pair.solved ? 0 : 1;
+  const bool similar = pair.similarity >= kSimilarTask;
+  features[kind] = similar ? pair.similarity : 0;
+  features[2 + kind] = similar ? pair.similarity * pair.age : 0;
+  features[4 + kind] = similar ? 0 : 1;
+  features[6 + kind] = pair.outdated ? 1 : 0;
+  features[8 + kind] = pair.doubted && similar != pair.solved ? 1 : 0;
   return features;
 }
 

@@ -15,12 +15,19 @@
 
 namespace tidemill {
 
-inline constexpr size_t kCaseFeatures = 8;
+inline constexpr size_t kCaseFeatures = 10;
 using CaseFeatures = std::array<double, kCaseFeatures>;
+inline constexpr double kSimilarTask = 0.5;  // tasks at least so similar are of one kind
 
-// Of a pair. `similarity` and `age` are from 0 to 1; age 1: very old. `outdated`: something about
-// such tasks that was right before or with this case failed later.
-CaseFeatures FeaturesOf(bool solved, double similarity, double age, bool outdated);
+// A case as a task sees it.
+struct CasePair {
+  bool solved = false;
+  double similarity = 0;  // from 0 to 1
+  double age = 0;         // from 0 to 1: very old
+  bool outdated = false;  // what it says was right failed later, or its kind of task changed
+  bool doubted = false;   // something else that was right then failed later
+};
+CaseFeatures FeaturesOf(const CasePair& pair);
 
 struct ShownFeatures {
   uint64_t number = 0;

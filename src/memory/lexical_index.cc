@@ -41,6 +41,13 @@ std::vector<std::string> WordsOf(std::string_view text) {
   return words;
 }
 
+std::vector<std::string> WordSet(std::string_view text) {
+  std::vector<std::string> words = WordsOf(text);
+  std::sort(words.begin(), words.end());
+  words.erase(std::unique(words.begin(), words.end()), words.end());
+  return words;
+}
+
 struct LexicalIndex::Impl {
   std::unique_ptr<Database> db;
   std::unique_ptr<Statement> add, remove, search;

@@ -18,6 +18,8 @@ struct Match {
 
 // The words of a text: runs of letters and digits, lower case. What is not ASCII counts as letters.
 std::vector<std::string> WordsOf(std::string_view text);
+// The same, each once and sorted.
+std::vector<std::string> WordSet(std::string_view text);
 
 // Belongs to one thread at a time.
 class LexicalIndex {

@@ -117,14 +117,19 @@ void MemoryLoop::AddContexts(v1::GroupLease& group) {
                                          .members = group.members(),
                                          .seed = group.seed(),
                                          .explore = !evaluates});
+  const std::optional<v1::ShownCase> tools = bank_.ShowTools(query.scope);
   const bool any =
-      std::any_of(sets.begin(), sets.end(), [](const auto& set) { return !set.empty(); });
+      tools || std::any_of(sets.begin(), sets.end(), [](const auto& set) { return !set.empty(); });
   if (!any) return;  // the members share their prompt then
   group.set_max_case_tokens(options_.case_tokens);
   for (const std::vector<uint64_t>& set : sets) {
     v1::CaseSet& cases = *group.add_contexts();
     for (const uint64_t number : set) *cases.add_cases() = bank_.Show(number);
     counters_.shown += set.size();
+    if (!tools) continue;
+    // Behind the best case: where there is no room for all, the others go first.
+    *cases.add_cases() = *tools;
+    for (int i = cases.cases_size() - 1; i > 1; --i) cases.mutable_cases()->SwapElements(i, i - 1);
   }
 }
 

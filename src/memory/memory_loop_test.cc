@@ -137,6 +137,26 @@ TEST_F(MemoryLoopTest, AGroupGetsTheCasesOfItsMembers) {
   EXPECT_GT(group.max_case_tokens(), 0u);
 }
 
+TEST_F(MemoryLoopTest, AGroupGetsWhatIsKnownOfToolsBehindItsBestCase) {
+  for (uint64_t group = 1; group <= 2; ++group) {
+    v1::CaseRecord record =
+        SampleRecord(group, 0, "sort the list", "right" + std::to_string(group), true);
+    v1::ToolNote& note = *record.add_tools();
+    note.set_tool("bash");
+    note.set_arguments_json("{\"command\":\"make\"}");
+    note.set_outcome(v1::OUTCOME_FAILED);
+    note.set_text("not found");
+    Tell(record);
+  }
+  LearnAll(2);
+  const v1::GroupLease group = Pass(v1::PURPOSE_TRAIN);
+  ASSERT_EQ(group.contexts_size(), 2);
+  ASSERT_EQ(group.contexts(1).cases_size(), 3);
+  EXPECT_EQ(group.contexts(1).cases(0).answer(), "right2");
+  EXPECT_EQ(group.contexts(1).cases(1).note(), "bash {\"command\":\"make\"} failed: not found");
+  EXPECT_EQ(group.contexts(1).cases(2).answer(), "right1");
+}
+
 TEST_F(MemoryLoopTest, AnEvaluationIsNeverShownItsOwnTask) {
   Tell(SampleRecord(1, 0, "sort the list", "right", true));
   LearnAll(1);

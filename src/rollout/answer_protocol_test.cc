@@ -41,6 +41,31 @@ TEST_F(AnswerProtocolTest, ThePromptIsAPlainChatWithoutTools) {
               testing::StartsWith("<|im_start|>system\nBe brief.<|im_end|>\n"));
 }
 
+TEST_F(AnswerProtocolTest, CasesAndWhatToolsSaidStandBeforeTheTaskWithinTheirTokens) {
+  v1::CaseSet cases;
+  for (const char* asked : {"Write g(x).", "", "Write h(x)."}) {
+    v1::ShownCase& shown = *cases.add_cases();
+    shown.set_number(1);
+    shown.set_prompt(asked);
+    shown.set_answer("no");
+    if (shown.prompt().empty()) shown.set_note("bash {} failed: not found");
+  }
+  const auto protocol = New();
+  const std::string text = protocol->Text(protocol->Prompt(task_, cases));
+  const size_t tools = text.find("What tools said in several earlier tasks:\nbash {} failed");
+  const size_t least = text.find("Write h(x)."), best = text.find("Write g(x).");
+  EXPECT_LT(tools, least);
+  EXPECT_LT(least, best);
+  EXPECT_LT(best, text.find("Write f(x)."));
+  // The last of the set goes first.
+  const size_t plain = protocol->Prompt(task_, {}).size();
+  const size_t all = protocol->Prompt(task_, cases).size();
+  const std::vector<TokenId> cut = PromptWithin(*protocol, task_, all - plain - 1, cases);
+  EXPECT_LT(cut.size(), all);
+  ASSERT_EQ(cases.cases_size(), 2);
+  EXPECT_THAT(protocol->Text(cut), HasSubstr("What tools said"));
+}
+
 TEST_F(AnswerProtocolTest, ATaskCannotEndItsOwnTurn) {
   const auto end = tokenizer_.AddedTokenId("<|im_end|>").value();
   const std::vector<TokenId> ids = New()->Prompt(task_, {});

@@ -22,6 +22,7 @@ class CompactProtocol final : public AgentProtocol {
     std::vector<TokenId> ids;
     for (int i = cases.cases_size() - 1; i >= 0; --i) {
       const v1::ShownCase& shown = cases.cases(i);
+      if (shown.prompt().empty()) continue;  // what is known of tools, which it has none of
       tokenizer_.EncodeTo(shown.prompt() + shown.answer(), SpecialTokens::kAsText, ids);
       ids.push_back(shown.solved() ? end_ : fail_);
     }

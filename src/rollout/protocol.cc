@@ -57,13 +57,22 @@ std::vector<TokenId> PromptWithin(const AgentProtocol& protocol, const v1::Task&
 
 std::string CasesText(const v1::CaseSet& cases) {
   if (cases.cases().empty()) return "";
-  std::string text = "Earlier tasks, what was answered, and whether it passed the tests:\n\n";
+  std::string tools, tasks;
   for (int i = cases.cases_size() - 1; i >= 0; --i) {
     const v1::ShownCase& shown = cases.cases(i);
-    text += "Task:\n" + shown.prompt() + "\nAnswer, which " +
-            (shown.solved() ? "passed" : "failed") + ":\n" + shown.answer() + "\n";
-    if (!shown.note().empty()) text += "Tools:\n" + shown.note() + "\n";
-    text += "\n";
+    if (shown.prompt().empty()) {
+      tools += shown.note() + "\n";
+      continue;
+    }
+    tasks += "Task:\n" + shown.prompt() + "\nAnswer, which " +
+             (shown.solved() ? "passed" : "failed") + ":\n" + shown.answer() + "\n";
+    if (!shown.note().empty()) tasks += "Tools:\n" + shown.note() + "\n";
+    tasks += "\n";
+  }
+  std::string text;
+  if (!tools.empty()) text += "What tools said in several earlier tasks:\n" + tools + "\n";
+  if (!tasks.empty()) {
+    text += "Earlier tasks, what was answered, and whether it passed the tests:\n\n" + tasks;
   }
   return text + "The task now:\n";
 }

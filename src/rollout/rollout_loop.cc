@@ -32,7 +32,9 @@ void PutPrompts(const AgentProtocol& protocol, EpisodeGroup& group) {
     }
     group.prompts.push_back(PromptWithin(protocol, lease.task(), most, cases));
     std::vector<uint64_t>& shown = group.shown.emplace_back();
-    for (const v1::ShownCase& one : cases.cases()) shown.push_back(one.number());
+    for (const v1::ShownCase& one : cases.cases()) {
+      if (!one.prompt().empty()) shown.push_back(one.number());
+    }
   }
 }
 

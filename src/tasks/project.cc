@@ -6,8 +6,6 @@
 #include <numeric>
 #include <utility>
 
-#include "tasks/cfunc.h"
-
 namespace tidemill {
 namespace {
 
@@ -60,45 +58,6 @@ int Outer(char outer, int value, int constant) {
 
 int OperationOf(const ProjectBinding& binding, int helper) {
   return static_cast<int>(std::find(binding.begin(), binding.end(), helper) - binding.begin());
-}
-
-int AnotherHelper(int right, Random& random) {
-  const int drawn = static_cast<int>(random.Below(kProjectHelpers - 1));
-  return drawn < right ? drawn : drawn + 1;
-}
-
-std::string CaseText(const ProjectWant& want, int helper, bool right) {
-  return ProjectPrompt(want) + ProjectAnswer(want, helper) + (right ? kCfuncEnd : kCfuncFail);
-}
-
-ProjectDemonstration Demonstrate(const ProjectLessons& lessons, Random& random) {
-  const ProjectBinding binding = DrawBinding(random);
-  const int asked = static_cast<int>(random.Below(kProjectHelpers));
-  uint64_t count = 0;
-  if (!random.Chance(lessons.none_share)) {
-    count = 1 + random.Below(static_cast<uint64_t>(lessons.most_cases));
-  }
-  std::vector<std::string> cases;
-  for (uint64_t i = 0; i < count; ++i) {
-    const int operation =
-        random.Chance(0.6) ? asked : static_cast<int>(random.Below(kProjectHelpers));
-    const bool right = operation != asked && random.Chance(0.4);
-    const int bound = binding[static_cast<size_t>(operation)];
-    cases.push_back(
-        CaseText(DrawWant(random, operation), right ? bound : AnotherHelper(bound, random), right));
-  }
-  if (count > 0 && random.Chance(lessons.known_share)) {
-    for (uint64_t known = 1 + random.Below(2); known > 0; --known) {
-      cases[random.Below(count)] =
-          CaseText(DrawWant(random, asked), binding[static_cast<size_t>(asked)], true);
-    }
-  }
-  const ProjectWant want = DrawWant(random, asked);
-  ProjectDemonstration made;
-  for (const std::string& one : cases) made.prompt += one;
-  made.prompt += ProjectPrompt(want);
-  made.completion = ProjectAnswer(want, binding[static_cast<size_t>(asked)]) + kCfuncEnd;
-  return made;
 }
 
 }  // namespace
@@ -217,6 +176,26 @@ std::string ProjectPrompt(const ProjectWant& want) {
   return ProjectWords(want) + kProjectReturn;
 }
 
+std::optional<ProjectWant> ReadProjectPrompt(std::string_view text) {
+  for (int operation = 0; operation < kProjectHelpers; ++operation) {
+    for (int phrasing = 0; phrasing < kProjectPhrasings; ++phrasing) {
+      ProjectWant want{.operation = operation, .phrasing = phrasing};
+      const std::string_view phrase =
+          kOperations[static_cast<size_t>(operation)].phrasings[static_cast<size_t>(phrasing)];
+      if (text.substr(0, phrase.size()) != phrase) continue;
+      if (ProjectPrompt(want) == text) return want;
+      for (const auto& [outer, word] : kOuter) {
+        for (int constant = 1; constant <= kProjectConstantMax; ++constant) {
+          want.outer = outer;
+          want.constant = constant;
+          if (ProjectPrompt(want) == text) return want;
+        }
+      }
+    }
+  }
+  return std::nullopt;
+}
+
 std::string ProjectAnswer(const ProjectWant& want, int helper) {
   std::string answer = "h" + std::to_string(helper) + "(a,b)";
   if (want.outer != 0) answer += want.outer + std::to_string(want.constant);
@@ -252,21 +231,6 @@ bool PassesProject(const ProjectProblem& problem, std::string_view answer) {
            Outer(problem.want.outer, ProjectOperation(problem.want.operation, a, b),
                  problem.want.constant);
   });
-}
-
-Result<std::vector<ProjectDemonstration>> DemonstrateProjects(const ProjectLessons& lessons) {
-  if (lessons.count == 0 || lessons.count > kProjectCountMax) {
-    return Invalid("count must be from 1 to " + std::to_string(kProjectCountMax) + ", got " +
-                   std::to_string(lessons.count));
-  }
-  if (lessons.most_cases < 1 || lessons.most_cases > 32) {
-    return Invalid("cases must be from 1 to 32, got " + std::to_string(lessons.most_cases));
-  }
-  Random random = Random(lessons.seed).Split("project lessons");
-  std::vector<ProjectDemonstration> made;
-  made.reserve(lessons.count);
-  for (uint64_t i = 0; i < lessons.count; ++i) made.push_back(Demonstrate(lessons, random));
-  return made;
 }
 
 }  // namespace tidemill

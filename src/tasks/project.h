@@ -72,6 +72,8 @@ Result<std::vector<ProjectProblem>> GenerateProjects(const ProjectOptions& optio
 std::string ProjectWords(const ProjectWant& want);
 inline constexpr char kProjectReturn[] = "\nreturn ";
 std::string ProjectPrompt(const ProjectWant& want);
+// What a prompt asks for. Nothing: it is no prompt of the family.
+std::optional<ProjectWant> ReadProjectPrompt(std::string_view text);
 // "h5(a,b)*3"
 std::string ProjectAnswer(const ProjectWant& want, int helper);
 
@@ -85,22 +87,5 @@ std::optional<ProjectCall> ReadProjectAnswer(std::string_view text);
 // Whether the answer passes the hidden tests. What is not of the grammar does not: a policy that
 // was taught it writes nothing else, and the box decides about what does.
 bool PassesProject(const ProjectProblem& problem, std::string_view answer);
-
-struct ProjectDemonstration {
-  std::string prompt;
-  std::string completion;
-};
-
-struct ProjectLessons {
-  uint64_t count = 0;
-  uint64_t seed = 0;
-  int most_cases = 8;        // in a prompt
-  double none_share = 0.1;   // prompts without a case
-  double known_share = 0.6;  // of the others: those with a right case of the operation
-};
-
-// How to use cases: prompts with right and failed cases of a project, each drawn for its own, and
-// the right answer. A case stands in the prompt as the protocol "compact" writes it.
-Result<std::vector<ProjectDemonstration>> DemonstrateProjects(const ProjectLessons& lessons);
 
 }  // namespace tidemill

@@ -7,6 +7,7 @@
 #include "core/status.h"
 #include "proto/tidemill.pb.h"
 #include "tasks/project.h"
+#include "tasks/project_lessons.h"
 
 namespace tidemill {
 

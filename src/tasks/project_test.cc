@@ -97,30 +97,25 @@ TEST(Project, TheHarnessComputesWhatTheTestsExpect) {
   }
 }
 
-TEST(Project, ADemonstrationIsConsistentWithItsCases) {
-  auto made = DemonstrateProjects({.count = 500, .seed = 9});
-  ASSERT_TRUE(made.ok());
-  int with_right = 0;
-  for (const ProjectDemonstration& one : *made) {
-    const std::string helper = one.completion.substr(0, 2);
-    const std::string words = one.prompt.substr(one.prompt.rfind('>') + 1);  // npos + 1 is 0
-    // No failed case of the same words with the right helper, in either phrasing of this prompt.
-    const std::string phrase = words.substr(0, words.find_first_of("\n"));
-    size_t at = 0;
-    while ((at = one.prompt.find(phrase + kProjectReturn + helper, at)) != std::string::npos) {
-      const size_t end = one.prompt.find("<|", at);
-      EXPECT_EQ(one.prompt.substr(end, 7), "<|end|>") << one.prompt;
-      ++with_right;
-      ++at;
-    }
+TEST(Project, APromptIsReadBack) {
+  Random random(10);
+  for (int i = 0; i < 200; ++i) {
+    const ProjectWant want = DrawWant(random, i % kProjectHelpers);
+    const auto read = ReadProjectPrompt(ProjectPrompt(want));
+    ASSERT_TRUE(read) << ProjectPrompt(want);
+    EXPECT_EQ(ProjectPrompt(*read), ProjectPrompt(want));
+    EXPECT_EQ(read->operation, want.operation);
+    EXPECT_EQ(read->constant, want.constant);
   }
-  EXPECT_GT(with_right, 0);
+  for (const char* wrong :
+       {"", "largest", "hamming distance", "hamming distance times 10\nreturn "}) {
+    EXPECT_FALSE(ReadProjectPrompt(wrong)) << wrong;
+  }
 }
 
 TEST(Project, OptionsThatCannotBeMetAreNamed) {
   EXPECT_EQ(GenerateProjects({.count = 0}).status().code(), Code::kInvalid);
   EXPECT_EQ(GenerateProjects({.count = 3, .projects = 4}).status().code(), Code::kInvalid);
-  EXPECT_EQ(DemonstrateProjects({.count = 3, .most_cases = 0}).status().code(), Code::kInvalid);
 }
 
 }  // namespace

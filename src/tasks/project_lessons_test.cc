@@ -1,0 +1,93 @@
+#include "tasks/project_lessons.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tasks/cfunc.h"
+
+namespace tidemill {
+namespace {
+
+using testing::Contains;
+using testing::ElementsAre;
+
+ProjectCase Tried(int operation, int helper, bool right) {
+  return {{.operation = operation}, helper, right};
+}
+
+TEST(PossibleHelpers, AreAllOfThemWithoutACase) {
+  EXPECT_THAT(PossibleHelpers({}, 3), ElementsAre(0, 1, 2, 3, 4, 5, 6, 7));
+}
+
+TEST(PossibleHelpers, ARightCaseOfTheOperationDecidesAndTheLastOfTwo) {
+  EXPECT_THAT(PossibleHelpers({Tried(3, 5, true), Tried(2, 6, true)}, 3), ElementsAre(5));
+  EXPECT_THAT(PossibleHelpers({Tried(3, 5, true), Tried(3, 1, true)}, 3), ElementsAre(1));
+  EXPECT_THAT(PossibleHelpers({Tried(3, 5, false), Tried(3, 5, true)}, 3), ElementsAre(5));
+  EXPECT_THAT(PossibleHelpers({Tried(3, 5, true), Tried(3, 5, false)}, 3),
+              ElementsAre(0, 1, 2, 3, 4, 6, 7));
+}
+
+TEST(PossibleHelpers, WhatFailedOrDoesAnotherOperationIsOut) {
+  EXPECT_THAT(PossibleHelpers({Tried(3, 0, false), Tried(2, 6, true), Tried(1, 7, false)}, 3),
+              ElementsAre(1, 2, 3, 4, 5, 7));
+}
+
+TEST(PossibleHelpers, WhereNothingIsLeftOtherOperationsAreNotBelieved) {
+  std::vector<ProjectCase> cases;
+  for (int helper = 0; helper < kProjectHelpers; ++helper) {
+    cases.push_back(Tried(helper < 2 ? 3 : 4, helper, helper >= 2));
+  }
+  EXPECT_THAT(PossibleHelpers(cases, 3), ElementsAre(2, 3, 4, 5, 6, 7));
+  for (ProjectCase& one : cases) one = Tried(3, one.helper, false);
+  EXPECT_EQ(PossibleHelpers(cases, 3).size(), size_t{kProjectHelpers});
+}
+
+// The cases of a text as the protocol writes them.
+std::vector<ProjectCase> ReadCases(std::string_view text) {
+  std::vector<ProjectCase> cases;
+  while (!text.empty()) {
+    const size_t mark = text.find("<|");
+    const size_t end = text.find('>', mark);
+    const size_t answer = text.find(kProjectReturn) + std::string_view(kProjectReturn).size();
+    const auto want = ReadProjectPrompt(text.substr(0, answer));
+    const auto call = ReadProjectAnswer(text.substr(answer, mark - answer));
+    EXPECT_TRUE(want && call) << text;
+    if (!want || !call) return cases;
+    cases.push_back({*want, call->helper, text.substr(mark, end + 1 - mark) == kCfuncEnd});
+    text.remove_prefix(end + 1);
+  }
+  return cases;
+}
+
+TEST(ProjectLessons, EveryAnswerFollowsFromTheCasesBeforeIt) {
+  const auto made = DemonstrateProjects({.count = 500, .seed = 9, .tasks = 3});
+  ASSERT_TRUE(made.ok());
+  int failed = 0, decided = 0;
+  for (const ProjectDemonstration& one : *made) {
+    const std::vector<ProjectCase> all = ReadCases(one.prompt + one.completion);
+    ASSERT_GE(all.size(), 3u);
+    ASSERT_LE(all.size(), 11u);
+    for (size_t task = all.size() - 3; task < all.size(); ++task) {
+      const std::vector<ProjectCase> before(all.begin(),
+                                            all.begin() + static_cast<std::ptrdiff_t>(task));
+      const std::vector<int> possible = PossibleHelpers(before, all[task].want.operation);
+      EXPECT_THAT(possible, Contains(all[task].helper)) << one.prompt << one.completion;
+      EXPECT_TRUE(all[task].right);
+      decided += possible.size() == 1;
+    }
+    failed += std::any_of(all.begin(), all.end(), [](const auto& seen) { return !seen.right; });
+  }
+  EXPECT_GT(failed, 100);
+  EXPECT_GT(decided, 500);
+}
+
+TEST(ProjectLessons, OptionsThatCannotBeMetAreNamed) {
+  EXPECT_EQ(DemonstrateProjects({.count = 0}).status().code(), Code::kInvalid);
+  EXPECT_EQ(DemonstrateProjects({.count = 3, .most_cases = 0}).status().code(), Code::kInvalid);
+  EXPECT_EQ(DemonstrateProjects({.count = 3, .tasks = 0}).status().code(), Code::kInvalid);
+}
+
+}  // namespace
+}  // namespace tidemill
