@@ -105,6 +105,7 @@ class CParser {
   Declarator ReadDeclarator(const CType& base, bool abstract);
   void ReadArraySuffix(Declarator& declarator);
   void ReadParameters(Declarator& declarator);
+  void ReadOldParameters(Declarator& declarator);
   CType ReadTypeName();
   void DeclareFunction(const Specifiers& specifiers, Declarator& declarator, bool has_body);
   void DeclareStatic(const Specifiers& specifiers, Declarator& declarator);

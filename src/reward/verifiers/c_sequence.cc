@@ -119,6 +119,8 @@ class SequenceCheck {
         target.kind == CExprKind::kLoad ? PointedInto(*target.args[0]) : target.index;
     // The write waits for both values, but not for side effects on the way to them.
     if (Meet(all.late, {written})) Fail(expr.line);
+    // x += g(&x): the old value may be read before the call or after it.
+    if (expr.kind == CExprKind::kUpdate && Meet(all.writes, {written})) Fail(expr.line);
     if (expr.kind == CExprKind::kUpdate) all.reads.insert(written);
     all.writes.insert(written);
     all.late.insert(written);
