@@ -127,6 +127,12 @@ std::optional<size_t> COracleAnswer::Find(int64_t a, int64_t b) const {
   return std::nullopt;
 }
 
+void COracleAnswer::AddUndefined(const COracleAnswer& other) {
+  for (size_t i = 0; i < status.size(); ++i) {
+    if (status[i] == kReturned && other.status[i] == kUndefined) status[i] = kUndefined;
+  }
+}
+
 std::string COracleAnswer::Text(size_t i) const {
   const IntPair input = Input(i);
   return "f(" + std::to_string(input[0]) + ", " + std::to_string(input[1]) + ") gave " +

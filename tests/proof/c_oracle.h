@@ -46,6 +46,8 @@ struct COracleAnswer {
   IntPair Input(size_t index) const;
   // Where the input is; nothing: it was not asked.
   std::optional<size_t> Find(int64_t a, int64_t b) const;
+  // Takes over what another compiler's sanitizer saw on the same inputs.
+  void AddUndefined(const COracleAnswer& other);
   size_t InRange() const;            // how many inputs the range has
   std::string Text(size_t i) const;  // "f(3, 4) gave 7 (status 0)"
 };

@@ -73,8 +73,6 @@ class ProofSoak {
   std::string Against(const Pair& pair, const JudgedPair& answers, const OracleSight& sight,
                       bool counts);
   void Judge(const Pair& pair, const JudgedPair& answers);
-  // What a compiler says that is asked about the pair alone.
-  std::string AskAlone(const Pair& pair, const COracleOptions& oracle, const OracleSight& sight);
   void Tell(const std::string& what, const Pair& pair);
 
   const ProofSoakOptions options_;

@@ -113,6 +113,9 @@ class CParser {
                     std::vector<CStatementPtr>& out);
   InitialCells ReadInitial(const CType& type);
   void ReadArrayInitial(const CType& type, bool open, uint64_t base, InitialCells& out);
+  std::string ReadString();
+  void ReadStringInitial(const CType& type, bool open, uint64_t base, InitialCells& out);
+  CExprPtr MakeString();
   void ReadElements(const CType& type, uint64_t base, InitialCells& out);
   void AddInitialCell(const CType& type, uint64_t cell, InitialCells& out);
   bool ConstantValue(int64_t& value);  // of the expression that follows

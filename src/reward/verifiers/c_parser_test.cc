@@ -95,6 +95,9 @@ TEST(CParser, AResultThatDependsOnTheOrderOfEvaluationIsRefused) {
            "int f(int a) { int t[2] = {a++, a++}; return t[0]; }",
            "static int g(int *p) { return ++*p; } int f(int a) { return g(&a) + g(&a); }",
            "static int g(int *p) { return ++*p; } int f(int a) { a += g(&a); return a; }",
+           "int f(int a) { int t[2] = {0}; t[0] = t[1] = t[a]++; return t[1]; }",
+           "static void g(int *p, char *q) { *p = *q = 1; } int f(int a) { char b; g(&a, &b); "
+           "return a; }",
            "static int g(int *p) { return ++*p; } int f(int a) { int t[2] = {a}; t[0] ^= g(t); "
            "return *t; }",
        }) {
@@ -107,6 +110,9 @@ TEST(CParser, AResultThatDependsOnTheOrderOfEvaluationIsRefused) {
            "static int g(int *p) { return ++*p; } int f(int a) { a = g(&a); return a; }",
            "static int g(const int *p) { return *p; } int f(int a) { a += g(&a); return a; }",
            "int f(int a) { int t[3] = {0}, i = 0; t[i++] += a; return t[0]; }",
+           "int f(int a) { int t[3]; t[0] = t[1] = t[2] = a; return t[1]; }",
+           "static void g(int *p, int *q) { *p = *q = 1; } int f(int a) { int b; g(&a, &b); return "
+           "a; }",
        }) {
     EXPECT_TRUE(ParsedAs(text).ok()) << text << "\n" << ParsedAs(text).ToString();
   }
