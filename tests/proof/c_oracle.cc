@@ -9,138 +9,140 @@
 #include "core/files.h"
 #include "core/test_kit.h"
 #include "reward/verifiers/c_lexer.h"
+#include "tests/proof/c_oracle_harness.h"
 
 namespace tidemill {
 namespace {
 
-// A trap, a crash or too much CPU time in a call ends the call. Each function has a process of its
-// own, because one that writes where it must not may break whatever comes after it.
-constexpr char kHarness[] = R"(
-#include <setjmp.h>
-#include <signal.h>
-#include <stdio.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/resource.h>
-#include <sys/time.h>
-#include <sys/wait.h>
-#include <unistd.h>
-#define ORACLE_INPUTS ((ORACLE_HIGH - ORACLE_LOW + 1) * (ORACLE_HIGH - ORACLE_LOW + 1))
-static sigjmp_buf oracle_env;
-static volatile int oracle_ticks, oracle_a, oracle_b, oracle_n, oracle_slow;
-static char oracle_stack[65536];
-static unsigned char *oracle_status;
-static long long *oracle_value;
-static volatile int oracle_bad;
-#ifdef ORACLE_ADDRESS
-void __asan_on_error(void) { oracle_bad = 1; }
-const char* __asan_default_options(void) {
-  return "halt_on_error=0:suppress_equal_pcs=0:log_path=/dev/null:symbolize=0:detect_leaks=0:"
-         "handle_segv=0:handle_sigill=0:handle_sigfpe=0:handle_abort=0";
-}
-#endif
-static void oracle_trap(int signal) {
-  if (signal == SIGVTALRM) { if (++oracle_ticks < 3) return; siglongjmp(oracle_env, 2); }
-  siglongjmp(oracle_env, signal == SIGSEGV ? 3 : 1);
-}
-__attribute__((no_sanitize("undefined"))) static void oracle_run(int (*f)(int, int)) {
-  for (oracle_a = ORACLE_LOW; oracle_a <= ORACLE_HIGH; ++oracle_a) {
-    for (oracle_b = ORACLE_LOW; oracle_b <= ORACLE_HIGH; ++oracle_b, ++oracle_n) {
-      if (oracle_slow >= 3) return;
-      oracle_ticks = oracle_bad = 0;
-      const int how = sigsetjmp(oracle_env, 0);
-      if (how == 0) {
-        oracle_value[oracle_n] = f(oracle_a, oracle_b);
-        oracle_status[oracle_n] = oracle_bad;
-      } else {
-        oracle_status[oracle_n] = how;
-        oracle_slow += how >= 2;
-      }
-    }
-  }
-}
-__attribute__((no_sanitize("undefined"))) static void oracle_child(int (*f)(int, int)) {
-  struct sigaction action;
-  stack_t stack = {oracle_stack, 0, sizeof oracle_stack};
-  struct itimerval timer = {{0, 20000}, {0, 20000}};
-  struct rlimit cpu = {4, 4};
-  int signals[] = {SIGILL, SIGTRAP, SIGSEGV, SIGFPE, SIGBUS, SIGABRT, SIGVTALRM};
-  memset(&action, 0, sizeof action);
-  action.sa_handler = oracle_trap;
-  action.sa_flags = SA_NODEFER | SA_ONSTACK;
-  sigaltstack(&stack, 0);
-  for (int i = 0; i < 7; ++i) sigaction(signals[i], &action, 0);
-  setrlimit(RLIMIT_CPU, &cpu);
-  setitimer(ITIMER_VIRTUAL, &timer, 0);
-  oracle_run(f);
-  _exit(0);
-}
-int main(int argc, char** argv) {
-  FILE* out = fopen(argv[argc - 1], "wb");
-  oracle_value = mmap(0, ORACLE_INPUTS * 9, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  oracle_status = (unsigned char*)(oracle_value + ORACLE_INPUTS);
-  for (int i = 0; i < (int)(sizeof oracle_all / sizeof *oracle_all); ++i) {
-    memset(oracle_value, 0, ORACLE_INPUTS * 8);
-    memset(oracle_status, 2, ORACLE_INPUTS);
-    const int child = fork();
-    if (child == 0) oracle_child(oracle_all[i]);
-    waitpid(child, 0, 0);
-    fwrite(oracle_status, 1, ORACLE_INPUTS, out);
-    fwrite(oracle_value, 8, ORACLE_INPUTS, out);
-  }
-  return fclose(out);
-}
-)";
-
 // Names that a text declares at file scope, and its macros.
-void FindNames(const std::string& text, std::set<std::string>& names,
-               std::set<std::string>& macros) {
-  const auto tokens = LexC(text);
-  if (!tokens.ok()) return;
-  int depth = 0;
-  for (size_t i = 0; i + 1 < tokens->size(); ++i) {
-    const CToken& token = (*tokens)[i];
-    if (token.Is("{") || token.Is("(")) ++depth;
-    if (token.Is("}") || token.Is(")")) --depth;
-    const CToken& next = (*tokens)[i + 1];
-    if (token.Is("#") && next.Is("define")) macros.insert(std::string((*tokens)[i + 2].text));
-    const bool declares = next.Is("(") || next.Is("[") || next.Is("=");
-    if (depth == 0 && token.kind == CToken::Kind::kName && declares &&
-        (*tokens)[i].text != "define") {
+class FileScope {
+ public:
+  explicit FileScope(const std::string& text) {
+    const auto tokens = LexC(text);
+    if (!tokens.ok()) return;
+    for (size_t i = 0; i + 1 < tokens->size(); ++i) Look((*tokens)[i], (*tokens)[i + 1]);
+    for (const std::string& macro : macros) names.erase(macro);
+    for (const char* word : {"int", "void", "long", "char", "short", "unsigned", "while", "enum"})
+      names.erase(word);
+  }
+
+  std::set<std::string> names;
+  std::set<std::string> macros;
+
+ private:
+  void Look(const CToken& token, const CToken& next) {
+    if (token.Is("enum")) in_enum_ = true;
+    if (token.Is("{") || token.Is("(")) ++depth_;
+    if (token.Is("}") || token.Is(")")) --depth_;
+    if (token.Is("}") || token.Is(")") || token.Is(";")) in_enum_ = false;
+    if (before_ == "define") macros.insert(std::string(token.text));
+    const bool is_tag = before_ == "struct" || before_ == "union" || before_ == "enum";
+    const bool declares =
+        next.Is("(") || next.Is("[") || next.Is("=") || next.Is(";") || (is_tag && next.Is("{"));
+    const bool in_file = depth_ == 0 && declares && !token.Is("define");
+    const bool in_enum = in_enum_ && depth_ == 1 && (before_ == "{" || before_ == ",");
+    if (token.kind == CToken::Kind::kName && (in_file || in_enum)) {
       names.insert(std::string(token.text));
     }
+    before_ = std::string(token.text);
   }
-  for (const std::string& macro : macros) names.erase(macro);
+
+  int depth_ = 0;
+  bool in_enum_ = false;
+  std::string before_;
+};
+
+void AddQuestion(const COracleQuestion& question, size_t i, std::ostream& out) {
+  const FileScope scope(question.text);
+  for (const std::string& name : scope.names) {
+    out << "#define " << name << " " << name << "_" << i << "\n";
+  }
+  out << "#line 1 \"text" << i << "\"\n" << question.text << "\n";
+  for (const std::string& name : scope.names) out << "#undef " << name << "\n";
+  for (const std::string& name : scope.macros) out << "#undef " << name << "\n";
+  out << "static const int oracle_more_" << i << "[][2] = {";
+  for (const auto& [a, b] : question.more) out << "{" << a << "," << b << "},";
+  out << "{0, 0}};\n";
 }
 
-std::string Program(const std::vector<std::string>& texts, const COracleOptions& options) {
+std::string Program(const std::vector<COracleQuestion>& questions, const COracleOptions& options) {
   std::ostringstream out;
   out << "#include <limits.h>\n#include <stdbool.h>\n#include <stdint.h>\n#include <stdlib.h>\n"
-         "#include <string.h>\n";
-  for (size_t i = 0; i < texts.size(); ++i) {
-    std::set<std::string> names, macros;
-    FindNames(texts[i], names, macros);
-    for (const std::string& name : names) {
-      out << "#define " << name << " " << name << "_" << i << "\n";
-    }
-    out << "#line 1 \"text" << i << "\"\n" << texts[i] << "\n";
-    for (const std::string& name : names) out << "#undef " << name << "\n";
-    for (const std::string& name : macros) out << "#undef " << name << "\n";
+         "#include <string.h>\n"
+      << options.shared;
+  for (size_t i = 0; i < questions.size(); ++i) AddQuestion(questions[i], i, out);
+  out << "static struct { int (*f)(int, int); const int (*more)[2]; int more_count; } "
+         "oracle_all[] = {";
+  for (size_t i = 0; i < questions.size(); ++i) {
+    out << "{f_" << i << ", oracle_more_" << i << ", " << questions[i].more.size() << "},\n";
   }
-  out << "static int (*oracle_all[])(int, int) = {";
-  for (size_t i = 0; i < texts.size(); ++i) out << "f_" << i << ", ";
   out << "};\n#define ORACLE_LOW " << options.low << "\n#define ORACLE_HIGH " << options.high
-      << "\n"
-      << kHarness;
+      << "\n#define ORACLE_TOGETHER " << options.functions_a_process << "\n"
+      << kOracleHarness;
   return out.str();
+}
+
+// The program's output: for each question its states, then its values.
+Result<std::vector<COracleAnswer>> ReadAnswers(const std::string& bytes,
+                                               const std::vector<COracleQuestion>& questions,
+                                               const COracleOptions& options) {
+  std::vector<COracleAnswer> answers(questions.size());
+  size_t at = 0;
+  for (size_t i = 0; i < questions.size(); ++i) {
+    COracleAnswer& answer = answers[i];
+    answer.low = options.low;
+    answer.high = options.high;
+    answer.more = questions[i].more;
+    const size_t inputs = answer.InRange() + answer.more.size();
+    if (bytes.size() - at < inputs * 9) return Internal("its output is too short");
+    answer.status.assign(bytes.data() + at, bytes.data() + at + inputs);
+    answer.value.resize(inputs);
+    std::memcpy(answer.value.data(), bytes.data() + at + inputs, inputs * 8);
+    at += inputs * 9;
+  }
+  if (at != bytes.size()) return Internal("its output is too long");
+  return answers;
 }
 
 }  // namespace
 
-Result<std::vector<COracleAnswer>> AskCompiler(const std::vector<std::string>& texts,
+size_t COracleAnswer::InRange() const {
+  const auto width = static_cast<size_t>(high - low + 1);
+  return width * width;
+}
+
+IntPair COracleAnswer::Input(size_t index) const {
+  if (index >= InRange()) return more[index - InRange()];
+  const auto width = static_cast<size_t>(high - low + 1);
+  return {low + static_cast<int>(index / width), low + static_cast<int>(index % width)};
+}
+
+std::optional<size_t> COracleAnswer::Find(int64_t a, int64_t b) const {
+  if (a >= low && a <= high && b >= low && b <= high) {
+    return static_cast<size_t>((a - low) * (high - low + 1) + (b - low));
+  }
+  for (size_t i = 0; i < more.size(); ++i) {
+    if (more[i][0] == a && more[i][1] == b) return InRange() + i;
+  }
+  return std::nullopt;
+}
+
+void COracleAnswer::AddUndefined(const COracleAnswer& other) {
+  for (size_t i = 0; i < status.size(); ++i) {
+    if (status[i] == kReturned && other.status[i] == kUndefined) status[i] = kUndefined;
+  }
+}
+
+std::string COracleAnswer::Text(size_t i) const {
+  const IntPair input = Input(i);
+  return "f(" + std::to_string(input[0]) + ", " + std::to_string(input[1]) + ") gave " +
+         std::to_string(value[i]) + " (status " + std::to_string(status[i]) + ")";
+}
+
+Result<std::vector<COracleAnswer>> AskCompiler(const std::vector<COracleQuestion>& questions,
                                                const COracleOptions& options) {
   const TemporaryDirectory folder;
-  std::ofstream(folder / "all.c") << Program(texts, options);
+  std::ofstream(folder / "all.c") << Program(questions, options);
   const std::string trap = options.compiler.find("clang") != std::string::npos
                                ? "-fsanitize-trap=undefined"
                                : "-fsanitize-undefined-trap-on-error";
@@ -155,19 +157,14 @@ Result<std::vector<COracleAnswer>> AskCompiler(const std::vector<std::string>& t
   if (std::system((folder / "all " + folder / "out").c_str()) != 0) {
     return Internal("the program of all functions failed");
   }
-  const std::string bytes = TextOf(folder / "out");
-  const auto width = static_cast<size_t>(options.high - options.low + 1);
-  const size_t inputs = width * width;
-  if (bytes.size() != texts.size() * inputs * 9) return Internal("its output is too short");
-  std::vector<COracleAnswer> answers(texts.size());
-  const char* at = bytes.data();
-  for (COracleAnswer& answer : answers) {
-    answer.status.assign(at, at + inputs);
-    answer.value.resize(inputs);
-    std::memcpy(answer.value.data(), at + inputs, inputs * 8);
-    at += inputs * 9;
-  }
-  return answers;
+  return ReadAnswers(TextOf(folder / "out"), questions, options);
+}
+
+Result<std::vector<COracleAnswer>> AskCompiler(const std::vector<std::string>& texts,
+                                               const COracleOptions& options) {
+  std::vector<COracleQuestion> questions;
+  for (const std::string& text : texts) questions.push_back({text, {}});
+  return AskCompiler(questions, options);
 }
 
 }  // namespace tidemill

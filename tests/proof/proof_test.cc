@@ -9,7 +9,7 @@
 #include "reward/verifiers/equivalence.h"
 #include "tests/proof/judgement.h"
 #include "tests/proof/proof_pairs.h"
-#include "tests/proof/random_c.h"
+#include "tests/proof/proof_soak.h"
 
 namespace tidemill {
 namespace {
@@ -54,8 +54,10 @@ class Answers {
   std::vector<COracleAnswer> answers_;
 };
 
-TEST(ProofPairs, NoVerdictIsWrong) {
-  auto pairs = ReadProofPairs(TIDEMILL_SOURCE_DIR "/tests/proof/pairs.txt");
+class ProofPairsTest : public testing::TestWithParam<const char*> {};
+
+TEST_P(ProofPairsTest, NoVerdictIsWrong) {
+  auto pairs = ReadProofPairs(std::string(TIDEMILL_SOURCE_DIR "/tests/proof/") + GetParam());
   ASSERT_TRUE(pairs.ok()) << pairs.status().ToString();
   ASSERT_GE(pairs->size(), 600u);
   // One in five, or with TIDEMILL_ALL_PAIRS=1 all.
@@ -71,11 +73,16 @@ TEST(ProofPairs, NoVerdictIsWrong) {
   std::vector<Proof> disputed_proofs;
   for (const ProofPair& pair : *pairs) {
     const auto proof = ProveEquivalent({pair.reference, pair.candidate}, RangeOf(oracle));
-    ASSERT_TRUE(proof.ok()) << pair.name << ": " << proof.status().ToString();
+    EXPECT_TRUE(proof.ok()) << pair.name << ": " << proof.status().ToString();
+    if (!proof.ok()) continue;
     proved += proof->verdict == ProofVerdict::kProved;
     refuted += proof->verdict == ProofVerdict::kRefuted;
     unknown += proof->verdict == ProofVerdict::kUnknown;
-    if (WhatIsWrong(*proof, answers.Of(pair.reference), answers.Of(pair.candidate), oracle) != "") {
+    if (proof->verdict == ProofVerdict::kUnknown) {
+      std::printf("unknown: %s: %s\n", pair.name.c_str(), proof->Text().c_str());
+    }
+    const JudgedPair judged{answers.Of(pair.reference), answers.Of(pair.candidate)};
+    if (WhatIsWrong(*proof, judged, OracleSight::Of(oracle)) != "") {
       disputed.push_back(pair);
       disputed_proofs.push_back(*proof);
     }
@@ -93,9 +100,9 @@ TEST(ProofPairs, NoVerdictIsWrong) {
   const Answers closer_answers(disputed, closer);
   ASSERT_TRUE(closer_answers.status.ok()) << closer_answers.status.ToString();
   for (size_t i = 0; i < disputed.size(); ++i) {
-    EXPECT_EQ(WhatIsWrong(disputed_proofs[i], closer_answers.Of(disputed[i].reference),
-                          closer_answers.Of(disputed[i].candidate), closer),
-              "")
+    const JudgedPair judged{closer_answers.Of(disputed[i].reference),
+                            closer_answers.Of(disputed[i].candidate)};
+    EXPECT_EQ(WhatIsWrong(disputed_proofs[i], judged, OracleSight::Of(closer)), "")
         << disputed[i].name << "\n"
         << disputed[i].candidate;
   }
@@ -106,33 +113,39 @@ TEST(ProofPairs, NoVerdictIsWrong) {
   EXPECT_GE(refuted * 4, pairs->size());
 }
 
-// What the machine that the prover rests on says of random functions.
-TEST(RandomC, TheMachineDoesWhatACompilersCodeDoes) {
-  COracleOptions oracle = Oracle();
-  oracle.low = -12;
-  oracle.high = 12;
-  std::vector<RandomC> drawn;
-  std::vector<std::string> texts;
-  for (uint64_t i = 0; i < 60; ++i) {
-    drawn.push_back(DrawRandomC(Random(7).Split(i), 1));
-    texts.push_back(drawn.back().reference);
-    texts.push_back(drawn.back().candidate);
-  }
-  const auto answers = AskCompiler(texts, oracle);
-  ASSERT_TRUE(answers.ok()) << answers.status().ToString();
-  size_t beyond = 0;  // functions that the front end does not take
-  for (size_t i = 0; i < texts.size(); ++i) {
-    bool outside = false;
-    EXPECT_EQ(CompareRuns(texts[i], (*answers)[i], oracle, outside), "") << texts[i];
-    beyond += outside ? 1 : 0;
-  }
-  EXPECT_LE(beyond * 10, texts.size());
-  for (size_t i = 0; i < drawn.size(); ++i) {
-    const auto proof = ProveEquivalent({drawn[i].reference, drawn[i].candidate}, RangeOf(oracle));
-    ASSERT_TRUE(proof.ok()) << proof.status().ToString();
-    EXPECT_EQ(WhatIsWrong(*proof, (*answers)[2 * i], (*answers)[2 * i + 1], oracle), "")
-        << drawn[i].reference << drawn[i].candidate;
-  }
+INSTANTIATE_TEST_SUITE_P(Files, ProofPairsTest, testing::Values("pairs.txt", "pairs_styles.txt"));
+
+// A small part of what proof_soak does, the same every time.
+void ExpectNothingWrong(ProofSoakOptions options, size_t pairs) {
+  options.oracle.compiler = Oracle().compiler;
+  std::string wrong;
+  ProofSoak soak(options, [&](const std::string& what) { wrong += what + "\n"; });
+  const Status status = soak.RunBatch(pairs);
+  ASSERT_TRUE(status.ok()) << status.ToString();
+  EXPECT_EQ(soak.counts().wrong, 0u) << wrong;
+  EXPECT_LE(soak.counts().UnknownShare(), 0.15);
+  EXPECT_LE(soak.counts().outside * 5, 2 * pairs);
+  EXPECT_GE(soak.counts().proved * 5, pairs);
+  EXPECT_GE(soak.counts().refuted * 8, pairs);
+  EXPECT_GT(soak.counts().compared, 300 * pairs);
+  std::printf("%s\n", soak.counts().ToText().c_str());
+}
+
+TEST(RandomC, TheProverIsRightAboutFunctionsOfAllKinds) {
+  ProofSoakOptions options;
+  options.seed = 7;
+  options.formulas_every = 20;
+  ExpectNothingWrong(options, 100);
+}
+
+TEST(RandomC, TheProverIsRightAboutLoopsAndArrays) {
+  ProofSoakOptions options;
+  options.seed = 7;
+  options.loops_and_arrays = true;
+  options.wide_inputs = 0;
+  options.oracle.low = -40;
+  options.oracle.high = 40;
+  ExpectNothingWrong(options, 40);
 }
 
 }  // namespace

@@ -15,6 +15,13 @@ struct RandomC {
   std::string candidate;
 };
 
-RandomC DrawRandomC(Random random, int changed);
+struct RandomCOptions {
+  int changed = 0;
+  bool loops_and_arrays = false;  // every function has a loop, and an array that it fills and reads
+};
+
+// The texts define `f` alone. RandomCHelpers() must stand before them.
+RandomC DrawRandomC(Random random, const RandomCOptions& options);
+const std::string& RandomCHelpers();
 
 }  // namespace tidemill

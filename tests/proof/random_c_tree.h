@@ -19,6 +19,7 @@ struct RandomPiece {
     kCast,
     kChoose,
     kIndex,
+    kWithin,  // an index that must stay in bounds: parts[0] modulo `word`
     kCall,
     kStep,
     kSet,
@@ -29,14 +30,28 @@ struct RandomPiece {
 };
 
 struct RandomLine {
-  enum Kind { kDeclare, kAssign, kIf, kFor, kWhile, kDo, kSwitch, kBreak, kContinue, kReturn } kind;
+  enum Kind {
+    kDeclare,
+    kAssign,
+    kIf,
+    kFor,
+    kDown,  // a for that counts down
+    kWhile,
+    kDo,
+    kSwitch,
+    kBreak,
+    kContinue,
+    kReturn,
+    kCallOnly  // an expression for its effect
+  } kind;
   std::string word;    // a variable, or a type and a name
-  std::string update;  // "=", "+=", ..
+  std::string update;  // "=", "+=", ..; of a loop what it adds
   std::vector<RandomPiece> parts;
   std::vector<std::vector<RandomLine>> bodies;
 };
 
-// The body of a function of the ints a and b.
-std::vector<RandomLine> DrawRandomBody(Random random);
+// The body of a function of the ints a and b; with `loops_and_arrays` one that fills an array and
+// reads it, both in loops.
+std::vector<RandomLine> DrawRandomBody(Random random, bool loops_and_arrays);
 
 }  // namespace tidemill

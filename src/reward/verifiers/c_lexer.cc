@@ -31,7 +31,24 @@ int DigitOf(char c) {
 // Walks over the text once.
 class CLexer {
  public:
-  explicit CLexer(std::string_view text) : text_(text) {}
+  explicit CLexer(std::string_view text, uint32_t line = 1) : text_(text), line_(line) {}
+
+  // The text is one string in its quotes.
+  Result<std::string> Characters() {
+    std::string characters;
+    for (++at_; at_ + 1 < text_.size();) {
+      int value = static_cast<signed char>(Look());
+      if (value < 0) return NotInSubset(line_, "a character beyond ASCII");
+      ++at_;
+      if (value == '\\' && Look() == '\n') {
+        ++at_;
+        continue;
+      }
+      if (value == '\\') TM_RETURN_IF_ERROR(ReadEscape(value));
+      characters += static_cast<char>(value);
+    }
+    return characters;
+  }
 
   Result<std::vector<CToken>> Run() {
     while (true) {
@@ -251,13 +268,17 @@ class CLexer {
 
   const std::string_view text_;
   size_t at_ = 0;
-  uint32_t line_ = 1;
+  uint32_t line_;
   bool starts_line_ = true;
   bool spaced_ = false;
   std::vector<CToken> tokens_;
 };
 
 }  // namespace
+
+Result<std::string> CharactersOf(const CToken& token) {
+  return CLexer(token.text, token.line).Characters();
+}
 
 Status NotC(uint32_t line, std::string_view what) {
   return Invalid("line " + std::to_string(line) + ": " + std::string(what));

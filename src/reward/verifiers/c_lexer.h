@@ -36,6 +36,9 @@ struct CToken {
 // kUnavailable: something this front end does not know. Both name the line.
 Result<std::vector<CToken>> LexC(std::string_view text);
 
+// The characters of a string. kUnavailable: one of them is beyond ASCII, or an unknown escape.
+Result<std::string> CharactersOf(const CToken& token);
+
 // Directives carried out and macros expanded.
 Result<std::vector<CToken>> PreprocessC(const std::vector<CToken>& tokens);
 

@@ -27,9 +27,9 @@ CMachine::CMachine(const CCode& code) : code_(code) {
   }
   // Small programs, of which there are many, need little.
   if (!has_calls) has_calls = registers + 64 > 1024;
-  registers_.resize(has_calls ? kRegistersMax : 1024);
-  cells_.resize(has_objects ? kMachineCellsMax : 1);
-  set_.resize(cells_.size());
+  registers_.Resize(has_calls ? kRegistersMax : 1024);
+  cells_.Resize(has_objects ? kMachineCellsMax : 1);
+  set_.Resize(cells_.size());
   objects_.emplace_back();  // null
   for (const CVariable& variable : code.statics) {
     const auto length = static_cast<uint32_t>(variable.initial.size());
@@ -72,7 +72,7 @@ const CInstruction* CMachine::Call(uint32_t function, const CInstruction* call) 
     if (cells_top_ + object.cells > cells_.size()) return Stop(CRun::End::kDepth);
     r[object.reg] = PointerTo(objects_.size(), 0);
     objects_.push_back({cells_top_, object.cells, false, false});
-    std::fill_n(set_.begin() + cells_top_, object.cells, uint8_t{0});
+    std::fill_n(set_.data() + cells_top_, object.cells, uint8_t{0});
     cells_top_ += object.cells;
   }
   return callee.code.data();
@@ -141,6 +141,10 @@ struct CMachine::State {
 };
 
 bool CMachine::Repeats(std::span<const int64_t> arguments, uint64_t steps_max) {
+  // States are compared whole, so what was never written must be the same every time.
+  std::ranges::fill(registers_.First(registers_.size()), 0);
+  std::ranges::fill(cells_.First(cells_.size()).subspan(static_cells_), 0);
+  std::ranges::fill(set_.First(set_.size()).subspan(static_cells_), uint8_t{0});
   const CInstruction* at = Start(arguments, 0);
   State kept;
   uint64_t next_keep = 1024;
@@ -149,8 +153,8 @@ bool CMachine::Repeats(std::span<const int64_t> arguments, uint64_t steps_max) {
     at = at->run(*this, at);
     if (at == nullptr || at > before || run_.read_unset) continue;
     const auto registers = std::span(registers_.data(), r + frame_registers_);
-    const auto cells = std::span(cells_).subspan(static_cells_, cells_top_ - static_cells_);
-    const auto set = std::span(set_).subspan(static_cells_, cells_top_ - static_cells_);
+    const auto cells = cells_.First(cells_top_).subspan(static_cells_);
+    const auto set = set_.First(cells_top_).subspan(static_cells_);
     if (at == kept.at && frames_ == kept.frames && std::ranges::equal(registers, kept.registers) &&
         std::ranges::equal(cells, kept.cells) && std::ranges::equal(set, kept.set)) {
       return true;

@@ -126,9 +126,23 @@ class CMachine {
   const CInstruction* Start(std::span<const int64_t> arguments, int64_t fill);
 
   const CCode& code_;
-  std::vector<int64_t> registers_;
-  std::vector<int64_t> cells_;
-  std::vector<uint8_t> set_;
+  // Room that is not filled before it is used: most programs touch little of it.
+  template <typename T>
+  struct Room {
+    std::unique_ptr<T[]> items;
+    size_t count = 0;
+    void Resize(size_t wanted) {
+      items = std::make_unique_for_overwrite<T[]>(wanted);
+      count = wanted;
+    }
+    T* data() const { return items.get(); }
+    size_t size() const { return count; }
+    T& operator[](size_t i) const { return items[i]; }
+    std::span<T> First(size_t n) const { return {items.get(), n}; }
+  };
+  Room<int64_t> registers_;
+  Room<int64_t> cells_;
+  Room<uint8_t> set_;
   std::vector<Object> objects_;
   std::vector<Frame> frames_;
   uint32_t static_objects_ = 0;

@@ -42,6 +42,21 @@ TEST(CMachine, ComputesAsC) {
   EXPECT_EQ(Evaluate("a++ * 10 + --b", 1, 2).value, 11);
 }
 
+TEST(CMachine, StringsAreArraysOfCharacters) {
+  EXPECT_EQ(Evaluate("\"xyz\"[a]", 1, 0).value, 'y');
+  EXPECT_EQ(Evaluate("\"xyz\"[a]", 3, 0).value, 0);
+  EXPECT_EQ(Evaluate("\"xyz\"[a]", 4, 0).undefined, CUndefined::kBounds);
+  EXPECT_EQ(Evaluate("(int)sizeof(\"a\\n\" \"\\x62\\\"\")", 0, 0).value, 5);
+  const std::string text =
+      "int f(int a) { char t[] = \"abc\", u[2][4] = {\"no\", \"yes\"};\n"
+      "const char *p = \"0123\"; t[1]++; return t[a] * 10000 + u[1][a] * 100 + p[a] - '0'; }";
+  EXPECT_EQ(RunText(text, {1}).run.value, 'c' * 10000 + 'e' * 100 + 1);
+  EXPECT_EQ(RunText(text, {3}).run.value, 3);
+  // Writing to a string is not followed.
+  EXPECT_EQ(RunText("int f(int a) { char *p = \"ab\"; p[0] = 'x'; return p[a]; }", {1}).run.end,
+            CRun::End::kUnsupported);
+}
+
 TEST(CMachine, NamesWhatIsUndefined) {
   const auto why = [](const std::string& expression, int a, int b) {
     const CRun run = Evaluate(expression, a, b);

@@ -226,10 +226,9 @@ void CParser::ReadParameters(Declarator& declarator) {
     Take();
     return;
   }
+  if (!StartsType(Look()) && (IsNext(",") || IsNext(")"))) return ReadOldParameters(declarator);
   do {
     if (Is("...")) return FailSubset("a function of any number of arguments");
-    if (!StartsType(Look()) && (IsNext(",") || IsNext(")")))
-      return FailSubset("a parameter whose type comes later");
     const Specifiers specifiers = ReadSpecifiers();
     Declarator parameter = ReadDeclarator(specifiers.type, true);
     if (parameter.is_function) FailSubset("a function as a parameter");
@@ -244,6 +243,36 @@ void CParser::ReadParameters(Declarator& declarator) {
     if (declarator.parameters.size() > 32) return FailSubset("more than 32 parameters");
   } while (Accept(","));
   Expect(")");
+}
+
+// int f(a, b) int a; short b; { .. }. A type that is not said is int.
+void CParser::ReadOldParameters(Declarator& declarator) {
+  do {
+    if (Look().kind != CToken::Kind::kName) return FailSubset("a parameter without a name");
+    CVariable variable;
+    variable.name = std::string(Take().text);
+    variable.is_parameter = true;
+    declarator.parameters.push_back(std::move(variable));
+  } while (Accept(","));
+  Expect(")");
+  if (!Is("{") && !StartsType(Look())) return FailSubset("a parameter of an unknown type");
+  while (!failed() && !Is("{")) {
+    const Specifiers specifiers = ReadSpecifiers();
+    do {
+      Declarator said = ReadDeclarator(specifiers.type, false);
+      if (failed()) return;
+      const auto found = std::ranges::find(declarator.parameters, said.name, &CVariable::name);
+      if (said.is_function || found == declarator.parameters.end()) {
+        return FailSubset("this declaration of a parameter");
+      }
+      // Callers without a prototype pass what the default promotions make of a value.
+      found->type = Decayed(said.type);
+      if (!found->type.is_int() || found->type.base.bits < 32) {
+        return FailSubset("a parameter of this type in an old definition");
+      }
+    } while (Accept(","));
+    Expect(";");
+  }
 }
 
 CType CParser::ReadTypeName() {

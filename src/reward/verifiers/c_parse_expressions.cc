@@ -227,8 +227,7 @@ CExprPtr CParser::ParsePrimary() {
       FailSubset("a floating-point number");
       return nullptr;
     case CToken::Kind::kString:
-      FailSubset("a string");
-      return nullptr;
+      return MakeString();
     case CToken::Kind::kName:
       return ParseName();
     default:

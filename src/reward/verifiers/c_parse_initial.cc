@@ -13,7 +13,7 @@ CParser::InitialCells CParser::ReadInitial(const CType& type) {
   InitialCells out;
   if (type.is_array()) {
     if (Look().kind == CToken::Kind::kString) {
-      FailSubset("a string");
+      ReadStringInitial(type, type.dims[0] == 0, 0, out);
     } else if (!Is("{")) {
       FailNotC("an array's initial value is a list");
     } else {
@@ -36,6 +36,54 @@ void CParser::AddInitialCell(const CType& type, uint64_t cell, InitialCells& out
   if (out.exprs.size() >= kInitialCellsMax) return FailSubset("too many initial values");
   out.cells.push_back(static_cast<uint32_t>(cell));
   out.exprs.push_back(std::move(expr));
+}
+
+// Strings that follow each other are one.
+std::string CParser::ReadString() {
+  std::string all;
+  while (!failed() && Look().kind == CToken::Kind::kString) {
+    const auto characters = CharactersOf(Take());
+    if (!characters.ok()) Keep(characters.status());
+    if (characters.ok()) all += *characters;
+  }
+  return all;
+}
+
+void CParser::ReadStringInitial(const CType& type, bool open, uint64_t base, InitialCells& out) {
+  if (type.dims.size() != 1 || type.base.bits != 8 || type.base.is_bool) {
+    return FailSubset("a string");
+  }
+  const std::string text = ReadString();
+  if (text.size() + 1 > kInitialCellsMax) return FailSubset("too long a string");
+  if (!open && text.size() > type.dims[0]) return FailSubset("a string longer than its array");
+  for (size_t i = 0; i < text.size(); ++i) {
+    const int64_t value = ConvertedTo(type.base, text[i]);
+    out.cells.push_back(static_cast<uint32_t>(base + i));
+    out.exprs.push_back(Constant(value, type.base));
+  }
+  if (text.empty()) {  // an initial value there must be
+    out.cells.push_back(static_cast<uint32_t>(base));
+    out.exprs.push_back(Constant(0, type.base));
+  }
+  out.length = text.size() + 1;
+}
+
+// A string as an expression is an array that nobody may write to.
+CExprPtr CParser::MakeString() {
+  const std::string text = ReadString();
+  if (failed()) return nullptr;
+  CVariable variable;
+  variable.name = "a string";
+  variable.is_static = true;
+  variable.address_taken = true;
+  variable.type.kind = CType::Kind::kArray;
+  variable.type.base = CIntType{8, true, false};
+  variable.type.dims = {static_cast<uint32_t>(text.size() + 1)};
+  variable.initial.assign(text.begin(), text.end());
+  variable.initial.push_back(0);
+  CExprPtr expr = New(CExprKind::kAddress, variable.type);
+  expr->index = AddVariable(std::move(variable));
+  return expr;
 }
 
 void CParser::ReadArrayInitial(const CType& type, bool open, uint64_t base, InitialCells& out) {
@@ -68,6 +116,8 @@ void CParser::ReadArrayInitial(const CType& type, bool open, uint64_t base, Init
     if (element.is_int() && Is("{")) return FailSubset("braces around a single value");
     if (element.is_array() && Is("{")) {
       ReadArrayInitial(element, false, cell, out);
+    } else if (element.is_array() && Look().kind == CToken::Kind::kString) {
+      ReadStringInitial(element, false, cell, out);
     } else if (element.is_array()) {
       ReadElements(element, cell, out);
     } else {

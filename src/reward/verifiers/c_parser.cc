@@ -114,13 +114,17 @@ void CParser::PassOver(size_t start) {
   at_ = start;
   int depth = 0;
   bool after_parenthesis = false;
+  bool is_old = false;  // int f(a) int a; { .. }
   while (Look().kind != CToken::Kind::kEnd) {
     const CToken token = Take();
-    if (token.Is("{") && depth == 0 && after_parenthesis) return PassBody();
+    if (after_parenthesis && depth == 0 && StartsType(token) && !token.text.starts_with("__")) {
+      is_old = true;
+    }
+    if (token.Is("{") && depth == 0 && (after_parenthesis || is_old)) return PassBody();
     if (token.Is("(") || token.Is("[") || token.Is("{")) ++depth;
     if (token.Is(")") || token.Is("]") || token.Is("}")) --depth;
     if (depth < 0) return FailNotC("a closing bracket without an opening one");
-    if (token.Is(";") && depth == 0) return;
+    if (token.Is(";") && depth == 0 && !is_old) return;
     after_parenthesis = token.Is(")");
   }
   if (depth != 0) FailNotC("a bracket that is never closed");

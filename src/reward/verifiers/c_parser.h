@@ -105,6 +105,7 @@ class CParser {
   Declarator ReadDeclarator(const CType& base, bool abstract);
   void ReadArraySuffix(Declarator& declarator);
   void ReadParameters(Declarator& declarator);
+  void ReadOldParameters(Declarator& declarator);
   CType ReadTypeName();
   void DeclareFunction(const Specifiers& specifiers, Declarator& declarator, bool has_body);
   void DeclareStatic(const Specifiers& specifiers, Declarator& declarator);
@@ -112,6 +113,9 @@ class CParser {
                     std::vector<CStatementPtr>& out);
   InitialCells ReadInitial(const CType& type);
   void ReadArrayInitial(const CType& type, bool open, uint64_t base, InitialCells& out);
+  std::string ReadString();
+  void ReadStringInitial(const CType& type, bool open, uint64_t base, InitialCells& out);
+  CExprPtr MakeString();
   void ReadElements(const CType& type, uint64_t base, InitialCells& out);
   void AddInitialCell(const CType& type, uint64_t cell, InitialCells& out);
   bool ConstantValue(int64_t& value);  // of the expression that follows

@@ -33,6 +33,9 @@ TEST(CParser, ReadsWhatSmallFunctionsAreMadeOf) {
            "int f(int a) { int m[2][3] = {{1, 2, 3}, {4}}; return m[a & 1][2]; }",
            "static void s(int *p, int *q) { int t = *p; *p = *q; *q = t; }\n"
            "int f(int a, int b) { s(&a, &b); return a; }",
+           "int f(a, b) int a; int b; { return a + b; }",
+           "int f(a, b) long b, a; { return a + b; }",
+           "int g(p) struct s *p; { return p->x; } int f(int a) { return a; }",
        }) {
     EXPECT_TRUE(ParsedAs(text).ok()) << text << "\n" << ParsedAs(text).ToString();
   }
@@ -75,6 +78,8 @@ TEST(CParser, COutsideTheSubsetIsSaidToBe) {
            "int f(int a) { volatile int x = a; return x; }",
            "extern int x; int f(int a) { return x; }",
            "int f(int a) { int **p; return a; }",
+           "int f(a) struct s a; { return a.x; }",
+           "int f(a) short a; { return a; }",
            "int f(int a) { int *p; { int x = a; p = &x; } return *p; }",
        }) {
     EXPECT_EQ(ParsedAs(text).code(), Code::kUnavailable) << text << "\n"
@@ -89,6 +94,12 @@ TEST(CParser, AResultThatDependsOnTheOrderOfEvaluationIsRefused) {
            "int f(int a) { int t[3] = {0}; t[a] = a++; return t[0]; }",
            "int f(int a) { int t[2] = {a++, a++}; return t[0]; }",
            "static int g(int *p) { return ++*p; } int f(int a) { return g(&a) + g(&a); }",
+           "static int g(int *p) { return ++*p; } int f(int a) { a += g(&a); return a; }",
+           "int f(int a) { int t[2] = {0}; t[0] = t[1] = t[a]++; return t[1]; }",
+           "static void g(int *p, char *q) { *p = *q = 1; } int f(int a) { char b; g(&a, &b); "
+           "return a; }",
+           "static int g(int *p) { return ++*p; } int f(int a) { int t[2] = {a}; t[0] ^= g(t); "
+           "return *t; }",
        }) {
     EXPECT_THAT(ParsedAs(text).ToString(), HasSubstr("order of evaluation")) << text;
   }
@@ -96,6 +107,12 @@ TEST(CParser, AResultThatDependsOnTheOrderOfEvaluationIsRefused) {
            "int f(int a) { a = a + 1, a++; return a && a++ ? a : a--; }",
            "int f(int a) { int t[3] = {0}, i = 0; t[i++] = a; t[i] = t[i - 1]; return t[1]; }",
            "static int g(const int *p) { return *p; } int f(int a) { return g(&a) + g(&a); }",
+           "static int g(int *p) { return ++*p; } int f(int a) { a = g(&a); return a; }",
+           "static int g(const int *p) { return *p; } int f(int a) { a += g(&a); return a; }",
+           "int f(int a) { int t[3] = {0}, i = 0; t[i++] += a; return t[0]; }",
+           "int f(int a) { int t[3]; t[0] = t[1] = t[2] = a; return t[1]; }",
+           "static void g(int *p, int *q) { *p = *q = 1; } int f(int a) { int b; g(&a, &b); return "
+           "a; }",
        }) {
     EXPECT_TRUE(ParsedAs(text).ok()) << text << "\n" << ParsedAs(text).ToString();
   }

@@ -33,6 +33,12 @@ uint32_t PointedInto(const CExpr& address) {
   return at->kind == CExprKind::kAddress ? at->index : kAnywhere;
 }
 
+// The variable that an assignment or update changes.
+uint32_t WrittenBy(const CExpr& write) {
+  const CExpr& target = *write.args[0];
+  return target.kind == CExprKind::kLoad ? PointedInto(*target.args[0]) : target.index;
+}
+
 class SequenceCheck {
  public:
   SequenceCheck(const CProgram& program, const CFunction& function)
@@ -115,10 +121,18 @@ class SequenceCheck {
     const Effects value = Of(*expr.args[1]);
     Apart(all, value, expr.line);
     all.Add(value);
-    const uint32_t written =
-        target.kind == CExprKind::kLoad ? PointedInto(*target.args[0]) : target.index;
-    // The write waits for both values, but not for side effects on the way to them.
-    if (Meet(all.late, {written})) Fail(expr.line);
+    const uint32_t written = WrittenBy(expr);
+    // The write waits for both values, but not for side effects on the way to them. x = y = 0 may
+    // write in any order, even to one place: it is the same value.
+    std::set<uint32_t> late = all.late;
+    for (const CExpr* at = expr.args[1].get();
+         expr.kind == CExprKind::kAssign && at->kind == CExprKind::kAssign;
+         at = at->args[1].get()) {
+      late.erase(WrittenBy(*at));
+    }
+    if (Meet(late, {written})) Fail(expr.line);
+    // x += g(&x): the old value may be read before the call or after it.
+    if (expr.kind == CExprKind::kUpdate && Meet(all.writes, {written})) Fail(expr.line);
     if (expr.kind == CExprKind::kUpdate) all.reads.insert(written);
     all.writes.insert(written);
     all.late.insert(written);
