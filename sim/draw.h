@@ -34,7 +34,9 @@ struct Draw {
   BufferOptions buffer;
   bool command;  // an external scorer as well
   ScorerFaults scorer;
-  bool judge;  // a model that judges as well
+  bool judge;      // a model that judges as well
+  bool order;      // and says which gradings go first
+  bool held_back;  // planted bug: none ever goes
   JudgeFaults judging;
   BusFaults bus;
   int forger;          // the process that forges; -1: none

@@ -198,6 +198,9 @@ RewardOptions RewardOptionsFrom(const RunConfig& config, const RunStart& start) 
   options.all_or_nothing = config.reward.all_or_nothing;
   options.judges = config.reward.judges;
   options.audit = config.reward.audit;
+  options.order_by = config.reward.order_by;
+  options.order_ahead = config.reward.order_ahead;
+  options.order_wait = config.reward.order_wait;
   options.seed = config.run.seed;
   options.lease_period = LeasePeriod(config);
   // Replay waits for the verdict as long as `patience`: a grading that was lost is asked for again
@@ -296,8 +299,9 @@ Result<ObjectiveConfig> ObjectiveFrom(const RunConfig& config) {
   TM_ASSIGN_OR_RETURN(ObjectiveConfig objective,
                       ParseObjective(config.learner.objective, config.learner.options));
   if (objective.NeedsTeacher() && !config.teacher.used()) {
-    return Invalid("teacher.model: is missing, but learner.objective or learner.options ask for "
-                   "distillation; or set teacher.policy or teacher.endpoint");
+    return Invalid(
+        "teacher.model: is missing, but learner.objective or learner.options ask for "
+        "distillation; or set teacher.policy or teacher.endpoint");
   }
   if (config.teacher.used() && !objective.NeedsTeacher()) {
     return Invalid("teacher: the objective " + config.learner.objective +
@@ -305,8 +309,9 @@ Result<ObjectiveConfig> ObjectiveFrom(const RunConfig& config) {
                    "learner.options = [\"distill_coefficient=0.1\"] for a mix with rewards");
   }
   if (config.live.on && objective.distill.reward == 0) {
-    return Invalid("learner.objective: sessions (live.on) have no teacher; give rewards a part "
-                   "with learner.options = [\"reward_coefficient=1\"]");
+    return Invalid(
+        "learner.objective: sessions (live.on) have no teacher; give rewards a part "
+        "with learner.options = [\"reward_coefficient=1\"]");
   }
   return objective;
 }
