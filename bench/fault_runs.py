@@ -51,8 +51,10 @@ def call(words, log):
 def prepare(options):
     """Tasks and a policy that solves some of them."""
     folder, program = options.folder, options.program
-    for name, count, seed, split in (("demonstrated", 5000, 1, "train"), ("train", 7000, 2, "train"),
-                                     ("eval", 300, 3, "heldout")):
+    sets = [("train", 7000, 2, "train"), ("eval", 300, 3, "heldout")]
+    if not options.model:
+        sets.append(("demonstrated", 5000, 1, "train"))
+    for name, count, seed, split in sets:
         call([program, "tasks", "generate", "--family", "cfunc", "--count", str(count), "--seed", str(seed), "--split",
               split, "--out", f"{folder}/{name}.jsonl", "--with-solutions", f"{folder}/{name}.demos.jsonl", "--slips",
               "0.2", "--second-turns", "0.2"], f"{folder}/tasks.log")
