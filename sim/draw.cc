@@ -48,6 +48,8 @@ Draw::Draw(Random& random, const SimOptions& options) {
   forger = options.forger || random.Chance(0.3) ? liars[random.Below(3)] : -1;
   forge_share = random.Chance(0.3) ? 0.3 : 0.05;
   judge = random.Chance(0.4);
+  order = options.seed % 2 == 0;
+  held_back = bug == Bug::kHeldBackForever;
   if (random.Chance(0.5)) {
     judging.away_from = Time(milliseconds(random.Below(10'000)));
     judging.away_until = judging.away_from + milliseconds(500 + random.Below(12'000));
@@ -64,6 +66,11 @@ RunConfig::Reward Draw::Rewards() const {
     reward.weights["judge"] = 1.0;
     reward.judges = {SimJudgeKeys(compares)};
     reward.audit.share = 0.3;
+    if (order) {
+      reward.order_by = reward.judges[0].name;
+      reward.order_ahead = held_back ? 0 : 2;
+      reward.order_wait = held_back ? std::chrono::hours(10) : std::chrono::seconds(3);
+    }
   }
   return reward;
 }

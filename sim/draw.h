@@ -34,8 +34,10 @@ struct Draw {
   BufferOptions buffer;
   bool command;  // an external scorer as well
   ScorerFaults scorer;
-  bool judge;     // a model that judges as well
-  bool compares;  // it compares the members of a group
+  bool judge;      // a model that judges as well
+  bool compares;   // it compares the members of a group
+  bool order;      // and says which gradings go first
+  bool held_back;  // planted bug: none ever goes
   JudgeFaults judging;
   BusFaults bus;
   int forger;          // the process that forges; -1: none

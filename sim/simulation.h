@@ -29,6 +29,7 @@ enum class Bug {
   kOwedCaseForgotten,        // a crash between a verdict and its case loses the case
   kPinnedIsSwapped,          // an answer that is pinned to a version is drawn from the newest
   kFailedVoteIsZero,         // a judge's vote that failed counts as a zero
+  kHeldBackForever,          // a grading that waits for its turn never gets it
   kAwayTeacherAgrees,        // a teacher that is away counts as one that is certain of every token
 };
 

@@ -98,6 +98,7 @@ INSTANTIATE_TEST_SUITE_P(
                     std::pair{Bug::kSampledTooOften, "paid for by inserts"},
                     std::pair{Bug::kDeadScorerIsZero, "became a zero"},
                     std::pair{Bug::kFailedVoteIsZero, "vote that failed became a zero"},
+                    std::pair{Bug::kHeldBackForever, "starved"},
                     std::pair{Bug::kAwayTeacherAgrees, "that the teacher did not give"},
                     std::pair{Bug::kTokenNotChecked, "which it never had"},
                     std::pair{Bug::kBoundsNotChecked, "what no loss can bear"},

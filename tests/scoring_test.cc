@@ -79,6 +79,55 @@ TEST_F(ScoringTest, ACommandThatFailsIsRepeatedThenStaleAndOneThatRisesScoresAga
   EXPECT_EQ(versions.count(2), 1u);
 }
 
+// The prover is a program that stays; what it said of the answers is what a verifier learns from.
+TEST_F(ScoringTest, AProverThatStaysScoresARunAndItsVerdictsBecomeExamples) {
+  const std::string script = folder_ + "/prover.py";
+  std::ofstream(script) << "import json, sys\n"
+                        << "for line in sys.stdin:\n"
+                        << "  q = json.loads(line)\n"
+                        << "  score = len(q['submission']) % 2\n"
+                        << "  print(json.dumps({'id': q['id'], 'score': score}), flush=True)\n";
+  const ProcessOutput result = RunTidemill(
+      Train("proofs", "--set run.steps=2 --set 'reward.proof_command=[\"python3\",\"" + script +
+                          "\"]' --set reward.command_stays=true --set "
+                          "reward.command_slots=8 --set reward.weights={proof=1}"),
+      "2>/dev/null");
+  ASSERT_EQ(result.exit_code, 0) << result.output;
+  const json counters = Summary(result)["counters"];
+  EXPECT_GT(counters["proofs_proved"], 0) << counters.dump(1);
+  EXPECT_GT(counters["proofs_refuted"], 0);
+  const auto answers = [&](const std::string& more) {
+    return RunTidemill("judge answers proofs --json --runs " + folder_ + "/runs --out " + folder_ +
+                       "/answers.jsonl " + more);
+  };
+  const json written = json::parse(answers("--proved").output, nullptr, false);
+  EXPECT_GT(written["right"], 0) << written.dump();
+  EXPECT_GT(written["wrong"], 0) << written.dump();
+  std::ifstream lines(folder_ + "/answers.jsonl");
+  for (std::string line; std::getline(lines, line);) {
+    const json one = json::parse(line);
+    EXPECT_EQ(one["label"] == "yes", one["submission"].get<std::string>().size() % 2 == 1) << line;
+  }
+  EXPECT_EQ(answers("").exit_code, 1) << "nothing was executed";
+}
+
+// Its answers are no words of a verdict: the run goes on in plain order.
+TEST_F(ScoringTest, AVerifierThatTalksNonsenseHoldsNothingUp) {
+  const std::string toml = folder_ + "/order.toml";
+  std::ofstream(toml) << "[[judge]]\nname = \"v\"\nreward = false\nanswer = \"token\"\n"
+                      << "template = \"compact\"\nretries = 0\nmax_tokens = 4\nendpoint = \""
+                      << folder_ << "/model\"\n";
+  std::string train = Train("ordered",
+                            "--set run.steps=2 --set reward.order_by=v --set "
+                            "reward.order_ahead=1 --set reward.order_wait=2s");
+  train.insert(train.find("train ") + 6, toml + " ");
+  const ProcessOutput result = RunTidemill(train, "2>/dev/null");
+  ASSERT_EQ(result.exit_code, 0) << result.output;
+  EXPECT_EQ(Summary(result)["steps"], 2);
+  EXPECT_EQ(Summary(result)["unscorable"], 0);
+  EXPECT_GT(Summary(result)["counters"]["judge_calls"], 0);
+}
+
 TEST_F(ScoringTest, AReviewIsComposedOfFourSubScoresWithComments) {
   const ProcessOutput result = RunTidemill(
       Train("review",

@@ -171,8 +171,13 @@ void AddAnswers(CLI::App& judge, Exit& exit) {
   command->add_option("--out", options->out, "File to write, JSONL")->required();
   command->add_option("--limit", options->limit, "Maximum number")->capture_default_str();
   command->add_flag("--heldout", options->heldout, "One task in five is kept back: only those");
+  command->add_flag("--proved", options->proved,
+                    "Answers that were proved or refuted as well, not only executed ones");
   command->add_flag("--demonstrations", options->demonstrations,
                     "Write prompts and answers to train with, for tidemill warmup");
+  command->add_option("--template", options->form, "Template of these: compact or bare")
+      ->check(CLI::IsMember({"compact", "bare"}))
+      ->capture_default_str();
   command->add_flag("--json", *json, "Print one JSON object on standard output");
   command->callback([options, json, &exit] { exit.code = WriteAnswers(*options, *json); });
 }

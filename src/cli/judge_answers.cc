@@ -1,5 +1,6 @@
 #include "cli/judge_answers.h"
 
+#include <algorithm>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -24,26 +25,32 @@ bool IsKeptBack(const std::string& task) {
   return StableHash("verifier " + task) % kKeptBackOneIn == 0;
 }
 
-// Whether the answer passed its hidden tests; nothing: they were not run.
-std::optional<bool> Executed(const EpisodeDetail& episode) {
+// Whether the answer is right; nothing: its hidden tests were not run, nor (where that counts) was
+// it proved or refuted.
+std::optional<bool> IsRight(const EpisodeDetail& episode, bool proofs_count) {
   if (!episode.verdict || !episode.verdict->scored()) return std::nullopt;
-  if (episode.verdict->tests_total() == 0) return std::nullopt;
-  return episode.verdict->tests_passed() == episode.verdict->tests_total();
+  const v1::Verdict& verdict = *episode.verdict;
+  if (verdict.tests_total() > 0) return verdict.tests_passed() == verdict.tests_total();
+  const bool proof =
+      std::any_of(verdict.parts().begin(), verdict.parts().end(),
+                  [](const v1::RewardPart& part) { return part.scorer() == "proof"; });
+  if (!proofs_count || !proof) return std::nullopt;
+  return verdict.solved();
 }
 
 struct LabelledAnswer {
   std::string id, prompt, submission, label;
 };
 
-std::string LineOf(const LabelledAnswer& answer, bool demonstration) {
+std::string LineOf(const LabelledAnswer& answer, const JudgeAnswersOptions& options) {
   nlohmann::ordered_json line;
-  if (demonstration) {
-    RunConfig::JudgeKeys compact;
-    compact.form = "compact";
+  if (options.demonstrations) {
+    RunConfig::JudgeKeys judge;
+    judge.form = options.form;
     JudgeQuestion question;
     question.task = v1::JUDGE_TASK_OUTCOME;
     question.prompt = answer.prompt, question.text = answer.submission;
-    line = {{"prompt", MakeJudgePrompt(compact, question).user}, {"completion", answer.label}};
+    line = {{"prompt", MakeJudgePrompt(judge, question).user}, {"completion", answer.label}};
   } else {
     line = {{"id", answer.id},
             {"task", "outcome"},
@@ -92,15 +99,13 @@ Result<JudgeAnswersWritten> WriteJudgeAnswers(const JudgeAnswersOptions& options
       const auto prompt = prompts.find(row.task);
       if (prompt == prompts.end() || seen.size() >= options.limit) continue;
       TM_ASSIGN_OR_RETURN(const EpisodeDetail episode, reader->Episode(row.group, row.member));
-      const std::optional<bool> passed = Executed(episode);
+      const std::optional<bool> passed = IsRight(episode, options.proved);
       const std::string& submission = episode.trajectory.submission();
       if (!passed || !seen.emplace(row.task, submission).second) continue;
       ++(*passed ? written.right : written.wrong);
       const std::string id =
           row.task + "/" + std::to_string(row.group) + "." + std::to_string(row.member);
-      out << LineOf({id, prompt->second, submission, *passed ? "yes" : "no"},
-                    options.demonstrations)
-          << '\n';
+      out << LineOf({id, prompt->second, submission, *passed ? "yes" : "no"}, options) << '\n';
     }
   }
   out.flush();

@@ -1,5 +1,6 @@
 #include "config/judge_keys.h"
 
+#include <algorithm>
 #include <cctype>
 #include <set>
 
@@ -52,8 +53,9 @@ void BindJudge(Binder& b, RunConfig::JudgeKeys& j) {
          .choices = {"json", "token"}});
   b.Add("template", &j.form,
         {.doc = "full: instructions and fenced texts; compact: one line per field, for small "
-                "models trained on it",
-         .choices = {"full", "compact"}});
+                "models trained on it; bare: the task's prompt and the answer as the policy wrote "
+                "them, for a verifier that was trained from the policy",
+         .choices = {"full", "compact", "bare"}});
   b.Add("votes", &j.votes, {.doc = "Votes on a question; odd", .min = 1, .max = kVotesMax});
   b.Add("aggregate", &j.aggregate,
         {.doc = "How votes become one value", .choices = {"majority", "mean"}});
@@ -103,6 +105,8 @@ Status CheckJudge(const RunConfig::JudgeKeys& judge, const RunConfig& config,
     return wrong("cannot write a certificate in one word; use answer = \"json\"");
   if (judge.reward && judge.task == "pairwise" && config.rollout.group_size < 2)
     return wrong("compares members of a group; rollout.group_size must be at least 2");
+  if (judge.form == "bare" && (judge.task != "outcome" || judge.answer != "token"))
+    return wrong("has template = \"bare\", which needs task = \"outcome\" and answer = \"token\"");
   if (judge.live && judge.task != "next_state")
     return wrong("has live = true, which needs task = \"next_state\", not \"" + judge.task + "\"");
   if (judge.second.empty()) return Ok();
@@ -157,6 +161,16 @@ Status CheckJudges(const RunConfig& config, const Binder& binder) {
   }
   if (config.reward.weights.count("judge") != 0 && !any)
     return binder.Error("reward.weights", "names \"judge\", but no [[judge]] has reward = true");
+  if (const std::string& name = config.reward.order_by; !name.empty()) {
+    const auto& judges = config.reward.judges;
+    const bool known = std::any_of(judges.begin(), judges.end(), [&](const auto& judge) {
+      return judge.name == name && judge.task == "outcome";
+    });
+    if (!known)
+      return binder.Error(
+          "reward.order_by",
+          "names \"" + name + "\", but no [[judge]] with task = \"outcome\" has that name");
+  }
   const RunConfig::Audit& audit = config.reward.audit;
   if (audit.alarm_at <= audit.false_accepts)
     return binder.Error("audit.alarm_at", "must be above audit.false_accepts");

@@ -246,6 +246,9 @@ struct RunConfig {
     double review_cpu_ms = 0;
     std::vector<std::string> review_judge = {};
     std::vector<std::string> proof_command = {};
+    std::string order_by = {};
+    uint32_t order_ahead = 16;
+    std::chrono::milliseconds order_wait{10000};
     std::vector<JudgeKeys> judges = {};
     Audit audit = {};
   } reward;

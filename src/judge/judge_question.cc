@@ -157,6 +157,15 @@ JudgePrompt CompactPrompt(const RunConfig::JudgeKeys& judge, const JudgeQuestion
   return prompt;
 }
 
+// The task's prompt goes on with the answer, as the policy wrote it.
+JudgePrompt BarePrompt(const RunConfig::JudgeKeys& judge, const JudgeQuestion& question) {
+  const size_t most = size_t{judge.text_kb} << 10;
+  JudgePrompt prompt;
+  prompt.user =
+      Shorten(question.prompt, most) + OneLine(Shorten(question.text, most)) + "\nverdict:";
+  return prompt;
+}
+
 }  // namespace
 
 Result<v1::JudgeTask> ParseJudgeTask(std::string_view name) {
@@ -216,6 +225,7 @@ std::vector<JudgeQuestion> QuestionsOf(v1::JudgeTask task, const v1::JudgeReques
 
 JudgePrompt MakeJudgePrompt(const RunConfig::JudgeKeys& judge, const JudgeQuestion& question) {
   if (judge.form == "compact") return CompactPrompt(judge, question);
+  if (judge.form == "bare") return BarePrompt(judge, question);
   const std::vector<Field> fields = FieldsOf(judge, question);
   std::string all;
   for (const Field& field : fields) all += field.text;

@@ -37,7 +37,8 @@ QuestionOptions CallsOf(const RewardOptions& options) {
 QuestionOptions JudgesOf(const RewardOptions& options) {
   QuestionOptions judges = CallsOf(options);
   judges.inbox = InboxTopic(options.worker, "judged");
-  judges.most = size_t{options.max_outstanding} * std::max<size_t>(1, options.judges.size());
+  // One question of each for its reward, and one for the order.
+  judges.most = size_t{options.max_outstanding} * (options.judges.size() + 1);
   // A judge that is there answers within its own patience.
   for (const RunConfig::JudgeKeys& judge : options.judges)
     judges.patience = std::max<Duration>(judges.patience, judge.patience * 3 / 2);
@@ -56,7 +57,8 @@ RewardLoop::RewardLoop(Bus& bus, const Clock& clock, std::vector<WeightedScorer>
       leases_(bus, options_.lease_period),
       port_(port),
       calls_(bus, outbox_, CallsOf(options_)),
-      judges_(bus, outbox_, JudgesOf(options_)) {
+      judges_(bus, outbox_, JudgesOf(options_)),
+      order_({.wait_max = options_.order_wait}) {
   for (const WeightedScorer& weighted : scorers_) {
     if (weighted.scorer->IsAudited())
       audits_.emplace_back(std::string(weighted.scorer->name()), options_.audit, options_.seed);
@@ -78,6 +80,7 @@ Time RewardLoop::Step(Time now) {
   GiveUpLost(now);
   for (uint64_t key : leases_.Extend(now)) scorings_.erase(key);  // another worker's now
   if (!draining_) TakeRequests(now);
+  SendOrdered(now);
   outbox_.Flush(now);
   counters_.in_progress = scorings_.size();
   Time wake = std::min({now + milliseconds(100), leases_.next(), later_.next()});
@@ -160,7 +163,7 @@ void RewardLoop::Ask(const Asked& asked, Time now) {
   const Scoring& scoring = it->second;
   const Run& open = scoring.open.at(asked.run);
   if (open.need.kind == Need::Kind::kTool) {
-    AskTool(scoring, open, asked, now);
+    if (!HoldBack(asked, now)) AskTool(scoring, open, asked, now);
     return;
   }
   if (open.need.kind == Need::Kind::kJudge) {
@@ -238,7 +241,7 @@ void RewardLoop::TakeJudged(Time now) {
       continue;
     }
     const auto it = scorings_.find(asked.scoring);
-    if (it == scorings_.end()) continue;
+    if (OnEstimate(asked, &answer) || it == scorings_.end()) continue;
     const Need& need = it->second.open.at(asked.run).need;
     status = CheckJudgeAnswer(JudgeOf(need), it->second.request, answer);
     if (!status.ok()) {
@@ -292,6 +295,7 @@ void RewardLoop::OnResult(const Asked& asked, v1::ToolResult result, Time now) {
   }
   if (asked.run == "grade") {
     ++counters_.graded;
+    NoteExecuted(it->second, result);
     counters_.graded_micros += static_cast<uint64_t>(std::max(0.0, result.cpu_ms()) * 1e3);
   }
   it->second.evidence.tools[asked.run] = std::move(result);
@@ -302,7 +306,7 @@ void RewardLoop::OnResult(const Asked& asked, v1::ToolResult result, Time now) {
 // Something of ours failed: again, later, and in the end no reward rather than a wrong one.
 void RewardLoop::OnFailure(const Asked& asked, const std::string& cause, Time now) {
   auto it = scorings_.find(asked.scoring);
-  if (it == scorings_.end()) return;
+  if (OnEstimate(asked, nullptr) || it == scorings_.end()) return;
   Run& open = it->second.open.at(asked.run);
   if (open.tries >= options_.retries) {
     v1::Verdict verdict;
@@ -432,6 +436,7 @@ void RewardLoop::Drain() {
   calls_.Clear();
   judges_.Clear();
   port_asked_.clear();
+  ForgetOrder();
 }
 
 }  // namespace tidemill

@@ -4,7 +4,9 @@
 //                           judge.requests --> inbox
 //                           --> scorers --> Verdict --> reply_to, then ack
 //
-// What scorers decide without executing anything is audited (reward/audit.h).
+// What scorers decide without executing anything is audited (reward/audit.h). Where a verifier is
+// configured for it, gradings of training wait for a free box in the order of
+// reward/grading_order.h.
 //
 // A failure of ours (a sandbox that could not start, a lost answer, a command that fails) is tried
 // again and, in the end, a verdict without a score; it never becomes a reward of zero.
@@ -12,6 +14,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -28,6 +31,7 @@
 #include "core/loop.h"
 #include "core/message_check.h"
 #include "reward/audit.h"
+#include "reward/grading_order.h"
 #include "reward/scorer_port.h"
 
 namespace tidemill {
@@ -52,10 +56,13 @@ struct RewardOptions {
   bool all_or_nothing = false;  // of tests, where they decide instead of another scorer
   std::vector<RunConfig::JudgeKeys> judges;
   RunConfig::Audit audit;
-  uint64_t seed = 1;           // of what is audited
-  Journal* journal = nullptr;  // may be null; must outlive the loop
-  Metrics* metrics = nullptr;  // may be null; must outlive the loop
-  std::string secret;          // of this worker: what tokens of its requests are made from
+  std::string order_by;       // the judge whose estimates order gradings; empty: none are held back
+  uint32_t order_ahead = 16;  // gradings at the tools from which on others wait
+  Duration order_wait = std::chrono::seconds(10);  // that a grading waits at most
+  uint64_t seed = 1;                               // of what is audited
+  Journal* journal = nullptr;                      // may be null; must outlive the loop
+  Metrics* metrics = nullptr;                      // may be null; must outlive the loop
+  std::string secret;  // of this worker: what tokens of its requests are made from
   MessageLimits limits;
 };
 
@@ -98,6 +105,19 @@ struct RewardCounters : CounterSet {
                          .metric = "tidemill_graded_cpu_seconds_total",
                          .help = "CPU time of those answers in their boxes",
                          .scale = 1e-6}};
+  Counter estimated{*this,
+                    {.key = "gradings_estimated",
+                     .metric = "tidemill_gradings_estimated_total",
+                     .help = "Waiting gradings that a verifier said something about in time"}};
+  Counter overdue{*this,
+                  {.key = "gradings_overdue",
+                   .metric = "tidemill_gradings_overdue_total",
+                   .help = "Gradings sent because they had waited for reward.order_wait"}};
+  Counter waiting{*this,
+                  {.key = "gradings_waiting",
+                   .metric = "tidemill_gradings_waiting",
+                   .help = "Gradings held back, so that better ones go first",
+                   .kind = Counter::Kind::kLevel}};
   Counter in_progress{*this,
                       {.key = "scoring_running",
                        .metric = "tidemill_scoring_running",
@@ -182,6 +202,18 @@ class RewardLoop final : public Loop {
                           const v1::ToolResult& grade);
   void Send(uint64_t key, v1::Verdict verdict);
 
+  // reward_order.cc: which gradings go first.
+  static GradingOrder::Answer AnswerOf(const v1::ScoreRequest& request);
+  bool IsOrdered(const Scoring& scoring, const Run& run) const;
+  // False: it is not a grading that waits for its turn.
+  bool HoldBack(const Asked& asked, Time now);
+  void SendOrdered(Time now);
+  void AskEstimates(Time now);
+  // False: it was another question. Null: the verifier gave no answer.
+  bool OnEstimate(const Asked& asked, const v1::JudgeAnswer* answer);
+  void NoteExecuted(const Scoring& scoring, const v1::ToolResult& grade);
+  void ForgetOrder();
+
   Bus& bus_;
   const Clock& clock_;
   std::vector<WeightedScorer> scorers_;
@@ -197,7 +229,11 @@ class RewardLoop final : public Loop {
   uint64_t next_tag_ = 1;
   LaterQueue<Asked> later_;
   uint64_t next_key_ = 1;
+  GradingOrder order_;
+  std::deque<uint64_t> unestimated_;  // scorings whose grading waits and that no verifier has seen
+  size_t estimates_open_ = 0;         // questions to the verifier
   bool draining_ = false;
+  static constexpr char kOrderQuestion[] = "order";  // names no need of a scorer
   static constexpr uint32_t kDisagreementsKept = 200;
   uint32_t disagreements_ = 0;
   RewardCounters counters_;

@@ -203,6 +203,9 @@ RewardOptions RewardOptionsFrom(const RunConfig& config, const RunStart& start) 
   options.all_or_nothing = config.reward.all_or_nothing;
   options.judges = config.reward.judges;
   options.audit = config.reward.audit;
+  options.order_by = config.reward.order_by;
+  options.order_ahead = config.reward.order_ahead;
+  options.order_wait = config.reward.order_wait;
   options.seed = config.run.seed;
   options.lease_period = LeasePeriod(config);
   // Replay waits for the verdict as long as `patience`: a grading that was lost is asked for again

@@ -305,7 +305,7 @@ Status ProcessPorts::OpenScorers() {
   if (!reward.command.empty()) options.commands["command"] = reward.command;
   if (!reward.review_judge.empty()) options.commands["judge"] = reward.review_judge;
   if (!reward.proof_command.empty()) options.commands[kProofQuestion] = reward.proof_command;
-  if (reward.command_stays) options.stays = {"command", "judge"};
+  if (reward.command_stays) options.stays = {"command", "judge", kProofQuestion};
   scorer_ = std::make_unique<ProofPort>(std::make_unique<CommandPort>(std::move(options)));
   ports_.scorer = scorer_.get();
   if (!reward.judges.empty()) {
