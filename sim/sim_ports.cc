@@ -160,11 +160,15 @@ void SimTrainer::Publish(uint64_t version, uint64_t step) {
   });
 }
 
+// Written while later steps train; the next waits for it, and the trainer with it.
 void SimTrainer::Checkpoint(CheckpointRequest request) {
   const bool fails = world_.random().Chance(0.05);
-  Later(milliseconds(10 + world_.random().Below(300)), [this, request, fails] {
+  busy_until_ = std::max({busy_until_, writing_until_, world_.clock().Now()});
+  writing_until_ = busy_until_ + milliseconds(10 + world_.random().Below(1000));
+  world_.At(writing_until_, process_, [this, request, fails] {
     events_.Post(CheckpointDone{request.step, request.version, request.path,
-                                fails ? Unavailable("the simulated disk is full") : Ok(), 0.1});
+                                fails ? Unavailable("the simulated disk is full") : Ok(), 0.1,
+                                0.01});
   });
 }
 

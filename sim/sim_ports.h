@@ -58,15 +58,19 @@ struct TrainerChecks {
   uint64_t hard_max_steps = 0;
   uint32_t batch_episodes = 0;
   const ForgeryLedger* forgeries = nullptr;
-  bool agents = false;  // are programs: sim_agents.h
-  bool teacher = false;             // scores every token
+  bool agents = false;               // are programs: sim_agents.h
+  bool teacher = false;              // scores every token
   bool away_teacher_agrees = false;  // planted bug
 };
 
 class SimTrainer final : public TrainerPort {
  public:
   SimTrainer(World& world, ProcessId process, PublishedVersions& versions, TrainerChecks checks)
-      : world_(world), process_(process), versions_(versions), checks_(checks), events_(1000),
+      : world_(world),
+        process_(process),
+        versions_(versions),
+        checks_(checks),
+        events_(1000),
         teacher_(world, process, checks.away_teacher_agrees) {}
 
   void Train(v1::Batch batch) override;
@@ -88,6 +92,7 @@ class SimTrainer final : public TrainerPort {
   Mailbox<TrainerEvent> events_;
   SimTeacher teacher_;
   Time busy_until_ = Time::min();
+  Time writing_until_ = Time::min();  // of a checkpoint
 };
 
 // Tokens below 100 are an answer, from 100 to 139 a call of a tool, from 140 nonsense.

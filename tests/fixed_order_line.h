@@ -116,7 +116,7 @@ class StepwiseTrainer final : public TrainerPort {
   void Checkpoint(CheckpointRequest request) override {
     const Status status =
         SaveCheckpoint(*trainer_, request.path, {request.step, request.version}, "");
-    events_.Post(CheckpointDone{request.step, request.version, request.path, status, 0});
+    events_.Post(CheckpointDone{request.step, request.version, request.path, status, 0, 0});
   }
   Mailbox<TrainerEvent>& events() override { return events_; }
 

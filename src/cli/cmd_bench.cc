@@ -17,6 +17,7 @@
 #include "bench/sandbox_bench.h"
 #include "bench/store_bench.h"
 #include "bench/tokenizer_bench.h"
+#include "cli/bench_disk.h"
 #include "cli/commands.h"
 #include "core/child_process.h"
 
@@ -243,6 +244,7 @@ void AddBenchCommand(CLI::App& app, Exit& exit) {
   AddGatewayLoad(*bench, exit);
   AddAgentsBench(*bench, exit);
   AddMemoryBench(*bench, exit);
+  AddDiskBench(*bench, exit);
   auto tokenizer = std::make_shared<TokenizerBenchOptions>();
   add("tokenizer", "Encoding against splitting alone",
       [json, tokenizer] { return Print(RunTokenizerBench(*tokenizer), *json); })

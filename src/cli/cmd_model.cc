@@ -12,8 +12,10 @@
 #include "cli/model_render.h"
 #include "cli/model_tokenize.h"
 #include "core/files.h"
+#include "core/threads.h"
 #include "engine/torch/torch_engine.h"
 #include "model/generation_config.h"
+#include "model/random_weights.h"
 #include "model/tokenizer.h"
 #include "model/torch/model.h"
 #include "model/torch/score.h"
@@ -179,8 +181,8 @@ Status RefuseExisting(const std::string& out) {
   return Exists(out + " already contains a model; choose another directory");
 }
 
-int SayWritten(const ModelWords& words, const PolicyWeights& weights) {
-  const int64_t parameters = weights.config().ParameterCount();
+int SayWritten(const ModelWords& words, const ModelConfig& config) {
+  const int64_t parameters = config.ParameterCount();
   if (words.json) {
     PrintJson({{"out", words.out}, {"parameters", parameters}});
   } else {
@@ -205,12 +207,10 @@ int New(const ModelWords& words) {
                           std::to_string(tokenizer->vocab_size()) + " tokens"));
     }
   }
-  const auto weights = PolicyWeights::NewRandom(*config, words.seed);
-  if (!weights.ok()) return Fail(weights.status());
-  Status status = (*weights)->Save(words.out);
+  Status status = WriteRandomModel(*config, words.seed, AvailableCores(), words.out);
   if (status.ok() && !words.tokenizer.empty()) status = CopyTokenizer(words.tokenizer, words.out);
   if (!status.ok()) return Fail(status);
-  return SayWritten(words, **weights);
+  return SayWritten(words, *config);
 }
 
 int Merge(const ModelWords& words) {
@@ -227,7 +227,7 @@ int Merge(const ModelWords& words) {
   Status status = (*merged)->Save(words.out);
   if (status.ok()) status = CopyTokenizer(words.model, words.out);
   if (!status.ok()) return Fail(status);
-  return SayWritten(words, **merged);
+  return SayWritten(words, (*merged)->config());
 }
 
 // Shared by the callbacks, which run after the Add functions have returned.

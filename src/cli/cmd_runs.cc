@@ -96,7 +96,7 @@ TextOfIds TextOf(const RunDirectory& directory) {
   Binder binder;
   BindRunConfig(config, binder);
   if (binder.LoadFile(directory.config_path()).ok()) {
-    Result<Tokenizer> tokenizer = Tokenizer::Read(config.model.path);
+    Result<Tokenizer> tokenizer = Tokenizer::Read(config.model.tokenizer_path());
     if (tokenizer.ok()) {
       return
           [tokenizer = *tokenizer](std::span<const int32_t> ids) { return tokenizer.Decode(ids); };

@@ -54,6 +54,7 @@ void AddDeadCommand(CLI::App& app, Exit& exit);
 void AddScaleCommand(CLI::App& app, Exit& exit);
 void AddDoctorCommand(CLI::App& app, Exit& exit);
 void AddModelCommand(CLI::App& app, Exit& exit);
+void AddPlanCommand(CLI::App& app, Exit& exit);
 void AddSandboxCommand(CLI::App& app, Exit& exit);
 void AddTasksCommand(CLI::App& app, Exit& exit);
 void AddProofCommand(CLI::App& app, Exit& exit);

@@ -27,6 +27,7 @@ void AddCommands(CLI::App& app, Exit& exit) {
   AddMemoryCommand(app, exit);
   AddTasksCommand(app, exit);
   AddModelCommand(app, exit);
+  AddPlanCommand(app, exit);
   AddSandboxCommand(app, exit);
   AddProofCommand(app, exit);
   AddJudgeCommand(app, exit);

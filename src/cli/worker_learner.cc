@@ -62,8 +62,8 @@ Result<OpenedRun> OpenOrCreate(const WorkerArguments& arguments, RunConfig& conf
     }
   }
   config.run.name = arguments.run;
-  for (std::string* path : {&config.model.path, &config.model.adapter, &config.tasks.train,
-                            &config.tasks.eval, &config.run.folder}) {
+  for (std::string* path : {&config.model.path, &config.model.tokenizer, &config.model.adapter,
+                            &config.tasks.train, &config.tasks.eval, &config.run.folder}) {
     MakeAbsolute(*path);
   }
   TM_RETURN_IF_ERROR(CheckRunConfig(config, binder));

@@ -22,6 +22,12 @@ void BindRunAndModel(RunConfig& c, Binder& b) {
   b.Add("run.minutes", &c.run.minutes,
         {.doc = "Time limit of the run in minutes; 0: no limit", .min = 0});
   b.Add("model.path", &c.model.path, {.doc = "Hugging Face directory of the policy"});
+  b.Add("model.init", &c.model.init,
+        {.doc = "Weights to start from: files: those in model.path; random: new ones in the shape "
+                "of its config.json, from run.seed, never written to it",
+         .choices = {"files", "random"}});
+  b.Add("model.tokenizer", &c.model.tokenizer,
+        {.doc = "Directory with the tokenizer and chat template; empty: model.path"});
   b.Add("model.adapter", &c.model.adapter, {.doc = "PEFT adapter to start from; empty: none"});
   b.Add("model.protocol", &c.model.protocol,
         {.doc = "hermes: tool calls in a chat; answer: one fenced block, no tools; compact: an "
@@ -161,11 +167,15 @@ void BindLearner(RunConfig& c, Binder& b) {
         {.doc = "Minibatches per batch; each is one optimizer update", .min = 1, .max = 1024});
   b.Add("learner.epochs", &l.epochs, {.doc = "Passes over each batch", .min = 1, .max = 100});
   b.Add("learner.token_budget", &l.token_budget,
-        {.doc = "Maximum number of tokens per microbatch; affects memory, not the result",
-         .min = 64,
+        {.doc = "Maximum number of tokens per microbatch; affects memory, not the result; 0: up to "
+                "16384, as many as fit by `tidemill plan`",
          .max = 1 << 26});
   b.Add("learner.recompute", &l.recompute,
         {.doc = "Activation checkpointing: less memory, a third more arithmetic, the same result"});
+  b.Add("learner.moments", &l.moments,
+        {.doc = "Optimizer moments: float32: 8 bytes per trained parameter; int8: 2 bytes, in "
+                "blocks with a scale each (CPU)",
+         .choices = {"float32", "int8"}});
   b.Add("learner.checkpoint_every_steps", &l.checkpoint_every_steps,
         {.doc = "Steps between checkpoints; 0: only at the end", .max = kMany});
   b.Add("learner.keep_checkpoints", &l.keep_checkpoints,
@@ -415,6 +425,12 @@ void BindRunConfig(RunConfig& config, Binder& binder) {
 Status CheckRunConfig(const RunConfig& config, const Binder& binder) {
   if (config.model.path.empty()) {
     return binder.Error("model.path", "is missing: the Hugging Face directory of the policy");
+  }
+  if (config.model.init == "random" && !config.model.adapter.empty()) {
+    return binder.Error("model.adapter", "belongs to trained weights, and model.init is random");
+  }
+  if (config.learner.token_budget > 0 && config.learner.token_budget < 64) {
+    return binder.Error("learner.token_budget", "must be 0 or at least 64");
   }
   TM_RETURN_IF_ERROR(CheckLiveLearning(config, binder));
   TM_RETURN_IF_ERROR(CheckJudges(config, binder));

@@ -24,10 +24,15 @@ struct RunConfig {
 
   struct Model {
     std::string path;
+    std::string init = "files";
+    std::string tokenizer;
     std::string adapter;
     std::string protocol = "hermes";
     std::string device = "auto";
     std::string system_prompt;
+
+    // The directory with tokenizer, chat template and generation settings.
+    const std::string& tokenizer_path() const { return tokenizer.empty() ? path : tokenizer; }
   } model;
 
   struct Tasks {
@@ -159,6 +164,7 @@ struct RunConfig {
     uint32_t epochs = 1;
     uint32_t token_budget = 16384;
     bool recompute = false;
+    std::string moments = "float32";
     uint64_t checkpoint_every_steps = 50;
     uint32_t keep_checkpoints = 3;
     uint32_t lora_rank = 0;

@@ -12,8 +12,12 @@
 #include <cstring>
 #include <filesystem>
 
+#include "core/replace_file.h"
+
 namespace tidemill {
 namespace {
+
+constexpr size_t kWriteAtOnce = size_t{1} << 30;  // write(2) takes a little less than 2 GiB
 
 // A new file beside `path`, named `name`. A name that is taken is left alone: it may be that of a
 // living process of another machine.
@@ -29,8 +33,8 @@ Fd CreateBeside(const std::string& path, std::string& name) {
   return fd;
 }
 
-Status WriteSynced(const Fd& fd, const std::string& path, std::span<const std::string_view> parts) {
-  for (const std::string_view part : parts) TM_RETURN_IF_ERROR(WriteAll(fd, part, path));
+Status FillSynced(const Fd& fd, const std::string& path, const FileFill& fill) {
+  TM_RETURN_IF_ERROR(fill(fd, path));
   return fsync(fd.get()) == 0 ? Ok() : FileFailure(path, "cannot sync", errno);
 }
 
@@ -71,9 +75,8 @@ Result<std::string> ReadFileBounded(const std::string& path, size_t bytes_max) {
 }
 
 Status WriteAll(const Fd& fd, std::string_view bytes, const std::string& path) {
-  constexpr size_t kAtOnce = size_t{1} << 30;  // write(2) takes a little less than 2 GiB
   while (!bytes.empty()) {
-    const ssize_t n = write(fd.get(), bytes.data(), std::min(bytes.size(), kAtOnce));
+    const ssize_t n = write(fd.get(), bytes.data(), std::min(bytes.size(), kWriteAtOnce));
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return FileFailure(path, "cannot write", errno);
     bytes.remove_prefix(static_cast<size_t>(n));
@@ -81,11 +84,23 @@ Status WriteAll(const Fd& fd, std::string_view bytes, const std::string& path) {
   return Ok();
 }
 
-Status WriteFileAtomically(const std::string& path, std::span<const std::string_view> parts) {
+Status WriteAllAt(const Fd& fd, uint64_t offset, std::string_view bytes, const std::string& path) {
+  while (!bytes.empty()) {
+    const ssize_t n = pwrite(fd.get(), bytes.data(), std::min(bytes.size(), kWriteAtOnce),
+                             static_cast<off_t>(offset));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return FileFailure(path, "cannot write", errno);
+    bytes.remove_prefix(static_cast<size_t>(n));
+    offset += static_cast<uint64_t>(n);
+  }
+  return Ok();
+}
+
+Status ReplaceFile(const std::string& path, const FileFill& fill) {
   std::string temporary;
   const Fd fd = CreateBeside(path, temporary);
   if (!fd) return FileFailure(path, "cannot create a temporary beside it", errno);
-  Status status = WriteSynced(fd, temporary, parts);
+  Status status = FillSynced(fd, temporary, fill);
   if (status.ok() && std::rename(temporary.c_str(), path.c_str()) != 0) {
     status = FileFailure(path, "cannot rename into place", errno);
   }
@@ -94,6 +109,13 @@ Status WriteFileAtomically(const std::string& path, std::span<const std::string_
     return status;
   }
   return SyncDirectory(ParentOf(path));
+}
+
+Status WriteFileAtomically(const std::string& path, std::span<const std::string_view> parts) {
+  return ReplaceFile(path, [&](const Fd& fd, const std::string& name) {
+    for (const std::string_view part : parts) TM_RETURN_IF_ERROR(WriteAll(fd, part, name));
+    return Ok();
+  });
 }
 
 Status WriteFileAtomically(const std::string& path, std::string_view content) {

@@ -131,8 +131,12 @@ std::optional<Tokenizer> RunView::tokenizer() {
   const Result<std::string> config = directory_.ReadConfig();
   if (!config.ok()) return tokenizer_;
   const auto flat = FlattenToml(*config, directory_.config_path());
-  if (!flat.ok() || !flat->contains("model.path")) return tokenizer_;
-  const auto path = nlohmann::json::parse(flat->at("model.path"), nullptr, false);
+  if (!flat.ok()) return tokenizer_;
+  nlohmann::json path;
+  for (const char* key : {"model.tokenizer", "model.path"}) {
+    if (flat->contains(key)) path = nlohmann::json::parse(flat->at(key), nullptr, false);
+    if (path.is_string() && !path.get<std::string>().empty()) break;
+  }
   if (!path.is_string()) return tokenizer_;
   Result<Tokenizer> read = Tokenizer::Read(path.get<std::string>());
   if (read.ok()) tokenizer_ = std::move(*read);

@@ -26,6 +26,11 @@ Json SpanOf(const Json& line, const char* doing) {
   const auto end = static_cast<int64_t>(NumberOf(line, "time_ms"));
   const auto took = static_cast<int64_t>(std::llround(NumberOf(line, "seconds") * 1000));
   Json span = {{"who", "trainer"}, {"doing", doing}, {"from_ms", end - took}, {"to_ms", end}};
+  // A checkpoint is written while the trainer goes on: its own part is the pause at the beginning.
+  if (line.contains("pause_seconds")) {
+    const auto pause = std::llround(NumberOf(line, "pause_seconds") * 1000);
+    span["to_ms"] = std::min<int64_t>(end, end - took + pause);
+  }
   for (const char* key : {"step", "version"}) {
     if (line.contains(key)) span[key] = line[key];
   }

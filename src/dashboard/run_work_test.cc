@@ -59,6 +59,8 @@ TEST(ReadWork, TellsWhatHappenedBetweenTwoTicksNotOnAverage) {
       << "\n"
       << R"({"time_ms":101900,"kind":"checkpoint","step":4,"seconds":0.2,"path":"p"})"
       << "\n"
+      << R"({"time_ms":101990,"kind":"checkpoint","step":5,"seconds":0.4,"pause_seconds":0.05,"path":"p"})"
+      << "\n"
       << R"({"time_ms":102000,"kind":"tick","seconds":12,"busy_port_engine":0.5,"busy_loop_replay":0.25})"
       << "\nnot json\n"
       << R"({"time_ms":103000,"kind":"tick","seconds":1,"busy_port_engine":1})"
@@ -71,12 +73,14 @@ TEST(ReadWork, TellsWhatHappenedBetweenTwoTicksNotOnAverage) {
   EXPECT_EQ(busy["columns"]["port_engine"], (nlohmann::json{1.0, 0.0}));
   EXPECT_EQ(busy["columns"]["loop_replay"], (nlohmann::json{nullptr, 1.0}));
   const auto& spans = (*work)["spans"];
-  ASSERT_EQ(spans.size(), 2u);
+  ASSERT_EQ(spans.size(), 3u);
   EXPECT_EQ(spans[0]["doing"], "publishing");
   EXPECT_EQ(spans[0]["from_ms"], 101'520);
   EXPECT_EQ(spans[0]["version"], 5);
   EXPECT_EQ(spans[1]["doing"], "checkpoint");
   EXPECT_EQ(spans[1]["to_ms"], 101'900);
+  EXPECT_EQ(spans[2]["from_ms"], 101'590);
+  EXPECT_EQ(spans[2]["to_ms"], 101'640) << "the rest was written while the trainer went on";
 }
 
 TEST(ReadWork, ALongWindowIsEmptyAndNotSlow) {

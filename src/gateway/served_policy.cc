@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "gateway/served_files.h"
 #include "model/model_config.h"
 #include "model/tokenizer_config.h"
 
@@ -40,9 +41,13 @@ std::vector<TokenId> EndIds(const GenerationConfig& generation, const ModelConfi
 }  // namespace
 
 Result<ServedPolicy> ReadServedPolicy(const std::string& dir) {
+  return ReadServedPolicyWith(dir, dir);
+}
+
+Result<ServedPolicy> ReadServedPolicyWith(const std::string& dir, const std::string& words) {
   TM_ASSIGN_OR_RETURN(const ModelConfig config, ReadModelConfig(dir));
-  TM_ASSIGN_OR_RETURN(Tokenizer tokenizer, Tokenizer::Read(dir));
-  Result<GenerationConfig> generation = ReadGenerationConfig(dir);
+  TM_ASSIGN_OR_RETURN(Tokenizer tokenizer, Tokenizer::Read(words));
+  Result<GenerationConfig> generation = ReadGenerationConfig(words);
   if (!generation.ok() && generation.status().code() != Code::kNotFound) return generation.status();
   ServedPolicy policy{.name = DirectoryName(dir),
                       .tokenizer = std::move(tokenizer),
@@ -52,7 +57,7 @@ Result<ServedPolicy> ReadServedPolicy(const std::string& dir) {
                       .generation = generation.ok() ? *generation : GenerationConfig{},
                       .end_ids = {},
                       .context_tokens = config.max_position_embeddings};
-  Result<ModelTemplate> chat = ReadModelTemplate(dir);
+  Result<ModelTemplate> chat = ReadModelTemplate(words);
   if (chat.ok()) {
     policy.chat = std::move(*chat);
     const ChatTemplate& source = policy.chat->tool_use ? *policy.chat->tool_use : policy.chat->chat;

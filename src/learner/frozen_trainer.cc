@@ -14,7 +14,7 @@ void FrozenTrainer::Publish(uint64_t version, uint64_t step) {
 
 void FrozenTrainer::Checkpoint(CheckpointRequest request) {
   events_.Post(CheckpointDone{request.step, request.version, std::move(request.path),
-                              Invalid("memory.only writes no checkpoints"), 0});
+                              Invalid("memory.only writes no checkpoints"), 0, 0});
 }
 
 }  // namespace tidemill

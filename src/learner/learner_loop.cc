@@ -188,9 +188,8 @@ void LearnerLoop::TellVersion() {
 }
 
 void LearnerLoop::Checkpoint() {
-  if (options_.checkpoint_folder.empty() || checkpointing_ || checkpointed_step_ >= version_step_)
-    return;
-  checkpointing_ = true;
+  if (options_.checkpoint_folder.empty() || checkpointed_step_ >= version_step_) return;
+  ++checkpointing_;
   checkpointed_step_ = version_step_;
   CheckpointRequest request;
   request.step = version_step_;
@@ -222,7 +221,8 @@ void LearnerLoop::Observe(const char* name, const char* help, double seconds) {
 }
 
 void LearnerLoop::OnCheckpoint(const CheckpointDone& done) {
-  checkpointing_ = false;
+  TM_CHECK(checkpointing_ > 0, "the trainer wrote a checkpoint it was not asked for");
+  --checkpointing_;
   if (!done.status.ok()) {
     // Training goes on: the next checkpoint may succeed, and the last good one is still there.
     journal_.Record("warning", {{"step", static_cast<double>(done.step)}},
@@ -233,7 +233,9 @@ void LearnerLoop::OnCheckpoint(const CheckpointDone& done) {
   Observe("tidemill_checkpoint_seconds", "Time to write a checkpoint", done.seconds);
   store_.Submit(PutCheckpoint{done.step, done.version, done.path}, next_tag_++);
   journal_.Record("checkpoint",
-                  {{"step", static_cast<double>(done.step)}, {"seconds", done.seconds}},
+                  {{"step", static_cast<double>(done.step)},
+                   {"seconds", done.seconds},
+                   {"pause_seconds", done.pause_seconds}},
                   {{"path", done.path}});
 }
 
@@ -255,10 +257,9 @@ void LearnerLoop::OnSetBack(const SetBackDone& done) {
     return;
   }
   journal_.Record("set_back_failed", numbers, {{"why", done.status.message()}});
-  journal_.Record(
-      "warning", numbers,
-      {{"what", "the learner could not be set back to the released version: " +
-                    done.status.message()}});
+  journal_.Record("warning", numbers,
+                  {{"what", "the learner could not be set back to the released version: " +
+                                done.status.message()}});
 }
 
 void LearnerLoop::TakeStored() {
@@ -286,7 +287,7 @@ void LearnerLoop::FinishIfLast() {
   if (!LastStepTaken() || training_ || !to_publish_.empty() || !publishing_.empty() || last_told_)
     return;
   Checkpoint();  // where none was due
-  if (checkpointing_) return;
+  if (checkpointing_ > 0) return;
   v1::DispatchEvent event;
   event.mutable_step()->set_step(counters_.steps);
   event.mutable_step()->set_version(counters_.version);

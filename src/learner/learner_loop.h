@@ -40,8 +40,8 @@ struct LearnerOptions {
   // Sessions are answered from a released version: a step on them waits while that is further
   // behind than this. 0: they are answered from the newest.
   uint64_t behind_max = 0;
-  uint64_t version = 1;           // the one published last
-  Metrics* metrics = nullptr;     // may be null; must outlive the loop
+  uint64_t version = 1;        // the one published last
+  Metrics* metrics = nullptr;  // may be null; must outlive the loop
 };
 
 // Read from any thread.
@@ -131,7 +131,7 @@ class LearnerLoop final : public Loop {
       publishing_;  // version and step the trainer has not confirmed
   Time trained_at_ = Time::min();
   RewardWatch reward_watch_;
-  bool checkpointing_ = false;
+  uint64_t checkpointing_ = 0;  // checkpoints that are not written yet
   bool last_told_ = false;
   uint64_t checkpointed_step_ = 0;
   std::atomic<bool> finish_soon_{false};

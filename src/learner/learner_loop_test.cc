@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <deque>
+
 #include "bus/memory/memory_bus.h"
 #include "bus/standard_topics.h"
 #include "core/test_kit.h"
@@ -48,7 +50,18 @@ class FakeTrainer final : public TrainerPort {
   }
   void Checkpoint(CheckpointRequest request) override {
     commands.push_back("checkpoint " + std::to_string(request.step));
-    events_.Post(CheckpointDone{request.step, request.version, request.path, Ok(), 0});
+    CheckpointDone done{request.step, request.version, request.path, Ok(), 0, 0};
+    if (writes_at_once) {
+      events_.Post(std::move(done));
+    } else {
+      writing.push_back(std::move(done));
+    }
+  }
+  // The oldest checkpoint that is being written.
+  void Written(Status status = Ok()) {
+    writing.front().status = std::move(status);
+    events_.Post(std::move(writing.front()));
+    writing.pop_front();
   }
   void SetBack(const SetBackRequest& request) override {
     commands.push_back("back to " + std::to_string(request.to) + " as " +
@@ -60,6 +73,8 @@ class FakeTrainer final : public TrainerPort {
   }
   Mailbox<TrainerEvent>& events() override { return events_; }
   std::vector<std::string> commands;
+  bool writes_at_once = true;
+  std::deque<CheckpointDone> writing;
 
  private:
   Mailbox<TrainerEvent> events_{1000};
@@ -208,6 +223,28 @@ TEST_F(LearnerLoopTest, ACheckpointIsTakenBeforeTheNextStepChangesTheWeights) {
                                       "checkpoint 2", "train 2", "publish 13", "checkpoint 3"}));
   EXPECT_TRUE(loop_->counters().done);
   EXPECT_EQ(store_.checkpoints.size(), 2u);
+}
+
+TEST_F(LearnerLoopTest, StepsGoOnWhileCheckpointsAreWrittenAndTheEndWaitsForAll) {
+  trainer_.writes_at_once = false;
+  Make();
+  for (uint64_t step = 0; step < 3; ++step) {
+    Answer(Requests().at(0));
+    trainer_.Trained(step);
+    Step();
+  }
+  EXPECT_EQ(trainer_.commands.back(), "checkpoint 3");
+  EXPECT_EQ(trainer_.writing.size(), 2u) << "the second is not left out while the first is written";
+  EXPECT_TRUE(store_.checkpoints.empty()) << "none is known before it is there";
+  trainer_.Written();
+  Step();
+  ASSERT_EQ(store_.checkpoints.size(), 1u);
+  EXPECT_EQ(store_.checkpoints[0].step, 2u);
+  EXPECT_FALSE(loop_->counters().done);
+  trainer_.Written(Unavailable("the disk is full"));
+  Step();
+  EXPECT_EQ(store_.checkpoints.size(), 1u) << "one that failed cannot be gone on from";
+  EXPECT_TRUE(loop_->counters().done);
 }
 
 TEST_F(LearnerLoopTest, AskedToFinishItSavesAndTellsTheDispatcher) {

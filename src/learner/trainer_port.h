@@ -1,5 +1,6 @@
 // The trainer as a port: batches in, reports out; publishes weights and writes checkpoints when
-// told to. Commands are carried out one at a time, in order.
+// told to. Commands are carried out one at a time, in order, and answered in order, but for
+// checkpoints: they hold what is there in their turn, and are answered once they are written.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +33,8 @@ struct CheckpointDone {
   uint64_t version = 0;
   std::string path;
   Status status;
-  double seconds = 0;
+  double seconds = 0;        // until it was written
+  double pause_seconds = 0;  // of them, the trainer stood still
 };
 // `status` not ok: the weights are as they were, and `version` was not published.
 struct SetBackDone {

@@ -90,5 +90,12 @@ Status WriteModelTensors(const std::string& dir, std::span<const TensorView> ten
 using TensorFill = std::function<Status(const TensorView& tensor, std::span<std::byte> out)>;
 Status WriteModelTensors(const std::string& dir, std::span<const TensorView> tensors,
                          const TensorFill& fill, uint64_t max_shard_bytes = kMaxShardBytes);
+// The same with a few megabytes in memory at a time: `threads` threads ask for parts of tensors,
+// `out` from `first_byte` on, and write them where they belong in the file.
+using TensorPartFill =
+    std::function<Status(const TensorView& tensor, size_t first_byte, std::span<std::byte> out)>;
+Status WriteModelTensorsInParts(const std::string& dir, std::span<const TensorView> tensors,
+                                const TensorPartFill& fill, int threads,
+                                uint64_t max_shard_bytes = kMaxShardBytes);
 
 }  // namespace tidemill

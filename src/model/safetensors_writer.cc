@@ -6,6 +6,8 @@
 #include <set>
 
 #include "core/files.h"
+#include "core/parallel.h"
+#include "core/replace_file.h"
 #include "model/json_fields.h"
 #include "model/safetensors.h"
 #include "model/safetensors_parts.h"
@@ -164,17 +166,60 @@ Status WriteFilledShard(const std::string& path, std::span<const TensorView> ten
   return WriteSafetensors(path, filled);
 }
 
+constexpr size_t kPartBytes = size_t{4} << 20;
+
+// A part of a tensor and where it lies in the file.
+struct FilePart {
+  const TensorView* tensor;
+  size_t first_byte;
+  size_t bytes;
+  uint64_t offset;
+};
+
+std::vector<FilePart> PartsOfFile(const std::vector<const TensorView*>& order, uint64_t offset) {
+  std::vector<FilePart> parts;
+  for (const TensorView* tensor : order) {
+    for (size_t first = 0; first < tensor->bytes; first += kPartBytes) {
+      const size_t bytes = std::min(kPartBytes, tensor->bytes - first);
+      parts.push_back({tensor, first, bytes, offset + first});
+    }
+    offset += tensor->bytes;
+  }
+  return parts;
+}
+
+Result<std::string> FileHead(const std::vector<const TensorView*>& order,
+                             const TensorMetadata& metadata, const std::string& path) {
+  TM_ASSIGN_OR_RETURN(const std::string header, HeaderText(order, metadata, path));
+  const uint64_t length = header.size();
+  return std::string(reinterpret_cast<const char*>(&length), sizeof(length)) + header;
+}
+
+Status WriteShardInParts(const std::string& path, std::span<const TensorView> tensors,
+                         const TensorPartFill& fill, int threads) {
+  const std::vector<const TensorView*> order = FileOrder(tensors);
+  TM_ASSIGN_OR_RETURN(const std::string head, FileHead(order, {{"format", "pt"}}, path));
+  const std::vector<FilePart> parts = PartsOfFile(order, head.size());
+  return ReplaceFile(path, [&](const Fd& fd, const std::string& name) -> Status {
+    TM_RETURN_IF_ERROR(WriteAllAt(fd, 0, head, name));
+    return InParallel(parts.size(), threads, [&](size_t i) -> Status {
+      const FilePart& part = parts[i];
+      const auto buffer = std::make_unique_for_overwrite<std::byte[]>(part.bytes);
+      TM_RETURN_IF_ERROR(fill(*part.tensor, part.first_byte, std::span(buffer.get(), part.bytes)));
+      return WriteAllAt(fd, part.offset, {reinterpret_cast<const char*>(buffer.get()), part.bytes},
+                        name);
+    });
+  });
+}
+
 }  // namespace
 
 Result<std::unique_ptr<const SafetensorsParts>> LayOutSafetensors(
     std::span<const TensorView> tensors, const TensorMetadata& metadata, const std::string& name) {
   TM_RETURN_IF_ERROR(CheckTensors(tensors, name));
   const std::vector<const TensorView*> order = FileOrder(tensors);
-  TM_ASSIGN_OR_RETURN(const std::string header, HeaderText(order, metadata, name));
-  const uint64_t length = header.size();
   auto laid_out = std::make_unique<SafetensorsParts>();
-  laid_out->head.assign(reinterpret_cast<const char*>(&length), sizeof(length));
-  laid_out->head += header;
+  TM_ASSIGN_OR_RETURN(laid_out->head, FileHead(order, metadata, name));
   laid_out->parts.emplace_back(laid_out->head);
   for (const TensorView* tensor : order) laid_out->parts.push_back(Bytes(*tensor));
   return std::unique_ptr<const SafetensorsParts>(std::move(laid_out));
@@ -199,6 +244,14 @@ Status WriteModelTensors(const std::string& dir, std::span<const TensorView> ten
   return WriteShards(dir, tensors, max_shard_bytes,
                      [&](const std::string& path, std::span<const TensorView> shard) {
                        return WriteFilledShard(path, shard, fill);
+                     });
+}
+
+Status WriteModelTensorsInParts(const std::string& dir, std::span<const TensorView> tensors,
+                                const TensorPartFill& fill, int threads, uint64_t max_shard_bytes) {
+  return WriteShards(dir, tensors, max_shard_bytes,
+                     [&](const std::string& path, std::span<const TensorView> shard) {
+                       return WriteShardInParts(path, shard, fill, threads);
                      });
 }
 

@@ -4,6 +4,7 @@
 
 #include "core/file_limit.h"
 #include "gateway/plain_recorder.h"
+#include "gateway/served_files.h"
 
 namespace tidemill {
 namespace {
@@ -50,7 +51,8 @@ Result<GatewayOptions> GatewayOptionsFrom(const RunConfig& config, const Gateway
 Result<std::unique_ptr<GatewayHost>> GatewayHost::Start(const RunConfig& config,
                                                         const GatewayUse& use, EnginePort& engine,
                                                         const Clock& clock, Metrics& metrics) {
-  TM_ASSIGN_OR_RETURN(ServedPolicy policy, ReadServedPolicy(config.model.path));
+  TM_ASSIGN_OR_RETURN(ServedPolicy policy,
+                      ReadServedPolicyWith(config.model.path, config.model.tokenizer_path()));
   if (config.gateway.tool_format != "auto") {
     TM_ASSIGN_OR_RETURN(policy.format.tools, ToolFormatByName(config.gateway.tool_format));
   }

@@ -248,7 +248,7 @@ class Driver {
         LogOnce("metrics", LogLevel::kWarn, status.ToString());
       }
       if (tensorboard_) WriteScalars(entry);
-      if (entry.kind == "eval") best_.Take(entry);
+      best_.Take(entry);
       for (LiveWatch* watch : watches_) watch->Take(entry.kind, entry.numbers, entry.words);
       if (options_.display != nullptr) options_.display->Show(entry);
     }

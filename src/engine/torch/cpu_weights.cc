@@ -13,6 +13,12 @@ at::Tensor Plain(const at::Tensor& tensor) {
   return tensor.detach().to(at::kCPU, at::kFloat).contiguous();
 }
 
+// In float32 also where the base has fewer bits: what is sampled from is what is trained.
+at::Tensor PlainMerged(LinearTensors linear) {
+  linear.weight = Plain(linear.weight);
+  return Plain(MergedLinear(linear));
+}
+
 FloatBuffer Row(const at::Tensor& tensor) {
   if (!tensor.defined()) return {};
   const at::Tensor plain = Plain(tensor);
@@ -25,7 +31,7 @@ FloatBuffer Row(const at::Tensor& tensor) {
 PackedMatrix PackRows(const std::vector<const LinearTensors*>& parts, const CpuKernels& kernels) {
   std::vector<at::Tensor> weights, biases;
   for (const LinearTensors* part : parts) {
-    weights.push_back(Plain(MergedLinear(*part)));
+    weights.push_back(PlainMerged(*part));
     if (part->bias.defined()) biases.push_back(Plain(part->bias));
   }
   const at::Tensor whole = at::cat(weights);
@@ -44,8 +50,8 @@ PackedMatrix PackRows(const std::vector<const LinearTensors*>& parts, const CpuK
 
 PackedMatrix PackGateUp(const LinearTensors& gate, const LinearTensors& up,
                         const CpuKernels& kernels) {
-  const at::Tensor g = Plain(MergedLinear(gate));
-  const at::Tensor u = Plain(MergedLinear(up));
+  const at::Tensor g = PlainMerged(gate);
+  const at::Tensor u = PlainMerged(up);
   const long half = kernels.panel / 2;
   PackedMatrix packed;
   packed.k = g.size(1);

@@ -157,26 +157,12 @@ class CudaBackend final : public DecodeBackend {
 
   Status CopyOneByOne(const PolicyWeights& weights) {
     const at::NoGradGuard no_grad;
-    NamedTensors merged = weights.tensors();
-    if (weights.adapter() != nullptr) {
-      for (size_t i = 0; i < weights.view().layers.size(); ++i) {
-        const LayerTensors& layer = weights.view().layers[i];
-        const std::string p = "model.layers." + std::to_string(i) + ".";
-        merged[p + "self_attn.q_proj.weight"] = MergedLinear(layer.q);
-        merged[p + "self_attn.k_proj.weight"] = MergedLinear(layer.k);
-        merged[p + "self_attn.v_proj.weight"] = MergedLinear(layer.v);
-        merged[p + "self_attn.o_proj.weight"] = MergedLinear(layer.o);
-        merged[p + "mlp.gate_proj.weight"] = MergedLinear(layer.gate);
-        merged[p + "mlp.up_proj.weight"] = MergedLinear(layer.up);
-        merged[p + "mlp.down_proj.weight"] = MergedLinear(layer.down);
-      }
-    }
     const auto options = at::TensorOptions()
                              .device(weights.view().embed.device())
                              .dtype(type_ == CudaType::kF32 ? at::kFloat : at::kBFloat16);
     for (const WeightPlace& place : decoder_->layout().places) {
       char* at = static_cast<char*>(decoder_->weights()) + place.first * CudaTypeBytes(type_);
-      at::from_blob(at, place.shape, options).copy_(merged.at(place.name).detach());
+      at::from_blob(at, place.shape, options).copy_(MergedTensor(weights, place.name).detach());
     }
     return decoder_->WaitForDevice();
   }

@@ -11,12 +11,7 @@
 namespace tidemill {
 namespace {
 
-// One parameter's update in one number each: p ← decay·p − rate·m / (√v / root + eps).
-struct Update {
-  float beta1, beta2, eps, decay, rate, root, grad_scale;
-};
-
-void UpdateOnCpu(const Update& u, const float* __restrict grad, float* __restrict p,
+void UpdateOnCpu(const AdamWUpdate& u, const float* __restrict grad, float* __restrict p,
                  float* __restrict m, float* __restrict v, int64_t n) {
   const float inverse_root = 1.0f / u.root;
   for (int64_t i = 0; i < n; ++i) {
@@ -27,7 +22,7 @@ void UpdateOnCpu(const Update& u, const float* __restrict grad, float* __restric
   }
 }
 
-void UpdateAnywhere(const Update& u, const at::Tensor& grad, at::Tensor& p, at::Tensor& m,
+void UpdateAnywhere(const AdamWUpdate& u, const at::Tensor& grad, at::Tensor& p, at::Tensor& m,
                     at::Tensor& v) {
 #ifdef TIDEMILL_CUDA
   if (p.is_cuda() && p.is_contiguous() && grad.is_contiguous() &&
@@ -77,28 +72,52 @@ void ZeroGrad(NamedTensors& parameters) {
   if (!gradients.empty()) at::_foreach_zero_(gradients);  // on a GPU a few kernels for all
 }
 
+// Before anything is changed: memory may run out.
+void AdamW::MakeMoments(const NamedTensors& parameters) {
+  for (const auto& [name, p] : parameters) {
+    if (!p.grad().defined() || v_.contains(name)) continue;
+    at::Tensor m, v, m_scale, v_scale;
+    if (InBlocks(p)) {
+      const int64_t blocks = (p.numel() + kMomentBlock - 1) / kMomentBlock;
+      m = at::zeros(p.sizes(), at::TensorOptions().dtype(at::kByte));
+      m_scale = at::zeros({blocks}, at::TensorOptions().dtype(at::kFloat));
+      v_scale = at::zeros_like(m_scale);
+    } else {
+      m = at::zeros_like(p);
+    }
+    v = at::zeros_like(m);
+    m_[name] = m;
+    v_[name] = v;
+    if (m_scale.defined()) m_scales_[name] = m_scale;
+    if (v_scale.defined()) v_scales_[name] = v_scale;
+  }
+}
+
 void AdamW::Step(NamedTensors& parameters, double lr, double grad_scale) {
   const at::NoGradGuard no_grad;
+  MakeMoments(parameters);
   ++steps_;
   const double count = static_cast<double>(steps_);
   const double correction1 = 1.0 - std::pow(options_.beta1, count);
   const double correction2 = 1.0 - std::pow(options_.beta2, count);
-  Update update{.beta1 = static_cast<float>(options_.beta1),
-                .beta2 = static_cast<float>(options_.beta2),
-                .eps = static_cast<float>(options_.eps),
-                .decay = 1,
-                .rate = static_cast<float>(lr / correction1),
-                .root = static_cast<float>(std::sqrt(correction2)),
-                .grad_scale = static_cast<float>(grad_scale)};
+  AdamWUpdate update{.beta1 = static_cast<float>(options_.beta1),
+                     .beta2 = static_cast<float>(options_.beta2),
+                     .eps = static_cast<float>(options_.eps),
+                     .decay = 1,
+                     .rate = static_cast<float>(lr / correction1),
+                     .root = static_cast<float>(std::sqrt(correction2)),
+                     .grad_scale = static_cast<float>(grad_scale)};
   for (auto& [name, p] : parameters) {
     const at::Tensor grad = p.grad();
     if (!grad.defined()) continue;
     const bool spared = options_.decay_matrices_only && p.dim() < 2;
     update.decay = spared ? 1 : static_cast<float>(1.0 - lr * options_.weight_decay);
+    if (InBlocks(p)) {
+      UpdateInBlocks(update, name, grad.contiguous(), p);
+      continue;
+    }
     at::Tensor& m = m_[name];
     at::Tensor& v = v_[name];
-    if (!m.defined()) m = at::zeros_like(p);
-    if (!v.defined()) v = at::zeros_like(p);
     if (Plain(p) && Plain(grad) && Plain(m) && Plain(v)) {
       UpdateOnCpu(update, grad.data_ptr<float>(), p.data_ptr<float>(), m.data_ptr<float>(),
                   v.data_ptr<float>(), p.numel());
@@ -108,33 +127,70 @@ void AdamW::Step(NamedTensors& parameters, double lr, double grad_scale) {
   }
 }
 
+bool AdamW::InBlocks(const at::Tensor& parameter) const {
+  return options_.moments_in_blocks && Plain(parameter) && parameter.numel() >= kSmallestInBlocks;
+}
+
+void AdamW::UpdateInBlocks(const AdamWUpdate& update, const std::string& name,
+                           const at::Tensor& grad, at::Tensor& p) {
+  at::Tensor &m = m_[name], &v = v_[name], &m_scale = m_scales_[name], &v_scale = v_scales_[name];
+  UpdateBlocks(update, steps_, grad.data_ptr<float>(), p.data_ptr<float>(),
+               {m.data_ptr<uint8_t>(), m_scale.data_ptr<float>(), v.data_ptr<uint8_t>(),
+                v_scale.data_ptr<float>()},
+               p.numel());
+}
+
 NamedTensors AdamW::State() const {
-  const at::NoGradGuard no_grad;
+  return Clones(SharedState());
+}
+
+NamedTensors AdamW::SharedState() const {
   NamedTensors state;
   for (const auto& [name, m] : m_) state.emplace("m." + name, m);
   for (const auto& [name, v] : v_) state.emplace("v." + name, v);
-  return Clones(state);
+  for (const auto& [name, scale] : m_scales_) state.emplace("m_scale." + name, scale);
+  for (const auto& [name, scale] : v_scales_) state.emplace("v_scale." + name, scale);
+  return state;
 }
 
 Status AdamW::Restore(const NamedTensors& parameters, const NamedTensors& state, uint64_t steps) {
   const at::NoGradGuard no_grad;
-  NamedTensors m, v;
+  std::map<std::string, NamedTensors> kinds;  // "m", "v", "m_scale", "v_scale"
   for (const auto& [key, tensor] : state) {
-    const bool first = key.starts_with("m.");
-    const auto parameter = parameters.find(key.substr(std::min<size_t>(2, key.size())));
-    if ((!first && !key.starts_with("v.")) || parameter == parameters.end()) {
+    const size_t dot = std::min(key.find('.'), key.size());
+    const std::string kind = key.substr(0, dot);
+    const auto parameter = parameters.find(key.substr(std::min(dot + 1, key.size())));
+    const bool scale = kind == "m_scale" || kind == "v_scale";
+    if ((kind != "m" && kind != "v" && !scale) || parameter == parameters.end()) {
       return Invalid("optimizer state \"" + key + "\" matches no parameter");
     }
-    if (tensor.sizes() != parameter->second.sizes()) {
+    const at::Tensor& p = parameter->second;
+    const bool blocks = InBlocks(p);
+    if (scale ? tensor.numel() != (p.numel() + kMomentBlock - 1) / kMomentBlock
+              : tensor.sizes() != p.sizes()) {
       return Invalid("optimizer state \"" + key + "\" has a different shape than its parameter");
     }
-    (first ? m : v)
-        .emplace(parameter->first,
-                 tensor.to(parameter->second.device(), at::kFloat, false, true).contiguous());
+    if ((scale && !blocks) || (!scale && (tensor.scalar_type() == at::kByte) != blocks)) {
+      return Invalid("optimizer state \"" + key + "\" is " +
+                     (blocks ? "float32, and learner.moments is int8"
+                             : "in bytes, and learner.moments is float32"));
+    }
+    const at::ScalarType type = blocks && !scale ? at::kByte : at::kFloat;
+    kinds[kind].emplace(parameter->first, tensor.to(p.device(), type, false, true).contiguous());
   }
-  if (m.size() != v.size()) return Invalid("optimizer state lacks a moment of some parameter");
-  m_ = std::move(m);
-  v_ = std::move(v);
+  if (kinds["m"].size() != kinds["v"].size() ||
+      kinds["m_scale"].size() != kinds["v_scale"].size()) {
+    return Invalid("optimizer state lacks a moment of some parameter");
+  }
+  for (const auto& [name, codes] : kinds["m"]) {
+    if (codes.scalar_type() == at::kByte && !kinds["m_scale"].contains(name)) {
+      return Invalid("optimizer state lacks the scales of \"" + name + "\"");
+    }
+  }
+  m_ = std::move(kinds["m"]);
+  v_ = std::move(kinds["v"]);
+  m_scales_ = std::move(kinds["m_scale"]);
+  v_scales_ = std::move(kinds["v_scale"]);
   steps_ = steps;
   return Ok();
 }

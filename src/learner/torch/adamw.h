@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "core/status.h"
+#include "learner/torch/block_moments.h"
 #include "model/torch/named_tensors.h"
 
 namespace tidemill {
@@ -15,7 +16,11 @@ struct AdamWOptions {
   double eps = 1e-8;
   double weight_decay = 0.0;         // of every parameter
   bool decay_matrices_only = false;  // gains of norms and biases are left alone
+  // Moments in a byte each (learner/torch/block_moments.h), of parameters on the CPU that have at
+  // least kSmallestInBlocks numbers; the others' stay float32.
+  bool moments_in_blocks = false;
 };
+inline constexpr int64_t kSmallestInBlocks = 4096;
 
 // √Σ g² over all parameters; one without a gradient counts as zero. Not finite where a gradient is
 // not.
@@ -32,16 +37,25 @@ class AdamW {
   void Step(NamedTensors& parameters, double lr, double grad_scale = 1.0);
 
   uint64_t steps() const { return steps_; }
-  // For checkpoints: "m.NAME", "v.NAME" (copies) and the count of steps.
+  // For checkpoints: "m.NAME", "v.NAME" (in blocks these are codes, with scales "m_scale.NAME" and
+  // "v_scale.NAME") and the count of steps. Copies, or what the next step changes.
   NamedTensors State() const;
-  // kInvalid: a moment that has no parameter or another shape; nothing was changed then.
+  NamedTensors SharedState() const;
+  // kInvalid: a moment that has no parameter, another shape or another type; nothing was changed
+  // then.
   Status Restore(const NamedTensors& parameters, const NamedTensors& state, uint64_t steps);
 
  private:
+  bool InBlocks(const at::Tensor& parameter) const;
+  void MakeMoments(const NamedTensors& parameters);
+  void UpdateInBlocks(const AdamWUpdate& update, const std::string& name, const at::Tensor& grad,
+                      at::Tensor& parameter);
+
   AdamWOptions options_;
   uint64_t steps_ = 0;
   NamedTensors m_;
   NamedTensors v_;
+  NamedTensors m_scales_, v_scales_;  // of those in blocks, whose m_ and v_ are codes
 };
 
 }  // namespace tidemill

@@ -1,5 +1,7 @@
 #include "learner/torch/checkpoint.h"
 
+#include "model/torch/aten.h"
+
 #include <fcntl.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -11,6 +13,11 @@
 #include <nlohmann/json.hpp>
 
 #include "core/files.h"
+#include "core/memory.h"
+#include "core/parallel.h"
+#include "core/threads.h"
+#include "model/torch/catch.h"
+#include "model/torch/host_copy.h"
 #include "model/torch/lora.h"
 #include "model/torch/named_tensors.h"
 #include "store/run_directory.h"
@@ -86,9 +93,50 @@ std::string StateJson(const Trainer& trainer, const CheckpointInfo& info) {
               {"trainer_steps", progress.steps},
               {"optimizer_steps", trainer.optimizer_steps()},
               {"version_steps", versions},
-              {"gradient_norms", progress.gradient_norms}}
+              {"gradient_norms", progress.gradient_norms},
+              {"token_budget", progress.token_budget}}
       .dump(1);
 }
+
+// Copies tensors into new memory of the host: those of the CPU by several threads, since the
+// trainer waits for it.
+class HostCopies {
+ public:
+  void Add(NamedTensors& tensors) {
+    const at::NoGradGuard no_grad;
+    for (auto& [name, tensor] : tensors) {
+      if (!tensor.is_cpu() || !tensor.is_contiguous()) {
+        tensor = HostCopy(tensor);  // new memory as well
+        continue;
+      }
+      at::Tensor copy = at::empty_like(tensor, tensor.options().requires_grad(false));
+      UseHugePages(copy.data_ptr(), copy.nbytes());
+      for (size_t first = 0; first < tensor.nbytes(); first += kPieceBytes) {
+        pieces_.push_back({static_cast<const std::byte*>(tensor.data_ptr()) + first,
+                           static_cast<std::byte*>(copy.data_ptr()) + first,
+                           std::min(kPieceBytes, tensor.nbytes() - first)});
+      }
+      tensor = std::move(copy);
+    }
+  }
+  // The tensors that were given must live until it returns.
+  Status Finish() const {
+    return InParallel(pieces_.size(), std::min(kThreadsMax, AvailableCores()), [&](size_t i) {
+      std::memcpy(pieces_[i].to, pieces_[i].from, pieces_[i].bytes);
+      return Ok();
+    });
+  }
+
+ private:
+  static constexpr size_t kPieceBytes = size_t{4} << 20;
+  static constexpr int kThreadsMax = 8;
+  struct Piece {
+    const std::byte* from;
+    std::byte* to;
+    size_t bytes;
+  };
+  std::vector<Piece> pieces_;
+};
 
 struct SavedState {
   CheckpointInfo info;
@@ -112,6 +160,7 @@ Result<SavedState> ReadState(const std::string& dir) {
     saved.optimizer_steps = state.at("optimizer_steps").get<uint64_t>();
     saved.progress.steps = state.at("trainer_steps").get<uint64_t>();
     saved.progress.gradient_norms = state.at("gradient_norms").get<std::vector<double>>();
+    saved.progress.token_budget = state.value("token_budget", int64_t{0});
     for (const json& pair : state.at("version_steps")) {
       saved.progress.versions.Published(pair.at(0).get<uint64_t>(), pair.at(1).get<uint64_t>());
     }
@@ -144,21 +193,59 @@ std::optional<uint64_t> StepOf(const std::string& name) {
 
 }  // namespace
 
-Status SaveCheckpoint(const Trainer& trainer, const std::string& dir, const CheckpointInfo& info,
-                      const std::string& files_from) {
-  TM_ASSIGN_OR_RETURN(const auto weights, trainer.ExactSnapshot());
+uint64_t CheckpointContent::bytes() const {
+  uint64_t sum = 0;
+  for (const NamedTensors* part : {&parameters, &value_head, &optimizer}) {
+    for (const auto& [name, tensor] : *part) sum += tensor.nbytes();
+  }
+  return sum;
+}
+
+CheckpointContent ContentOf(const Trainer& trainer, const CheckpointInfo& info) {
+  CheckpointContent content;
+  content.config = trainer.config();
+  if (trainer.adapter() != nullptr) content.adapter = trainer.adapter()->config;
+  content.parameters = trainer.Parameters();
+  content.value_head = trainer.ValueHead();
+  content.optimizer = trainer.SharedOptimizerState();
+  content.state = StateJson(trainer, info);
+  return content;
+}
+
+Result<CheckpointContent> CopyToHost(const CheckpointContent& content) {
+  return CatchTorch<CheckpointContent>("copying a checkpoint", [&]() -> Result<CheckpointContent> {
+    CheckpointContent copy = content;
+    HostCopies copies;
+    copies.Add(copy.parameters);
+    copies.Add(copy.value_head);
+    copies.Add(copy.optimizer);
+    TM_RETURN_IF_ERROR(copies.Finish());
+    return copy;
+  });
+}
+
+Status WriteCheckpoint(const CheckpointContent& content, const std::string& dir,
+                       const std::string& files_from) {
   return Replace(dir, [&](const std::string& made) -> Status {
-    if (trainer.lora()) {
-      TM_RETURN_IF_ERROR(SaveAdapter(*weights->adapter(), made));
+    if (content.adapter) {
+      TM_RETURN_IF_ERROR(SaveAdapter({*content.adapter, content.parameters}, made));
     } else {
+      TM_ASSIGN_OR_RETURN(const auto weights,
+                          PolicyWeights::FromTensors(content.config, content.parameters));
       TM_RETURN_IF_ERROR(weights->Save(made));
     }
     TM_RETURN_IF_ERROR(CopyModelFiles(files_from, made));
-    const NamedTensors head = trainer.ValueHead();
-    if (!head.empty()) TM_RETURN_IF_ERROR(WriteTensors(made + "/value_head.safetensors", head));
-    TM_RETURN_IF_ERROR(WriteTensors(made + "/optimizer.safetensors", trainer.OptimizerState()));
-    return WriteFileAtomically(made + "/trainer_state.json", StateJson(trainer, info));
+    if (!content.value_head.empty()) {
+      TM_RETURN_IF_ERROR(WriteTensors(made + "/value_head.safetensors", content.value_head));
+    }
+    TM_RETURN_IF_ERROR(WriteTensors(made + "/optimizer.safetensors", content.optimizer));
+    return WriteFileAtomically(made + "/trainer_state.json", content.state);
   });
+}
+
+Status SaveCheckpoint(const Trainer& trainer, const std::string& dir, const CheckpointInfo& info,
+                      const std::string& files_from) {
+  return WriteCheckpoint(ContentOf(trainer, info), dir, files_from);
 }
 
 Result<CheckpointInfo> LoadCheckpoint(const std::string& dir, Trainer& trainer) {

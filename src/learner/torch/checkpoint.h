@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,9 +21,28 @@ struct CheckpointInfo {
   uint64_t version = 0;
 };
 
+// What a checkpoint holds.
+struct CheckpointContent {
+  ModelConfig config;
+  std::optional<LoraConfig> adapter;  // without: all weights are trained
+  NamedTensors parameters;            // all weights, or those of the adapter
+  NamedTensors value_head;            // may be empty
+  NamedTensors optimizer;
+  std::string state;  // trainer_state.json
+
+  uint64_t bytes() const;  // of the tensors
+};
+// As the trainer stands. Shares its tensors: good until the next step.
+CheckpointContent ContentOf(const Trainer& trainer, const CheckpointInfo& info);
+// The same in memory of its own on the host, which steps do not change.
+Result<CheckpointContent> CopyToHost(const CheckpointContent& content);
+
 // Writes beside `dir` and renames: `dir` is the old or the new, never in between. `files_from` (may
 // be empty) is a model directory whose tokenizer and generation files come along. On failure
 // nothing is left behind.
+Status WriteCheckpoint(const CheckpointContent& content, const std::string& dir,
+                       const std::string& files_from);
+// ContentOf, written before it returns.
 Status SaveCheckpoint(const Trainer& trainer, const std::string& dir, const CheckpointInfo& info,
                       const std::string& files_from);
 

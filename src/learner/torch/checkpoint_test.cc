@@ -142,20 +142,95 @@ TEST_F(CheckpointTest, TheTrainersThreadCarriesOutCommandsInOrder) {
   thread.Checkpoint({2, 2, folder_ + "/step-2"});
   thread.Publish(2, 1);  // not above the newest
   ASSERT_TRUE(bell.WaitPast(4));
-  const auto events = thread.events().TakeAll();
-  ASSERT_EQ(events.size(), 5u);
-  EXPECT_TRUE(std::get<TrainDone>(events[0]).status.ok());
-  EXPECT_GT(std::get<TrainDone>(events[0]).metrics.at("tokens"), 0);
-  EXPECT_TRUE(std::get<PublishDone>(events[1]).status.ok());
-  EXPECT_TRUE(std::get<CheckpointDone>(events[2]).status.ok());
-  EXPECT_TRUE(std::get<CheckpointDone>(events[3]).status.ok());
-  EXPECT_EQ(std::get<PublishDone>(events[4]).status.code(), Code::kInvalid);
+  std::vector<TrainerEvent> answers;
+  std::vector<CheckpointDone> written;  // answered when they are there
+  for (TrainerEvent& event : thread.events().TakeAll()) {
+    if (auto* done = std::get_if<CheckpointDone>(&event)) {
+      written.push_back(*done);
+    } else {
+      answers.push_back(std::move(event));
+    }
+  }
+  ASSERT_EQ(answers.size(), 3u);
+  EXPECT_TRUE(std::get<TrainDone>(answers[0]).status.ok());
+  EXPECT_GT(std::get<TrainDone>(answers[0]).metrics.at("tokens"), 0);
+  EXPECT_TRUE(std::get<PublishDone>(answers[1]).status.ok());
+  EXPECT_EQ(std::get<PublishDone>(answers[2]).status.code(), Code::kInvalid);
+  ASSERT_EQ(written.size(), 2u);
+  EXPECT_TRUE(written[0].status.ok() && written[1].status.ok());
+  EXPECT_EQ(written[0].step, 1u);
+  EXPECT_EQ(written[1].step, 2u);
   EXPECT_FALSE(fs::exists(folder_ + "/step-1"));
   EXPECT_TRUE(fs::exists(folder_ + "/step-2"));
   const auto published = channel->NewerThan(1);
   ASSERT_TRUE(published.ok());
   EXPECT_EQ(published->version, 2u);
   ASSERT_NE(published->weights, nullptr);
+}
+
+// Two trainers take the same steps. One is told to save after the first and trains on at once, the
+// other has no memory for a copy and saves in its turn.
+TEST_F(CheckpointTest, WhatIsWrittenWhileTrainingGoesOnIsWhatWasThereInItsTurn) {
+  RealClock clock;
+  for (const uint64_t memory : {uint64_t{0}, uint64_t{1000}}) {
+    const auto channel = NewLocalWeightChannel();
+    Bell bell;
+    TrainerThreadOptions options;
+    options.host_memory_bytes = memory;
+    TrainerThread thread(Make("vtrace"), *channel, clock, options);
+    thread.events().Attach(bell);
+    thread.Train(Batch(0));
+    thread.Publish(2, 1);
+    thread.Checkpoint({1, 2, folder_ + "/step-" + std::to_string(memory)});
+    for (uint64_t step = 1; step < 4; ++step) {
+      thread.Train(Batch(step));
+      thread.Publish(step + 2, step + 1);
+    }
+    ASSERT_TRUE(bell.WaitPast(8));
+    for (const TrainerEvent& event : thread.events().TakeAll()) {
+      const auto* done = std::get_if<CheckpointDone>(&event);
+      if (done == nullptr) continue;
+      EXPECT_TRUE(done->status.ok()) << done->status.ToString();
+      EXPECT_GT(done->pause_seconds, 0);
+      EXPECT_EQ(memory == 0, done->pause_seconds < done->seconds);
+    }
+  }
+  auto expected = Make("vtrace");
+  Train(*expected, 0, 1);
+  for (const char* name : {"/step-0", "/step-1000"}) {
+    auto saved = Make("vtrace", /*seed=*/99);
+    ASSERT_TRUE(LoadCheckpoint(folder_ + name, *saved).ok());
+    ExpectSame(WeightsOf(*saved), WeightsOf(*expected));
+    ExpectSame(saved->OptimizerState(), expected->OptimizerState());
+    ExpectSame(saved->ValueHead(), expected->ValueHead());
+  }
+}
+
+TEST_F(CheckpointTest, AFailureOfTheWriterIsToldAndTheTrainerGoesOn) {
+  RealClock clock;
+  const auto channel = NewLocalWeightChannel();
+  Bell bell;
+  TrainerThread thread(Make("tis"), *channel, clock, {});
+  thread.events().Attach(bell);
+  std::ofstream(folder_ + "/file") << "no directory";
+  thread.Checkpoint({1, 2, folder_ + "/file/step-1"});
+  thread.Train(Batch(0));
+  thread.Checkpoint({2, 2, folder_ + "/step-2"});
+  ASSERT_TRUE(bell.WaitPast(2));
+  size_t failed = 0;
+  for (const TrainerEvent& event : thread.events().TakeAll()) {
+    if (const auto* trained = std::get_if<TrainDone>(&event)) {
+      EXPECT_TRUE(trained->status.ok());
+    }
+    const auto* done = std::get_if<CheckpointDone>(&event);
+    if (done != nullptr && !done->status.ok()) {
+      ++failed;
+      EXPECT_EQ(done->step, 1u);
+      EXPECT_THAT(done->status.message(), HasSubstr("/file/step-1"));
+    }
+  }
+  EXPECT_EQ(failed, 1u);
+  EXPECT_TRUE(fs::exists(folder_ + "/step-2/trainer_state.json"));
 }
 
 TEST_F(CheckpointTest, TheTrainersThreadGoesBackToWhatItPublished) {

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -44,6 +45,8 @@ struct TrainerOptions {
   Dtype publish_dtype = Dtype::kF32;
   double spike_factor = 10;  // a gradient this many times the running median is warned of
   uint64_t seed = 0;         // of the order of sequences in minibatches
+  // For tests: called before each microbatch with its number of tokens; may throw.
+  std::function<void(int64_t tokens)> on_microbatch = nullptr;
 };
 
 Status ValidateTrainerOptions(const TrainerOptions& options);
@@ -60,6 +63,7 @@ struct TrainerProgress {
   uint64_t steps = 0;
   VersionSteps versions;
   std::vector<double> gradient_norms;
+  int64_t token_budget = 0;  // less than the options', after memory ran out; 0: theirs
 };
 
 // Not thread-safe: one thread owns it (TrainerThread).
@@ -73,10 +77,15 @@ class Trainer {
       std::shared_ptr<const PolicyWeights> reference = nullptr);
   ~Trainer();
 
-  // One step. On failure (kInvalid: a sample that does not fit, named; kInternal: a loss or
-  // gradient that is no number) weights, moments and progress are as before. A batch with nothing
-  // to train on is a step without an update.
+  // One step. Where memory does not suffice it is undone and repeated with half the token budget,
+  // which stays; the report has a warning and the budget. On failure (kInvalid: a sample that does
+  // not fit, named; kInternal: a loss or gradient that is no number) weights, moments and progress
+  // are as before. A batch with nothing to train on is a step without an update.
   Result<TrainReport> Train(const v1::Batch& batch);
+
+  // Steps that were taken before, and are taken again after a resume, had these budgets (by
+  // v1::Batch's number); smaller ones than the trainer's are used again, from there on.
+  void RepeatBudgets(std::map<uint64_t, int64_t> budgets);
 
   // From here on steps are taken together with the other ranks, each of which must be given the
   // same batches in the same order. Train then also fails as RankGroup's functions do.
@@ -98,9 +107,13 @@ class Trainer {
   bool lora() const;
   bool fused() const;  // whether the hand-written CPU pass is used
 
-  // For checkpoints (learner/torch/checkpoint.h): the value head and the moments by name.
+  // For checkpoints (learner/torch/checkpoint.h): the value head and the moments by name, and the
+  // adapter whose tensors are trained (null: all weights are). Steps change what they share.
   NamedTensors ValueHead() const;
-  NamedTensors OptimizerState() const;
+  NamedTensors OptimizerState() const;  // copies
+  NamedTensors SharedOptimizerState() const;
+  const NamedTensors& Parameters() const;  // Leaves() without the value head
+  const LoraAdapter* adapter() const;
   uint64_t optimizer_steps() const;
   // kInvalid names what does not fit; then nothing was changed.
   Status Restore(const NamedTensors& parameters, const NamedTensors& value_head,

@@ -12,6 +12,7 @@
 #include <variant>
 
 #include "core/log.h"
+#include "core/memory.h"
 #include "core/mutex.h"
 #include "learner/torch/checkpoint.h"
 #include "learner/torch/rank_follower.h"
@@ -63,6 +64,7 @@ class TrainerThread::Impl {
     }
     arrived_.NotifyOne();
     thread_.join();
+    AwaitWriter();
   }
 
   void Submit(Command command) {
@@ -105,9 +107,10 @@ class TrainerThread::Impl {
     if (options_.keep_every_steps > 0) KeepFor(options_.first_version);
     while (std::optional<Command> command = Next()) {
       busy_.Begin(clock_.Now());
-      TrainerEvent event = std::visit([&](auto& c) { return Do(c); }, *command);
+      std::optional<TrainerEvent> done =
+          std::visit([&](auto& c) -> std::optional<TrainerEvent> { return Do(c); }, *command);
       busy_.End(clock_.Now());
-      events_.Post(std::move(event));
+      if (done) events_.Post(std::move(*done));
     }
     Keep([&] { return ranks_->Send({RankOrder::kStop, 0, 0, {}}); });
   }
@@ -182,9 +185,10 @@ class TrainerThread::Impl {
     SetBackDone done{request.to, request.version, request.step, Ok()};
     const auto it = kept_.find(request.to);
     if (ranks_ != nullptr || it == kept_.end()) {
-      done.status = ranks_ != nullptr ? Unavailable("several ranks train")
-                                      : NotFound("version " + std::to_string(request.to) +
-                                                 " is not kept by the trainer");
+      done.status =
+          ranks_ != nullptr
+              ? Unavailable("several ranks train")
+              : NotFound("version " + std::to_string(request.to) + " is not kept by the trainer");
       return done;
     }
     const KeptTrainer& kept = it->second;
@@ -198,20 +202,52 @@ class TrainerThread::Impl {
     return done;
   }
 
-  TrainerEvent Do(const CheckpointRequest& request) {
+  // Copies what the checkpoint holds and has it written while training goes on. Where the host has
+  // no room for a copy it is written here. Nothing: the writer answers.
+  std::optional<TrainerEvent> Do(const CheckpointRequest& request) {
     const Time began = clock_.Now();
-    CheckpointDone done{request.step, request.version, request.path, Ok(), 0};
+    CheckpointDone done{request.step, request.version, request.path, Ok(), 0, 0};
     Keep([&] { return OrderVerify(*ranks_, *trainer_); });
     // A rank that is gone does not spoil the weights; one that holds others does.
     if (ranks_status_.code() == Code::kCorrupt) {
       done.status = ranks_status_;
       return done;
     }
-    done.status = SaveCheckpoint(*trainer_, request.path, {request.step, request.version},
-                                 options_.files_from);
-    if (done.status.ok() && options_.keep_last > 0) Prune(request.path);
+    AwaitWriter();  // one copy at a time
+    const CheckpointContent content = ContentOf(*trainer_, {request.step, request.version});
+    if (!RoomForCopy(content)) {
+      done = Write(content, done, began);
+      done.pause_seconds = done.seconds;
+      return done;
+    }
+    auto copy = CopyToHost(content);
+    if (!copy.ok()) {
+      done.status = copy.status();
+      return done;
+    }
+    done.pause_seconds = Seconds(clock_.Now() - began);
+    writer_ = std::thread(
+        [this, copy = std::move(*copy), done, began] { events_.Post(Write(copy, done, began)); });
+    return std::nullopt;
+  }
+
+  bool RoomForCopy(const CheckpointContent& content) const {
+    const uint64_t available =
+        options_.host_memory_bytes > 0 ? options_.host_memory_bytes : AvailableMemoryBytes();
+    // A tenth is left to everybody else. 0: nobody knows.
+    return available == 0 || content.bytes() < available / 10 * 9;
+  }
+
+  // In the writer's thread, or in thread_ while there is no writer.
+  CheckpointDone Write(const CheckpointContent& content, CheckpointDone done, Time began) {
+    done.status = WriteCheckpoint(content, done.path, options_.files_from);
+    if (done.status.ok() && options_.keep_last > 0) Prune(done.path);
     done.seconds = Seconds(clock_.Now() - began);
     return done;
+  }
+
+  void AwaitWriter() {
+    if (writer_.joinable()) writer_.join();
   }
 
   void Prune(const std::string& newest) {
@@ -238,6 +274,7 @@ class TrainerThread::Impl {
   std::set<uint64_t> needed_ TM_GUARDED_BY(mutex_);  // of kept_
   std::deque<Command> commands_ TM_GUARDED_BY(mutex_);
   bool stop_ TM_GUARDED_BY(mutex_) = false;
+  std::thread writer_;  // of the newest checkpoint; used by thread_, and when that has ended
   std::thread thread_;  // last: it uses everything above
 };
 

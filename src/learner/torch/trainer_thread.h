@@ -22,11 +22,16 @@ struct TrainerThreadOptions {
   // begins with, `first_version`; 0: nothing is.
   uint64_t keep_every_steps = 0;
   uint64_t first_version = 0;
+  uint64_t host_memory_bytes = 0;  // free for copies of checkpoints; 0: ask the machine
 };
 
+// A checkpoint is copied in its turn and written by another thread while commands behind it are
+// carried out; one at a time, so the next waits for it. Where the host has no memory for a copy, it
+// is written in its turn.
 // `channel` and `clock` must outlive it. The destructor ends the thread after the command under
-// way; what is queued behind is not carried out. `ranks` (null: none), of which this is rank 0,
-// take every step together with `trainer`, stand where it does and are told to stop in the end.
+// way, and after the checkpoint that is being written; what is queued behind is not carried out.
+// `ranks` (null: none), of which this is rank 0, take every step together with `trainer`, stand
+// where it does and are told to stop in the end.
 class TrainerThread final : public TrainerPort {
  public:
   TrainerThread(std::unique_ptr<Trainer> trainer, WeightChannel& channel, const Clock& clock,

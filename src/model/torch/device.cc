@@ -50,17 +50,23 @@ Result<std::string> ResolveDevice(const std::string& wanted) {
   return "cuda:" + std::to_string(index);
 }
 
-Result<uint64_t> DefaultCacheBytes(const std::string& device) {
+Result<uint64_t> FreeDeviceBytes(const std::string& device) {
 #ifdef TIDEMILL_CUDA
   if (IsGpu(device)) {
     size_t free = 0, total = 0;
     TM_CUDA(cudaSetDevice(at::Device(device).index()));
     TM_CUDA(cudaMemGetInfo(&free, &total));
-    return uint64_t{free} / 4;
+    return uint64_t{free};
   }
 #endif
   static_cast<void>(device);
-  return uint64_t{512} << 20;
+  return uint64_t{0};
+}
+
+Result<uint64_t> DefaultCacheBytes(const std::string& device) {
+  if (!IsGpu(device)) return uint64_t{512} << 20;
+  TM_ASSIGN_OR_RETURN(const uint64_t free, FreeDeviceBytes(device));
+  return free / 4;
 }
 
 Result<std::shared_ptr<const PolicyWeights>> WeightsToSample(

@@ -15,6 +15,9 @@ Result<std::string> ResolveDevice(const std::string& wanted);
 
 bool IsGpu(const std::string& device);
 
+// What is free on a GPU; 0 on a CPU. kInternal: the GPU does not answer.
+Result<uint64_t> FreeDeviceBytes(const std::string& device);
+
 // Memory for keys and values where nobody said how much: half a gigabyte of the host's, a quarter
 // of what is free on a GPU, which leaves the rest to the learner. kInternal: the GPU does not
 // answer.

@@ -5,6 +5,7 @@
 #ifdef TIDEMILL_CUDA
 #include "model/torch/cuda_train.h"
 #endif
+#include "model/torch/frozen_product.h"
 #include "model/torch/linear.h"
 #include "model/torch/model.h"
 #include "model/torch/recompute.h"
@@ -27,11 +28,23 @@ at::Tensor As(const at::Tensor& tensor, at::ScalarType type) {
   return tensor.scalar_type() == type ? tensor : tensor.to(type);
 }
 
+namespace {
+
+at::Tensor Product(const at::Tensor& x, const LinearTensors& linear) {
+  const at::ScalarType type = x.scalar_type();
+  if (x.is_cpu() && linear.weight.scalar_type() != type && !linear.weight.requires_grad()) {
+    return FrozenProduct(x, linear.weight, linear.bias);
+  }
+  return at::linear(x, As(linear.weight, type),
+                    linear.bias.defined() ? c10::optional<at::Tensor>(As(linear.bias, type))
+                                          : c10::optional<at::Tensor>());
+}
+
+}  // namespace
+
 at::Tensor Linear(const at::Tensor& x, const LinearTensors& linear) {
   const at::ScalarType type = x.scalar_type();
-  at::Tensor y = at::linear(x, As(linear.weight, type),
-                            linear.bias.defined() ? c10::optional<at::Tensor>(As(linear.bias, type))
-                                                  : c10::optional<at::Tensor>());
+  const at::Tensor y = Product(x, linear);
   if (!linear.lora_a.defined()) return y;
   const at::Tensor low = at::linear(x, As(linear.lora_a, type));
   return y + at::linear(low, As(linear.lora_b, type)) * linear.lora_scale;

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "core/status.h"
+#include "model/expected_tensors.h"
 #include "model/model_config.h"
 #include "model/torch/lora.h"
 #include "model/torch/named_tensors.h"
@@ -57,10 +58,6 @@ struct ModelTensorsView {
   std::shared_ptr<const CudaLeaves> leaves;  // what they are parts of; only in training on a GPU
 };
 
-// Every tensor a model of this config has, by its Hugging Face name (a tied head not), and its
-// shape.
-std::map<std::string, std::vector<int64_t>> ExpectedTensors(const ModelConfig& config);
-
 // Puts named tensors in their places. kInvalid names the tensor that is missing, too many or of
 // another shape. `adapter` may be null.
 Result<ModelTensorsView> ArrangeTensors(const ModelConfig& config, const NamedTensors& tensors,
@@ -69,6 +66,7 @@ Result<ModelTensorsView> ArrangeTensors(const ModelConfig& config, const NamedTe
 struct LoadOptions {
   std::string device = "cpu";  // "cpu", "cuda", "cuda:1"
   std::optional<Dtype> dtype;  // F32 or BF16; without: as stored
+  int threads = 0;             // that read and convert; 0: one for each core
 };
 
 // One set of weights, never changed after it was made; the learner, the engine and the weight
@@ -78,10 +76,11 @@ class PolicyWeights final : public Weights {
   // A Hugging Face directory. kNotFound, kInvalid or kCorrupt name the file or the tensor.
   static Result<std::shared_ptr<const PolicyWeights>> Load(const std::string& dir,
                                                            const LoadOptions& options = {});
-  // As transformers initializes: normal(0, initializer_range), norms 1, biases 0; float32 on the
-  // CPU. The same seed gives the same weights on every machine.
+  // Those of model/random_weights.h, in F32 or BF16 on the CPU. The same seed gives the same
+  // weights on every machine.
   static Result<std::shared_ptr<const PolicyWeights>> NewRandom(const ModelConfig& config,
-                                                                uint64_t seed);
+                                                                uint64_t seed,
+                                                                Dtype dtype = Dtype::kF32);
   // Checks names and shapes. The tensors must not be changed afterwards.
   static Result<std::shared_ptr<const PolicyWeights>> FromTensors(const ModelConfig& config,
                                                                   NamedTensors tensors);
@@ -110,6 +109,9 @@ class PolicyWeights final : public Weights {
   std::shared_ptr<const LoraAdapter> adapter_;
   ModelTensorsView view_;
 };
+
+// One tensor of the base as Merged would have it; the base's own where no adapter touches it.
+at::Tensor MergedTensor(const PolicyWeights& weights, const std::string& name);
 
 // Weights that came through a channel as what they are. They must be a policy's.
 std::shared_ptr<const PolicyWeights> ToPolicyWeights(std::shared_ptr<const Weights> weights);
@@ -178,6 +180,8 @@ class TrainableModel {
   const NamedTensors& parameters() const { return parameters_; }
   const ModelTensorsView& view() const { return view_; }
   bool lora() const { return adapter_ != nullptr; }
+  // Whose tensors are parameters(); null without LoRA.
+  const std::shared_ptr<const LoraAdapter>& adapter() const { return adapter_; }
 
   at::Tensor Forward(const PackedBatch& batch, std::optional<at::ScalarType> compute = std::nullopt,
                      bool recompute = false) const;

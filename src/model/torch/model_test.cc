@@ -4,6 +4,7 @@
 #include "model/torch/model.h"
 
 #include "core/test_kit.h"
+#include "model/random_weights.h"
 #include "model/tiny_config.h"
 #include "model/torch/golden.h"
 
@@ -125,6 +126,28 @@ TEST(PolicyWeights, SurviveWritingAndReadingAlsoInBfloat16) {
   const at::Tensor narrow = ForwardHidden((*half)->config(), (*half)->view(), batch);
   EXPECT_EQ(narrow.scalar_type(), at::kFloat) << "a CPU multiplies bfloat16 in float32";
   EXPECT_LT(MaxDifference(wide, narrow), 0.1);
+}
+
+TEST(PolicyWeights, AreWidenedExactlyWhateverTheNumberOfThreads) {
+  ModelConfig config = SmallConfig();
+  config.vocab_size = 70'000;  // its embedding is read in several pieces
+  for (const Dtype stored : {Dtype::kBF16, Dtype::kF16}) {
+    const TemporaryDirectory dir;
+    config.dtype = stored;
+    ASSERT_TRUE(WriteRandomModel(config, 5, 2, dir.path()).ok());
+    const TensorFiles files = TensorFiles::OpenModel(dir.path()).value();
+    for (const int threads : {1, 3}) {
+      auto read = PolicyWeights::Load(dir.path(), {"cpu", Dtype::kF32, threads});
+      ASSERT_TRUE(read.ok()) << read.status().ToString();
+      for (const TensorView& view : files.tensors()) {
+        const at::Tensor expected = CopyToTensor(view)->to(at::kFloat);
+        EXPECT_TRUE(at::equal((*read)->tensors().at(view.name), expected)) << view.name;
+      }
+    }
+  }
+  const auto drawn = PolicyWeights::NewRandom(config, 5, Dtype::kBF16);
+  ASSERT_TRUE(drawn.ok());
+  EXPECT_EQ((*drawn)->config().dtype, Dtype::kBF16);
 }
 
 TEST(PolicyWeights, RefuseTensorsThatDoNotFitByName) {

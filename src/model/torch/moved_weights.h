@@ -17,12 +17,14 @@ inline Result<std::shared_ptr<const PolicyWeights>> MovedWeights(
     at::ScalarType type) {
   using Made = std::shared_ptr<const PolicyWeights>;
   return CatchTorch<Made>("moving weights to " + device, [&]() -> Result<Made> {
-    TM_ASSIGN_OR_RETURN(const Made merged, PolicyWeights::Merged(weights));
+    const at::NoGradGuard no_grad;
     NamedTensors moved;
-    for (const auto& [name, tensor] : merged->tensors()) {
-      moved.emplace(name, tensor.detach().to(at::Device(device), type, false, true));
+    for (const auto& [name, tensor] : weights->tensors()) {
+      // One at a time: of merged weights in their own type there is never a whole set.
+      const at::Tensor value = MergedTensor(*weights, name);
+      moved.emplace(name, value.detach().to(at::Device(device), type, false, true));
     }
-    return PolicyWeights::FromTensors(merged->config(), std::move(moved));
+    return PolicyWeights::FromTensors(weights->config(), std::move(moved));
   });
 }
 

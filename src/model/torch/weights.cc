@@ -2,9 +2,14 @@
 // places.
 #include "model/torch/aten.h"
 
+#include <algorithm>
 #include <filesystem>
 
-#include "core/random.h"
+#include "core/memory.h"
+#include "core/parallel.h"
+#include "core/threads.h"
+#include "model/number_types.h"
+#include "model/random_weights.h"
 #include "model/torch/catch.h"
 #include "model/torch/model.h"
 
@@ -48,54 +53,79 @@ bool Ignorable(const ModelConfig& config, std::string_view name) {
          name.ends_with(".rotary_emb.inv_freq");
 }
 
-Result<at::Tensor> MapTensor(const TensorFiles& files, const TensorView& view,
-                             const LoadOptions& options) {
+// Where the bytes of a tensor lie in a file, as a tensor that keeps the map open; nobody writes
+// through it. What is not aligned is copied.
+Result<at::Tensor> StoredTensor(const TensorFiles& files, const TensorView& view) {
   TM_ASSIGN_OR_RETURN(const at::ScalarType stored, ToScalarType(view.dtype));
   if (!at::isFloatingType(stored)) return Invalid("holds no floating-point numbers");
-  at::ScalarType wanted = stored == at::kBFloat16 ? at::kBFloat16 : at::kFloat;
-  if (options.dtype.has_value()) {
-    TM_ASSIGN_OR_RETURN(wanted, ToScalarType(*options.dtype));
+  if (reinterpret_cast<uintptr_t>(view.data) % DtypeSize(view.dtype) != 0) {
+    return CopyToTensor(view);
   }
-  at::Tensor tensor;
-  if (reinterpret_cast<uintptr_t>(view.data) % DtypeSize(view.dtype) == 0) {
-    // The tensor keeps the map open; nobody writes through it.
-    tensor = at::from_blob(
-        const_cast<std::byte*>(view.data), view.shape, [files](void*) {},
-        at::TensorOptions().dtype(stored));
-  } else {
-    TM_ASSIGN_OR_RETURN(tensor, CopyToTensor(view));
-  }
-  return tensor.to(at::Device(options.device), wanted);
+  return at::from_blob(
+      const_cast<std::byte*>(view.data), view.shape, [files](void*) {},
+      at::TensorOptions().dtype(stored));
 }
+
+// Reads a model's tensors: as they lie where the type fits, converted by several threads else.
+class TensorLoader {
+ public:
+  TensorLoader(const TensorFiles& files, const LoadOptions& options)
+      : files_(files),
+        options_(options),
+        device_(options.device),
+        threads_(options.threads > 0 ? options.threads : AvailableCores()) {}
+
+  Status Add(const TensorView& view, NamedTensors& tensors) {
+    TM_ASSIGN_OR_RETURN(const at::Tensor stored, StoredTensor(files_, view));
+    at::ScalarType wanted = stored.scalar_type() == at::kBFloat16 ? at::kBFloat16 : at::kFloat;
+    if (options_.dtype.has_value()) {
+      TM_ASSIGN_OR_RETURN(wanted, ToScalarType(*options_.dtype));
+    }
+    const bool widens = device_.is_cpu() && wanted == at::kFloat && view.dtype != Dtype::kF32 &&
+                        IsWeightType(view.dtype);
+    if (!widens) {
+      // To a GPU as they are: the fewer bytes travel, and the GPU converts them faster.
+      tensors.emplace(view.name, stored.to(device_).to(wanted));
+      return Ok();
+    }
+    at::Tensor made = at::empty(view.shape, at::TensorOptions().dtype(at::kFloat));
+    UseHugePages(made.data_ptr(), made.nbytes());
+    const size_t size = DtypeSize(view.dtype);
+    for (size_t first = 0; first < view.bytes; first += kPieceBytes) {
+      pieces_.push_back({view.dtype, view.data + first,
+                         std::min(kPieceBytes, view.bytes - first) / size,
+                         made.data_ptr<float>() + first / size});
+    }
+    tensors.emplace(view.name, std::move(made));
+    return Ok();
+  }
+
+  // Fills what was added.
+  Status Finish() {
+    return InParallel(pieces_.size(), threads_, [&](size_t i) {
+      const Piece& piece = pieces_[i];
+      ToFloat32(piece.dtype, piece.from, piece.count, piece.to);
+      return Ok();
+    });
+  }
+
+ private:
+  static constexpr size_t kPieceBytes = size_t{4} << 20;
+  struct Piece {
+    Dtype dtype;
+    const std::byte* from;
+    size_t count;
+    float* to;
+  };
+
+  const TensorFiles& files_;
+  const LoadOptions& options_;
+  const at::Device device_;
+  const int threads_;
+  std::vector<Piece> pieces_;
+};
 
 }  // namespace
-
-std::map<std::string, std::vector<int64_t>> ExpectedTensors(const ModelConfig& c) {
-  std::map<std::string, std::vector<int64_t>> expected;
-  expected["model.embed_tokens.weight"] = {c.vocab_size, c.hidden_size};
-  expected["model.norm.weight"] = {c.hidden_size};
-  if (!c.tie_word_embeddings) expected["lm_head.weight"] = {c.vocab_size, c.hidden_size};
-  for (int64_t i = 0; i < c.num_layers; ++i) {
-    const auto linear = [&](const char* name, int64_t out, int64_t in, bool bias) {
-      expected[LayerName(i, name) + ".weight"] = {out, in};
-      if (bias) expected[LayerName(i, name) + ".bias"] = {out};
-    };
-    linear("self_attn.q_proj", c.q_size(), c.hidden_size, c.qkv_bias);
-    linear("self_attn.k_proj", c.kv_size(), c.hidden_size, c.qkv_bias);
-    linear("self_attn.v_proj", c.kv_size(), c.hidden_size, c.qkv_bias);
-    linear("self_attn.o_proj", c.hidden_size, c.q_size(), c.output_bias);
-    linear("mlp.gate_proj", c.intermediate_size, c.hidden_size, c.mlp_bias);
-    linear("mlp.up_proj", c.intermediate_size, c.hidden_size, c.mlp_bias);
-    linear("mlp.down_proj", c.hidden_size, c.intermediate_size, c.mlp_bias);
-    expected[LayerName(i, "input_layernorm.weight")] = {c.hidden_size};
-    expected[LayerName(i, "post_attention_layernorm.weight")] = {c.hidden_size};
-    if (c.qk_norm()) {
-      expected[LayerName(i, "self_attn.q_norm.weight")] = {c.head_dim};
-      expected[LayerName(i, "self_attn.k_norm.weight")] = {c.head_dim};
-    }
-  }
-  return expected;
-}
 
 Result<ModelTensorsView> ArrangeTensors(const ModelConfig& config, const NamedTensors& tensors,
                                         const LoraAdapter* adapter) {
@@ -161,12 +191,13 @@ Result<std::shared_ptr<const PolicyWeights>> PolicyWeights::Load(const std::stri
   return CatchTorch<Loaded>(dir, [&]() -> Result<Loaded> {
     const at::NoGradGuard no_grad;
     NamedTensors tensors;
+    TensorLoader loader(files, options);
     for (const TensorView& view : files.tensors()) {
       if (Ignorable(config, view.name)) continue;
-      Result<at::Tensor> tensor = MapTensor(files, view, options);
-      if (!tensor.ok()) return tensor.status().WithContext(dir + ": tensor \"" + view.name + "\"");
-      tensors.emplace(view.name, *std::move(tensor));
+      TM_RETURN_IF_ERROR(
+          loader.Add(view, tensors).WithContext(dir + ": tensor \"" + view.name + "\""));
     }
+    TM_RETURN_IF_ERROR(loader.Finish());
     Result<Loaded> weights = FromTensors(config, std::move(tensors));
     if (!weights.ok()) return weights.status().WithContext(dir);
     return weights;
@@ -174,25 +205,17 @@ Result<std::shared_ptr<const PolicyWeights>> PolicyWeights::Load(const std::stri
 }
 
 Result<std::shared_ptr<const PolicyWeights>> PolicyWeights::NewRandom(const ModelConfig& config,
-                                                                      uint64_t seed) {
+                                                                      uint64_t seed, Dtype dtype) {
   TM_RETURN_IF_ERROR(ValidateModelConfig(config, "model"));
+  TM_ASSIGN_OR_RETURN(const at::ScalarType type, ToScalarType(dtype));
   using Made = std::shared_ptr<const PolicyWeights>;
   return CatchTorch<Made>("new weights", [&]() -> Result<Made> {
-    const Random root(seed);
     NamedTensors tensors;
     for (const auto& [name, shape] : ExpectedTensors(config)) {
-      at::Tensor tensor = at::empty(shape, at::TensorOptions().dtype(at::kFloat));
-      if (name.ends_with("norm.weight")) {
-        tensor.fill_(1.0);
-      } else if (name.ends_with(".bias")) {
-        tensor.zero_();
-      } else {
-        Random random = root.Split(name);
-        float* values = tensor.data_ptr<float>();
-        for (int64_t i = 0; i < tensor.numel(); ++i) {
-          values[i] = static_cast<float>(random.Normal() * config.initializer_range);
-        }
-      }
+      at::Tensor tensor = at::empty(shape, at::TensorOptions().dtype(type));
+      const TensorView view{.name = name, .dtype = dtype, .shape = shape};
+      FillRandomTensor(config, seed, view, AvailableCores(),
+                       {static_cast<std::byte*>(tensor.data_ptr()), tensor.nbytes()});
       tensors.emplace(name, std::move(tensor));
     }
     return FromTensors(config, std::move(tensors));
@@ -217,21 +240,27 @@ Result<std::shared_ptr<const PolicyWeights>> PolicyWeights::Merged(
   using Made = std::shared_ptr<const PolicyWeights>;
   return CatchTorch<Made>("merging the adapter", [&]() -> Result<Made> {
     const at::NoGradGuard no_grad;
-    NamedTensors merged = weights->tensors();
-    for (const auto& [name, a] : weights->adapter()->tensors) {
-      constexpr std::string_view kSuffix = ".lora_A.weight";
-      if (!name.ends_with(kSuffix)) continue;
-      const std::string module = name.substr(0, name.size() - kSuffix.size());
-      const at::Tensor& b = weights->adapter()->tensors.at(module + ".lora_B.weight");
-      at::Tensor& weight = merged.at(module + ".weight");
-      weight = MergedLinear({.weight = weight,
-                             .bias = {},
-                             .lora_a = a,
-                             .lora_b = b,
-                             .lora_scale = weights->adapter()->config.ScalingOf(module)});
+    NamedTensors merged;
+    for (const auto& [name, tensor] : weights->tensors()) {
+      merged.emplace(name, MergedTensor(*weights, name));
     }
     return FromTensors(weights->config(), std::move(merged));
   });
+}
+
+at::Tensor MergedTensor(const PolicyWeights& weights, const std::string& name) {
+  constexpr std::string_view kSuffix = ".weight";
+  const at::Tensor& weight = weights.tensors().at(name);
+  if (weights.adapter() == nullptr || !name.ends_with(kSuffix)) return weight;
+  const LoraAdapter& adapter = *weights.adapter();
+  const std::string module = name.substr(0, name.size() - kSuffix.size());
+  const auto a = adapter.tensors.find(module + ".lora_A.weight");
+  if (a == adapter.tensors.end()) return weight;
+  return MergedLinear({.weight = weight,
+                       .bias = {},
+                       .lora_a = a->second,
+                       .lora_b = adapter.tensors.at(module + ".lora_B.weight"),
+                       .lora_scale = adapter.config.ScalingOf(module)});
 }
 
 at::Tensor MergedLinear(const LinearTensors& linear) {

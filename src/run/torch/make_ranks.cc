@@ -106,7 +106,8 @@ class RankProcesses {
 // How to begin, for ranks that may have another working directory.
 std::string StartPayload(const RunConfig& config, const TrainerStart& start) {
   RunConfig absolute = config;
-  for (std::string* path : {&absolute.model.path, &absolute.model.adapter}) {
+  for (std::string* path :
+       {&absolute.model.path, &absolute.model.tokenizer, &absolute.model.adapter}) {
     if (!path->empty()) *path = fs::absolute(*path).lexically_normal().string();
   }
   Binder binder;

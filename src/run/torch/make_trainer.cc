@@ -7,6 +7,7 @@
 #include "learner/torch/rank_follower.h"
 #include "model/torch/device.h"
 #include "model/torch/lora.h"
+#include "model/torch/moved_weights.h"
 #include "run/loop_options.h"
 #include "run/torch/make_ranks.h"
 
@@ -68,13 +69,17 @@ Result<TrainerOptions> OptionsFrom(const RunConfig& config) {
   options.adamw.beta1 = learner.beta1;
   options.adamw.beta2 = learner.beta2;
   options.adamw.weight_decay = learner.weight_decay;
+  options.adamw.moments_in_blocks = learner.moments == "int8";
   options.grad_clip = learner.max_grad_norm;
-  options.microbatch_tokens = learner.token_budget;
+  if (learner.token_budget > 0) options.microbatch_tokens = learner.token_budget;
   options.recompute = learner.recompute;
   options.minibatches = learner.minibatches;
   options.epochs = learner.epochs;
   options.seed = config.run.seed;
   TM_ASSIGN_OR_RETURN(const std::string device, DeviceOf(config));
+  if (IsGpu(device) && options.adamw.moments_in_blocks) {
+    return Invalid("learner.moments: int8 is for the CPU; on " + device + " use float32");
+  }
   if (IsGpu(device)) {
     options.bfloat16 = true;
     options.publish_dtype = Dtype::kBF16;
@@ -85,14 +90,31 @@ Result<TrainerOptions> OptionsFrom(const RunConfig& config) {
 
 }  // namespace
 
+Result<std::shared_ptr<const PolicyWeights>> BaseWeights(const RunConfig& config,
+                                                         const std::string& device) {
+  TM_ASSIGN_OR_RETURN(const ModelConfig shape, ReadModelConfig(config.model.path));
+  // Weights under an adapter do not change: those of 16 bits stay as they are, where the learner
+  // reads them so.
+  const bool frozen = config.learner.lora_rank > 0 || !config.model.adapter.empty();
+  const bool narrow = frozen && shape.dtype == Dtype::kBF16;
+  if (config.model.init != "random") {
+    const Dtype dtype = narrow && !IsGpu(device) ? Dtype::kBF16 : Dtype::kF32;
+    return PolicyWeights::Load(config.model.path, {.device = device, .dtype = dtype});
+  }
+  TM_ASSIGN_OR_RETURN(
+      const auto drawn,
+      PolicyWeights::NewRandom(shape, config.run.seed, narrow ? Dtype::kBF16 : Dtype::kF32));
+  return IsGpu(device) ? MovedWeights(drawn, device, at::kFloat) : drawn;
+}
+
 Result<std::shared_ptr<const PolicyWeights>> LoadStartWeights(const RunConfig& config,
                                                               const std::string& checkpoint) {
   TM_ASSIGN_OR_RETURN(const std::string device, DeviceOf(config));
   const LoadOptions load{.device = device, .dtype = Dtype::kF32};
   const bool adapter = config.learner.lora_rank > 0 || !config.model.adapter.empty();
   if (!adapter)
-    return PolicyWeights::Load(checkpoint.empty() ? config.model.path : checkpoint, load);
-  TM_ASSIGN_OR_RETURN(auto base, PolicyWeights::Load(config.model.path, load));
+    return checkpoint.empty() ? BaseWeights(config, device) : PolicyWeights::Load(checkpoint, load);
+  TM_ASSIGN_OR_RETURN(auto base, BaseWeights(config, device));
   const std::string from = checkpoint.empty() ? config.model.adapter : checkpoint;
   if (!from.empty()) {
     TM_ASSIGN_OR_RETURN(auto read, LoadAdapter(from, base->config(), device));
@@ -127,6 +149,7 @@ Result<std::unique_ptr<Trainer>> NewTrainer(const RunConfig& config, const Train
                      std::to_string(start.step));
     }
   }
+  trainer->RepeatBudgets(start.budgets);
   trainer->NotePublished(start.version, start.step);
   return trainer;
 }
@@ -156,7 +179,7 @@ Result<std::unique_ptr<TrainerThread>> MakeTrainer(const RunConfig& config,
   }
   TrainerThreadOptions thread;
   thread.threads = start.threads;
-  thread.files_from = config.model.path;
+  thread.files_from = config.model.tokenizer_path();
   thread.keep_last = config.learner.keep_checkpoints;
   if (config.live.release) thread.keep_every_steps = config.eval.every_steps;
   thread.first_version = start.version;

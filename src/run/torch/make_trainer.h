@@ -1,6 +1,7 @@
 // From the config's words to the weights a run starts with and a trainer on its own thread.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 
@@ -16,7 +17,13 @@ namespace tidemill {
 // model.device, "auto" decided. kInvalid: there is no such device here.
 Result<std::string> DeviceOf(const RunConfig& config);
 
-// model.path, with the adapter of model.adapter, or a new one of learner.lora_rank, on it.
+// The policy before anything is learned: the weights in model.path or, with model.init = "random",
+// new ones of its shape, the same for the same seed. In float32; on the CPU, below an adapter, in
+// bfloat16 where they are stored so.
+Result<std::shared_ptr<const PolicyWeights>> BaseWeights(const RunConfig& config,
+                                                         const std::string& device);
+
+// BaseWeights, with the adapter of model.adapter, or a new one of learner.lora_rank, on it.
 // `checkpoint`: a directory to go on from instead; empty: none.
 Result<std::shared_ptr<const PolicyWeights>> LoadStartWeights(const RunConfig& config,
                                                               const std::string& checkpoint);
@@ -27,6 +34,7 @@ struct TrainerStart {
   uint64_t version = 0;    // published before the first step
   uint64_t step = 0;       // steps done
   int threads = 1;
+  std::map<uint64_t, int64_t> budgets;  // as Trainer::RepeatBudgets wants them
 };
 
 // kInvalid names the key or the file.

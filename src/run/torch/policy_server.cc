@@ -47,7 +47,7 @@ Result<std::unique_ptr<PolicyServer>> PolicyServer::Start(RunConfig config,
   std::unique_ptr<PolicyServer> server(new PolicyServer);
   TM_ASSIGN_OR_RETURN(config.model.device, DeviceOf(config));
   config.learner.lora_rank = 0;  // nothing is trained here
-  TM_ASSIGN_OR_RETURN(const Tokenizer tokenizer, Tokenizer::Read(config.model.path));
+  TM_ASSIGN_OR_RETURN(const Tokenizer tokenizer, Tokenizer::Read(config.model.tokenizer_path()));
   TM_ASSIGN_OR_RETURN(const auto weights, LoadStartWeights(config, ""));
   TM_ASSIGN_OR_RETURN(const auto sampled, WeightsToSample(weights));
   TM_ASSIGN_OR_RETURN(const EngineOptions options,

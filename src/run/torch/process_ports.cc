@@ -17,6 +17,7 @@
 #include "reward/scorer_check.h"
 #include "run/live_options.h"
 #include "run/loop_options.h"
+#include "run/recorded_budgets.h"
 #include "run/torch/engine_setup.h"
 #include "run/torch/make_trainer.h"
 #include "tasks/prepare_tasks.h"
@@ -51,12 +52,13 @@ Status ProcessPorts::Open(RunStart& start) {
   start.secret = NewSecret();
   if (here.learner || here.rollout) {
     TM_ASSIGN_OR_RETURN(config_.model.device, DeviceOf(config_));
-    TM_ASSIGN_OR_RETURN(tokenizer_, Tokenizer::Read(config_.model.path));
+    TM_ASSIGN_OR_RETURN(tokenizer_, Tokenizer::Read(config_.model.tokenizer_path()));
     std::string warning;
-    TM_ASSIGN_OR_RETURN(protocol_,
-                        NewProtocol(config_.model.protocol, *tokenizer_, config_.model.path,
-                                    ProtocolOptionsFrom(config_), &warning));
+    TM_ASSIGN_OR_RETURN(
+        protocol_, NewProtocol(config_.model.protocol, *tokenizer_, config_.model.tokenizer_path(),
+                               ProtocolOptionsFrom(config_), &warning));
     if (!warning.empty()) warnings_.push_back(warning);
+    TM_RETURN_IF_ERROR(PlanMemoryHere());
   }
   threads_ = ThreadsFrom(config_);
   if (here.learner) TM_RETURN_IF_ERROR(OpenTasks());
@@ -125,6 +127,7 @@ Status ProcessPorts::OpenStore(RunStart& start) {
   if (request_.resume) {
     TM_ASSIGN_OR_RETURN(ResumeState before, db->LoadForResume(config_.replay.max_uses));
     start.step = before.checkpoint ? before.checkpoint->step : 0;
+    TM_ASSIGN_OR_RETURN(budgets_, RecordedBudgets(directory.db_path(), start.step));
     TM_RETURN_IF_ERROR(db->ResumeFrom(start.step));
     TM_ASSIGN_OR_RETURN(start.resumed, db->LoadForResume(config_.replay.max_uses));
   }
@@ -132,9 +135,16 @@ Status ProcessPorts::OpenStore(RunStart& start) {
   start.checkpoints = directory.checkpoints_path();
   TM_ASSIGN_OR_RETURN(weights_, LoadStartWeights(config_, checkpoint_));
   TM_ASSIGN_OR_RETURN(const ModelConfig stored, ReadModelConfig(config_.model.path));
-  if (request_.train && !weights_->adapter() && stored.dtype != Dtype::kF32) {
+  if (config_.model.init == "files" && request_.train && !weights_->adapter() &&
+      stored.dtype != Dtype::kF32) {
     warnings_.push_back(config_.model.path + " holds 16-bit weights; checkpoints hold the " +
                         "learner's float32 weights and are twice as large");
+  }
+  if (!config_.model.tokenizer.empty() &&
+      tokenizer_->vocab_size() > weights_->config().vocab_size) {
+    return Invalid("model.tokenizer: " + config_.model.tokenizer + " has " +
+                   std::to_string(tokenizer_->vocab_size()) + " tokens, the model only " +
+                   std::to_string(weights_->config().vocab_size));
   }
   start.vocabulary = static_cast<uint64_t>(weights_->config().vocab_size);
   start.context = config_.rollout.max_context > 0
@@ -327,9 +337,12 @@ Status ProcessPorts::OpenTrainer(const RunStart& start) {
                                              .checkpoint = checkpoint_,
                                              .version = start.version,
                                              .step = start.step,
-                                             .threads = threads_.trainer},
+                                             .threads = threads_.trainer,
+                                             .budgets = budgets_},
                                             *channel_, clock_));
   ports_.trainer = trainer_.get();
+  // Engine and trainer have what they need of them; whole sets of weights are large.
+  weights_.reset();
   return Ok();
 }
 

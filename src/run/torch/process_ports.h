@@ -63,6 +63,7 @@ class ProcessPorts final : public PortHost {
 
  private:
   Status OpenTasks();
+  Status PlanMemoryHere();  // process_memory.cc
   Status Prepare(const std::string& file, std::vector<v1::Task>* tasks);
   Status OpenStore(RunStart& start);
   Status OpenBus(RunStart& start);
@@ -98,8 +99,9 @@ class ProcessPorts final : public PortHost {
   TaskBook book_;
   std::optional<Tokenizer> tokenizer_;
   std::unique_ptr<AgentProtocol> protocol_;
-  std::shared_ptr<const PolicyWeights> weights_;  // shared: engine and trainer start from the same
+  std::shared_ptr<const PolicyWeights> weights_;  // shared by engine and trainer, until both run
   std::string checkpoint_;                        // gone on from; empty: none
+  std::map<uint64_t, int64_t> budgets_;           // of steps that are taken again
   CasesState cases_;                              // of memory, as earlier processes left it
   ThreadPlan threads_;
 
@@ -123,7 +125,7 @@ class ProcessPorts final : public PortHost {
   std::unique_ptr<GatewayHost> gateway_;  // where the policy is served
   std::unique_ptr<AgentRunner> agents_;   // where the agent is a program
   std::unique_ptr<ToolExecutor> tools_;
-  std::unique_ptr<TeacherPort> teacher_;  // where the objective distils
+  std::unique_ptr<TeacherPort> teacher_;     // where the objective distils
   const BusyMeter* teacher_busy_ = nullptr;  // of one in this process
   std::unique_ptr<TrainerThread> trainer_;
   std::unique_ptr<FrozenTrainer> frozen_;  // instead, with memory.only

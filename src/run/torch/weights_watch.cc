@@ -3,6 +3,7 @@
 #include "core/log.h"
 #include "core/version.h"
 #include "run/stop_signal.h"
+#include "run/torch/make_trainer.h"
 #include "weights/file_weights.h"
 #include "weights/shm_weights.h"
 
@@ -13,9 +14,7 @@ Result<DecodeOptions> ReadShape(const RunConfig& config) {
   DecodeOptions decode;
   TM_ASSIGN_OR_RETURN(decode.config, ReadModelConfig(config.model.path));
   if (config.learner.lora_rank > 0 || !config.model.adapter.empty()) {
-    TM_ASSIGN_OR_RETURN(
-        decode.base,
-        PolicyWeights::Load(config.model.path, LoadOptions{.device = "cpu", .dtype = Dtype::kF32}));
+    TM_ASSIGN_OR_RETURN(decode.base, BaseWeights(config, "cpu"));
   }
   return decode;
 }

@@ -1,0 +1,140 @@
+// tidemill bench disk: drawing, writing and reading a model and its checkpoint, against reading the
+// same files.
+#include "cli/bench_disk.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "core/fd.h"
+#include "core/files.h"
+#include "core/threads.h"
+#include "learner/torch/checkpoint.h"
+#include "model/random_weights.h"
+#include "model/torch/model.h"
+
+namespace tidemill {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+struct DiskArguments {
+  std::string config = "examples/shapes/0.5b/config.json";
+  std::string folder = "build/disk";
+  bool json = false;
+};
+
+template <typename Work>
+Result<double> Timed(Work&& work) {
+  const auto began = std::chrono::steady_clock::now();
+  TM_RETURN_IF_ERROR(work());
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+}
+
+// As cat FILE >/dev/null.
+Status ReadThrough(const std::string& dir, uint64_t& bytes) {
+  std::vector<char> buffer(size_t{128} << 10);
+  bytes = 0;
+  for (const auto& entry : fs::directory_iterator(dir)) {
+    if (entry.path().extension() != ".safetensors") continue;
+    const Fd fd(open(entry.path().c_str(), O_RDONLY | O_CLOEXEC));
+    if (!fd) return FileFailure(entry.path().string(), "cannot open", errno);
+    ssize_t n = 0;
+    while ((n = read(fd.get(), buffer.data(), buffer.size())) > 0)
+      bytes += static_cast<uint64_t>(n);
+  }
+  return Ok();
+}
+
+Status LoadOnce(const std::string& dir, int threads) {
+  return PolicyWeights::Load(dir, {.device = "cpu", .dtype = Dtype::kF32, .threads = threads})
+      .status();
+}
+
+// A checkpoint's weights and moments.
+Result<CheckpointContent> ContentLike(const std::string& dir) {
+  TM_ASSIGN_OR_RETURN(const auto weights, PolicyWeights::Load(dir, {"cpu", Dtype::kF32}));
+  CheckpointContent content;
+  content.config = weights->config();
+  content.parameters = Clones(weights->tensors());
+  for (const auto& [name, tensor] : Clones(weights->tensors())) {
+    content.optimizer["m." + name] = tensor;
+  }
+  for (const auto& [name, tensor] : Clones(weights->tensors())) {
+    content.optimizer["v." + name] = tensor;
+  }
+  content.state = "{}";
+  return content;
+}
+
+Result<Json> MeasureDisk(const DiskArguments& arguments) {
+  TM_ASSIGN_OR_RETURN(const std::string text, ReadFileBounded(arguments.config, 1 << 20));
+  TM_ASSIGN_OR_RETURN(const ModelConfig config, ParseModelConfig(text, arguments.config));
+  const std::string model = arguments.folder + "/model";
+  const int cores = AvailableCores();
+  Json report{{"parameters", config.ParameterCount()}, {"threads", cores}};
+  TM_ASSIGN_OR_RETURN(report["new_seconds"],
+                      Timed([&] { return WriteRandomModel(config, 1, cores, model); }));
+  uint64_t bytes = 0;
+  TM_RETURN_IF_ERROR(ReadThrough(model, bytes));  // into the page cache
+  report["bytes"] = bytes;
+  for (int round = 0; round < 3; ++round) {
+    Json one;
+    TM_ASSIGN_OR_RETURN(one["read"], Timed([&] { return ReadThrough(model, bytes); }));
+    TM_ASSIGN_OR_RETURN(one["load_1_thread"], Timed([&] { return LoadOnce(model, 1); }));
+    TM_ASSIGN_OR_RETURN(one["load"], Timed([&] { return LoadOnce(model, cores); }));
+    report["seconds"].push_back(one);
+  }
+  TM_ASSIGN_OR_RETURN(const CheckpointContent content, ContentLike(model));
+  report["checkpoint_bytes"] = content.bytes();
+  for (int round = 0; round < 2; ++round) {
+    std::optional<CheckpointContent> copy;
+    TM_ASSIGN_OR_RETURN(const double copied, Timed([&]() -> Status {
+                          TM_ASSIGN_OR_RETURN(copy, CopyToHost(content));
+                          return Ok();
+                        }));
+    TM_ASSIGN_OR_RETURN(const double written, Timed([&] {
+                          return WriteCheckpoint(*copy, arguments.folder + "/checkpoint", "");
+                        }));
+    report["checkpoints"].push_back({{"copy_seconds", copied}, {"write_seconds", written}});
+  }
+  return report;
+}
+
+int RunDisk(const DiskArguments& arguments) {
+  if (fs::exists(arguments.folder)) {
+    return Fail(Exists(arguments.folder + " exists; choose another folder"));
+  }
+  Result<Json> report = Internal("not run");
+  try {
+    report = MeasureDisk(arguments);
+  } catch (const std::exception& error) {
+    report = Internal(error.what());
+  }
+  std::error_code ignored;
+  fs::remove_all(arguments.folder, ignored);
+  if (!report.ok()) return Fail(report.status());
+  std::printf("%s\n", report->dump(arguments.json ? -1 : 1).c_str());
+  return 0;
+}
+
+}  // namespace
+
+void AddDiskBench(CLI::App& bench, Exit& exit) {
+  CLI::App* command = bench.add_subcommand(
+      "disk", "Draw, write and load a model and write its checkpoint, against reading its files");
+  const auto arguments = std::make_shared<DiskArguments>();
+  command->add_option("--config", arguments->config, "A config.json")->capture_default_str();
+  command->add_option("--folder", arguments->folder, "Working folder; must not exist; removed")
+      ->capture_default_str();
+  command->add_flag("--json", arguments->json, "Print JSON in one line");
+  command->callback([arguments, &exit] { exit.code = RunDisk(*arguments); });
+}
+
+}  // namespace tidemill

@@ -1,0 +1,133 @@
+// tidemill plan: how much memory a run takes, before anything is loaded.
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cli/commands.h"
+#include "config/run_config.h"
+#include "core/memory.h"
+#include "model/torch/device.h"
+#include "run/plan_run.h"
+
+namespace tidemill {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct PlanArguments {
+  std::string model;
+  std::string config_file;
+  std::vector<std::string> sets;
+  std::string memory;
+  std::string device;
+  bool json = false;
+};
+
+// A GPU that is not here is planned for by its memory.
+Result<PlanInput> InputOf(const PlanArguments& arguments, RunConfig& config) {
+  if (!arguments.device.empty()) config.model.device = arguments.device;
+  const bool elsewhere = !arguments.memory.empty();
+  const std::string& wanted = config.model.device;
+  std::string device = wanted == "auto" && elsewhere ? "cuda" : wanted;
+  if (!elsewhere) {
+    TM_ASSIGN_OR_RETURN(device, ResolveDevice(wanted));
+  }
+  TM_ASSIGN_OR_RETURN(const ModelConfig model, ReadModelConfig(config.model.path));
+  TM_ASSIGN_OR_RETURN(PlanInput input, PlanInputFrom(config, model, IsGpu(device)));
+  if (elsewhere) {
+    TM_ASSIGN_OR_RETURN(input.memory_bytes, ParseMemory(arguments.memory));
+  } else if (input.gpu) {
+    TM_ASSIGN_OR_RETURN(input.memory_bytes, FreeDeviceBytes(device));
+  } else {
+    input.memory_bytes = AvailableMemoryBytes();
+  }
+  return input;
+}
+
+void PrintPlanJson(const PlanInput& input, const MemoryPlan& plan) {
+  Json rows = Json::array();
+  for (const PlanRow& row : plan.rows) {
+    rows.push_back({{"part", row.part}, {"what", row.what}, {"bytes", row.bytes}});
+  }
+  Json choices = Json::array();
+  for (const MemoryPlan::Choice& choice : plan.would_fit) {
+    choices.push_back({{"settings", choice.settings}, {"bytes", choice.total_bytes}});
+  }
+  PrintJson({{"parameters", input.model.ParameterCount()},
+             {"device", input.gpu ? "cuda" : "cpu"},
+             {"rows", rows},
+             {"bytes", plan.total_bytes},
+             {"memory", plan.memory_bytes},
+             {"fits", plan.fits()},
+             {"token_budget", plan.token_budget},
+             {"recompute", plan.recompute},
+             {"cache_bytes", plan.cache_bytes},
+             {"would_fit", choices}});
+}
+
+void PrintPlanTable(const PlanInput& input, const MemoryPlan& plan) {
+  std::printf("%.2fB parameters, %s, token budget %lld%s\n",
+              static_cast<double>(input.model.ParameterCount()) / 1e9,
+              input.lora_rank > 0 ? ("LoRA rank " + std::to_string(input.lora_rank)).c_str()
+                                  : "all weights trained",
+              static_cast<long long>(plan.token_budget), plan.recompute ? ", recomputation" : "");
+  for (const PlanRow& row : plan.rows) {
+    std::printf("  %-8s %-38s %10s\n", row.part.c_str(), row.what.c_str(),
+                BytesText(row.bytes).c_str());
+  }
+  std::printf("  %-47s %10s\n", "together", BytesText(plan.total_bytes).c_str());
+  if (plan.memory_bytes == 0) return;
+  std::printf("  %-47s %10s\n", "there is", BytesText(plan.memory_bytes).c_str());
+  if (plan.fits()) {
+    std::printf("fits\n");
+    return;
+  }
+  std::printf("does not fit\n");
+  for (const MemoryPlan::Choice& choice : plan.would_fit) {
+    std::printf("  would fit: %s (%s)\n", choice.settings.c_str(),
+                BytesText(choice.total_bytes).c_str());
+  }
+  if (plan.would_fit.empty()) std::printf("  no smaller settings of this model fit\n");
+}
+
+int RunPlan(const PlanArguments& arguments) {
+  RunConfig config;
+  Binder binder;
+  BindRunConfig(config, binder);
+  if (Status status = binder.Load(arguments.config_file, arguments.sets); !status.ok()) {
+    return Wrong(status);
+  }
+  if (!arguments.model.empty()) config.model.path = arguments.model;
+  if (config.tasks.train.empty()) config.tasks.train = "any";  // a plan needs none
+  if (Status status = CheckRunConfig(config, binder); !status.ok()) return Wrong(status);
+  const Result<PlanInput> input = InputOf(arguments, config);
+  if (!input.ok()) return Fail(input.status());
+  const MemoryPlan plan = PlanMemory(*input);
+  if (arguments.json) {
+    PrintPlanJson(*input, plan);
+  } else {
+    PrintPlanTable(*input, plan);
+  }
+  return plan.fits() ? 0 : 1;
+}
+
+}  // namespace
+
+void AddPlanCommand(CLI::App& app, Exit& exit) {
+  CLI::App* command = app.add_subcommand(
+      "plan", "Show how much memory a run takes (exit status 1: it does not fit)");
+  const auto arguments = std::make_shared<PlanArguments>();
+  command->add_option("--model", arguments->model,
+                      "Directory with a config.json; default: model.path of the config");
+  command->add_option("--config", arguments->config_file, "TOML file of the run");
+  AddSetOption(*command, arguments->sets, "Set a config key, a.b=c; may be repeated");
+  command->add_option("--memory", arguments->memory,
+                      "Plan for a device with this much memory, such as 80GB; default: this "
+                      "machine's");
+  command->add_option("--device", arguments->device,
+                      "cpu or cuda; default: model.device, with --memory a GPU");
+  command->add_flag("--json", arguments->json, "Print one JSON object on standard output");
+  command->callback([arguments, &exit] { exit.code = RunPlan(*arguments); });
+}
+
+}  // namespace tidemill

@@ -1,0 +1,175 @@
+#include "model/memory_plan.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+namespace tidemill {
+namespace {
+
+constexpr int64_t kBudgetMost = 16384;
+constexpr int64_t kBudgetGood = 4096;
+constexpr int64_t kBudgetLeast = 1024;
+constexpr int64_t kPageTokens = 16;
+constexpr uint64_t kCpuCache = uint64_t{512} << 20;
+
+uint64_t Sum(const std::vector<PlanRow>& rows) {
+  uint64_t sum = 0;
+  for (const PlanRow& row : rows) sum += row.bytes;
+  return sum;
+}
+
+uint64_t Total(const PlanInput& input) {
+  return Sum(input.gpu ? PlanOnGpu(input) : PlanOnCpu(input));
+}
+
+bool Fits(const PlanInput& input) {
+  return input.memory_bytes == 0 || Total(input) <= input.memory_bytes;
+}
+
+// A cache that generation gets anywhere with: one whole context, and 16 sequences of 1,024 tokens.
+uint64_t LeastCache(const PlanInput& input) {
+  const int64_t given = input.max_context > 0 ? input.max_context : 0;
+  const int64_t tokens = std::max<int64_t>(given + 2 * kPageTokens, 16 * 1024);
+  return static_cast<uint64_t>(tokens) * CacheTokenBytes(input.model, input.gpu);
+}
+
+// As DefaultCacheBytes (model/torch/device.h), but never more than what the others leave.
+uint64_t ChooseCache(PlanInput input) {
+  if (!input.generates) return 0;
+  if (!input.gpu) return kCpuCache;
+  const uint64_t least = LeastCache(input);
+  if (input.memory_bytes == 0) return least;
+  input.cache_bytes = 0;
+  const uint64_t others = Total(input);
+  const auto start = static_cast<uint64_t>(4 * input.model.ParameterCount());
+  const uint64_t free = input.memory_bytes > start ? input.memory_bytes - start : 0;
+  const uint64_t left = input.memory_bytes > others ? input.memory_bytes - others : 0;
+  return std::max(least, std::min(free / 4, left));
+}
+
+PlanInput WithCache(PlanInput input) {
+  if (input.cache_bytes == 0) input.cache_bytes = ChooseCache(input);
+  return input;
+}
+
+// The largest budget from `most` down to `least` that fits. False: none.
+bool TakeBudget(int64_t most, int64_t least, PlanInput& input) {
+  for (int64_t budget = most; budget >= least; budget /= 2) {
+    input.token_budget = budget;
+    if (Fits(WithCache(input))) return true;
+  }
+  return false;
+}
+
+// Small products waste more of a GPU than recomputation, which costs a third, so that comes before
+// small budgets.
+PlanInput WithBudget(PlanInput input) {
+  if (input.token_budget > 0 || !input.trains) return input;
+  if (TakeBudget(kBudgetMost, kBudgetGood, input)) return input;
+  const bool given = std::exchange(input.recompute, true);
+  if (input.gpu && TakeBudget(kBudgetMost, kBudgetLeast, input)) return input;
+  input.recompute = given;
+  if (TakeBudget(kBudgetGood / 2, kBudgetLeast, input)) return input;
+  input.token_budget = kBudgetMost;
+  return input;
+}
+
+std::string Joined(const std::vector<std::string>& settings) {
+  std::string text;
+  for (const std::string& setting : settings) text += (text.empty() ? "" : ", ") + setting;
+  return text;
+}
+
+// Ways to make it smaller, from what costs least; each keeps what the user asked for but what it
+// names. Those with fewer tokens at once try all budgets and take the largest.
+struct Way {
+  bool smaller_cache, smaller_budget, recompute, adapter;
+};
+constexpr Way kWays[] = {{true, false, false, false}, {false, true, false, false},
+                         {true, true, false, false},  {false, false, true, false},
+                         {true, true, true, false},   {true, true, true, true}};
+
+void TryWay(const PlanInput& given, const Way& way, std::vector<MemoryPlan::Choice>& out) {
+  PlanInput input = given;
+  std::vector<std::string> settings;
+  if (way.adapter) {
+    if (!given.trains || given.lora_rank > 0) return;
+    input.lora_rank = 16;
+    settings.push_back("learner.lora_rank = 16");
+  }
+  if (way.recompute) {
+    if (!given.trains || given.recompute || !given.gpu) return;
+    input.recompute = true;
+    settings.push_back("learner.recompute = true");
+  }
+  if (way.smaller_cache) {
+    const uint64_t least = LeastCache(given);
+    if (!given.generates || given.cache_bytes <= least) {
+      if (!way.smaller_budget) return;
+    } else {
+      input.cache_bytes = least;
+      settings.push_back("rollout.cache_mb = " + std::to_string((least + (1 << 20) - 1) >> 20));
+    }
+  }
+  const size_t before = settings.size();
+  while (way.smaller_budget && given.trains && !Fits(input) && input.token_budget > kBudgetLeast) {
+    input.token_budget /= 2;
+    settings.resize(before);
+    settings.push_back("learner.token_budget = " + std::to_string(input.token_budget));
+  }
+  if (settings.empty() || !Fits(input)) return;
+  const std::string text = Joined(settings);
+  for (const MemoryPlan::Choice& other : out) {
+    if (other.settings == text) return;
+  }
+  out.push_back({text, Total(input)});
+}
+
+}  // namespace
+
+int64_t ProjectionParameters(const ModelConfig& c) {
+  const int64_t layer =
+      c.hidden_size * (2 * c.q_size() + 2 * c.kv_size()) + 3 * c.hidden_size * c.intermediate_size;
+  return c.num_layers * layer;
+}
+
+int64_t AdapterParameters(const ModelConfig& c, int64_t rank) {
+  const int64_t ends = (c.hidden_size + c.q_size()) * 2 + 2 * (c.hidden_size + c.kv_size()) +
+                       3 * (c.hidden_size + c.intermediate_size);
+  return c.num_layers * rank * ends;
+}
+
+uint64_t CacheTokenBytes(const ModelConfig& c, bool gpu) {
+  // On a CPU values of a head are padded to whole pages (engine/torch/cpu_backend.cc).
+  const int64_t padded = (c.head_dim + kPageTokens - 1) / kPageTokens * kPageTokens;
+  const int64_t numbers = gpu ? 2 * c.kv_size() : c.kv_size() + c.num_kv_heads * padded;
+  return static_cast<uint64_t>(c.num_layers * numbers) * (gpu ? 2 : 4);
+}
+
+MemoryPlan PlanMemory(const PlanInput& input) {
+  const PlanInput chosen = WithCache(WithBudget(input));
+  MemoryPlan plan;
+  plan.rows = chosen.gpu ? PlanOnGpu(chosen) : PlanOnCpu(chosen);
+  plan.total_bytes = Sum(plan.rows);
+  plan.memory_bytes = chosen.memory_bytes;
+  plan.token_budget = chosen.token_budget;
+  plan.recompute = chosen.recompute;
+  plan.cache_bytes = chosen.cache_bytes;
+  if (plan.fits()) return plan;
+  for (const Way& way : kWays) TryWay(chosen, way, plan.would_fit);
+  return plan;
+}
+
+std::string BytesText(uint64_t bytes) {
+  char text[32];
+  const double mib = static_cast<double>(bytes) / (1 << 20);
+  if (mib < 1024) {
+    std::snprintf(text, sizeof(text), "%.0f MiB", mib);
+  } else {
+    std::snprintf(text, sizeof(text), "%.1f GiB", mib / 1024);
+  }
+  return text;
+}
+
+}  // namespace tidemill

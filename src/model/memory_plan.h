@@ -1,0 +1,82 @@
+// How much memory a run takes, before anything is loaded: one set of formulas, which follow what
+// the engine and the learner allocate.
+//
+//   config.json, settings of a run, memory of a device -> PlanMemory -> rows, what fits
+//
+// Formulas of the GPU stand in plan_gpu.cc, those of the CPU in plan_cpu.cc; what each follows is
+// named beside it. Whoever changes what is allocated changes them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "model/model_config.h"
+
+namespace tidemill {
+
+struct PlanInput {
+  ModelConfig model;
+  bool gpu = true;
+  uint64_t memory_bytes = 0;  // of the device; 0: unknown, everything fits
+  bool trains = true;         // the learner is in this process
+  bool generates = true;      // the engine is
+
+  int64_t lora_rank = 0;     // 0: all weights are trained
+  bool reference = false;    // a KL term compares with the weights of the start
+  uint64_t updates = 1;      // of a step; more than one keeps what undoes it
+  int64_t token_budget = 0;  // 0: chosen
+  bool recompute = false;    // chosen as well, where the budget is
+  bool block_moments = false;
+  uint64_t teacher_bytes = 0;  // of a teacher's weights in this process
+
+  uint64_t cache_bytes = 0;  // 0: chosen
+  int64_t max_context = 0;   // 0: the model's
+  int64_t max_running = 1024;
+  int64_t prefill_chunk = 512;
+  int64_t versions = 1;
+};
+
+// A part of the memory: "learner", "engine", "program"; what it is for.
+struct PlanRow {
+  std::string part;
+  std::string what;
+  uint64_t bytes = 0;
+};
+
+struct MemoryPlan {
+  std::vector<PlanRow> rows;
+  uint64_t total_bytes = 0;
+  uint64_t memory_bytes = 0;  // as given
+  // As given, or chosen where that was left open.
+  int64_t token_budget = 0;
+  bool recompute = false;
+  uint64_t cache_bytes = 0;
+  // Where it does not fit: settings that would, each with what they need together, such as
+  // "learner.recompute = true, learner.token_budget = 4096". Empty: nothing does.
+  struct Choice {
+    std::string settings;
+    uint64_t total_bytes = 0;
+  };
+  std::vector<Choice> would_fit;
+
+  bool fits() const { return memory_bytes == 0 || total_bytes <= memory_bytes; }
+};
+
+MemoryPlan PlanMemory(const PlanInput& input);
+
+// Rows for settings without open choices; PlanMemory makes them.
+std::vector<PlanRow> PlanOnGpu(const PlanInput& input);
+std::vector<PlanRow> PlanOnCpu(const PlanInput& input);
+
+// Numbers in an adapter on all projections.
+int64_t AdapterParameters(const ModelConfig& model, int64_t rank);
+// Numbers in the projections of all layers: what adapters ride on.
+int64_t ProjectionParameters(const ModelConfig& model);
+// Of keys and values of one token.
+uint64_t CacheTokenBytes(const ModelConfig& model, bool gpu);
+
+// "12.3 GiB", "512 MiB".
+std::string BytesText(uint64_t bytes);
+
+}  // namespace tidemill

@@ -1,0 +1,144 @@
+// The formulas against memory that was measured on one H200 (139.8 GiB); docs/gpu.md has the
+// figures.
+#include "model/memory_plan.h"
+
+#include <gtest/gtest.h>
+
+namespace tidemill {
+namespace {
+
+constexpr uint64_t kGiB = uint64_t{1} << 30;
+constexpr uint64_t kH200 = 1398 * kGiB / 10;
+
+struct Shape {
+  int64_t layers, width, feed_forward, heads, kv_heads, head_dim, vocabulary;
+  bool tied;
+};
+
+ModelConfig Qwen2(const Shape& s) {
+  ModelConfig c;
+  c.family = ModelFamily::kQwen2;
+  c.num_layers = s.layers;
+  c.hidden_size = s.width;
+  c.intermediate_size = s.feed_forward;
+  c.num_heads = s.heads;
+  c.num_kv_heads = s.kv_heads;
+  c.head_dim = s.head_dim;
+  c.vocab_size = s.vocabulary;
+  c.tie_word_embeddings = s.tied;
+  c.max_position_embeddings = 32768;
+  c.qkv_bias = true;
+  return c;
+}
+
+ModelConfig Half() {
+  return Qwen2({24, 896, 4864, 14, 2, 64, 151936, true});
+}
+ModelConfig OneAndAHalf() {
+  return Qwen2({28, 1536, 8960, 12, 2, 128, 151936, true});
+}
+ModelConfig Seven() {
+  return Qwen2({28, 3584, 18944, 28, 4, 128, 152064, false});
+}
+
+uint64_t Of(const MemoryPlan& plan, const std::string& part) {
+  uint64_t sum = 0;
+  for (const PlanRow& row : plan.rows) sum += row.part == part ? row.bytes : 0;
+  return sum;
+}
+
+PlanInput Training(ModelConfig model, int64_t token_budget) {
+  PlanInput input;
+  input.model = std::move(model);
+  input.memory_bytes = kH200;
+  input.token_budget = token_budget;
+  return input;
+}
+
+TEST(MemoryPlan, CountsTheParametersThatTheModelHas) {
+  EXPECT_NEAR(static_cast<double>(Half().ParameterCount()), 494e6, 1e6);
+  EXPECT_EQ(ProjectionParameters(Seven()) + 2 * Seven().vocab_size * Seven().hidden_size +
+                (28 * (2 * 3584 + 3584 + 2 * 512) + 3584),
+            Seven().ParameterCount());
+}
+
+// "Training" of docs/gpu.md: peak memory of the learner, 32.8 and 53.1 GB.
+TEST(MemoryPlan, TheLearnersPeakIsWithinATenthOfWhatWasMeasured) {
+  for (const auto& [tokens, measured] : {std::pair{16384, 32.8e9}, std::pair{32768, 53.1e9}}) {
+    PlanInput input = Training(Half(), tokens);
+    input.generates = false;
+    EXPECT_NEAR(static_cast<double>(Of(PlanMemory(input), "learner")) / measured, 1, 0.1) << tokens;
+  }
+}
+
+// It ended in step 1 with 91.9 GiB in libtorch's hands.
+TEST(MemoryPlan, SevenBillionWithAnAdapterDoesNotFitWithoutRecomputation) {
+  PlanInput input = Training(Seven(), 16384);
+  input.lora_rank = 16;
+  const MemoryPlan plan = PlanMemory(input);
+  EXPECT_FALSE(plan.fits());
+  EXPECT_GT(Of(plan, "learner"), 919 * kGiB / 10);
+  ASSERT_FALSE(plan.would_fit.empty());
+  for (const MemoryPlan::Choice& choice : plan.would_fit) EXPECT_LE(choice.total_bytes, kH200);
+  bool recompute = false;
+  for (const auto& choice : plan.would_fit)
+    recompute |= choice.settings == "learner.recompute = true";
+  EXPECT_TRUE(recompute) << "the settings as they are but for recomputation";
+  input.recompute = true;
+  EXPECT_TRUE(PlanMemory(input).fits());
+}
+
+// It ended while the model was made; the smaller one trained.
+TEST(MemoryPlan, SevenBillionInFullDoNotFitAndOneAndAHalfDo) {
+  const MemoryPlan seven = PlanMemory(Training(Seven(), 16384));
+  EXPECT_FALSE(seven.fits());
+  ASSERT_FALSE(seven.would_fit.empty());
+  EXPECT_NE(seven.would_fit.back().settings.find("learner.lora_rank = 16"), std::string::npos);
+  const MemoryPlan small = PlanMemory(Training(OneAndAHalf(), 16384));
+  EXPECT_TRUE(small.fits());
+  EXPECT_GT(small.cache_bytes, 20 * kGiB) << "about a quarter of what is free";
+}
+
+TEST(MemoryPlan, ChoosesTheBudgetTheCacheAndRecomputation) {
+  PlanInput input = Training(Seven(), 0);
+  input.lora_rank = 16;
+  const MemoryPlan open = PlanMemory(input);
+  EXPECT_TRUE(open.fits());
+  EXPECT_FALSE(open.recompute);
+  EXPECT_LT(open.token_budget, 16384);
+  input.memory_bytes = 70 * kGiB;
+  const MemoryPlan tight = PlanMemory(input);
+  EXPECT_TRUE(tight.fits());
+  EXPECT_TRUE(tight.recompute);
+  EXPECT_GE(tight.token_budget, 1024);
+  input.memory_bytes = 24 * kGiB;
+  const MemoryPlan none = PlanMemory(input);
+  EXPECT_FALSE(none.fits());
+  EXPECT_TRUE(none.would_fit.empty());
+}
+
+TEST(MemoryPlan, LeavesGivenSettingsAlone) {
+  PlanInput input = Training(Half(), 2048);
+  input.cache_bytes = 3 * kGiB;
+  const MemoryPlan plan = PlanMemory(input);
+  EXPECT_EQ(plan.token_budget, 2048);
+  EXPECT_EQ(plan.cache_bytes, 3 * kGiB);
+  EXPECT_FALSE(plan.recompute);
+  uint64_t sum = 0;
+  for (const PlanRow& row : plan.rows) sum += row.bytes;
+  EXPECT_EQ(sum, plan.total_bytes);
+}
+
+TEST(MemoryPlan, MomentsInBytesTakeAQuarter) {
+  PlanInput input = Training(Half(), 1024);
+  input.gpu = false;
+  const uint64_t floats = PlanMemory(input).total_bytes;
+  input.block_moments = true;
+  const uint64_t bytes = PlanMemory(input).total_bytes;
+  // Once in the optimizer and once in a checkpoint on its way.
+  EXPECT_NEAR(static_cast<double>(floats - bytes) / static_cast<double>(Half().ParameterCount()),
+              2 * (8 - 2.125), 0.01);
+}
+
+}  // namespace
+}  // namespace tidemill

@@ -1,0 +1,71 @@
+#include "run/plan_run.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "learner/objective_config.h"
+#include "run/loop_options.h"
+
+namespace tidemill {
+
+Result<PlanInput> PlanInputFrom(const RunConfig& config, const ModelConfig& model, bool gpu) {
+  const RunConfig::Learner& learner = config.learner;
+  PlanInput input;
+  input.model = model;
+  input.gpu = gpu;
+  input.lora_rank = learner.lora_rank;
+  // The rank of an adapter that is there already stands in its own files; most have this one.
+  if (!config.model.adapter.empty() && input.lora_rank == 0) input.lora_rank = 16;
+  TM_ASSIGN_OR_RETURN(const ObjectiveConfig objective, ObjectiveFrom(config));
+  input.reference =
+      objective.NeedsReference() || (config.live.on && config.live.kl_coefficient > 0);
+  input.updates = uint64_t{learner.minibatches} * learner.epochs;
+  input.token_budget = learner.token_budget;
+  input.recompute = learner.recompute;
+  input.block_moments = learner.moments == "int8";
+  input.cache_bytes = uint64_t{config.rollout.cache_mb} << 20;
+  input.max_context = config.rollout.max_context;
+  input.prefill_chunk = config.rollout.prefill_chunk;
+  input.versions = config.engine.versions;
+  if (!config.teacher.model.empty()) {
+    TM_ASSIGN_OR_RETURN(const ModelConfig teacher, ReadModelConfig(config.teacher.model));
+    input.teacher_bytes = static_cast<uint64_t>(teacher.ParameterCount()) * (gpu ? 2 : 4);
+  }
+  return input;
+}
+
+std::string PlanRefusal(const MemoryPlan& plan) {
+  std::string text = "the run needs " + BytesText(plan.total_bytes) + " of memory, there are " +
+                     BytesText(plan.memory_bytes) + " (";
+  std::vector<PlanRow> rows = plan.rows;
+  std::sort(rows.begin(), rows.end(),
+            [](const PlanRow& a, const PlanRow& b) { return a.bytes > b.bytes; });
+  rows.resize(std::min<size_t>(rows.size(), 3));
+  for (size_t i = 0; i < rows.size(); ++i) {
+    text +=
+        (i > 0 ? ", " : "") + rows[i].part + ": " + rows[i].what + " " + BytesText(rows[i].bytes);
+  }
+  text += "; see `tidemill plan`)";
+  if (plan.would_fit.empty()) return text + "; no smaller settings of this model fit";
+  text += "; would fit: ";
+  for (size_t i = 0; i < plan.would_fit.size(); ++i) {
+    text += (i > 0 ? "; or " : "") + plan.would_fit[i].settings + " (" +
+            BytesText(plan.would_fit[i].total_bytes) + ")";
+  }
+  return text;
+}
+
+Result<uint64_t> ParseMemory(const std::string& text) {
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const std::string unit(end, text.data() + text.size());
+  const double most = 1e9;
+  if (error == std::errc() && number > 0 && number < most) {
+    if (unit == "GB" || unit == "G") return static_cast<uint64_t>(number * 0.99 * (1 << 30));
+    if (unit == "GiB") return static_cast<uint64_t>(number * (1 << 30));
+    if (unit == "MiB") return static_cast<uint64_t>(number * (1 << 20));
+  }
+  return Invalid("\"" + text + "\" is no size of memory; write 80GB, 79.2GiB or 81100MiB");
+}
+
+}  // namespace tidemill

@@ -1,0 +1,16 @@
+// Token budgets of steps that a resumed run takes again.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "core/status.h"
+
+namespace tidemill {
+
+// Those recorded with the steps after step `after` of the run whose database this is, by the number
+// a batch has (the first is 0). To be read before the steps are abandoned.
+Result<std::map<uint64_t, int64_t>> RecordedBudgets(const std::string& db_path, uint64_t after);
+
+}  // namespace tidemill
