@@ -56,7 +56,7 @@ Draw::Draw(Random& random, const SimOptions& options) {
   }
   judging.malformed = random.Chance(0.3) ? 0.3 : 0.02;
   judging.failure_is_zero = bug == Bug::kFailedVoteIsZero;
-  compares = random.Chance(0.3) && !judging.failure_is_zero;
+  compares = random.Chance(0.3) && !judging.failure_is_zero && !held_back;
 }
 
 RunConfig::Reward Draw::Rewards() const {
@@ -66,7 +66,7 @@ RunConfig::Reward Draw::Rewards() const {
     reward.weights["judge"] = 1.0;
     reward.judges = {SimJudgeKeys(compares)};
     reward.audit.share = 0.3;
-    if (order) {
+    if (order && !compares) {
       reward.order_by = reward.judges[0].name;
       reward.order_ahead = held_back ? 0 : 2;
       reward.order_wait = held_back ? std::chrono::hours(10) : std::chrono::seconds(3);
