@@ -122,6 +122,17 @@ Status CheckJudge(const RunConfig::JudgeKeys& judge, const RunConfig& config,
 }  // namespace
 
 void BindJudges(RunConfig& c, Binder& b) {
+  b.Add("reward.order_by", &c.reward.order_by,
+        {.doc = "Name of a [[judge]] of outcomes whose estimates say which gradings of training go "
+                "to a box first; empty: those that came first"});
+  b.Add("reward.order_ahead", &c.reward.order_ahead,
+        {.doc = "Gradings of a reward worker at the tools from which on others wait for their turn",
+         .min = 1,
+         .max = 1024});
+  b.Add("reward.order_wait", &c.reward.order_wait,
+        {.doc = "A grading that has waited this long is sent whatever its turn",
+         .min = 1,
+         .max = 3.6e6});
   b.AddTables("judge", &c.reward.judges, BindJudge,
               {.doc = "Models that judge, one [[judge]] table each; see judges.md", .max = 16});
   RunConfig::Audit& a = c.reward.audit;

@@ -284,17 +284,6 @@ void BindReward(RunConfig& c, Binder& b) {
         {.doc = "Program that gives the review's sub-scores; empty: built-in tools"});
   b.Add("reward.proof_command", &c.reward.proof_command,
         {.doc = "Program that answers for the scorer proof, cbmc for example; empty: the prover"});
-  b.Add("reward.order_by", &c.reward.order_by,
-        {.doc = "Name of a [[judge]] of outcomes whose estimates say which gradings of training go "
-                "to a box first; empty: those that came first"});
-  b.Add("reward.order_ahead", &c.reward.order_ahead,
-        {.doc = "Gradings of a reward worker at the tools from which on others wait for their turn",
-         .min = 1,
-         .max = 1024});
-  b.Add("reward.order_wait", &c.reward.order_wait,
-        {.doc = "A grading that has waited this long is sent whatever its turn",
-         .min = 1,
-         .max = 3.6e6});
 }
 
 void BindTools(RunConfig& c, Binder& b) {
