@@ -34,7 +34,7 @@ struct TrainerStart {
   uint64_t version = 0;    // published before the first step
   uint64_t step = 0;       // steps done
   int threads = 1;
-  std::map<uint64_t, int64_t> budgets;  // as Trainer::RepeatBudgets wants them
+  std::map<uint64_t, int64_t> budgets = {};  // as Trainer::RepeatBudgets wants them
 };
 
 // kInvalid names the key or the file.
