@@ -41,7 +41,7 @@ class SizesTest : public LineTest {
 };
 
 TEST_F(SizesTest, ARunFromRandomWeightsNeedsAShapeAndATokenizerAndWritesNothingBesideThem) {
-  const std::string shape = Shape("shape", {{"vocab_size", 700}, {"torch_dtype", "bfloat16"}});
+  const std::string shape = Shape("random-shape", {{"vocab_size", 700}, {"torch_dtype", "bfloat16"}});
   const std::string still = "--set learner.learning_rate=0 --set learner.weight_decay=0";
   const ProcessOutput run =
       RunTidemill(Train("random", Random(shape) + "--set run.steps=1 " + still), "2>/dev/null");
@@ -71,7 +71,7 @@ TEST_F(SizesTest, ARunFromRandomWeightsNeedsAShapeAndATokenizerAndWritesNothingB
 }
 
 TEST_F(SizesTest, AnAdapterOnRandomWeightsIsResumedOnTheSameOnes) {
-  const std::string shape = Shape("shape", {{"vocab_size", 700}});
+  const std::string shape = Shape("random-shape", {{"vocab_size", 700}});
   const std::string more = Random(shape) + "--set learner.lora_rank=4 --set run.steps=1";
   ASSERT_EQ(RunTidemill(Train("lora", more), "2>/dev/null").exit_code, 0);
   const ProcessOutput resumed = RunTidemill(
@@ -90,7 +90,7 @@ TEST_F(SizesTest, ATokenizerThatIsTooLargeForTheModelIsRefused) {
 }
 
 TEST_F(SizesTest, MomentsInBytesTrainAndResume) {
-  const std::string shape = Shape("shape", {{"vocab_size", 700}});
+  const std::string shape = Shape("random-shape", {{"vocab_size", 700}});
   const std::string more = Random(shape) + "--set learner.moments=int8 --set run.steps=1";
   ASSERT_EQ(RunTidemill(Train("int8", more), "2>/dev/null").exit_code, 0);
   const TensorFiles saved =

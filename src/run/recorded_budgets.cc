@@ -7,19 +7,21 @@
 namespace tidemill {
 
 Result<std::map<uint64_t, int64_t>> RecordedBudgets(const std::string& db_path, uint64_t after) {
-  constexpr uint64_t kStepsMax = 100'000;
   TM_ASSIGN_OR_RETURN(const auto reader, RunReader::Open(db_path));
-  TM_ASSIGN_OR_RETURN(const std::vector<StepRow> steps, reader->Steps(after, kStepsMax));
   std::map<uint64_t, int64_t> budgets;
-  for (const StepRow& step : steps) {
-    const auto metrics = nlohmann::json::parse(step.metrics_json, nullptr, false);
-    if (!metrics.is_object() || step.step == 0) continue;
-    const auto budget = metrics.find("token_budget");
-    if (budget != metrics.end() && budget->is_number()) {
-      budgets[step.step - 1] = static_cast<int64_t>(budget->get<double>());
+  while (true) {
+    TM_ASSIGN_OR_RETURN(const std::vector<StepRow> steps, reader->Steps(after, kPageRowsMax));
+    for (const StepRow& step : steps) {
+      const auto metrics = nlohmann::json::parse(step.metrics_json, nullptr, false);
+      if (!metrics.is_object() || step.step == 0) continue;
+      const auto budget = metrics.find("token_budget");
+      if (budget != metrics.end() && budget->is_number()) {
+        budgets[step.step - 1] = static_cast<int64_t>(budget->get<double>());
+      }
     }
+    if (steps.size() < kPageRowsMax) return budgets;
+    after = steps.back().step;
   }
-  return budgets;
 }
 
 }  // namespace tidemill

@@ -182,7 +182,7 @@ TEST(Distillation, StepsBringThePolicyCloserToItsTeacher) {
   auto trainer = Trainer::New(weights, options).value();
   Random random(5);
   std::vector<double> divergence;
-  for (uint64_t step = 0; step < 60; ++step) {
+  for (uint64_t step = 0; step < 90; ++step) {
     const auto now = trainer->Snapshot().value();
     v1::Batch batch;
     batch.set_step(step), batch.set_learner_version(1);
@@ -211,7 +211,7 @@ TEST(Distillation, StepsBringThePolicyCloserToItsTeacher) {
     divergence.push_back(report->metrics.at("teacher_kl"));
   }
   double first = 0, last = 0;
-  for (size_t i = 0; i < 10; ++i) first += divergence[i] / 10, last += divergence[59 - i] / 10;
+  for (size_t i = 0; i < 10; ++i) first += divergence[i] / 10, last += divergence[89 - i] / 10;
   EXPECT_LT(last, 0.5 * first);
 }
 
