@@ -35,6 +35,18 @@ class ScoringTest : public LineTest {
     return " --set 'reward.command=[\"python3\",\"" + script +
            "\"]' --set reward.weights.command=1";
   }
+  // Sets a policy that ends its answers, which an untaught one hardly ever does.
+  static std::string Taught() {
+    const std::string demos = folder_ + "/demos.jsonl", model = folder_ + "/taught";
+    if (!std::filesystem::exists(model)) {
+      MustRun("tasks generate --family cfunc --count 300 --seed 5 --difficulty 1,2 --out " +
+              folder_ + "/demonstrated.jsonl --with-solutions " + demos);
+      MustRun("warmup " + demos + " --model " + folder_ + "/model --out " + model +
+              " --max-steps 80 --batch-tokens 1024 --learning-rate 0.005 --evaluate-every 80 "
+              "--patience 0");
+    }
+    return "--set run.steps=2 --set model.path=" + model + " ";
+  }
   static json Metrics(const std::string& run, const std::string& key) {
     json values = json::array();
     for (const StepRow& step : Reader(run)->Steps(0, 100).value())
@@ -85,12 +97,12 @@ TEST_F(ScoringTest, AProverThatStaysScoresARunAndItsVerdictsBecomeExamples) {
   std::ofstream(script) << "import json, sys\n"
                         << "for line in sys.stdin:\n"
                         << "  q = json.loads(line)\n"
-                        << "  score = len(q['submission']) % 2\n"
+                        << "  score = len(q['submission'].encode()) % 2\n"
                         << "  print(json.dumps({'id': q['id'], 'score': score}), flush=True)\n";
   const ProcessOutput result = RunTidemill(
-      Train("proofs", "--set run.steps=2 --set 'reward.proof_command=[\"python3\",\"" + script +
-                          "\"]' --set reward.command_stays=true --set "
-                          "reward.command_slots=8 --set reward.weights={proof=1}"),
+      Train("proofs", Taught() + "--set 'reward.proof_command=[\"python3\",\"" + script +
+                          "\"]' --set reward.command_stays=true --set reward.command_slots=8 --set "
+                          "'reward.weights={proof=1}'"),
       "2>/dev/null");
   ASSERT_EQ(result.exit_code, 0) << result.output;
   const json counters = Summary(result)["counters"];
@@ -108,7 +120,7 @@ TEST_F(ScoringTest, AProverThatStaysScoresARunAndItsVerdictsBecomeExamples) {
     const json one = json::parse(line);
     EXPECT_EQ(one["label"] == "yes", one["submission"].get<std::string>().size() % 2 == 1) << line;
   }
-  EXPECT_EQ(answers("").exit_code, 1) << "nothing was executed";
+  EXPECT_NE(answers("").exit_code, 0) << "nothing was executed";
 }
 
 // Its answers are no words of a verdict: the run goes on in plain order.
@@ -117,9 +129,9 @@ TEST_F(ScoringTest, AVerifierThatTalksNonsenseHoldsNothingUp) {
   std::ofstream(toml) << "[[judge]]\nname = \"v\"\nreward = false\nanswer = \"token\"\n"
                       << "template = \"compact\"\nretries = 0\nmax_tokens = 4\nendpoint = \""
                       << folder_ << "/model\"\n";
-  std::string train = Train("ordered",
-                            "--set run.steps=2 --set reward.order_by=v --set "
-                            "reward.order_ahead=1 --set reward.order_wait=2s");
+  std::string train = Train("ordered", Taught() +
+                                           "--set reward.order_by=v --set reward.order_ahead=1 "
+                                           "--set reward.order_wait=2s");
   train.insert(train.find("train ") + 6, toml + " ");
   const ProcessOutput result = RunTidemill(train, "2>/dev/null");
   ASSERT_EQ(result.exit_code, 0) << result.output;
