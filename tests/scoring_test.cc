@@ -60,7 +60,7 @@ class ScoringTest : public LineTest {
 TEST_F(ScoringTest, ACommandThatFailsIsRepeatedThenStaleAndOneThatRisesScoresAgain) {
   const ProcessOutput result =
       RunTidemill(Train("command",
-                        "--set run.steps=12 --set replay.max_uses=3 --set replay.selection=uniform "
+                        "--set run.steps=18 --set replay.max_uses=3 --set replay.selection=uniform "
                         "--set staleness.hard_max_steps=20 --set staleness.max_steps=6 --set "
                         "replay.min_groups=12 "
                         "--set reward.retries=1" +
@@ -68,7 +68,7 @@ TEST_F(ScoringTest, ACommandThatFailsIsRepeatedThenStaleAndOneThatRisesScoresAga
                   "2>/dev/null");
   ASSERT_EQ(result.exit_code, 0) << result.output;
   const json summary = Summary(result);
-  EXPECT_EQ(summary["steps"], 12);
+  EXPECT_EQ(summary["steps"], 18);
   EXPECT_GT(summary["stale"], 0) << summary.dump(1);
   EXPECT_GT(summary["retries"], 0);
   EXPECT_GT(summary["rescored"], 0);
