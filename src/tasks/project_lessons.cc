@@ -11,7 +11,6 @@ namespace {
 constexpr double kStale = 0.12;   // of loose cases: from before a change
 constexpr double kOrdered = 0.7;  // prompts with the operation's own cases nearest to the task
 constexpr double kPlain = 0.4;    // prompts without a constant, beyond those that have none anyway
-constexpr int kLessonTasksMax = 8;  // asked in one demonstration
 constexpr int kLessonCasesMax = 32;
 
 int AnyOperation(Random& random) {
@@ -77,21 +76,17 @@ std::vector<ProjectCase> LooseCases(const ProjectLessons& lessons, const Project
 
 ProjectDemonstration Demonstrate(const ProjectLessons& lessons, Random& random) {
   const ProjectBinding binding = DrawBinding(random);
-  int asked = AnyOperation(random);
+  const int asked = AnyOperation(random);
   const auto draw = random.Chance(lessons.loose_share) ? LooseCases : TidyCases;
   std::vector<ProjectCase> cases = draw(lessons, binding, asked, random);
   const size_t most = static_cast<size_t>(lessons.most_cases);
   if (cases.size() > most) cases.erase(cases.begin(), cases.end() - lessons.most_cases);
   ProjectDemonstration made;
   for (const ProjectCase& one : cases) made.prompt += CaseText(one);
-  for (int task = 0; task < lessons.tasks; ++task) {
-    const ProjectWant want = LessonWant(random, asked);
-    const std::vector<int> possible = PossibleHelpers(cases, asked);
-    cases.push_back({want, possible[random.Below(possible.size())], true});
-    (task == 0 ? made.prompt : made.completion) += ProjectPrompt(want);
-    made.completion += ProjectAnswer(want, cases.back().helper) + kCfuncEnd;
-    asked = AnyOperation(random);
-  }
+  const ProjectWant want = LessonWant(random, asked);
+  const std::vector<int> possible = PossibleHelpers(cases, asked);
+  made.prompt += ProjectPrompt(want);
+  made.completion = ProjectAnswer(want, possible[random.Below(possible.size())]) + kCfuncEnd;
   return made;
 }
 
@@ -132,10 +127,6 @@ Result<std::vector<ProjectDemonstration>> DemonstrateProjects(const ProjectLesso
   if (lessons.most_cases < 1 || lessons.most_cases > kLessonCasesMax) {
     return Invalid("cases must be from 1 to " + std::to_string(kLessonCasesMax) + ", got " +
                    std::to_string(lessons.most_cases));
-  }
-  if (lessons.tasks < 1 || lessons.tasks > kLessonTasksMax) {
-    return Invalid("tasks must be from 1 to " + std::to_string(kLessonTasksMax) + ", got " +
-                   std::to_string(lessons.tasks));
   }
   Random random = Random(lessons.seed).Split("project lessons");
   std::vector<ProjectDemonstration> made;

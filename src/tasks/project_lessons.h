@@ -36,13 +36,13 @@ struct ProjectLessons {
   uint64_t count = 0;
   uint64_t seed = 0;
   int most_cases = 8;         // in a prompt
-  int tasks = 6;              // asked after them, one after the other; their answers are right
-  double known_share = 0.5;   // prompts with a right case of the operation that is asked for first
+  double known_share = 0.5;   // prompts with a right case of the operation that is asked for
   double loose_share = 0.25;  // prompts with any cases, also with some that contradict each other
 };
 
-// Prompts with right and failed cases, each of a project drawn for it, and answers that follow the
-// rule. A case stands in the prompt as the protocol "compact" writes it. Most prompts have what
+// Prompts with right and failed cases, each of a project drawn for it, and an answer that follows
+// the rule. One task each: the words of further tasks are chance, and a policy that has to learn to
+// write them learns the rule late or never. A case stands in the prompt as the protocol "compact" writes it. Most prompts have what
 // memory shows: one case at most for each helper, none that says nothing about the operation.
 Result<std::vector<ProjectDemonstration>> DemonstrateProjects(const ProjectLessons& lessons);
 

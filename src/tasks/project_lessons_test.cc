@@ -62,31 +62,28 @@ std::vector<ProjectCase> ReadCases(std::string_view text) {
 }
 
 TEST(ProjectLessons, EveryAnswerFollowsFromTheCasesBeforeIt) {
-  const auto made = DemonstrateProjects({.count = 500, .seed = 9, .tasks = 3});
+  const auto made = DemonstrateProjects({.count = 1500, .seed = 9});
   ASSERT_TRUE(made.ok());
   int failed = 0, decided = 0;
   for (const ProjectDemonstration& one : *made) {
-    const std::vector<ProjectCase> all = ReadCases(one.prompt + one.completion);
-    ASSERT_GE(all.size(), 3u);
-    ASSERT_LE(all.size(), 11u);
-    for (size_t task = all.size() - 3; task < all.size(); ++task) {
-      const std::vector<ProjectCase> before(all.begin(),
-                                            all.begin() + static_cast<std::ptrdiff_t>(task));
-      const std::vector<int> possible = PossibleHelpers(before, all[task].want.operation);
-      EXPECT_THAT(possible, Contains(all[task].helper)) << one.prompt << one.completion;
-      EXPECT_TRUE(all[task].right);
-      decided += possible.size() == 1;
-    }
-    failed += std::any_of(all.begin(), all.end(), [](const auto& seen) { return !seen.right; });
+    std::vector<ProjectCase> cases = ReadCases(one.prompt + one.completion);
+    ASSERT_GE(cases.size(), 1u);
+    ASSERT_LE(cases.size(), 9u);
+    const ProjectCase answer = cases.back();
+    cases.pop_back();
+    const std::vector<int> possible = PossibleHelpers(cases, answer.want.operation);
+    EXPECT_THAT(possible, Contains(answer.helper)) << one.prompt << one.completion;
+    EXPECT_TRUE(answer.right);
+    decided += possible.size() == 1;
+    failed += std::any_of(cases.begin(), cases.end(), [](const auto& seen) { return !seen.right; });
   }
-  EXPECT_GT(failed, 100);
-  EXPECT_GT(decided, 500);
+  EXPECT_GT(failed, 400);
+  EXPECT_GT(decided, 600);
 }
 
 TEST(ProjectLessons, OptionsThatCannotBeMetAreNamed) {
   EXPECT_EQ(DemonstrateProjects({.count = 0}).status().code(), Code::kInvalid);
   EXPECT_EQ(DemonstrateProjects({.count = 3, .most_cases = 0}).status().code(), Code::kInvalid);
-  EXPECT_EQ(DemonstrateProjects({.count = 3, .tasks = 0}).status().code(), Code::kInvalid);
 }
 
 }  // namespace

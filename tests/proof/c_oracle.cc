@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <regex>
 #include <set>
 #include <sstream>
 
@@ -68,7 +69,7 @@ void AddQuestion(const COracleQuestion& question, size_t i, std::ostream& out) {
 std::string Program(const std::vector<COracleQuestion>& questions, const COracleOptions& options) {
   std::ostringstream out;
   out << "#include <limits.h>\n#include <stdbool.h>\n#include <stdint.h>\n#include <stdlib.h>\n"
-         "#include <string.h>\n"
+         "#include <string.h>\nstatic int oracle_zero;\n"
       << options.shared;
   for (size_t i = 0; i < questions.size(); ++i) AddQuestion(questions[i], i, out);
   out << "static struct { int (*f)(int, int); const int (*more)[2]; int more_count; } "
@@ -137,6 +138,22 @@ std::string COracleAnswer::Text(size_t i) const {
   const IntPair input = Input(i);
   return "f(" + std::to_string(input[0]) + ", " + std::to_string(input[1]) + ") gave " +
          std::to_string(value[i]) + " (status " + std::to_string(status[i]) + ")";
+}
+
+std::string WithHiddenConstants(const std::string& text) {
+  // Names come first, so that the digits of one are not taken for a number.
+  static const std::regex tokens(
+      R"(case\s+[^:]*:|static const[^;]*;|\[\d+\]|'(\\.|[^'])'|)"
+      R"(([A-Z0-9]+_(?:MIN|MAX)\b|\b\d[0-9a-fA-FxuUlL]*\b)|[A-Za-z_]\w*)");
+  std::string out;
+  size_t at = 0;
+  for (std::sregex_iterator it(text.begin(), text.end(), tokens), end; it != end; ++it) {
+    const std::smatch& match = *it;
+    out += text.substr(at, static_cast<size_t>(match.position()) - at);
+    out += match[2].matched ? "(" + match.str() + " + oracle_zero)" : match.str();
+    at = static_cast<size_t>(match.position() + match.length());
+  }
+  return out + text.substr(at);
 }
 
 Result<std::vector<COracleAnswer>> AskCompiler(const std::vector<COracleQuestion>& questions,

@@ -52,6 +52,11 @@ struct COracleAnswer {
   std::string Text(size_t i) const;  // "f(3, 4) gave 7 (status 0)"
 };
 
+// The same text with constants that a compiler cannot fold: every number and every limit of a type
+// is added to a variable that is 0. Sanitizers do not see what happens among constants (clang also
+// runs both arms of a choice between them). Case labels, array sizes and static tables stay.
+std::string WithHiddenConstants(const std::string& text);
+
 // One answer for each question. All are compiled into one program. A failure of the compiler says
 // which text it could not compile.
 Result<std::vector<COracleAnswer>> AskCompiler(const std::vector<COracleQuestion>& questions,

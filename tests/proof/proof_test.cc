@@ -131,6 +131,27 @@ void ExpectNothingWrong(ProofSoakOptions options, size_t pairs) {
   std::printf("%s\n", soak.counts().ToText().c_str());
 }
 
+TEST(COracle, SeesWhatIsUndefinedAmongHiddenConstants) {
+  const std::string text =
+      "int f(int a, int b) {\n"
+      "  static const int t[2] = {1, -2};\n"
+      "  int u[2] = {(INT_MIN * (-1)), '\\n'};\n"
+      "  switch (a % 3) { case -1: return t[1]; case 0: return 0x10u + 3L; }\n"
+      "  return u[0] & b & 1;\n"
+      "}\n";
+  COracleOptions options = Oracle();
+  options.low = 0;
+  options.high = 1;
+  const auto plain = AskCompiler(std::vector{text}, options);
+  const auto hidden = AskCompiler(std::vector{WithHiddenConstants(text)}, options);
+  ASSERT_TRUE(plain.ok() && hidden.ok())
+      << plain.status().ToString() << hidden.status().ToString();
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ((*plain)[0].status[i], COracleAnswer::kReturned);
+    EXPECT_EQ((*hidden)[0].status[i], COracleAnswer::kUndefined);
+  }
+}
+
 TEST(RandomC, TheProverIsRightAboutFunctionsOfAllKinds) {
   ProofSoakOptions options;
   options.seed = 7;
