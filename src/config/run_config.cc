@@ -179,7 +179,9 @@ void BindLearner(RunConfig& c, Binder& b) {
   b.Add("learner.checkpoint_every_steps", &l.checkpoint_every_steps,
         {.doc = "Steps between checkpoints; 0: only at the end", .max = kMany});
   b.Add("learner.keep_checkpoints", &l.keep_checkpoints,
-        {.doc = "Number of recent checkpoints to keep", .min = 1, .max = 10000});
+        {.doc = "Number of recent checkpoints to keep; the one before the newest stays in any case",
+         .min = 1,
+         .max = 10000});
   b.Add("learner.lora_rank", &l.lora_rank,
         {.doc = "Train a LoRA adapter of this rank; 0: train all weights", .max = 4096});
   b.Add("learner.lora_alpha", &l.lora_alpha,

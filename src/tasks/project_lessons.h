@@ -42,8 +42,9 @@ struct ProjectLessons {
 
 // Prompts with right and failed cases, each of a project drawn for it, and an answer that follows
 // the rule. One task each: the words of further tasks are chance, and a policy that has to learn to
-// write them learns the rule late or never. A case stands in the prompt as the protocol "compact" writes it. Most prompts have what
-// memory shows: one case at most for each helper, none that says nothing about the operation.
+// write them learns the rule late or never. A case stands in the prompt as the protocol "compact"
+// writes it. Most prompts have what memory shows: one case at most for each helper, none that says
+// nothing about the operation.
 Result<std::vector<ProjectDemonstration>> DemonstrateProjects(const ProjectLessons& lessons);
 
 }  // namespace tidemill

@@ -234,9 +234,9 @@ void ProofSoak::Judge(const Pair& pair, const JudgedPair& answers) {
   }
   if (wrong.empty()) return;
   // Each sanitizer has blind spots (clang: ++t[4], the upper half of a long shift count; gcc:
-  // overflow that a conversion or a factor of 0 hides; both: constants, and where pointers go). What
-  // one of them calls undefined is, when constants are hidden from it, and nothing excuses a claim
-  // that none sees.
+  // overflow that a conversion or a factor of 0 hides; both: constants, and where pointers go).
+  // What one of them calls undefined is, when constants are hidden from it, and nothing excuses a
+  // claim that none sees.
   for (COracleQuestion& question : questions) question.text = WithHiddenConstants(question.text);
   std::vector<COracleAnswer> seen;
   const bool clang = alone.compiler.find("clang") != std::string::npos;
@@ -249,9 +249,8 @@ void ProofSoak::Judge(const Pair& pair, const JudgedPair& answers) {
     if (seen.empty()) seen = *now;
     for (size_t i = 0; i < seen.size(); ++i) seen[i].AddUndefined((*now)[i]);
   }
-  const std::string still = seen.empty()
-                                ? "no compiler takes the functions with hidden constants"
-                                : Against(pair, {seen[0], seen[1]}, OracleSight(), false);
+  const std::string still = seen.empty() ? "no compiler takes the functions with hidden constants"
+                                         : Against(pair, {seen[0], seen[1]}, OracleSight(), false);
   ++(still.empty() ? counts_.disputed : counts_.wrong);
   Tell(still.empty() ? "DISPUTED: " + wrong : "WRONG: " + wrong + "\n" + still, pair);
 }

@@ -144,8 +144,7 @@ TEST(COracle, SeesWhatIsUndefinedAmongHiddenConstants) {
   options.high = 1;
   const auto plain = AskCompiler(std::vector{text}, options);
   const auto hidden = AskCompiler(std::vector{WithHiddenConstants(text)}, options);
-  ASSERT_TRUE(plain.ok() && hidden.ok())
-      << plain.status().ToString() << hidden.status().ToString();
+  ASSERT_TRUE(plain.ok() && hidden.ok()) << plain.status().ToString() << hidden.status().ToString();
   for (size_t i = 0; i < 4; ++i) {
     EXPECT_EQ((*plain)[0].status[i], COracleAnswer::kReturned);
     EXPECT_EQ((*hidden)[0].status[i], COracleAnswer::kUndefined);

@@ -2,6 +2,7 @@
 
 #include <ATen/Parallel.h>
 
+#include <algorithm>
 #include <atomic>
 #include <deque>
 #include <filesystem>
@@ -252,7 +253,9 @@ class TrainerThread::Impl {
 
   void Prune(const std::string& newest) {
     const std::string folder = std::filesystem::absolute(newest).parent_path().string();
-    const auto pruned = PruneCheckpoints(folder, options_.keep_last);
+    // The database does not know the newest yet: a process that ends now resumes from the one
+    // before.
+    const auto pruned = PruneCheckpoints(folder, std::max<uint64_t>(options_.keep_last, 2));
     // Old checkpoints that stay cost space, no more.
     if (!pruned.ok())
       LogWarn("could not delete old checkpoints", {{"why", pruned.status().message()}});
