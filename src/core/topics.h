@@ -62,7 +62,7 @@ inline constexpr TopicRow kTopics[] = {
     {kTeacherTopic, "TeacherRequest", "teacher", "replay", true},
     {kLiveSamplesTopic, "Sample", "replay", "live", true},
     {kMemoryGroupsTopic, "GroupLease", "memory", "dispatcher", true},
-    {kMemoryCasesTopic, "CaseRecord", "memory", "replay live", true},
+    {kMemoryCasesTopic, "CaseRecord", "memory", "replay", true},
 };
 
 // Whether the loop receives from the topic or sends to it.

@@ -77,8 +77,7 @@ struct PutSignal {
   v1::Signal signal;
 };
 
-// A case of memory, by the episode it came from. Key: task, group, member; of a session, its turn
-// (member) and what was said of it. kNotFound: the session was deleted. kExists: there is one,
+// A case of memory, by the episode it came from. Key: task, group, member. kExists: there is one,
 // or there was and it was erased. StoreDone::version is its number.
 struct PutCase {
   v1::CaseRecord record;
