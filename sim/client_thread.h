@@ -6,6 +6,7 @@
 
 #include "core/random.h"
 #include "gateway/chat_request.h"
+#include "gateway/tenant.h"
 
 namespace tidemill::sim {
 
@@ -33,6 +34,7 @@ struct ClientHabits {
 // One line of a conversation. A client with two of them goes on from two places of one session.
 struct ClientThread {
   std::string session;  // the header's; empty: the client names none
+  std::string tenant;
   std::string speaker;  // makes its messages its own
   WireJson history = WireJson::array();
   int questions_left = 0;
@@ -47,6 +49,21 @@ struct ClientThread {
   int asked_in = 0;      // which incarnation of the server
   // The next prompt must go on from this answer; empty: anything goes.
   std::string exact;
+  uint64_t edits = 0;
+
+  Tenant Owner() const { return {.name = tenant, .consent = Consent::kTrain}; }
+  // A message in the middle is altered, or the end is cut off. 0: there is too little to edit.
+  uint64_t Edit(Random& random) {
+    if (history.size() < 3) return 0;
+    const size_t at = 1 + random.Below(history.size() - 1);
+    if (random.Chance(0.5)) {
+      history[at]["content"] = speaker + " edited " + std::to_string(++edits);
+    } else {
+      while (history.size() > at) history.erase(history.size() - 1);
+    }
+    exact.clear();
+    return 1;
+  }
 };
 
 }  // namespace tidemill::sim

@@ -12,6 +12,7 @@
 #include "sim/client_thread.h"
 #include "sim/live_learner.h"
 #include "sim/session_checks.h"
+#include "sim/sim_memory.h"
 #include "sim/sim_next_state.h"
 #include "sim/sim_prompts.h"
 #include "sim/sim_release.h"
@@ -32,13 +33,17 @@ class ClientWorld {
     Random& random = world_.random();
     habits_.Draw(random);
     TM_CHECK(bus_.Open(kLiveSamplesTopic, {.capacity = 1 + random.Below(20)}).ok());
-    for (const auto topic : {kSiblingsWantedTopic, kSiblingsTopic}) (void)bus_.Open(topic, {});
+    for (const auto topic :
+         {kSiblingsWantedTopic, kSiblingsTopic, kMemoryCasesTopic, kMemoryGroupsTopic}) {
+      (void)bus_.Open(topic, {});
+    }
     if (random.Chance(0.5)) judge_ = std::make_unique<SimNextState>(world_, kClients, bus_);
     deletions_left_ = random.Chance(0.5) ? 0 : static_cast<int>(1 + random.Below(3));
     crashes_left_ = random.Chance(0.3) ? 0 : static_cast<int>(1 + random.Below(5));
     const uint64_t clients = 1 + random.Below(3);
     for (uint64_t client = 0; client < clients; ++client) AddClient(client);
     siblings_ = random.Chance(0.5) ? 0 : 4;
+    with_memory_ = random.Chance(0.5) || bug_ == Bug::kCaseOfAnotherTenant;
   }
 
   void Run(SimReport& report) {
@@ -53,6 +58,7 @@ class ClientWorld {
     if (!world_.verdict().failed() && !ended) world_.verdict().Fail("clients wait for ever");
     if (!world_.verdict().failed()) CheckSessions(store_, ledger_, world_);
     if (!world_.verdict().failed()) CheckSignals(store_, signals_, kOthersMin, world_);
+    if (!world_.verdict().failed() && with_memory_) CheckCases(store_, world_);
     for (const auto& [number, session] : store_.durable().sessions) {
       report.client_turns += session.turns.size();
     }
@@ -74,6 +80,7 @@ class ClientWorld {
     for (uint64_t line = 0; line < lines; ++line) {
       ClientThread thread;
       if (named) thread.session = "client-" + std::to_string(client);
+      thread.tenant = "tenant" + std::to_string(client % 2);
       thread.speaker = "c" + std::to_string(client) + "." + std::to_string(line);
       thread.questions_left = static_cast<int>(1 + random.Below(6));
       // Two lines of one client begin alike.
@@ -101,6 +108,11 @@ class ClientWorld {
     learning.signals.siblings = siblings_;
     learning.signals.tasks = {TaskClass({})};  // of clients that say nothing of themselves
     if (judge_) learning.next_state = judge_->AskedBy(incarnation_);
+    if (with_memory_) {
+      memory_ = std::make_unique<SimMemory>(world_, kServer, bus_, store_,
+                                            bug_ == Bug::kCaseOfAnotherTenant);
+      learning.memory = memory_->ForSessions();
+    }
     recorder_ = std::make_unique<LiveRecorder>(LiveOptions{}, prompts_, *port_, world_.clock(),
                                                store_.Sessions(), store_.Live(), learning);
     world_.AddLoop(kServer, *recorder_);
@@ -115,6 +127,7 @@ class ClientWorld {
     world_.Kill(kServer, bus_);
     store_.Crash();
     recorder_.reset();
+    memory_.reset();
     learner_.reset();
     port_.reset();
     for (const auto& [key, score] : reacting_) signals_.open[key].insert(score);
@@ -152,6 +165,7 @@ class ClientWorld {
     if (recorder_ != nullptr) recorder_->Forget({number});
     world_.Trace("session " + std::to_string(number) + " is deleted");
     store_.Erase(number);
+    if (memory_ != nullptr) memory_->Erase(number);
     for (auto& [id, request] : ledger_.requests) {
       if (request.number != number) continue;
       request.deleted = true;
@@ -188,7 +202,7 @@ class ClientWorld {
     const auto depth = bus_.Depth(kLiveSamplesTopic);
     const uint64_t busy = depth.ok() ? depth->ready + depth->leased : 0;
     return busy == 0 && recorder_->counters().unsent == 0 && recorder_->counters().awaiting == 0 &&
-           learner_->waiting() == 0 && store_.idle();
+           learner_->waiting() == 0 && store_.idle() && (memory_ == nullptr || memory_->Idle());
   }
 
   // The client says what it thinks of an answer it saw, at once or much later, maybe twice.
@@ -216,7 +230,7 @@ class ClientWorld {
     if (reacting_.contains(key)) return Later(500, [this, id] { Post(id); });
     reacting_[key] = score;
     --reactions_left_;
-    const Tenant tenant{.name = "tenant", .consent = Consent::kTrain};
+    const Tenant tenant = threads_[ledger_.requests.at(id).thread].Owner();
     const std::string text = body.dump();
     recorder_->TakeFeedback(
         {.tenant = tenant, .body = text, .session = "", .wall_ms = world_.clock().WallMs()},
@@ -249,7 +263,7 @@ class ClientWorld {
       repeats_[next_question_] = thread.question;
       thread.exact.clear();
     } else {
-      if (world_.random().Chance(habits_.edit)) Edit(thread);
+      if (world_.random().Chance(habits_.edit)) edits_ += thread.Edit(world_.random());
       thread.history.push_back(
           {{"role", "user"},
            {"content", thread.speaker + " asks " + std::to_string(next_question_)}});
@@ -263,19 +277,6 @@ class ClientWorld {
     if (world_.random().Chance(habits_.twice)) {
       Later(30, [this, i, question] { SendAgain(i, question, false); });
     }
-  }
-
-  // A message in the middle is altered, or the end is cut off.
-  void Edit(ClientThread& thread) {
-    if (thread.history.size() < 3) return;
-    ++edits_;
-    const size_t at = 1 + world_.random().Below(thread.history.size() - 1);
-    if (world_.random().Chance(0.5)) {
-      thread.history[at]["content"] = thread.speaker + " edited " + std::to_string(edits_);
-    } else {
-      while (thread.history.size() > at) thread.history.erase(thread.history.size() - 1);
-    }
-    thread.exact.clear();
   }
 
   void SendAgain(size_t i, uint64_t question, bool declared) {
@@ -307,7 +308,7 @@ class ClientWorld {
     // Without it, a request that crosses an answer on its way is the same question once more.
     if (declared || thread.lost || thread.arriving > 0) headers["x-stainless-retry-count"] = "1";
     if (thread.end) headers[kSessionEndHeader] = "1";
-    const Tenant tenant{.name = "tenant", .consent = Consent::kTrain};
+    const Tenant tenant = thread.Owner();
     const std::string salt = bug_ == Bug::kRetryIsANewTurn ? id : "";
     auto prompt = recorder_->Prepare({.request = body,
                                       .tenant = tenant,
@@ -321,7 +322,7 @@ class ClientWorld {
     request.thread = i;
     if (thread.haunted) ledger_.ambiguous.insert(thread.question);
     request.pin = release_->Pin(prompt->session);
-    if (!thread.exact.empty() && !GoesOn(thread, request.prompt)) {
+    if (!thread.exact.empty() && !request.GoesOnFrom(ledger_.requests.at(thread.exact))) {
       world_.verdict().Fail("a conversation does not go on with the ids that were drawn");
     }
     ++thread.open_requests;
@@ -333,13 +334,6 @@ class ClientWorld {
     } else {
       world_.After(takes, kServer, [this, i, id, ticket] { Finish(i, id, ticket); });
     }
-  }
-
-  bool GoesOn(const ClientThread& thread, const std::vector<TokenId>& prompt) const {
-    const ClientRequest& seen = ledger_.requests.at(thread.exact);
-    std::vector<TokenId> all = seen.prompt;
-    all.insert(all.end(), seen.ids.begin(), seen.ids.end());
-    return prompt.size() >= all.size() && std::equal(all.begin(), all.end(), prompt.begin());
   }
 
   RecordedTurn Draw(const std::string& id, uint64_t ticket) {
@@ -425,6 +419,8 @@ class ClientWorld {
   std::unique_ptr<StorePort> port_;
   std::unique_ptr<SimNextState> judge_;  // null: nobody judges
   std::unique_ptr<LiveLearner> learner_;
+  bool with_memory_ = false;
+  std::unique_ptr<SimMemory> memory_;  // with memory, of the server
   std::unique_ptr<LiveRecorder> recorder_;
   std::unique_ptr<SimRelease> release_;
   ClientLedger ledger_;

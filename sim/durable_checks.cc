@@ -24,11 +24,18 @@ std::string WrongCase(const SimDurable& durable, const v1::CaseRecord& record) {
   const auto it = durable.trajectories.find({record.id().group(), record.id().member()});
   if (it == durable.trajectories.end()) return "a case of an episode that is not stored";
   if (!EarnsACase(it->second)) return "a case of an episode without a verdict that counts";
+  const std::vector<float> key(record.key().begin(), record.key().end());
+  if (!key.empty() && key != SimKey(record.prompt())) {
+    return "a case has a key that is not its prompt's";
+  }
   return "";
 }
 
-const CasesState* MemoryWatch::Begin(const SimDurable& durable, Time now) {
-  began = now;
+const CasesState* MemoryWatch::Begin(const SimDurable& durable, World& world, ProcessId process) {
+  began = world.clock().Now();
+  if (with_keys) {
+    keys = std::make_unique<SimKeys>(world, process, bug == Bug::kFailedKeyIsAKey);
+  }
   owed.clear();
   found = {};
   for (const auto& [number, record] : durable.cases) found.cases.push_back({number, record});

@@ -2,9 +2,11 @@
 // leave behind.
 #pragma once
 
+#include <memory>
 #include <set>
 #include <string>
 
+#include "sim/sim_keys.h"
 #include "sim/sim_store.h"
 #include "sim/simulation.h"
 
@@ -16,16 +18,19 @@ std::string WrongCase(const SimDurable& durable, const v1::CaseRecord& record);
 // Memory over the crashes of its process: in every second run, and where its bug is planted.
 struct MemoryWatch {
   explicit MemoryWatch(const SimOptions& options)
-      : bug(options.bug), on(options.seed % 2 == 0 || bug == Bug::kOwedCaseForgotten) {}
+      : bug(options.bug),
+        on(options.seed % 2 == 0 || bug == Bug::kOwedCaseForgotten),
+        with_keys(WithKeys(options.seed)) {}
 
-  // The process begins: what the database gives memory. With the planted bug nobody looks for
-  // verdicts whose episode never became a case.
-  const CasesState* Begin(const SimDurable& durable, Time now);
+  // The process begins: what the database gives memory, and who reads prompts. With the planted bug
+  // nobody looks for verdicts whose episode never became a case.
+  const CasesState* Begin(const SimDurable& durable, World& world, ProcessId process);
   // At the end: what was owed at the last beginning and is still no case; empty: nothing.
   std::string Failure(const SimDurable& durable, Time now) const;
 
   const Bug bug;
-  const bool on;
+  const bool on, with_keys;
+  std::unique_ptr<SimKeys> keys;  // of the process that runs; null: without keys
   CasesState found;
   std::set<SimDurable::EpisodeKey> owed;
   Time began = Time::max();

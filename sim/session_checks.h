@@ -1,6 +1,7 @@
 // What clients know of their own questions, and what must be true of the store at the end.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <set>
@@ -26,6 +27,13 @@ struct ClientRequest {
   size_t thread = 0;            // of its client
   bool deleted = false;         // with that session
   uint64_t pin = 0;             // the version it is to be answered from
+
+  // Whether the prompt begins with the other's prompt and what was drawn behind it.
+  bool GoesOnFrom(const ClientRequest& seen) const {
+    std::vector<TokenId> all = seen.prompt;
+    all.insert(all.end(), seen.ids.begin(), seen.ids.end());
+    return prompt.size() >= all.size() && std::equal(all.begin(), all.end(), prompt.begin());
+  }
 };
 
 struct ClientLedger {

@@ -21,6 +21,7 @@ class SimPrompts final : public PromptBuilder {
                             int64_t wall_ms) const override;
   Result<std::vector<std::vector<TokenId>>> Encode(const ChatRequest& request) const override;
   std::string BytesOf(TokenId id) const override { return std::to_string(id); }
+  size_t CountTokens(const std::string& text) const override { return text.size(); }
 };
 
 // Before a session's close is stored, its trajectories become one for each branch, with all turns

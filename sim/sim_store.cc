@@ -165,12 +165,36 @@ StoreDone SimStore::Apply(const StoreOp& op, uint64_t tag) {
 
 Status SimStore::Keep(const PutCase& put, uint64_t& number) {
   const v1::TrajectoryId& id = put.record.id();
+  if (put.record.session() != 0) {
+    TM_RETURN_IF_ERROR(KeepSessionCase(put.record));
+    number = ++durable_.last_case;
+    durable_.cases.emplace(number, put.record);
+    durable_.case_tenants.emplace(number, put.record.tenant());
+    return Ok();
+  }
   const std::string wrong = WrongCase(durable_, put.record);
   if (!wrong.empty()) world_.verdict().Fail(wrong);
   if (!durable_.case_keys.insert({id.group(), id.member()}).second) return Exists("a case already");
-  number = durable_.cases.size() + 1;
+  number = ++durable_.last_case;
   durable_.cases.emplace(number, put.record);
   return Ok();
+}
+
+// As the database: what says the same as the newest of the turn is a repetition.
+Status SimStore::KeepSessionCase(const v1::CaseRecord& record) {
+  const auto session = durable_.sessions.find(record.session());
+  if (session == durable_.sessions.end()) return NotFound("the session is not stored");
+  if (session->second.session.tenant() != record.tenant()) {
+    world_.verdict().Fail("a case is of another tenant than its session");
+  }
+  const v1::CaseRecord* newest = nullptr;
+  for (const auto& [number, one] : durable_.cases) {
+    if (one.session() == record.session() && one.id().member() == record.id().member()) {
+      newest = &one;
+    }
+  }
+  const bool same = newest != nullptr && newest->reward() == record.reward();
+  return same ? Exists("a case already") : Ok();
 }
 
 void SimStore::Erase(uint64_t session) {
@@ -182,6 +206,7 @@ void SimStore::Erase(uint64_t session) {
   });
   std::erase_if(durable_.signals,
                 [&](const auto& signal) { return signal.second.session() == session; });
+  std::erase_if(durable_.cases, [&](const auto& one) { return one.second.session() == session; });
   durable_.erased.insert(session);
 }
 

@@ -39,7 +39,9 @@ struct SimGroup {
 struct SimDurable {
   using EpisodeKey = std::pair<uint64_t, uint32_t>;  // group, member
   std::map<EpisodeKey, SimTrajectory> trajectories;
-  std::map<uint64_t, v1::CaseRecord> cases;  // by number
+  std::map<uint64_t, v1::CaseRecord> cases;      // by number
+  std::map<uint64_t, std::string> case_tenants;  // of all cases of sessions, erased ones too
+  uint64_t last_case = 0;
   std::set<EpisodeKey> case_keys;
   std::map<uint64_t, SimGroup> groups;
   std::map<uint64_t, uint64_t> steps;        // step -> version
@@ -110,6 +112,7 @@ class SimStore {
   Status Keep(const PutSessionTurn& put);
   Status Keep(const PutSignal& put);
   Status Keep(const PutCase& put, uint64_t& number);
+  Status KeepSessionCase(const v1::CaseRecord& record);
   bool IsLive(const v1::TrajectoryId& id) const;
   // A step that used trajectories of sessions.
   void KeepLiveStep(const PutStep& put);

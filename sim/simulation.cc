@@ -177,7 +177,8 @@ class Simulation {
     ports.replay_store = process.stores[1].get();
     ports.learner_store = process.stores[2].get();
     if (memory_.on) {
-      ports.cases = memory_.Begin(durable, world_.clock().Now());
+      ports.cases = memory_.Begin(durable, world_, kLearner);
+      ports.keys = memory_.keys.get();
       ports.memory_store = process.stores[3].get();
     }
     ports.trainer = process.trainer.get();
@@ -241,6 +242,7 @@ class Simulation {
     config.bus.patience = std::chrono::seconds(60);
     config.bus.group_patience = std::chrono::minutes(2);
     config.memory.on = memory_.on;
+    if (memory_.with_keys) config.memory.retrieval = "hidden";
     if (WithTeacher(options_.seed)) AddSimTeacher(config);
     return config;
   }

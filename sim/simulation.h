@@ -27,6 +27,8 @@ enum class Bug {
   kRetryIsANewTurn,          // a request that is sent again is another question
   kDeletedIsTrained,         // what waits for a batch is not told of a deletion
   kOwedCaseForgotten,        // a crash between a verdict and its case loses the case
+  kCaseOfAnotherTenant,      // a session is shown what other tenants' sessions were about
+  kFailedKeyIsAKey,          // a prompt that could not be read has a key all the same
   kPinnedIsSwapped,          // an answer that is pinned to a version is drawn from the newest
   kFailedVoteIsZero,         // a judge's vote that failed counts as a zero
   kHeldBackForever,          // a grading that waits for its turn never gets it

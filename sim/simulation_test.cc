@@ -107,6 +107,8 @@ INSTANTIATE_TEST_SUITE_P(
                     std::pair{Bug::kRetryIsANewTurn, "counted as a new question"},
                     std::pair{Bug::kDeletedIsTrained, "deleted data reached a batch"},
                     std::pair{Bug::kOwedCaseForgotten, "never became a case"},
+                    std::pair{Bug::kCaseOfAnotherTenant, "shown a case of another tenant"},
+                    std::pair{Bug::kFailedKeyIsAKey, "a case has a key that is not its prompt's"},
                     std::pair{Bug::kPinnedIsSwapped, "a pinned version was swapped"}));
 
 }  // namespace

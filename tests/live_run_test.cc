@@ -14,9 +14,12 @@
 #include <thread>
 #include <vector>
 
+#include "core/hash.h"
 #include "core/mutex.h"
 #include "core/random.h"
 #include "core/test_kit.h"
+#include "model/golden_models.h"
+#include "store/case_reader.h"
 #include "store/run_db.h"
 #include "store/session_reader.h"
 #include "store/sqlite.h"
@@ -200,6 +203,96 @@ TEST_F(LiveRunTest, KilledUnderLoadItLosesNoAcknowledgedTurnAndTrainsNoneTwice) 
   EXPECT_GT(crowd.answers.size(), 10u);
   EXPECT_GT(crowd.signals.size(), 3u);
   CheckRun("killed", crowd);
+}
+
+// A client of the gateway with a key.
+struct KeyedClient {
+  int port = 0;
+  std::string key;
+
+  std::string Header() const { return "Authorization: Bearer " + key + "\r\n"; }
+  // A new session with one question; its answer, or nothing.
+  std::optional<Body> Ask(const std::string& question) const {
+    return Post(port, "/v1/chat/completions",
+                {{"model", "m"},
+                 {"max_tokens", 8},
+                 {"messages", {{{"role", "user"}, {"content", question}}}}},
+                Header());
+  }
+  bool Like(const Body& answer) const {
+    return Post(port, "/v1/feedback", {{"id", answer.at("id")}, {"thumb", "up"}, {"end", true}},
+                Header())
+        .has_value();
+  }
+  // Tokens of the prompt that a new session gets for the question.
+  int PromptTokens(const std::string& question) const {
+    const auto answer = Ask(question);
+    return answer ? answer->at("/usage/prompt_tokens"_json_pointer).get<int>() : -1;
+  }
+};
+
+// Two tenants ask the same. What one liked is shown to its own later sessions alone, also after the
+// process was killed, and to nobody once it is deleted.
+TEST_F(LiveRunTest, SessionsOfATenantAreShownItsOwnCasesAndNobodyElses) {
+  const int port = FreePort();
+  const KeyedClient ann{port, "key-of-ann"}, bob{port, "key-of-bob"}, eve{port, "key-of-eve"};
+  std::ofstream(folder_ + "/keys.txt")
+      << "sha256:" << Sha256Hex(ann.key) << " tenant=ann consent=train\n"
+      << "sha256:" << Sha256Hex(bob.key) << " tenant=bob consent=train\n"
+      << "sha256:" << Sha256Hex(eve.key) << " tenant=eve consent=store\n";
+  const std::string run = folder_ + "/runs/tenants", log = folder_ + "/tenants.log";
+  const auto start = [&](const std::string& words) {
+    return std::make_unique<BackgroundProgram>(
+        words, BackgroundProgram::Files{log, folder_ + "/tenants.out"});
+  };
+  auto program = start(
+      Train("tenants", "--set model.path=" + GoldenRoot(TIDEMILL_SOURCE_DIR) +
+                           "/qwen3-tiny --set model.protocol=hermes --set tasks.train= --set "
+                           "live.on=true --set memory.on=true --set memory.retrieval=lexical --set "
+                           "run.steps=1000000 --set gateway.keys=" +
+                           folder_ + "/keys.txt --set gateway.port=" + std::to_string(port)));
+  ASSERT_TRUE(Eventually([&] { return Listens(port); }, 2 * kPatience)) << TextOf(log);
+  const std::string question = "where is it?";
+  const int plain = bob.PromptTokens(question);
+  ASSERT_GT(plain, 0) << TextOf(log);
+  const auto cases = [&] { return ReadCases(run + "/run.db").value(); };
+  // A model that learned nothing may say nothing; then ann asks again.
+  ASSERT_TRUE(Eventually(
+      [&] {
+        const auto answer = ann.Ask(question);
+        return answer && ann.Like(*answer) && !cases().empty();
+      },
+      2 * kPatience))
+      << TextOf(log);
+  EXPECT_EQ(cases()[0].record.tenant(), "ann");
+  EXPECT_EQ(cases()[0].record.prompt(), question);
+  ASSERT_TRUE(Eventually([&] { return ann.PromptTokens(question) > plain; })) << TextOf(log);
+  EXPECT_EQ(bob.PromptTokens(question), plain);
+  EXPECT_EQ(eve.PromptTokens(question), plain);
+
+  EXPECT_EQ(program->Stop(SIGKILL), 128 + SIGKILL);
+  const auto before = cases();
+  program = start("--log-level warn train --json --no-web --resume " + run);
+  ASSERT_TRUE(Eventually([&] { return Listens(port); }, 2 * kPatience)) << TextOf(log);
+  ASSERT_TRUE(Eventually([&] { return ann.PromptTokens(question) > plain; })) << TextOf(log);
+  EXPECT_EQ(bob.PromptTokens(question), plain);
+  const auto after = cases();
+  ASSERT_GE(after.size(), before.size());
+  for (size_t i = 0; i < before.size(); ++i) {
+    EXPECT_EQ(after[i].record.SerializeAsString(), before[i].record.SerializeAsString());
+  }
+  // The session alone: those that were shown its case are named.
+  const uint64_t first = after[0].record.session();
+  ProcessOutput deleted =
+      RunTidemill("live delete " + run + " --json --session " + std::to_string(first), "2>&1");
+  EXPECT_EQ(deleted.exit_code, 3) << deleted.output;
+  EXPECT_FALSE(Body::parse(deleted.output, nullptr, false).value("shown_to", Body()).empty())
+      << deleted.output;
+  deleted = RunTidemill("live delete " + run + " --json --tenant ann", "2>&1");
+  EXPECT_EQ(deleted.exit_code, 0) << deleted.output;
+  EXPECT_TRUE(cases().empty());
+  EXPECT_EQ(ann.PromptTokens(question), plain) << "the bank in memory forgot it, too";
+  EXPECT_EQ(program->Stop(SIGTERM), 0) << TextOf(log);
 }
 
 // It cannot be compared with other sessions: there are never enough of them.

@@ -71,6 +71,38 @@ TEST_F(MemoryRunTest, ARunLearnsByMemoryAloneAndShowsWhatItLearned) {
   EXPECT_TRUE(fs::exists(folder_ + "/cases.jsonl"));
 }
 
+// Cases of a run that began with words have no key, those learned later have one, and a third
+// process finds them as they were.
+TEST_F(MemoryRunTest, ARunGoesByHiddenStatesAlsoWhereItBeganWithWords) {
+  const std::string db_path = folder_ + "/runs/hidden/run.db";
+  const std::string go_on = "--log-level warn train --json --no-web --resume " + folder_ +
+                            "/runs/hidden --set memory.retrieval=hidden ";
+  ProcessOutput result =
+      RunTidemill(Train("hidden",
+                        "--set memory.on=true --set memory.retrieval=lexical --set run.steps=2 "
+                        "--set learner.checkpoint_every_steps=1"),
+                  "2>&1");
+  ASSERT_EQ(result.exit_code, 0) << result.output;
+  const auto words = ReadCases(db_path).value();
+  ASSERT_FALSE(words.empty());
+  result = RunTidemill(go_on + "--set run.steps=4", "2>&1");
+  ASSERT_EQ(result.exit_code, 0) << result.output;
+  EXPECT_EQ(Summary(RunTidemill(go_on + "--set run.steps=5", "2>/dev/null"))["steps"], 5);
+  const auto all = ReadCases(db_path).value();
+  ASSERT_GT(all.size(), words.size());
+  for (const CasesState::Learned& one : all) {
+    const bool earlier = one.number <= words.back().number;
+    EXPECT_EQ(one.record.key().empty(), earlier) << one.number;
+  }
+  // Keys of other layers do not compare with these.
+  result = RunTidemill(go_on + "--set run.steps=6 --set memory.key_layers=2", "2>&1");
+  EXPECT_EQ(result.exit_code, 2) << result.output;
+  EXPECT_THAT(result.output, HasSubstr("memory.key_layers"));
+  result = RunTidemill(go_on + "--set run.steps=6 --set memory.key_layers=99", "2>&1");
+  EXPECT_EQ(result.exit_code, 2) << result.output;
+  EXPECT_THAT(result.output, HasSubstr("memory.key_layers: the policy has"));
+}
+
 // What a policy that makes no mistake reaches is what retrieval shows. All bounds hold with it.
 TEST_F(MemoryRunTest, RetrievalShowsWhatAReaderNeeds) {
   const ProcessOutput result = RunTidemill(

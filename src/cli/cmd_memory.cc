@@ -175,6 +175,8 @@ void AddDelete(CLI::App& memory, MemoryArguments& a, Exit& exit) {
       memory, "delete", "Erase cases of a run that is not running, by where they came from", a);
   command->add_option("--number", a.erased.number, "One case");
   command->add_option("--scope", a.erased.scope, "Cases of a scope");
+  command->add_option("--tenant", a.erased.tenant, "Cases of a tenant's sessions");
+  command->add_option("--session", a.erased.session, "Cases of a session");
   command->add_option("--task", a.erased.task, "Cases of a task");
   command->callback([&a, &exit] {
     const Status status = DeleteCases(a);

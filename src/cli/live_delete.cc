@@ -50,6 +50,11 @@ Result<std::string> Delete(const LiveDeleteArguments& arguments) {
   return told;
 }
 
+// Sessions whose prompts hold cases of what was deleted.
+DeleteJson ShownTo(const DeleteJson& json) {
+  return json.value("shown_to", DeleteJson::array());
+}
+
 void PrintReport(const DeleteJson& json) {
   fmt::print("deleted    {} sessions", json["sessions"].size());
   for (const auto& [name, count] : json["deleted"].items()) {
@@ -68,6 +73,11 @@ void PrintReport(const DeleteJson& json) {
   }
   for (const auto& file : searched["unread"]) {
     fmt::print("  not searched: {}\n", ForTerminal(file.get<std::string>()));
+  }
+  if (const DeleteJson shown = ShownTo(json); !shown.empty()) {
+    fmt::print("shown      cases of it stand in the prompts of other sessions; delete these, too:");
+    for (const auto& session : shown) fmt::print(" {}", session.get<uint64_t>());
+    fmt::print("\n");
   }
   if (json["used_by"].empty()) {
     fmt::print("training   no step had used it\n");
@@ -122,8 +132,8 @@ int LiveDelete(const LiveDeleteArguments& arguments) {
   }
   arguments.json ? PrintJson(json) : PrintReport(json);
   const DeleteJson& searched = json["searched"];
-  const bool proven =
-      searched["found"].empty() && searched["unread"].empty() && json["failed"].empty();
+  const bool proven = searched["found"].empty() && searched["unread"].empty() &&
+                      json["failed"].empty() && ShownTo(json).empty();
   return proven ? 0 : kNotProven;
 }
 

@@ -98,6 +98,7 @@ struct RunConfig {
     bool on = false;
     bool only = false;
     std::string retrieval = "learned";
+    uint32_t key_layers = 0;
     uint32_t cases = 8;
     uint32_t case_tokens = 512;
     uint32_t capacity = 100'000;

@@ -330,6 +330,8 @@ constexpr FieldRule kRules[] = {
     Count32("Session.settled"),
     Count32("Session.settled_before"),
     Text("Session.task_class", kNameBytes),
+    Many(Number("Session.shown_cases", 1, kNumberMax), &L::entries),
+    Long("Session.cases_text"),
     Number("Signal.session", 1, kNumberMax),
     Count32("Signal.turn"),
     Count32("Signal.span_from"),

@@ -212,6 +212,7 @@ std::string EraseJson(const EraseReport& report) {
         {"step", checkpoint.step}, {"version", checkpoint.version}, {"path", checkpoint.path}};
   }
   return EraseJsonValue({{"sessions", report.erased.sessions},
+                         {"shown_to", report.erased.shown_to},
                          {"deleted", deleted},
                          {"failed", report.failed},
                          {"used_by", uses},

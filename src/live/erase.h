@@ -31,7 +31,7 @@ struct Eraser {
 };
 
 struct EraseReport {
-  Erased erased{};  // without bodies and texts
+  Erased erased{};                                         // without bodies and texts
   std::vector<std::pair<std::string, uint64_t>> others{};  // what erasers deleted, by name
   std::vector<std::string> failed{};                       // erasers that failed, with the reason
   uint64_t traces = 0;  // pieces of what was deleted that were searched for
@@ -50,7 +50,8 @@ Result<EraseReport> EraseFromRun(const std::string& path, const EraseWhat& what,
 std::vector<std::string> TracesOfBody(const std::string& body);
 std::vector<std::string> TracesOfText(const std::string& json);
 
-// {"sessions": [..], "deleted": {..}, "failed": [..], "used_by": [..], "checkpoint_before": .., "searched": {..}}
+// {"sessions": [..], "shown_to": [..], "deleted": {..}, "failed": [..], "used_by": [..],
+// "checkpoint_before": .., "searched": {..}}
 std::string EraseJson(const EraseReport& report);
 
 }  // namespace tidemill

@@ -25,6 +25,10 @@ bool IsOf(const std::string& body, const std::vector<uint64_t>& sessions) {
     v1::Sample sample;
     return !sample.ParseFromString(letter.body()) || is_one(sample.trajectory().id().group());
   }
+  if (letter.topic() == kMemoryCasesTopic) {
+    v1::CaseRecord record;
+    return !record.ParseFromString(letter.body()) || is_one(record.session());
+  }
   if (letter.topic() == kJudgeTopic) {
     v1::JudgeRequest request;
     return !request.ParseFromString(letter.body()) ||

@@ -26,6 +26,7 @@ LiveRecorder::LiveRecorder(const LiveOptions& options, const PromptBuilder& buil
       builder_(builder),
       store_(store),
       clock_(clock),
+      memory_(learning.memory),
       bus_(learning.bus),
       table_(options, sessions.next_number),
       signals_(learning.signals) {
@@ -82,15 +83,27 @@ std::vector<CleanPrompt> LiveRecorder::CleanOf(const std::vector<std::vector<Tok
   return clean;
 }
 
+// Looked up without the lock: whether a session begins here is known only with it, but other
+// requests must not wait for a search.
+CasesNote LiveRecorder::CasesFor(const TurnQuestion& question, const WireJson& messages) const {
+  if (!memory_.look || question.tenant.consent != Consent::kTrain) return {};
+  if (question.request.api == Api::kCompletions) return {};
+  const std::string asked = FirstQuestion(messages);
+  if (asked.empty()) return {};
+  return NoteOf(memory_.look(question.tenant.name, asked), memory_.case_tokens,
+                [this](const std::string& text) { return builder_.CountTokens(text); });
+}
+
 Result<TurnPrompt> LiveRecorder::Prepare(const TurnQuestion& question) {
   const bool unstored = question.tenant.consent == Consent::kNone;
   if (unstored || question.request.api == Api::kCountTokens) return PrepareUnstored(question);
   CleanMessages clean = CleanOf(question);
   const SecretSet secrets = clean.secrets;
+  const CasesNote note = CasesFor(question, clean.messages);
   LivePlan plan;
   {
     MutexLock lock(mutex_);
-    TM_ASSIGN_OR_RETURN(plan, table_.Open(question, std::move(clean)));
+    TM_ASSIGN_OR_RETURN(plan, table_.Open(question, std::move(clean), note));
   }
   TurnPrompt prompt;
   Status failure;
@@ -99,7 +112,8 @@ Result<TurnPrompt> LiveRecorder::Prepare(const TurnQuestion& question) {
     if (encoded.ok()) prompt.prompts = std::move(*encoded);
     failure = encoded.status();
   } else {
-    auto built = builder_.Build(question.request, plan.messages, plan.answers, plan.started_ms);
+    auto built = builder_.Build(question.request, WithCases(std::move(plan.messages), plan.cases),
+                                plan.answers, plan.started_ms);
     if (built.ok()) {
       prompt.thinking_open = built->thinking_open;
       prompt.prompts.push_back(std::move(built->ids));
@@ -219,6 +233,7 @@ void LiveRecorder::Teach(LiveLessons lessons) {
     store_.Submit(PutVerdict{std::move(verdict)}, tag);
   }
   if (!outbox_) return;
+  TellMemory(lessons.scored);
   for (const v1::Sample& sample : lessons.samples) {
     outbox_->Publish(kLiveSamplesTopic, sample.SerializeAsString());
   }
@@ -230,6 +245,17 @@ void LiveRecorder::Teach(LiveLessons lessons) {
     lease.set_max_turns(1);
     lease.set_purpose(v1::PURPOSE_TRAIN);
     outbox_->Publish(kSiblingsWantedTopic, lease.SerializeAsString());
+  }
+}
+
+// As the samples: a process that dies before the case is stored tells it again.
+void LiveRecorder::TellMemory(const std::vector<ScoredTurn>& turns) {
+  if (!memory_.look) return;
+  for (const ScoredTurn& scored : turns) {
+    const Session* session = table_.Find(scored.session);
+    if (session == nullptr) continue;
+    const auto record = SessionCase(*session, scored.turn, scored.score);
+    if (record) outbox_->Publish(kMemoryCasesTopic, record->SerializeAsString());
   }
 }
 
@@ -363,6 +389,7 @@ void LiveRecorder::Count() {
   counters_.awaiting = signals_.awaiting();
   counters_.quarantined = signals_.quarantine().sessions();
   counters_.quarantined_tenants = signals_.quarantine().tenants();
+  counters_.with_cases = totals.with_cases;
   counters_.unsent = outbox_ ? outbox_->waiting() : 0;
   counters_.trained = tokens("trained");
   counters_.consent = tokens(untrained::kConsent);

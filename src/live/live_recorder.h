@@ -81,10 +81,11 @@ struct LiveCounters : CounterSet {
                 {.key = "live_judge_questions",
                  .metric = "tidemill_live_judge_questions_total",
                  .help = "Turns that judges were asked about because of what came next"}};
-  Counter unanswered{*this,
-                     {.key = "live_judge_lost",
-                      .metric = "tidemill_live_judge_lost_total",
-                      .help = "Of these, turns without an answer: the judge was away for too long"}};
+  Counter unanswered{
+      *this,
+      {.key = "live_judge_lost",
+       .metric = "tidemill_live_judge_lost_total",
+       .help = "Of these, turns without an answer: the judge was away for too long"}};
   Counter judging{*this,
                   {.key = "live_judging",
                    .metric = "tidemill_live_judging",
@@ -120,6 +121,10 @@ struct LiveCounters : CounterSet {
                   .metric = "tidemill_live_samples_unsent",
                   .help = "Scored trajectories that wait for room on the way to replay",
                   .kind = Counter::Kind::kLevel}};
+  Counter with_cases{*this,
+                     {.key = "live_sessions_with_cases",
+                      .metric = "tidemill_live_sessions_with_cases_total",
+                      .help = "Sessions that were shown cases of memory"}};
   Counter consent{*this, Untrained("consent")};
   Counter secret{*this, Untrained("secret")};
   Counter side{*this, Untrained("side")};
@@ -138,10 +143,21 @@ struct LiveCounters : CounterSet {
   }
 };
 
+// How sessions use memory.
+struct LiveMemory {
+  // Cases of the tenant that fit the prompt, the most useful first. Called by the gateway's
+  // workers, several at a time; takes milliseconds at most. Empty: sessions are shown none, and
+  // none of them becomes a case.
+  std::function<std::vector<v1::ShownCase>(const std::string& tenant, const std::string& prompt)>
+      look{};
+  size_t case_tokens = 512;  // of a prompt, at most
+};
+
 // What learning from sessions needs, besides.
 struct LiveLearning {
   SignalOptions signals{};
   NextStateOptions next_state{};
+  LiveMemory memory{};
   Bus* bus = nullptr;  // where samples for replay go; null: nothing is trained here
 };
 
@@ -211,6 +227,9 @@ class LiveRecorder final : public TurnRecorder, public Loop {
   void Submit(LiveStores stores, std::function<void(Status)> stored) TM_REQUIRES(mutex_);
   void Count() TM_REQUIRES(mutex_);
   void Unteach(uint64_t session) TM_REQUIRES(mutex_);
+  // What the request is shown if it begins a session.
+  CasesNote CasesFor(const TurnQuestion& question, const WireJson& messages) const;
+  void TellMemory(const std::vector<ScoredTurn>& turns) TM_REQUIRES(mutex_);
   Result<TurnPrompt> PrepareUnstored(const TurnQuestion& question) const;
   CleanMessages CleanOf(const TurnQuestion& question) const;
   std::vector<CleanPrompt> CleanOf(const std::vector<std::vector<TokenId>>& prompts,
@@ -221,6 +240,7 @@ class LiveRecorder final : public TurnRecorder, public Loop {
   StorePort& store_;
   const Clock& clock_;
   LiveCounters counters_;
+  const LiveMemory memory_;
   Bus* const bus_;                                        // null: nothing is trained here
   std::function<void(const std::string&)> forget_pages_;  // may be empty
   Time next_sweep_{};                                     // of the loop's thread

@@ -178,8 +178,25 @@ void LiveSignals::Score(uint64_t session, Entry& entry, LiveLessons& lessons) {
   baseline_.Put(entry.of, session, score.session);
   if (!options_.train) return;
   quarantine_.Put(entry.of.first, session, score.session, baseline_.Without(entry.of, session));
+  TellScores(session, entry, score, lessons);
   if (!AskSiblings(session, entry, lessons)) Send(session, entry, score, lessons);
   SendWaiting(entry.of, lessons);
+}
+
+// What is in quarantine teaches memory nothing, either.
+void LiveSignals::TellScores(uint64_t session, Entry& entry, const SessionScore& score,
+                             LiveLessons& lessons) {
+  if (quarantine_.Holds(entry.of.first, session)) return;
+  for (const Part& part : entry.parts) {
+    for (const v1::Turn& turn : part.trajectory.turns()) {
+      const auto own = score.turns.find(turn.session_turn());
+      const double value = own == score.turns.end() ? score.session : own->second;
+      const auto [told, first] = entry.told.try_emplace(turn.session_turn(), value);
+      if (!first && told->second == value) continue;
+      told->second = value;
+      lessons.scored.push_back({session, turn.session_turn(), value});
+    }
+  }
 }
 
 bool LiveSignals::AskSiblings(uint64_t session, Entry& entry, LiveLessons& lessons) {
@@ -267,6 +284,7 @@ Result<LiveLessons> LiveSignals::Decide(const std::string& tenant, bool train) {
   for (const uint64_t session : sessions) {
     const auto it = sessions_.find(session);
     if (!train || it == sessions_.end()) continue;
+    TellScores(session, it->second, ScoreSession(SignalsOf(session)), lessons);
     Send(session, it->second, ScoreSession(SignalsOf(session)), lessons);
   }
   return lessons;

@@ -47,9 +47,17 @@ struct SiblingsWanted {
   uint32_t members = 0;
 };
 
+// A turn that may be trained, with its score.
+struct ScoredTurn {
+  uint64_t session = 0;
+  uint32_t turn = 0;
+  double score = 0;
+};
+
 // What follows from a change.
 struct LiveLessons {
   std::vector<v1::Verdict> verdicts{};
+  std::vector<ScoredTurn> scored{};  // those whose score is new, for memory
   std::vector<v1::Sample> samples{};
   std::vector<SiblingsWanted> wanted{};
 };
@@ -113,12 +121,14 @@ class LiveSignals {
     std::vector<Part> parts;
     enum class Siblings { kNotAsked, kAsked, kKnown } siblings = Siblings::kNotAsked;
     LiveBaseline::Comparison compared;  // with siblings; others 0: with none
+    std::map<uint32_t, double> told;    // scores of turns that memory knows
   };
 
   static SignalKey KeyOf(const v1::Signal& signal);
   void AddPart(Entry& entry, v1::Trajectory trajectory, bool usable);
   // Verdicts and samples of the session as it is now.
   void Score(uint64_t session, Entry& entry, LiveLessons& lessons);
+  void TellScores(uint64_t session, Entry& entry, const SessionScore& score, LiveLessons& lessons);
   // Whether what is to be trained of it waits for siblings.
   bool AskSiblings(uint64_t session, Entry& entry, LiveLessons& lessons);
   LiveBaseline::Comparison Compare(uint64_t session, const Entry& entry) const;

@@ -178,6 +178,10 @@ Result<std::vector<std::vector<TokenId>>> TemplatePromptBuilder::Encode(
   return EncodeRawPrompts(policy_, request);
 }
 
+size_t TemplatePromptBuilder::CountTokens(const std::string& text) const {
+  return policy_.tokenizer.Encode(text, SpecialTokens::kAsText).size();
+}
+
 std::string TemplatePromptBuilder::BytesOf(TokenId id) const {
   return std::string(policy_.tokenizer.TokenBytes(id));
 }

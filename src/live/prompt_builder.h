@@ -43,6 +43,8 @@ class PromptBuilder {
   virtual Result<std::vector<std::vector<TokenId>>> Encode(const ChatRequest& request) const = 0;
   // The bytes a token stands for.
   virtual std::string BytesOf(TokenId id) const = 0;
+  // How many tokens a text of the conversation takes.
+  virtual size_t CountTokens(const std::string& text) const = 0;
 };
 
 // By the template of a served model, which must outlive it.
@@ -54,6 +56,7 @@ class TemplatePromptBuilder final : public PromptBuilder {
                             int64_t wall_ms) const override;
   Result<std::vector<std::vector<TokenId>>> Encode(const ChatRequest& request) const override;
   std::string BytesOf(TokenId id) const override;
+  size_t CountTokens(const std::string& text) const override;
 
  private:
   const ServedPolicy& policy_;

@@ -123,7 +123,7 @@ Status SessionTable::Restore(const StoredSession& stored) {
 }
 
 SessionTable::Entry& SessionTable::NewSession(const TurnQuestion& question, const std::string& name,
-                                              const std::string& named_by) {
+                                              const std::string& named_by, const CasesNote& note) {
   v1::Session record;
   record.set_number(next_number_++);
   record.set_tenant(question.tenant.name);
@@ -133,10 +133,13 @@ SessionTable::Entry& SessionTable::NewSession(const TurnQuestion& question, cons
   record.set_trainable(question.tenant.consent == Consent::kTrain);
   record.set_started_ms(question.wall_ms);
   record.set_task_class(CleanName(TaskClass(question.headers)));
+  record.mutable_shown_cases()->Add(note.numbers.begin(), note.numbers.end());
+  record.set_cases_text(note.text);
   Entry& entry = sessions_[record.number()];
   if (!name.empty()) by_name_[{record.tenant(), name}] = record.number();
   entry.session = std::make_unique<Session>(std::move(record));
   ++totals_.sessions;
+  totals_.with_cases += note.text.empty() ? 0 : 1;
   ++open_;
   return entry;
 }
@@ -183,7 +186,8 @@ SessionTable::Entry* SessionTable::ByPrefix(const std::string& tenant,
 }
 
 SessionTable::Resolved SessionTable::Resolve(const TurnQuestion& question,
-                                             const LiveConversation& conversation) {
+                                             const LiveConversation& conversation,
+                                             const CasesNote& note) {
   const std::string& bound = question.tenant.session;
   SessionName name = bound.empty() ? NameSession(question.headers, question.request.session_hints)
                                    : SessionName{bound, "key"};
@@ -195,7 +199,7 @@ SessionTable::Resolved SessionTable::Resolve(const TurnQuestion& question,
   } else if (Entry* entry = ByPrefix(question.tenant.name, conversation)) {
     return {entry, 0};
   }
-  return {&NewSession(question, name.name, name.named_by), 0};
+  return {&NewSession(question, name.name, name.named_by, note), 0};
 }
 
 void SessionTable::Reopen(Entry& entry) {
@@ -211,9 +215,10 @@ std::string SessionTable::CleanName(const std::string& name) const {
   return options_.redaction ? options_.redaction->CleanName(name) : name;
 }
 
-Result<LivePlan> SessionTable::Open(const TurnQuestion& question, CleanMessages clean) {
+Result<LivePlan> SessionTable::Open(const TurnQuestion& question, CleanMessages clean,
+                                    const CasesNote& note) {
   LiveConversation conversation(std::move(clean.messages));
-  const Resolved resolved = Resolve(question, conversation);
+  const Resolved resolved = Resolve(question, conversation, note);
   Entry& entry = *resolved.entry;
   Session& session = *entry.session;
   if (session.turns().size() + entry.pending.size() >= options_.max_turns) {
@@ -266,6 +271,7 @@ Result<LivePlan> SessionTable::Open(const TurnQuestion& question, CleanMessages 
   plan.session = ticket.session;
   plan.session_name = session.record().name().empty() ? "s" + std::to_string(ticket.session)
                                                       : session.record().name();
+  plan.cases = session.record().cases_text();
   plan.started_ms = session.record().started_ms();
   tickets_.emplace(plan.ticket, std::move(ticket));
   return plan;

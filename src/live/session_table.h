@@ -21,6 +21,7 @@
 #include "live/prompt_builder.h"
 #include "live/redaction.h"
 #include "live/session.h"
+#include "live/session_cases.h"
 #include "live/settle.h"
 #include "store/run_db.h"
 #include "store/store_port.h"
@@ -39,6 +40,7 @@ struct LiveOptions {
 // Totals since the process began. A retry is no question.
 struct LiveTotals {
   uint64_t sessions = 0;
+  uint64_t with_cases = 0;  // of these, those that were shown cases
   uint64_t closed = 0;
   uint64_t questions = 0;
   uint64_t retries = 0;
@@ -70,6 +72,7 @@ struct LivePlan {
   std::string session_name{};
   WireJson messages{};  // to render: those known as they were first sent
   std::vector<KnownAnswer> answers{};
+  std::string cases{};     // of memory, in every prompt of the session; empty: none
   int64_t started_ms = 0;  // of the session: the day on its prompts
 };
 
@@ -92,8 +95,10 @@ class SessionTable {
   // kept.
   Status Restore(const StoredSession& stored);
 
-  // kFull: the session has as many turns as it may.
-  Result<LivePlan> Open(const TurnQuestion& question, CleanMessages clean);
+  // kFull: the session has as many turns as it may. `note`: what a session that begins with this is
+  // shown of memory; it is the same for all of its prompts.
+  Result<LivePlan> Open(const TurnQuestion& question, CleanMessages clean,
+                        const CasesNote& note = {});
   // The prompts the engine is given, one for each of the request's.
   void Begin(uint64_t ticket, std::vector<CleanPrompt> prompts);
   // The request cannot be answered: as if it had not come.
@@ -169,12 +174,13 @@ class SessionTable {
     Entry* entry = nullptr;
     uint32_t question = 0;  // of a retry; 0: it is none
   };
-  Resolved Resolve(const TurnQuestion& question, const LiveConversation& conversation);
+  Resolved Resolve(const TurnQuestion& question, const LiveConversation& conversation,
+                   const CasesNote& note);
   static uint64_t Own(const std::string& tenant, uint64_t key);
   Entry* ByPrefix(const std::string& tenant, const LiveConversation& conversation);
   std::optional<Resolved> ByRetry(const TurnQuestion& question, const std::string& name);
   Entry& NewSession(const TurnQuestion& question, const std::string& name,
-                    const std::string& named_by);
+                    const std::string& named_by, const CasesNote& note);
   void Reopen(Entry& entry);
   std::string CleanName(const std::string& name) const;
   v1::SessionTurn RecordOf(const Ticket& ticket, const RecordedTurn& turn, bool cut,

@@ -121,6 +121,7 @@ class Chains {
       one.set_purpose(v1::PURPOSE_LIVE);
       one.set_end(v1::EPISODE_END_SUBMITTED);
       one.set_worker("gateway");
+      *one.mutable_shown_cases() = record.shown_cases();
       one.set_group_members(static_cast<uint32_t>(trajectories_.size()));
     }
     return std::move(trajectories_);

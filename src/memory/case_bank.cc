@@ -52,6 +52,7 @@ std::optional<Retrieval> RetrievalNamed(std::string_view name) {
 BankChange CaseBank::Apply(uint64_t number, const v1::CaseRecord& record) {
   TM_CHECK(cases_.empty() || cases_.rbegin()->first < number, "cases come in their order");
   Compare(record);
+  Replace(record);
   BankChange change;
   const uint64_t at = ++scopes_[record.scope()].learned;
   ++answers_;
@@ -66,6 +67,7 @@ BankChange CaseBank::Apply(uint64_t number, const v1::CaseRecord& record) {
     copy.newest = at;
     copy.newest_ms = record.at_ms();
     change.merged_into = same;
+    if (record.session() != 0) turns_[{record.session(), record.id().member()}] = same;
     return change;
   }
   Add(number, record, at, std::move(words));
@@ -74,8 +76,21 @@ BankChange CaseBank::Apply(uint64_t number, const v1::CaseRecord& record) {
   return change;
 }
 
+// A case with copies stays: what others said counts on.
+void CaseBank::Replace(const v1::CaseRecord& record) {
+  if (record.session() == 0) return;
+  auto earlier = turns_.extract({record.session(), record.id().member()});
+  if (earlier.empty()) return;
+  if (Case& one = cases_.at(earlier.mapped()); one.copies > 1) {
+    --one.copies;
+  } else {
+    Drop(earlier.mapped());
+  }
+}
+
 void CaseBank::Add(uint64_t number, const v1::CaseRecord& record, uint64_t at,
                    std::vector<std::string> words) {
+  if (record.session() != 0) turns_[{record.session(), record.id().member()}] = number;
   texts_.Add(number, record.scope(), record.prompt());
   keys_.Add(number, record.scope(), {record.key().data(), static_cast<size_t>(record.key_size())});
   for (const std::string& word : words) ++word_cases_[word];
@@ -155,6 +170,10 @@ void CaseBank::Drop(uint64_t number) {
   if (const auto it = scope.saying.find(one.said); it != scope.saying.end()) {
     it->second.erase(number);
     if (it->second.empty()) scope.saying.erase(it);
+  }
+  // Also those of its copies.
+  if (one.record.session() != 0) {
+    std::erase_if(turns_, [&](const auto& turn) { return turn.second == number; });
   }
   texts_.Remove(number);
   keys_.Remove(number);

@@ -13,6 +13,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "memory/case_value.h"
@@ -26,7 +27,7 @@ namespace tidemill {
 // Which cases an episode is shown.
 enum class Retrieval : uint8_t {
   kLexical,  // those that share the most telling words with the task
-  kHidden,   // those whose prompts the policy reads most alike
+  kHidden,   // those whose prompts the policy reads most alike; of cases without a key as kLexical
   kNewest,   // the same as kLexical, the newest of the similar ones first
   kRandom,   // any of the scope: a control
   kLearned,  // those that were worth most
@@ -114,6 +115,8 @@ class CaseBank {
     std::map<std::string, std::set<uint64_t>> saying;  // cases by what they say, where they do
   };
   void Compare(const v1::CaseRecord& record);
+  // Takes away what an earlier record said of the same turn of a session.
+  void Replace(const v1::CaseRecord& record);
   void Add(uint64_t number, const v1::CaseRecord& record, uint64_t at,
            std::vector<std::string> words);
   uint64_t NearDuplicate(const v1::CaseRecord& record, const std::vector<std::string>& words) const;
@@ -145,6 +148,7 @@ class CaseBank {
   CaseValues values_;
   ToolMemory tools_;
   std::map<uint64_t, OpenGroup> open_;
+  std::map<std::pair<uint64_t, uint32_t>, uint64_t> turns_;  // cases by session and turn
 };
 
 }  // namespace tidemill

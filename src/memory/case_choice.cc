@@ -66,8 +66,14 @@ CaseFeatures CaseBank::PairFeatures(const std::vector<std::string>& words,
 // The nearest first. A failed answer to a task of another kind says nothing and is not among them.
 std::vector<uint64_t> CaseBank::Similar(const CaseQuery& query, Retrieval how, size_t most) const {
   const bool by_key = how != Retrieval::kLexical && !query.key.empty() && keys_.size() > 0;
-  const std::vector<Match> found = by_key ? keys_.Search(query.scope, query.key, most)
-                                          : texts_.Search(query.scope, query.prompt, most);
+  std::vector<Match> found;
+  if (by_key) found = keys_.Search(query.scope, query.key, most);
+  // Cases of a run that began without keys have none: they come behind the others.
+  if (!by_key || keys_.size() < cases_.size()) {
+    for (const Match& match : texts_.Search(query.scope, query.prompt, most)) {
+      if (!by_key || cases_.at(match.number).record.key().empty()) found.push_back(match);
+    }
+  }
   const std::vector<std::string> words = WordSet(query.prompt);
   std::vector<uint64_t> numbers;
   for (const Match& match : found) {

@@ -42,6 +42,28 @@ v1::Verdict VerdictOn(const v1::Trajectory& episode, bool scored) {
   return verdict;
 }
 
+// A key says whether a prompt is about lists or trees. Answers when it is told to.
+class ScriptedKeys final : public KeyPort {
+ public:
+  void Submit(KeyCall call) override { calls.push_back(std::move(call)); }
+  Mailbox<KeyDone>& events() override { return events_; }
+
+  void AnswerAll(Status status = Ok()) {
+    for (const KeyCall& call : calls) {
+      ++read[call.prompt];
+      const bool list = call.prompt.find("list") != std::string::npos;
+      events_.Post({call.tag, status, list ? std::vector{1.f, 0.f} : std::vector{0.f, 1.f}});
+    }
+    calls.clear();
+  }
+
+  std::vector<KeyCall> calls;
+  std::map<std::string, int> read;  // prompts, how often
+
+ private:
+  Mailbox<KeyDone> events_{1000};
+};
+
 // A memory loop over a real database, stepped by hand.
 class MemoryLoopTest : public testing::Test {
  protected:
@@ -62,8 +84,8 @@ class MemoryLoopTest : public testing::Test {
     store_ = std::make_unique<StoreThread>(*std::move(db), clock_);
     client_ = store_->NewClient(1024);
     MemoryOptions options;
-    options.how = Retrieval::kLexical;
-    loop_ = std::make_unique<MemoryLoop>(*bus_, *client_, book_, options, *cases);
+    options.how = keys_ != nullptr ? Retrieval::kHidden : Retrieval::kLexical;
+    loop_ = std::make_unique<MemoryLoop>(*bus_, *client_, book_, options, *cases, keys_.get());
     loop_->Attach(waker_);
   }
 
@@ -79,6 +101,7 @@ class MemoryLoopTest : public testing::Test {
   // Until as many records were learned by this process.
   void LearnAll(uint64_t records) {
     ASSERT_TRUE(Eventually([&] {
+      if (keys_ != nullptr) keys_->AnswerAll();
       loop_->Step(clock_.Now());
       return loop_->counters().learned == records && loop_->Drained();
     }));
@@ -96,15 +119,24 @@ class MemoryLoopTest : public testing::Test {
     ASSERT_TRUE((*db)->ApplyOne(PutVerdict{verdict}).ok());
   }
 
-  v1::GroupLease Pass(v1::Purpose purpose, const std::string& id = "t") {
+  void Issue(v1::Purpose purpose, const std::string& id = "t",
+             const std::string& prompt = "sort the list") {
     v1::GroupLease group;
     group.set_group(77);
-    *group.mutable_task() = SampleTask(id, "sort the list");
+    *group.mutable_task() = SampleTask(id, prompt);
     group.set_members(2);
     group.set_max_turns(1);
     group.set_purpose(purpose);
     EXPECT_TRUE(bus_->Publish(kMemoryGroupsTopic, group.SerializeAsString()).ok());
     loop_->Step(clock_.Now());
+  }
+
+  v1::GroupLease Pass(v1::Purpose purpose, const std::string& id = "t") {
+    Issue(purpose, id);
+    return Passed();
+  }
+
+  v1::GroupLease Passed() {
     std::vector<Lease> passed = TakeFrom(*bus_, kGroupsTopic, 4);
     EXPECT_EQ(passed.size(), 1u);
     v1::GroupLease with;
@@ -115,9 +147,15 @@ class MemoryLoopTest : public testing::Test {
     return with;
   }
 
+  // Nothing else uses the bank meanwhile.
+  const CaseBank& Bank() {
+    return *loop_->shelf().With([](const CaseBank& bank) { return &bank; });
+  }
+
   TemporaryDirectory folder_;
   VirtualClock clock_;
   QuietWaker waker_;
+  std::unique_ptr<ScriptedKeys> keys_;
   v1::Task task_;
   std::vector<v1::Task> tasks_;
   TaskBook book_;
@@ -171,7 +209,7 @@ TEST_F(MemoryLoopTest, ARepeatedMessageIsLearnedOnce) {
   Tell(record);
   Tell(SampleRecord(2, 0, "sum of the tree", "right", true));
   LearnAll(2);
-  EXPECT_EQ(loop_->bank().cases().size(), 2u);
+  EXPECT_EQ(Bank().cases().size(), 2u);
   EXPECT_EQ(ReadCases(folder_ / "run.db")->size(), 2u);
 }
 
@@ -179,9 +217,9 @@ TEST_F(MemoryLoopTest, ANewProcessHasTheSameBankToTheByte) {
   const auto records = RandomRecords(4, 40);
   for (const v1::CaseRecord& record : records) Tell(record);
   LearnAll(records.size());
-  const std::string before = loop_->bank().Digest();
+  const std::string before = loop_->Digest();
   Restart();
-  EXPECT_EQ(loop_->bank().Digest(), before);
+  EXPECT_EQ(loop_->Digest(), before);
 }
 
 TEST_F(MemoryLoopTest, AVerdictWhoseMessageWasLostIsLearnedByTheNextProcess) {
@@ -189,11 +227,11 @@ TEST_F(MemoryLoopTest, AVerdictWhoseMessageWasLostIsLearnedByTheNextProcess) {
   Store(episode, VerdictOn(episode, true));
   Restart();
   LearnAll(1);
-  EXPECT_EQ(loop_->bank().cases().begin()->second.record.answer(), "answer");
+  EXPECT_EQ(Bank().cases().begin()->second.record.answer(), "answer");
   Restart();
   loop_->Step(clock_.Now());
   EXPECT_TRUE(loop_->Drained()) << "nothing is owed any more";
-  EXPECT_EQ(loop_->bank().cases().size(), 1u);
+  EXPECT_EQ(Bank().cases().size(), 1u);
 }
 
 TEST_F(MemoryLoopTest, EvaluationsAndFailuresOfOursNeverBecomeCases) {
@@ -207,7 +245,7 @@ TEST_F(MemoryLoopTest, EvaluationsAndFailuresOfOursNeverBecomeCases) {
   Restart();
   loop_->Step(clock_.Now());
   EXPECT_TRUE(loop_->Drained());
-  EXPECT_TRUE(loop_->bank().cases().empty());
+  EXPECT_TRUE(Bank().cases().empty());
 }
 
 TEST_F(MemoryLoopTest, WhatIsErasedStaysAway) {
@@ -224,7 +262,100 @@ TEST_F(MemoryLoopTest, WhatIsErasedStaysAway) {
   Restart();
   loop_->Step(clock_.Now());
   EXPECT_TRUE(loop_->Drained());
-  EXPECT_TRUE(loop_->bank().cases().empty());
+  EXPECT_TRUE(Bank().cases().empty());
+}
+
+// The cases are found although no word is shared.
+TEST_F(MemoryLoopTest, WithKeysCasesAreFoundByThem) {
+  keys_ = std::make_unique<ScriptedKeys>();
+  Restart();
+  Tell(SampleRecord(1, 0, "order a list", "list wrong", false));
+  Tell(SampleRecord(2, 0, "walk through a tree", "tree wrong", false));
+  LearnAll(2);
+  Issue(v1::PURPOSE_TRAIN, "t", "arrange numbers (list)");
+  keys_->AnswerAll();
+  loop_->Step(clock_.Now());
+  const v1::GroupLease group = Passed();
+  ASSERT_EQ(group.contexts_size(), 2);
+  ASSERT_EQ(group.contexts(0).cases_size(), 1);
+  EXPECT_EQ(group.contexts(0).cases(0).answer(), "list wrong");
+}
+
+TEST_F(MemoryLoopTest, AGroupWaitsForItsKeyAndKeepsItsLease) {
+  keys_ = std::make_unique<ScriptedKeys>();
+  Restart();
+  Issue(v1::PURPOSE_TRAIN);
+  for (int i = 0; i < 20; ++i) {
+    clock_.Advance(std::chrono::seconds(5));
+    loop_->Step(clock_.Now());
+    ASSERT_TRUE(TakeFrom(*bus_, kGroupsTopic, 4).empty());
+    ASSERT_TRUE(TakeFrom(*bus_, kMemoryGroupsTopic, 4).empty()) << "its lease ran out";
+  }
+  // Another group is held up by nothing, once its own key is there.
+  ASSERT_EQ(keys_->calls.size(), 1u);
+  keys_->AnswerAll();
+  loop_->Step(clock_.Now());
+  EXPECT_EQ(Passed().group(), 77u);
+}
+
+TEST_F(MemoryLoopTest, AKeyIsComputedOnceAndNotAgainByTheNextProcess) {
+  keys_ = std::make_unique<ScriptedKeys>();
+  Restart();
+  Issue(v1::PURPOSE_TRAIN);
+  keys_->AnswerAll();
+  loop_->Step(clock_.Now());
+  (void)Passed();
+  for (uint64_t group = 1; group <= 3; ++group) {
+    Tell(SampleRecord(group, 0, "sort the list", "answer" + std::to_string(group), true));
+  }
+  LearnAll(3);
+  EXPECT_EQ(keys_->read, (std::map<std::string, int>{{"sort the list", 1}}));
+  for (const auto& [number, one] : Bank().cases()) {
+    EXPECT_EQ(one.record.key_size(), 2) << number;
+  }
+  const std::string before = loop_->Digest();
+  Restart();
+  loop_->Step(clock_.Now());
+  EXPECT_EQ(loop_->Digest(), before);
+  EXPECT_TRUE(keys_->calls.empty());
+  EXPECT_EQ(keys_->read.at("sort the list"), 1);
+}
+
+TEST_F(MemoryLoopTest, WhereAKeyFailsMemoryGoesByWords) {
+  keys_ = std::make_unique<ScriptedKeys>();
+  Restart();
+  Tell(SampleRecord(1, 0, "sort the list", "right", true));
+  ASSERT_TRUE(Eventually([&] {
+    keys_->AnswerAll(Internal("no memory"));
+    loop_->Step(clock_.Now());
+    return loop_->counters().learned == 1;
+  }));
+  EXPECT_EQ(loop_->counters().unread, 1u);
+  EXPECT_TRUE(Bank().cases().begin()->second.record.key().empty());
+  Issue(v1::PURPOSE_TRAIN);
+  keys_->AnswerAll(Internal("no memory"));
+  loop_->Step(clock_.Now());
+  EXPECT_EQ(Passed().contexts_size(), 2);
+}
+
+// A run that began with words and goes on with keys.
+TEST_F(MemoryLoopTest, CasesWithoutAKeyAreFoundByTheirWords) {
+  Tell(SampleRecord(1, 0, "sort the list", "by words", false));
+  LearnAll(1);
+  keys_ = std::make_unique<ScriptedKeys>();
+  Restart();
+  EXPECT_TRUE(keys_->calls.empty()) << "what is stored stays as it is";
+  Tell(SampleRecord(2, 0, "reverse a list", "by key", false));
+  Tell(SampleRecord(3, 0, "count nodes of a tree", "neither", false));
+  LearnAll(2);
+  Issue(v1::PURPOSE_TRAIN);
+  keys_->AnswerAll();
+  loop_->Step(clock_.Now());
+  const v1::GroupLease group = Passed();
+  ASSERT_EQ(group.contexts_size(), 2);
+  ASSERT_EQ(group.contexts(0).cases_size(), 2);
+  EXPECT_EQ(group.contexts(0).cases(0).answer(), "by key");
+  EXPECT_EQ(group.contexts(0).cases(1).answer(), "by words");
 }
 
 TEST_F(MemoryLoopTest, AHostileMessageIsADeadLetter) {

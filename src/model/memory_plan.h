@@ -29,6 +29,7 @@ struct PlanInput {
   bool recompute = false;    // chosen as well, where the budget is
   bool block_moments = false;
   uint64_t teacher_bytes = 0;  // of a teacher's weights in this process
+  bool keys = false;           // memory reads prompts with the weights of the start
 
   uint64_t cache_bytes = 0;  // 0: chosen
   int64_t max_context = 0;   // 0: the model's

@@ -49,6 +49,7 @@ void AddCpuLearner(const PlanInput& in, const CpuSizes& s, CpuRows& rows) {
   if (in.updates > 1) rows.Add("learner", "copy that undoes a step", 4 * s.trained + moments, 1);
   if (in.reference) rows.Add("learner", "reference weights", s.P);
   rows.Add("learner", "teacher", static_cast<int64_t>(in.teacher_bytes), 1);
+  if (in.keys) rows.Add("learner", "weights for keys of memory", s.P);
   rows.Add("learner", "checkpoint on its way to disk", 4 * s.trained + moments, 1);
 }
 

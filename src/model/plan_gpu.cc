@@ -66,6 +66,7 @@ void AddLearner(const PlanInput& in, const Sizes& s, Rows& rows) {
   if (in.updates > 1) rows.Add("learner", "copy that undoes a step", 12 * s.trained);
   if (in.reference) rows.Add("learner", "reference weights, float32", 4 * s.P);
   rows.Add("learner", "teacher", static_cast<int64_t>(in.teacher_bytes));
+  if (in.keys) rows.Add("learner", "weights for keys of memory", 4 * s.P);
 }
 
 void AddStep(const PlanInput& in, const Sizes& s, Rows& rows) {

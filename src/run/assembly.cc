@@ -28,8 +28,9 @@ Result<Loops> Assemble(const RunConfig& config, Roles here, const Ports& p, Loop
         std::make_unique<ReplayLoop>(*p.bus, *p.replay_store, *p.clock, *p.journal, *p.book,
                                      std::move(options.replay), TakeSamples(resumed));
     if (p.memory_store != nullptr) {
+      options.memory.shelf = p.shelf;
       loops.memory = std::make_unique<MemoryLoop>(*p.bus, *p.memory_store, *p.book,
-                                                  std::move(options.memory), *p.cases);
+                                                  std::move(options.memory), *p.cases, p.keys);
     }
     if (p.teacher != nullptr) {
       loops.teacher = std::make_unique<TeacherLoop>(*p.bus, *p.teacher, std::move(options.teacher));

@@ -34,6 +34,8 @@ struct Ports {
   StorePort *dispatcher_store = nullptr, *replay_store = nullptr, *learner_store = nullptr;
   StorePort* memory_store = nullptr;  // null: there is no memory
   const CasesState* cases = nullptr;  // of earlier processes; not null where memory_store is not
+  CaseShelf* shelf = nullptr;         // where memory is, for others to look; may be null
+  KeyPort* keys = nullptr;            // of memory; null: cases are found without keys
   TrainerPort* trainer = nullptr;     // null: nothing is trained
   TeacherPort* teacher = nullptr;     // may be null where the objective needs none
   const std::vector<v1::Task>*train_tasks = nullptr, *eval_tasks = nullptr;

@@ -239,19 +239,6 @@ TeacherOptions TeacherOptionsFrom(const RunConfig& config, const RunStart& start
   return options;
 }
 
-MemoryOptions MemoryOptionsFrom(const RunConfig& config) {
-  MemoryOptions options;
-  options.how = RetrievalNamed(config.memory.retrieval).value_or(Retrieval::kLexical);
-  options.cases = config.memory.cases;
-  options.case_tokens = config.memory.case_tokens;
-  options.bank.capacity = config.memory.capacity;
-  options.bank.failures = config.memory.failures;
-  if (config.memory.explore == "epsilon") options.bank.epsilon = config.memory.epsilon;
-  options.lease_period = LeasePeriod(config);
-  options.limits = MessageLimitsFrom(config);
-  return options;
-}
-
 CommandTool CommandToolFrom(const RunConfig::CommandKeys& keys) {
   CommandTool tool;
   tool.name = keys.name;
@@ -290,6 +277,21 @@ std::optional<int64_t> TraceFunction(const std::string& source, std::span<const 
   if (!code.ok()) return {};
   const CRun run = CMachine(*code).Run(inputs, kStepsMax);
   return run.end == CRun::End::kReturned ? std::optional(run.value) : std::nullopt;
+}
+
+MemoryOptions MemoryOptionsFrom(const RunConfig& config) {
+  MemoryOptions options;
+  options.how = RetrievalNamed(config.memory.retrieval).value_or(Retrieval::kLexical);
+  options.cases = config.memory.cases;
+  options.case_tokens = config.memory.case_tokens;
+  options.bank.capacity = config.memory.capacity;
+  options.bank.failures = config.memory.failures;
+  if (config.memory.explore == "epsilon") options.bank.epsilon = config.memory.epsilon;
+  options.lease_period = LeasePeriod(config);
+  options.limits = MessageLimitsFrom(config);
+  // The turns of a session are its members.
+  if (config.live.on) options.limits.members = MessageLimits().members;
+  return options;
 }
 
 MessageLimits MessageLimitsFrom(const RunConfig& config) {

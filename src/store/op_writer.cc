@@ -67,7 +67,7 @@ struct OpWriter::Statements {
   Statement next_version, put_version, put_checkpoint;
   Statement put_session, find_session, find_turn, put_turn, put_signal;
   Statement deleted_session, deleted_trajectory;
-  Statement put_case, erase_cases;
+  Statement put_case, cases_of_turn, erase_cases;
 };
 
 OpWriter::OpWriter(Database& db, const Clock& clock) : db_(db), clock_(clock) {}
@@ -123,9 +123,13 @@ Status OpWriter::Prepare() {
       prepare("SELECT 1 FROM trajectories WHERE seq = ?1 AND fate = 'deleted'"),
       prepare("INSERT OR IGNORE INTO cases (grp, member, task, scope, tenant, session, body) "
               "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)"),
-      prepare("UPDATE cases SET body = NULL, scope = '', tenant = '' WHERE (?1 = 0 OR number = ?1) "
-              "AND (?2 = 0 OR session = ?2) AND (?3 = '' OR tenant = ?3) AND (?4 = '' OR scope = "
-              "?4) AND (?5 = '' OR task = ?5)"),
+      prepare("SELECT body FROM cases WHERE grp = ?1 AND member = ?2 AND session = ?3 ORDER BY "
+              "number"),
+      // With all that was said of the same turn of a session.
+      prepare("UPDATE cases SET body = NULL, scope = '', tenant = '' WHERE (?1 = 0 OR number = ?1 "
+              "OR (session <> 0 AND (session, member) = (SELECT session, member FROM cases WHERE "
+              "number = ?1))) AND (?2 = 0 OR session = ?2) AND (?3 = '' OR tenant = ?3) AND (?4 = "
+              "'' OR scope = ?4) AND (?5 = '' OR task = ?5)"),
   });
   return failure;
 }
@@ -346,12 +350,40 @@ Result<uint64_t> OpWriter::Learn(const PutCase& op) {
   TM_RETURN_IF_ERROR(CheckId(r.id()));
   TM_RETURN_IF_ERROR(CheckNumber("session", r.session()));
   TM_ASSIGN_OR_RETURN(const std::string body, codec_.Pack(r));
+  std::string task = r.id().task();
+  if (r.session() != 0) TM_RETURN_IF_ERROR(NameRevision(r, task));
   TM_RETURN_IF_ERROR(statements_->put_case
-                         .With(r.id().group(), r.id().member(), r.id().task(), r.scope(),
-                               r.tenant(), r.session(), BlobRef{body})
+                         .With(r.id().group(), r.id().member(), task, r.scope(), r.tenant(),
+                               r.session(), BlobRef{body})
                          .Run());
   if (db_.Changes() == 0) return Exists("a case of " + Describe(r.id()) + " is stored already");
   return static_cast<uint64_t>(db_.LastRowId());
+}
+
+// What is said of a turn may change: then it is a case again, under a name of its own. What was
+// erased stays away, and what says the same as the newest is a repetition.
+Status OpWriter::NameRevision(const v1::CaseRecord& record, std::string& task) {
+  const std::string name = "a case of session " + std::to_string(record.session());
+  TM_ASSIGN_OR_RETURN(const bool known, Any(statements_->find_session.With(record.session())));
+  TM_ASSIGN_OR_RETURN(const bool deleted, Any(statements_->deleted_session.With(record.session())));
+  if (!known || deleted) return NotFound(name + ": the session is not stored");
+  Statement& earlier =
+      statements_->cases_of_turn.With(record.id().group(), record.id().member(), record.session());
+  uint64_t count = 0;
+  bool erased = false, same = false;
+  while (true) {
+    TM_ASSIGN_OR_RETURN(const bool row, earlier.Next());
+    if (!row) break;
+    ++count;
+    v1::CaseRecord before;
+    erased = erased || earlier.IsNull(0);
+    same = !earlier.IsNull(0) && codec_.Unpack(earlier.Bytes(0), before).ok() &&
+           before.reward() == record.reward();
+  }
+  earlier.Reset();
+  if (erased || same) return Exists(name + " is stored already, or was erased");
+  if (count > 0) task += "#" + std::to_string(count + 1);
+  return Ok();
 }
 
 Status OpWriter::Put(const EraseCases& op) {

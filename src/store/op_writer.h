@@ -38,6 +38,9 @@ class OpWriter {
   Status Put(const PutSessionTurn& op);
   Status Put(const PutSignal& op);
   Status Put(const EraseCases& op);
+  // Adds to the task's name where the turn of a session was a case before. kExists: nothing is new.
+  // kNotFound: the session was deleted.
+  Status NameRevision(const v1::CaseRecord& record, std::string& task);
   // The number of the case.
   Result<uint64_t> Learn(const PutCase& op);
   Result<uint64_t> Reserve(const ReserveVersion& op);

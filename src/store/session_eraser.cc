@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <set>
 #include <thread>
 
 #include "store/body_codec.h"
@@ -89,6 +90,37 @@ Status FindCheckpoint(Database& db, Erased& erased) {
         return Ok();
       },
       first);
+}
+
+// Of the same tenants: nobody else is shown them.
+Status FindShown(Database& db, BodyCodec& codec, const std::set<uint64_t>& cases, Erased& erased) {
+  if (cases.empty()) return Ok();
+  for (const std::string& tenant : erased.tenants) {
+    TM_RETURN_IF_ERROR(ForEachRow(
+        db, "SELECT session, body FROM sessions WHERE tenant = ?1 ORDER BY session",
+        [&](Statement& row) {
+          v1::Session session;
+          if (!codec.Unpack(row.Bytes(1), session).ok()) return Ok();
+          const auto& shown = session.shown_cases();
+          if (std::any_of(shown.begin(), shown.end(),
+                          [&](uint64_t number) { return cases.contains(number); })) {
+            erased.shown_to.push_back(row.Uint(0));
+          }
+          return Ok();
+        },
+        tenant));
+  }
+  return Ok();
+}
+
+Status FindCases(Database& db, uint64_t session, std::set<uint64_t>& cases) {
+  return ForEachRow(
+      db, "SELECT number FROM cases WHERE session = ?1 AND body IS NOT NULL",
+      [&](Statement& row) {
+        cases.insert(row.Uint(0));
+        return Ok();
+      },
+      session);
 }
 
 // What is left of a session.
@@ -181,9 +213,12 @@ Result<Erased> EraseSessions(const std::string& db_path, const EraseWhat& what) 
   TM_RETURN_IF_ERROR(db->Exec("BEGIN IMMEDIATE"));
   const auto all = [&]() -> Status {
     TM_RETURN_IF_ERROR(FindSessions(*db, what, erased));
+    std::set<uint64_t> cases;
     for (const uint64_t session : erased.sessions) {
+      TM_RETURN_IF_ERROR(FindCases(*db, session, cases));
       TM_RETURN_IF_ERROR(EraseOne(*db, codec, session, erased));
     }
+    TM_RETURN_IF_ERROR(FindShown(*db, codec, cases, erased));
     for (const uint64_t session : what.under_way) {
       TM_RETURN_IF_ERROR(TakeNumber(*db, codec, session, erased));
     }

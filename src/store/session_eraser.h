@@ -41,6 +41,8 @@ struct Erased {
   std::vector<Use> uses{};  // in the order of steps
   // The newest whose weights have seen none of it. None: nothing was used, or there is none.
   std::optional<CheckpointRecord> before{};
+  // Sessions that are left and were shown cases of it: their prompts hold them.
+  std::vector<uint64_t> shown_to{};
   std::vector<std::string> bodies{};  // as the files had them
   std::vector<std::string> texts{};   // what was said, for a search
 };

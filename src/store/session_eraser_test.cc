@@ -140,6 +140,56 @@ TEST_F(Eraser, StepsThatUsedItAndTheCheckpointBeforeAreNamed) {
   EXPECT_EQ((*RunReader::Open(dir_ / "run.db"))->Episode(1, 0).status().code(), Code::kNotFound);
 }
 
+TEST_F(Eraser, SessionsThatWereShownItsCasesAreNamed) {
+  PutWhole(1, "ann");
+  PutWhole(2, "bob");
+  const auto cases = db_->LoadCases();
+  ASSERT_TRUE(cases.ok());
+  ASSERT_EQ(cases->cases.size(), 2u);
+  for (const uint64_t number : {3u, 4u}) {
+    v1::Session later;
+    later.set_number(number);
+    later.set_tenant("ann");
+    if (number == 3) later.add_shown_cases(cases->cases[0].number);
+    Put(PutSession{later, {}});
+  }
+  const auto erased = Erase({.session = 1});
+  ASSERT_TRUE(erased.ok()) << erased.status().message();
+  EXPECT_THAT(erased->shown_to, testing::ElementsAre(3));
+  EXPECT_TRUE(Erase({.tenant = "ann"})->shown_to.empty()) << "they are gone themselves";
+}
+
+// What is said of a turn may change; each word is a case once, and an erased one stays away.
+TEST_F(Eraser, ATurnIsACaseAgainWhenItsScoreChanges) {
+  PutWhole(1, "ann");
+  v1::CaseRecord said = db_->LoadCases()->cases[0].record;
+  EXPECT_EQ(db_->ApplyOne(PutCase{said}).code(), Code::kExists);
+  said.set_reward(-1);
+  Put(PutCase{said});
+  EXPECT_EQ(db_->ApplyOne(PutCase{said}).code(), Code::kExists);
+  said.set_reward(0.5);
+  Put(PutCase{said});
+  const auto cases = db_->LoadCases();
+  ASSERT_EQ(cases->cases.size(), 3u);
+  EXPECT_EQ(cases->cases[1].record.reward(), -1);
+  EXPECT_EQ(cases->cases[2].record.reward(), 0.5);
+  // The newest by its number: what was said before does not come back.
+  Put(EraseCases{.number = cases->cases[2].number});
+  EXPECT_TRUE(db_->LoadCases()->cases.empty());
+  said.set_reward(1);
+  EXPECT_EQ(db_->ApplyOne(PutCase{said}).code(), Code::kExists);
+}
+
+TEST_F(Eraser, ACaseThatComesLateForADeletedSessionIsRefused) {
+  PutWhole(1, "ann");
+  v1::CaseRecord late = db_->LoadCases()->cases[0].record;
+  late.mutable_id()->set_member(9);
+  ASSERT_TRUE(Erase({.session = 1}).ok());
+  EXPECT_EQ(db_->ApplyOne(PutCase{late}).code(), Code::kNotFound);
+  late.set_session(77);
+  EXPECT_EQ(db_->ApplyOne(PutCase{late}).code(), Code::kNotFound) << "there is no such session";
+}
+
 TEST_F(Eraser, ATenantWithoutSessionsIsNamed) {
   PutWhole(1, "ann");
   EXPECT_THAT(Erase({.tenant = "nobody"}).status().message(), HasSubstr("\"nobody\""));

@@ -8,6 +8,7 @@ namespace tidemill {
 namespace {
 
 constexpr std::string_view kScopeTag = "scope:";
+constexpr std::string_view kTenantScope = "tenant:";
 constexpr size_t kNoteBytes = 400;
 constexpr int kNotesMax = 32;
 
@@ -31,9 +32,22 @@ void AddNotes(const v1::Trajectory& trajectory, v1::CaseRecord& record) {
 
 std::string ScopeOf(const v1::Task& task) {
   for (const std::string& tag : task.tags()) {
-    if (tag.compare(0, kScopeTag.size(), kScopeTag) == 0) return tag.substr(kScopeTag.size());
+    if (!tag.starts_with(kScopeTag)) continue;
+    std::string name = tag.substr(kScopeTag.size());
+    // Whoever writes a task reads no tenant's cases.
+    return name.starts_with(kTenantScope) ? "task:" + name : name;
   }
   return "";
+}
+
+std::string TenantScope(std::string_view tenant) {
+  return std::string(kTenantScope) + std::string(tenant);
+}
+
+bool InItsScope(const v1::CaseRecord& record) {
+  if (record.session() == 0)
+    return record.tenant().empty() && !record.scope().starts_with(kTenantScope);
+  return !record.tenant().empty() && record.scope() == TenantScope(record.tenant());
 }
 
 std::optional<v1::CaseRecord> MakeCase(const v1::Task& task, const v1::Trajectory& trajectory,

@@ -3,13 +3,20 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "proto/tidemill.pb.h"
 
 namespace tidemill {
 
-// What the task's tag "scope:NAME" names; empty without one.
+// What the task's tag "scope:NAME" names; empty without one. Never one of a tenant.
 std::string ScopeOf(const v1::Task& task);
+
+// Of what a tenant's sessions were about: "tenant:NAME".
+std::string TenantScope(std::string_view tenant);
+// Whether the record is in the scope that it belongs to: a session's in that of its tenant, a
+// task's in no tenant's.
+bool InItsScope(const v1::CaseRecord& record);
 
 // Nothing for what never becomes a case: an evaluation, an episode that failed through us or that
 // no scorer could score, one without an answer.

@@ -24,6 +24,9 @@ Result<PromptEncoder> PromptEncoder::Make(std::shared_ptr<const PolicyWeights> w
 
 Result<std::vector<float>> PromptEncoder::Encode(const std::vector<TokenId>& ids) const {
   if (ids.empty()) return Invalid("a prompt without tokens has no vector");
+  const auto context = static_cast<size_t>(weights_->config().max_position_embeddings);
+  const size_t read = std::min({ids.size(), context, kTokensRead});
+  const std::vector<TokenId> first(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(read));
   return CatchTorch<std::vector<float>>(
       "the vector of a prompt", [&]() -> Result<std::vector<float>> {
         const at::NoGradGuard no_gradient;
@@ -32,7 +35,7 @@ Result<std::vector<float>> PromptEncoder::Encode(const std::vector<TokenId>& ids
         ModelConfig config = weights_->config();
         config.num_layers = static_cast<int64_t>(layers_);
         const at::Tensor hidden =
-            ForwardHidden(config, view, Pack({ids}, view.embed.device().str()));
+            ForwardHidden(config, view, Pack({first}, view.embed.device().str()));
         const at::Tensor mean = hidden.to(at::kFloat).mean(0).to(at::kCPU).contiguous();
         const float* numbers = mean.data_ptr<float>();
         return std::vector<float>(numbers, numbers + mean.numel());

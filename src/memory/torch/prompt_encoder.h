@@ -20,6 +20,9 @@ class PromptEncoder {
   // half.
   static Result<PromptEncoder> Make(std::shared_ptr<const PolicyWeights> weights, int layers);
 
+  static constexpr size_t kTokensRead = 4096;  // of a longer prompt the first, and no more than the
+                                               // policy's context
+
   // The mean of the hidden states over the tokens. kInvalid: no tokens. kInternal: libtorch failed.
   Result<std::vector<float>> Encode(const std::vector<TokenId>& ids) const;
 

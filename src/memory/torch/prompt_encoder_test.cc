@@ -31,6 +31,20 @@ TEST(PromptEncoder, GivesTheMeanOfTheHiddenStates) {
   EXPECT_EQ(encoder->Encode({}).status().code(), Code::kInvalid);
 }
 
+TEST(PromptEncoder, ReadsNoMoreThanTheContext) {
+  const auto weights = PolicyWeights::NewRandom(TinyConfig(), 3);
+  ASSERT_TRUE(weights.ok());
+  const auto encoder = PromptEncoder::Make(*weights, 0);
+  ASSERT_TRUE(encoder.ok());
+  const auto context = static_cast<size_t>((*weights)->config().max_position_embeddings);
+  std::vector<TokenId> ids(std::min(context, PromptEncoder::kTokensRead), 5);
+  const auto whole = encoder->Encode(ids);
+  ids.insert(ids.end(), 10, 7);
+  const auto longer = encoder->Encode(ids);
+  ASSERT_TRUE(whole.ok() && longer.ok()) << longer.status().ToString();
+  EXPECT_EQ(*whole, *longer);
+}
+
 TEST(WeightsDigest, DiffersForOtherWeights) {
   const auto one = PolicyWeights::NewRandom(TinyConfig(), 3);
   const auto same = PolicyWeights::NewRandom(TinyConfig(), 3);

@@ -1,9 +1,13 @@
 // The part of a process's ports that records sessions, learns from them and guards what is served.
+#include <algorithm>
+
 #include "core/files.h"
 #include "core/secret.h"
 #include "gateway/plain_recorder.h"
 #include "run/live_options.h"
+#include "run/loop_options.h"
 #include "run/torch/process_ports.h"
+#include "store/case_reader.h"
 
 namespace tidemill {
 namespace {
@@ -40,6 +44,7 @@ Result<std::unique_ptr<TurnRecorder>> ProcessPorts::OpenLive(const ServedPolicy&
   learning.signals = SignalOptionsFrom(config_, train_tasks_, request_.directory->path());
   learning.next_state = NextStateOptionsFrom(config_);
   learning.next_state.secret = NewSecret();
+  if (shelf_) learning.memory = LiveMemoryHere(policy.context_tokens);
   TM_ASSIGN_OR_RETURN(std::unique_ptr<LiveRun> live,
                       LiveRun::Join(*store_, *earlier_live_, policy, clock_, options, learning));
   live->BelongsTo(request_.directory->path());
@@ -49,11 +54,30 @@ Result<std::unique_ptr<TurnRecorder>> ProcessPorts::OpenLive(const ServedPolicy&
                  erased += votes_.EraseSession(JudgedSession(session));
                return erased;
              }});
+  if (shelf_) {
+    live->Add({"cases in memory", [this](const EraseNames& names) {
+                 return shelf_->Erase(names.sessions,
+                                      [this] { return ReadCases(request_.directory->db_path()); });
+               }});
+  }
   *earlier_live_ = {};
   live_ = live.get();
   operator_->Add("/live/delete", DeleteDeed(*live_));
   operator_->Add("/live/quarantine", QuarantineDeed(*live_));
   return std::unique_ptr<TurnRecorder>(std::move(live));
+}
+
+// Most of the context is the client's, whatever the config says.
+LiveMemory ProcessPorts::LiveMemoryHere(int64_t context_tokens) const {
+  const MemoryOptions options = MemoryOptionsFrom(config_);
+  LiveMemory memory;
+  memory.case_tokens =
+      std::min<size_t>(options.case_tokens, static_cast<size_t>(context_tokens) / 4);
+  memory.look = [shelf = shelf_.get(), how = options.how, cases = options.cases](
+                    const std::string& tenant, const std::string& prompt) {
+    return shelf->Look({.tenant = tenant, .prompt = prompt, .how = how, .cases = cases});
+  };
+  return memory;
 }
 
 Status ProcessPorts::OpenRelease(const RunStart& start, GatewayUse& use) {

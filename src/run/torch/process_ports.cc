@@ -69,6 +69,7 @@ Status ProcessPorts::Open(RunStart& start) {
   if (here.tools) TM_RETURN_IF_ERROR(OpenTools());
   if (here.reward) TM_RETURN_IF_ERROR(OpenScorers());
   if (here.learner && request_.train) TM_RETURN_IF_ERROR(OpenTeacher(start));
+  if (here.learner && request_.train) TM_RETURN_IF_ERROR(OpenKeys());
   if (here.learner && request_.train) TM_RETURN_IF_ERROR(OpenTrainer(start));
   ports_.clock = &clock_;
   ports_.journal = request_.journal != nullptr ? request_.journal : &no_journal_;
@@ -162,6 +163,8 @@ Status ProcessPorts::OpenStore(RunStart& start) {
   if (config_.memory.on && request_.train) {
     TM_ASSIGN_OR_RETURN(cases_, db->LoadCases());
     ports_.cases = &cases_;
+    shelf_ = std::make_unique<CaseShelf>(MemoryOptionsFrom(config_).bank);
+    ports_.shelf = shelf_.get();
   }
   store_ = std::make_unique<StoreThread>(std::move(db), clock_);
   for (StorePort** port : {&ports_.dispatcher_store, &ports_.replay_store, &ports_.learner_store}) {
@@ -377,6 +380,7 @@ std::vector<PortHost::Use> ProcessPorts::Usage() const {
   }
   if (store_) uses.push_back({"store", store_->busy().Busy(now), 1});
   if (trainer_) uses.push_back({"trainer", trainer_->busy().Busy(now), 1});
+  if (keys_) uses.push_back({"keys", keys_->busy().Busy(now), 1});
   if (teacher_busy_ != nullptr) uses.push_back({"teacher", teacher_busy_->Busy(now), 1});
   return uses;
 }

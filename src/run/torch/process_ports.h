@@ -20,6 +20,8 @@
 #include "live/live_operator.h"
 #include "live/live_run.h"
 #include "live/release_desk.h"
+#include "memory/case_shelf.h"
+#include "memory/torch/model_keys.h"
 #include "model/tokenizer.h"
 #include "model/torch/model.h"
 #include "reward/scorer_port.h"
@@ -74,11 +76,15 @@ class ProcessPorts final : public PortHost {
   // process_live.cc
   Status OpenOperator(GatewayUse& use);
   Result<std::unique_ptr<TurnRecorder>> OpenLive(const ServedPolicy& policy);
+  LiveMemory LiveMemoryHere(int64_t context_tokens) const;
   Status OpenRelease(const RunStart& start, GatewayUse& use);
   void OpenGuards(GatewayUse& use);
   Status OpenTrainer(const RunStart& start);
   // process_teacher.cc
   Status OpenTeacher(const RunStart& start);
+  // process_keys.cc
+  Status OpenKeys();
+  Status CheckKeys(const PromptEncoder& encoder) const;
   Status OpenTeacherEndpoint();
   Result<TeacherWeights> TeacherWeightsFrom(const RunStart& start);
   Status OpenTools();
@@ -103,6 +109,7 @@ class ProcessPorts final : public PortHost {
   std::string checkpoint_;                        // gone on from; empty: none
   std::map<uint64_t, int64_t> budgets_;           // of steps that are taken again
   CasesState cases_;                              // of memory, as earlier processes left it
+  std::unique_ptr<CaseShelf> shelf_;              // with memory.on
   ThreadPlan threads_;
 
   std::unique_ptr<BlobStore> blobs_;
@@ -127,6 +134,7 @@ class ProcessPorts final : public PortHost {
   std::unique_ptr<ToolExecutor> tools_;
   std::unique_ptr<TeacherPort> teacher_;     // where the objective distils
   const BusyMeter* teacher_busy_ = nullptr;  // of one in this process
+  std::unique_ptr<ModelKeys> keys_;          // where memory goes by hidden states
   std::unique_ptr<TrainerThread> trainer_;
   std::unique_ptr<FrozenTrainer> frozen_;  // instead, with memory.only
   std::string frozen_digest_;              // of the weights at the start

@@ -1,0 +1,100 @@
+#include "memory/torch/model_keys.h"
+
+#include "model/torch/aten.h"
+
+#include <ATen/Parallel.h>
+
+#include <deque>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "core/mutex.h"
+
+namespace tidemill {
+
+class ModelKeys::Impl {
+ public:
+  Impl(PromptEncoder encoder, Tokenizer tokenizer, const Clock& clock, ModelKeysOptions options)
+      : encoder_(std::move(encoder)),
+        tokenizer_(std::move(tokenizer)),
+        clock_(clock),
+        options_(options),
+        events_(options.max_outstanding),
+        thread_([this] { Run(); }) {}
+
+  ~Impl() {
+    {
+      MutexLock lock(mutex_);
+      closing_ = true;
+    }
+    changed_.NotifyAll();
+    thread_.join();
+  }
+
+  void Submit(KeyCall call) {
+    {
+      MutexLock lock(mutex_);
+      queue_.push_back(std::move(call));
+    }
+    changed_.NotifyAll();
+  }
+  Mailbox<KeyDone>& events() { return events_; }
+  const BusyMeter& busy() const { return busy_; }
+
+ private:
+  void Run() {
+    at::set_num_threads(options_.threads);
+    while (const std::optional<KeyCall> call = Next()) {
+      busy_.Begin(clock_.Now());
+      // A prompt is outside text: none of its words is a special token.
+      auto key = encoder_.Encode(tokenizer_.Encode(call->prompt, SpecialTokens::kAsText));
+      busy_.End(clock_.Now());
+      KeyDone done{call->tag, key.status(), {}};
+      if (key.ok()) done.key = std::move(*key);
+      events_.Post(std::move(done));
+    }
+  }
+
+  // Nothing: it is closed.
+  std::optional<KeyCall> Next() {
+    MutexLock lock(mutex_);
+    changed_.Wait(lock, [&]() TM_REQUIRES(mutex_) { return closing_ || !queue_.empty(); });
+    if (closing_) return std::nullopt;
+    KeyCall call = std::move(queue_.front());
+    queue_.pop_front();
+    return call;
+  }
+
+  const PromptEncoder encoder_;
+  const Tokenizer tokenizer_;
+  const Clock& clock_;
+  const ModelKeysOptions options_;
+  Mailbox<KeyDone> events_;
+  BusyMeter busy_;
+  Mutex mutex_;
+  CondVar changed_;
+  std::deque<KeyCall> queue_ TM_GUARDED_BY(mutex_);
+  bool closing_ TM_GUARDED_BY(mutex_) = false;
+  std::thread thread_;  // last: it uses all of the above
+};
+
+ModelKeys::ModelKeys(PromptEncoder encoder, Tokenizer tokenizer, const Clock& clock,
+                     ModelKeysOptions options)
+    : impl_(std::make_unique<Impl>(std::move(encoder), std::move(tokenizer), clock, options)) {}
+
+ModelKeys::~ModelKeys() = default;
+
+void ModelKeys::Submit(KeyCall call) {
+  impl_->Submit(std::move(call));
+}
+
+Mailbox<KeyDone>& ModelKeys::events() {
+  return impl_->events();
+}
+
+const BusyMeter& ModelKeys::busy() const {
+  return impl_->busy();
+}
+
+}  // namespace tidemill
