@@ -249,9 +249,8 @@ std::string SandboxBenchReport::ToText() const {
   row("a box opened for it", cold_ms);
   row("a box from a warm pool", warm_ms);
   row("a box that is open", kept_ms);
-  text += fmt::format(
-      "  a warm request costs {:.3f} ms more than a plain spawn\n\n",
-      over_plain_ms);
+  text +=
+      fmt::format("  a warm request costs {:.3f} ms more than a plain spawn\n\n", over_plain_ms);
   text += "at once     plain/s   new boxes/s   open boxes/s   gradings/s\n";
   for (const Rate& rate : rates) {
     text += fmt::format("{:>7} {:>11.0f} {:>13.0f} {:>14.0f} {:>12.0f}\n", rate.at_once,

@@ -50,7 +50,11 @@ class ClientWorld {
     release_ =
         std::make_unique<SimRelease>(world_, store_, kClients, bug_ == Bug::kPinnedIsSwapped);
     StartServer();
-    for (size_t i = 0; i < threads_.size(); ++i) Later(500, [this, i] { Act(i); });
+    for (size_t i = 0; i < threads_.size(); ++i) {
+      // With memory some come late: when there are cases to be shown.
+      const bool late = with_memory_ && world_.random().Chance(0.5);
+      Later(late ? 8'000'000 : 500, [this, i] { Act(i); });
+    }
     if (crashes_left_ > 0) Later(4000, [this] { Crash(); });
     if (deletions_left_ > 0) Later(5000, [this] { Delete(); });
     const bool ended = world_.Run(&bus_, world_.clock().Now() + std::chrono::hours(20),
@@ -59,6 +63,7 @@ class ClientWorld {
     if (!world_.verdict().failed()) CheckSessions(store_, ledger_, world_);
     if (!world_.verdict().failed()) CheckSignals(store_, signals_, kOthersMin, world_);
     if (!world_.verdict().failed() && with_memory_) CheckCases(store_, world_);
+    if (!world_.verdict().failed() && memory_ != nullptr) memory_->CheckStored();
     for (const auto& [number, session] : store_.durable().sessions) {
       report.client_turns += session.turns.size();
     }

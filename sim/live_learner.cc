@@ -1,7 +1,10 @@
 #include "sim/live_learner.h"
 
 #include <cmath>
+#include <map>
 #include <optional>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "bus/outbox.h"
@@ -130,11 +133,14 @@ void LiveLearner::Train() {
 void CheckSignals(const SimStore& store, const SignalLedger& ledger, size_t others_min,
                   World& world) {
   CheckAcknowledged(store, ledger, world);
-  size_t scored = 0;
-  std::set<uint64_t> sessions;
+  // A session is compared with others of its tenant.
+  const auto tenant_of = [&](uint64_t session) {
+    return store.durable().sessions.at(session).session.tenant();
+  };
+  std::map<std::string, std::set<uint64_t>> scored;
   for (const v1::Trajectory& trajectory : store.durable().live) {
     const uint64_t session = trajectory.id().group();
-    if (ScoreOf(store, session) && sessions.insert(session).second) ++scored;
+    if (ScoreOf(store, session)) scored[tenant_of(session)].insert(session);
   }
   for (const v1::Trajectory& trajectory : store.durable().live) {
     const std::string key = LiveKey(trajectory.id());
@@ -150,7 +156,7 @@ void CheckSignals(const SimStore& store, const SignalLedger& ledger, size_t othe
     }
     if (used > 1) return world.verdict().Fail("a trajectory of a session was trained twice");
     if (used > 0 && !score) return world.verdict().Fail("a session was trained without a signal");
-    if (used == 0 && score && scored > others_min) {
+    if (used == 0 && score && scored[tenant_of(trajectory.id().group())].size() > others_min) {
       return world.verdict().Fail("a session with a signal was never trained");
     }
   }

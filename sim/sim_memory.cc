@@ -64,16 +64,16 @@ void SimMemory::Erase(uint64_t session) {
 
 bool SimMemory::Idle() const {
   const auto depth = bus_.Depth(kMemoryCasesTopic);
-  const uint64_t coming = depth.ok() ? depth->ready + depth->leased : 0;
-  if (coming > 0 || !loop_->Drained()) return false;
-  // What a process that begins now would have is what this one has.
+  return depth.ok() && depth->ready + depth->leased == 0 && loop_->Drained();
+}
+
+void SimMemory::CheckStored() const {
   CaseShelf next{BankOptions{}};
   for (const CasesState::Learned& one : Stored().cases) next.Apply(one.number, one.record);
   const auto digest = [](const CaseBank& bank) { return bank.Digest(); };
   if (next.With(digest) != shelf_.With(digest)) {
     world_.verdict().Fail("memory is not what the database says");
   }
-  return true;
 }
 
 void CheckCases(const SimStore& store, World& world) {

@@ -30,6 +30,8 @@ class SimMemory {
   void Erase(uint64_t session);
   // Nothing is on its way to it or from it.
   bool Idle() const;
+  // When it is idle: what a process that begins now would have is what this one has.
+  void CheckStored() const;
 
  private:
   CasesState Stored() const;

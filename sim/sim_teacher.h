@@ -9,13 +9,17 @@
 namespace tidemill::sim {
 
 // In every fourth run.
-inline bool WithTeacher(uint64_t seed) { return seed % 4 == 1; }
+inline bool WithTeacher(uint64_t seed) {
+  return seed % 4 == 1;
+}
 
 // Its config: a mix of rewards and teacher.
 void AddSimTeacher(RunConfig& config);
 
 // Never what a token gets that was not scored.
-inline float SimTeacherScore(uint32_t id) { return -0.25f * static_cast<float>(1 + id % 7); }
+inline float SimTeacherScore(uint32_t id) {
+  return -0.25f * static_cast<float>(1 + id % 7);
+}
 
 class SimTeacher final : public TeacherPort {
  public:

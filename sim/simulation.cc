@@ -438,7 +438,8 @@ class Simulation {
 SimReport RunSimulation(const SimOptions& options) {
   const bool clients =
       options.bug == Bug::kTrainedThroughBranches || options.bug == Bug::kRetryIsANewTurn ||
-      options.bug == Bug::kDeletedIsTrained || options.bug == Bug::kPinnedIsSwapped;
+      options.bug == Bug::kDeletedIsTrained || options.bug == Bug::kPinnedIsSwapped ||
+      options.bug == Bug::kCaseOfAnotherTenant;
   SimReport report;
   report.seed = options.seed;
   report.ok = true;

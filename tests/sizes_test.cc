@@ -41,7 +41,8 @@ class SizesTest : public LineTest {
 };
 
 TEST_F(SizesTest, ARunFromRandomWeightsNeedsAShapeAndATokenizerAndWritesNothingBesideThem) {
-  const std::string shape = Shape("random-shape", {{"vocab_size", 700}, {"torch_dtype", "bfloat16"}});
+  const std::string shape =
+      Shape("random-shape", {{"vocab_size", 700}, {"torch_dtype", "bfloat16"}});
   const std::string still = "--set learner.learning_rate=0 --set learner.weight_decay=0";
   const ProcessOutput run =
       RunTidemill(Train("random", Random(shape) + "--set run.steps=1 " + still), "2>/dev/null");

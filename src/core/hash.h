@@ -20,8 +20,8 @@ std::string TreeHash(const v1::Tree& tree);
 
 // Content up to this size travels inside messages; more goes through the blob store.
 inline constexpr size_t kInlineContentMax = 16 * 1024;
-// Where a tree has more than kInlineTreeMax in all, files of more than kInlineOfLargeMax do too: the
-// tree of a repository is in every request.
+// Where a tree has more than kInlineTreeMax in all, files of more than kInlineOfLargeMax do too:
+// the tree of a repository is in every request.
 inline constexpr size_t kInlineTreeMax = 256 * 1024;
 inline constexpr size_t kInlineOfLargeMax = 512;
 

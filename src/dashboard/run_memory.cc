@@ -178,12 +178,11 @@ Result<HttpResponse> RunApi::MemoryCase(const HttpRequest& request, RunView& run
     json["in_bank"] = one != nullptr;  // not: forgotten, a copy of another, or not yet read
     json["tools"] = Json::array();
     for (const v1::ToolNote& tool : record.tools()) {
-      json["tools"].push_back(
-          {{"turn", tool.turn()},
-           {"tool", tool.tool()},
-           {"arguments", ToUtf8(Beginning(tool.arguments_json(), kLineBytes))},
-           {"outcome", ApiName(v1::Outcome_Name(tool.outcome()), "OUTCOME_")},
-           {"text", ToUtf8(Beginning(tool.text(), kLineBytes))}});
+      json["tools"].push_back({{"turn", tool.turn()},
+                               {"tool", tool.tool()},
+                               {"arguments", ToUtf8(Beginning(tool.arguments_json(), kLineBytes))},
+                               {"outcome", ApiName(v1::Outcome_Name(tool.outcome()), "OUTCOME_")},
+                               {"text", ToUtf8(Beginning(tool.text(), kLineBytes))}});
     }
     json["shown_cases"] = Json::array();
     for (const uint64_t shown : record.shown()) json["shown_cases"].push_back(shown);

@@ -14,7 +14,8 @@ enum class Consent : uint8_t {
 
 struct Tenant {
   std::string name = "default";
-  uint64_t id = 1;  // for the engine's prefix cache; never 0; of a key file it depends on the name alone
+  uint64_t id =
+      1;  // for the engine's prefix cache; never 0; of a key file it depends on the name alone
   Consent consent = Consent::kStore;
   double requests_per_minute = 0;  // 0: no bound
   uint32_t concurrency = 0;        // requests at once, waiting ones counted; 0: no bound

@@ -13,9 +13,9 @@ namespace tidemill {
 
 // What a release asks of the learner.
 struct ReleaseWish {
-  uint64_t step = 0;                    // of the released weights
-  std::vector<uint64_t> keep{};         // versions it may be set back to
-  std::optional<uint64_t> set_back{};   // to this version; asked once
+  uint64_t step = 0;                   // of the released weights
+  std::vector<uint64_t> keep{};        // versions it may be set back to
+  std::optional<uint64_t> set_back{};  // to this version; asked once
 };
 
 class LiveWatch {

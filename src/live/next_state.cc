@@ -91,9 +91,7 @@ std::optional<NextState> NextStateOf(const Session& session, uint32_t turn) {
 }
 
 NextStateJudges::NextStateJudges(Bus& bus, Outbox& outbox, NextStateOptions options)
-    : bus_(bus),
-      options_(std::move(options)),
-      questions_(bus, outbox, QuestionsWith(options_)) {}
+    : bus_(bus), options_(std::move(options)), questions_(bus, outbox, QuestionsWith(options_)) {}
 
 void NextStateJudges::Attach(Waker& waker) {
   questions_.Attach(waker);

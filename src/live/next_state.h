@@ -23,9 +23,9 @@
 namespace tidemill {
 
 struct NextStateOptions {
-  std::vector<std::string> judges{};  // names of those that are asked; none: nobody is
-  std::string worker = "local";       // whose inbox the answers come to
-  std::string secret{};               // of this process
+  std::vector<std::string> judges{};             // names of those that are asked; none: nobody is
+  std::string worker = "local";                  // whose inbox the answers come to
+  std::string secret{};                          // of this process
   Duration patience = std::chrono::minutes(10);  // of one question
   Duration retry_delay = std::chrono::seconds(5);
   uint32_t retries = 6;

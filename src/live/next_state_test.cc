@@ -29,9 +29,9 @@ class NextStateTest : public testing::Test {
     learning.next_state.worker = "w" + std::to_string(++processes_);
     LiveState state;
     state.signals = world_.store.signals;
-    world_.recorder = std::make_unique<LiveRecorder>(world_.options, world_.builder, world_.store,
-                                                     world_.clock, world_.store.State(), state,
-                                                     learning);
+    world_.recorder =
+        std::make_unique<LiveRecorder>(world_.options, world_.builder, world_.store, world_.clock,
+                                       world_.store.State(), state, learning);
     world_.recorder->Attach(waker_);
   }
   void SayAndReply(const std::string& answer, const std::string& reply) {

@@ -27,10 +27,10 @@ struct QuarantineOptions {
 // Not thread-safe.
 class Quarantine {
  public:
-  static constexpr size_t kOthersMin = 16;        // to call one an outlier
-  static constexpr double kDeviationMin = 0.25;   // of the others: rewards that are all alike
-  static constexpr size_t kRecent = 24;           // rewards of a tenant that are compared
-  static constexpr size_t kBefore = 72;           // with so many before them
+  static constexpr size_t kOthersMin = 16;       // to call one an outlier
+  static constexpr double kDeviationMin = 0.25;  // of the others: rewards that are all alike
+  static constexpr size_t kRecent = 24;          // rewards of a tenant that are compared
+  static constexpr size_t kBefore = 72;          // with so many before them
 
   // `earlier`: the Json of an earlier process, or nothing.
   explicit Quarantine(const QuarantineOptions& options, const std::string& earlier = "");

@@ -104,8 +104,8 @@ class ReleaseBook {
   ReleaseOrders Reserved(uint64_t number, int64_t now_ms);
   ReleaseOrders Held(uint64_t number, int64_t now_ms);
 
-  // The learner goes on from the released weights, published as `number` after `step` steps: that is
-  // what is released now.
+  // The learner goes on from the released weights, published as `number` after `step` steps: that
+  // is what is released now.
   ReleaseOrders SetBack(uint64_t number, uint64_t step, int64_t now_ms);
   void NotSetBack(const std::string& why, int64_t now_ms);
   // Versions whose weights the learner may be set back to.
@@ -144,7 +144,7 @@ class ReleaseBook {
   bool setting_back_ = false;
   bool cannot_set_back_ = false;  // until something else is released
   uint64_t newest_step_ = 0;
-  std::map<uint64_t, Rates> rates_;   // of versions on offer
+  std::map<uint64_t, Rates> rates_;  // of versions on offer
   uint64_t newest_session_ = 0;
   uint32_t gate_failures_ = 0;
   std::vector<std::string> alarms_;

@@ -93,9 +93,9 @@ class ReleaseDesk final : public LiveWatch {
 
   mutable Mutex mutex_;
   ReleaseBook book_ TM_GUARDED_BY(mutex_);
-  std::deque<Waiting> holds_ TM_GUARDED_BY(mutex_);    // not yet seen on the engine
+  std::deque<Waiting> holds_ TM_GUARDED_BY(mutex_);         // not yet seen on the engine
   std::optional<uint64_t> set_back_ TM_GUARDED_BY(mutex_);  // not yet asked of the learner
-  std::deque<Waiting> unholds_ TM_GUARDED_BY(mutex_);  // when requests under way are done
+  std::deque<Waiting> unholds_ TM_GUARDED_BY(mutex_);       // when requests under way are done
 };
 
 // Pins what it prepares to the version on offer; a request that names one keeps that, and an

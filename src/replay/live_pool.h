@@ -53,7 +53,7 @@ class LivePool {
 
   const size_t capacity_;
   const double tenant_share_;
-  std::map<std::string, size_t> tenants_;  // how many of each wait
+  std::map<std::string, size_t> tenants_;   // how many of each wait
   std::unordered_set<uint64_t> forgotten_;  // sessions
   uint64_t next_ = 0;
   std::map<uint64_t, v1::Sample> waiting_;  // in the order they came

@@ -88,7 +88,8 @@ bool ReplayLoop::TryMakeBatch() {
     SiftLive(request);
     const size_t available = live_.Available(request.live_episodes());
     // Enough wait, but too many of one tenant.
-    counters_.live_held_back = live_.size() < request.live_episodes() ? 0 : live_.size() - available;
+    counters_.live_held_back =
+        live_.size() < request.live_episodes() ? 0 : live_.size() - available;
     if (available < request.live_episodes()) return false;
     counters_.live_held_back = 0;
   }

@@ -93,8 +93,7 @@ Result<std::unique_ptr<HttpTeacher>> HttpTeacher::Make(const RunConfig::Teacher&
   }
   TM_RETURN_IF_ERROR(teacher->CheckTokenizer(tokens).WithContext("teacher.endpoint"));
   for (const auto& peer : teacher->peers_) {
-    teacher->threads_.emplace_back(
-        [&teacher = *teacher, &peer = *peer] { teacher.Work(peer); });
+    teacher->threads_.emplace_back([&teacher = *teacher, &peer = *peer] { teacher.Work(peer); });
   }
   return teacher;
 }

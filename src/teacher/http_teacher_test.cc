@@ -43,7 +43,8 @@ std::string Echo(const std::string& request, int shift = 0) {
   }
   tokens.push_back("z"), scores.push_back(-1);
   return nlohmann::json{
-      {"choices", {{{"text", "z"}, {"logprobs", {{"tokens", tokens}, {"token_logprobs", scores}}}}}}}
+      {"choices",
+       {{{"text", "z"}, {"logprobs", {{"tokens", tokens}, {"token_logprobs", scores}}}}}}}
       .dump();
 }
 
@@ -85,8 +86,8 @@ TEST(HttpTeacher, WithAnotherTokenizerIsRefusedAtTheStart) {
 
 TEST(HttpTeacher, AnEndpointWithoutEchoIsRefusedAtTheStart) {
   ScriptedEndpoint server([&](const std::string&, const std::string&) {
-    return ScriptedEndpoint::Reaction{Reply(
-        200, R"({"choices": [{"text": "z", "logprobs": {"token_logprobs": [-1]}}]})")};
+    return ScriptedEndpoint::Reaction{
+        Reply(200, R"({"choices": [{"text": "z", "logprobs": {"token_logprobs": [-1]}}]})")};
   });
   EXPECT_THAT(HttpTeacher::Make(KeysFor(server), Letters()).status().message(),
               HasSubstr("does the endpoint know \"echo\"?"));

@@ -15,7 +15,7 @@ struct SampleOptions {
   bool synchronous = false;  // generation stands still while a step trains
   bool finished = true;      // writes summary.json
   bool metrics = true;
-  bool live = false;  // Tick is called from outside, with the real time
+  bool live = false;    // Tick is called from outside, with the real time
   bool memory = false;  // episodes become cases, of which the bank keeps 30
   uint32_t steps_a_transaction = 1;
   uint64_t seed = 1;

@@ -66,8 +66,8 @@ std::vector<Token> TokensOf(const v1::Batch& batch) {
       for (int i = 0; i < turn.ids_size(); ++i) {
         const v1::TurnScores& scores = sample.teacher(t);
         const bool unknown = scores.unknown_size() > 0 && i == 0;
-        tokens.push_back({turn.logprobs(i), scores.logprobs(i), (own - mean) / (deviation + 1e-6),
-                          !unknown});
+        tokens.push_back(
+            {turn.logprobs(i), scores.logprobs(i), (own - mean) / (deviation + 1e-6), !unknown});
       }
     }
   }
@@ -190,11 +190,11 @@ TEST(Distillation, StepsBringThePolicyCloserToItsTeacher) {
       std::vector<int32_t> ids = {1, 2, 3};
       while (ids.size() < 11) {  // drawn from the policy
         const at::NoGradGuard no_grad;
-        const at::Tensor p = at::softmax(
-            Logits(now->view(), ForwardHidden(now->config(), now->view(), Pack({ids})))
-                .select(0, static_cast<int64_t>(ids.size()) - 1),
-            -1)
-                                 .contiguous();
+        const at::Tensor p =
+            at::softmax(Logits(now->view(), ForwardHidden(now->config(), now->view(), Pack({ids})))
+                            .select(0, static_cast<int64_t>(ids.size()) - 1),
+                        -1)
+                .contiguous();
         double left = random.Uniform();
         int32_t id = 0;
         while (id < 36 && (left -= p.data_ptr<float>()[id]) > 0) ++id;

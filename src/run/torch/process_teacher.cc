@@ -27,20 +27,19 @@ Status ProcessPorts::OpenTeacher(const RunStart& start) {
 // Those of a directory, or of the policy as it was published last.
 Result<TeacherWeights> ProcessPorts::TeacherWeightsFrom(const RunStart& start) {
   if (config_.teacher.policy) {
-    return TeacherWeights([channel = channel_.get(), now = weights_,
-                           version = start.version]() mutable {
-      if (auto newer = channel->NewerThan(version); newer.ok() && newer->weights != nullptr) {
-        version = newer->version;
-        now = ToPolicyWeights(std::move(newer->weights));
-      }
-      return now;
-    });
+    return TeacherWeights(
+        [channel = channel_.get(), now = weights_, version = start.version]() mutable {
+          if (auto newer = channel->NewerThan(version); newer.ok() && newer->weights != nullptr) {
+            version = newer->version;
+            now = ToPolicyWeights(std::move(newer->weights));
+          }
+          return now;
+        });
   }
-  const LoadOptions load{
-      .device = config_.model.device,
-      .dtype = IsGpu(config_.model.device) ? Dtype::kBF16 : Dtype::kF32};
-  auto weights = LoadTeacher(config_.teacher.model, load, *tokenizer_,
-                             static_cast<int64_t>(start.context));
+  const LoadOptions load{.device = config_.model.device,
+                         .dtype = IsGpu(config_.model.device) ? Dtype::kBF16 : Dtype::kF32};
+  auto weights =
+      LoadTeacher(config_.teacher.model, load, *tokenizer_, static_cast<int64_t>(start.context));
   if (!weights.ok()) return weights.status().WithContext("teacher.model");
   return TeacherWeights([fixed = std::move(*weights)] { return fixed; });
 }

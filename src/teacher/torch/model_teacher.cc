@@ -185,8 +185,8 @@ class ModelTeacher::Impl {
     while (!queue_.empty()) {
       const TeacherCall& next = queue_.front();
       tokens += static_cast<int64_t>(next.ids.size());
-      if (!calls.empty() && (tokens > options_.batch_tokens ||
-                             next.temperature != calls.front().temperature)) {
+      if (!calls.empty() &&
+          (tokens > options_.batch_tokens || next.temperature != calls.front().temperature)) {
         break;
       }
       calls.push_back(std::move(queue_.front()));

@@ -123,8 +123,7 @@ class TeacherDirectory : public testing::Test {
     EXPECT_TRUE(Wide(3, vocabulary, context)->Save(dir).ok());
     std::string vocab;
     for (size_t i = 0; i < letters.size(); ++i) {
-      vocab += (i == 0 ? "\"" : ", \"") + std::string(1, letters[i]) +
-               "\": " + std::to_string(i);
+      vocab += (i == 0 ? "\"" : ", \"") + std::string(1, letters[i]) + "\": " + std::to_string(i);
     }
     std::ofstream(dir + "/tokenizer.json")
         << R"({"version": "1.0", "added_tokens": [], "normalizer": null, "pre_tokenizer":
