@@ -2,8 +2,6 @@
 
 #include <utility>
 
-#include "core/log.h"
-
 namespace tidemill {
 
 const std::vector<float>* PromptKeys::Ask(const std::string& prompt, uint64_t tag) {
@@ -26,7 +24,6 @@ std::vector<PromptKeys::Answer> PromptKeys::Take() {
     calls_.erase(asked.prompt);
     if (!done.status.ok()) {
       ++failed_;
-      LogWarn("a prompt has no key; memory goes by its words", {{"cause", done.status.message()}});
       done.key.clear();
     }
     for (const uint64_t tag : asked.tags) answers.push_back({tag, done.key});

@@ -9,6 +9,7 @@
 #include <thread>
 #include <utility>
 
+#include "core/log.h"
 #include "core/mutex.h"
 
 namespace tidemill {
@@ -50,6 +51,11 @@ class ModelKeys::Impl {
       // A prompt is outside text: none of its words is a special token.
       auto key = encoder_.Encode(tokenizer_.Encode(call->prompt, SpecialTokens::kAsText));
       busy_.End(clock_.Now());
+      // Once: the rest is counted, and the cause is seldom another.
+      if (!key.ok() && !std::exchange(warned_, true)) {
+        LogWarn("a prompt has no key; memory goes by its words",
+                {{"cause", key.status().message()}});
+      }
       KeyDone done{call->tag, key.status(), {}};
       if (key.ok()) done.key = std::move(*key);
       events_.Post(std::move(done));
@@ -72,6 +78,7 @@ class ModelKeys::Impl {
   const ModelKeysOptions options_;
   Mailbox<KeyDone> events_;
   BusyMeter busy_;
+  bool warned_ = false;  // of the thread
   Mutex mutex_;
   CondVar changed_;
   std::deque<KeyCall> queue_ TM_GUARDED_BY(mutex_);
