@@ -51,8 +51,7 @@ class ClientWorld {
         std::make_unique<SimRelease>(world_, store_, kClients, bug_ == Bug::kPinnedIsSwapped);
     StartServer();
     for (size_t i = 0; i < threads_.size(); ++i) {
-      // With memory some come late: when there are cases to be shown.
-      const bool late = with_memory_ && world_.random().Chance(0.5);
+      const bool late = with_memory_ && world_.random().Chance(0.5);  // when there are cases
       Later(late ? 8'000'000 : 500, [this, i] { Act(i); });
     }
     if (crashes_left_ > 0) Later(4000, [this] { Crash(); });

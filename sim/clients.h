@@ -9,6 +9,13 @@
 
 namespace tidemill::sim {
 
+// Bugs that are planted in what clients meet.
+inline bool IsOfClients(Bug bug) {
+  return bug == Bug::kTrainedThroughBranches || bug == Bug::kRetryIsANewTurn ||
+         bug == Bug::kDeletedIsTrained || bug == Bug::kPinnedIsSwapped ||
+         bug == Bug::kCaseOfAnotherTenant;
+}
+
 // Adds to the report; `ok` and `failure` say which promise was broken first.
 void RunClients(const SimOptions& options, SimReport& report);
 

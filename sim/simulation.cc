@@ -436,10 +436,7 @@ class Simulation {
 }  // namespace
 
 SimReport RunSimulation(const SimOptions& options) {
-  const bool clients =
-      options.bug == Bug::kTrainedThroughBranches || options.bug == Bug::kRetryIsANewTurn ||
-      options.bug == Bug::kDeletedIsTrained || options.bug == Bug::kPinnedIsSwapped ||
-      options.bug == Bug::kCaseOfAnotherTenant;
+  const bool clients = IsOfClients(options.bug);
   SimReport report;
   report.seed = options.seed;
   report.ok = true;
