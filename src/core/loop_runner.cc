@@ -1,7 +1,5 @@
 #include "core/loop_runner.h"
 
-#include <pthread.h>
-
 #include <algorithm>
 #include <atomic>
 #include <exception>
@@ -9,6 +7,7 @@
 
 #include "core/log.h"
 #include "core/metrics.h"
+#include "core/threads.h"
 
 namespace tidemill {
 namespace {
@@ -21,11 +20,6 @@ Time Now() {
 Time After(Duration d) {
   const Time now = Now();
   return d >= kNever - now ? kNever : now + d;
-}
-
-void NameThisThread(std::string_view name) {
-  // The kernel keeps 15 characters.
-  pthread_setname_np(pthread_self(), std::string(name.substr(0, 15)).c_str());
 }
 
 std::string WhatIsThrown() {

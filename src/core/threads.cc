@@ -1,6 +1,7 @@
 #include "core/threads.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
 #include <sched.h>
 
 #include <algorithm>
@@ -87,6 +88,10 @@ std::string ThreadPlan::ToString() const {
   return std::to_string(cores) + (cores == 1 ? " core" : " cores") + ": engine " +
          std::to_string(engine) + ", trainer " + std::to_string(trainer) + ", boxes " +
          std::to_string(boxes);
+}
+
+void NameThisThread(std::string_view name) {
+  pthread_setname_np(pthread_self(), std::string(name.substr(0, 15)).c_str());
 }
 
 void LimitBlasThreads(int threads) {

@@ -34,6 +34,9 @@ int AvailableCores();
 // default.
 ThreadPlan PlanThreads(const ThreadSettings& settings, int available_cores);
 
+// What `top -H` and debuggers show; the kernel keeps 15 characters.
+void NameThisThread(std::string_view name);
+
 // Keeps BLAS and OpenMP at `threads` threads in each thread that calls them, unless the person who
 // started the program said otherwise in OPENBLAS_NUM_THREADS or OMP_NUM_THREADS. To be called first
 // in main(), before there are other threads: it changes the environment. OpenBLAS reads that when

@@ -1,6 +1,10 @@
 #include "core/threads.h"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
+
+#include <string>
+#include <thread>
 
 #include "core/blas.h"
 #include "core/nearest.h"
@@ -12,6 +16,15 @@ TEST(Threads, ASmallMachineHasOneTorchThreadAPort) {
   EXPECT_EQ(PlanThreads({}, 2).ToString(), "2 cores: engine 1, trainer 1, boxes 2");
   EXPECT_EQ(PlanThreads({}, 1).ToString(), "1 core: engine 1, trainer 1, boxes 1");
   EXPECT_EQ(PlanThreads({}, 0).cores, 1);
+}
+
+TEST(Threads, AThreadHasAName) {
+  std::string name(16, '\0');
+  std::thread([&] {
+    NameThisThread("a name that is too long");
+    EXPECT_EQ(pthread_getname_np(pthread_self(), name.data(), name.size()), 0);
+  }).join();
+  EXPECT_STREQ(name.c_str(), "a name that is ");
 }
 
 TEST(Threads, ALargeMachineIsShared) {

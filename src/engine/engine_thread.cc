@@ -6,6 +6,7 @@
 
 #include "core/log.h"
 #include "core/mutex.h"
+#include "core/threads.h"
 #include "engine/engine_port.h"
 #include "engine/weight_preparer.h"
 
@@ -87,6 +88,7 @@ class EngineThread::Impl {
 
  private:
   void Run() {
+    NameThisThread("engine");
     while (true) {
       std::deque<Command> commands;
       {

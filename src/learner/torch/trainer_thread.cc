@@ -15,6 +15,7 @@
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/mutex.h"
+#include "core/threads.h"
 #include "learner/torch/checkpoint.h"
 #include "learner/torch/rank_follower.h"
 
@@ -103,6 +104,7 @@ class TrainerThread::Impl {
   }
 
   void Run() {
+    NameThisThread("trainer");
     at::set_num_threads(options_.threads);
     if (ranks_) trainer_->Share(ranks_.get());
     if (options_.keep_every_steps > 0) KeepFor(options_.first_version);
