@@ -3,8 +3,8 @@
 # nothing, and remembers which of them did what. Four ways on the same 500 tasks: without memory, with the most similar
 # cases, with those that were worth most, and with a right case given (docs/memory.md). Then one run of the whole
 # runtime with memory alone. At most 10 minutes on two cores, most of them for the policy, which is made once: delete
-# build/memory/policy for another. Exits with 1 where the most similar cases do not take the
-# policy to 60 % on held-out tasks.
+# build/memory/policy for another. Exits with 1 where the most similar cases do not take the policy to 60 % on held-out
+# tasks.
 #
 #   examples/memory.sh [SEED]      writes to build/memory and runs/memory-SEED
 set -euo pipefail
