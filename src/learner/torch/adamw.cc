@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "learner/torch/split_tensors.h"
 #ifdef TIDEMILL_CUDA
 #include "model/torch/cuda_train.h"
 #endif
@@ -41,6 +42,11 @@ bool Plain(const at::Tensor& tensor) {
   return tensor.is_cpu() && tensor.scalar_type() == at::kFloat && tensor.is_contiguous();
 }
 
+// In two halves, of which the optimizer keeps one.
+bool IsSplit(const at::Tensor& parameter) {
+  return parameter.scalar_type() == at::kBFloat16;
+}
+
 }  // namespace
 
 double GradNorm(const NamedTensors& parameters) {
@@ -57,7 +63,7 @@ double GradNorm(const NamedTensors& parameters) {
   double sum = 0;
   for (const auto& [name, parameter] : parameters) {
     if (!parameter.grad().defined()) continue;
-    const double norm = parameter.grad().norm().item<double>();
+    const double norm = parameter.grad().to(at::kFloat).norm().item<double>();
     sum += norm * norm;
   }
   return std::sqrt(sum);
@@ -77,10 +83,13 @@ void AdamW::MakeMoments(const NamedTensors& parameters) {
   for (const auto& [name, p] : parameters) {
     if (!p.grad().defined() || v_.contains(name)) continue;
     at::Tensor m, v, m_scale, v_scale;
+    const auto options = p.options().requires_grad(false);
+    if (IsSplit(p) && !rests_.contains(name)) {
+      rests_[name] = at::zeros(p.sizes(), options.dtype(at::kShort));
+    }
     if (InBlocks(p)) {
-      const int64_t blocks = (p.numel() + kMomentBlock - 1) / kMomentBlock;
-      m = at::zeros(p.sizes(), at::TensorOptions().dtype(at::kByte));
-      m_scale = at::zeros({blocks}, at::TensorOptions().dtype(at::kFloat));
+      m = at::zeros(p.sizes(), options.dtype(at::kByte));
+      m_scale = at::zeros({MomentBlocks(p.numel())}, options.dtype(at::kFloat));
       v_scale = at::zeros_like(m_scale);
     } else {
       m = at::zeros_like(p);
@@ -112,6 +121,10 @@ void AdamW::Step(NamedTensors& parameters, double lr, double grad_scale) {
     if (!grad.defined()) continue;
     const bool spared = options_.decay_matrices_only && p.dim() < 2;
     update.decay = spared ? 1 : static_cast<float>(1.0 - lr * options_.weight_decay);
+    if (IsSplit(p)) {
+      UpdateSplit(update, name, grad.contiguous(), p);
+      continue;
+    }
     if (InBlocks(p)) {
       UpdateInBlocks(update, name, grad.contiguous(), p);
       continue;
@@ -128,7 +141,49 @@ void AdamW::Step(NamedTensors& parameters, double lr, double grad_scale) {
 }
 
 bool AdamW::InBlocks(const at::Tensor& parameter) const {
-  return options_.moments_in_blocks && Plain(parameter) && parameter.numel() >= kSmallestInBlocks;
+  if (!options_.moments_in_blocks) return false;
+  return IsSplit(parameter) || (Plain(parameter) && parameter.numel() >= kSmallestInBlocks);
+}
+
+void AdamW::UpdateSplit(const AdamWUpdate& update, const std::string& name, const at::Tensor& grad,
+                        at::Tensor& p) {
+  TM_CHECK(InBlocks(p) && p.is_contiguous() && grad.scalar_type() == at::kBFloat16,
+           "weights in bfloat16 have gradients in bfloat16 and moments in blocks");
+  at::Tensor &m = m_[name], &v = v_[name], &m_scale = m_scales_[name], &v_scale = v_scales_[name];
+  at::Tensor& rest = rests_[name];
+#ifdef TIDEMILL_CUDA
+  if (p.is_cuda()) {
+    return CudaSplitAdamWStep(update, steps_, grad, p, {rest, m, m_scale, v, v_scale});
+  }
+#endif
+  UpdateSplitBlocks(update, steps_, static_cast<const uint16_t*>(grad.data_ptr()),
+                    {static_cast<uint16_t*>(p.data_ptr()), rest.data_ptr<int16_t>()},
+                    {m.data_ptr<uint8_t>(), m_scale.data_ptr<float>(), v.data_ptr<uint8_t>(),
+                     v_scale.data_ptr<float>()},
+                    p.numel());
+}
+
+void AdamW::TakeExact(NamedTensors& parameters, const NamedTensors& values) {
+  const at::NoGradGuard no_grad;
+  for (auto& [name, p] : parameters) {
+    const auto value = values.find(name);
+    if (!IsSplit(p) || value == values.end() || value->second.scalar_type() == at::kBFloat16) {
+      continue;
+    }
+    at::Tensor rest = at::empty(p.sizes(), p.options().dtype(at::kShort).requires_grad(false));
+    SplitInto(value->second, p, rest);
+    rests_[name] = rest;
+  }
+}
+
+NamedTensors AdamW::Exact(const NamedTensors& parameters) const {
+  const at::NoGradGuard no_grad;
+  NamedTensors exact;
+  for (const auto& [name, p] : parameters) {
+    const auto rest = rests_.find(name);
+    exact.emplace(name, rest != rests_.end() ? Joined(p, rest->second) : p.detach().to(at::kFloat));
+  }
+  return exact;
 }
 
 void AdamW::UpdateInBlocks(const AdamWUpdate& update, const std::string& name,
@@ -150,33 +205,55 @@ NamedTensors AdamW::SharedState() const {
   for (const auto& [name, v] : v_) state.emplace("v." + name, v);
   for (const auto& [name, scale] : m_scales_) state.emplace("m_scale." + name, scale);
   for (const auto& [name, scale] : v_scales_) state.emplace("v_scale." + name, scale);
+  for (const auto& [name, rest] : rests_) state.emplace("rest." + name, rest);
   return state;
+}
+
+// Whether `tensor` can be what `kind` says of `parameter` here.
+Status AdamW::CheckState(const std::string& key, const at::Tensor& tensor, const std::string& kind,
+                         const at::Tensor& parameter) const {
+  const bool blocks = InBlocks(parameter), codes = tensor.scalar_type() == at::kByte;
+  const bool scale = kind == "m_scale" || kind == "v_scale";
+  if (scale ? tensor.numel() != MomentBlocks(parameter.numel())
+            : tensor.sizes() != parameter.sizes()) {
+    return Invalid("optimizer state \"" + key + "\" has a different shape than its parameter");
+  }
+  if (kind == "rest") {
+    if (tensor.scalar_type() == at::kShort) return Ok();
+    return Corrupt("optimizer state \"" + key + "\" does not hold 16-bit integers");
+  }
+  if ((scale && !blocks) || (!scale && codes != blocks)) {
+    return Invalid("optimizer state \"" + key + "\" is " +
+                   (blocks ? "float32, and learner.moments is int8"
+                           : "in bytes, and learner.moments is float32"));
+  }
+  return Ok();
 }
 
 Status AdamW::Restore(const NamedTensors& parameters, const NamedTensors& state, uint64_t steps) {
   const at::NoGradGuard no_grad;
-  std::map<std::string, NamedTensors> kinds;  // "m", "v", "m_scale", "v_scale"
+  std::map<std::string, NamedTensors> kinds{
+      {"m", {}}, {"v", {}}, {"m_scale", {}}, {"v_scale", {}}, {"rest", {}}};
   for (const auto& [key, tensor] : state) {
     const size_t dot = std::min(key.find('.'), key.size());
     const std::string kind = key.substr(0, dot);
     const auto parameter = parameters.find(key.substr(std::min(dot + 1, key.size())));
-    const bool scale = kind == "m_scale" || kind == "v_scale";
-    if ((kind != "m" && kind != "v" && !scale) || parameter == parameters.end()) {
+    if (!kinds.contains(kind) || parameter == parameters.end()) {
       return Invalid("optimizer state \"" + key + "\" matches no parameter");
     }
-    const at::Tensor& p = parameter->second;
-    const bool blocks = InBlocks(p);
-    if (scale ? tensor.numel() != (p.numel() + kMomentBlock - 1) / kMomentBlock
-              : tensor.sizes() != p.sizes()) {
-      return Invalid("optimizer state \"" + key + "\" has a different shape than its parameter");
+    const auto& [name, p] = *parameter;
+    // Before the moments, which do not fit then either.
+    if (IsSplit(p) != state.contains("rest." + name)) {
+      const std::string narrow = "bfloat16 with low halves (learner.moments = int8 on a GPU)";
+      return Invalid("optimizer state \"" + key + "\" belongs to weights in " +
+                     (IsSplit(p) ? "float32, and the weights here are " + narrow
+                                 : narrow + ", and the weights here are float32"));
     }
-    if ((scale && !blocks) || (!scale && (tensor.scalar_type() == at::kByte) != blocks)) {
-      return Invalid("optimizer state \"" + key + "\" is " +
-                     (blocks ? "float32, and learner.moments is int8"
-                             : "in bytes, and learner.moments is float32"));
-    }
-    const at::ScalarType type = blocks && !scale ? at::kByte : at::kFloat;
-    kinds[kind].emplace(parameter->first, tensor.to(p.device(), type, false, true).contiguous());
+    TM_RETURN_IF_ERROR(CheckState(key, tensor, kind, p));
+    const at::ScalarType type = kind == "rest"                      ? at::kShort
+                                : tensor.scalar_type() == at::kByte ? at::kByte
+                                                                    : at::kFloat;
+    kinds[kind].emplace(name, tensor.to(p.device(), type, false, true).contiguous());
   }
   if (kinds["m"].size() != kinds["v"].size() ||
       kinds["m_scale"].size() != kinds["v_scale"].size()) {
@@ -191,6 +268,7 @@ Status AdamW::Restore(const NamedTensors& parameters, const NamedTensors& state,
   v_ = std::move(kinds["v"]);
   m_scales_ = std::move(kinds["m_scale"]);
   v_scales_ = std::move(kinds["v_scale"]);
+  rests_ = std::move(kinds["rest"]);
   steps_ = steps;
   return Ok();
 }

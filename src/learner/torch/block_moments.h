@@ -1,24 +1,13 @@
-// AdamW's two moments in one byte each: numbers of a block share a float32 scale, their largest.
-//
-// First moments are a sign and (q / 127)², second ones (q / 255)⁸ of the scale, so that small
-// numbers beside a large one keep their first digits. A number between two codes becomes one of
-// them by chance, in proportion: rounding is right on average, where rounding to the nearest would
-// keep a moment from moving at all. The chance is a hash of step and place, the same in every run.
+// AdamW with moments in a byte each (model/moment_codes.h), on the CPU.
 #pragma once
 
 #include <cstdint>
 
+#include "model/moment_codes.h"
+
 namespace tidemill {
 
-inline constexpr int64_t kMomentBlock = 64;
-
-// One parameter's update in one number each: p ← decay·p − rate·m / (√v / root + eps).
-struct AdamWUpdate {
-  float beta1, beta2, eps, decay, rate, root, grad_scale;
-};
-
-// The moments of `count` numbers: as many codes, and scales for count / kMomentBlock blocks,
-// rounded up.
+// The moments of `count` numbers: as many codes, and scales for MomentBlocks(count) blocks.
 struct BlockMoments {
   uint8_t* first;
   float* first_scales;
@@ -29,5 +18,13 @@ struct BlockMoments {
 // One update in place. `step` is its number, counted over the whole training.
 void UpdateBlocks(const AdamWUpdate& update, uint64_t step, const float* grad, float* parameter,
                   const BlockMoments& moments, int64_t count);
+
+// The same of parameters in two halves (model/split_float.h) by a gradient in bfloat16.
+struct SplitParameter {
+  uint16_t* high;
+  int16_t* rest;
+};
+void UpdateSplitBlocks(const AdamWUpdate& update, uint64_t step, const uint16_t* grad,
+                       const SplitParameter& parameter, const BlockMoments& moments, int64_t count);
 
 }  // namespace tidemill

@@ -48,16 +48,19 @@ at::Tensor Start() {
   return weights;
 }
 
-// One set of weights and its optimizer.
+// One set of weights and its optimizer; `split` into bfloat16 and a rest, by gradients in bfloat16.
 struct Trained {
-  explicit Trained(const AdamWOptions& options) : optimizer(options) {
-    weights.emplace("w", Start().set_requires_grad(true));
+  explicit Trained(const AdamWOptions& options, bool split = false) : optimizer(options) {
+    const at::Tensor start = Start();
+    weights.emplace("w", start.to(split ? at::kBFloat16 : at::kFloat).set_requires_grad(true));
+    optimizer.TakeExact(weights, {{"w", start}});
   }
   void Step(const at::Tensor& gradient, double rate) {
-    weights.at("w").mutable_grad() = gradient;
+    weights.at("w").mutable_grad() = gradient.to(weights.at("w").scalar_type());
     optimizer.Step(weights, rate);
   }
-  at::Tensor Moved() const { return (weights.at("w").detach() - Start()).to(at::kDouble); }
+  at::Tensor Exact() const { return optimizer.Exact(weights).at("w"); }
+  at::Tensor Moved() const { return (Exact() - Start()).to(at::kDouble); }
 
   NamedTensors weights;
   AdamW optimizer;
@@ -69,18 +72,107 @@ double Norm(const at::Tensor& tensor) {
 
 TEST(BlockMoments, OverAThousandStepsWeightsMoveAsWithFloat32) {
   // A slower second moment moves by less than one code in a step, and errors last longer.
-  for (const auto& [beta2, bound] : {std::pair{0.95, 0.05}, std::pair{0.999, 0.08}}) {
-    Trained exact({.beta2 = beta2}), bytes({.beta2 = beta2, .moments_in_blocks = true});
+  for (const auto& [beta2, bound] : {std::pair{0.95, 0.015}, std::pair{0.999, 0.05}}) {
+    const AdamWOptions in_blocks{.beta2 = beta2, .moments_in_blocks = true};
+    Trained exact({.beta2 = beta2}), bytes(in_blocks), halves(in_blocks, /*split=*/true);
     Gradients gradients(3);
     for (int step = 0; step < 1000; ++step) {
       const at::Tensor gradient = gradients.Next();
-      exact.Step(gradient, 1e-6);
-      bytes.Step(gradient, 1e-6);
+      for (Trained* trained : {&exact, &bytes, &halves}) trained->Step(gradient, 1e-6);
     }
-    const at::Tensor expected = exact.Moved(), moved = bytes.Moved();
+    const at::Tensor expected = exact.Moved();
     EXPECT_GT(Norm(expected), 1e-3 * std::sqrt(kNumbers) * 0.1) << "they moved";
-    EXPECT_LT(Norm(moved - expected) / Norm(expected), bound) << "beta2 " << beta2;
-    EXPECT_NEAR(Norm(moved) / Norm(expected), 1, 0.02) << "beta2 " << beta2;
+    for (const Trained* trained : {&bytes, &halves}) {
+      const at::Tensor moved = trained->Moved();
+      EXPECT_LT(Norm(moved - expected) / Norm(expected), bound) << "beta2 " << beta2;
+      EXPECT_NEAR(Norm(moved) / Norm(expected), 1, 0.02) << "beta2 " << beta2;
+    }
+    // Without their rest, weights in bfloat16 would stand still: no step is half a unit of theirs.
+    const at::Tensor alone = Start().to(at::kBFloat16);
+    const at::Tensor largest = expected.abs().max() / 1000 * 10;  // of one step, generously
+    const at::Tensor stepped = (alone.to(at::kFloat) + largest).to(at::kBFloat16);
+    EXPECT_GT(at::eq(stepped, alone).to(at::kDouble).mean().item<double>(), 0.9);
+  }
+}
+
+// Against AdamW as the paper has it, in double.
+TEST(SplitWeights, FollowAdamWInDoubleThroughDecayAndClipping) {
+  constexpr double kRate = 1e-4, kDecay = 0.1, kScale = 0.7;
+  Trained halves({.weight_decay = kDecay, .moments_in_blocks = true}, /*split=*/true);
+  Gradients gradients(8);
+  at::Tensor p = Start().to(at::kDouble), m = at::zeros_like(p), v = at::zeros_like(p);
+  for (int step = 1; step <= 200; ++step) {
+    const at::Tensor gradient = gradients.Next();
+    halves.weights.at("w").mutable_grad() = gradient.to(at::kBFloat16);
+    halves.optimizer.Step(halves.weights, kRate, kScale);
+    const at::Tensor g = gradient.to(at::kDouble) * kScale;
+    m = 0.9 * m + 0.1 * g;
+    v = 0.95 * v + 0.05 * g * g;
+    p = p - kRate * kDecay * p -
+        kRate * (m / (1 - std::pow(0.9, step))) / ((v / (1 - std::pow(0.95, step))).sqrt() + 1e-8);
+  }
+  const at::Tensor expected = p - Start().to(at::kDouble);
+  EXPECT_LT(Norm(halves.Moved() - expected) / Norm(expected), 0.03);
+}
+
+TEST(SplitWeights, AreTheFloat32WeightsTheyWereMadeOfToTheLastBit) {
+  const Trained halves({.moments_in_blocks = true}, /*split=*/true);
+  EXPECT_TRUE(at::equal(halves.Exact(), Start()));
+  EXPECT_FALSE(at::equal(halves.weights.at("w").detach().to(at::kFloat), Start()));
+}
+
+TEST(SplitWeights, TakeEightBytesAndAnEighthANumber) {
+  Trained halves({.moments_in_blocks = true}, /*split=*/true);
+  Gradients gradients(3);
+  halves.Step(gradients.Next(), 1e-3);
+  size_t total = halves.weights.at("w").nbytes() + halves.weights.at("w").grad().nbytes();
+  for (const auto& [name, tensor] : halves.optimizer.SharedState()) total += tensor.nbytes();
+  EXPECT_EQ(total, 8 * kNumbers + kNumbers / 8);
+}
+
+TEST(SplitWeights, GoOnFromASavedStateBitForBit) {
+  Trained whole({.moments_in_blocks = true}, true), resumed({.moments_in_blocks = true}, true);
+  Gradients gradients(4);
+  for (int step = 0; step < 5; ++step) whole.Step(gradients.Next(), 1e-5);
+  {
+    const at::NoGradGuard no_grad;
+    resumed.weights.at("w").copy_(whole.weights.at("w"));
+  }
+  ASSERT_TRUE(resumed.optimizer.Restore(resumed.weights, whole.optimizer.State(), 5).ok());
+  EXPECT_TRUE(at::equal(whole.Exact(), resumed.Exact()));
+  for (int step = 0; step < 5; ++step) {
+    const at::Tensor gradient = gradients.Next();
+    whole.Step(gradient, 1e-5);
+    resumed.Step(gradient, 1e-5);
+  }
+  EXPECT_TRUE(at::equal(whole.Exact(), resumed.Exact()));
+}
+
+// Before the first step there are no moments, but there is a rest.
+TEST(SplitWeights, AStateBeforeTheFirstStepHoldsTheRest) {
+  Trained halves({.moments_in_blocks = true}, true);
+  const NamedTensors state = halves.optimizer.State();
+  ASSERT_EQ(state.size(), 1u);
+  const at::Tensor before = halves.weights.at("w").detach().clone();
+  Gradients gradients(4);
+  halves.Step(gradients.Next(), 1e-3);
+  ASSERT_TRUE(halves.optimizer.Restore(halves.weights, state, 0).ok());
+  const at::NoGradGuard no_grad;
+  halves.weights.at("w").copy_(before);
+  EXPECT_TRUE(at::equal(halves.Exact(), Start()));
+}
+
+TEST(SplitWeights, AreNotMixedUpWithFloat32Ones) {
+  Gradients gradients(4);
+  Trained halves({.moments_in_blocks = true}, true), bytes({.moments_in_blocks = true}), exact({});
+  for (Trained* trained : {&halves, &bytes, &exact}) trained->Step(gradients.Next(), 1e-3);
+  for (Trained* other : {&bytes, &exact}) {
+    const Status narrow = other->optimizer.Restore(other->weights, halves.optimizer.State(), 1);
+    EXPECT_EQ(narrow.code(), Code::kInvalid);
+    EXPECT_NE(narrow.message().find("the weights here are float32"), std::string::npos);
+    const Status wide = halves.optimizer.Restore(halves.weights, other->optimizer.State(), 1);
+    EXPECT_EQ(wide.code(), Code::kInvalid);
+    EXPECT_NE(wide.message().find("the weights here are bfloat16"), std::string::npos);
   }
 }
 
@@ -119,6 +211,14 @@ TEST(BlockMoments, GoOnFromASavedStateBitForBit) {
                 .message()
                 .find("learner.moments is int8"),
             std::string::npos);
+}
+
+TEST(BlockMoments, GradientsTooSmallForTheirSquaresDoNoHarm) {
+  Trained bytes({.moments_in_blocks = true});
+  at::Tensor gradient = at::full({kNumbers / 64, 64}, 1e-20);
+  gradient[0].zero_();
+  for (int step = 0; step < 3; ++step) bytes.Step(gradient, 1e-3);
+  EXPECT_LT(Norm(bytes.Moved()), 1e-9);
 }
 
 TEST(BlockMoments, AGradientOfZeroLeavesWeightsAlone) {

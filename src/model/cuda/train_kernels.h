@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "model/cuda/kernels.h"
+#include "model/moment_codes.h"
 
 namespace tidemill {
 
@@ -93,5 +94,20 @@ struct TrainAdamW {
 };
 void TrainAdamWStep(const TrainAdamW& update, int64_t count, const float* grad, float* p, float* m,
                     float* v, CudaStream stream);
+
+// The same of weights in two halves (model/split_float.h) with moments in a byte each
+// (model/moment_codes.h), by a gradient in bfloat16. `step` is the number of the update.
+struct TrainSplitWeights {
+  int64_t count = 0;
+  const void* grad = nullptr;  // bfloat16
+  void* high = nullptr;        // bfloat16
+  int16_t* rest = nullptr;
+  uint8_t* first_moments = nullptr;
+  float* first_scales = nullptr;  // of MomentBlocks(count) blocks
+  uint8_t* second_moments = nullptr;
+  float* second_scales = nullptr;
+};
+void TrainSplitAdamWStep(const AdamWUpdate& update, uint64_t step, const TrainSplitWeights& weights,
+                         CudaStream stream);
 
 }  // namespace tidemill

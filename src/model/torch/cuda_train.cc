@@ -307,9 +307,12 @@ CudaStream CurrentStream() {
 
 bool CudaForwardApplies(const ModelConfig& config, const ModelTensorsView& view,
                         at::ScalarType compute) {
-  return view.embed.is_cuda() && compute == at::kBFloat16 && config.head_dim % 8 == 0 &&
-         config.head_dim <= 256 && config.hidden_size % 4 == 0 && config.hidden_size <= 8192 &&
-         config.intermediate_size % 4 == 0;
+  return view.embed.is_cuda() && compute == at::kBFloat16 && CudaKernelsFit(config);
+}
+
+bool CudaKernelsFit(const ModelConfig& config) {
+  return config.head_dim % 8 == 0 && config.head_dim <= 256 && config.hidden_size % 4 == 0 &&
+         config.hidden_size <= 8192 && config.intermediate_size % 4 == 0;
 }
 
 Tensor CudaForwardHidden(const ModelConfig& config, const ModelTensorsView& view,
@@ -348,14 +351,38 @@ Tensor CudaForwardHidden(const ModelConfig& config, const ModelTensorsView& view
 
 double CudaGradNorm(const std::vector<Tensor>& gradients) {
   const at::NoGradGuard no_grad;
-  if (gradients.empty()) return 0;
-  return at::stack(at::_foreach_norm(gradients)).norm().item<double>();
+  std::vector<Tensor> wide, norms;
+  for (const Tensor& gradient : gradients) {
+    if (gradient.scalar_type() == at::kFloat) {
+      wide.push_back(gradient);
+    } else {
+      norms.push_back(gradient.norm(2, at::kFloat));
+    }
+  }
+  if (!wide.empty()) {
+    for (const Tensor& norm : at::_foreach_norm(wide)) norms.push_back(norm);
+  }
+  return norms.empty() ? 0 : at::stack(norms).norm().item<double>();
 }
 
 void CudaAdamWStep(const CudaAdamW& u, const Tensor& grad, Tensor& p, Tensor& m, Tensor& v) {
   TrainAdamWStep({u.beta1, u.beta2, u.eps, u.decay, u.rate, u.root, u.grad_scale}, p.numel(),
                  grad.data_ptr<float>(), p.data_ptr<float>(), m.data_ptr<float>(),
                  v.data_ptr<float>(), CurrentStream());
+}
+
+void CudaSplitAdamWStep(const AdamWUpdate& update, uint64_t step, const Tensor& grad, Tensor& p,
+                        const CudaSplitMoments& moments) {
+  TrainSplitAdamWStep(update, step,
+                      {.count = p.numel(),
+                       .grad = grad.data_ptr(),
+                       .high = p.data_ptr(),
+                       .rest = moments.rest.data_ptr<int16_t>(),
+                       .first_moments = moments.first.data_ptr<uint8_t>(),
+                       .first_scales = moments.first_scales.data_ptr<float>(),
+                       .second_moments = moments.second.data_ptr<uint8_t>(),
+                       .second_scales = moments.second_scales.data_ptr<float>()},
+                      CurrentStream());
 }
 
 }  // namespace tidemill

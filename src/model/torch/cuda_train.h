@@ -16,6 +16,8 @@ CudaStream CurrentStream();
 // in bfloat16, and shapes its kernels know.
 bool CudaForwardApplies(const ModelConfig& config, const ModelTensorsView& view,
                         at::ScalarType compute);
+// The last of these alone.
+bool CudaKernelsFit(const ModelConfig& config);
 at::Tensor CudaForwardHidden(const ModelConfig& config, const ModelTensorsView& view,
                              const PackedBatch& batch, bool recompute);
 
@@ -32,5 +34,12 @@ struct CudaAdamW {
 // All float32 on one GPU, contiguous.
 void CudaAdamWStep(const CudaAdamW& update, const at::Tensor& grad, at::Tensor& p, at::Tensor& m,
                    at::Tensor& v);
+
+// Of a parameter and its gradient in bfloat16, with codes and scales (model/moment_codes.h).
+struct CudaSplitMoments {
+  at::Tensor rest, first, first_scales, second, second_scales;
+};
+void CudaSplitAdamWStep(const AdamWUpdate& update, uint64_t step, const at::Tensor& grad,
+                        at::Tensor& p, const CudaSplitMoments& moments);
 
 }  // namespace tidemill

@@ -23,6 +23,8 @@ Result<at::ScalarType> ToScalarType(Dtype dtype) {
       return at::kLong;
     case Dtype::kI32:
       return at::kInt;
+    case Dtype::kI16:
+      return at::kShort;
     case Dtype::kU8:
       return at::kByte;
     default:
@@ -44,6 +46,8 @@ Result<Dtype> ToDtype(at::ScalarType type) {
       return Dtype::kI64;
     case at::kInt:
       return Dtype::kI32;
+    case at::kShort:
+      return Dtype::kI16;
     case at::kByte:
       return Dtype::kU8;
     default:

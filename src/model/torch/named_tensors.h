@@ -13,7 +13,7 @@ namespace tidemill {
 
 using NamedTensors = std::map<std::string, at::Tensor>;
 
-// kInvalid: a type libtorch has no place for here (F32, BF16, F16, F64, I32, I64 and U8 have).
+// kInvalid: a type libtorch has no place for here (F32, BF16, F16, F64, I16, I32, I64 and U8 have).
 Result<at::ScalarType> ToScalarType(Dtype dtype);
 Result<Dtype> ToDtype(at::ScalarType type);
 
