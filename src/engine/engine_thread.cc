@@ -208,6 +208,7 @@ class EngineThread::Impl {
     preparer_.Discard(std::move(ready->weights));
     if (!swapped.ok()) return Refuse(swapped);
     version_.store(ready->version, std::memory_order_release);
+    channel_.Taken(ready->version);
   }
 
   Result<WeightPreparer::Prepared> PrepareNow() {

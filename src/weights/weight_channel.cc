@@ -10,6 +10,8 @@ namespace {
 
 class LocalWeightChannel final : public WeightChannel {
  public:
+  explicit LocalWeightChannel(HoldWeights hold) : hold_(hold) {}
+
   Status Publish(PublishedWeights weights) override {
     if (weights.weights == nullptr) return Invalid("nothing to publish: the weights are missing");
     MutexLock lock(mutex_);
@@ -25,10 +27,18 @@ class LocalWeightChannel final : public WeightChannel {
   Result<PublishedWeights> NewerThan(uint64_t have) override {
     if (version_.load(std::memory_order_acquire) <= have) return PublishedWeights{};
     MutexLock lock(mutex_);
-    return newest_;
+    return newest_.weights != nullptr ? newest_ : PublishedWeights{};
+  }
+
+  void Taken(uint64_t version) override {
+    if (hold_ != HoldWeights::kUntilTaken) return;
+    std::shared_ptr<const Weights> gone;  // freed without the lock
+    MutexLock lock(mutex_);
+    if (version >= newest_.version) gone = std::move(newest_.weights);
   }
 
  private:
+  const HoldWeights hold_;
   std::atomic<uint64_t> version_{0};
   Mutex mutex_;
   PublishedWeights newest_ TM_GUARDED_BY(mutex_);
@@ -36,8 +46,8 @@ class LocalWeightChannel final : public WeightChannel {
 
 }  // namespace
 
-std::unique_ptr<WeightChannel> NewLocalWeightChannel() {
-  return std::make_unique<LocalWeightChannel>();
+std::unique_ptr<WeightChannel> NewLocalWeightChannel(HoldWeights hold) {
+  return std::make_unique<LocalWeightChannel>(hold);
 }
 
 }  // namespace tidemill

@@ -25,9 +25,15 @@ class WeightChannel {
   // The newest complete version if it is above `have`; else one without weights, at the cost of an
   // atomic load. kCorrupt: what was published does not check out; keep what you have.
   virtual Result<PublishedWeights> NewerThan(uint64_t have) = 0;
+  // A subscriber has `version` in memory of its own.
+  virtual void Taken(uint64_t version) { static_cast<void>(version); }
 };
 
+// How long a channel holds on to what was published. A whole set of weights on a GPU is large: with
+// one subscriber it can go as soon as that has taken it, before the next is made.
+enum class HoldWeights : uint8_t { kUntilNext, kUntilTaken };
+
 // In one process: hands over the pointer.
-std::unique_ptr<WeightChannel> NewLocalWeightChannel();
+std::unique_ptr<WeightChannel> NewLocalWeightChannel(HoldWeights hold = HoldWeights::kUntilNext);
 
 }  // namespace tidemill

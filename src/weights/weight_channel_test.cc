@@ -31,6 +31,22 @@ TEST(LocalWeightChannel, RefusesAVersionThatIsNotAboveTheNewest) {
   EXPECT_EQ(channel->NewerThan(0)->version, 3u);
 }
 
+TEST(LocalWeightChannel, LetsGoOfWhatItsSubscriberHasTaken) {
+  for (const HoldWeights hold : {HoldWeights::kUntilNext, HoldWeights::kUntilTaken}) {
+    const auto channel = NewLocalWeightChannel(hold);
+    ASSERT_TRUE(channel->Publish(NumberVersion(3)).ok());
+    const std::weak_ptr<const Weights> first = channel->NewerThan(0)->weights;
+    channel->Taken(2);
+    EXPECT_FALSE(first.expired());
+    channel->Taken(3);
+    EXPECT_EQ(first.expired(), hold == HoldWeights::kUntilTaken);
+    EXPECT_EQ(channel->NewerThan(0)->weights == nullptr, hold == HoldWeights::kUntilTaken);
+    EXPECT_EQ(channel->Publish(NumberVersion(3)).code(), Code::kInvalid);
+    ASSERT_TRUE(channel->Publish(NumberVersion(4)).ok());
+    EXPECT_EQ(NumberIn(channel->NewerThan(3)->weights), 4u);
+  }
+}
+
 TEST(LocalWeightChannel, WhatIsReadIsWholeWhileOthersPublish) {
   const auto channel = NewLocalWeightChannel();
   std::thread publisher([&] {
