@@ -175,7 +175,9 @@ Result<NamedTensors> ReadParameters(const std::string& dir, const Trainer& train
     TM_ASSIGN_OR_RETURN(const auto adapter, LoadAdapter(dir, trainer.config()));
     return adapter->tensors;
   }
-  TM_ASSIGN_OR_RETURN(const auto weights, PolicyWeights::Load(dir, {"cpu", Dtype::kF32}));
+  TM_ASSIGN_OR_RETURN(const Dtype dtype,
+                      ToDtype(trainer.Parameters().begin()->second.scalar_type()));
+  TM_ASSIGN_OR_RETURN(const auto weights, PolicyWeights::Load(dir, {"cpu", dtype}));
   return weights->tensors();
 }
 

@@ -99,9 +99,12 @@ void PolicyScorer::ZeroGrad() {
 }
 
 double PolicyScorer::GradNorm() const {
-  const auto& packed = model_->view().leaves;
-  if (packed == nullptr) return tidemill::GradNorm(leaves_);
-  return std::hypot(packed->gradients.norm().item<double>(), tidemill::GradNorm(ValueHead()));
+#ifdef TIDEMILL_CUDA
+  if (const auto& packed = model_->view().leaves; packed != nullptr) {
+    return std::hypot(GradientNorm(packed->gradients), tidemill::GradNorm(ValueHead()));
+  }
+#endif
+  return tidemill::GradNorm(leaves_);
 }
 
 NamedTensors PolicyScorer::ValueHead() const {

@@ -4,6 +4,13 @@
 #include "model/torch/catch.h"
 
 namespace tidemill {
+namespace {
+
+bool Narrow(const NamedTensors& parameters) {
+  return !parameters.empty() && parameters.begin()->second.scalar_type() == at::kBFloat16;
+}
+
+}  // namespace
 
 Status ValidateTrainerOptions(const TrainerOptions& o) {
   TM_RETURN_IF_ERROR(ValidateObjective(o.objective));
@@ -30,13 +37,16 @@ Result<std::unique_ptr<Trainer>> Trainer::New(const std::shared_ptr<const Policy
                    ") but there is no reference model");
   }
   if (!options.objective.NeedsReference()) reference = nullptr;
+  const bool narrow = options.adamw.moments_in_blocks && weights->view().embed.is_cuda();
   auto model = weights->adapter() != nullptr ? TrainableModel::FromAdapter(weights)
-                                             : TrainableModel::FromWeights(*weights);
+                                             : TrainableModel::FromWeights(*weights, narrow);
   if (!model.ok()) return model.status();
   using Made = std::unique_ptr<Trainer>;
   return CatchTorch<Made>("making a trainer", [&]() -> Result<Made> {
-    return Made(
+    Made trainer(
         new Trainer(std::make_unique<Impl>(std::move(*model), options, std::move(reference))));
+    TM_RETURN_IF_ERROR(trainer->TakeExact(*weights));
+    return trainer;
   });
 }
 
@@ -48,7 +58,21 @@ Result<std::shared_ptr<const PolicyWeights>> Trainer::Snapshot() const {
   return impl_->scorer().model().Snapshot(impl_->options().publish_dtype);
 }
 Result<std::shared_ptr<const PolicyWeights>> Trainer::ExactSnapshot() const {
-  return impl_->scorer().model().Snapshot(Dtype::kF32);
+  const TrainableModel& model = impl_->scorer().model();
+  if (!Narrow(model.parameters())) return model.Snapshot(Dtype::kF32);
+  using Made = std::shared_ptr<const PolicyWeights>;
+  return CatchTorch<Made>("copying the weights", [&] {
+    return PolicyWeights::FromTensors(model.config(), impl_->optimizer().Exact(model.parameters()));
+  });
+}
+Status Trainer::TakeExact(const PolicyWeights& weights) {
+  NamedTensors& parameters = impl_->scorer().model().parameters();
+  if (!Narrow(parameters)) return Ok();
+  TM_RETURN_IF_ERROR(ArrangeTensors(config(), weights.tensors(), nullptr).status());
+  return CatchTorchStatus("taking the weights", [&] {
+    impl_->optimizer().TakeExact(parameters, weights.tensors());
+    return Ok();
+  });
 }
 
 void Trainer::Share(RankGroup* ranks) {

@@ -96,8 +96,11 @@ class Trainer {
 
   // The weights as they are now, to be shared and never changed.
   Result<std::shared_ptr<const PolicyWeights>> Snapshot() const;
-  // The same in float32 whatever is published, for checkpoints.
+  // The same in float32 whatever is published and however they are kept, for comparing.
   Result<std::shared_ptr<const PolicyWeights>> ExactSnapshot() const;
+  // Where weights are kept in two halves (learner.moments = int8 on a GPU): those of `weights`, of
+  // which the trainer was made in bfloat16, to the last bit. Nothing where they are not.
+  Status TakeExact(const PolicyWeights& weights);
   // From here on tokens of `version` count as drawn `step` steps into the run.
   void NotePublished(uint64_t version, uint64_t step);
 

@@ -6,6 +6,8 @@
 #include <ATen/core/grad_mode.h>
 #include <c10/cuda/CUDAStream.h>
 
+#include <algorithm>
+
 #include "model/cuda/weight_layout.h"
 #include "model/torch/held.h"
 
@@ -80,14 +82,29 @@ class EmbedFunction : public torch::autograd::Function<EmbedFunction> {
   static Tensor forward(AutogradContext* ctx, const Tensor& leaf, const Tensor& tokens,
                         const std::shared_ptr<const CudaProduct>& embed) {
     static_cast<void>(leaf);
-    ctx->save_for_backward({tokens});
     Hold(ctx, "embed", embed);
+    if (embed->weight_gradient.scalar_type() == at::kFloat) {
+      ctx->save_for_backward({tokens, Tensor()});
+    } else {
+      // Here, where a pass begins, the wait for how many there are costs least.
+      const auto [rows, places, unused] = at::_unique2(tokens, /*sorted=*/true, true);
+      ctx->save_for_backward({rows, places});
+    }
     return at::embedding(embed->weight, tokens);
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     Tensor gradient = TakeHeld<CudaProduct>(ctx, "embed")->weight_gradient;
-    gradient.index_add_(0, ctx->get_saved_variables()[0], grads[0].to(at::kFloat));
+    const auto saved = ctx->get_saved_variables();
+    const Tensor &rows = saved[0], &places = saved[1], dy = grads[0].to(at::kFloat);
+    if (!places.defined()) {
+      gradient.index_add_(0, rows, dy);
+      return {Tensor(), Tensor(), Tensor()};
+    }
+    // What a token has at all its places is added up before anything is rounded.
+    Tensor sums = gradient.index_select(0, rows).to(at::kFloat);
+    sums.index_add_(0, places, dy);
+    gradient.index_copy_(0, rows, sums.to(gradient.scalar_type()));
     return {Tensor(), Tensor(), Tensor()};
   }
 };
@@ -95,24 +112,27 @@ class EmbedFunction : public torch::autograd::Function<EmbedFunction> {
 }  // namespace
 
 void CudaLeaves::Refresh() const {
+  if (narrow()) return;
   const at::NoGradGuard no_grad;
   Tensor to = low;
   to.copy_(values);
 }
 
 std::shared_ptr<const CudaLeaves> MakeCudaLeaves(const ModelConfig& config,
-                                                 const NamedTensors& tensors) {
+                                                 const NamedTensors& tensors, bool narrow) {
   const at::NoGradGuard no_grad;
   const WeightLayout layout = MakeWeightLayout(config);
   const auto options =
       tensors.at("model.embed_tokens.weight").options().dtype(at::kFloat).requires_grad(false);
   auto leaves = std::make_shared<CudaLeaves>();
   const auto numbers = static_cast<int64_t>(layout.numbers);
-  leaves->values = at::zeros({numbers}, options);
-  leaves->gradients = at::zeros({numbers}, options);
+  // Sums in parts of a product are added up in float32 as well, and rounded once.
+  if (narrow) at::globalContext().setAllowBF16ReductionCuBLAS(false);
+  if (!narrow) leaves->values = at::zeros({numbers}, options);
+  leaves->gradients = at::zeros({numbers}, narrow ? options.dtype(at::kBFloat16) : options);
   leaves->low = at::zeros({numbers}, options.dtype(at::kBFloat16));
   for (const WeightPlace& place : layout.places) {
-    Tensor value = Part(leaves->values, place);
+    Tensor value = Part(narrow ? leaves->low : leaves->values, place);
     value.copy_(tensors.at(place.name).detach());
     Tensor leaf = value.detach().set_requires_grad(true);
     leaf.mutable_grad() = Part(leaves->gradients, place);
@@ -136,7 +156,8 @@ std::shared_ptr<const CudaLeaves> MakeCudaLeaves(const ModelConfig& config,
 
 NamedTensors CopyLeaves(const ModelConfig& config, const CudaLeaves& leaves, at::ScalarType type) {
   const at::NoGradGuard no_grad;
-  const Tensor block = leaves.values.to(type, /*non_blocking=*/false, /*copy=*/true);
+  const Tensor& from = leaves.narrow() ? leaves.low : leaves.values;
+  const Tensor block = from.to(type, /*non_blocking=*/false, /*copy=*/true);
   NamedTensors copies;
   for (const WeightPlace& place : MakeWeightLayout(config).places) {
     copies.emplace(place.name, Part(block, place));
@@ -155,7 +176,23 @@ Tensor EmbedLeaves(const Tensor& leaf, const Tensor& tokens,
 }
 
 void AddProduct(const Tensor& a, const Tensor& b, Tensor gradient) {
-  at::addmm_out(gradient, gradient, a.t(), b, at::kFloat);
+  if (gradient.scalar_type() == at::kFloat) {
+    at::addmm_out(gradient, gradient, a.t(), b, at::kFloat);
+  } else {
+    at::addmm_out(gradient, gradient, a.t(), b);
+  }
+}
+
+double GradientNorm(const Tensor& gradients) {
+  const at::NoGradGuard no_grad;
+  // In parts that fit 32-bit indices; of bfloat16 no float32 copy is made on a GPU.
+  constexpr int64_t kPart = int64_t{1} << 30;
+  std::vector<Tensor> norms;
+  for (int64_t first = 0; first < gradients.numel(); first += kPart) {
+    const int64_t count = std::min(kPart, gradients.numel() - first);
+    norms.push_back(gradients.narrow(0, first, count).norm(2, at::kFloat));
+  }
+  return at::stack(norms).norm().item<double>();
 }
 
 }  // namespace tidemill

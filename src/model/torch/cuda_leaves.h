@@ -3,6 +3,11 @@
 // laid out as a GPU engine keeps its weights (model/cuda/weight_layout.h). So layers that read the
 // same input are one product, products add to gradients where they lie, and casting and publishing
 // are one operation each. Only in builds with CUDA.
+//
+// In the narrow form there is no float32: the leaves are the bfloat16 block itself, gradients are
+// bfloat16 too, and what the leaves lack to float32 is with the optimizer (learner/torch/adamw.h).
+// A sum is taken in float32 and rounded when it is added to a gradient: once for each microbatch
+// and product.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -18,25 +23,27 @@ namespace tidemill {
 // One or several layers that read the same input. Undefined biases: without.
 struct CudaProduct {
   at::Tensor weight, bias;                    // bfloat16
-  at::Tensor weight_gradient, bias_gradient;  // float32
+  at::Tensor weight_gradient, bias_gradient;  // as the block of gradients
 };
 
 struct CudaLeaves {
   struct Layer {
     CudaProduct qkv, o, gate_up, down;
   };
-  at::Tensor values, gradients;  // float32
-  at::Tensor low;                // bfloat16; `values` as they were at the last Refresh
+  at::Tensor values;     // float32; undefined in the narrow form
+  at::Tensor gradients;  // float32, or bfloat16 in the narrow form
+  at::Tensor low;        // bfloat16; `values` as they were at the last Refresh
   std::vector<Layer> layers;
   CudaProduct embed, head;  // the same where they are tied
-  NamedTensors parameters;  // leaves: parts of `values`, with parts of `gradients`
+  NamedTensors parameters;  // leaves: parts of `values` or else of `low`, with parts of `gradients`
 
+  bool narrow() const { return !values.defined(); }
   void Refresh() const;
 };
 
 // With the values of `tensors`, all the tensors of a model, in whatever type on one GPU.
 std::shared_ptr<const CudaLeaves> MakeCudaLeaves(const ModelConfig& config,
-                                                 const NamedTensors& tensors);
+                                                 const NamedTensors& tensors, bool narrow);
 
 // Copies of all tensors in `type`, in one block that an engine takes over by one copy. Returns when
 // they are there.
@@ -47,7 +54,9 @@ at::Tensor MultiplyLeaves(const at::Tensor& x, std::shared_ptr<const CudaProduct
 // Rows of the embedding; `leaf` is its parameter, and asks for the gradient.
 at::Tensor EmbedLeaves(const at::Tensor& leaf, const at::Tensor& tokens,
                        std::shared_ptr<const CudaProduct> embed);
-// gradient += aᵀ b, of bfloat16 in float32.
+// The √Σ g² of a block of gradients, in float32 whatever its type.
+double GradientNorm(const at::Tensor& gradients);
+// gradient += aᵀ b, of bfloat16 in float32; rounded once where the gradient is bfloat16.
 void AddProduct(const at::Tensor& a, const at::Tensor& b, at::Tensor gradient);
 
 }  // namespace tidemill

@@ -133,7 +133,7 @@ Tensor HeadOf(const ModelTensorsView& view) {
   }
   const at::NoGradGuard no_grad;
   Tensor head = view.leaves->head.weight;
-  return head.copy_(view.head);
+  return view.leaves->narrow() ? head : head.copy_(view.head);
 }
 
 }  // namespace

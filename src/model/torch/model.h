@@ -163,13 +163,16 @@ TokenScores TokenLogprobs(const ModelTensorsView& view, const at::Tensor& hidden
                           const at::Tensor& targets, double temperature = 1.0, int64_t chunk = 1024,
                           bool recompute = false);
 
-// What the learner optimizes: float32 leaves that require gradients. Without LoRA every tensor of
-// the model; with it the adapter's A and B, the base staying as it is. Not thread-safe; Snapshot()
-// copies, so what it gives does not change with later steps.
+// What the learner optimizes: leaves that require gradients, in float32 or in the narrow form
+// (model/torch/cuda_leaves.h). Without LoRA every tensor of the model; with it the adapter's A and
+// B, the base staying as it is. Not thread-safe; Snapshot() copies, so what it gives does not
+// change with later steps.
 class TrainableModel {
  public:
-  // A copy of `weights` in float32. kInvalid: they carry an adapter (FromAdapter is for that).
-  static Result<std::unique_ptr<TrainableModel>> FromWeights(const PolicyWeights& weights);
+  // A copy of `weights` in float32, or in the narrow form (on a GPU). kInvalid: they carry an
+  // adapter (FromAdapter is for that), or the narrow form is not for them.
+  static Result<std::unique_ptr<TrainableModel>> FromWeights(const PolicyWeights& weights,
+                                                             bool narrow = false);
   // Trains the adapter of `weights`; the base is shared and frozen. kInvalid: there is none.
   static Result<std::unique_ptr<TrainableModel>> FromAdapter(
       std::shared_ptr<const PolicyWeights> weights);

@@ -1,9 +1,10 @@
-// TrainableModel: float32 leaves made from weights, and weights made from them.
+// TrainableModel: leaves made from weights, and weights made from them.
 #include "model/torch/aten.h"
 
 #include "model/torch/catch.h"
 #ifdef TIDEMILL_CUDA
 #include "model/torch/cuda_leaves.h"
+#include "model/torch/cuda_train.h"
 #endif
 #include "model/torch/model.h"
 
@@ -27,7 +28,8 @@ NamedTensors Copies(const NamedTensors& tensors, at::ScalarType type) {
 
 }  // namespace
 
-Result<std::unique_ptr<TrainableModel>> TrainableModel::FromWeights(const PolicyWeights& weights) {
+Result<std::unique_ptr<TrainableModel>> TrainableModel::FromWeights(const PolicyWeights& weights,
+                                                                    bool narrow) {
   if (weights.adapter() != nullptr) {
     return Invalid("these weights carry an adapter; train the adapter, or merge it first");
   }
@@ -38,11 +40,18 @@ Result<std::unique_ptr<TrainableModel>> TrainableModel::FromWeights(const Policy
     std::shared_ptr<const CudaLeaves> leaves;
 #ifdef TIDEMILL_CUDA
     if (weights.view().embed.is_cuda()) {
-      leaves = MakeCudaLeaves(model->config_, weights.tensors());
+      if (narrow && !CudaKernelsFit(model->config_)) {
+        return Invalid(
+            "weights in bfloat16 (learner.moments = int8 on a GPU) need heads of at "
+            "most 256 in multiples of 8, a hidden size of at most 8192 and sizes in "
+            "multiples of 4; use learner.moments = float32");
+      }
+      leaves = MakeCudaLeaves(model->config_, weights.tensors(), narrow);
       model->parameters_ = leaves->parameters;
     }
 #endif
     if (leaves == nullptr) {
+      if (narrow) return Invalid("weights are trained in bfloat16 on a GPU only");
       for (const auto& [name, tensor] : weights.tensors()) {
         model->parameters_.emplace(name, Leaf(tensor));
       }

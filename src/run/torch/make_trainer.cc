@@ -26,6 +26,28 @@ std::string BaseModelOf(const RunConfig& config) {
   return std::filesystem::absolute(config.model.path).lexically_normal().string();
 }
 
+// All weights are trained and kept in bfloat16 with low halves (model/split_float.h).
+bool LearnsNarrow(const RunConfig& config, const std::string& device) {
+  return IsGpu(device) && config.learner.moments == "int8" && config.learner.lora_rank == 0 &&
+         config.model.adapter.empty();
+}
+
+Status CheckNarrow(const RunConfig& config, const std::string& device) {
+  if (!IsGpu(device) || config.learner.moments != "int8") return Ok();
+  if (!LearnsNarrow(config, device)) {
+    return Invalid(
+        "learner.moments: int8 on " + device +
+        " is for training all weights; the moments of an adapter are small: use float32");
+  }
+  if (config.learner.ranks > 1) {
+    return Invalid("learner.ranks: " + std::to_string(config.learner.ranks) + " with " +
+                   "learner.moments = int8 on " + device +
+                   ", whose gradients are bfloat16 and are not added up over ranks; use 1 rank, or "
+                   "learner.moments = float32");
+  }
+  return Ok();
+}
+
 // A difference of rewards stays unbiased under the audit's correction; one that is divided by a
 // deviation does not, because the correction is in the deviation too.
 Status CheckUnbiased(const RunConfig& config, const ObjectiveConfig& objective) {
@@ -77,9 +99,7 @@ Result<TrainerOptions> OptionsFrom(const RunConfig& config) {
   options.epochs = learner.epochs;
   options.seed = config.run.seed;
   TM_ASSIGN_OR_RETURN(const std::string device, DeviceOf(config));
-  if (IsGpu(device) && options.adamw.moments_in_blocks) {
-    return Invalid("learner.moments: int8 is for the CPU; on " + device + " use float32");
-  }
+  TM_RETURN_IF_ERROR(CheckNarrow(config, device));
   if (IsGpu(device)) {
     options.bfloat16 = true;
     options.publish_dtype = Dtype::kBF16;
@@ -96,21 +116,23 @@ Result<std::shared_ptr<const PolicyWeights>> BaseWeights(const RunConfig& config
   // Weights under an adapter do not change: those of 16 bits stay as they are, where the learner
   // reads them so.
   const bool frozen = config.learner.lora_rank > 0 || !config.model.adapter.empty();
-  const bool narrow = frozen && shape.dtype == Dtype::kBF16;
+  const bool narrow = frozen && shape.dtype == Dtype::kBF16, halves = LearnsNarrow(config, device);
   if (config.model.init != "random") {
-    const Dtype dtype = narrow && !IsGpu(device) ? Dtype::kBF16 : Dtype::kF32;
+    const Dtype dtype = halves || (narrow && !IsGpu(device)) ? Dtype::kBF16 : Dtype::kF32;
     return PolicyWeights::Load(config.model.path, {.device = device, .dtype = dtype});
   }
-  TM_ASSIGN_OR_RETURN(
-      const auto drawn,
-      PolicyWeights::NewRandom(shape, config.run.seed, narrow ? Dtype::kBF16 : Dtype::kF32));
-  return IsGpu(device) ? MovedWeights(drawn, device, at::kFloat) : drawn;
+  TM_ASSIGN_OR_RETURN(const auto drawn,
+                      PolicyWeights::NewRandom(shape, config.run.seed,
+                                               narrow || halves ? Dtype::kBF16 : Dtype::kF32));
+  if (!IsGpu(device)) return drawn;
+  return MovedWeights(drawn, device, halves ? at::kBFloat16 : at::kFloat);
 }
 
 Result<std::shared_ptr<const PolicyWeights>> LoadStartWeights(const RunConfig& config,
                                                               const std::string& checkpoint) {
   TM_ASSIGN_OR_RETURN(const std::string device, DeviceOf(config));
-  const LoadOptions load{.device = device, .dtype = Dtype::kF32};
+  const LoadOptions load{.device = device,
+                         .dtype = LearnsNarrow(config, device) ? Dtype::kBF16 : Dtype::kF32};
   const bool adapter = config.learner.lora_rank > 0 || !config.model.adapter.empty();
   if (!adapter)
     return checkpoint.empty() ? BaseWeights(config, device) : PolicyWeights::Load(checkpoint, load);
@@ -142,6 +164,12 @@ Result<std::unique_ptr<Trainer>> NewTrainer(const RunConfig& config, const Train
     TM_ASSIGN_OR_RETURN(reference, LoadStartWeights(config, ""));
   }
   TM_ASSIGN_OR_RETURN(auto trainer, Trainer::New(start.weights, options, reference));
+  if (start.checkpoint.empty() && options.adamw.moments_in_blocks && options.bfloat16 &&
+      config.model.init != "random") {
+    // The weights came in bfloat16. What files hold beyond that is read again, as it lies there.
+    TM_ASSIGN_OR_RETURN(const auto stored, PolicyWeights::Load(config.model.path));
+    TM_RETURN_IF_ERROR(trainer->TakeExact(*stored));
+  }
   if (!start.checkpoint.empty()) {
     TM_ASSIGN_OR_RETURN(const CheckpointInfo info, LoadCheckpoint(start.checkpoint, *trainer));
     if (info.step != start.step) {

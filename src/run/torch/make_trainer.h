@@ -19,7 +19,7 @@ Result<std::string> DeviceOf(const RunConfig& config);
 
 // The policy before anything is learned: the weights in model.path or, with model.init = "random",
 // new ones of its shape, the same for the same seed. In float32; on the CPU, below an adapter, in
-// bfloat16 where they are stored so.
+// bfloat16 where they are stored so; on a GPU in bfloat16 where learner.moments is int8.
 Result<std::shared_ptr<const PolicyWeights>> BaseWeights(const RunConfig& config,
                                                          const std::string& device);
 

@@ -137,7 +137,7 @@ Status ProcessPorts::OpenStore(RunStart& start) {
   TM_ASSIGN_OR_RETURN(weights_, LoadStartWeights(config_, checkpoint_));
   TM_ASSIGN_OR_RETURN(const ModelConfig stored, ReadModelConfig(config_.model.path));
   if (config_.model.init == "files" && request_.train && !weights_->adapter() &&
-      stored.dtype != Dtype::kF32) {
+      stored.dtype != Dtype::kF32 && weights_->config().dtype == Dtype::kF32) {
     warnings_.push_back(config_.model.path + " holds 16-bit weights; checkpoints hold the " +
                         "learner's float32 weights and are twice as large");
   }
@@ -208,7 +208,9 @@ Status ProcessPorts::OpenBus(RunStart&) {
 
 Status ProcessPorts::OpenPublisher(RunStart& start) {
   if (alone()) {
-    channel_ = NewLocalWeightChannel();
+    // A teacher that is the policy reads what was published after the engine has taken it.
+    channel_ = NewLocalWeightChannel(config_.teacher.policy ? HoldWeights::kUntilNext
+                                                            : HoldWeights::kUntilTaken);
     return Ok();
   }
   WeightPublisher::Options to;
