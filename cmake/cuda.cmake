@@ -19,6 +19,9 @@ if(TIDEMILL_TORCH AND TIDEMILL_NVCC AND TARGET CUDA::cublasLt AND NOT TIDEMILL_S
     ${CMAKE_SOURCE_DIR}/src/engine/cuda/*.cc ${CMAKE_SOURCE_DIR}/src/model/cuda/*.cu ${CMAKE_SOURCE_DIR}/src/model/cuda/*.cc)
   list(FILTER cuda_sources EXCLUDE REGEX "_test\\.cc$")
   add_library(tidemill_cuda STATIC ${cuda_sources})
+  # Its numbers are to be those of the CPU, which does not fuse either; memory is what it waits for.
+  set_source_files_properties(${CMAKE_SOURCE_DIR}/src/model/cuda/train_adamw.cu PROPERTIES
+    COMPILE_OPTIONS -fmad=false)
   # Its few C++ files have their own flags; CUDA files would take longer together (newer CMakes would put them so).
   set_property(TARGET tidemill_cuda PROPERTY UNITY_BUILD OFF)
   target_include_directories(tidemill_cuda PUBLIC ${CMAKE_SOURCE_DIR}/src)

@@ -10,6 +10,7 @@
 #include "engine/cuda/decoder.h"
 #include "engine/decode_backend.h"
 #include "model/torch/catch.h"
+#include "model/torch/device.h"
 #include "model/torch/model.h"
 
 namespace tidemill {
@@ -142,7 +143,7 @@ class CudaBackend final : public DecodeBackend {
     if (weights.adapter() != nullptr) return nullptr;
     const NamedTensors& tensors = weights.tensors();
     const at::Tensor& embed = weights.view().embed;
-    if (!embed.is_cuda() || TypeOf(weights) != type_) return nullptr;
+    if (!OnGpu(embed) || TypeOf(weights) != type_) return nullptr;
     const auto* block = static_cast<const char*>(embed.data_ptr());
     for (const WeightPlace& place : decoder_->layout().places) {
       const at::Tensor& tensor = tensors.at(place.name);
@@ -198,7 +199,7 @@ size_t CudaPageBytes(const PolicyWeights& weights) {
 Result<std::unique_ptr<DecodeBackend>> NewCudaBackend(const PolicyWeights& weights,
                                                       const BackendOptions& options) {
   const at::Tensor& embed = weights.view().embed;
-  TM_CHECK(embed.is_cuda(), "a GPU engine has its weights on the GPU");
+  TM_CHECK(OnGpu(embed), "a GPU engine has its weights on the GPU");
   if (options.versions != 1) {
     return Invalid(
         "an engine on a GPU holds one version at a time; engine.versions must be 1, not " +

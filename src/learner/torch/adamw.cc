@@ -8,6 +8,7 @@
 #ifdef TIDEMILL_CUDA
 #include "model/torch/cuda_train.h"
 #endif
+#include "model/torch/device.h"
 
 namespace tidemill {
 namespace {
@@ -26,8 +27,7 @@ void UpdateOnCpu(const AdamWUpdate& u, const float* __restrict grad, float* __re
 void UpdateAnywhere(const AdamWUpdate& u, const at::Tensor& grad, at::Tensor& p, at::Tensor& m,
                     at::Tensor& v) {
 #ifdef TIDEMILL_CUDA
-  if (p.is_cuda() && p.is_contiguous() && grad.is_contiguous() &&
-      grad.scalar_type() == at::kFloat) {
+  if (OnGpu(p) && p.is_contiguous() && grad.is_contiguous() && grad.scalar_type() == at::kFloat) {
     const CudaAdamW update{u.beta1, u.beta2, u.eps, u.decay, u.rate, u.root, u.grad_scale};
     return CudaAdamWStep(update, grad, p, m, v);
   }
@@ -39,7 +39,7 @@ void UpdateAnywhere(const AdamWUpdate& u, const at::Tensor& grad, at::Tensor& p,
 }
 
 bool Plain(const at::Tensor& tensor) {
-  return tensor.is_cpu() && tensor.scalar_type() == at::kFloat && tensor.is_contiguous();
+  return !OnGpu(tensor) && tensor.scalar_type() == at::kFloat && tensor.is_contiguous();
 }
 
 // In two halves, of which the optimizer keeps one.
@@ -52,7 +52,7 @@ bool IsSplit(const at::Tensor& parameter) {
 double GradNorm(const NamedTensors& parameters) {
   const at::NoGradGuard no_grad;
 #ifdef TIDEMILL_CUDA
-  if (!parameters.empty() && parameters.begin()->second.is_cuda()) {
+  if (!parameters.empty() && OnGpu(parameters.begin()->second)) {
     std::vector<at::Tensor> gradients;
     for (const auto& [name, parameter] : parameters) {
       if (parameter.grad().defined()) gradients.push_back(parameter.grad());
@@ -152,7 +152,7 @@ void AdamW::UpdateSplit(const AdamWUpdate& update, const std::string& name, cons
   at::Tensor &m = m_[name], &v = v_[name], &m_scale = m_scales_[name], &v_scale = v_scales_[name];
   at::Tensor& rest = rests_[name];
 #ifdef TIDEMILL_CUDA
-  if (p.is_cuda()) {
+  if (OnGpu(p)) {
     return CudaSplitAdamWStep(update, steps_, grad, p, {rest, m, m_scale, v, v_scale});
   }
 #endif

@@ -2,6 +2,7 @@
 
 #include "learner/torch/trainer_impl.h"
 #include "model/torch/catch.h"
+#include "model/torch/device.h"
 
 namespace tidemill {
 namespace {
@@ -37,7 +38,7 @@ Result<std::unique_ptr<Trainer>> Trainer::New(const std::shared_ptr<const Policy
                    ") but there is no reference model");
   }
   if (!options.objective.NeedsReference()) reference = nullptr;
-  const bool narrow = options.adamw.moments_in_blocks && weights->view().embed.is_cuda();
+  const bool narrow = options.adamw.moments_in_blocks && OnGpu(weights->view().embed);
   auto model = weights->adapter() != nullptr ? TrainableModel::FromAdapter(weights)
                                              : TrainableModel::FromWeights(*weights, narrow);
   if (!model.ok()) return model.status();

@@ -105,13 +105,11 @@ void TrainSplitAdamWStep(const AdamWUpdate& update, uint64_t step, const TrainSp
   if (w.count == 0) return;
   const bool wide = AlignedTo(w.grad, 16) && AlignedTo(w.high, 16) && AlignedTo(w.rest, 16) &&
                     AlignedTo(w.first_moments, 8) && AlignedTo(w.second_moments, 8);
-  const unsigned blocks = BlocksFor(w.count, int64_t{kThreads} * kNumbers);
-  const auto number = static_cast<uint32_t>(step);
-  if (wide) {
-    SplitAdamWKernel<true><<<blocks, kThreads, 0, stream>>>(update, number, w);
-  } else {
-    SplitAdamWKernel<false><<<blocks, kThreads, 0, stream>>>(update, number, w);
-  }
+  Launch(wide ? SplitAdamWKernel<true> : SplitAdamWKernel<false>,
+         {.grid = BlocksFor(w.count, int64_t{kThreads} * kNumbers),
+          .threads = kThreads,
+          .stream = stream},
+         update, static_cast<uint32_t>(step), w);
 }
 
 }  // namespace tidemill

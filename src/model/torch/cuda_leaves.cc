@@ -4,11 +4,12 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
-#include <c10/cuda/CUDAStream.h>
 
 #include <algorithm>
 
 #include "model/cuda/weight_layout.h"
+#include "model/torch/gpu_products.h"
+#include "model/torch/gpu_runtime.h"
 #include "model/torch/held.h"
 
 namespace tidemill {
@@ -60,9 +61,7 @@ class ProductFunction : public torch::autograd::Function<ProductFunction> {
                         const std::shared_ptr<const CudaProduct>& product) {
     ctx->save_for_backward({x});
     Hold(ctx, "product", product);
-    return at::linear(
-        x, product->weight,
-        product->bias.defined() ? std::optional<Tensor>(product->bias) : std::optional<Tensor>());
+    return LinearProduct(x, product->weight, product->bias);
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
@@ -73,7 +72,7 @@ class ProductFunction : public torch::autograd::Function<ProductFunction> {
       Tensor gradient = product->bias_gradient;
       gradient.add_(dy.sum(0, /*keepdim=*/false, at::kFloat));
     }
-    return {at::mm(dy, product->weight), Tensor()};
+    return {LowProduct(dy, product->weight), Tensor()};
   }
 };
 
@@ -126,8 +125,6 @@ std::shared_ptr<const CudaLeaves> MakeCudaLeaves(const ModelConfig& config,
       tensors.at("model.embed_tokens.weight").options().dtype(at::kFloat).requires_grad(false);
   auto leaves = std::make_shared<CudaLeaves>();
   const auto numbers = static_cast<int64_t>(layout.numbers);
-  // Sums in parts of a product are added up in float32 as well, and rounded once.
-  if (narrow) at::globalContext().setAllowBF16ReductionCuBLAS(false);
   if (!narrow) leaves->values = at::zeros({numbers}, options);
   leaves->gradients = at::zeros({numbers}, narrow ? options.dtype(at::kBFloat16) : options);
   leaves->low = at::zeros({numbers}, options.dtype(at::kBFloat16));
@@ -162,7 +159,7 @@ NamedTensors CopyLeaves(const ModelConfig& config, const CudaLeaves& leaves, at:
   for (const WeightPlace& place : MakeWeightLayout(config).places) {
     copies.emplace(place.name, Part(block, place));
   }
-  c10::cuda::getCurrentCUDAStream().synchronize();
+  WaitForStream(block);
   return copies;
 }
 
@@ -173,14 +170,6 @@ Tensor MultiplyLeaves(const Tensor& x, std::shared_ptr<const CudaProduct> produc
 Tensor EmbedLeaves(const Tensor& leaf, const Tensor& tokens,
                    std::shared_ptr<const CudaProduct> embed) {
   return EmbedFunction::apply(leaf, tokens, std::move(embed));
-}
-
-void AddProduct(const Tensor& a, const Tensor& b, Tensor gradient) {
-  if (gradient.scalar_type() == at::kFloat) {
-    at::addmm_out(gradient, gradient, a.t(), b, at::kFloat);
-  } else {
-    at::addmm_out(gradient, gradient, a.t(), b);
-  }
 }
 
 double GradientNorm(const Tensor& gradients) {

@@ -56,7 +56,5 @@ at::Tensor EmbedLeaves(const at::Tensor& leaf, const at::Tensor& tokens,
                        std::shared_ptr<const CudaProduct> embed);
 // The √Σ g² of a block of gradients, in float32 whatever its type.
 double GradientNorm(const at::Tensor& gradients);
-// gradient += aᵀ b, of bfloat16 in float32; rounded once where the gradient is bfloat16.
-void AddProduct(const at::Tensor& a, const at::Tensor& b, at::Tensor gradient);
 
 }  // namespace tidemill

@@ -5,6 +5,7 @@
 #ifdef TIDEMILL_CUDA
 #include "model/torch/cuda_leaves.h"
 #include "model/torch/cuda_train.h"
+#include "model/torch/device.h"
 #endif
 #include "model/torch/model.h"
 
@@ -39,7 +40,7 @@ Result<std::unique_ptr<TrainableModel>> TrainableModel::FromWeights(const Policy
     model->config_ = weights.config();
     std::shared_ptr<const CudaLeaves> leaves;
 #ifdef TIDEMILL_CUDA
-    if (weights.view().embed.is_cuda()) {
+    if (OnGpu(weights.view().embed)) {
       if (narrow && !CudaKernelsFit(model->config_)) {
         return Invalid(
             "weights in bfloat16 (learner.moments = int8 on a GPU) need heads of at "
