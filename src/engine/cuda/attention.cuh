@@ -10,6 +10,7 @@
 
 #include "model/cuda/convert.cuh"
 #include "model/cuda/kernels.h"
+#include "model/cuda/launch.cuh"
 
 namespace tidemill {
 namespace {
@@ -18,15 +19,6 @@ using bf16 = __nv_bfloat16;
 
 constexpr int kWarps = 4;
 constexpr float kLog2E = 1.4426950408889634f;
-
-__device__ __forceinline__ void Mma(float (&c)[4], const unsigned (&a)[4], unsigned b0,
-                                    unsigned b1) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
-      "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};\n"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
 
 // Lane = 4 * g + c. In a tile, rows g and g + 8 are this lane's.
 struct Lane {

@@ -208,9 +208,9 @@ void CudaDecodeAttention(const CudaAttentionArgs& args, CudaStream stream) {
   const dim3 vectors(static_cast<unsigned>(h.heads), static_cast<unsigned>(args.count));
   if (!CudaFastAttention(h)) {
     if (h.type == CudaType::kF32) {
-      PlainKernel<float><<<vectors, 32, 0, stream>>>(args);
+      Launch(PlainKernel<float>, {.grid = vectors, .threads = 32, .stream = stream}, args);
     } else {
-      PlainKernel<bf16><<<vectors, 32, 0, stream>>>(args);
+      Launch(PlainKernel<bf16>, {.grid = vectors, .threads = 32, .stream = stream}, args);
     }
     return;
   }
@@ -219,9 +219,10 @@ void CudaDecodeAttention(const CudaAttentionArgs& args, CudaStream stream) {
   const bool few = h.heads / h.kv_heads <= 8;
   const auto kernel = h.head_dim == 64 ? (few ? DecodeKernel<64, 1> : DecodeKernel<64, 2>)
                                        : (few ? DecodeKernel<128, 1> : DecodeKernel<128, 2>);
-  kernel<<<grid, kWarps * 32, 0, stream>>>(args);
+  Launch(kernel, {.grid = grid, .threads = kWarps * 32, .stream = stream}, args);
   if (args.splits > 1) {
-    CombineKernel<<<vectors, static_cast<unsigned>(h.head_dim), 0, stream>>>(args);
+    Launch(CombineKernel,
+           {.grid = vectors, .threads = static_cast<unsigned>(h.head_dim), .stream = stream}, args);
   }
 }
 

@@ -6,6 +6,7 @@
 
 #include "model/cuda/convert.cuh"
 #include "model/cuda/kernels.h"
+#include "model/cuda/launch.cuh"
 
 namespace tidemill {
 namespace {
@@ -251,11 +252,12 @@ __global__ void FinishKernel(const CudaFinishArgs args) {
 void CudaDrawParts(const CudaPartArgs& args, CudaStream stream) {
   const dim3 grid(static_cast<unsigned>((args.columns + kCudaPartColumns - 1) / kCudaPartColumns),
                   static_cast<unsigned>(args.count));
-  PartKernel<<<grid, kThreads, 0, stream>>>(args);
+  Launch(PartKernel, {.grid = grid, .threads = kThreads, .stream = stream}, args);
 }
 
 void CudaDrawFinish(const CudaFinishArgs& args, CudaStream stream) {
-  FinishKernel<<<(args.count + 3) / 4, 128, 0, stream>>>(args);
+  const auto blocks = static_cast<unsigned>((args.count + 3) / 4);
+  Launch(FinishKernel, {.grid = blocks, .threads = 128, .stream = stream}, args);
 }
 
 }  // namespace tidemill

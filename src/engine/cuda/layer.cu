@@ -1,6 +1,7 @@
 // The small kernels of a layer: embedding, norm, rotation with the write to the cache, SwiGLU.
 #include "model/cuda/convert.cuh"
 #include "model/cuda/kernels.h"
+#include "model/cuda/launch.cuh"
 
 namespace tidemill {
 namespace {
@@ -178,57 +179,51 @@ __global__ void __launch_bounds__(kCopyThreads)
 }  // namespace
 
 void CudaCopyBlock(const void* from, void* to, size_t bytes, CudaStream stream) {
-  CopyBlockKernel<<<132 * 4, kCopyThreads, 0, stream>>>(static_cast<const uint4*>(from),
-                                                        static_cast<uint4*>(to), bytes / 16);
+  Launch(CopyBlockKernel, {.grid = 132 * 4, .threads = kCopyThreads, .stream = stream},
+         static_cast<const uint4*>(from), static_cast<uint4*>(to), bytes / 16);
 }
 
 void CudaEmbed(const CudaEmbedArgs& args, CudaStream stream) {
-  if (args.type == CudaType::kF32) {
-    EmbedKernel<float><<<args.count, 128, 0, stream>>>(args);
-  } else {
-    EmbedKernel<__nv_bfloat16><<<args.count, 128, 0, stream>>>(args);
-  }
+  const auto kernel =
+      args.type == CudaType::kF32 ? EmbedKernel<float> : EmbedKernel<__nv_bfloat16>;
+  const auto rows = static_cast<unsigned>(args.count);
+  Launch(kernel, {.grid = rows, .threads = 128, .stream = stream}, args);
 }
 
 void CudaNorm(const CudaNormArgs& args, CudaStream stream) {
-  if (args.type == CudaType::kF32) {
-    NormKernel<float><<<args.rows, kNormThreads, 0, stream>>>(args);
-  } else {
-    NormKernel<__nv_bfloat16><<<args.rows, kNormThreads, 0, stream>>>(args);
-  }
+  const auto kernel = args.type == CudaType::kF32 ? NormKernel<float> : NormKernel<__nv_bfloat16>;
+  const auto rows = static_cast<unsigned>(args.rows);
+  Launch(kernel, {.grid = rows, .threads = kNormThreads, .stream = stream}, args);
 }
 
 void CudaRotate(const CudaRotateArgs& args, CudaStream stream) {
-  if (args.heads.type == CudaType::kF32) {
-    RotateKernel<float><<<args.count, 128, 0, stream>>>(args);
-  } else {
-    RotateKernel<__nv_bfloat16><<<args.count, 128, 0, stream>>>(args);
-  }
+  const auto kernel =
+      args.heads.type == CudaType::kF32 ? RotateKernel<float> : RotateKernel<__nv_bfloat16>;
+  const auto rows = static_cast<unsigned>(args.count);
+  Launch(kernel, {.grid = rows, .threads = 128, .stream = stream}, args);
 }
 
 void CudaSwiGlu(CudaType type, const void* gate_up, int rows, int width, void* out,
                 CudaStream stream) {
   const int64_t total = static_cast<int64_t>(rows) * width;
-  const auto blocks = [&](int64_t a_thread) {
-    return static_cast<unsigned>((total / a_thread + 255) / 256);
+  const auto shape = [&](int64_t a_thread) {
+    const auto blocks = static_cast<unsigned>((total / a_thread + 255) / 256);
+    return LaunchShape{.grid = blocks, .threads = 256, .stream = stream};
   };
-  const auto* in = static_cast<const __nv_bfloat16*>(gate_up);
   if (type == CudaType::kF32) {
-    SwiGluKernel<float><<<blocks(4), 256, 0, stream>>>(static_cast<const float*>(gate_up), total,
-                                                       width, static_cast<float*>(out));
-  } else if (width % 8 == 0) {
-    SwiGluWideKernel<<<blocks(8), 256, 0, stream>>>(in, total, width,
-                                                    static_cast<__nv_bfloat16*>(out));
-  } else {
-    SwiGluKernel<__nv_bfloat16>
-        <<<blocks(4), 256, 0, stream>>>(in, total, width, static_cast<__nv_bfloat16*>(out));
+    return Launch(SwiGluKernel<float>, shape(4), static_cast<const float*>(gate_up), total, width,
+                  static_cast<float*>(out));
   }
+  const bool wide = width % 8 == 0;
+  Launch(wide ? SwiGluWideKernel : SwiGluKernel<__nv_bfloat16>, shape(wide ? 8 : 4),
+         static_cast<const __nv_bfloat16*>(gate_up), total, width,
+         static_cast<__nv_bfloat16*>(out));
 }
 
 void CudaCopyPages(const CudaCopyArgs& args, CudaStream stream) {
   // Few blocks: in most steps there is little or nothing to copy.
   const dim3 grid(8, static_cast<unsigned>(args.layers));
-  CopyPagesKernel<<<grid, 128, 0, stream>>>(args);
+  Launch(CopyPagesKernel, {.grid = grid, .threads = 128, .stream = stream}, args);
 }
 
 }  // namespace tidemill

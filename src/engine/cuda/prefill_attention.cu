@@ -64,11 +64,8 @@ void CudaPrefillAttention(const CudaAttentionArgs& args, const CudaPrefillTile* 
                           CudaStream stream) {
   if (count == 0) return;
   const dim3 grid(static_cast<unsigned>(count), static_cast<unsigned>(args.heads.kv_heads));
-  if (args.heads.head_dim == 64) {
-    PrefillKernel<64><<<grid, kWarps * 32, 0, stream>>>(args, tiles);
-  } else {
-    PrefillKernel<128><<<grid, kWarps * 32, 0, stream>>>(args, tiles);
-  }
+  const auto kernel = args.heads.head_dim == 64 ? PrefillKernel<64> : PrefillKernel<128>;
+  Launch(kernel, {.grid = grid, .threads = kWarps * 32, .stream = stream}, args, tiles);
 }
 
 }  // namespace tidemill

@@ -15,6 +15,7 @@
 #include "engine/decode_backend.h"
 #include "model/torch/adapter_block.h"
 #include "model/torch/catch.h"
+#include "model/torch/device.h"
 #include "model/torch/model.h"
 #include "model/torch/side_stream.h"
 #include "model/torch/weight_block.h"
@@ -232,7 +233,7 @@ size_t CudaPageBytes(const PolicyWeights& weights) {
 Result<std::unique_ptr<DecodeBackend>> NewCudaBackend(const PolicyWeights& weights,
                                                       const BackendOptions& options) {
   const at::Tensor& embed = weights.view().embed;
-  TM_CHECK(embed.is_cuda(), "a GPU engine has its weights on the GPU");
+  TM_CHECK(OnGpu(embed), "a GPU engine has its weights on the GPU");
   if (options.versions != 1) {
     return Invalid(
         "an engine on a GPU holds one version at a time; engine.versions must be 1, not " +

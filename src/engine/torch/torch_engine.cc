@@ -5,22 +5,23 @@
 
 #include "engine/batch_engine.h"
 #include "engine/cpu/cpu_kernels.h"
+#include "model/torch/device.h"
 #include "model/torch/model.h"
 
 namespace tidemill {
 namespace {
 
-bool OnGpu(const PolicyWeights& weights) {
-  return weights.view().embed.is_cuda();
+bool IsOnGpu(const PolicyWeights& weights) {
+  return OnGpu(weights.view().embed);
 }
 
 #ifdef TIDEMILL_CUDA
 size_t PageBytes(const PolicyWeights& weights) {
-  return OnGpu(weights) ? CudaPageBytes(weights) : CpuPageBytes(weights);
+  return IsOnGpu(weights) ? CudaPageBytes(weights) : CpuPageBytes(weights);
 }
 Result<std::unique_ptr<DecodeBackend>> NewBackend(const PolicyWeights& weights,
                                                   const BackendOptions& options) {
-  return OnGpu(weights) ? NewCudaBackend(weights, options) : NewCpuBackend(weights, options);
+  return IsOnGpu(weights) ? NewCudaBackend(weights, options) : NewCpuBackend(weights, options);
 }
 #else
 size_t PageBytes(const PolicyWeights& weights) {
@@ -28,7 +29,7 @@ size_t PageBytes(const PolicyWeights& weights) {
 }
 Result<std::unique_ptr<DecodeBackend>> NewBackend(const PolicyWeights& weights,
                                                   const BackendOptions& options) {
-  if (OnGpu(weights)) return Invalid("this program was built without CUDA");
+  if (IsOnGpu(weights)) return Invalid("this program was built without CUDA");
   return NewCpuBackend(weights, options);
 }
 #endif
@@ -81,7 +82,7 @@ Result<std::unique_ptr<Engine>> NewEngine(std::shared_ptr<const PolicyWeights> w
                             .max_rows = static_cast<int32_t>(rows),
                             .versions = options.versions}));
   if (ReplaceBackend != nullptr) backend = ReplaceBackend(std::move(backend));
-  if (options.steps_at_once == 0) options.steps_at_once = OnGpu(*weights) ? 2 : 1;
+  if (options.steps_at_once == 0) options.steps_at_once = IsOnGpu(*weights) ? 2 : 1;
   BatchEngineOptions batch{.scheduling = {.pages = static_cast<int32_t>(pages),
                                           .max_context = options.max_context,
                                           .max_running = options.max_running,

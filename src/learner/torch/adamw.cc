@@ -7,6 +7,7 @@
 #ifdef TIDEMILL_CUDA
 #include "model/torch/cuda_train.h"
 #endif
+#include "model/torch/device.h"
 
 namespace tidemill {
 namespace {
@@ -25,8 +26,7 @@ void UpdateOnCpu(const AdamWUpdate& u, const float* __restrict grad, float* __re
 void UpdateAnywhere(const AdamWUpdate& u, const at::Tensor& grad, at::Tensor& p, at::Tensor& m,
                     at::Tensor& v) {
 #ifdef TIDEMILL_CUDA
-  if (p.is_cuda() && p.is_contiguous() && grad.is_contiguous() &&
-      grad.scalar_type() == at::kFloat) {
+  if (OnGpu(p) && p.is_contiguous() && grad.is_contiguous() && grad.scalar_type() == at::kFloat) {
     const CudaAdamW update{u.beta1, u.beta2, u.eps, u.decay, u.rate, u.root, u.grad_scale};
     return CudaAdamWStep(update, grad, p, m, v);
   }
@@ -38,7 +38,7 @@ void UpdateAnywhere(const AdamWUpdate& u, const at::Tensor& grad, at::Tensor& p,
 }
 
 bool Plain(const at::Tensor& tensor) {
-  return tensor.is_cpu() && tensor.scalar_type() == at::kFloat && tensor.is_contiguous();
+  return !OnGpu(tensor) && tensor.scalar_type() == at::kFloat && tensor.is_contiguous();
 }
 
 }  // namespace
@@ -46,7 +46,7 @@ bool Plain(const at::Tensor& tensor) {
 double GradNorm(const NamedTensors& parameters) {
   const at::NoGradGuard no_grad;
 #ifdef TIDEMILL_CUDA
-  if (!parameters.empty() && parameters.begin()->second.is_cuda()) {
+  if (!parameters.empty() && OnGpu(parameters.begin()->second)) {
     std::vector<at::Tensor> gradients;
     for (const auto& [name, parameter] : parameters) {
       if (parameter.grad().defined()) gradients.push_back(parameter.grad());

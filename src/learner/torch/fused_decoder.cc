@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "model/torch/device.h"
+
 namespace tidemill {
 namespace {
 
@@ -326,8 +328,7 @@ void FusedDecoder::Impl::Backward(const Tensor& hidden_gradient) {
 bool FusedDecoder::Supports(const TrainableModel& model) {
   if (model.lora()) return false;
   for (const auto& [name, parameter] : model.parameters()) {
-    if (!parameter.is_cpu() || parameter.scalar_type() != at::kFloat ||
-        !parameter.is_contiguous()) {
+    if (OnGpu(parameter) || parameter.scalar_type() != at::kFloat || !parameter.is_contiguous()) {
       return false;
     }
   }

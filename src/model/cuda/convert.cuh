@@ -4,6 +4,8 @@
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
+#include "model/cuda/intrinsics.cuh"
+
 namespace tidemill {
 
 __device__ __forceinline__ float ToFloat(float x) {
@@ -47,13 +49,6 @@ __device__ __forceinline__ void Store4(float* p, float4 v) {
 }
 __device__ __forceinline__ void Store4(__nv_bfloat16* p, float4 v) {
   *reinterpret_cast<uint2*>(p) = make_uint2(PackBf16(v.x, v.y), PackBf16(v.z, v.w));
-}
-
-// 2^x, to about two units in the last place.
-__device__ __forceinline__ float Exp2(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
 }
 
 __device__ __forceinline__ float WarpSum(float x) {

@@ -233,6 +233,11 @@ bool Aligned(const void* p, int64_t stride_bytes, uintptr_t to) {
   return reinterpret_cast<uintptr_t>(p) % to == 0 && static_cast<uintptr_t>(stride_bytes) % to == 0;
 }
 
+// A block for each row.
+LaunchShape ScoreBlocks(const TrainScoresArgs& args, CudaStream stream) {
+  return {.grid = static_cast<unsigned>(args.rows), .threads = kScoreThreads, .stream = stream};
+}
+
 }  // namespace
 
 void TrainRotate(const TrainRotateArgs& args, CudaStream stream) {
@@ -240,52 +245,47 @@ void TrainRotate(const TrainRotateArgs& args, CudaStream stream) {
   const bool wide = args.head_dim % 16 == 0 && Aligned(args.q, args.q_stride * 2, 16) &&
                     Aligned(args.k, args.k_stride * 2, 16) &&
                     Aligned(args.v, args.v_stride * 2, 16);
-  if (wide) {
-    RotateRowsKernel<4><<<BlocksFor(halves / 8, 256), 256, 0, stream>>>(args);
-  } else {
-    RotateRowsKernel<1><<<BlocksFor(halves / 2, 256), 256, 0, stream>>>(args);
-  }
+  Launch(wide ? RotateRowsKernel<4> : RotateRowsKernel<1>,
+         {.grid = BlocksFor(halves / (wide ? 8 : 2), 256), .threads = 256, .stream = stream}, args);
 }
 
 void TrainSwiGluForward(int64_t rows, int width, const void* gate_up, void* act,
                         CudaStream stream) {
   const int64_t total = rows * width;
-  SwiGluForwardKernel<<<BlocksFor(total, 1024), 256, 0, stream>>>(total, width, In(gate_up),
-                                                                  Out(act));
+  Launch(SwiGluForwardKernel, {.grid = BlocksFor(total, 1024), .threads = 256, .stream = stream},
+         total, width, In(gate_up), Out(act));
 }
 
 void TrainSwiGluBackward(int64_t rows, int width, const void* gate_up, const void* dact,
                          void* dgate_up, CudaStream stream) {
   const int64_t total = rows * width;
-  SwiGluBackwardKernel<<<BlocksFor(total, 1024), 256, 0, stream>>>(total, width, In(gate_up),
-                                                                   In(dact), Out(dgate_up));
+  Launch(SwiGluBackwardKernel, {.grid = BlocksFor(total, 1024), .threads = 256, .stream = stream},
+         total, width, In(gate_up), In(dact), Out(dgate_up));
 }
 
 void TrainScoresForward(const TrainScoresArgs& args, CudaStream stream) {
-  ScoresForwardKernel<<<static_cast<unsigned>(args.rows), kScoreThreads, 0, stream>>>(args);
+  Launch(ScoresForwardKernel, ScoreBlocks(args, stream), args);
 }
 
 void TrainScoresBackward(const TrainScoresArgs& args, const float* dlogprobs, const float* dentropy,
                          void* dlogits, CudaStream stream) {
-  ScoresBackwardKernel<false><<<static_cast<unsigned>(args.rows), kScoreThreads, 0, stream>>>(
-      args, dlogprobs, dentropy, args.logits, Out(dlogits));
+  Launch(ScoresBackwardKernel<false, float>, ScoreBlocks(args, stream), args, dlogprobs, dentropy,
+         args.logits, Out(dlogits));
 }
 
 void TrainScoresBackwardInPlace(const TrainScoresArgs& args, const float* dlogprobs,
                                 const float* dentropy, CudaStream stream) {
-  ScoresBackwardKernel<true><<<static_cast<unsigned>(args.rows), kScoreThreads, 0, stream>>>(
-      args, dlogprobs, dentropy, In(args.relative), Out(args.relative));
+  Launch(ScoresBackwardKernel<true, bf16>, ScoreBlocks(args, stream), args, dlogprobs, dentropy,
+         In(args.relative), Out(args.relative));
 }
 
 void TrainAdamWStep(const TrainAdamW& update, int64_t count, const float* grad, float* p, float* m,
                     float* v, CudaStream stream) {
   const bool wide = count % 4 == 0 && Aligned(grad, 0, 16) && Aligned(p, 0, 16) &&
                     Aligned(m, 0, 16) && Aligned(v, 0, 16);
-  if (wide) {
-    AdamWWideKernel<<<BlocksFor(count / 4, 256), 256, 0, stream>>>(update, count, grad, p, m, v);
-  } else {
-    AdamWKernel<<<BlocksFor(count, 256), 256, 0, stream>>>(update, count, grad, p, m, v);
-  }
+  Launch(wide ? AdamWWideKernel : AdamWKernel,
+         {.grid = BlocksFor(wide ? count / 4 : count, 256), .threads = 256, .stream = stream},
+         update, count, grad, p, m, v);
 }
 
 }  // namespace tidemill

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "model/cuda/convert.cuh"
+#include "model/cuda/launch.cuh"
 #include "model/cuda/train_kernels.h"
 
 namespace tidemill {

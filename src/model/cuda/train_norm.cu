@@ -86,7 +86,7 @@ __device__ __forceinline__ float4 SumGradient(const TrainNormGradients& g, int64
 __global__ void __launch_bounds__(kTrainNormThreads)
     NormBackwardKernel(const TrainNormShape shape, const bf16* x, const float* w, const float* rstd,
                        const TrainNormGradients g) {
-  extern __shared__ float dw[];
+  float* dw = DynamicShared<float>();
   __shared__ float scratch[2][kTrainNormWarps];
   const bf16* dy = static_cast<const bf16*>(g.dy);
   for (int i = threadIdx.x * 4; i < shape.width; i += kTrainNormThreads * 4)
@@ -123,7 +123,7 @@ template <int kQuads>
 __global__ void __launch_bounds__(kTrainNormThreads, 2)
     NormBackwardWarpKernel(const TrainNormShape shape, const bf16* x, const float* w,
                            const float* rstd, const TrainNormGradients g) {
-  extern __shared__ float dw[];  // [kTrainNormWarps][width]
+  float* dw = DynamicShared<float>();  // [kTrainNormWarps][width]
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
   const bf16* dy = static_cast<const bf16*>(g.dy);
   float4 gathered[kQuads] = {};
@@ -195,13 +195,16 @@ bool ForWarpRows(int width, F&& f) {
 void TrainNormForward(const TrainNormShape& shape, const TrainNormIn& in, const float* w, void* y,
                       float* rstd, CudaStream stream) {
   const bool done = ForWarpRows(shape.width, [&]<int kQuads>() {
-    NormForwardWarpKernel<kQuads>
-        <<<BlocksFor(shape.rows, kTrainNormWarps), kTrainNormThreads, 0, stream>>>(shape, in, w,
-                                                                                   Out(y), rstd);
+    Launch(NormForwardWarpKernel<kQuads>,
+           {.grid = BlocksFor(shape.rows, kTrainNormWarps),
+            .threads = kTrainNormThreads,
+            .stream = stream},
+           shape, in, w, Out(y), rstd);
   });
   if (done) return;
-  NormForwardKernel<<<static_cast<unsigned>(shape.rows), kTrainNormThreads, 0, stream>>>(
-      shape, in, w, Out(y), rstd);
+  const auto rows = static_cast<unsigned>(shape.rows);
+  Launch(NormForwardKernel, {.grid = rows, .threads = kTrainNormThreads, .stream = stream}, shape,
+         in, w, Out(y), rstd);
 }
 
 int TrainNormParts(int64_t rows) {
@@ -212,12 +215,18 @@ void TrainNormBackward(const TrainNormShape& shape, const void* x, const float* 
                        const float* rstd, const TrainNormGradients& gradients, CudaStream stream) {
   const auto blocks = static_cast<unsigned>(TrainNormParts(shape.rows));
   const size_t row = static_cast<size_t>(shape.width) * sizeof(float);
+  const auto with = [&](size_t shared_bytes) {
+    return LaunchShape{.grid = blocks,
+                       .threads = kTrainNormThreads,
+                       .shared_bytes = shared_bytes,
+                       .stream = stream};
+  };
   const bool done = ForWarpRows(shape.width, [&]<int kQuads>() {
-    NormBackwardWarpKernel<kQuads><<<blocks, kTrainNormThreads, row * kTrainNormWarps, stream>>>(
-        shape, In(x), w, rstd, gradients);
+    Launch(NormBackwardWarpKernel<kQuads>, with(row * kTrainNormWarps), shape, In(x), w, rstd,
+           gradients);
   });
   if (done) return;
-  NormBackwardKernel<<<blocks, kTrainNormThreads, row, stream>>>(shape, In(x), w, rstd, gradients);
+  Launch(NormBackwardKernel, with(row), shape, In(x), w, rstd, gradients);
 }
 
 }  // namespace tidemill

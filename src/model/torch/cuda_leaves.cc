@@ -4,9 +4,10 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
-#include <c10/cuda/CUDAStream.h>
 
 #include "model/cuda/weight_layout.h"
+#include "model/torch/gpu_products.h"
+#include "model/torch/gpu_runtime.h"
 #include "model/torch/held.h"
 
 namespace tidemill {
@@ -58,9 +59,7 @@ class ProductFunction : public torch::autograd::Function<ProductFunction> {
                         const std::shared_ptr<const CudaProduct>& product) {
     ctx->save_for_backward({x});
     Hold(ctx, "product", product);
-    return at::linear(
-        x, product->weight,
-        product->bias.defined() ? std::optional<Tensor>(product->bias) : std::optional<Tensor>());
+    return LinearProduct(x, product->weight, product->bias);
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
@@ -71,7 +70,7 @@ class ProductFunction : public torch::autograd::Function<ProductFunction> {
       Tensor gradient = product->bias_gradient;
       gradient.add_(dy.sum(0, /*keepdim=*/false, at::kFloat));
     }
-    return {at::mm(dy, product->weight), Tensor()};
+    return {LowProduct(dy, product->weight), Tensor()};
   }
 };
 
@@ -141,7 +140,7 @@ NamedTensors CopyLeaves(const ModelConfig& config, const CudaLeaves& leaves, at:
   for (const WeightPlace& place : MakeWeightLayout(config).places) {
     copies.emplace(place.name, Part(block, place));
   }
-  c10::cuda::getCurrentCUDAStream().synchronize();
+  WaitForStream(block);
   return copies;
 }
 
@@ -152,10 +151,6 @@ Tensor MultiplyLeaves(const Tensor& x, std::shared_ptr<const CudaProduct> produc
 Tensor EmbedLeaves(const Tensor& leaf, const Tensor& tokens,
                    std::shared_ptr<const CudaProduct> embed) {
   return EmbedFunction::apply(leaf, tokens, std::move(embed));
-}
-
-void AddProduct(const Tensor& a, const Tensor& b, Tensor gradient) {
-  at::addmm_out(gradient, gradient, a.t(), b, at::kFloat);
 }
 
 }  // namespace tidemill

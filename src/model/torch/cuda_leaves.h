@@ -47,7 +47,5 @@ at::Tensor MultiplyLeaves(const at::Tensor& x, std::shared_ptr<const CudaProduct
 // Rows of the embedding; `leaf` is its parameter, and asks for the gradient.
 at::Tensor EmbedLeaves(const at::Tensor& leaf, const at::Tensor& tokens,
                        std::shared_ptr<const CudaProduct> embed);
-// gradient += aᵀ b, of bfloat16 in float32.
-void AddProduct(const at::Tensor& a, const at::Tensor& b, at::Tensor gradient);
 
 }  // namespace tidemill

@@ -9,6 +9,8 @@
 #include "model/cuda/train_kernels.h"
 #include "model/torch/cuda_leaves.h"
 #include "model/torch/cuda_train.h"
+#include "model/torch/gpu_products.h"
+#include "model/torch/gpu_runtime.h"
 #include "model/torch/held.h"
 
 namespace tidemill {
@@ -38,7 +40,7 @@ class ScoresFunction : public torch::autograd::Function<ScoresFunction> {
               .temperature = temperature};
     for (int64_t first = 0; first < n; first += kScoreRows) {
       const int64_t count = std::min(kScoreRows, n - first);
-      const Tensor logits = at::mm(hidden.narrow(0, first, count), head.t(), at::kFloat);
+      const Tensor logits = WideProduct(hidden.narrow(0, first, count), head.t());
       TrainScoresForward(rows.Args(logits, first, count, head.size(0)), CurrentStream());
     }
     ctx->save_for_backward(
@@ -72,18 +74,17 @@ class ScoresFunction : public torch::autograd::Function<ScoresFunction> {
                                  CurrentStream());
       const Tensor& dlogits = rows.relative;
       to.Add(dlogits, hidden);
-      return {at::mm(dlogits, head), to.Whole(head), Tensor(), Tensor(), Tensor(), Tensor()};
+      return {LowProduct(dlogits, head), to.Whole(head), Tensor(), Tensor(), Tensor(), Tensor()};
     }
     Tensor dhidden = at::empty_like(hidden);
     for (int64_t first = 0; first < n; first += kScoreRows) {
       const int64_t count = std::min(kScoreRows, n - first);
       const Tensor h = hidden.narrow(0, first, count);
-      const Tensor logits = at::mm(h, head.t(), at::kFloat);
+      const Tensor logits = WideProduct(h, head.t());
       Tensor dlogits = at::empty(logits.sizes(), hidden.options());
       TrainScoresBackward(rows.Args(logits, first, count, head.size(0)), at(dlog, first),
                           at(dent, first), dlogits.data_ptr(), CurrentStream());
-      Tensor part = dhidden.narrow(0, first, count);
-      at::mm_out(part, dlogits, head);
+      LowProductInto(dlogits, head, dhidden.narrow(0, first, count));
       to.Add(dlogits, h);
     }
     return {dhidden, to.Whole(head), Tensor(), Tensor(), Tensor(), Tensor()};

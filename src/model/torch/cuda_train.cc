@@ -4,16 +4,19 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
-#include <c10/cuda/CUDAStream.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
 
 #include "model/cuda/train_kernels.h"
 #include "model/torch/cuda_leaves.h"
+#include "model/torch/device.h"
+#include "model/torch/gpu_products.h"
+#include "model/torch/gpu_runtime.h"
 #include "model/torch/held.h"
 #include "model/torch/host_copy.h"
 #include "model/torch/linear.h"
+#include "model/torch/packed_flash.h"
 #include "model/torch/recompute.h"
 
 namespace tidemill {
@@ -97,17 +100,14 @@ class SwiGluFunction : public torch::autograd::Function<SwiGluFunction> {
 
 // What attention needs to know of a pack.
 struct PackShape {
-  Tensor cos, sin;            // float32 [n, head_dim / 2]
-  Tensor starts, key_starts;  // int32, where sequences and their keys begin, and the end
-  Tensor key_rows;            // int64; undefined: every row's keys once, in their order
-  Tensor first_use, uses;     // int32: of each row, where among key_rows it stands
-  int64_t longest = 0, longest_keys = 0;
+  Tensor cos, sin;         // float32 [n, head_dim / 2]
+  FlashPack pack;          // where sequences and their keys begin
+  Tensor key_rows;         // int64; undefined: every row's keys once, in their order
+  Tensor first_use, uses;  // int32: of each row, where among key_rows it stands
   int64_t heads = 0, kv_heads = 0, head_dim = 0;
 };
 
-struct Qkv {
-  Tensor q, k, v;
-};
+using Qkv = FlashInput;
 Qkv Views(const Tensor& rows, int64_t heads, int64_t kv_heads, int64_t d) {
   const Tensor split = rows.view({rows.size(0), heads + 2 * kv_heads, d});
   return {split.narrow(1, 0, heads), split.narrow(1, heads, kv_heads),
@@ -159,13 +159,10 @@ class AttentionFunction : public torch::autograd::Function<AttentionFunction> {
                         const std::shared_ptr<const PackShape>& shape) {
     const PackShape& s = *shape;
     const Tensor rows = Rotated(Views(qkv.contiguous(), s.heads, s.kv_heads, s.head_dim), s, false);
-    const Qkv seen = Seen(rows, s);
-    const auto [out, log_sums, seed, unused, debug] =
-        at::_flash_attention_forward(seen.q, seen.k, seen.v, s.starts, s.key_starts, s.longest,
-                                     s.longest_keys, 0.0, /*is_causal=*/true, false);
-    ctx->save_for_backward({rows, out, log_sums, seed, unused});
+    const FlashOutput of = PackedFlashForward(Seen(rows, s), s.pack);
+    ctx->save_for_backward({rows, of.out, of.log_sums, of.seed, of.unused});
     Hold(ctx, "shape", shape);
-    return out.reshape({qkv.size(0), s.heads * s.head_dim});
+    return of.out.reshape({qkv.size(0), s.heads * s.head_dim});
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
@@ -173,12 +170,10 @@ class AttentionFunction : public torch::autograd::Function<AttentionFunction> {
     const std::shared_ptr<const PackShape> shape = TakeHeld<PackShape>(ctx, "shape");
     const PackShape& s = *shape;
     const Tensor& rows = saved[0];
-    const Qkv seen = Seen(rows, s);
     const Tensor dout = grads[0].contiguous().view({rows.size(0), s.heads, s.head_dim});
-    const auto [dq, dk, dv] = at::_flash_attention_backward(
-        dout, seen.q, seen.k, seen.v, saved[1], saved[2], s.starts, s.key_starts, s.longest,
-        s.longest_keys, 0.0, /*is_causal=*/true, saved[3], saved[4]);
-    const Tensor back = Rotated({dq.contiguous(), dk.contiguous(), dv.contiguous()}, s, true);
+    const Qkv d =
+        PackedFlashBackward(dout, Seen(rows, s), {saved[1], saved[2], saved[3], saved[4]}, s.pack);
+    const Tensor back = Rotated({d.q.contiguous(), d.k.contiguous(), d.v.contiguous()}, s, true);
     return {back, Tensor()};
   }
 };
@@ -210,9 +205,7 @@ Tensor Joined(const Tensor& x, const std::vector<const LinearTensors*>& parts) {
     if (part->bias.defined()) biases.push_back(As(part->bias, x.scalar_type()));
   }
   if (!plain) return at::cat(pieces, 1);
-  return at::linear(
-      x, at::cat(pieces),
-      biases.empty() ? std::optional<Tensor>() : std::optional<Tensor>(at::cat(biases)));
+  return LinearProduct(x, at::cat(pieces), biases.empty() ? Tensor() : at::cat(biases));
 }
 
 template <typename T>
@@ -240,14 +233,15 @@ std::shared_ptr<const PackShape> ShapeOf(const ModelConfig& config, const Packed
   const Tensor angles = batch.positions.to(at::kFloat).unsqueeze(1) * inverse;
   shape.cos = (at::cos(angles) * frequencies.attention_scaling).contiguous();
   shape.sin = (at::sin(angles) * frequencies.attention_scaling).contiguous();
-  shape.starts = Boundaries(batch.starts, device, shape.longest);
+  FlashPack& pack = shape.pack;
+  pack.starts = Boundaries(batch.starts, device, pack.longest);
   if (batch.parents.empty()) {
-    shape.key_starts = shape.starts;
-    shape.longest_keys = shape.longest;
+    pack.key_starts = pack.starts;
+    pack.longest_keys = pack.longest;
     return made;
   }
   const PackedKeys keys = KeysOf(batch);
-  shape.key_starts = Boundaries(keys.starts, device, shape.longest_keys);
+  pack.key_starts = Boundaries(keys.starts, device, pack.longest_keys);
   shape.key_rows = Uploaded(keys.rows, at::kLong, device);
   // By counting: first how often each row is used, then where.
   std::vector<int32_t> first_use(static_cast<size_t>(batch.starts.back()) + 1), uses;
@@ -301,13 +295,9 @@ Tensor Attend(const ModelConfig& config, const LayerProducts& products, const Te
 
 }  // namespace
 
-CudaStream CurrentStream() {
-  return c10::cuda::getCurrentCUDAStream().stream();
-}
-
 bool CudaForwardApplies(const ModelConfig& config, const ModelTensorsView& view,
                         at::ScalarType compute) {
-  return view.embed.is_cuda() && compute == at::kBFloat16 && config.head_dim % 8 == 0 &&
+  return OnGpu(view.embed) && compute == at::kBFloat16 && config.head_dim % 8 == 0 &&
          config.head_dim <= 256 && config.hidden_size % 4 == 0 && config.hidden_size <= 8192 &&
          config.intermediate_size % 4 == 0;
 }

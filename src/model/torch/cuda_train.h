@@ -4,13 +4,9 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "model/cuda/train_kernels.h"
 #include "model/torch/model.h"
 
 namespace tidemill {
-
-// That libtorch uses in this thread.
-CudaStream CurrentStream();
 
 // Whether CudaForwardHidden can stand in for ForwardHidden: tensors on a GPU, matrices multiplied
 // in bfloat16, and shapes its kernels know.

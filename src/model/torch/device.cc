@@ -3,23 +3,13 @@
 #include <charconv>
 
 #ifdef TIDEMILL_CUDA
-#include <c10/cuda/CUDAFunctions.h>
-
 #include "model/cuda/check.h"
 #endif
-
+#include "model/torch/gpu_runtime.h"
 #include "model/torch/moved_weights.h"
 
 namespace tidemill {
 namespace {
-
-int Gpus() {
-#ifdef TIDEMILL_CUDA
-  return c10::cuda::device_count();
-#else
-  return 0;
-#endif
-}
 
 #ifdef TIDEMILL_CUDA
 constexpr bool kBuiltWithCuda = true;
@@ -34,7 +24,7 @@ bool IsGpu(const std::string& device) {
 }
 
 Result<std::string> ResolveDevice(const std::string& wanted) {
-  if (wanted == "auto") return std::string(Gpus() > 0 ? "cuda:0" : "cpu");
+  if (wanted == "auto") return std::string(CountGpus() > 0 ? "cuda:0" : "cpu");
   if (wanted == "cpu") return wanted;
   const std::string number = wanted.starts_with("cuda:") ? wanted.substr(5) : "0";
   int index = -1;
@@ -44,8 +34,8 @@ Result<std::string> ResolveDevice(const std::string& wanted) {
     return Invalid("\"" + wanted + "\" is not a device; use auto, cpu, cuda or cuda:N");
   }
   if (!kBuiltWithCuda) return Invalid(wanted + ": this program was built without CUDA");
-  if (index >= Gpus()) {
-    return Invalid(wanted + ": there are " + std::to_string(Gpus()) + " GPUs here");
+  if (index >= CountGpus()) {
+    return Invalid(wanted + ": there are " + std::to_string(CountGpus()) + " GPUs here");
   }
   return "cuda:" + std::to_string(index);
 }
@@ -71,9 +61,9 @@ Result<uint64_t> DefaultCacheBytes(const std::string& device) {
 
 Result<std::shared_ptr<const PolicyWeights>> WeightsToSample(
     const std::shared_ptr<const PolicyWeights>& weights) {
-  const at::Device device = weights->view().embed.device();
-  if (!device.is_cuda()) return weights;
-  return MovedWeights(weights, device.str(), at::kBFloat16);
+  const at::Tensor& embed = weights->view().embed;
+  if (!OnGpu(embed)) return weights;
+  return MovedWeights(weights, embed.device().str(), at::kBFloat16);
 }
 
 }  // namespace tidemill

@@ -7,6 +7,10 @@
 
 #include "core/status.h"
 
+namespace at {
+class Tensor;
+}
+
 namespace tidemill {
 
 // "auto" is the first GPU where this program was built with CUDA and there is one, else the CPU;
@@ -14,6 +18,9 @@ namespace tidemill {
 Result<std::string> ResolveDevice(const std::string& wanted);
 
 bool IsGpu(const std::string& device);
+// Whether the GPU's path computes with this tensor. Who chooses that path asks this, not the
+// tensor: tests run it on the CPU (tests/cuda_host).
+bool OnGpu(const at::Tensor& tensor);
 
 // What is free on a GPU; 0 on a CPU. kInternal: the GPU does not answer.
 Result<uint64_t> FreeDeviceBytes(const std::string& device);

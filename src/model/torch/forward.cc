@@ -5,7 +5,9 @@
 #ifdef TIDEMILL_CUDA
 #include "model/torch/cuda_train.h"
 #endif
+#include "model/torch/device.h"
 #include "model/torch/frozen_product.h"
+#include "model/torch/gpu_products.h"
 #include "model/torch/linear.h"
 #include "model/torch/model.h"
 #include "model/torch/recompute.h"
@@ -19,7 +21,7 @@ namespace {
 // and later), and that has no such product on processors without AVX-512. doctor says so.
 at::ScalarType ProductType(const at::Tensor& weights, std::optional<at::ScalarType> asked) {
   const at::ScalarType type = asked.value_or(weights.scalar_type());
-  return weights.is_cpu() && type == at::kBFloat16 ? at::kFloat : type;
+  return !OnGpu(weights) && type == at::kBFloat16 ? at::kFloat : type;
 }
 
 }  // namespace
@@ -32,12 +34,11 @@ namespace {
 
 at::Tensor Product(const at::Tensor& x, const LinearTensors& linear) {
   const at::ScalarType type = x.scalar_type();
-  if (x.is_cpu() && linear.weight.scalar_type() != type && !linear.weight.requires_grad()) {
+  if (!OnGpu(x) && linear.weight.scalar_type() != type && !linear.weight.requires_grad()) {
     return FrozenProduct(x, linear.weight, linear.bias);
   }
-  return at::linear(x, As(linear.weight, type),
-                    linear.bias.defined() ? c10::optional<at::Tensor>(As(linear.bias, type))
-                                          : c10::optional<at::Tensor>());
+  return LinearProduct(x, As(linear.weight, type),
+                       linear.bias.defined() ? As(linear.bias, type) : at::Tensor());
 }
 
 }  // namespace
@@ -46,8 +47,8 @@ at::Tensor Linear(const at::Tensor& x, const LinearTensors& linear) {
   const at::ScalarType type = x.scalar_type();
   const at::Tensor y = Product(x, linear);
   if (!linear.lora_a.defined()) return y;
-  const at::Tensor low = at::linear(x, As(linear.lora_a, type));
-  return y + at::linear(low, As(linear.lora_b, type)) * linear.lora_scale;
+  const at::Tensor low = LinearProduct(x, As(linear.lora_a, type));
+  return y + LinearProduct(low, As(linear.lora_b, type)) * linear.lora_scale;
 }
 
 namespace {
@@ -197,7 +198,7 @@ at::Tensor ForwardHidden(const ModelConfig& config, const ModelTensorsView& view
 }
 
 at::Tensor Logits(const ModelTensorsView& view, const at::Tensor& hidden) {
-  return at::linear(hidden, As(view.head, hidden.scalar_type())).to(at::kFloat);
+  return LinearProduct(hidden, As(view.head, hidden.scalar_type())).to(at::kFloat);
 }
 
 }  // namespace tidemill

@@ -1,4 +1,5 @@
-// For tests that need a GPU and are skipped where there is none.
+// For tests that need a GPU and are skipped where there is none. With TIDEMILL_CUDA_HOST the GPU's
+// sources run on the CPU (tests/cuda_host), on tensors of the CPU.
 #pragma once
 
 #include "model/torch/aten.h"
@@ -7,8 +8,19 @@
 
 namespace tidemill {
 
+#ifdef TIDEMILL_CUDA_HOST
+inline constexpr bool kGpuOnCpu = true;
+#else
+inline constexpr bool kGpuOnCpu = false;
+#endif
+
+// Where tests put their tensors.
+inline constexpr const char* kTestDevice = kGpuOnCpu ? "cpu" : "cuda";
+
 inline bool HasGpu() {
-#ifdef TIDEMILL_CUDA
+#ifdef TIDEMILL_CUDA_HOST
+  return true;
+#elif defined(TIDEMILL_CUDA)
   return at::hasCUDA();
 #else
   return false;
@@ -17,5 +29,8 @@ inline bool HasGpu() {
 
 #define SKIP_WITHOUT_GPU() \
   if (!HasGpu()) GTEST_SKIP() << "no GPU, or built without CUDA"
+// What would take minutes there, or compares the GPU with the CPU's own path.
+#define SKIP_ON_CPU(why) \
+  if (kGpuOnCpu) GTEST_SKIP() << "only on a GPU: " << (why)
 
 }  // namespace tidemill

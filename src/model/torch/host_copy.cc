@@ -6,7 +6,8 @@
 #include <cstring>
 
 #ifdef TIDEMILL_CUDA
-#include <c10/cuda/CUDAStream.h>
+#include "model/torch/device.h"
+#include "model/torch/gpu_runtime.h"
 #endif
 
 namespace tidemill {
@@ -20,13 +21,12 @@ at::Tensor FromGpu(const at::Tensor& tensor) {
   at::Tensor to = at::empty(tensor.sizes(), at::TensorOptions().dtype(from.scalar_type()));
   const int64_t size = static_cast<int64_t>(from.element_size());
   const int64_t piece = std::clamp<int64_t>(from.numel(), 1, kPieceBytes / size);
-  const at::Tensor pinned =
-      at::empty({piece}, at::TensorOptions().dtype(from.scalar_type()).pinned_memory(true));
+  const at::Tensor pinned = HostVector(piece, from.scalar_type(), from.device());
   auto* bytes = static_cast<char*>(to.data_ptr());
   for (int64_t first = 0; first < from.numel(); first += piece) {
     const int64_t count = std::min(piece, from.numel() - first);
     pinned.narrow(0, 0, count).copy_(from.narrow(0, first, count), /*non_blocking=*/true);
-    c10::cuda::getCurrentCUDAStream(from.device().index()).synchronize();
+    WaitForStream(from);
     std::memcpy(bytes + first * size, pinned.data_ptr(), static_cast<size_t>(count * size));
   }
   return to;
@@ -37,7 +37,7 @@ at::Tensor FromGpu(const at::Tensor& tensor) {
 
 at::Tensor HostCopy(const at::Tensor& tensor) {
 #ifdef TIDEMILL_CUDA
-  if (tensor.is_cuda()) return FromGpu(tensor);
+  if (OnGpu(tensor)) return FromGpu(tensor);
 #endif
   return tensor.detach().to(at::kCPU).contiguous();
 }

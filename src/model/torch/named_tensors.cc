@@ -61,7 +61,7 @@ NamedTensors Clones(const NamedTensors& tensors) {
     from.push_back(tensor.detach());
     to.push_back(clone);
   }
-#ifdef TIDEMILL_CUDA
+#if defined(TIDEMILL_CUDA) && !defined(TIDEMILL_CUDA_HOST)
   if (!to.empty()) at::_foreach_copy_(to, from);  // on a GPU a few kernels for all
 #else
   for (size_t i = 0; i < to.size(); ++i) to[i].copy_(from[i]);

@@ -7,6 +7,7 @@
 
 #ifdef TIDEMILL_CUDA
 #include "model/torch/cuda_train.h"
+#include "model/torch/device.h"
 #endif
 #include "model/torch/model.h"
 
@@ -106,7 +107,7 @@ TokenScores TokenLogprobs(const ModelTensorsView& view, const at::Tensor& hidden
   TM_CHECK(chunk > 0 && temperature > 0, "chunk and temperature are positive");
   TM_CHECK(hidden.size(0) == targets.size(0), "every hidden state has a target");
 #ifdef TIDEMILL_CUDA
-  if (hidden.is_cuda() && hidden.scalar_type() == at::kBFloat16) {
+  if (OnGpu(hidden) && hidden.scalar_type() == at::kBFloat16) {
     return CudaTokenLogprobs(view, hidden, targets, temperature, recompute);
   }
 #endif

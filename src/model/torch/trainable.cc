@@ -4,6 +4,7 @@
 #include "model/torch/catch.h"
 #ifdef TIDEMILL_CUDA
 #include "model/torch/cuda_leaves.h"
+#include "model/torch/device.h"
 #endif
 #include "model/torch/model.h"
 
@@ -37,7 +38,7 @@ Result<std::unique_ptr<TrainableModel>> TrainableModel::FromWeights(const Policy
     model->config_ = weights.config();
     std::shared_ptr<const CudaLeaves> leaves;
 #ifdef TIDEMILL_CUDA
-    if (weights.view().embed.is_cuda()) {
+    if (OnGpu(weights.view().embed)) {
       leaves = MakeCudaLeaves(model->config_, weights.tensors());
       model->parameters_ = leaves->parameters;
     }

@@ -1,0 +1,34 @@
+#include "model/torch/gpu_products.h"
+
+#include "model/torch/aten.h"
+
+namespace tidemill {
+
+using at::Tensor;
+
+Tensor LinearProduct(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  return at::linear(x, weight,
+                    bias.defined() ? c10::optional<Tensor>(bias) : c10::optional<Tensor>());
+}
+
+#ifdef TIDEMILL_CUDA
+
+Tensor LowProduct(const Tensor& a, const Tensor& b) {
+  return at::mm(a, b);
+}
+
+Tensor WideProduct(const Tensor& a, const Tensor& b) {
+  return at::mm(a, b, at::kFloat);
+}
+
+void LowProductInto(const Tensor& a, const Tensor& b, Tensor out) {
+  at::mm_out(out, a, b);
+}
+
+void AddProduct(const Tensor& a, const Tensor& b, Tensor gradient) {
+  at::addmm_out(gradient, gradient, a.t(), b, at::kFloat);
+}
+
+#endif
+
+}  // namespace tidemill
