@@ -8,7 +8,8 @@
 //
 // Steps in which every sequence adds one token run as a CUDA graph, captured once for each of a few
 // batch sizes; others (with parts of prompts in them) as single launches. Weights are copied into
-// the memory the graphs know, so new ones need no new graphs. Knows no libtorch.
+// the memory the graphs know, so new ones need no new graphs. Or the weights are somebody else's,
+// read where they lie and never changed, and what is copied is an adapter. Knows no libtorch.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +19,7 @@
 
 #include "core/status.h"
 #include "engine/cuda/step_layout.h"
+#include "model/cuda/adapter_layout.h"
 #include "model/cuda/kernels.h"
 #include "model/cuda/weight_layout.h"
 #include "model/model_config.h"
@@ -31,6 +33,9 @@ struct CudaDecoderOptions {
   int32_t max_context = 0;
   int32_t max_decode_rows = 1024;  // sequences that decode in one step
   int32_t max_rows = 1536;         // of a step, with parts of prompts
+  // A whole block of weights on the device, which outlives the decoder; null: it has its own.
+  const void* shared_weights = nullptr;
+  AdapterRanks adapter{};  // what there is room for; all 0: nothing is added to products
 };
 
 // Not thread-safe. After a failure of the device nothing it holds can be trusted any more.
@@ -41,13 +46,17 @@ class CudaDecoder {
                                                   const CudaDecoderOptions& options);
   ~CudaDecoder();
 
-  // The block of memory the weights are in, laid out by layout(). Fill it, then Prepare.
+  // How weights and adapters are laid out.
   const WeightLayout& layout() const;
-  void* weights() const;
+  const AdapterLayout& adapter_layout() const;
+  // The decoder's own block of weights; null where they are shared. Fill it, then Prepare.
+  void* own_weights() const;
   // Finds the fastest matrix products and captures the graphs; once, with weights in place.
   Status Prepare();
   // Takes a whole block of the same layout from device memory. Returns when it is done.
   Status TakeWeights(const void* block);
+  // The same for an adapter. Until the first there is none.
+  Status TakeAdapter(const void* block);
   // Waits for everything on the device, whoever started it.
   Status WaitForDevice();
 

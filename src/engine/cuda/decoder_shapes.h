@@ -2,6 +2,7 @@
 #pragma once
 
 #include "engine/cuda/gemm.h"
+#include "model/cuda/adapter_layout.h"
 #include "model/model_config.h"
 
 namespace tidemill {
@@ -11,14 +12,18 @@ struct DecoderShapes {
   CudaType type = CudaType::kBF16;
   int qkv_width = 0;
 
-  GemmShape Qkv(int rows) const { return Rows(rows, qkv_width, Hidden(), config.qkv_bias, false); }
-  GemmShape O(int rows) const {
-    return Rows(rows, Hidden(), static_cast<int>(config.q_size()), false, true);
+  GemmShape Of(LayerProduct product, int rows) const {
+    switch (product) {
+      case LayerProduct::kQkv:
+        return Rows(rows, qkv_width, Hidden(), config.qkv_bias, false);
+      case LayerProduct::kO:
+        return Rows(rows, Hidden(), static_cast<int>(config.q_size()), false, true);
+      case LayerProduct::kGateUp:
+        return Rows(rows, 2 * FeedForward(), Hidden(), config.mlp_bias, false);
+      default:
+        return Rows(rows, Hidden(), FeedForward(), false, true);
+    }
   }
-  GemmShape GateUp(int rows) const {
-    return Rows(rows, 2 * FeedForward(), Hidden(), config.mlp_bias, false);
-  }
-  GemmShape Down(int rows) const { return Rows(rows, Hidden(), FeedForward(), false, true); }
   // Logits of some columns, in float32, `stride` apart.
   GemmShape Head(int rows, int columns, int stride) const {
     return {.type = type,

@@ -18,15 +18,15 @@ DecoderWeights PlaceWeights(const ModelConfig& config, const WeightLayout& layou
     const auto where = [&](bool there, const char* name) { return there ? at(p + name) : nullptr; };
     weights.layers.push_back({.input_norm = at(p + "input_layernorm.weight"),
                               .post_norm = at(p + "post_attention_layernorm.weight"),
-                              .qkv = at(p + "self_attn.q_proj.weight"),
-                              .qkv_bias = where(config.qkv_bias, "self_attn.q_proj.bias"),
                               .q_norm = where(config.qk_norm(), "self_attn.q_norm.weight"),
                               .k_norm = where(config.qk_norm(), "self_attn.k_norm.weight"),
-                              .o = at(p + "self_attn.o_proj.weight"),
+                              .products = {{{at(p + "self_attn.q_proj.weight"),
+                                             where(config.qkv_bias, "self_attn.q_proj.bias")},
+                                            {at(p + "self_attn.o_proj.weight"), nullptr},
+                                            {at(p + "mlp.gate_proj.weight"),
+                                             where(config.mlp_bias, "mlp.gate_proj.bias")},
+                                            {at(p + "mlp.down_proj.weight"), nullptr}}},
                               .o_bias = where(config.output_bias, "self_attn.o_proj.bias"),
-                              .gate_up = at(p + "mlp.gate_proj.weight"),
-                              .gate_up_bias = where(config.mlp_bias, "mlp.gate_proj.bias"),
-                              .down = at(p + "mlp.down_proj.weight"),
                               .down_bias = where(config.mlp_bias, "mlp.down_proj.bias")});
   }
   return weights;

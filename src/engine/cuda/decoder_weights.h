@@ -1,8 +1,10 @@
 // Where the matrices of a decoder lie in its block of weights.
 #pragma once
 
+#include <array>
 #include <vector>
 
+#include "model/cuda/adapter_layout.h"
 #include "model/cuda/weight_layout.h"
 #include "model/model_config.h"
 
@@ -10,8 +12,14 @@ namespace tidemill {
 
 // Null where the model has none.
 struct DecoderLayer {
-  const void *input_norm, *post_norm, *qkv, *qkv_bias, *q_norm, *k_norm, *o, *o_bias, *gate_up,
-      *gate_up_bias, *down, *down_bias;
+  struct Product {
+    const void *weight, *bias;  // the bias of the product itself
+  };
+  const void *input_norm, *post_norm, *q_norm, *k_norm;
+  std::array<Product, kLayerProducts> products;
+  const void *o_bias, *down_bias;  // added where the rows are next read
+
+  const Product& Of(LayerProduct product) const { return products[static_cast<size_t>(product)]; }
 };
 
 struct DecoderWeights {

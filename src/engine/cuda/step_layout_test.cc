@@ -150,10 +150,10 @@ TEST(DecoderWeights, NamesWhatTheModelHasByItsPlaceInTheBlock) {
   const DecoderWeights weights = PlaceWeights(config, layout, block.data(), 2);
   ASSERT_EQ(weights.layers.size(), 2u);
   EXPECT_EQ(weights.head, weights.embed);
-  EXPECT_EQ(weights.layers[1].down,
+  EXPECT_EQ(weights.layers[1].Of(LayerProduct::kDown).weight,
             block.data() + 2 * layout.Of("model.layers.1.mlp.down_proj.weight").first);
   EXPECT_NE(weights.layers[1].q_norm, nullptr);
-  EXPECT_EQ(weights.layers[1].qkv_bias, nullptr);
+  EXPECT_EQ(weights.layers[1].Of(LayerProduct::kQkv).bias, nullptr);
   config.tie_word_embeddings = false;
   EXPECT_NE(PlaceWeights(config, MakeWeightLayout(config), block.data(), 2).head, weights.embed);
 }

@@ -1,4 +1,8 @@
 // A step on a GPU: takes weights from tensors, everything else is engine/cuda.
+//
+// Weights with an adapter whose base lies in one block are read where they are, by this engine and
+// by whoever else does (the learner): what is taken is the adapter alone, and it is added in the
+// products. All others are copied into the engine's own block, an adapter merged.
 
 #include "model/torch/aten.h"
 
@@ -9,9 +13,12 @@
 #include "engine/cpu/sampler.h"
 #include "engine/cuda/decoder.h"
 #include "engine/decode_backend.h"
+#include "model/torch/adapter_block.h"
 #include "model/torch/catch.h"
 #include "model/torch/device.h"
 #include "model/torch/model.h"
+#include "model/torch/side_stream.h"
+#include "model/torch/weight_block.h"
 
 namespace tidemill {
 namespace {
@@ -32,37 +39,51 @@ bool SameShape(const ModelConfig& a, const ModelConfig& b) {
   return numbers(a) == numbers(b);
 }
 
-struct WeightsAsTheyAre final : ReadyWeights {
+struct WeightsForGpu final : ReadyWeights {
   std::shared_ptr<const PolicyWeights> weights;
+  at::Tensor adapter;  // as the decoder wants it, where the base is shared
 };
+
+// The base of weights that an engine can read where it lies, or null.
+const void* BaseToShare(const PolicyWeights& weights) {
+  return weights.adapter() != nullptr ? WholeBlock(weights) : nullptr;
+}
 
 class CudaBackend final : public DecodeBackend {
  public:
   CudaBackend(const PolicyWeights& weights, std::unique_ptr<CudaDecoder> decoder)
-      : config_(weights.config()), type_(TypeOf(weights)), decoder_(std::move(decoder)) {}
+      : config_(weights.config()),
+        type_(TypeOf(weights)),
+        device_(weights.view().embed.device()),
+        decoder_(std::move(decoder)) {
+    if (decoder_->own_weights() != nullptr) return;
+    base_ = weights.tensors();
+    shared_ = WholeBlock(weights, decoder_->layout());
+  }
 
-  // The copy on the device is quick and in the order of its steps: there is nothing to prepare.
+  // A copy of whole weights on the device is quick and in the order of its steps: only adapters are
+  // laid out beforehand.
   Result<std::shared_ptr<ReadyWeights>> Prepare(
       std::shared_ptr<const Weights> weights) const override {
-    auto ready = std::make_shared<WeightsAsTheyAre>();
+    auto ready = std::make_shared<WeightsForGpu>();
     ready->weights = ToPolicyWeights(std::move(weights));
+    if (shared_ != nullptr) {
+      TM_ASSIGN_OR_RETURN(ready->adapter, LaidOutAdapter(*ready->weights));
+    }
     return std::shared_ptr<ReadyWeights>(std::move(ready));
   }
 
   Status Take(ReadyWeights& ready, int32_t) override {
-    return Load(*static_cast<WeightsAsTheyAre&>(ready).weights);
+    const auto& mine = static_cast<WeightsForGpu&>(ready);
+    return shared_ != nullptr ? decoder_->TakeAdapter(mine.adapter.data_ptr())
+                              : Load(*mine.weights);
   }
 
-  Status Load(const PolicyWeights& weights) {
-    if (!SameShape(weights.config(), config_)) {
-      return Invalid("the new weights have a different shape than the old ones");
-    }
-    return CatchTorchStatus("taking new weights", [&] {
-      if (const void* block = WholeBlock(weights); block != nullptr) {
-        return decoder_->TakeWeights(block);
-      }
-      return CopyOneByOne(weights);
-    });
+  // What the engine is started with.
+  Status TakeFirst(const PolicyWeights& weights) {
+    if (shared_ == nullptr) return Load(weights);
+    TM_ASSIGN_OR_RETURN(const at::Tensor adapter, LaidOutAdapter(weights));
+    return decoder_->TakeAdapter(adapter.data_ptr());
   }
 
   void CopyPage(PageId from, PageId to) override {
@@ -138,31 +159,41 @@ class CudaBackend final : public DecodeBackend {
     uint64_t position = 0;
   };
 
-  // Where the weights already lie as the decoder wants them, on its GPU and in its type.
-  const void* WholeBlock(const PolicyWeights& weights) const {
-    if (weights.adapter() != nullptr) return nullptr;
-    const NamedTensors& tensors = weights.tensors();
-    const at::Tensor& embed = weights.view().embed;
-    if (!OnGpu(embed) || TypeOf(weights) != type_) return nullptr;
-    const auto* block = static_cast<const char*>(embed.data_ptr());
-    for (const WeightPlace& place : decoder_->layout().places) {
-      const at::Tensor& tensor = tensors.at(place.name);
-      if (!tensor.is_contiguous() || tensor.scalar_type() != embed.scalar_type() ||
-          tensor.data_ptr() != block + place.first * CudaTypeBytes(type_) ||
-          tensor.device() != embed.device()) {
-        return nullptr;
-      }
+  at::ScalarType type() const { return type_ == CudaType::kF32 ? at::kFloat : at::kBFloat16; }
+
+  // Into the engine's own block.
+  Status Load(const PolicyWeights& weights) {
+    if (!SameShape(weights.config(), config_)) {
+      return Invalid("the new weights have a different shape than the old ones");
     }
+    return CatchTorchStatus("taking new weights", [&] {
+      const bool whole = weights.adapter() == nullptr && TypeOf(weights) == type_ &&
+                         weights.view().embed.device() == device_;
+      const void* block = whole ? WholeBlock(weights, decoder_->layout()) : nullptr;
+      return block != nullptr ? decoder_->TakeWeights(block) : CopyOneByOne(weights);
+    });
+  }
+
+  // Any thread.
+  Result<at::Tensor> LaidOutAdapter(const PolicyWeights& weights) const {
+    if (!SameShape(weights.config(), config_) ||
+        WholeBlock(weights, decoder_->layout()) != shared_) {
+      return Invalid(
+          "the new weights are not an adapter on the base that this engine was started with");
+    }
+    Result<at::Tensor> block = at::Tensor();
+    OnSideStream(device_, [&] {
+      block = AdapterBlock(weights.adapter().get(), config_, decoder_->adapter_layout(), device_,
+                           type());
+    });
     return block;
   }
 
   Status CopyOneByOne(const PolicyWeights& weights) {
     const at::NoGradGuard no_grad;
-    const auto options = at::TensorOptions()
-                             .device(weights.view().embed.device())
-                             .dtype(type_ == CudaType::kF32 ? at::kFloat : at::kBFloat16);
+    const auto options = at::TensorOptions().device(device_).dtype(type());
     for (const WeightPlace& place : decoder_->layout().places) {
-      char* at = static_cast<char*>(decoder_->weights()) + place.first * CudaTypeBytes(type_);
+      char* at = static_cast<char*>(decoder_->own_weights()) + place.first * CudaTypeBytes(type_);
       at::from_blob(at, place.shape, options).copy_(MergedTensor(weights, place.name).detach());
     }
     return decoder_->WaitForDevice();
@@ -181,6 +212,9 @@ class CudaBackend final : public DecodeBackend {
 
   const ModelConfig config_;
   const CudaType type_;
+  const at::Device device_;
+  NamedTensors base_;             // kept alive where it is shared
+  const void* shared_ = nullptr;  // where it lies; null: the decoder has weights of its own
   std::unique_ptr<CudaDecoder> decoder_;
   Status pending_;  // of copied pages, said by the next Start
   std::vector<CudaSegment> segments_;
@@ -205,18 +239,21 @@ Result<std::unique_ptr<DecodeBackend>> NewCudaBackend(const PolicyWeights& weigh
         "an engine on a GPU holds one version at a time; engine.versions must be 1, not " +
         std::to_string(options.versions));
   }
-  TM_ASSIGN_OR_RETURN(
-      std::unique_ptr<CudaDecoder> decoder,
-      CudaDecoder::New(weights.config(),
-                       {.device = embed.device().index() < 0 ? 0 : embed.device().index(),
-                        .type = TypeOf(weights),
-                        .pages = options.pages,
-                        .max_context = options.max_context,
-                        .max_decode_rows = options.max_decode_rows,
-                        .max_rows = options.max_rows}));
+  CudaDecoderOptions with{.device = embed.device().index() < 0 ? 0 : embed.device().index(),
+                          .type = TypeOf(weights),
+                          .pages = options.pages,
+                          .max_context = options.max_context,
+                          .max_decode_rows = options.max_decode_rows,
+                          .max_rows = options.max_rows};
+  with.shared_weights = BaseToShare(weights);
+  if (with.shared_weights != nullptr) {
+    with.adapter = RanksOf(*weights.adapter(), weights.config());
+  }
+  TM_ASSIGN_OR_RETURN(std::unique_ptr<CudaDecoder> decoder,
+                      CudaDecoder::New(weights.config(), with));
   CudaDecoder& ready = *decoder;
   auto backend = std::make_unique<CudaBackend>(weights, std::move(decoder));
-  TM_RETURN_IF_ERROR(backend->Load(weights));
+  TM_RETURN_IF_ERROR(backend->TakeFirst(weights));
   TM_RETURN_IF_ERROR(ready.Prepare());
   return std::unique_ptr<DecodeBackend>(std::move(backend));
 }

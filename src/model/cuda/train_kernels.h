@@ -26,7 +26,7 @@ void TrainNormForward(const TrainNormShape& shape, const TrainNormIn& in, const 
                       float* rstd, CudaStream stream);
 
 // dx is the gradient of s: that through the norm, and `dsum` where s was used elsewhere too.
-// dw_parts [TrainNormParts(rows), width] gets sums over parts of the rows.
+// dw_parts [TrainNormParts(rows), width] gets sums over parts of the rows, where it is not null.
 struct TrainNormGradients {
   const void* dy = nullptr;
   const void* dsum = nullptr;  // or null

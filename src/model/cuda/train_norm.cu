@@ -82,14 +82,16 @@ __device__ __forceinline__ float4 SumGradient(const TrainNormGradients& g, int64
 }
 
 // Each block goes through rows blockIdx.x, blockIdx.x + gridDim.x, ..; a thread keeps the same
-// columns throughout, so the weight's gradient gathers in shared memory of its own.
+// columns throughout, so the weight's gradient gathers in shared memory of its own. Without
+// `kGains` there is none.
+template <bool kGains>
 __global__ void __launch_bounds__(kTrainNormThreads)
     NormBackwardKernel(const TrainNormShape shape, const bf16* x, const float* w, const float* rstd,
                        const TrainNormGradients g) {
   float* dw = DynamicShared<float>();
   __shared__ float scratch[2][kTrainNormWarps];
   const bf16* dy = static_cast<const bf16*>(g.dy);
-  for (int i = threadIdx.x * 4; i < shape.width; i += kTrainNormThreads * 4)
+  for (int i = threadIdx.x * 4; kGains && i < shape.width; i += kTrainNormThreads * 4)
     Store4(dw + i, float4{});
   int turn = 0;
   for (int64_t r = blockIdx.x; r < shape.rows; r += gridDim.x) {
@@ -99,7 +101,7 @@ __global__ void __launch_bounds__(kTrainNormThreads)
     for (int i = threadIdx.x * 4; i < shape.width; i += kTrainNormThreads * 4) {
       const float4 v = Load4(x + first + i), d = Load4(dy + first + i);
       dot += Dot(v, Times(d, Load4(w + i)));
-      Store4(dw + i, Add(Load4(dw + i), Times(Times(v, d), scale)));
+      if constexpr (kGains) Store4(dw + i, Add(Load4(dw + i), Times(Times(v, d), scale)));
     }
     // Two scratch areas in turn: one barrier a row is enough.
     const float mean = BlockSum<kTrainNormThreads>(dot, scratch[turn]) * scale * scale /
@@ -111,15 +113,17 @@ __global__ void __launch_bounds__(kTrainNormThreads)
              SumGradient(g, first + i, Load4(x + first + i), dy_w, scale, mean));
     }
   }
-  float* out = g.dw_parts + static_cast<int64_t>(blockIdx.x) * shape.width;
-  for (int i = threadIdx.x * 4; i < shape.width; i += kTrainNormThreads * 4) {
-    Store4(out + i, Load4(dw + i));
+  if constexpr (kGains) {
+    float* out = g.dw_parts + static_cast<int64_t>(blockIdx.x) * shape.width;
+    for (int i = threadIdx.x * 4; i < shape.width; i += kTrainNormThreads * 4) {
+      Store4(out + i, Load4(dw + i));
+    }
   }
 }
 
 // The same for rows of 128 kQuads numbers: a warp takes one row after the other and holds row and
 // gathered gradient in registers; the block's warps add up at the end.
-template <int kQuads>
+template <int kQuads, bool kGains>
 __global__ void __launch_bounds__(kTrainNormThreads, 2)
     NormBackwardWarpKernel(const TrainNormShape shape, const bf16* x, const float* w,
                            const float* rstd, const TrainNormGradients g) {
@@ -137,7 +141,7 @@ __global__ void __launch_bounds__(kTrainNormThreads, 2)
     for (int q = 0; q < kQuads; ++q) {
       v[q] = Load4(x + first + q * 128);
       const float4 d = Load4(dy + first + q * 128);
-      gathered[q] = Add(gathered[q], Times(Times(v[q], d), scale));
+      if constexpr (kGains) gathered[q] = Add(gathered[q], Times(Times(v[q], d), scale));
       dy_w[q] = Times(d, Load4(w + lane * 4 + q * 128));
       dot += Dot(v[q], dy_w[q]);
     }
@@ -148,18 +152,20 @@ __global__ void __launch_bounds__(kTrainNormThreads, 2)
              SumGradient(g, first + q * 128, v[q], dy_w[q], scale, mean));
     }
   }
+  if constexpr (kGains) {
 #pragma unroll
-  for (int q = 0; q < kQuads; ++q) {
-    Store4(dw + warp * shape.width + lane * 4 + q * 128, gathered[q]);
-  }
-  __syncthreads();
-  float* out = g.dw_parts + static_cast<int64_t>(blockIdx.x) * shape.width;
-  for (int i = threadIdx.x * 4; i < shape.width; i += kTrainNormThreads * 4) {
-    float4 sum = Load4(dw + i);
-    for (int other = 1; other < kTrainNormWarps; ++other) {
-      sum = Add(sum, Load4(dw + other * shape.width + i));
+    for (int q = 0; q < kQuads; ++q) {
+      Store4(dw + warp * shape.width + lane * 4 + q * 128, gathered[q]);
     }
-    Store4(out + i, sum);
+    __syncthreads();
+    float* out = g.dw_parts + static_cast<int64_t>(blockIdx.x) * shape.width;
+    for (int i = threadIdx.x * 4; i < shape.width; i += kTrainNormThreads * 4) {
+      float4 sum = Load4(dw + i);
+      for (int other = 1; other < kTrainNormWarps; ++other) {
+        sum = Add(sum, Load4(dw + other * shape.width + i));
+      }
+      Store4(out + i, sum);
+    }
   }
 }
 
@@ -190,6 +196,25 @@ bool ForWarpRows(int width, F&& f) {
   }
 }
 
+template <bool kGains>
+void LaunchNormBackward(const TrainNormShape& shape, const void* x, const float* w,
+                        const float* rstd, const TrainNormGradients& gradients, CudaStream stream) {
+  const auto blocks = static_cast<unsigned>(TrainNormParts(shape.rows));
+  const size_t row = kGains ? static_cast<size_t>(shape.width) * sizeof(float) : 0;
+  const auto with = [&](size_t shared_bytes) {
+    return LaunchShape{.grid = blocks,
+                       .threads = kTrainNormThreads,
+                       .shared_bytes = shared_bytes,
+                       .stream = stream};
+  };
+  const bool done = ForWarpRows(shape.width, [&]<int kQuads>() {
+    Launch(NormBackwardWarpKernel<kQuads, kGains>, with(row * kTrainNormWarps), shape, In(x), w,
+           rstd, gradients);
+  });
+  if (done) return;
+  Launch(NormBackwardKernel<kGains>, with(row), shape, In(x), w, rstd, gradients);
+}
+
 }  // namespace
 
 void TrainNormForward(const TrainNormShape& shape, const TrainNormIn& in, const float* w, void* y,
@@ -213,20 +238,11 @@ int TrainNormParts(int64_t rows) {
 
 void TrainNormBackward(const TrainNormShape& shape, const void* x, const float* w,
                        const float* rstd, const TrainNormGradients& gradients, CudaStream stream) {
-  const auto blocks = static_cast<unsigned>(TrainNormParts(shape.rows));
-  const size_t row = static_cast<size_t>(shape.width) * sizeof(float);
-  const auto with = [&](size_t shared_bytes) {
-    return LaunchShape{.grid = blocks,
-                       .threads = kTrainNormThreads,
-                       .shared_bytes = shared_bytes,
-                       .stream = stream};
-  };
-  const bool done = ForWarpRows(shape.width, [&]<int kQuads>() {
-    Launch(NormBackwardWarpKernel<kQuads>, with(row * kTrainNormWarps), shape, In(x), w, rstd,
-           gradients);
-  });
-  if (done) return;
-  Launch(NormBackwardKernel, with(row), shape, In(x), w, rstd, gradients);
+  if (gradients.dw_parts != nullptr) {
+    LaunchNormBackward<true>(shape, x, w, rstd, gradients, stream);
+  } else {
+    LaunchNormBackward<false>(shape, x, w, rstd, gradients, stream);
+  }
 }
 
 }  // namespace tidemill

@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "model/cuda/train_kernels.h"
+#include "model/torch/cuda_adapter.h"
 #include "model/torch/cuda_leaves.h"
 #include "model/torch/device.h"
 #include "model/torch/gpu_products.h"
@@ -45,6 +46,7 @@ class NormFunction : public torch::autograd::Function<NormFunction> {
                      w.data_ptr<float>(), y.data_ptr(), rstd.data_ptr<float>(), CurrentStream());
     ctx->save_for_backward({sum, w, rstd});
     ctx->saved_data["eps"] = eps;
+    ctx->saved_data["gains"] = weight.requires_grad();
     ctx->saved_data["bf16"] = weight.scalar_type() == at::kBFloat16;
     ctx->saved_data["adds"] = adds;
     if (adds) return {sum, y};
@@ -59,15 +61,18 @@ class NormFunction : public torch::autograd::Function<NormFunction> {
     const Tensor dsum = adds && grads[0].defined() ? grads[0].contiguous() : Tensor();
     const TrainNormShape shape = ShapeOf(sum, ctx->saved_data["eps"].toDouble());
     Tensor dx = at::empty_like(sum);
-    Tensor parts = at::empty({TrainNormParts(shape.rows), shape.width}, saved[1].options());
+    Tensor parts;
+    if (ctx->saved_data["gains"].toBool()) {
+      parts = at::empty({TrainNormParts(shape.rows), shape.width}, saved[1].options());
+    }
     TrainNormBackward(shape, sum.data_ptr(), saved[1].data_ptr<float>(), saved[2].data_ptr<float>(),
                       {.dy = dy.data_ptr(),
                        .dsum = dsum.defined() ? dsum.data_ptr() : nullptr,
                        .dx = dx.data_ptr(),
-                       .dw_parts = parts.data_ptr<float>()},
+                       .dw_parts = parts.defined() ? parts.data_ptr<float>() : nullptr},
                       CurrentStream());
-    Tensor dw = parts.sum(0);
-    if (ctx->saved_data["bf16"].toBool()) dw = dw.to(at::kBFloat16);
+    Tensor dw = parts.defined() ? parts.sum(0) : Tensor();
+    if (dw.defined() && ctx->saved_data["bf16"].toBool()) dw = dw.to(at::kBFloat16);
     return {dx, adds ? dx : Tensor(), dw, Tensor(), Tensor()};
   }
 
@@ -257,26 +262,47 @@ std::shared_ptr<const PackShape> ShapeOf(const ModelConfig& config, const Packed
   return made;
 }
 
-// The four products of a layer: of the leaves' blocks where there are such, else of its tensors.
+// The four products of a layer: of the leaves' blocks, or of an adapter's and the frozen one below
+// it, where there are such, else of its tensors.
 struct LayerProducts {
   const LayerTensors& tensors;
-  std::shared_ptr<const CudaLeaves::Layer> leaves;  // or null
+  std::shared_ptr<const CudaLeaves::Layer> leaves;    // or null
+  std::shared_ptr<const CudaAdapter::Layer> adapter;  // or null
 
   Tensor Qkv(const Tensor& x) const {
-    return leaves != nullptr ? MultiplyLeaves(x, {leaves, &leaves->qkv})
-                             : Joined(x, {&tensors.q, &tensors.k, &tensors.v});
+    if (leaves != nullptr) return MultiplyLeaves(x, {leaves, &leaves->qkv});
+    if (adapter != nullptr) return Adapted(x, LayerProduct::kQkv);
+    return Joined(x, {&tensors.q, &tensors.k, &tensors.v});
   }
   Tensor O(const Tensor& x) const {
-    return leaves != nullptr ? MultiplyLeaves(x, {leaves, &leaves->o}) : Linear(x, tensors.o);
+    if (leaves != nullptr) return MultiplyLeaves(x, {leaves, &leaves->o});
+    if (adapter != nullptr) return Adapted(x, LayerProduct::kO);
+    return Linear(x, tensors.o);
   }
   Tensor GateUp(const Tensor& x) const {
-    return leaves != nullptr ? MultiplyLeaves(x, {leaves, &leaves->gate_up})
-                             : Joined(x, {&tensors.gate, &tensors.up});
+    if (leaves != nullptr) return MultiplyLeaves(x, {leaves, &leaves->gate_up});
+    if (adapter != nullptr) return Adapted(x, LayerProduct::kGateUp);
+    return Joined(x, {&tensors.gate, &tensors.up});
   }
   Tensor Down(const Tensor& x) const {
-    return leaves != nullptr ? MultiplyLeaves(x, {leaves, &leaves->down}) : Linear(x, tensors.down);
+    if (leaves != nullptr) return MultiplyLeaves(x, {leaves, &leaves->down});
+    if (adapter != nullptr) return Adapted(x, LayerProduct::kDown);
+    return Linear(x, tensors.down);
+  }
+
+ private:
+  Tensor Adapted(const Tensor& x, LayerProduct product) const {
+    return MultiplyAdapted(x, {adapter, &adapter->products[static_cast<size_t>(product)]});
   }
 };
+
+// Part `index` of the layers of what the tensors are parts of; null: of nothing.
+template <typename Blocks>
+std::shared_ptr<const typename Blocks::Layer> LayerOf(const std::shared_ptr<const Blocks>& blocks,
+                                                      size_t index) {
+  if (blocks == nullptr) return nullptr;
+  return {blocks, &blocks->layers[index]};
+}
 
 Tensor Attend(const ModelConfig& config, const LayerProducts& products, const Tensor& h,
               const std::shared_ptr<const PackShape>& shape) {
@@ -310,14 +336,12 @@ Tensor CudaForwardHidden(const ModelConfig& config, const ModelTensorsView& view
   const std::shared_ptr<const PackShape> shape = ShapeOf(config, batch);
   const std::shared_ptr<const CudaLeaves>& leaves = view.leaves;
   if (leaves != nullptr) leaves->Refresh();
+  if (view.adapter != nullptr) view.adapter->Refresh();
   Rows x{leaves != nullptr ? EmbedLeaves(view.embed, batch.tokens, {leaves, &leaves->embed})
                            : As(at::embedding(view.embed, batch.tokens), at::kBFloat16),
          Tensor()};
   for (size_t i = 0; i < view.layers.size(); ++i) {
-    const LayerProducts products{
-        view.layers[i], leaves != nullptr
-                            ? std::shared_ptr<const CudaLeaves::Layer>(leaves, &leaves->layers[i])
-                            : nullptr};
+    const LayerProducts products{view.layers[i], LayerOf(leaves, i), LayerOf(view.adapter, i)};
     const auto run = [&config, products, shape](const Rows& in) -> Rows {
       const LayerTensors& layer = products.tensors;
       const NormedRows first = AddAndNorm(in, layer.input_norm, config.rms_norm_eps);

@@ -25,6 +25,10 @@ void LowProductInto(const Tensor& a, const Tensor& b, Tensor out) {
   at::mm_out(out, a, b);
 }
 
+void AddLowProduct(const Tensor& a, const Tensor& b, Tensor out) {
+  out.addmm_(a, b);
+}
+
 void AddProduct(const Tensor& a, const Tensor& b, Tensor gradient) {
   if (gradient.scalar_type() == at::kFloat) {
     at::addmm_out(gradient, gradient, a.t(), b, at::kFloat);

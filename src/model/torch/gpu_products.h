@@ -17,6 +17,8 @@ at::Tensor LinearProduct(const at::Tensor& x, const at::Tensor& weight,
 at::Tensor LowProduct(const at::Tensor& a, const at::Tensor& b);   // a b, rounded to bfloat16
 at::Tensor WideProduct(const at::Tensor& a, const at::Tensor& b);  // a b in float32
 void LowProductInto(const at::Tensor& a, const at::Tensor& b, at::Tensor out);
+// out += a b, rounded to bfloat16; out may be some columns of a matrix.
+void AddLowProduct(const at::Tensor& a, const at::Tensor& b, at::Tensor out);
 // gradient += aᵀ b, in float32; rounded once where the gradient is bfloat16.
 void AddProduct(const at::Tensor& a, const at::Tensor& b, at::Tensor gradient);
 #endif

@@ -48,6 +48,7 @@ struct LayerTensors {
 at::Tensor MergedLinear(const LinearTensors& linear);
 
 struct CudaLeaves;
+struct CudaAdapter;
 
 // The tensors of a model by their place in it. `head` is `embed` where they are tied.
 struct ModelTensorsView {
@@ -55,7 +56,9 @@ struct ModelTensorsView {
   std::vector<LayerTensors> layers;
   at::Tensor norm;
   at::Tensor head;
-  std::shared_ptr<const CudaLeaves> leaves;  // what they are parts of; only in training on a GPU
+  // What they, or those of their adapter, are parts of; only in training on a GPU.
+  std::shared_ptr<const CudaLeaves> leaves;
+  std::shared_ptr<const CudaAdapter> adapter;
 };
 
 // Puts named tensors in their places. kInvalid names the tensor that is missing, too many or of

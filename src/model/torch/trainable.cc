@@ -3,6 +3,7 @@
 
 #include "model/torch/catch.h"
 #ifdef TIDEMILL_CUDA
+#include "model/torch/cuda_adapter.h"
 #include "model/torch/cuda_leaves.h"
 #include "model/torch/cuda_train.h"
 #include "model/torch/device.h"
@@ -70,14 +71,23 @@ Result<std::unique_ptr<TrainableModel>> TrainableModel::FromAdapter(
   return CatchTorch<Made>("making an adapter to train", [&]() -> Result<Made> {
     Made model(new TrainableModel);
     model->config_ = weights->config();
-    model->base_ = weights;
-    for (const auto& [name, tensor] : weights->adapter()->tensors) {
-      model->parameters_.emplace(name, Leaf(tensor));
+    // Without the adapter it had: the leaves are copies.
+    TM_ASSIGN_OR_RETURN(model->base_, PolicyWeights::WithAdapter(weights, nullptr));
+    std::shared_ptr<const CudaAdapter> blocks;
+#ifdef TIDEMILL_CUDA
+    if (OnGpu(weights->view().embed)) blocks = MakeCudaAdapter(*weights);
+    if (blocks != nullptr) model->parameters_ = blocks->parameters;
+#endif
+    if (blocks == nullptr) {
+      for (const auto& [name, tensor] : weights->adapter()->tensors) {
+        model->parameters_.emplace(name, Leaf(tensor));
+      }
     }
     model->adapter_ = std::make_shared<const LoraAdapter>(
         LoraAdapter{weights->adapter()->config, model->parameters_});
     TM_ASSIGN_OR_RETURN(model->view_,
                         ArrangeTensors(model->config_, weights->tensors(), model->adapter_.get()));
+    model->view_.adapter = std::move(blocks);
     return model;
   });
 }
@@ -99,9 +109,13 @@ Result<std::shared_ptr<const PolicyWeights>> TrainableModel::Snapshot(Dtype dtyp
 #endif
     if (!lora()) return PolicyWeights::FromTensors(config_, Copies(parameters_, type));
     // Adapters stay float32: they are small, and what is learned is in them.
+    NamedTensors copies;
+#ifdef TIDEMILL_CUDA
+    if (view_.adapter != nullptr) copies = view_.adapter->Copies();
+#endif
+    if (copies.empty()) copies = Copies(parameters_, at::kFloat);
     return PolicyWeights::WithAdapter(
-        base_, std::make_shared<const LoraAdapter>(
-                   LoraAdapter{adapter_->config, Copies(parameters_, at::kFloat)}));
+        base_, std::make_shared<const LoraAdapter>(LoraAdapter{adapter_->config, copies}));
   });
 }
 

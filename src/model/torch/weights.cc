@@ -20,37 +20,10 @@ std::string LayerName(int64_t layer, const char* rest) {
   return "model.layers." + std::to_string(layer) + "." + rest;
 }
 
-std::string ShapeText(at::IntArrayRef shape) {
-  std::string text = "[";
-  for (size_t i = 0; i < shape.size(); ++i) {
-    text += (i > 0 ? ", " : "") + std::to_string(shape[i]);
-  }
-  return text + "]";
-}
-
-Status CheckNamesAndShapes(const ModelConfig& config, const NamedTensors& tensors) {
-  const auto expected = ExpectedTensors(config);
-  for (const auto& [name, shape] : expected) {
-    const auto found = tensors.find(name);
-    if (found == tensors.end()) return Invalid("tensor \"" + name + "\" is missing");
-    if (found->second.sizes() != at::IntArrayRef(shape)) {
-      return Invalid("tensor \"" + name + "\" has shape " + ShapeText(found->second.sizes()) +
-                     ", the config requires " + ShapeText(shape));
-    }
-  }
-  for (const auto& [name, tensor] : tensors) {
-    if (!expected.contains(name)) {
-      return Invalid("tensor \"" + name + "\" does not belong to a " +
-                     std::string(ModelFamilyName(config.family)) + " model of this config");
-    }
-  }
-  return Ok();
-}
-
-// What other writers leave in a file and nothing here needs.
-bool Ignorable(const ModelConfig& config, std::string_view name) {
-  return (config.tie_word_embeddings && name == "lm_head.weight") ||
-         name.ends_with(".rotary_emb.inv_freq");
+TensorShapes ShapesOf(const NamedTensors& tensors) {
+  TensorShapes shapes;
+  for (const auto& [name, tensor] : tensors) shapes.emplace(name, tensor.sizes().vec());
+  return shapes;
 }
 
 // Where the bytes of a tensor lie in a file, as a tensor that keeps the map open; nobody writes
@@ -129,7 +102,7 @@ class TensorLoader {
 
 Result<ModelTensorsView> ArrangeTensors(const ModelConfig& config, const NamedTensors& tensors,
                                         const LoraAdapter* adapter) {
-  TM_RETURN_IF_ERROR(CheckNamesAndShapes(config, tensors));
+  TM_RETURN_IF_ERROR(CheckTensorShapes(config, ShapesOf(tensors)));
   if (adapter != nullptr) TM_RETURN_IF_ERROR(CheckAdapter(*adapter, config));
   const auto linear = [&](const std::string& name) {
     LinearTensors out{
@@ -193,7 +166,7 @@ Result<std::shared_ptr<const PolicyWeights>> PolicyWeights::Load(const std::stri
     NamedTensors tensors;
     TensorLoader loader(files, options);
     for (const TensorView& view : files.tensors()) {
-      if (Ignorable(config, view.name)) continue;
+      if (IsSpareTensor(config, view.name)) continue;
       TM_RETURN_IF_ERROR(
           loader.Add(view, tensors).WithContext(dir + ": tensor \"" + view.name + "\""));
     }
