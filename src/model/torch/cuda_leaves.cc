@@ -8,6 +8,7 @@
 
 #include "model/cuda/weight_layout.h"
 #include "model/torch/held.h"
+#include "model/torch/product_pieces.h"
 
 namespace tidemill {
 namespace {
@@ -55,23 +56,34 @@ class Finder {
 class ProductFunction : public torch::autograd::Function<ProductFunction> {
  public:
   static Tensor forward(AutogradContext* ctx, const Tensor& x,
-                        const std::shared_ptr<const CudaProduct>& product) {
+                        const std::shared_ptr<const CudaProduct>& product, double most) {
     ctx->save_for_backward({x});
     Hold(ctx, "product", product);
-    return at::linear(
-        x, product->weight,
-        product->bias.defined() ? std::optional<Tensor>(product->bias) : std::optional<Tensor>());
+    ctx->saved_data["most"] = most;
+    const Tensor transposed = product->weight.t();
+    Tensor y = at::empty({x.size(0), transposed.size(1)}, x.options());
+    InPieces(x.size(0), RowOperations(transposed), most, [&](int64_t first, int64_t count) {
+      Tensor part = y.narrow(0, first, count);
+      const Tensor rows = x.narrow(0, first, count);
+      if (product->bias.defined()) {
+        at::addmm_out(part, product->bias, rows, transposed);
+      } else {
+        at::mm_out(part, rows, transposed);
+      }
+    });
+    return y;
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const auto product = TakeHeld<CudaProduct>(ctx, "product");
     const Tensor x = ctx->get_saved_variables()[0], dy = grads[0].contiguous();
-    AddProduct(dy, x, product->weight_gradient);
+    const double most = ctx->saved_data["most"].toDouble();
+    AddProduct(dy, x, product->weight_gradient, most);
     if (product->bias.defined()) {
       Tensor gradient = product->bias_gradient;
       gradient.add_(dy.sum(0, /*keepdim=*/false, at::kFloat));
     }
-    return {at::mm(dy, product->weight), Tensor()};
+    return {ProductInPieces(dy, product->weight, most), Tensor(), Tensor()};
   }
 };
 
@@ -145,8 +157,8 @@ NamedTensors CopyLeaves(const ModelConfig& config, const CudaLeaves& leaves, at:
   return copies;
 }
 
-Tensor MultiplyLeaves(const Tensor& x, std::shared_ptr<const CudaProduct> product) {
-  return ProductFunction::apply(x, std::move(product));
+Tensor MultiplyLeaves(const Tensor& x, std::shared_ptr<const CudaProduct> product, double most) {
+  return ProductFunction::apply(x, std::move(product), most);
 }
 
 Tensor EmbedLeaves(const Tensor& leaf, const Tensor& tokens,
@@ -154,8 +166,21 @@ Tensor EmbedLeaves(const Tensor& leaf, const Tensor& tokens,
   return EmbedFunction::apply(leaf, tokens, std::move(embed));
 }
 
-void AddProduct(const Tensor& a, const Tensor& b, Tensor gradient) {
-  at::addmm_out(gradient, gradient, a.t(), b, at::kFloat);
+// By rows of the gradient, not of a and b: each number is then written once, as without pieces.
+void AddProduct(const Tensor& a, const Tensor& b, Tensor gradient, double most) {
+  InPieces(gradient.size(0), RowOperations(b), most, [&](int64_t first, int64_t count) {
+    Tensor part = gradient.narrow(0, first, count);
+    at::addmm_out(part, part, a.narrow(1, first, count).t(), b, at::kFloat);
+  });
+}
+
+Tensor ProductInPieces(const Tensor& a, const Tensor& b, double most) {
+  Tensor product = at::empty({a.size(0), b.size(1)}, a.options());
+  InPieces(a.size(0), RowOperations(b), most, [&](int64_t first, int64_t count) {
+    Tensor part = product.narrow(0, first, count);
+    at::mm_out(part, a.narrow(0, first, count), b);
+  });
+  return product;
 }
 
 }  // namespace tidemill

@@ -267,20 +267,22 @@ std::shared_ptr<const PackShape> ShapeOf(const ModelConfig& config, const Packed
 struct LayerProducts {
   const LayerTensors& tensors;
   std::shared_ptr<const CudaLeaves::Layer> leaves;  // or null
+  double most = 0;  // operations of one product of the leaves; 0: no bound
 
   Tensor Qkv(const Tensor& x) const {
-    return leaves != nullptr ? MultiplyLeaves(x, {leaves, &leaves->qkv})
+    return leaves != nullptr ? MultiplyLeaves(x, {leaves, &leaves->qkv}, most)
                              : Joined(x, {&tensors.q, &tensors.k, &tensors.v});
   }
   Tensor O(const Tensor& x) const {
-    return leaves != nullptr ? MultiplyLeaves(x, {leaves, &leaves->o}) : Linear(x, tensors.o);
+    return leaves != nullptr ? MultiplyLeaves(x, {leaves, &leaves->o}, most) : Linear(x, tensors.o);
   }
   Tensor GateUp(const Tensor& x) const {
-    return leaves != nullptr ? MultiplyLeaves(x, {leaves, &leaves->gate_up})
+    return leaves != nullptr ? MultiplyLeaves(x, {leaves, &leaves->gate_up}, most)
                              : Joined(x, {&tensors.gate, &tensors.up});
   }
   Tensor Down(const Tensor& x) const {
-    return leaves != nullptr ? MultiplyLeaves(x, {leaves, &leaves->down}) : Linear(x, tensors.down);
+    return leaves != nullptr ? MultiplyLeaves(x, {leaves, &leaves->down}, most)
+                             : Linear(x, tensors.down);
   }
 };
 
@@ -322,9 +324,10 @@ Tensor CudaForwardHidden(const ModelConfig& config, const ModelTensorsView& view
          Tensor()};
   for (size_t i = 0; i < view.layers.size(); ++i) {
     const LayerProducts products{
-        view.layers[i], leaves != nullptr
-                            ? std::shared_ptr<const CudaLeaves::Layer>(leaves, &leaves->layers[i])
-                            : nullptr};
+        view.layers[i],
+        leaves != nullptr ? std::shared_ptr<const CudaLeaves::Layer>(leaves, &leaves->layers[i])
+                          : nullptr,
+        view.product_most};
     const auto run = [&config, products, shape](const Rows& in) -> Rows {
       const LayerTensors& layer = products.tensors;
       const NormedRows first = AddAndNorm(in, layer.input_norm, config.rms_norm_eps);
