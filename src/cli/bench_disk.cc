@@ -93,7 +93,9 @@ Result<Json> MeasureDisk(const DiskArguments& arguments) {
   for (int round = 0; round < 3; ++round) {
     Json one;
     TM_ASSIGN_OR_RETURN(one["read"], Timed([&] { return ReadThrough(model, bytes); }));
-    TM_ASSIGN_OR_RETURN(one["load_1_thread"], Timed([&] { return LoadOnce(model, device, 1); }));
+    if (!IsGpu(device)) {
+      TM_ASSIGN_OR_RETURN(one["load_1_thread"], Timed([&] { return LoadOnce(model, device, 1); }));
+    }
     TM_ASSIGN_OR_RETURN(one["load"], Timed([&] { return LoadOnce(model, device, cores); }));
     report["seconds"].push_back(one);
   }
