@@ -17,12 +17,12 @@ constexpr int64_t kLength = 1024;
 constexpr int kRounds = 20;
 
 // Sequences laid end to end.
-struct Pack {
+struct AttentionPack {
   Tensor q, k, v, starts, dout;  // [tokens, heads, head_dim]; int32
   int64_t longest = kLength;
 };
 
-Pack RandomPack(const ModelConfig& config, int64_t sequences, int64_t length) {
+AttentionPack RandomPack(const ModelConfig& config, int64_t sequences, int64_t length) {
   const auto options = at::TensorOptions().device(at::kCUDA).dtype(at::kBFloat16);
   const auto rows = [&](int64_t heads) {
     return at::randn({sequences * length, heads, config.head_dim}, options);
@@ -40,16 +40,16 @@ struct Passed {
 
 struct Operation {
   const char* name;
-  Passed (*forward)(const Pack&);
-  Tensor (*backward)(const Pack&, const Passed&);  // the gradient of q
+  Passed (*forward)(const AttentionPack&);
+  Tensor (*backward)(const AttentionPack&, const Passed&);  // the gradient of q
 };
 
-Passed FlashForward(const Pack& p) {
+Passed FlashForward(const AttentionPack& p) {
   const auto [out, log_sums, seed, offset, debug] = at::_flash_attention_forward(
       p.q, p.k, p.v, p.starts, p.starts, p.longest, p.longest, 0.0, /*is_causal=*/true, false);
   return {out, log_sums, seed, offset};
 }
-Tensor FlashBackward(const Pack& p, const Passed& f) {
+Tensor FlashBackward(const AttentionPack& p, const Passed& f) {
   return std::get<0>(at::_flash_attention_backward(p.dout, p.q, p.k, p.v, f.out, f.log_sums,
                                                    p.starts, p.starts, p.longest, p.longest, 0.0,
                                                    /*is_causal=*/true, f.seed, f.offset));
@@ -57,13 +57,13 @@ Tensor FlashBackward(const Pack& p, const Passed& f) {
 
 // Its mask begins at the first key and query of a sequence alike, so it does not serve sequences
 // that continue a shared prompt.
-Passed CudnnForward(const Pack& p) {
+Passed CudnnForward(const AttentionPack& p) {
   const auto made = at::_cudnn_attention_forward(p.q, p.k, p.v, std::nullopt, p.starts, p.starts,
                                                  p.longest, p.longest, /*compute_log_sumexp=*/true,
                                                  0.0, /*is_causal=*/true, false);
   return {std::get<0>(made), std::get<1>(made), std::get<6>(made), std::get<7>(made)};
 }
-Tensor CudnnBackward(const Pack& p, const Passed& f) {
+Tensor CudnnBackward(const AttentionPack& p, const Passed& f) {
   return std::get<0>(at::_cudnn_attention_backward(p.dout, p.q, p.k, p.v, f.out, f.log_sums, f.seed,
                                                    f.offset, Tensor(), p.starts, p.starts,
                                                    p.longest, p.longest, 0.0, /*is_causal=*/true));
@@ -91,18 +91,18 @@ double Difference(const Tensor& a, const Tensor& b) {
   return (a.to(at::kFloat) - b.to(at::kFloat)).abs().max().item<double>();
 }
 
-Json Measure(const Operation& operation, const Pack& pack, const ModelConfig& config,
+Json Measure(const Operation& operation, const AttentionPack& pack, const ModelConfig& config,
              int64_t sequences, Passed& passed, Tensor& dq) {
   passed = operation.forward(pack);
   dq = operation.backward(pack, passed);
   Json result{{"forward", Timed([&] { operation.forward(pack); })},
               {"backward", Timed([&] { operation.backward(pack, passed); })}};
   // Real packs have another size each: what is prepared for one size alone shows here.
-  std::vector<Pack> others;
+  std::vector<AttentionPack> others;
   for (int i = 1; i <= 4; ++i) others.push_back(RandomPack(config, sequences, kLength - 8 * i));
   at::zeros({1}, pack.q.options()).item<float>();  // waits for the GPU
   const double began = Now();
-  for (const Pack& other : others) operation.backward(other, operation.forward(other));
+  for (const AttentionPack& other : others) operation.backward(other, operation.forward(other));
   result["new_size_host_us"] = (Now() - began) * 1e6 / static_cast<double>(others.size());
   return result;
 }
@@ -112,7 +112,7 @@ Json Measure(const Operation& operation, const Pack& pack, const ModelConfig& co
 Result<std::string> RunGpuAttentionBench(const GpuPolicy& policy, int sequences) {
   const at::NoGradGuard no_grad;
   return CatchTorch<std::string>("attention", [&]() -> Result<std::string> {
-    const Pack pack = RandomPack(policy.config, sequences, kLength);
+    const AttentionPack pack = RandomPack(policy.config, sequences, kLength);
     Json result{{"bench", "attention"},
                 {"shape", policy.shape},
                 {"sequences", sequences},
