@@ -1,28 +1,22 @@
-// What a GPU does with a model in the shape of Qwen2-0.5B and random bfloat16 weights. Rates are by
-// the wall clock. docs/gpu.md has the numbers and what they are compared with.
+// What a GPU does with a model of a given shape and random bfloat16 weights (bench/gpu_policy.h).
+// Rates are by the wall clock, with the limits of an H200 beside them. docs/gpu.md has the numbers
+// and what they are compared with.
 #pragma once
 
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <string>
 
+#include "bench/gpu_policy.h"
 #include "core/status.h"
-#include "model/model_config.h"
 
 namespace tidemill {
-
-class PolicyWeights;
 
 // Seconds, on a clock that only goes forward.
 double Now();
 
-ModelConfig HalfBillionConfig();
-// Drawn on the GPU.
-Result<std::shared_ptr<const PolicyWeights>> RandomGpuWeights(const ModelConfig& config,
-                                                              uint64_t seed);
-
 struct GpuEngineLoad {
+  GpuPolicy policy;
   int running = 256;  // sequences that decode at once; four times as many are asked for
   int prompt = 128;   // shared by groups of 8
   int least_tokens = 128;
@@ -30,32 +24,39 @@ struct GpuEngineLoad {
   bool trace = false;  // add what the GPU spends the time on, in 32 steps with every place taken
 };
 // One JSON object: tokens a second from the first request to the last token, and while all places
-// were taken; milliseconds of a step (median, 99th percentile).
+// were taken; milliseconds of a step (median, 99th percentile); limits.
 Result<std::string> RunGpuEngineBench(const GpuEngineLoad& load);
 // Steps of the trainer on sequences the engine drew, all of `length` with `prompt` tokens of
 // prompt: tokens a second, share of 790 TFLOP/s at 6 floating-point operations a parameter and
-// token, mismatch between the log-probabilities of sampler and learner, peak memory. With
-// `publish`, swapping weights during generation while the trainer works is measured as well.
+// token (4 with an adapter), mismatch between the log-probabilities of sampler and learner, peak
+// memory. With `publish`, swapping weights during generation while the trainer works is measured as
+// well.
 struct GpuLearnerLoad {
+  GpuPolicy policy;
   int sequences = 32;
   int length = 1024;
   int prompt = 128;
   int steps = 6;
   bool publish = false;
   bool recompute = false;  // activation checkpointing
-  bool trace = false;      // add what the GPU spends the time of one step on
+  bool moments_in_blocks = false;
+  int64_t token_budget = int64_t{32} * 1024;
+  double product_most = 0;  // operations of a matrix product; 0: no bound
+  bool trace = false;       // add what the GPU spends the time of one step on
 };
 Result<std::string> RunGpuLearnerBench(const GpuLearnerLoad& load);
 // Swapping weights during generation: milliseconds of a swap and of the steps around it. With
 // `busy`, something else keeps the GPU busy meanwhile; it is called again and again until the end.
-Result<std::string> RunGpuPublishBench(int running, const std::function<Status()>& busy);
+Result<std::string> RunGpuPublishBench(const GpuPolicy& policy, int running,
+                                       const std::function<Status()>& busy);
 // Generating and training at once, end to end: batches of whole groups of 8, four updates a batch,
 // weights published after each batch. `ahead` is by how many batches generation may run ahead of
 // the learner (0: they take turns); `wait` adds the time of a tool to each episode, log-normal with
 // this median in seconds. Generated tokens a second of the batches that were trained on, those
 // asked for at the start not counted.
 struct GpuLoopLoad {
-  bool small = false;  // 12 layers of 768 and a vocabulary of 4,096, not 0.5B
+  GpuPolicy policy;
+  bool small = false;  // 12 layers of 768 and a vocabulary of 4,096, not the policy's shape
   int batch = 256;
   int prompt = 128;
   int tokens = 256;
@@ -66,6 +67,9 @@ struct GpuLoopLoad {
 };
 Result<std::string> RunGpuLoopBench(const GpuLoopLoad& load);
 // One sequence of `tokens`, most of them prompt.
-Result<std::string> RunGpuLongBench(int tokens);
+Result<std::string> RunGpuLongBench(const GpuPolicy& policy, int tokens);
+// Attention of a layer over packed sequences of 1,024 tokens, by each operation of libtorch that
+// computes it: microseconds forward and backward, on the GPU and of the host that launches it.
+Result<std::string> RunGpuAttentionBench(const GpuPolicy& policy, int sequences);
 
 }  // namespace tidemill

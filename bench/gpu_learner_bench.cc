@@ -23,7 +23,8 @@ Result<v1::Batch> DrawBatch(const std::shared_ptr<const PolicyWeights>& weights,
   options.max_context = load.length;
   options.max_running = static_cast<size_t>(load.sequences);
   options.prefill_chunk = 8192;
-  options.cache_bytes = uint64_t{1} << 33;
+  const auto tokens = static_cast<uint64_t>(load.sequences * load.length);
+  options.cache_bytes = tokens * CacheBytesOfToken(config) * 5 / 4 + (1 << 24);
   TM_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, NewEngine(weights, 1, options));
   Random random(11);
   v1::Batch batch;
@@ -63,6 +64,12 @@ Result<v1::Batch> DrawBatch(const std::shared_ptr<const PolicyWeights>& weights,
   return batch;
 }
 
+void ForgetPeak() {
+#ifdef TIDEMILL_CUDA
+  c10::cuda::CUDACachingAllocator::resetPeakStats(0);
+#endif
+}
+
 double PeakGigabytes() {
 #ifdef TIDEMILL_CUDA
   const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(0);
@@ -72,23 +79,53 @@ double PeakGigabytes() {
 #endif
 }
 
-}  // namespace
-
-Result<std::string> RunGpuLearnerBench(const GpuLearnerLoad& load) {
-  const ModelConfig config = HalfBillionConfig();
-  TM_ASSIGN_OR_RETURN(const auto weights, RandomGpuWeights(config, 1));
-  TM_ASSIGN_OR_RETURN(v1::Batch batch, DrawBatch(weights, load));
+Result<TrainerOptions> OptionsOf(const GpuLearnerLoad& load) {
   TrainerOptions options;
   TM_ASSIGN_OR_RETURN(options.objective, ObjectivePreset("grpo"));
   options.objective.kl_coefficient = 0;
   options.schedule.peak = 1e-6;
-  options.microbatch_tokens = int64_t{32} * 1024;
+  options.adamw.moments_in_blocks = load.moments_in_blocks;
+  options.microbatch_tokens = load.token_budget;
   options.bfloat16 = true;
   options.recompute = load.recompute;
+  options.product_most = load.product_most;
   options.publish_dtype = Dtype::kBF16;
+  return options;
+}
+
+nlohmann::ordered_json Measured(const GpuLearnerLoad& load, std::map<std::string, double> first,
+                                double step_tokens, double rate) {
+  const GpuLimits limits = TrainLimits(load.policy, step_tokens, load.moments_in_blocks);
+  return {{"bench", "learner"},
+          {"shape", load.policy.shape},
+          {"lora_rank", load.policy.lora_rank},
+          {"sequences", load.sequences},
+          {"length", load.length},
+          {"recompute", load.recompute},
+          {"moments", load.moments_in_blocks ? "int8" : "float32"},
+          {"product_tflop", load.product_most / 1e12},
+          {"tokens_per_s", std::round(rate)},
+          {"limit_by_bytes", std::round(limits.by_bytes)},
+          {"limit_by_arithmetic", std::round(limits.by_arithmetic)},
+          {"share_of_790_tflops", rate / limits.by_arithmetic},
+          {"mismatch_mean", first["mismatch"]},
+          {"mismatch_p99", first["mismatch_p99"]},
+          {"loss", first["loss"]},
+          {"grad_norm", first["grad_norm"]},
+          {"peak_gb", PeakGigabytes()}};
+}
+
+}  // namespace
+
+Result<std::string> RunGpuLearnerBench(const GpuLearnerLoad& load) {
+  TM_ASSIGN_OR_RETURN(auto weights, RandomGpuWeights(load.policy));
+  TM_ASSIGN_OR_RETURN(v1::Batch batch, DrawBatch(weights, load));
+  TM_ASSIGN_OR_RETURN(const TrainerOptions options, OptionsOf(load));
+  ForgetPeak();
   TM_ASSIGN_OR_RETURN(const std::unique_ptr<Trainer> trainer, Trainer::New(weights, options));
+  weights.reset();  // a trainer of all weights has its own
   trainer->NotePublished(1, 0);
-  double seconds = 0, tokens = 0;
+  double seconds = 0, tokens = 0, steps = 0;
   std::map<std::string, double> first;
   nlohmann::ordered_json trace;
   for (int step = 0; step < load.steps; ++step) {
@@ -104,28 +141,20 @@ Result<std::string> RunGpuLearnerBench(const GpuLearnerLoad& load) {
     if (step < 2) continue;
     seconds += report.metrics.at("seconds");
     tokens += report.metrics.at("computed_tokens");
+    ++steps;
   }
-  const double rate = tokens / seconds;
-  nlohmann::ordered_json result{
-      {"bench", "learner"},
-      {"sequences", load.sequences},
-      {"length", load.length},
-      {"recompute", load.recompute},
-      {"tokens_per_s", std::round(rate)},
-      {"share_of_790_tflops", rate * 6 * static_cast<double>(config.ParameterCount()) / 790e12},
-      {"mismatch_mean", first["mismatch"]},
-      {"mismatch_p99", first["mismatch_p99"]},
-      {"loss", first["loss"]},
-      {"grad_norm", first["grad_norm"]},
-      {"peak_gb", PeakGigabytes()}};
+  nlohmann::ordered_json result = Measured(load, first, tokens / steps, tokens / seconds);
+  result["token_budget"] =
+      trainer->progress().token_budget > 0 ? trainer->progress().token_budget : load.token_budget;
   if (load.trace) result["trace"] = trace;
   if (load.publish) {
     uint64_t step = static_cast<uint64_t>(load.steps);
-    TM_ASSIGN_OR_RETURN(const std::string both, RunGpuPublishBench(256, [&]() -> Status {
-                          batch.set_step(step++);
-                          TM_RETURN_IF_ERROR(trainer->Train(batch).status());
-                          return trainer->Snapshot().status();
-                        }));
+    const auto train = [&]() -> Status {
+      batch.set_step(step++);
+      TM_RETURN_IF_ERROR(trainer->Train(batch).status());
+      return trainer->Snapshot().status();
+    };
+    TM_ASSIGN_OR_RETURN(const std::string both, RunGpuPublishBench(load.policy, 256, train));
     result["publish"] = nlohmann::ordered_json::parse(both);
   }
   return result.dump();

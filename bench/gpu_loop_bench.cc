@@ -19,8 +19,7 @@ namespace {
 constexpr uint64_t kGroup = 8;
 
 // 12 layers of 768.
-ModelConfig SmallConfig() {
-  ModelConfig config = HalfBillionConfig();
+ModelConfig Small(ModelConfig config) {
   config.vocab_size = 4096;
   config.hidden_size = 768;
   config.intermediate_size = 3072;
@@ -265,8 +264,10 @@ class Loop {
 }  // namespace
 
 Result<std::string> RunGpuLoopBench(const GpuLoopLoad& load) {
-  const ModelConfig config = load.small ? SmallConfig() : HalfBillionConfig();
-  TM_ASSIGN_OR_RETURN(const auto weights, RandomGpuWeights(config, 1));
+  GpuPolicy policy = load.policy;
+  if (load.small) policy.config = Small(policy.config);
+  const ModelConfig& config = policy.config;
+  TM_ASSIGN_OR_RETURN(const auto weights, RandomGpuWeights(policy));
   EngineOptions engine_options;
   engine_options.max_context = load.prompt + load.tokens + 16;
   engine_options.max_running = static_cast<size_t>(load.running);

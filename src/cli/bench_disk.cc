@@ -16,6 +16,7 @@
 #include "core/threads.h"
 #include "learner/torch/checkpoint.h"
 #include "model/random_weights.h"
+#include "model/torch/device.h"
 #include "model/torch/model.h"
 
 namespace tidemill {
@@ -27,6 +28,8 @@ using Json = nlohmann::ordered_json;
 struct DiskArguments {
   std::string config = "examples/shapes/0.5b/config.json";
   std::string folder = "build/disk";
+  std::string device = "cpu";
+  bool load_only = false;
   bool json = false;
 };
 
@@ -52,9 +55,11 @@ Status ReadThrough(const std::string& dir, uint64_t& bytes) {
   return Ok();
 }
 
-Status LoadOnce(const std::string& dir, int threads) {
-  return PolicyWeights::Load(dir, {.device = "cpu", .dtype = Dtype::kF32, .threads = threads})
-      .status();
+// On a GPU in the type that is stored, as an engine or a learner takes it from there.
+Status LoadOnce(const std::string& dir, const std::string& device, int threads) {
+  LoadOptions options{.device = device, .dtype = std::nullopt, .threads = threads};
+  if (!IsGpu(device)) options.dtype = Dtype::kF32;
+  return PolicyWeights::Load(dir, options).status();
 }
 
 // A checkpoint's weights and moments.
@@ -78,7 +83,8 @@ Result<Json> MeasureDisk(const DiskArguments& arguments) {
   TM_ASSIGN_OR_RETURN(const ModelConfig config, ParseModelConfig(text, arguments.config));
   const std::string model = arguments.folder + "/model";
   const int cores = AvailableCores();
-  Json report{{"parameters", config.ParameterCount()}, {"threads", cores}};
+  TM_ASSIGN_OR_RETURN(const std::string device, ResolveDevice(arguments.device));
+  Json report{{"parameters", config.ParameterCount()}, {"threads", cores}, {"device", device}};
   TM_ASSIGN_OR_RETURN(report["new_seconds"],
                       Timed([&] { return WriteRandomModel(config, 1, cores, model); }));
   uint64_t bytes = 0;
@@ -87,10 +93,13 @@ Result<Json> MeasureDisk(const DiskArguments& arguments) {
   for (int round = 0; round < 3; ++round) {
     Json one;
     TM_ASSIGN_OR_RETURN(one["read"], Timed([&] { return ReadThrough(model, bytes); }));
-    TM_ASSIGN_OR_RETURN(one["load_1_thread"], Timed([&] { return LoadOnce(model, 1); }));
-    TM_ASSIGN_OR_RETURN(one["load"], Timed([&] { return LoadOnce(model, cores); }));
+    if (!IsGpu(device)) {
+      TM_ASSIGN_OR_RETURN(one["load_1_thread"], Timed([&] { return LoadOnce(model, device, 1); }));
+    }
+    TM_ASSIGN_OR_RETURN(one["load"], Timed([&] { return LoadOnce(model, device, cores); }));
     report["seconds"].push_back(one);
   }
+  if (arguments.load_only) return report;
   TM_ASSIGN_OR_RETURN(const CheckpointContent content, ContentLike(model));
   report["checkpoint_bytes"] = content.bytes();
   for (int round = 0; round < 2; ++round) {
@@ -133,6 +142,9 @@ void AddDiskBench(CLI::App& bench, Exit& exit) {
   command->add_option("--config", arguments->config, "A config.json")->capture_default_str();
   command->add_option("--folder", arguments->folder, "Working folder; must not exist; removed")
       ->capture_default_str();
+  command->add_option("--device", arguments->device, "Device that is loaded to: cpu, cuda, auto")
+      ->capture_default_str();
+  command->add_flag("--load-only", arguments->load_only, "Write no checkpoint");
   command->add_flag("--json", arguments->json, "Print JSON in one line");
   command->callback([arguments, &exit] { exit.code = RunDisk(*arguments); });
 }

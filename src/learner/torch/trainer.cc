@@ -21,6 +21,8 @@ Status ValidateTrainerOptions(const TrainerOptions& o) {
   if (o.epochs == 0) return Invalid("there must be at least 1 epoch a step");
   if (o.microbatch_tokens < 1) return Invalid("a microbatch must have at least 1 token");
   if (!(o.grad_clip >= 0)) return Invalid("the largest gradient norm must be at least 0 (0: off)");
+  if (!(o.product_most >= 0))
+    return Invalid("a product must have at least 0 operations (0: no bound)");
   if (!(o.spike_factor > 1)) return Invalid("the factor of a gradient spike must be above 1");
   return Ok();
 }
@@ -42,6 +44,7 @@ Result<std::unique_ptr<Trainer>> Trainer::New(const std::shared_ptr<const Policy
   auto model = weights->adapter() != nullptr ? TrainableModel::FromAdapter(weights)
                                              : TrainableModel::FromWeights(*weights, narrow);
   if (!model.ok()) return model.status();
+  (*model)->BoundProducts(options.product_most);
   using Made = std::unique_ptr<Trainer>;
   return CatchTorch<Made>("making a trainer", [&]() -> Result<Made> {
     Made trainer(

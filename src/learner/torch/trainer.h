@@ -42,6 +42,9 @@ struct TrainerOptions {
   bool fused = true;                 // the hand-written CPU pass where it can be used
   bool bfloat16 = false;             // multiply matrices in bfloat16 (GPU)
   bool recompute = false;            // activation checkpointing: keep the input of each layer alone
+  // Operations of the longest matrix product on a GPU (1e12: 1.3 ms of an H200); longer ones are
+  // cut into pieces, so that an engine on the same GPU gets its turn; 0: no bound
+  double product_most = 0;
   Dtype publish_dtype = Dtype::kF32;
   double spike_factor = 10;  // a gradient this many times the running median is warned of
   uint64_t seed = 0;         // of the order of sequences in minibatches

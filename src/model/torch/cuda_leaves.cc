@@ -11,6 +11,7 @@
 #include "model/torch/gpu_products.h"
 #include "model/torch/gpu_runtime.h"
 #include "model/torch/held.h"
+#include "model/torch/product_pieces.h"
 
 namespace tidemill {
 namespace {
@@ -58,21 +59,23 @@ class Finder {
 class ProductFunction : public torch::autograd::Function<ProductFunction> {
  public:
   static Tensor forward(AutogradContext* ctx, const Tensor& x,
-                        const std::shared_ptr<const CudaProduct>& product) {
+                        const std::shared_ptr<const CudaProduct>& product, double most) {
     ctx->save_for_backward({x});
     Hold(ctx, "product", product);
-    return LinearProduct(x, product->weight, product->bias);
+    ctx->saved_data["most"] = most;
+    return LinearInPieces(x, product->weight, product->bias, most);
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const auto product = TakeHeld<CudaProduct>(ctx, "product");
     const Tensor x = ctx->get_saved_variables()[0], dy = grads[0].contiguous();
-    AddProduct(dy, x, product->weight_gradient);
+    const double most = ctx->saved_data["most"].toDouble();
+    AddProductInPieces(dy, x, product->weight_gradient, most);
     if (product->bias.defined()) {
       Tensor gradient = product->bias_gradient;
       gradient.add_(dy.sum(0, /*keepdim=*/false, at::kFloat));
     }
-    return {LowProduct(dy, product->weight), Tensor()};
+    return {ProductInPieces(dy, product->weight, most), Tensor(), Tensor()};
   }
 };
 
@@ -163,8 +166,8 @@ NamedTensors CopyLeaves(const ModelConfig& config, const CudaLeaves& leaves, at:
   return copies;
 }
 
-Tensor MultiplyLeaves(const Tensor& x, std::shared_ptr<const CudaProduct> product) {
-  return ProductFunction::apply(x, std::move(product));
+Tensor MultiplyLeaves(const Tensor& x, std::shared_ptr<const CudaProduct> product, double most) {
+  return ProductFunction::apply(x, std::move(product), most);
 }
 
 Tensor EmbedLeaves(const Tensor& leaf, const Tensor& tokens,

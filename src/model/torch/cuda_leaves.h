@@ -50,7 +50,9 @@ std::shared_ptr<const CudaLeaves> MakeCudaLeaves(const ModelConfig& config,
 NamedTensors CopyLeaves(const ModelConfig& config, const CudaLeaves& leaves, at::ScalarType type);
 
 // y = x Wᵀ + b. The gradient of x goes on as always; those of the product are added in their place.
-at::Tensor MultiplyLeaves(const at::Tensor& x, std::shared_ptr<const CudaProduct> product);
+// `most`: as ModelTensorsView's product_most.
+at::Tensor MultiplyLeaves(const at::Tensor& x, std::shared_ptr<const CudaProduct> product,
+                          double most = 0);
 // Rows of the embedding; `leaf` is its parameter, and asks for the gradient.
 at::Tensor EmbedLeaves(const at::Tensor& leaf, const at::Tensor& tokens,
                        std::shared_ptr<const CudaProduct> embed);

@@ -12,6 +12,7 @@
 #include "model/torch/gpu_products.h"
 #include "model/torch/gpu_runtime.h"
 #include "model/torch/held.h"
+#include "model/torch/product_pieces.h"
 
 namespace tidemill {
 namespace {
@@ -29,7 +30,7 @@ class ScoresFunction : public torch::autograd::Function<ScoresFunction> {
  public:
   static variable_list forward(AutogradContext* ctx, const Tensor& hidden, const Tensor& head,
                                const Tensor& targets, double temperature, bool keep,
-                               const std::shared_ptr<const CudaProduct>& leaves) {
+                               const std::shared_ptr<const CudaProduct>& leaves, double most) {
     const int64_t n = hidden.size(0);
     const auto options = hidden.options().dtype(at::kFloat);
     Rows rows{.targets = targets,
@@ -38,8 +39,9 @@ class ScoresFunction : public torch::autograd::Function<ScoresFunction> {
               .entropy = at::empty({n}, options),
               .relative = keep ? at::empty({n, head.size(0)}, hidden.options()) : Tensor(),
               .temperature = temperature};
-    for (int64_t first = 0; first < n; first += kScoreRows) {
-      const int64_t count = std::min(kScoreRows, n - first);
+    const int64_t at_once = ScoreRows(n, head, most);
+    for (int64_t first = 0; first < n; first += at_once) {
+      const int64_t count = std::min(at_once, n - first);
       const Tensor logits = WideProduct(hidden.narrow(0, first, count), head.t());
       TrainScoresForward(rows.Args(logits, first, count, head.size(0)), CurrentStream());
     }
@@ -47,6 +49,7 @@ class ScoresFunction : public torch::autograd::Function<ScoresFunction> {
         {hidden, head, targets, rows.log_sums, rows.logprobs, rows.entropy, rows.relative});
     ctx->saved_data["temperature"] = temperature;
     ctx->saved_data["head_grad"] = leaves == nullptr && head.requires_grad();
+    ctx->saved_data["most"] = most;
     Hold(ctx, "leaves", leaves);
     return {rows.logprobs, rows.entropy};
   }
@@ -67,18 +70,21 @@ class ScoresFunction : public torch::autograd::Function<ScoresFunction> {
       return t.defined() ? t.data_ptr<float>() + first : nullptr;
     };
     const int64_t n = hidden.size(0);
-    HeadGradient to{.leaves = TakeHeld<CudaProduct>(ctx, "leaves"), .whole = Tensor()};
+    const double most = ctx->saved_data["most"].toDouble();
+    HeadGradient to{
+        .leaves = TakeHeld<CudaProduct>(ctx, "leaves"), .whole = Tensor(), .most = most};
     if (head_grad) to.whole = at::zeros_like(head, head.options().dtype(at::kFloat));
     if (rows.relative.defined()) {
       TrainScoresBackwardInPlace(rows.Args(Tensor(), 0, n, head.size(0)), at(dlog, 0), at(dent, 0),
                                  CurrentStream());
       const Tensor& dlogits = rows.relative;
       to.Add(dlogits, hidden);
-      return {LowProduct(dlogits, head), to.Whole(head), Tensor(), Tensor(), Tensor(), Tensor()};
+      return Gradients(ProductInPieces(dlogits, head, most), to.Whole(head));
     }
     Tensor dhidden = at::empty_like(hidden);
-    for (int64_t first = 0; first < n; first += kScoreRows) {
-      const int64_t count = std::min(kScoreRows, n - first);
+    const int64_t at_once = ScoreRows(n, head, most);
+    for (int64_t first = 0; first < n; first += at_once) {
+      const int64_t count = std::min(at_once, n - first);
       const Tensor h = hidden.narrow(0, first, count);
       const Tensor logits = WideProduct(h, head.t());
       Tensor dlogits = at::empty(logits.sizes(), hidden.options());
@@ -87,18 +93,27 @@ class ScoresFunction : public torch::autograd::Function<ScoresFunction> {
       LowProductInto(dlogits, head, dhidden.narrow(0, first, count));
       to.Add(dlogits, h);
     }
-    return {dhidden, to.Whole(head), Tensor(), Tensor(), Tensor(), Tensor()};
+    return Gradients(dhidden, to.Whole(head));
   }
 
  private:
+  // Rows whose logits are computed at once.
+  static int64_t ScoreRows(int64_t rows, const Tensor& head, double most) {
+    return std::min(kScoreRows, RowsOfPiece(rows, RowOperations(head), most));
+  }
+  // Of the arguments of forward.
+  static variable_list Gradients(const Tensor& hidden, const Tensor& head) {
+    return {hidden, head, Tensor(), Tensor(), Tensor(), Tensor(), Tensor()};
+  }
   // Where the head's gradient goes: into the leaves' block, to whoever asked for it, or nowhere.
   struct HeadGradient {
     std::shared_ptr<const CudaProduct> leaves;
-    Tensor whole;  // float32
+    Tensor whole;     // float32
+    double most = 0;  // operations of a product
 
     void Add(const Tensor& dlogits, const Tensor& h) const {
-      if (leaves != nullptr) AddProduct(dlogits, h, leaves->weight_gradient);
-      if (whole.defined()) AddProduct(dlogits, h, whole);
+      if (leaves != nullptr) AddProductInPieces(dlogits, h, leaves->weight_gradient, most);
+      if (whole.defined()) AddProductInPieces(dlogits, h, whole, most);
     }
     Tensor Whole(const Tensor& head) const {
       return whole.defined() ? whole.to(head.scalar_type()) : Tensor();
@@ -146,7 +161,7 @@ TokenScores CudaTokenLogprobs(const ModelTensorsView& view, const Tensor& hidden
       view.leaves != nullptr ? std::shared_ptr<const CudaProduct>(view.leaves, &view.leaves->head)
                              : nullptr;
   auto out = ScoresFunction::apply(hidden.contiguous(), HeadOf(view), targets.contiguous(),
-                                   temperature, keep, leaves);
+                                   temperature, keep, leaves, view.product_most);
   return {out[0], out[1]};
 }
 

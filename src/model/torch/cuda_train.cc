@@ -268,24 +268,25 @@ struct LayerProducts {
   const LayerTensors& tensors;
   std::shared_ptr<const CudaLeaves::Layer> leaves;    // or null
   std::shared_ptr<const CudaAdapter::Layer> adapter;  // or null
+  double most = 0;  // operations of one product of the leaves; 0: no bound
 
   Tensor Qkv(const Tensor& x) const {
-    if (leaves != nullptr) return MultiplyLeaves(x, {leaves, &leaves->qkv});
+    if (leaves != nullptr) return MultiplyLeaves(x, {leaves, &leaves->qkv}, most);
     if (adapter != nullptr) return Adapted(x, LayerProduct::kQkv);
     return Joined(x, {&tensors.q, &tensors.k, &tensors.v});
   }
   Tensor O(const Tensor& x) const {
-    if (leaves != nullptr) return MultiplyLeaves(x, {leaves, &leaves->o});
+    if (leaves != nullptr) return MultiplyLeaves(x, {leaves, &leaves->o}, most);
     if (adapter != nullptr) return Adapted(x, LayerProduct::kO);
     return Linear(x, tensors.o);
   }
   Tensor GateUp(const Tensor& x) const {
-    if (leaves != nullptr) return MultiplyLeaves(x, {leaves, &leaves->gate_up});
+    if (leaves != nullptr) return MultiplyLeaves(x, {leaves, &leaves->gate_up}, most);
     if (adapter != nullptr) return Adapted(x, LayerProduct::kGateUp);
     return Joined(x, {&tensors.gate, &tensors.up});
   }
   Tensor Down(const Tensor& x) const {
-    if (leaves != nullptr) return MultiplyLeaves(x, {leaves, &leaves->down});
+    if (leaves != nullptr) return MultiplyLeaves(x, {leaves, &leaves->down}, most);
     if (adapter != nullptr) return Adapted(x, LayerProduct::kDown);
     return Linear(x, tensors.down);
   }
@@ -341,7 +342,8 @@ Tensor CudaForwardHidden(const ModelConfig& config, const ModelTensorsView& view
                            : As(at::embedding(view.embed, batch.tokens), at::kBFloat16),
          Tensor()};
   for (size_t i = 0; i < view.layers.size(); ++i) {
-    const LayerProducts products{view.layers[i], LayerOf(leaves, i), LayerOf(view.adapter, i)};
+    const LayerProducts products{view.layers[i], LayerOf(leaves, i), LayerOf(view.adapter, i),
+                                 view.product_most};
     const auto run = [&config, products, shape](const Rows& in) -> Rows {
       const LayerTensors& layer = products.tensors;
       const NormedRows first = AddAndNorm(in, layer.input_norm, config.rms_norm_eps);

@@ -59,6 +59,7 @@ struct ModelTensorsView {
   // What they, or those of their adapter, are parts of; only in training on a GPU.
   std::shared_ptr<const CudaLeaves> leaves;
   std::shared_ptr<const CudaAdapter> adapter;
+  double product_most = 0;  // operations of one matrix product in training on a GPU; 0: no bound
 };
 
 // Puts named tensors in their places. kInvalid names the tensor that is missing, too many or of
@@ -186,6 +187,8 @@ class TrainableModel {
   const NamedTensors& parameters() const { return parameters_; }
   const ModelTensorsView& view() const { return view_; }
   bool lora() const { return adapter_ != nullptr; }
+  // On a GPU longer matrix products are cut into pieces of at most so many operations; 0: none is.
+  void BoundProducts(double operations) { view_.product_most = operations; }
   // Whose tensors are parameters(); null without LoRA.
   const std::shared_ptr<const LoraAdapter>& adapter() const { return adapter_; }
 
