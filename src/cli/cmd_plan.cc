@@ -61,16 +61,18 @@ void PrintPlanJson(const PlanInput& input, const MemoryPlan& plan) {
              {"fits", plan.fits()},
              {"token_budget", plan.token_budget},
              {"recompute", plan.recompute},
+             {"moments", plan.block_moments ? "int8" : "float32"},
              {"cache_bytes", plan.cache_bytes},
              {"would_fit", choices}});
 }
 
 void PrintPlanTable(const PlanInput& input, const MemoryPlan& plan) {
-  std::printf("%.2fB parameters, %s, token budget %lld%s\n",
+  std::printf("%.2fB parameters, %s, token budget %lld%s%s\n",
               static_cast<double>(input.model.ParameterCount()) / 1e9,
               input.lora_rank > 0 ? ("LoRA rank " + std::to_string(input.lora_rank)).c_str()
                                   : "all weights trained",
-              static_cast<long long>(plan.token_budget), plan.recompute ? ", recomputation" : "");
+              static_cast<long long>(plan.token_budget), plan.recompute ? ", recomputation" : "",
+              plan.block_moments ? ", moments in int8" : "");
   for (const PlanRow& row : plan.rows) {
     std::printf("  %-8s %-38s %10s\n", row.part.c_str(), row.what.c_str(),
                 BytesText(row.bytes).c_str());

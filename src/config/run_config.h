@@ -163,9 +163,9 @@ struct RunConfig {
     double max_grad_norm = 1.0;
     uint32_t minibatches = 1;
     uint32_t epochs = 1;
-    uint32_t token_budget = 16384;
+    uint32_t token_budget = 0;
     bool recompute = false;
-    std::string moments = "float32";
+    std::string moments = "auto";
     uint64_t checkpoint_every_steps = 50;
     uint32_t keep_checkpoints = 3;
     uint32_t lora_rank = 0;

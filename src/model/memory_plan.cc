@@ -63,15 +63,28 @@ bool TakeBudget(int64_t most, int64_t least, PlanInput& input) {
 }
 
 // Small products waste more of a GPU than recomputation, which costs a third, so that comes before
-// small budgets.
-PlanInput WithBudget(PlanInput input) {
-  if (input.token_budget > 0 || !input.trains) return input;
-  if (TakeBudget(kBudgetMost, kBudgetGood, input)) return input;
+// small budgets. False: nothing from `least` tokens on fits.
+bool TakeBudgetOrRecompute(int64_t least, PlanInput& input) {
+  if (TakeBudget(kBudgetMost, kBudgetGood, input)) return true;
   const bool given = std::exchange(input.recompute, true);
-  if (input.gpu && TakeBudget(kBudgetMost, kBudgetLeast, input)) return input;
+  if (input.gpu && TakeBudget(kBudgetMost, least, input)) return true;
   input.recompute = given;
-  if (TakeBudget(kBudgetGood / 2, kBudgetLeast, input)) return input;
-  input.token_budget = kBudgetMost;
+  if (TakeBudget(kBudgetGood / 2, least, input)) return true;
+  input.token_budget = 0;
+  return false;
+}
+
+// Float32 first, with budgets that do not slow it down; then moments in bytes. An adapter's moments
+// are small anyway.
+PlanInput WithBudget(PlanInput input) {
+  const bool open = input.trains && input.token_budget == 0;
+  if (!input.block_moments.has_value()) {
+    PlanInput wide = input;
+    wide.block_moments = false;
+    if (open ? TakeBudgetOrRecompute(kBudgetGood, wide) : Fits(WithCache(wide))) return wide;
+    input.block_moments = input.trains && input.lora_rank == 0;
+  }
+  if (open && !TakeBudgetOrRecompute(kBudgetLeast, input)) input.token_budget = kBudgetMost;
   return input;
 }
 
@@ -84,36 +97,42 @@ std::string Joined(const std::vector<std::string>& settings) {
 // Ways to make it smaller, from what costs least; each keeps what the user asked for but what it
 // names. Those with fewer tokens at once try all budgets and take the largest.
 struct Way {
-  bool smaller_cache, smaller_budget, recompute, adapter;
+  bool smaller_cache = false, smaller_budget = false, recompute = false, moments = false,
+       adapter = false;
 };
-constexpr Way kWays[] = {{true, false, false, false}, {false, true, false, false},
-                         {true, true, false, false},  {false, false, true, false},
-                         {true, true, true, false},   {true, true, true, true}};
+constexpr Way kWays[] = {
+    {.smaller_cache = true},
+    {.smaller_budget = true},
+    {.smaller_cache = true, .smaller_budget = true},
+    {.recompute = true},
+    {.smaller_cache = true, .smaller_budget = true, .recompute = true},
+    {.moments = true},
+    {.smaller_cache = true, .smaller_budget = true, .recompute = true, .moments = true},
+    {.smaller_cache = true, .smaller_budget = true, .recompute = true, .adapter = true}};
 
 void TryWay(const PlanInput& given, const Way& way, std::vector<MemoryPlan::Choice>& out) {
+  if (!given.trains && (way.smaller_budget || way.recompute || way.moments || way.adapter)) return;
   PlanInput input = given;
   std::vector<std::string> settings;
-  if (way.adapter) {
-    if (!given.trains || given.lora_rank > 0) return;
+  if (way.adapter && given.lora_rank == 0) {
     input.lora_rank = 16;
     settings.push_back("learner.lora_rank = 16");
   }
-  if (way.recompute) {
-    if (!given.trains || given.recompute || !given.gpu) return;
+  if (way.moments && given.lora_rank == 0 && !*given.block_moments) {
+    input.block_moments = true;
+    settings.push_back("learner.moments = \"int8\"");
+  }
+  if (way.recompute && given.gpu && !given.recompute) {
     input.recompute = true;
     settings.push_back("learner.recompute = true");
   }
-  if (way.smaller_cache) {
-    const uint64_t least = LeastCache(given);
-    if (!given.generates || given.cache_bytes <= least) {
-      if (!way.smaller_budget) return;
-    } else {
-      input.cache_bytes = least;
-      settings.push_back("rollout.cache_mb = " + std::to_string((least + (1 << 20) - 1) >> 20));
-    }
+  if (const uint64_t least = LeastCache(given);
+      way.smaller_cache && given.generates && given.cache_bytes > least) {
+    input.cache_bytes = least;
+    settings.push_back("rollout.cache_mb = " + std::to_string((least + (1 << 20) - 1) >> 20));
   }
   const size_t before = settings.size();
-  while (way.smaller_budget && given.trains && !Fits(input) && input.token_budget > kBudgetLeast) {
+  while (way.smaller_budget && !Fits(input) && input.token_budget > kBudgetLeast) {
     input.token_budget /= 2;
     settings.resize(before);
     settings.push_back("learner.token_budget = " + std::to_string(input.token_budget));
@@ -155,6 +174,7 @@ MemoryPlan PlanMemory(const PlanInput& input) {
   plan.memory_bytes = chosen.memory_bytes;
   plan.token_budget = chosen.token_budget;
   plan.recompute = chosen.recompute;
+  plan.block_moments = *chosen.block_moments;
   plan.cache_bytes = chosen.cache_bytes;
   if (plan.fits()) return plan;
   for (const Way& way : kWays) TryWay(chosen, way, plan.would_fit);

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,7 +28,8 @@ struct PlanInput {
   uint64_t updates = 1;      // of a step; more than one keeps what undoes it
   int64_t token_budget = 0;  // 0: chosen
   bool recompute = false;    // chosen as well, where the budget is
-  bool block_moments = false;
+  // Moments in a byte each, on a GPU also narrow weights and gradients. Nothing: chosen.
+  std::optional<bool> block_moments;
   uint64_t teacher_bytes = 0;  // of a teacher's weights in this process
   bool keys = false;           // memory reads prompts with the weights of the start
 
@@ -52,6 +54,7 @@ struct MemoryPlan {
   // As given, or chosen where that was left open.
   int64_t token_budget = 0;
   bool recompute = false;
+  bool block_moments = false;
   uint64_t cache_bytes = 0;
   // Where it does not fit: settings that would, each with what they need together, such as
   // "learner.recompute = true, learner.token_budget = 4096". Empty: nothing does.

@@ -40,6 +40,9 @@ ModelConfig OneAndAHalf() {
 ModelConfig Seven() {
   return Qwen2({28, 3584, 18944, 28, 4, 128, 152064, false});
 }
+ModelConfig ThirtyTwo() {
+  return Qwen2({64, 5120, 27648, 40, 8, 128, 152064, false});
+}
 
 uint64_t Of(const MemoryPlan& plan, const std::string& part) {
   uint64_t sum = 0;
@@ -71,32 +74,55 @@ TEST(MemoryPlan, TheLearnersPeakIsWithinATenthOfWhatWasMeasured) {
   }
 }
 
-// It ended in step 1 with 91.9 GiB in libtorch's hands.
-TEST(MemoryPlan, SevenBillionWithAnAdapterDoesNotFitWithoutRecomputation) {
-  PlanInput input = Training(Seven(), 16384);
-  input.lora_rank = 16;
-  const MemoryPlan plan = PlanMemory(input);
-  EXPECT_FALSE(plan.fits());
-  EXPECT_GT(Of(plan, "learner"), 919 * kGiB / 10);
-  ASSERT_FALSE(plan.would_fit.empty());
-  for (const MemoryPlan::Choice& choice : plan.would_fit) EXPECT_LE(choice.total_bytes, kH200);
-  bool recompute = false;
-  for (const auto& choice : plan.would_fit)
-    recompute |= choice.settings == "learner.recompute = true";
-  EXPECT_TRUE(recompute) << "the settings as they are but for recomputation";
+// 64 sequences of 1,024 tokens beside the learner.
+MemoryPlan BesideTheEngine(PlanInput input) {
   input.recompute = true;
-  EXPECT_TRUE(PlanMemory(input).fits());
+  input.cache_bytes = 64 * 1024 * CacheTokenBytes(input.model, true);
+  input.max_context = 1024;
+  return PlanMemory(input);
 }
 
-// It ended while the model was made; the smaller one trained.
-TEST(MemoryPlan, SevenBillionInFullDoNotFitAndOneAndAHalfDo) {
-  const MemoryPlan seven = PlanMemory(Training(Seven(), 16384));
-  EXPECT_FALSE(seven.fits());
-  ASSERT_FALSE(seven.would_fit.empty());
-  EXPECT_NE(seven.would_fit.back().settings.find("learner.lora_rank = 16"), std::string::npos);
+TEST(MemoryPlan, WithAnAdapterTheFrozenWeightsAreThereOnce) {
+  PlanInput input = Training(Seven(), 16384);
+  input.lora_rank = 16;
+  const MemoryPlan plan = BesideTheEngine(input);
+  const auto weights = static_cast<uint64_t>(2 * Seven().ParameterCount());
+  EXPECT_EQ(plan.rows.front().bytes, weights);
+  EXPECT_LT(Of(plan, "engine"), weights) << "keys and values, no weights";
+  EXPECT_LT(plan.total_bytes, 56 * kGiB);
+  EXPECT_FALSE(plan.block_moments) << "there are few";
+  input.model = ThirtyTwo();
+  EXPECT_LT(BesideTheEngine(input).total_bytes, 121 * kGiB);
+}
+
+TEST(MemoryPlan, AllOfSevenBillionWeightsFitWithMomentsInBytes) {
+  const PlanInput input = Training(Seven(), 16384);
+  const MemoryPlan seven = BesideTheEngine(input);
+  EXPECT_TRUE(seven.fits());
+  EXPECT_TRUE(seven.block_moments);
+  EXPECT_LT(seven.total_bytes, 121 * kGiB);
+  PlanInput wide = input;
+  wide.block_moments = false;
+  const MemoryPlan none = BesideTheEngine(wide);
+  EXPECT_FALSE(none.fits());
+  bool named = false;
+  for (const auto& choice : none.would_fit)
+    named |= choice.settings == "learner.moments = \"int8\"";
+  EXPECT_TRUE(named);
   const MemoryPlan small = PlanMemory(Training(OneAndAHalf(), 16384));
   EXPECT_TRUE(small.fits());
+  EXPECT_FALSE(small.block_moments);
   EXPECT_GT(small.cache_bytes, 20 * kGiB) << "about a quarter of what is free";
+}
+
+TEST(MemoryPlan, WhatDoesNotFitIsRefusedWithWhatWould) {
+  PlanInput input = Training(Seven(), 16384);
+  input.memory_bytes = 80 * kGiB;
+  const MemoryPlan plan = PlanMemory(input);
+  EXPECT_FALSE(plan.fits());
+  ASSERT_FALSE(plan.would_fit.empty());
+  EXPECT_NE(plan.would_fit.back().settings.find("learner.lora_rank = 16"), std::string::npos);
+  for (const auto& choice : plan.would_fit) EXPECT_LE(choice.total_bytes, input.memory_bytes);
 }
 
 TEST(MemoryPlan, ChoosesTheBudgetTheCacheAndRecomputation) {
@@ -105,16 +131,30 @@ TEST(MemoryPlan, ChoosesTheBudgetTheCacheAndRecomputation) {
   const MemoryPlan open = PlanMemory(input);
   EXPECT_TRUE(open.fits());
   EXPECT_FALSE(open.recompute);
-  EXPECT_LT(open.token_budget, 16384);
-  input.memory_bytes = 70 * kGiB;
+  EXPECT_EQ(open.token_budget, 16384);
+  input.memory_bytes = 40 * kGiB;
   const MemoryPlan tight = PlanMemory(input);
   EXPECT_TRUE(tight.fits());
   EXPECT_TRUE(tight.recompute);
-  EXPECT_GE(tight.token_budget, 1024);
-  input.memory_bytes = 24 * kGiB;
+  EXPECT_GE(tight.token_budget, 4096);
+  input.memory_bytes = 16 * kGiB;
   const MemoryPlan none = PlanMemory(input);
   EXPECT_FALSE(none.fits());
   EXPECT_TRUE(none.would_fit.empty());
+}
+
+// Float32 as long as it works at a good budget, if need be with recomputation.
+TEST(MemoryPlan, MomentsInBytesComeAfterRecomputation) {
+  PlanInput input = Training(OneAndAHalf(), 0);
+  input.memory_bytes = 48 * kGiB;
+  const MemoryPlan wide = PlanMemory(input);
+  EXPECT_TRUE(wide.fits());
+  EXPECT_TRUE(wide.recompute);
+  EXPECT_FALSE(wide.block_moments);
+  input.memory_bytes = 32 * kGiB;
+  const MemoryPlan narrow = PlanMemory(input);
+  EXPECT_TRUE(narrow.fits());
+  EXPECT_TRUE(narrow.block_moments);
 }
 
 TEST(MemoryPlan, LeavesGivenSettingsAlone) {
@@ -132,6 +172,7 @@ TEST(MemoryPlan, LeavesGivenSettingsAlone) {
 TEST(MemoryPlan, MomentsInBytesTakeAQuarter) {
   PlanInput input = Training(Half(), 1024);
   input.gpu = false;
+  input.block_moments = false;
   const uint64_t floats = PlanMemory(input).total_bytes;
   input.block_moments = true;
   const uint64_t bytes = PlanMemory(input).total_bytes;

@@ -1,7 +1,7 @@
 // Memory of the host where engine and learner run on the CPU: everything is float32.
 #include <algorithm>
 
-#include "model/memory_plan.h"
+#include "model/plan_parts.h"
 
 namespace tidemill {
 namespace {
@@ -10,91 +10,65 @@ constexpr int64_t kProgram = int64_t{170} << 20;  // measured: libraries, tasks,
 constexpr int64_t kCpuScoreRows = 1024;           // learner/torch/policy_scorer.cc
 constexpr int64_t kLogitsAtOnce = int64_t{16} << 20;  // the same: numbers, most
 
-struct CpuSizes {
-  explicit CpuSizes(const PlanInput& in)
-      : c(in.model),
-        H(c.hidden_size),
-        F(c.intermediate_size),
-        q(c.q_size()),
-        kv(c.kv_size()),
-        V(c.vocab_size),
-        P(c.ParameterCount()),
-        trained(in.lora_rank > 0 ? AdapterParameters(c, in.lora_rank) : P) {}
-
-  const ModelConfig& c;
-  const int64_t H, F, q, kv, V, P, trained;
-};
-
-class CpuRows {
- public:
-  void Add(const char* part, const char* what, int64_t numbers, int64_t bytes = 4) {
-    if (numbers > 0) rows_.push_back({part, what, static_cast<uint64_t>(numbers * bytes)});
-  }
-  std::vector<PlanRow> Take() { return std::move(rows_); }
-
- private:
-  std::vector<PlanRow> rows_;
-};
-
-void AddCpuLearner(const PlanInput& in, const CpuSizes& s, CpuRows& rows) {
+void AddCpuLearner(const PlanInput& in, const PlanSizes& s, PlanRows& rows) {
   if (in.lora_rank > 0) {
     // Mapped from their file, or drawn in the same type.
-    rows.Add("learner", "frozen weights", s.P, s.c.dtype == Dtype::kBF16 ? 2 : 4);
+    rows.Add("learner", "frozen weights", (s.c.dtype == Dtype::kBF16 ? 2 : 4) * s.P);
   }
-  rows.Add("learner", in.lora_rank > 0 ? "adapter" : "weights", s.trained);
-  rows.Add("learner", "gradients", s.trained);
-  const int64_t moments = in.block_moments ? 2 * s.trained + s.trained / 8 : 8 * s.trained;
-  rows.Add("learner", in.block_moments ? "optimizer moments, in bytes" : "optimizer moments",
-           moments, 1);
-  if (in.updates > 1) rows.Add("learner", "copy that undoes a step", 4 * s.trained + moments, 1);
-  if (in.reference) rows.Add("learner", "reference weights", s.P);
-  rows.Add("learner", "teacher", static_cast<int64_t>(in.teacher_bytes), 1);
-  if (in.keys) rows.Add("learner", "weights for keys of memory", s.P);
-  rows.Add("learner", "checkpoint on its way to disk", 4 * s.trained + moments, 1);
+  rows.Add("learner", in.lora_rank > 0 ? "adapter" : "weights", 4 * s.trained);
+  rows.Add("learner", "gradients", 4 * s.trained);
+  const bool bytes = in.block_moments.value_or(false);
+  const int64_t moments = bytes ? BlockMomentBytes(s.trained) : 8 * s.trained;
+  rows.Add("learner", bytes ? "optimizer moments, in bytes" : "optimizer moments", moments);
+  if (in.updates > 1) rows.Add("learner", "copy that undoes a step", 4 * s.trained + moments);
+  if (in.reference) rows.Add("learner", "reference weights", 4 * s.P);
+  rows.Add("learner", "teacher", static_cast<int64_t>(in.teacher_bytes));
+  if (in.keys) rows.Add("learner", "weights for keys of memory", 4 * s.P);
+  rows.Add("learner", "checkpoint on its way to disk", 4 * s.trained + moments);
 }
 
 // learner/torch/fused_decoder.cc; with an adapter libtorch's autograd, which keeps more.
-void AddCpuStep(const PlanInput& in, const CpuSizes& s, CpuRows& rows) {
+void AddCpuStep(const PlanInput& in, const PlanSizes& s, PlanRows& rows) {
   const int64_t tokens = in.token_budget, layers = s.c.num_layers;
   const int64_t layer = 4 * s.H + (s.q + 2 * s.kv) + 2 * s.q + s.kv + 3 * s.F + s.c.num_heads + 2;
   const int64_t passing = 4 * s.H + 3 * s.F + 3 * s.q + 3 * s.kv;
   if (in.lora_rank > 0 || in.recompute) {
     const int64_t graph = 6 * s.H + 3 * (s.q + 2 * s.kv) + 2 * s.q + 5 * s.F;
     const int64_t kept = in.recompute ? layers * s.H + graph : layers * graph;
-    rows.Add("learner", "activations", kept * tokens + passing * tokens);
+    rows.Add("learner", "activations", 4 * (kept + passing) * tokens);
   } else {
     // Buffers grow by an eighth more than is asked for.
-    rows.Add("learner", "activations", (layers * layer + passing) * tokens / 8 * 9);
+    rows.Add("learner", "activations", (layers * layer + passing) * tokens / 2 * 9);
     const int64_t joined = (s.q + 2 * s.kv + 2 * s.F) * s.H;
-    rows.Add("learner", "matrices of one input, joined", layers * joined);
+    rows.Add("learner", "matrices of one input, joined", 4 * layers * joined);
   }
   const int64_t at_once = tokens * s.V <= kLogitsAtOnce && in.lora_rank == 0
                               ? 2 * tokens * s.V
                               : 3 * std::min(tokens, kCpuScoreRows) * s.V;
   const int64_t head_gradient = in.lora_rank > 0 ? 0 : s.V * s.H;
-  rows.Add("learner", "logits", at_once + head_gradient);
+  rows.Add("learner", "logits", 4 * (at_once + head_gradient));
 }
 
 // engine/torch/cpu_weights.cc: packed, with embedding and head apart also where they are tied.
-void AddCpuEngine(const PlanInput& in, const CpuSizes& s, CpuRows& rows) {
+void AddCpuEngine(const PlanInput& in, const PlanSizes& s, PlanRows& rows) {
   const int64_t packed = s.P + (s.c.tie_word_embeddings ? s.V * s.H : 0);
-  rows.Add("engine", "packed weights", in.versions * packed);
-  if (in.trains) rows.Add("engine", "packed weights of the next version", packed);
-  rows.Add("engine", "keys and values", static_cast<int64_t>(in.cache_bytes), 1);
+  rows.Add("engine", "packed weights", 4 * in.versions * packed);
+  if (in.trains) rows.Add("engine", "packed weights of the next version", 4 * packed);
+  rows.Add("engine", "keys and values", static_cast<int64_t>(in.cache_bytes));
 }
 
 }  // namespace
 
 std::vector<PlanRow> PlanOnCpu(const PlanInput& in) {
-  const CpuSizes s(in);
-  CpuRows rows;
+  const PlanSizes s(in);
+  PlanRows rows;
   if (in.trains) {
     AddCpuLearner(in, s, rows);
     AddCpuStep(in, s, rows);
-    rows.Add("both", "published version", s.trained);
+    rows.Add("both", "published version", 4 * s.trained);
   }
   if (in.generates) AddCpuEngine(in, s, rows);
-  rows.Add("program", "program and libraries", kProgram, 1);
+  rows.Add("program", "program and libraries", kProgram);
   return rows.Take();
 }
 

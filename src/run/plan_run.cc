@@ -23,7 +23,10 @@ Result<PlanInput> PlanInputFrom(const RunConfig& config, const ModelConfig& mode
   input.updates = uint64_t{learner.minibatches} * learner.epochs;
   input.token_budget = learner.token_budget;
   input.recompute = learner.recompute;
-  input.block_moments = learner.moments == "int8";
+  // The other ranks decide for themselves, and all must have the same.
+  if (learner.moments != "auto" || learner.ranks > 1) {
+    input.block_moments = learner.moments == "int8";
+  }
   input.cache_bytes = uint64_t{config.rollout.cache_mb} << 20;
   input.max_context = config.rollout.max_context;
   input.prefill_chunk = config.rollout.prefill_chunk;

@@ -274,6 +274,22 @@ Result<CheckpointInfo> LoadCheckpoint(const std::string& dir, Trainer& trainer) 
   return saved->info;
 }
 
+std::optional<bool> SavedMomentsInBlocks(const std::string& folder) {
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    if (!StepOf(entry.path().filename().string()).has_value()) continue;
+    const auto saved = TensorFiles::Open((entry.path() / "optimizer.safetensors").string());
+    if (!saved.ok()) continue;
+    std::optional<bool> in_blocks;
+    for (const TensorView& tensor : saved->tensors()) {
+      if (!tensor.name.starts_with("m.")) continue;
+      in_blocks = in_blocks.value_or(false) || tensor.dtype == Dtype::kU8;
+    }
+    if (in_blocks.has_value()) return in_blocks;
+  }
+  return std::nullopt;
+}
+
 Result<std::vector<std::string>> PruneCheckpoints(const std::string& folder, uint64_t keep_last) {
   std::vector<std::pair<uint64_t, std::string>> checkpoints;
   std::vector<std::string> doomed;

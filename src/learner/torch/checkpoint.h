@@ -51,6 +51,10 @@ Status SaveCheckpoint(const Trainer& trainer, const std::string& dir, const Chec
 // field.
 Result<CheckpointInfo> LoadCheckpoint(const std::string& dir, Trainer& trainer);
 
+// How the checkpoints in `folder` hold moments (AdamWOptions::moments_in_blocks). Nothing: there is
+// none that can be read.
+std::optional<bool> SavedMomentsInBlocks(const std::string& folder);
+
 // Deletes all but the newest `keep_last` of the directories "step-N" in `folder` and the one that
 // the link kBestCheckpoint names, and what interrupted saving left behind. Returns the names
 // deleted.

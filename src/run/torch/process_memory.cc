@@ -1,6 +1,7 @@
 // What a process will allocate, before it does.
 #include "core/log.h"
 #include "core/memory.h"
+#include "learner/torch/checkpoint.h"
 #include "model/torch/device.h"
 #include "run/plan_run.h"
 #include "run/torch/process_ports.h"
@@ -20,6 +21,9 @@ Status ProcessPorts::PlanMemoryHere() {
   } else {
     input.memory_bytes = AvailableMemoryBytes();
   }
+  if (request_.resume && !input.block_moments.has_value()) {
+    input.block_moments = SavedMomentsInBlocks(request_.directory->checkpoints_path());
+  }
   const MemoryPlan plan = PlanMemory(input);
   if (!plan.fits() && gpu) {
     return Invalid(config_.model.path + " on " + config_.model.device + ": " + PlanRefusal(plan));
@@ -28,7 +32,9 @@ Status ProcessPorts::PlanMemoryHere() {
   LogInfo("memory plan", {{"needs", BytesText(plan.total_bytes)},
                           {"free", BytesText(plan.memory_bytes)},
                           {"token_budget", plan.token_budget},
-                          {"recompute", plan.recompute}});
+                          {"recompute", plan.recompute},
+                          {"moments", plan.block_moments ? "int8" : "float32"}});
+  config_.learner.moments = plan.block_moments ? "int8" : "float32";
   if (input.trains && config_.learner.token_budget == 0) {
     config_.learner.token_budget = static_cast<uint32_t>(plan.token_budget);
     config_.learner.recompute = plan.recompute;

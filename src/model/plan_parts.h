@@ -1,0 +1,45 @@
+// What the formulas of the GPU's and of the CPU's plan are written in.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "model/memory_plan.h"
+
+namespace tidemill {
+
+// Width, feed-forward, queries, keys, vocabulary, parameters; and how many of them are trained.
+struct PlanSizes {
+  explicit PlanSizes(const PlanInput& in)
+      : c(in.model),
+        H(c.hidden_size),
+        F(c.intermediate_size),
+        q(c.q_size()),
+        kv(c.kv_size()),
+        V(c.vocab_size),
+        P(c.ParameterCount()),
+        trained(in.lora_rank > 0 ? AdapterParameters(c, in.lora_rank) : P) {}
+
+  const ModelConfig& c;
+  const int64_t H, F, q, kv, V, P, trained;
+};
+
+// Two moments in a byte each, with two scales of 4 bytes a block (learner/torch/block_moments.h).
+inline int64_t BlockMomentBytes(int64_t numbers) {
+  return 2 * numbers + numbers / 8;
+}
+
+class PlanRows {
+ public:
+  // Nothing is no row.
+  void Add(const char* part, const char* what, int64_t bytes) {
+    if (bytes > 0) rows_.push_back({part, what, static_cast<uint64_t>(bytes)});
+  }
+  std::vector<PlanRow> Take() { return std::move(rows_); }
+
+ private:
+  std::vector<PlanRow> rows_;
+};
+
+}  // namespace tidemill
