@@ -33,31 +33,25 @@ double HostRelative(const Tensor& got, const Tensor& expected) {
 
 #ifdef TIDEMILL_CUDA
 
-// A parameter with everything AdamW has of it, `off` numbers into its memory.
+// A parameter with everything AdamW has of it.
 struct SplitState {
-  SplitState(int64_t count, int64_t off, uint64_t seed) {
+  SplitState(int64_t count, uint64_t seed) {
     Random random(seed);
-    const auto make = [&](int64_t size, at::ScalarType type) {
-      return at::zeros({size + off}, at::TensorOptions().dtype(type)).narrow(0, off, size);
+    const auto make = [](int64_t size, at::ScalarType type, auto&& number) {
+      std::vector<double> numbers(static_cast<size_t>(size));
+      for (double& one : numbers) one = number();
+      return at::tensor(numbers, at::kDouble).to(type);
     };
-    grad = make(count, at::kBFloat16);
-    high = make(count, at::kBFloat16);
-    moments = {.rest = make(count, at::kShort),
-               .first = make(count, at::kByte),
-               .first_scales = make(MomentBlocks(count), at::kFloat),
-               .second = make(count, at::kByte),
-               .second_scales = make(MomentBlocks(count), at::kFloat)};
-    for (int64_t i = 0; i < count; ++i) {
-      grad[i].fill_(random.Normal() * random.LogNormal(1e-3, 2.0));
-      high[i].fill_(0.02 * random.Normal());
-      moments.rest[i].fill_(static_cast<int64_t>(random.Below(65536)) - 32768);
-      moments.first[i].fill_(static_cast<int64_t>(random.Below(256)));
-      moments.second[i].fill_(static_cast<int64_t>(random.Below(256)));
-    }
-    for (int64_t b = 0; b < MomentBlocks(count); ++b) {
-      moments.first_scales[b].fill_(random.LogNormal(1e-3, 2.0));
-      moments.second_scales[b].fill_(random.LogNormal(1e-6, 2.0));
-    }
+    const auto code = [&] { return static_cast<double>(random.Below(256)); };
+    grad = make(count, at::kBFloat16, [&] { return random.Normal() * random.LogNormal(1e-3, 2); });
+    high = make(count, at::kBFloat16, [&] { return 0.02 * random.Normal(); });
+    moments.rest =
+        make(count, at::kShort, [&] { return static_cast<double>(random.Below(65536)) - 32768; });
+    moments.first = make(count, at::kByte, code);
+    moments.second = make(count, at::kByte, code);
+    const int64_t blocks = MomentBlocks(count);
+    moments.first_scales = make(blocks, at::kFloat, [&] { return random.LogNormal(1e-3, 2); });
+    moments.second_scales = make(blocks, at::kFloat, [&] { return random.LogNormal(1e-6, 2); });
   }
   std::map<std::string, Tensor> All() const {
     return {{"high", high},
@@ -67,7 +61,7 @@ struct SplitState {
             {"second", moments.second},
             {"second_scales", moments.second_scales}};
   }
-  // On the device of the tests, as far from the beginning of their memory.
+  // To the device of the tests, `off` numbers into its memory.
   void Move(int64_t off) {
     for (Tensor* tensor : {&grad, &high, &moments.rest, &moments.first, &moments.first_scales,
                            &moments.second, &moments.second_scales}) {
@@ -105,7 +99,7 @@ TEST(CudaSplitAdamW, MovesWeightsAndMomentsAsTheCpuDoesToTheLastBit) {
   for (const int64_t count : {1, 7, 8, 63, 64, 65, 127, 2048, 2055, 5003}) {
     for (const int64_t off : {0, 1, 8}) {
       const uint64_t seed = static_cast<uint64_t>(count * 10 + off);
-      SplitState here(count, 0, seed), there(count, 0, seed);
+      SplitState here(count, seed), there(count, seed);
       there.Move(off);
       StepOnCpu(here, 7);
       CudaSplitAdamWStep(kUpdate, 7, there.grad, there.high, there.moments);
@@ -126,7 +120,7 @@ TEST(CudaSplitAdamW, MovesWeightsAndMomentsAsTheCpuDoesToTheLastBit) {
 
 TEST(CudaSplitAdamW, WritesNothingBesideItsNumbers) {
   SKIP_WITHOUT_GPU();
-  SplitState state(77, 0, 3);
+  SplitState state(77, 3);
   state.Move(0);
   const Tensor around = at::full({200}, 7, state.moments.first.options());
   around.narrow(0, 50, 77).copy_(state.moments.first);
@@ -218,12 +212,16 @@ TEST_F(NarrowTrainer, BeginsWithTheWeightsItWasGivenToTheLastBit) {
 
 TEST_F(NarrowTrainer, HasTheGradientsOfFloat32LeavesButForTheirRounding) {
   SKIP_WITHOUT_GPU();
-  auto narrow = Make(Options(true)), wide = Make(Options(false));
-  const auto mine = narrow->Train(Batch(3)), theirs = wide->Train(Batch(3));
-  ASSERT_TRUE(mine.ok() && theirs.ok());
-  ExpectGradientsNear(*narrow, *wide, 0.01);
-  EXPECT_NEAR(mine->metrics.at("grad_norm") / theirs->metrics.at("grad_norm"), 1, 0.005);
-  EXPECT_NEAR(mine->metrics.at("loss"), theirs->metrics.at("loss"), 1e-3);
+  for (const bool recompute : {false, true}) {
+    TrainerOptions options = Options(true), exact = Options(false);
+    options.recompute = exact.recompute = recompute;
+    auto narrow = Make(options), wide = Make(exact);
+    const auto mine = narrow->Train(Batch(3)), theirs = wide->Train(Batch(3));
+    ASSERT_TRUE(mine.ok() && theirs.ok());
+    ExpectGradientsNear(*narrow, *wide, 0.01);
+    EXPECT_NEAR(mine->metrics.at("grad_norm") / theirs->metrics.at("grad_norm"), 1, 0.005);
+    EXPECT_NEAR(mine->metrics.at("loss"), theirs->metrics.at("loss"), 1e-3);
+  }
 }
 
 TEST_F(NarrowTrainer, TheCutIntoMicrobatchesChangesTheGradientByRoundingOnly) {
@@ -236,35 +234,39 @@ TEST_F(NarrowTrainer, TheCutIntoMicrobatchesChangesTheGradientByRoundingOnly) {
   ExpectGradientsNear(*parts, *whole, 0.02);
 }
 
-// The same batches to both, and what they say of them.
-TEST_F(NarrowTrainer, LearnsAsFloat32Does) {
+// The same batches to all. Runs that differ by the order of sums alone drift apart as well: what
+// they say of a batch and where they end is compared with that.
+TEST_F(NarrowTrainer, LearnsAsFloat32DoesWithinTheNoiseOfRounding) {
   SKIP_WITHOUT_GPU();
-  for (const bool recompute : {false, true}) {
-    TrainerOptions options = Options(true), exact = Options(false);
-    options.recompute = exact.recompute = recompute;
-    options.schedule.peak = exact.schedule.peak = 3e-4;
-    auto narrow = Make(options), wide = Make(exact);
-    double apart = 0, loss = 0, entropy = 0, entropy_apart = 0;
-    for (uint64_t step = 0; step < 60; ++step) {
-      const auto mine = narrow->Train(Batch(step)), theirs = wide->Train(Batch(step));
-      ASSERT_TRUE(mine.ok() && theirs.ok());
-      apart += std::abs(mine->metrics.at("loss") - theirs->metrics.at("loss"));
-      loss += std::abs(theirs->metrics.at("loss"));
-      entropy = theirs->metrics.at("entropy");
-      entropy_apart = std::abs(mine->metrics.at("entropy") - entropy);
-    }
-    EXPECT_LT(apart, 0.05 * loss);
-    EXPECT_LT(entropy_apart, 0.02 * entropy);
-    double moved = 0, difference = 0;
-    const NamedTensors mine = (*narrow->ExactSnapshot())->tensors();
-    for (const auto& [name, tensor] : (*wide->ExactSnapshot())->tensors()) {
-      moved += std::pow(HostNorm(HostCopy(tensor) - weights_->tensors().at(name)), 2);
-      difference += std::pow(HostNorm(HostCopy(tensor) - HostCopy(mine.at(name))), 2);
-    }
-    EXPECT_GT(moved, 0.1);
-    std::printf("relative distance after 60 steps: %.4f\n", std::sqrt(difference / moved));
-    EXPECT_LT(std::sqrt(difference / moved), 0.15);
+  TrainerOptions options = Options(true), exact = Options(false), other = Options(false);
+  options.schedule.peak = exact.schedule.peak = other.schedule.peak = 3e-4;
+  other.microbatch_tokens = 48;
+  auto narrow = Make(options), wide = Make(exact), cut = Make(other);
+  double apart = 0, noise = 0, kl = 0, kl_expected = 0;
+  for (uint64_t step = 0; step < 60; ++step) {
+    const auto mine = narrow->Train(Batch(step)), theirs = wide->Train(Batch(step));
+    const auto others = cut->Train(Batch(step));
+    ASSERT_TRUE(mine.ok() && theirs.ok() && others.ok());
+    apart += std::abs(mine->metrics.at("loss") - theirs->metrics.at("loss"));
+    noise += std::abs(others->metrics.at("loss") - theirs->metrics.at("loss"));
+    kl += mine->metrics.at("policy_kl");
+    kl_expected += theirs->metrics.at("policy_kl");
   }
+  const NamedTensors end = (*wide->ExactSnapshot())->tensors();
+  const auto from_end = [&](const NamedTensors& tensors) {
+    double sum = 0;
+    for (const auto& [name, tensor] : tensors) {
+      sum += std::pow(HostNorm(HostCopy(tensor) - HostCopy(end.at(name))), 2);
+    }
+    return std::sqrt(sum);
+  };
+  const double distance = from_end((*narrow->ExactSnapshot())->tensors());
+  const double usual = from_end((*cut->ExactSnapshot())->tensors());
+  std::printf("after 60 steps: %.3f apart of %.3f moved; float32 with another order of sums %.3f\n",
+              distance, from_end(weights_->tensors()), usual);
+  EXPECT_LT(apart, 2 * noise);
+  EXPECT_NEAR(kl / kl_expected, 1, 0.1);
+  EXPECT_LT(distance, 2 * usual);
 }
 
 // Memory of everything that stays between steps, counted by the blocks that tensors are parts of.

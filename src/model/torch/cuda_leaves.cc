@@ -172,6 +172,7 @@ Tensor MultiplyLeaves(const Tensor& x, std::shared_ptr<const CudaProduct> produc
 
 Tensor EmbedLeaves(const Tensor& leaf, const Tensor& tokens,
                    std::shared_ptr<const CudaProduct> embed) {
+  if (!at::GradMode::is_enabled()) return at::embedding(embed->weight, tokens);
   return EmbedFunction::apply(leaf, tokens, std::move(embed));
 }
 
