@@ -8,6 +8,7 @@
 #include "model/torch/device.h"
 #include "model/torch/lora.h"
 #include "model/torch/moved_weights.h"
+#include "model/torch/weight_block.h"
 #include "run/loop_options.h"
 #include "run/torch/make_ranks.h"
 
@@ -90,16 +91,30 @@ Result<TrainerOptions> OptionsFrom(const RunConfig& config) {
 
 }  // namespace
 
+namespace {
+
+// In one block, for who only reads them.
+Result<std::shared_ptr<const PolicyWeights>> BlockOnGpu(const RunConfig& config,
+                                                        const std::string& device) {
+  const WeightBlockOptions options{.device = device, .dtype = Dtype::kBF16};
+  if (config.model.init != "random") return LoadWeightBlock(config.model.path, options);
+  TM_ASSIGN_OR_RETURN(const ModelConfig shape, ReadModelConfig(config.model.path));
+  return RandomWeightBlock(shape, config.run.seed, options);
+}
+
+}  // namespace
+
 Result<std::shared_ptr<const PolicyWeights>> BaseWeights(const RunConfig& config,
                                                          const std::string& device) {
   TM_ASSIGN_OR_RETURN(const ModelConfig shape, ReadModelConfig(config.model.path));
   // Weights under an adapter do not change: those of 16 bits stay as they are, where the learner
   // reads them so.
   const bool frozen = config.learner.lora_rank > 0 || !config.model.adapter.empty();
+  if (frozen && IsGpu(device)) return BlockOnGpu(config, device);
   const bool narrow = frozen && shape.dtype == Dtype::kBF16;
   if (config.model.init != "random") {
-    const Dtype dtype = narrow && !IsGpu(device) ? Dtype::kBF16 : Dtype::kF32;
-    return PolicyWeights::Load(config.model.path, {.device = device, .dtype = dtype});
+    return PolicyWeights::Load(config.model.path,
+                               {.device = device, .dtype = narrow ? Dtype::kBF16 : Dtype::kF32});
   }
   TM_ASSIGN_OR_RETURN(
       const auto drawn,
@@ -107,14 +122,17 @@ Result<std::shared_ptr<const PolicyWeights>> BaseWeights(const RunConfig& config
   return IsGpu(device) ? MovedWeights(drawn, device, at::kFloat) : drawn;
 }
 
-Result<std::shared_ptr<const PolicyWeights>> LoadStartWeights(const RunConfig& config,
-                                                              const std::string& checkpoint) {
+Result<std::shared_ptr<const PolicyWeights>> LoadStartWeights(
+    const RunConfig& config, const std::string& checkpoint,
+    std::shared_ptr<const PolicyWeights> base) {
   TM_ASSIGN_OR_RETURN(const std::string device, DeviceOf(config));
   const LoadOptions load{.device = device, .dtype = Dtype::kF32};
   const bool adapter = config.learner.lora_rank > 0 || !config.model.adapter.empty();
   if (!adapter)
     return checkpoint.empty() ? BaseWeights(config, device) : PolicyWeights::Load(checkpoint, load);
-  TM_ASSIGN_OR_RETURN(auto base, BaseWeights(config, device));
+  if (base == nullptr) {
+    TM_ASSIGN_OR_RETURN(base, BaseWeights(config, device));
+  }
   const std::string from = checkpoint.empty() ? config.model.adapter : checkpoint;
   if (!from.empty()) {
     TM_ASSIGN_OR_RETURN(auto read, LoadAdapter(from, base->config(), device));
@@ -134,12 +152,19 @@ Result<std::shared_ptr<const PolicyWeights>> LoadStartWeights(const RunConfig& c
   return PolicyWeights::WithAdapter(base, std::move(fresh));
 }
 
+Result<std::shared_ptr<const PolicyWeights>> LoadServedWeights(const RunConfig& config) {
+  TM_ASSIGN_OR_RETURN(const std::string device, DeviceOf(config));
+  if (IsGpu(device) && config.model.adapter.empty()) return BlockOnGpu(config, device);
+  TM_ASSIGN_OR_RETURN(const auto weights, LoadStartWeights(config, ""));
+  return WeightsToSample(weights);
+}
+
 Result<std::unique_ptr<Trainer>> NewTrainer(const RunConfig& config, const TrainerStart& start) {
   TM_ASSIGN_OR_RETURN(const TrainerOptions options, OptionsFrom(config));
   // What a KL term compares with is the policy the run began with, also after a resume.
   std::shared_ptr<const PolicyWeights> reference;
   if (options.objective.NeedsReference()) {
-    TM_ASSIGN_OR_RETURN(reference, LoadStartWeights(config, ""));
+    TM_ASSIGN_OR_RETURN(reference, LoadStartWeights(config, "", start.weights));
   }
   TM_ASSIGN_OR_RETURN(auto trainer, Trainer::New(start.weights, options, reference));
   if (!start.checkpoint.empty()) {
