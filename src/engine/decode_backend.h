@@ -71,6 +71,7 @@ struct BackendOptions {
   int32_t max_decode_rows = 0;  // sequences that decode in one step
   int32_t max_rows = 0;         // of a step, with parts of prompts
   int32_t versions = 1;         // sets of weights held at once
+  bool fixed_base = false;      // new weights bring at most another adapter
 };
 
 // Floating-point numbers on the CPU, by the kernels of cpu_kernels.h.
@@ -79,7 +80,9 @@ Result<std::unique_ptr<DecodeBackend>> NewCpuBackend(const PolicyWeights& weight
 // Bytes of one page on the CPU.
 size_t CpuPageBytes(const PolicyWeights& weights);
 
-// The weights' own type (float32 or bfloat16) on the GPU they are on. Only in builds with CUDA.
+// The weights' own type (float32 or bfloat16) on the GPU they are on. A base that stays (below an
+// adapter, or with fixed_base) and lies in one block (model/torch/weight_block.h) is read where it
+// is; weights on another base are refused then. Only in builds with CUDA.
 Result<std::unique_ptr<DecodeBackend>> NewCudaBackend(const PolicyWeights& weights,
                                                       const BackendOptions& options);
 size_t CudaPageBytes(const PolicyWeights& weights);

@@ -25,6 +25,7 @@ Status AdapterProducts::Allocate(int rows, int64_t layers) {
 }
 
 void AdapterProducts::Take(const void* block, CudaStream stream) {
+  if (layout_.empty()) return;
   CudaCopyBlock(block, block_.as(), layout_.numbers * CudaTypeBytes(type_), stream);
 }
 

@@ -179,6 +179,18 @@ TEST_P(CudaAdapterEngine, ReadsTheBaseWhereItLies) {
   EXPECT_LT(MeanGap(run, 1, weights), 1e-4);
 }
 
+TEST_P(CudaAdapterEngine, ReadsAFixedBaseWithoutAnAdapterWhereItLies) {
+  const SharedWeights base = Base(Dtype::kF32);
+  EngineRun run(base, {.max_context = 128, .max_running = 4, .fixed_base = true});
+  base->view().norm.mul_(0.25);
+  run.Add(1, Prompt(20, 1), {.max_new_tokens = 8, .seed = 1});
+  run.Finish();
+  EXPECT_LT(MeanGap(run, 1, base), 1e-4);
+  EXPECT_TRUE(run.engine().SwapWeights(base, 2, CacheOnSwap::kRebuild).ok());
+  const SharedWeights adapted = With(base, Adapter(3, GetParam().rank));
+  EXPECT_EQ(run.engine().SwapWeights(adapted, 3, CacheOnSwap::kRebuild).code(), Code::kInvalid);
+}
+
 // Weights that do not lie in one block are merged into a copy.
 TEST_P(CudaAdapterEngine, MergesIntoACopyWhereTheBaseIsNotInABlock) {
   const SharedWeights base = *MovedWeights(Base(Dtype::kF32), kTestDevice, at::kFloat);

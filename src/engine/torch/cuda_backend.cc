@@ -1,8 +1,8 @@
 // A step on a GPU: takes weights from tensors, everything else is engine/cuda.
 //
-// Weights with an adapter whose base lies in one block are read where they are, by this engine and
-// by whoever else does (the learner): what is taken is the adapter alone, and it is added in the
-// products. All others are copied into the engine's own block, an adapter merged.
+// A base that stays, below an adapter, and lies in one block is read where it is, by this engine
+// and by whoever else does (the learner): what is taken is the adapter alone, and it is added in
+// the products. All other weights are copied into the engine's own block, an adapter merged.
 
 #include "model/torch/aten.h"
 
@@ -45,8 +45,8 @@ struct WeightsForGpu final : ReadyWeights {
 };
 
 // The base of weights that an engine can read where it lies, or null.
-const void* BaseToShare(const PolicyWeights& weights) {
-  return weights.adapter() != nullptr ? WholeBlock(weights) : nullptr;
+const void* BaseToShare(const PolicyWeights& weights, bool fixed_base) {
+  return fixed_base || weights.adapter() != nullptr ? WholeBlock(weights) : nullptr;
 }
 
 class CudaBackend final : public DecodeBackend {
@@ -245,8 +245,8 @@ Result<std::unique_ptr<DecodeBackend>> NewCudaBackend(const PolicyWeights& weigh
                           .max_context = options.max_context,
                           .max_decode_rows = options.max_decode_rows,
                           .max_rows = options.max_rows};
-  with.shared_weights = BaseToShare(weights);
-  if (with.shared_weights != nullptr) {
+  with.shared_weights = BaseToShare(weights, options.fixed_base);
+  if (with.shared_weights != nullptr && weights.adapter() != nullptr) {
     with.adapter = RanksOf(*weights.adapter(), weights.config());
   }
   TM_ASSIGN_OR_RETURN(std::unique_ptr<CudaDecoder> decoder,

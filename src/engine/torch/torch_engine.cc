@@ -80,7 +80,8 @@ Result<std::unique_ptr<Engine>> NewEngine(std::shared_ptr<const PolicyWeights> w
                             .threads = options.threads,
                             .max_decode_rows = static_cast<int32_t>(options.max_running),
                             .max_rows = static_cast<int32_t>(rows),
-                            .versions = options.versions}));
+                            .versions = options.versions,
+                            .fixed_base = options.fixed_base}));
   if (ReplaceBackend != nullptr) backend = ReplaceBackend(std::move(backend));
   if (options.steps_at_once == 0) options.steps_at_once = IsOnGpu(*weights) ? 2 : 1;
   BatchEngineOptions batch{.scheduling = {.pages = static_cast<int32_t>(pages),

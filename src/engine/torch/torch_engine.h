@@ -29,6 +29,9 @@ struct EngineOptions {
   // Sets of weights held at once: more than one lets sequences pin a version. Each needs the memory
   // of a whole set.
   int32_t versions = 1;
+  // New weights bring at most another adapter. Then an engine on a GPU reads a base that lies in
+  // one block where it is, also without an adapter.
+  bool fixed_base = false;
   // Of places, rows and pages for live sequences, where those of training want them too.
   double live_share = 0.5;
   // The bytes a token stands for; needed only where turns have stop strings.

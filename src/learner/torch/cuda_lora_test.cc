@@ -103,6 +103,16 @@ class CudaLora : public testing::TestWithParam<LoraCase> {
     return batch;
   }
 
+  // Of each gradient of a pass, its relative distance to that of float32 on the CPU.
+  static std::map<std::string, double> Errors(const TrainableModel& model,
+                                              const TrainableModel& plain, double times = 1) {
+    std::map<std::string, double> errors;
+    for (const auto& [name, parameter] : model.parameters()) {
+      errors[name] = RelativeError(parameter.grad(), times * plain.parameters().at(name).grad());
+    }
+    return errors;
+  }
+
   static at::Tensor Loss(const TrainableModel& model, const PackedBatch& batch,
                          std::optional<at::ScalarType> compute, bool recompute) {
     const at::Tensor hidden = model.Forward(batch, compute, recompute);
@@ -114,7 +124,8 @@ class CudaLora : public testing::TestWithParam<LoraCase> {
 };
 
 TEST_P(CudaLora, GradientsOfEveryMatrixAreNearThoseOfFloat32) {
-  const SharedWeights weights = Adapted(Base());
+  const SharedWeights base = Base();
+  const SharedWeights weights = Adapted(base);
   const auto plain = *TrainableModel::FromAdapter(OnCpu(weights));
   for (const bool shared : {false, true}) {
     const auto batch = [&](const std::string& device) {
@@ -123,25 +134,30 @@ TEST_P(CudaLora, GradientsOfEveryMatrixAreNearThoseOfFloat32) {
     for (auto& [name, parameter] : plain->parameters()) parameter.mutable_grad() = at::Tensor();
     const at::Tensor expected = Loss(*plain, batch("cpu"), std::nullopt, false);
     expected.backward();
+    // What libtorch makes of the same pass in bfloat16, operation by operation: with one rank a
+    // gradient is a sum that nearly cancels, and all of its error is rounding.
+    const auto apart = *TrainableModel::FromAdapter(*PolicyWeights::WithAdapter(
+        *MovedWeights(base, kTestDevice, at::kBFloat16), weights->adapter()));
+    ASSERT_EQ(apart->view().adapter, nullptr);
+    Loss(*apart, batch(kTestDevice), at::kBFloat16, false).backward();
+    std::map<std::string, double> bounds = Errors(*apart, *plain);
+    for (auto& [name, bound] : bounds) bound = std::max(0.05, 1.25 * bound);
     for (const bool recompute : {false, true}) {
       const auto fast = *TrainableModel::FromAdapter(weights);
       ASSERT_NE(fast->view().adapter, nullptr) << "the blocks are used";
-      const at::Tensor loss = Loss(*fast, batch(kTestDevice), at::kBFloat16, recompute);
-      EXPECT_NEAR(loss.item<double>(), expected.item<double>(), 0.02);
-      loss.backward();
-      ASSERT_EQ(fast->parameters().size(), plain->parameters().size());
-      for (const auto& [name, parameter] : fast->parameters()) {
-        EXPECT_LT(RelativeError(parameter.grad(), plain->parameters().at(name).grad()), 0.05)
-            << name << (recompute ? ", recomputed" : "") << (shared ? ", shared prompt" : "");
+      // A second pass adds to the gradients of the first.
+      for (const double times : {1.0, 2.0}) {
+        const at::Tensor loss = Loss(*fast, batch(kTestDevice), at::kBFloat16, recompute);
+        EXPECT_NEAR(loss.item<double>(), expected.item<double>(), 0.02);
+        loss.backward();
+        for (const auto& [name, error] : Errors(*fast, *plain, times)) {
+          EXPECT_LT(error, bounds.at(name))
+              << name << (recompute ? ", recomputed" : "") << (shared ? ", shared prompt" : "");
+        }
       }
+      ASSERT_EQ(fast->parameters().size(), plain->parameters().size());
       for (const auto& [name, tensor] : weights->tensors()) {
         EXPECT_FALSE(tensor.requires_grad() || tensor.grad().defined()) << name;
-      }
-      // A second pass adds to them.
-      Loss(*fast, batch(kTestDevice), at::kBFloat16, recompute).backward();
-      for (const auto& [name, parameter] : fast->parameters()) {
-        EXPECT_LT(RelativeError(parameter.grad(), 2 * plain->parameters().at(name).grad()), 0.05)
-            << name;
       }
     }
   }

@@ -7,6 +7,7 @@
 #endif
 #include "model/torch/gpu_runtime.h"
 #include "model/torch/moved_weights.h"
+#include "model/torch/weight_block.h"
 
 namespace tidemill {
 namespace {
@@ -63,6 +64,11 @@ Result<std::shared_ptr<const PolicyWeights>> WeightsToSample(
     const std::shared_ptr<const PolicyWeights>& weights) {
   const at::Tensor& embed = weights->view().embed;
   if (!OnGpu(embed)) return weights;
+  // The engine adds an adapter in its products where the base lies in one block.
+  if (embed.scalar_type() == at::kBFloat16 &&
+      (weights->adapter() == nullptr || WholeBlock(*weights) != nullptr)) {
+    return weights;
+  }
   return MovedWeights(weights, embed.device().str(), at::kBFloat16);
 }
 

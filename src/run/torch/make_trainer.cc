@@ -8,6 +8,7 @@
 #include "model/torch/device.h"
 #include "model/torch/lora.h"
 #include "model/torch/moved_weights.h"
+#include "model/torch/weight_block.h"
 #include "run/loop_options.h"
 #include "run/torch/make_ranks.h"
 
@@ -108,6 +109,24 @@ Result<TrainerOptions> OptionsFrom(const RunConfig& config) {
   return options;
 }
 
+// In one block, for who only reads them.
+Result<std::shared_ptr<const PolicyWeights>> BlockOnGpu(const RunConfig& config,
+                                                        const std::string& device) {
+  const WeightBlockOptions options{.device = device, .dtype = Dtype::kBF16};
+  if (config.model.init != "random") return LoadWeightBlock(config.model.path, options);
+  TM_ASSIGN_OR_RETURN(const ModelConfig shape, ReadModelConfig(config.model.path));
+  return RandomWeightBlock(shape, config.run.seed, options);
+}
+
+// What the model's files hold beyond bfloat16, where the weights came in that.
+Status TakeStored(const RunConfig& config, Trainer& trainer) {
+  if (!LearnsNarrow(config, config.model.device) || config.model.init == "random") return Ok();
+  TM_ASSIGN_OR_RETURN(const ModelConfig shape, ReadModelConfig(config.model.path));
+  if (shape.dtype == Dtype::kBF16) return Ok();
+  TM_ASSIGN_OR_RETURN(const auto stored, PolicyWeights::Load(config.model.path));
+  return trainer.TakeExact(*stored);
+}
+
 }  // namespace
 
 Result<std::shared_ptr<const PolicyWeights>> BaseWeights(const RunConfig& config,
@@ -116,27 +135,32 @@ Result<std::shared_ptr<const PolicyWeights>> BaseWeights(const RunConfig& config
   // Weights under an adapter do not change: those of 16 bits stay as they are, where the learner
   // reads them so.
   const bool frozen = config.learner.lora_rank > 0 || !config.model.adapter.empty();
-  const bool narrow = frozen && shape.dtype == Dtype::kBF16, halves = LearnsNarrow(config, device);
+  // Below an adapter, or with their low halves elsewhere, they are one block that is read where it
+  // lies.
+  if (IsGpu(device) && (frozen || LearnsNarrow(config, device))) return BlockOnGpu(config, device);
+  const bool narrow = frozen && shape.dtype == Dtype::kBF16;
   if (config.model.init != "random") {
-    const Dtype dtype = halves || (narrow && !IsGpu(device)) ? Dtype::kBF16 : Dtype::kF32;
-    return PolicyWeights::Load(config.model.path, {.device = device, .dtype = dtype});
+    return PolicyWeights::Load(config.model.path,
+                               {.device = device, .dtype = narrow ? Dtype::kBF16 : Dtype::kF32});
   }
-  TM_ASSIGN_OR_RETURN(const auto drawn,
-                      PolicyWeights::NewRandom(shape, config.run.seed,
-                                               narrow || halves ? Dtype::kBF16 : Dtype::kF32));
-  if (!IsGpu(device)) return drawn;
-  return MovedWeights(drawn, device, halves ? at::kBFloat16 : at::kFloat);
+  TM_ASSIGN_OR_RETURN(
+      const auto drawn,
+      PolicyWeights::NewRandom(shape, config.run.seed, narrow ? Dtype::kBF16 : Dtype::kF32));
+  return IsGpu(device) ? MovedWeights(drawn, device, at::kFloat) : drawn;
 }
 
-Result<std::shared_ptr<const PolicyWeights>> LoadStartWeights(const RunConfig& config,
-                                                              const std::string& checkpoint) {
+Result<std::shared_ptr<const PolicyWeights>> LoadStartWeights(
+    const RunConfig& config, const std::string& checkpoint,
+    std::shared_ptr<const PolicyWeights> base) {
   TM_ASSIGN_OR_RETURN(const std::string device, DeviceOf(config));
   const LoadOptions load{.device = device,
                          .dtype = LearnsNarrow(config, device) ? Dtype::kBF16 : Dtype::kF32};
   const bool adapter = config.learner.lora_rank > 0 || !config.model.adapter.empty();
   if (!adapter)
     return checkpoint.empty() ? BaseWeights(config, device) : PolicyWeights::Load(checkpoint, load);
-  TM_ASSIGN_OR_RETURN(auto base, BaseWeights(config, device));
+  if (base == nullptr) {
+    TM_ASSIGN_OR_RETURN(base, BaseWeights(config, device));
+  }
   const std::string from = checkpoint.empty() ? config.model.adapter : checkpoint;
   if (!from.empty()) {
     TM_ASSIGN_OR_RETURN(auto read, LoadAdapter(from, base->config(), device));
@@ -156,20 +180,22 @@ Result<std::shared_ptr<const PolicyWeights>> LoadStartWeights(const RunConfig& c
   return PolicyWeights::WithAdapter(base, std::move(fresh));
 }
 
+Result<std::shared_ptr<const PolicyWeights>> LoadServedWeights(const RunConfig& config) {
+  TM_ASSIGN_OR_RETURN(const std::string device, DeviceOf(config));
+  if (IsGpu(device) && config.model.adapter.empty()) return BlockOnGpu(config, device);
+  TM_ASSIGN_OR_RETURN(const auto weights, LoadStartWeights(config, ""));
+  return WeightsToSample(weights);
+}
+
 Result<std::unique_ptr<Trainer>> NewTrainer(const RunConfig& config, const TrainerStart& start) {
   TM_ASSIGN_OR_RETURN(const TrainerOptions options, OptionsFrom(config));
   // What a KL term compares with is the policy the run began with, also after a resume.
   std::shared_ptr<const PolicyWeights> reference;
   if (options.objective.NeedsReference()) {
-    TM_ASSIGN_OR_RETURN(reference, LoadStartWeights(config, ""));
+    TM_ASSIGN_OR_RETURN(reference, LoadStartWeights(config, "", start.weights));
   }
   TM_ASSIGN_OR_RETURN(auto trainer, Trainer::New(start.weights, options, reference));
-  if (start.checkpoint.empty() && options.adamw.moments_in_blocks && options.bfloat16 &&
-      config.model.init != "random") {
-    // The weights came in bfloat16. What files hold beyond that is read again, as it lies there.
-    TM_ASSIGN_OR_RETURN(const auto stored, PolicyWeights::Load(config.model.path));
-    TM_RETURN_IF_ERROR(trainer->TakeExact(*stored));
-  }
+  if (start.checkpoint.empty()) TM_RETURN_IF_ERROR(TakeStored(config, *trainer));
   if (!start.checkpoint.empty()) {
     TM_ASSIGN_OR_RETURN(const CheckpointInfo info, LoadCheckpoint(start.checkpoint, *trainer));
     if (info.step != start.step) {

@@ -18,15 +18,23 @@ namespace tidemill {
 Result<std::string> DeviceOf(const RunConfig& config);
 
 // The policy before anything is learned: the weights in model.path or, with model.init = "random",
-// new ones of its shape, the same for the same seed. In float32; on the CPU, below an adapter, in
-// bfloat16 where they are stored so; on a GPU in bfloat16 where learner.moments is int8.
+// new ones of its shape, the same for the same seed. In float32. On a GPU, below an adapter or with
+// learner.moments = int8, as one block of bfloat16 (model/torch/weight_block.h); on the CPU, below
+// an adapter, in bfloat16 where they are stored so.
 Result<std::shared_ptr<const PolicyWeights>> BaseWeights(const RunConfig& config,
                                                          const std::string& device);
 
 // BaseWeights, with the adapter of model.adapter, or a new one of learner.lora_rank, on it.
-// `checkpoint`: a directory to go on from instead; empty: none.
-Result<std::shared_ptr<const PolicyWeights>> LoadStartWeights(const RunConfig& config,
-                                                              const std::string& checkpoint);
+// `checkpoint`: a directory to go on from instead; empty: none. `base`: weights of this run that
+// are loaded already; with an adapter their base is used and not loaded again. Null: there are
+// none.
+Result<std::shared_ptr<const PolicyWeights>> LoadStartWeights(
+    const RunConfig& config, const std::string& checkpoint,
+    std::shared_ptr<const PolicyWeights> base = nullptr);
+
+// model.path with model.adapter for an engine whose weights nobody changes: on a GPU a block of
+// bfloat16 that it reads where it lies (EngineOptions::fixed_base).
+Result<std::shared_ptr<const PolicyWeights>> LoadServedWeights(const RunConfig& config);
 
 struct TrainerStart {
   std::shared_ptr<const PolicyWeights> weights;

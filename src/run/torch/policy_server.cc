@@ -5,7 +5,6 @@
 #include "core/files.h"
 #include "core/version.h"
 #include "live/live_run.h"
-#include "model/torch/device.h"
 #include "model/torch/model.h"
 #include "run/live_options.h"
 #include "run/torch/engine_setup.h"
@@ -48,11 +47,11 @@ Result<std::unique_ptr<PolicyServer>> PolicyServer::Start(RunConfig config,
   TM_ASSIGN_OR_RETURN(config.model.device, DeviceOf(config));
   config.learner.lora_rank = 0;  // nothing is trained here
   TM_ASSIGN_OR_RETURN(const Tokenizer tokenizer, Tokenizer::Read(config.model.tokenizer_path()));
-  TM_ASSIGN_OR_RETURN(const auto weights, LoadStartWeights(config, ""));
-  TM_ASSIGN_OR_RETURN(const auto sampled, WeightsToSample(weights));
-  TM_ASSIGN_OR_RETURN(const EngineOptions options,
+  TM_ASSIGN_OR_RETURN(const auto weights, LoadServedWeights(config));
+  TM_ASSIGN_OR_RETURN(EngineOptions options,
                       EngineOptionsFrom(config, ThreadsFrom(config).engine, tokenizer));
-  TM_ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine, NewEngine(sampled, 1, options));
+  options.fixed_base = true;
+  TM_ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine, NewEngine(weights, 1, options));
   const int32_t context = engine->max_context();
   server->channel_ = NewLocalWeightChannel();
   server->engine_ = std::make_unique<EngineThread>(std::move(engine), *server->channel_,

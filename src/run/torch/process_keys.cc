@@ -17,7 +17,7 @@ Status ProcessPorts::OpenKeys() {
   // Keys in the database are of these weights, also when the run goes on from others.
   std::shared_ptr<const PolicyWeights> weights = weights_;
   if (!checkpoint_.empty()) {
-    TM_ASSIGN_OR_RETURN(weights, LoadStartWeights(config_, ""));
+    TM_ASSIGN_OR_RETURN(weights, LoadStartWeights(config_, "", weights_));
   }
   auto encoder = PromptEncoder::Make(weights, static_cast<int>(config_.memory.key_layers));
   if (!encoder.ok()) return encoder.status().WithContext("memory.key_layers");

@@ -234,8 +234,9 @@ Status ProcessPorts::OpenEngine(RunStart& start) {
     TM_ASSIGN_OR_RETURN(
         follows_, WeightsWatch::Follow(config_, request_.bus_url, config_.run.name, request_.keys));
     TM_ASSIGN_OR_RETURN(PublishedWeights first, follows_->First());
-    TM_ASSIGN_OR_RETURN(
-        engine, NewEngine(ToPolicyWeights(std::move(first.weights)), first.version, options));
+    TM_ASSIGN_OR_RETURN(const auto sampled,
+                        WeightsToSample(ToPolicyWeights(std::move(first.weights))));
+    TM_ASSIGN_OR_RETURN(engine, NewEngine(sampled, first.version, options));
     channel = &follows_->channel();
   }
   start.max_context = engine->max_context();

@@ -13,8 +13,9 @@ namespace {
 Result<DecodeOptions> ReadShape(const RunConfig& config) {
   DecodeOptions decode;
   TM_ASSIGN_OR_RETURN(decode.config, ReadModelConfig(config.model.path));
+  TM_ASSIGN_OR_RETURN(decode.device, DeviceOf(config));
   if (config.learner.lora_rank > 0 || !config.model.adapter.empty()) {
-    TM_ASSIGN_OR_RETURN(decode.base, BaseWeights(config, "cpu"));
+    TM_ASSIGN_OR_RETURN(decode.base, BaseWeights(config, decode.device));
   }
   return decode;
 }
