@@ -9,23 +9,15 @@ is below 0.8 or the expected calibration error above 0.05. Then the policy is tr
 weights, once with gradings in the order of their arrival and once in the verifier's (reward.order_by), and what that
 changes is reported.
 """
-import argparse
 import json
 import os
-import subprocess
 import sys
 
 sys.path.insert(0, os.path.dirname(__file__))
 import fault_runs  # noqa: E402
+import trained_judge  # noqa: E402
 
 AUC, CALIBRATION = 0.8, 0.05
-
-
-def tidemill(options, *words):
-    done = subprocess.run([options.program, *words], capture_output=True, text=True)
-    if done.returncode != 0:
-        sys.exit(f"tidemill {' '.join(words[:2])} ended with {done.returncode}: {done.stderr[-2000:]}")
-    return done.stdout
 
 
 def collect(options, model):
@@ -48,36 +40,16 @@ def train(options, runs, run):
     folder, checkpoints = options.folder, f"{runs}/{run}/checkpoints"
     policy = f"{checkpoints}/{max(os.listdir(checkpoints))}"
     for out, words in (("train", ["--demonstrations", "--template", "bare"]), ("heldout", ["--heldout"])):
-        tidemill(options, "judge", "answers", run, "--runs", runs, "--proved", "--limit", "200000", "--out",
-                 f"{folder}/{out}.examples.jsonl", *words)
+        trained_judge.tidemill(options, "judge", "answers", run, "--runs", runs, "--proved", "--limit", "200000",
+                               "--out", f"{folder}/{out}.examples.jsonl", *words)
     print("training the verifier", file=sys.stderr)
-    return json.loads(tidemill(
-        options, "warmup", f"{folder}/train.examples.jsonl", "--model", policy, "--out", f"{folder}/verifier", "--seed",
-        str(options.seed), "--batch-tokens", "4096", "--learning-rate", "0.002", "--weight-decay", "0.1",
-        "--evaluate-every", "100", "--patience", "5", "--cuts", "1", "--max-steps", str(options.updates), "--minutes",
-        str(options.minutes), "--json"))
+    return trained_judge.train(options, f"{folder}/train.examples.jsonl", ["--model", policy], batch_tokens=4096,
+                               learning_rate=0.002, weight_decay=0.1, patience=5, cuts=1)
 
 
-def check(options):
-    folder = options.folder
-    with open(f"{folder}/verifier.toml", "w") as file:
-        file.write(f"""[[judge]]
-name = "verifier"
-endpoint = "{os.path.abspath(folder)}/verifier"
-task = "outcome"
-template = "bare"
-answer = "token"
-temperature = 0
-max_tokens = 4
-concurrency = 16
-""")
-    return json.loads(tidemill(options, "judge", "check", f"{folder}/heldout.examples.jsonl", "--config",
-                               f"{folder}/verifier.toml", "--json"))
-
-
-def order(options, model):
+def order(options, model, verifier):
     """What the verifier's order does to a run whose boxes are the bound: figures of one without and one with it."""
-    judge = open(f"{options.folder}/verifier.toml").read() + "reward = false\n"
+    judge = verifier + "reward = false\n"
     figures = {}
     for name, rewards in (("plain", ""), ("ordered", 'order_by = "verifier"\n')):
         run = f"{name}-{options.seed}"
@@ -98,27 +70,21 @@ def order(options, model):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--program", default="build/release/tidemill")
-    parser.add_argument("--folder", default="build/verifier")
+    parser = trained_judge.parser_of(__doc__, "build/verifier", minutes=8, updates=10000)
     parser.add_argument("--model", help="policy to train; default: one is warmed up")
     parser.add_argument("--run", help="folder of a finished run to learn from; default: one is made")
-    parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--steps", type=int, default=60, help="of the policy")
-    parser.add_argument("--updates", type=int, default=10000, help="of the verifier, at most")
-    parser.add_argument("--minutes", type=float, default=8, help="of training the verifier, at most")
     parser.add_argument("--order-steps", type=int, default=20, help="of the runs that compare orders; 0: none")
     options = parser.parse_args()
     os.makedirs(options.folder)
     model = fault_runs.prepare(options)
     trained = train(options, *collect(options, model))
-    found = check(options)
+    verifier = trained_judge.config(options, "verifier", "outcome", "bare")
+    found = trained_judge.check(options, f"{options.folder}/heldout.examples.jsonl", verifier)
     bounds = {"auc": found["auc"] >= AUC, "calibration": found["ece"] <= CALIBRATION,
               "available": found["unavailable"] <= 0.01 * found["accuracy"]["n"]}
-    misses = [name for name, holds in bounds.items() if not holds]
-    ordered = order(options, model) if options.order_steps else {}
-    print(json.dumps({"training": trained, "check": found, "order": ordered, "misses": misses}))
-    sys.exit(1 if misses else 0)
+    ordered = order(options, model, verifier) if options.order_steps else {}
+    trained_judge.finish({"training": trained, "check": found, "order": ordered}, bounds)
 
 
 main()
