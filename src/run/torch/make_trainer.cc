@@ -120,7 +120,8 @@ Result<std::shared_ptr<const PolicyWeights>> BlockOnGpu(const RunConfig& config,
 
 // What the model's files hold beyond bfloat16, where the weights came in that.
 Status TakeStored(const RunConfig& config, Trainer& trainer) {
-  if (!LearnsNarrow(config, config.model.device) || config.model.init == "random") return Ok();
+  TM_ASSIGN_OR_RETURN(const std::string device, DeviceOf(config));
+  if (!LearnsNarrow(config, device) || config.model.init == "random") return Ok();
   TM_ASSIGN_OR_RETURN(const ModelConfig shape, ReadModelConfig(config.model.path));
   if (shape.dtype == Dtype::kBF16) return Ok();
   TM_ASSIGN_OR_RETURN(const auto stored, PolicyWeights::Load(config.model.path));
