@@ -30,8 +30,9 @@ struct PlanInput {
   bool recompute = false;    // chosen as well, where the budget is
   // Moments in a byte each, on a GPU also narrow weights and gradients. Nothing: chosen.
   std::optional<bool> block_moments;
-  uint64_t teacher_bytes = 0;  // of a teacher's weights in this process
-  bool keys = false;           // memory reads prompts with the weights of the start
+  uint64_t teacher_bytes = 0;   // of a teacher's weights in this process
+  bool policy_teaches = false;  // a teacher that is the policy keeps a published version
+  bool keys = false;            // memory reads prompts with the weights of the start
 
   uint64_t cache_bytes = 0;  // 0: chosen
   int64_t max_context = 0;   // 0: the model's

@@ -106,9 +106,9 @@ std::vector<PlanRow> PlanOnGpu(const PlanInput& in) {
     AddLearner(in, s, rows);
     AddStep(in, s, rows);
   }
-  // The newest version, and the next while it is made.
+  // Let go when the engine has taken it (weights/weight_channel.h).
   const int64_t version = shared ? 4 * s.trained + EngineAdapter(s, in.lora_rank) : 2 * s.P;
-  if (in.trains && in.generates) rows.Add("both", "published versions", 2 * version);
+  if (in.trains) rows.Add("both", "published version", version * (in.policy_teaches ? 2 : 1));
   if (in.generates && !in.trains) rows.Add("engine", "next version, on its way", version);
   if (in.generates) AddEngine(in, s, rows);
   rows.Add("program", "CUDA context and kernels (assumed)", kContext);

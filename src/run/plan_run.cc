@@ -19,6 +19,7 @@ Result<PlanInput> PlanInputFrom(const RunConfig& config, const ModelConfig& mode
   TM_ASSIGN_OR_RETURN(const ObjectiveConfig objective, ObjectiveFrom(config));
   input.reference =
       objective.NeedsReference() || (config.live.on && config.live.kl_coefficient > 0);
+  input.policy_teaches = config.teacher.policy;
   input.keys = config.memory.on && config.memory.retrieval == "hidden";
   input.updates = uint64_t{learner.minibatches} * learner.epochs;
   input.token_budget = learner.token_budget;
