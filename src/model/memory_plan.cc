@@ -44,7 +44,9 @@ uint64_t ChooseCache(PlanInput input) {
   const uint64_t others = Total(input);
   const auto start = static_cast<uint64_t>(4 * input.model.ParameterCount());
   const uint64_t free = input.memory_bytes > start ? input.memory_bytes - start : 0;
-  const uint64_t left = input.memory_bytes > others ? input.memory_bytes - others : 0;
+  // A fiftieth stays: some rows are assumed.
+  const uint64_t usable = input.memory_bytes - input.memory_bytes / 50;
+  const uint64_t left = usable > others ? usable - others : 0;
   return std::max(least, std::min(free / 4, left));
 }
 

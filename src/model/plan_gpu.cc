@@ -38,7 +38,7 @@ void AddTrained(const PlanInput& in, const PlanSizes& s, PlanRows& rows) {
   const int64_t n = s.trained;
   int64_t undo = 12 * n;  // weights and moments
   if (in.lora_rank > 0) {
-    rows.Add("learner", "adapter, float32, and bfloat16 for products", 6 * n);
+    rows.Add("learner", "adapter, float32 and bfloat16", 6 * n);
     rows.Add("learner", "gradients, float32", 4 * n);
     rows.Add("learner", "optimizer moments, float32", 8 * n);
   } else if (in.block_moments.value_or(false)) {
