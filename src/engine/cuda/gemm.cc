@@ -144,6 +144,7 @@ Status CudaGemm::Launch(Plan& plan, size_t choice, const void* x, const void* w,
 Status CudaGemm::Tune(const GemmShape& shape, const void* x, std::span<const void* const> weights,
                       const void* bias, void* out) {
   TM_ASSIGN_OR_RETURN(Plan * plan, PlanOf(shape));
+  if (plan->count == 1) return Ok();
   float best_ms = std::numeric_limits<float>::infinity();
   for (size_t choice = 0; choice < plan->count; ++choice) {
     // A proposal may turn out not to run; the others are left then.

@@ -15,9 +15,9 @@
 namespace tidemill {
 namespace {
 
-std::shared_ptr<const PolicyWeights> OnGpu(const std::shared_ptr<const PolicyWeights>& weights,
+std::shared_ptr<const PolicyWeights> Moved(const std::shared_ptr<const PolicyWeights>& weights,
                                            at::ScalarType type) {
-  auto moved = MovedWeights(weights, "cuda", type);
+  auto moved = MovedWeights(weights, kTestDevice, type);
   TM_CHECK(moved.ok(), moved.status().message());
   return *moved;
 }
@@ -54,7 +54,7 @@ class CudaGolden : public GoldenModelTest {};
 TEST_P(CudaGolden, GreedyTokensAreThoseOfTransformers) {
   SKIP_WITHOUT_GPU();
   const std::vector<int32_t> greedy = Ids(Expected("greedy.ids"));
-  EngineRun run(OnGpu(weights_, at::kFloat), {.prefill_chunk = 5});
+  EngineRun run(Moved(weights_, at::kFloat), {.prefill_chunk = 5});
   const TurnParams turn{
       .sampling = {.temperature = 0},
       .max_new_tokens = static_cast<int32_t>(greedy.size() - sequences_[0].size())};
@@ -67,9 +67,9 @@ TEST_P(CudaGolden, GreedyTokensAreThoseOfTransformers) {
 TEST_P(CudaGolden, ManySequencesHaveThePlainLogprobsInFloat32AndNearlySoInBfloat16) {
   SKIP_WITHOUT_GPU();
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
-    EngineRun run(OnGpu(weights_, type), {.max_running = 48, .prefill_chunk = 7});
+    EngineRun run(Moved(weights_, type), {.max_running = 48, .prefill_chunk = 7});
     std::map<SequenceId, TurnParams> turns;
-    for (SequenceId id = 1; id <= 40; ++id) {
+    for (SequenceId id = 1; id <= Sized(40u, 20u); ++id) {
       turns[id] = {.sampling = {.temperature = 0.5f + 0.05f * static_cast<float>(id)},
                    .max_new_tokens = static_cast<int32_t>(3 + id % 29),
                    .seed = id * 17};
@@ -91,7 +91,7 @@ TEST_P(CudaGolden, AdaptersAreMerged) {
   ASSERT_TRUE(adapter.ok());
   auto adapted = PolicyWeights::WithAdapter(weights_, *adapter);
   ASSERT_TRUE(adapted.ok());
-  EngineRun run(OnGpu(*adapted, at::kFloat), {});
+  EngineRun run(Moved(*adapted, at::kFloat), {});
   const TurnParams turn{.max_new_tokens = 20, .seed = 3};
   run.Add(1, sequences_[0], turn);
   run.Finish();
@@ -108,9 +108,9 @@ class CudaEngine : public testing::TestWithParam<int64_t> {
     ModelConfig config;
     config.family = ModelFamily::kQwen2;
     config.vocab_size = 9001;  // three parts, the last one cut off
-    config.hidden_size = 448;
-    config.intermediate_size = 640;
-    config.num_layers = 3;
+    config.hidden_size = Sized(448, 128);
+    config.intermediate_size = Sized(640, 200);
+    config.num_layers = Sized(3, 2);
     config.num_heads = 14;
     config.num_kv_heads = GetParam() == 64 ? 2 : 1;
     config.head_dim = GetParam();
@@ -120,7 +120,7 @@ class CudaEngine : public testing::TestWithParam<int64_t> {
     config.tie_word_embeddings = true;
     auto random = PolicyWeights::NewRandom(config, 7);
     ASSERT_TRUE(random.ok());
-    gpu_ = OnGpu(*random, at::kBFloat16);
+    gpu_ = Moved(*random, at::kBFloat16);
     auto back = MovedWeights(gpu_, "cpu", at::kFloat);  // the same numbers
     ASSERT_TRUE(back.ok());
     cpu_ = *back;
@@ -143,18 +143,19 @@ class CudaEngine : public testing::TestWithParam<int64_t> {
 };
 
 TEST_P(CudaEngine, GroupsThatShareTheirPromptsAndContinueHaveThePlainLogprobs) {
-  EngineRun run(gpu_, {.max_running = 64, .prefill_chunk = 300});
+  constexpr SequenceId kSequences = Sized(24, 10), kGroup = Sized(8, 4);
+  EngineRun run(gpu_, {.max_running = 64, .prefill_chunk = Sized(300, 70)});
   std::map<SequenceId, TurnParams> turns;
-  for (SequenceId id = 1; id <= 24; ++id) {
+  for (SequenceId id = 1; id <= kSequences; ++id) {
+    const auto group = static_cast<int>(id / kGroup);
     turns[id] = {.sampling = {.temperature = id % 5 == 0 ? 0.0f : 1.0f},
                  .max_new_tokens = static_cast<int32_t>(5 + id % 13),
                  .seed = id};
-    run.Add(id, Prompt(90 + static_cast<int>(id / 8), static_cast<int>(id / 8)), turns[id],
-            1 + id / 8);
+    run.Add(id, Prompt(90 + group, group), turns[id], 1 + id / kGroup);
   }
   run.Finish();
   ExpectNear(run, turns);
-  for (SequenceId id = 1; id <= 24; ++id) run.Continue(id, Prompt(19, 3), turns[id]);
+  for (SequenceId id = 1; id <= kSequences; ++id) run.Continue(id, Prompt(19, 3), turns[id]);
   run.Finish();
   ExpectNear(run, turns);
 }
@@ -162,17 +163,18 @@ TEST_P(CudaEngine, GroupsThatShareTheirPromptsAndContinueHaveThePlainLogprobs) {
 TEST_P(CudaEngine, LongContextsAreCutIntoPartsAndComeOutTheSame) {
   EngineRun run(gpu_, {.max_context = 2100, .max_running = 8, .prefill_chunk = 700});
   std::map<SequenceId, TurnParams> turns;
-  for (SequenceId id = 1; id <= 3; ++id) {
+  for (SequenceId id = 1; id <= Sized(3u, 1u); ++id) {
     turns[id] = {.max_new_tokens = 12, .seed = id};
-    run.Add(id, Prompt(500 + static_cast<int>(id) * 500, static_cast<int>(id)), turns[id]);
+    run.Add(id, Prompt(500 + static_cast<int>(id) * Sized(500, 520), static_cast<int>(id)),
+            turns[id]);
   }
   run.Finish();
   ExpectNear(run, turns);
 }
 
 TEST_P(CudaEngine, PreemptedAndRebuiltSequencesHaveThePlainLogprobs) {
-  // Keys and values of 16 positions, 3 layers, 128 numbers, 2 bytes each.
-  const uint64_t page = 2 * 3 * 16 * 128 * 2;
+  // Keys and values of 16 positions, 128 numbers, 2 bytes each.
+  const auto page = static_cast<uint64_t>(2 * cpu_->config().num_layers * 16 * 128 * 2);
   EngineRun run(gpu_, {.max_context = 256, .max_running = 32, .cache_bytes = page * 40});
   std::map<SequenceId, TurnParams> turns;
   for (SequenceId id = 1; id <= 16; ++id) {
@@ -185,10 +187,10 @@ TEST_P(CudaEngine, PreemptedAndRebuiltSequencesHaveThePlainLogprobs) {
 }
 
 TEST_P(CudaEngine, DrawsFollowTheDistributionAndDependOnSeedAndPositionAlone) {
-  constexpr size_t kDraws = 4000;
+  constexpr size_t kDraws = Sized(4000, 1000);
   EngineRun all(gpu_, {.max_sequences = kDraws + 1, .max_running = 512, .prefill_chunk = 64});
   // In bfloat16 a batch of another size rounds otherwise, and many draws come out otherwise.
-  const auto exact = OnGpu(cpu_, at::kFloat);
+  const auto exact = Moved(cpu_, at::kFloat);
   EngineRun one(exact, {.max_running = 1}), some(exact, {.max_running = 32});
   const std::vector<TokenId> prompt = Prompt(20, 1);
   for (SequenceId id = 1; id <= kDraws; ++id) {
@@ -249,7 +251,7 @@ TEST_P(CudaEngine, NewWeightsAreTakenWithoutNewGraphs) {
   ASSERT_TRUE(other.ok());
   EngineRun run(gpu_, {.max_running = 8});
   ASSERT_TRUE(
-      run.engine().SwapWeights(OnGpu(*other, at::kBFloat16), 2, CacheOnSwap::kRebuild).ok());
+      run.engine().SwapWeights(Moved(*other, at::kBFloat16), 2, CacheOnSwap::kRebuild).ok());
   const TurnParams turn{.max_new_tokens = 12, .seed = 5};
   run.Add(1, Prompt(30, 2), turn);
   run.Finish();

@@ -25,7 +25,7 @@ class CudaServing : public testing::Test {
     config.qkv_bias = true;
     config.initializer_range = 0.2;
     plain_ = *PolicyWeights::NewRandom(config, 5);
-    weights_ = *MovedWeights(plain_, "cuda", at::kFloat);
+    weights_ = *MovedWeights(plain_, kTestDevice, at::kFloat);
   }
 
   static std::vector<TokenId> Prompt(size_t length, size_t first) {

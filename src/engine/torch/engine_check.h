@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/torch/torch_engine.h"
+#include "model/torch/gpu_test_kit.h"
 #include "model/torch/model.h"
 
 namespace tidemill {
@@ -30,8 +31,12 @@ inline std::vector<double> PlainLogprobs(const PolicyWeights& weights,
 
 class EngineRun {
  public:
-  EngineRun(std::shared_ptr<const PolicyWeights> weights, const EngineOptions& options)
+  EngineRun(std::shared_ptr<const PolicyWeights> weights, EngineOptions options)
       : weights_(weights) {
+    if (kGpuOnCpu) {  // memory is filled when it is allocated, and every batch size is run once
+      options.cache_bytes = std::min<uint64_t>(options.cache_bytes, uint64_t{24} << 20);
+      options.max_running = std::min<size_t>(options.max_running, 16);
+    }
     auto engine = NewEngine(weights, 1, options);
     TM_CHECK(engine.ok(), engine.status().message());
     engine_ = *std::move(engine);

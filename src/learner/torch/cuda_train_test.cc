@@ -36,11 +36,11 @@ class CudaTrainGolden : public GoldenModelTest {};
 
 TEST_P(CudaTrainGolden, Float32LogitsAndGradientsAreThoseOfTransformers) {
   SKIP_WITHOUT_GPU();
-  auto weights = MovedWeights(weights_, "cuda", at::kFloat);
+  auto weights = MovedWeights(weights_, kTestDevice, at::kFloat);
   ASSERT_TRUE(weights.ok()) << weights.status().ToString();
   auto model = TrainableModel::FromWeights(**weights);
   ASSERT_TRUE(model.ok()) << model.status().ToString();
-  const PackedBatch batch = Pack(sequences_, "cuda");
+  const PackedBatch batch = Pack(sequences_, kTestDevice);
   const at::Tensor hidden = (*model)->Forward(batch);
   const at::Tensor logits = Logits((*model)->view(), hidden).detach().cpu();
   for (size_t i = 0; i < sequences_.size(); ++i) {
@@ -65,13 +65,15 @@ INSTANTIATE_TEST_SUITE_P(Golden, CudaTrainGolden, testing::ValuesIn(GoldenModels
 
 class CudaTrain : public testing::TestWithParam<ModelFamily> {
  protected:
+  static constexpr int kVocabulary = Sized(5003, 1003);  // no multiple of 4
+
   static ModelConfig Config() {
     ModelConfig config;
     config.family = GetParam();
-    config.vocab_size = 5003;  // no multiple of 4
-    config.hidden_size = 448;
-    config.intermediate_size = 640;
-    config.num_layers = 3;
+    config.vocab_size = kVocabulary;
+    config.hidden_size = Sized(448, 192);
+    config.intermediate_size = Sized(640, 256);
+    config.num_layers = Sized(3, 2);
     config.num_heads = 14;
     config.num_kv_heads = 2;
     config.head_dim = 64;
@@ -87,18 +89,19 @@ TEST_P(CudaTrain, Bfloat16LossAndGradientsAreNearThoseOfFloat32) {
   SKIP_WITHOUT_GPU();
   auto cpu = PolicyWeights::NewRandom(Config(), 3);
   ASSERT_TRUE(cpu.ok());
-  auto gpu = MovedWeights(*cpu, "cuda", at::kFloat);
+  auto gpu = MovedWeights(*cpu, kTestDevice, at::kFloat);
   ASSERT_TRUE(gpu.ok());
   std::vector<std::vector<int32_t>> sequences;
-  for (int s = 0; s < 5; ++s) {
+  for (int s = 0; s < Sized(5, 3); ++s) {
     std::vector<int32_t> ids;
-    for (int i = 0; i < 40 + s * 67; ++i) ids.push_back((i * 131 + s * 977 + i * i) % 5003);
+    for (int i = 0; i < 40 + s * Sized(67, 27); ++i)
+      ids.push_back((i * 131 + s * 977 + i * i) % kVocabulary);
     sequences.push_back(ids);
   }
   auto plain = TrainableModel::FromWeights(**cpu);
   auto fast = TrainableModel::FromWeights(**gpu);
   ASSERT_TRUE(plain.ok() && fast.ok());
-  const PackedBatch there = Pack(sequences, "cuda"), here = Pack(sequences);
+  const PackedBatch there = Pack(sequences, kTestDevice), here = Pack(sequences);
   const at::Tensor expected = LossWithEntropy((*plain)->view(), (*plain)->Forward(here), here);
   const at::Tensor loss =
       LossWithEntropy((*fast)->view(), (*fast)->Forward(there, at::kBFloat16), there);
@@ -120,11 +123,11 @@ TEST_P(CudaTrain, Bfloat16LossAndGradientsAreNearThoseOfFloat32) {
 
 TEST_P(CudaTrain, RecomputedLayersGiveTheSameGradients) {
   SKIP_WITHOUT_GPU();
-  auto gpu = MovedWeights(*PolicyWeights::NewRandom(Config(), 4), "cuda", at::kFloat);
+  auto gpu = MovedWeights(*PolicyWeights::NewRandom(Config(), 4), kTestDevice, at::kFloat);
   ASSERT_TRUE(gpu.ok());
   std::vector<int32_t> ids;
-  for (int i = 0; i < 300; ++i) ids.push_back((i * 131 + i * i) % 5003);
-  const PackedBatch batch = Pack({ids, {7, 8, 9}}, "cuda");
+  for (int i = 0; i < Sized(300, 90); ++i) ids.push_back((i * 131 + i * i) % kVocabulary);
+  const PackedBatch batch = Pack({ids, {7, 8, 9}}, kTestDevice);
   auto kept = TrainableModel::FromWeights(**gpu), again = TrainableModel::FromWeights(**gpu);
   ASSERT_TRUE(kept.ok() && again.ok());
   LossWithEntropy((*kept)->view(), (*kept)->Forward(batch, at::kBFloat16), batch).backward();
@@ -142,25 +145,26 @@ TEST_P(CudaTrain, RecomputedLayersGiveTheSameGradients) {
 // Four episodes of one prompt, each whole and with the prompt there once.
 TEST_P(CudaTrain, ASharedPromptGivesTheGradientsOfEachOfItsOwn) {
   SKIP_WITHOUT_GPU();
-  auto gpu = MovedWeights(*PolicyWeights::NewRandom(Config(), 5), "cuda", at::kFloat);
+  auto gpu = MovedWeights(*PolicyWeights::NewRandom(Config(), 5), kTestDevice, at::kFloat);
   ASSERT_TRUE(gpu.ok());
   const auto ids = [](int seed, int count) {
     std::vector<int32_t> out;
-    for (int i = 0; i < count; ++i) out.push_back((i * 131 + seed * 977 + i * i) % 5003);
+    for (int i = 0; i < count; ++i) out.push_back((i * 131 + seed * 977 + i * i) % kVocabulary);
     return out;
   };
-  const std::vector<int32_t> prompt = ids(0, 150);
+  constexpr int kPrompt = Sized(150, 50);
+  const std::vector<int32_t> prompt = ids(0, kPrompt);
   std::vector<std::vector<int32_t>> wholes, parts{prompt};
   std::vector<int64_t> positions, whole_rows, shared_rows;
-  for (int64_t p = 0; p < 150; ++p) positions.push_back(p);
+  for (int64_t p = 0; p < kPrompt; ++p) positions.push_back(p);
   PackedBatch shared;
   shared.parents.push_back(-1);
   int64_t start = 0;
   for (int s = 1; s <= 4; ++s) {
-    const std::vector<int32_t> rest = ids(s, 37 * s);
+    const std::vector<int32_t> rest = ids(s, Sized(37, 9) * s);
     std::vector<int32_t> whole = prompt;
     whole.insert(whole.end(), rest.begin(), rest.end());
-    for (int64_t p = 150; p < static_cast<int64_t>(whole.size()); ++p) {
+    for (int64_t p = kPrompt; p < static_cast<int64_t>(whole.size()); ++p) {
       shared_rows.push_back(static_cast<int64_t>(positions.size()));
       positions.push_back(p);
       whole_rows.push_back(start + p);
@@ -171,16 +175,18 @@ TEST_P(CudaTrain, ASharedPromptGivesTheGradientsOfEachOfItsOwn) {
     shared.parents.push_back(0);
   }
   const std::vector<int64_t> parents = shared.parents;
-  shared = Pack(parts, "cuda");
+  shared = Pack(parts, kTestDevice);
   shared.parents = parents;
-  shared.positions = at::tensor(positions, at::kLong).to(at::kCUDA);
+  shared.positions = at::tensor(positions, at::kLong).to(at::Device(kTestDevice));
   auto one = TrainableModel::FromWeights(**gpu), each = TrainableModel::FromWeights(**gpu);
   ASSERT_TRUE(one.ok() && each.ok());
   const auto rows = [](const at::Tensor& hidden, const std::vector<int64_t>& which) {
-    return hidden.index_select(0, at::tensor(which, at::kLong).to(at::kCUDA)).to(at::kFloat);
+    return hidden.index_select(0, at::tensor(which, at::kLong).to(at::Device(kTestDevice)))
+        .to(at::kFloat);
   };
   const at::Tensor mine = rows((*one)->Forward(shared, at::kBFloat16), shared_rows);
-  const at::Tensor theirs = rows((*each)->Forward(Pack(wholes, "cuda"), at::kBFloat16), whole_rows);
+  const at::Tensor theirs =
+      rows((*each)->Forward(Pack(wholes, kTestDevice), at::kBFloat16), whole_rows);
   EXPECT_LT(Relative(mine, theirs), 0.01);
   at::manual_seed(1);
   const at::Tensor weighing = at::randn(mine.sizes(), mine.options());
@@ -195,24 +201,37 @@ TEST_P(CudaTrain, ASharedPromptGivesTheGradientsOfEachOfItsOwn) {
 INSTANTIATE_TEST_SUITE_P(Families, CudaTrain,
                          testing::Values(ModelFamily::kQwen2, ModelFamily::kQwen3));
 
-TEST(CudaAdamW, MovesParametersAsTheCpuDoes) {
+// One number after the other and four at once.
+TEST(CudaAdamW, MovesParametersAsTheFormulaSays) {
   SKIP_WITHOUT_GPU();
-  const at::Tensor start = at::randn({1001}), gradient = at::randn({1001});
-  NamedTensors here{{"p", start.clone()}}, there{{"p", start.to(at::Device("cuda"))}};
-  for (NamedTensors* tensors : {&here, &there}) {
-    at::Tensor& p = tensors->at("p");
+  for (const int64_t count : {1001, 1004}) {
+    at::manual_seed(1);
+    const at::Tensor start = at::randn({count}), gradient = at::randn({count});
+    NamedTensors tensors{{"p", start.clone().to(at::Device(kTestDevice))}};
+    at::Tensor& p = tensors.at("p");
     p.set_requires_grad(true);
     p.mutable_grad() = gradient.to(p.device());
     AdamW optimizer({.weight_decay = 0.1});
-    for (int step = 0; step < 3; ++step) optimizer.Step(*tensors, 1e-2, 0.5);
+    at::Tensor expected = start.to(at::kDouble);
+    const at::Tensor g = gradient.to(at::kDouble) * 0.5;
+    at::Tensor m = at::zeros_like(expected), v = at::zeros_like(expected);
+    const AdamWOptions defaults;
+    for (int step = 1; step <= 3; ++step) {
+      optimizer.Step(tensors, 1e-2, 0.5);
+      m = defaults.beta1 * m + (1 - defaults.beta1) * g;
+      v = defaults.beta2 * v + (1 - defaults.beta2) * g * g;
+      const at::Tensor m_hat = m / (1 - std::pow(defaults.beta1, step));
+      const at::Tensor v_hat = v / (1 - std::pow(defaults.beta2, step));
+      expected = expected * (1 - 1e-2 * 0.1) - 1e-2 * m_hat / (v_hat.sqrt() + defaults.eps);
+    }
+    EXPECT_LT(Relative(p, expected), 1e-6);
   }
-  EXPECT_LT(Relative(there.at("p"), here.at("p")), 1e-6);
 }
 
 TEST(CudaHostCopy, BringsEveryNumberInPieces) {
   SKIP_WITHOUT_GPU();
   // More than two pieces of pinned memory, and a last one that is not full.
-  const at::Tensor there = at::arange(5'000'001, at::TensorOptions().device(at::kCUDA));
+  const at::Tensor there = at::arange(5'000'001, at::TensorOptions().device(kTestDevice));
   EXPECT_TRUE(at::equal(HostCopy(there), at::arange(5'000'001)));
   EXPECT_TRUE(at::equal(HostCopy(there.narrow(0, 3, 10).view({2, 5}).t(), at::kDouble),
                         at::arange(3, 13).view({2, 5}).t().to(at::kDouble)));
@@ -233,7 +252,7 @@ TEST(CudaSnapshot, LiesAsTheEngineWantsIt) {
   config.max_position_embeddings = 64;
   config.qkv_bias = true;
   config.tie_word_embeddings = true;
-  auto weights = MovedWeights(*PolicyWeights::NewRandom(config, 1), "cuda", at::kFloat);
+  auto weights = MovedWeights(*PolicyWeights::NewRandom(config, 1), kTestDevice, at::kFloat);
   ASSERT_TRUE(weights.ok());
   auto model = TrainableModel::FromWeights(**weights);
   ASSERT_TRUE(model.ok());

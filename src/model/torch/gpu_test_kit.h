@@ -17,6 +17,12 @@ inline constexpr bool kGpuOnCpu = false;
 // Where tests put their tensors.
 inline constexpr const char* kTestDevice = kGpuOnCpu ? "cpu" : "cuda";
 
+// A size that takes seconds on a GPU, or on the CPU in its place.
+template <typename T>
+constexpr T Sized(T gpu, T cpu) {
+  return kGpuOnCpu ? cpu : gpu;
+}
+
 inline bool HasGpu() {
 #ifdef TIDEMILL_CUDA_HOST
   return true;
