@@ -96,6 +96,10 @@ void LowProductInto(const Tensor& a, const Tensor& b, Tensor out) {
   out.copy_(LowProduct(a, b));
 }
 
+void AddLowProduct(const Tensor& a, const Tensor& b, Tensor out) {
+  out.copy_(Wide(out) + WideProduct(a, b));
+}
+
 void AddProduct(const Tensor& a, const Tensor& b, Tensor gradient) {
   gradient.add_(WideProduct(a.t(), b));
 }
