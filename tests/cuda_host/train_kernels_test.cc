@@ -42,6 +42,15 @@ TEST_P(CudaHostTrainNorm, ForwardAndBackward) {
                        .dx = dx.data(),
                        .dw_parts = dw_parts.data()},
                       nullptr);
+    // Of frozen gains no gradient is wanted.
+    OnDevice<Low> alone(x.size());
+    TrainNormBackward(shape, s.data(), w.data(), rstd.data(),
+                      {.dy = dy.data(),
+                       .dsum = adds ? dsum.data() : nullptr,
+                       .dx = alone.data(),
+                       .dw_parts = nullptr},
+                      nullptr);
+    for (size_t i = 0; i < dx.size(); ++i) ASSERT_EQ(Value(alone[i]), Value(dx[i])) << i;
     std::vector<double> dw(width);
     for (size_t r = 0; r < rows; ++r) {
       double squares = 0, dot = 0;
