@@ -60,6 +60,20 @@ TEST(CheckMessage, ATaskMayAllowMoreTurnsThanTheConfig) {
             "GroupLease.max_turns: 3 is not between 1 and 2");
 }
 
+// Several judges say something of one turn, and a pairwise one of each pair.
+TEST(CheckMessage, MoreIsJudgedThanThereAreTurns) {
+  v1::JudgeAnswer answer, read;
+  answer.set_request_id("r");
+  for (int i = 0; i < 3; ++i) answer.add_judgements()->set_judge("j");
+  const Status answered = ReadMessage(answer.SerializeAsString(), read, {.turns = 1});
+  EXPECT_TRUE(answered.ok()) << answered.message();
+  v1::RewardPart part, read_part;
+  part.set_scorer("judge");
+  *part.mutable_judgements() = answer.judgements();
+  const Status scored = ReadMessage(part.SerializeAsString(), read_part, {.turns = 1});
+  EXPECT_TRUE(scored.ok()) << scored.message();
+}
+
 TEST(CheckMessage, NamesTheFieldWhereverItLies) {
   v1::GroupLease lease = Lease(), read;
   const auto why = [&] { return ReadMessage(lease.SerializeAsString(), read).message(); };

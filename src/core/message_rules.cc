@@ -408,7 +408,7 @@ constexpr FieldRule kRules[] = {
     Number("RewardPart.weight", -kReward, kReward),
     Long("RewardPart.comment"),
     Many(Part("RewardPart.sub_scores"), &L::entries),
-    Many(Part("RewardPart.judgements"), &L::turns),
+    Many(Part("RewardPart.judgements"), &L::entries),
     Flag("RewardPart.audited"),
     Number("RewardPart.executed", -kReward, kReward),
     Number("RewardPart.correction", -kReward, kReward),
@@ -458,7 +458,7 @@ constexpr FieldRule kRules[] = {
     Needed(Text("JudgeAnswer.request_id", kNameBytes)),
     Flag("JudgeAnswer.available"),
     Long("JudgeAnswer.cause"),
-    Many(Part("JudgeAnswer.judgements"), &L::turns),
+    Many(Part("JudgeAnswer.judgements"), &L::entries),
     Text("JudgeAnswer.token", kTokenBytes),
 
     UpTo("TaughtSpan.turn", &L::turns),
