@@ -115,7 +115,7 @@ TEST_F(SizesTest, ThePlanSaysWhatFitsAndWhatWould) {
   EXPECT_THAT(none.output,
               HasSubstr("would fit: learner.lora_rank = 16, learner.recompute = true"));
   const ProcessOutput fits =
-      plan("--memory 80GB --set learner.lora_rank=16 --set learner.token_budget=0 --json");
+      plan("--memory 24GB --set learner.lora_rank=16 --set learner.token_budget=0 --json");
   EXPECT_EQ(fits.exit_code, 0) << fits.output;
   const json report = json::parse(fits.output, nullptr, false);
   ASSERT_TRUE(report.is_object()) << fits.output;

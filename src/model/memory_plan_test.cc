@@ -146,7 +146,7 @@ TEST(MemoryPlan, ChoosesTheBudgetTheCacheAndRecomputation) {
 // Float32 as long as it works at a good budget, if need be with recomputation.
 TEST(MemoryPlan, MomentsInBytesComeAfterRecomputation) {
   PlanInput input = Training(OneAndAHalf(), 0);
-  input.memory_bytes = 48 * kGiB;
+  input.memory_bytes = 42 * kGiB;
   const MemoryPlan wide = PlanMemory(input);
   EXPECT_TRUE(wide.fits());
   EXPECT_TRUE(wide.recompute);
