@@ -172,13 +172,11 @@ void BindLearner(RunConfig& c, Binder& b) {
          .max = 1 << 26});
   b.Add("learner.recompute", &l.recompute,
         {.doc = "Activation checkpointing: less memory, a third more arithmetic, the same result"});
-  b.Add(
-      "learner.moments", &l.moments,
-      {.doc = "Precision of the optimizer: float32: two moments of 4 bytes per trained parameter; "
-              "int8: one byte each, in blocks with a scale, and on a GPU weights and gradients "
-              "in bfloat16, with the weights' low 16 bits beside them; auto: float32 where it "
-              "fits by `tidemill plan`",
-       .choices = {"auto", "float32", "int8"}});
+  b.Add("learner.moments", &l.moments,
+        {.doc = "Optimizer moments: float32: 8 bytes per trained parameter; int8: 2 bytes, and on "
+                "a GPU weights and gradients in bfloat16, weights with their low 16 bits beside "
+                "them; auto: float32 where it fits (plan.md)",
+         .choices = {"auto", "float32", "int8"}});
   b.Add("learner.checkpoint_every_steps", &l.checkpoint_every_steps,
         {.doc = "Steps between checkpoints; 0: only at the end", .max = kMany});
   b.Add("learner.keep_checkpoints", &l.keep_checkpoints,
