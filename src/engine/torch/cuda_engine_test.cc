@@ -69,7 +69,7 @@ TEST_P(CudaGolden, ManySequencesHaveThePlainLogprobsInFloat32AndNearlySoInBfloat
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
     EngineRun run(Moved(weights_, type), {.max_running = 48, .prefill_chunk = 7});
     std::map<SequenceId, TurnParams> turns;
-    for (SequenceId id = 1; id <= Sized(40u, 20u); ++id) {
+    for (SequenceId id = 1; id <= Sized(40u, 12u); ++id) {
       turns[id] = {.sampling = {.temperature = 0.5f + 0.05f * static_cast<float>(id)},
                    .max_new_tokens = static_cast<int32_t>(3 + id % 29),
                    .seed = id * 17};

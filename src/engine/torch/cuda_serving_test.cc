@@ -47,13 +47,14 @@ class CudaServing : public testing::Test {
 };
 
 TEST_F(CudaServing, PromptsFromTheCacheHaveThePlainLogprobs) {
+  constexpr int32_t kNew = Sized(20, 5);
   EngineRun run(weights_, {.max_context = 400, .max_running = 8, .prefill_chunk = 64});
   SequenceId id = 0;
   for (const size_t split : {1, 15, 16, 17, 100, 112, 199, 200}) {
     for (const uint64_t session : {0, 3}) {
       run.AddStart({.id = ++id,
                     .prompt = Prompt(split, id),
-                    .turn = {.max_new_tokens = 20, .seed = id},
+                    .turn = {.max_new_tokens = kNew, .seed = id},
                     .tenant = 1,
                     .session = session});
       run.Finish();
@@ -62,13 +63,13 @@ TEST_F(CudaServing, PromptsFromTheCacheHaveThePlainLogprobs) {
       longer.push_back(7);
       run.AddStart({.id = ++id,
                     .prompt = longer,
-                    .turn = {.max_new_tokens = 20, .seed = id},
+                    .turn = {.max_new_tokens = kNew, .seed = id},
                     .tenant = 1,
                     .session = session});
       // Another with the same beginning at the same time.
       run.AddStart({.id = ++id,
                     .prompt = longer,
-                    .turn = {.max_new_tokens = 20, .seed = id},
+                    .turn = {.max_new_tokens = kNew, .seed = id},
                     .tenant = 1,
                     .session = session});
       run.Finish();
