@@ -34,7 +34,7 @@ class NarrowCheckpoint : public ::testing::Test {
   }
   void Train(Trainer& trainer, uint64_t first, uint64_t last) const {
     for (uint64_t step = first; step < last; ++step) {
-      v1::Batch batch = RandomBatch(*weights_, step);
+      v1::Batch batch = RandomBatch(*weights_, step, /*groups=*/1);
       batch.set_step(step);
       const auto report = trainer.Train(batch);
       ASSERT_TRUE(report.ok()) << report.status().ToString();

@@ -240,11 +240,11 @@ TEST_F(NarrowTrainer, LearnsAsFloat32DoesWithinTheNoiseOfRounding) {
   SKIP_WITHOUT_GPU();
   TrainerOptions options = Options(true), exact = Options(false), other = Options(false);
   options.schedule.peak = exact.schedule.peak = other.schedule.peak = 3e-4;
-  other.microbatch_tokens = 32;
+  other.microbatch_tokens = 24;
   auto narrow = Make(options), wide = Make(exact), cut = Make(other);
   double apart = 0, noise = 0, kl = 0, kl_expected = 0;
-  for (uint64_t step = 0; step < 60; ++step) {
-    v1::Batch batch = RandomBatch(*weights_, step, /*groups=*/2, /*members=*/3);
+  for (uint64_t step = 0; step < 50; ++step) {
+    v1::Batch batch = RandomBatch(*weights_, step, /*groups=*/1);
     batch.set_step(step);
     const auto mine = narrow->Train(batch), theirs = wide->Train(batch), others = cut->Train(batch);
     ASSERT_TRUE(mine.ok() && theirs.ok() && others.ok());
@@ -263,7 +263,7 @@ TEST_F(NarrowTrainer, LearnsAsFloat32DoesWithinTheNoiseOfRounding) {
   };
   const double distance = from_end((*narrow->ExactSnapshot())->tensors());
   const double usual = from_end((*cut->ExactSnapshot())->tensors());
-  std::printf("after 60 steps: %.3f apart of %.3f moved; float32 with another order of sums %.3f\n",
+  std::printf("after 50 steps: %.3f apart of %.3f moved; float32 with another order of sums %.3f\n",
               distance, from_end(weights_->tensors()), usual);
   EXPECT_LT(apart, 2 * noise);
   EXPECT_NEAR(kl / kl_expected, 1, 0.1);
