@@ -61,8 +61,9 @@ void AddTrained(const PlanInput& in, const PlanSizes& s, PlanRows& rows) {
 void AddLearner(const PlanInput& in, const PlanSizes& s, PlanRows& rows) {
   AddTrained(in, s, rows);
   // With an adapter it is the frozen base.
-  if (in.reference && in.lora_rank == 0)
-    rows.Add("learner", "reference weights, bfloat16", 2 * s.P);
+  if (in.reference && in.lora_rank == 0) {
+    rows.Add("learner", "reference weights", (in.block_moments.value_or(false) ? 2 : 4) * s.P);
+  }
   rows.Add("learner", "teacher", static_cast<int64_t>(in.teacher_bytes));
   if (in.keys) rows.Add("learner", "weights for keys of memory", 4 * s.P);
 }
