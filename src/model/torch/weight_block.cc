@@ -204,10 +204,10 @@ void Convert(const TensorView& view, Dtype to, size_t first, std::span<std::byte
   }
 }
 
-using Views = std::map<std::string, TensorView>;
+using StoredViews = std::map<std::string, TensorView>;
 
 // From stored tensors of weight types, by name.
-Status FillFrom(const Views& views, Dtype dtype, BlockInMaking& block) {
+Status FillFrom(const StoredViews& views, Dtype dtype, BlockInMaking& block) {
   std::vector<const WeightPlace*> places;
   for (const WeightPlace& place : block.layout().places) {
     if (views.contains(place.name)) places.push_back(&place);
@@ -245,7 +245,7 @@ Result<std::shared_ptr<const PolicyWeights>> LoadWeightBlock(const std::string& 
   TM_ASSIGN_OR_RETURN(const at::ScalarType type, BlockType(options.dtype));
   TM_ASSIGN_OR_RETURN(const ModelConfig config, ReadModelConfig(dir));
   TM_ASSIGN_OR_RETURN(const TensorFiles files, TensorFiles::OpenModel(dir));
-  Views views;
+  StoredViews views;
   TensorShapes shapes;
   for (const TensorView& view : files.tensors()) {
     if (IsSpareTensor(config, view.name)) continue;
@@ -293,7 +293,7 @@ Result<std::shared_ptr<const PolicyWeights>> CopyWeightBlock(const PolicyWeights
   return CatchTorch<Made>("copying weights to " + options.device, [&]() -> Result<Made> {
     const at::NoGradGuard no_grad;
     BlockInMaking block(weights.config(), options, type);
-    Views views;
+    StoredViews views;
     for (const WeightPlace& place : block.layout().places) {
       const at::Tensor from = weights.tensors().at(place.name).detach();
       if (!Readable(from)) {
