@@ -2,10 +2,12 @@
 # rot; they are part of the program (TIDEMILL_CUDA) where libtorch has CUDA too. A CPU build must not
 # load CUDA's libraries, hundreds of megabytes, each time it starts.
 
+option(TIDEMILL_GPU "Use CUDA where it is there" ON)
+
 find_program(TIDEMILL_NVCC nvcc PATHS /usr/local/cuda/bin)
 set(TIDEMILL_CUDA OFF)
 find_package(CUDAToolkit QUIET)
-if(TIDEMILL_TORCH AND TIDEMILL_NVCC AND TARGET CUDA::cublasLt AND NOT TIDEMILL_SANITIZE)
+if(TIDEMILL_TORCH AND TIDEMILL_GPU AND TIDEMILL_NVCC AND TARGET CUDA::cublasLt AND NOT TIDEMILL_SANITIZE)
   set(CMAKE_CUDA_COMPILER ${TIDEMILL_NVCC})
   set(CMAKE_CUDA_ARCHITECTURES 90)
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER})

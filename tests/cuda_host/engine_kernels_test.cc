@@ -60,7 +60,8 @@ void CheckNorm(int width, bool biased, bool selects) {
 }
 
 TYPED_TEST(CudaHostKernels, NormAddsABiasAndTakesSelectedRows) {
-  for (const int width : {20, 2052}) {  // the second is more than a thread keeps in registers
+  // Rows of four warps, of eight, and more than their threads keep in registers.
+  for (const int width : {20, 2052, 5124}) {
     for (const bool biased : {false, true}) {
       for (const bool selects : {false, true}) {
         ASSERT_NO_FATAL_FAILURE(CheckNorm<TypeParam>(width, biased, selects));

@@ -75,6 +75,7 @@ CudaStream CurrentStream() {
   return nullptr;
 }
 void WaitForStream(const Tensor&) {}
+void ReleaseSpareGpuMemory() {}
 
 Tensor LinearProduct(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   return at::linear(Wide(x), Wide(weight),

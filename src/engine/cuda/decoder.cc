@@ -16,6 +16,10 @@ namespace tidemill {
 namespace {
 
 constexpr int kTunedRows = 2048;  // steps with more rows, of long prompts, take the first product
+// Products are timed on the weights of so many layers that none of them is still in the cache when
+// its turn comes again; more only make the start longer.
+constexpr size_t kTunedBytes = size_t{512} << 20;
+constexpr size_t kTunedLayersLeast = 4;
 
 }  // namespace
 
@@ -66,7 +70,8 @@ class CudaDecoder::Impl {
     TM_RETURN_IF_ERROR(steps_.Allocate(m_.step_bytes, max_rows_));
     const void* block = o_.shared_weights != nullptr ? o_.shared_weights : own_weights_.as();
     named_ = PlaceWeights(c_, layout_, block, bytes_);
-    return Ok();
+    // What was set to zero was so on another stream.
+    return WaitForDevice();
   }
 
   const WeightLayout& layout() const { return layout_; }
@@ -179,11 +184,16 @@ class CudaDecoder::Impl {
     TM_CUDA(cudaMemsetAsync(m_.x.as(), 0, static_cast<size_t>(rows * c_.hidden_size) * 4, stream_));
     for (const LayerProduct product :
          {LayerProduct::kQkv, LayerProduct::kO, LayerProduct::kGateUp, LayerProduct::kDown}) {
+      const GemmShape shape = shapes_.Of(product, rows);
+      const size_t bytes = static_cast<size_t>(shape.n) * static_cast<size_t>(shape.k) * bytes_;
       std::vector<const void*> weights;
-      for (const DecoderLayer& layer : named_.layers) weights.push_back(layer.Of(product).weight);
+      for (const DecoderLayer& layer : named_.layers) {
+        if (weights.size() >= kTunedLayersLeast && weights.size() * bytes >= kTunedBytes) break;
+        weights.push_back(layer.Of(product).weight);
+      }
       const AdapterProducts::Rows of = RowsOf(product, rows);
-      TM_RETURN_IF_ERROR(gemm_->Tune(shapes_.Of(product, rows), of.x, weights,
-                                     named_.layers.front().Of(product).bias, of.out));
+      TM_RETURN_IF_ERROR(
+          gemm_->Tune(shape, of.x, weights, named_.layers.front().Of(product).bias, of.out));
       TM_RETURN_IF_ERROR(adapter_.Tune(*gemm_, product, of));
     }
     return Ok();
@@ -217,6 +227,8 @@ class CudaDecoder::Impl {
                             : launched;
     cudaGraphDestroy(graph);
     TM_RETURN_IF_ERROR(made);
+    // Now, while there is memory for it: a learner may take the rest.
+    TM_CUDA(cudaGraphUpload(ready, stream_));
     graphs_.emplace(std::pair(bucket, shape.splits > 1), ready);
     return Ok();
   }

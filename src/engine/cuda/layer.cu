@@ -6,8 +6,6 @@
 namespace tidemill {
 namespace {
 
-constexpr int kNormThreads = 128;
-
 template <typename T>
 __global__ void EmbedKernel(const CudaEmbedArgs args) {
   const int64_t r = blockIdx.x;
@@ -20,26 +18,29 @@ __global__ void EmbedKernel(const CudaEmbedArgs args) {
   }
 }
 
-template <typename T>
-__global__ void __launch_bounds__(kNormThreads) NormKernel(const CudaNormArgs args) {
-  __shared__ float scratch[kNormThreads / 32];
+// Of rows up to 4 kThreads kKept numbers each thread keeps its own in registers between the passes,
+// and has the gains there before they are needed.
+template <typename T, int kThreads, int kKept>
+__global__ void __launch_bounds__(kThreads) NormKernel(const CudaNormArgs args) {
+  __shared__ float scratch[kThreads / 32];
   const int64_t r = blockIdx.x;
   const int64_t source = args.select != nullptr ? args.select[r] : r;
   float* x = args.x + source * args.width;
   const T* bias = static_cast<const T*>(args.bias);
+  const T* weight = static_cast<const T*>(args.weight);
   float sum = 0;
-  constexpr int kKept = 4;  // of a thread's numbers stay in registers between the passes
-  float4 kept[kKept];
+  float4 kept[kKept], gains[kKept];
 #pragma unroll
   for (int n = 0; n < kKept; ++n) {
-    const int i = (n * kNormThreads + static_cast<int>(threadIdx.x)) * 4;
+    const int i = (n * kThreads + static_cast<int>(threadIdx.x)) * 4;
     if (bias != nullptr || i >= args.width) break;
     kept[n] = Load4(x + i);
+    gains[n] = Load4(weight + i);
     sum += kept[n].x * kept[n].x + kept[n].y * kept[n].y + kept[n].z * kept[n].z +
            kept[n].w * kept[n].w;
   }
-  const int rest = bias != nullptr ? 0 : kKept * kNormThreads * 4;
-  for (int i = rest + threadIdx.x * 4; i < args.width; i += kNormThreads * 4) {
+  const int rest = bias != nullptr ? 0 : kKept * kThreads * 4;
+  for (int i = rest + threadIdx.x * 4; i < args.width; i += kThreads * 4) {
     float4 v = Load4(x + i);
     if (bias != nullptr) {
       const float4 b = Load4(bias + i);
@@ -49,17 +50,16 @@ __global__ void __launch_bounds__(kNormThreads) NormKernel(const CudaNormArgs ar
     sum += v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w;
   }
   const float scale =
-      rsqrtf(BlockSum<kNormThreads>(sum, scratch) / static_cast<float>(args.width) + args.eps);
-  const T* weight = static_cast<const T*>(args.weight);
+      rsqrtf(BlockSum<kThreads>(sum, scratch) / static_cast<float>(args.width) + args.eps);
   T* out = static_cast<T*>(args.out) + r * args.width;
 #pragma unroll
   for (int n = 0; n < kKept; ++n) {
-    const int i = (n * kNormThreads + static_cast<int>(threadIdx.x)) * 4;
+    const int i = (n * kThreads + static_cast<int>(threadIdx.x)) * 4;
     if (bias != nullptr || i >= args.width) break;
-    const float4 v = kept[n], w = Load4(weight + i);
+    const float4 v = kept[n], w = gains[n];
     Store4(out + i, {v.x * scale * w.x, v.y * scale * w.y, v.z * scale * w.z, v.w * scale * w.w});
   }
-  for (int i = rest + threadIdx.x * 4; i < args.width; i += kNormThreads * 4) {
+  for (int i = rest + threadIdx.x * 4; i < args.width; i += kThreads * 4) {
     float4 v = Load4(x + i);
     if (bias != nullptr && args.select != nullptr) {
       const float4 b = Load4(bias + i);
@@ -68,6 +68,14 @@ __global__ void __launch_bounds__(kNormThreads) NormKernel(const CudaNormArgs ar
     const float4 w = Load4(weight + i);
     Store4(out + i, {v.x * scale * w.x, v.y * scale * w.y, v.z * scale * w.z, v.w * scale * w.w});
   }
+}
+
+// Narrow rows by four warps, wide ones by eight: up to 2,048 and 5,120 numbers in registers.
+template <typename T>
+auto NormKernelFor(int width, unsigned& threads) {
+  const bool wide = width > 2048;
+  threads = wide ? 256 : 128;
+  return wide ? NormKernel<T, 256, 5> : NormKernel<T, 128, 4>;
 }
 
 // A warp takes one head of a row; a lane the pairs (i, i + half) for i = lane, lane + 32, ..
@@ -184,16 +192,18 @@ void CudaCopyBlock(const void* from, void* to, size_t bytes, CudaStream stream) 
 }
 
 void CudaEmbed(const CudaEmbedArgs& args, CudaStream stream) {
-  const auto kernel =
-      args.type == CudaType::kF32 ? EmbedKernel<float> : EmbedKernel<__nv_bfloat16>;
+  const auto kernel = args.type == CudaType::kF32 ? EmbedKernel<float> : EmbedKernel<__nv_bfloat16>;
   const auto rows = static_cast<unsigned>(args.count);
   Launch(kernel, {.grid = rows, .threads = 128, .stream = stream}, args);
 }
 
 void CudaNorm(const CudaNormArgs& args, CudaStream stream) {
-  const auto kernel = args.type == CudaType::kF32 ? NormKernel<float> : NormKernel<__nv_bfloat16>;
+  unsigned threads = 0;
+  const auto kernel = args.type == CudaType::kF32
+                          ? NormKernelFor<float>(args.width, threads)
+                          : NormKernelFor<__nv_bfloat16>(args.width, threads);
   const auto rows = static_cast<unsigned>(args.rows);
-  Launch(kernel, {.grid = rows, .threads = kNormThreads, .stream = stream}, args);
+  Launch(kernel, {.grid = rows, .threads = threads, .stream = stream}, args);
 }
 
 void CudaRotate(const CudaRotateArgs& args, CudaStream stream) {

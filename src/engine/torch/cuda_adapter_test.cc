@@ -4,6 +4,7 @@
 
 #include "engine/torch/engine_check.h"
 #include "model/torch/adapter_block.h"
+#include "model/torch/gpu_runtime.h"
 #include "model/torch/gpu_test_kit.h"
 #include "model/torch/moved_weights.h"
 #include "model/torch/weight_block.h"
@@ -174,6 +175,7 @@ TEST_P(CudaAdapterEngine, ReadsTheBaseWhereItLies) {
   const SharedWeights weights = With(base, Adapter(3, GetParam().rank));
   EngineRun run(weights, {.max_context = 128, .max_running = 4});
   base->view().norm.mul_(0.25);
+  WaitForStream(base->view().norm);
   run.Add(1, Prompt(20, 1), {.max_new_tokens = 8, .seed = 1});
   run.Finish();
   EXPECT_LT(MeanGap(run, 1, weights), 1e-4);
@@ -183,6 +185,7 @@ TEST_P(CudaAdapterEngine, ReadsAFixedBaseWithoutAnAdapterWhereItLies) {
   const SharedWeights base = Base(Dtype::kF32);
   EngineRun run(base, {.max_context = 128, .max_running = 4, .fixed_base = true});
   base->view().norm.mul_(0.25);
+  WaitForStream(base->view().norm);
   run.Add(1, Prompt(20, 1), {.max_new_tokens = 8, .seed = 1});
   run.Finish();
   EXPECT_LT(MeanGap(run, 1, base), 1e-4);

@@ -181,12 +181,14 @@ class CudaBackend final : public DecodeBackend {
       return Invalid(
           "the new weights are not an adapter on the base that this engine was started with");
     }
-    Result<at::Tensor> block = at::Tensor();
-    OnSideStream(device_, [&] {
-      block = AdapterBlock(weights.adapter().get(), config_, decoder_->adapter_layout(), device_,
-                           type());
+    return CatchTorch<at::Tensor>("laying out an adapter", [&] {
+      Result<at::Tensor> block = at::Tensor();
+      OnSideStream(device_, [&] {
+        block = AdapterBlock(weights.adapter().get(), config_, decoder_->adapter_layout(), device_,
+                             type());
+      });
+      return block;
     });
-    return block;
   }
 
   Status CopyOneByOne(const PolicyWeights& weights) {

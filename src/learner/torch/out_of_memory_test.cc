@@ -87,6 +87,19 @@ TEST_F(OutOfMemoryTest, OnlyOneMinibatchFailingUndoesTheOther) {
   ExpectSame(*once, *expected);
 }
 
+// What CUDA finds no memory for is not always libtorch's.
+TEST_F(OutOfMemoryTest, IsKnownByItsWords) {
+  for (const char* words : {"CUDA error: out of memory", "CUDA error: CUBLAS_STATUS_ALLOC_FAILED",
+                            "DefaultCPUAllocator: can't allocate memory"}) {
+    int calls = 0;
+    auto once = Make(4096, [&](int64_t) {
+      if (++calls == 1) throw std::runtime_error(words);
+    });
+    ASSERT_TRUE(once->Train(Batch(0)).ok()) << words;
+    EXPECT_EQ(once->progress().token_budget, 2048) << words;
+  }
+}
+
 TEST_F(OutOfMemoryTest, WhatDoesNotFitInTheSmallestPartsFailsAndChangesNothing) {
   auto never = Make(4096, RoomFor(0));
   const auto report = never->Train(Batch(0));

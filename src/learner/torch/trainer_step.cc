@@ -12,6 +12,7 @@
 
 #include "learner/staleness.h"
 #include "model/torch/catch.h"
+#include "model/torch/gpu_runtime.h"
 #include "model/torch/host_copy.h"
 
 namespace tidemill {
@@ -26,11 +27,14 @@ Tensor ToDevice(const std::vector<std::vector<float>>& values, const MicroTensor
   return GatherBySequence(values, micro, like.device());
 }
 
-// libtorch's allocator of the host says it in words.
+// libtorch's allocator of the host says it in words, and so does CUDA where it is not libtorch's
+// allocator that finds no memory: a kernel that is loaded, a workspace of cuBLAS.
 bool OutOfMemory(const std::exception& error) {
+  const std::string_view what(error.what());
+  const auto says = [&](const char* words) { return what.find(words) != std::string_view::npos; };
   return dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
-         dynamic_cast<const std::bad_alloc*>(&error) != nullptr ||
-         std::string_view(error.what()).find("can't allocate memory") != std::string_view::npos;
+         dynamic_cast<const std::bad_alloc*>(&error) != nullptr || says("can't allocate memory") ||
+         says("out of memory") || says("CUBLAS_STATUS_ALLOC_FAILED");
 }
 
 }  // namespace
@@ -254,6 +258,7 @@ Result<TrainReport> Trainer::Impl::Train(const v1::Batch& batch) {
       Undo();
       before_ = {};
       if (!OutOfMemory(error) || !HalveBudget(batch, error.what())) throw;
+      ReleaseSpareGpuMemory();
     }
   }
 }

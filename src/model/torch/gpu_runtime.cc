@@ -3,6 +3,7 @@
 #include "model/torch/aten.h"
 
 #ifdef TIDEMILL_CUDA
+#include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAStream.h>
 #endif
@@ -29,11 +30,17 @@ void WaitForStream(const at::Tensor& tensor) {
   c10::cuda::getCurrentCUDAStream(tensor.device().index()).synchronize();
 }
 
+void ReleaseSpareGpuMemory() {
+  if (CountGpus() > 0) c10::cuda::CUDACachingAllocator::emptyCache();
+}
+
 #else
 
 int CountGpus() {
   return 0;
 }
+
+void ReleaseSpareGpuMemory() {}
 
 #endif
 

@@ -18,4 +18,8 @@ CudaStream CurrentStream();
 void WaitForStream(const at::Tensor& tensor);
 #endif
 
+// Gives back what libtorch's allocator of the GPU keeps without using it. Others need some when
+// memory has run out: kernels that are loaded, workspaces.
+void ReleaseSpareGpuMemory();
+
 }  // namespace tidemill
