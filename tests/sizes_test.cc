@@ -109,9 +109,14 @@ TEST_F(SizesTest, ThePlanSaysWhatFitsAndWhatWould) {
   const auto plan = [&](const std::string& words) {
     return RunTidemill("plan --model " + seven + " " + words, "2>&1");
   };
-  const ProcessOutput none = plan("--memory 80GB");
+  const ProcessOutput host = plan("--memory 80GB");
+  EXPECT_EQ(host.exit_code, 0) << host.output;
+  EXPECT_THAT(host.output, HasSubstr("optimizer state on the host"));
+  EXPECT_THAT(host.output, HasSubstr("besides, of the host"));
+  const ProcessOutput none = plan("--memory 80GB --set learner.optimizer_state=gpu");
   EXPECT_EQ(none.exit_code, 1);
   EXPECT_THAT(none.output, HasSubstr("does not fit"));
+  EXPECT_THAT(none.output, HasSubstr("would fit: learner.optimizer_state = \"host\""));
   EXPECT_THAT(none.output,
               HasSubstr("would fit: learner.lora_rank = 16, learner.recompute = true"));
   const ProcessOutput fits =
