@@ -90,9 +90,12 @@ TEST_F(SizesTest, ATokenizerThatIsTooLargeForTheModelIsRefused) {
   EXPECT_THAT(run.output, HasSubstr("model.tokenizer"));
 }
 
+// On a CPU the optimizer's state is on the host already.
 TEST_F(SizesTest, MomentsInBytesTrainAndResume) {
   const std::string shape = Shape("random-shape", {{"vocab_size", 700}});
-  const std::string more = Random(shape) + "--set learner.moments=int8 --set run.steps=1";
+  const std::string more = Random(shape) +
+                           "--set learner.moments=int8 --set learner.optimizer_state=host "
+                           "--set run.steps=1";
   ASSERT_EQ(RunTidemill(Train("int8", more), "2>/dev/null").exit_code, 0);
   const TensorFiles saved =
       TensorFiles::Open(folder_ + "/runs/int8/checkpoints/step-00000001/optimizer.safetensors")

@@ -63,7 +63,7 @@ void PrintPlanJson(const PlanInput& input, const MemoryPlan& plan) {
              {"token_budget", plan.token_budget},
              {"recompute", plan.recompute},
              {"moments", plan.block_moments ? "int8" : "float32"},
-             {"optimizer_state", plan.state_on_host ? "host" : "gpu"},
+             {"optimizer_state", plan.state_on_host || !input.gpu ? "host" : "gpu"},
              {"host_bytes", plan.host_bytes},
              {"cache_bytes", plan.cache_bytes},
              {"would_fit", choices}});

@@ -35,7 +35,7 @@ Status ProcessPorts::PlanMemoryHere() {
                           {"token_budget", plan.token_budget},
                           {"recompute", plan.recompute},
                           {"moments", plan.block_moments ? "int8" : "float32"},
-                          {"optimizer_state", plan.state_on_host ? "host" : "gpu"}});
+                          {"optimizer_state", plan.state_on_host || !gpu ? "host" : "gpu"}});
   config_.learner.moments = plan.block_moments ? "int8" : "float32";
   if (config_.learner.optimizer_state == "auto") {
     config_.learner.optimizer_state = plan.state_on_host ? "host" : "gpu";
