@@ -37,6 +37,10 @@ Result<GpuArguments> ParseGpuArguments(std::span<char* const> words) {
        [&](const std::string& word) {
          return ParseChoice(word, "float32", "int8", made.moments_in_blocks);
        }},
+      {"--state",
+       [&](const std::string& word) {
+         return ParseChoice(word, "gpu", "host", made.state_on_host);
+       }},
       {"--budget",
        [&](const std::string& word) { return ParseNumber<int64_t>(word, 1, made.token_budget); }},
       {"--recompute",

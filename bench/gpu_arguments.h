@@ -14,6 +14,7 @@ struct GpuArguments {
   std::vector<int> numbers;
   GpuPolicy policy;
   bool moments_in_blocks = false;
+  bool state_on_host = false;
   bool recompute = false;
   int64_t token_budget = int64_t{32} * 1024;
   double product_most = 0;
@@ -25,6 +26,7 @@ inline constexpr const char* kGpuBenchUsage =
     "config.json\n"
     "  --rank N               LoRA rank of an adapter on all products (default: 0, all weights)\n"
     "  --moments float32|int8 the optimizer's\n"
+    "  --state gpu|host       the optimizer's (host: with int8)\n"
     "  --budget TOKENS        of a microbatch (default: 32768)\n"
     "  --recompute yes|no     activation checkpointing\n"
     "  --product-tflop X      cut longer matrix products of the learner (default: 0, none)\n";

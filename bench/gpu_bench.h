@@ -40,6 +40,7 @@ struct GpuLearnerLoad {
   bool publish = false;
   bool recompute = false;  // activation checkpointing
   bool moments_in_blocks = false;
+  bool state_on_host = false;  // the optimizer's
   int64_t token_budget = int64_t{32} * 1024;
   double product_most = 0;  // operations of a matrix product; 0: no bound
   bool trace = false;       // add what the GPU spends the time of one step on

@@ -16,6 +16,7 @@ GpuLearnerLoad LearnerLoad(const GpuArguments& arguments, int sequences) {
           .sequences = sequences,
           .recompute = arguments.recompute,
           .moments_in_blocks = arguments.moments_in_blocks,
+          .state_on_host = arguments.state_on_host,
           .token_budget = arguments.token_budget,
           .product_most = arguments.product_most};
 }

@@ -85,6 +85,7 @@ Result<TrainerOptions> OptionsOf(const GpuLearnerLoad& load) {
   options.objective.kl_coefficient = 0;
   options.schedule.peak = 1e-6;
   options.adamw.moments_in_blocks = load.moments_in_blocks;
+  options.adamw.state_on_host = load.state_on_host;
   options.microbatch_tokens = load.token_budget;
   options.bfloat16 = true;
   options.recompute = load.recompute;
@@ -103,6 +104,7 @@ nlohmann::ordered_json Measured(const GpuLearnerLoad& load, std::map<std::string
           {"length", load.length},
           {"recompute", load.recompute},
           {"moments", load.moments_in_blocks ? "int8" : "float32"},
+          {"optimizer_state", load.state_on_host ? "host" : "gpu"},
           {"product_tflop", load.product_most / 1e12},
           {"tokens_per_s", std::round(rate)},
           {"limit_by_bytes", std::round(limits.by_bytes)},

@@ -90,9 +90,12 @@ TEST_F(SizesTest, ATokenizerThatIsTooLargeForTheModelIsRefused) {
   EXPECT_THAT(run.output, HasSubstr("model.tokenizer"));
 }
 
+// On a CPU the optimizer's state is on the host already.
 TEST_F(SizesTest, MomentsInBytesTrainAndResume) {
   const std::string shape = Shape("random-shape", {{"vocab_size", 700}});
-  const std::string more = Random(shape) + "--set learner.moments=int8 --set run.steps=1";
+  const std::string more = Random(shape) +
+                           "--set learner.moments=int8 --set learner.optimizer_state=host "
+                           "--set run.steps=1";
   ASSERT_EQ(RunTidemill(Train("int8", more), "2>/dev/null").exit_code, 0);
   const TensorFiles saved =
       TensorFiles::Open(folder_ + "/runs/int8/checkpoints/step-00000001/optimizer.safetensors")
@@ -109,9 +112,14 @@ TEST_F(SizesTest, ThePlanSaysWhatFitsAndWhatWould) {
   const auto plan = [&](const std::string& words) {
     return RunTidemill("plan --model " + seven + " " + words, "2>&1");
   };
-  const ProcessOutput none = plan("--memory 80GB");
+  const ProcessOutput host = plan("--memory 80GB");
+  EXPECT_EQ(host.exit_code, 0) << host.output;
+  EXPECT_THAT(host.output, HasSubstr("optimizer state on the host"));
+  EXPECT_THAT(host.output, HasSubstr("besides, of the host"));
+  const ProcessOutput none = plan("--memory 80GB --set learner.optimizer_state=gpu");
   EXPECT_EQ(none.exit_code, 1);
   EXPECT_THAT(none.output, HasSubstr("does not fit"));
+  EXPECT_THAT(none.output, HasSubstr("would fit: learner.optimizer_state = \"host\""));
   EXPECT_THAT(none.output,
               HasSubstr("would fit: learner.lora_rank = 16, learner.recompute = true"));
   const ProcessOutput fits =

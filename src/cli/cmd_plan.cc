@@ -38,6 +38,7 @@ Result<PlanInput> InputOf(const PlanArguments& arguments, RunConfig& config) {
     TM_ASSIGN_OR_RETURN(input.memory_bytes, ParseMemory(arguments.memory));
   } else if (input.gpu) {
     TM_ASSIGN_OR_RETURN(input.memory_bytes, FreeDeviceBytes(device));
+    input.host_memory_bytes = AvailableMemoryBytes();
   } else {
     input.memory_bytes = AvailableMemoryBytes();
   }
@@ -62,29 +63,37 @@ void PrintPlanJson(const PlanInput& input, const MemoryPlan& plan) {
              {"token_budget", plan.token_budget},
              {"recompute", plan.recompute},
              {"moments", plan.block_moments ? "int8" : "float32"},
+             {"optimizer_state", plan.state_on_host || !input.gpu ? "host" : "gpu"},
+             {"host_bytes", plan.host_bytes},
              {"cache_bytes", plan.cache_bytes},
              {"would_fit", choices}});
 }
 
 void PrintPlanTable(const PlanInput& input, const MemoryPlan& plan) {
-  std::printf("%.2fB parameters, %s, token budget %lld%s%s\n",
+  std::printf("%.2fB parameters, %s, token budget %lld%s%s%s\n",
               static_cast<double>(input.model.ParameterCount()) / 1e9,
               input.lora_rank > 0 ? ("LoRA rank " + std::to_string(input.lora_rank)).c_str()
                                   : "all weights trained",
               static_cast<long long>(plan.token_budget), plan.recompute ? ", recomputation" : "",
-              plan.block_moments ? ", moments in int8" : "");
+              plan.block_moments ? ", moments in int8" : "",
+              plan.state_on_host ? ", optimizer state on the host" : "");
   for (const PlanRow& row : plan.rows) {
     std::printf("  %-8s %-38s %10s\n", row.part.c_str(), row.what.c_str(),
                 BytesText(row.bytes).c_str());
   }
   std::printf("  %-47s %10s\n", "together", BytesText(plan.total_bytes).c_str());
+  if (plan.state_on_host) {
+    std::printf("  %-47s %10s\n", "besides, of the host: optimizer state",
+                BytesText(plan.host_bytes).c_str());
+  }
   if (plan.memory_bytes == 0) return;
   std::printf("  %-47s %10s\n", "there is", BytesText(plan.memory_bytes).c_str());
   if (plan.fits()) {
     std::printf("fits\n");
     return;
   }
-  std::printf("does not fit\n");
+  std::printf(plan.fits_host() ? "does not fit\n" : "does not fit: the host has %s\n",
+              BytesText(plan.host_memory_bytes).c_str());
   for (const MemoryPlan::Choice& choice : plan.would_fit) {
     std::printf("  would fit: %s (%s)\n", choice.settings.c_str(),
                 BytesText(choice.total_bytes).c_str());

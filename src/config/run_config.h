@@ -166,6 +166,7 @@ struct RunConfig {
     uint32_t token_budget = 0;
     bool recompute = false;
     std::string moments = "auto";
+    std::string optimizer_state = "auto";
     uint64_t checkpoint_every_steps = 50;
     uint32_t keep_checkpoints = 3;
     uint32_t lora_rank = 0;

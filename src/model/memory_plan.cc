@@ -24,6 +24,7 @@ uint64_t Total(const PlanInput& input) {
 }
 
 bool Fits(const PlanInput& input) {
+  if (input.host_memory_bytes != 0 && PlanOnHost(input) > input.host_memory_bytes) return false;
   return input.memory_bytes == 0 || Total(input) <= input.memory_bytes;
 }
 
@@ -76,17 +77,31 @@ bool TakeBudgetOrRecompute(int64_t least, PlanInput& input) {
   return false;
 }
 
-// Float32 first, with budgets that do not slow it down; then moments in bytes. An adapter's moments
-// are small anyway.
+// Whether it fits, with the budget it takes where that is open.
+bool TakeOpen(int64_t least, PlanInput& input) {
+  if (input.trains && input.token_budget == 0) return TakeBudgetOrRecompute(least, input);
+  return Fits(WithCache(input));
+}
+
+// Float32 first, with budgets that do not slow it down; then moments in bytes; at last the
+// optimizer's state on the host, which every update waits for. An adapter's state is small anyway.
 PlanInput WithBudget(PlanInput input) {
-  const bool open = input.trains && input.token_budget == 0;
+  const bool all_weights = input.trains && input.lora_rank == 0;
+  const bool host_open = !input.state_on_host.has_value();
+  if (host_open || !input.gpu) input.state_on_host = false;
   if (!input.block_moments.has_value()) {
     PlanInput wide = input;
     wide.block_moments = false;
-    if (open ? TakeBudgetOrRecompute(kBudgetGood, wide) : Fits(WithCache(wide))) return wide;
-    input.block_moments = input.trains && input.lora_rank == 0;
+    if (!*input.state_on_host && TakeOpen(kBudgetGood, wide)) return wide;
+    input.block_moments = all_weights;
   }
-  if (open && !TakeBudgetOrRecompute(kBudgetLeast, input)) input.token_budget = kBudgetMost;
+  if (TakeOpen(kBudgetLeast, input)) return input;
+  if (host_open && input.gpu && all_weights && *input.block_moments) {
+    PlanInput host = input;
+    host.state_on_host = true;
+    if (TakeOpen(kBudgetLeast, host)) return host;
+  }
+  if (input.trains && input.token_budget == 0) input.token_budget = kBudgetMost;
   return input;
 }
 
@@ -100,7 +115,7 @@ std::string Joined(const std::vector<std::string>& settings) {
 // names. Those with fewer tokens at once try all budgets and take the largest.
 struct Way {
   bool smaller_cache = false, smaller_budget = false, recompute = false, moments = false,
-       adapter = false;
+       host = false, adapter = false;
 };
 constexpr Way kWays[] = {
     {.smaller_cache = true},
@@ -110,10 +125,19 @@ constexpr Way kWays[] = {
     {.smaller_cache = true, .smaller_budget = true, .recompute = true},
     {.moments = true},
     {.smaller_cache = true, .smaller_budget = true, .recompute = true, .moments = true},
+    {.moments = true, .host = true},
+    {.recompute = true, .moments = true, .host = true},
+    {.smaller_cache = true,
+     .smaller_budget = true,
+     .recompute = true,
+     .moments = true,
+     .host = true},
     {.smaller_cache = true, .smaller_budget = true, .recompute = true, .adapter = true}};
 
 void TryWay(const PlanInput& given, const Way& way, std::vector<MemoryPlan::Choice>& out) {
   if (!given.trains && (way.smaller_budget || way.recompute || way.moments || way.adapter)) return;
+  // Where there is no state to be moved, the way is that without it.
+  if (way.host && (!given.gpu || given.lora_rank > 0 || *given.state_on_host)) return;
   PlanInput input = given;
   std::vector<std::string> settings;
   if (way.adapter && given.lora_rank == 0) {
@@ -123,6 +147,10 @@ void TryWay(const PlanInput& given, const Way& way, std::vector<MemoryPlan::Choi
   if (way.moments && given.lora_rank == 0 && !*given.block_moments) {
     input.block_moments = true;
     settings.push_back("learner.moments = \"int8\"");
+  }
+  if (way.host) {
+    input.state_on_host = true;
+    settings.push_back("learner.optimizer_state = \"host\"");
   }
   if (way.recompute && given.gpu && !given.recompute) {
     input.recompute = true;
@@ -176,7 +204,10 @@ MemoryPlan PlanMemory(const PlanInput& input) {
   plan.memory_bytes = chosen.memory_bytes;
   plan.token_budget = chosen.token_budget;
   plan.recompute = chosen.recompute;
+  plan.host_bytes = PlanOnHost(chosen);
+  plan.host_memory_bytes = chosen.host_memory_bytes;
   plan.block_moments = *chosen.block_moments;
+  plan.state_on_host = plan.host_bytes > 0;
   plan.cache_bytes = chosen.cache_bytes;
   if (plan.fits()) return plan;
   for (const Way& way : kWays) TryWay(chosen, way, plan.would_fit);

@@ -30,9 +30,12 @@ struct PlanInput {
   bool recompute = false;    // chosen as well, where the budget is
   // Moments in a byte each, on a GPU also narrow weights and gradients. Nothing: chosen.
   std::optional<bool> block_moments;
-  uint64_t teacher_bytes = 0;   // of a teacher's weights in this process
-  bool policy_teaches = false;  // a teacher that is the policy keeps a published version
-  bool keys = false;            // memory reads prompts with the weights of the start
+  // The optimizer's state on the host, of narrow weights on a GPU. Nothing: chosen.
+  std::optional<bool> state_on_host;
+  uint64_t host_memory_bytes = 0;  // of the host beside a GPU; 0: unknown, everything fits
+  uint64_t teacher_bytes = 0;      // of a teacher's weights in this process
+  bool policy_teaches = false;     // a teacher that is the policy keeps a published version
+  bool keys = false;               // memory reads prompts with the weights of the start
 
   uint64_t cache_bytes = 0;  // 0: chosen
   int64_t max_context = 0;   // 0: the model's
@@ -51,11 +54,14 @@ struct PlanRow {
 struct MemoryPlan {
   std::vector<PlanRow> rows;
   uint64_t total_bytes = 0;
-  uint64_t memory_bytes = 0;  // as given
+  uint64_t memory_bytes = 0;       // as given
+  uint64_t host_bytes = 0;         // of the host, for the optimizer's state; no part of the total
+  uint64_t host_memory_bytes = 0;  // as given
   // As given, or chosen where that was left open.
   int64_t token_budget = 0;
   bool recompute = false;
   bool block_moments = false;
+  bool state_on_host = false;
   uint64_t cache_bytes = 0;
   // Where it does not fit: settings that would, each with what they need together, such as
   // "learner.recompute = true, learner.token_budget = 4096". Empty: nothing does.
@@ -65,7 +71,8 @@ struct MemoryPlan {
   };
   std::vector<Choice> would_fit;
 
-  bool fits() const { return memory_bytes == 0 || total_bytes <= memory_bytes; }
+  bool fits_host() const { return host_memory_bytes == 0 || host_bytes <= host_memory_bytes; }
+  bool fits() const { return (memory_bytes == 0 || total_bytes <= memory_bytes) && fits_host(); }
 };
 
 MemoryPlan PlanMemory(const PlanInput& input);
@@ -73,6 +80,8 @@ MemoryPlan PlanMemory(const PlanInput& input);
 // Rows for settings without open choices; PlanMemory makes them.
 std::vector<PlanRow> PlanOnGpu(const PlanInput& input);
 std::vector<PlanRow> PlanOnCpu(const PlanInput& input);
+// What the host of a GPU keeps for the optimizer.
+uint64_t PlanOnHost(const PlanInput& input);
 
 // Numbers in an adapter on all projections.
 int64_t AdapterParameters(const ModelConfig& model, int64_t rank);

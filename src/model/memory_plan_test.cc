@@ -157,6 +157,58 @@ TEST(MemoryPlan, MomentsInBytesComeAfterRecomputation) {
   EXPECT_TRUE(narrow.block_moments);
 }
 
+// Not before a small budget with recomputation, and not where the host has no memory for it.
+TEST(MemoryPlan, TheOptimizersStateGoesToTheHostWhenNothingElseFits) {
+  PlanInput input = Training(Seven(), 0);
+  EXPECT_FALSE(PlanMemory(input).state_on_host);
+  input.memory_bytes = 79 * kGiB;
+  const MemoryPlan plan = PlanMemory(input);
+  EXPECT_TRUE(plan.fits());
+  EXPECT_TRUE(plan.state_on_host);
+  EXPECT_TRUE(plan.block_moments);
+  EXPECT_TRUE(plan.recompute);
+  EXPECT_EQ(plan.token_budget, 16384);
+  const auto parameters = static_cast<double>(Seven().ParameterCount());
+  EXPECT_NEAR(static_cast<double>(plan.host_bytes) / parameters, 4.125, 0.001);
+  // Weights, gradients, and the buffers.
+  double learner = 0;
+  for (const PlanRow& row : plan.rows) {
+    if (row.part == "learner" && row.what != "activations" && row.what != "logits") {
+      learner += static_cast<double>(row.bytes);
+    }
+  }
+  EXPECT_NEAR(learner / parameters, 4, 0.03);
+  input.host_memory_bytes = 16 * kGiB;
+  EXPECT_FALSE(PlanMemory(input).fits());
+  input.host_memory_bytes = 64 * kGiB;
+  input.state_on_host = false;
+  const MemoryPlan refused = PlanMemory(input);
+  EXPECT_FALSE(refused.fits());
+  bool named = false;
+  for (const auto& choice : refused.would_fit) {
+    named |= choice.settings == "learner.optimizer_state = \"host\", learner.recompute = true";
+  }
+  EXPECT_TRUE(named);
+}
+
+// The state on the host is kept narrow; with more than one update a step it is there twice.
+TEST(MemoryPlan, TheOptimizersStateOnTheHostComesWithMomentsInBytes) {
+  PlanInput input = Training(Half(), 16384);
+  input.state_on_host = true;
+  const MemoryPlan plan = PlanMemory(input);
+  EXPECT_TRUE(plan.state_on_host && plan.block_moments);
+  input.updates = 4;
+  const MemoryPlan undone = PlanMemory(input);
+  EXPECT_EQ(undone.host_bytes, 2 * plan.host_bytes);
+  EXPECT_EQ(Of(undone, "learner") - Of(plan, "learner"),
+            static_cast<uint64_t>(2 * Half().ParameterCount()));
+  input.gpu = false;
+  EXPECT_FALSE(PlanMemory(input).state_on_host) << "on a CPU everything is";
+  input.gpu = true;
+  input.lora_rank = 16;
+  EXPECT_FALSE(PlanMemory(input).state_on_host);
+}
+
 TEST(MemoryPlan, LeavesGivenSettingsAlone) {
   PlanInput input = Training(Half(), 2048);
   input.cache_bytes = 3 * kGiB;

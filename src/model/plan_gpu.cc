@@ -15,6 +15,8 @@ constexpr int64_t kGraphs = 512 * kMiB;
 // as a share of what a step keeps.
 constexpr int64_t kSlackParts = 10;
 constexpr int64_t kScoreRows = 4096;  // model/torch/cuda_scores.cc
+// model/torch/host_state.h: numbers whose state is on the GPU at a time.
+constexpr int64_t kStreamedNumbers = 4 * (int64_t{1} << 23);
 
 // model/cuda/adapter_layout.h, in bfloat16: layers that read the same input are one product, whose
 // B has columns for all of them.
@@ -33,6 +35,11 @@ int64_t LayerToken(const PlanSizes& s) {
   return 2 * numbers + 4 * (s.c.num_heads + 2);
 }
 
+bool StateOnHost(const PlanInput& in) {
+  return in.trains && in.lora_rank == 0 && in.block_moments.value_or(false) &&
+         in.state_on_host.value_or(false);
+}
+
 // What is trained, and how the optimizer keeps it.
 void AddTrained(const PlanInput& in, const PlanSizes& s, PlanRows& rows) {
   const int64_t n = s.trained;
@@ -42,12 +49,17 @@ void AddTrained(const PlanInput& in, const PlanSizes& s, PlanRows& rows) {
     rows.Add("learner", "gradients, float32", 4 * n);
     rows.Add("learner", "optimizer moments, float32", 8 * n);
   } else if (in.block_moments.value_or(false)) {
-    const int64_t moments = BlockMomentBytes(n);
+    const bool host = StateOnHost(in);
+    const int64_t moments = host ? 0 : BlockMomentBytes(n), low = host ? 0 : 2 * n;
     rows.Add("learner", "weights, bfloat16", 2 * n);
-    rows.Add("learner", "their low 16 bits", 2 * n);
+    rows.Add("learner", "their low 16 bits", low);
     rows.Add("learner", "gradients, bfloat16", 2 * n);
     rows.Add("learner", "optimizer moments, in bytes", moments);
-    undo = 4 * n + moments;
+    if (host) {
+      const int64_t here = std::min(n, kStreamedNumbers);
+      rows.Add("learner", "buffers of the state on the host", 2 * here + BlockMomentBytes(here));
+    }
+    undo = 2 * n + low + moments;
   } else {
     // model/torch/cuda_leaves.h
     rows.Add("learner", "weights, float32", 4 * n);
@@ -114,6 +126,13 @@ std::vector<PlanRow> PlanOnGpu(const PlanInput& in) {
   if (in.generates) AddEngine(in, s, rows);
   rows.Add("program", "CUDA context and kernels (assumed)", kContext);
   return rows.Take();
+}
+
+uint64_t PlanOnHost(const PlanInput& in) {
+  if (!in.gpu || !StateOnHost(in)) return 0;
+  const int64_t n = in.model.ParameterCount();
+  // Low halves and moments; more than one update a step keeps what undoes it.
+  return static_cast<uint64_t>((2 * n + BlockMomentBytes(n)) * (in.updates > 1 ? 2 : 1));
 }
 
 }  // namespace tidemill

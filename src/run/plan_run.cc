@@ -28,6 +28,9 @@ Result<PlanInput> PlanInputFrom(const RunConfig& config, const ModelConfig& mode
   if (learner.moments != "auto" || learner.ranks > 1) {
     input.block_moments = learner.moments == "int8";
   }
+  if (learner.optimizer_state != "auto" || learner.ranks > 1) {
+    input.state_on_host = learner.optimizer_state == "host";
+  }
   input.cache_bytes = uint64_t{config.rollout.cache_mb} << 20;
   input.max_context = config.rollout.max_context;
   input.prefill_chunk = config.rollout.prefill_chunk;
@@ -51,6 +54,11 @@ std::string PlanRefusal(const MemoryPlan& plan) {
         (i > 0 ? ", " : "") + rows[i].part + ": " + rows[i].what + " " + BytesText(rows[i].bytes);
   }
   text += "; see `tidemill plan`)";
+  if (!plan.fits_host()) {
+    text += "; the optimizer's state needs " + BytesText(plan.host_bytes) +
+            " of the host, which has " + BytesText(plan.host_memory_bytes) +
+            " (learner.optimizer_state)";
+  }
   if (plan.would_fit.empty()) return text + "; no smaller settings of this model fit";
   text += "; would fit: ";
   for (size_t i = 0; i < plan.would_fit.size(); ++i) {

@@ -1,7 +1,10 @@
 // Memory of the device and of the host, all of it the host's.
+#include "tests/cuda_host/memory.h"
+
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -16,6 +19,7 @@ namespace {
 constexpr size_t kMargin = 256;  // on both sides, also what an allocation is aligned to
 constexpr size_t kDeviceBytes = size_t{4} << 30;
 constexpr unsigned char kMarginByte = 0xa5;
+std::atomic<size_t> pinned_most = SIZE_MAX;
 
 struct Allocations {
   tidemill::Mutex lock;
@@ -122,11 +126,14 @@ cudaError_t cudaFree(void* memory) {
   return cudaSuccess;
 }
 
+void cuda_host::BoundPinned(size_t bytes) {
+  pinned_most = bytes;
+}
 cudaError_t cudaMallocHost(void** to, size_t bytes) {
-  return cudaMalloc(to, bytes);
+  return bytes > pinned_most ? cudaErrorMemoryAllocation : cudaMalloc(to, bytes);
 }
 cudaError_t cudaHostAlloc(void** to, size_t bytes, unsigned) {
-  return cudaMalloc(to, bytes);
+  return cudaMallocHost(to, bytes);
 }
 cudaError_t cudaFreeHost(void* memory) {
   return cudaFree(memory);

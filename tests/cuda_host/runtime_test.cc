@@ -189,6 +189,29 @@ TEST(CudaHost, AStreamWorksWhenSomebodyWaitsAndAGraphRepeatsWhatWasCaptured) {
   cudaStreamDestroy(stream);
 }
 
+TEST(CudaHost, AStreamWaitsForWhatAnEventWasRecordedBehindThen) {
+  OnDevice<int> sum(1);
+  sum[0] = 0;
+  cudaStream_t first = nullptr, second = nullptr;
+  cudaEvent_t event = nullptr;
+  ASSERT_EQ(cudaStreamCreateWithFlags(&first, cudaStreamNonBlocking), cudaSuccess);
+  ASSERT_EQ(cudaStreamCreateWithFlags(&second, cudaStreamNonBlocking), cudaSuccess);
+  ASSERT_EQ(cudaEventCreate(&event), cudaSuccess);
+  cudaStreamWaitEvent(second, event);  // never recorded: nothing to wait for
+  Launch(AddKernel, {.grid = 1, .threads = 1, .stream = first}, sum.data(), 1);
+  cudaEventRecord(event, first);
+  cudaStreamWaitEvent(second, event);
+  Launch(AddKernel, {.grid = 1, .threads = 1, .stream = second}, sum.data(), 10);
+  Launch(AddKernel, {.grid = 1, .threads = 1, .stream = first}, sum.data(), 100);
+  cudaEventRecord(event, first);
+  cudaStreamSynchronize(second);
+  EXPECT_EQ(sum[0], 11) << "not for what it was recorded behind later";
+  cudaEventDestroy(event);
+  cudaStreamDestroy(first);
+  cudaStreamDestroy(second);
+  EXPECT_EQ(sum[0], 111);
+}
+
 TEST(CudaHost, ALaunchThatAGpuRefusesIsRefused) {
   OnDevice<int> sum(1);
   sum[0] = 0;

@@ -37,10 +37,19 @@ struct CUstream_st {
   }
 };
 
-struct CUevent_st {
-  bool done = true;
+// A place in a stream's queue. Streams that wait for it share it: the event may be recorded again
+// before they get there.
+struct Recorded {
+  bool done = false;
   cudaStream_t stream = nullptr;
   std::chrono::steady_clock::time_point when;
+
+  void Reach() const {
+    if (!done) stream->Drain([this] { return done; });
+  }
+};
+struct CUevent_st {
+  std::shared_ptr<Recorded> last;  // null: never recorded
 };
 
 namespace cuda_host {
@@ -161,22 +170,28 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
-  event->done = false;
-  event->stream = stream;
-  cuda_host::Enqueue(stream, [event] {
-    event->done = true;
-    event->when = std::chrono::steady_clock::now();
+  event->last = std::make_shared<Recorded>();
+  event->last->stream = stream;
+  cuda_host::Enqueue(stream, [recorded = event->last] {
+    recorded->done = true;
+    recorded->when = std::chrono::steady_clock::now();
   });
   return cudaSuccess;
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
-  if (!event->done) event->stream->Drain([event] { return event->done; });
+  if (event->last != nullptr) event->last->Reach();
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  if (event->last == nullptr) return cudaSuccess;
+  cuda_host::Enqueue(stream, [recorded = event->last] { recorded->Reach(); });
   return cudaSuccess;
 }
 
 cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t from, cudaEvent_t to) {
-  *ms = std::chrono::duration<float, std::milli>(to->when - from->when).count();
+  *ms = std::chrono::duration<float, std::milli>(to->last->when - from->last->when).count();
   return cudaSuccess;
 }
 

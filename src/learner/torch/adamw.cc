@@ -7,10 +7,17 @@
 #include "learner/torch/split_tensors.h"
 #ifdef TIDEMILL_CUDA
 #include "model/torch/cuda_train.h"
+#include "model/torch/gpu_runtime.h"
+#include "model/torch/host_state.h"
 #endif
 #include "model/torch/device.h"
 
 namespace tidemill {
+
+#ifndef TIDEMILL_CUDA
+class HostState {};  // there is none
+#endif
+
 namespace {
 
 void UpdateOnCpu(const AdamWUpdate& u, const float* __restrict grad, float* __restrict p,
@@ -47,6 +54,15 @@ bool IsSplit(const at::Tensor& parameter) {
   return parameter.scalar_type() == at::kBFloat16;
 }
 
+// "m.NAME" of a checkpoint.
+struct StateKey {
+  std::string kind, name;
+};
+StateKey ParseStateKey(const std::string& key) {
+  const size_t dot = std::min(key.find('.'), key.size());
+  return {key.substr(0, dot), key.substr(std::min(dot + 1, key.size()))};
+}
+
 }  // namespace
 
 double GradNorm(const NamedTensors& parameters) {
@@ -78,27 +94,71 @@ void ZeroGrad(NamedTensors& parameters) {
   if (!gradients.empty()) at::_foreach_zero_(gradients);  // on a GPU a few kernels for all
 }
 
+AdamW::AdamW(AdamWOptions options) : options_(options) {}
+AdamW::~AdamW() = default;
+
+Status AdamW::TakeHostMemory(const NamedTensors& parameters) {
+  if (!options_.state_on_host) return Ok();
+#ifdef TIDEMILL_CUDA
+  if (options_.moments_in_blocks && !parameters.empty() && OnGpu(parameters.begin()->second)) {
+    const int64_t piece = options_.host_piece_numbers;
+    TM_ASSIGN_OR_RETURN(host_,
+                        HostState::New(parameters, piece > 0 ? piece : HostState::kPieceNumbers));
+    return Ok();
+  }
+#endif
+  static_cast<void>(parameters);
+  return Invalid(
+      "learner.optimizer_state = host is for training all weights on a GPU with "
+      "learner.moments = int8");
+}
+
+AdamW::Kept AdamW::HostPlaces(const std::string& name) const {
+#ifdef TIDEMILL_CUDA
+  const CudaSplitMoments* places = host_ != nullptr ? host_->Of(name) : nullptr;
+  if (places != nullptr) {
+    return {places->first, places->second, places->first_scales, places->second_scales,
+            places->rest};
+  }
+#endif
+  static_cast<void>(name);
+  return {};
+}
+
+// A GPU that fails here fails whatever is asked of it next: nobody takes the state for complete.
+void AdamW::WaitForHost() const {
+#ifdef TIDEMILL_CUDA
+  if (host_ != nullptr) static_cast<void>(host_->Wait());
+#endif
+}
+
 // Before anything is changed: memory may run out.
 void AdamW::MakeMoments(const NamedTensors& parameters) {
   for (const auto& [name, p] : parameters) {
     if (!p.grad().defined() || v_.contains(name)) continue;
-    at::Tensor m, v, m_scale, v_scale;
+    Kept kept = HostPlaces(name);
     const auto options = p.options().requires_grad(false);
-    if (IsSplit(p) && !rests_.contains(name)) {
-      rests_[name] = at::zeros(p.sizes(), options.dtype(at::kShort));
-    }
-    if (InBlocks(p)) {
-      m = at::zeros(p.sizes(), options.dtype(at::kByte));
-      m_scale = at::zeros({MomentBlocks(p.numel())}, options.dtype(at::kFloat));
-      v_scale = at::zeros_like(m_scale);
+    if (kept.m.defined()) {
+      // What a step that was undone left there.
+      WaitForHost();
+      for (at::Tensor* tensor : {&kept.m, &kept.v, &kept.m_scale, &kept.v_scale}) tensor->zero_();
+    } else if (InBlocks(p)) {
+      kept.m = at::zeros(p.sizes(), options.dtype(at::kByte));
+      kept.v = at::zeros_like(kept.m);
+      kept.m_scale = at::zeros({MomentBlocks(p.numel())}, options.dtype(at::kFloat));
+      kept.v_scale = at::zeros_like(kept.m_scale);
     } else {
-      m = at::zeros_like(p);
+      kept.m = at::zeros_like(p);
+      kept.v = at::zeros_like(p);
     }
-    v = at::zeros_like(m);
-    m_[name] = m;
-    v_[name] = v;
-    if (m_scale.defined()) m_scales_[name] = m_scale;
-    if (v_scale.defined()) v_scales_[name] = v_scale;
+    if (IsSplit(p) && !rests_.contains(name)) {
+      if (!kept.rest.defined()) kept.rest = at::empty(p.sizes(), options.dtype(at::kShort));
+      rests_[name] = kept.rest.zero_();
+    }
+    m_[name] = kept.m;
+    v_[name] = kept.v;
+    if (kept.m_scale.defined()) m_scales_[name] = kept.m_scale;
+    if (kept.v_scale.defined()) v_scales_[name] = kept.v_scale;
   }
 }
 
@@ -138,6 +198,11 @@ void AdamW::Step(NamedTensors& parameters, double lr, double grad_scale) {
       UpdateAnywhere(update, grad, p, m, v);
     }
   }
+#ifdef TIDEMILL_CUDA
+  if (host_ == nullptr) return;
+  const Status ran = host_->Run(steps_, CurrentStream());
+  TORCH_CHECK(ran.ok(), ran.message());
+#endif
 }
 
 bool AdamW::InBlocks(const at::Tensor& parameter) const {
@@ -152,6 +217,7 @@ void AdamW::UpdateSplit(const AdamWUpdate& update, const std::string& name, cons
   at::Tensor &m = m_[name], &v = v_[name], &m_scale = m_scales_[name], &v_scale = v_scales_[name];
   at::Tensor& rest = rests_[name];
 #ifdef TIDEMILL_CUDA
+  if (host_ != nullptr) return host_->Add(name, update, grad, p);
   if (OnGpu(p)) {
     return CudaSplitAdamWStep(update, steps_, grad, p, {rest, m, m_scale, v, v_scale});
   }
@@ -165,12 +231,16 @@ void AdamW::UpdateSplit(const AdamWUpdate& update, const std::string& name, cons
 
 void AdamW::TakeExact(NamedTensors& parameters, const NamedTensors& values) {
   const at::NoGradGuard no_grad;
+  WaitForHost();
   for (auto& [name, p] : parameters) {
     const auto value = values.find(name);
     if (!IsSplit(p) || value == values.end() || value->second.scalar_type() == at::kBFloat16) {
       continue;
     }
-    at::Tensor rest = at::empty(p.sizes(), p.options().dtype(at::kShort).requires_grad(false));
+    at::Tensor rest = HostPlaces(name).rest;
+    if (!rest.defined()) {
+      rest = at::empty(p.sizes(), p.options().dtype(at::kShort).requires_grad(false));
+    }
     SplitInto(value->second, p, rest);
     rests_[name] = rest;
   }
@@ -178,6 +248,7 @@ void AdamW::TakeExact(NamedTensors& parameters, const NamedTensors& values) {
 
 NamedTensors AdamW::Exact(const NamedTensors& parameters) const {
   const at::NoGradGuard no_grad;
+  WaitForHost();
   NamedTensors exact;
   for (const auto& [name, p] : parameters) {
     const auto rest = rests_.find(name);
@@ -200,6 +271,7 @@ NamedTensors AdamW::State() const {
 }
 
 NamedTensors AdamW::SharedState() const {
+  WaitForHost();
   NamedTensors state;
   for (const auto& [name, m] : m_) state.emplace("m." + name, m);
   for (const auto& [name, v] : v_) state.emplace("v." + name, v);
@@ -230,18 +302,16 @@ Status AdamW::CheckState(const std::string& key, const at::Tensor& tensor, const
   return Ok();
 }
 
-Status AdamW::Restore(const NamedTensors& parameters, const NamedTensors& state, uint64_t steps) {
-  const at::NoGradGuard no_grad;
-  std::map<std::string, NamedTensors> kinds{
-      {"m", {}}, {"v", {}}, {"m_scale", {}}, {"v_scale", {}}, {"rest", {}}};
+Status AdamW::CheckRestore(const NamedTensors& parameters, const NamedTensors& state) const {
   for (const auto& [key, tensor] : state) {
-    const size_t dot = std::min(key.find('.'), key.size());
-    const std::string kind = key.substr(0, dot);
-    const auto parameter = parameters.find(key.substr(std::min(dot + 1, key.size())));
-    if (!kinds.contains(kind) || parameter == parameters.end()) {
+    const auto [kind, name] = ParseStateKey(key);
+    const auto parameter = parameters.find(name);
+    const bool known =
+        kind == "m" || kind == "v" || kind == "m_scale" || kind == "v_scale" || kind == "rest";
+    if (!known || parameter == parameters.end()) {
       return Invalid("optimizer state \"" + key + "\" matches no parameter");
     }
-    const auto& [name, p] = *parameter;
+    const at::Tensor& p = parameter->second;
     // Before the moments, which do not fit then either.
     if (IsSplit(p) != state.contains("rest." + name)) {
       const std::string narrow = "bfloat16 with low halves (learner.moments = int8 on a GPU)";
@@ -250,19 +320,41 @@ Status AdamW::Restore(const NamedTensors& parameters, const NamedTensors& state,
                                  : narrow + ", and the weights here are float32"));
     }
     TM_RETURN_IF_ERROR(CheckState(key, tensor, kind, p));
-    const at::ScalarType type = kind == "rest"                      ? at::kShort
-                                : tensor.scalar_type() == at::kByte ? at::kByte
-                                                                    : at::kFloat;
-    kinds[kind].emplace(name, tensor.to(p.device(), type, false, true).contiguous());
-  }
-  if (kinds["m"].size() != kinds["v"].size() ||
-      kinds["m_scale"].size() != kinds["v_scale"].size()) {
-    return Invalid("optimizer state lacks a moment of some parameter");
-  }
-  for (const auto& [name, codes] : kinds["m"]) {
-    if (codes.scalar_type() == at::kByte && !kinds["m_scale"].contains(name)) {
+    for (const auto& [one, other] : {std::pair{"m", "v"}, {"m_scale", "v_scale"}}) {
+      if ((kind == one && !state.contains(other + ("." + name))) ||
+          (kind == other && !state.contains(one + ("." + name)))) {
+        return Invalid("optimizer state lacks a moment of some parameter");
+      }
+    }
+    if (kind == "m" && tensor.scalar_type() == at::kByte && !state.contains("m_scale." + name)) {
       return Invalid("optimizer state lacks the scales of \"" + name + "\"");
     }
+  }
+  return Ok();
+}
+
+Status AdamW::Restore(const NamedTensors& parameters, const NamedTensors& state, uint64_t steps) {
+  const at::NoGradGuard no_grad;
+  TM_RETURN_IF_ERROR(CheckRestore(parameters, state));
+  WaitForHost();
+  std::map<std::string, NamedTensors> kinds;
+  for (const auto& [key, tensor] : state) {
+    const auto [kind, name] = ParseStateKey(key);
+    const Kept places = HostPlaces(name);
+    at::Tensor to = kind == "m"         ? places.m
+                    : kind == "v"       ? places.v
+                    : kind == "m_scale" ? places.m_scale
+                    : kind == "v_scale" ? places.v_scale
+                                        : places.rest;
+    if (to.defined()) {
+      to.copy_(tensor.view(to.sizes()));
+    } else {
+      const at::ScalarType type = kind == "rest"                      ? at::kShort
+                                  : tensor.scalar_type() == at::kByte ? at::kByte
+                                                                      : at::kFloat;
+      to = tensor.to(parameters.at(name).device(), type, false, true).contiguous();
+    }
+    kinds[kind].emplace(name, to);
   }
   m_ = std::move(kinds["m"]);
   v_ = std::move(kinds["v"]);

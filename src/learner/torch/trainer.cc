@@ -49,6 +49,7 @@ Result<std::unique_ptr<Trainer>> Trainer::New(const std::shared_ptr<const Policy
   return CatchTorch<Made>("making a trainer", [&]() -> Result<Made> {
     Made trainer(
         new Trainer(std::make_unique<Impl>(std::move(*model), options, std::move(reference))));
+    TM_RETURN_IF_ERROR(trainer->impl_->optimizer().TakeHostMemory(trainer->Leaves()));
     TM_RETURN_IF_ERROR(trainer->TakeExact(*weights));
     return trainer;
   });

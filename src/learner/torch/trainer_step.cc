@@ -316,12 +316,11 @@ Status Trainer::Impl::Restore(const NamedTensors& parameters, const NamedTensors
       return Invalid("its \"" + name + "\" is missing or has a different shape");
     }
   }
-  AdamW restored(options_.adamw);
-  TM_RETURN_IF_ERROR(restored.Restore(scorer_.leaves(), optimizer, optimizer_steps));
+  TM_RETURN_IF_ERROR(optimizer_.CheckRestore(scorer_.leaves(), optimizer));
   TM_RETURN_IF_ERROR(scorer_.model().Restore(parameters));
   const at::NoGradGuard no_grad;
   for (const auto& [name, leaf] : head) scorer_.leaves().at(name).copy_(value_head.at(name));
-  optimizer_ = std::move(restored);
+  TM_RETURN_IF_ERROR(optimizer_.Restore(scorer_.leaves(), optimizer, optimizer_steps));
   progress_ = progress;
   if (progress.token_budget > 0) {
     options_.microbatch_tokens = std::min(options_.microbatch_tokens, progress.token_budget);

@@ -80,7 +80,7 @@ __global__ void __launch_bounds__(kThreads)
   const float m_inverse = InverseScale(m_scale), v_inverse = InverseScale(v_scale);
 #pragma unroll
   for (int i = 0; i < kNumbers; ++i) {
-    const uint32_t index = static_cast<uint32_t>(first) + static_cast<uint32_t>(i);
+    const uint32_t index = static_cast<uint32_t>(w.first + first) + static_cast<uint32_t>(i);
     m_codes.at[i] = EncodeFirst(m[i], m_inverse, MomentChance(step, FirstMomentPlace(index)));
     v_codes.at[i] = EncodeSecond(v[i], v_inverse, MomentChance(step, SecondMomentPlace(index)));
   }

@@ -99,6 +99,7 @@ void TrainAdamWStep(const TrainAdamW& update, int64_t count, const float* grad, 
 // (model/moment_codes.h), by a gradient in bfloat16. `step` is the number of the update.
 struct TrainSplitWeights {
   int64_t count = 0;
+  int64_t first = 0;  // which number of its tensor the first is; a multiple of kMomentBlock
   const void* grad = nullptr;  // bfloat16
   void* high = nullptr;        // bfloat16
   int16_t* rest = nullptr;

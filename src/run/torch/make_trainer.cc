@@ -34,7 +34,14 @@ bool LearnsNarrow(const RunConfig& config, const std::string& device) {
 }
 
 Status CheckNarrow(const RunConfig& config, const std::string& device) {
-  if (!IsGpu(device) || config.learner.moments != "int8") return Ok();
+  if (!IsGpu(device)) return Ok();
+  if (config.learner.optimizer_state == "host" && !LearnsNarrow(config, device)) {
+    return Invalid(
+        "learner.optimizer_state: host on " + device +
+        " is for training all weights with learner.moments = int8; use gpu, or train all weights "
+        "with int8 moments");
+  }
+  if (config.learner.moments != "int8") return Ok();
   if (!LearnsNarrow(config, device)) {
     return Invalid(
         "learner.moments: int8 on " + device +
@@ -62,6 +69,7 @@ Status CheckUnbiased(const RunConfig& config, const ObjectiveConfig& objective) 
 
 Result<TrainerOptions> OptionsFrom(const RunConfig& config) {
   const RunConfig::Learner& learner = config.learner;
+  TM_ASSIGN_OR_RETURN(const std::string device, DeviceOf(config));
   TrainerOptions options;
   TM_ASSIGN_OR_RETURN(options.objective, ObjectiveFrom(config));
   if (config.live.on && config.live.kl_coefficient > 0) {
@@ -93,13 +101,14 @@ Result<TrainerOptions> OptionsFrom(const RunConfig& config) {
   options.adamw.beta2 = learner.beta2;
   options.adamw.weight_decay = learner.weight_decay;
   options.adamw.moments_in_blocks = learner.moments == "int8";
+  // On a CPU it is there already.
+  options.adamw.state_on_host = LearnsNarrow(config, device) && learner.optimizer_state == "host";
   options.grad_clip = learner.max_grad_norm;
   if (learner.token_budget > 0) options.microbatch_tokens = learner.token_budget;
   options.recompute = learner.recompute;
   options.minibatches = learner.minibatches;
   options.epochs = learner.epochs;
   options.seed = config.run.seed;
-  TM_ASSIGN_OR_RETURN(const std::string device, DeviceOf(config));
   TM_RETURN_IF_ERROR(CheckNarrow(config, device));
   if (IsGpu(device)) {
     options.bfloat16 = true;

@@ -18,6 +18,7 @@ Status ProcessPorts::PlanMemoryHere() {
   input.generates = request_.roles.rollout;
   if (gpu) {
     TM_ASSIGN_OR_RETURN(input.memory_bytes, FreeDeviceBytes(config_.model.device));
+    input.host_memory_bytes = AvailableMemoryBytes();
   } else {
     input.memory_bytes = AvailableMemoryBytes();
   }
@@ -33,8 +34,12 @@ Status ProcessPorts::PlanMemoryHere() {
                           {"free", BytesText(plan.memory_bytes)},
                           {"token_budget", plan.token_budget},
                           {"recompute", plan.recompute},
-                          {"moments", plan.block_moments ? "int8" : "float32"}});
+                          {"moments", plan.block_moments ? "int8" : "float32"},
+                          {"optimizer_state", plan.state_on_host || !gpu ? "host" : "gpu"}});
   config_.learner.moments = plan.block_moments ? "int8" : "float32";
+  if (config_.learner.optimizer_state == "auto") {
+    config_.learner.optimizer_state = plan.state_on_host ? "host" : "gpu";
+  }
   if (input.trains && config_.learner.token_budget == 0) {
     config_.learner.token_budget = static_cast<uint32_t>(plan.token_budget);
     config_.learner.recompute = plan.recompute;
