@@ -1,5 +1,6 @@
 #include "tests/cuda_host/stream.h"
 
+#include <atomic>
 #include <chrono>
 #include <deque>
 #include <memory>
@@ -38,7 +39,7 @@ struct CUstream_st {
 };
 
 struct CUevent_st {
-  bool done = true;
+  std::atomic<bool> done = true;  // any thread may drain the stream
   cudaStream_t stream = nullptr;
   std::chrono::steady_clock::time_point when;
 };
@@ -79,12 +80,9 @@ void Enqueue(cudaStream_t stream, std::function<void()> work) {
 }
 
 void DrainAll() {
-  std::vector<cudaStream_t> all;
-  {
-    const tidemill::MutexLock held(TheStreams().lock);
-    all.assign(TheStreams().all.begin(), TheStreams().all.end());
-  }
-  for (const cudaStream_t stream : all) stream->Drain([] { return false; });
+  // With the lock held: another thread may be about to destroy its stream.
+  const tidemill::MutexLock held(TheStreams().lock);
+  for (const cudaStream_t stream : TheStreams().all) stream->Drain([] { return false; });
 }
 
 void Launch(const KernelLaunch& launch, cudaStream_t stream, std::function<void()> body) {
@@ -164,14 +162,14 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   event->done = false;
   event->stream = stream;
   cuda_host::Enqueue(stream, [event] {
-    event->done = true;
     event->when = std::chrono::steady_clock::now();
+    event->done = true;
   });
   return cudaSuccess;
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
-  if (!event->done) event->stream->Drain([event] { return event->done; });
+  if (!event->done) event->stream->Drain([event] { return event->done.load(); });
   return cudaSuccess;
 }
 
