@@ -1,5 +1,6 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #ifdef TIDEMILL_CUDA
 #include <c10/cuda/CUDACachingAllocator.h>
@@ -9,6 +10,8 @@
 #include "bench/gpu_trace.h"
 #include "core/random.h"
 #include "engine/torch/torch_engine.h"
+#include "learner/snapshot_gate.h"
+#include "learner/torch/checkpoint.h"
 #include "learner/torch/trainer.h"
 #include "model/torch/model.h"
 
@@ -117,6 +120,32 @@ nlohmann::ordered_json Measured(const GpuLearnerLoad& load, std::map<std::string
           {"peak_gb", PeakGigabytes()}};
 }
 
+// A checkpoint of the trainer is copied to the host while it takes a step.
+Result<nlohmann::ordered_json> CopyBesideAStep(Trainer& trainer, const v1::Batch& batch) {
+  const RealClock clock;
+  const Time began = clock.Now();
+  const CheckpointContent content = ContentOf(trainer, {batch.step(), 1});
+  TM_ASSIGN_OR_RETURN(CheckpointCopy copy, CheckpointCopy::Begin(content));
+  trainer.gate().Begin(clock);
+  const Time requested = clock.Now();
+  Status taken;
+  Time copied = requested;
+  Duration waited{};
+  std::thread copying([&] {
+    taken = copy.Take().status();
+    waited = trainer.gate().Complete();
+    copied = clock.Now();
+  });
+  const Result<TrainReport> report = trainer.Train(batch);
+  copying.join();
+  TM_RETURN_IF_ERROR(taken);
+  TM_RETURN_IF_ERROR(report.status());
+  return nlohmann::ordered_json{{"bytes", content.bytes()},
+                                {"pause_s", Seconds(requested - began + waited)},
+                                {"copy_s", Seconds(copied - requested)},
+                                {"step_s", report->metrics.at("seconds")}};
+}
+
 }  // namespace
 
 Result<std::string> RunGpuLearnerBench(const GpuLearnerLoad& load) {
@@ -149,8 +178,10 @@ Result<std::string> RunGpuLearnerBench(const GpuLearnerLoad& load) {
   result["token_budget"] =
       trainer->progress().token_budget > 0 ? trainer->progress().token_budget : load.token_budget;
   if (load.trace) result["trace"] = trace;
+  batch.set_step(static_cast<uint64_t>(load.steps));
+  TM_ASSIGN_OR_RETURN(result["checkpoint"], CopyBesideAStep(*trainer, batch));
   if (load.publish) {
-    uint64_t step = static_cast<uint64_t>(load.steps);
+    uint64_t step = static_cast<uint64_t>(load.steps) + 1;
     const auto train = [&]() -> Status {
       batch.set_step(step++);
       TM_RETURN_IF_ERROR(trainer->Train(batch).status());

@@ -62,9 +62,11 @@ Status LoadOnce(const std::string& dir, const std::string& device, int threads) 
   return PolicyWeights::Load(dir, options).status();
 }
 
-// A checkpoint's weights and moments.
-Result<CheckpointContent> ContentLike(const std::string& dir) {
-  TM_ASSIGN_OR_RETURN(const auto weights, PolicyWeights::Load(dir, {"cpu", Dtype::kF32}));
+// As large as a checkpoint's weights and moments: 12 bytes for each parameter, or 6 of a GPU's,
+// as with learner.moments = int8.
+Result<CheckpointContent> ContentLike(const std::string& dir, const std::string& device) {
+  const Dtype dtype = IsGpu(device) ? Dtype::kBF16 : Dtype::kF32;
+  TM_ASSIGN_OR_RETURN(const auto weights, PolicyWeights::Load(dir, {device, dtype}));
   CheckpointContent content;
   content.config = weights->config();
   content.parameters = Clones(weights->tensors());
@@ -100,7 +102,7 @@ Result<Json> MeasureDisk(const DiskArguments& arguments) {
     report["seconds"].push_back(one);
   }
   if (arguments.load_only) return report;
-  TM_ASSIGN_OR_RETURN(const CheckpointContent content, ContentLike(model));
+  TM_ASSIGN_OR_RETURN(const CheckpointContent content, ContentLike(model, device));
   report["checkpoint_bytes"] = content.bytes();
   for (int round = 0; round < 2; ++round) {
     std::optional<CheckpointContent> copy;
@@ -142,7 +144,9 @@ void AddDiskBench(CLI::App& bench, Exit& exit) {
   command->add_option("--config", arguments->config, "A config.json")->capture_default_str();
   command->add_option("--folder", arguments->folder, "Working folder; must not exist; removed")
       ->capture_default_str();
-  command->add_option("--device", arguments->device, "Device that is loaded to: cpu, cuda, auto")
+  command
+      ->add_option("--device", arguments->device,
+                   "Device that is loaded to, and that the checkpoint is on: cpu, cuda, auto")
       ->capture_default_str();
   command->add_flag("--load-only", arguments->load_only, "Write no checkpoint");
   command->add_flag("--json", arguments->json, "Print JSON in one line");

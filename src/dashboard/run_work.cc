@@ -26,7 +26,8 @@ Json SpanOf(const Json& line, const char* doing) {
   const auto end = static_cast<int64_t>(NumberOf(line, "time_ms"));
   const auto took = static_cast<int64_t>(std::llround(NumberOf(line, "seconds") * 1000));
   Json span = {{"who", "trainer"}, {"doing", doing}, {"from_ms", end - took}, {"to_ms", end}};
-  // A checkpoint is written while the trainer goes on: its own part is the pause at the beginning.
+  // A checkpoint is copied and written while the trainer goes on: its own part is the pause, which
+  // is shown at the beginning. The update's share of it lies within the next step.
   if (line.contains("pause_seconds")) {
     const auto pause = std::llround(NumberOf(line, "pause_seconds") * 1000);
     span["to_ms"] = std::min<int64_t>(end, end - took + pause);

@@ -235,7 +235,9 @@ void LearnerLoop::OnCheckpoint(const CheckpointDone& done) {
   journal_.Record("checkpoint",
                   {{"step", static_cast<double>(done.step)},
                    {"seconds", done.seconds},
-                   {"pause_seconds", done.pause_seconds}},
+                   {"pause_seconds", done.pause_seconds},
+                   {"copy_seconds", done.copy_seconds},
+                   {"write_seconds", done.write_seconds}},
                   {{"path", done.path}});
 }
 

@@ -33,8 +33,12 @@ struct CheckpointDone {
   uint64_t version = 0;
   std::string path;
   Status status;
-  double seconds = 0;        // until it was written
-  double pause_seconds = 0;  // of them, the trainer stood still
+  double seconds = 0;  // until it was written
+  // Of them, the trainer stood still: for the request itself, and before its next update for the
+  // rest of the copy.
+  double pause_seconds = 0;
+  double copy_seconds = 0;   // to memory of the host; 0: there was none for a copy
+  double write_seconds = 0;  // to the file system
 };
 // `status` not ok: the weights are as they were, and `version` was not published.
 struct SetBackDone {

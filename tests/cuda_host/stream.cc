@@ -1,5 +1,6 @@
 #include "tests/cuda_host/stream.h"
 
+#include <atomic>
 #include <chrono>
 #include <deque>
 #include <memory>
@@ -40,12 +41,12 @@ struct CUstream_st {
 // A place in a stream's queue. Streams that wait for it share it: the event may be recorded again
 // before they get there.
 struct Recorded {
-  bool done = false;
+  std::atomic<bool> done = false;  // any thread may drain the stream
   cudaStream_t stream = nullptr;
   std::chrono::steady_clock::time_point when;
 
   void Reach() const {
-    if (!done) stream->Drain([this] { return done; });
+    if (!done) stream->Drain([this] { return done.load(); });
   }
 };
 struct CUevent_st {
@@ -88,12 +89,9 @@ void Enqueue(cudaStream_t stream, std::function<void()> work) {
 }
 
 void DrainAll() {
-  std::vector<cudaStream_t> all;
-  {
-    const tidemill::MutexLock held(TheStreams().lock);
-    all.assign(TheStreams().all.begin(), TheStreams().all.end());
-  }
-  for (const cudaStream_t stream : all) stream->Drain([] { return false; });
+  // With the lock held: another thread may be about to destroy its stream.
+  const tidemill::MutexLock held(TheStreams().lock);
+  for (const cudaStream_t stream : TheStreams().all) stream->Drain([] { return false; });
 }
 
 void Launch(const KernelLaunch& launch, cudaStream_t stream, std::function<void()> body) {
@@ -173,8 +171,8 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   event->last = std::make_shared<Recorded>();
   event->last->stream = stream;
   cuda_host::Enqueue(stream, [recorded = event->last] {
-    recorded->done = true;
     recorded->when = std::chrono::steady_clock::now();
+    recorded->done = true;
   });
   return cudaSuccess;
 }

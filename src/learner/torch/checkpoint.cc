@@ -13,11 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/files.h"
-#include "core/memory.h"
-#include "core/parallel.h"
-#include "core/threads.h"
 #include "model/torch/catch.h"
-#include "model/torch/host_copy.h"
 #include "model/torch/lora.h"
 #include "model/torch/named_tensors.h"
 #include "store/run_directory.h"
@@ -98,46 +94,6 @@ std::string StateJson(const Trainer& trainer, const CheckpointInfo& info) {
       .dump(1);
 }
 
-// Copies tensors into new memory of the host: those of the CPU by several threads, since the
-// trainer waits for it.
-class HostCopies {
- public:
-  void Add(NamedTensors& tensors) {
-    const at::NoGradGuard no_grad;
-    for (auto& [name, tensor] : tensors) {
-      if (!tensor.is_cpu() || !tensor.is_contiguous()) {
-        tensor = HostCopy(tensor);  // new memory as well
-        continue;
-      }
-      at::Tensor copy = at::empty_like(tensor, tensor.options().requires_grad(false));
-      UseHugePages(copy.data_ptr(), copy.nbytes());
-      for (size_t first = 0; first < tensor.nbytes(); first += kPieceBytes) {
-        pieces_.push_back({static_cast<const std::byte*>(tensor.data_ptr()) + first,
-                           static_cast<std::byte*>(copy.data_ptr()) + first,
-                           std::min(kPieceBytes, tensor.nbytes() - first)});
-      }
-      tensor = std::move(copy);
-    }
-  }
-  // The tensors that were given must live until it returns.
-  Status Finish() const {
-    return InParallel(pieces_.size(), std::min(kThreadsMax, AvailableCores()), [&](size_t i) {
-      std::memcpy(pieces_[i].to, pieces_[i].from, pieces_[i].bytes);
-      return Ok();
-    });
-  }
-
- private:
-  static constexpr size_t kPieceBytes = size_t{4} << 20;
-  static constexpr int kThreadsMax = 8;
-  struct Piece {
-    const std::byte* from;
-    std::byte* to;
-    size_t bytes;
-  };
-  std::vector<Piece> pieces_;
-};
-
 struct SavedState {
   CheckpointInfo info;
   TrainerProgress progress;
@@ -214,16 +170,26 @@ CheckpointContent ContentOf(const Trainer& trainer, const CheckpointInfo& info) 
   return content;
 }
 
-Result<CheckpointContent> CopyToHost(const CheckpointContent& content) {
-  return CatchTorch<CheckpointContent>("copying a checkpoint", [&]() -> Result<CheckpointContent> {
-    CheckpointContent copy = content;
-    HostCopies copies;
-    copies.Add(copy.parameters);
-    copies.Add(copy.value_head);
-    copies.Add(copy.optimizer);
-    TM_RETURN_IF_ERROR(copies.Finish());
+Result<CheckpointCopy> CheckpointCopy::Begin(const CheckpointContent& content) {
+  return CatchTorch<CheckpointCopy>("copying a checkpoint", [&]() -> Result<CheckpointCopy> {
+    CheckpointCopy copy;
+    copy.content_ = content;
+    copy.copies_.Add(copy.content_.parameters);
+    copy.copies_.Add(copy.content_.value_head);
+    copy.copies_.Add(copy.content_.optimizer);
+    copy.copies_.Ready();
     return copy;
   });
+}
+
+Result<CheckpointContent> CheckpointCopy::Take() {
+  TM_RETURN_IF_ERROR(copies_.Take().WithContext("copying a checkpoint"));
+  return std::move(content_);
+}
+
+Result<CheckpointContent> CopyToHost(const CheckpointContent& content) {
+  TM_ASSIGN_OR_RETURN(CheckpointCopy copy, CheckpointCopy::Begin(content));
+  return copy.Take();
 }
 
 Status WriteCheckpoint(const CheckpointContent& content, const std::string& dir,

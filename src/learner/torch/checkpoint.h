@@ -13,6 +13,7 @@
 
 #include "core/status.h"
 #include "learner/torch/trainer.h"
+#include "model/torch/host_copies.h"
 
 namespace tidemill {
 
@@ -34,7 +35,22 @@ struct CheckpointContent {
 };
 // As the trainer stands. Shares its tensors: good until the next step.
 CheckpointContent ContentOf(const Trainer& trainer, const CheckpointInfo& info);
-// The same in memory of its own on the host, which steps do not change.
+
+// The same in memory of its own on the host, which steps do not change. It is taken while the
+// trainer goes on: SnapshotGate (learner/snapshot_gate.h) keeps what is copied as it is.
+class CheckpointCopy {
+ public:
+  // The trainer's thread, which may start work on a GPU afterwards. Takes memory, copies nothing.
+  // Failure: there is no memory, or the GPU failed.
+  static Result<CheckpointCopy> Begin(const CheckpointContent& content);
+  // Any thread, once. What is copied must not change until it returns.
+  Result<CheckpointContent> Take();
+
+ private:
+  HostCopies copies_;
+  CheckpointContent content_;
+};
+// Both.
 Result<CheckpointContent> CopyToHost(const CheckpointContent& content);
 
 // Writes beside `dir` and renames: `dir` is the old or the new, never in between. `files_from` (may

@@ -4,7 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include "core/test_kit.h"
+#include "learner/snapshot_gate.h"
 #include "learner/torch/checkpoint.h"
 #include "learner/torch/tiny_policy.h"
 #include "model/torch/gpu_test_kit.h"
@@ -89,6 +92,36 @@ TEST_F(NarrowCheckpoint, HoldsAModelInBfloat16) {
   ASSERT_TRUE(loaded.ok()) << loaded.status().ToString();
   EXPECT_EQ((*loaded)->config().dtype, Dtype::kBF16);
   ExpectSame((*loaded)->tensors(), then);
+}
+
+// Copied by other threads from when the next update stands waiting.
+TEST_F(NarrowCheckpoint, WhatIsCopiedBesideTrainingIsWhatWasThereBefore) {
+  SKIP_WITHOUT_GPU();
+  auto trainer = Make(true);
+  Train(*trainer, 0, 2);
+  const CheckpointContent content = ContentOf(*trainer, {2, 3});
+  const auto still = CopyToHost(content);
+  ASSERT_TRUE(still.ok()) << still.status().ToString();
+  auto copy = CheckpointCopy::Begin(content);
+  ASSERT_TRUE(copy.ok()) << copy.status().ToString();
+  const RealClock clock;
+  SnapshotGate& gate = trainer->gate();
+  gate.Begin(clock);
+  Result<CheckpointContent> taken = Internal("not taken");
+  std::thread copying([&] {
+    EXPECT_TRUE(Eventually([&] { return gate.waiting(); })) << "the update did not wait";
+    taken = copy->Take();
+    EXPECT_GT(gate.Complete(), Duration::zero());
+  });
+  Train(*trainer, 2, 3);
+  copying.join();
+  ASSERT_TRUE(taken.ok()) << taken.status().ToString();
+  EXPECT_EQ(taken->state, still->state);
+  ExpectSame(taken->parameters, still->parameters);
+  ExpectSame(taken->value_head, still->value_head);
+  ExpectSame(taken->optimizer, still->optimizer);
+  const auto& [name, weight] = *still->parameters.begin();
+  EXPECT_FALSE(at::equal(HostCopy(trainer->Parameters().at(name)), weight)) << "nothing changed";
 }
 
 TEST_F(NarrowCheckpoint, IsNotReadByARunWithFloat32WeightsNorTheReverse) {

@@ -25,7 +25,7 @@ uint64_t Fingerprint(const Trainer& trainer) {
     }
   };
   add(trainer.Leaves());
-  add(trainer.OptimizerState());
+  add(trainer.SharedOptimizerState());
   const uint64_t counts[] = {trainer.optimizer_steps(), trainer.progress().steps};
   sum.Add(reinterpret_cast<const std::byte*>(counts), sizeof counts);
   return sum.Value();

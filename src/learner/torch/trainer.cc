@@ -71,11 +71,11 @@ Result<std::shared_ptr<const PolicyWeights>> Trainer::ExactSnapshot() const {
   });
 }
 Status Trainer::TakeExact(const PolicyWeights& weights) {
-  NamedTensors& parameters = impl_->scorer().model().parameters();
-  if (!Narrow(parameters)) return Ok();
+  if (!Narrow(Parameters())) return Ok();
   TM_RETURN_IF_ERROR(ArrangeTensors(config(), weights.tensors(), nullptr).status());
   return CatchTorchStatus("taking the weights", [&] {
-    impl_->optimizer().TakeExact(parameters, weights.tensors());
+    const Impl::Changeable changed = impl_->ToChange();
+    changed.optimizer.TakeExact(changed.model.parameters(), weights.tensors());
     return Ok();
   });
 }
@@ -126,6 +126,9 @@ const LoraAdapter* Trainer::adapter() const {
 }
 uint64_t Trainer::optimizer_steps() const {
   return impl_->optimizer().steps();
+}
+SnapshotGate& Trainer::gate() {
+  return impl_->gate();
 }
 
 Status Trainer::Restore(const NamedTensors& parameters, const NamedTensors& value_head,

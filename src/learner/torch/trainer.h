@@ -26,6 +26,7 @@
 namespace tidemill {
 
 class RankGroup;
+class SnapshotGate;
 
 struct TrainerOptions {
   ObjectiveConfig objective;
@@ -121,6 +122,9 @@ class Trainer {
   const NamedTensors& Parameters() const;  // Leaves() without the value head
   const LoraAdapter* adapter() const;
   uint64_t optimizer_steps() const;
+  // Who copies these while the trainer goes on begins at this gate: steps compute their gradients
+  // meanwhile, and whatever changes weights or moments waits for the copy, the destructor too.
+  SnapshotGate& gate();
   // kInvalid names what does not fit; then nothing was changed.
   Status Restore(const NamedTensors& parameters, const NamedTensors& value_head,
                  const NamedTensors& optimizer, uint64_t optimizer_steps,

@@ -9,6 +9,7 @@
 #include "learner/gradient_watch.h"
 #include "learner/kl_bound.h"
 #include "learner/minibatch.h"
+#include "learner/snapshot_gate.h"
 #include "learner/step_batch.h"
 #include "learner/torch/first_pass.h"
 #include "learner/torch/objective.h"
@@ -29,6 +30,7 @@ class Trainer::Impl {
         optimizer_(options.adamw),
         watch_(options.spike_factor),
         kl_bound_(options.kl_max, options.objective.kl_coefficient) {}
+  ~Impl() { gate_.AwaitCopy(); }
 
   Result<TrainReport> Train(const v1::Batch& batch);
   Status Restore(const NamedTensors& parameters, const NamedTensors& value_head,
@@ -36,8 +38,22 @@ class Trainer::Impl {
                  const TrainerProgress& progress);
 
   void Share(RankGroup* ranks) { ranks_ = ranks; }
-  PolicyScorer& scorer() { return scorer_; }
-  AdamW& optimizer() { return optimizer_; }
+  const PolicyScorer& scorer() const { return scorer_; }
+  const AdamW& optimizer() const { return optimizer_; }
+  SnapshotGate& gate() { return gate_; }
+
+  // What a checkpoint holds, to be changed. Every change takes it from here: a copy that is under
+  // way is complete when it returns.
+  struct Changeable {
+    TrainableModel& model;
+    NamedTensors& leaves;
+    AdamW& optimizer;
+  };
+  Changeable ToChange() {
+    gate_.AwaitCopy();
+    return {scorer_.model(), scorer_.leaves(), optimizer_};
+  }
+
   TrainerProgress& progress() { return progress_; }
   const TrainerOptions& options() const { return options_; }
   void RepeatBudgets(std::map<uint64_t, int64_t> budgets) { budgets_ = std::move(budgets); }
@@ -80,6 +96,7 @@ class Trainer::Impl {
   void Undo();
 
   TrainerOptions options_;
+  SnapshotGate gate_;  // of leaves and moments
   PolicyScorer scorer_;
   std::shared_ptr<const PolicyWeights> reference_;  // shared with whoever loaded it
   AdamW optimizer_;

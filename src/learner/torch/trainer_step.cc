@@ -168,7 +168,8 @@ Status Trainer::Impl::Apply(double loss) {
   }
   const double clip = options_.grad_clip;
   const double scale = clip > 0 && norm_ > clip ? clip / norm_ : 1.0;
-  optimizer_.Step(scorer_.leaves(), LearningRateAt(options_.schedule, progress_.steps), scale);
+  const Changeable changed = ToChange();
+  changed.optimizer.Step(changed.leaves, LearningRateAt(options_.schedule, progress_.steps), scale);
   loss_ += loss;
   largest_norm_ = std::max(largest_norm_, norm_);
   ++updates_;
@@ -188,10 +189,11 @@ void Trainer::Impl::Remember() {
 void Trainer::Impl::Undo() {
   const at::NoGradGuard no_grad;
   watch_.Restore(before_.norms);
-  for (const auto& [name, value] : before_.leaves) scorer_.leaves().at(name).copy_(value);
   if (before_.leaves.empty()) return;
+  const Changeable changed = ToChange();
+  for (const auto& [name, value] : before_.leaves) changed.leaves.at(name).copy_(value);
   const Status restored =
-      optimizer_.Restore(scorer_.leaves(), before_.moments, before_.optimizer_steps);
+      changed.optimizer.Restore(changed.leaves, before_.moments, before_.optimizer_steps);
   TM_CHECK(restored.ok(), restored.message());
 }
 
@@ -317,10 +319,11 @@ Status Trainer::Impl::Restore(const NamedTensors& parameters, const NamedTensors
     }
   }
   TM_RETURN_IF_ERROR(optimizer_.CheckRestore(scorer_.leaves(), optimizer));
-  TM_RETURN_IF_ERROR(scorer_.model().Restore(parameters));
+  const Changeable changed = ToChange();
+  TM_RETURN_IF_ERROR(changed.model.Restore(parameters));
   const at::NoGradGuard no_grad;
-  for (const auto& [name, leaf] : head) scorer_.leaves().at(name).copy_(value_head.at(name));
-  TM_RETURN_IF_ERROR(optimizer_.Restore(scorer_.leaves(), optimizer, optimizer_steps));
+  for (const auto& [name, leaf] : head) changed.leaves.at(name).copy_(value_head.at(name));
+  TM_RETURN_IF_ERROR(changed.optimizer.Restore(changed.leaves, optimizer, optimizer_steps));
   progress_ = progress;
   if (progress.token_budget > 0) {
     options_.microbatch_tokens = std::min(options_.microbatch_tokens, progress.token_budget);

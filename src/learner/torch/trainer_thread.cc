@@ -16,6 +16,7 @@
 #include "core/memory.h"
 #include "core/mutex.h"
 #include "core/threads.h"
+#include "learner/snapshot_gate.h"
 #include "learner/torch/checkpoint.h"
 #include "learner/torch/rank_follower.h"
 
@@ -205,11 +206,11 @@ class TrainerThread::Impl {
     return done;
   }
 
-  // Copies what the checkpoint holds and has it written while training goes on. Where the host has
-  // no room for a copy it is written here. Nothing: the writer answers.
+  // Has the checkpoint copied and written while training goes on. Where the host has no room for a
+  // copy it is written here. Nothing: the writer answers.
   std::optional<TrainerEvent> Do(const CheckpointRequest& request) {
     const Time began = clock_.Now();
-    CheckpointDone done{request.step, request.version, request.path, Ok(), 0, 0};
+    CheckpointDone done{request.step, request.version, request.path, Ok(), 0, 0, 0, 0};
     Keep([&] { return OrderVerify(*ranks_, *trainer_); });
     // A rank that is gone does not spoil the weights; one that holds others does.
     if (ranks_status_.code() == Code::kCorrupt) {
@@ -218,20 +219,41 @@ class TrainerThread::Impl {
     }
     AwaitWriter();  // one copy at a time
     const CheckpointContent content = ContentOf(*trainer_, {request.step, request.version});
-    if (!RoomForCopy(content)) {
+    Result<CheckpointCopy> copy = Full("the host has no memory for a copy");
+    if (RoomForCopy(content)) copy = CheckpointCopy::Begin(content);
+    if (!copy.ok()) {
+      LogInfo("the trainer waits while a checkpoint is written",
+              {{"step", request.step}, {"why", copy.status().message()}});
       done = Write(content, done, began);
       done.pause_seconds = done.seconds;
       return done;
     }
-    auto copy = CopyToHost(content);
-    if (!copy.ok()) {
-      done.status = copy.status();
-      return done;
-    }
+    trainer_->gate().Begin(clock_);
     done.pause_seconds = Seconds(clock_.Now() - began);
     writer_ = std::thread(
-        [this, copy = std::move(*copy), done, began] { events_.Post(Write(copy, done, began)); });
+        [this, copy = std::move(*copy), gate = &trainer_->gate(), done, began]() mutable {
+          NameThisThread("checkpoint");
+          events_.Post(CopyAndWrite(std::move(copy), *gate, done, began));
+        });
     return std::nullopt;
+  }
+
+  // In the writer's thread. The trainer's next change waits at the gate for the copy.
+  CheckpointDone CopyAndWrite(CheckpointCopy copy, SnapshotGate& gate, CheckpointDone done,
+                              Time began) {
+    const Time copying = clock_.Now();
+    const Result<CheckpointContent> content = Take(std::move(copy));
+    done.pause_seconds += Seconds(gate.Complete());
+    done.copy_seconds = Seconds(clock_.Now() - copying);
+    if (content.ok()) return Write(*content, done, began);
+    done.status = content.status();
+    done.seconds = Seconds(clock_.Now() - began);
+    return done;
+  }
+
+  Result<CheckpointContent> Take(CheckpointCopy copy) const {
+    if (options_.on_copy) TM_RETURN_IF_ERROR(options_.on_copy());
+    return copy.Take();
   }
 
   bool RoomForCopy(const CheckpointContent& content) const {
@@ -243,8 +265,10 @@ class TrainerThread::Impl {
 
   // In the writer's thread, or in thread_ while there is no writer.
   CheckpointDone Write(const CheckpointContent& content, CheckpointDone done, Time began) {
+    const Time writing = clock_.Now();
     done.status = WriteCheckpoint(content, done.path, options_.files_from);
     if (done.status.ok() && options_.keep_last > 0) Prune(done.path);
+    done.write_seconds = Seconds(clock_.Now() - writing);
     done.seconds = Seconds(clock_.Now() - began);
     return done;
   }
@@ -266,7 +290,7 @@ class TrainerThread::Impl {
   std::unique_ptr<RankGroup> ranks_;  // used by thread_ only; null: alone
   Status ranks_status_;               // used by thread_ only
   std::atomic<int> ranks_lost_{0};
-  std::unique_ptr<Trainer> trainer_;  // used by thread_ only
+  std::unique_ptr<Trainer> trainer_;  // used by thread_ only, but for its gate
   WeightChannel& channel_;
   const Clock& clock_;
   const TrainerThreadOptions options_;

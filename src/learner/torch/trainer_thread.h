@@ -1,6 +1,7 @@
 // The trainer as a port: steps, publications and checkpoints on a thread of its own.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -23,11 +24,15 @@ struct TrainerThreadOptions {
   uint64_t keep_every_steps = 0;
   uint64_t first_version = 0;
   uint64_t host_memory_bytes = 0;  // free for copies of checkpoints; 0: ask the machine
+  // For tests: called in the thread that copies a checkpoint before it does; a failure fails the
+  // copy.
+  std::function<Status()> on_copy = nullptr;
 };
 
-// A checkpoint is copied in its turn and written by another thread while commands behind it are
-// carried out; one at a time, so the next waits for it. Where the host has no memory for a copy, it
-// is written in its turn.
+// A checkpoint is what the trainer is in its turn. Another thread copies it and then writes it
+// while commands behind it are carried out; the first of them that changes weights or moments waits
+// for the copy (SnapshotGate). One checkpoint at a time: the next waits for it. Where the host has
+// no memory for a copy, it is written in its turn.
 // `channel` and `clock` must outlive it. The destructor ends the thread after the command under
 // way, and after the checkpoint that is being written; what is queued behind is not carried out.
 // `ranks` (null: none), of which this is rank 0, take every step together with `trainer`, stand

@@ -4,17 +4,10 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cstring>
 #include <functional>
 #include <span>
 #include <vector>
-
-#ifdef TIDEMILL_CUDA
-#include <cuda_runtime_api.h>
-
-#include "model/cuda/check.h"
-#endif
 
 #include "core/memory.h"
 #include "core/parallel.h"
@@ -22,11 +15,18 @@
 #include "model/number_types.h"
 #include "model/random_weights.h"
 #include "model/torch/catch.h"
+#ifdef TIDEMILL_CUDA
+#include "model/cuda/check.h"
+#include "model/torch/pinned_lanes.h"
+#endif
 
 namespace tidemill {
 namespace {
 
 constexpr size_t kBlockPieceBytes = size_t{4} << 20;
+#ifdef TIDEMILL_CUDA
+static_assert(kBlockPieceBytes <= kLanePieceBytes);
+#endif
 
 // Some bytes of the block, all of one tensor.
 struct BlockPiece {
@@ -36,65 +36,6 @@ struct BlockPiece {
 };
 // Writes a piece as it is to lie in the block. Any thread; must not throw.
 using FillPiece = std::function<void(const BlockPiece& piece, std::span<std::byte> out)>;
-
-// Pieces into memory of the host.
-class PlainLane {
- public:
-  Status Write(const BlockPiece& piece, std::byte* to, const FillPiece& fill) {
-    fill(piece, {to, piece.bytes});
-    return Ok();
-  }
-  Status Finish() { return Ok(); }
-};
-
-#ifdef TIDEMILL_CUDA
-// Pieces into memory of a GPU, through two pinned buffers in turn: one is filled while the other
-// travels.
-class StagedLane {
- public:
-  ~StagedLane() {
-    if (stream_ != nullptr) cudaStreamSynchronize(stream_);
-    for (Buffer& buffer : buffers_) {
-      if (buffer.sent != nullptr) cudaEventDestroy(buffer.sent);
-      if (buffer.host != nullptr) cudaFreeHost(buffer.host);
-    }
-    if (stream_ != nullptr) cudaStreamDestroy(stream_);
-  }
-
-  Status Open(int device) {
-    TM_CUDA(cudaSetDevice(device));
-    TM_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
-    for (Buffer& buffer : buffers_) {
-      TM_CUDA(cudaMallocHost(&buffer.host, kBlockPieceBytes));
-      TM_CUDA(cudaEventCreateWithFlags(&buffer.sent, cudaEventDisableTiming));
-    }
-    return Ok();
-  }
-
-  Status Write(const BlockPiece& piece, std::byte* to, const FillPiece& fill) {
-    Buffer& buffer = buffers_[turn_++ % buffers_.size()];
-    TM_CUDA(cudaEventSynchronize(buffer.sent));
-    fill(piece, {static_cast<std::byte*>(buffer.host), piece.bytes});
-    TM_CUDA(cudaMemcpyAsync(to, buffer.host, piece.bytes, cudaMemcpyHostToDevice, stream_));
-    TM_CUDA(cudaEventRecord(buffer.sent, stream_));
-    return Ok();
-  }
-
-  Status Finish() {
-    TM_CUDA(cudaStreamSynchronize(stream_));
-    return Ok();
-  }
-
- private:
-  struct Buffer {
-    void* host = nullptr;
-    cudaEvent_t sent = nullptr;
-  };
-  cudaStream_t stream_ = nullptr;
-  std::array<Buffer, 2> buffers_;
-  size_t turn_ = 0;
-};
-#endif
 
 // A block that is being filled.
 class BlockInMaking {
@@ -123,16 +64,24 @@ class BlockInMaking {
         pieces.push_back({place, first, std::min(kBlockPieceBytes, bytes - first)});
       }
     }
+    auto* base = static_cast<std::byte*>(block_.data_ptr());
+    const auto to = [&](const BlockPiece& piece) {
+      return base + piece.place->first * block_.element_size() + piece.first_byte;
+    };
     if (device_.is_cpu()) {
-      return InLanes<PlainLane>(pieces, fill, [](PlainLane&) { return Ok(); });
+      return InParallel(pieces.size(), threads_, [&](size_t i) {
+        fill(pieces[i], {to(pieces[i]), pieces[i].bytes});
+        return Ok();
+      });
     }
 #ifdef TIDEMILL_CUDA
-    const int index = device_.has_index() ? device_.index() : 0;
     // The memory may have been another's, whose work is still under way.
-    TM_CUDA(cudaSetDevice(index));
+    TM_CUDA(cudaSetDevice(device_.has_index() ? device_.index() : 0));
     TM_CUDA(cudaDeviceSynchronize());
-    return InLanes<StagedLane>(pieces, fill,
-                               [index](StagedLane& lane) { return lane.Open(index); });
+    return InPinnedLanes(device_, pieces.size(), threads_, [&](PinnedLane& lane, size_t i) {
+      return lane.Send(to(pieces[i]), pieces[i].bytes,
+                       [&](std::span<std::byte> out) { fill(pieces[i], out); });
+    });
 #else
     return Invalid("this program was built without CUDA");
 #endif
@@ -145,26 +94,6 @@ class BlockInMaking {
   }
 
  private:
-  // Each thread has a lane and takes one piece after the other.
-  template <typename Lane>
-  Status InLanes(const std::vector<BlockPiece>& pieces, const FillPiece& fill,
-                 const std::function<Status(Lane&)>& open) {
-    auto* base = static_cast<std::byte*>(block_.data_ptr());
-    const size_t size = block_.element_size();
-    std::atomic<size_t> next{0};
-    const size_t lanes = std::min(pieces.size(), static_cast<size_t>(threads_));
-    return InParallel(lanes, threads_, [&](size_t) -> Status {
-      Lane lane;
-      TM_RETURN_IF_ERROR(open(lane));
-      for (size_t i = next.fetch_add(1); i < pieces.size(); i = next.fetch_add(1)) {
-        const BlockPiece& piece = pieces[i];
-        std::byte* to = base + piece.place->first * size + piece.first_byte;
-        TM_RETURN_IF_ERROR(lane.Write(piece, to, fill));
-      }
-      return lane.Finish();
-    });
-  }
-
   // What lies between tensors is zero, so that arithmetic on the whole block meets only numbers.
   void ZeroGaps() {
     size_t end = 0;

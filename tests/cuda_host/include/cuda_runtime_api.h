@@ -32,6 +32,7 @@ enum cudaStreamCaptureMode {
   cudaStreamCaptureModeThreadLocal = 1,
 };
 constexpr unsigned cudaStreamNonBlocking = 1;
+constexpr unsigned cudaEventBlockingSync = 1;
 constexpr unsigned cudaEventDisableTiming = 2;
 constexpr unsigned cudaHostAllocMapped = 2;
 enum cudaDataType_t { CUDA_R_32F = 0, CUDA_R_16BF = 14 };
