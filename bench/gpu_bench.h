@@ -68,8 +68,10 @@ struct GpuLoopLoad {
 Result<std::string> RunGpuLoopBench(const GpuLoopLoad& load);
 // One sequence of `tokens`, most of them prompt.
 Result<std::string> RunGpuLongBench(const GpuPolicy& policy, int tokens);
-// Attention of a layer over packed sequences of 1,024 tokens, by each operation of libtorch that
-// computes it: microseconds forward and backward, on the GPU and of the host that launches it.
+// Attention of a layer over packed sequences, all of 1,024 tokens and of 512 to 1,024, by each
+// operation of libtorch that computes it: microseconds forward and backward, on the GPU and of the
+// host that launches it, and of the host for a size it has not seen; how far the result and the
+// three gradients are from flash attention's; which one is right and takes least.
 Result<std::string> RunGpuAttentionBench(const GpuPolicy& policy, int sequences);
 
 }  // namespace tidemill
