@@ -41,8 +41,9 @@ struct GpuLearnerLoad {
   bool recompute = false;  // activation checkpointing
   bool moments_in_blocks = false;
   int64_t token_budget = int64_t{32} * 1024;
-  double product_most = 0;  // operations of a matrix product; 0: no bound
-  bool trace = false;       // add what the GPU spends the time of one step on
+  double product_most = 0;          // operations of a matrix product; 0: no bound
+  int reserve_multiprocessors = 0;  // that the learner leaves free
+  bool trace = false;               // add what the GPU spends the time of one step on
 };
 Result<std::string> RunGpuLearnerBench(const GpuLearnerLoad& load);
 // Swapping weights during generation: milliseconds of a swap and of the steps around it. With

@@ -17,7 +17,8 @@ GpuLearnerLoad LearnerLoad(const GpuArguments& arguments, int sequences) {
           .recompute = arguments.recompute,
           .moments_in_blocks = arguments.moments_in_blocks,
           .token_budget = arguments.token_budget,
-          .product_most = arguments.product_most};
+          .product_most = arguments.product_most,
+          .reserve_multiprocessors = arguments.reserve_multiprocessors};
 }
 
 Result<std::string> Learner(const GpuArguments& arguments, int sequences) {

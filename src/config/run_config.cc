@@ -1,5 +1,6 @@
 #include "config/run_config.h"
 #include "config/agent_keys.h"
+#include "config/credit_keys.h"
 #include "config/judge_keys.h"
 #include "config/live_learning.h"
 #include "config/memory_keys.h"
@@ -177,6 +178,11 @@ void BindLearner(RunConfig& c, Binder& b) {
                 "a GPU weights and gradients in bfloat16, weights with their low 16 bits beside "
                 "them; auto: float32 where it fits (plan.md)",
          .choices = {"auto", "float32", "int8"}});
+  b.Add(
+      "learner.reserve_multiprocessors", &l.reserve_multiprocessors,
+      {.doc = "Multiprocessors of the GPU that the learner leaves free for an engine on the same "
+              "GPU, rounded up to what the GPU can set apart; 0: none; no effect on a CPU (gpu.md)",
+       .max = 1024});
   b.Add("learner.checkpoint_every_steps", &l.checkpoint_every_steps,
         {.doc = "Steps between checkpoints; 0: only at the end", .max = kMany});
   b.Add("learner.keep_checkpoints", &l.keep_checkpoints,
@@ -187,40 +193,6 @@ void BindLearner(RunConfig& c, Binder& b) {
         {.doc = "Train a LoRA adapter of this rank; 0: train all weights", .max = 4096});
   b.Add("learner.lora_alpha", &l.lora_alpha,
         {.doc = "LoRA alpha; the adapter's scale is alpha / rank", .min = 0});
-}
-
-void BindCreditAndRanks(RunConfig& c, Binder& b) {
-  auto& l = c.learner;
-  b.Add(
-      "learner.credit", &l.credit,
-      {.doc = "episode: every turn gets the episode's advantage; turn, state: add the turn's "
-              "return compared with the group's turns of the same number, or in the same workspace",
-       .choices = {"episode", "turn", "state"}});
-  b.Add("learner.turn_weight", &l.turn_weight,
-        {.doc = "Weight of the per-turn comparison", .min = 0, .max = 100});
-  b.Add("learner.turn_discount", &l.turn_discount,
-        {.doc = "Discount of later turns' rewards in a turn's return", .min = 0, .max = 1});
-  b.Add(
-      "learner.overlong_buffer", &l.overlong_buffer,
-      {.doc = "Length penalty: number of tokens before the limit where it starts (DAPO); 0: off"});
-  b.Add("learner.overlong_weight", &l.overlong_weight,
-        {.doc = "Length penalty of an answer at the limit", .min = 0, .max = 1000});
-  b.Add("learner.ranks", &l.ranks,
-        {.doc = "Number of learner processes, rank 0 included", .min = 1, .max = 64});
-  b.Add("learner.rank_address", &l.rank_address,
-        {.doc = "HOST:PORT where rank 0 listens for `tidemill rank --join HOST:PORT`; empty: rank "
-                "0 starts the other ranks itself"});
-  b.Add("learner.rank_secret_file", &l.rank_secret_file,
-        {.doc = "File with the secret of the ranks, created if missing; only ranks with a copy of "
-                "it can join at learner.rank_address"});
-  b.Add("learner.rank_timeout", &l.rank_timeout,
-        {.doc = "How long rank 0 waits for a rank's share of a step before it counts as hung",
-         .min = 100,
-         .max = 86400000});
-  b.Add("learner.rank_join", &l.rank_join,
-        {.doc = "How long rank 0 waits for the other ranks; then it starts with those present",
-         .min = 1000,
-         .max = 86400000});
 }
 
 void BindCommand(Binder& b, RunConfig::CommandKeys& c) {

@@ -166,6 +166,7 @@ struct RunConfig {
     uint32_t token_budget = 0;
     bool recompute = false;
     std::string moments = "auto";
+    uint32_t reserve_multiprocessors = 0;
     uint64_t checkpoint_every_steps = 50;
     uint32_t keep_checkpoints = 3;
     uint32_t lora_rank = 0;
