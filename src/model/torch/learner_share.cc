@@ -40,7 +40,8 @@ c10::DeviceIndex IndexOf(const c10::Device& device) {
 }
 
 #if CUDART_VERSION >= 12080
-constexpr unsigned kDriverVersion = 12080;  // that has all of these
+// The functions' forms are those of the header that this is built with; all are there since 12.8.
+constexpr unsigned kDriverVersion = CUDA_VERSION;
 
 struct DriverCalls {
   decltype(&cuGetErrorName) error_name = nullptr;
