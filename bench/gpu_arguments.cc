@@ -45,6 +45,10 @@ Result<GpuArguments> ParseGpuArguments(std::span<char* const> words) {
        [&](const std::string& word) { return ParseNumber<int64_t>(word, 1, made.token_budget); }},
       {"--recompute",
        [&](const std::string& word) { return ParseChoice(word, "no", "yes", made.recompute); }},
+      {"--reserve",
+       [&](const std::string& word) {
+         return ParseNumber<int>(word, 0, made.reserve_multiprocessors);
+       }},
       {"--product-tflop",
        [&](const std::string& word) { return ParseNumber<double>(word, 0, tflop); }}};
   for (size_t i = 0; i < words.size(); ++i) {

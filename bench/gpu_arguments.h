@@ -18,6 +18,7 @@ struct GpuArguments {
   bool recompute = false;
   int64_t token_budget = int64_t{32} * 1024;
   double product_most = 0;
+  int reserve_multiprocessors = 0;
 };
 
 inline constexpr const char* kGpuBenchUsage =
@@ -29,7 +30,8 @@ inline constexpr const char* kGpuBenchUsage =
     "  --state gpu|host       the optimizer's (host: with int8)\n"
     "  --budget TOKENS        of a microbatch (default: 32768)\n"
     "  --recompute yes|no     activation checkpointing\n"
-    "  --product-tflop X      cut longer matrix products of the learner (default: 0, none)\n";
+    "  --product-tflop X      cut longer matrix products of the learner (default: 0, none)\n"
+    "  --reserve N            multiprocessors that the learner leaves free (default: 0, none)\n";
 
 // The words after the program's name. kInvalid says which word is wrong and what would be right.
 Result<GpuArguments> ParseGpuArguments(std::span<char* const> words);

@@ -2,7 +2,10 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/cuda/CUDAEvent.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <numeric>
+#include <vector>
 
 #include "bench/gpu_bench.h"
 #include "model/torch/catch.h"
@@ -14,69 +17,138 @@ using at::Tensor;
 using Json = nlohmann::ordered_json;
 
 constexpr int64_t kLength = 1024;
+constexpr int64_t kClass = 256;  // lengths of padded sequences are multiples of it
 constexpr int kRounds = 20;
+constexpr double kTolerance = 2e-2;  // of bfloat16, relative norm
 
 // Sequences laid end to end.
 struct AttentionPack {
   Tensor q, k, v, starts, dout;  // [tokens, heads, head_dim]; int32
-  int64_t longest = kLength;
+  int64_t longest = 0;
+  // The same padded at their ends, [sequences, padded]: the row of each token.
+  int64_t sequences = 0, padded = 0;
+  Tensor rows;
 };
 
-AttentionPack RandomPack(const ModelConfig& config, int64_t sequences, int64_t length) {
-  const auto options = at::TensorOptions().device(at::kCUDA).dtype(at::kBFloat16);
-  const auto rows = [&](int64_t heads) {
-    return at::randn({sequences * length, heads, config.head_dim}, options);
-  };
-  const Tensor starts =
-      at::arange(sequences + 1, at::TensorOptions().dtype(at::kInt).device(at::kCUDA)) * length;
-  return {rows(config.num_heads), rows(config.num_kv_heads), rows(config.num_kv_heads),
-          starts.to(at::kInt),    rows(config.num_heads),    length};
+// Lengths from half of `longest` up, as answers have.
+std::vector<int64_t> MixedLengths(int64_t sequences, int64_t longest) {
+  std::vector<int64_t> lengths(static_cast<size_t>(sequences), longest);
+  for (int64_t i = 1; i < sequences; ++i) {
+    lengths[static_cast<size_t>(i)] = longest - i * 7919 % (longest / 2);
+  }
+  return lengths;
 }
 
-// What a forward pass leaves for the backward pass.
+AttentionPack RandomPack(const ModelConfig& config, const std::vector<int64_t>& lengths) {
+  AttentionPack pack;
+  pack.longest = *std::max_element(lengths.begin(), lengths.end());
+  pack.sequences = static_cast<int64_t>(lengths.size());
+  pack.padded = (pack.longest + kClass - 1) / kClass * kClass;
+  std::vector<int32_t> starts(1, 0);
+  std::vector<int64_t> rows;
+  for (size_t s = 0; s < lengths.size(); ++s) {
+    starts.push_back(starts.back() + static_cast<int32_t>(lengths[s]));
+    for (int64_t i = 0; i < lengths[s]; ++i) {
+      rows.push_back(static_cast<int64_t>(s) * pack.padded + i);
+    }
+  }
+  pack.starts = at::tensor(starts, at::kInt).to(at::kCUDA);
+  pack.rows = at::tensor(rows, at::kLong).to(at::kCUDA);
+  const auto options = at::TensorOptions().device(at::kCUDA).dtype(at::kBFloat16);
+  const auto random = [&](int64_t heads) {
+    return at::randn({starts.back(), heads, config.head_dim}, options);
+  };
+  pack.q = random(config.num_heads);
+  pack.k = random(config.num_kv_heads);
+  pack.v = random(config.num_kv_heads);
+  pack.dout = random(config.num_heads);
+  return pack;
+}
+
+// What a forward pass leaves for the backward pass, as the operation wants it.
 struct Passed {
-  Tensor out, log_sums, seed, offset;
+  Tensor q, k, v, out, log_sums, seed, offset;
+  Tensor packed_out;
+};
+struct Gradients {
+  Tensor q, k, v;
 };
 
 struct Operation {
   const char* name;
   Passed (*forward)(const AttentionPack&);
-  Tensor (*backward)(const AttentionPack&, const Passed&);  // the gradient of q
+  Gradients (*backward)(const AttentionPack&, const Passed&);
 };
 
 Passed FlashForward(const AttentionPack& p) {
   const auto [out, log_sums, seed, offset, debug] = at::_flash_attention_forward(
       p.q, p.k, p.v, p.starts, p.starts, p.longest, p.longest, 0.0, /*is_causal=*/true, false);
-  return {out, log_sums, seed, offset};
+  return {p.q, p.k, p.v, out, log_sums, seed, offset, out};
 }
-Tensor FlashBackward(const AttentionPack& p, const Passed& f) {
-  return std::get<0>(at::_flash_attention_backward(p.dout, p.q, p.k, p.v, f.out, f.log_sums,
-                                                   p.starts, p.starts, p.longest, p.longest, 0.0,
-                                                   /*is_causal=*/true, f.seed, f.offset));
+Gradients FlashBackward(const AttentionPack& p, const Passed& f) {
+  const auto [dq, dk, dv] = at::_flash_attention_backward(
+      p.dout, f.q, f.k, f.v, f.out, f.log_sums, p.starts, p.starts, p.longest, p.longest, 0.0,
+      /*is_causal=*/true, f.seed, f.offset);
+  return {dq, dk, dv};
 }
 
-// Its mask begins at the first key and query of a sequence alike, so it does not serve sequences
-// that continue a shared prompt.
+// cuDNN's mask begins at the first key and query of a sequence alike, so neither form serves
+// sequences that continue a shared prompt.
 Passed CudnnForward(const AttentionPack& p) {
   const auto made = at::_cudnn_attention_forward(p.q, p.k, p.v, std::nullopt, p.starts, p.starts,
                                                  p.longest, p.longest, /*compute_log_sumexp=*/true,
                                                  0.0, /*is_causal=*/true, false);
-  return {std::get<0>(made), std::get<1>(made), std::get<6>(made), std::get<7>(made)};
+  const Tensor& out = std::get<0>(made);
+  return {p.q, p.k, p.v, out, std::get<1>(made), std::get<6>(made), std::get<7>(made), out};
 }
-Tensor CudnnBackward(const AttentionPack& p, const Passed& f) {
-  return std::get<0>(at::_cudnn_attention_backward(p.dout, p.q, p.k, p.v, f.out, f.log_sums, f.seed,
-                                                   f.offset, Tensor(), p.starts, p.starts,
-                                                   p.longest, p.longest, 0.0, /*is_causal=*/true));
+Gradients CudnnBackward(const AttentionPack& p, const Passed& f) {
+  const auto [dq, dk, dv] = at::_cudnn_attention_backward(
+      p.dout, f.q, f.k, f.v, f.out, f.log_sums, f.seed, f.offset, Tensor(), p.starts, p.starts,
+      p.longest, p.longest, 0.0, /*is_causal=*/true);
+  return {dq, dk, dv};
+}
+
+// [sequences, heads, padded, head_dim], in memory as the rows are; zeros behind each sequence.
+Tensor Padded(const AttentionPack& p, const Tensor& packed) {
+  const int64_t heads = packed.size(1), d = packed.size(2);
+  Tensor padded = at::zeros({p.sequences * p.padded, heads, d}, packed.options());
+  padded.index_copy_(0, p.rows, packed);
+  return padded.view({p.sequences, p.padded, heads, d}).transpose(1, 2);
+}
+Tensor Packed(const AttentionPack& p, const Tensor& padded) {
+  const int64_t heads = padded.size(1), d = padded.size(3);
+  return padded.transpose(1, 2).reshape({p.sequences * p.padded, heads, d}).index_select(0, p.rows);
+}
+Passed PaddedForward(const AttentionPack& p) {
+  Passed f{Padded(p, p.q), Padded(p, p.k), Padded(p, p.v), {}, {}, {}, {}, {}};
+  const auto made = at::_cudnn_attention_forward(f.q, f.k, f.v, std::nullopt, std::nullopt,
+                                                 std::nullopt, p.padded, p.padded,
+                                                 /*compute_log_sumexp=*/true, 0.0,
+                                                 /*is_causal=*/true, false);
+  f.out = std::get<0>(made);
+  f.log_sums = std::get<1>(made);
+  f.seed = std::get<6>(made);
+  f.offset = std::get<7>(made);
+  f.packed_out = Packed(p, f.out);
+  return f;
+}
+Gradients PaddedBackward(const AttentionPack& p, const Passed& f) {
+  const auto [dq, dk, dv] = at::_cudnn_attention_backward(
+      Padded(p, p.dout), f.q, f.k, f.v, f.out, f.log_sums, f.seed, f.offset, Tensor(), Tensor(),
+      Tensor(), p.padded, p.padded, 0.0, /*is_causal=*/true);
+  return {Packed(p, dq), Packed(p, dk), Packed(p, dv)};
 }
 
 constexpr Operation kOperations[] = {{"flash", FlashForward, FlashBackward},
-                                     {"cudnn", CudnnForward, CudnnBackward}};
+                                     {"cudnn", CudnnForward, CudnnBackward},
+                                     {"cudnn_padded", PaddedForward, PaddedBackward}};
 
 // Microseconds of one call: of the GPU, and of the host until it has been launched.
 template <typename Call>
 Json Timed(Call&& call) {
   for (int i = 0; i < 3; ++i) call();
   at::cuda::CUDAEvent begin(cudaEventDefault), end(cudaEventDefault);
+  at::zeros({1}, at::kCUDA).item<float>();  // the host does not wait for what came before
   begin.record();
   const double began = Now();
   for (int i = 0; i < kRounds; ++i) call();
@@ -87,24 +159,76 @@ Json Timed(Call&& call) {
           {"host_us", (launched - began) * 1e6 / kRounds}};
 }
 
-double Difference(const Tensor& a, const Tensor& b) {
-  return (a.to(at::kFloat) - b.to(at::kFloat)).abs().max().item<double>();
-}
-
-Json Measure(const Operation& operation, const AttentionPack& pack, const ModelConfig& config,
-             int64_t sequences, Passed& passed, Tensor& dq) {
-  passed = operation.forward(pack);
-  dq = operation.backward(pack, passed);
-  Json result{{"forward", Timed([&] { operation.forward(pack); })},
-              {"backward", Timed([&] { operation.backward(pack, passed); })}};
-  // Real packs have another size each: what is prepared for one size alone shows here.
+// Real packs have another size each: what is prepared for one size alone shows here.
+double NewSizeMicroseconds(const Operation& operation, const ModelConfig& config,
+                           int64_t sequences) {
   std::vector<AttentionPack> others;
-  for (int i = 1; i <= 4; ++i) others.push_back(RandomPack(config, sequences, kLength - 8 * i));
-  at::zeros({1}, pack.q.options()).item<float>();  // waits for the GPU
+  for (int i = 1; i <= 4; ++i) {
+    others.push_back(RandomPack(config, MixedLengths(sequences, kLength - 8 * i)));
+  }
+  at::zeros({1}, at::kCUDA).item<float>();  // waits for the GPU
   const double began = Now();
   for (const AttentionPack& other : others) operation.backward(other, operation.forward(other));
-  result["new_size_host_us"] = (Now() - began) * 1e6 / static_cast<double>(others.size());
-  return result;
+  return (Now() - began) * 1e6 / static_cast<double>(others.size());
+}
+
+double Error(const Tensor& a, const Tensor& b) {
+  const Tensor wide = b.to(at::kFloat);
+  return ((a.to(at::kFloat) - wide).norm() / wide.norm()).item<double>();
+}
+
+struct Reference {
+  Tensor out;
+  Gradients gradients;
+};
+
+// Adds how far it is from the reference, the first operation that worked.
+void Compare(const Passed& passed, const Gradients& gradients, Reference& reference, Json& result) {
+  if (!reference.out.defined()) reference = {passed.packed_out, gradients};
+  result["error"] = {{"out", Error(passed.packed_out, reference.out)},
+                     {"dq", Error(gradients.q, reference.gradients.q)},
+                     {"dk", Error(gradients.k, reference.gradients.k)},
+                     {"dv", Error(gradients.v, reference.gradients.v)}};
+  bool right = true;  // a number that is none is not below the tolerance
+  for (const auto& [name, error] : result["error"].items()) {
+    right = right && error.get<double>() <= kTolerance;
+  }
+  result["right"] = right;
+  // A layer takes the longer of the GPU's and the host's time: 24 of them follow each other.
+  double sum = 0;
+  for (const char* pass : {"forward", "backward"}) {
+    sum += std::max(result[pass]["gpu_us"].get<double>(), result[pass]["host_us"].get<double>());
+  }
+  result["us"] = sum;
+}
+
+Json MeasurePack(const ModelConfig& config, const std::vector<int64_t>& lengths) {
+  const AttentionPack pack = RandomPack(config, lengths);
+  Json results;
+  Reference reference;
+  std::string fastest;
+  for (const Operation& operation : kOperations) {
+    Json& result = results[operation.name];
+    // An operation that this GPU or library does not have is reported, not fatal.
+    const Status status = CatchTorchStatus(operation.name, [&] {
+      const Passed passed = operation.forward(pack);
+      const Gradients gradients = operation.backward(pack, passed);
+      result = {{"forward", Timed([&] { operation.forward(pack); })},
+                {"backward", Timed([&] { operation.backward(pack, passed); })}};
+      Compare(passed, gradients, reference, result);
+      result["new_size_host_us"] = NewSizeMicroseconds(operation, config, pack.sequences);
+      return Ok();
+    });
+    if (!status.ok()) {
+      result = {{"error", status.message()}};
+      continue;
+    }
+    if (!result["right"].get<bool>()) continue;
+    if (fastest.empty() || result["us"] < results[fastest]["us"]) fastest = operation.name;
+  }
+  results["tokens"] = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
+  results["fastest"] = fastest;
+  return results;
 }
 
 }  // namespace
@@ -112,34 +236,14 @@ Json Measure(const Operation& operation, const AttentionPack& pack, const ModelC
 Result<std::string> RunGpuAttentionBench(const GpuPolicy& policy, int sequences) {
   const at::NoGradGuard no_grad;
   return CatchTorch<std::string>("attention", [&]() -> Result<std::string> {
-    const AttentionPack pack = RandomPack(policy.config, sequences, kLength);
-    Json result{{"bench", "attention"},
+    const std::vector<int64_t> equal(static_cast<size_t>(sequences), kLength);
+    return Json{{"bench", "attention"},
                 {"shape", policy.shape},
                 {"sequences", sequences},
-                {"length", kLength}};
-    Passed reference;
-    Tensor reference_dq;
-    for (const Operation& operation : kOperations) {
-      Passed passed;
-      Tensor dq;
-      // An operation that this GPU or library does not have is reported, not fatal.
-      const Status status = CatchTorchStatus(operation.name, [&] {
-        result[operation.name] = Measure(operation, pack, policy.config, sequences, passed, dq);
-        return Ok();
-      });
-      if (!status.ok()) {
-        result[operation.name] = {{"error", status.message()}};
-        continue;
-      }
-      if (!reference.out.defined()) {
-        reference = passed;
-        reference_dq = dq;
-        continue;
-      }
-      result[operation.name]["difference"] = Difference(passed.out, reference.out);
-      result[operation.name]["difference_of_gradient"] = Difference(dq, reference_dq);
-    }
-    return result.dump();
+                {"length", kLength},
+                {"equal", MeasurePack(policy.config, equal)},
+                {"mixed", MeasurePack(policy.config, MixedLengths(sequences, kLength))}}
+        .dump();
   });
 }
 

@@ -42,8 +42,9 @@ struct GpuLearnerLoad {
   bool moments_in_blocks = false;
   bool state_on_host = false;  // the optimizer's
   int64_t token_budget = int64_t{32} * 1024;
-  double product_most = 0;  // operations of a matrix product; 0: no bound
-  bool trace = false;       // add what the GPU spends the time of one step on
+  double product_most = 0;          // operations of a matrix product; 0: no bound
+  int reserve_multiprocessors = 0;  // that the learner leaves free
+  bool trace = false;               // add what the GPU spends the time of one step on
 };
 Result<std::string> RunGpuLearnerBench(const GpuLearnerLoad& load);
 // Swapping weights during generation: milliseconds of a swap and of the steps around it. With
@@ -69,8 +70,10 @@ struct GpuLoopLoad {
 Result<std::string> RunGpuLoopBench(const GpuLoopLoad& load);
 // One sequence of `tokens`, most of them prompt.
 Result<std::string> RunGpuLongBench(const GpuPolicy& policy, int tokens);
-// Attention of a layer over packed sequences of 1,024 tokens, by each operation of libtorch that
-// computes it: microseconds forward and backward, on the GPU and of the host that launches it.
+// Attention of a layer over packed sequences, all of 1,024 tokens and of 512 to 1,024, by each
+// operation of libtorch that computes it: microseconds forward and backward, on the GPU and of the
+// host that launches it, and of the host for a size it has not seen; how far the result and the
+// three gradients are from flash attention's; which one is right and takes least.
 Result<std::string> RunGpuAttentionBench(const GpuPolicy& policy, int sequences);
 
 }  // namespace tidemill

@@ -18,7 +18,8 @@ GpuLearnerLoad LearnerLoad(const GpuArguments& arguments, int sequences) {
           .moments_in_blocks = arguments.moments_in_blocks,
           .state_on_host = arguments.state_on_host,
           .token_budget = arguments.token_budget,
-          .product_most = arguments.product_most};
+          .product_most = arguments.product_most,
+          .reserve_multiprocessors = arguments.reserve_multiprocessors};
 }
 
 Result<std::string> Learner(const GpuArguments& arguments, int sequences) {

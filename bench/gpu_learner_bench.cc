@@ -93,6 +93,7 @@ Result<TrainerOptions> OptionsOf(const GpuLearnerLoad& load) {
   options.bfloat16 = true;
   options.recompute = load.recompute;
   options.product_most = load.product_most;
+  options.reserve_multiprocessors = load.reserve_multiprocessors;
   options.publish_dtype = Dtype::kBF16;
   return options;
 }
@@ -109,6 +110,7 @@ nlohmann::ordered_json Measured(const GpuLearnerLoad& load, std::map<std::string
           {"moments", load.moments_in_blocks ? "int8" : "float32"},
           {"optimizer_state", load.state_on_host ? "host" : "gpu"},
           {"product_tflop", load.product_most / 1e12},
+          {"reserve_multiprocessors", load.reserve_multiprocessors},
           {"tokens_per_s", std::round(rate)},
           {"limit_by_bytes", std::round(limits.by_bytes)},
           {"limit_by_arithmetic", std::round(limits.by_arithmetic)},
@@ -146,6 +148,24 @@ Result<nlohmann::ordered_json> CopyBesideAStep(Trainer& trainer, const v1::Batch
                                 {"step_s", report->metrics.at("seconds")}};
 }
 
+// Decode steps and swaps beside the trainer, with the rate of both.
+Result<nlohmann::ordered_json> MeasureBoth(const GpuLearnerLoad& load, v1::Batch& batch,
+                                           Trainer& trainer) {
+  uint64_t step = static_cast<uint64_t>(load.steps) + 1;
+  double seconds = 0, tokens = 0;
+  const auto train = [&]() -> Status {
+    batch.set_step(step++);
+    TM_ASSIGN_OR_RETURN(const TrainReport report, trainer.Train(batch));
+    seconds += report.metrics.at("seconds");
+    tokens += report.metrics.at("computed_tokens");
+    return trainer.Snapshot().status();
+  };
+  TM_ASSIGN_OR_RETURN(const std::string both, RunGpuPublishBench(load.policy, 256, train));
+  nlohmann::ordered_json result = nlohmann::ordered_json::parse(both);
+  result["learner_tokens_per_s"] = std::round(tokens / seconds);
+  return result;
+}
+
 }  // namespace
 
 Result<std::string> RunGpuLearnerBench(const GpuLearnerLoad& load) {
@@ -158,6 +178,7 @@ Result<std::string> RunGpuLearnerBench(const GpuLearnerLoad& load) {
   trainer->NotePublished(1, 0);
   double seconds = 0, tokens = 0, steps = 0;
   std::map<std::string, double> first;
+  std::string warning;  // the first step's, such as why there is no share
   nlohmann::ordered_json trace;
   for (int step = 0; step < load.steps; ++step) {
     batch.set_step(static_cast<uint64_t>(step));
@@ -168,27 +189,26 @@ Result<std::string> RunGpuLearnerBench(const GpuLearnerLoad& load) {
       break;
     }
     TM_ASSIGN_OR_RETURN(const TrainReport report, trainer->Train(batch));
-    if (step == 0) first = report.metrics;
+    if (step == 0) {
+      first = report.metrics;
+      if (!report.warnings.empty()) warning = report.warnings.front();
+    }
     if (step < 2) continue;
     seconds += report.metrics.at("seconds");
     tokens += report.metrics.at("computed_tokens");
     ++steps;
   }
   nlohmann::ordered_json result = Measured(load, first, tokens / steps, tokens / seconds);
+  // Of the share that was granted; 0: all, also where none was.
+  result["learner_multiprocessors"] = trainer->multiprocessors();
+  if (!warning.empty()) result["warning"] = warning;
   result["token_budget"] =
       trainer->progress().token_budget > 0 ? trainer->progress().token_budget : load.token_budget;
   if (load.trace) result["trace"] = trace;
   batch.set_step(static_cast<uint64_t>(load.steps));
   TM_ASSIGN_OR_RETURN(result["checkpoint"], CopyBesideAStep(*trainer, batch));
   if (load.publish) {
-    uint64_t step = static_cast<uint64_t>(load.steps) + 1;
-    const auto train = [&]() -> Status {
-      batch.set_step(step++);
-      TM_RETURN_IF_ERROR(trainer->Train(batch).status());
-      return trainer->Snapshot().status();
-    };
-    TM_ASSIGN_OR_RETURN(const std::string both, RunGpuPublishBench(load.policy, 256, train));
-    result["publish"] = nlohmann::ordered_json::parse(both);
+    TM_ASSIGN_OR_RETURN(result["publish"], MeasureBoth(load, batch, *trainer));
   }
   return result.dump();
 }

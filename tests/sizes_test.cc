@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "model/number_types.h"
 #include "model/safetensors.h"
@@ -134,6 +135,44 @@ TEST_F(SizesTest, ThePlanSaysWhatFitsAndWhatWould) {
   EXPECT_EQ(sum, report["bytes"].get<uint64_t>());
   EXPECT_EQ(plan("--memory 80furlongs").exit_code, 2);
   EXPECT_EQ(plan("--memory 80GB --set learner.token_budget=5").exit_code, 2);
+}
+
+// A gpu_bench whose decode steps are the shorter the more is reserved, and a machine with a GPU.
+TEST_F(SizesTest, OfWhatKeepsDecodeStepsShortTheOneWithTheFastestLearnerIsNamed) {
+  const std::string dir = folder_ + "/latency";
+  fs::create_directories(dir + "/bench");
+  std::ofstream(dir + "/nvidia-smi") << "#!/bin/sh\nexit 0\n";
+  std::ofstream(dir + "/bench/gpu_bench")
+      << "#!/bin/sh\n"  // both 32 --product-tflop X --reserve N
+         "[ $4 = 0.14 ] && exit 3\n"
+         "echo '{\"tokens_per_s\": 9, \"learner_multiprocessors\": '$((132 - $6))', \"publish\": "
+         "{\"step_ms_median\": 2, \"step_ms_p99\": '$((27 - $6))', \"swap_ms_p99\": 1, "
+         "\"learner_tokens_per_s\": '$((900 - $6))'}}'\n";
+  for (const char* name : {"/nvidia-smi", "/bench/gpu_bench"}) {
+    fs::permissions(dir + name, fs::perms::owner_all);
+  }
+  const ProcessOutput run =
+      RunProcess({"sh", "-c",
+                  "PATH=" + dir + ":$PATH " TIDEMILL_SOURCE_DIR "/scripts/gpu-sizes --programs " +
+                      dir + " --folder " + dir + "/work latency"},
+                 std::chrono::seconds(60));
+  EXPECT_EQ(run.exit_code, 1) << run.output;  // one has failed
+  json best;
+  int measured = 0, failed = 0;
+  std::istringstream lines(run.output);
+  for (std::string line; std::getline(lines, line);) {
+    const json said = json::parse(line, nullptr, false);
+    ASSERT_TRUE(said.is_object()) << line;
+    measured += said.contains("decode_ms_p99") ? 1 : 0;
+    failed += said.contains("failed") ? 1 : 0;
+    if (said.contains("best")) best = said["best"];
+  }
+  EXPECT_GE(measured, 8);
+  EXPECT_EQ(failed, 1);
+  ASSERT_TRUE(best.is_object()) << run.output;
+  EXPECT_EQ(best["reserve"], 24);  // 32 is shorter still, and slower
+  EXPECT_EQ(best["decode_ms_p99"], 3);
+  EXPECT_EQ(best["learner_tokens_per_s"], 876);
 }
 
 // A model large enough to outweigh the program; batches of more tokens than the budget.

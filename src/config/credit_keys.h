@@ -1,11 +1,10 @@
-// The keys of [learner] that divide credit among turns and work among ranks. Of run_config.cc
-// alone.
+// Keys of [learner]: who gets credit for a reward, and the learner's processes.
 #pragma once
 
 #include "config/run_config.h"
 
 namespace tidemill {
 
-void BindCreditAndRanks(RunConfig& c, Binder& b);
+void BindCreditAndRanks(RunConfig& config, Binder& binder);
 
 }  // namespace tidemill

@@ -183,6 +183,11 @@ void BindLearner(RunConfig& c, Binder& b) {
                 "memory, 4.1 bytes per parameter that every update copies in and out (all weights, "
                 "with int8 moments); auto: gpu where it fits (plan.md); no effect on a CPU",
          .choices = {"auto", "gpu", "host"}});
+  b.Add(
+      "learner.reserve_multiprocessors", &l.reserve_multiprocessors,
+      {.doc = "Multiprocessors of the GPU that the learner leaves free for an engine on the same "
+              "GPU, rounded up to what the GPU can set apart; 0: none; no effect on a CPU (gpu.md)",
+       .max = 1024});
   b.Add("learner.checkpoint_every_steps", &l.checkpoint_every_steps,
         {.doc = "Steps between checkpoints; 0: only at the end", .max = kMany});
   b.Add("learner.keep_checkpoints", &l.keep_checkpoints,

@@ -167,6 +167,7 @@ struct RunConfig {
     bool recompute = false;
     std::string moments = "auto";
     std::string optimizer_state = "auto";
+    uint32_t reserve_multiprocessors = 0;
     uint64_t checkpoint_every_steps = 50;
     uint32_t keep_checkpoints = 3;
     uint32_t lora_rank = 0;

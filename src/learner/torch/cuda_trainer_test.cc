@@ -70,5 +70,41 @@ INSTANTIATE_TEST_SUITE_P(Kinds, CudaTrainer,
                          testing::Values(StepCase{false, false}, StepCase{false, true},
                                          StepCase{true, false}, StepCase{true, true}));
 
+// On a GPU without shares, and on the CPU in its place, there is a warning instead.
+TEST(CudaTrainerShare, AStepOnAPartOfTheMultiprocessorsIsNearlyThatOnAll) {
+  SKIP_WITHOUT_GPU();
+  const auto plain = TinyWeights(TinyConfig());
+  const v1::Batch batch = RandomBatch(*plain, 7);
+  auto weights = MovedWeights(plain, kTestDevice, at::kFloat);
+  ASSERT_TRUE(weights.ok()) << weights.status().ToString();
+  TrainerOptions options;
+  options.objective = *ObjectivePreset("grpo");
+  options.schedule.peak = 1e-3;
+  options.bfloat16 = true;
+  at::Tensor moves[2];
+  for (const bool share : {false, true}) {
+    options.reserve_multiprocessors = share ? 16 : 0;
+    auto trainer = Trainer::New(*weights, options, *weights);
+    ASSERT_TRUE(trainer.ok()) << trainer.status().ToString();
+    const auto flat = [&] {
+      std::vector<at::Tensor> all;
+      for (const auto& [name, leaf] : (*trainer)->Leaves()) all.push_back(leaf.detach().flatten());
+      return at::cat(all).to(at::kCPU, at::kDouble);  // on libtorch's own stream
+    };
+    const at::Tensor before = flat();
+    for (int step = 0; step < 3; ++step) {
+      const auto report = (*trainer)->Train(batch);
+      ASSERT_TRUE(report.ok()) << report.status().ToString();
+      const bool warned = share && step == 0 && (*trainer)->multiprocessors() == 0;
+      EXPECT_EQ(report->warnings.size(), warned ? 1u : 0u);
+      ASSERT_TRUE((*trainer)->Snapshot().ok());
+    }
+    moves[share] = flat() - before;
+  }
+  const double norm = moves[0].norm().item<double>();
+  ASSERT_GT(norm, 0);
+  EXPECT_LT((moves[0] - moves[1]).norm().item<double>() / norm, 0.05);
+}
+
 }  // namespace
 }  // namespace tidemill

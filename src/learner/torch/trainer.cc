@@ -11,6 +11,15 @@ bool Narrow(const NamedTensors& parameters) {
   return !parameters.empty() && parameters.begin()->second.scalar_type() == at::kBFloat16;
 }
 
+// `body`, which returns a Result<T>, on the learner's share of its GPU.
+template <typename T, typename Body>
+Result<T> OnShare(std::string_view what, const LearnerShare& share, Body&& body) {
+  return CatchTorch<T>(what, [&]() -> Result<T> {
+    const LearnerShare::Use use(share);
+    return body();
+  });
+}
+
 }  // namespace
 
 Status ValidateTrainerOptions(const TrainerOptions& o) {
@@ -23,6 +32,8 @@ Status ValidateTrainerOptions(const TrainerOptions& o) {
   if (!(o.grad_clip >= 0)) return Invalid("the largest gradient norm must be at least 0 (0: off)");
   if (!(o.product_most >= 0))
     return Invalid("a product must have at least 0 operations (0: no bound)");
+  if (o.reserve_multiprocessors < 0)
+    return Invalid("the number of reserved multiprocessors must be at least 0 (0: none)");
   if (!(o.spike_factor > 1)) return Invalid("the factor of a gradient spike must be above 1");
   return Ok();
 }
@@ -40,33 +51,44 @@ Result<std::unique_ptr<Trainer>> Trainer::New(const std::shared_ptr<const Policy
                    ") but there is no reference model");
   }
   if (!options.objective.NeedsReference()) reference = nullptr;
+  LearnerShare share(weights->view().embed.device(), options.reserve_multiprocessors);
+  if (share.status().code() == Code::kInvalid) {
+    return share.status().WithContext("learner.reserve_multiprocessors");
+  }
+  return OnShare<std::unique_ptr<Trainer>>("making a trainer", share, [&] {
+    return NewOnShare(weights, options, std::move(reference), share);
+  });
+}
+
+Result<std::unique_ptr<Trainer>> Trainer::NewOnShare(
+    const std::shared_ptr<const PolicyWeights>& weights, const TrainerOptions& options,
+    std::shared_ptr<const PolicyWeights> reference, const LearnerShare& share) {
   const bool narrow = options.adamw.moments_in_blocks && OnGpu(weights->view().embed);
   auto model = weights->adapter() != nullptr ? TrainableModel::FromAdapter(weights)
                                              : TrainableModel::FromWeights(*weights, narrow);
   if (!model.ok()) return model.status();
   (*model)->BoundProducts(options.product_most);
-  using Made = std::unique_ptr<Trainer>;
-  return CatchTorch<Made>("making a trainer", [&]() -> Result<Made> {
-    Made trainer(
-        new Trainer(std::make_unique<Impl>(std::move(*model), options, std::move(reference))));
-    TM_RETURN_IF_ERROR(trainer->impl_->optimizer().TakeHostMemory(trainer->Leaves()));
-    TM_RETURN_IF_ERROR(trainer->TakeExact(*weights));
-    return trainer;
-  });
+  std::unique_ptr<Trainer> trainer(
+      new Trainer(std::make_unique<Impl>(std::move(*model), options, std::move(reference), share)));
+  TM_RETURN_IF_ERROR(trainer->impl_->ToChange().optimizer.TakeHostMemory(trainer->Leaves()));
+  TM_RETURN_IF_ERROR(trainer->TakeExact(*weights));
+  return trainer;
 }
 
 Result<TrainReport> Trainer::Train(const v1::Batch& batch) {
-  return CatchTorch<TrainReport>("training", [&] { return impl_->Train(batch); });
+  return OnShare<TrainReport>("training", impl_->share(), [&] { return impl_->Train(batch); });
 }
 
 Result<std::shared_ptr<const PolicyWeights>> Trainer::Snapshot() const {
-  return impl_->scorer().model().Snapshot(impl_->options().publish_dtype);
+  return OnShare<std::shared_ptr<const PolicyWeights>>("copying the weights", impl_->share(), [&] {
+    return impl_->scorer().model().Snapshot(impl_->options().publish_dtype);
+  });
 }
 Result<std::shared_ptr<const PolicyWeights>> Trainer::ExactSnapshot() const {
   const TrainableModel& model = impl_->scorer().model();
-  if (!Narrow(model.parameters())) return model.Snapshot(Dtype::kF32);
   using Made = std::shared_ptr<const PolicyWeights>;
-  return CatchTorch<Made>("copying the weights", [&] {
+  return OnShare<Made>("copying the weights", impl_->share(), [&]() -> Result<Made> {
+    if (!Narrow(model.parameters())) return model.Snapshot(Dtype::kF32);
     return PolicyWeights::FromTensors(model.config(), impl_->optimizer().Exact(model.parameters()));
   });
 }
@@ -74,6 +96,7 @@ Status Trainer::TakeExact(const PolicyWeights& weights) {
   if (!Narrow(Parameters())) return Ok();
   TM_RETURN_IF_ERROR(ArrangeTensors(config(), weights.tensors(), nullptr).status());
   return CatchTorchStatus("taking the weights", [&] {
+    const LearnerShare::Use use(impl_->share());
     const Impl::Changeable changed = impl_->ToChange();
     changed.optimizer.TakeExact(changed.model.parameters(), weights.tensors());
     return Ok();
@@ -109,6 +132,9 @@ bool Trainer::lora() const {
 bool Trainer::fused() const {
   return impl_->scorer().fused();
 }
+int Trainer::multiprocessors() const {
+  return impl_->share().multiprocessors();
+}
 NamedTensors Trainer::ValueHead() const {
   return impl_->scorer().ValueHead();
 }
@@ -135,6 +161,7 @@ Status Trainer::Restore(const NamedTensors& parameters, const NamedTensors& valu
                         const NamedTensors& optimizer, uint64_t optimizer_steps,
                         const TrainerProgress& progress) {
   return CatchTorchStatus("restoring the trainer", [&] {
+    const LearnerShare::Use use(impl_->share());
     return impl_->Restore(parameters, value_head, optimizer, optimizer_steps, progress);
   });
 }

@@ -25,6 +25,7 @@
 
 namespace tidemill {
 
+class LearnerShare;
 class RankGroup;
 class SnapshotGate;
 
@@ -46,6 +47,9 @@ struct TrainerOptions {
   // Operations of the longest matrix product on a GPU (1e12: 1.3 ms of an H200); longer ones are
   // cut into pieces, so that an engine on the same GPU gets its turn; 0: no bound
   double product_most = 0;
+  // Multiprocessors of a GPU that are left to others (model/torch/learner_share.h); 0: none. Where
+  // there are no shares the learner uses all, and the first step's report has a warning.
+  int reserve_multiprocessors = 0;
   Dtype publish_dtype = Dtype::kF32;
   double spike_factor = 10;  // a gradient this many times the running median is warned of
   uint64_t seed = 0;         // of the order of sequences in minibatches
@@ -112,7 +116,8 @@ class Trainer {
   const TrainerOptions& options() const;
   const TrainerProgress& progress() const;
   bool lora() const;
-  bool fused() const;  // whether the hand-written CPU pass is used
+  bool fused() const;           // whether the hand-written CPU pass is used
+  int multiprocessors() const;  // of the GPU that are used, where some are reserved; 0: all
 
   // For checkpoints (learner/torch/checkpoint.h): the value head and the moments by name, and the
   // adapter whose tensors are trained (null: all weights are). Steps change what they share.
@@ -133,6 +138,9 @@ class Trainer {
  private:
   class Impl;
   explicit Trainer(std::unique_ptr<Impl> impl);
+  static Result<std::unique_ptr<Trainer>> NewOnShare(
+      const std::shared_ptr<const PolicyWeights>& weights, const TrainerOptions& options,
+      std::shared_ptr<const PolicyWeights> reference, const LearnerShare& share);
   std::unique_ptr<Impl> impl_;
 };
 

@@ -16,14 +16,16 @@
 #include "learner/torch/policy_scorer.h"
 #include "learner/torch/rank_sums.h"
 #include "learner/torch/trainer.h"
+#include "model/torch/learner_share.h"
 
 namespace tidemill {
 
 class Trainer::Impl {
  public:
   Impl(std::unique_ptr<TrainableModel> model, const TrainerOptions& options,
-       std::shared_ptr<const PolicyWeights> reference)
+       std::shared_ptr<const PolicyWeights> reference, LearnerShare share)
       : options_(options),
+        share_(std::move(share)),
         scorer_(std::move(model), {options.fused, options.bfloat16, options.objective.NeedsValues(),
                                    options.recompute}),
         reference_(std::move(reference)),
@@ -56,6 +58,8 @@ class Trainer::Impl {
 
   TrainerProgress& progress() { return progress_; }
   const TrainerOptions& options() const { return options_; }
+  // What public functions of the trainer that start work on a GPU hold.
+  const LearnerShare& share() const { return share_; }
   void RepeatBudgets(std::map<uint64_t, int64_t> budgets) { budgets_ = std::move(budgets); }
 
  private:
@@ -73,6 +77,7 @@ class Trainer::Impl {
   // After memory ran out: half the token budget from here on. False: it cannot be less.
   bool HalveBudget(const v1::Batch& batch, const char* why);
   void TakeRecordedBudget(uint64_t step);
+  void WarnOfShare();
   Result<StepScores> ScoreBefore(const StepBatch& step);
   ObjectiveInput InputOf(const MicroTensors& micro, const PolicyScores& scores,
                          const StepScores& known) const;
@@ -97,6 +102,8 @@ class Trainer::Impl {
 
   TrainerOptions options_;
   SnapshotGate gate_;  // of leaves and moments
+  const LearnerShare share_;
+  bool share_told_ = false;  // the warning, where there is none
   PolicyScorer scorer_;
   std::shared_ptr<const PolicyWeights> reference_;  // shared with whoever loaded it
   AdamW optimizer_;

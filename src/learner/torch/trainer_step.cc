@@ -242,9 +242,17 @@ bool Trainer::Impl::HalveBudget(const v1::Batch& batch, const char* why) {
   return true;
 }
 
+void Trainer::Impl::WarnOfShare() {
+  if (std::exchange(share_told_, true) || share_.status().ok()) return;
+  warnings_.push_back(
+      "learner.reserve_multiprocessors = " + std::to_string(options_.reserve_multiprocessors) +
+      " has no effect: " + share_.status().message());
+}
+
 // A step that memory does not suffice for is undone and taken again in smaller parts.
 Result<TrainReport> Trainer::Impl::Train(const v1::Batch& batch) {
   warnings_.clear();
+  WarnOfShare();
   TakeRecordedBudget(batch.step());
   while (true) {
     try {

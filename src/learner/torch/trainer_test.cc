@@ -267,6 +267,29 @@ TEST(Trainer, OfAnAdapterLeavesTheBaseAsItIs) {
   EXPECT_GT(LargestDifference(after->adapter()->tensors, (*adapter)->tensors), 1e-4);
 }
 
+TEST(Trainer, OnACpuWarnsOnceThatNoMultiprocessorsCanBeReserved) {
+  const auto weights = TinyWeights(TinyConfig());
+  const v1::Batch batch = RandomBatch(*weights, 1);
+  TrainerOptions options = Options("grpo");
+  auto plain = Make(weights, options);
+  options.reserve_multiprocessors = 16;
+  auto sharing = Make(weights, options);
+  EXPECT_EQ(sharing->multiprocessors(), 0);
+  for (int step = 0; step < 2; ++step) {
+    ASSERT_TRUE(plain->Train(batch).ok());
+    const auto report = sharing->Train(batch);
+    ASSERT_TRUE(report.ok()) << report.status().ToString();
+    ASSERT_EQ(report->warnings.size(), step == 0 ? 1u : 0u);
+    if (step == 0) {
+      EXPECT_EQ(report->warnings[0],
+                "learner.reserve_multiprocessors = 16 has no effect: the learner is not on a GPU");
+    }
+  }
+  EXPECT_TRUE(Same(plain->Leaves(), sharing->Leaves()));
+  options.reserve_multiprocessors = -1;
+  EXPECT_EQ(Trainer::New(weights, options, weights).status().code(), Code::kInvalid);
+}
+
 TEST(Trainer, WarnsOfAGradientThatStandsOut) {
   const auto weights = TinyWeights(TinyConfig());
   TrainerOptions options = Options("rloo");

@@ -109,6 +109,11 @@ class TrainerThread::Impl {
     at::set_num_threads(options_.threads);
     if (ranks_) trainer_->Share(ranks_.get());
     if (options_.keep_every_steps > 0) KeepFor(options_.first_version);
+    if (trainer_->multiprocessors() > 0) {
+      LogInfo("the learner has a share of the GPU",
+              {{"multiprocessors", trainer_->multiprocessors()},
+               {"reserved", trainer_->options().reserve_multiprocessors}});
+    }
     while (std::optional<Command> command = Next()) {
       busy_.Begin(clock_.Now());
       std::optional<TrainerEvent> done =

@@ -106,6 +106,7 @@ Result<TrainerOptions> OptionsFrom(const RunConfig& config) {
   options.grad_clip = learner.max_grad_norm;
   if (learner.token_budget > 0) options.microbatch_tokens = learner.token_budget;
   options.recompute = learner.recompute;
+  options.reserve_multiprocessors = static_cast<int>(learner.reserve_multiprocessors);
   options.minibatches = learner.minibatches;
   options.epochs = learner.epochs;
   options.seed = config.run.seed;
