@@ -18,6 +18,7 @@
 #include "model/random_weights.h"
 #include "model/torch/device.h"
 #include "model/torch/model.h"
+#include "model/torch/weight_block.h"
 
 namespace tidemill {
 namespace {
@@ -55,11 +56,14 @@ Status ReadThrough(const std::string& dir, uint64_t& bytes) {
   return Ok();
 }
 
-// On a GPU in the type that is stored, as an engine or a learner takes it from there.
+// On a GPU as one block of bfloat16, as engine and learner read it there.
 Status LoadOnce(const std::string& dir, const std::string& device, int threads) {
-  LoadOptions options{.device = device, .dtype = std::nullopt, .threads = threads};
-  if (!IsGpu(device)) options.dtype = Dtype::kF32;
-  return PolicyWeights::Load(dir, options).status();
+  if (IsGpu(device)) {
+    return LoadWeightBlock(dir, {.device = device, .dtype = Dtype::kBF16, .threads = threads})
+        .status();
+  }
+  return PolicyWeights::Load(dir, {.device = device, .dtype = Dtype::kF32, .threads = threads})
+      .status();
 }
 
 // As large as a checkpoint's weights and moments: 12 bytes for each parameter, or 6 of a GPU's,

@@ -8,12 +8,16 @@ namespace {
 
 constexpr int64_t kMiB = int64_t{1} << 20;
 // Not computed but assumed: the context of CUDA with the kernels of libtorch, cuBLAS and cuDNN; the
-// captured graphs and the workspaces of matrix products.
+// workspaces of matrix products; what a kernel takes in a captured graph.
 constexpr int64_t kContext = 1024 * kMiB;
-constexpr int64_t kGraphs = 512 * kMiB;
-// The same: what libtorch's allocator holds and cannot use, and what a backward pass has besides,
-// as a share of what a step keeps.
-constexpr int64_t kSlackParts = 10;
+constexpr int64_t kWorkspaces = 96 * kMiB;
+constexpr int64_t kGraphKernel = 64 << 10;
+// Graphs of an engine for 1,024 sequences (engine/cuda/step_layout.h); as many again for contexts
+// over 1,024 tokens.
+constexpr int64_t kGraphSizes = 19;
+constexpr int64_t kShortContext = 1024;
+// The same: what libtorch's allocator holds and cannot use, as a share of what a step keeps.
+constexpr int64_t kSlackParts = 25;
 constexpr int64_t kScoreRows = 4096;  // model/torch/cuda_scores.cc
 // model/torch/host_state.h: numbers whose state is on the GPU at a time.
 constexpr int64_t kStreamedNumbers = 4 * (int64_t{1} << 23);
@@ -82,14 +86,17 @@ void AddLearner(const PlanInput& in, const PlanSizes& s, PlanRows& rows) {
 
 void AddStep(const PlanInput& in, const PlanSizes& s, PlanRows& rows) {
   const int64_t tokens = in.token_budget, layers = s.c.num_layers;
-  const int64_t layer = LayerToken(s);
-  // With recomputation the input of each layer, and one layer with its gradients at a time.
-  const int64_t kept = in.recompute ? layers * 2 * s.H + 2 * layer : layers * layer + 4 * s.H;
-  rows.Add("learner", "activations", kept * tokens);
-  const int64_t at_once = std::min(tokens, kScoreRows);
+  const int64_t layer = LayerToken(s), at_once = std::min(tokens, kScoreRows);
   const int64_t logits = 4 * s.V * at_once + 2 * s.V * (in.recompute ? at_once : tokens);
+  // With recomputation the input of each layer, and one layer with its gradients at a time, when
+  // the logits are gone.
+  int64_t kept = (layers * layer + 4 * s.H) * tokens;
+  if (in.recompute) {
+    kept = layers * 2 * s.H * tokens + std::max<int64_t>(0, 2 * layer * tokens - logits);
+  }
+  rows.Add("learner", "activations", kept);
   rows.Add("learner", "logits", logits);
-  rows.Add("program", "slack of the allocator (assumed)", (kept * tokens + logits) / kSlackParts);
+  rows.Add("program", "slack of the allocator (assumed)", (kept + logits) / kSlackParts);
 }
 
 // engine/cuda/decoder.cc
@@ -105,7 +112,12 @@ void AddEngine(const PlanInput& in, const PlanSizes& s, PlanRows& rows) {
   const int64_t rotations = 4 * context * s.c.head_dim;
   rows.Add("engine", "rows, logits and tables",
            work + 160 * kMiB + long_contexts + pages + rotations);
-  rows.Add("engine", "graphs and workspaces (assumed)", kGraphs);
+  // Of a layer four products, two norms, attention and SwiGLU; with an adapter two small products
+  // for each of the four.
+  const int64_t kernels = s.c.num_layers * (in.lora_rank > 0 ? 16 : 8) + 8;
+  const int64_t graphs = kGraphSizes * (context > kShortContext ? 2 : 1);
+  rows.Add("engine", "graphs and workspaces (assumed)",
+           kWorkspaces + graphs * kernels * kGraphKernel);
 }
 
 }  // namespace

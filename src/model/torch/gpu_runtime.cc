@@ -40,6 +40,7 @@ int CountGpus() {
   return 0;
 }
 
+void WaitForStream(const at::Tensor&) {}
 void ReleaseSpareGpuMemory() {}
 
 #endif

@@ -14,10 +14,9 @@ int CountGpus();
 #ifdef TIDEMILL_CUDA
 // That libtorch uses in this thread.
 CudaStream CurrentStream();
+#endif
 // Until everything libtorch started in this thread on the tensor's GPU is done.
 void WaitForStream(const at::Tensor& tensor);
-#endif
-
 // Gives back what libtorch's allocator of the GPU keeps without using it. Others need some when
 // memory has run out: kernels that are loaded, workspaces.
 void ReleaseSpareGpuMemory();
