@@ -3,8 +3,13 @@
 
 set(torch_version "")
 if(TIDEMILL_TORCH)
-  find_file(TORCH_VERSION_HEADER torch/version.h PATHS ${TIDEMILL_TORCH_ROOT}/include
-    PATH_SUFFIXES torch/csrc/api/include)
+  # Of the libtorch that is linked: beside a newer one Debian's may be installed too, and newer ones have moved it.
+  if(TIDEMILL_TORCH_ROOT)
+    find_file(TORCH_VERSION_HEADER NAMES torch/headeronly/version.h torch/csrc/api/include/torch/version.h
+      PATHS ${TIDEMILL_TORCH_ROOT}/include NO_DEFAULT_PATH)
+  else()
+    find_file(TORCH_VERSION_HEADER torch/version.h PATH_SUFFIXES torch/csrc/api/include)
+  endif()
   if(TORCH_VERSION_HEADER)
     foreach(part MAJOR MINOR PATCH)
       file(STRINGS ${TORCH_VERSION_HEADER} line REGEX "#define TORCH_VERSION_${part} ")
