@@ -1,10 +1,13 @@
 # The few words in which every folder's CMakeLists.txt is written.
 
+# An object does not depend on where the tree is, so a second clone finds the first one's objects in the cache: paths
+# below the tree are relative, for ccache and in what the compiler writes (__FILE__, debug symbols).
 find_program(CCACHE ccache)
 if(CCACHE)
-  set(CMAKE_C_COMPILER_LAUNCHER ${CCACHE})
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+  set(CMAKE_C_COMPILER_LAUNCHER env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} ${CCACHE})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_C_COMPILER_LAUNCHER})
 endif()
+add_compile_options($<$<COMPILE_LANGUAGE:C,CXX>:-ffile-prefix-map=${CMAKE_SOURCE_DIR}/=>)
 
 add_library(tidemill_flags INTERFACE)
 target_compile_options(tidemill_flags INTERFACE -Wall -Wextra)
@@ -32,6 +35,20 @@ if(TIDEMILL_SANITIZE MATCHES thread AND CMAKE_CXX_COMPILER_ID STREQUAL GNU)
   # It knows no fences. Ours order memory between processes, which it does not see either.
   target_compile_options(tidemill_flags INTERFACE -Wno-tsan)
 endif()
+
+# src/core/test_folders.h
+file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/generated/test_folders.cc @ONLY CONTENT [[
+#include "core/test_folders.h"
+
+namespace tidemill {
+
+std::string SourceDir() { return "@CMAKE_SOURCE_DIR@"; }
+std::string BinaryDir() { return "@CMAKE_BINARY_DIR@"; }
+
+}  // namespace tidemill
+]])
+add_library(tidemill_test_folders STATIC ${CMAKE_BINARY_DIR}/generated/test_folders.cc)
+target_include_directories(tidemill_test_folders PRIVATE ${CMAKE_SOURCE_DIR}/src)
 
 # tidemill_library(NAME LINK libraries... [FOLDER folder] [SUBFOLDERS folders...] [FILES files...] [EXCLUDE files...]):
 # one library from every .cc of this folder (or of the one named, and of the subfolders named) but its tests
@@ -77,14 +94,13 @@ function(tidemill_tests name)
   endif()
   add_executable(${name}_test ${ARG_FILES})
   target_include_directories(${name}_test PRIVATE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR})
-  target_link_libraries(${name}_test PRIVATE ${ARG_LINK} $<TARGET_NAME_IF_EXISTS:GTest::gmock> GTest::gtest_main tidemill_flags)
+  target_link_libraries(${name}_test PRIVATE ${ARG_LINK} $<TARGET_NAME_IF_EXISTS:GTest::gmock> GTest::gtest_main
+    tidemill_test_folders tidemill_flags)
   if(CMAKE_BUILD_TYPE STREQUAL Release)
     # A tenth less time to compile than with -O1 (ten files of ours); what is tested keeps its own
     # optimization.
     target_compile_options(${name}_test PRIVATE -O0)
   endif()
-  target_compile_definitions(${name}_test PRIVATE TIDEMILL_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
-                             TIDEMILL_BINARY_DIR="${CMAKE_BINARY_DIR}")
   include(GoogleTest)
   # What may take longest starts first, so that the last test does not run alone for minutes.
   gtest_discover_tests(${name}_test NO_PRETTY_VALUES DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60

@@ -4,6 +4,7 @@
 
 #include <fstream>
 
+#include "core/test_folders.h"
 #include "tests/line_fixture.h"
 
 namespace tidemill {
@@ -18,8 +19,8 @@ class AgentTrainTest : public LineTest {
   static std::string TrainAgent(const std::string& name, const std::string& more) {
     const std::string config = folder_ + "/" + name + ".toml";
     std::ofstream(config) << "[agent]\ncommand = [\"/usr/bin/python3\", \"/agent/agent.py\"]\n"
-                          << "mounts = [\"" TIDEMILL_SOURCE_DIR
-                             "/examples/agent.py:/agent/agent.py\"]\nslots = 8\n";
+                          << "mounts = [\"" + SourceDir() +
+                                 "/examples/agent.py:/agent/agent.py\"]\nslots = 8\n";
     return Train(name, config +
                            " --set rollout.group_size=2 --set rollout.groups_per_step=2 --set "
                            "rollout.max_in_flight=8 " +

@@ -10,6 +10,7 @@
 #include <regex>
 #include <set>
 
+#include "core/test_folders.h"
 #include "http/http_client.h"
 #include "tests/program.h"
 
@@ -123,7 +124,7 @@ TEST_F(DashboardTest, ALiveRunServesWhatGrafanaAsksForAndIsFinishedByAnAction) {
   const uint16_t port = PortOf(run);
   ASSERT_NE(port, 0) << run.Log();
   EXPECT_EQ(StatusOf(Ask(port, "/readyz")), 200);
-  const std::string dashboard = TextOf(TIDEMILL_SOURCE_DIR "/deploy/grafana-dashboard.json");
+  const std::string dashboard = TextOf(SourceDir() + "/deploy/grafana-dashboard.json");
   ASSERT_TRUE(json::parse(dashboard, nullptr, false).is_object());
   const std::set<std::string> wanted = NamesIn(dashboard);
   EXPECT_GT(wanted.size(), 10u);
@@ -145,7 +146,7 @@ TEST_F(DashboardTest, ALiveRunServesWhatGrafanaAsksForAndIsFinishedByAnAction) {
   // TensorBoard's file, read by a program that shares no code with its writer.
   const ProcessOutput read =
       RunProcess({"sh", "-c",
-                  TIDEMILL_SOURCE_DIR "/scripts/read_tfevents.py " + folder_ +
+                  SourceDir() + "/scripts/read_tfevents.py " + folder_ +
                       "/runs/live/tensorboard/* > " + folder_ + "/events.json"},
                  std::chrono::seconds(60));
   ASSERT_EQ(read.exit_code, 0) << read.output;
@@ -163,7 +164,7 @@ TEST_F(DashboardTest, ALiveRunServesWhatGrafanaAsksForAndIsFinishedByAnAction) {
 TEST_F(DashboardTest, AFinishedRunIsWrittenAsOneFile) {
   MustRun(Train("short", "--no-web --set run.steps=2"));
   const std::string report = folder_ + "/report.html";
-  if (!fs::exists(TIDEMILL_BINARY_DIR "/web/index.html")) GTEST_SKIP() << "the page was not built";
+  if (!fs::exists(BinaryDir() + "/web/index.html")) GTEST_SKIP() << "the page was not built";
   MustRun("view " + folder_ + "/runs/short --export " + report);
   const std::string html = TextOf(report);
   EXPECT_THAT(html, HasSubstr("tidemill-export"));

@@ -10,6 +10,7 @@
 #include <set>
 
 #include "bus/redis/redis_bus.h"
+#include "core/test_folders.h"
 #include "observe/process_metrics.h"
 #include "observe/run_status.h"
 #include "run/run.h"
@@ -22,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const fs::path kDeploy = TIDEMILL_SOURCE_DIR "/deploy";
+const fs::path kDeploy = SourceDir() + "/deploy";
 
 std::vector<fs::path> YamlFiles() {
   std::vector<fs::path> files;
@@ -162,7 +163,7 @@ TEST(Deploy, EveryMetricOfTheRulesAndTriggersIsServed) {
 }
 
 TEST(Deploy, ThePageOnOperationsListsEveryMetricThatIsServed) {
-  const std::string page = TextOf(TIDEMILL_SOURCE_DIR "/docs/operations.md");
+  const std::string page = TextOf(SourceDir() + "/docs/operations.md");
   for (const std::string& name : ServedNames()) {
     EXPECT_THAT(page, testing::HasSubstr("`" + name)) << "docs/operations.md";
   }

@@ -8,6 +8,7 @@
 #include <map>
 #include <sstream>
 
+#include "core/test_folders.h"
 #include "tests/line_fixture.h"
 
 namespace tidemill {
@@ -98,9 +99,9 @@ TEST_F(FirstHour, AHubNameSaysThatThereIsNoHub) {
 
 TEST_F(FirstHour, AScorerThatStaysScoresARun) {
   const ProcessOutput result = RunTidemill(
-      Train("stays", "--set run.steps=2 --set 'reward.command=[\"python3\",\"" TIDEMILL_SOURCE_DIR
-                     "/examples/scorer.py\"]' --set reward.command_stays=true --set "
-                     "reward.command_slots=8 --set reward.weights.command=1"),
+      Train("stays", "--set run.steps=2 --set 'reward.command=[\"python3\",\"" + SourceDir() +
+                         "/examples/scorer.py\"]' --set reward.command_stays=true --set "
+                         "reward.command_slots=8 --set reward.weights.command=1"),
       "2>/dev/null");
   ASSERT_EQ(result.exit_code, 0) << result.output;
   EXPECT_EQ(Summary(result)["steps"], 2);

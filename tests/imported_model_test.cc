@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/files.h"
+#include "core/test_folders.h"
 #include "core/test_kit.h"
 #include "engine/torch/torch_engine.h"
 #include "model/generation_config.h"
@@ -23,7 +24,7 @@ namespace {
 
 std::string SharedFolder() {
   const char* named = std::getenv("TIDEMILL_SHARED");
-  return named != nullptr && *named != '\0' ? named : TIDEMILL_SOURCE_DIR "/../shared";
+  return named != nullptr && *named != '\0' ? named : SourceDir() + "/../shared";
 }
 
 // Tokens of prompt and continuation the quick form of this test computes.

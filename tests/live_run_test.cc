@@ -17,6 +17,7 @@
 #include "core/hash.h"
 #include "core/mutex.h"
 #include "core/random.h"
+#include "core/test_folders.h"
 #include "core/test_kit.h"
 #include "model/golden_models.h"
 #include "store/case_reader.h"
@@ -246,7 +247,7 @@ TEST_F(LiveRunTest, SessionsOfATenantAreShownItsOwnCasesAndNobodyElses) {
         words, BackgroundProgram::Files{log, folder_ + "/tenants.out"});
   };
   auto program = start(
-      Train("tenants", "--set model.path=" + GoldenRoot(TIDEMILL_SOURCE_DIR) +
+      Train("tenants", "--set model.path=" + GoldenRoot(SourceDir()) +
                            "/qwen3-tiny --set model.protocol=hermes --set tasks.train= --set "
                            "live.on=true --set memory.on=true --set memory.retrieval=lexical --set "
                            "run.steps=1000000 --set gateway.keys=" +

@@ -16,6 +16,7 @@
 
 #include "cli/machine.h"
 #include "core/fd.h"
+#include "core/test_folders.h"
 #include "core/test_kit.h"
 
 extern char** environ;
@@ -24,7 +25,7 @@ namespace tidemill {
 
 // `words` as a shell reads them; `redirect` says which stream is kept.
 inline ProcessOutput RunTidemill(const std::string& words, const std::string& redirect = "2>&1") {
-  return RunProcess({"sh", "-c", TIDEMILL_BINARY_DIR "/tidemill " + words + " " + redirect},
+  return RunProcess({"sh", "-c", BinaryDir() + "/tidemill " + words + " " + redirect},
                     std::chrono::seconds(240));
 }
 
@@ -75,7 +76,7 @@ class BackgroundProgram {
   void Start() {
     const std::string streams = files_.out.empty() ? " >>" + files_.log + " 2>&1"
                                                    : " >>" + files_.out + " 2>>" + files_.log;
-    const std::string command = "exec " TIDEMILL_BINARY_DIR "/tidemill " + words_ + streams;
+    const std::string command = "exec " + BinaryDir() + "/tidemill " + words_ + streams;
     const char* argv[] = {"sh", "-c", command.c_str(), nullptr};
     ASSERT_EQ(posix_spawnp(&pid_, "sh", nullptr, nullptr, const_cast<char**>(argv), environ), 0);
   }

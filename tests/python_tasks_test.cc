@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "core/mutex.h"
+#include "core/test_folders.h"
 #include "tasks/import/task_import.h"
 #include "tasks/pyfunc.h"
 #include "tools/box/box_host.h"
@@ -19,9 +20,7 @@ namespace {
 
 std::string DataFolder() {
   const char* named = std::getenv("TIDEMILL_SHARED");
-  return std::string(named != nullptr && *named != '\0' ? named
-                                                        : TIDEMILL_SOURCE_DIR "/../shared") +
-         "/data";
+  return (named != nullptr && *named != '\0' ? named : SourceDir() + "/../shared") + "/data";
 }
 
 class PythonTasks : public testing::Test {

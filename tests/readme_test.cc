@@ -7,6 +7,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "core/test_folders.h"
 #include "tests/program.h"
 
 namespace tidemill {
@@ -49,9 +50,9 @@ class ReadmeTest : public testing::Test {
   // What `make build` and `make demo` leave behind, smaller.
   void SetUp() override {
     fs::create_directories(folder_ / "build/release");
-    fs::create_symlink(TIDEMILL_BINARY_DIR "/tidemill", folder_ / "build/release/tidemill");
-    if (fs::exists(TIDEMILL_BINARY_DIR "/web"))
-      fs::create_symlink(TIDEMILL_BINARY_DIR "/web", folder_ / "build/release/web");
+    fs::create_symlink(BinaryDir() + "/tidemill", folder_ / "build/release/tidemill");
+    if (fs::exists(BinaryDir() + "/web"))
+      fs::create_symlink(BinaryDir() + "/web", folder_ / "build/release/web");
     const std::string demo = folder_ / "build/demo";
     fs::create_directories(demo);
     MustRun("tasks generate --family cfunc --count 60 --seed 3 --difficulty 1 --out " + demo +
@@ -71,8 +72,8 @@ class ReadmeTest : public testing::Test {
 };
 
 TEST_F(ReadmeTest, EveryCommandWorksWhenTypedLiterallyInOrder) {
-  if (!fs::exists(TIDEMILL_BINARY_DIR "/web/index.html")) GTEST_SKIP() << "the page was not built";
-  const std::vector<std::string> blocks = Commands(TextOf(TIDEMILL_SOURCE_DIR "/README.md"));
+  if (!fs::exists(BinaryDir() + "/web/index.html")) GTEST_SKIP() << "the page was not built";
+  const std::vector<std::string> blocks = Commands(TextOf(SourceDir() + "/README.md"));
   ASSERT_GE(blocks.size(), 3u) << "first run, export, many machines";
   std::string script = "set -e\ncd " + folder_.path() + "\n";
   for (const std::string& block : blocks) script += block;

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <set>
 
+#include "core/test_folders.h"
 #include "tests/line_fixture.h"
 
 namespace tidemill {
@@ -141,11 +142,12 @@ TEST_F(ScoringTest, AVerifierThatTalksNonsenseHoldsNothingUp) {
 }
 
 TEST_F(ScoringTest, AReviewIsComposedOfFourSubScoresWithComments) {
-  const ProcessOutput result = RunTidemill(
-      Train("review",
-            "--set run.steps=2 --set reward.weights.review=1 --set "
-            "'reward.review_judge=[\"python3\",\"" TIDEMILL_SOURCE_DIR "/examples/judge.py\"]'"),
-      "2>/dev/null");
+  const ProcessOutput result =
+      RunTidemill(Train("review",
+                        "--set run.steps=2 --set reward.weights.review=1 --set "
+                        "'reward.review_judge=[\"python3\",\"" +
+                            SourceDir() + "/examples/judge.py\"]'"),
+                  "2>/dev/null");
   ASSERT_EQ(result.exit_code, 0) << result.output;
   const json summary = Summary(result);
   EXPECT_GT(summary["second_looks"], 0) << "a policy that knows nothing fails its tests";

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "core/test_folders.h"
 #include "model/number_types.h"
 #include "model/safetensors.h"
 #include "tests/line_fixture.h"
@@ -109,7 +110,7 @@ TEST_F(SizesTest, MomentsInBytesTrainAndResume) {
 }
 
 TEST_F(SizesTest, ThePlanSaysWhatFitsAndWhatWould) {
-  const std::string seven = TIDEMILL_SOURCE_DIR "/examples/shapes/7b";
+  const std::string seven = SourceDir() + "/examples/shapes/7b";
   const auto plan = [&](const std::string& words) {
     return RunTidemill("plan --model " + seven + " " + words, "2>&1");
   };
@@ -153,8 +154,8 @@ TEST_F(SizesTest, OfWhatKeepsDecodeStepsShortTheOneWithTheFastestLearnerIsNamed)
   }
   const ProcessOutput run =
       RunProcess({"sh", "-c",
-                  "PATH=" + dir + ":$PATH " TIDEMILL_SOURCE_DIR "/scripts/gpu-sizes --programs " +
-                      dir + " --folder " + dir + "/work latency"},
+                  "PATH=" + dir + ":$PATH " + SourceDir() + "/scripts/gpu-sizes --programs " + dir +
+                      " --folder " + dir + "/work latency"},
                  std::chrono::seconds(60));
   EXPECT_EQ(run.exit_code, 1) << run.output;  // one has failed
   json best;

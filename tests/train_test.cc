@@ -11,6 +11,7 @@
 #include <regex>
 #include <set>
 
+#include "core/test_folders.h"
 #include "store/run_db.h"
 #include "tests/line_fixture.h"
 
@@ -61,7 +62,7 @@ TEST_F(TrainTest, ARunGoesFromTasksToABetterPolicysCheckpoint) {
   }
   static const std::regex kName("tidemill_(step|run)_[a-z0-9_]+");
   for (const char* file : {"alerts.yml", "grafana-dashboard.json"}) {
-    const std::string text = TextOf(std::string(TIDEMILL_SOURCE_DIR "/deploy/") + file);
+    const std::string text = TextOf(SourceDir() + "/deploy/" + file);
     std::set<std::string> names(std::sregex_token_iterator(text.begin(), text.end(), kName), {});
     EXPECT_FALSE(names.empty()) << file;
     for (const std::string& name : names) EXPECT_TRUE(columns.count(name)) << file << ": " << name;
@@ -158,7 +159,7 @@ TEST_F(TrainTest, PromptsThatLeaveNoRoomAreNamedAndTheNameStaysFree) {
 // A Hugging Face directory that was not made here, a JSONL and a tool of one's own.
 TEST_F(TrainTest, AQwen2DirectoryIsTrainedOnTasksAndToolsOfOnesOwn) {
   const char* given = std::getenv("TIDEMILL_GOLDEN");
-  const std::string golden = given != nullptr ? given : TIDEMILL_SOURCE_DIR "/tests/golden";
+  const std::string golden = given != nullptr ? given : SourceDir() + "/tests/golden";
   std::ofstream(folder_ + "/own.jsonl")
       << R"({"id":"one","prompt":"1","answer_file":"a.py","tools":["f"],)"
       << R"("grading":{"sources":["a.py"],"run":["python3","a.py"],)"

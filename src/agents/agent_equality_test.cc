@@ -8,6 +8,7 @@
 
 #include "agents/agent_fixture.h"
 #include "agents/expression_fixture.h"
+#include "core/test_folders.h"
 #include "tools/tool_executor.h"
 
 namespace tidemill {
@@ -48,7 +49,7 @@ std::map<std::string, v1::Trajectory> RollPrograms(const std::vector<v1::GroupLe
   TM_CHECK(gateway.ok());
   AgentRunnerOptions options;
   options.program.command = command;
-  options.program.mounts = {{TIDEMILL_SOURCE_DIR "/examples", "/agent"}};
+  options.program.mounts = {{SourceDir() + "/examples", "/agent"}};
   options.program.limits.wall = options.program.limits.cpu = std::chrono::seconds(60);
   options.program.model = "policy";
   options.slots = 4;

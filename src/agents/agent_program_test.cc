@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "core/test_folders.h"
 #include "core/test_kit.h"
 
 namespace tidemill {
@@ -17,13 +18,14 @@ using testing::HasSubstr;
 
 class AgentProgramTest : public testing::Test {
  protected:
-  void SetUp() override { setenv("TIDEMILL_PRESETS", TIDEMILL_SOURCE_DIR "/presets/agents", 1); }
+  void SetUp() override {
+    setenv("TIDEMILL_PRESETS", (SourceDir() + "/presets/agents").c_str(), 1);
+  }
 };
 
 TEST_F(AgentProgramTest, EveryPresetCanBeReadAndNamesItsPrompt) {
   size_t presets = 0;
-  for (const auto& entry :
-       std::filesystem::directory_iterator(TIDEMILL_SOURCE_DIR "/presets/agents")) {
+  for (const auto& entry : std::filesystem::directory_iterator(SourceDir() + "/presets/agents")) {
     RunConfig::Agent keys;
     keys.preset = entry.path().stem().string();
     const auto program = AgentProgramFrom(keys);

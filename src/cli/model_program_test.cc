@@ -6,6 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "core/test_folders.h"
 #include "tests/program.h"
 
 namespace tidemill {
@@ -15,7 +16,7 @@ using testing::HasSubstr;
 
 std::string Golden(const std::string& model) {
   const char* given = std::getenv("TIDEMILL_GOLDEN");
-  return std::string(given != nullptr ? given : TIDEMILL_SOURCE_DIR "/tests/golden") + "/" + model;
+  return (given != nullptr ? given : SourceDir() + "/tests/golden") + "/" + model;
 }
 
 ProcessOutput Model(const std::string& arguments, const std::string& redirect = "2>&1") {

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/test_folders.h"
 #include "tests/program.h"
 
 namespace tidemill {
@@ -69,8 +70,9 @@ TEST(Program, AShellCompletesCommandsOptionsKeysAndRuns) {
   // As bash itself completes, with the program on its path.
   const ProcessOutput asked = RunProcess(
       {"bash", "-c",
-       "PATH=" TIDEMILL_BINARY_DIR ":$PATH; source <(tidemill completion bash); "
-       "COMP_WORDS=(tidemill runs exp); COMP_CWORD=2; _tidemill; echo \"${COMPREPLY[@]}\""},
+       "PATH=" + BinaryDir() +
+           ":$PATH; source <(tidemill completion bash); "
+           "COMP_WORDS=(tidemill runs exp); COMP_CWORD=2; _tidemill; echo \"${COMPREPLY[@]}\""},
       std::chrono::seconds(60));
   EXPECT_EQ(asked.output, "export\n");
 }
@@ -92,7 +94,7 @@ TEST(Program, DoctorPrintsOneJsonObject) {
 TEST(Program, TheConfigPageHasEveryKeyAsTheProgramKnowsIt) {
   const ProcessOutput table = RunTidemill("train --config-table", "2>/dev/null");
   ASSERT_EQ(table.exit_code, 0);
-  EXPECT_THAT(TextOf(TIDEMILL_SOURCE_DIR "/docs/config.md"), HasSubstr(table.output))
+  EXPECT_THAT(TextOf(SourceDir() + "/docs/config.md"), HasSubstr(table.output))
       << "put the output of train --config-table into docs/config.md";
 }
 

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "core/test_folders.h"
 #include "http/http_client.h"
 #include "model/golden_models.h"
 #include "tests/program.h"
@@ -41,7 +42,7 @@ class ServeProgram : public testing::Test {
   }
 
   TemporaryDirectory folder_;
-  const std::string model_ = GoldenRoot(TIDEMILL_SOURCE_DIR) + "/qwen2-tiny";
+  const std::string model_ = GoldenRoot(SourceDir()) + "/qwen2-tiny";
   std::optional<BackgroundProgram> program_;
 };
 

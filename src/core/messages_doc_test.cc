@@ -5,13 +5,14 @@
 #include <fstream>
 #include <set>
 
+#include "core/test_folders.h"
 #include "proto/tidemill.pb.h"
 
 namespace tidemill {
 namespace {
 
 TEST(MessagesPage, EveryExampleIsAMessageOfTheSchemaAndEveryTopLevelMessageHasOne) {
-  std::ifstream page(TIDEMILL_SOURCE_DIR "/docs/messages.md");
+  std::ifstream page(SourceDir() + "/docs/messages.md");
   ASSERT_TRUE(page.good());
   const google::protobuf::FileDescriptor* file = v1::Task::descriptor()->file();
   std::set<std::string> shown;

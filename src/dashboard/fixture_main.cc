@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "core/log.h"
+#include "core/test_folders.h"
 #include "dashboard/dashboard.h"
 #include "dashboard/sample/sample_run.h"
 
@@ -109,7 +110,7 @@ int Export(const std::vector<std::string>& words) {
 int Main(const std::vector<std::string>& words) {
   const std::string what = words.size() > 1 ? words[1] : "";
   // So that what is shown names no folder of this machine.
-  std::filesystem::current_path(TIDEMILL_SOURCE_DIR);
+  std::filesystem::current_path(SourceDir());
   if (what == "write" && words.size() == 3) return Write(words[2]);
   if (what == "memory" && words.size() == 4) return Memory(words[2], words[3]);
   if (what == "live" && words.size() == 4) return Live(words[2], words[3]);

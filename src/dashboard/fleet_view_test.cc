@@ -8,6 +8,7 @@
 #include <set>
 
 #include "bus/redis/redis_test_kit.h"
+#include "core/test_folders.h"
 #include "core/test_kit.h"
 #include "core/topics.h"
 #include "dashboard/run_api.h"
@@ -24,7 +25,7 @@ class FleetViewTest : public testing::Test {
   FleetViewTest() {
     SampleOptions options;
     options.steps = 1;
-    options.model = std::string(TIDEMILL_SOURCE_DIR) + "/tests/golden/qwen3-tiny";
+    options.model = SourceDir() + "/tests/golden/qwen3-tiny";
     WriteSampleRun(folder_.path(), "test", options);
     WriteSampleRun(folder_.path(), "alone", options);
   }

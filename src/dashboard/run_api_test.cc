@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "core/test_folders.h"
 #include "dashboard/dashboard.h"
 #include "dashboard/page_files.h"
 #include "dashboard/run_events.h"
@@ -26,7 +27,7 @@ using testing::Not;
 SampleOptions SmallRun() {
   SampleOptions options;
   options.steps = 6;
-  options.model = std::string(TIDEMILL_SOURCE_DIR) + "/tests/golden/qwen3-tiny";
+  options.model = SourceDir() + "/tests/golden/qwen3-tiny";
   return options;
 }
 

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <set>
 
+#include "core/test_folders.h"
 #include "core/test_kit.h"
 #include "gateway/wire.h"
 
@@ -234,7 +235,7 @@ TEST(FieldRules, WhatIsUnknownIsRefusedByNameUnlessToldOtherwise) {
 }
 
 TEST(FieldRules, ThePageShowsTheTables) {
-  const std::string path = TIDEMILL_SOURCE_DIR "/docs/gateway.md";
+  const std::string path = SourceDir() + "/docs/gateway.md";
   std::string page = TextOf(path);
   for (const ApiName& api : kApis) {
     const std::string begin = std::string("<!-- fields of ") + api.name + " -->\n";

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "core/test_folders.h"
 #include "gateway/wire.h"
 #include "gateway/wire_json.h"
 
@@ -31,7 +32,7 @@ struct RecordedEvent {
 
 inline std::string RecordingsFolder() {
   const char* shared = std::getenv("TIDEMILL_SHARED");
-  return (shared != nullptr ? std::string(shared) : TIDEMILL_SOURCE_DIR "/../shared") + "/wire";
+  return (shared != nullptr ? shared : SourceDir() + "/../shared") + "/wire";
 }
 
 // Empty where the folder is not there.

@@ -14,6 +14,7 @@
 
 #include "core/hash.h"
 #include "core/random.h"
+#include "core/test_folders.h"
 #include "gateway/request_parts.h"
 #include "gateway/wire.h"
 #include "gateway/wire_json.h"
@@ -41,7 +42,7 @@ inline constexpr const char* kTestTemplate = R"jinja(
 {%- if add_generation_prompt %}{{- '<|im_start|>assistant\n' }}{% endif %})jinja";
 
 inline Tokenizer TestTokenizer() {
-  std::ifstream file(GoldenRoot(TIDEMILL_SOURCE_DIR) + "/qwen3-tiny/tokenizer.json");
+  std::ifstream file(GoldenRoot(SourceDir()) + "/qwen3-tiny/tokenizer.json");
   std::stringstream text;
   text << file.rdbuf();
   auto json = nlohmann::ordered_json::parse(text.str());

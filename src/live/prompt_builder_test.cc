@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/test_folders.h"
 #include "live/live_fixture.h"
 
 namespace tidemill {
@@ -108,8 +109,7 @@ TEST(PromptBuilder, TextThatLooksLikeAMarkIsText) {
 TEST(PromptBuilder, PublishedTemplatesContinueOnTheDrawnIds) {
   const char* shared = std::getenv("TIDEMILL_SHARED");
   const std::string path =
-      (shared != nullptr ? std::string(shared) : TIDEMILL_SOURCE_DIR "/../shared") +
-      "/chat/cases.json";
+      (shared != nullptr ? shared : SourceDir() + "/../shared") + "/chat/cases.json";
   std::ifstream file(path);
   if (!file.good()) GTEST_SKIP() << "no " << path;
   const WireJson cases = WireJson::parse(file);

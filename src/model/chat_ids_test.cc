@@ -6,6 +6,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "core/test_folders.h"
 #include "core/test_kit.h"
 #include "model/model_template.h"
 
@@ -16,8 +17,7 @@ using Json = nlohmann::ordered_json;
 
 std::string SharedCases() {
   const char* shared = std::getenv("TIDEMILL_SHARED");
-  return (shared != nullptr ? std::string(shared) : TIDEMILL_SOURCE_DIR "/../shared") +
-         "/chat/cases.json";
+  return (shared != nullptr ? shared : SourceDir() + "/../shared") + "/chat/cases.json";
 }
 
 // node_modules with the packages: TIDEMILL_TOKENIZERS, or installed into `dir`. Empty: it failed.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "core/test_folders.h"
 #include "model/golden_models.h"
 #include "model/tokenizer_writer.h"
 
@@ -177,7 +178,7 @@ TEST(Chat, AnUnknownTemplateIsAWarningThatSaysWhatIsUsed) {
 }
 
 TEST(ChatGolden, EveryModelsTokenizerRendersWhatItWouldEncode) {
-  for (const std::string& dir : GoldenModels(TIDEMILL_SOURCE_DIR)) {
+  for (const std::string& dir : GoldenModels(SourceDir())) {
     SCOPED_TRACE(dir);
     const Tokenizer t = Tokenizer::Read(dir).value();
     const auto format = ChatFormat::Choose(t, ReadTokenizerConfig(dir).value(), nullptr);

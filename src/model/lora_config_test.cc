@@ -6,6 +6,7 @@
 #include <cmath>
 #include <filesystem>
 
+#include "core/test_folders.h"
 #include "model/golden_models.h"
 #include "model/json_fields.h"
 
@@ -91,7 +92,7 @@ TEST(LoraConfig, WhatWouldChangeTheNumbersIsRefusedByName) {
 }
 
 TEST(LoraConfigGolden, EveryAdapterIsReadAndWrittenTheSame) {
-  for (const std::string& dir : GoldenModels(TIDEMILL_SOURCE_DIR)) {
+  for (const std::string& dir : GoldenModels(SourceDir())) {
     SCOPED_TRACE(dir);
     if (!std::filesystem::exists(dir + "/lora/adapter_config.json")) continue;
     const auto config = ReadLoraConfig(dir + "/lora");

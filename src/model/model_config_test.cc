@@ -6,6 +6,7 @@
 #include <cmath>
 #include <filesystem>
 
+#include "core/test_folders.h"
 #include "model/generation_config.h"
 #include "model/golden_models.h"
 #include "model/json_fields.h"
@@ -197,7 +198,7 @@ TEST(ModelConfig, ParameterCountCountsATiedEmbeddingOnce) {
 }
 
 TEST(ModelConfigGolden, EveryModelIsReadAndWrittenTheSame) {
-  const auto models = GoldenModels(TIDEMILL_SOURCE_DIR);
+  const auto models = GoldenModels(SourceDir());
   ASSERT_FALSE(models.empty());
   for (const std::string& dir : models) {
     SCOPED_TRACE(dir);

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "core/test_folders.h"
 #include "core/test_kit.h"
 #include "model/golden_models.h"
 
@@ -182,7 +183,7 @@ TEST_F(SafetensorsTest, ATruncatedFileIsRefused) {
 }
 
 TEST(SafetensorsGolden, EveryFileOfEveryModelIsRead) {
-  for (const std::string& dir : GoldenModels(TIDEMILL_SOURCE_DIR)) {
+  for (const std::string& dir : GoldenModels(SourceDir())) {
     SCOPED_TRACE(dir);
     const auto model = TensorFiles::OpenModel(dir);
     ASSERT_TRUE(model.ok()) << model.status().ToString();

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "core/files.h"
+#include "core/test_folders.h"
 #include "model/golden_models.h"
 #include "model/json_fields.h"
 #include "model/tokenizer.h"
@@ -28,7 +29,7 @@ std::vector<TextCase> ReadCases(const std::string& dir) {
 }
 
 TEST(TokenizerGolden, EveryTextGivesTheReferencesIdsAndComesBack) {
-  const std::vector<std::string> models = GoldenModels(TIDEMILL_SOURCE_DIR);
+  const std::vector<std::string> models = GoldenModels(SourceDir());
   ASSERT_FALSE(models.empty());
   for (const std::string& dir : models) {
     SCOPED_TRACE(dir);
@@ -44,7 +45,7 @@ TEST(TokenizerGolden, EveryTextGivesTheReferencesIdsAndComesBack) {
 }
 
 TEST(TokenizerGolden, TokensOneByOneDecodeToTheSameText) {
-  for (const std::string& dir : GoldenModels(TIDEMILL_SOURCE_DIR)) {
+  for (const std::string& dir : GoldenModels(SourceDir())) {
     SCOPED_TRACE(dir);
     const Tokenizer tokenizer = Tokenizer::Read(dir).value();
     StreamDecoder stream(tokenizer);
@@ -58,7 +59,7 @@ TEST(TokenizerGolden, TokensOneByOneDecodeToTheSameText) {
 }
 
 TEST(TokenizerGolden, SpecialTokensAsTextNeverGiveASpecialId) {
-  for (const std::string& dir : GoldenModels(TIDEMILL_SOURCE_DIR)) {
+  for (const std::string& dir : GoldenModels(SourceDir())) {
     SCOPED_TRACE(dir);
     const Tokenizer tokenizer = Tokenizer::Read(dir).value();
     for (const AddedToken& token : tokenizer.added_tokens()) {

@@ -6,6 +6,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "core/test_folders.h"
 #include "core/test_kit.h"
 
 namespace tidemill {
@@ -15,7 +16,7 @@ using nlohmann::json;
 
 // Reads event files with nothing of ours: scripts/read_tfevents.py knows only the published format.
 json ReadBack(const std::string& path) {
-  const std::string command = "python3 " TIDEMILL_SOURCE_DIR "/scripts/read_tfevents.py " + path;
+  const std::string command = "python3 " + SourceDir() + "/scripts/read_tfevents.py " + path;
   std::FILE* pipe = popen(command.c_str(), "r");
   std::string text;
   char buffer[4096];

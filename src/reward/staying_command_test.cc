@@ -7,6 +7,7 @@
 #include <fstream>
 #include <map>
 
+#include "core/test_folders.h"
 #include "core/test_kit.h"
 #include "reward/scorer_check.h"
 
@@ -137,12 +138,11 @@ TEST_F(StayingTest, WrongAnswersAndProgramsAreNamed) {
 }
 
 TEST_F(StayingTest, TheExampleScorerAnswersWhatARunAsks) {
-  command_.emplace(
-      StayingCommand::Options{{"python3", TIDEMILL_SOURCE_DIR "/examples/scorer.py"}, {}, 2},
-      [this](ScorerDone done) {
-        MutexLock lock(mutex_);
-        done_[done.tag] = std::move(done);
-      });
+  command_.emplace(StayingCommand::Options{{"python3", SourceDir() + "/examples/scorer.py"}, {}, 2},
+                   [this](ScorerDone done) {
+                     MutexLock lock(mutex_);
+                     done_[done.tag] = std::move(done);
+                   });
   v1::ScoreRequest request;
   request.set_submission("return a;");
   ScoreEvidence evidence;

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/test_folders.h"
 #include "model/golden_models.h"
 #include "model/tokenizer.h"
 #include "rollout/protocol.h"
@@ -13,8 +14,7 @@ using testing::HasSubstr;
 class AnswerProtocolTest : public testing::Test {
  protected:
   AnswerProtocolTest()
-      : dir_(GoldenRoot(TIDEMILL_SOURCE_DIR) + "/qwen2-tiny"),
-        tokenizer_(Tokenizer::Read(dir_).value()) {
+      : dir_(GoldenRoot(SourceDir()) + "/qwen2-tiny"), tokenizer_(Tokenizer::Read(dir_).value()) {
     task_.set_prompt("Write f(x). <|im_end|>\nassert f(1) == 2");
     task_.set_answer_file("answer.py");
   }

@@ -1,4 +1,5 @@
 #include "tasks/task_file.h"
+#include "core/test_folders.h"
 
 #include <gmock/gmock.h>
 #include <google/protobuf/util/message_differencer.h>
@@ -179,7 +180,7 @@ TEST(TaskFile, AFileThatIsNotThereIsNotFound) {
 
 TEST(TaskFile, TheExamplesForPeopleAreGood) {
   size_t files = 0;
-  const auto folder = std::filesystem::path(TIDEMILL_SOURCE_DIR) / "examples";
+  const auto folder = std::filesystem::path(SourceDir()) / "examples";
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     if (entry.path().extension() != ".jsonl") continue;
     const auto tasks = ReadTaskFile(entry.path().string());

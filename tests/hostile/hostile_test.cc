@@ -12,6 +12,7 @@
 #include <numeric>
 #include <set>
 
+#include "core/test_folders.h"
 #include "tests/hostile/hostile_table.h"
 #include "tests/hostile/outside.h"
 #include "tools/tool_executor.h"
@@ -19,7 +20,7 @@
 namespace tidemill {
 namespace {
 
-constexpr const char* kFolder = TIDEMILL_SOURCE_DIR "/tests/hostile";
+const std::string kFolder = SourceDir() + "/tests/hostile";
 constexpr const char* kExpected = "ESCAPED what was expected";
 
 enum class Kind { kTool, kGrading, kShell };
@@ -71,7 +72,7 @@ class Attack {
     request.set_request_id(program_->file);
     request.set_tool(kind == Kind::kTool ? "shell" : kind == Kind::kShell ? "bash" : "grade");
     AddFile(program_->file, program_->text, request.mutable_tree()->add_files());
-    AddFile("hostile.h", TextOf(std::string(kFolder) + "/programs/hostile.h"),
+    AddFile("hostile.h", TextOf(kFolder + "/programs/hostile.h"),
             request.mutable_tree()->add_files());
     v1::Limits& limits = *request.mutable_limits();
     limits = program_->limits;
@@ -313,8 +314,7 @@ TEST(Hostile, EveryProgramHasALineAndEveryLineAProgram) {
     EXPECT_TRUE(listed.insert(program.file).second) << program.file << " is listed twice";
     EXPECT_NE(program.tries, "");
   }
-  for (const auto& entry :
-       std::filesystem::directory_iterator(std::string(kFolder) + "/programs")) {
+  for (const auto& entry : std::filesystem::directory_iterator(kFolder + "/programs")) {
     EXPECT_EQ(listed.count(entry.path().filename().string()), 1u) << entry.path();
   }
 }

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <map>
 
+#include "core/test_folders.h"
 #include "reward/verifiers/equivalence.h"
 #include "tests/proof/judgement.h"
 #include "tests/proof/proof_pairs.h"
@@ -57,7 +58,7 @@ class Answers {
 class ProofPairsTest : public testing::TestWithParam<const char*> {};
 
 TEST_P(ProofPairsTest, NoVerdictIsWrong) {
-  auto pairs = ReadProofPairs(std::string(TIDEMILL_SOURCE_DIR "/tests/proof/") + GetParam());
+  auto pairs = ReadProofPairs(SourceDir() + "/tests/proof/" + GetParam());
   ASSERT_TRUE(pairs.ok()) << pairs.status().ToString();
   ASSERT_GE(pairs->size(), 600u);
   // One in five, or with TIDEMILL_ALL_PAIRS=1 all.

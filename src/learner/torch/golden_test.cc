@@ -11,6 +11,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "core/test_folders.h"
 #include "learner/advantages.h"
 #include "learner/staleness.h"
 #include "learner/torch/objective.h"
@@ -25,7 +26,7 @@ constexpr double kTolerance = 1e-6;
 
 const json& Golden() {
   static const json golden = [] {
-    std::filesystem::path path = TIDEMILL_SOURCE_DIR "/tests/golden";
+    std::filesystem::path path = SourceDir() + "/tests/golden";
     if (const char* given = std::getenv("TIDEMILL_GOLDEN")) path = given;
     if (std::filesystem::is_directory(path)) path /= "objectives.json";
     std::ifstream file(path);

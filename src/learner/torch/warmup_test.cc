@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "core/test_folders.h"
 #include "core/test_kit.h"
 #include "learner/torch/demonstrations.h"
 #include "learner/torch/tiny_policy.h"
@@ -150,7 +151,7 @@ TEST_F(WarmupTest, StopsWhenAsked) {
 }
 
 TEST(EncodeDemonstration, EncodesTextWithTheTokenizerAndEndsIt) {
-  const auto tokenizer = Tokenizer::Read(TIDEMILL_SOURCE_DIR "/tests/golden/qwen2-tiny");
+  const auto tokenizer = Tokenizer::Read(SourceDir() + "/tests/golden/qwen2-tiny");
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().ToString();
   EncodeOptions options;
   options.tokenizer = &*tokenizer;

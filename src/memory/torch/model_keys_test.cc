@@ -4,6 +4,7 @@
 
 #include <map>
 
+#include "core/test_folders.h"
 #include "core/test_kit.h"
 #include "model/golden_models.h"
 #include "model/torch/model.h"
@@ -12,7 +13,7 @@ namespace tidemill {
 namespace {
 
 TEST(ModelKeys, AnswersEachCallWithTheKeyOfItsPrompt) {
-  const std::string dir = GoldenRoot(TIDEMILL_SOURCE_DIR) + "/qwen3-tiny";
+  const std::string dir = GoldenRoot(SourceDir()) + "/qwen3-tiny";
   const auto weights = PolicyWeights::Load(dir);
   const auto tokenizer = Tokenizer::Read(dir);
   ASSERT_TRUE(weights.ok() && tokenizer.ok());

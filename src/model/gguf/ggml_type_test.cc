@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/files.h"
+#include "core/test_folders.h"
 
 namespace tidemill {
 namespace {
@@ -30,7 +31,7 @@ GgmlType TypeNamed(const std::string& name) {
 
 TEST(GgmlType, BlocksBecomeTheNumbersTheReferenceMakesOfThem) {
   const std::string text =
-      ReadFileBounded(TIDEMILL_SOURCE_DIR "/tests/golden/ggml_blocks.json", 1 << 20).value();
+      ReadFileBounded(SourceDir() + "/tests/golden/ggml_blocks.json", 1 << 20).value();
   const auto cases = nlohmann::json::parse(text).at("cases");
   EXPECT_EQ(cases.size(), 10u);
   for (const auto& c : cases) {

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/files.h"
+#include "core/test_folders.h"
 #include "core/test_kit.h"
 #include "model/gguf/gguf_builder.h"
 #include "model/golden_models.h"
@@ -171,7 +172,7 @@ class GgufImport : public testing::Test {
 };
 
 TEST_F(GgufImport, EveryFamilyComesBackAsItWas) {
-  for (const std::string& dir : GoldenModels(TIDEMILL_SOURCE_DIR)) {
+  for (const std::string& dir : GoldenModels(SourceDir())) {
     SCOPED_TRACE(dir);
     const std::string name = std::filesystem::path(dir).filename().string();
     const std::string out = directory_ / name;
@@ -196,7 +197,7 @@ TEST_F(GgufImport, EveryFamilyComesBackAsItWas) {
 }
 
 TEST_F(GgufImport, ASplitFileIsReadFromAnyOfItsParts) {
-  const std::string dir = GoldenModels(TIDEMILL_SOURCE_DIR).front();
+  const std::string dir = GoldenModels(SourceDir()).front();
   const ModelConfig config = ReadModelConfig(dir).value();
   for (uint32_t part = 0; part < 3; ++part) {
     GgufBuilder builder;
@@ -221,7 +222,7 @@ TEST_F(GgufImport, ASplitFileIsReadFromAnyOfItsParts) {
 }
 
 TEST_F(GgufImport, Bfloat16HalvesTheBytesAndSaysSo) {
-  const std::string dir = GoldenModels(TIDEMILL_SOURCE_DIR).front();
+  const std::string dir = GoldenModels(SourceDir()).front();
   const std::string out = directory_ / "half";
   ASSERT_TRUE(ImportGguf(WriteModel(dir, "m.gguf"), out, {.dtype = Dtype::kBF16}).ok());
   EXPECT_EQ(ReadModelConfig(out).value().dtype, Dtype::kBF16);
@@ -240,7 +241,7 @@ TEST_F(GgufImport, Bfloat16HalvesTheBytesAndSaysSo) {
 }
 
 TEST_F(GgufImport, WhatIsNotKnownIsRefusedByName) {
-  const std::string dir = GoldenModels(TIDEMILL_SOURCE_DIR).front();
+  const std::string dir = GoldenModels(SourceDir()).front();
   const ModelConfig config = ReadModelConfig(dir).value();
   const auto with = [&](const std::function<void(GgufBuilder&)>& change, size_t first = 0) {
     GgufBuilder builder;
@@ -268,7 +269,7 @@ TEST_F(GgufImport, WhatIsNotKnownIsRefusedByName) {
 }
 
 TEST_F(GgufImport, TokenizersThatWouldBeWrongAreRefusedByName) {
-  const std::string dir = GoldenModels(TIDEMILL_SOURCE_DIR).front();
+  const std::string dir = GoldenModels(SourceDir()).front();
   ModelConfig config = ReadModelConfig(dir).value();
   const auto changed = [&](const std::string& from, const std::string& to) {
     GgufBuilder builder;
@@ -288,7 +289,7 @@ TEST_F(GgufImport, TokenizersThatWouldBeWrongAreRefusedByName) {
 
 // Llama 3.1's divisors of the frequencies, as the converter computes them.
 TEST_F(GgufImport, ScaledFrequenciesOfLlama3BecomeItsConfig) {
-  const std::string dir = GoldenModels(TIDEMILL_SOURCE_DIR).front();
+  const std::string dir = GoldenModels(SourceDir()).front();
   const ModelConfig config = ReadModelConfig(dir).value();
   const auto divisors = [&](double original) {
     std::vector<float> out;

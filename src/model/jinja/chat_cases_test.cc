@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "core/test_folders.h"
 #include "core/test_kit.h"
 #include "model/jinja/chat_template.h"
 
@@ -14,8 +15,7 @@ using Json = nlohmann::ordered_json;
 
 std::string CasesPath() {
   const char* shared = std::getenv("TIDEMILL_SHARED");
-  return (shared != nullptr ? std::string(shared) : TIDEMILL_SOURCE_DIR "/../shared") +
-         "/chat/cases.json";
+  return (shared != nullptr ? shared : SourceDir() + "/../shared") + "/chat/cases.json";
 }
 
 std::optional<std::string> TokenOf(const Json& family, const char* key) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "core/test_folders.h"
 #include "core/test_kit.h"
 
 namespace tidemill {
@@ -41,7 +42,7 @@ std::string ErrorOf(std::string_view source, RenderInput input = UserSays("hi"))
 }
 
 TEST(ChatTemplate, AgreesWithPythonsJinjaOnEveryFeature) {
-  const Json reference = Json::parse(TextOf(TIDEMILL_SOURCE_DIR "/src/model/jinja/reference.json"));
+  const Json reference = Json::parse(TextOf(SourceDir() + "/src/model/jinja/reference.json"));
   for (const Json& one : reference["cases"]) {
     RenderInput input;
     input.messages = reference["messages"];

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "core/test_folders.h"
 #include "model/torch/aten.h"
 #include "model/torch/model.h"
 
@@ -16,7 +17,7 @@ namespace tidemill {
 
 inline std::string GoldenDir() {
   const char* given = std::getenv("TIDEMILL_GOLDEN");
-  return given != nullptr ? given : TIDEMILL_SOURCE_DIR "/tests/golden";
+  return given != nullptr ? given : SourceDir() + "/tests/golden";
 }
 
 // The folders that hold a model and what is expected of it, sorted.
