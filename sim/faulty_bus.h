@@ -78,6 +78,7 @@ class FaultyBus final : public Bus {
   Status Release(const Lease& lease, Duration delay) override;
   Status Reject(const Lease& lease, std::string_view reason) override;
   Result<TopicDepth> Depth(std::string_view topic) override { return bus_.Depth(topic); }
+  uint64_t Losses() override { return bus_.Losses(); }
   void Subscribe(std::string_view topic, Waker& waker) override { bus_.Subscribe(topic, waker); }
   void Unsubscribe(Waker& waker) override { bus_.Unsubscribe(waker); }
   Status Remove(std::string_view topic) override { return bus_.Remove(topic); }

@@ -86,6 +86,11 @@ class Bus {
 
   virtual Result<TopicDepth> Depth(std::string_view topic) = 0;
 
+  // How often messages that had been accepted were lost so far, with whatever held them: a server
+  // without persistence started again, somebody deleted a stream. Whoever waits for something to
+  // come of a message sends it again when this rises. Subscribers are woken then.
+  virtual uint64_t Losses() = 0;
+
   // `waker` is woken whenever the topic may have something to receive, until Unsubscribe. Wakes may
   // be spurious; none is missed.
   virtual void Subscribe(std::string_view topic, Waker& waker) = 0;

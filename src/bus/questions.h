@@ -142,9 +142,12 @@ class Questions {
   }
 
   // The questions whose patience is over, in the order they were asked; they are closed by that.
+  // Where the bus lost messages, all that is open is: the question or its answer may be among them.
   std::vector<Lost> TakeLost(Time now) {
     std::vector<Lost> lost;
-    while (!deadlines_.empty() && deadlines_.begin()->first <= now) {
+    const uint64_t losses = bus_.Losses();
+    const bool all = std::exchange(losses_, losses) != losses;
+    while (!deadlines_.empty() && (all || deadlines_.begin()->first <= now)) {
       const std::string id = deadlines_.begin()->second;
       lost.push_back({id, std::move(open_.at(id).about)});
       Forget(id);
@@ -188,6 +191,7 @@ class Questions {
   QuestionOptions options_;
   std::unordered_map<std::string, Open> open_;  // by request id
   Deadlines deadlines_;
+  uint64_t losses_ = 0;  // of the bus, at the last look
 };
 
 }  // namespace tidemill

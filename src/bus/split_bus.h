@@ -51,6 +51,7 @@ class SplitBus final : public Bus {
     return Of(lease.topic).Reject(lease, reason);
   }
   Result<TopicDepth> Depth(std::string_view topic) override { return Of(topic).Depth(topic); }
+  uint64_t Losses() override { return outer_.Losses() + inner_.Losses(); }
   void Subscribe(std::string_view topic, Waker& waker) override {
     Of(topic).Subscribe(topic, waker);
   }

@@ -359,10 +359,12 @@ void Dispatcher::Send(v1::GroupLease lease) {
 }
 
 void Dispatcher::SendAgain(Time now) {
-  if (draining_ || now < look_at_sent_) return;
+  const uint64_t losses = bus_.Losses();
+  const bool all = std::exchange(losses_, losses) != losses;
+  if (draining_ || (!all && now < look_at_sent_)) return;
   look_at_sent_ = now + options_.group_patience / 20;
   for (auto& [id, sent] : sent_) {
-    if (now < sent.again_at) continue;
+    if (!all && now < sent.again_at) continue;
     sent.again_at = now + options_.group_patience;
     ++counters_.sent_again;
     outbox_.Publish(options_.groups_topic, sent.lease.SerializeAsString());

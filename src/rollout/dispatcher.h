@@ -209,6 +209,7 @@ class Dispatcher final : public Loop {
   std::map<uint64_t, v1::GroupLease> unsaved_;  // waiting for the ledger
   std::map<uint64_t, SentGroup> sent_;          // without a report, by group
   Time look_at_sent_ = Time::min();
+  uint64_t losses_ = 0;  // of the bus, at the last look
   std::deque<Wanted> wanted_;            // attempted before all others
   std::deque<size_t> reissue_;           // tasks to attempt again first
   std::map<size_t, uint32_t> reissued_;  // by task: in a row

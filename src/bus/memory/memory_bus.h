@@ -35,6 +35,7 @@ class MemoryBus final : public Bus {
   Status Release(const Lease& lease, Duration delay) override;
   Status Reject(const Lease& lease, std::string_view reason) override;
   Result<TopicDepth> Depth(std::string_view topic) override;
+  uint64_t Losses() override { return 0; }  // they end with the process
   void Subscribe(std::string_view topic, Waker& waker) override;
   void Unsubscribe(Waker& waker) override;
   Status Remove(std::string_view topic) override;

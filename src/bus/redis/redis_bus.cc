@@ -175,6 +175,11 @@ std::vector<std::string> RedisBus::Topics() {
   return names;
 }
 
+uint64_t RedisBus::Losses() {
+  MutexLock lock(shared_.mutex);
+  return shared_.losses;
+}
+
 RedisBusStats RedisBus::Stats() {
   MutexLock lock(shared_.mutex);
   RedisBusStats stats = shared_.stats;
@@ -218,6 +223,8 @@ void SinkBus(const RedisBusStats& stats, MetricSink& sink) {
         stats.lost);
   total("tidemill_bus_dropped_total", "Messages dropped because their topic was removed",
         stats.dropped);
+  total("tidemill_bus_no_memory_total", "Batches refused because Redis had no memory left",
+        stats.no_memory);
   total("tidemill_bus_given_back_total", "Messages fetched but returned unprocessed",
         stats.given_back);
 }

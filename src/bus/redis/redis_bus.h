@@ -54,6 +54,7 @@ struct RedisBusStats {
   uint64_t lost = 0;        // leases that had run out on the server when a call wanted to end them
   uint64_t dropped = 0;     // messages to topics or inboxes that were removed meanwhile
   uint64_t given_back = 0;  // fetched and not received
+  uint64_t no_memory = 0;   // batches the server had no memory for
 };
 
 // What the callers' side and the I/O thread share.
@@ -66,6 +67,7 @@ struct RedisShared {
   Time closed_at TM_GUARDED_BY(mutex){};  // real time
   size_t renewals_under_way TM_GUARDED_BY(mutex) = 0;
   RedisBusStats stats TM_GUARDED_BY(mutex);
+  uint64_t losses TM_GUARDED_BY(mutex) = 0;
 
   bool Settled() const TM_REQUIRES(mutex) { return local.Idle() && renewals_under_way == 0; }
 };
@@ -92,6 +94,7 @@ class RedisBus final : public Bus {
   // As last heard; each call asks for a fresher one. kUnavailable: a topic another client opened,
   // of which nothing was heard yet.
   Result<TopicDepth> Depth(std::string_view topic) override;
+  uint64_t Losses() override;
   void Subscribe(std::string_view topic, Waker& waker) override;
   void Unsubscribe(Waker& waker) override;
   // The same for all there are: before the loops go that they belong to.
