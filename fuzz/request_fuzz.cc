@@ -32,7 +32,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       if (took == 0) break;
     }
   }
-  if (!parser.is_header_done() || !CheckRequestHead(parser.get()).ok()) return 0;
+  if (CheckHeadBytes(bytes) || !parser.is_header_done() || CheckRequestHead(parser.get())) return 0;
   const auto& head = parser.get();
   if (head.count(http::field::transfer_encoding) > 0 && !parser.chunked()) std::abort();
   if (head.count(http::field::host) > 1) std::abort();

@@ -28,6 +28,7 @@ using asio::ip::tcp;
 using boost::system::error_code;
 
 constexpr int kGoneAfterMs = 30'000;  // unacknowledged for so long: the other side is gone
+constexpr size_t kPieceBytes = 16 * 1024;
 
 void NoticeDeadPeers(int fd) {
   const int on = 1, idle_s = 30, gone_ms = kGoneAfterMs;
@@ -54,13 +55,24 @@ Connection::Connection(HttpServer::Core& core, tcp::socket socket,
 }
 
 Connection::~Connection() {
+  EndWaiting();
   EndEvents();
   EndReply();
   --core_.connections;
   if (entrance_) --entrance_->open;
 }
 
+void Connection::BeginWaiting() {
+  waiting_ = core_.waiting.insert(core_.waiting.end(), this);
+}
+
+void Connection::EndWaiting() {
+  if (waiting_) core_.waiting.erase(*waiting_);
+  waiting_.reset();
+}
+
 void Connection::ReadNext() {
+  BeginWaiting();
   parser_.emplace();
   parser_->header_limit(static_cast<uint32_t>(core_.options.header_bytes_max));
   parser_->body_limit(boost::none);  // the route's, once the head is known
@@ -83,9 +95,26 @@ void Connection::ReadNext() {
 
 void Connection::ReadHead() {
   stream_.expires_after(core_.options.request_timeout);
-  http::async_read_header(
-      stream_, buffer_, *parser_,
-      [self = shared_from_this()](error_code error, size_t) { self->OnHead(error); });
+  ParseHead();
+}
+
+// The parser is shown what came only after the bytes themselves were looked at.
+void Connection::ParseHead() {
+  const auto bytes = buffer_.data();
+  if (const auto fault = CheckHeadBytes({static_cast<const char*>(bytes.data()), bytes.size()})) {
+    EndWaiting();
+    return Refuse(fault->status, fault->why);
+  }
+  error_code error;
+  buffer_.consume(parser_->put(bytes, error));
+  if (error == http::error::need_more) error = {};
+  if (error || parser_->is_header_done()) return OnHead(error);
+  stream_.async_read_some(buffer_.prepare(4096),
+                          [self = shared_from_this()](error_code failed, size_t n) {
+                            self->buffer_.commit(n);
+                            if (failed) return self->Close();
+                            self->ParseHead();
+                          });
 }
 
 bool Connection::ReadOk(error_code error) {
@@ -104,10 +133,11 @@ bool Connection::ReadOk(error_code error) {
 }
 
 void Connection::OnHead(error_code error) {
+  EndWaiting();
   if (!ReadOk(error)) return;
   ++core_.requests;
-  if (const Status head = CheckRequestHead(parser_->get()); !head.ok()) {
-    return Refuse(400, head.message());
+  if (const auto fault = CheckRequestHead(parser_->get())) {
+    return Refuse(fault->status, fault->why);
   }
   const auto& message = parser_->get();
   head_ = message.method() == http::verb::head;
@@ -117,8 +147,9 @@ void Connection::OnHead(error_code error) {
     keep_alive_ = parser_->is_done() && message.keep_alive();
     return Send(std::move(*route_.refusal));
   }
+  request_.hold = std::move(route_.hold);
   if (route_.body_bytes_max == 0) route_.body_bytes_max = core_.options.body_bytes_max;
-  ReserveBody();
+  OpenBody();
 }
 
 bool Connection::TakeHead() {
@@ -151,17 +182,15 @@ bool Connection::TakeHead() {
   return true;
 }
 
-void Connection::ReserveBody() {
+// What is announced takes no room: only what has arrived does, as it arrives.
+void Connection::OpenBody() {
   const auto length = parser_->content_length();
   if (length && *length > route_.body_bytes_max) return Refuse(413, TooLarge());
+  if (parser_->is_done()) return Dispatch();
   parser_->body_limit(route_.body_bytes_max);
-  const size_t bytes = length ? *length : parser_->is_done() ? 0 : route_.body_bytes_max;
-  if ((core_.body_bytes += bytes) > core_.options.bodies_bytes_max && bytes > 0) {
-    core_.body_bytes -= bytes;
-    return RefuseForNow("too many large requests at once");
-  }
-  body_room_ = std::make_shared<BodyRoom>(core_, bytes);
-  if (!beast::iequals(parser_->get()[http::field::expect], "100-continue")) return ReadBody();
+  body_room_ = std::make_unique<BodyBudget::Room>(core_.bodies, Owner());
+  piece_.resize(kPieceBytes);
+  if (parser_->get().count(http::field::expect) == 0) return ReadBody();
   static constexpr std::string_view kGoOn = "HTTP/1.1 100 Continue\r\n\r\n";
   asio::async_write(stream_, asio::buffer(kGoOn.data(), kGoOn.size()),
                     [self = shared_from_this()](error_code error, size_t) {
@@ -171,10 +200,23 @@ void Connection::ReserveBody() {
 }
 
 void Connection::ReadBody() {
+  auto& body = parser_->get().body();
+  body.data = piece_.data();
+  body.size = piece_.size();
+  body.more = true;
   http::async_read(stream_, buffer_, *parser_,
-                   [self = shared_from_this()](error_code error, size_t) {
-                     if (self->ReadOk(error)) self->Dispatch();
-                   });
+                   [self = shared_from_this()](error_code error, size_t) { self->OnBody(error); });
+}
+
+void Connection::OnBody(error_code error) {
+  if (error == http::error::need_buffer) error = {};  // the piece is full
+  if (!ReadOk(error)) return;
+  const size_t arrived = piece_.size() - parser_->get().body().size;
+  if (!body_room_->Grow(arrived)) return RefuseForNow("too many large requests at once");
+  request_.body.append(piece_, 0, arrived);
+  if (!parser_->is_done()) return ReadBody();
+  piece_ = {};
+  Dispatch();
 }
 
 std::string Connection::TooLarge() const {
@@ -184,7 +226,6 @@ std::string Connection::TooLarge() const {
 
 void Connection::Dispatch() {
   keep_alive_ = parser_->get().keep_alive();
-  request_.body = std::move(parser_->get().body());
   if (route_.serve) return Serve();
   request_.admin = core_.tokens.Accept(request_.Header("authorization"));
   if (!request_.admin && !core_.tokens.empty() && NeedsToken(request_.path)) {
@@ -232,11 +273,12 @@ void Connection::RefuseForNow(std::string_view why) {
 
 void Connection::Send(HttpResponse answer) {
   const auto& headers = SecurityHeaders();
+  request_.hold.reset();  // to be told needs no place
   response_.emplace(static_cast<http::status>(answer.status), 11);
   for (const auto& [name, value] : headers) response_->set(name, value);
   response_->set(http::field::content_type, answer.content_type);
   response_->set(http::field::cache_control, "no-store");
-  for (const auto& [name, value] : answer.headers) response_->set(name, value);
+  for (const auto& [name, value] : answer.headers) response_->set(name, OneHeaderValue(value));
   response_->keep_alive(keep_alive_);
   response_->content_length(answer.body.size());
   if (!head_) response_->body() = std::move(answer.body);
@@ -265,9 +307,16 @@ void Connection::Drain(int reads_left) {
 }
 
 void Connection::Close() {
+  EndWaiting();
   EndEvents();
   EndReply();
   stream_.close();
+}
+
+bool CloseLongestWaiting(HttpServer::Core& core) {
+  if (core.waiting.empty()) return false;
+  core.waiting.front()->Close();
+  return true;
 }
 
 void ServeConnection(HttpServer::Core& core, tcp::socket socket,

@@ -8,6 +8,7 @@
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/core/tcp_stream.hpp>
 #include <boost/beast/http.hpp>
+#include <list>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,17 +16,10 @@
 #include <utility>
 #include <vector>
 
+#include "http/body_budget.h"
 #include "http/http_core.h"
 
 namespace tidemill {
-
-// What a body may take of all bodies' memory, until a worker is done with it.
-struct BodyRoom {
-  BodyRoom(HttpServer::Core& c, size_t n) : core(c), bytes(n) {}
-  ~BodyRoom() { core.body_bytes -= bytes; }
-  HttpServer::Core& core;
-  const size_t bytes;
-};
 
 // Lives while an operation of it is under way. All on the io thread, but for the handlers.
 class Connection : public std::enable_shared_from_this<Connection> {
@@ -35,9 +29,15 @@ class Connection : public std::enable_shared_from_this<Connection> {
   ~Connection();
 
   void ReadNext();
+  void Close();
 
  private:
+  // Among those of which one is closed where another needs its place.
+  void BeginWaiting();
+  void EndWaiting();
   void ReadHead();
+
+  void ParseHead();
 
   // Whether reading may go on; else the connection is on its way out.
   bool ReadOk(boost::system::error_code error);
@@ -47,16 +47,18 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // The request but for its body. False: it was refused.
   bool TakeHead();
 
-  void ReserveBody();
+  void OpenBody();
 
   void ReadBody();
+
+  void OnBody(boost::system::error_code error);
 
   std::string TooLarge() const;
 
   void Dispatch();
 
-  // Runs `work` on a worker and `then` with what it gave back on the io thread. False: no worker
-  // has time, and the request was refused.
+  // Runs `work` on a worker when it is the owner's turn, and `then` with what it gave back on the
+  // io thread. False: no worker has time, and the request was refused.
   template <typename Work, typename Then>
   bool OnWorker(Work work, Then then) {
     if (core_.pending >= core_.options.pending_max) {
@@ -64,8 +66,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
       return false;
     }
     ++core_.pending;
-    boost::asio::post(core_.pool, [self = shared_from_this(), work = std::move(work),
-                                   then = std::move(then), room = std::move(body_room_)]() mutable {
+    auto task = [self = shared_from_this(), work = std::move(work), then = std::move(then),
+                 room = std::move(body_room_)]() mutable {
       if (self->core_.options.give_way) GiveWay();
       auto result = work();
       room.reset();
@@ -74,9 +76,19 @@ class Connection : public std::enable_shared_from_this<Connection> {
       boost::asio::post(io,
                         [self = std::move(self), then = std::move(then),
                          result = std::move(result)]() mutable { then(*self, std::move(result)); });
-    });
+    };
+    if (route_.aside) {
+      boost::asio::post(core_.aside, std::move(task));
+      return true;
+    }
+    // Shared: what a queue holds must be copyable, and the work is not.
+    const auto shared = std::make_shared<decltype(task)>(std::move(task));
+    core_.queue.Push(Owner(), [shared] { (*shared)(); });
+    boost::asio::post(core_.pool, [&core = core_] { core.queue.Pop()(); });
     return true;
   }
+
+  RequestOwner Owner() const { return {request_.entrance, route_.tenant}; }
 
   void Answer(HttpRequest request);
 
@@ -131,17 +143,17 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   void EndEvents();
 
-  void Close();
-
   HttpServer::Core& core_;
   const std::shared_ptr<HttpEntrance> entrance_;  // may be null; shared with the server
   boost::beast::tcp_stream stream_;
   boost::beast::flat_buffer buffer_{256 * 1024};
-  std::optional<boost::beast::http::request_parser<boost::beast::http::string_body>> parser_;
+  std::optional<boost::beast::http::request_parser<boost::beast::http::buffer_body>> parser_;
   std::optional<boost::beast::http::response<boost::beast::http::string_body>> response_;
   HttpRequest request_;
   HttpRoute route_;
-  std::shared_ptr<BodyRoom> body_room_;  // shared with the worker that has the body
+  std::string piece_;                            // of the body, being read
+  std::unique_ptr<BodyBudget::Room> body_room_;  // of the body so far; a worker takes it along
+  std::optional<std::list<Connection*>::iterator> waiting_;  // in core_.waiting
   bool first_ = true;
   bool keep_alive_ = false;
   bool head_ = false;

@@ -115,7 +115,8 @@ std::string Connection::StreamHead(const HttpResponse& head) {
                          boost::beast::http::int_to_status(static_cast<unsigned>(head.status)))) +
                      "\r\n";
   for (const auto& [name, value] : SecurityHeaders()) text += name + ": " + value + "\r\n";
-  for (const auto& [name, value] : head.headers) text += name + ": " + value + "\r\n";
+  for (const auto& [name, value] : head.headers)
+    text += name + ": " + OneHeaderValue(value) + "\r\n";
   text += "Content-Type: " + head.content_type + "\r\nCache-Control: no-store\r\n";
   if (chunked_) text += "Transfer-Encoding: chunked\r\n";
   if (!keep_alive_) text += "Connection: close\r\n";

@@ -1,5 +1,6 @@
 #include "http/http_message.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -136,6 +137,13 @@ Status ParseTarget(std::string_view target, HttpRequest& request) {
   TM_ASSIGN_OR_RETURN(request.path, Unescape(target.substr(0, mark), false));
   TM_RETURN_IF_ERROR(CheckUrlPath(request.path));
   return mark < target.size() ? ParseQuery(target.substr(mark + 1), request) : Ok();
+}
+
+std::string OneHeaderValue(std::string value) {
+  std::replace_if(
+      value.begin(), value.end(),
+      [](unsigned char c) { return (c < 0x20 && c != '\t') || c == 0x7F; }, '?');
+  return value;
 }
 
 Result<std::optional<uint64_t>> UintParameter(const HttpRequest& request, const std::string& name) {

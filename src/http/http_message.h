@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -23,6 +24,9 @@ struct HttpRequest {
   std::string last_event_id;
   bool admin = false;     // carries one of the server's tokens
   uint64_t entrance = 0;  // it came in by (HttpServer::AddEntrance); 0: the server's own address
+  // The route took it for this request; it goes when the last copy does. Shared: requests are
+  // copied.
+  std::shared_ptr<const void> hold{};
 
   // The value of a query parameter, or nullptr.
   const std::string* Find(const std::string& name) const;
@@ -46,6 +50,10 @@ HttpResponse ErrorResponse(const Status& status);
 HttpResponse TextResponse(int status, std::string body);
 // Metrics in Prometheus' text format.
 HttpResponse MetricsResponse(std::string text);
+
+// As the value of one header: what would end it, or is no character, becomes '?'. Values may hold
+// what a client wrote.
+std::string OneHeaderValue(std::string value);
 
 // Takes the target of a request line apart into path and query. kInvalid: not "/..", a bad
 // %-escape, a NUL, or a path that tries to leave its root.

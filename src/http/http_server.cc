@@ -36,7 +36,7 @@ void OnAccept(HttpServer::Core& core, error_code error, tcp::socket socket) {
     return;
   }
   (void)CloseOnExec(socket.native_handle());
-  if (core.connections >= core.options.connections_max) {
+  if (core.connections >= core.options.connections_max && !CloseLongestWaiting(core)) {
     ++core.refused;
     error_code ignored;
     socket.non_blocking(true, ignored);
@@ -50,8 +50,6 @@ void OnAccept(HttpServer::Core& core, error_code error, tcp::socket socket) {
 void AcceptAt(HttpServer::Core& core, const std::shared_ptr<HttpEntrance>& entrance) {
   entrance->acceptor.async_accept([&core, entrance](error_code error, tcp::socket socket) {
     if (error == asio::error::operation_aborted || !entrance->acceptor.is_open()) return;
-    const bool full = core.connections >= core.options.connections_max ||
-                      entrance->open >= entrance->connections_max;
     if (error) {
       entrance->accept_again.expires_after(std::chrono::milliseconds(100));
       entrance->accept_again.async_wait([&core, entrance](error_code e) {
@@ -60,6 +58,9 @@ void AcceptAt(HttpServer::Core& core, const std::shared_ptr<HttpEntrance>& entra
       return;
     }
     (void)CloseOnExec(socket.native_handle());
+    const bool full =
+        entrance->open >= entrance->connections_max ||
+        (core.connections >= core.options.connections_max && !CloseLongestWaiting(core));
     if (full) {
       ++core.refused;
       error_code ignored;
@@ -152,7 +153,9 @@ HttpServer::HttpServer(std::unique_ptr<Core> core) : core_(std::move(core)) {}
 
 HttpServer::~HttpServer() {
   core_->pool.stop();
+  core_->aside.stop();
   core_->pool.join();
+  core_->aside.join();
   core_->io.stop();
   core_->thread.join();
   // Those who still hold a stream must not reach the connection behind it.

@@ -35,7 +35,7 @@ struct HttpOptions {
 
   size_t header_bytes_max = 16 * 1024;
   size_t body_bytes_max = 64 * 1024;            // unless the route says otherwise
-  size_t bodies_bytes_max = size_t{256} << 20;  // of all requests being read or begun
+  size_t bodies_bytes_max = size_t{256} << 20;  // of all requests, as they arrive (BodyBudget)
   size_t connections_max = 512;
   size_t streams_max = 256;
   size_t stream_bytes_max = size_t{1} << 20;  // that wait for one client
@@ -54,6 +54,10 @@ struct HttpRoute {
   bool serve = false;                     // HttpHandlers::serve answers it
   size_t body_bytes_max = 0;              // 0: HttpOptions::body_bytes_max
   std::optional<HttpResponse> refusal{};  // instead of everything else
+  uint64_t tenant = 0;                    // who asks, for its share of the server; 0: nobody known
+  bool aside = false;  // may take long: by a thread of its own, one such request after another
+  // Goes to HttpRequest::hold.
+  std::shared_ptr<const void> hold{};
 };
 
 struct HttpHandlers {

@@ -139,7 +139,8 @@ TEST_F(HttpServerTest, ARequestThatCanBeReadInTwoWaysIsRefusedAndTheConnectionCl
         "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n",
         "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n",
         "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n",
-        "Content-Length: 5\r\nContent-Length: 6\r\n", "Host: evil.example\r\n"}) {
+        "Content-Length: 5\r\nContent-Length: 6\r\n", "Content-Length: 5, 5\r\n", "X: a\r\n b\r\n",
+        "Host: evil.example\r\n"}) {
     RawClient client(server_->port());
     client.Send("POST /x HTTP/1.1\r\nHost: localhost\r\n" + std::string(headers) + "\r\n0\r\n\r\n" +
                 smuggled);
@@ -198,17 +199,79 @@ TEST_F(HttpServerTest, HeadersAndBodiesOverTheLimitAreRefused) {
 TEST_F(HttpServerTest, ConnectionsOverTheLimitAreToldToComeBack) {
   HttpOptions options;
   options.connections_max = 2;
+  options.workers = 2;
   Start(options);
   RawClient first(server_->port()), second(server_->port());
-  first.Get("/1");
-  second.Get("/2");
-  EXPECT_EQ(StatusOf(first.ReadAnswer()), 200);
-  EXPECT_EQ(StatusOf(second.ReadAnswer()), 200);
+  first.Get("/wait");
+  second.Get("/wait");
+  {
+    MutexLock lock(mutex_);
+    changed_.Wait(lock, [this]() TM_REQUIRES(mutex_) { return waiting_ == 2; });
+  }
   RawClient third(server_->port());
   EXPECT_EQ(StatusOf(third.ReadToEnd()), 503);
   EXPECT_EQ(server_->stats().refused, 1u);
-  first.Get("/still");
+  {
+    MutexLock lock(mutex_);
+    released_ = true;
+  }
+  changed_.NotifyAll();
   EXPECT_EQ(StatusOf(first.ReadAnswer()), 200);
+  EXPECT_EQ(StatusOf(second.ReadAnswer()), 200);
+}
+
+TEST_F(HttpServerTest, ThoseWhoSayNothingMakeRoomForThoseWhoAsk) {
+  HttpOptions options;
+  options.connections_max = 8;
+  Start(options);
+  std::deque<RawClient> silent;
+  for (int i = 0; i < 32; ++i) {
+    silent.emplace_back(server_->port());
+    if (i % 2 == 0) silent.back().Send("GET /x HTTP/1.1\r\nX-Slow: ");
+  }
+  RawClient kept(server_->port());
+  kept.Get("/one");
+  EXPECT_EQ(StatusOf(kept.ReadAnswer()), 200);
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(StatusOf(Ask("/x")), 200);
+  kept.Get("/two");  // it was idle for less long than the silent ones
+  EXPECT_EQ(StatusOf(kept.ReadAnswer()), 200);
+  EXPECT_EQ(silent.front().ReadToEnd(), "");
+  EXPECT_TRUE(silent.front().ended());
+  EXPECT_EQ(server_->stats().refused, 0u);
+}
+
+TEST_F(HttpServerTest, BodiesInPiecesHaveOneEnd) {
+  Start();
+  const std::string head =
+      "POST /x HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n";
+  const std::string smuggled = "GET /smuggled HTTP/1.1\r\nHost: localhost\r\n\r\n";
+  for (const std::string body :
+       {"3\nabc\n0\n\n", "-1\r\nabc\r\n0\r\n\r\n", "ffffffffffffffffff\r\nabc\r\n",
+        "0x3\r\nabc\r\n0\r\n\r\n", "3\r\nabcX\r\n0\r\n\r\n", "3;a=\nb\r\nabc\r\n0\r\n\r\n"}) {
+    RawClient client(server_->port());
+    client.Send(head + body + smuggled);
+    const std::string answer = client.ReadToEnd();
+    EXPECT_EQ(StatusOf(answer), 400) << body;
+    EXPECT_THAT(answer, Not(HasSubstr("/smuggled"))) << body;
+  }
+  RawClient trailed(server_->port());
+  trailed.Send(head + "3;x=y\r\nabc\r\n0\r\nAuthorization: Bearer " + kToken + "\r\n\r\n");
+  EXPECT_THAT(trailed.ReadAnswer(), HasSubstr("POST /x abc"));
+}
+
+TEST_F(HttpServerTest, AnUpgradeIsNotDone) {
+  Start();
+  for (const char* upgrade : {"websocket", "h2c"}) {
+    const std::string answer =
+        Ask("/x",
+            "Upgrade: " + std::string(upgrade) +
+                "\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nHTTP2-Settings: AAMAAABk\r\n");
+    EXPECT_EQ(StatusOf(answer), 200) << answer;
+    EXPECT_THAT(answer, HasSubstr("GET /x"));
+  }
+  RawClient preface(server_->port());
+  preface.Send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+  EXPECT_EQ(StatusOf(preface.ReadToEnd()), 400);
 }
 
 TEST_F(HttpServerTest, AClientThatNeverFinishesItsRequestIsLetGo) {

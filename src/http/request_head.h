@@ -1,15 +1,26 @@
-// What a request's head must be beyond what the parser asks: one reading of where it ends and whom
-// it is for, so that a proxy before us cannot read it in another way (request smuggling).
+// What a request's head must be beyond what the parser asks: one reading of where it ends, of what
+// its body is and of whom it is for, so that a proxy before us cannot read it in another way
+// (request smuggling).
 #pragma once
 
 #include <boost/beast/http/message.hpp>
-
-#include "core/status.h"
+#include <optional>
+#include <string>
+#include <string_view>
 
 namespace tidemill {
 
-// kInvalid says what is wrong. The connection must be closed then: where the request ends is not
+// Why a request is refused. The connection must be closed then: where the request ends is not
 // known.
-Status CheckRequestHead(const boost::beast::http::request_header<>& head);
+struct HeadFault {
+  int status = 400;
+  std::string why;
+};
+
+// What the parser no longer shows, in the bytes of a head as they came, the whole or its beginning.
+// Bytes behind the head are not looked at.
+std::optional<HeadFault> CheckHeadBytes(std::string_view bytes);
+
+std::optional<HeadFault> CheckRequestHead(const boost::beast::http::request_header<>& head);
 
 }  // namespace tidemill
