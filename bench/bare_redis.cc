@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "bus/redis/redis_library.h"
 #include "bus/redis/redis_scripts.h"
 #include "bus/redis/redis_url.h"
 
@@ -42,9 +43,8 @@ class BarePipeline {
     }
     Append({"SELECT", std::to_string(address.db)});
     TM_ASSIGN_OR_RETURN(BareReply selected, Read());
-    Append({"SCRIPT", "LOAD", RedisBatchScript()});
-    TM_ASSIGN_OR_RETURN(BareReply loaded, Read());
-    sha_.assign(loaded->str, loaded->len);
+    Append({"FUNCTION", "LOAD", RedisLibraryText()});
+    TM_ASSIGN_OR_RETURN(BareReply loaded, Read());  // or it is there already
     return Ok();
   }
 
@@ -84,7 +84,11 @@ class BarePipeline {
 
  private:
   void BeginBatch(const std::string& seq, std::vector<std::string_view>& args) {
-    args = {"EVALSHA", sha_, "1", client_key_, keys_.prefix, "bare", "*", seq, "86400"};
+    args = {"FCALL",      RedisFunctionName(RedisFunction::kBatch),
+            "1",          client_key_,
+            keys_.prefix, "bare",
+            "*",          seq,
+            "86400"};
   }
   void Append(const std::vector<std::string_view>& args) {
     std::vector<const char*> texts;
@@ -108,7 +112,6 @@ class BarePipeline {
   const std::string stream_;
   const std::string client_key_;
   const std::string payload_;
-  std::string sha_;
   std::string bodies_;
   uint64_t seq_ = 0;
   std::unique_ptr<redisContext, ContextFree> context_;

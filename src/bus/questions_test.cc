@@ -80,7 +80,8 @@ class QuestionsTest : public testing::Test {
 
   QuietWaker waker_;
   VirtualClock clock_;
-  MemoryBus bus_{clock_};
+  MemoryBus memory_{clock_};
+  LossyBus bus_{memory_};
   Outbox outbox_{bus_};
   CounterSet counters_;
   Counter refused_{counters_, {.key = "refused", .metric = "", .help = ""}};
@@ -196,6 +197,16 @@ TEST(LaterQueue, GivesWhatIsDueTheEarliestFirstAndTheEquallyEarlyInTheirOrder) {
   EXPECT_THAT(later.TakeDue(zero), IsEmpty());
   EXPECT_THAT(later.TakeDue(zero + seconds(2)), ElementsAre(2, 1, 3));
   EXPECT_EQ(later.next(), kNever);
+}
+
+TEST_F(QuestionsTest, WhatTheBusLostIsOverAtOnce) {
+  Ask("a", 1), Ask("b", 2);
+  EXPECT_THAT(Lost(), IsEmpty());
+  bus_.Lose(kTopic);
+  EXPECT_THAT(Lost(), ElementsAre(1, 2));
+  Ask("a", 1);
+  EXPECT_THAT(Lost(), IsEmpty());
+  EXPECT_EQ(Asked().size(), 1u);
 }
 
 }  // namespace

@@ -88,9 +88,9 @@ Result<std::shared_ptr<void>> MakeCompany(Run& run, RedisBus& bus, SheetBoard bo
                                           WorkerBeaconOptions beacon) {
   WeightPublisher& publisher = *run.host().publisher();
   auto company = std::make_shared<Company>();
-  TM_ASSIGN_OR_RETURN(RedisRoster roster, RedisRoster::Connect(beacon.url, beacon.run));
-  company->janitor =
-      std::make_unique<TopicJanitor>(bus, std::move(roster), std::set<std::string>{run.worker()});
+  TM_ASSIGN_OR_RETURN(RedisClient client, RedisClient::Connect(beacon.url));
+  company->janitor = std::make_unique<TopicJanitor>(bus, std::move(client), beacon.run,
+                                                    std::set<std::string>{run.worker()});
   beacon.report = [&run] { return ReportOf(run); };
   beacon.stuck = [&run] { return run.StuckLoop(); };
   TM_ASSIGN_OR_RETURN(company->beacon, WorkerBeacon::Start(std::move(beacon)));

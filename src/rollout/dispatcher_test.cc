@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "bus/bus_test_kit.h"
 #include "bus/memory/memory_bus.h"
 #include "bus/standard_topics.h"
 #include "core/topics.h"
@@ -74,7 +75,8 @@ class DispatcherTest : public testing::Test {
   }
 
   VirtualClock clock_;
-  MemoryBus bus_{clock_};
+  MemoryBus memory_{clock_};
+  LossyBus bus_{memory_};
   FakeStore store_;
   NullJournal journal_;
   std::vector<v1::Task> train_ = Tasks(5, "t"), eval_ = Tasks(2, "e");
@@ -304,6 +306,16 @@ TEST_F(DispatcherTest, AGroupNobodyReportsOnIsSentAgainAndCountsOnce) {
   ASSERT_EQ(again.size(), groups.size() - 1) << "all but the one that was reported";
   EXPECT_EQ(again[0].SerializeAsString(), groups[1].SerializeAsString());
   EXPECT_EQ(dispatcher_->gate().running(), static_cast<int64_t>(4 * (groups.size() - 1)));
+}
+
+TEST_F(DispatcherTest, GroupsThatTheBusLostAreSentAgainAtOnce) {
+  Make();
+  const std::vector<v1::GroupLease> groups = Issued();
+  Report(groups[0].group(), 1, 4, 0);
+  (void)Issued();
+  bus_.Lose(kGroupsTopic);
+  EXPECT_EQ(Issued().size(), groups.size()) << "all but the one that was reported, and a new one";
+  EXPECT_TRUE(Issued().empty()) << "once";
 }
 
 }  // namespace

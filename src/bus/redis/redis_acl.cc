@@ -16,35 +16,98 @@ namespace tidemill {
 namespace {
 
 constexpr std::string_view kConnection =
-    " +ping +select +info +time +client|setname +client|id +client|unblock +script|load +eval "
-    "+evalsha";
-// What RedisBus calls, in its scripts and beside them, and what heartbeats and sheets need.
-constexpr std::string_view kBus =
-    " +get +set +del +exists +unlink +pexpire +hget +hgetall +hset +hsetnx +hdel +hincrby "
-    "+hincrbyfloat +xadd +xack +xdel +xlen +xrange +xpending +xclaim +xautoclaim +xreadgroup "
-    "+xgroup|create +xgroup|delconsumer +xinfo|groups +xinfo|consumers +zadd +zcard +zrange "
-    "+zrangebyscore +zrem +zremrangebyscore";
+    " +ping +select +info +time +client|setname +client|id +client|unblock";
 
-// Key patterns of one role. {RUN} in them has no character that means something in a pattern.
-std::string KeysOf(std::string_view role, const RedisKeys& keys) {
-  const std::string all = " ~" + keys.prefix, read = " %R~" + keys.prefix;
-  const std::string own = std::string(role) + "-*";  // a worker's name begins with its role
-  std::string rules = all + "epoch" + all + "topics" + all + "client:" + own + all + "body:*" +
-                      read + "sheet" + all + "workers" + all + "totals" + all + "worker:" + own +
-                      read + "worker:*" + all + "told:" + own;
-  rules += all + "t:" + std::string(kDeadTopic) + ":*";
+// On every key of the run.
+constexpr std::string_view kLearner =
+    " +fcall +fcall_ro +function|load +function|kill +script|kill +scan +exists +type +strlen +get "
+    "+set +del +unlink +pexpire +hget +hgetall +hset +hsetnx +hdel +hincrby +hincrbyfloat +xadd "
+    "+xack "
+    "+xdel +xlen +xrange +xpending +xclaim +xautoclaim +xreadgroup +xgroup|create "
+    "+xgroup|delconsumer "
+    "+xinfo|groups +xinfo|consumers +xinfo|stream +zadd +zcard +zrange +zrangebyscore +zrem "
+    "+zremrangebyscore";
+
+// Each part of a topic with the commands that RedisBus uses on it. None of them deletes a key or
+// changes its type: what a worker shares with others it can fill and empty, but not break.
+struct Part {
+  std::string_view key;
+  std::string_view commands;
+};
+constexpr Part kParts[] = {
+    {":stream",
+     "+fcall +xadd +xack +xdel +xlen +xrange +xpending +xclaim +xautoclaim +xreadgroup "
+     "+xgroup|create +xgroup|delconsumer +xinfo|groups +xinfo|consumers"},
+    {":delayed", "+zadd +zcard +zrange +zrangebyscore +zrem"},
+    {":state", "+hget +hset +hincrby"},
+    {":sweep", "+set"},
+};
+
+// A selector of an ACL: the commands on the keys, and on no others.
+std::string Selector(std::string_view commands, const std::vector<std::string>& keys) {
+  std::string text = " (" + std::string(commands);
+  for (const std::string& key : keys) text += " " + key;
+  return text + ")";
+}
+
+// The topics of other workers and of everybody that the role uses; those of its own workers.
+struct RoleTopics {
+  std::vector<std::string> shared;
+  std::vector<std::string> own;
+};
+
+RoleTopics TopicsOf(std::string_view role) {
+  RoleTopics topics;
+  topics.shared.emplace_back(kDeadTopic);
   for (const TopicRow& row : kTopics) {
-    if (!row.inside && TakesPart(row, role)) rules += all + "t:" + std::string(row.name) + ":*";
+    if (!row.inside && TakesPart(row, role)) topics.shared.emplace_back(row.name);
+  }
+  const std::string worker = std::string(role) + "-*";  // a worker's name begins with its role
+  topics.own.push_back("inbox." + worker);
+  if (role == "reward") topics.shared.emplace_back("inbox.learner.*");
+  if (role == "tools") {
+    topics.shared.insert(topics.shared.end(), {"inbox.rollout-*", "inbox.reward-*"});
+    topics.own.insert(topics.own.end(), {ToolCancelTopic(worker), ToolBoxTopic(worker)});
   }
   if (role == "rollout") {
-    rules += all + "t:inbox.rollout-*" + all + "t:" + ToolCancelTopic("tools-*") + all +
-             "t:" + ToolBoxTopic("tools-*") + all + "files";
+    topics.shared.insert(topics.shared.end(),
+                         {ToolCancelTopic("tools-*"), ToolBoxTopic("tools-*")});
   }
-  if (role == "tools") {
-    rules += all + "t:inbox.rollout-*" + all + "t:inbox.reward-*" + all +
-             "t:" + ToolCancelTopic("tools-*") + all + "t:" + ToolBoxTopic("tools-*");
+  return topics;
+}
+
+// What a worker of the role may do. {RUN} in the patterns has no character that means something
+// there.
+std::string RulesOf(std::string_view role, const RedisKeys& keys) {
+  const std::string all = "~" + keys.prefix, read = "%R~" + keys.prefix;
+  const std::string own = std::string(role) + "-*";
+  const RoleTopics topics = TopicsOf(role);
+  std::string rules(kConnection);
+  for (const Part& part : kParts) {
+    std::vector<std::string> patterns;
+    for (const auto* names : {&topics.shared, &topics.own}) {
+      for (const std::string& name : *names) {
+        patterns.push_back(all + "t:" + name + std::string(part.key));
+      }
+    }
+    rules += Selector(part.commands, patterns);
   }
-  if (role == "reward") rules += all + "t:inbox.reward-*" + all + "t:inbox.learner.*";
+  std::vector<std::string> removable = {all + "body:*", all + "client:" + own,
+                                        all + "worker:" + own};
+  for (const std::string& name : topics.own) removable.push_back(all + "t:" + name);
+  rules += Selector("+unlink", removable);
+  rules += Selector("+hget +hset +hsetnx +hdel", {all + "topics:" + std::string(role)});
+  rules += Selector(
+      "+get +hget +hgetall +fcall_ro +exists",
+      {read + "epoch", read + "sheet", read + "topics", read + "topics:*", read + "worker:*"});
+  rules += Selector("+fcall +get +set", {all + "client:" + own});
+  rules += Selector("+get +set +pexpire", {all + "body:*"});
+  rules += Selector("+set", {all + "worker:" + own});
+  rules += Selector("+fcall +fcall_ro +zadd +zrange +zrem +zremrangebyscore +pexpire",
+                    {all + "workers"});
+  rules += Selector("+hincrbyfloat", {all + "totals"});
+  rules += Selector("+hgetall +hset +pexpire", {all + "told:" + own});
+  if (role == "rollout") rules += Selector("+set", {all + "files"});
   return rules;
 }
 
@@ -62,13 +125,14 @@ Result<std::vector<RedisUser>> RedisUsersOf(std::string_view run) {
   const RedisKeys keys(run);
   const std::string none = "on resetpass resetchannels resetkeys -@all";
   std::vector<RedisUser> users;
-  const std::string everything = " ~" + keys.prefix + "*" + std::string(kConnection);
-  users.push_back({"learner", NewSecret(), none + everything + std::string(kBus) + " +scan"});
+  const std::string connection(kConnection);
+  users.push_back({"learner", NewSecret(),
+                   none + connection + " ~" + keys.prefix + "*" + std::string(kLearner)});
   for (const std::string_view role : {"rollout", "tools", "reward"}) {
-    users.push_back({std::string(role), NewSecret(),
-                     none + KeysOf(role, keys) + std::string(kConnection) + std::string(kBus)});
+    users.push_back({std::string(role), NewSecret(), none + RulesOf(role, keys)});
   }
-  users.push_back({"watch", NewSecret(), none + everything + " +@read"});
+  users.push_back(
+      {"watch", NewSecret(), none + connection + " %R~" + keys.prefix + "* +@read +fcall_ro"});
   return users;
 }
 

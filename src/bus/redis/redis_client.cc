@@ -31,11 +31,19 @@ Result<ReplyPtr> RedisClient::Do(std::span<const std::string_view> args) {
   return reply;
 }
 
-Result<ReplyPtr> RedisClient::Eval(std::string_view script, std::string_view key,
+Result<ReplyPtr> RedisClient::Call(RedisFunction function, std::string_view key,
                                    std::span<const std::string_view> args) {
-  std::vector<std::string_view> all = {"EVAL", script, "1", key};
+  std::vector<std::string_view> all = {RedisFunctionCommand(function), RedisFunctionName(function),
+                                       "1", key};
   all.insert(all.end(), args.begin(), args.end());
-  return Do(all);
+  Result<ReplyPtr> reply = Do(all);
+  if (reply.ok() || !IsFunctionMissing(reply.status().message())) return reply;
+  TM_RETURN_IF_ERROR(LoadRedisLibrary(*connection_, timeout_));
+  reply = Do(all);
+  if (reply.ok() || !IsFunctionMissing(reply.status().message())) return reply;
+  return Unavailable("redis at " + address_.Name() +
+                     ": this user may not load the functions of this version of the program; the "
+                     "run's learner does, if it is of the same version");
 }
 
 }  // namespace tidemill

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "bus/redis/redis_connection.h"
+#include "bus/redis/redis_library.h"
 #include "bus/redis/redis_url.h"
 #include "core/clock.h"
 #include "core/status.h"
@@ -28,12 +29,12 @@ class RedisClient {
   Result<ReplyPtr> Do(std::initializer_list<std::string_view> args) {
     return Do(std::span(args.begin(), args.size()));
   }
-  // A script with one key.
-  Result<ReplyPtr> Eval(std::string_view script, std::string_view key,
+  // A function of our library, with one key; loads the library where it is missing.
+  Result<ReplyPtr> Call(RedisFunction function, std::string_view key,
                         std::span<const std::string_view> args);
-  Result<ReplyPtr> Eval(std::string_view script, std::string_view key,
+  Result<ReplyPtr> Call(RedisFunction function, std::string_view key,
                         std::initializer_list<std::string_view> args) {
-    return Eval(script, key, std::span(args.begin(), args.size()));
+    return Call(function, key, std::span(args.begin(), args.size()));
   }
 
   const RedisAddress& address() const { return address_; }

@@ -15,80 +15,6 @@ namespace {
 constexpr std::string_view kEpochSuffix = "}:epoch";
 constexpr size_t kPage = 100;
 
-// KEYS: the hash of topics. ARGV: prefix. Reply: for each topic its name, options, in the stream,
-// leased, delayed, owed, died, ms since the oldest that waits, and since the oldest held, was
-// published (-1: none).
-constexpr const char* kTopics = R"lua(
-local prefix = ARGV[1]
-local t = redis.call('TIME')
-local now = t[1] * 1000 + math.floor(t[2] / 1000)
-local function age(entries)
-  if not entries[1] then return -1 end
-  local id, fields = entries[1][1], entries[1][2]
-  for i = 1, #fields, 2 do
-    if fields[i] == 'i' then id = fields[i + 1] end
-  end
-  return math.max(0, now - tonumber(string.match(id, '^%d+')))
-end
-local out = {}
-local all = redis.call('HGETALL', KEYS[1])
-for i = 1, #all, 2 do
-  local base = prefix .. 't:' .. all[i]
-  local stream, state = base .. ':stream', base .. ':state'
-  local leased, held, waits = 0, -1, -1
-  local groups = redis.pcall('XINFO', 'GROUPS', stream)
-  if not groups.err and groups[1] then
-    local last = '0-0'
-    for f = 1, #groups[1], 2 do
-      if groups[1][f] == 'last-delivered-id' then last = groups[1][f + 1] end
-    end
-    local pending = redis.call('XPENDING', stream, 'g')
-    leased = pending[1]
-    if leased > 0 then held = age(redis.call('XRANGE', stream, pending[2], '+', 'COUNT', 1)) end
-    waits = age(redis.call('XRANGE', stream, '(' .. last, '+', 'COUNT', 1))
-  end
-  out[#out + 1] = {all[i], all[i + 1], redis.call('XLEN', stream), leased,
-                   redis.call('ZCARD', base .. ':delayed'),
-                   tonumber(redis.call('HGET', state, 'owed') or 0),
-                   tonumber(redis.call('HGET', state, 'dead') or 0), waits, held}
-end
-return out
-)lua";
-
-// KEYS: the stream of dead letters. ARGV: prefix, entry, "retry" or "drop". Reply: "ok" or what
-// hinders.
-constexpr const char* kEndLetter = R"lua(
-local prefix, id, how = ARGV[1], ARGV[2], ARGV[3]
-local e = redis.call('XRANGE', KEYS[1], id, id)
-if not e[1] then return 'missing' end
-local f = {}
-for i = 1, #e[1][2], 2 do f[e[1][2][i]] = e[1][2][i + 1] end
-local own_key = f.k and string.sub(f.k, 1, #prefix) == prefix
-if how == 'retry' then
-  local options = redis.call('HGET', prefix .. 'topics', f.t)
-  if not options then return 'notopic ' .. f.t end
-  local stream = prefix .. 't:' .. f.t .. ':stream'
-  local size = redis.call('XLEN', stream) + redis.call('ZCARD', prefix .. 't:' .. f.t .. ':delayed')
-  if size >= tonumber(string.match(options, '^%d+')) then return 'full ' .. f.t end
-  if own_key and redis.call('PEXPIRE', f.k, 86400000) == 0 then return 'nobody' end
-  if f.k then redis.call('XADD', stream, '*', 'k', f.k) else redis.call('XADD', stream, '*', 'b', f.b or '') end
-elseif own_key then
-  redis.call('UNLINK', f.k)
-end
-redis.pcall('XACK', KEYS[1], 'g', id)
-redis.call('XDEL', KEYS[1], id)
-return 'ok'
-)lua";
-
-// KEYS: the delayed messages of a topic. ARGV: the first and the last rank. Reply: as of a stream.
-constexpr const char* kDelayed = R"lua(
-local out = {}
-for i, packed in ipairs(redis.call('ZRANGE', KEYS[1], ARGV[1], ARGV[2])) do
-  out[i] = {'0-' .. i, cmsgpack.unpack(packed)}
-end
-return out
-)lua";
-
 int64_t Number(const redisReply& reply) {
   return reply.type == REDIS_REPLY_INTEGER ? reply.integer : 0;
 }
@@ -167,7 +93,8 @@ Status RedisInspector::CheckRun(std::string_view run) {
 
 Result<std::vector<TopicState>> RedisInspector::Topics(std::string_view run) {
   const RedisKeys keys(run);
-  TM_ASSIGN_OR_RETURN(ReplyPtr reply, client_.Eval(kTopics, keys.Topics(), {keys.prefix}));
+  TM_ASSIGN_OR_RETURN(ReplyPtr reply,
+                      client_.Call(RedisFunction::kDepths, keys.Topics(), {keys.prefix}));
   std::vector<TopicState> topics;
   for (size_t i = 0; i < reply->elements; ++i) {
     const redisReply& row = *reply->element[i];
@@ -208,7 +135,7 @@ Status RedisInspector::ForEachDelayed(const RedisKeys& keys, std::string_view to
                                       const std::function<void(std::string_view body)>& visit) {
   for (size_t from = 0;; from += kPage) {
     TM_ASSIGN_OR_RETURN(ReplyPtr page,
-                        client_.Eval(kDelayed, keys.Delayed(topic),
+                        client_.Call(RedisFunction::kDelayed, keys.Delayed(topic),
                                      {std::to_string(from), std::to_string(from + kPage - 1)}));
     const size_t size = page->elements;
     TM_RETURN_IF_ERROR(VisitBodies(keys, ParseRedisEntries(*page), visit));
@@ -270,8 +197,8 @@ Result<DeadLetterEntry> RedisInspector::DeadLetter(std::string_view run, std::st
 Status RedisInspector::EndLetter(std::string_view run, std::string_view id, std::string_view how) {
   TM_RETURN_IF_ERROR(CheckEntryId(id));
   const RedisKeys keys(run);
-  TM_ASSIGN_OR_RETURN(ReplyPtr reply,
-                      client_.Eval(kEndLetter, keys.Stream(kDeadTopic), {keys.prefix, id, how}));
+  TM_ASSIGN_OR_RETURN(ReplyPtr reply, client_.Call(RedisFunction::kLetter, keys.Stream(kDeadTopic),
+                                                   {keys.prefix, id, how}));
   const std::string text(ReplyText(*reply));
   const std::string letter = "dead letter " + std::string(id);
   if (text == "ok") return Ok();

@@ -139,7 +139,10 @@ void RedisIo::Adopt(RedisSession session) {
       rewinding_ = false;
       expected_ = "*";
     }
-    if (data_lost) shared_.local.OpenAgain();
+    if (data_lost) {
+      shared_.local.OpenAgain();
+      LostContent();
+    }
   }
   if (data_lost) LogWarn("redis lost its data; creating the topics again", {{"run", options_.run}});
   std::string prev = "*";

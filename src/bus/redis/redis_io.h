@@ -77,6 +77,8 @@ class RedisIo {
   void StopReads();
   void SendTicks() TM_REQUIRES(shared_.mutex);
   void OnTick(const Asked& asked, ReplyPtr reply);
+  void LostContent() TM_REQUIRES(shared_.mutex);
+  void KillBusy();
   void RefreshTopics();
   void SendFetches() TM_REQUIRES(shared_.mutex);
   void OnFetch(const Asked& asked, ReplyPtr reply);
@@ -115,6 +117,7 @@ class RedisIo {
   Time retry_at_{};
   Duration retry_delay_{};
   Time full_since_{};
+  bool making_room_ = false;  // the server has no memory left: only what adds nothing is sent
 
   Time next_tend_{};
   Time next_refresh_{};

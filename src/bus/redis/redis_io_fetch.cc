@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "bus/redis/redis_io.h"
+#include "bus/redis/redis_library.h"
 #include "core/log.h"
 
 namespace tidemill {
@@ -45,9 +46,10 @@ void RedisIo::SendTicks() {
     const std::string quiet = std::to_string(
         std::max<int64_t>(1, std::chrono::duration_cast<milliseconds>(options_.tick / 2).count()));
     const Asked asked = {name, topic.generation, 0};
-    session_.command->Send({"EVALSHA", session_.tick_sha, "1", keys_.Stream(name), keys_.prefix,
-                            client_, name, topic.cursor, quiet, forget ? "1" : "0"},
-                           [this, asked](ReplyPtr reply) { OnTick(asked, std::move(reply)); });
+    session_.command->Send(
+        {"FCALL", RedisFunctionName(RedisFunction::kTick), "1", keys_.Stream(name), keys_.prefix,
+         client_, name, topic.cursor, quiet, forget ? "1" : "0"},
+        [this, asked](ReplyPtr reply) { OnTick(asked, std::move(reply)); });
   }
 }
 
@@ -55,7 +57,8 @@ void RedisIo::OnTick(const Asked& asked, ReplyPtr reply) {
   MutexLock lock(shared_.mutex);
   if (IsReplyError(*reply)) {
     const std::string text(ReplyText(*reply));
-    if (text.starts_with("NOSCRIPT")) broken_ = Unavailable(text);
+    if (IsFunctionMissing(text)) broken_ = Unavailable(text);
+    if (text.starts_with("BUSY")) KillBusy();
     LogEvery(std::chrono::seconds(5), "redis-tick", LogLevel::kWarn,
              "maintaining a topic on redis failed", {{"topic", asked.topic}, {"error", text}});
   }
@@ -71,7 +74,7 @@ void RedisIo::OnTick(const Asked& asked, ReplyPtr reply) {
     if (topic->opening == 0) shared_.local.Gone(*topic);
     return;
   }
-  if (reply->elements < 11) return;
+  if (reply->elements < 12) return;
   auto number = [&](size_t i) { return static_cast<int64_t>(reply->element[i]->integer); };
   topic->cursor = ReplyText(*reply->element[2]);
   if (topic->cursor != "0-0") topic->tick_now = true;
@@ -85,6 +88,11 @@ void RedisIo::OnTick(const Asked& asked, ReplyPtr reply) {
   topic->depth.leased = leased - waiting;
   topic->depth.owed = topic->owed;
   topic->depth.dead = number(7);
+  const int64_t made = std::exchange(topic->made, number(11));
+  if (made != 0 && topic->made != 0 && made != topic->made) {
+    LogWarn("the stream of a topic was deleted", {{"topic", asked.topic}});
+    LostContent();
+  }
   if (!topic->ours) {
     topic->options.capacity = number(8);
     topic->options.lease = milliseconds(number(9));
@@ -95,14 +103,36 @@ void RedisIo::OnTick(const Asked& asked, ReplyPtr reply) {
   if (in_stream > leased && topic->listeners > 0 && topic->Wanted() == 0) WakeLater(asked.topic);
 }
 
+// Who waits for something to come of what was there sends it again.
+void RedisIo::LostContent() {
+  ++shared_.losses;
+  for (const auto& [name, other] : shared_.local.topics()) {
+    if (other.listeners > 0) WakeLater(name);
+  }
+}
+
+// Nobody is answered while somebody's script runs on; where we may, we end it. One that has written
+// cannot be ended so.
+void RedisIo::KillBusy() {
+  LogEvery(std::chrono::seconds(5), "redis-busy", LogLevel::kError,
+           "redis is busy with a script that does not end; trying to end it",
+           {{"server", address_.Name()}});
+  for (const std::string_view kind : {"FUNCTION", "SCRIPT"}) {
+    session_.command->Send({kind, "KILL"}, [](const ReplyPtr&) {});
+  }
+}
+
 void RedisIo::RefreshTopics() {
   if (Now() < next_refresh_) return;
   next_refresh_ = Now() + kRefreshEvery;
-  session_.command->Send({"HGETALL", keys_.Topics()}, [this](ReplyPtr reply) {
-    if (reply->type != REDIS_REPLY_ARRAY) return;
-    MutexLock lock(shared_.mutex);
-    shared_.local.HeardAll(ParseRedisTopics(*reply));
-  });
+  session_.command->Send(
+      {RedisFunctionCommand(RedisFunction::kTopics), RedisFunctionName(RedisFunction::kTopics), "1",
+       keys_.Topics(), keys_.prefix},
+      [this](ReplyPtr reply) {
+        if (reply->type != REDIS_REPLY_ARRAY) return;
+        MutexLock lock(shared_.mutex);
+        shared_.local.HeardAll(ParseRedisTopics(*reply));
+      });
 }
 
 void RedisIo::SendFetches() {
@@ -239,6 +269,10 @@ void RedisIo::LoadBody(const Asked& asked, RedisEntry entry) {
     Result<std::string> body = Unavailable("this worker has no blob store");
     if (options_.blobs != nullptr) body = options_.blobs->Get(ref.substr(kBlobRef.size()));
     OnBody(asked, std::move(entry), std::move(body));
+    return;
+  }
+  if (!ref.starts_with(keys_.prefix + "body:")) {
+    OnBody(asked, std::move(entry), NotFound("its body is not under a key for bodies"));
     return;
   }
   const std::string key = ref;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "bus/redis/redis_io.h"
+#include "bus/redis/redis_library.h"
 #include "core/log.h"
 
 namespace tidemill {
@@ -107,9 +108,10 @@ void RedisIo::SendBatch(const Batch& batch, std::string_view prev) {
   const std::string client_key = keys_.Client(client_);
   const std::string ttl = std::to_string(
       std::max<int64_t>(1, std::chrono::ceil<std::chrono::seconds>(options_.body_ttl).count()));
+  const RedisFunction function = making_room_ ? RedisFunction::kRoom : RedisFunction::kBatch;
   std::vector<std::string_view> args = {
-      "EVALSHA", session_.batch_sha, "1", client_key, keys_.prefix, client_, prev,
-      seq,       kKeepClientSeconds};
+      "FCALL", RedisFunctionName(function), "1", client_key, keys_.prefix, client_, prev,
+      seq,     kKeepClientSeconds};
   args.reserve(args.size() + 6 * batch.calls.size());
   for (const RedisCall& call : batch.calls) {
     // Before the batch on the same connection, so the body is there when the entry is.
@@ -198,10 +200,17 @@ void RedisIo::StopAt(std::string_view why, std::string_view epoch, std::string_v
     return;
   }
   if (why == "gap" || why == "again") return;  // sent again under a new number
-  if (why.starts_with("NOSCRIPT")) {
+  if (IsFunctionMissing(why)) {
     broken_ = Unavailable(std::string(why));
     return;
   }
+  if (why.starts_with("OOM")) {
+    // Calls that end leases make room: they go first, then publishing is tried again.
+    making_room_ = !making_room_;
+    ++shared_.stats.no_memory;
+    if (making_room_) return;
+  }
+  if (why.starts_with("BUSY")) KillBusy();
   retry_at_ = Now() + kErrorRetry;
   LogEvery(std::chrono::seconds(5), "redis-batch", LogLevel::kError,
            "redis refuses calls; retrying", {{"error", why}});

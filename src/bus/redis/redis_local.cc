@@ -16,6 +16,12 @@ Status RanOut(const Lease& lease) {
   return NotFound("the lease of message " + lease.id + " in \"" + lease.topic + "\" has expired");
 }
 
+Status CheckBody(std::string_view topic, size_t bytes) {
+  if (bytes <= kRedisBodyMax) return Ok();
+  return Invalid("a message of " + std::to_string(bytes) + " bytes for \"" + std::string(topic) +
+                 "\": at most " + std::to_string(kRedisBodyMax) + " are sent over redis");
+}
+
 }  // namespace
 
 RedisTopic* RedisLocal::Find(std::string_view topic) {
@@ -70,6 +76,7 @@ Status RedisLocal::Open(std::string_view name, const TopicOptions& options) {
 Status RedisLocal::Publish(std::string_view name, std::string body) {
   RedisTopic* topic = Find(name);
   if (topic == nullptr || !topic->open) return NoTopic(name);
+  TM_RETURN_IF_ERROR(CheckBody(name, body.size()));
   if (OutboxFull()) return Full("the outbox to redis is full");
   if (!topic->HasRoom()) {
     topic->tick_now = true;  // by the next try we may know better
@@ -85,6 +92,7 @@ Status RedisLocal::PublishRequest(std::string_view name, std::string_view inbox_
   RedisTopic* inbox = Find(inbox_name);
   if (inbox == nullptr || !inbox->open) return NoTopic(inbox_name);
   if (topic == nullptr || !topic->open) return NoTopic(name);
+  TM_RETURN_IF_ERROR(CheckBody(name, body.size()));
   if (OutboxFull()) return Full("the outbox to redis is full");
   if (!inbox->HasRoom()) {
     inbox->tick_now = true;
@@ -105,6 +113,7 @@ Status RedisLocal::PublishRequest(std::string_view name, std::string_view inbox_
 // An inbox nobody here has heard of may have been opened a moment ago by another process: the
 // server decides, and what it says is remembered for a while.
 Status RedisLocal::PublishReply(std::string_view name, std::string body) {
+  TM_RETURN_IF_ERROR(CheckBody(name, body.size()));
   auto gone = gone_.find(name);
   if (gone != gone_.end()) {
     if (clock_.Now() < gone->second) return NoTopic(name);

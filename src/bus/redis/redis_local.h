@@ -65,6 +65,7 @@ struct RedisTopic {
   int64_t size = 0;  // ready, leased and delayed
   int64_t owed = 0;
   TopicDepth depth;  // at the last tick
+  int64_t made = 0;  // when its stream was made, by the server; 0: not heard yet
   // What our calls on their way will change.
   int64_t size_change = 0;
   int64_t owed_change = 0;
@@ -102,6 +103,10 @@ struct RedisListedTopic {
 
 // Options as the server keeps them: capacity, lease in ms, deliveries.
 std::string RedisOptionsText(const TopicOptions& options);
+
+// A larger message is refused when it is published, and removed where the server runs out of
+// memory: nobody who keeps to the protocol wrote it.
+inline constexpr size_t kRedisBodyMax = size_t{128} << 20;
 
 struct RedisLocalOptions {
   size_t calls_max = 1 << 16;   // not yet sent

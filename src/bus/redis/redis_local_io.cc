@@ -64,6 +64,7 @@ void RedisLocal::PutBack(std::vector<RedisCall> calls) {
 
 void RedisLocal::OpenAgain() {
   for (auto& [name, topic] : topics_) {
+    topic.made = 0;
     if (!topic.open || !topic.ours) continue;
     ++topic.opening;
     calls_.push_front({.letter = name == kDeadTopic ? 'O' : 'o',

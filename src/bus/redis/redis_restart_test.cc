@@ -4,6 +4,7 @@
 #include <set>
 
 #include "bus/redis/redis_test_kit.h"
+#include "bus/redis/topic_janitor.h"
 
 namespace tidemill {
 namespace {
@@ -94,14 +95,77 @@ TEST(RedisBusRestart, AGroupThatWasDestroyedIsMadeAgainAndDeliversWhatIsThere) {
   EXPECT_EQ(StreamLength(server, "t"), 0);
 }
 
-TEST(RedisBusRestart, ScriptsThatWereForgottenAreLoadedAgain) {
+TEST(RedisBusRestart, FunctionsThatWereForgottenAreLoadedAgain) {
   RedisTestServer server;
   auto bus = Connect(server);
   ASSERT_TRUE(bus->Open("t", {}).ok());
   ASSERT_TRUE(bus->Flush(kPatience).ok());
-  server.Do({"SCRIPT", "FLUSH"});
+  server.Do({"FUNCTION", "FLUSH"});
   ASSERT_TRUE(bus->Publish("t", "x").ok());
   EXPECT_EQ(Take(*bus, "t", 1).size(), 1u);
+}
+
+TEST(RedisBusRestart, AStreamThatWasDeletedIsALossThatEveryClientSees) {
+  RedisTestServer server;
+  auto one = Connect(server), other = Connect(server);
+  for (RedisBus* bus : {one.get(), other.get()}) {
+    ASSERT_TRUE(bus->Open("t", {}).ok());
+    ASSERT_TRUE(bus->Flush(kPatience).ok());
+  }
+  ASSERT_TRUE(one->Publish("t", "lost").ok());
+  ASSERT_TRUE(one->Flush(kPatience).ok());
+  for (RedisBus* bus : {one.get(), other.get()}) {
+    EXPECT_TRUE(Eventually([&] { return bus->Depth("t").ok() && bus->Depth("t")->ready == 1; }));
+    EXPECT_EQ(bus->Losses(), 0u);
+  }
+  server.Do({"DEL", RedisKeys("test").Stream("t")});
+  for (RedisBus* bus : {one.get(), other.get()}) {
+    EXPECT_TRUE(Eventually([&] { return bus->Losses() == 1; }));
+  }
+  ASSERT_TRUE(one->Publish("t", "again").ok());
+  EXPECT_EQ(Bodies(Take(*other, "t", 1)), std::vector<std::string>{"again"});
+}
+
+TEST(RedisBusRestart, AServerThatComesBackEmptyIsALoss) {
+  RedisTestServer server;
+  auto bus = Connect(server);
+  ASSERT_TRUE(bus->Open("t", {}).ok());
+  ASSERT_TRUE(bus->Flush(kPatience).ok());
+  server.Do({"FLUSHALL"});
+  EXPECT_TRUE(Eventually([&] { return bus->Losses() > 0; }));
+}
+
+TEST(RedisBusRestart, AScriptThatDoesNotEndIsEnded) {
+  RedisTestServer server({"--busy-reply-threshold", "20"});
+  auto bus = Connect(server);
+  ASSERT_TRUE(bus->Open("t", {}).ok());
+  ASSERT_TRUE(bus->Flush(kPatience).ok());
+  RedisAddress address;
+  address.host = "127.0.0.1";
+  address.port = server.port();
+  auto hostile = RedisConnection::Connect(address, kPatience).value();
+  hostile->Send({"EVAL", "while true do end", "0"}, [](const ReplyPtr&) {});
+  ASSERT_TRUE(hostile->Write().ok());
+  ASSERT_TRUE(bus->Publish("t", "x").ok());
+  EXPECT_TRUE(bus->Flush(kPatience).ok());
+}
+
+TEST(RedisBusRestart, BodiesThatNoBusWritesAreRemovedWhereMemoryIsShort) {
+  RedisTestServer server;
+  auto bus = Connect(server);
+  ASSERT_TRUE(bus->Open("t", {}).ok());
+  ASSERT_TRUE(bus->Publish("t", "kept").ok());
+  ASSERT_TRUE(bus->Flush(kPatience).ok());
+  constexpr size_t kBodyMax = 1 << 20;
+  const std::string large(6 << 20, 'x');
+  server.Do({"SET", "{test}:body:nobody:1", large});
+  server.Do({"XADD", RedisKeys("test").Stream("t"), "*", "b", large});
+  server.Do({"CONFIG", "SET", "maxmemory", "8mb"});
+  ASSERT_TRUE(bus->Publish("t", "refused").ok());
+  EXPECT_TRUE(Eventually([&] { return bus->Stats().no_memory > 0; }));
+  TopicJanitor janitor(*bus, RedisClient::Connect(server.url()).value(), "test", {}, kBodyMax);
+  EXPECT_TRUE(bus->Flush(kPatience).ok()) << "there is room again";
+  EXPECT_EQ(Bodies(Take(*bus, "t", 2)), (std::vector<std::string>{"kept", "refused"}));
 }
 
 // A view of a topic that another client has filled meanwhile.

@@ -20,46 +20,6 @@ std::string Ms(Duration d) {
   return std::to_string(std::chrono::duration_cast<milliseconds>(d).count());
 }
 
-// KEYS: the set of workers. ARGV: worker, its key, the beat, ms until it is forgotten, the run's
-// totals, what this process told so far, then names and counts since it began. Only what is new is
-// added, so that a beat whose answer was lost may be sent again.
-constexpr const char* kBeat = R"lua(
-local told = {}
-local before = redis.call('HGETALL', ARGV[6])
-for i = 1, #before, 2 do told[before[i]] = tonumber(before[i + 1]) end
-for i = 7, #ARGV, 2 do
-  local more = tonumber(ARGV[i + 1]) - (told[ARGV[i]] or 0)
-  if more ~= 0 then
-    redis.call('HINCRBYFLOAT', ARGV[5], ARGV[i], string.format('%.17g', more))
-    redis.call('HSET', ARGV[6], ARGV[i], ARGV[i + 1])
-  end
-end
-redis.call('PEXPIRE', ARGV[6], ARGV[4])
-local t = redis.call('TIME')
-local now = t[1] * 1000 + math.floor(t[2] / 1000)
-redis.call('SET', ARGV[2], ARGV[3], 'PX', ARGV[4])
-redis.call('ZADD', KEYS[1], now, ARGV[1])
-redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now - ARGV[4])
-redis.call('PEXPIRE', KEYS[1], ARGV[4])
-)lua";
-
-// KEYS: the set of workers. ARGV: what the key of a worker begins with. Reply: ms since its beat,
-// the beat, ..
-constexpr const char* kWorkers = R"lua(
-local t = redis.call('TIME')
-local now = t[1] * 1000 + math.floor(t[2] / 1000)
-local all = redis.call('ZRANGE', KEYS[1], 0, -1, 'WITHSCORES')
-local out = {}
-for i = 1, #all, 2 do
-  local beat = redis.call('GET', ARGV[1] .. all[i])
-  if beat then
-    out[#out + 1] = math.max(0, now - tonumber(all[i + 1]))
-    out[#out + 1] = beat
-  end
-end
-return out
-)lua";
-
 }  // namespace
 
 std::string WorkerName(std::string_view role, int64_t pid) {
@@ -89,16 +49,17 @@ Status RedisRoster::Beat(const v1::Heartbeat& beat, const RosterTotals& counts) 
     arguments.emplace_back(text);
   }
   const std::vector<std::string_view> views(arguments.begin(), arguments.end());
-  return client_.Eval(kBeat, keys_.Workers(), views).status();
+  return client_.Call(RedisFunction::kBeat, keys_.Workers(), views).status();
 }
 
 Status RedisRoster::Leave(std::string_view worker) {
   TM_RETURN_IF_ERROR(client_.Do({"ZREM", keys_.Workers(), worker}).status());
-  return client_.Do({"DEL", keys_.Worker(worker)}).status();
+  return client_.Do({"UNLINK", keys_.Worker(worker)}).status();
 }
 
 Result<std::vector<RosterEntry>> ReadRoster(RedisClient& client, const RedisKeys& keys) {
-  TM_ASSIGN_OR_RETURN(ReplyPtr reply, client.Eval(kWorkers, keys.Workers(), {keys.Worker("")}));
+  TM_ASSIGN_OR_RETURN(ReplyPtr reply,
+                      client.Call(RedisFunction::kWorkers, keys.Workers(), {keys.Worker("")}));
   std::vector<RosterEntry> workers;
   for (size_t i = 0; i + 1 < reply->elements; i += 2) {
     RosterEntry entry;

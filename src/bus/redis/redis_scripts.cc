@@ -5,9 +5,9 @@
 namespace tidemill {
 namespace {
 
-// What both scripts know: topics, entries, and the ways an entry leaves a lease. An entry of a
-// stream is one delivery; delivering again means a new entry with the count `n` one higher and the
-// message's first id as `i`, so an earlier holder has the id of an entry that is gone.
+// What the functions know together: topics, entries, and the ways an entry leaves a lease. An entry
+// of a stream is one delivery; delivering again means a new entry with the count `n` one higher and
+// the message's first id as `i`, so an earlier holder has the id of an entry that is gone.
 constexpr const char* kCommon = R"lua(
 local prefix, me = ARGV[1], ARGV[2]
 local group = 'g'
@@ -22,24 +22,47 @@ local function now_ms()
   return server_ms
 end
 
+-- Made where it is missing, with the time: who knew the stream before sees that its messages are lost.
+local function make_group(base)
+  redis.call('XGROUP', 'CREATE', base .. ':stream', group, '0', 'MKSTREAM')
+  redis.call('HSET', base .. ':state', 'made', now_ms())
+end
+
+-- What somebody wrote there need not be a count.
+local function count_of(text, most)
+  local n = tonumber(text)
+  if not n or n ~= math.floor(n) or n < 0 or n > most then return 0 end
+  return n
+end
+
 -- A topic by name with its options and its size, or false.
 local function topic(name)
   local t = known[name]
   if t ~= nil then return t end
-  local options = redis.call('HGET', prefix .. 'topics', name)
+  local options = redis.call('HGET', listed_in(prefix, name), name)
   if not options then
     known[name] = false
     return false
   end
   local capacity, lease, deliveries = string.match(options, '^(%d+) (%d+) (%d+)$')
+  if not capacity then
+    known[name] = false
+    return false
+  end
   local base = prefix .. 't:' .. name
   t = {name = name, stream = base .. ':stream', state = base .. ':state',
        delayed = base .. ':delayed', sweep = base .. ':sweep', immortal = name == 'dead',
        capacity = tonumber(capacity), lease = lease, deliveries = tonumber(deliveries)}
   t.size = redis.call('XLEN', t.stream) + redis.call('ZCARD', t.delayed)
-  t.owed = tonumber(redis.call('HGET', t.state, 'owed') or 0)
+  t.owed = count_of(redis.call('HGET', t.state, 'owed'), 2 * t.capacity)
   known[name] = t
   return t
+end
+
+-- A message names the key of its body; whoever wrote it must not have us remove another key.
+local function is_body(key)
+  local bodies = prefix .. 'body:'
+  return key ~= nil and string.sub(key, 1, #bodies) == bodies
 end
 
 local function fields_of(list)
@@ -68,6 +91,9 @@ local function drop(t, id)
   t.size = t.size - 1
 end
 
+-- RedisBus puts larger bodies elsewhere; one that is here nevertheless must not stay as a dead letter.
+local inline_max = 4194304
+
 -- To the dead letters. When they are full, the oldest that nobody holds goes, or else this one.
 local function bury(t, f, reason)
   redis.call('HINCRBY', t.state, 'dead', 1)
@@ -85,7 +111,7 @@ local function bury(t, f, reason)
     redis.call('XDEL', d.stream, oldest[1][1])
     d.size = d.size - 1
   end
-  add(d, {t = t.name, b = f.b, k = f.k, r = reason, c = f.n, w = now_ms()})
+  add(d, {t = t.name, b = f.b and string.sub(f.b, 1, inline_max), k = f.k, r = reason, c = f.n, w = now_ms()})
 end
 
 -- Ends a delivery that counts: the entry `id` with the fields `f` goes back after `delay` ms, or dies.
@@ -142,8 +168,9 @@ end
 
 local function room(t, count) return t.size + t.owed + count <= t.capacity end
 
--- The first write of a script is refused when the server has no memory left; nothing was changed then.
+-- With `making_room` the server has no memory left, and only what adds nothing is done.
 local function try_add(t, f)
+  if making_room then return 'OOM' end
   local reply = redis.pcall('XADD', t.stream, '*', unpack(list_of(f)))
   if type(reply) == 'table' and reply.err then return reply.err end
   t.size = t.size + 1
@@ -154,17 +181,26 @@ end
 local calls = {}
 
 -- Writes only what is missing: a worker must be able to join, and so to make room, when the server has no
--- memory left.
+-- memory left. Who may not list the topic finds it as it is; where it is not, a topic of everybody's is
+-- still to come, and another worker's is gone.
 local function open(name, options, command)
-  local base = prefix .. 't:' .. name
-  local now = redis.call('HGET', prefix .. 'topics', name)
+  local base, list = prefix .. 't:' .. name, listed_in(prefix, name)
+  local now = redis.call('HGET', list, name)
   if not now or (command == 'HSET' and now ~= options) then
-    redis.call(command, prefix .. 'topics', name, options)
+    local set = redis.pcall(command, list, name, options)
+    if type(set) == 'table' and set.err then
+      if not string.find(set.err, 'NOPERM', 1, true) and
+         not string.find(set.err, 'The user executing the script', 1, true) then
+        return set.err, name
+      end
+      if not now then
+        if list == prefix .. 'topics' then return 'the learner has not opened the topic yet', name end
+        return 'notopic', name
+      end
+    end
   end
   local groups = redis.pcall('XINFO', 'GROUPS', base .. ':stream')
-  if groups.err or not groups[1] then
-    redis.call('XGROUP', 'CREATE', base .. ':stream', group, '0', 'MKSTREAM')
-  end
+  if groups.err or not groups[1] then make_group(base) end
   known[name] = nil
 end
 calls.o = {2, function(name, options) return open(name, options, 'HSET') end}
@@ -210,7 +246,7 @@ calls.a = {3, function(name, id, key)
   local p = redis.pcall('XPENDING', t.stream, group, id, id, 1)
   if p.err or not p[1] or p[1][2] ~= me then return nil, 'lost' end
   drop(t, id)
-  if key ~= '' then redis.call('UNLINK', key) end
+  if is_body(key) then redis.call('UNLINK', key) end
 end}
 
 calls.b = {3, function(name, id, delay)
@@ -237,7 +273,7 @@ calls.x = {3, function(name, id, reason)
   drop(t, id)
   if not t.immortal then
     bury(t, f, reason)
-  elseif f.k and string.sub(f.k, 1, #prefix) == prefix then
+  elseif is_body(f.k) then
     redis.call('UNLINK', f.k)
   end
 end}
@@ -245,7 +281,7 @@ end}
 calls.d = {1, function(name)
   local base = prefix .. 't:' .. name
   redis.call('UNLINK', base .. ':stream', base .. ':state', base .. ':delayed', base .. ':sweep')
-  redis.call('HDEL', prefix .. 'topics', name)
+  redis.call('HDEL', listed_in(prefix, name), name)
   known[name] = nil
 end}
 
@@ -260,7 +296,10 @@ local at = 6
 while at <= #ARGV do
   local call = calls[ARGV[at]]
   local n = call[1]
-  local wait, about = call[2](unpack(ARGV, at + 1, at + n))
+  local fine, wait, about = pcall(call[2], unpack(ARGV, at + 1, at + n))
+  if not fine then
+    wait, about = type(wait) == 'table' and wait.err or tostring(wait), ARGV[at + 1]
+  end
   if wait then
     why, where = wait, about
     break
@@ -291,9 +330,7 @@ local epoch = redis.call('GET', prefix .. 'epoch') or ''
 local t = topic(name)
 if not t then return {0, epoch} end
 local pending = redis.pcall('XPENDING', t.stream, group)
-if pending.err then
-  redis.call('XGROUP', 'CREATE', t.stream, group, '0', 'MKSTREAM')
-end
+if pending.err then make_group(prefix .. 't:' .. name) end
 
 local mine = cursor ~= '0-0'
 if not mine then
@@ -303,11 +340,23 @@ if not mine then
 end
 local next_cursor = '0-0'
 if mine then
+  -- A stream takes no id before its last. An entry with an id of the far future makes it useless; who may
+  -- delete it begins it anew.
+  local info = redis.pcall('XINFO', 'STREAM', t.stream)
+  if not info.err then
+    local last = string.match(fields_of(info)['last-generated-id'], '^%d+')
+    if tonumber(last) > now_ms() + 86400000 then
+      redis.call('UNLINK', t.stream)
+      make_group(prefix .. 't:' .. name)
+      t.size = redis.call('ZCARD', t.delayed)
+    end
+  end
   local due = redis.call('ZRANGEBYSCORE', t.delayed, '-inf', now_ms(), 'LIMIT', 0, 100)
   for _, packed in ipairs(due) do
     redis.call('ZREM', t.delayed, packed)
     t.size = t.size - 1
-    add(t, fields_of(cmsgpack.unpack(packed)))
+    local read, list = pcall(cmsgpack.unpack, packed)
+    if read and type(list) == 'table' and #list > 0 and #list % 2 == 0 then add(t, fields_of(list)) end
   end
   local found = redis.call('XAUTOCLAIM', t.stream, group, me, t.lease, cursor, 'COUNT', 100, 'JUSTID')
   next_cursor = found[1]
@@ -330,9 +379,9 @@ if mine then
 end
 pending = redis.call('XPENDING', t.stream, group)
 local delayed = redis.call('ZCARD', t.delayed)
-local dead = tonumber(redis.call('HGET', t.state, 'dead') or 0)
+local dead = count_of(redis.call('HGET', t.state, 'dead'), 2 ^ 53)
 return {1, epoch, next_cursor, t.size - delayed, pending[1], delayed, t.owed, dead, t.capacity,
-        tonumber(t.lease), t.deliveries}
+        tonumber(t.lease), t.deliveries, count_of(redis.call('HGET', t.state, 'made'), 2 ^ 53)}
 )lua";
 
 }  // namespace
@@ -348,10 +397,13 @@ Status CheckRedisRun(std::string_view run) {
                  "than spaces and {}*?[\\");
 }
 
-std::string RedisBatchScript() {
-  return std::string(kCommon) + kBatch;
+std::string RedisBatchBody() {
+  return std::string(kCommon) + "local making_room = false\n" + kBatch;
 }
-std::string RedisTickScript() {
+std::string RedisRoomBody() {
+  return std::string(kCommon) + "local making_room = true\n" + kBatch;
+}
+std::string RedisTickBody() {
   return std::string(kCommon) + kTick;
 }
 

@@ -1,5 +1,5 @@
-// The Lua scripts that RedisBus runs on the server, and the names of its keys. docs/bus.md
-// describes both.
+// What RedisBus has the server do for it, in Lua, and the names of its keys. docs/bus.md describes
+// both; redis_library.h makes functions of the Lua.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +20,8 @@ Status CheckRedisRun(std::string_view run);
 struct RedisKeys {
   explicit RedisKeys(std::string_view run) : prefix("{" + std::string(run) + "}:") {}
 
+  // The topics of everybody, which only the learner lists. Each other role lists what belongs to
+  // one of its workers under Topics() + ":ROLE".
   std::string Topics() const { return prefix + "topics"; }
   std::string Epoch() const { return prefix + "epoch"; }
   std::string Client(std::string_view client) const {
@@ -51,7 +53,9 @@ struct RedisKeys {
   std::string prefix;
 };
 
-// Calls of one client, in their order, until the first that has to wait.
+// The bodies of the bus's functions. docs/bus.md has their arguments and replies.
+//
+// batch: calls of one client, in their order, until the first that has to wait.
 //   KEYS  the client's sequence key
 //   ARGV  prefix, client, what the sequence key should hold ("*": anything), number of this batch,
 //   seconds
@@ -61,14 +65,17 @@ struct RedisKeys {
 //         this batch was done before; "gap": the one before it was not; "full", "notopic" or an
 //         error), {number of a call, "lost" or "gone", ..}, {topic, messages in it, answers owed,
 //         ..}, epoch, the topic it stopped at}
-std::string RedisBatchScript();
+std::string RedisBatchBody();
+// room: the same on a server without free memory, up to the first call that publishes ("OOM").
+std::string RedisRoomBody();
 
-// Looks after one topic: makes ready what is due, takes over leases that ran out, tells the depth.
+// tick: looks after one topic: makes ready what is due, takes over leases that ran out, tells the
+// depth.
 //   KEYS  the topic's stream
 //   ARGV  prefix, client, topic, cursor ("0-0" to begin), ms during which no other client looks,
 //         "1" to forget consumers that left
 //   reply {1, epoch, next cursor, in the stream, leased, delayed, owed, dead, capacity, lease ms,
-//         deliveries}, or {0, epoch} when there is no such topic
-std::string RedisTickScript();
+//         deliveries, ms when the stream was made}, or {0, epoch} when there is no such topic
+std::string RedisTickBody();
 
 }  // namespace tidemill

@@ -6,6 +6,8 @@
 #include <random>
 #include <utility>
 
+#include "bus/redis/redis_library.h"
+
 namespace tidemill {
 namespace {
 
@@ -105,7 +107,7 @@ Result<RedisSession> OpenRedisSession(const RedisAddress& address, const RedisKe
   TM_ASSIGN_OR_RETURN(ReplyPtr info, Ask(command, {"INFO"}, timeout));
   TM_RETURN_IF_ERROR(CheckRedisInfo(ReplyText(*info)).WithContext(where));
 
-  // Scripts use it, and a user without the right to it learns so best here.
+  // Functions use it, and a user without the right to it learns so best here.
   TM_ASSIGN_OR_RETURN(ReplyPtr time, Ask(command, {"TIME"}, timeout));
   // The names are for people who look at CLIENT LIST; a user without the right to them can do
   // without.
@@ -114,22 +116,25 @@ Result<RedisSession> OpenRedisSession(const RedisAddress& address, const RedisKe
   TM_ASSIGN_OR_RETURN(ReplyPtr id, Ask(*session.reader, {"CLIENT", "ID"}, timeout));
   session.reader_id = std::to_string(id->integer);
 
-  TM_ASSIGN_OR_RETURN(ReplyPtr batch,
-                      Ask(command, {"SCRIPT", "LOAD", RedisBatchScript()}, timeout));
-  session.batch_sha = ReplyText(*batch);
-  TM_ASSIGN_OR_RETURN(ReplyPtr tick, Ask(command, {"SCRIPT", "LOAD", RedisTickScript()}, timeout));
-  session.tick_sha = ReplyText(*tick);
+  TM_RETURN_IF_ERROR(LoadRedisLibrary(command, timeout));
 
   // Written only where it is missing: a server without memory left still answers who wants to make
-  // room.
+  // room. A worker may not write it, and comes again when the learner has.
   TM_ASSIGN_OR_RETURN(ReplyPtr epoch, Ask(command, {"GET", keys.Epoch()}, timeout));
   if (epoch->type == REDIS_REPLY_NIL) {
-    TM_ASSIGN_OR_RETURN(ReplyPtr set,
-                        Ask(command, {"SET", keys.Epoch(), RandomName(), "NX"}, timeout));
+    const Result<ReplyPtr> set = Ask(command, {"SET", keys.Epoch(), RandomName(), "NX"}, timeout);
+    if (set.status().code() == Code::kInvalid) {
+      return Unavailable(where + " knows nothing of this run yet: its learner begins it");
+    }
+    TM_RETURN_IF_ERROR(set.status());
     TM_ASSIGN_OR_RETURN(epoch, Ask(command, {"GET", keys.Epoch()}, timeout));
   }
   session.epoch = ReplyText(*epoch);
-  TM_ASSIGN_OR_RETURN(ReplyPtr topics, Ask(command, {"HGETALL", keys.Topics()}, timeout));
+  TM_ASSIGN_OR_RETURN(ReplyPtr topics, Ask(command,
+                                           {RedisFunctionCommand(RedisFunction::kTopics),
+                                            RedisFunctionName(RedisFunction::kTopics), "1",
+                                            keys.Topics(), keys.prefix},
+                                           timeout));
   session.topics = ParseRedisTopics(*topics);
   return session;
 }

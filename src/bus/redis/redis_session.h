@@ -18,8 +18,6 @@ struct RedisSession {
   std::unique_ptr<RedisConnection> command;  // scripts and all that answers at once
   std::unique_ptr<RedisConnection> reader;   // waits for messages
   std::string reader_id;                     // as CLIENT UNBLOCK wants it
-  std::string batch_sha;
-  std::string tick_sha;
   std::string epoch;  // of the run's data: another one, and the server has lost what it knew
   std::vector<RedisListedTopic> topics;
 };

@@ -1,5 +1,7 @@
-// Removes the inboxes of workers that are gone. One that leaves takes its own away; one that is
-// killed cannot, and answers to it would stay on the server for ever.
+// Keeps a run's part of the server in order. It removes the inboxes of workers that are gone: one
+// that leaves takes its own away; one that is killed cannot, and answers to it would stay on the
+// server for ever. And where the server has no memory left, it removes what no worker of ours
+// wrote.
 #pragma once
 
 #include <set>
@@ -23,18 +25,30 @@ std::vector<std::string> OrphanTopics(const std::vector<std::string>& topics,
                                       const std::set<std::string>& present,
                                       std::set<std::string>& suspects);
 
-// Looks once a minute, on a thread of its own. The bus must outlive it.
+// Removes bodies of more than `bytes_max` and entries of streams that are as large. Gives their
+// count.
+Result<size_t> RemoveOversized(RedisClient& client, const RedisKeys& keys,
+                               const std::vector<std::string>& topics, size_t bytes_max);
+
+// Looks once a minute, and within a second where memory is short, on a thread of its own. The bus
+// must outlive it.
 class TopicJanitor {
  public:
-  TopicJanitor(RedisBus& bus, RedisRoster roster, std::set<std::string> keep);
+  // RedisBus writes no body of more than `body_max`.
+  TopicJanitor(RedisBus& bus, RedisClient client, std::string_view run, std::set<std::string> keep,
+               size_t body_max = kRedisBodyMax);
   ~TopicJanitor();
 
  private:
   void Run();
-  void Look();
+  void RemoveOrphans();
+  void MakeRoom();
 
   RedisBus& bus_;
-  RedisRoster roster_;                // the thread's
+  const RedisKeys keys_;
+  RedisClient client_;  // the thread's
+  const size_t body_max_;
+  uint64_t no_memory_ = 0;            // the thread's: of the bus, at the last look
   const std::set<std::string> keep_;  // owners that are there without being in the roster
   std::set<std::string> suspects_;    // the thread's
   Mutex mutex_;
