@@ -1,0 +1,75 @@
+"""A run by the program itself, scored by a Python function; TIDEMILL_PROGRAM names the program."""
+import os
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(ROOT / "tests"))
+
+import scorers  # noqa: E402
+
+import tidemill  # noqa: E402
+from tidemill.program import run_program  # noqa: E402
+
+
+@unittest.skipUnless(os.environ.get("TIDEMILL_PROGRAM"), "TIDEMILL_PROGRAM does not name the program")
+class RunTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.scratch = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(cls.scratch.cleanup)
+        cls.folder = Path(cls.scratch.name)
+        run_program("tasks", "generate", "--family", "cfunc", "--count", "40", "--seed", "3", "--difficulty", "1,2",
+                    "--out", str(cls.folder / "train.jsonl"))
+        run_program("tasks", "model", "--family", "cfunc", "--width", "32", "--layers", "2", "--heads", "2",
+                    "--feed-forward", "64", "--out", str(cls.folder / "shape"))
+        run_program("model", "new", "--config", str(cls.folder / "shape" / "config.json"), "--tokenizer",
+                    str(cls.folder / "shape"), "--seed", "1", "--out", str(cls.folder / "model"))
+
+    def keys(self, steps):
+        return {"run": {"steps": steps}, "dashboard.web": False,
+                "model": {"path": self.folder / "model", "protocol": "compact"},
+                "tasks.train": self.folder / "train.jsonl", "replay.drop_zero_variance": False,
+                "rollout": {"group_size": 4, "groups_per_step": 2, "max_turn_tokens": 8, "max_turns": 1}}
+
+    def test_a_run_is_started_followed_read_and_gone_on_with(self):
+        run = tidemill.Run(None, self.keys(1), name="first", folder=self.folder / "runs", reward=scorers.by_member)
+        self.assertIn("not started", repr(run))
+        lines = list(run.start().follow())
+        summary = run.wait(120)
+        self.assertEqual((summary["status"], summary["steps"]), ("done", 1), run.log(30))
+        self.assertEqual(lines, run.metrics())
+        rewards = {row["member"]: row["reward"] for row in run.episodes(purpose="train") if row["scored"]}
+        for member, reward in rewards.items():
+            self.assertAlmostEqual(reward, 0.2 + 0.3 * (member % 3), places=5)
+        self.assertGreaterEqual(len(rewards), 4)
+        row = next(run.trajectories(limit=1))
+        self.assertEqual(len(row["completion_ids"]), len(row["completion_mask"]))
+        self.assertIn("<td>done</td>", run._repr_html_())
+
+        again = tidemill.Run.open(self.folder / "runs" / "first").start({"run.steps": 2})
+        self.assertEqual(again.wait(120)["steps"], 2, again.log(30))
+        self.assertEqual([listed["run"] for listed in tidemill.runs(self.folder / "runs")], ["first"])
+
+    def test_a_scorer_that_raises_makes_no_reward(self):
+        run = tidemill.Run(None, {**self.keys(1), "reward.retries": 0}, name="raises", folder=self.folder / "runs",
+                           reward=scorers.raises)
+        with self.assertRaisesRegex(tidemill.TidemillError, "ZeroDivisionError"):
+            run.start().wait(120)  # the trial question has nothing submitted
+
+    def test_a_key_that_does_not_exist_is_named(self):
+        with self.assertRaisesRegex(tidemill.TidemillError, "run.stepz") as caught:
+            tidemill.Run(None, {"run.stepz": 3}, folder=self.folder / "runs").start().wait(60)
+        self.assertEqual(caught.exception.status, 2)
+
+    def test_a_model_is_served_while_the_block_lasts(self):
+        with tidemill.serve(self.folder / "model") as server:
+            answer = server.chat([{"role": "user", "content": "hello"}], max_tokens=4)
+            self.assertEqual(answer["object"], "chat.completion")
+
+
+if __name__ == "__main__":
+    unittest.main()
