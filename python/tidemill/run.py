@@ -8,6 +8,7 @@ import signal
 import subprocess
 import tempfile
 import time
+import weakref
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,7 @@ class Run:
         package = str(Path(__file__).resolve().parents[1])
         path = os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH")]))
         self._said = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")
+        weakref.finalize(self, self._said.close)
         self._process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                          stderr=self._said, text=True, env={**os.environ, "PYTHONPATH": path})
         self._resumes = True

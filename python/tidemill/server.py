@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import threading
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,12 +24,15 @@ class Server:
         self.url = url
 
     def chat(self, messages: list[dict[str, Any]], **fields: Any) -> dict[str, Any]:
-        """One answer of /v1/chat/completions, as its JSON."""
-        body = json.dumps({"messages": messages, **fields}).encode()
+        """One answer of /v1/chat/completions, as its JSON. Any name of a model is the one that is served."""
+        body = json.dumps({"model": "policy", "messages": messages, **fields}).encode()
         request = urllib.request.Request(self.url + "/v1/chat/completions", body,
                                          {"content-type": "application/json"})
-        with urllib.request.urlopen(request) as reply:
-            said: dict[str, Any] = json.load(reply)
+        try:
+            with urllib.request.urlopen(request) as reply:
+                said: dict[str, Any] = json.load(reply)
+        except urllib.error.HTTPError as error:
+            raise TidemillError(error.read().decode(errors="replace"), error.code) from None
         return said
 
     def __repr__(self) -> str:

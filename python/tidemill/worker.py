@@ -62,8 +62,11 @@ async def answer(scorer: Scorer, line: str, pool: ThreadPoolExecutor, out: TextI
         else:
             result = await asyncio.get_running_loop().run_in_executor(pool, scorer.function, episode)
         said = answer_of(result, scorer.version)
-    except Exception:  # a failure of the scorer is no reward of zero
-        said = {"error": traceback.format_exc(limit=-8)}
+    except Exception as error:  # a failure of the scorer is no reward of zero
+        # The program's messages show the beginning: what it was and where come first.
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{Path(last.filename).name}:{last.lineno}"
+        said = {"error": f"{type(error).__name__}: {error} ({where})\n{traceback.format_exc(limit=-8)}"}
     out.write(json.dumps({"id": question["id"], **said}) + "\n")
     out.flush()
 
