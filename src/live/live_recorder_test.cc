@@ -118,6 +118,41 @@ TEST_F(LiveRecorderTest, TheSameQuestionAskedAgainOnPurposeIsANewTurn) {
   EXPECT_EQ(Trained(), TokensOf(0) + TokensOf(1));
 }
 
+// The client has its answer and left the repetition of its request. That this is still on its way
+// to the store makes no repetition of what it asks next.
+TEST_F(LiveRecorderTest, AQuestionIsNewOnceNobodyWaitsForTheOneBefore) {
+  const std::map<std::string, std::string> named = {{"x-session-id", "s"}};
+  const Asked one = world_.Ask(RequestOf(messages_), named);
+  const Asked twice = world_.Ask(RequestOf(messages_), named);
+  world_.Say(one, "seen");
+  world_.recorder->Abandoned(
+      LiveWorld::Turn(twice, {1, 2}, {{"role", "assistant"}, {"content", "a"}}, {}, 0),
+      Closed("the client left"));
+  const Asked again = world_.Ask(RequestOf(messages_), named);
+  EXPECT_EQ(world_.recorder->counters().retries, 1u);
+  EXPECT_EQ(world_.recorder->counters().questions, 2u);
+  world_.Say(again, "asked on purpose");
+  world_.CloseAll();
+  EXPECT_EQ(Trained(), TokensOf(0) + TokensOf(2));
+}
+
+// Two answers said the same: the cut one, and one to another question that is not known any more.
+TEST_F(LiveRecorderTest, ACutAnswerThatIsRepeatedTakesNothingFromTheWholeOne) {
+  const std::map<std::string, std::string> named = {{"x-session-id", "s"}};
+  world_.recorder->Abandoned(LiveWorld::Turn(world_.Ask(RequestOf(messages_), named), {1, 2},
+                                             {{"role", "assistant"}, {"content", "ok"}}, {}, 0),
+                             Closed("the client left"));
+  world_.Step();
+  world_.Say(world_.Ask(RequestOf(messages_), named), "the whole answer");
+  const WireJson other = WireJson::array({UserMessage("something else"),
+                                          {{"role", "assistant"}, {"content", "ok"}},
+                                          UserMessage("and then?")});
+  world_.Say(world_.Ask(RequestOf(other), named), "then");
+  world_.CloseAll();
+  EXPECT_EQ(Trained(), TokensOf(1) + TokensOf(2));
+  EXPECT_EQ(world_.recorder->counters().retried, 0u);
+}
+
 // Nobody knows whether the client saw an answer that was stored just before a crash.
 TEST_F(LiveRecorderTest, AfterARestartTheSameBodyIsARetry) {
   world_.Say(world_.Ask(RequestOf(messages_)), "maybe seen");

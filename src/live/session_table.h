@@ -139,7 +139,7 @@ class SessionTable {
  private:
   struct Question {
     std::string body_hash;
-    int open = 0;              // requests under way
+    int open = 0;              // requests that a client waits for
     bool answered = false;     // one of them came to its end
     bool unconfirmed = false;  // by an earlier process: nobody knows whether the client saw the end
   };
@@ -165,6 +165,7 @@ class SessionTable {
     SecretSet secrets;
     SessionMatch match;
     bool tools = false, end = false;
+    bool left = false;   // its client waits no more: it is not open for its questions
     int choices = 1;     // for each prompt
     int waited_for = 1;  // choices that were not reported, or not stored
     int64_t started_ms = 0;
@@ -189,6 +190,8 @@ class SessionTable {
   void Redact(const Ticket& ticket, const CleanPrompt& before, const PromptBuilder& builder,
               std::vector<TokenId>& prompt, v1::SessionTurn& record) const;
   void Index(const Session& session, const LiveTurn& turn);
+  // No client waits for the request any more.
+  void Leave(Ticket& ticket);
   // One choice less is waited for; the last one ends the request.
   void DoneWith(uint64_t ticket, LiveStores& stores, int64_t wall_ms);
   void CloseNow(Entry& entry, std::string reason, LiveStores& stores, int64_t wall_ms);

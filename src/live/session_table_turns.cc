@@ -1,6 +1,7 @@
 // Turns on their way into a session, and the end of sessions.
 #include <algorithm>
 #include <tuple>
+#include <utility>
 
 #include "core/text.h"
 #include "gateway/wire_json.h"
@@ -159,6 +160,8 @@ LiveStores SessionTable::Finish(const RecordedTurn& turn, bool cut, const Prompt
   }
   Entry& entry = sessions_.at(ticket.session);
   entry.active_ms = std::max(entry.active_ms, wall_ms);
+  // However long the store takes: what the client asks from here on is no repetition of this.
+  if (cut) Leave(ticket);
   if (cut && turn.output.ids.empty()) {
     DoneWith(turn.ticket, stores, wall_ms);
     return stores;
@@ -196,11 +199,17 @@ LiveStores SessionTable::Stored(uint64_t session, uint32_t turn, const Status& s
   return stores;
 }
 
+void SessionTable::Leave(Ticket& ticket) {
+  if (std::exchange(ticket.left, true)) return;
+  Entry& entry = sessions_.at(ticket.session);
+  for (const uint32_t question : ticket.questions) --entry.questions.at(question).open;
+}
+
 void SessionTable::DoneWith(uint64_t ticket, LiveStores& stores, int64_t wall_ms) {
   Ticket& asked = tickets_.at(ticket);
   if (--asked.waited_for > 0) return;
+  Leave(asked);
   Entry& entry = sessions_.at(asked.session);
-  for (const uint32_t question : asked.questions) --entry.questions.at(question).open;
   --entry.open;
   if (asked.end && entry.closing.empty()) entry.closing = "ended by the client";
   tickets_.erase(ticket);

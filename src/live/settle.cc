@@ -57,18 +57,19 @@ class Decision {
     return std::any_of(turns.begin(), turns.end(), [&](uint32_t t) { return At(t).continued; });
   }
 
-  // Of several answers to one question those count that the client went on from; without any, the
-  // last.
+  // Of several whole answers to one question those count that the client went on from; without
+  // any, the last. A cut one is not trained: going on from it takes nothing from the others.
   bool Counts(const LiveTurn& turn) const {
     uint32_t last = 0;
+    bool continued = false;
     for (const uint32_t other : by_question_.at(turn.record.question())) {
       const LiveTurn& one = At(other);
       if (one.record.cut() || one.record.choices() > 1) continue;
       if (other <= after_) return false;  // was settled with an earlier close
       last = std::max(last, other);
+      continued = continued || one.continued;
     }
-    if (Continued(turn.record.question())) return turn.continued;
-    return turn.record.turn() == last;
+    return continued ? turn.continued : turn.record.turn() == last;
   }
 
   const Session& session_;
