@@ -51,7 +51,7 @@ Time MemoryLoop::Step(Time now) {
   TakeKeys();
   TakeCases(now);
   TakeGroups(now);
-  // A group comes again, and so does a case, which is refused then.
+  // A group comes again, and so does a case, which changes nothing then.
   for (const uint64_t lost : leases_.Extend(now)) waiting_groups_.erase(lost);
   outbox_.Flush(now);
   counters_.cases = shelf_.With([](const CaseBank& bank) { return bank.cases().size(); });
@@ -106,6 +106,12 @@ void MemoryLoop::TakeCases(Time now) {
     if (!ReadOrReject(bus_, lease, record, options_.limits)) continue;
     if (!InItsScope(record)) {
       (void)bus_.Reject(lease, "a case in the scope of another tenant");
+      continue;
+    }
+    // It was read here before, and a session's newer score may have been since: stored now, the one
+    // that was taken back would be the newest.
+    if (record.session() != 0 && lease.deliveries > 1) {
+      (void)bus_.Ack(lease);
       continue;
     }
     const uint64_t tag = next_tag_++;

@@ -9,6 +9,7 @@
 #include "memory/memory_samples.h"
 #include "store/case_reader.h"
 #include "store/store_thread.h"
+#include "tasks/case_record.h"
 
 namespace tidemill {
 namespace {
@@ -62,6 +63,27 @@ class ScriptedKeys final : public KeyPort {
 
  private:
   Mailbox<KeyDone> events_{1000};
+};
+
+// Answers when it is told to.
+class LateStore final : public StorePort {
+ public:
+  void Submit(StoreOp op, uint64_t tag) override {
+    scores.push_back(std::get<PutCase>(op).record.reward());
+    tags_.push_back(tag);
+  }
+  Mailbox<StoreDone>& events() override { return events_; }
+  void AnswerAll() {
+    for (const uint64_t tag : tags_) events_.Post({tag, Ok(), ++cases_});
+    tags_.clear();
+  }
+
+  std::vector<double> scores;  // of the cases that came
+
+ private:
+  std::vector<uint64_t> tags_;
+  uint64_t cases_ = 0;
+  Mailbox<StoreDone> events_{1000};
 };
 
 // A memory loop over a real database, stepped by hand.
@@ -211,6 +233,31 @@ TEST_F(MemoryLoopTest, ARepeatedMessageIsLearnedOnce) {
   LearnAll(2);
   EXPECT_EQ(Bank().cases().size(), 2u);
   EXPECT_EQ(ReadCases(folder_ / "run.db")->size(), 2u);
+}
+
+// The process stood still until the lease of the first score had run out, and no longer.
+TEST_F(MemoryLoopTest, AScoreThatWasTakenBackStaysSoWhenItsMessageComesAgain) {
+  LateStore late;
+  MemoryLoop loop(*bus_, late, book_, {}, {});
+  loop.Attach(waker_);
+  v1::CaseRecord record = SampleRecord(1, 1, "where is it?", "here", true);
+  record.set_session(1);
+  record.set_tenant("ann");
+  record.set_scope(TenantScope("ann"));
+  Tell(record);
+  loop.Step(clock_.Now());
+  clock_.Advance(std::chrono::seconds(9));
+  record.set_reward(-1);
+  Tell(record);
+  loop.Step(clock_.Now());
+  clock_.Advance(std::chrono::seconds(25));
+  late.AnswerAll();
+  loop.Step(clock_.Now());
+  EXPECT_EQ(late.scores, (std::vector<double>{1, -1}));
+  loop.Step(clock_.Now());
+  EXPECT_TRUE(loop.Drained());
+  EXPECT_EQ(bus_->Depth(kMemoryCasesTopic)->leased, 0u);
+  bus_->Unsubscribe(waker_);
 }
 
 TEST_F(MemoryLoopTest, ANewProcessHasTheSameBankToTheByte) {
