@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "core/random.h"
 #include "gateway/chat_request.h"
@@ -65,5 +66,21 @@ struct ClientThread {
     return 1;
   }
 };
+
+// One or two lines of a client's conversation.
+inline void AddThreads(uint64_t client, Random& random, std::vector<ClientThread>& threads) {
+  const uint64_t lines = random.Chance(0.6) ? 1 : 2;
+  const bool named = lines > 1 || random.Chance(0.5);
+  for (uint64_t line = 0; line < lines; ++line) {
+    ClientThread& thread = threads.emplace_back();
+    if (named) thread.session = "client-" + std::to_string(client);
+    thread.tenant = "tenant" + std::to_string(client % 2);
+    thread.speaker = "c" + std::to_string(client) + "." + std::to_string(line);
+    thread.questions_left = static_cast<int>(1 + random.Below(6));
+    // Two lines of one client begin alike.
+    const std::string first = "system of " + std::to_string(client);
+    thread.history.push_back({{"role", "system"}, {"content", first}});
+  }
+}
 
 }  // namespace tidemill::sim

@@ -32,16 +32,13 @@ class ClientWorld {
         store_(world_, kServer, {}, 1) {
     Random& random = world_.random();
     habits_.Draw(random);
-    TM_CHECK(bus_.Open(kLiveSamplesTopic, {.capacity = 1 + random.Below(20)}).ok());
-    for (const auto topic :
-         {kSiblingsWantedTopic, kSiblingsTopic, kMemoryCasesTopic, kMemoryGroupsTopic}) {
-      (void)bus_.Open(topic, {});
-    }
+    samples_capacity_ = 1 + random.Below(20);
+    OpenInsideTopics();
     if (random.Chance(0.5)) judge_ = std::make_unique<SimNextState>(world_, kClients, bus_);
     deletions_left_ = random.Chance(0.5) ? 0 : static_cast<int>(1 + random.Below(3));
     crashes_left_ = random.Chance(0.3) ? 0 : static_cast<int>(1 + random.Below(5));
     const uint64_t clients = 1 + random.Below(3);
-    for (uint64_t client = 0; client < clients; ++client) AddClient(client);
+    for (uint64_t client = 0; client < clients; ++client) AddThreads(client, random, threads_);
     siblings_ = random.Chance(0.5) ? 0 : 4;
     with_memory_ = random.Chance(0.5) || bug_ == Bug::kCaseOfAnotherTenant;
   }
@@ -72,31 +69,27 @@ class ClientWorld {
     report.client_deletions += store_.durable().erased.size();
     report.crashes += crashes_;
     report.loop_steps += world_.steps();
+    world_.Tell(report);
     report.ok = !world_.verdict().failed();
     report.failure = world_.verdict().failure();
   }
 
  private:
-  void AddClient(uint64_t client) {
-    Random& random = world_.random();
-    const uint64_t lines = random.Chance(0.6) ? 1 : 2;
-    const bool named = lines > 1 || random.Chance(0.5);
-    for (uint64_t line = 0; line < lines; ++line) {
-      ClientThread thread;
-      if (named) thread.session = "client-" + std::to_string(client);
-      thread.tenant = "tenant" + std::to_string(client % 2);
-      thread.speaker = "c" + std::to_string(client) + "." + std::to_string(line);
-      thread.questions_left = static_cast<int>(1 + random.Below(6));
-      // Two lines of one client begin alike.
-      const std::string first = "system of " + std::to_string(client);
-      thread.history.push_back({{"role", "system"}, {"content", first}});
-      threads_.push_back(std::move(thread));
-    }
-  }
-
   // On behalf of a client, within so many milliseconds.
   void Later(uint64_t within_ms, std::function<void()> what) {
     world_.After(milliseconds(1 + world_.random().Below(within_ms)), kClients, std::move(what));
+  }
+
+  // Those between loops of the server's process, empty: they die with it, and what was leased
+  // from them too.
+  void OpenInsideTopics() {
+    for (const auto topic : {kLiveSamplesTopic, kSiblingsWantedTopic, kSiblingsTopic,
+                             kMemoryCasesTopic, kMemoryGroupsTopic}) {
+      (void)bus_.Remove(topic);
+      TopicOptions options;
+      if (topic == kLiveSamplesTopic) options.capacity = samples_capacity_;
+      TM_CHECK(bus_.Open(topic, options).ok());
+    }
   }
 
   void StartServer() {
@@ -128,12 +121,14 @@ class ClientWorld {
     ++crashes_;
     --crashes_left_;
     world_.Trace("the server dies");
+    world_.Fault("server killed");
     world_.Kill(kServer, bus_);
     store_.Crash();
     recorder_.reset();
     memory_.reset();
     learner_.reset();
     port_.reset();
+    OpenInsideTopics();
     for (const auto& [key, score] : reacting_) signals_.open[key].insert(score);
     reacting_.clear();
     for (size_t i = 0; i < threads_.size(); ++i) {
@@ -168,6 +163,7 @@ class ClientWorld {
     if (!here && !stored) return;
     if (recorder_ != nullptr) recorder_->Forget({number});
     world_.Trace("session " + std::to_string(number) + " is deleted");
+    world_.Fault("session deleted");
     store_.Erase(number);
     if (memory_ != nullptr) memory_->Erase(number);
     for (auto& [id, request] : ledger_.requests) {
@@ -324,13 +320,14 @@ class ClientWorld {
     request.prompt = prompt->prompts[0];
     request.number = prompt->session;
     request.thread = i;
-    if (thread.haunted) ledger_.ambiguous.insert(thread.question);
+    if (thread.haunted) ledger_.Haunt(request);
     request.pin = release_->Pin(prompt->session);
     if (!thread.exact.empty() && !request.GoesOnFrom(ledger_.requests.at(thread.exact))) {
       world_.verdict().Fail("a conversation does not go on with the ids that were drawn");
     }
     ++thread.open_requests;
-    world_.Trace(id + " asks question " + std::to_string(thread.question));
+    world_.Trace(id + " asks question " + std::to_string(thread.question) + " in session " +
+                 std::to_string(request.number));
     const uint64_t ticket = prompt->ticket;
     const auto takes = milliseconds(1 + world_.random().Below(400));
     if (world_.random().Chance(habits_.leave)) {
@@ -360,6 +357,7 @@ class ClientWorld {
     while (repeats_.contains(question)) question = repeats_.at(question);
     const bool alike = world_.random().Chance(0.3) && said_ok_.insert(question).second;
     turn.message = {{"role", "assistant"}, {"content", alike ? "ok" : "answer " + id}};
+    request.alike = alike;
     request.ids = turn.output.ids;
     request.logprobs = turn.output.logprobs;
     return turn;
@@ -367,6 +365,7 @@ class ClientWorld {
 
   void Leave(size_t i, const std::string& id, uint64_t ticket) {
     world_.Trace(id + " is abandoned");
+    world_.Fault("client left");
     RecordedTurn turn = Draw(id, ticket);
     ledger_.requests.at(id).cut = true;
     recorder_->Abandoned(std::move(turn), Closed("the client left"));
@@ -394,6 +393,7 @@ class ClientWorld {
     --thread.arriving;
     if (request.question != thread.question || thread.answered) return;  // a second answer
     if (lost) {
+      world_.Fault("answer lost on its way");
       thread.lost = true;
       Later(1000, [this, i, at = thread.question] { SendAgain(i, at, true); });
       return;
@@ -437,7 +437,7 @@ class ClientWorld {
   ClientHabits habits_;
   int crashes_left_ = 0, deletions_left_ = 0, incarnation_ = 0;
   uint64_t next_question_ = 1, next_request_ = 0, drawn_ = 0;
-  uint64_t crashes_ = 0, retries_ = 0, edits_ = 0;
+  uint64_t crashes_ = 0, retries_ = 0, edits_ = 0, samples_capacity_ = 0;
   uint32_t siblings_ = 0;
 };
 

@@ -1,5 +1,7 @@
 #include "sim/durable_checks.h"
 
+#include <algorithm>
+
 namespace tidemill::sim {
 namespace {
 
@@ -12,6 +14,38 @@ bool EarnsACase(const SimTrajectory& stored) {
 }
 
 }  // namespace
+
+void CheckGate(const SimStore& store, const Draw& draw, uint64_t steps, World& world) {
+  int64_t counted = 0;  // uses that what was issued pays for
+  const int64_t paid = UsesPaid(draw.buffer);
+  for (const auto& [id, entry] : store.durable().groups) {
+    if (entry.lease.purpose() != v1::PURPOSE_TRAIN) continue;
+    const bool dropped = entry.report && entry.report->dropped() > 0;
+    const int64_t uses = dropped ? std::min<int64_t>(paid, store.UsesOf(id)) : paid;
+    counted += uses * entry.lease.members();
+  }
+  const int64_t allowed = ((draw.eta + 1) * paid + static_cast<int64_t>(steps)) * kBatch;
+  if (counted > allowed) {
+    world.verdict().Fail("the gate let " + std::to_string(counted) + " uses of episodes through; " +
+                         std::to_string(allowed) + " are allowed after " + std::to_string(steps) +
+                         " steps");
+  }
+}
+
+void CheckUses(const SimStore& store, const BufferOptions& buffer, World& world) {
+  uint64_t uses = 0, accepted = 0;
+  for (const auto& [id, entry] : store.durable().groups) {
+    if (entry.lease.purpose() != v1::PURPOSE_TRAIN || !entry.report) continue;
+    uses += store.UsesOf(id);
+    const bool paid_first = entry.report->revision() > 1;  // dropped by a second look, say
+    accepted += entry.report->accepted() > 0 || store.UsesOf(id) > 0 || paid_first;
+  }
+  const uint64_t paid = accepted * UsesPaid(buffer);
+  if (uses > paid) {
+    world.verdict().Fail("groups were used " + std::to_string(uses) + " times; " +
+                         std::to_string(paid) + " were paid for by inserts");
+  }
+}
 
 bool KnowsEveryGroup(const SimDurable& durable) {
   for (const auto& [key, stored] : durable.trajectories) {

@@ -6,6 +6,7 @@
 #include <set>
 #include <string>
 
+#include "sim/draw.h"
 #include "sim/sim_keys.h"
 #include "sim/sim_store.h"
 #include "sim/simulation.h"
@@ -35,6 +36,13 @@ struct MemoryWatch {
   std::set<SimDurable::EpisodeKey> owed;
   Time began = Time::max();
 };
+
+// Episodes issued and not given back may never exceed what the bound allows after so many steps,
+// counted from the database.
+void CheckGate(const SimStore& store, const Draw& draw, uint64_t steps, World& world);
+
+// Over the whole line that survives, groups were used no more often than inserts paid for.
+void CheckUses(const SimStore& store, const BufferOptions& buffer, World& world);
 
 // Whether every trajectory is of a group that was issued.
 bool KnowsEveryGroup(const SimDurable& durable);

@@ -32,6 +32,7 @@ std::string FaultyBus::Sent(std::string_view topic, std::string body) {
       world_.Trace("a message of " + std::string(topic) + " about group " +
                    std::to_string(GroupOfMessage(topic, body)) + " is forged");
       forgeries_.Forged(GroupOfMessage(topic, body), altered);
+      world_.Fault("message forged");
       return altered;
     }
   }
@@ -39,6 +40,11 @@ std::string FaultyBus::Sent(std::string_view topic, std::string body) {
   if (topic == kTrajectoriesTopic && trajectory.ParseFromString(body))
     forgeries_.Honest(trajectory);
   return body;
+}
+
+Status FaultyBus::Room(Status published) {
+  if (published.code() == Code::kFull) world_.Fault("topic full");
+  return published;
 }
 
 Status FaultyBus::Publish(std::string_view topic, std::string body) {
@@ -54,8 +60,9 @@ Status FaultyBus::Publish(std::string_view topic, std::string body) {
   }
   const bool repeat = world_.random().Chance(faults_.repeat);
   std::string again = repeat ? body : std::string();
-  const Status status = bus_.Publish(topic, std::move(body));
+  const Status status = Room(bus_.Publish(topic, std::move(body)));
   if (status.ok() && repeat) {
+    world_.Fault("message repeated");
     world_.Trace("bus repeats a message of " + std::string(topic));
     world_.After(milliseconds(world_.random().Below(3000)), process_,
                  [this, topic = std::string(topic), again] { (void)bus_.Publish(topic, again); });
@@ -66,6 +73,7 @@ Status FaultyBus::Publish(std::string_view topic, std::string body) {
 Status FaultyBus::PublishReply(std::string_view inbox, std::string body) {
   body = Sent(inbox, std::move(body));
   const bool repeat = world_.random().Chance(faults_.repeat);
+  if (repeat) world_.Fault("message repeated");
   if (repeat) (void)bus_.PublishReply(inbox, body);
   return bus_.PublishReply(inbox, std::move(body));
 }
@@ -98,6 +106,7 @@ Status FaultyBus::Extend(const Lease& lease) {
   if (faults_.swallow_extend) return Ok();
   if (world_.random().Chance(faults_.lose_lease)) {
     world_.Trace("bus takes a lease of " + lease.topic + " away");
+    world_.Fault("lease taken away");
     ledger_.Excuse(lease.topic, lease.id);
     (void)bus_.Release(lease, Duration(0));
     return NotFound("the lease was lost");

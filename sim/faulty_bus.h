@@ -66,7 +66,7 @@ class FaultyBus final : public Bus {
   }
   Status Publish(std::string_view topic, std::string body) override;
   Status PublishRequest(std::string_view topic, std::string_view inbox, std::string body) override {
-    return bus_.PublishRequest(topic, inbox, Sent(topic, std::move(body)));
+    return Room(bus_.PublishRequest(topic, inbox, Sent(topic, std::move(body))));
   }
   Status PublishReply(std::string_view inbox, std::string body) override;
   Status Forgive(std::string_view inbox, size_t count) override {
@@ -87,6 +87,8 @@ class FaultyBus final : public Bus {
  private:
   // As it goes out, altered or not.
   std::string Sent(std::string_view topic, std::string body);
+  // Counts where there was none.
+  Status Room(Status published);
 
   MemoryBus& bus_;
   World& world_;

@@ -66,11 +66,6 @@ LiveLearner::LiveLearner(World& world, ProcessId process, MemoryBus& bus, SimSto
       store_(store.NewClient()),
       deaf_(deaf),
       step_(step) {
-  // What was on the bus died with the process before.
-  for (const auto topic :
-       {kLiveSamplesTopic, kSiblingsWantedTopic, kSiblingsTopic, kMemoryCasesTopic}) {
-    for (const Lease& lease : TakeFrom(bus_, topic, 100'000)) (void)bus_.Ack(lease);
-  }
   world_.After(milliseconds(1 + world_.random().Below(400)), process_, [this] { Train(); });
 }
 

@@ -85,7 +85,8 @@ void CheckSessions(const SimStore& store, const ClientLedger& ledger, World& wor
     }
   }
   for (const auto& [id, request] : ledger.requests) {
-    const bool ambiguous = ledger.ambiguous.contains(request.question);
+    const bool ambiguous =
+        ledger.ambiguous.contains(request.question) || ledger.mistaken.contains(request.question);
     if (request.seen && !request.deleted && !ambiguous && trained_answers[request.question] == 0) {
       return world.verdict().Fail("an answer that the client saw was not trained: " + id);
     }

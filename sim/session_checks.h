@@ -27,6 +27,7 @@ struct ClientRequest {
   size_t thread = 0;            // of its client
   bool deleted = false;         // with that session
   uint64_t pin = 0;             // the version it is to be answered from
+  bool alike = false;           // its answer says what others say, too
 
   // Whether the prompt begins with the other's prompt and what was drawn behind it.
   bool GoesOnFrom(const ClientRequest& seen) const {
@@ -41,6 +42,18 @@ struct ClientLedger {
   // Questions asked again on purpose when a crash came, and the ones they repeat: which of them a
   // request after the crash means, nobody can tell. And those behind answers that were deleted.
   std::set<uint64_t> ambiguous;
+  // With an answer that another one, which was deleted, may be taken for: what its client went on
+  // from, nobody can tell.
+  std::set<uint64_t> mistaken;
+
+  // The request repeats answers that were deleted.
+  void Haunt(const ClientRequest& asked) {
+    ambiguous.insert(asked.question);
+    for (const auto& [id, request] : requests) {
+      const bool mistakable = request.alike && !request.cut && request.number == asked.number;
+      if (mistakable) mistaken.insert(request.question);
+    }
+  }
 };
 
 // Nothing of a session that was deleted is left. The answers' tokens: each trained once, or never,

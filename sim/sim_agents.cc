@@ -26,6 +26,7 @@ AgentOutcome SimAgents::Outcome(const AgentJob& job, uint64_t begun_with) {
   Random& random = world_.random();
   AgentOutcome outcome;
   const bool lost = random.Chance(0.05);
+  if (lost) world_.Fault("agent's box lost");
   if (lost && !lost_is_a_result_) {
     outcome.status = Unavailable("the simulated box was lost");
     return outcome;

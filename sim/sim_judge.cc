@@ -32,6 +32,8 @@ void SimJudge::Submit(JudgeCall call) {
   const bool nonsense = random.Chance(faults_.malformed);
   if (nonsense) done.reply.text = "I would say it is fine.";
   if (away || random.Chance(faults_.fail)) done.status = Unavailable("the simulated judge is away");
+  if (!done.status.ok()) world_.Fault("judge away");
+  if (nonsense) world_.Fault("judge not understood");
   if (faults_.failure_is_zero && (nonsense || !done.status.ok())) {
     done.status = Ok();
     done.reply.text = "{\"score\": 0}";

@@ -19,6 +19,7 @@ void SimKeys::Submit(KeyCall call) {
   const double ms = random.Chance(0.05) ? 2000 + random.Uniform() * 6000 : random.LogNormal(20, 1);
   KeyDone done{call.tag, Ok(), SimKey(call.prompt)};
   if (random.Chance(0.1)) {
+    world_.Fault("prompt not read");
     done.key.assign(done.key.size(), 0);
     if (!failure_is_a_key_) done.status = Internal("the simulated reader failed");
   }

@@ -22,7 +22,10 @@ void SimNextState::Judge() {
     v1::JudgeRequest request;
     TM_CHECK(request.ParseFromString(lease.body), "the recorder's own message");
     (void)bus_.Ack(lease);
-    if (random.Chance(0.03)) continue;  // lost: nobody ever answers
+    if (random.Chance(0.03)) {  // lost: nobody ever answers
+      world_.Fault("judge's question lost");
+      continue;
+    }
     v1::JudgeAnswer answer;
     answer.set_request_id(request.request_id());
     answer.set_token(request.token());

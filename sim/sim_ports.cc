@@ -24,6 +24,7 @@ void SimEngine::Generate(SequenceId id) {
     event.turn.id = id;
     if (world_.random().Chance(0.005)) {
       event.status = Unavailable("the simulated engine failed");
+      world_.Fault("engine failed");
       known_.erase(id);
     } else {
       const uint32_t count = 1 + static_cast<uint32_t>(world_.random().Below(4));
@@ -163,6 +164,7 @@ void SimTrainer::Publish(uint64_t version, uint64_t step) {
 // Written while later steps train; the next waits for it, and the trainer with it.
 void SimTrainer::Checkpoint(CheckpointRequest request) {
   const bool fails = world_.random().Chance(0.05);
+  if (fails) world_.Fault("checkpoint not written");
   busy_until_ = std::max({busy_until_, writing_until_, world_.clock().Now()});
   writing_until_ = busy_until_ + milliseconds(10 + world_.random().Below(1000));
   world_.At(writing_until_, process_, [this, request, fails] {

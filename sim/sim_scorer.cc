@@ -14,6 +14,7 @@ void SimScorer::Submit(const std::string&, std::string, uint64_t tag) {
   // Never 0: that is what a scorer that cannot be reached must not turn into.
   done.answer.score = 0.25 * static_cast<double>(1 + random.Below(4));
   if (away || random.Chance(faults_.fail)) {
+    world_.Fault("scorer away");
     if (faults_.failure_is_zero)
       done.answer.score = 0;
     else

@@ -40,6 +40,7 @@ void SimStore::Enqueue(StoreOp op, uint64_t tag, Client* client) {
   if (syncing_) return;
   syncing_ = true;
   const bool slow = world_.random().Chance(faults_.slow_sync);
+  if (slow) world_.Fault("disk slow");
   const auto delay = slow ? milliseconds(500 + world_.random().Below(3000))
                           : milliseconds(1 + world_.random().Below(20));
   world_.After(delay, process_, [this] { Sync(); });
@@ -55,6 +56,7 @@ void SimStore::Sync() {
 }
 
 void SimStore::Crash() {
+  if (!queue_.empty()) world_.Fault("unsynced writes lost");
   queue_.clear();
   syncing_ = false;
   if (faults_.reuse_versions) {

@@ -31,6 +31,7 @@ void SimTeacher::Submit(TeacherCall call) {
       done.scores.known.push_back(1);
     }
   }
+  if (away) world_.Fault("teacher away");
   if (away && !failure_is_a_score_) done.status = Unavailable("the simulated teacher is away");
   world_.After(std::chrono::microseconds(static_cast<int64_t>(ms * 1000)), process_,
                [this, done = std::move(done)] { events_.Post(done); });

@@ -13,6 +13,7 @@ void SimTools::Submit(v1::ToolRequest request, uint64_t tag) {
   *result.mutable_episode() = request.episode();
   result.set_tool(request.tool());
   if (random.Chance(0.03) || request.tool() == broken_) {
+    world_.Fault("box did not start");
     result.set_outcome(v1::OUTCOME_UNAVAILABLE);
     result.set_cause("the simulated box did not start");
   } else {

@@ -6,7 +6,9 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
+#include <unordered_set>
 
 namespace tidemill::sim {
 
@@ -66,7 +68,12 @@ struct SimReport {
   uint64_t releases = 0;          // of another version
   uint64_t loop_steps = 0;
   double virtual_seconds = 0;
+  std::map<std::string, uint64_t> faults;  // what was done to it, by kind
+  // Hashes of the orders that kInterleaved steps of loops and events had, one behind the other.
+  std::unordered_set<uint64_t> interleavings;
 };
+
+constexpr int kInterleaved = 6;
 
 SimReport RunSimulation(const SimOptions& options);
 

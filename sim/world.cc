@@ -8,6 +8,7 @@ namespace tidemill::sim {
 struct World::Slot final : public Waker {
   ProcessId process;
   Loop* loop;
+  uint64_t name = 0;  // the same in every run
   bool woken = true;
   Time wake_at = Time::min();
   void Wake() override { woken = true; }
@@ -28,6 +29,7 @@ void World::AddLoop(ProcessId process, Loop& loop) {
   auto slot = std::make_unique<Slot>();
   slot->process = process;
   slot->loop = &loop;
+  slot->name = MixHash(StableHash(loop.name()), static_cast<uint64_t>(process));
   loop.Attach(*slot);
   slots_.push_back(std::move(slot));
 }
@@ -48,6 +50,7 @@ bool World::StepOne() {
   }
   if (runnable.empty()) return false;
   Slot& slot = *runnable[random_.Below(runnable.size())];
+  Note(slot.name);
   slot.woken = false;
   ++steps_;
   try {
@@ -63,12 +66,28 @@ bool World::StepOne() {
 bool World::HappenOne() {
   if (events_.empty() || events_.begin()->first.first > clock_.Now()) return false;
   auto node = events_.extract(events_.begin());
+  Note(static_cast<uint64_t>(node.mapped().process));
   node.mapped().what();
   return true;
 }
 
-Time World::NextTime(MemoryBus* bus) const {
-  Time next = bus == nullptr ? kNever : bus->NextDeadline();
+void World::Note(uint64_t happened) {
+  newest_[noted_++ % kInterleaved] = happened;
+  if (noted_ < kInterleaved) return;
+  uint64_t order = 0;
+  for (size_t i = noted_ - kInterleaved; i < noted_; ++i) {
+    order = MixHash(order, newest_[i % kInterleaved]);
+  }
+  interleavings_.insert(order);
+}
+
+void World::Tell(SimReport& report) const {
+  for (const auto& [kind, times] : faults_) report.faults[kind] += times;
+  report.interleavings.insert(interleavings_.begin(), interleavings_.end());
+}
+
+Time World::NextTime(Time bus_deadline) const {
+  Time next = bus_deadline;
   if (!events_.empty()) next = std::min(next, events_.begin()->first.first);
   for (const auto& slot : slots_) next = std::min(next, slot->wake_at);
   return next;
@@ -77,10 +96,11 @@ Time World::NextTime(MemoryBus* bus) const {
 bool World::Run(MemoryBus* const& bus, Time until, const std::function<bool()>& done) {
   while (!verdict_.failed() && !done()) {
     if (HappenOne() || StepOne()) continue;
-    const Time next = NextTime(bus);
+    const Time bus_deadline = bus == nullptr ? kNever : bus->NextDeadline();
+    const Time next = NextTime(bus_deadline);
     if (next > until) return false;
     clock_.AdvanceTo(std::max(next, clock_.Now() + Duration(1)));
-    if (bus != nullptr) bus->Poll();
+    if (bus_deadline <= clock_.Now()) bus->Poll();
   }
   return !verdict_.failed();
 }

@@ -2,17 +2,20 @@
 // one thread in an order drawn from a seed. The same seed replays the same run.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "bus/memory/memory_bus.h"
 #include "core/clock.h"
 #include "core/loop.h"
 #include "core/random.h"
+#include "sim/simulation.h"
 
 namespace tidemill::sim {
 
@@ -54,6 +57,11 @@ class World {
   // Steps loops and lets things happen until `done`, a failure, or `until`. Returns done().
   bool Run(MemoryBus* const& bus, Time until, const std::function<bool()>& done);
 
+  // Something is done to the loops that they must survive.
+  void Fault(const std::string& kind) { ++faults_[kind]; }
+  // Adds the faults and the interleavings.
+  void Tell(SimReport& report) const;
+
   bool tracing() const { return trace_; }
   void Trace(const std::string& line) const;
   uint64_t steps() const { return steps_; }
@@ -67,7 +75,9 @@ class World {
 
   bool StepOne();
   bool HappenOne();
-  Time NextTime(MemoryBus* bus) const;
+  Time NextTime(Time bus_deadline) const;
+  // What happened last: an interleaving ends with it.
+  void Note(uint64_t happened);
 
   VirtualClock clock_;
   Random random_;
@@ -77,6 +87,10 @@ class World {
   uint64_t steps_ = 0;
   std::map<std::pair<Time, uint64_t>, Event> events_;
   std::vector<std::unique_ptr<Slot>> slots_;
+  std::map<std::string, uint64_t> faults_;
+  std::array<uint64_t, kInterleaved> newest_{};  // a ring
+  size_t noted_ = 0;
+  std::unordered_set<uint64_t> interleavings_;
 };
 
 }  // namespace tidemill::sim

@@ -266,7 +266,8 @@ void MemoryBus::Poll() {
 
 Time MemoryBus::NextDeadline() const {
   Time next = kNever;
-  for (const SlotPtr& slot : AllSlots()) {
+  ReaderLock all(slots_mutex_);
+  for (const auto& [name, slot] : slots_) {
     MutexLock lock(slot->mutex);
     next = std::min(next, slot->topic.NextDeadline());
   }
