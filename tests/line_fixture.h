@@ -39,6 +39,18 @@ class LineTest : public ::testing::Test {
            "replay.drop_zero_variance=false" +
            " --set learner.learning_rate=0.001 --set reward.weights.format=0.1 " + more;
   }
+  // Words for a policy that ends its answers, which an untaught one hardly ever does.
+  static std::string Taught() {
+    const std::string demos = folder_ + "/demos.jsonl", model = folder_ + "/taught";
+    if (!std::filesystem::exists(model)) {
+      MustRun("tasks generate --family cfunc --count 300 --seed 5 --difficulty 1,2 --out " +
+              folder_ + "/demonstrated.jsonl --with-solutions " + demos);
+      MustRun("warmup " + demos + " --model " + folder_ + "/model --out " + model +
+              " --max-steps 80 --batch-tokens 1024 --learning-rate 0.005 --evaluate-every 80 "
+              "--patience 0");
+    }
+    return " --set model.path=" + model + " ";
+  }
   static nlohmann::json Summary(const ProcessOutput& result) {
     nlohmann::json summary = nlohmann::json::parse(result.output, nullptr, false);
     EXPECT_TRUE(summary.is_object()) << result.output;

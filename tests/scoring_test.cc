@@ -16,8 +16,8 @@ using ::testing::HasSubstr;
 
 class ScoringTest : public LineTest {
  protected:
-  // A scorer that counts its calls in a file: always fails for group `fails` (-1: for none), is
-  // version 2 after `rises` calls.
+  // A scorer that counts its calls in a file: always fails for group `fails` (-1: for none), and is
+  // a version higher after every `rises` calls.
   // The members of every fourth group are all worth the same.
   static std::string Command(const std::string& name, int fails, int rises) {
     const std::string script = folder_ + "/" + name + ".py";
@@ -31,22 +31,20 @@ class ScoringTest : public LineTest {
         << "group, member = question['group'], question['member']\n"
         << "if group == " << fails << ": sys.exit('the judge is asleep')\n"
         << "score = 0.5 if group % 4 == 0 else 0.2 + 0.3 * ((member + group) % 3)\n"
-        << "json.dump({'score': score, 'version': 1 if calls <= " << rises
-        << " else 2, 'turn_rewards': [0.5] * question['turns']}, sys.stdout)\n";
+        << "json.dump({'score': score, 'version': 1 + calls // " << rises
+        << ", 'turn_rewards': [0.5] * question['turns']}, sys.stdout)\n";
     return " --set 'reward.command=[\"python3\",\"" + script +
            "\"]' --set reward.weights.command=1";
   }
-  // Sets a policy that ends its answers, which an untaught one hardly ever does.
-  static std::string Taught() {
-    const std::string demos = folder_ + "/demos.jsonl", model = folder_ + "/taught";
-    if (!std::filesystem::exists(model)) {
-      MustRun("tasks generate --family cfunc --count 300 --seed 5 --difficulty 1,2 --out " +
-              folder_ + "/demonstrated.jsonl --with-solutions " + demos);
-      MustRun("warmup " + demos + " --model " + folder_ + "/model --out " + model +
-              " --max-steps 80 --batch-tokens 1024 --learning-rate 0.005 --evaluate-every 80 "
-              "--patience 0");
+  // The newest totals in metrics.jsonl; empty: there are none yet.
+  static json LastTick(const std::string& run) {
+    json tick = json::object();
+    std::ifstream lines(folder_ + "/runs/" + run + "/metrics.jsonl");
+    for (std::string line; std::getline(lines, line);) {
+      const json entry = json::parse(line, nullptr, false);
+      if (entry.is_object() && entry.value("kind", "") == "tick") tick = entry;
     }
-    return "--set run.steps=2 --set model.path=" + model + " ";
+    return tick;
   }
   static json Metrics(const std::string& run, const std::string& key) {
     json values = json::array();
@@ -56,20 +54,32 @@ class ScoringTest : public LineTest {
   }
 };
 
-// The scorer rises long before there are 12 groups to begin with, so that what it scored before is
-// scored again while the run waits for the others.
+// The run goes on until all of it has happened, however fast its parts are: until the episodes of
+// the group that is never scored are stale, and until some group was scored again.
 TEST_F(ScoringTest, ACommandThatFailsIsRepeatedThenStaleAndOneThatRisesScoresAgain) {
-  const ProcessOutput result =
-      RunTidemill(Train("command",
-                        "--set run.steps=18 --set replay.max_uses=3 --set replay.selection=uniform "
-                        "--set staleness.hard_max_steps=20 --set staleness.max_steps=6 --set "
-                        "replay.min_groups=12 "
-                        "--set reward.retries=1" +
-                            Command("asleep", 2, 20)),
-                  "2>/dev/null");
-  ASSERT_EQ(result.exit_code, 0) << result.output;
-  const json summary = Summary(result);
-  EXPECT_EQ(summary["steps"], 18);
+  BackgroundProgram program(
+      Train("command",
+            "--set run.steps=1000000 --set replay.max_uses=3 --set replay.selection=uniform "
+            "--set staleness.hard_max_steps=20 --set staleness.max_steps=6 --set "
+            "replay.min_groups=12 --set learner.checkpoint_every_steps=0 "
+            "--set reward.retries=1" +
+                Command("asleep", 2, 20)),
+      {.log = folder_ + "/command.log", .out = folder_ + "/command.json"});
+  std::optional<int> ended;
+  ASSERT_TRUE(Eventually(
+      [&] {
+        ended = program.Ended();
+        const json tick = LastTick("command");
+        return ended || (tick.value("stale", 0.0) > 0 && tick.value("rescored", 0.0) > 0 &&
+                         tick.value("steps", 0.0) > 0);
+      },
+      std::chrono::seconds(200)))
+      << LastTick("command").dump() << program.Log();
+  ASSERT_FALSE(ended) << program.Log();
+  program.Stop(SIGINT);
+  const json summary = json::parse(TextOf(folder_ + "/command.json"), nullptr, false);
+  ASSERT_TRUE(summary.is_object()) << program.Log();
+  EXPECT_EQ(summary["status"], "interrupted");
   EXPECT_GT(summary["stale"], 0) << summary.dump(1);
   EXPECT_GT(summary["retries"], 0);
   EXPECT_GT(summary["rescored"], 0);
@@ -81,6 +91,7 @@ TEST_F(ScoringTest, ACommandThatFailsIsRepeatedThenStaleAndOneThatRisesScoresAga
   const EpisodePage page =
       Reader("command")->Episodes(filter, EpisodeSort::kOldest, {0, 500}).value();
   for (const EpisodeRow& row : page.rows) {
+    EXPECT_NE(row.group, 2u) << "its scorer sleeps";
     const EpisodeDetail episode = Reader("command")->Episode(row.group, row.member).value();
     for (const v1::RewardPart& part : episode.verdict->parts()) {
       if (part.scorer() != "command") continue;
@@ -89,7 +100,7 @@ TEST_F(ScoringTest, ACommandThatFailsIsRepeatedThenStaleAndOneThatRisesScoresAga
     }
     EXPECT_EQ(episode.verdict->turn_rewards_size(), episode.trajectory.turns_size());
   }
-  EXPECT_EQ(versions.count(2), 1u);
+  EXPECT_GT(versions.size(), 1u);
 }
 
 // The prover is a program that stays; what it said of the answers is what a verifier learns from.
@@ -101,7 +112,8 @@ TEST_F(ScoringTest, AProverThatStaysScoresARunAndItsVerdictsBecomeExamples) {
                         << "  score = len(q['submission'].encode()) % 2\n"
                         << "  print(json.dumps({'id': q['id'], 'score': score}), flush=True)\n";
   const ProcessOutput result = RunTidemill(
-      Train("proofs", Taught() + "--set 'reward.proof_command=[\"python3\",\"" + script +
+      Train("proofs", Taught() + "--set run.steps=2 --set 'reward.proof_command=[\"python3\",\"" +
+                          script +
                           "\"]' --set reward.command_stays=true --set reward.command_slots=8 --set "
                           "'reward.weights={proof=1}'"),
       "2>/dev/null");
@@ -130,9 +142,10 @@ TEST_F(ScoringTest, AVerifierThatTalksNonsenseHoldsNothingUp) {
   std::ofstream(toml) << "[[judge]]\nname = \"v\"\nreward = false\nanswer = \"token\"\n"
                       << "template = \"compact\"\nretries = 0\nmax_tokens = 4\nendpoint = \""
                       << folder_ << "/model\"\n";
-  std::string train = Train("ordered", Taught() +
-                                           "--set reward.order_by=v --set reward.order_ahead=1 "
-                                           "--set reward.order_wait=2s");
+  std::string train =
+      Train("ordered", Taught() +
+                           "--set run.steps=2 --set reward.order_by=v --set reward.order_ahead=1 "
+                           "--set reward.order_wait=2s");
   train.insert(train.find("train ") + 6, toml + " ");
   const ProcessOutput result = RunTidemill(train, "2>/dev/null");
   ASSERT_EQ(result.exit_code, 0) << result.output;

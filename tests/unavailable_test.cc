@@ -20,7 +20,8 @@ constexpr char kMissing[] = "tcc-of-another-machine";
 class UnavailableTest : public LineTest {
  protected:
   // The tasks of the fixture; every third needs the missing program for `part` ("examples", which
-  // run_tests runs, or "grading"). Returns the words that train on them.
+  // run_tests runs, or "grading"). Returns the words that train a policy on them that ends its
+  // answers, so that its calls do not hang on what untaught weights happen to draw.
   static std::string Tasks(const std::string& name, const std::string& part) {
     const std::string path = folder_ + "/" + name + ".jsonl";
     std::ifstream from(folder_ + "/train.jsonl");
@@ -39,7 +40,7 @@ class UnavailableTest : public LineTest {
       }
       to << task.dump() << "\n";
     }
-    return " --set tasks.train=" + path + " --set rollout.max_turn_tokens=24";
+    return Taught() + "--set tasks.train=" + path + " --set rollout.max_turn_tokens=24";
   }
   static json TrainOn(const std::string& name, const std::string& more) {
     const ProcessOutput result =
