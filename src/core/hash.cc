@@ -24,7 +24,8 @@ std::string Sha256Hex(std::string_view bytes) {
 
 void NormalizeTree(v1::Tree& tree) {
   for (v1::File& file : *tree.mutable_files()) {
-    if (file.hash().empty()) file.set_hash(Sha256Hex(file.content()));
+    // What it holds decides, not what its sender says of it.
+    if (file.has_content() || file.hash().empty()) file.set_hash(Sha256Hex(file.content()));
   }
   std::sort(tree.mutable_files()->begin(), tree.mutable_files()->end(),
             [](const v1::File& a, const v1::File& b) { return a.path() < b.path(); });

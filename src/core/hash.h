@@ -11,7 +11,7 @@ namespace tidemill {
 // Lower-case hex, 64 digits.
 std::string Sha256Hex(std::string_view bytes);
 
-// Fills in the missing hash of every file that has its content, and sorts the files by path.
+// Gives every file that has its content the hash of that, and sorts the files by path.
 void NormalizeTree(v1::Tree& tree);
 
 // The identity of a workspace: covers path, executable bit and content hash of every file. The same

@@ -7,7 +7,9 @@
 
 #include "bus/memory/memory_bus.h"
 #include "bus/standard_topics.h"
+#include "core/hash.h"
 #include "core/topics.h"
+#include "tools/tool_cache.h"
 #include "tools/tool_fixture.h"
 #include "tools/tool_table.h"
 
@@ -186,6 +188,25 @@ TEST_F(ToolLoopTest, IdenticalRequestsAreAnsweredFromTheCache) {
   EXPECT_EQ(answers[1].request_id(), "b");
   EXPECT_EQ(answers[1].episode().task(), "task of b");
   EXPECT_EQ(loop_->counters().cache_hits, 1u);
+}
+
+// A worker that lies about what a file holds would have its result given to those who send that.
+TEST(ToolCache, AFileCountsByWhatItHoldsAndNotByWhatItsSenderSays) {
+  v1::ToolRequest honest, forged;
+  for (v1::ToolRequest* request : {&honest, &forged}) {
+    request->set_tool("grade");
+    v1::File& file = *request->mutable_tree()->add_files();
+    file.set_path("solution.c");
+    file.set_has_content(true);
+    file.set_content(request == &honest ? "int f;" : "int g;");
+    file.set_hash(Sha256Hex("int f;"));
+  }
+  EXPECT_NE(ToolRequestHash(forged), ToolRequestHash(honest));
+  // By its hash alone, or inside: the same file.
+  v1::ToolRequest stored = honest;
+  stored.mutable_tree()->mutable_files(0)->clear_content();
+  stored.mutable_tree()->mutable_files(0)->set_has_content(false);
+  EXPECT_EQ(ToolRequestHash(stored), ToolRequestHash(honest));
 }
 
 TEST_F(ToolLoopTest, IdenticalRequestsAtTheSameTimeShareOneRun) {
