@@ -55,6 +55,11 @@ Result<std::optional<RunSheet>> SheetBoard::ReadAny() {
   if (reply->type == REDIS_REPLY_NIL) return std::optional<RunSheet>();
   TM_ASSIGN_OR_RETURN(RunSheet sheet, OpenSheet(ReplyText(*reply), key_));
   if (sheet.run != run_) return Invalid("the run's sheet is of run " + sheet.run);
+  if (!order_.Take(sheet)) {
+    LogOnce("old sheet", LogLevel::kWarn,
+            "the run sheet is one that an earlier learner wrote; ignoring it");
+    return std::optional<RunSheet>();
+  }
   return std::optional<RunSheet>(std::move(sheet));
 }
 

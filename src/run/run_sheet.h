@@ -38,8 +38,8 @@ class SheetBoard {
                                     const SheetKeys& keys,
                                     Duration timeout = std::chrono::seconds(5));
 
-  // None: no learner is there. kInvalid: what is there is no sheet of this run, or not signed as it
-  // should be.
+  // None: no learner is there, or somebody put back what an earlier one wrote. kInvalid: what is
+  // there is no sheet of this run, or not signed as it should be.
   Result<std::optional<RunSheet>> Read();
   // The last learner said that the run is done. Nobody says so for longer than a minute.
   Result<bool> Ended();
@@ -59,6 +59,7 @@ class SheetBoard {
   std::string run_;
   std::string prefix_;
   std::optional<SigningKey> key_;  // private in the learner, public elsewhere
+  SheetOrder order_;
 };
 
 // Waits for a learner; `waiting` (may be empty) is called several times a second meanwhile.

@@ -86,4 +86,11 @@ Result<RunSheet> OpenSheet(std::string_view text, const std::optional<SigningKey
   return sheet;
 }
 
+bool SheetOrder::Take(const RunSheet& sheet) {
+  if (sheet.version < version_ && sheet.incarnation < incarnation_) return false;
+  version_ = sheet.version;
+  incarnation_ = sheet.incarnation;
+  return true;
+}
+
 }  // namespace tidemill

@@ -32,6 +32,19 @@ struct RunSheet {
   static Result<RunSheet> FromJson(std::string_view json);
 };
 
+// Tells a sheet that is written again from those of earlier learners: a signature says who wrote it
+// and not when. For one reader of one run.
+class SheetOrder {
+ public:
+  // False: an earlier learner wrote it than one whose sheet was taken before. A learner that goes
+  // on publishes versions above all before, whatever its clock says; one that begins anew has a
+  // later clock.
+  bool Take(const RunSheet& sheet);
+
+ private:
+  uint64_t version_ = 0, incarnation_ = 0;  // of the sheet that was taken last
+};
+
 // "ed25519 SIGNATURE\n" and the sheet as JSON, or the JSON alone.
 std::string SignSheet(const std::string& json, const std::optional<SigningKey>& key);
 // With a key kInvalid where the holder of its private part did not sign this. Without one, any.

@@ -46,6 +46,28 @@ TEST_F(SheetTest, WithAKeyWhatIsNotSignedByItIsRefused) {
   EXPECT_THAT(OpenSheet(text, Public("a")).status().message(), HasSubstr("changed since"));
 }
 
+// Whoever can write to Redis can write again what was signed before: a worker must neither leave
+// nor follow it.
+TEST_F(SheetTest, WhatAnEarlierLearnerWroteIsNotTakenAgain) {
+  RunSheet first, next, anew;
+  first.version = 1, first.incarnation = 1000;
+  RunSheet ended = first;
+  ended.ended = true;
+  next.version = 7, next.incarnation = 2000;
+  SheetOrder order;
+  EXPECT_TRUE(order.Take(first));
+  EXPECT_TRUE(order.Take(ended));
+  EXPECT_TRUE(order.Take(next));
+  EXPECT_FALSE(order.Take(first));
+  EXPECT_FALSE(order.Take(ended));
+  EXPECT_TRUE(order.Take(next)) << "it is written every two seconds";
+  // On a machine whose clock is behind; and another run of the same name.
+  next.version = 9, next.incarnation = 1500;
+  EXPECT_TRUE(order.Take(next));
+  anew.version = 1, anew.incarnation = 3000;
+  EXPECT_TRUE(order.Take(anew));
+}
+
 TEST_F(SheetTest, NumbersThatAreNoneAreRefused) {
   std::string json = sheet_.ToJson();
   ASSERT_TRUE(OpenSheet(json, {}).ok());
