@@ -21,7 +21,7 @@ FixedOrderLine::FixedOrderLine(const RunConfig& config, const std::string& folde
   db_ = RunDb::Open(folder + "/run.db", clock_).value();
   ResumeState resumed = db_->LoadForResume(config.replay.max_uses).value();
   const uint64_t step = resumed.checkpoint ? resumed.checkpoint->step : 0;
-  const std::string checkpoint = resumed.checkpoint ? resumed.checkpoint->path : "";
+  const std::string checkpoint = resumed.checkpoint ? folder + "/" + resumed.checkpoint->path : "";
   TM_CHECK(db_->ResumeFrom(step).ok());
   resumed = db_->LoadForResume(config.replay.max_uses).value();
   const StoreOp reserve = ReserveVersion{step};

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "cli/commands.h"
 #include "cli/runs_compare.h"
@@ -11,6 +12,7 @@
 #include "cli/transcript.h"
 #include "config/run_config.h"
 #include "core/text.h"
+#include "model/model_template.h"
 #include "model/tokenizer.h"
 #include "run/run_summary.h"
 #include "store/run_directory.h"
@@ -90,19 +92,36 @@ int Show(const RunsArguments& arguments) {
   return 0;
 }
 
-// The tokenizer of the run's policy; without it ids are shown.
-TextOfIds TextOf(const RunDirectory& directory) {
+// Where the tokenizer of the run's policy is; nothing: the run's config cannot be read.
+std::optional<std::string> TokenizerPathOf(const RunDirectory& directory) {
   RunConfig config;
   Binder binder;
   BindRunConfig(config, binder);
-  if (binder.LoadFile(directory.config_path()).ok()) {
-    Result<Tokenizer> tokenizer = Tokenizer::Read(config.model.tokenizer_path());
+  if (!binder.LoadFile(directory.config_path()).ok()) return std::nullopt;
+  return config.model.tokenizer_path();
+}
+
+// With the tokenizer of the run's policy; without it ids are shown.
+TextOfIds TextOf(const RunDirectory& directory) {
+  if (const auto path = TokenizerPathOf(directory)) {
+    Result<Tokenizer> tokenizer = Tokenizer::Read(*path);
     if (tokenizer.ok()) {
       return
           [tokenizer = *tokenizer](std::span<const int32_t> ids) { return tokenizer.Decode(ids); };
     }
   }
   return [](std::span<const int32_t> ids) { return fmt::format("{}", fmt::join(ids, " ")); };
+}
+
+// Nothing: there is no tokenizer, and so no text.
+std::optional<ConversationReader> ConversationsOf(const RunDirectory& directory) {
+  const auto path = TokenizerPathOf(directory);
+  if (!path) return std::nullopt;
+  const Result<Tokenizer> tokenizer = Tokenizer::Read(*path);
+  if (!tokenizer.ok()) return std::nullopt;
+  const Result<ModelTemplate> chat = ReadModelTemplate(*path);
+  const bool known = chat.ok() && !chat->fallback;
+  return ConversationReader(*tokenizer, known ? chat->chat.source() : std::string_view());
 }
 
 int Episodes(const RunsArguments& arguments) {
@@ -161,12 +180,17 @@ int Export(const RunsArguments& arguments) {
     filter.purpose = arguments.purpose == "eval" ? v1::PURPOSE_EVAL : v1::PURPOSE_TRAIN;
   if (arguments.solved) filter.solved = true;
   if (arguments.min_reward > -1e300) filter.reward_min = arguments.min_reward;
-  const Result<uint64_t> written = ExportEpisodes(**reader, options, TextOf(*directory));
+  const std::optional<ConversationReader> conversations = ConversationsOf(*directory);
+  const Result<ExportCounts> written =
+      ExportEpisodes(**reader, options, conversations ? &*conversations : nullptr);
   if (!written.ok()) return Fail(written.status());
   if (arguments.json)
-    PrintJson({{"out", arguments.out}, {"episodes", *written}});
+    PrintJson({{"out", arguments.out},
+               {"episodes", written->episodes},
+               {"sequences", written->sequences}});
   else
-    std::printf("%s: %lu episodes\n", arguments.out.c_str(), *written);
+    std::printf("%s: %lu episodes in %lu sequences\n", arguments.out.c_str(), written->episodes,
+                written->sequences);
   return 0;
 }
 
@@ -213,13 +237,15 @@ void AddRunsCommand(CLI::App& app, Exit& exit) {
   episodes->add_option("--best", arguments->best, "Number of episodes with the highest rewards");
   episodes->add_option("--newest", arguments->newest, "Number of most recent episodes");
   episodes->add_option("--task", arguments->task, "Only this task");
-  episodes->add_option("--eval", arguments->eval, "Only this evaluation");
+  episodes->add_option("--eval", arguments->eval,
+                       "Only the evaluation of this name that counts, as in `runs show`");
   CLI::App* exported = add("export", "Write episodes with their tokens as JSON lines", Export);
   exported->add_option("run", arguments->run, "Name of the run")->required();
   exported->add_option("--out", arguments->out, "FILE.jsonl, or FILE.jsonl.zst to compress it")
       ->required();
   exported->add_option("--task", arguments->task, "Only this task");
-  exported->add_option("--eval", arguments->eval, "Only this evaluation");
+  exported->add_option("--eval", arguments->eval,
+                       "Only the evaluation of this name that counts, as in `runs show`");
   exported->add_option("--purpose", arguments->purpose, "Only train or only eval")
       ->check(CLI::IsMember({"train", "eval"}));
   exported->add_flag("--solved", arguments->solved, "Only episodes that solved their task");
@@ -227,7 +253,7 @@ void AddRunsCommand(CLI::App& app, Exit& exit) {
                        "Only episodes with this reward or more");
   exported->add_option("--fate", arguments->fate, "Only episodes with this fate: used, stale, ..");
   exported->add_option("--offset", arguments->offset, "Leave out so many of the oldest");
-  exported->add_option("--limit", arguments->limit, "Write so many at most; 0: all");
+  exported->add_option("--limit", arguments->limit, "Write so many episodes at most; 0: all");
   CLI::App* compare = add("compare", "Compare two runs", Compare);
   compare->add_option("run", arguments->run, "First run")->required();
   compare->add_option("other", arguments->other, "Second run")->required();

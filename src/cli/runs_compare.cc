@@ -68,8 +68,9 @@ std::string Figure(const CompareJson& object, const std::string& key, const char
 std::string EvalFigure(const CompareJson& summary, const std::string& name) {
   if (!summary.contains("eval") || !summary["eval"].contains(name)) return "-";
   const CompareJson& eval = summary["eval"][name];
-  return fmt::format("{:.1f} % ± {:.1f}", 100 * eval.value("pass_rate", 0.0),
-                     100 * eval.value("ci95", 0.0));
+  return fmt::format("{:.1f} % ± {:.1f}{}", 100 * eval.value("pass_rate", 0.0),
+                     100 * eval.value("ci95", 0.0),
+                     eval.value("complete", true) ? "" : " (partial)");
 }
 
 std::vector<std::string> KeysOfBoth(const CompareJson& a, const CompareJson& b) {

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "cli/transcript.h"
 #include "store/line_file.h"
 #include "tools/box/box.h"
 
@@ -14,21 +15,43 @@ using ExportJson = nlohmann::ordered_json;
 
 constexpr uint64_t kPageRows = 200;
 
-std::string Decoded(const google::protobuf::RepeatedField<uint32_t>& ids,
-                    const TextOfIds& text_of) {
-  return text_of(std::vector<int32_t>(ids.begin(), ids.end()));
+using Ids = google::protobuf::RepeatedField<uint32_t>;
+
+// A sequence of an episode: the first begins with the trajectory's prompt, each further one with
+// that of the turn that begins a branch.
+struct Branch {
+  const Ids* prompt = nullptr;
+  int first = 0;  // its turns: first <= turn < end
+  int end = 0;
+};
+
+std::vector<Branch> BranchesOf(const v1::Trajectory& trajectory) {
+  std::vector<Branch> branches = {{&trajectory.prompt_ids(), 0, 0}};
+  for (int t = 0; t < trajectory.turns_size(); ++t) {
+    const Ids& prompt = trajectory.turns(t).prompt_ids();
+    if (!prompt.empty()) branches.push_back({&prompt, t, t});
+    branches.back().end = t + 1;
+  }
+  return branches;
 }
 
 // All that came behind the prompt, token by token: what the model wrote (mask 1) with its
-// log-probabilities and versions, and what was appended after it (mask 0).
+// log-probabilities and versions, and what was appended after it (mask 0). What is behind the last
+// turn is left out: nothing was drawn after it.
 struct Completion {
   std::vector<uint32_t> ids;
   std::vector<int> mask;
   std::vector<float> logprobs;
   std::vector<uint64_t> versions;
 
+  Completion(const v1::Trajectory& trajectory, const Branch& branch) {
+    for (int t = branch.first; t < branch.end; ++t) {
+      Add(trajectory.turns(t));
+      if (t + 1 == branch.end) break;
+      for (const uint32_t id : trajectory.turns(t).observation_ids()) Put(id, 0, 0, 0);
+    }
+  }
   void Add(const v1::Turn& turn) {
-    size_t at = 0;
     const auto count = static_cast<size_t>(turn.ids_size());
     std::vector<uint64_t> drawn_by;
     for (const v1::VersionRun& run : turn.versions()) {
@@ -36,11 +59,10 @@ struct Completion {
                       run.version());
     }
     drawn_by.resize(count, 0);
-    for (; at < count; ++at) {
+    for (size_t at = 0; at < count; ++at) {
       const int i = static_cast<int>(at);
       Put(turn.ids(i), 1, i < turn.logprobs_size() ? turn.logprobs(i) : 0, drawn_by[at]);
     }
-    for (const uint32_t id : turn.observation_ids()) Put(id, 0, 0, 0);
   }
   void Put(uint32_t id, int by_model, float logprob, uint64_t version) {
     ids.push_back(id), mask.push_back(by_model);
@@ -48,9 +70,9 @@ struct Completion {
   }
 };
 
-ExportJson CallsJson(const v1::Trajectory& trajectory) {
+ExportJson CallsJson(const v1::Trajectory& trajectory, const Branch& branch) {
   ExportJson calls = ExportJson::array();
-  for (int turn = 0; turn < trajectory.turns_size(); ++turn) {
+  for (int turn = branch.first; turn < branch.end; ++turn) {
     for (const v1::ToolCall& call : trajectory.turns(turn).calls()) {
       calls.push_back({{"turn", turn + 1},
                        {"tool", call.tool()},
@@ -64,16 +86,22 @@ ExportJson CallsJson(const v1::Trajectory& trajectory) {
   return calls;
 }
 
-// The text of the tokens, template and all.
-ExportJson MessagesJson(const v1::Trajectory& trajectory, const TextOfIds& text_of) {
-  ExportJson messages = ExportJson::array();
-  messages.push_back({{"role", "user"}, {"content", Decoded(trajectory.prompt_ids(), text_of)}});
-  for (const v1::Turn& turn : trajectory.turns()) {
-    messages.push_back({{"role", "assistant"}, {"content", Decoded(turn.ids(), text_of)}});
-    if (turn.observation_ids_size() > 0)
-      messages.push_back({{"role", "tool"}, {"content", Decoded(turn.observation_ids(), text_of)}});
+ExportJson MessagesJson(const v1::Trajectory& trajectory, const Branch& branch,
+                        const ConversationReader& conversations) {
+  std::vector<std::vector<TokenId>> ids;
+  std::vector<bool> by_model;
+  const auto add = [&](const Ids& part, bool model) {
+    ids.emplace_back(part.begin(), part.end());
+    by_model.push_back(model);
+  };
+  add(*branch.prompt, false);
+  for (int t = branch.first; t < branch.end; ++t) {
+    add(trajectory.turns(t).ids(), true);
+    add(trajectory.turns(t).observation_ids(), false);
   }
-  return messages;
+  std::vector<ConversationPart> parts;
+  for (size_t i = 0; i < ids.size(); ++i) parts.push_back({ids[i], by_model[i]});
+  return conversations.Read(parts);
 }
 
 void AddVerdict(const EpisodeDetail& episode, ExportJson& json) {
@@ -101,58 +129,70 @@ void AddVerdict(const EpisodeDetail& episode, ExportJson& json) {
 
 }  // namespace
 
-ExportJson EpisodeJson(const std::string& run, const EpisodeDetail& episode,
-                       const TextOfIds& text_of) {
+std::vector<ExportJson> EpisodeRecords(const std::string& run, const EpisodeDetail& episode,
+                                       const ConversationReader* conversations) {
   const EpisodeRow& row = episode.row;
   const v1::Trajectory& trajectory = episode.trajectory;
-  Completion completion;
-  for (const v1::Turn& turn : trajectory.turns()) completion.Add(turn);
-  ExportJson json = {{"run", run},
-                     {"task", row.task},
-                     {"group", row.group},
-                     {"member", row.member},
-                     {"attempt", row.attempt},
-                     {"purpose", row.purpose == v1::PURPOSE_EVAL ? "eval" : "train"},
-                     {"eval", row.eval_name},
-                     {"end", std::string(EpisodeEndName(row.end))},
-                     {"started_ms", row.started_ms},
-                     {"finished_ms", row.finished_ms},
-                     {"worker", row.worker},
-                     {"temperature", trajectory.sampling().temperature()}};
-  json["messages"] = MessagesJson(trajectory, text_of);
-  json["calls"] = CallsJson(trajectory);
-  json["submission"] = trajectory.submission();
-  json["prompt_ids"] =
-      std::vector<uint32_t>(trajectory.prompt_ids().begin(), trajectory.prompt_ids().end());
-  json["completion_ids"] = std::move(completion.ids);
-  json["completion_mask"] = std::move(completion.mask);
-  json["logprobs"] = std::move(completion.logprobs);
-  json["versions"] = std::move(completion.versions);
-  AddVerdict(episode, json);
-  json["fate"] = row.fate;
-  json["fate_reason"] = row.fate_reason;
-  json["used_by_steps"] = episode.used_by;
-  return json;
+  const std::vector<Branch> branches = BranchesOf(trajectory);
+  std::vector<ExportJson> records;
+  for (const Branch& branch : branches) {
+    const Completion completion(trajectory, branch);
+    ExportJson json = {{"run", run},
+                       {"task", row.task},
+                       {"group", row.group},
+                       {"member", row.member},
+                       {"attempt", row.attempt},
+                       {"branch", records.size() + 1},
+                       {"branches", branches.size()},
+                       {"turns", ExportJson::array()},
+                       {"purpose", row.purpose == v1::PURPOSE_EVAL ? "eval" : "train"},
+                       {"eval", row.eval_name},
+                       {"eval_step", row.eval_step ? ExportJson(*row.eval_step) : ExportJson()},
+                       {"end", std::string(EpisodeEndName(row.end))},
+                       {"started_ms", row.started_ms},
+                       {"finished_ms", row.finished_ms},
+                       {"worker", row.worker},
+                       {"temperature", trajectory.sampling().temperature()}};
+    for (int t = branch.first; t < branch.end; ++t) json["turns"].push_back(t + 1);
+    json["messages"] = conversations != nullptr ? MessagesJson(trajectory, branch, *conversations)
+                                                : ExportJson::array();
+    json["calls"] = CallsJson(trajectory, branch);
+    json["submission"] = trajectory.submission();
+    json["prompt_ids"] = std::vector<uint32_t>(branch.prompt->begin(), branch.prompt->end());
+    json["completion_ids"] = completion.ids;
+    json["completion_mask"] = completion.mask;
+    json["logprobs"] = completion.logprobs;
+    json["versions"] = completion.versions;
+    AddVerdict(episode, json);
+    json["fate"] = row.fate;
+    json["fate_reason"] = row.fate_reason;
+    json["used_by_steps"] = episode.used_by;
+    records.push_back(std::move(json));
+  }
+  return records;
 }
 
-Result<uint64_t> ExportEpisodes(RunReader& reader, const ExportOptions& options,
-                                const TextOfIds& text_of) {
+Result<ExportCounts> ExportEpisodes(RunReader& reader, const ExportOptions& options,
+                                    const ConversationReader* conversations) {
   TM_ASSIGN_OR_RETURN(LineWriter writer, LineWriter::Create(options.out));
   EpisodeFilter filter = options.filter;
-  uint64_t written = 0, offset = options.offset;
+  ExportCounts written;
+  uint64_t offset = options.offset;
   for (bool more = true; more;) {
     uint64_t wanted = kPageRows;
-    if (options.limit > 0) wanted = std::min(wanted, options.limit - written);
+    if (options.limit > 0) wanted = std::min(wanted, options.limit - written.episodes);
     if (wanted == 0) break;
     TM_ASSIGN_OR_RETURN(const EpisodePage page,
                         reader.Episodes(filter, EpisodeSort::kOldest, {offset, wanted}));
     for (const EpisodeRow& row : page.rows) {
       TM_ASSIGN_OR_RETURN(const EpisodeDetail episode, reader.Episode(row.group, row.member));
-      TM_RETURN_IF_ERROR(
-          writer.Write(EpisodeJson(options.run, episode, text_of)
-                           .dump(-1, ' ', false, ExportJson::error_handler_t::replace)));
+      for (const ExportJson& record : EpisodeRecords(options.run, episode, conversations)) {
+        TM_RETURN_IF_ERROR(
+            writer.Write(record.dump(-1, ' ', false, ExportJson::error_handler_t::replace)));
+        ++written.sequences;
+      }
       filter.after_seq = row.seq;
-      ++written;
+      ++written.episodes;
     }
     offset = 0;
     more = page.rows.size() == wanted;

@@ -1,12 +1,13 @@
-// tidemill runs export: every episode of a run as a line of JSON, for pandas, `datasets` and
+// tidemill runs export: the episodes of a run as lines of JSON, for pandas, `datasets` and
 // `tidemill warmup`. docs/store.md has the fields in their order.
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json_fwd.hpp>
+#include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
-#include "cli/transcript.h"
+#include "gateway/read_conversation.h"
 #include "store/run_reader.h"
 
 namespace tidemill {
@@ -19,12 +20,20 @@ struct ExportOptions {
   uint64_t limit = 0;    // and take so many at most; 0: all
 };
 
-// One episode with its tokens. Every line has every field; what does not apply is null or empty.
-nlohmann::ordered_json EpisodeJson(const std::string& run, const EpisodeDetail& episode,
-                                   const TextOfIds& text_of);
+struct ExportCounts {
+  uint64_t episodes = 0;
+  uint64_t sequences = 0;  // lines: one for each branch of an episode
+};
 
-// Writes them, oldest first, one at a time. The number written.
-Result<uint64_t> ExportEpisodes(RunReader& reader, const ExportOptions& options,
-                                const TextOfIds& text_of);
+// An episode with its tokens, one object for each sequence that the learner makes of it. Every one
+// has every field; what does not apply is null or empty. `conversations`: null without a tokenizer,
+// and then there are no messages.
+std::vector<nlohmann::ordered_json> EpisodeRecords(const std::string& run,
+                                                   const EpisodeDetail& episode,
+                                                   const ConversationReader* conversations);
+
+// Writes them, oldest first, one episode at a time.
+Result<ExportCounts> ExportEpisodes(RunReader& reader, const ExportOptions& options,
+                                    const ConversationReader* conversations);
 
 }  // namespace tidemill

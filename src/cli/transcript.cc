@@ -41,8 +41,13 @@ std::string TurnText(const v1::Turn& turn, int number, const TextOfIds& text_of)
   }
   double logprob = 0;
   for (float value : turn.logprobs()) logprob += value;
-  std::string text = fmt::format("  turn {} ({} tokens: {}; log-probability {:.2f})\n", number,
-                                 turn.ids_size(), versions, logprob);
+  std::string text;
+  if (turn.prompt_ids_size() > 0) {
+    text = fmt::format("  prompt of turn {}, which begins a branch\n", number);
+    text += Indented(IdsText(turn.prompt_ids(), text_of));
+  }
+  text += fmt::format("  turn {} ({} tokens: {}; log-probability {:.2f})\n", number,
+                      turn.ids_size(), versions, logprob);
   text += Indented(IdsText(turn.ids(), text_of));
   if (!turn.malformed().empty()) text += "  malformed: " + turn.malformed() + "\n";
   for (const v1::ToolCall& call : turn.calls()) {
@@ -53,6 +58,10 @@ std::string TurnText(const v1::Turn& turn, int number, const TextOfIds& text_of)
     text += fmt::format(" ({:.0f} ms, {:.0f} ms in the box{})\n", call.wait_ms(), call.run_ms(),
                         call.retries() > 0 ? fmt::format(", {} retries", call.retries()) : "");
     if (!call.text().empty()) text += Indented(call.text());
+  }
+  // What an agent's program put behind the turn; with calls it repeats their results.
+  if (turn.calls().empty() && !turn.observation_ids().empty()) {
+    text += "  then\n" + Indented(IdsText(turn.observation_ids(), text_of));
   }
   return text;
 }

@@ -70,6 +70,9 @@ Json CallJson(const v1::ToolCall& call) {
 
 ApiJson TurnJson(const v1::Turn& turn, const std::optional<Tokenizer>& tokenizer) {
   Json json;
+  // The turn begins a branch: it saw this, and nothing of the turns before it.
+  json["prompt"] =
+      turn.prompt_ids().empty() ? Json() : Json(PlainText(turn.prompt_ids(), tokenizer));
   json["tokens"] = TokenTexts(turn.ids(), tokenizer);
   json["tokens_total"] = turn.ids_size();
   Json& logprobs = json["logprobs"] = Json::array();
@@ -179,6 +182,7 @@ Json EpisodeRowJson(const EpisodeRow& row) {
           {"attempt", row.attempt},
           {"purpose", ApiName(v1::Purpose_Name(row.purpose), "PURPOSE_")},
           {"eval_name", row.eval_name},
+          {"eval_step", OrNull(row.eval_step)},
           {"end", ApiName(v1::EpisodeEnd_Name(row.end), "EPISODE_END_")},
           {"stale_cause", row.stale_cause},
           {"worker", row.worker},
@@ -236,6 +240,9 @@ Json GroupJson(const GroupRow& group) {
 
 Json EvalJson(const EvalResult& eval) {
   return {{"name", eval.eval_name},
+          {"step", eval.step},
+          {"complete", eval.complete},
+          {"tasks_planned", eval.tasks_planned},
           {"tasks", eval.tasks},
           {"tasks_solved", eval.tasks_solved},
           {"samples", eval.samples},

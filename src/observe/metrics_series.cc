@@ -21,7 +21,8 @@ constexpr double kMissing = std::numeric_limits<double>::quiet_NaN();
 
 class File {
  public:
-  explicit File(const std::string& path) : fd_(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {}
+  explicit File(const std::string& path)
+      : fd_(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {}
   ~File() {
     if (fd_ >= 0) close(fd_);
   }
@@ -70,6 +71,7 @@ Result<TailChunk> ReadTail(const std::string& path, uint64_t offset, size_t byte
   }
   struct stat info {};
   if (fstat(file.fd(), &info) != 0) return Unavailable(path + ": " + std::strerror(errno));
+  if (!S_ISREG(info.st_mode)) return Invalid(path + ": not a regular file");
   const auto size = static_cast<uint64_t>(info.st_size);
   chunk.started_over = offset > size;
   if (chunk.started_over) offset = 0;

@@ -14,6 +14,9 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "the format is little endian");
 
+constexpr std::string_view kFileBegin = "events.out.tfevents.";
+constexpr std::string_view kFileEnd = ".tidemill";
+
 constexpr std::array<uint32_t, 256> MakeTable() {
   std::array<uint32_t, 256> table{};
   for (uint32_t i = 0; i < 256; ++i) {
@@ -58,7 +61,7 @@ Result<TensorboardLog> TensorboardLog::Create(const std::string& folder, int64_t
   // Readers take the files of a folder in the order of their names.
   for (int64_t second = now_ms / 1000;; ++second) {
     const std::string path =
-        folder + "/events.out.tfevents." + std::to_string(second) + ".tidemill";
+        folder + "/" + std::string(kFileBegin) + std::to_string(second) + std::string(kFileEnd);
     std::FILE* file = std::fopen(path.c_str(), "wbxe");
     if (file == nullptr && errno == EEXIST) continue;
     if (file == nullptr) return Unavailable(path + ": cannot be made: " + std::strerror(errno));
@@ -88,6 +91,21 @@ Status TensorboardLog::RestartFrom(int64_t at_ms, int64_t step) {
   event.set_step(step);
   event.mutable_session_log()->set_status(tensorboard::SessionLog::START);
   return Write(event.SerializeAsString());
+}
+
+Status TensorboardLog::RemoveOlder() {
+  const std::filesystem::path own(path_);
+  std::error_code error;
+  std::filesystem::directory_iterator files(own.parent_path(), error);
+  for (; !error && files != std::filesystem::directory_iterator(); files.increment(error)) {
+    const std::string name = files->path().filename().string();
+    const bool ours = name.starts_with(kFileBegin) && name.ends_with(kFileEnd);
+    if (ours && files->path().filename() != own.filename()) {
+      std::filesystem::remove(files->path(), error);
+    }
+  }
+  if (!error) return Ok();
+  return Unavailable(own.parent_path().string() + ": older files stay: " + error.message());
 }
 
 Status TensorboardLog::Write(std::string_view event) {

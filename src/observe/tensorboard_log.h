@@ -24,8 +24,8 @@ uint32_t MaskedCrc32c(std::string_view bytes);
 // Not thread-safe.
 class TensorboardLog {
  public:
-  // A new file events.out.tfevents.SECONDS.tidemill in `folder`, which is made. A resumed run gets
-  // a file of its own beside the first.
+  // A new file events.out.tfevents.SECONDS.tidemill in `folder`, which is made, beside those of
+  // earlier parts of the run.
   static Result<TensorboardLog> Create(const std::string& folder, int64_t now_ms);
 
   // Scalars of one step; those that are not finite are left out. Readable by others on return.
@@ -34,6 +34,9 @@ class TensorboardLog {
   // A resumed run goes on before `step`: readers forget what older files of the folder say of that
   // step and later ones.
   Status RestartFrom(int64_t at_ms, int64_t step);
+
+  // Removes this program's older files of the folder, once all that they say is in this one.
+  Status RemoveOlder();
 
   const std::string& path() const { return path_; }
 

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
+#include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -56,6 +58,18 @@ TEST(TensorboardLog, AResumedRunWritesBesideWhatIsThere) {
   const auto second = TensorboardLog::Create(folder.path(), 5'000);
   ASSERT_TRUE(first.ok() && second.ok());
   EXPECT_LT(first->path(), second->path());
+}
+
+TEST(TensorboardLog, OnlyOurOwnOlderFilesAreRemoved) {
+  TemporaryDirectory folder;
+  const auto first = TensorboardLog::Create(folder.path(), 5'000);
+  auto second = TensorboardLog::Create(folder.path(), 6'000);
+  ASSERT_TRUE(first.ok() && second.ok());
+  std::ofstream(folder / "events.out.tfevents.1.other") << "x";
+  ASSERT_TRUE(second->RemoveOlder().ok());
+  EXPECT_FALSE(std::filesystem::exists(first->path()));
+  EXPECT_TRUE(std::filesystem::exists(second->path()));
+  EXPECT_TRUE(std::filesystem::exists(folder / "events.out.tfevents.1.other"));
 }
 
 TEST(TensorboardLog, AResumedRunTellsReadersToForgetLaterStepsAndZerosAreWritten) {

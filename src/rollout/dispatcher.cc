@@ -211,21 +211,29 @@ void Dispatcher::OnEvalReport(Group& group, const v1::GroupReport& report) {
   eval.result.scored += report.scored();
   eval.result.solved += report.solved();
   eval.result.reward_sum += report.reward_sum();
+  if (report.scored() > 0) {
+    ++eval.result.rated;
+    eval.result.rate_sum += static_cast<double>(report.solved()) / report.scored();
+  }
   if (eval.finished_tasks < eval_.size()) return;
-  const EvalTally& result = eval.result;
-  const double scored = std::max<double>(1, result.scored);
-  journal_.Record("eval",
-                  {{"pass_rate", result.solved / scored},
-                   {"reward", result.reward_sum / scored},
-                   {"tasks", result.tasks},
-                   {"episodes", result.episodes},
-                   {"unscored", static_cast<double>(result.episodes - result.scored)},
-                   {"step", static_cast<double>(gate_.steps())}},
-                  {{"name", it->first}});
+  RecordEval(it->first, eval);
   evals_.erase(it);
   if (!evals_.empty()) return;
   before_done_ = true;
   if (!options_.train || after_started_) counters_.done = true;
+}
+
+// The same figures as RunReader::Eval: the mean over tasks, whatever number of samples each has.
+void Dispatcher::RecordEval(const std::string& name, const Eval& eval) {
+  const EvalTally& result = eval.result;
+  journal_.Record("eval",
+                  {{"pass_rate", result.rate_sum / std::max(1u, result.rated)},
+                   {"reward", result.reward_sum / std::max(1u, result.scored)},
+                   {"tasks", result.tasks},
+                   {"episodes", result.episodes},
+                   {"unscored", static_cast<double>(result.episodes - result.scored)},
+                   {"step", static_cast<double>(eval.step)}},
+                  {{"name", name}});
 }
 
 void Dispatcher::OnStep(const v1::StepDone& step) {
@@ -246,7 +254,8 @@ void Dispatcher::StartEvals(const std::vector<EvalPlan>& plans, const std::strin
   if (eval_.empty()) return;
   for (EvalPlan plan : plans) {
     plan.name += suffix;
-    evals_.try_emplace(plan.name, Eval{plan, 0, 0, {}});
+    Eval eval{plan, static_cast<uint64_t>(gate_.steps()), 0, 0, 0, {}};
+    evals_.try_emplace(plan.name, std::move(eval));
   }
 }
 
@@ -263,8 +272,10 @@ void Dispatcher::IssueEvals() {
       lease.set_eval_name(name);
       evals_running_ += eval.plan.samples;
       Group group{GroupState::kRunning, 0, eval.plan.samples, eval.next_task, name, ""};
+      if (eval.next_task == 0) eval.number = lease.group();
       ++eval.next_task;
-      Issue(std::move(lease), std::move(group));
+      Issue(std::move(lease), std::move(group),
+            GroupEvaluation{eval.number, eval.step, static_cast<uint32_t>(eval_.size())});
     }
   }
 }
@@ -307,7 +318,8 @@ void Dispatcher::IssueTask(size_t task, uint64_t session) {
   lease.set_seed(MixHash(options_.seed, lease.group()));
   lease.set_purpose(v1::PURPOSE_TRAIN);
   gate_.Issued(options_.group_size);
-  Issue(std::move(lease), {GroupState::kRunning, 0, options_.group_size, task, "", "", session});
+  Issue(std::move(lease), {GroupState::kRunning, 0, options_.group_size, task, "", "", session},
+        std::nullopt);
 }
 
 v1::GroupLease Dispatcher::MakeLease(const v1::Task& task, uint32_t members,
@@ -324,7 +336,8 @@ v1::GroupLease Dispatcher::MakeLease(const v1::Task& task, uint32_t members,
   return lease;
 }
 
-void Dispatcher::Issue(v1::GroupLease lease, Group group) {
+void Dispatcher::Issue(v1::GroupLease lease, Group group,
+                       std::optional<GroupEvaluation> evaluation) {
   const uint64_t id = lease.group();
   v1::GroupLease record = lease;
   lease.set_token(GroupToken(options_.secret, lease));
@@ -337,7 +350,7 @@ void Dispatcher::Issue(v1::GroupLease lease, Group group) {
   record.mutable_task()->Clear();
   record.mutable_task()->set_id(lease.task().id());
   unsaved_.emplace(id, std::move(lease));
-  store_.Submit(PutGroup{std::move(record), order_.Cursor()}, id);
+  store_.Submit(PutGroup{std::move(record), order_.Cursor(), evaluation}, id);
 }
 
 void Dispatcher::TakeStored() {

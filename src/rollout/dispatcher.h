@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -75,6 +76,8 @@ struct EvalTally {
   uint32_t scored = 0;
   uint32_t solved = 0;
   double reward_sum = 0;
+  uint32_t rated = 0;   // tasks with a sample that was scored
+  double rate_sum = 0;  // over them, of the share of its samples that was solved
 };
 
 // How the dispatcher is doing, for people; read from any thread.
@@ -166,6 +169,8 @@ class Dispatcher final : public Loop {
   };
   struct Eval {
     EvalPlan plan;
+    uint64_t step = 0;    // the learner's when it began
+    uint64_t number = 0;  // in the ledger; known once its first group is issued
     size_t next_task = 0;
     size_t finished_tasks = 0;
     EvalTally result;
@@ -179,6 +184,7 @@ class Dispatcher final : public Loop {
   void OnGroupReport(const v1::GroupReport& report);
   void Reissue(size_t task);
   void OnEvalReport(Group& group, const v1::GroupReport& report);
+  void RecordEval(const std::string& name, const Eval& eval);
   void OnStep(const v1::StepDone& step);
   void TakeStored();
   void IssueTraining();
@@ -186,7 +192,7 @@ class Dispatcher final : public Loop {
   void IssueTask(size_t task, uint64_t session);
   size_t NextTask();
   void IssueEvals();
-  void Issue(v1::GroupLease lease, Group group);
+  void Issue(v1::GroupLease lease, Group group, std::optional<GroupEvaluation> evaluation);
   void Send(v1::GroupLease lease);
   v1::GroupLease MakeLease(const v1::Task& task, uint32_t members, const v1::Sampling& sampling,
                            uint32_t max_turns);

@@ -36,6 +36,14 @@ std::vector<v1::Task> Tasks(int count, const std::string& prefix) {
   return tasks;
 }
 
+class EvalJournal final : public Journal {
+ public:
+  void Record(std::string_view kind, const Numbers& numbers, const Words&) override {
+    if (kind == "eval") evals.push_back(numbers);
+  }
+  std::vector<Numbers> evals;
+};
+
 class DispatcherTest : public testing::Test {
  protected:
   DispatcherTest() {
@@ -78,7 +86,7 @@ class DispatcherTest : public testing::Test {
   MemoryBus memory_{clock_};
   LossyBus bus_{memory_};
   FakeStore store_;
-  NullJournal journal_;
+  EvalJournal journal_;
   std::vector<v1::Task> train_ = Tasks(5, "t"), eval_ = Tasks(2, "e");
   DispatcherOptions options_;
   std::unique_ptr<Dispatcher> dispatcher_;
@@ -214,6 +222,56 @@ TEST_F(DispatcherTest, EvaluatesBeforeTrainingAndAfterTheLastStep) {
   for (const v1::GroupLease& group : evals) Report(group.group(), 1, 3, 0);
   Step();
   EXPECT_TRUE(dispatcher_->counters().done);
+}
+
+// One task with two samples solved of two, one with one of four: 0.625, not three of six.
+TEST_F(DispatcherTest, ThePassRateOfAnEvaluationIsTheMeanOverItsTasks) {
+  options_.eval_before = {{"before", {}, 4, 1}};
+  Make();
+  const std::vector<v1::GroupLease> evals = Issued();
+  ASSERT_EQ(evals.size(), 2u);
+  for (size_t i = 0; i < evals.size(); ++i) {
+    v1::DispatchEvent event;
+    v1::GroupReport& report = *event.mutable_group();
+    report.set_group(evals[i].group());
+    report.set_revision(1);
+    report.set_accepted(4);
+    report.set_scored(i == 0 ? 2 : 4);
+    report.set_solved(i == 0 ? 2 : 1);
+    EXPECT_TRUE(bus_.Publish(kDispatchTopic, event.SerializeAsString()).ok());
+  }
+  Step();
+  ASSERT_EQ(journal_.evals.size(), 1u);
+  EXPECT_DOUBLE_EQ(journal_.evals[0]["pass_rate"], 0.625);
+  EXPECT_EQ(journal_.evals[0]["unscored"], 2);
+}
+
+TEST_F(DispatcherTest, TheLedgerTellsEvaluationsApartByTheirFirstGroupAndStep) {
+  options_.eval_before = {{"before", {}, 2, 1}};
+  options_.eval_after = {{"after", {}, 2, 1}};
+  Make();
+  std::vector<v1::GroupLease> evals = Issued();
+  for (const v1::GroupLease& group : evals) Report(group.group(), 1, 2, 0);
+  Issued();
+  StepDone(3, true);
+  const std::vector<v1::GroupLease> after = Issued();
+  ASSERT_EQ(after.size(), 2u);
+  const auto evaluation_of = [&](uint64_t group) -> std::optional<GroupEvaluation> {
+    for (const StoreOp& op : store_.ops) {
+      const auto* put = std::get_if<PutGroup>(&op);
+      if (put != nullptr && put->group.group() == group) return put->evaluation;
+    }
+    return std::nullopt;
+  };
+  for (const v1::GroupLease& group : after) {
+    const auto evaluation = evaluation_of(group.group());
+    ASSERT_TRUE(evaluation.has_value());
+    EXPECT_EQ(evaluation->number, after[0].group());
+    EXPECT_EQ(evaluation->step, 3u);
+    EXPECT_EQ(evaluation->tasks, 2u);
+  }
+  EXPECT_EQ(evaluation_of(evals[1].group())->number, evals[0].group());
+  EXPECT_EQ(evaluation_of(evals[1].group())->step, 0u);
 }
 
 TEST_F(DispatcherTest, AnInterruptedRunIssuesNeitherGroupsNorTheLastEvaluation) {

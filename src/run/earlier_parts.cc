@@ -2,14 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "observe/metrics_series.h"
 #include "run/run_counters.h"
-#include "run/run_scalars.h"
 
 namespace tidemill {
 namespace {
@@ -17,22 +13,6 @@ namespace {
 using EarlierJson = nlohmann::json;
 
 constexpr size_t kTailBytes = size_t{4} << 20;
-
-// Whether a line of metrics.jsonl tells of a later step than `step`.
-bool IsLater(const std::string& line, uint64_t step) {
-  const EarlierJson json = EarlierJson::parse(line, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object() || !json.contains("kind") || !json["kind"].is_string()) return false;
-  const std::string kind = json["kind"].get<std::string>();
-  if (kind != "step" && kind != "eval" && kind != "checkpoint" && kind != "publish") return false;
-  const double own =
-      json.contains("step") && json["step"].is_number() ? json["step"].get<double>() : 0;
-  double at = own;
-  if (kind == "eval" && json.contains("name") && json["name"].is_string()) {
-    at = static_cast<double>(
-        EvalCurveOf(json["name"].get<std::string>(), static_cast<int64_t>(own)).step);
-  }
-  return at > static_cast<double>(step);
-}
 
 }  // namespace
 
@@ -85,27 +65,6 @@ RunSnapshot EarlierParts::Last() const {
     }
   }
   return snapshot;
-}
-
-Status DropLaterSteps(const std::string& path, uint64_t step) {
-  std::ifstream from(path);
-  if (!from) return Ok();  // nothing was written yet
-  const std::string made = path + ".resumed";
-  std::error_code error;
-  {
-    std::ofstream to(made, std::ios::trunc);
-    for (std::string line; std::getline(from, line);) {
-      if (!IsLater(line, step)) to << line << '\n';
-    }
-    to.flush();
-    if (!to || from.bad()) {
-      std::filesystem::remove(made, error);
-      return Unavailable(made + ": cannot be written");
-    }
-  }
-  std::filesystem::rename(made, path, error);
-  if (error) return Unavailable(path + ": cannot be replaced: " + error.message());
-  return Ok();
 }
 
 }  // namespace tidemill

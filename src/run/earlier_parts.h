@@ -1,4 +1,4 @@
-// What a resumed run did before: totals that go on, and lines of metrics.jsonl that no longer hold.
+// What a resumed run did before: totals that go on.
 //
 //   metrics.jsonl (last tick) -> EarlierParts -> RunSnapshot of the whole run
 #pragma once
@@ -30,10 +30,5 @@ class EarlierParts {
   double seconds_ = 0;
   Numbers last_;
 };
-
-// A run that goes on after `step` makes later steps anew. Removes the lines of those steps (and of
-// their checkpoints, versions and evaluations) from metrics.jsonl, so that none stands twice. Whole
-// or as before.
-Status DropLaterSteps(const std::string& metrics_path, uint64_t step);
 
 }  // namespace tidemill

@@ -60,29 +60,6 @@ TEST(EarlierParts, ANewRunHasNone) {
   EXPECT_EQ(now.seconds, 2);
 }
 
-TEST(DropLaterSteps, NoStepStandsTwiceAfterAResume) {
-  TemporaryDirectory folder;
-  const std::string path = folder / "metrics.jsonl";
-  const std::string kept = R"({"time_ms":1,"kind":"step","step":4})"
-                           "\n"
-                           R"({"time_ms":1,"kind":"eval","name":"before","step":0})"
-                           "\n"
-                           R"({"time_ms":1,"kind":"eval","name":"during-step-4","step":6})"
-                           "\n"
-                           R"({"time_ms":2,"kind":"tick","steps":6})"
-                           "\n";
-  std::ofstream(path) << kept
-                      << R"({"time_ms":3,"kind":"step","step":5})"
-                         "\n"
-                      << R"({"time_ms":3,"kind":"checkpoint","step":5,"path":"p"})"
-                         "\n"
-                      << R"({"time_ms":3,"kind":"eval","name":"during-step-5","step":5})"
-                         "\n";
-  ASSERT_TRUE(DropLaterSteps(path, 4).ok());
-  EXPECT_EQ(TextOf(path), kept);
-  EXPECT_TRUE(DropLaterSteps(folder / "none.jsonl", 4).ok());
-}
-
 TEST(RunCounters, KnowsTheFiguresOfEveryLoop) {
   for (const char* key : {"steps", "stale", "generated_tokens", "verdicts", "tool_calls"})
     EXPECT_EQ(RunCounters().count(key), 1u) << key;

@@ -14,6 +14,7 @@
 #include "run/earlier_parts.h"
 #include "run/fleet_watch.h"
 #include "run/lesson_watch.h"
+#include "run/level_metrics.h"
 #include "run/run_dashboard.h"
 #include "run/run_journal.h"
 #include "run/run_scalars.h"
@@ -129,27 +130,26 @@ class Driver {
   }
 
   // metrics.jsonl and TensorBoard's file. A resumed run goes on with the totals it had; steps that
-  // it makes anew are taken back.
+  // it makes anew are taken back, and TensorBoard's file says what metrics.jsonl says.
   Status OpenLogs(Run& run) {
     const uint64_t step = run.loops().learner ? run.loops().learner->counters().steps.load() : 0;
     const std::string metrics = directory_.metrics_path();
-    if (options_.run.resume) {
-      TM_ASSIGN_OR_RETURN(earlier_, EarlierParts::Read(metrics));
-      TM_RETURN_IF_ERROR(DropLaterSteps(metrics, step));
-    }
-    TM_ASSIGN_OR_RETURN(MetricsLog log, MetricsLog::Open(metrics));
-    log_.emplace(std::move(log));
     if (config_.dashboard.tensorboard && options_.run.train) {
       TM_ASSIGN_OR_RETURN(tensorboard_, TensorboardLog::Create(directory_.path() + "/tensorboard",
                                                                clock_.WallMs()));
-      if (options_.run.resume) {
-        TM_RETURN_IF_ERROR(
-            tensorboard_->RestartFrom(clock_.WallMs(), static_cast<int64_t>(step) + 1));
-      }
     }
     if (options_.run.resume) {
+      TM_ASSIGN_OR_RETURN(earlier_, EarlierParts::Read(metrics));
+      TM_ASSIGN_OR_RETURN(const auto reader, RunReader::Open(directory_.db_path()));
+      if (tensorboard_) TM_RETURN_IF_ERROR(tensorboard_->RestartFrom(clock_.WallMs(), 0));
+      TM_RETURN_IF_ERROR(LevelMetrics(metrics, step, *reader, [this](const JournalEntry& entry) {
+        return tensorboard_ ? WriteScalars(entry) : Ok();
+      }));
+      if (tensorboard_) TM_RETURN_IF_ERROR(tensorboard_->RemoveOlder());
       journal_.Record("resume", {{"step", static_cast<double>(step)}}, {});
     }
+    TM_ASSIGN_OR_RETURN(MetricsLog log, MetricsLog::Open(metrics));
+    log_.emplace(std::move(log));
     return Ok();
   }
 
@@ -247,7 +247,10 @@ class Driver {
       if (const Status status = log_->Append(entry.ToJson()); !status.ok()) {
         LogOnce("metrics", LogLevel::kWarn, status.ToString());
       }
-      if (tensorboard_) WriteScalars(entry);
+      if (tensorboard_) {
+        const Status status = WriteScalars(entry);
+        if (!status.ok()) LogOnce("tensorboard", LogLevel::kWarn, status.ToString());
+      }
       best_.Take(entry);
       for (LiveWatch* watch : watches_) watch->Take(entry.kind, entry.numbers, entry.words);
       if (options_.display != nullptr) options_.display->Show(entry);
@@ -255,11 +258,10 @@ class Driver {
   }
 
   // One axis for all: the learner's step.
-  void WriteScalars(const JournalEntry& entry) {
+  Status WriteScalars(const JournalEntry& entry) {
     const ScalarPoint point = scalars_.Take(entry);
-    if (point.scalars.empty()) return;
-    const Status status = tensorboard_->Append(entry.at_ms, point.step, point.scalars);
-    if (!status.ok()) LogOnce("tensorboard", LogLevel::kWarn, status.ToString());
+    if (point.scalars.empty()) return Ok();
+    return tensorboard_->Append(entry.at_ms, point.step, point.scalars);
   }
 
   RealClock clock_;

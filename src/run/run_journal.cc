@@ -29,6 +29,25 @@ std::string JournalEntry::ToJson() const {
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
+std::optional<JournalEntry> JournalEntry::Parse(const std::string& line) {
+  const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) return std::nullopt;
+  JournalEntry entry;
+  for (const auto& [key, value] : json.items()) {
+    if (value.is_string()) entry.words[key] = value.get<std::string>();
+    if (value.is_number()) entry.numbers[key] = value.get<double>();
+  }
+  const auto kind = entry.words.find("kind");
+  if (kind == entry.words.end()) return std::nullopt;
+  entry.kind = kind->second;
+  entry.words.erase(kind);
+  if (const auto time = entry.numbers.find("time_ms"); time != entry.numbers.end()) {
+    entry.at_ms = static_cast<int64_t>(time->second);
+    entry.numbers.erase(time);
+  }
+  return entry;
+}
+
 void RunJournal::Record(std::string_view kind, const Numbers& numbers, const Words& words) {
   JournalEntry entry{clock_.WallMs(), std::string(kind), numbers, words};
   MutexLock lock(mutex_);

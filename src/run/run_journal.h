@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,8 @@ struct JournalEntry {
   Numbers numbers;
   Words words;
   std::string ToJson() const;
+  // What ToJson wrote. Nothing: the line is not one.
+  static std::optional<JournalEntry> Parse(const std::string& line);
 };
 
 // Thread-safe. Bounded: if nobody takes entries, the oldest go, and their number is told.

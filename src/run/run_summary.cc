@@ -25,6 +25,9 @@ Result<Json> EvalJson(RunReader& reader, const EvalResult& eval) {
   json["pass_rate"] = eval.pass_rate;
   json["ci95"] = eval.pass_rate_ci95;
   json["n"] = eval.tasks;
+  json["step"] = eval.step;
+  json["complete"] = eval.complete;
+  if (!eval.complete) json["tasks_planned"] = eval.tasks_planned;
   json["samples_per_task"] = samples;
   json["unscored"] = eval.unscored;
   json["mean_reward"] = eval.mean_reward;
@@ -141,6 +144,13 @@ Json BusiestPort(const RunSnapshot& last) {
   return most == nullptr ? Json() : Json(most->name);
 }
 
+// An evaluation that was stopped, or still goes on, says how much of it there is.
+std::string TasksOf(const Json& eval) {
+  const int tasks = eval.value("n", 0);
+  if (eval.value("complete", true)) return std::to_string(tasks);
+  return fmt::format("only {} of {}", tasks, eval.value("tasks_planned", 0));
+}
+
 std::string BooksText(const Json& groups) {
   uint64_t dropped = 0;
   std::string why;
@@ -149,10 +159,12 @@ std::string BooksText(const Json& groups) {
     why += fmt::format("{}{} {}", why.empty() ? " (" : ", ", reason, count.get<uint64_t>());
   }
   return fmt::format(
-      "  groups issued {}: trained {}, evaluated {}, dropped {}{}, ready {}, open {}, lost {}\n",
+      "  groups issued {}: trained {}, evaluated {}, dropped {}{}, ready {}, open {}, abandoned "
+      "{}, "
+      "lost {}\n",
       groups.value("issued", 0), groups.value("trained", 0), groups.value("evaluated", 0), dropped,
-      why + (why.empty() ? "" : ")"), groups.value("ready", 0),
-      groups.value("open", 0) + groups.value("abandoned", 0), groups.value("lost", 0));
+      why + (why.empty() ? "" : ")"), groups.value("ready", 0), groups.value("open", 0),
+      groups.value("abandoned", 0), groups.value("lost", 0));
 }
 
 }  // namespace
@@ -245,9 +257,9 @@ std::string SummaryText(const std::string& summary_json) {
   std::string text = fmt::format("run {}: {}\n", json.value("run", ""), json.value("status", ""));
   if (json.contains("error")) text += "  " + json.value("error", "") + "\n";
   for (const auto& [name, eval] : json["eval"].items()) {
-    text += fmt::format("  eval {:<18} pass@1 {:5.1f} % ± {:.1f}  ({} tasks", name,
+    text += fmt::format("  eval {:<18} pass@1 {:5.1f} % ± {:.1f}  ({} tasks at step {}", name,
                         100 * eval.value("pass_rate", 0.0), 100 * eval.value("ci95", 0.0),
-                        eval.value("n", 0));
+                        TasksOf(eval), eval.value("step", 0));
     const int samples = eval.value("samples_per_task", 0);
     if (samples > 1) {
       text += fmt::format(", {} samples; pass@{} {:.1f} %", samples, samples,

@@ -31,8 +31,10 @@ Result<off_t> EndOfLastLine(int fd, const std::string& path) {
 }  // namespace
 
 Result<MetricsLog> MetricsLog::Open(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  if (fd < 0) return FileFailure(path, "cannot open", errno);
+  Fd opened(open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0644));
+  if (!opened) return FileFailure(path, "cannot open", errno);
+  TM_RETURN_IF_ERROR(RegularFileSize(opened, path).status());
+  const int fd = opened.Release();
   MetricsLog log(path, fd);
   TM_ASSIGN_OR_RETURN(const off_t end, EndOfLastLine(fd, path));
   if (ftruncate(fd, end) != 0)

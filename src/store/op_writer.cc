@@ -64,6 +64,7 @@ struct OpWriter::Statements {
   Statement savepoint, release, undo;
   Statement find, put_trajectory, put_body, put_verdict, set_verdict, set_fate;
   Statement put_step, put_use, count_use, put_group, put_report, find_group;
+  Statement put_evaluation, put_evaluation_group;
   Statement next_version, put_version, put_checkpoint;
   Statement put_session, find_session, find_turn, put_turn, put_signal;
   Statement deleted_session, deleted_trajectory;
@@ -107,6 +108,9 @@ Status OpWriter::Prepare() {
       prepare("UPDATE groups SET revision = ?2, accepted = ?3, dropped = ?4, reissue = ?5, "
               "report = ?6 WHERE grp = ?1 AND revision < ?2"),
       prepare("SELECT task FROM groups WHERE grp = ?1"),
+      prepare("INSERT OR IGNORE INTO evaluations (evaluation, eval_name, step, tasks) "
+              "VALUES (?1, ?2, ?3, ?4)"),
+      prepare("INSERT OR IGNORE INTO evaluation_groups (evaluation, grp) VALUES (?1, ?2)"),
       prepare("SELECT coalesce(max(version), 0) + 1 FROM versions"),
       prepare("INSERT OR IGNORE INTO versions (version, step, reserved_ms) VALUES (?1, ?2, ?3)"),
       prepare("INSERT OR REPLACE INTO checkpoints (abandoned, step, version, path, at_ms) "
@@ -252,7 +256,7 @@ Status OpWriter::Put(const PutGroup& op) {
                          .With(g.group(), g.task().id(), static_cast<int>(g.purpose()),
                                g.eval_name(), g.members(), g.issued_ms(), op.cursor, BlobRef{lease})
                          .Run());
-  if (db_.Changes() != 0) return Ok();
+  if (db_.Changes() != 0) return op.evaluation ? PutEvaluation(op) : Ok();
   Statement& find = statements_->find_group.With(g.group());
   TM_ASSIGN_OR_RETURN(const bool found, find.Next());
   TM_CHECK(found, "an insert was ignored for a row that is not there");
@@ -261,6 +265,15 @@ Status OpWriter::Put(const PutGroup& op) {
   if (task == g.task().id()) return Ok();  // the same one again
   return Exists("group " + std::to_string(g.group()) + " was given to task " + task +
                 " already, not to " + g.task().id());
+}
+
+Status OpWriter::PutEvaluation(const PutGroup& op) {
+  const GroupEvaluation& e = *op.evaluation;
+  TM_RETURN_IF_ERROR(CheckNumber("evaluation", e.number));
+  TM_RETURN_IF_ERROR(CheckNumber("step", e.step));
+  TM_RETURN_IF_ERROR(
+      statements_->put_evaluation.With(e.number, op.group.eval_name(), e.step, e.tasks).Run());
+  return statements_->put_evaluation_group.With(e.number, op.group.group()).Run();
 }
 
 Status OpWriter::Put(const PutGroupReport& op) {
@@ -279,10 +292,15 @@ Status OpWriter::Put(const PutGroupReport& op) {
       .Run();
 }
 
+// What lies in the run's folder is kept relative to it: the folder may be moved or copied.
 Status OpWriter::Put(const PutCheckpoint& op) {
   TM_RETURN_IF_ERROR(CheckNumber("step", op.step));
   TM_RETURN_IF_ERROR(KeepVersion(op.version, op.step));
-  return statements_->put_checkpoint.With(op.step, op.version, op.path, clock_.WallMs()).Run();
+  const std::string folder = db_.path().substr(0, db_.path().rfind('/') + 1);
+  const bool within = !folder.empty() && op.path.starts_with(folder);
+  return statements_->put_checkpoint
+      .With(op.step, op.version, within ? op.path.substr(folder.size()) : op.path, clock_.WallMs())
+      .Run();
 }
 
 Status OpWriter::Put(const PutSession& op) {

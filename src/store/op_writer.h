@@ -32,6 +32,7 @@ class OpWriter {
   Status Put(const PutFate& op);
   Status Put(const PutStep& op);
   Status Put(const PutGroup& op);
+  Status PutEvaluation(const PutGroup& op);
   Status Put(const PutGroupReport& op);
   Status Put(const PutCheckpoint& op);
   Status Put(const PutSession& op);

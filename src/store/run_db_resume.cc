@@ -30,7 +30,8 @@ Status Abandon(Database& db, uint64_t step, int64_t now_ms) {
   for (const char* sql :
        {"UPDATE uses SET abandoned = ?2 WHERE abandoned = 0 AND step > ?1",
         "UPDATE steps SET abandoned = ?2 WHERE abandoned = 0 AND step > ?1",
-        "UPDATE checkpoints SET abandoned = ?2 WHERE abandoned = 0 AND step > ?1"}) {
+        "UPDATE checkpoints SET abandoned = ?2 WHERE abandoned = 0 AND step > ?1",
+        "UPDATE evaluations SET abandoned = ?2 WHERE abandoned = 0 AND step > ?1"}) {
     TM_RETURN_IF_ERROR(Run(db, sql, step, resume));
   }
   return Ok();

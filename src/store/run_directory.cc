@@ -40,14 +40,12 @@ std::string HolderOf(const std::string& lock_path) {
 }
 
 bool IsLocked(const std::string& lock_path) {
-  const int fd = open(lock_path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return false;
+  const Fd fd(open(lock_path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!fd || !RegularFileSize(fd, lock_path).ok()) return false;
   struct flock lock = WholeFileLock();
   lock.l_type =
       F_RDLCK;  // a descriptor that only reads may ask for no more; a writer is in the way of it
-  const bool held = fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
-  close(fd);
-  return held;
+  return fcntl(fd.get(), F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
 }
 
 int64_t ModifiedMs(const std::string& path) {
@@ -105,6 +103,7 @@ Result<RunDirectory> RunDirectory::OpenToRead(const std::string& runs_root,
 Result<RunDirectory> RunDirectory::OpenToResume(const std::string& runs_root,
                                                 const std::string& name) {
   TM_ASSIGN_OR_RETURN(RunDirectory run, OpenToRead(runs_root, name));
+  TM_RETURN_IF_ERROR(run.CheckDatabaseThere());
   TM_RETURN_IF_ERROR(run.TakeLock());
   TM_RETURN_IF_ERROR(MakeDirectories(run.blobs_path()));
   TM_RETURN_IF_ERROR(MakeDirectories(run.checkpoints_path()));
@@ -149,10 +148,34 @@ RunDirectory::~RunDirectory() {
   if (lock_fd_ >= 0) close(lock_fd_);  // and with it the lock
 }
 
+std::string RunDirectory::Inside(const std::string& path) const {
+  return path.starts_with('/') ? path : path_ + "/" + path;
+}
+
+// A run that was cut short while it was made has neither; one that got anywhere has both.
+Status RunDirectory::CheckDatabaseThere() const {
+  std::error_code error;
+  const auto bytes = fs::file_size(db_path(), error);
+  if (!error && bytes > 0) return Ok();
+  if (error && error != std::errc::no_such_file_or_directory) {
+    return Unavailable(db_path() + ": " + error.message());
+  }
+  const bool began = access(metrics_path().c_str(), F_OK) == 0 ||
+                     access(summary_path().c_str(), F_OK) == 0 ||
+                     !fs::is_empty(checkpoints_path(), error);
+  if (error || !began) return Ok();
+  return NotFound(db_path() +
+                  ": is missing or empty, and the run did work that only it tells of; put it back. "
+                  "To use a checkpoint without it, begin a new run with model.path=" +
+                  checkpoints_path() + "/step-N");
+}
+
 Status RunDirectory::TakeLock() {
   const std::string file = lock_path();
-  lock_fd_ = open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (lock_fd_ < 0) return FileFailure(file, "cannot open", errno);
+  Fd opened(open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0644));
+  if (!opened) return FileFailure(file, "cannot open", errno);
+  TM_RETURN_IF_ERROR(RegularFileSize(opened, file).status());
+  lock_fd_ = opened.Release();
   struct flock lock = WholeFileLock();
   if (fcntl(lock_fd_, F_OFD_SETLK, &lock) != 0) {
     const int error = errno;

@@ -30,7 +30,8 @@ class RunDirectory {
   static Result<RunDirectory> Create(const std::string& runs_root, const std::string& name,
                                      std::string_view config_toml);
   // To go on with it, or to look at it. kNotFound: there is no such run. OpenToResume: kUnavailable
-  // names the process that writes it now.
+  // names the process that writes it now; kNotFound also where run.db is gone from a run that did
+  // work.
   static Result<RunDirectory> OpenToResume(const std::string& runs_root, const std::string& name);
   static Result<RunDirectory> OpenToRead(const std::string& runs_root, const std::string& name);
   // By name. No such root: no runs. Directories that are no runs are left out.
@@ -50,6 +51,8 @@ class RunDirectory {
   std::string summary_path() const { return path_ + "/summary.json"; }
   std::string secret_path() const { return path_ + "/secret"; }
   std::string lock_path() const { return path_ + "/lock"; }
+  // A path that run.db holds: within the run's folder, wherever that is now.
+  std::string Inside(const std::string& path) const;
 
   // Of one that writes: kNotFound once the directory is no longer where it was, because somebody
   // deleted, moved or replaced it. What is written after that is lost.
@@ -68,6 +71,7 @@ class RunDirectory {
   RunDirectory(std::string name, std::string path)
       : name_(std::move(name)), path_(std::move(path)) {}
   Status TakeLock();
+  Status CheckDatabaseThere() const;
 
   std::string name_;
   std::string path_;

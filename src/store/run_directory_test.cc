@@ -2,12 +2,14 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <fstream>
 
 #include "core/files.h"
+#include "store/run_reader.h"
 #include "store/store_samples.h"
 
 namespace tidemill {
@@ -102,6 +104,55 @@ TEST(RunDirectory, TheListSaysWhichRunsAreBeingWritten) {
   EXPECT_TRUE((*runs)[1].writing);
   EXPECT_FALSE((*runs)[1].has_summary);
   EXPECT_TRUE(RunDirectory::List(dir / "nowhere")->empty());
+}
+
+TEST(RunDirectory, APipeInThePlaceOfAFileHoldsNobodyUp) {
+  TemporaryDirectory dir;
+  { ASSERT_TRUE(RunDirectory::Create(dir.path(), "a", "").ok()); }
+  std::filesystem::remove(dir / "a/lock");
+  for (const char* name : {"lock", "metrics.jsonl", "run.db"}) {
+    ASSERT_EQ(mkfifo((dir / "a" / name).c_str(), 0600), 0);
+  }
+  const auto runs = RunDirectory::List(dir.path());
+  ASSERT_TRUE(runs.ok());
+  EXPECT_FALSE(runs->at(0).writing);
+  EXPECT_THAT(RunReader::Open(dir / "a/run.db").status().message(),
+              HasSubstr("run.db: not a regular file"));
+  EXPECT_THAT(MetricsLog::Open(dir / "a/metrics.jsonl").status().message(),
+              HasSubstr("metrics.jsonl: not a regular file"));
+  std::filesystem::remove(dir / "a/run.db");
+  std::filesystem::remove(dir / "a/metrics.jsonl");
+  EXPECT_THAT(RunDirectory::OpenToResume(dir.path(), "a").status().message(),
+              HasSubstr("lock: not a regular file"));
+}
+
+TEST(RunDirectory, ARunThatLostItsDatabaseDoesNotBeginAnewOverWhatItDid) {
+  TemporaryDirectory dir;
+  { ASSERT_TRUE(RunDirectory::Create(dir.path(), "a", "").ok()); }
+  EXPECT_TRUE(RunDirectory::OpenToResume(dir.path(), "a").ok()) << "it did nothing yet";
+  std::filesystem::create_directory(dir / "a/checkpoints/step-00000003");
+  const Status gone = RunDirectory::OpenToResume(dir.path(), "a").status();
+  EXPECT_EQ(gone.code(), Code::kNotFound);
+  EXPECT_THAT(gone.message(), HasSubstr("a/run.db: is missing or empty"));
+  std::ofstream(dir / "a/run.db");
+  EXPECT_FALSE(RunDirectory::OpenToResume(dir.path(), "a").ok()) << "empty is as good as missing";
+  std::ofstream(dir / "a/run.db") << "x";
+  EXPECT_TRUE(RunDirectory::OpenToResume(dir.path(), "a").ok()) << "who opens it reads it";
+}
+
+TEST(RunDirectory, WhatTheDatabaseNamesIsInTheFolderWhereverThatIs) {
+  TemporaryDirectory dir;
+  std::filesystem::create_directories(dir / "runs/a");
+  {
+    auto db = OpenDb(dir / "runs/a/run.db");
+    ASSERT_TRUE(db->ApplyOne(PutCheckpoint{3, 3, dir / "runs/a/checkpoints/step-3"}).ok());
+  }
+  { ASSERT_TRUE(RunDirectory::Create(dir / "other", "b", "").ok()); }
+  std::filesystem::copy(dir / "runs/a/run.db", dir / "other/b/run.db");
+  const auto copy = RunDirectory::OpenToRead(dir / "other", "b");
+  const auto kept = RunReader::Open(copy->db_path()).value()->Checkpoints();
+  EXPECT_EQ(copy->Inside(kept->at(0).path), dir / "other/b/checkpoints/step-3");
+  EXPECT_EQ(copy->Inside("/elsewhere"), "/elsewhere");
 }
 
 TEST(RunDirectory, ANameThatWouldLeaveTheFolderIsRefused) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "store/body_codec.h"
+#include "store/eval_choice.h"
 #include "store/schema.h"
 #include "store/sqlite.h"
 
@@ -39,7 +40,11 @@ class Where {
     if (f.task) Condition("task = ?");
     if (f.group) Condition("grp = ?");
     if (f.purpose) Condition("purpose = ?");
-    if (f.eval_name) Condition("eval_name = ?");
+    if (f.eval_name) {
+      const std::string counts = "grp IN (SELECT grp FROM evaluation_groups WHERE evaluation = " +
+                                 EvaluationThatCounts("?") + ")";
+      Condition(counts.c_str());
+    }
     if (f.end) Condition("end = ?");
     if (f.fate) Condition("fate = ?");
     if (f.scored) Condition("coalesce(scored, 0) = ?");
@@ -119,7 +124,9 @@ std::optional<bool> OptionalBool(const Statement& row, int column) {
 constexpr const char* kEpisodeColumns =
     "seq, task, grp, member, attempt, purpose, eval_name, end, stale_cause, worker, started_ms, "
     "finished_ms, prompt_tokens, tokens, turns, tool_calls, min_version, max_version, fate, "
-    "fate_reason, uses, scored, reward, solved, tests_passed, tests_total, compiled";
+    "fate_reason, uses, scored, reward, solved, tests_passed, tests_total, compiled, "
+    "(SELECT e.step FROM evaluation_groups eg JOIN evaluations e USING (evaluation) "
+    "WHERE eg.grp = trajectories.grp)";
 
 EpisodeRow ReadEpisodeRow(const Statement& row) {
   EpisodeRow e;
@@ -150,6 +157,7 @@ EpisodeRow ReadEpisodeRow(const Statement& row) {
   e.tests_passed = static_cast<uint32_t>(row.Int(24));
   e.tests_total = static_cast<uint32_t>(row.Int(25));
   e.compiled = row.Int(26) != 0;
+  e.eval_step = OptionalUint(row, 27);
   return e;
 }
 
@@ -176,6 +184,7 @@ Result<std::unique_ptr<Database>> OpenRunDbToRead(const std::string& db_path) {
 
 Result<std::unique_ptr<RunReader>> RunReader::Open(const std::string& db_path) {
   TM_ASSIGN_OR_RETURN(std::unique_ptr<Database> db, OpenRunDbToRead(db_path));
+  TM_RETURN_IF_ERROR(ReadOlderEvaluations(*db));
   return std::unique_ptr<RunReader>(new RunReader(std::move(db)));
 }
 

@@ -30,6 +30,7 @@ struct EpisodeRow {
   uint32_t attempt = 0;
   v1::Purpose purpose = v1::PURPOSE_UNSPECIFIED;
   std::string eval_name;
+  std::optional<uint64_t> eval_step;  // the learner's when that evaluation began
   v1::EpisodeEnd end = v1::EPISODE_END_UNSPECIFIED;
   std::string stale_cause;
   std::string worker;
@@ -57,7 +58,7 @@ struct EpisodeFilter {
   std::optional<std::string> task;
   std::optional<uint64_t> group;
   std::optional<v1::Purpose> purpose;
-  std::optional<std::string> eval_name;
+  std::optional<std::string> eval_name;  // of the evaluation of this name that counts
   std::optional<v1::EpisodeEnd> end;
   std::optional<std::string> fate;
   std::optional<bool> scored;  // false: no verdict with a reward
@@ -119,8 +120,14 @@ struct StepRow {
   std::string metrics_json;
 };
 
+// One evaluation. Of several with the same name, the newest whole one of the line of weights that
+// lives counts; while none is whole, the newest.
 struct EvalResult {
   std::string eval_name;
+  uint64_t evaluation = 0;     // its number
+  uint64_t step = 0;           // the learner's when it began
+  bool complete = false;       // every task was attempted
+  uint64_t tasks_planned = 0;  // when it is complete
   uint64_t tasks = 0;
   uint64_t samples = 0;   // scored
   uint64_t unscored = 0;  // stale, or not scored (yet): not in the means
@@ -159,10 +166,10 @@ struct GroupBooks {
   };
   uint64_t issued = 0;                      // numbers given out
   uint64_t trained = 0;                     // used by a step of the line that lives
-  uint64_t evaluated = 0;                   // of evaluations, all members in
+  uint64_t evaluated = 0;                   // of evaluations that count, all members in
   std::map<std::string, uint64_t> dropped;  // by reason: "zero_variance", "stale", ..
   uint64_t ready = 0;                       // accepted, waiting for a batch
-  uint64_t abandoned = 0;                   // of evaluations that a resume began anew
+  uint64_t abandoned = 0;                   // of evaluations that were begun anew
   std::vector<Open> open;                   // without a final report
   uint64_t missing = 0;                     // issued, and not in the ledger
   uint64_t episodes_missing = 0;            // members of accepted groups that are not stored
@@ -200,8 +207,11 @@ class RunReader {
   Result<RunCounts> Counts();
   // Reads every group: for the end of a run, not for a page.
   Result<GroupBooks> Books();
-  // In the order of their first episodes; one, or kNotFound.
+  // Those that count, a name each, in the order the names came up; one, or kNotFound.
   Result<std::vector<EvalResult>> Evals();
+  // All of the line that lives, those that others of the same name replaced as well; in the order
+  // they began.
+  Result<std::vector<EvalResult>> EvalHistory();
   Result<EvalResult> Eval(const std::string& eval_name);
   // Task by task, by task.
   Result<std::vector<TaskStats>> EvalTasks(const std::string& eval_name);

@@ -7,11 +7,15 @@ namespace tidemill {
 namespace {
 
 // One row a group: what was said of it, and what of it is stored. An evaluation that was under way
-// when the run was resumed begins anew with new groups; nobody waits for the old ones.
+// when the run was resumed begins anew with new groups; nobody waits for the old ones, and those
+// that are closed count once. The same name at a later step is another evaluation.
 constexpr const char* kGroups =
     "SELECT g.grp, g.purpose, g.members, g.accepted, g.dropped, g.report, "
     "coalesce(t.stored, 0), coalesce(t.uses, 0), "
-    "g.purpose = 2 AND g.issued_ms < (SELECT coalesce(max(at_ms), 0) FROM resumes) "
+    "g.purpose = 2 AND g.issued_ms < (SELECT coalesce(max(at_ms), 0) FROM resumes), "
+    "EXISTS (SELECT 1 FROM evaluation_groups JOIN evaluations e USING (evaluation), evaluations "
+    "again WHERE grp = g.grp AND again.eval_name = e.eval_name AND again.step = e.step AND "
+    "again.evaluation > e.evaluation) "
     "FROM groups g LEFT JOIN (SELECT grp, count(*) AS stored, max(uses) AS uses FROM trajectories "
     "GROUP BY grp) t ON t.grp = g.grp ORDER BY g.grp";
 
@@ -35,7 +39,7 @@ class Bookkeeper {
       books_.episodes_missing += members - std::min(members, row.Uint(6));
     }
     if (row.Int(1) == v1::PURPOSE_EVAL) {
-      ++books_.evaluated;
+      ++(row.Int(9) != 0 ? books_.abandoned : books_.evaluated);
     } else if (row.Uint(7) > 0) {
       ++books_.trained;
     } else if (accepted > 0) {

@@ -1,6 +1,5 @@
 // What RunReader sums up.
 #include <algorithm>
-#include <cmath>
 
 #include "store/run_reader.h"
 #include "store/sqlite.h"
@@ -14,113 +13,23 @@ Status CheckLimit(uint64_t limit) {
                  std::to_string(limit));
 }
 
-TaskStats ReadTaskStats(const Statement& row) {
-  TaskStats stats;
-  stats.task = row.Text(0);
-  stats.episodes = row.Uint(1);
-  stats.scored = row.Uint(2);
-  stats.solved = row.Uint(3);
-  stats.mean_reward = row.Double(4);
-  stats.last_finished_ms = row.Int(5);
-  return stats;
-}
-
-// By task, of the trajectories `which` (the rest of a FROM, with ?1 for `value`) says.
-template <typename T>
-Result<std::vector<TaskStats>> ReadTasks(Database& db, const std::string& which, const T& value) {
-  std::vector<TaskStats> tasks;
-  TM_RETURN_IF_ERROR(ForEachRow(
-      db,
-      "SELECT task, count(*), coalesce(sum(scored), 0), coalesce(sum(solved), 0), "
-      "coalesce(avg(reward), 0), max(finished_ms) FROM trajectories " +
-          which + " GROUP BY task ORDER BY task",
-      [&](Statement& row) {
-        tasks.push_back(ReadTaskStats(row));
-        return Ok();
-      },
-      value));
-  return tasks;
-}
-
-// Adds up one evaluation task by task, so that the spread between tasks is known.
-class EvalSum {
- public:
-  explicit EvalSum(std::string eval_name) { result_.eval_name = std::move(eval_name); }
-
-  void AddTask(uint64_t samples, uint64_t solved, uint64_t unscored, double reward_sum) {
-    ++result_.tasks;
-    result_.samples += samples;
-    result_.unscored += unscored;
-    result_.solved += solved;
-    if (solved > 0) ++result_.tasks_solved;
-    reward_sum_ += reward_sum;
-    if (samples == 0) return;
-    const double rate = static_cast<double>(solved) / static_cast<double>(samples);
-    ++rated_;
-    rate_sum_ += rate;
-    rate_squares_ += rate * rate;
-  }
-
-  EvalResult Finish() {
-    if (rated_ > 0) result_.pass_rate = rate_sum_ / rated_;
-    if (rated_ > 1) {
-      const double mean = result_.pass_rate;
-      const double variance = std::max(0.0, (rate_squares_ - rated_ * mean * mean) / (rated_ - 1));
-      result_.pass_rate_ci95 = 1.96 * std::sqrt(variance / rated_);
-    }
-    if (result_.samples > 0) {
-      result_.mean_reward = reward_sum_ / static_cast<double>(result_.samples);
-    }
-    return result_;
-  }
-
-  EvalResult& result() { return result_; }
-
- private:
-  EvalResult result_;
-  double rated_ = 0;  // tasks with a sample that was scored
-  double rate_sum_ = 0;
-  double rate_squares_ = 0;
-  double reward_sum_ = 0;
-};
-
-Result<EvalResult> ReadEval(Database& db, const std::string& eval_name) {
-  EvalSum sum(eval_name);
-  TM_RETURN_IF_ERROR(ForEachRow(
-      db,
-      "SELECT coalesce(sum(scored), 0), coalesce(sum(solved), 0), count(*), total(reward) "
-      "FROM trajectories WHERE purpose = 2 AND eval_name = ?1 GROUP BY task",
-      [&](Statement& row) {
-        sum.AddTask(row.Uint(0), row.Uint(1), row.Uint(2) - row.Uint(0), row.Double(3));
-        return Ok();
-      },
-      eval_name));
-  TM_RETURN_IF_ERROR(ForEachRow(
-      db,
-      "SELECT min(min_version), max(max_version), max(finished_ms) FROM trajectories "
-      "WHERE purpose = 2 AND eval_name = ?1",
-      [&](Statement& row) {
-        EvalResult& result = sum.result();
-        if (!row.IsNull(0)) result.min_version = row.Uint(0);
-        if (!row.IsNull(1)) result.max_version = row.Uint(1);
-        result.finished_ms = row.Int(2);
-        return Ok();
-      },
-      eval_name));
-  return sum.Finish();
-}
-
 }  // namespace
 
 Result<std::vector<TaskStats>> RunReader::Tasks(v1::Purpose purpose) {
   MutexLock lock(mutex_);
-  return ReadTasks(*db_, "INDEXED BY trajectories_by_task WHERE ?1 = 0 OR purpose = ?1",
-                   static_cast<int>(purpose));
-}
-
-Result<std::vector<TaskStats>> RunReader::EvalTasks(const std::string& eval_name) {
-  MutexLock lock(mutex_);
-  return ReadTasks(*db_, "WHERE purpose = 2 AND eval_name = ?1", eval_name);
+  std::vector<TaskStats> tasks;
+  TM_RETURN_IF_ERROR(ForEachRow(
+      *db_,
+      "SELECT task, count(*), coalesce(sum(scored), 0), coalesce(sum(solved), 0), "
+      "coalesce(avg(reward), 0), max(finished_ms) FROM trajectories INDEXED BY "
+      "trajectories_by_task WHERE ?1 = 0 OR purpose = ?1 GROUP BY task ORDER BY task",
+      [&](Statement& row) {
+        tasks.push_back(
+            {row.Text(0), row.Uint(1), row.Uint(2), row.Uint(3), row.Double(4), row.Int(5)});
+        return Ok();
+      },
+      static_cast<int>(purpose)));
+  return tasks;
 }
 
 Result<std::vector<PassRatePoint>> RunReader::PassRateOverTime(const std::string& task,
@@ -231,31 +140,6 @@ Result<RunCounts> RunReader::Counts() {
                                   return Ok();
                                 }));
   return counts;
-}
-
-Result<std::vector<EvalResult>> RunReader::Evals() {
-  MutexLock lock(mutex_);
-  std::vector<std::string> names;
-  TM_RETURN_IF_ERROR(ForEachRow(
-      *db_,
-      "SELECT eval_name FROM trajectories WHERE purpose = 2 GROUP BY eval_name ORDER BY min(seq)",
-      [&](Statement& row) {
-        names.push_back(row.Text(0));
-        return Ok();
-      }));
-  std::vector<EvalResult> results;
-  for (const std::string& name : names) {
-    TM_ASSIGN_OR_RETURN(EvalResult result, ReadEval(*db_, name));
-    results.push_back(std::move(result));
-  }
-  return results;
-}
-
-Result<EvalResult> RunReader::Eval(const std::string& eval_name) {
-  MutexLock lock(mutex_);
-  TM_ASSIGN_OR_RETURN(EvalResult result, ReadEval(*db_, eval_name));
-  if (result.tasks == 0) return NotFound(db_->path() + ": no evaluation \"" + eval_name + "\"");
-  return result;
 }
 
 Result<std::vector<CheckpointRecord>> RunReader::Checkpoints() {

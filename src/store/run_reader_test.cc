@@ -55,6 +55,30 @@ class RunReaderTest : public testing::Test {
     }
   }
 
+  // Stores one evaluation: by group, what each of its samples earned; below 0: not scored.
+  using Samples = std::vector<std::pair<uint64_t, std::vector<double>>>;
+  void Evaluate(const GroupEvaluation& evaluation, const std::string& name, const Samples& samples,
+                uint64_t version) {
+    std::vector<StoreOp> ops;
+    for (const auto& [group, rewards] : samples) {
+      PutGroup put = SampleGroup(group, "c");
+      put.group.set_purpose(v1::PURPOSE_EVAL);
+      put.group.set_eval_name(name);
+      put.group.set_members(static_cast<uint32_t>(rewards.size()));
+      put.evaluation = evaluation;
+      ops.push_back(put);
+      for (uint32_t member = 0; member < rewards.size(); ++member) {
+        v1::Trajectory t = SampleTrajectory(SampleId(group, member), 5, version + group);
+        t.set_purpose(v1::PURPOSE_EVAL);
+        t.set_eval_name(name);
+        ops.push_back(PutTrajectory{t});
+        if (rewards[member] >= 0) ops.push_back(PutVerdict{SampleVerdict(t.id(), rewards[member])});
+      }
+      ops.push_back(SampleReport(group, 1, static_cast<uint32_t>(rewards.size()), 0));
+    }
+    Apply(ops);
+  }
+
   // "group.member" of the episodes found.
   std::vector<std::string> Find(const EpisodeFilter& filter,
                                 EpisodeSort sort = EpisodeSort::kOldest,
@@ -221,19 +245,7 @@ TEST_F(RunReaderTest, EveryGroupIssuedIsInTheBooksOnce) {
 
 TEST_F(RunReaderTest, AnEvaluationIsAveragedOverItsTasks) {
   // Task 1: 2 of 2 solved; task 2: 1 of 4; task 3: its only sample was not scored.
-  std::vector<StoreOp> ops;
-  const std::vector<std::pair<uint64_t, std::vector<double>>> tasks = {
-      {8, {1, 1}}, {9, {1, 0, 0, 0}}, {10, {-1}}};
-  for (const auto& [group, rewards] : tasks) {
-    for (uint32_t member = 0; member < rewards.size(); ++member) {
-      v1::Trajectory t = SampleTrajectory(SampleId(group, member), 5, 40 + group);
-      t.set_purpose(v1::PURPOSE_EVAL);
-      t.set_eval_name("before");
-      ops.push_back(PutTrajectory{t});
-      if (rewards[member] >= 0) ops.push_back(PutVerdict{SampleVerdict(t.id(), rewards[member])});
-    }
-  }
-  Apply(ops);
+  Evaluate({8, 0, 3}, "before", {{8, {1, 1}}, {9, {1, 0, 0, 0}}, {10, {-1}}}, 40);
   const auto result = reader_->Eval("before");
   ASSERT_TRUE(result.ok()) << result.status().ToString();
   EXPECT_EQ(result->tasks, 3U);
@@ -250,6 +262,68 @@ TEST_F(RunReaderTest, AnEvaluationIsAveragedOverItsTasks) {
   EXPECT_EQ(reader_->EvalTasks("before")->at(1).solved, 1U);
   EXPECT_EQ(reader_->Eval("after").status().code(), Code::kNotFound);
   EXPECT_EQ(reader_->Counts()->eval, 7U);
+}
+
+// Tasks 0 and 1 of an evaluation are those of groups 7 n and 7 n + 1.
+TEST_F(RunReaderTest, OfSeveralEvaluationsOfANameTheLastWholeOneCounts) {
+  Evaluate({14, 1, 2}, "after", {{14, {1, 1}}, {15, {0, 0}}}, 0);
+  Evaluate({21, 2, 2}, "after", {{21, {1, 1}}, {22, {1, 0}}}, 100);
+  Evaluate({28, 2, 2}, "after", {{28, {0, 0}}}, 200);  // stopped in the middle
+  const auto after = reader_->Eval("after");
+  ASSERT_TRUE(after.ok()) << after.status().ToString();
+  EXPECT_DOUBLE_EQ(after->pass_rate, 0.75);
+  EXPECT_EQ(after->samples, 4u);
+  EXPECT_EQ(after->step, 2u);
+  EXPECT_TRUE(after->complete);
+  EXPECT_EQ(after->min_version, 121u) << "versions of that evaluation alone";
+  EXPECT_EQ(reader_->Evals()->size(), 1u);
+  const std::vector<TaskStats> tasks = *reader_->EvalTasks("after");
+  ASSERT_EQ(tasks.size(), 2u);
+  EXPECT_EQ(tasks[0].scored, 2u) << "two samples a task, not those of every evaluation";
+  EpisodeFilter filter;
+  filter.eval_name = "after";
+  EXPECT_THAT(Find(filter), ElementsAre("21.0", "21.1", "22.0", "22.1"));
+  EXPECT_EQ(reader_->Episodes(filter, EpisodeSort::kOldest, {})->rows[0].eval_step, 2u);
+
+  const std::vector<EvalResult> history = *reader_->EvalHistory();
+  ASSERT_EQ(history.size(), 3u);
+  EXPECT_DOUBLE_EQ(history[0].pass_rate, 0.5);
+  EXPECT_FALSE(history[2].complete);
+  EXPECT_EQ(history[2].tasks, 1u);
+  EXPECT_EQ(history[2].tasks_planned, 2u);
+
+  // Back to the first step: what was evaluated later is of weights that are gone.
+  ASSERT_TRUE(db_->ResumeFrom(1).ok());
+  EXPECT_DOUBLE_EQ(reader_->Eval("after")->pass_rate, 0.5);
+  EXPECT_EQ(reader_->EvalHistory()->size(), 1u);
+}
+
+TEST_F(RunReaderTest, AnEvaluationThatAResumeRepeatsCountsOnce) {
+  Evaluate({14, 0, 2}, "before", {{14, {1}}}, 0);
+  EXPECT_FALSE(reader_->Eval("before")->complete);
+  Evaluate({21, 0, 2}, "before", {{21, {0}}, {22, {1}}}, 0);
+  const EvalResult before = *reader_->Eval("before");
+  EXPECT_EQ(before.samples, 2u);
+  EXPECT_DOUBLE_EQ(before.pass_rate, 0.5);
+  const GroupBooks books = *reader_->Books();
+  EXPECT_EQ(books.evaluated, 2u);
+  EXPECT_EQ(books.abandoned, 1u);
+}
+
+TEST_F(RunReaderTest, TheSamplesOfATaskThatWasGivenUpAreUnscored) {
+  Evaluate({14, 0, 2}, "before", {{14, {1, 1}}}, 0);
+  PutGroup lost = SampleGroup(15, "c");
+  lost.group.set_purpose(v1::PURPOSE_EVAL);
+  lost.group.set_eval_name("before");
+  lost.group.set_members(2);
+  lost.evaluation = GroupEvaluation{14, 0, 2};
+  Apply({lost, SampleReport(15, 1, 0, 2)});  // no worker brought a trajectory
+  const EvalResult before = *reader_->Eval("before");
+  EXPECT_TRUE(before.complete);
+  EXPECT_EQ(before.tasks, 2u);
+  EXPECT_EQ(before.samples, 2u);
+  EXPECT_EQ(before.unscored, 2u);
+  EXPECT_DOUBLE_EQ(before.pass_rate, 1);
 }
 
 TEST_F(RunReaderTest, AReaderSeesWhatIsWrittenAfterItWasOpened) {

@@ -1,6 +1,7 @@
 #include "store/schema.h"
 
 #include <string>
+#include <string_view>
 
 namespace tidemill {
 namespace {
@@ -168,7 +169,47 @@ CREATE TABLE cases (
 );
 )sql";
 
-constexpr const char* kMigrations[] = {kVersion1, kVersion2, kVersion3, kVersion4};
+// Evaluations, each apart from others of the same name. In a run of an older schema, an evaluation
+// is what one process of the run issued under a name; how many tasks it was to have, the one with
+// the most says.
+constexpr const char* kVersion5 = R"sql(
+CREATE TABLE evaluations (
+  evaluation     INTEGER PRIMARY KEY,
+  eval_name      TEXT    NOT NULL,
+  step           INTEGER NOT NULL,
+  tasks          INTEGER NOT NULL,
+  abandoned      INTEGER NOT NULL DEFAULT 0
+);
+CREATE TABLE evaluation_groups (
+  evaluation     INTEGER NOT NULL,
+  grp            INTEGER NOT NULL UNIQUE,
+  PRIMARY KEY (evaluation, grp)
+) WITHOUT ROWID;
+INSERT INTO evaluation_groups (evaluation, grp)
+  SELECT min(grp) OVER (PARTITION BY eval_name, part), grp FROM (
+    SELECT grp, eval_name, (SELECT count(*) FROM resumes WHERE at_ms <= issued_ms) AS part
+    FROM groups WHERE purpose = 2);
+INSERT INTO evaluations (evaluation, eval_name, step, tasks)
+  SELECT grp, eval_name,
+    (SELECT coalesce(max(step), 0) FROM steps WHERE at_ms <= issued_ms AND (abandoned = 0 OR
+      abandoned > (SELECT count(*) FROM resumes WHERE resumes.at_ms <= issued_ms))),
+    (SELECT max(n) FROM (SELECT count(*) AS n FROM evaluation_groups JOIN groups o USING (grp)
+      WHERE o.eval_name = g.eval_name GROUP BY evaluation))
+  FROM groups g WHERE grp IN (SELECT evaluation FROM evaluation_groups);
+UPDATE evaluations SET abandoned = coalesce((SELECT min(resume) FROM resumes
+  WHERE from_step < evaluations.step AND
+    at_ms > (SELECT issued_ms FROM groups WHERE grp = evaluation)), 0);
+)sql";
+
+// Checkpoints by their paths in the run's folder, where all of them lie: before, as the folder was
+// named on the command line.
+constexpr const char* kVersion6 = R"sql(
+UPDATE checkpoints SET path = 'checkpoints/' ||
+  replace(path, rtrim(path, replace(path, '/', '')), '');
+)sql";
+
+constexpr const char* kMigrations[] = {kVersion1, kVersion2, kVersion3,
+                                       kVersion4, kVersion5, kVersion6};
 
 Status Foreign(Database& db) {
   return Invalid(db.path() + ": an SQLite database, but not that of a Tidemill run");
@@ -217,6 +258,18 @@ Status Migrate(Database& db, std::span<const char* const> migrations) {
     TM_RETURN_IF_ERROR(RunMigration(db, migrations[n], n + 1));
   }
   return Ok();
+}
+
+Status ReadOlderEvaluations(Database& db) {
+  TM_ASSIGN_OR_RETURN(const int64_t version, OwnVersion(db, /*may_be_empty=*/false));
+  if (version >= kEvaluationsSchema) return Ok();
+  std::string sql = kVersion5;
+  constexpr std::string_view kMake = "CREATE TABLE";
+  for (size_t at = 0; (at = sql.find(kMake, at)) != std::string::npos; ++at) {
+    sql.replace(at, kMake.size(), "CREATE TEMP TABLE");
+  }
+  TM_RETURN_IF_ERROR(db.Exec("PRAGMA temp_store = MEMORY"));
+  return db.Exec(sql.c_str());
 }
 
 Status CheckSchema(Database& db, std::span<const char* const> migrations, int64_t oldest) {

@@ -1,6 +1,7 @@
 #include "store/sqlite.h"
 
 #include <sqlite3.h>
+#include <sys/stat.h>
 
 #include <cerrno>
 #include <cstring>
@@ -152,6 +153,11 @@ std::string_view Statement::Bytes(int column) const {
 }
 
 Result<std::unique_ptr<Database>> Database::Open(const std::string& path, const Options& options) {
+  struct stat info {};
+  // SQLite would wait for somebody to write into a pipe.
+  if (stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
+    return Invalid(path + ": not a regular file");
+  }
   int flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_URI;
   flags |= options.mode == Mode::kWrite ? SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE
                                         : SQLITE_OPEN_READONLY;

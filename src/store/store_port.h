@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -40,10 +41,17 @@ struct PutStep {
   std::vector<v1::TrajectoryId> used;
   std::string metrics_json;
 };
+// An evaluation: the tasks attempted once under one name, with what the learner had learned then.
+struct GroupEvaluation {
+  uint64_t number = 0;  // of its first group
+  uint64_t step = 0;    // the learner's when it began
+  uint32_t tasks = 0;   // how many groups it has when all are issued
+};
 // A group was issued; the ledger from which a resume knows what is outstanding. Key: group.
 struct PutGroup {
   v1::GroupLease group;  // its task with the id only
   std::string cursor;    // where the dispatcher's order of tasks stands after issuing it
+  std::optional<GroupEvaluation> evaluation = {};  // that it belongs to
 };
 // The newest report on a group.
 struct PutGroupReport {
@@ -53,7 +61,8 @@ struct PutGroupReport {
 struct ReserveVersion {
   uint64_t step = 0;
 };
-// A checkpoint of this step exists at `path`.
+// A checkpoint of this step exists at `path`. Kept relative to the run's folder where it lies
+// there.
 struct PutCheckpoint {
   uint64_t step = 0;
   uint64_t version = 0;

@@ -65,15 +65,18 @@ void SampleRun::WriteStep() {
 void SampleRun::Evaluate(const std::string& eval) {
   Flush();
   double reward = 0;
-  for (uint32_t t = 0; t < std::min(options_.tasks, 12u); ++t) {
+  const uint32_t tasks = std::min(options_.tasks, 12u);
+  evaluation_ = GroupEvaluation{group_ + 1, step_, tasks};
+  for (uint32_t t = 0; t < tasks; ++t) {
     next_task_ = t;
     WriteGroup(v1::PURPOSE_EVAL, eval, nullptr, &reward);
   }
   Flush();
-  const double n = std::min(options_.tasks, 12u) * options_.group_size;
+  evaluation_.reset();
+  const double n = tasks * options_.group_size;
   Log("eval", {{"pass_rate", eval_solved_ / n},
                {"reward", reward / n},
-               {"tasks", std::min(options_.tasks, 12u)},
+               {"tasks", tasks},
                {"episodes", n},
                {"unscored", 0},
                {"step", step_},
@@ -140,6 +143,7 @@ int64_t SampleRun::WriteGroup(v1::Purpose purpose, const std::string& eval,
   put.group.set_eval_name(eval);
   put.group.set_issued_ms(*std::min_element(slot_free_ms_.begin(), slot_free_ms_.end()));
   put.cursor = std::to_string(group);
+  put.evaluation = evaluation_;
   Put(std::move(put));
   int64_t last_ms = 0;
   v1::GroupReport report;

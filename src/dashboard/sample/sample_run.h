@@ -86,6 +86,7 @@ class SampleRun {
   std::vector<int64_t> slot_free_ms_;
   int64_t train_end_ms_ = 0;
   uint32_t next_task_ = 0;
+  std::optional<GroupEvaluation> evaluation_;  // under way
   uint64_t group_ = 0, step_ = 0, episodes_ = 0, stale_ = 0, retries_ = 0, eval_solved_ = 0;
   uint64_t cases_ = 0;
 };

@@ -7,16 +7,24 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+#include <vector>
 
+#include "core/fd.h"
 #include "core/files.h"
+#include "core/text.h"
 #include "model/torch/catch.h"
 #include "model/torch/lora.h"
 #include "model/torch/named_tensors.h"
 #include "store/run_directory.h"
+#include "weights/weight_wire.h"
 
 namespace tidemill {
 namespace {
@@ -28,6 +36,10 @@ constexpr size_t kStateBytesMax = size_t{64} << 20;
 constexpr size_t kTokenizerBytesMax = size_t{256} << 20;
 constexpr int kFormat = 1;
 constexpr const char* kUnfinished = ".unfinished";
+constexpr const char* kChecksums = "checksums.xxh3";
+constexpr const char* kChecksumMark = "XXH3_";
+constexpr size_t kChecksumsBytesMax = size_t{1} << 20;
+constexpr size_t kChecksumBytesAtOnce = size_t{1} << 20;
 
 // What belongs to a model besides config and weights.
 constexpr const char* kModelFiles[] = {"tokenizer.json",
@@ -75,6 +87,41 @@ Status Replace(const std::string& dir, const std::function<Status(const std::str
   if (status.ok()) status = PutInPlace(made, dir);
   if (!status.ok()) fs::remove_all(made, error);
   return status.WithContext("writing " + dir);
+}
+
+std::string Hex(uint64_t number) {
+  char text[17];
+  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(number));
+  return text;
+}
+
+Result<std::string> ChecksumOf(const std::string& path) {
+  const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!fd) return FileFailure(path, "cannot open", errno);
+  TM_RETURN_IF_ERROR(RegularFileSize(fd, path).status());
+  WeightChecksum sum;
+  std::vector<std::byte> bytes(kChecksumBytesAtOnce);
+  while (true) {
+    const ssize_t n = ::read(fd.get(), bytes.data(), bytes.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return FileFailure(path, "cannot read", errno);
+    if (n == 0) return Hex(sum.Value());
+    sum.Add(bytes.data(), static_cast<size_t>(n));
+  }
+}
+
+// As xxhsum writes and reads them.
+Status WriteChecksums(const std::string& dir) {
+  std::set<std::string> names;
+  for (const auto& entry : fs::directory_iterator(dir)) {
+    names.insert(entry.path().filename().string());
+  }
+  std::string lines;
+  for (const std::string& name : names) {
+    TM_ASSIGN_OR_RETURN(const std::string sum, ChecksumOf(dir + "/" + name));
+    lines += kChecksumMark + sum + "  " + name + "\n";
+  }
+  return WriteFileAtomically(dir + "/" + kChecksums, lines);
 }
 
 std::string StateJson(const Trainer& trainer, const CheckpointInfo& info) {
@@ -207,8 +254,31 @@ Status WriteCheckpoint(const CheckpointContent& content, const std::string& dir,
       TM_RETURN_IF_ERROR(WriteTensors(made + "/value_head.safetensors", content.value_head));
     }
     TM_RETURN_IF_ERROR(WriteTensors(made + "/optimizer.safetensors", content.optimizer));
-    return WriteFileAtomically(made + "/trainer_state.json", content.state);
+    TM_RETURN_IF_ERROR(WriteFileAtomically(made + "/trainer_state.json", content.state));
+    return WriteChecksums(made);
   });
+}
+
+Status CheckCheckpoint(const std::string& dir) {
+  const std::string list = dir + "/" + kChecksums;
+  const Result<std::string> text = ReadFileBounded(list, kChecksumsBytesMax);
+  if (text.status().code() == Code::kNotFound && fs::exists(dir)) return Ok();
+  if (!text.ok()) return text.status();
+  std::istringstream lines(*text);
+  for (std::string line; std::getline(lines, line);) {
+    const size_t gap = line.find("  ");
+    if (!line.starts_with(kChecksumMark) || gap == std::string::npos) {
+      return Corrupt(list + ": \"" + Beginning(line, 80) + "\" is no line of a checksum");
+    }
+    const std::string path = dir + "/" + line.substr(gap + 2);
+    const Result<std::string> sum = ChecksumOf(path);
+    if (!sum.ok()) return Corrupt(sum.status().message());
+    if (kChecksumMark + *sum != line.substr(0, gap)) {
+      return Corrupt(path + ": was damaged after it was written, its checksum is not that of " +
+                     kChecksums);
+    }
+  }
+  return Ok();
 }
 
 Status SaveCheckpoint(const Trainer& trainer, const std::string& dir, const CheckpointInfo& info,
@@ -280,12 +350,21 @@ Result<std::vector<std::string>> PruneCheckpoints(const std::string& folder, uin
   return doomed;
 }
 
-Status SaveModelDirectory(const PolicyWeights& weights, const std::string& dir,
-                          const std::string& files_from) {
-  if (fs::exists(dir) && !fs::exists(dir + "/config.json") &&
-      !(fs::is_directory(dir) && fs::is_empty(dir))) {
+Status CheckModelPlace(const std::string& dir, bool replace) {
+  std::error_code error;
+  if (!fs::exists(dir, error) || (fs::is_directory(dir, error) && fs::is_empty(dir, error))) {
+    return Ok();
+  }
+  if (!fs::exists(dir + "/config.json", error)) {
     return Exists(dir + " exists and is not a model directory; choose another");
   }
+  if (replace) return Ok();
+  return Exists(dir + " is a model already; choose another, or replace it with --replace");
+}
+
+Status SaveModelDirectory(const PolicyWeights& weights, const std::string& dir,
+                          const std::string& files_from, bool replace) {
+  TM_RETURN_IF_ERROR(CheckModelPlace(dir, replace));
   return Replace(dir, [&](const std::string& made) -> Status {
     TM_RETURN_IF_ERROR(CopyModelFiles(files_from, made));
     return weights.Save(made);

@@ -4,6 +4,7 @@
 //   adapter,
 //       adapter_config.json and adapter_model.safetensors as PEFT has them)
 //   DIR/optimizer.safetensors, value_head.safetensors, trainer_state.json   what going on needs
+//   DIR/checksums.xxh3   XXH3 of every other file; `xxhsum -c checksums.xxh3` compares them
 #pragma once
 
 #include <cstdint>
@@ -62,6 +63,10 @@ Status WriteCheckpoint(const CheckpointContent& content, const std::string& dir,
 Status SaveCheckpoint(const Trainer& trainer, const std::string& dir, const CheckpointInfo& info,
                       const std::string& files_from);
 
+// Whether every file is as it was written. kCorrupt names the first that is not, or is missing. A
+// checkpoint of a program that wrote no checksums passes.
+Status CheckCheckpoint(const std::string& dir);
+
 // Puts `trainer`, made from a model of the same shape with the same kind of objective, where it
 // stood. On failure it is as before. kNotFound: no trainer_state.json. kCorrupt names file and
 // field.
@@ -76,9 +81,12 @@ std::optional<bool> SavedMomentsInBlocks(const std::string& folder);
 // deleted.
 Result<std::vector<std::string>> PruneCheckpoints(const std::string& folder, uint64_t keep_last);
 
-// A model directory by itself, with the same care: kExists where `dir` holds something that is no
-// model.
+// Whether a model may be written at `dir`: nothing is there, or an empty folder, or, with
+// `replace`, a model. kExists says what to do.
+Status CheckModelPlace(const std::string& dir, bool replace);
+
+// A model directory by itself, with the same care. kExists as CheckModelPlace says.
 Status SaveModelDirectory(const PolicyWeights& weights, const std::string& dir,
-                          const std::string& files_from);
+                          const std::string& files_from, bool replace = false);
 
 }  // namespace tidemill

@@ -109,6 +109,24 @@ TEST_F(CheckpointTest, SaysWhatIsWrongWithOneThatCannotBeUsedAndChangesNothing) 
   ExpectSame(WeightsOf(*other), before);
 }
 
+TEST_F(CheckpointTest, ABitThatFlippedIsFoundAndTheFileNamed) {
+  auto trainer = Make();
+  const std::string dir = folder_ + "/step-1", optimizer = dir + "/optimizer.safetensors";
+  ASSERT_TRUE(SaveCheckpoint(*trainer, dir, {1, 2}, "").ok());
+  EXPECT_TRUE(CheckCheckpoint(dir).ok()) << CheckCheckpoint(dir).ToString();
+  std::string bytes = TextOf(optimizer);
+  bytes.back() = static_cast<char>(bytes.back() ^ 1);
+  std::ofstream(optimizer) << bytes;
+  EXPECT_EQ(CheckCheckpoint(dir).code(), Code::kCorrupt);
+  EXPECT_THAT(CheckCheckpoint(dir).message(), HasSubstr(optimizer + ": was damaged"));
+  fs::remove(optimizer);
+  EXPECT_EQ(CheckCheckpoint(dir).code(), Code::kCorrupt);
+  EXPECT_THAT(CheckCheckpoint(dir).message(), HasSubstr(optimizer));
+  fs::remove(dir + "/checksums.xxh3");
+  EXPECT_TRUE(CheckCheckpoint(dir).ok()) << "of a program that wrote none";
+  EXPECT_EQ(CheckCheckpoint(folder_ + "/none").code(), Code::kNotFound);
+}
+
 TEST_F(CheckpointTest, PruningKeepsTheNewestAndTheBest) {
   for (const char* name : {"step-2", "step-10", "step-9", "step-1", "notes", "step-3.unfinished"}) {
     fs::create_directories(folder_ + "/" + name);
@@ -126,7 +144,14 @@ TEST_F(CheckpointTest, PruningKeepsTheNewestAndTheBest) {
 TEST_F(CheckpointTest, AModelIsNotWrittenOverSomethingThatIsNone) {
   std::ofstream(folder_ + "/thesis.txt") << "years of work";
   EXPECT_EQ(SaveModelDirectory(*weights_, folder_, "").code(), Code::kExists);
+  EXPECT_EQ(SaveModelDirectory(*weights_, folder_, "", /*replace=*/true).code(), Code::kExists);
   EXPECT_TRUE(fs::exists(folder_ + "/thesis.txt"));
+  const std::string model = folder_ + "/model";
+  ASSERT_TRUE(SaveModelDirectory(*weights_, model, "").ok());
+  const Status again = SaveModelDirectory(*weights_, model, "");
+  EXPECT_EQ(again.code(), Code::kExists);
+  EXPECT_THAT(again.message(), HasSubstr("--replace"));
+  EXPECT_TRUE(SaveModelDirectory(*weights_, model, "", /*replace=*/true).ok());
 }
 
 TEST_F(CheckpointTest, TheTrainersThreadCarriesOutCommandsInOrder) {

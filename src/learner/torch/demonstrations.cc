@@ -52,6 +52,14 @@ Result<Demonstration> ParseDemonstration(std::string_view line) {
     }
     return demonstration;
   }
+  // Before episodes were exported a branch a line, what several roles wrote stood behind the first
+  // one's prompt.
+  if (object.contains("completion_mask") && object.contains("member") &&
+      !object.contains("branch")) {
+    return Invalid(
+        "an exported episode without \"branch\": an older tidemill wrote it, with the answers to "
+        "several prompts behind the first; export the run again");
+  }
   TM_ASSIGN_OR_RETURN(demonstration.prompt_ids, Ids(object, "prompt_ids"));
   TM_ASSIGN_OR_RETURN(demonstration.completion_ids, Ids(object, "completion_ids"));
   if (object.contains("completion_mask")) {

@@ -20,6 +20,7 @@
 #include "run/recorded_budgets.h"
 #include "run/torch/engine_setup.h"
 #include "run/torch/make_trainer.h"
+#include "run/torch/newest_checkpoint.h"
 #include "tasks/prepare_tasks.h"
 #include "tasks/task_file.h"
 #include "weights/torch/weight_codec.h"
@@ -126,13 +127,12 @@ Status ProcessPorts::OpenStore(RunStart& start) {
   TM_ASSIGN_OR_RETURN(start.secret, KeepSecret(directory.secret_path()));
   TM_ASSIGN_OR_RETURN(std::unique_ptr<RunDb> db, RunDb::Open(directory.db_path(), clock_));
   if (request_.resume) {
-    TM_ASSIGN_OR_RETURN(ResumeState before, db->LoadForResume(config_.replay.max_uses));
-    start.step = before.checkpoint ? before.checkpoint->step : 0;
+    TM_ASSIGN_OR_RETURN(const auto newest, NewestCheckpoint(directory));
+    if (newest) start.step = newest->step, checkpoint_ = newest->path;
     TM_ASSIGN_OR_RETURN(budgets_, RecordedBudgets(directory.db_path(), start.step));
     TM_RETURN_IF_ERROR(db->ResumeFrom(start.step));
     TM_ASSIGN_OR_RETURN(start.resumed, db->LoadForResume(config_.replay.max_uses));
   }
-  if (start.step > 0) checkpoint_ = start.resumed.checkpoint->path;
   start.checkpoints = directory.checkpoints_path();
   TM_ASSIGN_OR_RETURN(weights_, LoadStartWeights(config_, checkpoint_));
   TM_ASSIGN_OR_RETURN(const ModelConfig stored, ReadModelConfig(config_.model.path));

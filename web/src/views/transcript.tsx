@@ -126,6 +126,12 @@ function Turn(props: { turn: Json; number: number; colours: string; base: number
   const sum = t.logprobs.reduce((total: number, value: number | null) => total + (value ?? 0), 0);
   return (
     <section class="turn">
+      {t.prompt !== null && (
+        <details open>
+          <summary>Prompt of turn {props.number}, which begins a branch: it saw nothing of the turns before it</summary>
+          <pre class="code">{t.prompt}</pre>
+        </details>
+      )}
       <h3>
         Turn {props.number}{" "}
         <span class="soft">
@@ -139,6 +145,7 @@ function Turn(props: { turn: Json; number: number; colours: string; base: number
       {t.calls.map((call: Json, i: number) => (
         <Call key={i} call={call} />
       ))}
+      {t.calls.length === 0 && t.observation && <pre class="code result">{t.observation}</pre>}
     </section>
   );
 }

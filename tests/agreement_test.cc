@@ -1,0 +1,359 @@
+// Whoever is asked about a run says the same: the summary, `runs`, the export, the API, the lines
+// of metrics.jsonl and TensorBoard's file. Of a run that was continued, stopped, killed and
+// resumed.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <map>
+#include <set>
+
+#include "dashboard/run_api.h"
+#include "learner/packing.h"
+#include "store/run_db.h"
+#include "store/run_directory.h"
+#include "tests/line_fixture.h"
+
+namespace tidemill {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class AgreementTest : public LineTest {
+ protected:
+  static std::string Runs() { return folder_ + "/runs"; }
+  static json Told(const std::string& words) {
+    const ProcessOutput told = RunTidemill("runs --folder " + Runs() + " " + words, "2>/dev/null");
+    EXPECT_EQ(told.exit_code, 0) << words << told.output;
+    return json::parse(told.output, nullptr, false);
+  }
+  static std::vector<json> LinesOf(const std::string& path) {
+    std::vector<json> lines;
+    std::ifstream file(path);
+    for (std::string line; std::getline(file, line);) lines.push_back(json::parse(line));
+    return lines;
+  }
+  static std::vector<json> Exported(const std::string& run, const std::string& more = "") {
+    const std::string out = folder_ + "/exported.jsonl";
+    MustRun("runs --folder " + Runs() + " export " + run + " --out " + out + " " + more);
+    return LinesOf(out);
+  }
+  static json Api(const std::string& target) {
+    RunApi api({.folder = Runs()});
+    return json::parse(api.Get(target).body);
+  }
+  static void WaitForStep(const std::string& run, uint64_t step, const BackgroundProgram& program) {
+    ASSERT_TRUE(Eventually([&] {
+      const auto reader = RunReader::Open(Runs() + "/" + run + "/run.db");
+      const auto steps = reader.ok() ? (*reader)->Steps(step - 1, 1) : reader.status();
+      return steps.ok() && !steps->empty();
+    })) << program.Log();
+  }
+};
+
+// What a kill at the wrong moment leaves out: the step is stored, its line was not written.
+void ForgetStep(const std::string& path, uint64_t step) {
+  std::string kept;
+  std::ifstream from(path);
+  for (std::string line; std::getline(from, line);) {
+    const json parsed = json::parse(line, nullptr, false);
+    const bool it = parsed.is_object() && parsed.value("kind", "") == "step" &&
+                    parsed.value("step", uint64_t{0}) == step;
+    if (!it) kept += line + "\n";
+  }
+  from.close();
+  std::ofstream(path) << kept;
+}
+
+class ContinuedRun : public AgreementTest {
+ protected:
+  // Three steps; on, stopped; on, killed, one line short; on to the end.
+  void SetUp() override {
+    const std::string resume = "--log-level warn train --json --no-web --resume " + Run();
+    MustRun(Train("line",
+                  "--set run.steps=3 --set learner.checkpoint_every_steps=2 "
+                  "--set eval.samples=2 --set eval.every_steps=2 --set tasks.eval=" +
+                      folder_ + "/eval.jsonl"));
+    first_after_ = LastEval("after");
+    {
+      BackgroundProgram program(resume + " --set run.steps=100000", {folder_ + "/stopped.log"});
+      WaitForStep("line", 5, program);
+      program.Stop(SIGINT);
+    }
+    {
+      BackgroundProgram program(resume, {folder_ + "/killed.log"});
+      WaitForStep("line", Steps() + 3, program);
+      program.Stop(SIGKILL);
+    }
+    ForgetStep(Run() + "/metrics.jsonl", 2);
+    // An odd number: no evaluation on the way is at the last step.
+    const std::string steps = std::to_string(Steps() / 2 * 2 + 3);
+    const ProcessOutput last = RunTidemill(resume + " --set run.steps=" + steps, "2>/dev/null");
+    ASSERT_EQ(last.exit_code, 0) << last.output;
+    summary_ = Summary(last);
+  }
+
+  static std::string Run() { return Runs() + "/line"; }
+  static uint64_t Steps() { return Reader("line")->Counts()->steps; }
+  static std::vector<json> Kind(const std::string& kind) {
+    std::vector<json> of_kind;
+    for (json& line : LinesOf(Run() + "/metrics.jsonl")) {
+      if (line["kind"] == kind) of_kind.push_back(std::move(line));
+    }
+    return of_kind;
+  }
+  static json LastEval(const std::string& name) {
+    json last;
+    for (const json& line : Kind("eval")) {
+      if (line["name"] == name) last = line;
+    }
+    return last;
+  }
+
+  void CompareEvaluations();
+  void CompareSteps();
+  void CompareTensorboard();
+  void CompareEpisodes();
+
+  json summary_, first_after_;
+};
+
+// An evaluation from its exported episodes alone.
+struct Recounted {
+  double pass_rate = 0;
+  double reward = 0;
+  uint64_t episodes = 0;
+  uint64_t unscored = 0;
+};
+Recounted Recount(const std::vector<json>& records) {
+  std::map<std::string, std::pair<double, double>> tasks;  // solved of scored
+  Recounted counted;
+  double reward = 0, scored = 0;
+  for (const json& record : records) {
+    if (record["branch"] != 1) continue;
+    ++counted.episodes;
+    if (!record["scored"]) {
+      ++counted.unscored;
+      continue;
+    }
+    auto& [solved, of] = tasks[record["task"]];
+    solved += record["solved"].get<bool>() ? 1 : 0, ++of;
+    reward += record["reward"].get<double>(), ++scored;
+  }
+  for (const auto& [task, rate] : tasks) counted.pass_rate += rate.first / rate.second;
+  counted.pass_rate /= std::max<double>(1, static_cast<double>(tasks.size()));
+  counted.reward = reward / std::max(1.0, scored);
+  return counted;
+}
+
+void ContinuedRun::CompareEvaluations() {
+  const json shown = Told("show line --json"), of_api = Api("/api/runs/line");
+  EXPECT_EQ(shown, summary_);
+  EXPECT_EQ(json::parse(TextOf(Run() + "/summary.json")), summary_);
+  EXPECT_EQ(of_api["summary"], summary_);
+  EXPECT_EQ(Told("list --json")["runs"][0]["summary"]["eval"], summary_["eval"]);
+  EXPECT_EQ(Told("compare line line --json")["line"]["eval"], summary_["eval"]);
+  ASSERT_EQ(of_api["evals"].size(), summary_["eval"].size());
+  for (const json& eval : of_api["evals"]) {
+    const std::string name = eval["name"];
+    SCOPED_TRACE(name);
+    const json& told = summary_["eval"][name];
+    const json line = LastEval(name);
+    EXPECT_EQ(eval["complete"], told["complete"]);
+    if (!told["complete"]) {  // a part of the run ended in the middle of it
+      EXPECT_TRUE(line.is_null());
+      EXPECT_NE(name, "after");
+      continue;
+    }
+    const Recounted counted = Recount(Exported("line", "--eval " + name));
+    EXPECT_EQ(told["samples_per_task"], 2);
+    EXPECT_EQ(told["n"], 6);
+    EXPECT_EQ(eval["tasks"], 6);
+    EXPECT_EQ(line["tasks"], 6);
+    EXPECT_EQ(counted.episodes, 12u);
+    EXPECT_EQ(line["episodes"], 12);
+    EXPECT_EQ(eval["samples"].get<uint64_t>() + eval["unscored"].get<uint64_t>(), 12u);
+    EXPECT_EQ(Told("episodes line --json --newest 1 --eval " + name)["total"], 12);
+    EXPECT_EQ(Api("/api/runs/line/episodes?limit=1&eval=" + name)["total"], 12);
+    for (const json& unscored : {told["unscored"], eval["unscored"], line["unscored"]})
+      EXPECT_EQ(unscored, counted.unscored);
+    for (const json& step : {told["step"], eval["step"], line["step"]})
+      EXPECT_EQ(step, told["step"]);
+    for (const json& rate : {told["pass_rate"], eval["pass_rate"], line["pass_rate"]})
+      EXPECT_NEAR(rate.get<double>(), counted.pass_rate, 1e-9);
+    for (const json& mean : {told["mean_reward"], eval["mean_reward"], line["reward"]})
+      EXPECT_NEAR(mean.get<double>(), counted.reward, 1e-6);
+  }
+  // The last evaluation counts as "after", and the earlier one is where it was.
+  EXPECT_EQ(first_after_["step"], 3);
+  EXPECT_EQ(summary_["eval"]["after"]["step"], summary_["steps"]);
+  std::vector<json> after;
+  for (const json& line : Kind("eval")) {
+    if (line["name"] == "after") after.push_back(line);
+  }
+  ASSERT_EQ(after.size(), 2u);
+  EXPECT_EQ(after[0], first_after_);
+}
+
+void ContinuedRun::CompareSteps() {
+  const uint64_t steps = summary_["steps"];
+  EXPECT_GE(steps, 6u);
+  EXPECT_EQ(Api("/api/runs/line")["counts"]["steps"], steps);
+  EXPECT_EQ(Api("/api/runs/line")["step"]["step"], steps);
+  const std::vector<StepRow> stored = Reader("line")->Steps(0, 1000).value();
+  const std::vector<json> lines = Kind("step");
+  ASSERT_EQ(stored.size(), steps);
+  ASSERT_EQ(lines.size(), steps);
+  for (size_t i = 0; i < steps; ++i) {
+    EXPECT_EQ(lines[i]["step"], i + 1) << "in order";
+    const json metrics = json::parse(stored[i].metrics_json);
+    for (const char* key : {"loss", "reward", "tokens", "entropy"})
+      EXPECT_EQ(lines[i][key].get<double>(), metrics[key].get<double>()) << key;
+  }
+}
+
+void ContinuedRun::CompareTensorboard() {
+  const ProcessOutput read = RunProcess(
+      {"sh", "-c", TIDEMILL_SOURCE_DIR "/scripts/read_tfevents.py " + Run() + "/tensorboard/*"},
+      std::chrono::seconds(60));
+  std::map<uint64_t, double> rewards;
+  std::map<uint64_t, double> evals;
+  for (const json& event : json::parse(read.output)) {
+    if (!event.contains("scalars")) continue;
+    const json& scalars = event["scalars"];
+    if (scalars.contains("step/reward")) {
+      EXPECT_TRUE(rewards.emplace(event["step"], scalars["step/reward"]).second) << event.dump();
+    }
+    if (scalars.contains("eval/pass_rate")) evals[event["step"]] = scalars["eval/pass_rate"];
+  }
+  EXPECT_EQ(rewards.size(), summary_["steps"].get<size_t>());
+  for (const json& line : Kind("step")) {
+    EXPECT_NEAR(rewards[line["step"]], line["reward"].get<double>(), 1e-5) << line["step"];
+  }
+  for (const auto& [name, eval] : summary_["eval"].items()) {
+    if (!eval["complete"]) continue;
+    EXPECT_NEAR(evals[eval["step"]], eval["pass_rate"].get<double>(), 1e-5) << name;
+  }
+}
+
+void ContinuedRun::CompareEpisodes() {
+  const json counts = Api("/api/runs/line")["counts"];
+  std::map<uint64_t, std::set<std::pair<uint64_t, uint64_t>>> used;  // by step
+  std::set<std::pair<std::string, uint64_t>> evaluations;
+  uint64_t episodes = 0, evaluated = 0;
+  for (const json& record : Exported("line")) {
+    if (record["branch"] != 1) continue;
+    ++episodes;
+    if (record["purpose"] == "eval") {
+      ++evaluated;
+      evaluations.emplace(record["eval"], record["eval_step"]);
+    }
+    for (const json& step : record["used_by_steps"])
+      used[step].emplace(record["group"], record["member"]);
+  }
+  EXPECT_EQ(summary_["episodes"], episodes);
+  EXPECT_EQ(counts["episodes"], episodes);
+  EXPECT_EQ(counts["eval"], evaluated);
+  EXPECT_EQ(Told("episodes line --json --newest 1")["total"], episodes);
+  EXPECT_EQ(used.size(), summary_["steps"].get<size_t>());
+  for (const json& line : Kind("step"))
+    EXPECT_EQ(used[line["step"]].size(), line["episodes"].get<size_t>()) << line["step"];
+  // Six tasks an evaluation at most, however often one of them was begun.
+  const json& groups = summary_["groups"];
+  EXPECT_LE(groups["evaluated"].get<size_t>(), 6 * evaluations.size());
+  uint64_t sum = 0;
+  for (const char* fate : {"trained", "evaluated", "ready", "open", "abandoned", "lost"})
+    sum += groups[fate].get<uint64_t>();
+  for (const auto& [reason, count] : groups["dropped"].items()) sum += count.get<uint64_t>();
+  EXPECT_EQ(groups["issued"], sum);
+  EXPECT_EQ(summary_["lost"], 0);
+}
+
+TEST_F(ContinuedRun, EveryReaderSaysTheSame) {
+  CompareEvaluations();
+  CompareSteps();
+  CompareTensorboard();
+  CompareEpisodes();
+}
+
+// A planner that asks, and an executor with a prompt of its own.
+TEST_F(AgreementTest, ASecondRolesPromptIsExportedShownAndServed) {
+  const auto directory = RunDirectory::Create(
+      Runs(), "roles", "[model]\npath = \"" + folder_ + "/model\"\nprotocol = \"compact\"\n");
+  ASSERT_TRUE(directory.ok()) << directory.status().ToString();
+  const RealClock clock;
+  auto db = RunDb::Open(directory->db_path(), clock);
+  ASSERT_TRUE(db.ok()) << db.status().ToString();
+  const auto tokenizer = Tokenizer::Read(folder_ + "/model").value();
+  const auto ids = [&](const char* text) {
+    const auto encoded = tokenizer.Encode(text, SpecialTokens::kAsText);
+    return std::vector<uint32_t>(encoded.begin(), encoded.end());
+  };
+  v1::Sample sample;
+  v1::Trajectory& t = *sample.mutable_trajectory();
+  t.mutable_id()->set_task("two roles");
+  t.mutable_id()->set_group(1);
+  t.set_purpose(v1::PURPOSE_TRAIN);
+  t.set_group_members(1);
+  t.mutable_sampling()->set_temperature(1);
+  const auto add = [](auto* field, const std::vector<uint32_t>& values) {
+    field->Add(values.begin(), values.end());
+  };
+  const auto turn = [&](const char* text, const char* behind) {
+    v1::Turn& made = *t.add_turns();
+    add(made.mutable_ids(), ids(text));
+    for (int i = 0; i < made.ids_size(); ++i) made.add_logprobs(-1);
+    v1::VersionRun& run = *made.add_versions();
+    run.set_version(1), run.set_tokens(static_cast<uint32_t>(made.ids_size()));
+    add(made.mutable_observation_ids(), ids(behind));
+    return &made;
+  };
+  add(t.mutable_prompt_ids(), ids("return a+1;"));
+  turn("return b;", "a*2");
+  turn("return 2;", "");
+  add(turn("return a*b;", "b+b")->mutable_prompt_ids(), ids("return b*7;"));
+  PutGroup group;
+  group.group.set_group(1), group.group.set_members(1);
+  group.group.mutable_task()->set_id("two roles");
+  group.group.set_purpose(v1::PURPOSE_TRAIN);
+  ASSERT_TRUE((*db)->ApplyOne(group).ok());
+  ASSERT_TRUE((*db)->ApplyOne(PutTrajectory{t}).ok());
+
+  const std::vector<json> records = Exported("roles");
+  const auto packed = FlattenBranches(sample, {});
+  ASSERT_TRUE(packed.ok()) << packed.status().ToString();
+  ASSERT_EQ(records.size(), packed->size());
+  for (size_t i = 0; i < records.size(); ++i) {
+    const json& record = records[i];
+    const TrainSequence& row = packed->at(i);
+    EXPECT_EQ(record["branch"], i + 1);
+    EXPECT_EQ(record["branches"], 2);
+    auto all = record["prompt_ids"].get<std::vector<int32_t>>();
+    EXPECT_EQ(all.size(), row.prompt_tokens);
+    const auto completion = record["completion_ids"].get<std::vector<int32_t>>();
+    all.insert(all.end(), completion.begin(), completion.end());
+    EXPECT_EQ(all, row.ids);
+    const auto mask = record["completion_mask"].get<std::vector<uint8_t>>();
+    EXPECT_TRUE(std::equal(mask.begin(), mask.end(),
+                           row.mask.begin() + static_cast<std::ptrdiff_t>(row.prompt_tokens),
+                           row.mask.end()));
+  }
+  EXPECT_EQ(records[0]["turns"], (json{1, 2}));
+  EXPECT_EQ(records[1]["turns"], (json{3}));
+  EXPECT_EQ(records[1]["messages"], (json{{{"role", "user"}, {"content", "return b*7;"}},
+                                          {{"role", "assistant"}, {"content", "return a*b;"}},
+                                          {{"role", "user"}, {"content", "b+b"}}}));
+  const std::string shown = Told("episodes roles --json")["episodes"][0]["transcript"];
+  const size_t second = shown.find("prompt of turn 3, which begins a branch\n    return b*7;");
+  EXPECT_NE(second, std::string::npos) << shown;
+  EXPECT_LT(shown.find("return 2;"), second);
+  const json turns = Api("/api/runs/roles/episodes/1/0")["turn_list"];
+  EXPECT_TRUE(turns[0]["prompt"].is_null());
+  EXPECT_EQ(turns[2]["prompt"], "return b*7;");
+}
+
+}  // namespace
+}  // namespace tidemill
