@@ -63,7 +63,7 @@ def prepare(options):
     call([program, "tasks", "model", "--family", "cfunc", "--out", f"{folder}/shape"], f"{folder}/shape.log")
     print("warming up a policy", file=sys.stderr)
     call([program, "warmup", f"{folder}/demonstrated.demos.jsonl", "--from-config", f"{folder}/shape", "--out",
-          f"{folder}/policy", "--batch-tokens", "2048", "--weight-decay", "1.5", "--evaluate-every", "100",
+          f"{folder}/policy", "--replace", "--batch-tokens", "2048", "--weight-decay", "1.5", "--evaluate-every", "100",
           "--patience", "3", "--cuts", "1", "--minutes", "3"], f"{folder}/warmup.log")
     return f"{folder}/policy"
 

@@ -118,7 +118,7 @@ Status Overlap::Prepare() {
       Call({"tasks", "model", "--family", "cfunc", "--out", At("shape")}, "shape.log"));
   model_ = At("policy");
   TM_RETURN_IF_ERROR(
-      Call({"warmup", At("demos.jsonl"), "--from-config", At("shape"), "--out", model_,
+      Call({"warmup", At("demos.jsonl"), "--from-config", At("shape"), "--out", model_, "--replace",
             "--batch-tokens", "2048", "--weight-decay", "1.5", "--evaluate-every", "100",
             "--patience", "3", "--cuts", "1", "--minutes", "2"},
            "warmup.log"));

@@ -31,7 +31,7 @@ def train(options, examples, start, **settings):
     """Trains FOLDER/model on a file of demonstrations; `start` is the option of warmup that says from what. Gives the
     figures of the training."""
     words = [examples, *start, "--out", f"{options.folder}/model", "--seed", options.seed, "--max-steps",
-             options.updates, "--minutes", options.minutes, "--evaluate-every", 100, "--json"]
+             options.updates, "--minutes", options.minutes, "--evaluate-every", 100, "--replace", "--json"]
     for name, value in settings.items():
         words += [f"--{name.replace('_', '-')}", value]
     return json.loads(tidemill(options, "warmup", *map(str, words), log=f"{options.folder}/training.log"))

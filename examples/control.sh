@@ -11,6 +11,6 @@ rate=${2:-4e-4}  # the final rate of the demo's supervised training; its initial
 out=build/demo
 minutes=${TIDEMILL_DEMO_MINUTES:-4.3}
 
-"$tidemill" warmup "$out/demonstrations.jsonl" --model "$out/warm" --out "$out/control" --seed "$seed" \
+"$tidemill" warmup "$out/demonstrations.jsonl" --model "$out/warm" --out "$out/control" --replace --seed "$seed" \
   --learning-rate "$rate" --batch-tokens 2048 --weight-decay 1.5 --evaluate-every 200 --patience 0 --keep-last --minutes "$minutes"
 "$tidemill" --log-level warn eval examples/demo.toml --model "$out/control" --tasks "$out/eval.jsonl" --name "control-$seed-$rate"

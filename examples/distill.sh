@@ -38,9 +38,9 @@ if [ ! -e "$data/teacher/config.json" ]; then
     --out "$data/shown-to-teacher.jsonl" --with-solutions "$data/teacher-demonstrations.jsonl"
   "$tidemill" tasks model --family cfunc --width 128 --feed-forward 320 --layers 5 --out "$data/teacher-shape"
   "$tidemill" warmup "$data/teacher-demonstrations.jsonl" --from-config "$data/teacher-shape" --seed 1 \
-    --out "$data/teacher-warm" --batch-tokens 2048 --evaluate-every 200 --patience 0 --held-out 0.01 --max-steps 1200 \
+    --out "$data/teacher-warm" --replace --batch-tokens 2048 --evaluate-every 200 --patience 0 --held-out 0.01 --max-steps 1200 \
     --threads 2
-  "$tidemill" warmup "$data/teacher-demonstrations.jsonl" --model "$data/teacher-warm" --out "$data/teacher" --seed 2 \
+  "$tidemill" warmup "$data/teacher-demonstrations.jsonl" --model "$data/teacher-warm" --out "$data/teacher" --replace --seed 2 \
     --learning-rate 4e-4 --batch-tokens 2048 --evaluate-every 100 --patience 0 --held-out 0.01 --max-steps 300 \
     --threads 2
 fi

@@ -26,7 +26,7 @@ if [ ! -e "$out/warm/config.json" ]; then
   python3 examples/hints.py tasks "$out/like.jsonl" "$out/train.jsonl" "$seed"
   python3 examples/hints.py demonstrations "$out/demonstrations.jsonl" 20000 "$seed"
   "$tidemill" tasks model --family project --context 64 --out "$out/shape"
-  "$tidemill" warmup "$out/demonstrations.jsonl" --from-config "$out/shape" --out "$out/warm" --seed "$seed" \
+  "$tidemill" warmup "$out/demonstrations.jsonl" --from-config "$out/shape" --out "$out/warm" --replace --seed "$seed" \
     --batch-tokens 2048 --evaluate-every 100 --patience 0 --max-steps 400
 fi
 

@@ -30,9 +30,9 @@ if [ ! -e "$policy/config.json" ]; then
     --demonstrations 400000 --with-solutions "$begun/demonstrations.jsonl"
   "$tidemill" tasks model --family project --feed-forward 128 --context 256 --out "$begun/shape"
   # Most of the time at a rate that finds the rule, the rest at one that settles it.
-  "$tidemill" warmup "$begun/demonstrations.jsonl" --from-config "$begun/shape" --out "$begun/model" \
+  "$tidemill" warmup "$begun/demonstrations.jsonl" --from-config "$begun/shape" --out "$begun/model" --replace \
     --batch-tokens 4096 --evaluate-every 500 --patience 0 --held-out 0.005 --minutes "$(part 0.75)"
-  "$tidemill" warmup "$begun/demonstrations.jsonl" --model "$begun/model" --out "$policy" --seed 1 \
+  "$tidemill" warmup "$begun/demonstrations.jsonl" --model "$begun/model" --out "$policy" --replace --seed 1 \
     --batch-tokens 4096 --learning-rate 0.0005 --evaluate-every 250 --patience 0 --held-out 0.005 \
     --minutes "$(part 0.25)"
 fi

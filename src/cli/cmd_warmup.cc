@@ -2,12 +2,14 @@
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "cli/commands.h"
 #include "core/blas.h"
 #include "core/log.h"
 #include "learner/torch/warmup.h"
 #include "model/torch/device.h"
+#include "run/stop_signal.h"
 
 namespace tidemill {
 namespace {
@@ -47,8 +49,19 @@ int RunWarmupCommand(WarmupArguments& arguments) {
   options.device = *device;
   // A GPU is not filled by the few tokens a CPU is given at once.
   if (IsGpu(options.device)) options.microbatch_tokens = 32768;
+  StopOnSignals(SecondSignal::kEndsProcess);
+  options.stop = [asked = false]() mutable {
+    if (AskedToStop() && !std::exchange(asked, true))
+      LogInfo("finishing the update and saving; press Ctrl-C again to stop at once");
+    return asked;
+  };
   const Result<WarmupReport> report = RunWarmup(options, ShowProgress);
   if (!report.ok()) return Fail(report.status());
+  if (report->unfinished) {
+    std::fprintf(stderr, "interrupted after %lu updates; go on with the same words and --resume\n",
+                 report->last.step);
+    return kInterrupted;
+  }
   if (options.patience > 0 && report->stopped == kStoppedByClock) {
     LogWarn("the time limit ended training before the held-out loss stopped falling",
             {{"minutes", arguments.minutes}, {"steps", report->last.step}});
@@ -93,6 +106,10 @@ void AddWarmupCommand(CLI::App& app, Exit& exit) {
   warmup->add_option("--tokenizer", options.tokenizer,
                      "Directory of tokenizer.json, if it is elsewhere");
   warmup->add_option("--out", options.output, "Model directory to create")->required();
+  warmup->add_flag("--resume", options.resume,
+                   "Go on with the warmup to --out that was interrupted; give the same words");
+  warmup->add_flag("--replace", options.replace,
+                   "Replace the model at --out, and begin an interrupted warmup anew");
   warmup->add_option("--learning-rate", options.schedule.peak, "Peak learning rate")
       ->capture_default_str();
   warmup->add_option("--batch-tokens", options.batch_tokens, "Tokens per update")

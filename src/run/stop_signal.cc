@@ -10,8 +10,9 @@ std::atomic<bool> asked_to_stop{false};
 
 }  // namespace
 
-void StopOnSignals() {
+void StopOnSignals(SecondSignal second) {
   struct sigaction action = {};
+  if (second == SecondSignal::kEndsProcess) action.sa_flags = static_cast<int>(SA_RESETHAND);
   action.sa_handler = [](int) { asked_to_stop = true; };
   sigaction(SIGTERM, &action, nullptr);
   sigaction(SIGINT, &action, nullptr);

@@ -3,8 +3,10 @@
 
 namespace tidemill {
 
-// From now on these signals do not end the process.
-void StopOnSignals();
+enum class SecondSignal { kAsksAgain, kEndsProcess };
+
+// From now on these signals do not end the process; the second of them does only if so wanted.
+void StopOnSignals(SecondSignal second = SecondSignal::kAsksAgain);
 
 // One of them came.
 bool AskedToStop();

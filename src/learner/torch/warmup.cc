@@ -4,6 +4,7 @@
 
 #include <ATen/Parallel.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <filesystem>
@@ -13,6 +14,7 @@
 #include "learner/torch/checkpoint.h"
 #include "learner/torch/demonstrations.h"
 #include "learner/torch/policy_scorer.h"
+#include "learner/torch/warmup_state.h"
 #include "model/torch/catch.h"
 #include "model/torch/device.h"
 #include "model/torch/moved_weights.h"
@@ -96,6 +98,9 @@ class Warmup {
     Split();
   }
 
+  WarmupIdentity Identity() const;
+  // Where an interrupted one stood. kInvalid: its tensors are of another model.
+  Status GoOnFrom(const WarmupState& state);
   Result<WarmupReport> Run(const WarmupCallback& callback);
   Result<std::shared_ptr<const PolicyWeights>> Kept() {
     if (!options_.keep_last) TM_RETURN_IF_ERROR(scorer_.model().Restore(best_));
@@ -114,7 +119,12 @@ class Warmup {
     held_out_.assign(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(held_out));
     training_.assign(order.begin() + static_cast<std::ptrdiff_t>(held_out), order.end());
   }
-  // The next update's sequences; a new epoch is in a new order.
+  // A new epoch is in a new order, made from the last one's.
+  void ShuffleEpoch(uint64_t epoch) {
+    Random random = random_.Split(epoch);
+    random.Shuffle(training_);
+  }
+  // The next update's sequences.
   std::vector<int32_t> NextBatch();
   Result<double> Update();
   double HeldOutLoss();
@@ -124,6 +134,9 @@ class Warmup {
   std::string StopReason() const;
   // Where the loss stopped falling, a lower rate may still lower it.
   Status CutRate();
+  // After an update that is the last, or has come to the next evaluation.
+  Status Evaluate(const WarmupCallback& callback);
+  Status Save();
   double Elapsed() const {
     return std::chrono::duration<double>(SteadyClock::now() - began_).count();
   }
@@ -142,8 +155,70 @@ class Warmup {
   uint64_t cuts_ = 0;
   double rate_factor_ = 1;
   double to_beat_ = 0;
-  SteadyClock::time_point began_;
+  double loss_sum_ = 0;  // since the last evaluation
+  uint64_t losses_ = 0;
+  double earlier_seconds_ = 0;  // before it was interrupted
+  double saved_at_ = 0;         // Elapsed() then
+  SteadyClock::time_point began_ = SteadyClock::now();
 };
+
+WarmupIdentity Warmup::Identity() const {
+  uint64_t hash = 0;
+  for (const TrainSequence& row : rows_) {
+    for (const auto& part :
+         {std::string_view(reinterpret_cast<const char*>(row.ids.data()), row.ids.size() * 4),
+          std::string_view(reinterpret_cast<const char*>(row.mask.data()), row.mask.size())}) {
+      hash = MixHash(hash, StableHash(part));
+    }
+  }
+  return {hash, options_.seed, options_.held_out_fraction, options_.batch_tokens};
+}
+
+Status Warmup::GoOnFrom(const WarmupState& state) {
+  TM_RETURN_IF_ERROR(scorer_.model().Restore(state.parameters));
+  TM_RETURN_IF_ERROR(
+      optimizer_.Restore(scorer_.model().parameters(), state.moments, state.optimizer_steps));
+  if (state.next > training_.size())
+    return Invalid("more sequences were gone through than there are");
+  report_ = state.report;
+  for (uint64_t epoch = 1; epoch <= report_.last.epoch; ++epoch) ShuffleEpoch(epoch);
+  next_ = state.next;
+  since_better_ = state.since_better;
+  cuts_ = state.cuts;
+  rate_factor_ = state.rate_factor;
+  to_beat_ = state.to_beat;
+  loss_sum_ = state.loss_sum;
+  losses_ = state.losses;
+  earlier_seconds_ = state.report.last.seconds;
+  for (const auto& [name, leaf] : scorer_.model().parameters()) {
+    const auto kept = state.best.find(name);
+    if (kept == state.best.end()) return Corrupt("the best weights lack " + name);
+    best_[name] = kept->second.to(leaf.device());
+  }
+  return Ok();
+}
+
+Status Warmup::Save() {
+  WarmupState state;
+  state.identity = Identity();
+  state.report = report_;
+  state.report.last.seconds = earlier_seconds_ + Elapsed();
+  state.next = next_;
+  state.since_better = since_better_;
+  state.cuts = cuts_;
+  state.rate_factor = rate_factor_;
+  state.to_beat = to_beat_;
+  state.loss_sum = loss_sum_;
+  state.losses = losses_;
+  state.optimizer_steps = optimizer_.steps();
+  for (const auto& [name, leaf] : scorer_.model().parameters()) {
+    state.parameters[name] = leaf.detach();
+  }
+  state.best = best_;
+  state.moments = optimizer_.State();
+  saved_at_ = Elapsed();
+  return SaveWarmup(state, scorer_.model().config(), options_.output);
+}
 
 std::vector<int32_t> Warmup::NextBatch() {
   std::vector<int32_t> batch;
@@ -153,10 +228,7 @@ std::vector<int32_t> Warmup::NextBatch() {
       if (!batch.empty()) break;  // the rest of an epoch is a smaller batch
       next_ = 0;
     }
-    if (next_ == 0) {
-      Random random = random_.Split(++report_.last.epoch);
-      random.Shuffle(training_);
-    }
+    if (next_ == 0) ShuffleEpoch(++report_.last.epoch);
     batch.push_back(training_[next_++]);
     tokens += static_cast<int64_t>(rows_[static_cast<size_t>(batch.back())].ids.size());
   }
@@ -233,38 +305,71 @@ Status Warmup::CutRate() {
   return scorer_.model().Restore(best_);
 }
 
+Status Warmup::Evaluate(const WarmupCallback& callback) {
+  since_better_ = Judge(HeldOutLoss()) ? 0 : since_better_ + 1;
+  report_.last.train_loss = loss_sum_ / static_cast<double>(losses_);
+  report_.last.seconds = earlier_seconds_ + Elapsed();
+  report_.last.tokens_per_second = static_cast<double>(report_.last.tokens) / report_.last.seconds;
+  loss_sum_ = 0;
+  losses_ = 0;
+  if (Stalled() && cuts_ < options_.cuts) TM_RETURN_IF_ERROR(CutRate());
+  report_.stopped = StopReason();
+  if (callback && !callback(report_.last) && report_.stopped.empty())
+    report_.stopped = "interrupted";
+  return Ok();
+}
+
 Result<WarmupReport> Warmup::Run(const WarmupCallback& callback) {
-  began_ = SteadyClock::now();
   report_.examples = training_.size();
   report_.held_out = held_out_.size();
   report_.parameters = static_cast<uint64_t>(scorer_.model().config().ParameterCount());
-  report_.first_held_out_loss = HeldOutLoss();
-  Judge(report_.first_held_out_loss);
-  double loss_sum = 0;
-  uint64_t losses = 0;
+  if (best_.empty()) {
+    report_.first_held_out_loss = HeldOutLoss();
+    Judge(report_.first_held_out_loss);
+  } else {
+    report_.stopped = StopReason();  // it went on with other limits
+  }
+  const bool saves = !options_.output.empty();
   while (report_.stopped.empty()) {
     TM_ASSIGN_OR_RETURN(const double loss, Update());
-    loss_sum += loss;
-    ++losses;
+    loss_sum_ += loss;
+    ++losses_;
     const bool out_of_time = options_.max_seconds > 0 && Elapsed() >= options_.max_seconds;
     const bool last = report_.last.step >= options_.max_steps || out_of_time;
-    if (!last && report_.last.step % options_.evaluate_every_steps != 0) continue;
-    since_better_ = Judge(HeldOutLoss()) ? 0 : since_better_ + 1;
-    report_.last.train_loss = loss_sum / static_cast<double>(losses);
-    report_.last.seconds = Elapsed();
-    report_.last.tokens_per_second =
-        static_cast<double>(report_.last.tokens) / report_.last.seconds;
-    loss_sum = 0;
-    losses = 0;
-    if (Stalled() && cuts_ < options_.cuts) TM_RETURN_IF_ERROR(CutRate());
-    report_.stopped = StopReason();
-    if (callback && !callback(report_.last) && report_.stopped.empty())
+    if (last || report_.last.step % options_.evaluate_every_steps == 0) {
+      TM_RETURN_IF_ERROR(Evaluate(callback));
+    }
+    const bool asked = report_.stopped.empty() && options_.stop && options_.stop();
+    if (asked) {
       report_.stopped = "interrupted";
+      report_.unfinished = true;
+    }
+    const bool due = report_.stopped.empty() && Elapsed() - saved_at_ >= options_.save_seconds;
+    if (saves && (asked || due)) TM_RETURN_IF_ERROR(Save());
   }
   return report_;
 }
 
+// Before hours of work: whether the model may be put where it is to go.
+Status CheckOutput(const WarmupOptions& options) {
+  if (options.output.empty()) {
+    return options.resume ? Invalid("--resume needs the --out of the interrupted warmup") : Ok();
+  }
+  if (options.replace) {
+    if (options.resume) return Invalid("--resume goes on, --replace begins anew: give one of them");
+    return Ok();
+  }
+  TM_RETURN_IF_ERROR(CheckModelPlace(options.output, /*replace=*/false));
+  const std::string interrupted = WarmupFolder(options.output);
+  if (!options.resume && std::filesystem::exists(interrupted)) {
+    return Exists(interrupted + " is of an interrupted warmup; --resume goes on with it, " +
+                  "--replace begins anew");
+  }
+  return Ok();
+}
+
 Result<WarmupReport> RunChecked(const WarmupOptions& options, const WarmupCallback& callback) {
+  TM_RETURN_IF_ERROR(CheckOutput(options));
   TM_ASSIGN_OR_RETURN(const auto weights, StartingWeights(options));
   TM_ASSIGN_OR_RETURN(auto rows, Sequences(options, weights->config()));
   if (rows.size() < 2) {
@@ -272,10 +377,18 @@ Result<WarmupReport> RunChecked(const WarmupOptions& options, const WarmupCallba
   }
   TM_ASSIGN_OR_RETURN(auto model, TrainableModel::FromWeights(*weights));
   Warmup warmup(options, std::move(rows), std::move(model));
+  if (options.resume) {
+    TM_ASSIGN_OR_RETURN(const WarmupState state, LoadWarmup(options.output, warmup.Identity()));
+    TM_RETURN_IF_ERROR(warmup.GoOnFrom(state).WithContext(WarmupFolder(options.output)));
+  } else if (options.replace) {
+    ForgetWarmup(options.output);
+  }
   TM_ASSIGN_OR_RETURN(const WarmupReport report, warmup.Run(callback));
-  if (options.output.empty()) return report;
+  if (options.output.empty() || report.unfinished) return report;
   TM_ASSIGN_OR_RETURN(const auto kept, warmup.Kept());
-  TM_RETURN_IF_ERROR(SaveModelDirectory(*kept, options.output, TokenizerDir(options)));
+  TM_RETURN_IF_ERROR(
+      SaveModelDirectory(*kept, options.output, TokenizerDir(options), options.replace));
+  ForgetWarmup(options.output);
   return report;
 }
 

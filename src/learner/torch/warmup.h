@@ -20,8 +20,12 @@ struct WarmupOptions {
   std::string demonstrations;  // JSONL (learner/torch/demonstrations.h)
   std::string model;           // model directory to begin with; empty: from nothing, by `config`
   std::optional<ModelConfig> config;
-  std::string tokenizer;  // directory of tokenizer.json; empty: `model`
-  std::string output;     // model directory to make; empty: nothing is written
+  std::string tokenizer;            // directory of tokenizer.json; empty: `model`
+  std::string output;               // model directory to make; empty: nothing is written
+  bool resume = false;              // go on with the warmup to `output` that was interrupted
+  bool replace = false;             // what is at `output`, or was interrupted there, may go
+  double save_seconds = 300;        // between two states that an interrupted warmup goes on from
+  std::function<bool()> stop = {};  // asked after each update; true: save and end, to go on later
   double held_out_fraction = 0.1;
   uint64_t held_out_max = 1000;      // sequences
   int64_t batch_tokens = 4096;       // of an update
@@ -30,7 +34,7 @@ struct WarmupOptions {
   AdamWOptions adamw{.beta1 = 0.9, .beta2 = 0.98, .weight_decay = 0.1, .decay_matrices_only = true};
   double grad_clip = 1.0;
   uint64_t max_steps = 1'000'000;
-  double max_seconds = 0;  // 0: no limit
+  double max_seconds = 0;  // of this process; 0: no limit
   uint64_t evaluate_every_steps = 50;
   uint64_t patience = 6;  // evaluations without a better one before it stops; 0: never
   uint64_t cuts = 0;  // so often it goes on from the best weights at a fifth of the rate instead
@@ -66,13 +70,15 @@ struct WarmupReport {
   WarmupProgress last;
   // "held-out loss stopped falling", "step limit", kStoppedByClock or "interrupted".
   std::string stopped;
+  bool unfinished = false;  // WarmupOptions::stop ended it: no model was written, it can go on
 };
 inline constexpr const char* kStoppedByClock = "time limit";
 
 Status ValidateWarmupOptions(const WarmupOptions& options);
 
-// kInvalid: options, demonstrations (with line numbers) or a model that cannot be used. kInternal:
-// a loss that is no number; nothing is written then. Runs in the calling thread.
+// kInvalid: options, demonstrations (with line numbers) or a model that cannot be used. kExists:
+// there is something at `output`, or an interrupted warmup to it. kInternal: a loss that is no
+// number; nothing is written then. Runs in the calling thread.
 Result<WarmupReport> RunWarmup(const WarmupOptions& options, const WarmupCallback& callback = {});
 
 }  // namespace tidemill

@@ -94,6 +94,7 @@ TEST_F(WarmupTest, CutsTheRateWhereTheLossStopsFallingAndGoesOnFromTheBest) {
   WriteReversals(50);
   options_.max_steps = 5000;
   options_.schedule.peak = 2e-2;
+  options_.output.clear();
   const auto without = RunWarmup(options_);
   options_.cuts = 2;
   const auto with = RunWarmup(options_);
@@ -106,6 +107,7 @@ TEST_F(WarmupTest, CutsTheRateWhereTheLossStopsFallingAndGoesOnFromTheBest) {
 TEST_F(WarmupTest, IsTheSameForTheSameSeed) {
   WriteReversals(50);
   options_.max_steps = 25;
+  options_.output.clear();
   const auto first = RunWarmup(options_), second = RunWarmup(options_);
   ASSERT_TRUE(first.ok() && second.ok());
   EXPECT_EQ(first->last.held_out_loss, second->last.held_out_loss);
@@ -134,6 +136,7 @@ TEST_F(WarmupTest, NamesTheLinesThatAreWrong) {
 TEST_F(WarmupTest, SaysWhichLimitEndedIt) {
   WriteReversals(50);
   options_.max_steps = 3;
+  options_.output.clear();
   EXPECT_EQ(RunWarmup(options_)->stopped, "step limit");
   options_.max_seconds = 1e-9;
   const auto report = RunWarmup(options_);
@@ -148,6 +151,66 @@ TEST_F(WarmupTest, StopsWhenAsked) {
   ASSERT_TRUE(report.ok());
   EXPECT_EQ(report->stopped, "interrupted");
   EXPECT_EQ(report->last.step, 20u);
+}
+
+TEST_F(WarmupTest, AModelIsReplacedOnlyWhereThatIsAskedFor) {
+  WriteReversals(30);
+  options_.max_steps = 1;
+  ASSERT_TRUE(RunWarmup(options_).ok());
+  const std::string before = TextOf(options_.output + "/model.safetensors");
+  const Status again = RunWarmup(options_).status();
+  EXPECT_EQ(again.code(), Code::kExists);
+  EXPECT_THAT(again.message(), HasSubstr("--replace"));
+  EXPECT_EQ(TextOf(options_.output + "/model.safetensors"), before);
+  options_.replace = true;
+  options_.seed = 9;
+  ASSERT_TRUE(RunWarmup(options_).ok());
+  EXPECT_NE(TextOf(options_.output + "/model.safetensors"), before);
+}
+
+// Stopped between two evaluations of the third epoch, and gone on with in another process's place.
+TEST_F(WarmupTest, AnInterruptedOneGoesOnAsIfItHadNotStopped) {
+  WriteReversals(50);
+  options_.max_steps = 30;
+  options_.evaluate_every_steps = 4;
+  options_.patience = 0;
+  options_.output = folder_ + "/whole";
+  const auto whole = RunWarmup(options_);
+  ASSERT_TRUE(whole.ok()) << whole.status().ToString();
+  EXPECT_GT(whole->last.epoch, 2u);
+
+  options_.output = folder_ + "/parts";
+  int updates = 0;
+  options_.stop = [&] { return ++updates == 14; };
+  const auto first = RunWarmup(options_);
+  ASSERT_TRUE(first.ok()) << first.status().ToString();
+  EXPECT_TRUE(first->unfinished);
+  EXPECT_EQ(first->last.step, 14u);
+  EXPECT_FALSE(fs::exists(options_.output)) << "no model is half trained";
+  EXPECT_EQ(RunWarmup(options_).status().code(), Code::kExists) << "nothing is lost in silence";
+
+  options_.resume = true;
+  options_.seed = 5;
+  EXPECT_THAT(RunWarmup(options_).status().message(), HasSubstr("other --seed"));
+  options_.seed = 0;
+  const auto second = RunWarmup(options_);
+  ASSERT_TRUE(second.ok()) << second.status().ToString();
+  EXPECT_FALSE(second->unfinished);
+  EXPECT_EQ(second->last.step, 30u);
+  EXPECT_EQ(second->last.held_out_loss, whole->last.held_out_loss);
+  EXPECT_EQ(second->last.train_loss, whole->last.train_loss);
+  EXPECT_EQ(second->best_step, whole->best_step);
+  EXPECT_EQ(TextOf(options_.output + "/model.safetensors"),
+            TextOf(folder_ + "/whole/model.safetensors"));
+  EXPECT_FALSE(fs::exists(options_.output + ".warmup"));
+}
+
+TEST(ParseDemonstration, AnEpisodeThatMayHoldSeveralPromptsBehindOneIsRefused) {
+  const std::string rest =
+      R"("prompt_ids":[1],"completion_ids":[2],"completion_mask":[1],"group":1,"member":0)";
+  EXPECT_TRUE(ParseDemonstration("{\"branch\":1," + rest + "}").ok());
+  EXPECT_THAT(ParseDemonstration("{" + rest + "}").status().message(),
+              HasSubstr("export the run again"));
 }
 
 TEST(EncodeDemonstration, EncodesTextWithTheTokenizerAndEndsIt) {
