@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 
+#include "core/test_folders.h"
 #include "dashboard/run_api.h"
 #include "learner/packing.h"
 #include "store/run_db.h"
@@ -217,7 +218,7 @@ void ContinuedRun::CompareSteps() {
 
 void ContinuedRun::CompareTensorboard() {
   const ProcessOutput read = RunProcess(
-      {"sh", "-c", TIDEMILL_SOURCE_DIR "/scripts/read_tfevents.py " + Run() + "/tensorboard/*"},
+      {"sh", "-c", SourceDir() + "/scripts/read_tfevents.py " + Run() + "/tensorboard/*"},
       std::chrono::seconds(60));
   std::map<uint64_t, double> rewards;
   std::map<uint64_t, double> evals;
