@@ -1,7 +1,6 @@
 // Whoever is asked about a run says the same: the summary, `runs`, the export, the API, the lines
 // of metrics.jsonl and TensorBoard's file. Of a run that was continued, stopped, killed and
 // resumed.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -18,10 +17,7 @@
 namespace tidemill {
 namespace {
 
-namespace fs = std::filesystem;
 using nlohmann::json;
-using testing::ElementsAre;
-using testing::HasSubstr;
 
 class AgreementTest : public LineTest {
  protected:
