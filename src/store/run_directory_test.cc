@@ -111,7 +111,7 @@ TEST(RunDirectory, APipeInThePlaceOfAFileHoldsNobodyUp) {
   { ASSERT_TRUE(RunDirectory::Create(dir.path(), "a", "").ok()); }
   std::filesystem::remove(dir / "a/lock");
   for (const char* name : {"lock", "metrics.jsonl", "run.db"}) {
-    ASSERT_EQ(mkfifo((dir / "a" / name).c_str(), 0600), 0);
+    ASSERT_EQ(mkfifo((dir / (std::string("a/") + name)).c_str(), 0600), 0);
   }
   const auto runs = RunDirectory::List(dir.path());
   ASSERT_TRUE(runs.ok());
