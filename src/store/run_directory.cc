@@ -154,16 +154,17 @@ std::string RunDirectory::Inside(const std::string& path) const {
 
 // A run that was cut short while it was made has neither; one that got anywhere has both.
 Status RunDirectory::CheckDatabaseThere() const {
-  std::error_code error;
-  const auto bytes = fs::file_size(db_path(), error);
-  if (!error && bytes > 0) return Ok();
-  if (error && error != std::errc::no_such_file_or_directory) {
-    return Unavailable(db_path() + ": " + error.message());
+  std::error_code missing, unlisted;
+  const auto bytes = fs::file_size(db_path(), missing);
+  if (!missing && bytes > 0) return Ok();
+  if (missing && missing != std::errc::no_such_file_or_directory) {
+    return Unavailable(db_path() + ": " + missing.message());
   }
+  const fs::directory_iterator checkpoints(checkpoints_path(), unlisted);
   const bool began = access(metrics_path().c_str(), F_OK) == 0 ||
                      access(summary_path().c_str(), F_OK) == 0 ||
-                     !fs::is_empty(checkpoints_path(), error);
-  if (error || !began) return Ok();
+                     (!unlisted && checkpoints != fs::directory_iterator());
+  if (!began) return Ok();
   return NotFound(db_path() +
                   ": is missing or empty, and the run did work that only it tells of; put it back. "
                   "To use a checkpoint without it, begin a new run with model.path=" +

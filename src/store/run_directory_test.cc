@@ -130,6 +130,9 @@ TEST(RunDirectory, ARunThatLostItsDatabaseDoesNotBeginAnewOverWhatItDid) {
   TemporaryDirectory dir;
   { ASSERT_TRUE(RunDirectory::Create(dir.path(), "a", "").ok()); }
   EXPECT_TRUE(RunDirectory::OpenToResume(dir.path(), "a").ok()) << "it did nothing yet";
+  std::ofstream(dir / "a/metrics.jsonl") << "{}\n";
+  EXPECT_EQ(RunDirectory::OpenToResume(dir.path(), "a").status().code(), Code::kNotFound);
+  std::filesystem::remove(dir / "a/metrics.jsonl");
   std::filesystem::create_directory(dir / "a/checkpoints/step-00000003");
   const Status gone = RunDirectory::OpenToResume(dir.path(), "a").status();
   EXPECT_EQ(gone.code(), Code::kNotFound);

@@ -126,7 +126,7 @@ function Turn(props: { turn: Json; number: number; colours: string; base: number
   const sum = t.logprobs.reduce((total: number, value: number | null) => total + (value ?? 0), 0);
   return (
     <section class="turn">
-      {t.prompt !== null && (
+      {t.prompt && (
         <details open>
           <summary>Prompt of turn {props.number}, which begins a branch: it saw nothing of the turns before it</summary>
           <pre class="code">{t.prompt}</pre>
