@@ -73,7 +73,9 @@ TEST_F(ReadConversation, ATurnThatWasOpenedAndNotWrittenIsNoMessage) {
 TEST(ReadLlama, HeadersBetweenTokensNameTheRole) {
   const Tokenizer tokenizer = TokenizerWith(
       {"<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"});
-  const ChatFormat format = ChatFormat::Create(tokenizer, {.style = ChatStyle::kLlama3}).value();
+  ChatOptions options;
+  options.style = ChatStyle::kLlama3;
+  const ChatFormat format = ChatFormat::Create(tokenizer, options).value();
   const std::vector<Message> messages = {{Role::kUser, "Hello"}, {Role::kTool, "7"}};
   const auto prompt = format.Render(messages, true);
   const auto answer = tokenizer.Encode("Hi<|eot_id|>", SpecialTokens::kRecognise);
