@@ -142,11 +142,13 @@ class Run:
         return said
 
     def episodes(self, **filters: Any) -> Iterator[dict[str, Any]]:
-        """A row an episode: task, reward, submission, how it ended, without its tokens. `filters` are the options of
+        """A row an episode: task, reward, submission, how it ended, without its sequences. `filters` are the options of
         `tidemill runs export`: solved=True, task="..", purpose="train", min_reward=0.5, limit=100."""
-        tokens = ("prompt_ids", "completion_ids", "completion_mask", "logprobs", "versions")
+        of_sequence = ("branch", "branches", "turns", "messages", "calls", "prompt_ids", "completion_ids",
+                       "completion_mask", "logprobs", "versions")
         for row in self.trajectories(**filters):
-            yield {key: value for key, value in row.items() if key not in tokens}
+            if row["branch"] == 1:
+                yield {key: value for key, value in row.items() if key not in of_sequence}
 
     def trajectories(self, **filters: Any) -> Iterator[dict[str, Any]]:
         """A row a sequence with ids, masks, log-probabilities, versions and rewards (docs/store.md)."""

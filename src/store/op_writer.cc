@@ -108,8 +108,7 @@ Status OpWriter::Prepare() {
       prepare("UPDATE groups SET revision = ?2, accepted = ?3, dropped = ?4, reissue = ?5, "
               "report = ?6 WHERE grp = ?1 AND revision < ?2"),
       prepare("SELECT task FROM groups WHERE grp = ?1"),
-      prepare("INSERT OR IGNORE INTO evaluations (evaluation, eval_name, step, tasks) "
-              "VALUES (?1, ?2, ?3, ?4)"),
+      prepare("INSERT OR IGNORE INTO evaluations VALUES (?1, ?2, ?3, ?4, 0)"),
       prepare("INSERT OR IGNORE INTO evaluation_groups (evaluation, grp) VALUES (?1, ?2)"),
       prepare("SELECT coalesce(max(version), 0) + 1 FROM versions"),
       prepare("INSERT OR IGNORE INTO versions (version, step, reserved_ms) VALUES (?1, ?2, ?3)"),
