@@ -1,7 +1,7 @@
 // The commands of the program, one file each (cmd_train.cc, cmd_model.cc, ..). A file defines its
 // Add function, which declares the words and options and sets a callback; the callback does the
 // work and leaves the exit status in `exit`: 0 done, 1 failed, 2 the words or the config were
-// wrong.
+// wrong, 130 interrupted.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -16,6 +16,9 @@ namespace tidemill {
 // Where --bus and --run may come from: a URL with a password does not belong on a command line.
 inline constexpr const char* kBusVariable = "TIDEMILL_BUS";
 inline constexpr const char* kRunVariable = "TIDEMILL_RUN";
+
+// Of what was interrupted (Ctrl-C, SIGTERM), ended in order and can go on.
+inline constexpr int kInterrupted = 130;
 
 struct Exit {
   int code = 0;

@@ -47,7 +47,7 @@ class StillEngine final : public EnginePort {
   void Release(SequenceId) override {}
   Mailbox<EngineEvent>& events() override { return events_; }
   TurnFeed& feed() override { return feed_; }
-  EngineStats Stats() const override { return {}; }
+  EngineStats Stats() const override { return {.generated_tokens = drawn}; }
   uint64_t version() const override { return 1; }
   void Finish(SequenceId id) {
     EngineEvent event;
@@ -58,6 +58,7 @@ class StillEngine final : public EnginePort {
     event.turn.finish = TurnFinish::kStop;
     events_.Post(std::move(event));
   }
+  uint64_t drawn = 0;
   std::vector<SequenceId> started, continued;
 
  private:
@@ -152,6 +153,14 @@ TEST_F(RolloutLoopTest, AnInboxThatWasRemovedIsOpenedAgain) {
   Step(), Step();
   EXPECT_EQ(bus_.Receive(kToolsCompileTopic, 10)->size(), 1u);
   EXPECT_TRUE(bus_.Depth(InboxTopic("local", "rollout")).ok());
+}
+
+TEST_F(RolloutLoopTest, TokensCountAsTheyAreDrawnThoughNoTurnIsOver) {
+  Send(1);
+  engine_.drawn = 17;
+  Step();
+  EXPECT_EQ(loop_->counters().generated_tokens, 17u);
+  EXPECT_EQ(loop_->counters().finished, 0u);
 }
 
 // Agents that are programs, answered by hand.
