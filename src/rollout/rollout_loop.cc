@@ -174,8 +174,7 @@ void RolloutLoop::TakeAgents(Time now) {
       later_agents_.Put(now + BackOff(options_.limits.retry_delay, running.tries++), done.tag);
       ++counters_.agent_retries;
     } else {
-      const std::string cause = "agent: " + done.outcome.status.ToString();
-      Act(done.tag, running.episode.GiveUp(cause, clock_.WallMs()), now);
+      Act(done.tag, running.episode.GiveUpAgent(std::move(done.outcome), clock_.WallMs()), now);
     }
   }
   for (const SequenceId sequence : later_agents_.TakeDue(now)) {

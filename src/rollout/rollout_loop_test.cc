@@ -175,6 +175,7 @@ class StillAgents final : public AgentPort {
   void Fail(uint64_t tag) {
     AgentDone done{tag, {}};
     done.outcome.status = Unavailable("the box was lost");
+    done.outcome.log.set_text("half a line");
     events_.Post(std::move(done));
   }
   void Finish(uint64_t tag) {
@@ -187,6 +188,12 @@ class StillAgents final : public AgentPort {
       branch.add_turns()->add_ids(first + 10);
     }
     done.outcome.tree.add_files()->set_path("left.c");
+    events_.Post(std::move(done));
+  }
+  void Crash(uint64_t tag) {
+    AgentDone done{tag, {}};
+    done.outcome.end = v1::EPISODE_END_FAILED;
+    done.outcome.log.set_text("Traceback");
     events_.Post(std::move(done));
   }
   std::vector<uint32_t> members;
@@ -246,6 +253,19 @@ TEST_F(AgentRolloutTest, AFailureOfOursIsTriedAgainAndThenTheEpisodeIsStale) {
   ASSERT_EQ(done.size(), 1u);
   EXPECT_EQ(done[0].end(), v1::EPISODE_END_GIVEN_UP);
   EXPECT_THAT(done[0].stale_cause(), HasSubstr("the box was lost"));
+  EXPECT_EQ(done[0].log().text(), "half a line") << "what the last attempt printed";
+  EXPECT_TRUE(done[0].prompt_ids().empty());
+}
+
+TEST_F(AgentRolloutTest, AProgramThatAskedNothingLeavesItsLogAndNoPromptThatNobodySent) {
+  Send(1);
+  agents_.Crash(agents_.tags.at(0));
+  Step();
+  const auto done = Trajectories();
+  ASSERT_EQ(done.size(), 1u);
+  EXPECT_EQ(done[0].log().text(), "Traceback");
+  EXPECT_TRUE(done[0].prompt_ids().empty());
+  EXPECT_TRUE(done[0].turns().empty());
 }
 
 TEST_F(AgentRolloutTest, ALoopThatDrainsEndsItsProgramsAndGivesTheGroupBack) {

@@ -222,6 +222,7 @@ Result<std::string> MakeSummary(const RunDirectory& directory, const RunOutcome&
   json["unscorable"] = last["unscorable"];
   json["too_old"] = last["too_old"];
   json["zero_variance"] = last["zero_variance"];
+  json["untrainable"] = last["untrainable"];
   json["evicted"] = last["evicted"];
   json["rescored"] = last["rescored"];
   json["second_looks"] = last["second_looks"];
