@@ -39,7 +39,7 @@ TEST_F(GatewayRun, EveryRequestIsAnsweredWhileThePolicyChanges) {
     for (const int version : json["choices"][0]["policy_versions"]) versions.insert(version);
   }
   EXPECT_GE(versions.size(), 4u);
-  EXPECT_EQ(program.Stop(SIGTERM), 0) << TextOf(folder_ + "/log");
+  EXPECT_EQ(program.Stop(SIGTERM), 130) << TextOf(folder_ + "/log");
 }
 
 }  // namespace

@@ -214,7 +214,7 @@ TEST_F(LiveRunTest, KilledUnderLoadItLosesNoAcknowledgedTurnAndTrainsNoneTwice) 
   EXPECT_TRUE(Eventually([&] { return crowd.Had(11, 4) && Trained("killed"); }, 4 * kPatience))
       << TextOf(log);
   crowd.Leave();
-  EXPECT_EQ(program->Stop(SIGTERM), 0) << TextOf(log);
+  EXPECT_EQ(program->Stop(SIGTERM), 130) << TextOf(log);
   CheckRun("killed", crowd);
 }
 
@@ -314,7 +314,7 @@ TEST_F(LiveRunTest, SessionsOfATenantAreShownItsOwnCasesAndNobodyElses) {
   EXPECT_EQ(deleted.exit_code, 0) << deleted.output;
   EXPECT_TRUE(cases().empty());
   EXPECT_EQ(ann.PromptTokens(question), plain) << "the bank in memory forgot it, too";
-  EXPECT_EQ(program->Stop(SIGTERM), 0) << TextOf(log);
+  EXPECT_EQ(program->Stop(SIGTERM), 130) << TextOf(log);
 }
 
 // It cannot be compared with other sessions: there are never enough of them.

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -69,6 +70,26 @@ TEST_F(TrainTest, ARunGoesFromTasksToABetterPolicysCheckpoint) {
   }
 }
 
+TEST_F(TrainTest, ForPeopleItEndsWithTheGainAndHowToSeeThePageAgain) {
+  std::string words =
+      Train("people",
+            "--set run.steps=2 --set eval.samples=1 --set tasks.eval=" + folder_ + "/eval.jsonl");
+  words.replace(words.find("--json "), 7, "");
+  const ProcessOutput result = RunTidemill(words, "2>/dev/null");
+  ASSERT_EQ(result.exit_code, 0) << result.output;
+  const json summary = json::parse(TextOf(folder_ + "/runs/people/summary.json"));
+  const auto percent = [&](const char* name) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%.1f",
+                  100 * summary["eval"][name]["pass_rate"].get<double>());
+    return std::string(text);
+  };
+  EXPECT_THAT(result.output, HasSubstr(percent("before") + " -> " + percent("after") + " % of 6 "));
+  EXPECT_THAT(result.output,
+              HasSubstr("the page again: tidemill view " + folder_ + "/runs/people"));
+  EXPECT_EQ(RunTidemill("runs show " + folder_ + "/runs/people").exit_code, 0);
+}
+
 TEST_F(TrainTest, TheThreeModesAreTheSameCode) {
   for (const std::string mode : {"sync", "one-step"}) {
     const ProcessOutput result =
@@ -102,7 +123,7 @@ TEST_F(TrainTest, AnInterruptedRunSavesItsLastStepAndBeginsNoEvaluation) {
     const auto steps = reader.ok() ? (*reader)->Steps(1, 1) : reader.status();
     return steps.ok() && !steps->empty();
   })) << program.Log();
-  EXPECT_EQ(program.Stop(SIGINT), 0) << program.Log();
+  EXPECT_EQ(program.Stop(SIGINT), 130) << program.Log();
   const auto reader = Reader("interrupted");
   std::set<uint64_t> saved;
   for (const CheckpointRecord& checkpoint : *reader->Checkpoints()) saved.insert(checkpoint.step);

@@ -103,6 +103,8 @@ class AgentTest : public testing::Test {
       AgentRunnerOptions options;
       options.program = program;
       options.slots = 4;
+      options.give_up = give_up_;
+      options.learns = true;
       auto runner = AgentRunner::Create(options, server_->gateway(), *recorder_, nullptr, clock_);
       ASSERT_TRUE(runner.ok()) << runner.status().ToString();
       runner_ = std::move(*runner);
@@ -138,6 +140,7 @@ class AgentTest : public testing::Test {
     return policy_->tokenizer.Decode(std::vector<TokenId>(ids.begin(), ids.end()));
   }
 
+  uint32_t give_up_ = 0;
   TemporaryDirectory dir_;
   RealClock clock_;
   v1::GroupLease lease_;

@@ -12,6 +12,7 @@
 #include "rollout/episode.h"
 #include "tasks/task_json.h"
 #include "tools/workspace.h"
+#include "tools/workspace_diff.h"
 
 namespace tidemill {
 namespace {
@@ -24,7 +25,9 @@ constexpr Duration kLookEvery = std::chrono::seconds(1);
 // A program that asks for more than it may has so long to end by itself.
 constexpr Duration kRefusedPatience = std::chrono::seconds(2);
 constexpr Duration kForever = std::chrono::hours(24);
-constexpr size_t kLastWords = 400;
+constexpr size_t kLastWords = 1000;
+constexpr size_t kLogBytes = 64 * 1024;   // kept of what a program prints
+constexpr size_t kDiffBytes = 64 * 1024;  // and of what it changes
 
 std::string AgentUrl() {
   return fmt::format("http://127.0.0.1:{}", kAgentPort);
@@ -58,8 +61,21 @@ v1::EpisodeEnd EndOf(const RunReport& report, const EpisodeSession& session) {
 
 std::string LastWords(const RunReport& report) {
   std::string text = ToUtf8(report.err.empty() ? report.out : report.err);
-  if (text.size() > kLastWords) text = ".." + text.substr(text.size() - kLastWords);
+  if (text.size() > kLastWords) text = ToUtf8(".." + text.substr(text.size() - kLastWords));
   return fmt::format("{} (status {}): {}", OutcomeName(report.outcome), report.exit_code, text);
+}
+
+// Why an episode has no token to train; empty: it has some.
+std::string WhyUntrained(const EpisodeSession& session, const std::string& last_words) {
+  if (!session.branches.empty()) return "";
+  if (session.turns > 0) {
+    return fmt::format("none of the {} answers can be trained: {}", session.turns,
+                       session.untrained.empty() ? "each is a helper's or was asked for again"
+                                                 : session.untrained);
+  }
+  if (session.refused.empty()) return "it ended without asking the model: " + last_words;
+  return fmt::format("the gateway refused its requests, the last with {}; it ended with {}",
+                     session.refused, last_words);
 }
 
 }  // namespace
@@ -239,7 +255,8 @@ RunReport AgentRunner::Run(Episode& episode) {
   }
   spec.limits = program.limits;
   spec.limits.wall = kForever;
-  spec.keep_bytes = 16 * 1024;
+  spec.keep_bytes = 4 * kLastWords;
+  spec.log_bytes = kLogBytes;
   spec.tick = kLookEvery;
   spec.last_file = program.last_file;
   spec.keep_files = true;
@@ -258,14 +275,64 @@ void AgentRunner::Collect(Episode& episode, AgentOutcome& outcome) {
     outcome.status = Unavailable(tree.status().message());
     return;
   } else {
-    episode.workspace.clear();
+    Workspace left;
     for (v1::File& file : *tree->mutable_files()) {
-      episode.workspace[file.path()] = {std::move(*file.mutable_content()), file.executable()};
+      left[file.path()] = {std::move(*file.mutable_content()), file.executable()};
     }
+    outcome.log.set_diff(WorkspaceDiff(episode.workspace, left, kDiffBytes));
+    episode.workspace = std::move(left);
   }
   auto stored = StoreWorkspace(episode.workspace, blobs_);
   outcome.status = stored.status();
   if (stored.ok()) outcome.tree = std::move(*stored);
+}
+
+// What the episode leaves for people, and whether it was of use.
+void AgentRunner::Record(const Episode& episode, const RunReport& report,
+                         const EpisodeSession& session, AgentOutcome& outcome) {
+  v1::AgentLog& log = outcome.log;
+  log.set_text(report.log);
+  log.set_bytes(report.log_total);
+  log.set_truncated(report.log_total > kLogBytes);
+  log.set_ended(fmt::format("{} (status {})", OutcomeName(report.outcome), report.exit_code));
+  log.set_answers(session.turns);
+  if (!outcome.status.ok()) return;
+  log.set_untrained(WhyUntrained(session, outcome.words));
+  const v1::GroupLease& lease = episode.job.group->lease;
+  MutexLock lock(mutex_);
+  if (log.untrained().empty()) {
+    trained_ += lease.purpose() == v1::PURPOSE_TRAIN ? 1 : 0;
+    return;
+  }
+  if (session.turns == 0) {
+    ++idle_episodes_;
+    LogEvery(std::chrono::seconds(10), "agent-silent", LogLevel::kWarn,
+             "an agent got no answer of the model",
+             {{"task", lease.task().id()}, {"why", log.untrained()}});
+  } else if (lease.purpose() == v1::PURPOSE_TRAIN) {
+    ++untrained_;
+  }
+  why_ = "task " + lease.task().id() + ": " + log.untrained();
+}
+
+Status AgentRunner::CheckUse() const {
+  const bool answered = recorder_.Answers();
+  MutexLock lock(mutex_);
+  const uint64_t enough = options_.give_up;
+  if (enough == 0) return Ok();
+  if (!answered && idle_episodes_ >= enough) {
+    return Unavailable(
+        fmt::format("none of the first {} episodes got an answer of the model "
+                    "(agent.give_up); the newest, {}",
+                    idle_episodes_, why_));
+  }
+  if (options_.learns && trained_ == 0 && untrained_ >= enough) {
+    return Unavailable(
+        fmt::format("none of the first {} training episodes has a token to train "
+                    "(agent.give_up); the newest, {}",
+                    untrained_, why_));
+  }
+  return Ok();
 }
 
 AgentOutcome AgentRunner::Carry(const Queued& queued) {
@@ -286,26 +353,23 @@ AgentOutcome AgentRunner::Carry(const Queued& queued) {
   const RunReport report = Run(episode);
   queued.cancellation->Watch(nullptr);
   gateway_.Dismiss(guest);
-  Result<EpisodeSession> session = recorder_.Close(episode.name);
+  Result<EpisodeSession> closed = recorder_.Close(episode.name);
+  EpisodeSession session = closed.ok() ? std::move(*closed) : EpisodeSession();
   outcome.words = LastWords(report);
   if (queued.cancellation->cancelled()) {
     outcome.status = Unavailable("the episode was given up");
-  } else if (!session.ok()) {
-    outcome.status = session.status();
-  } else if (!session->failed.ok()) {
-    outcome.status = session->failed;
+  } else if (!closed.ok()) {
+    outcome.status = closed.status();
+  } else if (!session.failed.ok()) {
+    outcome.status = session.failed;
   } else if (report.outcome == v1::OUTCOME_UNAVAILABLE || report.starved) {
     outcome.status = Unavailable(report.starved ? "the machine was too busy" : report.cause);
   } else {
-    outcome.end = EndOf(report, *session);
-    outcome.branches = std::move(session->branches);
-    if (session->turns == 0) {
-      LogEvery(std::chrono::seconds(10), "agent-silent", LogLevel::kWarn,
-               "an agent ended without asking the model",
-               {{"task", lease.task().id()}, {"ended", outcome.words}});
-    }
+    outcome.end = EndOf(report, session);
     Collect(episode, outcome);
   }
+  Record(episode, report, session, outcome);
+  outcome.branches = std::move(session.branches);
   return outcome;
 }
 

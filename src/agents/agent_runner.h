@@ -32,6 +32,10 @@ struct AgentRunnerOptions {
   size_t slots = 64;  // programs at once
   size_t ready = 2;   // boxes opened before they are needed
   std::string roots;  // folder of unpacked root file systems; empty: the user's cache
+  // When so many episodes have ended and none got an answer of the model, the run is in vain; with
+  // `learns` also when none of training has a token to train. 0: never.
+  uint32_t give_up = 0;
+  bool learns = false;
   BoxHostOptions boxes{};
 };
 
@@ -50,6 +54,8 @@ class AgentRunner final : public AgentPort {
   Mailbox<AgentDone>& events() override { return events_; }
 
   size_t running() const;
+  // Not ok: the first episodes were in vain, and why. From any thread.
+  Status CheckUse() const;
   // Of boxes taken so far.
   BoxPool::Stats boxes() const { return pool_->stats(); }
 
@@ -66,6 +72,8 @@ class AgentRunner final : public AgentPort {
               BlobStore* blobs, const Clock& clock);
   void Work();
   AgentOutcome Carry(const Queued& queued);
+  void Record(const Episode& episode, const RunReport& report, const EpisodeSession& session,
+              AgentOutcome& outcome);
   Status Furnish(Episode& episode);
   RunReport Run(Episode& episode);
   v1::Outcome Watch(const Episode& episode) const;
@@ -87,6 +95,10 @@ class AgentRunner final : public AgentPort {
   std::map<uint64_t, std::shared_ptr<Cancellation>> under_way_ TM_GUARDED_BY(mutex_);  // by tag
   size_t idle_ TM_GUARDED_BY(mutex_) = 0;                                              // threads
   bool stopping_ TM_GUARDED_BY(mutex_) = false;
+  uint64_t idle_episodes_ TM_GUARDED_BY(mutex_) = 0;  // without an answer of the model
+  // Of training: with answers and none to train, and with some.
+  uint64_t untrained_ TM_GUARDED_BY(mutex_) = 0, trained_ TM_GUARDED_BY(mutex_) = 0;
+  std::string why_ TM_GUARDED_BY(mutex_);  // of the newest such episode
   std::vector<std::thread> threads_ TM_GUARDED_BY(mutex_);
 };
 

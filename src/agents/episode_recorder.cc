@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/random.h"
+#include "core/text.h"
 #include "store/store_thread.h"
 
 namespace tidemill {
@@ -13,11 +14,27 @@ namespace {
 constexpr uint64_t kEpisodeTicket = uint64_t{1} << 63;
 // Sessions of ours, so that the engine does not take them for others.
 constexpr uint64_t kFirstSession = uint64_t{1} << 40;
+constexpr size_t kRefusalBytes = 1000;
 constexpr Duration kClosePatience = std::chrono::seconds(30);
 
 uint64_t HashOf(const std::vector<TokenId>& ids) {
   return StableHash(
       std::string_view(reinterpret_cast<const char*>(ids.data()), ids.size() * sizeof(TokenId)));
+}
+
+// Why an answer is not trained where the agent goes on from no other, in words; empty: it is.
+std::string WhyNotTrained(const v1::SessionTurn& turn) {
+  if (turn.choices() > 1) {
+    return "the agent asked for " + std::to_string(turn.choices()) +
+           " answers at once (n) and went on from none of them";
+  }
+  if (!turn.untrainable().empty()) {
+    return "it was not drawn from the full distribution (" + turn.untrainable() +
+           "); agent.sampling = \"run\" draws as the run does";
+  }
+  if (turn.cut()) return "the agent left before its end";
+  if (!turn.side().empty()) return "it is a helper's turn (" + turn.side() + ")";
+  return "";
 }
 
 }  // namespace
@@ -80,6 +97,21 @@ EpisodeLife EpisodeRecorder::Look(const std::string& name) const {
   life.asking = it->second.open > 0;
   if (life.asking) life.waited += clock_.Now() - it->second.asking_since;
   return life;
+}
+
+bool EpisodeRecorder::Answers() const {
+  MutexLock lock(mutex_);
+  if (turns_ > 0) return true;
+  return std::any_of(episodes_.begin(), episodes_.end(),
+                     [](const auto& one) { return one.second.open > 0; });
+}
+
+void EpisodeRecorder::Refused(const std::string& name, int status, const std::string& why) {
+  MutexLock lock(mutex_);
+  const auto it = episodes_.find(name);
+  if (it == episodes_.end()) return;
+  it->second.session.refused =
+      "status " + std::to_string(status) + ": " + Beginning(why, kRefusalBytes);
 }
 
 Status EpisodeRecorder::Admit(Underway& episode) {
@@ -154,6 +186,7 @@ void EpisodeRecorder::Finished(RecordedTurn turn, std::function<void(Status)> st
     MutexLock lock(mutex_);
     Underway& episode = episodes_.at(asked_.at(turn.ticket).episode);
     ++episode.session.turns;
+    ++turns_;
     episode.tokens += turn.output.ids.size();
     episode.session.out_of_context |= turn.output.finish == TurnFinish::kContext;
   }
@@ -191,7 +224,10 @@ void EpisodeRecorder::Abandoned(RecordedTurn turn, const Status& why) {
 void EpisodeRecorder::TurnStored(const v1::SessionTurn& turn) {
   MutexLock lock(mutex_);
   const auto it = by_number_.find(turn.session());
-  if (it != by_number_.end()) ++episodes_.at(it->second).stored;
+  if (it == by_number_.end()) return;
+  Underway& episode = episodes_.at(it->second);
+  ++episode.stored;
+  if (const std::string why = WhyNotTrained(turn); !why.empty()) episode.session.untrained = why;
 }
 
 void EpisodeRecorder::Settled(const PutSession& put) {

@@ -45,6 +45,8 @@ struct EpisodeSession {
   std::vector<v1::Trajectory> branches{};  // what is trained
   uint32_t turns = 0;                      // that came to their end, side turns as well
   bool out_of_turns = false, out_of_tokens = false, out_of_context = false;
+  std::string refused{};    // status and message of the last request that was refused
+  std::string untrained{};  // why its newest answer that is not trained is not, in words
   Status failed;
 };
 
@@ -60,6 +62,8 @@ class EpisodeRecorder final : public TurnRecorder {
   // `name` is Tenant::session of the episode's key; new each time.
   void Open(const std::string& name, const EpisodeTerms& terms);
   EpisodeLife Look(const std::string& name) const;
+  // Whether any episode got an answer of the model, or waits for one.
+  bool Answers() const;
   // The program is gone. Waits for the end of requests that are under way. kUnavailable: they do
   // not end.
   Result<EpisodeSession> Close(const std::string& name);
@@ -67,6 +71,7 @@ class EpisodeRecorder final : public TurnRecorder {
   Result<TurnPrompt> Prepare(const TurnQuestion& question) override;
   void Finished(RecordedTurn turn, std::function<void(Status)> stored) override;
   void Abandoned(RecordedTurn turn, const Status& why) override;
+  void Refused(const std::string& name, int status, const std::string& why) override;
   // Of requests without an episode alone: an episode is judged by its task.
   void TakeFeedback(const FeedbackPost& post,
                     std::function<void(Result<std::string>)> answered) override;
@@ -107,6 +112,7 @@ class EpisodeRecorder final : public TurnRecorder {
   mutable Mutex mutex_;  // never held while live_ is called
   CondVar changed_;
   std::map<std::string, Underway> episodes_ TM_GUARDED_BY(mutex_);
+  uint64_t turns_ TM_GUARDED_BY(mutex_) = 0;  // of all episodes that ever were
   std::map<uint64_t, std::string> by_number_ TM_GUARDED_BY(mutex_);
   std::map<uint64_t, Asked> asked_ TM_GUARDED_BY(mutex_);  // by live_'s ticket
 };

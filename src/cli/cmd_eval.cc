@@ -47,7 +47,7 @@ int RunEval(const EvalArguments& arguments) {
   options.run.train = false;
   std::optional<Display> display;
   if (!arguments.json || LogEnabled(LogLevel::kInfo)) {
-    options.display = &display.emplace(stderr, config.run.steps);
+    options.display = &display.emplace(stderr, GoalOf(config));
   }
   Result<DriveResult> result = DriveRun(config, *directory, options);
   if (!result.ok()) return Fail(result.status());
@@ -55,7 +55,7 @@ int RunEval(const EvalArguments& arguments) {
       arguments.json ? result->summary_json.c_str() : SummaryText(result->summary_json).c_str(),
       stdout);
   if (!result->status.ok()) return Fail(result->status);
-  return 0;
+  return result->interrupted ? kInterrupted : 0;
 }
 
 }  // namespace

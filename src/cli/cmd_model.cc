@@ -234,14 +234,16 @@ int Merge(const ModelWords& words) {
 using SharedWords = std::shared_ptr<ModelWords>;
 
 void AddModelOptions(CLI::App& command, ModelWords& words) {
-  command.add_option("--model", words.model, "Hugging Face model directory")->required();
+  command.add_option("DIR,--model", words.model, "Hugging Face model directory")->required();
   command.add_flag("--json", words.json, "Print one JSON object on standard output");
 }
 
 void AddInputOptions(CLI::App& command, ModelWords& words) {
   AddModelOptions(command, words);
   command.add_option("--adapter", words.adapter, "LoRA adapter in PEFT's layout");
-  command.add_option("--ids", words.ids, "Token ids, separated by commas")->delimiter(',');
+  command.add_option("--ids", words.ids, "Token ids, separated by commas")
+      ->delimiter(',')
+      ->allow_extra_args(false);
   command.add_option("--prompt", words.prompt, "Text; special tokens in it are recognised");
 }
 
@@ -278,7 +280,9 @@ void AddTokenize(CLI::App& model, const SharedWords& words, Exit& exit) {
   CLI::App* command = model.add_subcommand("tokenize", "Convert text to token ids, or ids to text");
   AddModelOptions(*command, *words);
   command->add_option("--text-file", words->text_file, "Text file; -: standard input");
-  command->add_option("--ids", words->ids, "Token ids, separated by commas")->delimiter(',');
+  command->add_option("--ids", words->ids, "Token ids, separated by commas")
+      ->delimiter(',')
+      ->allow_extra_args(false);
   command->callback([words, &exit, command] {
     const auto given = [command](const char* name) { return command->count(name) > 0; };
     exit.code = RunModelTokenize(

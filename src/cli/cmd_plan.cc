@@ -130,7 +130,7 @@ void AddPlanCommand(CLI::App& app, Exit& exit) {
   const auto arguments = std::make_shared<PlanArguments>();
   command->add_option("--model", arguments->model,
                       "Directory with a config.json; default: model.path of the config");
-  command->add_option("--config", arguments->config_file, "TOML file of the run");
+  command->add_option("config,--config", arguments->config_file, "TOML file of the run");
   AddSetOption(*command, arguments->sets, "Set a config key, a.b=c; may be repeated");
   command->add_option("--memory", arguments->memory,
                       "Plan for a device with this much memory, such as 80GB; default: this "

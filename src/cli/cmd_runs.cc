@@ -5,6 +5,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <tuple>
 
 #include "cli/commands.h"
 #include "cli/runs_compare.h"
@@ -14,6 +15,7 @@
 #include "core/text.h"
 #include "model/model_template.h"
 #include "model/tokenizer.h"
+#include "run/run_path.h"
 #include "run/run_summary.h"
 #include "store/run_directory.h"
 #include "store/run_reader.h"
@@ -196,9 +198,11 @@ int Export(const RunsArguments& arguments) {
 
 int Compare(const RunsArguments& arguments) {
   Json both[2];
-  const std::string names[2] = {arguments.run, arguments.other};
+  const auto [folder, other] = SplitRunPath(arguments.other, arguments.folder);
+  const std::string names[2] = {arguments.run, other};
   for (int i = 0; i < 2; ++i) {
-    const Result<RunDirectory> directory = RunDirectory::OpenToRead(arguments.folder, names[i]);
+    const Result<RunDirectory> directory =
+        RunDirectory::OpenToRead(i == 0 ? arguments.folder : folder, names[i]);
     if (!directory.ok()) return Fail(directory.status());
     Result<Json> compared = ComparedRun(*directory);
     if (!compared.ok()) return Fail(compared.status());
@@ -223,16 +227,22 @@ void AddRunsCommand(CLI::App& app, Exit& exit) {
   auto add = [&](const char* name, const char* text, int (*run)(const RunsArguments&)) {
     CLI::App* command = runs->add_subcommand(name, text);
     command->add_flag("--json", arguments->json, "Print one JSON object on standard output");
-    command->callback([arguments, run, &exit] { exit.code = run(*arguments); });
+    command->callback([arguments, run, &exit] {
+      if (!arguments->run.empty()) {
+        std::tie(arguments->folder, arguments->run) =
+            SplitRunPath(arguments->run, arguments->folder);
+      }
+      exit.code = run(*arguments);
+    });
     command->fallthrough();
     return command;
   };
   add("list", "List all runs with pass rates before and after", List);
   add("show", "Show the summary of a run", Show)
-      ->add_option("run", arguments->run, "Name of the run")
+      ->add_option("run", arguments->run, "Run, name or folder")
       ->required();
   CLI::App* episodes = add("episodes", "Show transcripts", Episodes);
-  episodes->add_option("run", arguments->run, "Name of the run")->required();
+  episodes->add_option("run", arguments->run, "Run, name or folder")->required();
   episodes->add_option("--worst", arguments->worst, "Number of episodes with the lowest rewards");
   episodes->add_option("--best", arguments->best, "Number of episodes with the highest rewards");
   episodes->add_option("--newest", arguments->newest, "Number of most recent episodes");
@@ -240,7 +250,7 @@ void AddRunsCommand(CLI::App& app, Exit& exit) {
   episodes->add_option("--eval", arguments->eval,
                        "Only the evaluation of this name that counts, as in `runs show`");
   CLI::App* exported = add("export", "Write episodes with their tokens as JSON lines", Export);
-  exported->add_option("run", arguments->run, "Name of the run")->required();
+  exported->add_option("run", arguments->run, "Run, name or folder")->required();
   exported->add_option("--out", arguments->out, "FILE.jsonl, or FILE.jsonl.zst to compress it")
       ->required();
   exported->add_option("--task", arguments->task, "Only this task");
@@ -255,8 +265,8 @@ void AddRunsCommand(CLI::App& app, Exit& exit) {
   exported->add_option("--offset", arguments->offset, "Leave out so many of the oldest");
   exported->add_option("--limit", arguments->limit, "Write so many episodes at most; 0: all");
   CLI::App* compare = add("compare", "Compare two runs", Compare);
-  compare->add_option("run", arguments->run, "First run")->required();
-  compare->add_option("other", arguments->other, "Second run")->required();
+  compare->add_option("run", arguments->run, "First run, name or folder")->required();
+  compare->add_option("other", arguments->other, "Second run, name or folder")->required();
 }
 
 }  // namespace tidemill

@@ -101,7 +101,7 @@ void AddServeCommand(CLI::App& app, Exit& exit) {
   CLI::App* serve = app.add_subcommand(
       "serve", "Serve a model directory behind the OpenAI and Anthropic APIs; see docs/gateway.md");
   auto arguments = std::make_shared<ServeArguments>();
-  serve->add_option("DIR", arguments->model, "Hugging Face directory of the policy");
+  serve->add_option("DIR,--model", arguments->model, "Hugging Face directory of the policy");
   serve->add_option("--adapter", arguments->adapter, "LoRA adapter in PEFT's layout");
   serve->add_option("--host", arguments->host,
                     "Listen address (gateway.host); outside loopback --keys is required");

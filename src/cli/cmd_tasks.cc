@@ -15,8 +15,10 @@
 #include "core/nearest.h"
 #include "core/text.h"
 #include "rollout/protocol.h"
+#include "store/blobs.h"
 #include "tasks/cfunc_task.h"
 #include "tasks/cfunc_vocab.h"
+#include "tasks/prepare_tasks.h"
 #include "tasks/project_task.h"
 #include "tasks/pyfunc.h"
 #include "tasks/task_file.h"
@@ -26,18 +28,56 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct TagCounts {
+struct TaskCounts {
   std::map<std::string, uint64_t> tags;
-  uint64_t tests = 0;
+  uint64_t tests = 0, by_tests = 0;        // hidden tests, and the tasks that have some
+  uint64_t by_command = 0, by_others = 0;  // tasks
 };
 
-TagCounts CountTags(const std::vector<v1::Task>& tasks) {
-  TagCounts counts;
+TaskCounts CountTasks(const std::vector<v1::Task>& tasks) {
+  TaskCounts counts;
   for (const v1::Task& task : tasks) {
     for (const std::string& tag : task.tags()) ++counts.tags[tag];
-    counts.tests += static_cast<uint64_t>(task.grading().cases_size());
+    const v1::Grading& grading = task.grading();
+    counts.tests += static_cast<uint64_t>(grading.cases_size());
+    if (grading.cases_size() > 0) {
+      ++counts.by_tests;
+    } else if (grading.mode() == v1::Grading::MODE_COMMAND) {
+      ++counts.by_command;
+    } else {
+      ++counts.by_others;
+    }
   }
   return counts;
+}
+
+// "20 hidden tests, 3 tasks graded by a command"
+std::string GradingText(const TaskCounts& counts) {
+  std::string text;
+  const auto add = [&](uint64_t count, const char* one, const char* many) {
+    if (count > 0) text += std::to_string(count) + " " + (count == 1 ? one : many) + ", ";
+  };
+  add(counts.tests, "hidden test", "hidden tests");
+  add(counts.by_command, "task graded by a command", "tasks graded by a command");
+  add(counts.by_others, "task without tests (its scorers run in training)",
+      "tasks without tests (their scorers run in training)");
+  return text;
+}
+
+// What a task's files come from must be there, and so must what its grading needs.
+void AddMissingFiles(const std::string& path, TaskFileContents& contents) {
+  const std::unique_ptr<BlobStore> blobs = NewMemoryBlobs();
+  const PrepareOptions options{
+      .base = BaseOf(path), .blobs = blobs.get(), .solutions = true, .unpack = false};
+  std::vector<v1::Task> tasks = contents.tasks;
+  PrepareEach(options, &tasks, [&](size_t i, const Status& status) {
+    tasks[i].Clear();  // only whether it can be had is asked
+    if (status.ok()) return;
+    contents.more_errors |= contents.errors.size() >= kTaskErrorsMax;
+    if (contents.more_errors) return;
+    contents.errors.push_back(path + ":" + std::to_string(contents.lines[i]) + ": task " +
+                              contents.tasks[i].id() + ": " + status.message());
+  });
 }
 
 // A tool that is neither built in nor one of those the config declares.
@@ -62,13 +102,16 @@ int Check(const std::string& path, const std::vector<std::string>& tools, bool j
   }
   TaskFileContents contents = ParseTasks(input, path);
   AddUnknownTools(tools, path, contents);
-  const TagCounts counts = CountTags(contents.tasks);
+  AddMissingFiles(path, contents);
+  const TaskCounts counts = CountTasks(contents.tasks);
   const bool good = contents.errors.empty() && !contents.tasks.empty();
   if (json) {
     PrintJson({{"file", path},
                {"ok", good},
                {"tasks", contents.tasks.size()},
                {"hidden_tests", counts.tests},
+               {"graded_by_tests", counts.by_tests},
+               {"graded_by_command", counts.by_command},
                {"tags", counts.tags},
                {"errors", contents.errors},
                {"more_errors", contents.more_errors}});
@@ -81,10 +124,9 @@ int Check(const std::string& path, const std::vector<std::string>& tools, bool j
   if (contents.errors.empty() && contents.tasks.empty()) {
     std::fprintf(stderr, "%s: contains no task\n", path.c_str());
   }
-  std::printf("%s: %zu valid task%s, %llu hidden tests, %zu error%s\n", path.c_str(),
-              contents.tasks.size(), contents.tasks.size() == 1 ? "" : "s",
-              static_cast<unsigned long long>(counts.tests), contents.errors.size(),
-              contents.errors.size() == 1 ? "" : "s");
+  std::printf("%s: %zu task%s, %s%zu error%s\n", path.c_str(), contents.tasks.size(),
+              contents.tasks.size() == 1 ? "" : "s", GradingText(counts).c_str(),
+              contents.errors.size(), contents.errors.size() == 1 ? "" : "s");
   for (const auto& [tag, count] : counts.tags) {
     std::printf("  %-20s %llu\n", tag.c_str(), static_cast<unsigned long long>(count));
   }

@@ -59,9 +59,13 @@ int ReportEnd(const TrainArguments& arguments, const RunDirectory& directory,
   if (!result.status.ok()) return Fail(result.status);
   if (result.interrupted) {
     std::fprintf(stderr, "resume with: tidemill train --resume %s\n", directory.path().c_str());
-  } else if (!arguments.json) {
-    std::printf("inspect with: tidemill view %s; tidemill runs show %s\n", directory.name().c_str(),
-                directory.name().c_str());
+    return kInterrupted;
+  }
+  if (!arguments.json) {
+    const std::string run =
+        directory.path() == "runs/" + directory.name() ? directory.name() : directory.path();
+    std::printf("the page again: tidemill view %s; episodes: tidemill runs episodes %s --worst 5\n",
+                run.c_str(), run.c_str());
   }
   return 0;
 }
@@ -119,7 +123,7 @@ int RunTrain(const TrainArguments& arguments) {
   options.run.resume = !arguments.resume.empty();
   std::optional<Display> display;
   if (!arguments.json || LogEnabled(LogLevel::kInfo)) {
-    options.display = &display.emplace(stderr, config.run.steps);
+    options.display = &display.emplace(stderr, GoalOf(config));
   }
   Result<DriveResult> result = Drive(config, *directory, options);
   if (!result.ok()) return Fail(result.status());

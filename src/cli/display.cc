@@ -13,6 +13,7 @@ namespace {
 
 constexpr size_t kSparks = 48;
 constexpr double kLineSeconds = 10;
+constexpr double kBlockSeconds = 0.25;
 
 double NumberOf(const JournalEntry& entry, const char* name, double otherwise) {
   auto it = entry.numbers.find(name);
@@ -41,8 +42,8 @@ std::string BusyText(const RunSnapshot& snapshot, bool ports) {
 
 }  // namespace
 
-Display::Display(std::FILE* out, uint64_t steps)
-    : out_(out), terminal_(out != nullptr && isatty(fileno(out)) == 1), steps_(steps) {}
+Display::Display(std::FILE* out, const RunGoal& goal)
+    : out_(out), terminal_(out != nullptr && isatty(fileno(out)) == 1), progress_(goal) {}
 
 Display::~Display() {
   Finish();
@@ -72,7 +73,6 @@ void Display::Show(const JournalEntry& entry) {
   if (entry.kind == "eval") {
     line = fmt::format("eval {}: pass rate {:.1f} % of {:.0f} episodes", entry.words.at("name"),
                        100 * NumberOf(entry, "pass_rate", 0), NumberOf(entry, "episodes", 0));
-    last_eval_ = line;
   } else if (entry.kind == "checkpoint") {
     line = "checkpoint " + entry.words.at("path");
   } else if (entry.kind == "warning") {
@@ -86,51 +86,40 @@ void Display::Show(const JournalEntry& entry) {
 
 void Display::Show(const RunSnapshot& snapshot) {
   if (out_ == nullptr) return;
-  const double passed = snapshot.seconds - before_.seconds;
-  if (passed < 0.25) return;
-  if (passed >= 2 || before_.seconds == 0) {
-    auto rate = [&](uint64_t now, uint64_t then) {
-      return static_cast<double>(now - then) / passed;
-    };
-    generated_rate_ = rate(snapshot["generated_tokens"], before_["generated_tokens"]);
-    trained_rate_ = rate(snapshot["trained_tokens"], before_["trained_tokens"]);
-    episode_rate_ = rate(snapshot["episodes_finished"], before_["episodes_finished"]);
-    before_ = snapshot;
-  }
-  if (terminal_) {
-    DrawBlock(snapshot);
-  } else if (snapshot.seconds >= next_line_at_) {
-    next_line_at_ = snapshot.seconds + kLineSeconds;
-    DrawLine(snapshot);
-  }
+  progress_.Take(snapshot);
+  if (snapshot.seconds < next_draw_at_) return;
+  next_draw_at_ = snapshot.seconds + (terminal_ ? kBlockSeconds : kLineSeconds);
+  terminal_ ? DrawBlock(snapshot) : DrawLine(snapshot);
 }
 
 void Display::DrawLine(const RunSnapshot& s) {
-  std::fprintf(out_,
-               "%6.0f s  step %lu/%lu  pass %s  batch pass %s  reward %s  lag %.1f  %.0f "
-               "episodes/s  gen %.0f "
-               "tok/s  train %.0f tok/s  busy%s\n",
-               s.seconds, s["steps"], steps_, PassText(s).c_str(), BatchText(pass_rates_).c_str(),
-               pass_rates_.empty() ? "-" : fmt::format("{:.3f}", reward_).c_str(), lag_,
-               episode_rate_, generated_rate_, trained_rate_, BusyText(s, true).c_str());
+  const std::string line = fmt::format(
+      "{:6.0f} s  {}  pass {}  batch pass {}  reward {}  lag {:.1f}  {} episodes/s  gen {} tok/s  "
+      "train {} tok/s  busy{}\n",
+      s.seconds, progress_.Text(), PassText(s), BatchText(pass_rates_),
+      pass_rates_.empty() ? "-" : fmt::format("{:.3f}", reward_), lag_,
+      ShortNumber(progress_.Rate("episodes_finished")),
+      ShortNumber(progress_.Rate("generated_tokens")),
+      ShortNumber(progress_.Rate("trained_tokens")), BusyText(s, true));
+  std::fputs(line.c_str(), out_);
   std::fflush(out_);
 }
 
 void Display::DrawBlock(const RunSnapshot& s) {
   Clear();
   std::string text;
-  const double share =
-      steps_ == 0 ? 0 : static_cast<double>(s["steps"]) / static_cast<double>(steps_);
-  const int filled = static_cast<int>(std::min(1.0, share) * 40);
-  text +=
-      fmt::format("[{:<40}] step {}/{}  version {}  epoch {}  {:.0f} s\n", std::string(filled, '#'),
-                  s["steps"], steps_, s["version"], s["epoch"], s.seconds);
+  const int filled = static_cast<int>(progress_.Share() * 40);
+  text += fmt::format("[{:<40}] {}  version {}  epoch {}  {} so far\n",
+                      std::string(static_cast<size_t>(filled), '#'), progress_.Text(), s["version"],
+                      s["epoch"], TimeText(s.seconds));
   text += fmt::format("pass   {} of all episodes, {} of the newest batch  {}\n", PassText(s),
                       BatchText(pass_rates_), Sparkline(pass_rates_));
   text += fmt::format("learn  reward {:.3f}  loss {:.4f}  entropy {:.3f}  lag {:.1f}\n", reward_,
                       loss_, entropy_, lag_);
-  text += fmt::format("rate   {:.0f} episodes/s  generated {:.0f} tok/s  trained {:.0f} tok/s\n",
-                      episode_rate_, generated_rate_, trained_rate_);
+  text += fmt::format("rate   {} episodes/s  generated {} tok/s  trained {} tok/s\n",
+                      ShortNumber(progress_.Rate("episodes_finished")),
+                      ShortNumber(progress_.Rate("generated_tokens")),
+                      ShortNumber(progress_.Rate("trained_tokens")));
   const uint64_t hits = s["cache_hits"] + s["cache_joined"];
   text +=
       fmt::format("tools  {:.1f} ms in the box, {:.1f} ms queued, {:.0f} % cached, {} retries\n",

@@ -8,13 +8,18 @@
 
 #include "run/run_driver.h"
 #include "run/run_journal.h"
+#include "run/run_progress.h"
 
 namespace tidemill {
 
+inline RunGoal GoalOf(const RunConfig& config) {
+  return {.steps = config.run.steps, .minutes = config.run.minutes};
+}
+
 class Display final : public RunDisplay {
  public:
-  // `steps`: how many the run will take. Nothing is shown on `out` null.
-  Display(std::FILE* out, uint64_t steps);
+  // `goal`: when the run ends. Nothing is shown on `out` null.
+  Display(std::FILE* out, const RunGoal& goal);
   ~Display() override;
 
   void Show(const JournalEntry& entry) override;
@@ -29,14 +34,11 @@ class Display final : public RunDisplay {
 
   std::FILE* out_;
   bool terminal_;
-  uint64_t steps_;
+  RunProgress progress_;
   std::deque<double> pass_rates_;  // of batches
-  std::string last_eval_;
   double reward_ = 0, lag_ = 0, loss_ = 0, entropy_ = 0;
-  RunSnapshot before_;  // for rates
-  double generated_rate_ = 0, trained_rate_ = 0, episode_rate_ = 0;
   int lines_drawn_ = 0;
-  double next_line_at_ = 0;
+  double next_draw_at_ = 0;
 };
 
 }  // namespace tidemill

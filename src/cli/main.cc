@@ -83,6 +83,12 @@ int ReportParseError(const CLI::App& app, const CLI::ParseError& error) {
   if (error.get_exit_code() == 0) return app.exit(error);
   const std::vector<std::string> rest = app.remaining(/*recurse=*/true);
   const auto [words, command] = Understood(app);
+  const bool says_nothing = dynamic_cast<const CLI::RequiredError*>(&error) != nullptr &&
+                            rest.empty() && command->get_require_subcommand_min() > 0;
+  if (says_nothing) {
+    std::fputs(command->help().c_str(), command == &app ? stdout : stderr);
+    return command == &app ? 0 : 2;
+  }
   if (rest.empty()) return app.exit(error) == 0 ? 0 : 2;
   if (rest[0].rfind("--", 0) == 0) {
     std::vector<std::string> names;
@@ -110,6 +116,10 @@ int Main(int argc, char** argv) {
   CLI::App app{"Tidemill trains coding agents by asynchronous reinforcement learning.", "tidemill"};
   app.require_subcommand(1);
   app.fallthrough();
+  app.footer(
+      "Exit status: 0 done, 1 failed, 2 the words or the config were wrong, 130 interrupted and\n"
+      "saved (train, warmup, eval, worker learner: Ctrl-C or SIGTERM). `tidemill COMMAND --help`\n"
+      "says more; a new user begins with `tidemill doctor` and `tidemill init`.");
   app.set_version_flag("--version", VersionText(), "Print the version and build information");
   std::string log_level = "info";
   bool log_json = false;

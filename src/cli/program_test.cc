@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "core/test_folders.h"
@@ -78,9 +79,77 @@ TEST(Program, AShellCompletesCommandsOptionsKeysAndRuns) {
 }
 
 TEST(Program, WrongWordsHaveExitStatusTwo) {
-  EXPECT_EQ(RunTidemill("").exit_code, 2);
+  EXPECT_EQ(RunTidemill("--log-level loud").exit_code, 2);
   EXPECT_EQ(RunTidemill("--log-level loud doctor").exit_code, 2);
   EXPECT_EQ(RunTidemill("doctor --no-such-option").exit_code, 2);
+}
+
+TEST(Program, WithoutACommandItHelps) {
+  const ProcessOutput alone = RunTidemill("", "2>/dev/null");
+  EXPECT_EQ(alone.exit_code, 0);
+  EXPECT_THAT(alone.output, HasSubstr("Evaluate a policy on tasks"));
+  EXPECT_THAT(alone.output, HasSubstr("130 interrupted"));
+  const ProcessOutput runs = RunTidemill("runs");
+  EXPECT_EQ(runs.exit_code, 2) << "a part of a command is no command";
+  EXPECT_THAT(runs.output, HasSubstr("Show transcripts"));
+}
+
+TEST(Program, AModelAndAConfigMayBeGivenWithAndWithoutTheirOption) {
+  const TemporaryDirectory folder;
+  const std::string shape = folder / "shape", config = folder / "run.toml";
+  MustRun("tasks model --family cfunc --width 32 --layers 2 --heads 2 --feed-forward 64 --out " +
+          shape);
+  std::ofstream(config) << "[model]\npath = \"" << shape << "\"\n[tasks]\ntrain = \"x.jsonl\"\n";
+  const std::string memory = " --memory 80GB --json";
+  const ProcessOutput plan = RunTidemill("plan " + config + memory, "2>/dev/null");
+  EXPECT_EQ(plan.exit_code, 0);
+  EXPECT_THAT(plan.output, HasSubstr("\"fits\":true"));
+  EXPECT_EQ(RunTidemill("plan --config " + config + memory, "2>/dev/null").output, plan.output);
+  const std::string ids = " --ids 260,261 --json ";
+  const ProcessOutput named =
+      RunTidemill("model tokenize" + ids + "--model " + shape, "2>/dev/null");
+  EXPECT_EQ(named.exit_code, 0);
+  EXPECT_EQ(RunTidemill("model tokenize" + ids + shape, "2>/dev/null").output, named.output);
+  for (const std::string model : {"--model ", ""}) {
+    const ProcessOutput serve = RunTidemill("serve " + model + (folder / "none"));
+    EXPECT_EQ(serve.exit_code, 2);
+    EXPECT_THAT(serve.output, HasSubstr(folder / "none"));
+  }
+}
+
+TEST(Program, TasksCheckFindsWhatIsNotThereAndTryGoesOnAfterABrokenTask) {
+  const TemporaryDirectory folder;
+  const ProcessOutput made = RunProcess(
+      {"sh", "-c",
+       "cd " + folder.path() +
+           " && mkdir repo && echo x > repo/a.txt && git init -q past && cd past && echo y > b.txt "
+           "&& git add b.txt && git -c user.name=a -c user.email=a@b commit -q -m one"},
+      std::chrono::seconds(60));
+  ASSERT_EQ(made.exit_code, 0) << made.output;
+  const auto task = [](const std::string& id, const std::string& workspace,
+                       const std::string& command) {
+    return "{\"id\":\"" + id + "\",\"prompt\":\"p\",\"workspace\":{" + workspace +
+           "},\"grading\":{\"command\":[\"sh\",\"-c\",\"" + command +
+           "\"],\"trusted\":true},\"solution\":{\"files\":{\"done\":\"x\"}}}\n";
+  };
+  const std::string repo = "\"folder\":\"repo\"", file = folder / "tasks.jsonl";
+  std::ofstream(file) << task("good", repo, "test -f done")
+                      << task("gone", "\"folder\":\"gone\"", "test -f done")
+                      << task("old", "\"git\":\"past\",\"commit\":\"v9\"", "test -f done")
+                      << task("broken", repo, "echo no compiler here; exit 3");
+  const ProcessOutput checked = RunTidemill("tasks check " + file);
+  EXPECT_EQ(checked.exit_code, 1);
+  EXPECT_THAT(checked.output, HasSubstr(file + ":2: task gone: the folder gone"));
+  EXPECT_THAT(checked.output, HasSubstr(file + ":3: task old: the repository past at v9"));
+  EXPECT_THAT(checked.output, HasSubstr("has no commit \"v9\""));
+  EXPECT_THAT(checked.output, HasSubstr("4 tasks, 4 tasks graded by a command, 2 errors"));
+  const ProcessOutput tried = RunTidemill("tasks try --all " + file);
+  EXPECT_EQ(tried.exit_code, 1);
+  EXPECT_THAT(tried.output, HasSubstr("gone: no such folder"));
+  EXPECT_THAT(tried.output, HasSubstr("no compiler here")) << "why its grading failed";
+  EXPECT_THAT(tried.output, HasSubstr("1 of 4 tasks are sound"));
+  std::ofstream(file) << "{\n \"id\": \"a\",\n \"prompt\": \"p\"\n}\n";
+  EXPECT_THAT(RunTidemill("tasks check " + file).output, HasSubstr("one object per line: jq -c"));
 }
 
 TEST(Program, DoctorPrintsOneJsonObject) {

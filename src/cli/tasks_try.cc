@@ -1,5 +1,6 @@
 #include "cli/tasks_try.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -45,6 +46,25 @@ TryJson TrialToJson(const TaskTrial& trial) {
   return json;
 }
 
+// The last lines of an output, which say why it went wrong.
+std::string IndentedEnd(const std::string& output) {
+  constexpr size_t kLinesShown = 12;
+  std::vector<std::string> lines(1);
+  for (const char c : output) {
+    if (c == '\n') {
+      lines.emplace_back();
+    } else {
+      lines.back() += c;
+    }
+  }
+  std::erase(lines, "");
+  std::string text;
+  for (size_t i = lines.size() - std::min(lines.size(), kLinesShown); i < lines.size(); ++i) {
+    text += "      | " + lines[i] + "\n";
+  }
+  return text;
+}
+
 void PrintLine(const TaskTrial& trial) {
   const std::string tests = std::to_string(trial.tests);
   const std::string solved = !trial.has_tests     ? "-"
@@ -58,14 +78,17 @@ void PrintLine(const TaskTrial& trial) {
   for (const std::string& problem : trial.problems) {
     std::printf("    %s\n", Shown(problem).c_str());
   }
+  if (!trial.sound() && !trial.output.empty()) {
+    std::printf("%s", Shown(IndentedEnd(trial.output)).c_str());
+  }
   std::fflush(stdout);
 }
 
 void PrintOne(const TaskTrial& trial) {
   std::printf("task                  %s\n", Shown(trial.task).c_str());
-  if (!trial.has_tests) {
+  if (!trial.has_tests && trial.sound()) {
     std::printf("tests                 none: its scorers run during training\n");
-  } else {
+  } else if (trial.has_tests) {
     std::printf("reference solution    %s\n", trial.has_solution
                                                   ? (std::to_string(trial.solved_passed) + " of " +
                                                      std::to_string(trial.tests) + " tests, twice")
@@ -106,7 +129,14 @@ Result<std::vector<TaskTrial>> TryFile(const TasksTryWords& words) {
   const std::unique_ptr<BlobStore> blobs = NewMemoryBlobs();
   const PrepareOptions prepare{
       .base = BaseOf(words.file), .blobs = blobs.get(), .roots = words.roots, .solutions = true};
-  TM_RETURN_IF_ERROR(PrepareTasks(prepare, &tasks).WithContext(words.file));
+  std::vector<TaskTrial> broken;
+  std::vector<v1::Task> ready;
+  PrepareEach(prepare, &tasks, [&](size_t i, const Status& status) {
+    if (status.ok()) return ready.push_back(std::move(tasks[i]));
+    TaskTrial& trial = broken.emplace_back();
+    trial.task = tasks[i].id();
+    trial.problems = {status.message()};
+  });
   const RunConfig config;  // the limits a run has by default
   TrialOptions options{
       .tools = ToolOptionsFrom(config), .boxes = {}, .roots = words.roots, .jobs = words.jobs};
@@ -116,10 +146,14 @@ Result<std::vector<TaskTrial>> TryFile(const TasksTryWords& words) {
     std::printf("%-32s %-8s %8s %8s %9s %8s %6s %8s\n", "task", "", "tests", "solution",
                 "untouched", "ms", "files", "left out");
   }
-  const RealClock clock;
-  return TryTasks(tasks, options, *blobs, clock, [&](const TaskTrial& trial) {
+  const auto done = [&](const TaskTrial& trial) {
     if (table) PrintLine(trial);
-  });
+  };
+  for (const TaskTrial& trial : broken) done(trial);
+  const RealClock clock;
+  TM_ASSIGN_OR_RETURN(std::vector<TaskTrial> trials, TryTasks(ready, options, *blobs, clock, done));
+  trials.insert(trials.begin(), broken.begin(), broken.end());
+  return trials;
 }
 
 int Try(const TasksTryWords& words) {

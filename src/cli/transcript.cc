@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "core/text.h"
 #include "tools/box/box.h"
 
 namespace tidemill {
@@ -81,6 +82,19 @@ std::string JudgementText(const v1::Judgement& judgement) {
   return text + Indented(judgement.prompt());
 }
 
+// What an agent that is a program printed, and how it ended.
+std::string LogText(const v1::AgentLog& log) {
+  std::string text = fmt::format("  the program ended: {}; it got {} answer{} of the model\n",
+                                 log.ended(), log.answers(), log.answers() == 1 ? "" : "s");
+  if (!log.untrained().empty()) text += "  nothing to train: " + log.untrained() + "\n";
+  if (log.bytes() == 0) return text + "  it printed nothing\n";
+  text += fmt::format("  it printed {} bytes{}\n", log.bytes(),
+                      log.truncated() ? ", of which the end:" : ":");
+  text += Indented(ToUtf8(log.text()));
+  if (!log.diff().empty()) text += "  it changed\n" + Indented(log.diff());
+  return text;
+}
+
 }  // namespace
 
 std::string_view EpisodeEndName(v1::EpisodeEnd end) {
@@ -92,10 +106,15 @@ std::string TranscriptText(const EpisodeDetail& episode, const TextOfIds& text_o
   std::string text = fmt::format("== {}  group {} member {} attempt {}  {}", row.task, row.group,
                                  row.member, row.attempt, EpisodeEndName(row.end));
   text += row.reward ? fmt::format("  reward {:.3f}\n", *row.reward) : std::string("  no reward\n");
-  text += "  prompt\n" + Indented(IdsText(episode.trajectory.prompt_ids(), text_of));
+  if (episode.trajectory.prompt_ids().empty()) {
+    text += "  no prompt was sent\n";
+  } else {
+    text += "  prompt\n" + Indented(IdsText(episode.trajectory.prompt_ids(), text_of));
+  }
   for (int i = 0; i < episode.trajectory.turns_size(); ++i) {
     text += TurnText(episode.trajectory.turns(i), i + 1, text_of);
   }
+  if (episode.trajectory.has_log()) text += LogText(episode.trajectory.log());
   if (!row.stale_cause.empty()) text += "  stale: " + row.stale_cause + "\n";
   if (episode.verdict) {
     for (const v1::RewardPart& part : episode.verdict->parts()) {

@@ -164,7 +164,7 @@ int RunLearner(const WorkerArguments& arguments, WorkerBeaconOptions beacon) {
   options.run.metrics = beacon.metrics;
   std::optional<Display> display;
   if (!arguments.json || LogEnabled(LogLevel::kInfo)) {
-    options.display = &display.emplace(stderr, config.run.steps);
+    options.display = &display.emplace(stderr, GoalOf(config));
   }
   options.fleet_url = arguments.url;
   if (config.dashboard.web && !arguments.no_web) {
@@ -192,6 +192,7 @@ int RunLearner(const WorkerArguments& arguments, WorkerBeaconOptions beacon) {
   if (!result->status.ok()) return Fail(result->status);
   if (result->interrupted) {
     std::fprintf(stderr, "to resume, run the same command with --resume\n");
+    return kInterrupted;
   }
   return 0;
 }

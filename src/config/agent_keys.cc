@@ -25,6 +25,9 @@ void BindAgent(RunConfig& c, Binder& b) {
         {.doc = "Maximum number of tokens drawn in an episode; 0: no limit"});
   b.Add("agent.idle", &a.idle,
         {.doc = "An episode ends after this time without a request; 0: never"});
+  b.Add("agent.give_up", &a.give_up,
+        {.doc = "The run stops, with the cause, when none of its first so many episodes got an "
+                "answer of the model, or none of training has a token to train; 0: never"});
   b.Add("agent.last_file", &a.last_file,
         {.doc = "An episode ends when this file of the workspace is there; empty: when the program "
                 "ends"});

@@ -88,6 +88,7 @@ struct RunConfig {
     uint32_t slots = 64;
     uint32_t max_tokens = 0;
     std::chrono::milliseconds idle{0};
+    uint32_t give_up = 16;
     std::string last_file;
     uint32_t wall_ms = 0, cpu_ms = 0, memory_mb = 0, processes = 0, output_kb = 0, disk_mb = 0;
 

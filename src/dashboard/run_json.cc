@@ -172,6 +172,15 @@ Json FilesJson(const v1::Tree& tree) {
   return files;
 }
 
+// null: the agent is no program.
+Json LogJson(const v1::Trajectory& trajectory) {
+  if (!trajectory.has_log()) return nullptr;
+  const v1::AgentLog& log = trajectory.log();
+  return {{"text", Cut(ToUtf8(log.text()))}, {"bytes", log.bytes()},
+          {"truncated", log.truncated()},    {"ended", log.ended()},
+          {"answers", log.answers()},        {"untrained", log.untrained()}};
+}
+
 }  // namespace
 
 Json EpisodeRowJson(const EpisodeRow& row) {
@@ -214,6 +223,8 @@ Json EpisodeDetailJson(const EpisodeDetail& detail, const std::optional<Tokenize
   for (const v1::Turn& turn : t.turns()) turns.push_back(TurnJson(turn, tokenizer));
   json["submission"] = Cut(t.submission());
   json["files"] = FilesJson(t.tree());
+  json["log"] = LogJson(t);
+  json["diff"] = t.log().diff();
   json["temperature"] = t.sampling().temperature();
   json["verdict"] = detail.verdict ? VerdictJson(*detail.verdict) : Json();
   json["used_by"] = detail.used_by;

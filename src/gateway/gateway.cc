@@ -257,6 +257,7 @@ void Gateway::Serve(HttpRequest whole, std::unique_ptr<HttpReply> reply) {
   report.path = request.path;
   report.user_agent = request.Header("user-agent");
   const std::optional<Tenant> tenant = TenantOf(request);
+  if (tenant) turn->tenant = *tenant;
   if (tenant && IsApiPath(request.path)) report.tenant = tenant->name;
   if (options_.operate && request.path.rfind(kLivePath, 0) == 0) {
     HttpResponse response = options_.operate(request);
@@ -288,6 +289,10 @@ void Gateway::FailEarly(Api api, AskedTurn& turn, const ApiError& error,
   turn.report.status = error.status;
   turn.report.error = error.code.empty() ? std::string(ErrorType(api, error.status)) : error.code;
   turn.report.total_s = Seconds(clock_.Now() - turn.arrived);
+  // Before the client can act on it: an agent may end, and its session with it.
+  if (!turn.tenant.session.empty()) {
+    recorder_.Refused(turn.tenant.session, error.status, error.message);
+  }
   turn.reply->Send(ErrorReply(api, error, turn.reply_headers, retry_after));
   Over(turn.report);
 }
@@ -323,7 +328,6 @@ void Gateway::Ask(Api api, HttpRequest request, const Tenant& tenant,
                      entry.retry_after);
   }
   turn->place = std::move(entry.place);
-  turn->tenant = tenant;
   if (!Understand(api, request, *turn)) return;
   const TurnQuestion question{.request = turn->request,
                               .tenant = turn->tenant,

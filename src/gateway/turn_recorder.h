@@ -92,6 +92,9 @@ class TurnRecorder {
   // Must not block.
   virtual void Abandoned(RecordedTurn turn, const Status& why) = 0;
 
+  // A request of the session that a key is bound to (Tenant::session) was refused.
+  virtual void Refused(const std::string&, int, const std::string&) {}
+
   // Must not block: `answered` is called once, from any thread or inside of this call, with the
   // body of the answer when the feedback is durable. kInvalid: 400; kNotFound: 404; else as
   // Prepare.

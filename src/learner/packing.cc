@@ -132,13 +132,14 @@ Result<TrainSequence> Flatten(const v1::Sample& sample, const FlattenOptions& op
   TM_ASSIGN_OR_RETURN(std::vector<TrainSequence> rows, FlattenBranches(sample, options));
   if (rows.size() == 1) return std::move(rows[0]);
   return Invalid("trajectory " + TrajectoryKey::From(sample.trajectory().id()).ToString() +
-                 ": has branches");
+                 ": has " + (rows.empty() ? "no turn" : "branches"));
 }
 
 Result<std::vector<TrainSequence>> FlattenBranches(const v1::Sample& sample,
                                                    const FlattenOptions& options) {
   const v1::Trajectory& trajectory = sample.trajectory();
   const std::string name = "trajectory " + TrajectoryKey::From(trajectory.id()).ToString();
+  if (trajectory.turns().empty()) return std::vector<TrainSequence>();  // nothing was asked
   if (trajectory.prompt_ids_size() == 0) return Invalid(name + ": the prompt is empty");
   const double temperature = trajectory.sampling().temperature();
   if (!(temperature > 0) || !std::isfinite(temperature)) {

@@ -48,7 +48,7 @@ struct FlattenOptions {
 // prompt, branches.
 Result<TrainSequence> Flatten(const v1::Sample& sample, const FlattenOptions& options);
 // The same for an episode with branches (Turn.prompt_ids): one sequence for each, the first with
-// the trajectory's prompt. The turns keep their numbers.
+// the trajectory's prompt. The turns keep their numbers. Without turns there is no sequence.
 Result<std::vector<TrainSequence>> FlattenBranches(const v1::Sample& sample,
                                                    const FlattenOptions& options);
 

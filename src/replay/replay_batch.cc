@@ -46,7 +46,7 @@ bool ReplayLoop::Usable(uint64_t group_id, const v1::BatchRequest& request) {
     if (member.excluded) continue;
     const TokenAges ages =
         MeasureAges(member.trajectory, versions_, request.step(), now_ms, options_.staleness);
-    const bool keep = options_.staleness.mask ? ages.too_old < ages.tokens : ages.too_old == 0;
+    const bool keep = ages.too_old == 0 || (options_.staleness.mask && ages.too_old < ages.tokens);
     if (keep)
       ++left;
     else

@@ -173,8 +173,10 @@ void ReplayLoop::TakeTrajectories(Time now) {
       continue;
     }
     trajectory.clear_token();
-    Pending pending{Pending::kTrajectory, trajectory, {}};
-    const uint64_t tag = Submit(PutTrajectory{std::move(trajectory)}, std::move(pending));
+    PutTrajectory put{trajectory};
+    trajectory.clear_log();  // for people alone: it is large, and nobody trains on it
+    Pending pending{Pending::kTrajectory, std::move(trajectory), {}};
+    const uint64_t tag = Submit(std::move(put), std::move(pending));
     leases_.Hold(tag, std::move(lease), now);
   }
 }
@@ -382,11 +384,7 @@ void ReplayLoop::CompleteIfDone(uint64_t group_id) {
     Drop(group_id, "stale", true);
     return;
   }
-  if (TeachesNothing(group, spread)) {
-    counters_.zero_variance += group.size;
-    Drop(group_id, "zero_variance", false);
-    return;
-  }
+  if (DroppedAsUseless(group_id, spread)) return;
   Report(group_id, group, true, false, "");
   for (const auto& [index, member] : group.members) {
     if (Outdated(member)) version_rose_ = true;
@@ -401,11 +399,12 @@ void ReplayLoop::CompleteIfDone(uint64_t group_id) {
 
 // The group leaves for good. Its report goes first: should the process end in between, the ledger
 // must say what became of it.
-void ReplayLoop::Drop(uint64_t group_id, const std::string& fate, bool reissue) {
+void ReplayLoop::Drop(uint64_t group_id, const std::string& fate, bool reissue,
+                      const std::string& reason) {
   Group& group = groups_.at(group_id);
   Report(group_id, group, false, reissue, fate);
   for (auto& [index, member] : group.members) {
-    if (!member.excluded) RecordFate(member.trajectory.id(), fate, "");
+    if (!member.excluded) RecordFate(member.trajectory.id(), fate, reason);
   }
   Forget(group_id);
 }

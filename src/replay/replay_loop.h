@@ -55,6 +55,7 @@ struct ReplayOptions {
   StalenessBound staleness;
   BufferOptions buffer;            // which groups, how often, how many
   bool drop_zero_variance = true;  // a group whose rewards are all equal teaches nothing
+  bool drop_untrainable = true;    // nor does one without a token that the model wrote
   uint32_t max_score_outstanding = 4096;
   Duration score_patience =
       std::chrono::minutes(10);  // a verdict that takes longer was lost; asked again
@@ -145,6 +146,10 @@ struct ReplayCounters : CounterSet {
                         {.key = "zero_variance",
                          .metric = "tidemill_episodes_zero_variance_total",
                          .help = "Episodes in groups whose rewards are all equal"}};
+  Counter untrainable{*this,
+                      {.key = "untrainable",
+                       .metric = "tidemill_episodes_untrainable_total",
+                       .help = "Episodes in groups without a token to train"}};
   Counter evicted{*this,
                   {.key = "evicted",
                    .metric = "tidemill_episodes_evicted_total",
@@ -268,7 +273,8 @@ class ReplayLoop final : public Loop {
   void OnVerdictStored(const v1::Verdict& verdict);
   void TellMemory(const Member& member);
   void CompleteIfDone(uint64_t group_id);
-  void Drop(uint64_t group_id, const std::string& fate, bool reissue);
+  void Drop(uint64_t group_id, const std::string& fate, bool reissue,
+            const std::string& reason = "");
   void Forget(uint64_t group_id);
   void Report(uint64_t group_id, Group& group, bool accepted, bool reissue,
               const std::string& reason);
@@ -276,9 +282,8 @@ class ReplayLoop final : public Loop {
   void TellUnscored(const v1::Verdict& verdict);
   void RecordFate(const v1::TrajectoryId& id, const std::string& fate, const std::string& reason);
   static Spread SpreadOf(const Group& group);
-  bool TeachesNothing(const Group& group, const Spread& spread) const {
-    return options_.drop_zero_variance && group.size > 1 && spread.same;
-  }
+  bool DroppedAsUseless(uint64_t group_id, const Spread& spread);
+  static bool HasTokens(const Group& group);
   // Returns the tag under which the answer comes.
   uint64_t Submit(StoreOp op, Pending pending);
 

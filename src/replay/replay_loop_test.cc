@@ -54,6 +54,49 @@ TEST_F(ReplayTest, AGroupWithoutADifferenceIsDroppedAndItsCreditReturned) {
   EXPECT_EQ(store_.fates.at(0), "zero_variance");
 }
 
+TEST_F(ReplayTest, AGroupInWhichTheModelWroteNothingIsDroppedForThatReason) {
+  Make();
+  for (const uint32_t member : {0u, 1u}) {
+    v1::Trajectory silent = Episode(1, member, 1);
+    silent.clear_turns(), silent.clear_prompt_ids();
+    Send(silent);
+  }
+  Settle(), Score(), Settle();
+  ASSERT_EQ(Reports().size(), 1u);
+  EXPECT_EQ(store_.fates.at(0), "untrainable") << "although their rewards differ";
+  EXPECT_EQ(replay_->counters().untrainable, 2u);
+  // One member that wrote something is enough.
+  v1::Trajectory silent = Episode(2, 0, 1);
+  silent.clear_turns(), silent.clear_prompt_ids();
+  Send(silent), Send(Episode(2, 1, 1));
+  Settle(), Score(), Settle();
+  Ask(0, 1);
+  Settle();
+  EXPECT_EQ(Batches().size(), 1u);
+}
+
+TEST_F(ReplayTest, AnAgentsLogIsStoredAndGoesIntoNoBatch) {
+  Make();
+  for (const uint32_t member : {0u, 1u}) {
+    v1::Trajectory trajectory = Episode(1, member, 1);
+    trajectory.mutable_log()->set_text("what it printed");
+    Send(trajectory);
+  }
+  Step();
+  ASSERT_EQ(store_.waiting.size(), 2u);
+  for (const auto& [op, tag] : store_.waiting) {
+    EXPECT_EQ(std::get<PutTrajectory>(op).trajectory.log().text(), "what it printed");
+  }
+  Settle(), Score(), Settle();
+  Ask(0, 1);
+  Settle();
+  const std::vector<v1::Batch> batches = Batches();
+  ASSERT_EQ(batches.size(), 1u);
+  for (const v1::Sample& sample : batches[0].samples()) {
+    EXPECT_FALSE(sample.trajectory().has_log());
+  }
+}
+
 TEST_F(ReplayTest, AVerdictWeCouldNotGiveMakesTheEpisodeStaleAndNeverAZero) {
   Make();
   Send(Episode(1, 0, 1)), Send(Episode(1, 1, 1));

@@ -33,6 +33,29 @@ ReplayLoop::Spread ReplayLoop::SpreadOf(const Group& group) {
   return spread;
 }
 
+bool ReplayLoop::HasTokens(const Group& group) {
+  return std::any_of(group.members.begin(), group.members.end(), [](const auto& one) {
+    const auto& turns = one.second.trajectory.turns();
+    return !one.second.excluded && std::any_of(turns.begin(), turns.end(), [](const auto& turn) {
+      return turn.ids_size() > 0;
+    });
+  });
+}
+
+// Whether the group is gone, because a step would learn nothing from it.
+bool ReplayLoop::DroppedAsUseless(uint64_t group_id, const Spread& spread) {
+  const Group& group = groups_.at(group_id);
+  if (options_.drop_untrainable && !HasTokens(group)) {
+    counters_.untrainable += group.size;
+    Drop(group_id, "untrainable", false, "no member of the group has a token to train");
+    return true;
+  }
+  if (!options_.drop_zero_variance || group.size < 2 || !spread.same) return false;
+  counters_.zero_variance += group.size;
+  Drop(group_id, "zero_variance", false);
+  return true;
+}
+
 void ReplayLoop::AskForVerdict(const Asked& about, Time now) {
   Member& member = groups_.at(about.group).members.at(about.member);
   const v1::Trajectory& trajectory = member.trajectory;
@@ -240,12 +263,7 @@ void ReplayLoop::FinishRescoring(uint64_t group_id) {
   }
   rescoring_.erase(group_id);
   const Spread spread = SpreadOf(group);
-  if (TeachesNothing(group, spread)) {
-    counters_.zero_variance += group.size;
-    Drop(group_id, "zero_variance", false);
-  } else {
-    buffer_.SetPriority(group_id, spread.deviation);
-  }
+  if (!DroppedAsUseless(group_id, spread)) buffer_.SetPriority(group_id, spread.deviation);
 }
 
 // The first failure of a scorer is told at once; after that only when their number has doubled.

@@ -24,13 +24,14 @@ struct AgentJob {
 
 struct AgentOutcome {
   // Not ok: a part of ours failed (a box was lost, the engine gave up a turn). The episode can be
-  // tried again; nothing else of this counts then.
+  // tried again; of the rest only `log` counts then.
   Status status;
   v1::EpisodeEnd end = v1::EPISODE_END_UNSPECIFIED;
   v1::Tree tree;  // the workspace as the program left it
   // What of its session is trained: each a branch, with prompt, turns and sampling.
   std::vector<v1::Trajectory> branches;
   std::string words;  // how the program ended, for people
+  v1::AgentLog log;   // what it printed
 };
 
 // The answer to one Start; exactly one comes for each, cancelled or not.

@@ -325,6 +325,8 @@ EpisodeActions Episode::ContinueWith(std::vector<TokenId> observation, int64_t n
 
 EpisodeActions Episode::OnAgent(AgentOutcome outcome, int64_t now_ms) {
   if (over_) return {};
+  trajectory_.clear_prompt_ids();  // the protocol's, which nobody sent
+  *trajectory_.mutable_log() = std::move(outcome.log);
   for (size_t i = 0; i < outcome.branches.size(); ++i) {
     v1::Trajectory& branch = outcome.branches[i];
     if (i == 0) {
@@ -360,6 +362,13 @@ EpisodeActions Episode::GiveUp(const std::string& cause, int64_t now_ms) {
   if (over_) return {};
   trajectory_.set_stale_cause(cause);
   return Finish(v1::EPISODE_END_GIVEN_UP, now_ms);
+}
+
+EpisodeActions Episode::GiveUpAgent(AgentOutcome outcome, int64_t now_ms) {
+  if (over_) return {};
+  trajectory_.clear_prompt_ids();
+  *trajectory_.mutable_log() = std::move(outcome.log);
+  return GiveUp("agent: " + outcome.status.ToString(), now_ms);
 }
 
 }  // namespace tidemill

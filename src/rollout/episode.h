@@ -67,11 +67,14 @@ class Episode {
   EpisodeActions OnTurn(const TurnOutput& output, int64_t now_ms);
   // A result for a request this episode does not wait for (any more) changes nothing.
   EpisodeActions OnResult(const v1::ToolResult& result, int64_t now_ms);
-  // Of an agent that is a program: instead of Begin and all turns. The outcome's status is ok.
+  // Of an agent that is a program: instead of Begin and all turns. The outcome's status is ok. The
+  // trajectory has the prompts that were sent, and no other.
   EpisodeActions OnAgent(AgentOutcome outcome, int64_t now_ms);
   // Something of ours failed in a way that ends the episode: it is kept, counted and never trained
   // on.
   EpisodeActions GiveUp(const std::string& cause, int64_t now_ms);
+  // The same for an agent that is a program.
+  EpisodeActions GiveUpAgent(AgentOutcome outcome, int64_t now_ms);
 
   // After `finished`.
   v1::Trajectory TakeTrajectory() { return std::move(trajectory_); }

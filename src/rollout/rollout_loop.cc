@@ -84,6 +84,7 @@ Time RolloutLoop::Step(Time now) {
   DropLostGroups(now);
   if (!draining_) TakeGroups(now);
   outbox_.Flush(now);
+  counters_.generated_tokens = engine_.Stats().generated_tokens;  // as drawn, turn over or not
   counters_.episodes_running = episodes_.size();
   counters_.waiting_for_tools = calls_.open();
   Time wake =
@@ -168,18 +169,12 @@ void RolloutLoop::TakeAgents(Time now) {
     Running& running = it->second;
     running.started = false;
     if (done.outcome.status.ok()) {
-      for (const v1::Trajectory& branch : done.outcome.branches) {
-        for (const v1::Turn& turn : branch.turns()) {
-          counters_.generated_tokens += static_cast<uint64_t>(turn.ids_size());
-        }
-      }
       Act(done.tag, running.episode.OnAgent(std::move(done.outcome), clock_.WallMs()), now);
     } else if (running.tries < options_.limits.tool_retries) {
       later_agents_.Put(now + BackOff(options_.limits.retry_delay, running.tries++), done.tag);
       ++counters_.agent_retries;
     } else {
-      const std::string cause = "agent: " + done.outcome.status.ToString();
-      Act(done.tag, running.episode.GiveUp(cause, clock_.WallMs()), now);
+      Act(done.tag, running.episode.GiveUpAgent(std::move(done.outcome), clock_.WallMs()), now);
     }
   }
   for (const SequenceId sequence : later_agents_.TakeDue(now)) {
@@ -245,7 +240,6 @@ void RolloutLoop::TakeEngineEvents(Time now) {
     auto it = episodes_.find(event.turn.id);
     if (it == episodes_.end()) continue;  // given up meanwhile
     Episode& episode = it->second.episode;
-    counters_.generated_tokens += event.turn.ids.size();
     EpisodeActions actions =
         event.status.ok() ? episode.OnTurn(event.turn, clock_.WallMs())
                           : episode.GiveUp("engine: " + event.status.ToString(), clock_.WallMs());

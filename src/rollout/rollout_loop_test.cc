@@ -47,7 +47,7 @@ class StillEngine final : public EnginePort {
   void Release(SequenceId) override {}
   Mailbox<EngineEvent>& events() override { return events_; }
   TurnFeed& feed() override { return feed_; }
-  EngineStats Stats() const override { return {}; }
+  EngineStats Stats() const override { return {.generated_tokens = drawn}; }
   uint64_t version() const override { return 1; }
   void Finish(SequenceId id) {
     EngineEvent event;
@@ -58,6 +58,7 @@ class StillEngine final : public EnginePort {
     event.turn.finish = TurnFinish::kStop;
     events_.Post(std::move(event));
   }
+  uint64_t drawn = 0;
   std::vector<SequenceId> started, continued;
 
  private:
@@ -154,6 +155,14 @@ TEST_F(RolloutLoopTest, AnInboxThatWasRemovedIsOpenedAgain) {
   EXPECT_TRUE(bus_.Depth(InboxTopic("local", "rollout")).ok());
 }
 
+TEST_F(RolloutLoopTest, TokensCountAsTheyAreDrawnThoughNoTurnIsOver) {
+  Send(1);
+  engine_.drawn = 17;
+  Step();
+  EXPECT_EQ(loop_->counters().generated_tokens, 17u);
+  EXPECT_EQ(loop_->counters().finished, 0u);
+}
+
 // Agents that are programs, answered by hand.
 class StillAgents final : public AgentPort {
  public:
@@ -166,6 +175,7 @@ class StillAgents final : public AgentPort {
   void Fail(uint64_t tag) {
     AgentDone done{tag, {}};
     done.outcome.status = Unavailable("the box was lost");
+    done.outcome.log.set_text("half a line");
     events_.Post(std::move(done));
   }
   void Finish(uint64_t tag) {
@@ -178,6 +188,12 @@ class StillAgents final : public AgentPort {
       branch.add_turns()->add_ids(first + 10);
     }
     done.outcome.tree.add_files()->set_path("left.c");
+    events_.Post(std::move(done));
+  }
+  void Crash(uint64_t tag) {
+    AgentDone done{tag, {}};
+    done.outcome.end = v1::EPISODE_END_FAILED;
+    done.outcome.log.set_text("Traceback");
     events_.Post(std::move(done));
   }
   std::vector<uint32_t> members;
@@ -237,6 +253,19 @@ TEST_F(AgentRolloutTest, AFailureOfOursIsTriedAgainAndThenTheEpisodeIsStale) {
   ASSERT_EQ(done.size(), 1u);
   EXPECT_EQ(done[0].end(), v1::EPISODE_END_GIVEN_UP);
   EXPECT_THAT(done[0].stale_cause(), HasSubstr("the box was lost"));
+  EXPECT_EQ(done[0].log().text(), "half a line") << "what the last attempt printed";
+  EXPECT_TRUE(done[0].prompt_ids().empty());
+}
+
+TEST_F(AgentRolloutTest, AProgramThatAskedNothingLeavesItsLogAndNoPromptThatNobodySent) {
+  Send(1);
+  agents_.Crash(agents_.tags.at(0));
+  Step();
+  const auto done = Trajectories();
+  ASSERT_EQ(done.size(), 1u);
+  EXPECT_EQ(done[0].log().text(), "Traceback");
+  EXPECT_TRUE(done[0].prompt_ids().empty());
+  EXPECT_TRUE(done[0].turns().empty());
 }
 
 TEST_F(AgentRolloutTest, ALoopThatDrainsEndsItsProgramsAndGivesTheGroupBack) {

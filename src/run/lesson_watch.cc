@@ -9,6 +9,10 @@ namespace {
 
 constexpr uint64_t kUnscoredMin = 16;
 constexpr size_t kCauseMax = 300;
+constexpr const char* kEqualRewards =
+    "the tasks are too hard or too easy for this model, or the reward is too coarse: give partial "
+    "credit, take easier tasks, or train on demonstrations first (docs/training.md, \"When no "
+    "group has differing rewards\")";
 
 std::string Many(uint64_t count, const char* what) {
   return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
@@ -45,38 +49,65 @@ std::string LessonWatch::Look(const RunSnapshot& s) {
   if (!train_ || s["ready_episodes"] > 0 || fruitless < batches_ * batch_) return "";
   from_ = s["episodes_finished"];
   batches_ *= 2;
-  return std::to_string(fruitless) + " episodes without a training step: so far " +
-         std::to_string(s["zero_variance"]) +
-         " in groups whose rewards are all equal (tasks too hard or too easy, or a reward that is "
-         "too coarse), " +
-         std::to_string(s["stale"]) + " stale (see stale_by_cause), " +
-         std::to_string(s["too_old"]) + " too old";
+  std::string text = Many(fruitless, "episode") + " without a training step: so far " +
+                     std::to_string(s["zero_variance"]) +
+                     " in groups whose rewards are all equal, " + std::to_string(s["untrainable"]) +
+                     " in groups in which the model wrote nothing, " + std::to_string(s["stale"]) +
+                     " stale (see stale_by_cause), " + std::to_string(s["too_old"]) + " too old";
+  if (s["zero_variance"] > 0) text += std::string("; ") + kEqualRewards;
+  return text;
 }
 
 bool LessonWatch::Hopeless(const RunSnapshot& s) const {
   return s["scored"] == 0 && s["unscored"] >= std::max(kUnscoredMin, batch_);
 }
 
-Status CheckTaught(const RunCounts& counts, const RunSnapshot& last, bool train) {
+namespace {
+
+// Why a run that was to make a step made none.
+std::string WhyNoStep(const RunCounts& counts, const TokenUse& tokens, const RunSnapshot& last) {
+  if (counts.train == 0) return "no training episode was finished in time";
+  const uint64_t equal = last["zero_variance"], untrainable = last["untrainable"];
+  const std::string causes = MostFrequent(counts.stale_by_cause);
+  const std::string of_all = " of " + std::to_string(counts.train);
+  if (untrainable > 0 && untrainable >= std::max(equal, last["stale"])) {
+    const std::string why = MostFrequent(tokens.untrained);
+    return Many(untrainable, "episode") + of_all +
+           " in groups in which the model wrote nothing that can be trained" +
+           (why.empty() ? "" : "; most frequent cause, " + why);
+  }
+  if (equal > 0 && equal >= last["stale"]) {
+    return Many(equal, "episode") + of_all + " in groups whose rewards are all equal; " +
+           kEqualRewards;
+  }
+  if (!causes.empty()) return "most episodes are stale, " + causes;
+  return Many(counts.train, "episode") +
+         " finished, too few for a batch; give the run more time or make the batch smaller "
+         "(rollout.groups_per_step, rollout.group_size)";
+}
+
+}  // namespace
+
+Status CheckTaught(const RunCounts& counts, const TokenUse& tokens, const RunSnapshot& last,
+                   const Lesson& lesson) {
   const std::string causes = MostFrequent(counts.stale_by_cause);
   if (counts.episodes > 0 && counts.unscored == counts.episodes && !causes.empty()) {
     return Unavailable("none of " + Many(counts.episodes, "episode") +
                        " could be scored; most frequent cause, " + causes);
   }
-  if (!train || counts.steps > 0) return Ok();
-  if (counts.train == 0)
-    return Unavailable("no training step was made: no training episode was finished in time");
-  if (last["zero_variance"] > 0 && last["zero_variance"] >= last["stale"]) {
-    return Unavailable("no training step was made: " + Many(last["zero_variance"], "episode") +
-                       " of " + std::to_string(counts.train) +
-                       " in groups whose rewards are all equal (tasks too hard or too easy, or a "
-                       "reward that is too coarse)");
+  const std::string untrained = MostFrequent(tokens.untrained);
+  if (tokens.drawn == 0 && tokens.answers == 0 && !untrained.empty()) {
+    return Unavailable("no agent got an answer of the model in " +
+                       Many(counts.episodes, "episode") + "; most frequent cause, " + untrained);
   }
-  if (!causes.empty())
-    return Unavailable("no training step was made: most episodes are stale, " + causes);
-  return Unavailable("no training step was made: " + Many(counts.train, "episode") +
-                     " finished, too few for a batch; give the run more time or make the batch "
-                     "smaller (rollout.groups_per_step, rollout.group_size)");
+  if (lesson.steps && counts.steps == 0) {
+    return Unavailable("no training step was made: " + WhyNoStep(counts, tokens, last));
+  }
+  if (lesson.tokens && tokens.used == 0) {
+    return Unavailable(Many(counts.steps, "step") + " made, and not one token was trained" +
+                       (untrained.empty() ? "" : "; most frequent cause, " + untrained));
+  }
+  return Ok();
 }
 
 }  // namespace tidemill

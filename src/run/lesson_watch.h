@@ -31,8 +31,14 @@ class LessonWatch {
   uint64_t batches_ = 8;  // worth of episodes without a step that are remarkable
 };
 
-// kUnavailable: no episode was scored, or `train` and no step was made; why, in one sentence.
-// `last` is the run at its end.
-Status CheckTaught(const RunCounts& counts, const RunSnapshot& last, bool train);
+// What a run was to do.
+struct Lesson {
+  bool steps = false;   // at least one step
+  bool tokens = false;  // on tokens that the model wrote
+};
+// kUnavailable: no episode was scored, no agent got an answer of the model, or the run did not do
+// what it was to; why, in one sentence. `last` is the run at its end.
+Status CheckTaught(const RunCounts& counts, const TokenUse& tokens, const RunSnapshot& last,
+                   const Lesson& lesson);
 
 }  // namespace tidemill

@@ -49,33 +49,65 @@ TEST(LessonWatch, ARunWhoseScorerAlwaysFailsIsHopelessAndOneThatScoredOnceIsNot)
   EXPECT_FALSE(watch.Hopeless(now));
 }
 
+constexpr Lesson kTrains{.steps = true, .tokens = true}, kEvaluates{};
+
 TEST(CheckTaught, SaysInOneSentenceWhyNothingWasLearned) {
   RunCounts counts;
   RunSnapshot last;
-  EXPECT_THAT(CheckTaught(counts, last, true).message(), HasSubstr("no training episode"));
-  EXPECT_TRUE(CheckTaught(counts, last, false).ok()) << "an evaluation makes no steps";
+  TokenUse tokens;
+  const auto why = [&] { return CheckTaught(counts, tokens, last, kTrains).message(); };
+  EXPECT_THAT(why(), HasSubstr("no training episode"));
+  EXPECT_TRUE(CheckTaught(counts, tokens, last, kEvaluates).ok()) << "an evaluation makes no steps";
 
   counts.episodes = counts.train = 64;
-  EXPECT_THAT(CheckTaught(counts, last, true).message(),
-              HasSubstr("64 episodes finished, too few"));
+  tokens.drawn = 640;
+  EXPECT_THAT(why(), HasSubstr("64 episodes finished, too few"));
   last.counts["zero_variance"] = 60;
-  EXPECT_THAT(CheckTaught(counts, last, true).message(),
-              HasSubstr("60 episodes of 64 in groups whose rewards are all equal"));
+  EXPECT_THAT(why(), HasSubstr("60 episodes of 64 in groups whose rewards are all equal"));
+  EXPECT_THAT(why(), HasSubstr("partial credit")) << "and what to do";
+  last.counts["untrainable"] = 61;
+  tokens.untrained = {{"none of the 3 answers can be trained", 61}};
+  EXPECT_THAT(why(), HasSubstr("61 episodes of 64 in groups in which the model wrote nothing that "
+                               "can be trained; most frequent cause, 61 times: none of the 3"));
   counts.stale_by_cause = {{"tool compile unavailable: no box", 3}, {"other", 1}};
-  last.counts["stale"] = 61;
-  EXPECT_THAT(CheckTaught(counts, last, true).message(),
-              HasSubstr("most episodes are stale, 3 times: tool compile unavailable: no box"));
+  last.counts["stale"] = 62;
+  EXPECT_THAT(why(), HasSubstr("most episodes are stale, 3 times: tool compile unavailable"));
   counts.unscored = 64;
   const std::string trace = "unscorable: exit status 1: Traceback\n  line 3\nKeyError: 'x'\n";
   counts.stale_by_cause = {{trace, 64}};
-  const Status none = CheckTaught(counts, last, false);
+  const Status none = CheckTaught(counts, tokens, last, kEvaluates);
   EXPECT_EQ(none.code(), Code::kUnavailable);
   EXPECT_EQ(none.message(),
             "none of 64 episodes could be scored; most frequent cause, 64 times: unscorable: exit "
             "status 1: Traceback .. KeyError: 'x'");
   counts.unscored = 1;
   counts.steps = 1;
-  EXPECT_TRUE(CheckTaught(counts, last, true).ok());
+  tokens.used = 10;
+  EXPECT_EQ(why(), "");
+}
+
+TEST(CheckTaught, StepsWithoutATokenAreNotTraining) {
+  RunCounts counts;
+  counts.episodes = counts.train = 18;
+  counts.steps = 3;
+  TokenUse tokens{.untrained = {{"the agent asked for 2 answers at once (n)", 18}}};
+  tokens.answers = 36;
+  EXPECT_THAT(CheckTaught(counts, tokens, {}, kTrains).message(),
+              HasSubstr("3 steps made, and not one token was trained; most frequent cause, 18 "
+                        "times: the agent asked for 2 answers"));
+  EXPECT_TRUE(CheckTaught(counts, tokens, {}, {.steps = true}).ok()) << "frozen weights";
+  EXPECT_TRUE(CheckTaught(counts, tokens, {}, kEvaluates).ok()) << "its agents worked";
+}
+
+TEST(CheckTaught, ARunInWhichNoAgentWorkedHasFailedAnEvaluationToo) {
+  RunCounts counts;
+  counts.episodes = counts.eval = 12;
+  TokenUse tokens{.untrained = {{"it ended without asking the model: cannot run python3", 12}}};
+  EXPECT_EQ(CheckTaught(counts, tokens, {}, kEvaluates).message(),
+            "no agent got an answer of the model in 12 episodes; most frequent cause, 12 times: it "
+            "ended without asking the model: cannot run python3");
+  tokens.drawn = 1;
+  EXPECT_TRUE(CheckTaught(counts, tokens, {}, kEvaluates).ok()) << "one did";
 }
 
 }  // namespace

@@ -108,6 +108,7 @@ Result<ReplayOptions> ReplayOptionsFrom(const RunConfig& config, const RunStart&
   options.live_tenant_share = start.live_tenant_share;
   // Where nothing is trained, a group that teaches nothing still counts as a step's work.
   options.drop_zero_variance = config.replay.drop_zero_variance && !config.memory.only;
+  options.drop_untrainable = !config.memory.only;
   options.tells_memory = config.memory.on && start.train;
   TM_ASSIGN_OR_RETURN(const ObjectiveConfig objective, ObjectiveFrom(config));
   if (objective.NeedsTeacher() && !config.memory.only) {

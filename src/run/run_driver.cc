@@ -89,7 +89,7 @@ class Driver {
     const RunSnapshot before_stop = Look(*run);
     fleet_.reset();
     result.status = run->Stop();
-    if (result.status.ok()) result.status = run->host().Watch();
+    if (result.status.ok()) result.status = watched_.ok() ? run->host().Watch() : watched_;
     if (!gone_.ok()) return gone_;
     // A person who asked twice does not want to wait for the drain.
     if (signals_seen > 1 && result.status.code() == Code::kTimeout) result.status = Ok();
@@ -166,9 +166,11 @@ class Driver {
   Status CheckLesson(const RunSnapshot& last) {
     TM_ASSIGN_OR_RETURN(auto reader, RunReader::Open(directory_.db_path()));
     TM_ASSIGN_OR_RETURN(const RunCounts counts, reader->Counts());
+    TM_ASSIGN_OR_RETURN(const TokenUse tokens, reader->Tokens());
     // Whether clients come, and say what they think, is not the run's doing.
-    const bool must = options_.run.train && config_.run.steps > 0 && !config_.live.on;
-    return CheckTaught(counts, last, must);
+    const bool steps = options_.run.train && config_.run.steps > 0 && !config_.live.on;
+    return CheckTaught(counts, tokens, last,
+                       {.steps = steps, .tokens = steps && !config_.memory.only});
   }
 
   void Gather(RunOutcome& outcome) {
@@ -212,6 +214,7 @@ class Driver {
           journal_.Record("warning", {{"step", static_cast<double>(snapshot["steps"])}},
                           {{"what", text}});
         }
+        CheckPorts(run);
         next_tick = snapshot.seconds + 1;
       }
       Flush();
@@ -237,9 +240,19 @@ class Driver {
         run.Interrupt();
       }
       // An interrupted run does not evaluate once more: it ends when its last step is saved.
-      const bool stopping = signals_seen > 0 || hopeless_;
+      const bool stopping = signals_seen > 0 || hopeless_ || !watched_.ok();
       if (signals_seen > 1 || (stopping && (run.LearnerDone() || !options_.run.train))) return;
     }
+  }
+
+  // A port that cannot go on ends the run; what was done so far is saved.
+  void CheckPorts(Run& run) {
+    if (!watched_.ok()) return;
+    watched_ = run.host().Watch();
+    if (watched_.ok()) return;
+    LogError("ending the run", {{"why", watched_.message()}});
+    journal_.Record("warning", {}, {{"what", watched_.message()}});
+    run.Interrupt();
   }
 
   void Flush() {
@@ -272,7 +285,8 @@ class Driver {
   RunJournal journal_;
   Metrics metrics_;
   std::atomic<bool> finish_asked_{false};
-  Status gone_;  // not ok: the run's directory is
+  Status gone_;     // not ok: the run's directory is
+  Status watched_;  // what the ports said last
   std::optional<FleetWatch> fleet_;
   std::optional<TensorboardLog> tensorboard_;
   RunScalars scalars_;

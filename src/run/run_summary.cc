@@ -167,6 +167,18 @@ std::string BooksText(const Json& groups) {
       groups.value("abandoned", 0), groups.value("lost", 0));
 }
 
+// "  50.8 -> 75.4 % of the held-out tasks: +24.6 points (± 5.3)"; empty where nothing was compared.
+std::string GainText(const Json& evals) {
+  if (!evals.contains("before") || !evals.contains("after")) return "";
+  const Json &before = evals["before"], &after = evals["after"];
+  if (!before.value("complete", true) || !after.value("complete", true)) return "";
+  const double from = before.value("pass_rate", 0.0), to = after.value("pass_rate", 0.0);
+  const double error = std::hypot(before.value("ci95", 0.0), after.value("ci95", 0.0));
+  return fmt::format("  {:.1f} -> {:.1f} % of {} held-out tasks: {:+.1f} points ± {:.1f}{}\n",
+                     100 * from, 100 * to, after.value("n", 0), 100 * (to - from), 100 * error,
+                     std::abs(to - from) > error ? "" : ", which chance alone can explain");
+}
+
 }  // namespace
 
 double PassAtK(uint64_t n, uint64_t c, uint64_t k) {
@@ -223,6 +235,7 @@ Result<std::string> MakeSummary(const RunDirectory& directory, const RunOutcome&
   json["unscorable"] = last["unscorable"];
   json["too_old"] = last["too_old"];
   json["zero_variance"] = last["zero_variance"];
+  json["untrainable"] = last["untrainable"];
   json["evicted"] = last["evicted"];
   json["rescored"] = last["rescored"];
   json["second_looks"] = last["second_looks"];
@@ -284,7 +297,7 @@ std::string SummaryText(const std::string& summary_json) {
     }
     text += "\n";
   }
-  return text;
+  return text + GainText(json["eval"]);
 }
 
 }  // namespace tidemill

@@ -61,6 +61,7 @@ void TakeRow(Statement& row, BodyCodec& codec, ResumeState::Stored& stored) {
              trajectory.purpose() != known.purpose()) {
     stored.unusable = "its body is of another trajectory or group";
   }
+  trajectory.clear_log();  // as replay, which has this from here on
   if (!stored.unusable.empty()) trajectory = std::move(known);
   // A verdict that cannot be read is asked for again.
   if (row.IsNull(4)) return;

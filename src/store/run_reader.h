@@ -157,6 +157,14 @@ struct RunCounts {
   std::map<std::string, uint64_t> stale_by_cause;
 };
 
+// What the model wrote in the episodes of tasks, and what was made of it.
+struct TokenUse {
+  uint64_t drawn = 0;    // in all of them
+  uint64_t used = 0;     // in training episodes that a step of the line that lives used
+  uint64_t answers = 0;  // that the newest agents without a token to train got
+  std::map<std::string, uint64_t> untrained;  // of these agents: why, how often
+};
+
 // What became of every group that was issued: each is in exactly one of these, or missing.
 struct GroupBooks {
   struct Open {
@@ -205,6 +213,8 @@ class RunReader {
   // Of the line that lives, from the first step above `after` on.
   Result<std::vector<StepRow>> Steps(uint64_t after, uint64_t limit);
   Result<RunCounts> Counts();
+  // Reads every row: for the end of a run, not for a page.
+  Result<TokenUse> Tokens();
   // Reads every group: for the end of a run, not for a page.
   Result<GroupBooks> Books();
   // Those that count, a name each, in the order the names came up; one, or kNotFound.

@@ -1,4 +1,4 @@
-// The books of a run: every group issued, and what became of it.
+// The books of a run: every group issued, and what became of it; what was made of its tokens.
 #include "store/body_codec.h"
 #include "store/run_reader.h"
 #include "store/sqlite.h"
@@ -64,7 +64,38 @@ class Bookkeeper {
   uint64_t rows_ = 0;
 };
 
+constexpr const char* kTokens =
+    "SELECT coalesce(sum(tokens), 0), "
+    "coalesce(sum(CASE WHEN purpose = 1 AND uses > 0 THEN tokens END), 0) "
+    "FROM trajectories WHERE purpose IN (1, 2)";
+// Enough to know why.
+constexpr const char* kTokenless =
+    "SELECT b.body FROM trajectories JOIN bodies b USING (seq) "
+    "WHERE tokens = 0 AND purpose IN (1, 2) ORDER BY seq DESC LIMIT 64";
+
 }  // namespace
+
+Result<TokenUse> RunReader::Tokens() {
+  MutexLock lock(mutex_);
+  TokenUse use;
+  TM_RETURN_IF_ERROR(ForEachRow(*db_, kTokens, [&](const Statement& row) {
+    use.drawn = row.Uint(0);
+    use.used = row.Uint(1);
+    return Ok();
+  }));
+  BodyCodec codec;
+  TM_RETURN_IF_ERROR(ForEachRow(*db_, kTokenless, [&](const Statement& row) {
+    v1::Trajectory trajectory;
+    // One that is damaged says nothing of the others.
+    if (!codec.Unpack(row.Bytes(0), trajectory).ok()) return Ok();
+    const v1::AgentLog& log = trajectory.log();
+    if (log.untrained().empty()) return Ok();
+    ++use.untrained[log.untrained()];
+    use.answers += log.answers();
+    return Ok();
+  }));
+  return use;
+}
 
 Result<GroupBooks> RunReader::Books() {
   MutexLock lock(mutex_);

@@ -376,5 +376,26 @@ TEST(RunReader, AMissingDatabaseIsNotFoundAndNotMade) {
   EXPECT_FALSE(std::filesystem::exists(dir / "run.db"));
 }
 
+TEST_F(RunReaderTest, KnowsWhatTheModelWroteWhatWasUsedAndWhyAgentsHadNothing) {
+  TokenUse use = reader_->Tokens().value();
+  uint64_t drawn = 0;
+  for (uint64_t group = 1; group <= 6; ++group) drawn += 20 * group + 1;
+  EXPECT_EQ(use.drawn, drawn);
+  EXPECT_EQ(use.used, 10u + 11u + 20u) << "by the two steps";
+  EXPECT_TRUE(use.untrained.empty());
+  std::vector<StoreOp> ops = {SampleGroup(7, "c")};
+  for (uint32_t member = 0; member < 2; ++member) {
+    v1::Trajectory silent = SampleTrajectory(SampleId(7, member), 0);
+    silent.mutable_log()->set_untrained("it ended without asking the model");
+    silent.mutable_log()->set_answers(member);
+    ops.push_back(PutTrajectory{silent});
+  }
+  Apply(ops);
+  use = reader_->Tokens().value();
+  EXPECT_EQ(use.drawn, drawn);
+  EXPECT_EQ(use.untrained.at("it ended without asking the model"), 2u);
+  EXPECT_EQ(use.answers, 1u);
+}
+
 }  // namespace
 }  // namespace tidemill

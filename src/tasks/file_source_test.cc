@@ -268,6 +268,26 @@ TEST(PrepareTasks, AWorkspaceBecomesFilesAndLargeOnesGoToTheBlobs) {
   EXPECT_EQ(again[0].SerializeAsString(), task.SerializeAsString());
 }
 
+TEST(PrepareTasks, EveryTaskWhoseSourceIsMissingIsToldAndTheOthersArePrepared) {
+  TemporaryDirectory folder;
+  Write(folder / "repo/a.c", "int a;");
+  const std::string rest = R"("prompt":"p","workspace":{"folder":)";
+  const std::string grading = R"(},"grading":{"command":["true"],"trusted":true}})";
+  Write(folder / "tasks.jsonl", R"({"id":"a",)" + rest + "\"gone\"" + grading + "\n" +
+                                    R"({"id":"b",)" + rest + "\"gone\"" + grading + "\n" +
+                                    R"({"id":"c",)" + rest + "\"repo\"" + grading + "\n");
+  auto tasks = ReadTaskFile(folder / "tasks.jsonl");
+  ASSERT_TRUE(tasks.ok()) << tasks.status().ToString();
+  std::vector<std::string> said;
+  PrepareEach({.base = folder.path()}, &*tasks,
+              [&](size_t, const Status& status) { said.push_back(status.message()); });
+  ASSERT_EQ(said.size(), 3u);
+  EXPECT_THAT(said[0], HasSubstr("gone: no such folder"));
+  EXPECT_EQ(said[1], said[0]) << "the second task with the same source";
+  EXPECT_EQ(said[2], "");
+  EXPECT_EQ(tasks->at(2).files_size(), 1);
+}
+
 TEST(PrepareTasks, ACommandWithoutACanaryIsRefusedWhereItRunsTheAgentsCode) {
   TemporaryDirectory folder;
   Write(folder / "t/check.sh", "true");

@@ -1,6 +1,7 @@
 #include "tasks/prepare_tasks.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <set>
 
@@ -52,33 +53,41 @@ class Preparation {
   Status Unpack(std::string& root) {
     const std::string roots = RootsFolder(options_.roots);
     if (FindRoot(root, roots).ok()) return Ok();
-    auto [known, is_new] = unpacked_.try_emplace(root);
-    if (is_new) {
-      const bool absolute = root.starts_with('/') || options_.base.empty();
-      TM_ASSIGN_OR_RETURN(known->second,
-                          PrepareRoot(absolute ? root : options_.base + "/" + root, roots));
+    const bool absolute = root.starts_with('/') || options_.base.empty();
+    const std::string path = absolute ? root : options_.base + "/" + root;
+    if (!options_.unpack) {
+      std::error_code error;
+      if (std::filesystem::exists(path, error)) return Ok();
+      return NotFound(path + ": no such root file system");
     }
-    root = known->second;
+    auto known = unpacked_.find(root);
+    if (known == unpacked_.end()) {
+      known = unpacked_.emplace(root, PrepareRoot(path, roots)).first;
+    }
+    TM_ASSIGN_OR_RETURN(root, known->second);
     return Ok();
   }
 
   // What the task holds itself stands over what its source has.
   Status Lay(const v1::FileSource& source, TaskFiles* files) {
     auto [cached, is_new] = read_.try_emplace(source.SerializeAsString());
-    if (is_new) {
-      TM_ASSIGN_OR_RETURN(SourceFiles found,
-                          ReadFileSource(source, options_.base, options_.limits));
-      for (v1::File& file : found.files) *cached->second.Add() = std::move(file);
-      TM_RETURN_IF_ERROR(Store(&cached->second));
-    }
+    Read& read = cached->second;
+    if (is_new) read.status = Fill(source, &read.files);
+    TM_RETURN_IF_ERROR(read.status);
     std::set<std::string> own;
     for (const v1::File& file : *files) own.insert(file.path());
-    for (const v1::File& file : cached->second) {
+    for (const v1::File& file : read.files) {
       if (own.count(file.path()) == 0) *files->Add() = file;
     }
     std::sort(files->begin(), files->end(),
               [](const v1::File& a, const v1::File& b) { return a.path() < b.path(); });
     return Ok();
+  }
+
+  Status Fill(const v1::FileSource& source, TaskFiles* files) {
+    TM_ASSIGN_OR_RETURN(SourceFiles found, ReadFileSource(source, options_.base, options_.limits));
+    for (v1::File& file : found.files) *files->Add() = std::move(file);
+    return Store(files);
   }
 
   Status Store(TaskFiles* files) {
@@ -123,9 +132,15 @@ class Preparation {
     }
   }
 
+  // What a source gave, or why it gave nothing.
+  struct Read {
+    Status status;
+    TaskFiles files;
+  };
+
   const PrepareOptions& options_;
-  std::map<std::string, std::string> unpacked_;  // hashes of roots, by path
-  std::map<std::string, TaskFiles> read_;        // by source: tasks often share one
+  std::map<std::string, Result<std::string>> unpacked_;  // hashes of roots, by path
+  std::map<std::string, Read> read_;                     // by source: tasks often share one
 };
 
 }  // namespace
@@ -137,6 +152,12 @@ Status PrepareTasks(const PrepareOptions& options, std::vector<v1::Task>* tasks)
     if (!status.ok()) return status.WithContext("task " + task.id());
   }
   return Ok();
+}
+
+void PrepareEach(const PrepareOptions& options, std::vector<v1::Task>* tasks,
+                 const std::function<void(size_t, const Status&)>& done) {
+  Preparation preparation(options);
+  for (size_t i = 0; i < tasks->size(); ++i) done(i, preparation.Prepare((*tasks)[i]));
 }
 
 std::string BaseOf(const std::string& task_file) {

@@ -5,6 +5,7 @@
 //   ReadTaskFile -> PrepareTasks -> tasks whose files are all there
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -20,12 +21,17 @@ struct PrepareOptions {
   BlobStore* blobs = nullptr;  // null: all contents stay in the task
   std::string roots = {};      // folder of unpacked root file systems; empty: the user's cache
   bool solutions = false;      // false: they are dropped, nothing in a run needs them
+  bool unpack = true;          // false: root file systems need only be there
   FileSourceLimits limits = {};
 };
 
 // Errors name the task: "task fix-7: the folder repo: no such folder". Preparing a prepared task
 // changes nothing.
 Status PrepareTasks(const PrepareOptions& options, std::vector<v1::Task>* tasks);
+
+// The same task by task, whatever is wrong with others; `done` gets the place of each task.
+void PrepareEach(const PrepareOptions& options, std::vector<v1::Task>* tasks,
+                 const std::function<void(size_t, const Status&)>& done);
 
 // The folder a file lies in, as `base`.
 std::string BaseOf(const std::string& task_file);

@@ -20,12 +20,14 @@ inline constexpr size_t kTaskErrorsMax = 100;
 
 struct TaskFileContents {
   std::vector<v1::Task> tasks;      // those without errors, in the file's order
+  std::vector<size_t> lines;        // of each task, from 1
   std::vector<std::string> errors;  // "tasks.jsonl:14: grading.run: is missing; expected .."
   bool more_errors = false;         // there were more than kTaskErrorsMax; reading stopped there
 };
 
-// Reads to the end and tells everything that is wrong. Empty lines are skipped. `name` is what
-// errors call the input.
+// Reads to the end and tells everything that is wrong; `input` must be able to go back. Empty lines
+// are skipped. An object over several lines is one error, and so are further ones together. `name`
+// is what errors call the input.
 TaskFileContents ParseTasks(std::istream& input, std::string_view name);
 
 // All tasks of a file. kNotFound: no such file; kInvalid: the first thing wrong, and how many more;

@@ -5,6 +5,7 @@
 #include <google/protobuf/util/message_differencer.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <sstream>
 
@@ -151,6 +152,42 @@ TEST(TaskFile, TellsLinesThatAreNoJsonAndGoesOn) {
   EXPECT_THAT(contents.errors[0], HasSubstr("tasks.jsonl:1: the line: is not JSON: parse error"));
   EXPECT_EQ(contents.errors[1], "tasks.jsonl:3: the line: must be an object, got an array");
   EXPECT_EQ(contents.tasks.size(), 1u);
+}
+
+TEST(TaskFile, AnObjectOverSeveralLinesIsOneErrorThatSaysWhatToDo) {
+  std::string pretty = kGood;
+  for (size_t at = 0; (at = pretty.find(",\"", at)) != std::string::npos; at += 2) {
+    pretty.insert(at + 1, "\n");
+  }
+  const size_t lines = static_cast<size_t>(std::count(pretty.begin(), pretty.end(), '\n')) + 1;
+  std::string other = kGood;
+  other.replace(other.find("sum"), 3, "two");
+  const TaskFileContents contents = Parse(other + "\n" + pretty + "\n" + pretty + "\nx\n");
+  ASSERT_THAT(contents.errors, testing::SizeIs(2)) << testing::PrintToString(contents.errors);
+  EXPECT_EQ(contents.errors[0],
+            "tasks.jsonl:2: the object goes on to line " + std::to_string(lines + 1) +
+                ", but a task file has one object per line: jq -c . FILE > NEW");
+  EXPECT_THAT(contents.errors[1], HasSubstr("tasks.jsonl:" + std::to_string(2 * lines + 2) +
+                                            ": the line: is not JSON"));
+  EXPECT_EQ(contents.tasks.size(), 1u);
+  EXPECT_THAT(contents.lines, ElementsAre(1u));
+  const TaskFileContents list = Parse("[\n" + pretty + "\n]");
+  ASSERT_THAT(list.errors, testing::SizeIs(1));
+  EXPECT_THAT(list.errors[0], HasSubstr("jq -c '.[]' FILE"));
+}
+
+TEST(TaskFile, AFileThatIsNotLinesOfTextIsNamedForWhatItIs) {
+  const auto error = [](const std::string& text) {
+    const TaskFileContents contents = Parse(text);
+    return contents.errors.size() == 1 ? contents.errors[0] : "not one error";
+  };
+  EXPECT_THAT(error("\x1f\x8b\x08 and so on\n\n\n"), HasSubstr("compressed with gzip"));
+  EXPECT_THAT(error("\x28\xb5\x2f\xfd.."), HasSubstr("compressed with zstd"));
+  std::string wide = "\xff\xfe";
+  for (const char c : std::string(kGood) + "\n" + kGood) wide += c, wide += '\0';
+  EXPECT_THAT(error(wide), HasSubstr("is UTF-16"));
+  EXPECT_THAT(error(wide.substr(2)), HasSubstr("is UTF-16")) << "without its mark";
+  EXPECT_THAT(Parse("\xEF\xBB\xBF" + std::string(kGood)).errors, IsEmpty()) << "UTF-8 with a mark";
 }
 
 TEST(TaskFile, ANameGivenTwiceIsAnError) {

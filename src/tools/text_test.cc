@@ -90,6 +90,13 @@ TEST(Capture, KeepsHeadAndTailWhateverThePieces) {
   EXPECT_EQ(whole.Text(), std::string(100, 'x'));
 }
 
+TEST(Capture, WithoutAHeadKeepsTheLastBytesBehindAMark) {
+  Capture capture(0, 10);
+  for (int i = 0; i < 26; ++i) capture.Add(std::string(1, static_cast<char>('a' + i)));
+  EXPECT_EQ(capture.Text(), "[.. 16 bytes cut ..]\nqrstuvwxyz");
+  EXPECT_EQ(capture.total(), 26u);
+}
+
 TEST(SameOutput, TrimsLineEndsOrComparesBytes) {
   const auto trimmed = v1::Grading::COMPARE_TRIMMED, exact = v1::Grading::COMPARE_EXACT;
   EXPECT_TRUE(SameOutput("1 \n2\n\n\n", "1\n2", trimmed));

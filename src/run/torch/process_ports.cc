@@ -296,6 +296,8 @@ Status ProcessPorts::OpenAgents(EpisodeRecorder& episodes) {
   options.slots = config_.agent.slots;
   options.ready = std::min<size_t>(config_.agent.slots, 4);
   options.roots = config_.tools.roots;
+  options.give_up = config_.agent.give_up;
+  options.learns = request_.train && !config_.memory.only;
   TM_ASSIGN_OR_RETURN(agents_, AgentRunner::Create(std::move(options), gateway_->gateway(),
                                                    episodes, blobs_.get(), clock_));
   ports_.agents = agents_.get();
@@ -419,6 +421,7 @@ std::vector<std::string> ProcessPorts::own_topics() const {
 
 Status ProcessPorts::Watch() {
   TM_RETURN_IF_ERROR(CheckFrozen());
+  if (agents_) TM_RETURN_IF_ERROR(agents_->CheckUse());
   return follows_ ? follows_->Look(engine_->version()) : Ok();
 }
 

@@ -52,6 +52,7 @@ struct RunSpec {
   Conversation* conversation = nullptr;  // instead of `input`
   BoxLimits limits;                      // disk counts only in Configure
   size_t keep_bytes = 64 * 1024;         // of each of stdout and stderr: head and tail
+  size_t log_bytes = 0;                  // of both as they come: the last ones
   // What the command leaves running stays: it stands still until the next command runs. A timeout
   // or too much output ends the command and its session, and the box can be used again.
   bool leave_running = false;
@@ -73,6 +74,8 @@ struct RunReport {
   std::string out;    // with a mark where it was cut
   std::string err;
   bool truncated = false;
+  std::string log;         // RunSpec::log_bytes, with a mark where it begins later
+  uint64_t log_total = 0;  // written in all
   double wall_ms = 0;
   double cpu_ms = 0;
   uint64_t peak_memory_kb = 0;

@@ -56,7 +56,11 @@ class WithoutSigpipe {
 class BoxRunner {
  public:
   BoxRunner(Box& box, const RunSpec& spec)
-      : box_(box), spec_(spec), out_(spec.keep_bytes), err_(spec.keep_bytes) {}
+      : box_(box),
+        spec_(spec),
+        out_(spec.keep_bytes),
+        err_(spec.keep_bytes),
+        log_(0, spec.log_bytes) {}
 
   RunReport Run() {
     report_.degraded = box_.cgroup_ == nullptr;
@@ -95,6 +99,7 @@ class BoxRunner {
   const RunSpec& spec_;
   RunReport report_;
   Capture out_, err_;
+  Capture log_;  // both, where somebody reads it
   Fd input_fd_, out_fd_, err_fd_;
   std::string input_;
   size_t input_at_ = 0;
@@ -223,6 +228,7 @@ void BoxRunner::ReadFrom(Fd& fd, Capture& capture, bool is_output) {
     }
     const std::string_view chunk(bytes, static_cast<size_t>(got));
     capture.Add(chunk);
+    if (spec_.log_bytes > 0) log_.Add(chunk);
     if (out_.total() + err_.total() > spec_.limits.output_bytes) {
       if (!ended_) Stop(v1::OUTCOME_OUTPUT_LIMIT);
       if (limit_ == v1::OUTCOME_UNSPECIFIED) limit_ = v1::OUTCOME_OUTPUT_LIMIT;
@@ -384,6 +390,8 @@ void BoxRunner::Finish() {
   report_.truncated = out_.truncated() || err_.truncated();
   report_.out = out_.Text();
   report_.err = err_.Text();
+  report_.log = log_.Text();
+  report_.log_total = log_.total();
   Classify();
   if (report_.outcome == v1::OUTCOME_OUTPUT_LIMIT) report_.truncated = true;
   const bool finished = report_.outcome == v1::OUTCOME_OK ||

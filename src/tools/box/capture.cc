@@ -26,7 +26,8 @@ void Capture::Add(std::string_view bytes) {
 std::string Capture::Text() const {
   std::string text = head_;
   if (truncated()) {
-    text += fmt::format("\n[.. {} bytes cut ..]\n", total_ - head_.size() - tail_.size());
+    text += fmt::format("{}[.. {} bytes cut ..]\n", head_.empty() ? "" : "\n",
+                        total_ - head_.size() - tail_.size());
   }
   text.append(tail_, tail_start_);
   text.append(tail_, 0, tail_start_);

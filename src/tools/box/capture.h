@@ -11,8 +11,8 @@ namespace tidemill {
 class Capture {
  public:
   // Half of `keep_bytes` for each end.
-  explicit Capture(size_t keep_bytes)
-      : head_max_(keep_bytes / 2), tail_max_(keep_bytes - keep_bytes / 2) {}
+  explicit Capture(size_t keep_bytes) : Capture(keep_bytes / 2, keep_bytes - keep_bytes / 2) {}
+  Capture(size_t head_bytes, size_t tail_bytes) : head_max_(head_bytes), tail_max_(tail_bytes) {}
 
   void Add(std::string_view bytes);
 
