@@ -4,12 +4,14 @@
 //
 //   proof_soak --functions 1000000 --progress fuzz.json       again with the same file: goes on
 //   proof_soak --loops-and-arrays --functions 20000
+//   proof_soak --odd --seconds 300 --seed $RANDOM             texts that are easily misread
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
 
 #include "core/files.h"
+#include "tests/proof/odd_c.h"
 #include "tests/proof/proof_soak.h"
 
 namespace tidemill {
@@ -23,9 +25,39 @@ struct Soak {
   uint64_t first = 0;
   uint64_t seconds = 0;
   std::string progress;
+  bool odd = false;
   ProofSoakOptions options;
 
+  // Each text is compiled by itself, with every compiler of the two that is there.
+  int RunOdd() const {
+    std::vector<std::string> compilers;
+    for (const char* name : {"gcc", "clang-16"}) {
+      const std::string look = "command -v " + std::string(name) + " > /dev/null";
+      if (std::system(look.c_str()) == 0) compilers.push_back(name);
+    }
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
+    uint64_t texts = 0, proofs = 0, wrong = 0;
+    for (; texts < functions && wrong < kWrongMax &&
+           (seconds == 0 || std::chrono::steady_clock::now() < end);
+         ++texts) {
+      const OddText text = DrawOddText(Random(options.seed).Split(first + texts));
+      bool proved = false;
+      const std::string what = OddContradiction(text.text, compilers, &proved);
+      proofs += proved;
+      if (what.empty()) continue;
+      ++wrong;
+      std::printf("WRONG: text %llu: %s\n%s\n", static_cast<unsigned long long>(first + texts),
+                  what.c_str(), text.text.c_str());
+    }
+    std::printf("seed %llu: %llu odd texts, %llu proved, %llu wrong, by %zu compilers\n",
+                static_cast<unsigned long long>(options.seed),
+                static_cast<unsigned long long>(texts), static_cast<unsigned long long>(proofs),
+                static_cast<unsigned long long>(wrong), compilers.size());
+    return wrong == 0 ? 0 : 1;
+  }
+
   int Run() {
+    if (odd) return RunOdd();
     if (options.loops_and_arrays) {
       options.oracle.low = -40;
       options.oracle.high = 40;
@@ -83,6 +115,7 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_flag("--loops-and-arrays", soak.options.loops_and_arrays,
                "Functions with loops and arrays, defined on -40..40, run on all of it");
+  app.add_flag("--odd", soak.odd, "Texts with attributes, linkage, continued lines and the like");
   CLI11_PARSE(app, argc, argv);
   return soak.Run();
 }

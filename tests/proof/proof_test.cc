@@ -9,6 +9,7 @@
 #include "core/test_folders.h"
 #include "reward/verifiers/equivalence.h"
 #include "tests/proof/judgement.h"
+#include "tests/proof/odd_c.h"
 #include "tests/proof/proof_pairs.h"
 #include "tests/proof/proof_soak.h"
 
@@ -150,6 +151,21 @@ TEST(COracle, SeesWhatIsUndefinedAmongHiddenConstants) {
     EXPECT_EQ((*plain)[0].status[i], COracleAnswer::kReturned);
     EXPECT_EQ((*hidden)[0].status[i], COracleAnswer::kUndefined);
   }
+}
+
+// Each by itself, as a box compiles it.
+TEST(OddC, NoVerdictContradictsACompiler) {
+  const auto texts = ReadOddTexts(SourceDir() + "/tests/proof/odd.txt");
+  ASSERT_TRUE(texts.ok()) << texts.status().ToString();
+  ASSERT_GE(texts->size(), 55u);
+  size_t proved = 0;
+  for (const OddText& odd : *texts) {
+    bool is_proved = false;
+    EXPECT_EQ(OddContradiction(odd.text, {Oracle().compiler}, &is_proved), "") << odd.name << "\n"
+                                                                               << odd.text;
+    proved += is_proved;
+  }
+  EXPECT_GE(proved, 7u) << "what is harmless is still read";
 }
 
 TEST(RandomC, TheProverIsRightAboutFunctionsOfAllKinds) {

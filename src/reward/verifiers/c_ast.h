@@ -90,6 +90,7 @@ struct CVariable {
   CType type;
   bool is_parameter = false;
   bool is_const = false;
+  bool is_register = false;    // has no address
   bool is_static = false;      // of the file, or static in a function: `initial` is its value
   bool address_taken = false;  // lives in memory, as arrays do
   bool may_be_unset = false;   // declared without a value
@@ -104,7 +105,7 @@ struct CFunction {
   CType result;
   uint32_t parameters = 0;           // the first variables
   std::vector<CVariable> variables;  // of the function
-  CStatementPtr body;                // null: not reached from the function that was asked for
+  CStatementPtr body;                // null: not defined, or main
   bool writes_memory = false;        // through a pointer it was given
   uint32_t line = 0;
 };
@@ -130,9 +131,9 @@ Status WhyNoC(std::string_view text, std::string_view entry);
 // Names of the functions that have a body in the text, in order. Fails like ParseC.
 Result<std::vector<std::string>> FunctionsOfC(std::string_view text);
 
-// The function `entry` and what it calls; other functions of the text are passed over. kInvalid:
-// the text is no C, or has no such function. kUnavailable: C outside the subset. Both name the
-// line.
+// The function `entry`, which other files can call, and all others of the text but main: what is
+// not read cannot be known to compile. kInvalid: the text is no C, or has no such function.
+// kUnavailable: C outside the subset. Both name the line.
 Result<CProgram> ParseC(std::string_view text, std::string_view entry);
 
 // The value of an expression of constants; false: it has none.

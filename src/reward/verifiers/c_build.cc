@@ -232,6 +232,7 @@ CExprPtr CParser::MakeAddress(CExprPtr operand) {
   if (failed() || operand == nullptr) return nullptr;
   if (operand->kind == CExprKind::kLoad) return std::move(operand->args[0]);
   if (operand->kind == CExprKind::kVariable && operand->type.is_int()) {
+    if (Variable(operand->index).is_register) FailNotC("the address of a register variable");
     Variable(operand->index).address_taken = true;
     operand->kind = CExprKind::kAddress;
     operand->type.kind = CType::Kind::kPointer;

@@ -97,7 +97,6 @@ CExprPtr CParser::MakeCall(uint32_t function, std::vector<CExprPtr> args, uint32
              " arguments, got " + std::to_string(args.size()));
     return nullptr;
   }
-  states_[function].asked_for = true;
   CExprPtr call = New(CExprKind::kCall, callee.result);
   call->index = function;
   call->line = line;

@@ -12,6 +12,28 @@ constexpr std::array<std::string_view, 24> kLongPunctuators = {
     "<<=", ">>=", "...", "<<", ">>", "<=", ">=", "==", "!=", "&&", "||", "++",
     "--",  "+=",  "-=",  "*=", "/=", "%=", "&=", "|=", "^=", "->", "##", "::"};
 constexpr std::string_view kShortPunctuators = "+-*/%&|^~!<>=?:;,.(){}[]#";
+// Other spellings of brackets and of "#".
+constexpr std::array<std::string_view, 5> kDigraphs = {"<%", "%>", "<:", ":>", "%:"};
+
+bool IsBlank(char c) {
+  return c == ' ' || c == '\t' || c == '\v' || c == '\f' || c == '\r';
+}
+
+// What compilers read in different ways, wherever it stands: nothing; gcc takes a zero byte for a
+// blank, clang a lone carriage return for a line's end, and only some of them trigraphs.
+std::string_view OddCharacters(std::string_view text) {
+  constexpr std::string_view kTrigraphs = "=/'()!<>-";
+  if (text.find('\0') != std::string_view::npos) return "a zero byte";
+  for (size_t at = text.find('\r'); at != std::string_view::npos; at = text.find('\r', at + 1)) {
+    if (text.substr(at + 1, 1) != "\n") return "a carriage return alone";
+  }
+  for (size_t at = text.find("??"); at != std::string_view::npos; at = text.find("??", at + 1)) {
+    if (at + 2 < text.size() && kTrigraphs.find(text[at + 2]) != std::string_view::npos) {
+      return "a trigraph";
+    }
+  }
+  return "";
+}
 
 bool StartsName(char c) {
   return std::isalpha(static_cast<unsigned char>(c)) != 0 || c == '_';
@@ -40,10 +62,6 @@ class CLexer {
       int value = static_cast<signed char>(Look());
       if (value < 0) return NotInSubset(line_, "a character beyond ASCII");
       ++at_;
-      if (value == '\\' && Look() == '\n') {
-        ++at_;
-        continue;
-      }
       if (value == '\\') TM_RETURN_IF_ERROR(ReadEscape(value));
       characters += static_cast<char>(value);
     }
@@ -76,6 +94,44 @@ class CLexer {
     return at_ + ahead < text_.size() ? text_[at_ + ahead] : '\0';
   }
 
+  // The length of a line's end with a backslash in front, which joins two lines, 0 if there is
+  // none. Blanks between the two do not count, to gcc and clang.
+  size_t Continuation(size_t ahead = 0) const {
+    if (Look(ahead) != '\\') return 0;
+    size_t length = 1;
+    while (IsBlank(Look(ahead + length))) ++length;
+    return Look(ahead + length) == '\n' ? length + 1 : 0;
+  }
+
+  // Between two words. Lines are joined before words are told apart, so without a blank on either
+  // side it may be the middle of one.
+  Status SkipContinuation(size_t length) {
+    const char before = at_ > 0 ? text_[at_ - 1] : '\n';
+    const bool apart = before == '\n' || IsBlank(before) || IsBlank(Look(length)) ||
+                       Look(length) == '\n' || at_ + length >= text_.size();
+    if (!apart) return NotInSubset(line_, "a word that may go on in the next line");
+    ++line_;
+    at_ += length;
+    return Ok();
+  }
+
+  Status SkipLineComment() {
+    for (; at_ < text_.size() && Look() != '\n'; ++at_) {
+      if (Continuation() > 0) return NotInSubset(line_, "a continued comment");
+    }
+    return Ok();
+  }
+
+  Status SkipBlockComment() {
+    const size_t end = text_.find("*/", at_ + 2);
+    if (end == std::string_view::npos) return NotC(line_, "a comment that does not end");
+    for (; at_ < end + 2; ++at_) {
+      line_ += Look() == '\n';
+      if (Look() == '*' && Continuation(1) > 0) return NotInSubset(line_, "a continued comment");
+    }
+    return Ok();
+  }
+
   // White space, comments and line ends with a backslash in front.
   Status SkipSpace() {
     while (at_ < text_.size()) {
@@ -84,20 +140,14 @@ class CLexer {
         ++line_;
         starts_line_ = true;
         ++at_;
-      } else if (c == '\\' && (Look(1) == '\n' || (Look(1) == '\r' && Look(2) == '\n'))) {
-        ++line_;
-        at_ += Look(1) == '\n' ? 2 : 3;
-      } else if (c == ' ' || c == '\t' || c == '\r' || c == '\v' || c == '\f') {
+      } else if (const size_t length = Continuation(); length > 0) {
+        TM_RETURN_IF_ERROR(SkipContinuation(length));
+      } else if (IsBlank(c)) {
         ++at_;
       } else if (c == '/' && Look(1) == '/') {
-        while (at_ < text_.size() && Look() != '\n') {
-          if (Look() == '\\' && Look(1) == '\n') return NotInSubset(line_, "a continued comment");
-          ++at_;
-        }
+        TM_RETURN_IF_ERROR(SkipLineComment());
       } else if (c == '/' && Look(1) == '*') {
-        const size_t end = text_.find("*/", at_ + 2);
-        if (end == std::string_view::npos) return NotC(line_, "a comment that does not end");
-        for (; at_ < end + 2; ++at_) line_ += Look() == '\n';
+        TM_RETURN_IF_ERROR(SkipBlockComment());
       } else {
         return Ok();
       }
@@ -119,13 +169,20 @@ class CLexer {
     if (c == '\'') return LexCharacter(token);
     if (c == '"') return LexString(token);
     token.kind = CToken::Kind::kPunctuator;
+    for (const std::string_view digraph : kDigraphs) {
+      if (text_.substr(at_, 2) == digraph) return NotInSubset(line_, "a digraph");
+    }
     for (const std::string_view punctuator : kLongPunctuators) {
       if (text_.substr(at_, punctuator.size()) == punctuator) {
         at_ += punctuator.size();
         return Ok();
       }
     }
-    if (kShortPunctuators.find(c) == std::string_view::npos || c == '\0') {
+    // Compilers take them in names.
+    if (c == '$' || static_cast<signed char>(c) < 0 || (c == '\\' && (Look(1) | 32) == 'u')) {
+      return NotInSubset(line_, "a name beyond ASCII");
+    }
+    if (kShortPunctuators.find(c) == std::string_view::npos) {
       return NotC(line_, "unexpected character \"" + ToUtf8(text_.substr(at_, 1)) + "\"");
     }
     ++at_;
@@ -139,6 +196,7 @@ class CLexer {
            ((Look() == '+' || Look() == '-') && at_ > start && IsExponent(start))) {
       ++at_;
     }
+    if (Look() == '\'') return NotInSubset(line_, "a number with separators");
     const std::string_view word = text_.substr(start, at_ - start);
     const bool hexadecimal = word.size() > 1 && word[0] == '0' && (word[1] | 32) == 'x';
     if (word.find_first_of(hexadecimal ? ".pP" : ".eEpP") != std::string_view::npos) {
@@ -185,7 +243,7 @@ class CLexer {
       } else if ((word[at] | 32) == 'l' && longs == 0) {
         longs = 1;
         if (at + 1 < word.size() && word[at + 1] == word[at]) ++at;
-      } else if (word.find_first_not_of("uUlL", at) == std::string_view::npos) {
+      } else if (word.find_first_not_of("uUlLiIjJ", at) == std::string_view::npos) {
         return NotInSubset(line_, "\"" + std::string(word) + "\"");
       } else {
         return NotC(line_, "\"" + std::string(word) + "\" is no number");
@@ -252,7 +310,7 @@ class CLexer {
       value = kValues[found];
       ++at_;
     }
-    if (value > 255) return NotC(line_, "an escape larger than a character");
+    if (value > 255) return NotInSubset(line_, "an escape larger than a character");
     return Ok();
   }
 
@@ -260,7 +318,8 @@ class CLexer {
     token.kind = CToken::Kind::kString;
     for (++at_; Look() != '"'; ++at_) {
       if (Look() == '\n' || at_ >= text_.size()) return NotC(line_, "a string that does not end");
-      if (Look() == '\\' && Look(1) != '\n') ++at_;
+      if (Continuation() > 0) return NotInSubset(line_, "a continued string");
+      if (Look() == '\\') ++at_;
     }
     ++at_;
     return Ok();
@@ -292,6 +351,7 @@ Status NotInSubset(uint32_t line, std::string_view what) {
 Result<std::vector<CToken>> LexC(std::string_view text) {
   if (text.size() > kCTextMax) return NotInSubset(1, "a text of more than 256 KiB");
   if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
+  if (const std::string_view odd = OddCharacters(text); !odd.empty()) return NotInSubset(1, odd);
   return CLexer(text).Run();
 }
 

@@ -42,6 +42,9 @@ Result<std::string> CharactersOf(const CToken& token);
 // Directives carried out and macros expanded.
 Result<std::vector<CToken>> PreprocessC(const std::vector<CToken>& tokens);
 
+// A type, a constant or a builtin that standard headers or the compiler say.
+bool IsHeaderName(std::string_view name);
+
 // The two failures every part of the front end has, with their line in front.
 Status NotC(uint32_t line, std::string_view what);
 Status NotInSubset(uint32_t line, std::string_view what);

@@ -107,6 +107,63 @@ constexpr std::array kBuiltins = {
     BuiltinName{"ffs", CBuiltin::kFfs, kCInt},
 };
 
+// Sorted. Functions and variables that a program may already have by these names.
+constexpr std::array<std::string_view, 269> kLibraryNames = {
+    "abort",      "abs",         "acos",      "alarm",    "aligned_alloc",
+    "asctime",    "asin",        "assert",    "atan",     "atan2",
+    "atexit",     "atof",        "atoi",      "atol",     "atoll",
+    "bcmp",       "bcopy",       "brk",       "bsearch",  "bzero",
+    "calloc",     "ceil",        "clearerr",  "clock",    "cos",
+    "cosh",       "creat",       "ctime",     "daemon",   "difftime",
+    "div",        "dprintf",     "drand48",   "dup",      "dup2",
+    "environ",    "erand48",     "erf",       "erfc",     "errno",
+    "execl",      "execv",       "exit",      "exp",      "exp2",
+    "expm1",      "fabs",        "fclose",    "fdim",     "fdopen",
+    "feof",       "ferror",      "fflush",    "ffs",      "ffsl",
+    "ffsll",      "fgetc",       "fgetpos",   "fgets",    "fileno",
+    "floor",      "fma",         "fmax",      "fmin",     "fmod",
+    "fopen",      "fork",        "fprintf",   "fputc",    "fputs",
+    "fread",      "free",        "freopen",   "frexp",    "fscanf",
+    "fseek",      "fsetpos",     "ftell",     "fwrite",   "gamma",
+    "getc",       "getchar",     "getdelim",  "getenv",   "getline",
+    "gets",       "getw",        "gmtime",    "hypot",    "imaxabs",
+    "imaxdiv",    "index",       "isalnum",   "isalpha",  "isascii",
+    "isatty",     "isblank",     "iscntrl",   "isdigit",  "isfinite",
+    "isgraph",    "isinf",       "islower",   "isnan",    "isnormal",
+    "isprint",    "ispunct",     "isspace",   "isupper",  "isxdigit",
+    "j0",         "j1",          "jn",        "jrand48",  "kill",
+    "labs",       "ldexp",       "ldiv",      "lgamma",   "link",
+    "llabs",      "lldiv",       "localtime", "log",      "log10",
+    "log1p",      "log2",        "logb",      "longjmp",  "lrand48",
+    "lrint",      "lround",      "malloc",    "mblen",    "mbtowc",
+    "memccpy",    "memchr",      "memcmp",    "memcpy",   "memmem",
+    "memmove",    "mempcpy",     "memset",    "mktime",   "modf",
+    "mrand48",    "nan",         "nearbyint", "nice",     "on_exit",
+    "open",       "pause",       "pclose",    "perror",   "pipe",
+    "popen",      "pow",         "printf",    "putc",     "putchar",
+    "putenv",     "puts",        "putw",      "qsort",    "raise",
+    "rand",       "rand_r",      "random",    "read",     "realloc",
+    "remove",     "remquo",      "rename",    "rewind",   "rindex",
+    "rint",       "round",       "sbrk",      "scalb",    "scalbn",
+    "scanf",      "seed48",      "setbuf",    "setenv",   "setjmp",
+    "setstate",   "setvbuf",     "signal",    "signbit",  "significand",
+    "sin",        "sinh",        "sleep",     "snprintf", "sprintf",
+    "sqrt",       "srand",       "srand48",   "srandom",  "sscanf",
+    "stderr",     "stdin",       "stdout",    "stpcpy",   "stpncpy",
+    "strcasecmp", "strcat",      "strchr",    "strcmp",   "strcoll",
+    "strcpy",     "strcspn",     "strdup",    "strerror", "strfry",
+    "strlen",     "strncasecmp", "strncat",   "strncmp",  "strncpy",
+    "strndup",    "strnlen",     "strpbrk",   "strrchr",  "strsep",
+    "strsignal",  "strspn",      "strstr",    "strtod",   "strtof",
+    "strtok",     "strtol",      "strtold",   "strtoll",  "strtoul",
+    "strtoull",   "strxfrm",     "swab",      "sync",     "system",
+    "tan",        "tanh",        "tempnam",   "tgamma",   "time",
+    "timezone",   "tmpfile",     "tmpnam",    "toascii",  "tolower",
+    "toupper",    "trunc",       "tzname",    "tzset",    "unlink",
+    "unsetenv",   "usleep",      "vfork",     "vfprintf", "vprintf",
+    "vsnprintf",  "vsprintf",    "wait",      "wcscpy",   "wcslen",
+    "write",      "y0",          "y1",        "yn"};
+
 }  // namespace
 
 bool FindHeaderType(std::string_view name, CIntType& type) {
@@ -154,6 +211,17 @@ bool IsBuiltin(std::string_view name) {
   CBuiltin builtin;
   CIntType argument;
   return FindBuiltin(name, builtin, argument);
+}
+
+bool IsHeaderName(std::string_view name) {
+  CIntType type;
+  int64_t value = 0;
+  return name == "NULL" || FindHeaderType(name, type) || FindHeaderConstant(name, type, value);
+}
+
+bool IsLibraryName(std::string_view name) {
+  if (IsBuiltin(name)) return true;
+  return std::binary_search(kLibraryNames.begin(), kLibraryNames.end(), name);
 }
 
 }  // namespace tidemill

@@ -16,135 +16,7 @@ bool MentionsVariable(const CExpr& expr, uint32_t index) {
                      [&](const CExprPtr& arg) { return MentionsVariable(*arg, index); });
 }
 
-// "unsigned long int" as words that were counted.
-struct BaseWords {
-  int chars = 0, shorts = 0, ints = 0, longs = 0, is_signed = 0, is_unsigned = 0, bools = 0,
-      voids = 0;
-
-  int* Count(std::string_view word) {
-    if (word == "char") return &chars;
-    if (word == "short") return &shorts;
-    if (word == "int") return &ints;
-    if (word == "long") return &longs;
-    if (word == "signed" || word == "__signed__") return &is_signed;
-    if (word == "unsigned") return &is_unsigned;
-    if (word == "_Bool") return &bools;
-    if (word == "void") return &voids;
-    return nullptr;
-  }
-  int Sum() const {
-    return chars + shorts + ints + longs + is_signed + is_unsigned + bools + voids;
-  }
-  bool Valid() const {
-    if (chars > 1 || shorts > 1 || ints > 1 || longs > 2 || is_signed + is_unsigned > 1)
-      return false;
-    if (bools + voids > 0) return Sum() == 1;
-    return chars + shorts + (longs > 0 ? 1 : 0) <= 1 && (chars == 0 || ints == 0);
-  }
-  CType Type() const {
-    if (voids > 0) return {CType::Kind::kVoid, kCInt, {}};
-    if (bools > 0) return IntType(kCBool);
-    const uint8_t bits = chars > 0 ? 8 : shorts > 0 ? 16 : longs > 0 ? 64 : 32;
-    return IntType({bits, is_unsigned == 0, false});
-  }
-};
-
 }  // namespace
-
-// Words that say where something lives and how it may be used.
-bool CParser::ReadStorage(Specifiers& specifiers) {
-  if (Accept("typedef")) return specifiers.is_typedef = true;
-  if (Accept("static")) return specifiers.is_static = true;
-  if (Accept("const") || Accept("__const")) return specifiers.is_const = true;
-  if (Accept("extern")) return specifiers.is_extern = true;
-  if (Is("__attribute__") && IsNext("(")) {
-    // How to compile something, not what it means.
-    Take();
-    int depth = 0;
-    do {
-      if (Is("(")) ++depth;
-      if (Is(")")) --depth;
-      if (Look().kind == CToken::Kind::kEnd) return false;
-      Take();
-    } while (depth > 0);
-    return true;
-  }
-  return Accept("inline") || Accept("__inline") || Accept("__inline__") || Accept("register") ||
-         Accept("auto") || Accept("_Noreturn") || Accept("__extension__") || Accept("restrict");
-}
-
-CParser::Specifiers CParser::ReadSpecifiers() {
-  Specifiers specifiers;
-  BaseWords words;
-  bool named = false;
-  while (!failed()) {
-    if (ReadStorage(specifiers)) continue;
-    if (int* count = Look().kind == CToken::Kind::kName ? words.Count(Look().text) : nullptr;
-        count != nullptr && !named) {
-      ++*count;
-      Take();
-      continue;
-    }
-    if (!StartsType(Look()) || named || words.Sum() > 0) break;
-    named = true;
-    const Symbol* symbol = Find(Look().text);
-    CIntType header;
-    if (Is("enum")) {
-      ReadEnum(specifiers);
-    } else if (symbol != nullptr && symbol->kind == Symbol::Kind::kType) {
-      specifiers.type = symbol->type;
-      Take();
-    } else if (FindHeaderType(Look().text, header)) {
-      specifiers.type = IntType(header);
-      Take();
-    } else {
-      FailSubset("\"" + std::string(Look().text) + "\"");
-    }
-  }
-  if (named) return specifiers;
-  if (words.Sum() == 0) {
-    ReadUnknownType();
-  } else if (!words.Valid()) {
-    StartsType(Look()) ? FailSubset(Shown()) : FailNotC("no such type");
-  }
-  specifiers.type = words.Type();
-  // "long double" and the like come here with a word left.
-  if (!failed() && StartsType(Look())) FailSubset(Shown());
-  return specifiers;
-}
-
-void CParser::ReadUnknownType() {
-  if (Is("main") && IsNext("(")) return FailSubset("a function without a type");
-  if (!passed_over_.ok() && Look().kind == CToken::Kind::kName) return Keep(passed_over_);
-  FailNotC("expected a declaration, got " + Shown());
-}
-
-void CParser::ReadEnum(Specifiers& specifiers) {
-  Take();
-  std::string_view tag;
-  if (Look().kind == CToken::Kind::kName) tag = Take().text;
-  specifiers.type = IntType(kCUnsigned);
-  if (!Accept("{")) {
-    const std::string name = "enum " + std::string(tag);
-    const auto found = enums_.find(name);
-    if (tag.empty() || found == enums_.end()) return FailNotC("an enum without a list");
-    specifiers.type = found->second;
-    return;
-  }
-  int64_t next = 0;
-  while (!failed() && !Is("}")) {
-    const CToken name = Take();
-    if (name.kind != CToken::Kind::kName) return FailNotC("an enum lists names");
-    if (Accept("=") && !ConstantValue(next)) return;
-    if (next < LowestOf(kCInt) || next > HighestOf(kCInt)) return FailSubset("a large enum value");
-    if (next < 0) specifiers.type = IntType(kCInt);
-    Declare(name.text, {Symbol::Kind::kConstant, 0, next, IntType(kCInt)});
-    ++next;
-    if (!Accept(",")) break;
-  }
-  Expect("}");
-  if (!tag.empty()) enums_.insert_or_assign("enum " + std::string(tag), specifiers.type);
-}
 
 CParser::Declarator CParser::ReadDeclarator(const CType& base, bool abstract) {
   Declarator declarator;
@@ -155,6 +27,7 @@ CParser::Declarator CParser::ReadDeclarator(const CType& base, bool abstract) {
     if (base.is_pointer()) FailSubset("a pointer to a pointer");
     if (base.is_void()) FailSubset("a pointer to void");
     while (Accept("const") || Accept("restrict") || Accept("__restrict")) continue;
+    if (StartsType(Look())) FailSubset("a pointer with " + Shown());
     if (Is("*")) FailSubset("a pointer to a pointer");
     declarator.type.kind = CType::Kind::kPointer;
   }
@@ -169,6 +42,8 @@ CParser::Declarator CParser::ReadDeclarator(const CType& base, bool abstract) {
     declarator.name = Take().text;
   } else if (Look().kind == CToken::Kind::kName && Find(Look().text) != nullptr && !abstract) {
     declarator.name = Take().text;  // shadows a type
+  } else if (Look().kind == CToken::Kind::kName && !abstract) {
+    FailSubset(Shown() + " as a name");
   } else if (!abstract) {
     Is("(") ? FailSubset("a declarator in parentheses")
             : FailNotC("expected a name, got " + Shown());
@@ -187,13 +62,19 @@ CParser::Declarator CParser::ReadDeclarator(const CType& base, bool abstract) {
   } else if (in_parentheses) {
     FailSubset("a declarator in parentheses");
   }
+  const bool has_attribute = ReadAttribute();
+  while (ReadAttribute()) continue;
+  // gcc wants the attributes of a definition in front.
+  if (has_attribute && declarator.is_function && Is("{")) FailSubset("an attribute here");
+  if (Is("asm") || Is("__asm__") || Is("__asm")) FailSubset("a name in asm");
   return declarator;
 }
 
 void CParser::ReadArraySuffix(Declarator& declarator) {
   std::vector<uint32_t> dims;
   while (Accept("[") && !failed()) {
-    while (Accept("const") || Accept("static")) continue;
+    while (Accept("const") || Accept("static") || Accept("restrict")) continue;
+    if (Is("*") && IsNext("]")) return FailSubset("an array of variable length");
     int64_t length = 1;
     if (Is("]")) {
       if (!dims.empty()) FailNotC("only the first length of an array may be left out");
@@ -230,6 +111,9 @@ void CParser::ReadParameters(Declarator& declarator) {
   do {
     if (Is("...")) return FailSubset("a function of any number of arguments");
     const Specifiers specifiers = ReadSpecifiers();
+    if (specifiers.storages > (specifiers.is_register ? 1 : 0) || specifiers.is_inline) {
+      FailSubset("a parameter with a storage class");
+    }
     Declarator parameter = ReadDeclarator(specifiers.type, true);
     if (parameter.is_function) FailSubset("a function as a parameter");
     if (parameter.type.is_void()) FailNotC("a parameter of type void");
@@ -238,6 +122,7 @@ void CParser::ReadParameters(Declarator& declarator) {
     variable.name = std::string(parameter.name);
     variable.type = Decayed(parameter.type);
     variable.is_parameter = true;
+    variable.is_register = specifiers.is_register;
     variable.is_const = specifiers.is_const && variable.type.is_int();
     declarator.parameters.push_back(std::move(variable));
     if (declarator.parameters.size() > 32) return FailSubset("more than 32 parameters");
@@ -258,6 +143,9 @@ void CParser::ReadOldParameters(Declarator& declarator) {
   if (!Is("{") && !StartsType(Look())) return FailSubset("a parameter of an unknown type");
   while (!failed() && !Is("{")) {
     const Specifiers specifiers = ReadSpecifiers();
+    if (specifiers.storages > 0 || specifiers.is_inline) {
+      FailSubset("a parameter with a storage class");
+    }
     do {
       Declarator said = ReadDeclarator(specifiers.type, false);
       if (failed()) return;
@@ -277,6 +165,7 @@ void CParser::ReadOldParameters(Declarator& declarator) {
 
 CType CParser::ReadTypeName() {
   const Specifiers specifiers = ReadSpecifiers();
+  if (specifiers.storages > 0 || specifiers.is_inline) FailSubset("a type with a storage class");
   Declarator declarator = ReadDeclarator(specifiers.type, true);
   if (!declarator.name.empty()) FailNotC("a name in a type");
   if (declarator.is_function || declarator.open_array) FailSubset("this type");
@@ -284,8 +173,11 @@ CType CParser::ReadTypeName() {
 }
 
 void CParser::ReadExternal() {
-  if (Accept(";")) return;
+  if (Accept(";") || ReadStaticAssert()) return;
   const Specifiers specifiers = ReadSpecifiers();
+  if (specifiers.is_register) FailSubset("register outside of a function");
+  if (Is(";") && (specifiers.storages > 0 || specifiers.is_inline))
+    FailSubset("an empty declaration");
   if (Accept(";") || failed()) return;
   do {
     Declarator declarator = ReadDeclarator(specifiers.type, false);
@@ -301,17 +193,34 @@ void CParser::ReadExternal() {
         return PassBody();
       }
     } else {
+      if (specifiers.is_inline) FailSubset("an inline variable");
       DeclareStatic(specifiers, declarator);
     }
   } while (Accept(","));
   Expect(";");
 }
 
-void CParser::DeclareFunction(const Specifiers&, Declarator& declarator, bool has_body) {
+// Where a name is seen from. Other files see neither a static function nor one that is only inline;
+// of the second kind a compiler may not even make code for this file.
+void CParser::NoteLinkage(const Specifiers& specifiers, bool is_new, FunctionState& state) {
+  if (specifiers.is_inline && !specifiers.is_static) FailSubset("inline without static");
+  if (specifiers.is_static && !is_new && !state.is_static) {
+    FailNotC("a function that is static only from here on");
+  }
+  state.is_static = state.is_static || specifiers.is_static;
+}
+
+void CParser::DeclareFunction(const Specifiers& specifiers, Declarator& declarator, bool has_body) {
   const Symbol* known = scopes_.size() == 1 ? Find(declarator.name) : nullptr;
+  const bool is_new = known == nullptr;
   if (scopes_.size() > 1) return FailSubset("a function declared in a function");
   if (declarator.type.is_pointer()) return FailSubset("a function that returns a pointer");
-  if (known == nullptr) {
+  if (specifiers.is_const) return FailSubset("a function with a constant result");
+  // The library's own may be declared, and memset may do without.
+  if (has_body && IsLibraryName(declarator.name)) {
+    return FailSubset("a function with the name of one of the library's");
+  }
+  if (is_new) {
     if (program_.functions.size() >= 1000) return FailSubset("more than 1000 functions");
     program_.functions.emplace_back();
     states_.emplace_back();
@@ -323,6 +232,7 @@ void CParser::DeclareFunction(const Specifiers&, Declarator& declarator, bool ha
   }
   CFunction& function = program_.functions[known->index];
   FunctionState& state = states_[known->index];
+  NoteLinkage(specifiers, is_new, state);
   if (!function.name.empty() && !declarator.parameters.empty() && function.parameters > 0) {
     bool same =
         function.parameters == declarator.parameters.size() && function.result == declarator.type;
@@ -347,6 +257,9 @@ void CParser::DeclareFunction(const Specifiers&, Declarator& declarator, bool ha
 // A variable of the file, or static in a function.
 void CParser::DeclareStatic(const Specifiers& specifiers, Declarator& declarator) {
   if (specifiers.is_extern) return FailSubset("a variable of another file");
+  if (scopes_.size() == 1 && IsLibraryName(declarator.name)) {
+    return FailSubset("a variable with the name of one of the library's");
+  }
   if (declarator.type.is_pointer()) return FailSubset("a static pointer");
   if (declarator.type.is_void()) return FailNotC("a variable of type void");
   CVariable variable;
@@ -377,10 +290,13 @@ void CParser::DeclareStatic(const Specifiers& specifiers, Declarator& declarator
 void CParser::DeclareLocal(const Specifiers& specifiers, Declarator& declarator,
                            std::vector<CStatementPtr>& out) {
   if (declarator.type.is_void()) return FailNotC("a variable of type void");
+  if (specifiers.is_inline) return FailSubset("an inline variable");
+  if (specifiers.is_register && !declarator.type.is_int()) return FailSubset("a register array");
   CVariable variable;
   variable.name = std::string(declarator.name);
   variable.type = declarator.type;
   variable.is_const = specifiers.is_const && !declarator.type.is_pointer();
+  variable.is_register = specifiers.is_register;
   variable.scope_depth = static_cast<uint16_t>(scopes_.size());
   const bool initialised = Is("=");
   variable.may_be_unset = !initialised || switches_ > 0;

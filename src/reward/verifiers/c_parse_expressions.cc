@@ -233,6 +233,8 @@ CExprPtr CParser::ParsePrimary() {
     default:
       break;
   }
+  if (Is("&&")) FailSubset("the address of a label");
+  if (Is("[") && IsNext("[")) FailSubset("an attribute in brackets");
   if (!Is("(")) {
     FailGrammar("expected an expression, got " + Shown());
     return nullptr;
@@ -259,6 +261,11 @@ CExprPtr CParser::ParseName() {
     Take();
     return Constant(symbol->value, symbol->type.base);
   }
+  if (IsReserved(name.text) && symbol == nullptr && !IsBuiltin(name.text) &&
+      !name.Is("__builtin_unreachable")) {
+    FailSubset("\"" + Beginning(name.text, 40) + "\"");
+    return nullptr;
+  }
   if (IsNext("(")) return ParseCall(Take());
   if (symbol != nullptr && symbol->kind == Symbol::Kind::kFunction) {
     FailSubset("a pointer to a function");
@@ -276,9 +283,7 @@ CExprPtr CParser::ParseName() {
     Take();
     return Constant(value, type);
   }
-  if (!passed_over_.ok()) {
-    Keep(passed_over_);
-  } else if (name.text.starts_with("_")) {
+  if (name.text.starts_with("_")) {
     FailSubset("\"" + Beginning(name.text, 40) + "\"");
   } else {
     FailNotC("\"" + Beginning(name.text, 40) + "\" is not declared");
@@ -292,6 +297,7 @@ CExprPtr CParser::ParseCall(const CToken& name) {
   std::vector<CExprPtr> args;
   if (!Is(")")) {
     do {
+      if (StartsType(Look())) FailSubset("a type as an argument");
       args.push_back(Value(ParseAssignment()));
       if (args.size() > 32) FailSubset("more than 32 arguments");
     } while (!failed() && Accept(","));
@@ -300,7 +306,7 @@ CExprPtr CParser::ParseCall(const CToken& name) {
   if (failed()) return nullptr;
   // A function that is only declared may be one of the library's.
   if (symbol != nullptr && symbol->kind == Symbol::Kind::kFunction &&
-      (states_[symbol->index].defined || !IsBuiltin(name.text))) {
+      (states_[symbol->index].defined || !IsLibraryName(name.text))) {
     return MakeCall(symbol->index, std::move(args), name.line);
   }
   return MakeBuiltin(name.text, std::move(args));

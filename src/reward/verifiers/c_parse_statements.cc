@@ -31,6 +31,8 @@ CStatementPtr CParser::ParseBlock() {
 void CParser::ParseItem(std::vector<CStatementPtr>& out) {
   if (Is("case") || (Is("default") && IsNext(":"))) {
     out.push_back(ParseLabel());
+  } else if (ReadStaticAssert()) {
+    return;
   } else if (StartsType(Look()) && !IsNext(":")) {
     ParseDeclaration(out);
   } else {
@@ -38,8 +40,13 @@ void CParser::ParseItem(std::vector<CStatementPtr>& out) {
   }
 }
 
-void CParser::ParseDeclaration(std::vector<CStatementPtr>& out) {
+void CParser::ParseDeclaration(std::vector<CStatementPtr>& out, bool in_for) {
   const Specifiers specifiers = ReadSpecifiers();
+  if (in_for && specifiers.storages > (specifiers.is_register ? 1 : 0)) {
+    FailSubset("a storage class in a for");
+  }
+  if (Is(";") && (specifiers.storages > 0 || specifiers.is_inline))
+    FailSubset("an empty declaration");
   if (Accept(";") || failed()) return;
   do {
     Declarator declarator = ReadDeclarator(specifiers.type, false);
@@ -88,7 +95,7 @@ CStatementPtr CParser::ParseStatement() {
     statement = NewStatement(is_break ? CStatementKind::kBreak : CStatementKind::kContinue);
     Take();
     Expect(";");
-  } else if (Is("goto") || Is("asm") || Is("__asm__") ||
+  } else if (Is("goto") || Is("asm") || Is("__asm__") || Is("__asm") ||
              (Look().kind == CToken::Kind::kName && IsNext(":"))) {
     FailSubset(Is("goto") ? "goto" : "a label or asm");
   } else {
@@ -148,7 +155,7 @@ CStatementPtr CParser::ParseFor() {
   scopes_.emplace_back();
   CStatementPtr first = NewStatement(CStatementKind::kBlock);
   if (StartsType(Look())) {
-    ParseDeclaration(first->body);
+    ParseDeclaration(first->body, true);
   } else if (!Accept(";")) {
     CStatementPtr expression = NewStatement(CStatementKind::kExpression);
     expression->exprs.push_back(Value(ParseExpression()));

@@ -46,6 +46,11 @@ bool CParser::TooDeep() {
   return failed();
 }
 
+bool IsReserved(std::string_view name) {
+  return name.size() > 1 && name[0] == '_' &&
+         (name[1] == '_' || (name[1] >= 'A' && name[1] <= 'Z'));
+}
+
 const CParser::Symbol* CParser::Find(std::string_view name) const {
   for (auto scope = scopes_.rbegin(); scope != scopes_.rend(); ++scope) {
     const auto found = scope->find(name);
@@ -55,6 +60,13 @@ const CParser::Symbol* CParser::Find(std::string_view name) const {
 }
 
 void CParser::Declare(std::string_view name, Symbol symbol) {
+  if (IsHeaderName(name) && symbol.kind != Symbol::Kind::kFunction) {
+    return FailSubset("\"" + std::string(name) + "\" as a name of one's own");
+  }
+  // The outermost block of a function has the scope of its parameters.
+  if (scopes_.size() == 3 && scopes_[1].count(name) != 0) {
+    return FailNotC("\"" + std::string(name) + "\" is declared twice");
+  }
   const auto [found, added] = scopes_.back().emplace(name, symbol);
   if (added) return;
   const bool repeated = found->second.kind == symbol.kind && found->second.type == symbol.type &&
@@ -78,15 +90,13 @@ uint32_t CParser::AddVariable(CVariable variable) {
 
 bool CParser::StartsType(const CToken& token) const {
   static constexpr std::string_view kWords[] = {
-      "void",          "char",           "short",         "int",
-      "long",          "signed",         "unsigned",      "_Bool",
-      "float",         "double",         "struct",        "union",
-      "enum",          "const",          "volatile",      "static",
-      "extern",        "inline",         "register",      "typedef",
-      "_Complex",      "_Alignas",       "__int128",      "auto",
-      "_Atomic",       "__inline",       "__inline__",    "_Noreturn",
-      "_Thread_local", "__extension__",  "__const",       "__signed__",
-      "__attribute__", "_Static_assert", "static_assert", "restrict"};
+      "void",     "char",       "short",         "int",         "long",           "signed",
+      "unsigned", "_Bool",      "float",         "double",      "struct",         "union",
+      "enum",     "const",      "volatile",      "static",      "extern",         "inline",
+      "register", "typedef",    "_Complex",      "_Alignas",    "__int128",       "auto",
+      "_Atomic",  "__inline",   "__inline__",    "_Noreturn",   "_Thread_local",  "__extension__",
+      "__const",  "__signed__", "__attribute__", "__attribute", "_Static_assert", "static_assert",
+      "restrict"};
   if (token.kind != CToken::Kind::kName) return false;
   if (std::find(std::begin(kWords), std::end(kWords), token.text) != std::end(kWords)) return true;
   if (const Symbol* symbol = Find(token.text)) return symbol->kind == Symbol::Kind::kType;
@@ -96,38 +106,8 @@ bool CParser::StartsType(const CToken& token) const {
 
 Status CParser::ReadFile() {
   scopes_.emplace_back();
-  while (!failed() && Look().kind != CToken::Kind::kEnd) {
-    const size_t start = at_;
-    ReadExternal();
-    if (failed() && fault_.code() == Code::kUnavailable) {
-      // It may be of no concern to the function that is asked for.
-      if (passed_over_.ok()) passed_over_ = fault_;
-      fault_ = Ok();
-      PassOver(start);
-    }
-  }
+  while (!failed() && Look().kind != CToken::Kind::kEnd) ReadExternal();
   return fault_;
-}
-
-// To behind the declaration that begins at `start`: its ";", or the body of its function.
-void CParser::PassOver(size_t start) {
-  at_ = start;
-  int depth = 0;
-  bool after_parenthesis = false;
-  bool is_old = false;  // int f(a) int a; { .. }
-  while (Look().kind != CToken::Kind::kEnd) {
-    const CToken token = Take();
-    if (after_parenthesis && depth == 0 && StartsType(token) && !token.text.starts_with("__")) {
-      is_old = true;
-    }
-    if (token.Is("{") && depth == 0 && (after_parenthesis || is_old)) return PassBody();
-    if (token.Is("(") || token.Is("[") || token.Is("{")) ++depth;
-    if (token.Is(")") || token.Is("]") || token.Is("}")) --depth;
-    if (depth < 0) return FailNotC("a closing bracket without an opening one");
-    if (token.Is(";") && depth == 0 && !is_old) return;
-    after_parenthesis = token.Is(")");
-  }
-  if (depth != 0) FailNotC("a bracket that is never closed");
 }
 
 // To behind the "}" that belongs to the "{" just taken.
@@ -153,19 +133,15 @@ Result<CProgram> CParser::Finish(std::string_view entry) {
   const Symbol* symbol = Find(entry);
   if (symbol == nullptr || symbol->kind != Symbol::Kind::kFunction ||
       !states_[symbol->index].defined) {
-    if (!passed_over_.ok()) return passed_over_;
     return Invalid("there is no function \"" + std::string(entry) + "\"");
   }
   program_.entry = symbol->index;
-  states_[symbol->index].asked_for = true;
-  // Reading a body may ask for more of them.
-  for (bool more = true; more && !failed();) {
-    more = false;
-    for (uint32_t i = 0; i < states_.size() && !failed(); ++i) {
-      if (!states_[i].asked_for || program_.functions[i].body != nullptr) continue;
-      ParseBody(i);
-      more = true;
-    }
+  if (states_[symbol->index].is_static) {
+    return NotInSubset(program_.functions[symbol->index].line,
+                       "a static function, which other files cannot call");
+  }
+  for (uint32_t i = 0; i < states_.size() && !failed(); ++i) {
+    if (states_[i].defined && program_.functions[i].name != "main") ParseBody(i);
   }
   if (failed()) return fault_;
   FindMemoryWrites(program_);
@@ -207,11 +183,15 @@ Result<std::vector<std::string>> FunctionsOfC(std::string_view text) {
 }
 
 Status WhyNoC(std::string_view text, std::string_view entry) {
+  // A preprocessor may leave anything out, or make it something else.
+  if (text.find('#') != std::string_view::npos) return Ok();
   const auto raw = LexC(text);
   if (!raw.ok()) return raw.status().code() == Code::kInvalid ? raw.status() : Ok();
   for (const CToken& token : *raw) {
-    if (token.Is("#") || token.Is("...") || token.Is("typeof") || token.Is("asm")) return Ok();
-    if (token.kind == CToken::Kind::kName && token.text.starts_with("__")) return Ok();
+    if (token.Is("...") || token.Is("typeof") || token.Is("asm")) return Ok();
+    if (token.kind == CToken::Kind::kName && IsReserved(token.text) && !token.Is("_Bool")) {
+      return Ok();
+    }
   }
   auto tokens = PreprocessC(*raw);
   if (!tokens.ok()) return Ok();

@@ -21,10 +21,10 @@ class CParser {
  public:
   explicit CParser(std::vector<CToken> tokens) : tokens_(std::move(tokens)) {}
 
-  // Every declaration of the file; bodies of functions are passed over.
+  // Every declaration of the file; Finish reads the bodies of functions.
   Status ReadFile();
   std::vector<std::string> DefinedFunctions() const;
-  // The bodies of `entry` and of whatever it calls.
+  // With the bodies of all functions but main, which nothing but a program's start runs.
   Result<CProgram> Finish(std::string_view entry);
   // The failure, if no compiler could read on where it was found.
   const Status& grammar_fault() const { return grammar_fault_; }
@@ -42,7 +42,10 @@ class CParser {
     bool is_typedef = false;
     bool is_static = false;
     bool is_extern = false;
+    bool is_register = false;
+    bool is_inline = false;
     bool is_const = false;
+    int storages = 0;  // how many of typedef, static, extern and register
   };
   struct Declarator {
     std::string_view name;
@@ -54,7 +57,7 @@ class CParser {
   };
   struct FunctionState {
     bool defined = false;
-    bool asked_for = false;
+    bool is_static = false;
     size_t body = 0;  // the token behind its "{"
   };
   struct OpenSwitch {
@@ -96,10 +99,11 @@ class CParser {
 
   // Declarations.
   void ReadExternal();
-  void PassOver(size_t start);
   void PassBody();
   Specifiers ReadSpecifiers();
   bool ReadStorage(Specifiers& specifiers);
+  bool ReadAttribute();
+  bool ReadStaticAssert();
   void ReadEnum(Specifiers& specifiers);
   void ReadUnknownType();
   Declarator ReadDeclarator(const CType& base, bool abstract);
@@ -108,6 +112,7 @@ class CParser {
   void ReadOldParameters(Declarator& declarator);
   CType ReadTypeName();
   void DeclareFunction(const Specifiers& specifiers, Declarator& declarator, bool has_body);
+  void NoteLinkage(const Specifiers& specifiers, bool is_new, FunctionState& state);
   void DeclareStatic(const Specifiers& specifiers, Declarator& declarator);
   void DeclareLocal(const Specifiers& specifiers, Declarator& declarator,
                     std::vector<CStatementPtr>& out);
@@ -126,7 +131,7 @@ class CParser {
   CStatementPtr ParseStatement();
   CStatementPtr ParseBlock();
   void ParseItem(std::vector<CStatementPtr>& out);
-  void ParseDeclaration(std::vector<CStatementPtr>& out);
+  void ParseDeclaration(std::vector<CStatementPtr>& out, bool in_for = false);
   CStatementPtr ParseIf();
   CStatementPtr ParseWhile();
   CStatementPtr ParseDo();
@@ -181,7 +186,6 @@ class CParser {
   std::vector<CToken> tokens_;
   size_t at_ = 0;
   Status fault_;
-  Status passed_over_;  // the first declaration of the file that was outside the subset
   Status grammar_fault_;
   int depth_ = 0;
   std::deque<std::map<std::string, Symbol, std::less<>>> scopes_;
@@ -200,5 +204,10 @@ bool FindHeaderType(std::string_view name, CIntType& type);
 // A builtin and the type of its one argument. memset and memcpy have others.
 bool FindBuiltin(std::string_view name, CBuiltin& builtin, CIntType& argument);
 bool IsBuiltin(std::string_view name);
+// A function or variable of the standard library: compilers know what it means, and its header may
+// have declared it.
+bool IsLibraryName(std::string_view name);
+// Kept for compilers: "__x" and "_X".
+bool IsReserved(std::string_view name);
 
 }  // namespace tidemill

@@ -22,7 +22,6 @@ TEST(CParser, ReadsWhatSmallFunctionsAreMadeOf) {
            "#define N 4\n#define MAX(x, y) ((x) > (y) ? (x) : (y))\nint f(int a) { int t[N] = "
            "{MAX(a, 1)}; "
            "return t[N - 1]; }",
-           "typedef struct { double x; } unused;\nint f(int a) { return a; }",
            "enum color { RED, GREEN = 5 };\nint f(int a) { enum color c = GREEN; return c + a; }",
            "static const int t[] = {1, 2, [5] = 3};\nint f(int a) { return sizeof t / sizeof *t + "
            "a; }",
@@ -35,7 +34,14 @@ TEST(CParser, ReadsWhatSmallFunctionsAreMadeOf) {
            "int f(int a, int b) { s(&a, &b); return a; }",
            "int f(a, b) int a; int b; { return a + b; }",
            "int f(a, b) long b, a; { return a + b; }",
-           "int g(p) struct s *p; { return p->x; } int f(int a) { return a; }",
+           "static __attribute__((__unused__, noinline)) int g(int a) { return a; }\n"
+           "int f(int a __attribute__((unused))) { int b __attribute__((unused)) = g(1); return b; "
+           "}",
+           "int f(int) __attribute__((noinline)); int f(int a) { return a; }",
+           "_Static_assert(sizeof(int) == 4, \"\"); int f(int a) { _Static_assert(1); return a; }",
+           "static inline int g(int a) { return a; } extern int f(int); int f(int a) { return "
+           "g(a); }",
+           "int f(int a) { return a + \\\n 1 \\ \n + 2; }",
        }) {
     EXPECT_TRUE(ParsedAs(text).ok()) << text << "\n" << ParsedAs(text).ToString();
   }
@@ -59,6 +65,10 @@ TEST(CParser, TextThatIsNoCIsInvalid) {
            "int f(int a) { return 08; }",
            "int f(int a) { return g(a, 1); } static int g(int x) { return x; }",
            "int f(int a) { return a; } int f(int a) { return a; }",
+           "int f(int a) { int a = 2; return a; }",
+           "int f(register int a) { return *&a; }",
+           "int g(int); static int g(int a) { return a; } int f(int a) { return g(a); }",
+           "static int g(void) { return b; } int f(int a) { return a; }",
            "int g(int a) { return a; }",
            "/* never closed",
            "int f(int a) { return a \\ 2; }",
@@ -81,6 +91,34 @@ TEST(CParser, COutsideTheSubsetIsSaidToBe) {
            "int f(a) struct s a; { return a.x; }",
            "int f(a) short a; { return a; }",
            "int f(int a) { int *p; { int x = a; p = &x; } return *p; }",
+           // What is not read may not compile.
+           "typedef struct { double x; } unused;\nint f(int a) { return a; }",
+           "int g(p) struct s *p; { return p->x; } int f(int a) { return a; }",
+           // What other files cannot call.
+           "static int f(int a) { return a; }",
+           "inline int f(int a) { return a; }",
+           "inline int g(int a) { return a; } int f(int a) { return g(a); }",
+           // What only compilers know.
+           "int f(int a) { int x __attribute__((mode(QI))) = a; return x; }",
+           "__attribute__((constructor)) static void g(void) {} int f(int a) { return a; }",
+           "int f(int a) __attribute__((noinline)) { return a; }",
+           "int f(int a) { return _Generic(a, int: a); }",
+           "_Static_assert(0, \"\"); int f(int a) { return a; }",
+           "_Noreturn int f(int a) { return a; }",
+           "int int32_t; int f(int a) { return a; }",
+           "int abs(int x) { return x; } int f(int a) { return abs(a); }",
+           "__asm__(\"\"); int f(int a) { return a; }",
+           "#pragma weak f = g\nint f(int a) { return a; }",
+           "#ifdef linux\n#endif\nint f(int a) { return a; }",
+           "#include <own.h>\nint f(int a) { return a; }",
+           // What compilers read as it is not meant.
+           "int f(int a) { // c \\ \n a = 0;\n return a; }",
+           "int f(int a) { /* *\\\n/ a = 0; /* */ return a; }",
+           "int f(int a) { retur\\\nn a; }",
+           "int f(int a) <% return a; %>",
+           "int f(int a) { return \"x\\\ny\"[0]; }",
+           "const int f(int a) { return a; }",
+           "int f(int a) { int b$ = a; return b$; }",
        }) {
     EXPECT_EQ(ParsedAs(text).code(), Code::kUnavailable) << text << "\n"
                                                          << ParsedAs(text).ToString();
@@ -184,7 +222,18 @@ TEST(WhyNoC, NamesFaultsOfTheGrammarAndNothingElse) {
                            "return 0b11;",
                            "return 0b;",
                            "return 1lul;",
-                           "return sizeof(struct s);"}) {
+                           "return sizeof(struct s);",
+                           "return _Generic(a, int: b);",
+                           "void *p = &&x; goto *p; x: return a;",
+                           "[[maybe_unused]] int c; return a;",
+                           "int c __attribute__((unused)) = 2; return c;",
+                           "int c$ = a; return c$;",
+                           "return 2i;",
+                           "return '\\777';",
+                           "retu\\\nrn a;",
+                           "return \"x\\\ny\"[0];",
+                           "return (int *volatile)0 == 0;",
+                           "\n#if 0\nyou don't\n#endif\nreturn a;"}) {
     EXPECT_TRUE(WhyNoC(body(text), "f").ok()) << text << ": " << WhyNoC(body(text), "f").message();
   }
 }

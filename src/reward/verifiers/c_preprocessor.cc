@@ -1,6 +1,9 @@
 #include <algorithm>
+#include <array>
 #include <map>
 #include <span>
+#include <string>
+#include <utility>
 
 #include "reward/verifiers/c_lexer.h"
 
@@ -8,6 +11,17 @@ namespace tidemill {
 namespace {
 
 constexpr size_t kMacroDepthMax = 64;
+
+// Of the compiler, in its usual dialect, where the text does not define it.
+bool IsPredefined(const CToken& token) {
+  return token.kind == CToken::Kind::kName && (token.text == "unix" || token.text == "linux");
+}
+
+// Headers whose names the parser knows to be the library's.
+constexpr std::array<std::string_view, 20> kHeaders = {
+    "assert.h", "ctype.h",  "errno.h",   "inttypes.h", "limits.h", "locale.h", "math.h",
+    "setjmp.h", "signal.h", "stdarg.h",  "stdbool.h",  "stddef.h", "stdint.h", "stdio.h",
+    "stdlib.h", "string.h", "strings.h", "time.h",     "wchar.h",  "wctype.h"};
 
 struct CMacro {
   bool takes_arguments = false;
@@ -34,6 +48,9 @@ class CPreprocessor {
         at = end;
         continue;
       }
+      if (Active() && IsPredefined(tokens_[at])) {
+        return NotInSubset(tokens_[at].line, "a macro of the compiler");
+      }
       if (Active()) pending.push_back(tokens_[at]);
       ++at;
     }
@@ -48,6 +65,7 @@ class CPreprocessor {
   struct Branch {
     bool counts = false;
     bool taken = false;
+    bool has_else = false;
   };
 
   bool Active() const {
@@ -62,19 +80,47 @@ class CPreprocessor {
     if (name.Is("ifdef") || name.Is("ifndef") || name.Is("if")) return Open(name, rest, number);
     if (name.Is("else") || name.Is("endif") || name.Is("elif")) return Close(name, number);
     if (!Active()) return Ok();
-    if (name.Is("include")) {
-      if (rest.empty()) return NotC(number, "#include without a name");
-      return rest[0].Is("<") ? Ok() : NotInSubset(number, "#include of a file of one's own");
-    }
+    if (name.Is("include")) return Include(rest, number);
     if (name.Is("define")) return Define(rest, number);
     if (name.Is("undef")) {
       if (rest.size() != 1) return NotC(number, "#undef wants one name");
+      if (IsHeaderName(rest[0].text)) return NotInSubset(number, "#undef of a header's name");
       macros_.erase(rest[0].text);
       return Ok();
     }
-    if (name.Is("pragma")) return Ok();
+    if (name.Is("pragma")) return Pragma(rest, number);
     if (name.Is("error")) return NotC(number, "#error");
     return NotInSubset(number, "#" + std::string(name.text));
+  }
+
+  Status Include(TokenSpan rest, uint32_t number) {
+    if (rest.empty()) return NotC(number, "#include without a name");
+    if (!rest[0].Is("<")) return NotInSubset(number, "#include of a file of one's own");
+    std::string name;
+    for (const CToken& token : rest.subspan(1)) name += token.text;
+    if (!name.ends_with('>')) return NotInSubset(number, "this #include");
+    name.pop_back();
+    included_ = true;
+    return std::find(kHeaders.begin(), kHeaders.end(), name) != kHeaders.end()
+               ? Ok()
+               : NotInSubset(number, "#include <" + name + ">");
+  }
+
+  // Those that say nothing of what the text means or whether it compiles.
+  static Status Pragma(TokenSpan rest, uint32_t number) {
+    const auto is = [&](size_t place, std::string_view word) {
+      return place < rest.size() && rest[place].Is(word);
+    };
+    const bool harmless = (is(0, "once") && rest.size() == 1) || is(0, "unroll") ||
+                          (is(0, "GCC") && is(1, "unroll")) ||
+                          (is(0, "GCC") && is(1, "diagnostic") && is(2, "ignored"));
+    return harmless ? Ok() : NotInSubset(number, "#pragma");
+  }
+
+  // A name that a header or the compiler may have made a macro.
+  bool MayBeDefined(std::string_view name) const {
+    return included_ || name.starts_with("_") || name == "unix" || name == "linux" ||
+           IsHeaderName(name);
   }
 
   Status Open(const CToken& name, TokenSpan rest, uint32_t number) {
@@ -95,10 +141,8 @@ class CPreprocessor {
         return NotC(number, "#" + std::string(name.text) + " wants one name");
       }
       holds = (macros_.count(rest[0].text) != 0) == name.Is("ifdef");
-      // Names a compiler or a header may define.
       const std::string_view text = rest[0].text;
-      if (macros_.count(text) == 0 && (text.starts_with("__") || text.ends_with("_MAX") ||
-                                       text.ends_with("_MIN") || text == "NULL")) {
+      if (macros_.count(text) == 0 && MayBeDefined(text)) {
         return NotInSubset(number, "#" + std::string(name.text) + " " + std::string(text));
       }
     }
@@ -114,6 +158,7 @@ class CPreprocessor {
       return NotInSubset(number, "#elif");
     } else {
       Branch& branch = branches_.back();
+      if (std::exchange(branch.has_else, true)) return NotC(number, "a second #else");
       branch.counts = !branch.taken;
       branch.taken = true;
     }
@@ -124,6 +169,7 @@ class CPreprocessor {
     if (rest.empty() || rest[0].kind != CToken::Kind::kName) {
       return NotC(number, "#define wants a name");
     }
+    if (IsHeaderName(rest[0].text)) return NotInSubset(number, "#define of a header's name");
     CMacro macro;
     size_t at = 1;
     if (at < rest.size() && rest[at].Is("(") && !rest[at].follows_space) {
@@ -229,6 +275,7 @@ class CPreprocessor {
   const TokenSpan tokens_;
   std::map<std::string_view, CMacro> macros_;
   std::vector<Branch> branches_;
+  bool included_ = false;
   std::vector<std::string_view> expanding_;
   std::vector<CToken> out_;
   size_t work_ = 0;
