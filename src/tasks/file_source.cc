@@ -1,17 +1,14 @@
 #include "tasks/file_source.h"
 
 #include <stdlib.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <filesystem>
 
-#include "core/child_process.h"
 #include "core/files.h"
 #include "core/paths.h"
 #include "tasks/archive.h"
+#include "tasks/git_checkout.h"
 
 namespace tidemill {
 namespace {
@@ -141,55 +138,10 @@ class Scratch {
   std::string path_;
 };
 
-// Without the configuration of whoever runs us: no hook, filter or pager of theirs has a part.
-Status Git(const std::string& repository, const std::string& scratch,
-           const std::vector<std::string>& words) {
-  std::vector<std::string> command = {"/usr/bin/env",
-                                      "-i",
-                                      "PATH=/usr/local/bin:/usr/bin:/bin",
-                                      "HOME=" + scratch,
-                                      "GIT_CONFIG_NOSYSTEM=1",
-                                      "GIT_CONFIG_GLOBAL=/dev/null",
-                                      "GIT_TERMINAL_PROMPT=0",
-                                      "GIT_INDEX_FILE=" + scratch + "/index",
-                                      "git",
-                                      "-C",
-                                      repository,
-                                      "-c",
-                                      "safe.directory=*",
-                                      "-c",
-                                      "core.hooksPath=/dev/null",
-                                      "-c",
-                                      "core.fsmonitor=false",
-                                      "-c",
-                                      "core.autocrlf=false",
-                                      "--work-tree=" + scratch + "/tree"};
-  command.insert(command.end(), words.begin(), words.end());
-  TM_ASSIGN_OR_RETURN(const pid_t child, StartChild(command));
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
-  if (status == 0) return Ok();
-  return Unavailable("git " + words[0] + " " + HowItEnded(status));
-}
-
 Status GatherGit(const std::string& repository, const std::string& commit, Gathering& gathering) {
-  std::error_code error;
-  if (!fs::is_directory(repository, error)) {
-    return NotFound(repository + ": no such repository on this machine; make a mirror with " +
-                    "git clone --mirror");
-  }
-  if (commit.starts_with('-')) return Invalid("the commit must not begin with \"-\"");
   const Scratch scratch;
-  const std::string absolute = fs::absolute(repository).string();
-  if (scratch.path().empty() || !fs::create_directory(scratch.path() + "/tree", error)) {
-    return Unavailable("cannot make a temporary folder");
-  }
-  const std::string tree = commit.empty() ? "HEAD" : commit;
-  if (!Git(absolute, scratch.path(), {"read-tree", tree}).ok()) {
-    return NotFound(repository + ": has no commit \"" + tree + "\"");
-  }
-  TM_RETURN_IF_ERROR(Git(absolute, scratch.path(), {"checkout-index", "--all", "--force", "-q"}));
+  if (scratch.path().empty()) return Unavailable("cannot make a temporary folder");
+  TM_RETURN_IF_ERROR(CheckOutCommit(repository, commit, scratch.path()));
   return GatherFolder(scratch.path() + "/tree", gathering);
 }
 
