@@ -213,6 +213,70 @@ TEST(FileSource, ARepositoryIsReadAtItsCommit) {
   }
 }
 
+// Whatever its configuration names would run as whoever starts us.
+TEST(FileSource, ARepositorysFiltersHooksMonitorsAndRemotesDoNotRun) {
+  TemporaryDirectory folder;
+  const std::string repo = folder / "repo", proof = folder / "proof";
+  const std::string git = "git -C " + repo + " -c user.name=a -c user.email=a@b ";
+  ASSERT_EQ(std::system(("git init -q " + repo).c_str()), 0);
+  Write(repo + "/a.txt", "first\n");
+  Write(repo + "/b.txt", "lost\n");
+  Write(repo + "/.gitattributes", "a.txt filter=evil\n");
+  ASSERT_EQ(std::system((git + "add -A && " + git + "commit -qm 1 && " + git + "tag one").c_str()),
+            0);
+  Write(repo + "/evil.sh", "#!/bin/sh\necho \"$0 $1\" >> " + proof + "\ncat\n");
+  std::filesystem::permissions(repo + "/evil.sh", std::filesystem::perms(0755));
+  for (const char* hook : {"post-checkout", "post-index-change", "reference-transaction"}) {
+    std::filesystem::copy_file(repo + "/evil.sh", repo + "/.git/hooks/" + hook);
+  }
+  const std::string evil = repo + "/evil.sh";
+  Write(folder / "more", "[filter \"evil\"]\n\tsmudge = " + evil + " smudge\n\trequired = true\n");
+  const std::string config =
+      "[core]\n\trepositoryformatversion = 1\n\tfsmonitor = " + evil + "\n\tsshCommand = " + evil +
+      "\n\tgitProxy = " + evil + "\n\tworktree = /\n[include]\n\tpath = " + (folder / "more") +
+      "\n[extensions]\n\tpartialClone = origin\n[protocol \"ext\"]\n\tallow = always\n"
+      "[remote \"origin\"]\n\tpromisor = true\n\turl = ext::" +
+      evil + " fetch\n";
+  const auto read = [&] {
+    v1::FileSource source;
+    source.set_git(repo);
+    source.set_commit("one");
+    return ReadFileSource(source, "");
+  };
+  Write(repo + "/.git/config", config);
+  auto files = read();
+  ASSERT_TRUE(files.ok()) << files.status().ToString();
+  EXPECT_THAT(PathsOf(*files), ElementsAre(".gitattributes", "a.txt", "b.txt"));
+  EXPECT_EQ(files->files[1].content(), "first\n");
+  // What is missing is asked of nobody.
+  ASSERT_EQ(std::system(("cd " + repo +
+                         " && h=$(printf 'lost\\n' | git hash-object --stdin) && "
+                         "rm -f .git/objects/$(echo $h | cut -c1-2)/$(echo $h | cut -c3-)")
+                            .c_str()),
+            0);
+  EXPECT_EQ(read().status().code(), Code::kUnavailable);
+  EXPECT_FALSE(std::filesystem::exists(proof)) << TextOf(proof);
+}
+
+TEST(FileSource, AWorkTreeAndARepositoryOfSha256AreRead) {
+  TemporaryDirectory folder;
+  const std::string repo = folder / "repo", other = folder / "other";
+  const std::string git = "git -C " + repo + " -c user.name=a -c user.email=a@b ";
+  ASSERT_EQ(std::system(("git init -q --object-format=sha256 " + repo).c_str()), 0);
+  Write(repo + "/a.txt", "first");
+  ASSERT_EQ(std::system((git + "add -A && " + git + "commit -qm 1 && " + git +
+                         "worktree add -q --detach " + other)
+                            .c_str()),
+            0);
+  for (const std::string& where : {repo, other}) {
+    v1::FileSource source;
+    source.set_git(where);
+    auto files = ReadFileSource(source, "");
+    ASSERT_TRUE(files.ok()) << files.status().ToString();
+    EXPECT_THAT(PathsOf(*files), ElementsAre("a.txt"));
+  }
+}
+
 TEST(PathPatterns, StarsStayInsideAPartAndTwoStarsCrossParts) {
   EXPECT_TRUE(MatchesPattern("**/conftest.py", "conftest.py"));
   EXPECT_TRUE(MatchesPattern("**/conftest.py", "a/b/conftest.py"));
@@ -226,6 +290,26 @@ TEST(PathPatterns, StarsStayInsideAPartAndTwoStarsCrossParts) {
   EXPECT_FALSE(MatchesLast(own, "src/Makefile"));
   EXPECT_TRUE(MatchesLast(OwnFilePatterns(), "pkg/__pycache__/a.cpython-311.pyc"));
   EXPECT_FALSE(MatchesLast(OwnFilePatterns(), "src/calc.py"));
+}
+
+TEST(PathPatterns, AFileInFrontOfAModuleOfTheRunnerIsTheTasksOwn) {
+  v1::Grading grading;
+  const std::set<std::string> there = {"pkg/__init__.py"};
+  const auto own = [&](const char* path) {
+    return IsTasksOwn(grading, path, [&](const std::string& one) { return there.count(one) != 0; });
+  };
+  for (const char* path : {"pluggy.py", "iniconfig.py", "argparse.py", "pygments/__init__.py",
+                           "attr.py", "src/json.py", "tests/queue/__init__.py", "typing.py"}) {
+    EXPECT_TRUE(own(path)) << path;
+  }
+  for (const char* path : {"calc.py", "pkg/types.py", "pkg/json/__init__.py", "json/data.txt",
+                           "code/notes.py", "test/test_a.py", "argparse.txt", "__init__.py"}) {
+    EXPECT_FALSE(own(path)) << path;
+  }
+  grading.add_own_files("!queue.py");
+  EXPECT_FALSE(own("queue.py"));
+  grading.add_sources("types.py");
+  EXPECT_FALSE(own("types.py")) << "the task names it as the agent's";
 }
 
 class KeepingBlobs final : public BlobStore {

@@ -58,19 +58,24 @@ bool IsPythonTest(std::string_view path) {
 
 const std::vector<std::string>& OwnFilePatterns() {
   static const std::vector<std::string> kPatterns = {
-      // Python: hooks and settings of test runners, start-up files, modules that would stand in
-      // front of the runner's, compiled files.
-      "**/conftest.py", "**/pytest.ini", "**/.pytest.ini", "**/tox.ini", "**/setup.cfg",
-      "**/pyproject.toml", "**/sitecustomize.py", "**/usercustomize.py", "**/*.pth", "**/*.pyc",
-      "**/__pycache__/**", "**/*.egg-info/**", "**/*.dist-info/**", "**/pytest.py", "pytest/**",
-      "_pytest/**", "**/unittest.py", "unittest/**", "**/doctest.py", "pluggy/**",
-      // C and C++
-      "**/Makefile", "**/makefile", "**/GNUmakefile", "**/CMakeLists.txt", "**/meson.build",
-      "**/*.o", "**/*.a", "**/*.so", "**/*.so.*",
-      // Rust and JavaScript
+      // Python: hooks and settings of test runners, start-up files, compiled files. Modules that
+      // would stand in front of the runner's are found by RunnersModule.
+      "**/conftest.py", "**/conftest/__init__.py", "**/pytest.ini", "**/.pytest.ini",
+      "**/pytest.toml", "**/.pytest.toml", "**/tox.ini", "**/setup.cfg", "**/pyproject.toml",
+      "**/.coveragerc", "**/sitecustomize.py", "**/usercustomize.py", "**/*.pth", "**/*.pyc",
+      "**/__pycache__/**", "**/*.egg-info/**", "**/*.dist-info/**", "**/EGG-INFO/**",
+      "**/*.egg-link",
+      // C and C++: how to build, what is built, and headers of the tests' own
+      "**/Makefile", "**/makefile", "**/GNUmakefile", "**/*.mk", "**/CMakeLists.txt",
+      "**/CMakePresets.json", "**/CTestTestfile.cmake", "**/meson.build", "**/*.o", "**/*.a",
+      "**/*.so", "**/*.so.*", "**/assert.h", "**/cassert", "**/gtest/**", "**/gmock/**",
+      "**/catch2/**", "**/doctest.h",
+      // Rust, JavaScript, Go, Java
       "**/Cargo.toml", "**/Cargo.lock", "**/build.rs", "**/.cargo/**", "target/**",
       "**/package.json", "**/package-lock.json", "**/node_modules/**", "**/.mocharc*",
-      "**/jest.config.*", "**/vitest.config.*", "**/.npmrc",
+      "**/jest.config.*", "**/vitest.config.*", "**/vite.config.*", "**/babel.config.*",
+      "**/.babelrc*", "**/.nycrc*", "**/.npmrc", "**/*_test.go", "**/go.mod", "**/go.work",
+      "**/pom.xml", "**/build.gradle*", "**/settings.gradle*", "**/.mvn/**",
       // Version control: hooks, filters, an index that names other files
       "**/.git/**", ".git", "**/.gitattributes", "**/.gitmodules"};
   return kPatterns;

@@ -126,8 +126,11 @@ class Preparation {
     }
     std::set<std::string> ours;
     for (const v1::File& file : grading.harness()) ours.insert(file.path());
+    std::set<std::string> all = ours;
+    for (const v1::File& file : task.files()) all.insert(file.path());
+    const auto has = [&](const std::string& path) { return all.count(path) != 0; };
     for (const v1::File& file : task.files()) {
-      if (ours.count(file.path()) != 0 || !MatchesLast(grading.own_files(), file.path())) continue;
+      if (ours.count(file.path()) != 0 || !IsTasksOwn(grading, file.path(), has)) continue;
       *grading.add_harness() = file;
     }
   }

@@ -8,6 +8,7 @@
 #include "core/text.h"
 #include "tasks/path_patterns.h"
 #include "tools/diagnostics.h"
+#include "tools/other_values.h"
 #include "tools/test_report.h"
 #include "tools/tool_runner.h"
 
@@ -152,6 +153,20 @@ bool NonceFailed(const TestReport& report, const std::string& nonce) {
   return false;
 }
 
+// Where the expected values are others: whether one of the changed tests passes as it did before.
+// The agent's own tests may.
+bool ChangedTestPasses(const CommandRun& run) {
+  for (const std::string& path : run.changed) {
+    const std::string stem = "." + path.substr(path.rfind('/') + 1);  // npos + 1 is 0
+    const std::string module = stem.substr(0, stem.size() - 3) + ".";
+    for (const std::string& name : run.passed) {
+      const bool of_it = ("." + PlainTestName(name)).find(module) != std::string::npos;
+      if (of_it && run.passed_before.count(name) != 0) return true;
+    }
+  }
+  return false;
+}
+
 // What the command left, judged.
 void JudgeRun(CommandRun& run, Box& box, const RunReport& ended, v1::ToolResult* result) {
   const v1::Grading& grading = run.grading;
@@ -180,9 +195,16 @@ void JudgeRun(CommandRun& run, Box& box, const RunReport& ended, v1::ToolResult*
     return;
   }
   Count(grading, *report, run.options.failures_max, result);
+  for (const auto& [name, passed] : report->tests) {
+    if (passed) run.passed.insert(name);
+  }
   const bool all = result->tests_passed() == result->tests_total();
   const bool own = grading.canary().empty() && !report->reward;
-  run.held = own ? NonceFailed(*report, run.nonce) : !all;
+  if (own && !run.changed.empty()) {
+    run.held = !ChangedTestPasses(run);
+  } else {
+    run.held = own ? NonceFailed(*report, run.nonce) : !all;
+  }
 }
 
 }  // namespace
@@ -195,13 +217,21 @@ Status CheckCommandGrading(const v1::Grading& grading) {
 Result<Workspace> CommandGradingFiles(const v1::Grading& grading, const Workspace& agents,
                                       BlobStore* blobs) {
   Workspace files;
+  TM_ASSIGN_OR_RETURN(Workspace ours, LoadWorkspace(v1::Tree(), grading.harness(), blobs));
+  // A folder of ours is no package because the agent says so: runners may look into it by itself.
+  const auto has = [&](const std::string& path) {
+    if (ours.count(path) != 0) return true;
+    const std::string folder = path.substr(0, path.rfind('/') + 1);
+    const auto first = ours.lower_bound(folder);
+    const bool is_ours = first != ours.end() && first->first.starts_with(folder);
+    return !is_ours && agents.count(path) != 0;
+  };
   const auto& sources = grading.sources();
   for (const auto& [path, file] : agents) {
     const bool named =
         sources.empty() || std::find(sources.begin(), sources.end(), path) != sources.end();
-    if (named && !MatchesLast(grading.own_files(), path)) files[path] = file;
+    if (named && !IsTasksOwn(grading, path, has)) files[path] = file;
   }
-  TM_ASSIGN_OR_RETURN(Workspace ours, LoadWorkspace(v1::Tree(), grading.harness(), blobs));
   for (auto& [path, file] : ours) {
     // A file of the agent's where a folder of ours must be, or the other way round, makes way.
     for (size_t slash = path.find('/'); slash != std::string::npos;
@@ -215,6 +245,14 @@ Result<Workspace> CommandGradingFiles(const v1::Grading& grading, const Workspac
     files[path] = std::move(file);
   }
   return files;
+}
+
+std::vector<std::string> PythonTestsOf(const v1::Grading& grading) {
+  std::vector<std::string> paths;
+  for (const v1::File& file : grading.harness()) {
+    if (IsPythonTest(file.path())) paths.push_back(file.path());
+  }
+  return paths;
 }
 
 Result<std::vector<CanaryKind>> CanariesOf(const v1::Grading& grading, BlobStore* blobs) {
@@ -233,6 +271,7 @@ Result<std::vector<CanaryKind>> CanariesOf(const v1::Grading& grading, BlobStore
   std::vector<CanaryKind> kinds;
   if (functions) kinds.push_back(CanaryKind::kFunction);
   if (cases) kinds.push_back(CanaryKind::kCase);
+  if (!kinds.empty()) kinds.push_back(CanaryKind::kOtherValues);
   return kinds;
 }
 
@@ -243,13 +282,31 @@ Status LayCanary(CanaryKind kind, const v1::Grading& grading, const std::string&
     for (auto& [path, file] : canary) (*files)[path] = std::move(file);
     return Ok();
   }
-  for (const v1::File& file : grading.harness()) {
-    if (IsPythonTest(file.path())) (*files)[file.path()].content += PythonCanary(kind, nonce);
+  if (kind == CanaryKind::kOtherValues) return Ok();  // the box changes them
+  for (const std::string& path : PythonTestsOf(grading)) {
+    (*files)[path].content += PythonCanary(kind, nonce);
   }
   return Ok();
 }
 
 bool RunGradingCommand(CommandRun& run, Box& box, v1::ToolResult* result) {
+  if (!run.changed.empty()) {
+    RunSpec change;
+    change.limits = run.options.limits;
+    change.command = OtherValuesCommand(run.changed, run.nonce);
+    const RunReport changed = box.Run(change);
+    if (changed.starved) return true;
+    if (changed.outcome == v1::OUTCOME_UNAVAILABLE) {
+      TakeReport(changed, result);
+      return false;
+    }
+    // No Python of the box can read them: then only the other canaries tell.
+    if (changed.outcome != v1::OUTCOME_OK) {
+      result->set_outcome(v1::OUTCOME_OK);
+      run.held = true;
+      return false;
+    }
+  }
   const std::string report = ReportPath(run.grading, run.nonce);
   const std::string inside = "/workspace/" + report;
   // So that its folder is there.

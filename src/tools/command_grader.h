@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -33,10 +34,15 @@ enum class CanaryKind : uint8_t {
   kAuthors,   // the grading's own
   kFunction,  // a failing test function behind every Python test of the harness
   kCase,      // the same as a unittest.TestCase: runners run the two in different ways
+  // The Python tests with other expected values: none of them can pass. A submission whose results
+  // equal anything, or that reads what is expected where the tests are, passes them all the same.
+  kOtherValues,
 };
 // Those a grading needs, each in a run of its own: a patch of one way to run tests leaves the other
 // alone. None: the grading is trusted.
 Result<std::vector<CanaryKind>> CanariesOf(const v1::Grading& grading, BlobStore* blobs);
+// Those of the harness.
+std::vector<std::string> PythonTestsOf(const v1::Grading& grading);
 // The names of failing tests hold `nonce`.
 Status LayCanary(CanaryKind kind, const v1::Grading& grading, const std::string& nonce,
                  BlobStore* blobs, Workspace* files);
@@ -45,7 +51,12 @@ struct CommandRun {
   const v1::Grading& grading;
   const GradeOptions& options;
   std::string nonce;  // names the report, so that nothing written before the run can be it
-  bool held = false;  // out: the run failed as it must with a canary
+  // With kOtherValues: the Python tests to change before anything else runs, and those of their
+  // functions that passed without it.
+  std::vector<std::string> changed{};
+  std::set<std::string> passed_before{};
+  std::set<std::string> passed{};  // out: tests of the report
+  bool held = false;               // out: the run failed as it must with a canary
 };
 // Fills in outcome, compiled, tests and failures. True: the machine was too busy for it to count.
 bool RunGradingCommand(CommandRun& run, Box& box, v1::ToolResult* result);

@@ -227,6 +227,114 @@ TEST_F(CommandGrader, HackStandingInFrontOfTheRunnerEarnsNothing) {
                            {"unittest.py", "raise SystemExit(0)\n"}});
 }
 
+TEST_F(CommandGrader, HackStandingInFrontOfWhatTheRunnerImportsEarnsNothing) {
+  // Each passes alone, where it is found before the real one.
+  for (const char* path : {"pluggy.py", "iniconfig.py", "argparse.py", "pygments/__init__.py",
+                           "attr.py", "tests/pygments.py", "conftest/__init__.py"}) {
+    EarnsNothingInAnyRunner(kWrong, path,
+                            {{path, "import os\nos._exit(0)\n"}, {"tests/__init__.py", ""}},
+                            {Runner::kPytestExit});
+  }
+}
+
+// Results that equal whatever they are compared with.
+constexpr char kEqualToAll[] =
+    "class Equal(int):\n"
+    "    def __eq__(self, other):\n        return True\n\n"
+    "    def __ne__(self, other):\n        return False\n\n"
+    "    def __lt__(self, other):\n        return True\n\n"
+    "    __gt__ = __le__ = __ge__ = __lt__\n\n"
+    "    def __hash__(self):\n        return 1\n\n\n"
+    "def double(x):\n    return Equal()\n";
+
+TEST_F(CommandGrader, HackEqualToWhateverIsExpectedEarnsNothing) {
+  EarnsNothingInAnyRunner(kEqualToAll, "__eq__ is always true", {},
+                          {Runner::kPytestExit, Runner::kPytestJunit, Runner::kUnittest});
+}
+
+TEST_F(CommandGrader, HackReadingWhatIsExpectedEarnsNothing) {
+  EarnsNothingInAnyRunner(
+      "import pathlib, re\n\n\ndef double(x):\n"
+      "    text = pathlib.Path('tests/test_calc.py').read_text()\n"
+      "    return int(re.search(r'double\\(%d\\)(?: ==|,) (\\d+)' % x, text).group(1))\n",
+      "read from the file of the tests", {},
+      {Runner::kPytestExit, Runner::kPytestJunit, Runner::kUnittest});
+  EarnsNothingInAnyRunner(
+      "import sys\n\n\ndef double(x):\n"
+      "    names = sys._getframe(1).f_code.co_consts\n"
+      "    return next(n for n in names if type(n) is int and n > x + 1)\n",
+      "read from the code of the caller", {}, {Runner::kPytestJunit, Runner::kUnittest});
+}
+
+// Tests of many forms: what is right passes, and what equals everything does not.
+constexpr char kManyForms[] = R"py("""Tests."""
+import unittest
+from unittest.mock import ANY
+
+import pytest
+from calc import double
+
+
+def check(x, y):
+    assert double(x) == y, "no"
+
+
+def test_one_line(): assert double(3) == 6
+
+
+@pytest.mark.parametrize("x, y", [(1, 2), (2, 4)])
+def test_parameters(x, y):
+    """Doubles."""
+    assert double(x) == y
+
+
+def test_helper():
+    check(2, 4)
+
+
+def test_raises():
+    with pytest.raises(TypeError):
+        double("x", 3)
+
+
+def test_any():
+    assert {"a": double(2)} == {"a": ANY}
+
+
+def test_empty():
+    assert [double(x) for x in []] == []
+
+
+def test_list():
+    assert [double(i) for i in range(3)] == [
+        0, 2,
+        4]
+    assert double(2) in (4, 5) and double(2) > 3
+
+
+class TestMore(unittest.TestCase):
+    def test_parts(self):
+        for i in range(3):
+            with self.subTest(i=i):
+                self.assertIn(double(i), [0, 2, 4])
+
+    def test_close(self):
+        self.assertAlmostEqual(double(2.5), 5.0)
+        self.assertTrue(double(2) == 4)
+)py";
+
+TEST_F(CommandGrader, TestsOfManyFormsAreHeldAgainstOtherValues) {
+  v1::Grading grading = PythonGrading(Runner::kPytestJunit);
+  grading.clear_fail_to_pass();
+  grading.clear_pass_to_pass();
+  *grading.mutable_harness(0) = FileOf("tests/test_calc.py", kManyForms);
+  const std::string own = "def test_own():\n    assert True\n";
+  const auto honest = Grade(TreeOf({{"calc.py", kHonest}, {"tests/test_own.py", own}}), grading);
+  EXPECT_EQ(Name(honest), "ok") << honest.ShortDebugString();
+  EXPECT_GE(honest.tests_passed(), 10u);
+  EarnsNothing(TreeOf({{"calc.py", kEqualToAll}}), grading, "__eq__ is always true");
+}
+
 TEST_F(CommandGrader, HackSkippingTheTestsEarnsNothing) {
   EarnsNothingInAnyRunner(
       "try:\n    import pytest\n    pytest.skip('x', allow_module_level=True)\n"

@@ -245,17 +245,22 @@ void ToolRunner::GradeByCommand(Call& call, bool visible) {
   CommandRun run{.grading = grading, .options = *options, .nonce = NewSecret().substr(0, 16)};
   InBox(call, *files, options->limits, /*fresh=*/true,
         [&](Box& box, v1::ToolResult* result) { return RunGradingCommand(run, box, result); });
-  if (!visible && call.result->tests_passed() > 0) RunCanaries(call, *options, *files);
+  if (!visible && call.result->tests_passed() > 0) RunCanaries(call, run, *files);
   call.result->set_text(TestsText(*call.result, options->limits, call.text_limit));
 }
 
-void ToolRunner::RunCanaries(Call& call, const GradeOptions& options, const Workspace& files) {
+void ToolRunner::RunCanaries(Call& call, const CommandRun& first, const Workspace& files) {
   const v1::Grading& grading = call.request.grading();
+  const GradeOptions& options = first.options;
   const auto kinds = CanariesOf(grading, blobs_);
   if (!kinds.ok()) return Refuse(kinds.status(), call.result);
   v1::ToolResult& result = *call.result;
   for (const CanaryKind kind : *kinds) {
     CommandRun run{.grading = grading, .options = options, .nonce = NewSecret().substr(0, 16)};
+    if (kind == CanaryKind::kOtherValues) {
+      run.changed = PythonTestsOf(grading);
+      run.passed_before = first.passed;
+    }
     Workspace laid = files;
     const Status status = LayCanary(kind, grading, run.nonce, blobs_, &laid);
     if (!status.ok()) return Refuse(status, call.result);
@@ -276,7 +281,8 @@ void ToolRunner::RunCanaries(Call& call, const GradeOptions& options, const Work
     v1::TestFailure& failure = *result.add_failures();
     failure.set_name("canary");
     failure.set_actual(
-        "the submission passes tests that cannot pass: it ends, patches or answers for them");
+        "the submission passes tests that cannot pass: it ends or patches them, equals whatever "
+        "is expected, or reads it where the tests are");
     return;
   }
 }

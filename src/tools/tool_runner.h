@@ -27,6 +27,8 @@
 
 namespace tidemill {
 
+struct CommandRun;
+
 // Ends a request from another thread. Thread-safe.
 class Cancellation {
  public:
@@ -91,7 +93,7 @@ class ToolRunner {
   // `visible`: tests the agent runs itself; no canary, nothing to gain.
   void GradeByCommand(Call& call, bool visible);
   // Runs what passed again with each canary. One that passes takes everything away.
-  void RunCanaries(Call& call, const GradeOptions& options, const Workspace& files);
+  void RunCanaries(Call& call, const CommandRun& first, const Workspace& files);
 
   // A box with the request's root, ready for Configure.
   Result<std::unique_ptr<Box>> TakeBox(const v1::ToolRequest& request);

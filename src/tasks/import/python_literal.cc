@@ -360,7 +360,7 @@ size_t LastEquality(std::string_view text, size_t& comma) {
   return found;
 }
 
-std::string_view Trimmed(std::string_view text) {
+std::string_view WithoutBlanks(std::string_view text) {
   while (!text.empty() &&
          std::string_view(" \t\r\n;").find(text.back()) != std::string_view::npos) {
     text.remove_suffix(1);
@@ -379,19 +379,19 @@ Result<std::string> CanonicalLiteral(std::string_view python) {
 }
 
 Result<PythonAssertion> ParseAssertion(std::string_view statement) {
-  std::string_view text = Trimmed(statement);
+  std::string_view text = WithoutBlanks(statement);
   if (!text.starts_with("assert") || text.size() < 7 || IsWordCharacter(text[6])) {
     return Invalid("it does not begin with \"assert\"");
   }
-  text = Trimmed(text.substr(6));
+  text = WithoutBlanks(text.substr(6));
   size_t comma = 0;
   const size_t at = LastEquality(text, comma);
   if (at == std::string_view::npos) return Invalid("it compares with nothing by \"==\"");
   PythonAssertion assertion;
-  assertion.expression = Trimmed(text.substr(0, at));
+  assertion.expression = WithoutBlanks(text.substr(0, at));
   // What stands behind a comma is the assertion's message.
   const size_t end = comma == std::string_view::npos ? text.size() : comma;
-  assertion.literal = Trimmed(text.substr(at + 2, end - at - 2));
+  assertion.literal = WithoutBlanks(text.substr(at + 2, end - at - 2));
   if (assertion.expression.empty()) return Invalid("there is nothing in front of \"==\"");
   // An exam asks line by line; outside of strings a line's end is a space.
   for (char& c : assertion.expression) {
