@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "tools/arguments.h"
+#include "tools/definitions.h"
 #include "tools/diagnostics.h"
 #include "tools/grader.h"
 #include "tools/languages.h"
@@ -79,6 +80,17 @@ RunReport RunForDiagnostics(Box& box, const std::vector<std::string>& command,
   return report;
 }
 
+// More than any source with its headers has.
+constexpr uint64_t kPreprocessedMax = uint64_t{32} << 20;
+
+// A source that says nothing to the compiler says nothing to a linter either.
+Status CheckPreprocessed(Box& box, const LintStep& step) {
+  const auto text = box.Get(step.preprocessed, kPreprocessedMax);
+  if (!text.ok()) return Invalid("the linter did not see everything");
+  if (DefinesSomething(*text, "/workspace/")) return Ok();
+  return Invalid("\"" + step.source + "\" defines nothing: the compiler sees declarations at most");
+}
+
 // The same for one step of lint.
 RunReport RunLinter(Box& box, const LintStep& step, const BoxLimits& limits,
                     v1::ToolResult* result) {
@@ -97,6 +109,10 @@ RunReport RunLinter(Box& box, const LintStep& step, const BoxLimits& limits,
     if (remark.file().starts_with(kWorkspace)) remark.mutable_file()->erase(0, kWorkspace.size());
   }
   AddDiagnostics(std::move(remarks), result);
+  if (report.outcome == v1::OUTCOME_OK && !step.preprocessed.empty()) {
+    const Status defines = CheckPreprocessed(box, step);
+    if (!defines.ok()) Refuse(defines, result);
+  }
   if (report.outcome == v1::OUTCOME_OK && !whole) {
     result->set_outcome(v1::OUTCOME_FAILED);
     result->set_cause("the linter did not see everything");

@@ -145,6 +145,12 @@ void AddNativeLint(const std::vector<std::string>& paths, Language language,
                        "-fno-diagnostics-show-caret"}});
     for (const std::string& path : paths) steps->back().command.push_back(path);
   }
+  for (const std::string& path : paths) {
+    const std::string seen = ".tidemill-lint-" + std::to_string(steps->size()) + ".i";
+    steps->push_back({.command = {compiler, "-w", "-E", "-o", kInBox + seen, path},
+                      .preprocessed = seen,
+                      .source = path.substr(std::string_view(kInBox).size())});
+  }
   steps->push_back(
       {{compiler, "-dM", "-E", "-o", "/tmp/predefined.h", "-x", cxx ? "c++" : "c", "/dev/null"}});
   // No inline suppressions: the one who is judged does not choose what is seen.

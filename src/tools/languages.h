@@ -39,6 +39,10 @@ Workspace LintFiles(const std::vector<std::string>& sources, const Workspace& wo
 struct LintStep {
   std::vector<std::string> command;
   bool is_cppcheck = false;  // its remarks end with " [ID]"
+  // What the preprocessor makes of `source` goes to this file of the workspace; empty: this step is
+  // another.
+  std::string preprocessed{};
+  std::string source{};
 };
 std::vector<LintStep> LintSteps(const std::vector<std::string>& sources,
                                 const ToolOptions& options);

@@ -105,13 +105,31 @@ constexpr const char* kBad = "int f(void) {\n  int a[3];\n  a[5] = 1;\n  return 
 TEST_F(Tools, LintOfNothingIsNotOk) {
   EXPECT_EQ(Name(Call(Request("lint", {}))), "invalid");
   const std::pair<const char*, std::string> files[] = {
-      {"a.c", ""},          {"a.c", " \n// int f(void);\n/* x */"}, {"a.c", "x\n"},
-      {"a.c", "}"},         {"a.c", "the quick brown fox\n"},       {"a.py", "# nothing\n"},
-      {"a.py", "def f(:\n"}};
+      {"a.c", ""},
+      {"a.c", " \n// int f(void);\n/* x */"},
+      {"a.c", "x\n"},
+      {"a.c", "}"},
+      {"a.c", "the quick brown fox\n"},
+      {"a.py", "# nothing\n"},
+      {"a.py", "def f(:\n"},
+      // What the compiler does not see, or what is only said to be there.
+      {"a.c", "#if 0\nint f(void) { return 0; }\n#endif\n"},
+      {"a.c", "typedef int number;\n"},
+      {"a.c", "extern int x;\n"},
+      {"a.c", "#include <stdio.h>\n#include <stdlib.h>\nint f(int (*g)(void));\n"},
+      {"a.c", "struct __attribute__((packed)) s { int x; };\nenum { A = 1 };\n"},
+      {"a.cc", "#include <utility>\nnamespace a {\nclass B;\nusing C = int;\n}\n"}};
   for (const auto& file : files) {
     const auto result = Call(Request("lint", {file}));
     EXPECT_NE(Name(result), "ok") << file.second;
     EXPECT_NE(Name(result), "unavailable") << result.cause();
+  }
+  for (const auto& file : std::initializer_list<std::pair<const char*, std::string>>{
+           {"a.c",
+            "static const int t[] = {1, 2};\nint f(int);\nint f(int i) { return t[i & 1]; }\n"},
+           {"a.c", "const char *const name = \"x\";\n"},
+           {"a.cc", "namespace a {\nstruct B {\n  int f() const { return 1; }\n};\n}\n"}}) {
+    EXPECT_EQ(Name(Call(Request("lint", {file}))), "ok") << file.second;
   }
   auto missing = Request("lint", {{"a.c", "int f(void);\n"}});
   missing.set_arguments_json(R"({"files":["b.c"]})");
