@@ -212,6 +212,17 @@ TEST_F(GgufImport, ASplitFileIsReadFromAnyOfItsParts) {
   EXPECT_EQ(imported->files, 3u);
   ExpectSameTensors(dir, directory_ / "out");
   EXPECT_FALSE(std::filesystem::exists(directory_ / "out/model.safetensors"));  // in shards
+  // The same tensors once more, in the second part.
+  for (uint32_t part = 0; part < 2; ++part) {
+    GgufBuilder builder;
+    if (part == 0) AddMetadata(dir, config, builder);
+    builder.Uint("split.no", part).Uint("split.count", 2);
+    AddTensors(dir, config, builder, 0, 1);
+    Write("twice-0000" + std::to_string(part + 1) + "-of-00002.gguf", builder.Bytes());
+  }
+  EXPECT_THAT(
+      ImportGguf(directory_ / "twice-00001-of-00002.gguf", directory_ / "twice").status().message(),
+      HasSubstr("comes in two of its parts"));
   std::filesystem::rename(directory_ / "m-00003-of-00003.gguf",
                           directory_ / "m-00004-of-00004.gguf");
   EXPECT_THAT(ImportGguf(directory_ / "m-00001-of-00003.gguf", directory_ / "b").status().message(),

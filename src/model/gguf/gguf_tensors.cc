@@ -16,7 +16,10 @@ class TensorPlanner {
  public:
   TensorPlanner(const ModelConfig& config, const std::vector<GgufTensor>& tensors, std::string name)
       : config_(config), name_(std::move(name)) {
-    for (const GgufTensor& tensor : tensors) left_.emplace(tensor.name, &tensor);
+    for (const GgufTensor& tensor : tensors) {
+      if (left_.emplace(tensor.name, &tensor).second || !status_.ok()) continue;
+      status_ = Invalid(name_ + ": tensor \"" + tensor.name + "\" comes in two of its parts");
+    }
   }
 
   Result<std::vector<GgufTensorPlan>> Plan() {
