@@ -105,6 +105,7 @@ class AgentTest : public testing::Test {
       options.slots = 4;
       options.give_up = give_up_;
       options.learns = true;
+      options.boxes.cores = cores_;
       auto runner = AgentRunner::Create(options, server_->gateway(), *recorder_, nullptr, clock_);
       ASSERT_TRUE(runner.ok()) << runner.status().ToString();
       runner_ = std::move(*runner);
@@ -142,6 +143,7 @@ class AgentTest : public testing::Test {
 
   uint32_t give_up_ = 0;
   TemporaryDirectory dir_;
+  size_t cores_ = 0;  // that boxes seem to have; 0: those there are
   RealClock clock_;
   v1::GroupLease lease_;
   std::unique_ptr<ServedPolicy> policy_;

@@ -261,6 +261,7 @@ RunReport AgentRunner::Run(Episode& episode) {
   spec.last_file = program.last_file;
   spec.keep_files = true;
   spec.watch = [this, &episode] { return Watch(episode); };
+  spec.sharing = [this] { return recorder_.Working(); };
   episode.started = clock_.Now();
   return episode.box->Run(spec);
 }
@@ -335,7 +336,19 @@ Status AgentRunner::CheckUse() const {
   return Ok();
 }
 
+// As a tool's command: a timeout for which the machine had no time is tried once more, and counts
+// then.
 AgentOutcome AgentRunner::Carry(const Queued& queued) {
+  bool starved = false;
+  AgentOutcome outcome = Attempt(queued, /*last=*/false, &starved);
+  if (!starved || queued.cancellation->cancelled()) return outcome;
+  LogEvery(std::chrono::seconds(10), "agent-starved", LogLevel::kWarn,
+           "the machine was too busy for an agent, which begins again",
+           {{"task", queued.job.group->lease.task().id()}});
+  return Attempt(queued, /*last=*/true, &starved);
+}
+
+AgentOutcome AgentRunner::Attempt(const Queued& queued, bool last, bool* starved) {
   const v1::GroupLease& lease = queued.job.group->lease;
   AgentOutcome outcome;
   Episode episode{queued.job, ProgramFor(options_.program, lease.task())};
@@ -356,14 +369,17 @@ AgentOutcome AgentRunner::Carry(const Queued& queued) {
   Result<EpisodeSession> closed = recorder_.Close(episode.name);
   EpisodeSession session = closed.ok() ? std::move(*closed) : EpisodeSession();
   outcome.words = LastWords(report);
+  *starved = report.starved;
   if (queued.cancellation->cancelled()) {
     outcome.status = Unavailable("the episode was given up");
   } else if (!closed.ok()) {
     outcome.status = closed.status();
   } else if (!session.failed.ok()) {
     outcome.status = session.failed;
-  } else if (report.outcome == v1::OUTCOME_UNAVAILABLE || report.starved) {
-    outcome.status = Unavailable(report.starved ? "the machine was too busy" : report.cause);
+  } else if (report.outcome == v1::OUTCOME_UNAVAILABLE) {
+    outcome.status = Unavailable(report.cause);
+  } else if (report.starved && !last) {
+    outcome.status = Unavailable("the machine was too busy");
   } else {
     outcome.end = EndOf(report, session);
     Collect(episode, outcome);

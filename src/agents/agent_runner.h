@@ -74,6 +74,9 @@ class AgentRunner final : public AgentPort {
   AgentOutcome Carry(const Queued& queued);
   void Record(const Episode& episode, const RunReport& report, const EpisodeSession& session,
               AgentOutcome& outcome);
+  // From an empty box to the outcome; `starved`: the machine had no time for the program, which
+  // counts in the last attempt.
+  AgentOutcome Attempt(const Queued& queued, bool last, bool* starved);
   Status Furnish(Episode& episode);
   RunReport Run(Episode& episode);
   v1::Outcome Watch(const Episode& episode) const;

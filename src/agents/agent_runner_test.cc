@@ -225,6 +225,46 @@ TEST_F(AgentTest, ACrashALimitAndAMissingProgramAreResults) {
   EXPECT_THAT(outcome.words, HasSubstr("cannot run no-such-agent"));
 }
 
+TEST_F(AgentTest, ATimeoutForWhichTheMachineHadNoTimeCountsAfterASecondAttempt) {
+  Serve("yes");
+  cores_ = 64;  // so that two of them look busy
+  AgentProgram program = Python("");
+  program.command = {"/bin/sh", "-c",
+                     "echo kept > out.txt; i=0; while [ $i -lt 32 ]; do i=$((i + 1));"
+                     " (while :; do :; done) & done; while :; do :; done"};
+  program.limits.wall = milliseconds(800);
+  program.limits.cpu = std::chrono::seconds(60);
+  const AgentOutcome outcome = Run(program);
+  ASSERT_TRUE(outcome.status.ok()) << outcome.status.ToString();
+  EXPECT_EQ(outcome.end, v1::EPISODE_END_FAILED) << outcome.words;
+  EXPECT_EQ(FileOf(outcome, "out.txt"), "kept\n");
+  const BoxPool::Stats boxes = runner_->boxes();
+  EXPECT_EQ(boxes.warm + boxes.cold, 2u) << "it did not begin again";
+}
+
+TEST_F(AgentTest, AMountTheBoxesUsersCannotReachIsNamedWithTheCure) {
+  if (geteuid() != 0) GTEST_SKIP() << "only boxes of root have users of their own";
+  Serve("yes");
+  namespace fs = std::filesystem;
+  const fs::path closed = fs::path(dir_.path()) / "closed", inside = closed / "tool";
+  fs::create_directories(inside);
+  fs::permissions(dir_.path(), fs::perms(0755));
+  const auto failure = [&] {
+    AgentRunnerOptions options;
+    options.program = Python("");
+    options.program.mounts = {{inside.string(), "/opt/tool"}};
+    auto runner = AgentRunner::Create(options, server_->gateway(), *recorder_, nullptr, clock_);
+    return runner.ok() ? std::string() : runner.status().message();
+  };
+  EXPECT_EQ(failure(), "");
+  fs::permissions(closed, fs::perms(0700));
+  EXPECT_THAT(failure(), HasSubstr("mounted as /opt/tool: " + closed.string() +
+                                   " is closed to them. chmod o+x " + closed.string()));
+  fs::permissions(closed, fs::perms(0755));
+  fs::permissions(inside, fs::perms(0700));
+  EXPECT_THAT(failure(), HasSubstr("chmod -R o+rX " + inside.string()));
+}
+
 TEST_F(AgentTest, ALastFileOrIdlenessEndsAProgramThatStays) {
   Serve("yes");
   AgentProgram program = Python("import time; Ask('hi'); Write('done', 'x'); time.sleep(600)");

@@ -114,6 +114,12 @@ void EpisodeRecorder::Refused(const std::string& name, int status, const std::st
       "status " + std::to_string(status) + ": " + Beginning(why, kRefusalBytes);
 }
 
+size_t EpisodeRecorder::Working() const {
+  MutexLock lock(mutex_);
+  return static_cast<size_t>(std::count_if(episodes_.begin(), episodes_.end(),
+                                           [](const auto& one) { return one.second.open == 0; }));
+}
+
 Status EpisodeRecorder::Admit(Underway& episode) {
   const uint64_t turns = episode.session.turns + static_cast<uint64_t>(episode.open);
   const bool out_of_turns = turns >= episode.terms.max_turns;

@@ -64,6 +64,8 @@ class EpisodeRecorder final : public TurnRecorder {
   EpisodeLife Look(const std::string& name) const;
   // Whether any episode got an answer of the model, or waits for one.
   bool Answers() const;
+  // Episodes whose programs do not wait for the model.
+  size_t Working() const;
   // The program is gone. Waits for the end of requests that are under way. kUnavailable: they do
   // not end.
   Result<EpisodeSession> Close(const std::string& name);

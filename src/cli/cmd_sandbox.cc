@@ -25,6 +25,7 @@ struct SandboxRun {
   v1::Limits limits;
   std::vector<std::string> files;  // NAME=PATH
   std::vector<std::string> command;
+  bool own_user = false;
   bool json = false;
 };
 
@@ -71,7 +72,7 @@ int RunInSandbox(const SandboxRun& run) {
   const BoxLimits limits = LimitsFrom(run.limits, BoxLimits());
   const Status checked = CheckLimits(limits);
   if (!checked.ok()) return Fail(checked);
-  auto host = BoxHost::Create({});
+  auto host = BoxHost::Create({.own_user = run.own_user});
   if (!host.ok()) {
     RunReport report;
     report.outcome = v1::OUTCOME_UNAVAILABLE;
@@ -117,6 +118,7 @@ void AddSandboxCommand(CLI::App& app, Exit& exit) {
         [](v1::Limits& limits, uint32_t value) { limits.set_output_kb(value); });
   limit("--disk-mb", "Disk limit; default: 64",
         [](v1::Limits& limits, uint32_t value) { limits.set_disk_mb(value); });
+  run->add_flag("--own-user", options->own_user, "As tools.own_user");
   run->add_option("--file", options->files, "Workspace file, NAME=PATH; may be repeated")
       ->allow_extra_args(false);
   run->add_flag("--json", options->json, "Print one JSON object on standard output");

@@ -26,6 +26,7 @@ struct TasksTryWords {
   bool json = false;
   size_t jobs = 0;
   std::string roots;
+  bool own_user = false;
 };
 
 TryJson TrialToJson(const TaskTrial& trial) {
@@ -138,8 +139,10 @@ Result<std::vector<TaskTrial>> TryFile(const TasksTryWords& words) {
     trial.problems = {status.message()};
   });
   const RunConfig config;  // the limits a run has by default
-  TrialOptions options{
-      .tools = ToolOptionsFrom(config), .boxes = {}, .roots = words.roots, .jobs = words.jobs};
+  TrialOptions options{.tools = ToolOptionsFrom(config),
+                       .boxes = {.own_user = words.own_user},
+                       .roots = words.roots,
+                       .jobs = words.jobs};
   if (options.jobs == 0) options.jobs = static_cast<size_t>(AvailableCores());
   const bool table = words.all && !words.json;
   if (table) {
@@ -195,6 +198,7 @@ void AddTasksTry(CLI::App& tasks, Exit& exit) {
       ->capture_default_str();
   command->add_option("--roots", words->roots,
                       "Folder of unpacked root file systems, as tools.roots; default: the cache");
+  command->add_flag("--own-user", words->own_user, "As tools.own_user");
   command->add_flag("--json", words->json, "Print one JSON object on standard output");
   command->footer("Exit status 0 only if every task tried is sound.");
   command->callback([words, &exit] { exit.code = Try(*words); });

@@ -291,6 +291,9 @@ void BindTools(RunConfig& c, Binder& b) {
   b.Add("tools.roots", &c.tools.roots,
         {.doc = "Folder of unpacked root file systems; empty: ~/.cache/tidemill/roots, for root "
                 "/var/cache/tidemill/roots"});
+  b.Add("tools.own_user", &c.tools.own_user,
+        {.doc = "Where the executor is root and the machine has no users for boxes (a container "
+                "without them), run boxes as the executor's own user; false: refuse to start"});
   b.Add("tools.interpret", &c.tools.interpret,
         {.doc = "Run the visible tests of the built-in family in an interpreter where that gives "
                 "what a box gives; see verifiers.md"});

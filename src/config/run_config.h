@@ -285,6 +285,7 @@ struct RunConfig {
     uint32_t disk_mb = 64;
     uint32_t shells = 256;
     std::string roots;
+    bool own_user = false;
     bool interpret = false;
     std::vector<CommandKeys> command;
   } tools;

@@ -196,6 +196,16 @@ TEST(Limits, ATimeoutIsTheMachinesDoingOnlyIfTheCommandWantedTheCpuAndDidNotGetI
   EXPECT_FALSE(starved(2000, 14000))
       << "it had both cores, and its own processes waited for each other";
   EXPECT_TRUE(starved(900, 14000));
+  const auto among = [&](uint64_t cpu_ms, size_t sharing) {
+    return WasStarved({.cpu_us = cpu_ms * 1000,
+                       .waited_us = (1000 - cpu_ms) * 1000,
+                       .wall = second,
+                       .cores = 2,
+                       .sharing = sharing});
+  };
+  EXPECT_FALSE(among(31, 64)) << "one of 64 on 2 cores has had its share";
+  EXPECT_TRUE(among(10, 64)) << "others than ours had most of it";
+  EXPECT_TRUE(among(31, 1));
 }
 
 TEST(TestsText, SaysHowManyPassedAndShowsTheFirstFailuresWithinTheBudget) {

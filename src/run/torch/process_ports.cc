@@ -298,6 +298,7 @@ Status ProcessPorts::OpenAgents(EpisodeRecorder& episodes) {
   options.roots = config_.tools.roots;
   options.give_up = config_.agent.give_up;
   options.learns = request_.train && !config_.memory.only;
+  options.boxes.own_user = config_.tools.own_user;
   TM_ASSIGN_OR_RETURN(agents_, AgentRunner::Create(std::move(options), gateway_->gateway(),
                                                    episodes, blobs_.get(), clock_));
   ports_.agents = agents_.get();

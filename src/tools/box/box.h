@@ -63,6 +63,9 @@ struct RunSpec {
   // Asked at every tick, on the thread of Run: anything but OUTCOME_UNSPECIFIED ends the command
   // with it.
   std::function<v1::Outcome()> watch{};
+  // How many commands want the cores when its time is judged, this one included; empty: all that
+  // run in boxes of this process.
+  std::function<size_t()> sharing{};
   // The files can be collected whatever ended the command.
   bool keep_files = false;
 };
@@ -80,7 +83,7 @@ struct RunReport {
   double cpu_ms = 0;
   uint64_t peak_memory_kb = 0;
   bool degraded = false;  // no cgroup: limits were enforced by other, less exact means
-  // A timeout in which the command got less than half of the CPU it could have used: the machine
+  // A timeout in which the command got less than half of the CPU that was its share: the machine
   // was busy.
   bool starved = false;
 };

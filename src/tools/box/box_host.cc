@@ -52,6 +52,22 @@ std::string FindInPath(const std::string& name) {
   return {};
 }
 
+// The first folder on the way to `path` that others may not pass through; empty: none. The way is
+// that of the name and, where links lead elsewhere, that of the place.
+std::string ClosedFolderAbove(const std::string& path) {
+  std::error_code error;
+  const auto absolute = std::filesystem::absolute(path, error).lexically_normal();
+  for (const auto& way : {absolute, std::filesystem::weakly_canonical(absolute, error)}) {
+    std::filesystem::path folder;
+    for (const auto& part : way.parent_path()) {
+      folder /= part;
+      struct stat info = {};
+      if (stat(folder.c_str(), &info) == 0 && (info.st_mode & S_IXOTH) == 0) return folder.string();
+    }
+  }
+  return {};
+}
+
 Fd Above(Fd fd) {
   return Fd(fcntl(fd.get(), F_DUPFD_CLOEXEC, kLowestFd));
 }
@@ -236,29 +252,58 @@ void BoxHost::PrepareArguments() {
        fmt::format("/proc/self/fd/{}", static_cast<int>(BOX_IMAGE_FD))});
 }
 
-Status BoxHost::Probe() {
-  const auto probe = [this]() -> Status {
-    TM_ASSIGN_OR_RETURN(auto box, Start());
-    TM_RETURN_IF_ERROR(box->Configure(BoxLimits()));
-    RunSpec spec;
-    spec.command = {"/bin/sh", "-c", ":"};
-    const RunReport report = box->Run(spec);
-    if (report.outcome == v1::OUTCOME_OK) return Ok();
-    return Unavailable(fmt::format("a box opened but /bin/sh did not run in it: {} {}{}",
-                                   OutcomeName(report.outcome), report.cause, report.err));
-  };
-  Status status = probe();
-  if (!status.ok() && change_user_) {
-    change_user_ = false;
-    const Status second = probe();
-    if (second.ok()) {
-      LogOnce("boxes-as-root", LogLevel::kWarn,
-              "boxes run as the executor's own user: this machine allows no other",
-              {{"cause", status.message()}});
-      return Ok();
-    }
+// One box from its opening to its end. Its user must be able to read what is mounted.
+Status BoxHost::ProbeBox() {
+  TM_ASSIGN_OR_RETURN(auto box, Start());
+  TM_RETURN_IF_ERROR(box->Configure(BoxLimits()));
+  constexpr int kClosed = 9;
+  RunSpec spec;
+  spec.command = {"/bin/sh", "-c",
+                  "for m do [ -r \"$m\" ] && { [ ! -d \"$m\" ] || [ -x \"$m\" ]; } ||"
+                  " { printf %s \"$m\"; exit 9; }; done",
+                  "sh"};
+  for (const BoxMount& mount : options_.mounts) spec.command.push_back(mount.to);
+  const RunReport report = box->Run(spec);
+  if (report.outcome == v1::OUTCOME_OK) return Ok();
+  for (const BoxMount& mount : options_.mounts) {
+    if (report.exit_code != kClosed || report.out != mount.to) continue;
+    return Unavailable(
+        fmt::format("the boxes' users cannot read {}, which is mounted as {}: chmod -R o+rX {}",
+                    mount.from, mount.to, mount.from));
   }
-  return status.WithContext("the sandbox cannot run here");
+  return Unavailable(fmt::format("a box opened but /bin/sh did not run in it: {} {}{}",
+                                 OutcomeName(report.outcome), report.cause, report.err));
+}
+
+// Boxes of root have users of their own, who get no further than anybody else.
+Status BoxHost::Probe() {
+  const Status status = ProbeBox();
+  if (status.ok()) return status;
+  const std::string what = "the sandbox cannot run here";
+  if (!change_user_) return status.WithContext(what);
+  std::vector<BoxMount> mounts = options_.mounts;
+  if (!options_.root.empty()) mounts.push_back({options_.root, "/"});
+  for (const BoxMount& mount : mounts) {
+    const std::string closed = ClosedFolderAbove(mount.from);
+    if (closed.empty()) continue;
+    return Unavailable(
+        fmt::format("{}: the boxes' users cannot reach {}, which is mounted as {}: "
+                    "{} is closed to them. chmod o+x {}, or move it elsewhere",
+                    what, mount.from, mount.to, closed, closed));
+  }
+  change_user_ = false;
+  const Status second = ProbeBox();
+  if (!second.ok()) return status.WithContext(what);
+  if (!options_.own_user) {
+    return Unavailable(
+        fmt::format("{}: boxes run as the executor's own user alone ({}). "
+                    "tools.own_user = true (--own-user) lets them",
+                    what, status.message()));
+  }
+  LogOnce("boxes-as-root", LogLevel::kWarn,
+          "boxes run as the executor's own user, as tools.own_user lets them",
+          {{"cause", status.message()}});
+  return Ok();
 }
 
 std::string BoxHost::Describe() const {

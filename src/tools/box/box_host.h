@@ -23,15 +23,19 @@ struct BoxMount {
 };
 
 struct BoxHostOptions {
-  std::string bubblewrap;  // its path; empty: looked up in PATH
+  std::string bubblewrap{};  // its path; empty: looked up in PATH
   // Whose /usr, /bin, /lib.. (and /etc) the boxes see, read-only; empty: the host's own, with of
   // /etc only what programs need to start.
-  std::string root;
-  std::vector<std::string> environment;  // "NAME=value", besides PATH, HOME, USER, LANG and TMPDIR
-  std::vector<BoxMount> mounts;
+  std::string root{};
+  // "NAME=value", besides PATH, HOME, USER, LANG and TMPDIR.
+  std::vector<std::string> environment{};
+  std::vector<BoxMount> mounts{};
   // Processes may use the box's own loopback, and have a home of their own and a name: for agents.
   bool loopback = false;
-  bool cgroups = true;     // false: do as if there were none
+  bool cgroups = true;  // false: do as if there were none
+  // Where the executor is root and the machine has no other users for boxes (a container without
+  // them), boxes run as the executor's own; without this such a machine has no boxes.
+  bool own_user = false;
   size_t cores = 0;        // a box may use; 0: those there are
   size_t boxes_max = 512;  // open at once, those being closed included
 };
@@ -84,6 +88,7 @@ class BoxHost {
   void PrepareArguments();
   void AddMachine();
   void AddRoot();
+  Status ProbeBox();
   Status Probe();
   Result<std::unique_ptr<Box>> Start();
   Status Spawn(Box& box, int socket, int complaints);

@@ -31,13 +31,36 @@ static const char* environment_path(char** environment) {
   return "/usr/bin:/bin";
 }
 
+/* A file that is there and yet "not there" to the kernel lacks what would run it: the interpreter
+ * of its first line, or its loader. Says so and does not return. */
+static void complain_of_interpreter(const char* name, const char* path) {
+  char line[256];
+  const int file = open(path, O_RDONLY | O_CLOEXEC);
+  const ssize_t got = file < 0 ? -1 : read(file, line, sizeof line - 1);
+  if (file < 0) return;
+  close(file);
+  line[got > 0 ? got : 0] = 0;
+  if (strncmp(line, "#!", 2) == 0) {
+    char* interpreter = line + 2 + strspn(line + 2, " \t");
+    interpreter[strcspn(interpreter, " \t\r\n")] = 0;
+    dprintf(2, "cannot run %s: its interpreter %s is not in the box\n", name, interpreter);
+  } else {
+    dprintf(2, "cannot run %s: the loader it needs is not in the box\n", name);
+  }
+  _exit(127);
+}
+
 /* Does not return on success. */
 static void execute(char** arguments, char** environment) {
   if (strchr(arguments[0], '/') != NULL) {
     execve(arguments[0], arguments, environment);
+    const int error = errno;
+    if (error == ENOENT) complain_of_interpreter(arguments[0], arguments[0]);
+    errno = error;
     return;
   }
   int error = ENOENT;
+  char broken[BOX_PATH_MAX] = ""; /* there, but without what would run it */
   for (const char* at = environment_path(environment); at != NULL;) {
     const char* end = strchr(at, ':');
     const int length = end != NULL ? (int)(end - at) : (int)strlen(at);
@@ -45,9 +68,11 @@ static void execute(char** arguments, char** environment) {
     if (snprintf(path, sizeof path, "%.*s/%s", length, at, arguments[0]) < (int)sizeof path) {
       execve(path, arguments, environment);
       if (errno != ENOENT && errno != ENOTDIR) error = errno;
+      if (errno == ENOENT && broken[0] == 0 && access(path, F_OK) == 0) strcpy(broken, path);
     }
     at = end != NULL ? end + 1 : NULL;
   }
+  if (error == ENOENT && broken[0] != 0) complain_of_interpreter(arguments[0], broken);
   errno = error;
 }
 

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 
 #include "tools/box/box.h"
@@ -27,6 +28,17 @@ constexpr Duration kStopPatience = milliseconds(500);
 constexpr Duration kDrainPatience = std::chrono::seconds(2);
 // Bubblewrap and the init are in the cgroup too.
 constexpr uint64_t kOwnProcesses = 2;
+
+// Commands that run in boxes of this process.
+std::atomic<size_t> running_commands{0};
+
+class CountedCommand {
+ public:
+  CountedCommand() { running_commands.fetch_add(1); }
+  ~CountedCommand() { running_commands.fetch_sub(1); }
+  CountedCommand(const CountedCommand&) = delete;
+  CountedCommand& operator=(const CountedCommand&) = delete;
+};
 
 // Writing to a command that ended raises SIGPIPE, which would end the executor.
 class WithoutSigpipe {
@@ -404,13 +416,16 @@ void BoxRunner::Finish() {
   if (!finished && !interrupted && !kept) box_.usable_ = false;
   const Duration wall = std::min<Duration>(spec_.limits.wall, SteadyClock::now() - started_);
   report_.starved =
-      report_.outcome == v1::OUTCOME_TIMEOUT && WasStarved({.cpu_us = done_.stop_cpu_us,
-                                                            .waited_us = done_.stop_waited_us,
-                                                            .wall = wall,
-                                                            .cores = box_.host_.cores()});
+      report_.outcome == v1::OUTCOME_TIMEOUT &&
+      WasStarved({.cpu_us = done_.stop_cpu_us,
+                  .waited_us = done_.stop_waited_us,
+                  .wall = wall,
+                  .cores = box_.host_.cores(),
+                  .sharing = spec_.sharing ? spec_.sharing() : running_commands.load()});
 }
 
 RunReport Box::Run(const RunSpec& spec) {
+  const CountedCommand counted;
   return BoxRunner(*this, spec).Run();
 }
 

@@ -75,6 +75,24 @@ TEST_F(BoxTest, ACommandThatIsNotThereFailsAsInAShell) {
   EXPECT_THAT(report.err, HasSubstr("cannot run no-such-program"));
 }
 
+TEST_F(BoxTest, AScriptWhoseInterpreterIsNotInTheBoxNamesIt) {
+  auto box = OpenBox();
+  ASSERT_TRUE(box->Put("run.py", "#! /opt/nowhere/python3 -u\nprint(1)\n", true).ok());
+  RunSpec spec;
+  spec.command = {"./run.py"};
+  RunReport report = box->Run(spec);
+  EXPECT_EQ(report.exit_code, 127);
+  EXPECT_EQ(report.err,
+            "cannot run ./run.py: its interpreter /opt/nowhere/python3 is not in the box\n");
+  // Looked up by its name it is the same.
+  spec.command = {"run.py"};
+  spec.environment = {"PATH=/nowhere:/workspace:/usr/bin"};
+  report = box->Run(spec);
+  EXPECT_THAT(report.err, HasSubstr("its interpreter /opt/nowhere/python3 is not in the box"));
+  spec.command = {"./none.py"};
+  EXPECT_EQ(box->Run(spec).err, "cannot run ./none.py: No such file or directory\n");
+}
+
 TEST_F(BoxTest, FilesGoInAndComeOutAndABoxKeepsThemBetweenCommands) {
   auto box = OpenBox();
   ASSERT_TRUE(box->Put("a/b/one.txt", "first").ok());

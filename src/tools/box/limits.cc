@@ -39,7 +39,9 @@ Status CheckLimits(const BoxLimits& limits) {
 bool WasStarved(const CpuShare& share) {
   const double wall_us = Seconds(share.wall) * 1e6;
   const double wanted = static_cast<double>(share.cpu_us + share.waited_us);
-  const double usable = std::min(wanted, wall_us * static_cast<double>(share.cores));
+  const double cores =
+      static_cast<double>(share.cores) / static_cast<double>(std::max<size_t>(share.sharing, 1));
+  const double usable = std::min(wanted, wall_us * cores);
   // Below a fifth of the time it hardly wanted the CPU, and sharing it fairly would have changed
   // nothing.
   return wanted > 0.2 * wall_us && static_cast<double>(share.cpu_us) < usable / 2;

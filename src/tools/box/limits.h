@@ -32,11 +32,13 @@ struct CpuShare {
   uint64_t cpu_us = 0;     // it ran
   uint64_t waited_us = 0;  // it could have run and did not
   Duration wall{0};
-  size_t cores = 1;
+  size_t cores = 1;    // there are
+  size_t sharing = 1;  // commands of ours that want them, this one included
 };
 
-// Whether it got less than half of the CPU it could have used, which is no more than all cores all
-// the time. A command that sleeps could have used none and is not starved.
+// Whether it got less than half of the CPU it could have used, which is no more than its share of
+// the cores all the time: what our other commands take is no disturbance. A command that sleeps
+// could have used none and is not starved.
 bool WasStarved(const CpuShare& share);
 
 }  // namespace tidemill

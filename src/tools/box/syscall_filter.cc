@@ -68,14 +68,12 @@ constexpr std::initializer_list<int> kAllowed = {
     SCMP_SYS(rt_sigtimedwait), SCMP_SYS(rt_tgsigqueueinfo), SCMP_SYS(sched_get_priority_max),
     SCMP_SYS(sched_get_priority_min), SCMP_SYS(sched_getaffinity), SCMP_SYS(sched_getattr),
     SCMP_SYS(sched_getparam), SCMP_SYS(sched_getscheduler), SCMP_SYS(sched_rr_get_interval),
-    SCMP_SYS(sched_setaffinity), SCMP_SYS(sched_setattr), SCMP_SYS(sched_setparam),
-    SCMP_SYS(sched_setscheduler), SCMP_SYS(sched_yield), SCMP_SYS(seccomp),
-    SCMP_SYS(set_robust_list), SCMP_SYS(set_tid_address), SCMP_SYS(setfsgid), SCMP_SYS(setfsuid),
-    SCMP_SYS(setgid), SCMP_SYS(setgroups), SCMP_SYS(setpgid), SCMP_SYS(setpriority),
-    SCMP_SYS(setregid), SCMP_SYS(setresgid), SCMP_SYS(setresuid), SCMP_SYS(setreuid),
-    SCMP_SYS(setrlimit), SCMP_SYS(setsid), SCMP_SYS(setuid), SCMP_SYS(sigaltstack),
-    SCMP_SYS(signalfd), SCMP_SYS(signalfd4), SCMP_SYS(tgkill), SCMP_SYS(tkill), SCMP_SYS(vfork),
-    SCMP_SYS(wait4), SCMP_SYS(waitid),
+    SCMP_SYS(sched_yield), SCMP_SYS(seccomp), SCMP_SYS(set_robust_list), SCMP_SYS(set_tid_address),
+    SCMP_SYS(setfsgid), SCMP_SYS(setfsuid), SCMP_SYS(setgid), SCMP_SYS(setgroups),
+    SCMP_SYS(setpgid), SCMP_SYS(setregid), SCMP_SYS(setresgid), SCMP_SYS(setresuid),
+    SCMP_SYS(setreuid), SCMP_SYS(setrlimit), SCMP_SYS(setsid), SCMP_SYS(setuid),
+    SCMP_SYS(sigaltstack), SCMP_SYS(signalfd), SCMP_SYS(signalfd4), SCMP_SYS(tgkill),
+    SCMP_SYS(tkill), SCMP_SYS(vfork), SCMP_SYS(wait4), SCMP_SYS(waitid),
     // Between processes. Sockets are made below, of one family only.
     SCMP_SYS(accept), SCMP_SYS(accept4), SCMP_SYS(bind), SCMP_SYS(connect), SCMP_SYS(epoll_create),
     SCMP_SYS(epoll_create1), SCMP_SYS(epoll_ctl), SCMP_SYS(epoll_pwait), SCMP_SYS(epoll_pwait2),
@@ -98,6 +96,12 @@ constexpr std::initializer_list<int> kAllowed = {
 // Memory that is no process's: only a cgroup counts it.
 constexpr std::initializer_list<int> kUncountedMemory = {SCMP_SYS(memfd_create), SCMP_SYS(shmget)};
 
+// By which a program could see to it that it gets no CPU, and call the machine busy. Programs
+// expect to be told no.
+constexpr std::initializer_list<int> kScheduling = {
+    SCMP_SYS(sched_setaffinity), SCMP_SYS(sched_setattr), SCMP_SYS(sched_setparam),
+    SCMP_SYS(sched_setscheduler), SCMP_SYS(setpriority)};
+
 // Not TIOCSTI and TIOCLINUX, which push characters into a terminal.
 constexpr std::initializer_list<unsigned> kAllowedIoctls = {
     FIONREAD,   FIONBIO,   FIOASYNC,  FIOCLEX,  FIONCLEX, TCGETS,
@@ -114,6 +118,9 @@ class Rules {
 
   void Allow(int call) {
     if (result_ == 0) result_ = seccomp_rule_add(context_, SCMP_ACT_ALLOW, call, 0);
+  }
+  void Refuse(int error, int call) {
+    if (result_ == 0) result_ = seccomp_rule_add(context_, SCMP_ACT_ERRNO(error), call, 0);
   }
   void AllowIf(int call, scmp_arg_cmp condition) { If(SCMP_ACT_ALLOW, call, condition); }
   void RefuseIf(int error, int call, scmp_arg_cmp condition) {
@@ -171,6 +178,7 @@ int AddRules(scmp_filter_ctx context, const SyscallFilterOptions& options) {
   for (const int call : kUncountedMemory) {
     if (options.cgroups) rules.Allow(call);
   }
+  for (const int call : kScheduling) rules.Refuse(EPERM, call);
   rules.AllowIf(SCMP_SYS(clone), SCMP_A0(SCMP_CMP_MASKED_EQ, kNewNamespaces, 0));
   AddFamilies(rules, options.loopback);
   // Only the low half of a request counts for the kernel.

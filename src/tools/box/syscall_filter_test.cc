@@ -142,6 +142,15 @@ TEST_P(SyscallFilter, WhatReachesOutOfABoxIsNotThere) {
   }
 }
 
+TEST_P(SyscallFilter, NobodyGivesUpTheCpuItIsMeasuredBy) {
+  for (const char* name : {"sched_setscheduler", "sched_setattr", "sched_setparam",
+                           "sched_setaffinity", "setpriority"}) {
+    EXPECT_EQ(Ask(Number(name)), SECCOMP_RET_ERRNO | EPERM) << name;
+  }
+  EXPECT_EQ(Ask(Number("ioprio_set")), kNotThere);
+  EXPECT_EQ(Ask(Number("sched_getaffinity")), SECCOMP_RET_ALLOW);
+}
+
 TEST_P(SyscallFilter, ArgumentsDecideWhereTheyMatter) {
   EXPECT_EQ(Ask(Number("clone"), {0x11}), SECCOMP_RET_ALLOW);
   for (const uint64_t flag : {CLONE_NEWUSER, CLONE_NEWNS, CLONE_NEWNET, CLONE_NEWPID}) {
