@@ -5,40 +5,13 @@
 #include <utility>
 
 #include "core/hash.h"
+#include "live/plain_view.h"
+#include "live/secret_shapes.h"
 
 namespace tidemill {
 namespace {
 
-// Shapes of secrets. A backslash and a letter before one is an escape of JSON, not a part of it.
-#define TM_APART "(?:(?<![A-Za-z0-9_])|(?<=\\\\[nrtbf]))"
-constexpr std::pair<const char*, const char*> kShapes[] = {
-    {"private-key",
-     "-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----(?:[\\s\\S]{0,20000}?"
-     "-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----|[A-Za-z0-9+/=\\s\\\\:,.-]{0,20000})"},
-    {"anthropic-key", "sk-ant-[A-Za-z0-9_-]{16,}"},
-    {"api-key", TM_APART "sk-(?=[A-Za-z_-]*[0-9])[A-Za-z0-9_-]{20,}"},
-    {"tidemill-key", "tmk-[0-9a-f]{32,}"},
-    {"aws-key", "(?:AKIA|ASIA|AROA|AIDA)[A-Z0-9]{16}(?![A-Z0-9])"},
-    {"aws-secret",
-     "(?i)aws_?(?:secret_?(?:access_?)?key|session_?token)[\"'\\\\\\s:=]{1,8}[A-Za-z0-9/+=]{40,}"},
-    {"github-token", "gh[pousr]_[A-Za-z0-9]{36,}"},
-    {"github-token", "github_pat_[A-Za-z0-9_]{40,}"},
-    {"gitlab-token", "glpat-[A-Za-z0-9_-]{20,}"},
-    {"slack-token", "xox[abeoprs]-[A-Za-z0-9-]{10,}"},
-    {"google-key", "AIza[A-Za-z0-9_-]{35}"},
-    {"google-token", "ya29\\.[A-Za-z0-9_-]{20,}"},
-    {"stripe-key", TM_APART "[rs]k_(?:live|test)_[A-Za-z0-9]{16,}"},
-    {"huggingface-token", TM_APART "hf_[A-Za-z0-9]{30,}"},
-    {"npm-token", TM_APART "npm_[A-Za-z0-9]{36}"},
-    {"pypi-token", "pypi-[A-Za-z0-9_-]{50,}"},
-    {"sendgrid-key", "SG\\.[A-Za-z0-9_-]{16,}\\.[A-Za-z0-9_-]{16,}"},
-    {"vendor-key", TM_APART "(?:gsk_|xai-|nvapi-|r8_|pplx-|dop_v1_|shpat_)[A-Za-z0-9_-]{30,}"},
-    {"jwt", "eyJ[A-Za-z0-9_-]{10,}\\.eyJ[A-Za-z0-9_-]{10,}\\.[A-Za-z0-9_-]*"},
-    {"bearer-token", "(?i)" TM_APART "bearer[ \\t]{1,4}[A-Za-z0-9._~+/=-]{20,}"},
-    {"url-password", "[a-z][a-z0-9+.-]{1,20}://[^\\s/:@]{0,100}:[^\\s/@]{3,200}@"},
-};
-#undef TM_APART
-
+constexpr const char* kUnsearched = "unsearchable";  // a text that no pattern could be tried on
 constexpr size_t kPatternsMax = 256;
 
 // The length of the valid UTF-8 character at the beginning; 0: there is none.
@@ -77,7 +50,7 @@ std::string Escaped(const std::string& text) {
 
 Result<Redaction> Redaction::Make(const std::vector<std::string>& patterns) {
   Redaction redaction;
-  for (const auto& [name, pattern] : kShapes) {
+  for (const auto& [name, pattern] : SecretShapes()) {
     auto regex = TextRegex::FromPcre2(pattern);
     TM_CHECK(regex.ok(), std::string(name) + ": " + regex.status().message());
     redaction.patterns_.push_back({name, std::move(*regex)});
@@ -87,20 +60,34 @@ Result<Redaction> Redaction::Make(const std::vector<std::string>& patterns) {
     const std::string name = "live.redact[" + std::to_string(i) + "]";
     auto regex = TextRegex::FromPcre2(patterns[i]);
     if (!regex.ok()) return regex.status().WithContext(name);
-    if (regex->Find("", 0)) return Invalid(name + ": must not match an empty text");
+    if (regex->Find("", 0).match) return Invalid(name + ": must not match an empty text");
     redaction.patterns_.push_back({"pattern-" + std::to_string(i), std::move(*regex)});
   }
   return redaction;
 }
 
-std::vector<Redaction::Span> Redaction::Find(std::string_view text) const {
-  std::vector<Span> all;
+// False: a pattern gave up, so what there is in the text is not known.
+bool Redaction::Search(std::string_view text, const std::vector<size_t>* begins,
+                       std::vector<Span>& all) const {
+  const auto place = [&](size_t at) { return begins == nullptr ? at : (*begins)[at]; };
   for (size_t i = 0; i < patterns_.size(); ++i) {
     const TextRegex::Search search = patterns_[i].regex.In(text);
-    for (auto match = search.From(0); match; match = search.From(match->end)) {
-      if (match->end == match->begin) break;  // it could match nothing for ever
-      all.push_back({match->begin, match->end, i});
+    for (size_t from = 0;;) {
+      const auto [match, gave_up] = search.From(from);
+      if (gave_up) return false;
+      if (!match || match->end == match->begin) break;  // it could match nothing for ever
+      all.push_back({place(match->begin), place(match->end), i});
+      from = match->end;
     }
+  }
+  return true;
+}
+
+std::optional<std::vector<Redaction::Span>> Redaction::Find(std::string_view text) const {
+  std::vector<Span> all;
+  if (!Search(text, nullptr, all)) return std::nullopt;
+  if (const auto plain = PlainViewOf(text)) {
+    if (!Search(plain->text, &plain->begins, all)) return std::nullopt;
   }
   std::sort(all.begin(), all.end(), [](const Span& a, const Span& b) { return a.begin < b.begin; });
   std::vector<Span> apart;
@@ -115,12 +102,16 @@ std::vector<Redaction::Span> Redaction::Find(std::string_view text) const {
 }
 
 size_t Redaction::Clean(std::string& text, SecretSet& found) const {
-  const std::string valid = ValidInPlace(text);
-  const std::vector<Span> spans = Find(valid);
-  if (spans.empty()) return 0;
+  const auto spans = Find(ValidInPlace(text));
+  if (!spans) {
+    found.insert(text);
+    text = std::string(kRedactedMark) + kUnsearched + "]";
+    return 1;
+  }
+  if (spans->empty()) return 0;
   std::string clean;
   size_t at = 0;
-  for (const Span& span : spans) {
+  for (const Span& span : *spans) {
     clean.append(text, at, span.begin - at);
     clean += std::string(kRedactedMark) + patterns_[span.pattern].name + "]";
     found.insert(text.substr(span.begin, span.end - span.begin));
@@ -128,7 +119,7 @@ size_t Redaction::Clean(std::string& text, SecretSet& found) const {
   }
   clean.append(text, at);
   text = std::move(clean);
-  return spans.size();
+  return spans->size();
 }
 
 size_t Redaction::Clean(WireJson& json, SecretSet& found) const {
@@ -157,7 +148,8 @@ size_t Redaction::Clean(WireJson& json, SecretSet& found) const {
 }
 
 std::string Redaction::CleanName(const std::string& name) const {
-  if (Find(ValidInPlace(name)).empty()) return name;
+  const auto spans = Find(ValidInPlace(name));
+  if (spans && spans->empty()) return name;
   return "redacted-" + Sha256Hex(name).substr(0, 16);
 }
 
@@ -171,7 +163,11 @@ size_t Redaction::Tokens(std::vector<TokenId>& ids, size_t from, const SecretSet
   }
   text = ValidInPlace(std::move(text));
   std::vector<std::pair<size_t, size_t>> secrets;
-  for (const Span& span : Find(text)) secrets.emplace_back(span.begin, span.end);
+  const auto spans = Find(text);
+  if (!spans) secrets.emplace_back(0, text.size());
+  for (const Span& span : spans.value_or(std::vector<Span>())) {
+    secrets.emplace_back(span.begin, span.end);
+  }
   for (const std::string& secret : known) {
     for (const std::string& form : {ValidInPlace(secret), Escaped(secret)}) {
       for (size_t at = text.find(form); at != std::string::npos;

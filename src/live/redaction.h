@@ -3,10 +3,13 @@
 //
 //   messages -> Clean -> "[redacted:NAME]" in their place, and the secrets found, for Tokens
 //   ids -> Tokens -> every token that holds a part of one becomes kRedactedToken
+//
+// A text that cannot be searched within the bounds of the patterns is taken for a secret whole.
 #pragma once
 
 #include <cstddef>
 #include <functional>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -54,8 +57,11 @@ class Redaction {
     size_t end = 0;
     size_t pattern = 0;
   };
-  // In order, apart from each other.
-  std::vector<Span> Find(std::string_view text) const;
+  bool Search(std::string_view text, const std::vector<size_t>* begins,
+              std::vector<Span>& all) const;
+  // In order, apart from each other. Nothing: the search cost too much, and any part of the text
+  // may be a secret.
+  std::optional<std::vector<Span>> Find(std::string_view text) const;
 
   std::vector<Pattern> patterns_;
 };

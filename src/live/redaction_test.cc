@@ -1,8 +1,11 @@
 #include "live/redaction.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <fstream>
 #include <future>
@@ -19,35 +22,78 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
+std::string Letters(Random& random, size_t count, const std::string& from) {
+  std::string text;
+  while (text.size() < count) text += from[random.Below(from.size())];
+  return text;
+}
+
+const std::string kHex = "0123456789abcdef", kUpper = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
+const std::string kAny = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
+
 // One of each shape, drawn anew; put together here so that no scanner takes this file for a leak.
+// Each ends with at least 12 characters that were drawn.
 std::vector<std::string> SomeSecrets(Random& random) {
-  auto letters = [&](size_t count, const std::string& from) {
-    std::string text;
-    while (text.size() < count) text += from[random.Below(from.size())];
-    return text;
-  };
-  const std::string hex = "0123456789abcdef", upper = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
-  const std::string any = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
-  const std::string block = letters(64, any) + "\n" + letters(40, any) + "==\n";
-  return {"sk-" + ("ant-api03-" + letters(40, any)),
-          "sk-" + ("proj-" + letters(30, any) + "7"),
-          "sk-" + ("9" + letters(40, any)),
-          "tmk-" + letters(64, hex),
-          "AKIA" + letters(16, upper),
-          "aws_secret_access_key = " + letters(40, any),
-          "ghp_" + letters(36, any),
-          "github_" + ("pat_" + letters(50, any)),
-          "glpat-" + letters(20, any),
-          "xoxb-" + letters(24, any),
-          "AIza" + letters(35, any),
-          "sk_" + ("live_" + letters(24, any)),
-          "hf_" + letters(34, any),
-          "npm_" + letters(36, any),
-          "SG." + letters(22, any) + "." + letters(43, any),
-          "gsk_" + letters(48, any),
-          "eyJ" + letters(20, any) + ".eyJ" + letters(30, any) + "." + letters(40, any),
-          "Bearer " + letters(40, any),
-          "postgres://admin:" + letters(16, any) + "@db",
+  const auto any = [&](size_t count) { return Letters(random, count, kAny); };
+  const auto hex = [&](size_t count) { return Letters(random, count, kHex); };
+  const auto upper = [&](size_t count) { return Letters(random, count, kUpper); };
+  const std::string block = any(64) + "\n" + any(40) + "==\n";
+  return {"sk-" + ("ant-api03-" + any(40)),
+          "sk-" + ("proj-" + any(30) + "7"),
+          "sk-" + ("9" + any(40)),
+          "tmk-" + hex(64),
+          "AKIA" + upper(16),
+          "aws_secret_access_key = " + any(40),
+          "ghp_" + any(36),
+          "github_" + ("pat_" + any(50)),
+          "glpat-" + any(20),
+          "glrt-" + any(20),
+          "xoxb-" + any(24),
+          "xapp-" + ("1-A" + upper(10) + "-" + any(40)),
+          "AIza" + any(35),
+          "GOCSPX" + ("-" + any(28)),
+          "1//0" + any(60),
+          "sk_" + ("live_" + any(24)),
+          "whsec" + ("_" + any(32)),
+          "hf_" + any(34),
+          "npm_" + any(36),
+          "SG." + any(22) + "." + any(43),
+          "key-" + hex(32),
+          "gsk_" + any(48),
+          "shpss_" + hex(32),
+          "eyJ" + any(20) + ".eyJ" + any(30) + "." + any(40),
+          "Bearer " + any(40),
+          "Basic " + ("aA1" + any(24)) + "==",
+          "Authorization: Basic " + any(16),
+          "hooks.slack." + ("com/services/T" + upper(8) + "/B" + upper(8) + "/" + any(24)),
+          "discord.com/api/" + ("webhooks/" + Letters(random, 18, "123456789") + "/" + any(68)),
+          "M" + any(23) + "." + any(6) + "." + any(38),
+          Letters(random, 10, "123456789") + ":AA" + any(33),
+          "SK" + hex(32),
+          "AccountKey=" + any(86) + "==",
+          "SharedAccessKey=" + any(43) + "=",
+          "?sv=2022-11-02&sig=" + any(43) + "%3D",
+          any(3) + "8Q~" + any(34),
+          "hvs." + any(90),
+          "dapi" + hex(32),
+          "AGE-SECRET" + ("-KEY-1" + upper(58)),
+          "x-api-key: 7" + any(30),
+          "Private-Token: 7" + any(20),
+          "Cookie: theme=dark; session=" + any(32),
+          "Set-Cookie: sid=" + any(40),
+          "curl -b sid=" + any(24) + " https://example.com",
+          R"("auth": "7)" + any(30) + "=\"",
+          "machine example.com login ada password " + any(14),
+          "curl -sS -u ada:" + any(14) + " https://example.com",
+          "curl --user 'ada:" + any(14),
+          "jdbc:postgresql://db/app?user=ada&password=" + any(14),
+          "jdbc:oracle:thin:ada/" + any(14) + "@//db:1521/app",
+          "DB_PASSWORD=" + any(14),
+          "export CLIENT_SECRET='" + any(14),
+          "API_KEY = " + any(20),
+          R"("password": "7)" + any(14) + "\"",
+          "api_key='7" + any(20) + "'",
+          "postgres://admin:" + any(16) + "@db",
           "-----BEGIN RSA PRIVATE KEY-----\n" + block + "-----END RSA PRIVATE KEY-----"};
 }
 
@@ -67,10 +113,62 @@ TEST(Redaction, EveryShapeIsFoundWhereverItStands) {
         SecretSet found;
         EXPECT_EQ(redaction.Clean(text, found), 1u) << before << secret << after;
         EXPECT_THAT(text, HasSubstr(kRedactedMark));
-        EXPECT_THAT(text, Not(HasSubstr(secret.substr(secret.size() - 12, 8)))) << secret;
+        const size_t drawn = secret.find(" https:");
+        const size_t end = drawn == std::string::npos ? secret.size() : drawn;
+        EXPECT_THAT(text, Not(HasSubstr(secret.substr(end - 14, 8)))) << secret << " -> " << text;
       }
     }
   }
+}
+
+// What hides a shape from a pattern: its letters as URLs, JSON and C write them.
+std::vector<std::string> Disguised(const std::string& secret) {
+  std::string percent, json, c, twice;
+  for (const char letter : secret) {
+    const bool plain = std::isalnum(static_cast<unsigned char>(letter)) != 0 || letter <= ' ';
+    percent += plain ? std::string(1, letter) : fmt::format("%{:02X}", letter);
+    twice += plain ? std::string(1, letter) : fmt::format("%25{:02x}", letter);
+    json += plain ? std::string(1, letter) : fmt::format("\\u{:04x}", letter);
+    c += plain ? std::string(1, letter) : fmt::format("\\x{:02x}", letter);
+  }
+  return {percent, json, c, twice};
+}
+
+TEST(Redaction, AShapeIsFoundInEscapesToo) {
+  Random random(5);
+  const Redaction redaction = Standard();
+  const std::string key = "sk-" + ("ant-api03-" + Letters(random, 40, kAny)),
+                    jwt = "eyJ" + Letters(random, 20, kAny) + ".eyJ" + Letters(random, 30, kAny) +
+                          "." + Letters(random, 40, kAny),
+                    hook = "hooks.slack." + ("com/services/T1/B1/" + Letters(random, 24, kAny));
+  for (const std::string& secret : {key, jwt, hook}) {
+    for (const std::string& disguised : Disguised(secret)) {
+      std::string text = "a 100% " + disguised + " \\u00e9 b";
+      SecretSet found;
+      EXPECT_EQ(redaction.Clean(text, found), 1u) << disguised;
+      EXPECT_THAT(text, testing::MatchesRegex("a 100% .?redacted:[a-z-]*. .*u00e9 b")) << text;
+      ASSERT_EQ(found.size(), 1u);
+      EXPECT_EQ(*found.begin(), disguised);
+    }
+  }
+  std::string slashes =
+      "https:\\/\\/hooks.slack.com\\/services\\/T1\\/B1\\/" + std::string(24, 'k');
+  SecretSet found;
+  EXPECT_EQ(redaction.Clean(slashes, found), 1u) << slashes;
+}
+
+TEST(Redaction, WhatCannotBeSearchedIsKeptOut) {
+  const Redaction redaction = Standard({"(a+)+[bc]"});
+  const std::string hard(64, 'a');
+  std::string text = hard;
+  SecretSet found;
+  EXPECT_EQ(redaction.Clean(text, found), 1u);
+  EXPECT_EQ(text, "[redacted:unsearchable]");
+  EXPECT_TRUE(found.contains(hard));
+  EXPECT_THAT(redaction.CleanName(hard), testing::StartsWith("redacted-"));
+  std::vector<TokenId> ids(hard.begin(), hard.end());
+  EXPECT_EQ(redaction.Tokens(ids, 10, {}, [](TokenId id) { return std::string(1, char(id)); }), 1u);
+  EXPECT_EQ(std::count(ids.begin(), ids.end(), kRedactedToken), 54);
 }
 
 TEST(Redaction, OrdinaryTextStaysAsItIs) {
@@ -80,7 +178,25 @@ TEST(Redaction, OrdinaryTextStaysAsItIs) {
         "risk-adjusted-return-2024-of-all-portfolios", "https://example.com:8080/path?q=a@b",
         "git clone git@github.com:owner/name.git", "sk-learn is not scikit-learn",
         "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
-        "Authorization: Bearer $TOKEN", "-----BEGIN PUBLIC KEY-----"}) {
+        "Authorization: Bearer $TOKEN", "-----BEGIN PUBLIC KEY-----",
+        // Near each shape, and none.
+        "see https://hooks.slack.com/services for more", "the prefix GOCSPX- is Google's",
+        "whsec_test", "Basic understanding of authentication", "basic authentication2",
+        "Authorization: Basic $CREDENTIALS", "SharedAccessKey=$KEY", "AccountKey=;EndpointSuffix=x",
+        "page?sig=short", "10:AA is a time", "https://t.me/bot123", "https://discord.com/api/v10",
+        "M.a.b", "SKU0123456789abcdef", "hvs.length > 0", "dapi.query(0123456789)",
+        "AGE-SECRET-KEY-1", "x-api-key: $KEY", "x-api-key: <your key>", "headers['x-api-key']",
+        "Cookie: theme=dark", "A cookie: flour=2 cups", "Set-Cookie: a=b; Path=/; HttpOnly",
+        "{\"auth\": \"authentication\"}", "{\"auth\": {\"type\": \"http\"}}",
+        "the machine has a login and a password", "docker run -u 1000:1000 debian",
+        "curl -u \"$NAME:$PASSWORD\" https://example.com", "git push -u origin main:main",
+        "jdbc:postgresql://db:5432/app?user=ada", "PASSWORD=", "PASSWORD=$DB_PASSWORD",
+        "PASSWORD=${PASSWORD:-none}", "PASSWORD = getpass.getpass()", "API_KEY=None",
+        "SECRET_KEY = os.environ[\"SECRET_KEY\"]", "SECRET_KEY = config.SECRET_KEY",
+        "if PASSWORD == stored: pass", "MAX_TOKENS=4096", "PWD=/home/ada/src",
+        "\"password\": \"string\"", "password = \"secret\"", "{\"password\": {\"minLength\": 8}}",
+        "?password=<yours>&x=1", "--password-file=/run/secrets/db1", "key-0123456789abcdef",
+        "100%25 of 2%2D3", "a\\u002db \\x41 \\/"}) {
     std::string clean = text;
     SecretSet found;
     EXPECT_EQ(redaction.Clean(clean, found), 0u) << clean;

@@ -18,7 +18,7 @@ size_t CharacterBefore(std::string_view text, size_t at) {
 bool IsWordAt(std::string_view text, size_t at) {
   static const TextRegex word =
       TextRegex::FromPcre2("[\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{200c}\\x{200d}]").value();
-  return word.Find(text.substr(at, FirstCodePoint(text.substr(at)).bytes), 0).has_value();
+  return word.Find(text.substr(at, FirstCodePoint(text.substr(at)).bytes), 0).match.has_value();
 }
 
 bool TouchesWord(std::string_view text, size_t begin, size_t end) {

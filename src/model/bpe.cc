@@ -9,6 +9,8 @@
 #include <queue>
 #include <span>
 
+#include "core/status.h"
+
 namespace tidemill {
 namespace {
 
@@ -86,42 +88,43 @@ void MergeLinear(const MergeTable& merges, std::vector<TokenId>& ids, size_t beg
 class QueueMerger {
  public:
   QueueMerger(const MergeTable& merges, std::span<const TokenId> ids) : merges_(merges) {
+    TM_CHECK(ids.size() < std::numeric_limits<int32_t>::max(), "a word of two gigabytes");
     symbols_.reserve(ids.size());
     for (size_t i = 0; i < ids.size(); ++i) {
-      symbols_.push_back({ids[i], static_cast<int64_t>(i) - 1,
-                          i + 1 < ids.size() ? static_cast<int64_t>(i) + 1 : -1});
+      symbols_.push_back({ids[i], static_cast<int32_t>(i) - 1,
+                          i + 1 < ids.size() ? static_cast<int32_t>(i) + 1 : -1});
     }
   }
 
   void Run(std::vector<TokenId>& ids, size_t begin) {
-    for (size_t i = 0; i + 1 < symbols_.size(); ++i) Propose(static_cast<int64_t>(i));
+    for (size_t i = 0; i + 1 < symbols_.size(); ++i) Propose(static_cast<int32_t>(i));
     while (!queue_.empty()) {
       const Candidate top = queue_.top();
       queue_.pop();
       Apply(top);
     }
     ids.resize(begin);
-    for (int64_t i = 0; i >= 0; i = At(i).next) ids.push_back(At(i).id);
+    for (int32_t i = 0; i >= 0; i = At(i).next) ids.push_back(At(i).id);
   }
 
  private:
   struct Symbol {
     TokenId id;  // -1: swallowed by its left neighbour
-    int64_t previous;
-    int64_t next;
+    int32_t previous;
+    int32_t next;
   };
   struct Candidate {
     uint32_t rank;
     TokenId result;
-    int64_t at;
+    int32_t at;
     bool operator<(const Candidate& other) const {  // the queue's top is the largest
       return rank != other.rank ? rank > other.rank : at > other.at;
     }
   };
 
-  Symbol& At(int64_t i) { return symbols_[static_cast<size_t>(i)]; }
+  Symbol& At(int32_t i) { return symbols_[static_cast<size_t>(i)]; }
 
-  void Propose(int64_t at) {
+  void Propose(int32_t at) {
     const Merge* merge = merges_.Find(At(at).id, At(At(at).next).id);
     if (merge != nullptr) queue_.push({merge->rank, merge->result, at});
   }

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "core/files.h"
+#include "core/log.h"
 #include "model/json_fields.h"
 #include "model/text_regex.h"
 
@@ -15,7 +16,14 @@ constexpr std::string_view kAllLinear = "all-linear";
 // Whether `pattern` matches the whole of `text`.
 bool FullMatch(const std::string& pattern, std::string_view text) {
   const Result<TextRegex> regex = TextRegex::FromPcre2("\\A(?:" + pattern + ")\\z");
-  return regex.ok() && regex->Find(text, 0).has_value();
+  if (!regex.ok()) return false;
+  const TextRegex::Found found = regex->Find(text, 0);
+  if (found.gave_up) {
+    LogEvery(std::chrono::seconds(10), "lora-pattern", LogLevel::kError,
+             "an adapter's pattern takes too many steps and matches nothing",
+             {{"pattern", pattern}, {"module", text}});
+  }
+  return found.match.has_value();
 }
 
 // PEFT's rule for rank_pattern and alpha_pattern: the key matches the end of the name, behind a

@@ -21,54 +21,65 @@ struct PreTokenStage {
 class PreTokenizer {
  public:
   explicit PreTokenizer(std::vector<PreTokenStage> stages) : stages_(std::move(stages)) {}
-  // Gives every pre-token of `valid_utf8` that is not empty to `sink`, in order. A piece a pattern
-  // cannot be matched on within its bounds stays whole.
+  // Gives every pre-token of `valid_utf8` that is not empty to `sink`, in order, until it returns
+  // false. False: a pattern gave up on a piece (TextRegex::Found), and what was left of it stayed
+  // whole.
   template <typename F>
-  void Split(std::string_view valid_utf8, F&& sink) const {
-    Run(0, valid_utf8, sink);
+  bool Split(std::string_view valid_utf8, F&& sink) const {
+    Walk<F> walk{sink};
+    Run(0, valid_utf8, walk);
+    return !walk.gave_up;
   }
 
  private:
   template <typename F>
-  void Run(size_t stage, std::string_view piece, F& sink) const {
-    if (piece.empty()) return;
+  struct Walk {
+    F& sink;
+    bool stopped = false;
+    bool gave_up = false;
+  };
+
+  template <typename W>
+  void Run(size_t stage, std::string_view piece, W& walk) const {
+    if (piece.empty() || walk.stopped) return;
     if (stage == stages_.size()) {
-      sink(piece);
+      walk.stopped = !walk.sink(piece);
       return;
     }
     const PreTokenStage& s = stages_[stage];
     if (s.add_prefix_space && !piece.starts_with(' ')) {
       const std::string with_space = " " + std::string(piece);
-      Cut(stage, with_space, sink);
+      Cut(stage, with_space, walk);
     } else {
-      Cut(stage, piece, sink);
+      Cut(stage, piece, walk);
     }
   }
 
-  template <typename F>
-  void Cut(size_t stage, std::string_view piece, F& sink) const {
+  template <typename W>
+  void Cut(size_t stage, std::string_view piece, W& walk) const {
     const PreTokenStage& s = stages_[stage];
-    if (!s.pattern) return Run(stage + 1, piece, sink);
+    if (!s.pattern) return Run(stage + 1, piece, walk);
     size_t done = 0;              // everything before is given to the next stage
     size_t from = 0;              // where the next search starts
     bool matched_before = false;  // there was a match, which ended at `done`
     const TextRegex::Search search = s.pattern->In(piece);
-    while (from <= piece.size()) {
-      const std::optional<TextRegex::Match> match = search.From(from);
+    while (from <= piece.size() && !walk.stopped) {
+      const auto [match, gave_up] = search.From(from);
+      walk.gave_up = walk.gave_up || gave_up;
       if (!match) break;
       if (match->begin == match->end && matched_before && match->end == done) {
         // Empty, right behind the last one: go on a character later.
         from = NextCharacter(piece, from);
         continue;
       }
-      if (s.keep_gaps) Run(stage + 1, piece.substr(done, match->begin - done), sink);
+      if (s.keep_gaps) Run(stage + 1, piece.substr(done, match->begin - done), walk);
       if (s.keep_matches) {
-        Run(stage + 1, piece.substr(match->begin, match->end - match->begin), sink);
+        Run(stage + 1, piece.substr(match->begin, match->end - match->begin), walk);
       }
       done = from = match->end;
       matched_before = true;
     }
-    if (s.keep_gaps) Run(stage + 1, piece.substr(done), sink);
+    if (s.keep_gaps) Run(stage + 1, piece.substr(done), walk);
   }
 
   static size_t NextCharacter(std::string_view text, size_t at) {

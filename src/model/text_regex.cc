@@ -3,6 +3,7 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
+#include <algorithm>
 #include <array>
 #include <string>
 
@@ -12,7 +13,8 @@ namespace tidemill {
 namespace {
 
 constexpr size_t kPatternBytesMax = 64 * 1024;
-constexpr uint32_t kStepsMax = 10'000'000;
+// A step may be a scan of the text. Ordinary patterns need one or two for each byte of a run.
+constexpr size_t kStepsLeast = 500'000, kStepsMost = 20'000'000, kStepsPerByte = 4;
 constexpr uint32_t kHeapKibMax = 64 * 1024;
 constexpr size_t kJitStackBytesMax = size_t{8} << 20;
 
@@ -32,7 +34,6 @@ struct MatchScratch {
 
   MatchScratch() {
     TM_CHECK(data != nullptr && context != nullptr && stack != nullptr, "out of memory");
-    pcre2_set_match_limit(context, kStepsMax);
     pcre2_set_heap_limit(context, kHeapKibMax);
     pcre2_jit_stack_assign(context, nullptr, stack);
   }
@@ -302,8 +303,10 @@ TextRegex::Search TextRegex::In(std::string_view valid_utf8) const {
   return {newer_ != nullptr && HasNewCharacters(valid_utf8) ? *newer_ : *code_, valid_utf8};
 }
 
-std::optional<TextRegex::Match> TextRegex::Search::From(size_t from) const {
+TextRegex::Found TextRegex::Search::From(size_t from) const {
   MatchScratch& scratch = ThreadScratch();
+  const size_t steps = std::min(kStepsMost, kStepsLeast + kStepsPerByte * text_.size());
+  pcre2_set_match_limit(scratch.context, static_cast<uint32_t>(steps));
   const auto subject = reinterpret_cast<PCRE2_SPTR>(text_.data());
   int found = PCRE2_ERROR_JIT_STACKLIMIT;
   if (code_.jit) {
@@ -314,9 +317,10 @@ std::optional<TextRegex::Match> TextRegex::Search::From(size_t from) const {
     found = pcre2_match(code_.code, subject, text_.size(), from, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT,
                         scratch.data, scratch.context);
   }
-  if (found < 0) return std::nullopt;
+  if (found == PCRE2_ERROR_NOMATCH) return {};
+  if (found < 0) return {.gave_up = true};
   const size_t* place = pcre2_get_ovector_pointer(scratch.data);
-  return Match{place[0], place[1]};
+  return {.match = Match{place[0], place[1]}};
 }
 
 }  // namespace tidemill

@@ -24,11 +24,14 @@ class TextRegex {
     size_t begin = 0;
     size_t end = 0;
   };
-  // The first match at or behind `from` in valid UTF-8. Nothing: no match, or one that costs more
-  // than the bounds on steps and memory allow.
-  std::optional<Match> Find(std::string_view valid_utf8, size_t from) const {
-    return In(valid_utf8).From(from);
-  }
+  // What a search came to. One that costs more than the bounds on steps and memory gives up: then
+  // nobody knows whether there is a match, and who asks must not take it for none.
+  struct Found {
+    std::optional<Match> match{};
+    bool gave_up = false;
+  };
+  // The first match at or behind `from` in valid UTF-8.
+  Found Find(std::string_view valid_utf8, size_t from) const { return In(valid_utf8).From(from); }
 
  private:
   struct Code;
@@ -37,7 +40,7 @@ class TextRegex {
   // For many searches in one text; must not outlive the expression or the text.
   class Search {
    public:
-    std::optional<Match> From(size_t from) const;
+    Found From(size_t from) const;
 
    private:
     friend class TextRegex;

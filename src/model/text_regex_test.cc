@@ -18,6 +18,7 @@ std::vector<std::string> Split(const char* pattern, std::string_view text) {
   std::vector<std::string> pieces;
   PreTokenizer(std::move(stages)).Split(text, [&](std::string_view piece) {
     pieces.emplace_back(piece);
+    return true;
   });
   return pieces;
 }
@@ -35,10 +36,10 @@ TEST(TextRegex, WhiteSpaceIsUnicodes) {
   const TextRegex space = TextRegex::FromOniguruma("\\A\\s\\z").value();
   for (const char* text :
        {" ", "\t", "\v", "\u0085", "\u00a0", "\u1680", "\u2003", "\u2028", "\u3000"}) {
-    EXPECT_TRUE(space.Find(text, 0)) << text;
+    EXPECT_TRUE(space.Find(text, 0).match) << text;
   }
   for (const char* text : {"\u180e", "\u200b", "\ufeff", "\x1c", "a"}) {
-    EXPECT_FALSE(space.Find(text, 0)) << text;
+    EXPECT_FALSE(space.Find(text, 0).match) << text;
   }
 }
 
@@ -57,7 +58,7 @@ TEST(TextRegex, CharactersOfUnicode16AreWhatTheyAreInTheReference) {
   EXPECT_THAT(Split(kQwenPattern, "a\U00011BF0b"), ElementsAre("a", "\U00011BF0", "b"));
   EXPECT_THAT(Split(kQwenPattern, " \U0001CC00!"), ElementsAre(" \U0001CC00!"));
   const auto matches = [](const char* pattern, const char* text) {
-    return TextRegex::FromOniguruma(pattern).value().Find(text, 0).has_value();
+    return TextRegex::FromOniguruma(pattern).value().Find(text, 0).match.has_value();
   };
   for (const char* letter : {"\\p{L}", "\\p{Lo}", "[\\p{L}]", "\\w", "\\p{Han}", "\\P{N}"}) {
     EXPECT_TRUE(matches(letter, "\U0002EBF0")) << letter;
@@ -82,9 +83,40 @@ TEST(TextRegex, VeryLongRunsAreStillOnePiece) {
   EXPECT_EQ(Split(kQwenPattern, std::string(n, ' ') + "a").size(), 2u);
 }
 
-TEST(TextRegex, APatternThatExplodesGivesUpInBounds) {
-  const TextRegex slow = TextRegex::FromOniguruma("(a+)+b").value();
-  EXPECT_FALSE(slow.Find(std::string(64, 'a'), 0));
+TEST(TextRegex, APatternThatExplodesGivesUpAndSaysSo) {
+  const TextRegex slow = TextRegex::FromOniguruma("(a+)+[bc]").value();
+  const TextRegex::Found found = slow.Find(std::string(64, 'a'), 0);
+  EXPECT_FALSE(found.match);
+  EXPECT_TRUE(found.gave_up);
+  const TextRegex::Found none = slow.Find(std::string(64, 'c'), 0);
+  EXPECT_FALSE(none.match || none.gave_up);
+}
+
+TEST(PreTokenizer, APieceThatIsGivenUpOnStaysWholeAndIsTold) {
+  std::vector<PreTokenStage> stages(1);
+  stages[0].pattern = TextRegex::FromOniguruma("(a+)+[bc]").value();
+  const PreTokenizer cutter(std::move(stages));
+  std::vector<std::string> pieces;
+  const auto take = [&](std::string_view piece) {
+    pieces.emplace_back(piece);
+    return true;
+  };
+  EXPECT_TRUE(cutter.Split("xaabx", take));
+  EXPECT_THAT(pieces, ElementsAre("x", "aab", "x"));
+  pieces.clear();
+  const std::string bad = "aab" + std::string(64, 'a');
+  EXPECT_FALSE(cutter.Split(bad, take));
+  EXPECT_THAT(pieces, ElementsAre("aab", std::string(64, 'a')));
+}
+
+TEST(PreTokenizer, ItStopsWhereItsSinkDoes) {
+  std::vector<PreTokenStage> stages(1);
+  stages[0].pattern = TextRegex::FromOniguruma("a").value();
+  int taken = 0;
+  EXPECT_TRUE(PreTokenizer(std::move(stages)).Split("aaaaaaaa", [&](std::string_view) {
+    return ++taken < 3;
+  }));
+  EXPECT_EQ(taken, 3);
 }
 
 }  // namespace

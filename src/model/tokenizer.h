@@ -55,6 +55,17 @@ class Tokenizer {
   // token touches what is from outside, the ids are those of Encode with kRecognise.
   std::vector<TokenId> EncodeGuarded(std::string_view text,
                                      std::span<const TextSpan> outside) const;
+  // As EncodeGuarded, of a text that may be long and meant to do harm. Stops when the ids are known
+  // to be more than `most`, which takes no longer than that many ids and words of their length do.
+  // kInvalid: the pattern that cuts the text into words takes too many steps on it (the other calls
+  // leave such a part whole and log it).
+  struct Bounded {
+    std::vector<TokenId> ids{};
+    size_t more = 0;  // at least so many follow; 0: these are all
+    bool empty() const { return ids.empty() && more == 0; }
+  };
+  Result<Bounded> EncodeBounded(std::string_view text, std::span<const TextSpan> outside,
+                                size_t most) const;
   // As Encode, appended to `ids`.
   void EncodeTo(std::string_view text, SpecialTokens special, std::vector<TokenId>& ids) const;
 

@@ -228,6 +228,55 @@ TEST(Tokenizer, AStreamNeverSplitsACharacterAndAddsUpToTheWhole) {
   EXPECT_EQ(stream.Push(0x82), "\U0001F642");
 }
 
+TEST(Tokenizer, ABoundedTextIsEncodedWholeOrKnownToBeMore) {
+  TokenizerSpec spec = SmallSpec();
+  spec.added = {Added(260, "<end>")};
+  spec.added[0].special = true;
+  const Tokenizer t = Make(spec);
+  std::mt19937 random(11);
+  for (int round = 0; round < 500; ++round) {
+    std::string text;
+    for (size_t n = random() % 60; n > 0; --n) {
+      text += std::vector<std::string>{"a", "b", "c", "abc", " ", "<end>", "\xff"}[random() % 7];
+    }
+    const size_t most = random() % 60;
+    const auto all = t.Encode(text, kOn);
+    const auto bounded = t.EncodeBounded(text, {}, most);
+    ASSERT_TRUE(bounded.ok());
+    if (bounded->more == 0) {
+      EXPECT_EQ(bounded->ids, all);
+      continue;
+    }
+    EXPECT_GT(all.size(), most) << text;
+    EXPECT_GT(bounded->ids.size() + bounded->more, most);
+    EXPECT_LE(bounded->ids.size() + bounded->more, all.size()) << text;
+    EXPECT_TRUE(std::equal(bounded->ids.begin(), bounded->ids.end(), all.begin()));
+  }
+}
+
+TEST(Tokenizer, ABoundSavesTheWork) {
+  const Tokenizer t = Make(SmallSpec());
+  const auto run = t.EncodeBounded(std::string(size_t{8} << 20, 'a'), {}, 1000);
+  EXPECT_EQ(run->ids.size(), 0u) << "one word that cannot fit";
+  EXPECT_GT(run->more, 1000u);
+  std::string words;
+  while (words.size() < size_t{1} << 20) words += "ab ";
+  const auto many = t.EncodeBounded(words, {}, 1000);
+  EXPECT_LE(many->ids.size(), 1010u);
+  EXPECT_GT(many->more, 0u);
+}
+
+TEST(Tokenizer, ATextThatCannotBeCutIsAnError) {
+  nlohmann::json json = SmallJson();
+  json["pre_tokenizer"]["pretokenizers"][0]["pattern"] = {{"Regex", "(a+)+[bc]"}};
+  const Tokenizer t = Tokenizer::Parse(json.dump(), "t").value();
+  EXPECT_TRUE(t.EncodeBounded("aab aab", {}, 100).ok());
+  const auto refused = t.EncodeBounded(std::string(64, 'a'), {}, 100);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.status().code(), Code::kInvalid);
+  EXPECT_THAT(refused.status().message(), HasSubstr("too many steps"));
+}
+
 TEST(Tokenizer, ManyThreadsShareOne) {
   const Tokenizer t = Make(SmallSpec());
   const Tokenizer other = Make(ByteTokenizerSpec({}));

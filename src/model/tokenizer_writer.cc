@@ -111,14 +111,16 @@ Result<std::vector<Word>> CountWords(std::string_view corpus, const TokenizerSpe
   std::vector<PreTokenStage> stages(1);
   TM_ASSIGN_OR_RETURN(stages[0].pattern, TextRegex::FromOniguruma(spec.pattern));
   std::map<std::string, uint64_t, std::less<>> counts;
-  PreTokenizer(std::move(stages)).Split(text, [&](std::string_view piece) {
+  const bool split = PreTokenizer(std::move(stages)).Split(text, [&](std::string_view piece) {
     const auto it = counts.find(piece);
     if (it != counts.end()) {
       ++it->second;
     } else {
       counts.emplace(piece, 1);
     }
+    return true;
   });
+  if (!split) return Invalid("the pattern takes too many steps on the corpus");
   std::vector<Word> words;
   for (const auto& [piece, count] : counts) {
     Word word{{}, count};
