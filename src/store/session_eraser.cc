@@ -34,7 +34,6 @@ constexpr ErasePlace kErasePlaces[] = {
 };
 #undef TM_OF_SESSION
 
-constexpr int kLogTries = 100;  // to cut the log, which a reader can forbid
 constexpr auto kLogPause = std::chrono::milliseconds(100);
 
 Status FindSessions(Database& db, const EraseWhat& what, Erased& erased) {
@@ -175,12 +174,15 @@ Status TakeNumber(Database& db, BodyCodec& codec, uint64_t session, Erased& eras
   return Ok();
 }
 
-// Free pages and the log still hold what was deleted: both go.
-Status Scrub(Database& db) {
+// Free pages and the log still hold what was deleted: both go. A reader can forbid that the log is
+// cut. While SQLite itself waits for one nobody else can write, so it is asked again instead.
+Status Scrub(Database& db, Duration patience) {
   TM_RETURN_IF_ERROR(db.Exec("VACUUM"));
-  for (int i = 0; i < kLogTries; ++i) {
+  TM_RETURN_IF_ERROR(db.Exec("PRAGMA busy_timeout = 0"));
+  for (Duration waited{0};; waited += kLogPause) {
     TM_ASSIGN_OR_RETURN(const int64_t busy, db.Integer("PRAGMA wal_checkpoint(TRUNCATE)"));
     if (busy == 0) return Ok();
+    if (waited >= patience) break;
     std::this_thread::sleep_for(kLogPause);
   }
   return Unavailable(db.path() +
@@ -199,7 +201,7 @@ Result<std::vector<uint64_t>> SessionsToErase(const std::string& db_path, const 
   return std::move(found.sessions);
 }
 
-Result<Erased> EraseSessions(const std::string& db_path, const EraseWhat& what) {
+Result<Erased> EraseSessions(const std::string& db_path, const EraseWhat& what, Duration patience) {
   Database::Options options;
   options.busy_timeout_ms = 30'000;
   TM_ASSIGN_OR_RETURN(std::unique_ptr<Database> db, Database::Open(db_path, options));
@@ -229,7 +231,7 @@ Result<Erased> EraseSessions(const std::string& db_path, const EraseWhat& what) 
     db->Rollback();
     return status;
   }
-  TM_RETURN_IF_ERROR(Scrub(*db));
+  TM_RETURN_IF_ERROR(Scrub(*db, patience));
   std::sort(erased.uses.begin(), erased.uses.end(),
             [](const Erased::Use& a, const Erased::Use& b) { return a.step < b.step; });
   const auto same = [](const Erased::Use& a, const Erased::Use& b) {

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/clock.h"
 #include "core/status.h"
 #include "store/run_db.h"
 
@@ -50,9 +51,11 @@ struct Erased {
 // The numbers of what is stored of it.
 Result<std::vector<uint64_t>> SessionsToErase(const std::string& db_path, const EraseWhat& what);
 
-// kNotFound: nothing of it is stored. kUnavailable: somebody else reads or writes for too long; the
-// rows are gone then, but files may still hold what they said, and doing it again finishes it.
-Result<Erased> EraseSessions(const std::string& db_path, const EraseWhat& what);
+// kNotFound: nothing of it is stored. kUnavailable: somebody else writes for too long, or reads for
+// longer than `patience`; in the second case the rows are gone, but files may still hold what they
+// said, and doing it again finishes it.
+Result<Erased> EraseSessions(const std::string& db_path, const EraseWhat& what,
+                             Duration patience = std::chrono::seconds(10));
 
 // Calls `take` with every body that is stored in the places where sessions are.
 Status ForEachBodyLeft(const std::string& db_path,

@@ -5,10 +5,12 @@
 
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <sstream>
 
 #include "store/run_reader.h"
 #include "store/session_reader.h"
+#include "store/sqlite.h"
 #include "store/store_samples.h"
 
 namespace tidemill {
@@ -193,6 +195,35 @@ TEST_F(Eraser, ACaseThatComesLateForADeletedSessionIsRefused) {
 TEST_F(Eraser, ATenantWithoutSessionsIsNamed) {
   PutWhole(1, "ann");
   EXPECT_THAT(Erase({.tenant = "nobody"}).status().message(), HasSubstr("\"nobody\""));
+}
+
+TEST_F(Eraser, AReaderDelaysItForAsLongAsWasSaidAndKeepsNobodyFromWriting) {
+  PutWhole(1, "ann");
+  Database::Options reading;
+  reading.mode = Database::Mode::kRead;
+  auto other = Database::Open(dir_ / "run.db", reading);
+  ASSERT_TRUE(other.ok());
+  ASSERT_TRUE((*other)->Exec("BEGIN").ok());
+  ASSERT_TRUE((*other)->Integer("SELECT count(*) FROM sessions").ok());
+  auto erased = std::async(std::launch::async, [&] {
+    return EraseSessions(dir_ / "run.db", {.tenant = "ann"}, milliseconds(500));
+  });
+  // The run's own writer goes on: it waits for a lock for five seconds at most.
+  for (uint64_t number = 100; erased.wait_for(milliseconds(1)) != std::future_status::ready;
+       ++number) {
+    v1::Session session;
+    session.set_number(number);
+    session.set_tenant("bob");
+    ASSERT_NO_FATAL_FAILURE(Put(PutSession{session, {}}));
+  }
+  const auto first = erased.get();
+  EXPECT_EQ(first.status().code(), Code::kUnavailable) << first.status().message();
+  EXPECT_THAT(first.status().message(), HasSubstr("its log could not be cut"));
+  ASSERT_TRUE((*other)->Exec("COMMIT").ok());
+  other->reset();
+  const auto again = EraseSessions(dir_ / "run.db", {.session = 1});
+  EXPECT_TRUE(again.ok()) << again.status().message();
+  EXPECT_EQ(std::filesystem::file_size(dir_ / "run.db-wal"), 0u);
 }
 
 }  // namespace
