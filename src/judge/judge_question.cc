@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
+
 #include "core/hash.h"
 #include "core/text.h"
 
@@ -70,6 +72,42 @@ std::string Shorten(const std::string& text, size_t bytes) {
          clean.substr(tail);
 }
 
+// Servers that encode a judge's question may take "<|im_end|>" in any text for the token, which
+// would let the text open a turn of its own.
+std::string WithoutTokens(std::string text) {
+  constexpr std::string_view kOpenings[] = {
+      "<|",   "<\uff5c", "[INST]", "[/INST]",         "<s>",
+      "</s>", "<bos>",   "<eos>",  "<start_of_turn>", "<end_of_turn>"};
+  for (const std::string_view opening : kOpenings) {
+    for (size_t at = text.find(opening); at != std::string::npos; at = text.find(opening, at)) {
+      text.insert(++at, 1, ' ');
+    }
+  }
+  return text;
+}
+
+std::string QuotedText(const std::string& text, size_t bytes) {
+  return nlohmann::json(Shorten(text, bytes))
+      .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+// Each turn on a line of its own, its texts quoted. Of many the first and the last stay.
+std::string HistoryOf(const std::vector<EarlierTurn>& turns, size_t most) {
+  std::vector<std::string> lines;
+  for (const EarlierTurn& turn : turns) {
+    lines.push_back(fmt::format("Turn {}: {}, then {}\n", lines.size() + 1,
+                                QuotedText(turn.text, most / 8), QuotedText(turn.next, most / 8)));
+  }
+  std::string head, tail;
+  size_t first = 0, last = lines.size();
+  while (first < last && head.size() + lines[first].size() <= most / 2) head += lines[first++];
+  while (first < last && tail.size() + lines[last - 1].size() <= most / 2) {
+    tail.insert(0, lines[--last]);
+  }
+  if (first < last) head += fmt::format("[{} turns left out]\n", last - first);
+  return head + tail;
+}
+
 struct Field {
   std::string_view title, name;
   std::string text;
@@ -79,8 +117,8 @@ std::vector<Field> FieldsOf(const RunConfig::JudgeKeys& judge, const JudgeQuesti
   const size_t most = size_t{judge.text_kb} << 10;
   std::vector<Field> fields = {{"What the agent was asked", "goal", Shorten(q.prompt, most)}};
   const bool turn = q.turn > 0;
-  if (turn && !q.history.empty())
-    fields.push_back({"Earlier turns", "history", Shorten(q.history, most)});
+  if (turn && !q.earlier.empty())
+    fields.push_back({"Earlier turns", "history", HistoryOf(q.earlier, most)});
   if (q.task == v1::JUDGE_TASK_EQUIVALENCE)
     fields.push_back({"The reference", "reference", Shorten(q.other, most)});
   const bool pair = q.task == v1::JUDGE_TASK_PAIRWISE;
@@ -97,6 +135,7 @@ std::vector<Field> FieldsOf(const RunConfig::JudgeKeys& judge, const JudgeQuesti
         {"The second submission", "second", Shorten(q.swapped ? q.text : q.other, most)});
   }
   if (turn) fields.push_back({"What came next", "next", Shorten(q.next, most)});
+  for (Field& field : fields) field.text = WithoutTokens(std::move(field.text));
   return fields;
 }
 
@@ -205,8 +244,7 @@ std::vector<JudgeQuestion> QuestionsOf(v1::JudgeTask task, const v1::JudgeReques
       question.text = turn.text();
       question.next = turn.next();
       questions.push_back(question);
-      question.history +=
-          fmt::format("Turn {}:\n{}\n{}\n", question.turn, turn.text(), turn.next());
+      question.earlier.push_back({turn.text(), turn.next()});
     }
     return questions;
   }

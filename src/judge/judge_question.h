@@ -4,7 +4,8 @@
 //
 // Everything in a question that others wrote is fenced: it cannot end its fence, because the
 // fence's mark is a hash of all the texts, and it is declared to be data. In the compact form a
-// text is one line, so that it cannot begin another field.
+// text is one line, so that it cannot begin another field. Earlier turns are quoted, so that one
+// cannot tell another. What servers read as special tokens is broken up.
 #pragma once
 
 #include <cstdint>
@@ -21,16 +22,20 @@
 
 namespace tidemill {
 
+struct EarlierTurn {
+  std::string text, next;
+};
+
 // One question to a judge's model.
 struct JudgeQuestion {
   v1::JudgeTask task = v1::JUDGE_TASK_OUTCOME;
   uint32_t turn = 0;     // from 1; 0: the episode
   bool swapped = false;  // of a pair: the other submission comes first
   std::string prompt;    // what the agent was asked
-  std::string history;   // earlier turns
-  std::string text;      // the turn, or the submission
-  std::string next;      // what came after the turn
-  std::string other;     // the other submission, or the reference
+  std::vector<EarlierTurn> earlier{};
+  std::string text;   // the turn, or the submission
+  std::string next;   // what came after the turn
+  std::string other;  // the other submission, or the reference
 };
 
 struct JudgePrompt {
