@@ -368,7 +368,7 @@ class ClientWorld {
     world_.Fault("client left");
     RecordedTurn turn = Draw(id, ticket);
     ledger_.requests.at(id).cut = true;
-    recorder_->Abandoned(std::move(turn), Closed("the client left"));
+    recorder_->Abandoned(std::move(turn), TurnLoss::kClientLeft, Closed("the client left"));
     --threads_[i].open_requests;
     const uint64_t question = threads_[i].question;
     Later(1000, [this, i, question] { SendAgain(i, question, world_.random().Chance(0.5)); });

@@ -201,6 +201,67 @@ time.sleep(600)
   EXPECT_EQ(FileOf(outcome, "out.txt"), "['yes', 'yes', 400]");
 }
 
+TEST_F(AgentTest, WhatAnAgentAsksWrongIsNeverOurFailure) {
+  Serve("yes");
+  const AgentOutcome outcome = Run(R"py(
+def With(headers):
+    body = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
+    request = urllib.request.Request(os.environ["OPENAI_BASE_URL"] + "/chat/completions",
+        json.dumps(body).encode(),
+        {"Authorization": "Bearer " + os.environ["OPENAI_API_KEY"], **headers})
+    try:
+        with urllib.request.urlopen(request, timeout=30) as answer: return answer.status
+    except urllib.error.HTTPError as error: return error.code
+out = [With({"x-policy-version": "1000"}), With({"x-policy-version": "newest"}),
+       With({"x-tidemill-session": "another"}), With({"x-tidemill-session-end": "1"})]
+out.append(Call("/v1/completions", {"model": "m", "prompt": [999999]})[0])
+out.append(Ask("hi", tool_choice="required"))
+out.append(Call("/live/delete", {"session": 1})[0])
+Write("out.txt", out + [Ask("and still here")])
+)py");
+  ASSERT_TRUE(outcome.status.ok()) << outcome.status.ToString();
+  EXPECT_EQ(FileOf(outcome, "out.txt"), "[200, 200, 200, 200, 400, 400, 404, 'yes']");
+  EXPECT_EQ(outcome.end, v1::EPISODE_END_SUBMITTED) << outcome.words;
+  EXPECT_FALSE(outcome.branches.empty());
+}
+
+TEST_F(AgentTest, AnswersCountAsTurnsBeforeTheyAreDrawn) {
+  Serve("yes");
+  lease_.set_max_turns(3);
+  const AgentOutcome outcome = Run(R"py(
+def Complete(prompts, n=1):
+    return Call("/v1/completions", {"model": "m", "prompt": prompts, "n": n})[0]
+Write("out.txt", [Complete(["a"] * 128, 16), Complete(["a"] * 2, 2), Ask("a", n=4),
+                  Complete(["a"] * 3), Ask("b")])
+)py");
+  ASSERT_TRUE(outcome.status.ok()) << outcome.status.ToString();
+  EXPECT_EQ(outcome.end, v1::EPISODE_END_MAX_TURNS);
+  EXPECT_EQ(FileOf(outcome, "out.txt"), "[400, 400, 400, 200, 400]");
+  EXPECT_EQ(server_->engine().Stats().running_live, 0);
+}
+
+TEST_F(AgentTest, AnAnswerThatIsHungUpOnIsATurn) {
+  Serve([](const std::string&) { return std::string(60, 'x'); }, milliseconds(2));
+  lease_.set_max_turns(2);
+  const AgentOutcome outcome = Run(R"py(
+import time
+def Leave(text):
+    body = {"model": "m", "messages": [{"role": "user", "content": text}], "stream": True}
+    request = urllib.request.Request(os.environ["OPENAI_BASE_URL"] + "/chat/completions",
+        json.dumps(body).encode(), {"Authorization": "Bearer " + os.environ["OPENAI_API_KEY"]})
+    with urllib.request.urlopen(request, timeout=30) as answer: answer.read(200)
+Leave("a"), Leave("b")
+out = []
+for i in range(10):
+    out.append(Ask("c"))
+    time.sleep(0.05)
+Write("out.txt", set(out))
+)py");
+  ASSERT_TRUE(outcome.status.ok()) << outcome.status.ToString();
+  EXPECT_EQ(outcome.end, v1::EPISODE_END_MAX_TURNS);
+  EXPECT_EQ(FileOf(outcome, "out.txt"), "{400}");
+}
+
 TEST_F(AgentTest, ACrashALimitAndAMissingProgramAreResults) {
   Serve("yes");
   AgentOutcome outcome = Run("Ask('hello'); Write('out.txt', 'kept'); os.abort()");

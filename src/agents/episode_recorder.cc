@@ -5,6 +5,7 @@
 
 #include "core/random.h"
 #include "core/text.h"
+#include "gateway/answer.h"
 #include "store/store_thread.h"
 
 namespace tidemill {
@@ -120,12 +121,19 @@ size_t EpisodeRecorder::Working() const {
                                            [](const auto& one) { return one.second.open == 0; }));
 }
 
-Status EpisodeRecorder::Admit(Underway& episode) {
-  const uint64_t turns = episode.session.turns + static_cast<uint64_t>(episode.open);
+Status EpisodeRecorder::Admit(Underway& episode, uint32_t answers) {
+  const uint32_t turns = episode.session.turns + episode.drawing;
   const bool out_of_turns = turns >= episode.terms.max_turns;
   const bool out_of_tokens =
       episode.terms.max_tokens > 0 && episode.tokens >= episode.terms.max_tokens;
-  if (!out_of_turns && !out_of_tokens) return Ok();
+  if (!out_of_turns && !out_of_tokens) {
+    const uint32_t left = episode.terms.max_turns - turns;
+    if (answers <= left) return Ok();
+    // Not the end of the episode: it may ask for fewer.
+    return Invalid("the request asks for " + std::to_string(answers) + " answers; " +
+                   std::to_string(left) + " of the episode's " +
+                   std::to_string(episode.terms.max_turns) + " turns are left");
+  }
   episode.session.out_of_turns |= out_of_turns;
   episode.session.out_of_tokens |= out_of_tokens;
   episode.life.refused = std::min(episode.life.refused, clock_.Now());
@@ -139,13 +147,15 @@ Result<TurnPrompt> EpisodeRecorder::Prepare(const TurnQuestion& question) {
   const std::string& name = question.tenant.session;
   if (name.empty()) return others_->Prepare(question);
   const bool counts = question.request.api == Api::kCountTokens;
+  const auto answers = static_cast<uint32_t>(ChoiceCount(question.request));
   {
     MutexLock lock(mutex_);
     const auto it = episodes_.find(name);
     if (it == episodes_.end() || it->second.closing) return Invalid("the episode is over");
     Underway& episode = it->second;
     if (!counts) {
-      TM_RETURN_IF_ERROR(Admit(episode));
+      TM_RETURN_IF_ERROR(Admit(episode, answers));
+      episode.drawing += answers;
       if (episode.open++ == 0) episode.asking_since = clock_.Now();
       episode.life.asked = true;
     }
@@ -156,12 +166,11 @@ Result<TurnPrompt> EpisodeRecorder::Prepare(const TurnQuestion& question) {
   Underway& episode = episodes_.at(name);  // Close waits while a request is open
   if (!prompt.ok()) {
     --episode.open;
+    episode.drawing -= answers;
     changed_.NotifyAll();
     return prompt;
   }
-  const size_t choices = std::max<size_t>(1, prompt->prompts.size()) *
-                         static_cast<size_t>(std::max(1, question.request.sampling.n));
-  asked_[prompt->ticket] = {name, static_cast<int>(choices)};
+  asked_[prompt->ticket] = {name, static_cast<int>(answers)};
   by_number_[prompt->session] = name;
   episode.number = prompt->session;
   if (episode.terms.impose) {
@@ -191,6 +200,7 @@ void EpisodeRecorder::Finished(RecordedTurn turn, std::function<void(Status)> st
   {
     MutexLock lock(mutex_);
     Underway& episode = episodes_.at(asked_.at(turn.ticket).episode);
+    --episode.drawing;
     ++episode.session.turns;
     ++turns_;
     episode.tokens += turn.output.ids.size();
@@ -209,21 +219,26 @@ void EpisodeRecorder::TakeFeedback(const FeedbackPost& post,
   answered(NotFound("an episode takes no feedback: its task is what judges it"));
 }
 
-void EpisodeRecorder::Abandoned(RecordedTurn turn, const Status& why) {
-  if ((turn.ticket & kEpisodeTicket) == 0) return others_->Abandoned(std::move(turn), why);
+void EpisodeRecorder::Abandoned(RecordedTurn turn, TurnLoss loss, const Status& why) {
+  if ((turn.ticket & kEpisodeTicket) == 0) return others_->Abandoned(std::move(turn), loss, why);
   turn.ticket &= ~kEpisodeTicket;
   {
     MutexLock lock(mutex_);
     Underway& episode = episodes_.at(asked_.at(turn.ticket).episode);
-    if (why.code() == Code::kInvalid) {  // its prompt does not fit, say
+    --episode.drawing;
+    if (!turn.output.ids.empty()) {
+      ++episode.session.turns;
+      episode.tokens += turn.output.ids.size();
+    }
+    if (loss == TurnLoss::kTooLong) {
       episode.session.out_of_context = true;
       episode.life.refused = std::min(episode.life.refused, clock_.Now());
-    } else if (why.code() != Code::kClosed && episode.life.failed.ok()) {
+    } else if (loss == TurnLoss::kOurs && episode.life.failed.ok()) {
       episode.life.failed = why;
     }
   }
   const uint64_t ticket = turn.ticket;
-  live_->Abandoned(std::move(turn), why);
+  live_->Abandoned(std::move(turn), loss, why);
   ChoiceDone(ticket);
 }
 

@@ -43,7 +43,7 @@ struct EpisodeLife {
 
 struct EpisodeSession {
   std::vector<v1::Trajectory> branches{};  // what is trained
-  uint32_t turns = 0;                      // that came to their end, side turns as well
+  uint32_t turns = 0;                      // answers that were drawn, side turns as well
   bool out_of_turns = false, out_of_tokens = false, out_of_context = false;
   std::string refused{};    // status and message of the last request that was refused
   std::string untrained{};  // why its newest answer that is not trained is not, in words
@@ -72,7 +72,8 @@ class EpisodeRecorder final : public TurnRecorder {
 
   Result<TurnPrompt> Prepare(const TurnQuestion& question) override;
   void Finished(RecordedTurn turn, std::function<void(Status)> stored) override;
-  void Abandoned(RecordedTurn turn, const Status& why) override;
+  // Our losses alone fail an episode. What is drawn for a client that hangs up was drawn.
+  void Abandoned(RecordedTurn turn, TurnLoss loss, const Status& why) override;
   void Refused(const std::string& name, int status, const std::string& why) override;
   // Of requests without an episode alone: an episode is judged by its task.
   void TakeFeedback(const FeedbackPost& post,
@@ -87,8 +88,9 @@ class EpisodeRecorder final : public TurnRecorder {
     Time asking_since{};
     uint64_t number = 0;  // of the session; 0: nothing was asked
     uint64_t tokens = 0;
-    int open = 0;         // requests
-    uint32_t stored = 0;  // turns
+    int open = 0;          // requests
+    uint32_t drawing = 0;  // answers that were admitted and are not over
+    uint32_t stored = 0;   // turns
     bool closing = false, settled = false;
     std::map<uint64_t, uint32_t> prompts;  // how often each was asked, by its hash
   };
@@ -99,7 +101,7 @@ class EpisodeRecorder final : public TurnRecorder {
 
   EpisodeRecorder(const ServedPolicy& policy, const Clock& clock,
                   std::unique_ptr<TurnRecorder> others);
-  Status Admit(Underway& episode) TM_REQUIRES(mutex_);
+  Status Admit(Underway& episode, uint32_t answers) TM_REQUIRES(mutex_);
   void ChoiceDone(uint64_t ticket);
   void TurnStored(const v1::SessionTurn& turn);
   void Settled(const PutSession& put);

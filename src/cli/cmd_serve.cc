@@ -27,6 +27,7 @@ struct ServeArguments {
   bool strict_model = false;
   double rate = 0;
   uint32_t concurrency = 0;
+  bool metrics = false;
   std::vector<std::string> sets;
 };
 
@@ -38,6 +39,7 @@ int PrintNewKey(const ServeArguments& arguments) {
   tenant.consent = *consent;
   tenant.requests_per_minute = arguments.rate;
   tenant.concurrency = arguments.concurrency;
+  tenant.metrics = arguments.metrics;
   const Result<NewKey> made = MakeKey(tenant);
   if (!made.ok()) return Wrong(made.status());
   std::fprintf(stderr,
@@ -128,6 +130,10 @@ void AddServeCommand(CLI::App& app, Exit& exit) {
   serve
       ->add_option("--concurrency", arguments->concurrency,
                    "With --new-key: maximum requests at once")
+      ->needs(new_key);
+  serve
+      ->add_flag("--metrics", arguments->metrics,
+                 "With --new-key: the key may read /metrics, which shows all tenants")
       ->needs(new_key);
   serve->callback([arguments, &exit] { exit.code = Serve(*arguments); });
 }

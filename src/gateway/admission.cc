@@ -10,6 +10,7 @@ namespace {
 
 constexpr double kBurstSeconds = 10;
 constexpr std::chrono::seconds kRetryMost{60};
+constexpr size_t kTimesFree = 8;  // of an owner's places, to those that are free
 
 }  // namespace
 
@@ -34,9 +35,10 @@ std::optional<Admission::Entry> Admission::OverRate(Account& account, const Tena
   return entry;
 }
 
-Admission::Entry Admission::Enter(const Tenant& tenant, Time now) {
+Admission::Entry Admission::Enter(const Tenant& tenant, Time now, uint64_t entrance) {
+  const RequestOwner owner{.entrance = entrance, .tenant = tenant.id};
   MutexLock lock(mutex_);
-  Account& account = accounts_[tenant.id];
+  Account& account = accounts_[owner];
   Entry entry;
   entry.retry_after = std::chrono::seconds(1);
   if (tenant.concurrency > 0 && account.inside >= tenant.concurrency) {
@@ -44,8 +46,13 @@ Admission::Entry Admission::Enter(const Tenant& tenant, Time now) {
                             account.inside);
     return entry;
   }
-  if (inside_ >= limits_.requests_max) {
-    entry.why = fmt::format("The queue is full: {} requests are under way", inside_);
+  const size_t free = limits_.requests_max - std::min(limits_.requests_max, inside_);
+  if (free == 0 || account.inside >= kTimesFree * free) {
+    entry.why = free == 0 ? fmt::format("The queue is full: {} requests are under way", inside_)
+                          : fmt::format(
+                                "\"{}\" has {} requests under way; the places that are left "
+                                "are for others",
+                                tenant.name, account.inside);
     entry.retry_after = std::chrono::seconds(2);
     return entry;
   }
@@ -53,28 +60,20 @@ Admission::Entry Admission::Enter(const Tenant& tenant, Time now) {
   account.tokens -= tenant.requests_per_minute > 0 ? 1 : 0;
   ++account.inside;
   ++inside_;
-  entry.place = std::make_unique<Place>(*this, tenant.id);
+  entry.place = std::make_unique<Place>(*this, owner);
   return entry;
 }
 
-void Admission::Leave(uint64_t tenant) {
+void Admission::Leave(RequestOwner owner) {
   MutexLock lock(mutex_);
-  --accounts_[tenant].inside;
   --inside_;
+  const auto it = accounts_.find(owner);
+  if (--it->second.inside == 0 && !it->second.started) accounts_.erase(it);
 }
 
 size_t Admission::inside() const {
   MutexLock lock(mutex_);
   return inside_;
-}
-
-std::map<uint64_t, size_t> Admission::InsideByTenant() const {
-  MutexLock lock(mutex_);
-  std::map<uint64_t, size_t> result;
-  for (const auto& [tenant, account] : accounts_) {
-    if (account.inside > 0) result[tenant] = account.inside;
-  }
-  return result;
 }
 
 }  // namespace tidemill

@@ -1,4 +1,5 @@
-// Who may come in now: the bounds on requests of all tenants and of each one.
+// Who may come in now: the bounds on requests of all tenants and of each one. Nobody can take every
+// place: who is inside may be so as often as eight times the places that are still free.
 #pragma once
 
 #include <chrono>
@@ -12,6 +13,7 @@
 #include "core/clock.h"
 #include "core/mutex.h"
 #include "gateway/tenant.h"
+#include "http/request_owner.h"
 
 namespace tidemill {
 
@@ -27,14 +29,14 @@ class Admission {
   // A request's place; given back when it is destroyed. The Admission must outlive it.
   class Place {
    public:
-    Place(Admission& admission, uint64_t tenant) : admission_(admission), tenant_(tenant) {}
-    ~Place() { admission_.Leave(tenant_); }
+    Place(Admission& admission, RequestOwner owner) : admission_(admission), owner_(owner) {}
+    ~Place() { admission_.Leave(owner_); }
     Place(const Place&) = delete;
     Place& operator=(const Place&) = delete;
 
    private:
     Admission& admission_;
-    const uint64_t tenant_;
+    const RequestOwner owner_;
   };
 
   struct Entry {
@@ -42,11 +44,10 @@ class Admission {
     std::string why{};                    // where it was refused
     std::chrono::seconds retry_after{0};  // 1 to 60
   };
-  Entry Enter(const Tenant& tenant, Time now);
+  // By the server's own address, or by an entrance of its own: each is counted by itself.
+  Entry Enter(const Tenant& tenant, Time now, uint64_t entrance = 0);
 
   size_t inside() const;
-  // By tenant id, those with any.
-  std::map<uint64_t, size_t> InsideByTenant() const;
 
  private:
   // A bucket of requests that fills with the tenant's rate and holds ten seconds of it.
@@ -56,13 +57,14 @@ class Admission {
     Time filled{};
     bool started = false;
   };
-  void Leave(uint64_t tenant);
+  void Leave(RequestOwner owner);
   std::optional<Entry> OverRate(Account& account, const Tenant& tenant, Time now) const;
 
   const AdmissionLimits limits_;
   mutable Mutex mutex_;
   size_t inside_ TM_GUARDED_BY(mutex_) = 0;
-  std::map<uint64_t, Account> accounts_ TM_GUARDED_BY(mutex_);  // one for each key's tenant
+  // Those who are inside, and all that have a rate.
+  std::map<RequestOwner, Account> accounts_ TM_GUARDED_BY(mutex_);
 };
 
 }  // namespace tidemill

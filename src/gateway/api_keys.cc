@@ -69,13 +69,20 @@ Status SetField(std::string_view key, std::string_view value, Tenant& tenant) {
     TM_ASSIGN_OR_RETURN(tenant.concurrency, ParseLimit<uint32_t>(key, value));
     return Ok();
   }
+  if (key == "metrics") {
+    if (value != "yes" && value != "no") {
+      return Invalid("\"metrics\" must be yes or no, got \"" + Beginning(value, 40) + "\"");
+    }
+    tenant.metrics = value == "yes";
+    return Ok();
+  }
   return Invalid("no field \"" + Beginning(key, 40) +
-                 "\"; there are tenant, consent, rate and concurrency");
+                 "\"; there are tenant, consent, rate, concurrency and metrics");
 }
 
 bool SameLimits(const Tenant& a, const Tenant& b) {
   return a.consent == b.consent && a.requests_per_minute == b.requests_per_minute &&
-         a.concurrency == b.concurrency;
+         a.concurrency == b.concurrency && a.metrics == b.metrics;
 }
 
 }  // namespace
@@ -107,6 +114,7 @@ uint64_t KeyTenantId(const std::string& name) {
 
 ApiKeys ApiKeys::Open(Tenant tenant) {
   ApiKeys keys;
+  tenant.metrics = true;
   keys.tenants_.push_back(std::move(tenant));
   return keys;
 }
@@ -194,6 +202,7 @@ Result<NewKey> MakeKey(const Tenant& tenant) {
     made.line += fmt::format(" rate={}", tenant.requests_per_minute);
   }
   if (tenant.concurrency > 0) made.line += fmt::format(" concurrency={}", tenant.concurrency);
+  if (tenant.metrics) made.line += " metrics=yes";
   return made;
 }
 

@@ -1,6 +1,7 @@
 // The file of API keys: which key belongs to which tenant. Only hashes of keys are kept.
 //
 //   sha256:HEX tenant=NAME [consent=train|store|none] [rate=REQUESTS_A_MINUTE] [concurrency=N]
+//              [metrics=yes|no]
 //
 // Empty lines and lines that begin with '#' do not count.
 #pragma once
@@ -27,7 +28,7 @@ std::string_view BearerOf(std::string_view authorization);
 // Immutable and thread-safe.
 class ApiKeys {
  public:
-  // No keys: everybody is `tenant`.
+  // No keys: everybody is `tenant`, and may read the metrics.
   static ApiKeys Open(Tenant tenant);
   // kInvalid names file, line and field. Lines of one tenant must say the same about it.
   static Result<ApiKeys> Parse(std::string_view text, const std::string& name);

@@ -37,6 +37,7 @@ struct WireLimits {
   size_t stop_bytes = 1'024;    // of one stop string
   size_t prompts = 128;         // of one completion request
   int choices = 16;             // n
+  size_t answers = 256;         // of one request: its prompts times n
   int top_logprobs = 20;        // alternatives shown for a token
   bool ignore_unknown = false;  // a field nobody knows is ignored instead of refused
 };

@@ -1,34 +1,20 @@
 #include "gateway/gateway.h"
 
 #include <algorithm>
-#include <charconv>
 #include <iterator>
-#include <map>
 #include <optional>
 
 #include "core/hash.h"
 #include "core/random.h"
-#include "core/secret.h"
+#include "gateway/request_headers.h"
 #include "http/access.h"
 
 namespace tidemill {
 namespace {
 
-constexpr size_t kRequestIdDigits = 24;
 constexpr size_t kGuestConnections = 64;  // of one agent
 constexpr std::string_view kFeedbackPath = "/v1/feedback";
 constexpr size_t kFeedbackBytesMax = 64 * 1024;
-constexpr const char* kSessionNameHeader = "x-tidemill-session";
-
-// /s/NAME/v1/.. is /v1/.. with the session named in the header.
-HttpRequest WithSessionOfPath(HttpRequest request) {
-  if (request.path.rfind("/s/", 0) != 0) return request;
-  const size_t end = request.path.find('/', 3);
-  if (end == std::string::npos || end == 3) return request;
-  request.headers[kSessionNameHeader] = request.path.substr(3, end - 3);
-  request.path.erase(0, end);
-  return request;
-}
 
 bool IsApiPath(const std::string& path) {
   return path == "/v1" || path.rfind("/v1/", 0) == 0;
@@ -38,17 +24,6 @@ bool IsApiPath(const std::string& path) {
 Api ShapeFor(const HttpRequest& request) {
   if (const auto api = ApiOfPath(request.path)) return *api;
   return request.Header("anthropic-version").empty() ? Api::kChat : Api::kMessages;
-}
-
-std::map<std::string, std::string> WithoutCredentials(std::map<std::string, std::string> headers) {
-  for (const char* name : {"authorization", "x-api-key", "cookie", "proxy-authorization"}) {
-    headers.erase(name);
-  }
-  return headers;
-}
-
-HttpHeaders RequestHeaders(const std::string& request_id) {
-  return {{"x-request-id", request_id}, {"request-id", request_id}};
 }
 
 void Impose(const TurnSampling& from, SamplingFields& to) {
@@ -65,19 +40,6 @@ ApiError NoKey() {
   return {.status = 401,
           .message = "No valid API key: send Authorization: Bearer KEY or x-api-key",
           .code = "invalid_api_key"};
-}
-
-// The version a request wants all its tokens from, by the header x-policy-version.
-Result<std::optional<uint64_t>> PinOf(const std::map<std::string, std::string>& headers) {
-  const auto it = headers.find("x-policy-version");
-  if (it == headers.end()) return std::optional<uint64_t>();
-  uint64_t version = 0;
-  const char* end = it->second.data() + it->second.size();
-  const auto [stop, error] = std::from_chars(it->second.data(), end, version);
-  if (error != std::errc() || stop != end) {
-    return Invalid("x-policy-version: must be a whole number");
-  }
-  return std::optional(version);
 }
 
 }  // namespace
@@ -180,6 +142,10 @@ std::optional<Tenant> Gateway::TenantOf(const HttpRequest& request) const {
   return keys_.Find(bearer, key);
 }
 
+bool Gateway::IsOperators(const HttpRequest& request) const {
+  return options_.operate && request.entrance == 0 && request.path.rfind(kLivePath, 0) == 0;
+}
+
 std::string Gateway::FiguresJson() const {
   return figures_.Json({.model = policy_.name,
                         .counts = loop_.counts(),
@@ -187,19 +153,52 @@ std::string Gateway::FiguresJson() const {
                         .wall_ms = clock_.WallMs()});
 }
 
-HttpRoute Gateway::Route(const HttpRequest& whole) const {
+HttpRoute Gateway::Route(const HttpRequest& whole) {
   const HttpRequest head = WithSessionOfPath(whole);
   HttpRoute route;
   route.serve = true;
+  route.aside = IsOperators(head);
   route.body_bytes_max = ApiOfPath(head.path)         ? options_.body_bytes_max
                          : head.path == kFeedbackPath ? kFeedbackBytesMax
                                                       : 4096;
   const bool metrics = head.path == "/metrics";
-  const bool asks_key = IsApiPath(head.path) || metrics;
-  if (asks_key && (!TenantOf(head) || (metrics && head.entrance != 0))) {
+  if (!IsApiPath(head.path) && !metrics) return route;
+  const std::optional<Tenant> tenant = TenantOf(head);
+  if (!tenant || (metrics && head.entrance != 0)) {
     route.refusal = ErrorReply(ShapeFor(head), NoKey(), {{"WWW-Authenticate", "Bearer"}});
+    return route;
   }
+  if (metrics && !tenant->metrics) {
+    route.refusal = ErrorReply(
+        ShapeFor(head),
+        {.status = 403,
+         .message = "The metrics show all tenants; a key reads them if its line says metrics=yes"},
+        {});
+    return route;
+  }
+  route.tenant = tenant->id;
+  const bool asks = ApiOfPath(head.path).has_value() || head.path == kFeedbackPath;
+  if (asks && head.method == "POST") TakePlace(head, *tenant, route);
   return route;
+}
+
+// Before the body is read: who may not come in now need not send it.
+void Gateway::TakePlace(const HttpRequest& head, const Tenant& tenant, HttpRoute& route) {
+  Admission::Entry entry = admission_.Enter(tenant, clock_.Now(), head.entrance);
+  if (entry.place) {
+    route.hold = std::move(entry.place);
+    return;
+  }
+  const ApiError error{.status = 429, .message = entry.why, .code = "rate_limit_exceeded"};
+  RequestReport report{.method = head.method, .path = head.path, .tenant = tenant.name};
+  report.request_id = NewRequestId();
+  report.user_agent = head.Header("user-agent");
+  report.status = error.status;
+  report.error = error.code;
+  if (!tenant.session.empty()) recorder_.Refused(tenant.session, error.status, error.message);
+  route.refusal =
+      ErrorReply(ShapeFor(head), error, RequestHeaders(report.request_id), entry.retry_after);
+  Over(report);
 }
 
 HttpResponse Gateway::Refuse(const HttpRequest& request, int status, std::string_view why) {
@@ -248,25 +247,26 @@ void Gateway::Serve(HttpRequest whole, std::unique_ptr<HttpReply> reply) {
   auto turn = std::make_unique<AskedTurn>();
   turn->arrived = clock_.Now();
   turn->reply = std::move(reply);
-  turn->head.id = NewSecret().substr(0, kRequestIdDigits);
-  turn->head.created_s = clock_.WallMs() / 1000;
-  turn->reply_headers = RequestHeaders("req_" + turn->head.id);
+  turn->place = std::move(request.hold);
   RequestReport& report = turn->report;
-  report.request_id = "req_" + turn->head.id;
+  report.request_id = NewRequestId();
+  turn->head.id = report.request_id.substr(kRequestIdPrefix.size());
+  turn->head.created_s = clock_.WallMs() / 1000;
+  turn->reply_headers = RequestHeaders(report.request_id);
   report.method = request.method;
   report.path = request.path;
   report.user_agent = request.Header("user-agent");
   const std::optional<Tenant> tenant = TenantOf(request);
   if (tenant) turn->tenant = *tenant;
   if (tenant && IsApiPath(request.path)) report.tenant = tenant->name;
-  if (options_.operate && request.path.rfind(kLivePath, 0) == 0) {
+  if (IsOperators(request)) {
     HttpResponse response = options_.operate(request);
     report.status = response.status;
     turn->reply->Send(std::move(response));
     return Over(report);
   }
   const auto api = request.method == "POST" ? ApiOfPath(request.path) : std::nullopt;
-  if (api && tenant) return Ask(*api, std::move(request), *tenant, std::move(turn));
+  if (api && tenant) return Ask(*api, std::move(request), std::move(turn));
   if (api) {  // the key was taken back since the head came
     return FailEarly(*api, *turn, NoKey());
   }
@@ -284,8 +284,7 @@ void Gateway::Serve(HttpRequest whole, std::unique_ptr<HttpReply> reply) {
   if (request.path != "/healthz" && request.path != "/metrics") Over(report);
 }
 
-void Gateway::FailEarly(Api api, AskedTurn& turn, const ApiError& error,
-                        std::chrono::seconds retry_after) {
+void Gateway::FailEarly(Api api, AskedTurn& turn, const ApiError& error) {
   turn.report.status = error.status;
   turn.report.error = error.code.empty() ? std::string(ErrorType(api, error.status)) : error.code;
   turn.report.total_s = Seconds(clock_.Now() - turn.arrived);
@@ -293,7 +292,7 @@ void Gateway::FailEarly(Api api, AskedTurn& turn, const ApiError& error,
   if (!turn.tenant.session.empty()) {
     recorder_.Refused(turn.tenant.session, error.status, error.message);
   }
-  turn.reply->Send(ErrorReply(api, error, turn.reply_headers, retry_after));
+  turn.reply->Send(ErrorReply(api, error, turn.reply_headers));
   Over(turn.report);
 }
 
@@ -315,33 +314,27 @@ bool Gateway::Understand(Api api, const HttpRequest& request, AskedTurn& turn) {
                .code = "model_not_found"});
     return false;
   }
-  turn.headers = WithoutCredentials(request.headers);
+  turn.headers = HeadersToKeep(request.headers, turn.tenant);
   return true;
 }
 
-void Gateway::Ask(Api api, HttpRequest request, const Tenant& tenant,
-                  std::unique_ptr<AskedTurn> turn) {
-  Admission::Entry entry = admission_.Enter(tenant, turn->arrived);
-  if (!entry.place) {
-    return FailEarly(api, *turn,
-                     {.status = 429, .message = entry.why, .code = "rate_limit_exceeded"},
-                     entry.retry_after);
-  }
-  turn->place = std::move(entry.place);
+void Gateway::Ask(Api api, HttpRequest request, std::unique_ptr<AskedTurn> turn) {
   if (!Understand(api, request, *turn)) return;
   const TurnQuestion question{.request = turn->request,
                               .tenant = turn->tenant,
                               .headers = turn->headers,
                               .request_id = turn->report.request_id,
                               .body_sha256 = Sha256Hex(request.body),
-                              .wall_ms = clock_.WallMs()};
-  request.body.clear();
-  const auto pin = PinOf(turn->headers);
+                              .wall_ms = clock_.WallMs(),
+                              .prompt_tokens_max = CountedTokens(options_.plan)};
+  request.body = {};
+  const auto pin = PinnedVersion(turn->headers);
   if (!pin.ok()) return FailEarly(api, *turn, ErrorOf(pin.status(), false));
   Result<TurnPrompt> prompt = recorder_.Prepare(question);
   if (!prompt.ok()) return FailEarly(api, *turn, ErrorOf(prompt.status(), false));
   turn->prompt = std::move(*prompt);
-  if (!turn->prompt.pin_version) turn->prompt.pin_version = *pin;
+  turn->client_pinned = pin->has_value() && !turn->prompt.pin_version;
+  if (turn->client_pinned) turn->prompt.pin_version = *pin;
   if (!turn->prompt.session_name.empty()) {
     turn->reply_headers.emplace_back("x-session-id", turn->prompt.session_name);
   }
@@ -354,7 +347,9 @@ void Gateway::Ask(Api api, HttpRequest request, const Tenant& tenant,
       RecordedTurn nothing;
       nothing.ticket = turn->prompt.ticket;
       nothing.choice = choice;
-      recorder_.Abandoned(std::move(nothing), Invalid(plan.error->message));
+      recorder_.Abandoned(std::move(nothing),
+                          plan.too_long ? TurnLoss::kTooLong : TurnLoss::kRefused,
+                          Invalid(plan.error->message));
     }
     return FailEarly(api, *turn, *plan.error);
   }
@@ -365,13 +360,6 @@ void Gateway::Ask(Api api, HttpRequest request, const Tenant& tenant,
 
 void Gateway::TakeFeedback(HttpRequest request, const Tenant& tenant,
                            std::unique_ptr<AskedTurn> turn) {
-  Admission::Entry entry = admission_.Enter(tenant, turn->arrived);
-  if (!entry.place) {
-    return FailEarly(Api::kChat, *turn,
-                     {.status = 429, .message = entry.why, .code = "rate_limit_exceeded"},
-                     entry.retry_after);
-  }
-  turn->place = std::move(entry.place);
   const FeedbackPost post{.tenant = tenant,
                           .body = request.body,
                           .session = std::string(request.Header(kSessionNameHeader)),
@@ -393,9 +381,14 @@ void Gateway::TakeFeedback(HttpRequest request, const Tenant& tenant,
   });
 }
 
-void Gateway::Count(const AskedTurn& turn, const TurnQuestion& question) {
+void Gateway::Count(AskedTurn& turn, const TurnQuestion& question) {
   Answer answer;
   for (const auto& ids : turn.prompt.prompts) answer.usage.prompt += std::ssize(ids);
+  if (turn.prompt.tokens_more > 0) {  // too long by far: nobody knows by how much
+    const auto error = CheckPromptFits(question.request, static_cast<size_t>(answer.usage.prompt),
+                                       turn.prompt.tokens_more, options_.plan.context_tokens);
+    return FailEarly(question.request.api, turn, *error);
+  }
   HttpResponse response;
   response.headers = turn.reply_headers;
   response.body = WholeBody(question.request, turn.head, answer);

@@ -1,7 +1,7 @@
 // The gateway as a whole: an HTTP server with the routes of the APIs, and the loop behind it.
 //
-//   HTTP worker: key -> Admission -> ParseRequest -> TurnRecorder::Prepare -> PlanTurns
-//   -> GatewayLoop -> engine -> client
+//   head: key -> Admission -> body -> HTTP worker: ParseRequest -> TurnRecorder::Prepare
+//   -> PlanTurns -> GatewayLoop -> engine -> client
 #pragma once
 
 #include <chrono>
@@ -91,18 +91,19 @@ class Gateway final : public RequestObserver {
           TurnRecorder& recorder, const Clock& clock, Metrics& metrics);
   Status Listen();
 
-  HttpRoute Route(const HttpRequest& whole) const;
+  HttpRoute Route(const HttpRequest& whole);
+  void TakePlace(const HttpRequest& head, const Tenant& tenant, HttpRoute& route);
   std::optional<Tenant> TenantOf(const HttpRequest& request) const;
+  bool IsOperators(const HttpRequest& request) const;
   void Serve(HttpRequest whole, std::unique_ptr<HttpReply> reply);
   HttpResponse Refuse(const HttpRequest& request, int status, std::string_view why);
   HttpResponse AnswerGet(const HttpRequest& request, const HttpHeaders& headers);
-  void Ask(Api api, HttpRequest request, const Tenant& tenant, std::unique_ptr<AskedTurn> turn);
+  void Ask(Api api, HttpRequest request, std::unique_ptr<AskedTurn> turn);
   void TakeFeedback(HttpRequest request, const Tenant& tenant, std::unique_ptr<AskedTurn> turn);
-  void Count(const AskedTurn& turn, const TurnQuestion& question);
+  void Count(AskedTurn& turn, const TurnQuestion& question);
   bool Understand(Api api, const HttpRequest& request, AskedTurn& turn);
   // Tells the client and those who watch.
-  void FailEarly(Api api, AskedTurn& turn, const ApiError& error,
-                 std::chrono::seconds retry_after = std::chrono::seconds(1));
+  void FailEarly(Api api, AskedTurn& turn, const ApiError& error);
   ServedModel Model(std::string name) const;
 
   const GatewayOptions options_;

@@ -63,6 +63,39 @@ TEST_F(GatewayHostile, AnEnormousSchemaIsRefusedByTheLimitItBreaks) {
   EXPECT_EQ(Ask("/v1/chat/completions", Chat("hi"))["choices"][0]["message"]["content"], "x");
 }
 
+TEST_F(GatewayHostile, WhatIsMuchTooLongIsNotReadToItsEnd) {
+  Serve("x");
+  const auto message = [](const Json& error) {
+    return error["error"]["message"].get<std::string>();
+  };
+  const std::string huge(size_t{8} << 20, 'a');
+  Json error = Ask("/v1/chat/completions", Chat(huge), 400);
+  EXPECT_EQ(error["error"]["code"], "context_length_exceeded") << error;
+  EXPECT_NE(message(error).find("at least"), std::string::npos) << error;
+  error = Ask("/v1/completions", {{"model", "m"}, {"prompt", {"short", huge, huge}}}, 400);
+  EXPECT_NE(message(error).find("at least"), std::string::npos) << error;
+  Json counted = Chat(huge);
+  error = Ask("/v1/messages/count_tokens", counted, 400);
+  EXPECT_EQ(message(error).rfind("prompt is too long: ", 0), 0u) << error;
+  // What could be cut to fit is counted to the token.
+  error = Ask("/v1/chat/completions", Chat(std::string(5000, 'a')), 400);
+  EXPECT_EQ(message(error).find("at least"), std::string::npos) << error;
+  const Json count = Ask("/v1/messages/count_tokens", Chat(std::string(5000, 'a')));
+  EXPECT_GT(count["input_tokens"], 5000);
+  EXPECT_NE(message(error).find(std::to_string(count["input_tokens"].get<int>()) + " tokens"),
+            std::string::npos)
+      << error << count;
+}
+
+TEST_F(GatewayHostile, AnswersOfOneRequestAreBounded) {
+  Serve("x");
+  const Json error =
+      Ask("/v1/completions",
+          {{"model", "m"}, {"prompt", std::vector<std::string>(128, "a")}, {"n", 16}}, 400);
+  EXPECT_NE(error["error"]["message"].get<std::string>().find("2048 answers"), std::string::npos)
+      << error;
+}
+
 TEST_F(GatewayHostile, ATemplateThatNeverEndsIsAnErrorAndOthersAreServed) {
   std::ofstream(dir_ / "chat_template.jinja")
       << "{% if messages[0].content == 'loop' %}{% for a in range(100000) %}{% for b in "

@@ -7,6 +7,22 @@
 #include "gateway/error_reply.h"
 
 namespace tidemill {
+namespace {
+
+// Of a sequence that the engine does not take or carry on. `pinned`: by the client.
+TurnLoss LossOf(const Status& status, bool pinned) {
+  switch (status.code()) {
+    case Code::kInvalid:
+      return TurnLoss::kRefused;
+    case Code::kNotFound:
+    case Code::kUnavailable:
+      return pinned ? TurnLoss::kRefused : TurnLoss::kOurs;
+    default:
+      return TurnLoss::kOurs;
+  }
+}
+
+}  // namespace
 
 // What came from other threads since the last step. Outlives the loop where a callback does.
 struct GatewayLoop::Arrivals {
@@ -44,7 +60,8 @@ void GatewayLoop::Detach() {
 
 GatewayLoop::~GatewayLoop() {
   Detach();
-  for (const auto& [id, running] : answers_) GiveUp(id, Closed("the server stops"));
+  for (const auto& [id, running] : answers_)
+    GiveUp(id, TurnLoss::kOurs, Closed("the server stops"));
 }
 
 void GatewayLoop::Attach(Waker& waker) {
@@ -100,7 +117,7 @@ void GatewayLoop::TakeArrivals(Time now) {
       it->second.answer->Stored(turn.choice);
       it->second.answer->Flush(now);
     } else {
-      FailTurn(turn.id, ErrorOf(turn.status, false), turn.status, now);
+      FailTurn(turn.id, ErrorOf(turn.status, false), TurnLoss::kOurs, turn.status, now);
     }
     EndIfOver(turn.id);
   }
@@ -109,7 +126,7 @@ void GatewayLoop::TakeArrivals(Time now) {
     if (it == answers_.end()) continue;
     LiveAnswer& answer = *it->second.answer;
     if (answer.reply().gone()) {
-      GiveUp(id, Closed("the client left"));
+      GiveUp(id, TurnLoss::kClientLeft, Closed("the client left"));
       answer.Leave(now);
     } else {
       answer.Flush(now);
@@ -135,8 +152,9 @@ void GatewayLoop::TakeDelta(TurnId id, int choice, const TurnDelta& delta, Time 
     // The engine has forgotten it.
     sequences_.erase(delta.part.id);
     running.sequences[static_cast<size_t>(choice)] = 0;
-    const bool pinned = answer.asked().prompt.pin_version.has_value();
-    return FailTurn(id, ErrorOf(delta.status, pinned), delta.status, now);
+    const bool pinned = answer.asked().client_pinned;
+    return FailTurn(id, ErrorOf(delta.status, pinned), LossOf(delta.status, pinned), delta.status,
+                    now);
   }
   const bool complete = answer.Push(choice, delta, now);
   if (complete) {
@@ -162,7 +180,7 @@ void GatewayLoop::StartWaiting(Time now) {
     const TurnId id = waiting_.front();
     if (draining_) {
       const Status why = Unavailable("The server is stopping; ask again");
-      FailTurn(id, ErrorOf(why, false), why, now);
+      FailTurn(id, ErrorOf(why, false), TurnLoss::kOurs, why, now);
       EndIfOver(id);
       continue;
     }
@@ -195,19 +213,20 @@ void GatewayLoop::ReleaseChoice(Running& running, int choice) {
 }
 
 // Choices that the recorder has not heard of are abandoned.
-void GatewayLoop::GiveUp(TurnId id, const Status& why) {
+void GatewayLoop::GiveUp(TurnId id, TurnLoss loss, const Status& why) {
   std::erase(waiting_, id);
   Running& running = answers_.at(id);
   for (int choice = 0; choice < running.answer->choice_count(); ++choice) {
     ReleaseChoice(running, choice);
     if (running.reported[static_cast<size_t>(choice)]) continue;
     running.reported[static_cast<size_t>(choice)] = true;
-    recorder_.Abandoned(running.answer->Record(choice), why);
+    recorder_.Abandoned(running.answer->Record(choice), loss, why);
   }
 }
 
-void GatewayLoop::FailTurn(TurnId id, const ApiError& error, const Status& why, Time now) {
-  GiveUp(id, why);
+void GatewayLoop::FailTurn(TurnId id, const ApiError& error, TurnLoss loss, const Status& why,
+                           Time now) {
+  GiveUp(id, loss, why);
   answers_.at(id).answer->Fail(error, now);
 }
 

@@ -73,8 +73,8 @@ class GatewayLoop final : public Loop {
   void StartWaiting(Time now);
   void StartTurn(TurnId id, Time now);
   void Complete(TurnId id, int choice);
-  void GiveUp(TurnId id, const Status& why);
-  void FailTurn(TurnId id, const ApiError& error, const Status& why, Time now);
+  void GiveUp(TurnId id, TurnLoss loss, const Status& why);
+  void FailTurn(TurnId id, const ApiError& error, TurnLoss loss, const Status& why, Time now);
   void ReleaseChoice(Running& running, int choice);
   void EndIfOver(TurnId id);
   Time Beat(Time now);

@@ -95,6 +95,86 @@ TEST_F(GatewayService, KeysSayWhoMayAndHowMuch) {
   EXPECT_NE(over.find("Retry-After: 10\r\n"), std::string::npos) << over;
 }
 
+TEST_F(GatewayService, WhoMayNotComeInNeedNotSendItsBody) {
+  const std::string key = "tmk-secret";
+  ScriptedOptions options = Slow();
+  options.gateway.keys =
+      ApiKeys::Parse("sha256:" + Sha256Hex(key) + " tenant=lab concurrency=1\n", "keys").value();
+  Serve(Endless(), std::move(options));
+  const std::string bearer = "Authorization: Bearer " + key + "\r\n";
+  RawClient first(port());
+  first.Send(PostText("/v1/chat/completions", Streamed("long").dump(), bearer));
+  first.ReadUntil("\"x\"");
+  RawClient second(port());
+  second.Send("POST /v1/messages HTTP/1.1\r\nHost: localhost\r\n" + bearer +
+              "Content-Length: 30000000\r\nExpect: 100-continue\r\n\r\n");
+  const std::string refused = second.ReadToEnd();
+  EXPECT_EQ(StatusOf(refused), 429) << refused;
+  EXPECT_NE(refused.find("\"rate_limit_error\""), std::string::npos) << refused;
+}
+
+TEST_F(GatewayService, APlaceIsFreeAgainWhenABodyDoesNotCome) {
+  ScriptedOptions options;
+  options.gateway.admission.requests_max = 1;
+  Serve("fine", std::move(options));
+  {
+    RawClient half(port());
+    half.Send(
+        "POST /v1/messages HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n"
+        "Expect: 100-continue\r\n\r\n");
+    half.ReadUntil("100 Continue");
+    EXPECT_EQ(StatusOf(PostRaw("/v1/chat/completions", Chat("hi").dump())), 429);
+  }
+  EXPECT_TRUE(Eventually(
+      [&] { return StatusOf(PostRaw("/v1/chat/completions", Chat("hi").dump())) == 200; }));
+}
+
+TEST_F(GatewayService, MetricsAreForKeysThatMayReadThem) {
+  ScriptedOptions options;
+  options.gateway.keys = ApiKeys::Parse("sha256:" + Sha256Hex("tmk-one") + " tenant=one\nsha256:" +
+                                            Sha256Hex("tmk-ops") + " tenant=ops metrics=yes\n",
+                                        "keys")
+                             .value();
+  Serve("hello", std::move(options));
+  EXPECT_EQ(StatusOf(PostRaw("/v1/chat/completions", Chat("hi").dump(), "x-api-key: tmk-one\r\n")),
+            200);
+  const auto metrics = [&](const std::string& key) {
+    RawClient client(port());
+    client.Get("/metrics", "x-api-key: " + key + "\r\nConnection: close\r\n");
+    return client.ReadToEnd();
+  };
+  EXPECT_EQ(StatusOf(metrics("tmk-none")), 401);
+  const std::string refused = metrics("tmk-one");
+  EXPECT_EQ(StatusOf(refused), 403) << refused;
+  EXPECT_NE(refused.find("metrics=yes"), std::string::npos) << refused;
+  EXPECT_TRUE(
+      Eventually([&] { return metrics("tmk-ops").find("tenant=\"one\"") != std::string::npos; }));
+}
+
+TEST_F(GatewayService, WhatAnOperatorWaitsForDelaysNobody) {
+  Mutex mutex;
+  CondVar changed;
+  bool done = false;
+  ScriptedOptions options;
+  options.gateway.workers = 1;
+  options.gateway.operate = [&](const HttpRequest&) {
+    MutexLock lock(mutex);
+    changed.Wait(lock, [&] { return done; });
+    return TextResponse(200, "deleted");
+  };
+  Serve("hello", std::move(options));
+  RawClient one(port()), two(port());
+  for (RawClient* client : {&one, &two}) client->Send(PostText("/live/delete", "{}"));
+  EXPECT_EQ(StatusOf(PostRaw("/v1/chat/completions", Chat("hi").dump())), 200);
+  {
+    MutexLock lock(mutex);
+    done = true;
+  }
+  changed.NotifyAll();
+  EXPECT_NE(one.ReadToEnd().find("deleted"), std::string::npos);
+  EXPECT_NE(two.ReadToEnd().find("deleted"), std::string::npos);
+}
+
 TEST_F(GatewayService, NothingListensOutsideLoopbackWithoutKeys) {
   Serve("x");
   GatewayOptions options;
@@ -158,7 +238,7 @@ class HeldRecorder final : public TurnRecorder {
     finished_.push_back(std::move(turn));
     stored_ = std::move(stored);
   }
-  void Abandoned(RecordedTurn turn, const Status&) override {
+  void Abandoned(RecordedTurn turn, TurnLoss, const Status&) override {
     MutexLock lock(mutex_);
     abandoned_.push_back(std::move(turn));
   }

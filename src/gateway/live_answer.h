@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "core/clock.h"
-#include "gateway/admission.h"
 #include "gateway/answer.h"
 #include "gateway/request_report.h"
 #include "gateway/turn_plan.h"
@@ -30,7 +29,8 @@ struct AskedTurn {
   AnswerHead head;
   std::vector<std::pair<std::string, std::string>> reply_headers;
   std::unique_ptr<HttpReply> reply;
-  std::unique_ptr<Admission::Place> place;
+  std::shared_ptr<const void> place;  // HttpRequest::hold
+  bool client_pinned = false;         // the client named the version it is answered from
   Time arrived{};
   RequestReport report;  // as far as it is known
 };

@@ -83,6 +83,13 @@ void ReadCompletionsBody(const WireObject& body, ChatRequest& request) {
   sampling.logprobs = alternatives.has_value();
   sampling.top_logprobs = static_cast<int>(alternatives.value_or(0));
   ReadPrompts(body, request);
+  const size_t answers = request.prompts.size() * static_cast<size_t>(sampling.n);
+  if (answers > limits.answers) {
+    body.Fail("n",
+              fmt::format("{} prompts with n = {} ask for {} answers, at most {} are drawn for "
+                          "one request",
+                          request.prompts.size(), sampling.n, answers, limits.answers));
+  }
 }
 
 }  // namespace tidemill

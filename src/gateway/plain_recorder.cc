@@ -3,31 +3,38 @@
 namespace tidemill {
 
 Result<TurnPrompt> PlainRecorder::Prepare(const TurnQuestion& question) {
-  TurnPrompt prompt;
   if (question.request.api == Api::kCompletions) {
-    TM_ASSIGN_OR_RETURN(prompt.prompts, EncodeRawPrompts(policy_, question.request));
-    return prompt;
+    return EncodeRawPrompts(policy_, question.request, question.prompt_tokens_max);
   }
   TM_ASSIGN_OR_RETURN(const Rendered rendered,
                       RenderConversation(policy_, question.request, question.wall_ms));
-  prompt.prompts.push_back(EncodeRendered(policy_.tokenizer, rendered));
-  if (prompt.prompts[0].empty()) return Invalid("the template renders nothing of the conversation");
+  TM_ASSIGN_OR_RETURN(
+      Tokenizer::Bounded encoded,
+      policy_.tokenizer.EncodeBounded(rendered.text, rendered.outside, question.prompt_tokens_max));
+  if (encoded.empty()) return Invalid("the template renders nothing of the conversation");
+  TurnPrompt prompt;
+  prompt.prompts.push_back(std::move(encoded.ids));
+  prompt.tokens_more = encoded.more;
   prompt.thinking_open = LeavesThinkingOpen(rendered.text);
   return prompt;
 }
 
-Result<std::vector<std::vector<TokenId>>> EncodeRawPrompts(const ServedPolicy& policy,
-                                                           const ChatRequest& request) {
-  std::vector<std::vector<TokenId>> prompts;
+Result<TurnPrompt> EncodeRawPrompts(const ServedPolicy& policy, const ChatRequest& request,
+                                    size_t tokens_max) {
+  TurnPrompt prompt;
   for (size_t i = 0; i < request.prompts.size(); ++i) {
     const RawPrompt& raw = request.prompts[i];
-    prompts.push_back(raw.ids.empty() ? policy.tokenizer.Encode(raw.text, SpecialTokens::kRecognise)
-                                      : raw.ids);
-    if (prompts.back().empty()) {
-      return Invalid("prompt[" + std::to_string(i) + "]: has no tokens; at least one is needed");
-    }
+    const std::string name = "prompt[" + std::to_string(i) + "]";
+    // Behind a prompt that is too long the others do not matter any more.
+    const size_t most = prompt.tokens_more > 0 ? 0 : tokens_max;
+    auto encoded = raw.ids.empty() ? policy.tokenizer.EncodeBounded(raw.text, {}, most)
+                                   : Result<Tokenizer::Bounded>({.ids = raw.ids});
+    if (!encoded.ok()) return encoded.status().WithContext(name);
+    if (encoded->empty()) return Invalid(name + ": has no tokens; at least one is needed");
+    prompt.prompts.push_back(std::move(encoded->ids));
+    prompt.tokens_more += encoded->more;
   }
-  return prompts;
+  return prompt;
 }
 
 }  // namespace tidemill

@@ -13,15 +13,16 @@ class PlainRecorder final : public TurnRecorder {
 
   Result<TurnPrompt> Prepare(const TurnQuestion& question) override;
   void Finished(RecordedTurn, std::function<void(Status)> stored) override { stored(Ok()); }
-  void Abandoned(RecordedTurn, const Status&) override {}
+  void Abandoned(RecordedTurn, TurnLoss, const Status&) override {}
 
  private:
   const ServedPolicy& policy_;
 };
 
 // The prompts of /v1/completions: text is encoded with special tokens recognised, because the
-// client writes the whole prompt, its turns too. kInvalid names the prompt that is empty.
-Result<std::vector<std::vector<TokenId>>> EncodeRawPrompts(const ServedPolicy& policy,
-                                                           const ChatRequest& request);
+// client writes the whole prompt, its turns too. Fills in `prompts` and `tokens_more`. kInvalid
+// names the prompt that is empty or cannot be encoded.
+Result<TurnPrompt> EncodeRawPrompts(const ServedPolicy& policy, const ChatRequest& request,
+                                    size_t tokens_max);
 
 }  // namespace tidemill

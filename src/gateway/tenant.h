@@ -19,6 +19,7 @@ struct Tenant {
   Consent consent = Consent::kStore;
   double requests_per_minute = 0;  // 0: no bound
   uint32_t concurrency = 0;        // requests at once, waiting ones counted; 0: no bound
+  bool metrics = false;            // may read /metrics, which is about all tenants
   std::string session{};           // every request of the key is of this one; empty: as it says
 };
 

@@ -10,21 +10,22 @@
 namespace tidemill {
 namespace {
 
-// Agents look for these words, each in those of its own API.
-ApiError TooLong(const ChatRequest& request, int64_t tokens, int64_t context) {
-  const bool anthropic = request.api == Api::kMessages;
+// Agents look for these words, each in those of its own API. Not `exact`: there are more tokens.
+ApiError TooLong(const ChatRequest& request, int64_t tokens, bool exact, int64_t context) {
+  const bool anthropic = request.api == Api::kMessages || request.api == Api::kCountTokens;
+  const char* least = exact ? "" : "at least ";
   const int64_t most = context - 1;  // an answer has one token at least
   ApiError error{.status = 400, .code = "context_length_exceeded"};
   error.param = request.api == Api::kCompletions ? "prompt"
                 : request.api == Api::kResponses ? "input"
                                                  : "messages";
   error.message =
-      anthropic ? fmt::format("prompt is too long: {} tokens > {} maximum ({} too many)", tokens,
-                              most, tokens - most)
+      anthropic ? fmt::format("prompt is too long: {} tokens > {} maximum ({}{} too many)", tokens,
+                              most, least, tokens - most)
                 : fmt::format(
                       "This model's maximum context length is {} tokens. However, the {} resulted "
-                      "in {} tokens, {} more than fit.",
-                      context, error.param, tokens, tokens - most);
+                      "in {}{} tokens, {} more than fit.",
+                      context, error.param, least, tokens, tokens - most);
   return error;
 }
 
@@ -40,29 +41,38 @@ SamplingParams SamplingOf(const SamplingFields& asked, const SamplingDefaults& d
   return sampling;
 }
 
-std::string ForcedText(const ServedPolicy& policy, const ChatRequest& request,
-                       const TurnPrompt& prompt, std::optional<ApiError>& error) {
+std::vector<TokenId> ForcedIds(const ServedPolicy& policy, const ChatRequest& request,
+                               const TurnPrompt& prompt, std::optional<ApiError>& error) {
   const ToolChoice& choice = request.tool_choice;
   if (choice.kind != ToolChoice::Kind::kRequired && choice.kind != ToolChoice::Kind::kNamed) {
-    return "";
+    return {};
   }
   if (request.tools.empty()) {
     error = ApiError{.message = "tool_choice: asks for a call, but there are no tools",
                      .param = "tool_choice"};
-    return "";
+    return {};
   }
   // With one tool there is nothing to choose.
   std::string name = choice.name;
   if (name.empty() && request.tools.size() == 1) name = request.tools[0]["function"]["name"];
-  std::string text = CallOpening(policy.format.tools, name, prompt.thinking_open);
-  if (text.empty()) {
+  const Rendered opening = CallOpening(policy.format.tools, name, prompt.thinking_open);
+  if (opening.text.empty()) {
     error = ApiError{.message =
                          "tool_choice: must be \"auto\" or \"none\", because the model's chat "
                          "template has no format for calls",
                      .param = "tool_choice",
                      .code = "unsupported_parameter"};
   }
-  return text;
+  return policy.tokenizer.EncodeGuarded(opening.text, opening.outside);
+}
+
+Rendered Opening(std::string before, std::string_view name, std::string_view behind) {
+  Rendered opening{.text = std::move(before), .outside = {}};
+  const size_t begin = opening.text.size();
+  opening.text.append(name);
+  if (!name.empty()) opening.outside.push_back({begin, opening.text.size()});
+  opening.text.append(behind);
+  return opening;
 }
 
 }  // namespace
@@ -80,43 +90,47 @@ SamplingDefaults DefaultsFrom(const GenerationConfig& generation) {
   return defaults;
 }
 
-std::string CallOpening(ToolFormat format, std::string_view name, bool thinking_open) {
+Rendered CallOpening(ToolFormat format, std::string_view name, bool thinking_open) {
   const std::string think = thinking_open ? "</think>\n\n" : "";
-  const std::string quoted = nlohmann::json(std::string(name)).dump();
+  std::string quoted = nlohmann::json(std::string(name)).dump();
+  quoted = quoted.substr(1, quoted.size() - 2);
+  const bool named = !name.empty();
   switch (format) {
     case ToolFormat::kNone:
-      return "";
+      return {};
     case ToolFormat::kHermesJson:
-      if (name.empty()) return think + "<tool_call>\n{\"name\": \"";
-      return think + "<tool_call>\n{\"name\": " + quoted + ", \"arguments\":";
+      return Opening(think + "<tool_call>\n{\"name\": \"", quoted,
+                     named ? "\", \"arguments\":" : "");
     case ToolFormat::kQwenCoderXml:
-      if (name.empty()) return think + "<tool_call>\n<function=";
-      return think + "<tool_call>\n<function=" + std::string(name) + ">\n";
+      return Opening(think + "<tool_call>\n<function=", name, named ? ">\n" : "");
     case ToolFormat::kLlama3Json:
-      if (name.empty()) return think + "{\"name\": \"";
-      return think + "{\"name\": " + quoted + ", \"parameters\":";
+      return Opening(think + "{\"name\": \"", quoted, named ? "\", \"parameters\":" : "");
     case ToolFormat::kLlamaPythonic:
-      if (name.empty()) return think + "[";
-      return think + "[" + std::string(name) + "(";
+      return Opening(think + "[", name, named ? "(" : "");
   }
-  return "";
+  return {};
+}
+
+std::optional<ApiError> CheckPromptFits(const ChatRequest& request, size_t tokens, size_t more,
+                                        int64_t context_tokens) {
+  const auto all = static_cast<int64_t>(tokens + more);
+  if (all < context_tokens) return std::nullopt;
+  return TooLong(request, all, more == 0, context_tokens);
 }
 
 TurnPlan PlanTurns(const ServedPolicy& policy, const PlanOptions& options,
                    const ChatRequest& request, const TurnPrompt& prompt, uint64_t seed) {
   TurnPlan plan;
-  const std::string forced = ForcedText(policy, request, prompt, plan.error);
+  const std::vector<TokenId> forced = ForcedIds(policy, request, prompt, plan.error);
   if (plan.error) return plan;
   const SamplingFields& asked = request.sampling;
   const bool records = asked.logprobs || request.return_token_ids;
   const uint64_t first_seed = asked.seed ? static_cast<uint64_t>(*asked.seed) : seed;
   for (const std::vector<TokenId>& ids : prompt.prompts) {
-    const auto tokens = static_cast<int64_t>(ids.size());
-    const int64_t room = options.context_tokens - tokens;
-    if (room < 1) {
-      plan.error = TooLong(request, tokens, options.context_tokens);
-      return plan;
-    }
+    plan.error = CheckPromptFits(request, ids.size(), prompt.tokens_more, options.context_tokens);
+    plan.too_long = plan.error.has_value();
+    if (plan.error) return plan;
+    const int64_t room = options.context_tokens - static_cast<int64_t>(ids.size());
     PlannedChoice choice;
     choice.params.sampling = SamplingOf(asked, options.defaults, records);
     int64_t most = asked.max_tokens.value_or(
@@ -126,9 +140,7 @@ TurnPlan PlanTurns(const ServedPolicy& policy, const PlanOptions& options,
     choice.params.max_new_tokens = static_cast<int32_t>(std::min({most, room, int64_t{INT32_MAX}}));
     choice.params.stop_ids = policy.end_ids;
     choice.params.stop_strings = asked.stop;
-    if (!forced.empty()) {
-      choice.params.forced = policy.tokenizer.Encode(forced, SpecialTokens::kRecognise);
-    }
+    choice.params.forced = forced;
     const size_t given = choice.params.forced.size();
     if (given >= static_cast<size_t>(choice.params.max_new_tokens)) {
       plan.error = ApiError{

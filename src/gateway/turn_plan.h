@@ -30,6 +30,12 @@ struct PlanOptions {
   int64_t answer_tokens = 0;   // the most of an answer; 0: what fits
 };
 
+// TurnQuestion::prompt_tokens_max: a prompt that does not fit is counted so far, and what is longer
+// costs no more than that.
+inline size_t CountedTokens(const PlanOptions& options) {
+  return 2 * static_cast<size_t>(options.context_tokens);
+}
+
 struct PlannedChoice {
   TurnParams params{};
   bool context_bound = false;  // max_new_tokens is what the context has left
@@ -38,14 +44,20 @@ struct PlannedChoice {
 struct TurnPlan {
   std::vector<PlannedChoice> choices{};  // n for each prompt, one prompt after another
   std::optional<ApiError> error{};       // instead
+  bool too_long = false;                 // of the error: the prompt leaves no room in the context
 };
+
+// Where a prompt leaves no room for an answer, the error that says so. `more`: TurnPrompt's
+// tokens_more.
+std::optional<ApiError> CheckPromptFits(const ChatRequest& request, size_t tokens, size_t more,
+                                        int64_t context_tokens);
 
 // `seed` is for requests that name none.
 TurnPlan PlanTurns(const ServedPolicy& policy, const PlanOptions& options,
                    const ChatRequest& request, const TurnPrompt& prompt, uint64_t seed);
 
-// The text that opens a call as the format writes it: of the tool `name`, or up to the name where
-// that is empty. Empty: the format has no calls.
-std::string CallOpening(ToolFormat format, std::string_view name, bool thinking_open);
+// The text that opens a call as the format writes it: of the tool `name`, which is from outside, or
+// up to the name where that is empty. No text: the format has no calls.
+Rendered CallOpening(ToolFormat format, std::string_view name, bool thinking_open);
 
 }  // namespace tidemill

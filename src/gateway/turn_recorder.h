@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -33,6 +34,8 @@ struct TurnQuestion {
   std::string request_id;  // one for each HTTP request, also in its answer
   std::string body_sha256;
   int64_t wall_ms = 0;
+  // A prompt with more need not be encoded to its end: its first ids, more than these, will do.
+  size_t prompt_tokens_max = std::numeric_limits<size_t>::max();
 };
 
 // How an answer is drawn whatever the client asked for.
@@ -43,8 +46,12 @@ struct TurnSampling {
 };
 
 struct TurnPrompt {
-  // One for each of ChatRequest::prompts; of a conversation one. None is empty.
+  // One for each of ChatRequest::prompts; of a conversation one. None is empty where `tokens_more`
+  // is 0.
   std::vector<std::vector<TokenId>> prompts{};
+  // At least so many tokens of the prompts are not in them: encoding ended behind
+  // TurnQuestion::prompt_tokens_max. 0: all are.
+  size_t tokens_more = 0;
   bool thinking_open = false;  // the prompt ends inside of a think block
   uint64_t session = 0;        // SequenceStart::session
   std::string session_name{};  // told to the client in a header; empty: nothing is told
@@ -62,6 +69,15 @@ struct RecordedTurn {
   // The answer as it comes back in a later request's messages (chat_request.h). null: of
   // /v1/completions, which has no messages.
   WireJson message = nullptr;
+};
+
+// Why a choice does not come to its end, by whose fault it is. An agent's episode goes on after its
+// own, and is given up after ours.
+enum class TurnLoss : uint8_t {
+  kClientLeft,  // it hung up
+  kRefused,     // what it asked for cannot be: a token or a policy version that is not there
+  kTooLong,     // its prompt leaves no room in the context
+  kOurs,        // the engine, the store, the end of the server
 };
 
 // What a client says of an answer or a session, by POST /v1/feedback.
@@ -88,9 +104,8 @@ class TurnRecorder {
   // the server.
   virtual void Finished(RecordedTurn turn, std::function<void(Status)> stored) = 0;
 
-  // The client left, the engine failed or the server stops: what was drawn so far, maybe nothing.
-  // Must not block.
-  virtual void Abandoned(RecordedTurn turn, const Status& why) = 0;
+  // The choice ends before its end: what was drawn so far, maybe nothing. Must not block.
+  virtual void Abandoned(RecordedTurn turn, TurnLoss loss, const Status& why) = 0;
 
   // A request of the session that a key is bound to (Tenant::session) was refused.
   virtual void Refused(const std::string&, int, const std::string&) {}

@@ -99,8 +99,8 @@ class WatchedRecorder final : public TurnRecorder {
     desk_.Answered(turn);
     recorder_->Finished(std::move(turn), std::move(stored));
   }
-  void Abandoned(RecordedTurn turn, const Status& why) override {
-    recorder_->Abandoned(std::move(turn), why);
+  void Abandoned(RecordedTurn turn, TurnLoss loss, const Status& why) override {
+    recorder_->Abandoned(std::move(turn), loss, why);
   }
   void TakeFeedback(const FeedbackPost& post,
                     std::function<void(Result<std::string>)> answered) override {

@@ -41,7 +41,7 @@ class RandomClient {
     RecordedTurn turn = LiveWorld::Turn(asked, ids, message, {}, 0);
     for (float& logprob : turn.output.logprobs) logprob = -static_cast<float>(++unique_) / 1e6f;
     if (random_.Chance(0.1)) {
-      world_.recorder->Abandoned(std::move(turn), Closed("left"));
+      world_.recorder->Abandoned(std::move(turn), TurnLoss::kClientLeft, Closed("left"));
       world_.Step();
       return;
     }

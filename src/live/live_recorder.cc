@@ -48,14 +48,15 @@ LiveRecorder::LiveRecorder(const LiveOptions& options, const PromptBuilder& buil
 }
 
 Result<TurnPrompt> LiveRecorder::PrepareUnstored(const TurnQuestion& question) const {
-  TurnPrompt prompt;
   if (question.request.api == Api::kCompletions) {
-    TM_ASSIGN_OR_RETURN(prompt.prompts, builder_.Encode(question.request));
-    return prompt;
+    return builder_.Encode(question.request, question.prompt_tokens_max);
   }
-  TM_ASSIGN_OR_RETURN(BuiltPrompt built, builder_.Build(question.request, question.request.messages,
-                                                        {}, question.wall_ms));
+  TM_ASSIGN_OR_RETURN(BuiltPrompt built,
+                      builder_.Build(question.request, question.request.messages, {},
+                                     question.wall_ms, question.prompt_tokens_max));
+  TurnPrompt prompt;
   prompt.prompts.push_back(std::move(built.ids));
+  prompt.tokens_more = built.more;
   prompt.thinking_open = built.thinking_open;
   return prompt;
 }
@@ -108,14 +109,15 @@ Result<TurnPrompt> LiveRecorder::Prepare(const TurnQuestion& question) {
   TurnPrompt prompt;
   Status failure;
   if (question.request.api == Api::kCompletions) {
-    auto encoded = builder_.Encode(question.request);
-    if (encoded.ok()) prompt.prompts = std::move(*encoded);
+    auto encoded = builder_.Encode(question.request, question.prompt_tokens_max);
     failure = encoded.status();
+    if (encoded.ok()) prompt = std::move(*encoded);
   } else {
     auto built = builder_.Build(question.request, WithCases(std::move(plan.messages), plan.cases),
-                                plan.answers, plan.started_ms);
+                                plan.answers, plan.started_ms, question.prompt_tokens_max);
     if (built.ok()) {
       prompt.thinking_open = built->thinking_open;
+      prompt.tokens_more = built->more;
       prompt.prompts.push_back(std::move(built->ids));
     }
     failure = built.status();
@@ -163,7 +165,7 @@ void LiveRecorder::Finished(RecordedTurn turn, std::function<void(Status)> store
   stored(Ok());
 }
 
-void LiveRecorder::Abandoned(RecordedTurn turn, const Status&) {
+void LiveRecorder::Abandoned(RecordedTurn turn, TurnLoss, const Status&) {
   if (turn.ticket == 0) return;
   std::string tenant;
   {

@@ -171,7 +171,7 @@ class LiveRecorder final : public TurnRecorder, public Loop {
 
   Result<TurnPrompt> Prepare(const TurnQuestion& question) override;
   void Finished(RecordedTurn turn, std::function<void(Status)> stored) override;
-  void Abandoned(RecordedTurn turn, const Status& why) override;
+  void Abandoned(RecordedTurn turn, TurnLoss loss, const Status& why) override;
 
   void TakeFeedback(const FeedbackPost& post,
                     std::function<void(Result<std::string>)> answered) override;

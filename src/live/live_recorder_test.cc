@@ -83,7 +83,7 @@ TEST_F(LiveRecorderTest, ARetryIsNotCountedTwice) {
   EXPECT_EQ(open.prompt.session, twice.prompt.session);
   world_.recorder->Abandoned(
       LiveWorld::Turn(open, {1, 2}, {{"role", "assistant"}, {"content", "a"}}, {}, 0),
-      Closed("the client left"));
+      TurnLoss::kClientLeft, Closed("the client left"));
   world_.Say(twice, "first");
   EXPECT_EQ(world_.recorder->counters().retries, 1u);
   EXPECT_EQ(world_.recorder->counters().questions, 1u);
@@ -127,7 +127,7 @@ TEST_F(LiveRecorderTest, AQuestionIsNewOnceNobodyWaitsForTheOneBefore) {
   world_.Say(one, "seen");
   world_.recorder->Abandoned(
       LiveWorld::Turn(twice, {1, 2}, {{"role", "assistant"}, {"content", "a"}}, {}, 0),
-      Closed("the client left"));
+      TurnLoss::kClientLeft, Closed("the client left"));
   const Asked again = world_.Ask(RequestOf(messages_), named);
   EXPECT_EQ(world_.recorder->counters().retries, 1u);
   EXPECT_EQ(world_.recorder->counters().questions, 2u);
@@ -141,7 +141,7 @@ TEST_F(LiveRecorderTest, ACutAnswerThatIsRepeatedTakesNothingFromTheWholeOne) {
   const std::map<std::string, std::string> named = {{"x-session-id", "s"}};
   world_.recorder->Abandoned(LiveWorld::Turn(world_.Ask(RequestOf(messages_), named), {1, 2},
                                              {{"role", "assistant"}, {"content", "ok"}}, {}, 0),
-                             Closed("the client left"));
+                             TurnLoss::kClientLeft, Closed("the client left"));
   world_.Step();
   world_.Say(world_.Ask(RequestOf(messages_), named), "the whole answer");
   const WireJson other = WireJson::array({UserMessage("something else"),
@@ -168,7 +168,7 @@ TEST_F(LiveRecorderTest, ARetryAfterARestartThatIsCutIsRetriedToo) {
   world_.Restart();
   world_.recorder->Abandoned(LiveWorld::Turn(world_.Ask(RequestOf(messages_)), {1, 2},
                                              {{"role", "assistant"}, {"content", "a"}}, {}, 0),
-                             Closed("the client left"));
+                             TurnLoss::kClientLeft, Closed("the client left"));
   world_.Step();
   world_.Say(world_.Ask(RequestOf(messages_)), "seen");
   EXPECT_EQ(world_.recorder->counters().retries, 2u);

@@ -104,8 +104,8 @@ void LiveRun::Finished(RecordedTurn turn, std::function<void(Status)> stored) {
   parts_->recorder->Finished(std::move(turn), std::move(stored));
 }
 
-void LiveRun::Abandoned(RecordedTurn turn, const Status& why) {
-  parts_->recorder->Abandoned(std::move(turn), why);
+void LiveRun::Abandoned(RecordedTurn turn, TurnLoss loss, const Status& why) {
+  parts_->recorder->Abandoned(std::move(turn), loss, why);
 }
 
 void LiveRun::TakeFeedback(const FeedbackPost& post,

@@ -103,23 +103,28 @@ Rendered PartOf(const Rendered& whole, size_t begin, size_t end, std::string_vie
   return part;
 }
 
-BuiltPrompt Assemble(const ServedPolicy& policy, const Rendered& rendered,
-                     const std::vector<AnswerPlace>& places) {
+Result<BuiltPrompt> Assemble(const ServedPolicy& policy, const Rendered& rendered,
+                             const std::vector<AnswerPlace>& places, size_t tokens_max) {
   BuiltPrompt prompt;
   size_t at = 0;
   std::string_view tail;
-  auto encode_up_to = [&](size_t end) {
-    const auto ids = EncodeRendered(policy.tokenizer, PartOf(rendered, at, end, tail));
-    prompt.ids.insert(prompt.ids.end(), ids.begin(), ids.end());
+  auto encode_up_to = [&](size_t end) -> Status {
+    const Rendered part = PartOf(rendered, at, end, tail);
+    const size_t room = tokens_max - std::min(tokens_max, prompt.ids.size());
+    TM_ASSIGN_OR_RETURN(const Tokenizer::Bounded encoded,
+                        policy.tokenizer.EncodeBounded(part.text, part.outside, room));
+    prompt.ids.insert(prompt.ids.end(), encoded.ids.begin(), encoded.ids.end());
+    prompt.more += encoded.more;
+    return Ok();
   };
   for (const AnswerPlace& place : places) {
-    encode_up_to(place.begin);
+    TM_RETURN_IF_ERROR(encode_up_to(place.begin));
     const KnownAnswer& answer = *place.answer;
     prompt.ids.insert(prompt.ids.end(), answer.ids.begin(), answer.ids.end());
     at = place.end;
     tail = answer.tail;
   }
-  encode_up_to(rendered.text.size());
+  TM_RETURN_IF_ERROR(encode_up_to(rendered.text.size()));
   prompt.thinking_open = LeavesThinkingOpen(rendered.text);
   return prompt;
 }
@@ -129,7 +134,7 @@ BuiltPrompt Assemble(const ServedPolicy& policy, const Rendered& rendered,
 Result<BuiltPrompt> TemplatePromptBuilder::Build(const ChatRequest& request,
                                                  const WireJson& messages,
                                                  const std::vector<KnownAnswer>& answers,
-                                                 int64_t wall_ms) const {
+                                                 int64_t wall_ms, size_t tokens_max) const {
   ChatRequest asked = request;
   std::vector<const KnownAnswer*> marked;
   for (const KnownAnswer& answer : answers) {
@@ -156,8 +161,10 @@ Result<BuiltPrompt> TemplatePromptBuilder::Build(const ChatRequest& request,
       shown.push_back(answer);
     }
     if (places.size() == marked.size()) {
-      BuiltPrompt prompt = Assemble(policy_, *rendered, places);
-      if (prompt.ids.empty()) return Invalid("the template renders nothing of the conversation");
+      auto prompt = Assemble(policy_, *rendered, places, tokens_max);
+      if (prompt.ok() && prompt->ids.empty() && prompt->more == 0) {
+        return Invalid("the template renders nothing of the conversation");
+      }
       return prompt;
     }
     // A mark that occurs twice is a text of the client's that looks like it: the next number helps.
@@ -173,9 +180,9 @@ Result<BuiltPrompt> TemplatePromptBuilder::Build(const ChatRequest& request,
   return Internal("a conversation could not be rendered with its answers marked");
 }
 
-Result<std::vector<std::vector<TokenId>>> TemplatePromptBuilder::Encode(
-    const ChatRequest& request) const {
-  return EncodeRawPrompts(policy_, request);
+Result<TurnPrompt> TemplatePromptBuilder::Encode(const ChatRequest& request,
+                                                 size_t tokens_max) const {
+  return EncodeRawPrompts(policy_, request, tokens_max);
 }
 
 size_t TemplatePromptBuilder::CountTokens(const std::string& text) const {

@@ -12,6 +12,7 @@
 #include "core/status.h"
 #include "gateway/chat_request.h"
 #include "gateway/served_policy.h"
+#include "gateway/turn_recorder.h"
 #include "model/token_id.h"
 
 namespace tidemill {
@@ -26,6 +27,7 @@ struct KnownAnswer {
 
 struct BuiltPrompt {
   std::vector<TokenId> ids{};
+  size_t more = 0;             // at least so many tokens follow; 0: these are all
   bool thinking_open = false;  // it ends inside of a think block
 };
 
@@ -35,12 +37,12 @@ class PromptBuilder {
   virtual ~PromptBuilder() = default;
   // `request` gives everything but the messages. An answer that the template does not show as it
   // was drawn (older reasoning is dropped, say) is rendered and encoded like any other text.
-  // kInvalid: the conversation cannot be rendered.
+  // Behind `tokens_max` it may end early. kInvalid: the conversation cannot be rendered or encoded.
   virtual Result<BuiltPrompt> Build(const ChatRequest& request, const WireJson& messages,
-                                    const std::vector<KnownAnswer>& answers,
-                                    int64_t wall_ms) const = 0;
-  // The prompts of /v1/completions. kInvalid names the one that is empty.
-  virtual Result<std::vector<std::vector<TokenId>>> Encode(const ChatRequest& request) const = 0;
+                                    const std::vector<KnownAnswer>& answers, int64_t wall_ms,
+                                    size_t tokens_max) const = 0;
+  // As EncodeRawPrompts.
+  virtual Result<TurnPrompt> Encode(const ChatRequest& request, size_t tokens_max) const = 0;
   // The bytes a token stands for.
   virtual std::string BytesOf(TokenId id) const = 0;
   // How many tokens a text of the conversation takes.
@@ -52,9 +54,9 @@ class TemplatePromptBuilder final : public PromptBuilder {
  public:
   explicit TemplatePromptBuilder(const ServedPolicy& policy) : policy_(policy) {}
   Result<BuiltPrompt> Build(const ChatRequest& request, const WireJson& messages,
-                            const std::vector<KnownAnswer>& answers,
-                            int64_t wall_ms) const override;
-  Result<std::vector<std::vector<TokenId>>> Encode(const ChatRequest& request) const override;
+                            const std::vector<KnownAnswer>& answers, int64_t wall_ms,
+                            size_t tokens_max) const override;
+  Result<TurnPrompt> Encode(const ChatRequest& request, size_t tokens_max) const override;
   std::string BytesOf(TokenId id) const override;
   size_t CountTokens(const std::string& text) const override;
 

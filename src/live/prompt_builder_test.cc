@@ -33,7 +33,7 @@ bool Begins(const std::vector<TokenId>& all, const std::vector<TokenId>& with) {
 
 std::vector<TokenId> Built(const PromptBuilder& builder, const WireJson& messages,
                            const std::vector<KnownAnswer>& answers, bool tools = true) {
-  const auto built = builder.Build(RequestOf(messages, tools), messages, answers, 0);
+  const auto built = builder.Build(RequestOf(messages, tools), messages, answers, 0, 1 << 20);
   EXPECT_TRUE(built.ok()) << built.status().message();
   return built.ok() ? built->ids : std::vector<TokenId>();
 }

@@ -205,8 +205,8 @@ void ReleasedRecorder::Finished(RecordedTurn turn, std::function<void(Status)> s
   recorder_->Finished(std::move(turn), std::move(stored));
 }
 
-void ReleasedRecorder::Abandoned(RecordedTurn turn, const Status& why) {
-  recorder_->Abandoned(std::move(turn), why);
+void ReleasedRecorder::Abandoned(RecordedTurn turn, TurnLoss loss, const Status& why) {
+  recorder_->Abandoned(std::move(turn), loss, why);
 }
 
 Result<std::optional<uint64_t>> ParseRollback(const std::string& text) {

@@ -55,7 +55,7 @@ class SilentRecorder final : public TurnRecorder {
     return prompt;
   }
   void Finished(RecordedTurn, std::function<void(Status)> stored) override { stored(Ok()); }
-  void Abandoned(RecordedTurn, const Status&) override {}
+  void Abandoned(RecordedTurn, TurnLoss, const Status&) override {}
   uint64_t session = 1;
 };
 
