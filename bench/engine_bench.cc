@@ -60,7 +60,7 @@ class PlainDecoder {
       keys_.push_back(at::zeros(shape));
       values_.push_back(at::zeros(shape));
     }
-    const RopeFrequencies frequencies = ComputeRopeFrequencies(config_);
+    const RopeFrequencies frequencies = ComputeRopeFrequencies(config_.rope, config_.head_dim);
     inverse_ = at::tensor(at::ArrayRef<float>(frequencies.inverse));
   }
 
@@ -71,8 +71,8 @@ class PlainDecoder {
     const at::Tensor cos = at::cos(angles), sin = at::sin(angles);
     for (size_t i = 0; i < view_.layers.size(); ++i) {
       const LayerTensors& layer = view_.layers[i];
-      x = x + Attend(i, layer, Norm(x, layer.input_norm), position, cos, sin);
-      const at::Tensor h = Norm(x, layer.post_norm);
+      x = x + Attend(i, layer, Norm(x, layer.attention_in), position, cos, sin);
+      const at::Tensor h = Norm(x, layer.mlp_in);
       x = x +
           at::linear(at::silu(at::linear(h, layer.gate.weight)) * at::linear(h, layer.up.weight),
                      layer.down.weight);

@@ -18,7 +18,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const auto again = ParseModelConfig(json, "again");
     if (!again.ok() || ModelConfigJson(*again) != json) std::abort();
     if (config->ParameterCount() <= 0) std::abort();
-    if (ComputeRopeFrequencies(*config).inverse.empty()) std::abort();
+    if (ComputeRopeFrequencies(config->rope, config->head_dim).inverse.empty()) std::abort();
   }
   if (const auto config = ParseGenerationConfig(input, "fuzz"); config.ok()) {
     for (const auto id : config->eos_token_ids) {

@@ -1,5 +1,9 @@
 #include "model/expected_tensors.h"
 
+#include <utility>
+
+#include "model/layer_plan.h"
+
 namespace tidemill {
 namespace {
 
@@ -13,30 +17,10 @@ std::string DimensionsText(const std::vector<int64_t>& shape) {
 
 }  // namespace
 
-TensorShapes ExpectedTensors(const ModelConfig& c) {
+TensorShapes ExpectedTensors(const ModelConfig& config) {
   TensorShapes expected;
-  expected["model.embed_tokens.weight"] = {c.vocab_size, c.hidden_size};
-  expected["model.norm.weight"] = {c.hidden_size};
-  if (!c.tie_word_embeddings) expected["lm_head.weight"] = {c.vocab_size, c.hidden_size};
-  for (int64_t i = 0; i < c.num_layers; ++i) {
-    const std::string layer = "model.layers." + std::to_string(i) + ".";
-    const auto linear = [&](const char* name, int64_t out, int64_t in, bool bias) {
-      expected[layer + name + ".weight"] = {out, in};
-      if (bias) expected[layer + name + ".bias"] = {out};
-    };
-    linear("self_attn.q_proj", c.q_size(), c.hidden_size, c.qkv_bias);
-    linear("self_attn.k_proj", c.kv_size(), c.hidden_size, c.qkv_bias);
-    linear("self_attn.v_proj", c.kv_size(), c.hidden_size, c.qkv_bias);
-    linear("self_attn.o_proj", c.hidden_size, c.q_size(), c.output_bias);
-    linear("mlp.gate_proj", c.intermediate_size, c.hidden_size, c.mlp_bias);
-    linear("mlp.up_proj", c.intermediate_size, c.hidden_size, c.mlp_bias);
-    linear("mlp.down_proj", c.hidden_size, c.intermediate_size, c.mlp_bias);
-    expected[layer + "input_layernorm.weight"] = {c.hidden_size};
-    expected[layer + "post_attention_layernorm.weight"] = {c.hidden_size};
-    if (c.qk_norm()) {
-      expected[layer + "self_attn.q_norm.weight"] = {c.head_dim};
-      expected[layer + "self_attn.k_norm.weight"] = {c.head_dim};
-    }
+  for (PlannedTensor& tensor : PlanTensors(config)) {
+    expected.emplace(std::move(tensor.name), std::move(tensor.shape));
   }
   return expected;
 }

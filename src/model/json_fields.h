@@ -33,6 +33,8 @@ class JsonFields {
       : object_(object), where_(std::move(where)) {}
 
   bool Has(const char* key) const { return Find(key) != nullptr; }
+  // Null is there too.
+  bool Present(const char* key) const { return object_.contains(key); }
   // Null: absent.
   const nlohmann::json* Find(const char* key) const;
 

@@ -1,31 +1,19 @@
 #include "model/model_config.h"
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
 #include <limits>
 #include <string>
 
 #include "core/files.h"
+#include "model/families/family_spec.h"
+#include "model/families/rope_fields.h"
+#include "model/families/window_fields.h"
 #include "model/json_fields.h"
 #include "model/model_folder.h"
 
 namespace tidemill {
 namespace {
-
-struct FamilyRow {
-  ModelFamily family;
-  std::string_view model_type;
-  std::string_view architecture;
-  int64_t max_position_embeddings;  // what transformers assumes when the file does not say
-};
-
-constexpr std::array<FamilyRow, 3> kFamilies = {{
-    {ModelFamily::kLlama, "llama", "LlamaForCausalLM", 2048},
-    {ModelFamily::kQwen2, "qwen2", "Qwen2ForCausalLM", 32768},
-    {ModelFamily::kQwen3, "qwen3", "Qwen3ForCausalLM", 32768},
-}};
-constexpr int64_t kQwen3DefaultHeadDim = 128;
 
 constexpr int64_t kVocabMax = int64_t{1} << 22;
 constexpr int64_t kHiddenMax = int64_t{1} << 17;
@@ -33,17 +21,23 @@ constexpr int64_t kIntermediateMax = int64_t{1} << 20;
 constexpr int64_t kLayersMax = 1024;
 constexpr int64_t kHeadsMax = 1024;
 constexpr int64_t kHeadDimMax = 1024;
-constexpr int64_t kPositionsMax = int64_t{1} << 26;
-
-const FamilyRow& Row(ModelFamily family) {
-  return kFamilies[static_cast<size_t>(family)];
-}
 
 std::string Quoted(std::string_view text) {
   return nlohmann::json(text).dump(-1, ' ', true);
 }
 
-// Llama, Qwen2 or Qwen3 by model_type and architectures, which must not contradict each other.
+// "llama", "qwen2" and "qwen3".
+std::string FamiliesText() {
+  const std::span<const ModelFamily> families = AllFamilies();
+  std::string text;
+  for (size_t i = 0; i < families.size(); ++i) {
+    if (i > 0) text += i + 1 == families.size() ? " and " : ", ";
+    text += Quoted(ModelFamilyName(families[i]));
+  }
+  return text;
+}
+
+// By model_type and architectures, which must not contradict each other.
 ModelFamily ReadFamily(JsonFields& fields) {
   const std::optional<std::string> type = fields.MaybeString("model_type");
   const std::vector<std::string> architectures = fields.Strings("architectures");
@@ -52,24 +46,24 @@ ModelFamily ReadFamily(JsonFields& fields) {
     fields.Fail("model_type", "is missing");
     return ModelFamily::kLlama;
   }
-  for (const FamilyRow& row : kFamilies) {
-    if (type && *type != row.model_type) continue;
-    if (std::find(architectures.begin(), architectures.end(), row.architecture) !=
+  for (const ModelFamily family : AllFamilies()) {
+    const FamilySpec& spec = SpecOf(family);
+    if (type && *type != spec.model_type) continue;
+    if (std::find(architectures.begin(), architectures.end(), spec.architecture) !=
         architectures.end()) {
-      return row.family;
+      return family;
     }
     if (!type) continue;
     if (!architectures.empty()) {
-      fields.Fail("architectures", "must hold " + Quoted(row.architecture) + " for a " +
-                                       Quoted(row.model_type) + " model, got " +
+      fields.Fail("architectures", "must hold " + Quoted(spec.architecture) + " for a " +
+                                       Quoted(spec.model_type) + " model, got " +
                                        Quoted(architectures.front()));
     }
-    return row.family;
+    return family;
   }
   if (type) {
-    fields.Fail(
-        "model_type",
-        "is " + Quoted(*type) + ", which is not supported; \"llama\", \"qwen2\" and \"qwen3\" are");
+    fields.Fail("model_type",
+                "is " + Quoted(*type) + ", which is not supported; " + FamiliesText() + " are");
   } else {
     fields.Fail("architectures",
                 "holds " + Quoted(architectures.front()) + ", which is not supported");
@@ -77,97 +71,25 @@ ModelFamily ReadFamily(JsonFields& fields) {
   return ModelFamily::kLlama;
 }
 
-RopeType ReadRopeType(JsonFields& fields) {
-  std::optional<std::string> type = fields.MaybeString("rope_type");
-  if (!type) type = fields.MaybeString("type");
-  if (!type || *type == "default") return RopeType::kDefault;
-  if (*type == "linear") return RopeType::kLinear;
-  if (*type == "llama3") return RopeType::kLlama3;
-  if (*type == "yarn") return RopeType::kYarn;
-  fields.Fail("rope_type", "is " + Quoted(*type) +
-                               ", which is not supported; default, linear, llama3 and yarn are");
-  return RopeType::kDefault;
-}
-
-// The parameters of one rope object; `theta_outside` is config.json's own rope_theta.
-RopeConfig ReadRopeObject(JsonFields& fields, std::optional<double> theta_outside,
-                          int64_t max_position_embeddings) {
-  RopeConfig rope;
-  rope.type = ReadRopeType(fields);
-  rope.theta =
-      fields.MaybeNumber("rope_theta", 1.0, 1e15).value_or(theta_outside.value_or(10000.0));
-  if (fields.MaybeNumber("partial_rotary_factor", 0.0, 1e9).value_or(1.0) != 1.0) {
-    fields.Fail("partial_rotary_factor", "other than 1 is not supported");
-  }
-  if (rope.type == RopeType::kDefault) return rope;
-  const std::optional<int64_t> original =
-      fields.MaybeInt("original_max_position_embeddings", 1, kPositionsMax);
-  const std::optional<double> factor = fields.MaybeNumber("factor", 1.0, 1e6);
-  if (!factor && !(rope.type == RopeType::kYarn && original)) fields.Fail("factor", "is missing");
-  if (rope.type == RopeType::kLinear) {
-    rope.factor = factor.value_or(1.0);
-    return rope;
-  }
-  rope.original_max_position_embeddings = original.value_or(max_position_embeddings);
-  rope.factor = factor.value_or(static_cast<double>(max_position_embeddings) /
-                                static_cast<double>(rope.original_max_position_embeddings));
-  if (rope.type == RopeType::kLlama3) {
-    for (const char* key : {"low_freq_factor", "high_freq_factor"}) {
-      if (!fields.Has(key)) fields.Fail(key, "is missing");
-    }
-    if (!original) fields.Fail("original_max_position_embeddings", "is missing");
-    rope.low_freq_factor = fields.MaybeNumber("low_freq_factor", 1e-6, 1e6).value_or(1.0);
-    rope.high_freq_factor = fields.MaybeNumber("high_freq_factor", 1e-6, 1e6).value_or(4.0);
-    return rope;
-  }
-  rope.beta_fast = fields.MaybeNumber("beta_fast", 1e-6, 1e6).value_or(32.0);
-  rope.beta_slow = fields.MaybeNumber("beta_slow", 1e-6, 1e6).value_or(1.0);
-  rope.attention_factor = fields.MaybeNumber("attention_factor", 1e-6, 1e6);
-  rope.mscale = fields.MaybeNumber("mscale", 0.0, 1e6);
-  rope.mscale_all_dim = fields.MaybeNumber("mscale_all_dim", 0.0, 1e6);
-  rope.truncate = fields.MaybeBool("truncate").value_or(true);
-  return rope;
-}
-
-RopeConfig ReadRope(JsonFields& fields, const std::string& where, int64_t max_position_embeddings) {
-  const std::optional<double> theta = fields.MaybeNumber("rope_theta", 1.0, 1e15);
-  if (fields.MaybeNumber("partial_rotary_factor", 0.0, 1e9).value_or(1.0) != 1.0) {
-    fields.Fail("partial_rotary_factor", "other than 1 is not supported");
-  }
-  for (const char* key : {"rope_parameters", "rope_scaling"}) {
-    const nlohmann::json* object = fields.Find(key);
-    if (object == nullptr) continue;
-    if (!object->is_object()) {
-      fields.Fail(key, "must be an object, got " + DescribeJson(*object));
-      return {};
-    }
-    JsonFields rope_fields(*object, where + key + ": ");
-    for (const auto& [name, value] : object->items()) {
-      if (value.is_object()) rope_fields.Fail(name, "gives a layer its own rope: not supported");
-    }
-    RopeConfig rope = ReadRopeObject(rope_fields, theta, max_position_embeddings);
-    if (!rope_fields.status().ok()) fields.Keep(rope_fields.status());
-    return rope;
-  }
-  RopeConfig rope;
-  rope.theta = theta.value_or(10000.0);
-  return rope;
-}
-
-// Refuses what would make attention other than full. Settings that no layer uses are fine.
-void CheckFullAttention(JsonFields& fields, const ModelConfig& config) {
-  bool used = fields.MaybeBool("use_sliding_window").value_or(false);
-  const std::optional<int64_t> window = fields.MaybeInt("sliding_window", 0, kPositionsMax);
-  const std::optional<int64_t> full_layers = fields.MaybeInt("max_window_layers", 0, 1 << 20);
-  const bool lists_layers = fields.Has("layer_types");
+// What a list says that the family has no windows for.
+void CheckLayerTypes(JsonFields& fields, const ModelConfig& config) {
+  if (!config.windowed.empty()) return;
   for (const std::string& type : fields.Strings("layer_types")) {
     if (type == "full_attention") continue;
-    fields.Fail("layer_types", "holds " + Quoted(type) + "; only full_attention is supported");
+    fields.Fail("layer_types", "holds " + Quoted(type) + ", and no layer of this " +
+                                   std::string(ModelFamilyName(config.family)) +
+                                   " model has a window; only full_attention is supported");
   }
-  if (config.family == ModelFamily::kLlama || lists_layers || !window) return;
-  used = used && *window < config.max_position_embeddings;
-  used = used && full_layers.value_or(28) < config.num_layers;
-  if (used) fields.Fail("use_sliding_window", "is true: sliding windows are not supported");
+}
+
+Activation ReadActivation(JsonFields& fields, const FamilySpec& spec) {
+  const std::optional<std::string> name = fields.MaybeString(spec.activation_key);
+  if (!name) return spec.activation;
+  if (*name == "silu" || *name == "swish") return Activation::kSilu;
+  if (*name == "gelu_pytorch_tanh") return Activation::kGeluTanh;
+  fields.Fail(spec.activation_key,
+              "must be \"silu\" or \"gelu_pytorch_tanh\", got " + Quoted(*name));
+  return spec.activation;
 }
 
 Dtype ReadDtype(JsonFields& fields) {
@@ -183,14 +105,20 @@ Dtype ReadDtype(JsonFields& fields) {
 }
 
 void ReadBiases(JsonFields& fields, ModelConfig& config) {
+  const FamilySpec& spec = SpecOf(config.family);
   const bool attention = fields.MaybeBool("attention_bias").value_or(false);
   const bool mlp = fields.MaybeBool("mlp_bias").value_or(false);
-  config.qkv_bias = config.family == ModelFamily::kQwen2 || attention;
-  config.output_bias = config.family != ModelFamily::kQwen2 && attention;
-  config.mlp_bias = config.family == ModelFamily::kLlama && mlp;
+  const std::string none = "is true, but a " + std::string(spec.model_type) + " model has no such";
+  if (attention && spec.biases == BiasRule::kNone) fields.Fail("attention_bias", none);
+  if (mlp && !spec.mlp_bias) fields.Fail("mlp_bias", none);
+  const bool told = spec.biases == BiasRule::kAsTold && attention;
+  config.qkv_bias = told || spec.biases == BiasRule::kQueriesKeysValues;
+  config.output_bias = told;
+  config.mlp_bias = mlp;
 }
 
 void ReadSizes(JsonFields& fields, ModelConfig& config) {
+  const FamilySpec& spec = SpecOf(config.family);
   config.vocab_size = fields.Int("vocab_size", 1, kVocabMax);
   config.hidden_size = fields.Int("hidden_size", 1, kHiddenMax);
   config.intermediate_size = fields.Int("intermediate_size", 1, kIntermediateMax);
@@ -199,11 +127,11 @@ void ReadSizes(JsonFields& fields, ModelConfig& config) {
   config.num_kv_heads =
       fields.MaybeInt("num_key_value_heads", 1, kHeadsMax).value_or(config.num_heads);
   config.max_position_embeddings = fields.MaybeInt("max_position_embeddings", 1, kPositionsMax)
-                                       .value_or(Row(config.family).max_position_embeddings);
+                                       .value_or(spec.max_position_embeddings);
   if (const auto head_dim = fields.MaybeInt("head_dim", 2, kHeadDimMax)) {
     config.head_dim = *head_dim;
-  } else if (config.family == ModelFamily::kQwen3) {
-    config.head_dim = kQwen3DefaultHeadDim;
+  } else if (spec.head_dim > 0) {
+    config.head_dim = spec.head_dim;
   } else if (config.hidden_size % config.num_heads != 0) {
     fields.Fail("hidden_size", "(" + std::to_string(config.hidden_size) +
                                    ") must be a multiple of \"num_attention_heads\" (" +
@@ -239,20 +167,37 @@ Status CheckRope(const RopeConfig& rope, const std::string& where) {
   return Ok();
 }
 
-}  // namespace
-
-std::string_view ModelFamilyName(ModelFamily family) {
-  return Row(family).model_type;
+// What its family allows, and what hangs together.
+Status CheckForm(const ModelConfig& config, const std::string& where) {
+  const FamilySpec& spec = SpecOf(config.family);
+  const std::string model = std::string(spec.model_type) + " model";
+  const bool qkv_always = spec.biases == BiasRule::kQueriesKeysValues;
+  const bool output = spec.biases == BiasRule::kAsTold && config.qkv_bias;
+  if ((spec.biases == BiasRule::kNone && config.qkv_bias) || (qkv_always && !config.qkv_bias) ||
+      config.output_bias != output) {
+    return Invalid(where + "\"attention_bias\" does not fit a " + model);
+  }
+  if (config.mlp_bias && !spec.mlp_bias) {
+    return Invalid(where + "\"mlp_bias\" is not for a " + model);
+  }
+  if (!config.windowed.empty() &&
+      (config.windowed.size() != static_cast<size_t>(config.num_layers) || config.window < 1)) {
+    return Invalid(where +
+                   "\"sliding_window\" must be positive, and \"layer_types\" name each layer");
+  }
+  if (config.local_rope.has_value() != (spec.local_rope_theta > 0)) {
+    return Invalid(where + "\"rope_local_base_freq\" does not fit a " + model);
+  }
+  if (config.local_rope) TM_RETURN_IF_ERROR(CheckRope(*config.local_rope, where));
+  return CheckRope(config.rope, where);
 }
 
+}  // namespace
+
 int64_t ModelConfig::ParameterCount() const {
-  const int64_t attention = hidden_size * (2 * q_size() + 2 * kv_size()) +
-                            (qkv_bias ? q_size() + 2 * kv_size() : 0) +
-                            (output_bias ? hidden_size : 0) + (qk_norm() ? 2 * head_dim : 0);
-  const int64_t mlp =
-      3 * hidden_size * intermediate_size + (mlp_bias ? 2 * intermediate_size + hidden_size : 0);
-  const int64_t embeddings = vocab_size * hidden_size * (tie_word_embeddings ? 1 : 2);
-  return embeddings + num_layers * (attention + mlp + 2 * hidden_size) + hidden_size;
+  int64_t count = 0;
+  for (const PlannedTensor& tensor : PlanTensors(*this)) count += tensor.numbers();
+  return count;
 }
 
 Status ValidateModelConfig(const ModelConfig& config, std::string_view name) {
@@ -282,18 +227,11 @@ Status ValidateModelConfig(const ModelConfig& config, std::string_view name) {
   for (const int32_t id : config.eos_token_ids) {
     TM_RETURN_IF_ERROR(CheckRange(name, "eos_token_id", id, 0, config.vocab_size - 1));
   }
-  const bool qwen2 = config.family == ModelFamily::kQwen2;
-  if (qwen2 ? !config.qkv_bias || config.output_bias : config.qkv_bias != config.output_bias) {
-    return Invalid(where + "\"attention_bias\" does not fit a " +
-                   std::string(ModelFamilyName(config.family)) + " model");
-  }
-  if (config.mlp_bias && config.family != ModelFamily::kLlama) {
-    return Invalid(where + "\"mlp_bias\" is for llama models only");
-  }
+  TM_RETURN_IF_ERROR(CheckForm(config, where));
   if (config.dtype != Dtype::kF32 && config.dtype != Dtype::kBF16 && config.dtype != Dtype::kF16) {
     return Invalid(where + "\"dtype\" must be F32, BF16 or F16");
   }
-  return CheckRope(config.rope, where);
+  return Ok();
 }
 
 Result<ModelConfig> ParseModelConfig(std::string_view json, std::string_view name) {
@@ -313,16 +251,15 @@ Result<ModelConfig> ParseModelConfig(std::string_view json, std::string_view nam
   }
   ReadSizes(fields, config);
   TM_RETURN_IF_ERROR(fields.status());
-  config.rms_norm_eps = fields.MaybeNumber("rms_norm_eps", 1e-30, 0.1).value_or(1e-6);
+  const FamilySpec& spec = SpecOf(config.family);
+  config.rms_norm_eps = fields.MaybeNumber("rms_norm_eps", 1e-30, 0.1).value_or(spec.rms_norm_eps);
   config.initializer_range = fields.MaybeNumber("initializer_range", 0.0, 10.0).value_or(0.02);
-  config.tie_word_embeddings = fields.MaybeBool("tie_word_embeddings").value_or(false);
-  const std::string act = fields.MaybeString("hidden_act").value_or("silu");
-  if (act != "silu" && act != "swish") {
-    fields.Fail("hidden_act", "must be \"silu\", got " + Quoted(act));
-  }
+  config.tie_word_embeddings = fields.MaybeBool("tie_word_embeddings").value_or(spec.tied);
+  config.activation = ReadActivation(fields, spec);
   ReadBiases(fields, config);
-  config.rope = ReadRope(fields, where, config.max_position_embeddings);
-  CheckFullAttention(fields, config);
+  ReadRopes(fields, where, config);
+  if (spec.read != nullptr) spec.read(fields, config);
+  CheckLayerTypes(fields, config);
   config.dtype = ReadDtype(fields);
   config.eos_token_ids = fields.TokenIds("eos_token_id");
   config.bos_token_id = fields.MaybeTokenId("bos_token_id");

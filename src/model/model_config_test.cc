@@ -6,10 +6,12 @@
 #include <cmath>
 #include <filesystem>
 
+#include "core/files.h"
 #include "core/test_folders.h"
 #include "model/generation_config.h"
 #include "model/golden_models.h"
 #include "model/json_fields.h"
+#include "model/layer_plan.h"
 
 namespace tidemill {
 namespace {
@@ -66,14 +68,14 @@ TEST(ModelConfig, Qwen2HasBiasesOnQueriesKeysAndValuesOnly) {
   ASSERT_TRUE(config.ok()) << config.status().ToString();
   EXPECT_TRUE(config->qkv_bias);
   EXPECT_FALSE(config->output_bias);
-  EXPECT_FALSE(config->qk_norm());
+  EXPECT_EQ(PlanDecoder(*config).layers[0].qk_norm, QueryKeyNorm::kNone);
 }
 
 TEST(ModelConfig, Qwen3HasHeadsOf128UnlessToldAndNormalizesThem) {
   const auto config = ParseModel(BaseModel("qwen3", "Qwen3ForCausalLM"));
   ASSERT_TRUE(config.ok()) << config.status().ToString();
   EXPECT_EQ(config->head_dim, 128);
-  EXPECT_TRUE(config->qk_norm());
+  EXPECT_EQ(PlanDecoder(*config).layers[0].qk_norm, QueryKeyNorm::kByHead);
 }
 
 TEST(ModelConfig, BothSpellingsOfRopeGiveTheSame) {
@@ -122,22 +124,152 @@ TEST(ModelConfig, WrongFieldsAreRefusedByName) {
 }
 
 TEST(ModelConfig, WhatIsNotSupportedIsRefusedByName) {
-  ExpectRefused("model_type", "mistral", "\"mistral\", which is not supported");
+  ExpectRefused("model_type", "gpt2", "\"gpt2\", which is not supported; \"llama\", \"qwen2\"");
+  ExpectRefused("attention_bias", 1, "\"attention_bias\" must be true or false");
   ExpectRefused("architectures", {"LlamaForSequenceClassification"}, "\"architectures\"");
   ExpectRefused("quantization_config", {{"quant_method", "gptq"}}, "\"gptq\"");
   ExpectRefused("layer_types", {"full_attention", "sliding_attention"}, "\"sliding_attention\"");
 }
 
-TEST(ModelConfig, SlidingWindowsAreRefusedOnlyWhereALayerUsesThem) {
+// The window of each layer, 0 where there is none.
+std::vector<int64_t> Windows(const ModelConfig& config) {
+  std::vector<int64_t> windows;
+  for (const LayerPlan& layer : PlanDecoder(config).layers) windows.push_back(layer.window);
+  return windows;
+}
+
+TEST(ModelConfig, QwenHasWindowsBehindItsFirstLayersWhereTheyAreSwitchedOn) {
   nlohmann::json json = BaseModel("qwen2", "Qwen2ForCausalLM");
   json["sliding_window"] = 128;
   json["max_window_layers"] = 2;
   json["use_sliding_window"] = false;
-  EXPECT_TRUE(ParseModel(json).ok());
+  EXPECT_THAT(Windows(ParseModel(json).value()), ElementsAre(0, 0, 0));
   json["use_sliding_window"] = true;
-  EXPECT_THAT(ParseModel(json).status().message(), HasSubstr("\"use_sliding_window\""));
-  json["max_window_layers"] = 3;  // all three layers are full
-  EXPECT_TRUE(ParseModel(json).ok());
+  EXPECT_THAT(Windows(ParseModel(json).value()), ElementsAre(0, 0, 128));
+  json["max_window_layers"] = 3;
+  EXPECT_THAT(Windows(ParseModel(json).value()), ElementsAre(0, 0, 0));
+  json["layer_types"] = {"sliding_attention", "full_attention", "full_attention"};
+  const ModelConfig listed = ParseModel(json).value();
+  EXPECT_THAT(Windows(listed), ElementsAre(128, 0, 0)) << "the list decides";
+  const auto again = ParseModelConfig(ModelConfigJson(listed), "again");
+  ASSERT_TRUE(again.ok()) << again.status().ToString();
+  EXPECT_THAT(Windows(*again), ElementsAre(128, 0, 0));
+  json["use_sliding_window"] = false;
+  EXPECT_THAT(ParseModel(json).status().message(), HasSubstr("\"layer_types\" holds \"sliding"));
+  json["use_sliding_window"] = true;
+  json["sliding_window"] = 512;  // no position leaves it
+  EXPECT_THAT(Windows(ParseModel(json).value()), ElementsAre(0, 0, 0));
+  json["sliding_window"] = nullptr;
+  EXPECT_THAT(
+      ParseModel(json).status().message(),
+      HasSubstr("\"sliding_window\" must be 1 or more where a layer has a window, got null"));
+}
+
+TEST(ModelConfig, MistralHasAWindowOnEveryLayerUnlessItIsNullOrAListDecides) {
+  nlohmann::json json = BaseModel("mistral", "MistralForCausalLM");
+  json["max_position_embeddings"] = 8192;
+  EXPECT_THAT(Windows(ParseModel(json).value()), ElementsAre(4096, 4096, 4096));
+  json["sliding_window"] = 12;
+  EXPECT_THAT(Windows(ParseModel(json).value()), ElementsAre(12, 12, 12));
+  json["layer_types"] = {"full_attention", "sliding_attention", "full_attention"};
+  const ModelConfig listed = ParseModel(json).value();
+  EXPECT_THAT(Windows(listed), ElementsAre(0, 12, 0));
+  EXPECT_THAT(Windows(ParseModelConfig(ModelConfigJson(listed), "again").value()),
+              ElementsAre(0, 12, 0));
+  json.erase("layer_types");
+  json["sliding_window"] = nullptr;
+  const ModelConfig full = ParseModel(json).value();
+  EXPECT_THAT(Windows(full), ElementsAre(0, 0, 0));
+  EXPECT_THAT(Windows(ParseModelConfig(ModelConfigJson(full), "again").value()),
+              ElementsAre(0, 0, 0));
+  json["attention_bias"] = true;
+  EXPECT_THAT(ParseModel(json).status().message(),
+              HasSubstr("\"attention_bias\" is true, but a mistral model has no such"));
+  json["attention_bias"] = false;
+  json["layer_types"] = {"full_attention", "chunked_attention", "full_attention"};
+  EXPECT_THAT(ParseModel(json).status().message(),
+              HasSubstr("\"layer_types\" holds \"chunked_attention\""));
+  json["layer_types"] = {"full_attention"};
+  EXPECT_THAT(ParseModel(json).status().message(),
+              HasSubstr("\"layer_types\" must name each of the 3 layers, got a list of 1"));
+}
+
+nlohmann::json Gemma() {
+  nlohmann::json json = BaseModel("gemma3_text", "Gemma3ForCausalLM");
+  json.erase("hidden_act");
+  json["sliding_window"] = 9;
+  return json;
+}
+
+TEST(ModelConfig, Gemma3HasWhatItsConfigDoesNotSay) {
+  nlohmann::json json = Gemma();
+  json["num_hidden_layers"] = 7;
+  const ModelConfig config = ParseModel(json).value();
+  EXPECT_THAT(Windows(config), ElementsAre(9, 9, 9, 9, 9, 0, 9));
+  EXPECT_EQ(config.head_dim, 256);
+  EXPECT_TRUE(config.tie_word_embeddings);
+  EXPECT_EQ(config.activation, Activation::kGeluTanh);
+  const DecoderPlan plan = PlanDecoder(config);
+  EXPECT_EQ(plan.norm_offset, 1);
+  EXPECT_EQ(plan.embedding_scale, 8);
+  EXPECT_EQ(plan.attention_scale, 1.0 / 16);
+  ASSERT_EQ(plan.ropes.size(), 2u);
+  EXPECT_EQ(plan.ropes[static_cast<size_t>(plan.layers[0].rope)].theta, 1e4);
+  EXPECT_EQ(plan.ropes[static_cast<size_t>(plan.layers[5].rope)].theta, 1e6);
+}
+
+TEST(ModelConfig, Gemma3HasARotationForEachKindOfLayerInBothSpellings) {
+  nlohmann::json older = Gemma();
+  older["sliding_window_pattern"] = 2;
+  older["rope_theta"] = 5e5;
+  older["rope_local_base_freq"] = 2e4;
+  older["rope_scaling"] = {{"rope_type", "linear"}, {"factor", 8.0}};
+  nlohmann::json newer = Gemma();
+  newer["layer_types"] = {"sliding_attention", "full_attention", "sliding_attention"};
+  newer["rope_parameters"] = {
+      {"full_attention", {{"rope_type", "linear"}, {"factor", 8.0}, {"rope_theta", 5e5}}},
+      {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", 2e4}}}};
+  const ModelConfig a = ParseModel(older).value(), b = ParseModel(newer).value();
+  EXPECT_EQ(ModelConfigJson(a), ModelConfigJson(b));
+  EXPECT_EQ(a.rope.type, RopeType::kLinear);
+  EXPECT_EQ(a.rope.theta, 5e5);
+  EXPECT_EQ(a.local_rope->type, RopeType::kDefault);
+  EXPECT_EQ(a.local_rope->theta, 2e4);
+  EXPECT_EQ(ModelConfigJson(ParseModelConfig(ModelConfigJson(a), "again").value()),
+            ModelConfigJson(a));
+  newer["rope_parameters"]["sliding_attention"]["rope_type"] = "dynamic";
+  EXPECT_THAT(ParseModel(newer).status().message(),
+              HasSubstr("rope_parameters: sliding_attention: \"rope_type\" is \"dynamic\""));
+}
+
+TEST(ModelConfig, WhatGemma3CanBeAndIsNotSupportedIsRefusedByKeyAndValue) {
+  const std::pair<const char*, nlohmann::json> wrong[] = {{"attn_logit_softcapping", 50.0},
+                                                          {"final_logit_softcapping", 30.5},
+                                                          {"use_bidirectional_attention", true},
+                                                          {"hidden_activation", "relu"}};
+  for (const auto& [key, value] : wrong) {
+    nlohmann::json json = Gemma();
+    json[key] = value;
+    const auto config = ParseModel(json);
+    ASSERT_FALSE(config.ok()) << key;
+    EXPECT_THAT(config.status().message(), HasSubstr("m/config.json: \"" + std::string(key)));
+    EXPECT_THAT(config.status().message(), HasSubstr(value.dump()));
+  }
+}
+
+// What transformers 4 wrote of the same models.
+TEST(ModelConfigGolden, TheOlderSpellingMeansTheSame) {
+  size_t compared = 0;
+  for (const std::string& dir : GoldenModels(SourceDir())) {
+    const std::string path = dir + "/config.v4.json";
+    if (!std::filesystem::exists(path)) continue;
+    SCOPED_TRACE(path);
+    const auto older = ParseModelConfig(ReadFileBounded(path, kConfigBytesMax).value(), path);
+    ASSERT_TRUE(older.ok()) << older.status().ToString();
+    EXPECT_EQ(ModelConfigJson(*older), ModelConfigJson(ReadModelConfig(dir).value()));
+    ++compared;
+  }
+  if (compared == 0) GTEST_SKIP() << "no config.v4.json: " << MissingSharedGolden(SourceDir());
 }
 
 TEST(ModelConfig, BrokenJsonSaysWhere) {
@@ -150,13 +282,13 @@ TEST(ModelConfig, BrokenJsonSaysWhere) {
 
 TEST(ModelConfig, LinearRopeDividesEveryFrequency) {
   ModelConfig config = ParseModel(BaseModel()).value();
-  const RopeFrequencies plain = ComputeRopeFrequencies(config);
+  const RopeFrequencies plain = ComputeRopeFrequencies(config.rope, config.head_dim);
   ASSERT_EQ(plain.inverse.size(), 8u);
   EXPECT_FLOAT_EQ(plain.inverse[0], 1.0f);
   EXPECT_FLOAT_EQ(plain.inverse[4], 0.01f);
   config.rope.type = RopeType::kLinear;
   config.rope.factor = 4;
-  EXPECT_FLOAT_EQ(ComputeRopeFrequencies(config).inverse[4], 0.0025f);
+  EXPECT_FLOAT_EQ(ComputeRopeFrequencies(config.rope, config.head_dim).inverse[4], 0.0025f);
 }
 
 TEST(ModelConfig, Llama3RopeSlowsOnlyLongWaves) {
@@ -165,7 +297,7 @@ TEST(ModelConfig, Llama3RopeSlowsOnlyLongWaves) {
                  .theta = 10000,
                  .factor = 8,
                  .original_max_position_embeddings = 256};
-  const RopeFrequencies scaled = ComputeRopeFrequencies(config);
+  const RopeFrequencies scaled = ComputeRopeFrequencies(config.rope, config.head_dim);
   EXPECT_FLOAT_EQ(scaled.inverse[0], 1.0f);               // wave 6.3 < 256/4
   EXPECT_FLOAT_EQ(scaled.inverse[7], 3.1622776e-4f / 8);  // wave 19869 > 256
   // Index 3: f = 10^-1.5, wave 198.7 between: smooth = (256/198.69 - 1) / 3.
@@ -180,14 +312,14 @@ TEST(ModelConfig, YarnRopeBlendsAndScalesAttention) {
                  .theta = 10000,
                  .factor = 4,
                  .original_max_position_embeddings = 512};
-  const RopeFrequencies scaled = ComputeRopeFrequencies(config);
+  const RopeFrequencies scaled = ComputeRopeFrequencies(config.rope, config.head_dim);
   EXPECT_FLOAT_EQ(scaled.attention_scaling, static_cast<float>(0.1 * std::log(4.0) + 1));
   // The range is dimensions 0.81 and 3.82 of 8 pairs, rounded outwards to 0 and 4.
   EXPECT_FLOAT_EQ(scaled.inverse[0], 1.0f);
   EXPECT_NEAR(scaled.inverse[1], 0.31622776 * (0.75 + 0.25 / 4), 1e-7);
   EXPECT_NEAR(scaled.inverse[4], 0.01 / 4, 1e-9);
   config.rope.attention_factor = 1.5;
-  EXPECT_FLOAT_EQ(ComputeRopeFrequencies(config).attention_scaling, 1.5f);
+  EXPECT_FLOAT_EQ(ComputeRopeFrequencies(config.rope, config.head_dim).attention_scaling, 1.5f);
 }
 
 TEST(ModelConfig, ParameterCountCountsATiedEmbeddingOnce) {

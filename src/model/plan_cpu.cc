@@ -30,10 +30,12 @@ void AddCpuLearner(const PlanInput& in, const PlanSizes& s, PlanRows& rows) {
 // learner/torch/fused_decoder.cc; with an adapter libtorch's autograd, which keeps more.
 void AddCpuStep(const PlanInput& in, const PlanSizes& s, PlanRows& rows) {
   const int64_t tokens = in.token_budget, layers = s.c.num_layers;
-  const int64_t layer = 4 * s.H + (s.q + 2 * s.kv) + 2 * s.q + s.kv + 3 * s.F + s.c.num_heads + 2;
-  const int64_t passing = 4 * s.H + 3 * s.F + 3 * s.q + 3 * s.kv;
+  const int64_t norms = s.InNorms() + 2 * s.OutNorms();
+  const int64_t layer =
+      norms * s.H + (s.q + 2 * s.kv) + 2 * s.q + s.kv + 3 * s.F + s.c.num_heads + s.layer().norms();
+  const int64_t passing = (4 + s.OutNorms()) * s.H + 3 * s.F + 3 * s.q + 3 * s.kv;
   if (in.lora_rank > 0 || in.recompute) {
-    const int64_t graph = 6 * s.H + 3 * (s.q + 2 * s.kv) + 2 * s.q + 5 * s.F;
+    const int64_t graph = (2 + norms) * s.H + 3 * (s.q + 2 * s.kv) + 2 * s.q + 5 * s.F;
     const int64_t kept = in.recompute ? layers * s.H + graph : layers * graph;
     rows.Add("learner", "activations", 4 * (kept + passing) * tokens);
   } else {

@@ -30,13 +30,13 @@ int64_t EngineAdapter(const PlanSizes& s, int64_t rank) {
   return 2 * rank * s.c.num_layers * (qkv + o + gate_up + down);
 }
 
-// What one token leaves in one layer for the backward pass, in bfloat16 (cuda_train.cc): two norms
-// keep their sums and give the inputs of products, attention keeps rotated rows and its result,
-// SwiGLU both its input and its result; float32 sums of attention and norms.
+// What one token leaves in one layer for the backward pass, in bfloat16 (cuda_train.cc): norms keep
+// their sums and give the inputs of products, attention keeps rotated rows and its result, the
+// gate's function both its input and its result; float32 sums of attention and norms.
 int64_t LayerToken(const PlanSizes& s) {
-  int64_t numbers = 4 * s.H + (s.q + 2 * s.kv) + s.q + 3 * s.F;
-  if (s.c.qk_norm()) numbers += 2 * (s.q + s.kv);
-  return 2 * numbers + 4 * (s.c.num_heads + 2);
+  int64_t numbers = (s.InNorms() + s.OutNorms()) * s.H + (s.q + 2 * s.kv) + s.q + 3 * s.F;
+  if (s.layer().qk_norm != QueryKeyNorm::kNone) numbers += 2 * (s.q + s.kv);
+  return 2 * numbers + 4 * (s.c.num_heads + s.layer().norms());
 }
 
 bool StateOnHost(const PlanInput& in) {
@@ -106,15 +106,16 @@ void AddEngine(const PlanInput& in, const PlanSizes& s, PlanRows& rows) {
   rows.Add("engine", "keys and values", static_cast<int64_t>(in.cache_bytes));
   const int64_t step = in.max_running + in.prefill_chunk;
   const int64_t context = in.max_context > 0 ? in.max_context : s.c.max_position_embeddings;
-  const int64_t work = step * (8 * s.H + 2 * (s.q + 2 * s.kv) + 2 * s.q + 6 * s.F);
+  const int64_t apart = s.OutNorms() > 0 ? 4 * s.H : 0;  // what a product gives before its norm
+  const int64_t work = step * (8 * s.H + apart + 2 * (s.q + 2 * s.kv) + 2 * s.q + 6 * s.F);
   const int64_t long_contexts = 4 * step * s.c.num_heads * (s.c.head_dim + 2) * 4;
   const int64_t pages = step * (context / 16 + 2) * 4;
-  const int64_t rotations = 4 * context * s.c.head_dim;
+  const int64_t rotations = 4 * context * s.c.head_dim * static_cast<int64_t>(s.plan.ropes.size());
   rows.Add("engine", "rows, logits and tables",
            work + 160 * kMiB + long_contexts + pages + rotations);
-  // Of a layer four products, two norms, attention and SwiGLU; with an adapter two small products
-  // for each of the four.
-  const int64_t kernels = s.c.num_layers * (in.lora_rank > 0 ? 16 : 8) + 8;
+  // Of a layer four products, two norms before and some behind them, attention and the gate; with
+  // an adapter two small products for each of the four.
+  const int64_t kernels = s.c.num_layers * ((in.lora_rank > 0 ? 16 : 8) + s.OutNorms()) + 8;
   const int64_t graphs = kGraphSizes * (context > kShortContext ? 2 : 1);
   rows.Add("engine", "graphs and workspaces (assumed)",
            kWorkspaces + graphs * kernels * kGraphKernel);

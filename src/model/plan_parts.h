@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "model/layer_plan.h"
 #include "model/memory_plan.h"
 
 namespace tidemill {
@@ -19,10 +20,18 @@ struct PlanSizes {
         kv(c.kv_size()),
         V(c.vocab_size),
         P(c.ParameterCount()),
-        trained(in.lora_rank > 0 ? AdapterParameters(c, in.lora_rank) : P) {}
+        trained(in.lora_rank > 0 ? AdapterParameters(c, in.lora_rank) : P),
+        plan(PlanDecoder(c)) {}
 
   const ModelConfig& c;
   const int64_t H, F, q, kv, V, P, trained;
+  const DecoderPlan plan;
+
+  // Of every layer: layers differ in windows and rotation only, which take no memory.
+  const LayerPlan& layer() const { return plan.layers.front(); }
+  int64_t OutNorms() const { return !layer().attention_out.empty() + !layer().mlp_out.empty(); }
+  // Numbers of width H that norms before products keep of a token: what comes in and what goes out.
+  int64_t InNorms() const { return 2 + !layer().attention_in.empty() + !layer().mlp_in.empty(); }
 };
 
 // Two moments in a byte each, with two scales of 4 bytes a block (learner/torch/block_moments.h).

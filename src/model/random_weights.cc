@@ -7,6 +7,7 @@
 #include "core/files.h"
 #include "core/parallel.h"
 #include "model/expected_tensors.h"
+#include "model/families/family_spec.h"
 #include "model/normal_stream.h"
 #include "model/number_types.h"
 
@@ -26,7 +27,10 @@ void FillConstant(float value, const TensorView& tensor, std::span<std::byte> ou
 
 void FillRandomPart(const ModelConfig& config, uint64_t seed, const TensorView& tensor,
                     size_t first_byte, std::span<std::byte> out) {
-  if (tensor.name.ends_with("norm.weight")) return FillConstant(1, tensor, out);
+  if (tensor.name.ends_with("norm.weight")) {
+    // What norms multiply by begins as 1.
+    return FillConstant(static_cast<float>(1 - SpecOf(config.family).norm_offset), tensor, out);
+  }
   if (tensor.name.ends_with(".bias")) return FillConstant(0, tensor, out);
   const NormalStream stream(seed, tensor.name);
   const auto sigma = static_cast<float>(config.initializer_range);

@@ -12,9 +12,9 @@
 
 namespace tidemill {
 
-// As transformers initializes: normal(0, initializer_range), norms 1, biases 0. Each number depends
-// on the seed, the tensor's name and its place alone, never on the number of threads; types with
-// fewer bits hold the same numbers, rounded.
+// As transformers initializes: normal(0, initializer_range), norms such that they multiply by 1,
+// biases 0. Each number depends on the seed, the tensor's name and its place alone, never on the
+// number of threads; types with fewer bits hold the same numbers, rounded.
 
 // Bytes from `first_byte` on of such a tensor (its data is not read), of F32, BF16 or F16.
 // `first_byte` is a multiple of 16. Any thread.

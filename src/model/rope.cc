@@ -3,7 +3,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "model/model_config.h"
+#include "model/rope_config.h"
 
 namespace tidemill {
 namespace {
@@ -28,22 +28,21 @@ void ScaleLlama3(const RopeConfig& rope, std::vector<float>& inverse) {
 }
 
 // The dimension whose rotation turns `rotations` times over the original context.
-double CorrectionDim(double rotations, const ModelConfig& config) {
-  const double context = static_cast<double>(config.rope.original_max_position_embeddings);
-  return static_cast<double>(config.head_dim) *
-         std::log(context / (rotations * 2 * std::numbers::pi)) / (2 * std::log(config.rope.theta));
+double CorrectionDim(double rotations, const RopeConfig& rope, int64_t head_dim) {
+  const double context = static_cast<double>(rope.original_max_position_embeddings);
+  return static_cast<double>(head_dim) * std::log(context / (rotations * 2 * std::numbers::pi)) /
+         (2 * std::log(rope.theta));
 }
 
-void ScaleYarn(const ModelConfig& config, std::vector<float>& inverse) {
-  const RopeConfig& rope = config.rope;
-  double low = CorrectionDim(rope.beta_fast, config);
-  double high = CorrectionDim(rope.beta_slow, config);
+void ScaleYarn(const RopeConfig& rope, int64_t head_dim, std::vector<float>& inverse) {
+  double low = CorrectionDim(rope.beta_fast, rope, head_dim);
+  double high = CorrectionDim(rope.beta_slow, rope, head_dim);
   if (rope.truncate) {
     low = std::floor(low);
     high = std::ceil(high);
   }
   low = std::max(low, 0.0);
-  high = std::min(high, static_cast<double>(config.head_dim - 1));
+  high = std::min(high, static_cast<double>(head_dim - 1));
   if (low == high) high += 0.001;
   for (size_t i = 0; i < inverse.size(); ++i) {
     const float ramp = std::clamp(
@@ -67,28 +66,44 @@ double YarnScaling(const RopeConfig& rope) {
 
 }  // namespace
 
-RopeFrequencies ComputeRopeFrequencies(const ModelConfig& config) {
+RopeFrequencies ComputeRopeFrequencies(const RopeConfig& rope, int64_t head_dim) {
   RopeFrequencies out;
-  out.inverse.resize(static_cast<size_t>(config.head_dim / 2));
+  out.inverse.resize(static_cast<size_t>(head_dim / 2));
   for (size_t i = 0; i < out.inverse.size(); ++i) {
-    const float exponent = static_cast<float>(2 * i) / static_cast<float>(config.head_dim);
-    out.inverse[i] = 1.0f / std::pow(static_cast<float>(config.rope.theta), exponent);
+    const float exponent = static_cast<float>(2 * i) / static_cast<float>(head_dim);
+    out.inverse[i] = 1.0f / std::pow(static_cast<float>(rope.theta), exponent);
   }
-  switch (config.rope.type) {
+  switch (rope.type) {
     case RopeType::kDefault:
       break;
     case RopeType::kLinear:
-      for (float& f : out.inverse) f /= static_cast<float>(config.rope.factor);
+      for (float& f : out.inverse) f /= static_cast<float>(rope.factor);
       break;
     case RopeType::kLlama3:
-      ScaleLlama3(config.rope, out.inverse);
+      ScaleLlama3(rope, out.inverse);
       break;
     case RopeType::kYarn:
-      ScaleYarn(config, out.inverse);
-      out.attention_scaling = static_cast<float>(YarnScaling(config.rope));
+      ScaleYarn(rope, head_dim, out.inverse);
+      out.attention_scaling = static_cast<float>(YarnScaling(rope));
       break;
   }
   return out;
+}
+
+RopeTable MakeRopeTable(const RopeConfig& rope, int64_t head_dim, int64_t positions) {
+  const RopeFrequencies frequencies = ComputeRopeFrequencies(rope, head_dim);
+  const size_t half = frequencies.inverse.size(), count = static_cast<size_t>(positions);
+  RopeTable table;
+  table.cos.resize(count * half);
+  table.sin.resize(count * half);
+  for (size_t p = 0; p < count; ++p) {
+    for (size_t i = 0; i < half; ++i) {
+      const float angle = static_cast<float>(p) * frequencies.inverse[i];
+      table.cos[p * half + i] = std::cos(angle) * frequencies.attention_scaling;
+      table.sin[p * half + i] = std::sin(angle) * frequencies.attention_scaling;
+    }
+  }
+  return table;
 }
 
 }  // namespace tidemill

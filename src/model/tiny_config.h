@@ -5,9 +5,29 @@
 
 namespace tidemill {
 
+// What models of a family have besides their sizes, which stand already. Windows are shorter than
+// the sequences of tests.
+inline void TakeFormOf(ModelFamily family, ModelConfig& c) {
+  c.family = family;
+  c.qkv_bias = family == ModelFamily::kQwen2;
+  const auto layers = static_cast<size_t>(c.num_layers);
+  if (family == ModelFamily::kMistral) {
+    c.window = 11;
+    c.windowed.assign(layers, true);
+  }
+  if (family == ModelFamily::kGemma3) {
+    c.window = 7;
+    c.windowed.assign(layers, true);
+    c.windowed.back() = false;
+    c.rope.theta = 1e6;
+    c.local_rope = RopeConfig{};
+    c.query_scalar = 5;
+    c.activation = Activation::kGeluTanh;
+  }
+}
+
 inline ModelConfig TinyConfig(ModelFamily family = ModelFamily::kQwen2) {
   ModelConfig c;
-  c.family = family;
   c.vocab_size = 37;
   c.hidden_size = 32;
   c.intermediate_size = 56;
@@ -17,7 +37,7 @@ inline ModelConfig TinyConfig(ModelFamily family = ModelFamily::kQwen2) {
   c.head_dim = 8;
   c.max_position_embeddings = 128;
   c.tie_word_embeddings = true;
-  c.qkv_bias = family == ModelFamily::kQwen2;
+  TakeFormOf(family, c);
   return c;
 }
 

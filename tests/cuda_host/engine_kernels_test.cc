@@ -1,7 +1,9 @@
 // The engine's kernels against plain loops in double precision.
 #include <cublasLt.h>
 
+#include <algorithm>
 #include <map>
+#include <utility>
 
 #include "engine/cuda/gemm.h"
 #include "model/cuda/kernels.h"
@@ -22,7 +24,7 @@ TYPED_TEST_SUITE(CudaHostKernels, Types);
 
 // x is kept where no rows are selected.
 template <typename T>
-void CheckNorm(int width, bool biased, bool selects) {
+void CheckNorm(int width, bool biased, bool selects, float offset) {
   const std::vector<int32_t> chosen = {2, 0, 2};
   const auto w = static_cast<size_t>(width);
   OnDevice<float> x(3 * w);
@@ -40,7 +42,8 @@ void CheckNorm(int width, bool biased, bool selects) {
             .out = out.data(),
             .rows = 3,
             .width = width,
-            .eps = 0.1f},
+            .eps = 0.1f,
+            .offset = offset},
            nullptr);
   for (size_t r = 0; r < 3; ++r) {
     const size_t from = selects ? static_cast<size_t>(chosen[r]) : r;
@@ -52,7 +55,8 @@ void CheckNorm(int width, bool biased, bool selects) {
     }
     const double scale = 1 / std::sqrt(squares / width + 0.1);
     for (size_t i = 0; i < w; ++i) {
-      ExpectNear(out[r * w + i], row[i] * scale * Value(weight[i]), "norm", r * w + i);
+      ExpectNear(out[r * w + i], row[i] * scale * (Value(offset) + Value(weight[i])), "norm",
+                 r * w + i);
       const bool kept = biased && !selects;
       ExpectNear(x[r * w + i], kept ? row[i] : Value(before[r * w + i]), "x", r * w + i);
     }
@@ -64,10 +68,57 @@ TYPED_TEST(CudaHostKernels, NormAddsABiasAndTakesSelectedRows) {
   for (const int width : {20, 2052, 5124}) {
     for (const bool biased : {false, true}) {
       for (const bool selects : {false, true}) {
-        ASSERT_NO_FATAL_FAILURE(CheckNorm<TypeParam>(width, biased, selects));
+        ASSERT_NO_FATAL_FAILURE(CheckNorm<TypeParam>(width, biased, selects, biased ? 1.0f : 0.0f));
       }
     }
   }
+}
+
+// Behind a product: what it gave is normed and added.
+TYPED_TEST(CudaHostKernels, AddNormAddsTheNormOfAProductWithItsBias) {
+  for (const int width : {20, 644}) {
+    for (const bool biased : {false, true}) {
+      const auto w = static_cast<size_t>(width);
+      OnDevice<float> from(3 * w), x(3 * w);
+      OnDevice<TypeParam> weight(w), bias(w);
+      Fill(from, 1, 3);
+      Fill(x, 2);
+      Fill(weight, 3);
+      Fill(bias, 4);
+      const std::vector<float> before(x.begin(), x.end());
+      CudaAddNorm({.type = kTypeOf<TypeParam>,
+                   .from = from.data(),
+                   .weight = weight.data(),
+                   .bias = biased ? bias.data() : nullptr,
+                   .x = x.data(),
+                   .rows = 3,
+                   .width = width,
+                   .eps = 0.1f,
+                   .offset = 1},
+                  nullptr);
+      for (size_t r = 0; r < 3; ++r) {
+        const auto value = [&](size_t i) {
+          return Value(from[r * w + i]) + (biased ? Value(bias[i]) : 0.0);
+        };
+        double squares = 0;
+        for (size_t i = 0; i < w; ++i) squares += value(i) * value(i);
+        const double scale = 1 / std::sqrt(squares / width + 0.1);
+        for (size_t i = 0; i < w; ++i) {
+          const double expected =
+              Value(before[r * w + i]) + value(i) * scale * (1 + Value(weight[i]));
+          ASSERT_NEAR(Value(x[r * w + i]), expected, 1e-5) << r << " " << i;
+        }
+      }
+    }
+  }
+}
+
+TYPED_TEST(CudaHostKernels, NarrowRounds) {
+  OnDevice<float> x(2052);
+  OnDevice<TypeParam> out(2052);
+  Fill(x, 1, 3);
+  CudaNarrow(kTypeOf<TypeParam>, x.data(), 2052, out.data(), nullptr);
+  for (size_t i = 0; i < x.size(); ++i) EXPECT_EQ(Value(out[i]), Value(TypeParam(x[i])));
 }
 
 TYPED_TEST(CudaHostKernels, EmbedTakesTokensAndWhatWasDrawnBefore) {
@@ -83,26 +134,35 @@ TYPED_TEST(CudaHostKernels, EmbedTakesTokensAndWhatWasDrawnBefore) {
              .drawn = drawn.data(),
              .table = table.data(),
              .width = kWidth,
+             .scale = 2,
              .x = x.data()},
             nullptr);
   const size_t tokens[] = {3, 4, 0};
   for (size_t r = 0; r < 3; ++r) {
     for (size_t i = 0; i < kWidth; ++i) {
-      EXPECT_EQ(x[r * kWidth + i], static_cast<float>(table[tokens[r] * kWidth + i]));
+      EXPECT_EQ(x[r * kWidth + i], 2 * static_cast<float>(table[tokens[r] * kWidth + i]));
     }
   }
 }
 
-TYPED_TEST(CudaHostKernels, SwiGluOfEveryWidth) {
-  for (const size_t width : {12, 16, 520}) {
-    OnDevice<TypeParam> gate_up(3 * 2 * width), out(3 * width);
-    Fill(gate_up, 5, 4);
-    CudaSwiGlu(kTypeOf<TypeParam>, gate_up.data(), 3, static_cast<int>(width), out.data(), nullptr);
-    for (size_t r = 0; r < 3; ++r) {
-      for (size_t i = 0; i < width; ++i) {
-        const double gate = Value(gate_up[r * 2 * width + i]);
-        const double up = Value(gate_up[r * 2 * width + width + i]);
-        ExpectNear(out[r * width + i], gate / (1 + std::exp(-gate)) * up, "swiglu", i);
+double Activated(Activation activation, double x) {
+  if (activation == Activation::kSilu) return x / (1 + std::exp(-x));
+  return x / 2 * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+}
+
+TYPED_TEST(CudaHostKernels, GatesOfEveryWidth) {
+  for (const Activation activation : {Activation::kSilu, Activation::kGeluTanh}) {
+    for (const size_t width : {12, 16, 520}) {
+      OnDevice<TypeParam> gate_up(3 * 2 * width), out(3 * width);
+      Fill(gate_up, 5, 4);
+      CudaGate(activation, kTypeOf<TypeParam>, gate_up.data(), 3, static_cast<int>(width),
+               out.data(), nullptr);
+      for (size_t r = 0; r < 3; ++r) {
+        for (size_t i = 0; i < width; ++i) {
+          const double gate = Value(gate_up[r * 2 * width + i]);
+          const double up = Value(gate_up[r * 2 * width + width + i]);
+          ExpectNear(out[r * width + i], Activated(activation, gate) * up, "gate", i);
+        }
       }
     }
   }
@@ -162,15 +222,16 @@ struct PagedCase {
                static_cast<size_t>(heads.head_dim);
   }
   // Head `head` of row r against positions [0, position], from the cache as it is.
-  std::vector<double> Attend(const std::vector<double>& q, size_t r, int head, int position) const {
+  std::vector<double> Attend(const std::vector<double>& q, size_t r, int head, int position,
+                             int window = 0) const {
     const auto d = static_cast<size_t>(heads.head_dim);
     const int kv_head = head / (heads.heads / heads.kv_heads);
     std::vector<double> out(d);
     double sum = 0;
-    for (int p = 0; p <= position; ++p) {
+    for (int p = window > 0 ? std::max(0, position - window + 1) : 0; p <= position; ++p) {
       double dot = 0;
       for (size_t i = 0; i < d; ++i) dot += q[i] * Value(Slot(r, p, kv_head, false)[i]);
-      const double weight = std::exp(dot / std::sqrt(static_cast<double>(d)));
+      const double weight = std::exp(dot * Value(Scale()));
       sum += weight;
       for (size_t i = 0; i < d; ++i) out[i] += weight * Value(Slot(r, p, kv_head, true)[i]);
     }
@@ -192,6 +253,7 @@ struct PagedCase {
     }
     return out;
   }
+  float Scale() const { return 1.25f / std::sqrt(static_cast<float>(heads.head_dim)); }
   std::vector<T> Before() const { return std::vector<T>(qkv.begin(), qkv.end()); }
   CudaAttentionArgs Args(OnDevice<T>& out) const {
     return {.heads = heads,
@@ -200,7 +262,8 @@ struct PagedCase {
             .rows = rows.data(),
             .pages = pages.data(),
             .count = static_cast<int>(rows.size()),
-            .cache = cache.data()};
+            .cache = cache.data(),
+            .scale = Scale()};
   }
   std::vector<double> Query(size_t r, int head) const {
     const T* q = qkv.data() + r * static_cast<size_t>(heads.QkvWidth()) +
@@ -251,13 +314,72 @@ TYPED_TEST(CudaHostKernels, RotateTurnsQueriesAndPutsKeysAndValuesIntoTheirPages
 TYPED_TEST(CudaHostKernels, PlainAttentionOfAnyHead) {
   const CudaHeads heads{.type = kTypeOf<TypeParam>, .heads = 6, .kv_heads = 2, .head_dim = 40};
   const PagedCase<TypeParam> c(heads, {0, 15, 16, 70});
-  OnDevice<TypeParam> out(4 * 6 * 40);
-  CudaDecodeAttention(c.Args(out), nullptr);
-  for (size_t r = 0; r < 4; ++r) {
-    for (int head = 0; head < 6; ++head) {
-      const std::vector<double> expected = c.Attend(c.Query(r, head), r, head, c.positions[r]);
-      const size_t at = (r * 6 + static_cast<size_t>(head)) * 40;
-      for (size_t i = 0; i < 40; ++i) ExpectNear(out[at + i], expected[i], "attention", at + i);
+  for (const int window : {0, 1, 16, 50}) {
+    OnDevice<TypeParam> out(4 * 6 * 40);
+    CudaAttentionArgs args = c.Args(out);
+    args.window = window;
+    CudaDecodeAttention(args, nullptr);
+    for (size_t r = 0; r < 4; ++r) {
+      for (int head = 0; head < 6; ++head) {
+        const auto expected = c.Attend(c.Query(r, head), r, head, c.positions[r], window);
+        const size_t at = (r * 6 + static_cast<size_t>(head)) * 40;
+        for (size_t i = 0; i < 40; ++i) ExpectNear(out[at + i], expected[i], "attention", at + i);
+      }
+    }
+  }
+}
+
+// All queries of a row have one norm, and all its keys.
+TYPED_TEST(CudaHostKernels, RotateNormsByHeadOrTheWholeRow) {
+  const CudaHeads heads{.type = kTypeOf<TypeParam>, .heads = 6, .kv_heads = 2, .head_dim = 24};
+  for (const bool whole : {false, true}) {
+    PagedCase<TypeParam> c(heads, {0, 17, 31});
+    OnDevice<TypeParam> q_norm(6 * 24), k_norm(2 * 24);
+    Fill(q_norm, 3);
+    Fill(k_norm, 4);
+    const std::vector<TypeParam> before = c.Before();
+    CudaRotate({.heads = heads,
+                .qkv = c.qkv.data(),
+                .rows = c.rows.data(),
+                .pages = c.pages.data(),
+                .count = 3,
+                .q_norm = q_norm.data(),
+                .k_norm = k_norm.data(),
+                .whole_norm = whole,
+                .eps = 0.1f,
+                .offset = 1,
+                .cos = c.cos.data(),
+                .sin = c.sin.data(),
+                .cache = c.cache.data()},
+               nullptr);
+    for (size_t r = 0; r < 3; ++r) {
+      const TypeParam* row = before.data() + r * static_cast<size_t>(heads.QkvWidth());
+      for (int head = 0; head < 8; ++head) {
+        const bool key = head >= 6;
+        const size_t first = whole ? (key ? 6 * 24 : 0) : static_cast<size_t>(head) * 24;
+        const size_t width = whole ? (key ? 2 * 24 : 6 * 24) : 24;
+        double squares = 0;
+        for (size_t i = first; i < first + width; ++i) squares += Value(row[i]) * Value(row[i]);
+        const double scale = 1 / std::sqrt(squares / static_cast<double>(width) + 0.1);
+        const OnDevice<TypeParam>& norm = key ? k_norm : q_norm;
+        const size_t gains = whole ? static_cast<size_t>(key ? head - 6 : head) * 24 : 0;
+        std::vector<double> x(24);
+        for (size_t i = 0; i < 24; ++i) {
+          x[i] =
+              Value(row[static_cast<size_t>(head) * 24 + i]) * scale * (1 + Value(norm[gains + i]));
+        }
+        const TypeParam* got = key ? c.Slot(r, c.positions[r], head - 6, false)
+                                   : c.qkv.data() + r * static_cast<size_t>(heads.QkvWidth()) +
+                                         static_cast<size_t>(head) * 24;
+        for (size_t i = 0; i < 12; ++i) {
+          const size_t at = static_cast<size_t>(c.positions[r]) * 12 + i;
+          const double cos = Value(c.cos[at]), sin = Value(c.sin[at]);
+          // Sums of two products: they may be small beside what they are sums of.
+          const double tolerance = sizeof(TypeParam) == 2 ? 0.05 : 1e-4;
+          ASSERT_NEAR(Value(got[i]), x[i] * cos - x[i + 12] * sin, tolerance);
+          ASSERT_NEAR(Value(got[i + 12]), x[i + 12] * cos + x[i] * sin, tolerance);
+        }
+      }
     }
   }
 }
@@ -283,17 +405,18 @@ class CudaHostAttention : public testing::TestWithParam<FastShape> {
 TEST_P(CudaHostAttention, OfSingleRowsOverScatteredPages) {
   const PagedCase<Bf16> c(heads_, {0, 15, 16, 77, 600});
   const auto h = static_cast<size_t>(heads_.heads), d = static_cast<size_t>(heads_.head_dim);
-  for (const int splits : {1, 4}) {
+  for (const auto& [splits, window] : {std::pair{1, 0}, {4, 0}, {1, 18}, {4, 18}, {4, 400}}) {
     OnDevice<Bf16> out(5 * h * d);
     OnDevice<float> partial(static_cast<size_t>(splits) * 5 * h * (d + 2));
     CudaAttentionArgs args = c.Args(out);
+    args.window = window;
     args.splits = splits;
     args.partial = partial.data();
     ASSERT_TRUE(CudaFastAttention(heads_));
     CudaDecodeAttention(args, nullptr);
     for (size_t r = 0; r < 5; ++r) {
       for (int head = 0; head < heads_.heads; ++head) {
-        const auto expected = c.Attend(c.Query(r, head), r, head, c.positions[r]);
+        const auto expected = c.Attend(c.Query(r, head), r, head, c.positions[r], window);
         const Bf16* got = out.data() + (r * h + static_cast<size_t>(head)) * d;
         ASSERT_NO_FATAL_FAILURE(ExpectRow(got, expected, "a row"));
       }
@@ -363,19 +486,22 @@ TEST_P(CudaHostAttention, OfPartsOfPrompts) {
   std::copy(work.begin(), work.end(), tiles.begin());
   CudaAttentionArgs args = pool.Args(out);
   args.qkv = qkv.data();
-  CudaPrefillAttention(args, tiles.data(), static_cast<int>(work.size()), nullptr);
-  for (int s = 0, row = 0; s < 2; row += kLengths[s++]) {
-    for (int i = 0; i < kLengths[s]; ++i) {
-      for (int head = 0; head < heads_.heads; ++head) {
-        const size_t r = static_cast<size_t>(row + i);
-        std::vector<double> query;
-        for (size_t n = 0; n < d; ++n) {
-          query.push_back(Value(
-              qkv[r * static_cast<size_t>(heads_.QkvWidth()) + static_cast<size_t>(head) * d + n]));
+  for (const int window : {0, 1, 7, 20}) {
+    args.window = window;
+    CudaPrefillAttention(args, tiles.data(), static_cast<int>(work.size()), nullptr);
+    for (int s = 0, row = 0; s < 2; row += kLengths[s++]) {
+      for (int i = 0; i < kLengths[s]; ++i) {
+        for (int head = 0; head < heads_.heads; ++head) {
+          const size_t r = static_cast<size_t>(row + i);
+          const Bf16* from = qkv.data() + r * static_cast<size_t>(heads_.QkvWidth()) +
+                             static_cast<size_t>(head) * d;
+          std::vector<double> query;
+          for (size_t n = 0; n < d; ++n) query.push_back(Value(from[n]));
+          const auto expected =
+              pool.Attend(query, static_cast<size_t>(s), head, kFirsts[s] + i, window);
+          const Bf16* got = out.data() + (r * h + static_cast<size_t>(head)) * d;
+          ASSERT_NO_FATAL_FAILURE(ExpectRow(got, expected, "a prompt's row"));
         }
-        const auto expected = pool.Attend(query, static_cast<size_t>(s), head, kFirsts[s] + i);
-        const Bf16* got = out.data() + (r * h + static_cast<size_t>(head)) * d;
-        ASSERT_NO_FATAL_FAILURE(ExpectRow(got, expected, "a prompt's row"));
       }
     }
   }

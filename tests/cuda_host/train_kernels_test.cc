@@ -158,22 +158,29 @@ TEST(CudaHostTrainRotate, TurnsAndSumsWhatSeveralSequencesSaw) {
   }
 }
 
-TEST(CudaHostTrainSwiGlu, ForwardAndBackward) {
+TEST(CudaHostTrainGate, ForwardAndBackward) {
   constexpr size_t kRows = 5, kWidth = 260;
-  OnDevice<Low> gate_up(kRows * 2 * kWidth), act(kRows * kWidth), dact(act.size());
-  OnDevice<Low> dgate_up(gate_up.size());
-  Fill(gate_up, 11, 4);
-  Fill(dact, 12);
-  TrainSwiGluForward(kRows, kWidth, gate_up.data(), act.data(), nullptr);
-  TrainSwiGluBackward(kRows, kWidth, gate_up.data(), dact.data(), dgate_up.data(), nullptr);
-  for (size_t r = 0; r < kRows; ++r) {
-    for (size_t c = 0; c < kWidth; ++c) {
-      const size_t gate_at = r * 2 * kWidth + c, up_at = gate_at + kWidth, i = r * kWidth + c;
-      const double g = Value(gate_up[gate_at]), u = Value(gate_up[up_at]), d = Value(dact[i]);
-      const double s = 1 / (1 + std::exp(-g));
-      ExpectNear(act[i], g * s * u, "act", i);
-      ExpectNear(dgate_up[gate_at], d * u * s * (1 + g * (1 - s)), "dgate", i);
-      ExpectNear(dgate_up[up_at], d * g * s, "dup", i);
+  for (const Activation activation : {Activation::kSilu, Activation::kGeluTanh}) {
+    OnDevice<Low> gate_up(kRows * 2 * kWidth), act(kRows * kWidth), dact(act.size());
+    OnDevice<Low> dgate_up(gate_up.size());
+    Fill(gate_up, 11, 4);
+    Fill(dact, 12);
+    TrainGateForward(activation, kRows, kWidth, gate_up.data(), act.data(), nullptr);
+    TrainGateBackward(activation, kRows, kWidth, gate_up.data(), dact.data(), dgate_up.data(),
+                      nullptr);
+    const auto active = [&](double g) {
+      if (activation == Activation::kSilu) return g / (1 + std::exp(-g));
+      return g / 2 * (1 + std::tanh(std::sqrt(2 / M_PI) * (g + 0.044715 * g * g * g)));
+    };
+    for (size_t r = 0; r < kRows; ++r) {
+      for (size_t c = 0; c < kWidth; ++c) {
+        const size_t gate_at = r * 2 * kWidth + c, up_at = gate_at + kWidth, i = r * kWidth + c;
+        const double g = Value(gate_up[gate_at]), u = Value(gate_up[up_at]), d = Value(dact[i]);
+        const double slope = (active(g + 1e-4) - active(g - 1e-4)) / 2e-4;
+        ExpectNear(act[i], active(g) * u, "act", i);
+        ExpectNear(dgate_up[gate_at], d * u * slope, "dgate", i);
+        ExpectNear(dgate_up[up_at], d * active(g), "dup", i);
+      }
     }
   }
 }

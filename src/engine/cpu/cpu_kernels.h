@@ -16,9 +16,11 @@ inline constexpr int kPageSlots = 16;
 inline constexpr int kRowPad = 32;
 
 enum class MatmulMode {
-  kStore,   // c = a·w + bias
-  kAdd,     // c += a·w + bias
-  kSwiGlu,  // w holds gate and up (PackSwiGlu): c = silu(a·gate + bias) * (a·up + bias)
+  kStore,  // c = a·w + bias
+  kAdd,    // c += a·w + bias
+  // w holds gate and up (PackGated): c = f(a·gate + bias) * (a·up + bias)
+  kSwiGlu,  // f: model/activation.h's silu
+  kGeGlu,   // f: its gelu
 };
 
 struct MatmulArgs {
@@ -34,7 +36,7 @@ struct MatmulArgs {
 // One query row, all heads, against the pages of its sequence. In a page, the keys of a layer are
 // [kv_heads][head_dim][kPageSlots] and its values [kv_heads][kPageSlots][value_stride].
 struct AttentionArgs {
-  const float* q;  // [heads · head_dim], already scaled by 1/√head_dim
+  const float* q;  // [heads · head_dim], already scaled
   float* out;      // [heads · head_dim]
   const float* pool;
   const int* pages;  // of the sequence, in order
@@ -43,7 +45,8 @@ struct AttentionArgs {
   long v_offset;
   int heads, kv_heads, head_dim;
   int value_stride;  // head_dim padded to kPageSlots
-  int length;        // keys the query sees
+  int length;        // keys up to the query's own
+  int window;        // it sees the last so many of them; 0: all
   // The row that comes after this one, fetched into the cache meanwhile; null: none.
   const int* next_pages;
   int next_length;
@@ -55,7 +58,7 @@ struct AttentionArgs {
 struct AttentionRowsArgs {
   AttentionArgs first;  // without a next; its scratch: 4 · (length of the last padded to 64) and
                         // 8 · head_dim
-  int rows;             // row r sees `length` + r keys
+  int rows;             // row r has `length` + r keys
   long q_stride, out_stride;  // from one row to the next
 };
 
@@ -80,12 +83,12 @@ struct CpuKernels {
   // w [n, k] as a linear layer has it; columns past n become zero.
   void (*pack)(const float* w, long n, long k, float* packed);
   // Panels of half gate, half up.
-  void (*pack_swiglu)(const float* gate, const float* up, long n, long k, float* packed);
+  void (*pack_gated)(const float* gate, const float* up, long n, long k, float* packed);
   void (*matmul)(const MatmulArgs& args);
   void (*attention)(const AttentionArgs& args);
   void (*attention_rows)(const AttentionRowsArgs& args);
   void (*rotate)(const RotateArgs& args);
-  // out = x / √(mean x² + eps) · weight, row by row.
+  // out = x / √(mean x² + eps) · weight, row by row; out may be x.
   void (*rms_norm)(const float* x, const float* weight, float eps, long rows, long width, long ld,
                    float* out);
   // e[i] = exp((x[i] − max x) · scale), zero from n to the padded end; returns their sum.

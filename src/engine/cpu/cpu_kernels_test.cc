@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include "core/random.h"
@@ -62,37 +64,42 @@ TEST_P(CpuKernelsTest, MatmulIsTheDoubleLoop) {
   }
 }
 
-TEST_P(CpuKernelsTest, SwiGluIsTheFormula) {
+TEST_P(CpuKernelsTest, GatesAreTheirFormulas) {
   const long rows = 7, k = 24, n = 21, ld = 32;
   const auto a = Randoms(static_cast<size_t>(rows * k), 1);
   const auto gate = Randoms(static_cast<size_t>(n * k), 2),
              up = Randoms(static_cast<size_t>(n * k), 3);
   const long panels = (n + kernels_->panel / 2 - 1) / (kernels_->panel / 2);
   std::vector<float> packed(static_cast<size_t>(panels * k * kernels_->panel)), c(rows * ld);
-  kernels_->pack_swiglu(gate.data(), up.data(), n, k, packed.data());
-  kernels_->matmul({.a = a.data(),
-                    .packed = packed.data(),
-                    .bias = nullptr,
-                    .c = c.data(),
-                    .rows = rows,
-                    .k = k,
-                    .panels = panels,
-                    .lda = k,
-                    .ldc = ld,
-                    .mode = MatmulMode::kSwiGlu});
-  for (size_t i = 0; i < static_cast<size_t>(rows); ++i) {
-    for (size_t j = 0; j < static_cast<size_t>(n); ++j) {
-      double g = 0, u = 0;
-      for (size_t p = 0; p < static_cast<size_t>(k); ++p) {
-        g += double{a[i * k + p]} * gate[j * k + p];
-        u += double{a[i * k + p]} * up[j * k + p];
+  kernels_->pack_gated(gate.data(), up.data(), n, k, packed.data());
+  for (const MatmulMode mode : {MatmulMode::kSwiGlu, MatmulMode::kGeGlu}) {
+    kernels_->matmul({.a = a.data(),
+                      .packed = packed.data(),
+                      .bias = nullptr,
+                      .c = c.data(),
+                      .rows = rows,
+                      .k = k,
+                      .panels = panels,
+                      .lda = k,
+                      .ldc = ld,
+                      .mode = mode});
+    for (size_t i = 0; i < static_cast<size_t>(rows); ++i) {
+      for (size_t j = 0; j < static_cast<size_t>(n); ++j) {
+        double g = 0, u = 0;
+        for (size_t p = 0; p < static_cast<size_t>(k); ++p) {
+          g += double{a[i * k + p]} * gate[j * k + p];
+          u += double{a[i * k + p]} * up[j * k + p];
+        }
+        const double inner = std::sqrt(2 / M_PI) * (g + 0.044715 * g * g * g);
+        const double active =
+            mode == MatmulMode::kSwiGlu ? g / (1 + std::exp(-g)) : g / 2 * (1 + std::tanh(inner));
+        ASSERT_NEAR(c[i * ld + j], active * u, 1e-4);
       }
-      ASSERT_NEAR(c[i * ld + j], g / (1 + std::exp(-g)) * u, 1e-4);
     }
   }
 }
 
-TEST_P(CpuKernelsTest, AttentionIsTheFormulaForEveryGroupingAndLength) {
+TEST_P(CpuKernelsTest, AttentionIsTheFormulaForEveryGroupingLengthAndWindow) {
   struct Shape {
     int heads, kv_heads, head_dim;
   };
@@ -102,7 +109,22 @@ TEST_P(CpuKernelsTest, AttentionIsTheFormulaForEveryGroupingAndLength) {
     const auto pool = Randoms(static_cast<size_t>(pages * (keys + values)), 4);
     const auto q = Randoms(static_cast<size_t>(s.heads * s.head_dim), 5);
     const int order[pages] = {3, 0, 5, 1, 4, 2};
-    for (const int length : {1, 2, 15, 16, 17, 63, 64, 80, 95}) {
+    for (const auto& [length, window] : {std::pair{1, 0},
+                                         {2, 0},
+                                         {15, 0},
+                                         {16, 0},
+                                         {17, 0},
+                                         {63, 0},
+                                         {64, 0},
+                                         {80, 0},
+                                         {95, 0},
+                                         {95, 1},
+                                         {64, 16},
+                                         {80, 17},
+                                         {63, 40},
+                                         {17, 16},
+                                         {9, 9},
+                                         {3, 20}}) {
       std::vector<float> out(q.size(), 9.0f), scratch(4 * 128);
       kernels_->attention({.q = q.data(),
                            .out = out.data(),
@@ -116,6 +138,7 @@ TEST_P(CpuKernelsTest, AttentionIsTheFormulaForEveryGroupingAndLength) {
                            .head_dim = s.head_dim,
                            .value_stride = stride,
                            .length = length,
+                           .window = window,
                            .next_pages = order,
                            .next_length = 40,
                            .scratch = scratch.data()});
@@ -123,7 +146,8 @@ TEST_P(CpuKernelsTest, AttentionIsTheFormulaForEveryGroupingAndLength) {
         const int kv = h / (s.heads / s.kv_heads);
         std::vector<double> p(static_cast<size_t>(length));
         double sum = 0;
-        for (int t = 0; t < length; ++t) {
+        const int first = window > 0 ? std::max(0, length - window) : 0;
+        for (int t = first; t < length; ++t) {
           double score = 0;
           for (int d = 0; d < s.head_dim; ++d) {
             score += double{q[static_cast<size_t>(h * s.head_dim + d)]} *
@@ -159,7 +183,15 @@ TEST_P(CpuKernelsTest, RowsAttendedTogetherHaveTheNumbersTheyHaveAlone) {
     const long width = s.heads * s.head_dim + 5;
     for (const int rows : {2, 3, 9, 20}) {
       const auto q = Randoms(static_cast<size_t>(rows * width), 5);
-      for (const int length : {1, 14, 16, 61, 70}) {
+      for (const auto& [length, window] : {std::pair{1, 0},
+                                           {14, 0},
+                                           {16, 0},
+                                           {61, 0},
+                                           {70, 0},
+                                           {1, 5},
+                                           {14, 16},
+                                           {61, 7},
+                                           {70, 33}}) {
         std::vector<float> together(q.size()), alone(q.size());
         std::vector<float> scratch(static_cast<size_t>(4 * 128 + 8 * s.head_dim));
         AttentionArgs args{.q = q.data(),
@@ -174,6 +206,7 @@ TEST_P(CpuKernelsTest, RowsAttendedTogetherHaveTheNumbersTheyHaveAlone) {
                            .head_dim = s.head_dim,
                            .value_stride = stride,
                            .length = length,
+                           .window = window,
                            .next_pages = nullptr,
                            .next_length = 0,
                            .scratch = scratch.data()};

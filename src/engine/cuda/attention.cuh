@@ -107,10 +107,10 @@ struct Tile {
     }
   }
 
-  // A page whose first position is `base`; row g sees positions up to limit[0], row g + 8 up to
-  // limit[1].
-  __device__ __forceinline__ void Add(const PageOperands<D>& page, int base, const int (&limit)[2],
-                                      float scale, Lane lane) {
+  // A page whose first position is `base`; row g sees positions from first[0] up to limit[0], row
+  // g + 8 from first[1] up to limit[1].
+  __device__ __forceinline__ void Add(const PageOperands<D>& page, int base, const int (&first)[2],
+                                      const int (&limit)[2], float scale, Lane lane) {
     float s[2][4] = {};
 #pragma unroll
     for (int t = 0; t < 2; ++t) {
@@ -127,7 +127,8 @@ struct Tile {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const int position = base + (i / 2) * 8 + lane.c * 2 + i % 2;
-        x[i] = position <= limit[half] ? s[i / 2][half * 2 + i % 2] * scale : -INFINITY;
+        const bool seen = position <= limit[half] && position >= first[half];
+        x[i] = seen ? s[i / 2][half * 2 + i % 2] * scale : -INFINITY;
       }
       float high = fmaxf(fmaxf(x[0], x[1]), fmaxf(x[2], x[3]));
       high = fmaxf(high, __shfl_xor_sync(0xffffffffu, high, 1));
@@ -175,6 +176,11 @@ __device__ __forceinline__ void ForColumns(Lane lane, F&& f) {
 #pragma unroll
     for (int e = 0; e < 16; ++e) f(i * 64 + lane.c * 16 + e, i * 8 + e % 8, e / 8);
   }
+}
+
+// The first position that a row at `position` sees.
+__device__ __forceinline__ int FirstSeen(const CudaAttentionArgs& args, int position) {
+  return args.window > 0 && position >= args.window ? position - args.window + 1 : 0;
 }
 
 struct PageWalk {

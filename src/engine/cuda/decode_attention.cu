@@ -33,6 +33,16 @@ __device__ __forceinline__ void WriteOwn(const CudaAttentionArgs& args, const Cu
   page[i] = __float2bfloat16(i < D / 2 ? a * c - b * s : b * c + a * s);
 }
 
+// The pages that a row sees, and how many of them a part of it has: parts of at least 16, so that
+// short rows are the work of one block.
+struct SeenPages {
+  __device__ SeenPages(const CudaAttentionArgs& args, int position)
+      : begin(FirstSeen(args, position) / kCudaPageSlots),
+        end(position < 0 ? 0 : position / kCudaPageSlots + 1),
+        per_part(max(16, (end - begin + args.splits - 1) / args.splits)) {}
+  int begin, end, per_part;
+};
+
 // One block for each row and key head (and part of a long row); its warps take pages in turn.
 template <int D, int kHalves>
 __global__ void __launch_bounds__(kWarps * 32, D == 64 ? 4 : 2)
@@ -45,11 +55,10 @@ __global__ void __launch_bounds__(kWarps * 32, D == 64 ? 4 : 2)
   const CudaRow row = args.rows[r];
   const int group = args.heads.heads / args.heads.kv_heads;
   const int parts = args.splits;
-  const int pages = row.position < 0 ? 0 : row.position / kCudaPageSlots + 1;
-  // Parts of at least 16 pages, so that short rows are the work of one block.
-  const int per_part = max(16, (pages + parts - 1) / parts);
-  const int begin = static_cast<int>(blockIdx.z) * per_part;
-  const int end = min(pages, begin + per_part);
+  const SeenPages all(args, row.position);
+  const int pages = all.end;
+  const int begin = all.begin + static_cast<int>(blockIdx.z) * all.per_part;
+  const int end = min(pages, begin + all.per_part);
   if (begin >= end && (parts > 1 || row.position < 0)) return;
 
   Tile<D, kHalves> tile;
@@ -59,8 +68,9 @@ __global__ void __launch_bounds__(kWarps * 32, D == 64 ? 4 : 2)
   tile.LoadQuery(0, lane.g < group ? queries + lane.g * D : nullptr, lane);
   tile.LoadQuery(1, kHalves == 2 && lane.g + 8 < group ? queries + (lane.g + 8) * D : nullptr,
                  lane);
-  const float scale = rsqrtf(static_cast<float>(D)) * kLog2E;
-  const int limit[2] = {row.position, row.position};
+  const float scale = args.scale * kLog2E;
+  const int seen = FirstSeen(args, row.position);
+  const int first[2] = {seen, seen}, limit[2] = {row.position, row.position};
   const PageWalk walk = MakeWalk(args, kv_head, row.pages, D);
   PageOperands<D> now, next;
   int index = begin + warp;
@@ -78,7 +88,7 @@ __global__ void __launch_bounds__(kWarps * 32, D == 64 ? 4 : 2)
   while (index < end) {
     const int following = index + kWarps;
     if (following < end) LoadPage(next, walk, following, lane);
-    tile.Add(now, index * kCudaPageSlots, limit, scale, lane);
+    tile.Add(now, index * kCudaPageSlots, first, limit, scale, lane);
     now = next;
     index = following;
   }
@@ -130,9 +140,8 @@ __global__ void CombineKernel(const CudaAttentionArgs args) {
   if (position < 0) return;
   const int d = args.heads.head_dim, column = static_cast<int>(threadIdx.x);
   const int64_t vector = r * args.heads.heads + blockIdx.x;
-  const int pages = position / kCudaPageSlots + 1;
-  const int per_part = max(16, (pages + args.splits - 1) / args.splits);
-  const int used = (pages + per_part - 1) / per_part;
+  const SeenPages all(args, position);
+  const int used = (all.end - all.begin + all.per_part - 1) / all.per_part;
   const int64_t stride = static_cast<int64_t>(args.count) * args.heads.heads * (d + 2);
   const float* parts = args.partial + vector * (d + 2);
   float top = -INFINITY;
@@ -158,7 +167,7 @@ __global__ void PlainKernel(const CudaAttentionArgs args) {
   const int d = h.head_dim;
   const int kv_head = head / (h.heads / h.kv_heads);
   const T* q = static_cast<const T*>(args.qkv) + r * h.QkvWidth() + static_cast<int64_t>(head) * d;
-  const float scale = rsqrtf(static_cast<float>(d));
+  const float scale = args.scale;
   constexpr int kMost = 8;  // numbers a lane holds: heads of up to 256
   float query[kMost], out[kMost];
 #pragma unroll
@@ -167,7 +176,7 @@ __global__ void PlainKernel(const CudaAttentionArgs args) {
     out[i] = 0;
   }
   float top = -INFINITY, sum = 0;
-  for (int p = 0; p <= row.position; ++p) {
+  for (int p = FirstSeen(args, row.position); p <= row.position; ++p) {
     const T* page = static_cast<const T*>(args.cache) +
                     static_cast<int64_t>(args.pages[row.pages + p / kCudaPageSlots]) *
                         static_cast<int64_t>(h.PageNumbers());

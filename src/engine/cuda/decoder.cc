@@ -11,6 +11,7 @@
 #include "engine/cuda/step_layout.h"
 #include "engine/cuda/steps_under_way.h"
 #include "model/cuda/check.h"
+#include "model/layer_plan.h"
 
 namespace tidemill {
 namespace {
@@ -27,13 +28,18 @@ class CudaDecoder::Impl {
  public:
   Impl(const ModelConfig& config, const CudaDecoderOptions& options)
       : c_(config),
+        plan_(PlanDecoder(config)),
         o_(options),
         layout_(MakeWeightLayout(config)),
         heads_{.type = options.type,
                .heads = static_cast<int>(config.num_heads),
                .kv_heads = static_cast<int>(config.num_kv_heads),
                .head_dim = static_cast<int>(config.head_dim)},
-        shapes_{.config = c_, .type = options.type, .qkv_width = heads_.QkvWidth()},
+        shapes_{.config = c_,
+                .type = options.type,
+                .qkv_width = heads_.QkvWidth(),
+                .attention_apart = !plan_.layers.front().attention_out.empty(),
+                .mlp_apart = !plan_.layers.front().mlp_out.empty()},
         bytes_(CudaTypeBytes(options.type)),
         max_rows_(BatchBucket(std::max(options.max_rows, options.max_decode_rows))),
         parts_((static_cast<int>(config.vocab_size) + kCudaPartColumns - 1) / kCudaPartColumns),
@@ -265,21 +271,22 @@ class CudaDecoder::Impl {
                .drawn = m_.drawn.as<CudaDrawn>(),
                .table = named_.embed,
                .width = static_cast<int>(c_.hidden_size),
+               .scale = static_cast<float>(plan_.embedding_scale),
                .x = m_.x.as<float>()},
               stream_);
     const void* pending_bias = nullptr;  // of the product before, added where it is next read
     for (size_t i = 0; i < named_.layers.size(); ++i) {
       const DecoderLayer& layer = named_.layers[i];
-      Norm(layer.input_norm, pending_bias, nullptr, s.rows, m_.h.as());
+      NormIn(layer.attention_in, pending_bias, s.rows);
       TM_RETURN_IF_ERROR(Multiply(LayerProduct::kQkv, i, s.rows));
       Attend(i, s, rows, pages, reinterpret_cast<const CudaPrefillTile*>(meta + at.tiles_at));
       TM_RETURN_IF_ERROR(Multiply(LayerProduct::kO, i, s.rows));
-      Norm(layer.post_norm, layer.o_bias, nullptr, s.rows, m_.h.as());
+      NormIn(layer.mlp_in, NormOut(layer.attention_out, layer.o_bias, s.rows), s.rows);
       TM_RETURN_IF_ERROR(Multiply(LayerProduct::kGateUp, i, s.rows));
-      CudaSwiGlu(o_.type, m_.gate_up.as(), s.rows, static_cast<int>(c_.intermediate_size),
-                 m_.act.as(), stream_);
+      CudaGate(plan_.activation, o_.type, m_.gate_up.as(), s.rows,
+               static_cast<int>(c_.intermediate_size), m_.act.as(), stream_);
       TM_RETURN_IF_ERROR(Multiply(LayerProduct::kDown, i, s.rows));
-      pending_bias = layer.down_bias;
+      pending_bias = NormOut(layer.mlp_out, layer.down_bias, s.rows);
     }
     const auto* select =
         s.selects ? reinterpret_cast<const int32_t*>(meta + at.select_at) : nullptr;
@@ -296,9 +303,11 @@ class CudaDecoder::Impl {
               .out = product == LayerProduct::kQkv ? m_.qkv.as() : m_.gate_up.as(),
               .wide = false};
     }
+    const bool o = product == LayerProduct::kO;
+    const bool apart = o ? shapes_.attention_apart : shapes_.mlp_apart;
     return {.count = rows,
-            .x = product == LayerProduct::kO ? m_.mixed.as() : m_.act.as(),
-            .out = m_.x.as(),
+            .x = o ? m_.mixed.as() : m_.act.as(),
+            .out = apart ? m_.apart.as() : m_.x.as(),
             .wide = true};
   }
 
@@ -307,6 +316,29 @@ class CudaDecoder::Impl {
     const DecoderLayer::Product& with = named_.layers[layer].Of(product);
     TM_RETURN_IF_ERROR(gemm_->Run(shapes_.Of(product, rows), of.x, with.weight, with.bias, of.out));
     return adapter_.Add(*gemm_, product, layer, of);
+  }
+
+  // The input of a product: rows after a norm, or where there is none as they are.
+  void NormIn(const void* weight, const void* bias, int rows) {
+    if (weight != nullptr) return Norm(weight, bias, nullptr, rows, m_.h.as());
+    CudaNarrow(o_.type, m_.x.as<float>(), rows * c_.hidden_size, m_.h.as(), stream_);
+  }
+
+  // Adds a product that came out by itself to the rows, after its norm. Gives the bias that is
+  // still to be added.
+  const void* NormOut(const void* weight, const void* bias, int rows) {
+    if (weight == nullptr) return bias;
+    CudaAddNorm({.type = o_.type,
+                 .from = m_.apart.as<float>(),
+                 .weight = weight,
+                 .bias = bias,
+                 .x = m_.x.as<float>(),
+                 .rows = rows,
+                 .width = static_cast<int>(c_.hidden_size),
+                 .eps = static_cast<float>(plan_.norm_eps),
+                 .offset = static_cast<float>(plan_.norm_offset)},
+                stream_);
+    return nullptr;
   }
 
   void Norm(const void* weight, const void* bias, const int32_t* select, int rows, void* out) {
@@ -318,13 +350,16 @@ class CudaDecoder::Impl {
               .out = out,
               .rows = rows,
               .width = static_cast<int>(c_.hidden_size),
-              .eps = static_cast<float>(c_.rms_norm_eps)},
+              .eps = static_cast<float>(plan_.norm_eps),
+              .offset = static_cast<float>(plan_.norm_offset)},
              stream_);
   }
 
   void Attend(size_t index, const StepShape& s, const CudaRow* rows, const int32_t* pages,
               const CudaPrefillTile* tiles) {
     const DecoderLayer& layer = named_.layers[index];
+    const LayerPlan& plan = plan_.layers[index];
+    const DecoderMemory::Rotation& rotation = m_.rotations[static_cast<size_t>(plan.rope)];
     char* cache =
         m_.pool.as<char>() + index * CudaPageNumbers(c_) * bytes_ * static_cast<size_t>(o_.pages);
     const bool fast = CudaFastAttention(heads_);
@@ -337,9 +372,11 @@ class CudaDecoder::Impl {
                   .count = s.rows,
                   .q_norm = layer.q_norm,
                   .k_norm = layer.k_norm,
-                  .eps = static_cast<float>(c_.rms_norm_eps),
-                  .cos = m_.cos.as<float>(),
-                  .sin = m_.sin.as<float>(),
+                  .whole_norm = plan.qk_norm == QueryKeyNorm::kWhole,
+                  .eps = static_cast<float>(plan_.norm_eps),
+                  .offset = static_cast<float>(plan_.norm_offset),
+                  .cos = rotation.cos.as<float>(),
+                  .sin = rotation.sin.as<float>(),
                   .cache = cache},
                  stream_);
     }
@@ -350,10 +387,12 @@ class CudaDecoder::Impl {
                                  .pages = pages,
                                  .count = fast ? s.decode_rows : s.rows,
                                  .cache = cache,
+                                 .scale = static_cast<float>(plan_.attention_scale),
+                                 .window = static_cast<int>(plan.window),
                                  .splits = s.splits,
                                  .partial = m_.partial.as<float>(),
-                                 .cos = own ? m_.cos.as<float>() : nullptr,
-                                 .sin = own ? m_.sin.as<float>() : nullptr};
+                                 .cos = own ? rotation.cos.as<float>() : nullptr,
+                                 .sin = own ? rotation.sin.as<float>() : nullptr};
     CudaDecodeAttention(args, stream_);
     if (fast) CudaPrefillAttention(args, tiles, s.tiles, stream_);
   }
@@ -391,6 +430,7 @@ class CudaDecoder::Impl {
   }
 
   const ModelConfig c_;
+  const DecoderPlan plan_;
   const CudaDecoderOptions o_;
   const WeightLayout layout_;
   const CudaHeads heads_;

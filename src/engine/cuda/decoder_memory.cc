@@ -1,7 +1,6 @@
 #include "engine/cuda/decoder_memory.h"
 
 #include <algorithm>
-#include <cmath>
 #include <vector>
 
 namespace tidemill {
@@ -34,7 +33,11 @@ Status DecoderMemory::Allocate(const ModelConfig& c, const Sizes& sizes, const S
   const size_t context_pages = static_cast<size_t>(sizes.max_context) / kCudaPageSlots + 2;
   step_bytes += rows * context_pages * sizeof(int32_t);
   TM_RETURN_IF_ERROR(meta.Allocate(step_bytes, "steps"));
-  return MakeRotations(c, sizes.max_context);
+  const DecoderPlan plan = PlanDecoder(c);
+  if (!plan.layers.front().attention_out.empty() || !plan.layers.front().mlp_out.empty()) {
+    TM_RETURN_IF_ERROR(apart.Allocate(rows * static_cast<size_t>(c.hidden_size) * 4, "rows"));
+  }
+  return MakeRotations(plan, c.head_dim, sizes.max_context);
 }
 
 Status DecoderMemory::AllocateDraws(const ModelConfig& c, const Sizes& sizes,
@@ -59,23 +62,17 @@ Status DecoderMemory::AllocateDraws(const ModelConfig& c, const Sizes& sizes,
   return drawn.Allocate(rows * sizeof(CudaDrawn), "draws");
 }
 
-Status DecoderMemory::MakeRotations(const ModelConfig& config, int32_t max_context) {
-  const RopeFrequencies frequencies = ComputeRopeFrequencies(config);
-  const size_t half = frequencies.inverse.size();
-  const size_t positions = static_cast<size_t>(max_context);
-  std::vector<float> cosines(positions * half), sines(positions * half);
-  for (size_t p = 0; p < positions; ++p) {
-    for (size_t i = 0; i < half; ++i) {
-      const float angle = static_cast<float>(p) * frequencies.inverse[i];
-      cosines[p * half + i] = std::cos(angle) * frequencies.attention_scaling;
-      sines[p * half + i] = std::sin(angle) * frequencies.attention_scaling;
-    }
+Status DecoderMemory::MakeRotations(const DecoderPlan& plan, int64_t head_dim,
+                                    int32_t max_context) {
+  for (const RopeConfig& rope : plan.ropes) {
+    const RopeTable table = MakeRopeTable(rope, head_dim, max_context);
+    const size_t bytes = table.cos.size() * sizeof(float);
+    Rotation& rotation = rotations.emplace_back();
+    TM_RETURN_IF_ERROR(rotation.cos.Allocate(bytes, "rotations"));
+    TM_RETURN_IF_ERROR(rotation.sin.Allocate(bytes, "rotations"));
+    TM_CUDA(cudaMemcpy(rotation.cos.as(), table.cos.data(), bytes, cudaMemcpyHostToDevice));
+    TM_CUDA(cudaMemcpy(rotation.sin.as(), table.sin.data(), bytes, cudaMemcpyHostToDevice));
   }
-  const size_t bytes = cosines.size() * sizeof(float);
-  TM_RETURN_IF_ERROR(cos.Allocate(bytes, "rotations"));
-  TM_RETURN_IF_ERROR(sin.Allocate(bytes, "rotations"));
-  TM_CUDA(cudaMemcpy(cos.as(), cosines.data(), bytes, cudaMemcpyHostToDevice));
-  TM_CUDA(cudaMemcpy(sin.as(), sines.data(), bytes, cudaMemcpyHostToDevice));
   return Ok();
 }
 

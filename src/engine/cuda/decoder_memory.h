@@ -1,9 +1,12 @@
 // The memory a decoder works in, besides its weights.
 #pragma once
 
+#include <deque>
+
 #include "engine/cuda/step_layout.h"
 #include "model/cuda/check.h"
 #include "model/cuda/kernels.h"
+#include "model/layer_plan.h"
 #include "model/model_config.h"
 
 namespace tidemill {
@@ -14,9 +17,13 @@ inline size_t CudaPageNumbers(const ModelConfig& c) {
 }
 
 struct DecoderMemory {
-  CudaBuffer pool;                                // keys and values, by layer
-  CudaBuffer cos, sin;                            // [position, head_dim / 2]
+  CudaBuffer pool;  // keys and values, by layer
+  struct Rotation {
+    CudaBuffer cos, sin;  // [position, head_dim / 2]
+  };
+  std::deque<Rotation> rotations;                 // by the plan's ropes; buffers never move
   CudaBuffer x;                                   // float32 rows from layer to layer
+  CudaBuffer apart;                               // a product before its norm, float32
   CudaBuffer h, final, qkv, mixed, gate_up, act;  // rows within one
   CudaBuffer logits, parts, partial;              // of draws, and of long contexts
   CudaBuffer meta;                                // rows, pages and draws of a step
@@ -35,7 +42,7 @@ struct DecoderMemory {
 
  private:
   Status AllocateDraws(const ModelConfig& config, const Sizes& sizes, const StepWriter& writer);
-  Status MakeRotations(const ModelConfig& config, int32_t max_context);
+  Status MakeRotations(const DecoderPlan& plan, int64_t head_dim, int32_t max_context);
 };
 
 }  // namespace tidemill

@@ -11,17 +11,20 @@ struct DecoderShapes {
   const ModelConfig& config;
   CudaType type = CudaType::kBF16;
   int qkv_width = 0;
+  // Products behind which there is a norm come out by themselves; others are added to the rows that
+  // go from layer to layer.
+  bool attention_apart = false, mlp_apart = false;
 
   GemmShape Of(LayerProduct product, int rows) const {
     switch (product) {
       case LayerProduct::kQkv:
-        return Rows(rows, qkv_width, Hidden(), config.qkv_bias, false);
+        return Rows(rows, qkv_width, Hidden(), config.qkv_bias);
       case LayerProduct::kO:
-        return Rows(rows, Hidden(), static_cast<int>(config.q_size()), false, true);
+        return Wide(rows, static_cast<int>(config.q_size()), !attention_apart);
       case LayerProduct::kGateUp:
-        return Rows(rows, 2 * FeedForward(), Hidden(), config.mlp_bias, false);
+        return Rows(rows, 2 * FeedForward(), Hidden(), config.mlp_bias);
       default:
-        return Rows(rows, Hidden(), FeedForward(), false, true);
+        return Wide(rows, FeedForward(), !mlp_apart);
     }
   }
   // Logits of some columns, in float32, `stride` apart.
@@ -39,16 +42,26 @@ struct DecoderShapes {
  private:
   int Hidden() const { return static_cast<int>(config.hidden_size); }
   int FeedForward() const { return static_cast<int>(config.intermediate_size); }
-  // `into_x`: added to the float32 rows that go from layer to layer.
-  GemmShape Rows(int rows, int n, int k, bool bias, bool into_x) const {
+  GemmShape Rows(int rows, int n, int k, bool bias) const {
     return {.type = type,
-            .wide = into_x,
-            .accumulate = into_x,
+            .wide = false,
+            .accumulate = false,
             .bias = bias,
             .rows = rows,
             .n = n,
             .k = k,
             .stride = n};
+  }
+  // In float32; `adds`: to what is there.
+  GemmShape Wide(int rows, int k, bool adds) const {
+    return {.type = type,
+            .wide = true,
+            .accumulate = adds,
+            .bias = false,
+            .rows = rows,
+            .n = Hidden(),
+            .k = k,
+            .stride = Hidden()};
   }
 };
 

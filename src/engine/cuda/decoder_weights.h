@@ -15,9 +15,9 @@ struct DecoderLayer {
   struct Product {
     const void *weight, *bias;  // the bias of the product itself
   };
-  const void *input_norm, *post_norm, *q_norm, *k_norm;
+  const void *attention_in, *attention_out, *mlp_in, *mlp_out, *q_norm, *k_norm;
   std::array<Product, kLayerProducts> products;
-  const void *o_bias, *down_bias;  // added where the rows are next read
+  const void *o_bias, *down_bias;  // added where the products are next read
 
   const Product& Of(LayerProduct product) const { return products[static_cast<size_t>(product)]; }
 };

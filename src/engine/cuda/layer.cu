@@ -1,4 +1,4 @@
-// The small kernels of a layer: embedding, norm, rotation with the write to the cache, SwiGLU.
+// The small kernels of a layer: embedding, norms, rotation with the write to the cache, the gate.
 #include "model/cuda/convert.cuh"
 #include "model/cuda/kernels.h"
 #include "model/cuda/launch.cuh"
@@ -14,8 +14,14 @@ __global__ void EmbedKernel(const CudaEmbedArgs args) {
   const int64_t token = said >= 0 ? said : max(args.drawn[~said].token, 0);
   const T* from = static_cast<const T*>(args.table) + token * args.width;
   for (int i = threadIdx.x * 4; i < args.width; i += blockDim.x * 4) {
-    Store4(args.x + r * args.width + i, Load4(from + i));
+    const float4 v = Load4(from + i);
+    Store4(args.x + r * args.width + i,
+           {v.x * args.scale, v.y * args.scale, v.z * args.scale, v.w * args.scale});
   }
+}
+
+__device__ __forceinline__ float4 Plus(float4 v, float x) {
+  return {v.x + x, v.y + x, v.z + x, v.w + x};
 }
 
 // Of rows up to 4 kThreads kKept numbers each thread keeps its own in registers between the passes,
@@ -35,7 +41,7 @@ __global__ void __launch_bounds__(kThreads) NormKernel(const CudaNormArgs args) 
     const int i = (n * kThreads + static_cast<int>(threadIdx.x)) * 4;
     if (bias != nullptr || i >= args.width) break;
     kept[n] = Load4(x + i);
-    gains[n] = Load4(weight + i);
+    gains[n] = Plus(Load4(weight + i), args.offset);
     sum += kept[n].x * kept[n].x + kept[n].y * kept[n].y + kept[n].z * kept[n].z +
            kept[n].w * kept[n].w;
   }
@@ -65,9 +71,45 @@ __global__ void __launch_bounds__(kThreads) NormKernel(const CudaNormArgs args) 
       const float4 b = Load4(bias + i);
       v = {v.x + b.x, v.y + b.y, v.z + b.z, v.w + b.w};
     }
-    const float4 w = Load4(weight + i);
+    const float4 w = Plus(Load4(weight + i), args.offset);
     Store4(out + i, {v.x * scale * w.x, v.y * scale * w.y, v.z * scale * w.z, v.w * scale * w.w});
   }
+}
+
+constexpr int kAddNormThreads = 128;
+
+// A block for each row; what comes in is read twice, the second time from the cache.
+template <typename T>
+__global__ void __launch_bounds__(kAddNormThreads) AddNormKernel(const CudaAddNormArgs args) {
+  __shared__ float scratch[kAddNormThreads / 32];
+  const int64_t first = static_cast<int64_t>(blockIdx.x) * args.width;
+  const T* bias = static_cast<const T*>(args.bias);
+  const T* weight = static_cast<const T*>(args.weight);
+  const auto take = [&](int i) {
+    float4 v = Load4(args.from + first + i);
+    if (bias == nullptr) return v;
+    const float4 b = Load4(bias + i);
+    return float4{v.x + b.x, v.y + b.y, v.z + b.z, v.w + b.w};
+  };
+  float sum = 0;
+  for (int i = threadIdx.x * 4; i < args.width; i += kAddNormThreads * 4) {
+    const float4 v = take(i);
+    sum += v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w;
+  }
+  const float scale =
+      rsqrtf(BlockSum<kAddNormThreads>(sum, scratch) / static_cast<float>(args.width) + args.eps);
+  for (int i = threadIdx.x * 4; i < args.width; i += kAddNormThreads * 4) {
+    const float4 v = take(i), w = Plus(Load4(weight + i), args.offset);
+    const float4 x = Load4(args.x + first + i);
+    Store4(args.x + first + i, {x.x + v.x * scale * w.x, x.y + v.y * scale * w.y,
+                                x.z + v.z * scale * w.z, x.w + v.w * scale * w.w});
+  }
+}
+
+template <typename T>
+__global__ void NarrowKernel(const float* x, int64_t count, T* out) {
+  const int64_t i = (static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * 4;
+  if (i < count) Store4(out + i, Load4(x + i));
 }
 
 // Narrow rows by four warps, wide ones by eight: up to 2,048 and 5,120 numbers in registers.
@@ -78,9 +120,20 @@ auto NormKernelFor(int width, unsigned& threads) {
   return wide ? NormKernel<T, 256, 5> : NormKernel<T, 128, 4>;
 }
 
+constexpr int kRotateThreads = 128;
+
+// One over the root mean square of `width` numbers, by the whole block.
+template <typename T>
+__device__ __forceinline__ float WholeScale(const T* x, int width, float eps, float* scratch) {
+  float sum = 0;
+  for (int i = threadIdx.x; i < width; i += kRotateThreads) sum += ToFloat(x[i]) * ToFloat(x[i]);
+  return rsqrtf(BlockSum<kRotateThreads>(sum, scratch) / static_cast<float>(width) + eps);
+}
+
 // A warp takes one head of a row; a lane the pairs (i, i + half) for i = lane, lane + 32, ..
 template <typename T>
-__global__ void RotateKernel(const CudaRotateArgs args) {
+__global__ void __launch_bounds__(kRotateThreads) RotateKernel(const CudaRotateArgs args) {
+  __shared__ float scratch[2][kRotateThreads / 32];
   const int64_t r = blockIdx.x;
   const CudaRow row = args.rows[r];
   if (row.position < 0) return;
@@ -94,6 +147,12 @@ __global__ void RotateKernel(const CudaRotateArgs args) {
                 static_cast<int64_t>(h.PageNumbers());
   const float* cos = args.cos + static_cast<int64_t>(row.position) * half;
   const float* sin = args.sin + static_cast<int64_t>(row.position) * half;
+  float whole_q = 1, whole_k = 1;
+  if (args.whole_norm) {
+    whole_q = WholeScale(qkv, h.heads * d, args.eps, scratch[0]);
+    whole_k = WholeScale(qkv + h.heads * d, h.kv_heads * d, args.eps, scratch[1]);
+    __syncthreads();  // before queries change where they lie
+  }
   for (int head = warp; head < h.heads + 2 * h.kv_heads; head += warps) {
     T* x = qkv + head * d;
     const int key = head - h.heads, value = key - h.kv_heads;
@@ -104,8 +163,10 @@ __global__ void RotateKernel(const CudaRotateArgs args) {
     }
     T* to = key >= 0 ? page + (key * kCudaPageSlots + slot) * d : x;
     const T* norm = static_cast<const T*>(key >= 0 ? args.k_norm : args.q_norm);
-    float scale = 1;
-    if (norm != nullptr) {
+    float scale = key >= 0 ? whole_k : whole_q;
+    if (args.whole_norm) {
+      norm += (key >= 0 ? key : head) * d;
+    } else if (norm != nullptr) {
       float sum = 0;
       for (int i = lane; i < d; i += 32) sum += ToFloat(x[i]) * ToFloat(x[i]);
       scale = rsqrtf(WarpSum(sum) / static_cast<float>(d) + args.eps);
@@ -113,8 +174,8 @@ __global__ void RotateKernel(const CudaRotateArgs args) {
     for (int i = lane; i < half; i += 32) {
       float a = ToFloat(x[i]) * scale, b = ToFloat(x[i + half]) * scale;
       if (norm != nullptr) {
-        a *= ToFloat(norm[i]);
-        b *= ToFloat(norm[i + half]);
+        a *= ToFloat(norm[i]) + args.offset;
+        b *= ToFloat(norm[i + half]) + args.offset;
       }
       to[i] = FromFloat<T>(a * cos[i] - b * sin[i]);
       to[i + half] = FromFloat<T>(b * cos[i] + a * sin[i]);
@@ -122,37 +183,62 @@ __global__ void RotateKernel(const CudaRotateArgs args) {
   }
 }
 
-__device__ __forceinline__ float Silu(float x) {
-  return x / (1.0f + __expf(-x));
+template <Activation kActivation>
+__device__ __forceinline__ float Active(float x) {
+  const float z =
+      kActivation == Activation::kSilu ? x : x * kGeluSlope * (1.0f + kGeluCubic * x * x);
+  return x / (1.0f + __expf(-z));
 }
 
-template <typename T>
-__global__ void SwiGluKernel(const T* gate_up, int64_t total, int width, T* out) {
+template <Activation kActivation, typename T>
+__global__ void GateKernel(const T* gate_up, int64_t total, int width, T* out) {
   const int64_t i = (static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * 4;
   if (i >= total) return;
   const int64_t r = i / width, c = i % width;
   const float4 g = Load4(gate_up + r * 2 * width + c);
   const float4 u = Load4(gate_up + r * 2 * width + width + c);
-  Store4(out + i, {Silu(g.x) * u.x, Silu(g.y) * u.y, Silu(g.z) * u.z, Silu(g.w) * u.w});
+  Store4(out + i, {Active<kActivation>(g.x) * u.x, Active<kActivation>(g.y) * u.y,
+                   Active<kActivation>(g.z) * u.z, Active<kActivation>(g.w) * u.w});
 }
 
 // Two bfloat16 in a word each.
-__device__ __forceinline__ unsigned SwiGluPair(unsigned gate, unsigned up) {
+template <Activation kActivation>
+__device__ __forceinline__ unsigned GatePair(unsigned gate, unsigned up) {
   const float2 g = UnpackBf16(gate), u = UnpackBf16(up);
-  return PackBf16(Silu(g.x) * u.x, Silu(g.y) * u.y);
+  return PackBf16(Active<kActivation>(g.x) * u.x, Active<kActivation>(g.y) * u.y);
 }
 
 // The same for widths that are multiples of 8, eight numbers at once.
-__global__ void SwiGluWideKernel(const __nv_bfloat16* gate_up, int64_t total, int width,
-                                 __nv_bfloat16* out) {
+template <Activation kActivation>
+__global__ void GateWideKernel(const __nv_bfloat16* gate_up, int64_t total, int width,
+                               __nv_bfloat16* out) {
   const int64_t i = (static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * 8;
   if (i >= total) return;
   const int64_t r = i / width, c = i % width;
   const __nv_bfloat16* gate = gate_up + r * 2 * width + c;
   const uint4 g = *reinterpret_cast<const uint4*>(gate);
   const uint4 u = *reinterpret_cast<const uint4*>(gate + width);
-  *reinterpret_cast<uint4*>(out + i) = make_uint4(SwiGluPair(g.x, u.x), SwiGluPair(g.y, u.y),
-                                                  SwiGluPair(g.z, u.z), SwiGluPair(g.w, u.w));
+  *reinterpret_cast<uint4*>(out + i) =
+      make_uint4(GatePair<kActivation>(g.x, u.x), GatePair<kActivation>(g.y, u.y),
+                 GatePair<kActivation>(g.z, u.z), GatePair<kActivation>(g.w, u.w));
+}
+
+template <Activation kActivation>
+void LaunchGate(CudaType type, const void* gate_up, int rows, int width, void* out,
+                CudaStream stream) {
+  const int64_t total = static_cast<int64_t>(rows) * width;
+  const auto shape = [&](int64_t a_thread) {
+    const auto blocks = static_cast<unsigned>((total / a_thread + 255) / 256);
+    return LaunchShape{.grid = blocks, .threads = 256, .stream = stream};
+  };
+  if (type == CudaType::kF32) {
+    return Launch(GateKernel<kActivation, float>, shape(4), static_cast<const float*>(gate_up),
+                  total, width, static_cast<float*>(out));
+  }
+  const bool wide = width % 8 == 0;
+  Launch(wide ? GateWideKernel<kActivation> : GateKernel<kActivation, __nv_bfloat16>,
+         shape(wide ? 8 : 4), static_cast<const __nv_bfloat16*>(gate_up), total, width,
+         static_cast<__nv_bfloat16*>(out));
 }
 
 __global__ void CopyPagesKernel(const CudaCopyArgs args) {
@@ -206,28 +292,35 @@ void CudaNorm(const CudaNormArgs& args, CudaStream stream) {
   Launch(kernel, {.grid = rows, .threads = threads, .stream = stream}, args);
 }
 
+void CudaAddNorm(const CudaAddNormArgs& args, CudaStream stream) {
+  const auto kernel =
+      args.type == CudaType::kF32 ? AddNormKernel<float> : AddNormKernel<__nv_bfloat16>;
+  const auto rows = static_cast<unsigned>(args.rows);
+  Launch(kernel, {.grid = rows, .threads = kAddNormThreads, .stream = stream}, args);
+}
+
+void CudaNarrow(CudaType type, const float* x, int64_t count, void* out, CudaStream stream) {
+  const auto blocks = static_cast<unsigned>((count / 4 + 255) / 256);
+  const LaunchShape shape{.grid = blocks, .threads = 256, .stream = stream};
+  if (type == CudaType::kF32) {
+    Launch(NarrowKernel<float>, shape, x, count, static_cast<float*>(out));
+  } else {
+    Launch(NarrowKernel<__nv_bfloat16>, shape, x, count, static_cast<__nv_bfloat16*>(out));
+  }
+}
+
 void CudaRotate(const CudaRotateArgs& args, CudaStream stream) {
   const auto kernel =
       args.heads.type == CudaType::kF32 ? RotateKernel<float> : RotateKernel<__nv_bfloat16>;
   const auto rows = static_cast<unsigned>(args.count);
-  Launch(kernel, {.grid = rows, .threads = 128, .stream = stream}, args);
+  Launch(kernel, {.grid = rows, .threads = kRotateThreads, .stream = stream}, args);
 }
 
-void CudaSwiGlu(CudaType type, const void* gate_up, int rows, int width, void* out,
-                CudaStream stream) {
-  const int64_t total = static_cast<int64_t>(rows) * width;
-  const auto shape = [&](int64_t a_thread) {
-    const auto blocks = static_cast<unsigned>((total / a_thread + 255) / 256);
-    return LaunchShape{.grid = blocks, .threads = 256, .stream = stream};
-  };
-  if (type == CudaType::kF32) {
-    return Launch(SwiGluKernel<float>, shape(4), static_cast<const float*>(gate_up), total, width,
-                  static_cast<float*>(out));
-  }
-  const bool wide = width % 8 == 0;
-  Launch(wide ? SwiGluWideKernel : SwiGluKernel<__nv_bfloat16>, shape(wide ? 8 : 4),
-         static_cast<const __nv_bfloat16*>(gate_up), total, width,
-         static_cast<__nv_bfloat16*>(out));
+void CudaGate(Activation activation, CudaType type, const void* gate_up, int rows, int width,
+              void* out, CudaStream stream) {
+  const auto launch = activation == Activation::kSilu ? LaunchGate<Activation::kSilu>
+                                                      : LaunchGate<Activation::kGeluTanh>;
+  launch(type, gate_up, rows, width, out, stream);
 }
 
 void CudaCopyPages(const CudaCopyArgs& args, CudaStream stream) {

@@ -15,20 +15,21 @@ __global__ void __launch_bounds__(kWarps * 32)
   const CudaPrefillTile work = tiles[blockIdx.x];
   const int kv_head = static_cast<int>(blockIdx.y);
   const int group = args.heads.heads / args.heads.kv_heads;
-  const int first = work.tile * kCudaPrefillVectors + warp * 16;
+  const int begin = work.tile * kCudaPrefillVectors + warp * 16;
   const int vectors = work.length * group;
-  if (first >= vectors) return;
+  if (begin >= vectors) return;
   Tile<D, 2> tile;
   tile.Clear();
-  int limit[2];
+  int first[2], limit[2];
   int64_t vector_of[2];
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const int v = first + lane.g + half * 8;
+    const int v = begin + lane.g + half * 8;
     const bool inside = v < vectors;
     const int64_t r = work.row + v / group;
     const int head = kv_head * group + v % group;
     limit[half] = inside ? work.first + v / group : -1;
+    first[half] = FirstSeen(args, limit[half]);
     vector_of[half] = inside ? r * args.heads.heads + head : -1;
     tile.LoadQuery(half,
                    inside ? static_cast<const bf16*>(args.qkv) + r * args.heads.QkvWidth() +
@@ -36,15 +37,16 @@ __global__ void __launch_bounds__(kWarps * 32)
                           : nullptr,
                    lane);
   }
-  const int last = work.first + (min(vectors, first + 16) - 1) / group;
+  const int last = work.first + (min(vectors, begin + 16) - 1) / group;
   const int pages = last / kCudaPageSlots + 1;
-  const float scale = rsqrtf(static_cast<float>(D)) * kLog2E;
+  const int seen = FirstSeen(args, work.first + begin / group) / kCudaPageSlots;
+  const float scale = args.scale * kLog2E;
   const PageWalk walk = MakeWalk(args, kv_head, work.pages, D);
   PageOperands<D> now, next;
-  LoadPage(now, walk, 0, lane);
-  for (int index = 0; index < pages; ++index) {
+  LoadPage(now, walk, seen, lane);
+  for (int index = seen; index < pages; ++index) {
     if (index + 1 < pages) LoadPage(next, walk, index + 1, lane);
-    tile.Add(now, index * kCudaPageSlots, limit, scale, lane);
+    tile.Add(now, index * kCudaPageSlots, first, limit, scale, lane);
     now = next;
   }
 #pragma unroll

@@ -14,6 +14,7 @@
 #include "engine/cpu/worker_team.h"
 #include "engine/decode_backend.h"
 #include "engine/torch/cpu_weights.h"
+#include "model/layer_plan.h"
 #include "model/torch/catch.h"
 #include "model/torch/model.h"
 
@@ -48,21 +49,24 @@ class CpuBackend final : public DecodeBackend {
   CpuBackend(const PolicyWeights& weights, const BackendOptions& options)
       : kernels_(BestCpuKernels()),
         config_(weights.config()),
+        plan_(PlanDecoder(config_)),
         shape_(config_),
         pool_(static_cast<size_t>(options.pages) * static_cast<size_t>(shape_.page)),
         packed_(static_cast<size_t>(options.versions)),
         team_(options.threads) {
     packed_[0] = PackWeights(weights, kernels_);
     work_.resize(static_cast<size_t>(team_.size()));
-    MakeRotations(options.max_context);
+    for (const RopeConfig& rope : plan_.ropes) {
+      rotations_.push_back(MakeRopeTable(rope, config_.head_dim, options.max_context));
+    }
   }
 
   Result<std::shared_ptr<ReadyWeights>> Prepare(
       std::shared_ptr<const Weights> given) const override {
     const std::shared_ptr<const PolicyWeights> weights = ToPolicyWeights(std::move(given));
     const ModelConfig& c = weights->config();
-    if (ExpectedTensors(c) != ExpectedTensors(config_) || c.num_heads != config_.num_heads ||
-        c.num_kv_heads != config_.num_kv_heads) {
+    if (c.family != config_.family || ExpectedTensors(c) != ExpectedTensors(config_) ||
+        c.num_heads != config_.num_heads || c.num_kv_heads != config_.num_kv_heads) {
       return Invalid("the new weights have a different shape than the old ones");
     }
     auto ready = std::make_shared<PackedReady>();
@@ -156,20 +160,6 @@ class CpuBackend final : public DecodeBackend {
     FloatBuffer x, h, qkv, mixed, act, logits, scores;
     SamplerScratch sampler;
   };
-
-  void MakeRotations(int32_t positions) {
-    const RopeFrequencies frequencies = ComputeRopeFrequencies(config_);
-    const size_t half = frequencies.inverse.size();
-    cos_ = FloatBuffer(static_cast<size_t>(positions) * half);
-    sin_ = FloatBuffer(static_cast<size_t>(positions) * half);
-    for (size_t p = 0; p < static_cast<size_t>(positions); ++p) {
-      for (size_t i = 0; i < half; ++i) {
-        const float angle = static_cast<float>(p) * frequencies.inverse[i];
-        cos_.data()[p * half + i] = std::cos(angle) * frequencies.attention_scaling;
-        sin_.data()[p * half + i] = std::sin(angle) * frequencies.attention_scaling;
-      }
-    }
-  }
 
   // Gives the threads their pieces, about the same number of rows each. True: a segment was cut.
   // Then its later rows need the keys and values of earlier ones, layer by layer; it is done only
@@ -292,12 +282,42 @@ class CpuBackend final : public DecodeBackend {
     float* qkv;
   };
 
+  float Eps() const { return static_cast<float>(config_.rms_norm_eps); }
+
+  // x, or where there are gains the norm of it, in w.h.
+  const float* MaybeNorm(const float* x, const FloatBuffer& gains, long rows, Work& w) const {
+    if (gains.size() == 0) return x;
+    kernels_.rms_norm(x, gains.data(), Eps(), rows, config_.hidden_size, Width(), w.h.data());
+    return w.h.data();
+  }
+
+  // x += a·w, where there are gains after a norm; w.h is free for that.
+  void AddProduct(const float* a, long lda, const PackedMatrix& matrix, const FloatBuffer& gains,
+                  long rows, float* x, Work& w) const {
+    const long width = Width();
+    if (gains.size() == 0) return Multiply(a, lda, matrix, rows, x, width, MatmulMode::kAdd);
+    float* h = w.h.data();
+    Multiply(a, lda, matrix, rows, h, width, MatmulMode::kStore);
+    kernels_.rms_norm(h, gains.data(), Eps(), rows, config_.hidden_size, width, h);
+    for (long r = 0; r < rows; ++r) {
+      for (long i = r * width; i < r * width + config_.hidden_size; ++i) x[i] += h[i];
+    }
+  }
+
   // Queries, keys and values; the latter into their pages.
   void Project(const PackedLayer& layer, long index, const Block& block, Work& w) {
-    const float* x = w.x.data() + block.first * Width();
-    kernels_.rms_norm(x, layer.input_norm.data(), static_cast<float>(config_.rms_norm_eps),
-                      block.rows, config_.hidden_size, Width(), w.h.data());
-    Multiply(w.h.data(), Width(), layer.qkv, block.rows, block.qkv, QkvWidth(), MatmulMode::kStore);
+    const LayerPlan& plan = plan_.layers[static_cast<size_t>(index)];
+    const float* x =
+        MaybeNorm(w.x.data() + block.first * Width(), layer.attention_in, block.rows, w);
+    Multiply(x, Width(), layer.qkv, block.rows, block.qkv, QkvWidth(), MatmulMode::kStore);
+    const bool by_head = plan.qk_norm == QueryKeyNorm::kByHead;
+    if (plan.qk_norm == QueryKeyNorm::kWhole) {
+      const long q = config_.q_size(), ld = QkvWidth();
+      float* keys = block.qkv + q;
+      kernels_.rms_norm(block.qkv, layer.q_norm.data(), Eps(), block.rows, q, ld, block.qkv);
+      kernels_.rms_norm(keys, layer.k_norm.data(), Eps(), block.rows, config_.kv_size(), ld, keys);
+    }
+    const RopeTable& rotation = rotations_[static_cast<size_t>(plan.rope)];
     const long half = config_.head_dim / 2;
     for (long r = 0; r < block.rows; ++r) {
       const Row& row = w.rows[static_cast<size_t>(block.first + r)];
@@ -306,12 +326,12 @@ class CpuBackend final : public DecodeBackend {
           pool_.data() +
           row.segment->pages[static_cast<size_t>(row.position / kPageSlots)] * shape_.page;
       kernels_.rotate({.qkv = block.qkv + r * QkvWidth(),
-                       .q_norm = layer.q_norm.data(),
-                       .k_norm = layer.k_norm.data(),
-                       .eps = static_cast<float>(config_.rms_norm_eps),
-                       .cos = cos_.data() + row.position * half,
-                       .sin = sin_.data() + row.position * half,
-                       .q_scale = 1.0f / std::sqrt(static_cast<float>(config_.head_dim)),
+                       .q_norm = by_head ? layer.q_norm.data() : nullptr,
+                       .k_norm = by_head ? layer.k_norm.data() : nullptr,
+                       .eps = Eps(),
+                       .cos = rotation.cos.data() + row.position * half,
+                       .sin = rotation.sin.data() + row.position * half,
+                       .q_scale = static_cast<float>(plan_.attention_scale),
                        .keys = page + shape_.KeysAt(index) + slot,
                        .values = page + shape_.ValuesAt(index) + slot * shape_.value_stride,
                        .heads = static_cast<int>(config_.num_heads),
@@ -322,16 +342,15 @@ class CpuBackend final : public DecodeBackend {
   }
 
   void Transform(const PackedLayer& layer, long index, const Block& block, Work& w) {
-    const float eps = static_cast<float>(config_.rms_norm_eps);
-    const long width = Width(), rows = block.rows;
-    const long act_width = PaddedRow(config_.intermediate_size);
-    float* x = w.x.data() + block.first * width;
+    const long rows = block.rows, act_width = PaddedRow(config_.intermediate_size);
+    float* x = w.x.data() + block.first * Width();
     Attend(index, block, w);
-    Multiply(w.mixed.data(), PaddedRow(config_.q_size()), layer.o, rows, x, width,
-             MatmulMode::kAdd);
-    kernels_.rms_norm(x, layer.post_norm.data(), eps, rows, config_.hidden_size, width, w.h.data());
-    Multiply(w.h.data(), width, layer.gate_up, rows, w.act.data(), act_width, MatmulMode::kSwiGlu);
-    Multiply(w.act.data(), act_width, layer.down, rows, x, width, MatmulMode::kAdd);
+    AddProduct(w.mixed.data(), PaddedRow(config_.q_size()), layer.o, layer.attention_out, rows, x,
+               w);
+    const float* h = MaybeNorm(x, layer.mlp_in, rows, w);
+    Multiply(h, Width(), layer.gate_up, rows, w.act.data(), act_width,
+             plan_.activation == Activation::kSilu ? MatmulMode::kSwiGlu : MatmulMode::kGeGlu);
+    AddProduct(w.act.data(), act_width, layer.down, layer.mlp_out, rows, x, w);
   }
 
   void Attend(long index, const Block& block, Work& w) {
@@ -354,6 +373,7 @@ class CpuBackend final : public DecodeBackend {
           .head_dim = static_cast<int>(config_.head_dim),
           .value_stride = static_cast<int>(shape_.value_stride),
           .length = row->position + 1,
+          .window = static_cast<int>(plan_.layers[static_cast<size_t>(index)].window),
           .next_pages = next && count == 1 ? next->segment->pages.data() : nullptr,
           .next_length = next && count == 1 ? next->position : 0,
           .scratch = w.scores.data()};
@@ -376,8 +396,8 @@ class CpuBackend final : public DecodeBackend {
       const long rows = std::min(kBlockRows, total - first);
       for (long r = 0; r < rows; ++r) {
         kernels_.rms_norm(w.x.data() + w.draws[static_cast<size_t>(first + r)] * width,
-                          packed.norm.data(), static_cast<float>(config_.rms_norm_eps), 1,
-                          config_.hidden_size, width, w.h.data() + r * width);
+                          packed.norm.data(), Eps(), 1, config_.hidden_size, width,
+                          w.h.data() + r * width);
       }
       Multiply(w.h.data(), width, packed.head, rows, w.logits.data(), logit_width,
                MatmulMode::kStore);
@@ -396,10 +416,11 @@ class CpuBackend final : public DecodeBackend {
 
   const CpuKernels& kernels_;
   const ModelConfig config_;
+  const DecoderPlan plan_;
   const PageShape shape_;
   LazyFloats pool_;
   std::vector<PackedWeights> packed_;    // by place
-  FloatBuffer cos_, sin_;                // [max_context, head_dim / 2]
+  std::vector<RopeTable> rotations_;     // by the plan's ropes
   std::vector<Work> work_;               // one a thread
   std::vector<TokenId> last_;            // by the step started last
   std::deque<std::vector<Drawn>> done_;  // by steps not yet asked for

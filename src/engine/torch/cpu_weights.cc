@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "model/layer_plan.h"
 #include "model/torch/model.h"
 
 namespace tidemill {
@@ -19,9 +20,9 @@ at::Tensor PlainMerged(LinearTensors linear) {
   return Plain(MergedLinear(linear));
 }
 
-FloatBuffer Row(const at::Tensor& tensor) {
-  if (!tensor.defined()) return {};
-  const at::Tensor plain = Plain(tensor);
+FloatBuffer Gains(const at::Tensor& weight, const DecoderPlan& plan) {
+  if (!weight.defined()) return {};
+  const at::Tensor plain = Plain(weight) + plan.norm_offset;
   FloatBuffer row(static_cast<size_t>(PaddedRow(plain.numel())));
   std::copy_n(plain.data_ptr<float>(), plain.numel(), row.data());
   return row;
@@ -57,13 +58,13 @@ PackedMatrix PackGateUp(const LinearTensors& gate, const LinearTensors& up,
   packed.k = g.size(1);
   packed.panels = (g.size(0) + half - 1) / half;
   packed.values = FloatBuffer(static_cast<size_t>(packed.panels * packed.k * kernels.panel));
-  kernels.pack_swiglu(g.data_ptr<float>(), u.data_ptr<float>(), g.size(0), packed.k,
-                      packed.values.data());
+  kernels.pack_gated(g.data_ptr<float>(), u.data_ptr<float>(), g.size(0), packed.k,
+                     packed.values.data());
   if (gate.bias.defined()) {
     const at::Tensor gb = Plain(gate.bias), ub = Plain(up.bias);
     packed.bias = FloatBuffer(static_cast<size_t>(packed.panels * kernels.panel));
-    kernels.pack_swiglu(gb.data_ptr<float>(), ub.data_ptr<float>(), gb.numel(), 1,
-                        packed.bias.data());
+    kernels.pack_gated(gb.data_ptr<float>(), ub.data_ptr<float>(), gb.numel(), 1,
+                       packed.bias.data());
   }
   return packed;
 }
@@ -73,22 +74,26 @@ PackedMatrix PackGateUp(const LinearTensors& gate, const LinearTensors& up,
 PackedWeights PackWeights(const PolicyWeights& weights, const CpuKernels& kernels) {
   const at::NoGradGuard no_grad;
   const ModelTensorsView& view = weights.view();
+  const DecoderPlan plan = PlanDecoder(weights.config());
   PackedWeights packed;
-  const at::Tensor embed = Plain(view.embed);
+  at::Tensor embed = Plain(view.embed);
+  if (plan.embedding_scale != 1) embed = embed * plan.embedding_scale;
   const long width = embed.size(1), ld = PaddedRow(width);
   packed.embed = FloatBuffer(static_cast<size_t>(embed.size(0) * ld));
   for (long i = 0; i < embed.size(0); ++i) {
     std::copy_n(embed.data_ptr<float>() + i * width, width, packed.embed.data() + i * ld);
   }
-  packed.norm = Row(view.norm);
+  packed.norm = Gains(view.norm, plan);
   const LinearTensors head{.weight = view.head, .bias = {}, .lora_a = {}, .lora_b = {}};
   packed.head = PackRows({&head}, kernels);
   for (const LayerTensors& layer : view.layers) {
     PackedLayer out;
-    out.input_norm = Row(layer.input_norm);
-    out.post_norm = Row(layer.post_norm);
-    out.q_norm = Row(layer.q_norm);
-    out.k_norm = Row(layer.k_norm);
+    out.attention_in = Gains(layer.attention_in, plan);
+    out.attention_out = Gains(layer.attention_out, plan);
+    out.mlp_in = Gains(layer.mlp_in, plan);
+    out.mlp_out = Gains(layer.mlp_out, plan);
+    out.q_norm = Gains(layer.q_norm, plan);
+    out.k_norm = Gains(layer.k_norm, plan);
     out.qkv = PackRows({&layer.q, &layer.k, &layer.v}, kernels);
     out.o = PackRows({&layer.o}, kernels);
     out.gate_up = PackGateUp(layer.gate, layer.up, kernels);

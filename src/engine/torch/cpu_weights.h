@@ -19,14 +19,15 @@ struct PackedMatrix {
   long panels = 0;
 };
 
+// Norms hold what they multiply by; empty: none.
 struct PackedLayer {
-  FloatBuffer input_norm, post_norm;
-  FloatBuffer q_norm, k_norm;  // empty: none
+  FloatBuffer attention_in, attention_out, mlp_in, mlp_out;
+  FloatBuffer q_norm, k_norm;
   PackedMatrix qkv, o, gate_up, down;
 };
 
 struct PackedWeights {
-  FloatBuffer embed;  // [vocabulary, hidden padded]
+  FloatBuffer embed;  // [vocabulary, hidden padded], scaled
   std::vector<PackedLayer> layers;
   FloatBuffer norm;
   PackedMatrix head;

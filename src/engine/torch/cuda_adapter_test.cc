@@ -3,6 +3,7 @@
 #include "model/torch/aten.h"
 
 #include "engine/torch/engine_check.h"
+#include "model/tiny_config.h"
 #include "model/torch/adapter_block.h"
 #include "model/torch/gpu_runtime.h"
 #include "model/torch/gpu_test_kit.h"
@@ -29,7 +30,6 @@ class CudaAdapterEngine : public testing::TestWithParam<AdapterCase> {
 
   static ModelConfig Config() {
     ModelConfig config;
-    config.family = GetParam().family;
     config.vocab_size = 500;
     config.hidden_size = 128;
     config.intermediate_size = 200;
@@ -39,9 +39,10 @@ class CudaAdapterEngine : public testing::TestWithParam<AdapterCase> {
     config.head_dim = 64;
     config.max_position_embeddings = 256;
     config.initializer_range = 0.1;
+    TakeFormOf(GetParam().family, config);
     config.qkv_bias = GetParam().biases;
-    config.output_bias = config.mlp_bias =
-        GetParam().biases && GetParam().family == ModelFamily::kLlama;
+    config.output_bias = GetParam().biases && GetParam().family != ModelFamily::kQwen2;
+    config.mlp_bias = GetParam().biases && GetParam().family == ModelFamily::kLlama;
     config.tie_word_embeddings = GetParam().tied;
     return config;
   }
@@ -214,6 +215,8 @@ INSTANTIATE_TEST_SUITE_P(
                     AdapterCase{"Rank3Untied", ModelFamily::kQwen2, false, true, 3, {}},
                     AdapterCase{"Rank8QkNorm", ModelFamily::kQwen3, true, false, 8, {}},
                     AdapterCase{"Rank5Biases", ModelFamily::kLlama, false, true, 5, {}},
+                    AdapterCase{"Rank4NormsBehind", ModelFamily::kOlmo2, false, true, 4, {}},
+                    AdapterCase{"Rank2Windows", ModelFamily::kGemma3, true, false, 2, {}},
                     AdapterCase{"Rank1SomeModules",
                                 ModelFamily::kQwen2,
                                 true,

@@ -32,9 +32,9 @@ CudaType TypeOf(const PolicyWeights& weights) {
 // Of the same tensors, read the same way. (Comparing ExpectedTensors takes as long as the copy.)
 bool SameShape(const ModelConfig& a, const ModelConfig& b) {
   const auto numbers = [](const ModelConfig& c) {
-    return std::tuple(c.vocab_size, c.hidden_size, c.intermediate_size, c.num_layers, c.num_heads,
-                      c.num_kv_heads, c.head_dim, c.tie_word_embeddings, c.qkv_bias, c.output_bias,
-                      c.mlp_bias, c.qk_norm());
+    return std::tuple(c.family, c.vocab_size, c.hidden_size, c.intermediate_size, c.num_layers,
+                      c.num_heads, c.num_kv_heads, c.head_dim, c.tie_word_embeddings, c.qkv_bias,
+                      c.output_bias, c.mlp_bias);
   };
   return numbers(a) == numbers(b);
 }

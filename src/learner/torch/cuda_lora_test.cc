@@ -1,5 +1,6 @@
 // Training an adapter on a GPU above a frozen base in one block, against float32 on the CPU.
 // Skipped where there is no GPU.
+#include "model/tiny_config.h"
 #include "model/torch/aten.h"
 
 #include <gtest/gtest.h>
@@ -35,7 +36,6 @@ class CudaLora : public testing::TestWithParam<LoraCase> {
 
   static ModelConfig Config() {
     ModelConfig config;
-    config.family = GetParam().family;
     config.vocab_size = 403;
     config.hidden_size = 96;
     config.intermediate_size = 160;
@@ -45,8 +45,8 @@ class CudaLora : public testing::TestWithParam<LoraCase> {
     config.head_dim = 32;
     config.max_position_embeddings = 512;
     config.initializer_range = 0.08;
-    config.qkv_bias = GetParam().family == ModelFamily::kQwen2;
     config.tie_word_embeddings = GetParam().tied;
+    TakeFormOf(GetParam().family, config);
     return config;
   }
   static SharedWeights Base(uint64_t seed = 3) {
@@ -222,6 +222,7 @@ TEST_P(CudaLora, SomeStepsOfATrainerMoveTheAdapterAsOnTheCpu) {
 INSTANTIATE_TEST_SUITE_P(Adapters, CudaLora,
                          testing::Values(LoraCase{"Rank16", ModelFamily::kQwen2, true, 16, {}},
                                          LoraCase{"Rank1", ModelFamily::kQwen3, false, 1, {}},
+                                         LoraCase{"Windows", ModelFamily::kGemma3, true, 3, {}},
                                          LoraCase{"Rank6SomeModules",
                                                   ModelFamily::kQwen2,
                                                   false,

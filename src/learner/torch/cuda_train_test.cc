@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "learner/torch/adamw.h"
+#include "model/tiny_config.h"
 #include "model/torch/aten.h"
 #include "model/torch/golden.h"
 #include "model/torch/gpu_test_kit.h"
@@ -69,7 +70,6 @@ class CudaTrain : public testing::TestWithParam<ModelFamily> {
 
   static ModelConfig Config() {
     ModelConfig config;
-    config.family = GetParam();
     config.vocab_size = kVocabulary;
     config.hidden_size = Sized(448, 192);
     config.intermediate_size = Sized(640, 256);
@@ -79,8 +79,8 @@ class CudaTrain : public testing::TestWithParam<ModelFamily> {
     config.head_dim = 64;
     config.max_position_embeddings = 1024;
     config.initializer_range = 0.05;
-    config.qkv_bias = GetParam() == ModelFamily::kQwen2;
     config.tie_word_embeddings = true;
+    TakeFormOf(GetParam(), config);
     return config;
   }
 };
@@ -199,7 +199,8 @@ TEST_P(CudaTrain, ASharedPromptGivesTheGradientsOfEachOfItsOwn) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, CudaTrain,
-                         testing::Values(ModelFamily::kQwen2, ModelFamily::kQwen3));
+                         testing::Values(ModelFamily::kQwen2, ModelFamily::kQwen3,
+                                         ModelFamily::kOlmo2, ModelFamily::kGemma3));
 
 // One number after the other and four at once.
 TEST(CudaAdamW, MovesParametersAsTheFormulaSays) {

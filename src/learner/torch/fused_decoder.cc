@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "model/layer_plan.h"
 #include "model/torch/device.h"
 
 namespace tidemill {
@@ -92,10 +93,18 @@ struct JoinedLinear {
   }
 };
 
+// A place where there may be a norm, and what its backward pass needs.
+struct NormState {
+  Tensor gains;  // undefined: there is none
+  Rows in, out, rstd;
+};
+
 struct LayerState {
   Tensor kept;  // what the attention gave for the rows that go on
   JoinedLinear qkv, out, gate_up, down;
-  Rows x_in, h_in, rstd_in, projected, q, k, log_sums, attended, x_mid, h_mid, rstd_mid, gated, act;
+  NormState attention_in, attention_out, mlp_in, mlp_out;
+  Tensor q_gains, k_gains;
+  Rows projected, q, k, log_sums, attended, gated, act;
 };
 
 }  // namespace
@@ -104,6 +113,7 @@ class FusedDecoder::Impl {
  public:
   Impl(TrainableModel& model, const TrainKernels& kernels)
       : config_(model.config()),
+        plan_(PlanDecoder(config_)),
         view_(model.view()),
         kernels_(kernels),
         layers_(view_.layers.size()) {}
@@ -117,38 +127,68 @@ class FusedDecoder::Impl {
   int64_t RowsAfter(size_t index) const { return Narrows(index) ? rows_.size(0) : n_; }
   void LayerForward(size_t index, Tensor& x);
   void MlpForward(size_t index, Tensor& x);
-  Tensor MlpBackward(size_t index, Tensor dx);
+  void MlpBackward(size_t index, Tensor& dx);
   void LayerBackward(size_t index, Tensor& dx);
   void AttentionBackward(size_t index, const Tensor& dattended, Tensor& dprojected);
-  void ExtendRotation(int64_t positions);
-  void Norm(const Tensor& x, const Tensor& weight, const Tensor& y, const Tensor& rstd) const {
-    kernels_.rms_forward(x.size(0), x.size(1), Data(x), Data(weight),
-                         static_cast<float>(config_.rms_norm_eps), Data(y), Data(rstd));
+  void ExtendRotations(int64_t positions);
+
+  // What a norm multiplies by.
+  Tensor Gains(const Tensor& weight) const {
+    if (!weight.defined() || plan_.norm_offset == 0) return weight;
+    return weight + plan_.norm_offset;
   }
-  void NormBackward(const Tensor& x, const Tensor& weight, const Tensor& rstd, const Tensor& dy,
-                    Tensor& dx) const {
-    kernels_.rms_backward(x.size(0), x.size(1), Data(x), Data(weight), Data(rstd), Data(dy),
+  float Eps() const { return static_cast<float>(plan_.norm_eps); }
+  void Norm(const Tensor& x, const Tensor& gains, const Tensor& y, const Tensor& rstd) const {
+    kernels_.rms_forward(x.size(0), x.size(1), Data(x), Data(gains), Eps(), Data(y), Data(rstd));
+  }
+  // dx += ..
+  void NormBackward(const Tensor& x, const Tensor& weight, const Tensor& gains, const Tensor& rstd,
+                    const Tensor& dy, Tensor& dx) const {
+    kernels_.rms_backward(x.size(0), x.size(1), Data(x), Data(gains), Data(rstd), Data(dy),
                           Data(dx), Data(JoinedLinear::Gradient(weight)));
   }
-  AttentionShape Attention() const {
-    return {pack_.segments.data(), static_cast<int64_t>(pack_.segments.size()),
-            config_.num_heads,     config_.num_kv_heads,
-            config_.head_dim,      config_.q_size() + 2 * config_.kv_size()};
+  // Of rows that are kept: their norm, or where there is none they themselves.
+  Tensor NormIn(NormState& s, const Tensor& weight, const Tensor& x) const;
+  // d of what NormIn gave, into that of the rows.
+  void NormInBackward(NormState& s, const Tensor& weight, const Tensor& dy, Tensor& dx) const;
+  // What it gave.
+  Tensor InputOf(NormState& s, int64_t rows) const {
+    return (s.gains.defined() ? s.out : s.in).Get(rows, config_.hidden_size);
   }
-  HeadsShape Heads(const LayerTensors& layer) const {
-    return {n_,
-            config_.num_heads,
-            config_.num_kv_heads,
-            config_.head_dim,
-            layer.q_norm.defined() ? Data(layer.q_norm) : nullptr,
-            layer.k_norm.defined() ? Data(layer.k_norm) : nullptr,
-            static_cast<float>(config_.rms_norm_eps),
-            pack_.positions.data(),
-            cos_.data(),
-            sin_.data()};
+  // x += the norm of a product; without a norm, the product.
+  void AddOut(NormState& s, const Tensor& weight, const JoinedLinear& linear, const Tensor& from,
+              Tensor& x) const;
+  // d of the product, from that of the rows it was added to.
+  Tensor OutBackward(NormState& s, const Tensor& weight, const Tensor& dx);
+
+  AttentionShape Attention(size_t index) const {
+    return {.segments = pack_.segments.data(),
+            .count = static_cast<int64_t>(pack_.segments.size()),
+            .heads = config_.num_heads,
+            .kv_heads = config_.num_kv_heads,
+            .head_dim = config_.head_dim,
+            .value_stride = config_.q_size() + 2 * config_.kv_size(),
+            .window = plan_.layers[index].window,
+            .scale = static_cast<float>(plan_.attention_scale)};
+  }
+  HeadsShape Heads(size_t index) const {
+    const LayerState& s = layers_[index];
+    const RopeTable& rotation = rotations_[static_cast<size_t>(plan_.layers[index].rope)];
+    return {.rows = n_,
+            .heads = config_.num_heads,
+            .kv_heads = config_.num_kv_heads,
+            .head_dim = config_.head_dim,
+            .q_norm = s.q_gains.defined() ? Data(s.q_gains) : nullptr,
+            .k_norm = s.k_gains.defined() ? Data(s.k_gains) : nullptr,
+            .whole_norm = plan_.layers[index].qk_norm == QueryKeyNorm::kWhole,
+            .eps = Eps(),
+            .positions = pack_.positions.data(),
+            .cos = rotation.cos.data(),
+            .sin = rotation.sin.data()};
   }
 
   const ModelConfig& config_;
+  const DecoderPlan plan_;
   const ModelTensorsView& view_;
   const TrainKernels& kernels_;
   std::vector<LayerState> layers_;
@@ -156,49 +196,79 @@ class FusedDecoder::Impl {
   Tensor rows_;  // undefined: all
   int64_t n_ = 0;
   int64_t rotated_positions_ = 0;
-  std::vector<float> cos_, sin_;  // [rotated_positions_, head_dim / 2]
-  Rows x_, final_in_, final_rstd_, dx_, dh_, dact_, dgated_, dattended_, dprojected_, dq_, dk_;
+  std::vector<RopeTable> rotations_;  // of rotated_positions_, by the plan's ropes
+  NormState final_;
+  Rows x_, dx_, dh_, dout_, dact_, dgated_, dattended_, dprojected_, dq_, dk_;
 };
 
-void FusedDecoder::Impl::ExtendRotation(int64_t positions) {
+void FusedDecoder::Impl::ExtendRotations(int64_t positions) {
   if (positions <= rotated_positions_) return;
-  const RopeFrequencies frequencies = ComputeRopeFrequencies(config_);
-  const auto half = frequencies.inverse.size();
-  cos_.resize(static_cast<size_t>(positions) * half);
-  sin_.resize(cos_.size());
-  for (size_t p = 0; p < static_cast<size_t>(positions); ++p) {
-    for (size_t i = 0; i < half; ++i) {
-      const float angle = static_cast<float>(p) * frequencies.inverse[i];
-      cos_[p * half + i] = std::cos(angle) * frequencies.attention_scaling;
-      sin_[p * half + i] = std::sin(angle) * frequencies.attention_scaling;
-    }
+  rotations_.clear();
+  for (const RopeConfig& rope : plan_.ropes) {
+    rotations_.push_back(MakeRopeTable(rope, config_.head_dim, positions));
   }
   rotated_positions_ = positions;
+}
+
+Tensor FusedDecoder::Impl::NormIn(NormState& s, const Tensor& weight, const Tensor& x) const {
+  Tensor in = s.in.Get(x.size(0), x.size(1));
+  in.copy_(x);
+  s.gains = Gains(weight);
+  if (!s.gains.defined()) return in;
+  const Tensor out = s.out.Get(x.size(0), x.size(1));
+  Norm(in, s.gains, out, s.rstd.Get(x.size(0), 1));
+  return out;
+}
+
+void FusedDecoder::Impl::NormInBackward(NormState& s, const Tensor& weight, const Tensor& dy,
+                                        Tensor& dx) const {
+  if (!s.gains.defined()) {
+    dx.add_(dy);
+    return;
+  }
+  const int64_t rows = dx.size(0);
+  NormBackward(s.in.Get(rows, dx.size(1)), weight, s.gains, s.rstd.Get(rows, 1), dy, dx);
+}
+
+void FusedDecoder::Impl::AddOut(NormState& s, const Tensor& weight, const JoinedLinear& linear,
+                                const Tensor& from, Tensor& x) const {
+  s.gains = Gains(weight);
+  if (!s.gains.defined()) return linear.Add(from, x);
+  const Tensor in = s.in.Get(x.size(0), x.size(1)), out = s.out.Get(x.size(0), x.size(1));
+  linear.Apply(from, in);
+  Norm(in, s.gains, out, s.rstd.Get(x.size(0), 1));
+  x.add_(out);
+}
+
+Tensor FusedDecoder::Impl::OutBackward(NormState& s, const Tensor& weight, const Tensor& dx) {
+  if (!s.gains.defined()) return dx;
+  const int64_t rows = dx.size(0), width = dx.size(1);
+  Tensor dout = dout_.Get(rows, width);
+  dout.zero_();
+  NormBackward(s.in.Get(rows, width), weight, s.gains, s.rstd.Get(rows, 1), dx, dout);
+  return dout;
 }
 
 void FusedDecoder::Impl::LayerForward(size_t index, Tensor& x) {
   const LayerTensors& layer = view_.layers[index];
   LayerState& s = layers_[index];
-  const int64_t hidden = config_.hidden_size;
   s.qkv.Join({&layer.q, &layer.k, &layer.v});
   s.out.Join({&layer.o});
   s.gate_up.Join({&layer.gate, &layer.up});
   s.down.Join({&layer.down});
+  s.q_gains = Gains(layer.q_norm);
+  s.k_gains = Gains(layer.k_norm);
 
-  Tensor x_in = s.x_in.Get(n_, hidden);
-  x_in.copy_(x);
-  const Tensor h_in = s.h_in.Get(n_, hidden);
-  Norm(x_in, layer.input_norm, h_in, s.rstd_in.Get(n_, 1));
   const Tensor projected = s.projected.Get(n_, config_.q_size() + 2 * config_.kv_size());
-  s.qkv.Apply(h_in, projected);
+  s.qkv.Apply(NormIn(s.attention_in, layer.attention_in, x), projected);
   const Tensor q = s.q.Get(n_, config_.q_size()), k = s.k.Get(n_, config_.kv_size());
-  kernels_.heads_forward(Heads(layer), Data(projected), Data(q), Data(k));
+  kernels_.heads_forward(Heads(index), Data(projected), Data(q), Data(k));
   const Tensor attended = s.attended.Get(n_, config_.q_size());
   const Tensor log_sums = s.log_sums.Get(n_, config_.num_heads);
   const float* values = Data(projected) + config_.q_size() + config_.kv_size();
   at::parallel_for(0, config_.num_kv_heads, 1, [&](int64_t first, int64_t last) {
-    kernels_.attention_forward(Attention(), first, last, Data(q), Data(k), values, Data(attended),
-                               Data(log_sums));
+    kernels_.attention_forward(Attention(index), first, last, Data(q), Data(k), values,
+                               Data(attended), Data(log_sums));
   });
   if (Narrows(index)) {
     x = x.index_select(0, rows_);
@@ -206,23 +276,18 @@ void FusedDecoder::Impl::LayerForward(size_t index, Tensor& x) {
   } else {
     s.kept = attended;
   }
-  s.out.Add(s.kept, x);
+  AddOut(s.attention_out, layer.attention_out, s.out, s.kept, x);
   MlpForward(index, x);
 }
 
 void FusedDecoder::Impl::MlpForward(size_t index, Tensor& x) {
   const LayerTensors& layer = view_.layers[index];
   LayerState& s = layers_[index];
-  const int64_t m = RowsAfter(index), hidden = config_.hidden_size,
-                inner = config_.intermediate_size;
-  Tensor x_mid = s.x_mid.Get(m, hidden);
-  x_mid.copy_(x);
-  const Tensor h_mid = s.h_mid.Get(m, hidden);
-  Norm(x_mid, layer.post_norm, h_mid, s.rstd_mid.Get(m, 1));
+  const int64_t m = RowsAfter(index), inner = config_.intermediate_size;
   const Tensor gated = s.gated.Get(m, 2 * inner), act = s.act.Get(m, inner);
-  s.gate_up.Apply(h_mid, gated);
-  kernels_.swiglu_forward(m, inner, Data(gated), Data(act));
-  s.down.Add(act, x);
+  s.gate_up.Apply(NormIn(s.mlp_in, layer.mlp_in, x), gated);
+  kernels_.gate_forward(plan_.activation, m, inner, Data(gated), Data(act));
+  AddOut(s.mlp_out, layer.mlp_out, s.down, act, x);
 }
 
 Tensor FusedDecoder::Impl::Forward(const SegmentedPack& pack, const Tensor& rows) {
@@ -231,7 +296,7 @@ Tensor FusedDecoder::Impl::Forward(const SegmentedPack& pack, const Tensor& rows
   rows_ = rows;
   n_ = static_cast<int64_t>(pack_.tokens.size());
   TM_CHECK(n_ > 0 && pack_.positions.size() == pack_.tokens.size(), "a pack has tokens");
-  ExtendRotation(*std::max_element(pack_.positions.begin(), pack_.positions.end()) + 1);
+  ExtendRotations(*std::max_element(pack_.positions.begin(), pack_.positions.end()) + 1);
   Tensor x = x_.Get(n_, config_.hidden_size);
   const float* embedding = Data(view_.embed);
   for (int64_t i = 0; i < n_; ++i) {
@@ -240,12 +305,14 @@ Tensor FusedDecoder::Impl::Forward(const SegmentedPack& pack, const Tensor& rows
     std::copy_n(embedding + token * config_.hidden_size, config_.hidden_size,
                 Data(x) + i * config_.hidden_size);
   }
+  if (plan_.embedding_scale != 1) x.mul_(plan_.embedding_scale);
   for (size_t l = 0; l < layers_.size(); ++l) LayerForward(l, x);
   const int64_t m = x.size(0);
-  Tensor final_in = final_in_.Get(m, config_.hidden_size);
-  final_in.copy_(x);
+  final_.gains = Gains(view_.norm);
+  Tensor in = final_.in.Get(m, config_.hidden_size);
+  in.copy_(x);
   Tensor hidden = at::empty({m, config_.hidden_size}, at::kFloat);
-  Norm(final_in, view_.norm, hidden, final_rstd_.Get(m, 1));
+  Norm(in, final_.gains, hidden, final_.rstd.Get(m, 1));
   return hidden;
 }
 
@@ -262,7 +329,7 @@ void FusedDecoder::Impl::AttentionBackward(size_t index, const Tensor& dattended
   const Tensor attended = s.attended.Get(n_, config_.q_size());
   const Tensor log_sums = s.log_sums.Get(n_, config_.num_heads);
   at::parallel_for(0, config_.num_kv_heads, 1, [&](int64_t first, int64_t last) {
-    kernels_.attention_backward(Attention(), first, last, Data(q), Data(k),
+    kernels_.attention_backward(Attention(index), first, last, Data(q), Data(k),
                                 Data(projected) + values, Data(attended), Data(log_sums),
                                 Data(dattended), Data(dq), Data(dk), Data(dprojected) + values);
   });
@@ -272,30 +339,30 @@ void FusedDecoder::Impl::AttentionBackward(size_t index, const Tensor& dattended
     dq_norm = Data(JoinedLinear::Gradient(layer.q_norm));
     dk_norm = Data(JoinedLinear::Gradient(layer.k_norm));
   }
-  kernels_.heads_backward(Heads(layer), Data(projected), Data(dq), Data(dk), Data(dprojected),
+  kernels_.heads_backward(Heads(index), Data(projected), Data(dq), Data(dk), Data(dprojected),
                           dq_norm, dk_norm);
 }
 
-Tensor FusedDecoder::Impl::MlpBackward(size_t index, Tensor dx) {
+void FusedDecoder::Impl::MlpBackward(size_t index, Tensor& dx) {
   const LayerTensors& layer = view_.layers[index];
   LayerState& s = layers_[index];
-  const int64_t m = RowsAfter(index), hidden = config_.hidden_size,
-                inner = config_.intermediate_size;
-  Tensor dh = dh_.Get(m, hidden), dact = dact_.Get(m, inner), dgated = dgated_.Get(m, 2 * inner);
-  s.down.Backward(s.act.Get(m, inner), dx, dact);
-  kernels_.swiglu_backward(m, inner, Data(s.gated.Get(m, 2 * inner)), Data(dact), Data(dgated));
-  s.gate_up.Backward(s.h_mid.Get(m, hidden), dgated, dh);
-  NormBackward(s.x_mid.Get(m, hidden), layer.post_norm, s.rstd_mid.Get(m, 1), dh, dx);
-  return dx;
+  const int64_t m = RowsAfter(index), inner = config_.intermediate_size;
+  Tensor dh = dh_.Get(m, config_.hidden_size), dact = dact_.Get(m, inner);
+  const Tensor dgated = dgated_.Get(m, 2 * inner);
+  s.down.Backward(s.act.Get(m, inner), OutBackward(s.mlp_out, layer.mlp_out, dx), dact);
+  kernels_.gate_backward(plan_.activation, m, inner, Data(s.gated.Get(m, 2 * inner)), Data(dact),
+                         Data(dgated));
+  s.gate_up.Backward(InputOf(s.mlp_in, m), dgated, dh);
+  NormInBackward(s.mlp_in, layer.mlp_in, dh, dx);
 }
 
 void FusedDecoder::Impl::LayerBackward(size_t index, Tensor& dx) {
   const LayerTensors& layer = view_.layers[index];
   LayerState& s = layers_[index];
   const int64_t hidden = config_.hidden_size;
-  dx = MlpBackward(index, dx);
+  MlpBackward(index, dx);
   Tensor dattended = dattended_.Get(RowsAfter(index), config_.q_size());
-  s.out.Backward(s.kept, dx, dattended);
+  s.out.Backward(s.kept, OutBackward(s.attention_out, layer.attention_out, dx), dattended);
   if (Narrows(index)) {
     dx = at::zeros({n_, hidden}, dx.options()).index_copy_(0, rows_, dx);
     dattended = at::zeros({n_, config_.q_size()}, dx.options()).index_copy_(0, rows_, dattended);
@@ -303,8 +370,8 @@ void FusedDecoder::Impl::LayerBackward(size_t index, Tensor& dx) {
   Tensor dh = dh_.Get(n_, hidden);
   Tensor dprojected = dprojected_.Get(n_, config_.q_size() + 2 * config_.kv_size());
   AttentionBackward(index, dattended, dprojected);
-  s.qkv.Backward(s.h_in.Get(n_, hidden), dprojected, dh);
-  NormBackward(s.x_in.Get(n_, hidden), layer.input_norm, s.rstd_in.Get(n_, 1), dh, dx);
+  s.qkv.Backward(InputOf(s.attention_in, n_), dprojected, dh);
+  NormInBackward(s.attention_in, layer.attention_in, dh, dx);
 }
 
 void FusedDecoder::Impl::Backward(const Tensor& hidden_gradient) {
@@ -314,9 +381,9 @@ void FusedDecoder::Impl::Backward(const Tensor& hidden_gradient) {
   const Tensor gradient = hidden_gradient.contiguous();
   Tensor dx = dx_.Get(m, config_.hidden_size);
   dx.zero_();
-  NormBackward(final_in_.Get(m, config_.hidden_size), view_.norm, final_rstd_.Get(m, 1), gradient,
-               dx);
+  NormInBackward(final_, view_.norm, gradient, dx);
   for (size_t l = layers_.size(); l-- > 0;) LayerBackward(l, dx);
+  if (plan_.embedding_scale != 1) dx.mul_(plan_.embedding_scale);
   float* embedding = Data(JoinedLinear::Gradient(view_.embed));
   for (int64_t i = 0; i < n_; ++i) {
     float* to = embedding + pack_.tokens[static_cast<size_t>(i)] * config_.hidden_size;

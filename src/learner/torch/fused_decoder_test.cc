@@ -23,7 +23,18 @@ std::vector<ModelConfig> Shapes() {
   wide.head_dim = 64;
   wide.hidden_size = 50;
   wide.intermediate_size = 33;
-  return {llama, qwen2, qwen3, wide};
+  ModelConfig gemma = TinyConfig(ModelFamily::kGemma3);
+  gemma.head_dim = 22;
+  gemma.hidden_size = 50;
+  ModelConfig mistral = TinyConfig(ModelFamily::kMistral);
+  mistral.window = 21;  // more than the queries of a vector
+  ModelConfig olmo = TinyConfig(ModelFamily::kOlmo2);
+  olmo.head_dim = 16;
+  ModelConfig biased = TinyConfig(ModelFamily::kOlmo2);
+  biased.qkv_bias = biased.output_bias = true;
+  ModelConfig narrow = TinyConfig(ModelFamily::kGemma3);
+  narrow.window = 1;  // itself alone
+  return {llama, qwen2, qwen3, wide, gemma, mistral, olmo, biased, narrow};
 }
 
 std::vector<const TrainKernels*> Kernels() {

@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include "model/activation.h"
+
 namespace tidemill {
 
 // Rows [start, start + length) of a pack. With a parent, which has none itself and comes earlier,
@@ -25,16 +27,20 @@ struct AttentionShape {
   int64_t kv_heads = 0;
   int64_t head_dim = 0;
   int64_t value_stride = 0;  // floats from one row of the values to the next
+  int64_t window = 0;        // a query sees itself and window - 1 tokens before it; 0: all
+  float scale = 1;           // of products of queries and keys
 };
 
-// One token's queries and keys: normalized by head where there are weights, then rotated.
+// One token's queries and keys: normalized where there are weights, each head by itself or all of
+// them as one, then rotated.
 struct HeadsShape {
   int64_t rows = 0;
   int64_t heads = 0;
   int64_t kv_heads = 0;
   int64_t head_dim = 0;
-  const float* q_norm = nullptr;  // [head_dim] or null
+  const float* q_norm = nullptr;  // [head_dim], or [heads * head_dim] where they are one; or null
   const float* k_norm = nullptr;
+  bool whole_norm = false;
   float eps = 0;
   const int64_t* positions = nullptr;  // [rows]
   const float* cos = nullptr;          // [position, head_dim / 2]
@@ -63,10 +69,11 @@ struct TrainKernels {
                              const float* q, const float* k, const float* v, const float* out,
                              const float* log_sums, const float* dout, float* dq, float* dk,
                              float* dv);
-  // gate_up [rows, 2 width] -> act = silu(gate) up.
-  void (*swiglu_forward)(int64_t rows, int64_t width, const float* gate_up, float* act);
-  void (*swiglu_backward)(int64_t rows, int64_t width, const float* gate_up, const float* dact,
-                          float* dgate_up);
+  // gate_up [rows, 2 width] -> act = activation(gate) up.
+  void (*gate_forward)(Activation activation, int64_t rows, int64_t width, const float* gate_up,
+                       float* act);
+  void (*gate_backward)(Activation activation, int64_t rows, int64_t width, const float* gate_up,
+                        const float* dact, float* dgate_up);
   // Of softmax(logits): the log of its denominator, the target's log-probability, the entropy.
   void (*scores_forward)(int64_t rows, int64_t width, const float* logits, const int64_t* targets,
                          float* log_sums, float* logprobs, float* entropy);

@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "model/activation.h"
+
 struct CUstream_st;
 
 namespace tidemill {
@@ -48,7 +50,7 @@ struct CudaDrawn {
   float logprob = 0;
 };
 
-// x[r] = table[row r's token], in float32.
+// x[r] = scale table[row r's token], in float32.
 struct CudaEmbedArgs {
   CudaType type = CudaType::kBF16;
   const CudaRow* rows = nullptr;
@@ -56,12 +58,13 @@ struct CudaEmbedArgs {
   const CudaDrawn* drawn = nullptr;  // by the step before
   const void* table = nullptr;
   int width = 0;
+  float scale = 1;
   float* x = nullptr;
 };
 void CudaEmbed(const CudaEmbedArgs& args, CudaStream stream);
 
-// out[r] = x[s] / rms(x[s]) * weight with s = `select[r]`, or r without. With `bias`, x[s] += bias
-// first, which is kept where no rows are selected (one may be selected several times).
+// out[r] = x[s] / rms(x[s]) * (offset + weight) with s = `select[r]`, or r without. With `bias`,
+// x[s] += bias first, which is kept where no rows are selected (one may be selected several times).
 struct CudaNormArgs {
   CudaType type = CudaType::kBF16;
   float* x = nullptr;
@@ -72,8 +75,26 @@ struct CudaNormArgs {
   int rows = 0;
   int width = 0;  // a multiple of 4
   float eps = 0;
+  float offset = 0;
 };
 void CudaNorm(const CudaNormArgs& args, CudaStream stream);
+
+// x[r] += (from[r] + bias) / its rms * (offset + weight): a norm behind a product.
+struct CudaAddNormArgs {
+  CudaType type = CudaType::kBF16;
+  const float* from = nullptr;
+  const void* weight = nullptr;
+  const void* bias = nullptr;  // or null
+  float* x = nullptr;
+  int rows = 0;
+  int width = 0;  // a multiple of 4
+  float eps = 0;
+  float offset = 0;
+};
+void CudaAddNorm(const CudaAddNormArgs& args, CudaStream stream);
+
+// out[i] = x[i] in `type`. `count` is a multiple of 4.
+void CudaNarrow(CudaType type, const float* x, int64_t count, void* out, CudaStream stream);
 
 // Queries and keys of each row are normalized (where there are weights) and rotated; queries stay
 // in place, keys and values go to the row's page.
@@ -85,7 +106,9 @@ struct CudaRotateArgs {
   int count = 0;
   const void* q_norm = nullptr;
   const void* k_norm = nullptr;
+  bool whole_norm = false;  // all queries of a row are one vector, and all keys
   float eps = 0;
+  float offset = 0;            // norms multiply by offset + weight
   const float* cos = nullptr;  // [position, head_dim / 2]
   const float* sin = nullptr;
   void* cache = nullptr;  // of this layer
@@ -113,6 +136,8 @@ struct CudaAttentionArgs {
   const int32_t* pages = nullptr;
   int count = 0;
   const void* cache = nullptr;
+  float scale = 1;  // of products of queries and keys
+  int window = 0;   // a row sees itself and window - 1 positions before it; 0: all
   int splits = 1;
   float* partial = nullptr;
   // With these, rows come as they left the product: decode attention rotates queries and the key
@@ -129,9 +154,9 @@ void CudaPrefillAttention(const CudaAttentionArgs& args, const CudaPrefillTile* 
 // called.
 bool CudaFastAttention(const CudaHeads& heads);
 
-// out = silu(gate) * up; gate_up is [rows, 2 * width].
-void CudaSwiGlu(CudaType type, const void* gate_up, int rows, int width, void* out,
-                CudaStream stream);
+// out = activation(gate) * up; gate_up is [rows, 2 * width].
+void CudaGate(Activation activation, CudaType type, const void* gate_up, int rows, int width,
+              void* out, CudaStream stream);
 
 // How a token is drawn; with the position the seed decides.
 struct CudaDraw {

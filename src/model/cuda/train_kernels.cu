@@ -67,32 +67,54 @@ __device__ __forceinline__ float Sigmoid(float x) {
   return 1.0f / (1.0f + __expf(-x));
 }
 
-__global__ void SwiGluForwardKernel(int64_t total, int width, const bf16* gate_up, bf16* act) {
+// activation(gate) = gate sigmoid(z): z, and gate dz / dgate.
+template <Activation kActivation>
+struct GateCurve {
+  static __device__ __forceinline__ float Z(float g) {
+    return kActivation == Activation::kSilu ? g : g * kGeluSlope * (1.0f + kGeluCubic * g * g);
+  }
+  static __device__ __forceinline__ float Growth(float g) {
+    return kActivation == Activation::kSilu ? g
+                                            : g * kGeluSlope * (1.0f + 3.0f * kGeluCubic * g * g);
+  }
+};
+
+template <Activation kActivation>
+__device__ __forceinline__ float Active(float g) {
+  return g * Sigmoid(GateCurve<kActivation>::Z(g));
+}
+
+template <Activation kActivation>
+__global__ void GateForwardKernel(int64_t total, int width, const bf16* gate_up, bf16* act) {
   const int64_t i = (static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * 4;
   if (i >= total) return;
   const int64_t r = i / width, c = i % width;
   const float4 g = Load4(gate_up + r * 2 * width + c);
   const float4 u = Load4(gate_up + r * 2 * width + width + c);
-  Store4(act + i, {g.x * Sigmoid(g.x) * u.x, g.y * Sigmoid(g.y) * u.y, g.z * Sigmoid(g.z) * u.z,
-                   g.w * Sigmoid(g.w) * u.w});
+  Store4(act + i, {Active<kActivation>(g.x) * u.x, Active<kActivation>(g.y) * u.y,
+                   Active<kActivation>(g.z) * u.z, Active<kActivation>(g.w) * u.w});
 }
 
 struct GateUp {
   float gate, up;
 };
-__device__ __forceinline__ GateUp SwiGluGradient(float g, float u, float d) {
-  const float s = Sigmoid(g);
-  return {d * u * s * (1.0f + g * (1.0f - s)), d * g * s};
+template <Activation kActivation>
+__device__ __forceinline__ GateUp GateGradient(float g, float u, float d) {
+  const float s = Sigmoid(GateCurve<kActivation>::Z(g));
+  return {d * u * s * (1.0f + GateCurve<kActivation>::Growth(g) * (1.0f - s)), d * g * s};
 }
 
-__global__ void SwiGluBackwardKernel(int64_t total, int width, const bf16* gate_up,
-                                     const bf16* dact, bf16* dgate_up) {
+template <Activation kActivation>
+__global__ void GateBackwardKernel(int64_t total, int width, const bf16* gate_up, const bf16* dact,
+                                   bf16* dgate_up) {
   const int64_t i = (static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * 4;
   if (i >= total) return;
   const int64_t r = i / width, c = i % width, at = r * 2 * width + c;
   const float4 g = Load4(gate_up + at), u = Load4(gate_up + at + width), d = Load4(dact + i);
-  const GateUp a = SwiGluGradient(g.x, u.x, d.x), b = SwiGluGradient(g.y, u.y, d.y);
-  const GateUp e = SwiGluGradient(g.z, u.z, d.z), f = SwiGluGradient(g.w, u.w, d.w);
+  const GateUp a = GateGradient<kActivation>(g.x, u.x, d.x);
+  const GateUp b = GateGradient<kActivation>(g.y, u.y, d.y);
+  const GateUp e = GateGradient<kActivation>(g.z, u.z, d.z);
+  const GateUp f = GateGradient<kActivation>(g.w, u.w, d.w);
   Store4(dgate_up + at, {a.gate, b.gate, e.gate, f.gate});
   Store4(dgate_up + at + width, {a.up, b.up, e.up, f.up});
 }
@@ -249,18 +271,22 @@ void TrainRotate(const TrainRotateArgs& args, CudaStream stream) {
          {.grid = BlocksFor(halves / (wide ? 8 : 2), 256), .threads = 256, .stream = stream}, args);
 }
 
-void TrainSwiGluForward(int64_t rows, int width, const void* gate_up, void* act,
-                        CudaStream stream) {
+void TrainGateForward(Activation activation, int64_t rows, int width, const void* gate_up,
+                      void* act, CudaStream stream) {
   const int64_t total = rows * width;
-  Launch(SwiGluForwardKernel, {.grid = BlocksFor(total, 1024), .threads = 256, .stream = stream},
-         total, width, In(gate_up), Out(act));
+  Launch(activation == Activation::kSilu ? GateForwardKernel<Activation::kSilu>
+                                         : GateForwardKernel<Activation::kGeluTanh>,
+         {.grid = BlocksFor(total, 1024), .threads = 256, .stream = stream}, total, width,
+         In(gate_up), Out(act));
 }
 
-void TrainSwiGluBackward(int64_t rows, int width, const void* gate_up, const void* dact,
-                         void* dgate_up, CudaStream stream) {
+void TrainGateBackward(Activation activation, int64_t rows, int width, const void* gate_up,
+                       const void* dact, void* dgate_up, CudaStream stream) {
   const int64_t total = rows * width;
-  Launch(SwiGluBackwardKernel, {.grid = BlocksFor(total, 1024), .threads = 256, .stream = stream},
-         total, width, In(gate_up), In(dact), Out(dgate_up));
+  Launch(activation == Activation::kSilu ? GateBackwardKernel<Activation::kSilu>
+                                         : GateBackwardKernel<Activation::kGeluTanh>,
+         {.grid = BlocksFor(total, 1024), .threads = 256, .stream = stream}, total, width,
+         In(gate_up), In(dact), Out(dgate_up));
 }
 
 void TrainScoresForward(const TrainScoresArgs& args, CudaStream stream) {

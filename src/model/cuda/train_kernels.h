@@ -61,10 +61,11 @@ struct TrainRotateArgs {
 };
 void TrainRotate(const TrainRotateArgs& args, CudaStream stream);
 
-// gate_up [rows, 2 width] -> silu(gate) up, and its gradient. `width` is a multiple of 4.
-void TrainSwiGluForward(int64_t rows, int width, const void* gate_up, void* act, CudaStream stream);
-void TrainSwiGluBackward(int64_t rows, int width, const void* gate_up, const void* dact,
-                         void* dgate_up, CudaStream stream);
+// gate_up [rows, 2 width] -> activation(gate) up, and its gradient. `width` is a multiple of 4.
+void TrainGateForward(Activation activation, int64_t rows, int width, const void* gate_up,
+                      void* act, CudaStream stream);
+void TrainGateBackward(Activation activation, int64_t rows, int width, const void* gate_up,
+                       const void* dact, void* dgate_up, CudaStream stream);
 
 // Of softmax(logits * scale), logits float32 [rows, width]: the log of its denominator, the
 // target's log-probability, the entropy, and where wanted every probability by the target's (at

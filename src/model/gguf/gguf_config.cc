@@ -6,6 +6,8 @@
 #include <cmath>
 #include <set>
 
+#include "model/families/family_spec.h"
+
 namespace tidemill {
 namespace {
 
@@ -54,16 +56,25 @@ class GgufConfigReader {
 
   Status Family() {
     const std::string architecture = metadata_.MaybeText("general.architecture").value_or("");
-    for (const ModelFamily family :
-         {ModelFamily::kLlama, ModelFamily::kQwen2, ModelFamily::kQwen3}) {
-      if (architecture == ModelFamilyName(family)) {
-        config_.family = family;
-        prefix_ = architecture + ".";
-        return metadata_.status();
+    std::string known;
+    for (const ModelFamily family : AllFamilies()) {
+      const GgufForm& form = SpecOf(family).gguf;
+      if (form.architecture.empty()) continue;
+      if (architecture != form.architecture) {
+        if (form.refused.empty())
+          known += (known.empty() ? "" : ", ") + std::string(form.architecture);
+        continue;
       }
+      if (!form.refused.empty()) {
+        return Invalid(name_ + ": general.architecture \"" + architecture +
+                       "\" is not supported: such a file " + std::string(form.refused));
+      }
+      config_.family = family;
+      prefix_ = architecture + ".";
+      return metadata_.status();
     }
     return Invalid(name_ + ": general.architecture \"" + architecture +
-                   "\" is not supported; llama, qwen2 and qwen3 are");
+                   "\" is not supported; these are: " + known);
   }
 
   void Sizes() {
@@ -173,8 +184,8 @@ class GgufConfigReader {
     if (!(config_.rope.factor >= 1 && config_.rope.factor <= 1e6)) {
       return Invalid(what + "holds no scaling");
     }
-    const RopeFrequencies unscaled = ComputeRopeFrequencies(plain);
-    const RopeFrequencies scaled = ComputeRopeFrequencies(config_);
+    const RopeFrequencies unscaled = ComputeRopeFrequencies(plain.rope, plain.head_dim);
+    const RopeFrequencies scaled = ComputeRopeFrequencies(config_.rope, config_.head_dim);
     for (size_t i = 0; i < pairs; ++i) {
       const float ours = unscaled.inverse[i] / scaled.inverse[i];
       if (!(std::abs(ours - given[i]) <= 1e-4f * given[i])) {

@@ -12,6 +12,7 @@
 #include "core/files.h"
 #include "core/test_folders.h"
 #include "core/test_kit.h"
+#include "model/families/family_spec.h"
 #include "model/gguf/gguf_builder.h"
 #include "model/golden_models.h"
 #include "model/model_config.h"
@@ -51,7 +52,12 @@ std::vector<float> Interleaved(const std::vector<float>& rows, int64_t heads, in
   return out;
 }
 
-std::string GgufName(std::string name) {
+std::string GgufName(std::string name, ModelFamily family) {
+  // What stands before the feed-forward layers in other families stands behind attention here.
+  if (family == ModelFamily::kOlmo2) {
+    const size_t at = name.find("post_attention_layernorm");
+    if (at != std::string::npos) name.replace(at, 24, "post_attention_norm");
+  }
   const std::pair<const char*, const char*> parts[] = {
       {"model.embed_tokens", "token_embd"},
       {"model.norm", "output_norm"},
@@ -68,6 +74,7 @@ std::string GgufName(std::string name) {
       {"mlp.down_proj", "ffn_down"},
       {"input_layernorm", "attn_norm"},
       {"post_attention_layernorm", "ffn_norm"},
+      {"post_feedforward_layernorm", "post_ffw_norm"},
   };
   for (const auto& [ours, theirs] : parts) {
     const size_t at = name.find(ours);
@@ -112,7 +119,8 @@ void AddMetadata(const std::string& dir, const ModelConfig& config, GgufBuilder&
     merges.push_back(merge[0].get<std::string>() + " " + merge[1].get<std::string>());
   }
   builder.Text("tokenizer.ggml.model", "gpt2");
-  builder.Text("tokenizer.ggml.pre", config.family == ModelFamily::kLlama ? "smaug-bpe" : "qwen2");
+  const bool qwen = family.starts_with("qwen");
+  builder.Text("tokenizer.ggml.pre", qwen ? "qwen2" : "smaug-bpe");
   builder.Texts("tokenizer.ggml.tokens", tokens).Ints("tokenizer.ggml.token_type", types);
   builder.Texts("tokenizer.ggml.merges", merges);
   builder.Uint("tokenizer.ggml.eos_token_id", 2).Uint("tokenizer.ggml.padding_token_id", 0);
@@ -133,7 +141,8 @@ void AddTensors(const std::string& dir, const ModelConfig& config, GgufBuilder& 
         numbers = Interleaved(numbers, config.num_kv_heads, config.head_dim);
       }
     }
-    builder.Floats(GgufName(tensor.name), {tensor.shape.begin(), tensor.shape.end()}, numbers);
+    builder.Floats(GgufName(tensor.name, config.family), {tensor.shape.begin(), tensor.shape.end()},
+                   numbers);
   }
 }
 
@@ -174,6 +183,8 @@ class GgufImport : public testing::Test {
 TEST_F(GgufImport, EveryFamilyComesBackAsItWas) {
   for (const std::string& dir : GoldenModels(SourceDir())) {
     SCOPED_TRACE(dir);
+    const GgufForm& form = SpecOf(ReadModelConfig(dir).value().family).gguf;
+    if (form.architecture.empty() || !form.refused.empty()) continue;
     const std::string name = std::filesystem::path(dir).filename().string();
     const std::string out = directory_ / name;
     const auto imported = ImportGguf(WriteModel(dir, name + ".gguf"), out);
@@ -261,9 +272,11 @@ TEST_F(GgufImport, WhatIsNotKnownIsRefusedByName) {
     change(builder);
     return Refusal(builder);
   };
-  EXPECT_THAT(
-      Refusal(GgufBuilder().Text("general.architecture", "gemma3")),
-      HasSubstr("general.architecture \"gemma3\" is not supported; llama, qwen2 and qwen3"));
+  EXPECT_THAT(Refusal(GgufBuilder().Text("general.architecture", "gpt2")),
+              HasSubstr("general.architecture \"gpt2\" is not supported; these are: llama, qwen2, "
+                        "qwen3, olmo2"));
+  EXPECT_THAT(Refusal(GgufBuilder().Text("general.architecture", "gemma3")),
+              HasSubstr("\"gemma3\" is not supported: such a file does not say what queries are"));
   EXPECT_THAT(with([](GgufBuilder& b) { b.Uint("llama.expert_count", 8); }),
               HasSubstr("llama.expert_count is not known"));
   EXPECT_THAT(with([](GgufBuilder& b) { b.Uint("llama.rope.dimension_count", 6); }),

@@ -3,6 +3,9 @@
 #include <cstring>
 #include <map>
 
+#include "model/expected_tensors.h"
+#include "model/families/family_spec.h"
+
 namespace tidemill {
 namespace {
 
@@ -15,7 +18,11 @@ std::string ShapeText(const std::vector<int64_t>& shape) {
 class TensorPlanner {
  public:
   TensorPlanner(const ModelConfig& config, const std::vector<GgufTensor>& tensors, std::string name)
-      : config_(config), name_(std::move(name)) {
+      : config_(config),
+        decoder_(PlanDecoder(config)),
+        shapes_(ExpectedTensors(config)),
+        neighbours_(SpecOf(config.family).gguf.neighbours),
+        name_(std::move(name)) {
     for (const GgufTensor& tensor : tensors) {
       if (left_.emplace(tensor.name, &tensor).second || !status_.ok()) continue;
       status_ = Invalid(name_ + ": tensor \"" + tensor.name + "\" comes in two of its parts");
@@ -24,13 +31,14 @@ class TensorPlanner {
 
   Result<std::vector<GgufTensorPlan>> Plan() {
     left_.erase("rope_freqs.weight");  // part of the config
-    Add("token_embd.weight", "model.embed_tokens.weight",
-        {config_.vocab_size, config_.hidden_size});
-    if (!config_.tie_word_embeddings) {
-      Add("output.weight", "lm_head.weight", {config_.vocab_size, config_.hidden_size});
-    }
+    const auto whole = [&](const char* gguf, const char* ours) {
+      if (const auto shape = shapes_.find(ours); shape != shapes_.end())
+        Add(gguf, ours, shape->second);
+    };
+    whole("token_embd.weight", "model.embed_tokens.weight");
+    whole("output.weight", "lm_head.weight");
     for (int64_t layer = 0; layer < config_.num_layers && status_.ok(); ++layer) Layer(layer);
-    Add("output_norm.weight", "model.norm.weight", {config_.hidden_size});
+    whole("output_norm.weight", "model.norm.weight");
     TM_RETURN_IF_ERROR(status_);
     if (!left_.empty()) {
       return Invalid(name_ + ": tensor \"" + left_.begin()->first + "\" is not known");
@@ -56,47 +64,45 @@ class TensorPlanner {
     left_.erase(it);
   }
 
-  struct Linear {
-    const char* gguf;
-    const char* ours;
-    int64_t rows;
-    int64_t columns;
-    bool bias = false;
-    int64_t rotary_heads = 0;
-  };
-
+  // "blk.3.attn_q.weight" of "model.layers.3.self_attn.q_proj.weight".
   void Layer(int64_t layer) {
-    const std::string from = "blk." + std::to_string(layer) + ".";
-    const std::string to = "model.layers." + std::to_string(layer) + ".";
-    const int64_t hidden = config_.hidden_size;
-    const int64_t inner = config_.intermediate_size;
-    // llama.cpp rotates neighbours, transformers the two halves of a head; only for this family
-    // does the converter reorder the rows.
-    const bool reordered = config_.family == ModelFamily::kLlama;
-    const Linear linears[] = {
-        {"attn_q", "self_attn.q_proj", config_.q_size(), hidden, config_.qkv_bias,
-         reordered ? config_.num_heads : 0},
-        {"attn_k", "self_attn.k_proj", config_.kv_size(), hidden, config_.qkv_bias,
-         reordered ? config_.num_kv_heads : 0},
-        {"attn_v", "self_attn.v_proj", config_.kv_size(), hidden, config_.qkv_bias},
-        {"attn_output", "self_attn.o_proj", hidden, config_.q_size(), config_.output_bias},
-        {"ffn_gate", "mlp.gate_proj", inner, hidden, config_.mlp_bias},
-        {"ffn_up", "mlp.up_proj", inner, hidden, config_.mlp_bias},
-        {"ffn_down", "mlp.down_proj", hidden, inner, config_.mlp_bias},
+    const LayerPlan& plan = decoder_.layers[static_cast<size_t>(layer)];
+    const std::pair<std::string_view, const char*> parts[] = {
+        {"self_attn.q_proj", "attn_q"},
+        {"self_attn.k_proj", "attn_k"},
+        {"self_attn.v_proj", "attn_v"},
+        {"self_attn.o_proj", "attn_output"},
+        {"self_attn.q_norm", "attn_q_norm"},
+        {"self_attn.k_norm", "attn_k_norm"},
+        {"mlp.gate_proj", "ffn_gate"},
+        {"mlp.up_proj", "ffn_up"},
+        {"mlp.down_proj", "ffn_down"},
+        {plan.attention_in, "attn_norm"},
+        {plan.attention_out, "post_attention_norm"},
+        {plan.mlp_in, "ffn_norm"},
+        {plan.mlp_out, "post_ffw_norm"},
     };
-    for (const Linear& l : linears) {
-      Add(from + l.gguf + ".weight", to + l.ours + ".weight", {l.rows, l.columns}, l.rotary_heads);
-      if (l.bias) Add(from + l.gguf + ".bias", to + l.ours + ".bias", {l.rows}, l.rotary_heads);
+    const std::string from = "blk." + std::to_string(layer) + ".";
+    for (const auto& [ours, theirs] : parts) {
+      if (ours.empty()) continue;
+      // llama.cpp rotates neighbours in files of some families, transformers the two halves of a
+      // head; the converter reorders their rows.
+      int64_t heads = 0;
+      if (neighbours_ && ours == "self_attn.q_proj") heads = config_.num_heads;
+      if (neighbours_ && ours == "self_attn.k_proj") heads = config_.num_kv_heads;
+      for (const char* kind : {".weight", ".bias"}) {
+        const std::string name = LayerName(layer, ours) + kind;
+        if (const auto shape = shapes_.find(name); shape != shapes_.end()) {
+          Add(from + theirs + kind, name, shape->second, heads);
+        }
+      }
     }
-    if (config_.qk_norm()) {
-      Add(from + "attn_q_norm.weight", to + "self_attn.q_norm.weight", {config_.head_dim});
-      Add(from + "attn_k_norm.weight", to + "self_attn.k_norm.weight", {config_.head_dim});
-    }
-    Add(from + "attn_norm.weight", to + "input_layernorm.weight", {hidden});
-    Add(from + "ffn_norm.weight", to + "post_attention_layernorm.weight", {hidden});
   }
 
   const ModelConfig& config_;
+  const DecoderPlan decoder_;
+  const TensorShapes shapes_;
+  const bool neighbours_;
   std::string name_;
   std::map<std::string, const GgufTensor*> left_;
   std::vector<GgufTensorPlan> plans_;

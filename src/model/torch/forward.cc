@@ -1,6 +1,7 @@
 // The differentiable forward pass over packed sequences.
 #include "model/torch/aten.h"
 
+#include "model/layer_plan.h"
 #include "model/torch/attention.h"
 #ifdef TIDEMILL_CUDA
 #include "model/torch/cuda_train.h"
@@ -54,10 +55,16 @@ at::Tensor Linear(const at::Tensor& x, const LinearTensors& linear) {
 namespace {
 
 // The statistics are float32 whatever the type of x.
-at::Tensor RmsNorm(const at::Tensor& x, const at::Tensor& weight, double eps) {
+at::Tensor RmsNorm(const at::Tensor& x, const at::Tensor& weight, const DecoderPlan& plan) {
   const at::Tensor wide = As(x, at::kFloat);
-  const at::Tensor scale = at::rsqrt(wide.square().mean(-1, true) + eps);
-  return As(wide * scale, x.scalar_type()) * As(weight, x.scalar_type());
+  const at::Tensor scale = at::rsqrt(wide.square().mean(-1, true) + plan.norm_eps);
+  const at::Tensor gain = plan.norm_offset == 0 ? weight : weight + plan.norm_offset;
+  return As(wide * scale, x.scalar_type()) * As(gain, x.scalar_type());
+}
+
+// Where there is one.
+at::Tensor MaybeNorm(const at::Tensor& x, const at::Tensor& weight, const DecoderPlan& plan) {
+  return weight.defined() ? RmsNorm(x, weight, plan) : x;
 }
 
 struct Rotation {
@@ -65,8 +72,9 @@ struct Rotation {
   at::Tensor sin;
 };
 
-Rotation MakeRotation(const ModelConfig& config, const at::Tensor& positions, at::ScalarType type) {
-  const RopeFrequencies frequencies = ComputeRopeFrequencies(config);
+Rotation MakeRotation(const RopeConfig& rope, int64_t head_dim, const at::Tensor& positions,
+                      at::ScalarType type) {
+  const RopeFrequencies frequencies = ComputeRopeFrequencies(rope, head_dim);
   const at::Tensor inverse = at::from_blob(const_cast<float*>(frequencies.inverse.data()),
                                            {static_cast<int64_t>(frequencies.inverse.size())},
                                            at::TensorOptions().dtype(at::kFloat))
@@ -85,41 +93,70 @@ at::Tensor Rotate(const at::Tensor& x, const Rotation& r) {
   return at::cat({first * r.cos - second * r.sin, second * r.cos + first * r.sin}, 2);
 }
 
-// Who sees whom.
-struct Sight {
-  std::vector<int64_t> starts, key_starts;
-  at::Tensor key_rows;  // undefined: every row's keys once, in their order
+// What all layers of a pass share.
+struct PassShape {
+  const ModelConfig& config;
+  DecoderPlan plan;
+  std::vector<Rotation> rotations;  // by the plan's ropes
+  PackSight sight;                  // without a window
+  at::Tensor key_rows;              // undefined: every row's keys once, in their order
 };
 
-at::Tensor Attention(const ModelConfig& c, const LayerTensors& layer, const at::Tensor& x,
-                     const Rotation& rotation, const Sight& sight) {
-  const int64_t n = x.size(0);
-  at::Tensor q = Linear(x, layer.q).view({n, c.num_heads, c.head_dim});
-  at::Tensor k = Linear(x, layer.k).view({n, c.num_kv_heads, c.head_dim});
-  at::Tensor v = Linear(x, layer.v).view({n, c.num_kv_heads, c.head_dim});
-  if (layer.q_norm.defined()) {
-    q = RmsNorm(q, layer.q_norm, c.rms_norm_eps);
-    k = RmsNorm(k, layer.k_norm, c.rms_norm_eps);
+PassShape ShapeOfPass(const ModelConfig& config, const PackedBatch& batch, at::ScalarType type) {
+  PassShape pass{config, PlanDecoder(config), {}, {batch.starts, batch.starts}, {}};
+  pass.sight.scale = pass.plan.attention_scale;
+  for (const RopeConfig& rope : pass.plan.ropes) {
+    pass.rotations.push_back(MakeRotation(rope, config.head_dim, batch.positions, type));
   }
-  q = Rotate(q, rotation);
-  k = Rotate(k, rotation);
-  if (sight.key_rows.defined()) {
-    k = k.index_select(0, sight.key_rows);
-    v = v.index_select(0, sight.key_rows);
-  }
-  return Linear(
-      PackedCausalAttention(q, k, v, sight.starts, sight.key_starts).view({n, c.q_size()}),
-      layer.o);
+  if (batch.parents.empty()) return pass;
+  PackedKeys keys = KeysOf(batch);
+  pass.key_rows = at::from_blob(keys.rows.data(), {static_cast<int64_t>(keys.rows.size())},
+                                at::TensorOptions().dtype(at::kLong))
+                      .clone()
+                      .to(batch.tokens.device());
+  pass.sight.key_starts = std::move(keys.starts);
+  return pass;
 }
 
-Sight SightOf(const PackedBatch& batch) {
-  if (batch.parents.empty()) return {batch.starts, batch.starts, {}};
-  PackedKeys keys = KeysOf(batch);
-  const at::Tensor rows = at::from_blob(keys.rows.data(), {static_cast<int64_t>(keys.rows.size())},
-                                        at::TensorOptions().dtype(at::kLong))
-                              .clone()
-                              .to(batch.tokens.device());
-  return {batch.starts, std::move(keys.starts), rows};
+at::Tensor Attention(const PassShape& pass, const LayerPlan& plan, const LayerTensors& layer,
+                     const at::Tensor& x) {
+  const ModelConfig& c = pass.config;
+  const int64_t n = x.size(0);
+  const auto heads = [&](const LinearTensors& linear, const at::Tensor& norm, int64_t count) {
+    at::Tensor y = Linear(x, linear);
+    if (plan.qk_norm == QueryKeyNorm::kWhole) y = MaybeNorm(y, norm, pass.plan);
+    y = y.view({n, count, c.head_dim});
+    return plan.qk_norm == QueryKeyNorm::kByHead ? MaybeNorm(y, norm, pass.plan) : y;
+  };
+  const Rotation& rotation = pass.rotations[static_cast<size_t>(plan.rope)];
+  const at::Tensor q = Rotate(heads(layer.q, layer.q_norm, c.num_heads), rotation);
+  at::Tensor k = Rotate(heads(layer.k, layer.k_norm, c.num_kv_heads), rotation);
+  at::Tensor v = heads(layer.v, {}, c.num_kv_heads);
+  if (pass.key_rows.defined()) {
+    k = k.index_select(0, pass.key_rows);
+    v = v.index_select(0, pass.key_rows);
+  }
+  PackSight sight = pass.sight;
+  sight.window = plan.window;
+  return Linear(PackedCausalAttention(q, k, v, sight).view({n, c.q_size()}), layer.o);
+}
+
+at::Tensor GateUpDown(const DecoderPlan& plan, const LayerTensors& layer, const at::Tensor& x) {
+  const at::Tensor gate = Linear(x, layer.gate);
+  const at::Tensor active =
+      plan.activation == Activation::kSilu ? at::silu(gate) : at::gelu(gate, "tanh");
+  return Linear(active * Linear(x, layer.up), layer.down);
+}
+
+at::Tensor RunLayer(const PassShape& pass, size_t index, const LayerTensors& layer,
+                    const at::Tensor& in) {
+  const auto norm = [&](const at::Tensor& x, const at::Tensor& weight) {
+    return MaybeNorm(x, weight, pass.plan);
+  };
+  const at::Tensor h =
+      in + norm(Attention(pass, pass.plan.layers[index], layer, norm(in, layer.attention_in)),
+                layer.attention_out);
+  return h + norm(GateUpDown(pass.plan, layer, norm(h, layer.mlp_in)), layer.mlp_out);
 }
 
 }  // namespace
@@ -181,20 +218,19 @@ at::Tensor ForwardHidden(const ModelConfig& config, const ModelTensorsView& view
     return CudaForwardHidden(config, view, batch, recompute);
   }
 #endif
-  const Rotation rotation = MakeRotation(config, batch.positions, type);
-  const Sight sight = SightOf(batch);
+  // Shared: what is recomputed in the backward pass needs it then.
+  const auto pass = std::make_shared<const PassShape>(ShapeOfPass(config, batch, type));
+  const DecoderPlan& plan = pass->plan;
   at::Tensor x = As(at::embedding(view.embed, batch.tokens), type);
-  for (const LayerTensors& layer : view.layers) {
-    const auto run = [&config, &layer, rotation, sight](const at::Tensor& in) {
-      const at::Tensor h =
-          in + Attention(config, layer, RmsNorm(in, layer.input_norm, config.rms_norm_eps),
-                         rotation, sight);
-      const at::Tensor n = RmsNorm(h, layer.post_norm, config.rms_norm_eps);
-      return h + Linear(at::silu(Linear(n, layer.gate)) * Linear(n, layer.up), layer.down);
+  if (plan.embedding_scale != 1) x = x * plan.embedding_scale;
+  for (size_t i = 0; i < view.layers.size(); ++i) {
+    const LayerTensors& layer = view.layers[i];
+    const auto run = [pass, i, &layer](const at::Tensor& in) {
+      return RunLayer(*pass, i, layer, in);
     };
     x = recompute ? Recomputed(x, run) : run(x);
   }
-  return RmsNorm(x, view.norm, config.rms_norm_eps);
+  return RmsNorm(x, view.norm, plan);
 }
 
 at::Tensor Logits(const ModelTensorsView& view, const at::Tensor& hidden) {

@@ -4,23 +4,23 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <vector>
 
 #include "core/test_folders.h"
+#include "model/golden_models.h"
 #include "model/torch/aten.h"
 #include "model/torch/model.h"
 
 namespace tidemill {
 
 inline std::string GoldenDir() {
-  const char* given = std::getenv("TIDEMILL_GOLDEN");
-  return given != nullptr ? given : SourceDir() + "/tests/golden";
+  return GoldenRoot(SourceDir());
 }
 
-// The folders that hold a model and what is expected of it, sorted.
+// The folders that hold a model and what is expected of it; those beside the sources also where
+// they are not there, so that their tests are skipped by name.
 inline std::vector<std::string> GoldenModels() {
   std::vector<std::string> models;
   std::error_code error;
@@ -30,6 +30,12 @@ inline std::vector<std::string> GoldenModels() {
     }
   }
   std::sort(models.begin(), models.end());
+  for (const std::string& model : SharedGoldenModels(SourceDir())) {
+    const bool there = std::any_of(models.begin(), models.end(), [&](const std::string& known) {
+      return std::filesystem::path(known).filename() == std::filesystem::path(model).filename();
+    });
+    if (!there) models.push_back(model);
+  }
   return models;
 }
 
@@ -48,6 +54,9 @@ inline std::vector<int32_t> Ids(const at::Tensor& tensor) {
 class GoldenModelTest : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
+    if (!std::filesystem::exists(GetParam())) {
+      GTEST_SKIP() << MissingSharedGolden(SourceDir());
+    }
     auto weights = PolicyWeights::Load(GetParam());
     ASSERT_TRUE(weights.ok()) << weights.status().ToString();
     weights_ = *weights;
@@ -88,6 +97,7 @@ class GoldenAdapterTest : public GoldenModelTest {
  protected:
   void SetUp() override {
     GoldenModelTest::SetUp();
+    if (IsSkipped()) return;
     auto adapter = LoadAdapter(GetParam() + "/lora", weights_->config());
     ASSERT_TRUE(adapter.ok()) << adapter.status().ToString();
     auto adapted = PolicyWeights::WithAdapter(weights_, *adapter);

@@ -1,4 +1,4 @@
-// The policy network: Llama, Qwen2 and Qwen3 decoders as named tensors and one differentiable
+// The policy network: a decoder (model/layer_plan.h) as named tensors and one differentiable
 // forward.
 //
 //   HF directory -> PolicyWeights (immutable, shared) -> TrainableModel (leaves) -> Snapshot() ->
@@ -36,12 +36,15 @@ struct LinearTensors {
   double lora_scale = 0;
 };
 
+// Norms are undefined where the plan has none.
 struct LayerTensors {
-  at::Tensor input_norm;
+  at::Tensor attention_in;
   LinearTensors q, k, v, o;
-  at::Tensor q_norm, k_norm;  // undefined without QK norm
-  at::Tensor post_norm;
+  at::Tensor q_norm, k_norm;
+  at::Tensor attention_out;
+  at::Tensor mlp_in;
   LinearTensors gate, up, down;
+  at::Tensor mlp_out;
 };
 
 // W + scale · BA in W's type; W itself without an adapter.

@@ -4,8 +4,10 @@
 #include "model/torch/model.h"
 
 #include "core/test_kit.h"
+#include "model/layer_plan.h"
 #include "model/random_weights.h"
 #include "model/tiny_config.h"
+#include "model/torch/attention.h"
 #include "model/torch/golden.h"
 
 namespace tidemill {
@@ -150,6 +152,31 @@ TEST(PolicyWeights, AreWidenedExactlyWhateverTheNumberOfThreads) {
   EXPECT_EQ((*drawn)->config().dtype, Dtype::kBF16);
 }
 
+TEST(PolicyWeights, OfEveryFamilySurviveWritingAndReadingAndMultiplyByOneAtFirst) {
+  for (const ModelFamily family : AllFamilies()) {
+    SCOPED_TRACE(ModelFamilyName(family));
+    const TemporaryDirectory dir;
+    const ModelConfig config = TinyConfig(family);
+    const auto weights = PolicyWeights::NewRandom(config, 5);
+    ASSERT_TRUE(weights.ok()) << weights.status().ToString();
+    ASSERT_TRUE((*weights)->Save(dir.path()).ok());
+    const auto read = PolicyWeights::Load(dir.path());
+    ASSERT_TRUE(read.ok()) << read.status().ToString();
+    EXPECT_EQ(ModelConfigJson((*read)->config()), ModelConfigJson(config));
+    for (const auto& [name, tensor] : (*weights)->tensors()) {
+      EXPECT_TRUE(at::equal(tensor, (*read)->tensors().at(name))) << name;
+    }
+    const double offset = PlanDecoder(config).norm_offset;
+    EXPECT_EQ((*weights)->tensors().at("model.norm.weight").sum().item<double>(),
+              (1 - offset) * static_cast<double>(config.hidden_size));
+    EXPECT_EQ(config.ParameterCount(), [&] {
+      int64_t count = 0;
+      for (const auto& [name, tensor] : (*weights)->tensors()) count += tensor.numel();
+      return count;
+    }());
+  }
+}
+
 TEST(PolicyWeights, RefuseTensorsThatDoNotFitByName) {
   const ModelConfig config = SmallConfig();
   auto weights = PolicyWeights::NewRandom(config, 5);
@@ -174,8 +201,13 @@ TEST(PolicyWeights, AMissingDirectoryIsNotFound) {
 }
 
 // The same two sequences, each whole and with what they begin with there once.
-TEST(ForwardHidden, ASharedBeginningGivesWhatEachOfItsOwnGives) {
-  auto weights = PolicyWeights::NewRandom(SmallConfig(), 3);
+class ForwardHiddenOf : public testing::TestWithParam<ModelFamily> {};
+
+TEST_P(ForwardHiddenOf, ASharedBeginningGivesWhatEachOfItsOwnGives) {
+  ModelConfig config = TinyConfig(GetParam());
+  config.head_dim = 10;
+  config.window = 4;  // where there is one it begins within what is shared
+  auto weights = PolicyWeights::NewRandom(config, 3);
   ASSERT_TRUE(weights.ok());
   const PackedBatch whole = Pack({{1, 2, 3, 4, 5}, {1, 2, 3, 9, 8, 7, 6}});
   PackedBatch shared = Pack({{1, 2, 3}, {4, 5}, {9, 8, 7, 6}});
@@ -202,6 +234,46 @@ TEST(ForwardHidden, ASharedBeginningGivesWhatEachOfItsOwnGives) {
       if (!parameter.grad().defined()) continue;
       EXPECT_LT(MaxDifference(parameter.grad(), (*a)->parameters().at(name).grad()), 1e-4) << name;
     }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, ForwardHiddenOf,
+                         testing::ValuesIn(AllFamilies().begin(), AllFamilies().end()),
+                         [](const auto& info) { return std::string(ModelFamilyName(info.param)); });
+
+// Queries of several blocks, some of whose windows begin in the block before.
+TEST(PackedCausalAttention, WindowsAreThoseOfAMaskOverEverything) {
+  at::manual_seed(3);
+  const int64_t n = 700, heads = 4, kv = 2, d = 6;
+  for (const int64_t window : {1, 37, 256, 300, 699, 700}) {
+    const auto leaf = [&](int64_t count) {
+      return at::randn({n, count, d}).set_requires_grad(true);
+    };
+    const at::Tensor q = leaf(heads), k = leaf(kv), v = leaf(kv),
+                     weighing = at::randn({n, heads, d});
+    const PackSight sight{
+        .starts = {0, 650, n}, .key_starts = {0, 650, n}, .window = window, .scale = 0.3};
+    (PackedCausalAttention(q, k, v, sight) * weighing).sum().backward();
+    const at::Tensor out = PackedCausalAttention(q, k, v, sight).detach();
+    const std::vector<at::Tensor> got = {q.grad().clone(), k.grad().clone(), v.grad().clone()};
+    for (const at::Tensor& t : {q, k, v}) t.mutable_grad() = at::Tensor();
+
+    const at::Tensor rows = at::arange(n), sequence = rows.ge(650);
+    const at::Tensor apart = rows.unsqueeze(1) - rows.unsqueeze(0);
+    const at::Tensor seen = apart.ge(0)
+                                .logical_and(apart.lt(window))
+                                .logical_and(sequence.unsqueeze(1).eq(sequence.unsqueeze(0)));
+    const auto copies = [&](const at::Tensor& x) {
+      return x.repeat_interleave(heads / kv, 1).transpose(0, 1);
+    };
+    const at::Tensor scores = at::bmm(q.transpose(0, 1), copies(k).transpose(1, 2)) * 0.3;
+    const at::Tensor p = at::softmax(scores.masked_fill(seen.logical_not(), -INFINITY), -1);
+    const at::Tensor expected = at::bmm(p, copies(v)).transpose(0, 1);
+    (expected * weighing).sum().backward();
+    EXPECT_LT(MaxDifference(out, expected), 1e-5) << window;
+    EXPECT_LT(MaxDifference(got[0], q.grad()), 1e-4) << window;
+    EXPECT_LT(MaxDifference(got[1], k.grad()), 1e-4) << window;
+    EXPECT_LT(MaxDifference(got[2], v.grad()), 1e-4) << window;
   }
 }
 

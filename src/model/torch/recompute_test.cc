@@ -16,7 +16,7 @@ ModelConfig Shape(ModelFamily family) {
 }
 
 std::map<std::string, at::Tensor> Gradients(TrainableModel& model, bool recompute) {
-  const PackedBatch batch = Pack({{1, 7, 3, 9, 30}, {2, 2, 36, 5}});
+  const PackedBatch batch = Pack({{1, 7, 3, 9, 30, 4, 4, 8, 1, 20, 31, 12, 7}, {2, 2, 36, 5}});
   for (auto& [name, leaf] : model.parameters()) leaf.mutable_grad() = at::Tensor();
   model.Forward(batch, std::nullopt, recompute).square().sum().backward();
   std::map<std::string, at::Tensor> gradients;
@@ -38,7 +38,8 @@ void ExpectSameGradients(TrainableModel& model) {
 }
 
 TEST(Recompute, GradientsAreThoseOfThePassThatKeepsEverything) {
-  for (const ModelFamily family : {ModelFamily::kLlama, ModelFamily::kQwen2, ModelFamily::kQwen3}) {
+  for (const ModelFamily family : AllFamilies()) {
+    SCOPED_TRACE(ModelFamilyName(family));
     const auto weights = PolicyWeights::NewRandom(Shape(family), 5);
     ASSERT_TRUE(weights.ok()) << weights.status().message();
     const auto model = TrainableModel::FromWeights(**weights);

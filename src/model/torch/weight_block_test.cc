@@ -1,4 +1,5 @@
 #include "model/torch/weight_block.h"
+#include "model/tiny_config.h"
 
 #include "model/torch/aten.h"
 
@@ -13,7 +14,6 @@ namespace {
 
 ModelConfig Shape(bool tied, ModelFamily family = ModelFamily::kQwen2) {
   ModelConfig config;
-  config.family = family;
   config.vocab_size = 50021;  // more than one piece, and no multiple of what is aligned
   config.hidden_size = 60;
   config.intermediate_size = 124;
@@ -22,8 +22,8 @@ ModelConfig Shape(bool tied, ModelFamily family = ModelFamily::kQwen2) {
   config.num_kv_heads = 1;
   config.head_dim = 20;
   config.max_position_embeddings = 64;
-  config.qkv_bias = family == ModelFamily::kQwen2;
   config.tie_word_embeddings = tied;
+  TakeFormOf(family, config);
   return config;
 }
 
@@ -70,7 +70,8 @@ TEST(WeightBlock, LoadsWhatAPlainLoadDoesFromShardsOfEveryType) {
 }
 
 TEST(WeightBlock, HoldsTheRandomWeightsOfTheSameSeedAndCopiesOfOthers) {
-  for (const ModelFamily family : {ModelFamily::kQwen2, ModelFamily::kQwen3}) {
+  for (const ModelFamily family :
+       {ModelFamily::kQwen2, ModelFamily::kQwen3, ModelFamily::kOlmo2, ModelFamily::kGemma3}) {
     const ModelConfig config = Shape(true, family);
     for (const Dtype dtype : {Dtype::kF32, Dtype::kBF16}) {
       const auto plain = *PolicyWeights::NewRandom(config, 5, dtype);

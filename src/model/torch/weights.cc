@@ -8,6 +8,7 @@
 #include "core/memory.h"
 #include "core/parallel.h"
 #include "core/threads.h"
+#include "model/layer_plan.h"
 #include "model/number_types.h"
 #include "model/random_weights.h"
 #include "model/torch/catch.h"
@@ -15,10 +16,6 @@
 
 namespace tidemill {
 namespace {
-
-std::string LayerName(int64_t layer, const char* rest) {
-  return "model.layers." + std::to_string(layer) + "." + rest;
-}
 
 TensorShapes ShapesOf(const NamedTensors& tensors) {
   TensorShapes shapes;
@@ -123,10 +120,18 @@ Result<ModelTensorsView> ArrangeTensors(const ModelConfig& config, const NamedTe
   view.embed = tensors.at("model.embed_tokens.weight");
   view.norm = tensors.at("model.norm.weight");
   view.head = config.tie_word_embeddings ? view.embed : tensors.at("lm_head.weight");
+  const DecoderPlan plan = PlanDecoder(config);
   for (int64_t i = 0; i < config.num_layers; ++i) {
+    const LayerPlan& planned = plan.layers[static_cast<size_t>(i)];
+    const auto norm = [&](std::string_view name) {
+      if (name.empty()) return at::Tensor();
+      return tensors.at(LayerName(i, name) + ".weight");
+    };
     LayerTensors layer;
-    layer.input_norm = tensors.at(LayerName(i, "input_layernorm.weight"));
-    layer.post_norm = tensors.at(LayerName(i, "post_attention_layernorm.weight"));
+    layer.attention_in = norm(planned.attention_in);
+    layer.attention_out = norm(planned.attention_out);
+    layer.mlp_in = norm(planned.mlp_in);
+    layer.mlp_out = norm(planned.mlp_out);
     layer.q = linear(LayerName(i, "self_attn.q_proj"));
     layer.k = linear(LayerName(i, "self_attn.k_proj"));
     layer.v = linear(LayerName(i, "self_attn.v_proj"));
@@ -134,9 +139,9 @@ Result<ModelTensorsView> ArrangeTensors(const ModelConfig& config, const NamedTe
     layer.gate = linear(LayerName(i, "mlp.gate_proj"));
     layer.up = linear(LayerName(i, "mlp.up_proj"));
     layer.down = linear(LayerName(i, "mlp.down_proj"));
-    if (config.qk_norm()) {
-      layer.q_norm = tensors.at(LayerName(i, "self_attn.q_norm.weight"));
-      layer.k_norm = tensors.at(LayerName(i, "self_attn.k_norm.weight"));
+    if (planned.qk_norm != QueryKeyNorm::kNone) {
+      layer.q_norm = norm("self_attn.q_norm");
+      layer.k_norm = norm("self_attn.k_norm");
     }
     view.layers.push_back(std::move(layer));
   }
