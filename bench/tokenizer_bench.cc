@@ -78,8 +78,11 @@ Result<TokenizerBenchReport> RunTokenizerBench(const TokenizerBenchOptions& opti
   result.encode_mb_per_s =
       Speed(text.size(), [&] { ids = tokenizer.Encode(text, SpecialTokens::kAsText); });
   size_t pieces = 0;
-  result.split_mb_per_s =
-      Speed(text.size(), [&] { splitter.Split(text, [&](std::string_view) { ++pieces; }); });
+  bool split = true;
+  result.split_mb_per_s = Speed(text.size(), [&] {
+    split = splitter.Split(text, [&](std::string_view) { return ++pieces > 0; });
+  });
+  if (!split) return Internal("the pattern gave up on the text");
   std::string back;
   result.decode_mb_per_s = Speed(text.size(), [&] { back = tokenizer.Decode(ids); });
   if (back != text || pieces == 0) return Internal("the text did not come back from its tokens");

@@ -8,7 +8,8 @@
 namespace tidemill::sim {
 
 Result<BuiltPrompt> SimPrompts::Build(const ChatRequest&, const WireJson& messages,
-                                      const std::vector<KnownAnswer>& answers, int64_t) const {
+                                      const std::vector<KnownAnswer>& answers, int64_t,
+                                      size_t) const {
   std::map<size_t, const KnownAnswer*> known;
   for (const KnownAnswer& answer : answers) known[answer.message] = &answer;
   BuiltPrompt prompt;
@@ -29,7 +30,7 @@ Result<BuiltPrompt> SimPrompts::Build(const ChatRequest&, const WireJson& messag
   return prompt;
 }
 
-Result<std::vector<std::vector<TokenId>>> SimPrompts::Encode(const ChatRequest&) const {
+Result<TurnPrompt> SimPrompts::Encode(const ChatRequest&, size_t) const {
   return Invalid("simulated clients send no raw prompts");
 }
 

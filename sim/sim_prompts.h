@@ -17,9 +17,9 @@ class SimPrompts final : public PromptBuilder {
   static constexpr TokenId kBegin = 1, kAnswer = 2, kEnd = 3;
 
   Result<BuiltPrompt> Build(const ChatRequest& request, const WireJson& messages,
-                            const std::vector<KnownAnswer>& answers,
-                            int64_t wall_ms) const override;
-  Result<std::vector<std::vector<TokenId>>> Encode(const ChatRequest& request) const override;
+                            const std::vector<KnownAnswer>& answers, int64_t wall_ms,
+                            size_t tokens_max) const override;
+  Result<TurnPrompt> Encode(const ChatRequest& request, size_t tokens_max) const override;
   std::string BytesOf(TokenId id) const override { return std::to_string(id); }
   size_t CountTokens(const std::string& text) const override { return text.size(); }
 };

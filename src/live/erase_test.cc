@@ -105,7 +105,8 @@ TEST_F(EraseTest, ATurnUnderWayIsAnsweredAndNotStored) {
   ASSERT_TRUE(run_->Erase({.tenant = "ann"}).ok());
   forgotten_.clear();
   EXPECT_TRUE(Answer(open, "late").ok());
-  run_->Abandoned(LiveWorld::Turn(fresh, {1, 2}, nullptr, {}, 0), TurnLoss::kClientLeft, Closed("left"));
+  run_->Abandoned(LiveWorld::Turn(fresh, {1, 2}, nullptr, {}, 0), TurnLoss::kClientLeft,
+                  Closed("left"));
   EXPECT_THAT(forgotten_, ElementsAre("ann", "ann")) << "what their sequences left in the cache";
   EXPECT_TRUE(TenantsLeft().empty());
 }
