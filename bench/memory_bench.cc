@@ -45,7 +45,8 @@ class Policy {
       v1::CaseSet cases = asked[i].cases;
       SequenceStart start;
       start.id = i + 1;
-      start.prompt = PromptWithin(*protocol_, asked[i].task, kCaseTokens, cases);
+      TM_ASSIGN_OR_RETURN(start.prompt,
+                          PromptWithin(*protocol_, asked[i].task, 0, kCaseTokens, cases));
       start.turn.max_new_tokens = kAnswerTokens;
       start.turn.stop_ids = protocol_->stop_ids();
       start.turn.seed = asked[i].seed;
@@ -56,7 +57,8 @@ class Policy {
       TM_ASSIGN_OR_RETURN(const std::vector<TurnOutput> done, engine_->Step());
       for (const TurnOutput& turn : done) {
         const AskedPrompt& about = asked[turn.id - 1];
-        answers[turn.id - 1] = protocol_->Parse(about.task, turn.ids).answer.value_or("");
+        const auto talk = protocol_->Begin({about.task, about.cases});
+        answers[turn.id - 1] = talk->Parse(turn.ids).answer.value_or("");
         TM_RETURN_IF_ERROR(engine_->Release(turn.id));
       }
     }
@@ -67,7 +69,9 @@ class Policy {
     if (const auto known = keys_.find(prompt); known != keys_.end()) return known->second;
     v1::Task task;
     task.set_prompt(prompt);
-    TM_ASSIGN_OR_RETURN(std::vector<float> key, encoder_->Encode(protocol_->Prompt(task, {})));
+    const v1::CaseSet none;
+    TM_ASSIGN_OR_RETURN(const std::vector<TokenId> ids, protocol_->Prompt({task, none}));
+    TM_ASSIGN_OR_RETURN(std::vector<float> key, encoder_->Encode(ids));
     return keys_[prompt] = std::move(key);
   }
 

@@ -5,8 +5,8 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "conversation/jinja/chat_template.h"
 #include "core/text.h"
-#include "model/jinja/chat_template.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using Json = nlohmann::ordered_json;

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "model/tool_formats/output_parser.h"
+#include "conversation/tool_formats/output_parser.h"
 
 namespace {
 

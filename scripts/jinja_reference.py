@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes src/model/jinja/reference.json anew: what Python's jinja2 makes of the templates in it.
+"""Writes src/conversation/jinja/reference.json anew: what Python's jinja2 makes of the templates in it.
 
 The environment is set up as transformers does for chat templates. Needs jinja2 3.1.6.
 """
@@ -11,7 +11,7 @@ from jinja2 import TemplateError, nodes
 from jinja2.ext import Extension, loopcontrols
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-PATH = pathlib.Path(__file__).parent.parent / "src/model/jinja/reference.json"
+PATH = pathlib.Path(__file__).parent.parent / "src/conversation/jinja/reference.json"
 
 
 class Generation(Extension):

@@ -42,7 +42,7 @@ void SimEngine::Generate(SequenceId id) {
   });
 }
 
-ParsedTurn SimProtocol::Parse(const v1::Task&, std::span<const TokenId> ids) const {
+ParsedTurn SimTalk::Parse(std::span<const TokenId> ids) {
   ParsedTurn turn;
   if (ids.back() < 100)
     turn.answer = "x" + std::to_string(ids.back());

@@ -96,20 +96,24 @@ class SimTrainer final : public TrainerPort {
 };
 
 // Tokens below 100 are an answer, from 100 to 139 a call of a tool, from 140 nonsense.
+class SimTalk final : public EpisodeTalk {
+ public:
+  Result<std::vector<TokenId>> Open() const override { return std::vector<TokenId>{1, 2, 3}; }
+  ParsedTurn Parse(std::span<const TokenId> ids) override;
+  Result<NextPrompt> Observe(const ParsedTurn&, const std::vector<v1::ToolResult>&,
+                             size_t) override {
+    return NextPrompt{.ids = {7, 8}};
+  }
+};
+
 class SimProtocol final : public AgentProtocol {
  public:
   std::string_view name() const override { return "sim"; }
-  std::vector<TokenId> Prompt(const v1::Task&, const v1::CaseSet&) const override {
-    return {1, 2, 3};
-  }
   const std::vector<TokenId>& stop_ids() const override { return stop_ids_; }
-  ParsedTurn Parse(const v1::Task& task, std::span<const TokenId> ids) const override;
   bool ChecksAnswers() const override { return false; }
-  std::vector<TokenId> Observe(const v1::Task&, const ParsedTurn&,
-                               const std::vector<v1::ToolResult>&, size_t) const override {
-    return {7, 8};
+  std::unique_ptr<EpisodeTalk> Begin(const EpisodeOpening&) const override {
+    return std::make_unique<SimTalk>();
   }
-  std::string Text(std::span<const TokenId>) const override { return ""; }
 
  private:
   std::vector<TokenId> stop_ids_ = {0};

@@ -14,7 +14,7 @@
 #include "engine/torch/torch_engine.h"
 #include "model/generation_config.h"
 #include "model/gguf/gguf_import.h"
-#include "model/model_template.h"
+#include "conversation/model_template.h"
 #include "model/tokenizer.h"
 #include "model/torch/model.h"
 #include "model/torch/score.h"

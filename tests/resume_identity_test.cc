@@ -14,9 +14,7 @@ FixedOrderLine::FixedOrderLine(const RunConfig& config, const std::string& folde
     : tasks_(ReadTaskFile(config.tasks.train).value()),
       tokenizer_(Tokenizer::Read(config.model.path).value()) {
   book_.Add(tasks_);
-  std::string warning;
-  protocol_ =
-      NewProtocol(config.model.protocol, tokenizer_, config.model.path, {}, &warning).value();
+  protocol_ = NewProtocol(config.model.protocol, tokenizer_, config.model.path, {}).value();
   std::filesystem::create_directories(folder + "/checkpoints");
   db_ = RunDb::Open(folder + "/run.db", clock_).value();
   ResumeState resumed = db_->LoadForResume(config.replay.max_uses).value();

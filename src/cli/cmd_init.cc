@@ -48,7 +48,7 @@ train = {train}
 constexpr char kChat[] = R"(
 [model]
 path = {model}
-protocol = "hermes"  # the model calls tools in a chat; "answer": one fenced block, no tools
+protocol = "chat"    # the model's own template and tool calls; "answer": one fenced block, no tools
 # adapter = "DIR"    # a LoRA adapter in PEFT's layout to start from
 
 [rollout]

@@ -6,7 +6,7 @@
 
 #include "cli/commands.h"
 #include "core/files.h"
-#include "model/model_template.h"
+#include "conversation/model_template.h"
 
 namespace tidemill {
 namespace {

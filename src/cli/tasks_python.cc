@@ -1,6 +1,7 @@
 #include "cli/tasks_python.h"
 
 #include <cstdio>
+#include <ctime>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -59,8 +60,9 @@ Status WriteSolutions(const SolutionWords& words, const std::vector<ImportedTask
   TM_ASSIGN_OR_RETURN(const Tokenizer tokenizer, Tokenizer::Read(words.model));
   ProtocolOptions options;
   options.system_prompt = words.system_prompt;
-  TM_ASSIGN_OR_RETURN(const auto protocol,
-                      NewAnswerProtocol(tokenizer, words.model, options, nullptr));
+  TM_ASSIGN_OR_RETURN(const auto protocol, NewProtocol("answer", tokenizer, words.model, options));
+  const v1::CaseSet none;
+  const int64_t now_ms = int64_t{std::time(nullptr)} * 1000;
   std::vector<std::string> lines;
   for (const ImportedTask& one : tasks) {
     if (one.solution.empty()) continue;
@@ -69,9 +71,9 @@ Status WriteSolutions(const SolutionWords& words, const std::vector<ImportedTask
     std::vector<TokenId> answer =
         tokenizer.Encode("```python\n" + code + "\n```", SpecialTokens::kAsText);
     answer.push_back(protocol->stop_ids().front());
-    const Json line = {{"task", one.task.id()},
-                       {"prompt_ids", protocol->Prompt(one.task, {})},
-                       {"completion_ids", answer}};
+    TM_ASSIGN_OR_RETURN(const std::vector<TokenId> prompt,
+                        protocol->Prompt({one.task, none, now_ms}));
+    const Json line = {{"task", one.task.id()}, {"prompt_ids", prompt}, {"completion_ids", answer}};
     lines.push_back(line.dump());
   }
   if (lines.empty()) return Invalid("none of the tasks has a solution to write");

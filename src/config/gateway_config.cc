@@ -17,9 +17,12 @@ void BindGateway(RunConfig& c, Binder& b) {
          .max = 0.99});
   b.Add("gateway.strict_model", &g.strict_model,
         {.doc = "Refuse requests that name another model than the one served"});
-  b.Add("gateway.tool_format", &g.tool_format,
-        {.doc = "How the model writes tool calls; auto: as its chat template implies",
-         .choices = {"auto", "hermes", "qwen3_coder", "llama3_json", "pythonic", "none"}});
+  b.Add(
+      "gateway.tool_format", &g.tool_format,
+      {.doc =
+           "How the model writes tool calls, in training too; auto: as its chat template implies, "
+           "or hermes with a general description where the template shows no tools",
+       .choices = {"auto", "hermes", "qwen3_coder", "llama3_json", "pythonic", "none"}});
   b.Add("gateway.max_requests", &g.max_requests,
         {.doc = "Maximum number of requests waiting or running; more are refused with 429",
          .min = 1,

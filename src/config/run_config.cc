@@ -31,13 +31,14 @@ void BindRunAndModel(RunConfig& c, Binder& b) {
         {.doc = "Directory with the tokenizer and chat template; empty: model.path"});
   b.Add("model.adapter", &c.model.adapter, {.doc = "PEFT adapter to start from; empty: none"});
   b.Add("model.protocol", &c.model.protocol,
-        {.doc = "hermes: tool calls in a chat; answer: one fenced block, no tools; compact: an "
-                "answer and <|end|>, for small models",
-         .choices = {"hermes", "compact", "answer"}});
+        {.doc = "chat: the model's own chat template and tool calls; answer: the same without "
+                "tools, the answer is one fenced block; compact: an answer and <|end|>, for small "
+                "models; hermes: the earlier name of chat",
+         .choices = {"chat", "compact", "answer", "hermes"}});
   b.Add("model.device", &c.model.device,
         {.doc = "Device of engine and learner: cpu, cuda, cuda:N; auto: a GPU if there is one"});
   b.Add("model.system_prompt", &c.model.system_prompt,
-        {.doc = "System prompt; empty: hermes has a built-in one, answer none"});
+        {.doc = "System prompt; empty: chat has a built-in one, answer none"});
   b.Add("tasks.train", &c.tasks.train, {.doc = "Training tasks (JSONL)"});
   b.Add("tasks.eval", &c.tasks.eval, {.doc = "Held-out tasks (JSONL); empty: no evaluation"});
   b.Add("tasks.eval_limit", &c.tasks.eval_limit,

@@ -27,7 +27,7 @@ struct RunConfig {
     std::string init = "files";
     std::string tokenizer;
     std::string adapter;
-    std::string protocol = "hermes";
+    std::string protocol = "chat";
     std::string device = "auto";
     std::string system_prompt;
 

@@ -12,7 +12,7 @@
 
 #include "gateway/api_error.h"
 #include "gateway/chat_request.h"
-#include "model/chat_output.h"
+#include "conversation/chat_output.h"
 
 namespace tidemill {
 

@@ -338,6 +338,9 @@ void Gateway::Ask(Api api, HttpRequest request, std::unique_ptr<AskedTurn> turn)
   if (!turn->prompt.session_name.empty()) {
     turn->reply_headers.emplace_back("x-session-id", turn->prompt.session_name);
   }
+  if (!turn->request.tools.empty() && policy_.tool_source != ToolSource::kTemplate) {
+    turn->reply_headers.emplace_back("x-tidemill-warning", ToolNote(policy_));
+  }
   if (api == Api::kCountTokens) return Count(*turn, question);
   if (turn->prompt.sampling) Impose(*turn->prompt.sampling, turn->request.sampling);
   TurnPlan plan = PlanTurns(policy_, options_.plan, turn->request, turn->prompt,

@@ -426,6 +426,23 @@ TEST_F(GatewayService, AConversationTheTemplateRefusesIsAnErrorOfTheRequest) {
       << error;
 }
 
+TEST_F(GatewayService, ToolsThatTheTemplateDoesNotShowAreDescribedAndTheAnswerSaysSo) {
+  std::ofstream(dir_ / "chat_template.jinja")
+      << "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}"
+         "{% endfor %}{{ '<|im_start|>assistant\n' }}";
+  Serve("<tool_call>\n{\"name\": \"look\", \"arguments\": {}}\n</tool_call>");
+  const Json plain = Ask("/v1/chat/completions", Chat("hi"));
+  const std::string raw = PostRaw("/v1/chat/completions", WithTool(Chat("hi")).dump());
+  const Json shown = Json::parse(BodyOf(raw));
+  EXPECT_GT(shown["usage"]["prompt_tokens"], plain["usage"]["prompt_tokens"].get<int>() + 100);
+  EXPECT_EQ(shown["choices"][0]["message"]["tool_calls"].size(), 1u) << shown;
+  EXPECT_NE(raw.find("x-tidemill-warning: the chat template does not show tools"),
+            std::string::npos)
+      << raw;
+  EXPECT_EQ(PostRaw("/v1/chat/completions", Chat("hi").dump()).find("x-tidemill-warning"),
+            std::string::npos);
+}
+
 TEST_F(GatewayService, ManyStreamsAcrossManySwapsAllEnd) {
   ScriptedOptions options;
   options.pages = 40'000;

@@ -1,21 +1,20 @@
 #include "gateway/plain_recorder.h"
 
+#include "conversation/prompt.h"
+
 namespace tidemill {
 
 Result<TurnPrompt> PlainRecorder::Prepare(const TurnQuestion& question) {
   if (question.request.api == Api::kCompletions) {
     return EncodeRawPrompts(policy_, question.request, question.prompt_tokens_max);
   }
-  TM_ASSIGN_OR_RETURN(const Rendered rendered,
-                      RenderConversation(policy_, question.request, question.wall_ms));
-  TM_ASSIGN_OR_RETURN(
-      Tokenizer::Bounded encoded,
-      policy_.tokenizer.EncodeBounded(rendered.text, rendered.outside, question.prompt_tokens_max));
-  if (encoded.empty()) return Invalid("the template renders nothing of the conversation");
+  TM_ASSIGN_OR_RETURN(BuiltPrompt built,
+                      BuildPrompt(policy_, ConversationOf(question.request, question.wall_ms), {},
+                                  question.prompt_tokens_max));
   TurnPrompt prompt;
-  prompt.prompts.push_back(std::move(encoded.ids));
-  prompt.tokens_more = encoded.more;
-  prompt.thinking_open = LeavesThinkingOpen(rendered.text);
+  prompt.prompts.push_back(std::move(built.ids));
+  prompt.tokens_more = built.more;
+  prompt.thinking_open = built.thinking_open;
   return prompt;
 }
 

@@ -58,8 +58,10 @@ ConversationReader::ConversationReader(Tokenizer tokenizer, std::string_view sou
     if (names.header_end != nullptr) marks_->header_end = tokenizer_.AddedTokenId(names.header_end);
     break;
   }
-  // Without a template ChatML is what runs use, and calls as Hermes writes them.
-  if (source.empty() && marks_) format_ = {ToolFormat::kHermesJson, true};
+  // Without a template ChatML is what runs use. Calls are as Hermes writes them where a template
+  // has none (conversation/tools_as_text.h).
+  if (source.empty() && marks_) format_.thinking = true;
+  if (format_.tools == ToolFormat::kNone && marks_) format_.tools = ToolFormat::kHermesJson;
 }
 
 std::vector<WireJson> ConversationReader::Read(std::span<const ConversationPart> parts) const {

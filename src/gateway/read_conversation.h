@@ -10,9 +10,9 @@
 #include <string_view>
 #include <vector>
 
+#include "conversation/tool_formats/output_parser.h"
 #include "gateway/chat_request.h"
 #include "model/tokenizer.h"
-#include "model/tool_formats/output_parser.h"
 
 namespace tidemill {
 

@@ -9,7 +9,8 @@
 namespace tidemill {
 
 // As ReadServedPolicy(dir), with tokenizer, chat template and generation settings from
-// `tokenizer_dir`.
-Result<ServedPolicy> ReadServedPolicyWith(const std::string& dir, const std::string& tokenizer_dir);
+// `tokenizer_dir`. `tool_format`: ModelChatOptions::tool_format.
+Result<ServedPolicy> ReadServedPolicyWith(const std::string& dir, const std::string& tokenizer_dir,
+                                          const std::string& tool_format);
 
 }  // namespace tidemill

@@ -3,12 +3,11 @@
 #include <algorithm>
 #include <utility>
 
+#include "conversation/written_turn.h"
 #include "core/text.h"
 
 namespace tidemill {
 namespace {
-
-constexpr std::string_view kPythonTagToken = "<|python_tag|>";
 
 // How many of the last bytes are the beginning of a character whose rest is missing.
 size_t OpenCharacter(std::string_view text) {
@@ -53,13 +52,6 @@ TurnReaderOptions ReaderOptionsFor(const ServedPolicy& policy, const ChatRequest
 TurnReader::TurnReader(const ServedPolicy& policy, TurnReaderOptions options)
     : policy_(policy), options_(std::move(options)), parser_(options_.parser) {}
 
-bool TurnReader::IsText(TokenId id) const {
-  if (!policy_.tokenizer.IsSpecial(id)) return true;
-  const ToolFormat tools = options_.parser.format.tools;
-  return (tools == ToolFormat::kLlama3Json || tools == ToolFormat::kLlamaPythonic) &&
-         policy_.tokenizer.TokenBytes(id) == kPythonTagToken;
-}
-
 void TurnReader::Record(const TurnOutput& part, AnswerDelta& out) const {
   size_t run = 0;
   uint32_t left = part.versions.empty() ? 0 : part.versions[0].tokens;
@@ -91,7 +83,8 @@ AnswerDelta TurnReader::Push(const TurnOutput& part, bool done) {
     const bool ends = by_stop_id && i + 1 == part.ids.size();
     const std::string_view bytes = policy_.tokenizer.TokenBytes(part.ids[i]);
     Unread& token = unread_.emplace_back();
-    if (IsText(part.ids[i]) && !ends) token.bytes = bytes;
+    if (!ends && IsAnswerText(policy_.tokenizer, options_.parser.format, part.ids[i]))
+      token.bytes = bytes;
     token.drawn = forced ? 0 : static_cast<uint32_t>(bytes.size());
     drawn_ += token.drawn;
   }

@@ -10,7 +10,7 @@
 #include "engine/engine.h"
 #include "gateway/answer.h"
 #include "gateway/served_policy.h"
-#include "model/tool_formats/output_parser.h"
+#include "conversation/tool_formats/output_parser.h"
 
 namespace tidemill {
 
@@ -49,7 +49,6 @@ class TurnReader {
     uint32_t drawn = 0;  // how many bytes the engine counts for it
   };
   void Record(const TurnOutput& part, AnswerDelta& out) const;
-  bool IsText(TokenId id) const;
   void Read(std::string_view bytes, std::vector<OutputEvent>& events);
   void Close(std::vector<OutputEvent>& events);
 

@@ -70,17 +70,11 @@ inline Tokenizer TestTokenizer() {
 inline ServedPolicy TestPolicy(const std::string& source, const std::string& end = "<|im_end|>") {
   auto chat = ChatTemplate::Parse(source, "test template");
   TM_CHECK(chat.ok(), chat.status().message());
-  ServedPolicy policy{
-      .name = "test",
-      .tokenizer = TestTokenizer(),
-      .chat =
-          ModelTemplate{.chat = *chat, .tool_use = std::nullopt, .bos_token = "", .eos_token = end},
-      .no_chat_reason = "",
-      .format = DetectOutputFormat(source),
-      .generation = {},
-      .end_ids = {},
-      .context_tokens = 100'000};
-  policy.end_ids.push_back(*policy.tokenizer.AddedTokenId(end));
+  ServedPolicy policy{MakeModelChat(TestTokenizer(), ModelTemplate{.chat = *chat,
+                                                                   .tool_use = std::nullopt,
+                                                                   .bos_token = "",
+                                                                   .eos_token = end}),
+                      "test", 100'000};
   return policy;
 }
 

@@ -1,14 +1,11 @@
-// The prompt of a turn: the template renders the whole conversation, what the model wrote stands in
-// it as the ids that were drawn, and everything else is encoded with special tokens off for what
-// came from the conversation.
-//
-//   messages, known answers -> render with marks -> cut at the marks -> encode | ids | encode ..
+// Prompts of a session's turns (conversation/prompt.h), as the recorder asks for them.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "conversation/prompt.h"
 #include "core/status.h"
 #include "gateway/chat_request.h"
 #include "gateway/served_policy.h"
@@ -16,20 +13,6 @@
 #include "model/token_id.h"
 
 namespace tidemill {
-
-// An answer of the model in a conversation, as it was drawn.
-struct KnownAnswer {
-  size_t message = 0;          // which of the messages it is
-  std::vector<TokenId> ids{};  // up to the first that a stop string touches
-  std::string tail{};          // text behind them that the client was given
-  bool reasoning = false;      // it begins with reasoning
-};
-
-struct BuiltPrompt {
-  std::vector<TokenId> ids{};
-  size_t more = 0;             // at least so many tokens follow; 0: these are all
-  bool thinking_open = false;  // it ends inside of a think block
-};
 
 // Thread-safe.
 class PromptBuilder {

@@ -14,7 +14,9 @@ using testing::HasSubstr;
 class AnswerProtocolTest : public testing::Test {
  protected:
   AnswerProtocolTest()
-      : dir_(GoldenRoot(SourceDir()) + "/qwen2-tiny"), tokenizer_(Tokenizer::Read(dir_).value()) {
+      : dir_(GoldenRoot(SourceDir()) + "/qwen2-tiny"),
+        tokenizer_(Tokenizer::Read(dir_).value()),
+        protocol_(New()) {
     task_.set_prompt("Write f(x). <|im_end|>\nassert f(1) == 2");
     task_.set_answer_file("answer.py");
   }
@@ -22,22 +24,37 @@ class AnswerProtocolTest : public testing::Test {
   std::unique_ptr<AgentProtocol> New(const std::string& system = "") {
     ProtocolOptions options;
     options.system_prompt = system;
-    return NewProtocol("answer", tokenizer_, dir_, options, nullptr).value();
+    return NewProtocol("answer", tokenizer_, dir_, options).value();
   }
   ParsedTurn Parse(const std::string& text) {
-    return New()->Parse(task_, tokenizer_.Encode(text, SpecialTokens::kRecognise));
+    return protocol_->Begin({task_, none_})
+        ->Parse(tokenizer_.Encode(text, SpecialTokens::kRecognise));
+  }
+  std::vector<TokenId> Prompt(const v1::CaseSet& cases, const std::string& system = "") {
+    return New(system)->Prompt({task_, cases}).value();
+  }
+  std::string TextOf(const std::vector<TokenId>& ids) { return tokenizer_.Decode(ids); }
+  // What follows a turn whose test said `result`.
+  std::vector<TokenId> Observe(const v1::ToolResult& result, size_t max_tokens) {
+    const auto talk = protocol_->Begin({task_, none_});
+    (void)talk->Parse(tokenizer_.Encode("no<|im_end|>", SpecialTokens::kRecognise));
+    const auto next = talk->Observe({}, {result}, max_tokens);
+    EXPECT_TRUE(next.ok() && !next->anew);
+    return next->ids;
   }
 
   std::string dir_;
   Tokenizer tokenizer_;
+  std::unique_ptr<AgentProtocol> protocol_;
   v1::Task task_;
+  const v1::CaseSet none_;
 };
 
 TEST_F(AnswerProtocolTest, ThePromptIsAPlainChatWithoutTools) {
-  EXPECT_EQ(New()->Text(New()->Prompt(task_, {})),
+  EXPECT_EQ(TextOf(Prompt(none_)),
             "<|im_start|>user\nWrite f(x). <|im_end|>\nassert f(1) == 2<|im_end|>\n"
             "<|im_start|>assistant\n");
-  EXPECT_THAT(New("Be brief.")->Text(New("Be brief.")->Prompt(task_, {})),
+  EXPECT_THAT(TextOf(Prompt(none_, "Be brief.")),
               testing::StartsWith("<|im_start|>system\nBe brief.<|im_end|>\n"));
 }
 
@@ -50,25 +67,25 @@ TEST_F(AnswerProtocolTest, CasesAndWhatToolsSaidStandBeforeTheTaskWithinTheirTok
     shown.set_answer("no");
     if (shown.prompt().empty()) shown.set_note("bash {} failed: not found");
   }
-  const auto protocol = New();
-  const std::string text = protocol->Text(protocol->Prompt(task_, cases));
+  const std::string text = TextOf(Prompt(cases));
   const size_t tools = text.find("What tools said in several earlier tasks:\nbash {} failed");
   const size_t least = text.find("Write h(x)."), best = text.find("Write g(x).");
   EXPECT_LT(tools, least);
   EXPECT_LT(least, best);
   EXPECT_LT(best, text.find("Write f(x)."));
   // The last of the set goes first.
-  const size_t plain = protocol->Prompt(task_, {}).size();
-  const size_t all = protocol->Prompt(task_, cases).size();
-  const std::vector<TokenId> cut = PromptWithin(*protocol, task_, all - plain - 1, cases);
+  const size_t plain = Prompt(none_).size();
+  const size_t all = Prompt(cases).size();
+  const std::vector<TokenId> cut =
+      PromptWithin(*protocol_, task_, 0, all - plain - 1, cases).value();
   EXPECT_LT(cut.size(), all);
   ASSERT_EQ(cases.cases_size(), 2);
-  EXPECT_THAT(protocol->Text(cut), HasSubstr("What tools said"));
+  EXPECT_THAT(TextOf(cut), HasSubstr("What tools said"));
 }
 
 TEST_F(AnswerProtocolTest, ATaskCannotEndItsOwnTurn) {
   const auto end = tokenizer_.AddedTokenId("<|im_end|>").value();
-  const std::vector<TokenId> ids = New()->Prompt(task_, {});
+  const std::vector<TokenId> ids = Prompt(none_);
   EXPECT_EQ(std::count(ids.begin(), ids.end(), end), 1);
 }
 
@@ -92,15 +109,15 @@ TEST_F(AnswerProtocolTest, NothingIsMalformed) {
 TEST_F(AnswerProtocolTest, AFailureComesBackAsTheNextUsersMessage) {
   v1::ToolResult result;
   result.set_text("assert f(1) == 2: got 3 <|im_start|>");
-  const auto ids = New()->Observe(task_, ParsedTurn{}, {result}, 100);
-  const std::string text = New()->Text(ids);
+  const auto ids = Observe(result, 100);
+  const std::string text = TextOf(ids);
   EXPECT_THAT(text, testing::StartsWith("\n<|im_start|>user\n"));
   EXPECT_THAT(text, HasSubstr("assert f(1) == 2: got 3 <|im_start|>"));
   EXPECT_THAT(text, testing::EndsWith("<|im_end|>\n<|im_start|>assistant\n"));
   const auto start = tokenizer_.AddedTokenId("<|im_start|>").value();
   EXPECT_EQ(std::count(ids.begin(), ids.end(), start), 2);  // the user's and the assistant's
   result.set_text(std::string(5000, 'x'));
-  EXPECT_LT(New()->Observe(task_, ParsedTurn{}, {result}, 50).size(), 120u);
+  EXPECT_LT(Observe(result, 50).size(), 120u);
 }
 
 }  // namespace

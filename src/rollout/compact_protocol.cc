@@ -11,31 +11,33 @@
 namespace tidemill {
 namespace {
 
-class CompactProtocol final : public AgentProtocol {
+struct CompactWords {
+  Tokenizer tokenizer;
+  TokenId end;
+  TokenId fail;
+};
+
+class CompactTalk final : public EpisodeTalk {
  public:
-  CompactProtocol(Tokenizer tokenizer, TokenId end, TokenId fail)
-      : tokenizer_(std::move(tokenizer)), end_(end), fail_(fail), stop_ids_{end} {}
+  CompactTalk(const CompactWords& words, const EpisodeOpening& opening)
+      : words_(words), task_(opening.task), cases_(opening.cases) {}
 
-  std::string_view name() const override { return "compact"; }
-
-  std::vector<TokenId> Prompt(const v1::Task& task, const v1::CaseSet& cases) const override {
+  Result<std::vector<TokenId>> Open() const override {
     std::vector<TokenId> ids;
-    for (int i = cases.cases_size() - 1; i >= 0; --i) {
-      const v1::ShownCase& shown = cases.cases(i);
+    for (int i = cases_.cases_size() - 1; i >= 0; --i) {
+      const v1::ShownCase& shown = cases_.cases(i);
       if (shown.prompt().empty()) continue;  // what is known of tools, which it has none of
-      tokenizer_.EncodeTo(shown.prompt() + shown.answer(), SpecialTokens::kAsText, ids);
-      ids.push_back(shown.solved() ? end_ : fail_);
+      words_.tokenizer.EncodeTo(shown.prompt() + shown.answer(), SpecialTokens::kAsText, ids);
+      ids.push_back(shown.solved() ? words_.end : words_.fail);
     }
-    tokenizer_.EncodeTo(task.prompt(), SpecialTokens::kAsText, ids);
+    words_.tokenizer.EncodeTo(task_.prompt(), SpecialTokens::kAsText, ids);
     return ids;
   }
 
-  const std::vector<TokenId>& stop_ids() const override { return stop_ids_; }
-
-  ParsedTurn Parse(const v1::Task&, std::span<const TokenId> ids) const override {
+  ParsedTurn Parse(std::span<const TokenId> ids) override {
     ParsedTurn turn;
-    if (!ids.empty() && ids.back() == end_) ids = ids.first(ids.size() - 1);
-    std::string text = tokenizer_.Decode(ids);
+    if (!ids.empty() && ids.back() == words_.end) ids = ids.first(ids.size() - 1);
+    std::string text = words_.tokenizer.Decode(ids);
     if (text.empty())
       turn.malformed = "an empty answer";
     else
@@ -43,32 +45,42 @@ class CompactProtocol final : public AgentProtocol {
     return turn;
   }
 
-  bool ChecksAnswers() const override { return true; }
-
-  std::vector<TokenId> Observe(const v1::Task& task, const ParsedTurn&,
-                               const std::vector<v1::ToolResult>& results,
-                               size_t max_tokens) const override {
-    std::vector<TokenId> ids = {fail_};
+  Result<NextPrompt> Observe(const ParsedTurn&, const std::vector<v1::ToolResult>& results,
+                             size_t max_tokens) override {
+    std::vector<TokenId> ids = {words_.fail};
     if (!results.empty() && results[0].failures_size() > 0) {
       std::vector<TokenId> failure =
-          tokenizer_.Encode(results[0].failures(0).name(), SpecialTokens::kAsText);
+          words_.tokenizer.Encode(results[0].failures(0).name(), SpecialTokens::kAsText);
       if (failure.size() > max_tokens) failure.resize(max_tokens);
       ids.insert(ids.end(), failure.begin(), failure.end());
     }
-    if (const size_t line = task.prompt().rfind('\n'); line != std::string::npos) {
-      tokenizer_.EncodeTo(std::string_view(task.prompt()).substr(line), SpecialTokens::kAsText,
-                          ids);
+    if (const size_t line = task_.prompt().rfind('\n'); line != std::string::npos) {
+      words_.tokenizer.EncodeTo(std::string_view(task_.prompt()).substr(line),
+                                SpecialTokens::kAsText, ids);
     }
-    return ids;
+    return NextPrompt{.ids = std::move(ids)};
   }
 
-  std::string Text(std::span<const TokenId> ids) const override { return tokenizer_.Decode(ids); }
+ private:
+  const CompactWords& words_;
+  const v1::Task& task_;
+  const v1::CaseSet cases_;
+};
+
+class CompactProtocol final : public AgentProtocol {
+ public:
+  explicit CompactProtocol(CompactWords words) : words_(std::move(words)), stop_ids_{words_.end} {}
+
+  std::string_view name() const override { return "compact"; }
+  const std::vector<TokenId>& stop_ids() const override { return stop_ids_; }
+  bool ChecksAnswers() const override { return true; }
+  std::unique_ptr<EpisodeTalk> Begin(const EpisodeOpening& opening) const override {
+    return std::make_unique<CompactTalk>(words_, opening);
+  }
 
  private:
-  Tokenizer tokenizer_;
-  TokenId end_;
-  TokenId fail_;
-  std::vector<TokenId> stop_ids_;
+  const CompactWords words_;
+  const std::vector<TokenId> stop_ids_;
 };
 
 }  // namespace
@@ -78,9 +90,9 @@ Result<std::unique_ptr<AgentProtocol>> NewCompactProtocol(const Tokenizer& token
   if (!end || !fail) {
     return Invalid(
         std::string("the tokenizer has no token ") + (end ? "<|fail|>" : "<|end|>") +
-        ", which the compact protocol needs; protocol = \"hermes\" works with chat models");
+        ", which the compact protocol needs; protocol = \"chat\" works with chat models");
   }
-  return std::unique_ptr<AgentProtocol>(new CompactProtocol(tokenizer, *end, *fail));
+  return std::unique_ptr<AgentProtocol>(new CompactProtocol({tokenizer, *end, *fail}));
 }
 
 }  // namespace tidemill

@@ -55,10 +55,12 @@ Episode::Episode(std::shared_ptr<const EpisodeGroup> group, uint32_t member,
   trajectory_.set_eval_name(group_->lease.eval_name());
   const std::vector<TokenId>& prompt = group_->PromptOf(member);
   trajectory_.mutable_prompt_ids()->Add(prompt.begin(), prompt.end());
-  if (!group_->shown.empty()) {
-    const std::vector<uint64_t>& shown = group_->shown[member];
-    trajectory_.mutable_shown_cases()->Add(shown.begin(), shown.end());
+  const v1::CaseSet none;
+  const v1::CaseSet& cases = group_->cases.empty() ? none : group_->cases[member];
+  for (const v1::ShownCase& one : cases.cases()) {
+    if (!one.prompt().empty()) trajectory_.add_shown_cases(one.number());
   }
+  talk_ = protocol.Begin({task(), cases, group_->opened_ms});
   *trajectory_.mutable_sampling() = group_->lease.sampling();
   trajectory_.set_worker(group_->worker);
   trajectory_.set_started_ms(now_ms);
@@ -87,6 +89,7 @@ bool Episode::LastTurn() const {
 }
 
 EpisodeActions Episode::Begin(int64_t now_ms) {
+  if (!group_->prompted.ok()) return GiveUp(group_->prompted.message(), now_ms);
   if (static_cast<int64_t>(tokens_) >= group_->max_context) {
     return GiveUp("the prompt has " + std::to_string(tokens_) + " tokens and the context " +
                       std::to_string(group_->max_context),
@@ -127,7 +130,7 @@ EpisodeActions Episode::OnTurn(const TurnOutput& output, int64_t now_ms) {
   if (output.finish == TurnFinish::kContext) return Finish(v1::EPISODE_END_CONTEXT, now_ms);
   if (output.finish == TurnFinish::kLength) return Finish(v1::EPISODE_END_MAX_TOKENS, now_ms);
 
-  parsed_ = protocol_.Parse(task(), output.ids);
+  parsed_ = talk_->Parse(output.ids);
   checking_answer_ = false;
   if (parsed_.answer) {
     WriteAnswer(*parsed_.answer);
@@ -139,7 +142,7 @@ EpisodeActions Episode::OnTurn(const TurnOutput& output, int64_t now_ms) {
   } else if (!parsed_.malformed.empty()) {
     turn.set_malformed(parsed_.malformed);
     if (LastTurn()) return Finish(v1::EPISODE_END_MALFORMED, now_ms);
-    return ContinueWith(protocol_.Observe(task(), parsed_, {}, limits_.observation_tokens), now_ms);
+    return ContinueWith(talk_->Observe(parsed_, {}, limits_.observation_tokens), now_ms);
   }
   return StartCalls(now_ms);
 }
@@ -302,23 +305,28 @@ EpisodeActions Episode::AfterCalls(int64_t now_ms) {
   if (LastTurn()) return Finish(v1::EPISODE_END_MAX_TURNS, now_ms);
   std::vector<v1::ToolResult> results;
   for (PendingCall& call : calls_) results.push_back(std::move(call.result));
-  return ContinueWith(protocol_.Observe(task(), parsed_, results, limits_.observation_tokens),
-                      now_ms);
+  return ContinueWith(talk_->Observe(parsed_, results, limits_.observation_tokens), now_ms);
 }
 
-EpisodeActions Episode::ContinueWith(std::vector<TokenId> observation, int64_t now_ms) {
-  // Room for the observation and at least one token of an answer.
-  if (static_cast<int64_t>(tokens_ + observation.size()) + 1 > group_->max_context) {
+EpisodeActions Episode::ContinueWith(Result<NextPrompt> next, int64_t now_ms) {
+  if (!next.ok()) return GiveUp("the next prompt: " + next.status().message(), now_ms);
+  const size_t tokens = next->anew ? next->ids.size() : tokens_ + next->ids.size();
+  // Room for it and at least one token of an answer.
+  if (static_cast<int64_t>(tokens) + 1 > group_->max_context) {
     return Finish(v1::EPISODE_END_CONTEXT, now_ms);
   }
-  v1::Turn& turn = *trajectory_.mutable_turns(trajectory_.turns_size() - 1);
-  turn.mutable_observation_ids()->Add(observation.begin(), observation.end());
-  tokens_ += observation.size();
+  tokens_ = tokens;
   calls_.clear();
-  trajectory_.add_turns()->set_started_ms(now_ms);
+  v1::Turn& before = *trajectory_.mutable_turns(trajectory_.turns_size() - 1);
+  auto& ids = next->anew ? *trajectory_.add_turns()->mutable_prompt_ids()
+                         : *before.mutable_observation_ids();
+  ids.Add(next->ids.begin(), next->ids.end());
+  if (!next->anew) trajectory_.add_turns();
+  trajectory_.mutable_turns(trajectory_.turns_size() - 1)->set_started_ms(now_ms);
   EpisodeActions actions;
   actions.generate = true;
-  actions.append = std::move(observation);
+  actions.append = std::move(next->ids);
+  actions.anew = next->anew;
   actions.turn = NextTurnParams();
   return actions;
 }

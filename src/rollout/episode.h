@@ -32,10 +32,12 @@ struct EpisodeGroup {
   v1::GroupLease lease;
   uint32_t attempt = 1;
   std::string worker;
+  int64_t opened_ms = 0;  // EpisodeOpening::wall_ms
   std::vector<TokenId> prompt;
-  // With memory: each member's own prompt and the numbers of the cases in it. Else empty.
+  Status prompted = Ok();  // else the template refused the task, and there are no prompts
+  // With memory: each member's own prompt and the cases in it. Else empty.
   std::vector<std::vector<TokenId>> prompts = {};
-  std::vector<std::vector<uint64_t>> shown = {};
+  std::vector<v1::CaseSet> cases = {};
   const std::vector<TokenId>& PromptOf(uint32_t member) const {
     return prompts.empty() ? prompt : prompts[member];
   }
@@ -52,7 +54,8 @@ struct ToolCallOrder {
 struct EpisodeActions {
   std::vector<ToolCallOrder> calls;
   bool generate = false;        // start (or continue) the sequence:
-  std::vector<TokenId> append;  //   with these tokens behind what is there
+  std::vector<TokenId> append;  //   with these tokens behind what is there,
+  bool anew = false;            //   or instead of it, as a new sequence
   TurnParams turn;
   bool finished = false;  // TakeTrajectory has the record
 };
@@ -102,7 +105,7 @@ class Episode {
   EpisodeActions NextWave(int64_t now_ms);
   bool ChangesFiles(const PendingCall& call) const;
   EpisodeActions AfterCalls(int64_t now_ms);
-  EpisodeActions ContinueWith(std::vector<TokenId> observation, int64_t now_ms);
+  EpisodeActions ContinueWith(Result<NextPrompt> next, int64_t now_ms);
   EpisodeActions Finish(v1::EpisodeEnd end, int64_t now_ms);
   v1::ToolRequest MakeRequest(const RequestedCall& call, size_t index) const;
   void WriteAnswer(const std::string& text);
@@ -113,6 +116,7 @@ class Episode {
   EpisodeLimits limits_;
   uint32_t member_;
   v1::Trajectory trajectory_;
+  std::unique_ptr<EpisodeTalk> talk_;
   v1::Tree tree_;                   // the workspace now
   ParsedTurn parsed_;               // the turn whose calls are running
   bool checking_answer_ = false;    // the only call is the trial of an answer

@@ -8,13 +8,11 @@ namespace tidemill {
 namespace {
 
 // Token 1: an answer. 2: one call. 3: write_file, then compile and lint side by side. 9: nonsense.
-class FakeProtocol final : public AgentProtocol {
+class FakeTalk final : public EpisodeTalk {
  public:
-  bool checks = false;
-  std::string_view name() const override { return "fake"; }
-  std::vector<TokenId> Prompt(const v1::Task&, const v1::CaseSet&) const override { return {5, 5}; }
-  const std::vector<TokenId>& stop_ids() const override { return stop_; }
-  ParsedTurn Parse(const v1::Task&, std::span<const TokenId> ids) const override {
+  explicit FakeTalk(const Result<NextPrompt>& next) : next_(next) {}
+  Result<std::vector<TokenId>> Open() const override { return std::vector<TokenId>{5, 5}; }
+  ParsedTurn Parse(std::span<const TokenId> ids) override {
     ParsedTurn turn;
     if (ids[0] == 1) turn.answer = "body";
     if (ids[0] == 2) turn.calls = {{"compile", "{}"}};
@@ -24,12 +22,25 @@ class FakeProtocol final : public AgentProtocol {
     if (ids[0] == 9) turn.malformed = "nonsense";
     return turn;
   }
-  bool ChecksAnswers() const override { return checks; }
-  std::vector<TokenId> Observe(const v1::Task&, const ParsedTurn&,
-                               const std::vector<v1::ToolResult>&, size_t) const override {
-    return {6};
+  Result<NextPrompt> Observe(const ParsedTurn&, const std::vector<v1::ToolResult>&,
+                             size_t) override {
+    return next_;
   }
-  std::string Text(std::span<const TokenId>) const override { return ""; }
+
+ private:
+  const Result<NextPrompt>& next_;
+};
+
+class FakeProtocol final : public AgentProtocol {
+ public:
+  bool checks = false;
+  Result<NextPrompt> next = NextPrompt{.ids = {6}};
+  std::string_view name() const override { return "fake"; }
+  const std::vector<TokenId>& stop_ids() const override { return stop_; }
+  bool ChecksAnswers() const override { return checks; }
+  std::unique_ptr<EpisodeTalk> Begin(const EpisodeOpening&) const override {
+    return std::make_unique<FakeTalk>(next);
+  }
 
  private:
   std::vector<TokenId> stop_ = {0};
@@ -236,6 +247,38 @@ TEST_F(EpisodeTest, NonsenseInTheLastTurnIsTheAgentsFailure) {
   EXPECT_TRUE(episode.OnTurn(Turn(9), 2).generate);
   EXPECT_TRUE(episode.OnTurn(Turn(9), 3).finished);
   EXPECT_EQ(episode.TakeTrajectory().end(), v1::EPISODE_END_MALFORMED);
+}
+
+TEST_F(EpisodeTest, APromptThatIsWrittenAnewIsABranch) {
+  protocol_.next = NextPrompt{.ids = {5, 5, 6}, .anew = true};
+  group_->max_context = 7;  // the branch and a turn fit, not all turns in a row
+  Episode episode = Make();
+  (void)episode.Begin(0);
+  for (int turn = 0; turn < 2; ++turn) {
+    const EpisodeActions actions = episode.OnTurn(Turn(9), 1);
+    EXPECT_TRUE(actions.generate && actions.anew);
+    EXPECT_EQ(actions.append, (std::vector<TokenId>{5, 5, 6}));
+  }
+  EXPECT_TRUE(episode.OnTurn(Turn(1), 3).finished);
+  const v1::Trajectory trajectory = episode.TakeTrajectory();
+  ASSERT_EQ(trajectory.turns_size(), 3);
+  EXPECT_EQ(trajectory.turns(0).prompt_ids_size(), 0);
+  for (int turn = 0; turn < 2; ++turn) {
+    EXPECT_EQ(trajectory.turns(turn).observation_ids_size(), 0);
+    EXPECT_EQ(trajectory.turns(turn + 1).prompt_ids_size(), 3);
+  }
+}
+
+TEST_F(EpisodeTest, ATemplateThatRefusesIsOurFailure) {
+  protocol_.next = Invalid("roles must alternate");
+  Episode episode = Make();
+  (void)episode.Begin(0);
+  EXPECT_TRUE(episode.OnTurn(Turn(9), 1).finished);
+  EXPECT_EQ(episode.TakeTrajectory().stale_cause(), "the next prompt: roles must alternate");
+  group_->prompted = Invalid("no system messages");
+  Episode never = Make();
+  EXPECT_TRUE(never.Begin(0).finished);
+  EXPECT_EQ(never.TakeTrajectory().stale_cause(), "no system messages");
 }
 
 TEST_F(EpisodeTest, AnObservationThatDoesNotFitEndsTheEpisodeByContext) {

@@ -43,16 +43,15 @@ std::string PromptText(const v1::Task& task) {
   return text;
 }
 
-std::vector<TokenId> PromptWithin(const AgentProtocol& protocol, const v1::Task& task,
-                                  size_t max_tokens, v1::CaseSet& cases) {
-  std::vector<TokenId> prompt = protocol.Prompt(task, cases);
-  if (cases.cases().empty()) return prompt;
-  const size_t most = protocol.Prompt(task, {}).size() + max_tokens;
-  while (prompt.size() > most && !cases.cases().empty()) {
+Result<std::vector<TokenId>> PromptWithin(const AgentProtocol& protocol, const v1::Task& task,
+                                          int64_t wall_ms, size_t max_tokens, v1::CaseSet& cases) {
+  const v1::CaseSet none;
+  TM_ASSIGN_OR_RETURN(const std::vector<TokenId> plain, protocol.Prompt({task, none, wall_ms}));
+  for (;;) {
+    TM_ASSIGN_OR_RETURN(std::vector<TokenId> prompt, protocol.Prompt({task, cases, wall_ms}));
+    if (prompt.size() <= plain.size() + max_tokens || cases.cases().empty()) return prompt;
     cases.mutable_cases()->RemoveLast();
-    prompt = protocol.Prompt(task, cases);
   }
-  return prompt;
 }
 
 std::string CasesText(const v1::CaseSet& cases) {
@@ -92,14 +91,25 @@ const std::vector<ToolDescription>& BuiltInTools() {
 
 Result<std::unique_ptr<AgentProtocol>> NewProtocol(std::string_view name,
                                                    const Tokenizer& tokenizer,
-                                                   const std::string& model_dir,
-                                                   const ProtocolOptions& options,
-                                                   std::string* warning) {
+                                                   const std::string& words,
+                                                   const ProtocolOptions& options) {
   if (name == "compact") return NewCompactProtocol(tokenizer);
-  if (name == "hermes") return NewHermesProtocol(tokenizer, model_dir, options, warning);
-  if (name == "answer") return NewAnswerProtocol(tokenizer, model_dir, options, warning);
-  return Invalid("unknown agent protocol \"" + std::string(name) +
-                 "\"; known are answer, compact, hermes");
+  if (name != "chat" && name != "hermes" && name != "answer") {
+    return Invalid("unknown agent protocol \"" + std::string(name) +
+                   "\"; known are answer, chat, compact");
+  }
+  TM_ASSIGN_OR_RETURN(ModelChat chat, ReadModelChat(tokenizer, words,
+                                                    {.model_dir = options.model_dir,
+                                                     .tool_format = options.tool_format}));
+  if (!chat.chat) return NotFound(chat.no_chat_reason);
+  if (chat.end_ids.empty()) {
+    return Invalid(words +
+                   ": neither the chat template nor generation_config.json names a token that "
+                   "ends an answer");
+  }
+  LogTools(chat);
+  if (name == "answer") return NewAnswerProtocol(std::move(chat), options);
+  return NewChatProtocol(std::move(chat), options);
 }
 
 }  // namespace tidemill

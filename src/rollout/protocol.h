@@ -1,7 +1,8 @@
 // How a policy and the runtime talk: what the model reads, what it may write, how tool results come
-// back. Protocols are pure: token ids and messages in, token ids and messages out. What the model
-// wrote is never tokenized again; text from outside (files, tool output) is encoded with special
-// tokens off.
+// back. What the model wrote is never tokenized again; text from outside (files, tool output) is
+// encoded with special tokens off. No I/O and no clock: the episode's time is given.
+//
+//   AgentProtocol::Begin -> EpisodeTalk: Open -> (the model) -> Parse -> (tools) -> Observe -> ..
 #pragma once
 
 #include <memory>
@@ -10,13 +11,12 @@
 #include <string>
 #include <vector>
 
+#include "conversation/prompt.h"
 #include "core/status.h"
 #include "engine/engine.h"
 #include "proto/tidemill.pb.h"
 
 namespace tidemill {
-
-class Tokenizer;
 
 struct RequestedCall {
   std::string tool;
@@ -31,32 +31,48 @@ struct ParsedTurn {
   std::string malformed;  // what was wrong, in words the model is told
 };
 
+// What is known when an episode begins.
+struct EpisodeOpening {
+  const v1::Task& task;      // outlives the talk
+  const v1::CaseSet& cases;  // before the task, the most useful (the first) nearest to it
+  int64_t wall_ms = 0;       // for templates that show the date; the same in all of its turns
+};
+
+// What is said in one episode. Not thread-safe.
+class EpisodeTalk {
+ public:
+  virtual ~EpisodeTalk() = default;
+  // Everything up to the first token the model writes. kInvalid: the template refuses it.
+  virtual Result<std::vector<TokenId>> Open() const = 0;
+  // The model's turn behind the last prompt, with the token that ended it.
+  virtual ParsedTurn Parse(std::span<const TokenId> ids) = 0;
+  // What follows the turn: the results, or the remark about a malformed one, and the opening of the
+  // model's next turn. At most `max_tokens` of it come from the results. kInvalid as Open.
+  virtual Result<NextPrompt> Observe(const ParsedTurn& turn,
+                                     const std::vector<v1::ToolResult>& results,
+                                     size_t max_tokens) = 0;
+};
+
+// Immutable, thread-safe; outlives its talks.
 class AgentProtocol {
  public:
   virtual ~AgentProtocol() = default;
 
   virtual std::string_view name() const = 0;
-  // Everything up to the first token the model writes. The cases stand before the task, the most
-  // useful (the first) nearest to it.
-  virtual std::vector<TokenId> Prompt(const v1::Task& task, const v1::CaseSet& cases) const = 0;
   virtual const std::vector<TokenId>& stop_ids() const = 0;
-  virtual ParsedTurn Parse(const v1::Task& task, std::span<const TokenId> ids) const = 0;
   // An answer in a turn that is not the last is tried on the task's visible examples first; the
   // episode goes on with what they said if they fail.
   virtual bool ChecksAnswers() const = 0;
-  // What is put behind a turn: the results, or the remark about a malformed turn, and the opening
-  // of the model's next turn. At most `max_tokens` of it come from the results.
-  virtual std::vector<TokenId> Observe(const v1::Task& task, const ParsedTurn& turn,
-                                       const std::vector<v1::ToolResult>& results,
-                                       size_t max_tokens) const = 0;
-  // For transcripts people read.
-  virtual std::string Text(std::span<const TokenId> ids) const = 0;
+  virtual std::unique_ptr<EpisodeTalk> Begin(const EpisodeOpening& opening) const = 0;
+  Result<std::vector<TokenId>> Prompt(const EpisodeOpening& opening) const {
+    return Begin(opening)->Open();
+  }
 };
 
 // Takes the least useful cases away until those left add at most `max_tokens` to the prompt, and
 // gives the prompt with them.
-std::vector<TokenId> PromptWithin(const AgentProtocol& protocol, const v1::Task& task,
-                                  size_t max_tokens, v1::CaseSet& cases);
+Result<std::vector<TokenId>> PromptWithin(const AgentProtocol& protocol, const v1::Task& task,
+                                          int64_t wall_ms, size_t max_tokens, v1::CaseSet& cases);
 
 // Cases as the chat protocols show them, with the words that lead from them to the task; empty
 // without cases.
@@ -79,30 +95,26 @@ const std::vector<ToolDescription>& BuiltInTools();
 
 struct ProtocolOptions {
   std::vector<ToolDescription> tools = BuiltInTools();
-  std::string system_prompt;  // of the chat protocols; empty: hermes' own, of answer none
+  std::string system_prompt{};       // of the chat protocols; empty: chat has its own, answer none
+  std::string model_dir{};           // of config.json; empty: where the tokenizer is
+  std::string tool_format = "auto";  // ModelChatOptions::tool_format
 };
 
-// "compact": the model writes an answer and <|end|>; feedback is <|fail|> and the name of the first
-// example that failed. For small models. "hermes":
-// <tool_call>{"name":..,"arguments":{..}}</tool_call> in a chat, as Qwen models are trained on.
-// kInvalid: an unknown name, or a tokenizer that lacks a token the protocol needs, named. `warning`
-// (may be null) says what is used instead of an unknown chat template.
+// "chat" ("hermes" is its earlier name): the model's own template and tool format, as it is served.
+// "answer": the task in, a fenced block out, in the same template without tools. "compact": an
+// answer and <|end|>; feedback is <|fail|> and the name of the first example that failed; for small
+// models. `words`: the directory of tokenizer and template. kInvalid: an unknown name, or a token
+// the protocol needs is missing. kNotFound: there is no template.
 Result<std::unique_ptr<AgentProtocol>> NewProtocol(std::string_view name,
                                                    const Tokenizer& tokenizer,
-                                                   const std::string& model_dir,
-                                                   const ProtocolOptions& options,
-                                                   std::string* warning);
+                                                   const std::string& words,
+                                                   const ProtocolOptions& options);
 
-// "answer": the task in, a fenced block out, in the model's own chat format and without tools.
-Result<std::unique_ptr<AgentProtocol>> NewAnswerProtocol(const Tokenizer& tokenizer,
-                                                         const std::string& model_dir,
-                                                         const ProtocolOptions& options,
-                                                         std::string* warning);
-// The others, for those who know which they want.
+// One of them, for those who know which they want.
 Result<std::unique_ptr<AgentProtocol>> NewCompactProtocol(const Tokenizer& tokenizer);
-Result<std::unique_ptr<AgentProtocol>> NewHermesProtocol(const Tokenizer& tokenizer,
-                                                         const std::string& model_dir,
-                                                         const ProtocolOptions& options,
-                                                         std::string* warning);
+// `chat` has a template.
+std::unique_ptr<AgentProtocol> NewAnswerProtocol(ModelChat chat, const ProtocolOptions& options);
+Result<std::unique_ptr<AgentProtocol>> NewChatProtocol(ModelChat chat,
+                                                       const ProtocolOptions& options);
 
 }  // namespace tidemill

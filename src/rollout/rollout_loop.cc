@@ -17,10 +17,11 @@ v1::ToolCancel CancelOf(const Episode& episode) {
 }
 
 // Each member's prompt with its own cases, as far as they fit and leave room for the answer.
-void PutPrompts(const AgentProtocol& protocol, EpisodeGroup& group) {
+Status PutPrompts(const AgentProtocol& protocol, EpisodeGroup& group) {
   const v1::GroupLease& lease = group.lease;
-  group.prompt = protocol.Prompt(lease.task(), {});
-  if (lease.contexts().empty()) return;
+  const v1::CaseSet none;
+  TM_ASSIGN_OR_RETURN(group.prompt, protocol.Prompt({lease.task(), none, group.opened_ms}));
+  if (lease.contexts().empty()) return Ok();
   const int64_t room = group.max_context - static_cast<int64_t>(group.prompt.size()) -
                        int64_t{lease.sampling().max_turn_tokens()} * lease.max_turns();
   const auto most =
@@ -30,12 +31,12 @@ void PutPrompts(const AgentProtocol& protocol, EpisodeGroup& group) {
     if (static_cast<int>(member) < lease.contexts_size()) {
       cases = lease.contexts(static_cast<int>(member));
     }
-    group.prompts.push_back(PromptWithin(protocol, lease.task(), most, cases));
-    std::vector<uint64_t>& shown = group.shown.emplace_back();
-    for (const v1::ShownCase& one : cases.cases()) {
-      if (!one.prompt().empty()) shown.push_back(one.number());
-    }
+    TM_ASSIGN_OR_RETURN(std::vector<TokenId> prompt,
+                        PromptWithin(protocol, lease.task(), group.opened_ms, most, cases));
+    group.prompts.push_back(std::move(prompt));
+    group.cases.push_back(std::move(cases));
   }
+  return Ok();
 }
 
 constexpr size_t kResultsAtOnce = 256;
@@ -134,7 +135,9 @@ void RolloutLoop::StartGroup(Lease lease, const v1::GroupLease& group, Time now)
     shared->max_context =
         std::min(shared->max_context, static_cast<int32_t>(group.max_context_tokens()));
   }
-  PutPrompts(protocol_, *shared);
+  shared->opened_ms = clock_.WallMs();
+  shared->prompted = PutPrompts(protocol_, *shared);
+  if (!shared->prompted.ok()) shared->prompts.clear(), shared->cases.clear();
   leases_.Hold(group.group(), std::move(lease), now);
   Group& entry = groups_[group.group()];
   entry.shared = shared;
@@ -206,17 +209,27 @@ void RolloutLoop::Act(SequenceId sequence, EpisodeActions actions, Time now) {
       later_.Put(now + call.delay, {sequence, std::move(call.request)});
   }
   if (!actions.generate) return;
-  if (running.started) {
+  if (running.started && !actions.anew) {
     engine_.Continue(sequence, std::move(actions.append), std::move(actions.turn));
     return;
   }
-  running.started = true;
+  Group& group = groups_.at(running.group);
   SequenceStart start;
-  start.id = sequence;
-  const EpisodeGroup& shared = *groups_.at(running.group).shared;
-  start.prompt = shared.PromptOf(running.member);
-  if (shared.prompts.empty()) start.share_group = running.group;
   start.turn = std::move(actions.turn);
+  if (actions.anew) {
+    StopPorts(sequence, running);
+    start.prompt = std::move(actions.append);
+    sequence = next_sequence_++;
+    group.running.at(running.member) = sequence;
+    auto node = episodes_.extract(it);
+    node.key() = sequence;
+    it = episodes_.insert(std::move(node)).position;
+  } else {
+    start.prompt = group.shared->PromptOf(running.member);
+    if (group.shared->prompts.empty()) start.share_group = running.group;
+  }
+  start.id = sequence;
+  it->second.started = true;
   engine_.Start(std::move(start));
 }
 

@@ -17,22 +17,33 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 // Every turn asks for the compiler.
-class AskingProtocol final : public AgentProtocol {
+class AskingTalk final : public EpisodeTalk {
  public:
-  std::string_view name() const override { return "asking"; }
-  std::vector<TokenId> Prompt(const v1::Task&, const v1::CaseSet&) const override { return {5, 5}; }
-  const std::vector<TokenId>& stop_ids() const override { return stop_; }
-  ParsedTurn Parse(const v1::Task&, std::span<const TokenId>) const override {
+  explicit AskingTalk(bool anew) : anew_(anew) {}
+  Result<std::vector<TokenId>> Open() const override { return std::vector<TokenId>{5, 5}; }
+  ParsedTurn Parse(std::span<const TokenId>) override {
     ParsedTurn turn;
     turn.calls = {{"compile", "{}"}};
     return turn;
   }
-  bool ChecksAnswers() const override { return false; }
-  std::vector<TokenId> Observe(const v1::Task&, const ParsedTurn&,
-                               const std::vector<v1::ToolResult>&, size_t) const override {
-    return {6};
+  Result<NextPrompt> Observe(const ParsedTurn&, const std::vector<v1::ToolResult>&,
+                             size_t) override {
+    return NextPrompt{.ids = {6}, .anew = anew_};
   }
-  std::string Text(std::span<const TokenId>) const override { return ""; }
+
+ private:
+  const bool anew_;
+};
+
+class AskingProtocol final : public AgentProtocol {
+ public:
+  bool anew = false;
+  std::string_view name() const override { return "asking"; }
+  const std::vector<TokenId>& stop_ids() const override { return stop_; }
+  bool ChecksAnswers() const override { return false; }
+  std::unique_ptr<EpisodeTalk> Begin(const EpisodeOpening&) const override {
+    return std::make_unique<AskingTalk>(anew);
+  }
 
  private:
   std::vector<TokenId> stop_ = {0};
@@ -40,11 +51,14 @@ class AskingProtocol final : public AgentProtocol {
 
 class StillEngine final : public EnginePort {
  public:
-  void Start(SequenceStart start) override { started.push_back(start.id); }
+  void Start(SequenceStart start) override {
+    started.push_back(start.id);
+    prompts.push_back(start.prompt);
+  }
   void Continue(SequenceId id, std::vector<TokenId>, TurnParams) override {
     continued.push_back(id);
   }
-  void Release(SequenceId) override {}
+  void Release(SequenceId id) override { released.push_back(id); }
   Mailbox<EngineEvent>& events() override { return events_; }
   TurnFeed& feed() override { return feed_; }
   EngineStats Stats() const override { return {.generated_tokens = drawn}; }
@@ -59,7 +73,8 @@ class StillEngine final : public EnginePort {
     events_.Post(std::move(event));
   }
   uint64_t drawn = 0;
-  std::vector<SequenceId> started, continued;
+  std::vector<SequenceId> started, continued, released;
+  std::vector<std::vector<TokenId>> prompts;
 
  private:
   TurnFeed feed_;
@@ -144,6 +159,33 @@ TEST_F(RolloutLoopTest, AResultIsTakenOnlyFromWhoWasAsked) {
   EXPECT_TRUE(bus_.PublishReply(request.reply_to(), result.SerializeAsString()).ok());
   Step();
   EXPECT_EQ(engine_.continued.size(), 1u);
+}
+
+TEST_F(RolloutLoopTest, APromptThatIsWrittenAnewIsANewSequence) {
+  protocol_.anew = true;
+  Send(2);
+  for (int turn = 0; turn < 2; ++turn) {
+    engine_.Finish(engine_.started.back());
+    Step();
+    const std::vector<Lease> asked = bus_.Receive(kToolsCompileTopic, 10).value();
+    ASSERT_EQ(asked.size(), 1u);
+    v1::ToolRequest request;
+    ASSERT_TRUE(request.ParseFromString(asked[0].body));
+    v1::ToolResult result;
+    result.set_request_id(request.request_id());
+    *result.mutable_episode() = request.episode();
+    result.set_outcome(v1::OUTCOME_OK);
+    result.set_token(request.token());
+    EXPECT_TRUE(bus_.PublishReply(request.reply_to(), result.SerializeAsString()).ok());
+    Step();
+  }
+  EXPECT_THAT(engine_.started, ElementsAre(1, 2, 3, 4));
+  EXPECT_THAT(engine_.released, ElementsAre(2, 3));
+  EXPECT_EQ(engine_.prompts.back(), std::vector<TokenId>{6});
+  EXPECT_TRUE(engine_.continued.empty());
+  // Whoever is given up later is the sequence that runs.
+  loop_->Drain();
+  EXPECT_THAT(engine_.released, ElementsAre(2, 3, 1, 4));
 }
 
 TEST_F(RolloutLoopTest, AnInboxThatWasRemovedIsOpenedAgain) {

@@ -21,7 +21,11 @@ Result<Loops> Assemble(const RunConfig& config, Roles here, const Ports& p, Loop
         v1::ToolResult said;
         said.set_text(hint);
         said.add_failures()->set_name(hint);
-        return protocol->Observe(task, {}, {said}, most);
+        const v1::CaseSet none;
+        const auto talk = protocol->Begin({task, none});
+        (void)talk->Parse({&protocol->stop_ids().front(), 1});
+        const auto next = talk->Observe({}, {said}, most);
+        return next.ok() && !next->anew ? next->ids : std::vector<TokenId>();
       };
     }
     loops.replay =

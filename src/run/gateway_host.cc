@@ -52,10 +52,8 @@ Result<std::unique_ptr<GatewayHost>> GatewayHost::Start(const RunConfig& config,
                                                         const GatewayUse& use, EnginePort& engine,
                                                         const Clock& clock, Metrics& metrics) {
   TM_ASSIGN_OR_RETURN(ServedPolicy policy,
-                      ReadServedPolicyWith(config.model.path, config.model.tokenizer_path()));
-  if (config.gateway.tool_format != "auto") {
-    TM_ASSIGN_OR_RETURN(policy.format.tools, ToolFormatByName(config.gateway.tool_format));
-  }
+                      ReadServedPolicyWith(config.model.path, config.model.tokenizer_path(),
+                                           config.gateway.tool_format));
   TM_ASSIGN_OR_RETURN(GatewayOptions options, GatewayOptionsFrom(config, use, policy));
   std::unique_ptr<GatewayHost> host(new GatewayHost(std::move(policy), engine));
   const size_t files = options.connections_max + kOtherFiles;
@@ -67,8 +65,8 @@ Result<std::unique_ptr<GatewayHost>> GatewayHost::Start(const RunConfig& config,
   }
   if (!host->policy_.chat) {
     host->warnings_.push_back("only /v1/completions is answered: " + host->policy_.no_chat_reason);
-  } else if (host->policy_.chat->fallback) {
-    host->warnings_.push_back(config.model.path + " has no chat template; ChatML is used");
+  } else {
+    LogTools(host->policy_);
   }
   if (use.recorder) {
     TM_ASSIGN_OR_RETURN(host->recorder_, use.recorder(host->policy_));

@@ -378,6 +378,8 @@ ToolOptions ToolOptionsFrom(const RunConfig& config) {
 ProtocolOptions ProtocolOptionsFrom(const RunConfig& config) {
   ProtocolOptions options;
   options.system_prompt = config.model.system_prompt;
+  options.model_dir = config.model.path;
+  options.tool_format = config.gateway.tool_format;
   for (const CommandTool& tool : CommandToolsFrom(config)) options.tools.push_back(Describe(tool));
   return options;
 }

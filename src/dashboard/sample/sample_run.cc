@@ -109,7 +109,7 @@ std::string SampleRun::ConfigToml() const {
   return "# A made-up run.\n[run]\nseed = " + std::to_string(options_.seed) + "\nmode = \"" +
          (options_.synchronous ? "sync" : "async") +
          "\"\nsteps = " + std::to_string(options_.steps) + "\n\n[model]\npath = \"" +
-         options_.model + "\"\nprotocol = \"hermes\"\n\n[rollout]\ngroup_size = " +
+         options_.model + "\"\nprotocol = \"chat\"\n\n[rollout]\ngroup_size = " +
          std::to_string(options_.group_size) +
          "\ngroups_per_step = " + std::to_string(options_.groups_per_step) +
          "\n\n[staleness]\nmax_steps = " + (options_.synchronous ? "0" : "2") +

@@ -54,11 +54,9 @@ Status ProcessPorts::Open(RunStart& start) {
   if (here.learner || here.rollout) {
     TM_ASSIGN_OR_RETURN(config_.model.device, DeviceOf(config_));
     TM_ASSIGN_OR_RETURN(tokenizer_, Tokenizer::Read(config_.model.tokenizer_path()));
-    std::string warning;
     TM_ASSIGN_OR_RETURN(
         protocol_, NewProtocol(config_.model.protocol, *tokenizer_, config_.model.tokenizer_path(),
-                               ProtocolOptionsFrom(config_), &warning));
-    if (!warning.empty()) warnings_.push_back(warning);
+                               ProtocolOptionsFrom(config_)));
     TM_RETURN_IF_ERROR(PlanMemoryHere());
   }
   threads_ = ThreadsFrom(config_);
@@ -362,7 +360,10 @@ Status ProcessPorts::CheckPrompts(int32_t max_context) const {
     size_t too_long = 0;
     std::string first;
     for (const v1::Task& task : *tasks) {
-      const size_t tokens = protocol_->Prompt(task, {}).size();
+      const v1::CaseSet none;
+      const auto prompt = protocol_->Prompt({task, none, clock_.WallMs()});
+      if (!prompt.ok()) return prompt.status().WithContext(std::string(key) + ": " + task.id());
+      const size_t tokens = prompt->size();
       if (tokens < static_cast<size_t>(max_context)) continue;
       if (++too_long == 1) first = task.id() + " (" + std::to_string(tokens) + " tokens)";
     }

@@ -1,0 +1,158 @@
+// The model's own template and tool format, as it is served:
+//   assistant: .. <tool_call>\n{"name": "compile", "arguments": {..}}\n</tool_call> .. <|im_end|>
+//   tool:      what the tool said
+// A turn without a call is the answer: its last fenced block, or the workspace as it is.
+#include <algorithm>
+#include <set>
+
+#include "conversation/dialogue.h"
+#include "rollout/protocol.h"
+
+namespace tidemill {
+namespace {
+
+using ChatJson = nlohmann::ordered_json;
+
+constexpr std::string_view kSystem =
+    "You are a careful programmer. Solve the task in the workspace you are given. Use the tools to "
+    "write "
+    "files, compile and test; when the work is done, answer without a tool call.";
+
+std::string LastFencedBlock(const std::string& text) {
+  const size_t close = text.rfind("\n```");
+  if (close == std::string::npos || close == 0) return "";
+  const size_t open = text.rfind("```", close - 1);
+  if (open == std::string::npos) return "";
+  const size_t body = text.find('\n', open);
+  if (body == std::string::npos || body >= close + 1) return "";
+  return text.substr(body + 1, close - body);
+}
+
+struct OfferedTool {
+  std::string name;
+  ChatJson shown;           // as the template takes it
+  bool on_request = false;  // for tasks that name it
+};
+
+class ChatTalk final : public EpisodeTalk {
+ public:
+  ChatTalk(const ModelChat& chat, const v1::Task& task, std::set<std::string> tools,
+           RenderInput opening)
+      : chat_(chat), task_(task), tools_(std::move(tools)), dialogue_(chat, std::move(opening)) {}
+
+  Result<std::vector<TokenId>> Open() const override { return dialogue_.Open(); }
+
+  ParsedTurn Parse(std::span<const TokenId> ids) override {
+    WrittenTurn written = dialogue_.Read(ids);
+    ParsedTurn turn;
+    turn.malformed = std::move(written.malformed);
+    for (WrittenCall& call : written.calls) {
+      if (tools_.count(call.name) == 0 && turn.malformed.empty()) {
+        turn.malformed = "there is no tool \"" + call.name + "\"";
+      }
+      turn.calls.push_back({std::move(call.name), std::move(call.arguments)});
+    }
+    if (!turn.malformed.empty()) {
+      turn.calls.clear();
+    } else if (turn.calls.empty()) {
+      turn.answer = task_.answer_file().empty() ? "" : LastFencedBlock(written.content);
+    }
+    return turn;
+  }
+
+  Result<NextPrompt> Observe(const ParsedTurn& turn, const std::vector<v1::ToolResult>& results,
+                             size_t max_tokens) override {
+    ChatJson messages = ChatJson::array();
+    const auto add = [&](const std::string& text) {
+      ChatJson message = SaidBy("tool", text);
+      const size_t call = messages.size();
+      message["tool_call_id"] = dialogue_.CallId(call);
+      if (call < turn.calls.size()) message["name"] = turn.calls[call].tool;
+      messages.push_back(std::move(message));
+    };
+    if (!turn.malformed.empty()) add("error: " + turn.malformed);
+    for (const v1::ToolResult& result : results) {
+      add(Cut(result.text(), max_tokens / results.size()));
+    }
+    return dialogue_.Say(messages);
+  }
+
+ private:
+  // Head and tail of the text, within a number of tokens: errors stand first, summaries last.
+  std::string Cut(const std::string& text, size_t max_tokens) const {
+    const Tokenizer& tokenizer = chat_.tokenizer;
+    const std::vector<TokenId> ids = tokenizer.Encode(text, SpecialTokens::kAsText);
+    if (ids.size() <= max_tokens) return text;
+    const std::span<const TokenId> all(ids);
+    const size_t head = max_tokens * 2 / 3, tail = max_tokens - head;
+    return tokenizer.Decode(all.first(head)) + "\n[.. " + std::to_string(ids.size() - max_tokens) +
+           " tokens cut ..]\n" + tokenizer.Decode(all.last(tail));
+  }
+
+  const ModelChat& chat_;
+  const v1::Task& task_;
+  const std::set<std::string> tools_;
+  Dialogue dialogue_;
+};
+
+class ChatProtocol final : public AgentProtocol {
+ public:
+  ChatProtocol(ModelChat chat, std::vector<OfferedTool> tools, std::string system)
+      : chat_(std::move(chat)), tools_(std::move(tools)), system_(std::move(system)) {}
+
+  std::string_view name() const override { return "chat"; }
+  const std::vector<TokenId>& stop_ids() const override { return chat_.end_ids; }
+  bool ChecksAnswers() const override { return false; }
+
+  std::unique_ptr<EpisodeTalk> Begin(const EpisodeOpening& opening) const override {
+    const v1::Task& task = opening.task;
+    std::string prompt = CasesText(opening.cases) + PromptText(task);
+    if (!task.answer_file().empty()) {
+      prompt += "\n\nGive your answer as one fenced block; it becomes " + task.answer_file() + ".";
+    }
+    RenderInput input{.messages = OpeningMessages(chat_, system_, prompt),
+                      .now = LocalTime(opening.wall_ms / 1000)};
+    std::set<std::string> names;
+    for (const OfferedTool& tool : tools_) {
+      if (!Allowed(task, tool)) continue;
+      names.insert(tool.name);
+      input.tools.push_back(tool.shown);
+    }
+    return std::make_unique<ChatTalk>(chat_, task, std::move(names), std::move(input));
+  }
+
+ private:
+  static bool Allowed(const v1::Task& task, const OfferedTool& tool) {
+    if (task.tools_size() == 0) return !task.no_tools() && !tool.on_request;
+    return std::find(task.tools().begin(), task.tools().end(), tool.name) != task.tools().end();
+  }
+
+  const ModelChat chat_;
+  const std::vector<OfferedTool> tools_;
+  const std::string system_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<AgentProtocol>> NewChatProtocol(ModelChat chat,
+                                                       const ProtocolOptions& options) {
+  std::vector<OfferedTool> tools;
+  for (const ToolDescription& tool : options.tools) {
+    ChatJson parameters = ChatJson::parse(tool.parameters_json, nullptr, false);
+    if (!parameters.is_object()) {
+      return Invalid("the tool \"" + tool.name + "\": its parameters are no JSON object");
+    }
+    tools.push_back({tool.name,
+                     {{"type", "function"},
+                      {"function",
+                       {{"name", tool.name},
+                        {"description", tool.description},
+                        {"parameters", std::move(parameters)}}}},
+                     !tool.by_default});
+  }
+  return std::unique_ptr<AgentProtocol>(new ChatProtocol(
+      std::move(chat), std::move(tools),
+      options.system_prompt.empty() ? std::string(kSystem) : options.system_prompt));
+}
+
+}  // namespace tidemill

@@ -1,0 +1,97 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/test_folders.h"
+#include "model/golden_models.h"
+#include "rollout/protocol.h"
+
+namespace tidemill {
+namespace {
+
+using testing::HasSubstr;
+
+// A directory without a template: ChatML with tools in Hermes' style.
+class ChatProtocolTest : public testing::Test {
+ protected:
+  ChatProtocolTest()
+      : dir_(GoldenRoot(SourceDir()) + "/qwen2-tiny"), tokenizer_(Tokenizer::Read(dir_).value()) {
+    task_.set_prompt("Fix it.");
+    task_.set_answer_file("a.py");
+    ProtocolOptions options;
+    options.system_prompt = "Be brief.";
+    protocol_ = NewProtocol("hermes", tokenizer_, dir_, options).value();
+    talk_ = protocol_->Begin({task_, none_});
+  }
+  ParsedTurn Parse(const std::string& text) {
+    talk_ = protocol_->Begin({task_, none_});
+    return talk_->Parse(tokenizer_.Encode(text + "<|im_end|>", SpecialTokens::kRecognise));
+  }
+  std::string Next(const ParsedTurn& turn, const std::vector<std::string>& texts,
+                   size_t max_tokens) {
+    std::vector<v1::ToolResult> results;
+    for (const std::string& text : texts) results.emplace_back().set_text(text);
+    const auto next = talk_->Observe(turn, results, max_tokens);
+    EXPECT_TRUE(next.ok() && !next->anew);
+    return tokenizer_.Decode(next->ids);
+  }
+
+  const std::string dir_;
+  const Tokenizer tokenizer_;
+  v1::Task task_;
+  const v1::CaseSet none_;
+  std::unique_ptr<AgentProtocol> protocol_;
+  std::unique_ptr<EpisodeTalk> talk_;
+};
+
+TEST_F(ChatProtocolTest, ToolsAreThoseOfTheTask) {
+  EXPECT_EQ(protocol_->name(), "chat");
+  const std::string all = tokenizer_.Decode(talk_->Open().value());
+  EXPECT_THAT(all, testing::StartsWith("<|im_start|>system\nBe brief.\n\n# Tools\n"));
+  EXPECT_THAT(all, HasSubstr("\"name\": \"compile\""));
+  EXPECT_THAT(all, testing::Not(HasSubstr("\"name\": \"bash\"")));
+  EXPECT_THAT(all, HasSubstr("Fix it.\n\nGive your answer as one fenced block; it becomes a.py."));
+  task_.add_tools("bash");
+  const std::string one = tokenizer_.Decode(protocol_->Prompt({task_, none_}).value());
+  EXPECT_THAT(one, HasSubstr("\"name\": \"bash\""));
+  EXPECT_THAT(one, testing::Not(HasSubstr("\"name\": \"compile\"")));
+  task_.clear_tools(), task_.set_no_tools(true);
+  EXPECT_THAT(tokenizer_.Decode(protocol_->Prompt({task_, none_}).value()),
+              testing::StartsWith("<|im_start|>system\nBe brief.<|im_end|>\n"));
+}
+
+TEST_F(ChatProtocolTest, CallsAreAnsweredInTheirOrder) {
+  const ParsedTurn turn = Parse(
+      "Look.\n<tool_call>\n{\"name\": \"compile\", \"arguments\": {\"files\": [\"a.c\"]}}\n"
+      "</tool_call>\n<tool_call>\n{\"name\": \"lint\"}\n</tool_call>");
+  ASSERT_EQ(turn.calls.size(), 2u) << turn.malformed;
+  EXPECT_EQ(turn.calls[0].arguments_json, "{\"files\": [\"a.c\"]}");
+  EXPECT_EQ(turn.calls[1].tool, "lint");
+  EXPECT_EQ(Next(turn, {"one", "two <|im_end|>"}, 1000),
+            "\n<|im_start|>user\n<tool_response>\none\n</tool_response>\n<tool_response>\n"
+            "two <|im_end|>\n</tool_response><|im_end|>\n<|im_start|>assistant\n");
+  EXPECT_THAT(Next(turn, {std::string(5000, 'x'), ""}, 60), HasSubstr(" tokens cut ..]"));
+}
+
+TEST_F(ChatProtocolTest, AToolThatIsNotThereIsNamedToTheModel) {
+  const ParsedTurn turn =
+      Parse("<tool_call>\n{\"name\": \"fly\", \"arguments\": {}}\n</tool_call>");
+  EXPECT_TRUE(turn.calls.empty());
+  EXPECT_FALSE(turn.answer);
+  EXPECT_THAT(Next(turn, {}, 100),
+              HasSubstr("<tool_response>\nerror: there is no tool \"fly\"\n</tool_response>"));
+}
+
+TEST_F(ChatProtocolTest, ATurnWithoutACallIsTheAnswer) {
+  EXPECT_EQ(Parse("No:\n```\na\n```\nbut:\n```python\nb\n```").answer, "b\n");
+  EXPECT_EQ(Parse("done").answer, "");
+  task_.clear_answer_file();
+  EXPECT_EQ(Parse("```\na\n```").answer, "");
+}
+
+TEST_F(ChatProtocolTest, AnUnknownNameIsRefused) {
+  EXPECT_THAT(NewProtocol("morse", tokenizer_, dir_, {}).status().message(),
+              HasSubstr("known are answer, chat, compact"));
+}
+
+}  // namespace
+}  // namespace tidemill
