@@ -6,7 +6,7 @@ CTEST = ctest --output-on-failure -j$(TEST_JOBS) --test-dir
 TEST_JOBS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help install build test test-unit demo agents interop dev asan tsan clang fuzz lint format format-check bench soak clean
+.PHONY: help install build program deb test test-unit demo agents interop dev asan tsan clang fuzz lint format format-check bench soak clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*##/\1 /p' $(MAKEFILE_LIST) | awk '{n=$$1; $$1=""; printf "  make %-13s%s\n", n, $$0}'
@@ -17,13 +17,19 @@ install:  ## the Debian packages that are missing (scripts/packages.txt), and Op
 build: install build/release/build.ninja  ## the program, at build/release/tidemill, and its tests
 	cmake --build build/release -j $(JOBS)
 
+program: install build/release/build.ninja  ## the program and its page alone, without the tests
+	cmake --build build/release -j $(JOBS) --target tidemill tidemill_page
+
+deb: program  ## a Debian package of the program: build/release/tidemill_VERSION_ARCHITECTURE.deb
+	cd build/release && cpack -G DEB
+
 test: build  ## everything: install what is missing, build, run every test
 	$(CTEST) build/release
 
 test-unit: build  ## the quick tests, about a minute
 	$(CTEST) build/release -L unit
 
-demo: build  ## a small agent learns to write C functions on this machine (PROOF=1: also with proofs for rewards)
+demo: program  ## a small agent learns to write C functions on this machine (PROOF=1: also with proofs for rewards)
 	PROOF=$(PROOF) examples/demo.sh
 
 agents: build  ## real agents and clients, installed from npm and PyPI, against the gateway (AGENTS="codex ..": some)

@@ -8,8 +8,13 @@
 #                                      of run (docs/verifiers.md), in runs/demo-SEED-proof; status 1 if that gives
 #                                      less than 2.5 times the episodes or no higher pass rate
 set -euo pipefail
-cd "$(dirname "$0")/.."
-tidemill=build/release/tidemill
+here=$(cd "$(dirname "$0")" && pwd)
+if [ -e "$here/../CMakeLists.txt" ]; then
+  cd "$here/.."
+  tidemill=build/release/tidemill
+else
+  tidemill=tidemill  # installed: writes below the current folder
+fi
 seed=${1:-1}
 out=build/demo
 run=demo-$seed
@@ -36,7 +41,7 @@ say "2. Supervised training from scratch, until the held-out loss stops falling"
 train() {  # NAME, then further settings
   local name=$1
   shift
-  "$tidemill" --log-level warn train examples/demo.toml --set run.name="$name" --set run.seed="$seed" \
+  "$tidemill" --log-level warn train "$here/demo.toml" --set run.name="$name" --set run.seed="$seed" \
     --set run.steps=100000 --set run.minutes="$minutes" "$@"
 }
 
@@ -48,7 +53,7 @@ if [ "${PROOF:-}" = 1 ]; then
   train "$run-proof" --set "reward.weights={proof=1.0}" --set tools.interpret=true
   say "Execution against proofs"
   "$tidemill" runs compare "$run" "$run-proof"
-  examples/proof_report.py "runs/$run" "runs/$run-proof"
+  "$here/proof_report.py" "runs/$run" "runs/$run-proof"
 fi
 
 say "Where to look"

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "core/files.h"
+#include "core/shipped_files.h"
 
 namespace tidemill {
 namespace {
@@ -46,11 +47,7 @@ Result<BoxMount> MountFrom(const std::string& text) {
 std::vector<std::string> PresetFolders() {
   std::vector<std::string> folders;
   if (const char* own = getenv("TIDEMILL_PRESETS")) folders.emplace_back(own);
-  std::error_code error;
-  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
-  if (error) return folders;
-  folders.push_back(program.parent_path() / "../share/tidemill/agents");  // installed
-  folders.push_back(program.parent_path() / "../../presets/agents");      // in the sources' build
+  folders.push_back(ShippedFolder("agents"));
   return folders;
 }
 

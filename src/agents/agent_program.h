@@ -46,7 +46,7 @@ using AgentWords = std::map<std::string, std::string>;
 std::string FillWords(std::string_view text, const AgentWords& words);
 
 // The file of a preset: a path where it has a '/' or ends in .toml, else NAME.toml in
-// $TIDEMILL_PRESETS, beside the program, or in the sources. kNotFound names the known ones.
+// $TIDEMILL_PRESETS or among those that come with the program. kNotFound names the known ones.
 Result<std::string> FindPreset(const std::string& name);
 // Adds what the file says to `program`.
 Status ReadPreset(const std::string& path, AgentProgram& program);

@@ -8,6 +8,7 @@
 #include "cli/commands.h"
 #include "config/run_config.h"
 #include "core/files.h"
+#include "core/shipped_files.h"
 
 namespace tidemill {
 namespace {
@@ -153,8 +154,9 @@ int RunInit(InitArguments arguments) {
               arguments.out.c_str());
   for (const std::string* path : {&arguments.model, &arguments.tasks, &arguments.eval}) {
     if (path->empty() || fs::exists(*path)) continue;
-    std::fprintf(stderr, "tidemill: note: %s is not there yet%s\n", path->c_str(),
-                 arguments.demo ? "; `make demo` makes it" : "");
+    const std::string how =
+        arguments.demo ? "; " + ShippedFolder("examples") + "/demo.sh makes it" : "";
+    std::fprintf(stderr, "tidemill: note: %s is not there yet%s\n", path->c_str(), how.c_str());
   }
   return 0;
 }

@@ -12,6 +12,7 @@
 #include "cli/model_render.h"
 #include "cli/model_tokenize.h"
 #include "core/files.h"
+#include "core/shipped_files.h"
 #include "core/threads.h"
 #include "engine/torch/torch_engine.h"
 #include "model/generation_config.h"
@@ -194,7 +195,9 @@ int SayWritten(const ModelWords& words, const ModelConfig& config) {
 int New(const ModelWords& words) {
   constexpr size_t kConfigBytesMax = size_t{1} << 20;
   if (const Status status = RefuseExisting(words.out); !status.ok()) return Fail(status);
-  const auto json = ReadFileBounded(words.config, kConfigBytesMax);
+  const std::string shape = ShapeFolder(words.config);
+  const std::string file = shape == words.config ? words.config : shape + "/config.json";
+  const auto json = ReadFileBounded(file, kConfigBytesMax);
   if (!json.ok()) return Fail(json.status());
   const auto config = ParseModelConfig(*json, words.config);
   if (!config.ok()) return Wrong(config.status());
@@ -315,7 +318,10 @@ void AddRender(CLI::App& model, Exit& exit) {
 
 void AddNew(CLI::App& model, const SharedWords& words, Exit& exit) {
   CLI::App* command = model.add_subcommand("new", "Create a model with random weights");
-  command->add_option("--config", words->config, "A config.json")->required();
+  command
+      ->add_option("--config", words->config,
+                   "A config.json, or a shape that comes with the program (0.5b to 32b)")
+      ->required();
   command->add_option("--out", words->out, "Directory to create")->required();
   command->add_option("--tokenizer", words->tokenizer, "Directory to copy the tokenizer from");
   command->add_option("--seed", words->seed)->capture_default_str();

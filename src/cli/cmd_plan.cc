@@ -6,6 +6,7 @@
 #include "cli/commands.h"
 #include "config/run_config.h"
 #include "core/memory.h"
+#include "core/shipped_files.h"
 #include "model/torch/device.h"
 #include "run/plan_run.h"
 
@@ -108,7 +109,7 @@ int RunPlan(const PlanArguments& arguments) {
   if (Status status = binder.Load(arguments.config_file, arguments.sets); !status.ok()) {
     return Wrong(status);
   }
-  if (!arguments.model.empty()) config.model.path = arguments.model;
+  if (!arguments.model.empty()) config.model.path = ShapeFolder(arguments.model);
   if (config.tasks.train.empty()) config.tasks.train = "any";  // a plan needs none
   if (Status status = CheckRunConfig(config, binder); !status.ok()) return Wrong(status);
   const Result<PlanInput> input = InputOf(arguments, config);
@@ -128,8 +129,10 @@ void AddPlanCommand(CLI::App& app, Exit& exit) {
   CLI::App* command = app.add_subcommand(
       "plan", "Show how much memory a run takes (exit status 1: it does not fit)");
   const auto arguments = std::make_shared<PlanArguments>();
-  command->add_option("--model", arguments->model,
-                      "Directory with a config.json; default: model.path of the config");
+  command->add_option(
+      "--model", arguments->model,
+      "Directory with a config.json, or a shape that comes with the program (0.5b, 1.5b, "
+      "3b, 7b, 14b, 32b); default: model.path of the config");
   command->add_option("config,--config", arguments->config_file, "TOML file of the run");
   AddSetOption(*command, arguments->sets, "Set a config key, a.b=c; may be repeated");
   command->add_option("--memory", arguments->memory,

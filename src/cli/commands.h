@@ -63,6 +63,7 @@ void AddTasksCommand(CLI::App& app, Exit& exit);
 void AddProofCommand(CLI::App& app, Exit& exit);
 void AddJudgeCommand(CLI::App& app, Exit& exit);
 void AddCompletionCommand(CLI::App& app, Exit& exit);
+void AddManCommand(CLI::App& app, Exit& exit);
 void AddLiveCommand(CLI::App& app, Exit& exit);
 void AddMemoryCommand(CLI::App& app, Exit& exit);
 

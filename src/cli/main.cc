@@ -41,6 +41,7 @@ void AddCommands(CLI::App& app, Exit& exit) {
   AddBenchCommand(app, exit);
   AddDoctorCommand(app, exit);
   AddCompletionCommand(app, exit);
+  AddManCommand(app, exit);
 }
 
 std::string VersionText() {

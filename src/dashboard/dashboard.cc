@@ -5,6 +5,7 @@
 
 #include "core/log.h"
 #include "core/metrics.h"
+#include "core/shipped_files.h"
 #include "dashboard/page_files.h"
 #include "dashboard/run_events.h"
 #include "observe/run_gauges.h"
@@ -15,7 +16,7 @@ namespace {
 constexpr int64_t kExportWindowMs = 60'000;
 
 PageFiles ReadPage(const std::string& folder) {
-  Result<PageFiles> page = PageFiles::Read(folder.empty() ? DefaultPageFolder() : folder);
+  Result<PageFiles> page = PageFiles::Read(folder.empty() ? ShippedFolder("web") : folder);
   if (page.ok()) return std::move(*page);
   LogWarn("the dashboard's page was not built; serving only the API",
           {{"why", page.status().message()}});
@@ -108,7 +109,7 @@ Result<std::unique_ptr<RunServer>> ServeRuns(const ServeOptions& options) {
 Result<std::string> ExportRun(const RunApiOptions& options, const std::string& run,
                               const std::string& page_folder) {
   TM_ASSIGN_OR_RETURN(const PageFiles page,
-                      PageFiles::Read(page_folder.empty() ? DefaultPageFolder() : page_folder));
+                      PageFiles::Read(page_folder.empty() ? ShippedFolder("web") : page_folder));
   RunApiOptions only = options;
   only.default_run = run;
   only.finish = nullptr;

@@ -19,7 +19,7 @@ class Metrics;
 struct ServeOptions {
   HttpOptions http;
   RunApiOptions api;           // the folder, the run shown first, ..
-  std::string page_folder;     // empty: DefaultPageFolder()
+  std::string page_folder;     // empty: the one that comes with the program
   Metrics* metrics = nullptr;  // for /metrics; must outlive the server
   CounterTable counters = {};  // what a run's figures mean, for /metrics
   // For /readyz: empty or "" when ready, else why not. Called by the server's threads.

@@ -18,7 +18,7 @@ constexpr const char* kMissingPage =
     "href=\"/api/runs\">/api/runs"
     "</a>) and <a href=\"/metrics\">/metrics</a>, but not the dashboard's files. Install nodejs "
     "and "
-    "npm, run <code>make build</code> again and start the server anew.</p></body></html>\n";
+    "npm, run <code>make program</code> again and start the server anew.</p></body></html>\n";
 
 const char* TypeOf(const std::string& path) {
   const std::string extension = fs::path(path).extension().string();
@@ -155,15 +155,6 @@ Result<std::string> PageFiles::ExportDocument(const std::string& data_json) cons
   html.insert(body_end, "<script type=\"application/json\" id=\"tidemill-export\">" +
                             ForJsonScript(data_json) + "</script>" + scripts);
   return html;
-}
-
-std::string DefaultPageFolder() {
-  std::error_code error;
-  const fs::path program = fs::read_symlink("/proc/self/exe", error);
-  if (error) return "web";
-  const fs::path beside = program.parent_path() / "web";
-  if (fs::exists(beside / "index.html", error)) return beside.string();
-  return (program.parent_path().parent_path() / "share" / "tidemill" / "web").string();
 }
 
 }  // namespace tidemill

@@ -31,8 +31,4 @@ class PageFiles {
   bool missing_ = false;
 };
 
-// Where the page is: beside the program (PROGRAM_FOLDER/web) or in its prefix
-// (PREFIX/share/tidemill/web).
-std::string DefaultPageFolder();
-
 }  // namespace tidemill
