@@ -1,6 +1,7 @@
 // tidemill runs: what runs there are, how they went, and what their episodes looked like.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -18,6 +19,7 @@
 #include "run/run_path.h"
 #include "run/run_summary.h"
 #include "store/run_directory.h"
+#include "store/run_notes.h"
 #include "store/run_reader.h"
 
 namespace tidemill {
@@ -33,6 +35,8 @@ struct RunsArguments {
   std::string task, eval, out, purpose, fate;
   double min_reward = -1e300;
   uint64_t offset = 0, limit = 0;
+  std::vector<std::string> tags, untags;
+  std::optional<std::string> note;
   bool solved = false;
   bool json = false;
 };
@@ -58,24 +62,64 @@ int List(const RunsArguments& arguments) {
   if (!runs.ok()) return Fail(runs.status());
   Json list = Json::array();
   if (!arguments.json) {
-    std::printf("%-24s %-12s %8s %9s %9s %9s\n", "run", "state", "steps", "episodes", "before",
-                "after");
+    std::printf("%-24s %-12s %8s %9s %9s %9s  %s\n", "run", "state", "steps", "episodes", "before",
+                "after", "tags");
   }
   for (const RunInfo& info : *runs) {
     const Result<RunDirectory> directory = RunDirectory::OpenToRead(arguments.folder, info.name);
     if (!directory.ok()) continue;
     const Json summary = SummaryOf(*directory, info.writing);
     const std::string state = info.writing ? "running" : summary.value("status", "unreadable");
+    const Result<RunNotes> read = ReadRunNotes(directory->path());
+    const RunNotes notes = read.ok() ? *read : RunNotes{};
+    const auto has = [&](const std::string& tag) {
+      return std::find(notes.tags.begin(), notes.tags.end(), tag) != notes.tags.end();
+    };
+    if (!std::all_of(arguments.tags.begin(), arguments.tags.end(), has)) continue;
     if (arguments.json) {
-      list.push_back({{"run", info.name}, {"state", state}, {"summary", summary}});
+      list.push_back({{"run", info.name},
+                      {"state", state},
+                      {"tags", notes.tags},
+                      {"note", notes.note},
+                      {"summary", summary}});
       continue;
     }
-    std::printf("%-24s %-12s %8d %9d %9s %9s\n", info.name.c_str(), state.c_str(),
+    std::printf("%-24s %-12s %8d %9d %9s %9s  %s\n", info.name.c_str(), state.c_str(),
                 summary.value("steps", 0), summary.value("episodes", 0),
                 Percent(PassRate(summary, "before")).c_str(),
-                Percent(PassRate(summary, "after")).c_str());
+                Percent(PassRate(summary, "after")).c_str(),
+                ForTerminal(fmt::format("{}", fmt::join(notes.tags, " "))).c_str());
   }
   if (arguments.json) PrintJson({{"runs", list}});
+  return 0;
+}
+
+// Changes what is given and shows what there is then.
+int Note(const RunsArguments& arguments) {
+  const Result<RunDirectory> directory = RunDirectory::OpenToRead(arguments.folder, arguments.run);
+  if (!directory.ok()) return Fail(directory.status());
+  Result<RunNotes> notes = ReadRunNotes(directory->path());
+  if (!notes.ok()) return Fail(notes.status());
+  for (const std::string& tag : arguments.untags) {
+    if (std::erase(notes->tags, tag) == 0) {
+      return Fail(Invalid("run " + arguments.run + " has no tag \"" + tag + "\""));
+    }
+  }
+  notes->tags.insert(notes->tags.end(), arguments.tags.begin(), arguments.tags.end());
+  if (arguments.note) notes->note = *arguments.note;
+  if (!arguments.tags.empty() || !arguments.untags.empty() || arguments.note) {
+    if (const Status status = WriteRunNotes(directory->path(), *notes); !status.ok()) {
+      return Fail(status);
+    }
+    notes = ReadRunNotes(directory->path());
+    if (!notes.ok()) return Fail(notes.status());
+  }
+  if (arguments.json) {
+    PrintJson({{"run", arguments.run}, {"tags", notes->tags}, {"note", notes->note}});
+  } else {
+    std::printf("tags: %s\n%s%s", fmt::format("{}", fmt::join(notes->tags, " ")).c_str(),
+                ForTerminal(notes->note).c_str(), notes->note.empty() ? "" : "\n");
+  }
   return 0;
 }
 
@@ -237,7 +281,15 @@ void AddRunsCommand(CLI::App& app, Exit& exit) {
     command->fallthrough();
     return command;
   };
-  add("list", "List all runs with pass rates before and after", List);
+  add("list", "List all runs with pass rates before and after", List)
+      ->add_option("--tag", arguments->tags, "Only runs with this tag; may be repeated")
+      ->allow_extra_args(false);
+  CLI::App* note = add("note", "Show or change the tags and the note of a run", Note);
+  note->add_option("run", arguments->run, "Name of the run")->required();
+  note->add_option("--tag", arguments->tags, "Add a tag; may be repeated")->allow_extra_args(false);
+  note->add_option("--untag", arguments->untags, "Remove a tag; may be repeated")
+      ->allow_extra_args(false);
+  note->add_option("--note", arguments->note, "Replace the note; \"\" removes it");
   add("show", "Show the summary of a run", Show)
       ->add_option("run", arguments->run, "Run, name or folder")
       ->required();

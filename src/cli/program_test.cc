@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -165,6 +166,32 @@ TEST(Program, TheConfigPageHasEveryKeyAsTheProgramKnowsIt) {
   ASSERT_EQ(table.exit_code, 0);
   EXPECT_THAT(TextOf(SourceDir() + "/docs/config.md"), HasSubstr(table.output))
       << "put the output of train --config-table into docs/config.md";
+}
+
+TEST(Program, TagsAndTheNoteOfARunAreChangedShownAndListed) {
+  TemporaryDirectory folder;
+  for (const char* run : {"a", "b"}) {
+    std::filesystem::create_directories(folder / run);
+    std::ofstream(folder / run + "/config.toml") << "";
+  }
+  const auto runs = [&](const std::string& words) {
+    return RunTidemill("runs --folder " + folder.path() + " " + words, "2>/dev/null");
+  };
+  const ProcessOutput changed =
+      runs("note a --tag sweep --tag best --note $(printf '\\033')x --json");
+  EXPECT_EQ(changed.exit_code, 2) << "a control character; nothing was changed";
+  EXPECT_EQ(runs("note a --tag sweep --tag best --note 'lr halved'").output,
+            "tags: best sweep\nlr halved\n");
+  EXPECT_EQ(runs("note a --untag best --tag 0.5b").output, "tags: 0.5b sweep\nlr halved\n");
+  EXPECT_EQ(runs("note a --untag best").exit_code, 2) << "it has none";
+  const auto json = nlohmann::json::parse(runs("note a --json").output);
+  EXPECT_EQ(json["tags"], nlohmann::json({"0.5b", "sweep"}));
+  EXPECT_EQ(json["note"], "lr halved");
+  const auto listed = nlohmann::json::parse(runs("list --tag sweep --json").output)["runs"];
+  ASSERT_EQ(listed.size(), 1u);
+  EXPECT_EQ(listed[0]["run"], "a");
+  EXPECT_EQ(listed[0]["note"], "lr halved");
+  EXPECT_EQ(runs("note a --note ''").output, "tags: 0.5b sweep\n");
 }
 
 TEST(Program, RunsOnAFastBlas) {

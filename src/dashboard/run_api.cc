@@ -6,6 +6,7 @@
 #include "core/text.h"
 #include "core/version.h"
 #include "dashboard/run_json.h"
+#include "store/run_notes.h"
 
 namespace tidemill {
 namespace {
@@ -31,6 +32,13 @@ std::vector<std::string> BetweenCommas(const std::string& text) {
     begin = end + 1;
   }
   return words;
+}
+
+// A damaged file says what is wrong with it where the note would be.
+void AddNotes(const RunDirectory& directory, Json& json) {
+  const Result<RunNotes> notes = ReadRunNotes(directory.path());
+  json["tags"] = notes.ok() ? notes->tags : std::vector<std::string>();
+  json["note"] = notes.ok() ? notes->note : notes.status().message();
 }
 
 Result<uint64_t> Bounded(const HttpRequest& request, const std::string& name, uint64_t otherwise,
@@ -97,7 +105,8 @@ HttpResponse RunApi::Answer(const HttpRequest& request) {
 Result<HttpResponse> RunApi::Route(const HttpRequest& request) {
   const std::vector<std::string> parts = PathParts(request.path);
   if (!parts.empty() && parts[0] == "admin") return Admin(request);
-  if (request.method == "POST") return ErrorResponse(405, "this path is read-only");
+  const bool notes = parts.size() == 3 && parts[0] == "runs" && parts[2] == "notes";
+  if (request.method == "POST" && !notes) return ErrorResponse(405, "this path is read-only");
   if (parts.empty() || (parts.size() == 1 && parts[0] == "about")) return About();
   if (parts[0] == "gateway" && parts.size() == 1 && options_.gateway) {
     HttpResponse response;
@@ -120,6 +129,8 @@ Result<HttpResponse> RunApi::RouteRun(const HttpRequest& request,
       {"series", 3, &RunApi::Series},
       {"pass_rate", 3, &RunApi::PassRate},
       {"config", 3, &RunApi::Config},
+      {"notes", 3, &RunApi::Notes},
+      {"search", 3, &RunApi::Search},
       {"episodes", 3, &RunApi::Episodes},
       {"episodes", 5, &RunApi::Episode},
       {"groups", 4, &RunApi::Group},
@@ -177,6 +188,7 @@ Result<HttpResponse> RunApi::Runs() {
                   {"state", RunState(info, *directory)},
                   {"modified_ms", info.modified_ms},
                   {"summary", SummaryOf(*directory)}};
+    AddNotes(*directory, entry);
     if (entry["summary"].is_null() && counted++ < kCountedMax) {
       const auto view = views_.Get(info.name);
       const auto reader = view.ok() ? (*view)->reader() : Result<RunReader*>(view.status());
@@ -214,6 +226,7 @@ Result<HttpResponse> RunApi::Run(const HttpRequest&, RunView& run) {
                                {"at_ms", record.at_ms}});
   }
   json["summary"] = SummaryOf(directory);
+  AddNotes(directory, json);
   TM_RETURN_IF_ERROR(run.WithMetrics([&](const MetricsFile& metrics) {
     json["tick"] = metrics.Series("tick").Newest();
     json["step"] = metrics.Series("step").Newest();
@@ -277,6 +290,27 @@ Result<HttpResponse> RunApi::Config(const HttpRequest&, RunView& run) {
   json["error"] = flat.ok() ? Json() : Json(flat.status().message());
   const auto defaults = FlattenToml(options_.default_config_toml, "defaults");
   json["defaults"] = defaults.ok() ? parsed(*defaults) : Json::object();
+  return JsonResponse(json);
+}
+
+// The server lets nobody post who may not: a page elsewhere, or one without a token where there are
+// tokens.
+Result<HttpResponse> RunApi::Notes(const HttpRequest& request, RunView& run) {
+  const RunDirectory& directory = run.directory();
+  if (request.method == "POST") {
+    const Json json = Json::parse(request.body, nullptr, false);
+    const auto is_text = [](const Json& value) { return value.is_string(); };
+    if (!json.is_object() || !json.contains("tags") || !json["tags"].is_array() ||
+        !std::all_of(json["tags"].begin(), json["tags"].end(), is_text) || !json.contains("note") ||
+        !json["note"].is_string()) {
+      return Invalid("the body must be {\"tags\": [\"..\"], \"note\": \"..\"}");
+    }
+    TM_RETURN_IF_ERROR(WriteRunNotes(
+        directory.path(),
+        {json["tags"].get<std::vector<std::string>>(), json["note"].get<std::string>()}));
+  }
+  Json json = Json::object();
+  AddNotes(directory, json);
   return JsonResponse(json);
 }
 

@@ -29,7 +29,7 @@ class RunApi {
  public:
   explicit RunApi(RunApiOptions options);
 
-  // For every path under /api but the stream of events.
+  // For every path under /api but the stream of events. The server has decided who may ask.
   HttpResponse Answer(const HttpRequest& request);
   // The same for a GET from inside the program: "/api/runs/x?points=10".
   HttpResponse Get(const std::string& target);
@@ -50,6 +50,9 @@ class RunApi {
   Result<HttpResponse> Series(const HttpRequest& request, RunView& run);
   Result<HttpResponse> PassRate(const HttpRequest& request, RunView& run);
   Result<HttpResponse> Config(const HttpRequest& request, RunView& run);
+  Result<HttpResponse> Notes(const HttpRequest& request, RunView& run);
+  // run_search.cc: text search over transcripts.
+  Result<HttpResponse> Search(const HttpRequest& request, RunView& run);
   // run_api_parts.cc: what is in it.
   Result<HttpResponse> Episodes(const HttpRequest& request, RunView& run);
   Result<HttpResponse> Episode(const HttpRequest& request, RunView& run);
@@ -80,5 +83,7 @@ std::string RunState(const RunInfo& info, const RunDirectory& directory);
 std::vector<std::string> PathParts(const std::string& path);
 // "train", "eval" or "" for both; kInvalid else.
 Result<v1::Purpose> PurposeParameter(const HttpRequest& request);
+// Which episodes are asked for.
+Result<EpisodeFilter> FilterParameters(const HttpRequest& request);
 
 }  // namespace tidemill

@@ -52,28 +52,6 @@ Result<RunReader::Page> PageParameters(const HttpRequest& request, uint64_t limi
   return RunReader::Page{offset.value_or(0), given.value_or(limit)};
 }
 
-Result<EpisodeFilter> FilterParameters(const HttpRequest& request) {
-  EpisodeFilter filter;
-  if (const std::string* text = request.Find("task")) filter.task = *text;
-  if (const std::string* text = request.Find("eval")) filter.eval_name = *text;
-  if (const std::string* text = request.Find("fate")) filter.fate = *text;
-  TM_ASSIGN_OR_RETURN(const v1::Purpose purpose, PurposeParameter(request));
-  if (purpose != v1::PURPOSE_UNSPECIFIED) filter.purpose = purpose;
-  if (const std::string* text = request.Find("end")) {
-    TM_ASSIGN_OR_RETURN(filter.end, EnumParameter<v1::EpisodeEnd>("end", *text, "EPISODE_END_",
-                                                                  v1::EpisodeEnd_Parse));
-  }
-  TM_ASSIGN_OR_RETURN(filter.group, UintParameter(request, "group"));
-  TM_ASSIGN_OR_RETURN(filter.version, UintParameter(request, "version"));
-  TM_ASSIGN_OR_RETURN(filter.lag_min, UintParameter(request, "lag_min"));
-  TM_ASSIGN_OR_RETURN(filter.after_seq, UintParameter(request, "after_seq"));
-  TM_ASSIGN_OR_RETURN(filter.scored, BoolParameter(request, "scored"));
-  TM_ASSIGN_OR_RETURN(filter.solved, BoolParameter(request, "solved"));
-  TM_ASSIGN_OR_RETURN(filter.reward_min, NumberParameter(request, "reward_min"));
-  TM_ASSIGN_OR_RETURN(filter.reward_max, NumberParameter(request, "reward_max"));
-  return filter;
-}
-
 Result<uint64_t> NumberPart(const std::string& text, const char* what) {
   HttpRequest request;
   request.query["n"] = text;
@@ -160,6 +138,29 @@ Json FileObject(const std::string& path) {
 }
 
 }  // namespace
+
+Result<EpisodeFilter> FilterParameters(const HttpRequest& request) {
+  EpisodeFilter filter;
+  if (const std::string* text = request.Find("task")) filter.task = *text;
+  if (const std::string* text = request.Find("eval")) filter.eval_name = *text;
+  if (const std::string* text = request.Find("fate")) filter.fate = *text;
+  TM_ASSIGN_OR_RETURN(const v1::Purpose purpose, PurposeParameter(request));
+  if (purpose != v1::PURPOSE_UNSPECIFIED) filter.purpose = purpose;
+  if (const std::string* text = request.Find("end")) {
+    TM_ASSIGN_OR_RETURN(filter.end, EnumParameter<v1::EpisodeEnd>("end", *text, "EPISODE_END_",
+                                                                  v1::EpisodeEnd_Parse));
+  }
+  TM_ASSIGN_OR_RETURN(filter.group, UintParameter(request, "group"));
+  TM_ASSIGN_OR_RETURN(filter.version, UintParameter(request, "version"));
+  TM_ASSIGN_OR_RETURN(filter.lag_min, UintParameter(request, "lag_min"));
+  TM_ASSIGN_OR_RETURN(filter.after_seq, UintParameter(request, "after_seq"));
+  TM_ASSIGN_OR_RETURN(filter.before_seq, UintParameter(request, "before_seq"));
+  TM_ASSIGN_OR_RETURN(filter.scored, BoolParameter(request, "scored"));
+  TM_ASSIGN_OR_RETURN(filter.solved, BoolParameter(request, "solved"));
+  TM_ASSIGN_OR_RETURN(filter.reward_min, NumberParameter(request, "reward_min"));
+  TM_ASSIGN_OR_RETURN(filter.reward_max, NumberParameter(request, "reward_max"));
+  return filter;
+}
 
 Result<HttpResponse> RunApi::Episodes(const HttpRequest& request, RunView& run) {
   TM_ASSIGN_OR_RETURN(const EpisodeFilter filter, FilterParameters(request));

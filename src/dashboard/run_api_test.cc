@@ -142,6 +142,74 @@ TEST_F(RunApiTest, ATranscriptHasTheTextLogProbabilityAndVersionOfEveryToken) {
   EXPECT_EQ(episode["files"][0]["path"], "solution.c");
 }
 
+TEST_F(RunApiTest, TagsAndNotesAreKeptBesideTheRunAndShownWithIt) {
+  WriteSampleRun(folder_.path(), "noted", [] {
+    SampleOptions options = SmallRun();
+    options.steps = 1;
+    return options;
+  }());
+  EXPECT_EQ(Get("/api/runs/noted")["tags"], Json::array());
+  const auto post = [&](const std::string& body, int status) {
+    HttpRequest request;
+    request.method = "POST";
+    request.path = "/api/runs/noted/notes";
+    request.body = body;
+    const HttpResponse response = api_.Answer(request);
+    EXPECT_EQ(response.status, status) << response.body;
+    return Json::parse(response.body);
+  };
+  const Json saved = post(R"({"tags": ["sweep", "best"], "note": "<b>lr</b> 1e-5"})", 200);
+  EXPECT_EQ(saved["tags"], Json({"best", "sweep"}));
+  for (const char* wrong : {"", "[]", R"({"tags": ["a b"], "note": ""})",
+                            R"({"tags": [1], "note": ""})", R"({"tags": [], "note": 1})"}) {
+    post(wrong, 400);
+  }
+  // Another server, or another process, reads the same.
+  RunApi again({.folder = folder_.path()});
+  const Json run = Json::parse(again.Get("/api/runs/noted").body);
+  EXPECT_EQ(run["tags"], Json({"best", "sweep"}));
+  EXPECT_EQ(run["note"], "<b>lr</b> 1e-5");
+  for (const Json& entry : Get("/api/runs")["runs"]) {
+    EXPECT_EQ(entry["tags"].size(), entry["name"] == "noted" ? 2u : 0u);
+  }
+  HttpRequest elsewhere;
+  elsewhere.method = "POST";
+  elsewhere.path = "/api/runs/noted/config";
+  EXPECT_EQ(api_.Answer(elsewhere).status, 405);
+}
+
+TEST_F(RunApiTest, TranscriptsAreSearchedToTheLastEpisodeAndWhereTheTextStandsIsSaid) {
+  const auto search = [&](const std::string& words) {
+    std::vector<Json> found;
+    uint64_t searched = 0;
+    Json part;
+    std::string from;
+    do {
+      part = Get("/api/runs/small/search?" + words + from);
+      searched += part["searched"].get<uint64_t>();
+      for (const Json& match : part["matches"]) found.push_back(match);
+      from = "&before_seq=" + part["next"].dump();
+    } while (!part["next"].is_null());
+    EXPECT_EQ(part["left"], 0);
+    return std::make_pair(found, searched);
+  };
+  const auto [all, searched] = search("text=INT%20F(int%20a");
+  EXPECT_EQ(searched, 6u * 32 + 2 * 48) << "every episode";
+  EXPECT_EQ(all.size(), searched) << "each writes that function, in whatever case one asks";
+  EXPECT_EQ(all.front()["found"]["hit"], "int f(int a") << "as it stands there";
+  uint64_t last = UINT64_MAX;
+  for (const Json& match : all) {
+    EXPECT_LT(match["seq"].get<uint64_t>(), last) << "the newest first, each once";
+    last = match["seq"];
+  }
+  const auto [solved, of_solved] = search("text=int%20f&solved=true&purpose=eval");
+  EXPECT_EQ(of_solved, solved.size());
+  EXPECT_EQ(of_solved, Get("/api/runs/small/episodes?solved=true&purpose=eval")["total"]);
+  EXPECT_TRUE(search("text=nowhere%20at%20all").first.empty());
+  Get("/api/runs/small/search", 400);
+  Get("/api/runs/small/search?text=" + std::string(201, 'a'), 400);
+}
+
 TEST_F(RunApiTest, WithoutTheModelIdsAreShown) {
   SampleOptions options = SmallRun();
   options.steps = 1;

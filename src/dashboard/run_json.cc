@@ -233,6 +233,25 @@ Json EpisodeDetailJson(const EpisodeDetail& detail, const std::optional<Tokenize
   return json;
 }
 
+std::vector<std::pair<std::string, std::string>> TranscriptTexts(
+    const v1::Trajectory& trajectory, const std::optional<Tokenizer>& tokenizer) {
+  std::vector<std::pair<std::string, std::string>> texts = {
+      {"prompt", PlainText(trajectory.prompt_ids(), tokenizer)}};
+  for (int i = 0; i < trajectory.turns_size(); ++i) {
+    const v1::Turn& turn = trajectory.turns(i);
+    const std::string name = "turn " + std::to_string(i + 1);
+    if (turn.prompt_ids_size() > 0) {
+      texts.emplace_back("prompt of " + name, PlainText(turn.prompt_ids(), tokenizer));
+    }
+    texts.emplace_back(name, PlainText(turn.ids(), tokenizer));
+    for (const v1::ToolCall& call : turn.calls()) {
+      texts.emplace_back(name + ", " + call.tool(), call.arguments_json() + "\n" + call.text());
+    }
+  }
+  texts.emplace_back("submission", trajectory.submission());
+  return texts;
+}
+
 Json GroupJson(const GroupRow& group) {
   Json episodes = Json::array();
   for (const EpisodeRow& row : group.episodes) episodes.push_back(EpisodeRowJson(row));

@@ -4,6 +4,8 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "http/http_message.h"
 #include "model/tokenizer.h"
@@ -17,6 +19,10 @@ using ApiJson = nlohmann::ordered_json;
 ApiJson EpisodeRowJson(const EpisodeRow& row);
 // With every token's text, log-probability and version. Without a tokenizer ids stand for texts.
 ApiJson EpisodeDetailJson(const EpisodeDetail& detail, const std::optional<Tokenizer>& tokenizer);
+// What a transcript shows, in its order, each text with where it stands: "prompt", "turn 2",
+// "turn 2, compile", "submission".
+std::vector<std::pair<std::string, std::string>> TranscriptTexts(
+    const v1::Trajectory& trajectory, const std::optional<Tokenizer>& tokenizer);
 // A turn's tokens, their log-probabilities and versions, its calls and times.
 ApiJson TurnJson(const v1::Turn& turn, const std::optional<Tokenizer>& tokenizer);
 ApiJson GroupJson(const GroupRow& group);

@@ -85,6 +85,19 @@ void AddLiveMetrics(const std::vector<const v1::Sample*>& samples, StepBatch& st
   step.metrics["live_baseline_variance"] = variance / live;
 }
 
+// The mean value that each scorer gave, before its weight.
+void AddScorerMetrics(const std::vector<const v1::Sample*>& samples, StepBatch& step) {
+  std::map<std::string, std::pair<double, double>> given;  // sum, count
+  for (const v1::Sample* sample : samples) {
+    for (const v1::RewardPart& part : sample->verdict().parts()) {
+      auto& [sum, count] = given[part.scorer()];
+      sum += part.value();
+      ++count;
+    }
+  }
+  for (const auto& [scorer, of] : given) step.metrics["scorer_" + scorer] = of.first / of.second;
+}
+
 // How much the comparison of turns adds to or takes from the advantage of their episodes.
 void MeasureTurnCredit(AdvantageKind advantage, const std::vector<const v1::Sample*>& samples,
                        StepBatch& step) {
@@ -203,6 +216,7 @@ Result<StepBatch> PrepareStep(const v1::Batch& batch, AdvantageKind advantage,
   if (distill.coefficient != 0) AddDistillation(distill, step);
   AddMetrics(step);
   AddLiveMetrics(samples, step);
+  AddScorerMetrics(samples, step);
   return step;
 }
 

@@ -35,6 +35,27 @@ TEST(PrepareStep, SessionsAreComparedWithTheirBaselineAndGroupsWithin) {
   EXPECT_DOUBLE_EQ(step->metrics.at("live_baseline_variance"), 0.25);
 }
 
+TEST(PrepareStep, EachScorersMeanIsMeasuredOverTheEpisodesThatItScored) {
+  v1::Batch batch;
+  const TurnSpec turn{{1}, {-0.5f}, {{1, 1}}, {}, ""};
+  for (const double value : {1.0, 0.0, 0.5}) {
+    v1::Sample& sample = *batch.add_samples() =
+        MakeSample(7, static_cast<uint32_t>(batch.samples_size()), value, {1}, {turn});
+    sample.mutable_verdict()->clear_parts();
+    v1::RewardPart& tests = *sample.mutable_verdict()->add_parts();
+    tests.set_scorer("tests");
+    tests.set_value(value);
+    tests.set_weight(3);
+  }
+  v1::RewardPart& lint = *batch.mutable_samples(0)->mutable_verdict()->add_parts();
+  lint.set_scorer("lint");
+  lint.set_value(0.25);
+  const auto step = PrepareStep(batch, AdvantageKind::kLeaveOneOut, {}, {});
+  ASSERT_TRUE(step.ok()) << step.status().message();
+  EXPECT_DOUBLE_EQ(step->metrics.at("scorer_tests"), 0.5) << "before its weight";
+  EXPECT_DOUBLE_EQ(step->metrics.at("scorer_lint"), 0.25) << "of the one episode it scored";
+}
+
 TEST(PrepareStep, WhereGroupsAreNormalizedSoAreSessionsWithAFloor) {
   v1::Batch batch;
   *batch.add_samples() = LiveSample(1, 1, {1});

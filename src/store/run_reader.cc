@@ -53,6 +53,7 @@ class Where {
     if (f.reward_max) Condition("reward <= ?");
     if (f.version) Condition("min_version <= ? AND max_version >= ?");
     if (f.after_seq) Condition("seq > ?");
+    if (f.before_seq) Condition("seq < ?");
     // Weights that no step made (version 0, or a model read from disk) are as old as the run.
     if (f.lag_min) {
       Condition(
@@ -78,6 +79,7 @@ class Where {
     if (f.reward_max) s.Add(*f.reward_max);
     if (f.version) s.Add(*f.version), s.Add(*f.version);
     if (f.after_seq) s.Add(*f.after_seq);
+    if (f.before_seq) s.Add(*f.before_seq);
     if (f.lag_min) s.Add(*f.lag_min);
   }
 

@@ -68,6 +68,7 @@ struct EpisodeFilter {
   std::optional<uint64_t>
       version;  // some of its tokens may be of this one: between its least and greatest
   std::optional<uint64_t> after_seq;
+  std::optional<uint64_t> before_seq;
   std::optional<uint64_t> lag_min;  // used, its oldest token at least so many steps old by then
 };
 

@@ -127,6 +127,8 @@ TEST_F(RunReaderTest, EveryFilterRestrictsAndTheyAdd) {
   f = {};
   f.after_seq = 10;
   EXPECT_THAT(Find(f), ElementsAre("6.0", "6.1"));
+  f.before_seq = 12;
+  EXPECT_THAT(Find(f), ElementsAre("6.0"));
   f = {};
   f.purpose = v1::PURPOSE_EVAL;
   EXPECT_TRUE(Find(f).empty());

@@ -50,6 +50,13 @@ export async function finishRun(): Promise<void> {
   if (!response.ok) throw new ApiError(response.status, `status ${response.status}`);
 }
 
+export async function saveNotes(run: string, notes: { tags: string[]; note: string }): Promise<void> {
+  const response = await fetch(`/api/runs/${run}/notes`, { method: "POST", headers: headers(), body: JSON.stringify(notes) });
+  if (response.ok) return;
+  const body = await response.json().catch(() => ({}));
+  throw new ApiError(response.status, body.error ?? `status ${response.status}`);
+}
+
 function fromExport(all: Record<string, Json>, target: string): Json {
   if (target in all) return all[target];
   const path = target.split("?")[0];

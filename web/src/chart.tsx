@@ -5,11 +5,12 @@ import uPlot from "uplot";
 
 import { color, useWidth } from "./hooks";
 import { saveCsv, savePng } from "./save";
+import { wholeMarks, withGaps, type Values } from "./series";
 import { useTheme } from "./theme";
 
 export interface Series {
   name: string;
-  values: (number | null)[];
+  values: (number | null | undefined)[]; // null: a gap; undefined: another curve has a point here
   color: string; // the name of a colour of the style sheet
   band?: "low" | "high"; // the edges of a confidence band
   axis?: "y" | "right";
@@ -20,7 +21,7 @@ export interface ChartProps {
   title: string;
   note?: string;
   x: number[];
-  xKind: "time" | "number" | "label";
+  xKind: "time" | "span" | "number" | "label"; // span: seconds since the begin
   xName?: string;
   labels?: string[]; // for xKind "label"
   series: Series[];
@@ -28,12 +29,28 @@ export interface ChartProps {
   height?: number;
   min?: number;
   max?: number;
+  log?: boolean;
+  gaps?: boolean; // rows come evenly, so that a long distance is a gap; default: over time
   format?: (value: number) => string;
   formatRight?: (value: number) => string;
 }
 
-const number = (value: number) =>
-  Math.abs(value) >= 1e4 ? `${+(value / 1e3).toPrecision(3)}k` : String(+value.toPrecision(4));
+const number = (value: number) => {
+  const size = Math.abs(value);
+  if (size >= 1e4) return `${+(value / 1e3).toPrecision(3)}k`;
+  return size > 0 && size < 1e-3 ? (+value.toPrecision(3)).toExponential().replace("e-", "e−") : String(+value.toPrecision(4));
+};
+const whole = (value: number) => (Number.isInteger(value) ? value.toLocaleString("en-US") : number(value));
+
+const SECONDS = [1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 432000, 864000, 2592000];
+
+// Seconds since the begin: "4:05", with hours "1:04:05".
+export function span(seconds: number): string {
+  const two = (value: number) => String(Math.floor(value)).padStart(2, "0");
+  const minutes = Math.floor(seconds / 60);
+  const rest = `${minutes < 60 ? minutes : `${Math.floor(minutes / 60)}:${two(minutes % 60)}`}`;
+  return `${rest}:${two(seconds % 60)}`;
+}
 
 // Seconds since 1970 as short as they can be told apart.
 function times(splits: number[]): string[] {
@@ -54,14 +71,23 @@ function axis(props: ChartProps, ink: string, grid: string): uPlot.Axis[] {
     x.values = (_, splits) => splits.map((at) => (Number.isInteger(at) ? (props.labels?.[at] ?? "") : ""));
     x.space = 38;
     x.grid = { show: false };
+  } else if (props.xKind === "span") {
+    x.values = (_, splits) => splits.map(span);
+    x.incrs = SECONDS;
   } else if (props.xKind === "number") {
-    x.values = (_, splits) => splits.map((at) => number(at));
+    x.incrs = wholeMarks(props.x);
+    x.values = (_, splits) => splits.map(x.incrs ? whole : number);
   }
-  const format = props.format ?? number;
-  const axes: uPlot.Axis[] = [x, { ...base, size: 52, values: (_, splits) => splits.map(format) }];
+  const of = (side: "y" | "right", format?: (value: number) => string): uPlot.Axis => {
+    const incrs = format || props.log ? undefined : wholeMarks(props.series.filter((one) => (one.axis ?? "y") === side).flatMap((one) => one.values));
+    const shown = format ?? number;
+    // A logarithmic axis has marks without a name between the powers of ten, and begins at no round number.
+    const named = (at: number | null) => at !== null && !(props.log && +at.toPrecision(2) !== +at.toPrecision(6));
+    return { ...base, size: 56, scale: side, incrs, values: (_, splits) => splits.map((at) => (named(at) ? shown(at) : "")) };
+  };
+  const axes: uPlot.Axis[] = [x, of("y", props.format)];
   if (props.series.some((series) => series.axis === "right")) {
-    const right = props.formatRight ?? number;
-    axes.push({ ...base, scale: "right", side: 1, size: 52, grid: { show: false }, values: (_, splits) => splits.map(right) });
+    axes.push({ ...of("right", props.formatRight), side: 1, grid: { show: false } });
   }
   return axes;
 }
@@ -79,8 +105,8 @@ function options(props: ChartProps, width: number): uPlot.Options {
       width: one.band ? 0 : 1.75,
       dash: one.dash ? [5, 4] : undefined,
       fill: props.bars ? `${stroke}99` : undefined,
-      points: { show: !one.band && !props.bars && one.values.filter((v) => v !== null).length < 3 },
-      spanGaps: true,
+      points: { show: !one.band && !props.bars, size: 5, fill: stroke, filter: (u, at) => alone(u.data[at] as Series["values"]) },
+      spanGaps: false,
       paths: props.bars ? uPlot.paths.bars!({ size: [0.8, 60] }) : undefined,
     });
   }
@@ -89,6 +115,7 @@ function options(props: ChartProps, width: number): uPlot.Options {
   const low = props.series.findIndex((one) => one.band === "low");
   if (high >= 0 && low >= 0) bands.push({ series: [high + 1, low + 1], fill: `${color(props.series[high].color)}2e` });
   const range: uPlot.Range.Function = (_, dataMin, dataMax) => {
+    if (props.log) return dataMin && dataMax ? [dataMin / 1.3, dataMax * 1.3] : [0.1, 1];
     const least = props.min ?? dataMin ?? 0;
     let most = props.max ?? dataMax ?? 1;
     if (!(most > least)) most = least + 1;
@@ -103,7 +130,7 @@ function options(props: ChartProps, width: number): uPlot.Options {
     cursor: { points: { size: 6 }, drag: { x: true, y: false } },
     scales: {
       x: { time: props.xKind === "time", range: props.xKind === "label" ? [-0.6, Math.max(0.6, props.x.length - 0.4)] : undefined },
-      y: { range },
+      y: { range, distr: props.log ? 3 : 1 },
       right: { range: (_, least, most) => [Math.min(0, least ?? 0), (most || 1) * 1.06] },
     },
     axes: axis(props, ink, grid),
@@ -112,18 +139,44 @@ function options(props: ChartProps, width: number): uPlot.Options {
   };
 }
 
-function lastValue(values: (number | null)[]): number | null {
-  for (let i = values.length - 1; i >= 0; --i) if (values[i] !== null && values[i] !== undefined) return values[i];
+// Points without a neighbour, which no line shows.
+function alone(values: Series["values"]): number[] {
+  const known = values.map((_, i) => i).filter((i) => values[i] !== undefined);
+  const has = (at: number) => known[at] !== undefined && values[known[at]] !== null;
+  return known.filter((_, at) => has(at) && !has(at - 1) && !has(at + 1));
+}
+
+function lastValue(values: Series["values"]): number | null {
+  for (let i = values.length - 1; i >= 0; --i) if (values[i] !== null && values[i] !== undefined) return values[i]!;
   return null;
 }
 
-export function Chart(props: ChartProps) {
+// At a point of another curve: what this one had before.
+function valueAt(values: Series["values"], i: number): number | null {
+  while (i > 0 && values[i] === undefined) --i;
+  return values[i] ?? null;
+}
+
+// As it is drawn: no line across a time in which nothing was recorded, no logarithm of what has none.
+function drawn(given: ChartProps): ChartProps {
+  let { x, series } = given;
+  if (given.gaps ?? given.xKind === "time") {
+    const spread = withGaps(x, series.map((one) => one.values as Values));
+    x = spread.x;
+    series = series.map((one, i) => ({ ...one, values: spread.all[i] }));
+  }
+  if (given.log) series = series.map((one) => ({ ...one, values: one.values.map((value) => (value !== undefined && !(value !== null && value > 0) ? null : value)) }));
+  return { ...given, x, series };
+}
+
+export function Chart(given: ChartProps) {
+  const props = drawn(given);
   const [box, width] = useWidth();
   const place = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
   const readout = useRef<HTMLSpanElement>(null);
   const theme = useTheme();
-  const shape = JSON.stringify([props.series.map((s) => [s.name, s.color, s.axis, s.band]), props.xKind, props.labels, theme]);
+  const shape = JSON.stringify([props.series.map((s) => [s.name, s.color, s.axis, s.band]), props.xKind, props.labels, props.log, !wholeMarks(props.x), theme]);
   const xs = props.xKind === "time" ? props.x.map((ms) => ms / 1000) : props.x;
   const data = [xs, ...props.series.map((one) => one.values)] as uPlot.AlignedData;
 
@@ -149,7 +202,7 @@ export function Chart(props: ChartProps) {
     const zoomed = props.xKind !== "label" && old.length > 1 && min != null && max != null && (min > old[0] || max < old[old.length - 1]);
     u.setData(data, !zoomed);
     if (zoomed) u.redraw();
-  }, [props.x, ...props.series.map((one) => one.values)]);
+  }, [given.x, ...given.series.map((one) => one.values)]);
 
   const showValues = (u: uPlot) => {
     if (!readout.current) return;
@@ -158,11 +211,12 @@ export function Chart(props: ChartProps) {
       readout.current.textContent = "";
       return;
     }
-    const at = props.xKind === "time" ? new Date(props.x[i]).toLocaleTimeString("en-GB") : props.xKind === "label" ? (props.labels?.[i] ?? "") : `${props.xName ?? ""} ${number(props.x[i])}`;
+    const name = props.xName ?? "";
+    const at = props.xKind === "time" ? new Date(props.x[i]).toLocaleTimeString("en-GB") : props.xKind === "label" ? (props.labels?.[i] ?? "") : props.xKind === "span" ? `${name} ${span(props.x[i])}` : `${name} ${whole(props.x[i])}`;
     const parts = props.series.map((one) => {
-      const value = one.values[i];
+      const value = valueAt(one.values, i);
       const format = (one.axis === "right" ? props.formatRight : props.format) ?? number;
-      return `${one.name} ${value === null || value === undefined ? "–" : format(value)}`;
+      return `${one.name} ${value === null ? "–" : format(value)}`;
     });
     readout.current.textContent = `${at}:  ${parts.join("   ")}`;
   };
@@ -172,8 +226,8 @@ export function Chart(props: ChartProps) {
     .map((one) => `${one.name}: ${lastValue(one.values) === null ? "no value" : (props.format ?? number)(lastValue(one.values)!)}`)
     .join(", ");
   const columns = [
-    { name: props.xKind === "time" ? "time_ms" : (props.xName ?? "x"), values: props.xKind === "label" ? (props.labels ?? []) : props.x },
-    ...props.series.map((one) => ({ name: one.name, values: one.values })),
+    { name: props.xKind === "time" ? "time_ms" : (props.xName ?? "x"), values: props.xKind === "label" ? (props.labels ?? []) : given.x },
+    ...given.series.map((one) => ({ name: one.name, values: one.values })),
   ];
   return (
     <figure class="panel chart">
@@ -193,7 +247,7 @@ export function Chart(props: ChartProps) {
         <ul class="legend" aria-hidden="true">
           {shown.map((one) => (
             <li key={one.name}>
-              <i class={`swatch c-${one.color}`} /> {one.name}
+              <i class={`swatch c-${one.color} ${one.dash ? "dashed" : ""}`} /> {one.name}
             </li>
           ))}
         </ul>

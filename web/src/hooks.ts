@@ -50,6 +50,26 @@ export function useApi(target: string | null, beat = 0): Loaded {
   return stale ? { data: null, error: "", status: 0 } : loaded;
 }
 
+// The answers to several targets, in their order; null until one is there. They are loaded again when `beat` changes.
+export function useApis(targets: string[], beat = 0): { data: (Json | null)[]; error: string } {
+  const [loaded, setLoaded] = useState<{ answers: Map<string, Json>; error: string }>({ answers: new Map(), error: "" });
+  const key = targets.join("\n");
+  useEffect(() => {
+    const abort = new AbortController();
+    for (const target of targets) {
+      get(target, abort.signal)
+        .then((data) => abort.signal.aborted || setLoaded((old) => ({ answers: keep(old.answers, targets).set(target, data), error: "" })))
+        .catch((error) => abort.signal.aborted || setLoaded((old) => ({ ...old, error: error instanceof ApiError ? error.message : "The server does not answer." })));
+    }
+    return () => abort.abort();
+  }, [key, beat]);
+  return { data: targets.map((target) => loaded.answers.get(target) ?? null), error: loaded.error };
+}
+
+function keep(answers: Map<string, Json>, targets: string[]): Map<string, Json> {
+  return new Map([...answers].filter(([target]) => targets.includes(target)));
+}
+
 // Another page of the same list may show the old one meanwhile; another run or episode may not.
 function sameThing(a: string, b: string): boolean {
   return a.split("?")[0] === b.split("?")[0];
@@ -140,6 +160,14 @@ export function useRoute(): Route {
     return () => removeEventListener("hashchange", changed);
   }, []);
   return route;
+}
+
+// The same view with other words behind the question mark; nothing is added to the history.
+export function setQuery(route: Route, changes: Record<string, string>): void {
+  const query = new URLSearchParams(route.query);
+  for (const [name, value] of Object.entries(changes)) value ? query.set(name, value) : query.delete(name);
+  const text = query.toString();
+  location.replace(link(route.run, route.view, ...route.parts) + (text && `?${text}`));
 }
 
 export function link(run: string, view: string, ...parts: (string | number)[]): string {

@@ -15,6 +15,7 @@ import { Fleet, lostText } from "./views/fleet";
 import { Gateway } from "./views/gateway";
 import { Judges, hasJudges } from "./views/judges";
 import { Memory } from "./views/memory";
+import { Metrics } from "./views/metrics";
 import { Overview } from "./views/overview";
 import { Release } from "./views/release";
 import { Sessions } from "./views/sessions";
@@ -23,7 +24,7 @@ import { Timeline } from "./views/timeline";
 import { Tools } from "./views/tools";
 import { Verifiers, hasVerifiers } from "./views/verifiers";
 
-const VIEWS = ["overview", "fleet", "gateway", "timeline", "episodes", "sessions", "tools", "tasks", "judges", "verifiers", "memory", "faults", "release", "compare", "config"];
+const VIEWS = ["overview", "metrics", "fleet", "gateway", "timeline", "episodes", "sessions", "tools", "tasks", "judges", "verifiers", "memory", "faults", "release", "compare", "config"];
 
 function TokenForm(props: { error: string }) {
   const [value, setValue] = useState("");
@@ -178,6 +179,8 @@ function Shell(props: { run: string; runs: Json[]; about: Json }) {
           <Group run={props.run} group={route.parts[0]} />
         ) : view === "overview" ? (
           <Overview run={props.run} />
+        ) : view === "metrics" ? (
+          <Metrics run={props.run} runs={props.runs} route={route} />
         ) : view === "fleet" ? (
           <Fleet run={props.run} />
         ) : view === "gateway" ? (

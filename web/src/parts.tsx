@@ -1,5 +1,6 @@
 // Small pieces that several views use.
 import type { ComponentChildren } from "preact";
+import { useState } from "preact/hooks";
 
 import { percent, words } from "./format";
 
@@ -52,6 +53,17 @@ export function Panel(props: { title: string; children: ComponentChildren; actio
   );
 }
 
+// What is typed stays until it is done, whatever is shown anew meanwhile.
+export function Field(props: { value: string; onDone: (value: string) => void; onTyped?: (value: string) => void } & Pick<preact.JSX.InputHTMLAttributes, "type" | "step" | "list" | "placeholder">) {
+  const { value, onDone, onTyped, ...rest } = props;
+  const [typed, setTyped] = useState(value);
+  const type = (event: preact.JSX.TargetedEvent<HTMLInputElement>) => {
+    setTyped(event.currentTarget.value);
+    onTyped?.(event.currentTarget.value);
+  };
+  return <input {...rest} value={typed} onInput={type} onChange={(event) => onDone(event.currentTarget.value)} />;
+}
+
 // A share between 0 and 1 as a bar, for a table.
 export function Bar(props: { share: number | null }) {
   return props.share === null ? (
@@ -85,17 +97,20 @@ export function Pages(props: { offset: number; limit: number; total: number; onM
 export function Spark(props: { values: (number | null)[]; label: string }) {
   const width = 120;
   const height = 26;
-  const points: string[] = [];
+  const lines: string[][] = [[]]; // a new one after each gap
   props.values.forEach((value, i) => {
-    if (value === null) return;
+    if (value === null) return void (lines[lines.length - 1].length > 0 && lines.push([]));
     const x = (i / Math.max(1, props.values.length - 1)) * (width - 4) + 2;
-    points.push(`${x.toFixed(1)},${(height - 3 - value * (height - 6)).toFixed(1)}`);
+    lines[lines.length - 1].push(`${x.toFixed(1)},${(height - 3 - value * (height - 6)).toFixed(1)}`);
   });
+  const last = lines.flat().pop()?.split(",");
   return (
     <svg class="spark" viewBox={`0 0 ${width} ${height}`} role="img" aria-label={props.label}>
       <line x1="0" y1={height - 3} x2={width} y2={height - 3} />
-      <polyline points={points.join(" ")} />
-      {points.length > 0 && <circle cx={points[points.length - 1].split(",")[0]} cy={points[points.length - 1].split(",")[1]} r="2.2" />}
+      {lines.map((points, i) =>
+        points.length === 1 ? <circle key={i} cx={points[0].split(",")[0]} cy={points[0].split(",")[1]} r="1.2" /> : <polyline key={i} points={points.join(" ")} />,
+      )}
+      {last && <circle cx={last[0]} cy={last[1]} r="2.2" />}
     </svg>
   );
 }

@@ -69,3 +69,104 @@ export function lagHistogram(steps: Json, rows: number): { labels: string[]; cou
   const total = found.reduce((sum, entry) => sum + entry.count, 0) || 1;
   return { labels: found.map((entry) => entry.label), counts: found.map((entry) => entry.count / total) };
 }
+
+// The rows of the line that lives: a resumed run makes steps again, and what it made before is void.
+export function level(steps: Json): Json {
+  const numbers = column(steps, "step");
+  const kept: number[] = [];
+  let least = Infinity;
+  for (let i = numbers.length - 1; i >= 0; --i) {
+    const step = numbers[i];
+    if (step === null || step >= least) continue;
+    least = step;
+    kept.push(i);
+  }
+  kept.reverse();
+  if (kept.length === numbers.length) return steps;
+  const pick = (values: unknown[]) => kept.map((i) => values[i]);
+  return {
+    ...steps,
+    time_ms: pick(steps.time_ms),
+    columns: Object.fromEntries(Object.entries<Values>(steps.columns).map(([name, values]) => [name, pick(values)])),
+  };
+}
+
+// A total that a resumed run starts anew, as one that only grows.
+export function growing(totals: Values): Values {
+  let before = 0;
+  let last = 0;
+  return totals.map((value) => {
+    if (value === null) return null;
+    if (value < last) before += last;
+    last = value;
+    return before + value;
+  });
+}
+
+// What `values` were at `at`, between the two rows around it. Both times grow.
+export function valuesAt(at: number[], times: number[], values: Values): Values {
+  let i = 0;
+  return at.map((time) => {
+    while (i + 1 < times.length && times[i + 1] <= time) ++i;
+    const here = values[i] ?? null;
+    const next = values[i + 1] ?? null;
+    if (here === null || times[i] > time) return null;
+    if (next === null || times[i + 1] <= times[i]) return here;
+    return here + ((next - here) * (time - times[i])) / (times[i + 1] - times[i]);
+  });
+}
+
+// A distance this many times the usual one is a gap: nothing was recorded there.
+const GAP = 4;
+
+// With a row of nulls inside every gap, so that no line is drawn across it. `x` grows.
+export function withGaps(x: number[], all: Values[]): { x: number[]; all: Values[] } {
+  const distances = x.slice(1).map((at, i) => at - x[i]);
+  const usual = [...distances].sort((a, b) => a - b)[Math.floor(distances.length / 2)] ?? 0;
+  const isGap = distances.map((distance) => distances.length > 2 && distance > GAP * usual);
+  if (!isGap.includes(true)) return { x, all };
+  const spread = <T>(values: T[], inside: (i: number) => T) => values.flatMap((value, i) => (isGap[i] ? [value, inside(i)] : [value]));
+  return { x: spread(x, (i) => (x[i] + x[i + 1]) / 2), all: all.map((values) => spread(values, () => null)) };
+}
+
+// The distances between marks of an axis that counts things; undefined: some value is no whole number.
+export function wholeMarks(values: (number | null | undefined)[]): number[] | undefined {
+  if (!values.every((value) => value === null || value === undefined || Number.isInteger(value))) return undefined;
+  return Array.from({ length: 13 }, (_, power) => [1, 2, 5].map((n) => n * 10 ** power)).flat();
+}
+
+export interface Curve {
+  name: string;
+  x: number[]; // grows
+  values: Values;
+}
+
+// Curves with points of their own on one axis. Where another curve has a point and this one has none it is undefined,
+// which a line passes over; null is a gap.
+export function overlay(curves: Curve[]): { x: number[]; values: (number | null | undefined)[][] } {
+  const spread = curves.map((curve) => {
+    const { x, all } = withGaps(curve.x, [curve.values]);
+    return new Map(x.map((at, i) => [at, all[0][i]]));
+  });
+  const x = [...new Set(spread.flatMap((points) => [...points.keys()]))].sort((a, b) => a - b);
+  return { x, values: spread.map((points) => x.map((at) => points.get(at))) };
+}
+
+export type Axis = "step" | "time" | "tokens";
+
+// A column of a run's series over steps, seconds since its begin, or tokens trained on.
+export function curveOf(name: string, series: Json, kind: "step" | "tick", axis: Axis, values: (rows: Json) => Values): Curve {
+  const rows = kind === "step" ? level(series.step) : series.tick;
+  const ticks = series.tick;
+  const begin = Math.min(ticks.time_ms[0] ?? Infinity, rows.time_ms[0] ?? Infinity);
+  const tokens = () => growing(column(ticks, "trained_tokens"));
+  let x: Values;
+  if (axis === "time") x = rows.time_ms.map((at: number) => (at - begin) / 1000);
+  else if (kind === "step") x = axis === "step" ? column(rows, "step") : valuesAt(rows.time_ms, ticks.time_ms, tokens());
+  else x = axis === "step" ? column(rows, "steps") : tokens();
+  const found = values(rows);
+  const points = new Map<number, number | null>(); // the last of those at one place
+  x.forEach((at, i) => at !== null && points.set(at, found[i]));
+  const sorted = [...points].sort(([a], [b]) => a - b);
+  return { name, x: sorted.map(([at]) => at), values: sorted.map(([, value]) => value) };
+}

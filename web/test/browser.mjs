@@ -6,7 +6,7 @@ import os from "node:os";
 import path from "node:path";
 
 export const SIZES = { wide: { width: 1280, height: 860 }, phone: { width: 390, height: 844 } };
-export const VIEWS = ["overview", "timeline", "episodes", "tools", "tasks", "faults", "compare", "config"];
+export const VIEWS = ["overview", "metrics", "timeline", "episodes", "tools", "tasks", "faults", "compare", "config"];
 
 export const args = new Map();
 for (let i = 2; i < process.argv.length; i += 2) args.set(process.argv[i], process.argv[i + 1]);

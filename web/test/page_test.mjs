@@ -116,7 +116,7 @@ test(async (browser) => {
       await page.waitForFunction(() => window.savedBlobs.length > 0);
       return Buffer.from(await page.evaluate(async () => Array.from(new Uint8Array(await window.savedBlobs[0].arrayBuffer()))));
     };
-    for (const view of ["overview", "timeline", "tools", "faults", "compare"]) {
+    for (const view of ["overview", "metrics", "timeline", "tools", "faults", "compare"]) {
       await browser.open("async", view);
       for (const kind of ["PNG", "CSV"]) {
         const buttons = page.locator(`button[aria-label$="as ${kind}"]`);
@@ -206,12 +206,86 @@ test(async (browser) => {
     await page.getByText("Back to the whole window").click();
   });
 
-  await browser.step("compare and config show the differences of two runs", async () => {
+  await browser.step("any metrics of any runs are drawn over steps, time and tokens", async () => {
+    await browser.open("async", "metrics");
+    const names = () => page.locator(".grid figure.chart h2").allTextContents();
+    await until(async () => assert.deepEqual(await names(), ["reward"]));
+    await page.getByLabel("Metric has").fill("resp");
+    await page.getByLabel("response tokens").check();
+    await page.getByLabel("sync", { exact: true }).check();
+    await page.getByLabel("failing", { exact: true }).check();
+    await until(async () => {
+      assert.deepEqual(await names(), ["reward", "response tokens"]);
+      const label = await page.locator('.chart [role="img"]').nth(1).getAttribute("aria-label");
+      for (const run of ["async", "sync", "failing"]) assert.match(label, new RegExp(`${run}: \\d`));
+    });
+    for (const axis of ["time", "tokens"]) {
+      await page.getByLabel("Axis").selectOption(axis);
+      await page.waitForFunction((x) => location.hash.includes(`x=${x}`), axis);
+    }
+    await page.getByLabel("Smoothing").selectOption("10");
+    await page.getByLabel("logarithmic").check();
+    await browser.settled();
+    await picture("metrics-three-wide");
+    // What was chosen stands in the address.
+    await page.reload();
+    await until(async () => assert.deepEqual(await names(), ["reward", "response tokens"]));
+    assert.equal(await page.getByLabel("logarithmic").isChecked(), true);
+  });
+
+  await browser.step("tags and notes are kept with the run and are text, whatever they hold", async () => {
+    await browser.open("async", "overview");
+    await page.getByRole("button", { name: "Add tags or a note" }).click();
+    await page.getByLabel(/^Tags/).fill("sweep,best <i>x</i>");
+    await page.getByLabel("Note").fill('<img src=x onerror="document.title=1">\nsecond line');
+    await page.getByRole("button", { name: "Save", exact: true }).click();
+    await page.locator(".notes .said", { hasText: "second line" }).waitFor();
+    assert.deepEqual((await api("/api/runs/async")).tags, ["<i>x</i>", "best", "sweep"]);
+    await page.reload();
+    assert.deepEqual(await until(async () => {
+      const tags = await page.locator(".notes .tag").allTextContents();
+      assert.equal(tags.length, 3);
+      return tags;
+    }), ["<i>x</i>", "best", "sweep"]);
+    assert.equal(await page.locator(".notes img, .notes i").count(), 0);
+    await picture("notes-wide");
+    await page.getByRole("button", { name: "Edit", exact: true }).click();
+    browser.forgiving = true; // refused on purpose
+    await page.getByLabel(/^Tags/).fill("a".repeat(65));
+    await page.getByRole("button", { name: "Save", exact: true }).click();
+    await page.locator(".problem", { hasText: "a tag must have 1 to 64 bytes" }).waitFor();
+    browser.forgiving = false;
+    await page.getByLabel(/^Tags/).fill("");
+    await page.getByLabel("Note").fill("");
+    await page.getByRole("button", { name: "Save", exact: true }).click();
+    await page.getByRole("button", { name: "Add tags or a note" }).waitFor();
+  });
+
+  await browser.step("transcripts are searched for a text", async () => {
+    await browser.open("async", "episodes");
+    await page.getByLabel("Task", { exact: true }).pressSequentially("cfunc/gcd-1");
+    await page.getByLabel("Task", { exact: true }).press("Enter");
+    await page.getByLabel("For", { exact: true }).selectOption("eval");
+    const expected = (await api("/api/runs/async/episodes?task=cfunc%2Fgcd-1&purpose=eval")).total;
+    assert.ok(expected > 0);
+    await page.getByLabel("Text has").fill("INT F(INT A");
+    await page.getByLabel("Text has").press("Enter");
+    await page.getByText(`${expected} found in ${expected} episodes. The newest first.`).waitFor();
+    await page.locator(".found mark").first().waitFor();
+    assert.equal(await page.locator(".found mark").first().textContent(), "int f(int a");
+    await picture("search-wide");
+    await page.locator(".found a").first().click();
+    await page.locator(".tokens").first().waitFor();
+  });
+
+  await browser.step("compare and config show the differences of two runs and more", async () => {
     await browser.open("async", "compare", "sync");
     await page.locator("code", { hasText: "learner.learning_rate" }).waitFor();
-    await page.getByText("Steps, both").waitFor();
+    await page.locator("figure.chart h2", { hasText: /^Steps$/ }).waitFor();
     await page.getByLabel("Axis").selectOption("step");
-    await page.getByText("Reward, by step").waitFor();
+    await page.locator("figure.chart h2", { hasText: /^Steps$/ }).waitFor({ state: "detached" });
+    await page.getByLabel("failing", { exact: true }).check();
+    await until(async () => assert.equal(await page.locator("table.plain thead th.num").count(), 3));
     await until(async () => assert.match(await page.locator("main").innerText(), /generated tokens per second/));
     await browser.open("async", "config");
     await page.getByLabel("only changed keys").check();

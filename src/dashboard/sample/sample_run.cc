@@ -181,6 +181,10 @@ void SampleRun::Train(const std::vector<v1::TrajectoryId>& used, double reward, 
       {"clip_fraction", 0.02 + 0.02 * random_.Uniform()},
       {"grad_norm", 0.4 + 0.1 * random_.Normal()},
       {"loss", 0.02 * random_.Normal()},
+      {"lr", 1e-5 * std::min(1.0, static_cast<double>(step_) / 10)},
+      {"response_tokens", 60 + 30 * std::exp(-static_cast<double>(step_) / 20)},
+      {"scorer_tests", reward / static_cast<double>(std::max<size_t>(1, used.size()))},
+      {"scorer_lint", 0.5 + 0.1 * random_.Uniform()},
       {"ratio", 1 + 0.01 * random_.Normal()}};
   const double lag = options_.synchronous ? 0 : 0.7;
   metrics["lag_mean"] = lag;

@@ -1,9 +1,9 @@
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 
-import type { Json } from "../api";
+import { get, isExport, type Json } from "../api";
 import { dateTime, duration, percent, query, short } from "../format";
 import { link, useApi, useLive, type Route } from "../hooks";
-import { Badge, Loading, Pages, Panel, Problem } from "../parts";
+import { Badge, Field, Loading, Pages, Panel, Problem } from "../parts";
 import { Transcript, TokenColours } from "./transcript";
 
 const ENDS = ["submitted", "max_turns", "max_tokens", "context", "malformed", "given_up"];
@@ -26,15 +26,16 @@ function List(props: { run: string; initial: URLSearchParams }) {
   const fresh = offset === 0 && live.state === "running" ? live.beat : 0;
   const page = useApi(`/api/runs/${props.run}/episodes${query({ ...filter, offset, limit: LIMIT })}`, fresh);
   const [typed, setTyped] = useState("");
+  const [text, setText] = useState(() => props.initial.get("text") ?? "");
   const tasks = useApi(typed.length > 0 ? `/api/runs/${props.run}/tasks${query({ search: typed, limit: 20 })}` : null);
-  const set = (name: keyof Filter) => (event: preact.JSX.TargetedEvent<HTMLInputElement | HTMLSelectElement>) => {
+  const set = (name: keyof Filter, value: string) => {
     setOffset(0);
-    setFilter({ ...filter, [name]: event.currentTarget.value });
+    setFilter({ ...filter, [name]: value });
   };
   const choose = (name: keyof Filter, label: string, all: string, values: string[]) => (
     <label>
       {label}
-      <select value={filter[name]} onChange={set(name)}>
+      <select value={filter[name]} onChange={(e) => set(name, e.currentTarget.value)}>
         <option value="">{all}</option>
         {values.map((value) => (
           <option key={value} value={value}>
@@ -47,7 +48,7 @@ function List(props: { run: string; initial: URLSearchParams }) {
   const number = (name: keyof Filter, label: string, step: string) => (
     <label class="narrow">
       {label}
-      <input type="number" step={step} value={filter[name]} onChange={set(name)} />
+      <Field type="number" step={step} value={filter[name] ?? ""} onDone={(value) => set(name, value)} />
     </label>
   );
   return (
@@ -55,17 +56,21 @@ function List(props: { run: string; initial: URLSearchParams }) {
       <form class="filters" onSubmit={(event) => event.preventDefault()} aria-label="Filter episodes">
         <label>
           Task
-          <input type="search" list="task-names" value={filter.task} placeholder="its whole name" onInput={(e) => setTyped(e.currentTarget.value)} onChange={set("task")} />
+          <Field type="search" list="task-names" value={filter.task ?? ""} placeholder="its whole name" onTyped={setTyped} onDone={(value) => set("task", value)} />
           <datalist id="task-names">
             {(tasks.data?.tasks ?? []).map((task: Json) => (
               <option key={task.task} value={task.task} />
             ))}
           </datalist>
         </label>
+        <label>
+          Text has
+          <Field type="search" value={text} placeholder="of the whole transcript" onDone={setText} />
+        </label>
         {choose("purpose", "For", "training and evaluation", ["train", "eval"])}
         <label>
           Result
-          <select value={filter.solved} onChange={set("solved")}>
+          <select value={filter.solved} onChange={(e) => set("solved", e.currentTarget.value)}>
             <option value="">any</option>
             <option value="true">solved</option>
             <option value="false">not solved</option>
@@ -79,9 +84,54 @@ function List(props: { run: string; initial: URLSearchParams }) {
         {number("lag_min", "Lag at least", "1")}
         {choose("sort", "Order", "newest first", ["oldest", "best", "worst", "tokens", "turns", "slowest"])}
       </form>
+      {text && !isExport && <Found key={JSON.stringify([filter, text])} run={props.run} text={text} filter={filter} />}
       <Problem error={page.error} />
-      {!page.data ? page.error ? null : <Loading /> : <Table run={props.run} rows={page.data.episodes} />}
-      {page.data && <Pages offset={page.data.offset ?? 0} limit={LIMIT} total={page.data.total} onMove={setOffset} />}
+      {text ? null : !page.data ? page.error ? null : <Loading /> : <Table run={props.run} rows={page.data.episodes} />}
+      {page.data && !text && <Pages offset={page.data.offset ?? 0} limit={LIMIT} total={page.data.total} onMove={setOffset} />}
+    </>
+  );
+}
+
+// Episodes whose transcripts have a text. The server searches in parts; enough are found when a page is full.
+function Found(props: { run: string; text: string; filter: Filter }) {
+  const [found, setFound] = useState<{ matches: Json[]; searched: number; left: number; next: number | null; error: string }>({ matches: [], searched: 0, left: 0, next: 0, error: "" });
+  const [wanted, setWanted] = useState(LIMIT);
+  const done = found.next === null || found.error !== "";
+  useEffect(() => {
+    if (done || found.matches.length >= wanted) return;
+    const abort = new AbortController();
+    const { sort, ...filter } = props.filter;
+    get(`/api/runs/${props.run}/search${query({ ...filter, text: props.text, before_seq: found.next || undefined })}`, abort.signal)
+      .then((part) => setFound((old) => ({ matches: [...old.matches, ...part.matches], searched: old.searched + part.searched, left: part.left, next: part.next, error: "" })))
+      .catch((error) => abort.signal.aborted || setFound((old) => ({ ...old, error: error.message })));
+    return () => abort.abort();
+  }, [found.searched, wanted, done]);
+  return (
+    <>
+      <Problem error={found.error} />
+      <p class="note" role="status">
+        {found.matches.length.toLocaleString("en-US")} found in {found.searched.toLocaleString("en-US")} episodes{!done && `, ${found.left.toLocaleString("en-US")} to search`}. The newest first.
+      </p>
+      <div class="found">
+        {found.matches.map((row) => (
+          <section key={row.seq} class="panel">
+            <p>
+              <a href={link(props.run, "episodes", row.group, row.member)}>{row.task}</a> <span class="soft">{row.found.where}</span>{" "}
+              {row.scored && <Badge text={row.solved ? "solved" : "not solved"} tone={row.solved ? "good" : "bad"} />}
+            </p>
+            <pre class="code">
+              {row.found.before}
+              <mark>{row.found.hit}</mark>
+              {row.found.after}
+            </pre>
+          </section>
+        ))}
+      </div>
+      {!done && found.matches.length >= wanted && (
+        <button type="button" onClick={() => setWanted(wanted + LIMIT)}>
+          Search on
+        </button>
+      )}
     </>
   );
 }

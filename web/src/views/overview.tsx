@@ -2,9 +2,11 @@ import { Chart } from "../chart";
 import { duration, percent, short, words } from "../format";
 import { useApi, useLive } from "../hooks";
 import { Loading, Problem, Stat } from "../parts";
-import { column, hasColumn, lagHistogram, rate, shareBetween, smooth } from "../series";
+import { evaluation, metricName } from "../runs";
+import { column, hasColumn, lagHistogram, level, rate, shareBetween, smooth } from "../series";
 import { FleetStrip } from "./fleet";
 import { LoopPicture } from "./loops";
+import { Notes } from "./notes";
 
 export function Overview(props: { run: string }) {
   const live = useLive();
@@ -15,12 +17,12 @@ export function Overview(props: { run: string }) {
   if (!run.data || !series.data) return run.error ? <Problem error={run.error} /> : <Loading />;
   const tick = live.tick ?? run.data.tick;
   const ticks = series.data.tick;
-  const steps = series.data.step;
+  const steps = level(series.data.step);
   const points = passRate.data?.points ?? [];
   const evals = run.data.evals as any[];
-  const before = evals.find((e) => e.name === "before");
+  const before = evaluation(run.data, "before");
   // The same kind of evaluation as "before": not the greedy one, nor one with other turns.
-  const after = evals.find((e) => e.name === "after") ?? [...evals].reverse().find((e) => /^during-step-\d+$/.test(e.name));
+  const after = evaluation(run.data, "after") ?? [...evals].reverse().find((e) => /^during-step-\d+$/.test(e.name));
   const running = run.data.state === "running";
   const tokens = smooth(rate(ticks.time_ms, column(ticks, "generated_tokens")), 3);
   const trained = smooth(rate(ticks.time_ms, column(ticks, "trained_tokens")), 5);
@@ -29,10 +31,13 @@ export function Overview(props: { run: string }) {
   const times = ticks.time_ms as number[];
   const lately = times.length > 1 ? times[times.length - 1] - times[Math.max(0, times.length - 4)] : 0;
   const seconds = column(ticks, "seconds");
+  const overSteps = { x: column(steps, "step") as number[], xKind: "number" as const, xName: "step", gaps: true };
+  const scorers = Object.keys(steps.columns).filter((name) => name.startsWith("scorer_"));
   const busy = (name: string) => smooth(shareBetween(seconds, column(ticks, name)), 5);
   return (
     <>
       <Problem error={run.error || series.error} />
+      <Notes key={props.run} run={props.run} data={run.data} />
       <div class="stats">
         <Stat name="Steps" value={short(run.data.counts.steps)} note={`version ${short(tick.version ?? run.data.counts.last_version)}`} />
         <Stat name="Episodes" value={short(run.data.counts.episodes)} note={`${short(run.data.counts.train)} to train on`} />
@@ -58,18 +63,42 @@ export function Overview(props: { run: string }) {
           max={1}
           format={(v) => percent(v)}
         />
-        <Chart title="Reward" x={column(steps, "step") as number[]} xKind="number" xName="step" series={[{ name: "mean reward of the batch", values: column(steps, "reward"), color: "c2" }, { name: "over 10 steps", values: smooth(column(steps, "reward"), 10), color: "c4" }]} />
+        <Chart title="Reward" {...overSteps} series={[{ name: "mean reward of the batch", values: column(steps, "reward"), color: "c2" }, { name: "over 10 steps", values: smooth(column(steps, "reward"), 10), color: "c4" }]} />
+        {evals.length > 0 && <Evaluations evals={evals} />}
+        {scorers.length > 0 && <Chart title="Reward by scorer" note="Mean of each scorer's values over the batch, before the weights." {...overSteps} series={scorers.slice(0, 6).map((name, i) => ({ name: metricName(name).replace("scorer: ", ""), values: smooth(column(steps, name), 5), color: `c${i + 1}` }))} />}
+        {hasColumn(steps, "loss") && <Chart title="Loss" {...overSteps} series={[{ name: "loss", values: column(steps, "loss"), color: "c2" }, { name: "over 10 steps", values: smooth(column(steps, "loss"), 10), color: "c4" }]} />}
+        {hasColumn(steps, "lr") && <Chart title="Learning rate" {...overSteps} series={[{ name: "learning rate", values: column(steps, "lr"), color: "c1" }]} min={0} />}
+        {hasColumn(steps, "response_tokens") && <Chart title="Answer length" note="Trained tokens of an episode, mean of the batch." {...overSteps} series={[{ name: "tokens", values: column(steps, "response_tokens"), color: "c3" }]} min={0} format={(v) => short(v)} />}
         <Chart title="Tokens per second" x={ticks.time_ms} xKind="time" series={[{ name: "generated", values: tokens, color: "c1" }, { name: "trained on", values: trained, color: "c3" }]} min={0} />
         <Chart title="Busy share of ports" note="Where the engine or the trainer is not busy, it is waiting." x={ticks.time_ms} xKind="time" series={[{ name: "engine", values: busy("busy_port_engine"), color: "c1" }, { name: "trainer", values: busy("busy_port_trainer"), color: "c3" }, { name: "boxes", values: busy("busy_port_boxes"), color: "c2" }, { name: "store", values: busy("busy_port_store"), color: "c4" }]} min={0} max={1} format={(v) => percent(v)} />
         <Chart title="Lag of tokens" note="How many steps old tokens were when trained on; the last 50 steps." x={lag.counts.map((_, i) => i)} xKind="label" labels={lag.labels} xName="steps behind" bars series={[{ name: "share of tokens", values: lag.counts, color: "c1" }]} min={0} format={(v) => percent(v)} />
         <Chart title="Lag and version" x={ticks.time_ms} xKind="time" series={[{ name: "policy version", values: column(ticks, "version"), color: "c4" }, { name: "steps", values: column(ticks, "steps"), color: "c1", dash: true }]} min={0} />
         {hasColumn(steps, "entropy") && (
-          <Chart title="Entropy and KL" x={column(steps, "step") as number[]} xKind="number" xName="step" series={[{ name: "entropy", values: column(steps, "entropy"), color: "c1" }, { name: "KL to the sampler", values: column(steps, "policy_kl"), color: "c3", axis: "right" }]} />
+          <Chart title="Entropy and KL" {...overSteps} series={[{ name: "entropy", values: column(steps, "entropy"), color: "c1" }, { name: "KL to the sampler", values: column(steps, "policy_kl"), color: "c3", axis: "right" }]} />
         )}
         {hasColumn(steps, "grad_norm") && (
-          <Chart title="Gradient norm and clipping" x={column(steps, "step") as number[]} xKind="number" xName="step" series={[{ name: "gradient norm", values: column(steps, "grad_norm"), color: "c2" }, { name: "clip fraction", values: column(steps, "clip_fraction"), color: "c3", axis: "right" }]} formatRight={(v) => percent(v, 1)} />
+          <Chart title="Gradient norm and clipping" {...overSteps} series={[{ name: "gradient norm", values: column(steps, "grad_norm"), color: "c2" }, { name: "clip fraction", values: column(steps, "clip_fraction"), color: "c3", axis: "right" }]} formatRight={(v) => percent(v, 1)} />
         )}
       </div>
     </>
   );
+}
+
+// Every evaluation of one kind is a line: before, during and after training; the greedy ones; those with other turns.
+function kindOf(name: string): string {
+  const rest = name.replace(/^(before|after|during-step-\d+)-?/, "");
+  return rest === name && !/^(before|after)$/.test(name) ? name : rest || "sampled";
+}
+
+function Evaluations(props: { evals: any[] }) {
+  const evals = props.evals.filter((e) => e.version !== null && e.samples > 0).sort((a, b) => a.version - b.version);
+  const kinds = [...new Set(evals.map((e) => kindOf(e.name)))].slice(0, 6);
+  const x = [...new Set(evals.map((e) => e.version as number))];
+  const of = (kind: string, value: (e: any) => number): (number | undefined)[] => x.map((version) => evals.filter((e) => e.version === version && kindOf(e.name) === kind).map(value).pop());
+  const first = kinds[0];
+  const band = [
+    { name: "high", values: of(first, (e) => Math.min(1, e.pass_rate + e.ci95)), color: "c1", band: "high" as const },
+    { name: "low", values: of(first, (e) => Math.max(0, e.pass_rate - e.ci95)), color: "c1", band: "low" as const },
+  ];
+  return <Chart title="Pass rate, evaluated" note="Held-out tasks by the policy version that answered them, with the 95 % interval." x={x} xKind="number" xName="version" series={[...(first ? band : []), ...kinds.map((kind, i) => ({ name: kind, values: of(kind, (e) => e.pass_rate), color: `c${i + 1}` }))]} min={0} max={1} format={(v) => percent(v)} />;
 }

@@ -197,6 +197,43 @@ function Verdict(props: { verdict: Json; episode: Json }) {
   );
 }
 
+// A unified diff, line by line.
+function Diff(props: { text: string }) {
+  const kind = (line: string) => (/^(\+\+\+|---|diff |index )/.test(line) ? "d-file" : line.startsWith("@@") ? "d-hunk" : line.startsWith("+") ? "d-new" : line.startsWith("-") ? "d-old" : "");
+  return (
+    <pre class="code diff">
+      {props.text.split("\n").map((line, i) => (
+        <span key={i} class={kind(line)}>
+          {line + "\n"}
+        </span>
+      ))}
+    </pre>
+  );
+}
+
+// What the agent's program printed, and what it changed.
+function AgentOutput(props: { episode: Json; open: boolean }) {
+  const { log, diff } = props.episode;
+  return (
+    <>
+      {log?.text && (
+        <details open={props.open}>
+          <summary>
+            What the agent printed{log.truncated && ` (the last ${log.text.length.toLocaleString("en-US")} characters of ${log.bytes.toLocaleString("en-US")} bytes)`}
+          </summary>
+          <pre class="code result">{log.text}</pre>
+        </details>
+      )}
+      {diff && (
+        <details open={props.open}>
+          <summary>What it changed</summary>
+          <Diff text={diff} />
+        </details>
+      )}
+    </>
+  );
+}
+
 export function Transcript(props: { run: string; episode: Json; colours: string; base?: number; compact?: boolean }) {
   const e = props.episode;
   const base = props.base ?? e.min_version ?? 0;
@@ -212,6 +249,7 @@ export function Transcript(props: { run: string; episode: Json; colours: string;
       {e.turn_list.map((turn: Json, i: number) => (
         <Turn key={i} turn={turn} number={i + 1} colours={props.colours} base={base} reward={e.verdict?.turn_rewards?.[i]} />
       ))}
+      <AgentOutput episode={e} open={!props.compact} />
       {!props.compact &&
         e.files.map((file: Json) => (
           <details key={file.path}>
