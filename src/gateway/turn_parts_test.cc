@@ -170,7 +170,9 @@ TEST(Admission, NobodyTakesEveryPlace) {
       if (!entry.place) break;
       places.push_back(std::move(entry.place));
     }
-    if (id == 2) EXPECT_EQ(places.size(), 800u);
+    if (id == 2) {
+      EXPECT_EQ(places.size(), 800u);
+    }
   }
   EXPECT_NE(admission.Enter({.name = "quiet", .id = 9}, Time{}).place, nullptr);
   EXPECT_NE(admission.Enter({.name = "hog", .id = 2}, Time{}, /*entrance=*/1).place, nullptr);
