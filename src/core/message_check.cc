@@ -226,7 +226,10 @@ Status CheckTrajectory(const v1::Trajectory& trajectory, const MessageLimits& li
   }
   // One of which a part of ours failed is kept as it is and never trained on.
   if (trajectory.end() == v1::EPISODE_END_GIVEN_UP) return Ok();
-  if (trajectory.prompt_ids_size() == 0) return Invalid("prompt_ids: must not be empty");
+  // An agent that asked nothing has neither.
+  if (trajectory.prompt_ids_size() == 0 && trajectory.turns_size() > 0) {
+    return Invalid("prompt_ids: must not be empty");
+  }
   auto tokens = static_cast<uint64_t>(trajectory.prompt_ids_size());  // of the longest branch
   uint64_t now = tokens;
   for (const v1::Turn& turn : trajectory.turns()) {
