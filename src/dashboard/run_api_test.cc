@@ -210,6 +210,18 @@ TEST_F(RunApiTest, TranscriptsAreSearchedToTheLastEpisodeAndWhereTheTextStandsIs
   Get("/api/runs/small/search?text=" + std::string(201, 'a'), 400);
 }
 
+TEST(TranscriptTexts, HaveWhatAnAgentPrintedAndChanged) {
+  v1::Trajectory trajectory;
+  trajectory.mutable_log()->set_text("Traceback: no module named x");
+  trajectory.mutable_log()->set_diff("+int f();");
+  const std::map<std::string, std::string> texts = [&] {
+    const auto all = TranscriptTexts(trajectory, std::nullopt);
+    return std::map<std::string, std::string>(all.begin(), all.end());
+  }();
+  EXPECT_EQ(texts.at("what the agent printed"), "Traceback: no module named x");
+  EXPECT_EQ(texts.at("what it changed"), "+int f();");
+}
+
 TEST_F(RunApiTest, WithoutTheModelIdsAreShown) {
   SampleOptions options = SmallRun();
   options.steps = 1;

@@ -249,6 +249,8 @@ std::vector<std::pair<std::string, std::string>> TranscriptTexts(
     }
   }
   texts.emplace_back("submission", trajectory.submission());
+  texts.emplace_back("what the agent printed", trajectory.log().text());
+  texts.emplace_back("what it changed", trajectory.log().diff());
   return texts;
 }
 

@@ -90,10 +90,8 @@ export function RunsChart(props: RunsChartProps) {
   return <Chart {...rest} x={together.x} xKind={AXES[axis].xKind} xName={AXES[axis].xName} series={names.map((name, i) => ({ name, values: together.values[i], ...lineOf(i) }))} />;
 }
 
-// The evaluation of that name; of several, which a run that went on has, the newest.
 export function evaluation(run: Json, name: string): Json | undefined {
-  const found = run.evals.filter((e: Json) => e.name === name);
-  return found.sort((a: Json, b: Json) => (a.version ?? 0) - (b.version ?? 0) || a.finished_ms - b.finished_ms).pop();
+  return run.evals.find((e: Json) => e.name === name);
 }
 
 export function metricName(name: string): string {

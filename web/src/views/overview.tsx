@@ -91,14 +91,14 @@ function kindOf(name: string): string {
 }
 
 function Evaluations(props: { evals: any[] }) {
-  const evals = props.evals.filter((e) => e.version !== null && e.samples > 0).sort((a, b) => a.version - b.version);
+  const evals = props.evals.filter((e) => e.step !== null && e.step !== undefined && e.samples > 0).sort((a, b) => a.step - b.step);
   const kinds = [...new Set(evals.map((e) => kindOf(e.name)))].slice(0, 6);
-  const x = [...new Set(evals.map((e) => e.version as number))];
-  const of = (kind: string, value: (e: any) => number): (number | undefined)[] => x.map((version) => evals.filter((e) => e.version === version && kindOf(e.name) === kind).map(value).pop());
+  const x = [...new Set(evals.map((e) => e.step as number))];
+  const of = (kind: string, value: (e: any) => number): (number | undefined)[] => x.map((step) => evals.filter((e) => e.step === step && kindOf(e.name) === kind).map(value).pop());
   const first = kinds[0];
   const band = [
     { name: "high", values: of(first, (e) => Math.min(1, e.pass_rate + e.ci95)), color: "c1", band: "high" as const },
     { name: "low", values: of(first, (e) => Math.max(0, e.pass_rate - e.ci95)), color: "c1", band: "low" as const },
   ];
-  return <Chart title="Pass rate, evaluated" note="Held-out tasks by the policy version that answered them, with the 95 % interval." x={x} xKind="number" xName="version" series={[...(first ? band : []), ...kinds.map((kind, i) => ({ name: kind, values: of(kind, (e) => e.pass_rate), color: `c${i + 1}` }))]} min={0} max={1} format={(v) => percent(v)} />;
+  return <Chart title="Pass rate, evaluated" note="Held-out tasks after so many steps, with the 95 % interval." x={x} xKind="number" xName="step" series={[...(first ? band : []), ...kinds.map((kind, i) => ({ name: kind, values: of(kind, (e) => e.pass_rate), color: `c${i + 1}` }))]} min={0} max={1} format={(v) => percent(v)} />;
 }
