@@ -1,5 +1,6 @@
 #include "sim/simulation.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace tidemill::sim {
@@ -81,8 +82,7 @@ TEST_P(PlantedBug, IsFoundWithinAThousandSeeds) {
     const bool forger = bug == Bug::kTokenNotChecked || bug == Bug::kBoundsNotChecked;
     const SimReport report = RunSimulation({.seed = seed, .bug = bug, .forger = forger});
     if (report.ok) continue;
-    EXPECT_NE(report.failure.find(GetParam().second), std::string::npos)
-        << "found at seed " << seed << ", but as: " << report.failure;
+    EXPECT_THAT(report.failure, testing::ContainsRegex(GetParam().second)) << "seed " << seed;
     return;
   }
   FAIL() << "no seed found it";
@@ -101,7 +101,8 @@ INSTANTIATE_TEST_SUITE_P(
                     std::pair{Bug::kHeldBackForever, "starved"},
                     std::pair{Bug::kAwayTeacherAgrees, "that the teacher did not give"},
                     std::pair{Bug::kTokenNotChecked, "which it never had"},
-                    std::pair{Bug::kBoundsNotChecked, "what no loss can bear"},
+                    // The learner sees such an id, or before it the teacher.
+                    std::pair{Bug::kBoundsNotChecked, "what no loss can bear|is not between 0 and"},
                     std::pair{Bug::kLostBoxIsAResult, "whose box was lost reached a loss"},
                     std::pair{Bug::kTrainedThroughBranches, "was trained twice"},
                     std::pair{Bug::kRetryIsANewTurn, "counted as a new question"},
