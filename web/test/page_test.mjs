@@ -265,7 +265,7 @@ test(async (browser) => {
     await browser.open("async", "episodes");
     await page.getByLabel("Task", { exact: true }).pressSequentially("cfunc/gcd-1");
     await page.getByLabel("Task", { exact: true }).press("Enter");
-    await page.getByLabel("For", { exact: true }).selectOption("eval");
+    await page.getByLabel(/^For/).selectOption("eval");
     const expected = (await api("/api/runs/async/episodes?task=cfunc%2Fgcd-1&purpose=eval")).total;
     assert.ok(expected > 0);
     await page.getByLabel("Text has").fill("INT F(INT A");
