@@ -151,9 +151,8 @@ std::string ToolNote(const ModelChat& chat) {
 }
 
 void LogTools(const ModelChat& chat) {
-  const bool own = chat.chat && !chat.chat->fallback && chat.tool_source == ToolSource::kTemplate;
   const std::string note = ToolNote(chat);
-  LogOnce(note, own ? LogLevel::kInfo : LogLevel::kWarn, note);
+  LogOnce(note, LogLevel::kInfo, note);
 }
 
 Result<Rendered> RenderChat(const ModelChat& chat, RenderInput input) {
