@@ -232,7 +232,10 @@ TEST_P(ForwardHiddenOf, ASharedBeginningGivesWhatEachOfItsOwnGives) {
     (expected * weighing).sum().backward();
     for (const auto& [name, parameter] : (*b)->parameters()) {
       if (!parameter.grad().defined()) continue;
-      EXPECT_LT(MaxDifference(parameter.grad(), (*a)->parameters().at(name).grad()), 1e-4) << name;
+      const at::Tensor grad = (*a)->parameters().at(name).grad();
+      // The sums differ in their order: float32 keeps seven digits of the largest term.
+      const double largest = std::max(1.0, grad.abs().max().item<double>());
+      EXPECT_LT(MaxDifference(parameter.grad(), grad), 1e-4 * largest) << name;
     }
   }
 }
