@@ -25,6 +25,9 @@ using SteadyClock = std::chrono::steady_clock;
 
 // How long the init may take to end everything before the box is killed from outside.
 constexpr Duration kStopPatience = milliseconds(500);
+// The same where the files are kept: a box that is killed takes them with it, and on a busy machine
+// its end takes long.
+constexpr Duration kKeepPatience = std::chrono::seconds(20);
 constexpr Duration kDrainPatience = std::chrono::seconds(2);
 // Bubblewrap and the init are in the cgroup too.
 constexpr uint64_t kOwnProcesses = 2;
@@ -277,7 +280,7 @@ void BoxRunner::Stop(v1::Outcome outcome) {
   limit_ = outcome;
   box_.AddFrame(BOX_STOP, nullptr, 0, {}, {});
   (void)box_.Flush(nullptr, 0);
-  kill_at_ = SteadyClock::now() + kStopPatience;
+  kill_at_ = SteadyClock::now() + (spec_.keep_files ? kKeepPatience : kStopPatience);
 }
 
 void BoxRunner::CheckCgroup() {
