@@ -63,7 +63,9 @@ bool CParser::ReadStorage(Specifiers& specifiers) {
   if (Accept("inline") || Accept("__inline") || Accept("__inline__")) {
     return specifiers.is_inline = true;
   }
-  return ReadAttribute() || Accept("__extension__");
+  // gcc takes it in front of everything else alone.
+  if (Is("__extension__")) FailSubset("__extension__");
+  return ReadAttribute();
 }
 
 // __attribute__((..)). Those that change what something means, or whether a compiler takes it, are
