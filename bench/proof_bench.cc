@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "prover/prover.h"
 #include "reward/proof_port.h"
-#include "reward/verifiers/equivalence.h"
 #include "tasks/cfunc.h"
 #include "tasks/cfunc_task.h"
 #include "tools/box/box_host.h"

@@ -5,8 +5,8 @@
 #include <cstdlib>
 #include <string>
 
-#include "reward/verifiers/c_ast.h"
-#include "reward/verifiers/c_machine.h"
+#include "prover/c_ast.h"
+#include "prover/c_machine.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace tidemill;  // NOLINT: a program of one function

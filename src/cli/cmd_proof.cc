@@ -15,8 +15,8 @@
 #include "cli/proof_answers.h"
 #include "core/files.h"
 #include "core/text.h"
-#include "reward/verifiers/c_lexer.h"
-#include "reward/verifiers/equivalence.h"
+#include "prover/c_lexer.h"
+#include "prover/prover.h"
 
 namespace tidemill {
 namespace {

@@ -4,8 +4,8 @@
 #include <array>
 #include <charconv>
 
-#include "reward/verifiers/c_lexer.h"
-#include "reward/verifiers/c_machine.h"
+#include "prover/c_lexer.h"
+#include "prover/c_machine.h"
 #include "tasks/cfunc_task.h"
 
 namespace tidemill {

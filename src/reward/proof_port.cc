@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "reward/verifiers/c_ast.h"
-#include "reward/verifiers/equivalence.h"
+#include "prover/c_ast.h"
+#include "prover/prover.h"
 
 namespace tidemill {
 namespace {

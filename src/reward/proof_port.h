@@ -7,8 +7,8 @@
 #include <thread>
 
 #include "core/mutex.h"
+#include "prover/prover.h"
 #include "reward/scorer_port.h"
-#include "reward/verifiers/equivalence.h"
 
 namespace tidemill {
 

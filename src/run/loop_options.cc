@@ -6,8 +6,8 @@
 #include <span>
 
 #include "core/random.h"
-#include "reward/verifiers/c_machine.h"
-#include "reward/verifiers/c_parser.h"
+#include "prover/c_machine.h"
+#include "prover/c_parser.h"
 #include "run/resume_parts.h"
 #include "store/store_thread.h"
 
