@@ -124,13 +124,6 @@ inline const CVariable& VariableOf(const CProgram& program, const CFunction& fun
   return index >= kCStaticBase ? program.statics[index - kCStaticBase] : function.variables[index];
 }
 
-// Not ok: no compiler takes the text for C, because a word stands where the grammar has no place
-// for it. What compilers may disagree about (extensions, types, names of a library) is ok here.
-Status WhyNoC(std::string_view text, std::string_view entry);
-
-// Names of the functions that have a body in the text, in order. Fails like ParseC.
-Result<std::vector<std::string>> FunctionsOfC(std::string_view text);
-
 // The function `entry`, which other files can call, and all others of the text but main: what is
 // not read cannot be known to compile. kInvalid: the text is no C, or has no such function.
 // kUnavailable: C outside the subset. Both name the line.

@@ -10,10 +10,10 @@
 
 #include "core/status.h"
 #include "prover/c_type.h"
+#include "prover/prover.h"
 
 namespace tidemill {
 
-inline constexpr size_t kCTextMax = size_t{256} << 10;
 inline constexpr size_t kCTokensMax = 200'000;
 
 struct CToken {

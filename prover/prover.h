@@ -4,9 +4,15 @@
 //
 //   reference, candidate, range -> ProveEquivalent -> proved | refuted by an input | unknown, and
 //   why
+//
+// This header is all that other folders see of prover/.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -75,5 +81,38 @@ struct ProofTexts {
   std::string candidate_name = "candidate";
 };
 Result<Proof> ProveEquivalent(const ProofTexts& texts, const ProofOptions& options);
+
+// The most text that is read; a longer one is kUnavailable.
+inline constexpr size_t kCTextMax = size_t{256} << 10;
+
+// Not ok: no compiler takes the text for C, because a word stands where the grammar has no place
+// for it. What compilers may disagree about (extensions, types, names of a library) is ok here.
+Status WhyNoC(std::string_view text, std::string_view entry);
+
+// Names of the functions that have a body in the text, in order. kInvalid: the text is no C;
+// kUnavailable: C outside the subset.
+Result<std::vector<std::string>> FunctionsOfC(std::string_view text);
+
+// A function that is run without a compiler and without a box: the machine can only compute, within
+// bounds that are counts.
+class InterpretedC {
+ public:
+  // Fails like FunctionsOfC, and with kInvalid where the text has no such function.
+  static Result<InterpretedC> Read(std::string_view text, std::string_view function);
+  InterpretedC(InterpretedC&&) noexcept;
+  InterpretedC& operator=(InterpretedC&&) noexcept;
+  ~InterpretedC();
+
+  // The text is this function alone, which takes `ints` ints and gives one, and says nothing that
+  // a header, a library or another compiler could mean otherwise.
+  bool IsPlain(size_t ints) const;
+  // None: C does not define a result, it depends on what was never written, or the steps ran out.
+  std::optional<int64_t> Call(std::span<const int64_t> inputs, uint64_t steps_max);
+
+ private:
+  struct Insides;
+  explicit InterpretedC(std::unique_ptr<Insides> insides);
+  std::unique_ptr<Insides> insides_;
+};
 
 }  // namespace tidemill

@@ -15,7 +15,6 @@
 #include "cli/proof_answers.h"
 #include "core/files.h"
 #include "core/text.h"
-#include "prover/c_lexer.h"
 #include "prover/prover.h"
 
 namespace tidemill {

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "prover/c_ast.h"
 #include "prover/prover.h"
 
 namespace tidemill {

@@ -6,8 +6,7 @@
 #include <span>
 
 #include "core/random.h"
-#include "prover/c_machine.h"
-#include "prover/c_parser.h"
+#include "prover/prover.h"
 #include "run/resume_parts.h"
 #include "store/store_thread.h"
 
@@ -272,12 +271,8 @@ ToolDescription Describe(const CommandTool& tool) {
 
 std::optional<int64_t> TraceFunction(const std::string& source, std::span<const int64_t> inputs) {
   constexpr uint64_t kStepsMax = 1'000'000;
-  const auto program = ParseC(source, "f");
-  if (!program.ok()) return {};
-  const auto code = CompileC(*program);
-  if (!code.ok()) return {};
-  const CRun run = CMachine(*code).Run(inputs, kStepsMax);
-  return run.end == CRun::End::kReturned ? std::optional(run.value) : std::nullopt;
+  auto function = InterpretedC::Read(source, "f");
+  return function.ok() ? function->Call(inputs, kStepsMax) : std::nullopt;
 }
 
 MemoryOptions MemoryOptionsFrom(const RunConfig& config) {
