@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "agents/agent_runner.h"
-#include "agents/expression_fixture.h"
 #include "gateway/plain_recorder.h"
 #include "rollout/episode.h"
+#include "testing/expression_fixture.h"
 #include "tools/tool_executor.h"
 
 namespace tidemill {

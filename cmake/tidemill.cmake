@@ -36,9 +36,9 @@ if(TIDEMILL_SANITIZE MATCHES thread AND CMAKE_CXX_COMPILER_ID STREQUAL GNU)
   target_compile_options(tidemill_flags INTERFACE -Wno-tsan)
 endif()
 
-# src/core/test_folders.h
+# testing/test_folders.h
 file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/generated/test_folders.cc @ONLY CONTENT [[
-#include "core/test_folders.h"
+#include "testing/test_folders.h"
 
 namespace tidemill {
 
@@ -48,7 +48,7 @@ std::string BinaryDir() { return "@CMAKE_BINARY_DIR@"; }
 }  // namespace tidemill
 ]])
 add_library(tidemill_test_folders STATIC ${CMAKE_BINARY_DIR}/generated/test_folders.cc)
-target_include_directories(tidemill_test_folders PRIVATE ${CMAKE_SOURCE_DIR}/src)
+target_include_directories(tidemill_test_folders PRIVATE ${CMAKE_SOURCE_DIR})
 
 # tidemill_library(NAME LINK libraries... [FOLDER folder] [SUBFOLDERS folders...] [FILES files...] [EXCLUDE files...]):
 # one library from every .cc of this folder (or of the one named, and of the subfolders named) but its tests

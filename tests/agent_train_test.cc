@@ -4,7 +4,7 @@
 
 #include <fstream>
 
-#include "core/test_folders.h"
+#include "testing/test_folders.h"
 #include "tests/line_fixture.h"
 
 namespace tidemill {

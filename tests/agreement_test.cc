@@ -7,11 +7,11 @@
 #include <map>
 #include <set>
 
-#include "core/test_folders.h"
 #include "dashboard/run_api.h"
 #include "learner/packing.h"
 #include "store/run_db.h"
 #include "store/run_directory.h"
+#include "testing/test_folders.h"
 #include "tests/line_fixture.h"
 
 namespace tidemill {

@@ -10,8 +10,8 @@
 #include <regex>
 #include <set>
 
-#include "core/test_folders.h"
-#include "http/http_client.h"
+#include "testing/http_client.h"
+#include "testing/test_folders.h"
 #include "tests/program.h"
 
 namespace tidemill {

@@ -10,11 +10,11 @@
 #include <set>
 
 #include "bus/redis/redis_bus.h"
-#include "core/test_folders.h"
 #include "observe/process_metrics.h"
 #include "observe/run_status.h"
 #include "run/run.h"
 #include "scale/autoscaler.h"
+#include "testing/test_folders.h"
 #include "tests/program.h"
 #include "tools/box/box_pool.h"
 

@@ -10,12 +10,12 @@
 #include <nlohmann/json.hpp>
 #include <regex>
 
-#include "bus/redis/redis_test_kit.h"
 #include "bus/standard_topics.h"
 #include "core/topics.h"
 #include "core/version.h"
-#include "http/http_client.h"
 #include "proto/tidemill.pb.h"
+#include "testing/http_client.h"
+#include "testing/redis_test_kit.h"
 #include "tests/program.h"
 #include "tools/tool_table.h"
 

@@ -7,8 +7,8 @@
 #include <string>
 
 #include "core/files.h"
-#include "core/test_folders.h"
-#include "core/test_kit.h"
+#include "testing/test_folders.h"
+#include "testing/test_kit.h"
 
 namespace tidemill {
 namespace {

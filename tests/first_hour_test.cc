@@ -8,7 +8,7 @@
 #include <map>
 #include <sstream>
 
-#include "core/test_folders.h"
+#include "testing/test_folders.h"
 #include "tests/line_fixture.h"
 
 namespace tidemill {

@@ -11,7 +11,6 @@
 
 #include "bus/memory/memory_bus.h"
 #include "bus/standard_topics.h"
-#include "core/test_kit.h"
 #include "engine/engine_port.h"
 #include "engine/torch/torch_engine.h"
 #include "learner/learner_loop.h"
@@ -22,6 +21,7 @@
 #include "run/torch/make_trainer.h"
 #include "store/run_reader.h"
 #include "tasks/task_file.h"
+#include "testing/test_kit.h"
 #include "tools/tool_cache.h"
 #include "tools/tool_executor.h"
 #include "tools/tool_loop.h"

@@ -14,12 +14,12 @@
 #include <vector>
 
 #include "bus/redis/redis_bus.h"
-#include "bus/redis/redis_test_server.h"
 #include "bus/standard_topics.h"
 #include "core/topics.h"
 #include "proto/tidemill.pb.h"
 #include "store/run_db.h"
 #include "store/run_reader.h"
+#include "testing/redis_test_server.h"
 #include "tests/program.h"
 
 namespace tidemill {

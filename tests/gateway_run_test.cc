@@ -3,8 +3,8 @@
 
 #include <set>
 
-#include "core/test_kit.h"
-#include "http/http_client.h"
+#include "testing/http_client.h"
+#include "testing/test_kit.h"
 #include "tests/line_fixture.h"
 
 namespace tidemill {

@@ -1,7 +1,7 @@
 // A rollout worker of a fleet serves the run's policy: `tidemill worker rollout --listen`.
 #include <nlohmann/json.hpp>
 
-#include "http/http_client.h"
+#include "testing/http_client.h"
 #include "tests/fleet_kit.h"
 
 namespace tidemill {

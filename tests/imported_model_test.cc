@@ -8,16 +8,16 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "conversation/model_template.h"
 #include "core/files.h"
-#include "core/test_folders.h"
-#include "core/test_kit.h"
 #include "engine/torch/torch_engine.h"
 #include "model/generation_config.h"
 #include "model/gguf/gguf_import.h"
-#include "conversation/model_template.h"
 #include "model/tokenizer.h"
 #include "model/torch/model.h"
 #include "model/torch/score.h"
+#include "testing/test_folders.h"
+#include "testing/test_kit.h"
 
 namespace tidemill {
 namespace {

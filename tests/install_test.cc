@@ -5,7 +5,7 @@
 
 #include <filesystem>
 
-#include "core/test_folders.h"
+#include "testing/test_folders.h"
 #include "tests/program.h"
 
 namespace tidemill {

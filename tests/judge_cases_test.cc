@@ -6,7 +6,7 @@
 
 #include "judge/judge_cases.h"
 #include "run/loop_options.h"
-#include "tools/tool_fixture.h"
+#include "testing/tool_fixture.h"
 
 namespace tidemill {
 namespace {

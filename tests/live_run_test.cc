@@ -17,13 +17,13 @@
 #include "core/hash.h"
 #include "core/mutex.h"
 #include "core/random.h"
-#include "core/test_folders.h"
-#include "core/test_kit.h"
-#include "model/golden_models.h"
 #include "store/case_reader.h"
 #include "store/run_db.h"
 #include "store/session_reader.h"
 #include "store/sqlite.h"
+#include "testing/golden_models.h"
+#include "testing/test_folders.h"
+#include "testing/test_kit.h"
 #include "tests/line_fixture.h"
 
 namespace tidemill {

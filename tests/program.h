@@ -16,8 +16,8 @@
 
 #include "cli/machine.h"
 #include "core/fd.h"
-#include "core/test_folders.h"
-#include "core/test_kit.h"
+#include "testing/test_folders.h"
+#include "testing/test_kit.h"
 
 extern char** environ;
 

@@ -9,9 +9,9 @@
 #include <thread>
 
 #include "core/mutex.h"
-#include "core/test_folders.h"
 #include "tasks/import/task_import.h"
 #include "tasks/pyfunc.h"
+#include "testing/test_folders.h"
 #include "tools/box/box_host.h"
 #include "tools/python/python_grader.h"
 

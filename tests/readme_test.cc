@@ -7,7 +7,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "core/test_folders.h"
+#include "testing/test_folders.h"
 #include "tests/program.h"
 
 namespace tidemill {

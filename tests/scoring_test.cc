@@ -5,7 +5,7 @@
 #include <fstream>
 #include <set>
 
-#include "core/test_folders.h"
+#include "testing/test_folders.h"
 #include "tests/line_fixture.h"
 
 namespace tidemill {

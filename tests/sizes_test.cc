@@ -10,9 +10,9 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "core/test_folders.h"
 #include "model/number_types.h"
 #include "model/safetensors.h"
+#include "testing/test_folders.h"
 #include "tests/line_fixture.h"
 
 namespace tidemill {

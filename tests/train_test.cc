@@ -12,8 +12,8 @@
 #include <regex>
 #include <set>
 
-#include "core/test_folders.h"
 #include "store/run_db.h"
+#include "testing/test_folders.h"
 #include "tests/line_fixture.h"
 
 namespace tidemill {

@@ -8,9 +8,9 @@
 #include <sstream>
 
 #include "core/files.h"
-#include "core/test_kit.h"
 #include "prover/c_lexer.h"
 #include "prover/tests/c_oracle_harness.h"
+#include "testing/test_kit.h"
 
 namespace tidemill {
 namespace {

@@ -5,9 +5,9 @@
 #include <fstream>
 #include <sstream>
 
-#include "core/test_kit.h"
 #include "prover/c_ast.h"
 #include "prover/prover.h"
+#include "testing/test_kit.h"
 
 namespace tidemill {
 namespace {

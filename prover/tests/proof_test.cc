@@ -6,12 +6,12 @@
 #include <cstdlib>
 #include <map>
 
-#include "core/test_folders.h"
 #include "prover/prover.h"
 #include "prover/tests/judgement.h"
 #include "prover/tests/odd_c.h"
 #include "prover/tests/proof_pairs.h"
 #include "prover/tests/proof_soak.h"
+#include "testing/test_folders.h"
 
 namespace tidemill {
 namespace {

@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <map>
 
-#include "agents/agent_fixture.h"
-#include "agents/expression_fixture.h"
-#include "core/test_folders.h"
+#include "testing/agent_fixture.h"
+#include "testing/expression_fixture.h"
+#include "testing/test_folders.h"
 #include "tools/tool_executor.h"
 
 namespace tidemill {

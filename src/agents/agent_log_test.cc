@@ -1,7 +1,7 @@
 // What a program leaves for people, and when a run with it is in vain.
 #include <gmock/gmock.h>
 
-#include "agents/agent_fixture.h"
+#include "testing/agent_fixture.h"
 
 namespace tidemill {
 namespace {

@@ -7,8 +7,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "core/test_folders.h"
-#include "core/test_kit.h"
+#include "testing/test_folders.h"
+#include "testing/test_kit.h"
 
 namespace tidemill {
 namespace {

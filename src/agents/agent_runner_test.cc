@@ -7,9 +7,9 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "agents/agent_fixture.h"
-#include "http/http_client.h"
 #include "http/http_server.h"
+#include "testing/agent_fixture.h"
+#include "testing/http_client.h"
 
 namespace tidemill {
 namespace {

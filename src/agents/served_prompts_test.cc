@@ -9,7 +9,6 @@
 
 #include "conversation/dialogue.h"
 #include "core/random.h"
-#include "core/test_folders.h"
 #include "gateway/live_answer.h"
 #include "gateway/plain_recorder.h"
 #include "gateway/turn_reader.h"
@@ -17,6 +16,7 @@
 #include "live/prompt_builder.h"
 #include "model/tokenizer_writer.h"
 #include "rollout/protocol.h"
+#include "testing/test_folders.h"
 
 namespace tidemill {
 namespace {

@@ -3,11 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "bus/bus_test_kit.h"
 #include "bus/memory/memory_bus.h"
-#include "core/test_kit.h"
 #include "core/topics.h"
 #include "proto/tidemill.pb.h"
+#include "testing/bus_test_kit.h"
+#include "testing/test_kit.h"
 
 namespace tidemill {
 namespace {

@@ -3,8 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include "bus/bus_test_kit.h"
 #include "bus/memory/memory_bus.h"
+#include "testing/bus_test_kit.h"
 
 namespace tidemill {
 namespace {

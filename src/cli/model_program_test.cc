@@ -6,7 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "core/test_folders.h"
+#include "testing/test_folders.h"
 #include "tests/program.h"
 
 namespace tidemill {

@@ -6,9 +6,9 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "core/test_folders.h"
-#include "http/http_client.h"
-#include "model/golden_models.h"
+#include "testing/golden_models.h"
+#include "testing/http_client.h"
+#include "testing/test_folders.h"
 #include "tests/program.h"
 
 namespace tidemill {

@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "conversation/model_template.h"
-#include "core/test_folders.h"
-#include "core/test_kit.h"
+#include "testing/test_folders.h"
+#include "testing/test_kit.h"
 
 namespace tidemill {
 namespace {

@@ -7,8 +7,8 @@
 #include <fstream>
 
 #include "conversation/dialogue.h"
-#include "core/test_kit.h"
 #include "model/tokenizer_writer.h"
+#include "testing/test_kit.h"
 
 namespace tidemill {
 namespace {

@@ -5,7 +5,7 @@
 #include <sys/wait.h>
 
 #include "core/fd.h"
-#include "core/test_kit.h"
+#include "testing/test_kit.h"
 
 namespace tidemill {
 namespace {

@@ -5,8 +5,8 @@
 #include <fstream>
 #include <set>
 
-#include "core/test_folders.h"
 #include "proto/tidemill.pb.h"
+#include "testing/test_folders.h"
 
 namespace tidemill {
 namespace {

@@ -4,7 +4,7 @@
 #include <sys/stat.h>
 
 #include "core/files.h"
-#include "core/test_kit.h"
+#include "testing/test_kit.h"
 
 namespace tidemill {
 namespace {

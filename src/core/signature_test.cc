@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include "core/test_kit.h"
+#include "testing/test_kit.h"
 
 namespace tidemill {
 namespace {

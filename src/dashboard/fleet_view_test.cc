@@ -7,12 +7,12 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "bus/redis/redis_test_kit.h"
-#include "core/test_folders.h"
-#include "core/test_kit.h"
 #include "core/topics.h"
 #include "dashboard/run_api.h"
-#include "dashboard/sample/sample_run.h"
+#include "testing/redis_test_kit.h"
+#include "testing/sample/sample_run.h"
+#include "testing/test_folders.h"
+#include "testing/test_kit.h"
 
 namespace tidemill {
 namespace {

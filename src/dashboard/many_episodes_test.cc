@@ -7,9 +7,9 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
-#include "core/test_kit.h"
 #include "dashboard/run_api.h"
-#include "dashboard/sample/sample_run.h"
+#include "testing/sample/sample_run.h"
+#include "testing/test_kit.h"
 
 namespace tidemill {
 namespace {

@@ -7,15 +7,15 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "core/test_folders.h"
 #include "dashboard/dashboard.h"
 #include "dashboard/page_files.h"
 #include "dashboard/run_events.h"
 #include "dashboard/run_json.h"
-#include "dashboard/sample/sample_run.h"
 #include "observe/metrics_series.h"
 #include "observe/run_gauges.h"
-#include "store/store_samples.h"
+#include "testing/sample/sample_run.h"
+#include "testing/store_samples.h"
+#include "testing/test_folders.h"
 
 namespace tidemill {
 namespace {

@@ -5,8 +5,8 @@
 
 #include "core/clock.h"
 #include "dashboard/run_api.h"
-#include "dashboard/sample/sample_run.h"
-#include "store/store_samples.h"
+#include "testing/sample/sample_run.h"
+#include "testing/store_samples.h"
 
 namespace tidemill {
 namespace {

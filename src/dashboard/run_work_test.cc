@@ -5,8 +5,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "core/test_kit.h"
 #include "observe/metrics_series.h"
+#include "testing/test_kit.h"
 
 namespace tidemill {
 namespace {

@@ -1,7 +1,7 @@
 // The engine over a backend whose draws tell every wrong page (ledger_backend.h).
 #include "engine/batch_engine.h"
 
-#include "engine/ledger_run.h"
+#include "testing/ledger_run.h"
 
 namespace tidemill {
 namespace {

@@ -1,7 +1,7 @@
 // Conversations of several tenants over a cache that is far too small, with weights that change,
 // sequences that are given up, go on or are pinned: every draw is that of a sequence computed at
 // once.
-#include "engine/ledger_run.h"
+#include "testing/ledger_run.h"
 
 namespace tidemill {
 namespace {

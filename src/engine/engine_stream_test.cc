@@ -2,9 +2,9 @@
 #include <atomic>
 #include <thread>
 
-#include "core/test_kit.h"
 #include "engine/engine_port.h"
-#include "engine/ledger_run.h"
+#include "testing/ledger_run.h"
+#include "testing/test_kit.h"
 
 namespace tidemill {
 namespace {

@@ -7,9 +7,9 @@
 #include <set>
 
 #include "core/mutex.h"
-#include "core/test_kit.h"
 #include "engine/engine_port.h"
-#include "weights/number_weights.h"
+#include "testing/number_weights.h"
+#include "testing/test_kit.h"
 
 namespace tidemill {
 namespace {

@@ -1,5 +1,5 @@
 // Who runs and who makes room, where live sequences and those of training want the same.
-#include "engine/ledger_run.h"
+#include "testing/ledger_run.h"
 
 namespace tidemill {
 namespace {

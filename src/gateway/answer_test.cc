@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "gateway/recording.h"
+#include "testing/recording.h"
 
 namespace tidemill {
 namespace {

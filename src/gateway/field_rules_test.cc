@@ -9,9 +9,9 @@
 #include <fstream>
 #include <set>
 
-#include "core/test_folders.h"
-#include "core/test_kit.h"
 #include "gateway/wire.h"
+#include "testing/test_folders.h"
+#include "testing/test_kit.h"
 
 namespace tidemill {
 namespace {

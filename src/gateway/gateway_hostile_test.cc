@@ -2,7 +2,7 @@
 // slow clients are also in http/http_server_test.cc and http/http_reply_test.cc.
 #include <fstream>
 
-#include "gateway/gateway_fixture.h"
+#include "testing/gateway_fixture.h"
 
 namespace tidemill {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "core/hash.h"
 #include "core/mutex.h"
-#include "gateway/gateway_fixture.h"
+#include "testing/gateway_fixture.h"
 
 namespace tidemill {
 namespace {

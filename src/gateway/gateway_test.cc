@@ -3,7 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "gateway/gateway_fixture.h"
+#include "testing/gateway_fixture.h"
 
 namespace tidemill {
 namespace {

@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "core/files.h"
-#include "core/test_kit.h"
+#include "testing/test_kit.h"
 
 namespace tidemill {
 namespace {

@@ -7,7 +7,7 @@
 #include <set>
 
 #include "gateway/answer.h"
-#include "gateway/recording.h"
+#include "testing/recording.h"
 
 namespace tidemill {
 namespace {

@@ -2,12 +2,12 @@
 #include <gtest/gtest.h>
 
 #include "core/hash.h"
-#include "core/test_kit.h"
 #include "gateway/admission.h"
 #include "gateway/api_keys.h"
-#include "gateway/scripted_server.h"
 #include "gateway/turn_plan.h"
 #include "gateway/turn_reader.h"
+#include "testing/scripted_server.h"
+#include "testing/test_kit.h"
 
 namespace tidemill {
 namespace {

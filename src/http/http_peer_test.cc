@@ -14,8 +14,8 @@
 #include <fstream>
 #include <thread>
 
-#include "core/test_kit.h"
-#include "http/scripted_endpoint.h"
+#include "testing/scripted_endpoint.h"
+#include "testing/test_kit.h"
 
 namespace tidemill {
 namespace {

@@ -5,8 +5,8 @@
 #include <thread>
 
 #include "core/mutex.h"
-#include "http/http_client.h"
 #include "http/http_server.h"
+#include "testing/http_client.h"
 
 namespace tidemill {
 namespace {

@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "http/access.h"
-#include "http/http_client.h"
+#include "testing/http_client.h"
 
 namespace tidemill {
 namespace {

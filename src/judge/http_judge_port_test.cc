@@ -11,10 +11,10 @@
 #include "bus/memory/memory_bus.h"
 #include "bus/standard_topics.h"
 #include "core/loop_runner.h"
-#include "core/test_kit.h"
 #include "core/topics.h"
-#include "http/scripted_endpoint.h"
 #include "judge/judge_loop.h"
+#include "testing/scripted_endpoint.h"
+#include "testing/test_kit.h"
 
 namespace tidemill {
 namespace {

@@ -7,10 +7,10 @@
 #include <fstream>
 
 #include "core/random.h"
-#include "core/test_kit.h"
-#include "http/scripted_endpoint.h"
 #include "judge/http_judge_port.h"
 #include "judge/judge_cases.h"
+#include "testing/scripted_endpoint.h"
+#include "testing/test_kit.h"
 
 namespace tidemill {
 namespace {

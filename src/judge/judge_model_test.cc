@@ -3,9 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/test_kit.h"
 #include "model/model_config.h"
 #include "model/tokenizer.h"
+#include "testing/test_kit.h"
 
 namespace tidemill {
 namespace {

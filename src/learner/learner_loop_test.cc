@@ -6,8 +6,8 @@
 
 #include "bus/memory/memory_bus.h"
 #include "bus/standard_topics.h"
-#include "core/test_kit.h"
 #include "core/topics.h"
+#include "testing/test_kit.h"
 
 namespace tidemill {
 namespace {

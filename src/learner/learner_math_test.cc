@@ -4,10 +4,10 @@
 #include <gtest/gtest.h>
 
 #include "learner/advantages.h"
-#include "learner/learner_samples.h"
 #include "learner/objective_config.h"
 #include "learner/schedule.h"
 #include "learner/staleness.h"
+#include "testing/learner_samples.h"
 
 namespace tidemill {
 namespace {

@@ -6,7 +6,7 @@
 #include <map>
 #include <set>
 
-#include "learner/learner_samples.h"
+#include "testing/learner_samples.h"
 
 namespace tidemill {
 namespace {

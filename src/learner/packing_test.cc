@@ -7,7 +7,7 @@
 #include <set>
 
 #include "core/random.h"
-#include "learner/learner_samples.h"
+#include "testing/learner_samples.h"
 
 namespace tidemill {
 namespace {

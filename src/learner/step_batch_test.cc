@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "learner/kl_bound.h"
-#include "learner/learner_samples.h"
+#include "testing/learner_samples.h"
 
 namespace tidemill {
 namespace {

@@ -11,13 +11,13 @@
 
 #include "bus/memory/memory_bus.h"
 #include "core/secret.h"
-#include "core/test_kit.h"
 #include "core/topics.h"
 #include "live/erase_bus.h"
-#include "live/live_fixture.h"
 #include "live/live_operator.h"
 #include "live/live_run.h"
 #include "store/session_reader.h"
+#include "testing/live_fixture.h"
+#include "testing/test_kit.h"
 
 namespace tidemill {
 namespace {

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/files.h"
-#include "core/test_kit.h"
+#include "testing/test_kit.h"
 
 namespace tidemill {
 namespace {

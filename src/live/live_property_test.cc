@@ -4,7 +4,7 @@
 
 #include <set>
 
-#include "live/live_fixture.h"
+#include "testing/live_fixture.h"
 
 namespace tidemill {
 namespace {

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "live/live_fixture.h"
+#include "testing/live_fixture.h"
 
 namespace tidemill {
 namespace {

@@ -5,8 +5,8 @@
 
 #include <set>
 
-#include "gateway/recording.h"
-#include "live/live_fixture.h"
+#include "testing/live_fixture.h"
+#include "testing/recording.h"
 
 namespace tidemill {
 namespace {

@@ -5,9 +5,9 @@
 
 #include <future>
 
-#include "core/test_kit.h"
-#include "live/live_fixture.h"
 #include "store/session_reader.h"
+#include "testing/live_fixture.h"
+#include "testing/test_kit.h"
 
 namespace tidemill {
 namespace {

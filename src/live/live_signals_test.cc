@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "live/live_fixture.h"
+#include "testing/live_fixture.h"
 
 namespace tidemill {
 namespace {

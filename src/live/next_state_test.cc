@@ -5,10 +5,10 @@
 
 #include "bus/memory/memory_bus.h"
 #include "bus/standard_topics.h"
-#include "core/test_kit.h"
 #include "core/topics.h"
 #include "live/erase_bus.h"
-#include "live/live_fixture.h"
+#include "testing/live_fixture.h"
+#include "testing/test_kit.h"
 
 namespace tidemill {
 namespace {

@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/test_folders.h"
-#include "live/live_fixture.h"
+#include "testing/live_fixture.h"
+#include "testing/test_folders.h"
 
 namespace tidemill {
 namespace {

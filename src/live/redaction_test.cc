@@ -11,10 +11,10 @@
 #include <future>
 #include <sstream>
 
-#include "core/test_kit.h"
-#include "live/live_fixture.h"
 #include "live/live_run.h"
 #include "store/session_reader.h"
+#include "testing/live_fixture.h"
+#include "testing/test_kit.h"
 
 namespace tidemill {
 namespace {

@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "core/files.h"
-#include "core/test_kit.h"
 #include "live/live_operator.h"
+#include "testing/test_kit.h"
 
 namespace tidemill {
 namespace {

@@ -6,8 +6,8 @@
 #include "bus/memory/memory_bus.h"
 #include "bus/standard_topics.h"
 #include "core/topics.h"
-#include "live/live_fixture.h"
 #include "tasks/case_record.h"
+#include "testing/live_fixture.h"
 
 namespace tidemill {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <set>
 
-#include "memory/memory_samples.h"
+#include "testing/memory_samples.h"
 
 namespace tidemill {
 namespace {

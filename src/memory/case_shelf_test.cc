@@ -5,8 +5,8 @@
 #include <atomic>
 #include <thread>
 
-#include "memory/memory_samples.h"
 #include "tasks/case_record.h"
+#include "testing/memory_samples.h"
 
 namespace tidemill {
 namespace {

@@ -3,11 +3,11 @@
 #include <gtest/gtest.h>
 
 #include "core/clock.h"
-#include "memory/memory_samples.h"
 #include "store/run_db.h"
 #include "store/schema.h"
 #include "store/sqlite.h"
-#include "store/store_samples.h"
+#include "testing/memory_samples.h"
+#include "testing/store_samples.h"
 
 namespace tidemill {
 namespace {

@@ -4,12 +4,12 @@
 
 #include "bus/memory/memory_bus.h"
 #include "bus/standard_topics.h"
-#include "core/test_kit.h"
 #include "core/topics.h"
-#include "memory/memory_samples.h"
 #include "store/case_reader.h"
 #include "store/store_thread.h"
 #include "tasks/case_record.h"
+#include "testing/memory_samples.h"
+#include "testing/test_kit.h"
 
 namespace tidemill {
 namespace {

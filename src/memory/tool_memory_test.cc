@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "memory/case_bank.h"
-#include "memory/memory_samples.h"
+#include "testing/memory_samples.h"
 
 namespace tidemill {
 namespace {

@@ -6,9 +6,9 @@
 #include <cmath>
 #include <filesystem>
 
-#include "core/test_folders.h"
-#include "model/golden_models.h"
 #include "model/json_fields.h"
+#include "testing/golden_models.h"
+#include "testing/test_folders.h"
 
 namespace tidemill {
 namespace {

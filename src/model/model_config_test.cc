@@ -7,11 +7,11 @@
 #include <filesystem>
 
 #include "core/files.h"
-#include "core/test_folders.h"
 #include "model/generation_config.h"
-#include "model/golden_models.h"
 #include "model/json_fields.h"
 #include "model/layer_plan.h"
+#include "testing/golden_models.h"
+#include "testing/test_folders.h"
 
 namespace tidemill {
 namespace {

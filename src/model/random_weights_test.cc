@@ -6,10 +6,10 @@
 #include <cstring>
 #include <limits>
 
-#include "core/test_kit.h"
 #include "model/expected_tensors.h"
 #include "model/number_types.h"
-#include "model/tiny_config.h"
+#include "testing/test_kit.h"
+#include "testing/tiny_config.h"
 
 namespace tidemill {
 namespace {

@@ -7,9 +7,9 @@
 #include <filesystem>
 #include <fstream>
 
-#include "core/test_folders.h"
-#include "core/test_kit.h"
-#include "model/golden_models.h"
+#include "testing/golden_models.h"
+#include "testing/test_folders.h"
+#include "testing/test_kit.h"
 
 namespace tidemill {
 namespace {

@@ -2,10 +2,10 @@
 #include <gtest/gtest.h>
 
 #include "core/files.h"
-#include "core/test_folders.h"
-#include "model/golden_models.h"
 #include "model/json_fields.h"
 #include "model/tokenizer.h"
+#include "testing/golden_models.h"
+#include "testing/test_folders.h"
 
 namespace tidemill {
 namespace {

@@ -8,8 +8,8 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "core/test_folders.h"
-#include "core/test_kit.h"
+#include "testing/test_folders.h"
+#include "testing/test_kit.h"
 
 namespace tidemill {
 namespace {

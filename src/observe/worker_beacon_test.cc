@@ -6,9 +6,9 @@
 #include <atomic>
 #include <nlohmann/json.hpp>
 
-#include "bus/redis/redis_test_kit.h"
-#include "http/http_client.h"
 #include "observe/run_status.h"
+#include "testing/http_client.h"
+#include "testing/redis_test_kit.h"
 
 namespace tidemill {
 namespace {

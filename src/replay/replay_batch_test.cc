@@ -1,5 +1,5 @@
 // What goes into a batch: nothing too old, nothing used too often.
-#include "replay/replay_fixture.h"
+#include "testing/replay_fixture.h"
 
 namespace tidemill {
 namespace {

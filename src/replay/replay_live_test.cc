@@ -1,5 +1,5 @@
 // Trajectories of sessions on their way into a batch.
-#include "replay/replay_fixture.h"
+#include "testing/replay_fixture.h"
 
 namespace tidemill {
 namespace {

@@ -1,5 +1,5 @@
 // From a trajectory to a scored group, and what a resume finds again.
-#include "replay/replay_fixture.h"
+#include "testing/replay_fixture.h"
 
 namespace tidemill {
 namespace {

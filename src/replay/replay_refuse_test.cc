@@ -6,9 +6,9 @@
 #include <functional>
 #include <limits>
 
-#include "bus/bus_test_kit.h"
 #include "core/journal.h"
-#include "replay/replay_fixture.h"
+#include "testing/bus_test_kit.h"
+#include "testing/replay_fixture.h"
 
 namespace tidemill {
 namespace {

@@ -1,5 +1,5 @@
 // Verdicts that are given again when a scorer has changed.
-#include "replay/replay_fixture.h"
+#include "testing/replay_fixture.h"
 
 namespace tidemill {
 namespace {

@@ -1,6 +1,6 @@
 #include <gmock/gmock.h>
 
-#include "replay/replay_fixture.h"
+#include "testing/replay_fixture.h"
 
 namespace tidemill {
 namespace {

@@ -9,8 +9,8 @@
 #include <fstream>
 #include <map>
 
-#include "core/test_kit.h"
 #include "reward/command_port.h"
+#include "testing/test_kit.h"
 
 namespace tidemill {
 namespace {

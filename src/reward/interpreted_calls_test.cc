@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tasks/cfunc_task.h"
-#include "tools/tool_fixture.h"
+#include "testing/tool_fixture.h"
 
 namespace tidemill {
 namespace {

@@ -4,10 +4,10 @@
 #include "bus/memory/memory_bus.h"
 #include "bus/standard_topics.h"
 #include "core/random.h"
-#include "core/test_kit.h"
 #include "core/topics.h"
 #include "reward/proof_port.h"
 #include "reward/reward_loop.h"
+#include "testing/test_kit.h"
 
 namespace tidemill {
 namespace {

@@ -7,9 +7,9 @@
 #include <fstream>
 #include <map>
 
-#include "core/test_folders.h"
-#include "core/test_kit.h"
 #include "reward/scorer_check.h"
+#include "testing/test_folders.h"
+#include "testing/test_kit.h"
 
 namespace tidemill {
 namespace {

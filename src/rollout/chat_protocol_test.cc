@@ -1,9 +1,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/test_folders.h"
-#include "model/golden_models.h"
 #include "rollout/protocol.h"
+#include "testing/golden_models.h"
+#include "testing/test_folders.h"
 
 namespace tidemill {
 namespace {

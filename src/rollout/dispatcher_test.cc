@@ -2,10 +2,10 @@
 
 #include <gtest/gtest.h>
 
-#include "bus/bus_test_kit.h"
 #include "bus/memory/memory_bus.h"
 #include "bus/standard_topics.h"
 #include "core/topics.h"
+#include "testing/bus_test_kit.h"
 
 namespace tidemill {
 namespace {

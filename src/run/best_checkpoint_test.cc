@@ -4,7 +4,7 @@
 
 #include <filesystem>
 
-#include "core/test_kit.h"
+#include "testing/test_kit.h"
 
 namespace tidemill {
 namespace {

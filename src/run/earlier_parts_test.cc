@@ -5,8 +5,8 @@
 
 #include <fstream>
 
-#include "core/test_kit.h"
 #include "run/run_counters.h"
+#include "testing/test_kit.h"
 
 namespace tidemill {
 namespace {

@@ -5,8 +5,8 @@
 
 #include <fstream>
 
-#include "core/test_kit.h"
 #include "store/run_db.h"
+#include "testing/test_kit.h"
 
 namespace tidemill {
 namespace {

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/test_kit.h"
+#include "testing/test_kit.h"
 
 namespace tidemill {
 namespace {

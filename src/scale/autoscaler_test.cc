@@ -7,8 +7,8 @@
 #include <set>
 
 #include "core/random.h"
-#include "core/test_kit.h"
 #include "core/topics.h"
+#include "testing/test_kit.h"
 
 namespace tidemill {
 namespace {

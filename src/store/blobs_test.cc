@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "core/hash.h"
-#include "store/store_samples.h"
+#include "testing/store_samples.h"
 
 namespace tidemill {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "store/run_db.h"
 #include "store/run_reader.h"
-#include "store/store_samples.h"
+#include "testing/store_samples.h"
 
 namespace tidemill {
 namespace {

@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "store/run_reader.h"
-#include "store/store_samples.h"
+#include "testing/store_samples.h"
 
 namespace tidemill {
 namespace {

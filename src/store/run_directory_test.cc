@@ -10,7 +10,7 @@
 
 #include "core/files.h"
 #include "store/run_reader.h"
-#include "store/store_samples.h"
+#include "testing/store_samples.h"
 
 namespace tidemill {
 namespace {

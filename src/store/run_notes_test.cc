@@ -5,7 +5,7 @@
 
 #include <fstream>
 
-#include "core/test_kit.h"
+#include "testing/test_kit.h"
 
 namespace tidemill {
 namespace {

@@ -6,7 +6,7 @@
 #include "store/run_reader.h"
 #include "store/schema.h"
 #include "store/sqlite.h"
-#include "store/store_samples.h"
+#include "testing/store_samples.h"
 
 namespace tidemill {
 namespace {

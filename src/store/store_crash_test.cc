@@ -10,10 +10,10 @@
 #include <random>
 #include <set>
 
-#include "store/faulty_vfs.h"
 #include "store/run_reader.h"
-#include "store/store_samples.h"
 #include "store/store_thread.h"
+#include "testing/faulty_vfs.h"
+#include "testing/store_samples.h"
 
 namespace tidemill {
 namespace {

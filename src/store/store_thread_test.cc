@@ -3,10 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "store/faulty_vfs.h"
 #include "store/run_reader.h"
 #include "store/sqlite.h"
-#include "store/store_samples.h"
+#include "testing/faulty_vfs.h"
+#include "testing/store_samples.h"
 
 namespace tidemill {
 namespace {

@@ -9,10 +9,10 @@
 #include <set>
 #include <sstream>
 
-#include "core/test_kit.h"
 #include "tasks/cfunc_expr.h"
 #include "tasks/cfunc_task.h"
 #include "tasks/task_file.h"
+#include "testing/test_kit.h"
 
 namespace tidemill {
 namespace {

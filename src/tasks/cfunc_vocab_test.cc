@@ -7,8 +7,8 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "core/test_kit.h"
 #include "tasks/cfunc.h"
+#include "testing/test_kit.h"
 
 namespace tidemill {
 namespace {

@@ -10,11 +10,11 @@
 #include <fstream>
 
 #include "core/hash.h"
-#include "core/test_kit.h"
 #include "tasks/archive.h"
 #include "tasks/path_patterns.h"
 #include "tasks/prepare_tasks.h"
 #include "tasks/task_file.h"
+#include "testing/test_kit.h"
 
 namespace tidemill {
 namespace {

@@ -9,8 +9,8 @@
 #include <set>
 #include <sstream>
 
-#include "core/test_kit.h"
 #include "tasks/project_task.h"
+#include "testing/test_kit.h"
 
 namespace tidemill {
 namespace {

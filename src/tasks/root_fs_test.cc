@@ -10,8 +10,8 @@
 #include <fstream>
 
 #include "core/hash.h"
-#include "core/test_kit.h"
 #include "tasks/unpack.h"
+#include "testing/test_kit.h"
 
 namespace tidemill {
 namespace {

@@ -1,5 +1,5 @@
 #include "tasks/task_file.h"
-#include "core/test_folders.h"
+#include "testing/test_folders.h"
 
 #include <gmock/gmock.h>
 #include <google/protobuf/util/message_differencer.h>

@@ -5,8 +5,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "core/test_kit.h"
-#include "http/scripted_endpoint.h"
+#include "testing/scripted_endpoint.h"
+#include "testing/test_kit.h"
 
 namespace tidemill {
 namespace {

@@ -6,8 +6,8 @@
 #include <gtest/gtest.h>
 
 #include "tasks/prepare_tasks.h"
+#include "testing/tool_fixture.h"
 #include "tools/test_report.h"
-#include "tools/tool_fixture.h"
 
 namespace tidemill {
 namespace {

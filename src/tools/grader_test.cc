@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tools/tool_fixture.h"
+#include "testing/tool_fixture.h"
 
 namespace tidemill {
 namespace {

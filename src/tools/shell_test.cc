@@ -7,8 +7,8 @@
 #include <fstream>
 
 #include "tasks/root_fs.h"
+#include "testing/tool_fixture.h"
 #include "tools/shell_boxes.h"
-#include "tools/tool_fixture.h"
 
 namespace tidemill {
 namespace {

@@ -10,11 +10,11 @@
 #include <sstream>
 
 #include "bus/redis/redis_bus.h"
-#include "bus/redis/redis_test_server.h"
 #include "bus/standard_topics.h"
 #include "core/loop_runner.h"
 #include "core/topics.h"
-#include "tools/tool_fixture.h"
+#include "testing/redis_test_server.h"
+#include "testing/tool_fixture.h"
 #include "tools/tool_loop.h"
 
 namespace tidemill {

@@ -9,8 +9,8 @@
 #include "bus/standard_topics.h"
 #include "core/hash.h"
 #include "core/topics.h"
+#include "testing/tool_fixture.h"
 #include "tools/tool_cache.h"
-#include "tools/tool_fixture.h"
 #include "tools/tool_table.h"
 
 namespace tidemill {

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "core/hash.h"
-#include "tools/tool_fixture.h"
+#include "testing/tool_fixture.h"
 
 namespace tidemill {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <thread>
 
-#include "weights/number_weights.h"
+#include "testing/number_weights.h"
 
 namespace tidemill {
 

@@ -6,9 +6,9 @@
 #include <filesystem>
 
 #include "core/log.h"
-#include "core/test_kit.h"
+#include "testing/number_weights.h"
+#include "testing/test_kit.h"
 #include "weights/file_weights.h"
-#include "weights/number_weights.h"
 #include "weights/weight_publisher.h"
 #include "weights/weight_receiver.h"
 

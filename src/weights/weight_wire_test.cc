@@ -16,7 +16,7 @@
 #include <random>
 #include <thread>
 
-#include "core/test_kit.h"
+#include "testing/test_kit.h"
 #include "weights/file_weights.h"
 #include "weights/shm_weights.h"
 

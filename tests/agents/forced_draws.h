@@ -13,7 +13,7 @@
 #include <memory>
 
 #include "engine/decode_backend.h"
-#include "gateway/scripted_draws.h"
+#include "testing/scripted_draws.h"
 
 namespace tidemill {
 

@@ -1,9 +1,9 @@
 #include "tests/agents/forced_draws.h"
 
-#include "core/test_kit.h"
-#include "engine/torch/engine_check.h"
-#include "gateway/scripted_server.h"
 #include "model/model_config.h"
+#include "testing/engine_check.h"
+#include "testing/scripted_server.h"
+#include "testing/test_kit.h"
 
 namespace tidemill {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <string>
 
-#include "gateway/scripted_server.h"
+#include "testing/scripted_server.h"
 #include "tests/agents/scripted_answers.h"
 
 namespace tidemill {

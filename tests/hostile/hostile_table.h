@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "core/status.h"
-#include "core/test_kit.h"
 #include "proto/tidemill.pb.h"
+#include "testing/test_kit.h"
 
 namespace tidemill {
 

@@ -12,7 +12,7 @@
 #include <numeric>
 #include <set>
 
-#include "core/test_folders.h"
+#include "testing/test_folders.h"
 #include "tests/hostile/hostile_table.h"
 #include "tests/hostile/outside.h"
 #include "tools/tool_executor.h"

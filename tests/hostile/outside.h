@@ -17,7 +17,7 @@
 
 #include "core/fd.h"
 #include "core/status.h"
-#include "core/test_kit.h"
+#include "testing/test_kit.h"
 
 namespace tidemill {
 

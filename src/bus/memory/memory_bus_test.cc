@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "bus/bus_contract.h"
+#include "testing/bus_contract.h"
 
 namespace tidemill {
 namespace {

@@ -5,12 +5,12 @@
 #include <gmock/gmock.h>
 #include <hiredis/hiredis.h>
 
-#include "bus/bus_test_kit.h"
 #include "bus/redis/redis_client.h"
 #include "bus/redis/redis_roster.h"
-#include "bus/redis/redis_test_kit.h"
 #include "bus/standard_topics.h"
 #include "core/topics.h"
+#include "testing/bus_test_kit.h"
+#include "testing/redis_test_kit.h"
 
 namespace tidemill {
 namespace {

@@ -10,10 +10,10 @@
 #include <set>
 
 #include "bus/redis/redis_session.h"
-#include "bus/redis/redis_test_kit.h"
 #include "core/hash.h"
 #include "core/mutex.h"
 #include "proto/tidemill.pb.h"
+#include "testing/redis_test_kit.h"
 
 namespace tidemill {
 namespace {

@@ -4,9 +4,9 @@
 #include <atomic>
 #include <memory>
 
-#include "bus/bus_contract.h"
 #include "bus/redis/redis_bus.h"
-#include "bus/redis/redis_test_server.h"
+#include "testing/bus_contract.h"
+#include "testing/redis_test_server.h"
 
 namespace tidemill {
 namespace {

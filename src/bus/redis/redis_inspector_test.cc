@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "bus/redis/redis_roster.h"
-#include "bus/redis/redis_test_kit.h"
+#include "testing/redis_test_kit.h"
 
 namespace tidemill {
 namespace {

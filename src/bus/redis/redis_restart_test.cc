@@ -3,8 +3,8 @@
 
 #include <set>
 
-#include "bus/redis/redis_test_kit.h"
 #include "bus/redis/topic_janitor.h"
+#include "testing/redis_test_kit.h"
 
 namespace tidemill {
 namespace {

@@ -5,8 +5,8 @@
 #include <filesystem>
 
 #include "conversation/jinja/chat_template.h"
-#include "core/test_folders.h"
-#include "core/test_kit.h"
+#include "testing/test_folders.h"
+#include "testing/test_kit.h"
 
 namespace tidemill {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "core/test_folders.h"
-#include "core/test_kit.h"
+#include "testing/test_folders.h"
+#include "testing/test_kit.h"
 
 namespace tidemill {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "engine/cuda/decoder_weights.h"
 #include "model/cuda/weight_layout.h"
-#include "model/tiny_config.h"
+#include "testing/tiny_config.h"
 
 namespace tidemill {
 namespace {

@@ -2,13 +2,13 @@
 // there is no GPU.
 #include "model/torch/aten.h"
 
-#include "engine/torch/engine_check.h"
-#include "model/tiny_config.h"
 #include "model/torch/adapter_block.h"
 #include "model/torch/gpu_runtime.h"
-#include "model/torch/gpu_test_kit.h"
 #include "model/torch/moved_weights.h"
 #include "model/torch/weight_block.h"
+#include "testing/engine_check.h"
+#include "testing/gpu_test_kit.h"
+#include "testing/tiny_config.h"
 
 namespace tidemill {
 namespace {

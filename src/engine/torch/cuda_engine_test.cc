@@ -6,11 +6,11 @@
 #include <cmath>
 #include <numeric>
 
-#include "engine/torch/engine_check.h"
 #include "engine/torch/torch_engine.h"
-#include "model/torch/golden.h"
-#include "model/torch/gpu_test_kit.h"
 #include "model/torch/moved_weights.h"
+#include "testing/engine_check.h"
+#include "testing/golden.h"
+#include "testing/gpu_test_kit.h"
 
 namespace tidemill {
 namespace {

@@ -1,9 +1,9 @@
 // What a server asks of an engine on a GPU. Skipped where there is none.
 #include "model/torch/aten.h"
 
-#include "engine/torch/engine_check.h"
-#include "model/torch/gpu_test_kit.h"
 #include "model/torch/moved_weights.h"
+#include "testing/engine_check.h"
+#include "testing/gpu_test_kit.h"
 
 namespace tidemill {
 namespace {

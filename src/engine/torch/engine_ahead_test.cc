@@ -5,8 +5,8 @@
 
 #include "core/random.h"
 #include "engine/torch/torch_engine.h"
-#include "model/tiny_config.h"
 #include "model/torch/model.h"
+#include "testing/tiny_config.h"
 
 namespace tidemill {
 namespace {

@@ -1,8 +1,8 @@
 // Prompts taken from the cache against the plain forward pass.
 #include "model/torch/aten.h"
 
-#include "engine/torch/engine_check.h"
-#include "model/tiny_config.h"
+#include "testing/engine_check.h"
+#include "testing/tiny_config.h"
 
 namespace tidemill {
 namespace {

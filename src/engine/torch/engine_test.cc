@@ -7,9 +7,9 @@
 #include <map>
 #include <numeric>
 
-#include "engine/torch/engine_check.h"
 #include "engine/torch/torch_engine.h"
-#include "model/torch/golden.h"
+#include "testing/engine_check.h"
+#include "testing/golden.h"
 
 namespace tidemill {
 namespace {

@@ -1,8 +1,8 @@
 // Sliding windows in the engine: cached pages, shared prompts and rebuilt sequences give what the
 // plain forward pass gives, whose mask is tested by itself.
-#include "engine/torch/engine_check.h"
-#include "model/tiny_config.h"
 #include "model/torch/aten.h"
+#include "testing/engine_check.h"
+#include "testing/tiny_config.h"
 
 namespace tidemill {
 namespace {

@@ -1,7 +1,7 @@
 // The optimizer against values computed by torch, and an adapter that learns.
 #include "learner/torch/adamw.h"
 
-#include "model/torch/golden.h"
+#include "testing/golden.h"
 
 namespace tidemill {
 namespace {

@@ -8,11 +8,11 @@
 #include <filesystem>
 #include <thread>
 
-#include "core/test_kit.h"
 #include "learner/snapshot_gate.h"
 #include "learner/torch/checkpoint.h"
-#include "learner/torch/tiny_policy.h"
 #include "learner/torch/trainer_thread.h"
+#include "testing/test_kit.h"
+#include "testing/tiny_policy.h"
 
 namespace tidemill {
 namespace {

@@ -6,13 +6,13 @@
 
 #include <thread>
 
-#include "core/test_kit.h"
 #include "learner/snapshot_gate.h"
 #include "learner/torch/checkpoint.h"
-#include "learner/torch/tiny_policy.h"
-#include "model/torch/gpu_test_kit.h"
 #include "model/torch/host_copy.h"
 #include "model/torch/moved_weights.h"
+#include "testing/gpu_test_kit.h"
+#include "testing/test_kit.h"
+#include "testing/tiny_policy.h"
 
 namespace tidemill {
 namespace {

@@ -8,9 +8,9 @@
 #include <filesystem>
 #include <fstream>
 
-#include "core/test_kit.h"
-#include "learner/torch/tiny_policy.h"
 #include "learner/torch/trainer_thread.h"
+#include "testing/test_kit.h"
+#include "testing/tiny_policy.h"
 
 namespace tidemill {
 namespace {

@@ -3,12 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "learner/torch/tiny_policy.h"
 #include "model/torch/aten.h"
 #include "model/torch/device.h"
-#include "model/torch/gpu_test_kit.h"
 #include "model/torch/host_copy.h"
 #include "model/torch/moved_weights.h"
+#include "testing/gpu_test_kit.h"
+#include "testing/tiny_policy.h"
 
 namespace tidemill {
 namespace {

@@ -1,15 +1,15 @@
 // Training an adapter on a GPU above a frozen base in one block, against float32 on the CPU.
 // Skipped where there is no GPU.
-#include "model/tiny_config.h"
 #include "model/torch/aten.h"
+#include "testing/tiny_config.h"
 
 #include <gtest/gtest.h>
 
-#include "learner/torch/tiny_policy.h"
 #include "model/torch/cuda_adapter.h"
-#include "model/torch/gpu_test_kit.h"
 #include "model/torch/moved_weights.h"
 #include "model/torch/weight_block.h"
+#include "testing/gpu_test_kit.h"
+#include "testing/tiny_policy.h"
 
 namespace tidemill {
 namespace {

@@ -7,12 +7,12 @@
 
 #include "core/random.h"
 #include "learner/torch/block_moments.h"
-#include "learner/torch/tiny_policy.h"
 #include "model/cuda/train_kernels.h"
 #include "model/torch/aten.h"
-#include "model/torch/gpu_test_kit.h"
 #include "model/torch/host_copy.h"
 #include "model/torch/moved_weights.h"
+#include "testing/gpu_test_kit.h"
+#include "testing/tiny_policy.h"
 #ifdef TIDEMILL_CUDA
 #include "model/torch/cuda_leaves.h"
 #include "model/torch/cuda_train.h"

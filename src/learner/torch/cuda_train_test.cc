@@ -3,12 +3,12 @@
 #include <gtest/gtest.h>
 
 #include "learner/torch/adamw.h"
-#include "model/tiny_config.h"
 #include "model/torch/aten.h"
-#include "model/torch/golden.h"
-#include "model/torch/gpu_test_kit.h"
 #include "model/torch/host_copy.h"
 #include "model/torch/moved_weights.h"
+#include "testing/golden.h"
+#include "testing/gpu_test_kit.h"
+#include "testing/tiny_config.h"
 
 namespace tidemill {
 namespace {

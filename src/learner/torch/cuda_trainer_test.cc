@@ -4,10 +4,10 @@
 
 #include <gtest/gtest.h>
 
-#include "learner/torch/tiny_policy.h"
-#include "model/torch/gpu_test_kit.h"
 #include "model/torch/lora.h"
 #include "model/torch/moved_weights.h"
+#include "testing/gpu_test_kit.h"
+#include "testing/tiny_policy.h"
 
 namespace tidemill {
 namespace {

@@ -13,7 +13,7 @@
 #include "core/random.h"
 #include "learner/step_batch.h"
 #include "learner/torch/objective.h"
-#include "learner/torch/tiny_policy.h"
+#include "testing/tiny_policy.h"
 
 namespace tidemill {
 namespace {

@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "learner/torch/adamw.h"
-#include "learner/torch/tiny_policy.h"
+#include "testing/tiny_policy.h"
 
 namespace tidemill {
 namespace {

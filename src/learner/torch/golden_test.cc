@@ -11,11 +11,11 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "core/test_folders.h"
 #include "learner/advantages.h"
 #include "learner/staleness.h"
 #include "learner/torch/objective.h"
 #include "learner/vtrace.h"
+#include "testing/test_folders.h"
 
 namespace tidemill {
 namespace {

@@ -7,10 +7,10 @@
 
 #include <new>
 
-#include "core/test_kit.h"
 #include "learner/torch/checkpoint.h"
-#include "learner/torch/tiny_policy.h"
 #include "learner/torch/trainer.h"
+#include "testing/test_kit.h"
+#include "testing/tiny_policy.h"
 
 namespace tidemill {
 namespace {

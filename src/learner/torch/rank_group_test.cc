@@ -6,10 +6,10 @@
 #include <cstdlib>
 #include <thread>
 
-#include "core/test_kit.h"
 #include "learner/torch/rank_follower.h"
 #include "learner/torch/rank_meeting.h"
-#include "learner/torch/tiny_policy.h"
+#include "testing/test_kit.h"
+#include "testing/tiny_policy.h"
 
 namespace tidemill {
 namespace {

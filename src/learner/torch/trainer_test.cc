@@ -7,8 +7,8 @@
 
 #include <algorithm>
 
-#include "learner/torch/tiny_policy.h"
 #include "model/torch/lora.h"
+#include "testing/tiny_policy.h"
 
 namespace tidemill {
 namespace {

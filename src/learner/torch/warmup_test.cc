@@ -8,10 +8,10 @@
 #include <filesystem>
 #include <fstream>
 
-#include "core/test_folders.h"
-#include "core/test_kit.h"
 #include "learner/torch/demonstrations.h"
-#include "learner/torch/tiny_policy.h"
+#include "testing/test_folders.h"
+#include "testing/test_kit.h"
+#include "testing/tiny_policy.h"
 
 namespace tidemill {
 namespace {

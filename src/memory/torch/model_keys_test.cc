@@ -4,10 +4,10 @@
 
 #include <map>
 
-#include "core/test_folders.h"
-#include "core/test_kit.h"
-#include "model/golden_models.h"
 #include "model/torch/model.h"
+#include "testing/golden_models.h"
+#include "testing/test_folders.h"
+#include "testing/test_kit.h"
 
 namespace tidemill {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/files.h"
-#include "core/test_folders.h"
+#include "testing/test_folders.h"
 
 namespace tidemill {
 namespace {

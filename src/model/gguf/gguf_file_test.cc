@@ -5,7 +5,7 @@
 
 #include <random>
 
-#include "model/gguf/gguf_builder.h"
+#include "testing/gguf_builder.h"
 
 namespace tidemill {
 namespace {

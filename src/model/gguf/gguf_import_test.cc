@@ -10,15 +10,15 @@
 #include <nlohmann/json.hpp>
 
 #include "core/files.h"
-#include "core/test_folders.h"
-#include "core/test_kit.h"
 #include "model/families/family_spec.h"
-#include "model/gguf/gguf_builder.h"
-#include "model/golden_models.h"
 #include "model/model_config.h"
 #include "model/safetensors.h"
 #include "model/tokenizer.h"
 #include "model/tokenizer_config.h"
+#include "testing/gguf_builder.h"
+#include "testing/golden_models.h"
+#include "testing/test_folders.h"
+#include "testing/test_kit.h"
 
 namespace tidemill {
 namespace {

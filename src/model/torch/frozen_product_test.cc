@@ -4,8 +4,8 @@
 
 #include <gtest/gtest.h>
 
-#include "model/tiny_config.h"
 #include "model/torch/model.h"
+#include "testing/tiny_config.h"
 
 namespace tidemill {
 namespace {

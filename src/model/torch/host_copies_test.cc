@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "model/torch/gpu_test_kit.h"
 #include "model/torch/host_copy.h"
+#include "testing/gpu_test_kit.h"
 #ifdef TIDEMILL_CUDA
 #include "model/torch/pinned_lanes.h"
 #endif

@@ -3,12 +3,12 @@
 
 #include "model/torch/model.h"
 
-#include "core/test_kit.h"
 #include "model/layer_plan.h"
 #include "model/random_weights.h"
-#include "model/tiny_config.h"
 #include "model/torch/attention.h"
-#include "model/torch/golden.h"
+#include "testing/golden.h"
+#include "testing/test_kit.h"
+#include "testing/tiny_config.h"
 
 namespace tidemill {
 namespace {

@@ -2,9 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include "model/tiny_config.h"
 #include "model/torch/aten.h"
 #include "model/torch/model.h"
+#include "testing/tiny_config.h"
 
 namespace tidemill {
 namespace {

@@ -1,5 +1,5 @@
 #include "model/torch/weight_block.h"
-#include "model/tiny_config.h"
+#include "testing/tiny_config.h"
 
 #include "model/torch/aten.h"
 
@@ -7,7 +7,7 @@
 
 #include <filesystem>
 
-#include "core/test_kit.h"
+#include "testing/test_kit.h"
 
 namespace tidemill {
 namespace {

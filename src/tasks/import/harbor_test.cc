@@ -6,10 +6,10 @@
 #include <filesystem>
 #include <fstream>
 
-#include "core/test_kit.h"
 #include "tasks/import/dockerfile.h"
 #include "tasks/import/task_import.h"
 #include "tasks/task_file.h"
+#include "testing/test_kit.h"
 
 namespace tidemill {
 namespace {

@@ -4,9 +4,9 @@
 #include <gtest/gtest.h>
 
 #include "core/files.h"
-#include "core/test_kit.h"
 #include "tasks/import/python_literal.h"
 #include "tasks/task_file.h"
+#include "testing/test_kit.h"
 
 namespace tidemill {
 namespace {

@@ -9,9 +9,9 @@
 #include <fstream>
 
 #include "core/random.h"
-#include "core/test_kit.h"
-#include "model/tiny_config.h"
 #include "model/torch/score.h"
+#include "testing/test_kit.h"
+#include "testing/tiny_config.h"
 
 namespace tidemill {
 namespace {

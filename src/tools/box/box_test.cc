@@ -7,7 +7,7 @@
 
 #include <filesystem>
 
-#include "tools/box/box_fixture.h"
+#include "testing/box_fixture.h"
 
 namespace tidemill {
 namespace {

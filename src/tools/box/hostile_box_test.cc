@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "tools/box/box_fixture.h"
+#include "testing/box_fixture.h"
 
 namespace tidemill {
 namespace {

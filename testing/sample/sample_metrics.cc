@@ -1,4 +1,4 @@
-#include "dashboard/sample/sample_metrics.h"
+#include "testing/sample/sample_metrics.h"
 
 #include <algorithm>
 #include <cmath>

@@ -17,8 +17,8 @@
 #include "engine/engine_port.h"
 #include "gateway/gateway.h"
 #include "gateway/plain_recorder.h"
-#include "gateway/scripted_draws.h"
 #include "model/tokenizer_writer.h"
+#include "testing/scripted_draws.h"
 #include "weights/weight_channel.h"
 
 namespace tidemill {

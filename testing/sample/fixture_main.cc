@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "core/log.h"
-#include "core/test_folders.h"
 #include "dashboard/dashboard.h"
-#include "dashboard/sample/sample_run.h"
+#include "testing/sample/sample_run.h"
+#include "testing/test_folders.h"
 
 namespace tidemill {
 namespace {

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "core/random.h"
-#include "dashboard/sample/sample_options.h"
 #include "store/run_directory.h"
+#include "testing/sample/sample_options.h"
 
 namespace tidemill {
 

@@ -1,4 +1,4 @@
-#include "dashboard/sample/sample_run.h"
+#include "testing/sample/sample_run.h"
 
 #include <algorithm>
 #include <cmath>

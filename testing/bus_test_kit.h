@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "bus/bus.h"
-#include "core/test_kit.h"
 #include "core/topics.h"
 #include "proto/tidemill.pb.h"
+#include "testing/test_kit.h"
 
 namespace tidemill {
 

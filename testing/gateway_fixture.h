@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "core/test_kit.h"
-#include "gateway/scripted_server.h"
-#include "http/http_client.h"
+#include "testing/http_client.h"
+#include "testing/scripted_server.h"
+#include "testing/test_kit.h"
 
 namespace tidemill {
 

@@ -14,12 +14,12 @@
 
 #include "core/hash.h"
 #include "core/random.h"
-#include "core/test_folders.h"
 #include "gateway/request_parts.h"
 #include "gateway/wire.h"
 #include "gateway/wire_json.h"
 #include "live/live_recorder.h"
-#include "model/golden_models.h"
+#include "testing/golden_models.h"
+#include "testing/test_folders.h"
 
 namespace tidemill {
 

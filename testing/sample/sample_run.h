@@ -9,12 +9,12 @@
 #include <vector>
 
 #include "core/random.h"
-#include "dashboard/sample/sample_metrics.h"
-#include "dashboard/sample/sample_options.h"
 #include "model/tokenizer.h"
 #include "proto/tidemill.pb.h"
 #include "store/run_db.h"
 #include "store/run_directory.h"
+#include "testing/sample/sample_metrics.h"
+#include "testing/sample/sample_options.h"
 
 namespace tidemill {
 

@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "core/random.h"
-#include "core/test_kit.h"
 #include "store/run_db.h"
 #include "store/store_port.h"
+#include "testing/test_kit.h"
 
 namespace tidemill {
 

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <array>
 
-#include "dashboard/sample/sample_run.h"
+#include "testing/sample/sample_run.h"
 
 namespace tidemill {
 namespace {

@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "core/test_folders.h"
-#include "model/golden_models.h"
 #include "model/torch/aten.h"
 #include "model/torch/model.h"
+#include "testing/golden_models.h"
+#include "testing/test_folders.h"
 
 namespace tidemill {
 

@@ -12,10 +12,10 @@
 #include <thread>
 #include <vector>
 
-#include "bus/bus_contract_fixture.h"
-#include "bus/bus_contract_leases.h"
-#include "bus/bus_contract_room.h"
 #include "core/mutex.h"
+#include "testing/bus_contract_fixture.h"
+#include "testing/bus_contract_leases.h"
+#include "testing/bus_contract_room.h"
 
 namespace tidemill {
 

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "bus/redis/redis_connection.h"
-#include "core/test_kit.h"
+#include "testing/test_kit.h"
 
 namespace tidemill {
 

@@ -11,10 +11,10 @@
 
 #include "agents/agent_runner.h"
 #include "core/loop.h"
-#include "core/test_kit.h"
 #include "gateway/plain_recorder.h"
-#include "gateway/scripted_server.h"
 #include "rollout/episode.h"
+#include "testing/scripted_server.h"
+#include "testing/test_kit.h"
 
 namespace tidemill {
 

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "engine/torch/torch_engine.h"
-#include "model/torch/gpu_test_kit.h"
 #include "model/torch/model.h"
+#include "testing/gpu_test_kit.h"
 
 namespace tidemill {
 

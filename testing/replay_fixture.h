@@ -13,9 +13,9 @@
 #include "bus/memory/memory_bus.h"
 #include "bus/standard_topics.h"
 #include "core/group_token.h"
-#include "core/test_kit.h"
 #include "core/topics.h"
 #include "replay/replay_loop.h"
+#include "testing/test_kit.h"
 
 namespace tidemill {
 

@@ -8,8 +8,8 @@
 #include <string>
 #include <utility>
 
-#include "core/test_kit.h"
 #include "store/blobs.h"
+#include "testing/test_kit.h"
 #include "tools/tool_executor.h"
 
 namespace tidemill {

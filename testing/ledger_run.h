@@ -10,7 +10,7 @@
 
 #include "core/random.h"
 #include "engine/batch_engine.h"
-#include "engine/ledger_backend.h"
+#include "testing/ledger_backend.h"
 
 namespace tidemill {
 

@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "core/test_folders.h"
 #include "gateway/wire.h"
 #include "gateway/wire_json.h"
+#include "testing/test_folders.h"
 
 namespace tidemill {
 

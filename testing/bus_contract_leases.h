@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "bus/bus_contract_fixture.h"
+#include "testing/bus_contract_fixture.h"
 
 namespace tidemill {
 

@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "core/random.h"
-#include "learner/learner_samples.h"
 #include "learner/torch/trainer.h"
-#include "model/tiny_config.h"
 #include "model/torch/model.h"
+#include "testing/learner_samples.h"
+#include "testing/tiny_config.h"
 
 namespace tidemill {
 

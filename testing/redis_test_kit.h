@@ -10,10 +10,10 @@
 #include <utility>
 #include <vector>
 
-#include "bus/bus_test_kit.h"
 #include "bus/redis/redis_bus.h"
 #include "bus/redis/redis_scripts.h"
-#include "bus/redis/redis_test_server.h"
+#include "testing/bus_test_kit.h"
+#include "testing/redis_test_server.h"
 
 namespace tidemill {
 

@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "bus/bus.h"
-#include "bus/bus_test_kit.h"
-#include "core/test_kit.h"
 #include "proto/tidemill.pb.h"
+#include "testing/bus_test_kit.h"
+#include "testing/test_kit.h"
 
 namespace tidemill {
 
