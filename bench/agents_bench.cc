@@ -148,7 +148,7 @@ class AgentsBench {
     char name[] = "/tmp/tidemill-agents-bench-XXXXXX";
     if (mkdtemp(name) == nullptr) return Unavailable("no folder in /tmp can be made");
     folder_ = name;
-    TM_RETURN_IF_ERROR(WriteCfuncModelFiles(folder_, CfuncModelShape()));
+    TM_RETURN_IF_ERROR(WriteFamilyModel("cfunc", {}, folder_).status());
     TM_ASSIGN_OR_RETURN(ServedPolicy policy, ReadServedPolicy(folder_));
     policy_ = std::make_unique<ServedPolicy>(std::move(policy));
     TM_ASSIGN_OR_RETURN(protocol_, NewCompactProtocol(policy_->tokenizer));

@@ -5,7 +5,7 @@
 #include <map>
 #include <numeric>
 
-#include "tasks/project_lessons.h"
+#include "testbeds/project_lessons.h"
 
 namespace tidemill {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "bench/memory_streams.h"
-#include "tasks/project.h"
+#include "testbeds/project.h"
 
 namespace tidemill {
 

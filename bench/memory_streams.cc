@@ -7,7 +7,7 @@
 #include "bench/memory_bench.h"
 #include "bench/memory_ideal.h"
 #include "core/random.h"
-#include "tasks/project_task.h"
+#include "testbeds/project_task.h"
 
 namespace tidemill {
 namespace {

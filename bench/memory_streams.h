@@ -11,7 +11,7 @@
 #include "core/status.h"
 #include "memory/case_bank.h"
 #include "model/token_id.h"
-#include "tasks/project.h"
+#include "testbeds/project.h"
 
 namespace tidemill {
 

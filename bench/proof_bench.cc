@@ -8,8 +8,8 @@
 
 #include "prover/prover.h"
 #include "reward/proof_port.h"
-#include "tasks/cfunc.h"
-#include "tasks/cfunc_task.h"
+#include "testbeds/cfunc.h"
+#include "testbeds/cfunc_task.h"
 #include "tools/box/box_host.h"
 
 namespace tidemill {

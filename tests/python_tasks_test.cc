@@ -10,7 +10,7 @@
 
 #include "core/mutex.h"
 #include "tasks/import/task_import.h"
-#include "tasks/pyfunc.h"
+#include "testbeds/pyfunc.h"
 #include "testing/test_folders.h"
 #include "tools/box/box_host.h"
 #include "tools/python/python_grader.h"

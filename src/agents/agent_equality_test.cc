@@ -64,7 +64,7 @@ TEST(AgentEquality, TheExampleAgentsDrawWhatTheCompactProtocolDraws) {
   const Duration limit = std::chrono::seconds(60 + 2 * tasks);
   const TemporaryDirectory dir;
   const RealClock clock;
-  ASSERT_TRUE(WriteCfuncModelFiles(dir.path(), CfuncModelShape()).ok());
+  ASSERT_TRUE(WriteFamilyModel("cfunc", {}, dir.path()).ok());
   const ServedPolicy policy = ReadServedPolicy(dir.path()).value();
   ASSERT_TRUE(policy.chat) << policy.no_chat_reason;
   const auto channel = NewLocalWeightChannel();

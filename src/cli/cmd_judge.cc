@@ -3,7 +3,6 @@
 // tidemill judge answers RUN --out FILE.jsonl: a run's executed answers, for a learned verifier.
 // tidemill judge status RUN [--json]: what judges and audits of a run did.
 #include <cstdio>
-#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -13,12 +12,10 @@
 #include "cli/judge_status.h"
 #include "core/files.h"
 #include "judge/http_judge_port.h"
-#include "judge/judge_cases.h"
 #include "judge/judge_check.h"
-#include "judge/judge_model.h"
-#include "run/loop_options.h"
 #include "run/torch/judge_models.h"
 #include "store/run_directory.h"
+#include "testbeds/testbeds.h"
 
 namespace tidemill {
 namespace {
@@ -120,29 +117,15 @@ int CheckJudge(const JudgeWords& words) {
 }
 
 int WriteCases(const JudgeWords& words) {
-  std::ofstream out(words.out, std::ios::trunc);
-  JudgeCaseWriter writer(words.cases, TraceFunction);
-  for (uint64_t i = 0; i < words.cases.count; ++i) out << writer.Next() << '\n';
-  out.flush();
-  if (!out) return Fail(Unavailable("cannot write " + words.out));
+  if (const Status status = WriteJudgeCases(words.cases, words.out); !status.ok()) {
+    return Fail(status);
+  }
   if (words.json) PrintJson({{"out", words.out}, {"cases", words.cases.count}});
   return 0;
 }
 
-// A tokenizer that has seen cases of both tasks.
 int WriteModelFiles(const JudgeWords& words) {
-  constexpr int kCases = 2000;
-  std::string corpus;
-  for (const char* task : {"next_state", "process"}) {
-    JudgeCaseOptions options = words.cases;
-    options.task = task, options.demonstrations = true, options.instructing = 0.1;
-    JudgeCaseWriter writer(options, TraceFunction);
-    for (int i = 0; i < kCases; ++i) {
-      const JudgeJson line = JudgeJson::parse(writer.Next());
-      corpus += line["prompt"].get<std::string>() + line["completion"].get<std::string>() + "\n";
-    }
-  }
-  const Status status = WriteJudgeModelFiles(words.out, words.shape, corpus);
+  const Status status = WriteJudgeModel(words.shape, words.cases.seed, words.out);
   if (!status.ok()) return Fail(status);
   if (words.json) PrintJson({{"out", words.out}});
   return 0;

@@ -7,7 +7,6 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <set>
 
 #include "cli/commands.h"
 #include "cli/tasks_python.h"
@@ -16,12 +15,9 @@
 #include "core/text.h"
 #include "rollout/protocol.h"
 #include "store/blobs.h"
-#include "tasks/cfunc_task.h"
-#include "tasks/cfunc_vocab.h"
 #include "tasks/prepare_tasks.h"
-#include "tasks/project_task.h"
-#include "tasks/pyfunc.h"
 #include "tasks/task_file.h"
+#include "testbeds/testbeds.h"
 
 namespace tidemill {
 namespace {
@@ -134,117 +130,51 @@ int Check(const std::string& path, const std::vector<std::string>& tools, bool j
 }
 
 struct GenerateWords {
-  CfuncOptions options;
+  FamilyOrder order;
   std::string split = "train";
-  std::vector<int> levels;
-  std::string family;
   SolutionWords solutions;
-  CfuncAuthor author;
-  ProjectOptions project;
-  ProjectLessons lessons;
   std::string out;
   bool json = false;
 };
 
-// Only the levels asked for keep their weight; all of them by default.
-Status ChooseLevels(const std::vector<int>& levels, CfuncOptions& options) {
-  if (levels.empty()) return Ok();
-  std::vector<double> weights(kCfuncLevelMax, 0.0);
-  for (const int level : levels) {
-    if (level < kCfuncLevelMin || level > kCfuncLevelMax) {
-      return Invalid("--difficulty must be from " + std::to_string(kCfuncLevelMin) + " to " +
-                     std::to_string(kCfuncLevelMax) + ", got " + std::to_string(level));
-    }
-    weights[static_cast<size_t>(level - 1)] = 1.0;
-  }
-  options.level_weights = weights;
-  return Ok();
+// What a family says of its set, one line.
+std::string SetText(const FamilyOrder& order, const FamilySet& made) {
+  const std::string tasks = std::to_string(made.tasks.size()) + " tasks";
+  if (made.behaviours == 0) return tasks + " of " + std::to_string(order.projects) + " projects";
+  return tasks + ", " + std::to_string(made.behaviours) + " different functions";
 }
 
-Status GeneratePythonTasks(const GenerateWords& words) {
-  TM_ASSIGN_OR_RETURN(const std::vector<PyfuncTask> made,
-                      GeneratePyfunc({.count = words.options.count,
-                                      .seed = words.options.seed,
-                                      .heldout = words.split == "heldout"}));
-  std::vector<v1::Task> tasks;
-  std::vector<ImportedTask> solved;
-  std::set<uint64_t> behaviours;
-  for (const PyfuncTask& one : made) {
-    tasks.push_back(one.imported.task);
-    solved.push_back(one.imported);
-    behaviours.insert(one.behaviour);
+void PrintSet(const GenerateWords& words, const FamilySet& made) {
+  const size_t demonstrations = made.demonstrations.size();
+  if (!words.json) {
+    std::printf("%s: %s\n", words.out.c_str(), SetText(words.order, made).c_str());
+    if (demonstrations == 0) return;
+    std::printf("%s: %zu demonstrations%s\n", words.solutions.path.c_str(), demonstrations,
+                made.behaviours == 0 ? " of other projects" : "");
+    return;
   }
-  TM_RETURN_IF_ERROR(WriteTaskFile(words.out, tasks));
-  TM_RETURN_IF_ERROR(WriteSolutions(words.solutions, solved));
-  if (words.json) {
-    PrintJson({{"out", words.out}, {"tasks", tasks.size()}, {"behaviours", behaviours.size()}});
+  Json report = {{"out", words.out}, {"tasks", made.tasks.size()}};
+  if (made.behaviours > 0) {
+    report["behaviours"] = made.behaviours;
+    if (!made.by_difficulty.empty()) report["by_difficulty"] = made.by_difficulty;
+    if (demonstrations > 0) report["solutions"] = words.solutions.path;
   } else {
-    std::printf("%s: %zu tasks, %zu different functions\n", words.out.c_str(), tasks.size(),
-                behaviours.size());
+    report["projects"] = words.order.projects;
+    report["demonstrations"] = demonstrations;
   }
-  return Ok();
-}
-
-Status GenerateProjectTasks(GenerateWords& words) {
-  words.project.count = words.options.count;
-  words.project.seed = words.options.seed;
-  TM_ASSIGN_OR_RETURN(const std::vector<ProjectProblem> problems, GenerateProjects(words.project));
-  TM_RETURN_IF_ERROR(WriteTaskFile(words.out, ProjectTasks(problems, words.project)));
-  if (!words.solutions.path.empty()) {
-    if (words.lessons.count == 0) words.lessons.count = words.options.count;
-    words.lessons.seed = words.options.seed;
-    TM_ASSIGN_OR_RETURN(const std::vector<ProjectDemonstration> demonstrations,
-                        DemonstrateProjects(words.lessons));
-    TM_RETURN_IF_ERROR(WriteProjectDemonstrations(words.solutions.path, demonstrations));
-  }
-  if (words.json) {
-    PrintJson({{"out", words.out},
-               {"tasks", problems.size()},
-               {"projects", words.project.projects},
-               {"demonstrations", words.solutions.path.empty() ? 0 : words.lessons.count}});
-    return Ok();
-  }
-  std::printf("%s: %zu tasks of %llu projects\n", words.out.c_str(), problems.size(),
-              static_cast<unsigned long long>(words.project.projects));
-  if (!words.solutions.path.empty()) {
-    std::printf("%s: %llu demonstrations of other projects\n", words.solutions.path.c_str(),
-                static_cast<unsigned long long>(words.lessons.count));
-  }
-  return Ok();
+  PrintJson(report);
 }
 
 Status Generate(GenerateWords& words) {
-  if (words.family == "pyfunc") return GeneratePythonTasks(words);
-  if (words.family == "project") return GenerateProjectTasks(words);
-  CfuncOptions& options = words.options;
-  options.split = words.split == "train" ? CfuncSplit::kTrain : CfuncSplit::kHeldout;
-  TM_RETURN_IF_ERROR(ChooseLevels(words.levels, options));
-  TM_ASSIGN_OR_RETURN(const std::vector<CfuncProblem> problems, GenerateCfunc(options));
-  TM_RETURN_IF_ERROR(WriteTaskFile(words.out, CfuncTasks(problems, options)));
-  if (!words.solutions.path.empty()) {
-    TM_RETURN_IF_ERROR(WriteDemonstrations(words.solutions.path,
-                                           DemonstrateCfunc(problems, words.author, options.seed)));
+  words.order.heldout = words.split == "heldout";
+  words.order.demonstrations = !words.solutions.path.empty();
+  TM_ASSIGN_OR_RETURN(const FamilySet made, GenerateFamily(words.order));
+  TM_RETURN_IF_ERROR(WriteTaskFile(words.out, made.tasks));
+  if (!made.solved.empty()) TM_RETURN_IF_ERROR(WriteSolutions(words.solutions, made.solved));
+  if (!made.demonstrations.empty()) {
+    TM_RETURN_IF_ERROR(WriteDemonstrations(words.solutions.path, made.demonstrations));
   }
-  std::set<uint64_t> behaviours;
-  std::map<std::string, uint64_t> levels;
-  for (const CfuncProblem& problem : problems) {
-    behaviours.insert(problem.behaviour);
-    ++levels[std::to_string(problem.level)];
-  }
-  if (words.json) {
-    Json report = {{"out", words.out},
-                   {"tasks", problems.size()},
-                   {"behaviours", behaviours.size()},
-                   {"by_difficulty", levels}};
-    if (!words.solutions.path.empty()) report["solutions"] = words.solutions.path;
-    PrintJson(report);
-  } else {
-    std::printf("%s: %zu tasks, %zu different functions\n", words.out.c_str(), problems.size(),
-                behaviours.size());
-    if (!words.solutions.path.empty()) {
-      std::printf("%s: %zu demonstrations\n", words.solutions.path.c_str(), problems.size());
-    }
-  }
+  PrintSet(words, made);
   return Ok();
 }
 
@@ -262,20 +192,20 @@ void AddCheck(CLI::App& tasks, Exit& exit) {
 
 void AddProjectWords(CLI::App& command, GenerateWords& words) {
   command
-      .add_option("--projects", words.project.projects,
+      .add_option("--projects", words.order.projects,
                   "project: number of projects the tasks are dealt out to")
       ->capture_default_str();
   command
       .add_option(
-          "--change-after", words.project.change_after,
+          "--change-after", words.order.change_after,
           "project: tasks of a project after which half of its names are bound anew; 0: never")
       ->capture_default_str();
   command
-      .add_option("--demonstrations", words.lessons.count,
+      .add_option("--demonstrations", words.order.project_demonstrations,
                   "project: number of demonstrations; 0: as many as tasks")
       ->capture_default_str();
   command
-      .add_option("--cases", words.lessons.most_cases,
+      .add_option("--cases", words.order.cases_most,
                   "project: most cases in the prompt of a demonstration")
       ->capture_default_str();
 }
@@ -283,19 +213,20 @@ void AddProjectWords(CLI::App& command, GenerateWords& words) {
 void AddGenerate(CLI::App& tasks, Exit& exit) {
   CLI::App* command = tasks.add_subcommand("generate", "Generate tasks of a built-in family");
   auto words = std::make_shared<GenerateWords>();  // shared: as above
-  command->add_option("--family", words->family, "Task family: cfunc, pyfunc, project")
+  command->add_option("--family", words->order.family, "Task family: cfunc, pyfunc, project")
       ->required()
-      ->check(CLI::IsMember({"cfunc", "pyfunc", "project"}));
+      ->check(CLI::IsMember(TaskFamilies()));
   AddProjectWords(*command, *words);
-  command->add_option("--count", words->options.count, "Number of tasks")->required();
+  command->add_option("--count", words->order.count, "Number of tasks")->required();
   command
-      ->add_option("--seed", words->options.seed, "Random seed; the same seed gives the same tasks")
+      ->add_option("--seed", words->order.seed, "Random seed; the same seed gives the same tasks")
       ->capture_default_str();
   command->add_option("--split", words->split, "train and heldout share no behaviour")
       ->check(CLI::IsMember({"train", "heldout"}))
       ->capture_default_str();
   command
-      ->add_option("--difficulty", words->levels, "Difficulty levels, 1 to 5 (3,4); default: a mix")
+      ->add_option("--difficulty", words->order.levels,
+                   "Difficulty levels, 1 to 5 (3,4); default: a mix")
       ->delimiter(',');
   command->add_option("--with-solutions", words->solutions.path,
                       "Also write demonstrations of these tasks (JSONL of prompt and completion)");
@@ -304,12 +235,12 @@ void AddGenerate(CLI::App& tasks, Exit& exit) {
   command->add_option("--system-prompt", words->solutions.system_prompt,
                       "pyfunc: system prompt of the demonstrations");
   command
-      ->add_option("--second-turns", words->author.second_turn_share,
+      ->add_option("--second-turns", words->order.second_turn_share,
                    "Share of demonstrations that correct a wrong first answer")
       ->check(CLI::Range(0.0, 1.0))
       ->capture_default_str();
   command
-      ->add_option("--slips", words->author.slip_share,
+      ->add_option("--slips", words->order.slip_share,
                    "Share of demonstrations with a wrong answer")
       ->check(CLI::Range(0.0, 1.0))
       ->capture_default_str();
@@ -326,14 +257,14 @@ void AddModelFiles(CLI::App& tasks, Exit& exit) {
       "model", "Write the tokenizer and config of a model for a family, without weights");
   struct Words {
     std::string family;
-    CfuncModelShape shape;
+    FamilyModelShape shape;
     std::string out;
     bool json = false;
   };
   auto words = std::make_shared<Words>();  // shared: as above
   command->add_option("--family", words->family, "Task family: cfunc, project")
       ->required()
-      ->check(CLI::IsMember({"cfunc", "project"}));
+      ->check(CLI::IsMember(ModelFamilies()));
   command->add_option("--width", words->shape.hidden_size, "Hidden size")->capture_default_str();
   command->add_option("--feed-forward", words->shape.intermediate_size, "Intermediate size")
       ->capture_default_str();
@@ -344,17 +275,14 @@ void AddModelFiles(CLI::App& tasks, Exit& exit) {
   command->add_option("--out", words->out, "Output directory")->required();
   command->add_flag("--json", words->json, "Print one JSON object on standard output");
   command->callback([words, &exit] {
-    const std::vector<std::string> lexemes =
-        words->family == "project" ? ProjectLexemes() : CfuncLexemes();
-    const int64_t parameters = LexemeParameterCount(lexemes.size(), words->shape);
-    const Status status = WriteLexemeModelFiles(words->out, lexemes, words->shape);
-    if (!status.ok()) {
-      exit.code = Fail(status);
+    const Result<int64_t> parameters = WriteFamilyModel(words->family, words->shape, words->out);
+    if (!parameters.ok()) {
+      exit.code = Fail(parameters.status());
     } else if (words->json) {
-      PrintJson({{"out", words->out}, {"parameters", parameters}});
+      PrintJson({{"out", words->out}, {"parameters", *parameters}});
     } else {
       std::printf("%s: tokenizer and config for %lld parameters\n", words->out.c_str(),
-                  static_cast<long long>(parameters));
+                  static_cast<long long>(*parameters));
     }
   });
 }

@@ -5,7 +5,7 @@
 
 #include "config/run_config.h"
 #include "store/run_reader.h"
-#include "tasks/cfunc_task.h"
+#include "tasks/calls_f.h"
 #include "tasks/task_file.h"
 
 namespace tidemill {

@@ -8,7 +8,7 @@
 
 #include "core/random.h"
 #include "judge/http_judge_port.h"
-#include "judge/judge_cases.h"
+#include "testbeds/judge_cases.h"
 #include "testing/scripted_endpoint.h"
 #include "testing/test_kit.h"
 
@@ -95,37 +95,10 @@ TEST(CaseShare, HasWilsonsInterval) {
   EXPECT_NEAR(share.high(), 0.9433, 1e-4);
 }
 
-// a function of a and b with + - *, which is all that cases hold.
-class Expression {
- public:
-  Expression(std::string text, int64_t a, int64_t b) : text_(std::move(text)), a_(a), b_(b) {}
-  int64_t Value() {
-    const char c = text_[at_++];
-    if (c == 'a') return a_;
-    if (c == 'b') return b_;
-    if (c != '(') return c - '0';
-    const int64_t left = Value();
-    const char op = text_[at_++];
-    const int64_t right = Value();
-    ++at_;
-    return op == '+' ? left + right : op == '-' ? left - right : left * right;
-  }
-
- private:
-  std::string text_;
-  size_t at_ = 0;
-  int64_t a_, b_;
-};
-
-std::optional<int64_t> Evaluate(const std::string& source, std::span<const int64_t> in) {
-  const size_t begin = source.find("return ") + 7;
-  return Expression(source.substr(begin, source.find(';') - begin), in[0], in[1]).Value();
-}
-
 TEST(JudgeCaseWriter, MakesTheSharesAskedForAndTheSameLinesFromASeed) {
   JudgeCaseOptions options;
   options.instructing = 0.1;
-  JudgeCaseWriter writer(options, Evaluate), again(options, Evaluate);
+  JudgeCaseWriter writer(options), again(options);
   std::map<std::string, int> kinds, labels;
   for (int i = 0; i < 3000; ++i) {
     const std::string line = writer.Next();
@@ -152,7 +125,7 @@ TEST(JudgeCheck, AsksARealEndpointAboutEveryCaseOfItsTask) {
   });
   RunConfig::JudgeKeys keys;
   keys.name = "j", keys.endpoint = server.url(), keys.task = "next_state", keys.concurrency = 2;
-  JudgeCaseWriter writer({}, Evaluate);
+  JudgeCaseWriter writer({});
   std::vector<JudgeCase> cases;
   for (int i = 0; i < 60; ++i) cases.push_back(ParseJudgeCase(writer.Next()).value());
   cases.push_back(ParseJudgeCase("{\"task\": \"outcome\", \"label\": \"no\"}").value());
@@ -171,7 +144,7 @@ TEST(JudgeCheck, AnEndpointThatRefusesEveryQuestionIsAnErrorSoon) {
   });
   RunConfig::JudgeKeys keys;
   keys.name = "j", keys.endpoint = server.url(), keys.task = "next_state", keys.concurrency = 2;
-  JudgeCaseWriter writer({}, Evaluate);
+  JudgeCaseWriter writer({});
   std::vector<JudgeCase> cases;
   for (int i = 0; i < 3000; ++i) cases.push_back(ParseJudgeCase(writer.Next()).value());
   auto port = HttpJudgePort::Make({keys}).value();

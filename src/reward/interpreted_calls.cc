@@ -4,7 +4,7 @@
 #include <charconv>
 
 #include "prover/prover.h"
-#include "tasks/cfunc_task.h"
+#include "tasks/calls_f.h"
 
 namespace tidemill {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tasks/cfunc_task.h"
+#include "testbeds/cfunc_task.h"
 #include "testing/tool_fixture.h"
 
 namespace tidemill {

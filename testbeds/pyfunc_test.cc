@@ -1,11 +1,11 @@
-#include "tasks/pyfunc.h"
+#include "testbeds/pyfunc.h"
 
 #include <gtest/gtest.h>
 
 #include <set>
 
 #include "tasks/import/python_literal.h"
-#include "tasks/pyfunc_ops.h"
+#include "testbeds/pyfunc_ops.h"
 
 namespace tidemill {
 namespace {

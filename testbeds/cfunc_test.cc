@@ -1,4 +1,4 @@
-#include "tasks/cfunc.h"
+#include "testbeds/cfunc.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,9 +9,9 @@
 #include <set>
 #include <sstream>
 
-#include "tasks/cfunc_expr.h"
-#include "tasks/cfunc_task.h"
 #include "tasks/task_file.h"
+#include "testbeds/cfunc_expr.h"
+#include "testbeds/cfunc_task.h"
 #include "testing/test_kit.h"
 
 namespace tidemill {
@@ -174,7 +174,7 @@ TEST(Cfunc, DemonstrationsEndInTheRightAnswer) {
   ASSERT_EQ(demonstrations.size(), problems.size());
   int corrected = 0;
   for (size_t i = 0; i < problems.size(); ++i) {
-    const CfuncDemonstration& one = demonstrations[i];
+    const Demonstration& one = demonstrations[i];
     EXPECT_EQ(one.completion, ExprText(problems[i].expr) + kCfuncEnd);
     EXPECT_EQ(one.prompt.rfind(CfuncPrompt(problems[i]), 0), 0u);
     EXPECT_TRUE(one.prompt.ends_with(kCfuncReturn));

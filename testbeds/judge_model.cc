@@ -1,9 +1,10 @@
-#include "judge/judge_model.h"
+#include "testbeds/judge_model.h"
 
 #include <nlohmann/json.hpp>
 
 #include "core/files.h"
 #include "model/tokenizer_writer.h"
+#include "testbeds/judge_cases.h"
 
 namespace tidemill {
 namespace {
@@ -74,6 +75,20 @@ Status WriteJudgeModelFiles(const std::string& folder, const JudgeModelShape& sh
       ModelJson{
           {"do_sample", true}, {"temperature", 1.0}, {"eos_token_id", end}, {"pad_token_id", end}}
           .dump(1));
+}
+
+Status WriteJudgeModel(const JudgeModelShape& shape, uint64_t seed, const std::string& folder) {
+  constexpr int kCases = 2000;
+  std::string corpus;
+  for (const char* task : {"next_state", "process"}) {
+    JudgeCaseWriter writer(
+        {.seed = seed, .instructing = 0.1, .task = task, .demonstrations = true});
+    for (int i = 0; i < kCases; ++i) {
+      const auto line = nlohmann::json::parse(writer.Next());
+      corpus += line["prompt"].get<std::string>() + line["completion"].get<std::string>() + "\n";
+    }
+  }
+  return WriteJudgeModelFiles(folder, shape, corpus);
 }
 
 }  // namespace tidemill

@@ -1,9 +1,9 @@
-#include "tasks/project_task.h"
+#include "testbeds/project_task.h"
 
 #include <nlohmann/json.hpp>
 
-#include "tasks/cfunc.h"
 #include "tasks/line_file.h"
+#include "testbeds/cfunc.h"
 
 namespace tidemill {
 namespace {
@@ -85,17 +85,6 @@ std::vector<v1::Task> ProjectTasks(const std::vector<ProjectProblem>& problems,
                                 start + std::to_string(problem.project)));
   }
   return tasks;
-}
-
-Status WriteProjectDemonstrations(const std::string& path,
-                                  const std::vector<ProjectDemonstration>& demonstrations) {
-  return WriteLines(path, demonstrations.size(), [&](size_t i) {
-    nlohmann::ordered_json line;
-    line["prompt"] = demonstrations[i].prompt;
-    line["completion"] = demonstrations[i].completion;
-    line["special"] = true;  // <|end|> and <|fail|> are meant as tokens
-    return line.dump();
-  });
 }
 
 std::vector<std::string> ProjectLexemes() {

@@ -9,7 +9,8 @@
 
 #include "core/random.h"
 #include "core/status.h"
-#include "tasks/project.h"
+#include "testbeds/project.h"
+#include "testbeds/testbeds.h"
 
 namespace tidemill {
 
@@ -27,11 +28,6 @@ struct ProjectCase {
 // other operations are not believed.
 std::vector<int> PossibleHelpers(const std::vector<ProjectCase>& cases, int operation);
 
-struct ProjectDemonstration {
-  std::string prompt;
-  std::string completion;
-};
-
 struct ProjectLessons {
   uint64_t count = 0;
   uint64_t seed = 0;
@@ -45,6 +41,6 @@ struct ProjectLessons {
 // write them learns the rule late or never. A case stands in the prompt as the protocol "compact"
 // writes it. Most prompts have what memory shows: one case at most for each helper, none that says
 // nothing about the operation.
-Result<std::vector<ProjectDemonstration>> DemonstrateProjects(const ProjectLessons& lessons);
+Result<std::vector<Demonstration>> DemonstrateProjects(const ProjectLessons& lessons);
 
 }  // namespace tidemill

@@ -1,11 +1,15 @@
-#include "judge/judge_cases.h"
+#include "testbeds/judge_cases.h"
 
 #include <fmt/format.h>
 
 #include <cstdlib>
+#include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
 
 #include "judge/judge_question.h"
+#include "prover/prover.h"
 
 namespace tidemill {
 namespace {
@@ -51,6 +55,13 @@ std::string SourceOf(const std::string& expression) {
   return "int f(int a,int b){return " + expression + ";}";
 }
 
+// What f returns; nothing where it has no result.
+std::optional<int64_t> Traced(const std::string& source, std::span<const int64_t> inputs) {
+  constexpr uint64_t kStepsMax = 1'000'000;
+  auto function = InterpretedC::Read(source, "f");
+  return function.ok() ? function->Call(inputs, kStepsMax) : std::nullopt;
+}
+
 template <size_t N>
 std::string Fill(Random& random, const char* const (&forms)[N], int64_t a, int64_t b, int64_t v) {
   return fmt::format(fmt::runtime(forms[random.Below(N)]), a, b, v);
@@ -58,8 +69,8 @@ std::string Fill(Random& random, const char* const (&forms)[N], int64_t a, int64
 
 }  // namespace
 
-JudgeCaseWriter::JudgeCaseWriter(JudgeCaseOptions options, CodeTracer tracer)
-    : options_(std::move(options)), tracer_(std::move(tracer)), random_(options_.seed) {}
+JudgeCaseWriter::JudgeCaseWriter(JudgeCaseOptions options)
+    : options_(std::move(options)), random_(options_.seed) {}
 
 std::string JudgeCaseWriter::DrawExpression(int depth) {
   if (depth == 0 || random_.Chance(0.3)) {
@@ -79,8 +90,8 @@ JudgeCaseWriter::Program JudgeCaseWriter::DrawProgram() {
     program.given = right && random_.Chance(0.5) ? program.wanted : DrawExpression(2);
     program.a = random_.Between(-9, 9), program.b = random_.Between(-9, 9);
     const int64_t inputs[] = {program.a, program.b};
-    const auto wanted = tracer_(SourceOf(program.wanted), inputs);
-    const auto given = tracer_(SourceOf(program.given), inputs);
+    const auto wanted = Traced(SourceOf(program.wanted), inputs);
+    const auto given = Traced(SourceOf(program.given), inputs);
     if (!wanted || !given || (*wanted == *given) != right) continue;
     if (std::abs(*wanted) > kResultMax || std::abs(*given) > kResultMax) continue;
     program.right = *wanted, program.result = *given;
@@ -219,6 +230,14 @@ std::string JudgeCaseWriter::Next() {
                                 {"next", one.next},
                                 {"label", one.label}}
       .dump();
+}
+
+Status WriteJudgeCases(const JudgeCaseOptions& options, const std::string& path) {
+  std::ofstream out(path, std::ios::trunc);
+  JudgeCaseWriter writer(options);
+  for (uint64_t i = 0; i < options.count; ++i) out << writer.Next() << '\n';
+  out.flush();
+  return out ? Ok() : Unavailable("cannot write " + path);
 }
 
 }  // namespace tidemill

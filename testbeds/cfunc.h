@@ -16,7 +16,8 @@
 #include <vector>
 
 #include "core/status.h"
-#include "tasks/cfunc_expr.h"
+#include "testbeds/cfunc_expr.h"
+#include "testbeds/testbeds.h"
 
 namespace tidemill {
 
@@ -95,12 +96,6 @@ std::string CfuncPrompt(const CfuncProblem& problem);
 // What follows a wrong answer: the failing example and "return " again.
 std::string CfuncFeedback(const CfuncExample& failing);
 
-// A prompt with the right completion, for supervised training.
-struct CfuncDemonstration {
-  std::string prompt;
-  std::string completion;
-};
-
 // Enough for the form of a second turn to be learned.
 inline constexpr double kCfuncSecondTurnShare = 0.1;
 
@@ -113,7 +108,7 @@ struct CfuncAuthor {
 };
 
 // One demonstration for each problem.
-std::vector<CfuncDemonstration> DemonstrateCfunc(const std::vector<CfuncProblem>& problems,
-                                                 const CfuncAuthor& author, uint64_t seed);
+std::vector<Demonstration> DemonstrateCfunc(const std::vector<CfuncProblem>& problems,
+                                            const CfuncAuthor& author, uint64_t seed);
 
 }  // namespace tidemill

@@ -1,4 +1,4 @@
-#include "tasks/project.h"
+#include "testbeds/project.h"
 
 #include <algorithm>
 #include <charconv>

@@ -4,10 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "core/status.h"
 #include "proto/tidemill.pb.h"
-#include "tasks/project.h"
-#include "tasks/project_lessons.h"
+#include "testbeds/project.h"
 
 namespace tidemill {
 
@@ -18,10 +16,6 @@ v1::Task ProjectTask(const ProjectProblem& problem, const std::string& id,
 // "project-S-0", "project-S-1", ..; scopes "scope:project-S-P".
 std::vector<v1::Task> ProjectTasks(const std::vector<ProjectProblem>& problems,
                                    const ProjectOptions& options);
-
-// JSONL of {"prompt": .., "completion": .., "special": true}.
-Status WriteProjectDemonstrations(const std::string& path,
-                                  const std::vector<ProjectDemonstration>& demonstrations);
 
 // Lexemes of several characters: <|end|>, <|fail|>, then words of prompts and answers.
 std::vector<std::string> ProjectLexemes();

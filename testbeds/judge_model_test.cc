@@ -1,4 +1,4 @@
-#include "judge/judge_model.h"
+#include "testbeds/judge_model.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "tasks/project.h"
+#include "testbeds/project.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include <set>
 #include <sstream>
 
-#include "tasks/project_task.h"
+#include "testbeds/project_task.h"
 #include "testing/test_kit.h"
 
 namespace tidemill {

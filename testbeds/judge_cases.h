@@ -7,26 +7,14 @@
 #include <string>
 
 #include "core/random.h"
-#include "judge/certificate.h"
+#include "testbeds/testbeds.h"
 
 namespace tidemill {
-
-struct JudgeCaseOptions {
-  uint64_t count = 1000;
-  uint64_t seed = 1;
-  double misleading = 0.3;  // share whose words point the wrong way
-  double instructing = 0;   // share that tries to tell the judge what to say
-  std::string task = "next_state";
-  // {"prompt", "completion"} of the compact template, for training. Some ask for a number in the
-  // texts instead of the verdict.
-  bool demonstrations = false;
-};
 
 // The same options give the same lines.
 class JudgeCaseWriter {
  public:
-  // `tracer` runs functions.
-  JudgeCaseWriter(JudgeCaseOptions options, CodeTracer tracer);
+  explicit JudgeCaseWriter(JudgeCaseOptions options);
   // One line of JSON, without its end.
   std::string Next();
 
@@ -56,7 +44,6 @@ class JudgeCaseWriter {
   }
 
   const JudgeCaseOptions options_;
-  const CodeTracer tracer_;
   Random random_;
   uint64_t made_ = 0;
 };

@@ -1,9 +1,9 @@
-#include "tasks/project_lessons.h"
+#include "testbeds/project_lessons.h"
 
 #include <algorithm>
 #include <array>
 
-#include "tasks/cfunc.h"
+#include "testbeds/cfunc.h"
 
 namespace tidemill {
 namespace {
@@ -74,14 +74,14 @@ std::vector<ProjectCase> LooseCases(const ProjectLessons& lessons, const Project
   return cases;
 }
 
-ProjectDemonstration Demonstrate(const ProjectLessons& lessons, Random& random) {
+Demonstration Demonstrate(const ProjectLessons& lessons, Random& random) {
   const ProjectBinding binding = DrawBinding(random);
   const int asked = AnyOperation(random);
   const auto draw = random.Chance(lessons.loose_share) ? LooseCases : TidyCases;
   std::vector<ProjectCase> cases = draw(lessons, binding, asked, random);
   const size_t most = static_cast<size_t>(lessons.most_cases);
   if (cases.size() > most) cases.erase(cases.begin(), cases.end() - lessons.most_cases);
-  ProjectDemonstration made;
+  Demonstration made;
   for (const ProjectCase& one : cases) made.prompt += CaseText(one);
   const ProjectWant want = LessonWant(random, asked);
   const std::vector<int> possible = PossibleHelpers(cases, asked);
@@ -119,7 +119,7 @@ std::vector<int> PossibleHelpers(const std::vector<ProjectCase>& cases, int oper
   return unfailed.empty() ? all : unfailed;
 }
 
-Result<std::vector<ProjectDemonstration>> DemonstrateProjects(const ProjectLessons& lessons) {
+Result<std::vector<Demonstration>> DemonstrateProjects(const ProjectLessons& lessons) {
   if (lessons.count == 0 || lessons.count > kProjectCountMax) {
     return Invalid("count must be from 1 to " + std::to_string(kProjectCountMax) + ", got " +
                    std::to_string(lessons.count));
@@ -129,7 +129,7 @@ Result<std::vector<ProjectDemonstration>> DemonstrateProjects(const ProjectLesso
                    std::to_string(lessons.most_cases));
   }
   Random random = Random(lessons.seed).Split("project lessons");
-  std::vector<ProjectDemonstration> made;
+  std::vector<Demonstration> made;
   made.reserve(lessons.count);
   for (uint64_t i = 0; i < lessons.count; ++i) made.push_back(Demonstrate(lessons, random));
   return made;

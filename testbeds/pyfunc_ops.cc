@@ -1,4 +1,4 @@
-#include "tasks/pyfunc_ops.h"
+#include "testbeds/pyfunc_ops.h"
 
 #include <algorithm>
 #include <cctype>

@@ -1,4 +1,4 @@
-#include "tasks/cfunc_expr.h"
+#include "testbeds/cfunc_expr.h"
 
 #include <string_view>
 

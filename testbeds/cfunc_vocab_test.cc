@@ -1,4 +1,4 @@
-#include "tasks/cfunc_vocab.h"
+#include "testbeds/cfunc_vocab.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "tasks/cfunc.h"
+#include "testbeds/cfunc.h"
 #include "testing/test_kit.h"
 
 namespace tidemill {
@@ -33,7 +33,7 @@ size_t CountTokens(const std::string& text, const std::map<std::string, int>& le
 
 std::map<std::string, int> AddedTokens() {
   std::map<std::string, int> lexemes;
-  const json tokenizer = json::parse(CfuncTokenizerJson());
+  const json tokenizer = json::parse(LexemeTokenizerJson(CfuncLexemes()));
   for (const json& added : tokenizer["added_tokens"]) {
     lexemes[added["content"]] = added["id"];
   }
@@ -54,7 +54,7 @@ TEST(CfuncVocab, EachValueAndEachLexemeIsOneToken) {
 }
 
 TEST(CfuncVocab, IdsFollowTheBytesAndOnlyTurnMarksAreSpecial) {
-  const json tokenizer = json::parse(CfuncTokenizerJson());
+  const json tokenizer = json::parse(LexemeTokenizerJson(CfuncLexemes()));
   EXPECT_EQ(tokenizer["model"]["vocab"].size(), 256u);
   EXPECT_EQ(tokenizer["model"]["vocab"]["a"], 'a');
   EXPECT_EQ(tokenizer["model"]["vocab"]["\u0120"], ' ');  // the alphabet's spelling of a space
@@ -69,21 +69,21 @@ TEST(CfuncVocab, IdsFollowTheBytesAndOnlyTurnMarksAreSpecial) {
 
 TEST(CfuncVocab, WritesADirectoryAndRefusesImpossibleShapes) {
   const TemporaryDirectory dir;
-  ASSERT_TRUE(WriteCfuncModelFiles(dir.path(), {}).ok());
+  ASSERT_TRUE(WriteLexemeModelFiles(dir.path(), CfuncLexemes(), {}).ok());
   std::ifstream config(dir / "config.json");
   EXPECT_EQ(json::parse(config)["model_type"], "qwen2");
   for (const char* name : {"tokenizer.json", "tokenizer_config.json", "generation_config.json"}) {
     std::ifstream file(dir / name);
     EXPECT_TRUE(json::accept(file)) << name;
   }
-  CfuncModelShape shape;
+  FamilyModelShape shape;
   shape.heads = 5;
-  EXPECT_EQ(WriteCfuncModelFiles(dir / "none", shape).code(), Code::kInvalid);
+  EXPECT_EQ(WriteLexemeModelFiles(dir / "none", CfuncLexemes(), shape).code(), Code::kInvalid);
   EXPECT_FALSE(std::filesystem::exists(dir / "none"));
 }
 
 TEST(CfuncVocab, CountsParametersAsTheirShapesSay) {
-  CfuncModelShape shape;
+  FamilyModelShape shape;
   shape.hidden_size = 8;
   shape.intermediate_size = 16;
   shape.layers = 1;
@@ -91,7 +91,7 @@ TEST(CfuncVocab, CountsParametersAsTheirShapesSay) {
   const auto vocabulary = static_cast<int64_t>(256 + CfuncLexemes().size());
   // Embedding, q k v with biases, o, gate and up and down, two norms, the last norm.
   const int64_t expected = vocabulary * 8 + 3 * (64 + 8) + 64 + 3 * 128 + 16 + 8;
-  EXPECT_EQ(CfuncParameterCount(shape), expected);
+  EXPECT_EQ(LexemeParameterCount(CfuncLexemes().size(), shape), expected);
 }
 
 }  // namespace

@@ -1,11 +1,11 @@
-#include "tasks/project_lessons.h"
+#include "testbeds/project_lessons.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-#include "tasks/cfunc.h"
+#include "testbeds/cfunc.h"
 
 namespace tidemill {
 namespace {
@@ -65,7 +65,7 @@ TEST(ProjectLessons, EveryAnswerFollowsFromTheCasesBeforeIt) {
   const auto made = DemonstrateProjects({.count = 1500, .seed = 9});
   ASSERT_TRUE(made.ok());
   int failed = 0, decided = 0;
-  for (const ProjectDemonstration& one : *made) {
+  for (const Demonstration& one : *made) {
     std::vector<ProjectCase> cases = ReadCases(one.prompt + one.completion);
     ASSERT_GE(cases.size(), 1u);
     ASSERT_LE(cases.size(), 9u);

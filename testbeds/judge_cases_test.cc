@@ -4,8 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <regex>
 
-#include "judge/judge_cases.h"
-#include "run/loop_options.h"
+#include "testbeds/judge_cases.h"
 #include "testing/tool_fixture.h"
 
 namespace tidemill {
@@ -45,7 +44,7 @@ class JudgeCasesTest : public ToolTest {
 TEST_F(JudgeCasesTest, WhatToolsSayIsWhatTheRealOnesSay) {
   JudgeCaseOptions options;
   options.misleading = 0;
-  JudgeCaseWriter writer(options, TraceFunction);
+  JudgeCaseWriter writer(options);
   const std::regex goal(R"(f\((-?\d+),(-?\d+)\)\D*?(-?\d+)\.)");
   const std::regex expression(R"((?:return |f is now )([^;}]*))");
   int passed = 0, failed = 0, broken = 0;

@@ -1,4 +1,4 @@
-#include "tasks/pyfunc.h"
+#include "testbeds/pyfunc.h"
 
 #include <algorithm>
 #include <map>
@@ -6,7 +6,7 @@
 
 #include "core/random.h"
 #include "tasks/import/import_rows.h"
-#include "tasks/pyfunc_ops.h"
+#include "testbeds/pyfunc_ops.h"
 
 namespace tidemill {
 namespace {

@@ -1,4 +1,4 @@
-#include "tasks/cfunc_vocab.h"
+#include "testbeds/cfunc_vocab.h"
 
 #include <cerrno>
 #include <cstring>
@@ -6,7 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "tasks/cfunc.h"
+#include "testbeds/cfunc.h"
 
 namespace tidemill {
 namespace {
@@ -45,7 +45,7 @@ int VocabularySize(size_t lexemes) {
   return kBytes + static_cast<int>(lexemes);
 }
 
-Status CheckShape(const CfuncModelShape& shape) {
+Status CheckShape(const FamilyModelShape& shape) {
   const auto wrong = [](const std::string& what) { return Invalid("the model's shape: " + what); };
   if (shape.hidden_size < 8 || shape.hidden_size > 4096) {
     return wrong("hidden size must be from 8 to 4096");
@@ -120,9 +120,7 @@ std::string LexemeTokenizerJson(const std::vector<std::string>& lexemes) {
   return out.dump(1);
 }
 
-std::string CfuncTokenizerJson() {
-  return LexemeTokenizerJson(CfuncLexemes());
-}
+namespace {
 
 // A conversation as the protocol "compact" writes it: the task, answers with their end, and for
 // each failed example its name and the opening of the next attempt, the task's last line.
@@ -144,9 +142,7 @@ std::string CfuncTokenizerConfigJson() {
   return out.dump(1);
 }
 
-namespace {
-
-std::string LexemeConfigJson(size_t lexemes, const CfuncModelShape& shape) {
+std::string LexemeConfigJson(size_t lexemes, const FamilyModelShape& shape) {
   const Json out = {{"architectures", {"Qwen2ForCausalLM"}},
                     {"model_type", "qwen2"},
                     {"vocab_size", VocabularySize(lexemes)},
@@ -170,12 +166,6 @@ std::string LexemeConfigJson(size_t lexemes, const CfuncModelShape& shape) {
   return out.dump(1);
 }
 
-}  // namespace
-
-std::string CfuncModelConfigJson(const CfuncModelShape& shape) {
-  return LexemeConfigJson(CfuncLexemes().size(), shape);
-}
-
 std::string CfuncGenerationConfigJson() {
   const Json out = {{"do_sample", true},
                     {"temperature", 1.0},
@@ -184,11 +174,9 @@ std::string CfuncGenerationConfigJson() {
   return out.dump(1);
 }
 
-int64_t CfuncParameterCount(const CfuncModelShape& shape) {
-  return LexemeParameterCount(CfuncLexemes().size(), shape);
-}
+}  // namespace
 
-int64_t LexemeParameterCount(size_t lexemes, const CfuncModelShape& shape) {
+int64_t LexemeParameterCount(size_t lexemes, const FamilyModelShape& shape) {
   const int64_t width = shape.hidden_size;
   const int64_t attention = 4 * width * width + 3 * width;
   const int64_t feed_forward = 3 * width * shape.intermediate_size;
@@ -196,12 +184,8 @@ int64_t LexemeParameterCount(size_t lexemes, const CfuncModelShape& shape) {
          width;
 }
 
-Status WriteCfuncModelFiles(const std::string& dir, const CfuncModelShape& shape) {
-  return WriteLexemeModelFiles(dir, CfuncLexemes(), shape);
-}
-
 Status WriteLexemeModelFiles(const std::string& dir, const std::vector<std::string>& lexemes,
-                             const CfuncModelShape& shape) {
+                             const FamilyModelShape& shape) {
   TM_RETURN_IF_ERROR(CheckShape(shape));
   const std::filesystem::path path = dir;
   std::error_code error;

@@ -1,4 +1,4 @@
-#include "tasks/cfunc.h"
+#include "testbeds/cfunc.h"
 
 #include <algorithm>
 #include <cmath>
@@ -258,14 +258,14 @@ std::string CfuncFeedback(const CfuncExample& failing) {
   return kCfuncFail + CfuncExampleText(failing) + kCfuncReturn;
 }
 
-std::vector<CfuncDemonstration> DemonstrateCfunc(const std::vector<CfuncProblem>& problems,
-                                                 const CfuncAuthor& author, uint64_t seed) {
+std::vector<Demonstration> DemonstrateCfunc(const std::vector<CfuncProblem>& problems,
+                                            const CfuncAuthor& author, uint64_t seed) {
   Random random = Random(seed).Split("cfunc demonstrations");
-  std::vector<CfuncDemonstration> out;
+  std::vector<Demonstration> out;
   out.reserve(problems.size());
   for (const CfuncProblem& problem : problems) {
-    CfuncDemonstration demonstration{.prompt = CfuncPrompt(problem),
-                                     .completion = ExprText(problem.expr) + kCfuncEnd};
+    Demonstration demonstration{.prompt = CfuncPrompt(problem),
+                                .completion = ExprText(problem.expr) + kCfuncEnd};
     if (random.Chance(author.second_turn_share)) {
       if (const auto wrong = DrawWrongAnswer(problem, random)) {
         demonstration.prompt += ExprText(wrong->expr) + kCfuncEnd + CfuncFeedback(wrong->failing);
