@@ -17,8 +17,8 @@ install:  ## the Debian packages that are missing (scripts/packages.txt), and Op
 build: install build/release/build.ninja  ## the program, at build/release/tidemill, and its tests
 	cmake --build build/release -j $(JOBS)
 
-program: install build/release/build.ninja  ## the program and its page alone, without the tests
-	cmake --build build/release -j $(JOBS) --target tidemill tidemill_page
+program: install build/release/build.ninja  ## the program, its page and what it starts, without the tests
+	cmake --build build/release -j $(JOBS) --target tidemill_programs
 
 deb: program  ## a Debian package of the program: build/release/tidemill_VERSION_ARCHITECTURE.deb
 	cd build/release && cpack -G DEB
@@ -29,7 +29,8 @@ test: build  ## everything: install what is missing, build, run every test
 test-unit: build  ## the quick tests, about a minute
 	$(CTEST) build/release -L unit
 
-demo: program  ## a small agent learns to write C functions on this machine (PROOF=1: also with proofs for rewards)
+demo: install build/release/build.ninja  ## a small agent learns to write C functions on this machine (PROOF=1: also with proofs for rewards)
+	cmake --build build/release -j $(JOBS) --target tidemill tidemill_page
 	PROOF=$(PROOF) examples/demo.sh
 
 agents: build  ## real agents and clients, installed from npm and PyPI, against the gateway (AGENTS="codex ..": some)

@@ -8,6 +8,7 @@
 #include <memory>
 #include <unordered_map>
 
+#include "bench/memory_arms.h"
 #include "bench/memory_ideal.h"
 #include "bench/memory_streams.h"
 #include "core/random.h"

@@ -27,9 +27,6 @@ struct MemoryBenchOptions {
   int key_layers = 0;  // of the policy, for hidden states; 0: half
 };
 
-// The names of all arms, in the order of the report.
-const std::vector<std::string>& MemoryArms();
-
 struct Estimate {
   double mean = 0;
   double half = 0;  // of the 95 % interval, over projects

@@ -4,6 +4,7 @@
 #include <map>
 #include <string_view>
 
+#include "bench/memory_arms.h"
 #include "bench/memory_bench.h"
 #include "bench/memory_ideal.h"
 #include "core/random.h"
@@ -11,38 +12,6 @@
 
 namespace tidemill {
 namespace {
-
-struct Arm {
-  const char* name;
-  Retrieval how = Retrieval::kLexical;
-  bool shows = true;      // cases of its bank
-  bool retries = false;   // a failed answer is followed by a second one, which is told of it
-  bool oracle = false;    // shown a right case of the operation, whatever was experienced
-  bool shuffled = false;  // answers and verdicts of the cases are dealt out anew
-  bool another = false;   // shown the cases of the next project
-  bool failures = true;   // failed answers are kept
-};
-
-constexpr Arm kArms[] = {
-    {.name = "off", .shows = false},
-    {.name = "retry only", .shows = false, .retries = true},
-    {.name = "random", .how = Retrieval::kRandom},
-    {.name = "nearest"},
-    {.name = kHiddenStatesArm, .how = Retrieval::kHidden},
-    {.name = "nearest, newest first", .how = Retrieval::kNewest},
-    {.name = "learned", .how = Retrieval::kLearned},
-    {.name = "oracle", .shows = false, .oracle = true},
-    {.name = "permuted answers", .shuffled = true},
-    {.name = "another project", .another = true},
-    {.name = "successes only", .failures = false},
-};
-
-const Arm* ArmNamed(const std::string& name) {
-  for (const Arm& arm : kArms) {
-    if (name == arm.name) return &arm;
-  }
-  return nullptr;
-}
 
 struct Stream {
   const Arm* arm = nullptr;
@@ -267,15 +236,6 @@ class Player {
 };
 
 }  // namespace
-
-const std::vector<std::string>& MemoryArms() {
-  static const std::vector<std::string> kNames = [] {
-    std::vector<std::string> names;
-    for (const Arm& arm : kArms) names.emplace_back(arm.name);
-    return names;
-  }();
-  return kNames;
-}
 
 Result<std::vector<std::vector<StreamResult>>> PlayStreams(const std::vector<std::string>& arms,
                                                            uint32_t projects,

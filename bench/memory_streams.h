@@ -37,8 +37,6 @@ struct StreamResult {
   uint64_t itself = 0;
 };
 
-inline constexpr char kHiddenStatesArm[] = "nearest by hidden states";
-
 // By arm, then project. kInvalid: an unknown arm.
 Result<std::vector<std::vector<StreamResult>>> PlayStreams(const std::vector<std::string>& arms,
                                                            uint32_t projects,

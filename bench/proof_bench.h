@@ -4,11 +4,8 @@
 
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include "core/status.h"
-#include "proto/tidemill.pb.h"
-#include "tools/box/box_host.h"
 
 namespace tidemill {
 
@@ -37,14 +34,5 @@ struct ProofBenchReport {
 };
 
 Result<ProofBenchReport> RunProofBench(const ProofBenchOptions& options);
-
-// The parts of it. CPU time of this thread so far.
-double ThreadCpuMs();
-// As the reward loop asks it about an answer of one file.
-std::string ProofQuestionFor(const v1::Grading& grading, const std::string& answer);
-// CPU time of compiling and running the answer on its hidden tests; without the box's own start.
-Result<double> BoxCpuMs(BoxHost& host, const v1::Grading& grading, const std::string& answer);
-// The value below which this share of them lies; not empty. Reorders them.
-double ShareAt(std::vector<double>& values, double share);
 
 }  // namespace tidemill

@@ -1,8 +1,9 @@
-# `cmake --install` and `cpack -G DEB` (make deb): the program, what it looks for in share/tidemill of its prefix
+# `cmake --install` and `cpack -G DEB` (make deb): the programs, what they look for in share/tidemill of their prefix
 # (src/core/shipped_files.h), completions and manual pages. What the program says of itself is asked when it is
 # installed. Nothing is built then: `make program` builds what is installed.
 include(GNUInstallDirs)
 set(CMAKE_SKIP_INSTALL_ALL_DEPENDENCY ON)
+add_custom_target(tidemill_programs DEPENDS tidemill tidemill-sim tidemill-bench tidemill_page)
 
 # A build has them beside the program.
 set(shipped ${CMAKE_BINARY_DIR}/share/tidemill)
@@ -12,6 +13,7 @@ file(CREATE_LINK ${CMAKE_SOURCE_DIR}/presets/agents ${shipped}/agents SYMBOLIC)
 file(CREATE_LINK ${CMAKE_SOURCE_DIR}/examples ${shipped}/examples SYMBOLIC)
 
 install(TARGETS tidemill RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(TARGETS tidemill-sim tidemill-bench RUNTIME DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/tidemill)
 install(DIRECTORY ${CMAKE_BINARY_DIR}/web DESTINATION ${CMAKE_INSTALL_DATADIR}/tidemill OPTIONAL)
 install(DIRECTORY presets/agents examples DESTINATION ${CMAKE_INSTALL_DATADIR}/tidemill USE_SOURCE_PERMISSIONS
   PATTERN __pycache__ EXCLUDE)

@@ -107,6 +107,15 @@ function(tidemill_tests name)
     PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT} COST ${ARG_TIMEOUT})
 endfunction()
 
+# tidemill_program(NAME FILES files... LINK libraries...): the program tidemill-NAME, which `tidemill NAME` starts, where
+# it looks for it (src/core/shipped_files.h).
+function(tidemill_program name)
+  cmake_parse_arguments(ARG "" "" "FILES;LINK" ${ARGN})
+  add_executable(tidemill-${name} ${ARG_FILES})
+  target_link_libraries(tidemill-${name} PRIVATE ${ARG_LINK} tidemill_commands tidemill_flags)
+  set_target_properties(tidemill-${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/libexec/tidemill)
+endfunction()
+
 # tidemill_kernels(PREFIX [flags...]): PREFIX_plain.cc, PREFIX_avx2.cc and PREFIX_avx512.cc are one text
 # compiled for three machines; which of them runs is decided at run time.
 function(tidemill_kernels prefix)

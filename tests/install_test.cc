@@ -41,6 +41,10 @@ TEST(Install, TheProgramFindsItsFilesBesideItselfAndHasManualPages) {
   const bool built = fs::exists(BinaryDir() + "/web/index.html");
   EXPECT_EQ(fs::exists(prefix + "/share/tidemill/web/index.html"), built);
 
+  const ProcessOutput simulated = sh(program + " sim --seed 7");
+  EXPECT_EQ(simulated.exit_code, 0) << simulated.output;
+  EXPECT_TRUE(fs::exists(prefix + "/libexec/tidemill/tidemill-bench"));
+
   const std::string pages = prefix + "/share/man/man1/";
   const std::string train = TextOf(pages + "tidemill-train.1");
   EXPECT_THAT(train, HasSubstr(".TH TIDEMILL\\-TRAIN 1"));

@@ -10,12 +10,12 @@
 #include <utility>
 #include <vector>
 
-#include "bench/proof_audit.h"
 #include "cli/commands.h"
 #include "cli/proof_answers.h"
 #include "core/files.h"
 #include "core/text.h"
 #include "prover/prover.h"
+#include "testbeds/proof_audit.h"
 
 namespace tidemill {
 namespace {

@@ -22,6 +22,7 @@ inline constexpr int kInterrupted = 130;
 
 struct Exit {
   int code = 0;
+  char** words = nullptr;  // of this call, for a program that takes it over
 };
 
 // Say on standard error what went wrong and return the exit status. Fail: 2 where what was asked
@@ -47,8 +48,6 @@ void AddWarmupCommand(CLI::App& app, Exit& exit);
 void AddRunsCommand(CLI::App& app, Exit& exit);
 void AddViewCommand(CLI::App& app, Exit& exit);
 void AddServeCommand(CLI::App& app, Exit& exit);
-void AddSimCommand(CLI::App& app, Exit& exit);
-void AddBenchCommand(CLI::App& app, Exit& exit);
 void AddWorkerCommand(CLI::App& app, Exit& exit);
 void AddBusCommand(CLI::App& app, Exit& exit);
 void AddRankCommand(CLI::App& app, Exit& exit);

@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
-#include "core/files.h"
 #include "conversation/model_template.h"
+#include "core/files.h"
 
 namespace tidemill {
 namespace {

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "bench/proof_audit.h"
 #include "core/status.h"
 #include "store/run_directory.h"
+#include "testbeds/proof_audit.h"
 
 namespace tidemill {
 

@@ -1,7 +1,6 @@
-// Files that come with the program: the page ("web"), presets of agents ("agents"), the demo and
-// the shapes of models
-// ("examples"). In share/tidemill of the program's prefix where it is installed, and beside the
-// program in a build.
+// What comes with the program. Files: the page ("web"), presets of agents ("agents"), the demo and
+// the shapes of models ("examples"), in share/tidemill of the prefix. Programs that it starts, in
+// libexec/tidemill. In a build both folders lie beside the program.
 #pragma once
 
 #include <string>
@@ -10,6 +9,10 @@ namespace tidemill {
 
 // Whether or not it is there.
 std::string ShippedFolder(const std::string& name);
+std::string ShippedProgram(const std::string& name);
+
+// The program `tidemill`, also where one of those it starts asks.
+std::string MainProgram();
 
 // "7b" is the shape of that name that comes with the program, unless there is such a path here.
 // Anything else stays.

@@ -1,6 +1,4 @@
-// tidemill bench disk: drawing, writing and reading a model and its checkpoint, against reading the
-// same files.
-#include "cli/bench_disk.h"
+#include "bench/disk_bench.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -25,14 +23,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
-
-struct DiskArguments {
-  std::string config = "examples/shapes/0.5b/config.json";
-  std::string folder = "build/disk";
-  std::string device = "cpu";
-  bool load_only = false;
-  bool json = false;
-};
 
 template <typename Work>
 Result<double> Timed(Work&& work) {
@@ -84,12 +74,12 @@ Result<CheckpointContent> ContentLike(const std::string& dir, const std::string&
   return content;
 }
 
-Result<Json> MeasureDisk(const DiskArguments& arguments) {
-  TM_ASSIGN_OR_RETURN(const std::string text, ReadFileBounded(arguments.config, 1 << 20));
-  TM_ASSIGN_OR_RETURN(const ModelConfig config, ParseModelConfig(text, arguments.config));
-  const std::string model = arguments.folder + "/model";
+Result<Json> MeasureDisk(const DiskBenchOptions& options) {
+  TM_ASSIGN_OR_RETURN(const std::string text, ReadFileBounded(options.config, 1 << 20));
+  TM_ASSIGN_OR_RETURN(const ModelConfig config, ParseModelConfig(text, options.config));
+  const std::string model = options.folder + "/model";
   const int cores = AvailableCores();
-  TM_ASSIGN_OR_RETURN(const std::string device, ResolveDevice(arguments.device));
+  TM_ASSIGN_OR_RETURN(const std::string device, ResolveDevice(options.device));
   Json report{{"parameters", config.ParameterCount()}, {"threads", cores}, {"device", device}};
   TM_ASSIGN_OR_RETURN(report["new_seconds"],
                       Timed([&] { return WriteRandomModel(config, 1, cores, model); }));
@@ -105,7 +95,7 @@ Result<Json> MeasureDisk(const DiskArguments& arguments) {
     TM_ASSIGN_OR_RETURN(one["load"], Timed([&] { return LoadOnce(model, device, cores); }));
     report["seconds"].push_back(one);
   }
-  if (arguments.load_only) return report;
+  if (options.load_only) return report;
   TM_ASSIGN_OR_RETURN(const CheckpointContent content, ContentLike(model, device));
   report["checkpoint_bytes"] = content.bytes();
   for (int round = 0; round < 2; ++round) {
@@ -115,46 +105,37 @@ Result<Json> MeasureDisk(const DiskArguments& arguments) {
                           return Ok();
                         }));
     TM_ASSIGN_OR_RETURN(const double written, Timed([&] {
-                          return WriteCheckpoint(*copy, arguments.folder + "/checkpoint", "");
+                          return WriteCheckpoint(*copy, options.folder + "/checkpoint", "");
                         }));
     report["checkpoints"].push_back({{"copy_seconds", copied}, {"write_seconds", written}});
   }
   return report;
 }
 
-int RunDisk(const DiskArguments& arguments) {
-  if (fs::exists(arguments.folder)) {
-    return Fail(Exists(arguments.folder + " exists; choose another folder"));
+}  // namespace
+
+Result<DiskBenchReport> RunDiskBench(const DiskBenchOptions& options) {
+  if (fs::exists(options.folder)) {
+    return Exists(options.folder + " exists; choose another folder");
   }
   Result<Json> report = Internal("not run");
   try {
-    report = MeasureDisk(arguments);
+    report = MeasureDisk(options);
   } catch (const std::exception& error) {
     report = Internal(error.what());
   }
   std::error_code ignored;
-  fs::remove_all(arguments.folder, ignored);
-  if (!report.ok()) return Fail(report.status());
-  std::printf("%s\n", report->dump(arguments.json ? -1 : 1).c_str());
-  return 0;
+  fs::remove_all(options.folder, ignored);
+  if (!report.ok()) return report.status();
+  return DiskBenchReport{std::move(*report)};
 }
 
-}  // namespace
+std::string DiskBenchReport::ToText() const {
+  return figures.dump(1);
+}
 
-void AddDiskBench(CLI::App& bench, Exit& exit) {
-  CLI::App* command = bench.add_subcommand(
-      "disk", "Draw, write and load a model and write its checkpoint, against reading its files");
-  const auto arguments = std::make_shared<DiskArguments>();
-  command->add_option("--config", arguments->config, "A config.json")->capture_default_str();
-  command->add_option("--folder", arguments->folder, "Working folder; must not exist; removed")
-      ->capture_default_str();
-  command
-      ->add_option("--device", arguments->device,
-                   "Device that is loaded to, and that the checkpoint is on: cpu, cuda, auto")
-      ->capture_default_str();
-  command->add_flag("--load-only", arguments->load_only, "Write no checkpoint");
-  command->add_flag("--json", arguments->json, "Print JSON in one line");
-  command->callback([arguments, &exit] { exit.code = RunDisk(*arguments); });
+std::string DiskBenchReport::ToJson() const {
+  return figures.dump();
 }
 
 }  // namespace tidemill

@@ -1,17 +1,55 @@
-#include "bench/proof_audit.h"
+#include "testbeds/proof_audit.h"
 
 #include <fmt/format.h>
+#include <time.h>
 
 #include <algorithm>
 #include <memory>
 #include <span>
 #include <sstream>
 
-#include "bench/proof_bench.h"
 #include "reward/proof_port.h"
-#include "tools/box/box_host.h"
 
 namespace tidemill {
+
+double ThreadCpuMs() {
+  timespec now = {};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) * 1e3 + static_cast<double>(now.tv_nsec) / 1e6;
+}
+
+std::string ProofQuestionFor(const v1::Grading& grading, const std::string& answer) {
+  v1::ScoreRequest request;
+  *request.mutable_grading() = grading;
+  v1::File& file = *request.mutable_tree()->add_files();
+  file.set_path(grading.sources(0));
+  file.set_content(answer);
+  file.set_has_content(true);
+  return MakeQuestion({.kind = Need::Kind::kCommand, .name = kProofQuestion}, request, {});
+}
+
+Result<double> BoxCpuMs(BoxHost& host, const v1::Grading& grading, const std::string& answer) {
+  TM_ASSIGN_OR_RETURN(const std::unique_ptr<Box> box, host.Open());
+  RunSpec spec;
+  spec.limits = LimitsFrom(grading.limits(), BoxLimits());
+  TM_RETURN_IF_ERROR(box->Configure(spec.limits));
+  TM_RETURN_IF_ERROR(box->Put(grading.sources(0), answer, false));
+  for (const v1::File& file : grading.harness()) {
+    TM_RETURN_IF_ERROR(box->Put(file.path(), file.content(), false));
+  }
+  for (const v1::TestCase& test : grading.cases()) spec.input += test.input() + "\n";
+  spec.command.assign(grading.run().begin(), grading.run().end());
+  const RunReport report = box->Run(spec);
+  if (report.outcome != v1::OUTCOME_OK) return Unavailable("the box failed: " + report.err);
+  return report.cpu_ms;
+}
+
+double ShareAt(std::vector<double>& values, double share) {
+  const auto place = static_cast<ptrdiff_t>(share * static_cast<double>(values.size() - 1));
+  std::nth_element(values.begin(), values.begin() + place, values.end());
+  return values[static_cast<size_t>(place)];
+}
+
 namespace {
 
 constexpr size_t kBatch = 200;

@@ -1,24 +1,16 @@
-// tidemill sim: the real loops in the simulator.
+// tidemill-sim, which `tidemill sim` becomes: the real loops in the simulator.
 #include <chrono>
 #include <cstdio>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <unordered_set>
 
-#include "cli/commands.h"
+#include "cli/program.h"
+#include "sim/sim_words.h"
 #include "sim/simulation.h"
 
 namespace tidemill {
 namespace {
-
-struct SimArguments {
-  uint64_t seeds = 1000;
-  uint64_t first_seed = 0;  // 0: from the clock
-  uint64_t seed = 0;
-  double seconds = 0;  // 0: as many seeds as asked for
-  bool trace = false;
-  bool json = false;
-};
 
 // Seeds that were tried before find what was mended before: without a word they are new.
 uint64_t SeedOfTheClock() {
@@ -59,30 +51,30 @@ void PrintTotals(const SimTotals& totals, double seconds) {
   std::printf("\n");
 }
 
-int RunSim(const SimArguments& arguments) {
-  const uint64_t drawn = arguments.first_seed > 0 ? arguments.first_seed : SeedOfTheClock();
-  const uint64_t first = arguments.seed > 0 ? arguments.seed : drawn;
+int RunSim(const SimWords& words) {
+  const uint64_t drawn = words.first_seed > 0 ? words.first_seed : SeedOfTheClock();
+  const uint64_t first = words.seed > 0 ? words.seed : drawn;
   const auto begin = std::chrono::steady_clock::now();
   const auto passed = [begin] {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   };
   const auto more = [&](uint64_t done) {
-    if (arguments.seed > 0) return done < 1;
-    return arguments.seconds > 0 ? passed() < arguments.seconds : done < arguments.seeds;
+    if (words.seed > 0) return done < 1;
+    return words.seconds > 0 ? passed() < words.seconds : done < words.seeds;
   };
-  if (arguments.seed == 0) std::fprintf(stderr, "first seed %lu\n", first);
+  if (words.seed == 0) std::fprintf(stderr, "first seed %lu\n", first);
   SimTotals totals;
   while (more(totals.seeds)) {
     const uint64_t seed = first + totals.seeds;
-    const sim::SimReport report = sim::RunSimulation({.seed = seed, .trace = arguments.trace});
+    const sim::SimReport report = sim::RunSimulation({.seed = seed, .trace = words.trace});
     totals.Add(report);
     if (report.ok) continue;
-    if (arguments.json) PrintJson({{"ok", false}, {"seed", seed}, {"failure", report.failure}});
+    if (words.json) PrintJson({{"ok", false}, {"seed", seed}, {"failure", report.failure}});
     std::fprintf(stderr, "seed %lu: %s\nreplay with: tidemill sim --seed %lu --trace\n", seed,
                  report.failure.c_str(), seed);
     return 1;
   }
-  if (!arguments.json) {
+  if (!words.json) {
     PrintTotals(totals, passed());
     return 0;
   }
@@ -100,22 +92,13 @@ int RunSim(const SimArguments& arguments) {
   return 0;
 }
 
-}  // namespace
-
-void AddSimCommand(CLI::App& app, Exit& exit) {
-  CLI::App* sim = app.add_subcommand(
-      "sim", "Run the loops in the simulator with random faults and check their guarantees");
-  auto arguments = std::make_shared<SimArguments>();
-  sim->add_option("--seeds", arguments->seeds, "Number of seeds")->check(CLI::PositiveNumber);
-  sim->add_option("--seconds", arguments->seconds, "Run for this long instead of --seeds")
-      ->check(CLI::PositiveNumber);
-  sim->add_option("--first-seed", arguments->first_seed,
-                  "First seed; by default drawn from the clock and printed")
-      ->check(CLI::PositiveNumber);
-  sim->add_option("--seed", arguments->seed, "Run only this seed")->check(CLI::PositiveNumber);
-  sim->add_flag("--trace", arguments->trace, "Print every event with its virtual time");
-  sim->add_flag("--json", arguments->json, "Print one JSON object on standard output");
-  sim->callback([arguments, &exit] { exit.code = RunSim(*arguments); });
+void AddCommands(CLI::App& app, Exit& exit) {
+  AddSimWords(app, [&exit](const SimWords& words) { exit.code = RunSim(words); });
 }
 
+}  // namespace
 }  // namespace tidemill
+
+int main(int argc, char** argv) {
+  return tidemill::RunProgram(argc, argv, tidemill::AddCommands);
+}
