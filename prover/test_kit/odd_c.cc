@@ -1,4 +1,4 @@
-#include "prover/tests/odd_c.h"
+#include "prover/test_kit/odd_c.h"
 
 #include <array>
 #include <cstdlib>

@@ -11,8 +11,8 @@
 #include <filesystem>
 
 #include "core/files.h"
-#include "prover/tests/odd_c.h"
-#include "prover/tests/proof_soak.h"
+#include "prover/test_kit/odd_c.h"
+#include "prover/test_kit/proof_soak.h"
 
 namespace tidemill {
 namespace {

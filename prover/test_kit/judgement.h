@@ -4,7 +4,7 @@
 #include <string>
 
 #include "prover/prover.h"
-#include "prover/tests/c_oracle.h"
+#include "prover/test_kit/c_oracle.h"
 
 namespace tidemill {
 

@@ -1,4 +1,4 @@
-#include "prover/tests/proof_soak.h"
+#include "prover/test_kit/proof_soak.h"
 
 #include <algorithm>
 #include <climits>

@@ -1,4 +1,4 @@
-#include "prover/tests/proof_pairs.h"
+#include "prover/test_kit/proof_pairs.h"
 
 #include <sstream>
 

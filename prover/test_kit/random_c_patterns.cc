@@ -1,4 +1,4 @@
-#include "prover/tests/random_c_patterns.h"
+#include "prover/test_kit/random_c_patterns.h"
 
 namespace tidemill {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "core/random.h"
-#include "prover/tests/random_c_tree.h"
+#include "prover/test_kit/random_c_tree.h"
 
 namespace tidemill {
 

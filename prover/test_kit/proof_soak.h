@@ -9,9 +9,9 @@
 #include <string>
 
 #include "core/status.h"
-#include "prover/tests/c_oracle.h"
-#include "prover/tests/judgement.h"
-#include "prover/tests/random_c.h"
+#include "prover/test_kit/c_oracle.h"
+#include "prover/test_kit/judgement.h"
+#include "prover/test_kit/random_c.h"
 
 namespace tidemill {
 

@@ -1,4 +1,4 @@
-#include "prover/tests/c_oracle.h"
+#include "prover/test_kit/c_oracle.h"
 
 #include <cstdlib>
 #include <cstring>
@@ -9,7 +9,7 @@
 
 #include "core/files.h"
 #include "prover/c_lexer.h"
-#include "prover/tests/c_oracle_harness.h"
+#include "prover/test_kit/c_oracle_harness.h"
 #include "testing/test_kit.h"
 
 namespace tidemill {

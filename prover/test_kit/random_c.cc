@@ -1,9 +1,9 @@
-#include "prover/tests/random_c.h"
+#include "prover/test_kit/random_c.h"
 
 #include <algorithm>
 #include <vector>
 
-#include "prover/tests/random_c_tree.h"
+#include "prover/test_kit/random_c_tree.h"
 
 namespace tidemill {
 namespace {

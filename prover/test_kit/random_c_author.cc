@@ -1,8 +1,8 @@
 #include <array>
 #include <utility>
 
-#include "prover/tests/random_c_patterns.h"
-#include "prover/tests/random_c_tree.h"
+#include "prover/test_kit/random_c_patterns.h"
+#include "prover/test_kit/random_c_tree.h"
 
 namespace tidemill {
 namespace {

@@ -1,4 +1,4 @@
-#include "prover/tests/judgement.h"
+#include "prover/test_kit/judgement.h"
 
 #include "prover/c_machine.h"
 

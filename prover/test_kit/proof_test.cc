@@ -7,10 +7,10 @@
 #include <map>
 
 #include "prover/prover.h"
-#include "prover/tests/judgement.h"
-#include "prover/tests/odd_c.h"
-#include "prover/tests/proof_pairs.h"
-#include "prover/tests/proof_soak.h"
+#include "prover/test_kit/judgement.h"
+#include "prover/test_kit/odd_c.h"
+#include "prover/test_kit/proof_pairs.h"
+#include "prover/test_kit/proof_soak.h"
 #include "testing/test_folders.h"
 
 namespace tidemill {
@@ -59,7 +59,7 @@ class Answers {
 class ProofPairsTest : public testing::TestWithParam<const char*> {};
 
 TEST_P(ProofPairsTest, NoVerdictIsWrong) {
-  auto pairs = ReadProofPairs(SourceDir() + "/prover/tests/" + GetParam());
+  auto pairs = ReadProofPairs(SourceDir() + "/prover/test_kit/" + GetParam());
   ASSERT_TRUE(pairs.ok()) << pairs.status().ToString();
   ASSERT_GE(pairs->size(), 600u);
   // One in five, or with TIDEMILL_ALL_PAIRS=1 all.
@@ -155,7 +155,7 @@ TEST(COracle, SeesWhatIsUndefinedAmongHiddenConstants) {
 
 // Each by itself, as a box compiles it.
 TEST(OddC, NoVerdictContradictsACompiler) {
-  const auto texts = ReadOddTexts(SourceDir() + "/prover/tests/odd.txt");
+  const auto texts = ReadOddTexts(SourceDir() + "/prover/test_kit/odd.txt");
   ASSERT_TRUE(texts.ok()) << texts.status().ToString();
   ASSERT_GE(texts->size(), 55u);
   size_t proved = 0;
