@@ -11,11 +11,11 @@ file(CONFIGURE OUTPUT ${OUTPUT} @ONLY CONTENT [[
 namespace tidemill {
 
 std::string_view Version() { return "@VERSION@"; }
-std::string_view GitDescribe() { return "@describe@"; }
 std::string_view TorchVersion() { return "@TORCH@"; }
 std::string FullVersion() {
+  const std::string_view describe = "@describe@";  // empty when not built from a checkout
   std::string version(Version());
-  if (!GitDescribe().empty()) version += " (" + std::string(GitDescribe()) + ")";
+  if (!describe.empty()) version += " (" + std::string(describe) + ")";
   return version;
 }
 

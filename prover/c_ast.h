@@ -88,7 +88,6 @@ using CStatementPtr = std::unique_ptr<CStatement>;
 struct CVariable {
   std::string name;
   CType type;
-  bool is_parameter = false;
   bool is_const = false;
   bool is_register = false;    // has no address
   bool is_static = false;      // of the file, or static in a function: `initial` is its value

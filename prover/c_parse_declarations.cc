@@ -121,7 +121,6 @@ void CParser::ReadParameters(Declarator& declarator) {
     CVariable variable;
     variable.name = std::string(parameter.name);
     variable.type = Decayed(parameter.type);
-    variable.is_parameter = true;
     variable.is_register = specifiers.is_register;
     variable.is_const = specifiers.is_const && variable.type.is_int();
     declarator.parameters.push_back(std::move(variable));
@@ -136,7 +135,6 @@ void CParser::ReadOldParameters(Declarator& declarator) {
     if (Look().kind != CToken::Kind::kName) return FailSubset("a parameter without a name");
     CVariable variable;
     variable.name = std::string(Take().text);
-    variable.is_parameter = true;
     declarator.parameters.push_back(std::move(variable));
   } while (Accept(","));
   Expect(")");

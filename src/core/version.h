@@ -13,7 +13,6 @@ namespace tidemill {
 inline constexpr uint32_t kMessagesVersion = 3;
 
 std::string_view Version();      // "0.1.0"
-std::string_view GitDescribe();  // "v0.1.0-12-g3f2a9c1-dirty"; empty when not built from a checkout
 std::string_view TorchVersion();  // "1.13.1"; empty when built without libtorch
 // "0.1.0 (v0.1.0-12-g3f2a9c1)", the form that is saved with a run.
 std::string FullVersion();

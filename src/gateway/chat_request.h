@@ -101,7 +101,6 @@ struct ChatRequest {
   bool return_token_ids = false;     // ids, log-probabilities and policy versions
   bool hide_reasoning = false;       // the reasoning travels only inside an opaque field
   bool encrypted_reasoning = false;  // reasoning items carry `encrypted_content`
-  std::string prompt_cache_key;
   // What in the body may name the session, by field: {"metadata.user_id", "..."}.
   std::vector<std::pair<std::string, std::string>> session_hints;
   // Fields that the Responses API repeats in its answer.

@@ -188,7 +188,6 @@ void ReadChatBody(const WireObject& body, ChatRequest& request) {
     const WireObject fields(parse, *options, body.PlaceOf("stream_options"), "stream_options");
     request.include_usage = fields.Bool("include_usage").value_or(false);
   }
-  request.prompt_cache_key = body.String("prompt_cache_key").value_or("");
   for (const char* hint : {"prompt_cache_key", "session_id"}) AddHint(body, hint, hint, request);
   AddMetadataHints(body, "metadata", request);
   ReadChatSampling(body, request);

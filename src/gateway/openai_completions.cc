@@ -73,7 +73,6 @@ void ReadCompletionsBody(const WireObject& body, ChatRequest& request) {
                             "stream_options");
     request.include_usage = fields.Bool("include_usage").value_or(false);
   }
-  request.prompt_cache_key = body.String("prompt_cache_key").value_or("");
   for (const char* hint : {"prompt_cache_key", "session_id"}) AddHint(body, hint, hint, request);
   ReadSampling(body, sampling);
   ReadStops(body, "stop", sampling);

@@ -222,7 +222,6 @@ void ReadResponsesBody(const WireObject& body, ChatRequest& request) {
   request.stream = body.Bool("stream").value_or(false);
   request.return_token_ids = body.Bool("return_token_ids").value_or(false);
   request.parallel_tool_calls = body.Bool("parallel_tool_calls").value_or(true);
-  request.prompt_cache_key = body.String("prompt_cache_key").value_or("");
   ReadSampling(body, request.sampling);
   request.sampling.max_tokens =
       body.Int("max_output_tokens", 1, std::numeric_limits<int32_t>::max());

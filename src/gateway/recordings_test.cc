@@ -142,7 +142,7 @@ TEST_F(Recordings, KnownAgentsSaySpecificThings) {
   EXPECT_EQ(codex.messages[0]["role"], "system");
   EXPECT_EQ(codex.namespaced.at("multi_agent_v1__spawn_agent").name, "spawn_agent");
   EXPECT_TRUE(codex.encrypted_reasoning);
-  EXPECT_EQ(codex.prompt_cache_key, codex.session_hints.at(0).second);
+  EXPECT_EQ(codex.session_hints.at(0).first, "prompt_cache_key");
   const ChatRequest& claude = by_name.at("claude 1");
   EXPECT_TRUE(claude.hide_reasoning);
   EXPECT_EQ(claude.template_kwargs["reasoning_effort"], "high");

@@ -30,8 +30,6 @@ class EndpointGuard {
   void Succeeded();
   // `wait`: the endpoint said how long to leave it alone; 0: it did not.
   void Failed(Time now, Duration wait);
-  // Nothing was learned: the question was lost on our side.
-  void Forgotten() { trying_ = false; }
 
   bool broken() const { return pauses_ > 0; }
   uint64_t breaks() const { return breaks_; }

@@ -227,12 +227,4 @@ std::vector<TokenId> Session::TokensOf(uint32_t turn, bool and_ids) const {
   return tokens;
 }
 
-std::vector<uint32_t> Session::TurnsAfter(uint64_t chain) const {
-  std::vector<uint32_t> turns;
-  const auto [begin, end] = by_context_.equal_range(chain);
-  for (auto it = begin; it != end; ++it) turns.push_back(it->second);
-  std::sort(turns.begin(), turns.end());
-  return turns;
-}
-
 }  // namespace tidemill

@@ -84,10 +84,6 @@ class Session {
   // The prompt of the turn; with `and_ids` what was drawn, too.
   std::vector<TokenId> TokensOf(uint32_t turn, bool and_ids) const;
 
-  // The turns whose conversation is `chain` before the answer, oldest first.
-  std::vector<uint32_t> TurnsAfter(uint64_t chain) const;
-  // Whether some turn's answer has this key.
-  bool HasAnswer(uint64_t key) const { return by_answer_.contains(key); }
   // Bytes of memory, roughly.
   size_t bytes() const { return bytes_; }
 

@@ -177,12 +177,6 @@ void TryWay(const PlanInput& given, const Way& way, std::vector<MemoryPlan::Choi
 
 }  // namespace
 
-int64_t ProjectionParameters(const ModelConfig& c) {
-  const int64_t layer =
-      c.hidden_size * (2 * c.q_size() + 2 * c.kv_size()) + 3 * c.hidden_size * c.intermediate_size;
-  return c.num_layers * layer;
-}
-
 int64_t AdapterParameters(const ModelConfig& c, int64_t rank) {
   const int64_t ends = (c.hidden_size + c.q_size()) * 2 + 2 * (c.hidden_size + c.kv_size()) +
                        3 * (c.hidden_size + c.intermediate_size);

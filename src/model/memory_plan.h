@@ -85,8 +85,6 @@ uint64_t PlanOnHost(const PlanInput& input);
 
 // Numbers in an adapter on all projections.
 int64_t AdapterParameters(const ModelConfig& model, int64_t rank);
-// Numbers in the projections of all layers: what adapters ride on.
-int64_t ProjectionParameters(const ModelConfig& model);
 // Of keys and values of one token.
 uint64_t CacheTokenBytes(const ModelConfig& model, bool gpu);
 

@@ -60,9 +60,7 @@ PlanInput Training(ModelConfig model, int64_t token_budget) {
 
 TEST(MemoryPlan, CountsTheParametersThatTheModelHas) {
   EXPECT_NEAR(static_cast<double>(Half().ParameterCount()), 494e6, 1e6);
-  EXPECT_EQ(ProjectionParameters(Seven()) + 2 * Seven().vocab_size * Seven().hidden_size +
-                (28 * (2 * 3584 + 3584 + 2 * 512) + 3584),
-            Seven().ParameterCount());
+  EXPECT_NEAR(static_cast<double>(Seven().ParameterCount()), 7616e6, 1e6);
 }
 
 // "Training" of docs/gpu.md: peak memory of the learner, 32.8 and 53.1 GB.

@@ -99,7 +99,6 @@ struct TaskStats {
   uint64_t scored = 0;
   uint64_t solved = 0;
   double mean_reward = 0;  // of those scored
-  int64_t last_finished_ms = 0;
   double pass_rate() const {
     return scored == 0 ? 0 : static_cast<double>(solved) / static_cast<double>(scored);
   }

@@ -56,11 +56,6 @@ __device__ __forceinline__ float WarpSum(float x) {
   for (int step = 16; step > 0; step /= 2) x += __shfl_xor_sync(0xffffffffu, x, step);
   return x;
 }
-__device__ __forceinline__ float WarpMax(float x) {
-#pragma unroll
-  for (int step = 16; step > 0; step /= 2) x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, step));
-  return x;
-}
 
 // Over a block of kThreads; every thread gets the sum. `scratch` holds kThreads / 32 floats and may
 // be used again after the next barrier.
