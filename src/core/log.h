@@ -58,6 +58,9 @@ using LogFields = std::initializer_list<LogField>;
 // Thread-safe, all of them.
 bool LogEnabled(LogLevel level);
 void Log(LogLevel level, std::string_view message, LogFields fields = {});
+inline void LogDebug(std::string_view m, LogFields f = {}) {
+  Log(LogLevel::kDebug, m, f);
+}
 inline void LogInfo(std::string_view m, LogFields f = {}) {
   Log(LogLevel::kInfo, m, f);
 }
