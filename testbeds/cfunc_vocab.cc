@@ -1,12 +1,9 @@
 #include "testbeds/cfunc_vocab.h"
 
-#include <cerrno>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "testbeds/cfunc.h"
+#include "testbeds/small_model.h"
 
 namespace tidemill {
 namespace {
@@ -58,14 +55,6 @@ Status CheckShape(const FamilyModelShape& shape) {
     return wrong("intermediate size must be from 8 to 16384");
   }
   if (shape.context < 64 || shape.context > 65536) return wrong("context must be from 64 to 65536");
-  return Ok();
-}
-
-Status WriteText(const std::filesystem::path& path, const std::string& text) {
-  std::ofstream output(path, std::ios::binary | std::ios::trunc);
-  output << text << '\n';
-  output.flush();
-  if (!output) return Unavailable(path.string() + ": cannot write it: " + std::strerror(errno));
   return Ok();
 }
 
@@ -132,48 +121,6 @@ constexpr char kCompactTemplate[] = R"jinja({%- for m in messages -%}
 {%- endif -%}
 {%- endfor -%})jinja";
 
-std::string CfuncTokenizerConfigJson() {
-  const Json out = {{"tokenizer_class", "PreTrainedTokenizerFast"},
-                    {"eos_token", kCfuncEnd},
-                    {"pad_token", kCfuncEnd},
-                    {"add_bos_token", false},
-                    {"chat_template", kCompactTemplate},
-                    {"clean_up_tokenization_spaces", false}};
-  return out.dump(1);
-}
-
-std::string LexemeConfigJson(size_t lexemes, const FamilyModelShape& shape) {
-  const Json out = {{"architectures", {"Qwen2ForCausalLM"}},
-                    {"model_type", "qwen2"},
-                    {"vocab_size", VocabularySize(lexemes)},
-                    {"hidden_size", shape.hidden_size},
-                    {"intermediate_size", shape.intermediate_size},
-                    {"num_hidden_layers", shape.layers},
-                    {"num_attention_heads", shape.heads},
-                    {"num_key_value_heads", shape.heads},
-                    {"max_position_embeddings", shape.context},
-                    {"hidden_act", "silu"},
-                    {"rms_norm_eps", 1e-6},
-                    {"rope_theta", 10000.0},
-                    {"initializer_range", 0.05},
-                    {"tie_word_embeddings", true},
-                    {"attention_dropout", 0.0},
-                    {"use_cache", true},
-                    {"use_sliding_window", false},
-                    {"eos_token_id", kBytes},
-                    {"pad_token_id", kBytes},
-                    {"torch_dtype", "float32"}};
-  return out.dump(1);
-}
-
-std::string CfuncGenerationConfigJson() {
-  const Json out = {{"do_sample", true},
-                    {"temperature", 1.0},
-                    {"eos_token_id", kBytes},
-                    {"pad_token_id", kBytes}};
-  return out.dump(1);
-}
-
 }  // namespace
 
 int64_t LexemeParameterCount(size_t lexemes, const FamilyModelShape& shape) {
@@ -187,14 +134,17 @@ int64_t LexemeParameterCount(size_t lexemes, const FamilyModelShape& shape) {
 Status WriteLexemeModelFiles(const std::string& dir, const std::vector<std::string>& lexemes,
                              const FamilyModelShape& shape) {
   TM_RETURN_IF_ERROR(CheckShape(shape));
-  const std::filesystem::path path = dir;
-  std::error_code error;
-  std::filesystem::create_directories(path, error);
-  if (error) return Unavailable(dir + ": cannot be made: " + error.message());
-  TM_RETURN_IF_ERROR(WriteText(path / "tokenizer.json", LexemeTokenizerJson(lexemes)));
-  TM_RETURN_IF_ERROR(WriteText(path / "tokenizer_config.json", CfuncTokenizerConfigJson()));
-  TM_RETURN_IF_ERROR(WriteText(path / "config.json", LexemeConfigJson(lexemes.size(), shape)));
-  return WriteText(path / "generation_config.json", CfuncGenerationConfigJson());
+  return WriteSmallModel({.tokenizer = LexemeTokenizerJson(lexemes),
+                          .chat_template = kCompactTemplate,
+                          .end = kCfuncEnd,
+                          .end_id = kBytes,
+                          .vocabulary = VocabularySize(lexemes.size()),
+                          .width = shape.hidden_size,
+                          .feed_forward = shape.intermediate_size,
+                          .layers = shape.layers,
+                          .heads = shape.heads,
+                          .context = shape.context},
+                         dir);
 }
 
 }  // namespace tidemill

@@ -1,46 +1,19 @@
 #include "testbeds/project_task.h"
 
-#include <nlohmann/json.hpp>
-
-#include "tasks/line_file.h"
+#include "tasks/calls_f.h"
 #include "testbeds/cfunc.h"
 
 namespace tidemill {
 namespace {
 
-constexpr char kProjectFile[] = "f.c";
-
-constexpr char kProjectMain[] = R"(int scanf(const char*, ...);
-int printf(const char*, ...);
-int fflush(void*);
-int f(int a, int b);
-int main(void) {
-  int a, b;
-  while (scanf("%d %d", &a, &b) == 2) {
-    printf("%d\n", f(a, b));
-    fflush(0);
-  }
-  return 0;
-}
-)";
-
 v1::Grading ProjectGrading(const ProjectProblem& problem) {
-  v1::Grading grading;
-  grading.add_sources(kProjectFile);
-  v1::File& harness = *grading.add_harness();
-  harness.set_path("main.c");
+  v1::Grading grading = GradingOfF();
   std::string source;
   for (int operation = 0; operation < kProjectHelpers; ++operation) {
     source += ProjectHelperSource(operation, problem.binding[static_cast<size_t>(operation)]);
   }
-  harness.set_content(source + kProjectMain);
-  harness.set_has_content(true);
-  for (const char* word : {"tcc", kProjectFile, "-run", "main.c"}) grading.add_run(word);
-  grading.set_compare(v1::Grading::COMPARE_TRIMMED);
-  grading.set_mode(v1::Grading::MODE_LINES);
-  grading.mutable_limits()->set_wall_ms(2000);
-  grading.mutable_limits()->set_cpu_ms(1000);
-  grading.mutable_limits()->set_memory_mb(64);
+  v1::File& harness = *grading.mutable_harness(0);
+  harness.set_content(source + harness.content());
   const ProjectWant& want = problem.want;
   for (const auto& [a, b] : problem.inputs) {
     int value = ProjectOperation(want.operation, a, b);
@@ -61,7 +34,6 @@ v1::Task ProjectTask(const ProjectProblem& problem, const std::string& id,
   v1::Task task;
   task.set_id(id);
   task.set_prompt(ProjectPrompt(problem.want));
-  task.set_answer_file(kProjectFile);
   std::string declared;
   for (int helper = 0; helper < kProjectHelpers; ++helper) {
     declared += "int h" + std::to_string(helper) + "(int, int);\n";
@@ -72,6 +44,7 @@ v1::Task ProjectTask(const ProjectProblem& problem, const std::string& id,
   task.add_tags("scope:" + scope);
   task.set_max_turns(1);
   *task.mutable_grading() = ProjectGrading(problem);
+  task.set_answer_file(task.grading().sources(0));
   return task;
 }
 
