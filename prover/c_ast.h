@@ -2,7 +2,7 @@
 // expression has its type, and every conversion that C makes silently is a node of its own, so that
 // what reads the tree need not know C's rules for them.
 //
-//   LexC -> PreprocessC -> ParseC -> CProgram -> CompileC (c_bytecode.h), normal forms, Z3
+//   LexC -> PreprocessC -> ParseC -> CProgram -> CompileC (c_machine.h), normal forms, Z3
 #pragma once
 
 #include <cstdint>

@@ -26,7 +26,7 @@ namespace tidemill {
 struct RankOrder {
   enum Kind : uint64_t {
     kIdle = 1,   // nothing: rank 0 is still there
-    kStart,      // payload: how to begin, as run/make_ranks.cc writes it
+    kStart,      // payload: how to begin, as run/torch/make_ranks.cc writes it
     kStep,       // payload: v1::Batch
     kPublished,  // `number`: the version; `step`: the step it is of
     kVerify,     // say what your weights hash to
