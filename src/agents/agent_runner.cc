@@ -17,8 +17,7 @@
 namespace tidemill {
 namespace {
 
-constexpr uint16_t kAgentPort = 47017;                // of each box's own loopback
-constexpr uint64_t kAgentTenant = uint64_t{1} << 40;  // episodes share what they have in common
+constexpr uint16_t kAgentPort = 47017;  // of each box's own loopback
 constexpr size_t kDoneMax = size_t{1} << 20;
 // How often a running program is looked at. One that ends is noticed at once.
 constexpr Duration kLookEvery = std::chrono::seconds(1);

@@ -9,17 +9,25 @@ namespace tidemill {
 namespace {
 
 constexpr size_t kRequestsAtOnce = 16;
+constexpr size_t kVersionsAtOnce = 256;
 
 }  // namespace
+
+void ReplayLoop::TakeVersions() {
+  for (Lease& lease : TakeFrom(bus_, kVersionsTopic, kVersionsAtOnce)) {
+    v1::VersionPublished published;
+    if (!ReadOrReject(bus_, lease, published, options_.limits)) continue;
+    // The learner lives in this process: what is lost, is lost with the learner.
+    (void)bus_.Ack(lease);
+    Published(published.version(), published.step());
+  }
+}
 
 void ReplayLoop::TakeBatchRequests() {
   for (Lease& lease : TakeFrom(bus_, kBatchRequestsTopic, kRequestsAtOnce)) {
     v1::BatchRequest request;
     if (!ReadOrReject(bus_, lease, request, options_.limits)) continue;
-    // The learner lives in this process: a request that is lost, is lost with the learner.
     (void)bus_.Ack(lease);
-    Published(request.version(), request.version_step());
-    if (request.episodes() + request.live_episodes() == 0) continue;
     if (last_batch_ && request.step() <= last_batch_->first) {
       // A repetition. The same groups again, or they would be used up without having been used.
       if (request.step() == last_batch_->first)

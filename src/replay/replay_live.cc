@@ -11,42 +11,30 @@ namespace tidemill {
 namespace {
 
 constexpr size_t kLiveAtOnce = 64;
-constexpr uint64_t kLiveTurns = 10'000;
-
-// Says that the session was deleted.
-bool IsDeletion(const v1::Sample& sample) {
-  return sample.trajectory().purpose() == v1::PURPOSE_LIVE &&
-         sample.trajectory().turns_size() == 0 && !sample.verdict().scored();
-}
 
 }  // namespace
 
-Status ReplayLoop::CheckLive(const v1::Sample& sample) const {
-  const v1::Trajectory& trajectory = sample.trajectory();
+Status ReplayLoop::CheckLive(const v1::LiveEvent& event) const {
+  if (event.has_deleted()) return Ok();
+  if (!event.has_sample() && !event.has_revised()) return Invalid("LiveEvent.event: is missing");
+  const v1::Verdict& verdict =
+      event.has_revised() ? event.revised().verdict() : event.sample().verdict();
+  if (!verdict.scored()) return Invalid("a trajectory of a session without a verdict");
+  if (event.has_revised()) return Ok();
+  const v1::Trajectory& trajectory = event.sample().trajectory();
   if (trajectory.purpose() != v1::PURPOSE_LIVE) return Invalid("not of a session");
-  if (!sample.verdict().scored()) return Invalid("a trajectory of a session without a verdict");
   const int turns = trajectory.turns_size();
-  if (turns == 0) return Ok();
-  if (sample.live().turn_scores_size() != turns) {
-    return Invalid(std::to_string(sample.live().turn_scores_size()) + " scores for " +
-                   std::to_string(turns) + " turns");
-  }
-  return CheckVersions(trajectory);
+  if (turns == 0) return Invalid("a trajectory of a session without turns");
+  const int scores = event.sample().live().turn_scores_size();
+  if (scores == turns) return CheckVersions(trajectory);
+  return Invalid(std::to_string(scores) + " scores for " + std::to_string(turns) + " turns");
 }
 
 void ReplayLoop::TakeLive() {
-  MessageLimits limits = options_.limits;
-  limits.turns = kLiveTurns;
-  limits.members = kLiveTurns;
-  for (Lease& lease : TakeFrom(bus_, kLiveSamplesTopic, kLiveAtOnce)) {
-    v1::Sample sample;
-    Status right = ParseMessage(lease.body, sample, limits);
-    if (right.ok() && IsDeletion(sample)) {
-      (void)bus_.Ack(lease);
-      live_.Forget(sample.trajectory().id().group());
-      continue;
-    }
-    if (right.ok()) right = CheckLive(sample);
+  for (Lease& lease : TakeFrom(bus_, kLiveEventsTopic, kLiveAtOnce)) {
+    v1::LiveEvent event;
+    Status right = ParseMessage(lease.body, event, options_.limits);
+    if (right.ok()) right = CheckLive(event);
     if (!right.ok()) {
       ++counters_.refused;
       (void)bus_.Reject(lease, right.message());
@@ -54,7 +42,13 @@ void ReplayLoop::TakeLive() {
     }
     // Its record is durable already: what is lost with this process is sent again by the next.
     (void)bus_.Ack(lease);
-    const LivePool::Put put = live_.Add(std::move(sample));
+    if (event.has_deleted()) {
+      live_.Forget(event.deleted().session());
+      continue;
+    }
+    const LivePool::Put put = event.has_revised()
+                                  ? live_.Revise(std::move(*event.mutable_revised()))
+                                  : live_.Add(std::move(*event.mutable_sample()));
     if (put == LivePool::Put::kNew) ++counters_.live_received;
     if (put == LivePool::Put::kRevised) ++counters_.rescored;
     while (const std::optional<v1::Sample> out = live_.Overflow()) {

@@ -114,14 +114,16 @@ void ReplayLoop::Attach(Waker& waker) {
   questions_.Attach(waker);
   if (options_.teacher) teacher_questions_.Attach(waker);
   bus_.Subscribe(kTrajectoriesTopic, waker);
+  bus_.Subscribe(kVersionsTopic, waker);
   bus_.Subscribe(kBatchRequestsTopic, waker);
-  bus_.Subscribe(kLiveSamplesTopic, waker);
+  bus_.Subscribe(kLiveEventsTopic, waker);
   store_.events().Attach(waker);
 }
 
 Time ReplayLoop::Step(Time now) {
   TakeStored(now);
-  TakeBatchRequests();  // first: they tell of versions that trajectories may have
+  TakeVersions();  // before the trajectories that may have them
+  TakeBatchRequests();
   TakeLive();
   if (pending_.size() < options_.store_capacity / 2) {
     if (!draining_ || options_.empty_topic) TakeTrajectories(now);

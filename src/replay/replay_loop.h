@@ -315,6 +315,7 @@ class ReplayLoop final : public Loop {
   void OnTaught(const Asked& about, Member& member, v1::TeacherAnswer answer);
 
   // replay_batch.cc
+  void TakeVersions();
   void TakeBatchRequests();
   void Published(uint64_t version, uint64_t step);
   bool TryMakeBatch();
@@ -323,7 +324,7 @@ class ReplayLoop final : public Loop {
 
   // replay_live.cc
   void TakeLive();
-  Status CheckLive(const v1::Sample& sample) const;
+  Status CheckLive(const v1::LiveEvent& event) const;
   void SiftLive(const v1::BatchRequest& request);
   void AddLive(uint32_t count, v1::Batch& batch);
 
