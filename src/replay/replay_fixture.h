@@ -22,7 +22,7 @@ namespace tidemill {
 class FakeStore final : public StorePort {
  public:
   void Submit(StoreOp op, uint64_t tag) override {
-    if (auto* fate = std::get_if<PutFate>(&op)) fates[fate->id.member()] = fate->fate;
+    if (auto* fate = std::get_if<PutFate>(&op)) fates[fate->id.member()] = FateName(fate->fate);
     waiting.emplace_back(std::move(op), tag);
   }
   void Answer() {

@@ -251,8 +251,9 @@ void RolloutLoop::TakeEngineEvents(Time now) {
     if (it == episodes_.end()) continue;  // given up meanwhile
     Episode& episode = it->second.episode;
     EpisodeActions actions =
-        event.status.ok() ? episode.OnTurn(event.turn, clock_.WallMs())
-                          : episode.GiveUp("engine: " + event.status.ToString(), clock_.WallMs());
+        event.status.ok()
+            ? episode.OnTurn(event.turn, clock_.WallMs())
+            : episode.GiveUp(Failure::kEngine, event.status.ToString(), clock_.WallMs());
     if (!event.status.ok()) it->second.started = false;  // the engine forgot it
     Act(event.turn.id, std::move(actions), now);
   }
