@@ -83,11 +83,11 @@ class ClientWorld {
   // Those between loops of the server's process, empty: they die with it, and what was leased
   // from them too.
   void OpenInsideTopics() {
-    for (const auto topic : {kLiveSamplesTopic, kSiblingsWantedTopic, kSiblingsTopic,
+    for (const auto topic : {kLiveEventsTopic, kSiblingsWantedTopic, kSiblingsTopic,
                              kMemoryCasesTopic, kMemoryGroupsTopic}) {
       (void)bus_.Remove(topic);
       TopicOptions options;
-      if (topic == kLiveSamplesTopic) options.capacity = samples_capacity_;
+      if (topic == kLiveEventsTopic) options.capacity = samples_capacity_;
       TM_CHECK(bus_.Open(topic, options).ok());
     }
   }
@@ -199,7 +199,7 @@ class ClientWorld {
 
   // What can be trained was: the topic is empty and nothing waits for a step or for the store.
   bool Learned() {
-    const auto depth = bus_.Depth(kLiveSamplesTopic);
+    const auto depth = bus_.Depth(kLiveEventsTopic);
     const uint64_t busy = depth.ok() ? depth->ready + depth->leased : 0;
     return busy == 0 && recorder_->counters().unsent == 0 && recorder_->counters().awaiting == 0 &&
            learner_->waiting() == 0 && store_.idle() && (memory_ == nullptr || memory_->Idle());

@@ -93,7 +93,7 @@ std::string MemoryWatch::Failure(const SimDurable& durable, Time now) const {
 
 void CountCalls(const SimDurable& durable, SimReport& report) {
   for (const auto& [key, stored] : durable.trajectories) {
-    report.stale += stored.fate == "stale" ? 1 : 0;
+    report.stale += stored.fate == Fate::kStale ? 1 : 0;
     for (const v1::Turn& turn : stored.trajectory.turns()) {
       for (const v1::ToolCall& call : turn.calls()) {
         report.skipped += call.skipped() ? 1 : 0;

@@ -21,7 +21,7 @@ std::unique_ptr<Message> MessageOf(std::string_view topic) {
     return topic.size() >= end.size() && topic.substr(topic.size() - end.size()) == end;
   };
   if (topic == kTrajectoriesTopic) return std::make_unique<v1::Trajectory>();
-  if (topic == kGivenUpTopic) return std::make_unique<v1::DispatchEvent>();
+  if (topic == kGivenUpTopic) return std::make_unique<v1::GroupGivenUp>();
   if (topic.rfind("tools.cancel.", 0) == 0) return std::make_unique<v1::ToolCancel>();
   if (topic.rfind("tools.", 0) == 0) return std::make_unique<v1::ToolRequest>();
   if (topic.rfind("inbox.", 0) == 0 && ends(".replay")) return std::make_unique<v1::Verdict>();
@@ -152,7 +152,7 @@ uint64_t GroupOfMessage(std::string_view topic, const std::string& body) {
   if (message == nullptr || !message->ParseFromString(body)) return 0;
   if (auto* trajectory = dynamic_cast<v1::Trajectory*>(message.get()))
     return trajectory->id().group();
-  if (auto* event = dynamic_cast<v1::DispatchEvent*>(message.get())) return event->group().group();
+  if (auto* given_up = dynamic_cast<v1::GroupGivenUp*>(message.get())) return given_up->group();
   if (auto* cancel = dynamic_cast<v1::ToolCancel*>(message.get())) return cancel->episode().group();
   if (auto* request = dynamic_cast<v1::ToolRequest*>(message.get()))
     return request->episode().group();

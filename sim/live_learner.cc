@@ -72,41 +72,37 @@ LiveLearner::LiveLearner(World& world, ProcessId process, MemoryBus& bus, SimSto
 // Sooner or later, maybe twice, and maybe with none that has a reward.
 void LiveLearner::AnswerSiblings() {
   for (const Lease& lease : TakeFrom(bus_, kSiblingsWantedTopic, 100)) {
-    v1::GroupLease wanted;
+    v1::SiblingsWanted wanted;
     TM_CHECK(ReadMessage(lease.body, wanted, {}).ok());
     (void)bus_.Ack(lease);
     Random& random = world_.random();
-    v1::DispatchEvent event;
-    event.mutable_group()->set_group(wanted.group());
-    event.mutable_group()->set_revision(1);
-    event.mutable_group()->set_scored(static_cast<uint32_t>(random.Below(wanted.members() + 1)));
-    event.mutable_group()->set_reward_sum(event.group().scored() * random.Uniform());
+    v1::SiblingsDone done;
+    done.set_session(wanted.session());
+    done.set_scored(static_cast<uint32_t>(random.Below(wanted.members() + 1)));
+    done.set_reward_sum(done.scored() * random.Uniform());
     const uint64_t times = random.Chance(0.2) ? 2 : 1;
     for (uint64_t n = 0; n < times; ++n) {
-      world_.After(milliseconds(1 + random.Below(5000)), process_, [this, event] {
-        (void)bus_.Publish(kSiblingsTopic, event.SerializeAsString());
-      });
+      world_.After(milliseconds(1 + random.Below(5000)), process_,
+                   [this, done] { (void)bus_.Publish(kSiblingsTopic, done.SerializeAsString()); });
     }
   }
 }
 
 void LiveLearner::Train() {
   AnswerSiblings();
-  for (const Lease& lease : TakeFrom(bus_, kLiveSamplesTopic, 100)) {
-    v1::Sample sample;
-    TM_CHECK(sample.ParseFromString(lease.body));
+  for (const Lease& lease : TakeFrom(bus_, kLiveEventsTopic, 100)) {
+    v1::LiveEvent event;
+    TM_CHECK(ReadMessage(lease.body, event, {}).ok());
     (void)bus_.Ack(lease);
-    if (sample.trajectory().turns_size() == 0 && !sample.verdict().scored()) {
-      if (!deaf_) pool_.Forget(sample.trajectory().id().group());  // it was deleted
-      continue;
-    }
-    const v1::LiveCredit& credit = sample.live();
-    if (sample.trajectory().turns_size() > 0 &&
-        (credit.turn_scores_size() != sample.trajectory().turns_size() || credit.others() == 0 ||
-         std::abs(credit.baseline()) > 1)) {
+    if (event.has_deleted() && !deaf_) pool_.Forget(event.deleted().session());
+    if (event.has_revised()) (void)pool_.Revise(event.revised());
+    if (!event.has_sample()) continue;
+    const v1::LiveCredit& credit = event.sample().live();
+    if (credit.turn_scores_size() != event.sample().trajectory().turns_size() ||
+        credit.others() == 0 || std::abs(credit.baseline()) > 1) {
       return world_.verdict().Fail("a trajectory came without what it is compared with");
     }
-    (void)pool_.Add(std::move(sample));
+    (void)pool_.Add(std::move(*event.mutable_sample()));
   }
   const bool busy = world_.random().Chance(0.5);
   if (const size_t count = busy ? 0 : world_.random().Below(pool_.size() + 1); count > 0) {

@@ -26,7 +26,7 @@ struct StoreFaults {
 struct SimTrajectory {
   v1::Trajectory trajectory;
   std::optional<v1::Verdict> verdict;
-  std::string fate = "stored";
+  Fate fate = Fate::kStored;
   std::set<uint64_t> uses;  // steps of the surviving line
 };
 

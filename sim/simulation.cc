@@ -275,7 +275,7 @@ class Simulation {
           {.trajectory = stored.trajectory,
            .verdict = stored.verdict,
            .uses = store_.UsesOf(key.first),
-           .fate = stored.fate,
+           .fate = FateName(stored.fate),
            .revision = group->second.report ? group->second.report->revision() : 0});
     }
     return resumed;

@@ -22,7 +22,7 @@ namespace tidemill {
 class FakeStore final : public StorePort {
  public:
   void Submit(StoreOp op, uint64_t tag) override {
-    if (auto* fate = std::get_if<PutFate>(&op)) fates[fate->id.member()] = fate->fate;
+    if (auto* fate = std::get_if<PutFate>(&op)) fates[fate->id.member()] = FateName(fate->fate);
     waiting.emplace_back(std::move(op), tag);
   }
   void Answer() {
@@ -132,10 +132,16 @@ class ReplayTest : public testing::Test {
       groups.insert(sample.trajectory().id().group());
     return groups;
   }
+  void Publish(uint64_t version, uint64_t step) {
+    v1::VersionPublished published;
+    published.set_version(version), published.set_step(step);
+    EXPECT_TRUE(bus_.Publish(kVersionsTopic, published.SerializeAsString()).ok());
+  }
   void Ask(uint64_t step, uint64_t version, uint32_t episodes = 2) {
+    Publish(version, step);
     v1::BatchRequest request;
     request.set_step(step), request.set_episodes(episodes), request.set_reply_to("learner");
-    request.set_version(version), request.set_version_step(step);
+    request.set_version(version);
     EXPECT_TRUE(bus_.Publish(kBatchRequestsTopic, request.SerializeAsString()).ok());
   }
   std::vector<v1::Batch> Batches() {

@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "core/enum_name.h"
 #include "store/blobs.h"
 #include "testing/test_kit.h"
 #include "tools/tool_executor.h"
@@ -129,9 +130,7 @@ class ToolTest : public ::testing::Test {
       TM_CHECK(waker_->Wait(std::chrono::seconds(60)), "no tool answered in a minute");
     }
   }
-  static std::string Name(const v1::ToolResult& result) {
-    return std::string(OutcomeName(result.outcome()));
-  }
+  static std::string Name(const v1::ToolResult& result) { return EnumName(result.outcome()); }
 
   static inline uint64_t next_tag_ = 1;
 

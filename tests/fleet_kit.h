@@ -168,8 +168,8 @@ inline FleetBooks Fleet::Books() {
     if (group.ParseFromString(body)) waiting.insert(group.group());
   }
   for (const std::string& body : DrainTopic(*bus, kGivenUpTopic)) {
-    v1::DispatchEvent event;
-    if (event.ParseFromString(body)) waiting.insert(event.group().group());
+    v1::GroupGivenUp given_up;
+    if (given_up.ParseFromString(body)) waiting.insert(given_up.group());
   }
   for (const std::string& body : DrainTopic(*bus, kTrajectoriesTopic)) {
     v1::Trajectory trajectory;

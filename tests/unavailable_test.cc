@@ -90,7 +90,7 @@ TEST_F(UnavailableTest, AnEpisodeWhoseToolIsAwayIsStaleAndHasNoReward) {
   EXPECT_GT(summary["stale"], 0) << summary.dump(1);
   EXPECT_THAT(
       summary["stale_by_cause"].dump(),
-      HasSubstr(std::string("tool run_tests unavailable: ") + kMissing + " is not installed"));
+      HasSubstr(std::string("tool unavailable: run_tests: ") + kMissing + " is not installed"));
   for (const EpisodeRow& row : Episodes("stale")) {
     if (row.end != v1::EPISODE_END_GIVEN_UP) continue;
     EXPECT_EQ(broken_.count(row.task), 1u);

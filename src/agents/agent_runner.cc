@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/enum_name.h"
 #include "core/ids.h"
 #include "core/log.h"
 #include "core/random.h"
@@ -17,8 +18,7 @@
 namespace tidemill {
 namespace {
 
-constexpr uint16_t kAgentPort = 47017;                // of each box's own loopback
-constexpr uint64_t kAgentTenant = uint64_t{1} << 40;  // episodes share what they have in common
+constexpr uint16_t kAgentPort = 47017;  // of each box's own loopback
 constexpr size_t kDoneMax = size_t{1} << 20;
 // How often a running program is looked at. One that ends is noticed at once.
 constexpr Duration kLookEvery = std::chrono::seconds(1);
@@ -62,7 +62,7 @@ v1::EpisodeEnd EndOf(const RunReport& report, const EpisodeSession& session) {
 std::string LastWords(const RunReport& report) {
   std::string text = ToUtf8(report.err.empty() ? report.out : report.err);
   if (text.size() > kLastWords) text = ToUtf8(".." + text.substr(text.size() - kLastWords));
-  return fmt::format("{} (status {}): {}", OutcomeName(report.outcome), report.exit_code, text);
+  return fmt::format("{} (status {}): {}", EnumName(report.outcome), report.exit_code, text);
 }
 
 // Why an episode has no token to train; empty: it has some.
@@ -295,7 +295,7 @@ void AgentRunner::Record(const Episode& episode, const RunReport& report,
   log.set_text(report.log);
   log.set_bytes(report.log_total);
   log.set_truncated(report.log_total > kLogBytes);
-  log.set_ended(fmt::format("{} (status {})", OutcomeName(report.outcome), report.exit_code));
+  log.set_ended(fmt::format("{} (status {})", EnumName(report.outcome), report.exit_code));
   log.set_answers(session.turns);
   if (!outcome.status.ok()) return;
   log.set_untrained(WhyUntrained(session, outcome.words));

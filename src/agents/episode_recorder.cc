@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/number_range.h"
 #include "core/random.h"
 #include "core/text.h"
 #include "gateway/answer.h"
@@ -11,10 +12,6 @@
 namespace tidemill {
 namespace {
 
-// Tickets of ours, so that they differ from those of the other recorder.
-constexpr uint64_t kEpisodeTicket = uint64_t{1} << 63;
-// Sessions of ours, so that the engine does not take them for others.
-constexpr uint64_t kFirstSession = uint64_t{1} << 40;
 constexpr size_t kRefusalBytes = 1000;
 constexpr Duration kClosePatience = std::chrono::seconds(30);
 
@@ -69,11 +66,11 @@ Result<std::unique_ptr<EpisodeRecorder>> EpisodeRecorder::Make(const ServedPolic
   LiveOptions options;
   options.idle = std::chrono::hours(24 * 365);  // the episode's end closes it
   options.max_sessions = episodes + 16;         // closed ones go first
-  SessionsState none;
-  none.next_number = kFirstSession;
+  options.sessions = kEpisodeSessions;
+  options.tickets = kEpisodeTickets;
   made->memory_ = std::make_unique<Memory>(*made);
-  made->live_ =
-      std::make_unique<LiveRecorder>(options, made->builder_, *made->memory_, clock, none);
+  made->live_ = std::make_unique<LiveRecorder>(options, made->builder_, *made->memory_, clock,
+                                               SessionsState{});
   made->runner_.Add(*made->live_);
   TM_RETURN_IF_ERROR(made->runner_.Start());
   return made;
@@ -179,7 +176,6 @@ Result<TurnPrompt> EpisodeRecorder::Prepare(const TurnQuestion& question) {
     prompt->sampling = episode.terms.sampling;
     if (before > 0) prompt->sampling->seed = MixHash(prompt->sampling->seed, before);
   }
-  prompt->ticket |= kEpisodeTicket;
   return prompt;
 }
 
@@ -195,8 +191,7 @@ void EpisodeRecorder::ChoiceDone(uint64_t ticket) {
 }
 
 void EpisodeRecorder::Finished(RecordedTurn turn, std::function<void(Status)> stored) {
-  if ((turn.ticket & kEpisodeTicket) == 0) return others_->Finished(std::move(turn), stored);
-  turn.ticket &= ~kEpisodeTicket;
+  if (!kEpisodeTickets.Has(turn.ticket)) return others_->Finished(std::move(turn), stored);
   {
     MutexLock lock(mutex_);
     Underway& episode = episodes_.at(asked_.at(turn.ticket).episode);
@@ -220,8 +215,7 @@ void EpisodeRecorder::TakeFeedback(const FeedbackPost& post,
 }
 
 void EpisodeRecorder::Abandoned(RecordedTurn turn, TurnLoss loss, const Status& why) {
-  if ((turn.ticket & kEpisodeTicket) == 0) return others_->Abandoned(std::move(turn), loss, why);
-  turn.ticket &= ~kEpisodeTicket;
+  if (!kEpisodeTickets.Has(turn.ticket)) return others_->Abandoned(std::move(turn), loss, why);
   {
     MutexLock lock(mutex_);
     Underway& episode = episodes_.at(asked_.at(turn.ticket).episode);

@@ -14,6 +14,7 @@
 #include "cli/transcript.h"
 #include "config/run_config.h"
 #include "conversation/model_template.h"
+#include "core/fate.h"
 #include "core/text.h"
 #include "model/tokenizer.h"
 #include "run/run_path.h"
@@ -221,7 +222,7 @@ int Export(const RunsArguments& arguments) {
   EpisodeFilter& filter = options.filter;
   if (!arguments.task.empty()) filter.task = arguments.task;
   if (!arguments.eval.empty()) filter.eval_name = arguments.eval;
-  if (!arguments.fate.empty()) filter.fate = arguments.fate;
+  if (!arguments.fate.empty()) filter.fate = FateNamed(arguments.fate);
   if (!arguments.purpose.empty())
     filter.purpose = arguments.purpose == "eval" ? v1::PURPOSE_EVAL : v1::PURPOSE_TRAIN;
   if (arguments.solved) filter.solved = true;
@@ -313,7 +314,10 @@ void AddRunsCommand(CLI::App& app, Exit& exit) {
   exported->add_flag("--solved", arguments->solved, "Only episodes that solved their task");
   exported->add_option("--min-reward", arguments->min_reward,
                        "Only episodes with this reward or more");
-  exported->add_option("--fate", arguments->fate, "Only episodes with this fate: used, stale, ..");
+  std::vector<std::string> fates;
+  for (const FateRow& row : kFates) fates.emplace_back(row.name);
+  exported->add_option("--fate", arguments->fate, "Only episodes with this fate")
+      ->check(CLI::IsMember(fates));
   exported->add_option("--offset", arguments->offset, "Leave out so many of the oldest");
   exported->add_option("--limit", arguments->limit, "Write so many episodes at most; 0: all");
   CLI::App* compare = add("compare", "Compare two runs", Compare);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cli/commands.h"
+#include "core/enum_name.h"
 #include "core/files.h"
 #include "tools/box/box_host.h"
 
@@ -44,7 +45,7 @@ Status PutFiles(const std::vector<std::string>& files, Box& box) {
 
 void Show(const RunReport& report, bool json) {
   if (json) {
-    const Json object = {{"outcome", OutcomeName(report.outcome)},
+    const Json object = {{"outcome", EnumName(report.outcome)},
                          {"exit_code", report.exit_code},
                          {"stdout", report.out},
                          {"stderr", report.err},
@@ -62,8 +63,8 @@ void Show(const RunReport& report, bool json) {
   std::fflush(stdout);
   std::fwrite(err.data(), 1, err.size(), stderr);
   std::fprintf(stderr, "%s, exit code %d, %.1f ms, %.1f ms of CPU, %.1f MiB%s%s%s\n",
-               std::string(OutcomeName(report.outcome)).c_str(), report.exit_code, report.wall_ms,
-               report.cpu_ms, static_cast<double>(report.peak_memory_kb) / 1024,
+               EnumName(report.outcome).c_str(), report.exit_code, report.wall_ms, report.cpu_ms,
+               static_cast<double>(report.peak_memory_kb) / 1024,
                report.degraded ? ", without cgroups" : "", report.cause.empty() ? "" : ": ",
                report.cause.c_str());
 }

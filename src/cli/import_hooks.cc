@@ -1,5 +1,6 @@
 #include "cli/import_hooks.h"
 
+#include "core/enum_name.h"
 #include "core/text.h"
 #include "tasks/root_fs.h"
 #include "tools/box/box_host.h"
@@ -53,7 +54,7 @@ Result<std::vector<v1::File>> AfterStep(const std::vector<v1::File>& files,
   spec.limits = limits;
   const RunReport report = box->Run(spec);
   if (report.outcome != v1::OUTCOME_OK) {
-    return Invalid("ended with " + std::string(OutcomeName(report.outcome)) + " in a box, where " +
+    return Invalid("ended with " + EnumName(report.outcome) + " in a box, where " +
                    "only /app and /tmp can be written: " + Beginning(report.err, 500));
   }
   TM_ASSIGN_OR_RETURN(const v1::Tree tree, box->Collect({uint64_t{64} << 20, 16'384}));

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cli/transcript.h"
+#include "core/enum_name.h"
 #include "store/line_file.h"
 #include "tools/box/box.h"
 
@@ -77,7 +78,7 @@ ExportJson CallsJson(const v1::Trajectory& trajectory, const Branch& branch) {
       calls.push_back({{"turn", turn + 1},
                        {"tool", call.tool()},
                        {"arguments", call.arguments_json()},
-                       {"outcome", OutcomeName(call.outcome())},
+                       {"outcome", EnumName(call.outcome())},
                        {"text", call.text()},
                        {"wait_ms", call.wait_ms()},
                        {"run_ms", call.run_ms()}});
@@ -148,7 +149,7 @@ std::vector<ExportJson> EpisodeRecords(const std::string& run, const EpisodeDeta
                        {"purpose", row.purpose == v1::PURPOSE_EVAL ? "eval" : "train"},
                        {"eval", row.eval_name},
                        {"eval_step", row.eval_step ? ExportJson(*row.eval_step) : ExportJson()},
-                       {"end", std::string(EpisodeEndName(row.end))},
+                       {"end", EnumName(row.end)},
                        {"started_ms", row.started_ms},
                        {"finished_ms", row.finished_ms},
                        {"worker", row.worker},

@@ -5,20 +5,12 @@
 #include <algorithm>
 #include <vector>
 
+#include "core/enum_name.h"
 #include "core/text.h"
 #include "tools/box/box.h"
 
 namespace tidemill {
 namespace {
-
-// "OUTCOME_CPU_LIMIT" -> "cpu_limit"
-std::string_view Short(std::string_view name, std::string_view prefix) {
-  static thread_local std::string text;
-  text = name.substr(0, prefix.size()) == prefix ? name.substr(prefix.size()) : name;
-  std::transform(text.begin(), text.end(), text.begin(),
-                 [](unsigned char c) { return std::tolower(c); });
-  return text;
-}
 
 std::string Indented(const std::string& text) {
   std::string out = "    ";
@@ -53,7 +45,7 @@ std::string TurnText(const v1::Turn& turn, int number, const TextOfIds& text_of)
   if (!turn.malformed().empty()) text += "  malformed: " + turn.malformed() + "\n";
   for (const v1::ToolCall& call : turn.calls()) {
     text += fmt::format("  tool {} {} -> {}", call.tool(), call.arguments_json(),
-                        OutcomeName(call.outcome()));
+                        EnumName(call.outcome()));
     if (call.tests_total() > 0)
       text += fmt::format(", {}/{} tests", call.tests_passed(), call.tests_total());
     text += fmt::format(" ({:.0f} ms, {:.0f} ms in the box{})\n", call.wait_ms(), call.run_ms(),
@@ -97,14 +89,10 @@ std::string LogText(const v1::AgentLog& log) {
 
 }  // namespace
 
-std::string_view EpisodeEndName(v1::EpisodeEnd end) {
-  return Short(v1::EpisodeEnd_Name(end), "EPISODE_END_");
-}
-
 std::string TranscriptText(const EpisodeDetail& episode, const TextOfIds& text_of) {
   const EpisodeRow& row = episode.row;
   std::string text = fmt::format("== {}  group {} member {} attempt {}  {}", row.task, row.group,
-                                 row.member, row.attempt, EpisodeEndName(row.end));
+                                 row.member, row.attempt, EnumName(row.end));
   text += row.reward ? fmt::format("  reward {:.3f}\n", *row.reward) : std::string("  no reward\n");
   if (episode.trajectory.prompt_ids().empty()) {
     text += "  no prompt was sent\n";

@@ -14,6 +14,4 @@ using TextOfIds = std::function<std::string(std::span<const int32_t>)>;
 
 std::string TranscriptText(const EpisodeDetail& episode, const TextOfIds& text_of);
 
-std::string_view EpisodeEndName(v1::EpisodeEnd end);  // "submitted", "max_turns", ..
-
 }  // namespace tidemill

@@ -268,10 +268,15 @@ Status CheckTogether(const Message& message, const MessageLimits& limits) {
     const auto& call = static_cast<const v1::ToolCall&>(message);
     return CheckTests(call.tests_passed(), call.tests_total());
   }
-  if (type == v1::DispatchEvent::descriptor()) {
-    const auto& event = static_cast<const v1::DispatchEvent&>(message);
-    const bool said = event.event_case() != v1::DispatchEvent::EVENT_NOT_SET;
-    return said ? Ok() : Invalid("event: is missing");
+  if (type == v1::BatchRequest::descriptor()) {
+    const auto& request = static_cast<const v1::BatchRequest&>(message);
+    return uint64_t{request.episodes()} + request.live_episodes() > 0
+               ? Ok()
+               : Invalid("episodes: must be at least 1, or live_episodes");
+  }
+  for (int i = 0; i < type->oneof_decl_count(); ++i) {
+    if (message.GetReflection()->HasOneof(message, type->oneof_decl(i))) continue;
+    return Invalid(type->oneof_decl(i)->name() + ": is missing");
   }
   return Ok();
 }

@@ -15,8 +15,9 @@ inline constexpr std::string_view kGivenUpTopic = "dispatch.given_up";
 inline constexpr std::string_view kSiblingsWantedTopic = "dispatch.siblings";
 inline constexpr std::string_view kSiblingsTopic = "live.siblings";
 inline constexpr std::string_view kTrajectoriesTopic = "replay.trajectories";
+inline constexpr std::string_view kVersionsTopic = "replay.versions";
 inline constexpr std::string_view kBatchRequestsTopic = "replay.requests";
-inline constexpr std::string_view kLiveSamplesTopic = "replay.live";
+inline constexpr std::string_view kLiveEventsTopic = "replay.live";
 inline constexpr std::string_view kMemoryGroupsTopic = "memory.groups";
 inline constexpr std::string_view kMemoryCasesTopic = "memory.cases";
 inline constexpr std::string_view kScoreTopic = "reward.score";
@@ -44,7 +45,7 @@ struct TopicRow {
 
 inline constexpr TopicRow kTopics[] = {
     {kGroupsTopic, "GroupLease", "rollout", "dispatcher memory", false, 100},
-    {kGivenUpTopic, "DispatchEvent", "dispatcher", "rollout"},
+    {kGivenUpTopic, "GroupGivenUp", "dispatcher", "rollout"},
     {kTrajectoriesTopic, "Trajectory", "replay", "rollout"},
     {kScoreTopic, "ScoreRequest", "reward", "replay"},
     {kJudgeTopic, "JudgeRequest", "judge", "reward live"},
@@ -56,11 +57,12 @@ inline constexpr TopicRow kTopics[] = {
     {kToolsShellTopic, "ToolRequest", "tools", "rollout"},
     {kToolsGradeTopic, "ToolRequest", "tools", "reward"},
     {kDispatchTopic, "DispatchEvent", "dispatcher", "replay learner", true},
-    {kSiblingsWantedTopic, "GroupLease", "dispatcher", "live", true},
-    {kSiblingsTopic, "DispatchEvent", "live", "dispatcher", true},
+    {kSiblingsWantedTopic, "SiblingsWanted", "dispatcher", "live", true},
+    {kSiblingsTopic, "SiblingsDone", "live", "dispatcher", true},
+    {kVersionsTopic, "VersionPublished", "replay", "learner", true},
     {kBatchRequestsTopic, "BatchRequest", "replay", "learner", true},
     {kTeacherTopic, "TeacherRequest", "teacher", "replay", true},
-    {kLiveSamplesTopic, "Sample", "replay", "live", true},
+    {kLiveEventsTopic, "LiveEvent", "replay", "live", true},
     {kMemoryGroupsTopic, "GroupLease", "memory", "dispatcher", true},
     {kMemoryCasesTopic, "CaseRecord", "memory", "replay", true},
 };

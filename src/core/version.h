@@ -10,7 +10,7 @@ namespace tidemill {
 
 // Of the messages (proto/). Raised only when a message changes so that an older program would
 // misunderstand it; workers of different versions do not share a run.
-inline constexpr uint32_t kMessagesVersion = 3;
+inline constexpr uint32_t kMessagesVersion = 4;
 
 std::string_view Version();      // "0.1.0"
 std::string_view TorchVersion();  // "1.13.1"; empty when built without libtorch

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "core/fate.h"
 #include "core/files.h"
 #include "core/text.h"
 #include "dashboard/run_api.h"
@@ -143,7 +144,10 @@ Result<EpisodeFilter> FilterParameters(const HttpRequest& request) {
   EpisodeFilter filter;
   if (const std::string* text = request.Find("task")) filter.task = *text;
   if (const std::string* text = request.Find("eval")) filter.eval_name = *text;
-  if (const std::string* text = request.Find("fate")) filter.fate = *text;
+  if (const std::string* text = request.Find("fate")) {
+    filter.fate = FateNamed(*text);
+    if (!filter.fate) return Invalid("fate must be one of " + FateNames() + "; got " + *text);
+  }
   TM_ASSIGN_OR_RETURN(const v1::Purpose purpose, PurposeParameter(request));
   if (purpose != v1::PURPOSE_UNSPECIFIED) filter.purpose = purpose;
   if (const std::string* text = request.Find("end")) {

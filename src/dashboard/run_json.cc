@@ -4,6 +4,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "core/enum_name.h"
 #include "core/text.h"
 #include "store/tool_stats.h"
 
@@ -55,7 +56,7 @@ std::string PlainText(const google::protobuf::RepeatedField<uint32_t>& ids,
 Json CallJson(const v1::ToolCall& call) {
   return {{"tool", call.tool()},
           {"arguments", Cut(call.arguments_json())},
-          {"outcome", ApiName(v1::Outcome_Name(call.outcome()), "OUTCOME_")},
+          {"outcome", EnumName(call.outcome())},
           {"text", Cut(call.text())},
           {"wait_ms", call.wait_ms()},
           {"run_ms", call.run_ms()},
@@ -84,7 +85,7 @@ ApiJson TurnJson(const v1::Turn& turn, const std::optional<Tokenizer>& tokenizer
   for (const v1::VersionRun& run : turn.versions()) {
     versions.push_back({{"version", run.version()}, {"tokens", run.tokens()}});
   }
-  json["end"] = ApiName(v1::TurnEnd_Name(turn.end()), "TURN_END_");
+  json["end"] = EnumName(turn.end());
   json["malformed"] = turn.malformed();
   Json& calls = json["calls"] = Json::array();
   for (const v1::ToolCall& call : turn.calls()) calls.push_back(CallJson(call));
@@ -189,10 +190,10 @@ Json EpisodeRowJson(const EpisodeRow& row) {
           {"group", row.group},
           {"member", row.member},
           {"attempt", row.attempt},
-          {"purpose", ApiName(v1::Purpose_Name(row.purpose), "PURPOSE_")},
+          {"purpose", EnumName(row.purpose)},
           {"eval_name", row.eval_name},
           {"eval_step", OrNull(row.eval_step)},
-          {"end", ApiName(v1::EpisodeEnd_Name(row.end), "EPISODE_END_")},
+          {"end", EnumName(row.end)},
           {"stale_cause", row.stale_cause},
           {"worker", row.worker},
           {"started_ms", row.started_ms},
@@ -261,7 +262,7 @@ Json GroupJson(const GroupRow& group) {
   return {{"group", report.group()},
           {"task", group.lease.task().id()},
           {"members", group.lease.members()},
-          {"purpose", ApiName(v1::Purpose_Name(group.lease.purpose()), "PURPOSE_")},
+          {"purpose", EnumName(group.lease.purpose())},
           {"eval_name", group.lease.eval_name()},
           {"issued_ms", group.lease.issued_ms()},
           {"accepted", report.accepted()},
@@ -311,7 +312,7 @@ Json TimelineJson(const Timeline& timeline) {
     episodes.push_back({{"task", span.task},
                         {"group", span.group},
                         {"member", span.member},
-                        {"purpose", ApiName(v1::Purpose_Name(span.purpose), "PURPOSE_")},
+                        {"purpose", EnumName(span.purpose)},
                         {"worker", span.worker},
                         {"started_ms", span.started_ms},
                         {"finished_ms", span.finished_ms},

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "core/enum_name.h"
 #include "core/text.h"
 #include "dashboard/run_api.h"
 #include "dashboard/run_json.h"
@@ -181,7 +182,7 @@ Result<HttpResponse> RunApi::MemoryCase(const HttpRequest& request, RunView& run
       json["tools"].push_back({{"turn", tool.turn()},
                                {"tool", tool.tool()},
                                {"arguments", ToUtf8(Beginning(tool.arguments_json(), kLineBytes))},
-                               {"outcome", ApiName(v1::Outcome_Name(tool.outcome()), "OUTCOME_")},
+                               {"outcome", EnumName(tool.outcome())},
                                {"text", ToUtf8(Beginning(tool.text(), kLineBytes))}});
     }
     json["shown_cases"] = Json::array();

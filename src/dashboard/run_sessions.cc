@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "core/fate.h"
 #include "core/text.h"
 #include "dashboard/run_api.h"
 #include "dashboard/run_json.h"
@@ -67,7 +68,7 @@ Json MessagesJson(const std::string& text) {
 std::string StateOf(const std::string& reason, const SessionUse* use, bool open, bool signals) {
   if (!reason.empty()) return reason;
   if (use != nullptr && use->step > 0) return "trained";
-  if (use != nullptr && use->fate != "stored" && use->fate != "ready") return use->fate;
+  if (use != nullptr && !FateIsLive(use->fate)) return use->fate;
   if (open) return "open";
   return signals ? "waits for a step" : "no signal";
 }

@@ -60,50 +60,25 @@ Result<std::unique_ptr<AccessLog>> AccessLog::Open(const std::string& path, cons
 }
 
 AccessLog::AccessLog(Fd fd, std::string path, const Clock& clock)
-    : fd_(std::move(fd)), path_(std::move(path)), clock_(clock), thread_([this] { Write(); }) {}
-
-AccessLog::~AccessLog() {
-  {
-    MutexLock lock(mutex_);
-    stop_ = true;
-  }
-  changed_.NotifyAll();
-  thread_.join();
+    : fd_(std::move(fd)),
+      path_(std::move(path)),
+      clock_(clock),
+      lines_(kLinesMax, WorkQueue<std::string>::AtEnd::kFinish) {
+  lines_.StartBatches([this](const std::vector<std::string>& lines) { Write(lines); },
+                      [](const auto&, const auto&) { return true; });
 }
 
 void AccessLog::Add(const RequestReport& report) {
-  std::string line = AccessLine(report, clock_.WallMs());
-  {
-    MutexLock lock(mutex_);
-    if (lines_.size() >= kLinesMax) {
-      ++dropped_;
-      return;
-    }
-    lines_.push_back(std::move(line));
-  }
-  changed_.NotifyOne();
+  if (!lines_.TryPut(AccessLine(report, clock_.WallMs()))) ++dropped_;
 }
 
-uint64_t AccessLog::dropped() const {
-  MutexLock lock(mutex_);
-  return dropped_;
-}
-
-void AccessLog::Write() {
-  MutexLock lock(mutex_);
-  while (true) {
-    changed_.Wait(lock, [this]() TM_REQUIRES(mutex_) { return stop_ || !lines_.empty(); });
-    if (lines_.empty()) return;
-    const std::vector<std::string> lines = std::exchange(lines_, {});
-    lock.Unlock();
-    std::string bytes;
-    for (const std::string& line : lines) bytes.append(line).append("\n");
-    if (const Status status = WriteAll(fd_, bytes, path_); !status.ok()) {
-      LogEvery(std::chrono::seconds(60), "access-log", LogLevel::kWarn, "the access log lost lines",
-               {{"error", status.message()}});
-    }
-    lock.Lock();
-  }
+void AccessLog::Write(const std::vector<std::string>& lines) {
+  std::string bytes;
+  for (const std::string& line : lines) bytes.append(line).append("\n");
+  const Status status = WriteAll(fd_, bytes, path_);
+  if (status.ok()) return;
+  LogEvery(std::chrono::seconds(60), "access-log", LogLevel::kWarn, "the access log lost lines",
+           {{"error", status.message()}});
 }
 
 }  // namespace tidemill

@@ -1,16 +1,16 @@
 // One JSON line a request, without bodies, keys or texts of any conversation.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "core/clock.h"
 #include "core/fd.h"
-#include "core/mutex.h"
 #include "core/status.h"
+#include "core/work_queue.h"
 #include "gateway/request_report.h"
 
 namespace tidemill {
@@ -25,24 +25,20 @@ class AccessLog {
   // Appends to the file, "-" is standard error. `clock` must outlive it.
   static Result<std::unique_ptr<AccessLog>> Open(const std::string& path, const Clock& clock);
   // Writes what waits.
-  ~AccessLog();
+  ~AccessLog() = default;
 
   void Add(const RequestReport& report);
-  uint64_t dropped() const;
+  uint64_t dropped() const { return dropped_; }
 
  private:
   AccessLog(Fd fd, std::string path, const Clock& clock);
-  void Write();
+  void Write(const std::vector<std::string>& lines);
 
   const Fd fd_;
   const std::string path_;
   const Clock& clock_;
-  mutable Mutex mutex_;
-  CondVar changed_;
-  std::vector<std::string> lines_ TM_GUARDED_BY(mutex_);
-  uint64_t dropped_ TM_GUARDED_BY(mutex_) = 0;
-  bool stop_ TM_GUARDED_BY(mutex_) = false;
-  std::thread thread_;
+  std::atomic<uint64_t> dropped_{0};
+  WorkQueue<std::string> lines_;  // last: its thread uses all of the above
 };
 
 }  // namespace tidemill

@@ -22,7 +22,6 @@ constexpr size_t kKeyFileBytesMax = size_t{1} << 20;
 constexpr size_t kKeysMax = 10'000;
 constexpr std::string_view kHashPrefix = "sha256:";
 constexpr std::string_view kKeyPrefix = "tmk-";
-constexpr uint64_t kFirstKeyTenant = 2;  // 1 is the default tenant's
 
 bool IsTenantName(std::string_view name) {
   return !name.empty() && name.size() <= 64 && std::all_of(name.begin(), name.end(), [](char c) {

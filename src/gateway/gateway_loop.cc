@@ -194,12 +194,13 @@ void GatewayLoop::StartWaiting(Time now) {
 void GatewayLoop::StartTurn(TurnId id, Time now) {
   Running& running = answers_.at(id);
   running.answer->Started(now);
+  const int n = running.answer->asked().request.sampling.n;
+  uint64_t group = 0;
   for (int choice = 0; choice < running.answer->choice_count(); ++choice) {
-    const SequenceId sequence = next_sequence_++;
+    const SequenceId sequence = new_sequences_.Take();
+    if (choice % n == 0) group = sequence;  // its choices share a prompt
     running.sequences[static_cast<size_t>(choice)] = sequence;
     sequences_.emplace(sequence, std::pair(id, choice));
-    const int n = running.answer->asked().request.sampling.n;
-    const uint64_t group = kGatewaySequences + id * 256 + static_cast<uint64_t>(choice / n);
     engine_.Start(running.answer->Start(choice, sequence, group));
   }
 }

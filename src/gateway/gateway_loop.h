@@ -16,13 +16,11 @@
 #include <vector>
 
 #include "core/loop.h"
+#include "core/number_range.h"
 #include "engine/engine_port.h"
 #include "gateway/live_answer.h"
 
 namespace tidemill {
-
-// Sequences of the gateway; those of episodes count from 1.
-inline constexpr SequenceId kGatewaySequences = SequenceId{1} << 62;
 
 struct GatewayLoopOptions {
   size_t sequences_max = 1024;  // given to the engine at once; more requests wait here
@@ -90,7 +88,7 @@ class GatewayLoop final : public Loop {
   std::deque<TurnId> waiting_;
   std::unordered_map<SequenceId, std::pair<TurnId, int>> sequences_;
   TurnId next_turn_ = 1;
-  SequenceId next_sequence_ = kGatewaySequences;
+  NumberSource new_sequences_{kGatewaySequences};
   bool draining_ = false;
   Time next_beat_{};
 

@@ -6,6 +6,11 @@
 
 namespace tidemill {
 
+// Tenants as the engine knows them; 0 is none.
+inline constexpr uint64_t kDefaultTenant = 1;   // where there are no keys
+inline constexpr uint64_t kAgentTenant = 2;     // agents' episodes share what they have in common
+inline constexpr uint64_t kFirstKeyTenant = 3;  // from here on they follow from the names of keys
+
 enum class Consent : uint8_t {
   kTrain,  // may be stored and trained on
   kStore,  // may be stored, never trained on
@@ -14,8 +19,7 @@ enum class Consent : uint8_t {
 
 struct Tenant {
   std::string name = "default";
-  uint64_t id =
-      1;  // for the engine's prefix cache; never 0; of a key file it depends on the name alone
+  uint64_t id = kDefaultTenant;
   Consent consent = Consent::kStore;
   double requests_per_minute = 0;  // 0: no bound
   uint32_t concurrency = 0;        // requests at once, waiting ones counted; 0: no bound

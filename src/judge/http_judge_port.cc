@@ -113,24 +113,20 @@ Result<std::unique_ptr<HttpJudgePort>> HttpJudgePort::Make(
     }
   }
   for (auto& [name, endpoint] : port->endpoints_) {
+    endpoint.queue = std::make_unique<WorkQueue<JudgeCall>>(kCallsMax);
     for (const auto& peer : endpoint.peers) {
-      port->threads_.emplace_back(
-          [&port = *port, &endpoint = endpoint, &peer = *peer] { port.Work(endpoint, peer); });
+      endpoint.queue->Start([&port = *port, &endpoint = endpoint, &peer = *peer](
+                                const JudgeCall& call) { port.Answer(endpoint, peer, call); });
     }
   }
   return port;
 }
 
 HttpJudgePort::~HttpJudgePort() {
-  {
-    MutexLock lock(mutex_);
-    closing_ = true;
-  }
-  changed_.NotifyAll();
   for (auto& [name, endpoint] : endpoints_) {
+    if (endpoint.queue) endpoint.queue->Stop();
     for (const auto& peer : endpoint.peers) peer->Interrupt();
   }
-  for (std::thread& thread : threads_) thread.join();
 }
 
 void HttpJudgePort::Submit(JudgeCall call) {
@@ -139,33 +135,18 @@ void HttpJudgePort::Submit(JudgeCall call) {
     events_.Post({call.tag, Invalid("the judge has no endpoint"), {}, {}, {}});
     return;
   }
-  {
-    MutexLock lock(mutex_);
-    queues_[call.judge].push_back(std::move(call));
-  }
-  changed_.NotifyAll();
+  endpoint->second.queue->Put(std::move(call));
 }
 
-void HttpJudgePort::Work(Endpoint& endpoint, HttpPeer& peer) {
-  while (true) {
-    JudgeCall call;
-    {
-      MutexLock lock(mutex_);
-      std::deque<JudgeCall>& queue = queues_[endpoint.keys.name];
-      changed_.Wait(lock, [&]() TM_REQUIRES(mutex_) { return closing_ || !queue.empty(); });
-      if (closing_) return;
-      call = std::move(queue.front());
-      queue.pop_front();
-    }
-    const Time began = std::chrono::steady_clock::now();
-    JudgeDone done = Ask(endpoint, peer, call);
-    done.took = std::chrono::steady_clock::now() - began;
-    if (!done.status.ok()) {
-      LogEvery(std::chrono::minutes(1), "judge " + call.judge, LogLevel::kWarn, "a judge failed",
-               {{"judge", call.judge}, {"why", done.status.message()}});
-    }
-    events_.Post(std::move(done));
+void HttpJudgePort::Answer(const Endpoint& endpoint, HttpPeer& peer, const JudgeCall& call) {
+  const Time began = std::chrono::steady_clock::now();
+  JudgeDone done = Ask(endpoint, peer, call);
+  done.took = std::chrono::steady_clock::now() - began;
+  if (!done.status.ok()) {
+    LogEvery(std::chrono::minutes(1), "judge " + call.judge, LogLevel::kWarn, "a judge failed",
+             {{"judge", call.judge}, {"why", done.status.message()}});
   }
+  events_.Post(std::move(done));
 }
 
 JudgeDone HttpJudgePort::Ask(const Endpoint& endpoint, HttpPeer& peer, const JudgeCall& call) {

@@ -4,16 +4,14 @@
 //   JudgeCall -> POST ENDPOINT/chat/completions -> JudgeReply
 #pragma once
 
-#include <deque>
 #include <map>
 #include <memory>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <vector>
 
 #include "config/run_config.h"
-#include "core/mutex.h"
+#include "core/work_queue.h"
 #include "http/http_peer.h"
 #include "judge/judge_port.h"
 
@@ -41,19 +39,16 @@ class HttpJudgePort final : public JudgePort {
     HttpUrl url;
     std::string key;
     std::vector<std::unique_ptr<HttpPeer>> peers;
+    std::unique_ptr<WorkQueue<JudgeCall>> queue;  // last: its threads use all of the above
   };
-  HttpJudgePort() : events_(1 << 20) {}
-  void Work(Endpoint& endpoint, HttpPeer& peer);
+  static constexpr size_t kCallsMax = 1 << 20;
+
+  HttpJudgePort() : events_(kCallsMax) {}
+  void Answer(const Endpoint& endpoint, HttpPeer& peer, const JudgeCall& call);
   static JudgeDone Ask(const Endpoint& endpoint, HttpPeer& peer, const JudgeCall& call);
 
   Mailbox<JudgeDone> events_;
-  Mutex mutex_;
-  CondVar changed_;
-  std::map<std::string, Endpoint> endpoints_;  // the map itself does not change after Make
-  // By the judge's name; bounded by what the loop has running.
-  std::map<std::string, std::deque<JudgeCall>> queues_ TM_GUARDED_BY(mutex_);
-  bool closing_ TM_GUARDED_BY(mutex_) = false;
-  std::vector<std::thread> threads_;
+  std::map<std::string, Endpoint> endpoints_;  // by the judge's name; as Make left it
 };
 
 }  // namespace tidemill

@@ -68,7 +68,6 @@ void LearnerLoop::AskForBatch() {
   request.set_live_episodes(options_.live_episodes);
   request.set_reply_to(inbox_);
   request.set_version(counters_.version);
-  request.set_version_step(version_step_);
   asked_step_ = step;
   outbox_.Request(kBatchRequestsTopic, inbox_, request.SerializeAsString());
 }
@@ -179,12 +178,11 @@ void LearnerLoop::PublishIfReserved() {
 
 // Before anybody can have the weights: replay takes no trajectory of a version it has not heard of.
 void LearnerLoop::TellVersion() {
-  v1::BatchRequest told;
-  told.set_version(counters_.version);
-  told.set_version_step(version_step_);
-  std::string body = told.SerializeAsString();
-  if (!bus_.Publish(kBatchRequestsTopic, body).ok())
-    outbox_.Publish(kBatchRequestsTopic, std::move(body));
+  v1::VersionPublished published;
+  published.set_version(counters_.version);
+  published.set_step(version_step_);
+  std::string body = published.SerializeAsString();
+  if (!bus_.Publish(kVersionsTopic, body).ok()) outbox_.Publish(kVersionsTopic, std::move(body));
 }
 
 void LearnerLoop::Checkpoint() {

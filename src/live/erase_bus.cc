@@ -21,9 +21,11 @@ bool IsOf(const std::string& body, const std::vector<uint64_t>& sessions) {
     return std::find(sessions.begin(), sessions.end(), number) != sessions.end();
   };
   // What cannot be read may be of any session.
-  if (letter.topic() == kLiveSamplesTopic) {
-    v1::Sample sample;
-    return !sample.ParseFromString(letter.body()) || is_one(sample.trajectory().id().group());
+  if (letter.topic() == kLiveEventsTopic) {
+    v1::LiveEvent event;
+    return !event.ParseFromString(letter.body()) ||
+           is_one(event.has_revised() ? event.revised().verdict().id().group()
+                                      : event.sample().trajectory().id().group());
   }
   if (letter.topic() == kMemoryCasesTopic) {
     v1::CaseRecord record;

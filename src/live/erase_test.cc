@@ -142,7 +142,7 @@ TEST_F(EraseTest, OtherPlacesAreErasedAndTheirFailuresReported) {
 TEST(EraseBus, DeadLettersOfSessionsGoAndOthersStay) {
   RealClock clock;
   MemoryBus bus(clock);
-  ASSERT_TRUE(bus.Open(kLiveSamplesTopic, {}).ok());
+  ASSERT_TRUE(bus.Open(kLiveEventsTopic, {}).ok());
   ASSERT_TRUE(bus.Open("other", {}).ok());
   const auto die = [&](std::string_view topic, const std::string& body) {
     ASSERT_TRUE(bus.Publish(topic, body).ok());
@@ -151,12 +151,12 @@ TEST(EraseBus, DeadLettersOfSessionsGoAndOthersStay) {
     ASSERT_TRUE(bus.Reject((*leases)[0], "refused").ok());
   };
   for (const uint64_t session : {7, 8, 7}) {
-    v1::Sample sample;
-    sample.mutable_trajectory()->mutable_id()->set_group(session);
-    die(kLiveSamplesTopic, sample.SerializeAsString());
-    die("other", sample.SerializeAsString());
+    v1::LiveEvent event;
+    event.mutable_sample()->mutable_trajectory()->mutable_id()->set_group(session);
+    die(kLiveEventsTopic, event.SerializeAsString());
+    die("other", event.SerializeAsString());
   }
-  die(kLiveSamplesTopic, "\xff\xff no message");
+  die(kLiveEventsTopic, "\xff\xff no message");
   const auto erased = EraseDeadLetters(bus, {7});
   ASSERT_TRUE(erased.ok()) << erased.status().message();
   EXPECT_EQ(*erased, 3u) << "two samples, and what nobody can read";

@@ -203,17 +203,9 @@ void LiveRecorder::Unteach(uint64_t session) {
   signals_.Forget(session);
   if (judges_) judges_->Forget(session);
   if (!outbox_) return;
-  v1::Sample gone;  // neither turns nor a reward
-  v1::TrajectoryId& id = *gone.mutable_trajectory()->mutable_id();
-  id.set_task("session-" + std::to_string(session));
-  id.set_group(session);
-  id.set_attempt(1);
-  gone.mutable_trajectory()->set_purpose(v1::PURPOSE_LIVE);
-  gone.mutable_trajectory()->set_end(v1::EPISODE_END_SUBMITTED);
-  gone.mutable_trajectory()->set_group_members(1);
-  *gone.mutable_verdict()->mutable_id() = id;
-  gone.mutable_verdict()->set_request_id("deleted");
-  outbox_->Publish(kLiveSamplesTopic, gone.SerializeAsString());
+  v1::LiveEvent event;
+  event.mutable_deleted()->set_session(session);
+  outbox_->Publish(kLiveEventsTopic, event.SerializeAsString());
 }
 
 bool LiveRecorder::Untaught() const {
@@ -222,7 +214,7 @@ bool LiveRecorder::Untaught() const {
     MutexLock lock(mutex_);
     if (outbox_->waiting() > 0) return false;
   }
-  const auto depth = bus_->Depth(kLiveSamplesTopic);
+  const auto depth = bus_->Depth(kLiveEventsTopic);
   return depth.ok() && depth->ready + depth->leased == 0;
 }
 
@@ -236,17 +228,11 @@ void LiveRecorder::Teach(LiveLessons lessons) {
   }
   if (!outbox_) return;
   TellMemory(lessons.scored);
-  for (const v1::Sample& sample : lessons.samples) {
-    outbox_->Publish(kLiveSamplesTopic, sample.SerializeAsString());
+  for (const v1::LiveEvent& event : lessons.events) {
+    outbox_->Publish(kLiveEventsTopic, event.SerializeAsString());
   }
-  for (const SiblingsWanted& wanted : lessons.wanted) {
-    v1::GroupLease lease;
-    lease.set_group(wanted.session);
-    lease.mutable_task()->set_id(wanted.task);
-    lease.set_members(wanted.members);
-    lease.set_max_turns(1);
-    lease.set_purpose(v1::PURPOSE_TRAIN);
-    outbox_->Publish(kSiblingsWantedTopic, lease.SerializeAsString());
+  for (const v1::SiblingsWanted& wanted : lessons.wanted) {
+    outbox_->Publish(kSiblingsWantedTopic, wanted.SerializeAsString());
   }
 }
 
@@ -264,11 +250,9 @@ void LiveRecorder::TellMemory(const std::vector<ScoredTurn>& turns) {
 void LiveRecorder::TakeSiblings() {
   if (bus_ == nullptr) return;
   for (Lease& lease : TakeFrom(*bus_, kSiblingsTopic, kSiblingsAtOnce)) {
-    v1::DispatchEvent event;
-    if (!ReadOrReject(*bus_, lease, event, {})) continue;
-    const v1::GroupReport& report = event.group();
-    const double mean = report.scored() > 0 ? report.reward_sum() / report.scored() : 0;
-    Teach(signals_.Siblings(report.group(), report.scored(), mean));
+    v1::SiblingsDone done;
+    if (!ReadOrReject(*bus_, lease, done, {})) continue;
+    Teach(signals_.Siblings(done));
     (void)bus_->Ack(lease);
   }
 }

@@ -208,19 +208,24 @@ bool LiveSignals::AskSiblings(uint64_t session, Entry& entry, LiveLessons& lesso
   if (options_.siblings == 0 || !unsent || !options_.tasks.contains(entry.of.second)) return false;
   entry.siblings = Entry::Siblings::kAsked;
   ++awaiting_;
-  lessons.wanted.push_back({session, entry.of.second, options_.siblings});
+  v1::SiblingsWanted& wanted = lessons.wanted.emplace_back();
+  wanted.set_session(session);
+  wanted.set_task(entry.of.second);
+  wanted.set_members(options_.siblings);
   return true;
 }
 
-LiveLessons LiveSignals::Siblings(uint64_t session, uint32_t scored, double mean) {
+LiveLessons LiveSignals::Siblings(const v1::SiblingsDone& done) {
   LiveLessons lessons;
+  const uint64_t session = done.session();
   const auto it = sessions_.find(session);
   if (it == sessions_.end() || it->second.siblings != Entry::Siblings::kAsked) return lessons;
   Entry& entry = it->second;
   entry.siblings = Entry::Siblings::kKnown;
   --awaiting_;
+  const double mean = done.scored() > 0 ? done.reward_sum() / done.scored() : 0;
   entry.compared.mean = 2 * mean - 1;  // as the scores of sessions are
-  entry.compared.others = scored;
+  entry.compared.others = done.scored();
   Send(session, entry, ScoreSession(SignalsOf(session)), lessons);
   return lessons;
 }
@@ -250,9 +255,12 @@ void LiveSignals::Send(uint64_t session, Entry& entry, const SessionScore& score
       uncompared_.insert({entry.of, session});
       continue;
     }
-    v1::Sample& sample = lessons.samples.emplace_back();
-    *sample.mutable_verdict() = VerdictOf(part.trajectory.id(), score);
-    v1::LiveCredit& credit = *sample.mutable_live();
+    v1::LiveEvent& event = lessons.events.emplace_back();
+    const bool whole = part.tokens > 0;
+    v1::LiveCredit& credit =
+        whole ? *event.mutable_sample()->mutable_live() : *event.mutable_revised()->mutable_live();
+    (whole ? *event.mutable_sample()->mutable_verdict()
+           : *event.mutable_revised()->mutable_verdict()) = VerdictOf(part.trajectory.id(), score);
     credit.set_baseline(compared.mean);
     credit.set_deviation(compared.deviation);
     credit.set_others(static_cast<uint32_t>(compared.others));
@@ -262,19 +270,12 @@ void LiveSignals::Send(uint64_t session, Entry& entry, const SessionScore& score
       const auto own = score.turns.find(turn.session_turn());
       credit.add_turn_scores(own == score.turns.end() ? score.session : own->second);
     }
-    if (part.tokens > 0) {
-      *sample.mutable_trajectory() = part.trajectory;
-      tokens_ -= part.tokens;
-      --unsignalled_;
-      part.tokens = 0;
-      KeepNames(part.trajectory);
-    } else {
-      v1::Trajectory& named = *sample.mutable_trajectory();
-      *named.mutable_id() = part.trajectory.id();
-      named.set_purpose(v1::PURPOSE_LIVE);
-      named.set_end(part.trajectory.end());
-      named.set_group_members(part.trajectory.group_members());
-    }
+    if (!whole) continue;
+    *event.mutable_sample()->mutable_trajectory() = part.trajectory;
+    tokens_ -= part.tokens;
+    --unsignalled_;
+    part.tokens = 0;
+    KeepNames(part.trajectory);
   }
 }
 

@@ -40,13 +40,6 @@ struct SignalOptions {
   std::string quarantined{};  // the Json of an earlier process's quarantine
 };
 
-// Attempts at a task that a session is to be compared with.
-struct SiblingsWanted {
-  uint64_t session = 0;
-  std::string task{};
-  uint32_t members = 0;
-};
-
 // A turn that may be trained, with its score.
 struct ScoredTurn {
   uint64_t session = 0;
@@ -57,9 +50,9 @@ struct ScoredTurn {
 // What follows from a change.
 struct LiveLessons {
   std::vector<v1::Verdict> verdicts{};
-  std::vector<ScoredTurn> scored{};  // those whose score is new, for memory
-  std::vector<v1::Sample> samples{};
-  std::vector<SiblingsWanted> wanted{};
+  std::vector<ScoredTurn> scored{};     // those whose score is new, for memory
+  std::vector<v1::LiveEvent> events{};  // for replay: samples and revisions
+  std::vector<v1::SiblingsWanted> wanted{};
 };
 
 // The score of a session and of its turns, from its signals alone.
@@ -88,9 +81,9 @@ class LiveSignals {
   uint32_t NextRevision(const v1::Signal& signal);
   // It is durable.
   LiveLessons Put(const v1::Signal& signal);
-  // What became of the siblings that were wanted: how many have a reward, from 0 to 1, and their
-  // mean. None: the session is compared with other sessions after all.
-  LiveLessons Siblings(uint64_t session, uint32_t scored, double mean);
+  // Rewards of siblings are from 0 to 1. Where none has one, the session is compared with other
+  // sessions after all.
+  LiveLessons Siblings(const v1::SiblingsDone& done);
   // Nothing of the session is kept, trained on or compared with from here on.
   void Forget(uint64_t session);
 

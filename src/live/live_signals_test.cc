@@ -72,7 +72,7 @@ TEST(ScoreSession, WithoutAWordOnTheWholeItIsTheMeanOfTheTurns) {
 TEST(LiveSignals, WithoutASignalNothingIsTrained) {
   LiveSignals signals(Training());
   const LiveLessons lessons = signals.Settled(SessionNumber(1), TwoTurns(1));
-  EXPECT_TRUE(lessons.samples.empty());
+  EXPECT_TRUE(lessons.events.empty());
   EXPECT_TRUE(lessons.verdicts.empty());
   EXPECT_EQ(signals.unsignalled(), 1u);
 }
@@ -81,6 +81,14 @@ v1::Session BoundSession(uint64_t number, const std::string& task) {
   v1::Session session = SessionNumber(number);
   session.set_task_class(task);
   return session;
+}
+
+v1::SiblingsDone Done(uint64_t session, uint32_t scored, double reward_sum) {
+  v1::SiblingsDone done;
+  done.set_session(session);
+  done.set_scored(scored);
+  done.set_reward_sum(reward_sum);
+  return done;
 }
 
 SignalOptions WithSiblings() {
@@ -96,36 +104,36 @@ TEST(LiveSignals, ASessionBoundToATaskIsComparedWithAttemptsAtIt) {
       << "nothing was said of it";
   LiveLessons lessons = signals.Put(SignalOn(1, 0, 1, "program"));
   ASSERT_EQ(lessons.wanted.size(), 1u);
-  EXPECT_EQ(lessons.wanted[0].session, 1u);
-  EXPECT_EQ(lessons.wanted[0].task, "t1");
-  EXPECT_EQ(lessons.wanted[0].members, 4u);
-  EXPECT_TRUE(lessons.samples.empty()) << "it waits";
+  EXPECT_EQ(lessons.wanted[0].session(), 1u);
+  EXPECT_EQ(lessons.wanted[0].task(), "t1");
+  EXPECT_EQ(lessons.wanted[0].members(), 4u);
+  EXPECT_TRUE(lessons.events.empty()) << "it waits";
   EXPECT_EQ(signals.awaiting(), 1u);
   lessons = signals.Put(SignalOn(1, 0, 0.5, "program", 2));
   EXPECT_TRUE(lessons.wanted.empty()) << "it is asked once";
-  EXPECT_TRUE(lessons.samples.empty());
-  lessons = signals.Siblings(1, 3, 0.25);
-  ASSERT_EQ(lessons.samples.size(), 1u);
-  EXPECT_EQ(lessons.samples[0].trajectory().turns_size(), 2);
-  EXPECT_DOUBLE_EQ(lessons.samples[0].live().baseline(), -0.5)
+  EXPECT_TRUE(lessons.events.empty());
+  lessons = signals.Siblings(Done(1, 3, 0.75));
+  ASSERT_EQ(lessons.events.size(), 1u);
+  EXPECT_EQ(lessons.events[0].sample().trajectory().turns_size(), 2);
+  EXPECT_DOUBLE_EQ(lessons.events[0].sample().live().baseline(), -0.5)
       << "a reward of 0.25 on the scale of scores";
-  EXPECT_EQ(lessons.samples[0].live().others(), 3u);
+  EXPECT_EQ(lessons.events[0].sample().live().others(), 3u);
   EXPECT_EQ(signals.awaiting(), 0u);
-  EXPECT_TRUE(signals.Siblings(1, 3, 1).samples.empty()) << "an answer that came twice";
+  EXPECT_TRUE(signals.Siblings(Done(1, 3, 3)).events.empty()) << "an answer that came twice";
   lessons = signals.Put(SignalOn(1, 0, -1, "program", 3));
-  ASSERT_EQ(lessons.samples.size(), 1u);
-  EXPECT_DOUBLE_EQ(lessons.samples[0].live().baseline(), -0.5);
+  ASSERT_EQ(lessons.events.size(), 1u);
+  EXPECT_DOUBLE_EQ(lessons.events[0].revised().live().baseline(), -0.5);
 }
 
 TEST(LiveSignals, WithoutSiblingsItIsComparedWithOtherSessions) {
   LiveSignals signals(WithSiblings());
   (void)signals.Settled(BoundSession(1, "t1"), TwoTurns(1));
   (void)signals.Put(SignalOn(1, 0, 1, "program"));
-  EXPECT_TRUE(signals.Siblings(1, 0, 0).samples.empty()) << "there are no others yet";
+  EXPECT_TRUE(signals.Siblings(Done(1, 0, 0)).events.empty()) << "there are no others yet";
   size_t samples = 0;
   for (uint64_t other = 2; other <= 3; ++other) {
     (void)signals.Settled(BoundSession(other, "t1"), TwoTurns(other));
-    samples += signals.Put(SignalOn(other, 0, -1, "program")).samples.size();
+    samples += signals.Put(SignalOn(other, 0, -1, "program")).events.size();
   }
   EXPECT_EQ(samples, 1u) << "the first; the others wait for their own siblings";
   (void)signals.Settled(SessionNumber(4), TwoTurns(4));
@@ -138,7 +146,7 @@ TEST(LiveSignals, ADeletedSessionHearsNothingOfItsSiblings) {
   (void)signals.Put(SignalOn(1, 0, 1, "program"));
   signals.Forget(1);
   EXPECT_EQ(signals.awaiting(), 0u);
-  EXPECT_TRUE(signals.Siblings(1, 4, 0.5).samples.empty());
+  EXPECT_TRUE(signals.Siblings(Done(1, 4, 2)).events.empty());
 }
 
 TEST(LiveSignals, ATrajectoryIsSentOnceWithItsBaselineAndThenOnlyRevised) {
@@ -146,12 +154,13 @@ TEST(LiveSignals, ATrajectoryIsSentOnceWithItsBaselineAndThenOnlyRevised) {
   for (uint64_t session = 1; session <= 3; ++session) {
     signals.Settled(SessionNumber(session), TwoTurns(session));
   }
-  EXPECT_TRUE(signals.Put(SignalOn(1, 1, 1, "person")).samples.empty()) << "no others yet";
-  EXPECT_TRUE(signals.Put(SignalOn(2, 0, -1, "person")).samples.empty());
+  EXPECT_TRUE(signals.Put(SignalOn(1, 1, 1, "person")).events.empty()) << "no others yet";
+  EXPECT_TRUE(signals.Put(SignalOn(2, 0, -1, "person")).events.empty());
   EXPECT_EQ(signals.uncompared(), 2u);
   const LiveLessons lessons = signals.Put(SignalOn(3, 0, 0, "person"));
-  ASSERT_EQ(lessons.samples.size(), 3u) << "with the third each has two others";
-  for (const v1::Sample& sample : lessons.samples) {
+  ASSERT_EQ(lessons.events.size(), 3u) << "with the third each has two others";
+  for (const v1::LiveEvent& event : lessons.events) {
+    const v1::Sample& sample = event.sample();
     EXPECT_EQ(sample.trajectory().turns_size(), 2);
     EXPECT_EQ(sample.live().others(), 2u);
     const double own = sample.verdict().reward();
@@ -159,12 +168,13 @@ TEST(LiveSignals, ATrajectoryIsSentOnceWithItsBaselineAndThenOnlyRevised) {
   }
   EXPECT_EQ(signals.unsignalled(), 0u);
   const LiveLessons later = signals.Put(SignalOn(1, 2, -1, "person"));
-  ASSERT_EQ(later.samples.size(), 1u);
-  EXPECT_EQ(later.samples[0].trajectory().turns_size(), 0) << "only the verdict goes again";
-  EXPECT_DOUBLE_EQ(later.samples[0].verdict().reward(), 0);
-  ASSERT_EQ(later.samples[0].live().turn_scores_size(), 2);
-  EXPECT_DOUBLE_EQ(later.samples[0].live().turn_scores(0), 1);
-  EXPECT_DOUBLE_EQ(later.samples[0].live().turn_scores(1), -1);
+  ASSERT_EQ(later.events.size(), 1u);
+  ASSERT_TRUE(later.events[0].has_revised()) << "only the verdict goes again";
+  const v1::SampleRevised& revised = later.events[0].revised();
+  EXPECT_DOUBLE_EQ(revised.verdict().reward(), 0);
+  ASSERT_EQ(revised.live().turn_scores_size(), 2);
+  EXPECT_DOUBLE_EQ(revised.live().turn_scores(0), 1);
+  EXPECT_DOUBLE_EQ(revised.live().turn_scores(1), -1);
   EXPECT_GT(later.verdicts[0].parts(0).scorer_version(),
             lessons.verdicts[0].parts(0).scorer_version());
 }
@@ -189,10 +199,11 @@ TEST(LiveSignals, ANewProcessSendsWhatWasNotUsedAndOnlyThat) {
   LiveSignals signals(Training());
   const LiveLessons lessons = signals.Restore(state);
   size_t whole = 0;
-  for (const v1::Sample& sample : lessons.samples) {
-    whole += sample.trajectory().turns_size() > 0 ? 1 : 0;
-    EXPECT_TRUE(sample.trajectory().turns_size() == 0 || sample.trajectory().id().group() != 2);
-    EXPECT_NE(sample.trajectory().id().group(), 4u);
+  for (const v1::LiveEvent& event : lessons.events) {
+    whole += event.has_sample() ? 1 : 0;
+    EXPECT_NE(event.sample().trajectory().id().group(), 2u);
+    EXPECT_NE(event.sample().trajectory().id().group(), 4u);
+    EXPECT_NE(event.revised().verdict().id().group(), 4u);
   }
   EXPECT_EQ(whole, 2u);
   EXPECT_EQ(signals.unsignalled(), 1u) << "session 4 has no signal";
@@ -269,20 +280,20 @@ TEST(LiveSignals, WhatIsInQuarantineIsTrainedWhenItIsAdmitted) {
   LiveSignals signals(options);
   size_t sent = 0;
   for (uint64_t number = 1; number <= 20; ++number) {
-    sent += signals.Settled(SessionNumber(number), TwoTurns(number)).samples.size();
-    sent += signals.Put(SignalOn(number, 0, 1, "person")).samples.size();
+    sent += signals.Settled(SessionNumber(number), TwoTurns(number)).events.size();
+    sent += signals.Put(SignalOn(number, 0, 1, "person")).events.size();
   }
   EXPECT_EQ(sent, 20u);
   (void)signals.Settled(SessionNumber(21), TwoTurns(21));
   const LiveLessons held = signals.Put(SignalOn(21, 0, -1, "person"));
-  EXPECT_TRUE(held.samples.empty());
+  EXPECT_TRUE(held.events.empty());
   EXPECT_EQ(held.verdicts.size(), 1u) << "what was said is stored";
   EXPECT_EQ(signals.quarantine().sessions(), 1u);
   EXPECT_FALSE(signals.Decide("nobody", true).ok());
   const auto admitted = signals.Decide("acme", true);
   ASSERT_TRUE(admitted.ok());
-  ASSERT_EQ(admitted->samples.size(), 1u);
-  EXPECT_EQ(admitted->samples[0].trajectory().turns_size(), 2);
+  ASSERT_EQ(admitted->events.size(), 1u);
+  EXPECT_EQ(admitted->events[0].sample().trajectory().turns_size(), 2);
 }
 
 }  // namespace

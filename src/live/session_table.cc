@@ -116,7 +116,7 @@ Status SessionTable::Restore(const StoredSession& stored) {
   if (!stored.session.name().empty()) {
     by_name_[{stored.session.tenant(), stored.session.name()}] = number;
   }
-  next_number_ = std::max(next_number_, number + 1);
+  new_sessions_.Taken(number);
   sessions_[number] = std::move(entry);
   if (stored.session.closed_ms() == 0) ++open_;
   return status.WithContext("session " + std::to_string(number));
@@ -125,7 +125,7 @@ Status SessionTable::Restore(const StoredSession& stored) {
 SessionTable::Entry& SessionTable::NewSession(const TurnQuestion& question, const std::string& name,
                                               const std::string& named_by, const CasesNote& note) {
   v1::Session record;
-  record.set_number(next_number_++);
+  record.set_number(new_sessions_.Take());
   record.set_tenant(question.tenant.name);
   record.set_name(name);
   record.set_named_by(named_by);
@@ -267,7 +267,7 @@ Result<LivePlan> SessionTable::Open(const TurnQuestion& question, CleanMessages 
   for (const SessionMatch::Answer& answer : ticket.match.answers) {
     plan.answers.push_back(KnownAnswerOf(session.turns().at(answer.turn), answer.message));
   }
-  plan.ticket = next_ticket_++;
+  plan.ticket = new_tickets_.Take();
   plan.session = ticket.session;
   plan.session_name = session.record().name().empty() ? "s" + std::to_string(ticket.session)
                                                       : session.record().name();

@@ -16,6 +16,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "core/number_range.h"
 #include "core/status.h"
 #include "gateway/turn_recorder.h"
 #include "live/prompt_builder.h"
@@ -33,6 +34,8 @@ struct LiveOptions {
   size_t max_sessions = 10'000;        // in memory; above it the one idle for longest goes
   size_t max_bytes = size_t{2} << 30;  // of all sessions in memory, roughly
   uint32_t max_turns = 4'000;          // of one session; the next request is refused
+  NumberRange sessions = kClientSessions;
+  NumberRange tickets = kClientTickets;
   // What is not stored. Shared: LiveRecorder uses it, too. Null: everything is.
   std::shared_ptr<const Redaction> redaction{};
 };
@@ -89,7 +92,9 @@ struct LiveStores {
 class SessionTable {
  public:
   SessionTable(const LiveOptions& options, uint64_t first_number)
-      : options_(options), next_number_(first_number) {}
+      : options_(options),
+        new_sessions_(options.sessions, first_number),
+        new_tickets_(options.tickets) {}
 
   // A session from an earlier process. kCorrupt: a turn does not fit; those before it are
   // kept.
@@ -198,8 +203,8 @@ class SessionTable {
   void Evict(uint64_t number);
 
   const LiveOptions options_;
-  uint64_t next_number_;
-  uint64_t next_ticket_ = 1;
+  NumberSource new_sessions_;
+  NumberSource new_tickets_;
   size_t open_ = 0;
   std::map<uint64_t, Entry> sessions_;
   std::set<uint64_t> erased_;  // since the process began

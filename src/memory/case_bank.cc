@@ -244,20 +244,13 @@ v1::ShownCase CaseBank::Show(uint64_t number) const {
   return shown;
 }
 
-std::optional<v1::ShownCase> CaseBank::ShowTools(const std::string& scope) const {
-  const std::vector<ToolFact> facts = tools_.Facts(scope, kToolFacts);
-  if (facts.empty()) return std::nullopt;
-  v1::ShownCase shown;
-  std::string note;
-  uint64_t newest = 0;
-  for (const ToolFact& fact : facts) {
-    if (!note.empty()) note += "\n";
-    note += ToolMemory::Line(fact);
-    newest = std::max(newest, fact.newest);
+std::string CaseBank::ShowTools(const std::string& scope) const {
+  std::string notes;
+  for (const ToolFact& fact : tools_.Facts(scope, kToolFacts)) {
+    if (!notes.empty()) notes += "\n";
+    notes += ToolMemory::Line(fact);
   }
-  shown.set_number(newest);
-  shown.set_note(note);
-  return shown;
+  return notes;
 }
 
 const Case* CaseBank::Find(uint64_t number) const {

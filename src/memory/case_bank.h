@@ -94,7 +94,7 @@ class CaseBank {
   // The case must be there.
   v1::ShownCase Show(uint64_t number) const;
   // What is known of tools in the scope, as a ShownCase without a prompt; nothing: nothing is.
-  std::optional<v1::ShownCase> ShowTools(const std::string& scope) const;
+  std::string ShowTools(const std::string& scope) const;
 
   const Case* Find(uint64_t number) const;
   const std::map<uint64_t, Case>& cases() const { return cases_; }

@@ -179,21 +179,16 @@ void MemoryLoop::AddContexts(v1::GroupLease& group, const std::vector<float>& ke
                             .explore = !evaluates};
   shelf_.With([&](const CaseBank& bank) {
     const auto sets = bank.Choose(query, request);
-    const std::optional<v1::ShownCase> tools = bank.ShowTools(query.scope);
-    const bool any = tools || std::any_of(sets.begin(), sets.end(),
-                                          [](const auto& set) { return !set.empty(); });
+    const std::string tools = bank.ShowTools(query.scope);
+    const bool any = !tools.empty() || std::any_of(sets.begin(), sets.end(),
+                                                   [](const auto& set) { return !set.empty(); });
     if (!any) return;  // the members share their prompt then
     group.set_max_case_tokens(options_.case_tokens);
     for (const std::vector<uint64_t>& set : sets) {
       v1::CaseSet& cases = *group.add_contexts();
       for (const uint64_t number : set) *cases.add_cases() = bank.Show(number);
+      cases.set_tool_notes(tools);
       counters_.shown += set.size();
-      if (!tools) continue;
-      // Behind the best case: where there is no room for all, the others go first.
-      *cases.add_cases() = *tools;
-      for (int i = cases.cases_size() - 1; i > 1; --i) {
-        cases.mutable_cases()->SwapElements(i, i - 1);
-      }
     }
   });
 }

@@ -16,18 +16,29 @@ std::string LivePool::KeyOf(const v1::TrajectoryId& id) {
   return std::to_string(id.group()) + "/" + std::to_string(id.member()) + "/" + id.task();
 }
 
+LivePool::Put LivePool::Replace(const std::string& key, v1::Verdict& verdict,
+                                v1::LiveCredit& credit) {
+  const auto place = places_.find(key);
+  if (place == places_.end()) return Put::kKnown;
+  v1::Sample& here = waiting_.at(place->second);
+  if (here.live().tenant() != credit.tenant()) return Put::kKnown;
+  *here.mutable_verdict() = std::move(verdict);
+  *here.mutable_live() = std::move(credit);
+  return Put::kRevised;
+}
+
+LivePool::Put LivePool::Revise(v1::SampleRevised revised) {
+  const std::string key = KeyOf(revised.verdict().id());
+  return Replace(key, *revised.mutable_verdict(), *revised.mutable_live());
+}
+
 LivePool::Put LivePool::Add(v1::Sample sample) {
   if (forgotten_.contains(sample.trajectory().id().group())) return Put::kKnown;
   const std::string key = KeyOf(sample.trajectory().id());
-  const auto place = places_.find(key);
-  if (place != places_.end()) {
-    v1::Sample& here = waiting_.at(place->second);
-    if (here.live().tenant() != sample.live().tenant()) return Put::kKnown;
-    *here.mutable_verdict() = std::move(*sample.mutable_verdict());
-    *here.mutable_live() = std::move(*sample.mutable_live());
-    return Put::kRevised;
+  if (places_.contains(key)) {
+    return Replace(key, *sample.mutable_verdict(), *sample.mutable_live());
   }
-  if (sample.trajectory().turns_size() == 0 || left_.contains(key)) return Put::kKnown;
+  if (left_.contains(key)) return Put::kKnown;
   places_[key] = next_;
   ++tenants_[sample.live().tenant()];
   waiting_.emplace(next_++, std::move(sample));

@@ -29,8 +29,10 @@ class LivePool {
     kRevised,  // it waits here: its verdict and credit were replaced
     kKnown,    // it was used or dropped before, or there is nothing to revise
   };
-  // With turns: a trajectory that may be used. Without: a new verdict for one that was put before.
+  // A trajectory that may be used, or one that waits here already with a new verdict.
   Put Add(v1::Sample sample);
+  // A new verdict for one that was put before.
+  Put Revise(v1::SampleRevised revised);
   // Above the capacity the oldest of the tenant with the most leaves, for good: who floods the pool
   // displaces nobody else.
   std::optional<v1::Sample> Overflow();
@@ -48,6 +50,7 @@ class LivePool {
 
  private:
   static std::string KeyOf(const v1::TrajectoryId& id);
+  Put Replace(const std::string& key, v1::Verdict& verdict, v1::LiveCredit& credit);
   v1::Sample Remove(std::map<uint64_t, v1::Sample>::iterator it);
   size_t MostOfOne(size_t count) const;
 

@@ -5,14 +5,21 @@
 namespace tidemill {
 namespace {
 
-v1::Sample SampleOf(uint64_t session, double reward, bool whole = true) {
+v1::Sample SampleOf(uint64_t session, double reward) {
   v1::Sample sample;
   v1::TrajectoryId& id = *sample.mutable_trajectory()->mutable_id();
   id.set_task("session-" + std::to_string(session));
   id.set_group(session);
-  if (whole) sample.mutable_trajectory()->add_turns();
+  sample.mutable_trajectory()->add_turns();
+  *sample.mutable_verdict()->mutable_id() = id;
   sample.mutable_verdict()->set_reward(reward);
   return sample;
+}
+
+v1::SampleRevised RevisedOf(uint64_t session, double reward) {
+  v1::SampleRevised revised;
+  *revised.mutable_verdict() = SampleOf(session, reward).verdict();
+  return revised;
 }
 
 TEST(LivePool, TheOldestIsTakenFirstAndNoneTwice) {
@@ -28,12 +35,12 @@ TEST(LivePool, TheOldestIsTakenFirstAndNoneTwice) {
 TEST(LivePool, AVerdictIsRevisedInPlaceOnlyWhileItsTrajectoryWaits) {
   LivePool pool(10);
   pool.Add(SampleOf(1, 1));
-  EXPECT_EQ(pool.Add(SampleOf(1, -1, false)), LivePool::Put::kRevised);
-  EXPECT_EQ(pool.Add(SampleOf(2, -1, false)), LivePool::Put::kKnown) << "it never came";
+  EXPECT_EQ(pool.Revise(RevisedOf(1, -1)), LivePool::Put::kRevised);
+  EXPECT_EQ(pool.Revise(RevisedOf(2, -1)), LivePool::Put::kKnown) << "it never came";
   const auto taken = pool.Take(1);
   EXPECT_EQ(taken[0].verdict().reward(), -1);
   EXPECT_EQ(taken[0].trajectory().turns_size(), 1);
-  EXPECT_EQ(pool.Add(SampleOf(1, 1, false)), LivePool::Put::kKnown);
+  EXPECT_EQ(pool.Revise(RevisedOf(1, 1)), LivePool::Put::kKnown);
 }
 
 TEST(LivePool, WhatIsTooMuchOrDroppedNeverComesBack) {

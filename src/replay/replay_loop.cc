@@ -1,43 +1,22 @@
 #include "replay/replay_loop.h"
 
 #include <algorithm>
-#include <stdexcept>
+#include <map>
+#include <set>
+#include <utility>
 
 #include "bus/read_message.h"
 #include "core/group_token.h"
 #include "core/ids.h"
 #include "core/secret.h"
 #include "core/topics.h"
+#include "replay/score_request.h"
+#include "tasks/case_record.h"
 
 namespace tidemill {
 namespace {
 
 constexpr size_t kMessagesAtOnce = 256;
-
-QuestionOptions AnswersIn(const char* inbox, const ReplayOptions& options, Counter& refused) {
-  QuestionOptions verdicts;
-  verdicts.inbox = InboxTopic(options.worker, inbox);
-  verdicts.most = options.max_score_outstanding;
-  verdicts.patience = options.score_patience;
-  verdicts.secret = options.secret;
-  verdicts.limits = options.limits;
-  verdicts.refused = &refused;
-  return verdicts;
-}
-
-Status CheckTurnRewards(const v1::Verdict& verdict, const v1::Trajectory& of) {
-  const int turns = of.turns_size();
-  if (verdict.turn_rewards_size() == 0 || verdict.turn_rewards_size() == turns) return Ok();
-  return Invalid("Verdict.turn_rewards: " + std::to_string(verdict.turn_rewards_size()) + " for " +
-                 std::to_string(turns) + " turns");
-}
-
-Status CheckVerdict(const v1::Verdict& verdict, const v1::Trajectory& of) {
-  const TrajectoryKey judged = TrajectoryKey::From(verdict.id());
-  const TrajectoryKey asked = TrajectoryKey::From(of.id());
-  if (judged == asked) return CheckTurnRewards(verdict, of);
-  return Invalid("Verdict.id: of " + judged.ToString() + ", asked about " + asked.ToString());
-}
 
 }  // namespace
 
@@ -45,36 +24,32 @@ ReplayLoop::ReplayLoop(Bus& bus, StorePort& store, const Clock& clock, Journal& 
                        const TaskBook& tasks, ReplayOptions options,
                        std::vector<StoredSample> stored)
     : bus_(bus),
-      store_(store),
-      clock_(clock),
-      journal_(journal),
-      tasks_(tasks),
       options_(std::move(options)),
       outbox_(bus, options_.lease_period),
-      leases_(bus, options_.lease_period),
-      buffer_(GroupBuffer::Make(options_.buffer).value()),
-      live_(options_.live_capacity, options_.live_tenant_share),
-      questions_(bus, outbox_, AnswersIn("replay", options_, counters_.refused)),
-      teacher_questions_(bus, outbox_, AnswersIn("taught", options_, counters_.refused)),
-      scorer_versions_(options_.scorer_versions) {
-  for (const auto& [version, step] : options_.versions) Published(version, step);
+      writer_(bus, store, outbox_, options_, counters_),
+      book_(writer_, options_, counters_),
+      parts_{bus, outbox_, writer_, book_, tasks, journal, options_, counters_},
+      scoring_(parts_),
+      teaching_(parts_),
+      live_(parts_, versions_, clock),
+      batches_(parts_, versions_, live_, clock) {
+  book_.Add(scoring_);
+  book_.Add(teaching_);
+  for (const auto& [version, step] : options_.versions) versions_.Published(version, step);
   Restore(std::move(stored));
 }
 
 // A database may hold what an older program let in, or what a disk damaged: it is put aside, and
 // the run goes on without it.
-Status ReplayLoop::CheckStored(const StoredSample& sample) const {
-  if (!sample.unusable.empty()) return Invalid(sample.unusable);
-  if (sample.stale || sample.trajectory.end() == v1::EPISODE_END_GIVEN_UP) return Ok();
-  return CheckContent(sample.trajectory);
-}
-
 void ReplayLoop::Restore(std::vector<StoredSample> stored) {
   std::set<uint64_t> ids;
   std::vector<std::pair<v1::TrajectoryId, std::string>> put_aside;
   for (StoredSample& sample : stored) {
     const v1::TrajectoryId id = sample.trajectory.id();
-    if (const Status usable = CheckStored(sample); !usable.ok()) {
+    const bool given_up = sample.trajectory.end() == v1::EPISODE_END_GIVEN_UP;
+    Status usable = sample.unusable.empty() ? Ok() : Invalid(sample.unusable);
+    if (usable.ok() && !sample.stale && !given_up) usable = CheckContent(sample.trajectory);
+    if (!usable.ok()) {
       put_aside.emplace_back(id, usable.message());
       sample.stale = true;
       if (!sample.issued) continue;
@@ -84,70 +59,70 @@ void ReplayLoop::Restore(std::vector<StoredSample> stored) {
       sample.verdict.reset();  // it is scored again
     }
     ids.insert(id.group());
-    Group& group = groups_[id.group()];
-    group.purpose = sample.trajectory.purpose();
-    group.size = sample.trajectory.group_members();
+    ReplayMember& member = book_.Put(std::move(sample.trajectory));
+    ReplayGroup& group = book_.at(id.group());
     group.uses = std::max(group.uses, sample.uses);
     group.revision = sample.revision;
-    Member& member = group.members[id.member()];
     const bool unscorable = sample.verdict && !sample.verdict->scored();
-    member.excluded =
-        sample.stale || unscorable || sample.trajectory.end() == v1::EPISODE_END_GIVEN_UP;
+    member.excluded = sample.stale || unscorable || given_up;
     if (!unscorable) member.verdict = std::move(sample.verdict);
-    if (!member.verdict && !member.excluded) ask_again_.Put(Time::min(), {id.group(), id.member()});
-    member.trajectory = std::move(sample.trajectory);
-    if (NeedsTeacher(member) && (!FromJudge(options_.hints) || member.verdict))
-      ask_teacher_.Put(Time::min(), {id.group(), id.member()});
+    const MemberOf about{id.group(), id.member()};
+    if (!member.verdict && !member.excluded) scoring_.AskLater(Time::min(), about);
+    if (teaching_.Awaits(member) && (!FromJudge(options_.hints) || member.verdict))
+      teaching_.AskLater(about);
   }
   for (const auto& [id, why] : put_aside) {
-    journal_.Record(
+    const std::string text = FailureText(Failure::kUnusable, why);
+    parts_.journal.Record(
         "warning", {{"group", static_cast<double>(id.group())}},
-        {{"what", "trajectory " + TrajectoryKey::From(id).ToString() + " put aside: " + why}});
+        {{"what", "trajectory " + TrajectoryKey::From(id).ToString() + " " + text}});
     ++counters_.stale;
-    RecordFate(id, "stale", "put aside: " + why);
+    writer_.Record(id, Fate::kStale, text);
   }
-  for (uint64_t id : ids) CompleteIfDone(id);
-  version_rose_ = true;  // what was scored by older scorers
+  for (const uint64_t id : ids) book_.CompleteIfDone(id);
+  scoring_.rescoring().Suspect();
 }
 
 void ReplayLoop::Attach(Waker& waker) {
-  questions_.Attach(waker);
-  if (options_.teacher) teacher_questions_.Attach(waker);
-  bus_.Subscribe(kTrajectoriesTopic, waker);
-  bus_.Subscribe(kBatchRequestsTopic, waker);
-  bus_.Subscribe(kLiveSamplesTopic, waker);
-  store_.events().Attach(waker);
+  scoring_.Attach(waker);
+  teaching_.Attach(waker);
+  for (const std::string_view topic :
+       {kTrajectoriesTopic, kVersionsTopic, kBatchRequestsTopic, kLiveEventsTopic}) {
+    bus_.Subscribe(topic, waker);
+  }
+  writer_.Attach(waker);
 }
 
 Time ReplayLoop::Step(Time now) {
-  TakeStored(now);
-  TakeBatchRequests();  // first: they tell of versions that trajectories may have
-  TakeLive();
-  if (pending_.size() < options_.store_capacity / 2) {
+  TakeWritten(now);
+  TakeVersions();  // before the trajectories that may have them
+  batches_.TakeRequests();
+  live_.Take();
+  if (writer_.waiting() < options_.store_capacity / 2) {
     if (!draining_ || options_.empty_topic) TakeTrajectories(now);
-    TakeVerdicts(now);
-    TakeTaught(now);
+    scoring_.TakeVerdicts(now);
+    teaching_.TakeAnswers(now);
   }
-  // A lost lease means a second copy of the message, which its key gives away.
-  (void)leases_.Extend(now);
-  AskAgain(now);
-  AskTeacherAgain(now);
-  ChooseForRescoring();
-  RescoreNext(now);
-  while (TryMakeBatch()) {
+  writer_.ExtendLeases(now);
+  scoring_.Ask(now);
+  teaching_.Ask(now);
+  while (batches_.TryMake()) {
   }
   outbox_.Flush(now);
-  counters_.waiting_verdicts = questions_.open();
-  counters_.waiting_teacher = teacher_questions_.open();
+  counters_.waiting_verdicts = scoring_.open();
+  counters_.waiting_teacher = teaching_.open();
   return std::min(now + (outbox_.waiting() > 0 ? milliseconds(5) : milliseconds(100)),
-                  leases_.next());
+                  writer_.next());
 }
 
-uint64_t ReplayLoop::Submit(StoreOp op, Pending pending) {
-  const uint64_t tag = next_tag_++;
-  pending_.emplace(tag, std::move(pending));
-  store_.Submit(std::move(op), tag);
-  return tag;
+void ReplayLoop::TakeVersions() {
+  for (Lease& lease : TakeFrom(bus_, kVersionsTopic, kMessagesAtOnce)) {
+    v1::VersionPublished published;
+    if (!ReadOrReject(bus_, lease, published, options_.limits)) continue;
+    // The learner lives in this process: what is lost, is lost with the learner.
+    (void)bus_.Ack(lease);
+    versions_.Published(published.version(), published.step());
+  }
 }
 
 void ReplayLoop::TakeTrajectories(Time now) {
@@ -163,7 +138,7 @@ void ReplayLoop::TakeTrajectories(Time now) {
       continue;
     }
     ++counters_.received;
-    if (FindMember(trajectory.id().group(), trajectory.id().member()) != nullptr) {
+    if (book_.Find(MemberOf{trajectory.id().group(), trajectory.id().member()}) != nullptr) {
       ++counters_.duplicates;
       (void)bus_.Ack(lease);
       continue;
@@ -173,29 +148,16 @@ void ReplayLoop::TakeTrajectories(Time now) {
       continue;
     }
     trajectory.clear_token();
-    PutTrajectory put{trajectory};
-    trajectory.clear_log();  // for people alone: it is large, and nobody trains on it
-    Pending pending{Pending::kTrajectory, std::move(trajectory), {}};
-    const uint64_t tag = Submit(std::move(put), std::move(pending));
-    leases_.Hold(tag, std::move(lease), now);
+    v1::Trajectory keep = trajectory;
+    keep.clear_log();  // for people alone: it is large, and nobody trains on it
+    writer_.Put(std::move(trajectory), std::move(keep), std::move(lease), now);
   }
 }
 
 Status ReplayLoop::CheckContent(const v1::Trajectory& trajectory) const {
   const Status right = CheckMessage(trajectory, options_.limits);
   if (!right.ok()) return Invalid("Trajectory." + right.message());
-  return CheckVersions(trajectory);
-}
-
-Status ReplayLoop::CheckVersions(const v1::Trajectory& trajectory) const {
-  for (const v1::Turn& turn : trajectory.turns()) {
-    for (const v1::VersionRun& run : turn.versions()) {
-      if (versions_.Known(run.version())) continue;
-      return Invalid("version " + std::to_string(run.version()) +
-                     " was not published; the newest is " + std::to_string(newest_version_));
-    }
-  }
-  return Ok();
+  return CheckVersions(trajectory, versions_);
 }
 
 // The holder of the lease sent something that cannot be used. The message is a dead letter; of the
@@ -213,232 +175,77 @@ void ReplayLoop::Refuse(const Lease& lease, const v1::Trajectory& trajectory,
   record.set_eval_name(trajectory.eval_name());
   record.set_group_members(trajectory.group_members());
   record.set_end(v1::EPISODE_END_GIVEN_UP);
-  record.set_stale_cause("refused: " + why);
-  Pending pending{Pending::kTrajectory, record, {}};
-  Submit(PutTrajectory{std::move(record)}, std::move(pending));
+  record.set_stale_cause(FailureText(Failure::kRefused, why));
+  writer_.Put(record);
 }
 
-ReplayLoop::Member* ReplayLoop::FindMember(uint64_t group_id, uint32_t index) {
-  auto group = groups_.find(group_id);
-  if (group == groups_.end()) return nullptr;
-  auto member = group->second.members.find(index);
-  return member == group->second.members.end() ? nullptr : &member->second;
+void ReplayLoop::Drain() {
+  draining_ = true;
+  scoring_.Drain();
+  teaching_.Drain();
 }
 
 bool ReplayLoop::Drained() const {
   const Result<TopicDepth> depth = bus_.Depth(kTrajectoriesTopic);
   const bool taken = !options_.empty_topic || !depth.ok() || depth->ready + depth->leased == 0;
-  return taken && pending_.empty() && outbox_.waiting() == 0;
+  return taken && writer_.waiting() == 0 && outbox_.waiting() == 0;
 }
 
-void ReplayLoop::TakeVerdicts(Time now) {
-  for (auto& [about, status, verdict, lease] :
-       questions_.TakeAnswers<v1::Verdict>(kMessagesAtOnce)) {
-    Member* member = FindMember(about.group, about.member);
-    if (member == nullptr) {  // its group left over an answer before this one
-      if (status.ok()) (void)bus_.Ack(lease);
+void ReplayLoop::TakeWritten(Time now) {
+  for (ReplayWriter::Written& written : writer_.TakeWritten()) {
+    auto* trajectory = std::get_if<v1::Trajectory>(&written.content);
+    const auto* verdict = std::get_if<v1::Verdict>(&written.content);
+    if (written.refused) {
+      if (verdict != nullptr)
+        scoring_.AskLater(now, {verdict->id().group(), verdict->id().member()});
       continue;
     }
-    if (status.ok()) {
-      status = CheckVerdict(verdict, member->trajectory);
-      if (!status.ok()) {
-        ++counters_.refused;
-        (void)bus_.Reject(lease, status.message());
-      }
+    if (trajectory != nullptr && written.exists) {
+      ++counters_.duplicates;
+    } else if (trajectory != nullptr) {
+      OnStored(std::move(*trajectory), now);
+    } else if (verdict != nullptr) {
+      OnStored(*verdict);
     }
-    if (!status.ok()) {
-      ask_again_.Put(now, about);
-      continue;
-    }
-    verdict.clear_token();
-    if (member->verdict && !Replaces(verdict, *member->verdict)) {
-      (void)bus_.Ack(lease);
-      ++counters_.rescore_failed;
-      member->asked.clear();
-      FinishRescoring(about.group);
-      continue;
-    }
-    Pending pending{Pending::kVerdict, {}, verdict};
-    const uint64_t tag = Submit(PutVerdict{std::move(verdict)}, std::move(pending));
-    leases_.Hold(tag, std::move(lease), now);
+    writer_.Done(written);
   }
 }
 
-void ReplayLoop::TakeStored(Time now) {
-  for (StoreDone& done : store_.events().TakeAll()) {
-    auto node = pending_.extract(done.tag);
-    TM_CHECK(!node.empty(), "the store answered for something that was not submitted");
-    Pending& pending = node.mapped();
-    const Code code = done.status.code();
-    if ((code == Code::kInvalid || code == Code::kNotFound) && leases_.Holds(done.tag)) {
-      // Somebody else's mistake must not end the run: it is kept as a dead letter.
-      (void)bus_.Reject(leases_.Take(done.tag), done.status.message());
-      ++counters_.refused;
-      if (pending.kind == Pending::kVerdict) {
-        const v1::TrajectoryId& id = pending.verdict.id();
-        ask_again_.Put(now, {id.group(), id.member()});
-      }
-      continue;
-    }
-    if (!done.status.ok() && done.status.code() != Code::kExists) {
-      throw std::runtime_error("the run's database: " + done.status.ToString());
-    }
-    switch (pending.kind) {
-      case Pending::kTrajectory:
-        OnTrajectoryStored(pending, done.status, now);
-        break;
-      case Pending::kVerdict:
-        OnVerdictStored(pending.verdict);
-        break;
-      case Pending::kRecord:
-        break;
-    }
-    // Acknowledge after the insert, never before: a crash in between costs a duplicate, which is
-    // dropped by its key.
-    if (leases_.Holds(done.tag)) (void)bus_.Ack(leases_.Take(done.tag));
-  }
-}
-
-void ReplayLoop::OnTrajectoryStored(Pending& pending, const Status& status, Time now) {
-  v1::Trajectory& trajectory = pending.trajectory;
-  const uint64_t id = trajectory.id().group();
-  if (status.code() == Code::kExists) {
-    ++counters_.duplicates;
-    return;
-  }
+void ReplayLoop::OnStored(v1::Trajectory trajectory, Time now) {
   ++counters_.stored;
-  Group& group = groups_[id];
-  group.purpose = trajectory.purpose();
-  group.size = trajectory.group_members();
-  const uint32_t index = trajectory.id().member();
-  Member& member = group.members[index];
-  member.trajectory = std::move(trajectory);
+  const MemberOf about{trajectory.id().group(), trajectory.id().member()};
+  ReplayMember& member = book_.Put(std::move(trajectory));
   if (member.trajectory.end() == v1::EPISODE_END_GIVEN_UP) {
-    MarkStale(member, member.trajectory.stale_cause());
-    CompleteIfDone(id);
-    OnMember({id, index}, now);
-    return;
+    book_.MarkStale(member, member.trajectory.stale_cause());
+    book_.CompleteIfDone(about.group);
+    return scoring_.OnMember(about, now);
   }
   if (draining_) return;
-  OnMember({id, index}, now);
+  scoring_.OnMember(about, now);
   // After the verdict where the hint is in it; the task may be unknown, and the group gone.
   if (FromJudge(options_.hints)) return;
-  const Member* still = FindMember(id, index);
-  if (still != nullptr && NeedsTeacher(*still)) AskTeacher({id, index}, now);
+  const ReplayMember* still = book_.Find(about);
+  if (still != nullptr && teaching_.Awaits(*still)) teaching_.AskAbout(about, now);
 }
 
-void ReplayLoop::OnVerdictStored(const v1::Verdict& verdict) {
-  const uint64_t group_id = verdict.id().group();
-  Member* found = FindMember(group_id, verdict.id().member());
-  if (found == nullptr) return;
-  Member& member = *found;
-  member.asked.clear();
-  NoteVersions(verdict);
-  if (member.verdict) {
-    member.verdict = verdict;
-    ++counters_.rescored;
-    FinishRescoring(group_id);
-    return;
-  }
+void ReplayLoop::OnStored(const v1::Verdict& verdict) {
+  if (!scoring_.OnStored(verdict)) return;
+  const MemberOf about{verdict.id().group(), verdict.id().member()};
+  const ReplayMember& member = *book_.Find(about);
   if (verdict.scored()) {
-    ++counters_.scored;
-    if (verdict.solved()) ++counters_.solved;
-    member.verdict = verdict;
     TellMemory(member);
-    if (FromJudge(options_.hints) && NeedsTeacher(member))
-      ask_teacher_.Put(Time::min(), {group_id, verdict.id().member()});
-  } else {
-    ++counters_.unscored;
-    TellUnscored(verdict);
-    MarkStale(member, "unscorable: " + verdict.cause());
+    if (FromJudge(options_.hints) && teaching_.Awaits(member)) teaching_.AskLater(about);
   }
-  CompleteIfDone(group_id);
+  book_.CompleteIfDone(about.group);
 }
 
-void ReplayLoop::MarkStale(Member& member, const std::string& reason) {
-  if (member.excluded) return;
-  member.excluded = true;
-  ++counters_.stale;
-  RecordFate(member.trajectory.id(), "stale", reason);
-}
-
-void ReplayLoop::RecordFate(const v1::TrajectoryId& id, const std::string& fate,
-                            const std::string& reason) {
-  Submit(PutFate{id, fate, reason}, {});
-}
-
-void ReplayLoop::CompleteIfDone(uint64_t group_id) {
-  Group& group = groups_.at(group_id);
-  if (group.complete || group.members.size() < group.size) return;
-  for (const auto& [index, member] : group.members) {
-    if (!member.excluded && (!member.verdict || NeedsTeacher(member))) return;
-  }
-  group.complete = true;
-  if (group.purpose == v1::PURPOSE_EVAL) {
-    Report(group_id, group, true, false, "");
-    groups_.erase(group_id);
-    return;
-  }
-  const Spread spread = SpreadOf(group);
-  if (spread.usable < std::min<size_t>(2, group.size)) {
-    Drop(group_id, "stale", true);
-    return;
-  }
-  if (DroppedAsUseless(group_id, spread)) return;
-  Report(group_id, group, true, false, "");
-  for (const auto& [index, member] : group.members) {
-    if (Outdated(member)) version_rose_ = true;
-  }
-  group.in_buffer = true;
-  counters_.ready_episodes += group.size;
-  const std::optional<ItemKey> evicted = buffer_.Insert(group_id, spread.deviation, group.uses);
-  if (!evicted) return;
-  counters_.evicted += groups_.at(*evicted).size;
-  Drop(*evicted, "evicted", false);
-}
-
-// The group leaves for good. Its report goes first: should the process end in between, the ledger
-// must say what became of it.
-void ReplayLoop::Drop(uint64_t group_id, const std::string& fate, bool reissue,
-                      const std::string& reason) {
-  Group& group = groups_.at(group_id);
-  Report(group_id, group, false, reissue, fate);
-  for (auto& [index, member] : group.members) {
-    if (!member.excluded) RecordFate(member.trajectory.id(), fate, reason);
-  }
-  Forget(group_id);
-}
-
-void ReplayLoop::Forget(uint64_t group_id) {
-  auto it = groups_.find(group_id);
-  for (const auto& [index, member] : it->second.members) {
-    questions_.Forget(member.asked);
-    teacher_questions_.Forget(member.asked_teacher);
-  }
-  if (it->second.in_buffer) counters_.ready_episodes -= it->second.size;
-  buffer_.Remove(group_id);
-  rescoring_.erase(group_id);
-  groups_.erase(it);
-}
-
-void ReplayLoop::Report(uint64_t group_id, Group& group, bool accepted, bool reissue,
-                        const std::string& reason) {
-  v1::DispatchEvent event;
-  v1::GroupReport& report = *event.mutable_group();
-  report.set_group(group_id);
-  report.set_revision(++group.revision);
-  (accepted ? report.set_accepted(group.size) : report.set_dropped(group.size));
-  report.set_reissue(reissue);
-  report.set_uses(group.uses);
-  report.set_reason(reason);
-  for (auto& [index, member] : group.members) {
-    if (!member.verdict) continue;
-    report.set_scored(report.scored() + 1);
-    report.set_solved(report.solved() + (member.verdict->solved() ? 1 : 0));
-    report.set_reward_sum(report.reward_sum() + member.verdict->reward());
-  }
-  Submit(PutGroupReport{report}, {});
-  outbox_.Publish(kDispatchTopic, event.SerializeAsString());
+// Only of what is durable: memory can find it again where this message is lost.
+void ReplayLoop::TellMemory(const ReplayMember& member) {
+  if (!options_.tells_memory) return;
+  const v1::Task* task = parts_.tasks.Find(member.trajectory.id().task());
+  if (task == nullptr) return;
+  const std::optional<v1::CaseRecord> record = MakeCase(*task, member.trajectory, *member.verdict);
+  if (record) outbox_.Publish(kMemoryCasesTopic, record->SerializeAsString());
 }
 
 }  // namespace tidemill

@@ -104,9 +104,7 @@ TEST_F(ReplayRefuses, BytesThatAreNoTrajectoryAreADeadLetter) {
 
 TEST_F(ReplayRefuses, AVersionIsTakenOnceTheLearnerToldOfIt) {
   Make();
-  v1::BatchRequest told;
-  told.set_version(10), told.set_version_step(9);
-  EXPECT_TRUE(bus_.Publish(kBatchRequestsTopic, told.SerializeAsString()).ok());
+  Publish(10, 9);
   Finish(1, 10);
   EXPECT_EQ(Reports().at(0).accepted(), 2u);
   EXPECT_TRUE(Batches().empty()) << "nobody asked for one";

@@ -1,6 +1,7 @@
 #include "replay/staleness.h"
 
 #include <algorithm>
+#include <string>
 
 namespace tidemill {
 namespace {
@@ -39,6 +40,18 @@ uint32_t MaskTooOld(v1::Trajectory& trajectory, const VersionSteps& versions, ui
     }
   }
   return masked;
+}
+
+Status CheckVersions(const v1::Trajectory& trajectory, const VersionSteps& versions) {
+  for (const v1::Turn& turn : trajectory.turns()) {
+    for (const v1::VersionRun& run : turn.versions()) {
+      if (versions.Known(run.version())) continue;
+      const uint64_t newest = versions.all().empty() ? 0 : versions.all().rbegin()->first;
+      return Invalid("version " + std::to_string(run.version()) +
+                     " was not published; the newest is " + std::to_string(newest));
+    }
+  }
+  return Ok();
 }
 
 }  // namespace tidemill

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "core/status.h"
 #include "core/version_steps.h"
 #include "proto/tidemill.pb.h"
 
@@ -25,6 +26,9 @@ struct TokenAges {
 
 TokenAges MeasureAges(const v1::Trajectory& trajectory, const VersionSteps& versions, uint64_t step,
                       int64_t now_ms, const StalenessBound& bound);
+
+// kInvalid: some token is of a version that was never published.
+Status CheckVersions(const v1::Trajectory& trajectory, const VersionSteps& versions);
 
 // Marks the runs of tokens that are over the bound, and only those, for the learner to leave out.
 // Returns how many tokens.

@@ -13,7 +13,7 @@ constexpr size_t kEventsMax = 1 << 20;
 }  // namespace
 
 CommandPort::CommandPort(CommandPortOptions options)
-    : options_(std::move(options)), events_(kEventsMax) {
+    : options_(std::move(options)), events_(kEventsMax), queue_(kEventsMax) {
   for (const std::string& name : options_.stays) {
     const auto found = options_.commands.find(name);
     if (found == options_.commands.end()) continue;
@@ -24,17 +24,7 @@ CommandPort::CommandPort(CommandPortOptions options)
   }
   if (options_.commands.size() == staying_.size()) return;
   for (size_t i = 0; i < std::max<size_t>(1, options_.slots); ++i)
-    threads_.emplace_back([this] { Work(); });
-}
-
-CommandPort::~CommandPort() {
-  {
-    MutexLock lock(mutex_);
-    closing_ = true;
-    queue_.clear();
-  }
-  changed_.NotifyAll();
-  for (std::thread& thread : threads_) thread.join();
+    queue_.Start([this](const Job& job) { Tell(job.command, Answer(job)); });
 }
 
 void CommandPort::Submit(const std::string& command, std::string question, uint64_t tag) {
@@ -46,25 +36,7 @@ void CommandPort::Submit(const std::string& command, std::string question, uint6
     staying->second->Ask(std::move(question), tag);
     return;
   }
-  {
-    MutexLock lock(mutex_);
-    queue_.push_back({command, std::move(question), tag});
-  }
-  changed_.NotifyOne();
-}
-
-void CommandPort::Work() {
-  while (true) {
-    Job job;
-    {
-      MutexLock lock(mutex_);
-      changed_.Wait(lock, [this]() TM_REQUIRES(mutex_) { return closing_ || !queue_.empty(); });
-      if (closing_) return;
-      job = std::move(queue_.front());
-      queue_.pop_front();
-    }
-    Tell(job.command, Answer(job));
-  }
+  queue_.Put({command, std::move(question), tag});
 }
 
 void CommandPort::Tell(const std::string& command, ScorerDone done) {

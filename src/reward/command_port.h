@@ -2,14 +2,12 @@
 // the program stays and is asked line by line.
 #pragma once
 
-#include <deque>
 #include <map>
 #include <memory>
 #include <set>
-#include <thread>
 #include <vector>
 
-#include "core/mutex.h"
+#include "core/work_queue.h"
 #include "reward/command.h"
 #include "reward/scorer_port.h"
 #include "reward/staying_command.h"
@@ -27,7 +25,7 @@ class CommandPort final : public ScorerPort {
  public:
   explicit CommandPort(CommandPortOptions options);
   // Waits for the programs that run (their time is bounded); what waits is forgotten.
-  ~CommandPort() override;
+  ~CommandPort() override = default;
 
   bool Knows(const std::string& command) const override {
     return options_.commands.count(command) != 0;
@@ -40,19 +38,14 @@ class CommandPort final : public ScorerPort {
     std::string command, question;
     uint64_t tag;
   };
-  void Work();
   ScorerDone Answer(const Job& job) const;
   // Logs a failure: the first at once, later ones counted.
   void Tell(const std::string& command, ScorerDone done);
 
   const CommandPortOptions options_;
   Mailbox<ScorerDone> events_;
-  Mutex mutex_;
-  CondVar changed_;
-  std::deque<Job> queue_ TM_GUARDED_BY(mutex_);  // bounded by what the reward loop has in progress
-  bool closing_ TM_GUARDED_BY(mutex_) = false;
-  std::vector<std::thread> threads_;
   std::map<std::string, std::unique_ptr<StayingCommand>> staying_;  // by name
+  WorkQueue<Job> queue_;  // last: its threads use all of the above
 };
 
 }  // namespace tidemill

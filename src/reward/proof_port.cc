@@ -123,15 +123,8 @@ ProofPort::ProofPort(std::unique_ptr<ScorerPort> behind)
     : behind_(std::move(behind)),
       asks_behind_(behind_ != nullptr && behind_->Knows(kProofQuestion)),
       own_events_(kProofEventsMax),
-      thread_([this] { Work(); }) {}
-
-ProofPort::~ProofPort() {
-  {
-    MutexLock lock(mutex_);
-    closing_ = true;
-  }
-  changed_.NotifyAll();
-  thread_.join();
+      queue_(kProofEventsMax) {
+  queue_.Start([this](const Job& job) { Answer(job); });
 }
 
 bool ProofPort::Knows(const std::string& command) const {
@@ -143,26 +136,13 @@ void ProofPort::Submit(const std::string& command, std::string question, uint64_
     TM_CHECK(behind_ != nullptr, "only known commands are submitted");
     return behind_->Submit(command, std::move(question), tag);
   }
-  {
-    MutexLock lock(mutex_);
-    queue_.push_back({std::move(question), tag});
-  }
-  changed_.NotifyOne();
+  queue_.Put({std::move(question), tag});
 }
 
-void ProofPort::Work() {
-  MutexLock lock(mutex_);
-  while (true) {
-    changed_.Wait(lock, [&]() TM_REQUIRES(mutex_) { return closing_ || !queue_.empty(); });
-    if (closing_) return;
-    const Job job = std::move(queue_.front());
-    queue_.pop_front();
-    lock.Unlock();
-    const uint64_t start = ThreadCpuUs();
-    CommandAnswer answer = AnswerProofQuestion(job.question);
-    events().Post({job.tag, Ok(), std::move(answer), ThreadCpuUs() - start});
-    lock.Lock();
-  }
+void ProofPort::Answer(const Job& job) {
+  const uint64_t start = ThreadCpuUs();
+  CommandAnswer answer = AnswerProofQuestion(job.question);
+  events().Post({job.tag, Ok(), std::move(answer), ThreadCpuUs() - start});
 }
 
 }  // namespace tidemill

@@ -2,11 +2,11 @@
 // others by the port behind it.
 #pragma once
 
-#include <deque>
 #include <memory>
-#include <thread>
+#include <string>
 
 #include "core/mutex.h"
+#include "core/work_queue.h"
 #include "prover/prover.h"
 #include "reward/scorer_port.h"
 
@@ -32,7 +32,7 @@ class ProofPort final : public ScorerPort {
   // `behind` may be null.
   explicit ProofPort(std::unique_ptr<ScorerPort> behind);
   // Waits for the proof that is being looked for (its work is bounded); what waits is forgotten.
-  ~ProofPort() override;
+  ~ProofPort() override = default;
 
   bool Knows(const std::string& command) const override;
   void Submit(const std::string& command, std::string question, uint64_t tag) override;
@@ -43,16 +43,12 @@ class ProofPort final : public ScorerPort {
     std::string question;
     uint64_t tag = 0;
   };
-  void Work();
+  void Answer(const Job& job);
 
   const std::unique_ptr<ScorerPort> behind_;
   const bool asks_behind_;  // a program was configured for the question itself
   Mailbox<ScorerDone> own_events_;
-  Mutex mutex_;
-  CondVar changed_;
-  std::deque<Job> queue_ TM_GUARDED_BY(mutex_);  // bounded by what the reward loop has in progress
-  bool closing_ TM_GUARDED_BY(mutex_) = false;
-  std::thread thread_;
+  WorkQueue<Job> queue_;  // last: its thread uses all of the above
 };
 
 }  // namespace tidemill

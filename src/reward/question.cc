@@ -2,6 +2,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "core/enum_name.h"
 #include "core/text.h"
 #include "reward/proof_port.h"
 #include "reward/scorer_port.h"
@@ -15,14 +16,6 @@ constexpr size_t kShownMax = 200;
 constexpr size_t kCommentMax = 4096;
 constexpr size_t kPartsMax = 64;
 constexpr size_t kTurnsMax = 4096;
-
-std::string EndName(v1::EpisodeEnd end) {
-  constexpr std::string_view kPrefix = "EPISODE_END_";
-  std::string name = v1::EpisodeEnd_Name(end);
-  if (name.rfind(kPrefix, 0) == 0) name.erase(0, kPrefix.size());
-  for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return name;
-}
 
 Json ToolJson(const v1::ToolResult& result) {
   Json json;
@@ -121,7 +114,7 @@ std::string MakeQuestion(const Need& need, const v1::ScoreRequest& request,
   json["member"] = request.id().member();
   json["prompt"] = request.prompt();
   json["submission"] = request.submission();
-  json["end"] = EndName(request.end());
+  json["end"] = EnumName(request.end());
   json["turns"] = request.turns();
   json["generated_tokens"] = request.generated_tokens();
   json["files"] = Json::array();

@@ -60,12 +60,12 @@ TEST_F(AnswerProtocolTest, ThePromptIsAPlainChatWithoutTools) {
 
 TEST_F(AnswerProtocolTest, CasesAndWhatToolsSaidStandBeforeTheTaskWithinTheirTokens) {
   v1::CaseSet cases;
-  for (const char* asked : {"Write g(x).", "", "Write h(x)."}) {
+  cases.set_tool_notes("bash {} failed: not found");
+  for (const char* asked : {"Write g(x).", "Write h(x)."}) {
     v1::ShownCase& shown = *cases.add_cases();
     shown.set_number(1);
     shown.set_prompt(asked);
     shown.set_answer("no");
-    if (shown.prompt().empty()) shown.set_note("bash {} failed: not found");
   }
   const std::string text = TextOf(Prompt(cases));
   const size_t tools = text.find("What tools said in several earlier tasks:\nbash {} failed");
@@ -79,8 +79,14 @@ TEST_F(AnswerProtocolTest, CasesAndWhatToolsSaidStandBeforeTheTaskWithinTheirTok
   const std::vector<TokenId> cut =
       PromptWithin(*protocol_, task_, 0, all - plain - 1, cases).value();
   EXPECT_LT(cut.size(), all);
-  ASSERT_EQ(cases.cases_size(), 2);
+  ASSERT_EQ(cases.cases_size(), 1);
   EXPECT_THAT(TextOf(cut), HasSubstr("What tools said"));
+  EXPECT_THAT(TextOf(cut), HasSubstr("Write g(x)."));
+  // Of the best case and what tools said, the case stays.
+  const std::vector<TokenId> less =
+      PromptWithin(*protocol_, task_, 0, cut.size() - plain - 1, cases).value();
+  EXPECT_EQ(cases.cases_size(), 1);
+  EXPECT_EQ(TextOf(less).find("What tools said"), std::string::npos);
 }
 
 TEST_F(AnswerProtocolTest, ATaskCannotEndItsOwnTurn) {

@@ -26,7 +26,6 @@ class CompactTalk final : public EpisodeTalk {
     std::vector<TokenId> ids;
     for (int i = cases_.cases_size() - 1; i >= 0; --i) {
       const v1::ShownCase& shown = cases_.cases(i);
-      if (shown.prompt().empty()) continue;  // what is known of tools, which it has none of
       words_.tokenizer.EncodeTo(shown.prompt() + shown.answer(), SpecialTokens::kAsText, ids);
       ids.push_back(shown.solved() ? words_.end : words_.fail);
     }

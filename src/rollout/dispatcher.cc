@@ -115,21 +115,20 @@ void Dispatcher::TakeReports() {
 // is done here; a group that came to its end after all has a report and keeps it.
 void Dispatcher::TakeGivenUp() {
   for (Lease& lease : TakeFrom(bus_, kGivenUpTopic, kReportsAtOnce)) {
-    v1::DispatchEvent event;
-    if (!ReadOrReject(bus_, lease, event, options_.limits)) continue;
-    auto it = groups_.find(event.group().group());
+    v1::GroupGivenUp given_up;
+    if (!ReadOrReject(bus_, lease, given_up, options_.limits)) continue;
+    auto it = groups_.find(given_up.group());
     if (it != groups_.end() && it->second.state == GroupState::kRunning) {
-      if (!SameToken(event.group().token(), it->second.token)) {
+      if (!SameToken(given_up.token(), it->second.token)) {
         (void)bus_.Reject(
-            lease, "not the token of the lease on group " + std::to_string(event.group().group()));
+            lease, "not the token of the lease on group " + std::to_string(given_up.group()));
         continue;
       }
-      // Only who gave up and why is rollout's to say.
       v1::GroupReport report;
       report.set_group(it->first);
       report.set_revision(it->second.revision + 1);
       report.set_dropped(it->second.members);
-      report.set_reason(event.group().reason());
+      report.set_reason(given_up.reason());
       store_.Submit(PutGroupReport{report}, kNoTag);
       OnGroupReport(report);
     }
@@ -140,25 +139,24 @@ void Dispatcher::TakeGivenUp() {
 // A wish is not kept: the session's loop asks again after a restart.
 void Dispatcher::TakeWanted() {
   for (Lease& lease : TakeFrom(bus_, kSiblingsWantedTopic, kReportsAtOnce)) {
-    v1::GroupLease wanted;
+    v1::SiblingsWanted wanted;
     if (!ReadOrReject(bus_, lease, wanted, options_.limits)) continue;
-    const auto task = task_places_.find(wanted.task().id());
+    const auto task = task_places_.find(wanted.task());
     if (task == task_places_.end() || wanted_.size() >= kWantedMax || last_step_) {
-      TellSession(wanted.group(), 0, 0);
+      TellSession(wanted.session(), 0, 0);
     } else {
-      wanted_.push_back({task->second, wanted.group()});
+      wanted_.push_back({task->second, wanted.session()});
     }
     (void)bus_.Ack(lease);
   }
 }
 
 void Dispatcher::TellSession(uint64_t session, uint32_t scored, double reward_sum) {
-  v1::DispatchEvent event;
-  event.mutable_group()->set_group(session);
-  event.mutable_group()->set_revision(1);
-  event.mutable_group()->set_scored(scored);
-  event.mutable_group()->set_reward_sum(reward_sum);
-  outbox_.Publish(kSiblingsTopic, event.SerializeAsString());
+  v1::SiblingsDone done;
+  done.set_session(session);
+  done.set_scored(scored);
+  done.set_reward_sum(reward_sum);
+  outbox_.Publish(kSiblingsTopic, done.SerializeAsString());
 }
 
 void Dispatcher::OnGroupReport(const v1::GroupReport& report) {

@@ -117,20 +117,16 @@ TEST_F(DispatcherTest, AGroupThatASessionWantsIsIssuedNextAndItsRewardsAreTold) 
   Make();
   std::vector<v1::GroupLease> groups = Issued();
   const auto want = [&](uint64_t session, const std::string& task) {
-    v1::GroupLease wanted;
-    wanted.set_group(session);
-    wanted.mutable_task()->set_id(task);
+    v1::SiblingsWanted wanted;
+    wanted.set_session(session);
+    wanted.set_task(task);
     wanted.set_members(4);
-    wanted.set_max_turns(1);
-    wanted.set_purpose(v1::PURPOSE_TRAIN);
     EXPECT_TRUE(bus_.Publish(kSiblingsWantedTopic, wanted.SerializeAsString()).ok());
   };
   const auto told = [&] {
-    std::vector<v1::GroupReport> reports;
+    std::vector<v1::SiblingsDone> reports;
     for (const Lease& lease : bus_.Receive(kSiblingsTopic, 100).value()) {
-      v1::DispatchEvent event;
-      EXPECT_TRUE(event.ParseFromString(lease.body));
-      reports.push_back(event.group());
+      EXPECT_TRUE(reports.emplace_back().ParseFromString(lease.body));
       EXPECT_TRUE(bus_.Ack(lease).ok());
     }
     return reports;
@@ -139,9 +135,9 @@ TEST_F(DispatcherTest, AGroupThatASessionWantsIsIssuedNextAndItsRewardsAreTold) 
   want(78, "no such task");
   groups = Issued();
   ASSERT_EQ(groups.size(), 1u) << "a step may wait for it: it does not wait for a step";
-  std::vector<v1::GroupReport> reports = told();
+  std::vector<v1::SiblingsDone> reports = told();
   ASSERT_EQ(reports.size(), 1u);
-  EXPECT_EQ(reports[0].group(), 78u);
+  EXPECT_EQ(reports[0].session(), 78u);
   EXPECT_EQ(reports[0].scored(), 0u);
   EXPECT_EQ(groups[0].task().id(), "t3");
   EXPECT_EQ(groups[0].members(), 4u);
@@ -333,22 +329,19 @@ TEST_F(DispatcherTest, OnlyWhoHoldsTheLeaseCanGiveAGroupUp) {
   const std::vector<v1::GroupLease> groups = Issued();
   EXPECT_EQ(groups[0].token().size(), 32u);
   EXPECT_NE(groups[0].token(), groups[1].token());
-  const auto give_up = [&](uint64_t group, const std::string& token, uint32_t accepted) {
-    v1::DispatchEvent event;
-    v1::GroupReport& report = *event.mutable_group();
-    report.set_group(group), report.set_revision(4000000000u), report.set_accepted(accepted);
-    report.set_token(token);
-    EXPECT_TRUE(bus_.Publish(kGivenUpTopic, event.SerializeAsString()).ok());
+  const auto give_up = [&](uint64_t group, const std::string& token) {
+    v1::GroupGivenUp given_up;
+    given_up.set_group(group), given_up.set_token(token);
+    EXPECT_TRUE(bus_.Publish(kGivenUpTopic, given_up.SerializeAsString()).ok());
   };
-  give_up(groups[0].group(), "", 0);
-  give_up(groups[0].group(), groups[1].token(), 0);
+  give_up(groups[0].group(), "");
+  give_up(groups[0].group(), groups[1].token());
   EXPECT_TRUE(Issued().empty()) << "no credit came back";
   EXPECT_EQ(bus_.Depth(kGivenUpTopic)->dead, 2u);
-  give_up(groups[0].group(), groups[0].token(), 3);
+  give_up(groups[0].group(), groups[0].token());
   EXPECT_EQ(Issued().size(), 1u);
   const auto& stored = std::get<PutGroupReport>(store_.ops.at(store_.ops.size() - 2)).report;
-  EXPECT_EQ(stored.dropped(), 4u) << "what became of it is not rollout's to say";
-  EXPECT_EQ(stored.accepted(), 0u);
+  EXPECT_EQ(stored.dropped(), 4u);
   EXPECT_EQ(stored.revision(), 1u);
 }
 

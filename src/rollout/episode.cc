@@ -57,9 +57,7 @@ Episode::Episode(std::shared_ptr<const EpisodeGroup> group, uint32_t member,
   trajectory_.mutable_prompt_ids()->Add(prompt.begin(), prompt.end());
   const v1::CaseSet none;
   const v1::CaseSet& cases = group_->cases.empty() ? none : group_->cases[member];
-  for (const v1::ShownCase& one : cases.cases()) {
-    if (!one.prompt().empty()) trajectory_.add_shown_cases(one.number());
-  }
+  for (const v1::ShownCase& one : cases.cases()) trajectory_.add_shown_cases(one.number());
   talk_ = protocol.Begin({task(), cases, group_->opened_ms});
   *trajectory_.mutable_sampling() = group_->lease.sampling();
   trajectory_.set_worker(group_->worker);
@@ -89,9 +87,10 @@ bool Episode::LastTurn() const {
 }
 
 EpisodeActions Episode::Begin(int64_t now_ms) {
-  if (!group_->prompted.ok()) return GiveUp(group_->prompted.message(), now_ms);
+  if (!group_->prompted.ok()) return GiveUp(Failure::kPrompt, group_->prompted.message(), now_ms);
   if (static_cast<int64_t>(tokens_) >= group_->max_context) {
-    return GiveUp("the prompt has " + std::to_string(tokens_) + " tokens and the context " +
+    return GiveUp(Failure::kPrompt,
+                  "it has " + std::to_string(tokens_) + " tokens and the context " +
                       std::to_string(group_->max_context),
                   now_ms);
   }
@@ -125,7 +124,7 @@ EpisodeActions Episode::OnTurn(const TurnOutput& output, int64_t now_ms) {
       turn.set_end(v1::TURN_END_CONTEXT);
       break;
     case TurnFinish::kCancelled:
-      return GiveUp("the engine cancelled the sequence", now_ms);
+      return GiveUp(Failure::kEngine, "it cancelled the sequence", now_ms);
   }
   if (output.finish == TurnFinish::kContext) return Finish(v1::EPISODE_END_CONTEXT, now_ms);
   if (output.finish == TurnFinish::kLength) return Finish(v1::EPISODE_END_MAX_TOKENS, now_ms);
@@ -242,7 +241,7 @@ EpisodeActions Episode::OnResult(const v1::ToolResult& result, int64_t now_ms) {
     // A command may have run, and what was in its box is gone: nothing short of the whole episode
     // can be tried again.
     if (result.box_lost() || !call->request.box_holder().empty()) {
-      return GiveUp("the episode's box was lost: " + result.cause(), now_ms);
+      return GiveUp(Failure::kBoxLost, result.cause(), now_ms);
     }
     if (call->retries < limits_.tool_retries) {
       const Duration delay = BackOff(limits_.retry_delay, call->retries++);
@@ -255,7 +254,7 @@ EpisodeActions Episode::OnResult(const v1::ToolResult& result, int64_t now_ms) {
       return actions;
     }
     if (limits_.stale_on_unavailable) {
-      return GiveUp("tool " + call->request.tool() + " unavailable: " + result.cause(), now_ms);
+      return GiveUp(Failure::kTool, call->request.tool() + ": " + result.cause(), now_ms);
     }
     call->skipped = true;
   }
@@ -309,7 +308,7 @@ EpisodeActions Episode::AfterCalls(int64_t now_ms) {
 }
 
 EpisodeActions Episode::ContinueWith(Result<NextPrompt> next, int64_t now_ms) {
-  if (!next.ok()) return GiveUp("the next prompt: " + next.status().message(), now_ms);
+  if (!next.ok()) return GiveUp(Failure::kPrompt, next.status().message(), now_ms);
   const size_t tokens = next->anew ? next->ids.size() : tokens_ + next->ids.size();
   // Room for it and at least one token of an answer.
   if (static_cast<int64_t>(tokens) + 1 > group_->max_context) {
@@ -366,9 +365,9 @@ EpisodeActions Episode::Finish(v1::EpisodeEnd end, int64_t now_ms) {
   return actions;
 }
 
-EpisodeActions Episode::GiveUp(const std::string& cause, int64_t now_ms) {
+EpisodeActions Episode::GiveUp(Failure failure, const std::string& detail, int64_t now_ms) {
   if (over_) return {};
-  trajectory_.set_stale_cause(cause);
+  trajectory_.set_stale_cause(FailureText(failure, detail));
   return Finish(v1::EPISODE_END_GIVEN_UP, now_ms);
 }
 
@@ -376,7 +375,7 @@ EpisodeActions Episode::GiveUpAgent(AgentOutcome outcome, int64_t now_ms) {
   if (over_) return {};
   trajectory_.clear_prompt_ids();
   *trajectory_.mutable_log() = std::move(outcome.log);
-  return GiveUp("agent: " + outcome.status.ToString(), now_ms);
+  return GiveUp(Failure::kAgent, outcome.status.ToString(), now_ms);
 }
 
 }  // namespace tidemill

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/clock.h"
+#include "core/fate.h"
 #include "engine/engine.h"
 #include "proto/tidemill.pb.h"
 #include "rollout/agent_port.h"
@@ -75,7 +76,7 @@ class Episode {
   EpisodeActions OnAgent(AgentOutcome outcome, int64_t now_ms);
   // Something of ours failed in a way that ends the episode: it is kept, counted and never trained
   // on.
-  EpisodeActions GiveUp(const std::string& cause, int64_t now_ms);
+  EpisodeActions GiveUp(Failure failure, const std::string& detail, int64_t now_ms);
   // The same for an agent that is a program.
   EpisodeActions GiveUpAgent(AgentOutcome outcome, int64_t now_ms);
 

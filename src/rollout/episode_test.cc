@@ -274,8 +274,8 @@ TEST_F(EpisodeTest, ATemplateThatRefusesIsOurFailure) {
   Episode episode = Make();
   (void)episode.Begin(0);
   EXPECT_TRUE(episode.OnTurn(Turn(9), 1).finished);
-  EXPECT_EQ(episode.TakeTrajectory().stale_cause(), "the next prompt: roles must alternate");
-  group_->prompted = Invalid("no system messages");
+  EXPECT_EQ(episode.TakeTrajectory().stale_cause(), "prompt: roles must alternate");
+  group_->prompted = Invalid("prompt: no system messages");
   Episode never = Make();
   EXPECT_TRUE(never.Begin(0).finished);
   EXPECT_EQ(never.TakeTrajectory().stale_cause(), "no system messages");

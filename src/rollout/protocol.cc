@@ -49,27 +49,32 @@ Result<std::vector<TokenId>> PromptWithin(const AgentProtocol& protocol, const v
   TM_ASSIGN_OR_RETURN(const std::vector<TokenId> plain, protocol.Prompt({task, none, wall_ms}));
   for (;;) {
     TM_ASSIGN_OR_RETURN(std::vector<TokenId> prompt, protocol.Prompt({task, cases, wall_ms}));
-    if (prompt.size() <= plain.size() + max_tokens || cases.cases().empty()) return prompt;
-    cases.mutable_cases()->RemoveLast();
+    const bool none_left = cases.cases().empty() && cases.tool_notes().empty();
+    if (prompt.size() <= plain.size() + max_tokens || none_left) return prompt;
+    // What tools said is worth more than every case but the best.
+    const int last = cases.tool_notes().empty() ? 0 : 1;
+    if (cases.cases_size() > last) {
+      cases.mutable_cases()->RemoveLast();
+    } else {
+      cases.clear_tool_notes();
+    }
   }
 }
 
 std::string CasesText(const v1::CaseSet& cases) {
-  if (cases.cases().empty()) return "";
-  std::string tools, tasks;
+  if (cases.cases().empty() && cases.tool_notes().empty()) return "";
+  std::string tasks;
   for (int i = cases.cases_size() - 1; i >= 0; --i) {
     const v1::ShownCase& shown = cases.cases(i);
-    if (shown.prompt().empty()) {
-      tools += shown.note() + "\n";
-      continue;
-    }
     tasks += "Task:\n" + shown.prompt() + "\nAnswer, which " +
              (shown.solved() ? "passed" : "failed") + ":\n" + shown.answer() + "\n";
     if (!shown.note().empty()) tasks += "Tools:\n" + shown.note() + "\n";
     tasks += "\n";
   }
   std::string text;
-  if (!tools.empty()) text += "What tools said in several earlier tasks:\n" + tools + "\n";
+  if (!cases.tool_notes().empty()) {
+    text += "What tools said in several earlier tasks:\n" + cases.tool_notes() + "\n\n";
+  }
   if (!tasks.empty()) {
     text += "Earlier tasks, what was answered, and whether it passed the tests:\n\n" + tasks;
   }

@@ -102,15 +102,12 @@ void RolloutLoop::TakeGroups(Time now) {
     v1::GroupLease group;
     if (!ReadOrReject(bus_, lease, group, options_.messages)) continue;
     if (lease.deliveries > options_.give_up_after) {
-      v1::DispatchEvent event;
-      v1::GroupReport& report = *event.mutable_group();
-      report.set_group(group.group());
-      report.set_revision(1);
-      report.set_dropped(group.members());
-      report.set_token(group.token());
-      report.set_reason("abandoned after " + std::to_string(lease.deliveries - 1) +
-                        " workers were lost");
-      outbox_.Publish(kGivenUpTopic, event.SerializeAsString(), std::move(lease));
+      v1::GroupGivenUp given_up;
+      given_up.set_group(group.group());
+      given_up.set_token(group.token());
+      given_up.set_reason("abandoned after " + std::to_string(lease.deliveries - 1) +
+                          " workers were lost");
+      outbox_.Publish(kGivenUpTopic, given_up.SerializeAsString(), std::move(lease));
       continue;
     }
     if (groups_.count(group.group()) != 0) {
@@ -143,7 +140,7 @@ void RolloutLoop::StartGroup(Lease lease, const v1::GroupLease& group, Time now)
   entry.shared = shared;
   std::vector<SequenceId> sequences;
   for (uint32_t member = 0; member < group.members(); ++member) {
-    const SequenceId sequence = next_sequence_++;
+    const SequenceId sequence = new_sequences_.Take();
     entry.running.emplace(member, sequence);
     episodes_.emplace(sequence,
                       Running{Episode(shared, member, protocol_, options_.limits, clock_.WallMs()),
@@ -219,7 +216,7 @@ void RolloutLoop::Act(SequenceId sequence, EpisodeActions actions, Time now) {
   if (actions.anew) {
     StopPorts(sequence, running);
     start.prompt = std::move(actions.append);
-    sequence = next_sequence_++;
+    sequence = new_sequences_.Take();
     group.running.at(running.member) = sequence;
     auto node = episodes_.extract(it);
     node.key() = sequence;
@@ -254,8 +251,9 @@ void RolloutLoop::TakeEngineEvents(Time now) {
     if (it == episodes_.end()) continue;  // given up meanwhile
     Episode& episode = it->second.episode;
     EpisodeActions actions =
-        event.status.ok() ? episode.OnTurn(event.turn, clock_.WallMs())
-                          : episode.GiveUp("engine: " + event.status.ToString(), clock_.WallMs());
+        event.status.ok()
+            ? episode.OnTurn(event.turn, clock_.WallMs())
+            : episode.GiveUp(Failure::kEngine, event.status.ToString(), clock_.WallMs());
     if (!event.status.ok()) it->second.started = false;  // the engine forgot it
     Act(event.turn.id, std::move(actions), now);
   }

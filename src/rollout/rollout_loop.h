@@ -22,6 +22,7 @@
 #include "core/counters.h"
 #include "core/loop.h"
 #include "core/message_check.h"
+#include "core/number_range.h"
 #include "engine/engine_port.h"
 #include "rollout/agent_port.h"
 #include "rollout/episode.h"
@@ -159,7 +160,7 @@ class RolloutLoop final : public Loop {
   LaterQueue<LaterCall> later_;
   LaterQueue<SequenceId> later_agents_;
   std::set<std::string> tool_workers_;  // that answered us
-  SequenceId next_sequence_ = 1;
+  NumberSource new_sequences_{kRolloutSequences};
   bool draining_ = false;
   RolloutCounters counters_;
 };

@@ -59,9 +59,9 @@ Result<FleetAccount> GatherFleet(const std::string& url, const std::string& run)
     }
   }));
   TM_RETURN_IF_ERROR(inspector.ForEachMessage(run, kGivenUpTopic, [&](std::string_view body) {
-    v1::DispatchEvent event;
-    if (event.ParseFromArray(body.data(), static_cast<int>(body.size()))) {
-      account.groups.insert(event.group().group());
+    v1::GroupGivenUp given_up;
+    if (given_up.ParseFromArray(body.data(), static_cast<int>(body.size()))) {
+      account.groups.insert(given_up.group());
     }
   }));
   TM_RETURN_IF_ERROR(inspector.ForEachMessage(run, kTrajectoriesTopic, [&](std::string_view body) {

@@ -69,9 +69,9 @@ TEST(CheckTaught, SaysInOneSentenceWhyNothingWasLearned) {
   tokens.untrained = {{"none of the 3 answers can be trained", 61}};
   EXPECT_THAT(why(), HasSubstr("61 episodes of 64 in groups in which the model wrote nothing that "
                                "can be trained; most frequent cause, 61 times: none of the 3"));
-  counts.stale_by_cause = {{"tool compile unavailable: no box", 3}, {"other", 1}};
+  counts.stale_by_cause = {{"tool unavailable: compile: no box", 3}, {"other", 1}};
   last.counts["stale"] = 62;
-  EXPECT_THAT(why(), HasSubstr("most episodes are stale, 3 times: tool compile unavailable"));
+  EXPECT_THAT(why(), HasSubstr("most episodes are stale, 3 times: tool unavailable: compile"));
   counts.unscored = 64;
   const std::string trace = "unscorable: exit status 1: Traceback\n  line 3\nKeyError: 'x'\n";
   counts.stale_by_cause = {{trace, 64}};

@@ -1,4 +1,5 @@
 #include "run/resume_parts.h"
+#include "core/fate.h"
 
 #include <algorithm>
 #include <map>

@@ -7,6 +7,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "core/fate.h"
 #include "core/ids.h"
 
 namespace tidemill {
@@ -76,7 +77,7 @@ OpWriter::~OpWriter() = default;
 
 Status OpWriter::Prepare() {
   Status failure;
-  auto prepare = [&](const char* sql) -> Statement {
+  auto prepare = [&](const std::string& sql) -> Statement {
     auto statement = db_.Prepare(sql);
     if (statement.ok()) return std::move(*statement);
     if (failure.ok()) failure = statement.status();
@@ -96,13 +97,13 @@ Status OpWriter::Prepare() {
       prepare("INSERT OR REPLACE INTO verdicts (seq, at_ms, body) VALUES (?1, ?2, ?3)"),
       prepare("UPDATE trajectories SET scored = ?2, reward = ?3, solved = ?4, tests_passed = ?5, "
               "tests_total = ?6, compiled = ?7 WHERE seq = ?1"),
-      prepare("UPDATE trajectories SET fate = ?2, fate_reason = ?3 WHERE seq = ?1 AND fate <> "
-              "'deleted'"),
+      prepare("UPDATE trajectories SET fate = ?2, fate_reason = ?3 WHERE seq = ?1 AND fate <> " +
+              Quoted(Fate::kDeleted)),
       prepare("INSERT OR REPLACE INTO steps (abandoned, step, version, at_ms, metrics_json) "
               "VALUES (0, ?1, ?2, ?3, ?4)"),
       prepare("INSERT OR IGNORE INTO uses (abandoned, step, seq) VALUES (0, ?1, ?2)"),
-      prepare("UPDATE trajectories SET uses = uses + 1, fate = CASE WHEN fate IN "
-              "('stored', 'ready') THEN 'used' ELSE fate END WHERE seq = ?1"),
+      prepare("UPDATE trajectories SET uses = uses + 1, fate = CASE WHEN fate IN (" +
+              LiveFatesSql() + ") THEN " + Quoted(Fate::kUsed) + " ELSE fate END WHERE seq = ?1"),
       prepare("INSERT OR IGNORE INTO groups (grp, task, purpose, eval_name, members, issued_ms, "
               "cursor, lease) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)"),
       prepare("UPDATE groups SET revision = ?2, accepted = ?3, dropped = ?4, reissue = ?5, "
@@ -123,7 +124,7 @@ Status OpWriter::Prepare() {
       prepare("INSERT OR REPLACE INTO signals (session, turn, span_from, span_to, source, by_whom, "
               "at_ms, score, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)"),
       prepare("SELECT 1 FROM sessions WHERE session = ?1 AND tenant = ''"),
-      prepare("SELECT 1 FROM trajectories WHERE seq = ?1 AND fate = 'deleted'"),
+      prepare("SELECT 1 FROM trajectories WHERE seq = ?1 AND fate = " + Quoted(Fate::kDeleted)),
       prepare("INSERT OR IGNORE INTO cases (grp, member, task, scope, tenant, session, body) "
               "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)"),
       prepare("SELECT body FROM cases WHERE grp = ?1 AND member = ?2 AND session = ?3 ORDER BY "
@@ -224,9 +225,8 @@ Status OpWriter::Put(const PutVerdict& op) {
 }
 
 Status OpWriter::Put(const PutFate& op) {
-  if (op.fate.empty()) return Invalid("an empty fate for " + Describe(op.id));
   TM_ASSIGN_OR_RETURN(const int64_t seq, Find(op.id));
-  return statements_->set_fate.With(seq, op.fate, op.reason).Run();
+  return statements_->set_fate.With(seq, FateName(op.fate), op.reason).Run();
 }
 
 Status OpWriter::Put(const PutStep& op) {

@@ -6,10 +6,6 @@
 
 namespace tidemill {
 
-bool FateIsLive(std::string_view fate) {
-  return fate == "stored" || fate == "ready" || fate == "used";
-}
-
 RunDb::RunDb(std::unique_ptr<Database> db, const Clock& clock)
     : clock_(clock), db_(std::move(db)) {}
 

@@ -24,10 +24,6 @@ namespace tidemill {
 class Database;
 class OpWriter;
 
-// Whether a trajectory with this fate may still be trained on: "stored" (nothing said yet), "ready"
-// and "used" (how often, its uses say). Every other fate is final.
-bool FateIsLive(std::string_view fate);
-
 struct CheckpointRecord {
   uint64_t step = 0;
   uint64_t version = 0;

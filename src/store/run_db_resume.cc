@@ -1,6 +1,7 @@
 // How a run goes on after it stopped.
 #include <string>
 
+#include "core/fate.h"
 #include "store/body_codec.h"
 #include "store/run_db.h"
 #include "store/sqlite.h"
@@ -18,15 +19,17 @@ Status Abandon(Database& db, uint64_t step, int64_t now_ms) {
   TM_RETURN_IF_ERROR(
       Run(db, "INSERT INTO resumes (from_step, at_ms) VALUES (?1, ?2)", step, now_ms));
   const int64_t resume = db.LastRowId();
-  // "ready" whatever the fate was: it followed from steps that no longer count. What was deleted
+  // Ready whatever the fate was: it followed from steps that no longer count. What was deleted
   // stays so.
-  TM_RETURN_IF_ERROR(Run(db,
-                         "UPDATE trajectories SET fate = CASE WHEN fate = 'deleted' THEN fate ELSE "
-                         "'ready' END, fate_reason = 'resumed', "
-                         "uses = uses - (SELECT count(*) FROM uses u WHERE u.abandoned = 0 "
-                         "AND u.step > ?1 AND u.seq = trajectories.seq) "
-                         "WHERE seq IN (SELECT seq FROM uses WHERE abandoned = 0 AND step > ?1)",
-                         step));
+  TM_RETURN_IF_ERROR(
+      Run(db,
+          "UPDATE trajectories SET fate = CASE WHEN fate = " + Quoted(Fate::kDeleted) +
+              " THEN fate ELSE " + Quoted(Fate::kReady) +
+              " END, fate_reason = 'resumed', "
+              "uses = uses - (SELECT count(*) FROM uses u WHERE u.abandoned = 0 "
+              "AND u.step > ?1 AND u.seq = trajectories.seq) "
+              "WHERE seq IN (SELECT seq FROM uses WHERE abandoned = 0 AND step > ?1)",
+          step));
   for (const char* sql :
        {"UPDATE uses SET abandoned = ?2 WHERE abandoned = 0 AND step > ?1",
         "UPDATE steps SET abandoned = ?2 WHERE abandoned = 0 AND step > ?1",
@@ -79,7 +82,8 @@ Status LoadTrajectories(Database& db, uint32_t max_uses, ResumeState& state) {
       "WHERE t.purpose = 1 AND t.grp NOT IN (SELECT grp FROM groups WHERE dropped > 0) AND ("
       "t.grp IN (SELECT grp FROM groups WHERE accepted + dropped < members) OR "
       "t.grp IN (SELECT grp FROM trajectories WHERE purpose = 1 AND "
-      "fate IN ('stored', 'ready', 'used') AND uses < ?1)) ORDER BY t.seq",
+      "fate IN (" +
+          LiveFatesSql() + ") AND uses < ?1)) ORDER BY t.seq",
       [&](Statement& row) -> Status {
         ResumeState::Stored stored;
         stored.uses = static_cast<uint32_t>(row.Int(1));

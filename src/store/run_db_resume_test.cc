@@ -57,11 +57,11 @@ TEST_F(ResumeTest, OnlyWhatCanStillBeTrainedOnIsLoaded) {
   for (uint64_t group = 1; group <= 6; ++group) PutSample(group, 0);
   PutSample(7, 0, v1::PURPOSE_EVAL);
   Put(PutVerdict{SampleVerdict(SampleId(2, 0), 0.5)});
-  Put(PutFate{SampleId(3, 0), "ready", ""});
-  Put(PutFate{SampleId(4, 0), "stale", "lag"});
-  Put(PutFate{SampleId(5, 0), "too_old", ""});
+  Put(PutFate{SampleId(3, 0), Fate::kReady, ""});
+  Put(PutFate{SampleId(4, 0), Fate::kStale, "lag"});
+  Put(PutFate{SampleId(5, 0), Fate::kTooOld, ""});
   Put(PutStep{1, 2, {SampleId(6, 0)}, "{}"});
-  Put(PutFate{SampleId(6, 0), "used", ""});
+  Put(PutFate{SampleId(6, 0), Fate::kUsed, ""});
   EXPECT_EQ(LoadedGroups(), (std::set<uint64_t>{1, 2, 3}));
   EXPECT_EQ(LoadedGroups(/*max_uses=*/2), (std::set<uint64_t>{1, 2, 3, 6}));
   const ResumeState state = Load(2);
@@ -77,11 +77,11 @@ TEST_F(ResumeTest, GroupsAreLoadedWholeUnlessTheyWereDropped) {
     for (uint32_t member = 0; member < 2; ++member) PutSample(group, member);
   }
   Put(SampleReport(1, 1, 4, 0));
-  Put(PutFate{SampleId(1, 1), "stale", "unscorable"});
+  Put(PutFate{SampleId(1, 1), Fate::kStale, "unscorable"});
   Put(SampleReport(2, 1, 4, 0));
   Put(SampleReport(2, 2, 0, 4));  // evicted; a crash came before its fates were written
   for (uint32_t member = 0; member < 2; ++member)
-    Put(PutFate{SampleId(3, member), "stale", ""});  // and before its report, here
+    Put(PutFate{SampleId(3, member), Fate::kStale, ""});  // and before its report, here
   const ResumeState state = Load();
   std::map<std::pair<uint64_t, uint32_t>, std::string> fates;
   for (const ResumeState::Stored& stored : state.trajectories)
@@ -96,8 +96,8 @@ TEST_F(ResumeTest, WhatLaterStepsUsedIsUnusedAgain) {
   Put(PutStep{1, 1, {SampleId(1, 0)}, "{}"});
   Put(PutStep{2, 2, {SampleId(2, 0)}, "{}"});
   Put(PutStep{3, 3, {SampleId(3, 0)}, "{}"});
-  Put(PutFate{SampleId(2, 0), "used", ""});
-  Put(PutFate{SampleId(3, 0), "evicted", "used up"});
+  Put(PutFate{SampleId(2, 0), Fate::kUsed, ""});
+  Put(PutFate{SampleId(3, 0), Fate::kEvicted, "used up"});
   Put(PutCheckpoint{1, 1, "checkpoints/step-1"});
   Put(PutCheckpoint{3, 3, "checkpoints/step-3"});
   EXPECT_EQ(LoadedGroups(), (std::set<uint64_t>{4}));

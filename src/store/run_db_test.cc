@@ -139,11 +139,11 @@ TEST_F(RunDbTest, AUseCountsOncePerStep) {
 
 TEST_F(RunDbTest, AFateIsKeptWithItsReason) {
   PutSample(1, 0);
-  ASSERT_TRUE(Put(PutFate{SampleId(1, 0), "stale", "lag 9 > 8"}).ok());
+  ASSERT_TRUE(Put(PutFate{SampleId(1, 0), Fate::kStale, "lag 9 > 8"}).ok());
   const auto episode = Reader()->Episode(1, 0);
   EXPECT_EQ(episode->row.fate, "stale");
   EXPECT_EQ(episode->row.fate_reason, "lag 9 > 8");
-  EXPECT_EQ(Put(PutFate{SampleId(9, 0), "stale", ""}).code(), Code::kNotFound);
+  EXPECT_EQ(Put(PutFate{SampleId(9, 0), Fate::kStale, ""}).code(), Code::kNotFound);
 }
 
 TEST_F(RunDbTest, VersionsAreNeverGivenTwice) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "core/fate.h"
 #include "store/body_codec.h"
 
 namespace tidemill {
@@ -162,8 +163,8 @@ Result<std::vector<FateCount>> ReadFates(Database& db, uint64_t limit) {
   std::vector<FateCount> fates;
   TM_RETURN_IF_ERROR(ForEachRow(
       db,
-      "SELECT fate, fate_reason, count(*) n FROM trajectories WHERE fate NOT IN ('used', 'ready', "
-      "'stored') GROUP BY fate, fate_reason ORDER BY n DESC LIMIT ?1",
+      "SELECT fate, fate_reason, count(*) n FROM trajectories WHERE fate NOT IN (" +
+          LiveFatesSql() + ") GROUP BY fate, fate_reason ORDER BY n DESC LIMIT ?1",
       [&](Statement& row) {
         fates.push_back({row.Text(0), row.Text(1), row.Uint(2)});
         return Ok();

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/fate.h"
 #include "store/body_codec.h"
 #include "store/eval_choice.h"
 #include "store/schema.h"
@@ -72,7 +73,7 @@ class Where {
     if (f.purpose) s.Add(static_cast<int>(*f.purpose));
     if (f.eval_name) s.Add(*f.eval_name);
     if (f.end) s.Add(static_cast<int>(*f.end));
-    if (f.fate) s.Add(*f.fate);
+    if (f.fate) s.Add(FateName(*f.fate));
     if (f.scored) s.Add(*f.scored);
     if (f.solved) s.Add(*f.solved);
     if (f.reward_min) s.Add(*f.reward_min);
@@ -247,7 +248,8 @@ Result<EpisodeDetail> RunReader::Episode(uint64_t group, uint32_t member) {
         return codec.Unpack(row.Bytes(1), detail->verdict.emplace()).WithContext(where);
       },
       detail->row.seq));
-  if (!body_found && detail->row.fate == "deleted") return NotFound(where + " was deleted");
+  if (!body_found && detail->row.fate == FateName(Fate::kDeleted))
+    return NotFound(where + " was deleted");
   if (!body_found) return Corrupt(where + ": its body is missing");
   TM_RETURN_IF_ERROR(ForEachRow(
       *db_, "SELECT step FROM uses WHERE seq = ?1 AND abandoned = 0 ORDER BY step",

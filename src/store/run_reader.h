@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "core/fate.h"
 #include "core/mutex.h"
 #include "core/status.h"
 #include "proto/tidemill.pb.h"
@@ -60,7 +61,7 @@ struct EpisodeFilter {
   std::optional<v1::Purpose> purpose;
   std::optional<std::string> eval_name;  // of the evaluation of this name that counts
   std::optional<v1::EpisodeEnd> end;
-  std::optional<std::string> fate;
+  std::optional<Fate> fate;
   std::optional<bool> scored;  // false: no verdict with a reward
   std::optional<bool> solved;
   std::optional<double> reward_min;

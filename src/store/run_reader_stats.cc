@@ -1,6 +1,7 @@
 // What RunReader sums up.
 #include <algorithm>
 
+#include "core/fate.h"
 #include "store/run_reader.h"
 #include "store/sqlite.h"
 
@@ -111,16 +112,18 @@ Result<RunCounts> RunReader::Counts() {
                    }
                    return Ok();
                  }));
-  TM_RETURN_IF_ERROR(ForEachRow(
-      *db_,
-      "SELECT cause, count(*) AS n FROM ("
-      "SELECT stale_cause AS cause FROM trajectories WHERE stale_cause <> '' UNION ALL "
-      "SELECT fate_reason FROM trajectories WHERE fate = 'stale' AND stale_cause = '' AND "
-      "fate_reason <> '') GROUP BY cause ORDER BY n DESC, cause LIMIT 100",
-      [&](Statement& row) {
-        counts.stale_by_cause[row.Text(0)] = row.Uint(1);
-        return Ok();
-      }));
+  TM_RETURN_IF_ERROR(
+      ForEachRow(*db_,
+                 "SELECT cause, count(*) AS n FROM ("
+                 "SELECT stale_cause AS cause FROM trajectories WHERE stale_cause <> '' UNION ALL "
+                 "SELECT fate_reason FROM trajectories WHERE fate = " +
+                     Quoted(Fate::kStale) +
+                     " AND stale_cause = '' AND fate_reason <> '') GROUP BY cause ORDER BY n DESC, "
+                     "cause LIMIT 100",
+                 [&](Statement& row) {
+                   counts.stale_by_cause[row.Text(0)] = row.Uint(1);
+                   return Ok();
+                 }));
   TM_RETURN_IF_ERROR(ForEachRow(*db_,
                                 "SELECT (SELECT count(*) FROM trajectories WHERE reward IS NULL), "
                                 "(SELECT count(*) FROM groups), "

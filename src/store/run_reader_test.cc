@@ -29,7 +29,7 @@ class RunReaderTest : public testing::Test {
         v1::Trajectory t = SampleTrajectory(id, 10 * static_cast<uint32_t>(group) + member, group);
         if (group == 5) t.set_end(v1::EPISODE_END_GIVEN_UP), t.set_stale_cause("no sandbox");
         ops.push_back(PutTrajectory{t});
-        if (group == 5) ops.push_back(PutFate{id, "stale", "no sandbox"});
+        if (group == 5) ops.push_back(PutFate{id, Fate::kStale, "no sandbox"});
         if (group < 5) {
           const double reward = member == 1 ? 1.0 : 0.1 * static_cast<double>(group);
           ops.push_back(PutVerdict{SampleVerdict(id, reward)});
@@ -110,7 +110,7 @@ TEST_F(RunReaderTest, EveryFilterRestrictsAndTheyAdd) {
   f.reward_min = 0.15, f.reward_max = 0.35;
   EXPECT_THAT(Find(f), ElementsAre("2.0", "3.0"));
   f = {};
-  f.fate = "stale";
+  f.fate = Fate::kStale;
   EXPECT_THAT(Find(f), ElementsAre("5.0", "5.1"));
   f = {};
   f.end = v1::EPISODE_END_GIVEN_UP;

@@ -5,6 +5,7 @@
 #include <set>
 #include <thread>
 
+#include "core/fate.h"
 #include "store/body_codec.h"
 #include "store/schema.h"
 #include "store/sqlite.h"
@@ -149,12 +150,11 @@ Status EraseOne(Database& db, BodyCodec& codec, uint64_t session, Erased& erased
   }
   // A trajectory's row stays, with counts alone: steps name it, and its number is never given
   // again.
-  TM_ASSIGN_OR_RETURN(
-      Statement trajectories,
-      db.Prepare(
-          "UPDATE trajectories SET fate = 'deleted', fate_reason = '', worker = '', scored = "
-          "NULL, reward = NULL, solved = NULL, tests_passed = NULL, tests_total = NULL, "
-          "compiled = NULL WHERE purpose = 3 AND grp = ?1"));
+  TM_ASSIGN_OR_RETURN(Statement trajectories,
+                      db.Prepare("UPDATE trajectories SET fate = " + Quoted(Fate::kDeleted) +
+                                 ", fate_reason = '', worker = '', scored = NULL, reward = NULL, "
+                                 "solved = NULL, tests_passed = NULL, tests_total = NULL, "
+                                 "compiled = NULL WHERE purpose = 3 AND grp = ?1"));
   TM_RETURN_IF_ERROR(trajectories.With(session).Run());
   TM_ASSIGN_OR_RETURN(const std::string body, codec.Pack(NothingOf(session)));
   TM_ASSIGN_OR_RETURN(Statement tombstone,

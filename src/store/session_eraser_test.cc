@@ -115,7 +115,7 @@ TEST_F(Eraser, WhatComesLaterForADeletedSessionIsRefusedAndItsNumberIsNotGivenAg
   EXPECT_EQ(db_->ApplyOne(PutSession{again, {trajectory}}).code(), Code::kNotFound);
   EXPECT_EQ(db_->ApplyOne(PutSessionTurn{turn}).code(), Code::kNotFound);
   EXPECT_EQ(db_->ApplyOne(PutVerdict{SampleVerdict(LiveId(1), 1)}).code(), Code::kNotFound);
-  EXPECT_TRUE(db_->ApplyOne(PutFate{LiveId(1), "ready", ""}).ok());
+  EXPECT_TRUE(db_->ApplyOne(PutFate{LiveId(1), Fate::kReady, ""}).ok());
   EXPECT_EQ((*RunReader::Open(dir_ / "run.db"))->Episode(1, 0).status().code(), Code::kNotFound);
   EXPECT_EQ(db_->LoadSessions(0, 100)->next_number, 2u);
   EXPECT_EQ(Erase({.session = 1}).status().code(), Code::kNotFound);

@@ -12,6 +12,7 @@
 #include <variant>
 #include <vector>
 
+#include "core/fate.h"
 #include "core/mailbox.h"
 #include "core/status.h"
 #include "proto/session.pb.h"
@@ -27,11 +28,11 @@ struct PutTrajectory {
 struct PutVerdict {
   v1::Verdict verdict;
 };
-// What became of a trajectory: "ready", "used", "stale", "zero_variance", "evicted", .. Shown,
+// What became of a trajectory. Shown,
 // counted, never deleted.
 struct PutFate {
   v1::TrajectoryId id;
-  std::string fate;
+  Fate fate = Fate::kStored;
   std::string reason;
 };
 // A step of the learner and what it used; each use counts once per step.

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "core/enum_name.h"
 #include "store/body_codec.h"
 
 namespace tidemill {
@@ -15,12 +16,6 @@ using Json = nlohmann::ordered_json;
 constexpr uint64_t kRowsAtOnce = 256;
 
 }  // namespace
-
-std::string ApiName(const std::string& enum_name, const std::string& prefix) {
-  std::string text = enum_name.rfind(prefix, 0) == 0 ? enum_name.substr(prefix.size()) : enum_name;
-  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return text.empty() ? "unspecified" : text;
-}
 
 void LatencyHistogram::Add(double ms) {
   if (!std::isfinite(ms) || ms < 0) ms = 0;
@@ -96,7 +91,7 @@ void ToolStats::Take(const v1::Trajectory& trajectory) {
       skipped_ += call.skipped() ? 1 : 0;
       tool.tests_passed += call.tests_passed();
       tool.tests_total += call.tests_total();
-      ++tool.outcomes[ApiName(v1::Outcome_Name(call.outcome()), "OUTCOME_")];
+      ++tool.outcomes[EnumName(call.outcome())];
       tool.wait.Add(call.wait_ms());
       tool.run.Add(call.run_ms());
       tool.queue.Add(call.wait_ms() - call.run_ms());

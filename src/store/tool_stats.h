@@ -69,7 +69,4 @@ class ToolStats {
   std::map<std::string, Tool> tools_;
 };
 
-// "OUTCOME_CPU_LIMIT" -> "cpu_limit": an enum's name in the API.
-std::string ApiName(const std::string& enum_name, const std::string& prefix);
-
 }  // namespace tidemill

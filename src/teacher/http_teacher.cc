@@ -93,7 +93,9 @@ Result<std::unique_ptr<HttpTeacher>> HttpTeacher::Make(const RunConfig::Teacher&
   }
   TM_RETURN_IF_ERROR(teacher->CheckTokenizer(tokens).WithContext("teacher.endpoint"));
   for (const auto& peer : teacher->peers_) {
-    teacher->threads_.emplace_back([&teacher = *teacher, &peer = *peer] { teacher.Work(peer); });
+    teacher->queue_.Start([&teacher = *teacher, &peer = *peer](const TeacherCall& call) {
+      teacher.Answer(peer, call);
+    });
   }
   return teacher;
 }
@@ -109,51 +111,32 @@ Status HttpTeacher::CheckTokenizer(const Tokenizer& tokens) {
 }
 
 HttpTeacher::~HttpTeacher() {
-  {
-    MutexLock lock(mutex_);
-    closing_ = true;
-  }
-  changed_.NotifyAll();
+  queue_.Stop();
   for (const auto& peer : peers_) peer->Interrupt();
-  for (std::thread& thread : threads_) thread.join();
 }
 
 void HttpTeacher::Submit(TeacherCall call) {
-  {
-    MutexLock lock(mutex_);
-    queue_.push_back(std::move(call));
-  }
-  changed_.NotifyAll();
+  queue_.Put(std::move(call));
 }
 
-void HttpTeacher::Work(HttpPeer& peer) {
-  while (true) {
-    TeacherCall call;
-    {
-      MutexLock lock(mutex_);
-      changed_.Wait(lock, [&]() TM_REQUIRES(mutex_) { return closing_ || !queue_.empty(); });
-      if (closing_) return;
-      call = std::move(queue_.front());
-      queue_.pop_front();
+void HttpTeacher::Answer(HttpPeer& peer, const TeacherCall& call) {
+  const Time began = std::chrono::steady_clock::now();
+  const Result<EchoedTokens> echoed = Ask(peer, call.ids);
+  TeacherDone done;
+  done.tag = call.tag;
+  done.status = echoed.status();
+  for (const TokenSpan& span : call.spans) {
+    for (size_t i = span.begin; echoed.ok() && i < span.begin + span.tokens; ++i) {
+      done.scores.logprobs.push_back(echoed->logprobs[i]);
+      done.scores.known.push_back(echoed->known[i]);
     }
-    const Time began = std::chrono::steady_clock::now();
-    const Result<EchoedTokens> echoed = Ask(peer, call.ids);
-    TeacherDone done;
-    done.tag = call.tag;
-    done.status = echoed.status();
-    for (const TokenSpan& span : call.spans) {
-      for (size_t i = span.begin; echoed.ok() && i < span.begin + span.tokens; ++i) {
-        done.scores.logprobs.push_back(echoed->logprobs[i]);
-        done.scores.known.push_back(echoed->known[i]);
-      }
-    }
-    if (!done.status.ok()) {
-      LogEvery(std::chrono::minutes(1), "teacher", LogLevel::kWarn, "the teacher failed",
-               {{"endpoint", keys_.endpoint}, {"why", done.status.message()}});
-    }
-    done.took = std::chrono::steady_clock::now() - began;
-    events_.Post(std::move(done));
   }
+  if (!done.status.ok()) {
+    LogEvery(std::chrono::minutes(1), "teacher", LogLevel::kWarn, "the teacher failed",
+             {{"endpoint", keys_.endpoint}, {"why", done.status.message()}});
+  }
+  done.took = std::chrono::steady_clock::now() - began;
+  events_.Post(std::move(done));
 }
 
 Result<EchoedTokens> HttpTeacher::Ask(HttpPeer& peer, const std::vector<TokenId>& ids) const {

@@ -4,15 +4,13 @@
 //   TeacherCall -> POST ENDPOINT/completions (prompt: ids, echo, logprobs) -> log-probabilities
 #pragma once
 
-#include <deque>
 #include <memory>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <vector>
 
 #include "config/run_config.h"
-#include "core/mutex.h"
+#include "core/work_queue.h"
 #include "http/http_peer.h"
 #include "model/tokenizer.h"
 #include "teacher/teacher_port.h"
@@ -48,8 +46,9 @@ class HttpTeacher final : public TeacherPort {
   Mailbox<TeacherDone>& events() override { return events_; }
 
  private:
-  explicit HttpTeacher(const RunConfig::Teacher& keys) : keys_(keys), events_(keys.concurrency) {}
-  void Work(HttpPeer& peer);
+  explicit HttpTeacher(const RunConfig::Teacher& keys)
+      : keys_(keys), events_(keys.concurrency), queue_(keys.concurrency) {}
+  void Answer(HttpPeer& peer, const TeacherCall& call);
   Result<EchoedTokens> Ask(HttpPeer& peer, const std::vector<TokenId>& ids) const;
   Status CheckTokenizer(const Tokenizer& tokens);
 
@@ -57,12 +56,8 @@ class HttpTeacher final : public TeacherPort {
   HttpUrl url_;
   std::string key_;
   Mailbox<TeacherDone> events_;
-  Mutex mutex_;
-  CondVar changed_;
-  std::deque<TeacherCall> queue_ TM_GUARDED_BY(mutex_);  // bounded by what the loop has running
-  bool closing_ TM_GUARDED_BY(mutex_) = false;
   std::vector<std::unique_ptr<HttpPeer>> peers_;
-  std::vector<std::thread> threads_;
+  WorkQueue<TeacherCall> queue_;  // last: its threads use all of the above
 };
 
 }  // namespace tidemill

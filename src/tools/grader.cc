@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "core/enum_name.h"
 #include "core/text.h"
 #include "tools/diagnostics.h"
 #include "tools/tool_runner.h"
@@ -196,7 +197,7 @@ class Examiner {
     }
     std::string shown = CutText(ToUtf8(actual), kShownMax);
     if (!answered) {
-      shown += fmt::format("[no answer: {}", OutcomeName(report.outcome));
+      shown += fmt::format("[no answer: {}", EnumName(report.outcome));
       if (report.outcome == v1::OUTCOME_FAILED || report.outcome == v1::OUTCOME_SIGNAL) {
         shown += fmt::format(" {}", report.exit_code);
       }

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <thread>
 
+#include "core/enum_name.h"
 #include "core/mutex.h"
 #include "core/text.h"
 #include "tools/box/box_pool.h"
@@ -130,7 +131,7 @@ class Trial {
     const v1::ToolResult result = runner_.Handle(request, never);
     if (result.outcome() != v1::OUTCOME_OK) {
       trial_.output = result.text();
-      return Invalid("solution.command ended with " + std::string(OutcomeName(result.outcome())));
+      return Invalid("solution.command ended with " + EnumName(result.outcome()));
     }
     return LoadWorkspace(result.tree(), {}, &blobs_);
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/enum_name.h"
 #include "core/threads.h"
 #include "tools/box/box.h"
 
@@ -150,7 +151,7 @@ void ToolExecutor::Count(const v1::ToolResult& result) {
   const Labels tool = {{"tool", result.tool()}};
   metrics
       .Counter("tidemill_tool_requests_total", "Tool requests executed",
-               {{"tool", result.tool()}, {"outcome", std::string(OutcomeName(result.outcome()))}})
+               {{"tool", result.tool()}, {"outcome", EnumName(result.outcome())}})
       .Increment();
   metrics.Histogram("tidemill_tool_queue_seconds", "Queue wait of a tool request", tool)
       .Observe(result.queue_ms() / 1e3);

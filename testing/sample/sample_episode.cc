@@ -73,7 +73,7 @@ int64_t SampleRun::WriteEpisode(v1::Purpose purpose, const std::string& eval, ui
   Put(PutTrajectory{std::move(trajectory)});
   if (stale) {
     ++stale_, ++metrics_->totals.stale;
-    Put(PutFate{id, "stale", "tools.run_tests: the box could not start"});
+    Put(PutFate{id, Fate::kStale, "tools.run_tests: the box could not start"});
     return now;
   }
   PutScore(id, solved, report);

@@ -194,7 +194,7 @@ void SampleRun::Train(const std::vector<v1::TrajectoryId>& used, double reward, 
     metrics["lag_hist_1"] = tokens * 5 / 10, metrics["lag_hist_2"] = tokens / 10;
   Put(ReserveVersion{step_});
   Put(PutStep{step_, step_, used, metrics.dump()});
-  for (const v1::TrajectoryId& id : used) Put(PutFate{id, "used", ""});
+  for (const v1::TrajectoryId& id : used) Put(PutFate{id, Fate::kUsed, ""});
   metrics_->Add(train_end_ms_, "step", metrics);
   const double publishing = 0.05 + 0.03 * random_.Uniform();
   train_end_ms_ += static_cast<int64_t>(publishing * 1000);

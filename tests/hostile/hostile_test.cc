@@ -12,6 +12,7 @@
 #include <numeric>
 #include <set>
 
+#include "core/enum_name.h"
 #include "testing/test_folders.h"
 #include "tests/hostile/hostile_table.h"
 #include "tests/hostile/outside.h"
@@ -99,7 +100,7 @@ class Attack {
 
   // Whether it ended as the table says.
   bool EndedRight(Kind kind, const v1::ToolResult& result, bool cgroups) const {
-    const std::string outcome(OutcomeName(result.outcome()));
+    const std::string outcome(EnumName(result.outcome()));
     std::vector<std::string> allowed = cgroups ? program_->outcomes : program_->no_cgroups;
     // What ended well but did not answer has failed.
     if (kind == Kind::kGrading)
@@ -119,7 +120,7 @@ class Attack {
   }
 
   std::string WrongEnd(const v1::ToolResult& result) const {
-    return Told(fmt::format("the outcome is {} {}", OutcomeName(result.outcome()), result.cause()),
+    return Told(fmt::format("the outcome is {} {}", EnumName(result.outcome()), result.cause()),
                 Shown(result));
   }
 

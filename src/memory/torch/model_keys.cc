@@ -4,13 +4,10 @@
 
 #include <ATen/Parallel.h>
 
-#include <deque>
-#include <optional>
-#include <thread>
 #include <utility>
 
 #include "core/log.h"
-#include "core/mutex.h"
+#include "core/work_queue.h"
 
 namespace tidemill {
 
@@ -22,54 +19,28 @@ class ModelKeys::Impl {
         clock_(clock),
         options_(options),
         events_(options.max_outstanding),
-        thread_([this] { Run(); }) {}
-
-  ~Impl() {
-    {
-      MutexLock lock(mutex_);
-      closing_ = true;
-    }
-    changed_.NotifyAll();
-    thread_.join();
+        queue_(options.max_outstanding) {
+    queue_.Start([this](const KeyCall& call) { Answer(call); });
   }
 
-  void Submit(KeyCall call) {
-    {
-      MutexLock lock(mutex_);
-      queue_.push_back(std::move(call));
-    }
-    changed_.NotifyAll();
-  }
+  void Submit(KeyCall call) { queue_.Put(std::move(call)); }
   Mailbox<KeyDone>& events() { return events_; }
   const BusyMeter& busy() const { return busy_; }
 
  private:
-  void Run() {
-    at::set_num_threads(options_.threads);
-    while (const std::optional<KeyCall> call = Next()) {
-      busy_.Begin(clock_.Now());
-      // A prompt is outside text: none of its words is a special token.
-      auto key = encoder_.Encode(tokenizer_.Encode(call->prompt, SpecialTokens::kAsText));
-      busy_.End(clock_.Now());
-      // Once: the rest is counted, and the cause is seldom another.
-      if (!key.ok() && !std::exchange(warned_, true)) {
-        LogWarn("a prompt has no key; memory goes by its words",
-                {{"cause", key.status().message()}});
-      }
-      KeyDone done{call->tag, key.status(), {}};
-      if (key.ok()) done.key = std::move(*key);
-      events_.Post(std::move(done));
+  void Answer(const KeyCall& call) {
+    at::set_num_threads(options_.threads);  // of this thread
+    busy_.Begin(clock_.Now());
+    // A prompt is outside text: none of its words is a special token.
+    auto key = encoder_.Encode(tokenizer_.Encode(call.prompt, SpecialTokens::kAsText));
+    busy_.End(clock_.Now());
+    // Once: the rest is counted, and the cause is seldom another.
+    if (!key.ok() && !std::exchange(warned_, true)) {
+      LogWarn("a prompt has no key; memory goes by its words", {{"cause", key.status().message()}});
     }
-  }
-
-  // Nothing: it is closed.
-  std::optional<KeyCall> Next() {
-    MutexLock lock(mutex_);
-    changed_.Wait(lock, [&]() TM_REQUIRES(mutex_) { return closing_ || !queue_.empty(); });
-    if (closing_) return std::nullopt;
-    KeyCall call = std::move(queue_.front());
-    queue_.pop_front();
-    return call;
+    KeyDone done{call.tag, key.status(), {}};
+    if (key.ok()) done.key = std::move(*key);
+    events_.Post(std::move(done));
   }
 
   const PromptEncoder encoder_;
@@ -78,12 +49,8 @@ class ModelKeys::Impl {
   const ModelKeysOptions options_;
   Mailbox<KeyDone> events_;
   BusyMeter busy_;
-  bool warned_ = false;  // of the thread
-  Mutex mutex_;
-  CondVar changed_;
-  std::deque<KeyCall> queue_ TM_GUARDED_BY(mutex_);
-  bool closing_ TM_GUARDED_BY(mutex_) = false;
-  std::thread thread_;  // last: it uses all of the above
+  bool warned_ = false;       // of the thread
+  WorkQueue<KeyCall> queue_;  // last: its thread uses all of the above
 };
 
 ModelKeys::ModelKeys(PromptEncoder encoder, Tokenizer tokenizer, const Clock& clock,

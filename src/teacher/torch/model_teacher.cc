@@ -5,14 +5,12 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
-#include <deque>
 #include <optional>
-#include <thread>
 #include <utility>
 #include <vector>
 
-#include "core/mutex.h"
 #include "core/text.h"
+#include "core/work_queue.h"
 #include "model/torch/catch.h"
 
 namespace tidemill {
@@ -135,64 +133,39 @@ class ModelTeacher::Impl {
         clock_(clock),
         options_(options),
         events_(options.max_outstanding),
-        thread_([this] { Run(); }) {}
-
-  ~Impl() {
-    {
-      MutexLock lock(mutex_);
-      closing_ = true;
-    }
-    changed_.NotifyAll();
-    thread_.join();
+        queue_(options.max_outstanding) {
+    queue_.StartBatches(
+        [this](const Calls& calls) { Score(calls); },
+        [this](const Calls& calls, const TeacherCall& next) { return Joins(calls, next); });
   }
 
-  void Submit(TeacherCall call) {
-    {
-      MutexLock lock(mutex_);
-      queue_.push_back(std::move(call));
-    }
-    changed_.NotifyAll();
-  }
+  void Submit(TeacherCall call) { queue_.Put(std::move(call)); }
   Mailbox<TeacherDone>& events() { return events_; }
   const BusyMeter& busy() const { return busy_; }
 
  private:
-  void Run() {
-    at::set_num_threads(options_.threads);
-    while (true) {
-      const std::vector<TeacherCall> calls = Next();
-      if (calls.empty()) return;
-      const Time began = clock_.Now();
-      busy_.Begin(began);
-      const auto scores = ScoreCalls(*weights_(), calls, options_.bfloat16);
-      const Time ended = clock_.Now();
-      busy_.End(ended);
-      for (size_t i = 0; i < calls.size(); ++i) {
-        TeacherDone done{calls[i].tag, scores.status(), {}, ended - began};
-        if (scores.ok()) done.scores = (*scores)[i];
-        events_.Post(std::move(done));
-      }
+  using Calls = std::vector<TeacherCall>;
+
+  void Score(const Calls& calls) {
+    at::set_num_threads(options_.threads);  // of this thread
+    const Time began = clock_.Now();
+    busy_.Begin(began);
+    const auto scores = ScoreCalls(*weights_(), calls, options_.bfloat16);
+    const Time ended = clock_.Now();
+    busy_.End(ended);
+    for (size_t i = 0; i < calls.size(); ++i) {
+      TeacherDone done{calls[i].tag, scores.status(), {}, ended - began};
+      if (scores.ok()) done.scores = (*scores)[i];
+      events_.Post(std::move(done));
     }
   }
 
-  // As many as fit, of one temperature. None: the teacher is closed.
-  std::vector<TeacherCall> Next() {
-    MutexLock lock(mutex_);
-    changed_.Wait(lock, [&]() TM_REQUIRES(mutex_) { return closing_ || !queue_.empty(); });
-    std::vector<TeacherCall> calls;
-    if (closing_) return calls;
-    int64_t tokens = 0;
-    while (!queue_.empty()) {
-      const TeacherCall& next = queue_.front();
-      tokens += static_cast<int64_t>(next.ids.size());
-      if (!calls.empty() &&
-          (tokens > options_.batch_tokens || next.temperature != calls.front().temperature)) {
-        break;
-      }
-      calls.push_back(std::move(queue_.front()));
-      queue_.pop_front();
-    }
-    return calls;
+  // As many as fit, of one temperature.
+  bool Joins(const Calls& calls, const TeacherCall& next) const {
+    size_t tokens = next.ids.size();
+    for (const TeacherCall& call : calls) tokens += call.ids.size();
+    return static_cast<int64_t>(tokens) <= options_.batch_tokens &&
+           next.temperature == calls.front().temperature;
   }
 
   TeacherWeights weights_;
@@ -200,11 +173,7 @@ class ModelTeacher::Impl {
   const ModelTeacherOptions options_;
   Mailbox<TeacherDone> events_;
   BusyMeter busy_;
-  Mutex mutex_;
-  CondVar changed_;
-  std::deque<TeacherCall> queue_ TM_GUARDED_BY(mutex_);  // bounded by what the loop has running
-  bool closing_ TM_GUARDED_BY(mutex_) = false;
-  std::thread thread_;
+  WorkQueue<TeacherCall> queue_;  // last: its thread uses all of the above
 };
 
 ModelTeacher::ModelTeacher(TeacherWeights weights, const Clock& clock, ModelTeacherOptions options)

@@ -331,33 +331,4 @@ Result<v1::Tree> Box::Collect(const CollectLimits& limits) {
   return tree;
 }
 
-std::string_view OutcomeName(v1::Outcome outcome) {
-  switch (outcome) {
-    case v1::OUTCOME_OK:
-      return "ok";
-    case v1::OUTCOME_FAILED:
-      return "failed";
-    case v1::OUTCOME_SIGNAL:
-      return "signal";
-    case v1::OUTCOME_TIMEOUT:
-      return "timeout";
-    case v1::OUTCOME_CPU_LIMIT:
-      return "cpu_limit";
-    case v1::OUTCOME_MEMORY_LIMIT:
-      return "memory_limit";
-    case v1::OUTCOME_OUTPUT_LIMIT:
-      return "output_limit";
-    case v1::OUTCOME_DISK_LIMIT:
-      return "disk_limit";
-    case v1::OUTCOME_PROCESS_LIMIT:
-      return "process_limit";
-    case v1::OUTCOME_UNAVAILABLE:
-      return "unavailable";
-    case v1::OUTCOME_INVALID:
-      return "invalid";
-    default:
-      return "unspecified";
-  }
-}
-
 }  // namespace tidemill

@@ -176,7 +176,4 @@ class Box {
 // does not fit.
 inline constexpr std::string_view kBoxRefused = "in the box: ";
 
-// "ok", "failed", "timeout", ..
-std::string_view OutcomeName(v1::Outcome outcome);
-
 }  // namespace tidemill

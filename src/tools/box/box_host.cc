@@ -18,6 +18,7 @@
 #include <set>
 #include <sstream>
 
+#include "core/enum_name.h"
 #include "core/log.h"
 #include "core/threads.h"
 #include "tools/box/box_image.h"
@@ -272,7 +273,7 @@ Status BoxHost::ProbeBox() {
                     mount.from, mount.to, mount.from));
   }
   return Unavailable(fmt::format("a box opened but /bin/sh did not run in it: {} {}{}",
-                                 OutcomeName(report.outcome), report.cause, report.err));
+                                 EnumName(report.outcome), report.cause, report.err));
 }
 
 // Boxes of root have users of their own, who get no further than anybody else.

@@ -1,4 +1,5 @@
 #include "tools/box/box.h"
+#include "core/enum_name.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -16,7 +17,7 @@ using ::testing::HasSubstr;
 
 TEST_F(BoxTest, ACommandRunsAndItsOutputAndStatusComeBack) {
   const RunReport report = Shell("echo out; echo err >&2; exit 3");
-  EXPECT_EQ(OutcomeName(report.outcome), "failed");
+  EXPECT_EQ(EnumName(report.outcome), "failed");
   EXPECT_EQ(report.exit_code, 3);
   EXPECT_EQ(report.out, "out\n");
   EXPECT_EQ(report.err, "err\n");
@@ -61,7 +62,7 @@ TEST_F(BoxTest, ABoxInheritsNoDescriptor) {
 
 TEST_F(BoxTest, ASignalIsNamed) {
   const RunReport report = Shell("kill -SEGV $$");
-  EXPECT_EQ(OutcomeName(report.outcome), "signal");
+  EXPECT_EQ(EnumName(report.outcome), "signal");
   EXPECT_EQ(report.exit_code, 11);
 }
 
@@ -70,7 +71,7 @@ TEST_F(BoxTest, ACommandThatIsNotThereFailsAsInAShell) {
   RunSpec spec;
   spec.command = {"no-such-program"};
   const RunReport report = box->Run(spec);
-  EXPECT_EQ(OutcomeName(report.outcome), "failed");
+  EXPECT_EQ(EnumName(report.outcome), "failed");
   EXPECT_EQ(report.exit_code, 127);
   EXPECT_THAT(report.err, HasSubstr("cannot run no-such-program"));
 }
@@ -99,7 +100,7 @@ TEST_F(BoxTest, FilesGoInAndComeOutAndABoxKeepsThemBetweenCommands) {
   ASSERT_TRUE(box->Put("run.sh", "#!/bin/sh\ncat a/b/one.txt > two.txt\n", true).ok());
   RunSpec spec;
   spec.command = {"./run.sh"};
-  ASSERT_EQ(OutcomeName(box->Run(spec).outcome), "ok");
+  ASSERT_EQ(EnumName(box->Run(spec).outcome), "ok");
   auto two = box->Get("two.txt", 100);
   ASSERT_TRUE(two.ok()) << two.status().ToString();
   EXPECT_EQ(*two, "first");
@@ -130,7 +131,7 @@ TEST_F(BoxTest, StandardInputArrivesWholeAndEnds) {
   spec.command = {"wc", "-c"};
   spec.input.assign(3 << 20, 'x');
   const RunReport report = box->Run(spec);
-  EXPECT_EQ(OutcomeName(report.outcome), "ok");
+  EXPECT_EQ(EnumName(report.outcome), "ok");
   EXPECT_EQ(report.out, fmt::format("{}\n", 3 << 20));
 }
 
@@ -139,7 +140,7 @@ TEST_F(BoxTest, ACommandThatDoesNotReadItsInputDoesNotEndTheExecutor) {
   RunSpec spec;
   spec.command = {"true"};
   spec.input.assign(3 << 20, 'x');
-  EXPECT_EQ(OutcomeName(box->Run(spec).outcome), "ok");
+  EXPECT_EQ(EnumName(box->Run(spec).outcome), "ok");
 }
 
 TEST_F(BoxTest, TheEnvironmentIsTheBoxesOwn) {
@@ -178,7 +179,7 @@ TEST_F(BoxTest, AKilledBoxSaysThatItIsOurs) {
   RunSpec spec;
   spec.command = {"true"};
   const RunReport report = box->Run(spec);
-  EXPECT_EQ(OutcomeName(report.outcome), "unavailable");
+  EXPECT_EQ(EnumName(report.outcome), "unavailable");
   EXPECT_NE(report.cause, "");
   EXPECT_FALSE(box->usable());
 }

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
+#include "core/enum_name.h"
 #include "tools/box/box.h"
 #include "tools/box/box_host.h"
 
@@ -40,10 +41,10 @@ std::string TryLimits(BoxHost& host) {
   const auto expect = [&](const char* what, const RunReport& report,
                           std::initializer_list<std::string_view> names) {
     for (const std::string_view name : names) {
-      if (OutcomeName(report.outcome) == name && report.degraded) return;
+      if (EnumName(report.outcome) == name && report.degraded) return;
     }
-    wrong += fmt::format("{}: {} {}{} degraded {}\n", what, OutcomeName(report.outcome),
-                         report.cause, report.err, report.degraded);
+    wrong += fmt::format("{}: {} {}{} degraded {}\n", what, EnumName(report.outcome), report.cause,
+                         report.err, report.degraded);
   };
   const std::vector<std::string> prog = {"/tmp/prog"};
   expect("true", RunIn(host, {"true"}, "", limits), {"ok"});

@@ -6,6 +6,7 @@
 
 #include <string>
 
+#include "core/enum_name.h"
 #include "testing/box_fixture.h"
 
 namespace tidemill {
@@ -23,9 +24,7 @@ class HostileBox : public BoxTest {
     EXPECT_EQ(host().alive(), 0u);
     EXPECT_EQ(CountCgroups(), 0u);
   }
-  static std::string Name(const RunReport& report) {
-    return std::string(OutcomeName(report.outcome));
-  }
+  static std::string Name(const RunReport& report) { return EnumName(report.outcome); }
   static BoxLimits Small() {
     BoxLimits limits;
     limits.wall = std::chrono::seconds(20);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "core/enum_name.h"
 #include "core/text.h"
 #include "tools/diagnostics.h"
 #include "tools/tool_runner.h"
@@ -24,7 +25,7 @@ void AddSyntaxError(const v1::Grading& grading, const PythonReport& report,
 // What a case that got no answer says instead.
 std::string NoAnswer(const PythonReport& report) {
   if (!report.load_error.empty()) return CutText(ToUtf8(report.load_error), kValueShownMax);
-  return fmt::format("[no answer: {}]", OutcomeName(report.outcome));
+  return fmt::format("[no answer: {}]", EnumName(report.outcome));
 }
 
 void JudgeCase(const v1::TestCase& test, size_t index, const PythonReport& report,

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "core/enum_name.h"
 #include "tools/box/box.h"
 #include "tools/python/answer_filter.h"
 #include "tools/python/nursery_program.h"
@@ -173,7 +174,7 @@ class PythonNursery::Interpreter final : private Conversation {
     spec.conversation = this;
     begun_ = std::chrono::steady_clock::now();
     const RunReport report = (*box)->Run(spec);
-    return fmt::format("{} {} {} {}", OutcomeName(report.outcome), report.exit_code, report.cause,
+    return fmt::format("{} {} {} {}", EnumName(report.outcome), report.exit_code, report.cause,
                        report.err);
   }
 

@@ -22,13 +22,19 @@ class ReplayLiveTest : public ReplayTest {
     return sample;
   }
   void SendLive(const v1::Sample& sample) {
-    EXPECT_TRUE(bus_.Publish(kLiveSamplesTopic, sample.SerializeAsString()).ok());
+    v1::LiveEvent event;
+    *event.mutable_sample() = sample;
+    Tell(event);
+  }
+  void Tell(const v1::LiveEvent& event) {
+    EXPECT_TRUE(bus_.Publish(kLiveEventsTopic, event.SerializeAsString()).ok());
   }
   void AskBoth(uint64_t step, uint64_t version, uint32_t tasks, uint32_t live) {
+    Publish(version, step);
     v1::BatchRequest request;
     request.set_step(step), request.set_episodes(tasks), request.set_live_episodes(live);
     request.set_reply_to("learner");
-    request.set_version(version), request.set_version_step(step);
+    request.set_version(version);
     EXPECT_TRUE(bus_.Publish(kBatchRequestsTopic, request.SerializeAsString()).ok());
   }
 };
@@ -75,7 +81,7 @@ TEST_F(ReplayLiveTest, ASessionIsUsedOnceHoweverOftenItIsSent) {
 
 TEST_F(ReplayLiveTest, WhatIsTooOldIsDroppedAndRecorded) {
   Make();
-  Ask(0, 1, 0), Step();
+  Publish(1, 0), Step();
   SendLive(Live(1, 1));
   AskBoth(3, 4, 0, 1);  // two steps are allowed
   Settle();
@@ -86,9 +92,10 @@ TEST_F(ReplayLiveTest, WhatIsTooOldIsDroppedAndRecorded) {
 TEST_F(ReplayLiveTest, ARevisedVerdictReachesTheBatch) {
   Make();
   SendLive(Live(1, 1, 1));
-  v1::Sample revised = Live(1, 1, -1);
-  revised.mutable_trajectory()->clear_turns();
-  SendLive(revised);
+  v1::LiveEvent event;
+  *event.mutable_revised()->mutable_verdict() = Live(1, 1, -1).verdict();
+  *event.mutable_revised()->mutable_live() = Live(1, 1, -1).live();
+  Tell(event);
   AskBoth(0, 1, 0, 1);
   Settle();
   const std::vector<v1::Batch> batches = Batches();
@@ -96,15 +103,32 @@ TEST_F(ReplayLiveTest, ARevisedVerdictReachesTheBatch) {
   EXPECT_EQ(batches[0].samples(0).verdict().reward(), -1);
 }
 
+TEST_F(ReplayLiveTest, NothingOfADeletedSessionIsUsedWhateverComesOfItLater) {
+  Make();
+  SendLive(Live(1, 1));
+  v1::LiveEvent event;
+  event.mutable_deleted()->set_session(1);
+  Tell(event);
+  SendLive(Live(1, 1));
+  AskBoth(0, 1, 0, 1);
+  Settle();
+  EXPECT_TRUE(Batches().empty());
+  EXPECT_EQ(replay_->counters().live_ready, 0u);
+}
+
 TEST_F(ReplayLiveTest, AVersionThatWasNeverPublishedOrAMissingScoreIsADeadLetter) {
   Make();
-  Ask(0, 1, 0), Step();
+  Publish(1, 0), Step();
   SendLive(Live(1, 99));
   v1::Sample unscored = Live(2, 1);
   unscored.mutable_live()->clear_turn_scores();
   SendLive(unscored);
+  v1::Sample empty = Live(3, 1);
+  empty.mutable_trajectory()->clear_turns();
+  SendLive(empty);
+  Tell(v1::LiveEvent());
   Settle();
-  EXPECT_EQ(replay_->counters().refused, 2u);
+  EXPECT_EQ(replay_->counters().refused, 4u);
   EXPECT_EQ(replay_->counters().live_ready, 0u);
 }
 

@@ -1,0 +1,95 @@
+// What becomes of an episode, and which parts of ours can fail one: a row each. Code decides on the
+// enums; the database, the API and people get the names. A new fate or failure is one more row.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace tidemill {
+
+enum class Fate : uint8_t {
+  kStored,
+  kReady,
+  kUsed,
+  kStale,
+  kTooOld,
+  kZeroVariance,
+  kUntrainable,
+  kEvicted,
+  kDeleted,
+};
+
+struct FateRow {
+  Fate fate;
+  std::string_view name;  // never changed: databases hold it
+  bool live = false;      // may still be trained on
+  bool reissued = false;  // a group that is dropped for this has its task attempted again
+  std::string_view meaning;
+};
+
+inline constexpr FateRow kFates[] = {
+    {Fate::kStored, "stored", true, false, "nothing was decided yet"},
+    {Fate::kReady, "ready", true, false, "its steps were abandoned by a resume"},
+    {Fate::kUsed, "used", true, false, "a step used it"},
+    {Fate::kStale, "stale", false, true, "a part of ours failed"},
+    {Fate::kTooOld, "too_old", false, true, "over the staleness bound when a batch was made"},
+    {Fate::kZeroVariance, "zero_variance", false, false, "all rewards of its group are equal"},
+    {Fate::kUntrainable, "untrainable", false, false, "its group has no token to train"},
+    {Fate::kEvicted, "evicted", false, false, "there was no room for it"},
+    {Fate::kDeleted, "deleted", false, false, "somebody had it deleted"},
+};
+
+const FateRow& RowOf(Fate fate);
+inline std::string FateName(Fate fate) {
+  return std::string(RowOf(fate).name);
+}
+// nullopt: no row has this name.
+std::optional<Fate> FateNamed(std::string_view name);
+// Whether a trajectory with this fate may still be trained on. A name without a row: never.
+bool FateIsLive(std::string_view name);
+// For SQL: "'stale'", and "'stored', 'ready', 'used'".
+std::string Quoted(Fate fate);
+std::string LiveFatesSql();
+// For errors: "stored, ready, used, ..".
+std::string FateNames();
+
+// What of ours failed an episode: it becomes stale.
+enum class Failure : uint8_t {
+  kPrompt,
+  kEngine,
+  kTool,
+  kBoxLost,
+  kAgent,
+  kRefused,
+  kUnusable,
+  kUnknownTask,
+  kUnscorable,
+  kNoVerdict,
+  kTeacher,
+};
+
+struct FailureRow {
+  Failure failure;
+  std::string_view words;  // before the detail
+};
+
+inline constexpr FailureRow kFailures[] = {
+    {Failure::kPrompt, "prompt"},
+    {Failure::kEngine, "engine"},
+    {Failure::kTool, "tool unavailable"},
+    {Failure::kBoxLost, "the episode's box was lost"},
+    {Failure::kAgent, "agent"},
+    {Failure::kRefused, "refused"},
+    {Failure::kUnusable, "put aside"},
+    {Failure::kUnknownTask, "the task is not in this run's task files"},
+    {Failure::kUnscorable, "unscorable"},
+    {Failure::kNoVerdict, "no verdict"},
+    {Failure::kTeacher, "not scored by the teacher"},
+};
+
+// "engine: the device is lost"; without a detail the words alone.
+std::string FailureText(Failure failure, std::string_view detail = {});
+
+}  // namespace tidemill

@@ -1,0 +1,116 @@
+#include "replay/batch_maker.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "bus/read_message.h"
+#include "core/topics.h"
+
+namespace tidemill {
+namespace {
+
+constexpr size_t kRequestsAtOnce = 16;
+
+}  // namespace
+
+void BatchMaker::TakeRequests() {
+  for (Lease& lease : TakeFrom(parts_.bus, kBatchRequestsTopic, kRequestsAtOnce)) {
+    v1::BatchRequest request;
+    if (!ReadOrReject(parts_.bus, lease, request, parts_.options.limits)) continue;
+    // The learner lives in this process: a request that is lost, is lost with the learner.
+    (void)parts_.bus.Ack(lease);
+    if (last_batch_ && request.step() <= last_batch_->first) {
+      // A repetition. The same groups again, or they would be used up without having been used.
+      if (request.step() == last_batch_->first)
+        parts_.outbox.Reply(request.reply_to(), last_batch_->second);
+      continue;
+    }
+    request_ = std::move(request);
+  }
+}
+
+// Whether the group may be used for this step. Leaves out what is too old; a group of which less
+// than two remain is dropped and its task issued again.
+bool BatchMaker::Usable(uint64_t id, uint64_t step) {
+  ReplayGroup& group = parts_.book.at(id);
+  const int64_t now_ms = clock_.WallMs();
+  const StalenessBound& bound = parts_.options.staleness;
+  size_t left = 0;
+  std::vector<std::pair<ReplayMember*, uint64_t>> old;  // with the lag
+  for (auto& [index, member] : group.members) {
+    if (member.excluded) continue;
+    const TokenAges ages = MeasureAges(member.trajectory, versions_, step, now_ms, bound);
+    const bool keep = ages.too_old == 0 || (bound.mask && ages.too_old < ages.tokens);
+    if (keep)
+      ++left;
+    else
+      old.emplace_back(&member, ages.max_lag);
+  }
+  parts_.counters.too_old += old.size();
+  if (left < std::min<size_t>(2, group.size)) {
+    parts_.book.Drop(id, Fate::kTooOld);
+    return false;
+  }
+  for (auto& [member, lag] : old) {
+    member->excluded = true;
+    parts_.writer.Record(member->trajectory.id(), Fate::kTooOld,
+                         "lag of " + std::to_string(lag) + " steps");
+  }
+  return true;
+}
+
+std::optional<std::set<uint64_t>> BatchMaker::Draw(const v1::BatchRequest& request) {
+  GroupBuffer& buffer = parts_.book.buffer();
+  std::set<uint64_t> drawn;
+  uint32_t episodes = 0;
+  while (episodes < request.episodes()) {
+    const std::optional<ItemKey> key = buffer.Draw();
+    if (!key) break;
+    if (!Usable(*key, request.step())) continue;
+    episodes += parts_.book.at(*key).size;
+    drawn.insert(*key);
+  }
+  if (episodes >= request.episodes()) return drawn;
+  for (const uint64_t id : drawn) buffer.PutBack(id);
+  return std::nullopt;
+}
+
+void BatchMaker::AddSamples(const ReplayGroup& group, v1::Batch& batch) {
+  for (const auto& [index, member] : group.members) {
+    if (member.excluded || !member.verdict) continue;
+    v1::Sample& sample = *batch.add_samples();
+    *sample.mutable_trajectory() = member.trajectory;
+    *sample.mutable_verdict() = *member.verdict;
+    *sample.mutable_teacher() = {member.teacher.begin(), member.teacher.end()};
+    sample.set_uses(group.uses);
+    const uint32_t masked = MaskTooOld(*sample.mutable_trajectory(), versions_, batch.step(),
+                                       clock_.WallMs(), parts_.options.staleness);
+    sample.set_masked_tokens(masked);
+    parts_.counters.masked_tokens += masked;
+    ++parts_.counters.used;
+  }
+}
+
+bool BatchMaker::TryMake() {
+  if (!request_ || !live_.Ready(*request_)) return false;
+  const auto drawn = Draw(*request_);
+  if (!drawn) return false;
+  v1::Batch batch;
+  batch.set_step(request_->step());
+  batch.set_learner_version(request_->version());
+  // In the order of their numbers, whichever finished first: what a step computes must not depend
+  // on that.
+  for (const uint64_t id : *drawn) {
+    ReplayGroup& group = parts_.book.at(id);
+    AddSamples(group, batch);
+    ++group.uses;
+    if (parts_.book.buffer().Use(id)) parts_.book.Forget(id);
+  }
+  live_.AddTo(request_->live_episodes(), batch);
+  last_batch_.emplace(request_->step(), batch.SerializeAsString());
+  parts_.outbox.Reply(request_->reply_to(), last_batch_->second);
+  request_.reset();
+  return true;
+}
+
+}  // namespace tidemill

@@ -1,0 +1,136 @@
+#include "reward/verdict_maker.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace tidemill {
+namespace {
+
+double ShareOf(const v1::ToolCall& call) {
+  return call.tests_total() == 0 ? 0
+                                 : static_cast<double>(call.tests_passed()) / call.tests_total();
+}
+
+Need Grading() {
+  return {.kind = Need::Kind::kTool, .name = "grade"};
+}
+
+}  // namespace
+
+std::map<std::string, Need> VerdictMaker::Needs(const OpenScore& score) const {
+  std::map<std::string, Need> needs;
+  // Solved tasks are counted whatever the reward is made of; in an evaluation always by their
+  // tests.
+  const bool cases = HasHiddenTests(score.request);
+  const bool told =
+      score.request.purpose() != v1::PURPOSE_EVAL && SolvedBy(score) != TaskSolved::kNotKnown;
+  if (cases && !told && score.evidence.Tool("grade") == nullptr) needs.emplace("grade", Grading());
+  for (const WeightedScorer& weighted : scorers_) {
+    if (!WeightOf(weighted, score.request)) continue;
+    if (audits_.NeedsExecution(*weighted.scorer, score)) needs.emplace("grade", Grading());
+    if (audits_.Replaced(*weighted.scorer)) continue;
+    for (Need& need : weighted.scorer->Needs(score.request, score.evidence))
+      needs.emplace(need.kind == Need::Kind::kJudge ? "judge " + need.name : need.Key(), need);
+  }
+  return needs;
+}
+
+TaskSolved VerdictMaker::SolvedBy(const OpenScore& score) const {
+  for (const WeightedScorer& weighted : scorers_) {
+    if (!WeightOf(weighted, score.request) || audits_.Replaced(*weighted.scorer)) continue;
+    const TaskSolved solved = weighted.scorer->Solved(score.request, score.evidence);
+    if (solved != TaskSolved::kNotKnown) return solved;
+  }
+  return TaskSolved::kNotKnown;
+}
+
+v1::Verdict VerdictMaker::Make(const OpenScore& score) const {
+  v1::Verdict verdict;
+  verdict.set_scored(true);
+  Status made = AddParts(score, verdict);
+  if (made.ok()) {
+    const uint32_t further_turns = std::max(score.request.turns(), 1u) - 1;
+    const double discount = std::pow(options_.turn_discount, further_turns);
+    verdict.set_reward(verdict.reward() * discount);
+    verdict.set_correction(verdict.correction() * discount);
+    SetSolved(score, verdict);
+    if (const v1::ToolResult* lint = score.evidence.Tool("lint"))
+      *verdict.mutable_diagnostics() = lint->diagnostics();
+    made = AddTurnRewards(score, verdict);
+  }
+  if (made.ok()) return verdict;
+  v1::Verdict none;
+  none.set_cause(made.message());
+  return none;
+}
+
+Status VerdictMaker::AddParts(const OpenScore& score, v1::Verdict& verdict) const {
+  for (const WeightedScorer& weighted : scorers_) {
+    const Scorer& scorer = *weighted.scorer;
+    const std::optional<double> weight = WeightOf(weighted, score.request);
+    if (!weight) continue;
+    Result<v1::RewardPart> part = audits_.Replaced(scorer)
+                                      ? audits_.ScoreExecuted(scorer, score)
+                                      : scorer.Score(score.request, score.evidence);
+    if (!part.ok()) {
+      return Unavailable(std::string(scorer.name()) + ": " + part.status().message());
+    }
+    part->set_weight(*weight);
+    audits_.AddTo(scorer, score, *part);
+    verdict.set_correction(verdict.correction() + part->correction() * *weight);
+    verdict.set_reward(verdict.reward() + part->value() * *weight);
+    *verdict.add_parts() = std::move(*part);
+  }
+  return Ok();
+}
+
+void VerdictMaker::SetSolved(const OpenScore& score, v1::Verdict& verdict) const {
+  if (const v1::ToolResult* grade = score.evidence.Tool("grade")) {
+    verdict.set_tests_passed(grade->tests_passed());
+    verdict.set_tests_total(grade->tests_total());
+    verdict.set_compiled(grade->compiled());
+    verdict.set_solved(verdict.tests_total() > 0 &&
+                       verdict.tests_passed() == verdict.tests_total());
+  } else if (const TaskSolved solved = SolvedBy(score); solved != TaskSolved::kNotKnown) {
+    verdict.set_compiled(true);
+    verdict.set_solved(solved == TaskSolved::kYes);
+  } else if (!score.request.weights().empty()) {
+    // No tests to pass: everything that earns something has to be as good as it can be.
+    bool whole = false;
+    for (const v1::RewardPart& part : verdict.parts()) {
+      if (part.weight() <= 0) continue;
+      whole = part.value() >= 1;
+      if (!whole) break;
+    }
+    verdict.set_solved(whole);
+  }
+}
+
+// A turn's gain in visible tests, and what scorers say of single turns.
+Status VerdictMaker::AddTurnRewards(const OpenScore& score, v1::Verdict& verdict) const {
+  double before = 0;
+  for (const v1::ToolCall& call : score.request.last_calls()) {
+    const double share = call.tests_total() == 0 ? before : ShareOf(call);
+    verdict.add_turn_rewards(options_.turn_weight * (share - before));
+    before = share;
+  }
+  for (const WeightedScorer& weighted : scorers_) {
+    const std::optional<double> weight = WeightOf(weighted, score.request);
+    if (!weight || audits_.Replaced(*weighted.scorer)) continue;
+    const std::vector<double> rewards = weighted.scorer->TurnRewards(score.evidence);
+    if (rewards.empty()) continue;
+    if (rewards.size() != static_cast<size_t>(verdict.turn_rewards_size())) {
+      return Unavailable(std::string(weighted.scorer->name()) + ": \"turn_rewards\" has " +
+                         std::to_string(rewards.size()) + " numbers for " +
+                         std::to_string(verdict.turn_rewards_size()) + " turns");
+    }
+    for (int i = 0; i < verdict.turn_rewards_size(); ++i) {
+      verdict.set_turn_rewards(i,
+                               verdict.turn_rewards(i) + *weight * rewards[static_cast<size_t>(i)]);
+    }
+  }
+  return Ok();
+}
+
+}  // namespace tidemill
