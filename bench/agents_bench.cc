@@ -100,9 +100,10 @@ struct Served {
                                               const AgentProgram& program, size_t slots,
                                               const Clock& clock) {
     auto served = std::make_unique<Served>();
-    TM_ASSIGN_OR_RETURN(
-        served->recorder,
-        EpisodeRecorder::Make(policy, clock, slots, std::make_unique<PlainRecorder>(policy)));
+    served->recorder = std::make_unique<EpisodeRecorder>(policy, clock, slots,
+                                                         std::make_unique<PlainRecorder>(policy));
+    served->loops.Add(*served->recorder);
+    TM_RETURN_IF_ERROR(served->loops.Start());
     GatewayOptions options;
     options.plan.context_tokens = kExpressionContext;
     TM_ASSIGN_OR_RETURN(served->gateway, Gateway::Start(options, policy, engine, *served->recorder,
@@ -117,6 +118,7 @@ struct Served {
 
   Metrics metrics;
   std::unique_ptr<EpisodeRecorder> recorder;
+  LoopRunner loops;
   std::unique_ptr<Gateway> gateway;
   std::unique_ptr<AgentRunner> agents;
 };

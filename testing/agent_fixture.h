@@ -77,10 +77,13 @@ class AgentTest : public testing::Test {
 
   // Answers of the model by the conversation before them.
   void Serve(AnswerScript script, Duration pace = {}) {
-    auto recorder =
-        EpisodeRecorder::Make(*policy_, clock_, 16, std::make_unique<PlainRecorder>(*policy_));
-    ASSERT_TRUE(recorder.ok());
-    recorder_ = std::move(*recorder);
+    server_.reset();
+    loops_.reset();
+    recorder_ = std::make_unique<EpisodeRecorder>(*policy_, clock_, 16,
+                                                  std::make_unique<PlainRecorder>(*policy_));
+    loops_ = std::make_unique<LoopRunner>();
+    loops_->Add(*recorder_);
+    ASSERT_TRUE(loops_->Start().ok());
     ScriptedOptions options;
     options.pace = pace;
     server_ =
@@ -148,6 +151,7 @@ class AgentTest : public testing::Test {
   v1::GroupLease lease_;
   std::unique_ptr<ServedPolicy> policy_;
   std::unique_ptr<EpisodeRecorder> recorder_;
+  std::unique_ptr<LoopRunner> loops_;
   std::unique_ptr<ScriptedServer> server_;
   TestWaker waker_;
   std::unique_ptr<AgentRunner> runner_;

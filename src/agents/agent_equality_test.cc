@@ -40,12 +40,14 @@ std::map<std::string, v1::Trajectory> RollPrograms(const std::vector<v1::GroupLe
   const auto channel = NewLocalWeightChannel();
   const auto protocol = NewCompactProtocol(policy.tokenizer).value();
   const auto engine = NewExpressionEngine(policy, *channel, clock);
-  auto recorder = EpisodeRecorder::Make(policy, clock, 16, std::make_unique<PlainRecorder>(policy));
-  TM_CHECK(recorder.ok());
+  EpisodeRecorder recorder(policy, clock, 16, std::make_unique<PlainRecorder>(policy));
+  LoopRunner loops;
+  loops.Add(recorder);
+  TM_CHECK(loops.Start().ok());
   GatewayOptions gateway_options;
   gateway_options.plan.context_tokens = kExpressionContext;
   Metrics metrics;
-  auto gateway = Gateway::Start(gateway_options, policy, *engine, **recorder, clock, metrics);
+  auto gateway = Gateway::Start(gateway_options, policy, *engine, recorder, clock, metrics);
   TM_CHECK(gateway.ok());
   AgentRunnerOptions options;
   options.program.command = command;
@@ -53,7 +55,7 @@ std::map<std::string, v1::Trajectory> RollPrograms(const std::vector<v1::GroupLe
   options.program.limits.wall = options.program.limits.cpu = std::chrono::seconds(60);
   options.program.model = "policy";
   options.slots = 4;
-  auto agents = AgentRunner::Create(options, **gateway, **recorder, nullptr, clock);
+  auto agents = AgentRunner::Create(options, **gateway, recorder, nullptr, clock);
   TM_CHECK(agents.ok(), agents.ok() ? "" : agents.status().message());
   return RollOut(leases, *protocol, *engine, agents->get(), nullptr, clock, limit);
 }

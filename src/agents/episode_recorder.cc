@@ -55,29 +55,37 @@ class EpisodeRecorder::Memory final : public StorePort {
   Mailbox<StoreDone> events_{kStoreClientCapacity};
 };
 
-EpisodeRecorder::EpisodeRecorder(const ServedPolicy& policy, const Clock& clock,
+EpisodeRecorder::EpisodeRecorder(const ServedPolicy& policy, const Clock& clock, size_t episodes,
                                  std::unique_ptr<TurnRecorder> others)
-    : clock_(clock), others_(std::move(others)), builder_(policy) {}
-
-Result<std::unique_ptr<EpisodeRecorder>> EpisodeRecorder::Make(const ServedPolicy& policy,
-                                                               const Clock& clock, size_t episodes,
-                                                               std::unique_ptr<TurnRecorder> rest) {
-  std::unique_ptr<EpisodeRecorder> made(new EpisodeRecorder(policy, clock, std::move(rest)));
+    : clock_(clock),
+      others_(std::move(others)),
+      builder_(policy),
+      memory_(std::make_unique<Memory>(*this)) {
   LiveOptions options;
   options.idle = std::chrono::hours(24 * 365);  // the episode's end closes it
   options.max_sessions = episodes + 16;         // closed ones go first
   options.sessions = kEpisodeSessions;
   options.tickets = kEpisodeTickets;
-  made->memory_ = std::make_unique<Memory>(*made);
-  made->live_ = std::make_unique<LiveRecorder>(options, made->builder_, *made->memory_, clock,
-                                               SessionsState{});
-  made->runner_.Add(*made->live_);
-  TM_RETURN_IF_ERROR(made->runner_.Start());
-  return made;
+  live_ = std::make_unique<LiveRecorder>(options, builder_, *memory_, clock, SessionsState{});
 }
 
-EpisodeRecorder::~EpisodeRecorder() {
-  (void)runner_.Stop();
+EpisodeRecorder::~EpisodeRecorder() = default;
+
+void EpisodeRecorder::Attach(Waker& waker) {
+  live_->Attach(waker);
+  MutexLock lock(mutex_);
+  waker_ = &waker;
+}
+
+Time EpisodeRecorder::Step(Time now) {
+  return live_->Step(now);
+}
+
+bool EpisodeRecorder::Drained() const {
+  if (!live_->Drained()) return false;
+  MutexLock lock(mutex_);
+  return std::all_of(episodes_.begin(), episodes_.end(),
+                     [](const auto& one) { return one.second.lost; });
 }
 
 void EpisodeRecorder::Open(const std::string& name, const EpisodeTerms& terms) {
@@ -271,7 +279,11 @@ Result<EpisodeSession> EpisodeRecorder::Close(const std::string& name) {
   }
   EpisodeSession session = std::move(episode.session);
   session.failed = episode.life.failed;
-  if (!in_time) return Unavailable("the requests of an agent that ended do not end");
+  if (waker_ != nullptr) waker_->Wake();
+  if (!in_time) {
+    episode.lost = true;
+    return Unavailable("the requests of an agent that ended do not end");
+  }
   by_number_.erase(episode.number);
   episodes_.erase(name);
   return session;

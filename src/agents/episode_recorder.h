@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "core/clock.h"
-#include "core/loop_runner.h"
+#include "core/loop.h"
 #include "core/mutex.h"
 #include "core/status.h"
 #include "gateway/served_policy.h"
@@ -50,14 +50,19 @@ struct EpisodeSession {
   Status failed;
 };
 
-// Thread-safe.
-class EpisodeRecorder final : public TurnRecorder {
+// Thread-safe, but for the calls of the one who steps it.
+class EpisodeRecorder final : public TurnRecorder, public Loop {
  public:
   // `episodes`: how many are open at once, at most. `others` records requests without an episode.
-  static Result<std::unique_ptr<EpisodeRecorder>> Make(const ServedPolicy& policy,
-                                                       const Clock& clock, size_t episodes,
-                                                       std::unique_ptr<TurnRecorder> others);
+  EpisodeRecorder(const ServedPolicy& policy, const Clock& clock, size_t episodes,
+                  std::unique_ptr<TurnRecorder> others);
   ~EpisodeRecorder() override;
+
+  std::string_view name() const override { return "episodes"; }
+  void Attach(Waker& waker) override;
+  Time Step(Time now) override;
+  // Every episode is closed, or its requests do not end.
+  bool Drained() const override;
 
   // `name` is Tenant::session of the episode's key; new each time.
   void Open(const std::string& name, const EpisodeTerms& terms);
@@ -92,6 +97,7 @@ class EpisodeRecorder final : public TurnRecorder {
     uint32_t drawing = 0;  // answers that were admitted and are not over
     uint32_t stored = 0;   // turns
     bool closing = false, settled = false;
+    bool lost = false;                     // its requests did not end in time
     std::map<uint64_t, uint32_t> prompts;  // how often each was asked, by its hash
   };
   struct Asked {
@@ -99,8 +105,6 @@ class EpisodeRecorder final : public TurnRecorder {
     int choices = 1;  // not reported yet
   };
 
-  EpisodeRecorder(const ServedPolicy& policy, const Clock& clock,
-                  std::unique_ptr<TurnRecorder> others);
   Status Admit(Underway& episode, uint32_t answers) TM_REQUIRES(mutex_);
   void ChoiceDone(uint64_t ticket);
   void TurnStored(const v1::SessionTurn& turn);
@@ -111,10 +115,10 @@ class EpisodeRecorder final : public TurnRecorder {
   TemplatePromptBuilder builder_;
   std::unique_ptr<Memory> memory_;
   std::unique_ptr<LiveRecorder> live_;
-  LoopRunner runner_;
 
   mutable Mutex mutex_;  // never held while live_ is called
   CondVar changed_;
+  Waker* waker_ TM_GUARDED_BY(mutex_) = nullptr;
   std::map<std::string, Underway> episodes_ TM_GUARDED_BY(mutex_);
   uint64_t turns_ TM_GUARDED_BY(mutex_) = 0;  // of all episodes that ever were
   std::map<uint64_t, std::string> by_number_ TM_GUARDED_BY(mutex_);

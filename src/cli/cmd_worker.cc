@@ -116,7 +116,7 @@ int RunWorker(const WorkerArguments& arguments) {
   Result<std::unique_ptr<Run>> run = OpenRun(config, request);
   if (run.status().code() == Code::kClosed) return 0;
   if (!run.ok()) return Fail(run.status());
-  for (const std::string& warning : (*run)->warnings()) LogWarn(warning);
+  for (const std::string& warning : (*run)->process().warnings) LogWarn(warning);
   Result<SheetBoard> board = SheetBoard::Connect(arguments.url, arguments.run, request.keys);
   if (!board.ok()) return Fail(board.status());
   const Status served = ServeWorker(**run, std::move(*beacon), [&] {

@@ -86,7 +86,7 @@ struct Company {
 
 Result<std::shared_ptr<void>> MakeCompany(Run& run, RedisBus& bus, SheetBoard board, RunSheet sheet,
                                           WorkerBeaconOptions beacon) {
-  WeightPublisher& publisher = *run.host().publisher();
+  WeightPublisher& publisher = *run.process().publisher;
   auto company = std::make_shared<Company>();
   TM_ASSIGN_OR_RETURN(RedisClient client, RedisClient::Connect(beacon.url));
   company->janitor = std::make_unique<TopicJanitor>(bus, std::move(client), beacon.run,
@@ -94,7 +94,7 @@ Result<std::shared_ptr<void>> MakeCompany(Run& run, RedisBus& bus, SheetBoard bo
   beacon.report = [&run] { return ReportOf(run); };
   beacon.stuck = [&run] { return run.StuckLoop(); };
   TM_ASSIGN_OR_RETURN(company->beacon, WorkerBeacon::Start(std::move(beacon)));
-  sheet.version = run.start_version();
+  sheet.version = run.process().start.version;
   sheet.incarnation = publisher.options().incarnation;
   sheet.shm = publisher.shm_location();
   sheet.weights_folder = publisher.options().folder;

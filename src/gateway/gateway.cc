@@ -76,8 +76,10 @@ Status Gateway::Listen() {
   if (!options_.access_log.empty()) {
     TM_ASSIGN_OR_RETURN(access_log_, AccessLog::Open(options_.access_log, clock_));
   }
-  runner_.Add(loop_);
-  TM_RETURN_IF_ERROR(runner_.Start());
+  if (options_.own_thread) {
+    runner_.Add(loop_);
+    TM_RETURN_IF_ERROR(runner_.Start());
+  }
   HttpOptions http;
   http.address = options_.host;
   http.port = options_.port;
@@ -104,7 +106,7 @@ Status Gateway::Listen() {
 
 Gateway::~Gateway() {
   http_.reset();
-  (void)runner_.Stop();
+  if (options_.own_thread) (void)runner_.Stop();
   loop_.Detach();
 }
 

@@ -50,7 +50,8 @@ struct GatewayOptions {
   // Answers requests below kLivePath to the operator; checks who asks itself. None: 404.
   std::function<HttpResponse(const HttpRequest&)> operate{};
   GatewayLoopOptions loop{};
-  PlanOptions plan{};  // context_tokens must be the engine's
+  bool own_thread = true;  // false: the owner steps loop()
+  PlanOptions plan{};      // context_tokens must be the engine's
 };
 
 // Thread-safe.
@@ -64,8 +65,9 @@ class Gateway final : public RequestObserver {
   // Cuts what is under way.
   ~Gateway() override;
 
-  // Takes no new requests and waits for those under way, `patience` at most. kTimeout: some were
-  // not over.
+  Loop& loop() { return loop_; }
+  // With a thread of its own: takes no new requests and waits for those under way, `patience` at
+  // most. kTimeout: some were not over.
   Status Drain(Duration patience);
 
   // An agent's way in: a socket that listens in its box, and the only key that is served there.

@@ -80,6 +80,7 @@ Time GatewayLoop::Step(Time now) {
   TakeDeltas(now);
   TakeArrivals(now);  // what the recorder said inside of its call, too
   StartWaiting(now);
+  if (draining_ && options_.cuts) Cut(now);
   const Time next = Beat(now);
   waiting_count_ = waiting_.size();
   running_count_ = answers_.size() - waiting_.size();
@@ -179,9 +180,7 @@ void GatewayLoop::StartWaiting(Time now) {
   while (!waiting_.empty()) {
     const TurnId id = waiting_.front();
     if (draining_) {
-      const Status why = Unavailable("The server is stopping; ask again");
-      FailTurn(id, ErrorOf(why, false), TurnLoss::kOurs, why, now);
-      EndIfOver(id);
+      SendAway(id, now);
       continue;
     }
     const auto choices = static_cast<size_t>(answers_.at(id).answer->choice_count());
@@ -189,6 +188,16 @@ void GatewayLoop::StartWaiting(Time now) {
     waiting_.pop_front();
     StartTurn(id, now);
   }
+}
+
+void GatewayLoop::Cut(Time now) {
+  while (!answers_.empty()) SendAway(answers_.begin()->first, now);
+}
+
+void GatewayLoop::SendAway(TurnId id, Time now) {
+  const Status why = Unavailable("The server is stopping; ask again");
+  FailTurn(id, ErrorOf(why, false), TurnLoss::kOurs, why, now);
+  EndIfOver(id);
 }
 
 void GatewayLoop::StartTurn(TurnId id, Time now) {

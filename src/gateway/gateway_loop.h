@@ -26,6 +26,7 @@ struct GatewayLoopOptions {
   size_t sequences_max = 1024;  // given to the engine at once; more requests wait here
   Duration heartbeat = std::chrono::seconds(15);
   size_t slow_bytes = 64 * 1024;  // that wait for one client before its text is held back
+  bool cuts = false;              // when draining, requests under way are told to come back, too
 };
 
 // All it is given must outlive it. The engine's feed must have no other reader.
@@ -44,7 +45,7 @@ class GatewayLoop final : public Loop {
   // The waker is not used afterwards; before the loop's runner goes.
   void Detach();
   Time Step(Time now) override;
-  // New requests and those that wait are told to come back; those under way go on.
+  // New requests and those that wait are told to come back; those under way go on, or are cut.
   void Drain() override { draining_ = true; }
   bool Drained() const override { return answers_.empty(); }
 
@@ -69,6 +70,8 @@ class GatewayLoop final : public Loop {
   void TakeDeltas(Time now);
   void TakeDelta(TurnId id, int choice, const TurnDelta& delta, Time now);
   void StartWaiting(Time now);
+  void Cut(Time now);
+  void SendAway(TurnId id, Time now);
   void StartTurn(TurnId id, Time now);
   void Complete(TurnId id, int choice);
   void GiveUp(TurnId id, TurnLoss loss, const Status& why);

@@ -31,7 +31,7 @@ struct LiveRun::Parts {
   std::unique_ptr<TemplatePromptBuilder> builder;
   std::unique_ptr<StorePort> client;
   std::unique_ptr<LiveRecorder> recorder;
-  std::unique_ptr<LoopRunner> runner;
+  std::unique_ptr<LoopRunner> runner;  // null: the run steps the recorder
   std::vector<Eraser> erasers;
   std::function<void(const std::string&)> forget_pages{};  // may be empty
 };
@@ -49,16 +49,12 @@ Result<LiveRun::Earlier> LiveRun::Load(RunDb& db, const Clock& clock) {
   return earlier;
 }
 
-Status LiveRun::Begin(StoreThread& store, const Earlier& earlier, const ServedPolicy& policy,
-                      const Clock& clock, const LiveOptions& options,
-                      const LiveLearning& learning) {
+void LiveRun::Begin(StoreThread& store, const Earlier& earlier, const ServedPolicy& policy,
+                    const Clock& clock, const LiveOptions& options, const LiveLearning& learning) {
   parts_->builder = std::make_unique<TemplatePromptBuilder>(policy);
   parts_->client = store.NewClient(kStoreClientCapacity);
   parts_->recorder = std::make_unique<LiveRecorder>(
       options, *parts_->builder, *parts_->client, clock, earlier.sessions, earlier.live, learning);
-  parts_->runner = std::make_unique<LoopRunner>();
-  parts_->runner->Add(*parts_->recorder);
-  return parts_->runner->Start();
 }
 
 Result<std::unique_ptr<LiveRun>> LiveRun::Open(const std::string& runs_root,
@@ -79,7 +75,10 @@ Result<std::unique_ptr<LiveRun>> LiveRun::Open(const std::string& runs_root,
   parts->store = std::make_unique<StoreThread>(std::move(db), clock);
   StoreThread& store = *parts->store;
   std::unique_ptr<LiveRun> run(new LiveRun(std::move(parts)));
-  TM_RETURN_IF_ERROR(run->Begin(store, earlier, policy, clock, options, {}));
+  run->Begin(store, earlier, policy, clock, options, {});
+  run->parts_->runner = std::make_unique<LoopRunner>();
+  run->parts_->runner->Add(run->loop());
+  TM_RETURN_IF_ERROR(run->parts_->runner->Start());
   return run;
 }
 
@@ -88,12 +87,16 @@ Result<std::unique_ptr<LiveRun>> LiveRun::Join(StoreThread& store, const Earlier
                                                const LiveOptions& options,
                                                const LiveLearning& learning) {
   std::unique_ptr<LiveRun> run(new LiveRun(std::make_unique<Parts>()));
-  TM_RETURN_IF_ERROR(run->Begin(store, earlier, policy, clock, options, learning));
+  run->Begin(store, earlier, policy, clock, options, learning);
   if (Bus* const bus = learning.bus; bus != nullptr) {
     run->Add({"dead letters",
               [bus](const EraseNames& names) { return EraseDeadLetters(*bus, names.sessions); }});
   }
   return run;
+}
+
+Loop& LiveRun::loop() {
+  return *parts_->recorder;
 }
 
 Result<TurnPrompt> LiveRun::Prepare(const TurnQuestion& question) {

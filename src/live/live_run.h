@@ -36,13 +36,15 @@ class LiveRun final : public TurnRecorder {
     LiveState live;
   };
   static Result<Earlier> Load(RunDb& db, const Clock& clock);
-  // Of a run that has a store already; it must outlive this, as all that is given by reference.
+  // Of a run that has a store already; it must outlive this, as all that is given by reference. The
+  // run steps loop().
   static Result<std::unique_ptr<LiveRun>> Join(StoreThread& store, const Earlier& earlier,
                                                const ServedPolicy& policy, const Clock& clock,
                                                const LiveOptions& options,
                                                const LiveLearning& learning);
-  // Stops.
+  // Stops, where it opened the run.
   ~LiveRun() override;
+  Loop& loop();
 
   Result<TurnPrompt> Prepare(const TurnQuestion& question) override;
   void Finished(RecordedTurn turn, std::function<void(Status)> stored) override;
@@ -67,15 +69,15 @@ class LiveRun final : public TurnRecorder {
   // The figures of sessions.
   void Sink(MetricSink& sink) const;
   const CounterSet& counters() const;
-  // When no request is under way any more: waits until all is durable. Afterwards nothing may be
-  // recorded.
+  // Of one that opened the run, when no request is under way any more: waits until all is durable.
+  // Afterwards nothing may be recorded.
   Status Stop();
 
  private:
   struct Parts;
   explicit LiveRun(std::unique_ptr<Parts> parts);
-  Status Begin(StoreThread& store, const Earlier& earlier, const ServedPolicy& policy,
-               const Clock& clock, const LiveOptions& options, const LiveLearning& learning);
+  void Begin(StoreThread& store, const Earlier& earlier, const ServedPolicy& policy,
+             const Clock& clock, const LiveOptions& options, const LiveLearning& learning);
   std::unique_ptr<Parts> parts_;
 };
 

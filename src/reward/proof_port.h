@@ -5,7 +5,6 @@
 #include <memory>
 #include <string>
 
-#include "core/mutex.h"
 #include "core/work_queue.h"
 #include "prover/prover.h"
 #include "reward/scorer_port.h"

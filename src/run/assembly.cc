@@ -3,6 +3,23 @@
 #include "run/resume_parts.h"
 
 namespace tidemill {
+namespace {
+
+// The words of a judge as the model would read them behind its turn, its next turn opened.
+decltype(ReplayOptions::hint_ids) HintIds(const AgentProtocol& protocol, size_t most) {
+  return [&protocol, most](const v1::Task& task, const std::string& hint) {
+    v1::ToolResult said;
+    said.set_text(hint);
+    said.add_failures()->set_name(hint);
+    const v1::CaseSet none;
+    const auto talk = protocol.Begin({task, none});
+    (void)talk->Parse({&protocol.stop_ids().front(), 1});
+    const auto next = talk->Observe({}, {said}, most);
+    return next.ok() && !next->anew ? next->ids : std::vector<TokenId>();
+  };
+}
+
+}  // namespace
 
 Result<Loops> Assemble(const RunConfig& config, Roles here, const Ports& p, LoopOptions options,
                        ResumeState& resumed) {
@@ -15,18 +32,7 @@ Result<Loops> Assemble(const RunConfig& config, Roles here, const Ports& p, Loop
         *p.bus, *p.dispatcher_store, *p.clock, *p.journal, *p.train_tasks, *p.eval_tasks,
         std::move(order), std::move(options.dispatcher));
     if (FromJudge(options.replay.hints)) {
-      const size_t most = config.rollout.observation_tokens;
-      options.replay.hint_ids = [protocol = p.protocol, most](const v1::Task& task,
-                                                              const std::string& hint) {
-        v1::ToolResult said;
-        said.set_text(hint);
-        said.add_failures()->set_name(hint);
-        const v1::CaseSet none;
-        const auto talk = protocol->Begin({task, none});
-        (void)talk->Parse({&protocol->stop_ids().front(), 1});
-        const auto next = talk->Observe({}, {said}, most);
-        return next.ok() && !next->anew ? next->ids : std::vector<TokenId>();
-      };
+      options.replay.hint_ids = HintIds(*p.protocol, config.rollout.observation_tokens);
     }
     loops.replay =
         std::make_unique<ReplayLoop>(*p.bus, *p.replay_store, *p.clock, *p.journal, *p.book,
@@ -47,6 +53,9 @@ Result<Loops> Assemble(const RunConfig& config, Roles here, const Ports& p, Loop
   if (here.rollout) {
     loops.rollout = std::make_unique<RolloutLoop>(*p.bus, *p.engine, *p.protocol, *p.clock,
                                                   std::move(options.rollout), p.agents);
+    loops.gateway = p.gateway;
+    loops.sessions = p.sessions;
+    loops.episodes = p.episodes;
   }
   if (here.tools) {
     loops.tools = std::make_unique<ToolLoop>(*p.bus, *p.tools, std::move(options.tools));
@@ -67,9 +76,9 @@ Result<Loops> Assemble(const RunConfig& config, Roles here, const Ports& p, Loop
 
 std::vector<Loop*> Loops::all() const {
   std::vector<Loop*> there;
-  for (Loop* loop : std::initializer_list<Loop*>{learner.get(), dispatcher.get(), rollout.get(),
-                                                 tools.get(), reward.get(), judge.get(),
-                                                 replay.get(), memory.get(), teacher.get()}) {
+  for (Loop* loop : std::initializer_list<Loop*>{
+           learner.get(), dispatcher.get(), rollout.get(), tools.get(), reward.get(), judge.get(),
+           replay.get(), memory.get(), teacher.get(), gateway, sessions, episodes}) {
     if (loop != nullptr) there.push_back(loop);
   }
   return there;

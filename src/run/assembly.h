@@ -3,6 +3,9 @@
 // the tests of the whole line.
 //
 //   config -> LoopOptionsFrom -> Assemble(roles, ports) -> Loops -> LoopRunner, or the simulator
+//
+// A process has one LoopRunner. The loops that speak with clients are parts of the gateway, which
+// is a port; the rest is made here.
 #pragma once
 
 #include <memory>
@@ -44,6 +47,9 @@ struct Ports {
   EnginePort* engine = nullptr;
   const AgentProtocol* protocol = nullptr;
   AgentPort* agents = nullptr;  // may be null: the protocol is the agent
+  Loop* gateway = nullptr;      // answers clients and agents; these may be null
+  Loop* sessions = nullptr;     // with live.on: records and learns from what clients do
+  Loop* episodes = nullptr;     // records what agents do
   // tools
   ToolPort* tools = nullptr;
   // reward
@@ -56,6 +62,7 @@ struct Loops {
   std::unique_ptr<LearnerLoop> learner;
   std::unique_ptr<Dispatcher> dispatcher;
   std::unique_ptr<RolloutLoop> rollout;
+  Loop *gateway = nullptr, *sessions = nullptr, *episodes = nullptr;  // as in Ports
   std::unique_ptr<ToolLoop> tools;
   std::unique_ptr<RewardLoop> reward;
   std::unique_ptr<JudgeLoop> judge;

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "core/file_limit.h"
-#include "gateway/plain_recorder.h"
 #include "gateway/served_files.h"
 
 namespace tidemill {
@@ -25,6 +24,8 @@ Result<GatewayOptions> GatewayOptionsFrom(const RunConfig& config, const Gateway
   options.loop.sequences_max = from.max_running;
   options.loop.heartbeat = from.heartbeat;
   options.operate = use.operate;
+  options.own_thread = !use.in_a_run;
+  options.loop.cuts = use.in_a_run;
   options.plan.context_tokens = use.context_tokens;
   options.plan.answer_tokens = from.max_answer_tokens;
   options.plan.defaults = DefaultsFrom(policy.generation);
@@ -48,38 +49,38 @@ Result<GatewayOptions> GatewayOptionsFrom(const RunConfig& config, const Gateway
 
 }  // namespace
 
-Result<std::unique_ptr<GatewayHost>> GatewayHost::Start(const RunConfig& config,
-                                                        const GatewayUse& use, EnginePort& engine,
-                                                        const Clock& clock, Metrics& metrics) {
+Result<std::unique_ptr<GatewayHost>> GatewayHost::Read(const RunConfig& config) {
   TM_ASSIGN_OR_RETURN(ServedPolicy policy,
                       ReadServedPolicyWith(config.model.path, config.model.tokenizer_path(),
                                            config.gateway.tool_format));
-  TM_ASSIGN_OR_RETURN(GatewayOptions options, GatewayOptionsFrom(config, use, policy));
-  std::unique_ptr<GatewayHost> host(new GatewayHost(std::move(policy), engine));
+  return std::unique_ptr<GatewayHost>(new GatewayHost(std::move(policy)));
+}
+
+Status GatewayHost::Start(const RunConfig& config, const GatewayUse& use,
+                          std::unique_ptr<TurnRecorder> recorder, EnginePort& engine,
+                          const Clock& clock, Metrics& metrics) {
+  TM_ASSIGN_OR_RETURN(GatewayOptions options, GatewayOptionsFrom(config, use, policy_));
+  engine_ = &engine;
   const size_t files = options.connections_max + kOtherFiles;
   if (const size_t allowed = RaiseFileLimit(files); allowed < files) {
-    host->warnings_.push_back("up to " + std::to_string(options.connections_max) +
-                              " connections need " + std::to_string(files) +
-                              " open files, but the process may have " + std::to_string(allowed) +
-                              " (raise it: ulimit -n, LimitNOFILE; or lower gateway.max_requests)");
+    warnings_.push_back("up to " + std::to_string(options.connections_max) + " connections need " +
+                        std::to_string(files) + " open files, but the process may have " +
+                        std::to_string(allowed) +
+                        " (raise it: ulimit -n, LimitNOFILE; or lower gateway.max_requests)");
   }
-  if (!host->policy_.chat) {
-    host->warnings_.push_back("only /v1/completions is answered: " + host->policy_.no_chat_reason);
+  if (!policy_.chat) {
+    warnings_.push_back("only /v1/completions is answered: " + policy_.no_chat_reason);
   } else {
-    LogTools(host->policy_);
+    LogTools(policy_);
   }
-  if (use.recorder) {
-    TM_ASSIGN_OR_RETURN(host->recorder_, use.recorder(host->policy_));
-  } else {
-    host->recorder_ = std::make_unique<PlainRecorder>(host->policy_);
-  }
-  TM_ASSIGN_OR_RETURN(host->gateway_, Gateway::Start(std::move(options), host->policy_, engine,
-                                                     *host->recorder_, clock, metrics));
-  return host;
+  recorder_ = std::move(recorder);
+  TM_ASSIGN_OR_RETURN(
+      gateway_, Gateway::Start(std::move(options), policy_, engine, *recorder_, clock, metrics));
+  return Ok();
 }
 
 void GatewayHost::Sink(MetricSink& sink) const {
-  GatewayMetrics::Sink(gateway_->counts(), engine_.Stats(), policy_.name, sink);
+  GatewayMetrics::Sink(gateway_->counts(), engine_->Stats(), policy_.name, sink);
 }
 
 }  // namespace tidemill

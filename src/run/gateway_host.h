@@ -1,5 +1,7 @@
 // The gateway of a process that has an engine: `tidemill serve`, a run with gateway.port, a rollout
 // worker with --listen.
+//
+//   Read(config) -> policy -> who records its turns -> Start
 #pragma once
 
 #include <functional>
@@ -20,20 +22,21 @@ struct GatewayUse {
   // What a request leaves open is drawn as training draws, so that it can be trained on; else as
   // the model's author wants it.
   bool learning = false;
-  bool listens = true;  // on gateway.port; else only for agents in boxes
-  // Makes who remembers conversations; none: nobody.
-  std::function<Result<std::unique_ptr<TurnRecorder>>(const ServedPolicy&)> recorder{};
+  bool listens = true;   // on gateway.port; else only for agents in boxes
+  bool in_a_run = true;  // which steps its loop, and where it ends cuts what is under way
   // GatewayOptions::operate.
   std::function<HttpResponse(const HttpRequest&)> operate{};
 };
 
 class GatewayHost {
  public:
-  // Reads config.model.path and config.gateway. Listens when it returns. What is given by reference
-  // must outlive it.
-  static Result<std::unique_ptr<GatewayHost>> Start(const RunConfig& config, const GatewayUse& use,
-                                                    EnginePort& engine, const Clock& clock,
-                                                    Metrics& metrics);
+  // Reads what is served, as config.model and config.gateway say.
+  static Result<std::unique_ptr<GatewayHost>> Read(const RunConfig& config);
+
+  // Listens when it returns. What is given by reference must outlive it.
+  Status Start(const RunConfig& config, const GatewayUse& use,
+               std::unique_ptr<TurnRecorder> recorder, EnginePort& engine, const Clock& clock,
+               Metrics& metrics);
 
   Gateway& gateway() { return *gateway_; }
   const Gateway& gateway() const { return *gateway_; }
@@ -43,11 +46,10 @@ class GatewayHost {
   void Sink(MetricSink& sink) const;
 
  private:
-  GatewayHost(ServedPolicy policy, EnginePort& engine)
-      : policy_(std::move(policy)), engine_(engine) {}
+  explicit GatewayHost(ServedPolicy policy) : policy_(std::move(policy)) {}
 
   const ServedPolicy policy_;
-  EnginePort& engine_;
+  EnginePort* engine_ = nullptr;  // from Start on
   std::vector<std::string> warnings_;
   std::unique_ptr<TurnRecorder> recorder_;
   std::unique_ptr<Gateway> gateway_;

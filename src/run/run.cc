@@ -2,39 +2,28 @@
 
 #include <algorithm>
 
-#include "bus/redis/redis_bus.h"
 #include "core/metrics.h"
 #include "core/topics.h"
 #include "live/live_watch.h"
 
 namespace tidemill {
-Run::Run(std::unique_ptr<LoopRunner> runner, std::unique_ptr<PortHost> host, Loops loops,
-         RunStart start, std::vector<std::string> warnings, RedisBus* fleet)
-    : runner_(std::move(runner)),
-      host_(std::move(host)),
-      loops_(std::move(loops)),
-      warnings_(std::move(warnings)),
-      worker_(std::move(start.worker)),
-      start_version_(start.version),
-      fleet_(fleet) {
+Run::Run(std::unique_ptr<LoopRunner> runner, std::unique_ptr<Process> process, Loops loops)
+    : runner_(std::move(runner)), process_(std::move(process)), loops_(std::move(loops)) {
   for (Loop* loop : loops_.all()) runner_->Add(*loop);
-  if (start.metrics == nullptr) return;
-  start.metrics->AddSource([this](MetricSink& sink) {
+  if (process_->request.metrics == nullptr) return;
+  process_->request.metrics->AddSource([this](MetricSink& sink) {
     for (const CounterSet* set : loops_.counters()) SinkCounters(*set, sink);
     SinkUsage(runner_->Usage(), sink);
-    host_->Sink(sink);
+    for (const auto& host : process_->hosts()) host->Sink(sink);
   });
 }
 
 Run::~Run() {
   if (running_) (void)runner_->Stop();
-  if (fleet_ == nullptr) return;
-  fleet_->UnsubscribeAll();
-  for (const std::string& topic : host_->own_topics()) (void)fleet_->Remove(topic);
 }
 
 Status Run::Start() {
-  started_ = host_->ports().clock->Now();
+  started_ = process_->clock.Now();
   const Status status = runner_->Start();
   running_ = status.ok();
   return status;
@@ -46,7 +35,7 @@ void Run::FinishSoon() {
 void Run::Tell(const ReleaseWish& wish) {
   if (!loops_.learner) return;
   loops_.learner->Released(wish.step);
-  host_->ports().trainer->NeedOnly(wish.keep);
+  process_->ports.trainer->NeedOnly(wish.keep);
   if (wish.set_back) loops_.learner->SetBack(*wish.set_back);
 }
 void Run::Interrupt() {
@@ -67,12 +56,27 @@ Status Run::Stop(Duration patience) {
   return runner_->Drain(patience);
 }
 
+std::vector<PortUse> Run::PortUses() const {
+  const Time now = process_->clock.Now();
+  std::vector<PortUse> uses;
+  for (const auto& host : process_->hosts()) {
+    for (PortUse& use : host->Usage(now)) uses.push_back(std::move(use));
+  }
+  return uses;
+}
+
+Status Run::Watch() {
+  for (const auto& host : process_->hosts()) TM_RETURN_IF_ERROR(host->Watch());
+  return Ok();
+}
+
 RunSnapshot Run::Snapshot() const {
-  const Ports& ports = host_->ports();
   RunSnapshot s;
   s.seconds = std::max(1e-9, Seconds(age()));
   for (const CounterSet* set : loops_.counters()) s.Add(*set);
-  for (const CounterSet* set : host_->counters()) s.Add(*set);
+  for (const auto& host : process_->hosts()) {
+    for (const CounterSet* set : host->counters()) s.Add(*set);
+  }
   // Where rollout is another process, what the learner's own loops see stands in.
   if (!loops_.rollout && loops_.replay) {
     s.counts["episodes_running"] = s["gate_running"];
@@ -81,12 +85,12 @@ RunSnapshot Run::Snapshot() const {
   for (const LoopUsage& usage : runner_->Usage()) {
     s.busy.push_back({usage.name, false, Seconds(usage.busy) / s.seconds});
   }
-  for (const PortHost::Use& use : host_->Usage()) {
+  for (const PortUse& use : PortUses()) {
     s.busy.push_back({use.name, true, Seconds(use.busy) / s.seconds / std::max(1, use.slots)});
   }
   uint64_t& dead = s.counts["dead_letters"];
   for (const TopicRow& row : kTopics) {
-    const Result<TopicDepth> depth = ports.bus->Depth(row.name);
+    const Result<TopicDepth> depth = process_->ports.bus->Depth(row.name);
     if (!depth.ok()) continue;
     s.depths.emplace_back(row.name, depth->ready);
     dead += depth->dead;

@@ -8,6 +8,7 @@
 #include "core/blas.h"
 #include "core/log.h"
 #include "core/metrics.h"
+#include "gateway/gateway.h"
 #include "live/live_watch.h"
 #include "observe/tensorboard_log.h"
 #include "run/best_checkpoint.h"
@@ -69,8 +70,8 @@ class Driver {
     options_.run.directory = &directory_;
     options_.run.journal = &journal_;
     TM_ASSIGN_OR_RETURN(auto run, OpenRun(config_, options_.run));
-    for (const std::string& warning : run->warnings()) LogWarn(warning);
-    watches_ = run->host().watches();
+    for (const std::string& warning : run->process().warnings) LogWarn(warning);
+    watches_ = run->process().watches;
     TM_RETURN_IF_ERROR(OpenLogs(*run));
     SignalCounter signals;
     std::shared_ptr<void> company;
@@ -89,12 +90,12 @@ class Driver {
     const RunSnapshot before_stop = Look(*run);
     fleet_.reset();
     result.status = run->Stop();
-    if (result.status.ok()) result.status = watched_.ok() ? run->host().Watch() : watched_;
+    if (result.status.ok()) result.status = watched_.ok() ? run->Watch() : watched_;
     if (!gone_.ok()) return gone_;
     // A person who asked twice does not want to wait for the drain.
     if (signals_seen > 1 && result.status.code() == Code::kTimeout) result.status = Ok();
     result.interrupted = signals_seen > 0;
-    result.ranks_lost = run->host().ranks_lost();
+    if (const auto& lost = run->process().ranks_lost) result.ranks_lost = lost();
     RunOutcome outcome;
     outcome.status = result.status;
     outcome.interrupted = result.interrupted;
@@ -190,8 +191,8 @@ class Driver {
     const std::string& path = directory_.path();
     DashboardRun run{path.substr(0, path.size() - directory_.name().size() - 1), directory_.name(),
                      [this] { finish_asked_ = true; }, options_.run.metrics, options_.fleet_url};
-    if (!of.host().GatewayFigures().empty()) {
-      run.gateway = [&host = of.host()] { return host.GatewayFigures(); };
+    if (Gateway* gateway = of.process().gateway) {
+      run.gateway = [gateway] { return gateway->FiguresJson(); };
     }
     auto server = StartDashboard(*options_.web, config_.dashboard.if_taken, run);
     if (server && options_.display != nullptr) {
@@ -248,7 +249,7 @@ class Driver {
   // A port that cannot go on ends the run; what was done so far is saved.
   void CheckPorts(Run& run) {
     if (!watched_.ok()) return;
-    watched_ = run.host().Watch();
+    watched_ = run.Watch();
     if (watched_.ok()) return;
     LogError("ending the run", {{"why", watched_.message()}});
     journal_.Record("warning", {}, {{"what", watched_.message()}});

@@ -54,8 +54,10 @@ WorkerReport ReportOf(const Run& run) {
       to[about.key] = static_cast<double>(counter->load());
     }
   }
-  for (const auto& [name, level] : run.host().Levels()) report.levels[name] = level;
-  const Ports& ports = run.host().ports();
+  for (const auto& host : run.process().hosts()) {
+    for (const auto& [name, level] : host->Levels()) report.levels[name] = level;
+  }
+  const Ports& ports = run.process().ports;
   if (ports.engine != nullptr) report.policy_version = ports.engine->version();
   if (run.loops().learner) report.policy_version = run.loops().learner->counters().version;
   const double up = Seconds(run.age());
@@ -67,7 +69,7 @@ WorkerReport ReportOf(const Run& run) {
     report.counts[kBusyLoop + usage.name] = Seconds(usage.busy);
     report.counts[kTimeLoop + usage.name] = up;
   }
-  for (const PortHost::Use& use : run.host().Usage()) {
+  for (const PortUse& use : run.PortUses()) {
     if (others) {
       report.counts[kBusyPort + use.name] = Seconds(use.busy);
       report.counts[kTimePort + use.name] = up * use.slots;
@@ -121,11 +123,11 @@ Status ServeWorker(Run& run, WorkerBeaconOptions options, const std::function<bo
   TM_RETURN_IF_ERROR(run.Start());
   LogInfo("worker " + name + " serves", {{"metrics", beacon->url() + "metrics"}});
   Status watched;
-  const Clock& clock = *run.host().ports().clock;
+  const Clock& clock = run.process().clock;
   Time look = clock.Now();
   while (watched.ok() && !AskedToStop() && !run.Ended(milliseconds(100))) {
     if (clock.Now() < look) continue;
-    watched = run.host().Watch();
+    watched = run.Watch();
     look = clock.Now() + std::chrono::seconds(1);
     if (!ended || !ended()) continue;
     LogInfo("the run is done");

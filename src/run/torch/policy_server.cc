@@ -4,6 +4,7 @@
 
 #include "core/files.h"
 #include "core/version.h"
+#include "gateway/plain_recorder.h"
 #include "live/live_run.h"
 #include "model/torch/model.h"
 #include "run/live_options.h"
@@ -14,25 +15,25 @@
 namespace tidemill {
 
 PolicyServer::~PolicyServer() {
-  if (live_ != nullptr) std::remove(GatewayFile(live_->path()).c_str());
+  if (!announced_.empty()) std::remove(announced_.c_str());
 }
 
 Status PolicyServer::Announce() {
   live_->OnErased([this](const std::string& tenant) { host_->gateway().ForgetPages(tenant); });
-  return WriteFileAtomically(GatewayFile(live_->path()), url() + "\n");
+  announced_ = GatewayFile(live_->path());
+  return WriteFileAtomically(announced_, url() + "\n");
 }
 
 Result<std::unique_ptr<TurnRecorder>> PolicyServer::Remember(const RunConfig& config,
-                                                             const RecordTo& record,
-                                                             const ServedPolicy& policy) {
+                                                             const RecordTo& record) {
   RunConfig kept = config;
   Binder binder;
   BindRunConfig(kept, binder);
   TM_ASSIGN_OR_RETURN(const LiveOptions options, LiveOptionsFrom(config));
   TM_ASSIGN_OR_RETURN(
       std::unique_ptr<LiveRun> live,
-      LiveRun::Open(record.folder, record.run, binder.ToToml("tidemill " + FullVersion()), policy,
-                    clock_, options));
+      LiveRun::Open(record.folder, record.run, binder.ToToml("tidemill " + FullVersion()),
+                    host_->policy(), clock_, options));
   live_ = live.get();
   TM_ASSIGN_OR_RETURN(LiveOperator made, LiveOperator::Make(live_->path()));
   made.Add("/live/delete", DeleteDeed(*live_));
@@ -56,18 +57,20 @@ Result<std::unique_ptr<PolicyServer>> PolicyServer::Start(RunConfig config,
   server->channel_ = NewLocalWeightChannel();
   server->engine_ = std::make_unique<EngineThread>(std::move(engine), *server->channel_,
                                                    server->clock_, EngineThreadOptionsFrom(config));
-  GatewayUse use{.context_tokens = context};
-  if (!record.run.empty()) {
+  TM_ASSIGN_OR_RETURN(server->host_, GatewayHost::Read(config));
+  GatewayUse use{.context_tokens = context, .in_a_run = false};
+  std::unique_ptr<TurnRecorder> recorder;
+  if (record.run.empty()) {
+    recorder = std::make_unique<PlainRecorder>(server->host_->policy());
+  } else {
+    TM_ASSIGN_OR_RETURN(recorder, server->Remember(config, record));
     use.learning = true;
-    use.recorder = [&](const ServedPolicy& policy) {
-      return server->Remember(config, record, policy);
-    };
     use.operate = [server = server.get()](const HttpRequest& request) {
       return server->operator_->Answer(request);
     };
   }
-  TM_ASSIGN_OR_RETURN(server->host_, GatewayHost::Start(config, use, *server->engine_,
-                                                        server->clock_, server->metrics_));
+  TM_RETURN_IF_ERROR(server->host_->Start(config, use, std::move(recorder), *server->engine_,
+                                          server->clock_, server->metrics_));
   if (server->live_ != nullptr) TM_RETURN_IF_ERROR(server->Announce());
   // Asked for only through the gateway's own /metrics.
   server->metrics_.AddSource([host = server->host_.get()](MetricSink& sink) { host->Sink(sink); });

@@ -43,8 +43,7 @@ class PolicyServer {
   // Tells commands where to find this process.
   Status Announce();
   // Opens the run; the gateway owns what remembers.
-  Result<std::unique_ptr<TurnRecorder>> Remember(const RunConfig& config, const RecordTo& record,
-                                                 const ServedPolicy& policy);
+  Result<std::unique_ptr<TurnRecorder>> Remember(const RunConfig& config, const RecordTo& record);
 
   RealClock clock_;
   Metrics metrics_;
@@ -52,6 +51,7 @@ class PolicyServer {
   std::unique_ptr<EngineThread> engine_;
   // Before the gateway, whose threads use them; the run is the gateway's.
   LiveRun* live_ = nullptr;
+  std::string announced_;  // the file that tells; empty: nobody is told
   std::optional<LiveOperator> operator_;
   std::unique_ptr<GatewayHost> host_;
 };

@@ -1,0 +1,74 @@
+#include "run/torch/grading_host.h"
+
+#include "reward/command_port.h"
+#include "reward/interpreted_calls.h"
+#include "reward/proof_port.h"
+#include "reward/scorer_check.h"
+#include "run/torch/store_host.h"
+
+namespace tidemill {
+
+Status GradingHost::Open(StoreHost* store) {
+  const Roles& here = process_.request.roles;
+  if (here.tools) TM_RETURN_IF_ERROR(OpenTools(store != nullptr ? store->blobs() : nullptr));
+  return here.reward ? OpenScorers(store) : Ok();
+}
+
+Status GradingHost::OpenTools(BlobStore* blobs) {
+  const RunConfig& config = process_.config;
+  ToolExecutorOptions options;
+  options.tools = ToolOptionsFrom(config);
+  if (config.tools.interpret) options.tools.interpret = InterpretCalls;
+  options.tools.worker = process_.alone() ? "" : process_.start.worker;
+  options.shells = config.tools.shells;
+  options.roots = config.tools.roots;
+  options.slots = options.grade_slots =
+      process_.alone() ? static_cast<size_t>(process_.threads.boxes) : config.tools.slots;
+  options.metrics = process_.request.metrics;
+  TM_ASSIGN_OR_RETURN(tools_, ToolExecutor::Create(std::move(options), blobs, process_.clock));
+  process_.ports.tools = tools_.get();
+  return Ok();
+}
+
+Status GradingHost::OpenScorers(StoreHost* store) {
+  const RunConfig::Reward& reward = process_.config.reward;
+  CommandPortOptions options;
+  options.limits.time = reward.command_timeout;
+  options.limits.output_bytes = size_t{reward.command_output_kb} << 10;
+  options.slots = reward.command_slots;
+  if (!reward.command.empty()) options.commands["command"] = reward.command;
+  if (!reward.review_judge.empty()) options.commands["judge"] = reward.review_judge;
+  if (!reward.proof_command.empty()) options.commands[kProofQuestion] = reward.proof_command;
+  if (reward.command_stays) options.stays = {"command", "judge", kProofQuestion};
+  scorer_ = std::make_unique<ProofPort>(std::make_unique<CommandPort>(std::move(options)));
+  process_.ports.scorer = scorer_.get();
+  if (!reward.judges.empty()) {
+    std::vector<RunConfig::JudgeKeys> judges = reward.judges;
+    TM_RETURN_IF_ERROR(judge_models_.Serve(judges, process_.config.model.device));
+    TM_ASSIGN_OR_RETURN(judges_, HttpJudgePort::Make(judges));
+    process_.ports.judges = judges_.get();
+    process_.ports.votes = &process_.votes;
+  }
+  // A worker of a fleet knows no tasks.
+  if (store == nullptr || store->train_tasks().empty()) return Ok();
+  TM_ASSIGN_OR_RETURN(const std::vector<WeightedScorer> scorers, ScorersFrom(process_.config));
+  return CheckScorers(scorers, *scorer_, store->train_tasks().front(), {.retries = reward.retries});
+}
+
+std::vector<PortUse> GradingHost::Usage(Time now) const {
+  if (!tools_) return {};
+  const size_t slots = tools_->slots(ToolLane::kAgent) + tools_->slots(ToolLane::kGrade);
+  return {{"boxes", tools_->Busy(now), static_cast<int>(slots)}};
+}
+
+std::map<std::string, double> GradingHost::Levels() const {
+  if (!tools_) return {};
+  return {{"slots", static_cast<double>(tools_->slots(ToolLane::kAgent))},
+          {"grade_slots", static_cast<double>(tools_->slots(ToolLane::kGrade))}};
+}
+
+void GradingHost::Sink(MetricSink& sink) const {
+  if (tools_) SinkBoxes(tools_->pool().stats(), sink);
+}
+
+}  // namespace tidemill

@@ -1,0 +1,186 @@
+#include "run/torch/serving_host.h"
+
+#include <algorithm>
+
+#include "core/files.h"
+#include "core/log.h"
+#include "core/secret.h"
+#include "gateway/plain_recorder.h"
+#include "run/live_options.h"
+#include "run/torch/store_host.h"
+#include "store/case_reader.h"
+
+namespace tidemill {
+
+Status ServingHost::Open(EnginePort* engine, StoreHost* store) {
+  const RunConfig& config = process_.config;
+  const RunRequest& request = process_.request;
+  // An evaluation with a run's config leaves the run's port to the run.
+  const bool evaluates = request.roles.learner && !request.train;
+  const bool listens = config.gateway.port != 0 && !evaluates && request.metrics != nullptr;
+  if (!listens && !config.agent.used()) return Ok();
+  TM_ASSIGN_OR_RETURN(gateway_, GatewayHost::Read(config));
+  GatewayUse use{
+      .context_tokens = process_.start.max_context, .learning = request.train, .listens = listens};
+  const bool learns = store != nullptr && store->earlier_sessions();
+  if (listens && config.live.release && store == nullptr) {
+    return Invalid("live.release needs learner and gateway in one process: tidemill train");
+  }
+  if (listens && (learns || config.live.release)) {
+    TM_ASSIGN_OR_RETURN(LiveOperator made, LiveOperator::Make(request.directory->path()));
+    operator_.emplace(std::move(made));
+    use.operate = [this](const HttpRequest& asked) { return operator_->Answer(asked); };
+  }
+  TM_ASSIGN_OR_RETURN(auto recorder, MakeRecorders(*engine, store));
+  Metrics& metrics = request.metrics != nullptr ? *request.metrics : own_metrics_;
+  TM_RETURN_IF_ERROR(
+      gateway_->Start(config, use, std::move(recorder), *engine, process_.clock, metrics));
+  Gateway& gateway = gateway_->gateway();
+  process_.gateway = &gateway;
+  process_.ports.gateway = &gateway.loop();
+  if (operator_) {
+    TM_RETURN_IF_ERROR(
+        WriteFileAtomically(GatewayFile(request.directory->path()), gateway.url() + "\n"));
+  }
+  if (live_ != nullptr) {
+    live_->OnErased([&gateway](const std::string& tenant) { gateway.ForgetPages(tenant); });
+  }
+  for (const std::string& warning : gateway_->warnings()) process_.warnings.push_back(warning);
+  if (listens) LogInfo("the policy is served", {{"url", gateway.url()}});
+  return episodes_ != nullptr ? OpenAgents(store != nullptr ? store->blobs() : nullptr) : Ok();
+}
+
+// Who is told of the gateway's turns, the innermost first; each passes on what is not its own. A
+// new recorder is a class and a line here.
+Result<std::unique_ptr<TurnRecorder>> ServingHost::MakeRecorders(EnginePort& engine,
+                                                                 StoreHost* store) {
+  const RunConfig& config = process_.config;
+  const ServedPolicy& policy = gateway_->policy();
+  std::unique_ptr<TurnRecorder> recorder = std::make_unique<PlainRecorder>(policy);
+  if (store != nullptr && store->earlier_sessions()) {
+    TM_ASSIGN_OR_RETURN(recorder, OpenLive(*store));
+  }
+  if (config.agent.used()) {
+    auto episodes = std::make_unique<EpisodeRecorder>(policy, process_.clock, config.agent.slots,
+                                                      std::move(recorder));
+    process_.ports.episodes = episodes_ = episodes.get();
+    recorder = std::move(episodes);
+  }
+  if (config.live.release && operator_) {
+    OpenRelease(engine, *store);
+    recorder = std::make_unique<ReleasedRecorder>(std::move(recorder), *release_);
+  }
+  if (operator_) {
+    OpenGuards();
+    recorder = std::make_unique<WatchedRecorder>(std::move(recorder), *guards_);
+  }
+  return recorder;
+}
+
+Result<std::unique_ptr<TurnRecorder>> ServingHost::OpenLive(StoreHost& store) {
+  const RunConfig& config = process_.config;
+  const std::string& folder = process_.request.directory->path();
+  TM_ASSIGN_OR_RETURN(const LiveOptions options, LiveOptionsFrom(config));
+  LiveLearning learning;
+  learning.bus = process_.ports.bus;
+  learning.signals = SignalOptionsFrom(config, store.train_tasks(), folder);
+  learning.next_state = NextStateOptionsFrom(config);
+  learning.next_state.secret = NewSecret();
+  CaseShelf* const shelf = store.shelf();
+  if (shelf != nullptr) learning.memory = LiveMemoryOf(*shelf);
+  TM_ASSIGN_OR_RETURN(std::unique_ptr<LiveRun> live,
+                      LiveRun::Join(store.store(), *store.earlier_sessions(), gateway_->policy(),
+                                    process_.clock, options, learning));
+  live->BelongsTo(folder);
+  live->Add({"votes of judges", [this](const EraseNames& names) -> Result<uint64_t> {
+               uint64_t erased = 0;
+               for (const uint64_t session : names.sessions)
+                 erased += process_.votes.EraseSession(JudgedSession(session));
+               return erased;
+             }});
+  if (shelf != nullptr) {
+    live->Add({"cases in memory", [this, shelf](const EraseNames& names) {
+                 return shelf->Erase(names.sessions, [this] {
+                   return ReadCases(process_.request.directory->db_path());
+                 });
+               }});
+  }
+  *store.earlier_sessions() = {};
+  live_ = live.get();
+  process_.ports.sessions = &live->loop();
+  operator_->Add("/live/delete", DeleteDeed(*live_));
+  operator_->Add("/live/quarantine", QuarantineDeed(*live_));
+  return std::unique_ptr<TurnRecorder>(std::move(live));
+}
+
+// Most of the context is the client's, whatever the config says.
+LiveMemory ServingHost::LiveMemoryOf(CaseShelf& shelf) const {
+  const MemoryOptions options = MemoryOptionsFrom(process_.config);
+  LiveMemory memory;
+  memory.case_tokens = std::min<size_t>(options.case_tokens,
+                                        static_cast<size_t>(gateway_->policy().context_tokens) / 4);
+  memory.look = [&shelf, how = options.how, cases = options.cases](const std::string& tenant,
+                                                                   const std::string& prompt) {
+    return shelf.Look({.tenant = tenant, .prompt = prompt, .how = how, .cases = cases});
+  };
+  return memory;
+}
+
+void ServingHost::OpenRelease(EnginePort& engine, StoreHost& store) {
+  ReleaseStart begin{.options = ReleaseOptionsFrom(process_.config),
+                     .version = process_.start.version,
+                     .step = process_.start.step,
+                     .every_steps = process_.config.eval.every_steps,
+                     .file = ReleaseFile(process_.request.directory->path())};
+  release_ = std::make_unique<ReleaseDesk>(begin, engine, store.NewClient(), process_.clock);
+  operator_->Add("/live/rollback", RollbackDeed(*release_));
+  process_.watches.push_back(release_.get());
+}
+
+void ServingHost::OpenGuards() {
+  guards_ =
+      std::make_unique<GuardDesk>(AlarmOptionsFrom(process_.config),
+                                  GuardsFile(process_.request.directory->path()), process_.clock);
+  if (live_ != nullptr) {
+    guards_->ShowQuarantine([live = live_] { return live->QuarantineJson(); });
+  }
+  process_.watches.push_back(guards_.get());
+}
+
+Status ServingHost::OpenAgents(BlobStore* blobs) {
+  const RunConfig& config = process_.config;
+  AgentRunnerOptions options;
+  TM_ASSIGN_OR_RETURN(options.program, AgentProgramFrom(config.agent));
+  options.slots = config.agent.slots;
+  options.ready = std::min<size_t>(config.agent.slots, 4);
+  options.roots = config.tools.roots;
+  options.give_up = config.agent.give_up;
+  options.learns = process_.request.train && !config.memory.only;
+  options.boxes.own_user = config.tools.own_user;
+  TM_ASSIGN_OR_RETURN(agents_, AgentRunner::Create(std::move(options), gateway_->gateway(),
+                                                   *episodes_, blobs, process_.clock));
+  process_.ports.agents = agents_.get();
+  return Ok();
+}
+
+ServingHost::~ServingHost() {
+  if (process_.gateway == nullptr) return;
+  Loop& answers = gateway_->gateway().loop();
+  answers.Drain();
+  (void)answers.Step(process_.clock.Now());
+  process_.gateway = nullptr;
+}
+
+std::vector<const CounterSet*> ServingHost::counters() const {
+  if (live_ == nullptr) return {};
+  return {&live_->counters()};
+}
+
+void ServingHost::Sink(MetricSink& sink) const {
+  if (gateway_) gateway_->Sink(sink);
+  if (live_ != nullptr) live_->Sink(sink);
+  if (release_) SinkCounters(release_->counters(), sink);
+  if (guards_) SinkCounters(guards_->counters(), sink);
+}
+
+}  // namespace tidemill

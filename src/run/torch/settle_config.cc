@@ -1,0 +1,61 @@
+#include "run/torch/settle_config.h"
+
+#include "core/log.h"
+#include "core/memory.h"
+#include "learner/torch/checkpoint.h"
+#include "model/torch/device.h"
+#include "run/plan_run.h"
+#include "run/torch/make_trainer.h"
+
+namespace tidemill {
+namespace {
+
+constexpr uint32_t kLivePort = 8000;
+
+}  // namespace
+
+Result<RunConfig> SettleConfig(RunConfig config, const RunRequest& request,
+                               std::vector<std::string>& warnings) {
+  if (config.live.on && config.gateway.port == 0) config.gateway.port = kLivePort;
+  if (!request.roles.learner && !request.roles.rollout) return config;
+  TM_ASSIGN_OR_RETURN(config.model.device, DeviceOf(config));
+  const bool gpu = IsGpu(config.model.device);
+  TM_ASSIGN_OR_RETURN(const ModelConfig model, ReadModelConfig(config.model.path));
+  TM_ASSIGN_OR_RETURN(PlanInput input, PlanInputFrom(config, model, gpu));
+  input.trains = request.roles.learner && request.train && !config.memory.only;
+  input.generates = request.roles.rollout;
+  if (gpu) {
+    TM_ASSIGN_OR_RETURN(input.memory_bytes, FreeDeviceBytes(config.model.device));
+    input.host_memory_bytes = AvailableMemoryBytes();
+  } else {
+    input.memory_bytes = AvailableMemoryBytes();
+  }
+  if (request.resume && !input.block_moments.has_value()) {
+    input.block_moments = SavedMomentsInBlocks(request.directory->checkpoints_path());
+  }
+  const MemoryPlan plan = PlanMemory(input);
+  if (!plan.fits() && gpu) {
+    return Invalid(config.model.path + " on " + config.model.device + ": " + PlanRefusal(plan));
+  }
+  if (!plan.fits()) warnings.push_back("memory may not suffice: " + PlanRefusal(plan));
+  LogInfo("memory plan", {{"needs", BytesText(plan.total_bytes)},
+                          {"free", BytesText(plan.memory_bytes)},
+                          {"token_budget", plan.token_budget},
+                          {"recompute", plan.recompute},
+                          {"moments", plan.block_moments ? "int8" : "float32"},
+                          {"optimizer_state", plan.state_on_host || !gpu ? "host" : "gpu"}});
+  config.learner.moments = plan.block_moments ? "int8" : "float32";
+  if (config.learner.optimizer_state == "auto") {
+    config.learner.optimizer_state = plan.state_on_host ? "host" : "gpu";
+  }
+  if (input.trains && config.learner.token_budget == 0) {
+    config.learner.token_budget = static_cast<uint32_t>(plan.token_budget);
+    config.learner.recompute = plan.recompute;
+  }
+  if (gpu && config.rollout.cache_mb == 0) {
+    config.rollout.cache_mb = static_cast<uint32_t>(plan.cache_bytes >> 20);
+  }
+  return config;
+}
+
+}  // namespace tidemill
