@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "bus/redis/redis_place.h"
 #include "bus/standard_topics.h"
 #include "core/files.h"
 #include "core/log.h"
@@ -23,6 +24,7 @@
 #include "run/torch/newest_checkpoint.h"
 #include "tasks/prepare_tasks.h"
 #include "tasks/task_file.h"
+#include "weights/shared_folder.h"
 #include "weights/torch/weight_codec.h"
 #include "weights/weight_publisher.h"
 
@@ -214,6 +216,8 @@ Status ProcessPorts::OpenPublisher(RunStart& start) {
   WeightPublisher::Options to;
   to.incarnation = std::stoull(worker_.substr(worker_.find('.') + 1));
   to.folder = std::filesystem::absolute(request_.directory->path()).string() + "/policy";
+  TM_RETURN_IF_ERROR(MarkSharedFolder(to.folder, to.incarnation));
+  to.bus = [url = request_.bus_url, run = config_.run.name] { return ConnectRedisPlace(url, run); };
   auto made = std::make_unique<WeightPublisher>(EncodeWeights, std::move(to));
   publisher_ = made.get();
   channel_ = std::move(made);
