@@ -17,8 +17,9 @@
 #include "engine/torch/torch_engine.h"
 #include "engine/weight_preparer.h"
 #include "model/torch/model.h"
-#include "weights/file_weights.h"
+#include "weights/folder_place.h"
 #include "weights/torch/weight_codec.h"
+#include "weights/version_log.h"
 #include "weights/weight_publisher.h"
 #include "weights/weight_receiver.h"
 
@@ -216,11 +217,11 @@ Result<PublishBenchReport> RunPublishBench(const PublishBenchOptions& options) {
   if (mkdtemp(folder.data()) == nullptr) return Unavailable(folder + ": cannot make it");
   const auto across = [&](const std::string& name, bool files) -> Status {
     WeightPublisher publisher(EncodeWeights, {.incarnation = 1, .folder = folder});
-    if (files) publisher.WantFiles();
+    if (files) publisher.Want(WeightsWay::kFiles);
     TM_RETURN_IF_ERROR(publisher.Publish({1, 1, weights}));
     WeightReceiver receiver([&](const WeightBlob& blob) { return DecodeWeights(blob, decode); });
     if (files) {
-      receiver.Follow(NewFileWeightSource(folder));
+      receiver.Follow(NewVersionLogSource(NewFolderPlace(folder)));
     } else {
       TM_ASSIGN_OR_RETURN(auto source, OpenShmWeights(publisher.shm_location(), 1));
       receiver.Follow(std::move(source));

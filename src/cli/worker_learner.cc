@@ -98,8 +98,8 @@ Result<std::shared_ptr<void>> MakeCompany(Run& run, RedisBus& bus, SheetBoard bo
   sheet.incarnation = publisher.options().incarnation;
   sheet.shm = publisher.shm_location();
   sheet.weights_folder = publisher.options().folder;
-  company->sheet = std::make_unique<SheetKeeper>(std::move(board), std::move(sheet),
-                                                 [&publisher] { publisher.WantFiles(); });
+  company->sheet = std::make_unique<SheetKeeper>(
+      std::move(board), std::move(sheet), [&publisher](WeightsWay way) { publisher.Want(way); });
   return std::shared_ptr<void>(std::move(company));
 }
 

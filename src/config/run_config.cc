@@ -329,9 +329,9 @@ void BindRest(RunConfig& c, Binder& b) {
          .min = 60000,
          .max = 2.592e9});
   b.Add("bus.weights", &c.bus.weights,
-        {.doc = "How a rollout worker gets weights: shm (same host), files (shared folder), auto: "
-                "shm if possible",
-         .choices = {"auto", "shm", "files"}});
+        {.doc = "How a rollout worker gets weights: shm (same host), files (shared folder), bus "
+                "(the broker), auto: the first of these that works",
+         .choices = {"auto", "shm", "files", "bus"}});
   b.Add("bus.capacity", &c.bus.capacity,
         {.doc = "Maximum number of messages in a topic", .min = 16, .max = 1 << 24});
   b.Renamed("serve", "dashboard");

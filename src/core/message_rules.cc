@@ -544,6 +544,8 @@ constexpr FieldRule kRules[] = {
     Number("PolicyAnnouncement.bytes", 1, kNumberMax),
     Needed(Text("PolicyAnnouncement.checksum", kTokenBytes)),
     Moment("PolicyAnnouncement.published_ms"),
+    Count64("PolicyAnnouncement.base"),
+    Many(Part("PolicyLog.versions"), &L::entries),
 
     Needed(Text("Heartbeat.worker", kNameBytes)),
     Text("Heartbeat.role", kNameBytes),

@@ -38,7 +38,7 @@ TEST(MessagesPage, EveryExampleIsAMessageOfTheSchemaAndEveryTopLevelMessageHasOn
   }
   for (const char* name :
        {"Task", "GroupLease", "DispatchEvent", "ToolRequest", "ToolResult", "Trajectory",
-        "ScoreRequest", "Verdict", "PolicyAnnouncement", "Heartbeat", "DeadLetter"}) {
+        "ScoreRequest", "Verdict", "PolicyAnnouncement", "PolicyLog", "Heartbeat", "DeadLetter"}) {
     EXPECT_EQ(shown.count(name), 1u) << name;
   }
 }

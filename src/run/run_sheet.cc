@@ -24,6 +24,10 @@ std::string Millis(Duration time) {
   return std::to_string(std::chrono::duration_cast<milliseconds>(time).count());
 }
 
+std::string WantedKey(const std::string& prefix, WeightsWay way) {
+  return prefix + "wanted:" + std::string(WayName(way));
+}
+
 }  // namespace
 
 Result<SheetBoard> SheetBoard::Connect(const std::string& url, const std::string& run,
@@ -72,12 +76,12 @@ Status SheetBoard::Clear() {
   return client_.Do({"DEL", prefix_ + "sheet"}).status();
 }
 
-Status SheetBoard::AskForFiles() {
-  return client_.Do({"SET", prefix_ + "files", "1", "PX", Millis(kAskLasts)}).status();
+Status SheetBoard::AskForWeights(WeightsWay way) {
+  return client_.Do({"SET", WantedKey(prefix_, way), "1", "PX", Millis(kAskLasts)}).status();
 }
 
-Result<bool> SheetBoard::FilesAsked() {
-  TM_ASSIGN_OR_RETURN(const ReplyPtr reply, client_.Do({"EXISTS", prefix_ + "files"}));
+Result<bool> SheetBoard::WeightsAsked(WeightsWay way) {
+  TM_ASSIGN_OR_RETURN(const ReplyPtr reply, client_.Do({"EXISTS", WantedKey(prefix_, way)}));
   return reply->integer != 0;
 }
 
@@ -103,10 +107,10 @@ Status WaitForSeat(SheetBoard& board) {
   }
 }
 
-SheetKeeper::SheetKeeper(SheetBoard board, RunSheet sheet, std::function<void()> on_files_asked)
+SheetKeeper::SheetKeeper(SheetBoard board, RunSheet sheet, std::function<void(WeightsWay)> on_asked)
     : board_(std::move(board)),
       sheet_(std::move(sheet)),
-      on_files_asked_(std::move(on_files_asked)),
+      on_asked_(std::move(on_asked)),
       thread_([this] { Run(); }) {}
 
 SheetKeeper::~SheetKeeper() {
@@ -125,8 +129,10 @@ void SheetKeeper::Run() {
     // A Redis that is away comes back; until then nobody can read the sheet anyway.
     const Status written = board_.Write(sheet_, kSheetLasts);
     if (!written.ok()) LogOnce("sheet", LogLevel::kWarn, "the run sheet: " + written.message());
-    const Result<bool> asked = board_.FilesAsked();
-    if (asked.ok() && *asked) on_files_asked_();
+    for (const WeightsWay way : kWeightsWays) {
+      const Result<bool> asked = board_.WeightsAsked(way);
+      if (asked.ok() && *asked) on_asked_(way);
+    }
     lock.Lock();
     changed_.WaitFor(lock, kWriteEvery, [this]() TM_REQUIRES(mutex_) { return stop_; });
   }

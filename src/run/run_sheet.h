@@ -3,7 +3,7 @@
 // is given one, and where the weights are.
 //
 //   learner --SheetKeeper, every 2 s--> {RUN}:sheet --> rollout, tools, reward
-//   rollout --asks--> {RUN}:files --> learner writes weights to files as well
+//   rollout --asks--> {RUN}:wanted:files|bus --> learner publishes weights that way as well
 //
 // Whoever can write to Redis can write a sheet. So a learner with a private key signs it, and a
 // worker with the public one takes no other; without a key a worker takes no commands from it.
@@ -22,6 +22,7 @@
 #include "core/mutex.h"
 #include "core/status.h"
 #include "run/sheet_text.h"
+#include "weights/weights_way.h"
 
 namespace tidemill {
 
@@ -47,9 +48,10 @@ class SheetBoard {
   Status Write(const RunSheet& sheet, Duration time);
   Status Clear();
 
-  // A worker that cannot share the learner's memory says so, at least once a minute.
-  Status AskForFiles();
-  Result<bool> FilesAsked();
+  // A worker that cannot share the learner's memory says how weights reach it, at least once a
+  // minute.
+  Status AskForWeights(WeightsWay way);
+  Result<bool> WeightsAsked(WeightsWay way);
 
  private:
   SheetBoard(RedisClient client, std::string run)
@@ -77,8 +79,8 @@ Status WaitForSeat(SheetBoard& board);
 // While it lives, the sheet is there.
 class SheetKeeper {
  public:
-  // `on_files_asked` is called on a thread of its own, whenever files were asked for.
-  SheetKeeper(SheetBoard board, RunSheet sheet, std::function<void()> on_files_asked);
+  // `on_asked` is called on a thread of its own, whenever weights were asked for.
+  SheetKeeper(SheetBoard board, RunSheet sheet, std::function<void(WeightsWay)> on_asked);
   // Takes the sheet away.
   ~SheetKeeper();
 
@@ -87,7 +89,7 @@ class SheetKeeper {
 
   SheetBoard board_;  // the thread's, once it runs
   const RunSheet sheet_;
-  const std::function<void()> on_files_asked_;
+  const std::function<void(WeightsWay)> on_asked_;
   Mutex mutex_;
   CondVar changed_;
   bool stop_ TM_GUARDED_BY(mutex_) = false;

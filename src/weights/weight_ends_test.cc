@@ -8,7 +8,7 @@
 #include "core/log.h"
 #include "testing/number_weights.h"
 #include "testing/test_kit.h"
-#include "weights/file_weights.h"
+#include "weights/folder_place.h"
 #include "weights/weight_publisher.h"
 #include "weights/weight_receiver.h"
 
@@ -61,12 +61,12 @@ TEST_F(WeightEnds, AVersionReachesTheReceiverBothWays) {
   ASSERT_TRUE(publisher.Publish(NumberVersion(1)).ok());
   WeightReceiver by_memory(Decode), by_files(Decode);
   by_memory.Follow(OpenShmWeights(publisher.shm_location(), 5).value());
-  by_files.Follow(NewFileWeightSource(dir_));
+  by_files.Follow(NewVersionLogSource(NewFolderPlace(dir_)));
   EXPECT_EQ(NumberIn(by_memory.WaitForFirst(kPatience)->weights), 1u);
   // Nobody asked for files yet.
   EXPECT_EQ(by_files.WaitForFirst(milliseconds(1)).status().code(), Code::kTimeout);
   EXPECT_TRUE(fs::is_empty(dir_));
-  publisher.WantFiles();
+  publisher.Want(WeightsWay::kFiles);
   EXPECT_EQ(NumberIn(by_files.WaitForFirst(kPatience)->weights), 1u);
   ASSERT_TRUE(publisher.Publish(NumberVersion(2)).ok());
   EXPECT_EQ(NumberIn(WaitFor(by_memory, 2).weights), 2u);

@@ -1,18 +1,29 @@
 #include "weights/weight_publisher.h"
 
 #include <utility>
+#include <vector>
 
 #include "core/log.h"
-#include "weights/file_weights.h"
+#include "weights/folder_place.h"
 
 namespace tidemill {
 
 WeightPublisher::WeightPublisher(Encode encode, Options options)
     : encode_(std::move(encode)), options_(std::move(options)) {}
 
+Result<std::shared_ptr<const TravellingWeights>> WeightPublisher::Pack(
+    const PublishedWeights& weights) const {
+  auto packed = std::make_shared<TravellingWeights>();
+  packed->version = weights.version;
+  packed->step = weights.step;
+  TM_ASSIGN_OR_RETURN(packed->encoded, encode_(*weights.weights));
+  return std::shared_ptr<const TravellingWeights>(std::move(packed));
+}
+
 Status WeightPublisher::Publish(PublishedWeights weights) {
   if (weights.weights == nullptr) return Invalid("nothing to publish: the weights are missing");
-  TM_ASSIGN_OR_RETURN(const EncodedWeights encoded, encode_(*weights.weights));
+  TM_ASSIGN_OR_RETURN(const auto packed, Pack(weights));
+  const SafetensorsParts& parts = *packed->encoded.parts;
   MutexLock lock(mutex_);
   if (weights.version <= newest_.version) {
     return Invalid("version " + std::to_string(weights.version) + " is not above " +
@@ -20,32 +31,34 @@ Status WeightPublisher::Publish(PublishedWeights weights) {
   }
   if (shm_ == nullptr && !no_shm_) {
     // A header may grow by a few digits from one version to the next.
-    auto made = ShmWeightSink::Create(encoded.parts->bytes() + 65536, options_.incarnation);
+    auto made = ShmWeightSink::Create(parts.bytes() + 65536, options_.incarnation);
     no_shm_ = !made.ok();
     if (made.ok()) shm_ = std::move(*made);
     if (no_shm_)
       LogWarn("cannot share weights in memory; using files only",
               {{"why", made.status().message()}});
   }
-  want_files_ = want_files_ || no_shm_;
+  if (no_shm_) AddCarrier(WeightsWay::kFiles);
   if (shm_ != nullptr) {
-    TM_RETURN_IF_ERROR(shm_->Put(weights.version, weights.step, *encoded.parts));
+    TM_RETURN_IF_ERROR(shm_->Put(weights.version, weights.step, parts));
   }
   newest_ = std::move(weights);
-  if (want_files_) PutFiles(*encoded.parts);
+  for (const auto& [way, carrier] : carriers_) carrier->Carry(packed);
   return Ok();
 }
 
-void WeightPublisher::PutFiles(const SafetensorsParts& parts) {
-  if (options_.folder.empty()) return;
-  Status status;
-  if (files_ == nullptr) {
-    auto made = FileWeightSink::Create(options_.folder);
-    status = made.status();
-    if (made.ok()) files_ = std::move(*made);
+void WeightPublisher::AddCarrier(WeightsWay way) {
+  if (carriers_.contains(way)) return;
+  WeightCarrier::Open open;
+  if (way == WeightsWay::kBus) open = options_.bus;
+  if (way == WeightsWay::kFiles && !options_.folder.empty()) {
+    open = [folder = options_.folder]() -> Result<std::unique_ptr<ObjectPlace>> {
+      return NewFolderPlace(folder);
+    };
   }
-  if (files_ != nullptr) status = files_->Put(newest_.version, newest_.step, parts);
-  if (!status.ok()) LogWarn("could not write weights to files", {{"why", status.message()}});
+  if (open) {
+    carriers_[way] = std::make_unique<WeightCarrier>(std::string(WayName(way)), std::move(open));
+  }
 }
 
 Result<PublishedWeights> WeightPublisher::NewerThan(uint64_t have) {
@@ -53,11 +66,31 @@ Result<PublishedWeights> WeightPublisher::NewerThan(uint64_t have) {
   return newest_.version > have ? newest_ : PublishedWeights{};
 }
 
-void WeightPublisher::WantFiles() {
+void WeightPublisher::Want(WeightsWay way) {
   MutexLock lock(mutex_);
-  if (std::exchange(want_files_, true) || newest_.weights == nullptr) return;
-  const Result<EncodedWeights> encoded = encode_(*newest_.weights);
-  if (encoded.ok()) PutFiles(*encoded->parts);
+  if (carriers_.contains(way)) return;
+  AddCarrier(way);
+  const auto added = carriers_.find(way);
+  if (added == carriers_.end() || newest_.weights == nullptr) return;
+  const auto packed = Pack(newest_);
+  if (packed.ok()) added->second->Carry(*packed);
+}
+
+void WeightPublisher::Flush() {
+  std::vector<WeightCarrier*> carriers;
+  {
+    MutexLock lock(mutex_);
+    // They live as long as this does.
+    for (const auto& [way, carrier] : carriers_) carriers.push_back(carrier.get());
+  }
+  for (WeightCarrier* carrier : carriers) carrier->Flush();
+}
+
+std::map<WeightsWay, CarrierFigures> WeightPublisher::figures() const {
+  std::map<WeightsWay, CarrierFigures> all;
+  MutexLock lock(mutex_);
+  for (const auto& [way, carrier] : carriers_) all[way] = carrier->figures();
+  return all;
 }
 
 std::string WeightPublisher::shm_location() const {

@@ -63,7 +63,7 @@ void WeightReceiver::Run() {
     {
       MutexLock lock(mutex_);
       if (stop_) return;
-      if (next_source_ != nullptr) source = std::move(next_source_);
+      if (next_source_ != nullptr) source = std::move(next_source_), refused_in_a_row_ = 0;
     }
     if (source == nullptr) {
       Pause(kNap);
@@ -81,6 +81,7 @@ void WeightReceiver::Fetch(WeightSource& source) {
       blob.ok() ? decode_(*blob) : Result<std::shared_ptr<const Weights>>(blob.status());
   if (!weights.ok()) {
     ++refused_;
+    ++refused_in_a_row_;
     Log(LogLevel::kWarn, "rejected new weights",
         {{"have", version_.load()}, {"why", weights.status().message()}});
     {
@@ -91,6 +92,7 @@ void WeightReceiver::Fetch(WeightSource& source) {
   }
   MutexLock lock(mutex_);
   newest_ = {blob->version, blob->step, std::move(*weights)};
+  refused_in_a_row_ = 0;
   version_.store(blob->version, std::memory_order_release);
   changed_.NotifyAll();
 }

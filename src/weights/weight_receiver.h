@@ -31,8 +31,9 @@ class WeightReceiver final : public WeightChannel {
   Result<PublishedWeights> NewerThan(uint64_t have) override;
   // Waits for any version; not for loops. kTimeout: none came, and why if that is known.
   Result<PublishedWeights> WaitForFirst(Duration patience);
-  // Versions that did not check out.
+  // Versions that did not check out, in all and since the last one that did.
   uint64_t refused() const { return refused_; }
+  uint64_t refused_in_a_row() const { return refused_in_a_row_; }
 
  private:
   void Run();
@@ -42,6 +43,7 @@ class WeightReceiver final : public WeightChannel {
   const Decode decode_;
   std::atomic<uint64_t> version_{0};
   std::atomic<uint64_t> refused_{0};
+  std::atomic<uint64_t> refused_in_a_row_{0};
   WeightBuffers buffers_;  // the thread's
 
   Mutex mutex_;

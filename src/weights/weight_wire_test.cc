@@ -17,8 +17,9 @@
 #include <thread>
 
 #include "testing/test_kit.h"
-#include "weights/file_weights.h"
+#include "weights/folder_place.h"
 #include "weights/shm_weights.h"
+#include "weights/version_log.h"
 
 namespace tidemill {
 namespace {
@@ -58,19 +59,26 @@ uint64_t WholeVersion(const WeightBlob& blob) {
   return blob.version;
 }
 
+std::unique_ptr<WeightSink> FileSink(const std::string& dir, size_t whole_every = 16) {
+  return VersionLogSink::Create(NewFolderPlace(dir), {.whole_every = whole_every}).value();
+}
+std::unique_ptr<WeightSource> FileSource(const std::string& dir) {
+  return NewVersionLogSource(NewFolderPlace(dir));
+}
+
 class WeightWire : public testing::TestWithParam<bool> {
  protected:
   static bool shm() { return GetParam(); }
 
   // What a source of another process would be told.
   std::unique_ptr<WeightSink> MakeSink() {
-    if (!shm()) return FileWeightSink::Create(dir_).value();
+    if (!shm()) return FileSink(dir_);
     auto sink = ShmWeightSink::Create(5 * kNumbers, kIncarnation).value();
     location_ = sink->location();
     return sink;
   }
   std::unique_ptr<WeightSource> MakeSource() {
-    if (!shm()) return NewFileWeightSource(dir_);
+    if (!shm()) return FileSource(dir_);
     auto source = OpenShmWeights(location_, kIncarnation);
     EXPECT_TRUE(source.ok()) << source.status().ToString();
     return std::move(*source);
@@ -201,11 +209,11 @@ TEST_P(WeightWire, APublisherKilledWhileWritingLeavesTheLastWholeVersion) {
   EXPECT_EQ(WholeVersion(MakeSource()->NewerThan(0, buffers_).value()), 1000000u);
 }
 
-TEST(FileWeights, AFileThatDoesNotCheckOutIsNamedAndTheNextVersionTaken) {
+TEST(WeightFiles, AFileThatDoesNotCheckOutIsNamedAndTheNextVersionTaken) {
   const TemporaryDirectory directory;
   const std::string& dir = directory.path();
-  const auto sink = FileWeightSink::Create(dir).value();
-  const auto source = NewFileWeightSource(dir);
+  const auto sink = FileSink(dir, 1);
+  const auto source = FileSource(dir);
   WeightBuffers buffers;
   ASSERT_TRUE(sink->Put(1, 1, *Sample(1).parts).ok());
   const std::string path = dir + "/weights-00000001.safetensors";
@@ -228,13 +236,13 @@ TEST(FileWeights, AFileThatDoesNotCheckOutIsNamedAndTheNextVersionTaken) {
   }
 }
 
-TEST(FileWeights, OldVersionsAndLeftoversGo) {
+TEST(WeightFiles, OldVersionsAndLeftoversGo) {
   const TemporaryDirectory directory;
   const std::string& dir = directory.path();
   std::ofstream(dir + "/weights-00000009.safetensors.part") << "half";
   std::ofstream(dir + "/weights-00000008.safetensors") << "old";
   std::ofstream(dir + "/notes.txt") << "somebody's";
-  const auto sink = FileWeightSink::Create(dir, 2).value();
+  const auto sink = FileSink(dir, 1);
   for (uint64_t version = 1; version <= 5; ++version)
     ASSERT_TRUE(sink->Put(version, version, *Sample(version, 100).parts).ok());
   std::vector<std::string> files;
@@ -244,10 +252,10 @@ TEST(FileWeights, OldVersionsAndLeftoversGo) {
                                                    "weights-00000005.safetensors"));
 }
 
-TEST(FileWeights, AFullDiskLeavesTheVersionBefore) {
+TEST(WeightFiles, AFullDiskLeavesTheVersionBefore) {
   const TemporaryDirectory directory;
   const std::string& dir = directory.path();
-  const auto sink = FileWeightSink::Create(dir).value();
+  const auto sink = FileSink(dir, 1);
   ASSERT_TRUE(sink->Put(1, 1, *Sample(1, 100).parts).ok());
   // As a full disk does it: the write fails half way.
   const pid_t pid = fork();
@@ -261,10 +269,10 @@ TEST(FileWeights, AFullDiskLeavesTheVersionBefore) {
   waitpid(pid, &status, 0);
   EXPECT_EQ(status, 0) << "the write did not fail";
   WeightBuffers buffers;
-  EXPECT_EQ(WholeVersion(NewFileWeightSource(dir)->NewerThan(0, buffers).value()), 1u);
+  EXPECT_EQ(WholeVersion(FileSource(dir)->NewerThan(0, buffers).value()), 1u);
   EXPECT_FALSE(fs::exists(dir + "/weights-00000002.safetensors.part"));
   ASSERT_TRUE(sink->Put(3, 3, *Sample(3).parts).ok());
-  EXPECT_EQ(WholeVersion(NewFileWeightSource(dir)->NewerThan(0, buffers).value()), 3u);
+  EXPECT_EQ(WholeVersion(FileSource(dir)->NewerThan(0, buffers).value()), 3u);
 }
 
 TEST(ShmWeights, WhatDoesNotCheckOutIsRefusedAndTheNextVersionTaken) {

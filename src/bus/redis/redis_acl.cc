@@ -107,7 +107,10 @@ std::string RulesOf(std::string_view role, const RedisKeys& keys) {
                     {all + "workers"});
   rules += Selector("+hincrbyfloat", {all + "totals"});
   rules += Selector("+hgetall +hset +pexpire", {all + "told:" + own});
-  if (role == "rollout") rules += Selector("+set", {all + "files"});
+  if (role == "rollout") {
+    rules += Selector("+set", {all + "wanted:*"});
+    rules += Selector("+get", {read + "object:*"});
+  }
   return rules;
 }
 

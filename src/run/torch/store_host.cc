@@ -2,12 +2,14 @@
 
 #include <filesystem>
 
+#include "bus/redis/redis_place.h"
 #include "core/secret.h"
 #include "run/recorded_budgets.h"
 #include "run/torch/make_trainer.h"
 #include "run/torch/newest_checkpoint.h"
 #include "tasks/prepare_tasks.h"
 #include "tasks/task_file.h"
+#include "weights/shared_folder.h"
 #include "weights/torch/weight_codec.h"
 #include "weights/weight_publisher.h"
 
@@ -130,6 +132,10 @@ Status StoreHost::OpenChannel() {
   WeightPublisher::Options to;
   to.incarnation = std::stoull(worker.substr(worker.find('.') + 1));
   to.folder = std::filesystem::absolute(process_.request.directory->path()).string() + "/policy";
+  TM_RETURN_IF_ERROR(MarkSharedFolder(to.folder, to.incarnation));
+  to.bus = [url = process_.request.bus_url, run = process_.config.run.name] {
+    return ConnectRedisPlace(url, run);
+  };
   auto made = std::make_unique<WeightPublisher>(EncodeWeights, std::move(to));
   process_.publisher = made.get();
   channel_ = std::move(made);

@@ -1,0 +1,24 @@
+#include "weights/weights_way.h"
+
+namespace tidemill {
+
+std::string_view WayName(WeightsWay way) {
+  switch (way) {
+    case WeightsWay::kShm:
+      return "shm";
+    case WeightsWay::kFiles:
+      return "files";
+    case WeightsWay::kBus:
+      return "bus";
+  }
+  return "";
+}
+
+std::optional<WeightsWay> WayFromName(std::string_view name) {
+  for (const WeightsWay way : kWeightsWays) {
+    if (WayName(way) == name) return way;
+  }
+  return std::nullopt;
+}
+
+}  // namespace tidemill
