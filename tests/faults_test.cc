@@ -288,14 +288,21 @@ TEST_F(FaultsTest, AWorkerThatSpeaksAnotherVersionOfTheMessagesIsTurnedAway) {
   }
 }
 
-TEST_F(FaultsTest, WeightsComeThroughFilesWhereMemoryCannotBeShared) {
+TEST_F(FaultsTest, WeightsComeThroughFilesOrTheBrokerWhereMemoryCannotBeShared) {
   Fleet fleet(folder_, runs_);
   fleet.Add("learner");
   fleet.Add("rollout", "--set bus.weights=files");
+  // One that sees nothing of the learner's folders.
+  setenv("XDG_CACHE_HOME", (folder_ + "/cache").c_str(), 1);
+  fleet.Add("rollout", "--set bus.weights=bus --set model.path=/nowhere/model");
   fleet.Add("tools");
   fleet.Add("reward");
   ASSERT_TRUE(fleet.StepsRise(4)) << fleet.Logs();
-  EXPECT_THAT(fleet.at("rollout1").Log(), HasSubstr("receiving weights through files"));
+  EXPECT_THAT(fleet.at("rollout1").Log(), HasSubstr("receiving weights  by=files"));
+  ASSERT_TRUE(Eventually([&] {
+    return fleet.at("rollout2").Log().find("receiving weights  by=bus") != std::string::npos;
+  })) << fleet.at("rollout2").Log();
+  EXPECT_THAT(fleet.at("rollout2").Log(), HasSubstr("fetching the model's files"));
   EXPECT_TRUE(fs::exists(runs_ + "/fleet/policy/newest.json"));
   // A second learner finds the first one's seat taken.
   const ProcessOutput second = RunTidemill("worker learner --bus " + fleet.redis.url() +

@@ -6,11 +6,13 @@
 #include <memory>
 
 #include "bus/redis/redis_bus.h"
+#include "bus/redis/redis_place.h"
 #include "bus/redis/redis_roster.h"
 #include "cli/commands.h"
 #include "cli/worker_learner.h"
 #include "core/log.h"
 #include "http/access.h"
+#include "run/model_files.h"
 #include "run/run_sheet.h"
 #include "run/stop_signal.h"
 #include "run/worker.h"
@@ -63,6 +65,24 @@ Status LoadWorkerConfig(const WorkerArguments& arguments, const WorkerBeaconOpti
   return Ok();
 }
 
+// A rollout worker that does not see the learner's model gets it from the broker.
+Status FindModel(const WorkerArguments& arguments, const RunSheet& sheet, RunConfig& config) {
+  TM_ASSIGN_OR_RETURN(SheetBoard board,
+                      SheetBoard::Connect(arguments.url, arguments.run, arguments.keys));
+  TM_ASSIGN_OR_RETURN(const auto place, ConnectRedisPlace(arguments.url, arguments.run));
+  ModelFolders folders = {config.model.path, config.model.tokenizer, config.model.adapter};
+  const auto ask = [&] {
+    // A broker that is away comes back; asking again is all there is to do.
+    (void)board.AskForModel();
+    return AskedToStop() ? Closed("stopped before the model's files arrived") : Ok();
+  };
+  TM_RETURN_IF_ERROR(BringModel(sheet.model_files, *place, ModelCache(), ask, folders));
+  config.model.path = folders.model;
+  config.model.tokenizer = folders.tokenizer;
+  config.model.adapter = folders.adapter;
+  return Ok();
+}
+
 // Where a worker listens is its own: the run's config says it of the learner's machine.
 Status SetListen(const WorkerArguments& arguments, RunConfig::Gateway& gateway) {
   gateway.port = 0;
@@ -96,6 +116,11 @@ int RunWorker(const WorkerArguments& arguments) {
   const Status loaded = LoadWorkerConfig(arguments, *beacon, config, binder, sheet);
   if (loaded.code() == Code::kClosed) return 0;
   if (!loaded.ok()) return Fail(loaded);
+  if (arguments.role == "rollout") {
+    const Status found = FindModel(arguments, *sheet, config);
+    if (found.code() == Code::kClosed) return 0;
+    if (!found.ok()) return Fail(found);
+  }
   if (Status listen = SetListen(arguments, config.gateway); !listen.ok()) return Wrong(listen);
   RedisBusOptions options;
   options.url = arguments.url;

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 
+#include "bus/redis/redis_place.h"
 #include "bus/redis/redis_roster.h"
 #include "bus/redis/topic_janitor.h"
 #include "cli/commands.h"
@@ -14,6 +15,7 @@
 #include "cli/worker_learner.h"
 #include "core/log.h"
 #include "core/version.h"
+#include "run/model_files.h"
 #include "run/run_counters.h"
 #include "run/run_dashboard.h"
 #include "run/run_driver.h"
@@ -80,7 +82,8 @@ Result<OpenedRun> OpenOrCreate(const WorkerArguments& arguments, RunConfig& conf
 // How others see the learner: the roster, the metrics and the sheet.
 struct Company {
   std::unique_ptr<WorkerBeacon> beacon;
-  std::unique_ptr<SheetKeeper> sheet;
+  std::unique_ptr<ModelShelf> shelf;
+  std::unique_ptr<SheetKeeper> sheet;  // its thread uses the shelf
   std::unique_ptr<TopicJanitor> janitor;
 };
 
@@ -98,8 +101,18 @@ Result<std::shared_ptr<void>> MakeCompany(Run& run, RedisBus& bus, SheetBoard bo
   sheet.incarnation = publisher.options().incarnation;
   sheet.shm = publisher.shm_location();
   sheet.weights_folder = publisher.options().folder;
+  const RunConfig& config = run.process().config;
+  const ModelFolders folders = {config.model.path, config.model.tokenizer, config.model.adapter};
+  const bool adapters = config.learner.lora_rank > 0 || !config.model.adapter.empty();
+  TM_ASSIGN_OR_RETURN(sheet.model_files, ListModelFiles(folders, adapters));
+  company->shelf = std::make_unique<ModelShelf>(
+      folders, sheet.model_files, [url = run.process().request.bus_url, name = config.run.name] {
+        return ConnectRedisPlace(url, name);
+      });
   company->sheet = std::make_unique<SheetKeeper>(
-      std::move(board), std::move(sheet), [&publisher](WeightsWay way) { publisher.Want(way); });
+      std::move(board), std::move(sheet),
+      SheetKeeper::Answers{.weights = [&publisher](WeightsWay way) { publisher.Want(way); },
+                           .model = [shelf = company->shelf.get()] { shelf->Want(); }});
   return std::shared_ptr<void>(std::move(company));
 }
 

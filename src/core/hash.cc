@@ -9,10 +9,29 @@
 namespace tidemill {
 
 std::string Sha256Hex(std::string_view bytes) {
+  Sha256 sum;
+  sum.Add(bytes);
+  return sum.Hex();
+}
+
+Sha256::Sha256() : state_(EVP_MD_CTX_new()) {
+  const int ok = EVP_DigestInit_ex(static_cast<EVP_MD_CTX*>(state_), EVP_sha256(), nullptr);
+  TM_CHECK(ok == 1, "SHA-256 is missing from libcrypto");
+}
+
+Sha256::~Sha256() {
+  EVP_MD_CTX_free(static_cast<EVP_MD_CTX*>(state_));
+}
+
+void Sha256::Add(std::string_view bytes) {
+  TM_CHECK(EVP_DigestUpdate(static_cast<EVP_MD_CTX*>(state_), bytes.data(), bytes.size()) == 1);
+}
+
+std::string Sha256::Hex() {
   unsigned char digest[32];
   unsigned int size = 0;
-  const int ok = EVP_Digest(bytes.data(), bytes.size(), digest, &size, EVP_sha256(), nullptr);
-  TM_CHECK(ok == 1 && size == sizeof digest, "SHA-256 is missing from libcrypto");
+  const int ok = EVP_DigestFinal_ex(static_cast<EVP_MD_CTX*>(state_), digest, &size);
+  TM_CHECK(ok == 1 && size == sizeof digest);
   static constexpr char kHex[] = "0123456789abcdef";
   std::string hex(64, '0');
   for (size_t i = 0; i < sizeof digest; ++i) {

@@ -11,6 +11,21 @@ namespace tidemill {
 // Lower-case hex, 64 digits.
 std::string Sha256Hex(std::string_view bytes);
 
+// The same, fed piece by piece.
+class Sha256 {
+ public:
+  Sha256();
+  ~Sha256();
+  Sha256(const Sha256&) = delete;
+  Sha256& operator=(const Sha256&) = delete;
+  void Add(std::string_view bytes);
+  // Once, at the end.
+  std::string Hex();
+
+ private:
+  void* state_;
+};
+
 // Gives every file that has its content the hash of that, and sorts the files by path.
 void NormalizeTree(v1::Tree& tree);
 

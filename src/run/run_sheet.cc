@@ -24,8 +24,10 @@ std::string Millis(Duration time) {
   return std::to_string(std::chrono::duration_cast<milliseconds>(time).count());
 }
 
-std::string WantedKey(const std::string& prefix, WeightsWay way) {
-  return prefix + "wanted:" + std::string(WayName(way));
+constexpr std::string_view kModelWanted = "model";
+
+std::string WantedKey(const std::string& prefix, std::string_view what) {
+  return prefix + "wanted:" + std::string(what);
 }
 
 }  // namespace
@@ -76,13 +78,30 @@ Status SheetBoard::Clear() {
   return client_.Do({"DEL", prefix_ + "sheet"}).status();
 }
 
+Status SheetBoard::Ask(std::string_view what) {
+  const std::string key = WantedKey(prefix_, what);
+  return client_.Do({"SET", key, "1", "PX", Millis(kAskLasts)}).status();
+}
+
+Result<bool> SheetBoard::Asked(std::string_view what) {
+  TM_ASSIGN_OR_RETURN(const ReplyPtr reply, client_.Do({"EXISTS", WantedKey(prefix_, what)}));
+  return reply->integer != 0;
+}
+
 Status SheetBoard::AskForWeights(WeightsWay way) {
-  return client_.Do({"SET", WantedKey(prefix_, way), "1", "PX", Millis(kAskLasts)}).status();
+  return Ask(WayName(way));
 }
 
 Result<bool> SheetBoard::WeightsAsked(WeightsWay way) {
-  TM_ASSIGN_OR_RETURN(const ReplyPtr reply, client_.Do({"EXISTS", WantedKey(prefix_, way)}));
-  return reply->integer != 0;
+  return Asked(WayName(way));
+}
+
+Status SheetBoard::AskForModel() {
+  return Ask(kModelWanted);
+}
+
+Result<bool> SheetBoard::ModelAsked() {
+  return Asked(kModelWanted);
 }
 
 Status WaitForSeat(SheetBoard& board) {
@@ -107,10 +126,10 @@ Status WaitForSeat(SheetBoard& board) {
   }
 }
 
-SheetKeeper::SheetKeeper(SheetBoard board, RunSheet sheet, std::function<void(WeightsWay)> on_asked)
+SheetKeeper::SheetKeeper(SheetBoard board, RunSheet sheet, Answers answers)
     : board_(std::move(board)),
       sheet_(std::move(sheet)),
-      on_asked_(std::move(on_asked)),
+      answers_(std::move(answers)),
       thread_([this] { Run(); }) {}
 
 SheetKeeper::~SheetKeeper() {
@@ -131,8 +150,10 @@ void SheetKeeper::Run() {
     if (!written.ok()) LogOnce("sheet", LogLevel::kWarn, "the run sheet: " + written.message());
     for (const WeightsWay way : kWeightsWays) {
       const Result<bool> asked = board_.WeightsAsked(way);
-      if (asked.ok() && *asked) on_asked_(way);
+      if (asked.ok() && *asked) answers_.weights(way);
     }
+    const Result<bool> model = board_.ModelAsked();
+    if (model.ok() && *model) answers_.model();
     lock.Lock();
     changed_.WaitFor(lock, kWriteEvery, [this]() TM_REQUIRES(mutex_) { return stop_; });
   }

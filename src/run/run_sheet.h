@@ -52,11 +52,16 @@ class SheetBoard {
   // minute.
   Status AskForWeights(WeightsWay way);
   Result<bool> WeightsAsked(WeightsWay way);
+  // The same for the files that the sheet lists.
+  Status AskForModel();
+  Result<bool> ModelAsked();
 
  private:
   SheetBoard(RedisClient client, std::string run)
       : client_(std::move(client)), run_(std::move(run)), prefix_(RedisKeys(run_).prefix) {}
   Result<std::optional<RunSheet>> ReadAny();
+  Status Ask(std::string_view what);
+  Result<bool> Asked(std::string_view what);
   RedisClient client_;
   std::string run_;
   std::string prefix_;
@@ -79,8 +84,12 @@ Status WaitForSeat(SheetBoard& board);
 // While it lives, the sheet is there.
 class SheetKeeper {
  public:
-  // `on_asked` is called on a thread of its own, whenever weights were asked for.
-  SheetKeeper(SheetBoard board, RunSheet sheet, std::function<void(WeightsWay)> on_asked);
+  // Called on a thread of its own while somebody asks. They return soon.
+  struct Answers {
+    std::function<void(WeightsWay)> weights;
+    std::function<void()> model;
+  };
+  SheetKeeper(SheetBoard board, RunSheet sheet, Answers answers);
   // Takes the sheet away.
   ~SheetKeeper();
 
@@ -89,7 +98,7 @@ class SheetKeeper {
 
   SheetBoard board_;  // the thread's, once it runs
   const RunSheet sheet_;
-  const std::function<void(WeightsWay)> on_asked_;
+  const Answers answers_;
   Mutex mutex_;
   CondVar changed_;
   bool stop_ TM_GUARDED_BY(mutex_) = false;

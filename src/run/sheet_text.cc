@@ -25,6 +25,12 @@ std::string RunSheet::ToJson() const {
   json["shm"] = shm;
   json["weights_folder"] = weights_folder;
   json["config"] = config;
+  for (const ModelFile& file : model_files) {
+    json["model_files"].push_back({{"folder", file.folder},
+                                   {"name", file.name},
+                                   {"bytes", file.bytes},
+                                   {"sha256", file.sha256}});
+  }
   if (ended) json["ended"] = true;
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
@@ -55,6 +61,15 @@ Result<RunSheet> RunSheet::FromJson(std::string_view text) {
     get("weights_folder", sheet.weights_folder);
     get("config", sheet.config);
     sheet.ended = json.value(at = "ended", false);
+    for (const nlohmann::json& row : json.value(at = "model_files", nlohmann::json::array())) {
+      ModelFile& file = sheet.model_files.emplace_back();
+      row.at("folder").get_to(file.folder);
+      row.at("name").get_to(file.name);
+      right &= row.at("bytes").is_number_unsigned();
+      if (right) row.at("bytes").get_to(file.bytes);
+      row.at("sha256").get_to(file.sha256);
+      TM_RETURN_IF_ERROR(CheckModelFile(file).WithContext("the run sheet"));
+    }
   } catch (const nlohmann::json::exception&) {
     return Invalid("the run sheet: \"" + std::string(at) + "\" is missing or has the wrong type");
   }

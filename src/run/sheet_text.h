@@ -6,9 +6,11 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/signature.h"
 #include "core/status.h"
+#include "run/model_file.h"
 
 namespace tidemill {
 
@@ -24,8 +26,9 @@ struct RunSheet {
   uint64_t incarnation = 0;    // of this learner; another one, and the weights are elsewhere
   std::string shm;             // where the weights are in memory; empty: nowhere
   std::string weights_folder;  // and in files, once somebody asked
-  bool ended = false;          // the run is done: workers need not wait for another learner
-  bool signed_by_learner = false;  // not in the sheet: its signature was checked
+  std::vector<ModelFile> model_files;  // what a worker reads besides, on the broker once it asked
+  bool ended = false;                  // the run is done: workers need not wait for another learner
+  bool signed_by_learner = false;      // not in the sheet: its signature was checked
 
   std::string ToJson() const;
   // kInvalid names the field.
