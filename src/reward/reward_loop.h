@@ -161,7 +161,7 @@ class RewardLoop final : public Loop {
     std::map<std::string, Run> open;  // by Need::Key(): asked for, no answer yet
     uint32_t rounds = 0;              // how often scorers named what they need
   };
-  // What a question is about.
+  // The subject of a question.
   struct Asked {
     uint64_t scoring;
     std::string run;
@@ -182,7 +182,7 @@ class RewardLoop final : public Loop {
   void OnFailure(const Asked& asked, const std::string& cause, Time now);
   void CountProof(const ScorerDone& done);
   TaskSolved SolvedBy(const Scoring& scoring) const;
-  // What the scorer counts for in this task; nothing: it has no part in it.
+  // The scorer's weight in this task; nothing: it has no part in it.
   static std::optional<double> WeightOf(const WeightedScorer& weighted, const Scoring& scoring);
   v1::Verdict Judge(const Scoring& scoring) const;
   void SetSolved(const Scoring& scoring, v1::Verdict& verdict) const;
