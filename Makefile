@@ -30,7 +30,7 @@ test-unit: build  ## the quick tests, about a minute
 	$(CTEST) build/release -L unit
 
 demo: install build/release/build.ninja  ## a small agent learns to write C functions on this machine (PROOF=1: also with proofs for rewards)
-	cmake --build build/release -j $(JOBS) --target tidemill tidemill_page
+	cmake --build build/release -j $(JOBS) --target tidemill tidemill-sim tidemill_page
 	PROOF=$(PROOF) examples/demo.sh
 
 agents: build  ## real agents and clients, installed from npm and PyPI, against the gateway (AGENTS="codex ..": some)

@@ -1,5 +1,5 @@
-// What an episode that is a program costs: against the same episode by the built-in protocol, which
-// draws the same ids; and what programs cost that wait for the model.
+// The cost of an episode that is a program, against the same episode by the built-in protocol,
+// which draws the same ids; and what programs cost that wait for the model.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What it costs that several ranks add up a gradient: the sum over ranks on this machine, beside a
+// The cost of adding up a gradient over several ranks: the sum over ranks on this machine, beside a
 // plain copy of the same bytes in the same run.
 #pragma once
 

@@ -1,4 +1,4 @@
-// What the words of `tidemill bench` say, for bench_words.cc and the program that measures.
+// The options of `tidemill bench`, for bench_words.cc and the program that measures.
 #pragma once
 
 #include <cstdint>

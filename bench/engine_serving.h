@@ -1,4 +1,4 @@
-// What a server asks of the engine: long prompts, and conversations whose later turns cost only
+// The engine under a server's load: long prompts, and conversations whose later turns cost only
 // what is new, also while weights change.
 #pragma once
 

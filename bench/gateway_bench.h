@@ -1,5 +1,5 @@
-// What the gateway costs: time to the first token and tokens a second through HTTP, beside the bare
-// engine in the same process, and the gaps in streams while weights are swapped. And what it
+// The cost of the gateway: time to the first token and tokens a second through HTTP, beside the
+// bare engine in the same process, and the gaps in streams while weights are swapped. And what it
 // stands: many streams and requests while weights are swapped.
 #pragma once
 

@@ -1,5 +1,5 @@
-// What the gateway's benches measure: a model, an engine on its thread, and the gateway in front of
-// it, all in this process; and questions that ask both for the same work.
+// The system that the gateway's benches measure: a model, an engine on its thread, and the gateway
+// in front of it, all in this process; and questions that ask both for the same work.
 #pragma once
 
 #include <cstdint>

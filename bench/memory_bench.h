@@ -1,4 +1,4 @@
-// What memory is worth: a frozen policy on projects (testbeds/project.h), with different ways to use
+// The value of memory: a frozen policy on projects (testbeds/project.h), with different ways to use
 // what it experienced, all on the same tasks and with the same draws. And how quickly cases are
 // found.
 #pragma once

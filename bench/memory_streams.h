@@ -29,7 +29,7 @@ struct StreamPlan {
   uint32_t before = 0, after = 0, held_out = 0, members = 0, cases = 0;
 };
 
-// What became of one arm on one project.
+// The outcome of one arm on one project.
 struct StreamResult {
   std::vector<double> episodes;  // passed or not, in order
   std::vector<double> held_out;

@@ -1,4 +1,4 @@
-// What overlapping generation, tools and learning is worth: the same work in the three modes, with
+// The gain of overlapping generation, tools and learning: the same work in the three modes, with
 // real tools and with waiting added to them.
 //
 //   policy and tasks -> a sweep of each mode's batch and concurrency -> each mode's best, all seeds

@@ -1,4 +1,4 @@
-// What a verdict of the prover costs on answers to the built-in tasks, beside what the same answer
+// The cost of a verdict of the prover on answers to the built-in tasks, beside what the same answer
 // costs in a box.
 #pragma once
 

@@ -1,4 +1,4 @@
-// What a box costs: against a plain spawn of the same command and against bubblewrap alone, one at
+// The cost of a box, against a plain spawn of the same command and against bubblewrap alone, one at
 // a time and many at once, and what a thousand requests leave behind.
 #pragma once
 

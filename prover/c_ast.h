@@ -1,4 +1,4 @@
-// What the parser makes of a C file: functions as trees of statements and expressions. Every
+// The parser's result for a C file: functions as trees of statements and expressions. Every
 // expression has its type, and every conversion that C makes silently is a node of its own, so that
 // what reads the tree need not know C's rules for them.
 //

@@ -28,7 +28,7 @@ class CCompiler {
     Register value = 0;   // the variable's, or its address where it lives in memory
     Register is_set = 0;  // where it may be unset
   };
-  // What an address consists of: a pointer and how far to go from it.
+  // An address: a pointer and how far to go from it.
   struct Target {
     Register pointer = 0;
     Register moved = 0;

@@ -1,5 +1,5 @@
-// What the machine can do, as handlers for the compiler to put into instructions. In the comments r
-// is the frame's registers; p a register with a pointer.
+// The machine's operations, as handlers for the compiler to put into instructions. In the comments
+// r is the frame's registers; p a register with a pointer.
 #pragma once
 
 #include "prover/c_machine.h"

@@ -1,4 +1,4 @@
-// What stands in front of a declarator: storage, attributes, the type.
+// The words in front of a declarator: storage, attributes, the type.
 #include <algorithm>
 #include <array>
 

@@ -198,7 +198,7 @@ class CParser {
   std::vector<OpenSwitch> open_switches_;
 };
 
-// What standard headers say: a constant ("INT_MAX"), a type ("int32_t").
+// From standard headers: a constant ("INT_MAX"), a type ("int32_t").
 bool FindHeaderConstant(std::string_view name, CIntType& type, int64_t& value);
 bool FindHeaderType(std::string_view name, CIntType& type);
 // A builtin and the type of its one argument. memset and memcpy have others.

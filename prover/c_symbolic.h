@@ -36,7 +36,7 @@ class SymbolicRun {
   std::optional<SymbolicResult> Run(const std::vector<z3::expr>& parameters);
 
  private:
-  // What is known at one place of the program. `live`: when control comes here.
+  // The knowledge at one place of the program. `live`: when control comes here.
   struct Cells {
     std::vector<z3::expr> values;
     std::vector<z3::expr> set;

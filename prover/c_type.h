@@ -59,7 +59,7 @@ inline CType IntType(CIntType base) {
 uint64_t CellsOf(const CType& type);
 // sizeof
 uint64_t SizeOf(const CType& type);
-// What an array's elements are, or what a pointer points to.
+// The type of an array's elements, or of a pointer's target.
 CType ElementOf(const CType& type);
 // An array as a pointer to its first element.
 CType Decayed(const CType& type);

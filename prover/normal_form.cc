@@ -86,7 +86,7 @@ class FormBuilder {
   }
 
  private:
-  // What the statements return, the last of `rest` first.
+  // The value that the statements return, the last of `rest` first.
   std::optional<Known> Follow(std::vector<const CStatement*> rest) {
     while (!rest.empty()) {
       const CStatement& statement = *rest.back();

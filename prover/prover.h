@@ -41,7 +41,7 @@ enum class ProofVerdict : uint8_t { kProved, kRefuted, kUnknown };
 // "proved", "refuted", "unknown"
 std::string_view VerdictName(ProofVerdict verdict);
 
-// What one of the functions does on the input of a counterexample.
+// The behaviour of one of the functions on the input of a counterexample.
 struct ProofOutcome {
   bool returns = false;
   int64_t value = 0;         // if it returns

@@ -1,4 +1,4 @@
-// What a simulated client knows of a conversation it leads.
+// A conversation as the simulated client that leads it knows it.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// What of a simulated run its seed decides: every setting that changes how the loops work together,
-// and every fault.
+// The part of a simulated run that its seed decides: every setting that changes how the loops work
+// together, and every fault.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ std::vector<v1::Task> MakeTasks(const std::string& prefix, int count);
 
 struct Draw {
   Draw(Random& random, const SimOptions& options);
-  // What episodes are scored by.
+  // The scorers of episodes.
   RunConfig::Reward Rewards() const;
 
   int64_t eta;

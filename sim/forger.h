@@ -16,7 +16,7 @@ namespace tidemill::sim {
 // The group a message of this topic is about; 0: none, or it cannot be read.
 uint64_t GroupOfMessage(std::string_view topic, const std::string& body);
 
-// What was forged, by all processes together.
+// Messages that were forged, by all processes together.
 class ForgeryLedger {
  public:
   void Forged(uint64_t group, const std::string& body) {

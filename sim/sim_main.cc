@@ -18,7 +18,7 @@ uint64_t SeedOfTheClock() {
   return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(now).count());
 }
 
-// What all seeds of a call came to.
+// The totals over all seeds of a call.
 struct SimTotals {
   uint64_t seeds = 0;
   uint64_t crashes = 0, resumes = 0, trajectories = 0, steps = 0;

@@ -23,7 +23,7 @@ class SimRelease {
   // The version a request of the session is pinned to. Fails the world if a session changes its
   // version although what is on offer did not change, or if the engine does not have it.
   uint64_t Pin(uint64_t session);
-  // What an answer of so many tokens is drawn from.
+  // The versions that an answer of so many tokens is drawn from.
   std::vector<TokenVersionRun> Draw(uint64_t pin, uint32_t tokens);
 
   uint64_t released() const { return releases_; }  // how often another version was

@@ -35,7 +35,7 @@ struct SimGroup {
   std::optional<v1::GroupReport> report;
 };
 
-// What survives.
+// The part that survives a crash.
 struct SimDurable {
   using EpisodeKey = std::pair<uint64_t, uint32_t>;  // group, member
   std::map<EpisodeKey, SimTrajectory> trajectories;

@@ -21,7 +21,7 @@ namespace tidemill::sim {
 
 using ProcessId = int;
 
-// What went wrong first; empty while all is well. Every checker reports here.
+// The first failure; empty while all is well. Every checker reports here.
 class Verdict {
  public:
   void Fail(const std::string& what) {

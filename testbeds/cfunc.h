@@ -93,7 +93,7 @@ std::string CfuncValueText(int value);
 std::string CfuncExampleText(const CfuncExample& example);
 // From the signature to "return ".
 std::string CfuncPrompt(const CfuncProblem& problem);
-// What follows a wrong answer: the failing example and "return " again.
+// The feedback on a wrong answer: the failing example and "return " again.
 std::string CfuncFeedback(const CfuncExample& failing);
 
 // Enough for the form of a second turn to be learned.

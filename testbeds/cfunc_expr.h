@@ -39,7 +39,7 @@ std::string ExprText(const Expr& expr);
 // of int.
 int EvalExpr(const Expr& expr, int a, int b);
 
-// What a function does on 1,000 fixed inputs, as a hash. Functions with different hashes differ on
+// A function's results on 1,000 fixed inputs, as a hash. Functions with different hashes differ on
 // one of these inputs; with the same hash they are taken for the same function.
 inline constexpr int kCfuncProbeCount = 1000;
 inline constexpr int kCfuncProbeBound = 20;

@@ -55,7 +55,7 @@ std::string SourceOf(const std::string& expression) {
   return "int f(int a,int b){return " + expression + ";}";
 }
 
-// What f returns; nothing where it has no result.
+// The value of f; nothing where it has no result.
 std::optional<int64_t> Traced(const std::string& source, std::span<const int64_t> inputs) {
   constexpr uint64_t kStepsMax = 1'000'000;
   auto function = InterpretedC::Read(source, "f");

@@ -32,7 +32,7 @@ inline constexpr uint64_t kProjectCountMax = 1'000'000;
 // binding[operation] is the number of the helper that computes it.
 using ProjectBinding = std::array<uint8_t, kProjectHelpers>;
 
-// What a task asks for.
+// The subject of a task.
 struct ProjectWant {
   int operation = 0;
   int phrasing = 0;
@@ -72,7 +72,7 @@ Result<std::vector<ProjectProblem>> GenerateProjects(const ProjectOptions& optio
 std::string ProjectWords(const ProjectWant& want);
 inline constexpr char kProjectReturn[] = "\nreturn ";
 std::string ProjectPrompt(const ProjectWant& want);
-// What a prompt asks for. Nothing: it is no prompt of the family.
+// The subject of a prompt. Nothing: it is no prompt of the family.
 std::optional<ProjectWant> ReadProjectPrompt(std::string_view text);
 // "h5(a,b)*3"
 std::string ProjectAnswer(const ProjectWant& want, int helper);

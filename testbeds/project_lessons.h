@@ -14,7 +14,7 @@
 
 namespace tidemill {
 
-// What was tried once.
+// One attempt.
 struct ProjectCase {
   ProjectWant want;
   int helper = 0;

@@ -1,4 +1,4 @@
-// What the prover says of a policy's answers, against what a compiler's code does in a box on every
+// The prover's verdicts on a policy's answers, against a compiler's code in a box on every
 // input of the range. Each distinct answer is looked at once.
 //
 //   answers -> ProveAnswer, boxes of many answers each -> confusion matrix, disagreements explained

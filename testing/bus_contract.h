@@ -1,6 +1,7 @@
-// What every Bus promises, as tests. A test file gives a harness and says INSTANTIATE_TEST_SUITE_P;
-// the tests here know neither how fast the bus is nor whose clock it runs on. What is promised
-// of leases and of room stands in bus_contract_leases.h and bus_contract_room.h.
+// The promises of every Bus, as tests. A test file gives a harness and says
+// INSTANTIATE_TEST_SUITE_P; the tests here know neither how fast the bus is nor whose clock it runs
+// on. What is promised of leases and of room stands in bus_contract_leases.h and
+// bus_contract_room.h.
 #pragma once
 
 #include <gmock/gmock.h>

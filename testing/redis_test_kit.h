@@ -1,4 +1,4 @@
-// What tests of RedisBus share: clients of a test's own server, and what is on it.
+// Shared by the tests of RedisBus: clients of a test's own server, and what is on it.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// What the tests of this folder build from: trajectories, verdicts and groups.
+// Samples for tests of the store: trajectories, verdicts and groups.
 #pragma once
 
 #include <gtest/gtest.h>

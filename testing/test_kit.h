@@ -1,5 +1,5 @@
-// What tests of every folder share: a directory that goes away, ways to wait for what must come to
-// be, a file's text, a free port.
+// Shared by the tests of every folder: a directory that goes away, ways to wait for what must come
+// to be, a file's text, a free port.
 #pragma once
 
 #include <arpa/inet.h>

@@ -1,6 +1,6 @@
-// What compiled C functions really do: each of them is run by a compiler's code, with the undefined
-// behaviour sanitizer, on every pair of ints of a range and on further pairs. What the prover says
-// is measured against it.
+// The real behaviour of compiled C functions: each of them is run by a compiler's code, with the
+// undefined behaviour sanitizer, on every pair of ints of a range and on further pairs. What the
+// prover says is measured against it.
 //
 //   questions -> one C file -> compiler -> one program -> an answer for each question
 #pragma once
@@ -34,7 +34,8 @@ struct COracleQuestion {
   std::vector<IntPair> more;  // inputs beside those of the range
 };
 
-// What `f` did on each input: those of the range, the first argument turning slowest, then `more`.
+// The result of `f` on each input: those of the range, the first argument turning slowest, then
+// `more`.
 struct COracleAnswer {
   enum Status : uint8_t { kReturned, kUndefined, kTooLong, kCrashed };
   int low = 0;

@@ -8,7 +8,7 @@
 
 namespace tidemill {
 
-// What a compiler's sanitizer is blind to.
+// The blind spots of a compiler's sanitizer.
 struct OracleSight {
   // gcc computes (short)(x * y) without checks where it needs only the lower bits.
   bool sees_overflow = true;

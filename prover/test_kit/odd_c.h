@@ -23,7 +23,7 @@ Result<std::vector<OddText>> ReadOddTexts(const std::string& path);
 // A right function with a few oddities, some of which change what it is.
 OddText DrawOddText(Random random);
 
-// What every text is held against: f(a, b) = a * 2 + b.
+// The reference for every text: f(a, b) = a * 2 + b.
 extern const char kOddReference[];
 
 // How the prover's verdict and its word on the grammar contradict each of the compilers; empty:

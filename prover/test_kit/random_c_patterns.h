@@ -1,4 +1,4 @@
-// What programs usually do with an array in a loop, as trees for random C functions.
+// The usual ways to use an array in a loop, as trees for random C functions.
 #pragma once
 
 #include <string>

@@ -16,7 +16,7 @@ namespace {
 
 constexpr size_t kPresetBytesMax = size_t{1} << 20;
 
-// What an agent may use where nobody says otherwise.
+// The default limits of an agent.
 BoxLimits DefaultLimits() {
   BoxLimits limits;
   limits.wall = std::chrono::minutes(10);

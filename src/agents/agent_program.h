@@ -41,7 +41,7 @@ AgentProgram ProgramFor(const AgentProgram& program, const v1::Task& task);
 inline constexpr std::string_view kAgentWorkspace = "/workspace", kAgentHome = "/box/home",
                                   kAgentTaskFile = "/box/task.json";
 
-// What stands for {prompt}, {url}, .. in words and files. Any other {name} stays as it is.
+// The values of {prompt}, {url}, .. in words and files. Any other {name} stays as it is.
 using AgentWords = std::map<std::string, std::string>;
 std::string FillWords(std::string_view text, const AgentWords& words);
 

@@ -33,7 +33,7 @@ std::string AgentUrl() {
   return fmt::format("http://127.0.0.1:{}", kAgentPort);
 }
 
-// What a run draws with, as a protocol's episode would.
+// The run's sampling, as a protocol's episode uses it.
 EpisodeTerms TermsOf(const AgentJob& job, const AgentProgram& program) {
   const v1::GroupLease& lease = job.group->lease;
   const v1::Sampling& sampling = lease.sampling();
@@ -288,7 +288,7 @@ void AgentRunner::Collect(Episode& episode, AgentOutcome& outcome) {
   if (stored.ok()) outcome.tree = std::move(*stored);
 }
 
-// What the episode leaves for people, and whether it was of use.
+// The episode's log for people, and whether the episode was of use.
 void AgentRunner::Record(const Episode& episode, const RunReport& report,
                          const EpisodeSession& session, AgentOutcome& outcome) {
   v1::AgentLog& log = outcome.log;

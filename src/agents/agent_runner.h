@@ -105,7 +105,7 @@ class AgentRunner final : public AgentPort {
   std::vector<std::thread> threads_ TM_GUARDED_BY(mutex_);
 };
 
-// What an agent may know of its task, as JSON: prompt, answer file, examples, turns.
+// The part of a task that an agent may know, as JSON: prompt, answer file, examples, turns.
 std::string AgentTaskSheet(const v1::GroupLease& lease);
 
 }  // namespace tidemill

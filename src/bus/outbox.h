@@ -1,4 +1,4 @@
-// What a loop wants to send, kept until the bus has room: back-pressure without blocking and
+// Messages of a loop, kept until the bus has room: back-pressure without blocking and
 // without loss. One full topic does not hold up the others.
 #pragma once
 

@@ -32,7 +32,7 @@ inline Duration BackOff(Duration first, uint32_t tries_before) {
   return first * (1 << std::min(tries_before, 6u));
 }
 
-// What is to be done at a later time, the earliest first. Belongs to one loop; not thread-safe.
+// Tasks for a later time, the earliest first. Belongs to one loop; not thread-safe.
 template <class What>
 class LaterQueue {
  public:

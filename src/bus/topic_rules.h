@@ -1,4 +1,4 @@
-// What every bus asks of a topic's name and options, in one place so that all say the same.
+// The rules of a topic's name and options, in one place so that every bus applies the same.
 #pragma once
 
 #include <cstddef>

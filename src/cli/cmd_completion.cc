@@ -49,7 +49,7 @@ bool TakesRun(const CLI::App& command, const std::string& before) {
   return false;
 }
 
-// What may stand where the last of `words` stands.
+// The words that may stand in the place of the last of `words`.
 std::vector<std::string> Candidates(const CLI::App& app, const std::vector<std::string>& words) {
   const CLI::App* command = &app;
   const size_t known = words.empty() ? 0 : words.size() - 1;

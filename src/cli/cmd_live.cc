@@ -152,11 +152,11 @@ int LiveSessions(const LiveArguments& arguments) {
 }
 
 void AddLiveDelete(CLI::App& live, Exit& exit) {
-  CLI::App* command =
-      live.add_subcommand("delete",
-                          "Delete sessions with all that was kept of them, and search the run's "
-                          "files for what is left. "
-                          "Exit status 3: deleted, but something is left or could not be searched");
+  CLI::App* command = live.add_subcommand(
+      "delete",
+      "Delete sessions with everything stored of them, and search the run's "
+      "files for remains. "
+      "Exit status 3: deleted, but something is left or a file could not be searched");
   auto arguments = std::make_shared<LiveDeleteArguments>();
   arguments->folder = "runs";
   command->add_option("run", arguments->run, "Name or path of the run")->required();
@@ -171,7 +171,7 @@ void AddLiveDelete(CLI::App& live, Exit& exit) {
 void AddLiveQuarantine(CLI::App& live, Exit& exit) {
   CLI::App* command = live.add_subcommand(
       "quarantine",
-      "Show what is kept from training for its rewards, or decide on it; see docs/live-privacy.md");
+      "Show sessions and tenants in quarantine, or decide on them; see docs/live-privacy.md");
   auto arguments = std::make_shared<LiveQuarantineArguments>();
   arguments->folder = "runs";
   command->add_option("run", arguments->run, "Name or path of the run")->required();
@@ -188,7 +188,7 @@ void AddLiveQuarantine(CLI::App& live, Exit& exit) {
 void AddLiveRollback(CLI::App& live, Exit& exit) {
   CLI::App* command = live.add_subcommand(
       "rollback",
-      "Drop the version that is being tried; without one, release the version before again, under "
+      "Drop the candidate; without one, release the previous version again, under "
       "a new number; see docs/live-release.md");
   auto arguments = std::make_shared<LiveRollbackArguments>();
   arguments->folder = "runs";

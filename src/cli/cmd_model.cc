@@ -163,7 +163,7 @@ int Generate(const ModelWords& words) {
   return 0;
 }
 
-// What stands beside the weights and does not change with them.
+// The files beside the weights that do not change with them.
 Status CopyTokenizer(const std::string& from, const std::string& to) {
   for (const char* name : {"tokenizer.json", "tokenizer_config.json", "chat_template.jinja",
                            "special_tokens_map.json", "generation_config.json"}) {

@@ -134,7 +134,7 @@ void AddScaleCommand(CLI::App& app, Exit& exit) {
       ->capture_default_str();
   scale
       ->add_option("--cool-down-s", arguments->cool_down_s,
-                   "How long fewer workers must have sufficed before any is removed")
+                   "How long fewer workers must have been enough before one is removed")
       ->check(CLI::Range(1, 86'400))
       ->capture_default_str();
   scale->add_option("--config", arguments->config_file, "Config file passed on to the workers");

@@ -87,9 +87,7 @@ void AddStatusCommand(CLI::App& app, Exit& exit) {
       ->add_option("--run", arguments->run,
                    "Name of the run; default: TIDEMILL_RUN, or list all runs")
       ->envname(kRunVariable);
-  status
-      ->add_option("--wait", arguments->wait_s,
-                   "Seconds to wait for the run to appear, if nobody is there yet")
+  status->add_option("--wait", arguments->wait_s, "Seconds to wait for the run to appear")
       ->check(CLI::Range(0.0, 86400.0));
   status->add_flag("--json", arguments->json, "Print one JSON object on standard output");
   status->callback([arguments, &exit] { exit.code = RunStatusCommand(*arguments); });

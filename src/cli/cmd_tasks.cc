@@ -60,7 +60,7 @@ std::string GradingText(const TaskCounts& counts) {
   return text;
 }
 
-// What a task's files come from must be there, and so must what its grading needs.
+// The sources of a task's files must exist, and so must the needs of its grading.
 void AddMissingFiles(const std::string& path, TaskFileContents& contents) {
   const std::unique_ptr<BlobStore> blobs = NewMemoryBlobs();
   const PrepareOptions options{
@@ -137,7 +137,7 @@ struct GenerateWords {
   bool json = false;
 };
 
-// What a family says of its set, one line.
+// A set in one line, in the words of its family.
 std::string SetText(const FamilyOrder& order, const FamilySet& made) {
   const std::string tasks = std::to_string(made.tasks.size()) + " tasks";
   if (made.behaviours == 0) return tasks + " of " + std::to_string(order.projects) + " projects";

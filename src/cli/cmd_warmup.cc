@@ -107,7 +107,7 @@ void AddWarmupCommand(CLI::App& app, Exit& exit) {
                      "Directory of tokenizer.json, if it is elsewhere");
   warmup->add_option("--out", options.output, "Model directory to create")->required();
   warmup->add_flag("--resume", options.resume,
-                   "Go on with the warmup to --out that was interrupted; give the same words");
+                   "Continue the interrupted warmup to --out; give the same arguments");
   warmup->add_flag("--replace", options.replace,
                    "Replace the model at --out, and begin an interrupted warmup anew");
   warmup->add_option("--learning-rate", options.schedule.peak, "Peak learning rate")

@@ -34,7 +34,7 @@ int Wrong(const Status& status);
 // file or a pipe every byte.
 std::string Shown(const std::string& text, std::FILE* stream = stdout);
 
-// What --json asks for, a line on standard output. Bytes that are no text, of a file's name
+// The output of --json, a line on standard output. Bytes that are no text, of a file's name
 // perhaps, become U+FFFD.
 void PrintJson(const nlohmann::ordered_json& json);
 

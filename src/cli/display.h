@@ -1,4 +1,4 @@
-// What a person sees while a run goes on: a block that redraws itself on a terminal, plain lines
+// A run in progress as a person sees it: a block that redraws itself on a terminal, plain lines
 // elsewhere.
 #pragma once
 

@@ -1,4 +1,4 @@
-// What importers of tasks need and the folder of tasks does not have: patches and boxes.
+// Patches and boxes for importers of tasks; src/tasks has neither.
 #pragma once
 
 #include "tasks/import/task_import.h"

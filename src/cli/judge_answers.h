@@ -1,4 +1,4 @@
-// What a run's own executions say, as examples for a learned verifier: (task, answer, passed or
+// A run's own executions as examples for a learned verifier: (task, answer, passed or
 // not).
 #pragma once
 

@@ -1,4 +1,4 @@
-// What `tidemill judge status` shows: the figures of a run's judges and audits.
+// The output of `tidemill judge status`: the figures of a run's judges and audits.
 #pragma once
 
 #include <string>

@@ -16,7 +16,7 @@ struct LiveRollbackArguments {
 
 int LiveRollback(const LiveRollbackArguments& arguments);
 
-// What a run that releases says of it; null: it does not.
+// The release state of a run; null: the run does not release.
 nlohmann::ordered_json ReadRelease(const std::string& run_path);
 // For a person: what is released and why, what is being tried, alarms.
 void PrintRelease(const nlohmann::ordered_json& release);

@@ -1,4 +1,4 @@
-// What this machine can do for Tidemill, found by trying: `tidemill doctor` shows it.
+// The abilities of this machine, found by trying: `tidemill doctor` shows it.
 #pragma once
 
 #include <chrono>

@@ -96,7 +96,7 @@ int RunProgram(int argc, char** argv, void (*add_commands)(CLI::App& app, Exit& 
   app.require_subcommand(1);
   app.fallthrough();
   app.footer(
-      "Exit status: 0 done, 1 failed, 2 the words or the config were wrong, 130 interrupted and\n"
+      "Exit status: 0 done, 1 failed, 2 wrong arguments or config, 130 interrupted and\n"
       "saved (train, warmup, eval, worker learner: Ctrl-C or SIGTERM). `tidemill COMMAND --help`\n"
       "says more; a new user begins with `tidemill doctor` and `tidemill init`.");
   app.set_version_flag("--version", VersionText(), "Print the version and build information");

@@ -1,4 +1,4 @@
-// What `tidemill` and the programs beside it (tidemill-sim, tidemill-bench) have in common: the
+// The common part of `tidemill` and the programs beside it (tidemill-sim, tidemill-bench): the
 // words before a command, what is said of wrong ones, and the exit status.
 #pragma once
 

@@ -52,14 +52,14 @@ std::string TurnText(const v1::Turn& turn, int number, const TextOfIds& text_of)
                         call.retries() > 0 ? fmt::format(", {} retries", call.retries()) : "");
     if (!call.text().empty()) text += Indented(call.text());
   }
-  // What an agent's program put behind the turn; with calls it repeats their results.
+  // The messages that an agent's program put behind the turn; with calls it repeats their results.
   if (turn.calls().empty() && !turn.observation_ids().empty()) {
     text += "  then\n" + Indented(IdsText(turn.observation_ids(), text_of));
   }
   return text;
 }
 
-// What a judge read and how it voted.
+// A judge's question and votes.
 std::string JudgementText(const v1::Judgement& judgement) {
   std::string text =
       fmt::format("    judge {} (version {}){} {:.2f}, probability {:.2f}, spread {:.2f}\n",
@@ -74,7 +74,7 @@ std::string JudgementText(const v1::Judgement& judgement) {
   return text + Indented(judgement.prompt());
 }
 
-// What an agent that is a program printed, and how it ended.
+// The output and the end of an agent that is a program.
 std::string LogText(const v1::AgentLog& log) {
   std::string text = fmt::format("  the program ended: {}; it got {} answer{} of the model\n",
                                  log.ended(), log.answers(), log.answers() == 1 ? "" : "s");

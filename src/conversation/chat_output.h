@@ -1,4 +1,4 @@
-// What a model wrote, once its format is read: text, reasoning and tool calls in the order they
+// A model's output after parsing: text, reasoning and tool calls in the order they
 // came.
 #pragma once
 

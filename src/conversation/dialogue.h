@@ -25,7 +25,7 @@ class Dialogue {
   Result<std::vector<TokenId>> Open() const;
   // The model's turn behind the last prompt, with the token that ended it.
   WrittenTurn Read(std::span<const TokenId> ids);
-  // What others reply to it, in order.
+  // The replies to it, in order.
   Result<NextPrompt> Say(const nlohmann::ordered_json& messages);
 
   // The id of a call of the last turn, for the result that answers it.

@@ -53,7 +53,7 @@ bool ShowsTools(const ModelTemplate& chat) {
   return Has(text, kProbeValue) && Has(text, kProbeResult);
 }
 
-// What the template writes behind an answer, where that is a special token.
+// The special token that the template writes behind an answer, if there is one.
 std::optional<TokenId> TurnEnd(const Tokenizer& tokenizer, const ModelTemplate& chat) {
   const std::string text =
       Probe(chat, ChatJson::array({SaidBy("user", "a"), SaidBy("assistant", kProbeText)}), nullptr,

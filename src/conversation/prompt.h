@@ -35,8 +35,8 @@ Result<BuiltPrompt> BuildPrompt(const ModelChat& chat, const RenderInput& conver
                                 const std::vector<KnownAnswer>& answers,
                                 size_t tokens_max = std::numeric_limits<size_t>::max());
 
-// What continues a sequence behind the last of `answers`, which is not empty: the ids behind those
-// it drew.
+// The continuation of a sequence behind the last of `answers`, which is not empty: the ids behind
+// those it drew.
 struct NextPrompt {
   std::vector<TokenId> ids{};
   bool anew =

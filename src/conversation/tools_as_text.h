@@ -14,7 +14,7 @@ extern const std::string_view kToolsText;
 extern const std::string_view kAssistantText;
 extern const std::string_view kContentMacro;
 
-// What a template takes of messages.
+// The messages that a template takes.
 struct MessageRules {
   bool system_role = true;
   bool users_in_a_row = true;

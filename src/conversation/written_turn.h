@@ -1,4 +1,4 @@
-// What a whole turn of the model says, read by the parser that reads answers as they come.
+// A whole turn of the model, read by the parser that reads answers as they come.
 #pragma once
 
 #include <span>

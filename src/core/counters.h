@@ -65,7 +65,7 @@ class Counter {
   std::atomic<uint64_t> value_{0};
 };
 
-// What is known of a counter, by its key.
+// The description of a counter, by its key.
 using CounterTable = std::map<std::string, Counter::About>;
 
 // Derive from it and declare the counters as members.

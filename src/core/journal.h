@@ -1,4 +1,4 @@
-// What a loop has to tell people while it runs: numbered facts of a kind ("step", "eval", "fault").
+// News of a loop for people while it runs: numbered facts of a kind ("step", "eval", "fault").
 // Whoever made the run decides where they go (metrics.jsonl, the terminal, the page).
 #pragma once
 

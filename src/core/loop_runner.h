@@ -18,7 +18,7 @@
 
 namespace tidemill {
 
-// What a loop has done with its time so far.
+// The use of a loop's time so far.
 struct LoopUsage {
   std::string name;
   Duration busy{};  // inside Step()

@@ -9,7 +9,7 @@
 
 namespace tidemill {
 
-// What the config says; 0 means: decide.
+// The number in the config; 0 means: decide.
 struct ThreadSettings {
   int cores = 0;    // cores to use
   int engine = 0;   // torch threads of the engine's port

@@ -1,4 +1,4 @@
-// What the loops and ports of a run did in a window of time, from its metrics.jsonl.
+// The work of a run's loops and ports in a window of time, from its metrics.jsonl.
 #pragma once
 
 #include <cstdint>

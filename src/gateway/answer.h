@@ -10,9 +10,9 @@
 #include <string_view>
 #include <vector>
 
+#include "conversation/chat_output.h"
 #include "gateway/api_error.h"
 #include "gateway/chat_request.h"
-#include "conversation/chat_output.h"
 
 namespace tidemill {
 
@@ -58,7 +58,7 @@ struct AnswerEnd {
   std::string stop{};
 };
 
-// What stands at the head of every answer.
+// The head of every answer.
 struct AnswerHead {
   std::string id;     // letters and digits, one for each request: every id in the answer has it
   int64_t created_s;  // since 1970

@@ -1,4 +1,4 @@
-// What a client is told when it does not get an answer, in the shape of the API it speaks.
+// Errors as clients read them, in the shape of the API each speaks.
 #pragma once
 
 #include <string>

@@ -25,7 +25,7 @@ enum class Api : uint8_t {
   kCountTokens,  // POST /v1/messages/count_tokens
 };
 
-// What bounds a request beside the size of its body, which is the route's.
+// The bounds of a request beside the size of its body, which is the route's.
 struct WireLimits {
   size_t depth = 128;           // of the JSON
   size_t values = 2'000'000;    // of the JSON, all objects, lists and scalars counted
@@ -48,7 +48,7 @@ struct ToolChoice {
   std::string name{};  // of kNamed, as in ChatRequest::tools
 };
 
-// What the client asked for; absent: the server's default.
+// The client's choices; absent: the server's default.
 struct SamplingFields {
   std::optional<double> temperature;
   std::optional<double> top_p;
@@ -101,7 +101,7 @@ struct ChatRequest {
   bool return_token_ids = false;     // ids, log-probabilities and policy versions
   bool hide_reasoning = false;       // the reasoning travels only inside an opaque field
   bool encrypted_reasoning = false;  // reasoning items carry `encrypted_content`
-  // What in the body may name the session, by field: {"metadata.user_id", "..."}.
+  // Values of the body that may name the session, by field: {"metadata.user_id", "..."}.
   std::vector<std::pair<std::string, std::string>> session_hints;
   // Fields that the Responses API repeats in its answer.
   WireJson echo = WireJson::object();

@@ -1,4 +1,4 @@
-// What the gateway does with every field of every API: one table for each, which drives the parser
+// The treatment of every field of every API: one table for each, which drives the parser
 // and is printed in docs/gateway.md. A field that is in no table is refused with a 400 that names
 // it (or ignored, where WireLimits::ignore_unknown says so); null is the same as absent everywhere.
 #pragma once

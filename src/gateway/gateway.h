@@ -32,7 +32,7 @@
 
 namespace tidemill {
 
-// What an operator does to a live run: `tidemill live delete` and the like.
+// An operator's changes to a live run: `tidemill live delete` and the like.
 inline constexpr const char* kLivePath = "/live/";
 
 struct GatewayOptions {

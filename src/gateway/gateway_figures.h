@@ -1,4 +1,4 @@
-// What a person sees of the gateway: the last half hour in slots of ten seconds, and sums by tenant
+// The gateway's figures for people: the last half hour in slots of ten seconds, and sums by tenant
 // and by kind of error since the start.
 #pragma once
 

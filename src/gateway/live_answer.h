@@ -50,7 +50,7 @@ class LiveAnswer {
   HttpReply& reply() { return *asked_->reply; }
   int choice_count() const { return static_cast<int>(choices_.size()); }
 
-  // What the engine is asked for one choice, under the id `sequence`.
+  // The request to the engine for one choice, under the id `sequence`.
   SequenceStart Start(int choice, SequenceId sequence, uint64_t share_group);
 
   // True: with this the choice is complete; it is told once Stored was called.

@@ -1,4 +1,4 @@
-// What the headers of a request say to the gateway, and which of them go on to the recorder.
+// The headers of a request that the gateway reads, and those that go on to the recorder.
 #pragma once
 
 #include <cstdint>

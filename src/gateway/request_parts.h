@@ -1,4 +1,4 @@
-// What the translators share: canonical messages, calls and tools, and the fields that several APIs
+// Shared by the translators: canonical messages, calls and tools, and the fields that several APIs
 // have.
 #pragma once
 

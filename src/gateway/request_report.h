@@ -1,4 +1,4 @@
-// What is known of a request when it is over: for the access log and the metrics.
+// A request that is over, for the access log and the metrics.
 #pragma once
 
 #include <cstdint>

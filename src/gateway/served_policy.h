@@ -1,4 +1,4 @@
-// What the gateway knows of the model it serves: its words, not its weights.
+// The served model as the gateway knows it: its words, not its weights.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct ServedPolicy : ModelChat {
 // can be used is no failure (`chat` stays empty).
 Result<ServedPolicy> ReadServedPolicy(const std::string& dir);
 
-// What the template is given of a request, the assistant's turn opened.
+// The template's input for a request, with the assistant's turn opened.
 RenderInput ConversationOf(const ChatRequest& request, int64_t wall_ms);
 
 }  // namespace tidemill

@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "conversation/tool_formats/output_parser.h"
 #include "engine/engine.h"
 #include "gateway/answer.h"
 #include "gateway/served_policy.h"
-#include "conversation/tool_formats/output_parser.h"
 
 namespace tidemill {
 
@@ -20,7 +20,7 @@ struct TurnReaderOptions {
   bool one_call = false;  // the answer ends with its first call
 };
 
-// What a request says about how its answers are read.
+// The part of a request that decides how its answers are read.
 TurnReaderOptions ReaderOptionsFor(const ServedPolicy& policy, const ChatRequest& request,
                                    bool thinking_open);
 

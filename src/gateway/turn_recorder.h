@@ -80,7 +80,7 @@ enum class TurnLoss : uint8_t {
   kOurs,        // the engine, the store, the end of the server
 };
 
-// What a client says of an answer or a session, by POST /v1/feedback.
+// A client's feedback on an answer or a session, by POST /v1/feedback.
 struct FeedbackPost {
   const Tenant& tenant;
   std::string_view body;

@@ -17,8 +17,8 @@ class BodyBudget {
  public:
   explicit BodyBudget(size_t bytes_max) : bytes_max_(bytes_max) {}
 
-  // What one body has taken; given back when it is destroyed. The budget must outlive it. Belongs
-  // to one thread at a time.
+  // The bytes that one body has taken; given back when it is destroyed. The budget must outlive it.
+  // Belongs to one thread at a time.
   class Room {
    public:
     Room(BodyBudget& budget, RequestOwner owner) : budget_(budget), owner_(owner) {}

@@ -1,4 +1,4 @@
-// What the server and its connections share. For http_*.cc only.
+// Shared by the server and its connections. For http_*.cc only.
 #pragma once
 
 #include <atomic>

@@ -23,7 +23,7 @@ struct HttpUrl {
   std::string port;
   std::string path;  // begins with '/'; no '/' at its end unless that is all
 
-  // What is in the header field Host.
+  // The value of the header field Host.
   std::string Authority() const;
 };
 

@@ -88,7 +88,7 @@ struct Calibration {
   }
 };
 
-// What became of the questions, told by the loop's thread and asked by the check's.
+// The state of the questions, set by the loop's thread and read by the check's.
 class EndpointWatch {
  public:
   void Add(const JudgeDone& done, Time now) {

@@ -147,7 +147,7 @@ std::string WordsOf(v1::JudgeTask task, std::string_view between) {
   return words;
 }
 
-// What the answer must look like.
+// The form of the answer.
 std::string AnswerForm(const RunConfig::JudgeKeys& judge, v1::JudgeTask task) {
   if (judge.answer == "token") {
     return fmt::format("Answer with one word and nothing else: {}.\n", WordsOf(task, " or "));

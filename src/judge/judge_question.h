@@ -1,4 +1,4 @@
-// What a judge's model reads, and how its answer is taken: strictly, or not at all.
+// The text for a judge's model, and the reading of its answer: strictly, or not at all.
 //
 //   JudgeRequest -> QuestionsOf -> JudgeQuestion -> MakeJudgePrompt -> (model) -> ReadVote -> vote
 //
@@ -50,7 +50,7 @@ std::vector<JudgeQuestion> QuestionsOf(v1::JudgeTask task, const v1::JudgeReques
 
 JudgePrompt MakeJudgePrompt(const RunConfig::JudgeKeys& judge, const JudgeQuestion& question);
 
-// What may be chosen, each with its value.
+// The choices, each with its value.
 struct JudgeChoice {
   std::string_view word;
   double value;
@@ -63,7 +63,7 @@ struct TokenChoices {
   std::vector<std::pair<std::string, double>> alternatives;
 };
 
-// What the model said.
+// The model's reply.
 struct JudgeReply {
   std::string text;
   std::vector<TokenChoices> tokens;  // empty: the endpoint does not tell
@@ -80,7 +80,7 @@ v1::JudgeVote ReadVote(const RunConfig::JudgeKeys& judge, const JudgeQuestion& q
 std::vector<double> ChoiceProbabilities(std::span<const JudgeChoice> choices,
                                         const JudgeReply& reply, std::string_view chosen);
 
-// What the votes came to. The votes must hold at least one that is valid.
+// The outcome of the votes. The votes must hold at least one that is valid.
 v1::Judgement CountVotes(const RunConfig::JudgeKeys& judge, const JudgeQuestion& question,
                          std::span<const v1::JudgeVote> votes);
 

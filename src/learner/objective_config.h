@@ -1,4 +1,4 @@
-// What the learner minimises, put together from five choices (ratio, surrogate, correction, KL,
+// The learner's objective, put together from five choices (ratio, surrogate, correction, KL,
 // aggregate) and an advantage. The common names are presets. docs/objectives.md has the formulas.
 //
 // b: log-probability under the policy that sampled; p: under the learner's before this step; c:

@@ -43,7 +43,7 @@ Status CheckTurn(const v1::Turn& turn, int index) {
   return Ok();
 }
 
-// What the teacher makes of the turn; null: it was not asked.
+// The teacher's scores of the turn; null: it was not asked.
 const v1::TurnScores* TaughtTurn(const v1::Sample& sample, int turn) {
   for (const v1::TurnScores& scores : sample.teacher()) {
     if (scores.turn() == static_cast<uint32_t>(turn)) return &scores;

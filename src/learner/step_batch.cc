@@ -68,7 +68,7 @@ Result<std::vector<std::vector<double>>> AdvantagesOf(AdvantageKind advantage,
   return advantages;
 }
 
-// What only sessions have.
+// Metrics that only sessions have.
 void AddLiveMetrics(const std::vector<const v1::Sample*>& samples, StepBatch& step) {
   double live = 0, reward = 0, baseline = 0, variance = 0;
   for (const v1::Sample* sample : samples) {

@@ -53,7 +53,7 @@ struct Case {
   std::string said;                // the words of its answer that its prompt does not have, sorted
 };
 
-// What a record changed.
+// The changes by a record.
 struct BankChange {
   bool kept = false;         // as a case of its own
   uint64_t merged_into = 0;  // 0: into none
@@ -107,7 +107,7 @@ class CaseBank {
     uint32_t members = 0;
     std::map<uint32_t, MemberOutcome> done;
   };
-  // What is known of a scope.
+  // The knowledge of a scope.
   struct Scope {
     uint64_t learned = 0;       // records
     uint64_t changed = 0;       // after so many of them something that was right was found to fail

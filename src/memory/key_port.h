@@ -1,5 +1,5 @@
-// What reads prompts for memory: text in, a vector out that is near to those of prompts which the
-// policy reads alike.
+// The port that reads prompts for memory: text in, a vector out that is near to those of prompts
+// which the policy reads alike.
 //
 //   prompt -> MemoryLoop (PromptKeys) -> KeyPort (ModelKeys) -> key
 #pragma once

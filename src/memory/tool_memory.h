@@ -1,4 +1,4 @@
-// What is known of tools apart from cases: calls that said the same in episodes of different tasks.
+// Knowledge of tools apart from cases: calls that said the same in episodes of different tasks.
 // What a call says about one task's work differs from task to task; what it says again and again is
 // about the tool or the place it runs in. A fold over the same records as the bank of cases.
 #pragma once

@@ -1,4 +1,4 @@
-// What a feed-forward layer does with its gate. Plain: kernels of every device read it.
+// The activation of a feed-forward layer's gate. Plain: kernels of every device read it.
 #pragma once
 
 #include <cstdint>

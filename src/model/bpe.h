@@ -12,7 +12,7 @@
 
 namespace tidemill {
 
-// What two neighbours become, and how soon: the lower the rank, the earlier.
+// The merge of two neighbours, and how soon: the lower the rank, the earlier.
 struct Merge {
   uint32_t rank = 0;
   TokenId result = 0;

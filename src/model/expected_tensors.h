@@ -21,7 +21,7 @@ TensorShapes ExpectedTensors(const ModelConfig& config);
 // kInvalid names the tensor that is missing, too many or of another shape.
 Status CheckTensorShapes(const ModelConfig& config, const TensorShapes& shapes);
 
-// What other writers leave in a file and nothing here needs.
+// Tensors that other writers leave in a file and nothing here needs.
 bool IsSpareTensor(const ModelConfig& config, std::string_view name);
 
 }  // namespace tidemill

@@ -29,7 +29,7 @@ struct LoraConfig {
   bool Targets(std::string_view module) const;
   int64_t RankOf(std::string_view module) const;
   double AlphaOf(std::string_view module) const;
-  // What B·A·x is multiplied with.
+  // The factor of B·A·x.
   double ScalingOf(std::string_view module) const;
 };
 

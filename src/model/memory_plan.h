@@ -80,7 +80,7 @@ MemoryPlan PlanMemory(const PlanInput& input);
 // Rows for settings without open choices; PlanMemory makes them.
 std::vector<PlanRow> PlanOnGpu(const PlanInput& input);
 std::vector<PlanRow> PlanOnCpu(const PlanInput& input);
-// What the host of a GPU keeps for the optimizer.
+// The optimizer's share of the memory of a GPU's host.
 uint64_t PlanOnHost(const PlanInput& input);
 
 // Numbers in an adapter on all projections.

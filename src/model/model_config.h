@@ -1,4 +1,4 @@
-// What a model is: config.json of a Hugging Face directory, checked field by field.
+// A model's shape: config.json of a Hugging Face directory, checked field by field.
 //
 //   config.json bytes -> ParseModelConfig -> ModelConfig -> ModelConfigJson -> config.json bytes
 //

@@ -1,4 +1,4 @@
-// What a model directory must be before anything of it is read, and what to do where it is not.
+// Checks of a model directory before anything of it is read, with advice where one fails.
 #pragma once
 
 #include <string>

@@ -23,7 +23,7 @@ struct MultiprocessorCounts {
 // that can be reserved.
 Result<int> LearnerMultiprocessors(const MultiprocessorCounts& counts, int reserved);
 
-// What the driver does for a share, in the order in which it is asked. Not thread-safe.
+// The driver's calls for a share, in the order in which it is asked. Not thread-safe.
 class MultiprocessorDriver {
  public:
   virtual ~MultiprocessorDriver() = default;

@@ -44,7 +44,7 @@ bool StateOnHost(const PlanInput& in) {
          in.state_on_host.value_or(false);
 }
 
-// What is trained, and how the optimizer keeps it.
+// The trained numbers, and how the optimizer keeps them.
 void AddTrained(const PlanInput& in, const PlanSizes& s, PlanRows& rows) {
   const int64_t n = s.trained;
   int64_t undo = 12 * n;  // weights and moments

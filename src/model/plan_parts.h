@@ -1,4 +1,4 @@
-// What the formulas of the GPU's and of the CPU's plan are written in.
+// The terms of the formulas of the GPU's and the CPU's plan.
 #pragma once
 
 #include <cstdint>

@@ -26,7 +26,7 @@ constexpr std::string_view kSpaceItems =
 constexpr std::string_view kWordItems = "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}";
 constexpr std::string_view kHexItems = "0-9a-fA-F";
 
-// What a thread needs to match; the same for every pattern.
+// A thread's working memory for matching; the same for every pattern.
 struct MatchScratch {
   pcre2_match_data* data = pcre2_match_data_create(1, nullptr);
   pcre2_match_context* context = pcre2_match_context_create(nullptr);

@@ -24,7 +24,7 @@ class TextRegex {
     size_t begin = 0;
     size_t end = 0;
   };
-  // What a search came to. One that costs more than the bounds on steps and memory gives up: then
+  // The result of a search. One that costs more than the bounds on steps and memory gives up: then
   // nobody knows whether there is a match, and who asks must not take it for none.
   struct Found {
     std::optional<Match> match{};

@@ -1,4 +1,4 @@
-// What a Tokenizer consists of; shared by its reader (tokenizer_json.cc) and its use
+// The parts of a Tokenizer; shared by its reader (tokenizer_json.cc) and its use
 // (tokenizer.cc).
 #pragma once
 

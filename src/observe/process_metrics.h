@@ -1,4 +1,4 @@
-// What every process of Tidemill tells Prometheus about itself.
+// The Prometheus metrics of every process of Tidemill.
 #pragma once
 
 #include "core/metrics.h"

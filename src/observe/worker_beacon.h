@@ -22,7 +22,7 @@
 
 namespace tidemill {
 
-// What a worker says of itself.
+// A worker's own figures.
 struct WorkerReport {
   std::string doing;            // one line for people: "2 calls", "step 41"
   Duration busy{};              // working time so far, of all its slots

@@ -1,4 +1,4 @@
-// What an external scorer is asked, and how its answer is read.
+// The question to an external scorer, and how its answer is read.
 #include <cmath>
 #include <nlohmann/json.hpp>
 

@@ -31,7 +31,7 @@ struct Need {
   std::string Key() const { return look == 1 ? name : name + "#" + std::to_string(look); }
 };
 
-// What an external command said.
+// The answer of an external command.
 struct CommandAnswer {
   struct Part {
     double score = 0;
@@ -45,7 +45,7 @@ struct CommandAnswer {
   std::vector<double> turn_rewards;   // one for each turn, or none
 };
 
-// What is known so far, by Need::Key().
+// The evidence so far, by Need::Key().
 struct ScoreEvidence {
   std::map<std::string, v1::ToolResult> tools;
   std::map<std::string, CommandAnswer> answers;
@@ -65,7 +65,7 @@ struct ScoreEvidence {
   }
 };
 
-// What a scorer says of a task without running its hidden tests.
+// A scorer's opinion of a task without running its hidden tests.
 enum class TaskSolved : uint8_t { kNotKnown, kAskLater, kNo, kYes };
 
 class Scorer {

@@ -64,7 +64,7 @@ Result<v1::RewardPart> ScorerAudits::ScoreExecuted(const Scorer& scorer,
   const Audit& audit = *Of(scorer);
   const v1::ToolResult* grade = score.evidence.Tool("grade");
   if (grade == nullptr) {
-    return Unavailable("it is not trusted since its audit (" + audit.Text() +
+    return Unavailable("it is no longer trusted after its audit (" + audit.Text() +
                        "), and the task has no tests");
   }
   return MakePart(scorer, TestsValue(*grade, options_.all_or_nothing),

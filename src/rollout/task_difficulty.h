@@ -17,7 +17,7 @@ class TaskDifficulty {
   TaskDifficulty(size_t tasks, double floor, uint64_t seed)
       : rates_(tasks, kUnknown), floor_(floor), random_(Random(seed).Split("difficulty")) {}
 
-  // What became of a group.
+  // The outcome of a group.
   void Heard(size_t task, uint32_t solved, uint32_t scored) {
     if (scored == 0 || task >= rates_.size()) return;
     const double rate = static_cast<double>(solved) / scored;

@@ -1,4 +1,4 @@
-// What the autoscaler sees and what it can do: two ports.
+// The two ports of the autoscaler: one to see with, one to act with.
 #pragma once
 
 #include <cstdint>

@@ -26,7 +26,7 @@ struct ScalingOptions {
   double busy_low = 0.7;
 };
 
-// What agents' calls, or gradings, ask of the workers: each kind has slots of its own.
+// The load of agents' calls, or of gradings: each kind has slots of its own.
 struct LaneLoad {
   uint64_t ready = 0;
   uint64_t leased = 0;

@@ -37,7 +37,7 @@ Result<bool> Any(Statement& statement) {
   return row;
 }
 
-// What the columns say of a trajectory.
+// The columns of a trajectory.
 struct Shape {
   uint64_t tokens = 0;
   uint64_t tool_calls = 0;

@@ -54,7 +54,7 @@ Status FindSessions(Database& db, const EraseWhat& what, Erased& erased) {
       session, what.tenant);
 }
 
-// What people and the model said in a turn.
+// The words of people and of the model in a turn.
 void AddTexts(std::string_view body, BodyCodec& codec, std::vector<std::string>& texts) {
   v1::SessionTurn turn;
   if (!codec.Unpack(body, turn).ok()) return;  // damaged: its bytes are searched for all the same
@@ -123,7 +123,7 @@ Status FindCases(Database& db, uint64_t session, std::set<uint64_t>& cases) {
       session);
 }
 
-// What is left of a session.
+// The remains of a session.
 v1::Session NothingOf(uint64_t session) {
   v1::Session nothing;
   nothing.set_number(session);

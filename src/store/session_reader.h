@@ -53,7 +53,7 @@ class SessionReader {
   Result<std::vector<SessionRow>> List(const SessionFilter& filter, size_t limit);
   // kNotFound: no such session.
   Result<StoredSession> Read(uint64_t number);
-  // What was said of it, in the order it was said.
+  // The signals on it, in their order.
   Result<std::vector<v1::Signal>> Signals(uint64_t number);
   Result<std::vector<SessionUse>> Uses(uint64_t number);
 

@@ -1,4 +1,4 @@
-// What the tool calls of a run came to. They are inside the bodies of episodes, so this reads the
+// The outcomes of a run's tool calls. They are inside the bodies of episodes, so this reads the
 // bodies once, a little at a time, and keeps sums.
 #pragma once
 

@@ -135,7 +135,7 @@ class Preparation {
     }
   }
 
-  // What a source gave, or why it gave nothing.
+  // The result of a source, or why there is none.
   struct Read {
     Status status;
     TaskFiles files;

@@ -9,7 +9,7 @@
 
 namespace tidemill {
 
-// What is left for this and further layers.
+// The budget that is left for this and further layers.
 struct UnpackBudget {
   uint64_t entries = 0;
   uint64_t file_bytes_max = 0;

@@ -20,7 +20,7 @@ namespace tidemill {
 // The body of the request for the scores of `ids`.
 std::string EchoRequest(const std::string& model, const std::vector<TokenId>& ids);
 
-// What the endpoint says of each id.
+// The endpoint's scores of each id.
 struct EchoedTokens {
   std::vector<std::string> texts;
   std::vector<float> logprobs;

@@ -1,5 +1,5 @@
-// What scores tokens for distillation: a teacher, which is another model or the policy itself with
-// more in its context. Ids in, log-probabilities out.
+// The port that scores tokens for distillation: a teacher, which is another model or the policy
+// itself with more in its context. Ids in, log-probabilities out.
 //
 //   TeacherRequest -> TeacherLoop -> TeacherPort (ModelTeacher, ..) -> TeacherAnswer
 #pragma once

@@ -167,7 +167,7 @@ bool ChangedTestPasses(const CommandRun& run) {
   return false;
 }
 
-// What the command left, judged.
+// The verdict on the files that the command left.
 void JudgeRun(CommandRun& run, Box& box, const RunReport& ended, v1::ToolResult* result) {
   const v1::Grading& grading = run.grading;
   const bool good = ended.outcome == v1::OUTCOME_OK;

@@ -24,7 +24,7 @@ namespace tidemill {
 // kInvalid: no command.
 Status CheckCommandGrading(const v1::Grading& grading);
 
-// What enters the box: of the agent's files those that `sources` names (all where it names none)
+// The files that enter the box: of the agent's those that `sources` names (all where it names none)
 // and that are not the task's own, then the harness.
 Result<Workspace> CommandGradingFiles(const v1::Grading& grading, const Workspace& agents,
                                       BlobStore* blobs);

@@ -1,4 +1,4 @@
-// What the tools know about C, C++ and Python: which files are sources, how they are built, linted
+// The tools' knowledge of C, C++ and Python: which files are sources, how they are built, linted
 // and tested.
 #pragma once
 

@@ -9,8 +9,8 @@
 
 namespace tidemill {
 
-// What a patch did, for people: "solution.c: 2 hunks", "new.h: created", "old.h: removed", one a
-// line.
+// The effect of a patch, for people: "solution.c: 2 hunks", "new.h: created", "old.h: removed", one
+// a line.
 struct PatchReport {
   size_t files = 0;
   std::string summary;

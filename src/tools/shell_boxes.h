@@ -17,7 +17,7 @@ namespace tidemill {
 
 struct ShellBox {
   std::unique_ptr<Box> box;  // null: the agent brought it down; its next call gets a new one
-  // What is in the workspace as far as we know: hash and mode by path.
+  // The workspace as far as it is known: hash and mode by path.
   std::map<std::string, std::string> known;
 };
 

@@ -95,7 +95,7 @@ class ToolExecutor final : public ToolPort {
 
   Mutex mutex_;
   Lane lanes_[kToolLanes] TM_GUARDED_BY(mutex_);
-  // What is queued or runs, by tag.
+  // The calls that wait or run, by tag.
   std::map<uint64_t, std::pair<TrajectoryKey, std::shared_ptr<Cancellation>>> under_way_
       TM_GUARDED_BY(mutex_);
   bool stopping_ TM_GUARDED_BY(mutex_) = false;

@@ -1,4 +1,4 @@
-// What the tools of an executor are set to.
+// The settings of an executor's tools.
 #pragma once
 
 #include <functional>

@@ -12,7 +12,7 @@ struct ToolRow {
   std::string_view name;
   std::string_view topic;
   bool changes = false;  // it may change the workspace
-  // What the model is told; empty: the tool is not for agents.
+  // The description for the model; empty: the tool is not for agents.
   std::string_view description = {};
   std::string_view parameters_json = {};  // a JSON schema
   bool by_default = true;                 // false: only for tasks that name it

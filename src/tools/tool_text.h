@@ -1,4 +1,4 @@
-// What the model gets to read about a call: what matters first, within a budget.
+// A call's result as the model reads it: what matters first, within a budget.
 #pragma once
 
 #include <string>

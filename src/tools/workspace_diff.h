@@ -1,4 +1,4 @@
-// What changed between two states of a workspace, for people.
+// The difference between two states of a workspace, for people.
 #pragma once
 
 #include <string>

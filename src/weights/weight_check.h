@@ -1,4 +1,4 @@
-// What bytes from outside must be before they are weights.
+// Checks of bytes from outside before they become weights.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// What a made-up run looks like.
+// The shape of a made-up run.
 #pragma once
 
 #include <cstdint>

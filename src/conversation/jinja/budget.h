@@ -1,4 +1,4 @@
-// What a render may use, and how it ends when that is used up.
+// The limits of a render, and how it ends at one.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,5 @@
-// What templates can use without defining it: filters, tests, methods and global functions.
+// Everything that templates can use without defining it: filters, tests, methods and global
+// functions.
 #pragma once
 
 #include <array>

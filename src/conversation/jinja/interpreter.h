@@ -22,7 +22,7 @@ struct JinjaFrame {
 };
 using JinjaFramePtr = std::shared_ptr<JinjaFrame>;  // shared: macros outlive the block they are in
 
-// What `loop` is inside of a loop.
+// The value of `loop` inside a loop.
 struct JinjaLoop {
   JinjaValue::SequenceRef items;
   size_t index = 0;
@@ -71,7 +71,7 @@ class JinjaInterpreter {
   void ExecuteWith(const JinjaStmt& stmt, const JinjaFramePtr& frame);
   void ExecuteCallBlock(const JinjaStmt& stmt, const JinjaFramePtr& frame);
   void Print(const JinjaValue& value);
-  // What a body writes, as a value.
+  // A body's output, as a value.
   JinjaValue Capture(const JinjaBody& body, const JinjaFramePtr& frame);
   JinjaValue::SequenceRef FilteredItems(const JinjaStmt& stmt, const JinjaValue& iterable,
                                         const JinjaFramePtr& frame);

@@ -1,4 +1,4 @@
-// What filters and methods of text share.
+// Helpers that filters and methods of text share.
 #include <algorithm>
 
 #include "conversation/jinja/builtins.h"

@@ -24,7 +24,7 @@ class TextWriter {
 
   size_t size() const { return bytes_.size(); }
   RenderBudget& budget() { return budget_; }
-  // What was written; the writer is not used afterwards.
+  // The text; the writer is not used afterwards.
   JinjaValue Done(bool markup = false);
   JinjaText Release(bool markup = false);
 

@@ -1,4 +1,4 @@
-// What Python's operators do to values. All of them throw JinjaError for types that do not fit.
+// Python's operators on values. All of them throw JinjaError for types that do not fit.
 #pragma once
 
 #include <cstdint>

@@ -40,7 +40,7 @@ class CallReader {
   };
   virtual ~CallReader() = default;
   virtual Outcome Push(char c, OutputSink& sink) = 0;
-  // What was read and not given out: text, should the call not come to be.
+  // Text that was read and not given out, should the call not come to be.
   virtual const std::string& Held() const = 0;
   // The turn ends here; whether what is held is layout behind a complete call.
   virtual bool EndsWell() const = 0;

@@ -15,8 +15,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/status.h"
 #include "conversation/chat_output.h"
+#include "core/status.h"
 
 namespace tidemill {
 
@@ -38,7 +38,7 @@ struct OutputFormat {
 Result<ToolFormat> ToolFormatByName(std::string_view name);
 std::string_view ToolFormatName(ToolFormat format);
 
-// What a chat template implies about the answers to it.
+// The format of answers that a chat template implies.
 OutputFormat DetectOutputFormat(std::string_view template_source);
 // Whether a prompt ends inside of a think block that the template opened.
 bool LeavesThinkingOpen(std::string_view prompt);

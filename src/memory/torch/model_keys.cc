@@ -36,7 +36,8 @@ class ModelKeys::Impl {
     busy_.End(clock_.Now());
     // Once: the rest is counted, and the cause is seldom another.
     if (!key.ok() && !std::exchange(warned_, true)) {
-      LogWarn("a prompt has no key; memory goes by its words", {{"cause", key.status().message()}});
+      LogWarn("a prompt has no key; memory searches by its words",
+              {{"cause", key.status().message()}});
     }
     KeyDone done{call.tag, key.status(), {}};
     if (key.ok()) done.key = std::move(*key);

@@ -1,4 +1,4 @@
-// What one family of decoders is: how its layers are made, and what its config.json and its GGUF
+// A family of decoders: how its layers are made, and what its config.json and its GGUF
 // files say in words of their own. Everything else reads the plan that follows from it
 // (model/layer_plan.h).
 #pragma once
@@ -38,7 +38,7 @@ struct FamilySpec {
   BiasRule biases = BiasRule::kNone;
   bool mlp_bias = false;  // "mlp_bias" says whether there are any
 
-  // What transformers takes where config.json is silent.
+  // The defaults of transformers where config.json is silent.
   int64_t max_position_embeddings = 2048;
   int64_t head_dim = 0;  // 0: hidden_size / num_attention_heads
   double rope_theta = 10000.0;

@@ -1,4 +1,4 @@
-// What a GGUF file's metadata says about the model, as config.json would.
+// The model's config in a GGUF file's metadata, as config.json would have it.
 #pragma once
 
 #include "core/status.h"

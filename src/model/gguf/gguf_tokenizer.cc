@@ -157,7 +157,7 @@ class GgufTokenizerReader {
     return {{"type", "Sequence"}, {"pretokenizers", stages}};
   }
 
-  // What readers that add tokens by themselves put in front of a text.
+  // The tokens that readers which add tokens put in front of a text.
   Json PostProcessor() const {
     if (!begins_with_bos_ || !TokenText(config_.bos_token_id)) return nullptr;
     const std::string bos = *TokenText(config_.bos_token_id);

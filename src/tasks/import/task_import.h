@@ -14,7 +14,8 @@
 
 namespace tidemill {
 
-// What an importer needs and cannot do here: it has no boxes and no patches.
+// The services that an importer needs from above:
+// src/tasks has no boxes and no patches.
 struct ImportHooks {
   // The files after the unified diff.
   std::function<Result<std::vector<v1::File>>(std::vector<v1::File> files, const std::string& diff)>

@@ -1,5 +1,5 @@
-// What all boxes of a process share: how to start one, the system call filter, where cgroups are
-// made, and the thread that waits for closed boxes to be gone.
+// The state that all boxes of a process share: how to start one, the system call filter, where
+// cgroups are made, and the thread that waits for closed boxes to be gone.
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,4 @@
-// What a command may use, and what it gets where a request says nothing.
+// The limits of a command, and the defaults where a request says nothing.
 #pragma once
 
 #include <cstdint>
