@@ -114,6 +114,8 @@ class ContinuedRun : public AgreementTest {
   void CompareSteps();
   void CompareTensorboard();
   void CompareEpisodes();
+  void CompareTraining();
+  void ComparePass(const std::vector<json>& records);
 
   json summary_, first_after_;
 };
@@ -269,11 +271,88 @@ void ContinuedRun::CompareEpisodes() {
   EXPECT_EQ(summary_["lost"], 0);
 }
 
+// What each step was trained on, counted again from the export, and what the steps come to.
+void ContinuedRun::CompareTraining() {
+  struct Trained {
+    double reward = 0, solved = 0, tokens = 0;
+    std::set<std::pair<uint64_t, uint64_t>> episodes;
+  };
+  std::map<uint64_t, Trained> steps;
+  std::map<std::string, uint64_t> fates;
+  const std::vector<json> records = Exported("line");
+  double drawn = 0;
+  for (const json& record : records) {
+    double tokens = 0;
+    for (const json& by_model : record["completion_mask"]) tokens += by_model.get<double>();
+    drawn += tokens;
+    if (record["purpose"] == "train" && record["branch"] == 1) ++fates[record["fate"]];
+    for (const json& step : record["used_by_steps"]) {
+      Trained& of = steps[step];
+      of.tokens += tokens;
+      if (!of.episodes.emplace(record["group"], record["member"]).second) continue;
+      of.reward += record["reward"].get<double>();
+      of.solved += record["solved"].get<bool>() ? 1 : 0;
+    }
+  }
+  double all = 0;
+  const json series = Api("/api/runs/line/series?points=4000")["step"]["columns"];
+  const std::vector<json> lines = Kind("step");
+  ASSERT_EQ(series["step"].size(), lines.size());
+  for (size_t i = 0; i < lines.size(); ++i) {
+    const json& line = lines[i];
+    SCOPED_TRACE(line["step"].dump());
+    const Trained& of = steps[line["step"]];
+    const auto count = static_cast<double>(of.episodes.size());
+    EXPECT_NEAR(line["reward"].get<double>(), of.reward / count, 1e-6);
+    EXPECT_NEAR(line["batch_pass_rate"].get<double>(), of.solved / count, 1e-9);
+    EXPECT_EQ(line["tokens"].get<double>() + line["masked_tokens"].get<double>(), of.tokens);
+    all += line["tokens"].get<double>();
+    for (const char* key : {"step", "reward", "tokens", "loss"})
+      EXPECT_EQ(series[key][i].get<double>(), line[key].get<double>()) << key;
+  }
+  EXPECT_EQ(summary_["trained_tokens"].get<double>(), all);
+  EXPECT_GE(summary_["generated_tokens"].get<double>(), drawn);
+  const json tick = Kind("tick").back(), of_page = Api("/api/runs/line")["tick"];
+  for (const char* key : {"trained_tokens", "generated_tokens", "steps", "tool_calls", "retries"}) {
+    if (!summary_.contains(key) || !tick.contains(key)) continue;
+    EXPECT_EQ(tick[key], summary_[key]) << key;
+    EXPECT_EQ(of_page[key], summary_[key]) << key;
+  }
+  EXPECT_EQ(summary_["fates"], json(fates));
+  EXPECT_EQ(Api("/api/runs/line")["counts"]["train_by_fate"], json(fates));
+  ComparePass(records);
+}
+
+// Pass rates over time and by task.
+void ContinuedRun::ComparePass(const std::vector<json>& records) {
+  double scored = 0, solved = 0;
+  std::map<std::string, std::pair<double, double>> by_task;
+  for (const json& record : records) {
+    if (record["purpose"] != "train" || record["branch"] != 1 || !record["scored"]) continue;
+    const double one = record["solved"].get<bool>() ? 1 : 0;
+    ++scored, solved += one;
+    ++by_task[record["task"]].first, by_task[record["task"]].second += one;
+  }
+  double episodes = 0, right = 0;
+  for (const json& point : Api("/api/runs/line/pass_rate")["points"])
+    episodes += point["episodes"].get<double>(), right += point["solved"].get<double>();
+  EXPECT_EQ(episodes, scored);
+  EXPECT_EQ(right, solved);
+  const json tasks = Api("/api/runs/line/tasks?limit=100")["tasks"];
+  EXPECT_EQ(tasks.size(), by_task.size());
+  for (const json& task : tasks) {
+    const auto& [of, passed] = by_task[task["task"]];
+    EXPECT_EQ(task["scored"].get<double>(), of) << task["task"];
+    EXPECT_EQ(task["solved"].get<double>(), passed) << task["task"];
+  }
+}
+
 TEST_F(ContinuedRun, EveryReaderSaysTheSame) {
   CompareEvaluations();
   CompareSteps();
   CompareTensorboard();
   CompareEpisodes();
+  CompareTraining();
 }
 
 // A planner that asks, and an executor with a prompt of its own.

@@ -1,6 +1,6 @@
 // What a resumed run did before: totals that go on.
 //
-//   metrics.jsonl (last tick) -> EarlierParts -> RunSnapshot of the whole run
+//   metrics.jsonl (last tick), run.db -> EarlierParts -> RunSnapshot of the whole run
 #pragma once
 
 #include <cstdint>
@@ -9,6 +9,7 @@
 #include "core/journal.h"
 #include "core/status.h"
 #include "run/run_snapshot.h"
+#include "run/stored_totals.h"
 
 namespace tidemill {
 
@@ -19,6 +20,9 @@ class EarlierParts {
   // The totals of the newest tick in a run's metrics.jsonl. No file, or no tick in its last
   // megabytes: nothing was before.
   static Result<EarlierParts> Read(const std::string& metrics_path);
+
+  // What the run's database knows counts as it says.
+  void Take(const StoredTotals& stored) { stored.PutInto(last_); }
 
   // Makes a snapshot of this process one of the whole run: seconds, totals, and busy shares as
   // parts of the whole time. Figures that other processes count are left alone.

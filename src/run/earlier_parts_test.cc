@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "run/run_counters.h"
+#include "store/run_db.h"
 #include "testing/test_kit.h"
 
 namespace tidemill {
@@ -34,6 +35,27 @@ TEST(EarlierParts, TotalsAndTimeOfAResumedRunCoverTheWholeRun) {
   EXPECT_EQ(now["episodes_running"], 2u) << "a level";
   EXPECT_DOUBLE_EQ(now.busy[0].share, (0.5 * 30 + 0.9 * 10) / 40);
   EXPECT_DOUBLE_EQ(now.busy[1].share, 0.1);
+}
+
+TEST(EarlierParts, WhatTheDatabaseKnowsIsNotTakenFromATickThatWasBeforeTheKill) {
+  TemporaryDirectory folder;
+  const RealClock clock;
+  auto db = RunDb::Open(folder / "run.db", clock);
+  ASSERT_TRUE(db.ok()) << db.status().ToString();
+  for (uint64_t step = 1; step <= 3; ++step)
+    ASSERT_TRUE((*db)->ApplyOne(PutStep{step, step, {}, R"({"tokens":40})"}).ok());
+  const std::string path = folder / "metrics.jsonl";
+  std::ofstream(path) << R"({"kind":"tick","seconds":9,"trained_tokens":80,"generated_tokens":7})"
+                      << "\n";
+  auto earlier = EarlierParts::Read(path);
+  const auto reader = RunReader::Open(folder / "run.db");
+  earlier->Take(StoredTotals::Read(**reader).value());
+  RunSnapshot now;
+  now.counts = {{"trained_tokens", 5}, {"generated_tokens", 1}, {"zero_variance", 0}};
+  earlier->AddTo(now);
+  EXPECT_EQ(now["trained_tokens"], 125u);
+  EXPECT_EQ(now["generated_tokens"], 8u) << "more than the episodes that are stored have";
+  EXPECT_EQ(now["zero_variance"], 0u);
 }
 
 TEST(EarlierParts, TheNewestTickIsTheRunAsItWasWhenItWasKilled) {

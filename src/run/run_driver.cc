@@ -142,6 +142,8 @@ class Driver {
     if (options_.run.resume) {
       TM_ASSIGN_OR_RETURN(earlier_, EarlierParts::Read(metrics));
       TM_ASSIGN_OR_RETURN(const auto reader, RunReader::Open(directory_.db_path()));
+      TM_ASSIGN_OR_RETURN(const StoredTotals stored, StoredTotals::Read(*reader));
+      earlier_.Take(stored);
       if (tensorboard_) TM_RETURN_IF_ERROR(tensorboard_->RestartFrom(clock_.WallMs(), 0));
       TM_RETURN_IF_ERROR(LevelMetrics(metrics, step, *reader, [this](const JournalEntry& entry) {
         return tensorboard_ ? WriteScalars(entry) : Ok();

@@ -10,6 +10,7 @@
 
 #include "core/version.h"
 #include "run/sparkline.h"
+#include "run/stored_totals.h"
 #include "store/run_reader.h"
 
 namespace tidemill {
@@ -196,7 +197,9 @@ Result<std::string> MakeSummary(const RunDirectory& directory, const RunOutcome&
   TM_ASSIGN_OR_RETURN(auto reader, RunReader::Open(directory.db_path()));
   TM_ASSIGN_OR_RETURN(RunCounts counts, reader->Counts());
   TM_ASSIGN_OR_RETURN(std::vector<EvalResult> evals, reader->Evals());
-  const RunSnapshot& last = outcome.last;
+  RunSnapshot last = outcome.last;
+  TM_ASSIGN_OR_RETURN(const StoredTotals stored, StoredTotals::Read(*reader));
+  stored.PutInto(last.counts);
   Json json;
   json["run"] = directory.name();
   json["program"] = FullVersion();

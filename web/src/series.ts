@@ -91,18 +91,6 @@ export function level(steps: Json): Json {
   };
 }
 
-// A total that a resumed run starts anew, as one that only grows.
-export function growing(totals: Values): Values {
-  let before = 0;
-  let last = 0;
-  return totals.map((value) => {
-    if (value === null) return null;
-    if (value < last) before += last;
-    last = value;
-    return before + value;
-  });
-}
-
 // What `values` were at `at`, between the two rows around it. Both times grow.
 export function valuesAt(at: number[], times: number[], values: Values): Values {
   let i = 0;
@@ -159,11 +147,11 @@ export function curveOf(name: string, series: Json, kind: "step" | "tick", axis:
   const rows = kind === "step" ? level(series.step) : series.tick;
   const ticks = series.tick;
   const begin = Math.min(ticks.time_ms[0] ?? Infinity, rows.time_ms[0] ?? Infinity);
-  const tokens = () => growing(column(ticks, "trained_tokens"));
+  const tokens = column(ticks, "trained_tokens"); // a resume takes back those of steps that do not count
   let x: Values;
   if (axis === "time") x = rows.time_ms.map((at: number) => (at - begin) / 1000);
-  else if (kind === "step") x = axis === "step" ? column(rows, "step") : valuesAt(rows.time_ms, ticks.time_ms, tokens());
-  else x = axis === "step" ? column(rows, "steps") : tokens();
+  else if (kind === "step") x = axis === "step" ? column(rows, "step") : valuesAt(rows.time_ms, ticks.time_ms, tokens);
+  else x = axis === "step" ? column(rows, "steps") : tokens;
   const found = values(rows);
   const points = new Map<number, number | null>(); // the last of those at one place
   x.forEach((at, i) => at !== null && points.set(at, found[i]));

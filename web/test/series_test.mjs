@@ -12,7 +12,7 @@ try {
 }
 const source = fs.readFileSync(new URL("../src/series.ts", import.meta.url), "utf8");
 const { code } = esbuild.transformSync(source, { loader: "ts", format: "esm" });
-const { curveOf, growing, level, overlay, valuesAt, wholeMarks, withGaps } = await import(`data:text/javascript,${encodeURIComponent(code)}`);
+const { curveOf, level, overlay, valuesAt, wholeMarks, withGaps } = await import(`data:text/javascript,${encodeURIComponent(code)}`);
 
 // A step that a resumed run made again counts as it was made last.
 const again = { time_ms: [1, 2, 3, 4, 5], columns: { step: [1, 2, 3, 2, 3], loss: [10, 20, 30, 21, 31] } };
@@ -34,8 +34,7 @@ assert.deepEqual(two.values, [
   [undefined, 7, null, 9, undefined],
 ]);
 
-// Totals that begin anew after a resume go on growing; between two rows they are in between.
-assert.deepEqual(growing([0, 5, 9, 2, 4]), [0, 5, 9, 11, 13]);
+// Between two rows a total is in between.
 assert.deepEqual(valuesAt([0, 15, 20], [10, 20], [100, 200]), [null, 150, 200]);
 
 // The three axes of one run.
@@ -48,6 +47,13 @@ assert.deepEqual(curveOf("a", run, "step", "step", loss), { name: "a", x: [1, 2]
 assert.deepEqual(curveOf("a", run, "step", "time", loss).x, [1, 3]);
 assert.deepEqual(curveOf("a", run, "step", "tokens", loss).x, [100, 300]);
 assert.deepEqual(curveOf("a", run, "tick", "step", (rows) => rows.columns.stale), { name: "a", x: [0, 1, 2], values: [0, 2, 3] });
+
+// A killed run had trained step 2, which does not count: its tokens are taken back, and the step made again has its own.
+const resumed = {
+  step: { time_ms: [2000, 6000], columns: { step: [1, 2], loss: [0.5, 0.25] } },
+  tick: { time_ms: [2000, 3000, 5000, 6000], columns: { steps: [1, 2, 1, 2], trained_tokens: [100, 180, 100, 170] } },
+};
+assert.deepEqual(curveOf("a", resumed, "step", "tokens", loss).x, [100, 170]);
 
 // Steps are counted in whole numbers, at every zoom.
 assert.ok(wholeMarks([1, 2, null, 40]).every(Number.isInteger));

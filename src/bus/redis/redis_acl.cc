@@ -23,7 +23,7 @@ constexpr std::string_view kLearner =
     " +fcall +fcall_ro +function|load +function|kill +script|kill +scan +exists +type +strlen +get "
     "+set +del +unlink +pexpire +hget +hgetall +hset +hsetnx +hdel +hincrby +hincrbyfloat +xadd "
     "+xack "
-    "+xdel +xlen +xrange +xpending +xclaim +xautoclaim +xreadgroup +xgroup|create "
+    "+xdel +xlen +xrange +xrevrange +xpending +xclaim +xautoclaim +xreadgroup +xgroup|create "
     "+xgroup|delconsumer "
     "+xinfo|groups +xinfo|consumers +xinfo|stream +zadd +zcard +zrange +zrangebyscore +zrem "
     "+zremrangebyscore";
@@ -101,7 +101,9 @@ std::string RulesOf(std::string_view role, const RedisKeys& keys) {
       "+get +hget +hgetall +fcall_ro +exists",
       {read + "epoch", read + "sheet", read + "topics", read + "topics:*", read + "worker:*"});
   rules += Selector("+fcall +get +set", {all + "client:" + own});
-  rules += Selector("+get +set +pexpire", {all + "body:*"});
+  // A body is written by its publisher alone: another role's would be a message in its name.
+  rules += Selector("+get", {read + "body:*"});
+  rules += Selector("+set", {all + "body:" + own});
   rules += Selector("+set", {all + "worker:" + own});
   rules += Selector("+fcall +fcall_ro +zadd +zrange +zrem +zremrangebyscore +pexpire",
                     {all + "workers"});

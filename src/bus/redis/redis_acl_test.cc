@@ -99,6 +99,32 @@ TEST_F(RedisAclTest, EveryRoleCanDoItsPartAndCarryAMessageAllTheWay) {
   EXPECT_EQ(Take(*learner, kDeadTopic, 1).size(), 1u);
 }
 
+TEST_F(RedisAclTest, ALargeMessageGoesFromRoleToRole) {
+  const auto learner = BusOf("learner"), rollout = BusOf("rollout"), tools = BusOf("tools");
+  ASSERT_TRUE(OpenStandardTopics(*learner, {}).ok());
+  ASSERT_TRUE(learner->Flush(std::chrono::seconds(10)).ok());
+  ASSERT_TRUE(OpenStandardTopics(*rollout, {}, "rollout").ok());
+  ASSERT_TRUE(OpenStandardTopics(*tools, {}, "tools").ok());
+  const std::string large(1 << 20, 'x');
+  const auto carry = [&](RedisBus& from, RedisBus& to, std::string_view topic) {
+    SCOPED_TRACE(topic);
+    ASSERT_TRUE(from.Publish(topic, large).ok());
+    const std::vector<Lease> leases = Take(to, topic, 1);
+    ASSERT_EQ(leases.size(), 1u);
+    EXPECT_EQ(leases[0].body, large);
+    EXPECT_TRUE(to.Ack(leases[0]).ok());
+    EXPECT_TRUE(to.Flush(std::chrono::seconds(10)).ok());
+  };
+  carry(*learner, *rollout, kGroupsTopic);
+  carry(*rollout, *tools, kToolsCompileTopic);
+  carry(*rollout, *learner, kTrajectoriesTopic);
+  auto left = RedisClient::Connect(UrlOf("learner"))
+                  .value()
+                  .Do({"SCAN", "0", "MATCH", "{test}:body:*", "COUNT", "1000"});
+  ASSERT_TRUE(left.ok()) << left.status().ToString();
+  EXPECT_EQ((*left)->element[1]->elements, 0u);
+}
+
 TEST_F(RedisAclTest, OnlyTheLearnerWritesTheSheetAndNobodyReachesBeyondItsRole) {
   ASSERT_TRUE(Try("learner", {"SET", "{test}:sheet", "s"}).ok());
   for (const char* role : {"rollout", "tools", "reward"}) {
@@ -153,6 +179,8 @@ TEST_F(RedisAclTest, AWorkersPasswordTakesNoTopicAwayAndRunsNoScript) {
       {"SET", "{test}:t:tools.compile:delayed", "x"},
       {"HSET", "{test}:topics:rollout", "inbox.rollout-x.y", "no options"},
       {"UNLINK", "{test}:client:learner-host-1"},
+      {"SET", "{test}:body:rollout-host-1-0:1", "another trajectory"},
+      {"SET", "{test}:body:learner-host-1-0:1", "other hidden tests"},
       {"EVAL", "while true do end", "0"},
       {"EVAL", "return redis.call('DEL', KEYS[1])", "1", "{test}:topics"},
       {"SCRIPT", "LOAD", "return 1"},

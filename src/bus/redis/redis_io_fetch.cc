@@ -88,10 +88,13 @@ void RedisIo::OnTick(const Asked& asked, ReplyPtr reply) {
   topic->depth.leased = leased - waiting;
   topic->depth.owed = topic->owed;
   topic->depth.dead = number(7);
-  const int64_t made = std::exchange(topic->made, number(11));
-  if (made != 0 && topic->made != 0 && made != topic->made) {
-    LogWarn("the stream of a topic was deleted", {{"topic", asked.topic}});
-    LostContent();
+  // Whoever wrote nonsense there must not make us forget what we knew.
+  if (number(11) != 0) {
+    const int64_t made = std::exchange(topic->made, number(11));
+    if (made != 0 && made != topic->made) {
+      LogWarn("the stream of a topic was deleted", {{"topic", asked.topic}});
+      LostContent();
+    }
   }
   if (!topic->ours) {
     topic->options.capacity = number(8);

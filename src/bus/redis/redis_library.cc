@@ -170,11 +170,59 @@ while true do
 end
 )lua";
 
+// KEYS: a stream. ARGV: entries at most, the topic's state. Takes the newest away, in parts. Reply:
+// how many. Who waits for one of them learns that messages were lost, as where a stream was
+// deleted.
+constexpr const char* kCut = R"lua(
+local removed = 0
+for _ = 1, 100 do
+  local over = redis.call('XLEN', KEYS[1]) - tonumber(ARGV[1])
+  if over <= 0 then break end
+  for _, entry in ipairs(redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', math.min(over, 16))) do
+    redis.pcall('XACK', KEYS[1], 'g', entry[1])
+    removed = removed + redis.call('XDEL', KEYS[1], entry[1])
+  end
+end
+if removed > 0 then
+  local t = redis.call('TIME')
+  redis.call('HSET', ARGV[2], 'made', t[1] * 1000 + math.floor(t[2] / 1000))
+end
+return removed
+)lua";
+
+// KEYS: a stream or the delayed messages of a topic. ARGV: "stream" and an id, or "delayed" and a
+// rank to begin at. Reply: where to go on ("": that was all), the keys of the bodies.
+constexpr const char* kBodies = R"lua(
+local bodies, from = {}, ARGV[2]
+local function note(fields)
+  for i = 1, #fields, 2 do
+    if fields[i] == 'k' then bodies[#bodies + 1] = fields[i + 1] end
+  end
+end
+for _ = 1, 20 do
+  local found
+  if ARGV[1] == 'stream' then
+    found = redis.call('XRANGE', KEYS[1], from, '+', 'COUNT', 16)
+    for _, entry in ipairs(found) do note(entry[2]) end
+    if #found > 0 then from = '(' .. found[#found][1] end
+  else
+    found = redis.call('ZRANGE', KEYS[1], from, from + 15)
+    for _, packed in ipairs(found) do
+      local read, fields = pcall(cmsgpack.unpack, packed)
+      if read and type(fields) == 'table' then note(fields) end
+    end
+    from = tostring(from + #found)
+  end
+  if #found < 16 then return {'', bodies} end
+end
+return {from, bodies}
+)lua";
+
 // The server refuses a function without flags as a whole when it has no memory left.
 constexpr const char* kAllowOom = "'allow-oom'";
 constexpr const char* kNoWrites = "'no-writes','allow-oom'";
 
-constexpr size_t kFunctions = static_cast<size_t>(RedisFunction::kPurge) + 1;
+constexpr size_t kFunctions = static_cast<size_t>(RedisFunction::kBodies) + 1;
 
 struct Row {
   const char* name;
@@ -193,7 +241,9 @@ std::array<Row, kFunctions> Rows() {
            {"letter", "", kLetter},
            {"beat", "", kBeat},
            {"workers", kNoWrites, kWorkers},
-           {"purge", kAllowOom, kPurge}}};
+           {"purge", kAllowOom, kPurge},
+           {"cut", kAllowOom, kCut},
+           {"bodies", kNoWrites, kBodies}}};
 }
 
 struct Library {

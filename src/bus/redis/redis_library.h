@@ -21,7 +21,9 @@ enum class RedisFunction {
   kLetter,
   kBeat,
   kWorkers,
-  kPurge
+  kPurge,
+  kCut,
+  kBodies
 };
 
 // What FCALL wants: the name on the server.

@@ -168,6 +168,42 @@ TEST(RedisBusRestart, BodiesThatNoBusWritesAreRemovedWhereMemoryIsShort) {
   EXPECT_EQ(Bodies(Take(*bus, "t", 2)), (std::vector<std::string>{"kept", "refused"}));
 }
 
+TEST(RedisBusRestart, WhatNoMessageNamesGoesWhereMemoryIsShortAndMessagesKeepTheirs) {
+  RedisTestServer server;
+  auto bus = Connect(server, [](RedisBusOptions& options) { options.inline_max = 10; });
+  ASSERT_TRUE(bus->Open("t", {.capacity = 10}).ok());
+  const std::string waits(100, 'w'), held(100, 'h'), later(100, 'l');
+  for (const std::string& body : {held, later}) ASSERT_TRUE(bus->Publish("t", body).ok());
+  const std::vector<Lease> leases = Take(*bus, "t", 2);
+  ASSERT_EQ(leases.size(), 2u);
+  ASSERT_TRUE(bus->Release(leases[1], std::chrono::hours(1)).ok());
+  ASSERT_TRUE(bus->Publish("t", waits).ok());
+  ASSERT_TRUE(bus->Flush(kPatience).ok());
+  const std::string stream = RedisKeys("test").Stream("t");
+  for (int i = 0; i < 100; ++i) {
+    server.Do({"SET", "{test}:body:nobody:" + std::to_string(i), std::string(60'000, 'x')});
+    server.Do({"XADD", stream, "*", "b", std::string(1000, 'x')});
+  }
+  server.Do({"CONFIG", "SET", "maxmemory", "4mb"});
+  ASSERT_TRUE(bus->Open("other", {}).ok());
+  ASSERT_TRUE(bus->Publish("other", "more").ok());
+  EXPECT_TRUE(Eventually([&] { return bus->Stats().no_memory > 0; }));
+  TopicJanitor janitor(*bus, RedisClient::Connect(server.url()).value(), "test", {});
+  EXPECT_TRUE(Eventually([&] {
+    return server.Do({"EXISTS", "{test}:body:nobody:7"})->integer == 0 && bus->Losses() > 0;
+  }));
+  EXPECT_LE(StreamLength(server, "t"), 21);
+  auto client = RedisClient::Connect(server.url()).value();
+  std::set<std::string> unnamed;
+  for (int look = 0; look < 2; ++look) {
+    EXPECT_TRUE(RemoveUnnamed(client, RedisKeys("test"), unnamed).ok());
+  }
+  EXPECT_EQ(Take(*bus, "t", 1).at(0).body, waits) << "its body is there";
+  EXPECT_TRUE(bus->Extend(leases[0]).ok());
+  const auto bodies = server.Do({"KEYS", "{test}:body:*"});
+  EXPECT_EQ(bodies->elements, 3u) << "of what waits, what is held and what comes later";
+}
+
 // A view of a topic that another client has filled meanwhile.
 class RedisBusFull : public ::testing::Test {
  protected:

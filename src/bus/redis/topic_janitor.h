@@ -25,10 +25,16 @@ std::vector<std::string> OrphanTopics(const std::vector<std::string>& topics,
                                       const std::set<std::string>& present,
                                       std::set<std::string>& suspects);
 
-// Removes bodies of more than `bytes_max` and entries of streams that are as large. Gives their
+// Removes what RedisBus never writes: bodies of more than `bytes_max`, entries of streams that are
+// as large, and what is in a stream above twice its topic's capacity, the newest first. Gives their
 // count.
-Result<size_t> RemoveOversized(RedisClient& client, const RedisKeys& keys,
-                               const std::vector<std::string>& topics, size_t bytes_max);
+Result<size_t> RemoveOversized(RedisClient& client, const RedisKeys& keys, size_t bytes_max);
+
+// Removes the bodies that no message names, those of dead letters with them: what nobody named at
+// the last look as well, because a body is written before its message. `suspects` is kept from look
+// to look.
+Result<size_t> RemoveUnnamed(RedisClient& client, const RedisKeys& keys,
+                             std::set<std::string>& suspects);
 
 // Looks once a minute, and within a second where memory is short, on a thread of its own. The bus
 // must outlive it.
@@ -50,7 +56,8 @@ class TopicJanitor {
   const size_t body_max_;
   uint64_t no_memory_ = 0;            // the thread's: of the bus, at the last look
   const std::set<std::string> keep_;  // owners that are there without being in the roster
-  std::set<std::string> suspects_;    // the thread's
+  std::set<std::string> suspects_;    // the thread's: topics
+  std::set<std::string> unnamed_;     // the thread's: keys of bodies
   Mutex mutex_;
   CondVar changed_;
   bool stop_ TM_GUARDED_BY(mutex_) = false;
