@@ -60,7 +60,7 @@ void CountVersion(std::vector<TokenVersionRun>& versions, uint64_t version, uint
 }
 
 // Those that were given, in front of the first that was drawn.
-void AppendForced(Sequence& s, uint64_t version) {
+void AppendForced(Sequence& s, std::optional<uint64_t> version) {
   const std::vector<TokenId>& forced = s.turn.forced;
   TurnOutput& out = s.output;
   out.forced = static_cast<uint32_t>(forced.size());
@@ -71,7 +71,7 @@ void AppendForced(Sequence& s, uint64_t version) {
     out.model_logprobs.assign(forced.size(), 0);
     out.top.resize(forced.size());
   }
-  CountVersion(out.versions, version, out.forced);
+  if (version) CountVersion(out.versions, *version, out.forced);
 }
 
 template <typename T>
@@ -147,7 +147,7 @@ bool EndsWithin(const Sequence& s, int32_t more, int32_t max_context) {
          s.tokens.size() + static_cast<size_t>(more) >= static_cast<size_t>(max_context);
 }
 
-bool AppendToken(Sequence& s, Drawn drawn, uint64_t version, int32_t max_context,
+bool AppendToken(Sequence& s, Drawn drawn, std::optional<uint64_t> version, int32_t max_context,
                  const std::function<std::string(TokenId)>& token_bytes) {
   TurnOutput& out = s.output;
   if (static_cast<size_t>(s.turned) == s.turn.forced.size() && s.turned > 0) {
@@ -162,7 +162,7 @@ bool AppendToken(Sequence& s, Drawn drawn, uint64_t version, int32_t max_context
     out.model_logprobs.push_back(drawn.model_logprob);
     out.top.push_back(std::move(drawn.top));
   }
-  CountVersion(out.versions, version, 1);
+  if (version) CountVersion(out.versions, *version, 1);
   const std::vector<TokenId>& stops = s.turn.stop_ids;
   out.held_bytes = 0;
   if (std::find(stops.begin(), stops.end(), drawn.id) != stops.end() ||

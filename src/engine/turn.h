@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "core/status.h"
@@ -19,9 +20,9 @@ void BeginTurn(Sequence& sequence, TurnParams turn);
 bool EndsWithin(const Sequence& sequence, int32_t more, int32_t max_context);
 
 // Puts the token behind the sequence and into its output. True: that ended the turn, and the output
-// says why.
-bool AppendToken(Sequence& sequence, Drawn drawn, uint64_t version, int32_t max_context,
-                 const std::function<std::string(TokenId)>& token_bytes);
+// says why. Without a version the caller fills TurnOutput::versions itself.
+bool AppendToken(Sequence& sequence, Drawn drawn, std::optional<uint64_t> version,
+                 int32_t max_context, const std::function<std::string(TokenId)>& token_bytes);
 
 // What came to the output since the turn began or this was called last.
 TurnOutput TakeOutput(Sequence& sequence);

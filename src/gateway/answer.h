@@ -28,7 +28,7 @@ struct TokenRecord {
   std::string bytes{};          // its text, which may be a part of a character
   float logprob = 0;            // of the model, at temperature 1
   float draw_logprob = 0;       // of the distribution it was drawn from
-  uint64_t version = 0;         // of the policy
+  uint64_t version = 0;         // of the policy; 0: not known as the token came
   std::vector<TopToken> top{};  // the likeliest, where asked for
 };
 

@@ -53,7 +53,10 @@ TurnReader::TurnReader(const ServedPolicy& policy, TurnReaderOptions options)
     : policy_(policy), options_(std::move(options)), parser_(options_.parser) {}
 
 void TurnReader::Record(const TurnOutput& part, AnswerDelta& out) const {
-  size_t run = 0;
+  size_t run = 0, versioned = 0;
+  for (const TokenVersionRun& r : part.versions) versioned += r.tokens;
+  // Else they are of tokens that were told before, too.
+  const bool own_versions = versioned == part.ids.size();
   uint32_t left = part.versions.empty() ? 0 : part.versions[0].tokens;
   for (size_t i = 0; i < part.ids.size(); ++i) {
     while (left == 0 && run + 1 < part.versions.size()) left = part.versions[++run].tokens;
@@ -62,7 +65,7 @@ void TurnReader::Record(const TurnOutput& part, AnswerDelta& out) const {
                        .bytes = std::string(policy_.tokenizer.TokenBytes(part.ids[i])),
                        .draw_logprob = part.logprobs[i]};
     record.logprob = i < part.model_logprobs.size() ? part.model_logprobs[i] : record.draw_logprob;
-    if (!part.versions.empty()) record.version = part.versions[run].version;
+    if (own_versions && !part.versions.empty()) record.version = part.versions[run].version;
     if (i < part.top.size()) {
       for (const TokenLogprob& top : part.top[i]) {
         record.top.push_back({.id = top.id,
