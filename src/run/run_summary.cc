@@ -233,23 +233,17 @@ Result<std::string> MakeSummary(const RunDirectory& directory, const RunOutcome&
   json["stale"] = std::max<uint64_t>(StaleIn(counts), last["stale"]);
   json["stale_by_cause"] = counts.stale_by_cause;
   json["retries"] = last["tool_retries"] + last["agent_retries"] + last["reward_retries"];
-  json["skipped"] = last["skipped"];
-  json["put_off"] = last["put_off"];
-  json["unscorable"] = last["unscorable"];
-  json["too_old"] = last["too_old"];
-  json["zero_variance"] = last["zero_variance"];
-  json["untrainable"] = last["untrainable"];
-  json["evicted"] = last["evicted"];
-  json["rescored"] = last["rescored"];
-  json["second_looks"] = last["second_looks"];
-  json["repeated_literals"] = last["repeated_literals"];
+  for (const char* name : {"skipped", "put_off", "unscorable", "too_old", "zero_variance",
+                           "untrainable", "evicted", "rescored", "second_looks",
+                           "repeated_literals"}) {
+    json[name] = last[name];
+  }
   TM_ASSIGN_OR_RETURN(json["staleness"], StalenessJson(*reader));
   json["seconds"] = last.seconds;
-  json["generated_tokens"] = last["generated_tokens"];
-  json["trained_tokens"] = last["trained_tokens"];
-  json["tool_calls"] = last["tool_calls"];
-  json["gradings"] = last["gradings"];
-  json["cache_hits"] = last["cache_hits"];
+  for (const char* name :
+       {"generated_tokens", "trained_tokens", "tool_calls", "gradings", "cache_hits"}) {
+    json[name] = last[name];
+  }
   json["counters"] = last.counts;
   Json loops, ports;
   for (const BusyShare& busy : last.busy) (busy.port ? ports : loops)[busy.name] = busy.share;

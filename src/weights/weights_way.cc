@@ -14,11 +14,4 @@ std::string_view WayName(WeightsWay way) {
   return "";
 }
 
-std::optional<WeightsWay> WayFromName(std::string_view name) {
-  for (const WeightsWay way : kWeightsWays) {
-    if (WayName(way) == name) return way;
-  }
-  return std::nullopt;
-}
-
 }  // namespace tidemill

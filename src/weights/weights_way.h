@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string_view>
 
 namespace tidemill {
@@ -14,6 +13,5 @@ inline constexpr WeightsWay kWeightsWays[] = {WeightsWay::kShm, WeightsWay::kFil
 
 // "shm", "files", "bus".
 std::string_view WayName(WeightsWay way);
-std::optional<WeightsWay> WayFromName(std::string_view name);
 
 }  // namespace tidemill
