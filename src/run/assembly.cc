@@ -11,6 +11,8 @@ Result<Loops> Assemble(const RunConfig& config, Roles here, const Ports& p, Loop
     TM_ASSIGN_OR_RETURN(TaskOrder order,
                         TaskOrder::Make(*p.train_tasks, config.tasks.weights, config.run.seed));
     if (!resumed.cursor.empty()) TM_RETURN_IF_ERROR(order.Seek(resumed.cursor));
+    options.dispatcher.listeners = options.learner.listeners = p.versions;
+    options.learner.release = p.release;
     loops.dispatcher = std::make_unique<Dispatcher>(
         *p.bus, *p.dispatcher_store, *p.clock, *p.journal, *p.train_tasks, *p.eval_tasks,
         std::move(order), std::move(options.dispatcher));

@@ -37,6 +37,8 @@ struct Ports {
   CaseShelf* shelf = nullptr;         // where memory is, for others to look; may be null
   KeyPort* keys = nullptr;            // of memory; null: cases are found without keys
   TrainerPort* trainer = nullptr;     // null: nothing is trained
+  VersionListeners versions;          // who decides by what becomes of the policy's versions
+  ReleasePort* release = nullptr;     // where sessions are answered from a released version
   TeacherPort* teacher = nullptr;     // may be null where the objective needs none
   const std::vector<v1::Task>*train_tasks = nullptr, *eval_tasks = nullptr;
   const TaskBook* book = nullptr;

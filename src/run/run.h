@@ -21,7 +21,6 @@ namespace tidemill {
 
 class Metrics;
 class LiveWatch;
-struct ReleaseWish;
 class RedisBus;
 class WeightPublisher;
 
@@ -87,8 +86,6 @@ class Run {
   void FinishSoon();
   // The same without evaluating: nothing is begun any more, here or in a fleet. From any thread.
   void Interrupt();
-  // What the release asks of the learner. From any thread.
-  void Tell(const ReleaseWish& wish);
   // Everything that was to be done is done.
   bool Done() const;
   // The last step is published and saved; evaluations may still run.

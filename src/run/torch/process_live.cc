@@ -90,8 +90,12 @@ Status ProcessPorts::OpenRelease(const RunStart& start, GatewayUse& use) {
                      .version = start.version,
                      .step = start.step,
                      .every_steps = config_.eval.every_steps,
-                     .file = ReleaseFile(folder)};
+                     .file = ReleaseFile(folder),
+                     .earlier = earlier_release_};
   release_ = std::make_unique<ReleaseDesk>(begin, *engine_, *clients_.back(), clock_);
+  TM_RETURN_IF_ERROR(release_->Start());
+  ports_.release = release_.get();
+  ports_.versions.push_back(release_.get());
   operator_->Add("/live/rollback", RollbackDeed(*release_));
   use.recorder = Around(use.recorder, [this](std::unique_ptr<TurnRecorder> inner) {
     return std::make_unique<ReleasedRecorder>(std::move(inner), *release_);
@@ -102,6 +106,7 @@ Status ProcessPorts::OpenRelease(const RunStart& start, GatewayUse& use) {
 void ProcessPorts::OpenGuards(GatewayUse& use) {
   guards_ = std::make_unique<GuardDesk>(AlarmOptionsFrom(config_),
                                         GuardsFile(request_.directory->path()), clock_);
+  ports_.versions.push_back(guards_.get());
   use.recorder = Around(use.recorder, [this](std::unique_ptr<TurnRecorder> inner) {
     if (live_ != nullptr) guards_->ShowQuarantine([this] { return live_->QuarantineJson(); });
     return std::make_unique<WatchedRecorder>(std::move(inner), *guards_);

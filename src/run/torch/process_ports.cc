@@ -158,6 +158,10 @@ Status ProcessPorts::OpenStore(RunStart& start) {
   if (config_.live.on && request_.train) {
     TM_ASSIGN_OR_RETURN(earlier_live_, LiveRun::Load(*db, clock_));
   }
+  if (config_.live.release && request_.train) {
+    TM_ASSIGN_OR_RETURN(auto earlier, db->LoadRelease());
+    if (earlier) earlier_release_ = std::move(*earlier);
+  }
   if (config_.memory.on && request_.train) {
     TM_ASSIGN_OR_RETURN(cases_, db->LoadCases());
     ports_.cases = &cases_;

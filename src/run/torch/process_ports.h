@@ -125,6 +125,7 @@ class ProcessPorts final : public PortHost {
   Metrics own_metrics_;                           // of a gateway whose figures nobody asks for
   VoteCaches votes_;                              // of judges; deletions of sessions reach it
   std::optional<LiveRun::Earlier> earlier_live_;  // with live.on
+  v1::ReleaseState earlier_release_;              // with live.release
   LiveRun* live_ = nullptr;               // the gateway's; null: sessions are not learned from
   std::unique_ptr<ReleaseDesk> release_;  // where clients get a released version
   std::unique_ptr<GuardDesk> guards_;     // where sessions are learned from, or released
