@@ -37,15 +37,16 @@ std::string WhyNotTrained(const v1::SessionTurn& turn) {
 
 }  // namespace
 
-// Takes what LiveRecorder stores and answers at once.
-class EpisodeRecorder::Memory final : public StorePort {
+class EpisodeRecorder::Memory final : public SessionStore {
  public:
   explicit Memory(EpisodeRecorder& owner) : owner_(owner) {}
 
-  void Submit(StoreOp op, uint64_t tag) override {
-    if (const auto* turn = std::get_if<PutSessionTurn>(&op)) owner_.TurnStored(turn->turn);
-    const auto* session = std::get_if<PutSession>(&op);
-    if (session != nullptr && session->session.closed_ms() != 0) owner_.Settled(*session);
+  void Submit(SessionOp op, uint64_t tag) override {
+    if (const auto* turn = std::get_if<PutSessionTurn>(&op)) {
+      owner_.TurnStored(turn->turn);
+    } else if (const auto& put = std::get<PutSession>(op); put.session.closed_ms() != 0) {
+      owner_.Settled(put);
+    }
     events_.Post({.tag = tag, .status = Ok()});
   }
   Mailbox<StoreDone>& events() override { return events_; }
@@ -69,9 +70,8 @@ Result<std::unique_ptr<EpisodeRecorder>> EpisodeRecorder::Make(const ServedPolic
   options.sessions = kEpisodeSessions;
   options.tickets = kEpisodeTickets;
   made->memory_ = std::make_unique<Memory>(*made);
-  made->live_ = std::make_unique<LiveRecorder>(options, made->builder_, *made->memory_, clock,
-                                               SessionsState{});
-  made->runner_.Add(*made->live_);
+  made->live_ = std::make_unique<LiveRecorder>(options, made->builder_, *made->memory_, clock);
+  made->runner_.Add(made->live_->loop());
   TM_RETURN_IF_ERROR(made->runner_.Start());
   return made;
 }

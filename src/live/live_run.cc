@@ -57,7 +57,7 @@ Status LiveRun::Begin(StoreThread& store, const Earlier& earlier, const ServedPo
   parts_->recorder = std::make_unique<LiveRecorder>(
       options, *parts_->builder, *parts_->client, clock, earlier.sessions, earlier.live, learning);
   parts_->runner = std::make_unique<LoopRunner>();
-  parts_->runner->Add(*parts_->recorder);
+  parts_->runner->Add(parts_->recorder->loop());
   return parts_->runner->Start();
 }
 
