@@ -112,7 +112,7 @@ class ClientWorld {
     }
     recorder_ = std::make_unique<LiveRecorder>(LiveOptions{}, prompts_, *port_, world_.clock(),
                                                store_.Sessions(), store_.Live(), learning);
-    world_.AddLoop(kServer, *recorder_);
+    world_.AddLoop(kServer, recorder_->loop());
   }
 
   // Everything the server had in hand is gone; clients notice and send again.
@@ -189,7 +189,7 @@ class ClientWorld {
     for (const ClientThread& thread : threads_) {
       if (!thread.answered || thread.questions_left > 0) return false;
     }
-    if (recorder_ == nullptr || crashes_left_ + deletions_left_ > 0 || !recorder_->Drained())
+    if (recorder_ == nullptr || crashes_left_ + deletions_left_ > 0 || !recorder_->loop().Drained())
       return false;
     if (reactions_left_ > 0 || recorder_->counters().judging > 0 || !Learned()) return false;
     const auto& sessions = store_.durable().sessions;

@@ -74,7 +74,7 @@ void SimRelease::Publish() {
   book_.Stepped(step_);
   if (!numbers_.insert(newest_).second) world_.verdict().Fail("a version number was given twice");
   if (random.Chance(0.7)) Carry(book_.Published(newest_, step_, Now()));
-  if (random.Chance(0.1)) Carry(book_.Trained({{"entropy", random.Uniform()}}, Now()));
+  if (random.Chance(0.1)) Carry(book_.Trained({.step = step_, .entropy = random.Uniform()}, Now()));
   if (random.Chance(0.15)) {
     if (auto back = book_.Rollback({}, Now()); back.ok()) Carry(*back);
   }

@@ -236,7 +236,7 @@ class LiveWorld {
     return turn;
   }
 
-  void Step() { recorder->Step(clock.Now()); }
+  void Step() { recorder->loop().Step(clock.Now()); }
   // Time passes until every session is closed.
   void CloseAll() {
     clock.Advance(options.idle + std::chrono::seconds(2));

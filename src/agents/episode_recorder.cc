@@ -37,15 +37,16 @@ std::string WhyNotTrained(const v1::SessionTurn& turn) {
 
 }  // namespace
 
-// Takes what LiveRecorder stores and answers at once.
-class EpisodeRecorder::Memory final : public StorePort {
+class EpisodeRecorder::Memory final : public SessionStore {
  public:
   explicit Memory(EpisodeRecorder& owner) : owner_(owner) {}
 
-  void Submit(StoreOp op, uint64_t tag) override {
-    if (const auto* turn = std::get_if<PutSessionTurn>(&op)) owner_.TurnStored(turn->turn);
-    const auto* session = std::get_if<PutSession>(&op);
-    if (session != nullptr && session->session.closed_ms() != 0) owner_.Settled(*session);
+  void Submit(SessionOp op, uint64_t tag) override {
+    if (const auto* turn = std::get_if<PutSessionTurn>(&op)) {
+      owner_.TurnStored(turn->turn);
+    } else if (const auto& put = std::get<PutSession>(op); put.session.closed_ms() != 0) {
+      owner_.Settled(put);
+    }
     events_.Post({.tag = tag, .status = Ok()});
   }
   Mailbox<StoreDone>& events() override { return events_; }
@@ -66,23 +67,23 @@ EpisodeRecorder::EpisodeRecorder(const ServedPolicy& policy, const Clock& clock,
   options.max_sessions = episodes + 16;         // closed ones go first
   options.sessions = kEpisodeSessions;
   options.tickets = kEpisodeTickets;
-  live_ = std::make_unique<LiveRecorder>(options, builder_, *memory_, clock, SessionsState{});
+  live_ = std::make_unique<LiveRecorder>(options, builder_, *memory_, clock);
 }
 
 EpisodeRecorder::~EpisodeRecorder() = default;
 
 void EpisodeRecorder::Attach(Waker& waker) {
-  live_->Attach(waker);
+  live_->loop().Attach(waker);
   MutexLock lock(mutex_);
   waker_ = &waker;
 }
 
 Time EpisodeRecorder::Step(Time now) {
-  return live_->Step(now);
+  return live_->loop().Step(now);
 }
 
 bool EpisodeRecorder::Drained() const {
-  if (!live_->Drained()) return false;
+  if (!live_->loop().Drained()) return false;
   MutexLock lock(mutex_);
   return std::all_of(episodes_.begin(), episodes_.end(),
                      [](const auto& one) { return one.second.lost; });

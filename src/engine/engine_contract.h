@@ -11,9 +11,9 @@
 #include <string>
 #include <utility>
 
-#include "core/test_kit.h"
 #include "engine/engine_port.h"
-#include "engine/ledger_run.h"
+#include "testing/ledger_run.h"
+#include "testing/test_kit.h"
 
 namespace tidemill {
 

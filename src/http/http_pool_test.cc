@@ -5,9 +5,9 @@
 #include <map>
 #include <thread>
 
-#include "core/test_kit.h"
-#include "http/http_client.h"
-#include "http/scripted_endpoint.h"
+#include "testing/http_client.h"
+#include "testing/scripted_endpoint.h"
+#include "testing/test_kit.h"
 
 namespace tidemill {
 namespace {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
+#include <utility>
 
 #include "core/message_check.h"
 #include "core/metrics.h"
@@ -39,6 +40,7 @@ void LearnerLoop::Attach(Waker& waker) {
   bus_.Subscribe(inbox_, waker);
   store_.events().Attach(waker);
   trainer_.events().Attach(waker);
+  if (options_.release != nullptr) options_.release->wishes().Attach(waker);
   reserve_tag_ = next_tag_++;
   store_.Submit(ReserveVersion{options_.steps_done + 1}, reserve_tag_);
 }
@@ -47,6 +49,7 @@ Time LearnerLoop::Step(Time now) {
   TakeStored();
   TakeTrainerEvents(now);
   TakeBatches();
+  TakeWishes();
   BeginSetBack();
   TrainNext();
   AskForBatch();
@@ -126,6 +129,11 @@ void LearnerLoop::OnTrained(const TrainDone& done, Time now) {
   }
   WatchReward(*training_, numbers);
   journal_.Record("step", numbers, {});
+  const auto figure = [&](const char* name) {
+    const auto it = numbers.find(name);
+    return it == numbers.end() ? std::nullopt : std::optional(it->second);
+  };
+  Tell(options_.listeners, StepTrained{steps, figure("entropy"), figure("kl")});
   PutStep record;
   record.step = steps;
   for (const v1::Sample& sample : training_->samples())
@@ -207,6 +215,7 @@ void LearnerLoop::OnPublished(const PublishDone& done) {
                    {"step", static_cast<double>(step)},
                    {"seconds", done.seconds}},
                   {});
+  Tell(options_.listeners, VersionMade{done.version, step});
   Observe("tidemill_publish_seconds", "Time to publish a version of the weights", done.seconds);
   v1::DispatchEvent event;
   event.mutable_step()->set_step(step);
@@ -239,16 +248,26 @@ void LearnerLoop::OnCheckpoint(const CheckpointDone& done) {
                   {{"path", done.path}});
 }
 
+void LearnerLoop::TakeWishes() {
+  if (options_.release == nullptr) return;
+  for (const ReleaseWish& wish : options_.release->wishes().TakeAll()) {
+    released_step_ = wish.step;
+    trainer_.NeedOnly(wish.keep);
+    if (wish.set_back) set_back_to_ = *wish.set_back;
+  }
+}
+
 // Between two steps, with a number of its own: what is drawn from it counts as of the last step.
 void LearnerLoop::BeginSetBack() {
   if (set_back_to_ == 0 || setting_back_ != 0 || training_ || !to_publish_.empty()) return;
-  setting_back_ = set_back_to_.exchange(0);
+  setting_back_ = std::exchange(set_back_to_, 0);
   set_back_tag_ = next_tag_++;
   store_.Submit(ReserveVersion{version_step_}, set_back_tag_);
 }
 
 void LearnerLoop::OnSetBack(const SetBackDone& done) {
   setting_back_ = 0;
+  Tell(options_.listeners, LearnerSetBack{done.status, done.version, done.step});
   const Numbers numbers = {{"to", static_cast<double>(done.to)},
                            {"version", static_cast<double>(done.version)},
                            {"step", static_cast<double>(done.step)}};

@@ -19,6 +19,7 @@
 #include "core/counters.h"
 #include "core/journal.h"
 #include "core/loop.h"
+#include "core/version_events.h"
 #include "learner/reward_watch.h"
 #include "learner/trainer_port.h"
 #include "proto/tidemill.pb.h"
@@ -40,8 +41,10 @@ struct LearnerOptions {
   // Sessions are answered from a released version: a step on them waits while that is further
   // behind than this. 0: they are answered from the newest.
   uint64_t behind_max = 0;
-  uint64_t version = 1;        // the one published last
-  Metrics* metrics = nullptr;  // may be null; must outlive the loop
+  uint64_t version = 1;            // the one published last
+  Metrics* metrics = nullptr;      // may be null; must outlive the loop
+  VersionListeners listeners;      // must outlive the loop
+  ReleasePort* release = nullptr;  // where sessions are answered from a released version
 };
 
 // Read from any thread.
@@ -85,16 +88,11 @@ class LearnerLoop final : public Loop {
   // Any thread: finish the step under way, write a checkpoint, take no other.
   void FinishSoon() { finish_soon_ = true; }
 
-  // Any thread: sessions are answered from weights of this step.
-  void Released(uint64_t step) { released_step_ = step; }
-  // Any thread: go on from the weights of this version, under a new number, before the next step.
-  // The journal says "set_back" or "set_back_failed".
-  void SetBack(uint64_t version) { set_back_to_ = version; }
-
   const LearnerCounters& counters() const { return counters_; }
 
  private:
   void TakeBatches();
+  void TakeWishes();
   void TakeTrainerEvents(Time now);
   void OnTrained(const TrainDone& done, Time now);
   void OnPublished(const PublishDone& done);
@@ -135,9 +133,9 @@ class LearnerLoop final : public Loop {
   bool last_told_ = false;
   uint64_t checkpointed_step_ = 0;
   std::atomic<bool> finish_soon_{false};
-  std::atomic<uint64_t> released_step_;
-  std::atomic<uint64_t> set_back_to_{0};  // 0: nobody wants it
-  uint64_t setting_back_ = 0;             // to this version; no step begins meanwhile
+  uint64_t released_step_;     // sessions are answered from weights of this step
+  uint64_t set_back_to_ = 0;   // a version; 0: nobody wants it
+  uint64_t setting_back_ = 0;  // to this version; no step begins meanwhile
   uint64_t set_back_tag_ = 0;
   LearnerCounters counters_;
 };

@@ -53,20 +53,20 @@ void GuardDesk::Set(const std::string& name, const std::string& why) {
   counters_.alarms = alarms_.size();
 }
 
-void GuardDesk::Take(std::string_view kind, const std::map<std::string, double>& numbers,
-                     const std::map<std::string, std::string>&) {
-  if (kind != "step") return;
+void GuardDesk::Take(const VersionEvent& event) {
+  const auto* step = std::get_if<StepTrained>(&event);
+  if (step == nullptr) return;
   MutexLock lock(mutex_);
-  if (const auto it = numbers.find("entropy"); it != numbers.end()) {
-    const bool on = it->second < options_.entropy_min;
-    Set("entropy",
-        on ? fmt::format("{:.4f} in the last step, below {:.4f}", it->second, options_.entropy_min)
-           : "");
+  if (step->entropy) {
+    const bool on = *step->entropy < options_.entropy_min;
+    Set("entropy", on ? fmt::format("{:.4f} in the last step, below {:.4f}", *step->entropy,
+                                    options_.entropy_min)
+                      : "");
   }
-  if (const auto it = numbers.find("kl"); it != numbers.end()) {
-    const bool on = options_.kl_max > 0 && it->second > options_.kl_max;
-    Set("kl", on ? fmt::format("{:.4f} in the last step, above {:.4f}", it->second, options_.kl_max)
-                 : "");
+  if (step->kl) {
+    const bool on = options_.kl_max > 0 && *step->kl > options_.kl_max;
+    Set("kl",
+        on ? fmt::format("{:.4f} in the last step, above {:.4f}", *step->kl, options_.kl_max) : "");
   }
 }
 

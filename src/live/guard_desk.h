@@ -1,6 +1,6 @@
 // Alarms of a run that serves, and the file in which people see them and the quarantine.
 //
-//   journal (step) -> entropy, KL;   answers -> shares of malformed calls and of questions
+//   StepTrained -> entropy, KL;   answers -> shares of malformed calls and of questions
 //   -> alarms -> RUN/guards.json, metrics
 #pragma once
 
@@ -15,6 +15,7 @@
 #include "core/clock.h"
 #include "core/counters.h"
 #include "core/mutex.h"
+#include "core/version_events.h"
 #include "gateway/turn_recorder.h"
 #include "live/live_watch.h"
 
@@ -41,7 +42,7 @@ bool HasMalformedCall(const WireJson& message);
 bool EndsWithQuestion(const WireJson& message);
 
 // Thread-safe. The clock must outlive it.
-class GuardDesk final : public LiveWatch {
+class GuardDesk final : public VersionListener, public LiveWatch {
  public:
   static constexpr size_t kAnswers = 200;    // the newest, that shares are taken of
   static constexpr size_t kAnswersMin = 20;  // fewer say nothing about a share
@@ -53,8 +54,7 @@ class GuardDesk final : public LiveWatch {
   // Where the state of the quarantine comes from, as JSON. Before the first Tick.
   void ShowQuarantine(std::function<std::string()> json) { quarantine_ = std::move(json); }
 
-  void Take(std::string_view kind, const std::map<std::string, double>& numbers,
-            const std::map<std::string, std::string>& words) override;
+  void Take(const VersionEvent& event) override;
   void Tick() override;
   void Answered(const RecordedTurn& turn);
 

@@ -28,13 +28,13 @@ const WireJson kStatement = {{"role", "assistant"}, {"content", "Why? Because."}
 TEST(GuardDesk, EntropyAndKlOfAStepSwitchTheirAlarms) {
   const VirtualClock clock;
   GuardDesk desk({.entropy_min = 0.2, .kl_max = 0.5}, "", clock);
-  desk.Take("step", {{"entropy", 0.1}, {"kl", 0.6}}, {});
+  desk.Take(StepTrained{1, 0.1, 0.6});
   ASSERT_EQ(AlarmsOf(desk).size(), 2u);
   EXPECT_EQ(AlarmsOf(desk)[0]["why"], "0.1000 in the last step, below 0.2000");
   EXPECT_EQ(desk.counters().alarms.load(), 2u);
-  desk.Take("eval", {{"entropy", 0.3}, {"kl", 0.4}}, {});
+  desk.Take(StepEvaluated{1, 0.5});
   EXPECT_EQ(AlarmsOf(desk).size(), 2u) << "no step";
-  desk.Take("step", {{"entropy", 0.3}, {"kl", 0.4}}, {});
+  desk.Take(StepTrained{2, 0.3, 0.4});
   EXPECT_TRUE(AlarmsOf(desk).empty());
 }
 
@@ -73,7 +73,7 @@ TEST(GuardDesk, ItsFileHasAlarmsAndQuarantine) {
   const VirtualClock clock;
   GuardDesk desk({.entropy_min = 1}, dir / "guards.json", clock);
   desk.ShowQuarantine([] { return std::string(R"({"tenants": []})"); });
-  desk.Take("step", {{"entropy", 0}}, {});
+  desk.Take(StepTrained{1, 0.0, {}});
   desk.Tick();
   const auto text = ReadFileBounded(dir / "guards.json", 4096);
   ASSERT_TRUE(text.ok());

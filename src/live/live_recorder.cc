@@ -3,19 +3,24 @@
 #include <algorithm>
 #include <utility>
 
-#include "bus/read_message.h"
-#include "core/log.h"
 #include "core/topics.h"
 #include "gateway/wire_json.h"
 
 namespace tidemill {
 namespace {
 
-constexpr auto kSweepEvery = std::chrono::seconds(1);
 // Of a prompt, in which a secret may begin that the answer ends.
 constexpr size_t kPromptEnd = 256;
-constexpr size_t kSiblingsAtOnce = 64;
-constexpr auto kFlushEvery = std::chrono::milliseconds(5);
+
+std::string FeedbackAnswer(const v1::Signal& signal) {
+  WireJson body = {{"object", "feedback"},
+                   {"session", "s" + std::to_string(signal.session())},
+                   {"score", signal.score()},
+                   {"source", signal.source()},
+                   {"revision", signal.revision()}};
+  if (signal.turn() != 0) body["turn"] = signal.turn();
+  return DumpWire(body);
+}
 
 }  // namespace
 
@@ -24,28 +29,18 @@ LiveRecorder::LiveRecorder(const LiveOptions& options, const PromptBuilder& buil
                            const LiveState& state, const LiveLearning& learning)
     : redaction_(options.redaction),
       builder_(builder),
-      store_(store),
-      clock_(clock),
-      memory_(learning.memory),
-      bus_(learning.bus),
-      table_(options, sessions.next_number),
-      signals_(learning.signals) {
-  if (bus_ != nullptr) outbox_.emplace(*bus_);
-  for (const StoredSession& session : sessions.sessions) {
-    const Status restored = table_.Restore(session);
-    if (!restored.ok()) {
-      LogWarn("a stored session is damaged and goes on without the rest",
-              {{"cause", restored.message()}});
-    }
-  }
-  MutexLock lock(mutex_);
-  Teach(signals_.Restore(state));
-  if (bus_ != nullptr && !learning.next_state.judges.empty()) {
-    judges_.emplace(*bus_, *outbox_, learning.next_state);
-    AskAgain();
-  }
-  Count();
-}
+      case_tokens_(learning.memory.case_tokens),
+      run_store_(std::make_unique<RunSessionStore>(store)),
+      books_(options, *run_store_, &store, clock, sessions, state, learning),
+      loop_(books_) {}
+
+LiveRecorder::LiveRecorder(const LiveOptions& options, const PromptBuilder& builder,
+                           SessionStore& store, const Clock& clock)
+    : redaction_(options.redaction),
+      builder_(builder),
+      case_tokens_(0),
+      books_(options, store, nullptr, clock, {}, {}, {}),
+      loop_(books_) {}
 
 Result<TurnPrompt> LiveRecorder::PrepareUnstored(const TurnQuestion& question) const {
   if (question.request.api == Api::kCompletions) {
@@ -87,11 +82,11 @@ std::vector<CleanPrompt> LiveRecorder::CleanOf(const std::vector<std::vector<Tok
 // Looked up without the lock: whether a session begins here is known only with it, but other
 // requests must not wait for a search.
 CasesNote LiveRecorder::CasesFor(const TurnQuestion& question, const WireJson& messages) const {
-  if (!memory_.look || question.tenant.consent != Consent::kTrain) return {};
+  if (!books_.look || question.tenant.consent != Consent::kTrain) return {};
   if (question.request.api == Api::kCompletions) return {};
   const std::string asked = FirstQuestion(messages);
   if (asked.empty()) return {};
-  return NoteOf(memory_.look(question.tenant.name, asked), memory_.case_tokens,
+  return NoteOf(books_.look(question.tenant.name, asked), case_tokens_,
                 [this](const std::string& text) { return builder_.CountTokens(text); });
 }
 
@@ -103,8 +98,8 @@ Result<TurnPrompt> LiveRecorder::Prepare(const TurnQuestion& question) {
   const CasesNote note = CasesFor(question, clean.messages);
   LivePlan plan;
   {
-    MutexLock lock(mutex_);
-    TM_ASSIGN_OR_RETURN(plan, table_.Open(question, std::move(clean), note));
+    MutexLock lock(books_.mutex);
+    TM_ASSIGN_OR_RETURN(plan, books_.table.Open(question, std::move(clean), note));
   }
   TurnPrompt prompt;
   Status failure;
@@ -123,42 +118,26 @@ Result<TurnPrompt> LiveRecorder::Prepare(const TurnQuestion& question) {
     failure = built.status();
   }
   std::vector<CleanPrompt> stored = CleanOf(prompt.prompts, secrets);
-  MutexLock lock(mutex_);
+  MutexLock lock(books_.mutex);
   if (!failure.ok()) {
-    table_.Forget(plan.ticket);
+    books_.table.Forget(plan.ticket);
     return failure;
   }
-  table_.Begin(plan.ticket, std::move(stored));
+  books_.table.Begin(plan.ticket, std::move(stored));
   prompt.session = plan.session;
   prompt.session_name = plan.session_name;
   prompt.ticket = plan.ticket;
-  Count();
+  books_.Count();
   return prompt;
-}
-
-void LiveRecorder::Submit(LiveStores stores, std::function<void(Status)> stored) {
-  for (StoreOp& op : stores.ops) {
-    const uint64_t tag = next_tag_++;
-    Waiting& waiting = waiting_[tag];
-    if (std::holds_alternative<PutSessionTurn>(op)) {
-      waiting.session = stores.session;
-      waiting.turn = stores.turn;
-      waiting.stored = std::move(stored);
-    } else if (std::get<PutSession>(op).session.closed_ms() != 0) {
-      waiting.again = op;
-      waiting.session = std::get<PutSession>(op).session.number();
-    }
-    store_.Submit(std::move(op), tag);
-  }
 }
 
 void LiveRecorder::Finished(RecordedTurn turn, std::function<void(Status)> stored) {
   if (turn.ticket == 0) return stored(Ok());
   std::string tenant;
   {
-    MutexLock lock(mutex_);
-    LiveStores stores = table_.Finish(turn, /*cut=*/false, builder_, clock_.WallMs());
-    if (stores.turn != 0) return Submit(std::move(stores), std::move(stored));
+    MutexLock lock(books_.mutex);
+    LiveStores stores = books_.table.Finish(turn, /*cut=*/false, builder_, books_.clock.WallMs());
+    if (stores.turn != 0) return books_.Submit(std::move(stores), std::move(stored));
     tenant = stores.erased_tenant;
   }
   if (forget_pages_) forget_pages_(tenant);  // its session was deleted
@@ -169,223 +148,115 @@ void LiveRecorder::Abandoned(RecordedTurn turn, TurnLoss, const Status&) {
   if (turn.ticket == 0) return;
   std::string tenant;
   {
-    MutexLock lock(mutex_);
-    LiveStores stores = table_.Finish(turn, /*cut=*/true, builder_, clock_.WallMs());
+    MutexLock lock(books_.mutex);
+    LiveStores stores = books_.table.Finish(turn, /*cut=*/true, builder_, books_.clock.WallMs());
     tenant = stores.erased_tenant;
-    Submit(std::move(stores), nullptr);
+    books_.Submit(std::move(stores), nullptr);
   }
   if (!tenant.empty() && forget_pages_) forget_pages_(tenant);
 }
 
 Status LiveRecorder::Close(uint64_t session, const std::string& reason) {
-  MutexLock lock(mutex_);
-  TM_ASSIGN_OR_RETURN(LiveStores stores, table_.Close(session, reason, clock_.WallMs()));
-  Submit(std::move(stores), nullptr);
+  MutexLock lock(books_.mutex);
+  TM_ASSIGN_OR_RETURN(LiveStores stores,
+                      books_.table.Close(session, reason, books_.clock.WallMs()));
+  books_.Submit(std::move(stores), nullptr);
   return Ok();
 }
 
 std::vector<uint64_t> LiveRecorder::Erase(const EraseWhat& what) {
-  MutexLock lock(mutex_);
-  const std::vector<uint64_t> numbers = table_.Erase([&](const v1::Session& session) {
+  MutexLock lock(books_.mutex);
+  const std::vector<uint64_t> numbers = books_.table.Erase([&](const v1::Session& session) {
     return what.session ? session.number() == *what.session : session.tenant() == what.tenant;
   });
-  for (const uint64_t number : numbers) Unteach(number);
+  for (const uint64_t number : numbers) books_.Unteach(number);
   return numbers;
 }
 
 void LiveRecorder::Forget(const std::vector<uint64_t>& sessions) {
-  MutexLock lock(mutex_);
-  for (const uint64_t session : sessions) Unteach(session);
-}
-
-// Nothing of it is learned from here on, whether it waits here, on the bus or in replay.
-void LiveRecorder::Unteach(uint64_t session) {
-  signals_.Forget(session);
-  if (judges_) judges_->Forget(session);
-  if (!outbox_) return;
-  v1::LiveEvent event;
-  event.mutable_deleted()->set_session(session);
-  outbox_->Publish(kLiveEventsTopic, event.SerializeAsString());
+  MutexLock lock(books_.mutex);
+  for (const uint64_t session : sessions) books_.Unteach(session);
 }
 
 bool LiveRecorder::Untaught() const {
-  if (bus_ == nullptr) return true;
+  if (books_.bus == nullptr) return true;
   {
-    MutexLock lock(mutex_);
-    if (outbox_->waiting() > 0) return false;
+    MutexLock lock(books_.mutex);
+    if (books_.outbox->waiting() > 0) return false;
   }
-  const auto depth = bus_->Depth(kLiveEventsTopic);
+  const auto depth = books_.bus->Depth(kLiveEventsTopic);
   return depth.ok() && depth->ready + depth->leased == 0;
 }
 
-// Verdicts are stored, samples go to replay. Both follow from what is durable: a process that dies
-// here makes them again.
-void LiveRecorder::Teach(LiveLessons lessons) {
-  for (v1::Verdict& verdict : lessons.verdicts) {
-    const uint64_t tag = next_tag_++;
-    waiting_[tag];
-    store_.Submit(PutVerdict{std::move(verdict)}, tag);
-  }
-  if (!outbox_) return;
-  TellMemory(lessons.scored);
-  for (const v1::LiveEvent& event : lessons.events) {
-    outbox_->Publish(kLiveEventsTopic, event.SerializeAsString());
-  }
-  for (const v1::SiblingsWanted& wanted : lessons.wanted) {
-    outbox_->Publish(kSiblingsWantedTopic, wanted.SerializeAsString());
-  }
-}
-
-// As the samples: a process that dies before the case is stored tells it again.
-void LiveRecorder::TellMemory(const std::vector<ScoredTurn>& turns) {
-  if (!memory_.look) return;
-  for (const ScoredTurn& scored : turns) {
-    const Session* session = table_.Find(scored.session);
-    if (session == nullptr) continue;
-    const auto record = SessionCase(*session, scored.turn, scored.score);
-    if (record) outbox_->Publish(kMemoryCasesTopic, record->SerializeAsString());
-  }
-}
-
-void LiveRecorder::TakeSiblings() {
-  if (bus_ == nullptr) return;
-  for (Lease& lease : TakeFrom(*bus_, kSiblingsTopic, kSiblingsAtOnce)) {
-    v1::SiblingsDone done;
-    if (!ReadOrReject(*bus_, lease, done, {})) continue;
-    Teach(signals_.Siblings(done));
-    (void)bus_->Ack(lease);
-  }
-}
-
-void LiveRecorder::CloseStored(Waiting waiting, const Status& status) {
-  if (status.ok()) {
-    PutSession& put = std::get<PutSession>(waiting.again);
-    Teach(signals_.Settled(put.session, std::move(put.trajectories)));
-    return;
-  }
-  const bool again = status.code() == Code::kUnavailable;
-  LogWarn("the close of a session could not be stored",
-          {{"session", waiting.session}, {"again", again}, {"cause", status.message()}});
-  if (!again) return;
-  const uint64_t tag = next_tag_++;
-  StoreOp op = waiting.again;
-  waiting_[tag] = std::move(waiting);
-  store_.Submit(std::move(op), tag);
-}
-
-void LiveRecorder::TakeStored(Told& told) {
-  for (StoreDone& done : store_.events().TakeAll()) {
-    const auto it = waiting_.find(done.tag);
-    TM_CHECK(it != waiting_.end(), "the store answered what was not asked");
-    Waiting waiting = std::move(it->second);
-    waiting_.erase(it);
-    if (waiting.turn != 0) {
-      Submit(table_.Stored(waiting.session, waiting.turn, done.status, clock_.WallMs()), nullptr);
-      const Session* session = table_.Find(waiting.session);
-      if (judges_ && done.status.ok() && session != nullptr)
-        judges_->Ask(*session, waiting.turn, clock_.Now());
-      if (table_.Erased(waiting.session)) done.status = Ok();  // it is not to be stored
-    } else if (waiting.signal) {
-      const bool erased = table_.Erased(waiting.signal->session());
-      if (done.status.ok() && !erased) Teach(signals_.Put(*waiting.signal));
-    } else if (waiting.session != 0) {
-      if (!table_.Erased(waiting.session)) CloseStored(std::move(waiting), done.status);
-      continue;
-    }
-    if (waiting.stored) told.emplace_back(std::move(waiting.stored), std::move(done.status));
-  }
-}
-
 std::string LiveRecorder::QuarantineJson() const {
-  MutexLock lock(mutex_);
-  return signals_.quarantine().Json();
+  MutexLock lock(books_.mutex);
+  return books_.signals.quarantine().Json();
 }
 
 Status LiveRecorder::Decide(const std::string& tenant, bool train) {
-  MutexLock lock(mutex_);
-  TM_ASSIGN_OR_RETURN(LiveLessons lessons, signals_.Decide(tenant, train));
-  Teach(std::move(lessons));
-  Count();
+  MutexLock lock(books_.mutex);
+  TM_ASSIGN_OR_RETURN(LiveLessons lessons, books_.signals.Decide(tenant, train));
+  books_.Teach(std::move(lessons));
+  books_.Count();
   return Ok();
 }
 
-void LiveRecorder::Attach(Waker& waker) {
-  store_.events().Attach(waker);
-  if (bus_ != nullptr) bus_->Subscribe(kSiblingsTopic, waker);
-  MutexLock lock(mutex_);
-  if (judges_) judges_->Attach(waker);
-}
-
-Time LiveRecorder::Step(Time now) {
-  Told told;
-  Time wake = next_sweep_;
-  {
-    MutexLock lock(mutex_);
-    TakeStored(told);
-    TakeSiblings();
-    if (judges_) TakeJudged(now);
-    if (now >= next_sweep_) {
-      next_sweep_ = now + kSweepEvery;
-      Submit(table_.CloseIdle(clock_.WallMs()), nullptr);
-    }
-    wake = next_sweep_;
-    if (judges_) wake = std::min(wake, judges_->next());
-    if (outbox_) {
-      outbox_->Flush(now);
-      if (outbox_->waiting() > 0) wake = std::min(wake, now + kFlushEvery);
-    }
-    Count();
+Result<v1::Signal> LiveRecorder::SignalOf(const Feedback& feedback, const FeedbackPost& post) {
+  const std::string& tenant = post.tenant.name;
+  const SessionTable::Place place =
+      feedback.request_id.empty()
+          ? books_.table.FindNamed(tenant, feedback.session)
+          : books_.table.FindAnswer(tenant, feedback.request_id, feedback.choice);
+  const Session* session = books_.table.Find(place.session);
+  if (session == nullptr || session->turns().empty()) {
+    return NotFound(feedback.request_id.empty()
+                        ? "no session \"" + feedback.session + "\" of this key is known"
+                        : "no answer " + feedback.request_id + " to this key is known");
   }
-  for (auto& [stored, status] : told) stored(std::move(status));
-  return wake;
+  v1::Signal signal;
+  signal.set_session(place.session);
+  signal.set_turn(place.turn);
+  signal.set_span_from(feedback.span_from);
+  signal.set_span_to(feedback.span_to);
+  signal.set_source(feedback.source);
+  signal.set_by(redaction_ ? redaction_->CleanName(feedback.by) : feedback.by);
+  signal.set_score(feedback.score);
+  std::string remark = feedback.text;
+  SecretSet secrets;
+  if (redaction_) (void)redaction_->Clean(remark, secrets);
+  signal.set_text(remark);
+  signal.set_at_ms(post.wall_ms);
+  signal.set_revision(books_.signals.NextRevision(signal));
+  return signal;
 }
 
-bool LiveRecorder::Drained() const {
-  MutexLock lock(mutex_);
-  return waiting_.empty();
+void LiveRecorder::TakeFeedback(const FeedbackPost& post,
+                                std::function<void(Result<std::string>)> answered) {
+  const auto feedback = ParseFeedback(post.body, post.session);
+  if (!feedback.ok()) return answered(feedback.status());
+  if (books_.signal_store == nullptr) return answered(NotFound("these sessions take no feedback"));
+  Status failure;
+  {
+    MutexLock lock(books_.mutex);
+    auto signal = SignalOf(*feedback, post);
+    failure = signal.status();
+    if (signal.ok()) {
+      books_.Put(*signal, [answered, body = FeedbackAnswer(*signal)](const Status& status) {
+        status.ok() ? answered(body) : answered(status);
+      });
+      if (feedback->end) {
+        auto stores =
+            books_.table.Close(signal->session(), "ended by feedback", books_.clock.WallMs());
+        if (stores.ok()) books_.Submit(std::move(*stores), nullptr);
+      }
+    }
+  }
+  if (!failure.ok()) answered(failure);
 }
 
 double LiveRecorder::BaselineVariance() const {
-  MutexLock lock(mutex_);
-  return signals_.baseline().Variance();
-}
-
-void LiveRecorder::Count() {
-  const LiveTotals& totals = table_.totals();
-  counters_.open = table_.open();
-  counters_.sessions = totals.sessions;
-  counters_.closed = totals.closed;
-  counters_.questions = totals.questions;
-  counters_.retries = totals.retries;
-  counters_.turns = totals.turns;
-  counters_.branches = totals.branches;
-  counters_.rewritten = totals.rewritten;
-  counters_.sampled = totals.sampled;
-  auto tokens = [&](const char* why) {
-    const auto it = totals.tokens.find(why);
-    return it == totals.tokens.end() ? 0 : it->second;
-  };
-  counters_.signals = signals_.signals();
-  counters_.revised = signals_.revised();
-  counters_.asked = judges_ ? judges_->asked() : 0;
-  counters_.unanswered = judges_ ? judges_->lost() : 0;
-  counters_.judging = judges_ ? judges_->open() : 0;
-  counters_.unsignalled = signals_.unsignalled();
-  counters_.uncompared = signals_.uncompared();
-  counters_.awaiting = signals_.awaiting();
-  counters_.quarantined = signals_.quarantine().sessions();
-  counters_.quarantined_tenants = signals_.quarantine().tenants();
-  counters_.with_cases = totals.with_cases;
-  counters_.unsent = outbox_ ? outbox_->waiting() : 0;
-  counters_.trained = tokens("trained");
-  counters_.consent = tokens(untrained::kConsent);
-  counters_.secret = tokens(untrained::kSecret);
-  counters_.side = tokens(untrained::kSide);
-  counters_.cut = tokens(untrained::kCut);
-  counters_.retried = tokens(untrained::kRetried);
-  counters_.choice = tokens(untrained::kChoice);
-  counters_.sampling = tokens(untrained::kSampling);
-  counters_.forced = tokens(untrained::kForced);
+  MutexLock lock(books_.mutex);
+  return books_.signals.baseline().Variance();
 }
 
 }  // namespace tidemill

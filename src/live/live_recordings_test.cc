@@ -90,7 +90,8 @@ struct Replayed {
   size_t sessions = 0;
   size_t turns = 0;
   size_t extends = 0;  // turns that stand on an earlier one, whole
-  LiveTotals totals;
+  uint64_t retries = 0, branches = 0;
+  uint64_t sampled = 0, trained = 0, side = 0, sampling = 0;  // tokens
   std::vector<v1::Trajectory> trajectories;
 };
 
@@ -132,12 +133,12 @@ Replayed Replay(const ServedPolicy& policy, const std::vector<Exchange>& exchang
   replayed.sessions = world.store.sessions.size();
   replayed.trajectories = world.store.trajectories;
   const LiveCounters& counters = world.recorder->counters();
-  replayed.totals.sampled = counters.sampled;
-  replayed.totals.tokens["trained"] = counters.trained;
-  replayed.totals.tokens["side"] = counters.side;
-  replayed.totals.tokens["sampling"] = counters.sampling;
-  replayed.totals.branches = counters.branches;
-  replayed.totals.retries = counters.retries;
+  replayed.sampled = counters.sampled;
+  replayed.trained = counters.trained;
+  replayed.side = counters.side;
+  replayed.sampling = counters.sampling;
+  replayed.branches = counters.branches;
+  replayed.retries = counters.retries;
   return replayed;
 }
 
@@ -152,8 +153,8 @@ TEST(LiveRecordings, EachIsOneSessionWithEveryMainTurnTokenExact) {
       SCOPED_TRACE(agent + (restarts ? ", with restarts" : ""));
       const Replayed replayed = Replay(policy, exchanges, restarts);
       EXPECT_EQ(replayed.sessions, 1u);
-      EXPECT_EQ(replayed.totals.retries, 0u);
-      EXPECT_EQ(replayed.totals.branches > 0, branching.contains(agent));
+      EXPECT_EQ(replayed.retries, 0u);
+      EXPECT_EQ(replayed.branches > 0, branching.contains(agent));
       // A title is a conversation of its own; the first turn has none before it.
       const size_t roots = agent == "opencode" ? 2 : 1;
       if (!branching.contains(agent)) {
@@ -164,11 +165,10 @@ TEST(LiveRecordings, EachIsOneSessionWithEveryMainTurnTokenExact) {
       for (const v1::Trajectory& trajectory : replayed.trajectories) {
         for (const v1::Turn& turn : trajectory.turns()) trained += turn.ids_size();
       }
-      EXPECT_EQ(trained, replayed.totals.tokens.at("trained"));
-      EXPECT_EQ(replayed.totals.sampled, trained + replayed.totals.tokens.at("side") +
-                                             replayed.totals.tokens.at("sampling"));
-      EXPECT_EQ(replayed.totals.tokens.at("side") > 0, agent == "opencode");
-      EXPECT_EQ(replayed.totals.tokens.at("sampling") > 0, agent == "py-aider");
+      EXPECT_EQ(trained, replayed.trained);
+      EXPECT_EQ(replayed.sampled, trained + replayed.side + replayed.sampling);
+      EXPECT_EQ(replayed.side > 0, agent == "opencode");
+      EXPECT_EQ(replayed.sampling > 0, agent == "py-aider");
       EXPECT_EQ(trained > 0, agent != "py-aider");
     }
   }

@@ -96,7 +96,7 @@ Result<std::unique_ptr<LiveRun>> LiveRun::Join(StoreThread& store, const Earlier
 }
 
 Loop& LiveRun::loop() {
-  return *parts_->recorder;
+  return parts_->recorder->loop();
 }
 
 Result<TurnPrompt> LiveRun::Prepare(const TurnQuestion& question) {

@@ -152,8 +152,8 @@ LiveLessons LiveSignals::Put(const v1::Signal& signal) {
   Entry& entry = sessions_[signal.session()];
   v1::Signal& here = entry.signals[KeyOf(signal)];
   if (here.revision() >= signal.revision()) return lessons;  // a newer one was durable first
-  ++signals_;
-  revised_ += here.revision() > 0 ? 1 : 0;
+  ++counters_.signals;
+  counters_.revised += here.revision() > 0 ? 1 : 0;
   here = signal;
   uint32_t& revision = entry.revisions[KeyOf(signal)];
   revision = std::max(revision, signal.revision());

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "live/live_baseline.h"
+#include "live/live_counters.h"
 #include "live/quarantine.h"
 #include "proto/session.pb.h"
 #include "proto/tidemill.pb.h"
@@ -67,8 +68,10 @@ SessionScore ScoreSession(const std::vector<v1::Signal>& signals);
 // Not thread-safe.
 class LiveSignals {
  public:
-  explicit LiveSignals(const SignalOptions& options)
+  // The counters must outlive it.
+  LiveSignals(const SignalOptions& options, LiveCounters& counters)
       : options_(options),
+        counters_(counters),
         baseline_(options.window),
         quarantine_(options.quarantine, options.quarantined) {}
 
@@ -93,8 +96,6 @@ class LiveSignals {
 
   std::vector<v1::Signal> SignalsOf(uint64_t session) const;
   const LiveBaseline& baseline() const { return baseline_; }
-  uint64_t signals() const { return signals_; }
-  uint64_t revised() const { return revised_; }
   // Trajectories that wait, for a signal or for others to be compared with.
   size_t unsignalled() const { return unsignalled_; }
   size_t uncompared() const { return uncompared_.size(); }
@@ -133,12 +134,12 @@ class LiveSignals {
   void Bound();
 
   const SignalOptions options_;
+  LiveCounters& counters_;
   LiveBaseline baseline_;
   Quarantine quarantine_;
   std::map<uint64_t, Entry> sessions_;
   std::set<std::pair<LiveBaseline::Class, uint64_t>> uncompared_;
   uint64_t tokens_ = 0;
-  uint64_t signals_ = 0, revised_ = 0;
   size_t unsignalled_ = 0;
   size_t awaiting_ = 0;
 };

@@ -70,7 +70,8 @@ TEST(ScoreSession, WithoutAWordOnTheWholeItIsTheMeanOfTheTurns) {
 }
 
 TEST(LiveSignals, WithoutASignalNothingIsTrained) {
-  LiveSignals signals(Training());
+  LiveCounters counters;
+  LiveSignals signals(Training(), counters);
   const LiveLessons lessons = signals.Settled(SessionNumber(1), TwoTurns(1));
   EXPECT_TRUE(lessons.events.empty());
   EXPECT_TRUE(lessons.verdicts.empty());
@@ -99,7 +100,8 @@ SignalOptions WithSiblings() {
 }
 
 TEST(LiveSignals, ASessionBoundToATaskIsComparedWithAttemptsAtIt) {
-  LiveSignals signals(WithSiblings());
+  LiveCounters counters;
+  LiveSignals signals(WithSiblings(), counters);
   EXPECT_TRUE(signals.Settled(BoundSession(1, "t1"), TwoTurns(1)).wanted.empty())
       << "nothing was said of it";
   LiveLessons lessons = signals.Put(SignalOn(1, 0, 1, "program"));
@@ -126,7 +128,8 @@ TEST(LiveSignals, ASessionBoundToATaskIsComparedWithAttemptsAtIt) {
 }
 
 TEST(LiveSignals, WithoutSiblingsItIsComparedWithOtherSessions) {
-  LiveSignals signals(WithSiblings());
+  LiveCounters counters;
+  LiveSignals signals(WithSiblings(), counters);
   (void)signals.Settled(BoundSession(1, "t1"), TwoTurns(1));
   (void)signals.Put(SignalOn(1, 0, 1, "program"));
   EXPECT_TRUE(signals.Siblings(Done(1, 0, 0)).events.empty()) << "there are no others yet";
@@ -141,7 +144,8 @@ TEST(LiveSignals, WithoutSiblingsItIsComparedWithOtherSessions) {
 }
 
 TEST(LiveSignals, ADeletedSessionHearsNothingOfItsSiblings) {
-  LiveSignals signals(WithSiblings());
+  LiveCounters counters;
+  LiveSignals signals(WithSiblings(), counters);
   (void)signals.Settled(BoundSession(1, "t1"), TwoTurns(1));
   (void)signals.Put(SignalOn(1, 0, 1, "program"));
   signals.Forget(1);
@@ -150,7 +154,8 @@ TEST(LiveSignals, ADeletedSessionHearsNothingOfItsSiblings) {
 }
 
 TEST(LiveSignals, ATrajectoryIsSentOnceWithItsBaselineAndThenOnlyRevised) {
-  LiveSignals signals(Training());
+  LiveCounters counters;
+  LiveSignals signals(Training(), counters);
   for (uint64_t session = 1; session <= 3; ++session) {
     signals.Settled(SessionNumber(session), TwoTurns(session));
   }
@@ -180,7 +185,8 @@ TEST(LiveSignals, ATrajectoryIsSentOnceWithItsBaselineAndThenOnlyRevised) {
 }
 
 TEST(LiveSignals, TheNewestOfOneSourceReplacesWhicheverIsDurableFirst) {
-  LiveSignals signals(Training());
+  LiveCounters counters;
+  LiveSignals signals(Training(), counters);
   signals.Settled(SessionNumber(1), TwoTurns(1));
   v1::Signal first = SignalOn(1, 0, -1, "person"), second = SignalOn(1, 0, 1, "person");
   first.set_revision(signals.NextRevision(first));
@@ -196,7 +202,8 @@ TEST(LiveSignals, ANewProcessSendsWhatWasNotUsedAndOnlyThat) {
     state.trajectories.push_back({SessionNumber(session), TwoTurns(session)[0], session != 2});
     if (session != 4) state.signals.push_back(SignalOn(session, 0, 1, "person"));
   }
-  LiveSignals signals(Training());
+  LiveCounters counters;
+  LiveSignals signals(Training(), counters);
   const LiveLessons lessons = signals.Restore(state);
   size_t whole = 0;
   for (const v1::LiveEvent& event : lessons.events) {
@@ -277,7 +284,8 @@ TEST_F(LiveFeedback, WhatCannotBeStoredIsNotAcknowledged) {
 TEST(LiveSignals, WhatIsInQuarantineIsTrainedWhenItIsAdmitted) {
   SignalOptions options = Training();
   options.quarantine.outlier = 6;
-  LiveSignals signals(options);
+  LiveCounters counters;
+  LiveSignals signals(options, counters);
   size_t sent = 0;
   for (uint64_t number = 1; number <= 20; ++number) {
     sent += signals.Settled(SessionNumber(number), TwoTurns(number)).events.size();

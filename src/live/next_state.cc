@@ -90,8 +90,12 @@ std::optional<NextState> NextStateOf(const Session& session, uint32_t turn) {
   return state;
 }
 
-NextStateJudges::NextStateJudges(Bus& bus, Outbox& outbox, NextStateOptions options)
-    : bus_(bus), options_(std::move(options)), questions_(bus, outbox, QuestionsWith(options_)) {}
+NextStateJudges::NextStateJudges(Bus& bus, Outbox& outbox, NextStateOptions options,
+                                 LiveCounters& counters)
+    : bus_(bus),
+      options_(std::move(options)),
+      questions_(bus, outbox, QuestionsWith(options_)),
+      counters_(counters) {}
 
 void NextStateJudges::Attach(Waker& waker) {
   questions_.Attach(waker);
@@ -103,12 +107,12 @@ void NextStateJudges::Ask(const Session& session, uint32_t turn, Time now) {
   const uint64_t number = session.record().number();
   for (const std::string& judge : options_.judges) {
     if (open() >= options_.most) {
-      ++lost_;
+      ++counters_.unanswered;
       continue;
     }
     About about{state->request, number, state->turn, 0};
     about.request.set_judge(judge);
-    ++asked_;
+    ++counters_.asked;
     Send(std::move(about), now);
   }
 }
@@ -123,7 +127,7 @@ void NextStateJudges::Send(About about, Time now) {
 void NextStateJudges::TryAgain(About about, Time now) {
   if (forgotten_.contains(about.session)) return;
   if (about.tries >= options_.retries) {
-    ++lost_;
+    ++counters_.unanswered;
     return;
   }
   const Duration delay = BackOff(options_.retry_delay, about.tries++);

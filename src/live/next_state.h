@@ -16,6 +16,7 @@
 
 #include "bus/outbox.h"
 #include "bus/questions.h"
+#include "live/live_counters.h"
 #include "live/session.h"
 #include "proto/session.pb.h"
 #include "proto/tidemill.pb.h"
@@ -48,10 +49,10 @@ struct NextState {
 // answer, or it is not trained (a side turn, one that was cut, one with secrets, no consent).
 std::optional<NextState> NextStateOf(const Session& session, uint32_t turn);
 
-// Belongs to one loop; not thread-safe. Bus and outbox are borrowed.
+// Belongs to one loop; not thread-safe. Bus, outbox and counters are borrowed.
 class NextStateJudges {
  public:
-  NextStateJudges(Bus& bus, Outbox& outbox, NextStateOptions options);
+  NextStateJudges(Bus& bus, Outbox& outbox, NextStateOptions options, LiveCounters& counters);
 
   // Opens the inbox.
   void Attach(Waker& waker);
@@ -63,8 +64,6 @@ class NextStateJudges {
   void Forget(uint64_t session);
 
   size_t open() const { return questions_.open() + waiting_; }
-  uint64_t asked() const { return asked_; }
-  uint64_t lost() const { return lost_; }  // given up, or passed over
   Time next() const { return later_.next(); }
 
  private:
@@ -83,7 +82,7 @@ class NextStateJudges {
   LaterQueue<About> later_;
   size_t waiting_ = 0;  // in later_
   std::set<uint64_t> forgotten_;
-  uint64_t asked_ = 0, lost_ = 0;
+  LiveCounters& counters_;
 };
 
 }  // namespace tidemill

@@ -32,7 +32,7 @@ class NextStateTest : public testing::Test {
     world_.recorder =
         std::make_unique<LiveRecorder>(world_.options, world_.builder, world_.store, world_.clock,
                                        world_.store.State(), state, learning);
-    world_.recorder->Attach(waker_);
+    world_.recorder->loop().Attach(waker_);
   }
   void SayAndReply(const std::string& answer, const std::string& reply) {
     messages_.push_back(world_.Say(world_.Ask(RequestOf(messages_)), answer));

@@ -16,9 +16,36 @@ constexpr size_t kPlacesForPrevious = 4;   // newest, released, candidate, previ
 }  // namespace
 
 ReleaseBook::ReleaseBook(const ReleaseOptions& options, uint64_t version, uint64_t step,
-                         int64_t now_ms)
+                         int64_t now_ms, const v1::ReleaseState& earlier)
     : options_(options), released_{version, step, version, std::nullopt} {
+  for (const v1::ReleaseEvent& event : earlier.events()) {
+    Note(event.at_ms(), event.what(), event.version(), event.why());
+  }
+  // Of other weights than it released, what was known says nothing.
+  if (earlier.has_released() && earlier.released().step() == step) {
+    gate_failures_ = earlier.gate_failures();
+    if (earlier.released().evaluated()) released_.pass_rate = earlier.released().pass_rate();
+  }
   Note(now_ms, "released", version, "the weights the run began with");
+}
+
+v1::ReleaseState ReleaseBook::State() const {
+  v1::ReleaseState state;
+  v1::ReleasedVersion& released = *state.mutable_released();
+  released.set_version(released_.version);
+  released.set_step(released_.step);
+  released.set_weights(released_.weights);
+  released.set_evaluated(released_.pass_rate.has_value());
+  released.set_pass_rate(released_.pass_rate.value_or(0));
+  state.set_gate_failures(gate_failures_);
+  for (const Event& event : events_) {
+    v1::ReleaseEvent& stored = *state.add_events();
+    stored.set_at_ms(event.at_ms);
+    stored.set_what(event.what);
+    stored.set_version(event.version);
+    stored.set_why(event.why);
+  }
+  return state;
 }
 
 ReleaseOrders ReleaseBook::Begin() const {
@@ -121,17 +148,14 @@ ReleaseOrders ReleaseBook::Alarm(const std::string& why, int64_t now_ms) {
   return orders;
 }
 
-ReleaseOrders ReleaseBook::Trained(const std::map<std::string, double>& figures, int64_t now_ms) {
+ReleaseOrders ReleaseBook::Trained(const StepTrained& step, int64_t now_ms) {
   std::vector<std::string> on;
-  const auto figure = [&](const char* name) -> std::optional<double> {
-    const auto it = figures.find(name);
-    return it == figures.end() ? std::nullopt : std::optional(it->second);
-  };
-  if (const auto entropy = figure("entropy"); entropy && *entropy < options_.entropy_min) {
-    on.push_back(fmt::format("entropy {:.4f} is below {:.4f}", *entropy, options_.entropy_min));
+  if (step.entropy && *step.entropy < options_.entropy_min) {
+    on.push_back(
+        fmt::format("entropy {:.4f} is below {:.4f}", *step.entropy, options_.entropy_min));
   }
-  if (const auto kl = figure("kl"); kl && options_.kl_max > 0 && *kl > options_.kl_max) {
-    on.push_back(fmt::format("KL {:.4f} is above {:.4f}", *kl, options_.kl_max));
+  if (step.kl && options_.kl_max > 0 && *step.kl > options_.kl_max) {
+    on.push_back(fmt::format("KL {:.4f} is above {:.4f}", *step.kl, options_.kl_max));
   }
   for (const std::string& alarm : on) {
     const auto same = [&](const std::string& old) {

@@ -17,6 +17,8 @@
 #include <vector>
 
 #include "core/status.h"
+#include "core/version_events.h"
+#include "proto/session.pb.h"
 
 namespace tidemill {
 
@@ -75,8 +77,9 @@ class ReleaseBook {
     std::string why{};
   };
 
-  // The run begins with this version released.
-  ReleaseBook(const ReleaseOptions& options, uint64_t version, uint64_t step, int64_t now_ms);
+  // The run begins with this version released. `earlier`: the State of an earlier process.
+  ReleaseBook(const ReleaseOptions& options, uint64_t version, uint64_t step, int64_t now_ms,
+              const v1::ReleaseState& earlier = {});
   // To be carried out first.
   ReleaseOrders Begin() const;
 
@@ -87,8 +90,7 @@ class ReleaseBook {
   // The engine could not keep what it was to hold.
   ReleaseOrders Refused(uint64_t version, const std::string& why, int64_t now_ms);
   ReleaseOrders Evaluated(uint64_t step, double pass_rate, int64_t now_ms);
-  // Figures of a training step, by name.
-  ReleaseOrders Trained(const std::map<std::string, double>& figures, int64_t now_ms);
+  ReleaseOrders Trained(const StepTrained& step, int64_t now_ms);
   struct Answer {
     uint64_t version = 0;
     bool malformed = false;
@@ -114,6 +116,9 @@ class ReleaseBook {
   // What the session is answered from: the same until what is on offer changes. `fresh`: there is
   // no session, the number was drawn for one request.
   uint64_t VersionFor(uint64_t session, bool fresh);
+
+  // What a process that goes on with the run has to know.
+  v1::ReleaseState State() const;
 
   const Release& released() const { return released_; }
   const std::optional<Release>& previous() const { return previous_; }

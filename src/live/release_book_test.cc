@@ -116,9 +116,9 @@ TEST_F(ReleaseBookTest, AnAlarmDuringTheCanaryRollsBack) {
   EXPECT_THAT(book.events().back().why, HasSubstr("malformed"));
   (void)book.Published(8, 11, now_);
   (void)book.Evaluated(11, 0.5, now_);
-  EXPECT_THAT(book.Trained({{"entropy", 0.05}}, now_).unhold, ElementsAre(8));
+  EXPECT_THAT(book.Trained({.step = 1, .entropy = 0.05}, now_).unhold, ElementsAre(8));
   EXPECT_EQ(book.alarms().size(), 1u);
-  (void)book.Trained({{"entropy", 0.5}}, now_);
+  (void)book.Trained({.step = 2, .entropy = 0.5}, now_);
   EXPECT_THAT(book.alarms(), IsEmpty());
 }
 
@@ -196,6 +196,24 @@ TEST(ReleaseBook, ALearnerThatWaitsWithoutACandidateIsSetBackOnce) {
   book.NotSetBack("not kept", 6);
   EXPECT_FALSE(book.Tick(7).set_back) << "it would fail again";
   EXPECT_EQ(book.events().back().what, "learner not set back");
+}
+
+TEST_F(ReleaseBookTest, AnotherProcessGoesOnWithWhatWasDecidedAndForgetsFiguresOfOtherWeights) {
+  ReleaseOptions options;
+  options.gate_failures = 3;
+  ReleaseBook before(options, 1, 10, now_);
+  (void)before.Evaluated(10, 0.75, now_);
+  (void)before.Published(2, 20, now_);
+  (void)before.Evaluated(20, 0.25, now_);
+  ASSERT_EQ(before.gate_failures(), 1u);
+  const ReleaseBook same(options, 3, 10, now_, before.State());
+  EXPECT_EQ(same.released().version, 3u) << "the weights it begins with are those released";
+  EXPECT_EQ(same.released().pass_rate, 0.75);
+  EXPECT_EQ(same.gate_failures(), 1u);
+  EXPECT_EQ(same.events().size(), before.events().size() + 1);
+  const ReleaseBook other(options, 3, 15, now_, before.State());
+  EXPECT_FALSE(other.released().pass_rate);
+  EXPECT_EQ(other.gate_failures(), 0u);
 }
 
 }  // namespace

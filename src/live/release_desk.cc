@@ -19,7 +19,9 @@ constexpr auto kUnholdGrace = std::chrono::seconds(30);
 constexpr auto kHoldPatience = std::chrono::seconds(40);
 constexpr auto kHoldAgain = std::chrono::seconds(2);
 constexpr uint64_t kReserveTag = 1;
-constexpr std::string_view kDuring = "during-step-";
+constexpr uint64_t kStateTag = 2;
+constexpr size_t kArrivalsMax = 1 << 16;
+constexpr auto kStepEvery = std::chrono::milliseconds(100);
 
 ReleaseJson RateJson(const std::optional<double>& rate) {
   return rate ? ReleaseJson(*rate) : ReleaseJson(nullptr);
@@ -40,9 +42,17 @@ ReleaseDesk::ReleaseDesk(const ReleaseStart& start, EnginePort& engine, StorePor
       engine_(engine),
       store_(store),
       clock_(clock),
-      book_(start.options, start.version, start.step, clock.WallMs()) {
+      arrived_(kArrivalsMax),
+      wishes_(kArrivalsMax),
+      book_(start.options, start.version, start.step, clock.WallMs(), start.earlier) {
   MutexLock lock(mutex_);
   Carry(book_.Begin());
+  Keep();
+}
+
+void ReleaseDesk::Attach(Waker& waker) {
+  arrived_.Attach(waker);
+  store_.events().Attach(waker);
 }
 
 void ReleaseDesk::Carry(const ReleaseOrders& orders) {
@@ -61,35 +71,34 @@ void ReleaseDesk::Carry(const ReleaseOrders& orders) {
   counters_.gate_failures = book_.gate_failures();
 }
 
-void ReleaseDesk::Take(std::string_view kind, const std::map<std::string, double>& numbers,
-                       const std::map<std::string, std::string>& words) {
-  const auto number = [&](const char* name) {
-    const auto it = numbers.find(name);
-    return it == numbers.end() ? 0.0 : it->second;
-  };
-  MutexLock lock(mutex_);
+void ReleaseDesk::Hear(const VersionEvent& event) {
   const int64_t now = clock_.WallMs();
-  if (kind == "publish") {
-    const auto step = static_cast<uint64_t>(number("step"));
-    book_.Stepped(step);
-    if (step % std::max<uint64_t>(1, start_.every_steps) != 0) return;
-    Carry(book_.Published(static_cast<uint64_t>(number("version")), step, now));
-  } else if (kind == "step") {
-    Carry(book_.Trained(numbers, now));
-  } else if (kind == "set_back") {
-    Carry(book_.SetBack(static_cast<uint64_t>(number("version")),
-                        static_cast<uint64_t>(number("step")), now));
-  } else if (kind == "set_back_failed") {
-    book_.NotSetBack(words.contains("why") ? words.at("why") : "", now);
-  } else if (kind == "eval" && words.contains("name")) {
-    const std::string& name = words.at("name");
-    if (name == "before") {
-      Carry(book_.Evaluated(start_.step, number("pass_rate"), now));
-    } else if (name.rfind(kDuring, 0) == 0) {
-      const uint64_t step = std::strtoull(name.c_str() + kDuring.size(), nullptr, 10);
-      Carry(book_.Evaluated(step, number("pass_rate"), now));
-    }
+  if (const auto* made = std::get_if<VersionMade>(&event)) {
+    book_.Stepped(made->step);
+    if (made->step % std::max<uint64_t>(1, start_.every_steps) != 0) return;
+    Carry(book_.Published(made->version, made->step, now));
+  } else if (const auto* trained = std::get_if<StepTrained>(&event)) {
+    Carry(book_.Trained(*trained, now));
+  } else if (const auto* evaluated = std::get_if<StepEvaluated>(&event)) {
+    Carry(book_.Evaluated(evaluated->step, evaluated->pass_rate, now));
+  } else if (const auto* back = std::get_if<LearnerSetBack>(&event)) {
+    if (back->status.ok()) return Carry(book_.SetBack(back->version, back->step, now));
+    book_.NotSetBack(back->status.message(), now);
   }
+}
+
+void ReleaseDesk::Keep() {
+  const v1::ReleaseState state = book_.State();
+  if (std::string bytes = state.SerializeAsString(); bytes != kept_) {
+    kept_ = std::move(bytes);
+    store_.Submit(PutRelease{state}, kStateTag);
+  }
+  const ReleaseWish wish{book_.released().step, book_.Wanted(), std::exchange(set_back_, {})};
+  std::string told = std::to_string(wish.step);
+  for (const uint64_t version : wish.keep) told += " " + std::to_string(version);
+  if (told == wished_ && !wish.set_back) return;
+  wished_ = std::move(told);
+  wishes_.Post(wish);
 }
 
 void ReleaseDesk::CheckHolds(Time now) {
@@ -115,27 +124,30 @@ void ReleaseDesk::CheckHolds(Time now) {
   }
 }
 
-void ReleaseDesk::Tick() {
-  std::string state;
-  {
-    MutexLock lock(mutex_);
-    for (const StoreDone& done : store_.events().TakeAll()) {
-      if (done.status.ok()) Carry(book_.Reserved(done.version, clock_.WallMs()));
+Time ReleaseDesk::Step(Time now) {
+  MutexLock lock(mutex_);
+  for (const VersionEvent& event : arrived_.TakeAll()) Hear(event);
+  for (const StoreDone& done : store_.events().TakeAll()) {
+    if (done.tag == kReserveTag && done.status.ok())
+      Carry(book_.Reserved(done.version, clock_.WallMs()));
+    if (done.tag == kStateTag && !done.status.ok()) {
+      kept_.clear();  // again, with the next step
+      LogOnce("release-state", LogLevel::kWarn, done.status.message());
     }
-    Carry(book_.Tick(clock_.WallMs()));
-    CheckHolds(clock_.Now());
-    state = JsonLocked();
   }
-  if (start_.file.empty() || state == written_) return;
+  Carry(book_.Tick(clock_.WallMs()));
+  CheckHolds(now);
+  Keep();
+  return now + kStepEvery;
+}
+
+void ReleaseDesk::Tick() {
+  if (start_.file.empty()) return;
+  const std::string state = Json();
+  if (state == written_) return;
   const Status status = WriteFileAtomically(start_.file, state + "\n");
   if (!status.ok()) LogOnce("release", LogLevel::kWarn, status.message());
   written_ = state;
-}
-
-std::optional<ReleaseWish> ReleaseDesk::Wish() {
-  MutexLock lock(mutex_);
-  ReleaseWish wish{book_.released().step, book_.Wanted(), std::exchange(set_back_, std::nullopt)};
-  return wish;
 }
 
 uint64_t ReleaseDesk::VersionFor(uint64_t session, const std::string& request_id) {

@@ -1,14 +1,14 @@
-// The release book of a run that trains and serves in one process: hears what the run's journal
-// says, has the engine hold what is on offer, and pins the gateway's requests to it.
+// The release book of a run that trains and serves in one process: hears of versions, steps and
+// evaluations, has the engine hold what is on offer, keeps its state in the run's database, tells
+// the learner what it may forget and pins the gateway's requests to what is on offer.
 //
-//   journal (publish, eval, step) -> Take -> ReleaseBook -> EnginePort::Hold
+//   VersionEvent -> Take -> ReleaseBook -> EnginePort::Hold, PutRelease, ReleaseWish -> learner
 //   request -> ReleasedRecorder::Prepare -> VersionFor -> pin
 #pragma once
 
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,7 +17,9 @@
 
 #include "core/clock.h"
 #include "core/counters.h"
+#include "core/loop.h"
 #include "core/mutex.h"
+#include "core/version_events.h"
 #include "engine/engine_port.h"
 #include "gateway/turn_recorder.h"
 #include "live/live_watch.h"
@@ -48,21 +50,26 @@ struct ReleaseStart {
   ReleaseOptions options{};
   uint64_t version = 1;  // the run begins with, released
   uint64_t step = 0;
-  uint64_t every_steps = 1;  // steps whose number this divides are evaluated
-  std::string file{};        // where its state is written for others to read; empty: nowhere
+  uint64_t every_steps = 1;    // steps whose number this divides are evaluated
+  std::string file{};          // where people read its state; empty: nowhere
+  v1::ReleaseState earlier{};  // as an earlier process left it
 };
 
-// Thread-safe. What is given by reference must outlive it.
-class ReleaseDesk final : public LiveWatch {
+// Thread-safe; decides on the thread of its loop. What is given by reference must outlive it.
+class ReleaseDesk final : public ReleasePort, public LiveWatch, public Loop {
  public:
   // `store` is the desk's own client.
   ReleaseDesk(const ReleaseStart& start, EnginePort& engine, StorePort& store, const Clock& clock);
 
-  void Take(std::string_view kind, const std::map<std::string, double>& numbers,
-            const std::map<std::string, std::string>& words) override;
-  // Carries out what waits and writes the file.
+  void Take(const VersionEvent& event) override { arrived_.Post(event); }
+  Mailbox<ReleaseWish>& wishes() override { return wishes_; }
+
+  std::string_view name() const override { return "release"; }
+  void Attach(Waker& waker) override;
+  Time Step(Time now) override;
+
+  // Writes the file.
   void Tick() override;
-  std::optional<ReleaseWish> Wish() override;
 
   uint64_t VersionFor(uint64_t session, const std::string& request_id);
   void Answered(const RecordedTurn& turn);
@@ -81,6 +88,9 @@ class ReleaseDesk final : public LiveWatch {
     Time again{};          // and when it is asked for once more
   };
   void Carry(const ReleaseOrders& orders) TM_REQUIRES(mutex_);
+  void Hear(const VersionEvent& event) TM_REQUIRES(mutex_);
+  // What changed since the last time: to the database and the learner.
+  void Keep() TM_REQUIRES(mutex_);
   void CheckHolds(Time now) TM_REQUIRES(mutex_);
   std::string JsonLocked() const TM_REQUIRES(mutex_);
 
@@ -89,6 +99,8 @@ class ReleaseDesk final : public LiveWatch {
   StorePort& store_;
   const Clock& clock_;
   ReleaseCounters counters_;
+  Mailbox<VersionEvent> arrived_;
+  Mailbox<ReleaseWish> wishes_;
   std::string written_;  // of the thread that ticks
 
   mutable Mutex mutex_;
@@ -96,6 +108,8 @@ class ReleaseDesk final : public LiveWatch {
   std::deque<Waiting> holds_ TM_GUARDED_BY(mutex_);         // not yet seen on the engine
   std::optional<uint64_t> set_back_ TM_GUARDED_BY(mutex_);  // not yet asked of the learner
   std::deque<Waiting> unholds_ TM_GUARDED_BY(mutex_);       // when requests under way are done
+  std::string kept_ TM_GUARDED_BY(mutex_);                  // the state that was stored last
+  std::string wished_ TM_GUARDED_BY(mutex_);                // and the wish that was told
 };
 
 // Pins what it prepares to the version on offer; a request that names one keeps that, and an

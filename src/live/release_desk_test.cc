@@ -39,9 +39,15 @@ class HoldingEngine final : public EnginePort {
 
 class NumberStore final : public StorePort {
  public:
-  void Submit(StoreOp, uint64_t tag) override { events_.Post({tag, Ok(), ++last}); }
+  void Submit(StoreOp op, uint64_t tag) override {
+    if (auto* put = std::get_if<PutRelease>(&op)) state = put->state;
+    const bool reserves = std::holds_alternative<ReserveVersion>(op);
+    events_.Post({tag, failure, reserves ? ++last : 0});
+  }
   Mailbox<StoreDone>& events() override { return events_; }
   uint64_t last = 100;
+  Status failure;
+  v1::ReleaseState state;
 
  private:
   Mailbox<StoreDone> events_{16};
@@ -74,6 +80,7 @@ class ReleaseDeskTest : public testing::Test {
   }
   void Pass(std::chrono::milliseconds time) {
     clock_.Advance(time);
+    desk_.Step(clock_.Now());
     desk_.Tick();
   }
   // The version that a new session's request is pinned to, and its answer.
@@ -94,8 +101,8 @@ class ReleaseDeskTest : public testing::Test {
     return prompt->pin_version.value_or(0);
   }
   void ToCanary(uint64_t version, uint64_t step) {
-    desk_.Take("publish", {{"version", version}, {"step", step}}, {});
-    desk_.Take("eval", {{"pass_rate", 0.5}}, {{"name", "during-step-" + std::to_string(step)}});
+    desk_.Take(VersionMade{version, step});
+    desk_.Take(StepEvaluated{step, 0.5});
     Pass(std::chrono::milliseconds(10));
   }
 
@@ -109,11 +116,13 @@ class ReleaseDeskTest : public testing::Test {
 
 TEST_F(ReleaseDeskTest, ClientsGetACandidateAfterItsEvaluationAndItIsReleasedAfterTheCanary) {
   EXPECT_EQ(Ask(), 1u);
-  desk_.Take("publish", {{"version", 7}, {"step", 9}}, {});
-  desk_.Take("publish", {{"version", 8}, {"step", 10}}, {});
+  desk_.Take(VersionMade{7, 9});
+  desk_.Take(VersionMade{8, 10});
+  Pass(std::chrono::milliseconds(10));
   EXPECT_THAT(engine_.stats.held, UnorderedElementsAre(1, 8)) << "step 9 is not evaluated";
   EXPECT_EQ(Ask(), 1u);
-  desk_.Take("eval", {{"pass_rate", 0.5}}, {{"name", "during-step-10"}});
+  desk_.Take(StepEvaluated{10, 0.5});
+  Pass(std::chrono::milliseconds(10));
   EXPECT_EQ(Ask(), 8u);
   EXPECT_EQ(Ask(), 8u);
   Pass(std::chrono::milliseconds(1001));
@@ -152,12 +161,42 @@ TEST_F(ReleaseDeskTest, AnOperatorsRollbackServesOldWeightsUnderANumberOfTheStor
 
 TEST_F(ReleaseDeskTest, ACandidateThatTheEngineCannotHoldIsGivenUp) {
   engine_.room = 1;
-  desk_.Take("publish", {{"version", 8}, {"step", 10}}, {});
+  desk_.Take(VersionMade{8, 10});
   Pass(std::chrono::seconds(1));
   EXPECT_EQ(desk_.counters().candidate, 8u);
   Pass(std::chrono::seconds(40));
   EXPECT_EQ(desk_.counters().candidate, 0u);
   EXPECT_EQ(Ask(), 1u);
+}
+
+TEST_F(ReleaseDeskTest, TheLearnerHearsWhatIsReleasedAndWhatToKeepAndOnlyWhenItChanges) {
+  std::vector<ReleaseWish> wishes = desk_.wishes().TakeAll();
+  ASSERT_EQ(wishes.size(), 1u);
+  EXPECT_THAT(wishes[0].keep, UnorderedElementsAre(1));
+  Pass(std::chrono::milliseconds(10));
+  EXPECT_TRUE(desk_.wishes().TakeAll().empty());
+  ToCanary(8, 10);
+  (void)Ask(), (void)Ask();
+  Pass(std::chrono::milliseconds(1001));
+  wishes = desk_.wishes().TakeAll();
+  ASSERT_FALSE(wishes.empty());
+  EXPECT_EQ(wishes.back().step, 10u);
+  EXPECT_THAT(wishes.back().keep, UnorderedElementsAre(1, 8));
+  EXPECT_FALSE(wishes.back().set_back);
+}
+
+TEST_F(ReleaseDeskTest, TheStateIsStoredAndStoredAgainWhereTheDiskRefusedIt) {
+  EXPECT_EQ(store_.state.released().version(), 1u);
+  Pass(std::chrono::milliseconds(10));
+  store_.failure = Unavailable("disk full");
+  ToCanary(8, 10);
+  store_.state.Clear();
+  store_.failure = Ok();
+  Pass(std::chrono::milliseconds(10));
+  EXPECT_EQ(store_.state.events().rbegin()->what(), "canary");
+  store_.state.Clear();
+  Pass(std::chrono::milliseconds(10));
+  EXPECT_FALSE(store_.state.has_released()) << "nothing changed";
 }
 
 }  // namespace

@@ -138,8 +138,8 @@ SessionTable::Entry& SessionTable::NewSession(const TurnQuestion& question, cons
   Entry& entry = sessions_[record.number()];
   if (!name.empty()) by_name_[{record.tenant(), name}] = record.number();
   entry.session = std::make_unique<Session>(std::move(record));
-  ++totals_.sessions;
-  totals_.with_cases += note.text.empty() ? 0 : 1;
+  ++counters_.sessions;
+  counters_.with_cases += note.text.empty() ? 0 : 1;
   ++open_;
   return entry;
 }
@@ -249,7 +249,7 @@ Result<LivePlan> SessionTable::Open(const TurnQuestion& question, CleanMessages 
     ticket.questions.push_back(number);
     if (i == 0) by_body_[{question.tenant.name, question.body_sha256}] = {ticket.session, number};
   }
-  resolved.question != 0 ? ++totals_.retries : totals_.questions += prompts;
+  resolved.question != 0 ? ++counters_.retries : counters_.questions += prompts;
   ++entry.open;
   entry.active_ms = std::max(entry.active_ms, question.wall_ms);
 

@@ -1,9 +1,9 @@
 // All sessions of a run that are in memory: which of them a request belongs to, which requests are
 // retries, what is stored, when a session closes. No I/O, no clock, no threads: what is to be
-// stored comes out as StoreOps, and a turn counts once Stored says that it is durable.
+// stored comes out as SessionOps, and a turn counts once Stored says that it is durable.
 //
-//   Open(question) -> Plan -> (prompt is built) -> Begin(prompt) -> Finish | Abandon -> StoreOps
-//   -> Stored;   CloseIdle -> StoreOps
+//   Open(question) -> Plan -> (prompt is built) -> Begin(prompt) -> Finish | Abandon -> SessionOps
+//   -> Stored;   CloseIdle -> SessionOps
 #pragma once
 
 #include <cstdint>
@@ -19,10 +19,12 @@
 #include "core/number_range.h"
 #include "core/status.h"
 #include "gateway/turn_recorder.h"
+#include "live/live_counters.h"
 #include "live/prompt_builder.h"
 #include "live/redaction.h"
 #include "live/session.h"
 #include "live/session_cases.h"
+#include "live/session_store.h"
 #include "live/settle.h"
 #include "store/run_db.h"
 #include "store/store_port.h"
@@ -38,21 +40,6 @@ struct LiveOptions {
   NumberRange tickets = kClientTickets;
   // What is not stored. Shared: LiveRecorder uses it, too. Null: everything is.
   std::shared_ptr<const Redaction> redaction{};
-};
-
-// Totals since the process began. A retry is no question.
-struct LiveTotals {
-  uint64_t sessions = 0;
-  uint64_t with_cases = 0;  // of these, those that were shown cases
-  uint64_t closed = 0;
-  uint64_t questions = 0;
-  uint64_t retries = 0;
-  uint64_t turns = 0;    // stored
-  uint64_t sampled = 0;  // tokens of sessions that were closed
-  uint64_t branches = 0;
-  uint64_t rewritten = 0;
-  std::map<std::string, uint64_t> tokens{};  // of those, by reason; "trained"
-  std::map<std::string, uint64_t> branches_by_agent{};
 };
 
 // A request's messages without their secrets, and these.
@@ -80,7 +67,7 @@ struct LivePlan {
 };
 
 struct LiveStores {
-  std::vector<StoreOp> ops{};
+  std::vector<SessionOp> ops{};
   // Of a turn among them, which Stored() must be told about.
   uint64_t session = 0;
   uint32_t turn = 0;  // 0: none, there is nothing to wait for
@@ -91,8 +78,10 @@ struct LiveStores {
 // Not thread-safe.
 class SessionTable {
  public:
-  SessionTable(const LiveOptions& options, uint64_t first_number)
+  // The counters must outlive it.
+  SessionTable(const LiveOptions& options, uint64_t first_number, LiveCounters& counters)
       : options_(options),
+        counters_(counters),
         new_sessions_(options.sessions, first_number),
         new_tickets_(options.tickets) {}
 
@@ -134,7 +123,6 @@ class SessionTable {
   std::vector<uint64_t> Erase(const std::function<bool(const v1::Session&)>& which);
   bool Erased(uint64_t session) const { return erased_.contains(session); }
 
-  const LiveTotals& totals() const { return totals_; }
   size_t open() const { return open_; }        // sessions that are not closed
   const Session* Find(uint64_t number) const;  // nullptr: it is not in memory
   void ForEach(const std::function<void(const Session&)>& visit) const;
@@ -203,6 +191,7 @@ class SessionTable {
   void Evict(uint64_t number);
 
   const LiveOptions options_;
+  LiveCounters& counters_;
   NumberSource new_sessions_;
   NumberSource new_tickets_;
   size_t open_ = 0;
@@ -215,7 +204,6 @@ class SessionTable {
   // Chain keys of conversations with an answer, and without their last answer; keys of answers.
   std::unordered_multimap<uint64_t, uint64_t> by_conversation_, by_question_, by_answer_;
   std::unordered_map<std::string, uint64_t> by_request_;  // request id -> session
-  LiveTotals totals_;
 };
 
 }  // namespace tidemill

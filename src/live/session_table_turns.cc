@@ -193,7 +193,7 @@ LiveStores SessionTable::Stored(uint64_t session, uint32_t turn, const Status& s
     const Status added = entry.session->Add(std::move(pending.record));
     TM_CHECK(added.ok(), added.message());
     Index(*entry.session, entry.session->turns().at(turn));
-    ++totals_.turns;
+    ++counters_.turns;
   }
   DoneWith(pending.ticket, stores, wall_ms);
   return stores;
@@ -245,12 +245,11 @@ void SessionTable::CloseNow(Entry& entry, std::string reason, LiveStores& stores
   record.set_settled(std::max(record.settled(), last));
   Settlement settled = Settle(session, record.settled_before(), record.settled(), record.closes());
   --open_;
-  ++totals_.closed;
-  totals_.sampled += settled.sampled;
-  totals_.branches += settled.branches;
-  totals_.rewritten += settled.rewritten;
-  totals_.branches_by_agent[record.agent()] += settled.branches;
-  for (const auto& [why, tokens] : settled.tokens) totals_.tokens[why] += tokens;
+  ++counters_.closed;
+  counters_.sampled += settled.sampled;
+  counters_.branches += settled.branches;
+  counters_.rewritten += settled.rewritten;
+  counters_.AddTokens(settled.tokens);
   if (on_close) on_close(session, settled);
   if (session.turns().empty()) return;
   entry.stored = true;

@@ -224,8 +224,10 @@ void Dispatcher::OnEvalReport(Group& group, const v1::GroupReport& report) {
 // The same figures as RunReader::Eval: the mean over tasks, whatever number of samples each has.
 void Dispatcher::RecordEval(const std::string& name, const Eval& eval) {
   const EvalTally& result = eval.result;
+  const double pass_rate = result.rate_sum / std::max(1u, result.rated);
+  if (eval.first) Tell(options_.listeners, StepEvaluated{eval.step, pass_rate});
   journal_.Record("eval",
-                  {{"pass_rate", result.rate_sum / std::max(1u, result.rated)},
+                  {{"pass_rate", pass_rate},
                    {"reward", result.reward_sum / std::max(1u, result.scored)},
                    {"tasks", result.tasks},
                    {"episodes", result.episodes},
@@ -252,7 +254,8 @@ void Dispatcher::StartEvals(const std::vector<EvalPlan>& plans, const std::strin
   if (eval_.empty()) return;
   for (EvalPlan plan : plans) {
     plan.name += suffix;
-    Eval eval{plan, static_cast<uint64_t>(gate_.steps()), 0, 0, 0, {}};
+    Eval eval{plan, static_cast<uint64_t>(gate_.steps()), 0, 0, 0, {}, false};
+    eval.first = plan.name == plans.front().name + suffix;
     evals_.try_emplace(plan.name, std::move(eval));
   }
 }

@@ -22,6 +22,7 @@
 #include "core/loop.h"
 #include "core/message_check.h"
 #include "core/topics.h"
+#include "core/version_events.h"
 #include "proto/tidemill.pb.h"
 #include "rollout/admission_gate.h"
 #include "rollout/task_difficulty.h"
@@ -59,6 +60,7 @@ struct DispatcherOptions {
   std::string groups_topic = std::string(kGroupsTopic);
   std::string secret;  // of the run: what tokens of leases are made from
   MessageLimits limits;
+  VersionListeners listeners;  // of evaluations; must outlive the loop
   // A group without a report for this long is put on the bus again: whoever held it may have
   // acknowledged it and sent nothing that could be used. What is there already counts once.
   Duration group_patience = std::chrono::hours(1);
@@ -174,6 +176,7 @@ class Dispatcher final : public Loop {
     size_t next_task = 0;
     size_t finished_tasks = 0;
     EvalTally result;
+    bool first = false;  // of the plans of its evaluation: others decide by it
   };
 
   void TakeReports();
@@ -215,7 +218,7 @@ class Dispatcher final : public Loop {
   std::map<uint64_t, v1::GroupLease> unsaved_;  // waiting for the ledger
   std::map<uint64_t, SentGroup> sent_;          // without a report, by group
   Time look_at_sent_ = Time::min();
-  uint64_t losses_ = 0;  // of the bus, at the last look
+  uint64_t losses_ = 0;                  // of the bus, at the last look
   std::deque<Wanted> wanted_;            // attempted before all others
   std::deque<size_t> reissue_;           // tasks to attempt again first
   std::map<size_t, uint32_t> reissued_;  // by task: in a row

@@ -28,6 +28,8 @@ Result<Loops> Assemble(const RunConfig& config, Roles here, const Ports& p, Loop
     TM_ASSIGN_OR_RETURN(TaskOrder order,
                         TaskOrder::Make(*p.train_tasks, config.tasks.weights, config.run.seed));
     if (!resumed.cursor.empty()) TM_RETURN_IF_ERROR(order.Seek(resumed.cursor));
+    options.dispatcher.listeners = options.learner.listeners = p.versions;
+    options.learner.release = p.release;
     loops.dispatcher = std::make_unique<Dispatcher>(
         *p.bus, *p.dispatcher_store, *p.clock, *p.journal, *p.train_tasks, *p.eval_tasks,
         std::move(order), std::move(options.dispatcher));
@@ -56,6 +58,7 @@ Result<Loops> Assemble(const RunConfig& config, Roles here, const Ports& p, Loop
     loops.gateway = p.gateway;
     loops.sessions = p.sessions;
     loops.episodes = p.episodes;
+    loops.releases = p.releases;
   }
   if (here.tools) {
     loops.tools = std::make_unique<ToolLoop>(*p.bus, *p.tools, std::move(options.tools));
@@ -78,7 +81,7 @@ std::vector<Loop*> Loops::all() const {
   std::vector<Loop*> there;
   for (Loop* loop : std::initializer_list<Loop*>{
            learner.get(), dispatcher.get(), rollout.get(), tools.get(), reward.get(), judge.get(),
-           replay.get(), memory.get(), teacher.get(), gateway, sessions, episodes}) {
+           replay.get(), memory.get(), teacher.get(), gateway, sessions, episodes, releases}) {
     if (loop != nullptr) there.push_back(loop);
   }
   return there;

@@ -40,6 +40,8 @@ struct Ports {
   CaseShelf* shelf = nullptr;         // where memory is, for others to look; may be null
   KeyPort* keys = nullptr;            // of memory; null: cases are found without keys
   TrainerPort* trainer = nullptr;     // null: nothing is trained
+  VersionListeners versions;          // who decides by what becomes of the policy's versions
+  ReleasePort* release = nullptr;     // where sessions are answered from a released version
   TeacherPort* teacher = nullptr;     // may be null where the objective needs none
   const std::vector<v1::Task>*train_tasks = nullptr, *eval_tasks = nullptr;
   const TaskBook* book = nullptr;
@@ -50,6 +52,7 @@ struct Ports {
   Loop* gateway = nullptr;      // answers clients and agents; these may be null
   Loop* sessions = nullptr;     // with live.on: records and learns from what clients do
   Loop* episodes = nullptr;     // records what agents do
+  Loop* releases = nullptr;     // with live.release: decides which version clients get
   // tools
   ToolPort* tools = nullptr;
   // reward
@@ -62,7 +65,8 @@ struct Loops {
   std::unique_ptr<LearnerLoop> learner;
   std::unique_ptr<Dispatcher> dispatcher;
   std::unique_ptr<RolloutLoop> rollout;
-  Loop *gateway = nullptr, *sessions = nullptr, *episodes = nullptr;  // as in Ports
+  Loop *gateway = nullptr, *sessions = nullptr, *episodes = nullptr,
+       *releases = nullptr;  // as in Ports
   std::unique_ptr<ToolLoop> tools;
   std::unique_ptr<RewardLoop> reward;
   std::unique_ptr<JudgeLoop> judge;

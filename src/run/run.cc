@@ -4,7 +4,6 @@
 
 #include "core/metrics.h"
 #include "core/topics.h"
-#include "live/live_watch.h"
 
 namespace tidemill {
 Run::Run(std::unique_ptr<LoopRunner> runner, std::unique_ptr<Process> process, Loops loops)
@@ -31,12 +30,6 @@ Status Run::Start() {
 
 void Run::FinishSoon() {
   if (loops_.learner) loops_.learner->FinishSoon();
-}
-void Run::Tell(const ReleaseWish& wish) {
-  if (!loops_.learner) return;
-  loops_.learner->Released(wish.step);
-  process_->ports.trainer->NeedOnly(wish.keep);
-  if (wish.set_back) loops_.learner->SetBack(*wish.set_back);
 }
 void Run::Interrupt() {
   loops_.dispatcher->IssueNoMore();  // before the learner says that it took its last step

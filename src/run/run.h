@@ -17,8 +17,6 @@
 
 namespace tidemill {
 
-struct ReleaseWish;
-
 class Run {
  public:
   // `runner` is made before the process: topics and mailboxes wake its loops to the last.
@@ -30,8 +28,6 @@ class Run {
   void FinishSoon();
   // The same without evaluating: nothing is begun any more, here or in a fleet. From any thread.
   void Interrupt();
-  // What the release asks of the learner. From any thread.
-  void Tell(const ReleaseWish& wish);
   // Everything that was to be done is done.
   bool Done() const;
   // The last step is published and saved; evaluations may still run.

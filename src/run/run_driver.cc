@@ -221,10 +221,7 @@ class Driver {
         next_tick = snapshot.seconds + 1;
       }
       Flush();
-      for (LiveWatch* watch : watches_) {
-        watch->Tick();
-        if (const auto wish = watch->Wish()) run.Tell(*wish);
-      }
+      for (LiveWatch* watch : watches_) watch->Tick();
       if (options_.display != nullptr) options_.display->Show(snapshot);
       const bool out_of_time =
           config_.run.minutes > 0 && Seconds(run.age()) > config_.run.minutes * 60;
@@ -268,7 +265,6 @@ class Driver {
         if (!status.ok()) LogOnce("tensorboard", LogLevel::kWarn, status.ToString());
       }
       best_.Take(entry);
-      for (LiveWatch* watch : watches_) watch->Take(entry.kind, entry.numbers, entry.words);
       if (options_.display != nullptr) options_.display->Show(entry);
     }
   }

@@ -339,6 +339,14 @@ Status OpWriter::Put(const PutSessionTurn& op) {
       .Run();
 }
 
+Status OpWriter::Put(const PutRelease& op) {
+  TM_ASSIGN_OR_RETURN(const std::string body, codec_.Pack(op.state));
+  TM_ASSIGN_OR_RETURN(  // seldom: not kept
+      Statement put,
+      db_.Prepare("INSERT OR REPLACE INTO release (id, at_ms, body) VALUES (1, ?1, ?2)"));
+  return put.With(clock_.WallMs(), BlobRef{body}).Run();
+}
+
 Status OpWriter::Put(const PutSignal& op) {
   const v1::Signal& s = op.signal;
   const std::string name = "a signal on session " + std::to_string(s.session());

@@ -38,6 +38,7 @@ class OpWriter {
   Status Put(const PutSession& op);
   Status Put(const PutSessionTurn& op);
   Status Put(const PutSignal& op);
+  Status Put(const PutRelease& op);
   Status Put(const EraseCases& op);
   // Adds to the task's name where the turn of a session was a case before. kExists: nothing is new.
   // kNotFound: the session was deleted.

@@ -137,6 +137,9 @@ class RunDb {
   // One op on its own; its outcome's status.
   Status ApplyOne(const StoreOp& op);
 
+  // As it was stored last; nothing: the run never released anything.
+  Result<std::optional<v1::ReleaseState>> LoadRelease();
+
   // Goes back to the weights of `step`: what later steps used becomes unused and "ready" again;
   // those steps, their uses and checkpoints stay on record as abandoned. Version numbers stay
   // taken. kInvalid: `step` was never done.

@@ -10,7 +10,7 @@ namespace tidemill {
 namespace {
 
 template <typename... Args>
-Status Run(Database& db, const char* sql, const Args&... args) {
+Status Run(Database& db, std::string_view sql, const Args&... args) {
   return ForEachRow(
       db, sql, [](Statement&) { return Ok(); }, args...);
 }

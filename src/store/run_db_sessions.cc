@@ -1,4 +1,4 @@
-// The gateway's sessions as a new process finds them.
+// The gateway's sessions, and which version answers them, as a new process finds them.
 #include <algorithm>
 #include <cstdint>
 
@@ -71,6 +71,17 @@ Result<LiveState> RunDb::LoadLive(size_t max) {
         return Ok();
       },
       static_cast<int64_t>(std::min<uint64_t>(oldest, INT64_MAX))));
+  return state;
+}
+
+Result<std::optional<v1::ReleaseState>> RunDb::LoadRelease() {
+  std::optional<v1::ReleaseState> state;
+  BodyCodec codec;
+  // One that cannot be read is as if nothing had been released: the run begins anew.
+  TM_RETURN_IF_ERROR(ForEachRow(*db_, "SELECT body FROM release", [&](Statement& row) -> Status {
+    if (!codec.Unpack(row.Bytes(0), state.emplace()).ok()) state.reset();
+    return Ok();
+  }));
   return state;
 }
 

@@ -30,6 +30,20 @@ class RunDbTest : public testing::Test {
   std::unique_ptr<RunDb> db_ = OpenDb(dir_ / "run.db");
 };
 
+TEST_F(RunDbTest, WhatIsReleasedIsTheStateThatWasStoredLast) {
+  EXPECT_FALSE(*db_->LoadRelease()) << "nothing was released yet";
+  for (const uint64_t version : {3, 8}) {
+    PutRelease put;
+    put.state.mutable_released()->set_version(version);
+    ASSERT_TRUE(Put(put).ok());
+  }
+  db_.reset();
+  db_ = OpenDb(dir_ / "run.db");
+  const auto state = db_->LoadRelease();
+  ASSERT_TRUE(state.ok() && *state);
+  EXPECT_EQ((*state)->released().version(), 8u);
+}
+
 TEST_F(RunDbTest, ATrajectoryComesBackAsItWas) {
   v1::Trajectory put = SampleTrajectory(SampleId(3, 1), 2000, 5);
   v1::Turn& turn = *put.add_turns();

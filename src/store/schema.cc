@@ -208,8 +208,17 @@ UPDATE checkpoints SET path = 'checkpoints/' ||
   replace(path, rtrim(path, replace(path, '/', '')), '');
 )sql";
 
-constexpr const char* kMigrations[] = {kVersion1, kVersion2, kVersion3,
-                                       kVersion4, kVersion5, kVersion6};
+// Which version a run serves, in one row. The body is v1::ReleaseState.
+constexpr const char* kVersion7 = R"sql(
+CREATE TABLE release (
+  id             INTEGER PRIMARY KEY CHECK (id = 1),
+  at_ms          INTEGER NOT NULL,
+  body           BLOB    NOT NULL
+);
+)sql";
+
+constexpr const char* kMigrations[] = {kVersion1, kVersion2, kVersion3, kVersion4,
+                                       kVersion5, kVersion6, kVersion7};
 
 Status Foreign(Database& db) {
   return Invalid(db.path() + ": an SQLite database, but not that of a Tidemill run");

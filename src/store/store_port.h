@@ -28,8 +28,7 @@ struct PutTrajectory {
 struct PutVerdict {
   v1::Verdict verdict;
 };
-// What became of a trajectory. Shown,
-// counted, never deleted.
+// What became of a trajectory. Shown, counted, never deleted.
 struct PutFate {
   v1::TrajectoryId id;
   Fate fate = Fate::kStored;
@@ -102,9 +101,14 @@ struct EraseCases {
   std::string task = {};
 };
 
+// Which version a run serves; replaces what was stored before.
+struct PutRelease {
+  v1::ReleaseState state;
+};
+
 using StoreOp = std::variant<PutTrajectory, PutVerdict, PutFate, PutStep, PutGroup, PutGroupReport,
                              ReserveVersion, PutCheckpoint, PutSession, PutSessionTurn, PutSignal,
-                             PutCase, EraseCases>;
+                             PutCase, EraseCases, PutRelease>;
 
 struct StoreDone {
   uint64_t tag = 0;

@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "core/test_kit.h"
-#include "engine/ledger_run.h"
 #include "engine/remote/remote_engine.h"
 #include "engine/remote/scripted_host.h"
-#include "weights/number_weights.h"
+#include "testing/ledger_run.h"
+#include "testing/number_weights.h"
+#include "testing/test_kit.h"
 
 namespace tidemill {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "engine/ledger_backend.h"
+#include "testing/ledger_backend.h"
 
 namespace tidemill {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "core/test_kit.h"
+#include "testing/test_kit.h"
 
 namespace tidemill {
 namespace {

@@ -131,8 +131,12 @@ void ServingHost::OpenRelease(EnginePort& engine, StoreHost& store) {
                      .version = process_.start.version,
                      .step = process_.start.step,
                      .every_steps = process_.config.eval.every_steps,
-                     .file = ReleaseFile(process_.request.directory->path())};
+                     .file = ReleaseFile(process_.request.directory->path()),
+                     .earlier = store.earlier_release()};
   release_ = std::make_unique<ReleaseDesk>(begin, engine, store.NewClient(), process_.clock);
+  process_.ports.release = release_.get();
+  process_.ports.releases = release_.get();
+  process_.ports.versions.push_back(release_.get());
   operator_->Add("/live/rollback", RollbackDeed(*release_));
   process_.watches.push_back(release_.get());
 }
@@ -141,6 +145,7 @@ void ServingHost::OpenGuards() {
   guards_ =
       std::make_unique<GuardDesk>(AlarmOptionsFrom(process_.config),
                                   GuardsFile(process_.request.directory->path()), process_.clock);
+  process_.ports.versions.push_back(guards_.get());
   if (live_ != nullptr) {
     guards_->ShowQuarantine([live = live_] { return live->QuarantineJson(); });
   }

@@ -80,6 +80,10 @@ Status StoreHost::OpenStore() {
   if (config.live.on && process_.request.train) {
     TM_ASSIGN_OR_RETURN(earlier_sessions_, LiveRun::Load(*db, process_.clock));
   }
+  if (config.live.release && process_.request.train) {
+    TM_ASSIGN_OR_RETURN(auto earlier, db->LoadRelease());
+    if (earlier) earlier_release_ = std::move(*earlier);
+  }
   if (config.memory.on && process_.request.train) {
     TM_ASSIGN_OR_RETURN(cases_, db->LoadCases());
     shelf_ = std::make_unique<CaseShelf>(MemoryOptionsFrom(config).bank);

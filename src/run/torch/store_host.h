@@ -35,6 +35,8 @@ class StoreHost final : public Host {
   // What an earlier process left of its sessions; empty without live.on. May be taken.
   std::optional<LiveRun::Earlier>& earlier_sessions() { return earlier_sessions_; }
 
+  const v1::ReleaseState& earlier_release() const { return earlier_release_; }  // with live.release
+
   // To start from; whole sets of weights are large. Null once they were forgotten.
   const std::shared_ptr<const PolicyWeights>& weights() const { return weights_; }
   void ForgetWeights() { weights_.reset(); }
@@ -62,6 +64,7 @@ class StoreHost final : public Host {
   CasesState cases_;                     // of memory, as earlier processes left it
   std::unique_ptr<CaseShelf> shelf_;
   std::optional<LiveRun::Earlier> earlier_sessions_;
+  v1::ReleaseState earlier_release_;
   std::unique_ptr<StoreThread> store_;
   std::vector<std::unique_ptr<StorePort>> clients_;
   std::unique_ptr<WeightChannel> channel_;
