@@ -8,6 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
+#include "core/version.h"
+#include "testing/test_folders.h"
 #include "tests/fleet_kit.h"
 
 namespace tidemill {
@@ -286,6 +288,67 @@ TEST_F(FaultsTest, AWorkerThatSpeaksAnotherVersionOfTheMessagesIsTurnedAway) {
     EXPECT_EQ(output.exit_code, 2) << role;
     EXPECT_THAT(output.output, HasSubstr("version 99 of the messages"));
   }
+}
+
+TEST(UnsignedSheet, NoWorkerTakesFromItWhatToRunOrToShow) {
+  const struct {
+    const char* role;
+    const char* config;
+    const char* key;
+  } kCases[] = {
+      {"rollout", "[agent]\ncommand = [\"/bin/sh\", \"-c\", \"cat /shown/*\"]\n", "agent.command"},
+      {"rollout", "[agent]\npreset = \"opencode\"\n", "agent.preset"},
+      {"rollout", "[agent]\nmounts = [\"/etc:/agent/etc\"]\n", "agent.mounts"},
+      {"rollout", "[tools]\nown_user = true\n", "tools.own_user"},
+      {"tools", "[tools]\nown_user = true\n", "tools.own_user"},
+      {"reward", "[reward]\ncommand = [\"/bin/true\"]\n", "reward.command"}};
+  for (const auto& one : kCases) {
+    SCOPED_TRACE(one.key);
+    RedisTestServer redis;
+    const nlohmann::json sheet = {{"run", "forged"},
+                                  {"program", "x"},
+                                  {"messages", kMessagesVersion},
+                                  {"host", "h"},
+                                  {"shm_domain", "d"},
+                                  {"pid", 1},
+                                  {"version", 1},
+                                  {"incarnation", 1},
+                                  {"shm", ""},
+                                  {"weights_folder", "/nowhere"},
+                                  {"config", one.config}};
+    redis.Do({"SET", "{forged}:sheet", sheet.dump()});
+    const ProcessOutput output =
+        RunTidemill("worker " + std::string(one.role) + " --bus " + redis.url() + " --run forged");
+    EXPECT_EQ(output.exit_code, 1);
+    EXPECT_THAT(output.output, HasSubstr("box here (" + std::string(one.key) + ")"));
+  }
+}
+
+// With a program in a box as the agent; each role dies once, and Redis stands still for longer than
+// leases and patience last.
+TEST_F(FaultsTest, AFleetOfAgentsSurvivesTheDeathOfEachRoleAndARedisThatStandsStill) {
+  const char* longer = std::getenv("TIDEMILL_FAULT_SECONDS");
+  Fleet fleet(folder_, runs_,
+              "[agent]\ncommand = [\"/usr/bin/python3\", \"/agent/agent.py\"]\nmounts = [\"" +
+                  SourceDir() + "/examples/agent.py:/agent/agent.py\"]\nslots = 4\n");
+  fleet.Add("learner");
+  fleet.Add("rollout", "--config " + folder_ + "/fleet.toml");
+  for (const char* role : {"tools", "reward"}) fleet.Add(role);
+  ASSERT_TRUE(fleet.StepsRise(1)) << fleet.Logs();
+  for (const char* name : {"rollout1", "tools1", "reward1", "learner1"}) {
+    SCOPED_TRACE(name);
+    fleet.at(name).Stop(SIGKILL);
+    fleet.at(name).Start();
+    ASSERT_TRUE(fleet.StepsRise(1)) << fleet.Logs();
+  }
+  StopRedis(fleet, std::chrono::seconds(longer ? 60 : 20));
+  fleet.StopInOrder();
+  const FleetBooks books = fleet.Books();
+  Tell(books);
+  EXPECT_EQ(books.lost, 0u);
+  EXPECT_EQ(books.used_twice, 0u);
+  EXPECT_EQ(books.dead_letters, 0u);
+  EXPECT_GE(books.resumes, 1u);
 }
 
 TEST_F(FaultsTest, WeightsComeThroughFilesOrTheBrokerWhereMemoryCannotBeShared) {

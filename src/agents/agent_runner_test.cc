@@ -225,6 +225,22 @@ Write("out.txt", out + [Ask("and still here")])
   EXPECT_FALSE(outcome.branches.empty());
 }
 
+TEST_F(AgentTest, WhatAnotherEpisodeAskedIsNotFoundOutFromTheCache) {
+  Serve("an answer that is long enough to fill a page of the cache");
+  const std::string ask = R"py(
+def Cached():
+    body = {"model": "m", "messages": [{"role": "user", "content": "a secret of many words " * 8}]}
+    status, answer = Call("/v1/chat/completions", body)
+    return json.loads(answer)["usage"]["prompt_tokens_details"]["cached_tokens"]
+Write("out.txt", [Cached(), Cached()])
+)py";
+  EXPECT_EQ(FileOf(Run(ask), "out.txt"), "[0, 0]");
+  const uint64_t reused = server_->engine().Stats().reused_tokens;
+  EXPECT_EQ(FileOf(Run(ask), "out.txt"), "[0, 0]");
+  EXPECT_GT(server_->engine().Stats().reused_tokens, 2 * reused)
+      << "the work is shared all the same";
+}
+
 TEST_F(AgentTest, AnswersCountAsTurnsBeforeTheyAreDrawn) {
   Serve("yes");
   lease_.set_max_turns(3);

@@ -34,24 +34,37 @@ Result<WorkerBeaconOptions> BeaconFrom(const WorkerArguments& arguments) {
   return beacon;
 }
 
-// Whoever can write to Redis can write a sheet: what a worker runs must come from elsewhere.
+// Whoever can write to Redis can write a sheet: what a worker runs, asks or shows to a box must
+// come from elsewhere.
 Status CheckCommands(const std::string& role, const RunConfig& config) {
-  std::string key;
-  if (role == "reward" && !config.reward.command.empty()) key = "reward.command";
-  if (role == "reward" && !config.reward.review_judge.empty()) key = "reward.review_judge";
-  if (role == "reward" && !config.reward.proof_command.empty()) key = "reward.proof_command";
-  if (role == "reward" && !config.reward.judges.empty()) key = "judge";
-  if (role == "tools" && !config.tools.command.empty()) key = "tools.command";
-  if (key.empty()) return Ok();
-  return Invalid("the run's sheet names a command to run here or an endpoint to ask (" + key +
-                 ") and its signature was not checked; give this worker the learner's public key "
-                 "(--verify-key) or a config of its own (--config)");
+  const struct {
+    const char* role;
+    const char* key;
+    bool named;
+  } kKeys[] = {{"reward", "reward.command", !config.reward.command.empty()},
+               {"reward", "reward.review_judge", !config.reward.review_judge.empty()},
+               {"reward", "reward.proof_command", !config.reward.proof_command.empty()},
+               {"reward", "judge", !config.reward.judges.empty()},
+               {"tools", "tools.command", !config.tools.command.empty()},
+               {"tools", "tools.own_user", config.tools.own_user},
+               {"rollout", "agent.command", !config.agent.command.empty()},
+               {"rollout", "agent.preset", !config.agent.preset.empty()},
+               {"rollout", "agent.mounts", !config.agent.mounts.empty()},
+               {"rollout", "tools.own_user", config.tools.own_user}};
+  for (const auto& key : kKeys) {
+    if (role != key.role || !key.named) continue;
+    return Invalid("the run's sheet says what to run, to ask or to show to a box here (" +
+                   std::string(key.key) +
+                   ") and its signature was not checked; give this worker the learner's public "
+                   "key (--verify-key) or a config of its own (--config)");
+  }
+  return Ok();
 }
 
 // The config of the run, from a file where one was given, else from the learner's sheet.
 Status LoadWorkerConfig(const WorkerArguments& arguments, const WorkerBeaconOptions& beacon,
                         const RunConfig& config, Binder& binder, std::optional<RunSheet>& sheet) {
-  if (!arguments.config_file.empty() && arguments.role != "rollout") {
+  if (!arguments.config_file.empty()) {
     TM_RETURN_IF_ERROR(binder.LoadFile(arguments.config_file));
   } else {
     TM_ASSIGN_OR_RETURN(SheetBoard board,
@@ -116,7 +129,7 @@ int RunWorker(const WorkerArguments& arguments) {
   const Status loaded = LoadWorkerConfig(arguments, *beacon, config, binder, sheet);
   if (loaded.code() == Code::kClosed) return 0;
   if (!loaded.ok()) return Fail(loaded);
-  if (arguments.role == "rollout") {
+  if (arguments.role == "rollout" && sheet) {
     const Status found = FindModel(arguments, *sheet, config);
     if (found.code() == Code::kClosed) return 0;
     if (!found.ok()) return Fail(found);
@@ -167,7 +180,7 @@ void AddWorkerCommand(CLI::App& app, Exit& exit) {
       ->required();
   worker->add_option(
       "config,--config", arguments->config_file,
-      "learner: TOML file, see docs/config.md; the other roles get the config from the learner");
+      "TOML file, see docs/config.md; without one the other roles than the learner get its config");
   worker->add_flag("--resume", arguments->resume,
                    "learner: resume the run, or start it if there is none");
   worker->add_flag("--keep-workers", arguments->keep_workers,

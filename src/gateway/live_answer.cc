@@ -137,17 +137,24 @@ void LiveAnswer::Stored(int number) {
   if (choice.state == State::kComplete) choice.state = State::kStored;
 }
 
+// Of a prompt with several answers the first counts: the others share with it.
+int64_t LiveAnswer::CachedTokens() const {
+  int64_t cached = 0;
+  for (size_t i = 0; i < choices_.size(); i += static_cast<size_t>(asked_->request.sampling.n)) {
+    cached += choices_[i].output.cached_tokens;
+  }
+  return cached;
+}
+
 TokenUsage LiveAnswer::Usage() const {
   TokenUsage usage;
   for (const auto& ids : asked_->prompt.prompts) usage.prompt += static_cast<int64_t>(ids.size());
-  for (size_t i = 0; i < choices_.size(); ++i) {
-    usage.completion += static_cast<int64_t>(choices_[i].output.ids.size());
-    usage.reasoning += choices_[i].reader.reasoning_tokens();
-    // Of a prompt with several answers the first counts: the others share with it.
-    if (i % static_cast<size_t>(asked_->request.sampling.n) == 0) {
-      usage.cached += choices_[i].output.cached_tokens;
-    }
+  for (const Choice& choice : choices_) {
+    usage.completion += static_cast<int64_t>(choice.output.ids.size());
+    usage.reasoning += choice.reader.reasoning_tokens();
   }
+  // Keys of one session each share a cache. What is in it would tell one what another asked.
+  if (asked_->tenant.session.empty()) usage.cached = CachedTokens();
   return usage;
 }
 
@@ -235,7 +242,7 @@ void LiveAnswer::Finish(int status, Time now) {
   report.status = status;
   report.total_s = Seconds(now - asked_->arrived);
   report.prompt_tokens = usage.prompt;
-  report.cached_tokens = usage.cached;
+  report.cached_tokens = CachedTokens();
   report.completion_tokens = usage.completion;
   if (status == 200) {
     report.finish = OpenAiFinish(choices_[0].answer.end, choices_[0].answer.HasCalls());

@@ -84,6 +84,8 @@ class LiveAnswer {
   };
 
   AnswerEnd EndOf(const Choice& choice, const PlannedChoice& planned) const;
+  int64_t CachedTokens() const;
+  // As its client is told.
   TokenUsage Usage() const;
   std::string OpenStream();
   void SendWhole();

@@ -130,6 +130,12 @@ Json BooksJson(const GroupBooks& books, const std::optional<FleetAccount>& fleet
   return json;
 }
 
+Result<RunSnapshot> WithStored(RunSnapshot snapshot, RunReader& reader) {
+  TM_ASSIGN_OR_RETURN(const StoredTotals stored, StoredTotals::Read(reader));
+  stored.PutInto(snapshot.counts);
+  return snapshot;
+}
+
 uint64_t StaleIn(const RunCounts& counts) {
   uint64_t stale = 0;
   for (const auto& [cause, count] : counts.stale_by_cause) stale += count;
@@ -197,9 +203,7 @@ Result<std::string> MakeSummary(const RunDirectory& directory, const RunOutcome&
   TM_ASSIGN_OR_RETURN(auto reader, RunReader::Open(directory.db_path()));
   TM_ASSIGN_OR_RETURN(RunCounts counts, reader->Counts());
   TM_ASSIGN_OR_RETURN(std::vector<EvalResult> evals, reader->Evals());
-  RunSnapshot last = outcome.last;
-  TM_ASSIGN_OR_RETURN(const StoredTotals stored, StoredTotals::Read(*reader));
-  stored.PutInto(last.counts);
+  TM_ASSIGN_OR_RETURN(const RunSnapshot last, WithStored(outcome.last, *reader));
   Json json;
   json["run"] = directory.name();
   json["program"] = FullVersion();
