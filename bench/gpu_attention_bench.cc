@@ -65,7 +65,7 @@ AttentionPack RandomPack(const ModelConfig& config, const std::vector<int64_t>& 
   return pack;
 }
 
-// What a forward pass leaves for the backward pass, as the operation wants it.
+// The forward pass's tensors for the backward pass, as the operation wants them.
 struct Passed {
   Tensor q, k, v, out, log_sums, seed, offset;
   Tensor packed_out;

@@ -32,7 +32,7 @@ Result<std::shared_ptr<const PolicyWeights>> RandomGpuWeights(const GpuPolicy& p
 // Keys and values of a token.
 uint64_t CacheBytesOfToken(const ModelConfig& config);
 
-// What memory (4.3 TB/s) and arithmetic (790 TFLOP/s) of one H200 allow, in tokens a second.
+// The bounds by memory (4.3 TB/s) and arithmetic (790 TFLOP/s) of one H200, in tokens a second.
 struct GpuLimits {
   double by_bytes = 0;
   double by_arithmetic = 0;

@@ -1,4 +1,4 @@
-// What the GPU did during a part of a measurement, by libtorch's profiler.
+// The GPU's work during a part of a measurement, by libtorch's profiler.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

@@ -1,6 +1,7 @@
 #include "bench/proof_bench.h"
 
 #include <fmt/format.h>
+
 #include <algorithm>
 #include <vector>
 

@@ -4,7 +4,11 @@
 # below the tree are relative, for ccache and in what the compiler writes (__FILE__, debug symbols).
 find_program(CCACHE ccache)
 if(CCACHE)
-  set(CMAKE_C_COMPILER_LAUNCHER env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} ${CCACHE})
+  set(ccache_words CCACHE_BASEDIR=${CMAKE_SOURCE_DIR})
+  if(TIDEMILL_PRECOMPILE)
+    list(APPEND ccache_words CCACHE_SLOPPINESS=pch_defines,time_macros)
+  endif()
+  set(CMAKE_C_COMPILER_LAUNCHER env ${ccache_words} ${CCACHE})
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_C_COMPILER_LAUNCHER})
 endif()
 add_compile_options($<$<COMPILE_LANGUAGE:C,CXX>:-ffile-prefix-map=${CMAKE_SOURCE_DIR}/=>)
@@ -34,6 +38,16 @@ endif()
 if(TIDEMILL_SANITIZE MATCHES thread AND CMAKE_CXX_COMPILER_ID STREQUAL GNU)
   # It knows no fences. Ours order memory between processes, which it does not see either.
   target_compile_options(tidemill_flags INTERFACE -Wno-tsan)
+endif()
+
+# What most sources include. A source with other flags than its library's reads the headers themselves.
+set(precompiled <algorithm> <chrono> <cstdint> <functional> <map> <memory> <optional> <span> <string> <string_view>
+  <utility> <vector>)
+if(TIDEMILL_PRECOMPILE)
+  set(CMAKE_CXX_COMPILE_OPTIONS_INVALID_PCH "")
+  if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+    add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>)  # for ccache
+  endif()
 endif()
 
 # testing/test_folders.h
@@ -73,6 +87,11 @@ function(tidemill_library name)
   add_library(tidemill_${name} STATIC ${sources})
   target_include_directories(tidemill_${name} PUBLIC ${CMAKE_SOURCE_DIR}/src)
   target_link_libraries(tidemill_${name} PUBLIC ${ARG_LINK} PRIVATE tidemill_flags)
+  if(TIDEMILL_PRECOMPILE)
+    foreach(header ${precompiled})
+      target_precompile_headers(tidemill_${name} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:${header}>")
+    endforeach()
+  endif()
 endfunction()
 
 # tidemill_tests(NAME LINK libraries... [LABELS labels...] [FILES files...] [EXCLUDE files...]

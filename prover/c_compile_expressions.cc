@@ -282,7 +282,7 @@ void CCompiler::EvaluateAssign(const CExpr& expr, Register to) {
   const CExpr& target = *expr.args[0];
   if (target.kind == CExprKind::kVariable && !Variable(target.index).in_memory()) {
     const Register own = places_[target.index].value;
-    // What makes a value writes it last, so that it may read the variable on the way.
+    // A value is written last, so that computing it may read the variable.
     EvaluateTo(*expr.args[1], own);
     MarkSet(target.index, expr.line);
     if (to != own) Emit(CInstructions::Move, expr.line, to, own);

@@ -22,7 +22,7 @@ struct CInstruction;
 // Does the instruction and gives the next one; null: the run is over.
 using CHandler = const CInstruction* (*)(CMachine&, const CInstruction*);
 
-// What a, b and c are: registers of the function's frame. `jump` is relative.
+// a, b and c are registers of the function's frame. `jump` is relative.
 struct CInstruction {
   CHandler run = nullptr;
   uint16_t a = 0;

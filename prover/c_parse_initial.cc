@@ -102,7 +102,7 @@ void CParser::ReadArrayInitial(const CType& type, bool open, uint64_t base, Init
       if (!Is("=")) return FailSubset("a designator of several parts");
       Expect("=");
       if (designated < 0) return FailNotC("a negative index");
-      // What was given for the element before would have to go.
+      // The earlier value of the element would have to go.
       if (static_cast<uint64_t>(designated) < length)
         return FailSubset("a designator that goes back");
       position = static_cast<uint64_t>(designated);

@@ -12,7 +12,7 @@ namespace {
 // Stands for whatever a pointer may point to.
 constexpr uint32_t kAnywhere = ~0u;
 
-// What evaluating an expression reads and changes, by variable. `late` writes are side effects that
+// The reads and changes of an expression, by variable. `late` writes are side effects that
 // nothing within the expression waits for; a call's are over when it returns.
 struct Effects {
   std::set<uint32_t> reads;
@@ -148,7 +148,7 @@ class SequenceCheck {
     for (const CExprPtr& arg : expr.args) {
       if (arg->type.is_pointer()) reached.insert(PointedInto(*arg));
     }
-    // What the arguments do is over before the call.
+    // The arguments' effects are over before the call.
     all.reads.insert(reached.begin(), reached.end());
     if (writes) all.writes.insert(reached.begin(), reached.end());
   }

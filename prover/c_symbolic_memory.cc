@@ -60,7 +60,7 @@ z3::expr SymbolicRun::Load(const Place& place, State& state, CIntType type) {
     value = here.is_true() ? cells.values[i] : z3::ite(here, cells.values[i], value);
     set = here.is_true() ? cells.set[i] : z3::ite(here, cells.set[i], set);
   }
-  // What is read from a cell without a value could be anything; no proof rests on it.
+  // A cell without a value could hold anything; no proof rests on it.
   const z3::expr unset = Simplified(!set);
   if (!unset.is_false()) Undefined(unset, state);
   return Simplified(value);

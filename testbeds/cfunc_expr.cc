@@ -8,7 +8,7 @@ namespace tidemill {
 namespace {
 
 constexpr int kConstantMax = 5;
-// What a parameter is compared with, if not with the other one: small inputs lie on both sides.
+// The constants that a parameter is compared with: small inputs lie on both sides.
 constexpr int kBoundMin = 1;
 constexpr int kBoundMax = 4;
 

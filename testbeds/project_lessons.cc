@@ -35,7 +35,7 @@ std::string CaseText(const ProjectCase& one) {
          (one.right ? kCfuncEnd : kCfuncFail);
 }
 
-// What memory shows of a project that is known to some degree.
+// The cases that memory shows of a partly known project.
 std::vector<ProjectCase> TidyCases(const ProjectLessons& lessons, const ProjectBinding& binding,
                                    int asked, Random& random) {
   std::vector<ProjectCase> cases;

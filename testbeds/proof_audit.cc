@@ -65,7 +65,7 @@ struct Judged {
   bool passes = false;                     // on the inputs of the hidden tests
   long long reference = 0, candidate = 0;  // at the counterexample
 
-  // What may bring down the program it is compiled into has one to itself.
+  // An answer that may crash its program has a program to itself.
   bool alone() const {
     const bool undefined = !proof.inputs.empty() && !proof.candidate.returns;
     return proof.verdict == ProofVerdict::kUnknown || proof.method == kNoCMethod || undefined;

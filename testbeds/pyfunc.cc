@@ -82,7 +82,7 @@ PyfuncValue DrawInput(bool text, Random& random) {
   return out;
 }
 
-// What the chain does, as a number; 0: too little to be a task (nearly always the same value, or
+// The chain's behaviour as a number; 0: too little to be a task (nearly always the same value, or
 // its input).
 uint64_t BehaviourOfChain(const Chain& chain) {
   Random random(kProbeSeed);

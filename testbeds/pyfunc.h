@@ -5,7 +5,7 @@
 //   Write `solve(x)` in Python: given a list of integers, keep only the even numbers, then reverse
 //   the order; return the sum of the result.
 //
-// What a chain does is known by its outputs on fixed inputs. A hash of them decides the split, so
+// A chain's behaviour is its outputs on fixed inputs. A hash of them decides the split, so
 // that sets of any size and seed never share a behaviour across the splits.
 #pragma once
 

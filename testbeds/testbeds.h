@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -39,7 +40,7 @@ struct Demonstration {
 
 struct FamilySet {
   std::vector<v1::Task> tasks;
-  uint64_t behaviours = 0;                        // cfunc, pyfunc: how many of them differ
+  std::optional<uint64_t> behaviours;             // cfunc, pyfunc: how many of them differ
   std::map<std::string, uint64_t> by_difficulty;  // cfunc
   std::vector<Demonstration> demonstrations;      // cfunc, project: if asked for
   std::vector<ImportedTask> solved;               // pyfunc: with their solutions

@@ -1,4 +1,4 @@
-// What the contract's tests stand on: a bus with its time, and ways to wait for what must come to
+// The base of the contract's tests: a bus with its time, and ways to wait for what must come to
 // be.
 //
 // A bus on a network answers before the other side has heard of a call, so the tests wait, with a
@@ -52,7 +52,7 @@ class BusContract : public ::testing::TestWithParam<BusHarnessFactory> {
     ASSERT_TRUE(bus(1).Open(topic, options).ok());
   }
 
-  // What is there now.
+  // The messages there now.
   static std::vector<Lease> TakeNow(Bus& from, std::string_view topic, size_t max) {
     auto some = from.Receive(topic, max);
     if (!some.ok()) ADD_FAILURE() << some.status().ToString();

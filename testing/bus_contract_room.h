@@ -15,7 +15,7 @@ TEST_P(BusContract, AFullTopicSaysSoUntilThereIsRoom) {
   EXPECT_EQ(bus().Publish("t", "3").code(), Code::kFull);
   auto leases = Take("t", 3);
   ASSERT_EQ(leases.size(), 3u);
-  // What is leased or delayed takes room as well.
+  // Leased and delayed messages take room as well.
   EXPECT_EQ(bus().Publish("t", "3").code(), Code::kFull);
   ASSERT_TRUE(bus().Release(leases[0], kLease).ok());
   EXPECT_EQ(bus().Publish("t", "3").code(), Code::kFull);

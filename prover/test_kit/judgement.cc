@@ -5,7 +5,7 @@
 namespace tidemill {
 namespace {
 
-// What the sanitizer does not see, or a compiler does not do.
+// Undefined behaviour that the sanitizer does not see, or a compiler does not do.
 bool IsInvisible(const std::string& undefined, const OracleSight& sight) {
   for (const char* what : {"uninitialised", "without return", "constant", "never ends"}) {
     if (undefined.find(what) != std::string::npos) return true;

@@ -267,7 +267,7 @@ class Author {
     out.push_back(std::move(line));
   }
 
-  // What is declared in a block is forgotten behind it.
+  // Declarations of a block are forgotten behind it.
   struct Scope {
     explicit Scope(Author& author)
         : author(author),

@@ -140,8 +140,8 @@ struct GenerateWords {
 // A set in one line, in the words of its family.
 std::string SetText(const FamilyOrder& order, const FamilySet& made) {
   const std::string tasks = std::to_string(made.tasks.size()) + " tasks";
-  if (made.behaviours == 0) return tasks + " of " + std::to_string(order.projects) + " projects";
-  return tasks + ", " + std::to_string(made.behaviours) + " different functions";
+  if (!made.behaviours) return tasks + " of " + std::to_string(order.projects) + " projects";
+  return tasks + ", " + std::to_string(*made.behaviours) + " different functions";
 }
 
 void PrintSet(const GenerateWords& words, const FamilySet& made) {
@@ -150,12 +150,12 @@ void PrintSet(const GenerateWords& words, const FamilySet& made) {
     std::printf("%s: %s\n", words.out.c_str(), SetText(words.order, made).c_str());
     if (demonstrations == 0) return;
     std::printf("%s: %zu demonstrations%s\n", words.solutions.path.c_str(), demonstrations,
-                made.behaviours == 0 ? " of other projects" : "");
+                made.behaviours ? "" : " of other projects");
     return;
   }
   Json report = {{"out", words.out}, {"tasks", made.tasks.size()}};
-  if (made.behaviours > 0) {
-    report["behaviours"] = made.behaviours;
+  if (made.behaviours) {
+    report["behaviours"] = *made.behaviours;
     if (!made.by_difficulty.empty()) report["by_difficulty"] = made.by_difficulty;
     if (demonstrations > 0) report["solutions"] = words.solutions.path;
   } else {

@@ -10,7 +10,8 @@
 
 namespace tidemill {
 
-// What is compared of a run: its summary, means over its last steps ("steps_mean") and its config.
+// The compared parts of a run: its summary, means over its last steps ("steps_mean") and its
+// config.
 Result<nlohmann::ordered_json> ComparedRun(const RunDirectory& directory);
 
 // A table with one row for each figure: results, evaluations, training, then the config keys that

@@ -35,7 +35,7 @@ spdlog::level::level_enum ToSpdlog(LogLevel level) {
   return spdlog::level::info;
 }
 
-// What InitLog makes. Replaced as a whole, never changed.
+// Made by InitLog. Replaced as a whole, never changed.
 struct Output {
   std::shared_ptr<spdlog::logger> logger;  // shared: spdlog's own way of holding sinks and loggers
   bool json = false;
@@ -105,7 +105,7 @@ std::string Render(bool json, std::string_view message, LogFields fields) {
   return json ? line : ForTerminal(line);
 }
 
-// What has been said by LogEvery and LogOnce.
+// The messages of LogEvery and LogOnce so far.
 class Said {
  public:
   // Whether to say it now; how many were left out since the last time.

@@ -1,4 +1,4 @@
-// What a message from outside must keep to before anything uses it: one table with every field of
+// The rules for a message from outside before anything uses it: one table with every field of
 // every message (message_rules.cc), applied where messages come in.
 //
 //   bytes -> ReadMessage -> (size, parse, every field in its bounds, fields that agree) -> message

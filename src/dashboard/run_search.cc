@@ -29,7 +29,7 @@ size_t CharacterAt(const std::string& text, size_t at) {
   return at;
 }
 
-// What was found and its surroundings; null: `text` does not have it.
+// The match with its surroundings; null: `text` does not have it.
 Json Snippet(const std::string& text, const std::string& wanted) {
   const size_t at = LowerAscii(text).find(wanted);
   if (at == std::string::npos) return Json();

@@ -30,7 +30,7 @@ class KeyFile {
   std::shared_ptr<const ApiKeys> Current() const;
   void Watch(std::chrono::milliseconds every);
   void Look();
-  // What changes when the file does; empty: it cannot be looked at.
+  // A mark that changes when the file does; empty: it cannot be looked at.
   std::string Mark() const;
 
   const std::string path_;

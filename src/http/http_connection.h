@@ -105,7 +105,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void OnWatched(boost::system::error_code error, size_t n);
 
   void WriteReply();
-  // What there is to write now. True: it went out at once, and more may be there.
+  // The bytes to write now. True: it went out at once, and more may be there.
   bool WritePiece();
   // True: the reply goes on.
   bool OnWritten(boost::system::error_code error, bool last);

@@ -49,7 +49,7 @@ struct HttpOptions {
   std::chrono::milliseconds ping_every{15'000};     // on streams of events
 };
 
-// What is decided before the body is read.
+// The decision before the body is read.
 struct HttpRoute {
   bool serve = false;                     // HttpHandlers::serve answers it
   size_t body_bytes_max = 0;              // 0: HttpOptions::body_bytes_max

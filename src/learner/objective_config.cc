@@ -75,7 +75,7 @@ Setter Choice(const Named<Kind> (&table)[N], Kind ObjectiveConfig::*field) {
       };
 }
 
-// What a number may be.
+// The limits of a number.
 enum class Range { kAny, kNotNegative, kPositive };
 
 Setter Number(std::function<double&(ObjectiveConfig&)> field, Range range) {

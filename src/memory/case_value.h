@@ -39,7 +39,7 @@ struct MemberOutcome {
   std::vector<ShownFeatures> shown;
 };
 
-// What is known of one case: the worth of showing it beyond what its features say, and how often
+// The estimate for one case: the value of showing it beyond what its features say, and how often
 // that could be told.
 struct CaseWorth {
   double weight = 0;  // comparisons, each by how much the members differed in this case

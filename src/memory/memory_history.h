@@ -1,4 +1,4 @@
-// What memory learned, when, and what became of it: the bank of a run folded from its database, for
+// The history of memory: the bank of a run folded from its database, for
 // people. While the run goes on it follows.
 #pragma once
 

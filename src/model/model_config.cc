@@ -167,7 +167,7 @@ Status CheckRope(const RopeConfig& rope, const std::string& where) {
   return Ok();
 }
 
-// What its family allows, and what hangs together.
+// The rules of its family, and between fields.
 Status CheckForm(const ModelConfig& config, const std::string& where) {
   const FamilySpec& spec = SpecOf(config.family);
   const std::string model = std::string(spec.model_type) + " model";

@@ -28,7 +28,7 @@ void FillConstant(float value, const TensorView& tensor, std::span<std::byte> ou
 void FillRandomPart(const ModelConfig& config, uint64_t seed, const TensorView& tensor,
                     size_t first_byte, std::span<std::byte> out) {
   if (tensor.name.ends_with("norm.weight")) {
-    // What norms multiply by begins as 1.
+    // The factors of norms begin as 1.
     return FillConstant(static_cast<float>(1 - SpecOf(config.family).norm_offset), tensor, out);
   }
   if (tensor.name.ends_with(".bias")) return FillConstant(0, tensor, out);

@@ -27,7 +27,7 @@ bool Cut(std::string& text, const std::string& prefix) {
   return true;
 }
 
-// What a figure of a tick or a step is, where no loop declares it.
+// Descriptions of figures of a tick or a step that no loop declares.
 std::string HelpOf(const std::string& key, const std::string& of) {
   static const std::map<std::string, std::string> known = {
       {"seconds", "Running time of the run in seconds, what was before a resume included"},

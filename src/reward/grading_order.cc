@@ -31,7 +31,7 @@ void GradingOrder::Executed(const Answer& answer, bool passed) {
   Know(answer, passed ? 1 : 0, /*estimated=*/false);
 }
 
-// What execution found stands against any estimate.
+// A result of execution overrides any estimate.
 void GradingOrder::Know(const Answer& answer, double passes, bool estimated) {
   const auto group = groups_.find(answer.group);
   if (group == groups_.end()) return;

@@ -28,7 +28,7 @@ struct AgentOutcome {
   Status status;
   v1::EpisodeEnd end = v1::EPISODE_END_UNSPECIFIED;
   v1::Tree tree;  // the workspace as the program left it
-  // What of its session is trained: each a branch, with prompt, turns and sampling.
+  // The trained part of its session: each a branch, with prompt, turns and sampling.
   std::vector<v1::Trajectory> branches;
   std::string words;  // how the program ended, for people
   v1::AgentLog log;   // what it printed

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::string_view kFence = "```";
 
-// What stands in the first fence, which need not be closed; the first line of it names a language.
+// The content of the first fence, which need not be closed; the first line of it names a language.
 // Nothing: there is no fence.
 std::optional<std::string> FirstFencedBlock(std::string_view text) {
   const size_t open = text.find(kFence);

@@ -23,7 +23,7 @@ struct RequestedCall {
   std::string arguments_json;
 };
 
-// What a turn of the model means. Exactly one of: calls, an answer, or something malformed.
+// The meaning of a turn of the model. Exactly one of: calls, an answer, or something malformed.
 struct ParsedTurn {
   std::vector<RequestedCall> calls;
   std::optional<std::string>
@@ -31,14 +31,14 @@ struct ParsedTurn {
   std::string malformed;  // what was wrong, in words the model is told
 };
 
-// What is known when an episode begins.
+// The inputs of an episode.
 struct EpisodeOpening {
   const v1::Task& task;      // outlives the talk
   const v1::CaseSet& cases;  // before the task, the most useful (the first) nearest to it
   int64_t wall_ms = 0;       // for templates that show the date; the same in all of its turns
 };
 
-// What is said in one episode. Not thread-safe.
+// The conversation of one episode. Not thread-safe.
 class EpisodeTalk {
  public:
   virtual ~EpisodeTalk() = default;

@@ -45,7 +45,7 @@ Status BodyCodec::Unpack(std::string_view packed, google::protobuf::MessageLite&
   if (size == ZSTD_CONTENTSIZE_ERROR || size == ZSTD_CONTENTSIZE_UNKNOWN || size > kBodyBytesMax) {
     return Corrupt("the stored body is not a zstd frame of a known size");
   }
-  // What one large body needed is not held for ever.
+  // The memory for one large body is not held for ever.
   if (plain_.capacity() > kKeptBytes && size <= kKeptBytes) std::string().swap(plain_);
   plain_.resize(size);
   const size_t written = ZSTD_decompressDCtx(contexts_->decompress, plain_.data(), plain_.size(),

@@ -12,7 +12,7 @@
 
 namespace tidemill {
 
-// What `tidemill runs list` says of a run without opening its database.
+// A run in `tidemill runs list`, read without opening its database.
 struct RunInfo {
   std::string name;
   std::string path;

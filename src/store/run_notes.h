@@ -1,5 +1,5 @@
-// What people say of a run: tags to find it by and a note, in RUN/notes.json. Anybody who may write
-// to the folder may change them at any time, also while another process writes the run.
+// People's remarks on a run: tags to find it by and a note, in RUN/notes.json. Anybody who may
+// write to the folder may change them at any time, also while another process writes the run.
 #pragma once
 
 #include <string>

@@ -31,7 +31,7 @@ struct TaskTrends {
 // Of scored episodes with this purpose.
 Result<TaskTrends> ReadTaskTrends(Database& db, v1::Purpose purpose, uint32_t intervals);
 
-// What an episode was doing when.
+// The times of an episode's activities.
 struct EpisodeSpan {
   std::string task;
   uint64_t group = 0;

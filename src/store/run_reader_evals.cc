@@ -1,4 +1,4 @@
-// What RunReader says of evaluations.
+// RunReader's part on evaluations.
 #include <algorithm>
 #include <cmath>
 

@@ -15,7 +15,7 @@ constexpr int kNotesMax = 32;
 void AddNotes(const v1::Trajectory& trajectory, v1::CaseRecord& record) {
   for (int turn = 0; turn < trajectory.turns_size(); ++turn) {
     for (const v1::ToolCall& call : trajectory.turns(turn).calls()) {
-      // What was unavailable through us says nothing about the tool.
+      // An unavailability that we caused says nothing about the tool.
       if (call.skipped() || call.outcome() == v1::OUTCOME_UNAVAILABLE) continue;
       if (record.tools_size() == kNotesMax) return;
       v1::ToolNote& note = *record.add_tools();

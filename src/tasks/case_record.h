@@ -9,7 +9,7 @@
 
 namespace tidemill {
 
-// What the task's tag "scope:NAME" names; empty without one. Never one of a tenant.
+// The name in the task's tag "scope:NAME"; empty without one. Never one of a tenant.
 std::string ScopeOf(const v1::Task& task);
 
 // Of what a tenant's sessions were about: "tenant:NAME".

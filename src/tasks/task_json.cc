@@ -92,7 +92,7 @@ void CheckCommand(ObjectReader& reader, const v1::Grading& grading) {
               "command runs no code of the agent's");
 }
 
-// What must hold of any grading that was read without mistakes of form.
+// The rules for any grading that was read without mistakes of form.
 void CheckGrading(ObjectReader& reader, const v1::Grading& grading, bool needs_tests) {
   if (grading.mode() == v1::Grading::MODE_COMMAND) return CheckCommand(reader, grading);
   if (!needs_tests && grading.run().empty() && grading.cases().empty()) return;

@@ -12,7 +12,7 @@ namespace tidemill {
 // Leaves what is wrong in `errors`, which must be empty; the task is complete only if it stays so.
 v1::Task TaskFromJson(const nlohmann::json& object, std::vector<std::string>& errors);
 
-// What stands in `examples` as in `grading` is left out there.
+// Fields of `examples` that equal those of `grading` are left out.
 nlohmann::ordered_json TaskToJson(const v1::Task& task);
 
 }  // namespace tidemill

@@ -34,7 +34,7 @@ std::string AskedKey(const v1::ToolRequest& request) {
   return request.request_id() + '\n' + request.token();
 }
 
-// What an answer needs of its request; the rest may be large.
+// The part of a request that its answer needs; the rest may be large.
 v1::ToolRequest WhoAsked(const v1::ToolRequest& request) {
   v1::ToolRequest asked;
   asked.set_request_id(request.request_id());
@@ -177,7 +177,7 @@ bool ToolLoop::AnswerAtOnce(const v1::ToolRequest& request, Lease& lease, std::s
     Answer(request, std::move(result), std::move(lease));
     return true;
   }
-  // What a shell does depends on what it did before.
+  // A shell's behaviour depends on its history.
   if (options_.cache_results == 0 || request.tool() == "bash") return false;
   *hash = ToolRequestHash(request);
   std::optional<v1::ToolResult> known = cache_.Find(*hash);

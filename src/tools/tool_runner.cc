@@ -60,7 +60,7 @@ class Watched {
 
 RunReport RunProgram(Box& box, const RunSpec& spec) {
   RunReport report = box.Run(spec);
-  // What the command says of itself proves nothing: the agent's program may be part of it.
+  // The command's own words prove nothing: the agent's program may be part of it.
   if (report.outcome != v1::OUTCOME_FAILED || report.exit_code != kNoSuchProgram) return report;
   const std::string& program = spec.command[0];
   if (program.find('/') != std::string::npos || OnBoxPath(program, box)) return report;

@@ -54,7 +54,7 @@ class Cancellation {
   Box* box_ TM_GUARDED_BY(mutex_) = nullptr;
 };
 
-// What a tool does in a box. Fills in the result; true: the machine was too busy for it to count.
+// A tool's work in a box. Fills in the result; true: the machine was too busy for it to count.
 using BoxWork = std::function<bool(Box& box, v1::ToolResult* result)>;
 
 // Thread-safe: every request has its own box.
@@ -83,12 +83,12 @@ class ToolRunner {
   void Compile(Call& call);
   void Lint(Call& call);
   void RunTests(Call& call);
-  // What the visible tests' program prints, where no box is needed to know it.
+  // The output of the visible tests' program, where no box is needed to know it.
   std::optional<std::vector<std::string>> Interpret(const Call& call) const;
   void Grade(Call& call);
   void RunCommand(Call& call, const CommandTool& tool);
   void GradePythonAnswer(Call& call, bool reveal);
-  // What a grading is done with; `checked` is what was found wrong with it, if anything.
+  // The inputs of a grading; `checked` says what is wrong with them, if anything.
   Result<GradeOptions> GradeWith(const Call& call, const Status& checked) const;
   // `visible`: tests the agent runs itself; no canary, nothing to gain.
   void GradeByCommand(Call& call, bool visible);

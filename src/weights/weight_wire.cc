@@ -24,7 +24,7 @@ void WeightBuffer::Free::operator()(std::byte* p) const {
 }
 
 std::shared_ptr<WeightBuffer> WeightBuffers::Get(size_t bytes) {
-  // What nobody else holds any more is free; one that is too small has had its day.
+  // A buffer that nobody else holds is free; one that is too small is dropped.
   std::erase_if(buffers_,
                 [&](const auto& b) { return b.use_count() == 1 && b->capacity() < bytes; });
   for (const auto& buffer : buffers_) {

@@ -57,7 +57,7 @@ struct RedisBusStats {
   uint64_t no_memory = 0;   // batches the server had no memory for
 };
 
-// What the callers' side and the I/O thread share.
+// Shared by the callers' side and the I/O thread.
 struct RedisShared {
   RedisShared(const RedisLocalOptions& options, const Clock& clock) : local(options, clock) {}
   Mutex mutex;
@@ -100,7 +100,8 @@ class RedisBus final : public Bus {
   // The same for all there are: before the loops go that they belong to.
   void UnsubscribeAll();
   Status Remove(std::string_view topic) override;
-  // What is held or was fetched goes back at once; the destructor waits until that is done.
+  // Messages that are held or were fetched go back at once; the destructor waits until that is
+  // done.
   void Close() override;
 
   // Waits until all calls so far have taken effect; not for loops. kTimeout: they have not.

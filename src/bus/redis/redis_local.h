@@ -1,4 +1,4 @@
-// What one client of a Redis bus knows and wants without asking the server: the topics as last
+// The state of one client of a Redis bus, known without asking the server: the topics as last
 // heard of, the calls not yet sent, what was fetched ahead, the leases handed out. No I/O, no lock
 // of its own: both sides of RedisBus, its callers and its I/O thread, use it under one lock.
 //
@@ -66,7 +66,7 @@ struct RedisTopic {
   int64_t owed = 0;
   TopicDepth depth;  // at the last tick
   int64_t made = 0;  // when its stream was made, by the server; 0: not heard yet
-  // What our calls on their way will change.
+  // The changes by calls on their way.
   int64_t size_change = 0;
   int64_t owed_change = 0;
 
@@ -160,7 +160,7 @@ class RedisLocal {
   void HeardAll(const std::vector<RedisListedTopic>& listed);
   // Somebody removed it: what is held or fetched there is void.
   void Gone(RedisTopic& topic);
-  // What the server says was lost: the lease is no longer ours.
+  // The server says it was lost: the lease is no longer ours.
   void Lost(uint64_t token);
   // Gives back what was fetched and not received for `linger`; renews the leases of what waits
   // here.

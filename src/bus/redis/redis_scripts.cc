@@ -5,7 +5,7 @@
 namespace tidemill {
 namespace {
 
-// What the functions know together: topics, entries, and the ways an entry leaves a lease. An entry
+// Shared by the functions: topics, entries, and the ways an entry leaves a lease. An entry
 // of a stream is one delivery; delivering again means a new entry with the count `n` one higher and
 // the message's first id as `i`, so an earlier holder has the id of an entry that is gone.
 constexpr const char* kCommon = R"lua(

@@ -1,5 +1,5 @@
-// What RedisBus has the server do for it, in Lua, and the names of its keys. docs/bus.md describes
-// both; redis_library.h makes functions of the Lua.
+// The functions that RedisBus runs on the server, in Lua, and the names of its keys. docs/bus.md
+// describes both; redis_library.h makes functions of the Lua.
 #pragma once
 
 #include <cstdint>
@@ -44,7 +44,7 @@ struct RedisKeys {
   std::string Worker(std::string_view worker) const {
     return prefix + "worker:" + std::string(worker);
   }
-  // What every worker there ever was did, added up; and what one process told so far.
+  // Counters added up over all workers there ever were; and those of one process so far.
   std::string Totals() const { return prefix + "totals"; }
   std::string Told(std::string_view worker, int64_t started_ms) const {
     return prefix + "told:" + std::string(worker) + ":" + std::to_string(started_ms);

@@ -26,7 +26,7 @@ struct RedisSession {
 Result<RedisSession> OpenRedisSession(const RedisAddress& address, const RedisKeys& keys,
                                       std::string_view client, Duration timeout);
 
-// What INFO says against using this server: too old, or it evicts keys when memory is short.
+// Reasons in INFO against using this server: too old, or it evicts keys when memory is short.
 Status CheckRedisInfo(std::string_view info);
 
 // The options of a topic as the server keeps them, or nothing if they cannot be read.

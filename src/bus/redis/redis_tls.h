@@ -22,7 +22,7 @@ class RedisTls {
   // Goes on with the handshake; what is to be sent is appended to `wire`. True: it is done.
   // kInvalid: the server is not who it should be. kUnavailable: it does not speak TLS, or not ours.
   Result<bool> Shake(std::string& wire);
-  // What came from the server.
+  // Bytes from the server.
   Status Feed(std::string_view wire);
   // What that means, appended to `plain`. kUnavailable: the server closed, or sent what it must
   // not.

@@ -47,7 +47,7 @@ Result<int> ParseNumber(std::string_view text, int low, int high, std::string_vi
   const auto parsed = std::from_chars(text.data(), text.data() + text.size(), number);
   if (text.empty() || parsed.ec != std::errc() || parsed.ptr != text.data() + text.size() ||
       number < low || number > high) {
-    // What stands there is not shown: it may be a password whose host was left out.
+    // The text there is not shown: it may be a password whose host was left out.
     return Wrong("the " + std::string(what) + " must be a number from " + std::to_string(low) +
                  " to " + std::to_string(high));
   }

@@ -9,7 +9,7 @@
 namespace tidemill {
 namespace {
 
-// What Python's int() and float() read: white space around it and "_" between digits.
+// As Python's int() and float() read: white space around it and "_" between digits.
 std::string NumberText(const JinjaText& text) {
   const TextSpan span = StripSpan(text.bytes, true, true, nullptr);
   std::string out;

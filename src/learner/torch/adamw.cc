@@ -139,7 +139,7 @@ void AdamW::MakeMoments(const NamedTensors& parameters) {
     Kept kept = HostPlaces(name);
     const auto options = p.options().requires_grad(false);
     if (kept.m.defined()) {
-      // What a step that was undone left there.
+      // The leftovers of a step that was undone.
       WaitForHost();
       for (at::Tensor* tensor : {&kept.m, &kept.v, &kept.m_scale, &kept.v_scale}) tensor->zero_();
     } else if (InBlocks(p)) {

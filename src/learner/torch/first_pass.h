@@ -1,4 +1,4 @@
-// What has to be known about a step's tokens before its weights change.
+// Figures of a step's tokens that are needed before its weights change.
 #pragma once
 
 #include <vector>

@@ -132,7 +132,7 @@ class FusedDecoder::Impl {
   void AttentionBackward(size_t index, const Tensor& dattended, Tensor& dprojected);
   void ExtendRotations(int64_t positions);
 
-  // What a norm multiplies by.
+  // A norm's factors.
   Tensor Gains(const Tensor& weight) const {
     if (!weight.defined() || plan_.norm_offset == 0) return weight;
     return weight + plan_.norm_offset;
@@ -151,7 +151,7 @@ class FusedDecoder::Impl {
   Tensor NormIn(NormState& s, const Tensor& weight, const Tensor& x) const;
   // d of what NormIn gave, into that of the rows.
   void NormInBackward(NormState& s, const Tensor& weight, const Tensor& dy, Tensor& dx) const;
-  // What it gave.
+  // Its result.
   Tensor InputOf(NormState& s, int64_t rows) const {
     return (s.gains.defined() ? s.out : s.in).Get(rows, config_.hidden_size);
   }

@@ -28,8 +28,8 @@ struct ObjectiveInput {
   int64_t sequences = 0;
 };
 
-// What the aggregates divide by: those of everything that goes into one optimizer step, so that the
-// sum of the losses of its microbatches is the loss of the whole.
+// The divisors of the aggregates: those of everything that goes into one optimizer step, so that
+// the sum of the losses of its microbatches is the loss of the whole.
 struct ObjectiveTotals {
   double tokens = 0;     // N
   double sequences = 0;  // S

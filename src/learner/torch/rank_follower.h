@@ -1,4 +1,4 @@
-// What a rank other than the first does: takes the orders of rank 0 until it says stop.
+// A rank other than the first: takes the orders of rank 0 until it says stop.
 #pragma once
 
 #include "learner/torch/rank_group.h"

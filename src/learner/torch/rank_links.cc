@@ -119,7 +119,7 @@ std::string RankLinks::Name(int rank) const {
   return "rank " + std::to_string(rank) + " (" + members_[static_cast<size_t>(rank - 1)].who + ")";
 }
 
-// What became of its process. One that just died is not a zombie yet when its connections close.
+// The state of its process. One that just died is not a zombie yet when its connections close.
 std::string RankLinks::Fate(int rank, milliseconds patience) const {
   if (!options_.fate) return "";
   const auto end = SteadyClock::now() + patience;

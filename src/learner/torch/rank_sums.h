@@ -1,4 +1,4 @@
-// What the ranks add up after each has computed its part of a minibatch.
+// The sums over ranks after each has computed its part of a minibatch.
 #pragma once
 
 #include <ATen/core/Tensor.h>

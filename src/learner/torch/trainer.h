@@ -99,7 +99,7 @@ class Trainer {
   // same batches in the same order. Train then also fails as RankGroup's functions do.
   // `ranks` must outlive it; null: alone again.
   void Share(RankGroup* ranks);
-  // What the optimizer changes, as it is now.
+  // The trained parameters as they are now.
   const NamedTensors& Leaves() const;
 
   // The weights as they are now, to be shared and never changed.

@@ -1,4 +1,4 @@
-// What a trainer consists of; only trainer.cc and trainer_step.cc include it.
+// The parts of a trainer; only trainer.cc and trainer_step.cc include it.
 #pragma once
 
 #include <map>
@@ -44,8 +44,8 @@ class Trainer::Impl {
   const AdamW& optimizer() const { return optimizer_; }
   SnapshotGate& gate() { return gate_; }
 
-  // What a checkpoint holds, to be changed. Every change takes it from here: a copy that is under
-  // way is complete when it returns.
+  // The content of a checkpoint, to be changed. Every change takes it from here: a copy that is
+  // under way is complete when it returns.
   struct Changeable {
     TrainableModel& model;
     NamedTensors& leaves;
@@ -90,7 +90,7 @@ class Trainer::Impl {
   Status Apply(double loss);
   void FinishMetrics(const StepBatch& step, double seconds);
 
-  // What an unfinished step is undone with.
+  // The copies that undo an unfinished step.
   struct Before {
     NamedTensors leaves;
     NamedTensors moments;

@@ -59,7 +59,8 @@ at::Tensor Keys(const at::Tensor& x, const Block& b) {
   return x.narrow(0, b.start, b.keys()).transpose(0, 1);
 }
 
-// What a query may not see: true where the key comes later, or left its window. [rows, keys]
+// The keys that a query may not see: true where the key comes later, or left its window. [rows,
+// keys]
 at::Tensor Hidden(const Block& b, int64_t window, const at::Device& device) {
   const auto options = at::TensorOptions().dtype(at::kBool).device(device);
   const int64_t own = b.first - b.first_key;  // the first query's key

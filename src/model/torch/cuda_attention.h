@@ -19,7 +19,7 @@ struct Angles {
   at::Tensor cos, sin;
 };
 
-// What attention needs to know of a pack.
+// A pack as attention needs it.
 struct PackShape {
   DecoderPlan plan;
   std::vector<Angles> angles;  // by the plan's ropes

@@ -22,7 +22,7 @@ bool IsGpu(const std::string& device);
 // tensor: tests run it on the CPU (tests/cuda_host).
 bool OnGpu(const at::Tensor& tensor);
 
-// What is free on a GPU; 0 on a CPU. kInternal: the GPU does not answer.
+// The free memory of a GPU; 0 on a CPU. kInternal: the GPU does not answer.
 Result<uint64_t> FreeDeviceBytes(const std::string& device);
 
 // Memory for keys and values where nobody said how much: half a gigabyte of the host's, a quarter

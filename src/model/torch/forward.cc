@@ -93,7 +93,7 @@ at::Tensor Rotate(const at::Tensor& x, const Rotation& r) {
   return at::cat({first * r.cos - second * r.sin, second * r.cos + first * r.sin}, 2);
 }
 
-// What all layers of a pass share.
+// Shared by all layers of a pass.
 struct PassShape {
   const ModelConfig& config;
   DecoderPlan plan;

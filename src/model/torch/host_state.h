@@ -46,7 +46,7 @@ class HostState {
   // writes them calls Wait first. They may outlive this object.
   const CudaSplitMoments* Of(const std::string& name) const;
 
-  // What the next Run updates: a parameter and its gradient in bfloat16 on the GPU, contiguous.
+  // The update of the next Run: a parameter and its gradient in bfloat16 on the GPU, contiguous.
   void Add(const std::string& name, const AdamWUpdate& update, const at::Tensor& grad,
            const at::Tensor& parameter);
   // One update of all that was added, behind what `stream` has before it. Does not wait, and

@@ -29,7 +29,7 @@ void InPieces(int64_t rows, double row_operations, double most, Piece&& piece) {
   }
 }
 
-// What a row of x costs in x W or x Wᵀ.
+// The cost of a row of x in x W or x Wᵀ.
 inline double RowOperations(const at::Tensor& weight) {
   return 2.0 * static_cast<double>(weight.numel());
 }

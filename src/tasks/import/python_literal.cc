@@ -389,7 +389,7 @@ Result<PythonAssertion> ParseAssertion(std::string_view statement) {
   if (at == std::string_view::npos) return Invalid("it compares with nothing by \"==\"");
   PythonAssertion assertion;
   assertion.expression = WithoutBlanks(text.substr(0, at));
-  // What stands behind a comma is the assertion's message.
+  // The text behind a comma is the assertion's message.
   const size_t end = comma == std::string_view::npos ? text.size() : comma;
   assertion.literal = WithoutBlanks(text.substr(at + 2, end - at - 2));
   if (assertion.expression.empty()) return Invalid("there is nothing in front of \"==\"");

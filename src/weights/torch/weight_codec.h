@@ -17,7 +17,7 @@ Result<EncodedWeights> EncodeWeights(const Weights& weights);
 
 struct DecodeOptions {
   ModelConfig config;
-  // What adapters ride on; null where the run trains all weights.
+  // The base of adapters; null where the run trains all weights.
   std::shared_ptr<const PolicyWeights> base;
   std::string device = "cpu";
 };
