@@ -98,10 +98,11 @@ Result<Json> MeasureDisk(const DiskBenchOptions& options) {
   if (options.load_only) return report;
   TM_ASSIGN_OR_RETURN(const CheckpointContent content, ContentLike(model, device));
   report["checkpoint_bytes"] = content.bytes();
+  CopyMemory memory;
   for (int round = 0; round < 2; ++round) {
     std::optional<CheckpointContent> copy;
     TM_ASSIGN_OR_RETURN(const double copied, Timed([&]() -> Status {
-                          TM_ASSIGN_OR_RETURN(copy, CopyToHost(content));
+                          TM_ASSIGN_OR_RETURN(copy, CopyToHost(content, memory));
                           return Ok();
                         }));
     TM_ASSIGN_OR_RETURN(const double written, Timed([&] {

@@ -54,9 +54,8 @@ struct PageOperands {
   }
 };
 
-// 16 query vectors and what they have gathered so far; with one half only 8 of them, the others
-// zero.
-template <int D, int kHalves>
+// 16 query vectors and what they have gathered so far.
+template <int D>
 struct Tile {
   unsigned q[D / 16][4];
   float out[D / 8][4];
@@ -96,7 +95,7 @@ struct Tile {
         const float2 c = *reinterpret_cast<const float2*>(cos + at + word * 2);
         const float2 s = *reinterpret_cast<const float2*>(sin + at + word * 2);
 #pragma unroll
-        for (int half = 0; half < kHalves; ++half) {
+        for (int half = 0; half < 2; ++half) {
           unsigned& low = q[2 * i + word / 2][half + 2 * (word % 2)];
           unsigned& high = q[2 * i + D / 32 + word / 2][half + 2 * (word % 2)];
           const float2 a = UnpackBf16(low), b = UnpackBf16(high);
@@ -122,7 +121,7 @@ struct Tile {
     }
     unsigned p[4] = {};
 #pragma unroll
-    for (int half = 0; half < kHalves; ++half) {
+    for (int half = 0; half < 2; ++half) {
       float x[4];
 #pragma unroll
       for (int i = 0; i < 4; ++i) {

@@ -1,15 +1,8 @@
 // Attention of single rows.
-#include "engine/cuda/attention.cuh"
+#include "engine/cuda/decode_tiles.cuh"
 
 namespace tidemill {
 namespace {
-
-template <int D>
-struct DecodeScratch {
-  float top[kWarps][16];
-  float sum[kWarps][16];
-  float out[kWarps][16][D];
-};
 
 // The row's own key, turned, and its value, into its page. The block's other threads see them after
 // the next barrier.
@@ -44,10 +37,10 @@ struct SeenPages {
 };
 
 // One block for each row and key head (and part of a long row); its warps take pages in turn.
-template <int D, int kHalves>
-__global__ void __launch_bounds__(kWarps * 32, D == 64 ? 4 : 2)
+template <int D, typename Queries>
+__global__ void __launch_bounds__(kWarps * 32, Queries::kBlocks)
     DecodeKernel(const CudaAttentionArgs args) {
-  __shared__ DecodeScratch<D> scratch;
+  __shared__ DecodeScratch<D, Queries::kQueries> scratch;
   const Lane lane;
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const int kv_head = static_cast<int>(blockIdx.x);
@@ -61,16 +54,11 @@ __global__ void __launch_bounds__(kWarps * 32, D == 64 ? 4 : 2)
   const int end = min(pages, begin + all.per_part);
   if (begin >= end && (parts > 1 || row.position < 0)) return;
 
-  Tile<D, kHalves> tile;
-  tile.Clear();
+  Queries tile;
   const bf16* qkv = static_cast<const bf16*>(args.qkv) + r * args.heads.QkvWidth();
-  const bf16* queries = qkv + static_cast<int64_t>(kv_head) * group * D;
-  tile.LoadQuery(0, lane.g < group ? queries + lane.g * D : nullptr, lane);
-  tile.LoadQuery(1, kHalves == 2 && lane.g + 8 < group ? queries + (lane.g + 8) * D : nullptr,
-                 lane);
+  tile.Load(qkv + static_cast<int64_t>(kv_head) * group * D, group, lane);
   const float scale = args.scale * kLog2E;
   const int seen = FirstSeen(args, row.position);
-  const int first[2] = {seen, seen}, limit[2] = {row.position, row.position};
   const PageWalk walk = MakeWalk(args, kv_head, row.pages, D);
   PageOperands<D> now, next;
   int index = begin + warp;
@@ -87,25 +75,13 @@ __global__ void __launch_bounds__(kWarps * 32, D == 64 ? 4 : 2)
   if (index < end && own) LoadPage(now, walk, index, lane);
   while (index < end) {
     const int following = index + kWarps;
-    if (following < end) LoadPage(next, walk, following, lane);
-    tile.Add(now, index * kCudaPageSlots, first, limit, scale, lane);
-    now = next;
+    if (Queries::kAhead && following < end) LoadPage(next, walk, following, lane);
+    tile.Add(now, index * kCudaPageSlots, seen, row.position, scale, lane);
+    if (Queries::kAhead) now = next;
+    if (!Queries::kAhead && following < end) LoadPage(now, walk, following, lane);
     index = following;
   }
-#pragma unroll
-  for (int half = 0; half < kHalves; ++half) {
-    const int head = lane.g + half * 8;
-    const float sum = tile.RowSum(half);
-    if (lane.c == 0) {
-      scratch.top[warp][head] = tile.top[half];
-      scratch.sum[warp][head] = sum;
-    }
-    if (head < group) {
-      ForColumns<D>(lane, [&](int column, int j, int e) {
-        scratch.out[warp][head][column] = tile.out[j][half * 2 + e];
-      });
-    }
-  }
+  tile.Give(scratch, warp, group, lane);
   __syncthreads();
   const int heads = args.heads.heads;
   for (int i = static_cast<int>(threadIdx.x); i < group * D; i += kWarps * 32) {
@@ -226,8 +202,10 @@ void CudaDecodeAttention(const CudaAttentionArgs& args, CudaStream stream) {
   const dim3 grid(static_cast<unsigned>(h.kv_heads), static_cast<unsigned>(args.count),
                   static_cast<unsigned>(args.splits));
   const bool few = h.heads / h.kv_heads <= 8;
-  const auto kernel = h.head_dim == 64 ? (few ? DecodeKernel<64, 1> : DecodeKernel<64, 2>)
-                                       : (few ? DecodeKernel<128, 1> : DecodeKernel<128, 2>);
+  const auto kernel =
+      h.head_dim == 64
+          ? (few ? DecodeKernel<64, NarrowTile<64>> : DecodeKernel<64, WideTile<64>>)
+          : (few ? DecodeKernel<128, NarrowTile<128>> : DecodeKernel<128, WideTile<128>>);
   Launch(kernel, {.grid = grid, .threads = kWarps * 32, .stream = stream}, args);
   if (args.splits > 1) {
     Launch(CombineKernel,

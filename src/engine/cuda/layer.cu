@@ -24,8 +24,20 @@ __device__ __forceinline__ float4 Plus(float4 v, float x) {
   return {v.x + x, v.y + x, v.z + x, v.w + x};
 }
 
-// Of rows up to 4 kThreads kKept numbers each thread keeps its own in registers between the passes,
-// and has the gains there before they are needed.
+__device__ __forceinline__ float4 Sum(float4 a, float4 b) {
+  return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w};
+}
+
+__device__ __forceinline__ float SquareSum(float4 v) {
+  return v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w;
+}
+
+__device__ __forceinline__ float4 Scaled(float4 v, float scale, float4 gain) {
+  return {v.x * scale * gain.x, v.y * scale * gain.y, v.z * scale * gain.z, v.w * scale * gain.w};
+}
+
+// Each thread has up to 4 kKept numbers of a row and their gains on the way at once, and keeps them
+// in registers. Of rows that are wider than all threads hold the rest is read twice.
 template <typename T, int kThreads, int kKept>
 __global__ void __launch_bounds__(kThreads) NormKernel(const CudaNormArgs args) {
   __shared__ float scratch[kThreads / 32];
@@ -34,45 +46,41 @@ __global__ void __launch_bounds__(kThreads) NormKernel(const CudaNormArgs args) 
   float* x = args.x + source * args.width;
   const T* bias = static_cast<const T*>(args.bias);
   const T* weight = static_cast<const T*>(args.weight);
-  float sum = 0;
+  const auto at = [](int n) { return (n * kThreads + static_cast<int>(threadIdx.x)) * 4; };
   float4 kept[kKept], gains[kKept];
 #pragma unroll
   for (int n = 0; n < kKept; ++n) {
-    const int i = (n * kThreads + static_cast<int>(threadIdx.x)) * 4;
-    if (bias != nullptr || i >= args.width) break;
-    kept[n] = Load4(x + i);
-    gains[n] = Plus(Load4(weight + i), args.offset);
-    sum += kept[n].x * kept[n].x + kept[n].y * kept[n].y + kept[n].z * kept[n].z +
-           kept[n].w * kept[n].w;
+    const bool inside = at(n) < args.width;
+    kept[n] = inside ? Load4(x + at(n)) : float4{};
+    gains[n] = inside ? Load4(weight + at(n)) : float4{};
   }
-  const int rest = bias != nullptr ? 0 : kKept * kThreads * 4;
-  for (int i = rest + threadIdx.x * 4; i < args.width; i += kThreads * 4) {
-    float4 v = Load4(x + i);
-    if (bias != nullptr) {
-      const float4 b = Load4(bias + i);
-      v = {v.x + b.x, v.y + b.y, v.z + b.z, v.w + b.w};
-      if (args.select == nullptr) Store4(x + i, v);
-    }
-    sum += v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w;
+  const auto biased = [&](float4 v, int i) {
+    v = Sum(v, Load4(bias + i));
+    if (args.select == nullptr) Store4(x + i, v);
+    return v;
+  };
+  float sum = 0;
+#pragma unroll
+  for (int n = 0; n < kKept; ++n) {
+    if (bias != nullptr && at(n) < args.width) kept[n] = biased(kept[n], at(n));
+    sum += SquareSum(kept[n]);
+  }
+  for (int i = at(kKept); i < args.width; i += kThreads * 4) {
+    const float4 v = Load4(x + i);
+    sum += SquareSum(bias != nullptr ? biased(v, i) : v);
   }
   const float scale =
       rsqrtf(BlockSum<kThreads>(sum, scratch) / static_cast<float>(args.width) + args.eps);
   T* out = static_cast<T*>(args.out) + r * args.width;
 #pragma unroll
   for (int n = 0; n < kKept; ++n) {
-    const int i = (n * kThreads + static_cast<int>(threadIdx.x)) * 4;
-    if (bias != nullptr || i >= args.width) break;
-    const float4 v = kept[n], w = gains[n];
-    Store4(out + i, {v.x * scale * w.x, v.y * scale * w.y, v.z * scale * w.z, v.w * scale * w.w});
+    if (at(n) < args.width)
+      Store4(out + at(n), Scaled(kept[n], scale, Plus(gains[n], args.offset)));
   }
-  for (int i = rest + threadIdx.x * 4; i < args.width; i += kThreads * 4) {
-    float4 v = Load4(x + i);
-    if (bias != nullptr && args.select != nullptr) {
-      const float4 b = Load4(bias + i);
-      v = {v.x + b.x, v.y + b.y, v.z + b.z, v.w + b.w};
-    }
-    const float4 w = Plus(Load4(weight + i), args.offset);
-    Store4(out + i, {v.x * scale * w.x, v.y * scale * w.y, v.z * scale * w.z, v.w * scale * w.w});
+  const bool again = bias != nullptr && args.select != nullptr;  // x was left as it is
+  for (int i = at(kKept); i < args.width; i += kThreads * 4) {
+    const float4 v = again ? Sum(Load4(x + i), Load4(bias + i)) : Load4(x + i);
+    Store4(out + i, Scaled(v, scale, Plus(Load4(weight + i), args.offset)));
   }
 }
 
@@ -86,23 +94,18 @@ __global__ void __launch_bounds__(kAddNormThreads) AddNormKernel(const CudaAddNo
   const T* bias = static_cast<const T*>(args.bias);
   const T* weight = static_cast<const T*>(args.weight);
   const auto take = [&](int i) {
-    float4 v = Load4(args.from + first + i);
-    if (bias == nullptr) return v;
-    const float4 b = Load4(bias + i);
-    return float4{v.x + b.x, v.y + b.y, v.z + b.z, v.w + b.w};
+    const float4 v = Load4(args.from + first + i);
+    return bias == nullptr ? v : Sum(v, Load4(bias + i));
   };
   float sum = 0;
   for (int i = threadIdx.x * 4; i < args.width; i += kAddNormThreads * 4) {
-    const float4 v = take(i);
-    sum += v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w;
+    sum += SquareSum(take(i));
   }
   const float scale =
       rsqrtf(BlockSum<kAddNormThreads>(sum, scratch) / static_cast<float>(args.width) + args.eps);
   for (int i = threadIdx.x * 4; i < args.width; i += kAddNormThreads * 4) {
-    const float4 v = take(i), w = Plus(Load4(weight + i), args.offset);
-    const float4 x = Load4(args.x + first + i);
-    Store4(args.x + first + i, {x.x + v.x * scale * w.x, x.y + v.y * scale * w.y,
-                                x.z + v.z * scale * w.z, x.w + v.w * scale * w.w});
+    const float4 v = Scaled(take(i), scale, Plus(Load4(weight + i), args.offset));
+    Store4(args.x + first + i, Sum(Load4(args.x + first + i), v));
   }
 }
 
@@ -112,12 +115,13 @@ __global__ void NarrowKernel(const float* x, int64_t count, T* out) {
   if (i < count) Store4(out + i, Load4(x + i));
 }
 
-// Narrow rows by four warps, wide ones by eight: up to 2,048 and 5,120 numbers in registers.
+// What was fastest on an H200 (docs/lab/gpu.md); rows of up to 5,120 numbers are in registers.
 template <typename T>
 auto NormKernelFor(int width, unsigned& threads) {
-  const bool wide = width > 2048;
-  threads = wide ? 256 : 128;
-  return wide ? NormKernel<T, 256, 5> : NormKernel<T, 128, 4>;
+  threads = width > 2048 ? 256 : 128;
+  if (width <= 1024) return NormKernel<T, 128, 2>;
+  if (width <= 2048) return NormKernel<T, 128, 4>;
+  return width <= 4096 ? NormKernel<T, 256, 4> : NormKernel<T, 256, 5>;
 }
 
 constexpr int kRotateThreads = 128;

@@ -18,7 +18,7 @@ __global__ void __launch_bounds__(kWarps * 32)
   const int begin = work.tile * kCudaPrefillVectors + warp * 16;
   const int vectors = work.length * group;
   if (begin >= vectors) return;
-  Tile<D, 2> tile;
+  Tile<D> tile;
   tile.Clear();
   int first[2], limit[2];
   int64_t vector_of[2];

@@ -201,7 +201,7 @@ std::optional<uint64_t> StepOf(const std::string& name) {
 uint64_t CheckpointContent::bytes() const {
   uint64_t sum = 0;
   for (const NamedTensors* part : {&parameters, &value_head, &optimizer}) {
-    for (const auto& [name, tensor] : *part) sum += tensor.nbytes();
+    sum += CopyMemory::BytesOf(*part);
   }
   return sum;
 }
@@ -217,13 +217,15 @@ CheckpointContent ContentOf(const Trainer& trainer, const CheckpointInfo& info) 
   return content;
 }
 
-Result<CheckpointCopy> CheckpointCopy::Begin(const CheckpointContent& content) {
+Result<CheckpointCopy> CheckpointCopy::Begin(const CheckpointContent& content,
+                                             CopyMemory& memory) {
   return CatchTorch<CheckpointCopy>("copying a checkpoint", [&]() -> Result<CheckpointCopy> {
     CheckpointCopy copy;
     copy.content_ = content;
-    copy.copies_.Add(copy.content_.parameters);
-    copy.copies_.Add(copy.content_.value_head);
-    copy.copies_.Add(copy.content_.optimizer);
+    memory.Reserve(content.bytes());
+    copy.copies_.Add(copy.content_.parameters, memory);
+    copy.copies_.Add(copy.content_.value_head, memory);
+    copy.copies_.Add(copy.content_.optimizer, memory);
     copy.copies_.Ready();
     return copy;
   });
@@ -234,8 +236,8 @@ Result<CheckpointContent> CheckpointCopy::Take() {
   return std::move(content_);
 }
 
-Result<CheckpointContent> CopyToHost(const CheckpointContent& content) {
-  TM_ASSIGN_OR_RETURN(CheckpointCopy copy, CheckpointCopy::Begin(content));
+Result<CheckpointContent> CopyToHost(const CheckpointContent& content, CopyMemory& memory) {
+  TM_ASSIGN_OR_RETURN(CheckpointCopy copy, CheckpointCopy::Begin(content, memory));
   return copy.Take();
 }
 

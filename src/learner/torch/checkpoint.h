@@ -32,7 +32,7 @@ struct CheckpointContent {
   NamedTensors optimizer;
   std::string state;  // trainer_state.json
 
-  uint64_t bytes() const;  // of the tensors
+  uint64_t bytes() const;  // of a copy of the tensors
 };
 // As the trainer stands. Shares its tensors: good until the next step.
 CheckpointContent ContentOf(const Trainer& trainer, const CheckpointInfo& info);
@@ -41,9 +41,9 @@ CheckpointContent ContentOf(const Trainer& trainer, const CheckpointInfo& info);
 // trainer goes on: SnapshotGate (learner/snapshot_gate.h) keeps what is copied as it is.
 class CheckpointCopy {
  public:
-  // The trainer's thread, which may start work on a GPU afterwards. Takes memory, copies nothing.
-  // Failure: there is no memory, or the GPU failed.
-  static Result<CheckpointCopy> Begin(const CheckpointContent& content);
+  // The trainer's thread, which may start work on a GPU afterwards. Takes memory, copies nothing;
+  // what is copied lies in `memory`. Failure: there is no memory, or the GPU failed.
+  static Result<CheckpointCopy> Begin(const CheckpointContent& content, CopyMemory& memory);
   // Any thread, once. What is copied must not change until it returns.
   Result<CheckpointContent> Take();
 
@@ -52,7 +52,7 @@ class CheckpointCopy {
   CheckpointContent content_;
 };
 // Both.
-Result<CheckpointContent> CopyToHost(const CheckpointContent& content);
+Result<CheckpointContent> CopyToHost(const CheckpointContent& content, CopyMemory& memory);
 
 // Writes beside `dir` and renames: `dir` is the old or the new, never in between. `files_from` (may
 // be empty) is a model directory whose tokenizer and generation files come along. On failure

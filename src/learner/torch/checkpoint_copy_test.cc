@@ -53,6 +53,7 @@ class CheckpointCopyTest : public ::testing::Test {
     channel_ = NewLocalWeightChannel();
     TrainerThreadOptions options;
     options.keep_every_steps = options.first_version = 1;
+    options.checkpoints_follow = true;
     options.on_copy = [this, &gate] {
       EXPECT_TRUE(Eventually([&] { return gate.waiting(); })) << "a change did not wait";
       clock_.Advance(kCopyTakes);

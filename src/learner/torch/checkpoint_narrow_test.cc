@@ -83,7 +83,8 @@ TEST_F(NarrowCheckpoint, HoldsAModelInBfloat16) {
   SKIP_WITHOUT_GPU();
   auto trainer = Make(true);
   Train(*trainer, 0, 2);
-  auto copy = CopyToHost(ContentOf(*trainer, {2, 3}));
+  CopyMemory memory;
+  auto copy = CopyToHost(ContentOf(*trainer, {2, 3}), memory);
   ASSERT_TRUE(copy.ok()) << copy.status().ToString();
   const NamedTensors then = (*trainer->Snapshot())->tensors();
   Train(*trainer, 2, 3);
@@ -100,9 +101,10 @@ TEST_F(NarrowCheckpoint, WhatIsCopiedBesideTrainingIsWhatWasThereBefore) {
   auto trainer = Make(true);
   Train(*trainer, 0, 2);
   const CheckpointContent content = ContentOf(*trainer, {2, 3});
-  const auto still = CopyToHost(content);
+  CopyMemory memory;
+  const auto still = CopyToHost(content, memory);
   ASSERT_TRUE(still.ok()) << still.status().ToString();
-  auto copy = CheckpointCopy::Begin(content);
+  auto copy = CheckpointCopy::Begin(content, memory);
   ASSERT_TRUE(copy.ok()) << copy.status().ToString();
   const RealClock clock;
   SnapshotGate& gate = trainer->gate();

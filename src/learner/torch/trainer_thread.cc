@@ -10,6 +10,7 @@
 #include <optional>
 #include <set>
 #include <thread>
+#include <utility>
 #include <variant>
 
 #include "core/log.h"
@@ -19,6 +20,7 @@
 #include "learner/snapshot_gate.h"
 #include "learner/torch/checkpoint.h"
 #include "learner/torch/rank_follower.h"
+#include "model/torch/catch.h"
 
 namespace tidemill {
 namespace {
@@ -150,6 +152,7 @@ class TrainerThread::Impl {
     for (const std::string& warning : report->warnings) {
       LogWarn(warning, {{"step", batch.step()}});
     }
+    if (options_.checkpoints_follow) TouchCopyMemory();
     done.metrics = std::move(report->metrics);
     return done;
   }
@@ -225,7 +228,7 @@ class TrainerThread::Impl {
     AwaitWriter();  // one copy at a time
     const CheckpointContent content = ContentOf(*trainer_, {request.step, request.version});
     Result<CheckpointCopy> copy = Full("the host has no memory for a copy");
-    if (RoomForCopy(content)) copy = CheckpointCopy::Begin(content);
+    if (RoomForCopy(content)) copy = CheckpointCopy::Begin(content, copy_memory_);
     if (!copy.ok()) {
       LogInfo("the trainer waits while a checkpoint is written",
               {{"step", request.step}, {"why", copy.status().message()}});
@@ -247,12 +250,17 @@ class TrainerThread::Impl {
   CheckpointDone CopyAndWrite(CheckpointCopy copy, SnapshotGate& gate, CheckpointDone done,
                               Time began) {
     const Time copying = clock_.Now();
-    const Result<CheckpointContent> content = Take(std::move(copy));
+    Result<CheckpointContent> content = Take(std::move(copy));
     done.pause_seconds += Seconds(gate.Complete());
     done.copy_seconds = Seconds(clock_.Now() - copying);
-    if (content.ok()) return Write(*content, done, began);
-    done.status = content.status();
-    done.seconds = Seconds(clock_.Now() - began);
+    if (content.ok()) {
+      done = Write(*content, done, began);
+    } else {
+      done.status = content.status();
+      done.seconds = Seconds(clock_.Now() - began);
+    }
+    content = Invalid("the copy is written");  // before its memory is given back
+    if (!KeepsCopyMemory(copy_memory_.bytes(), 0)) copy_memory_.Release();
     return done;
   }
 
@@ -261,11 +269,39 @@ class TrainerThread::Impl {
     return copy.Take();
   }
 
+  // Of the host; 0: nobody knows.
+  uint64_t Available() const {
+    return options_.host_memory_bytes > 0 ? options_.host_memory_bytes : AvailableMemoryBytes();
+  }
+
   bool RoomForCopy(const CheckpointContent& content) const {
-    const uint64_t available =
-        options_.host_memory_bytes > 0 ? options_.host_memory_bytes : AvailableMemoryBytes();
-    // A tenth is left to everybody else. 0: nobody knows.
-    return available == 0 || content.bytes() < available / 10 * 9;
+    const uint64_t available = Available();
+    // A tenth is left to everybody else.
+    return available == 0 || content.bytes() < (available + copy_memory_.bytes()) / 10 * 9;
+  }
+
+  // Whether memory of copies is kept between them: as much is left to everybody else. `more` of it
+  // is still to be taken.
+  bool KeepsCopyMemory(uint64_t bytes, uint64_t more) const {
+    return Available() >= bytes + more;
+  }
+
+  // Once, when it is known how large a checkpoint is: beside the steps before the first.
+  void TouchCopyMemory() {
+    if (std::exchange(touched_, true)) return;
+    AwaitWriter();
+    const uint64_t bytes = ContentOf(*trainer_, {}).bytes();
+    if (!KeepsCopyMemory(bytes, bytes)) return;
+    writer_ = std::thread([this, bytes] {
+      NameThisThread("checkpoint");
+      const Status status = CatchTorchStatus("memory for checkpoints", [&] {
+        copy_memory_.Reserve(bytes);
+        copy_memory_.Touch();
+        return Ok();
+      });
+      // A checkpoint asks for it again.
+      if (!status.ok()) LogInfo(status.message());
+    });
   }
 
   // In the writer's thread, or in thread_ while there is no writer.
@@ -308,7 +344,9 @@ class TrainerThread::Impl {
   std::set<uint64_t> needed_ TM_GUARDED_BY(mutex_);  // of kept_
   std::deque<Command> commands_ TM_GUARDED_BY(mutex_);
   bool stop_ TM_GUARDED_BY(mutex_) = false;
-  std::thread writer_;  // of the newest checkpoint; used by thread_, and when that has ended
+  CopyMemory copy_memory_;  // writer_'s while there is one, else thread_'s
+  bool touched_ = false;    // copy_memory_, before the first checkpoint; used by thread_ only
+  std::thread writer_;      // of the newest checkpoint; used by thread_, and when that has ended
   std::thread thread_;  // last: it uses everything above
 };
 

@@ -23,7 +23,8 @@ struct TrainerThreadOptions {
   // begins with, `first_version`; 0: nothing is.
   uint64_t keep_every_steps = 0;
   uint64_t first_version = 0;
-  uint64_t host_memory_bytes = 0;  // free for copies of checkpoints; 0: ask the machine
+  bool checkpoints_follow = false;  // memory for their copies is touched before the first
+  uint64_t host_memory_bytes = 0;   // free for copies of checkpoints; 0: ask the machine
   // For tests: called in the thread that copies a checkpoint before it does; a failure fails the
   // copy.
   std::function<Status()> on_copy = nullptr;

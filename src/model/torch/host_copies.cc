@@ -22,20 +22,59 @@ constexpr size_t kCopyPieceBytes = size_t{4} << 20;
 static_assert(kCopyPieceBytes <= kLanePieceBytes);
 #endif
 
+// Where a tensor may begin.
+uint64_t Rounded(uint64_t bytes) {
+  constexpr uint64_t kLine = 64;
+  return (bytes + kLine - 1) / kLine * kLine;
+}
+
 // More do not make it faster: memory and, of a GPU, the bus are the limit.
 int CopyThreads() {
-  return std::min(8, AvailableCores());
+  return std::min(12, AvailableCores());
 }
 
 }  // namespace
 
-void HostCopies::Add(NamedTensors& tensors) {
+uint64_t CopyMemory::BytesOf(const NamedTensors& tensors) {
+  uint64_t bytes = 0;
+  for (const auto& [name, tensor] : tensors) bytes += Rounded(tensor.nbytes());
+  return bytes;
+}
+
+void CopyMemory::Reserve(uint64_t bytes) {
+  taken_ = 0;
+  const bool held = block_.defined() && block_.storage().use_count() > 1;
+  if (!held && this->bytes() >= bytes) return;
+  block_.reset();  // first: there may not be room for both
+  block_ = at::empty({static_cast<int64_t>(bytes)}, at::TensorOptions().dtype(at::kByte));
+  UseHugePages(block_.data_ptr(), block_.nbytes());
+}
+
+void CopyMemory::Touch() const {
+  if (bytes() == 0) return;
+  auto* const begin = static_cast<std::byte*>(block_.data_ptr());
+  const size_t pieces = (bytes() + kCopyPieceBytes - 1) / kCopyPieceBytes;
+  static_cast<void>(InParallel(pieces, CopyThreads(), [&](size_t i) {
+    const size_t first = i * kCopyPieceBytes;
+    std::memset(begin + first, 0, std::min<size_t>(kCopyPieceBytes, bytes() - first));
+    return Ok();
+  }));
+}
+
+at::Tensor CopyMemory::Take(const at::Tensor& like) {
+  const uint64_t first = taken_;
+  taken_ += Rounded(like.nbytes());
+  TM_CHECK(taken_ <= bytes(), "there is room for what was reserved");
+  return block_.narrow(0, static_cast<int64_t>(first), static_cast<int64_t>(like.nbytes()))
+      .view(like.scalar_type())
+      .view(like.sizes());
+}
+
+void HostCopies::Add(NamedTensors& tensors, CopyMemory& memory) {
   const at::NoGradGuard no_grad;
   for (auto& [name, tensor] : tensors) {
     const at::Tensor source = tensor.detach().contiguous();
-    const at::Tensor copy =
-        at::empty(source.sizes(), at::TensorOptions().dtype(source.scalar_type()));
-    UseHugePages(copy.data_ptr(), copy.nbytes());
+    const at::Tensor copy = memory.Take(source);
     if (OnGpu(source)) on_gpu_ = source;
     std::vector<Piece>& pieces = OnGpu(source) ? gpu_pieces_ : host_pieces_;
     const auto* from = static_cast<const std::byte*>(source.data_ptr());

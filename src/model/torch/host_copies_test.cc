@@ -31,8 +31,10 @@ TEST(HostCopies, AreTheTensorsOfAllSizesAndTypesInMemoryOfTheirOwn) {
       {"leaf", Counted(100, at::kFloat).set_requires_grad(true)},
   };
   NamedTensors copies = tensors;
+  CopyMemory memory;
+  memory.Reserve(CopyMemory::BytesOf(copies));
   HostCopies copying;
-  copying.Add(copies);
+  copying.Add(copies, memory);
   copying.Ready();
   ASSERT_TRUE(copying.Take().ok());
   ASSERT_EQ(copies.size(), tensors.size());
@@ -43,6 +45,37 @@ TEST(HostCopies, AreTheTensorsOfAllSizesAndTypesInMemoryOfTheirOwn) {
     EXPECT_TRUE(copy.numel() == 0 || copy.data_ptr() != tensor.data_ptr()) << name;
     EXPECT_TRUE(at::equal(copy, HostCopy(tensor))) << name;
   }
+}
+
+NamedTensors CopiesOf(const NamedTensors& tensors, CopyMemory& memory) {
+  NamedTensors copies = tensors;
+  memory.Reserve(CopyMemory::BytesOf(copies));
+  HostCopies copying;
+  copying.Add(copies, memory);
+  copying.Ready();
+  EXPECT_TRUE(copying.Take().ok());
+  return copies;
+}
+
+TEST(CopyMemory, ServesOneSetOfCopiesAfterTheOther) {
+  CopyMemory memory;
+  memory.Reserve(1 << 20);
+  memory.Touch();
+  const auto place = [](const NamedTensors& copies) { return copies.at("x").data_ptr(); };
+  const NamedTensors tensors{{"x", Counted(1000, at::kFloat)}, {"y", Counted(77, at::kShort)}};
+  NamedTensors first = CopiesOf(tensors, memory);
+  const void* const before = place(first);
+  first.clear();
+  first = CopiesOf(tensors, memory);
+  EXPECT_EQ(place(first), before);
+  EXPECT_EQ(memory.bytes(), uint64_t{1} << 20);
+  // While the first are held the second lie elsewhere.
+  const NamedTensors second = CopiesOf({{"x", Counted(1000, at::kFloat) + 1}}, memory);
+  EXPECT_NE(place(second), before);
+  EXPECT_TRUE(at::equal(first.at("x"), HostCopy(tensors.at("x"))));
+  EXPECT_TRUE(at::equal(first.at("y"), HostCopy(tensors.at("y"))));
+  memory.Release();
+  EXPECT_EQ(memory.bytes(), 0u);
 }
 
 #ifdef TIDEMILL_CUDA

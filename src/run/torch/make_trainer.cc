@@ -246,6 +246,7 @@ Result<std::unique_ptr<TrainerThread>> MakeTrainer(const RunConfig& config,
   thread.threads = start.threads;
   thread.files_from = config.model.tokenizer_path();
   thread.keep_last = config.learner.keep_checkpoints;
+  thread.checkpoints_follow = config.learner.checkpoint_every_steps > 0;
   if (config.live.release) thread.keep_every_steps = config.eval.every_steps;
   thread.first_version = start.version;
   return std::make_unique<TrainerThread>(std::move(trainer), channel, clock, thread,
