@@ -97,7 +97,8 @@ class Generation {
       const bool swap = ready.ok() && ready->weights != nullptr;
       if (swap) {
         version = ready->version;
-        const Status swapped = engine_->SwapReady(*ready->weights, version, CacheOnSwap::kKeep);
+        const Status swapped = engine_->SwapReady(
+            *ready->weights, {.policy = PolicyId::kMain, .version = version}, CacheOnSwap::kKeep);
         if (!swapped.ok()) return Fail(swapped);
         preparer_.Discard(std::move(ready->weights));
       }

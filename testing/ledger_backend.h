@@ -53,8 +53,8 @@ class LedgerBackend final : public DecodeBackend {
     uint64_t number = 0;
   };
 
-  LedgerBackend(int32_t pages, int32_t versions, uint64_t number)
-      : pages_(static_cast<size_t>(pages)), weights_(static_cast<size_t>(versions)) {
+  LedgerBackend(int32_t pages, int32_t places, uint64_t number)
+      : pages_(static_cast<size_t>(pages)), weights_(static_cast<size_t>(places)) {
     weights_[0] = number;
   }
 

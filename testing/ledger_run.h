@@ -20,9 +20,15 @@ struct LedgerOptions {
   size_t max_running = 16;
   int32_t prefill_chunk = 32;
   int32_t versions = 1;
+  int32_t adapters = 0;
   int32_t steps_at_once = 1;
   double live_share = 0.5;
 };
+
+// The weights of each version of a policy are others.
+inline uint64_t LedgerNumber(const PolicyVersion& weights) {
+  return weights.version + 1000 * static_cast<uint64_t>(weights.policy);
+}
 
 inline std::string LedgerBytes(TokenId id) {
   return std::string(static_cast<size_t>(1 + id % 3), static_cast<char>('a' + id % 26));
@@ -32,7 +38,7 @@ inline std::string LedgerBytes(TokenId id) {
 class LedgerRun {
  public:
   explicit LedgerRun(const LedgerOptions& o) {
-    auto backend = std::make_unique<LedgerBackend>(o.pages, o.versions, 1);
+    auto backend = std::make_unique<LedgerBackend>(o.pages, o.versions + o.adapters, 1);
     backend_ = backend.get();
     engine_ = NewBatchEngine({.scheduling = {.pages = o.pages,
                                              .max_context = o.max_context,
@@ -43,6 +49,7 @@ class LedgerRun {
                               .vocabulary = kLedgerVocabulary,
                               .version = 1,
                               .versions = o.versions,
+                              .adapters = o.adapters,
                               .steps_at_once = o.steps_at_once,
                               .token_bytes = LedgerBytes},
                              std::move(backend));
@@ -53,15 +60,23 @@ class LedgerRun {
   EngineStats Stats() const { return engine_->Stats(); }
 
   void Add(SequenceStart start) {
+    const Status status = TryAdd(std::move(start));
+    ASSERT_TRUE(status.ok()) << status.ToString();
+  }
+  Status TryAdd(SequenceStart start) {
     tokens[start.id] = start.prompt;
     seeds[start.id] = start.turn.seed;
-    const Status status = engine_->Add(std::move(start));
-    ASSERT_TRUE(status.ok()) << status.ToString();
+    policies[start.id] = start.policy;
+    return engine_->Add(std::move(start));
   }
   void Release(SequenceId id) { ASSERT_TRUE(engine_->Release(id).ok()); }
   void Swap(uint64_t version, CacheOnSwap cache) {
-    ASSERT_TRUE(
-        engine_->SwapWeights(std::make_shared<LedgerWeights>(version), version, cache).ok());
+    const Status swapped = Publish({.policy = PolicyId::kMain, .version = version}, cache);
+    ASSERT_TRUE(swapped.ok()) << swapped.ToString();
+  }
+  Status Publish(const PolicyVersion& weights, CacheOnSwap cache) {
+    return engine_->SwapWeights(std::make_shared<LedgerWeights>(LedgerNumber(weights)), weights,
+                                cache);
   }
   void Step() {
     auto finished = engine_->Step();
@@ -91,7 +106,8 @@ class LedgerRun {
     for (const TokenVersionRun& run : turn.versions) {
       for (uint32_t i = 0; i < run.tokens; ++i, ++at) {
         if (at >= turn.forced) {
-          const Drawn plain = PlainDraw(all, run.version, seeds.at(id));
+          const uint64_t number = LedgerNumber({policies.at(id), run.version});
+          const Drawn plain = PlainDraw(all, number, seeds.at(id));
           ASSERT_EQ(turn.ids.at(at), plain.id) << "sequence " << id << " token " << at;
           ASSERT_EQ(turn.logprobs[at], plain.logprob);
         }
@@ -103,6 +119,7 @@ class LedgerRun {
 
   std::map<SequenceId, std::vector<TokenId>> tokens;  // before the turn
   std::map<SequenceId, uint64_t> seeds;
+  std::map<SequenceId, PolicyId> policies;
   std::map<SequenceId, TurnOutput> turns;
   std::map<SequenceId, int> ends;  // turns that ended
 

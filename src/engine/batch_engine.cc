@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <deque>
+#include <map>
 #include <unordered_map>
 
 #include "engine/held_versions.h"
@@ -15,7 +16,7 @@ class BatchEngine final : public Engine {
  public:
   BatchEngine(BatchEngineOptions options, std::unique_ptr<DecodeBackend> backend)
       : options_(std::move(options)),
-        versions_(options_.versions, options_.version),
+        versions_(options_.versions, options_.adapters, options_.version),
         backend_(std::move(backend)),
         scheduler_(options_.scheduling,
                    [this](PageId from, PageId to) { backend_->CopyPage(from, to); }) {}
@@ -30,9 +31,14 @@ class BatchEngine final : public Engine {
       return Full("the engine holds " + std::to_string(sequences_.size()) +
                   " sequences, the maximum");
     }
-    if (start.pin_version) {
-      TM_RETURN_IF_ERROR(versions_.Pin(*start.pin_version).WithContext(who));
+    const std::optional<uint64_t> newest = versions_.Newest(start.policy);
+    if (!newest || Dropped(start.policy)) {
+      return NotFound(who + ": this engine has no policy " +
+                      std::to_string(static_cast<uint32_t>(start.policy)));
     }
+    const PolicyVersion weights{.policy = start.policy,
+                                .version = start.pin_version.value_or(*newest)};
+    if (start.pin_version) TM_RETURN_IF_ERROR(versions_.Pin(weights).WithContext(who));
     auto sequence = std::make_unique<Sequence>();
     sequence->id = start.id;
     sequence->prompt_length = static_cast<int32_t>(start.prompt.size());
@@ -42,7 +48,8 @@ class BatchEngine final : public Engine {
     sequence->service = start.service;
     sequence->stream = start.stream;
     sequence->pinned = start.pin_version.has_value();
-    sequence->version = start.pin_version.value_or(versions_.newest());
+    sequence->weights = weights;
+    ++policies_[start.policy].sequences;
     scheduler_.Introduce(*sequence);
     BeginTurn(*sequence, std::move(start.turn));
     scheduler_.Enqueue(*sequence);
@@ -69,13 +76,18 @@ class BatchEngine final : public Engine {
     if (found == sequences_.end()) return NotFound("no sequence " + std::to_string(id));
     Sequence* sequence = found->second.get();
     for (StepUnderWay& step : under_way_) {
-      std::replace(step.draws.begin(), step.draws.end(), sequence, static_cast<Sequence*>(nullptr));
+      for (StepUnderWay::Draw& draw : step.draws) {
+        if (draw.sequence == sequence) draw.sequence = nullptr;
+      }
     }
     std::erase_if(ended_before_swap_, [id](const TurnOutput& turn) { return turn.id == id; });
     std::erase_if(deltas_, [id](const TurnDelta& delta) { return delta.part.id == id; });
     scheduler_.Forget(*sequence);
-    if (sequence->pinned) versions_.Unpin(sequence->version);
+    if (sequence->pinned) versions_.Unpin(sequence->weights);
+    const PolicyId policy = sequence->weights.policy;
     sequences_.erase(found);
+    PolicyUse& use = policies_.at(policy);
+    if (--use.sequences == 0 && use.dropped) LetGo(policy);
     return Ok();
   }
 
@@ -98,33 +110,46 @@ class BatchEngine final : public Engine {
     return backend_->Prepare(std::move(weights));
   }
 
-  Status SwapReady(ReadyWeights& ready, uint64_t version, CacheOnSwap cache) override {
-    while (!under_way_.empty()) {
+  Status SwapReady(ReadyWeights& ready, PolicyVersion version, CacheOnSwap cache) override {
+    if (Dropped(version.policy)) {
+      return NotFound(NameOf(version) + ": the policy was dropped");
+    }
+    TM_ASSIGN_OR_RETURN(const int32_t place, versions_.PlaceForNew(version.policy));
+    while (MeetsStepsUnderWay(version.policy, place, cache)) {
       const Status done = FinishStep(ended_before_swap_);
       if (!done.ok()) return scheduler_.Distrust(), done;
     }
     const auto begin = std::chrono::steady_clock::now();
-    const int32_t place = versions_.PlaceForNew();
     TM_RETURN_IF_ERROR(backend_->Take(ready, place));
-    const std::vector<uint64_t> gone = versions_.Took(place, version);
+    const std::vector<PolicyVersion> gone = versions_.Took(place, version);
     scheduler_.NewWeights(version, cache);
-    for (const uint64_t number : gone) scheduler_.ForgetVersion(number);
+    for (const PolicyVersion& weights : gone) scheduler_.ForgetWeights(weights);
     ++stats_.swaps;
     stats_.pause_seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     return Ok();
   }
 
+  Status DropPolicy(PolicyId policy) override {
+    const std::string name = "policy " + std::to_string(static_cast<uint32_t>(policy));
+    if (policy == PolicyId::kMain) return Invalid("the main policy cannot be dropped");
+    if (!versions_.Newest(policy) || Dropped(policy)) return NotFound("this engine has no " + name);
+    PolicyUse& use = policies_[policy];
+    use.dropped = true;
+    if (use.sequences == 0) LetGo(policy);
+    return Ok();
+  }
+
   Status Hold(uint64_t version, uint64_t as) override {
     if (std::find(stats_.held.begin(), stats_.held.end(), as) != stats_.held.end()) return Ok();
-    TM_RETURN_IF_ERROR(versions_.Pin(version));
+    TM_RETURN_IF_ERROR(versions_.Pin(OfMain(version)));
     TM_RETURN_IF_ERROR(versions_.Alias(version, as));
     stats_.held.push_back(as);
     return Ok();
   }
 
   void Unhold(uint64_t as) override {
-    if (std::erase(stats_.held, as) > 0) versions_.Unpin(as);
+    if (std::erase(stats_.held, as) > 0) versions_.Unpin(OfMain(as));
   }
 
   void ForgetTenant(uint64_t tenant) override { scheduler_.ForgetTenant(tenant); }
@@ -133,6 +158,8 @@ class BatchEngine final : public Engine {
     EngineStats stats = stats_;
     stats.version = versions_.newest();
     stats.versions_held = versions_.held();
+    stats.policies = versions_.policies();
+    for (const auto& [policy, use] : policies_) stats.policies -= use.dropped ? 1 : 0;
     const SchedulerCounts& counts = scheduler_.counts();
     stats.evictions = counts.evictions;
     stats.cache_lookups = counts.cache_lookups;
@@ -153,6 +180,10 @@ class BatchEngine final : public Engine {
   int32_t max_context() const override { return options_.scheduling.max_context; }
 
  private:
+  static PolicyVersion OfMain(uint64_t version) {
+    return {.policy = PolicyId::kMain, .version = version};
+  }
+
   bool Stops() const { return static_cast<bool>(options_.token_bytes); }
 
   Status CheckTokens(const std::vector<TokenId>& tokens) const {
@@ -177,9 +208,46 @@ class BatchEngine final : public Engine {
 
   // A step that was started and not yet waited for.
   struct StepUnderWay {
-    std::vector<Sequence*> draws;  // by segment; null: draws nothing, or for nobody any more
-    bool foreseen = true;          // another may be started before its tokens are known
+    struct Draw {
+      Sequence* sequence = nullptr;  // null: draws nothing, or for nobody any more
+      uint64_t version = 0;          // of the sequence's policy
+    };
+    std::vector<Draw> draws;         // by segment
+    std::vector<PolicyId> policies;  // by segment
+    std::vector<int32_t> places;     // by segment: of its weights
+    bool foreseen = true;            // another may be started before its tokens are known
   };
+
+  // Sequences of a policy that are not released yet.
+  struct PolicyUse {
+    size_t sequences = 0;
+    bool dropped = false;
+  };
+
+  bool Dropped(PolicyId policy) const {
+    const auto use = policies_.find(policy);
+    return use != policies_.end() && use->second.dropped;
+  }
+
+  // Whether new weights of the policy in `place` have to wait for a step: for one that reads the
+  // place, or one whose rows would lose their pages.
+  bool MeetsStepsUnderWay(PolicyId policy, int32_t place, CacheOnSwap cache) const {
+    return std::any_of(under_way_.begin(), under_way_.end(), [&](const StepUnderWay& step) {
+      const bool reads =
+          std::find(step.places.begin(), step.places.end(), place) != step.places.end();
+      const bool has =
+          std::find(step.policies.begin(), step.policies.end(), policy) != step.policies.end();
+      return reads || (has && cache == CacheOnSwap::kRebuild);
+    });
+  }
+
+  void LetGo(PolicyId policy) {
+    for (const PolicyVersion& weights : versions_.Forget(policy)) {
+      scheduler_.ForgetWeights(weights);
+    }
+    scheduler_.ForgetPolicy(policy);
+    policies_.erase(policy);
+  }
 
   Result<std::vector<TurnOutput>> RunStep() {
     while (under_way_.size() < static_cast<size_t>(options_.steps_at_once) &&
@@ -204,7 +272,9 @@ class BatchEngine final : public Engine {
     for (size_t i = 0; i < plan.size(); ++i) {
       Sequence& s = *plan[i].sequence;
       scheduler_.Started(s, plan[i].rows);
-      step.draws.push_back(segments_[i].draw ? &s : nullptr);
+      step.draws.push_back({segments_[i].draw ? &s : nullptr, s.weights.version});
+      step.policies.push_back(s.weights.policy);
+      step.places.push_back(segments_[i].weights);
       if (!segments_[i].draw) continue;
       s.segment = i;
       ++s.drawing;
@@ -220,12 +290,13 @@ class BatchEngine final : public Engine {
     drawn_.assign(step.draws.size(), {});
     TM_RETURN_IF_ERROR(backend_->Finish(drawn_));
     for (size_t i = 0; i < step.draws.size(); ++i) {
-      if (step.draws[i] != nullptr && (drawn_[i].id < 0 || drawn_[i].id >= options_.vocabulary)) {
+      if (step.draws[i].sequence != nullptr &&
+          (drawn_[i].id < 0 || drawn_[i].id >= options_.vocabulary)) {
         return Internal("the model's logits are not finite; its weights are broken");
       }
     }
     for (size_t i = 0; i < step.draws.size(); ++i) {
-      if (step.draws[i] != nullptr) Take(*step.draws[i], std::move(drawn_[i]), finished);
+      if (step.draws[i].sequence != nullptr) Take(step.draws[i], std::move(drawn_[i]), finished);
     }
     return Ok();
   }
@@ -254,18 +325,18 @@ class BatchEngine final : public Engine {
             .draw = draw,
             .sampling = s.turn.sampling,
             .seed = s.turn.seed,
-            .weights = versions_.PlaceOf(s.version)};
+            .weights = versions_.PlaceOf(s.weights)};
   }
 
-  // Weights change only while no step is under way, so it was drawn from those of the sequence.
-  void Take(Sequence& s, Drawn drawn, std::vector<TurnOutput>& finished) {
+  void Take(const StepUnderWay::Draw& draw, Drawn drawn, std::vector<TurnOutput>& finished) {
+    Sequence& s = *draw.sequence;
     ++stats_.generated_tokens;
     --s.drawing;
-    const bool ended = AppendToken(s, std::move(drawn), s.version, options_.scheduling.max_context,
-                                   options_.token_bytes);
+    const bool ended = AppendToken(s, std::move(drawn), draw.version,
+                                   options_.scheduling.max_context, options_.token_bytes);
     if (ended) {
       if (s.drawing > 0) {  // nobody could know when the next step was started
-        under_way_.back().draws[s.segment] = nullptr;
+        under_way_.back().draws[s.segment].sequence = nullptr;
         s.drawing = 0;
         scheduler_.TakeBack(s);
       }
@@ -284,6 +355,7 @@ class BatchEngine final : public Engine {
   std::unique_ptr<DecodeBackend> backend_;
   Scheduler scheduler_;
   std::unordered_map<SequenceId, std::unique_ptr<Sequence>> sequences_;
+  std::map<PolicyId, PolicyUse> policies_;
   EngineStats stats_;
   std::deque<StepUnderWay> under_way_;         // the oldest first
   std::vector<TurnOutput> ended_before_swap_;  // to be said by the next Step

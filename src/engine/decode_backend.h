@@ -28,7 +28,7 @@ struct StepSegment {
   bool draw = false;              // draw the token that follows the last row
   SamplingParams sampling;
   uint64_t seed = 0;
-  int32_t weights = 0;  // computed with the weights in this place
+  int32_t weights = 0;  // computed with what is in this place
 };
 
 struct Drawn {
@@ -50,7 +50,8 @@ class DecodeBackend {
   virtual Result<std::shared_ptr<ReadyWeights>> Prepare(
       std::shared_ptr<const Weights> weights) const = 0;
   // Takes over what its own Prepare made, into place `place` (0 at the start holds what it was made
-  // with); the pages stay. `ready` may have the older weights then.
+  // with); the pages stay. No step under way reads the place. `ready` may have the older weights
+  // then.
   virtual Status Take(ReadyWeights& ready, int32_t place) = 0;
   // The contents of page `from` into `to`.
   virtual void CopyPage(PageId from, PageId to) = 0;
@@ -70,7 +71,9 @@ struct BackendOptions {
   int threads = 1;
   int32_t max_decode_rows = 0;  // sequences that decode in one step
   int32_t max_rows = 0;         // of a step, with parts of prompts
-  int32_t versions = 1;         // sets of weights held at once
+  int32_t versions = 1;         // sets of the main policy's weights held at once: the first places
+  int32_t adapters = 0;         // adapters of other policies held at once: the places behind them
+  int64_t adapter_rank = 0;     // the largest that they have; a GPU keeps room for it
   bool fixed_base = false;      // new weights bring at most another adapter
 };
 

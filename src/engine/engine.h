@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "core/status.h"
+#include "model/policy_version.h"
 #include "model/token_id.h"
 #include "model/weights.h"
 
@@ -54,6 +55,8 @@ struct SequenceStart {
   uint64_t share_group =
       0;  // sequences of one group have the same prompt and share its cache; 0: none
   TurnParams turn{};
+  // What its tokens are drawn from. It keeps the policy until Release, also one that was dropped.
+  PolicyId policy = PolicyId::kMain;
   // Whose cached prompts it may use and adds to; 0: none, it neither uses nor leaves anything. What
   // one tenant's sequences computed, no other's ever meet.
   uint64_t tenant = 0;
@@ -63,8 +66,8 @@ struct SequenceStart {
   SequenceClass service = SequenceClass::kTraining;
   // Its tokens are told after each step (TakeDeltas) instead of all together by Step.
   bool stream = false;
-  // All its tokens are drawn from this version, which is held until Release. Without: from the
-  // newest at each step.
+  // All its tokens are drawn from this version of its policy, which is held until Release. Without:
+  // from the newest at each step.
   std::optional<uint64_t> pin_version{};
 };
 
@@ -139,7 +142,8 @@ struct EngineStats {
   uint64_t evictions = 0;
   uint64_t swaps = 0;
   double pause_seconds = 0;  // that generation stood still for the last swap
-  uint64_t version = 0;
+  uint64_t version = 0;      // the newest of the main policy
+  size_t policies = 1;       // that sequences can be started with
   size_t running = 0;
   size_t waiting = 0;
   size_t parked = 0;
@@ -153,7 +157,7 @@ struct EngineStats {
   uint64_t reused_tokens = 0;  // of these, found in the cache
   size_t running_live = 0;
   size_t waiting_live = 0;
-  size_t versions_held = 0;
+  size_t versions_held = 0;      // of all policies
   std::vector<uint64_t> held{};  // numbers that Hold keeps
 };
 
@@ -165,7 +169,7 @@ class Engine {
   // kExists: the id is in use. kInvalid: an empty or too long prompt, or an id outside the
   // vocabulary, named. kFull: more sequences than configured; try again after a Release.
   // kUnavailable: there is no room to hold the pinned version beside the newest. kNotFound: the
-  // pinned version is not held (any more).
+  // pinned version is not held, or the policy not known (any more).
   virtual Status Add(SequenceStart start) = 0;
   // Goes on with a parked sequence: `append` (may be empty) is put behind what is there, then a
   // turn is generated. kNotFound: no such sequence. kInvalid: it is not parked, or it would not
@@ -186,18 +190,31 @@ class Engine {
   // another shape.
   virtual Result<std::shared_ptr<ReadyWeights>> Prepare(
       std::shared_ptr<const Weights> weights) const = 0;
-  // The quick part, between two steps. Running sequences go on; later tokens carry `version`, but
-  // for those of sequences that pin another.
+  // The quick part, between two steps. Running sequences go on; later tokens of the policy's
+  // sequences carry `version`, but for those that pin another. Other policies are not touched. The
+  // first version of a policy makes it known. kUnavailable: there is no room for another policy.
+  // kNotFound: the policy was dropped and is still in use.
   // Afterwards `ready` may hold the older weights: to let it go can take time.
-  virtual Status SwapReady(ReadyWeights& ready, uint64_t version, CacheOnSwap cache) = 0;
+  virtual Status SwapReady(ReadyWeights& ready, PolicyVersion version, CacheOnSwap cache) = 0;
   // Both, one after the other.
-  Status SwapWeights(std::shared_ptr<const Weights> weights, uint64_t version, CacheOnSwap cache) {
+  Status SwapWeights(std::shared_ptr<const Weights> weights, PolicyVersion version,
+                     CacheOnSwap cache) {
     TM_ASSIGN_OR_RETURN(const std::shared_ptr<ReadyWeights> ready, Prepare(std::move(weights)));
     return SwapReady(*ready, version, cache);
   }
+  Status SwapWeights(std::shared_ptr<const Weights> weights, uint64_t version, CacheOnSwap cache) {
+    return SwapWeights(std::move(weights), {.policy = PolicyId::kMain, .version = version}, cache);
+  }
+  // No sequence can be started with the policy any more. Those under way or parked go on with what
+  // they have; its weights are let go with the last of them. kNotFound: it is not known. kInvalid:
+  // the main policy stays.
+  virtual Status DropPolicy(PolicyId policy) {
+    return NotFound("policy " + std::to_string(static_cast<uint32_t>(policy)) +
+                    ": this engine has the main policy only");
+  }
 
-  // Keeps the weights of `version` until Unhold(as), under the number `as`; may be the same. Pins
-  // name that number. Failures as of a pin.
+  // Keeps the main policy's weights of `version` until Unhold(as), under the number `as`; may be
+  // the same. Pins name that number. Failures as of a pin.
   virtual Status Hold(uint64_t version, uint64_t) {
     return Unavailable("version " + std::to_string(version) +
                        ": this engine holds the newest only");

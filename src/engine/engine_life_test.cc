@@ -1,7 +1,6 @@
-// Conversations of several tenants over a cache that is far too small, with weights that change,
-// sequences that are given up, go on or are pinned: every draw is that of a sequence computed at
-// once.
-#include "testing/ledger_run.h"
+// Conversations of several tenants with several policies over a cache that is far too small, with
+// weights that change, policies that come and go, sequences that are given up, go on or are pinned:
+// every draw is that of a sequence computed at once.
 
 namespace tidemill {
 namespace {
@@ -16,6 +15,7 @@ class RandomLife {
               .max_running = 6,
               .prefill_chunk = 24,
               .versions = 3,
+              .adapters = 4,
               .steps_at_once = steps_at_once}) {}
 
   void Live() {
@@ -24,7 +24,9 @@ class RandomLife {
       if (what < 6 && alive_.size() < 12) {
         ASSERT_NO_FATAL_FAILURE(AddOne());
       } else if (what == 6) {
-        run_.Swap(++version_, cache_);
+        PublishOne();
+      } else if (what == 8 && random_.Below(4) == 0) {
+        DropOne();
       } else if (what == 7 && !alive_.empty()) {
         auto it = alive_.begin();
         std::advance(it, static_cast<long>(random_.Below(alive_.size())));
@@ -35,16 +37,22 @@ class RandomLife {
       }
     }
     EXPECT_GT(checked_, 50u);
-    EXPECT_GT(run_.Stats().cache_hits, 30u);
+    EXPECT_GT(of_others_, 10u);
+    EXPECT_GT(run_.Stats().cache_hits, 10u);
     EXPECT_GT(run_.Stats().evictions, 0u);
     while (!alive_.empty()) GiveUp(alive_.begin()->first);
     EXPECT_EQ(run_.Stats().pages_used, 0u);
     EXPECT_EQ(run_.Stats().running, 0u);
+    EXPECT_EQ(run_.Stats().policies, newest_.size());
   }
+
+  // Policies that there was no room for.
+  size_t refused() const { return refused_; }
 
  private:
   struct Alive {
-    uint64_t version;  // the newest when it was added
+    PolicyId policy;
+    uint64_t version;  // the newest of its policy when it was added
     bool pinned;
     bool first = true;  // its first turn
     uint64_t session;
@@ -64,24 +72,52 @@ class RandomLife {
     if (start.share_group != 0) start.prompt = LedgerPrompt(37, start.share_group);
     const auto room = static_cast<uint64_t>(start.turn.max_new_tokens);
     start.turn.forced = LedgerPrompt(random_.Below(room), id);
+    start.policy = AnyPolicy();
     if (random_.Below(5) == 0) {
-      start.pin_version = version_ - std::min(version_ - 1, random_.Below(3));
+      const uint64_t newest = newest_.contains(start.policy) ? newest_.at(start.policy) : 1;
+      start.pin_version = newest - std::min(newest - 1, random_.Below(3));
     }
     return start;
+  }
+
+  PolicyId AnyPolicy() { return PolicyId{static_cast<uint32_t>(random_.Below(4))}; }
+
+  // A version number is never used again, also not after a drop.
+  void PublishOne() {
+    const PolicyId policy = AnyPolicy();
+    const PolicyVersion weights{.policy = policy, .version = versions_[policy] + 1};
+    const Status published = run_.Publish(weights, cache_);
+    if (newest_.contains(policy)) {
+      ASSERT_TRUE(published.ok()) << published.ToString();
+    }
+    if (!published.ok()) {
+      ++refused_;  // there is no room, or sequences of before a drop are left
+      return;
+    }
+    versions_[policy] = newest_[policy] = weights.version;
+  }
+
+  void DropOne() {
+    const PolicyId policy = AnyPolicy();
+    const Status dropped = run_.engine().DropPolicy(policy);
+    EXPECT_EQ(dropped.ok(), policy != PolicyId::kMain && newest_.erase(policy) > 0)
+        << dropped.ToString();
   }
 
   void AddOne() {
     const SequenceId id = next_++;
     SequenceStart start = AnyStart(id);
-    run_.tokens[id] = start.prompt;
-    run_.seeds[id] = start.turn.seed;
-    const Alive one{
-        .version = version_, .pinned = start.pin_version.has_value(), .session = start.session};
-    const Status added = run_.engine().Add(std::move(start));
+    const bool known = newest_.contains(start.policy);
+    const Alive one{.policy = start.policy,
+                    .version = versions_[start.policy],
+                    .pinned = start.pin_version.has_value(),
+                    .session = start.session};
+    const Status added = run_.TryAdd(std::move(start));
     if (added.ok()) {
+      ASSERT_TRUE(known);
       alive_[id] = one;
     } else {
-      ASSERT_TRUE(one.pinned) << added.ToString();
+      ASSERT_TRUE(one.pinned || !known) << added.ToString();
     }
   }
 
@@ -111,6 +147,7 @@ class RandomLife {
       if (Exact(one, turn)) {
         ASSERT_NO_FATAL_FAILURE(run_.ExpectPlain(id));
         ++checked_;
+        of_others_ += one.policy != PolicyId::kMain ? 1 : 0;
       }
       std::vector<TokenId> append = LedgerPrompt(random_.Below(10), id + 1000);
       std::vector<TokenId> all = Join(run_.tokens.at(id), turn.ids);
@@ -133,11 +170,13 @@ class RandomLife {
   LedgerRun run_;
   std::map<SequenceId, Alive> alive_;
   SequenceId next_ = 1;
-  uint64_t version_ = 1;
-  size_t checked_ = 0;
+  std::map<PolicyId, uint64_t> versions_{{PolicyId::kMain, 1}};  // the last one published
+  std::map<PolicyId, uint64_t> newest_{{PolicyId::kMain, 1}};    // of those that are known
+  size_t checked_ = 0, of_others_ = 0, refused_ = 0;
 };
 
 TEST(EngineLife, WhateverHappensEveryDrawIsThatOfTheWholeSequence) {
+  size_t refused = 0;
   for (uint64_t seed = 1; seed <= 12; ++seed) {
     for (const CacheOnSwap cache : {CacheOnSwap::kRebuild, CacheOnSwap::kKeep}) {
       for (const int32_t steps : {1, 2}) {
@@ -145,9 +184,11 @@ TEST(EngineLife, WhateverHappensEveryDrawIsThatOfTheWholeSequence) {
                      (cache == CacheOnSwap::kKeep ? ", keep" : ", rebuild"));
         RandomLife life(seed, cache, steps);
         ASSERT_NO_FATAL_FAILURE(life.Live());
+        refused += life.refused();
       }
     }
   }
+  EXPECT_GT(refused, 0u);
 }
 
 }  // namespace

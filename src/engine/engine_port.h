@@ -4,6 +4,7 @@
 //   stream
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -35,6 +36,18 @@ class EnginePort {
   // As Engine::Hold, from the next step on; EngineStats::held says whether it could be done.
   virtual void Hold(uint64_t, uint64_t) {}
   virtual void Unhold(uint64_t) {}
+  // Publishes a version of a policy beside the main one, whose weights come by a channel; the first
+  // makes the policy known. They are made ready while generation goes on. `done` is called once,
+  // from any thread or inside of this call, and must not block. Fails as Prepare and SwapReady of
+  // Engine do; a policy's next call waits for the answer to this one.
+  virtual void Publish(PolicyVersion, std::shared_ptr<const Weights>,
+                       std::function<void(Status)> done) {
+    done(Unavailable("this engine has the main policy only"));
+  }
+  // As Engine::DropPolicy; `done` as above.
+  virtual void DropPolicy(PolicyId, std::function<void(Status)> done) {
+    done(Unavailable("this engine has the main policy only"));
+  }
   // What was cached for the tenant is not used again, from the next step on. A port without a cache
   // has nothing to forget.
   virtual void ForgetTenant(uint64_t) {}
@@ -69,6 +82,9 @@ class EngineThread final : public EnginePort {
   void Release(SequenceId id) override;
   void Hold(uint64_t version, uint64_t as) override;
   void Unhold(uint64_t as) override;
+  void Publish(PolicyVersion version, std::shared_ptr<const Weights> weights,
+               std::function<void(Status)> done) override;
+  void DropPolicy(PolicyId policy, std::function<void(Status)> done) override;
   void ForgetTenant(uint64_t tenant) override;
   Mailbox<EngineEvent>& events() override;
   TurnFeed& feed() override;

@@ -39,8 +39,31 @@ struct HoldCommand {
 struct UnholdCommand {
   uint64_t as;
 };
+// Says how a command ended, also where the thread stopped before it came to it.
+class Answer {
+ public:
+  explicit Answer(std::function<void(Status)> done) : done_(std::move(done)) {}
+  ~Answer() { Say(Closed("the engine stopped")); }
+  Answer(const Answer&) = delete;
+  void Say(const Status& status) {
+    if (done_) std::exchange(done_, nullptr)(status);
+  }
+
+ private:
+  std::function<void(Status)> done_;
+};
+// Commands are copied by the queue they wait in, with one answer between the copies.
+struct PublishCommand {
+  PolicyVersion version;
+  Result<std::shared_ptr<ReadyWeights>> ready;
+  std::shared_ptr<Answer> answer;
+};
+struct DropCommand {
+  PolicyId policy;
+  std::shared_ptr<Answer> answer;
+};
 using Command = std::variant<StartCommand, ContinueCommand, ReleaseCommand, ForgetCommand,
-                             HoldCommand, UnholdCommand>;
+                             HoldCommand, UnholdCommand, PublishCommand, DropCommand>;
 
 }  // namespace
 
@@ -75,6 +98,15 @@ class EngineThread::Impl {
       commands_.push_back(std::move(command));
     }
     arrived_.NotifyOne();
+  }
+
+  void Publish(PolicyVersion version, std::shared_ptr<const Weights> weights,
+               std::function<void(Status)> done) {
+    preparer_.Prepare(std::move(weights),
+                      [this, version, answer = std::make_shared<Answer>(std::move(done))](
+                          Result<std::shared_ptr<ReadyWeights>> ready) {
+                        Post(PublishCommand{version, std::move(ready), answer});
+                      });
   }
 
   Mailbox<EngineEvent>& events() { return events_; }
@@ -143,6 +175,17 @@ class EngineThread::Impl {
     if (!held.ok()) LogWarn("a version could not be kept", {{"reason", held.message()}});
   }
   void Carry(UnholdCommand& command) { engine_->Unhold(command.as); }
+  void Carry(PublishCommand& command) {
+    if (!command.ready.ok()) return command.answer->Say(command.ready.status());
+    if (command.version.policy == PolicyId::kMain) {
+      return command.answer->Say(Invalid("the main policy's weights come by its channel"));
+    }
+    const Status published =
+        engine_->SwapReady(**command.ready, command.version, options_.cache_on_swap);
+    preparer_.Discard(*std::move(command.ready));
+    command.answer->Say(published);
+  }
+  void Carry(DropCommand& command) { command.answer->Say(engine_->DropPolicy(command.policy)); }
   void Carry(ForgetCommand& command) { engine_->ForgetTenant(command.tenant); }
 
   void Forget(SequenceId id) {
@@ -204,7 +247,8 @@ class EngineThread::Impl {
     if (!ready.ok()) return Refuse(ready.status());
     if (ready->weights == nullptr) return;
     const Status swapped =
-        engine_->SwapReady(*ready->weights, ready->version, options_.cache_on_swap);
+        engine_->SwapReady(*ready->weights, {.policy = PolicyId::kMain, .version = ready->version},
+                           options_.cache_on_swap);
     preparer_.Discard(std::move(ready->weights));
     if (!swapped.ok()) return Refuse(swapped);
     version_.store(ready->version, std::memory_order_release);
@@ -272,6 +316,15 @@ void EngineThread::Hold(uint64_t version, uint64_t as) {
 
 void EngineThread::Unhold(uint64_t as) {
   impl_->Post(UnholdCommand{as});
+}
+
+void EngineThread::Publish(PolicyVersion version, std::shared_ptr<const Weights> weights,
+                           std::function<void(Status)> done) {
+  impl_->Publish(version, std::move(weights), std::move(done));
+}
+
+void EngineThread::DropPolicy(PolicyId policy, std::function<void(Status)> done) {
+  impl_->Post(DropCommand{policy, std::make_shared<Answer>(std::move(done))});
 }
 
 void EngineThread::ForgetTenant(uint64_t tenant) {

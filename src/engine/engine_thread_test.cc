@@ -61,11 +61,15 @@ class CountingEngine final : public Engine {
     MutexLock lock(slow);  // a test holds it
     return std::shared_ptr<ReadyWeights>(std::make_shared<Nothing>());
   }
-  Status SwapReady(ReadyWeights&, uint64_t version, CacheOnSwap) override {
-    if (version == 666) return Invalid("a different shape");
-    stats_.version = version;
+  Status SwapReady(ReadyWeights&, PolicyVersion version, CacheOnSwap) override {
+    if (version.version == 666) return Invalid("a different shape");
     ++stats_.swaps;
+    if (version.policy != PolicyId::kMain) return others_.insert(version.policy), Ok();
+    stats_.version = version.version;
     return Ok();
+  }
+  Status DropPolicy(PolicyId policy) override {
+    return others_.erase(policy) > 0 ? Ok() : NotFound("no such policy");
   }
   EngineStats Stats() const override { return stats_; }
   int32_t max_context() const override { return 1000; }
@@ -84,6 +88,7 @@ class CountingEngine final : public Engine {
     t.output.id = id;
   }
   std::set<SequenceId> sequences_;
+  std::set<PolicyId> others_;
   std::map<SequenceId, Turn> turns_;
   EngineStats stats_;
   bool broken_ = false;
@@ -200,6 +205,64 @@ TEST_F(EngineThreadTest, WeightsTheEngineRefusesLeaveTheOldOnes) {
   const EngineEvent event = Await(1).at(1);
   EXPECT_EQ(event.turn.versions.back().version, 1u);
   EXPECT_EQ(thread_.version(), 1u);
+}
+
+// The answers to Publish and DropPolicy, in the order in which they come.
+class Answers {
+ public:
+  std::function<void(Status)> Next() {
+    return [this](Status status) {
+      MutexLock lock(mutex_);
+      codes_.push_back(status.code());
+      came_.NotifyOne();
+    };
+  }
+  Code Await(size_t index) {
+    MutexLock lock(mutex_);
+    came_.Wait(lock, [&]() TM_REQUIRES(mutex_) { return codes_.size() > index; });
+    return codes_[index];
+  }
+
+ private:
+  Mutex mutex_;
+  CondVar came_;
+  std::vector<Code> codes_ TM_GUARDED_BY(mutex_);
+};
+
+TEST_F(EngineThreadTest, APolicyIsPublishedAndDroppedWhileOthersGenerate) {
+  thread_.Start(Start(1, 1 << 30));
+  const PolicyVersion first{.policy = PolicyId{2}, .version = 1};
+  Answers answers;
+  thread_.Publish(first, Version(1).weights, answers.Next());
+  EXPECT_EQ(answers.Await(0), Code::kOk);
+  thread_.Publish({.policy = PolicyId{2}, .version = 666}, Version(1).weights, answers.Next());
+  EXPECT_EQ(answers.Await(1), Code::kInvalid);
+  thread_.Publish({.policy = PolicyId::kMain, .version = 9}, Version(9).weights, answers.Next());
+  EXPECT_EQ(answers.Await(2), Code::kInvalid) << "the main policy has its channel";
+  thread_.DropPolicy(PolicyId{2}, answers.Next());
+  EXPECT_EQ(answers.Await(3), Code::kOk);
+  thread_.DropPolicy(PolicyId{2}, answers.Next());
+  EXPECT_EQ(answers.Await(4), Code::kNotFound);
+  EXPECT_EQ(thread_.version(), 1u);
+  EXPECT_EQ(thread_.events().TakeAll().size(), 0u) << "the sequence still runs";
+}
+
+TEST_F(EngineThreadTest, APublicationThatTheEndOvertakesIsAnsweredToo) {
+  std::optional<EngineThread> own(std::in_place, std::make_unique<CountingEngine>(1), *channel_,
+                                  clock_, EngineThreadOptions{});
+  Answers answers;
+  {
+    MutexLock slow(CountingEngine::slow);
+    const int before = CountingEngine::prepared;
+    own->Publish({.policy = PolicyId{1}, .version = 1}, Version(1).weights, answers.Next());
+    own->Publish({.policy = PolicyId{2}, .version = 1}, Version(1).weights, answers.Next());
+    while (CountingEngine::prepared == before) std::this_thread::yield();
+  }
+  own.reset();
+  for (const size_t answer : {size_t{0}, size_t{1}}) {
+    const Code code = answers.Await(answer);
+    EXPECT_TRUE(code == Code::kOk || code == Code::kClosed);
+  }
 }
 
 TEST_F(EngineThreadTest, BusyTimeGrowsWithWork) {

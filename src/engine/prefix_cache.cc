@@ -38,10 +38,10 @@ PrefixCache::Key PrefixCache::KeyOf(int64_t before, std::span<const TokenId> ids
   return key;
 }
 
-std::vector<PageId> PrefixCache::Match(uint64_t tenant, uint64_t version,
+std::vector<PageId> PrefixCache::Match(uint64_t tenant, const PolicyVersion& weights,
                                        std::span<const TokenId> tokens) {
   std::vector<PageId> pages;
-  const auto root = roots_.find({version, tenant});
+  const auto root = roots_.find({weights, tenant});
   if (root == roots_.end()) return pages;
   int64_t before = root->second;
   for (size_t at = 0; at + kPageSlots <= tokens.size(); at += kPageSlots) {
@@ -53,11 +53,11 @@ std::vector<PageId> PrefixCache::Match(uint64_t tenant, uint64_t version,
   return pages;
 }
 
-PageId PrefixCache::Publish(uint64_t tenant, uint64_t version, PageId before,
+PageId PrefixCache::Publish(uint64_t tenant, const PolicyVersion& weights, PageId before,
                             std::span<const TokenId> ids, PageId page) {
   int64_t root = 0;
   if (before < 0) {
-    const auto [at, made] = roots_.try_emplace({version, tenant}, last_root_ - 1);
+    const auto [at, made] = roots_.try_emplace({weights, tenant}, last_root_ - 1);
     if (made) live_roots_.insert(--last_root_);
     root = at->second;
   } else {
@@ -97,35 +97,38 @@ void PrefixCache::Remove(Nodes::value_type& node) {
   pool_.Unkeep(page);
 }
 
-PrefixCache::SessionHit PrefixCache::MatchSession(const CacheOwner& owner,
+PrefixCache::SessionHit PrefixCache::MatchSession(const CacheOwner& owner, PolicyId policy,
                                                   std::span<const TokenId> tokens) const {
   SessionHit best;
   const auto found = sessions_.find({owner.tenant, owner.session});
   if (found == sessions_.end()) return best;
   for (const uint64_t when : found->second) {
     const Retained& kept = retained_.at(when);
+    if (kept.weights.policy != policy) continue;
     const auto common = static_cast<int32_t>(Common(kept.tokens, tokens));
     if (common < best.tokens || common == 0) continue;
-    best = {.pages = kept.pages, .tokens = common, .clean = kept.clean, .version = kept.version};
+    best = {.pages = kept.pages, .tokens = common, .clean = kept.clean, .weights = kept.weights};
   }
   return best;
 }
 
 void PrefixCache::Retain(const CacheOwner& owner, std::vector<TokenId> tokens,
-                         std::vector<PageId> pages, bool clean, uint64_t version, uint64_t now) {
+                         std::vector<PageId> pages, bool clean, const PolicyVersion& weights,
+                         uint64_t now) {
   for (const PageId page : pages) pool_.Keep(page);
   std::vector<uint64_t>& mine = sessions_[{owner.tenant, owner.session}];
   const std::vector<uint64_t> before = mine;
   mine.push_back(now);
   for (const uint64_t when : before) {
-    const std::vector<TokenId>& older = retained_.at(when).tokens;
-    if (Common(older, tokens) == older.size()) RemoveRetained(when);
+    const Retained& older = retained_.at(when);
+    if (older.weights.policy != weights.policy) continue;
+    if (Common(older.tokens, tokens) == older.tokens.size()) RemoveRetained(when);
   }
   retained_.emplace(now, Retained{.owner = owner,
                                   .tokens = std::move(tokens),
                                   .pages = std::move(pages),
                                   .clean = clean,
-                                  .version = version});
+                                  .weights = weights});
   if (mine.size() > kRetainedOfSession) RemoveRetained(mine.front());
   // Several may share their pages, so pages alone do not bound them.
   if (retained_.size() > pool_.total()) RemoveRetained(retained_.begin()->first);
@@ -155,17 +158,25 @@ void PrefixCache::EvictOldest() {
   Remove(*idle_.begin()->second);
 }
 
-void PrefixCache::ForgetVersion(uint64_t version) {
-  // Its pages have not been used since, and so are the first to go.
-  const auto first = roots_.lower_bound({version, 0});
+void PrefixCache::ForgetWeights(const PolicyVersion& weights) {
+  // Their pages have not been used since, and so are the first to go.
+  const auto first = roots_.lower_bound({weights, 0});
   auto last = first;
-  for (; last != roots_.end() && last->first.first == version; ++last) {
+  for (; last != roots_.end() && last->first.first == weights; ++last) {
     live_roots_.erase(last->second);
   }
   roots_.erase(first, last);
 }
 
-void PrefixCache::ForgetSessions() {
+void PrefixCache::ForgetSessions(PolicyId policy) {
+  std::vector<uint64_t> theirs;
+  for (const auto& [when, kept] : retained_) {
+    if (kept.weights.policy == policy) theirs.push_back(when);
+  }
+  for (const uint64_t when : theirs) RemoveRetained(when);
+}
+
+void PrefixCache::RemoveAllRetained() {
   while (!retained_.empty()) RemoveRetained(retained_.begin()->first);
 }
 
@@ -194,7 +205,7 @@ void PrefixCache::ForgetTenant(uint64_t tenant) {
 }
 
 void PrefixCache::Clear() {
-  ForgetSessions();
+  RemoveAllRetained();
   while (!by_page_.empty()) Remove(*by_page_.begin()->second);
   roots_.clear();
   live_roots_.clear();

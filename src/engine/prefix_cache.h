@@ -1,15 +1,15 @@
 // Pages of finished sequences, kept for later ones that begin the same way.
 //
-//   a page filled by a sequence --Publish--> tree of its tenant and version --Match--> a new
-//   sequence a released sequence of a session --Retain--> its own pages --MatchSession--> its next
-//   turn
+//   a page filled by a sequence --Publish--> tree of its tenant, policy and version --Match-->
+//   a new sequence; a released sequence of a session --Retain--> its own pages --MatchSession-->
+//   its next turn
 //
 // A tree has one page to a node; a node is found by the node before it and all its token ids, so a
-// hit is exact and no hash has to be trusted. There is one tree for each tenant and weights version
-// (a version names the weights together with their adapter): no tenant can meet another's pages,
-// and nobody those of other weights. What a session retained is found by that session alone,
-// whatever weights computed it. Where room is needed, what was not used for the longest time goes
-// first.
+// hit is exact and no hash has to be trusted. There is one tree for each tenant and version of a
+// policy (a version names the weights together with their adapter): no tenant can meet another's
+// pages, and nobody those of other weights. What a session retained is found by that session alone,
+// under the same policy, whichever version computed it. Where room is needed, what was not used for
+// the longest time goes first.
 #pragma once
 
 #include <array>
@@ -39,25 +39,27 @@ class PrefixCache {
   PrefixCache(PagePool& pool, uint64_t seed) : pool_(pool), nodes_(0, KeyHash{seed}) {}
   PrefixCache(const PrefixCache&) = delete;
 
-  // The pages that hold the beginning of `tokens`, as many as are there, computed under `version`.
-  std::vector<PageId> Match(uint64_t tenant, uint64_t version, std::span<const TokenId> tokens);
+  // The pages that hold the beginning of `tokens`, as many as are there, computed under `weights`.
+  std::vector<PageId> Match(uint64_t tenant, const PolicyVersion& weights,
+                            std::span<const TokenId> tokens);
   // Makes a full page known: its tokens are `ids`, `before` is the page before it, published too
   // (negative: none). Returns the page that is known for them: `page`, or one published earlier.
-  PageId Publish(uint64_t tenant, uint64_t version, PageId before, std::span<const TokenId> ids,
-                 PageId page);
+  PageId Publish(uint64_t tenant, const PolicyVersion& weights, PageId before,
+                 std::span<const TokenId> ids, PageId page);
 
   struct SessionHit {
     std::span<const PageId> pages;
     int32_t tokens = 0;  // the same at the beginning
-    bool clean = false;  // all of it computed under `version`
-    uint64_t version = 0;
+    bool clean = false;  // all of it computed under `weights`
+    PolicyVersion weights{};
   };
-  // What the session retained that begins like `tokens` for the longest way.
-  SessionHit MatchSession(const CacheOwner& owner, std::span<const TokenId> tokens) const;
-  // Keeps the pages of `tokens` for the session, in place of what begins the same way and is
-  // shorter.
+  // What the session retained under `policy` that begins like `tokens` for the longest way.
+  SessionHit MatchSession(const CacheOwner& owner, PolicyId policy,
+                          std::span<const TokenId> tokens) const;
+  // Keeps the pages of `tokens` for the session, in place of what begins the same way under the
+  // same policy and is shorter.
   void Retain(const CacheOwner& owner, std::vector<TokenId> tokens, std::vector<PageId> pages,
-              bool clean, uint64_t version, uint64_t now);
+              bool clean, const PolicyVersion& weights, uint64_t now);
 
   // The last user of a page is gone. The pages of a sequence must be told from the last to the
   // first.
@@ -68,9 +70,11 @@ class PrefixCache {
   uint64_t Oldest() const;
   // Lets the oldest go. A page it had is free then, unless somebody else keeps it.
   void EvictOldest();
-  // `version` is not computed with any more: what is known of it is not found and goes when idle.
-  void ForgetVersion(uint64_t version);
-  void ForgetSessions();
+  // `weights` are not computed with any more: what is known of them is not found and goes when
+  // idle.
+  void ForgetWeights(const PolicyVersion& weights);
+  // What sessions retained under the policy.
+  void ForgetSessions(PolicyId policy);
   // Nothing of the tenant is found any more. What no sequence uses goes at once, the rest when it
   // is idle.
   void ForgetTenant(uint64_t tenant);
@@ -98,16 +102,17 @@ class PrefixCache {
     std::vector<TokenId> tokens;
     std::vector<PageId> pages;
     bool clean = false;
-    uint64_t version = 0;
+    PolicyVersion weights{};
   };
   using Session = std::pair<uint64_t, uint64_t>;  // tenant, session
 
   static Key KeyOf(int64_t before, std::span<const TokenId> ids);
   void Remove(Nodes::value_type& node);
   void RemoveRetained(uint64_t since);
+  void RemoveAllRetained();
 
   PagePool& pool_;
-  std::map<std::pair<uint64_t, uint64_t>, int64_t> roots_;  // by version and tenant
+  std::map<std::pair<PolicyVersion, uint64_t>, int64_t> roots_;  // by weights and tenant
   std::unordered_set<int64_t> live_roots_;
   int64_t last_root_ = 0;
   Nodes nodes_;

@@ -149,18 +149,21 @@ void Scheduler::TakeBack(Sequence& sequence) {
   sequence.computed_before = --sequence.cached;
 }
 
-void Scheduler::NewWeights(uint64_t version, CacheOnSwap cache) {
+void Scheduler::NewWeights(const PolicyVersion& weights, CacheOnSwap cache) {
   for (auto& [id, group] : groups_) {
-    if (group.pin) continue;
+    if (group.pin || group.policy != weights.policy) continue;
     DropGroupPages(group);
     group.leader = nullptr;
   }
   const bool rebuild = cache == CacheOnSwap::kRebuild;
-  if (rebuild) cache_.ForgetSessions();
+  if (rebuild) cache_.ForgetSessions(weights.policy);
+  const auto follows = [&](const Sequence& s) {
+    return !s.pinned && s.weights.policy == weights.policy;
+  };
   const auto change = [&](Sequence& s) {
-    if (s.pinned) return;
+    if (!follows(s)) return;
     if (rebuild) Evict(s);
-    s.version = version;
+    s.weights = weights;
     s.clean = s.cached == 0;
   };
   for (const auto& [when, sequence] : parked_) change(*sequence);
@@ -173,7 +176,7 @@ void Scheduler::NewWeights(uint64_t version, CacheOnSwap cache) {
   order_ = running_;
   for (auto it = order_.rbegin(); it != order_.rend(); ++it) {
     Sequence& s = **it;
-    if (s.pinned) continue;
+    if (!follows(s)) continue;
     LeaveRunning(s);
     s.state = SequenceState::kWaiting;
     waiting_[Index(s.service)].push_front(&s);

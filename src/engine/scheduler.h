@@ -71,11 +71,13 @@ class Scheduler {
   void Started(Sequence& sequence, int32_t rows);
   // The last row of `sequence` was one too many: its turn had ended.
   void TakeBack(Sequence& sequence);
-  // Weights changed for all sequences but pinned ones: prompts computed under the old ones are not
-  // shared any more, and kRebuild takes the pages.
-  void NewWeights(uint64_t version, CacheOnSwap cache);
-  // Nothing is computed under `version` any more.
-  void ForgetVersion(uint64_t version) { cache_.ForgetVersion(version); }
+  // Weights changed for all sequences of the policy but pinned ones: prompts computed under the old
+  // ones are not shared any more, and kRebuild takes the pages.
+  void NewWeights(const PolicyVersion& weights, CacheOnSwap cache);
+  // Nothing is computed under `weights` any more.
+  void ForgetWeights(const PolicyVersion& weights) { cache_.ForgetWeights(weights); }
+  // Nothing of the policy will be asked for any more.
+  void ForgetPolicy(PolicyId policy) { cache_.ForgetSessions(policy); }
   void ForgetTenant(uint64_t tenant) { cache_.ForgetTenant(tenant); }
   // A step failed: what it and those before it left in pages is not to be shared.
   void Distrust();
@@ -94,6 +96,7 @@ class Scheduler {
   struct PromptGroup {
     std::vector<TokenId> prompt;
     uint64_t tenant = 0;
+    PolicyId policy = PolicyId::kMain;
     std::optional<uint64_t> pin;
     std::vector<PageId> pages;         // of all but the prompt's last token; empty: not computed
     const Sequence* leader = nullptr;  // computes it now

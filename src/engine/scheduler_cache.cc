@@ -31,14 +31,14 @@ void Scheduler::AttachCached(Sequence& s) {
   if (s.owner.tenant == 0 || s.cached > 0) return;
   // The last token is computed in any case: what follows is drawn from it.
   const auto most = static_cast<int32_t>(s.tokens.size()) - 1;
-  const std::vector<PageId> shared = cache_.Match(s.owner.tenant, s.version, s.tokens);
+  const std::vector<PageId> shared = cache_.Match(s.owner.tenant, s.weights, s.tokens);
   int32_t tokens = std::min(most, static_cast<int32_t>(shared.size()) * kPageSlots);
   std::span<const PageId> pages = shared;
   bool clean = true;
   if (s.owner.session != 0) {
-    const PrefixCache::SessionHit own = cache_.MatchSession(s.owner, s.tokens);
+    const PrefixCache::SessionHit own = cache_.MatchSession(s.owner, s.weights.policy, s.tokens);
     const int32_t of_session = std::min(most, own.tokens);
-    const bool same_weights = own.clean && own.version == s.version;
+    const bool same_weights = own.clean && own.weights == s.weights;
     // A pinned sequence has no token of other weights behind it.
     if (of_session > tokens && (same_weights || !s.pinned)) {
       tokens = of_session;
@@ -61,7 +61,7 @@ void Scheduler::PublishPages(Sequence& s) {
     PageId& page = s.pages[s.published];
     const PageId before = s.published == 0 ? -1 : s.pages[s.published - 1];
     const auto ids = std::span(s.tokens).subspan(s.published * kPageSlots, kPageSlots);
-    const PageId known = cache_.Publish(s.owner.tenant, s.version, before, ids, page);
+    const PageId known = cache_.Publish(s.owner.tenant, s.weights, before, ids, page);
     if (known == page) continue;
     // Another sequence computed the same: one page is enough.
     if (!pool_.Used(known)) cache_.BecameUsed(known);
@@ -77,7 +77,7 @@ void Scheduler::Retain(Sequence& s) {
   if (known == 0) return;
   const size_t pages = (known + kPageSlots - 1) / kPageSlots;
   cache_.Retain(s.owner, {s.tokens.begin(), s.tokens.begin() + static_cast<long>(known)},
-                {s.pages.begin(), s.pages.begin() + static_cast<long>(pages)}, s.clean, s.version,
+                {s.pages.begin(), s.pages.begin() + static_cast<long>(pages)}, s.clean, s.weights,
                 ++uses_);
 }
 

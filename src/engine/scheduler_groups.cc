@@ -11,15 +11,16 @@ void Scheduler::Introduce(Sequence& sequence) {
     return;
   }
   PromptGroup& group = groups_[sequence.share_group];
-  const auto pin = sequence.pinned ? std::optional(sequence.version) : std::nullopt;
+  const auto pin = sequence.pinned ? std::optional(sequence.weights.version) : std::nullopt;
   if (group.members == 0) {
     group.prompt = sequence.tokens;
     group.tenant = sequence.owner.tenant;
+    group.policy = sequence.weights.policy;
     group.pin = pin;
   }
   if (group.prompt != sequence.tokens || group.tenant != sequence.owner.tenant ||
-      group.pin != pin) {
-    sequence.share_group = 0;  // another prompt: correct without sharing, only slower
+      group.policy != sequence.weights.policy || group.pin != pin) {
+    sequence.share_group = 0;  // another prompt or policy: correct without sharing, only slower
     return;
   }
   ++group.members;

@@ -26,11 +26,11 @@ struct Sequence {
   SequenceClass service = SequenceClass::kTraining;
 
   CacheOwner owner;
-  uint64_t version = 0;  // its next rows are computed under
-  bool pinned = false;   // to that version
-  bool clean = true;     // all of [0, cached) was computed under `version`
-  bool trusted = true;   // the steps that computed it did not fail
-  size_t published = 0;  // the first so many pages are known to the cache
+  PolicyVersion weights;  // its next rows are computed under
+  bool pinned = false;    // to that version
+  bool clean = true;      // all of [0, cached) was computed under `weights`
+  bool trusted = true;    // the steps that computed it did not fail
+  size_t published = 0;   // the first so many pages are known to the cache
 
   // Of the steps under way:
   int32_t drawing = 0;   // tokens they draw for this sequence

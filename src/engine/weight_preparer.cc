@@ -30,6 +30,14 @@ Result<WeightPreparer::Prepared> WeightPreparer::Take(uint64_t have) {
   return Prepared();
 }
 
+void WeightPreparer::Prepare(std::shared_ptr<const Weights> weights, Then then) {
+  {
+    MutexLock lock(mutex_);
+    given_.emplace_back(std::move(weights), std::move(then));
+  }
+  asked_.NotifyOne();
+}
+
 void WeightPreparer::Discard(std::shared_ptr<ReadyWeights> weights) {
   {
     MutexLock lock(mutex_);
@@ -42,13 +50,16 @@ void WeightPreparer::Run() {
   MutexLock lock(mutex_);
   while (true) {
     asked_.Wait(lock, [this]() TM_REQUIRES(mutex_) {
-      return stop_ || next_.weights != nullptr || !old_.empty();
+      return stop_ || next_.weights != nullptr || !given_.empty() || !old_.empty();
     });
     if (stop_) return;
     PublishedWeights next = std::exchange(next_, {});
+    auto given = std::exchange(given_, {});
     std::vector<std::shared_ptr<ReadyWeights>> old = std::exchange(old_, {});
     lock.Unlock();
     old.clear();
+    for (auto& [weights, then] : given) then(engine_.Prepare(std::move(weights)));
+    given.clear();
     std::optional<Result<Prepared>> finished;
     if (next.weights != nullptr) {
       Result<std::shared_ptr<ReadyWeights>> ready = engine_.Prepare(std::move(next.weights));

@@ -4,6 +4,8 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <thread>
@@ -30,6 +32,10 @@ class WeightPreparer {
   // What is ready, once; else looks for a version above `have` and lets it be prepared. Never
   // waits. Fails as the channel and Engine::Prepare do.
   Result<Prepared> Take(uint64_t have);
+  // Weights that come by no channel, in the order of the calls. `then` is called on the thread.
+  // What was not begun when it stops is not called.
+  using Then = std::function<void(Result<std::shared_ptr<ReadyWeights>>)>;
+  void Prepare(std::shared_ptr<const Weights> weights, Then then);
   // Lets older weights go on the thread: giving back their memory takes time.
   void Discard(std::shared_ptr<ReadyWeights> weights);
 
@@ -44,6 +50,7 @@ class WeightPreparer {
   bool preparing_ TM_GUARDED_BY(mutex_) = false;
   PublishedWeights next_ TM_GUARDED_BY(mutex_);  // to be prepared; without weights: none
   std::optional<Result<Prepared>> finished_ TM_GUARDED_BY(mutex_);  // not taken yet
+  std::deque<std::pair<std::shared_ptr<const Weights>, Then>> given_ TM_GUARDED_BY(mutex_);
   std::vector<std::shared_ptr<ReadyWeights>> old_ TM_GUARDED_BY(mutex_);
   std::thread thread_;  // last: it uses all of the above
 };

@@ -93,6 +93,23 @@ TEST(MemoryPlan, WithAnAdapterTheFrozenWeightsAreThereOnce) {
   EXPECT_LT(BesideTheEngine(input).total_bytes, 121 * kGiB);
 }
 
+TEST(MemoryPlan, VersionsOfAnAdapterShareOneBase) {
+  PlanInput input = Training(OneAndAHalf(), 16384);
+  input.lora_rank = 16;
+  input.cache_bytes = kGiB;
+  for (const bool gpu : {false, true}) {
+    input.gpu = gpu;
+    input.versions = 1;
+    const uint64_t one = PlanMemory(input).total_bytes;
+    input.versions = 4;
+    const uint64_t more = PlanMemory(input).total_bytes - one;
+    const auto number = gpu ? 2 : 4;
+    const auto adapter = static_cast<uint64_t>(number * AdapterParameters(OneAndAHalf(), 16));
+    EXPECT_GT(more, 3 * adapter);
+    EXPECT_LT(more, 3 * 3 * adapter);
+  }
+}
+
 TEST(MemoryPlan, AllOfSevenBillionWeightsFitWithMomentsInBytes) {
   const PlanInput input = Training(Seven(), 16384);
   const MemoryPlan seven = BesideTheEngine(input);

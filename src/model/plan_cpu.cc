@@ -54,8 +54,14 @@ void AddCpuStep(const PlanInput& in, const PlanSizes& s, PlanRows& rows) {
 // engine/torch/cpu_weights.cc: packed, with embedding and head apart also where they are tied.
 void AddCpuEngine(const PlanInput& in, const PlanSizes& s, PlanRows& rows) {
   const int64_t packed = s.P + (s.c.tie_word_embeddings ? s.V * s.H : 0);
-  rows.Add("engine", "packed weights", 4 * in.versions * packed);
-  if (in.trains) rows.Add("engine", "packed weights of the next version", 4 * packed);
+  if (in.lora_rank > 0) {
+    rows.Add("engine", "packed base", 4 * packed);
+    rows.Add("engine", "packed adapters",
+             4 * (in.versions + (in.trains ? 1 : 0)) * s.LaidOutAdapter(in.lora_rank));
+  } else {
+    rows.Add("engine", "packed weights", 4 * in.versions * packed);
+    if (in.trains) rows.Add("engine", "packed weights of the next version", 4 * packed);
+  }
   rows.Add("engine", "keys and values", static_cast<int64_t>(in.cache_bytes));
 }
 

@@ -22,14 +22,6 @@ constexpr int64_t kScoreRows = 4096;  // model/torch/cuda_scores.cc
 // model/torch/host_state.h: numbers whose state is on the GPU at a time.
 constexpr int64_t kStreamedNumbers = 4 * (int64_t{1} << 23);
 
-// model/cuda/adapter_layout.h, in bfloat16: layers that read the same input are one product, whose
-// B has columns for all of them.
-int64_t EngineAdapter(const PlanSizes& s, int64_t rank) {
-  const int64_t qkv = 3 * (s.H + s.q + 2 * s.kv), o = s.q + s.H;
-  const int64_t gate_up = 2 * (s.H + 2 * s.F), down = s.F + s.H;
-  return 2 * rank * s.c.num_layers * (qkv + o + gate_up + down);
-}
-
 // What one token leaves in one layer for the backward pass, in bfloat16 (cuda_train.cc): norms keep
 // their sums and give the inputs of products, attention keeps rotated rows and its result, the
 // gate's function both its input and its result; float32 sums of attention and norms.
@@ -102,7 +94,9 @@ void AddStep(const PlanInput& in, const PlanSizes& s, PlanRows& rows) {
 // engine/cuda/decoder.cc
 void AddEngine(const PlanInput& in, const PlanSizes& s, PlanRows& rows) {
   if (in.lora_rank == 0) rows.Add("engine", "weights, bfloat16", 2 * s.P * in.versions);
-  rows.Add("engine", "adapter, bfloat16", EngineAdapter(s, in.lora_rank));
+  const int64_t adapter = 2 * s.LaidOutAdapter(in.lora_rank);
+  rows.Add("engine", in.versions > 1 ? "adapters, bfloat16" : "adapter, bfloat16",
+           adapter * in.versions);
   rows.Add("engine", "keys and values", static_cast<int64_t>(in.cache_bytes));
   const int64_t step = in.max_running + in.prefill_chunk;
   const int64_t context = in.max_context > 0 ? in.max_context : s.c.max_position_embeddings;
@@ -133,7 +127,7 @@ std::vector<PlanRow> PlanOnGpu(const PlanInput& in) {
     AddStep(in, s, rows);
   }
   // Let go when the engine has taken it (weights/weight_channel.h).
-  const int64_t version = shared ? 4 * s.trained + EngineAdapter(s, in.lora_rank) : 2 * s.P;
+  const int64_t version = shared ? 4 * s.trained + 2 * s.LaidOutAdapter(in.lora_rank) : 2 * s.P;
   if (in.trains) rows.Add("both", "published version", version * (in.policy_teaches ? 2 : 1));
   if (in.generates && !in.trains) rows.Add("engine", "next version, on its way", version);
   if (in.generates) AddEngine(in, s, rows);

@@ -32,6 +32,13 @@ struct PlanSizes {
   int64_t OutNorms() const { return !layer().attention_out.empty() + !layer().mlp_out.empty(); }
   // Numbers of width H that norms before products keep of a token: what comes in and what goes out.
   int64_t InNorms() const { return 2 + !layer().attention_in.empty() + !layer().mlp_in.empty(); }
+  // Numbers of an adapter as engines multiply with it (model/cuda/adapter_layout.h): layers that
+  // read the same input are one product, whose B has columns for all of them.
+  int64_t LaidOutAdapter(int64_t rank) const {
+    const int64_t qkv = 3 * (H + q + 2 * kv), o = q + H;
+    const int64_t gate_up = 2 * (H + 2 * F), down = F + H;
+    return rank * c.num_layers * (qkv + o + gate_up + down);
+  }
 };
 
 // Two moments in a byte each, with two scales of 4 bytes a block (learner/torch/block_moments.h).

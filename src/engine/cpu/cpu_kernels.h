@@ -31,6 +31,9 @@ struct MatmulArgs {
   long rows, k, panels;
   long lda, ldc;
   MatmulMode mode;
+  // Each row's sums begin with these: [rows, panels · panel], in the order of the packed columns;
+  // null: none.
+  const float* start = nullptr;
 };
 
 // One query row, all heads, against the pages of its sequence. In a page, the keys of a layer are

@@ -8,12 +8,14 @@
 #include <cmath>
 #include <cstring>
 #include <deque>
-#include <numeric>
+#include <memory>
 
 #include "engine/cpu/sampler.h"
 #include "engine/cpu/worker_team.h"
 #include "engine/decode_backend.h"
-#include "engine/torch/cpu_weights.h"
+#include "engine/torch/adapter_sums.h"
+#include "engine/torch/cpu_pages.h"
+#include "engine/torch/cpu_policies.h"
 #include "model/layer_plan.h"
 #include "model/torch/catch.h"
 #include "model/torch/model.h"
@@ -24,24 +26,8 @@ namespace {
 constexpr long kBlockRows = 96;
 constexpr size_t kCutRows = 32;  // with fewer, threads wait longer for one another than they save
 
-struct PageShape {
-  explicit PageShape(const ModelConfig& c)
-      : value_stride((c.head_dim + kPageSlots - 1) / kPageSlots * kPageSlots),
-        keys(c.kv_size() * kPageSlots),
-        values(c.num_kv_heads * kPageSlots * value_stride),
-        page(c.num_layers * (keys + values)) {}
-
-  long KeysAt(long layer) const { return layer * (keys + values); }
-  long ValuesAt(long layer) const { return KeysAt(layer) + keys; }
-
-  long value_stride;
-  long keys;  // numbers in a page for one layer
-  long values;
-  long page;
-};
-
 struct PackedReady final : ReadyWeights {
-  PackedWeights packed;
+  PackedPolicy packed;
 };
 
 class CpuBackend final : public DecodeBackend {
@@ -52,9 +38,10 @@ class CpuBackend final : public DecodeBackend {
         plan_(PlanDecoder(config_)),
         shape_(config_),
         pool_(static_cast<size_t>(options.pages) * static_cast<size_t>(shape_.page)),
-        packed_(static_cast<size_t>(options.versions)),
+        packer_(kernels_),
+        places_(static_cast<size_t>(options.versions + options.adapters)),
         team_(options.threads) {
-    packed_[0] = PackWeights(weights, kernels_);
+    places_[0] = packer_.Pack(weights);
     work_.resize(static_cast<size_t>(team_.size()));
     for (const RopeConfig& rope : plan_.ropes) {
       rotations_.push_back(MakeRopeTable(rope, config_.head_dim, options.max_context));
@@ -71,14 +58,14 @@ class CpuBackend final : public DecodeBackend {
     }
     auto ready = std::make_shared<PackedReady>();
     TM_RETURN_IF_ERROR(CatchTorchStatus("taking new weights", [&] {
-      ready->packed = PackWeights(*weights, kernels_);
+      ready->packed = packer_.Pack(*weights);
       return Ok();
     }));
     return std::shared_ptr<ReadyWeights>(std::move(ready));
   }
 
   Status Take(ReadyWeights& ready, int32_t place) override {
-    std::swap(packed_[static_cast<size_t>(place)], static_cast<PackedReady&>(ready).packed);
+    std::swap(places_[static_cast<size_t>(place)], static_cast<PackedReady&>(ready).packed);
     return Ok();
   }
 
@@ -94,7 +81,7 @@ class CpuBackend final : public DecodeBackend {
       if (s.after >= 0) s.tokens = std::span(&last_[static_cast<size_t>(s.after)], 1);
     }
     std::vector<Drawn> drawn(segments.size());
-    for (size_t place = 0; place < packed_.size(); ++place) ComputeAt(place, segments, drawn);
+    ComputeByBase(segments, drawn);
     last_.clear();
     for (const Drawn& one : drawn) last_.push_back(std::max(one.id, 0));
     done_.push_back(std::move(drawn));
@@ -110,23 +97,22 @@ class CpuBackend final : public DecodeBackend {
   bool Foresees(const SamplingParams&) const override { return true; }
 
  private:
-  // Those segments that are computed with the weights in `place`.
-  void ComputeAt(size_t place, std::span<const StepSegment> segments, std::span<Drawn> drawn) {
-    const auto here = [&](const StepSegment& s) { return static_cast<size_t>(s.weights) == place; };
-    if (std::all_of(segments.begin(), segments.end(), here)) {
-      return Compute(packed_[place], segments, drawn);
+  // One pass over each base; within it rows of one adapter are together. What a row gives does not
+  // depend on the order.
+  void ComputeByBase(std::span<const StepSegment> given, std::span<Drawn> drawn) {
+    const std::vector<size_t> order = OrderByBase(places_, given);
+    std::vector<StepSegment> segments;
+    for (const size_t i : order) segments.push_back(given[i]);
+    std::vector<Drawn> their(given.size());
+    const auto base_of = [&](size_t i) -> const PackedWeights& {
+      return *places_[static_cast<size_t>(segments[i].weights)].base;
+    };
+    for (size_t first = 0, end = 0; first < segments.size(); first = end) {
+      while (end < segments.size() && &base_of(end) == &base_of(first)) ++end;
+      Compute(base_of(first), std::span(segments).subspan(first, end - first),
+              std::span(their).subspan(first, end - first));
     }
-    std::vector<StepSegment> some;
-    std::vector<size_t> where;
-    for (size_t i = 0; i < segments.size(); ++i) {
-      if (!here(segments[i])) continue;
-      some.push_back(segments[i]);
-      where.push_back(i);
-    }
-    if (some.empty()) return;
-    std::vector<Drawn> their(some.size());
-    Compute(packed_[place], some, their);
-    for (size_t i = 0; i < where.size(); ++i) drawn[where[i]] = std::move(their[i]);
+    for (size_t i = 0; i < order.size(); ++i) drawn[order[i]] = std::move(their[i]);
   }
 
   void Compute(const PackedWeights& packed, std::span<const StepSegment> segments,
@@ -158,6 +144,7 @@ class CpuBackend final : public DecodeBackend {
     std::vector<long> draws;        // rows from which a token is drawn
     std::vector<size_t> draw_slot;  // and whose they are
     FloatBuffer x, h, qkv, mixed, act, logits, scores;
+    AdapterSums adapters;
     SamplerScratch sampler;
   };
 
@@ -202,8 +189,9 @@ class CpuBackend final : public DecodeBackend {
     return segment;
   }
 
+  // `start`: MatmulArgs'.
   void Multiply(const float* a, long lda, const PackedMatrix& matrix, long rows, float* c, long ldc,
-                MatmulMode mode) const {
+                MatmulMode mode, const float* start = nullptr) const {
     kernels_.matmul({.a = a,
                      .packed = matrix.values.data(),
                      .bias = matrix.bias.data(),
@@ -213,18 +201,22 @@ class CpuBackend final : public DecodeBackend {
                      .panels = matrix.panels,
                      .lda = lda,
                      .ldc = ldc,
-                     .mode = mode});
+                     .mode = mode,
+                     .start = start});
   }
 
   void LayOut(Work& w, bool cut) const {
     w.rows.clear();
     w.draws.clear();
     w.draw_slot.clear();
+    w.adapters.Clear();
     int32_t longest = 0;
     for (const Piece& piece : w.pieces) {
       const StepSegment& segment = piece.segment;
       int32_t position = segment.first;
       for (const TokenId token : segment.tokens) w.rows.push_back({&segment, token, position++});
+      w.adapters.AddRows(places_[static_cast<size_t>(segment.weights)].adapter.get(),
+                         segment.tokens.size());
       longest = std::max(longest, position);
       if (!segment.draw) continue;
       w.draws.push_back(static_cast<long>(w.rows.size()) - 1);
@@ -292,14 +284,17 @@ class CpuBackend final : public DecodeBackend {
   }
 
   // x += a·w, where there are gains after a norm; w.h is free for that.
-  void AddProduct(const float* a, long lda, const PackedMatrix& matrix, const FloatBuffer& gains,
-                  long rows, float* x, Work& w) const {
+  void AddProduct(const AdaptedProduct& f, const PackedMatrix& matrix, const FloatBuffer& gains,
+                  float* x, Work& w) const {
     const long width = Width();
-    if (gains.size() == 0) return Multiply(a, lda, matrix, rows, x, width, MatmulMode::kAdd);
+    const float* start = w.adapters.Added(kernels_, f, matrix);
+    if (gains.size() == 0) {
+      return Multiply(f.x, f.ldx, matrix, f.rows, x, width, MatmulMode::kAdd, start);
+    }
     float* h = w.h.data();
-    Multiply(a, lda, matrix, rows, h, width, MatmulMode::kStore);
-    kernels_.rms_norm(h, gains.data(), Eps(), rows, config_.hidden_size, width, h);
-    for (long r = 0; r < rows; ++r) {
+    Multiply(f.x, f.ldx, matrix, f.rows, h, width, MatmulMode::kStore, start);
+    kernels_.rms_norm(h, gains.data(), Eps(), f.rows, config_.hidden_size, width, h);
+    for (long r = 0; r < f.rows; ++r) {
       for (long i = r * width; i < r * width + config_.hidden_size; ++i) x[i] += h[i];
     }
   }
@@ -309,7 +304,9 @@ class CpuBackend final : public DecodeBackend {
     const LayerPlan& plan = plan_.layers[static_cast<size_t>(index)];
     const float* x =
         MaybeNorm(w.x.data() + block.first * Width(), layer.attention_in, block.rows, w);
-    Multiply(x, Width(), layer.qkv, block.rows, block.qkv, QkvWidth(), MatmulMode::kStore);
+    const AdaptedProduct f{LayerProduct::kQkv, index, block.first, block.rows, x, Width()};
+    Multiply(x, Width(), layer.qkv, block.rows, block.qkv, QkvWidth(), MatmulMode::kStore,
+             w.adapters.Added(kernels_, f, layer.qkv));
     const bool by_head = plan.qk_norm == QueryKeyNorm::kByHead;
     if (plan.qk_norm == QueryKeyNorm::kWhole) {
       const long q = config_.q_size(), ld = QkvWidth();
@@ -344,13 +341,18 @@ class CpuBackend final : public DecodeBackend {
   void Transform(const PackedLayer& layer, long index, const Block& block, Work& w) {
     const long rows = block.rows, act_width = PaddedRow(config_.intermediate_size);
     float* x = w.x.data() + block.first * Width();
+    const auto factor = [&](LayerProduct product, const float* a, long lda) {
+      return AdaptedProduct{product, index, block.first, rows, a, lda};
+    };
     Attend(index, block, w);
-    AddProduct(w.mixed.data(), PaddedRow(config_.q_size()), layer.o, layer.attention_out, rows, x,
-               w);
+    AddProduct(factor(LayerProduct::kO, w.mixed.data(), PaddedRow(config_.q_size())), layer.o,
+               layer.attention_out, x, w);
     const float* h = MaybeNorm(x, layer.mlp_in, rows, w);
     Multiply(h, Width(), layer.gate_up, rows, w.act.data(), act_width,
-             plan_.activation == Activation::kSilu ? MatmulMode::kSwiGlu : MatmulMode::kGeGlu);
-    AddProduct(w.act.data(), act_width, layer.down, layer.mlp_out, rows, x, w);
+             plan_.activation == Activation::kSilu ? MatmulMode::kSwiGlu : MatmulMode::kGeGlu,
+             w.adapters.Added(kernels_, factor(LayerProduct::kGateUp, h, Width()), layer.gate_up));
+    AddProduct(factor(LayerProduct::kDown, w.act.data(), act_width), layer.down, layer.mlp_out, x,
+               w);
   }
 
   void Attend(long index, const Block& block, Work& w) {
@@ -417,9 +419,10 @@ class CpuBackend final : public DecodeBackend {
   const CpuKernels& kernels_;
   const ModelConfig config_;
   const DecoderPlan plan_;
-  const PageShape shape_;
+  const CpuPageShape shape_;
   LazyFloats pool_;
-  std::vector<PackedWeights> packed_;    // by place
+  const PolicyPacker packer_;
+  std::vector<PackedPolicy> places_;
   std::vector<RopeTable> rotations_;     // by the plan's ropes
   std::vector<Work> work_;               // one a thread
   std::vector<TokenId> last_;            // by the step started last
@@ -430,7 +433,7 @@ class CpuBackend final : public DecodeBackend {
 }  // namespace
 
 size_t CpuPageBytes(const PolicyWeights& weights) {
-  return static_cast<size_t>(PageShape(weights.config()).page) * sizeof(float);
+  return static_cast<size_t>(CpuPageShape(weights.config()).page) * sizeof(float);
 }
 
 Result<std::unique_ptr<DecodeBackend>> NewCpuBackend(const PolicyWeights& weights,

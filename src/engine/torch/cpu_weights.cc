@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "model/layer_plan.h"
+#include "model/torch/adapter_block.h"
 #include "model/torch/model.h"
 
 namespace tidemill {
@@ -12,12 +13,6 @@ namespace {
 
 at::Tensor Plain(const at::Tensor& tensor) {
   return tensor.detach().to(at::kCPU, at::kFloat).contiguous();
-}
-
-// In float32 also where the base has fewer bits: what is sampled from is what is trained.
-at::Tensor PlainMerged(LinearTensors linear) {
-  linear.weight = Plain(linear.weight);
-  return Plain(MergedLinear(linear));
 }
 
 FloatBuffer Gains(const at::Tensor& weight, const DecoderPlan& plan) {
@@ -28,19 +23,34 @@ FloatBuffer Gains(const at::Tensor& weight, const DecoderPlan& plan) {
   return row;
 }
 
-// Layers that read the same input become one matrix: q, k and v.
-PackedMatrix PackRows(const std::vector<const LinearTensors*>& parts, const CpuKernels& kernels) {
-  std::vector<at::Tensor> weights, biases;
-  for (const LinearTensors* part : parts) {
-    weights.push_back(PlainMerged(*part));
-    if (part->bias.defined()) biases.push_back(Plain(part->bias));
-  }
-  const at::Tensor whole = at::cat(weights);
+PackedMatrix PackPlain(const at::Tensor& whole, const CpuKernels& kernels) {
   PackedMatrix packed;
   packed.k = whole.size(1);
   packed.panels = (whole.size(0) + kernels.panel - 1) / kernels.panel;
   packed.values = FloatBuffer(static_cast<size_t>(packed.panels * packed.k * kernels.panel));
   kernels.pack(whole.data_ptr<float>(), whole.size(0), packed.k, packed.values.data());
+  return packed;
+}
+
+PackedMatrix PackHalves(const at::Tensor& gate, const at::Tensor& up, const CpuKernels& kernels) {
+  const long half = kernels.panel / 2;
+  PackedMatrix packed;
+  packed.k = gate.size(1);
+  packed.panels = (gate.size(0) + half - 1) / half;
+  packed.values = FloatBuffer(static_cast<size_t>(packed.panels * packed.k * kernels.panel));
+  kernels.pack_gated(gate.data_ptr<float>(), up.data_ptr<float>(), gate.size(0), packed.k,
+                     packed.values.data());
+  return packed;
+}
+
+// Layers that read the same input become one matrix: q, k and v.
+PackedMatrix PackRows(const std::vector<const LinearTensors*>& parts, const CpuKernels& kernels) {
+  std::vector<at::Tensor> weights, biases;
+  for (const LinearTensors* part : parts) {
+    weights.push_back(Plain(part->weight));
+    if (part->bias.defined()) biases.push_back(Plain(part->bias));
+  }
+  PackedMatrix packed = PackPlain(at::cat(weights), kernels);
   if (!biases.empty()) {
     const at::Tensor bias = at::cat(biases);
     packed.bias = FloatBuffer(static_cast<size_t>(packed.panels * kernels.panel));
@@ -51,15 +61,7 @@ PackedMatrix PackRows(const std::vector<const LinearTensors*>& parts, const CpuK
 
 PackedMatrix PackGateUp(const LinearTensors& gate, const LinearTensors& up,
                         const CpuKernels& kernels) {
-  const at::Tensor g = PlainMerged(gate);
-  const at::Tensor u = PlainMerged(up);
-  const long half = kernels.panel / 2;
-  PackedMatrix packed;
-  packed.k = g.size(1);
-  packed.panels = (g.size(0) + half - 1) / half;
-  packed.values = FloatBuffer(static_cast<size_t>(packed.panels * packed.k * kernels.panel));
-  kernels.pack_gated(g.data_ptr<float>(), u.data_ptr<float>(), g.size(0), packed.k,
-                     packed.values.data());
+  PackedMatrix packed = PackHalves(Plain(gate.weight), Plain(up.weight), kernels);
   if (gate.bias.defined()) {
     const at::Tensor gb = Plain(gate.bias), ub = Plain(up.bias);
     packed.bias = FloatBuffer(static_cast<size_t>(packed.panels * kernels.panel));
@@ -99,6 +101,33 @@ PackedWeights PackWeights(const PolicyWeights& weights, const CpuKernels& kernel
     out.gate_up = PackGateUp(layer.gate, layer.up, kernels);
     out.down = PackRows({&layer.down}, kernels);
     packed.layers.push_back(std::move(out));
+  }
+  return packed;
+}
+
+PackedAdapter PackAdapter(const LoraAdapter& adapter, const ModelConfig& config,
+                          const CpuKernels& kernels) {
+  const at::NoGradGuard no_grad;
+  const AdapterLayout layout = MakeAdapterLayout(config, RanksOf(adapter, config));
+  const auto block = AdapterBlock(&adapter, config, layout, at::kCPU, at::kFloat);
+  TM_CHECK(block.ok(), block.status().message());  // the layout was made for it
+  PackedAdapter packed;
+  packed.layers.resize(static_cast<size_t>(config.num_layers));
+  for (int64_t layer = 0; layer < config.num_layers; ++layer) {
+    for (size_t i = 0; i < kLayerProducts; ++i) {
+      const auto product = static_cast<LayerProduct>(i);
+      if (layout.Of(product).rank == 0) continue;
+      const AdapterMatrices matrices = AdapterMatricesOf(*block, layout, layer, product);
+      PackedLowRank& out = packed.layers[static_cast<size_t>(layer)][i];
+      out.a = PackPlain(matrices.a, kernels);
+      if (product == LayerProduct::kGateUp) {
+        const int64_t width = config.intermediate_size;
+        out.b =
+            PackHalves(matrices.b.narrow(0, 0, width), matrices.b.narrow(0, width, width), kernels);
+      } else {
+        out.b = PackPlain(matrices.b, kernels);
+      }
+    }
   }
   return packed;
 }

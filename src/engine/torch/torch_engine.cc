@@ -50,6 +50,10 @@ Result<std::unique_ptr<Engine>> NewEngine(std::shared_ptr<const PolicyWeights> w
     return Invalid("an engine holds 1 to 64 versions at once, not " +
                    std::to_string(options.versions));
   }
+  if (options.adapters < 0 || options.adapters > 1024) {
+    return Invalid("an engine holds up to 1024 adapters at once, not " +
+                   std::to_string(options.adapters));
+  }
   if (!(options.live_share > 0 && options.live_share < 1)) {
     return Invalid("the share of live sequences must be above 0 and below 1");
   }
@@ -81,6 +85,8 @@ Result<std::unique_ptr<Engine>> NewEngine(std::shared_ptr<const PolicyWeights> w
                             .max_decode_rows = static_cast<int32_t>(options.max_running),
                             .max_rows = static_cast<int32_t>(rows),
                             .versions = options.versions,
+                            .adapters = options.adapters,
+                            .adapter_rank = options.adapter_rank,
                             .fixed_base = options.fixed_base}));
   if (ReplaceBackend != nullptr) backend = ReplaceBackend(std::move(backend));
   if (options.steps_at_once == 0) options.steps_at_once = IsOnGpu(*weights) ? 2 : 1;
@@ -93,6 +99,7 @@ Result<std::unique_ptr<Engine>> NewEngine(std::shared_ptr<const PolicyWeights> w
                            .vocabulary = config.vocab_size,
                            .version = version,
                            .versions = options.versions,
+                           .adapters = options.adapters,
                            .max_sequences = options.max_sequences,
                            .steps_at_once = options.steps_at_once,
                            .token_bytes = std::move(options.token_bytes)};

@@ -26,9 +26,13 @@ struct EngineOptions {
   // engine; where a turn ends with a token nobody could foresee, one row of it is for nothing. 0:
   // what pays, 2 on a GPU and 1 on a CPU.
   int32_t steps_at_once = 0;
-  // Sets of weights held at once: more than one lets sequences pin a version. Each needs the memory
-  // of a whole set.
+  // Sets of the main policy's weights held at once: more than one lets sequences pin a version.
+  // Each needs the memory of a whole set, or where only an adapter changes, of an adapter.
   int32_t versions = 1;
+  // Adapters held at once for policies beside the main one, of all policies and versions. They are
+  // on the main policy's base.
+  int32_t adapters = 0;
+  int64_t adapter_rank = 0;  // the largest that they have; a GPU keeps room for it
   // New weights bring at most another adapter. Then an engine on a GPU reads a base that lies in
   // one block where it is, also without an adapter.
   bool fixed_base = false;

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "model/torch/gpu_runtime.h"
-#include "model/torch/gpu_test_kit.h"
+#include "testing/gpu_test_kit.h"
 #ifdef TIDEMILL_CUDA
 #include <c10/cuda/CUDACachingAllocator.h>
 #endif

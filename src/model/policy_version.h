@@ -1,0 +1,28 @@
+// Which policy tokens are drawn from, and which of its published versions.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <string>
+
+namespace tidemill {
+
+// A policy of a process: the base with an adapter, the base alone, or weights of its own. kMain is
+// the one that an engine is started with; others are numbered from 1 on by whoever publishes them.
+enum class PolicyId : uint32_t { kMain = 0 };
+
+// Each policy counts its own versions.
+struct PolicyVersion {
+  PolicyId policy = PolicyId::kMain;
+  uint64_t version = 0;
+  auto operator<=>(const PolicyVersion&) const = default;
+};
+
+// For messages: "version 7", or "version 7 of policy 2".
+inline std::string NameOf(const PolicyVersion& which) {
+  std::string name = "version " + std::to_string(which.version);
+  if (which.policy == PolicyId::kMain) return name;
+  return name + " of policy " + std::to_string(static_cast<uint32_t>(which.policy));
+}
+
+}  // namespace tidemill
