@@ -12,6 +12,7 @@
 #include "core/message_rules.h"
 #include "core/paths.h"
 #include "core/text.h"
+#include "core/token_support.h"
 #include "proto/session.pb.h"
 #include "proto/tidemill.pb.h"
 
@@ -206,7 +207,7 @@ Status CheckTests(uint32_t passed, uint32_t total) {
   return Invalid("tests_passed: " + std::to_string(passed) + " of " + std::to_string(total));
 }
 
-Status CheckTurn(const v1::Turn& turn) {
+Status CheckTurn(const v1::Turn& turn, const MessageLimits& limits) {
   const auto ids = static_cast<uint64_t>(turn.ids_size());
   if (turn.logprobs_size() != turn.ids_size()) {
     return Invalid("logprobs: " + std::to_string(turn.logprobs_size()) + " for " +
@@ -214,9 +215,13 @@ Status CheckTurn(const v1::Turn& turn) {
   }
   uint64_t versioned = 0;
   for (const v1::VersionRun& run : turn.versions()) versioned += run.tokens();
-  if (versioned == ids) return Ok();
-  return Invalid("versions: of " + std::to_string(versioned) + " tokens for " +
-                 std::to_string(ids) + " ids");
+  if (versioned != ids) {
+    return Invalid("versions: of " + std::to_string(versioned) + " tokens for " +
+                   std::to_string(ids) + " ids");
+  }
+  if (!turn.has_supports()) return Ok();
+  return CheckSupports(turn.supports(), {turn.ids().data(), ids},
+                       static_cast<int64_t>(limits.vocabulary));
 }
 
 Status CheckTrajectory(const v1::Trajectory& trajectory, const MessageLimits& limits) {
@@ -252,7 +257,9 @@ Status CheckTrajectory(const v1::Trajectory& trajectory, const MessageLimits& li
 // What fields must have in common.
 Status CheckTogether(const Message& message, const MessageLimits& limits) {
   const Descriptor* type = message.GetDescriptor();
-  if (type == v1::Turn::descriptor()) return CheckTurn(static_cast<const v1::Turn&>(message));
+  if (type == v1::Turn::descriptor()) {
+    return CheckTurn(static_cast<const v1::Turn&>(message), limits);
+  }
   if (type == v1::Trajectory::descriptor()) {
     return CheckTrajectory(static_cast<const v1::Trajectory&>(message), limits);
   }

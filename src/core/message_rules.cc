@@ -19,8 +19,11 @@ constexpr double kTokenBytes = 64;
 constexpr FieldRule Text(std::string_view field, double bytes) {
   return {.field = field, .kind = Kind::kText, .high = bytes};
 }
+constexpr FieldRule Bytes(std::string_view field, MessageLimit limit) {
+  return {.field = field, .kind = Kind::kText, .limit = limit};
+}
 constexpr FieldRule Long(std::string_view field) {
-  return {.field = field, .kind = Kind::kText, .limit = &L::text_bytes};
+  return Bytes(field, &L::text_bytes);
 }
 constexpr FieldRule Path(std::string_view field) {
   return {.field = field, .kind = Kind::kPath};
@@ -289,6 +292,10 @@ constexpr FieldRule kRules[] = {
     Moment("Turn.observed_ms"),
     Many(Below("Turn.prompt_ids", &L::vocabulary), &L::tokens),
     Count32("Turn.session_turn"),
+    Part("Turn.supports"),
+    // At most a bit for each id, and the letter in front.
+    Many(Bytes("TokenSupports.sets", &L::vocabulary), &L::tokens),
+    Many(Below("TokenSupports.set_of", &L::tokens), &L::tokens),
 
     Needed(Part("Trajectory.id")),
     Needed(Enum("Trajectory.purpose")),
