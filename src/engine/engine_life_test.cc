@@ -1,6 +1,7 @@
 // Conversations of several tenants with several policies over a cache that is far too small, with
 // weights that change, policies that come and go, sequences that are given up, go on or are pinned:
 // every draw is that of a sequence computed at once.
+#include "testing/ledger_run.h"
 
 namespace tidemill {
 namespace {
