@@ -1,7 +1,7 @@
 // The contract on the engine of this program and on both kinds of scripted inference servers.
 #include "engine/engine_contract.h"
 
-#include "engine/remote/remote_kit.h"
+#include "testing/remote_kit.h"
 
 namespace tidemill {
 namespace {

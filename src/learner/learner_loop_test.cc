@@ -80,6 +80,15 @@ class FakeTrainer final : public TrainerPort {
   Mailbox<TrainerEvent> events_{1000};
 };
 
+class FakeRelease final : public ReleasePort {
+ public:
+  void Take(const VersionEvent&) override {}
+  Mailbox<ReleaseWish>& wishes() override { return wishes_; }
+
+ private:
+  Mailbox<ReleaseWish> wishes_{10};
+};
+
 class LearnerLoopTest : public testing::Test {
  protected:
   LearnerLoopTest() {
@@ -87,6 +96,7 @@ class LearnerLoopTest : public testing::Test {
     options_.max_steps = 3;
     options_.checkpoint_folder = "c";
     options_.checkpoint_every_steps = 2;
+    options_.release = &release_;
   }
   void Make() {
     loop_ = std::make_unique<LearnerLoop>(bus_, store_, trainer_, journal_, options_);
@@ -125,6 +135,7 @@ class LearnerLoopTest : public testing::Test {
   MemoryBus bus_{clock_};
   FakeStore store_;
   FakeTrainer trainer_;
+  FakeRelease release_;
   NullJournal journal_;
   LearnerOptions options_;
   std::vector<uint64_t> told_;  // versions replay was told of
@@ -170,7 +181,7 @@ TEST_F(LearnerLoopTest, ItIsSetBackBetweenTwoStepsUnderANewNumber) {
   Make();
   Answer(Requests()[0]);
   Answer(Requests()[0]);
-  loop_->SetBack(7);
+  release_.wishes().Post({.set_back = 7});
   Step();
   EXPECT_EQ(trainer_.commands, (std::vector<std::string>{"train 0"})) << "a step is under way";
   trainer_.Trained(0);
@@ -201,7 +212,7 @@ TEST_F(LearnerLoopTest, AStepWaitsWhileTheReleaseIsTooFarBehind) {
     Step();
   }
   EXPECT_TRUE(Requests().empty()) << "two steps ahead of the release";
-  loop_->Released(1);
+  release_.wishes().Post({.step = 1});
   Step();
   EXPECT_EQ(Requests().size(), 1u);
 }

@@ -155,7 +155,7 @@ TEST_F(DispatcherTest, AGroupThatASessionWantsIsIssuedNextAndItsRewardsAreTold) 
   }
   reports = told();
   ASSERT_EQ(reports.size(), 1u) << "once, however often it is reported";
-  EXPECT_EQ(reports[0].group(), 77u);
+  EXPECT_EQ(reports[0].session(), 77u);
   EXPECT_EQ(reports[0].scored(), 3u);
   EXPECT_DOUBLE_EQ(reports[0].reward_sum(), 1.5);
 }

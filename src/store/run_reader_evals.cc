@@ -143,12 +143,11 @@ Result<std::vector<TaskStats>> RunReader::EvalTasks(const std::string& eval_name
   TM_RETURN_IF_ERROR(ForEachRow(
       *db_,
       "SELECT task, count(*), coalesce(sum(scored), 0), coalesce(sum(solved), 0), "
-      "coalesce(avg(reward), 0), max(finished_ms) FROM evaluation_groups JOIN trajectories USING "
+      "coalesce(avg(reward), 0) FROM evaluation_groups JOIN trajectories USING "
       "(grp) WHERE evaluation = " +
           EvaluationThatCounts("?1") + " GROUP BY task ORDER BY task",
       [&](Statement& row) {
-        tasks.push_back(
-            {row.Text(0), row.Uint(1), row.Uint(2), row.Uint(3), row.Double(4), row.Int(5)});
+        tasks.push_back({row.Text(0), row.Uint(1), row.Uint(2), row.Uint(3), row.Double(4)});
         return Ok();
       },
       eval_name));

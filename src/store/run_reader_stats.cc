@@ -22,11 +22,10 @@ Result<std::vector<TaskStats>> RunReader::Tasks(v1::Purpose purpose) {
   TM_RETURN_IF_ERROR(ForEachRow(
       *db_,
       "SELECT task, count(*), coalesce(sum(scored), 0), coalesce(sum(solved), 0), "
-      "coalesce(avg(reward), 0), max(finished_ms) FROM trajectories INDEXED BY "
-      "trajectories_by_task WHERE ?1 = 0 OR purpose = ?1 GROUP BY task ORDER BY task",
+      "coalesce(avg(reward), 0) FROM trajectories INDEXED BY trajectories_by_task "
+      "WHERE ?1 = 0 OR purpose = ?1 GROUP BY task ORDER BY task",
       [&](Statement& row) {
-        tasks.push_back(
-            {row.Text(0), row.Uint(1), row.Uint(2), row.Uint(3), row.Double(4), row.Int(5)});
+        tasks.push_back({row.Text(0), row.Uint(1), row.Uint(2), row.Uint(3), row.Double(4)});
         return Ok();
       },
       static_cast<int>(purpose)));

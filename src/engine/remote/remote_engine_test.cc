@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/remote/remote_kit.h"
+#include "testing/remote_kit.h"
 
 namespace tidemill {
 namespace {

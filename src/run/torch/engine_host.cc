@@ -1,5 +1,6 @@
 #include "run/torch/engine_host.h"
 
+#include "model/torch/device.h"
 #include "run/torch/engine_setup.h"
 #include "run/torch/store_host.h"
 #include "weights/torch/weight_codec.h"

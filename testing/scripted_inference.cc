@@ -1,4 +1,4 @@
-#include "engine/remote/scripted_inference.h"
+#include "testing/scripted_inference.h"
 
 #include <algorithm>
 #include <filesystem>

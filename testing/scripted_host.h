@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "core/mutex.h"
-#include "engine/remote/scripted_inference.h"
+#include "testing/scripted_inference.h"
 #include "http/http_server.h"
 
 namespace tidemill {

@@ -1,5 +1,5 @@
 // For tests, the simulator and benchmarks: an inference server that computes nothing. It answers as
-// vLLM 0.32 and SGLang 0.5.23 do, draws what engine/ledger_backend.h says follows from its weights,
+// vLLM 0.32 and SGLang 0.5.23 do, draws what testing/ledger_backend.h says follows from its weights,
 // and fails on command. It does no I/O and knows no time: somebody carries requests to it and steps
 // it.
 //

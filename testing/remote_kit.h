@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "engine/remote/remote_engine.h"
-#include "engine/remote/scripted_host.h"
+#include "testing/scripted_host.h"
 #include "testing/ledger_run.h"
 #include "testing/number_weights.h"
 #include "testing/test_kit.h"
