@@ -174,7 +174,7 @@ Status FillRun(const std::string& path, uint64_t episodes) {
     const v1::TrajectoryId id = t.id();
     ops.push_back(PutTrajectory{std::move(t)});
     ops.push_back(PutVerdict{std::move(verdict)});
-    if (random.Chance(0.1)) ops.push_back(PutFate{id, "stale", "lag"});
+    if (random.Chance(0.1)) ops.push_back(PutFate{id, Fate::kStale, "lag"});
     if (used.size() == 64) {
       ops.push_back(
           PutStep{i / 64 + 1, i / 64 + 1, std::move(used), "{\"loss\": 0.5, \"lr\": 1e-5}"});
@@ -194,7 +194,7 @@ Status MeasureQueries(const std::string& path, StoreBenchReport& report) {
   EpisodeFilter task, range, stale, version, eval;
   task.task = "task-17";
   range.reward_min = 0.2, range.reward_max = 0.4;
-  stale.fate = "stale";
+  stale.fate = Fate::kStale;
   version.version = report.episodes / 128;
   eval.purpose = v1::PURPOSE_EVAL, eval.eval_name = "eval-0";
   const std::vector<std::pair<std::string, std::function<Status()>>> queries = {

@@ -64,7 +64,10 @@ TEST(CfuncVocab, IdsFollowTheBytesAndOnlyTurnMarksAreSpecial) {
     const std::string content = added["content"];
     EXPECT_EQ(added["special"].get<bool>(), content == kCfuncEnd || content == kCfuncFail);
   }
-  EXPECT_EQ(json::parse(CfuncModelConfigJson({}))["vocab_size"], expected);
+  const TemporaryDirectory dir;
+  ASSERT_TRUE(WriteLexemeModelFiles(dir.path(), CfuncLexemes(), {}).ok());
+  std::ifstream config(dir / "config.json");
+  EXPECT_EQ(json::parse(config)["vocab_size"], expected);
 }
 
 TEST(CfuncVocab, WritesADirectoryAndRefusesImpossibleShapes) {

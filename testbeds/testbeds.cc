@@ -7,6 +7,7 @@
 #include "tasks/line_file.h"
 #include "testbeds/cfunc_task.h"
 #include "testbeds/cfunc_vocab.h"
+#include "testbeds/project_lessons.h"
 #include "testbeds/project_task.h"
 #include "testbeds/pyfunc.h"
 
