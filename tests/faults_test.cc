@@ -319,7 +319,7 @@ TEST(UnsignedSheet, NoWorkerTakesFromItWhatToRunOrToShow) {
     redis.Do({"SET", "{forged}:sheet", sheet.dump()});
     const ProcessOutput output =
         RunTidemill("worker " + std::string(one.role) + " --bus " + redis.url() + " --run forged");
-    EXPECT_EQ(output.exit_code, 1);
+    EXPECT_EQ(output.exit_code, 2);
     EXPECT_THAT(output.output, HasSubstr("box here (" + std::string(one.key) + ")"));
   }
 }
