@@ -103,6 +103,7 @@ class Gateway final : public RequestObserver {
   void Ask(Api api, HttpRequest request, std::unique_ptr<AskedTurn> turn);
   void TakeFeedback(HttpRequest request, const Tenant& tenant, std::unique_ptr<AskedTurn> turn);
   void Count(AskedTurn& turn, const TurnQuestion& question);
+  void Detokenize(AskedTurn& turn);
   bool Understand(Api api, const HttpRequest& request, AskedTurn& turn);
   // Tells the client and those who watch.
   void FailEarly(Api api, AskedTurn& turn, const ApiError& error);

@@ -8,6 +8,7 @@
 #include "core/ids.h"
 #include "core/random.h"
 #include "core/secret.h"
+#include "core/token_support.h"
 
 namespace tidemill {
 namespace {
@@ -106,6 +107,7 @@ EpisodeActions Episode::OnTurn(const TurnOutput& output, int64_t now_ms) {
   v1::Turn& turn = *trajectory_.mutable_turns(trajectory_.turns_size() - 1);
   turn.mutable_ids()->Add(output.ids.begin(), output.ids.end());
   turn.mutable_logprobs()->Add(output.logprobs.begin(), output.logprobs.end());
+  if (!output.supports.empty()) FillSupports(output.supports, 0, *turn.mutable_supports());
   for (const TokenVersionRun& run : output.versions) {
     v1::VersionRun& stored = *turn.add_versions();
     stored.set_version(run.version);
