@@ -59,8 +59,8 @@ Draw::Draw(Random& random, const SimOptions& options) {
   compares = random.Chance(0.3) && !judging.failure_is_zero && !held_back;
 }
 
-RunConfig::Reward Draw::Rewards() const {
-  RunConfig::Reward reward;
+RewardConfig Draw::Rewards() const {
+  RewardConfig reward;
   if (command) reward.weights["command"] = 1.0;
   if (judge) {
     reward.weights["judge"] = 1.0;

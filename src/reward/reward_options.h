@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "config/run_config.h"
 #include "core/clock.h"
 #include "core/journal.h"
 #include "core/message_check.h"
+#include "reward/reward_config.h"
 #include "reward/scorer.h"
 
 namespace tidemill {
@@ -32,8 +32,8 @@ struct RewardOptions {
   double turn_weight = 0;       // of turn rewards: the gain in the share of visible tests passed
   double turn_discount = 1;     // of the reward, for every turn after the first
   bool all_or_nothing = false;  // of tests, where they decide instead of another scorer
-  std::vector<RunConfig::JudgeKeys> judges;
-  RunConfig::Audit audit;
+  std::vector<JudgeConfig> judges;
+  AuditConfig audit;
   std::string order_by;       // the judge whose estimates order gradings; empty: none are held back
   uint32_t order_ahead = 16;  // gradings at the tools from which on others wait
   Duration order_wait = std::chrono::seconds(10);  // that a grading waits at most

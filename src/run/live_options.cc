@@ -20,7 +20,7 @@ Result<LiveOptions> LiveOptionsFrom(const RunConfig& config) {
 }
 
 ReleaseOptions ReleaseOptionsFrom(const RunConfig& config) {
-  const RunConfig::Live& live = config.live;
+  const LiveConfig& live = config.live;
   return {.canary_share = live.canary_share,
           .canary_time = live.canary_time,
           .canary_answers = live.canary_answers,
@@ -64,7 +64,7 @@ SignalOptions SignalOptionsFrom(const RunConfig& config, const std::vector<v1::T
 
 NextStateOptions NextStateOptionsFrom(const RunConfig& config) {
   NextStateOptions options;
-  for (const RunConfig::JudgeKeys& judge : config.reward.judges) {
+  for (const JudgeConfig& judge : config.reward.judges) {
     if (!judge.live) continue;
     options.judges.push_back(judge.name);
     // A judge that is there answers within its own patience.

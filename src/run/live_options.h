@@ -3,13 +3,13 @@
 
 #include <string>
 
-#include "config/run_config.h"
 #include "core/status.h"
 #include "live/guard_desk.h"
 #include "live/live_signals.h"
 #include "live/next_state.h"
 #include "live/release_book.h"
 #include "live/session_table.h"
+#include "run/run_config.h"
 
 namespace tidemill {
 

@@ -141,7 +141,7 @@ Result<ReplayOptions> ReplayOptionsFrom(const RunConfig& config, const RunStart&
         return judge.reward && (judge.task == "next_state" || judge.task == "process");
       });
   if (turns) options.turn_text = start.turn_text;
-  for (const RunConfig::JudgeKeys& judge : config.reward.judges) {
+  for (const JudgeConfig& judge : config.reward.judges) {
     if (judge.reward && judge.task == "pairwise")
       options.compared_with = std::max(options.compared_with, judge.pairs);
   }
@@ -173,7 +173,7 @@ RolloutOptions RolloutOptionsFrom(const RunConfig& config, const RunStart& start
   options.limits.calls_per_turn = config.rollout.calls_per_turn;
   options.limits.tool_retries = config.rollout.tool_retries;
   options.limits.stale_on_unavailable = config.rollout.on_unavailable == "stale";
-  for (const RunConfig::CommandKeys& keys : config.tools.command) {
+  for (const CommandConfig& keys : config.tools.command) {
     if (!keys.changes) options.limits.reading_tools.push_back(keys.name);
   }
   options.lease_period = LeasePeriod(config);
@@ -239,7 +239,7 @@ TeacherOptions TeacherOptionsFrom(const RunConfig& config, const RunStart& start
   return options;
 }
 
-CommandTool CommandToolFrom(const RunConfig::CommandKeys& keys) {
+CommandTool CommandToolFrom(const CommandConfig& keys) {
   CommandTool tool;
   tool.name = keys.name;
   tool.description = keys.description;
@@ -352,7 +352,7 @@ Result<std::vector<WeightedScorer>> ScorersFrom(const RunConfig& config) {
 
 std::vector<CommandTool> CommandToolsFrom(const RunConfig& config) {
   std::vector<CommandTool> tools;
-  for (const RunConfig::CommandKeys& keys : config.tools.command) {
+  for (const CommandConfig& keys : config.tools.command) {
     tools.push_back(CommandToolFrom(keys));
   }
   return tools;
