@@ -137,11 +137,20 @@ void Gateway::Dismiss(const Guest& guest) {
   guests_.Remove(guest.key);
 }
 
+void Gateway::Invite(const std::string& key, Tenant tenant) {
+  invited_.Add(key, std::move(tenant));
+}
+
+void Gateway::Uninvite(const std::string& key) {
+  invited_.Remove(key);
+}
+
 // Who comes out of a box is an agent, and nobody else: without its key it is no one.
 std::optional<Tenant> Gateway::TenantOf(const HttpRequest& request) const {
   const std::string_view bearer = request.Header("authorization"),
                          key = request.Header("x-api-key");
   if (request.entrance != 0) return guests_.Find(bearer, key);
+  if (auto tenant = invited_.Find(bearer, key)) return tenant;
   return keys_.Find(bearer, key);
 }
 

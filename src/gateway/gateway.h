@@ -77,6 +77,9 @@ class Gateway final : public RequestObserver {
   };
   Guest Admit(Fd listening, std::string key, Tenant tenant);
   void Dismiss(const Guest& guest);
+  // The way in of an environment's episode: a key that is served at the gateway's own address, too.
+  void Invite(const std::string& key, Tenant tenant);
+  void Uninvite(const std::string& key);
   // What the engine cached for the tenant is not used again.
   void ForgetPages(const std::string& tenant);
 
@@ -121,6 +124,7 @@ class Gateway final : public RequestObserver {
   GatewayFigures figures_;
   std::unique_ptr<AccessLog> access_log_;
   PassingKeys guests_;
+  PassingKeys invited_;
   Admission admission_;
   GatewayLoop loop_;
   LoopRunner runner_;

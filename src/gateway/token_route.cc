@@ -10,7 +10,7 @@
 namespace tidemill {
 namespace {
 
-constexpr int64_t kIdMax = std::numeric_limits<int32_t>::max();
+constexpr int64_t kTokenIdMax = std::numeric_limits<int32_t>::max();
 constexpr int64_t kPriorityMax = 1'000'000;
 constexpr int64_t kAnswerTokens = 16;  // where the request does not say, as in vLLM
 
@@ -18,7 +18,7 @@ constexpr int64_t kAnswerTokens = 16;  // where the request does not say, as in 
 std::vector<int32_t> ReadIds(const WireObject& object, std::string_view key, size_t most) {
   std::vector<int32_t> ids;
   object.List(key, most, [&](const WireJson& value, const WirePlace& at) {
-    if (value.is_number_unsigned() && value.get<uint64_t>() <= uint64_t{kIdMax}) {
+    if (value.is_number_unsigned() && value.get<uint64_t>() <= uint64_t{kTokenIdMax}) {
       ids.push_back(value.get<int32_t>());
     } else if (!object.parse().failed()) {
       object.parse().Fail(at, fmt::format("must be a token id, got {}", ShownWire(value)),
@@ -35,7 +35,7 @@ void ReadGenerateSampling(const WireObject& params, ChatRequest& request) {
   ReadStops(params, "stop", sampling);
   sampling.stop_token_ids = ReadIds(params, "stop_token_ids", limits.stops);
   sampling.ignore_eos = params.Bool("ignore_eos").value_or(false);
-  sampling.max_tokens = params.Int("max_tokens", 1, kIdMax).value_or(kAnswerTokens);
+  sampling.max_tokens = params.Int("max_tokens", 1, kTokenIdMax).value_or(kAnswerTokens);
   sampling.n = static_cast<int>(params.Int("n", 1, limits.choices).value_or(1));
   const auto alternatives = params.Int("logprobs", 0, limits.top_logprobs);
   sampling.logprobs = alternatives.has_value();
