@@ -185,8 +185,6 @@ class EnvironmentRunner::Impl::Attempt final : public HttpCallUser, public Strea
                                        .server = url(),
                                        .name = place.of.name,
                                        .mode = place.of.mode,
-                                       .gateway_url = owner.gateway_.url(),
-                                       .key = key_,
                                        .max_turns = lease.max_turns(),
                                        .max_turn_tokens = lease.sampling().max_turn_tokens(),
                                        .temperature = lease.sampling().temperature(),

@@ -9,6 +9,7 @@
 #include <map>
 #include <set>
 
+#include "core/mutex.h"
 #include "core/random.h"
 #include "gateway/plain_recorder.h"
 #include "http/http_server.h"
@@ -133,13 +134,13 @@ TEST_F(EnvironmentRunnerTest, AnEpisodeIsASessionWithTheDrawnTokensAndTheReward)
 
 TEST_F(EnvironmentRunnerTest, AFullServerIsWaitedForAndASilentOneIsATimeout) {
   std::atomic<int> refused{0};
-  std::mutex mutex;
+  Mutex mutex;
   std::vector<std::unique_ptr<HttpReply>> held;
   Open(
       [&](const HttpRequest& request, std::unique_ptr<HttpReply> reply) {
         const bool silent = EnvironmentJson::parse(request.body)["tag"] == 2;
         if (silent) {
-          const std::lock_guard lock(mutex);
+          const MutexLock lock(mutex);
           return held.push_back(std::move(reply));
         }
         if (refused++ < 2) return Reply(*reply, "full", 503);
@@ -202,11 +203,11 @@ TEST_F(EnvironmentRunnerTest, FaultsAreNeverARewardOfZero) {
 }
 
 TEST_F(EnvironmentRunnerTest, ACancelledEpisodeIsOverOnceWhereverItStands) {
-  std::mutex mutex;
+  Mutex mutex;
   std::vector<std::unique_ptr<HttpReply>> held;
   Open(
       [&](const HttpRequest&, std::unique_ptr<HttpReply> reply) {
-        const std::lock_guard lock(mutex);
+        const MutexLock lock(mutex);
         held.push_back(std::move(reply));
       },
       1);
@@ -233,23 +234,23 @@ TEST_F(EnvironmentRunnerTest, WaitingEpisodesCostMemoryAndNoThreads) {
   const size_t count = std::min<size_t>(2000, (files.rlim_max - 200) / 2);
   files.rlim_cur = files.rlim_max;
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &files), 0);
-  std::mutex mutex;
-  std::condition_variable arrived;
+  Mutex mutex;
+  CondVar arrived;
   std::vector<std::unique_ptr<HttpReply>> held;
   bool open = false;
   Open(
       [&](const HttpRequest& request, std::unique_ptr<HttpReply> reply) {
-        std::lock_guard lock(mutex);
+        const MutexLock lock(mutex);
         if (open) return Reply(*reply, request.path == "/verify" ? R"({"reward": 1})" : "{}");
         held.push_back(std::move(reply));
-        arrived.notify_all();
+        arrived.NotifyAll();
       },
       count);
   const int before = threads();
   for (uint64_t tag = 1; tag <= count; ++tag) StartEpisode(tag);
   {
-    std::unique_lock lock(mutex);
-    arrived.wait_for(lock, std::chrono::minutes(1), [&] { return held.size() == count; });
+    MutexLock lock(mutex);
+    (void)arrived.WaitFor(lock, std::chrono::minutes(1), [&] { return held.size() == count; });
     ASSERT_EQ(held.size(), count);
     EXPECT_EQ(threads(), before);
     open = true;
