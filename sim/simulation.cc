@@ -39,7 +39,7 @@ class Simulation {
                {.acknowledge_before_sync = options.bug == Bug::kAcknowledgeBeforeInsert,
                 .reuse_versions = options.bug == Bug::kVersionReused,
                 .slow_sync = draw_.slow_store},
-               draw_.buffer.max_uses),
+               draw_.replay.max_uses),
         train_(MakeTasks("t", 7)),
         eval_(MakeTasks("e", 2)) {
     book_.Add(train_), book_.Add(eval_);
@@ -66,7 +66,7 @@ class Simulation {
                             std::to_string(kSteps) + " steps and then starved");
     }
     // A resume forgets what groups that are gone were used beyond their share.
-    if (!world_.verdict().failed() && resumes_ == 0) CheckUses(store_, draw_.buffer, world_);
+    if (!world_.verdict().failed() && resumes_ == 0) CheckUses(store_, draw_.replay, world_);
     if (!world_.verdict().failed()) CheckEnd();
     SimReport report;
     report.seed = options_.seed;
@@ -228,15 +228,10 @@ class Simulation {
     if (options_.bug == Bug::kGateOffByOne) ++config.staleness.max_steps;
     config.staleness.hard_max_steps = static_cast<uint32_t>(draw_.hard_max);
     config.staleness.too_old = draw_.mask ? "mask" : "drop";
-    config.replay.selection = draw_.buffer.selection;
-    config.replay.priority_exponent = draw_.buffer.priority_exponent;
-    config.replay.capacity = draw_.buffer.capacity;
-    config.replay.max_uses = draw_.buffer.max_uses;
-    config.replay.samples_per_insert = draw_.buffer.samples_per_insert;
+    config.replay = draw_.replay;
     if (options_.bug == Bug::kSampledTooOften) {
       config.replay.samples_per_insert = config.replay.max_uses;
     }
-    config.replay.min_groups = draw_.buffer.min_groups;
     config.reward = draw_.Rewards();
     config.learner.checkpoint_every_steps = 2;
     config.eval.samples = 2;
@@ -284,7 +279,7 @@ class Simulation {
   enum class GroupFate { kOutstanding, kInReplay, kUsed, kDropped };
   GroupFate FateOf(uint64_t id, const SimGroup& group) const {
     if (group.report && group.report->dropped() > 0) return GroupFate::kDropped;
-    if (store_.UsesOf(id) >= draw_.buffer.max_uses) return GroupFate::kUsed;
+    if (store_.UsesOf(id) >= draw_.replay.max_uses) return GroupFate::kUsed;
     return group.report ? GroupFate::kInReplay : GroupFate::kOutstanding;
   }
 

@@ -17,6 +17,7 @@
 #include "core/mutex.h"
 #include "core/version_events.h"
 #include "gateway/turn_recorder.h"
+#include "live/live_config.h"
 #include "live/live_watch.h"
 
 namespace tidemill {
@@ -27,14 +28,6 @@ struct GuardCounters : CounterSet {
                   .metric = "tidemill_live_alarms",
                   .help = "Alarms that are on",
                   .kind = Counter::Kind::kLevel}};
-};
-
-// Thresholds; 0, or 1 for shares: off.
-struct AlarmOptions {
-  double entropy_min = 0;
-  double kl_max = 0;
-  double malformed_max = 1;  // share of answers with a call that is no JSON
-  double questions_max = 1;  // share of answers that end with a question
 };
 
 // What of an answer the alarms count.
@@ -48,7 +41,7 @@ class GuardDesk final : public VersionListener, public LiveWatch {
   static constexpr size_t kAnswersMin = 20;  // fewer say nothing about a share
 
   // `file`: where its state is written; empty: nowhere.
-  GuardDesk(const AlarmOptions& options, std::string file, const Clock& clock)
+  GuardDesk(const LiveConfig& options, std::string file, const Clock& clock)
       : options_(options), file_(std::move(file)), clock_(clock) {}
 
   // Where the state of the quarantine comes from, as JSON. Before the first Tick.
@@ -74,7 +67,7 @@ class GuardDesk final : public VersionListener, public LiveWatch {
   // An empty reason: it is off.
   void Set(const std::string& name, const std::string& why) TM_REQUIRES(mutex_);
 
-  const AlarmOptions options_;
+  const LiveConfig options_;
   const std::string file_;
   const Clock& clock_;
   GuardCounters counters_;

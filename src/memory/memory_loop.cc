@@ -25,7 +25,7 @@ MemoryLoop::MemoryLoop(Bus& bus, StorePort& store, const TaskBook& tasks, Memory
       options_(std::move(options)),
       outbox_(bus, options_.lease_period),
       leases_(bus, options_.lease_period),
-      own_shelf_(options_.shelf == nullptr ? std::make_unique<CaseShelf>(options_.bank) : nullptr),
+      own_shelf_(options_.shelf == nullptr ? std::make_unique<CaseShelf>(options_) : nullptr),
       shelf_(own_shelf_ ? *own_shelf_ : *options_.shelf),
       key_port_(keys) {
   if (keys != nullptr) keys_.emplace(*keys);
@@ -172,7 +172,7 @@ void MemoryLoop::AddContexts(v1::GroupLease& group, const std::vector<float>& ke
   CaseQuery query{.scope = ScopeOf(group.task()), .prompt = group.task().prompt(), .key = key};
   const bool evaluates = group.purpose() == v1::PURPOSE_EVAL;
   if (evaluates) query.not_task = group.task().id();
-  const CaseRequest request{.how = options_.how,
+  const CaseRequest request{.how = RetrievalNamed(options_.retrieval).value(),
                             .cases = options_.cases,
                             .members = group.members(),
                             .seed = group.seed(),

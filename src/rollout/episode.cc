@@ -253,7 +253,7 @@ EpisodeActions Episode::OnResult(const v1::ToolResult& result, int64_t now_ms) {
       actions.calls.push_back({call->request, delay});
       return actions;
     }
-    if (limits_.stale_on_unavailable) {
+    if (limits_.stale_on_unavailable()) {
       return GiveUp(Failure::kTool, call->request.tool() + ": " + result.cause(), now_ms);
     }
     call->skipped = true;
