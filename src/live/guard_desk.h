@@ -16,7 +16,7 @@
 #include "core/counters.h"
 #include "core/mutex.h"
 #include "core/version_events.h"
-#include "gateway/turn_recorder.h"
+#include "gateway/passing_recorder.h"
 #include "live/live_config.h"
 #include "live/live_watch.h"
 
@@ -80,28 +80,17 @@ class GuardDesk final : public VersionListener, public LiveWatch {
 };
 
 // Tells the desk of every answer. The desk must outlive it.
-class WatchedRecorder final : public TurnRecorder {
+class WatchedRecorder final : public PassingRecorder {
  public:
-  WatchedRecorder(std::unique_ptr<TurnRecorder> recorder, GuardDesk& desk)
-      : recorder_(std::move(recorder)), desk_(desk) {}
+  WatchedRecorder(std::unique_ptr<TurnRecorder> next, GuardDesk& desk)
+      : PassingRecorder(std::move(next)), desk_(desk) {}
 
-  Result<TurnPrompt> Prepare(const TurnQuestion& question) override {
-    return recorder_->Prepare(question);
-  }
   void Finished(RecordedTurn turn, std::function<void(Status)> stored) override {
     desk_.Answered(turn);
-    recorder_->Finished(std::move(turn), std::move(stored));
-  }
-  void Abandoned(RecordedTurn turn, TurnLoss loss, const Status& why) override {
-    recorder_->Abandoned(std::move(turn), loss, why);
-  }
-  void TakeFeedback(const FeedbackPost& post,
-                    std::function<void(Result<std::string>)> answered) override {
-    recorder_->TakeFeedback(post, std::move(answered));
+    next().Finished(std::move(turn), std::move(stored));
   }
 
  private:
-  const std::unique_ptr<TurnRecorder> recorder_;
   GuardDesk& desk_;
 };
 

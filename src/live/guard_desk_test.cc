@@ -50,6 +50,29 @@ TEST(GuardDesk, QuestionsAreCountedOverTheNewestAnswers) {
   EXPECT_TRUE(AlarmsOf(desk).empty());
 }
 
+class RefusalRecorder final : public TurnRecorder {
+ public:
+  explicit RefusalRecorder(std::string& heard) : heard_(heard) {}
+  Result<TurnPrompt> Prepare(const TurnQuestion&) override { return TurnPrompt(); }
+  void Finished(RecordedTurn, std::function<void(Status)> stored) override { stored(Ok()); }
+  void Abandoned(RecordedTurn, TurnLoss, const Status&) override {}
+  void Refused(const std::string& session, int status, const std::string& why) override {
+    heard_ = session + " " + std::to_string(status) + " " + why;
+  }
+
+ private:
+  std::string& heard_;
+};
+
+TEST(GuardDesk, WhoRecordsTheSessionHearsOfARefusal) {
+  const VirtualClock clock;
+  GuardDesk desk({}, "", clock);
+  std::string heard;
+  WatchedRecorder recorder(std::make_unique<RefusalRecorder>(heard), desk);
+  recorder.Refused("s", 429, "full");
+  EXPECT_EQ(heard, "s 429 full");
+}
+
 TEST(GuardDesk, ACallWhoseArgumentsAreNoObjectIsMalformed) {
   const auto call = [](const WireJson& arguments) {
     return WireJson{{"tool_calls", {{{"function", {{"name", "f"}, {"arguments", arguments}}}}}}};

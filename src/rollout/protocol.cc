@@ -84,7 +84,7 @@ std::string CasesText(const v1::CaseSet& cases) {
 const std::vector<ToolDescription>& BuiltInTools() {
   static const std::vector<ToolDescription> kDescriptions = [] {
     std::vector<ToolDescription> tools;
-    for (const ToolRow& row : kTools) {
+    for (const ToolRow& row : BuiltInToolRows()) {
       if (row.description.empty()) continue;
       tools.push_back({std::string(row.name), std::string(row.description),
                        std::string(row.parameters_json), row.by_default});
