@@ -1,4 +1,4 @@
-// What is read off the simulated database: what a new process finds of memory, and what a run may
+// Read off the simulated database: the memory a new process finds, and what a run may
 // leave behind.
 #pragma once
 

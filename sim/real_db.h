@@ -14,7 +14,7 @@ class RealDb {
  public:
   explicit RealDb(const Clock& clock);
 
-  // What the simulated store holds durably from now on.
+  // The simulated store holds it durably from now on.
   void Keep(StoreOp op) { kept_.push_back(std::move(op)); }
   // Goes back to the step, as a process does that starts.
   Result<ResumeState> Resume(uint64_t step, uint32_t max_uses);

@@ -30,7 +30,7 @@ struct GuardCounters : CounterSet {
                   .kind = Counter::Kind::kLevel}};
 };
 
-// What of an answer the alarms count.
+// The properties of an answer that the alarms count.
 bool HasMalformedCall(const WireJson& message);
 bool EndsWithQuestion(const WireJson& message);
 

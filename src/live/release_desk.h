@@ -89,7 +89,7 @@ class ReleaseDesk final : public ReleasePort, public LiveWatch, public Loop {
   };
   void Carry(const ReleaseOrders& orders) TM_REQUIRES(mutex_);
   void Hear(const VersionEvent& event) TM_REQUIRES(mutex_);
-  // What changed since the last time: to the database and the learner.
+  // The changes since the last time: to the database and the learner.
   void Keep() TM_REQUIRES(mutex_);
   void CheckHolds(Time now) TM_REQUIRES(mutex_);
   std::string JsonLocked() const TM_REQUIRES(mutex_);

@@ -361,7 +361,7 @@ std::vector<uint64_t> CaseBank::Similar(const CaseQuery& query, Retrieval how, s
   return numbers;
 }
 
-// What was right in the scope, whatever it was about, the newest first.
+// Right cases in the scope, on any subject, the newest first.
 std::vector<uint64_t> CaseBank::Others(const CaseQuery& query, bool valid_only) const {
   std::vector<uint64_t> numbers;
   const auto scope = scopes_.find(query.scope);
@@ -427,7 +427,7 @@ std::vector<std::vector<uint64_t>> CaseBank::AtRandom(const CaseQuery& query,
   return sets;
 }
 
-// What is taken to be of no use, or worse, is not shown.
+// A case taken to be of no use, or worse, is not shown.
 std::vector<std::vector<uint64_t>> CaseBank::ByValue(const CaseQuery& query,
                                                      const CaseRequest& request,
                                                      const std::vector<uint64_t>& known) const {

@@ -86,7 +86,7 @@ class CaseBank {
                                             const CaseRequest& request) const;
   // The case must be there.
   v1::ShownCase Show(uint64_t number) const;
-  // What is known of tools in the scope, as a ShownCase without a prompt; nothing: nothing is.
+  // The notes on tools in the scope, as a ShownCase without a prompt; nothing: there are none.
   std::string ShowTools(const std::string& scope) const;
 
   const Case* Find(uint64_t number) const;

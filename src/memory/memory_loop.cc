@@ -142,8 +142,8 @@ void MemoryLoop::Learn(uint64_t number, const v1::CaseRecord& record) {
 }
 
 void MemoryLoop::TakeGroups(Time now) {
-  // What an earlier process owed is learned first: groups of a resumed run see what they would
-  // have.
+  // Cases that an earlier process owed are learned first: groups of a resumed run see what they
+  // would have.
   if (!owed_.empty() || waiting_groups_.size() >= kGroupsAtOnce) return;
   for (Lease& lease : TakeFrom(bus_, kMemoryGroupsTopic, kMemoryAtOnce)) {
     v1::GroupLease group;

@@ -74,7 +74,7 @@ class MemoryLoop final : public Loop {
   std::string_view name() const override { return "memory"; }
   void Attach(Waker& waker) override;
   Time Step(Time now) override;
-  // What replay told is still learned.
+  // Cases that replay sent are still learned.
   bool Drained() const override {
     return took_all_ && owed_.empty() && unread_.empty() && learning_.empty() &&
            outbox_.waiting() == 0;

@@ -51,7 +51,7 @@ Result<std::vector<TokenId>> PromptWithin(const AgentProtocol& protocol, const v
     TM_ASSIGN_OR_RETURN(std::vector<TokenId> prompt, protocol.Prompt({task, cases, wall_ms}));
     const bool none_left = cases.cases().empty() && cases.tool_notes().empty();
     if (prompt.size() <= plain.size() + max_tokens || none_left) return prompt;
-    // What tools said is worth more than every case but the best.
+    // Notes on tools are worth more than every case but the best.
     const int last = cases.tool_notes().empty() ? 0 : 1;
     if (cases.cases_size() > last) {
       cases.mutable_cases()->RemoveLast();

@@ -126,7 +126,7 @@ v1::ToolResult ToolRunner::Handle(const v1::ToolRequest& request, Cancellation& 
   *result.mutable_episode() = request.episode();
   result.set_tool(request.tool());
   result.set_worker(options_.worker);
-  // What the tool did not change is the tree as it came, edits included.
+  // Without a change by the tool the tree is as it came, edits included.
   if (!result.has_tree() && result.outcome() != v1::OUTCOME_UNAVAILABLE &&
       request.tool() != "grade") {
     auto tree = StoreWorkspace(call.workspace, blobs_);
