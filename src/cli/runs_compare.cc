@@ -8,8 +8,8 @@
 #include <sstream>
 #include <vector>
 
-#include "config/run_config.h"
 #include "run/earlier_parts.h"
+#include "run/run_config.h"
 #include "run/run_summary.h"
 #include "store/run_reader.h"
 

@@ -150,12 +150,12 @@ ReleaseOrders ReleaseBook::Alarm(const std::string& why, int64_t now_ms) {
 
 ReleaseOrders ReleaseBook::Trained(const StepTrained& step, int64_t now_ms) {
   std::vector<std::string> on;
-  if (step.entropy && *step.entropy < options_.entropy_min) {
+  if (step.entropy && *step.entropy < options_.alarm_entropy) {
     on.push_back(
-        fmt::format("entropy {:.4f} is below {:.4f}", *step.entropy, options_.entropy_min));
+        fmt::format("entropy {:.4f} is below {:.4f}", *step.entropy, options_.alarm_entropy));
   }
-  if (step.kl && options_.kl_max > 0 && *step.kl > options_.kl_max) {
-    on.push_back(fmt::format("KL {:.4f} is above {:.4f}", *step.kl, options_.kl_max));
+  if (step.kl && options_.alarm_kl > 0 && *step.kl > options_.alarm_kl) {
+    on.push_back(fmt::format("KL {:.4f} is above {:.4f}", *step.kl, options_.alarm_kl));
   }
   for (const std::string& alarm : on) {
     const auto same = [&](const std::string& old) {
@@ -179,14 +179,14 @@ ReleaseOrders ReleaseBook::Answered(const Answer& answer, int64_t now_ms) {
   const auto share = [&](uint64_t part) {
     return static_cast<double>(part) / static_cast<double>(rates.answers);
   };
-  if (share(rates.malformed) > options_.malformed_max) {
+  if (share(rates.malformed) > options_.alarm_malformed) {
     return Alarm(fmt::format("{:.0f} % of its answers have a malformed call, more than {:.0f} %",
-                             100 * share(rates.malformed), 100 * options_.malformed_max),
+                             100 * share(rates.malformed), 100 * options_.alarm_malformed),
                  now_ms);
   }
-  if (share(rates.questions) > options_.questions_max) {
+  if (share(rates.questions) > options_.alarm_questions) {
     return Alarm(fmt::format("{:.0f} % of its answers are questions, more than {:.0f} %",
-                             100 * share(rates.questions), 100 * options_.questions_max),
+                             100 * share(rates.questions), 100 * options_.alarm_questions),
                  now_ms);
   }
   return {};

@@ -105,8 +105,8 @@ TEST_F(ReleaseBookTest, AnAlarmDuringTheCanaryRollsBack) {
   Answer(7, 30, true);
   ASSERT_TRUE(book_.candidate().has_value()) << "the alarm is off";
   ReleaseOptions strict = Options();
-  strict.malformed_max = 0.2;
-  strict.entropy_min = 0.1;
+  strict.alarm_malformed = 0.2;
+  strict.alarm_entropy = 0.1;
   ReleaseBook book(strict, 1, 0, now_);
   (void)book.Published(7, 10, now_);
   (void)book.Evaluated(10, 0.5, now_);

@@ -149,7 +149,7 @@ TEST_F(EpisodeTest, AFailureOfOursIsTriedAgainUnderANewIdAndThenMakesTheEpisodeS
 
 TEST_F(EpisodeTest, WithSkipTheAgentIsToldThatTheToolIsUnavailable) {
   limits_.tool_retries = 0;
-  limits_.stale_on_unavailable = false;
+  limits_.on_unavailable = "skip";
   Episode episode = Make();
   (void)episode.Begin(0);
   EpisodeActions actions = episode.OnTurn(Turn(2), 1);
@@ -185,7 +185,7 @@ TEST_F(EpisodeTest, CallsOfAShellGoToTheWorkerThatHoldsTheBox) {
 }
 
 TEST_F(EpisodeTest, ABoxLostThroughUsMakesTheEpisodeStaleAtOnceAndNothingIsRunTwice) {
-  limits_.stale_on_unavailable = false;
+  limits_.on_unavailable = "skip";
   Episode episode = Make();
   (void)episode.Begin(1000);
   EpisodeActions actions = episode.OnTurn(Turn(7), 1100);

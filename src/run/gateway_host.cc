@@ -12,7 +12,7 @@ constexpr size_t kOtherFiles = 256;  // of the process: weights, logs, a run
 
 Result<GatewayOptions> GatewayOptionsFrom(const RunConfig& config, const GatewayUse& use,
                                           const ServedPolicy& policy) {
-  const RunConfig::Gateway& from = config.gateway;
+  const GatewayConfig& from = config.gateway;
   GatewayOptions options;
   options.host = from.host;
   options.port = static_cast<uint16_t>(from.port);

@@ -68,7 +68,7 @@ Status CheckUnbiased(const RunConfig& config, const ObjectiveConfig& objective) 
 }
 
 Result<TrainerOptions> OptionsFrom(const RunConfig& config) {
-  const RunConfig::Learner& learner = config.learner;
+  const LearnerConfig& learner = config.learner;
   TM_ASSIGN_OR_RETURN(const std::string device, DeviceOf(config));
   TrainerOptions options;
   TM_ASSIGN_OR_RETURN(options.objective, ObjectiveFrom(config));

@@ -1,7 +1,7 @@
-#include "config/teacher_keys.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "run/run_config.h"
 
 namespace tidemill {
 namespace {
@@ -12,15 +12,25 @@ std::string CheckOf(const std::vector<std::string>& settings) {
   RunConfig config;
   Binder binder;
   BindRunConfig(config, binder);
-  for (const std::string& setting : settings) {
+  std::vector<std::string> all = {"model.path=there", "tasks.train=there"};
+  all.insert(all.end(), settings.begin(), settings.end());
+  for (const std::string& setting : all) {
     const Status set = binder.Set(setting);
     EXPECT_TRUE(set.ok()) << set.ToString();
   }
-  return CheckTeacher(config, binder).message();
+  return CheckRunConfig(config, binder).message();
 }
 
-TEST(TeacherKeys, OneTeacherIsEnough) {
+TEST(CheckConfig, WhatMemoryCannotDoIsRefusedByName) {
   EXPECT_EQ(CheckOf({}), "");
+  EXPECT_EQ(CheckOf({"memory.on=true", "memory.retrieval=hidden", "memory.key_layers=2"}), "");
+  EXPECT_THAT(CheckOf({"memory.on=true", "memory.key_layers=2"}), HasSubstr("memory.key_layers"));
+  EXPECT_THAT(CheckOf({"memory.only=true"}), HasSubstr("memory.only"));
+  EXPECT_THAT(CheckOf({"memory.on=true", "memory.retrieval=hidden", "agent.preset=codex"}),
+              HasSubstr("an agent that is a program"));
+}
+
+TEST(CheckConfig, OneTeacherIsEnough) {
   EXPECT_EQ(CheckOf({"teacher.model=there"}), "");
   EXPECT_EQ(CheckOf({"teacher.policy=true", "teacher.hints=errors"}), "");
   EXPECT_THAT(CheckOf({"teacher.model=there", "teacher.endpoint=http://there"}),
@@ -29,7 +39,7 @@ TEST(TeacherKeys, OneTeacherIsEnough) {
               HasSubstr("is a second teacher"));
 }
 
-TEST(TeacherKeys, HintsNeedATeacherAndWhatTheyAreMadeFrom) {
+TEST(CheckConfig, HintsNeedATeacherAndWhatTheyAreMadeFrom) {
   EXPECT_THAT(CheckOf({"teacher.policy=true"}), HasSubstr("needs teacher.hints"));
   EXPECT_THAT(CheckOf({"teacher.hints=errors"}), HasSubstr("has no teacher"));
   EXPECT_THAT(CheckOf({"teacher.policy=true", "teacher.hints=judge"}),
