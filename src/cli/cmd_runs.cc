@@ -51,7 +51,9 @@ Json SummaryOf(const RunDirectory& directory, bool writing) {
 
 double PassRate(const Json& summary, const char* eval) {
   if (!summary.contains("eval") || !summary["eval"].contains(eval)) return -1;
-  return summary["eval"][eval].value("pass_rate", -1.0);
+  const Json& one = summary["eval"][eval];
+  return one.contains("pass_rate") && one["pass_rate"].is_number() ? one["pass_rate"].get<double>()
+                                                                   : -1;
 }
 
 std::string Percent(double rate) {
@@ -244,14 +246,18 @@ int Export(const RunsArguments& arguments) {
 int Compare(const RunsArguments& arguments) {
   Json both[2];
   const auto [folder, other] = SplitRunPath(arguments.other, arguments.folder);
-  const std::string names[2] = {arguments.run, other};
+  std::string names[2] = {arguments.run, other};
+  const std::string folders[2] = {arguments.folder, folder};
   for (int i = 0; i < 2; ++i) {
-    const Result<RunDirectory> directory =
-        RunDirectory::OpenToRead(i == 0 ? arguments.folder : folder, names[i]);
+    const Result<RunDirectory> directory = RunDirectory::OpenToRead(folders[i], names[i]);
     if (!directory.ok()) return Fail(directory.status());
     Result<Json> compared = ComparedRun(*directory);
     if (!compared.ok()) return Fail(compared.status());
     both[i] = std::move(*compared);
+  }
+  // Two runs of one name are told apart by their folders.
+  if (names[0] == names[1] && folders[0] != folders[1]) {
+    for (int i = 0; i < 2; ++i) both[i]["run"] = names[i] = folders[i] + "/" + names[i];
   }
   if (arguments.json) {
     PrintJson({{names[0], both[0]}, {names[1], both[1]}});
