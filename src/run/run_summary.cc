@@ -214,15 +214,18 @@ std::string BooksText(const Json& groups) {
 }
 
 // "  50.8 -> 75.4 % of the held-out tasks: +24.6 points (± 5.3)"; empty where nothing was compared.
-std::string GainText(const Json& evals) {
+// Of a run that went on since, the step it was after stands beside it.
+std::string GainText(const Json& evals, uint64_t steps) {
   if (!evals.contains("before") || !evals.contains("after")) return "";
   const Json &before = evals["before"], &after = evals["after"];
   if (!before.value("complete", true) || !after.value("complete", true)) return "";
   const auto from = NumberIn(before, "pass_rate"), to = NumberIn(after, "pass_rate");
   if (!from || !to) return "";
-  const std::string text =
-      fmt::format("  {:.1f} -> {:.1f} % of {} held-out tasks: {:+.1f} points", 100 * *from,
-                  100 * *to, after.value("n", 0), 100 * (*to - *from));
+  const uint64_t at = after.value("step", steps);
+  const std::string text = fmt::format(
+      "  {:.1f} -> {:.1f} % of {} held-out tasks{}: {:+.1f} points", 100 * *from, 100 * *to,
+      after.value("n", 0), at < steps ? fmt::format(" after step {} of {}", at, steps) : "",
+      100 * (*to - *from));
   const auto error = NumberIn(before, "ci95"), other = NumberIn(after, "ci95");
   if (!error || !other) return text + "; chance alone can explain what one task shows\n";
   const double both = std::hypot(*error, *other);
@@ -334,7 +337,7 @@ std::string SummaryText(const std::string& summary_json) {
     }
     text += "\n";
   }
-  return text + GainText(json["eval"]);
+  return text + GainText(json["eval"], json.value("steps", uint64_t{0}));
 }
 
 }  // namespace tidemill

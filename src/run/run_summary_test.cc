@@ -80,6 +80,16 @@ TEST_F(RunSummaryTest, TheGainComesWithItsInterval) {
               HasSubstr("25.0 -> 87.5 % of 4 held-out tasks: +62.5 points ±"));
 }
 
+TEST_F(RunSummaryTest, TheGainOfAnEarlierStepSaysSo) {
+  Evaluate("before", 1, 0, {{0}, {1}});
+  Evaluate("after", 11, 1, {{1}, {1}});
+  const auto db = RunDb::Open(directory_.db_path(), clock_);
+  for (uint64_t step = 1; step <= 3; ++step) {
+    ASSERT_TRUE((*db)->ApplyOne(PutStep{step, step, {}, "{}"}).ok());
+  }
+  EXPECT_THAT(SummaryText(Summary()), HasSubstr("% of 2 held-out tasks after step 1 of 3: +50.0"));
+}
+
 TEST_F(RunSummaryTest, WhereNothingWasScoredThereIsNoRateAndNoGain) {
   Evaluate("before", 1, 0, {{1, 0}, {1, 1}});
   Evaluate("after", 11, 5, {{-1, -1}, {-1, -1}});
