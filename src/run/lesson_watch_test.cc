@@ -106,7 +106,8 @@ TEST(CheckTaught, AResumedRunIsJudgedByWhatItDidSince) {
   lesson.before.stale_by_cause = {{"a box was lost", 3}};
   lesson.drawn_before = 500;
   RunCounts counts = lesson.before;
-  TokenUse tokens{.drawn = 500, .used = 400};
+  TokenUse tokens;
+  tokens.drawn = 500, tokens.used = 400;
   const auto why = [&] { return CheckTaught(counts, tokens, {}, lesson).message(); };
   EXPECT_THAT(why(), HasSubstr("no training step was made since the run was resumed: no training "
                                "episode was finished"));
