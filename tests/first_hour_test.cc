@@ -218,6 +218,15 @@ TEST_F(FirstHour, EpisodesAreExportedAndTrainTheNextModel) {
   const std::string compared = Runs("compare data data");
   for (const char* row : {"reward, last 10 steps", "entropy, last 10 steps", "steps"})
     EXPECT_THAT(compared, HasSubstr(row));
+  // A name that was mistyped is not an empty answer.
+  for (const char* words :
+       {"export data --out x.jsonl --task nosuch", "episodes data --task nosuch",
+        "export data --out x.jsonl --eval nosuch"}) {
+    const ProcessOutput wrong = RunTidemill("runs --folder " + folder_ + "/runs " + words);
+    EXPECT_NE(wrong.exit_code, 0) << words;
+    EXPECT_THAT(wrong.output, HasSubstr("\"nosuch\"")) << words;
+  }
+  EXPECT_NE(RunTidemill("runs --folder " + folder_ + "/nosuch list").exit_code, 0);
   // Two runs of one name are told apart by their folders.
   fs::create_directories(folder_ + "/others");
   fs::copy(folder_ + "/runs/data", folder_ + "/others/data", fs::copy_options::recursive);
