@@ -31,7 +31,7 @@ Status EngineHost::Open(StoreHost* store) {
                                            EngineThreadOptionsFrom(config));
   process_.ports.engine = engine_.get();
   // With a fleet only its engines know how much fits.
-  return store != nullptr && !config.agent.used() ? store->CheckPrompts() : Ok();
+  return store != nullptr && !config.asks_gateway() ? store->CheckPrompts() : Ok();
 }
 
 }  // namespace tidemill
