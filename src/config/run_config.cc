@@ -1,5 +1,6 @@
 #include "config/run_config.h"
 #include "config/agent_keys.h"
+#include "config/backend_keys.h"
 #include "config/credit_keys.h"
 #include "config/judge_keys.h"
 #include "config/live_learning.h"
@@ -388,6 +389,7 @@ void BindRunConfig(RunConfig& config, Binder& binder) {
   BindReplay(config, binder);
   BindLearner(config, binder);
   BindCreditAndRanks(config, binder);
+  BindBackends(config, binder);
   BindReward(config, binder);
   BindJudges(config, binder);
   BindTeacher(config, binder);
@@ -407,6 +409,7 @@ Status CheckRunConfig(const RunConfig& config, const Binder& binder) {
   }
   TM_RETURN_IF_ERROR(CheckLiveLearning(config, binder));
   TM_RETURN_IF_ERROR(CheckJudges(config, binder));
+  TM_RETURN_IF_ERROR(CheckBackends(config, binder));
   if (config.rollout.max_in_flight < config.rollout.group_size) {
     return binder.Error("rollout.max_in_flight",
                         "is less than rollout.group_size: no group could start");

@@ -62,6 +62,15 @@ struct RunConfig {
 
   struct Engine {
     uint32_t versions = 1;
+    std::string backend = "own";
+    std::vector<std::string> urls, command;
+    std::string folder;
+    uint32_t servers = 1;
+    uint32_t server_turns = 256;
+    std::chrono::milliseconds server_start{600000};
+    double canary_tolerance = 0;
+
+    bool own() const { return backend == "own"; }
   } engine;
 
   struct Gateway {
@@ -182,6 +191,13 @@ struct RunConfig {
     std::string rank_address, rank_secret_file;
     std::chrono::milliseconds rank_timeout{120000};
     std::chrono::milliseconds rank_join{300000};
+    std::string backend = "own";
+    std::vector<std::string> command = {
+        "torchrun", "--standalone", "--nproc-per-node", "{ranks}", "-m", "tidemill_fsdp",
+        "--socket", "{socket}"};
+    std::string precision = "auto";
+
+    bool own() const { return backend == "own"; }
   } learner;
 
   // A model that judges, [[judge]].
