@@ -9,7 +9,7 @@
 #include "model/model_config.h"
 #include "testing/scripted_host.h"
 #include "tests/line_fixture.h"
-#include "tests/served_policy.h"
+#include "tests/drawn_policy.h"
 
 namespace tidemill {
 namespace {
@@ -21,7 +21,7 @@ class RemoteRunTest : public LineTest {
  protected:
   static std::unique_ptr<ScriptedHost> Server(
       ScriptedKind kind = ScriptedKind::kVllm,
-      std::shared_ptr<ScriptedModel> policy = std::make_shared<ServedPolicy>()) {
+      std::shared_ptr<ScriptedModel> policy = std::make_shared<DrawnPolicy>()) {
     const ModelConfig model = ReadModelConfig(folder_ + "/model").value();
     ScriptedInference::Options options;
     options.kind = kind;
@@ -118,7 +118,7 @@ TEST_F(RemoteRunTest, AServerThatDiesInARunCostsNoEpisode) {
 // It takes updates and goes on as before: what the canary is for.
 TEST_F(RemoteRunTest, AServerWithOtherWeightsThanItSaysServesNothing) {
   (void)Taught();
-  const auto policy = std::make_shared<ServedPolicy>();
+  const auto policy = std::make_shared<DrawnPolicy>();
   ASSERT_TRUE(policy->Load(folder_ + "/model"));
   const auto host = Server(ScriptedKind::kVllm, policy);
   host->With([](ScriptedInference& server) { return server.faults.label_only = true; });

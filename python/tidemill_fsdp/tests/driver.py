@@ -39,8 +39,10 @@ class Group:
 
     def ask(self, message: Message) -> Message:
         self.link.sendall(encode(message))
-        words, arrays = HEADER.unpack(self._exactly(HEADER.size))
-        answer = decode(self._exactly(words), self._exactly(arrays))
+        answer = Message({"progress": 0})
+        while "progress" in answer.words:
+            words, arrays = HEADER.unpack(self._exactly(HEADER.size))
+            answer = decode(self._exactly(words), self._exactly(arrays))
         if "refused" in answer.words:
             raise RuntimeError(answer.words["refused"])
         return answer

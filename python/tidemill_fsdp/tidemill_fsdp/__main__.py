@@ -24,12 +24,28 @@ def next_command(link: Link | None) -> Message | None:
     return box[0]
 
 
-def serve(link: Link | None) -> None:
+class Pulse:
+    """A sign of life at every part of the work: a count in a file of this rank, and a word of rank 0 to Tidemill."""
+
+    def __init__(self, link: Link | None, folder: str):
+        self._link = link
+        self._file = os.open(os.path.join(folder, f"rank-{dist.get_rank()}"), os.O_WRONLY | os.O_CREAT, 0o600)
+        self._count = 0
+        self.beat()
+
+    def beat(self) -> None:
+        self._count += 1
+        os.pwrite(self._file, b"%d\n" % self._count, 0)
+        if self._link and self._count > 1:
+            self._link.write(Message({"progress": self._count}))
+
+
+def serve(link: Link | None, pulse: Pulse) -> None:
     hello = next_command(link)
     if hello is None:
         return
     try:
-        ranks = Ranks(hello.words)
+        ranks = Ranks(hello.words, pulse.beat)
     except Refused as why:
         if link:
             link.write(Message({"refused": str(why)}))
@@ -50,7 +66,7 @@ def serve(link: Link | None) -> None:
             answer = Message({"refused": str(why)})
 
 
-def main() -> int:
+def main() -> None:
     parser = argparse.ArgumentParser(prog="tidemill_fsdp")
     parser.add_argument("--socket", required=True, help="where Tidemill listens")
     arguments = parser.parse_args()
@@ -59,10 +75,12 @@ def main() -> int:
         dist.init_process_group("cpu:gloo,cuda:nccl", timeout=FOREVER)
     else:
         dist.init_process_group("gloo", timeout=FOREVER)
-    serve(Link(arguments.socket) if dist.get_rank() == 0 else None)
-    dist.destroy_process_group()
-    return 0
+    link = Link(arguments.socket) if dist.get_rank() == 0 else None
+    serve(link, Pulse(link, os.path.dirname(arguments.socket)))
+    dist.barrier()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
+    sys.stdout.flush()
+    os._exit(0)  # a group that is taken apart while another rank still talks ends in an abort

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -44,6 +45,7 @@ class Policy:
         self.tied = bool(config.tie_word_embeddings)
         with init_empty_weights(include_buffers=False):
             self.model = AutoModelForCausalLM.from_config(config, dtype=torch.float32, attn_implementation="sdpa")
+            self.model.tie_weights()
             self.inner = self.model
             if adapter:
                 from peft import LoraConfig, get_peft_model
@@ -110,7 +112,9 @@ class Policy:
         hidden, self._hidden = self._hidden, None
         return Scores(logprobs.gather(1, pack.targets[:, None])[:, 0], entropy, hidden[0].to(torch.float32))
 
-    def write(self, folder: str, dtype: torch.dtype, merged: bool) -> tuple[int, str]:
+    def write(
+        self, folder: str, dtype: torch.dtype, merged: bool, beat: Callable[[], None]
+    ) -> tuple[int, str]:
         """A model directory, or without `merged` an adapter's, tensor by tensor; bytes and checksum of its tensors.
 
         Every rank takes part; rank 0 writes. No rank ever has more than one whole tensor, or three of an adapter.
@@ -134,6 +138,7 @@ class Policy:
                 for piece in pieces[name]:
                     writer.add(piece.take(value))
             del value
+            beat()
         if not first:
             return 0, ""
         checksum = writer.close()
@@ -165,6 +170,7 @@ class Policy:
         """Memory for this rank's part; buffers keep what the model computed of its config."""
         buffers = {name: buffer.clone() for name, buffer in self.model.named_buffers()}
         self.model.to_empty(device=self.device)
+        self.inner.tie_weights()  # each got memory of its own
         for name, buffer in self.model.named_buffers():
             buffer.copy_(buffers[name])
 

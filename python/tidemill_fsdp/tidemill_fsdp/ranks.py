@@ -2,6 +2,7 @@
 
 import os
 import socket
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy
@@ -32,7 +33,8 @@ class Part:
 
 
 class Ranks:
-    def __init__(self, hello: dict):
+    def __init__(self, hello: dict, beat: Callable[[], None]):
+        self._beat = beat
         self.rank, self.size = dist.get_rank(), dist.get_world_size()
         kind = "cuda" if torch.cuda.is_available() else "cpu"
         mesh = init_device_mesh(kind, (self.size,))
@@ -71,6 +73,7 @@ class Ranks:
         with torch.no_grad():
             for part in self._mine(command):
                 scores = which.scores(part.pack)
+                self._beat()
                 if part.index < 0:
                     continue
                 logprobs.append((part.index, _numbers(scores.logprobs)))
@@ -94,9 +97,11 @@ class Ranks:
             scores = self.policy.scores(part.pack)
             if part.index < 0:  # the others have one more: all take part in what FSDP sums
                 (scores.logprobs.sum() * 0).backward()
+                self._beat()
                 continue
             part_loss, part_sums = objective.compute(choices, self._tokens(choices, part, scores), totals)
             (part_loss * self.size).backward()  # FSDP divides by the ranks
+            self._beat()
             loss += part_loss.detach().to("cpu", torch.float64)
             sums += part_sums.cpu()
             logprobs.append((part.index, _numbers(scores.logprobs)))
@@ -148,13 +153,13 @@ class Ranks:
     def publish(self, command: Message) -> Message:
         """A model directory (or an adapter's), and what it gives to the canary's tokens."""
         dtype = getattr(torch, command.words["dtype"])
-        size, checksum = self.policy.write(command.words["folder"], dtype, command.words["merged"])
+        size, checksum = self.policy.write(command.words["folder"], dtype, command.words["merged"], self._beat)
         words = {"bytes": size, "checksum": checksum}
         return Message(words, self.score(command).arrays if "parts" in command.words else {})
 
     def checkpoint(self, command: Message) -> Message:
         folder = command.words["folder"]
-        self.policy.write(folder, torch.float32, merged=False)
+        self.policy.write(folder, torch.float32, merged=False, beat=self._beat)
         dist.barrier()
         dcp.save(self._state(), checkpoint_id=folder)
         return Message({"optimizer_steps": self.optimizer.steps})

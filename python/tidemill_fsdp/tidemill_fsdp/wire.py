@@ -79,7 +79,10 @@ class Link:
         pieces = bytearray(size)
         view, at = memoryview(pieces), 0
         while at < size:
-            count = self._socket.recv_into(view[at:], size - at)
+            try:
+                count = self._socket.recv_into(view[at:], size - at)
+            except ConnectionError:
+                count = 0
             if count == 0:
                 return None
             at += count

@@ -19,7 +19,7 @@
 namespace tidemill {
 
 // Belongs to one thread at a time.
-class ServedPolicy final : public ScriptedModel {
+class DrawnPolicy final : public ScriptedModel {
  public:
   bool Load(const std::string& path) override {
     const bool file = path.ends_with(".safetensors");
