@@ -42,7 +42,7 @@ class RanksTest(unittest.TestCase):
         wanted = numpy.concatenate([expected[f"seq{i}.logprobs"].numpy() for i in range(len(rows))])
         self.assertLess(numpy.abs(scores - wanted).max(), 2e-5, name)
         with tempfile.TemporaryDirectory() as folder:
-            losses = [update(group, rows, 0.0)]
+            update(group, rows, 0.0)
             file = os.path.join(folder, "gradients.safetensors")
             group.tell("gradients", file=file)
             gradients = load_file(file)
