@@ -97,6 +97,7 @@ class Driver {
     if (signals_seen > 1 && result.status.code() == Code::kTimeout) result.status = Ok();
     result.interrupted = signals_seen > 0;
     if (const auto& lost = run->process().ranks_lost) result.ranks_lost = lost();
+    if (run->loops().learner) result.step = run->loops().learner->counters().steps.load();
     RunOutcome outcome;
     outcome.status = result.status;
     outcome.interrupted = result.interrupted;

@@ -240,9 +240,18 @@ Result<CheckpointContent> CopyToHost(const CheckpointContent& content, CopyMemor
   return copy.Take();
 }
 
+Status WriteCheckpointBy(const std::string& dir, const std::string& files_from,
+                         const std::function<Status(const std::string& made)>& fill) {
+  return Replace(dir, [&](const std::string& made) -> Status {
+    TM_RETURN_IF_ERROR(fill(made));
+    TM_RETURN_IF_ERROR(CopyModelFiles(files_from, made));
+    return WriteChecksums(made);
+  });
+}
+
 Status WriteCheckpoint(const CheckpointContent& content, const std::string& dir,
                        const std::string& files_from) {
-  return Replace(dir, [&](const std::string& made) -> Status {
+  return WriteCheckpointBy(dir, files_from, [&](const std::string& made) -> Status {
     if (content.adapter) {
       TM_RETURN_IF_ERROR(SaveAdapter({*content.adapter, content.parameters}, made));
     } else {
@@ -250,13 +259,11 @@ Status WriteCheckpoint(const CheckpointContent& content, const std::string& dir,
                           PolicyWeights::FromTensors(content.config, content.parameters));
       TM_RETURN_IF_ERROR(weights->Save(made));
     }
-    TM_RETURN_IF_ERROR(CopyModelFiles(files_from, made));
     if (!content.value_head.empty()) {
       TM_RETURN_IF_ERROR(WriteTensors(made + "/value_head.safetensors", content.value_head));
     }
     TM_RETURN_IF_ERROR(WriteTensors(made + "/optimizer.safetensors", content.optimizer));
-    TM_RETURN_IF_ERROR(WriteFileAtomically(made + "/trainer_state.json", content.state));
-    return WriteChecksums(made);
+    return WriteFileAtomically(made + "/trainer_state.json", content.state);
   });
 }
 

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -59,6 +60,9 @@ Result<CheckpointContent> CopyToHost(const CheckpointContent& content, CopyMemor
 // nothing is left behind.
 Status WriteCheckpoint(const CheckpointContent& content, const std::string& dir,
                        const std::string& files_from);
+// The same of a trainer that is not here: `fill` writes model and state into the folder it is given.
+Status WriteCheckpointBy(const std::string& dir, const std::string& files_from,
+                         const std::function<Status(const std::string& made)>& fill);
 // ContentOf, written before it returns.
 Status SaveCheckpoint(const Trainer& trainer, const std::string& dir, const CheckpointInfo& info,
                       const std::string& files_from);

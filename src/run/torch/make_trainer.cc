@@ -67,7 +67,9 @@ Status CheckUnbiased(const RunConfig& config, const ObjectiveConfig& objective) 
                  "[\"advantage=group_centered\"] or [\"advantage=leave_one_out\"] does");
 }
 
-Result<TrainerOptions> OptionsFrom(const RunConfig& config) {
+}  // namespace
+
+Result<TrainerOptions> TrainerOptionsFrom(const RunConfig& config) {
   const LearnerConfig& learner = config.learner;
   TM_ASSIGN_OR_RETURN(const std::string device, DeviceOf(config));
   TrainerOptions options;
@@ -118,6 +120,8 @@ Result<TrainerOptions> OptionsFrom(const RunConfig& config) {
   TM_RETURN_IF_ERROR(ValidateTrainerOptions(options).WithContext("learner"));
   return options;
 }
+
+namespace {
 
 // In one block, for who only reads them.
 Result<std::shared_ptr<const PolicyWeights>> BlockOnGpu(const RunConfig& config,
@@ -201,7 +205,7 @@ Result<std::shared_ptr<const PolicyWeights>> LoadServedWeights(const RunConfig& 
 }
 
 Result<std::unique_ptr<Trainer>> NewTrainer(const RunConfig& config, const TrainerStart& start) {
-  TM_ASSIGN_OR_RETURN(const TrainerOptions options, OptionsFrom(config));
+  TM_ASSIGN_OR_RETURN(const TrainerOptions options, TrainerOptionsFrom(config));
   // What a KL term compares with is the policy the run began with, also after a resume.
   std::shared_ptr<const PolicyWeights> reference;
   if (options.objective.NeedsReference()) {
