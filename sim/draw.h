@@ -31,7 +31,7 @@ struct Draw {
   uint64_t hard_max;
   bool mask;
   bool prefetch;
-  BufferOptions buffer;
+  ReplayConfig replay;
   bool command;  // an external scorer as well
   ScorerFaults scorer;
   bool judge;      // a model that judges as well

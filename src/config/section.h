@@ -7,7 +7,8 @@
 //   };
 //   BindSection(config.replay, binder);  // adds the key replay.max_uses
 //
-// The struct has ordinary fields and stays an aggregate. It lies in the folder that reads it.
+// The struct has ordinary fields and stays an aggregate. It lies in the folder that reads it; the
+// options of a loop derive from it and add what is no key.
 #pragma once
 
 #include <map>
@@ -59,6 +60,14 @@ void BindTables(std::string name, std::vector<Section>& elements, KeyOptions opt
   binder.AddTables(
       std::move(name), &elements,
       [](Binder& table, Section& element) { BindSection(element, table); }, std::move(options));
+}
+
+// Options that derive from a section, with what it says and else their defaults.
+template <typename Options, typename Section>
+Options OptionsWith(const Section& section) {
+  Options options;
+  static_cast<Section&>(options) = section;
+  return options;
 }
 
 }  // namespace tidemill

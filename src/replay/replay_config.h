@@ -19,6 +19,9 @@ struct StalenessConfig {
   TM_KEY(std::string, too_old, "drop",
          {.doc = "What to do with tokens that are too old: drop the trajectory or mask the tokens",
           .choices = {"drop", "mask"}});
+
+  // Single tokens are left out; false: the whole trajectory is.
+  bool masks() const { return too_old == "mask"; }
 };
 
 struct ReplayConfig {

@@ -9,6 +9,7 @@
 #include "core/random.h"
 #include "core/secret.h"
 #include "core/token_support.h"
+#include "tools/tool_table.h"
 
 namespace tidemill {
 namespace {
@@ -202,9 +203,7 @@ EpisodeActions Episode::StartCalls(int64_t now_ms) {
 // A tool of which nothing is known may change files.
 bool Episode::ChangesFiles(const PendingCall& call) const {
   const std::string& tool = call.request.tool();
-  for (const std::string_view reads : {"compile", "lint", "run_tests", "read_file"}) {
-    if (tool == reads) return false;
-  }
+  if (const ToolRow* row = FindTool(tool); row != nullptr) return row->changes;
   const auto& configured = limits_.reading_tools;
   return std::find(configured.begin(), configured.end(), tool) == configured.end();
 }
@@ -255,7 +254,7 @@ EpisodeActions Episode::OnResult(const v1::ToolResult& result, int64_t now_ms) {
       actions.calls.push_back({call->request, delay});
       return actions;
     }
-    if (limits_.stale_on_unavailable) {
+    if (limits_.stale_on_unavailable()) {
       return GiveUp(Failure::kTool, call->request.tool() + ": " + result.cause(), now_ms);
     }
     call->skipped = true;

@@ -68,6 +68,9 @@ struct RolloutConfig {
                  "decoding",
           .min = 1,
           .max = 65536});
+
+  // A call given up makes the episode stale; false: the agent is told.
+  bool stale_on_unavailable() const { return on_unavailable == "stale"; }
 };
 
 struct EvalConfig {

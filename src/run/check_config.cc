@@ -4,6 +4,7 @@
 #include <set>
 
 #include "http/http_peer.h"
+#include "run/check_backends.h"
 #include "run/run_config.h"
 
 namespace tidemill {
@@ -203,6 +204,7 @@ Status CheckRunConfig(const RunConfig& config, const Binder& binder) {
   }
   TM_RETURN_IF_ERROR(CheckLiveLearning(config, binder));
   TM_RETURN_IF_ERROR(CheckJudges(config, binder));
+  TM_RETURN_IF_ERROR(CheckBackends(config, binder));
   if (config.rollout.max_in_flight < config.rollout.group_size) {
     return binder.Error("rollout.max_in_flight",
                         "is less than rollout.group_size: no group could start");

@@ -63,7 +63,6 @@ struct LoopOptions {
 
 // What of the counts in messages the config bounds.
 MessageLimits MessageLimitsFrom(const RunConfig& config);
-MemoryOptions MemoryOptionsFrom(const RunConfig& config);
 
 // kInvalid names the key.
 Result<LoopOptions> LoopOptionsFrom(const RunConfig& config, const RunStart& start);

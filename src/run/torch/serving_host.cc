@@ -119,12 +119,12 @@ Result<std::unique_ptr<TurnRecorder>> ServingHost::OpenLive(StoreHost& store) {
 
 // Most of the context is the client's, whatever the config says.
 LiveMemory ServingHost::LiveMemoryOf(CaseShelf& shelf) const {
-  const MemoryOptions options = MemoryOptionsFrom(process_.config);
+  const MemoryConfig& options = process_.config.memory;
   LiveMemory memory;
   memory.case_tokens = std::min<size_t>(options.case_tokens,
                                         static_cast<size_t>(gateway_->policy().context_tokens) / 4);
-  memory.look = [&shelf, how = options.how, cases = options.cases](const std::string& tenant,
-                                                                   const std::string& prompt) {
+  memory.look = [&shelf, how = *RetrievalNamed(options.retrieval), cases = options.cases](
+                    const std::string& tenant, const std::string& prompt) {
     return shelf.Look({.tenant = tenant, .prompt = prompt, .how = how, .cases = cases});
   };
   return memory;
@@ -146,9 +146,8 @@ void ServingHost::OpenRelease(EnginePort& engine, StoreHost& store) {
 }
 
 void ServingHost::OpenGuards() {
-  guards_ =
-      std::make_unique<GuardDesk>(AlarmOptionsFrom(process_.config),
-                                  GuardsFile(process_.request.directory->path()), process_.clock);
+  guards_ = std::make_unique<GuardDesk>(
+      process_.config.live, GuardsFile(process_.request.directory->path()), process_.clock);
   process_.ports.versions.push_back(guards_.get());
   if (live_ != nullptr) {
     guards_->ShowQuarantine([live = live_] { return live->QuarantineJson(); });
