@@ -27,8 +27,9 @@ std::string WhyNotTrained(const v1::SessionTurn& turn) {
            " answers at once (n) and went on from none of them";
   }
   if (!turn.untrainable().empty()) {
-    return "it was not drawn from the full distribution (" + turn.untrainable() +
-           "); agent.sampling = \"run\" draws as the run does";
+    return "it was drawn at temperature 0, or by an engine that does not record what truncated "
+           "sampling left to draw from (" +
+           turn.untrainable() + "); agent.sampling = \"run\" draws as the run does";
   }
   if (turn.cut()) return "the agent left before its end";
   if (!turn.side().empty()) return "it is a helper's turn (" + turn.side() + ")";
@@ -152,7 +153,7 @@ Status EpisodeRecorder::Admit(Underway& episode, uint32_t answers) {
 Result<TurnPrompt> EpisodeRecorder::Prepare(const TurnQuestion& question) {
   const std::string& name = question.tenant.session;
   if (name.empty()) return next().Prepare(question);
-  const bool counts = question.request.api == Api::kCountTokens;
+  const bool counts = CountsOnly(question.request.api);
   const auto answers = static_cast<uint32_t>(ChoiceCount(question.request));
   {
     MutexLock lock(mutex_);

@@ -47,6 +47,8 @@ Status CheckCommands(const std::string& role, const RunConfig& config) {
                {"reward", "judge", !config.reward.judges.empty()},
                {"tools", "tools.command", !config.tools.command.empty()},
                {"tools", "tools.own_user", config.tools.own_user},
+               {"rollout", "engine.command", !config.engine.command.empty()},
+               {"rollout", "engine.urls", !config.engine.urls.empty()},
                {"rollout", "agent.command", !config.agent.command.empty()},
                {"rollout", "agent.preset", !config.agent.preset.empty()},
                {"rollout", "agent.mounts", !config.agent.mounts.empty()},

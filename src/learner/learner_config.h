@@ -93,6 +93,21 @@ struct LearnerConfig {
          {.doc = "How long rank 0 waits for the other ranks; then it starts with those present",
           .min = 1000,
           .max = 86400000});
+  TM_KEY(std::string, backend, "own",
+         {.doc = "What trains: own, in this process and its ranks; fsdp2: a torchrun group of "
+                 "learner.ranks ranks; see backends.md",
+          .choices = {"own", "fsdp2"}});
+  TM_KEY(std::vector<std::string>, command,
+         (std::vector<std::string>{"torchrun", "--standalone", "--nproc-per-node", "{ranks}", "-m",
+                                   "tidemill_fsdp", "--socket", "{socket}"}),
+         {.doc = "Command that starts the ranks of fsdp2; {ranks} stands for learner.ranks, "
+                 "{socket} for the socket of rank 0"});
+  TM_KEY(std::string, precision, "auto",
+         {.doc = "What fsdp2 computes in: bfloat16 (gradients are summed in float32), float32, "
+                 "auto: bfloat16 on a GPU",
+          .choices = {"auto", "float32", "bfloat16"}});
+
+  bool own() const { return backend == "own"; }
 };
 
 }  // namespace tidemill

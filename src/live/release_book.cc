@@ -86,17 +86,22 @@ ReleaseOrders ReleaseBook::Refused(uint64_t version, const std::string& why, int
   return orders;
 }
 
-ReleaseOrders ReleaseBook::Evaluated(uint64_t step, double pass_rate, int64_t now_ms) {
+ReleaseOrders ReleaseBook::Evaluated(uint64_t step, std::optional<double> pass_rate,
+                                     int64_t now_ms) {
   ReleaseOrders orders;
-  if (step == released_.step) released_.pass_rate = pass_rate;
+  if (step == released_.step && pass_rate) released_.pass_rate = pass_rate;
   if (!candidate_ || candidate_->stage != Stage::kGate || candidate_->step != step) return orders;
+  if (!pass_rate) {
+    Drop("gate not passed", "no sample of its evaluation could be scored", now_ms, orders);
+    return orders;
+  }
   candidate_->pass_rate = pass_rate;
   const double least = released_.pass_rate.value_or(0) - options_.gate_margin;
   const std::string compared = fmt::format(
-      "pass rate {:.3f}, released {}, margin {:.3f}", pass_rate,
+      "pass rate {:.3f}, released {}, margin {:.3f}", *pass_rate,
       released_.pass_rate ? fmt::format("{:.3f}", *released_.pass_rate) : "not evaluated",
       options_.gate_margin);
-  if (pass_rate < least) {
+  if (*pass_rate < least) {
     ++gate_failures_;
     Drop("gate failed", compared, now_ms, orders);
     if (options_.gate_failures > 0 && gate_failures_ >= options_.gate_failures) {

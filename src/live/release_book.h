@@ -80,7 +80,8 @@ class ReleaseBook {
   ReleaseOrders Published(uint64_t version, uint64_t step, int64_t now_ms);
   // The engine could not keep what it was to hold.
   ReleaseOrders Refused(uint64_t version, const std::string& why, int64_t now_ms);
-  ReleaseOrders Evaluated(uint64_t step, double pass_rate, int64_t now_ms);
+  // `pass_rate` is nothing where not one sample could be scored: that says nothing of the version.
+  ReleaseOrders Evaluated(uint64_t step, std::optional<double> pass_rate, int64_t now_ms);
   ReleaseOrders Trained(const StepTrained& step, int64_t now_ms);
   struct Answer {
     uint64_t version = 0;

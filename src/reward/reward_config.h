@@ -43,7 +43,7 @@ struct RewardConfig {
   TM_SECTION("reward");
   TM_KEY(KeyNumbers, weights, (KeyNumbers{{"tests", 1.0}}),
          {.doc = "Weights of the scorers: tests, compiled, lint, length, format, literal, review, "
-                 "proof, judge, command",
+                 "proof, judge, command, environment",
           .min = -1000,
           .max = 1000});
   TM_KEY(

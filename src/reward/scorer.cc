@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "reward/environment_scorer.h"
 #include "reward/judge_scorer.h"
 #include "reward/literal_scorer.h"
 #include "reward/proof_scorer.h"
@@ -219,6 +220,8 @@ constexpr ScorerRow kScorers[] = {
     {"judge", "What models say: of the answer as a value, of single turns as turn rewards",
      NewJudgeScorer},
     {"command", "The score of an external program", NewCommandScorer},
+    {"environment", "What the episode's environment paid, its parts by their weights",
+     NewEnvironmentScorer},
 };
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "core/ids.h"
 #include "core/random.h"
 #include "core/secret.h"
+#include "core/token_support.h"
 #include "tools/tool_table.h"
 
 namespace tidemill {
@@ -107,6 +108,7 @@ EpisodeActions Episode::OnTurn(const TurnOutput& output, int64_t now_ms) {
   v1::Turn& turn = *trajectory_.mutable_turns(trajectory_.turns_size() - 1);
   turn.mutable_ids()->Add(output.ids.begin(), output.ids.end());
   turn.mutable_logprobs()->Add(output.logprobs.begin(), output.logprobs.end());
+  if (!output.supports.empty()) FillSupports(output.supports, 0, *turn.mutable_supports());
   for (const TokenVersionRun& run : output.versions) {
     v1::VersionRun& stored = *turn.add_versions();
     stored.set_version(run.version);
@@ -345,6 +347,7 @@ EpisodeActions Episode::OnAgent(AgentOutcome outcome, int64_t now_ms) {
     }
     for (v1::Turn& turn : *branch.mutable_turns()) *trajectory_.add_turns() = std::move(turn);
   }
+  if (outcome.reward) *trajectory_.mutable_environment() = std::move(*outcome.reward);
   tree_ = std::move(outcome.tree);
   for (const v1::File& file : tree_.files()) {
     if (!file.path().empty() && file.path() == task().answer_file() && file.has_content()) {
@@ -367,6 +370,7 @@ EpisodeActions Episode::Finish(v1::EpisodeEnd end, int64_t now_ms) {
 EpisodeActions Episode::GiveUp(Failure failure, const std::string& detail, int64_t now_ms) {
   if (over_) return {};
   trajectory_.set_stale_cause(FailureText(failure, detail));
+  trajectory_.set_failure(std::string(RowOf(failure).words));
   return Finish(v1::EPISODE_END_GIVEN_UP, now_ms);
 }
 
@@ -374,7 +378,7 @@ EpisodeActions Episode::GiveUpAgent(AgentOutcome outcome, int64_t now_ms) {
   if (over_) return {};
   trajectory_.clear_prompt_ids();
   *trajectory_.mutable_log() = std::move(outcome.log);
-  return GiveUp(Failure::kAgent, outcome.status.ToString(), now_ms);
+  return GiveUp(outcome.failure, outcome.status.ToString(), now_ms);
 }
 
 }  // namespace tidemill

@@ -275,10 +275,10 @@ TEST_F(EpisodeTest, ATemplateThatRefusesIsOurFailure) {
   (void)episode.Begin(0);
   EXPECT_TRUE(episode.OnTurn(Turn(9), 1).finished);
   EXPECT_EQ(episode.TakeTrajectory().stale_cause(), "prompt: roles must alternate");
-  group_->prompted = Invalid("prompt: no system messages");
+  group_->prompted = Invalid("no system messages");
   Episode never = Make();
   EXPECT_TRUE(never.Begin(0).finished);
-  EXPECT_EQ(never.TakeTrajectory().stale_cause(), "no system messages");
+  EXPECT_EQ(never.TakeTrajectory().stale_cause(), "prompt: no system messages");
 }
 
 TEST_F(EpisodeTest, AnObservationThatDoesNotFitEndsTheEpisodeByContext) {

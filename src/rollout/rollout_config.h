@@ -30,6 +30,19 @@ struct RolloutConfig {
          {.doc = "Sampling temperature in training; the learner applies it too",
           .min = 0.01,
           .max = 10});
+  TM_KEY(double, top_p, 1.0,
+         {.doc = "Training samples from the fewest tokens that together have this probability; the "
+                 "learner normalises over them; 1: from all",
+          .min = 0.01,
+          .max = 1});
+  TM_KEY(uint32_t, top_k, 0,
+         {.doc = "Training samples from so many of the most likely tokens; 0: from all",
+          .max = 1 << 20});
+  TM_KEY(double, min_p, 0.0,
+         {.doc = "Training samples from tokens at least so likely as this share of the most likely "
+                 "one; 0: from all",
+          .min = 0,
+          .max = 1});
   TM_KEY(uint32_t, observation_tokens, 512,
          {.doc = "Maximum number of tokens of tool results appended after a turn",
           .min = 1,

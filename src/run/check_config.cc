@@ -3,6 +3,8 @@
 #include <cctype>
 #include <set>
 
+#include "http/http_peer.h"
+#include "run/check_backends.h"
 #include "run/run_config.h"
 
 namespace tidemill {
@@ -107,11 +109,33 @@ Status CheckLive(const RunConfig& config, const Binder& binder) {
   return Ok();
 }
 
+Status CheckEnvironments(const RunConfig& config, const Binder& binder) {
+  if (config.agent.used() && !config.environments.empty()) {
+    return binder.Error("environment", "cannot be together with an agent that is a program");
+  }
+  for (const EnvironmentConfig& one : config.environments) {
+    const std::string name = "[[environment]] \"" + one.name + "\": ";
+    if (one.urls.empty() == one.command.empty()) {
+      return binder.Error("environment", name + "needs urls or a command, and not both");
+    }
+    const auto same = [&](const EnvironmentConfig& other) { return other.name == one.name; };
+    if (std::count_if(config.environments.begin(), config.environments.end(), same) > 1) {
+      return binder.Error("environment", name + "there are two of this name");
+    }
+    for (const std::string& url : one.urls) {
+      const auto read = ParseHttpUrl(url);
+      if (read.ok() && !read->tls) continue;
+      return binder.Error("environment", name + url + " is no http://HOST:PORT");
+    }
+  }
+  return Ok();
+}
+
 Status CheckMemory(const RunConfig& config, const Binder& binder) {
   if (config.memory.only && !config.memory.on) {
     return binder.Error("memory.only", "needs memory.on");
   }
-  if (config.memory.on && config.agent.used()) {
+  if (config.memory.on && config.asks_gateway()) {
     return binder.Error("memory.on", "cannot show cases to an agent that is a program");
   }
   if (config.memory.key_layers > 0 && config.memory.retrieval != "hidden") {
@@ -180,6 +204,7 @@ Status CheckRunConfig(const RunConfig& config, const Binder& binder) {
   }
   TM_RETURN_IF_ERROR(CheckLiveLearning(config, binder));
   TM_RETURN_IF_ERROR(CheckJudges(config, binder));
+  TM_RETURN_IF_ERROR(CheckBackends(config, binder));
   if (config.rollout.max_in_flight < config.rollout.group_size) {
     return binder.Error("rollout.max_in_flight",
                         "is less than rollout.group_size: no group could start");
@@ -192,6 +217,7 @@ Status CheckRunConfig(const RunConfig& config, const Binder& binder) {
   TM_RETURN_IF_ERROR(CheckReplay(config, binder));
   TM_RETURN_IF_ERROR(CheckLive(config, binder));
   TM_RETURN_IF_ERROR(CheckMemory(config, binder));
+  TM_RETURN_IF_ERROR(CheckEnvironments(config, binder));
   TM_RETURN_IF_ERROR(CheckTeacher(config, binder));
   if (config.reward.weights.empty()) return binder.Error("reward.weights", "names no scorer");
   if (config.reward.weights.count("command") != 0 && config.reward.command.empty()) {

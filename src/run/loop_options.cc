@@ -25,6 +25,14 @@ v1::Sampling SamplingAt(const RunConfig& config, double temperature) {
   return sampling;
 }
 
+v1::Sampling TrainingSampling(const RunConfig& config) {
+  v1::Sampling sampling = SamplingAt(config, config.rollout.temperature);
+  sampling.set_top_p(config.rollout.top_p);
+  sampling.set_top_k(config.rollout.top_k);
+  sampling.set_min_p(config.rollout.min_p);
+  return sampling;
+}
+
 // The three modes are one machine with other settings of gate, barrier and swap.
 int64_t StepsAhead(const RunConfig& config) {
   if (config.run.mode == "sync") return 0;
@@ -63,7 +71,7 @@ DispatcherOptions DispatcherOptionsFrom(const RunConfig& config, const RunStart&
                   .uses_per_episode = UsesPaid(config.replay)};
   options.difficulty_floor = config.tasks.floor;
   options.seed = config.run.seed;
-  options.sampling = SamplingAt(config, config.rollout.temperature);
+  options.sampling = TrainingSampling(config);
   options.train = start.train;
   if (config.memory.on && start.train) options.groups_topic = kMemoryGroupsTopic;
   options.eval_in_flight = std::max(config.rollout.max_in_flight, config.eval.samples);

@@ -13,6 +13,10 @@ void BindRunConfig(RunConfig& config, Binder& binder) {
   BindSection(config.engine, binder);
   BindSection(config.gateway, binder);
   BindSection(config.agent, binder);
+  BindTables("environment", config.environments,
+             {.doc = "Environments of others, one [[environment]] table each; see environments.md",
+              .max = 64},
+             binder);
   BindSection(config.live, binder);
   BindSection(config.memory, binder);
   BindSection(config.staleness, binder);

@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "agents/agent_config.h"
 #include "config/config.h"
 #include "dashboard/dashboard_config.h"
 #include "engine/engine_config.h"
+#include "environments/environment_config.h"
 #include "gateway/gateway_config.h"
 #include "learner/learner_config.h"
 #include "live/live_config.h"
@@ -29,6 +31,7 @@ struct RunConfig {
   EngineConfig engine;
   GatewayConfig gateway;
   AgentConfig agent;
+  std::vector<EnvironmentConfig> environments;
   LiveConfig live;
   MemoryConfig memory;
   StalenessConfig staleness;
@@ -42,6 +45,8 @@ struct RunConfig {
   DashboardConfig dashboard;
   ThreadConfig threads;
 
+  // Whether episodes are sessions of the gateway: those of programs, and those in environments.
+  bool asks_gateway() const { return agent.used() || !environments.empty(); }
   // Of tasks, in one step. With sessions, their share of the step decides.
   uint32_t task_groups() const;
   uint32_t batch_episodes() const { return rollout.group_size * task_groups(); }

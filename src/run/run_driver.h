@@ -43,6 +43,7 @@ struct DriveResult {
   Status status;
   bool interrupted = false;
   int ranks_lost = 0;  // of the learner; why it failed. It can go on without them.
+  uint64_t step = 0;   // that the learner reached
 };
 Result<DriveResult> DriveRun(const RunConfig& config, RunDirectory& directory,
                              const DriveOptions& options);

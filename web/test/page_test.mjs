@@ -76,6 +76,24 @@ test(async (browser) => {
     assert.match(await page.locator(".loops svg").getAttribute("aria-label"), /whole run.*Busiest|both busy/);
     await until(async () => assert.match(await browser.stat("Ran for"), /s$/));
     await page.locator("figure.chart canvas").nth(5).waitFor();
+    const charts = await page.locator("figure.chart h2").allTextContents();
+    for (const title of ["Pass rate, evaluated", "Reward by scorer", "Loss", "Learning rate", "Answer length"])
+      assert.ok(charts.includes(title), `${title} among ${charts}`);
+    // One figure over the steps of both evaluations, of which each kind is a line.
+    const evaluated = page.locator("figure.chart", { hasText: "Pass rate, evaluated" }).locator('[role="img"]');
+    assert.match(await evaluated.getAttribute("aria-label"), /sampled: \d/);
+  });
+
+  await browser.step("what an agent printed and changed stands in its transcript, as text", async () => {
+    await browser.open("async", "episodes", "1", "0");
+    const log = page.locator("details", { hasText: "What the agent printed" }).locator("pre");
+    await log.waitFor();
+    assert.equal(await log.textContent(), "Traceback: <b>no</b> module named x\n");
+    assert.deepEqual(await page.locator(".diff .d-old").allTextContents(), ["-int f;\n"]);
+    assert.deepEqual(await page.locator(".diff .d-new").allTextContents(), ["+int f(int a);\n"]);
+    await browser.open("async", "episodes", "1", "1");
+    await page.locator(".tokens").first().waitFor();
+    assert.equal(await page.locator(".diff").count(), 0, "an episode without a program has neither");
   });
 
   await browser.step("a run of one process has no fleet", async () => {

@@ -45,6 +45,9 @@ struct TrainerStart {
   std::map<uint64_t, int64_t> budgets = {};  // as Trainer::RepeatBudgets wants them
 };
 
+// What the config says of the learner. kInvalid names the key.
+Result<TrainerOptions> TrainerOptionsFrom(const RunConfig& config);
+
 // kInvalid names the key or the file.
 Result<std::unique_ptr<Trainer>> NewTrainer(const RunConfig& config, const TrainerStart& start);
 // The same, on a thread of its own.
