@@ -37,8 +37,8 @@ TEST(Section, ItsKeysAreBoundInTheOrderOfTheirLines) {
   Sample sample;
   Binder binder;
   BindSection(sample, binder);
-  EXPECT_THAT(binder.Names(),
-              ElementsAre("sample.size", "sample.template", "sample.weights", "sample.wait"));
+  EXPECT_THAT(binder.Names(), ElementsAre("sample.size", "sample.template", "sample.weights",
+                                          "sample.wait", "sample.rules"));
   const std::string table = binder.ToMarkdown();
   EXPECT_THAT(table, HasSubstr("| `sample.size` | whole number | `8` | 1 to 10 | Its size |"));
   EXPECT_THAT(table, HasSubstr("`\"250ms\"`"));
