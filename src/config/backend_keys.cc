@@ -49,10 +49,6 @@ Status CheckRanks(const RunConfig& c, const Binder& b) {
   if (l.moments == "int8") {
     return b.Error("learner.moments", "is int8, which learner.backend = \"fsdp2\" has not");
   }
-  if (!c.model.adapter.empty()) {
-    return b.Error("model.adapter",
-                   "is set; with learner.backend = \"fsdp2\" merge it first (tidemill model merge)");
-  }
   if (c.memory.only) {
     return b.Error("memory.only", "trains nothing; use learner.backend = \"own\"");
   }
@@ -65,7 +61,7 @@ Status CheckRanks(const RunConfig& c, const Binder& b) {
 
 }  // namespace
 
-void BindBackends(RunConfig& c, Binder& b) {
+void BindServers(RunConfig& c, Binder& b) {
   RunConfig::Engine& e = c.engine;
   b.Add("engine.backend", &e.backend,
         {.doc = "What generates: own, in this process; vllm, sglang: servers; see backends.md",
@@ -90,6 +86,9 @@ void BindBackends(RunConfig& c, Binder& b) {
                 "trainer's up to which a version serves; 0: 0.0001 in float32, 0.05 in bfloat16",
          .min = 0,
          .max = 1});
+}
+
+void BindRankBackend(RunConfig& c, Binder& b) {
   RunConfig::Learner& l = c.learner;
   b.Add("learner.backend", &l.backend,
         {.doc = "What trains: own, in this process and its ranks; fsdp2: a torchrun group of "

@@ -5,7 +5,8 @@
 
 namespace tidemill {
 
-void BindBackends(RunConfig& config, Binder& binder);
+void BindServers(RunConfig& config, Binder& binder);      // of [engine]
+void BindRankBackend(RunConfig& config, Binder& binder);  // of [learner]
 Status CheckBackends(const RunConfig& config, const Binder& binder);  // a part of CheckRunConfig
 
 }  // namespace tidemill

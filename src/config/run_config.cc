@@ -381,6 +381,7 @@ Status CheckReplay(const RunConfig& config, const Binder& binder) {
 void BindRunConfig(RunConfig& config, Binder& binder) {
   BindRunAndModel(config, binder);
   BindRollout(config, binder);
+  BindServers(config, binder);
   BindGateway(config, binder);
   BindAgent(config, binder);
   BindLiveLearning(config, binder);
@@ -389,7 +390,7 @@ void BindRunConfig(RunConfig& config, Binder& binder) {
   BindReplay(config, binder);
   BindLearner(config, binder);
   BindCreditAndRanks(config, binder);
-  BindBackends(config, binder);
+  BindRankBackend(config, binder);
   BindReward(config, binder);
   BindJudges(config, binder);
   BindTeacher(config, binder);
