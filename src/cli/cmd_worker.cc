@@ -99,7 +99,7 @@ Status FindModel(const WorkerArguments& arguments, const RunSheet& sheet, RunCon
 }
 
 // Where a worker listens is its own: the run's config says it of the learner's machine.
-Status SetListen(const WorkerArguments& arguments, RunConfig::Gateway& gateway) {
+Status SetListen(const WorkerArguments& arguments, GatewayConfig& gateway) {
   gateway.port = 0;
   gateway.host = "127.0.0.1";
   gateway.keys = arguments.keys_file;

@@ -7,10 +7,10 @@
 #include <optional>
 #include <string>
 
-#include "config/run_config.h"
 #include "http/http_server.h"
 #include "run/fleet_account.h"
 #include "run/run.h"
+#include "run/run_config.h"
 #include "store/run_directory.h"
 
 namespace tidemill {

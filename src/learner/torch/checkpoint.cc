@@ -217,8 +217,7 @@ CheckpointContent ContentOf(const Trainer& trainer, const CheckpointInfo& info) 
   return content;
 }
 
-Result<CheckpointCopy> CheckpointCopy::Begin(const CheckpointContent& content,
-                                             CopyMemory& memory) {
+Result<CheckpointCopy> CheckpointCopy::Begin(const CheckpointContent& content, CopyMemory& memory) {
   return CatchTorch<CheckpointCopy>("copying a checkpoint", [&]() -> Result<CheckpointCopy> {
     CheckpointCopy copy;
     copy.content_ = content;
@@ -268,7 +267,10 @@ Status WriteCheckpoint(const CheckpointContent& content, const std::string& dir,
   });
 }
 
-Status CheckCheckpoint(const std::string& dir) {
+namespace {
+
+// Of the files that are `wanted`.
+Status CompareChecksums(const std::string& dir, bool (*wanted)(std::string_view name)) {
   const std::string list = dir + "/" + kChecksums;
   const Result<std::string> text = ReadFileBounded(list, kChecksumsBytesMax);
   if (text.status().code() == Code::kNotFound && fs::exists(dir)) return Ok();
@@ -279,6 +281,7 @@ Status CheckCheckpoint(const std::string& dir) {
     if (!line.starts_with(kChecksumMark) || gap == std::string::npos) {
       return Corrupt(list + ": \"" + Beginning(line, 80) + "\" is no line of a checksum");
     }
+    if (!wanted(std::string_view(line).substr(gap + 2))) continue;
     const std::string path = dir + "/" + line.substr(gap + 2);
     const Result<std::string> sum = ChecksumOf(path);
     if (!sum.ok()) return Corrupt(sum.status().message());
@@ -288,6 +291,19 @@ Status CheckCheckpoint(const std::string& dir) {
     }
   }
   return Ok();
+}
+
+}  // namespace
+
+Status CheckCheckpoint(const std::string& dir) {
+  return CompareChecksums(dir, [](std::string_view) { return true; });
+}
+
+Status CheckModelWeights(const std::string& dir) {
+  if (!fs::exists(dir + "/" + kChecksums)) return Ok();
+  return CompareChecksums(dir, [](std::string_view name) {
+    return name.ends_with(".safetensors") && !name.starts_with("optimizer");
+  });
 }
 
 Status SaveCheckpoint(const Trainer& trainer, const std::string& dir, const CheckpointInfo& info,

@@ -70,6 +70,9 @@ Status SaveCheckpoint(const Trainer& trainer, const std::string& dir, const Chec
 // Whether every file is as it was written. kCorrupt names the first that is not, or is missing. A
 // checkpoint of a program that wrote no checksums passes.
 Status CheckCheckpoint(const std::string& dir);
+// The same for its weights alone: of a checkpoint that is used as a model, people may change the
+// other files. A model directory without checksums passes.
+Status CheckModelWeights(const std::string& dir);
 
 // Puts `trainer`, made from a model of the same shape with the same kind of objective, where it
 // stood. On failure it is as before. kNotFound: no trainer_state.json. kCorrupt names file and

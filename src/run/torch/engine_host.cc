@@ -34,7 +34,7 @@ Status EngineHost::Open(StoreHost* store) {
   process_.start.max_context = engine_.max_context;
   process_.ports.engine = engine_.port.get();
   // With a fleet only its engines know how much fits.
-  return store != nullptr && !config.agent.used() ? store->CheckPrompts() : Ok();
+  return store != nullptr && !config.asks_gateway() ? store->CheckPrompts() : Ok();
 }
 
 }  // namespace tidemill

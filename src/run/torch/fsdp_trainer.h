@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "config/run_config.h"
+#include "run/run_config.h"
 #include "core/clock.h"
 #include "core/status.h"
 #include "learner/remote/remote_trainer.h"

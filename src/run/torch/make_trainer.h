@@ -5,11 +5,11 @@
 #include <memory>
 #include <string>
 
-#include "config/run_config.h"
 #include "core/clock.h"
 #include "core/status.h"
 #include "learner/torch/trainer_thread.h"
 #include "model/torch/model.h"
+#include "run/run_config.h"
 #include "weights/weight_channel.h"
 
 namespace tidemill {

@@ -38,7 +38,7 @@ RemoteOptions RemoteOptionsFrom(const RunConfig& config, const Tokenizer& tokeni
 }
 
 Result<RemoteEngine::Servers> ServersFrom(const RunConfig& config, const std::string& folder) {
-  const RunConfig::Engine& engine = config.engine;
+  const EngineConfig& engine = config.engine;
   RemoteEngine::Servers servers;
   servers.dialect = engine.backend == "sglang" ? NewSglangDialect() : NewVllmDialect();
   servers.start_patience = engine.server_start;

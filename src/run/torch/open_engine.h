@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "config/run_config.h"
+#include "run/run_config.h"
 #include "core/clock.h"
 #include "core/metrics.h"
 #include "core/status.h"

@@ -6,12 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "config/run_config.h"
 #include "core/clock.h"
 #include "core/metrics.h"
 #include "core/status.h"
 #include "live/live_operator.h"
 #include "run/gateway_host.h"
+#include "run/run_config.h"
 #include "run/torch/open_engine.h"
 #include "weights/weight_channel.h"
 
