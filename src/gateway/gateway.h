@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "core/clock.h"
 #include "core/loop_runner.h"
@@ -17,7 +18,9 @@
 #include "engine/engine_port.h"
 #include "gateway/access_log.h"
 #include "gateway/admission.h"
+#include "gateway/answer_constraints.h"
 #include "gateway/api_keys.h"
+#include "gateway/cors.h"
 #include "gateway/error_reply.h"
 #include "gateway/gateway_figures.h"
 #include "gateway/gateway_loop.h"
@@ -41,6 +44,8 @@ struct GatewayOptions {
   ApiKeys keys = ApiKeys::Open({});
   std::string key_file{};  // what they were read from: read again when it changes; empty: nothing
   bool strict_model = false;  // another model's name is a 404
+  std::vector<std::string> cors{};  // Cors' origins
+  std::string version{};            // of the program, for GET /version
   std::string access_log{};   // a file, "-" for standard error; empty: none
   size_t body_bytes_max = size_t{32} << 20;
   unsigned workers = 2;  // that read and render requests
@@ -104,6 +109,8 @@ class Gateway final : public RequestObserver {
   void TakeFeedback(HttpRequest request, const Tenant& tenant, std::unique_ptr<AskedTurn> turn);
   void Count(AskedTurn& turn, const TurnQuestion& question);
   bool Understand(Api api, const HttpRequest& request, AskedTurn& turn);
+  // Headers of the answer that say what of the request is not done.
+  void Warn(AskedTurn& turn) const;
   // Tells the client and those who watch.
   void FailEarly(Api api, AskedTurn& turn, const ApiError& error);
   ServedModel Model(std::string name) const;
@@ -121,6 +128,8 @@ class Gateway final : public RequestObserver {
   std::unique_ptr<AccessLog> access_log_;
   PassingKeys guests_;
   Admission admission_;
+  AnswerConstraints constraints_;
+  const Cors cors_;
   GatewayLoop loop_;
   LoopRunner runner_;
   std::unique_ptr<HttpServer> http_;

@@ -4,12 +4,22 @@
 #include <utility>
 
 #include "core/text.h"
+#include "engine/constraint/constraint.h"
 #include "gateway/wire_json.h"
 #include "live/canonical.h"
 #include "live/session_table.h"
 
 namespace tidemill {
 namespace {
+
+// What changed the logits of a turn's draws, whose tokens are then not trained on; empty: nothing.
+// A constraint does not, where its supports are recorded.
+std::string UntrainableControl(const TurnControls& controls, bool supported) {
+  if (controls.Penalizes()) return "penalty";
+  if (!controls.logit_bias.empty()) return "logit_bias";
+  if (controls.min_tokens > 0) return "min_tokens";
+  return controls.constraint && !supported ? "constraint" : "";
+}
 
 // What of the sampling keeps a turn's tokens out of training; empty: nothing.
 std::string Untrainable(const SamplingParams& sampling) {
@@ -49,6 +59,13 @@ void FillSampling(const TurnParams& params, v1::Sampling& out) {
   out.set_top_p(params.sampling.top_p);
   out.set_top_k(static_cast<uint32_t>(std::max(0, params.sampling.top_k)));
   out.set_min_p(params.sampling.min_p);
+  out.set_presence_penalty(params.controls.presence_penalty);
+  out.set_frequency_penalty(params.controls.frequency_penalty);
+  if (params.controls.repetition_penalty != 1) {
+    out.set_repetition_penalty(params.controls.repetition_penalty);
+  }
+  out.set_biased_tokens(static_cast<uint32_t>(params.controls.logit_bias.size()));
+  if (params.controls.constraint) out.set_constraint(params.controls.constraint->kind);
   out.set_max_turn_tokens(static_cast<uint32_t>(std::max(0, params.max_new_tokens)));
 }
 

@@ -1,5 +1,7 @@
 #include "run/torch/policy_server.h"
 
+#include <fmt/format.h>
+
 #include <cstdio>
 
 #include "core/files.h"
@@ -25,7 +27,8 @@ Status PolicyServer::Announce() {
 }
 
 Result<std::unique_ptr<TurnRecorder>> PolicyServer::Remember(const RunConfig& config,
-                                                             const RecordTo& record) {
+                                                             const ServeUse& serve) {
+  const RecordTo& record = serve.record;
   RunConfig kept = config;
   Binder binder;
   BindRunConfig(kept, binder);
@@ -40,6 +43,32 @@ Result<std::unique_ptr<TurnRecorder>> PolicyServer::Remember(const RunConfig& co
   operator_.emplace(std::move(made));
   metrics_.AddSource([live = live.get()](MetricSink& sink) { live->Sink(sink); });
   return std::unique_ptr<TurnRecorder>(std::move(live));
+}
+
+void PolicyServer::Describe(const RunConfig& config, const PolicyWeights& weights, int threads) {
+  const ServedPolicy& policy = host_->policy();
+  const EngineStats stats = engine_->Stats();
+  const auto add = [&](const char* name, std::string what) {
+    lines_.emplace_back(name, std::move(what));
+  };
+  add("model", policy.name + " (" + config.model.path + ")");
+  if (!config.model.adapter.empty()) add("adapter", config.model.adapter);
+  add("parameters", fmt::format("{:.1f} million, {} on {}",
+                                static_cast<double>(weights.config().ParameterCount()) / 1e6,
+                                c10::toString(weights.view().embed.scalar_type()),
+                                config.model.device));
+  add("template", !policy.chat            ? "none: only /v1/completions is answered"
+                  : policy.chat->fallback ? "ChatML, as the directory has none"
+                                          : "the model's own");
+  add("tools", policy.format.tools == ToolFormat::kNone
+                   ? "none"
+                   : ToolNote(policy));
+  add("context", fmt::format("{} tokens", host_->context_tokens()));
+  add("cache", fmt::format("{} tokens", stats.pages_total * kPageSlots));
+  add("threads", std::to_string(threads));
+  add("routes",
+      "/v1/chat/completions /v1/completions /v1/responses /v1/messages /v1/models /health /version "
+      "/metrics");
 }
 
 Result<std::unique_ptr<PolicyServer>> PolicyServer::Start(RunConfig config,
@@ -57,8 +86,8 @@ Result<std::unique_ptr<PolicyServer>> PolicyServer::Start(RunConfig config,
   server->channel_ = NewLocalWeightChannel();
   server->engine_ = std::make_unique<EngineThread>(std::move(engine), *server->channel_,
                                                    server->clock_, EngineThreadOptionsFrom(config));
-  TM_ASSIGN_OR_RETURN(server->host_, GatewayHost::Read(config));
-  GatewayUse use{.context_tokens = context, .in_a_run = false};
+  TM_ASSIGN_OR_RETURN(server->host_, GatewayHost::Read(config, serve.words));
+  GatewayUse use{.context_tokens = context, .api_key = serve.api_key, .in_a_run = false};
   std::unique_ptr<TurnRecorder> recorder;
   if (record.run.empty()) {
     recorder = std::make_unique<PlainRecorder>(server->host_->policy());
@@ -71,6 +100,7 @@ Result<std::unique_ptr<PolicyServer>> PolicyServer::Start(RunConfig config,
   }
   TM_RETURN_IF_ERROR(server->host_->Start(config, use, std::move(recorder), *server->engine_,
                                           server->clock_, server->metrics_));
+  server->Describe(config, *weights, ThreadsFrom(config).engine);
   if (server->live_ != nullptr) TM_RETURN_IF_ERROR(server->Announce());
   // Asked for only through the gateway's own /metrics.
   server->metrics_.AddSource([host = server->host_.get()](MetricSink& sink) { host->Sink(sink); });
