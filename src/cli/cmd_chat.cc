@@ -8,7 +8,7 @@
 
 #include "cli/chat_talk.h"
 #include "cli/commands.h"
-#include "config/run_config.h"
+#include "run/run_config.h"
 #include "run/served_model.h"
 #include "run/torch/policy_server.h"
 

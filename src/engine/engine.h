@@ -131,8 +131,8 @@ struct TurnOutput {
 };
 
 // What came to a streamed turn since the last delta: the vectors of `part` hold the new tokens
-// alone. Its versions are those of the new tokens or, of an engine that learns them at the end, none
-// until the last delta, which then has those of the whole turn.
+// alone. Its versions are those of the new tokens or, of an engine that learns them at the end,
+// none until the last delta, which then has those of the whole turn.
 struct TurnDelta {
   TurnOutput part;
   bool done = false;  // the turn ended; `finish` and `stop` say how

@@ -18,6 +18,7 @@ ApiError TooLong(const ChatRequest& request, int64_t tokens, bool exact, int64_t
   const int64_t most = context - 1;  // an answer has one token at least
   ApiError error{.status = 400, .code = "context_length_exceeded"};
   error.param = request.api == Api::kCompletions ? "prompt"
+                : request.api == Api::kGenerate  ? "token_ids"
                 : request.api == Api::kResponses ? "input"
                                                  : "messages";
   error.message =

@@ -9,12 +9,12 @@
 #include <string>
 #include <vector>
 
-#include "config/run_config.h"
 #include "core/clock.h"
 #include "core/metrics.h"
 #include "engine/engine_port.h"
 #include "gateway/gateway.h"
 #include "gateway/served_files.h"
+#include "run/run_config.h"
 
 namespace tidemill {
 
