@@ -36,6 +36,7 @@ demo: install build/release/build.ninja  ## a small agent learns to write C func
 agents: build  ## real agents and clients, installed from npm and PyPI, against the gateway (AGENTS="codex ..": some)
 	scripts/agents build/release $(AGENTS)
 	scripts/boxed-agents build/release $(AGENTS)
+	scripts/structured-clients build/release
 	scripts/example-agent build/release
 
 dev: install build/dev/build.ninja  ## debug symbols and light optimization; runs the quick tests

@@ -33,9 +33,10 @@ struct WordVocabulary {
     std::vector<std::string> words;
     for (int byte = 0; byte < 256; ++byte) words.emplace_back(1, static_cast<char>(byte));
     for (const char* word :
-         {"{\"", "\":", "\": ", "\",", "\", \"", "\"}", "\"}]", "},", "}, {\"", "],", "[[", "[\"", "true",
-          "false", "null", "tr", "ue}", ": \"", "12", "0.5", "-1", "e-", "\\n", "\\u00", "\\\"", " \"", "\n  \"",
-          "abc", "hello", "é", "日本", "name", "name\":", "value", "a\", \"b", "10,", ", ", "}}", "]}"}) {
+         {"{\"",  "\":",  "\": ",    "\",",   "\", \"",   "\"}", "\"}]",   "},",   "}, {\"", "],",
+          "[[",   "[\"",  "true",    "false", "null",     "tr",  "ue}",    ": \"", "12",     "0.5",
+          "-1",   "e-",   "\\n",     "\\u00", "\\\"",     " \"", "\n  \"", "abc",  "hello",  "é",
+          "日本", "name", "name\":", "value", "a\", \"b", "10,", ", ",     "}}",   "]}"}) {
       words.emplace_back(word);
     }
     return WordVocabulary(std::move(words));
@@ -61,8 +62,9 @@ inline DrawnText DrawText(const WordVocabulary& vocabulary,
     matcher.Mask()->AppendIds(vocabulary.end + 1, ids);
     TM_CHECK(!ids.empty() && !matcher.astray(), "something always fits");
     for (const TokenId id : ids) {
-      if (id == vocabulary.end || std::string_view("\"]}").find(vocabulary.words[static_cast<size_t>(
-                                      id)]) != std::string_view::npos) {
+      if (id == vocabulary.end ||
+          std::string_view("\"]}").find(vocabulary.words[static_cast<size_t>(id)]) !=
+              std::string_view::npos) {
         closing.push_back(id);
       }
     }

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "cli/chat_talk.h"
 #include "cli/commands.h"
+#include "cli/terminal_chat.h"
 #include "run/run_config.h"
 #include "run/served_model.h"
 #include "run/torch/policy_server.h"
@@ -57,13 +57,13 @@ int Chat(const ChatWords& words) {
   const Result<HttpUrl> parsed = ParseHttpUrl(url);
   if (!parsed.ok()) return Wrong(parsed.status());
   if (parsed->tls) return Wrong(Invalid(url + ": only http:// is supported"));
-  ChatTalk talk({.server = *parsed,
-                 .key = words.key,
-                 .model = words.model,
-                 .system = words.system,
-                 .temperature = words.temperature,
-                 .max_tokens = words.max_tokens},
-                stdout);
+  TerminalChat talk({.server = *parsed,
+                     .key = words.key,
+                     .model = words.model,
+                     .system = words.system,
+                     .temperature = words.temperature,
+                     .max_tokens = words.max_tokens},
+                    stdout);
   if (const Status begun = talk.Begin(); !begun.ok()) return Fail(begun);
   std::fprintf(stderr, "%s; /help shows the commands, Ctrl-D ends\n", talk.model().c_str());
   std::string line;

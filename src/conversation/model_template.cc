@@ -65,7 +65,8 @@ Result<ModelTemplate> ReadModelTemplate(const std::string& dir, const std::strin
     }
     source = ChatMlSource();
   }
-  TM_ASSIGN_OR_RETURN(ChatTemplate chat, ChatTemplate::Parse(source, file.empty() ? "chat_template" : file));
+  TM_ASSIGN_OR_RETURN(ChatTemplate chat,
+                      ChatTemplate::Parse(source, file.empty() ? "chat_template" : file));
   ModelTemplate out{.chat = std::move(chat),
                     .tool_use = std::nullopt,
                     .bos_token = std::move(config.bos_token),

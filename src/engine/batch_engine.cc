@@ -336,9 +336,9 @@ class BatchEngine final : public Engine {
             .draw = draw,
             .sampling = s.turn.sampling,
             .seed = s.turn.seed,
-            .controls = draw ? planned.sequence->controls.Next(s.turn.controls, s.turn.stop_ids,
-                                                               s.turned)
-                             : nullptr,
+            .controls =
+                draw ? planned.sequence->controls.Next(s.turn.controls, s.turn.stop_ids, s.turned)
+                     : nullptr,
             .score = scores ? s.turn.prompt_logprobs : -1,
             .next = scores && behind < s.tokens.size() ? s.tokens[behind] : -1,
             .weights = versions_.PlaceOf(s.weights)};

@@ -15,9 +15,10 @@ struct Constraint;
 
 // Of a turn, as asked.
 struct TurnControls {
-  float presence_penalty = 0;    // off every token that the turn has; 0: off
-  float frequency_penalty = 0;   // the same, times how often
-  float repetition_penalty = 1;  // logits of tokens of prompt and turn are made smaller by it; 1: off
+  float presence_penalty = 0;   // off every token that the turn has; 0: off
+  float frequency_penalty = 0;  // the same, times how often
+  float repetition_penalty =
+      1;  // logits of tokens of prompt and turn are made smaller by it; 1: off
   std::vector<std::pair<TokenId, float>> logit_bias{};  // added, each token once
   int32_t min_tokens = 0;  // no token that ends the turn is among the first so many
   std::shared_ptr<const Constraint> constraint{};

@@ -86,8 +86,8 @@ ConstraintPart XmlCall(const WireJson& function, bool strict) {
   for (const auto& [name, schema] : parameters["properties"].items()) {
     ConstraintPart one = PartsOf(
         Kind::kSequence, {TextPart("<parameter=" + name + ">\n"), XmlValue(schema, function)});
-    const bool needed = required.is_array() &&
-                        std::find(required.begin(), required.end(), name) != required.end();
+    const bool needed =
+        required.is_array() && std::find(required.begin(), required.end(), name) != required.end();
     if (needed) {
       call.parts.push_back(std::move(one));
     } else {
@@ -149,18 +149,15 @@ ConstraintPart PartOfCalls(const ServedPolicy& policy, const ChatRequest& reques
   }
   if (must) {
     if (!request.parallel_tool_calls) return call;
-    return PartsOf(Kind::kSequence,
-                   {call, PartsOf(Kind::kRepeat, {RegexPart("\\n?"), call})});
+    return PartsOf(Kind::kSequence, {call, PartsOf(Kind::kRepeat, {RegexPart("\\n?"), call})});
   }
-  return PartsOf(Kind::kSequence,
-                 {PartsOf(Kind::kRepeat, {UntilPart(shape.mark), shape.rest}),
-                  {.kind = Kind::kWithout, .text = shape.mark}});
+  return PartsOf(Kind::kSequence, {PartsOf(Kind::kRepeat, {UntilPart(shape.mark), shape.rest}),
+                                   {.kind = Kind::kWithout, .text = shape.mark}});
 }
 
 ConstraintPart BehindThoughts(const ServedPolicy& policy, ConstraintPart answer, bool open) {
   if (!policy.format.thinking && !open) return answer;
-  ConstraintPart thought =
-      PartsOf(Kind::kSequence, {UntilPart("</think>"), RegexPart("\\n{0,2}")});
+  ConstraintPart thought = PartsOf(Kind::kSequence, {UntilPart("</think>"), RegexPart("\\n{0,2}")});
   if (open) return PartsOf(Kind::kSequence, {std::move(thought), std::move(answer)});
   return PartsOf(
       Kind::kSequence,
@@ -203,8 +200,7 @@ std::optional<ConstraintPart> PartOfAnswer(const ServedPolicy& policy, const Cha
   const bool calls = CallsMayCome(policy, request);
   const bool must = request.tool_choice.kind == ToolChoice::Kind::kRequired ||
                     request.tool_choice.kind == ToolChoice::Kind::kNamed;
-  const bool strict =
-      calls && !request.strict_tools.empty() && EnforcesCalls(policy.format.tools);
+  const bool strict = calls && !request.strict_tools.empty() && EnforcesCalls(policy.format.tools);
   std::optional<ConstraintPart> answer;
   if (request.shape && !(calls && must)) {
     answer = request.shape->part;
@@ -214,7 +210,8 @@ std::optional<ConstraintPart> PartOfAnswer(const ServedPolicy& policy, const Cha
   } else if (strict) {
     answer = PartOfCalls(policy, request);
   }
-  if (!answer || request.api == Api::kCompletions) return answer;
+  const bool raw = request.api == Api::kCompletions || request.api == Api::kGenerate;
+  if (!answer || raw) return answer;
   return BehindThoughts(policy, std::move(*answer), thinking_open);
 }
 
@@ -243,8 +240,9 @@ Result<std::shared_ptr<const Constraint>> AnswerConstraints::For(const ChatReque
   if (!part) return std::shared_ptr<const Constraint>();
   const std::string field = request.shape ? request.shape->field : "tools";
   if (request.sampling.ignore_eos) {
-    return Invalid(field + ": an answer that is bounded ends where it is complete; ignore_eos "
-                           "cannot be kept");
+    return Invalid(field +
+                   ": an answer that is bounded ends where it is complete; ignore_eos "
+                   "cannot be kept");
   }
   auto made = Compiler().Compile(*part, KindOf(request));
   if (!made.ok()) return made.status().WithContext(field);

@@ -53,8 +53,7 @@ class MessagesTools {
     hidden = tool.Bool("defer_loading").value_or(false);
     const std::string name = tool.RequiredString("name");
     if (tool.Bool("strict").value_or(false)) request_.strict_tools.insert(name);
-    return list.Make(name, tool.String("description"),
-                     tool.Object("input_schema"), at);
+    return list.Make(name, tool.String("description"), tool.Object("input_schema"), at);
   }
 
   WireParse& parse_;

@@ -40,8 +40,8 @@ void ReadBiases(const WireObject& body, SamplingFields& out) {
 void SetShape(const WireObject& at, std::string_view key, ConstraintPart part,
               ChatRequest& request) {
   if (request.shape) {
-    return at.Fail(key, fmt::format("says what the answer may be, and so does {}",
-                                    request.shape->field));
+    return at.Fail(
+        key, fmt::format("says what the answer may be, and so does {}", request.shape->field));
   }
   request.shape = AnswerShape{std::move(part), at.PlaceOf(key).Path()};
 }

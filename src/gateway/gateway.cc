@@ -191,9 +191,9 @@ HttpRoute Gateway::Route(const HttpRequest& whole) {
                          : head.path == kFeedbackPath ? kFeedbackBytesMax
                                                       : 4096;
   if (cors_.Refuses(head)) {
-    route.refusal =
-        ErrorReply(ShapeFor(head),
-                   {.status = 403, .message = "Pages of this origin may not ask (gateway.cors)"}, {});
+    route.refusal = ErrorReply(
+        ShapeFor(head),
+        {.status = 403, .message = "Pages of this origin may not ask (gateway.cors)"}, {});
     return route;
   }
   if (head.method == "OPTIONS") {
@@ -377,10 +377,11 @@ bool Gateway::Understand(Api api, const HttpRequest& request, AskedTurn& turn) {
   }
   if (!turn.request.tools.empty() && turn.request.tool_choice.kind != ToolChoice::Kind::kNone &&
       policy_.format.tools == ToolFormat::kNone && policy_.chat) {
-    FailEarly(api, turn,
-              {.message = "tools: this server shows the model none (gateway.tool_format = \"none\")",
-               .param = "tools",
-               .code = "unsupported_parameter"});
+    FailEarly(
+        api, turn,
+        {.message = "tools: this server shows the model none (gateway.tool_format = \"none\")",
+         .param = "tools",
+         .code = "unsupported_parameter"});
     return false;
   }
   turn.headers = HeadersToKeep(request.headers, turn.tenant);

@@ -43,10 +43,10 @@ struct GatewayOptions {
   uint16_t port = 0;  // 0: a free one
   ApiKeys keys = ApiKeys::Open({});
   std::string key_file{};  // what they were read from: read again when it changes; empty: nothing
-  bool strict_model = false;  // another model's name is a 404
+  bool strict_model = false;        // another model's name is a 404
   std::vector<std::string> cors{};  // Cors' origins
   std::string version{};            // of the program, for GET /version
-  std::string access_log{};   // a file, "-" for standard error; empty: none
+  std::string access_log{};         // a file, "-" for standard error; empty: none
   size_t body_bytes_max = size_t{32} << 20;
   unsigned workers = 2;  // that read and render requests
   size_t connections_max = 4096;

@@ -206,8 +206,7 @@ std::vector<PromptRecord> LiveAnswer::PromptOf(int choice) const {
   const ChatRequest& request = asked_->request;
   if (!request.sampling.prompt_logprobs && !request.echo) return records;
   const auto prompt = static_cast<size_t>(choice / request.sampling.n);
-  const TurnOutput& output =
-      choices_[prompt * static_cast<size_t>(request.sampling.n)].output;
+  const TurnOutput& output = choices_[prompt * static_cast<size_t>(request.sampling.n)].output;
   const auto bytes = [&](TokenId id) { return std::string(policy_.tokenizer.TokenBytes(id)); };
   for (const TokenId id : asked_->prompt.prompts[prompt]) {
     PromptRecord& record = records.emplace_back();

@@ -124,8 +124,8 @@ class ChatStream final : public AnswerStream {
   std::vector<bool> has_calls_;
 };
 
-WireJson ChatMessage(const ChatRequest& request, const AnswerHead& head,
-                     const AnswerChoice& choice, int index) {
+WireJson ChatMessage(const ChatRequest& request, const AnswerHead& head, const AnswerChoice& choice,
+                     int index) {
   const std::string before = request.echo ? request.prefill.value_or("") : "";
   const std::string text = before + choice.TextOf(AnswerPart::Kind::kText);
   const std::string reasoning = choice.TextOf(AnswerPart::Kind::kReasoning);

@@ -26,11 +26,10 @@ Result<ServedPolicy> ReadServedPolicyWith(const std::string& dir, const std::str
                                           const ServedWords& served) {
   TM_ASSIGN_OR_RETURN(const ModelConfig config, ReadModelConfig(dir));
   TM_ASSIGN_OR_RETURN(Tokenizer tokenizer, Tokenizer::Read(words));
-  TM_ASSIGN_OR_RETURN(
-      ModelChat chat,
-      ReadModelChat(std::move(tokenizer), words, {.model_dir = dir,
-                                                           .tool_format = served.tool_format,
-                                                           .template_file = served.template_file}));
+  TM_ASSIGN_OR_RETURN(ModelChat chat, ReadModelChat(std::move(tokenizer), words,
+                                                    {.model_dir = dir,
+                                                     .tool_format = served.tool_format,
+                                                     .template_file = served.template_file}));
   return ServedPolicy{std::move(chat), served.name.empty() ? DirectoryName(dir) : served.name,
                       config.max_position_embeddings};
 }

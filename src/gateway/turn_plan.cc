@@ -52,8 +52,8 @@ TurnControls ControlsOf(const SamplingFields& asked,
   for (const auto& [id, bias] : asked.logit_bias) {
     controls.logit_bias.emplace_back(id, static_cast<float>(bias));
   }
-  controls.min_tokens =
-      static_cast<int32_t>(std::min<int64_t>(asked.min_tokens, std::numeric_limits<int32_t>::max()));
+  controls.min_tokens = static_cast<int32_t>(
+      std::min<int64_t>(asked.min_tokens, std::numeric_limits<int32_t>::max()));
   controls.constraint = constraint;
   controls.record_support = recorded;
   return controls;

@@ -54,7 +54,7 @@ std::optional<ApiError> CheckPromptFits(const ChatRequest& request, size_t token
                                         int64_t context_tokens);
 
 struct PlanUse {
-  uint64_t seed = 0;  // for requests that name none
+  uint64_t seed = 0;                               // for requests that name none
   std::shared_ptr<const Constraint> constraint{};  // on each answer
 };
 TurnPlan PlanTurns(const ServedPolicy& policy, const PlanOptions& options,

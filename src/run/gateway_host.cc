@@ -66,9 +66,9 @@ Result<std::unique_ptr<GatewayHost>> GatewayHost::Read(const RunConfig& config,
                                                        const ServedWords& words) {
   ServedWords served = words;
   served.tool_format = config.gateway.tool_format;
-  TM_ASSIGN_OR_RETURN(ServedPolicy policy,
-                      ReadServedPolicyWith(config.model.path, config.model.tokenizer_path(),
-                                           served));
+  TM_ASSIGN_OR_RETURN(
+      ServedPolicy policy,
+      ReadServedPolicyWith(config.model.path, config.model.tokenizer_path(), served));
   return std::unique_ptr<GatewayHost>(new GatewayHost(std::move(policy)));
 }
 

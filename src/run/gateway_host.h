@@ -23,9 +23,9 @@ struct GatewayUse {
   // What a request leaves open is drawn as training draws, so that it can be trained on; else as
   // the model's author wants it.
   bool learning = false;
-  bool listens = true;   // on gateway.port; else only for agents in boxes
+  bool listens = true;    // on gateway.port; else only for agents in boxes
   std::string api_key{};  // instead of gateway.keys: the only key; empty: none
-  bool in_a_run = true;  // which steps its loop, and where it ends cuts what is under way
+  bool in_a_run = true;   // which steps its loop, and where it ends cuts what is under way
   // GatewayOptions::operate.
   std::function<HttpResponse(const HttpRequest&)> operate{};
 };

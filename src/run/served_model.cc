@@ -46,7 +46,9 @@ Result<ModelToServe> Imported(const fs::path& file) {
 
 Result<ModelToServe> Adapted(const fs::path& folder, std::string base) {
   if (base.empty()) {
-    TM_ASSIGN_OR_RETURN(const std::string text, ReadFileBounded((folder / "adapter_config.json").string(), kConfigBytesMax));
+    TM_ASSIGN_OR_RETURN(
+        const std::string text,
+        ReadFileBounded((folder / "adapter_config.json").string(), kConfigBytesMax));
     const auto json = nlohmann::json::parse(text, nullptr, false);
     if (json.is_object() && json.contains("base_model_name_or_path") &&
         json["base_model_name_or_path"].is_string()) {

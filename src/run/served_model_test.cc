@@ -24,7 +24,7 @@ class ServedModelTest : public testing::Test {
     return found.ok() ? "" : found.status().message();
   }
 
-  TempDir temp_;
+  TemporaryDirectory temp_;
   const fs::path folder_ = temp_.path();
 };
 
@@ -52,8 +52,7 @@ TEST_F(ServedModelTest, OfARunTheBestCheckpointIsTakenOrTheNewest) {
 
 TEST_F(ServedModelTest, AnAdapterIsPutOnTheModelThatItNames) {
   Write("base/config.json");
-  Write("adapter/adapter_config.json",
-        "{\"base_model_name_or_path\": \"" + At("base") + "\"}");
+  Write("adapter/adapter_config.json", "{\"base_model_name_or_path\": \"" + At("base") + "\"}");
   auto found = FindModelToServe(At("adapter"), "");
   ASSERT_TRUE(found.ok()) << found.status().ToString();
   EXPECT_EQ(found->path, At("base"));

@@ -116,10 +116,10 @@ void NetworkBuilder::CharactersOfLength(NetworkState from, uint32_t low, uint32_
 
 std::vector<bool> NetworkBuilder::Productive() const {
   const size_t n = network_.states.size();
-  Waiting waiting{.on_state = std::vector<std::vector<NetworkState>>(n),
-                  .on_return = std::vector<std::vector<std::pair<NetworkState, NetworkRule>>>(n),
-                  .on_rule = std::vector<std::vector<std::pair<NetworkState, NetworkState>>>(
-                      starts_.size())};
+  Waiting waiting{
+      .on_state = std::vector<std::vector<NetworkState>>(n),
+      .on_return = std::vector<std::vector<std::pair<NetworkState, NetworkRule>>>(n),
+      .on_rule = std::vector<std::vector<std::pair<NetworkState, NetworkState>>>(starts_.size())};
   std::vector<std::vector<NetworkRule>> begins(n);
   for (size_t r = 0; r < starts_.size(); ++r) {
     begins[Index(starts_[r])].push_back(static_cast<NetworkRule>(r));

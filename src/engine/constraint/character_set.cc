@@ -71,7 +71,8 @@ void AddSorted(NetworkBuilder& builder, NetworkState from, const std::vector<std
       const auto byte = static_cast<uint8_t>(texts[i][at]);
       const NetworkState next = builder.NewState();
       builder.Bytes(from, byte, byte, next);
-      // What all of them share is one path, so that the depth is that of the places where they part.
+      // What all of them share is one path, so that the depth is that of the places where they
+      // part.
       size_t shared = at + 1;
       while (texts[i].size() > shared && texts[end - 1].size() > shared &&
              texts[i][shared] == texts[end - 1][shared]) {

@@ -128,8 +128,8 @@ Result<std::shared_ptr<const Constraint>> ConstraintCompiler::Compile(const Cons
   std::shared_ptr<const ByteNetwork> network;
   {
     MutexLock lock(mutex_);
-    const auto known = std::find_if(kept_.begin(), kept_.end(),
-                                    [&](const Kept& kept) { return kept.key == key; });
+    const auto known =
+        std::find_if(kept_.begin(), kept_.end(), [&](const Kept& kept) { return kept.key == key; });
     if (known != kept_.end()) {
       kept_.splice(kept_.begin(), kept_, known);
       if (!known->constraint->automaton->worn()) return known->constraint;
@@ -163,8 +163,8 @@ void ConstraintMatcher::Take(TokenId token) {
     return;
   }
   const std::string_view bytes = constraint_->vocabulary->Bytes(token);
-  state_ = bytes.empty() ? ConstraintAutomaton::kDead
-                         : constraint_->automaton->Follow(state_, bytes);
+  state_ =
+      bytes.empty() ? ConstraintAutomaton::kDead : constraint_->automaton->Follow(state_, bytes);
 }
 
 std::shared_ptr<const TokenMask> ConstraintMatcher::Mask() {

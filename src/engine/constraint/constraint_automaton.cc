@@ -92,8 +92,8 @@ ConstraintAutomaton::StateId ConstraintAutomaton::Closed(std::vector<Place> work
 ConstraintAutomaton::StateId ConstraintAutomaton::Intern(State state) {
   uint64_t hash = (state.accepts ? 1u : 0u) + (state.leaves ? 2u : 0u);
   for (const Place& place : state.places) {
-    hash = MixHash(hash, static_cast<uint64_t>(place.state) << 32 |
-                             static_cast<uint32_t>(place.calls));
+    hash = MixHash(hash,
+                   static_cast<uint64_t>(place.state) << 32 | static_cast<uint32_t>(place.calls));
   }
   const auto [first, last] = known_.equal_range(hash);
   for (auto it = first; it != last; ++it) {
@@ -176,14 +176,15 @@ const ConstraintAutomaton::Inside& ConstraintAutomaton::InsideOf(NetworkState st
   const StateId from = Intern(std::move(alone));
   Inside inside;
   const auto& nodes = vocabulary_->nodes();
-  Walk(from, 0, static_cast<int32_t>(nodes.size()), 1, [&](int32_t i, StateId here) TM_REQUIRES(
-                                                           mutex_) {
-    const TokenVocabulary::Node& node = nodes[static_cast<size_t>(i)];
-    for (int32_t t = 0; t < node.count; ++t) {
-      inside.few.push_back(vocabulary_->tokens()[static_cast<size_t>(node.tokens + t)]);
-    }
-    if (states_[static_cast<size_t>(here)].leaves && node.end > i + 1) inside.leaves.push_back(i);
-  });
+  Walk(from, 0, static_cast<int32_t>(nodes.size()), 1,
+       [&](int32_t i, StateId here) TM_REQUIRES(mutex_) {
+         const TokenVocabulary::Node& node = nodes[static_cast<size_t>(i)];
+         for (int32_t t = 0; t < node.count; ++t) {
+           inside.few.push_back(vocabulary_->tokens()[static_cast<size_t>(node.tokens + t)]);
+         }
+         if (states_[static_cast<size_t>(here)].leaves && node.end > i + 1)
+           inside.leaves.push_back(i);
+       });
   if (inside.few.size() > kFewInside) {
     inside.bits.resize(Words(vocabulary_->size()));
     for (const TokenId id : inside.few) SetBit(inside.bits, id);

@@ -86,7 +86,7 @@ TEST(Constraint, PatternsAllowWhatTheyMatchAndNothingElse) {
 TEST(Constraint, GrammarsAllowWhatTheyDeriveAndNothingElse) {
   const WordVocabulary vocabulary({"(", ")", "x", "+", "((", "))", "x)", "(x", "x+", "+x", ")+("});
   // Sums in at most two parentheses.
-  const std::string grammar = R"(
+  const std::string grammar = R"~(
 # sums
 root ::= sum0
 sum0 ::= part0 ("+" part0)?   # two parts
@@ -94,7 +94,7 @@ part0 ::= "x" | "(" sum1 ")"
 sum1 ::= part1 ( "+"
    part1 )?
 part1 ::= "x" | [(] "x" [)]
-)";
+)~";
   std::set<std::string> inner{"x", "(x)"}, sums, parts{"x"}, language;
   for (const std::string& a : inner) {
     sums.insert(a);
@@ -110,7 +110,8 @@ part1 ::= "x" | [(] "x" [)]
 
 TEST(Constraint, NestedCallsReturnToWhereTheyCameFrom) {
   // The tokens close several brackets at once, of both kinds.
-  const WordVocabulary vocabulary({"[", "]", "{", "}", "]]", "]}", "}]", "}}", "[{", "{[", "[[", "]}]"});
+  const WordVocabulary vocabulary(
+      {"[", "]", "{", "}", "]]", "]}", "}]", "}}", "[{", "{[", "[[", "]}]"});
   const auto constraint = Compiled(
       vocabulary,
       {.kind = Kind::kGrammar,
@@ -128,8 +129,8 @@ TEST(Constraint, NestedCallsReturnToWhereTheyCameFrom) {
         std::string stack = open;
         bool fits = id != vocabulary.end || (step > 0 && open.empty());
         bool begun = step > 0;
-        for (const char c : id == vocabulary.end ? std::string()
-                                                 : vocabulary.words[static_cast<size_t>(id)]) {
+        for (const char c :
+             id == vocabulary.end ? std::string() : vocabulary.words[static_cast<size_t>(id)]) {
           const bool first = !begun;
           begun = true;
           if (stack.empty() && !(first && c == '[')) fits = false;

@@ -38,8 +38,8 @@ std::string Unescaped(std::string_view step) {
     if (step[i] == '~' && i + 1 < step.size() && (step[i + 1] == '0' || step[i + 1] == '1')) {
       text.push_back(step[++i] == '0' ? '~' : '/');
     } else if (step[i] == '%' && i + 2 < step.size()) {
-      text.push_back(static_cast<char>(std::stoi("0" + std::string(step.substr(i + 1, 2)), nullptr,
-                                                 16)));
+      text.push_back(
+          static_cast<char>(std::stoi("0" + std::string(step.substr(i + 1, 2)), nullptr, 16)));
       i += 2;
     } else {
       text.push_back(step[i]);
@@ -126,8 +126,7 @@ class SchemaWriter {
   }
 
   Result<const SchemaJson*> Find(const std::string& reference) const {
-    if (reference.empty() || reference[0] != '#' ||
-        (reference.size() > 1 && reference[1] != '/')) {
+    if (reference.empty() || reference[0] != '#' || (reference.size() > 1 && reference[1] != '/')) {
       return Invalid("\"$ref\" " + Dumped(reference) +
                      " is not supported: it must begin with \"#/\"");
     }
@@ -254,17 +253,25 @@ class SchemaWriter {
 
   // Of a schema without types those that its words are about.
   static std::vector<std::string> ImpliedTypes(const SchemaJson& schema) {
-    static const std::pair<const char*, const char*> kWords[] = {
-        {"properties", "object"},       {"required", "object"},
-        {"additionalProperties", "object"}, {"minProperties", "object"},
-        {"maxProperties", "object"},    {"items", "array"},
-        {"prefixItems", "array"},       {"minItems", "array"},
-        {"maxItems", "array"},          {"uniqueItems", "array"},
-        {"minLength", "string"},        {"maxLength", "string"},
-        {"pattern", "string"},          {"format", "string"},
-        {"minimum", "number"},          {"maximum", "number"},
-        {"exclusiveMinimum", "number"}, {"exclusiveMaximum", "number"},
-        {"multipleOf", "number"}};
+    static const std::pair<const char*, const char*> kWords[] = {{"properties", "object"},
+                                                                 {"required", "object"},
+                                                                 {"additionalProperties", "object"},
+                                                                 {"minProperties", "object"},
+                                                                 {"maxProperties", "object"},
+                                                                 {"items", "array"},
+                                                                 {"prefixItems", "array"},
+                                                                 {"minItems", "array"},
+                                                                 {"maxItems", "array"},
+                                                                 {"uniqueItems", "array"},
+                                                                 {"minLength", "string"},
+                                                                 {"maxLength", "string"},
+                                                                 {"pattern", "string"},
+                                                                 {"format", "string"},
+                                                                 {"minimum", "number"},
+                                                                 {"maximum", "number"},
+                                                                 {"exclusiveMinimum", "number"},
+                                                                 {"exclusiveMaximum", "number"},
+                                                                 {"multipleOf", "number"}};
     std::vector<std::string> types;
     for (const auto& [word, type] : kWords) {
       if (schema.contains(word) && std::find(types.begin(), types.end(), type) == types.end()) {
@@ -423,8 +430,7 @@ class SchemaWriter {
     if (schema.contains(list)) {
       if (!schema[list].is_array()) return Invalid("\"prefixItems\" must be a list");
       for (size_t i = 0; i < schema[list].size(); ++i) {
-        first.push_back(
-            RuleOf(schema[list][i], work.path + "/" + list + "/" + std::to_string(i)));
+        first.push_back(RuleOf(schema[list][i], work.path + "/" + list + "/" + std::to_string(i)));
       }
     }
     std::optional<NetworkRule> rest;
@@ -461,10 +467,8 @@ class SchemaWriter {
     }
     TM_ASSIGN_OR_RETURN(const Count least, CountIn(schema, "minProperties"));
     TM_ASSIGN_OR_RETURN(const Count most, CountIn(schema, "maxProperties"));
-    const auto required = static_cast<size_t>(
-        std::count_if(properties.begin(), properties.end(), [](const auto& p) {
-          return p.required;
-        }));
+    const auto required = static_cast<size_t>(std::count_if(
+        properties.begin(), properties.end(), [](const auto& p) { return p.required; }));
     const bool enough = least.value_or(0) <= required;
     const bool few = !most || (!extra && properties.size() <= *most);
     if (enough && few) {
@@ -472,8 +476,9 @@ class SchemaWriter {
       return Ok();
     }
     if (!enough && extra) {
-      return Invalid("\"minProperties\" of more than the required ones is not supported where "
-                     "others may be added");
+      return Invalid(
+          "\"minProperties\" of more than the required ones is not supported where "
+          "others may be added");
     }
     if (properties.size() > kCountedPropertiesMax || most.value_or(0) > kCountedPropertiesMax) {
       return Invalid("\"minProperties\" and \"maxProperties\" are supported for at most " +

@@ -204,8 +204,8 @@ NetworkRule JsonShapes::AnyObject() {
   builder_.Bytes(start, '{', '{', begin);
   builder_.Bytes(Spaced(close), '}', '}', end);
   builder_.Free(begin, close);
-  const NetworkState key = Spaced(begin), colon = builder_.NewState(),
-                     behind = builder_.NewState(), comma = builder_.NewState();
+  const NetworkState key = Spaced(begin), colon = builder_.NewState(), behind = builder_.NewState(),
+                     comma = builder_.NewState();
   builder_.Call(key, AnyString(), colon);
   Value(colon, value, behind);
   builder_.Free(behind, close);

@@ -49,8 +49,7 @@ class DecimalWriter {
     const int low = tight.least ? std::max(first, least) : first;
     const int high = tight.most ? most : 9;
     for (int digit = low; digit <= high;) {
-      const Tight next{.least = tight.least && digit == least,
-                       .most = tight.most && digit == most};
+      const Tight next{.least = tight.least && digit == least, .most = tight.most && digit == most};
       int last = digit;  // digits that are tight to nothing go the same way
       if (next == Tight{}) {
         while (last < high && !(tight.least && last + 1 == least) &&

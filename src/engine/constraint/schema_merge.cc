@@ -8,22 +8,55 @@
 namespace tidemill {
 namespace {
 
-constexpr std::string_view kHonouredWords[] = {
-    "$ref",          "$defs",      "definitions",      "type",
-    "enum",          "const",      "anyOf",            "oneOf",
-    "allOf",         "properties", "required",         "additionalProperties",
-    "minProperties", "maxProperties", "items",         "prefixItems",
-    "additionalItems", "minItems", "maxItems",         "minLength",
-    "maxLength",     "pattern",    "format",           "minimum",
-    "maximum",       "exclusiveMinimum", "exclusiveMaximum", "uniqueItems",
-    "unevaluatedProperties", "unevaluatedItems", "multipleOf"};
+constexpr std::string_view kHonouredWords[] = {"$ref",
+                                               "$defs",
+                                               "definitions",
+                                               "type",
+                                               "enum",
+                                               "const",
+                                               "anyOf",
+                                               "oneOf",
+                                               "allOf",
+                                               "properties",
+                                               "required",
+                                               "additionalProperties",
+                                               "minProperties",
+                                               "maxProperties",
+                                               "items",
+                                               "prefixItems",
+                                               "additionalItems",
+                                               "minItems",
+                                               "maxItems",
+                                               "minLength",
+                                               "maxLength",
+                                               "pattern",
+                                               "format",
+                                               "minimum",
+                                               "maximum",
+                                               "exclusiveMinimum",
+                                               "exclusiveMaximum",
+                                               "uniqueItems",
+                                               "unevaluatedProperties",
+                                               "unevaluatedItems",
+                                               "multipleOf"};
 
-constexpr std::string_view kRefusedWords[] = {
-    "not",           "if",          "then",           "else",
-    "contains",      "minContains", "maxContains",    "patternProperties",
-    "propertyNames", "dependencies", "dependentRequired", "dependentSchemas",
-    "$dynamicRef",   "$recursiveRef", "disallow",      "extends",
-    "divisibleBy"};
+constexpr std::string_view kRefusedWords[] = {"not",
+                                              "if",
+                                              "then",
+                                              "else",
+                                              "contains",
+                                              "minContains",
+                                              "maxContains",
+                                              "patternProperties",
+                                              "propertyNames",
+                                              "dependencies",
+                                              "dependentRequired",
+                                              "dependentSchemas",
+                                              "$dynamicRef",
+                                              "$recursiveRef",
+                                              "disallow",
+                                              "extends",
+                                              "divisibleBy"};
 
 bool Contains(std::span<const std::string_view> words, std::string_view word) {
   return std::find(words.begin(), words.end(), word) != words.end();
@@ -71,9 +104,9 @@ SchemaJson Intersection(const SchemaJson& a, const SchemaJson& b) {
 }
 
 Result<SchemaJson> MergeWord(const std::string& word, const SchemaJson& a, const SchemaJson& b) {
-  static constexpr std::string_view kLargest[] = {"minimum",  "exclusiveMinimum", "minItems",
+  static constexpr std::string_view kLargest[] = {"minimum", "exclusiveMinimum", "minItems",
                                                   "minLength", "minProperties"};
-  static constexpr std::string_view kSmallest[] = {"maximum",  "exclusiveMaximum", "maxItems",
+  static constexpr std::string_view kSmallest[] = {"maximum", "exclusiveMaximum", "maxItems",
                                                    "maxLength", "maxProperties"};
   if (a == b) return a;
   if (Contains(kLargest, word) && a.is_number() && b.is_number()) return std::max(a, b);

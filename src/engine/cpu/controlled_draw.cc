@@ -20,12 +20,12 @@ void Shift(const DrawControls& controls, std::span<float> logits) {
     float* logit = at(use.id);
     if (logit == nullptr) continue;
     if (controls.repetition_penalty != 1) {
-      *logit = *logit > 0 ? *logit / controls.repetition_penalty
-                          : *logit * controls.repetition_penalty;
+      *logit =
+          *logit > 0 ? *logit / controls.repetition_penalty : *logit * controls.repetition_penalty;
     }
     if (use.drawn == 0) continue;
-    *logit -= controls.presence_penalty +
-              controls.frequency_penalty * static_cast<float>(use.drawn);
+    *logit -=
+        controls.presence_penalty + controls.frequency_penalty * static_cast<float>(use.drawn);
   }
   for (const auto& [id, bias] : controls.logit_bias) {
     if (float* logit = at(id)) *logit += bias;

@@ -82,8 +82,8 @@ TEST(ControlledDraw, TruncationIsWithinTheMask) {
     DrawControlled(BestCpuKernels(), logits, {.top_k = 4}, &controls, seed, 1, scratch, drawn);
     EXPECT_TRUE(std::binary_search(best.begin(), best.end(), drawn.id));
     EXPECT_EQ(drawn.support, EncodeSupport(best));
-    EXPECT_NEAR(drawn.full_logprob,
-                PlainLogprob(logits, std::vector<bool>(900, true), drawn.id, 1), 1e-3);
+    EXPECT_NEAR(drawn.full_logprob, PlainLogprob(logits, std::vector<bool>(900, true), drawn.id, 1),
+                1e-3);
   }
   Drawn greedy;
   DrawControlled(BestCpuKernels(), logits, {.temperature = 0}, &controls, 1, 1, scratch, greedy);

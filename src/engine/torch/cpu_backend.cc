@@ -147,8 +147,8 @@ class CpuBackend final : public DecodeBackend {
   struct RowOut {
     long row;
     const Piece* piece;
-    bool draw;           // a token is drawn
-    TokenId next = -1;   // not negative: it is scored
+    bool draw;            // a token is drawn
+    TokenId next = -1;    // not negative: it is scored
     size_t score_at = 0;  // among the segment's scores
   };
 
@@ -187,8 +187,7 @@ class CpuBackend final : public DecodeBackend {
           seen += rows;
           break;
         }
-        work_[part].pieces.push_back(
-            {FirstRows(rest, room), i, segments[i].tokens.size() - rows});
+        work_[part].pieces.push_back({FirstRows(rest, room), i, segments[i].tokens.size() - rows});
         rest.tokens = rest.tokens.subspan(room);
         rest.first += static_cast<int32_t>(room);
         seen += room;

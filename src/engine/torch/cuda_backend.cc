@@ -9,8 +9,8 @@
 #include <deque>
 #include <tuple>
 
-#include "engine/cpu/cpu_kernels.h"
 #include "engine/cpu/controlled_draw.h"
+#include "engine/cpu/cpu_kernels.h"
 #include "engine/cuda/decoder.h"
 #include "engine/decode_backend.h"
 #include "model/torch/adapter_block.h"

@@ -54,16 +54,14 @@ void PolicyServer::Describe(const RunConfig& config, const PolicyWeights& weight
   };
   add("model", policy.name + " (" + config.model.path + ")");
   if (!config.model.adapter.empty()) add("adapter", config.model.adapter);
-  add("parameters", fmt::format("{:.1f} million, {} on {}",
-                                static_cast<double>(weights.config().ParameterCount()) / 1e6,
-                                c10::toString(weights.view().embed.scalar_type()),
-                                config.model.device));
+  add("parameters",
+      fmt::format("{:.1f} million, {} on {}",
+                  static_cast<double>(weights.config().ParameterCount()) / 1e6,
+                  c10::toString(weights.view().embed.scalar_type()), config.model.device));
   add("template", !policy.chat            ? "none: only /v1/completions is answered"
                   : policy.chat->fallback ? "ChatML, as the directory has none"
                                           : "the model's own");
-  add("tools", policy.format.tools == ToolFormat::kNone
-                   ? "none"
-                   : ToolNote(policy));
+  add("tools", policy.format.tools == ToolFormat::kNone ? "none" : ToolNote(policy));
   add("context", fmt::format("{} tokens", host_->context_tokens()));
   add("cache", fmt::format("{} tokens", stats.pages_total * kPageSlots));
   add("threads", std::to_string(threads));
@@ -72,8 +70,7 @@ void PolicyServer::Describe(const RunConfig& config, const PolicyWeights& weight
       "/metrics");
 }
 
-Result<std::unique_ptr<PolicyServer>> PolicyServer::Start(RunConfig config,
-                                                          const ServeUse& serve) {
+Result<std::unique_ptr<PolicyServer>> PolicyServer::Start(RunConfig config, const ServeUse& serve) {
   const RecordTo& record = serve.record;
   std::unique_ptr<PolicyServer> server(new PolicyServer);
   if (!config.engine.own()) config.model.device = "cpu";
@@ -88,14 +85,14 @@ Result<std::unique_ptr<PolicyServer>> PolicyServer::Start(RunConfig config,
                         .fixed_base = true,
                         .folder = config.engine.folder};
   if (begin.folder.empty()) {
-    begin.folder = std::filesystem::temp_directory_path() / ("tidemill-serve-" + std::to_string(getpid()));
+    begin.folder =
+        std::filesystem::temp_directory_path() / ("tidemill-serve-" + std::to_string(getpid()));
   }
   TM_ASSIGN_OR_RETURN(server->engine_, OpenEngine(config, tokenizer, std::move(begin),
                                                   *server->channel_, server->clock_));
   TM_ASSIGN_OR_RETURN(server->host_, GatewayHost::Read(config, serve.words));
-  GatewayUse use{.context_tokens = server->engine_.max_context,
-                 .api_key = serve.api_key,
-                 .in_a_run = false};
+  GatewayUse use{
+      .context_tokens = server->engine_.max_context, .api_key = serve.api_key, .in_a_run = false};
   std::unique_ptr<TurnRecorder> recorder;
   if (record.run.empty()) {
     recorder = std::make_unique<PlainRecorder>(server->host_->policy());

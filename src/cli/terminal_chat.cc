@@ -1,4 +1,4 @@
-#include "cli/chat_talk.h"
+#include "cli/terminal_chat.h"
 
 #include <chrono>
 #include <memory>
@@ -76,7 +76,8 @@ class AnswerEvents final : public HttpCallUser {
     }
     if (!event.contains("choices") || !event["choices"].is_array()) return;
     for (const Json& choice : event["choices"]) {
-      if (!choice.is_object() || !choice.contains("delta") || !choice["delta"].is_object()) continue;
+      if (!choice.is_object() || !choice.contains("delta") || !choice["delta"].is_object())
+        continue;
       const Json& delta = choice["delta"];
       Show(delta, "reasoning_content", true);
       Show(delta, "content", false);
@@ -103,17 +104,17 @@ class AnswerEvents final : public HttpCallUser {
 
 }  // namespace
 
-ChatTalk::ChatTalk(ChatTalkOptions options, std::FILE* out)
+TerminalChat::TerminalChat(TerminalChatOptions options, std::FILE* out)
     : options_(std::move(options)), out_(out) {
   Forget();
 }
 
-void ChatTalk::Print(const std::string& text) const {
+void TerminalChat::Print(const std::string& text) const {
   std::fputs(text.c_str(), out_);
   std::fflush(out_);
 }
 
-void ChatTalk::Forget() {
+void TerminalChat::Forget() {
   messages_ = Json::array();
   if (!options_.system.empty()) {
     messages_.push_back({{"role", "system"}, {"content", options_.system}});
@@ -121,16 +122,16 @@ void ChatTalk::Forget() {
 }
 
 // A server's address may end with "/v1", as other clients want it.
-std::string ChatTalk::Path(const std::string& path) const {
+std::string TerminalChat::Path(const std::string& path) const {
   std::string base = options_.server.path == "/" ? "" : options_.server.path;
   if (base.ends_with("/v1")) base.resize(base.size() - 3);
   return base + path;
 }
 
-Status ChatTalk::Begin() {
+Status TerminalChat::Begin() {
   if (!options_.model.empty()) return Ok();
   TM_ASSIGN_OR_RETURN(const std::unique_ptr<HttpPeer> peer, HttpPeer::Make(options_.server, {}));
-  HttpAsk ask{.method = "GET", .target = Path("/v1/models")};
+  HttpAsk ask{.method = "GET", .target = Path("/v1/models"), .headers = {}, .body = {}};
   if (!options_.key.empty()) ask.headers.emplace_back("Authorization", "Bearer " + options_.key);
   TM_ASSIGN_OR_RETURN(const HttpAnswer answer, peer->Ask(ask, kPatience));
   const Json body = Json::parse(answer.body, nullptr, false);
@@ -145,14 +146,14 @@ Status ChatTalk::Begin() {
   return Ok();
 }
 
-bool ChatTalk::Take(const std::string& line) {
+bool TerminalChat::Take(const std::string& line) {
   if (line.find_first_not_of(" \t\r") == std::string::npos) return true;
   if (line[0] == '/') return Command(line);
   Say(line);
   return true;
 }
 
-bool ChatTalk::Command(const std::string& line) {
+bool TerminalChat::Command(const std::string& line) {
   const size_t space = std::min(line.find(' '), line.size());
   const std::string word = line.substr(0, space);
   const std::string rest = space < line.size() ? line.substr(space + 1) : "";
@@ -166,15 +167,15 @@ bool ChatTalk::Command(const std::string& line) {
     const Status saved = rest.empty() ? Invalid("/save needs a file") : Save(rest);
     Print(saved.ok() ? "saved to " + rest + "\n" : saved.message() + "\n");
   } else if (word == "/tokens") {
-    Print(std::to_string(prompt_tokens_) + " tokens of prompts, " +
-          std::to_string(answer_tokens_) + " of answers\n");
+    Print(std::to_string(prompt_tokens_) + " tokens of prompts, " + std::to_string(answer_tokens_) +
+          " of answers\n");
   } else {
     Print(word == "/help" ? kHelp : "unknown: " + word + "\n" + kHelp);
   }
   return true;
 }
 
-void ChatTalk::Say(const std::string& text) {
+void TerminalChat::Say(const std::string& text) {
   messages_.push_back({{"role", "user"}, {"content", ToUtf8(text)}});
   std::string answer;
   const Status asked = Ask(answer);
@@ -186,7 +187,7 @@ void ChatTalk::Say(const std::string& text) {
   messages_.push_back({{"role", "assistant"}, {"content", answer}});
 }
 
-Status ChatTalk::Ask(std::string& answer) {
+Status TerminalChat::Ask(std::string& answer) {
   Json body = {{"model", options_.model},
                {"messages", messages_},
                {"stream", true},
@@ -210,9 +211,10 @@ Status ChatTalk::Ask(std::string& answer) {
   return Ok();
 }
 
-Status ChatTalk::Save(const std::string& path) const {
+Status TerminalChat::Save(const std::string& path) const {
   const Json saved = {{"model", options_.model}, {"messages", messages_}};
-  return WriteFileAtomically(path, saved.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+  return WriteFileAtomically(path,
+                             saved.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
 }  // namespace tidemill

@@ -15,7 +15,7 @@
 
 namespace tidemill {
 
-struct ChatTalkOptions {
+struct TerminalChatOptions {
   HttpUrl server;
   std::string key{};     // sent as a bearer; empty: none
   std::string model{};   // empty: the first that the server lists
@@ -25,10 +25,10 @@ struct ChatTalkOptions {
 };
 
 // Belongs to one thread.
-class ChatTalk {
+class TerminalChat {
  public:
   // What it says goes to `out`.
-  ChatTalk(ChatTalkOptions options, std::FILE* out);
+  TerminalChat(TerminalChatOptions options, std::FILE* out);
 
   // Asks the server for its model where none is named. kUnavailable: nobody listens there.
   Status Begin();
@@ -47,7 +47,7 @@ class ChatTalk {
   void Forget();
   void Print(const std::string& text) const;
 
-  ChatTalkOptions options_;
+  TerminalChatOptions options_;
   std::FILE* const out_;
   nlohmann::ordered_json messages_ = nlohmann::ordered_json::array();
   int64_t prompt_tokens_ = 0, answer_tokens_ = 0;  // of all answers
