@@ -36,6 +36,7 @@ demo: install build/release/build.ninja  ## a small agent learns to write C func
 agents: build  ## real agents and clients, installed from npm and PyPI, against the gateway (AGENTS="codex ..": some)
 	scripts/agents build/release $(AGENTS)
 	scripts/boxed-agents build/release $(AGENTS)
+	scripts/structured-clients build/release
 	scripts/example-agent build/release
 
 backends: program  ## vLLM and torch's FSDP2 behind the program's ports, from PyPI (6 GB; PARTS="mixes ..": some)

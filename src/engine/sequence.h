@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/control_state.h"
 #include "engine/decode_backend.h"
 #include "engine/engine.h"
 #include "engine/prefix_cache.h"
@@ -38,16 +39,21 @@ struct Sequence {
   bool closing = false;  // the last of these tokens ends the turn, whichever it is
 
   TurnParams turn;
+  ControlState controls;
   bool stream = false;
   TurnOutput output;   // of the turn under way; of a streamed one what was not told yet
   int32_t turned = 0;  // tokens of the turn, forced and drawn
+  int32_t scored = 0;  // rows of the prompt whose scores were asked for
   std::string tail;    // the last bytes of the turn, while stop strings are looked for
   std::vector<uint32_t> tail_tokens;  // which token each of them is of
   uint32_t bytes = 0;                 // of the turn
 
   // Tokens whose keys and values are still to be computed. One: the next step draws from it.
   int32_t Pending() const { return static_cast<int32_t>(tokens.size()) + drawing - cached; }
-  bool Decodes() const { return Pending() == 1 && !closing; }
+  // A draw that depends on the tokens before it waits until they are known.
+  bool Decodes() const {
+    return Pending() == 1 && !closing && !(drawing > 0 && turn.controls.Any());
+  }
   bool Fills() const { return Pending() > 1 && drawing == 0; }
 };
 

@@ -155,7 +155,9 @@ void Connection::OnHead(error_code error) {
 bool Connection::TakeHead() {
   const auto& message = parser_->get();
   request_.method = View(message.method_string());
-  if (request_.method != "GET" && request_.method != "HEAD" && request_.method != "POST") {
+  const bool asks_first = request_.method == "OPTIONS" && core_.options.other_origins;
+  if (request_.method != "GET" && request_.method != "HEAD" && request_.method != "POST" &&
+      !asks_first) {
     Refuse(405, "only GET, HEAD and POST are supported");
     return false;
   }
@@ -175,7 +177,8 @@ bool Connection::TakeHead() {
     if (!value.empty()) value += ", ";
     value += View(field.value());
   }
-  if (core_.loopback && request_.method == "POST" && FromAForeignPage(request_)) {
+  if (core_.loopback && !core_.options.other_origins && request_.method == "POST" &&
+      FromAForeignPage(request_)) {
     Refuse(403, "a page of another origin may not post here");
     return false;
   }
