@@ -25,6 +25,7 @@ void AddCommands(CLI::App& app, Exit& exit) {
   AddViewCommand(app, exit);
   AddServeCommand(app, exit);
   AddChatCommand(app, exit);
+  AddTinkerCommand(app, exit);
   AddLiveCommand(app, exit);
   AddMemoryCommand(app, exit);
   AddTasksCommand(app, exit);
