@@ -100,8 +100,7 @@ class SimTalk final : public EpisodeTalk {
  public:
   Result<std::vector<TokenId>> Open() const override { return std::vector<TokenId>{1, 2, 3}; }
   ParsedTurn Parse(std::span<const TokenId> ids) override;
-  Result<NextPrompt> Observe(const ParsedTurn&, const std::vector<v1::ToolResult>&,
-                             size_t) override {
+  Result<NextPrompt> Observe(const ParsedTurn&, const TurnReplies&, size_t) override {
     return NextPrompt{.ids = {7, 8}};
   }
 };

@@ -14,6 +14,7 @@ class SimTools final : public ToolPort {
 
   void Submit(v1::ToolRequest request, uint64_t tag) override;
   void Cancel(const v1::TrajectoryId&) override {}
+  void CancelOne(uint64_t) override {}
   Mailbox<ToolCompletion>& completions() override { return completions_; }
   size_t capacity(ToolLane) const override { return 4; }
 

@@ -99,6 +99,7 @@ void BindRollout(RunConfig& c, Binder& b) {
                 "decoding",
          .min = 1,
          .max = 65536});
+  BindBackground(c.background, b);
   b.Add("engine.versions", &c.engine.versions,
         {.doc = "Number of weight versions held at once, so that a request can pin one; each needs "
                 "the memory of a whole set; 1 on a GPU",
@@ -212,6 +213,13 @@ void BindCommand(Binder& b, RunConfig::CommandKeys& c) {
   b.Add("parser", &c.parser,
         {.doc = "Format of the tool's output", .choices = {"text", "diagnostics", "tests"}});
   b.Add("changes", &c.changes, {.doc = "Keep the files the tool wrote as the new workspace"});
+  b.Add("background", &c.background,
+        {.doc = "Whether its calls go on in the background: never, where the agent asks for it, or "
+                "always",
+         .choices = {"never", "allowed", "always"}});
+  b.Add("background_files", &c.background_files,
+        {.doc = "Files that a background call writes: keep them where nothing it touches changed "
+                "meanwhile; false: drop them"});
   b.Add("wall_ms", &c.wall_ms, {.doc = "0: inherit from [tools]"});
   b.Add("cpu_ms", &c.cpu_ms, {.doc = "0: inherit from [tools]"});
   b.Add("memory_mb", &c.memory_mb, {.doc = "0: inherit from [tools]"});
@@ -235,6 +243,11 @@ void BindReward(RunConfig& c, Binder& b) {
         {.doc = "Weight of a turn's gain in visible tests passed", .min = 0, .max = 100});
   b.Add("reward.turn_discount", &c.reward.turn_discount,
         {.doc = "Factor on the reward for every turn after the first", .min = 0, .max = 1});
+  b.Add("reward.time_weight", &c.reward.time_weight,
+        {.doc = "Taken from the reward for every second in which the agent waited for a tool and "
+                "wrote nothing",
+         .min = 0,
+         .max = 1000});
   b.Add("reward.retries", &c.reward.retries,
         {.doc = "Retries of a scorer after a system failure", .max = 20});
   b.Add("reward.command", &c.reward.command,
@@ -416,6 +429,7 @@ Status CheckRunConfig(const RunConfig& config, const Binder& binder) {
         "staleness.hard_max_steps",
         "is less than staleness.max_steps: episodes would be too old when they are used");
   }
+  TM_RETURN_IF_ERROR(CheckBackground(config.background, binder));
   TM_RETURN_IF_ERROR(CheckReplay(config, binder));
   TM_RETURN_IF_ERROR(CheckLive(config, binder));
   TM_RETURN_IF_ERROR(CheckMemory(config, binder));

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "config/background_keys.h"
 #include "config/config.h"
 
 namespace tidemill {
@@ -59,6 +60,8 @@ struct RunConfig {
     uint32_t cache_mb = 0;
     uint32_t prefill_chunk = 512;
   } rollout;
+
+  BackgroundOptions background;
 
   struct Engine {
     uint32_t versions = 1;
@@ -243,6 +246,7 @@ struct RunConfig {
     double lint_penalty = 0.1;
     double turn_weight = 0;
     double turn_discount = 1;
+    double time_weight = 0;
     uint32_t retries = 3;
     std::vector<std::string> command = {};
     uint32_t command_version = 1;
@@ -269,6 +273,8 @@ struct RunConfig {
     std::vector<std::string> command, files;
     std::string parser = "text";
     bool changes = true;
+    std::string background = "never";
+    bool background_files = false;
     uint32_t wall_ms = 0, cpu_ms = 0, memory_mb = 0, processes = 0, output_kb = 0, disk_mb = 0;
   };
 

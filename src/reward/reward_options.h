@@ -31,6 +31,7 @@ struct RewardOptions {
   Duration lease_period = std::chrono::seconds(10);
   double turn_weight = 0;       // of turn rewards: the gain in the share of visible tests passed
   double turn_discount = 1;     // of the reward, for every turn after the first
+  double time_weight = 0;       // taken from it for every second of waiting for a tool
   bool all_or_nothing = false;  // of tests, where they decide instead of another scorer
   std::vector<RunConfig::JudgeKeys> judges;
   RunConfig::Audit audit;

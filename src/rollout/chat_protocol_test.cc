@@ -30,7 +30,7 @@ class ChatProtocolTest : public testing::Test {
                    size_t max_tokens) {
     std::vector<v1::ToolResult> results;
     for (const std::string& text : texts) results.emplace_back().set_text(text);
-    const auto next = talk_->Observe(turn, results, max_tokens);
+    const auto next = talk_->Observe(turn, {.results = results}, max_tokens);
     EXPECT_TRUE(next.ok() && !next->anew);
     return tokenizer_.Decode(next->ids);
   }

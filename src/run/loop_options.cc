@@ -7,6 +7,7 @@
 
 #include "core/random.h"
 #include "prover/prover.h"
+#include "run/background_options.h"
 #include "run/resume_parts.h"
 #include "store/store_thread.h"
 
@@ -176,6 +177,7 @@ RolloutOptions RolloutOptionsFrom(const RunConfig& config, const RunStart& start
   for (const RunConfig::CommandKeys& keys : config.tools.command) {
     if (!keys.changes) options.limits.reading_tools.push_back(keys.name);
   }
+  SetBackground(config, options.limits);
   options.lease_period = LeasePeriod(config);
   options.call_patience = config.bus.patience;
   options.secret = start.secret;
@@ -200,6 +202,7 @@ RewardOptions RewardOptionsFrom(const RunConfig& config, const RunStart& start) 
   options.retries = config.reward.retries;
   options.turn_weight = config.reward.turn_weight;
   options.turn_discount = config.reward.turn_discount;
+  options.time_weight = config.reward.time_weight;
   options.all_or_nothing = config.reward.all_or_nothing;
   options.judges = config.reward.judges;
   options.audit = config.reward.audit;
@@ -295,6 +298,8 @@ MessageLimits MessageLimitsFrom(const RunConfig& config) {
   limits.members = std::max({config.rollout.group_size, config.eval.samples, 1u});
   limits.turns =
       std::max({config.rollout.max_turns, config.eval.max_turns, config.eval.also_max_turns, 1u});
+  // A turn that a result cut short is none of them, and there are no more of these.
+  if (config.background.deliver == "now") limits.turns *= 2;
   return limits;
 }
 
@@ -370,12 +375,13 @@ ToolOptions ToolOptionsFrom(const RunConfig& config) {
   return options;
 }
 
-ProtocolOptions ProtocolOptionsFrom(const RunConfig& config) {
+Result<ProtocolOptions> ProtocolOptionsFrom(const RunConfig& config) {
   ProtocolOptions options;
   options.system_prompt = config.model.system_prompt;
   options.model_dir = config.model.path;
   options.tool_format = config.gateway.tool_format;
   for (const CommandTool& tool : CommandToolsFrom(config)) options.tools.push_back(Describe(tool));
+  TM_RETURN_IF_ERROR(OfferBackground(config, options.tools));
   return options;
 }
 

@@ -26,6 +26,7 @@ class HandPort final : public ToolPort {
     asked.emplace_back(std::move(request), tag);
   }
   void Cancel(const v1::TrajectoryId& episode) override { cancelled.push_back(episode.task()); }
+  void CancelOne(uint64_t tag) override { cancelled_tags.push_back(tag); }
   Mailbox<ToolCompletion>& completions() override { return completions_; }
 
   void Answer(size_t index, v1::Outcome outcome = v1::OUTCOME_OK) {
@@ -37,6 +38,7 @@ class HandPort final : public ToolPort {
 
   std::vector<std::pair<v1::ToolRequest, uint64_t>> asked;
   std::vector<std::string> cancelled;
+  std::vector<uint64_t> cancelled_tags;
 
  private:
   Mailbox<ToolCompletion> completions_{64};

@@ -1,0 +1,58 @@
+// What bounds an episode, and how it uses its tools.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/clock.h"
+#include "proto/tidemill.pb.h"
+
+namespace tidemill {
+
+// Whether calls of a tool may go on in the background.
+enum class BackgroundUse : uint8_t { kNever, kAllowed, kAlways };
+
+struct BackgroundTool {
+  BackgroundUse use = BackgroundUse::kNever;
+  // The files that a call leaves are applied where nothing that it touches changed since it began;
+  // else they are dropped.
+  bool keeps_files = false;
+};
+
+// Of one episode.
+struct BackgroundLimits {
+  uint32_t jobs = 8;                          // that run at once
+  size_t held_bytes = size_t{64} << 10;       // of results that wait for delivery
+  Duration total = std::chrono::minutes(10);  // that all of them may run, added up
+};
+
+struct EpisodeLimits {
+  uint32_t observation_tokens = 512;         // most tokens of tool results a turn
+  uint32_t calls_per_turn = 8;               // more are refused, and the model is told
+  uint32_t tool_retries = 3;                 // failures of ours before a call is given up
+  Duration retry_delay = milliseconds(200);  // doubles with every retry
+  bool stale_on_unavailable =
+      true;  // a call given up makes the episode stale; else the agent is told
+  std::vector<std::string> reading_tools;  // configured ones that leave the files as they are
+  bool eager = true;  // calls that change nothing start when their last token is drawn
+  std::map<std::string, BackgroundTool> background;  // by tool; others: never
+  BackgroundLimits jobs;
+  bool deliver_now = false;   // a result ends the running turn; else it waits for its end
+  bool await_at_end = false;  // what runs at the end is awaited; else cancelled
+
+  // A tool of which nothing is known may change files.
+  bool ChangesFiles(const std::string& tool) const;
+  BackgroundTool BackgroundOf(const std::string& tool) const {
+    const auto found = background.find(tool);
+    return found == background.end() ? BackgroundTool() : found->second;
+  }
+};
+
+struct ToolCallOrder {
+  v1::ToolRequest request;
+  Duration delay{0};  // send it after this
+};
+
+}  // namespace tidemill
