@@ -8,9 +8,14 @@ namespace tidemill::sim {
 
 class SimTools final : public ToolPort {
  public:
-  // `broken`: the tool that never works; empty: none.
-  SimTools(World& world, ProcessId process, std::string broken = "")
-      : world_(world), process_(process), broken_(std::move(broken)), completions_(10'000) {}
+  // `broken`: the tool that never works; empty: none. `confuses`, a planted bug: every answer is
+  // that to the request before.
+  SimTools(World& world, ProcessId process, std::string broken = "", bool confuses = false)
+      : world_(world),
+        process_(process),
+        broken_(std::move(broken)),
+        confuses_(confuses),
+        completions_(10'000) {}
 
   void Submit(v1::ToolRequest request, uint64_t tag) override;
   void Cancel(const v1::TrajectoryId&) override {}
@@ -22,6 +27,8 @@ class SimTools final : public ToolPort {
   World& world_;
   ProcessId process_;
   std::string broken_;
+  bool confuses_;
+  std::string text_before_;
   Mailbox<ToolCompletion> completions_;
 };
 

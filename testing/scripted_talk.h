@@ -3,6 +3,7 @@
 
 #include <map>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -86,5 +87,18 @@ class ScriptedProtocol final : public AgentProtocol {
   const std::vector<TokenId> stop_;
   std::vector<TurnReplies>* const said_;
 };
+
+// The episode's bytes without what only says when: the same for episodes that differ in time alone.
+inline std::string WithoutTimes(v1::Trajectory trajectory) {
+  trajectory.clear_started_ms(), trajectory.clear_finished_ms(), trajectory.clear_time();
+  for (v1::Turn& turn : *trajectory.mutable_turns()) {
+    turn.clear_started_ms(), turn.clear_finished_ms(), turn.clear_observed_ms();
+    for (v1::ToolCall& call : *turn.mutable_calls()) {
+      call.clear_wait_ms(), call.clear_queue_ms(), call.clear_asked_ms();
+      call.clear_answered_ms(), call.clear_asked_token();
+    }
+  }
+  return trajectory.SerializeAsString();
+}
 
 }  // namespace tidemill

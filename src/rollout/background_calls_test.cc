@@ -31,12 +31,12 @@ OpenCall CallOf(const std::string& id, int64_t asked_ms, const v1::Tree& tree = 
   return call;
 }
 
-v1::ToolResult ResultOf(const std::string& text, const v1::Tree& tree = {}) {
+v1::ToolResult ResultOf(const std::string& text, const std::optional<v1::Tree>& tree = {}) {
   v1::ToolResult result;
   result.set_outcome(v1::OUTCOME_OK);
   result.set_text(text);
   result.set_wall_ms(70);
-  *result.mutable_tree() = tree;
+  if (tree) *result.mutable_tree() = *tree;
   return result;
 }
 
@@ -112,7 +112,7 @@ TEST(BackgroundCalls, AllOfThemTogetherHaveOneTime) {
 }
 
 TEST(BackgroundCalls, WhatIsHeldIsBounded) {
-  BackgroundCalls calls({.held_bytes = 150});
+  BackgroundCalls calls({.held_bytes = 190});
   const v1::Tree before = TreeOf({{"a.c", "1"}});
   for (const char* id : {"a", "b", "c"}) calls.Start(CallOf(id, 0, before), true, 0, 0);
   calls.Finish(*calls.Of("a"), ResultOf(std::string(100, 'x')), 1);

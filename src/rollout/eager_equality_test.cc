@@ -147,19 +147,6 @@ struct Finished {
   uint64_t early = 0, cancelled = 0;
 };
 
-// Without what only says when, and in which tries.
-std::string Timeless(v1::Trajectory trajectory) {
-  trajectory.clear_started_ms(), trajectory.clear_finished_ms(), trajectory.clear_time();
-  for (v1::Turn& turn : *trajectory.mutable_turns()) {
-    turn.clear_started_ms(), turn.clear_finished_ms(), turn.clear_observed_ms();
-    for (v1::ToolCall& call : *turn.mutable_calls()) {
-      call.clear_wait_ms(), call.clear_queue_ms(), call.clear_asked_ms();
-      call.clear_answered_ms(), call.clear_asked_token();
-    }
-  }
-  return trajectory.SerializeAsString();
-}
-
 Finished RunEpisodes(bool eager) {
   QuietWaker waker;
   VirtualClock clock;
@@ -204,8 +191,8 @@ Finished RunEpisodes(bool eager) {
       EXPECT_TRUE(trajectory.ParseFromString(lease.body));
       (void)bus.Ack(lease);
       finished.lengths_ms.push_back(trajectory.finished_ms() - trajectory.started_ms());
-      finished.episodes[{trajectory.id().group(), trajectory.id().member()}] =
-          Timeless(std::move(trajectory));
+      const std::pair id(trajectory.id().group(), trajectory.id().member());
+      finished.episodes[id] = WithoutTimes(std::move(trajectory));
     }
     clock.Advance(kTokenTime);
   }

@@ -220,7 +220,7 @@ TurnCall Episode::MakeCall(const RequestedCall& call, size_t index) const {
   *request.mutable_episode() = trajectory_.id();
   request.set_tool(call.tool);
   std::string arguments = call.arguments_json;
-  const BackgroundTool background = limits_.BackgroundOf(call.tool);
+  const BackgroundTool background = BackgroundOf(limits_, call.tool);
   if (background.use != BackgroundUse::kNever && !checking_answer_) {
     const bool wished = TakeBackgroundWish(arguments);
     made.background = wished || background.use == BackgroundUse::kAlways;
@@ -308,7 +308,7 @@ void Episode::LaunchJob(TurnCall& call, EpisodeActions& actions, int64_t now_ms)
   open.done = false;
   call.skipped = false;
   BackgroundCalls::Job& job =
-      jobs_.Start(std::move(open), limits_.BackgroundOf(call.request.tool()).keeps_files,
+      jobs_.Start(std::move(open), BackgroundOf(limits_, call.request.tool()).keeps_files,
                   trajectory_.turns_size() - 1, static_cast<int>(&call - calls_.all().data()));
   call.handle = job.handle;
   if (over) jobs_.Finish(job, v1::ToolResult(call.result), call.answered_ms);

@@ -315,6 +315,7 @@ TEST_F(EpisodeBackgroundTest, AResultThatCameBeforeTheFirstTokenEndsTheTurnBehin
 TEST_F(EpisodeBackgroundTest, TenThousandJobsCostTheEpisodeItsCallsAndNothingElse) {
   limits_.eager = false;
   limits_.jobs.jobs = 3;
+  group_->max_context = 100'000;
   limits_.calls_per_turn = 5;
   Begin();
   const EpisodeActions actions = episode_->OnTurn(Part(std::vector<TokenId>(10'000, 30)), 1100);

@@ -41,14 +41,11 @@ struct EpisodeLimits {
   BackgroundLimits jobs;
   bool deliver_now = false;   // a result ends the running turn; else it waits for its end
   bool await_at_end = false;  // what runs at the end is awaited; else cancelled
-
-  // A tool of which nothing is known may change files.
-  bool ChangesFiles(const std::string& tool) const;
-  BackgroundTool BackgroundOf(const std::string& tool) const {
-    const auto found = background.find(tool);
-    return found == background.end() ? BackgroundTool() : found->second;
-  }
 };
+
+// A tool of which nothing is known may change files.
+bool ChangesFiles(const EpisodeLimits& limits, const std::string& tool);
+BackgroundTool BackgroundOf(const EpisodeLimits& limits, const std::string& tool);
 
 struct ToolCallOrder {
   v1::ToolRequest request;

@@ -3,14 +3,8 @@
 #include <algorithm>
 
 #include "bus/questions.h"
-#include "tools/tool_table.h"
 
 namespace tidemill {
-
-bool EpisodeLimits::ChangesFiles(const std::string& tool) const {
-  if (const ToolRow* row = FindTool(tool)) return row->changes;
-  return std::find(reading_tools.begin(), reading_tools.end(), tool) == reading_tools.end();
-}
 
 bool FailedThroughUs(const v1::ToolResult& result) {
   return result.outcome() == v1::OUTCOME_UNAVAILABLE || result.outcome() == v1::OUTCOME_UNSPECIFIED;

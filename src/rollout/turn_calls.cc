@@ -22,12 +22,12 @@ void TurnCalls::Clear() {
 // place among the others.
 bool TurnCalls::Alone(const TurnCall& call) const {
   const std::string& tool = call.request.tool();
-  return IsJobTool(tool) || (!call.background && limits_.ChangesFiles(tool));
+  return IsJobTool(tool) || (!call.background && ChangesFiles(limits_, tool));
 }
 
 bool TurnCalls::MayBeginEarly(const TurnCall& call) const {
   return limits_.eager && open_ && !closed_early_ && calls_.size() < limits_.calls_per_turn &&
-         !Alone(call) && !limits_.ChangesFiles(call.request.tool());
+         !Alone(call) && !ChangesFiles(limits_, call.request.tool());
 }
 
 TurnCall* TurnCalls::FoundEarly(TurnCall call) {
