@@ -212,7 +212,10 @@ void RolloutLoop::Act(EpisodeNumber number, EpisodeActions actions, Time now) {
     else
       later_.Put(now + call.delay, {number, std::move(call.request)});
   }
-  if (actions.wake_in) timers_.Put(now + *actions.wake_in, number);
+  if (actions.wake_in && now + *actions.wake_in < running.wakes) {
+    running.wakes = now + *actions.wake_in;
+    timers_.Put(running.wakes, number);
+  }
   if (actions.interrupt) engine_.Interrupt(running.sequence);
   if (actions.generate) Generate(number, std::move(actions));
 }
@@ -312,7 +315,9 @@ void RolloutLoop::TakeEpisodeFeed(Time now) {
 void RolloutLoop::TakeDueTimes(Time now) {
   for (const EpisodeNumber number : timers_.TakeDue(now)) {
     auto it = episodes_.find(number);
-    if (it != episodes_.end()) Act(number, it->second.episode.OnTime(clock_.WallMs()), now);
+    if (it == episodes_.end()) continue;
+    it->second.wakes = kNever;  // it asks again
+    Act(number, it->second.episode.OnTime(clock_.WallMs()), now);
   }
 }
 

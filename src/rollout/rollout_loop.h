@@ -154,6 +154,7 @@ class RolloutLoop final : public Loop {
     uint64_t group;
     uint32_t member;
     SequenceId sequence = 0;  // the newest, where the engine draws its turns
+    Time wakes = kNever;      // the earliest that it asked for
     bool started = false;     // the engine, or the agents' port, knows the sequence
     uint32_t tries = 0;       // of an agent that failed through us
   };
