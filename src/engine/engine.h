@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "core/status.h"
+#include "core/token_support.h"
 #include "model/policy_version.h"
 #include "model/token_id.h"
 #include "model/weights.h"
@@ -105,6 +106,9 @@ struct TurnOutput {
   // Empty unless top_logprobs asked for them; the most likely first.
   std::vector<float> model_logprobs;
   std::vector<std::vector<TokenLogprob>> top;
+  // What each token was drawn from, where the sampling truncates at a temperature above 0 and the
+  // engine knows. Else empty.
+  TokenSupports supports;
   std::vector<TokenVersionRun> versions;
   TurnFinish finish = TurnFinish::kStop;
   StopMatch stop;

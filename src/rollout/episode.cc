@@ -6,6 +6,7 @@
 #include "core/ids.h"
 #include "core/random.h"
 #include "core/secret.h"
+#include "core/token_support.h"
 #include "rollout/tree_merge.h"
 
 namespace tidemill {
@@ -70,7 +71,7 @@ Episode::Episode(std::shared_ptr<const EpisodeGroup> group, uint32_t member,
   *tree_.mutable_files() = task().files();
   NormalizeTree(tree_);
   tokens_ = prompt.size();
-  const bool watches = limits_.eager || (limits_.deliver_now && !limits_.background.empty());
+  const bool watches = limits_.eager || (limits_.delivers_now() && !limits_.background.empty());
   streams_ = watches && talk_->Watches();
 }
 
@@ -145,7 +146,7 @@ EpisodeActions Episode::OnTokens(TurnOutput part, bool done, int64_t now_ms) {
 // A result that waits ends the turn, but never a call that is being written: the results then come
 // with that call's.
 void Episode::MayInterrupt(EpisodeActions& actions) {
-  if (!limits_.deliver_now || interrupted_ || jobs_.finished() == 0) return;
+  if (!limits_.delivers_now() || interrupted_ || jobs_.finished() == 0) return;
   if (watch_ == nullptr || watch_->called() || drawn_.ids.empty()) return;
   if (interruptions_ >= group_->lease.max_turns()) return;
   interrupted_ = true;
@@ -158,6 +159,7 @@ EpisodeActions Episode::OnTurn(const TurnOutput& output, int64_t now_ms) {
   v1::Turn& turn = *trajectory_.mutable_turns(trajectory_.turns_size() - 1);
   turn.mutable_ids()->Add(output.ids.begin(), output.ids.end());
   turn.mutable_logprobs()->Add(output.logprobs.begin(), output.logprobs.end());
+  if (!output.supports.empty()) FillSupports(output.supports, 0, *turn.mutable_supports());
   for (const TokenVersionRun& run : output.versions) {
     v1::VersionRun& stored = *turn.add_versions();
     stored.set_version(run.version);
@@ -385,7 +387,7 @@ EpisodeActions Episode::TakeCallResult(TurnCall& call, const v1::ToolResult& res
       actions.calls.push_back(std::move(*again));
       return actions;
     }
-    if (limits_.stale_on_unavailable) {
+    if (limits_.stale_on_unavailable()) {
       const std::string why = call.request.tool() + ": " + result.cause();
       if (!calls_.open()) return GiveUp(Failure::kTool, why, now_ms);
       call.failed = why;  // counts when the turn does
@@ -412,7 +414,7 @@ EpisodeActions Episode::TakeJobResult(BackgroundCalls::Job& job, const v1::ToolR
       actions.calls.push_back(std::move(*again));
       return actions;
     }
-    if (limits_.stale_on_unavailable) {
+    if (limits_.stale_on_unavailable()) {
       return GiveUp(Failure::kTool, job.call.request.tool() + ": " + result.cause(), now_ms);
     }
     job.call.skipped = true;
@@ -534,6 +536,7 @@ EpisodeActions Episode::OnAgent(AgentOutcome outcome, int64_t now_ms) {
       *trajectory_.add_turns() = std::move(turn);
     }
   }
+  if (outcome.reward) *trajectory_.mutable_environment() = std::move(*outcome.reward);
   tree_ = std::move(outcome.tree);
   for (const v1::File& file : tree_.files()) {
     if (!file.path().empty() && file.path() == task().answer_file() && file.has_content()) {
@@ -546,7 +549,7 @@ EpisodeActions Episode::OnAgent(AgentOutcome outcome, int64_t now_ms) {
 EpisodeActions Episode::Finish(v1::EpisodeEnd end, EpisodeActions actions, int64_t now_ms) {
   for (std::string& id : calls_.TakeBack()) actions.cancels.push_back(std::move(id));
   const bool ours = end == v1::EPISODE_END_GIVEN_UP;
-  if (!ours && limits_.await_at_end && jobs_.running() > 0) {
+  if (!ours && limits_.awaits_at_end() && jobs_.running() > 0) {
     ending_ = end;
     AskToBeWoken(actions, now_ms);
     return actions;
@@ -567,6 +570,7 @@ EpisodeActions Episode::Finish(v1::EpisodeEnd end, EpisodeActions actions, int64
 EpisodeActions Episode::GiveUp(Failure failure, const std::string& detail, int64_t now_ms) {
   if (over_) return {};
   trajectory_.set_stale_cause(FailureText(failure, detail));
+  trajectory_.set_failure(std::string(RowOf(failure).words));
   return Finish(v1::EPISODE_END_GIVEN_UP, {}, now_ms);
 }
 
@@ -574,7 +578,7 @@ EpisodeActions Episode::GiveUpAgent(AgentOutcome outcome, int64_t now_ms) {
   if (over_) return {};
   trajectory_.clear_prompt_ids();
   *trajectory_.mutable_log() = std::move(outcome.log);
-  return GiveUp(Failure::kAgent, outcome.status.ToString(), now_ms);
+  return GiveUp(outcome.failure, outcome.status.ToString(), now_ms);
 }
 
 }  // namespace tidemill

@@ -243,7 +243,7 @@ TEST_F(EpisodeBackgroundTest, ACancelledCallIsNeverDelivered) {
 TEST_F(EpisodeBackgroundTest, WhatRunsAtTheEndIsCancelledOrAwaited) {
   limits_.eager = false;
   for (const bool await : {false, true}) {
-    limits_.await_at_end = await;
+    limits_.on_submit = await ? "wait" : "cancel";
     Begin();
     const EpisodeActions first = episode_->OnTurn(Part({31, 0}), 1100);
     ASSERT_EQ(first.calls.size(), 1u);
@@ -266,7 +266,7 @@ TEST_F(EpisodeBackgroundTest, WhatRunsAtTheEndIsCancelledOrAwaited) {
 }
 
 TEST_F(EpisodeBackgroundTest, WithDeliverNowAResultEndsTheTurnAndNoTokenIsLost) {
-  limits_.deliver_now = true;
+  limits_.deliver = "now";
   Begin();
   const EpisodeActions first = Draw({30}, 1010);
   ASSERT_EQ(first.calls.size(), 1u) << "it begins with its last token, in the background, too";
@@ -294,7 +294,7 @@ TEST_F(EpisodeBackgroundTest, WithDeliverNowAResultEndsTheTurnAndNoTokenIsLost) 
 }
 
 TEST_F(EpisodeBackgroundTest, AResultNeverCutsACallThatIsBeingWritten) {
-  limits_.deliver_now = true;
+  limits_.deliver = "now";
   Begin();
   const EpisodeActions first = Draw({30}, 1010);
   (void)End({0}, 1020);
@@ -304,7 +304,7 @@ TEST_F(EpisodeBackgroundTest, AResultNeverCutsACallThatIsBeingWritten) {
 }
 
 TEST_F(EpisodeBackgroundTest, AResultThatCameBeforeTheFirstTokenEndsTheTurnBehindIt) {
-  limits_.deliver_now = true;
+  limits_.deliver = "now";
   Begin();
   const EpisodeActions first = Draw({30}, 1010);
   (void)End({0}, 1020);

@@ -8,6 +8,7 @@
 
 #include "core/clock.h"
 #include "proto/tidemill.pb.h"
+#include "rollout/rollout_config.h"
 
 namespace tidemill {
 
@@ -28,19 +29,11 @@ struct BackgroundLimits {
   Duration total = std::chrono::minutes(10);  // that all of them may run, added up
 };
 
-struct EpisodeLimits {
-  uint32_t observation_tokens = 512;         // most tokens of tool results a turn
-  uint32_t calls_per_turn = 8;               // more are refused, and the model is told
-  uint32_t tool_retries = 3;                 // failures of ours before a call is given up
+struct EpisodeLimits : RolloutConfig {
   Duration retry_delay = milliseconds(200);  // doubles with every retry
-  bool stale_on_unavailable =
-      true;  // a call given up makes the episode stale; else the agent is told
-  std::vector<std::string> reading_tools;  // configured ones that leave the files as they are
-  bool eager = true;  // calls that change nothing start when their last token is drawn
+  std::vector<std::string> reading_tools;    // configured ones that leave the files as they are
   std::map<std::string, BackgroundTool> background;  // by tool; others: never
   BackgroundLimits jobs;
-  bool deliver_now = false;   // a result ends the running turn; else it waits for its end
-  bool await_at_end = false;  // what runs at the end is awaited; else cancelled
 };
 
 // A tool of which nothing is known may change files.

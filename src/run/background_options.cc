@@ -18,7 +18,7 @@ std::map<std::string, BackgroundTool> ToolsOf(const RunConfig& config) {
   for (const std::string& tool : config.background.always) {
     tools[tool] = {.use = BackgroundUse::kAlways};
   }
-  for (const RunConfig::CommandKeys& keys : config.tools.command) {
+  for (const CommandConfig& keys : config.tools.command) {
     const BackgroundUse use = UseNamed(keys.background);
     if (use == BackgroundUse::kNever) continue;
     tools[keys.name] = {.use = use, .keeps_files = keys.changes && keys.background_files};
@@ -29,13 +29,10 @@ std::map<std::string, BackgroundTool> ToolsOf(const RunConfig& config) {
 }  // namespace
 
 void SetBackground(const RunConfig& config, EpisodeLimits& limits) {
-  const BackgroundOptions& options = config.background;
-  limits.eager = options.eager;
+  const BackgroundConfig& options = config.background;
   limits.background = ToolsOf(config);
   limits.jobs = {
       .jobs = options.jobs, .held_bytes = size_t{options.held_kb} << 10, .total = options.total};
-  limits.deliver_now = options.deliver == "now";
-  limits.await_at_end = options.on_submit == "wait";
 }
 
 Status OfferBackground(const RunConfig& config, std::vector<ToolDescription>& tools) {

@@ -4,9 +4,9 @@
 #include <map>
 #include <string>
 
-#include "config/run_config.h"
 #include "rollout/episode_limits.h"
 #include "rollout/protocol.h"
+#include "run/run_config.h"
 
 namespace tidemill {
 

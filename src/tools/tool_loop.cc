@@ -85,7 +85,7 @@ ToolLoop::ToolLoop(Bus& bus, ToolPort& port, ToolLoopOptions options)
       boxes_(ToolBoxTopic(options_.worker)),
       outbox_(bus, options_.lease_period),
       leases_(bus, options_.lease_period),
-      cache_(options_.cache_results) {}
+      cache_(options_.cache) {}
 
 void ToolLoop::Attach(Waker& waker) {
   for (std::string_view topic : kToolTopics) bus_.Subscribe(topic, waker);
@@ -144,7 +144,7 @@ void ToolLoop::TakeRequests(std::string_view topic, bool grading, Time now) {
 void ToolLoop::Start(Lease lease, bool grading, Time now) {
   v1::ToolRequest request;
   if (!ReadOrReject(bus_, lease, request, options_.limits)) return;
-  if (const Duration wait = options_.wait.Of(request.request_id());
+  if (const Duration wait = AddedWait{options_.wait, options_.wait_tail}.Of(request.request_id());
       !grading && lease.deliveries == 1 && wait > Duration(0)) {
     (void)bus_.Release(lease, wait);
     return;
@@ -188,7 +188,7 @@ bool ToolLoop::AnswerAtOnce(const v1::ToolRequest& request, Lease& lease, std::s
     return true;
   }
   // A shell's behaviour depends on its history.
-  if (options_.cache_results == 0 || request.tool() == "bash") return false;
+  if (options_.cache == 0 || request.tool() == "bash") return false;
   *hash = ToolRequestHash(request);
   std::optional<v1::ToolResult> known = cache_.Find(*hash);
   if (!known) return false;
@@ -218,7 +218,8 @@ void ToolLoop::TakeDone() {
     running_gradings_ -= running.grading ? 1 : 0;
     v1::ToolResult& result = done.result;
     // The added wait is the tool's own time, not that of a queue.
-    const Duration added = options_.wait.Of(running.asked.request_id());
+    const Duration added =
+        AddedWait{options_.wait, options_.wait_tail}.Of(running.asked.request_id());
     if (!running.grading)
       result.set_queue_ms(std::max(0.0, result.queue_ms() - Milliseconds(added)));
     ++counters_.completed;
