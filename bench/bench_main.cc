@@ -55,6 +55,9 @@ Result<OverlapSetting> ParseSetting(const std::string& text) {
 }
 
 int RunOverlap(const BenchWords& words) {
+  if (words.waiting.eager || words.waiting.background) {
+    return Print(RunWaitingBench(words.waiting), words.json, MissesNothing);
+  }
   OverlapOptions options = words.overlap;
   for (const std::string& text : words.settings) {
     const Result<OverlapSetting> setting = ParseSetting(text);

@@ -115,6 +115,7 @@ AnswerEnd LiveAnswer::EndOf(const Choice& choice, const PlannedChoice& planned) 
       break;
     case TurnFinish::kContext:
     case TurnFinish::kCancelled:
+    case TurnFinish::kInterrupted:  // no answer of a client is
       end.reason = AnswerEnd::Reason::kContext;
       break;
   }
