@@ -281,7 +281,9 @@ TEST(JsonSchema, HostileSchemasAreRefusedInBoundedTime) {
   };
   for (const char* schema : kLarge) {
     const auto made = CompileConstraint(SchemaPart(schema), {}, all);
-    if (made.ok()) EXPECT_LE(made->states.size(), ConstraintLimits().states);
+    if (made.ok()) {
+      EXPECT_LE(made->states.size(), ConstraintLimits().states);
+    }
   }
   std::string key(5000, 'k');
   EXPECT_FALSE(
