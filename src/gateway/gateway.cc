@@ -386,7 +386,8 @@ bool Gateway::Understand(Api api, const HttpRequest& request, AskedTurn& turn) {
                            : options_.adapters->Find(turn.head.model);
   if (adapter) {
     turn.policy = *adapter;
-  } else if (options_.adapters != nullptr && turn.head.model != policy_.name) {
+  } else if (options_.adapters != nullptr && turn.head.model != policy_.name &&
+             !options_.strict_model) {
     options_.adapters->NoteUnknown(turn.head.model);
   }
   if (options_.strict_model && turn.head.model != policy_.name && !adapter) {

@@ -38,7 +38,7 @@ class ServedAdaptersTest : public GatewayTest {
   }
   std::vector<std::string> Models() {
     RawClient client(port());
-    client.Send("GET /v1/models HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    client.Send("GET /v1/models HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     std::vector<std::string> names;
     for (const Json& model : Json::parse(BodyOf(client.ReadToEnd())).at("data")) {
       names.push_back(model.at("id"));
