@@ -8,6 +8,7 @@
 
 #include "core/files.h"
 #include "core/version.h"
+#include "engine/cpu/cpu_kernels.h"
 #include "gateway/plain_recorder.h"
 #include "live/live_run.h"
 #include "model/torch/model.h"
