@@ -137,6 +137,9 @@ void AddBenchWords(CLI::App& app, std::function<void(const BenchWords& words)> r
   add("allreduce", "All-reduce of a gradient over ranks against a plain copy");
   add("publish", "Publishing weights: time to the first token and pause, against a plain copy");
   add("engine", "Decoding against the same in plain libtorch calls");
+  add("remote",
+      "CPU of a streamed token from an inference server, with 256 turns in flight (exit status 1: "
+      "more than 15 us)");
   AddOverlapWords(
       add("overlap",
           "Compare async, one-step and sync on the same work, with real and with slower tools"),

@@ -34,7 +34,7 @@ struct RunsArguments {
   std::string run;
   std::string other;
   uint32_t worst = 0, best = 0, newest = 0;
-  std::string task, eval, out, purpose, fate;
+  std::string task, eval, out, purpose, fate, format = "records";
   double min_reward = -1e300;
   uint64_t offset = 0, limit = 0;
   std::vector<std::string> tags, untags;
@@ -248,6 +248,9 @@ int Export(const RunsArguments& arguments) {
   ExportOptions options;
   options.run = arguments.run;
   options.out = arguments.out;
+  const Result<ExportFormat> format = ParseExportFormat(arguments.format);
+  if (!format.ok()) return Wrong(format.status());
+  options.format = *format;
   options.offset = arguments.offset;
   options.limit = arguments.limit;
   EpisodeFilter& filter = options.filter;
@@ -339,8 +342,14 @@ void AddRunsCommand(CLI::App& app, Exit& exit) {
                        "Only the evaluation of this name that counts, as in `runs show`");
   CLI::App* exported = add("export", "Write episodes with their tokens as JSON lines", Export);
   exported->add_option("run", arguments->run, "Run, name or folder")->required();
-  exported->add_option("--out", arguments->out, "FILE.jsonl, or FILE.jsonl.zst to compress it")
+  exported
+      ->add_option("--out", arguments->out,
+                   "FILE.jsonl, or FILE.jsonl.zst to compress it; FILE.parquet")
       ->required();
+  exported
+      ->add_option("--format", arguments->format,
+                   "records (every field), openai, sharegpt, atif or parquet")
+      ->capture_default_str();
   exported->add_option("--task", arguments->task, "Only this task");
   exported->add_option("--eval", arguments->eval,
                        "Only the evaluation of this name that counts, as in `runs show`");

@@ -15,6 +15,7 @@
 
 #include "core/status.h"
 #include "core/token_support.h"
+#include "engine/turn_controls.h"
 #include "model/policy_version.h"
 #include "model/token_id.h"
 #include "model/weights.h"
@@ -45,6 +46,11 @@ struct TurnParams {
   // The turn begins with these, which are given and not drawn: fewer than max_new_tokens, of which
   // they count. Stops are not looked for in them.
   std::vector<TokenId> forced{};
+  TurnControls controls{};
+  // The model's log-probabilities of the prompt's tokens are in TurnOutput::prompt, with so many
+  // alternatives each. -1: not asked. Only of a turn that begins a sequence, whose prompt is then
+  // computed anew.
+  int32_t prompt_logprobs = -1;
 };
 
 // Who reads the deltas of a streamed sequence: a port has a feed for each.
@@ -96,6 +102,12 @@ struct StopMatch {
   uint32_t byte = 0;    // where it begins in the bytes of the turn's drawn tokens
 };
 
+// What the model says of a token of the prompt, given those before it.
+struct PromptLogprob {
+  float logprob = 0;
+  std::vector<TokenLogprob> top{};  // the most likely first
+};
+
 // A finished turn. The sequence is parked afterwards: it keeps its place (and its cache, while
 // there is room) until Continue or Release.
 struct TurnOutput {
@@ -117,6 +129,8 @@ struct TurnOutput {
   uint32_t forced = 0;
   // Tokens before the turn that were not computed for it, because they were in the cache.
   uint32_t cached_tokens = 0;
+  // Of each token of the prompt but the first, where TurnParams::prompt_logprobs asks for them.
+  std::vector<PromptLogprob> prompt;
   // The last bytes of the turn that may turn out to begin a stop string; not to be shown yet.
   uint32_t held_bytes = 0;
   double place_ms = 0;  // that the turn waited for room in the engine

@@ -77,6 +77,19 @@ void AppendForced(Sequence& s, std::optional<uint64_t> version, bool supported) 
   if (version) CountVersion(out.versions, *version, out.forced);
 }
 
+Status CheckControls(const TurnControls& controls) {
+  for (const float penalty : {controls.presence_penalty, controls.frequency_penalty}) {
+    if (!std::isfinite(penalty)) return Invalid("a penalty must be a number");
+  }
+  if (!(controls.repetition_penalty > 0) || !std::isfinite(controls.repetition_penalty)) {
+    return Invalid("repetition_penalty must be above 0");
+  }
+  for (const auto& [id, bias] : controls.logit_bias) {
+    if (!std::isfinite(bias)) return Invalid("a bias must be a number");
+  }
+  return Ok();
+}
+
 template <typename T>
 void AppendAll(std::vector<T>& to, std::vector<T>& from) {
   to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
@@ -94,6 +107,7 @@ void AppendPart(TurnOutput& whole, TurnOutput part) {
   for (const TokenVersionRun& run : part.versions) {
     CountVersion(whole.versions, run.version, run.tokens);
   }
+  AppendAll(whole.prompt, part.prompt);
   whole.id = part.id;
   whole.finish = part.finish;
   whole.stop = part.stop;
@@ -119,6 +133,10 @@ Status CheckTurn(const TurnParams& turn, bool has_bytes) {
   if (p.top_logprobs < -1 || p.top_logprobs > kTopLogprobsMax) {
     return Invalid("top_logprobs must be at most " + std::to_string(kTopLogprobsMax));
   }
+  TM_RETURN_IF_ERROR(CheckControls(turn.controls));
+  if (turn.prompt_logprobs < -1 || turn.prompt_logprobs > kTopLogprobsMax) {
+    return Invalid("prompt_logprobs must be at most " + std::to_string(kTopLogprobsMax));
+  }
   if (turn.stop_strings.size() > kStopStringsMax) {
     return Invalid("at most " + std::to_string(kStopStringsMax) + " stop strings");
   }
@@ -143,6 +161,7 @@ void BeginTurn(Sequence& sequence, TurnParams turn) {
   sequence.turned = static_cast<int32_t>(sequence.turn.forced.size());
   sequence.tokens.insert(sequence.tokens.end(), sequence.turn.forced.begin(),
                          sequence.turn.forced.end());
+  sequence.controls.Begin(sequence.turn.controls, sequence.tokens, sequence.turn.forced.size());
   sequence.tail.clear();
   sequence.tail_tokens.clear();
   sequence.bytes = 0;
@@ -160,6 +179,7 @@ bool AppendToken(Sequence& s, Drawn drawn, std::optional<uint64_t> version, int3
     AppendForced(s, version, !drawn.support.empty());
   }
   ++s.turned;
+  s.controls.Take(drawn.id);
   s.tokens.push_back(drawn.id);
   out.ids.push_back(drawn.id);
   out.logprobs.push_back(drawn.logprob);
@@ -177,7 +197,7 @@ bool AppendToken(Sequence& s, Drawn drawn, std::optional<uint64_t> version, int3
     out.finish = TurnFinish::kStop;
     return true;
   }
-  if (s.turned >= s.turn.max_new_tokens) {
+  if (s.turned >= s.turn.max_new_tokens || s.controls.astray()) {
     out.finish = TurnFinish::kLength;
     return true;
   }
