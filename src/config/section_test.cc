@@ -15,7 +15,7 @@ struct Rule {
   TM_KEY(double, weight, 0.5, {.doc = "Its weight", .min = 0, .max = 1});
 };
 
-struct Sample {
+struct SampleSection {
   TM_SECTION("sample");
   TM_KEY(uint32_t, size, 8, {.doc = "Its size", .min = 1, .max = 10});
   TM_NAMED_KEY("template", std::string, form, "full",
@@ -29,12 +29,12 @@ struct Sample {
   TM_TABLES(Rule, rules, {.doc = "Its rules", .max = 2});
 };
 
-struct SampleOptions : Sample {
+struct SampleOptions : SampleSection {
   int more = 7;
 };
 
 TEST(Section, ItsKeysAreBoundInTheOrderOfTheirLines) {
-  Sample sample;
+  SampleSection sample;
   Binder binder;
   BindSection(sample, binder);
   EXPECT_THAT(binder.Names(), ElementsAre("sample.size", "sample.template", "sample.weights",
@@ -45,7 +45,7 @@ TEST(Section, ItsKeysAreBoundInTheOrderOfTheirLines) {
 }
 
 TEST(Section, AValueReachesItsField) {
-  Sample sample;
+  SampleSection sample;
   Binder binder;
   BindSection(sample, binder);
   const Status loaded = binder.LoadText(
@@ -61,7 +61,7 @@ TEST(Section, AValueReachesItsField) {
 }
 
 TEST(Section, OptionsTakeWhatItSays) {
-  Sample sample;
+  SampleSection sample;
   sample.size = 2;
   const auto options = OptionsWith<SampleOptions>(sample);
   EXPECT_EQ(options.size, 2u);
