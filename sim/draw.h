@@ -25,13 +25,13 @@ std::vector<v1::Task> MakeTasks(const std::string& prefix, int count);
 struct Draw {
   Draw(Random& random, const SimOptions& options);
   // The scorers of episodes.
-  RunConfig::Reward Rewards() const;
+  RewardConfig Rewards() const;
 
   int64_t eta;
   uint64_t hard_max;
   bool mask;
   bool prefetch;
-  BufferOptions buffer;
+  ReplayConfig replay;
   bool command;  // an external scorer as well
   ScorerFaults scorer;
   bool judge;      // a model that judges as well
@@ -42,6 +42,9 @@ struct Draw {
   BusFaults bus;
   int forger;          // the process that forges; -1: none
   double forge_share;  // of its messages
+  bool eager;          // calls begin while their turn is drawn
+  bool deliver_now;    // results end turns
+  bool await_at_end;
   double slow_store;
   size_t topic_capacity;
   double crashes;

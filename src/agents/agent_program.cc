@@ -28,6 +28,15 @@ BoxLimits DefaultLimits() {
   return limits;
 }
 
+// What a box has of its own.
+constexpr const char* kPlacesOfTheBox[] = {"/app",   "/box", "/dev",     "/logs",     "/proc",
+                                           "/tests", "/tmp", "/var/tmp", "/workspace"};
+
+bool IsPlaceOfTheBox(const std::string& path) {
+  return std::any_of(std::begin(kPlacesOfTheBox), std::end(kPlacesOfTheBox),
+                     [&](const std::string& own) { return (path + "/").starts_with(own + "/"); });
+}
+
 Result<BoxMount> MountFrom(const std::string& text) {
   const size_t colon = text.find(':');
   BoxMount mount{.from = text.substr(0, colon),
@@ -40,6 +49,11 @@ Result<BoxMount> MountFrom(const std::string& text) {
   std::error_code error;
   if (!std::filesystem::exists(mount.from, error)) {
     return Invalid("agent.mounts: there is no " + mount.from);
+  }
+  if (IsPlaceOfTheBox(mount.to)) {
+    return Invalid("agent.mounts: " + mount.to +
+                   " is a place that each box has of its own; say where the mount is to be: \"" +
+                   mount.from + ":/agent\"");
   }
   return mount;
 }
@@ -116,7 +130,7 @@ Status ReadPresetField(const std::string& name, const toml::node& node, AgentPro
   return Ok();
 }
 
-v1::Limits LimitsOf(const RunConfig::Agent& keys) {
+v1::Limits LimitsOf(const AgentConfig& keys) {
   v1::Limits limits;
   limits.set_wall_ms(keys.wall_ms);
   limits.set_cpu_ms(keys.cpu_ms);
@@ -161,7 +175,7 @@ Status ReadPreset(const std::string& path, AgentProgram& program) {
   return Ok();
 }
 
-Result<AgentProgram> AgentProgramFrom(const RunConfig::Agent& keys) {
+Result<AgentProgram> AgentProgramFrom(const AgentConfig& keys) {
   AgentProgram program;
   program.limits = DefaultLimits();
   if (!keys.preset.empty()) {

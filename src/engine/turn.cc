@@ -59,8 +59,8 @@ void CountVersion(std::vector<TokenVersionRun>& versions, uint64_t version, uint
   versions.back().tokens += tokens;
 }
 
-// Those that were given, in front of the first that was drawn.
-void AppendForced(Sequence& s, std::optional<uint64_t> version) {
+// Those that were given, in front of the first that was drawn. `supported`: that one has a support.
+void AppendForced(Sequence& s, std::optional<uint64_t> version, bool supported) {
   const std::vector<TokenId>& forced = s.turn.forced;
   TurnOutput& out = s.output;
   out.forced = static_cast<uint32_t>(forced.size());
@@ -71,7 +71,23 @@ void AppendForced(Sequence& s, std::optional<uint64_t> version) {
     out.model_logprobs.assign(forced.size(), 0);
     out.top.resize(forced.size());
   }
+  if (supported) {
+    for (const TokenId id : forced) out.supports.Add(EncodeSupport(std::span(&id, 1)));
+  }
   if (version) CountVersion(out.versions, *version, out.forced);
+}
+
+Status CheckControls(const TurnControls& controls) {
+  for (const float penalty : {controls.presence_penalty, controls.frequency_penalty}) {
+    if (!std::isfinite(penalty)) return Invalid("a penalty must be a number");
+  }
+  if (!(controls.repetition_penalty > 0) || !std::isfinite(controls.repetition_penalty)) {
+    return Invalid("repetition_penalty must be above 0");
+  }
+  for (const auto& [id, bias] : controls.logit_bias) {
+    if (!std::isfinite(bias)) return Invalid("a bias must be a number");
+  }
+  return Ok();
 }
 
 template <typename T>
@@ -87,15 +103,18 @@ void AppendPart(TurnOutput& whole, TurnOutput part) {
   AppendAll(whole.full_logprobs, part.full_logprobs);
   AppendAll(whole.model_logprobs, part.model_logprobs);
   AppendAll(whole.top, part.top);
+  whole.supports.Append(part.supports);
   for (const TokenVersionRun& run : part.versions) {
     CountVersion(whole.versions, run.version, run.tokens);
   }
+  AppendAll(whole.prompt, part.prompt);
   whole.id = part.id;
   whole.finish = part.finish;
   whole.stop = part.stop;
   whole.forced += part.forced;
   whole.cached_tokens = part.cached_tokens;
   whole.held_bytes = part.held_bytes;
+  whole.place_ms = part.place_ms;
 }
 
 Status CheckTurn(const TurnParams& turn, bool has_bytes) {
@@ -113,6 +132,10 @@ Status CheckTurn(const TurnParams& turn, bool has_bytes) {
   }
   if (p.top_logprobs < -1 || p.top_logprobs > kTopLogprobsMax) {
     return Invalid("top_logprobs must be at most " + std::to_string(kTopLogprobsMax));
+  }
+  TM_RETURN_IF_ERROR(CheckControls(turn.controls));
+  if (turn.prompt_logprobs < -1 || turn.prompt_logprobs > kTopLogprobsMax) {
+    return Invalid("prompt_logprobs must be at most " + std::to_string(kTopLogprobsMax));
   }
   if (turn.stop_strings.size() > kStopStringsMax) {
     return Invalid("at most " + std::to_string(kStopStringsMax) + " stop strings");
@@ -134,9 +157,11 @@ void BeginTurn(Sequence& sequence, TurnParams turn) {
   sequence.turn = std::move(turn);
   sequence.output = {};
   sequence.output.id = sequence.id;
+  sequence.interrupted = false;
   sequence.turned = static_cast<int32_t>(sequence.turn.forced.size());
   sequence.tokens.insert(sequence.tokens.end(), sequence.turn.forced.begin(),
                          sequence.turn.forced.end());
+  sequence.controls.Begin(sequence.turn.controls, sequence.tokens, sequence.turn.forced.size());
   sequence.tail.clear();
   sequence.tail_tokens.clear();
   sequence.bytes = 0;
@@ -151,9 +176,10 @@ bool AppendToken(Sequence& s, Drawn drawn, std::optional<uint64_t> version, int3
                  const std::function<std::string(TokenId)>& token_bytes) {
   TurnOutput& out = s.output;
   if (static_cast<size_t>(s.turned) == s.turn.forced.size() && s.turned > 0) {
-    AppendForced(s, version);
+    AppendForced(s, version, !drawn.support.empty());
   }
   ++s.turned;
+  s.controls.Take(drawn.id);
   s.tokens.push_back(drawn.id);
   out.ids.push_back(drawn.id);
   out.logprobs.push_back(drawn.logprob);
@@ -162,6 +188,7 @@ bool AppendToken(Sequence& s, Drawn drawn, std::optional<uint64_t> version, int3
     out.model_logprobs.push_back(drawn.model_logprob);
     out.top.push_back(std::move(drawn.top));
   }
+  if (!drawn.support.empty()) out.supports.Add(std::move(drawn.support));
   if (version) CountVersion(out.versions, *version, 1);
   const std::vector<TokenId>& stops = s.turn.stop_ids;
   out.held_bytes = 0;
@@ -170,12 +197,16 @@ bool AppendToken(Sequence& s, Drawn drawn, std::optional<uint64_t> version, int3
     out.finish = TurnFinish::kStop;
     return true;
   }
-  if (s.turned >= s.turn.max_new_tokens) {
+  if (s.turned >= s.turn.max_new_tokens || s.controls.astray()) {
     out.finish = TurnFinish::kLength;
     return true;
   }
   if (s.tokens.size() >= static_cast<size_t>(max_context)) {
     out.finish = TurnFinish::kContext;
+    return true;
+  }
+  if (s.interrupted) {
+    out.finish = TurnFinish::kInterrupted;
     return true;
   }
   return false;
@@ -185,6 +216,7 @@ TurnOutput TakeOutput(Sequence& s) {
   TurnOutput next;
   next.id = s.id;
   next.cached_tokens = s.output.cached_tokens;
+  next.place_ms = s.output.place_ms;
   return std::exchange(s.output, std::move(next));
 }
 

@@ -9,9 +9,12 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "engine/constraint/constraint_part.h"
 
 namespace tidemill {
 
@@ -23,7 +26,20 @@ enum class Api : uint8_t {
   kResponses,    // POST /v1/responses
   kMessages,     // POST /v1/messages
   kCountTokens,  // POST /v1/messages/count_tokens
+  kGenerate,     // POST /inference/v1/generate
+  kTokenize,     // POST /tokenize
+  kDetokenize,   // POST /detokenize
 };
+
+// The request is rendered and encoded, and nothing is drawn.
+inline bool CountsOnly(Api api) {
+  return api == Api::kCountTokens || api == Api::kTokenize;
+}
+
+// Its prompts are taken as they are; there are no messages.
+inline bool HasRawPrompts(Api api) {
+  return api == Api::kCompletions || api == Api::kGenerate;
+}
 
 // The bounds of a request beside the size of its body, which is the route's.
 struct WireLimits {
@@ -60,9 +76,22 @@ struct SamplingFields {
   int n = 1;              // answers for each prompt
   bool logprobs = false;  // the client wants them
   int top_logprobs = 0;   // and so many alternatives
+  double presence_penalty = 0, frequency_penalty = 0;
+  double repetition_penalty = 1;
+  std::vector<std::pair<int32_t, double>> logit_bias{};  // by token, each once
+  int64_t min_tokens = 0;
+  bool ignore_eos = false;
+  std::vector<int32_t> stop_token_ids{};
+  std::optional<int> prompt_logprobs{};  // of the prompt's tokens, with so many alternatives
 };
 
-// A prompt of /v1/completions.
+// What the answer may be, and the field that says so.
+struct AnswerShape {
+  ConstraintPart part;
+  std::string field;
+};
+
+// A prompt of /v1/completions and of the token route.
 struct RawPrompt {
   std::string text;
   std::vector<int32_t> ids;  // instead of `text` where not empty
@@ -87,11 +116,16 @@ struct ChatRequest {
   // [{type: "function", function: {name, description, parameters}}]: what the model is shown.
   WireJson tools = WireJson::array();
   std::map<std::string, NamespacedTool> namespaced;  // by the canonical name
-  std::vector<RawPrompt> prompts;                    // of /v1/completions, else empty
+  std::vector<RawPrompt> prompts;                    // where HasRawPrompts, else empty
 
   SamplingFields sampling;
   ToolChoice tool_choice;
   bool parallel_tool_calls = true;
+  std::set<std::string> strict_tools{};  // whose calls must satisfy their schemas
+  std::optional<AnswerShape> shape{};    // response_format and the like
+  // The answer goes on behind this text of the assistant, which is no message of its own.
+  std::optional<std::string> prefill{};
+  bool echo = false;  // the answer begins with the prompt, or with the prefill
   // For the template: chat_template_kwargs, with `enable_thinking` and `reasoning_effort` where a
   // field of the API says the same.
   WireJson template_kwargs = WireJson::object();
@@ -99,6 +133,9 @@ struct ChatRequest {
   bool stream = false;
   bool include_usage = false;        // in the last chunk of a stream
   bool return_token_ids = false;     // ids, log-probabilities and policy versions
+  bool tokens_as_ids = false;        // log-probabilities name tokens by their ids
+  bool return_token_strs = false;    // of /tokenize
+  int32_t priority = 0;              // the lowest first, among those of one tenant
   bool hide_reasoning = false;       // the reasoning travels only inside an opaque field
   bool encrypted_reasoning = false;  // reasoning items carry `encrypted_content`
   // Values of the body that may name the session, by field: {"metadata.user_id", "..."}.
@@ -107,6 +144,8 @@ struct ChatRequest {
   WireJson echo = WireJson::object();
   // Paths of fields that were there and had no effect, as the table says (field_rules.h).
   std::vector<std::string> ignored;
+  // Paths of fields that nobody knows.
+  std::vector<std::string> unknown;
 };
 
 }  // namespace tidemill

@@ -3,6 +3,7 @@
 
 #include <limits>
 
+#include "gateway/control_fields.h"
 #include "gateway/request_parts.h"
 #include "gateway/translators.h"
 #include "gateway/wire_json.h"
@@ -25,6 +26,7 @@ void ReadChatTools(const WireObject& body, ChatRequest& request) {
     const std::string name = function.RequiredString("name");
     WireJson made = tools.Make(name, function.String("description"), function.Object("parameters"),
                                function_at);
+    if (function.Bool("strict").value_or(false)) request.strict_tools.insert(name);
     if (!parse.failed()) request.tools.push_back(std::move(made));
   });
 }
@@ -139,6 +141,17 @@ WireJson ReadChatMessage(WireParse& parse, const WireJson& value, const WirePlac
   return canonical;
 }
 
+void ReadMessages(const WireObject& body, ChatRequest& request) {
+  WireParse& parse = body.parse();
+  body.Require("messages");
+  body.List("messages", parse.limits().messages, [&](const WireJson& value, const WirePlace& at) {
+    WireJson message = ReadChatMessage(parse, value, at);
+    if (!parse.failed()) request.messages.push_back(std::move(message));
+  });
+  if (request.messages.empty()) body.Fail("messages", "must hold at least one message");
+  if (!parse.failed()) NameToolMessages(request.messages);
+}
+
 void ReadChatReasoning(const WireObject& body, ChatRequest& request) {
   if (const auto effort = body.String("reasoning_effort")) SetEffort(request, *effort);
   if (const auto enabled = body.Bool("enable_thinking")) SetThinking(request, *enabled);
@@ -162,6 +175,7 @@ void ReadChatSampling(const WireObject& body, ChatRequest& request) {
   SamplingFields& sampling = request.sampling;
   const WireLimits& limits = body.parse().limits();
   ReadSampling(body, sampling);
+  ReadControls(body, sampling);
   ReadStops(body, "stop", sampling);
   sampling.max_tokens = body.Int("max_tokens", 1, kTokensMax);
   if (const auto newer = body.Int("max_completion_tokens", 1, kTokensMax)) {
@@ -178,11 +192,19 @@ void ReadChatSampling(const WireObject& body, ChatRequest& request) {
 
 }  // namespace
 
+void ReadConversation(const WireObject& body, ChatRequest& request) {
+  request.model = body.String("model").value_or("");
+  ReadTemplateKwargs(body, request);
+  ReadChatTools(body, request);
+  ReadMessages(body, request);
+}
+
 void ReadChatBody(const WireObject& body, ChatRequest& request) {
   WireParse& parse = body.parse();
   request.model = body.RequiredString("model");
   request.stream = body.Bool("stream").value_or(false);
   request.return_token_ids = body.Bool("return_token_ids").value_or(false);
+  request.tokens_as_ids = body.Bool("return_tokens_as_token_ids").value_or(false);
   request.parallel_tool_calls = body.Bool("parallel_tool_calls").value_or(true);
   if (const WireJson* options = body.Object("stream_options")) {
     const WireObject fields(parse, *options, body.PlaceOf("stream_options"), "stream_options");
@@ -196,13 +218,23 @@ void ReadChatBody(const WireObject& body, ChatRequest& request) {
   ReadChatTools(body, request);
   ReadChatToolChoice(body, request);
   if (!parse.failed()) CheckToolChoice(body, request);
-  body.Require("messages");
-  body.List("messages", parse.limits().messages, [&](const WireJson& value, const WirePlace& at) {
-    WireJson message = ReadChatMessage(parse, value, at);
-    if (!parse.failed()) request.messages.push_back(std::move(message));
-  });
-  if (request.messages.empty()) body.Fail("messages", "must hold at least one message");
-  if (!parse.failed()) NameToolMessages(request.messages);
+  ReadMessages(body, request);
+  if (parse.failed()) return;
+  ReadAnswerShape(body, request);
+  // vLLM wants both words; one of them alone asks for something else.
+  const bool more = body.Bool("continue_final_message").value_or(false);
+  const bool anew = body.Bool("add_generation_prompt").value_or(!more);
+  if (more == anew) {
+    return body.Fail("add_generation_prompt",
+                     "a message is continued, or a new one begins: it must be the opposite of "
+                     "\"continue_final_message\"");
+  }
+  request.echo = body.Bool("echo").value_or(false);
+  if (request.stream && request.echo) return body.Fail("echo", "is not streamed");
+  if (request.stream && request.sampling.prompt_logprobs) {
+    return body.Fail("prompt_logprobs", "is not streamed");
+  }
+  if (more) TakePrefill(body, request);
 }
 
 }  // namespace tidemill

@@ -21,6 +21,12 @@ void ReadBody(const WireObject& body, ChatRequest& request) {
     case Api::kMessages:
     case Api::kCountTokens:
       return ReadMessagesBody(body, request);
+    case Api::kGenerate:
+      return ReadGenerateBody(body, request);
+    case Api::kTokenize:
+      return ReadTokenizeBody(body, request);
+    case Api::kDetokenize:
+      return ReadDetokenizeBody(body, request);
   }
 }
 
@@ -30,7 +36,8 @@ WireJson ModelObject(const ServedModel& model, bool anthropic) {
             {"object", "model"},
             {"created", model.created_s},
             {"owned_by", "tidemill"},
-            {"max_model_len", model.context_tokens}};
+            {"max_model_len", model.context_tokens},
+            {"context_length", model.context_tokens}};
   }
   return {{"type", "model"},
           {"id", model.name},
@@ -50,6 +57,9 @@ std::optional<Api> ApiOfPath(std::string_view path) {
   if (path == "/v1/responses") return Api::kResponses;
   if (path == "/v1/messages") return Api::kMessages;
   if (path == "/v1/messages/count_tokens") return Api::kCountTokens;
+  if (path == "/inference/v1/generate") return Api::kGenerate;
+  if (path == "/tokenize") return Api::kTokenize;
+  if (path == "/detokenize") return Api::kDetokenize;
   return std::nullopt;
 }
 
@@ -74,6 +84,7 @@ ParsedRequest ParseRequest(Api api, std::string_view body, const WireLimits& lim
     return parsed;
   }
   request.ignored = parse.ignored();
+  request.unknown = parse.unknown();
   parsed.request = std::move(request);
   return parsed;
 }

@@ -157,7 +157,8 @@ bool Connection::TakeHead() {
   request_.method = View(message.method_string());
   const bool reads = request_.method == "GET" || request_.method == "HEAD";
   const bool changes = request_.method == "PUT" || request_.method == "DELETE";
-  if (!reads && request_.method != "POST" && !(changes && core_.options.changes)) {
+  const bool asks_first = request_.method == "OPTIONS" && core_.options.other_origins;
+  if (!reads && request_.method != "POST" && !asks_first && !(changes && core_.options.changes)) {
     Refuse(405, core_.options.changes ? "only GET, HEAD, POST, PUT and DELETE are supported"
                                       : "only GET, HEAD and POST are supported");
     return false;
@@ -178,7 +179,7 @@ bool Connection::TakeHead() {
     if (!value.empty()) value += ", ";
     value += View(field.value());
   }
-  if (core_.loopback && !reads && FromAForeignPage(request_)) {
+  if (core_.loopback && !core_.options.other_origins && !reads && FromAForeignPage(request_)) {
     Refuse(403, "a page of another origin may not post here");
     return false;
   }

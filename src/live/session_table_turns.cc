@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "core/text.h"
+#include "core/token_support.h"
+#include "engine/constraint/constraint.h"
 #include "gateway/wire_json.h"
 #include "live/canonical.h"
 #include "live/session_table.h"
@@ -11,9 +13,20 @@
 namespace tidemill {
 namespace {
 
-// What of the sampling keeps a turn's tokens out of training; empty: nothing.
-std::string Untrainable(const SamplingParams& sampling) {
+// What changed the logits of a turn's draws, whose tokens are then not trained on; empty: nothing.
+// A constraint does not, where its supports are recorded.
+std::string UntrainableControl(const TurnControls& controls, bool supported) {
+  if (controls.Penalizes()) return "penalty";
+  if (!controls.logit_bias.empty()) return "logit_bias";
+  if (controls.min_tokens > 0) return "min_tokens";
+  return controls.constraint && !supported ? "constraint" : "";
+}
+
+// What of the sampling keeps a turn's tokens out of training; empty: nothing. Truncated sampling
+// does not where the support of each token is known.
+std::string Untrainable(const SamplingParams& sampling, const TurnOutput& output) {
   if (sampling.temperature <= 0) return "temperature";
+  if (output.supports.set_of.size() == output.ids.size()) return "";
   if (sampling.top_p < 1) return "top_p";
   if (sampling.top_k > 0) return "top_k";
   return sampling.min_p > 0 ? "min_p" : "";
@@ -27,6 +40,8 @@ v1::TurnEnd EndOf(TurnFinish finish) {
       return v1::TURN_END_LENGTH;
     case TurnFinish::kContext:
       return v1::TURN_END_CONTEXT;
+    case TurnFinish::kInterrupted:
+      return v1::TURN_END_INTERRUPTED;
     case TurnFinish::kCancelled:
       break;
   }
@@ -36,6 +51,7 @@ v1::TurnEnd EndOf(TurnFinish finish) {
 void FillAnswer(const TurnOutput& output, v1::Turn& answer) {
   answer.mutable_ids()->Add(output.ids.begin(), output.ids.end());
   answer.mutable_logprobs()->Add(output.logprobs.begin(), output.logprobs.end());
+  if (!output.supports.empty()) FillSupports(output.supports, 0, *answer.mutable_supports());
   for (const TokenVersionRun& run : output.versions) {
     v1::VersionRun& out = *answer.add_versions();
     out.set_version(run.version);
@@ -49,6 +65,13 @@ void FillSampling(const TurnParams& params, v1::Sampling& out) {
   out.set_top_p(params.sampling.top_p);
   out.set_top_k(static_cast<uint32_t>(std::max(0, params.sampling.top_k)));
   out.set_min_p(params.sampling.min_p);
+  out.set_presence_penalty(params.controls.presence_penalty);
+  out.set_frequency_penalty(params.controls.frequency_penalty);
+  if (params.controls.repetition_penalty != 1) {
+    out.set_repetition_penalty(params.controls.repetition_penalty);
+  }
+  out.set_biased_tokens(static_cast<uint32_t>(params.controls.logit_bias.size()));
+  if (params.controls.constraint) out.set_constraint(params.controls.constraint->kind);
   out.set_max_turn_tokens(static_cast<uint32_t>(std::max(0, params.max_new_tokens)));
 }
 
@@ -110,7 +133,10 @@ v1::SessionTurn SessionTable::RecordOf(const Ticket& ticket, const RecordedTurn&
   record.set_forced(turn.output.forced);
   record.set_kept(stopped ? turn.output.stop.token : static_cast<uint32_t>(turn.output.ids.size()));
   record.set_cut(cut);
-  record.set_untrainable(Untrainable(turn.params.sampling));
+  const bool supported = turn.output.supports.set_of.size() == turn.output.ids.size();
+  std::string untrainable = UntrainableControl(turn.params.controls, supported);
+  if (untrainable.empty()) untrainable = Untrainable(turn.params.sampling, turn.output);
+  record.set_untrainable(untrainable);
   record.set_side(ticket.side);
   record.set_tools(ticket.tools);
   return record;
@@ -145,6 +171,7 @@ void SessionTable::Redact(const Ticket& ticket, const CleanPrompt& before,
     }
     ++found;
   }
+  if (found > 0) drawn.clear_supports();  // they have the tokens that were taken out
   record.set_output_redacted(found > 0);
   record.set_redacted(before.redacted + static_cast<uint32_t>(found + ticket.secrets.size()));
 }

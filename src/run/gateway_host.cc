@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "core/file_limit.h"
+#include "core/hash.h"
+#include "core/version.h"
 #include "gateway/served_files.h"
 
 namespace tidemill {
@@ -12,12 +14,15 @@ constexpr size_t kOtherFiles = 256;  // of the process: weights, logs, a run
 
 Result<GatewayOptions> GatewayOptionsFrom(const RunConfig& config, const GatewayUse& use,
                                           const ServedPolicy& policy) {
-  const RunConfig::Gateway& from = config.gateway;
+  const GatewayConfig& from = config.gateway;
   GatewayOptions options;
   options.host = from.host;
   options.port = static_cast<uint16_t>(from.port);
   options.strict_model = from.strict_model;
   options.access_log = from.access_log;
+  options.cors = from.cors;
+  options.version = FullVersion();
+  options.limits.ignore_unknown = from.unknown_fields == "ignore";
   options.body_bytes_max = size_t{from.body_mb} << 20;
   options.admission.requests_max = from.max_requests;
   options.connections_max = std::max<size_t>(512, size_t{2} * from.max_requests);
@@ -29,7 +34,12 @@ Result<GatewayOptions> GatewayOptionsFrom(const RunConfig& config, const Gateway
   options.plan.context_tokens = use.context_tokens;
   options.plan.answer_tokens = from.max_answer_tokens;
   options.plan.defaults = DefaultsFrom(policy.generation);
-  if (use.learning) options.plan.defaults = {.temperature = config.rollout.temperature};
+  if (use.learning) {
+    options.plan.defaults = {.temperature = config.rollout.temperature,
+                             .top_p = config.rollout.top_p,
+                             .top_k = static_cast<int32_t>(config.rollout.top_k),
+                             .min_p = config.rollout.min_p};
+  }
   if (!use.listens) {
     // A key that nobody has, and any port.
     TM_ASSIGN_OR_RETURN(const NewKey key, MakeKey({.name = "nobody"}));
@@ -37,6 +47,9 @@ Result<GatewayOptions> GatewayOptionsFrom(const RunConfig& config, const Gateway
     options.host = "127.0.0.1";
     options.port = 0;
     options.access_log.clear();
+  } else if (!use.api_key.empty()) {
+    const std::string line = "sha256:" + Sha256Hex(use.api_key) + " tenant=default metrics=yes";
+    TM_ASSIGN_OR_RETURN(options.keys, ApiKeys::Parse(line, "--api-key"));
   } else if (from.keys.empty()) {
     // Whoever is on this machine and reaches the port is the person who started it.
     options.keys = ApiKeys::Open({.consent = Consent::kTrain});
@@ -49,10 +62,13 @@ Result<GatewayOptions> GatewayOptionsFrom(const RunConfig& config, const Gateway
 
 }  // namespace
 
-Result<std::unique_ptr<GatewayHost>> GatewayHost::Read(const RunConfig& config) {
-  TM_ASSIGN_OR_RETURN(ServedPolicy policy,
-                      ReadServedPolicyWith(config.model.path, config.model.tokenizer_path(),
-                                           config.gateway.tool_format));
+Result<std::unique_ptr<GatewayHost>> GatewayHost::Read(const RunConfig& config,
+                                                       const ServedWords& words) {
+  ServedWords served = words;
+  served.tool_format = config.gateway.tool_format;
+  TM_ASSIGN_OR_RETURN(
+      ServedPolicy policy,
+      ReadServedPolicyWith(config.model.path, config.model.tokenizer_path(), served));
   return std::unique_ptr<GatewayHost>(new GatewayHost(std::move(policy)));
 }
 
@@ -61,6 +77,7 @@ Status GatewayHost::Start(const RunConfig& config, const GatewayUse& use,
                           const Clock& clock, Metrics& metrics) {
   TM_ASSIGN_OR_RETURN(GatewayOptions options, GatewayOptionsFrom(config, use, policy_));
   engine_ = &engine;
+  context_tokens_ = use.context_tokens;
   const size_t files = options.connections_max + kOtherFiles;
   if (const size_t allowed = RaiseFileLimit(files); allowed < files) {
     warnings_.push_back("up to " + std::to_string(options.connections_max) + " connections need " +

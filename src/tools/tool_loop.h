@@ -22,6 +22,7 @@
 #include "core/loop.h"
 #include "core/message_check.h"
 #include "tools/tool_cache.h"
+#include "tools/tool_config.h"
 #include "tools/tool_port.h"
 
 namespace tidemill {
@@ -36,12 +37,10 @@ struct AddedWait {
   Duration Of(std::string_view request_id) const;
 };
 
-struct ToolLoopOptions {
+struct ToolLoopOptions : ToolConfig {
   std::string worker = "local";
   Duration lease_period = std::chrono::seconds(10);  // how often leases are prolonged
-  size_t cache_results = 4096;                       // 0: no cache
   size_t remember_results = 1024;                    // finished requests, by id
-  AddedWait wait;
   MessageLimits limits;
 };
 
@@ -57,6 +56,10 @@ struct ToolCounters : CounterSet {
                     .metric = "tidemill_tool_calls_total",
                     .help = "Tool requests received",
                     .labels = {{"kind", "grade"}}}};
+  Counter background{*this,
+                     {.key = "tool_background",
+                      .metric = "tidemill_tool_background_total",
+                      .help = "Tool requests whose agent goes on meanwhile"}};
   Counter running{*this,
                   {.key = "tools_running",
                    .metric = "tidemill_tool_calls_running",
@@ -89,7 +92,7 @@ struct ToolCounters : CounterSet {
   Counter cancelled{*this,
                     {.key = "tool_cancelled",
                      .metric = "tidemill_tool_cancelled_total",
-                     .help = "Tool requests cancelled because their episode was abandoned"}};
+                     .help = "Tool requests cancelled: nobody waits for them any more"}};
   Counter wall_us{*this,
                   {.key = "tool_wall_us",
                    .metric = "tidemill_tool_wall_seconds_total",
@@ -125,6 +128,7 @@ class ToolLoop final : public Loop {
 
   void TakeDone();
   void TakeCancels();
+  void CancelOne(const std::string& episode, const std::string& request_id);
   void TakeRequests(std::string_view topic, bool grading, Time now);
   void Start(Lease lease, bool grading, Time now);
   // Answers without a box what can be: a repetition, a given-up episode, a known result. `hash`: of

@@ -4,18 +4,21 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "config/run_config.h"
 #include "core/clock.h"
 #include "core/metrics.h"
 #include "core/status.h"
-#include "engine/engine_port.h"
 #include "live/live_operator.h"
 #include "run/gateway_host.h"
+#include "run/run_config.h"
+#include "run/torch/open_engine.h"
 #include "weights/weight_channel.h"
 
 namespace tidemill {
+
+class PolicyWeights;
 
 // Where sessions are kept.
 struct RecordTo {
@@ -23,16 +26,25 @@ struct RecordTo {
   std::string run{};  // empty: nowhere
 };
 
+// What of a server is no key of the config.
+struct ServeUse {
+  RecordTo record{};
+  ServedWords words{};
+  std::string api_key{};  // instead of gateway.keys; empty: none
+};
+
 class PolicyServer {
  public:
   // Serves config.model.path with config.model.adapter as config.gateway says. With a run to record
   // to, what a request leaves open is drawn as training draws. Failures name the file, the key or
   // the run.
-  static Result<std::unique_ptr<PolicyServer>> Start(RunConfig config, const RecordTo& record);
+  static Result<std::unique_ptr<PolicyServer>> Start(RunConfig config, const ServeUse& use);
   ~PolicyServer();
 
   std::string url() const { return host_->gateway().url(); }
   const std::vector<std::string>& warnings() const { return host_->warnings(); }
+  // What is served, for people: a name and what it is, line by line.
+  const std::vector<std::pair<std::string, std::string>>& lines() const { return lines_; }
   // As Gateway::FiguresJson.
   std::string FiguresJson() const { return host_->gateway().FiguresJson(); }
   // As Gateway::Drain.
@@ -45,10 +57,14 @@ class PolicyServer {
   // Opens the run; the gateway owns what remembers.
   Result<std::unique_ptr<TurnRecorder>> Remember(const RunConfig& config, const RecordTo& record);
 
+  // `weights`: ModelConfig of what is served, its type and device.
+  void Describe(const RunConfig& config, const PolicyWeights& weights, int threads);
+
   RealClock clock_;
+  std::vector<std::pair<std::string, std::string>> lines_;
   Metrics metrics_;
   std::unique_ptr<WeightChannel> channel_;
-  std::unique_ptr<EngineThread> engine_;
+  OpenedEngine engine_;
   // Before the gateway, whose threads use them; the run is the gateway's.
   LiveRun* live_ = nullptr;
   std::string announced_;  // the file that tells; empty: nobody is told
