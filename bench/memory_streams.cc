@@ -39,7 +39,7 @@ class Player {
       : projects_(projects), plan_(plan), ask_(ask), key_(key) {
     for (const Arm* arm : arms) {
       for (uint32_t project = 0; project < projects; ++project) {
-        BankOptions options;
+        MemoryConfig options;
         options.failures = arm->failures;
         streams_.push_back({arm, project, std::make_unique<CaseBank>(options), 0, {}});
       }

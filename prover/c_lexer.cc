@@ -19,7 +19,7 @@ bool IsBlank(char c) {
   return c == ' ' || c == '\t' || c == '\v' || c == '\f' || c == '\r';
 }
 
-// What compilers read in different ways, wherever it stands: nothing; gcc takes a zero byte for a
+// Text that compilers read in different ways, anywhere: nothing; gcc takes a zero byte for a
 // blank, clang a lone carriage return for a line's end, and only some of them trigraphs.
 std::string_view OddCharacters(std::string_view text) {
   constexpr std::string_view kTrigraphs = "=/'()!<>-";

@@ -132,7 +132,7 @@ class EquivalenceProof {
     return Filled(ProofVerdict::kProved, "exhaustive");
   }
 
-  // Whatever Z3 finds is tried before it counts.
+  // A counterexample of Z3 is tried before it counts.
   Proof AskAboutAll() {
     std::string why;
     for (const bool defined : {false, true}) {

@@ -21,15 +21,14 @@ Draw::Draw(Random& random, const SimOptions& options) {
   mask = random.Chance(0.5);
   prefetch = random.Chance(0.5);
   const char* kinds[] = {"fifo", "uniform", "prioritized"};
-  buffer.selection = kinds[random.Below(3)];
-  buffer.max_uses = random.Chance(0.5) ? 1 : 1 + static_cast<uint32_t>(random.Below(4));
-  buffer.samples_per_insert = static_cast<uint32_t>(random.Below(buffer.max_uses + 1));
+  replay.selection = kinds[random.Below(3)];
+  replay.max_uses = random.Chance(0.5) ? 1 : 1 + static_cast<uint32_t>(random.Below(4));
+  replay.samples_per_insert = static_cast<uint32_t>(random.Below(replay.max_uses + 1));
   const auto groups = static_cast<uint32_t>(eta + 1) * kBatchGroups;
-  buffer.capacity = groups + static_cast<uint32_t>(random.Below(random.Chance(0.5) ? 3 : 100));
-  buffer.min_groups = 1 + static_cast<uint32_t>(random.Below(groups));
-  buffer.seed = random.Next();
+  replay.capacity = groups + static_cast<uint32_t>(random.Below(random.Chance(0.5) ? 3 : 100));
+  replay.min_groups = 1 + static_cast<uint32_t>(random.Below(groups));
   // What is used several times may be as old as it takes to use it.
-  hard_max += 2 * (buffer.max_uses - 1);
+  hard_max += 2 * (replay.max_uses - 1);
   command = random.Chance(0.6);
   if (random.Chance(0.5)) {
     scorer.away_from = Time(milliseconds(random.Below(10'000)));
@@ -59,8 +58,8 @@ Draw::Draw(Random& random, const SimOptions& options) {
   compares = random.Chance(0.3) && !judging.failure_is_zero && !held_back;
 }
 
-RunConfig::Reward Draw::Rewards() const {
-  RunConfig::Reward reward;
+RewardConfig Draw::Rewards() const {
+  RewardConfig reward;
   if (command) reward.weights["command"] = 1.0;
   if (judge) {
     reward.weights["judge"] = 1.0;

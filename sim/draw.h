@@ -25,13 +25,13 @@ std::vector<v1::Task> MakeTasks(const std::string& prefix, int count);
 struct Draw {
   Draw(Random& random, const SimOptions& options);
   // The scorers of episodes.
-  RunConfig::Reward Rewards() const;
+  RewardConfig Rewards() const;
 
   int64_t eta;
   uint64_t hard_max;
   bool mask;
   bool prefetch;
-  BufferOptions buffer;
+  ReplayConfig replay;
   bool command;  // an external scorer as well
   ScorerFaults scorer;
   bool judge;      // a model that judges as well

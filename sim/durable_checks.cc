@@ -17,7 +17,7 @@ bool EarnsACase(const SimTrajectory& stored) {
 
 void CheckGate(const SimStore& store, const Draw& draw, uint64_t steps, World& world) {
   int64_t counted = 0;  // uses that what was issued pays for
-  const int64_t paid = UsesPaid(draw.buffer);
+  const int64_t paid = UsesPaid(draw.replay);
   for (const auto& [id, entry] : store.durable().groups) {
     if (entry.lease.purpose() != v1::PURPOSE_TRAIN) continue;
     const bool dropped = entry.report && entry.report->dropped() > 0;
@@ -32,7 +32,7 @@ void CheckGate(const SimStore& store, const Draw& draw, uint64_t steps, World& w
   }
 }
 
-void CheckUses(const SimStore& store, const BufferOptions& buffer, World& world) {
+void CheckUses(const SimStore& store, const ReplayConfig& replay, World& world) {
   uint64_t uses = 0, accepted = 0;
   for (const auto& [id, entry] : store.durable().groups) {
     if (entry.lease.purpose() != v1::PURPOSE_TRAIN || !entry.report) continue;
@@ -40,7 +40,7 @@ void CheckUses(const SimStore& store, const BufferOptions& buffer, World& world)
     const bool paid_first = entry.report->revision() > 1;  // dropped by a second look, say
     accepted += entry.report->accepted() > 0 || store.UsesOf(id) > 0 || paid_first;
   }
-  const uint64_t paid = accepted * UsesPaid(buffer);
+  const uint64_t paid = accepted * UsesPaid(replay);
   if (uses > paid) {
     world.verdict().Fail("groups were used " + std::to_string(uses) + " times; " +
                          std::to_string(paid) + " were paid for by inserts");

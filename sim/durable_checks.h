@@ -1,4 +1,4 @@
-// What is read off the simulated database: what a new process finds of memory, and what a run may
+// Read off the simulated database: the memory a new process finds, and what a run may
 // leave behind.
 #pragma once
 
@@ -42,7 +42,7 @@ struct MemoryWatch {
 void CheckGate(const SimStore& store, const Draw& draw, uint64_t steps, World& world);
 
 // Over the whole line that survives, groups were used no more often than inserts paid for.
-void CheckUses(const SimStore& store, const BufferOptions& buffer, World& world);
+void CheckUses(const SimStore& store, const ReplayConfig& replay, World& world);
 
 // Whether every trajectory is of a group that was issued.
 bool KnowsEveryGroup(const SimDurable& durable);

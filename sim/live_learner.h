@@ -18,7 +18,7 @@
 
 namespace tidemill::sim {
 
-// What clients said of answers and were told is stored.
+// The clients' feedback on answers that was acknowledged.
 struct SignalLedger {
   using Key = std::pair<std::string, std::string>;  // request id, source
   std::map<Key, double> acknowledged;

@@ -1,4 +1,4 @@
-// What clients know of their own questions, and what must be true of the store at the end.
+// The clients' knowledge of their own questions, and what must be true of the store at the end.
 #pragma once
 
 #include <algorithm>

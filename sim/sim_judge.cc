@@ -2,8 +2,8 @@
 
 namespace tidemill::sim {
 
-RunConfig::JudgeKeys SimJudgeKeys(bool compares) {
-  RunConfig::JudgeKeys keys;
+JudgeConfig SimJudgeKeys(bool compares) {
+  JudgeConfig keys;
   if (compares) keys.task = "pairwise", keys.pairs = 2;
   keys.name = "sim";
   keys.endpoint = "http://sim";

@@ -16,7 +16,7 @@ struct JudgeFaults {
 
 // Its config: three votes, of which one may fail, on an outcome or on which of two members of a
 // group is better.
-RunConfig::JudgeKeys SimJudgeKeys(bool compares);
+JudgeConfig SimJudgeKeys(bool compares);
 
 class SimJudge final : public JudgePort {
  public:

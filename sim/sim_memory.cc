@@ -19,7 +19,7 @@ CasesState CasesOf(const SimDurable& durable) {
 
 MemoryOptions OptionsWith(CaseShelf& shelf) {
   MemoryOptions options;
-  options.how = Retrieval::kLexical;
+  options.retrieval = "lexical";
   options.shelf = &shelf;
   options.lease_period = std::chrono::seconds(1);
   return options;
@@ -33,7 +33,7 @@ SimMemory::SimMemory(World& world, ProcessId process, MemoryBus& bus, SimStore& 
       store_(store),
       blind_(blind),
       port_(store.NewClient()),
-      shelf_(BankOptions{}),
+      shelf_(MemoryConfig{}),
       loop_(std::make_unique<MemoryLoop>(bus, *port_, no_tasks_, OptionsWith(shelf_), Stored())) {
   world_.AddLoop(process, *loop_);
 }
@@ -68,7 +68,7 @@ bool SimMemory::Idle() const {
 }
 
 void SimMemory::CheckStored() const {
-  CaseShelf next{BankOptions{}};
+  CaseShelf next{MemoryConfig{}};
   for (const CasesState::Learned& one : Stored().cases) next.Apply(one.number, one.record);
   const auto digest = [](const CaseBank& bank) { return bank.Digest(); };
   if (next.With(digest) != shelf_.With(digest)) {

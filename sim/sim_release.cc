@@ -9,10 +9,10 @@ ReleaseOptions SimReleaseOptions(Random& random, size_t places) {
   options.canary_time = milliseconds(random.Below(2000));
   options.canary_answers = static_cast<uint32_t>(random.Below(4));
   options.places = places;
-  options.malformed_max = 0.5;
+  options.alarm_malformed = 0.5;
   options.gate_failures = static_cast<uint32_t>(random.Below(3));
   options.behind_max = random.Below(4);
-  options.entropy_min = 0.1;
+  options.alarm_entropy = 0.1;
   return options;
 }
 

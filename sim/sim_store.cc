@@ -51,6 +51,7 @@ void SimStore::Sync() {
   std::deque<Queued> batch = std::exchange(queue_, {});
   for (Queued& queued : batch) {
     const StoreDone done = Apply(queued.op, queued.tag);
+    if (on_durable) on_durable(queued.op);
     if (queued.client != nullptr) queued.client->events().Post(done);
   }
 }

@@ -93,6 +93,8 @@ class SimStore {
   uint32_t UsesOf(uint64_t group) const;
   // Called when a group of training becomes durable, before it is issued.
   std::function<void(const v1::GroupLease&)> on_group;
+  // Called with everything that becomes durable, in its order.
+  std::function<void(const StoreOp&)> on_durable;
   // Called with every trajectory that becomes durable.
   std::function<void(const v1::Trajectory&)> on_trajectory;
 

@@ -2,7 +2,7 @@
 // token follows from the token, so that a loss can tell whether it got the teacher's.
 #pragma once
 
-#include "config/run_config.h"
+#include "run/run_config.h"
 #include "sim/world.h"
 #include "teacher/teacher_port.h"
 

@@ -11,6 +11,7 @@
 #include "sim/draw.h"
 #include "sim/durable_checks.h"
 #include "sim/faulty_bus.h"
+#include "sim/real_db.h"
 #include "sim/sim_agents.h"
 #include "sim/sim_ports.h"
 #include "sim/sim_scorer.h"
@@ -39,7 +40,7 @@ class Simulation {
                {.acknowledge_before_sync = options.bug == Bug::kAcknowledgeBeforeInsert,
                 .reuse_versions = options.bug == Bug::kVersionReused,
                 .slow_sync = draw_.slow_store},
-               draw_.buffer.max_uses),
+               draw_.replay.max_uses),
         train_(MakeTasks("t", 7)),
         eval_(MakeTasks("e", 2)) {
     book_.Add(train_), book_.Add(eval_);
@@ -48,6 +49,7 @@ class Simulation {
       const uint64_t steps = learner_ == nullptr ? 0 : learner_->counters().steps.load();
       if (group.purpose() == v1::PURPOSE_TRAIN) CheckGate(store_, draw_, steps, world_);
     };
+    store_.on_durable = [this](const StoreOp& op) { db_.Keep(op); };
     store_.on_trajectory = [this](const v1::Trajectory& trajectory) {
       const uint64_t group = trajectory.id().group();
       if (forgeries_.Touched(group) || forgeries_.IsHonest(trajectory)) return;
@@ -66,7 +68,7 @@ class Simulation {
                             std::to_string(kSteps) + " steps and then starved");
     }
     // A resume forgets what groups that are gone were used beyond their share.
-    if (!world_.verdict().failed() && resumes_ == 0) CheckUses(store_, draw_.buffer, world_);
+    if (!world_.verdict().failed() && resumes_ == 0) CheckUses(store_, draw_.replay, world_);
     if (!world_.verdict().failed()) CheckEnd();
     SimReport report;
     report.seed = options_.seed;
@@ -150,7 +152,13 @@ class Simulation {
     const uint64_t step = durable.checkpoints.empty() ? 0 : durable.checkpoints.rbegin()->first;
     if (incarnation_ > kProcesses) ++resumes_;
     store_.ResumeFrom(step);
+    auto resumed = db_.Resume(step, draw_.replay.max_uses);
+    if (!resumed.ok()) {
+      world_.verdict().Fail("the database cannot go on: " + resumed.status().message());
+      resumed = ResumeState();
+    }
     const uint64_t version = store_.ReserveNow(step);
+    db_.Keep(ReserveVersion{step});
     if (!versions_.step_of.emplace(version, step).second) {
       world_.verdict().Fail("version " + std::to_string(version) + " was published twice");
     }
@@ -176,7 +184,7 @@ class Simulation {
                    .secret = kSecret,
                    .vocabulary = SimLimits().vocabulary,
                    .context = 56,
-                   .resumed = Resumed()};
+                   .resumed = std::move(*resumed)};
     Ports ports;
     ports.dispatcher_store = process.stores[0].get();
     ports.replay_store = process.stores[1].get();
@@ -228,15 +236,10 @@ class Simulation {
     if (options_.bug == Bug::kGateOffByOne) ++config.staleness.max_steps;
     config.staleness.hard_max_steps = static_cast<uint32_t>(draw_.hard_max);
     config.staleness.too_old = draw_.mask ? "mask" : "drop";
-    config.replay.selection = draw_.buffer.selection;
-    config.replay.priority_exponent = draw_.buffer.priority_exponent;
-    config.replay.capacity = draw_.buffer.capacity;
-    config.replay.max_uses = draw_.buffer.max_uses;
-    config.replay.samples_per_insert = draw_.buffer.samples_per_insert;
+    config.replay = draw_.replay;
     if (options_.bug == Bug::kSampledTooOften) {
       config.replay.samples_per_insert = config.replay.max_uses;
     }
-    config.replay.min_groups = draw_.buffer.min_groups;
     config.reward = draw_.Rewards();
     config.learner.checkpoint_every_steps = 2;
     config.eval.samples = 2;
@@ -250,42 +253,6 @@ class Simulation {
     if (memory_.with_keys) config.memory.retrieval = "hidden";
     if (WithTeacher(options_.seed)) AddSimTeacher(config);
     return config;
-  }
-
-  // What the database would give a learner that goes on.
-  ResumeState Resumed() const {
-    const SimDurable& durable = store_.durable();
-    ResumeState resumed;
-    resumed.cursor = durable.cursor;
-    resumed.versions = {durable.versions.begin(), durable.versions.end()};
-    resumed.next_group = durable.groups.empty() ? 1 : durable.groups.rbegin()->first + 1;
-    for (const auto& [id, group] : durable.groups) {
-      if (group.lease.purpose() != v1::PURPOSE_TRAIN) continue;
-      if (FateOf(id, group) == GroupFate::kOutstanding) {
-        resumed.outstanding.push_back({.group = group.lease});
-      }
-    }
-    for (const auto& [key, stored] : durable.trajectories) {
-      auto group = durable.groups.find(key.first);
-      if (group == durable.groups.end()) continue;
-      if (group->second.lease.purpose() != v1::PURPOSE_TRAIN) continue;
-      const GroupFate fate = FateOf(key.first, group->second);
-      if (fate != GroupFate::kOutstanding && fate != GroupFate::kInReplay) continue;
-      resumed.trajectories.push_back(
-          {.trajectory = stored.trajectory,
-           .verdict = stored.verdict,
-           .uses = store_.UsesOf(key.first),
-           .fate = FateName(stored.fate),
-           .revision = group->second.report ? group->second.report->revision() : 0});
-    }
-    return resumed;
-  }
-
-  enum class GroupFate { kOutstanding, kInReplay, kUsed, kDropped };
-  GroupFate FateOf(uint64_t id, const SimGroup& group) const {
-    if (group.report && group.report->dropped() > 0) return GroupFate::kDropped;
-    if (store_.UsesOf(id) >= draw_.buffer.max_uses) return GroupFate::kUsed;
-    return group.report ? GroupFate::kInReplay : GroupFate::kOutstanding;
   }
 
   // In every third run.
@@ -383,6 +350,7 @@ class Simulation {
   LeaseLedger ledger_;
   ForgeryLedger forgeries_;
   SimStore store_;
+  RealDb db_{world_.clock()};
   std::vector<v1::Task> train_;
   std::vector<v1::Task> eval_;
   TaskBook book_;

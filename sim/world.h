@@ -76,7 +76,7 @@ class World {
   bool StepOne();
   bool HappenOne();
   Time NextTime(Time bus_deadline) const;
-  // What happened last: an interleaving ends with it.
+  // The last event: an interleaving ends with it.
   void Note(uint64_t happened);
 
   VirtualClock clock_;

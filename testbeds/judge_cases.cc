@@ -201,7 +201,7 @@ JudgeCaseWriter::Case JudgeCaseWriter::DrawProcess() {
 // find out which ones are meant. So some demonstrations ask for one of them instead.
 std::string JudgeCaseWriter::Demonstrate(const Case& one) {
   const bool process = options_.task == "process";
-  RunConfig::JudgeKeys compact;
+  JudgeConfig compact;
   compact.form = "compact";
   JudgeQuestion question;
   question.task = process ? v1::JUDGE_TASK_PROCESS : v1::JUDGE_TASK_NEXT_STATE;

@@ -55,7 +55,7 @@ struct ProjectOptions {
   uint64_t change_after = 0;
 };
 
-// What the operation gives for a and b, both from 0 to kProjectInputMax.
+// The operation's result for a and b, both from 0 to kProjectInputMax.
 int ProjectOperation(int operation, int a, int b);
 // A C function with the helper's name.
 std::string ProjectHelperSource(int operation, int helper);

@@ -26,7 +26,7 @@ struct PyfuncOp {
   PyfuncValue (*apply)(const PyfuncValue& value, int64_t constant);
 };
 
-// What goes from a list to a list and from a string to a string, and what ends a chain.
+// Operations from list to list and from string to string, and those that end a chain.
 std::span<const PyfuncOp> ListSteps();
 std::span<const PyfuncOp> ListEndings();
 std::span<const PyfuncOp> TextSteps();

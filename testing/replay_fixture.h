@@ -53,7 +53,7 @@ class ReplayTest : public testing::Test {
     tasks_[0].set_id("t");
     tasks_[0].mutable_grading()->add_cases()->set_input("1");
     book_.Add(tasks_);
-    options_.staleness = {2, 0, false};
+    options_.staleness = {.hard_max_steps = 2};
     options_.secret = kSecret;
     for (uint64_t version = 1; version < 10; ++version) options_.versions[version] = version - 1;
   }

@@ -32,6 +32,7 @@ struct ScriptedInference::Request {
   size_t prompt = 0;
   uint64_t hash = 0;  // what was computed of them, as it was
   uint64_t seed = 0;
+  double temperature = 1;
   size_t max_tokens = 0;
   std::vector<TokenId> stops;
   bool stream = false, begun = false;
@@ -175,6 +176,12 @@ bool ScriptedInference::ControlSglang(const std::string& path, const Json& body,
 
 // The number behind the last '-' of a name stands for the weights in it. Answers; whether it did.
 bool ScriptedInference::Load(const std::string& path, ScriptedReply& reply) {
+  if (options_.model != nullptr && faults.failing_updates == 0) {
+    const bool loaded = faults.label_only || options_.model->Load(path);
+    if (loaded) ++loads_;
+    reply.Send(loaded ? 200 : 500, "application/json", loaded ? R"({"success":true})" : "{}");
+    return loaded;
+  }
   std::string name = path;
   if (const size_t dot = name.rfind(".safetensors"); dot != std::string::npos) name.resize(dot);
   const uint64_t number = std::stoull(name.substr(name.rfind('-') + 1));
@@ -185,6 +192,7 @@ bool ScriptedInference::Load(const std::string& path, ScriptedReply& reply) {
     reply.Send(500, "application/json", R"({"error":"cannot read the file","success":false})");
     return false;
   }
+  ++loads_;
   torn_ = faults.half_update;
   if (!faults.label_only) weights_ = faults.half_update ? number + kHalfLoaded : number;
   reply.Send(200, "application/json", R"({"success":true})");
@@ -224,6 +232,7 @@ void ScriptedInference::Generate(const Json& body, std::unique_ptr<ScriptedReply
   request->id = body.at(vllm ? "request_id" : "rid");
   request->salt = body.at(vllm ? "cache_salt" : "extra_key");
   request->seed = params.at(vllm ? "seed" : "sampling_seed");
+  request->temperature = params.value("temperature", 1.0);
   request->stops = params.at("stop_token_ids").get<std::vector<TokenId>>();
   request->stream = body.at("stream");
   request->top = vllm ? params.at("logprobs").get<int>() : body.at("top_logprobs_num").get<int>();
@@ -243,8 +252,10 @@ void ScriptedInference::Score(const Json& body, ScriptedReply& reply) const {
   const bool vllm = options_.kind == ScriptedKind::kVllm;
   const auto ids = body.at(vllm ? "token_ids" : "input_ids").get<std::vector<TokenId>>();
   Json prompt = Json::array({nullptr}), input = Json::array({{nullptr, ids[0], nullptr}});
+  const std::vector<float> scores =
+      options_.model != nullptr ? options_.model->Score(ids) : CanaryOf(ids, weights_).logprobs;
   for (size_t i = 1; i < ids.size(); ++i) {
-    const float logprob = ScoreOf({ids.data(), i}, ids[i], weights_);
+    const float logprob = scores.at(i - 1);
     prompt.push_back({{std::to_string(ids[i]), {{"logprob", logprob}, {"rank", 1}}}});
     input.push_back({logprob, ids[i], nullptr});
   }
@@ -282,7 +293,9 @@ bool ScriptedInference::Step() {
 
 // True: the answer is over.
 bool ScriptedInference::Draw(Request& r) {
-  const Drawn drawn = LedgerDraw(r.hash, r.seed, static_cast<int64_t>(r.ids.size()));
+  const Drawn drawn = options_.model != nullptr
+                          ? options_.model->Draw(r.ids, r.temperature, r.seed)
+                          : LedgerDraw(r.hash, r.seed, static_cast<int64_t>(r.ids.size()));
   ++drawn_;
   if (torn_) ++torn_draws_;
   r.ids.push_back(drawn.id);

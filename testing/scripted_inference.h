@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/decode_backend.h"
 #include "engine/remote/server_dialect.h"
 
 namespace tidemill {
@@ -42,12 +43,24 @@ struct ScriptedFaults {
   uint64_t span_shift = 0;         // reported versions are so much higher
 };
 
+// What a scripted server draws from instead of the ledger: a real policy, say.
+class ScriptedModel {
+ public:
+  virtual ~ScriptedModel() = default;
+  // From a safetensors file (vLLM) or a model directory (SGLang). False: it is none.
+  virtual bool Load(const std::string& path) = 0;
+  virtual Drawn Draw(std::span<const TokenId> before, double temperature, uint64_t seed) = 0;
+  // Of all tokens but the first.
+  virtual std::vector<float> Score(const std::vector<TokenId>& ids) = 0;
+};
+
 class ScriptedInference {
  public:
   struct Options {
     ScriptedKind kind = ScriptedKind::kVllm;
     int32_t vocabulary = 50;
     int32_t max_context = 4096;
+    std::shared_ptr<ScriptedModel> model = nullptr;  // null: the ledger; shared with the test
   };
   explicit ScriptedInference(Options options);
   ~ScriptedInference();
@@ -66,6 +79,7 @@ class ScriptedInference {
   bool paused() const { return paused_; }
   uint64_t drawn() const { return drawn_; }
   uint64_t torn_draws() const { return torn_draws_; }  // tokens drawn from half-loaded weights
+  uint64_t loads() const { return loads_; }            // updates that were taken
 
   // What it draws and scores with weights number `weights`.
   static float ScoreOf(std::span<const TokenId> before, TokenId id, uint64_t weights);
@@ -93,7 +107,7 @@ class ScriptedInference {
   uint64_t weights_ = 0;                                            // 0: those it started with
   std::string version_ = "default";
   bool paused_ = false, updating_ = false, torn_ = false;
-  uint64_t drawn_ = 0, torn_draws_ = 0;
+  uint64_t drawn_ = 0, torn_draws_ = 0, loads_ = 0;
 };
 
 }  // namespace tidemill

@@ -334,7 +334,8 @@ void ContinuedRun::ComparePass(const std::vector<json>& records) {
     ++by_task[record["task"]].first, by_task[record["task"]].second += one;
   }
   double episodes = 0, right = 0;
-  for (const json& point : Api("/api/runs/line/pass_rate")["points"])
+  const json curve = Api("/api/runs/line/pass_rate");
+  for (const json& point : curve["points"])
     episodes += point["episodes"].get<double>(), right += point["solved"].get<double>();
   EXPECT_EQ(episodes, scored);
   EXPECT_EQ(right, solved);

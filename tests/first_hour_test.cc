@@ -69,6 +69,25 @@ TEST_F(FirstHour, ARunInWhichNoEpisodeCanBeScoredEndsWithTheCause) {
   EXPECT_THAT(Runs("episodes unscored --newest 200"), HasSubstr("KeyError: the judge"));
 }
 
+// What was scored before the resume is no reason to go on for ever.
+TEST_F(FirstHour, AResumedRunWhoseScorerIsBrokenNowEndsWithTheCause) {
+  const std::string gone = folder_ + "/scorer.gone", script = folder_ + "/scorer.sh";
+  // It works when it is tried before the run.
+  std::ofstream(script) << "question=$(cat)\n"
+                        << "case $question in *'\"group\":0'*) ;; *)\n"
+                        << "  if test -e " << gone << "; then echo no judge >&2; exit 1; fi ;;\n"
+                        << "esac\n"
+                        << "echo '{\"score\": 0.5}'\n";
+  MustRun(Train("broken", "--set run.steps=1 --set 'reward.command=[\"/bin/sh\",\"" + script +
+                              "\"]' --set reward.weights.command=1 --set reward.retries=0"));
+  std::ofstream(gone) << "x";
+  const ProcessOutput result = RunTidemill("--log-level error train --no-web --resume " + folder_ +
+                                           "/runs/broken --set run.steps=100000");
+  EXPECT_EQ(result.exit_code, 1) << result.output;
+  EXPECT_THAT(result.output, HasSubstr("could be scored; most frequent cause"));
+  EXPECT_THAT(result.output, HasSubstr("no judge"));
+}
+
 TEST_F(FirstHour, ARunThatTaughtNothingIsNotDone) {
   const ProcessOutput result = RunTidemill(
       Train("nothing",
@@ -199,6 +218,42 @@ TEST_F(FirstHour, EpisodesAreExportedAndTrainTheNextModel) {
   const std::string compared = Runs("compare data data");
   for (const char* row : {"reward, last 10 steps", "entropy, last 10 steps", "steps"})
     EXPECT_THAT(compared, HasSubstr(row));
+  // A name that was mistyped is not an empty answer.
+  for (const char* words :
+       {"export data --out x.jsonl --task nosuch", "episodes data --task nosuch",
+        "export data --out x.jsonl --eval nosuch"}) {
+    const ProcessOutput wrong = RunTidemill("runs --folder " + folder_ + "/runs " + words);
+    EXPECT_NE(wrong.exit_code, 0) << words;
+    EXPECT_THAT(wrong.output, HasSubstr("\"nosuch\"")) << words;
+  }
+  EXPECT_NE(RunTidemill("runs --folder " + folder_ + "/nosuch list").exit_code, 0);
+  // Two runs of one name are told apart by their folders.
+  fs::create_directories(folder_ + "/others");
+  fs::copy(folder_ + "/runs/data", folder_ + "/others/data", fs::copy_options::recursive);
+  const json both = json::parse(Runs("compare data " + folder_ + "/others/data --json"));
+  EXPECT_EQ(both.size(), 2u) << both.dump(2);
+  EXPECT_TRUE(both.contains(folder_ + "/others/data"));
+}
+
+TEST_F(FirstHour, ACheckpointWhoseWeightsAreDamagedIsNoModel) {
+  MustRun(Train("damaged", "--set run.steps=1"));
+  const std::string checkpoint = folder_ + "/runs/damaged/checkpoints/step-00000001";
+  const std::string weights = checkpoint + "/model.safetensors";
+  std::string bytes = TextOf(weights);
+  bytes.back() = static_cast<char>(bytes.back() ^ 4);
+  std::ofstream(weights) << bytes;
+  const std::string data = folder_ + "/damaged.jsonl";
+  MustRun("runs --folder " + folder_ + "/runs export damaged --limit 20 --out " + data);
+  for (const std::string& words :
+       {"eval --tasks " + folder_ + "/eval.jsonl --set run.folder=" + folder_ +
+            "/evals --set model.protocol=compact --model " + checkpoint,
+        "model generate --ids 260 --max-tokens 1 --model " + checkpoint,
+        "warmup " + data + " --max-steps 1 --out " + folder_ + "/of-damaged --model " +
+            checkpoint}) {
+    const ProcessOutput result = RunTidemill("--log-level error " + words);
+    EXPECT_EQ(result.exit_code, 1) << words << result.output;
+    EXPECT_THAT(result.output, HasSubstr(weights + ": was damaged")) << words;
+  }
 }
 
 TEST_F(FirstHour, ALoraCheckpointNamesItsBaseAndGenerateSaysHowToUseIt) {

@@ -13,7 +13,8 @@ GOOD = {
     "src/core/one.cc": '#include "core/one.h"\n\nint Used(const One& one) {\n  return one.held;\n}\n',
     "src/bus/two.cc": '// As src/core/one.h says; `tidemill go` shows it.\n#include "core/one.h"\n\nint at = Used({});\n',
     "src/cli/cmd_go.cc": 'void AddGo() {\n  app.add_subcommand("go", "Go");\n}\nint all = (AddGo(), 0);\n',
-    "src/config/keys.cc": 'void Bind(Binder& b) {\n  b.Add("run.name", 1);\n  b.Add("run.steps", 1);\n}\nint bound = (Bind(c), 0);\n',
+    "src/tasks/task_config.h": 'struct TaskConfig {\n  TM_SECTION("tasks");\n  TM_KEY(int, limit, 1, {});\n  TM_KEY(int, floor, 1, {});\n};\n',
+    "src/tasks/tasks.cc": '#include "tasks/task_config.h"\n\nint tried = limit + floor;\n',
     "prover/prover.h": "int Prove();\n",
     "prover/inside.h": "int Inside();\n",
     "prover/prover.cc": '#include "prover/inside.h"\n#include "prover/prover.h"\n\nint Prove() {\n  return Inside();\n}\n',
@@ -72,8 +73,13 @@ class TidyTest(unittest.TestCase):
                    "Deaf::heard is read by nobody")
 
     def test_a_key_bound_twice(self):
-        self.finds("keys", "src/bus/keys.cc", 'void Bind(Binder& b) {\n  b.Add("run.name", 1);\n}\n',
-                   "the key run.name is bound a second time")
+        self.finds("keys", "src/bus/bus_config.h", 'struct More {\n  TM_SECTION("tasks");\n  TM_KEY(int, floor, 1, {});\n};\n',
+                   "the key tasks.floor is bound a second time")
+
+    def test_a_key_that_nobody_reads(self):
+        self.finds("unused", "src/bus/bus_config.h",
+                   'struct BusConfig {\n  TM_SECTION("bus");\n  TM_KEY(int, length, 1, {.doc = "Its length; in steps"});\n};\n',
+                   "BusConfig::length is read by nobody but tests")
 
     def test_a_file_that_a_comment_names_in_vain(self):
         self.finds("comments", "src/bus/two.cc", "// As src/core/gone.h says.\n", "src/core/gone.h does not exist")

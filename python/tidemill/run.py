@@ -173,7 +173,7 @@ class Run:
                 ("steps", summary.get("steps", 0)), ("episodes", summary.get("episodes", 0)),
                 ("lost", summary.get("lost", 0)), ("stale", summary.get("stale", 0))]
         rows += [(f"pass rate {name}", f"{100 * evals[name]['pass_rate']:.1f} %")
-                 for name in ("before", "after") if "pass_rate" in evals.get(name, {})]
+                 for name in ("before", "after") if evals.get(name, {}).get("pass_rate") is not None]
         cells = "".join(f"<tr><th>{html.escape(key)}</th><td>{html.escape(str(value))}</td></tr>"
                         for key, value in rows)
         return f"<table><caption>run {html.escape(self.name)}</caption>{cells}</table>"

@@ -116,7 +116,7 @@ Status ReadPresetField(const std::string& name, const toml::node& node, AgentPro
   return Ok();
 }
 
-v1::Limits LimitsOf(const RunConfig::Agent& keys) {
+v1::Limits LimitsOf(const AgentConfig& keys) {
   v1::Limits limits;
   limits.set_wall_ms(keys.wall_ms);
   limits.set_cpu_ms(keys.cpu_ms);
@@ -161,7 +161,7 @@ Status ReadPreset(const std::string& path, AgentProgram& program) {
   return Ok();
 }
 
-Result<AgentProgram> AgentProgramFrom(const RunConfig::Agent& keys) {
+Result<AgentProgram> AgentProgramFrom(const AgentConfig& keys) {
   AgentProgram program;
   program.limits = DefaultLimits();
   if (!keys.preset.empty()) {

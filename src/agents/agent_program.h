@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "config/run_config.h"
+#include "agents/agent_config.h"
 #include "core/clock.h"
 #include "core/status.h"
 #include "proto/tidemill.pb.h"
@@ -32,7 +32,7 @@ struct AgentProgram {
 };
 
 // kInvalid names the key or the preset's file and field.
-Result<AgentProgram> AgentProgramFrom(const RunConfig::Agent& keys);
+Result<AgentProgram> AgentProgramFrom(const AgentConfig& keys);
 
 // With what the task says differently.
 AgentProgram ProgramFor(const AgentProgram& program, const v1::Task& task);

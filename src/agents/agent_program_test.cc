@@ -26,7 +26,7 @@ class AgentProgramTest : public testing::Test {
 TEST_F(AgentProgramTest, EveryPresetCanBeReadAndNamesItsPrompt) {
   size_t presets = 0;
   for (const auto& entry : std::filesystem::directory_iterator(SourceDir() + "/presets/agents")) {
-    RunConfig::Agent keys;
+    AgentConfig keys;
     keys.preset = entry.path().stem().string();
     const auto program = AgentProgramFrom(keys);
     ASSERT_TRUE(program.ok()) << program.status().ToString();
@@ -38,7 +38,7 @@ TEST_F(AgentProgramTest, EveryPresetCanBeReadAndNamesItsPrompt) {
 }
 
 TEST_F(AgentProgramTest, KeysReplaceWhatAPresetSaysAndATaskWhatTheKeysSay) {
-  RunConfig::Agent keys;
+  AgentConfig keys;
   keys.preset = "codex";
   keys.environment = {"MORE=1"};
   keys.mounts = {"/usr/share:/agent/share", "/usr/bin"};
@@ -66,7 +66,7 @@ TEST_F(AgentProgramTest, KeysReplaceWhatAPresetSaysAndATaskWhatTheKeysSay) {
 }
 
 TEST_F(AgentProgramTest, WhatIsWrongIsNamed) {
-  RunConfig::Agent keys;
+  AgentConfig keys;
   const auto failure = [&] { return AgentProgramFrom(keys).status().message(); };
   EXPECT_THAT(failure(), HasSubstr("agent.command: is empty"));
   keys.preset = "nobody";

@@ -27,8 +27,9 @@ std::string WhyNotTrained(const v1::SessionTurn& turn) {
            " answers at once (n) and went on from none of them";
   }
   if (!turn.untrainable().empty()) {
-    return "it was not drawn from the full distribution (" + turn.untrainable() +
-           "); agent.sampling = \"run\" draws as the run does";
+    return "it was drawn at temperature 0, or by an engine that does not record what truncated "
+           "sampling left to draw from (" +
+           turn.untrainable() + "); agent.sampling = \"run\" draws as the run does";
   }
   if (turn.cut()) return "the agent left before its end";
   if (!turn.side().empty()) return "it is a helper's turn (" + turn.side() + ")";
@@ -58,8 +59,8 @@ class EpisodeRecorder::Memory final : public SessionStore {
 
 EpisodeRecorder::EpisodeRecorder(const ServedPolicy& policy, const Clock& clock, size_t episodes,
                                  std::unique_ptr<TurnRecorder> others)
-    : clock_(clock),
-      others_(std::move(others)),
+    : PassingRecorder(std::move(others)),
+      clock_(clock),
       builder_(policy),
       memory_(std::make_unique<Memory>(*this)) {
   LiveOptions options;
@@ -151,8 +152,8 @@ Status EpisodeRecorder::Admit(Underway& episode, uint32_t answers) {
 
 Result<TurnPrompt> EpisodeRecorder::Prepare(const TurnQuestion& question) {
   const std::string& name = question.tenant.session;
-  if (name.empty()) return others_->Prepare(question);
-  const bool counts = question.request.api == Api::kCountTokens;
+  if (name.empty()) return next().Prepare(question);
+  const bool counts = CountsOnly(question.request.api);
   const auto answers = static_cast<uint32_t>(ChoiceCount(question.request));
   {
     MutexLock lock(mutex_);
@@ -200,7 +201,7 @@ void EpisodeRecorder::ChoiceDone(uint64_t ticket) {
 }
 
 void EpisodeRecorder::Finished(RecordedTurn turn, std::function<void(Status)> stored) {
-  if (!kEpisodeTickets.Has(turn.ticket)) return others_->Finished(std::move(turn), stored);
+  if (!kEpisodeTickets.Has(turn.ticket)) return next().Finished(std::move(turn), stored);
   {
     MutexLock lock(mutex_);
     Underway& episode = episodes_.at(asked_.at(turn.ticket).episode);
@@ -219,12 +220,12 @@ void EpisodeRecorder::Finished(RecordedTurn turn, std::function<void(Status)> st
 
 void EpisodeRecorder::TakeFeedback(const FeedbackPost& post,
                                    std::function<void(Result<std::string>)> answered) {
-  if (post.tenant.session.empty()) return others_->TakeFeedback(post, std::move(answered));
+  if (post.tenant.session.empty()) return next().TakeFeedback(post, std::move(answered));
   answered(NotFound("an episode takes no feedback: its task is what judges it"));
 }
 
 void EpisodeRecorder::Abandoned(RecordedTurn turn, TurnLoss loss, const Status& why) {
-  if (!kEpisodeTickets.Has(turn.ticket)) return others_->Abandoned(std::move(turn), loss, why);
+  if (!kEpisodeTickets.Has(turn.ticket)) return next().Abandoned(std::move(turn), loss, why);
   {
     MutexLock lock(mutex_);
     Underway& episode = episodes_.at(asked_.at(turn.ticket).episode);

@@ -18,7 +18,7 @@
 #include "core/mutex.h"
 #include "core/status.h"
 #include "gateway/served_policy.h"
-#include "gateway/turn_recorder.h"
+#include "gateway/passing_recorder.h"
 #include "live/live_recorder.h"
 #include "proto/tidemill.pb.h"
 
@@ -51,7 +51,7 @@ struct EpisodeSession {
 };
 
 // Thread-safe, but for the calls of the one who steps it.
-class EpisodeRecorder final : public TurnRecorder, public Loop {
+class EpisodeRecorder final : public PassingRecorder, public Loop {
  public:
   // `episodes`: how many are open at once, at most. `others` records requests without an episode.
   EpisodeRecorder(const ServedPolicy& policy, const Clock& clock, size_t episodes,
@@ -111,7 +111,6 @@ class EpisodeRecorder final : public TurnRecorder, public Loop {
   void Settled(const PutSession& put);
 
   const Clock& clock_;
-  const std::unique_ptr<TurnRecorder> others_;
   TemplatePromptBuilder builder_;
   std::unique_ptr<Memory> memory_;
   std::unique_ptr<LiveRecorder> live_;

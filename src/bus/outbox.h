@@ -49,7 +49,7 @@ class Outbox {
   size_t waiting_ = 0;
 };
 
-// What there is to receive; nothing when the bus was closed. A topic that was never opened is a
+// The messages to receive; none when the bus was closed. A topic that was never opened is a
 // mistake in the wiring and throws.
 std::vector<Lease> TakeFrom(Bus& bus, std::string_view topic, size_t max);
 

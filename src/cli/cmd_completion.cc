@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "cli/commands.h"
-#include "config/run_config.h"
+#include "run/run_config.h"
 #include "store/run_directory.h"
 
 namespace tidemill {

@@ -6,9 +6,9 @@
 
 #include "cli/commands.h"
 #include "cli/display.h"
-#include "config/run_config.h"
 #include "core/log.h"
 #include "core/version.h"
+#include "run/run_config.h"
 #include "run/run_driver.h"
 #include "run/run_summary.h"
 

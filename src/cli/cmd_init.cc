@@ -6,9 +6,9 @@
 #include <memory>
 
 #include "cli/commands.h"
-#include "config/run_config.h"
 #include "core/files.h"
 #include "core/shipped_files.h"
+#include "run/run_config.h"
 
 namespace tidemill {
 namespace {

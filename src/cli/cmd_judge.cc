@@ -96,7 +96,7 @@ int CheckJudge(const JudgeWords& words) {
     return Wrong(Invalid(words.config + " has no [[judge]] named \"" + words.judge + "\""));
   const auto cases = ReadJudgeCases(words.file);
   if (!cases.ok()) return Wrong(cases.status());
-  std::vector<RunConfig::JudgeKeys> reached = judges;
+  std::vector<JudgeConfig> reached = judges;
   JudgeModels models;
   if (const Status served = models.Serve(reached, config->model.device); !served.ok())
     return Wrong(served);

@@ -38,7 +38,7 @@ Result<std::vector<CasesState::Learned>> CasesOf(const MemoryArguments& argument
 
 // All cases of the run: what is stored is never forgotten, only no longer shown.
 std::unique_ptr<const CaseBank> BankOf(const std::vector<CasesState::Learned>& cases) {
-  auto bank = std::make_unique<CaseBank>(BankOptions{.capacity = SIZE_MAX});
+  auto bank = std::make_unique<CaseBank>(MemoryConfig{.capacity = UINT32_MAX});
   for (const CasesState::Learned& one : cases) bank->Apply(one.number, one.record);
   return bank;
 }

@@ -15,6 +15,7 @@
 #include "core/shipped_files.h"
 #include "core/threads.h"
 #include "engine/torch/torch_engine.h"
+#include "learner/torch/checkpoint.h"
 #include "model/generation_config.h"
 #include "model/random_weights.h"
 #include "model/tokenizer.h"
@@ -46,6 +47,9 @@ struct ModelWords {
 };
 
 Result<std::shared_ptr<const PolicyWeights>> LoadWeights(const ModelWords& words) {
+  for (const std::string& dir : {words.model, words.adapter}) {
+    if (!dir.empty()) TM_RETURN_IF_ERROR(CheckModelWeights(dir));
+  }
   // On the CPU everything is computed in single precision, whatever the files hold.
   TM_ASSIGN_OR_RETURN(auto weights,
                       PolicyWeights::Load(words.model, {.device = "cpu", .dtype = Dtype::kF32}));

@@ -4,11 +4,11 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
-#include "config/run_config.h"
 #include "core/memory.h"
 #include "core/shipped_files.h"
 #include "model/torch/device.h"
 #include "run/plan_run.h"
+#include "run/run_config.h"
 
 namespace tidemill {
 namespace {

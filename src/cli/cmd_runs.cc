@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -12,11 +13,11 @@
 #include "cli/runs_compare.h"
 #include "cli/runs_export.h"
 #include "cli/transcript.h"
-#include "config/run_config.h"
 #include "conversation/model_template.h"
 #include "core/fate.h"
 #include "core/text.h"
 #include "model/tokenizer.h"
+#include "run/run_config.h"
 #include "run/run_path.h"
 #include "run/run_summary.h"
 #include "store/run_directory.h"
@@ -51,7 +52,9 @@ Json SummaryOf(const RunDirectory& directory, bool writing) {
 
 double PassRate(const Json& summary, const char* eval) {
   if (!summary.contains("eval") || !summary["eval"].contains(eval)) return -1;
-  return summary["eval"][eval].value("pass_rate", -1.0);
+  const Json& one = summary["eval"][eval];
+  return one.contains("pass_rate") && one["pass_rate"].is_number() ? one["pass_rate"].get<double>()
+                                                                   : -1;
 }
 
 std::string Percent(double rate) {
@@ -59,6 +62,9 @@ std::string Percent(double rate) {
 }
 
 int List(const RunsArguments& arguments) {
+  const bool given = arguments.folder != RunsArguments().folder;
+  if (given && !std::filesystem::is_directory(arguments.folder))
+    return Fail(NotFound(arguments.folder + ": no such folder"));
   const Result<std::vector<RunInfo>> runs = RunDirectory::List(arguments.folder);
   if (!runs.ok()) return Fail(runs.status());
   Json list = Json::array();
@@ -171,11 +177,35 @@ std::optional<ConversationReader> ConversationsOf(const RunDirectory& directory)
   return ConversationReader(*tokenizer, known ? chat->chat.source() : std::string_view());
 }
 
+// kNotFound: the run has no evaluation, or no episode of a task, of that name. A name that was
+// mistyped must not look like episodes that are not there.
+Status CheckNames(RunReader& reader, const RunsArguments& arguments) {
+  if (!arguments.eval.empty()) {
+    TM_ASSIGN_OR_RETURN(const std::vector<EvalResult> evals, reader.Evals());
+    std::vector<std::string> names;
+    for (const EvalResult& eval : evals) names.push_back(eval.eval_name);
+    if (std::find(names.begin(), names.end(), arguments.eval) == names.end()) {
+      return NotFound(
+          fmt::format("run {} has no evaluation \"{}\"; it has {}", arguments.run, arguments.eval,
+                      names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "))));
+    }
+  }
+  if (arguments.task.empty()) return Ok();
+  EpisodeFilter filter;
+  filter.task = arguments.task;
+  TM_ASSIGN_OR_RETURN(const EpisodePage page,
+                      reader.Episodes(filter, EpisodeSort::kNewest, {0, 1}));
+  if (page.total > 0) return Ok();
+  return NotFound(
+      fmt::format("run {} has no episode of task \"{}\"", arguments.run, arguments.task));
+}
+
 int Episodes(const RunsArguments& arguments) {
   const Result<RunDirectory> directory = RunDirectory::OpenToRead(arguments.folder, arguments.run);
   if (!directory.ok()) return Fail(directory.status());
   const auto reader = RunReader::Open(directory->db_path());
   if (!reader.ok()) return Fail(reader.status());
+  if (const Status known = CheckNames(**reader, arguments); !known.ok()) return Fail(known);
   EpisodeFilter filter;
   if (!arguments.task.empty()) filter.task = arguments.task;
   if (!arguments.eval.empty()) filter.eval_name = arguments.eval;
@@ -214,6 +244,7 @@ int Export(const RunsArguments& arguments) {
   if (!directory.ok()) return Fail(directory.status());
   const auto reader = RunReader::Open(directory->db_path());
   if (!reader.ok()) return Fail(reader.status());
+  if (const Status known = CheckNames(**reader, arguments); !known.ok()) return Fail(known);
   ExportOptions options;
   options.run = arguments.run;
   options.out = arguments.out;
@@ -244,14 +275,18 @@ int Export(const RunsArguments& arguments) {
 int Compare(const RunsArguments& arguments) {
   Json both[2];
   const auto [folder, other] = SplitRunPath(arguments.other, arguments.folder);
-  const std::string names[2] = {arguments.run, other};
+  std::string names[2] = {arguments.run, other};
+  const std::string folders[2] = {arguments.folder, folder};
   for (int i = 0; i < 2; ++i) {
-    const Result<RunDirectory> directory =
-        RunDirectory::OpenToRead(i == 0 ? arguments.folder : folder, names[i]);
+    const Result<RunDirectory> directory = RunDirectory::OpenToRead(folders[i], names[i]);
     if (!directory.ok()) return Fail(directory.status());
     Result<Json> compared = ComparedRun(*directory);
     if (!compared.ok()) return Fail(compared.status());
     both[i] = std::move(*compared);
+  }
+  // Two runs of one name are told apart by their folders.
+  if (names[0] == names[1] && folders[0] != folders[1]) {
+    for (int i = 0; i < 2; ++i) both[i]["run"] = names[i] = folders[i] + "/" + names[i];
   }
   if (arguments.json) {
     PrintJson({{names[0], both[0]}, {names[1], both[1]}});

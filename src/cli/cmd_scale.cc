@@ -28,7 +28,7 @@ struct ScaleArguments {
   uint16_t metrics_port = 0;
 };
 
-// What a worker is started with: this program, the same run and config. The URL, which may have a
+// A worker's command line: this program, the same run and config. The URL, which may have a
 // password, goes by the environment.
 std::vector<std::string> WorkerCommand(const ScaleArguments& arguments) {
   setenv(kBusVariable, arguments.url.c_str(), 1);

@@ -7,9 +7,9 @@
 
 #include "cli/commands.h"
 #include "cli/wait_signal.h"
-#include "config/run_config.h"
 #include "dashboard/dashboard.h"
 #include "gateway/api_keys.h"
+#include "run/run_config.h"
 #include "run/run_dashboard.h"
 #include "run/torch/policy_server.h"
 

@@ -6,9 +6,9 @@
 
 #include "cli/commands.h"
 #include "cli/display.h"
-#include "config/run_config.h"
 #include "core/log.h"
 #include "core/version.h"
+#include "run/run_config.h"
 #include "run/run_dashboard.h"
 #include "run/run_driver.h"
 #include "run/run_path.h"
@@ -38,15 +38,21 @@ std::string NameFromTime() {
 }
 
 // Sees the run through. One whose learner lost ranks goes on from its last checkpoint with those
-// that are left.
+// that are left; ranks of fsdp2 are started again, all of them, as long as there are steps between.
 Result<DriveResult> Drive(RunConfig config, RunDirectory& directory, DriveOptions options) {
-  for (;;) {
+  for (std::optional<uint64_t> reached;;) {
     Result<DriveResult> result = DriveRun(config, directory, options);
     if (!result.ok() || result->ranks_lost == 0 || result->interrupted) return result;
-    const auto lost = static_cast<uint32_t>(result->ranks_lost);
-    config.learner.ranks -= std::min(lost, config.learner.ranks - 1);
+    if (config.learner.own()) {
+      const auto lost = static_cast<uint32_t>(result->ranks_lost);
+      config.learner.ranks -= std::min(lost, config.learner.ranks - 1);
+    } else if (reached && result->step <= *reached) {
+      return result;
+    }
+    reached = result->step;
     options.run.resume = true;
-    LogWarn("continuing from the last checkpoint with the remaining ranks",
+    LogWarn(config.learner.own() ? "continuing from the last checkpoint with the remaining ranks"
+                                 : "continuing from the last checkpoint with the ranks started anew",
             {{"why", result->status.message()}, {"ranks", config.learner.ranks}});
   }
 }

@@ -47,6 +47,8 @@ Status CheckCommands(const std::string& role, const RunConfig& config) {
                {"reward", "judge", !config.reward.judges.empty()},
                {"tools", "tools.command", !config.tools.command.empty()},
                {"tools", "tools.own_user", config.tools.own_user},
+               {"rollout", "engine.command", !config.engine.command.empty()},
+               {"rollout", "engine.urls", !config.engine.urls.empty()},
                {"rollout", "agent.command", !config.agent.command.empty()},
                {"rollout", "agent.preset", !config.agent.preset.empty()},
                {"rollout", "agent.mounts", !config.agent.mounts.empty()},
@@ -97,7 +99,7 @@ Status FindModel(const WorkerArguments& arguments, const RunSheet& sheet, RunCon
 }
 
 // Where a worker listens is its own: the run's config says it of the learner's machine.
-Status SetListen(const WorkerArguments& arguments, RunConfig::Gateway& gateway) {
+Status SetListen(const WorkerArguments& arguments, GatewayConfig& gateway) {
   gateway.port = 0;
   gateway.host = "127.0.0.1";
   gateway.keys = arguments.keys_file;

@@ -71,8 +71,16 @@ void Display::Show(const JournalEntry& entry) {
   }
   std::string line;
   if (entry.kind == "eval") {
-    line = fmt::format("eval {}: pass rate {:.1f} % of {:.0f} episodes", entry.words.at("name"),
-                       100 * NumberOf(entry, "pass_rate", 0), NumberOf(entry, "episodes", 0));
+    const double unscored = NumberOf(entry, "unscored", 0), all = NumberOf(entry, "episodes", 0);
+    line = fmt::format("eval {}: ", entry.words.at("name"));
+    if (entry.numbers.contains("pass_rate")) {
+      line += fmt::format("pass rate {:.1f} % of {:.0f} episodes",
+                          100 * NumberOf(entry, "pass_rate", 0), all - unscored);
+    }
+    if (unscored > 0) {
+      line += fmt::format("{}{:.0f} episodes could not be scored", unscored < all ? "; " : "",
+                          unscored);
+    }
   } else if (entry.kind == "checkpoint") {
     line = "checkpoint " + entry.words.at("path");
   } else if (entry.kind == "warning") {

@@ -45,7 +45,7 @@ struct LabelledAnswer {
 std::string LineOf(const LabelledAnswer& answer, const JudgeAnswersOptions& options) {
   nlohmann::ordered_json line;
   if (options.demonstrations) {
-    RunConfig::JudgeKeys judge;
+    JudgeConfig judge;
     judge.form = options.form;
     JudgeQuestion question;
     question.task = v1::JUDGE_TASK_OUTCOME;

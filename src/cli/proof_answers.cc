@@ -3,7 +3,7 @@
 #include <map>
 #include <utility>
 
-#include "config/run_config.h"
+#include "run/run_config.h"
 #include "store/run_reader.h"
 #include "tasks/calls_f.h"
 #include "tasks/task_file.h"

@@ -8,8 +8,8 @@
 #include <sstream>
 #include <vector>
 
-#include "config/run_config.h"
 #include "run/earlier_parts.h"
+#include "run/run_config.h"
 #include "run/run_summary.h"
 #include "store/run_reader.h"
 
@@ -68,8 +68,10 @@ std::string Figure(const CompareJson& object, const std::string& key, const char
 std::string EvalFigure(const CompareJson& summary, const std::string& name) {
   if (!summary.contains("eval") || !summary["eval"].contains(name)) return "-";
   const CompareJson& eval = summary["eval"][name];
-  return fmt::format("{:.1f} % ± {:.1f}{}", 100 * eval.value("pass_rate", 0.0),
-                     100 * eval.value("ci95", 0.0),
+  const bool spread = eval.contains("ci95") && eval["ci95"].is_number();
+  if (!eval.contains("pass_rate") || !eval["pass_rate"].is_number()) return "unscored";
+  return fmt::format("{:.1f} %{}{}", 100 * eval["pass_rate"].get<double>(),
+                     spread ? fmt::format(" ± {:.1f}", 100 * eval["ci95"].get<double>()) : "",
                      eval.value("complete", true) ? "" : " (partial)");
 }
 

@@ -5,10 +5,10 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "config/run_config.h"
 #include "core/text.h"
 #include "core/threads.h"
 #include "run/loop_options.h"
+#include "run/run_config.h"
 #include "store/blobs.h"
 #include "tasks/prepare_tasks.h"
 #include "tasks/task_file.h"

@@ -58,7 +58,7 @@ Result<OpenedRun> OpenOrCreate(const WorkerArguments& arguments, RunConfig& conf
     if (!opened.ok() && !begin) return opened.status();
     if (opened.ok()) {
       directory = std::move(*opened);
-      // What the run was begun with, and what is said now on top.
+      // The run's own config, and the words of this command on top.
       TM_RETURN_IF_ERROR(binder.LoadFile(directory->config_path()));
       TM_RETURN_IF_ERROR(binder.Load(arguments.config_file, arguments.sets));
     }

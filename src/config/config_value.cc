@@ -30,7 +30,7 @@ bool IsChoice(const std::string& text, const KeyOptions& options) {
          std::find(options.choices.begin(), options.choices.end(), text) != options.choices.end();
 }
 
-// What was read, or nothing when the node is of another type or does not fit the type.
+// The value, or nothing when the node is of another type or does not fit the type.
 template <typename T>
 std::optional<T> Read(const toml::node& node) {
   if constexpr (std::is_same_v<T, bool>) {

@@ -72,6 +72,14 @@ Result<pid_t> StartChild(const std::vector<std::string>& words, const ChildOptio
   return pid;
 }
 
+Result<pid_t> StartLoggedChild(const std::vector<std::string>& words, const std::string& log) {
+  // Runs "$@" with its output in the file $0, and ends it when this process dies.
+  constexpr char kShell[] = "exec setpriv --pdeathsig TERM -- \"$@\" >>\"$0\" 2>&1";
+  std::vector<std::string> all = {"/bin/sh", "-c", kShell, log};
+  all.insert(all.end(), words.begin(), words.end());
+  return StartChild(all);
+}
+
 std::string HowItEnded(int wait_status) {
   if (WIFSIGNALED(wait_status)) {
     return "was killed by signal " + std::to_string(WTERMSIG(wait_status));

@@ -26,6 +26,10 @@ struct ChildOptions {
 // group of its own, so that Ctrl-C reaches us alone and we tell it in order.
 Result<pid_t> StartChild(const std::vector<std::string>& words, const ChildOptions& options = {});
 
+// The same for a program of others that is found on the path: what it prints is added to the file
+// `log`, and it is asked to end when this thread's process dies.
+Result<pid_t> StartLoggedChild(const std::vector<std::string>& words, const std::string& log);
+
 // Of waitpid's status: "ended with status 1", "was killed by signal 9".
 std::string HowItEnded(int wait_status);
 

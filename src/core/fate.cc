@@ -53,7 +53,7 @@ std::string FateNames() {
 }
 
 std::string FailureText(Failure failure, std::string_view detail) {
-  std::string text(kFailures[static_cast<size_t>(failure)].words);
+  std::string text(RowOf(failure).words);
   if (!detail.empty()) text.append(": ").append(detail);
   return text;
 }

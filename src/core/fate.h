@@ -55,7 +55,8 @@ std::string LiveFatesSql();
 // For errors: "stored, ready, used, ..".
 std::string FateNames();
 
-// What of ours failed an episode: it becomes stale.
+// What may go wrong with an episode, its tools, judges and environments, by kind. A part of ours
+// that fails makes an episode stale in the end, never a reward.
 enum class Failure : uint8_t {
   kPrompt,
   kEngine,
@@ -68,26 +69,53 @@ enum class Failure : uint8_t {
   kUnscorable,
   kNoVerdict,
   kTeacher,
+  kCapacity,
+  kConnection,
+  kTimeout,
+  kEnvironment,
+  kMasked,
+  kVerifier,
+  kBadAction,
+};
+
+// What a failure becomes.
+enum class FailureDeed : uint8_t {
+  kStale,   // at once
+  kRetry,   // the attempt begins again, so many times; then stale
+  kWait,    // it waits for room, and counts as no attempt
+  kResult,  // it is the agent's own, and scored
 };
 
 struct FailureRow {
   Failure failure;
-  std::string_view words;  // before the detail
+  std::string_view words;  // before the detail; never changed: databases hold it
+  FailureDeed deed = FailureDeed::kStale;
 };
 
 inline constexpr FailureRow kFailures[] = {
     {Failure::kPrompt, "prompt"},
     {Failure::kEngine, "engine"},
-    {Failure::kTool, "tool unavailable"},
+    {Failure::kTool, "tool unavailable", FailureDeed::kRetry},
     {Failure::kBoxLost, "the episode's box was lost"},
-    {Failure::kAgent, "agent"},
+    {Failure::kAgent, "agent", FailureDeed::kRetry},
     {Failure::kRefused, "refused"},
     {Failure::kUnusable, "put aside"},
     {Failure::kUnknownTask, "the task is not in this run's task files"},
     {Failure::kUnscorable, "unscorable"},
     {Failure::kNoVerdict, "no verdict"},
     {Failure::kTeacher, "not scored by the teacher"},
+    {Failure::kCapacity, "no room in the environment", FailureDeed::kWait},
+    {Failure::kConnection, "environment unreachable", FailureDeed::kRetry},
+    {Failure::kTimeout, "environment too slow", FailureDeed::kRetry},
+    {Failure::kEnvironment, "environment failed", FailureDeed::kRetry},
+    {Failure::kMasked, "the environment masked it", FailureDeed::kStale},
+    {Failure::kVerifier, "the environment's verifier failed", FailureDeed::kRetry},
+    {Failure::kBadAction, "bad action", FailureDeed::kResult},
 };
+
+inline const FailureRow& RowOf(Failure failure) {
+  return kFailures[static_cast<size_t>(failure)];
+}
 
 // "engine: the device is lost"; without a detail the words alone.
 std::string FailureText(Failure failure, std::string_view detail = {});

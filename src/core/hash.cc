@@ -43,7 +43,7 @@ std::string Sha256::Hex() {
 
 void NormalizeTree(v1::Tree& tree) {
   for (v1::File& file : *tree.mutable_files()) {
-    // What it holds decides, not what its sender says of it.
+    // Its content decides, not its sender's word.
     if (file.has_content() || file.hash().empty()) file.set_hash(Sha256Hex(file.content()));
   }
   std::sort(tree.mutable_files()->begin(), tree.mutable_files()->end(),

@@ -254,7 +254,7 @@ Status CheckTrajectory(const v1::Trajectory& trajectory, const MessageLimits& li
   return Ok();
 }
 
-// What fields must have in common.
+// Rules over several fields.
 Status CheckTogether(const Message& message, const MessageLimits& limits) {
   const Descriptor* type = message.GetDescriptor();
   if (type == v1::Turn::descriptor()) {

@@ -3,8 +3,8 @@
 //
 //   bytes -> ReadMessage -> (size, parse, every field in its bounds, fields that agree) -> message
 //
-// What needs more knowledge than the message itself (was the group issued, was the version
-// published) is checked by the loop that has it.
+// Checks that need more than the message itself (was the group issued, was the version
+// published) are made by the loop that has it.
 #pragma once
 
 #include <cstdint>

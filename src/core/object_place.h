@@ -22,7 +22,7 @@ class ObjectPlace {
   // The object appears whole, in place of an earlier one, or not at all. An object of more than
   // kReplacedBytes is never replaced: its name is not used again.
   virtual Status Put(std::string_view name, std::span<const std::string_view> parts) = 0;
-  // What is not there is removed already.
+  // An object that is not there is removed already.
   virtual Status Remove(std::string_view name) = 0;
 
   // kNotFound: no such object. kInvalid: it is larger than `bytes_max`.

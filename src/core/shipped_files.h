@@ -1,4 +1,4 @@
-// What comes with the program. Files: the page ("web"), presets of agents ("agents"), the demo and
+// Files that come with the program: the page ("web"), presets of agents ("agents"), the demo and
 // the shapes of models ("examples"), in share/tidemill of the prefix. Programs that it starts, in
 // libexec/tidemill. In a build both folders lie beside the program.
 #pragma once

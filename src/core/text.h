@@ -13,7 +13,7 @@ namespace tidemill {
 
 bool IsUtf8(std::string_view bytes);
 
-// Whatever is no valid UTF-8 becomes U+FFFD; NULs too, because programs that read JSON choke on
+// Bytes that are no valid UTF-8 become U+FFFD; NULs too, because programs that read JSON choke on
 // them.
 std::string ToUtf8(std::string_view bytes);
 

@@ -34,7 +34,7 @@ int AvailableCores();
 // default.
 ThreadPlan PlanThreads(const ThreadSettings& settings, int available_cores);
 
-// What `top -H` and debuggers show; the kernel keeps 15 characters.
+// The thread's name in `top -H` and debuggers; the kernel keeps 15 characters.
 void NameThisThread(std::string_view name);
 
 // Keeps BLAS and OpenMP at `threads` threads in each thread that calls them, unless the person who

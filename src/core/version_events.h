@@ -28,7 +28,7 @@ struct StepTrained {
 // An evaluation of the weights after so many steps is complete.
 struct StepEvaluated {
   uint64_t step = 0;
-  double pass_rate = 0;
+  std::optional<double> pass_rate{};  // nothing: not one sample could be scored
 };
 // The learner goes on from earlier weights, published as `version`; or it cannot, and why.
 struct LearnerSetBack {

@@ -20,7 +20,7 @@ template <typename Job>
 class WorkQueue {
  public:
   using Batch = std::vector<Job>;
-  // What becomes of jobs that wait when the queue is stopped.
+  // The fate of jobs that wait when the queue is stopped.
   enum class AtEnd { kForget, kFinish };
 
   explicit WorkQueue(size_t capacity, AtEnd at_end = AtEnd::kForget)

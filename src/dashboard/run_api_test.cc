@@ -169,7 +169,8 @@ TEST_F(RunApiTest, TagsAndNotesAreKeptBesideTheRunAndShownWithIt) {
   const Json run = Json::parse(again.Get("/api/runs/noted").body);
   EXPECT_EQ(run["tags"], Json({"best", "sweep"}));
   EXPECT_EQ(run["note"], "<b>lr</b> 1e-5");
-  for (const Json& entry : Get("/api/runs")["runs"]) {
+  const Json runs = Get("/api/runs");
+  for (const Json& entry : runs["runs"]) {
     EXPECT_EQ(entry["tags"].size(), entry["name"] == "noted" ? 2u : 0u);
   }
   HttpRequest elsewhere;

@@ -280,9 +280,9 @@ Json EvalJson(const EvalResult& eval) {
           {"tasks_solved", eval.tasks_solved},
           {"samples", eval.samples},
           {"unscored", eval.unscored},
-          {"pass_rate", eval.pass_rate},
-          {"ci95", eval.pass_rate_ci95},
-          {"mean_reward", eval.mean_reward},
+          {"pass_rate", OrNull(eval.pass_rate)},
+          {"ci95", OrNull(eval.pass_rate_ci95)},
+          {"mean_reward", OrNull(eval.mean_reward)},
           {"version", OrNull(eval.max_version)},
           {"finished_ms", eval.finished_ms}};
 }

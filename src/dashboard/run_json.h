@@ -19,7 +19,7 @@ using ApiJson = nlohmann::ordered_json;
 ApiJson EpisodeRowJson(const EpisodeRow& row);
 // With every token's text, log-probability and version. Without a tokenizer ids stand for texts.
 ApiJson EpisodeDetailJson(const EpisodeDetail& detail, const std::optional<Tokenizer>& tokenizer);
-// What a transcript shows, in its order, each text with where it stands: "prompt", "turn 2",
+// The texts of a transcript, in its order, each text with where it stands: "prompt", "turn 2",
 // "turn 2, compile", "submission".
 std::vector<std::pair<std::string, std::string>> TranscriptTexts(
     const v1::Trajectory& trajectory, const std::optional<Tokenizer>& tokenizer);

@@ -64,7 +64,8 @@ TEST_F(RunMemoryTest, OrdersCasesByWhatTheyWereWorth) {
   for (size_t i = 1; i < best.size(); ++i) EXPECT_GE(best[i - 1]["worth"], best[i]["worth"]);
   EXPECT_GT(best[0]["worth_half"], 0);
   EXPECT_EQ(Memory("?sort=worst&limit=1")["list"][0]["worth"], best.back()["worth"]);
-  for (const MemoryTestJson& one : Memory("?scope=alpha")["list"]) EXPECT_EQ(one["scope"], "alpha");
+  const MemoryTestJson alpha = Memory("?scope=alpha");
+  for (const MemoryTestJson& one : alpha["list"]) EXPECT_EQ(one["scope"], "alpha");
   Get("/api/runs/remembers/memory?sort=loudest", 400);
   Get("/api/runs/remembers/memory?limit=0", 400);
 }

@@ -96,9 +96,9 @@ Status RunView::OpenMemory() {
                                : nlohmann::json::parse(found->second, nullptr, false);
   };
   if (value("memory.on") != true) return Invalid("this run has no memory (memory.on)");
-  BankOptions options;
+  MemoryConfig options;
   if (const auto capacity = value("memory.capacity"); capacity.is_number_unsigned()) {
-    options.capacity = capacity.get<size_t>();
+    options.capacity = capacity.get<uint32_t>();
   }
   if (const auto failures = value("memory.failures"); failures.is_boolean()) {
     options.failures = failures.get<bool>();

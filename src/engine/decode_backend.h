@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "core/status.h"
@@ -38,6 +39,8 @@ struct Drawn {
   // Where the sampling asks for them (top_logprobs):
   float model_logprob = 0;
   std::vector<TokenLogprob> top{};
+  // EncodeSupport of what it was drawn from, where the sampling truncates; at temperature 0 empty.
+  std::string support{};
 };
 
 // Not thread-safe but for Prepare; the engine's thread calls.

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "core/status.h"
+#include "core/token_support.h"
 #include "model/policy_version.h"
 #include "model/token_id.h"
 #include "model/weights.h"
@@ -100,6 +101,9 @@ struct TurnOutput {
   // Empty unless top_logprobs asked for them; the most likely first.
   std::vector<float> model_logprobs;
   std::vector<std::vector<TokenLogprob>> top;
+  // What each token was drawn from, where the sampling truncates at a temperature above 0 and the
+  // engine knows. Else empty.
+  TokenSupports supports;
   std::vector<TokenVersionRun> versions;
   TurnFinish finish = TurnFinish::kStop;
   StopMatch stop;
@@ -113,8 +117,8 @@ struct TurnOutput {
 };
 
 // What came to a streamed turn since the last delta: the vectors of `part` hold the new tokens
-// alone. Its versions are those of the new tokens or, of an engine that learns them at the end, none
-// until the last delta, which then has those of the whole turn.
+// alone. Its versions are those of the new tokens or, of an engine that learns them at the end,
+// none until the last delta, which then has those of the whole turn.
 struct TurnDelta {
   TurnOutput part;
   bool done = false;  // the turn ended; `finish` and `stop` say how

@@ -53,7 +53,7 @@ class PrefixCache {
     bool clean = false;  // all of it computed under `weights`
     PolicyVersion weights{};
   };
-  // What the session retained under `policy` that begins like `tokens` for the longest way.
+  // The session's retained run under `policy` with the longest prefix in common with `tokens`.
   SessionHit MatchSession(const CacheOwner& owner, PolicyId policy,
                           std::span<const TokenId> tokens) const;
   // Keeps the pages of `tokens` for the session, in place of what begins the same way under the
@@ -73,7 +73,7 @@ class PrefixCache {
   // `weights` are not computed with any more: what is known of them is not found and goes when
   // idle.
   void ForgetWeights(const PolicyVersion& weights);
-  // What sessions retained under the policy.
+  // Forgets the runs that sessions retained under the policy.
   void ForgetSessions(PolicyId policy);
   // Nothing of the tenant is found any more. What no sequence uses goes at once, the rest when it
   // is idle.

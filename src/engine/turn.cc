@@ -59,8 +59,8 @@ void CountVersion(std::vector<TokenVersionRun>& versions, uint64_t version, uint
   versions.back().tokens += tokens;
 }
 
-// Those that were given, in front of the first that was drawn.
-void AppendForced(Sequence& s, std::optional<uint64_t> version) {
+// Those that were given, in front of the first that was drawn. `supported`: that one has a support.
+void AppendForced(Sequence& s, std::optional<uint64_t> version, bool supported) {
   const std::vector<TokenId>& forced = s.turn.forced;
   TurnOutput& out = s.output;
   out.forced = static_cast<uint32_t>(forced.size());
@@ -70,6 +70,9 @@ void AppendForced(Sequence& s, std::optional<uint64_t> version) {
   if (s.turn.sampling.top_logprobs >= 0) {
     out.model_logprobs.assign(forced.size(), 0);
     out.top.resize(forced.size());
+  }
+  if (supported) {
+    for (const TokenId id : forced) out.supports.Add(EncodeSupport(std::span(&id, 1)));
   }
   if (version) CountVersion(out.versions, *version, out.forced);
 }
@@ -87,6 +90,7 @@ void AppendPart(TurnOutput& whole, TurnOutput part) {
   AppendAll(whole.full_logprobs, part.full_logprobs);
   AppendAll(whole.model_logprobs, part.model_logprobs);
   AppendAll(whole.top, part.top);
+  whole.supports.Append(part.supports);
   for (const TokenVersionRun& run : part.versions) {
     CountVersion(whole.versions, run.version, run.tokens);
   }
@@ -151,7 +155,7 @@ bool AppendToken(Sequence& s, Drawn drawn, std::optional<uint64_t> version, int3
                  const std::function<std::string(TokenId)>& token_bytes) {
   TurnOutput& out = s.output;
   if (static_cast<size_t>(s.turned) == s.turn.forced.size() && s.turned > 0) {
-    AppendForced(s, version);
+    AppendForced(s, version, !drawn.support.empty());
   }
   ++s.turned;
   s.tokens.push_back(drawn.id);
@@ -162,6 +166,7 @@ bool AppendToken(Sequence& s, Drawn drawn, std::optional<uint64_t> version, int3
     out.model_logprobs.push_back(drawn.model_logprob);
     out.top.push_back(std::move(drawn.top));
   }
+  if (!drawn.support.empty()) out.supports.Add(std::move(drawn.support));
   if (version) CountVersion(out.versions, *version, 1);
   const std::vector<TokenId>& stops = s.turn.stop_ids;
   out.held_bytes = 0;

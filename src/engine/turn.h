@@ -24,7 +24,7 @@ bool EndsWithin(const Sequence& sequence, int32_t more, int32_t max_context);
 bool AppendToken(Sequence& sequence, Drawn drawn, std::optional<uint64_t> version,
                  int32_t max_context, const std::function<std::string(TokenId)>& token_bytes);
 
-// What came to the output since the turn began or this was called last.
+// The output since the turn began or this was called last.
 TurnOutput TakeOutput(Sequence& sequence);
 
 }  // namespace tidemill

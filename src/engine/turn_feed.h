@@ -10,7 +10,7 @@
 
 namespace tidemill {
 
-// What comes for a turn before the reader took what came earlier is put behind that, so however
+// Output that comes before the reader took the earlier part is put behind it, so however
 // slow the reader is there is never more here than the turns under way have tokens. Thread-safe.
 class TurnFeed {
  public:

@@ -29,11 +29,11 @@ class WeightPreparer {
   ~WeightPreparer();
   WeightPreparer(const WeightPreparer&) = delete;
 
-  // What is ready, once; else looks for a version above `have` and lets it be prepared. Never
-  // waits. Fails as the channel and Engine::Prepare do.
+  // The weights that are ready, once; else looks for a version above `have` and lets it be
+  // prepared. Never waits. Fails as the channel and Engine::Prepare do.
   Result<Prepared> Take(uint64_t have);
   // Weights that come by no channel, in the order of the calls. `then` is called on the thread.
-  // What was not begun when it stops is not called.
+  // Called once, but for work that was not begun when it stops.
   using Then = std::function<void(Result<std::shared_ptr<ReadyWeights>>)>;
   void Prepare(std::shared_ptr<const Weights> weights, Then then);
   // Lets older weights go on the thread: giving back their memory takes time.

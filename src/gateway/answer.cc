@@ -71,6 +71,11 @@ std::unique_ptr<AnswerStream> MakeAnswerStream(const ChatRequest& request, Answe
     case Api::kMessages:
     case Api::kCountTokens:
       return MakeMessagesStream(request, std::move(head));
+    case Api::kGenerate:
+      return MakeGenerateStream(request, std::move(head));
+    case Api::kTokenize:
+    case Api::kDetokenize:
+      break;
   }
   return nullptr;
 }
@@ -87,6 +92,11 @@ std::string WholeBody(const ChatRequest& request, const AnswerHead& head, const 
       return DumpWire(MessagesBody(request, head, answer));
     case Api::kCountTokens:
       return DumpWire({{"input_tokens", answer.usage.prompt}});
+    case Api::kGenerate:
+      return DumpWire(GenerateBody(request, head, answer));
+    case Api::kTokenize:
+    case Api::kDetokenize:
+      break;
   }
   return {};
 }
@@ -119,21 +129,24 @@ std::string_view OpenAiFinish(const AnswerEnd& end, bool has_calls) {
 
 namespace {
 
-WireJson TokenLogprob(const std::string& bytes, float logprob) {
+WireJson TokenLogprob(int32_t id, const std::string& bytes, float logprob, bool as_id) {
   WireJson numbers = WireJson::array();
   for (const char byte : bytes) numbers.push_back(static_cast<unsigned char>(byte));
-  return {{"token", ToUtf8(bytes)}, {"logprob", logprob}, {"bytes", std::move(numbers)}};
+  return {{"token", as_id ? fmt::format("token_id:{}", id) : ToUtf8(bytes)},
+          {"logprob", logprob},
+          {"bytes", std::move(numbers)}};
 }
 
 }  // namespace
 
-WireJson TokenLogprobs(std::span<const TokenRecord> tokens, int alternatives) {
+WireJson TokenLogprobs(std::span<const TokenRecord> tokens, int alternatives, bool tokens_as_ids) {
   WireJson list = WireJson::array();
   for (const TokenRecord& token : tokens) {
-    WireJson entry = TokenLogprob(token.bytes, token.logprob);
+    WireJson entry = TokenLogprob(token.id, token.bytes, token.logprob, tokens_as_ids);
     WireJson top = WireJson::array();
     for (size_t i = 0; i < token.top.size() && i < static_cast<size_t>(alternatives); ++i) {
-      top.push_back(TokenLogprob(token.top[i].bytes, token.top[i].logprob));
+      const TopToken& one = token.top[i];
+      top.push_back(TokenLogprob(one.id, one.bytes, one.logprob, tokens_as_ids));
     }
     entry["top_logprobs"] = std::move(top);
     list.push_back(std::move(entry));

@@ -126,6 +126,8 @@ std::unique_ptr<AnswerStream> MakeChatStream(const ChatRequest& request, AnswerH
 std::unique_ptr<AnswerStream> MakeCompletionsStream(const ChatRequest& request, AnswerHead head);
 std::unique_ptr<AnswerStream> MakeResponsesStream(const ChatRequest& request, AnswerHead head);
 std::unique_ptr<AnswerStream> MakeMessagesStream(const ChatRequest& request, AnswerHead head);
+std::unique_ptr<AnswerStream> MakeGenerateStream(const ChatRequest& request, AnswerHead head);
+WireJson GenerateBody(const ChatRequest& request, const AnswerHead& head, const Answer& answer);
 WireJson ChatBody(const ChatRequest& request, const AnswerHead& head, const Answer& answer);
 WireJson CompletionsBody(const ChatRequest& request, const AnswerHead& head, const Answer& answer);
 WireJson ResponsesBody(const ChatRequest& request, const AnswerHead& head, const Answer& answer);
@@ -144,8 +146,13 @@ inline constexpr std::string_view kChunkEnd = "]}\n\n";
 // "stop", "length" or "tool_calls".
 std::string_view OpenAiFinish(const AnswerEnd& end, bool has_calls);
 
-// [{token, logprob, bytes, top_logprobs}].
-WireJson TokenLogprobs(std::span<const TokenRecord> tokens, int alternatives);
+// [{token, logprob, bytes, top_logprobs}]; a token by its id is "token_id:7".
+WireJson TokenLogprobs(std::span<const TokenRecord> tokens, int alternatives,
+                       bool tokens_as_ids = false);
+
+// Adds prompt_token_ids, generation_token_ids and generation_log_probs, the last under the
+// distribution the tokens were drawn from.
+void AddGeneration(WireJson& object, const AnswerHead& head, std::span<const TokenRecord> tokens);
 
 // Adds token_ids, token_logprobs, draw_logprobs and policy_versions to `object`.
 void AddTokenIds(WireJson& object, const std::vector<TokenRecord>& tokens);

@@ -1,4 +1,4 @@
-// What clients get: streams and whole bodies say the same.
+// Streams and whole bodies tell clients the same.
 #include "gateway/answer.h"
 
 #include <gmock/gmock.h>

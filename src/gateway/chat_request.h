@@ -23,7 +23,20 @@ enum class Api : uint8_t {
   kResponses,    // POST /v1/responses
   kMessages,     // POST /v1/messages
   kCountTokens,  // POST /v1/messages/count_tokens
+  kGenerate,     // POST /inference/v1/generate
+  kTokenize,     // POST /tokenize
+  kDetokenize,   // POST /detokenize
 };
+
+// The request is rendered and encoded, and nothing is drawn.
+inline bool CountsOnly(Api api) {
+  return api == Api::kCountTokens || api == Api::kTokenize;
+}
+
+// Its prompts are taken as they are; there are no messages.
+inline bool HasRawPrompts(Api api) {
+  return api == Api::kCompletions || api == Api::kGenerate;
+}
 
 // The bounds of a request beside the size of its body, which is the route's.
 struct WireLimits {
@@ -57,12 +70,14 @@ struct SamplingFields {
   std::optional<int64_t> seed;
   std::optional<int64_t> max_tokens;
   std::vector<std::string> stop;
-  int n = 1;              // answers for each prompt
-  bool logprobs = false;  // the client wants them
-  int top_logprobs = 0;   // and so many alternatives
+  std::vector<int32_t> stop_token_ids;  // besides those that end a turn
+  bool ignore_eos = false;              // the latter do not
+  int n = 1;                            // answers for each prompt
+  bool logprobs = false;                // the client wants them
+  int top_logprobs = 0;                 // and so many alternatives
 };
 
-// A prompt of /v1/completions.
+// A prompt of /v1/completions and of the token route.
 struct RawPrompt {
   std::string text;
   std::vector<int32_t> ids;  // instead of `text` where not empty
@@ -87,7 +102,7 @@ struct ChatRequest {
   // [{type: "function", function: {name, description, parameters}}]: what the model is shown.
   WireJson tools = WireJson::array();
   std::map<std::string, NamespacedTool> namespaced;  // by the canonical name
-  std::vector<RawPrompt> prompts;                    // of /v1/completions, else empty
+  std::vector<RawPrompt> prompts;                    // where HasRawPrompts, else empty
 
   SamplingFields sampling;
   ToolChoice tool_choice;
@@ -99,6 +114,9 @@ struct ChatRequest {
   bool stream = false;
   bool include_usage = false;        // in the last chunk of a stream
   bool return_token_ids = false;     // ids, log-probabilities and policy versions
+  bool tokens_as_ids = false;        // log-probabilities name tokens by their ids
+  bool return_token_strs = false;    // of /tokenize
+  int32_t priority = 0;              // the lowest first, among those of one tenant
   bool hide_reasoning = false;       // the reasoning travels only inside an opaque field
   bool encrypted_reasoning = false;  // reasoning items carry `encrypted_content`
   // Values of the body that may name the session, by field: {"metadata.user_id", "..."}.

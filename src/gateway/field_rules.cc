@@ -10,7 +10,7 @@
 namespace tidemill {
 namespace {
 
-constexpr size_t kApiCount = 5;
+constexpr size_t kApiCount = 8;
 
 using RuleIndex = std::unordered_map<std::string, const FieldRule*>;
 
@@ -20,17 +20,23 @@ std::string RuleKey(std::string_view where, std::string_view name) {
   return key.append(where).append("\n").append(name);
 }
 
-RuleIndex IndexRules(std::span<const FieldRule> rules) {
+RuleIndex IndexRules(Api api) {
   RuleIndex index;
-  for (const FieldRule& rule : rules) index.emplace(RuleKey(rule.where, rule.name), &rule);
+  for (const FieldRule& rule : FieldRules(api)) {
+    index.emplace(RuleKey(rule.where, rule.name), &rule);
+  }
+  if (api != Api::kTokenize) return index;
+  for (const FieldRule& rule : kChatRules) {
+    if (!rule.where.empty()) index.emplace(RuleKey(rule.where, rule.name), &rule);
+  }
   return index;
 }
 
 const RuleIndex& IndexOf(Api api) {
   static const std::array<RuleIndex, kApiCount> indexes = {
-      IndexRules(FieldRules(Api::kChat)), IndexRules(FieldRules(Api::kCompletions)),
-      IndexRules(FieldRules(Api::kResponses)), IndexRules(FieldRules(Api::kMessages)),
-      IndexRules(FieldRules(Api::kCountTokens))};
+      IndexRules(Api::kChat),     IndexRules(Api::kCompletions), IndexRules(Api::kResponses),
+      IndexRules(Api::kMessages), IndexRules(Api::kCountTokens), IndexRules(Api::kGenerate),
+      IndexRules(Api::kTokenize), IndexRules(Api::kDetokenize)};
   return indexes[static_cast<size_t>(api)];
 }
 
@@ -59,6 +65,12 @@ std::span<const FieldRule> FieldRules(Api api) {
     case Api::kMessages:
     case Api::kCountTokens:
       return kMessagesRules;
+    case Api::kGenerate:
+      return kGenerateRules;
+    case Api::kTokenize:
+      return kTokenizeRules;
+    case Api::kDetokenize:
+      return kDetokenizeRules;
   }
   return {};
 }

@@ -31,7 +31,8 @@ struct FieldRule {
   std::string_view harmless = "[]";
 };
 
-// The table of an API. kCountTokens has that of kMessages.
+// The table of an API. kCountTokens has that of kMessages; what is inside of the body of kTokenize
+// has that of kChat.
 std::span<const FieldRule> FieldRules(Api api);
 
 // The rule for a field; nullptr: there is none.
@@ -48,5 +49,8 @@ extern const std::span<const FieldRule> kChatRules;
 extern const std::span<const FieldRule> kCompletionsRules;
 extern const std::span<const FieldRule> kResponsesRules;
 extern const std::span<const FieldRule> kMessagesRules;
+extern const std::span<const FieldRule> kGenerateRules;
+extern const std::span<const FieldRule> kTokenizeRules;
+extern const std::span<const FieldRule> kDetokenizeRules;
 
 }  // namespace tidemill

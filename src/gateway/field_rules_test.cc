@@ -23,7 +23,10 @@ struct ApiName {
 constexpr ApiName kApis[] = {{Api::kChat, "chat"},
                              {Api::kCompletions, "completions"},
                              {Api::kResponses, "responses"},
-                             {Api::kMessages, "messages"}};
+                             {Api::kMessages, "messages"},
+                             {Api::kGenerate, "generate"},
+                             {Api::kTokenize, "tokenize"},
+                             {Api::kDetokenize, "detokenize"}};
 
 // The least that each API takes.
 WireJson SmallBody(Api api) {
@@ -38,6 +41,12 @@ WireJson SmallBody(Api api) {
     case Api::kMessages:
     case Api::kCountTokens:
       return {{"model", "m"}, {"max_tokens", 9}, {"messages", {hi}}};
+    case Api::kGenerate:
+      return {{"token_ids", {1}}};
+    case Api::kTokenize:
+      return {{"model", "m"}, {"messages", {hi}}};
+    case Api::kDetokenize:
+      return {{"tokens", {1}}};
   }
   return {};
 }

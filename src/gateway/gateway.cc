@@ -7,6 +7,7 @@
 #include "core/hash.h"
 #include "core/random.h"
 #include "gateway/request_headers.h"
+#include "gateway/token_words.h"
 #include "http/access.h"
 
 namespace tidemill {
@@ -17,7 +18,7 @@ constexpr std::string_view kFeedbackPath = "/v1/feedback";
 constexpr size_t kFeedbackBytesMax = 64 * 1024;
 
 bool IsApiPath(const std::string& path) {
-  return path == "/v1" || path.rfind("/v1/", 0) == 0;
+  return path == "/v1" || path.rfind("/v1/", 0) == 0 || ApiOfPath(path).has_value();
 }
 
 // Errors of paths that are no API's have OpenAI's shape, or Anthropic's for its clients.
@@ -136,11 +137,20 @@ void Gateway::Dismiss(const Guest& guest) {
   guests_.Remove(guest.key);
 }
 
+void Gateway::Invite(const std::string& key, Tenant tenant) {
+  invited_.Add(key, std::move(tenant));
+}
+
+void Gateway::Uninvite(const std::string& key) {
+  invited_.Remove(key);
+}
+
 // Who comes out of a box is an agent, and nobody else: without its key it is no one.
 std::optional<Tenant> Gateway::TenantOf(const HttpRequest& request) const {
   const std::string_view bearer = request.Header("authorization"),
                          key = request.Header("x-api-key");
   if (request.entrance != 0) return guests_.Find(bearer, key);
+  if (auto tenant = invited_.Find(bearer, key)) return tenant;
   return keys_.Find(bearer, key);
 }
 
@@ -307,7 +317,7 @@ bool Gateway::Understand(Api api, const HttpRequest& request, AskedTurn& turn) {
   }
   turn.request = std::move(*parsed.request);
   turn.head.model = turn.request.model.empty() ? policy_.name : turn.request.model;
-  if (options_.strict_model && turn.request.model != policy_.name) {
+  if (options_.strict_model && turn.head.model != policy_.name) {
     FailEarly(api, turn,
               {.status = 404,
                .message = "The model \"" + turn.request.model + "\" does not exist; there is \"" +
@@ -322,6 +332,7 @@ bool Gateway::Understand(Api api, const HttpRequest& request, AskedTurn& turn) {
 
 void Gateway::Ask(Api api, HttpRequest request, std::unique_ptr<AskedTurn> turn) {
   if (!Understand(api, request, *turn)) return;
+  if (api == Api::kDetokenize) return Detokenize(*turn);
   const TurnQuestion question{.request = turn->request,
                               .tenant = turn->tenant,
                               .headers = turn->headers,
@@ -343,7 +354,7 @@ void Gateway::Ask(Api api, HttpRequest request, std::unique_ptr<AskedTurn> turn)
   if (!turn->request.tools.empty() && policy_.tool_source != ToolSource::kTemplate) {
     turn->reply_headers.emplace_back("x-tidemill-warning", ToolNote(policy_));
   }
-  if (api == Api::kCountTokens) return Count(*turn, question);
+  if (CountsOnly(api)) return Count(*turn, question);
   if (turn->prompt.sampling) Impose(*turn->prompt.sampling, turn->request.sampling);
   TurnPlan plan = PlanTurns(policy_, options_.plan, turn->request, turn->prompt,
                             StableHash(turn->report.request_id));
@@ -386,6 +397,16 @@ void Gateway::TakeFeedback(HttpRequest request, const Tenant& tenant,
   });
 }
 
+void Gateway::Detokenize(AskedTurn& turn) {
+  Result<std::string> body = DetokenizedBody(policy_.tokenizer, turn.request.prompts.at(0).ids);
+  if (!body.ok()) return FailEarly(Api::kDetokenize, turn, ErrorOf(body.status(), false));
+  HttpResponse response;
+  response.headers = turn.reply_headers;
+  response.body = std::move(*body);
+  turn.reply->Send(std::move(response));
+  Over(turn.report);
+}
+
 void Gateway::Count(AskedTurn& turn, const TurnQuestion& question) {
   Answer answer;
   for (const auto& ids : turn.prompt.prompts) answer.usage.prompt += std::ssize(ids);
@@ -396,7 +417,10 @@ void Gateway::Count(AskedTurn& turn, const TurnQuestion& question) {
   }
   HttpResponse response;
   response.headers = turn.reply_headers;
-  response.body = WholeBody(question.request, turn.head, answer);
+  response.body = question.request.api == Api::kTokenize
+                      ? TokenizedBody(policy_.tokenizer, question.request,
+                                      turn.prompt.prompts.at(0), options_.plan.context_tokens)
+                      : WholeBody(question.request, turn.head, answer);
   turn.reply->Send(std::move(response));
   Over(turn.report);
 }

@@ -77,6 +77,9 @@ class Gateway final : public RequestObserver {
   };
   Guest Admit(Fd listening, std::string key, Tenant tenant);
   void Dismiss(const Guest& guest);
+  // The way in of an environment's episode: a key that is served at the gateway's own address, too.
+  void Invite(const std::string& key, Tenant tenant);
+  void Uninvite(const std::string& key);
   // What the engine cached for the tenant is not used again.
   void ForgetPages(const std::string& tenant);
 
@@ -103,6 +106,7 @@ class Gateway final : public RequestObserver {
   void Ask(Api api, HttpRequest request, std::unique_ptr<AskedTurn> turn);
   void TakeFeedback(HttpRequest request, const Tenant& tenant, std::unique_ptr<AskedTurn> turn);
   void Count(AskedTurn& turn, const TurnQuestion& question);
+  void Detokenize(AskedTurn& turn);
   bool Understand(Api api, const HttpRequest& request, AskedTurn& turn);
   // Tells the client and those who watch.
   void FailEarly(Api api, AskedTurn& turn, const ApiError& error);
@@ -120,6 +124,7 @@ class Gateway final : public RequestObserver {
   GatewayFigures figures_;
   std::unique_ptr<AccessLog> access_log_;
   PassingKeys guests_;
+  PassingKeys invited_;
   Admission admission_;
   GatewayLoop loop_;
   LoopRunner runner_;

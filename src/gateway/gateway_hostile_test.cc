@@ -1,4 +1,4 @@
-// What hostile clients and templates try: the gateway refuses it by name and goes on. Smuggling and
+// Attacks by clients and templates: the gateway refuses them by name and goes on. Smuggling and
 // slow clients are also in http/http_server_test.cc and http/http_reply_test.cc.
 #include <fstream>
 

@@ -109,7 +109,7 @@ void GatewayLoop::TakeArrivals(Time now) {
       arrivals->noticed.insert(id);
       arrivals->Wake();
     });
-    waiting_.push_back(id);
+    Enqueue(id);
   }
   for (const Arrivals::StoredTurn& turn : stored) {
     const auto it = answers_.find(turn.id);
@@ -133,6 +133,19 @@ void GatewayLoop::TakeArrivals(Time now) {
       answer.Flush(now);
     }
     EndIfOver(id);
+  }
+}
+
+// A request passes those of its own tenant with a higher priority number, and nobody else.
+void GatewayLoop::Enqueue(TurnId id) {
+  waiting_.push_back(id);
+  const AskedTurn& asked = answers_.at(id).answer->asked();
+  for (size_t at = waiting_.size() - 1, i = at; i-- > 0;) {
+    const AskedTurn& before = answers_.at(waiting_[i]).answer->asked();
+    if (before.tenant.id != asked.tenant.id) continue;
+    if (before.request.priority <= asked.request.priority) return;
+    std::swap(waiting_[i], waiting_[at]);
+    at = i;
   }
 }
 

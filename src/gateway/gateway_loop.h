@@ -69,6 +69,7 @@ class GatewayLoop final : public Loop {
   void TakeArrivals(Time now);
   void TakeDeltas(Time now);
   void TakeDelta(TurnId id, int choice, const TurnDelta& delta, Time now);
+  void Enqueue(TurnId id);
   void StartWaiting(Time now);
   void Cut(Time now);
   void SendAway(TurnId id, Time now);

@@ -37,7 +37,7 @@ void Join(AnswerDelta& held, AnswerDelta delta) {
 
 WireJson AnswerMessage(const ChatRequest& request, const AnswerHead& head, int choice,
                        const AnswerChoice& answer) {
-  if (request.api == Api::kCompletions) return nullptr;
+  if (HasRawPrompts(request.api)) return nullptr;
   WireJson message = {{"role", "assistant"}, {"content", answer.TextOf(AnswerPart::Kind::kText)}};
   const std::string reasoning = answer.TextOf(AnswerPart::Kind::kReasoning);
   if (!reasoning.empty()) message["reasoning_content"] = reasoning;

@@ -139,6 +139,17 @@ WireJson ReadChatMessage(WireParse& parse, const WireJson& value, const WirePlac
   return canonical;
 }
 
+void ReadMessages(const WireObject& body, ChatRequest& request) {
+  WireParse& parse = body.parse();
+  body.Require("messages");
+  body.List("messages", parse.limits().messages, [&](const WireJson& value, const WirePlace& at) {
+    WireJson message = ReadChatMessage(parse, value, at);
+    if (!parse.failed()) request.messages.push_back(std::move(message));
+  });
+  if (request.messages.empty()) body.Fail("messages", "must hold at least one message");
+  if (!parse.failed()) NameToolMessages(request.messages);
+}
+
 void ReadChatReasoning(const WireObject& body, ChatRequest& request) {
   if (const auto effort = body.String("reasoning_effort")) SetEffort(request, *effort);
   if (const auto enabled = body.Bool("enable_thinking")) SetThinking(request, *enabled);
@@ -178,11 +189,19 @@ void ReadChatSampling(const WireObject& body, ChatRequest& request) {
 
 }  // namespace
 
+void ReadConversation(const WireObject& body, ChatRequest& request) {
+  request.model = body.String("model").value_or("");
+  ReadTemplateKwargs(body, request);
+  ReadChatTools(body, request);
+  ReadMessages(body, request);
+}
+
 void ReadChatBody(const WireObject& body, ChatRequest& request) {
   WireParse& parse = body.parse();
   request.model = body.RequiredString("model");
   request.stream = body.Bool("stream").value_or(false);
   request.return_token_ids = body.Bool("return_token_ids").value_or(false);
+  request.tokens_as_ids = body.Bool("return_tokens_as_token_ids").value_or(false);
   request.parallel_tool_calls = body.Bool("parallel_tool_calls").value_or(true);
   if (const WireJson* options = body.Object("stream_options")) {
     const WireObject fields(parse, *options, body.PlaceOf("stream_options"), "stream_options");
@@ -196,13 +215,7 @@ void ReadChatBody(const WireObject& body, ChatRequest& request) {
   ReadChatTools(body, request);
   ReadChatToolChoice(body, request);
   if (!parse.failed()) CheckToolChoice(body, request);
-  body.Require("messages");
-  body.List("messages", parse.limits().messages, [&](const WireJson& value, const WirePlace& at) {
-    WireJson message = ReadChatMessage(parse, value, at);
-    if (!parse.failed()) request.messages.push_back(std::move(message));
-  });
-  if (request.messages.empty()) body.Fail("messages", "must hold at least one message");
-  if (!parse.failed()) NameToolMessages(request.messages);
+  ReadMessages(body, request);
 }
 
 }  // namespace tidemill

@@ -86,7 +86,8 @@ class ChatStream final : public AnswerStream {
 
   void AddTokens(WireJson& choice, const std::vector<TokenRecord>& tokens) const {
     if (request_.sampling.logprobs) {
-      choice["logprobs"] = {{"content", TokenLogprobs(tokens, request_.sampling.top_logprobs)},
+      choice["logprobs"] = {{"content", TokenLogprobs(tokens, request_.sampling.top_logprobs,
+                                                      request_.tokens_as_ids)},
                             {"refusal", nullptr}};
     }
     if (request_.return_token_ids) AddTokenIds(choice, tokens);
@@ -161,11 +162,15 @@ WireJson ChatBody(const ChatRequest& request, const AnswerHead& head, const Answ
     choice["message"] = ChatMessage(head, from, static_cast<int>(i));
     choice["logprobs"] =
         request.sampling.logprobs
-            ? WireJson{{"content", TokenLogprobs(from.tokens, request.sampling.top_logprobs)},
+            ? WireJson{{"content", TokenLogprobs(from.tokens, request.sampling.top_logprobs,
+                                                 request.tokens_as_ids)},
                        {"refusal", nullptr}}
             : WireJson(nullptr);
     choice["finish_reason"] = OpenAiFinish(from.end, from.HasCalls());
-    if (request.return_token_ids) AddTokenIds(choice, from.tokens);
+    if (request.return_token_ids) {
+      AddTokenIds(choice, from.tokens);
+      AddGeneration(choice["message"], head, from.tokens);
+    }
     choices.push_back(std::move(choice));
   }
   body["choices"] = std::move(choices);

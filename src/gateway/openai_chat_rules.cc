@@ -34,6 +34,7 @@ constexpr FieldRule kChatTable[] = {
     {"", "reasoning", kHonoured, "OpenRouter's form of `reasoning_effort`"},
     {"", "return_token_ids", kHonoured,
      "ids of prompt and answer, log-probabilities, policy versions"},
+    {"", "return_tokens_as_token_ids", kHonoured, "log-probabilities name tokens `token_id:7`"},
     {"", "user", kIgnored, ""},
     {"", "metadata", kIgnored, "nothing is stored by it; may name the session"},
     {"", "store", kIgnored, "an answer cannot be fetched later"},

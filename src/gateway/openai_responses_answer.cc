@@ -119,6 +119,7 @@ void EndResponse(const ChatRequest& request, const AnswerHead& head, const Answe
   if (!request.return_token_ids) return;
   if (!head.prompt_ids.empty()) response["prompt_token_ids"] = head.prompt_ids[0];
   AddTokenIds(response, tokens);
+  if (!response["output"].empty()) AddGeneration(response["output"].back(), head, tokens);
 }
 
 // Keeps the items that are done and the one that is open, if any.

@@ -5,7 +5,7 @@
 namespace tidemill {
 
 Result<TurnPrompt> PlainRecorder::Prepare(const TurnQuestion& question) {
-  if (question.request.api == Api::kCompletions) {
+  if (!question.request.prompts.empty()) {
     return EncodeRawPrompts(policy_, question.request, question.prompt_tokens_max);
   }
   TM_ASSIGN_OR_RETURN(BuiltPrompt built,

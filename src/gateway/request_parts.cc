@@ -29,6 +29,7 @@ bool IsName(const std::string& name, size_t max) {
 void ReadSampling(const WireObject& body, SamplingFields& out) {
   out.temperature = body.Number("temperature", 0, 2);
   out.top_p = body.Number("top_p", 0, 1);
+  if (out.top_p == 0.0) body.Fail("top_p", "must be above 0 and at most 1, got 0");
   out.top_k = body.Int("top_k", -1, std::numeric_limits<int32_t>::max());
   if (out.top_k == -1) out.top_k = 0;  // how vLLM's clients say "no bound"
   out.min_p = body.Number("min_p", 0, 1);

@@ -22,12 +22,12 @@ void ReadStops(const WireObject& body, std::string_view key, SamplingFields& out
 // chat_template_kwargs, which may not take the place of what the gateway itself gives a template.
 void ReadTemplateKwargs(const WireObject& body, ChatRequest& request);
 
-// What the client says of thinking goes to the template, unless chat_template_kwargs says it too.
+// The client's settings for thinking go to the template, unless chat_template_kwargs says it too.
 void SetThinking(ChatRequest& request, bool enabled);
 // "none" turns thinking off; anything else is the template's `reasoning_effort`.
 void SetEffort(ChatRequest& request, const std::string& effort);
 
-// What may name the session: adds {name, value} to the request's hints where the string is there.
+// Names of the session: adds {name, value} to the request's hints where the string is there.
 void AddHint(const WireObject& object, std::string_view key, std::string_view name,
              ChatRequest& request);
 

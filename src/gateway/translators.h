@@ -8,6 +8,11 @@
 namespace tidemill {
 
 void ReadChatBody(const WireObject& body, ChatRequest& request);
+// Of a conversation alone: messages, tools and what the template is given.
+void ReadConversation(const WireObject& body, ChatRequest& request);
+void ReadGenerateBody(const WireObject& body, ChatRequest& request);
+void ReadTokenizeBody(const WireObject& body, ChatRequest& request);
+void ReadDetokenizeBody(const WireObject& body, ChatRequest& request);
 void ReadCompletionsBody(const WireObject& body, ChatRequest& request);
 void ReadResponsesBody(const WireObject& body, ChatRequest& request);
 // Also of count_tokens, which needs no max_tokens.

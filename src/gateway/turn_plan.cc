@@ -17,6 +17,7 @@ ApiError TooLong(const ChatRequest& request, int64_t tokens, bool exact, int64_t
   const int64_t most = context - 1;  // an answer has one token at least
   ApiError error{.status = 400, .code = "context_length_exceeded"};
   error.param = request.api == Api::kCompletions ? "prompt"
+                : request.api == Api::kGenerate  ? "token_ids"
                 : request.api == Api::kResponses ? "input"
                                                  : "messages";
   error.message =
@@ -138,7 +139,9 @@ TurnPlan PlanTurns(const ServedPolicy& policy, const PlanOptions& options,
     if (options.answer_tokens > 0) most = std::min(most, options.answer_tokens);
     choice.context_bound = most >= room;
     choice.params.max_new_tokens = static_cast<int32_t>(std::min({most, room, int64_t{INT32_MAX}}));
-    choice.params.stop_ids = policy.end_ids;
+    if (!asked.ignore_eos) choice.params.stop_ids = policy.end_ids;
+    choice.params.stop_ids.insert(choice.params.stop_ids.end(), asked.stop_token_ids.begin(),
+                                  asked.stop_token_ids.end());
     choice.params.stop_strings = asked.stop;
     choice.params.forced = forced;
     const size_t given = choice.params.forced.size();

@@ -37,7 +37,7 @@ TurnReaderOptions ReaderOptionsFor(const ServedPolicy& policy, const ChatRequest
                                    bool thinking_open) {
   TurnReaderOptions options;
   options.records = request.sampling.logprobs || request.return_token_ids;
-  if (request.api == Api::kCompletions) return options;
+  if (HasRawPrompts(request.api)) return options;
   options.parser.format = policy.format;
   options.parser.thinking_open = thinking_open;
   if (request.tools.empty() || request.tool_choice.kind == ToolChoice::Kind::kNone) {

@@ -21,6 +21,12 @@ void ReadBody(const WireObject& body, ChatRequest& request) {
     case Api::kMessages:
     case Api::kCountTokens:
       return ReadMessagesBody(body, request);
+    case Api::kGenerate:
+      return ReadGenerateBody(body, request);
+    case Api::kTokenize:
+      return ReadTokenizeBody(body, request);
+    case Api::kDetokenize:
+      return ReadDetokenizeBody(body, request);
   }
 }
 
@@ -50,6 +56,9 @@ std::optional<Api> ApiOfPath(std::string_view path) {
   if (path == "/v1/responses") return Api::kResponses;
   if (path == "/v1/messages") return Api::kMessages;
   if (path == "/v1/messages/count_tokens") return Api::kCountTokens;
+  if (path == "/inference/v1/generate") return Api::kGenerate;
+  if (path == "/tokenize") return Api::kTokenize;
+  if (path == "/detokenize") return Api::kDetokenize;
   return std::nullopt;
 }
 

@@ -86,6 +86,7 @@ TEST(Wire, WrongTypesAreNamedByTheirPath) {
        "temperature"},
       {R"({"model":"m","messages":[{"role":"user","content":"x"}],"temperature":2.5})",
        "temperature"},
+      {R"({"model":"m","messages":[{"role":"user","content":"x"}],"top_p":0})", "top_p"},
       {R"({"model":"m","messages":[{"role":"user","content":"x"}],"n":0})", "n"},
       {R"({"model":"m","messages":[{"role":"user","content":"x"}],"stop":["a",""]})", "stop"},
       {R"({"model":"m","messages":[{"role":"user","content":"x"}],"top_logprobs":2})",

@@ -1,4 +1,4 @@
-// What owners of requests share: memory for bodies, and turns.
+// Owners of requests share memory for bodies, and turns.
 #include <gtest/gtest.h>
 
 #include <deque>

@@ -4,7 +4,10 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "core/clock.h"
 #include "core/status.h"
@@ -18,6 +21,8 @@ using HttpCallId = uint64_t;
 class HttpCallUser {
  public:
   virtual ~HttpCallUser() = default;
+  // Before the first piece, or the end: the fields of the answer's head, names in lower case.
+  virtual void OnHead(HttpCallId, const std::vector<std::pair<std::string, std::string>>&) {}
   // Bytes of the body, in order; `status` is the answer's.
   virtual void OnPiece(HttpCallId call, int status, std::string_view bytes) = 0;
   // The last word: the answer's status, or why there is no whole answer (kUnavailable).

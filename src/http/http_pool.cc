@@ -39,11 +39,20 @@ class PieceParser final : public pool_http::basic_parser<false> {
   }
   int status() const { return status_; }
   std::string TakeBody() { return std::exchange(body_, {}); }
+  // Once, when the head is whole; before and after, empty.
+  std::vector<std::pair<std::string, std::string>> TakeFields() {
+    if (!is_header_done()) return {};
+    return std::exchange(fields_, {});
+  }
 
  private:
   void on_request_impl(pool_http::verb, PoolText, PoolText, int, PoolError&) override {}
   void on_response_impl(int code, PoolText, int, PoolError&) override { status_ = code; }
-  void on_field_impl(pool_http::field, PoolText, PoolText, PoolError&) override {}
+  void on_field_impl(pool_http::field, PoolText name, PoolText value, PoolError&) override {
+    std::string lower(name);
+    for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+    fields_.emplace_back(std::move(lower), std::string(value));
+  }
   void on_header_impl(PoolError&) override {}
   void on_body_init_impl(const boost::optional<uint64_t>&, PoolError&) override {}
   size_t on_body_impl(PoolText body, PoolError&) override {
@@ -59,6 +68,7 @@ class PieceParser final : public pool_http::basic_parser<false> {
 
   int status_ = 0;
   std::string body_;
+  std::vector<std::pair<std::string, std::string>> fields_;
 };
 
 std::string RequestText(const HttpUrl& server, const HttpAsk& ask) {
@@ -230,6 +240,9 @@ class HttpPool::Connection : public std::enable_shared_from_this<Connection> {
     }
     const std::string body = parser_->TakeBody();
     const HttpCallId call = call_;
+    const auto fields = parser_->TakeFields();
+    if (!fields.empty()) user_->OnHead(call, fields);
+    if (call_ != call) return false;
     if (!body.empty()) user_->OnPiece(call, parser_->status(), body);
     return call_ == call;
   }
@@ -338,6 +351,10 @@ void HttpPool::Cancel(HttpCallId call) {
   if (it == core_->calls.end()) return;
   it->second->Drop();
   core_->calls.erase(it);
+}
+
+boost::asio::io_context& HttpPool::io() {
+  return core_->io;
 }
 
 uint64_t HttpPool::connections() const {

@@ -6,6 +6,10 @@
 
 #include "http/http_calls.h"
 
+namespace boost::asio {
+class io_context;
+}
+
 namespace tidemill {
 
 // Plain HTTP only. All of it belongs to the thread that calls Run, but for Wake and Stop.
@@ -26,6 +30,8 @@ class HttpPool final : public HttpCalls {
   void Cancel(HttpCallId call) override;
 
   uint64_t connections() const;  // opened so far
+  // What runs on the same thread (TcpStreams) uses it.
+  boost::asio::io_context& io();
 
  private:
   class Connection;

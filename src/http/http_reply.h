@@ -55,7 +55,7 @@ class ReplyPipe {
     bool cut = false;  // the writer went away without an end
   };
   Piece Take();
-  // What was taken last has been written.
+  // The part taken last has been written.
   void Taken();
   // The client is gone, or the answer is complete.
   void Leave();

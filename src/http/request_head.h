@@ -1,4 +1,4 @@
-// What a request's head must be beyond what the parser asks: one reading of where it ends, of what
+// Rules for a request's head beyond the parser's: one reading of where it ends, of what
 // its body is and of whom it is for, so that a proxy before us cannot read it in another way
 // (request smuggling).
 #pragma once
@@ -17,7 +17,7 @@ struct HeadFault {
   std::string why;
 };
 
-// What the parser no longer shows, in the bytes of a head as they came, the whole or its beginning.
+// Checks on what the parser drops, in the bytes of a head as they came, the whole or its beginning.
 // Bytes behind the head are not looked at.
 std::optional<HeadFault> CheckHeadBytes(std::string_view bytes);
 

@@ -39,7 +39,7 @@ TokenChoices ReadToken(const ChatJson& entry) {
 
 }  // namespace
 
-std::string QuestionBody(const RunConfig::JudgeKeys& judge, const JudgeCall& call) {
+std::string QuestionBody(const JudgeConfig& judge, const JudgeCall& call) {
   ChatJson request;
   request["model"] = judge.model;
   request["messages"] = ChatJson::array();
@@ -90,10 +90,9 @@ Result<JudgeReply> ReadChatCompletion(std::string_view body) {
   return reply;
 }
 
-Result<std::unique_ptr<HttpJudgePort>> HttpJudgePort::Make(
-    const std::vector<RunConfig::JudgeKeys>& judges) {
+Result<std::unique_ptr<HttpJudgePort>> HttpJudgePort::Make(const std::vector<JudgeConfig>& judges) {
   std::unique_ptr<HttpJudgePort> port(new HttpJudgePort);
-  for (const RunConfig::JudgeKeys& keys : judges) {
+  for (const JudgeConfig& keys : judges) {
     const std::string name = "judge \"" + keys.name + "\"";
     Endpoint& endpoint = port->endpoints_[keys.name];
     endpoint.keys = keys;

@@ -10,23 +10,22 @@
 #include <string_view>
 #include <vector>
 
-#include "config/run_config.h"
 #include "core/work_queue.h"
 #include "http/http_peer.h"
+#include "judge/judge_config.h"
 #include "judge/judge_port.h"
 
 namespace tidemill {
 
 // The body of the request for a chat completion.
-std::string QuestionBody(const RunConfig::JudgeKeys& judge, const JudgeCall& call);
+std::string QuestionBody(const JudgeConfig& judge, const JudgeCall& call);
 // kUnavailable: the answer is no chat completion; says what is wrong with it.
 Result<JudgeReply> ReadChatCompletion(std::string_view body);
 
 class HttpJudgePort final : public JudgePort {
  public:
   // kInvalid names the judge: an address that is none, a key that is not there.
-  static Result<std::unique_ptr<HttpJudgePort>> Make(
-      const std::vector<RunConfig::JudgeKeys>& judges);
+  static Result<std::unique_ptr<HttpJudgePort>> Make(const std::vector<JudgeConfig>& judges);
   // Ends what is under way.
   ~HttpJudgePort() override;
 
@@ -35,7 +34,7 @@ class HttpJudgePort final : public JudgePort {
 
  private:
   struct Endpoint {
-    RunConfig::JudgeKeys keys;
+    JudgeConfig keys;
     HttpUrl url;
     std::string key;
     std::vector<std::unique_ptr<HttpPeer>> peers;

@@ -34,7 +34,7 @@ constexpr const char* kSaidGood = "{\"verdict\": \"good\", \"reason\": \"it pass
 // The judge loop over the real port, on threads of its own.
 class JudgeService {
  public:
-  explicit JudgeService(RunConfig::JudgeKeys keys) : keys_(std::move(keys)) {
+  explicit JudgeService(JudgeConfig keys) : keys_(std::move(keys)) {
     EXPECT_TRUE(OpenStandardTopics(bus_, {}).ok());
     EXPECT_TRUE(bus_.Open("asker", {}).ok());
     auto port = HttpJudgePort::Make({keys_});
@@ -69,7 +69,7 @@ class JudgeService {
   const JudgeCounters& counters() const { return loop_->counters(); }
 
  private:
-  RunConfig::JudgeKeys keys_;
+  JudgeConfig keys_;
   RealClock clock_;
   MemoryBus bus_{clock_};
   std::unique_ptr<HttpJudgePort> port_;
@@ -77,8 +77,8 @@ class JudgeService {
   LoopRunner runner_;
 };
 
-RunConfig::JudgeKeys KeysAt(const std::string& url) {
-  RunConfig::JudgeKeys keys;
+JudgeConfig KeysAt(const std::string& url) {
+  JudgeConfig keys;
   keys.name = "j", keys.endpoint = url, keys.model = "m", keys.task = "next_state";
   keys.timeout = std::chrono::seconds(20), keys.retries = 2;
   return keys;
@@ -95,7 +95,7 @@ TEST(HttpJudgePort, AsksAsAChatCompletionWithItsKeyAndKeepsConnections) {
     EXPECT_EQ(json["messages"].size(), 2u);
     return Reaction{.bytes = Completion(kSaidGood)};
   });
-  RunConfig::JudgeKeys keys = KeysAt(server.url());
+  JudgeConfig keys = KeysAt(server.url());
   keys.key_file = folder / "key", keys.votes = 3, keys.concurrency = 2;
   JudgeService service(keys);
   for (int i = 0; i < 5; ++i) service.Ask(i);
@@ -115,7 +115,7 @@ TEST(HttpJudgePort, AKilledJudgeIsAwayAndComesBack) {
     return Reaction{.bytes = Completion(kSaidGood)};
   });
   const uint16_t port = server->port();
-  RunConfig::JudgeKeys keys = KeysAt(server->url());
+  JudgeConfig keys = KeysAt(server->url());
   keys.retries = 1;
   JudgeService service(keys);
   service.Ask(1);
@@ -139,7 +139,7 @@ TEST(HttpJudgePort, AJudgeThatTakesThirtySecondsIsGivenUpAtItsTimeLimit) {
   ScriptedEndpoint server([](const std::string&, const std::string&) {
     return Reaction{.bytes = Completion(kSaidGood), .delay_ms = 30'000};
   });
-  RunConfig::JudgeKeys keys = KeysAt(server.url());
+  JudgeConfig keys = KeysAt(server.url());
   keys.timeout = milliseconds(100), keys.retries = 1;
   JudgeService service(keys);
   service.Ask(1);
@@ -166,7 +166,7 @@ TEST(HttpJudgePort, NonsenseAndFloodsAreFailedVotesAndNeverScores) {
     ScriptedEndpoint server([&](const std::string&, const std::string&) {
       return Reaction{.bytes = bytes, .close = bytes[0] == 'g', .flood = flood};
     });
-    RunConfig::JudgeKeys keys = KeysAt(server.url());
+    JudgeConfig keys = KeysAt(server.url());
     keys.retries = 1;
     JudgeService service(keys);
     service.Ask(1);
@@ -186,7 +186,7 @@ TEST(HttpJudgePort, AJudgeThatAnswersOnlyNowAndThenGetsItsVotesThrough) {
     if (n % 3 == 1) return Reaction{.bytes = Completion("hm")};
     return Reaction{.bytes = Completion(kSaidGood)};
   });
-  RunConfig::JudgeKeys keys = KeysAt(server.url());
+  JudgeConfig keys = KeysAt(server.url());
   keys.retries = 20, keys.votes = 3, keys.concurrency = 1;
   JudgeService service(keys);
   for (int i = 0; i < 4; ++i) service.Ask(i);
@@ -201,7 +201,7 @@ TEST(HttpJudgePort, ALyingJudgeIsMeasuredByItsVotes) {
     return Reaction{
         .bytes = Completion("{\"verdict\": \"" + std::string(words[n * 2654435761u % 3]) + "\"}")};
   });
-  RunConfig::JudgeKeys keys = KeysAt(server.url());
+  JudgeConfig keys = KeysAt(server.url());
   keys.votes = 5;
   JudgeService service(keys);
   for (int i = 0; i < 20; ++i) service.Ask(i);
@@ -220,10 +220,10 @@ TEST(HttpJudgePort, ARefusedKeyIsNotTriedAgain) {
 }
 
 TEST(HttpJudgePort, SaysWhatIsWrongWithItsConfig) {
-  const auto why = [](const RunConfig::JudgeKeys& keys) {
+  const auto why = [](const JudgeConfig& keys) {
     return HttpJudgePort::Make({keys}).status().message();
   };
-  RunConfig::JudgeKeys keys = KeysAt("localhost:80");
+  JudgeConfig keys = KeysAt("localhost:80");
   EXPECT_THAT(why(keys), HasSubstr("must begin with http://"));
   keys = KeysAt("http://localhost");
   keys.key_env = "TIDEMILL_NO_SUCH_KEY";

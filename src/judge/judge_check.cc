@@ -221,9 +221,8 @@ JudgeCheck CompareAnswers(const std::vector<JudgeCase>& cases,
   return check;
 }
 
-Result<JudgeCheck> RunJudgeCheck(const RunConfig::JudgeKeys& judge,
-                                 const std::vector<RunConfig::JudgeKeys>& judges, JudgePort& port,
-                                 const std::vector<JudgeCase>& cases,
+Result<JudgeCheck> RunJudgeCheck(const JudgeConfig& judge, const std::vector<JudgeConfig>& judges,
+                                 JudgePort& port, const std::vector<JudgeCase>& cases,
                                  const std::function<void(size_t)>& progress) {
   TM_ASSIGN_OR_RETURN(const v1::JudgeTask task, ParseJudgeTask(judge.task));
   std::vector<JudgeCase> asked;

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "config/run_config.h"
 #include "core/status.h"
+#include "judge/judge_config.h"
 #include "judge/judge_loop.h"
 #include "judge/judge_port.h"
 
@@ -68,9 +68,8 @@ JudgeCheck CompareAnswers(const std::vector<JudgeCase>& cases,
 
 // Asks the judge about every case. `progress` is told how many are done; may be empty.
 // kUnavailable: the endpoint did nothing but fail, for 5 s or, if it answered before, for a minute.
-Result<JudgeCheck> RunJudgeCheck(const RunConfig::JudgeKeys& judge,
-                                 const std::vector<RunConfig::JudgeKeys>& judges, JudgePort& port,
-                                 const std::vector<JudgeCase>& cases,
+Result<JudgeCheck> RunJudgeCheck(const JudgeConfig& judge, const std::vector<JudgeConfig>& judges,
+                                 JudgePort& port, const std::vector<JudgeCase>& cases,
                                  const std::function<void(size_t)>& progress);
 
 }  // namespace tidemill

@@ -123,7 +123,7 @@ TEST(JudgeCheck, AsksARealEndpointAboutEveryCaseOfItsTask) {
                              "\\\"") +
                      (praised ? "good" : "bad") + "\\\"}\"}}]}")};
   });
-  RunConfig::JudgeKeys keys;
+  JudgeConfig keys;
   keys.name = "j", keys.endpoint = server.url(), keys.task = "next_state", keys.concurrency = 2;
   JudgeCaseWriter writer({});
   std::vector<JudgeCase> cases;
@@ -142,7 +142,7 @@ TEST(JudgeCheck, AnEndpointThatRefusesEveryQuestionIsAnErrorSoon) {
     return ScriptedEndpoint::Reaction{
         .bytes = ScriptedEndpoint::Answer(401, "{\"error\": \"no such key\"}")};
   });
-  RunConfig::JudgeKeys keys;
+  JudgeConfig keys;
   keys.name = "j", keys.endpoint = server.url(), keys.task = "next_state", keys.concurrency = 2;
   JudgeCaseWriter writer({});
   std::vector<JudgeCase> cases;

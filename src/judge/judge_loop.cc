@@ -42,7 +42,7 @@ JudgeLoop::JudgeLoop(Bus& bus, const Clock& clock, JudgeOptions options, JudgePo
       outbox_(bus, options_.lease_period),
       leases_(bus, options_.lease_period) {
   VoteCaches& votes = options_.votes != nullptr ? *options_.votes : own_votes_;
-  for (const RunConfig::JudgeKeys& keys : options_.judges) {
+  for (const JudgeConfig& keys : options_.judges) {
     const uint64_t seed = MixHash(options_.seed, StableHash(keys.name));
     endpoints_.push_back({keys,
                           ParseJudgeTask(keys.task).value(),
@@ -133,7 +133,7 @@ void JudgeLoop::AskVotes(uint64_t key, size_t item, size_t judge) {
 }
 
 std::string JudgeLoop::CacheKey(const Item& item, const Call& call) const {
-  const RunConfig::JudgeKeys& keys = endpoints_[call.judge].keys;
+  const JudgeConfig& keys = endpoints_[call.judge].keys;
   return Sha256Hex(keys.name + "\n" + std::to_string(keys.version) + "\n" +
                    std::to_string(call.vote) + "\n" + item.prompt.system + "\n" + item.prompt.user);
 }
@@ -208,7 +208,7 @@ std::optional<JudgeLoop::Call> JudgeLoop::TakeRunning(uint64_t tag) {
 
 void JudgeLoop::OnDone(const Call& call, JudgeDone done, Time now) {
   Endpoint& endpoint = endpoints_[call.judge];
-  const RunConfig::JudgeKeys& keys = endpoint.keys;
+  const JudgeConfig& keys = endpoint.keys;
   counters_.tokens_in += done.reply.tokens_in;
   counters_.tokens_out += done.reply.tokens_out;
   // A price for a million tokens is one for each in millionths.
@@ -267,7 +267,7 @@ void JudgeLoop::AddVote(const Call& call, v1::JudgeVote vote) {
 // All votes are in.
 void JudgeLoop::CountItem(uint64_t key, size_t index) {
   Item& item = askings_.at(key).items[index];
-  const RunConfig::JudgeKeys& keys = endpoints_[item.judge].keys;
+  const JudgeConfig& keys = endpoints_[item.judge].keys;
   const auto valid = std::count_if(item.votes.begin(), item.votes.end(),
                                    [](const v1::JudgeVote& vote) { return vote.valid(); });
   const bool enough = static_cast<size_t>(valid) * 2 > item.votes.size();

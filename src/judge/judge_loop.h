@@ -21,11 +21,11 @@
 #include "bus/lease_keeper.h"
 #include "bus/outbox.h"
 #include "bus/questions.h"
-#include "config/run_config.h"
 #include "core/counters.h"
 #include "core/loop.h"
 #include "core/message_check.h"
 #include "judge/endpoint_guard.h"
+#include "judge/judge_config.h"
 #include "judge/judge_port.h"
 #include "judge/vote_cache.h"
 
@@ -34,7 +34,7 @@ namespace tidemill {
 class Metrics;
 
 struct JudgeOptions {
-  std::vector<RunConfig::JudgeKeys> judges;
+  std::vector<JudgeConfig> judges;
   uint32_t max_outstanding = 1024;  // requests being judged at once
   Duration retry_delay = milliseconds(500);
   Duration lease_period = std::chrono::seconds(10);
@@ -164,7 +164,7 @@ class JudgeLoop final : public Loop {
     std::string key;  // of the cache
   };
   struct Endpoint {
-    RunConfig::JudgeKeys keys;
+    JudgeConfig keys;
     v1::JudgeTask task;
     EndpointGuard guard;
     VoteCache* cache;

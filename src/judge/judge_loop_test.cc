@@ -85,7 +85,7 @@ class JudgeLoopTest : public testing::Test {
   MemoryBus bus_{clock_};
   FakeJudges port_;
   QuietWaker waker_;
-  RunConfig::JudgeKeys keys_;
+  JudgeConfig keys_;
   JudgeOptions options_;
   VoteCaches votes_;
   std::unique_ptr<JudgeLoop> loop_;
@@ -290,7 +290,7 @@ TEST_F(JudgeLoopTest, WhatIsJudgedWhenItsSessionIsDeletedIsNotKept) {
 
 TEST_F(JudgeLoopTest, ASecondJudgeDecidesWhereTheVotesSplit) {
   keys_.votes = 3, keys_.second = "strong";
-  RunConfig::JudgeKeys strong = keys_;
+  JudgeConfig strong = keys_;
   strong.name = "strong", strong.votes = 1, strong.second = "", strong.retries = 0;
   options_.judges = {strong};
   Make();

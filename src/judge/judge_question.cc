@@ -113,7 +113,7 @@ struct Field {
   std::string text;
 };
 
-std::vector<Field> FieldsOf(const RunConfig::JudgeKeys& judge, const JudgeQuestion& q) {
+std::vector<Field> FieldsOf(const JudgeConfig& judge, const JudgeQuestion& q) {
   const size_t most = size_t{judge.text_kb} << 10;
   std::vector<Field> fields = {{"What the agent was asked", "goal", Shorten(q.prompt, most)}};
   const bool turn = q.turn > 0;
@@ -148,7 +148,7 @@ std::string WordsOf(v1::JudgeTask task, std::string_view between) {
 }
 
 // The form of the answer.
-std::string AnswerForm(const RunConfig::JudgeKeys& judge, v1::JudgeTask task) {
+std::string AnswerForm(const JudgeConfig& judge, v1::JudgeTask task) {
   if (judge.answer == "token") {
     return fmt::format("Answer with one word and nothing else: {}.\n", WordsOf(task, " or "));
   }
@@ -188,7 +188,7 @@ std::string OneLine(const std::string& text) {
   return line;
 }
 
-JudgePrompt CompactPrompt(const RunConfig::JudgeKeys& judge, const JudgeQuestion& question) {
+JudgePrompt CompactPrompt(const JudgeConfig& judge, const JudgeQuestion& question) {
   JudgePrompt prompt;
   for (const Field& field : FieldsOf(judge, question))
     prompt.user += std::string(field.name) + ": " + OneLine(field.text) + "\n";
@@ -197,7 +197,7 @@ JudgePrompt CompactPrompt(const RunConfig::JudgeKeys& judge, const JudgeQuestion
 }
 
 // The task's prompt goes on with the answer, as the policy wrote it.
-JudgePrompt BarePrompt(const RunConfig::JudgeKeys& judge, const JudgeQuestion& question) {
+JudgePrompt BarePrompt(const JudgeConfig& judge, const JudgeQuestion& question) {
   const size_t most = size_t{judge.text_kb} << 10;
   JudgePrompt prompt;
   prompt.user =
@@ -261,7 +261,7 @@ std::vector<JudgeQuestion> QuestionsOf(v1::JudgeTask task, const v1::JudgeReques
   return questions;
 }
 
-JudgePrompt MakeJudgePrompt(const RunConfig::JudgeKeys& judge, const JudgeQuestion& question) {
+JudgePrompt MakeJudgePrompt(const JudgeConfig& judge, const JudgeQuestion& question) {
   if (judge.form == "compact") return CompactPrompt(judge, question);
   if (judge.form == "bare") return BarePrompt(judge, question);
   const std::vector<Field> fields = FieldsOf(judge, question);

@@ -15,9 +15,9 @@
 #include <utility>
 #include <vector>
 
-#include "config/run_config.h"
 #include "core/status.h"
 #include "judge/certificate.h"
+#include "judge/judge_config.h"
 #include "proto/tidemill.pb.h"
 
 namespace tidemill {
@@ -48,7 +48,7 @@ Result<v1::JudgeTask> ParseJudgeTask(std::string_view name);
 // One question for each turn, two for a pair (in both orders), one otherwise.
 std::vector<JudgeQuestion> QuestionsOf(v1::JudgeTask task, const v1::JudgeRequest& request);
 
-JudgePrompt MakeJudgePrompt(const RunConfig::JudgeKeys& judge, const JudgeQuestion& question);
+JudgePrompt MakeJudgePrompt(const JudgeConfig& judge, const JudgeQuestion& question);
 
 // The choices, each with its value.
 struct JudgeChoice {
@@ -72,7 +72,7 @@ struct JudgeReply {
 
 // A vote that counts, or why it does not. Its value is that of the order in which the question was
 // asked for: of a swapped pair it is turned back.
-v1::JudgeVote ReadVote(const RunConfig::JudgeKeys& judge, const JudgeQuestion& question,
+v1::JudgeVote ReadVote(const JudgeConfig& judge, const JudgeQuestion& question,
                        const JudgeReply& reply, const CodeTracer& tracer = {});
 
 // The probability of each choice given the alternatives at the token that begins the word: softmax
@@ -81,7 +81,7 @@ std::vector<double> ChoiceProbabilities(std::span<const JudgeChoice> choices,
                                         const JudgeReply& reply, std::string_view chosen);
 
 // The outcome of the votes. The votes must hold at least one that is valid.
-v1::Judgement CountVotes(const RunConfig::JudgeKeys& judge, const JudgeQuestion& question,
+v1::Judgement CountVotes(const JudgeConfig& judge, const JudgeQuestion& question,
                          std::span<const v1::JudgeVote> votes);
 
 }  // namespace tidemill

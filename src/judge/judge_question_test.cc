@@ -10,7 +10,7 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
-using Keys = RunConfig::JudgeKeys;
+using Keys = JudgeConfig;
 
 Keys JudgeOf(const std::string& task, const std::string& answer = "json") {
   Keys keys;
@@ -269,7 +269,7 @@ TEST(JudgeQuestion, APairIsAskedAboutInBothOrdersForEveryOther) {
   for (const char* other : {"x", "y"}) request.add_others(other);
   const auto questions = QuestionsOf(v1::JUDGE_TASK_PAIRWISE, request);
   ASSERT_EQ(questions.size(), 4u);
-  RunConfig::JudgeKeys keys;
+  JudgeConfig keys;
   keys.form = "compact";
   EXPECT_EQ(MakeJudgePrompt(keys, questions[2]).user, "goal: \nfirst: mine\nsecond: y\nverdict:");
   EXPECT_EQ(MakeJudgePrompt(keys, questions[3]).user, "goal: \nfirst: y\nsecond: mine\nverdict:");

@@ -85,7 +85,7 @@ Result<double> Share(const VoteJson& value, const std::string& name) {
   return value.get<double>();
 }
 
-Result<double> ReadScores(const RunConfig::JudgeKeys& judge, const VoteJson& answer) {
+Result<double> ReadScores(const JudgeConfig& judge, const VoteJson& answer) {
   if (judge.criteria.empty()) {
     if (!answer.contains("score")) return Invalid("\"score\" is missing");
     return Share(answer["score"], "score");
@@ -107,7 +107,7 @@ Result<double> ReadScores(const RunConfig::JudgeKeys& judge, const VoteJson& ans
 }
 
 // The value of a JSON answer.
-Result<double> ReadValue(const RunConfig::JudgeKeys& judge, const JudgeQuestion& question,
+Result<double> ReadValue(const JudgeConfig& judge, const JudgeQuestion& question,
                          const VoteJson& answer, const CodeTracer& tracer) {
   const auto choices = ChoicesOf(question.task);
   const bool outcome = question.task == v1::JUDGE_TASK_OUTCOME;
@@ -125,7 +125,7 @@ Result<double> ReadValue(const RunConfig::JudgeKeys& judge, const JudgeQuestion&
   return chosen->value;
 }
 
-v1::JudgeVote ReadObject(const RunConfig::JudgeKeys& judge, const JudgeQuestion& question,
+v1::JudgeVote ReadObject(const JudgeConfig& judge, const JudgeQuestion& question,
                          const JudgeReply& reply, const CodeTracer& tracer) {
   const VoteJson answer = VoteJson::parse(reply.text, nullptr, /*allow_exceptions=*/false);
   if (answer.is_discarded() || !answer.is_object()) {
@@ -200,7 +200,7 @@ std::vector<double> ChoiceProbabilities(std::span<const JudgeChoice> choices,
   return probabilities;
 }
 
-v1::JudgeVote ReadVote(const RunConfig::JudgeKeys& judge, const JudgeQuestion& question,
+v1::JudgeVote ReadVote(const JudgeConfig& judge, const JudgeQuestion& question,
                        const JudgeReply& reply, const CodeTracer& tracer) {
   v1::JudgeVote vote = judge.answer == "token" ? ReadWord(question, reply)
                                                : ReadObject(judge, question, reply, tracer);
@@ -209,7 +209,7 @@ v1::JudgeVote ReadVote(const RunConfig::JudgeKeys& judge, const JudgeQuestion& q
   return vote;
 }
 
-v1::Judgement CountVotes(const RunConfig::JudgeKeys& judge, const JudgeQuestion& question,
+v1::Judgement CountVotes(const JudgeConfig& judge, const JudgeQuestion& question,
                          std::span<const v1::JudgeVote> votes) {
   std::vector<double> values;
   double sum = 0;

@@ -20,6 +20,7 @@
 #include "core/journal.h"
 #include "core/loop.h"
 #include "core/version_events.h"
+#include "learner/learner_config.h"
 #include "learner/reward_watch.h"
 #include "learner/trainer_port.h"
 #include "proto/tidemill.pb.h"
@@ -29,13 +30,12 @@ namespace tidemill {
 
 class Metrics;
 
-struct LearnerOptions {
+struct LearnerOptions : LearnerConfig {
   std::string worker = "local";
   uint64_t max_steps = 1000;
-  uint32_t batch_episodes = 64;  // B, of tasks
-  uint32_t live_episodes = 0;    // trajectories of sessions, besides
-  bool prefetch = true;          // ask for the next batch while this one trains
-  uint64_t checkpoint_every_steps = 50;
+  uint32_t batch_episodes = 64;   // B, of tasks
+  uint32_t live_episodes = 0;     // trajectories of sessions, besides
+  bool prefetch = true;           // ask for the next batch while this one trains
   std::string checkpoint_folder;  // empty: no checkpoints
   uint64_t steps_done = 0;        // when resumed
   // Sessions are answered from a released version: a step on them waits while that is further

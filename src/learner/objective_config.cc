@@ -213,6 +213,13 @@ std::string_view CorrectionName(CorrectionKind kind) {
   return NameOf(kCorrections, kind);
 }
 
+ObjectiveWords WordsOf(const ObjectiveConfig& config) {
+  const auto text = [](std::string_view name) { return std::string(name); };
+  return {text(NameOf(kRatios, config.ratio)), text(NameOf(kSurrogates, config.surrogate)),
+          text(NameOf(kCorrections, config.correction)), text(NameOf(kKls, config.kl)),
+          text(NameOf(kAggregates, config.aggregate))};
+}
+
 std::vector<std::string> ObjectivePresetNames() {
   std::vector<std::string> names;
   for (const Preset& preset : kPresets) names.emplace_back(preset.name);

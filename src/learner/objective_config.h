@@ -74,6 +74,12 @@ struct ObjectiveConfig {
 
 std::string_view CorrectionName(CorrectionKind kind);
 
+// The choices by the names they have in a config.
+struct ObjectiveWords {
+  std::string ratio, surrogate, correction, kl, aggregate;
+};
+ObjectiveWords WordsOf(const ObjectiveConfig& config);
+
 // In the order in which people should meet them.
 std::vector<std::string> ObjectivePresetNames();
 

@@ -20,6 +20,7 @@ void Append(TrainSequence& row, uint32_t id, int32_t turn) {
   row.teacher.push_back(0);
   row.taught.push_back(0);
   row.turn_ends.push_back(0);
+  row.support_of.push_back(-1);
 }
 
 Status CheckTurn(const v1::Turn& turn, int index) {
@@ -91,6 +92,35 @@ void AppendTurn(TrainSequence& row, const v1::Turn& turn, int index,
   if (turn.ids_size() > 0) row.turn_ends.back() = 1;
 }
 
+// The turn's tokens are the last of the row.
+Status AddSupports(TrainSequence& row, const v1::Turn& turn, int index, int64_t vocabulary) {
+  if (!turn.has_supports()) return Ok();
+  const std::string name = "turn " + std::to_string(index) + ": ";
+  const v1::TokenSupports& supports = turn.supports();
+  if (supports.set_of_size() != turn.ids_size()) {
+    return Invalid(name + std::to_string(turn.ids_size()) + " ids but " +
+                   std::to_string(supports.set_of_size()) + " supports");
+  }
+  const auto before = static_cast<int32_t>(row.supports.size());
+  for (const std::string& set : supports.sets()) {
+    auto runs = DecodeSupport(set, vocabulary > 0 ? vocabulary : INT32_MAX);
+    if (!runs.ok()) return runs.status().WithContext("turn " + std::to_string(index));
+    row.supports.push_back(std::move(*runs));
+  }
+  const size_t first = row.ids.size() - static_cast<size_t>(turn.ids_size());
+  for (int i = 0; i < turn.ids_size(); ++i) {
+    const size_t place = first + static_cast<size_t>(i);
+    const uint32_t set = supports.set_of(i);
+    if (set >= static_cast<uint32_t>(supports.sets_size()) ||
+        !InRuns(row.supports[static_cast<size_t>(before) + set], row.ids[place])) {
+      return Invalid(name + "id " + std::to_string(turn.ids(i)) +
+                     " is not among those that it was drawn from");
+    }
+    row.support_of[place] = before + static_cast<int32_t>(set);
+  }
+  return Ok();
+}
+
 void CutTail(TrainSequence& row) {
   size_t keep = row.ids.size();
   while (keep > 0 && row.mask[keep - 1] == 0 && row.turn_ends[keep - 1] == 0) --keep;
@@ -103,6 +133,7 @@ void CutTail(TrainSequence& row) {
   row.teacher.resize(keep);
   row.taught.resize(keep);
   row.turn_ends.resize(keep);
+  row.support_of.resize(keep);
 }
 
 }  // namespace
@@ -154,6 +185,8 @@ Result<std::vector<TrainSequence>> FlattenBranches(const v1::Sample& sample,
     if (!checked.ok()) return checked.WithContext(name);
     if (turn.prompt_ids_size() > 0) Begin(rows.emplace_back(), turn.prompt_ids(), temperature);
     AppendTurn(rows.back(), turn, t, options);
+    const Status drawn = AddSupports(rows.back(), turn, t, options.vocabulary);
+    if (!drawn.ok()) return drawn.WithContext(name);
     if (const v1::TurnScores* scores = TaughtTurn(sample, t)) {
       const Status fits = CheckTaught(*scores, turn, t);
       if (!fits.ok()) return fits.WithContext(name);
@@ -178,6 +211,9 @@ void AppendRow(Microbatch& micro, const TrainSequence& row, int32_t index,
   micro.behaviour.insert(micro.behaviour.end(), row.behaviour.begin(), row.behaviour.end());
   micro.versions.insert(micro.versions.end(), row.versions.begin(), row.versions.end());
   micro.lags.insert(micro.lags.end(), row.lags.begin(), row.lags.end());
+  const auto sets = static_cast<int32_t>(micro.supports.size());
+  for (const int32_t set : row.support_of) micro.support_of.push_back(set < 0 ? -1 : sets + set);
+  micro.supports.insert(micro.supports.end(), row.supports.begin(), row.supports.end());
   for (size_t i = 0; i < row.ids.size(); ++i) {
     micro.positions.push_back(static_cast<int32_t>(i));
     micro.sequence_of.push_back(index);

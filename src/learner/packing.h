@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/status.h"
+#include "core/token_support.h"
 #include "proto/tidemill.pb.h"
 
 namespace tidemill {
@@ -28,8 +29,11 @@ struct TrainSequence {
   std::vector<uint8_t> turn_ends;  // 1 at the last token of a turn
   std::vector<float> teacher;      // log-probability under the teacher, where it is known
   std::vector<uint8_t> taught;     // 1: it is known
-  std::vector<double> extra;       // added to the advantage of its turn; empty: nothing is
-  float temperature = 1;           // of the sampling; the learner divides its logits by it as well
+  std::vector<int32_t>
+      support_of;             // what it was drawn from, in `supports`; -1: the whole vocabulary
+  std::vector<double> extra;  // added to the advantage of its turn; empty: nothing is
+  std::vector<std::vector<TokenRun>> supports;
+  float temperature = 1;  // of the sampling; the learner divides its logits by it as well
   size_t prompt_tokens = 0;
   size_t trained_tokens = 0;  // sum of mask
   size_t too_old_tokens = 0;  // written by the model but over the staleness bound
@@ -62,10 +66,12 @@ struct Microbatch {
   std::vector<uint64_t> versions;
   std::vector<uint32_t> lags;
   std::vector<double> advantages;
+  std::vector<int32_t> support_of;
   std::vector<int32_t> sequence_of;  // per token: index of its sequence among those given
   std::vector<int32_t> sequences;    // per row: the same
   std::vector<float> temperatures;   // per row
   std::vector<int32_t> prompts;      // per row: tokens of its prompt
+  std::vector<std::vector<TokenRun>> supports;  // of all rows
   int32_t longest = 0;
   size_t trained_tokens = 0;
 

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "core/random.h"
+#include "core/token_support.h"
 #include "testing/learner_samples.h"
 
 namespace tidemill {
@@ -58,6 +59,48 @@ TEST(Flatten, ABranchIsASequenceOfItsOwnAndKeepsItsTurnsNumber) {
   EXPECT_THAT((*rows)[1].turns, ElementsAre(-1, -1, -1, 1, 1));
   EXPECT_EQ((*rows)[1].prompt_tokens, 3u);
   EXPECT_THAT(Flatten(sample, {}).status().message(), HasSubstr("has branches"));
+}
+
+// Every token of turn 0 from what `sets` says.
+v1::Sample WithSupports(const std::vector<std::vector<int32_t>>& sets) {
+  v1::Sample sample = TwoTurns();
+  TokenSupports supports;
+  for (const auto& set : sets) supports.Add(EncodeSupport(set));
+  FillSupports(supports, 0, *sample.mutable_trajectory()->mutable_turns(0)->mutable_supports());
+  return sample;
+}
+
+TEST(Flatten, SaysWhatEachTokenWasDrawnFrom) {
+  const auto row = Flatten(WithSupports({{1, 2, 9}, {1, 2, 9}, {3}}), {});
+  ASSERT_TRUE(row.ok()) << row.status().ToString();
+  EXPECT_THAT(row->support_of, ElementsAre(-1, -1, 0, 0, 1, -1, -1, -1, -1));
+  ASSERT_EQ(row->supports.size(), 2u);
+  EXPECT_EQ(row->supports[0].size(), 2u) << "runs of consecutive ids";
+  EXPECT_THAT(Flatten(WithSupports({{1, 2, 9}}), {}).status().message(),
+              HasSubstr("turn 0: 3 ids but 1 supports"));
+  EXPECT_THAT(Flatten(WithSupports({{1}, {1}, {3}}), {}).status().message(),
+              HasSubstr("turn 0: id 2 is not among those that it was drawn from"));
+  EXPECT_THAT(Flatten(WithSupports({{1}, {2}, {3, 40}}), {.lag_of = {}, .vocabulary = 39})
+                  .status()
+                  .message(),
+              HasSubstr("outside the vocabulary of 39"));
+}
+
+TEST(PackMicrobatches, SupportsOfAllRowsAreNumberedTogether) {
+  std::vector<TrainSequence> rows = {*Flatten(WithSupports({{1}, {2}, {3}}), {}),
+                                     *Flatten(TwoTurns(), {}),
+                                     *Flatten(WithSupports({{1, 8}, {2}, {2, 3}}), {})};
+  const std::vector<std::vector<double>> advantages(3, {1, 1});
+  const auto packed = PackMicrobatches(rows, advantages, std::vector<int32_t>{0, 1, 2}, 1000);
+  ASSERT_EQ(packed.size(), 1u);
+  ASSERT_EQ(packed[0].supports.size(), 6u);
+  const auto of_row = [&](size_t row) {
+    const auto at = packed[0].support_of.begin() + packed[0].offsets[row] + 2;
+    return std::vector<int32_t>(at, at + 3);
+  };
+  EXPECT_THAT(of_row(0), ElementsAre(0, 1, 2));
+  EXPECT_THAT(of_row(1), ElementsAre(-1, -1, -1));
+  EXPECT_THAT(of_row(2), ElementsAre(3, 4, 5));
 }
 
 TEST(Flatten, NamesTheTrajectoryAndWhatIsWrong) {

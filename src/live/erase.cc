@@ -36,7 +36,7 @@ class TraceSearch {
 
   bool In(std::string_view bytes) const { return At(bytes, 0) != std::string_view::npos; }
 
-  // What is found in `bytes` is not looked for any more.
+  // Names found in `bytes` are not looked for any more.
   void Forget(std::string_view bytes) {
     for (size_t at = At(bytes, 0); at != std::string_view::npos; at = At(bytes, at + 1)) {
       traces_.at(FirstWord(bytes.data() + at)).erase(std::string(bytes.substr(at, kTraceBytes)));
@@ -116,7 +116,7 @@ Status SearchRun(const std::string& path, const std::vector<std::string>& bodies
                  const std::vector<std::string>& texts, EraseReport& report) {
   TraceSearch of_bodies(bodies);
   const TraceSearch of_texts(texts);
-  // What others said alike is stored alike, and is theirs.
+  // Equal words of others are stored alike, and are theirs.
   TM_RETURN_IF_ERROR(
       ForEachBodyLeft(path + "/run.db", [&](std::string_view body) { of_bodies.Forget(body); }));
   report.traces = of_bodies.size() + of_texts.size();

@@ -20,7 +20,7 @@ bool IsOf(const std::string& body, const std::vector<uint64_t>& sessions) {
   const auto is_one = [&](uint64_t number) {
     return std::find(sessions.begin(), sessions.end(), number) != sessions.end();
   };
-  // What cannot be read may be of any session.
+  // A message that cannot be read may be of any session.
   if (letter.topic() == kLiveEventsTopic) {
     v1::LiveEvent event;
     return !event.ParseFromString(letter.body()) ||

@@ -58,15 +58,16 @@ void GuardDesk::Take(const VersionEvent& event) {
   if (step == nullptr) return;
   MutexLock lock(mutex_);
   if (step->entropy) {
-    const bool on = *step->entropy < options_.entropy_min;
+    const bool on = *step->entropy < options_.alarm_entropy;
     Set("entropy", on ? fmt::format("{:.4f} in the last step, below {:.4f}", *step->entropy,
-                                    options_.entropy_min)
+                                    options_.alarm_entropy)
                       : "");
   }
   if (step->kl) {
-    const bool on = options_.kl_max > 0 && *step->kl > options_.kl_max;
+    const bool on = options_.alarm_kl > 0 && *step->kl > options_.alarm_kl;
     Set("kl",
-        on ? fmt::format("{:.4f} in the last step, above {:.4f}", *step->kl, options_.kl_max) : "");
+        on ? fmt::format("{:.4f} in the last step, above {:.4f}", *step->kl, options_.alarm_kl)
+           : "");
   }
 }
 
@@ -84,8 +85,8 @@ void GuardDesk::Answered(const RecordedTurn& turn) {
                                         100 * share, answers_.size(), what, 100 * max)
                           : "");
   };
-  set("malformed", &Seen::malformed, options_.malformed_max, "have a malformed call");
-  set("questions", &Seen::question, options_.questions_max, "end with a question");
+  set("malformed", &Seen::malformed, options_.alarm_malformed, "have a malformed call");
+  set("questions", &Seen::question, options_.alarm_questions, "end with a question");
 }
 
 void GuardDesk::Tick() {

@@ -16,7 +16,8 @@
 #include "core/counters.h"
 #include "core/mutex.h"
 #include "core/version_events.h"
-#include "gateway/turn_recorder.h"
+#include "gateway/passing_recorder.h"
+#include "live/live_config.h"
 #include "live/live_watch.h"
 
 namespace tidemill {
@@ -29,15 +30,7 @@ struct GuardCounters : CounterSet {
                   .kind = Counter::Kind::kLevel}};
 };
 
-// Thresholds; 0, or 1 for shares: off.
-struct AlarmOptions {
-  double entropy_min = 0;
-  double kl_max = 0;
-  double malformed_max = 1;  // share of answers with a call that is no JSON
-  double questions_max = 1;  // share of answers that end with a question
-};
-
-// What of an answer the alarms count.
+// The properties of an answer that the alarms count.
 bool HasMalformedCall(const WireJson& message);
 bool EndsWithQuestion(const WireJson& message);
 
@@ -48,7 +41,7 @@ class GuardDesk final : public VersionListener, public LiveWatch {
   static constexpr size_t kAnswersMin = 20;  // fewer say nothing about a share
 
   // `file`: where its state is written; empty: nowhere.
-  GuardDesk(const AlarmOptions& options, std::string file, const Clock& clock)
+  GuardDesk(const LiveConfig& options, std::string file, const Clock& clock)
       : options_(options), file_(std::move(file)), clock_(clock) {}
 
   // Where the state of the quarantine comes from, as JSON. Before the first Tick.
@@ -74,7 +67,7 @@ class GuardDesk final : public VersionListener, public LiveWatch {
   // An empty reason: it is off.
   void Set(const std::string& name, const std::string& why) TM_REQUIRES(mutex_);
 
-  const AlarmOptions options_;
+  const LiveConfig options_;
   const std::string file_;
   const Clock& clock_;
   GuardCounters counters_;
@@ -87,28 +80,17 @@ class GuardDesk final : public VersionListener, public LiveWatch {
 };
 
 // Tells the desk of every answer. The desk must outlive it.
-class WatchedRecorder final : public TurnRecorder {
+class WatchedRecorder final : public PassingRecorder {
  public:
-  WatchedRecorder(std::unique_ptr<TurnRecorder> recorder, GuardDesk& desk)
-      : recorder_(std::move(recorder)), desk_(desk) {}
+  WatchedRecorder(std::unique_ptr<TurnRecorder> next, GuardDesk& desk)
+      : PassingRecorder(std::move(next)), desk_(desk) {}
 
-  Result<TurnPrompt> Prepare(const TurnQuestion& question) override {
-    return recorder_->Prepare(question);
-  }
   void Finished(RecordedTurn turn, std::function<void(Status)> stored) override {
     desk_.Answered(turn);
-    recorder_->Finished(std::move(turn), std::move(stored));
-  }
-  void Abandoned(RecordedTurn turn, TurnLoss loss, const Status& why) override {
-    recorder_->Abandoned(std::move(turn), loss, why);
-  }
-  void TakeFeedback(const FeedbackPost& post,
-                    std::function<void(Result<std::string>)> answered) override {
-    recorder_->TakeFeedback(post, std::move(answered));
+    next().Finished(std::move(turn), std::move(stored));
   }
 
  private:
-  const std::unique_ptr<TurnRecorder> recorder_;
   GuardDesk& desk_;
 };
 

@@ -27,7 +27,7 @@ const WireJson kStatement = {{"role", "assistant"}, {"content", "Why? Because."}
 
 TEST(GuardDesk, EntropyAndKlOfAStepSwitchTheirAlarms) {
   const VirtualClock clock;
-  GuardDesk desk({.entropy_min = 0.2, .kl_max = 0.5}, "", clock);
+  GuardDesk desk({.alarm_entropy = 0.2, .alarm_kl = 0.5}, "", clock);
   desk.Take(StepTrained{1, 0.1, 0.6});
   ASSERT_EQ(AlarmsOf(desk).size(), 2u);
   EXPECT_EQ(AlarmsOf(desk)[0]["why"], "0.1000 in the last step, below 0.2000");
@@ -40,7 +40,7 @@ TEST(GuardDesk, EntropyAndKlOfAStepSwitchTheirAlarms) {
 
 TEST(GuardDesk, QuestionsAreCountedOverTheNewestAnswers) {
   const VirtualClock clock;
-  GuardDesk desk({.questions_max = 0.5}, "", clock);
+  GuardDesk desk({.alarm_questions = 0.5}, "", clock);
   Say(desk, kAsking, 19);
   EXPECT_TRUE(AlarmsOf(desk).empty()) << "too few";
   Say(desk, kAsking, 1);
@@ -48,6 +48,29 @@ TEST(GuardDesk, QuestionsAreCountedOverTheNewestAnswers) {
   EXPECT_EQ(AlarmsOf(desk)[0]["name"], "questions");
   Say(desk, kStatement, 20);
   EXPECT_TRUE(AlarmsOf(desk).empty());
+}
+
+class RefusalRecorder final : public TurnRecorder {
+ public:
+  explicit RefusalRecorder(std::string& heard) : heard_(heard) {}
+  Result<TurnPrompt> Prepare(const TurnQuestion&) override { return TurnPrompt(); }
+  void Finished(RecordedTurn, std::function<void(Status)> stored) override { stored(Ok()); }
+  void Abandoned(RecordedTurn, TurnLoss, const Status&) override {}
+  void Refused(const std::string& session, int status, const std::string& why) override {
+    heard_ = session + " " + std::to_string(status) + " " + why;
+  }
+
+ private:
+  std::string& heard_;
+};
+
+TEST(GuardDesk, WhoRecordsTheSessionHearsOfARefusal) {
+  const VirtualClock clock;
+  GuardDesk desk({}, "", clock);
+  std::string heard;
+  WatchedRecorder recorder(std::make_unique<RefusalRecorder>(heard), desk);
+  recorder.Refused("s", 429, "full");
+  EXPECT_EQ(heard, "s 429 full");
 }
 
 TEST(GuardDesk, ACallWhoseArgumentsAreNoObjectIsMalformed) {
@@ -60,7 +83,7 @@ TEST(GuardDesk, ACallWhoseArgumentsAreNoObjectIsMalformed) {
   EXPECT_FALSE(HasMalformedCall(kStatement));
   EXPECT_FALSE(HasMalformedCall(nullptr));
   const VirtualClock clock;
-  GuardDesk desk({.malformed_max = 0.1}, "", clock);
+  GuardDesk desk({.alarm_malformed = 0.1}, "", clock);
   Say(desk, call("no"), 3);
   Say(desk, kStatement, 17);
   ASSERT_EQ(AlarmsOf(desk).size(), 1u);
@@ -71,7 +94,7 @@ TEST(GuardDesk, ACallWhoseArgumentsAreNoObjectIsMalformed) {
 TEST(GuardDesk, ItsFileHasAlarmsAndQuarantine) {
   const TemporaryDirectory dir;
   const VirtualClock clock;
-  GuardDesk desk({.entropy_min = 1}, dir / "guards.json", clock);
+  GuardDesk desk({.alarm_entropy = 1}, dir / "guards.json", clock);
   desk.ShowQuarantine([] { return std::string(R"({"tenants": []})"); });
   desk.Take(StepTrained{1, 0.0, {}});
   desk.Tick();

@@ -1,4 +1,4 @@
-// What a session's reward is compared with, as it has no group: the mean over a window of other
+// The baseline of a session's reward, as it has no group: the mean over a window of other
 // sessions of the same tenant and class of task.
 #pragma once
 

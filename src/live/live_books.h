@@ -1,4 +1,4 @@
-// What the recorder of sessions and its loop share: the sessions, what was said of them, and what
+// Shared by the recorder of sessions and its loop: the sessions, what was said of them, and what
 // waits for the database.
 //
 //   recorder (any thread), loop --lock--> SessionTable, LiveSignals -> SessionStore, signals'
@@ -33,7 +33,7 @@ struct LiveMemory {
   size_t case_tokens = 512;  // of a prompt, at most
 };
 
-// What learning from sessions needs, besides.
+// For learning from sessions, besides.
 struct LiveLearning {
   SignalOptions signals{};
   NextStateOptions next_state{};
@@ -41,7 +41,7 @@ struct LiveLearning {
   Bus* bus = nullptr;  // where samples for replay go; null: nothing is trained here
 };
 
-// What is told once the lock is free.
+// Calls to make once the lock is free.
 using LiveTold = std::vector<std::pair<std::function<void(Status)>, Status>>;
 
 // Thread-safe where the lock is held. What it is given must outlive it.
@@ -58,11 +58,11 @@ class LiveBooks {
   // To the database. `stored` hears when the turn among them is durable.
   void Submit(LiveStores stores, std::function<void(Status)> stored) TM_REQUIRES(mutex);
   void Put(v1::Signal signal, std::function<void(Status)> stored) TM_REQUIRES(mutex);
-  // What follows from a change is stored and sent.
+  // The consequences of a change are stored and sent.
   void Teach(LiveLessons lessons) TM_REQUIRES(mutex);
   // Nothing of it is learned from here on, whether it waits here, on the bus or in replay.
   void Unteach(uint64_t session) TM_REQUIRES(mutex);
-  // What the database answered.
+  // The database's answer.
   void TakeStored(LiveTold& told) TM_REQUIRES(mutex);
   // Brings the levels of the counters up to date.
   void Count() TM_REQUIRES(mutex);

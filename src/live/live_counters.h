@@ -1,4 +1,4 @@
-// What is counted of sessions.
+// The counters of sessions.
 #pragma once
 
 #include <cstdint>

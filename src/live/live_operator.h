@@ -1,4 +1,4 @@
-// What an operator asks of a run while it is served: the gateway's paths below /live/. Whoever can
+// An operator's requests to a run while it is served: the gateway's paths below /live/. Whoever can
 // read the run's secret is the operator.
 //
 //   POST /live/delete {"session": 12} | {"tenant": "lab"} -> EraseJson

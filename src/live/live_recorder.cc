@@ -43,7 +43,7 @@ LiveRecorder::LiveRecorder(const LiveOptions& options, const PromptBuilder& buil
       loop_(books_) {}
 
 Result<TurnPrompt> LiveRecorder::PrepareUnstored(const TurnQuestion& question) const {
-  if (question.request.api == Api::kCompletions) {
+  if (!question.request.prompts.empty()) {
     return builder_.Encode(question.request, question.prompt_tokens_max);
   }
   TM_ASSIGN_OR_RETURN(BuiltPrompt built,
@@ -83,7 +83,7 @@ std::vector<CleanPrompt> LiveRecorder::CleanOf(const std::vector<std::vector<Tok
 // requests must not wait for a search.
 CasesNote LiveRecorder::CasesFor(const TurnQuestion& question, const WireJson& messages) const {
   if (!books_.look || question.tenant.consent != Consent::kTrain) return {};
-  if (question.request.api == Api::kCompletions) return {};
+  if (HasRawPrompts(question.request.api)) return {};
   const std::string asked = FirstQuestion(messages);
   if (asked.empty()) return {};
   return NoteOf(books_.look(question.tenant.name, asked), case_tokens_,
@@ -92,7 +92,7 @@ CasesNote LiveRecorder::CasesFor(const TurnQuestion& question, const WireJson& m
 
 Result<TurnPrompt> LiveRecorder::Prepare(const TurnQuestion& question) {
   const bool unstored = question.tenant.consent == Consent::kNone;
-  if (unstored || question.request.api == Api::kCountTokens) return PrepareUnstored(question);
+  if (unstored || CountsOnly(question.request.api)) return PrepareUnstored(question);
   CleanMessages clean = CleanOf(question);
   const SecretSet secrets = clean.secrets;
   const CasesNote note = CasesFor(question, clean.messages);
@@ -103,7 +103,7 @@ Result<TurnPrompt> LiveRecorder::Prepare(const TurnQuestion& question) {
   }
   TurnPrompt prompt;
   Status failure;
-  if (question.request.api == Api::kCompletions) {
+  if (HasRawPrompts(question.request.api)) {
     auto encoded = builder_.Encode(question.request, question.prompt_tokens_max);
     failure = encoded.status();
     if (encoded.ok()) prompt = std::move(*encoded);

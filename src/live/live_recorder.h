@@ -52,7 +52,7 @@ class LiveRecorder final : public TurnRecorder {
     forget_pages_ = std::move(forget);
   }
 
-  // What is kept from training for its rewards (Quarantine), and an operator's word on it.
+  // Sessions kept from training for their rewards (Quarantine), and an operator's word on them.
   std::string QuarantineJson() const;
   Status Decide(const std::string& tenant, bool train);
 
@@ -63,7 +63,7 @@ class LiveRecorder final : public TurnRecorder {
  private:
   Result<v1::Signal> SignalOf(const Feedback& feedback, const FeedbackPost& post)
       TM_REQUIRES(books_.mutex);
-  // What the request is shown if it begins a session.
+  // The cases shown to the request if it begins a session.
   CasesNote CasesFor(const TurnQuestion& question, const WireJson& messages) const;
   Result<TurnPrompt> PrepareUnstored(const TurnQuestion& question) const;
   CleanMessages CleanOf(const TurnQuestion& question) const;

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/token_support.h"
 #include "testing/live_fixture.h"
 
 namespace tidemill {
@@ -213,6 +214,28 @@ TEST_F(LiveRecorderTest, WhatWasNotDrawnFromTheFullDistributionIsNotTrained) {
   world_.CloseAll();
   EXPECT_EQ(world_.recorder->counters().sampling, sampled);
   EXPECT_EQ(Trained(), 0u);
+}
+
+TEST_F(LiveRecorderTest, TruncatedSamplingIsTrainedWhereItsSupportsAreKnown) {
+  const Asked asked = world_.Ask(RequestOf(messages_));
+  TurnParams params;
+  params.sampling.top_p = 0.9f;
+  RecordedTurn turn = LiveWorld::Turn(asked, {11, 12, 13, 14, 15},
+                                      {{"role", "assistant"}, {"content", "f"}}, params, 0);
+  turn.output.forced = 2;
+  for (const TokenId id : turn.output.ids) {
+    turn.output.supports.Add(EncodeSupport(std::vector<int32_t>{id, 40}));
+  }
+  world_.recorder->Finished(turn, [](const Status&) {});
+  world_.Step();
+  world_.CloseAll();
+  EXPECT_EQ(world_.recorder->counters().sampling, 0u);
+  EXPECT_EQ(Trained(), 3u);
+  ASSERT_EQ(world_.store.trajectories.size(), 1u);
+  const v1::Turn& trained = world_.store.trajectories[0].turns(0);
+  EXPECT_EQ(trained.supports().set_of_size(), 3);
+  const std::vector<uint32_t> ids = {13, 14, 15};
+  EXPECT_TRUE(CheckSupports(trained.supports(), ids, 100).ok());
 }
 
 TEST_F(LiveRecorderTest, ForcedTokensAreContext) {

@@ -1,4 +1,4 @@
-// What a person is told of stored sessions: how many turns and tokens, what is trained and why the
+// A report on stored sessions for people: how many turns and tokens, what is trained and why the
 // rest is not.
 #pragma once
 

@@ -121,7 +121,7 @@ Result<EraseReport> LiveRun::Erase(const EraseWhat& what) {
   all.under_way = parts_->recorder->Erase(what);
   TM_ASSIGN_OR_RETURN(const auto stored, SessionsToErase(path() + "/run.db", what));
   parts_->recorder->Forget(stored);
-  // What follows lists the steps that used it: no batch may take it from here on.
+  // The lines below list the steps that used it: no batch may take it from here on.
   for (int i = 0; !parts_->recorder->Untaught(); ++i) {
     if (i == kUntaughtTries) return Unavailable("replay does not take messages; delete again");
     std::this_thread::sleep_for(kUntaughtPause);

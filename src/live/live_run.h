@@ -30,7 +30,7 @@ class LiveRun final : public TurnRecorder {
                                                std::string_view config_toml,
                                                const ServedPolicy& policy, const Clock& clock,
                                                const LiveOptions& options);
-  // What an earlier process left, read before the database belongs to the store's thread.
+  // The state an earlier process left, read before the database belongs to the store's thread.
   struct Earlier {
     SessionsState sessions;
     LiveState live;

@@ -17,7 +17,7 @@ struct Mean {
   double value() const { return sum / count; }
 };
 
-// What one kind of source said.
+// The signals of one kind of source.
 struct SourceScore {
   Mean whole;                      // of the session itself
   std::map<uint32_t, Mean> turns;  // of turns and parts of them
@@ -41,7 +41,7 @@ uint64_t TokensOf(const v1::Trajectory& trajectory) {
   return tokens;
 }
 
-// What is left of a trajectory when its tokens are elsewhere: its name and that of its turns.
+// The rest of a trajectory when its tokens are elsewhere: its name and that of its turns.
 void KeepNames(v1::Trajectory& trajectory) {
   trajectory.clear_prompt_ids();
   for (v1::Turn& turn : *trajectory.mutable_turns()) {
@@ -183,7 +183,7 @@ void LiveSignals::Score(uint64_t session, Entry& entry, LiveLessons& lessons) {
   SendWaiting(entry.of, lessons);
 }
 
-// What is in quarantine teaches memory nothing, either.
+// A session in quarantine teaches memory nothing, either.
 void LiveSignals::TellScores(uint64_t session, Entry& entry, const SessionScore& score,
                              LiveLessons& lessons) {
   if (quarantine_.Holds(entry.of.first, session)) return;
@@ -327,7 +327,7 @@ void LiveSignals::Release(uint64_t session) {
   sessions_.erase(it);
 }
 
-// What is forgotten stays stored; a signal on it is stored and no longer trained.
+// A forgotten session stays stored; a signal on it is stored and no longer trained.
 void LiveSignals::Bound() {
   while (sessions_.size() > options_.max_sessions) Release(sessions_.begin()->first);
   for (auto it = sessions_.begin(); tokens_ > options_.max_tokens && it != sessions_.end(); ++it) {

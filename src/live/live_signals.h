@@ -48,7 +48,7 @@ struct ScoredTurn {
   double score = 0;
 };
 
-// What follows from a change.
+// The consequences of a change.
 struct LiveLessons {
   std::vector<v1::Verdict> verdicts{};
   std::vector<ScoredTurn> scored{};     // those whose score is new, for memory
@@ -75,7 +75,7 @@ class LiveSignals {
         baseline_(options.window),
         quarantine_(options.quarantine, options.quarantined) {}
 
-  // What an earlier process left.
+  // The state an earlier process left.
   LiveLessons Restore(const LiveState& state);
   // The session was closed, and this is what it gave.
   LiveLessons Settled(const v1::Session& session, std::vector<v1::Trajectory> trajectories);
@@ -90,7 +90,7 @@ class LiveSignals {
   // Nothing of the session is kept, trained on or compared with from here on.
   void Forget(uint64_t session);
 
-  // What is in quarantine of the tenant is trained on, or never. kNotFound: nothing is.
+  // The tenant's sessions in quarantine are trained on, or never. kNotFound: nothing is.
   Result<LiveLessons> Decide(const std::string& tenant, bool train);
   const Quarantine& quarantine() const { return quarantine_; }
 

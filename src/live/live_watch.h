@@ -1,4 +1,4 @@
-// What a run that serves shows people in files.
+// Files in which a run that serves shows its state to people.
 #pragma once
 
 namespace tidemill {

@@ -25,7 +25,7 @@ std::string RoleOf(const WireJson& message) {
   return message.is_object() ? message.value("role", "") : "";
 }
 
-// What a message says, its calls of tools included.
+// A message's text, its calls of tools included.
 std::string TextOfMessage(const WireJson& message) {
   std::string text;
   if (const auto content = message.find("content");

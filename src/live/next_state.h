@@ -1,5 +1,5 @@
-// What the next message of a conversation says of the answer before it: judges read both, and what
-// they say becomes a signal on the turn, trusted less than programs and people.
+// The next message of a conversation as evidence on the answer before it: judges read both, and
+// what they say becomes a signal on the turn, trusted less than programs and people.
 //
 //   a turn is durable -> NextStateOf: the answer before it, what came next -> judge.requests
 //   -> JudgeAnswer -> Signal (source "judge")
@@ -45,8 +45,9 @@ struct NextState {
   uint32_t turn = 0;  // that is judged
   v1::JudgeRequest request{};
 };
-// What the conversation of `turn` adds to the one before its last answer; nothing: there is no such
-// answer, or it is not trained (a side turn, one that was cut, one with secrets, no consent).
+// The messages that the conversation of `turn` adds to the one before its last answer; nothing:
+// there is no such answer, or it is not trained (a side turn, one that was cut, one with secrets,
+// no consent).
 std::optional<NextState> NextStateOf(const Session& session, uint32_t turn);
 
 // Belongs to one loop; not thread-safe. Bus, outbox and counters are borrowed.

@@ -22,7 +22,7 @@ Quarantine::Quarantine(const QuarantineOptions& options, const std::string& earl
   Restore(earlier);
 }
 
-// What does not look as written is left out: it is decided again from the rewards.
+// An entry that does not look as written is left out: it is decided again from the rewards.
 void Quarantine::Restore(const std::string& earlier) {
   const auto json = QuarantineJson::parse(earlier, nullptr, false);
   if (!json.is_object()) return;

@@ -24,7 +24,7 @@ namespace tidemill {
 
 // In the place of a token of a secret.
 inline constexpr TokenId kRedactedToken = 0;
-// What stands for a secret in a text begins like this.
+// The replacement of a secret in a text begins like this.
 inline constexpr std::string_view kRedactedMark = "[redacted:";
 
 using SecretSet = std::set<std::string>;

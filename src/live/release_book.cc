@@ -86,17 +86,22 @@ ReleaseOrders ReleaseBook::Refused(uint64_t version, const std::string& why, int
   return orders;
 }
 
-ReleaseOrders ReleaseBook::Evaluated(uint64_t step, double pass_rate, int64_t now_ms) {
+ReleaseOrders ReleaseBook::Evaluated(uint64_t step, std::optional<double> pass_rate,
+                                     int64_t now_ms) {
   ReleaseOrders orders;
-  if (step == released_.step) released_.pass_rate = pass_rate;
+  if (step == released_.step && pass_rate) released_.pass_rate = pass_rate;
   if (!candidate_ || candidate_->stage != Stage::kGate || candidate_->step != step) return orders;
+  if (!pass_rate) {
+    Drop("gate not passed", "no sample of its evaluation could be scored", now_ms, orders);
+    return orders;
+  }
   candidate_->pass_rate = pass_rate;
   const double least = released_.pass_rate.value_or(0) - options_.gate_margin;
   const std::string compared = fmt::format(
-      "pass rate {:.3f}, released {}, margin {:.3f}", pass_rate,
+      "pass rate {:.3f}, released {}, margin {:.3f}", *pass_rate,
       released_.pass_rate ? fmt::format("{:.3f}", *released_.pass_rate) : "not evaluated",
       options_.gate_margin);
-  if (pass_rate < least) {
+  if (*pass_rate < least) {
     ++gate_failures_;
     Drop("gate failed", compared, now_ms, orders);
     if (options_.gate_failures > 0 && gate_failures_ >= options_.gate_failures) {
@@ -150,12 +155,12 @@ ReleaseOrders ReleaseBook::Alarm(const std::string& why, int64_t now_ms) {
 
 ReleaseOrders ReleaseBook::Trained(const StepTrained& step, int64_t now_ms) {
   std::vector<std::string> on;
-  if (step.entropy && *step.entropy < options_.entropy_min) {
+  if (step.entropy && *step.entropy < options_.alarm_entropy) {
     on.push_back(
-        fmt::format("entropy {:.4f} is below {:.4f}", *step.entropy, options_.entropy_min));
+        fmt::format("entropy {:.4f} is below {:.4f}", *step.entropy, options_.alarm_entropy));
   }
-  if (step.kl && options_.kl_max > 0 && *step.kl > options_.kl_max) {
-    on.push_back(fmt::format("KL {:.4f} is above {:.4f}", *step.kl, options_.kl_max));
+  if (step.kl && options_.alarm_kl > 0 && *step.kl > options_.alarm_kl) {
+    on.push_back(fmt::format("KL {:.4f} is above {:.4f}", *step.kl, options_.alarm_kl));
   }
   for (const std::string& alarm : on) {
     const auto same = [&](const std::string& old) {
@@ -179,14 +184,14 @@ ReleaseOrders ReleaseBook::Answered(const Answer& answer, int64_t now_ms) {
   const auto share = [&](uint64_t part) {
     return static_cast<double>(part) / static_cast<double>(rates.answers);
   };
-  if (share(rates.malformed) > options_.malformed_max) {
+  if (share(rates.malformed) > options_.alarm_malformed) {
     return Alarm(fmt::format("{:.0f} % of its answers have a malformed call, more than {:.0f} %",
-                             100 * share(rates.malformed), 100 * options_.malformed_max),
+                             100 * share(rates.malformed), 100 * options_.alarm_malformed),
                  now_ms);
   }
-  if (share(rates.questions) > options_.questions_max) {
+  if (share(rates.questions) > options_.alarm_questions) {
     return Alarm(fmt::format("{:.0f} % of its answers are questions, more than {:.0f} %",
-                             100 * share(rates.questions), 100 * options_.questions_max),
+                             100 * share(rates.questions), 100 * options_.alarm_questions),
                  now_ms);
   }
   return {};

@@ -18,26 +18,17 @@
 
 #include "core/status.h"
 #include "core/version_events.h"
+#include "live/live_config.h"
 #include "proto/session.pb.h"
 
 namespace tidemill {
 
-struct ReleaseOptions {
-  double canary_share = 0.1;                       // of new sessions; 0: no canary
-  std::chrono::milliseconds canary_time{600'000};  // at least so long
-  uint32_t canary_answers = 20;                    // and so many answers
-  double gate_margin = 0.05;  // a candidate's pass rate may be this much below the released one's
-  size_t places = 3;          // versions the engine holds; one is the newest, one the released
-  // After so many failed gates in a row the learner is set back to the released weights; 0: never.
-  uint32_t gate_failures = 0;
-  // And when it has no candidate and is further ahead of the released version than this, where it
-  // waits; 0: it does not wait.
+// Alarms are off where they are 0, or 1 for shares; so is gate_failures of 0.
+struct ReleaseOptions : LiveConfig {
+  size_t places = 3;  // versions the engine holds; one is the newest, one the released
+  // The learner is set back as well when it has no candidate and is further ahead of the released
+  // version than this, where it waits; 0: it does not wait.
   uint64_t behind_max = 0;
-  // Alarms. 0, or 1 for shares: off.
-  double entropy_min = 0;
-  double kl_max = 0;
-  double malformed_max = 1;  // share of a version's answers with a call that is no JSON
-  double questions_max = 1;  // share of a version's answers that end with a question
 };
 
 // What follows from a change.
@@ -89,7 +80,8 @@ class ReleaseBook {
   ReleaseOrders Published(uint64_t version, uint64_t step, int64_t now_ms);
   // The engine could not keep what it was to hold.
   ReleaseOrders Refused(uint64_t version, const std::string& why, int64_t now_ms);
-  ReleaseOrders Evaluated(uint64_t step, double pass_rate, int64_t now_ms);
+  // `pass_rate` is nothing where not one sample could be scored: that says nothing of the version.
+  ReleaseOrders Evaluated(uint64_t step, std::optional<double> pass_rate, int64_t now_ms);
   ReleaseOrders Trained(const StepTrained& step, int64_t now_ms);
   struct Answer {
     uint64_t version = 0;

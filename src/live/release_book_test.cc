@@ -69,6 +69,19 @@ TEST_F(ReleaseBookTest, ACandidateIsReleasedThroughGateAndCanary) {
   EXPECT_FALSE(book_.candidate().has_value());
 }
 
+TEST_F(ReleaseBookTest, AnEvaluationThatOursFailedNeitherPassesNorFailsTheGate) {
+  (void)book_.Evaluated(0, 0.5, now_);
+  (void)book_.Evaluated(0, std::nullopt, now_);
+  EXPECT_EQ(book_.released().pass_rate, 0.5);
+  (void)book_.Published(2, 1, now_);
+  const ReleaseOrders orders = book_.Evaluated(1, std::nullopt, now_);
+  EXPECT_THAT(orders.unhold, ElementsAre(2u));
+  EXPECT_FALSE(book_.candidate().has_value()) << "the next one is evaluated anew";
+  EXPECT_EQ(book_.released().version, 1u);
+  EXPECT_EQ(book_.gate_failures(), 0u);
+  EXPECT_THAT(book_.events().back().why, HasSubstr("could be scored"));
+}
+
 TEST_F(ReleaseBookTest, AFailedGateKeepsTheReleasedVersionAndSaysWhy) {
   (void)book_.Evaluated(0, 0.5, now_);
   for (uint64_t i = 1; i <= 2; ++i) {
@@ -105,8 +118,8 @@ TEST_F(ReleaseBookTest, AnAlarmDuringTheCanaryRollsBack) {
   Answer(7, 30, true);
   ASSERT_TRUE(book_.candidate().has_value()) << "the alarm is off";
   ReleaseOptions strict = Options();
-  strict.malformed_max = 0.2;
-  strict.entropy_min = 0.1;
+  strict.alarm_malformed = 0.2;
+  strict.alarm_entropy = 0.1;
   ReleaseBook book(strict, 1, 0, now_);
   (void)book.Published(7, 10, now_);
   (void)book.Evaluated(10, 0.5, now_);

@@ -202,7 +202,7 @@ std::string ReleaseDesk::JsonLocked() const {
 }
 
 Result<TurnPrompt> ReleasedRecorder::Prepare(const TurnQuestion& question) {
-  TM_ASSIGN_OR_RETURN(TurnPrompt prompt, recorder_->Prepare(question));
+  TM_ASSIGN_OR_RETURN(TurnPrompt prompt, next().Prepare(question));
   // An agent's episode is training data: it is drawn from the newest version.
   const bool named =
       question.headers.contains("x-policy-version") || !question.tenant.session.empty();
@@ -214,11 +214,7 @@ Result<TurnPrompt> ReleasedRecorder::Prepare(const TurnQuestion& question) {
 
 void ReleasedRecorder::Finished(RecordedTurn turn, std::function<void(Status)> stored) {
   desk_.Answered(turn);
-  recorder_->Finished(std::move(turn), std::move(stored));
-}
-
-void ReleasedRecorder::Abandoned(RecordedTurn turn, TurnLoss loss, const Status& why) {
-  recorder_->Abandoned(std::move(turn), loss, why);
+  next().Finished(std::move(turn), std::move(stored));
 }
 
 Result<std::optional<uint64_t>> ParseRollback(const std::string& text) {

@@ -21,7 +21,7 @@
 #include "core/mutex.h"
 #include "core/version_events.h"
 #include "engine/engine_port.h"
-#include "gateway/turn_recorder.h"
+#include "gateway/passing_recorder.h"
 #include "live/live_watch.h"
 #include "live/release_book.h"
 #include "store/store_port.h"
@@ -89,7 +89,7 @@ class ReleaseDesk final : public ReleasePort, public LiveWatch, public Loop {
   };
   void Carry(const ReleaseOrders& orders) TM_REQUIRES(mutex_);
   void Hear(const VersionEvent& event) TM_REQUIRES(mutex_);
-  // What changed since the last time: to the database and the learner.
+  // The changes since the last time: to the database and the learner.
   void Keep() TM_REQUIRES(mutex_);
   void CheckHolds(Time now) TM_REQUIRES(mutex_);
   std::string JsonLocked() const TM_REQUIRES(mutex_);
@@ -114,22 +114,16 @@ class ReleaseDesk final : public ReleasePort, public LiveWatch, public Loop {
 
 // Pins what it prepares to the version on offer; a request that names one keeps that, and an
 // agent's episode is not pinned.
-class ReleasedRecorder final : public TurnRecorder {
+class ReleasedRecorder final : public PassingRecorder {
  public:
   // `desk` must outlive it.
-  ReleasedRecorder(std::unique_ptr<TurnRecorder> recorder, ReleaseDesk& desk)
-      : recorder_(std::move(recorder)), desk_(desk) {}
+  ReleasedRecorder(std::unique_ptr<TurnRecorder> next, ReleaseDesk& desk)
+      : PassingRecorder(std::move(next)), desk_(desk) {}
 
   Result<TurnPrompt> Prepare(const TurnQuestion& question) override;
   void Finished(RecordedTurn turn, std::function<void(Status)> stored) override;
-  void Abandoned(RecordedTurn turn, TurnLoss loss, const Status& why) override;
-  void TakeFeedback(const FeedbackPost& post,
-                    std::function<void(Result<std::string>)> answered) override {
-    recorder_->TakeFeedback(post, std::move(answered));
-  }
 
  private:
-  const std::unique_ptr<TurnRecorder> recorder_;
   ReleaseDesk& desk_;
 };
 

@@ -146,7 +146,7 @@ SessionMatch Session::Find(const LiveConversation& conversation) const {
       match.context_messages = same;
     }
   }
-  // What an earlier prompt showed stays as it showed it, so that this one goes on from its tokens.
+  // Text that an earlier prompt showed stays as it was, so that this one goes on from its tokens.
   const size_t settled = KeepAnswers(match);
   for (size_t i = settled; i < keys.size(); ++i) {
     if (conversation.messages[i].value("role", "") != "assistant") continue;

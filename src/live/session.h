@@ -43,7 +43,7 @@ struct LiveTurn {
   bool continued = false;      // its answer is in the conversation of a later turn
 };
 
-// What of a conversation a session knows.
+// The part of a conversation that a session knows.
 struct SessionMatch {
   struct Answer {
     size_t message = 0;  // of the conversation

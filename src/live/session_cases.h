@@ -4,7 +4,7 @@
 //   turn with a score -> SessionCase -> memory.cases        cases of memory -> CasesNote ->
 //   WithCases
 //
-// What a client sends and gets never has them: they are added when a prompt is rendered.
+// A client's messages never have them: they are added when a prompt is rendered.
 #pragma once
 
 #include <functional>
@@ -18,7 +18,7 @@
 
 namespace tidemill {
 
-// What a new session is shown.
+// The cases shown to a new session.
 struct CasesNote {
   std::vector<uint64_t> numbers{};  // the most useful first
   std::string text{};               // empty: nothing
@@ -33,8 +33,8 @@ CasesNote NoteOf(const std::vector<v1::ShownCase>& cases, size_t max_tokens,
 // first message of the user. Without either, or with an empty note, it stays as it is.
 WireJson WithCases(WireJson messages, const std::string& note);
 
-// What the conversation asks: its last message of the user. Empty: it has none, or it has an answer
-// already and does not begin here.
+// The conversation's question: its last message of the user. Empty: it has none, or it has an
+// answer already and does not begin here.
 std::string FirstQuestion(const WireJson& messages);
 
 // The turn as a case of its tenant. Nothing: it is none that could be shown (calls tools, says

@@ -1,4 +1,4 @@
-// What a request says of itself besides its conversation: which session it belongs to, whether it
+// A request's own statements besides its conversation: which session it belongs to, whether it
 // is sent again, whether it is one of an agent's helpers. From headers and ids in the body; no
 // state.
 #pragma once
@@ -18,7 +18,7 @@ inline constexpr const char* kSessionHeader = "x-tidemill-session";
 // With any value: the session ends with this turn.
 inline constexpr const char* kSessionEndHeader = "x-tidemill-session-end";
 
-// What kind of work a session is: its reward is compared within it.
+// The kind of work of a session: its reward is compared within it.
 inline constexpr const char* kTaskClassHeader = "x-tidemill-task";
 
 struct SessionName {

@@ -19,7 +19,7 @@ WireJson KnownFirst(const Session& session, const SessionMatch& match, const Wir
 
 KnownAnswer KnownAnswerOf(const LiveTurn& turn, size_t message) {
   const auto& ids = turn.record.answer().ids();
-  // What was redacted is encoded anew.
+  // Redacted text is encoded anew.
   const int kept =
       turn.record.output_redacted() ? 0 : std::min<int>(turn.record.kept(), ids.size());
   KnownAnswer known{.message = message,

@@ -38,7 +38,7 @@ struct LiveOptions {
   uint32_t max_turns = 4'000;          // of one session; the next request is refused
   NumberRange sessions = kClientSessions;
   NumberRange tickets = kClientTickets;
-  // What is not stored. Shared: LiveRecorder uses it, too. Null: everything is.
+  // Patterns of texts that are not stored. Shared: LiveRecorder uses it, too. Null: everything is.
   std::shared_ptr<const Redaction> redaction{};
 };
 
@@ -55,7 +55,7 @@ struct CleanPrompt {
   std::vector<TokenId> end{};  // its last tokens as they are: a secret may go on in the answer
 };
 
-// What a request is answered from.
+// The ids a request is answered from.
 struct LivePlan {
   uint64_t ticket = 0;
   uint64_t session = 0;
@@ -101,7 +101,7 @@ class SessionTable {
   // The choice is complete, or was given up: `cut`.
   LiveStores Finish(const RecordedTurn& turn, bool cut, const PromptBuilder& builder,
                     int64_t wall_ms);
-  // What became of the turn of a Finish. Not ok: it is gone.
+  // The outcome of a Finish. Not ok: the turn is gone.
   LiveStores Stored(uint64_t session, uint32_t turn, const Status& status, int64_t wall_ms);
 
   // Closes what was idle for too long or is too much.

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/text.h"
+#include "core/token_support.h"
 #include "gateway/wire_json.h"
 #include "live/canonical.h"
 #include "live/session_table.h"
@@ -11,9 +12,11 @@
 namespace tidemill {
 namespace {
 
-// What of the sampling keeps a turn's tokens out of training; empty: nothing.
-std::string Untrainable(const SamplingParams& sampling) {
+// What of the sampling keeps a turn's tokens out of training; empty: nothing. Truncated sampling
+// does not where the support of each token is known.
+std::string Untrainable(const SamplingParams& sampling, const TurnOutput& output) {
   if (sampling.temperature <= 0) return "temperature";
+  if (output.supports.set_of.size() == output.ids.size()) return "";
   if (sampling.top_p < 1) return "top_p";
   if (sampling.top_k > 0) return "top_k";
   return sampling.min_p > 0 ? "min_p" : "";
@@ -36,6 +39,7 @@ v1::TurnEnd EndOf(TurnFinish finish) {
 void FillAnswer(const TurnOutput& output, v1::Turn& answer) {
   answer.mutable_ids()->Add(output.ids.begin(), output.ids.end());
   answer.mutable_logprobs()->Add(output.logprobs.begin(), output.logprobs.end());
+  if (!output.supports.empty()) FillSupports(output.supports, 0, *answer.mutable_supports());
   for (const TokenVersionRun& run : output.versions) {
     v1::VersionRun& out = *answer.add_versions();
     out.set_version(run.version);
@@ -110,7 +114,7 @@ v1::SessionTurn SessionTable::RecordOf(const Ticket& ticket, const RecordedTurn&
   record.set_forced(turn.output.forced);
   record.set_kept(stopped ? turn.output.stop.token : static_cast<uint32_t>(turn.output.ids.size()));
   record.set_cut(cut);
-  record.set_untrainable(Untrainable(turn.params.sampling));
+  record.set_untrainable(Untrainable(turn.params.sampling, turn.output));
   record.set_side(ticket.side);
   record.set_tools(ticket.tools);
   return record;
@@ -145,6 +149,7 @@ void SessionTable::Redact(const Ticket& ticket, const CleanPrompt& before,
     }
     ++found;
   }
+  if (found > 0) drawn.clear_supports();  // they have the tokens that were taken out
   record.set_output_redacted(found > 0);
   record.set_redacted(before.redacted + static_cast<uint32_t>(found + ticket.secrets.size()));
 }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "core/token_support.h"
+
 namespace tidemill {
 namespace {
 
@@ -157,6 +159,7 @@ class Chains {
     const v1::Turn& answer = turn.record.answer();
     out.mutable_ids()->Add(answer.ids().begin() + forced, answer.ids().end());
     out.mutable_logprobs()->Add(answer.logprobs().begin() + forced, answer.logprobs().end());
+    if (answer.has_supports()) FillSupports(answer.supports(), forced, *out.mutable_supports());
     uint32_t skip = forced;
     for (const v1::VersionRun& run : answer.versions()) {
       const uint32_t skipped = std::min(skip, run.tokens());

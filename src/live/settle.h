@@ -19,14 +19,15 @@ namespace tidemill {
 
 // Why sampled tokens are not trained. The values are names of metrics.
 namespace untrained {
-inline constexpr const char* kConsent = "consent";    // the tenant agreed to storing only
-inline constexpr const char* kSecret = "secret";      // its context or output held a secret
-inline constexpr const char* kSide = "side";          // a helper's turn: a title, a summary
-inline constexpr const char* kCut = "cut";            // the client left before its end
-inline constexpr const char* kRetried = "retried";    // another answer to the question counts
-inline constexpr const char* kChoice = "choice";      // of n choices one that was not continued
-inline constexpr const char* kSampling = "sampling";  // not drawn from the full distribution
-inline constexpr const char* kForced = "forced";      // given by a tool choice or a grammar
+inline constexpr const char* kConsent = "consent";  // the tenant agreed to storing only
+inline constexpr const char* kSecret = "secret";    // its context or output held a secret
+inline constexpr const char* kSide = "side";        // a helper's turn: a title, a summary
+inline constexpr const char* kCut = "cut";          // the client left before its end
+inline constexpr const char* kRetried = "retried";  // another answer to the question counts
+inline constexpr const char* kChoice = "choice";    // of n choices one that was not continued
+inline constexpr const char* kSampling =
+    "sampling";  // drawn at temperature 0, or from nobody knows what
+inline constexpr const char* kForced = "forced";  // given by a tool choice or a grammar
 }  // namespace untrained
 
 struct Settlement {

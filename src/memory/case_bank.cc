@@ -63,7 +63,7 @@ BankChange CaseBank::Apply(uint64_t number, const v1::CaseRecord& record) {
   MarkOutdated(record, at);
   if (!record.solved() && !options_.failures) return change;
   std::vector<std::string> words = WordSet(record.prompt());
-  if (const uint64_t same = options_.merge ? NearDuplicate(record, words) : 0; same != 0) {
+  if (const uint64_t same = NearDuplicate(record, words); same != 0) {
     Case& copy = cases_.at(same);
     ++copy.copies;
     copy.newest = at;
@@ -361,7 +361,7 @@ std::vector<uint64_t> CaseBank::Similar(const CaseQuery& query, Retrieval how, s
   return numbers;
 }
 
-// What was right in the scope, whatever it was about, the newest first.
+// Right cases in the scope, on any subject, the newest first.
 std::vector<uint64_t> CaseBank::Others(const CaseQuery& query, bool valid_only) const {
   std::vector<uint64_t> numbers;
   const auto scope = scopes_.find(query.scope);
@@ -427,7 +427,7 @@ std::vector<std::vector<uint64_t>> CaseBank::AtRandom(const CaseQuery& query,
   return sets;
 }
 
-// What is taken to be of no use, or worse, is not shown.
+// A case taken to be of no use, or worse, is not shown.
 std::vector<std::vector<uint64_t>> CaseBank::ByValue(const CaseQuery& query,
                                                      const CaseRequest& request,
                                                      const std::vector<uint64_t>& known) const {
@@ -443,8 +443,9 @@ std::vector<std::vector<uint64_t>> CaseBank::ByValue(const CaseQuery& query,
     Random draw = Random(request.seed).Split("learned cases").Split(member);
     // The first member takes what is known to be best; the others find out.
     const bool explores = request.explore && member > 0;
-    const bool at_random = explores && options_.epsilon >= 0 && draw.Chance(options_.epsilon);
-    CaseValues::Draw value(values_, draw.Split("values"), explores && options_.epsilon < 0);
+    const bool thompson = options_.explore == "thompson";
+    const bool at_random = explores && !thompson && draw.Chance(options_.epsilon);
+    CaseValues::Draw value(values_, draw.Split("values"), explores && thompson);
     std::vector<std::pair<double, uint64_t>> worth;
     for (const ShownFeatures& pair : pairs) {
       const double one = at_random ? draw.Uniform() : value(pair.number, pair.features);

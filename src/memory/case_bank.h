@@ -18,6 +18,7 @@
 
 #include "memory/case_value.h"
 #include "memory/lexical_index.h"
+#include "memory/memory_config.h"
 #include "memory/tool_memory.h"
 #include "memory/vector_index.h"
 #include "proto/tidemill.pb.h"
@@ -34,14 +35,6 @@ enum class Retrieval : uint8_t {
 };
 // "lexical", "hidden", "newest", "random", "learned".
 std::optional<Retrieval> RetrievalNamed(std::string_view name);
-
-struct BankOptions {
-  size_t capacity = 100'000;  // cases
-  bool failures = true;       // failed answers are cases too: what not to do
-  bool merge = true;          // near-duplicates are one case
-  // Learned: the share of members that get cases at random; below 0: Thompson sampling instead.
-  double epsilon = -1;
-};
 
 struct Case {
   v1::CaseRecord record;  // of the first of its copies
@@ -79,7 +72,7 @@ struct CaseRequest {
 // Belongs to one thread at a time.
 class CaseBank {
  public:
-  explicit CaseBank(BankOptions options) : options_(options) {}
+  explicit CaseBank(MemoryConfig options) : options_(options) {}
 
   // Numbers rise from call to call.
   BankChange Apply(uint64_t number, const v1::CaseRecord& record);
@@ -93,7 +86,7 @@ class CaseBank {
                                             const CaseRequest& request) const;
   // The case must be there.
   v1::ShownCase Show(uint64_t number) const;
-  // What is known of tools in the scope, as a ShownCase without a prompt; nothing: nothing is.
+  // The notes on tools in the scope, as a ShownCase without a prompt; nothing: there are none.
   std::string ShowTools(const std::string& scope) const;
 
   const Case* Find(uint64_t number) const;
@@ -137,7 +130,7 @@ class CaseBank {
                                              const std::vector<uint64_t>& known) const;
   double Rarity(const std::string& word) const;
 
-  const BankOptions options_;
+  const MemoryConfig options_;
   std::map<uint64_t, Case> cases_;
   std::map<std::string, Scope> scopes_;
   std::unordered_map<std::string, uint64_t> word_cases_;

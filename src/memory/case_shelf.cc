@@ -14,7 +14,7 @@ constexpr auto kLookPause = std::chrono::milliseconds(1);
 
 }  // namespace
 
-CaseShelf::CaseShelf(BankOptions options)
+CaseShelf::CaseShelf(MemoryConfig options)
     : options_(options), bank_(std::make_unique<CaseBank>(options)) {}
 
 BankChange CaseShelf::Apply(uint64_t number, const v1::CaseRecord& record) {

@@ -24,7 +24,7 @@ namespace tidemill {
 // Thread-safe.
 class CaseShelf {
  public:
-  explicit CaseShelf(BankOptions options);
+  explicit CaseShelf(MemoryConfig options);
 
   // Numbers rise from call to call. A record of a session that was erased changes nothing.
   BankChange Apply(uint64_t number, const v1::CaseRecord& record);
@@ -52,7 +52,7 @@ class CaseShelf {
                          const std::function<Result<std::vector<CasesState::Learned>>()>& read);
 
  private:
-  const BankOptions options_;
+  const MemoryConfig options_;
   Mutex erasing_;  // one deletion at a time; taken before mutex_
   mutable Mutex mutex_;
   std::unique_ptr<CaseBank> bank_ TM_GUARDED_BY(mutex_);

@@ -7,7 +7,7 @@
 namespace tidemill {
 namespace {
 
-// What is assumed before anything was compared: right cases of similar tasks help, failed ones and
+// The assumptions before anything was compared: right cases of similar tasks help, failed ones and
 // right ones of other tasks a little. What is outdated does not, nor what says what other tasks
 // need or what fails here from a time when something else was right.
 constexpr CaseFeatures kPriorMean = {0.3,   0.15, -0.05, -0.02, 0.12,

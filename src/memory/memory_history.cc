@@ -12,7 +12,7 @@ constexpr size_t kHistoryAtOnce = 64;  // cases of one question to the database
 
 }  // namespace
 
-MemoryHistory::MemoryHistory(BankOptions options) : options_(options) {
+MemoryHistory::MemoryHistory(MemoryConfig options) : options_(options) {
   Clear();
 }
 

@@ -36,7 +36,7 @@ class MemoryHistory {
   static constexpr size_t kForgottenKept = 200;
 
   // The options of the run: with others the bank is another one.
-  explicit MemoryHistory(BankOptions options);
+  explicit MemoryHistory(MemoryConfig options);
   ~MemoryHistory();
 
   // Reads on for about so long. Whether everything was read is what Complete() says then. Where
@@ -57,7 +57,7 @@ class MemoryHistory {
   void Apply(uint64_t number, const v1::CaseRecord& record);
   void Clear();
 
-  const BankOptions options_;
+  const MemoryConfig options_;
   std::unique_ptr<CaseBank> bank_;
   uint64_t last_ = 0;  // number of the last that was read
   uint64_t rows_ = 0;  // read so far

@@ -44,7 +44,7 @@ class MemoryHistoryTest : public testing::Test {
 
 TEST_F(MemoryHistoryTest, FollowsTheBankOfTheRunAndThinsItsCurve) {
   const auto records = RandomRecords(4, 300);
-  const BankOptions options{.capacity = 50};
+  const MemoryConfig options{.capacity = 50};
   MemoryHistory history(options);
   CaseBank bank(options);
   uint64_t number = 0, forgotten = 0;

@@ -25,7 +25,7 @@ MemoryLoop::MemoryLoop(Bus& bus, StorePort& store, const TaskBook& tasks, Memory
       options_(std::move(options)),
       outbox_(bus, options_.lease_period),
       leases_(bus, options_.lease_period),
-      own_shelf_(options_.shelf == nullptr ? std::make_unique<CaseShelf>(options_.bank) : nullptr),
+      own_shelf_(options_.shelf == nullptr ? std::make_unique<CaseShelf>(options_) : nullptr),
       shelf_(own_shelf_ ? *own_shelf_ : *options_.shelf),
       key_port_(keys) {
   if (keys != nullptr) keys_.emplace(*keys);
@@ -142,8 +142,8 @@ void MemoryLoop::Learn(uint64_t number, const v1::CaseRecord& record) {
 }
 
 void MemoryLoop::TakeGroups(Time now) {
-  // What an earlier process owed is learned first: groups of a resumed run see what they would
-  // have.
+  // Cases that an earlier process owed are learned first: groups of a resumed run see what they
+  // would have.
   if (!owed_.empty() || waiting_groups_.size() >= kGroupsAtOnce) return;
   for (Lease& lease : TakeFrom(bus_, kMemoryGroupsTopic, kMemoryAtOnce)) {
     v1::GroupLease group;
@@ -172,7 +172,7 @@ void MemoryLoop::AddContexts(v1::GroupLease& group, const std::vector<float>& ke
   CaseQuery query{.scope = ScopeOf(group.task()), .prompt = group.task().prompt(), .key = key};
   const bool evaluates = group.purpose() == v1::PURPOSE_EVAL;
   if (evaluates) query.not_task = group.task().id();
-  const CaseRequest request{.how = options_.how,
+  const CaseRequest request{.how = RetrievalNamed(options_.retrieval).value(),
                             .cases = options_.cases,
                             .members = group.members(),
                             .seed = group.seed(),

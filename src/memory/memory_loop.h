@@ -30,11 +30,7 @@
 
 namespace tidemill {
 
-struct MemoryOptions {
-  Retrieval how = Retrieval::kLearned;
-  size_t cases = 8;            // of a prompt
-  uint32_t case_tokens = 512;  // of a prompt, at most
-  BankOptions bank;
+struct MemoryOptions : MemoryConfig {
   CaseShelf* shelf = nullptr;  // where the bank is, for others to look; null: the loop's own
   Duration lease_period = std::chrono::seconds(10);
   MessageLimits limits;
@@ -78,7 +74,7 @@ class MemoryLoop final : public Loop {
   std::string_view name() const override { return "memory"; }
   void Attach(Waker& waker) override;
   Time Step(Time now) override;
-  // What replay told is still learned.
+  // Cases that replay sent are still learned.
   bool Drained() const override {
     return took_all_ && owed_.empty() && unread_.empty() && learning_.empty() &&
            outbox_.waiting() == 0;

@@ -106,7 +106,7 @@ class MemoryLoopTest : public testing::Test {
     store_ = std::make_unique<StoreThread>(*std::move(db), clock_);
     client_ = store_->NewClient(1024);
     MemoryOptions options;
-    options.how = keys_ != nullptr ? Retrieval::kHidden : Retrieval::kLexical;
+    options.retrieval = keys_ != nullptr ? "hidden" : "lexical";
     loop_ = std::make_unique<MemoryLoop>(*bus_, *client_, book_, options, *cases, keys_.get());
     loop_->Attach(waker_);
   }

@@ -29,7 +29,7 @@ class ToolMemory {
 
   // Numbers rise from call to call.
   void Apply(uint64_t number, const v1::CaseRecord& record);
-  // What is known in the scope: failures first, then by how often it was seen, then the newest.
+  // The notes of the scope: failures first, then by how often it was seen, then the newest.
   std::vector<ToolFact> Facts(const std::string& scope, size_t most) const;
   // "bash {"command":"make"} failed: make: not found"
   static std::string Line(const ToolFact& fact);

@@ -71,7 +71,7 @@ ModelFamily ReadFamily(JsonFields& fields) {
   return ModelFamily::kLlama;
 }
 
-// What a list says that the family has no windows for.
+// Attention types that the family has no windows for.
 void CheckLayerTypes(JsonFields& fields, const ModelConfig& config) {
   if (!config.windowed.empty()) return;
   for (const std::string& type : fields.Strings("layer_types")) {

@@ -16,7 +16,7 @@ struct NewCharacters {
   std::string_view category;
 };
 
-// What is assigned in 16 and was not in 14; no character of 14 has another main category in 16.
+// Characters assigned in 16 and not in 14; no character of 14 has another main category in 16.
 constexpr NewCharacters kNewCharacters[] = {
     {0x897, 0x897, "Mn"},     {0xCF3, 0xCF3, "Mc"},     {0xECE, 0xECE, "Mn"},
     {0x1B4E, 0x1B4F, "Po"},   {0x1B7F, 0x1B7F, "Po"},   {0x1C89, 0x1C89, "Lu"},

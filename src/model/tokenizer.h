@@ -95,7 +95,7 @@ class StreamDecoder {
   explicit StreamDecoder(Tokenizer tokenizer) : tokenizer_(std::move(tokenizer)) {}
   // The characters that are complete now; holds back at most three bytes.
   std::string Push(TokenId id);
-  // What was held back, as U+FFFD, or nothing. The decoder is as new afterwards.
+  // The bytes held back, as U+FFFD, or nothing. The decoder is as new afterwards.
   std::string Finish();
 
  private:

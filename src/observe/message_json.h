@@ -17,7 +17,7 @@ namespace tidemill {
 
 nlohmann::ordered_json MessageJson(const google::protobuf::Message& message);
 
-// What a message of a topic is, by the topic's name: "ToolRequest" for "tools.compile"; empty where
+// The message type of a topic, by the topic's name: "ToolRequest" for "tools.compile"; empty where
 // it cannot be known.
 std::string MessageOfTopic(std::string_view topic);
 

@@ -34,13 +34,13 @@ void BatchMaker::TakeRequests() {
 bool BatchMaker::Usable(uint64_t id, uint64_t step) {
   ReplayGroup& group = parts_.book.at(id);
   const int64_t now_ms = clock_.WallMs();
-  const StalenessBound& bound = parts_.options.staleness;
+  const StalenessConfig& bound = parts_.options.staleness;
   size_t left = 0;
   std::vector<std::pair<ReplayMember*, uint64_t>> old;  // with the lag
   for (auto& [index, member] : group.members) {
     if (member.excluded) continue;
     const TokenAges ages = MeasureAges(member.trajectory, versions_, step, now_ms, bound);
-    const bool keep = ages.too_old == 0 || (bound.mask && ages.too_old < ages.tokens);
+    const bool keep = ages.too_old == 0 || (bound.masks() && ages.too_old < ages.tokens);
     if (keep)
       ++left;
     else

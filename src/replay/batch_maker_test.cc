@@ -22,7 +22,7 @@ TEST_F(ReplayTest, ATokenOverTheBoundNeverReachesABatch) {
 }
 
 TEST_F(ReplayTest, WithMaskingOnlyTheOldTokensAreLeftOut) {
-  options_.staleness.mask = true;
+  options_.staleness.too_old = "mask";
   Make();
   Ask(0, 1), Step();
   for (uint32_t member : {0, 1}) {
@@ -45,7 +45,8 @@ TEST_F(ReplayTest, WithMaskingOnlyTheOldTokensAreLeftOut) {
 
 TEST_F(ReplayTest, TokensDrawnTooLongAgoAreDroppedOrMasked) {
   for (const bool mask : {false, true}) {
-    options_.staleness = {100, /*max_minutes=*/1, mask};
+    options_.staleness = {
+        .hard_max_steps = 100, .max_minutes = 1, .too_old = mask ? "mask" : "drop"};
     Make();
     const uint64_t group = mask ? 2 : 1;
     for (uint32_t member : {0, 1}) {
@@ -78,7 +79,7 @@ TEST_F(ReplayTest, TokensDrawnTooLongAgoAreDroppedOrMasked) {
 }
 
 TEST_F(ReplayTest, AGroupIsUsedAsOftenAsAllowedAndTheOldestFirst) {
-  options_.buffer.max_uses = 2;
+  options_.max_uses = 2;
   Make();
   Finish(1), Finish(2);
   std::vector<std::set<uint64_t>> used;
@@ -94,8 +95,8 @@ TEST_F(ReplayTest, AGroupIsUsedAsOftenAsAllowedAndTheOldestFirst) {
 }
 
 TEST_F(ReplayTest, ANewGroupEvictsTheOneUsedMostAndItsCreditReturns) {
-  options_.buffer.capacity = 2;
-  options_.buffer.max_uses = 3;
+  options_.capacity = 2;
+  options_.max_uses = 3;
   Make();
   Finish(1), Finish(2);
   Ask(0, 1), Settle();
@@ -114,9 +115,9 @@ TEST_F(ReplayTest, ANewGroupEvictsTheOneUsedMostAndItsCreditReturns) {
 }
 
 TEST_F(ReplayTest, NoMoreIsSampledThanInsertsPaidForAndAnEvictionDoesNotBlockIt) {
-  options_.buffer.capacity = 2;
-  options_.buffer.max_uses = 100;
-  options_.buffer.samples_per_insert = 1;
+  options_.capacity = 2;
+  options_.max_uses = 100;
+  options_.samples_per_insert = 1;
   options_.staleness.hard_max_steps = 100;
   Make();
   Finish(1);
@@ -131,9 +132,9 @@ TEST_F(ReplayTest, NoMoreIsSampledThanInsertsPaidForAndAnEvictionDoesNotBlockIt)
 }
 
 TEST_F(ReplayTest, PrioritizedSelectionPrefersGroupsWhoseRewardsVaryMore) {
-  options_.buffer.selection = "prioritized";
-  options_.buffer.priority_exponent = 4;
-  options_.buffer.max_uses = 1000;
+  options_.selection = "prioritized";
+  options_.priority_exponent = 4;
+  options_.max_uses = 1000;
   options_.staleness.hard_max_steps = 1000;
   Make();
   Finish(1);

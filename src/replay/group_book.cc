@@ -9,7 +9,7 @@ GroupBook::GroupBook(ReplayWriter& writer, const ReplayOptions& options, ReplayC
     : writer_(writer),
       options_(options),
       counters_(counters),
-      buffer_(GroupBuffer::Make(options.buffer).value()) {}
+      buffer_(GroupBuffer::Make(options, options.seed).value()) {}
 
 ReplayGroup* GroupBook::Find(uint64_t group) {
   const auto it = groups_.find(group);

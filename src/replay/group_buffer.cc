@@ -1,28 +1,29 @@
 #include "replay/group_buffer.h"
 
+#include <algorithm>
+
 namespace tidemill {
 
-Result<GroupBuffer> GroupBuffer::Make(const BufferOptions& options) {
-  if (options.max_uses == 0) return Invalid("a group must be usable at least once");
-  if (options.samples_per_insert > options.max_uses) {
-    return Invalid("samples per insert (" + std::to_string(options.samples_per_insert) +
+Result<GroupBuffer> GroupBuffer::Make(const ReplayConfig& config, uint64_t seed) {
+  if (config.max_uses == 0) return Invalid("a group must be usable at least once");
+  if (config.samples_per_insert > config.max_uses) {
+    return Invalid("samples per insert (" + std::to_string(config.samples_per_insert) +
                    ") must not be above the most uses of a group (" +
-                   std::to_string(options.max_uses) + ")");
+                   std::to_string(config.max_uses) + ")");
   }
-  if (options.min_groups == 0) return Invalid("a step needs at least one group");
-  if (options.capacity < options.min_groups) {
-    return Invalid("a buffer of " + std::to_string(options.capacity) + " groups can never hold " +
-                   std::to_string(options.min_groups));
+  if (config.capacity < config.min_groups) {
+    return Invalid("a buffer of " + std::to_string(config.capacity) + " groups can never hold " +
+                   std::to_string(config.min_groups));
   }
-  TM_ASSIGN_OR_RETURN(auto selector, NewSelector(options.selection, Random(options.seed),
-                                                 options.priority_exponent));
-  return GroupBuffer(options, std::move(selector));
+  TM_ASSIGN_OR_RETURN(auto selector,
+                      NewSelector(config.selection, Random(seed), config.priority_exponent));
+  return GroupBuffer(config, std::move(selector));
 }
 
-GroupBuffer::GroupBuffer(const BufferOptions& options, std::unique_ptr<Selector> selector)
-    : options_(options),
+GroupBuffer::GroupBuffer(const ReplayConfig& config, std::unique_ptr<Selector> selector)
+    : config_(config),
       selector_(std::move(selector)),
-      limiter_(UsesPaid(options), options.min_groups) {}
+      limiter_(UsesPaid(config), std::max(1u, config.min_groups)) {}
 
 std::optional<ItemKey> GroupBuffer::Insert(ItemKey key, double priority, uint32_t uses) {
   TM_CHECK(selector_->Insert(key, priority).ok(), "a group was inserted twice");
@@ -31,8 +32,8 @@ std::optional<ItemKey> GroupBuffer::Insert(ItemKey key, double priority, uint32_
   eviction_.insert(EvictionPlace(key, item));
   limiter_.Inserted();
   // What it was used before has been paid for; what is left of that counts.
-  limiter_.Sampled(std::min(uses, UsesPaid(options_)));
-  if (items_.size() <= options_.capacity) return {};
+  limiter_.Sampled(std::min(uses, UsesPaid(config_)));
+  if (items_.size() <= config_.capacity) return {};
   for (const auto& [most, victim] : eviction_) {
     if (items_.at(victim).drawn) continue;
     const ItemKey evicted = victim;
@@ -68,7 +69,7 @@ bool GroupBuffer::Use(ItemKey key) {
   ++item.uses;
   eviction_.insert(EvictionPlace(key, item));
   limiter_.Sampled();
-  if (item.uses < options_.max_uses) return false;
+  if (item.uses < config_.max_uses) return false;
   Remove(key);
   return true;
 }

@@ -13,33 +13,22 @@
 #include <unordered_map>
 
 #include "replay/rate_limiter.h"
+#include "replay/replay_config.h"
 #include "replay/selector.h"
 
 namespace tidemill {
 
-struct BufferOptions {
-  std::string selection = "fifo";  // "fifo", "uniform" or "prioritized"
-  double priority_exponent = 1;    // of "prioritized"
-  uint32_t capacity = 4096;        // groups
-  uint32_t max_uses = 1;           // of one group
-  // Uses an inserted group pays for: on average no group is used more often than this. 0: max_uses,
-  // which never makes a draw wait.
-  uint32_t samples_per_insert = 0;
-  uint32_t min_groups = 1;  // nothing is drawn while there are fewer
-  uint64_t seed = 1;
-};
-
-// Uses an inserted group pays for.
-inline uint32_t UsesPaid(const BufferOptions& options) {
-  return options.samples_per_insert == 0 ? options.max_uses : options.samples_per_insert;
+// Uses an inserted group pays for: on average no group is used more often than this.
+inline uint32_t UsesPaid(const ReplayConfig& config) {
+  return config.samples_per_insert == 0 ? config.max_uses : config.samples_per_insert;
 }
 
 // Belongs to one loop; not thread-safe. Keys are given in the order of age: the smallest is the
 // oldest.
 class GroupBuffer {
  public:
-  // kInvalid names what is wrong with the options.
-  static Result<GroupBuffer> Make(const BufferOptions& options);
+  // kInvalid names what is wrong with the config. `seed`: of what is selected at random.
+  static Result<GroupBuffer> Make(const ReplayConfig& config, uint64_t seed);
 
   // `uses`: how often it was used before, by a run that was resumed. The key must be new. Returns
   // the group that had to go for it, if one had to: the one used most, of those the oldest.
@@ -63,12 +52,12 @@ class GroupBuffer {
     uint32_t uses = 0;
     bool drawn = false;
   };
-  GroupBuffer(const BufferOptions& options, std::unique_ptr<Selector> selector);
+  GroupBuffer(const ReplayConfig& config, std::unique_ptr<Selector> selector);
   std::pair<int64_t, ItemKey> EvictionPlace(ItemKey key, const Item& item) const {
     return {-static_cast<int64_t>(item.uses), key};
   }
 
-  BufferOptions options_;
+  ReplayConfig config_;
   std::unique_ptr<Selector> selector_;
   RateLimiter limiter_;
   std::unordered_map<ItemKey, Item> items_;

@@ -67,10 +67,10 @@ void LiveSamples::Add(v1::LiveEvent event) {
 
 void LiveSamples::LeaveOutOld(uint64_t step) {
   const int64_t now_ms = clock_.WallMs();
-  const StalenessBound& bound = parts_.options.staleness;
+  const StalenessConfig& bound = parts_.options.staleness;
   const std::vector<v1::Sample> old = pool_.Drop([&](const v1::Sample& sample) {
     const TokenAges ages = MeasureAges(sample.trajectory(), versions_, step, now_ms, bound);
-    return bound.mask ? ages.too_old >= ages.tokens : ages.too_old > 0;
+    return bound.masks() ? ages.too_old >= ages.tokens : ages.too_old > 0;
   });
   for (const v1::Sample& sample : old) {
     ++parts_.counters.too_old;

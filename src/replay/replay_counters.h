@@ -1,4 +1,4 @@
-// What replay counts.
+// The counters of replay.
 #pragma once
 
 #include "core/counters.h"

@@ -29,20 +29,17 @@ inline bool FromJudge(TeacherHints hints) {
   return hints == TeacherHints::kJudge || hints == TeacherHints::kJudgeStrongest;
 }
 
-struct ReplayOptions {
+struct ReplayOptions : ReplayConfig {
   std::string worker = "local";
-  StalenessBound staleness;
-  BufferOptions buffer;            // which groups, how often, how many
-  bool drop_zero_variance = true;  // a group whose rewards are all equal teaches nothing
-  bool drop_untrainable = true;    // nor does one without a token that the model wrote
+  uint64_t seed = 1;  // of the groups that are selected at random
+  StalenessConfig staleness;
+  bool drop_untrainable = true;  // a group without a token that the model wrote teaches nothing
   uint32_t max_score_outstanding = 4096;
   Duration score_patience =
       std::chrono::minutes(10);  // a verdict that takes longer was lost; asked again
   uint32_t score_tries = 3;      // after this many the trajectory is stale
   uint32_t max_turn_tokens = 0;  // for length rewards: what a turn could have had
   uint32_t store_capacity = 65536;
-  // The groups that vary most, scored again when a scorer's version rises; 0: none.
-  uint32_t rescore_groups = 64;
   uint32_t rescore_at_once = 8;                     // groups
   std::map<std::string, uint32_t> scorer_versions;  // by scorer, of this run's scorers
   // What the model wrote, as text, for judges of turns; empty: nobody reads it.

@@ -1,4 +1,4 @@
-// What replay has the store write. A message is acknowledged once its content is durable, never
+// The writes of replay. A message is acknowledged once its content is durable, never
 // before: a crash in between costs a duplicate, which is refused by its key.
 //
 //   lease + trajectory or verdict -> StoreOp -> StoreDone -> TakeWritten -> Done: ack

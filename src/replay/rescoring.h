@@ -25,7 +25,7 @@ class Rescoring {
 
   void Note(const v1::Verdict& verdict);
   void Buffered(const ReplayGroup& group);
-  // What was stored may have been scored by older scorers.
+  // Stored verdicts may be of older scorers.
   void Suspect() { rose_ = true; }
   // The highest version of each scorer that was seen.
   const std::map<std::string, uint32_t>& highest() const { return highest_; }

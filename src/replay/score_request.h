@@ -1,4 +1,4 @@
-// What the reward loop is asked about a member: by reference, without its tokens.
+// The reward loop's question about a member: by reference, without its tokens.
 #pragma once
 
 #include <cstdint>

@@ -12,7 +12,7 @@
 
 namespace tidemill {
 
-// What the parts of replay share; borrowed from the loop, which outlives them.
+// Shared by the parts of replay; borrowed from the loop, which outlives them.
 struct ReplayParts {
   Bus& bus;
   Outbox& outbox;

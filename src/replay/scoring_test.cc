@@ -150,7 +150,7 @@ TEST_F(ReplayTest, AResumedGroupKeepsItsUsesItsStaleMembersAndIsScoredByTodaysSc
   }
   stored[2].stale = true;
   options_.versions = {{1, 0}};
-  options_.buffer.max_uses = 2;
+  options_.max_uses = 2;
   options_.scorer_versions = {{"judge", 2}};
   Make(std::move(stored));
   Settle();

@@ -6,7 +6,7 @@
 namespace tidemill {
 namespace {
 
-bool TooOld(const v1::Turn& turn, uint64_t lag, int64_t now_ms, const StalenessBound& bound) {
+bool TooOld(const v1::Turn& turn, uint64_t lag, int64_t now_ms, const StalenessConfig& bound) {
   const double minutes = static_cast<double>(now_ms - turn.finished_ms()) / 60'000.0;
   return lag > bound.hard_max_steps || (bound.max_minutes > 0 && minutes > bound.max_minutes);
 }
@@ -14,7 +14,7 @@ bool TooOld(const v1::Turn& turn, uint64_t lag, int64_t now_ms, const StalenessB
 }  // namespace
 
 TokenAges MeasureAges(const v1::Trajectory& trajectory, const VersionSteps& versions, uint64_t step,
-                      int64_t now_ms, const StalenessBound& bound) {
+                      int64_t now_ms, const StalenessConfig& bound) {
   TokenAges ages;
   ages.min_lag = UINT64_MAX;
   for (const v1::Turn& turn : trajectory.turns()) {
@@ -31,7 +31,7 @@ TokenAges MeasureAges(const v1::Trajectory& trajectory, const VersionSteps& vers
 }
 
 uint32_t MaskTooOld(v1::Trajectory& trajectory, const VersionSteps& versions, uint64_t step,
-                    int64_t now_ms, const StalenessBound& bound) {
+                    int64_t now_ms, const StalenessConfig& bound) {
   uint32_t masked = 0;
   for (v1::Turn& turn : *trajectory.mutable_turns()) {
     for (v1::VersionRun& run : *turn.mutable_versions()) {

@@ -7,15 +7,9 @@
 #include "core/status.h"
 #include "core/version_steps.h"
 #include "proto/tidemill.pb.h"
+#include "replay/replay_config.h"
 
 namespace tidemill {
-
-struct StalenessBound {
-  uint64_t hard_max_steps =
-      8;  // most steps between the version that drew a token and the step that uses it
-  double max_minutes = 0;  // most minutes since it was drawn; 0: no bound
-  bool mask = false;       // leave single tokens out; false: drop the whole trajectory
-};
 
 struct TokenAges {
   uint64_t max_lag = 0;  // over all tokens of the model
@@ -25,7 +19,7 @@ struct TokenAges {
 };
 
 TokenAges MeasureAges(const v1::Trajectory& trajectory, const VersionSteps& versions, uint64_t step,
-                      int64_t now_ms, const StalenessBound& bound);
+                      int64_t now_ms, const StalenessConfig& bound);
 
 // kInvalid: some token is of a version that was never published.
 Status CheckVersions(const v1::Trajectory& trajectory, const VersionSteps& versions);
@@ -33,6 +27,6 @@ Status CheckVersions(const v1::Trajectory& trajectory, const VersionSteps& versi
 // Marks the runs of tokens that are over the bound, and only those, for the learner to leave out.
 // Returns how many tokens.
 uint32_t MaskTooOld(v1::Trajectory& trajectory, const VersionSteps& versions, uint64_t step,
-                    int64_t now_ms, const StalenessBound& bound);
+                    int64_t now_ms, const StalenessConfig& bound);
 
 }  // namespace tidemill

@@ -1,4 +1,4 @@
-// What a teacher is asked about an episode, and what its answer is worth.
+// The teacher's question about an episode, and the check of its answer.
 #pragma once
 
 #include <cstddef>

@@ -30,7 +30,7 @@ QuestionOptions JudgeAnswersOf(const RewardOptions& options) {
   // One question of each for its reward, and one for the order.
   judges.most = size_t{options.max_outstanding} * (options.judges.size() + 1);
   // A judge that is there answers within its own patience.
-  for (const RunConfig::JudgeKeys& judge : options.judges)
+  for (const JudgeConfig& judge : options.judges)
     judges.patience = std::max<Duration>(judges.patience, judge.patience * 3 / 2);
   return judges;
 }
@@ -94,10 +94,9 @@ void Asking::AskTool(const OpenScore& score, const OpenNeed& need, const NeedOf&
   tools_.Ask(ToolTopic(tool), std::move(request), asked, now);
 }
 
-const RunConfig::JudgeKeys& Asking::JudgeOf(const Need& need) const {
-  const auto judge =
-      std::find_if(options_.judges.begin(), options_.judges.end(),
-                   [&](const RunConfig::JudgeKeys& keys) { return keys.name == need.name; });
+const JudgeConfig& Asking::JudgeOf(const Need& need) const {
+  const auto judge = std::find_if(options_.judges.begin(), options_.judges.end(),
+                                  [&](const JudgeConfig& keys) { return keys.name == need.name; });
   TM_CHECK(judge != options_.judges.end(), "the scorer knows the judges of the config");
   return *judge;
 }
@@ -108,7 +107,7 @@ void Asking::AskJudge(v1::JudgeRequest question, const NeedOf& asked, Time now) 
 
 Status Asking::AskConfigured(const OpenScore& score, const OpenNeed& need, const NeedOf& asked,
                              Time now) {
-  const RunConfig::JudgeKeys& judge = JudgeOf(need.need);
+  const JudgeConfig& judge = JudgeOf(need.need);
   Result<v1::JudgeRequest> request = MakeJudgeRequest(judge, score.request);
   if (!request.ok()) return request.status().WithContext("judge " + judge.name);
   request->set_request_id(score.request.request_id() + "." + judge.name + "." +

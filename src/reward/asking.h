@@ -38,7 +38,7 @@ class Asking {
   std::vector<Answer> TakeAnswers();
   // Those that were lost.
   std::vector<Answer> TakeLost(Time now);
-  const RunConfig::JudgeKeys& JudgeOf(const Need& need) const;
+  const JudgeConfig& JudgeOf(const Need& need) const;
 
   size_t tools_open() const { return tools_.open(); }
   // Nothing that was asked is wanted any more.

@@ -89,7 +89,7 @@ AuditCounters::AuditCounters(const std::string& scorer)
                     .labels = {{"scorer", scorer}},
                     .scale = 1e-6}) {}
 
-Audit::Audit(std::string scorer, const RunConfig::Audit& config, uint64_t seed)
+Audit::Audit(std::string scorer, const AuditConfig& config, uint64_t seed)
     : scorer_(std::move(scorer)),
       config_(config),
       seed_(MixHash(seed, StableHash(scorer_))),

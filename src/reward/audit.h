@@ -13,9 +13,9 @@
 #include <string>
 #include <vector>
 
-#include "config/run_config.h"
 #include "core/counters.h"
 #include "proto/tidemill.pb.h"
+#include "reward/reward_config.h"
 
 namespace tidemill {
 
@@ -62,7 +62,7 @@ struct AuditCounters : CounterSet {
 // Of one scorer; belongs to one loop.
 class Audit {
  public:
-  Audit(std::string scorer, const RunConfig::Audit& config, uint64_t seed);
+  Audit(std::string scorer, const AuditConfig& config, uint64_t seed);
 
   // Whether this episode is executed too; the same whenever it is asked.
   bool Draws(const v1::TrajectoryId& id) const;
@@ -81,7 +81,7 @@ class Audit {
 
  private:
   const std::string scorer_;
-  const RunConfig::Audit config_;
+  const AuditConfig config_;
   const uint64_t seed_;
   const bool trusts_again_;
   std::optional<WrongAccepts> watch_;  // made with the first accept: finding its threshold takes ms

@@ -59,8 +59,8 @@ TEST(WrongAccepts, FindsAFaultSoonAndLeavesTheRightAlone) {
   }
 }
 
-RunConfig::Audit AuditKeys(double share) {
-  RunConfig::Audit keys;
+AuditConfig AuditKeys(double share) {
+  AuditConfig keys;
   keys.share = share;
   return keys;
 }
@@ -89,7 +89,7 @@ TEST(Audit, AfterAnAlarmOnlyAPersonBringsTrustBack) {
   Audit other("judge", AuditKeys(1), 1);
   other.LearnRise(1);
   EXPECT_FALSE(other.trusted());
-  RunConfig::Audit trusting = AuditKeys(1);
+  AuditConfig trusting = AuditKeys(1);
   trusting.trust = {"judge"};
   Audit settled("judge", trusting, 1);
   settled.LearnRise(1);
@@ -106,7 +106,7 @@ class AuditedRewards : public testing::Test {
   AuditedRewards() {
     EXPECT_TRUE(OpenStandardTopics(bus_, {}).ok());
     EXPECT_TRUE(bus_.Open("asker", {}).ok());
-    RunConfig::JudgeKeys judge;
+    JudgeConfig judge;
     judge.name = "j", judge.endpoint = "http://x";
     reward_.judges = {judge};
     reward_.weights = {{"judge", 1}};
@@ -178,7 +178,7 @@ class AuditedRewards : public testing::Test {
   QuietWaker waker_;
   VirtualClock clock_;
   MemoryBus bus_{clock_};
-  RunConfig::Reward reward_;
+  RewardConfig reward_;
   RewardOptions options_;
   std::unique_ptr<RewardLoop> loop_;
   uint64_t episodes_ = 0;

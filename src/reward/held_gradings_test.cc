@@ -17,7 +17,7 @@ class OrderedRewards : public testing::Test {
   OrderedRewards() {
     EXPECT_TRUE(OpenStandardTopics(bus_, {}).ok() && bus_.Open("asker", {}).ok());
     RewardOptions options;
-    RunConfig::JudgeKeys judge;
+    JudgeConfig judge;
     judge.name = "verifier", judge.reward = false;
     options.judges = {judge};
     options.order_by = "verifier", options.order_ahead = 1;

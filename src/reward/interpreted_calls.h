@@ -9,7 +9,7 @@
 
 namespace tidemill {
 
-// What the program of these tests prints for each case. Nothing, where a box might say something
+// The output of these tests' program for each case. Nothing, where a box might say something
 // else: tests that do not simply call the function, an answer with more than the function in it,
 // calls, directives or names a compiler may know, and whatever is undefined or does not end soon.
 // Thread-safe.

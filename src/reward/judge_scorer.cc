@@ -7,7 +7,7 @@
 namespace tidemill {
 namespace {
 
-using JudgeKeys = RunConfig::JudgeKeys;
+using JudgeKeys = JudgeConfig;
 
 bool JudgesTurns(const JudgeKeys& judge) {
   return judge.task == "next_state" || judge.task == "process";
@@ -187,7 +187,7 @@ class JudgeScorer final : public Scorer {
 
 }  // namespace
 
-Result<std::unique_ptr<Scorer>> NewJudgeScorer(const RunConfig::Reward& reward) {
+Result<std::unique_ptr<Scorer>> NewJudgeScorer(const RewardConfig& reward) {
   std::vector<JudgeKeys> judges;
   for (const JudgeKeys& judge : reward.judges) {
     if (judge.reward) judges.push_back(judge);

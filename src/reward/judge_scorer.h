@@ -9,15 +9,15 @@
 namespace tidemill {
 
 // kInvalid: no judge has a part in rewards.
-Result<std::unique_ptr<Scorer>> NewJudgeScorer(const RunConfig::Reward& reward);
+Result<std::unique_ptr<Scorer>> NewJudgeScorer(const RewardConfig& reward);
 
 // What the judge is asked about an episode; without its id. kUnavailable: the turns' texts did not
 // come along.
-Result<v1::JudgeRequest> MakeJudgeRequest(const RunConfig::JudgeKeys& judge,
+Result<v1::JudgeRequest> MakeJudgeRequest(const JudgeConfig& judge,
                                           const v1::ScoreRequest& request);
 
 // kInvalid: not one judgement for every question of MakeJudgeRequest.
-Status CheckJudgeAnswer(const RunConfig::JudgeKeys& judge, const v1::ScoreRequest& request,
+Status CheckJudgeAnswer(const JudgeConfig& judge, const v1::ScoreRequest& request,
                         const v1::JudgeAnswer& answer);
 
 }  // namespace tidemill

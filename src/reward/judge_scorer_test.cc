@@ -10,8 +10,8 @@ using ::testing::DoubleNear;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-RunConfig::JudgeKeys JudgeNamed(const std::string& name, const std::string& task) {
-  RunConfig::JudgeKeys keys;
+JudgeConfig JudgeNamed(const std::string& name, const std::string& task) {
+  JudgeConfig keys;
   keys.name = name, keys.task = task, keys.endpoint = "http://x";
   return keys;
 }
@@ -38,7 +38,7 @@ v1::ScoreRequest Submitted() {
 }
 
 TEST(JudgeScorer, AsksEveryJudgeAndWeighsWhatTheySayOfTheAnswer) {
-  RunConfig::Reward reward;
+  RewardConfig reward;
   reward.judges = {JudgeNamed("right", "outcome"), JudgeNamed("clear", "outcome"),
                    JudgeNamed("steps", "process")};
   reward.judges[0].weight = 3, reward.judges[1].version = 4;
@@ -58,9 +58,9 @@ TEST(JudgeScorer, AsksEveryJudgeAndWeighsWhatTheySayOfTheAnswer) {
 }
 
 TEST(JudgeScorer, ShapesTurnRewards) {
-  RunConfig::Reward reward;
+  RewardConfig reward;
   reward.judges = {JudgeNamed("steps", "process")};
-  RunConfig::JudgeKeys& judge = reward.judges[0];
+  JudgeConfig& judge = reward.judges[0];
   ScoreEvidence evidence;
   evidence.judged["steps"] = Said({1, -1, 0.5}, true);
   const auto rewards = [&] { return NewJudgeScorer(reward).value()->TurnRewards(evidence); };
@@ -78,7 +78,7 @@ TEST(JudgeScorer, ShapesTurnRewards) {
 }
 
 TEST(JudgeScorer, DoesNotJudgeWhatWasNotSubmittedOrWhatTestsEvaluate) {
-  RunConfig::Reward reward;
+  RewardConfig reward;
   reward.judges = {JudgeNamed("right", "outcome")};
   const auto scorer = NewJudgeScorer(reward).value();
   v1::ScoreRequest request = Submitted();
@@ -117,7 +117,7 @@ v1::ScoreRequest AmongPeers(const std::vector<std::string>& peers) {
 }
 
 TEST(JudgeScorer, AnAnswersValueAmongItsPeersIsTheShareOfComparisonsItWon) {
-  RunConfig::Reward reward;
+  RewardConfig reward;
   reward.judges = {JudgeNamed("better", "pairwise")};
   const auto scorer = NewJudgeScorer(reward).value();
   // No answer loses and the same answer ties, which nobody has to be asked; the fifth is too many.
@@ -137,7 +137,7 @@ TEST(JudgeScorer, AnAnswersValueAmongItsPeersIsTheShareOfComparisonsItWon) {
 }
 
 TEST(JudgeScorer, WithNobodyToCompareWithNobodyIsAsked) {
-  RunConfig::Reward reward;
+  RewardConfig reward;
   reward.judges = {JudgeNamed("better", "pairwise"), JudgeNamed("right", "outcome")};
   const auto scorer = NewJudgeScorer(reward).value();
   v1::ScoreRequest request = AmongPeers({"", "s"});

@@ -29,13 +29,13 @@ struct OpenScore {
 
 using OpenScores = std::unordered_map<uint64_t, OpenScore>;
 
-// What a question is about.
+// The subject of a question.
 struct NeedOf {
   uint64_t score;
   std::string need;
 };
 
-// What the scorer counts for in this task; nothing: it has no part in it.
+// The scorer's weight in this task; nothing: it has no part in it.
 inline std::optional<double> WeightOf(const WeightedScorer& weighted,
                                       const v1::ScoreRequest& request) {
   if (request.weights().empty()) {

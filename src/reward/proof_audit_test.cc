@@ -37,7 +37,7 @@ class FaultyRun {
  public:
   explicit FaultyRun(uint64_t seed) : random_(Random(seed).Split("fault")) {
     TM_CHECK(OpenStandardTopics(bus_, {}).ok() && bus_.Open("asker", {}).ok(), "no topics");
-    RunConfig::Reward reward;
+    RewardConfig reward;
     RewardOptions options;
     options.audit.share = 0.2;
     options.seed = seed;

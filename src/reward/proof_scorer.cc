@@ -59,7 +59,7 @@ class ProofScorer final : public Scorer {
 
 }  // namespace
 
-Result<std::unique_ptr<Scorer>> NewProofScorer(const RunConfig::Reward& reward) {
+Result<std::unique_ptr<Scorer>> NewProofScorer(const RewardConfig& reward) {
   return std::unique_ptr<Scorer>(std::make_unique<ProofScorer>(reward.all_or_nothing));
 }
 

@@ -5,6 +5,6 @@
 
 namespace tidemill {
 
-Result<std::unique_ptr<Scorer>> NewProofScorer(const RunConfig::Reward& reward);
+Result<std::unique_ptr<Scorer>> NewProofScorer(const RewardConfig& reward);
 
 }  // namespace tidemill

@@ -19,7 +19,7 @@ class ProofScorerTest : public testing::Test {
   ProofScorerTest() {
     EXPECT_TRUE(OpenStandardTopics(bus_, {}).ok());
     EXPECT_TRUE(bus_.Open("asker", {}).ok());
-    const RunConfig::Reward reward{.weights = {{"proof", 1}}};
+    const RewardConfig reward{.weights = {{"proof", 1}}};
     std::vector<WeightedScorer> scorers;
     scorers.push_back({*NewScorer("proof", reward), 1});
     loop_ = std::make_unique<RewardLoop>(bus_, clock_, std::move(scorers), RewardOptions(), &port_);

@@ -70,7 +70,7 @@ std::string Describe(const Findings& findings) {
 
 class ReviewScorer final : public Scorer {
  public:
-  explicit ReviewScorer(const RunConfig::Reward& reward) : reward_(reward) {}
+  explicit ReviewScorer(const RewardConfig& reward) : reward_(reward) {}
   std::string_view name() const override { return "review"; }
   uint32_t version() const override { return 2; }
 
@@ -230,7 +230,7 @@ class ReviewScorer final : public Scorer {
     best->second = std::min(best->second, mine);
   }
 
-  const RunConfig::Reward reward_;
+  const RewardConfig reward_;
   mutable std::unordered_map<std::string, double> fastest_ms_;  // by task; used by one loop
 };
 
@@ -244,7 +244,7 @@ bool IsSecurityFinding(const v1::Diagnostic& finding) {
       [&](std::string_view word) { return message.find(word) != std::string::npos; });
 }
 
-Result<std::unique_ptr<Scorer>> NewReviewScorer(const RunConfig::Reward& reward) {
+Result<std::unique_ptr<Scorer>> NewReviewScorer(const RewardConfig& reward) {
   double sum = 0;
   for (const auto& [name, weight] : reward.review_weights) {
     if (std::find(kAspects.begin(), kAspects.end(), name) == kAspects.end()) {

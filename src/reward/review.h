@@ -15,7 +15,7 @@
 namespace tidemill {
 
 // kInvalid: a sub-score that does not exist, a weight that is negative, or none above 0.
-Result<std::unique_ptr<Scorer>> NewReviewScorer(const RunConfig::Reward& reward);
+Result<std::unique_ptr<Scorer>> NewReviewScorer(const RewardConfig& reward);
 
 // Whether a remark is about what an attacker could use: memory, input, formats, commands.
 bool IsSecurityFinding(const v1::Diagnostic& finding);

@@ -1,4 +1,4 @@
-// What the reward loop counts.
+// The counters of the reward loop.
 #pragma once
 
 #include <string>

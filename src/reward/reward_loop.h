@@ -3,7 +3,7 @@
 //   reward.score --lease--> VerdictMaker::Needs --> Asking: tools.grade, tools.lint,
 //   judge.requests, commands --> evidence --> VerdictMaker::Make --> Verdict --> reply_to, then ack
 //
-// What scorers decide without executing anything is audited (ScorerAudits). Where a verifier is
+// Scores without execution are audited (ScorerAudits). Where a verifier is
 // configured for it, gradings of training wait for a free box (HeldGradings).
 //
 // A failure of ours (a sandbox that could not start, a lost answer, a command that fails) is tried

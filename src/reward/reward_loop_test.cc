@@ -49,7 +49,7 @@ class RewardTest : public testing::Test {
     EXPECT_TRUE(bus_.Open("asker", {}).ok());
     options_.retries = 1;
   }
-  void Make(const RunConfig::Reward& reward) {
+  void Make(const RewardConfig& reward) {
     std::vector<WeightedScorer> scorers;
     for (const auto& [name, weight] : reward.weights) {
       scorers.push_back({*NewScorer(name, reward), weight});
@@ -381,7 +381,7 @@ TEST_F(RewardTest, AReviewsJudgeIsToldWhatWasLowAndItsSecondWordCounts) {
 }
 
 TEST(Scorers, EveryRowOfTheRegistryMakesTheScorerItNames) {
-  RunConfig::Reward reward;
+  RewardConfig reward;
   reward.judges.resize(1);
   for (const ScorerRow& row : Scorers()) {
     const auto scorer = NewScorer(row.name, reward);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "reward/environment_scorer.h"
 #include "reward/judge_scorer.h"
 #include "reward/literal_scorer.h"
 #include "reward/proof_scorer.h"
@@ -187,19 +188,19 @@ class CommandScorer final : public Scorer {
 };
 
 template <typename T>
-Result<std::unique_ptr<Scorer>> Plain(const RunConfig::Reward&) {
+Result<std::unique_ptr<Scorer>> Plain(const RewardConfig&) {
   return std::unique_ptr<Scorer>(std::make_unique<T>());
 }
 
-Result<std::unique_ptr<Scorer>> NewTestsScorer(const RunConfig::Reward& reward) {
+Result<std::unique_ptr<Scorer>> NewTestsScorer(const RewardConfig& reward) {
   return std::unique_ptr<Scorer>(std::make_unique<TestsScorer>(reward.all_or_nothing));
 }
 
-Result<std::unique_ptr<Scorer>> NewLintScorer(const RunConfig::Reward& reward) {
+Result<std::unique_ptr<Scorer>> NewLintScorer(const RewardConfig& reward) {
   return std::unique_ptr<Scorer>(std::make_unique<LintScorer>(reward.lint_penalty));
 }
 
-Result<std::unique_ptr<Scorer>> NewCommandScorer(const RunConfig::Reward& reward) {
+Result<std::unique_ptr<Scorer>> NewCommandScorer(const RewardConfig& reward) {
   return std::unique_ptr<Scorer>(std::make_unique<CommandScorer>(reward.command_version));
 }
 
@@ -219,6 +220,8 @@ constexpr ScorerRow kScorers[] = {
     {"judge", "What models say: of the answer as a value, of single turns as turn rewards",
      NewJudgeScorer},
     {"command", "The score of an external program", NewCommandScorer},
+    {"environment", "What the episode's environment paid, its parts by their weights",
+     NewEnvironmentScorer},
 };
 
 }  // namespace
@@ -227,7 +230,7 @@ std::span<const ScorerRow> Scorers() {
   return kScorers;
 }
 
-Result<std::unique_ptr<Scorer>> NewScorer(std::string_view name, const RunConfig::Reward& reward) {
+Result<std::unique_ptr<Scorer>> NewScorer(std::string_view name, const RewardConfig& reward) {
   std::string known;
   for (const ScorerRow& row : kScorers) {
     if (row.name == name) return row.make(reward);

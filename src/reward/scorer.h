@@ -13,9 +13,9 @@
 #include <string>
 #include <vector>
 
-#include "config/run_config.h"
 #include "core/status.h"
 #include "proto/tidemill.pb.h"
+#include "reward/reward_config.h"
 
 namespace tidemill {
 
@@ -99,12 +99,12 @@ class Scorer {
 struct ScorerRow {
   std::string_view name;
   std::string_view help;  // one line for people
-  Result<std::unique_ptr<Scorer>> (*make)(const RunConfig::Reward& reward);
+  Result<std::unique_ptr<Scorer>> (*make)(const RewardConfig& reward);
 };
 std::span<const ScorerRow> Scorers();
 
 // kInvalid: an unknown name, with those that are known, or settings that do not go together.
-Result<std::unique_ptr<Scorer>> NewScorer(std::string_view name, const RunConfig::Reward& reward);
+Result<std::unique_ptr<Scorer>> NewScorer(std::string_view name, const RewardConfig& reward);
 
 // The value of hidden tests: the share that passed, or whether all did.
 double TestsValue(const v1::ToolResult& grade, bool all_or_nothing);

@@ -15,7 +15,7 @@ class ScorerAudits {
  public:
   ScorerAudits(const std::vector<WeightedScorer>& scorers, const RewardOptions& options);
 
-  // What replay has seen of a scorer beyond its own version is an alarm of another process.
+  // A scorer's version in replay beyond its own is an alarm of another process.
   void LearnVersions(const v1::ScoreRequest& request);
   // Whether execution decides instead of the scorer.
   bool Replaced(const Scorer& scorer) const;

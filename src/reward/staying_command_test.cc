@@ -177,7 +177,7 @@ class AskedPort final : public ScorerPort {
 };
 
 TEST(CheckScorers, TriesEachCommandOnARealTaskWithNothingSubmitted) {
-  RunConfig::Reward reward;
+  RewardConfig reward;
   reward.command = {"true"};
   std::vector<WeightedScorer> scorers;
   scorers.push_back({NewScorer("command", reward).value(), 1});

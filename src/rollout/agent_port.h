@@ -6,9 +6,11 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "core/fate.h"
 #include "core/mailbox.h"
 #include "core/status.h"
 #include "proto/tidemill.pb.h"
@@ -26,11 +28,13 @@ struct AgentOutcome {
   // Not ok: a part of ours failed (a box was lost, the engine gave up a turn). The episode can be
   // tried again; of the rest only `log` counts then.
   Status status;
+  Failure failure = Failure::kAgent;  // then: of which kind
   v1::EpisodeEnd end = v1::EPISODE_END_UNSPECIFIED;
   v1::Tree tree;  // the workspace as the program left it
   // The trained part of its session: each a branch, with prompt, turns and sampling.
   std::vector<v1::Trajectory> branches;
   std::string words;  // how the program ended, for people
+  std::optional<v1::EnvironmentReward> reward;  // of an environment
   v1::AgentLog log;   // what it printed
 };
 

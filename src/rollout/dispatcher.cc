@@ -222,18 +222,20 @@ void Dispatcher::OnEvalReport(Group& group, const v1::GroupReport& report) {
 }
 
 // The same figures as RunReader::Eval: the mean over tasks, whatever number of samples each has.
+// Where no sample could be scored there is no rate: none is not 0.
 void Dispatcher::RecordEval(const std::string& name, const Eval& eval) {
   const EvalTally& result = eval.result;
-  const double pass_rate = result.rate_sum / std::max(1u, result.rated);
+  Numbers numbers = {{"tasks", result.tasks},
+                     {"episodes", result.episodes},
+                     {"unscored", static_cast<double>(result.episodes - result.scored)},
+                     {"step", static_cast<double>(eval.step)}};
+  std::optional<double> pass_rate;
+  if (result.rated > 0) {
+    pass_rate = numbers["pass_rate"] = result.rate_sum / result.rated;
+    numbers["reward"] = result.reward_sum / result.scored;
+  }
   if (eval.first) Tell(options_.listeners, StepEvaluated{eval.step, pass_rate});
-  journal_.Record("eval",
-                  {{"pass_rate", pass_rate},
-                   {"reward", result.reward_sum / std::max(1u, result.scored)},
-                   {"tasks", result.tasks},
-                   {"episodes", result.episodes},
-                   {"unscored", static_cast<double>(result.episodes - result.scored)},
-                   {"step", static_cast<double>(eval.step)}},
-                  {{"name", name}});
+  journal_.Record("eval", numbers, {{"name", name}});
 }
 
 void Dispatcher::OnStep(const v1::StepDone& step) {

@@ -25,6 +25,7 @@
 #include "core/version_events.h"
 #include "proto/tidemill.pb.h"
 #include "rollout/admission_gate.h"
+#include "rollout/rollout_config.h"
 #include "rollout/task_difficulty.h"
 #include "rollout/task_order.h"
 #include "store/store_port.h"
@@ -38,13 +39,11 @@ struct EvalPlan {
   uint32_t max_turns = 1;
 };
 
-struct DispatcherOptions {
+struct DispatcherOptions : RolloutConfig {
   GateOptions gate;
-  uint32_t group_size = 8;
   uint64_t seed = 1;
-  double difficulty_floor = 1;  // of TaskDifficulty; 1: every task is issued in its turn
-  v1::Sampling sampling;        // of training episodes
-  uint32_t max_turns = 1;
+  double difficulty_floor = 1;        // of TaskDifficulty; 1: every task is issued in its turn
+  v1::Sampling sampling;              // of training episodes
   uint32_t max_context_tokens = 0;    // 0: the engine's
   std::vector<EvalPlan> eval_before;  // run before the first group of training
   std::vector<EvalPlan> eval_after;   // run when the learner took its last step

@@ -242,6 +242,17 @@ TEST_F(DispatcherTest, ThePassRateOfAnEvaluationIsTheMeanOverItsTasks) {
   EXPECT_EQ(journal_.evals[0]["unscored"], 2);
 }
 
+TEST_F(DispatcherTest, AnEvaluationInWhichNothingWasScoredHasNoRate) {
+  options_.eval_before = {{"before", {}, 4, 1}};
+  Make();
+  for (const v1::GroupLease& group : Issued()) Report(group.group(), 1, 0, 4);
+  Step();
+  ASSERT_EQ(journal_.evals.size(), 1u);
+  EXPECT_FALSE(journal_.evals[0].contains("pass_rate")) << "none is not 0 %";
+  EXPECT_FALSE(journal_.evals[0].contains("reward"));
+  EXPECT_EQ(journal_.evals[0]["unscored"], 8);
+}
+
 TEST_F(DispatcherTest, TheLedgerTellsEvaluationsApartByTheirFirstGroupAndStep) {
   options_.eval_before = {{"before", {}, 2, 1}};
   options_.eval_after = {{"after", {}, 2, 1}};

@@ -8,6 +8,8 @@
 #include "core/ids.h"
 #include "core/random.h"
 #include "core/secret.h"
+#include "core/token_support.h"
+#include "tools/tool_table.h"
 
 namespace tidemill {
 namespace {
@@ -106,6 +108,7 @@ EpisodeActions Episode::OnTurn(const TurnOutput& output, int64_t now_ms) {
   v1::Turn& turn = *trajectory_.mutable_turns(trajectory_.turns_size() - 1);
   turn.mutable_ids()->Add(output.ids.begin(), output.ids.end());
   turn.mutable_logprobs()->Add(output.logprobs.begin(), output.logprobs.end());
+  if (!output.supports.empty()) FillSupports(output.supports, 0, *turn.mutable_supports());
   for (const TokenVersionRun& run : output.versions) {
     v1::VersionRun& stored = *turn.add_versions();
     stored.set_version(run.version);
@@ -200,9 +203,7 @@ EpisodeActions Episode::StartCalls(int64_t now_ms) {
 // A tool of which nothing is known may change files.
 bool Episode::ChangesFiles(const PendingCall& call) const {
   const std::string& tool = call.request.tool();
-  for (const std::string_view reads : {"compile", "lint", "run_tests", "read_file"}) {
-    if (tool == reads) return false;
-  }
+  if (const ToolRow* row = FindTool(tool); row != nullptr) return row->changes;
   const auto& configured = limits_.reading_tools;
   return std::find(configured.begin(), configured.end(), tool) == configured.end();
 }
@@ -253,7 +254,7 @@ EpisodeActions Episode::OnResult(const v1::ToolResult& result, int64_t now_ms) {
       actions.calls.push_back({call->request, delay});
       return actions;
     }
-    if (limits_.stale_on_unavailable) {
+    if (limits_.stale_on_unavailable()) {
       return GiveUp(Failure::kTool, call->request.tool() + ": " + result.cause(), now_ms);
     }
     call->skipped = true;
@@ -346,6 +347,7 @@ EpisodeActions Episode::OnAgent(AgentOutcome outcome, int64_t now_ms) {
     }
     for (v1::Turn& turn : *branch.mutable_turns()) *trajectory_.add_turns() = std::move(turn);
   }
+  if (outcome.reward) *trajectory_.mutable_environment() = std::move(*outcome.reward);
   tree_ = std::move(outcome.tree);
   for (const v1::File& file : tree_.files()) {
     if (!file.path().empty() && file.path() == task().answer_file() && file.has_content()) {
@@ -368,6 +370,7 @@ EpisodeActions Episode::Finish(v1::EpisodeEnd end, int64_t now_ms) {
 EpisodeActions Episode::GiveUp(Failure failure, const std::string& detail, int64_t now_ms) {
   if (over_) return {};
   trajectory_.set_stale_cause(FailureText(failure, detail));
+  trajectory_.set_failure(std::string(RowOf(failure).words));
   return Finish(v1::EPISODE_END_GIVEN_UP, now_ms);
 }
 
@@ -375,7 +378,7 @@ EpisodeActions Episode::GiveUpAgent(AgentOutcome outcome, int64_t now_ms) {
   if (over_) return {};
   trajectory_.clear_prompt_ids();
   *trajectory_.mutable_log() = std::move(outcome.log);
-  return GiveUp(Failure::kAgent, outcome.status.ToString(), now_ms);
+  return GiveUp(outcome.failure, outcome.status.ToString(), now_ms);
 }
 
 }  // namespace tidemill

@@ -15,17 +15,13 @@
 #include "proto/tidemill.pb.h"
 #include "rollout/agent_port.h"
 #include "rollout/protocol.h"
+#include "rollout/rollout_config.h"
 
 namespace tidemill {
 
-struct EpisodeLimits {
-  uint32_t observation_tokens = 512;         // most tokens of tool results a turn
-  uint32_t calls_per_turn = 8;               // more are refused, and the model is told
-  uint32_t tool_retries = 3;                 // failures of ours before a call is given up
+struct EpisodeLimits : RolloutConfig {
   Duration retry_delay = milliseconds(200);  // doubles with every retry
-  bool stale_on_unavailable =
-      true;  // a call given up makes the episode stale; else the agent is told
-  std::vector<std::string> reading_tools;  // configured ones that leave the files as they are
+  std::vector<std::string> reading_tools;    // configured ones that leave the files as they are
 };
 
 // What a group's episodes have in common; shared because they end at different times.

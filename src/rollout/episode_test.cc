@@ -149,7 +149,7 @@ TEST_F(EpisodeTest, AFailureOfOursIsTriedAgainUnderANewIdAndThenMakesTheEpisodeS
 
 TEST_F(EpisodeTest, WithSkipTheAgentIsToldThatTheToolIsUnavailable) {
   limits_.tool_retries = 0;
-  limits_.stale_on_unavailable = false;
+  limits_.on_unavailable = "skip";
   Episode episode = Make();
   (void)episode.Begin(0);
   EpisodeActions actions = episode.OnTurn(Turn(2), 1);
@@ -185,7 +185,7 @@ TEST_F(EpisodeTest, CallsOfAShellGoToTheWorkerThatHoldsTheBox) {
 }
 
 TEST_F(EpisodeTest, ABoxLostThroughUsMakesTheEpisodeStaleAtOnceAndNothingIsRunTwice) {
-  limits_.stale_on_unavailable = false;
+  limits_.on_unavailable = "skip";
   Episode episode = Make();
   (void)episode.Begin(1000);
   EpisodeActions actions = episode.OnTurn(Turn(7), 1100);
@@ -275,10 +275,10 @@ TEST_F(EpisodeTest, ATemplateThatRefusesIsOurFailure) {
   (void)episode.Begin(0);
   EXPECT_TRUE(episode.OnTurn(Turn(9), 1).finished);
   EXPECT_EQ(episode.TakeTrajectory().stale_cause(), "prompt: roles must alternate");
-  group_->prompted = Invalid("prompt: no system messages");
+  group_->prompted = Invalid("no system messages");
   Episode never = Make();
   EXPECT_TRUE(never.Begin(0).finished);
-  EXPECT_EQ(never.TakeTrajectory().stale_cause(), "no system messages");
+  EXPECT_EQ(never.TakeTrajectory().stale_cause(), "prompt: no system messages");
 }
 
 TEST_F(EpisodeTest, AnObservationThatDoesNotFitEndsTheEpisodeByContext) {

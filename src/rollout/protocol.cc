@@ -51,7 +51,7 @@ Result<std::vector<TokenId>> PromptWithin(const AgentProtocol& protocol, const v
     TM_ASSIGN_OR_RETURN(std::vector<TokenId> prompt, protocol.Prompt({task, cases, wall_ms}));
     const bool none_left = cases.cases().empty() && cases.tool_notes().empty();
     if (prompt.size() <= plain.size() + max_tokens || none_left) return prompt;
-    // What tools said is worth more than every case but the best.
+    // Notes on tools are worth more than every case but the best.
     const int last = cases.tool_notes().empty() ? 0 : 1;
     if (cases.cases_size() > last) {
       cases.mutable_cases()->RemoveLast();
@@ -84,7 +84,7 @@ std::string CasesText(const v1::CaseSet& cases) {
 const std::vector<ToolDescription>& BuiltInTools() {
   static const std::vector<ToolDescription> kDescriptions = [] {
     std::vector<ToolDescription> tools;
-    for (const ToolRow& row : kTools) {
+    for (const ToolRow& row : BuiltInToolRows()) {
       if (row.description.empty()) continue;
       tools.push_back({std::string(row.name), std::string(row.description),
                        std::string(row.parameters_json), row.by_default});

@@ -170,7 +170,8 @@ void RolloutLoop::TakeAgents(Time now) {
     running.started = false;
     if (done.outcome.status.ok()) {
       Act(done.tag, running.episode.OnAgent(std::move(done.outcome), clock_.WallMs()), now);
-    } else if (running.tries < options_.limits.tool_retries) {
+    } else if (RowOf(done.outcome.failure).deed == FailureDeed::kRetry &&
+               running.tries < options_.limits.tool_retries) {
       later_agents_.Put(now + BackOff(options_.limits.retry_delay, running.tries++), done.tag);
       ++counters_.agent_retries;
     } else {

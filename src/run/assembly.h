@@ -21,13 +21,13 @@
 
 namespace tidemill {
 
-// What a process does of a run.
+// The roles of a process in a run.
 struct Roles {
   bool learner = false, rollout = false, tools = false, reward = false;
   static Roles All() { return {true, true, true, true}; }
 };
 
-// What the loops of a process are connected to; borrowed, and alive as long as they are. What the
+// The connections of a process's loops; borrowed, and alive as long as they are. What the
 // roles here do not need is null.
 struct Ports {
   const Clock* clock = nullptr;

@@ -1,4 +1,4 @@
-// What a resumed run did before: totals that go on.
+// Totals of a resumed run's earlier processes, which go on.
 //
 //   metrics.jsonl (last tick), run.db -> EarlierParts -> RunSnapshot of the whole run
 #pragma once
@@ -21,7 +21,7 @@ class EarlierParts {
   // megabytes: nothing was before.
   static Result<EarlierParts> Read(const std::string& metrics_path);
 
-  // What the run's database knows counts as it says.
+  // Totals from the run's database replace the others.
   void Take(const StoredTotals& stored) { stored.PutInto(last_); }
 
   // Makes a snapshot of this process one of the whole run: seconds, totals, and busy shares as

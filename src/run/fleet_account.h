@@ -1,5 +1,5 @@
-// What a fleet did, told by one process of it: the totals of all workers there ever were, and what
-// of the run is still on its bus. For the summary of a learner.
+// The totals of a fleet, told by one process of it: the totals of all workers there ever were, and
+// what of the run is still on its bus. For the summary of a learner.
 #pragma once
 
 #include <cstdint>

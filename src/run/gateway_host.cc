@@ -12,7 +12,7 @@ constexpr size_t kOtherFiles = 256;  // of the process: weights, logs, a run
 
 Result<GatewayOptions> GatewayOptionsFrom(const RunConfig& config, const GatewayUse& use,
                                           const ServedPolicy& policy) {
-  const RunConfig::Gateway& from = config.gateway;
+  const GatewayConfig& from = config.gateway;
   GatewayOptions options;
   options.host = from.host;
   options.port = static_cast<uint16_t>(from.port);
@@ -29,7 +29,12 @@ Result<GatewayOptions> GatewayOptionsFrom(const RunConfig& config, const Gateway
   options.plan.context_tokens = use.context_tokens;
   options.plan.answer_tokens = from.max_answer_tokens;
   options.plan.defaults = DefaultsFrom(policy.generation);
-  if (use.learning) options.plan.defaults = {.temperature = config.rollout.temperature};
+  if (use.learning) {
+    options.plan.defaults = {.temperature = config.rollout.temperature,
+                             .top_p = config.rollout.top_p,
+                             .top_k = static_cast<int32_t>(config.rollout.top_k),
+                             .min_p = config.rollout.min_p};
+  }
   if (!use.listens) {
     // A key that nobody has, and any port.
     TM_ASSIGN_OR_RETURN(const NewKey key, MakeKey({.name = "nobody"}));

@@ -9,11 +9,11 @@
 #include <string>
 #include <vector>
 
-#include "config/run_config.h"
 #include "core/clock.h"
 #include "core/metrics.h"
 #include "engine/engine_port.h"
 #include "gateway/gateway.h"
+#include "run/run_config.h"
 
 namespace tidemill {
 

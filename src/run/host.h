@@ -28,11 +28,11 @@ class Host {
     (void)now;
     return {};
   }
-  // What others may want to know of it now, such as how many calls fit at once.
+  // Figures for others, as they are now, such as how many calls fit at once.
   virtual std::map<std::string, double> Levels() const { return {}; }
   // Counters of the loops that it owns.
   virtual std::vector<const CounterSet*> counters() const { return {}; }
-  // What only a port knows: boxes opened, connections made again.
+  // Figures that only a port has: boxes opened, connections made again.
   virtual void Sink(MetricSink& sink) const { (void)sink; }
   // Called about once a second. Not ok: the process cannot go on, and why.
   virtual Status Watch() { return Ok(); }

@@ -59,10 +59,29 @@ std::string LessonWatch::Look(const RunSnapshot& s) {
 }
 
 bool LessonWatch::Hopeless(const RunSnapshot& s) const {
-  return s["scored"] == 0 && s["unscored"] >= std::max(kUnscoredMin, batch_);
+  return s["scored"] <= scored_before_ &&
+         s["unscored"] >= unscored_before_ + std::max(kUnscoredMin, batch_);
 }
 
 namespace {
+
+uint64_t Grown(uint64_t now, uint64_t before) {
+  return now - std::min(now, before);
+}
+
+RunCounts Since(RunCounts counts, const RunCounts& before) {
+  counts.episodes = Grown(counts.episodes, before.episodes);
+  counts.train = Grown(counts.train, before.train);
+  counts.unscored = Grown(counts.unscored, before.unscored);
+  counts.steps = Grown(counts.steps, before.steps);
+  for (const auto& [cause, count] : before.stale_by_cause) {
+    const auto found = counts.stale_by_cause.find(cause);
+    if (found == counts.stale_by_cause.end()) continue;
+    found->second = Grown(found->second, count);
+    if (found->second == 0) counts.stale_by_cause.erase(found);
+  }
+  return counts;
+}
 
 // Why a run that was to make a step made none.
 std::string WhyNoStep(const RunCounts& counts, const TokenUse& tokens, const RunSnapshot& last) {
@@ -88,20 +107,25 @@ std::string WhyNoStep(const RunCounts& counts, const TokenUse& tokens, const Run
 
 }  // namespace
 
-Status CheckTaught(const RunCounts& counts, const TokenUse& tokens, const RunSnapshot& last,
+Status CheckTaught(const RunCounts& all, const TokenUse& tokens, const RunSnapshot& last,
                    const Lesson& lesson) {
+  const RunCounts counts = Since(all, lesson.before);
   const std::string causes = MostFrequent(counts.stale_by_cause);
   if (counts.episodes > 0 && counts.unscored == counts.episodes && !causes.empty()) {
     return Unavailable("none of " + Many(counts.episodes, "episode") +
                        " could be scored; most frequent cause, " + causes);
   }
   const std::string untrained = MostFrequent(tokens.untrained);
-  if (tokens.drawn == 0 && tokens.answers == 0 && !untrained.empty()) {
+  const bool drew = tokens.drawn > lesson.drawn_before;
+  if (counts.episodes > 0 && !drew && tokens.answers == 0 && !untrained.empty()) {
     return Unavailable("no agent got an answer of the model in " +
                        Many(counts.episodes, "episode") + "; most frequent cause, " + untrained);
   }
   if (lesson.steps && counts.steps == 0) {
-    return Unavailable("no training step was made: " + WhyNoStep(counts, tokens, last));
+    const bool resumed = lesson.before.steps > 0;
+    return Unavailable(std::string("no training step was made") +
+                       (resumed ? " since the run was resumed: " : ": ") +
+                       WhyNoStep(counts, tokens, last));
   }
   if (lesson.tokens && tokens.used == 0) {
     return Unavailable(Many(counts.steps, "step") + " made, and not one token was trained" +

@@ -49,7 +49,7 @@ TEST(LessonWatch, ARunWhoseScorerAlwaysFailsIsHopelessAndOneThatScoredOnceIsNot)
   EXPECT_FALSE(watch.Hopeless(now));
 }
 
-constexpr Lesson kTrains{.steps = true, .tokens = true}, kEvaluates{};
+const Lesson kTrains{.steps = true, .tokens = true}, kEvaluates{};
 
 TEST(CheckTaught, SaysInOneSentenceWhyNothingWasLearned) {
   RunCounts counts;
@@ -83,6 +83,45 @@ TEST(CheckTaught, SaysInOneSentenceWhyNothingWasLearned) {
   counts.unscored = 1;
   counts.steps = 1;
   tokens.used = 10;
+  EXPECT_EQ(why(), "");
+}
+
+TEST(LessonWatch, WhatWasScoredBeforeAResumeIsNoHope) {
+  RunSnapshot before;
+  before.counts = {{"scored", 100}, {"unscored", 7}};
+  const LessonWatch watch(4, /*train=*/true, before);
+  RunSnapshot now = before;
+  now.counts["unscored"] = 22;
+  EXPECT_FALSE(watch.Hopeless(now));
+  now.counts["unscored"] = 23;
+  EXPECT_TRUE(watch.Hopeless(now));
+  now.counts["scored"] = 101;
+  EXPECT_FALSE(watch.Hopeless(now));
+}
+
+TEST(CheckTaught, AResumedRunIsJudgedByWhatItDidSince) {
+  Lesson lesson = kTrains;
+  lesson.before.episodes = lesson.before.train = 40;
+  lesson.before.steps = 5;
+  lesson.before.stale_by_cause = {{"a box was lost", 3}};
+  lesson.drawn_before = 500;
+  RunCounts counts = lesson.before;
+  TokenUse tokens;
+  tokens.drawn = 500, tokens.used = 400;
+  const auto why = [&] { return CheckTaught(counts, tokens, {}, lesson).message(); };
+  EXPECT_THAT(why(), HasSubstr("no training step was made since the run was resumed: no training "
+                               "episode was finished"));
+  counts.episodes = counts.train = 44;
+  counts.unscored = 4;
+  counts.stale_by_cause["gcc is not installed"] = 1;
+  EXPECT_THAT(why(), HasSubstr("none of 4 episodes could be scored; most frequent cause, 1 time: "
+                               "gcc is not installed"))
+      << "not the cause of before";
+  counts.unscored = 0;
+  tokens.untrained = {{"it ended without asking the model", 4}};
+  EXPECT_THAT(why(), HasSubstr("no agent got an answer of the model in 4 episodes"));
+  tokens.drawn = 501;
+  counts.steps = 6;
   EXPECT_EQ(why(), "");
 }
 

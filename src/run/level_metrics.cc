@@ -73,15 +73,16 @@ JournalEntry EntryOf(const StepRow& row) {
 }
 
 JournalEntry EntryOf(const EvalResult& eval) {
-  return {eval.finished_ms,
-          "eval",
-          {{"pass_rate", eval.pass_rate},
-           {"reward", eval.mean_reward},
-           {"tasks", static_cast<double>(eval.tasks)},
-           {"episodes", static_cast<double>(eval.samples + eval.unscored)},
-           {"unscored", static_cast<double>(eval.unscored)},
-           {"step", static_cast<double>(eval.step)}},
-          {{"name", eval.eval_name}}};
+  JournalEntry entry = {eval.finished_ms,
+                        "eval",
+                        {{"tasks", static_cast<double>(eval.tasks)},
+                         {"episodes", static_cast<double>(eval.samples + eval.unscored)},
+                         {"unscored", static_cast<double>(eval.unscored)},
+                         {"step", static_cast<double>(eval.step)}},
+                        {{"name", eval.eval_name}}};
+  if (eval.pass_rate) entry.numbers["pass_rate"] = *eval.pass_rate;
+  if (eval.mean_reward) entry.numbers["reward"] = *eval.mean_reward;
+  return entry;
 }
 
 // By step, what nothing is told of; an evaluation comes behind its step.

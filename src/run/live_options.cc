@@ -20,25 +20,10 @@ Result<LiveOptions> LiveOptionsFrom(const RunConfig& config) {
 }
 
 ReleaseOptions ReleaseOptionsFrom(const RunConfig& config) {
-  const RunConfig::Live& live = config.live;
-  return {.canary_share = live.canary_share,
-          .canary_time = live.canary_time,
-          .canary_answers = live.canary_answers,
-          .gate_margin = live.gate_margin,
-          .places = config.engine.versions,
-          .gate_failures = live.gate_failures,
-          .behind_max = live.on ? config.staleness.max_steps : 0,
-          .entropy_min = live.alarm_entropy,
-          .kl_max = live.alarm_kl,
-          .malformed_max = live.alarm_malformed,
-          .questions_max = live.alarm_questions};
-}
-
-AlarmOptions AlarmOptionsFrom(const RunConfig& config) {
-  return {.entropy_min = config.live.alarm_entropy,
-          .kl_max = config.live.alarm_kl,
-          .malformed_max = config.live.alarm_malformed,
-          .questions_max = config.live.alarm_questions};
+  auto options = OptionsWith<ReleaseOptions>(config.live);
+  options.places = config.engine.versions;
+  if (config.live.on) options.behind_max = config.staleness.max_steps;
+  return options;
 }
 
 SignalOptions SignalOptionsFrom(const RunConfig& config, const std::vector<v1::Task>& tasks,
@@ -64,7 +49,7 @@ SignalOptions SignalOptionsFrom(const RunConfig& config, const std::vector<v1::T
 
 NextStateOptions NextStateOptionsFrom(const RunConfig& config) {
   NextStateOptions options;
-  for (const RunConfig::JudgeKeys& judge : config.reward.judges) {
+  for (const JudgeConfig& judge : config.reward.judges) {
     if (!judge.live) continue;
     options.judges.push_back(judge.name);
     // A judge that is there answers within its own patience.

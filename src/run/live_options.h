@@ -3,20 +3,18 @@
 
 #include <string>
 
-#include "config/run_config.h"
 #include "core/status.h"
-#include "live/guard_desk.h"
 #include "live/live_signals.h"
 #include "live/next_state.h"
 #include "live/release_book.h"
 #include "live/session_table.h"
+#include "run/run_config.h"
 
 namespace tidemill {
 
 // kInvalid names the key.
 Result<LiveOptions> LiveOptionsFrom(const RunConfig& config);
 ReleaseOptions ReleaseOptionsFrom(const RunConfig& config);
-AlarmOptions AlarmOptionsFrom(const RunConfig& config);
 // With the quarantine that an earlier process left in the run's folder. `tasks`: those of training.
 SignalOptions SignalOptionsFrom(const RunConfig& config, const std::vector<v1::Task>& tasks,
                                 const std::string& run_path);

@@ -25,23 +25,19 @@ v1::Sampling SamplingAt(const RunConfig& config, double temperature) {
   return sampling;
 }
 
+v1::Sampling TrainingSampling(const RunConfig& config) {
+  v1::Sampling sampling = SamplingAt(config, config.rollout.temperature);
+  sampling.set_top_p(config.rollout.top_p);
+  sampling.set_top_k(config.rollout.top_k);
+  sampling.set_min_p(config.rollout.min_p);
+  return sampling;
+}
+
 // The three modes are one machine with other settings of gate, barrier and swap.
 int64_t StepsAhead(const RunConfig& config) {
   if (config.run.mode == "sync") return 0;
   if (config.run.mode == "one-step") return 1;
   return config.staleness.max_steps;
-}
-
-BufferOptions BufferFrom(const RunConfig& config, uint64_t step) {
-  BufferOptions buffer;
-  buffer.selection = config.replay.selection;
-  buffer.priority_exponent = config.replay.priority_exponent;
-  buffer.capacity = config.replay.capacity;
-  buffer.max_uses = config.replay.max_uses;
-  buffer.samples_per_insert = config.replay.samples_per_insert;
-  buffer.min_groups = std::max<uint32_t>(1, config.replay.min_groups);
-  buffer.seed = MixHash(config.run.seed, step);
-  return buffer;
 }
 
 std::vector<EvalPlan> EvalPlans(const RunConfig& config, const std::string& name) {
@@ -68,16 +64,14 @@ std::vector<EvalPlan> EvalPlans(const RunConfig& config, const std::string& name
 }
 
 DispatcherOptions DispatcherOptionsFrom(const RunConfig& config, const RunStart& start) {
-  DispatcherOptions options;
+  auto options = OptionsWith<DispatcherOptions>(config.rollout);
   options.gate = {.max_in_flight = config.rollout.max_in_flight,
                   .batch_episodes = config.batch_episodes(),
                   .staleness_max_steps = StepsAhead(config),
-                  .uses_per_episode = UsesPaid(BufferFrom(config, start.step))};
-  options.group_size = config.rollout.group_size;
+                  .uses_per_episode = UsesPaid(config.replay)};
   options.difficulty_floor = config.tasks.floor;
   options.seed = config.run.seed;
-  options.sampling = SamplingAt(config, config.rollout.temperature);
-  options.max_turns = config.rollout.max_turns;
+  options.sampling = TrainingSampling(config);
   options.train = start.train;
   if (config.memory.on && start.train) options.groups_topic = kMemoryGroupsTopic;
   options.eval_in_flight = std::max(config.rollout.max_in_flight, config.eval.samples);
@@ -97,16 +91,14 @@ DispatcherOptions DispatcherOptionsFrom(const RunConfig& config, const RunStart&
 }
 
 Result<ReplayOptions> ReplayOptionsFrom(const RunConfig& config, const RunStart& start) {
-  ReplayOptions options;
+  auto options = OptionsWith<ReplayOptions>(config.replay);
   options.worker = start.worker;
-  options.staleness = {config.staleness.hard_max_steps, config.staleness.max_minutes,
-                       config.staleness.too_old == "mask"};
-  options.buffer = BufferFrom(config, start.step);
-  TM_RETURN_IF_ERROR(GroupBuffer::Make(options.buffer).status().WithContext("replay"));
-  options.rescore_groups = config.replay.rescore_groups;
+  options.staleness = config.staleness;
+  options.seed = MixHash(config.run.seed, start.step);
+  TM_RETURN_IF_ERROR(GroupBuffer::Make(options, options.seed).status().WithContext("replay"));
   options.live_tenant_share = start.live_tenant_share;
   // Where nothing is trained, a group that teaches nothing still counts as a step's work.
-  options.drop_zero_variance = config.replay.drop_zero_variance && !config.memory.only;
+  if (config.memory.only) options.drop_zero_variance = false;
   options.drop_untrainable = !config.memory.only;
   options.tells_memory = config.memory.on && start.train;
   TM_ASSIGN_OR_RETURN(const ObjectiveConfig objective, ObjectiveFrom(config));
@@ -141,7 +133,7 @@ Result<ReplayOptions> ReplayOptionsFrom(const RunConfig& config, const RunStart&
         return judge.reward && (judge.task == "next_state" || judge.task == "process");
       });
   if (turns) options.turn_text = start.turn_text;
-  for (const RunConfig::JudgeKeys& judge : config.reward.judges) {
+  for (const JudgeConfig& judge : config.reward.judges) {
     if (judge.reward && judge.task == "pairwise")
       options.compared_with = std::max(options.compared_with, judge.pairs);
   }
@@ -149,14 +141,13 @@ Result<ReplayOptions> ReplayOptionsFrom(const RunConfig& config, const RunStart&
 }
 
 LearnerOptions LearnerOptionsFrom(const RunConfig& config, const RunStart& start) {
-  LearnerOptions options;
+  auto options = OptionsWith<LearnerOptions>(config.learner);
   options.worker = start.worker;
   options.metrics = start.metrics;
   options.max_steps = config.run.steps;
   options.batch_episodes = config.batch_episodes();
   options.live_episodes = config.live_episodes();
   options.prefetch = config.run.mode == "async";
-  options.checkpoint_every_steps = config.learner.checkpoint_every_steps;
   if (!config.memory.only) options.checkpoint_folder = start.checkpoints;
   options.steps_done = start.step;
   options.version = start.version;
@@ -169,11 +160,8 @@ RolloutOptions RolloutOptionsFrom(const RunConfig& config, const RunStart& start
   options.worker = start.worker;
   options.max_episodes = config.rollout.max_in_flight * 2;
   options.max_context = start.max_context;
-  options.limits.observation_tokens = config.rollout.observation_tokens;
-  options.limits.calls_per_turn = config.rollout.calls_per_turn;
-  options.limits.tool_retries = config.rollout.tool_retries;
-  options.limits.stale_on_unavailable = config.rollout.on_unavailable == "stale";
-  for (const RunConfig::CommandKeys& keys : config.tools.command) {
+  options.limits = OptionsWith<EpisodeLimits>(config.rollout);
+  for (const CommandConfig& keys : config.tools.command) {
     if (!keys.changes) options.limits.reading_tools.push_back(keys.name);
   }
   options.lease_period = LeasePeriod(config);
@@ -184,28 +172,17 @@ RolloutOptions RolloutOptionsFrom(const RunConfig& config, const RunStart& start
 }
 
 ToolLoopOptions ToolLoopOptionsFrom(const RunConfig& config, const RunStart& start) {
-  ToolLoopOptions options;
+  auto options = OptionsWith<ToolLoopOptions>(config.tools);
   options.worker = start.worker;
   options.lease_period = LeasePeriod(config);
-  options.cache_results = config.tools.cache;
-  options.wait = {config.tools.wait, config.tools.wait_tail};
   options.limits = MessageLimitsFrom(config);
   return options;
 }
 
 RewardOptions RewardOptionsFrom(const RunConfig& config, const RunStart& start) {
-  RewardOptions options;
+  auto options = OptionsWith<RewardOptions>(config.reward);
   options.worker = start.worker;
   options.metrics = start.metrics;
-  options.retries = config.reward.retries;
-  options.turn_weight = config.reward.turn_weight;
-  options.turn_discount = config.reward.turn_discount;
-  options.all_or_nothing = config.reward.all_or_nothing;
-  options.judges = config.reward.judges;
-  options.audit = config.reward.audit;
-  options.order_by = config.reward.order_by;
-  options.order_ahead = config.reward.order_ahead;
-  options.order_wait = config.reward.order_wait;
   options.seed = config.run.seed;
   options.lease_period = LeasePeriod(config);
   // Replay waits for the verdict as long as `patience`: a grading that was lost is asked for again
@@ -228,9 +205,7 @@ JudgeOptions JudgeOptionsFrom(const RunConfig& config, const RunStart& start) {
 }
 
 TeacherOptions TeacherOptionsFrom(const RunConfig& config, const RunStart& start) {
-  TeacherOptions options;
-  options.concurrency = config.teacher.concurrency;
-  options.retries = config.teacher.retries;
+  auto options = OptionsWith<TeacherOptions>(config.teacher);
   options.lease_period = LeasePeriod(config);
   options.metrics = start.metrics;
   options.limits = MessageLimitsFrom(config);
@@ -239,7 +214,16 @@ TeacherOptions TeacherOptionsFrom(const RunConfig& config, const RunStart& start
   return options;
 }
 
-CommandTool CommandToolFrom(const RunConfig::CommandKeys& keys) {
+MemoryOptions MemoryOptionsFrom(const RunConfig& config) {
+  auto options = OptionsWith<MemoryOptions>(config.memory);
+  options.lease_period = LeasePeriod(config);
+  options.limits = MessageLimitsFrom(config);
+  // The turns of a session are its members.
+  if (config.live.on) options.limits.members = MessageLimits().members;
+  return options;
+}
+
+CommandTool CommandToolFrom(const CommandConfig& keys) {
   CommandTool tool;
   tool.name = keys.name;
   tool.description = keys.description;
@@ -273,21 +257,6 @@ std::optional<int64_t> TraceFunction(const std::string& source, std::span<const 
   constexpr uint64_t kStepsMax = 1'000'000;
   auto function = InterpretedC::Read(source, "f");
   return function.ok() ? function->Call(inputs, kStepsMax) : std::nullopt;
-}
-
-MemoryOptions MemoryOptionsFrom(const RunConfig& config) {
-  MemoryOptions options;
-  options.how = RetrievalNamed(config.memory.retrieval).value_or(Retrieval::kLexical);
-  options.cases = config.memory.cases;
-  options.case_tokens = config.memory.case_tokens;
-  options.bank.capacity = config.memory.capacity;
-  options.bank.failures = config.memory.failures;
-  if (config.memory.explore == "epsilon") options.bank.epsilon = config.memory.epsilon;
-  options.lease_period = LeasePeriod(config);
-  options.limits = MessageLimitsFrom(config);
-  // The turns of a session are its members.
-  if (config.live.on) options.limits.members = MessageLimits().members;
-  return options;
 }
 
 MessageLimits MessageLimitsFrom(const RunConfig& config) {
@@ -352,7 +321,7 @@ Result<std::vector<WeightedScorer>> ScorersFrom(const RunConfig& config) {
 
 std::vector<CommandTool> CommandToolsFrom(const RunConfig& config) {
   std::vector<CommandTool> tools;
-  for (const RunConfig::CommandKeys& keys : config.tools.command) {
+  for (const CommandConfig& keys : config.tools.command) {
     tools.push_back(CommandToolFrom(keys));
   }
   return tools;

@@ -9,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "config/run_config.h"
 #include "core/message_check.h"
 #include "core/status.h"
 #include "judge/judge_loop.h"
@@ -21,6 +20,7 @@
 #include "rollout/dispatcher.h"
 #include "rollout/protocol.h"
 #include "rollout/rollout_loop.h"
+#include "run/run_config.h"
 #include "store/run_db.h"
 #include "teacher/teacher_loop.h"
 #include "tools/tool_loop.h"
@@ -63,7 +63,6 @@ struct LoopOptions {
 
 // What of the counts in messages the config bounds.
 MessageLimits MessageLimitsFrom(const RunConfig& config);
-MemoryOptions MemoryOptionsFrom(const RunConfig& config);
 
 // kInvalid names the key.
 Result<LoopOptions> LoopOptionsFrom(const RunConfig& config, const RunStart& start);

@@ -26,7 +26,7 @@ struct ModelFolders {
   std::string adapter;
 };
 
-// What a worker reads of the folders: config, tokenizer and template; the tensors too if
+// The files of the folders that a worker reads: config, tokenizer and template; the tensors too if
 // `with_weights`, and always those of the adapter. Reads all of it.
 Result<std::vector<ModelFile>> ListModelFiles(const ModelFolders& folders, bool with_weights);
 

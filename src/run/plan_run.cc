@@ -9,7 +9,7 @@
 namespace tidemill {
 
 Result<PlanInput> PlanInputFrom(const RunConfig& config, const ModelConfig& model, bool gpu) {
-  const RunConfig::Learner& learner = config.learner;
+  const LearnerConfig& learner = config.learner;
   PlanInput input;
   input.model = model;
   input.gpu = gpu;

@@ -3,10 +3,10 @@
 
 #include <string>
 
-#include "config/run_config.h"
 #include "core/status.h"
 #include "model/memory_plan.h"
 #include "model/model_config.h"
+#include "run/run_config.h"
 
 namespace tidemill {
 

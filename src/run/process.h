@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "config/run_config.h"
 #include "core/clock.h"
 #include "core/journal.h"
 #include "core/metrics.h"
@@ -19,6 +18,7 @@
 #include "run/assembly.h"
 #include "run/host.h"
 #include "run/loop_options.h"
+#include "run/run_config.h"
 #include "run/run_sheet.h"
 #include "store/run_directory.h"
 

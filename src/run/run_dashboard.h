@@ -5,8 +5,8 @@
 #include <memory>
 #include <string>
 
-#include "config/run_config.h"
 #include "dashboard/dashboard.h"
+#include "run/run_config.h"
 #include "store/run_directory.h"
 
 namespace tidemill {

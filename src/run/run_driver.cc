@@ -62,8 +62,7 @@ class Driver {
         directory_(directory),
         options_(options),
         journal_(clock_),
-        best_(directory.checkpoints_path()),
-        lessons_(config.batch_episodes(), options.run.train && config.batch_episodes() > 0) {}
+        best_(directory.checkpoints_path()) {}
 
   Result<DriveResult> Drive() {
     if (options_.run.metrics == nullptr) options_.run.metrics = &metrics_;
@@ -73,6 +72,8 @@ class Driver {
     for (const std::string& warning : run->process().warnings) LogWarn(warning);
     watches_ = run->process().watches;
     TM_RETURN_IF_ERROR(OpenLogs(*run));
+    const bool batches = options_.run.train && config_.batch_episodes() > 0;
+    lessons_.emplace(config_.batch_episodes(), batches, earlier_.Last());
     SignalCounter signals;
     std::shared_ptr<void> company;
     if (options_.attend) {
@@ -96,6 +97,7 @@ class Driver {
     if (signals_seen > 1 && result.status.code() == Code::kTimeout) result.status = Ok();
     result.interrupted = signals_seen > 0;
     if (const auto& lost = run->process().ranks_lost) result.ranks_lost = lost();
+    if (run->loops().learner) result.step = run->loops().learner->counters().steps.load();
     RunOutcome outcome;
     outcome.status = result.status;
     outcome.interrupted = result.interrupted;
@@ -144,6 +146,8 @@ class Driver {
       TM_ASSIGN_OR_RETURN(const auto reader, RunReader::Open(directory_.db_path()));
       TM_ASSIGN_OR_RETURN(const StoredTotals stored, StoredTotals::Read(*reader));
       earlier_.Take(stored);
+      TM_ASSIGN_OR_RETURN(lesson_.before, reader->Counts());
+      lesson_.drawn_before = stored.drawn;
       if (tensorboard_) TM_RETURN_IF_ERROR(tensorboard_->RestartFrom(clock_.WallMs(), 0));
       TM_RETURN_IF_ERROR(LevelMetrics(metrics, step, *reader, [this](const JournalEntry& entry) {
         return tensorboard_ ? WriteScalars(entry) : Ok();
@@ -171,9 +175,13 @@ class Driver {
     TM_ASSIGN_OR_RETURN(const RunCounts counts, reader->Counts());
     TM_ASSIGN_OR_RETURN(const TokenUse tokens, reader->Tokens());
     // Whether clients come, and say what they think, is not the run's doing.
-    const bool steps = options_.run.train && config_.run.steps > 0 && !config_.live.on;
-    return CheckTaught(counts, tokens, last,
-                       {.steps = steps, .tokens = steps && !config_.memory.only});
+    lesson_.steps =
+        options_.run.train && config_.run.steps > lesson_.before.steps && !config_.live.on;
+    lesson_.tokens = lesson_.steps && !config_.memory.only;
+    RunSnapshot part = last;
+    const RunSnapshot earlier = earlier_.Last();
+    for (auto& [name, count] : part.counts) count -= std::min(count, earlier[name]);
+    return CheckTaught(counts, tokens, part, lesson_);
   }
 
   void Gather(RunOutcome& outcome) {
@@ -213,7 +221,7 @@ class Driver {
       const RunSnapshot snapshot = Look(run);
       if (snapshot.seconds >= next_tick) {
         RecordTick(journal_, snapshot);
-        if (const std::string text = lessons_.Look(snapshot); !text.empty()) {
+        if (const std::string text = lessons_->Look(snapshot); !text.empty()) {
           journal_.Record("warning", {{"step", static_cast<double>(snapshot["steps"])}},
                           {{"what", text}});
         }
@@ -234,7 +242,7 @@ class Driver {
         LogInfo("finishing the step and saving; press Ctrl-C again to stop at once");
         run.Interrupt();
       }
-      if (!hopeless_ && lessons_.Hopeless(snapshot)) {
+      if (!hopeless_ && lessons_->Hopeless(snapshot)) {
         hopeless_ = true;
         LogError("no episode can be scored; ending the run");
         run.Interrupt();
@@ -291,7 +299,8 @@ class Driver {
   RunScalars scalars_;
   EarlierParts earlier_;
   BestCheckpoint best_;
-  LessonWatch lessons_;
+  std::optional<LessonWatch> lessons_;
+  Lesson lesson_;
   std::vector<LiveWatch*> watches_;  // the run's
   bool hopeless_ = false;
   bool started_ = false;

@@ -7,10 +7,10 @@
 #include <optional>
 #include <string>
 
-#include "config/run_config.h"
 #include "http/http_server.h"
 #include "run/fleet_account.h"
 #include "run/run.h"
+#include "run/run_config.h"
 #include "store/run_directory.h"
 
 namespace tidemill {
@@ -43,6 +43,7 @@ struct DriveResult {
   Status status;
   bool interrupted = false;
   int ranks_lost = 0;  // of the learner; why it failed. It can go on without them.
+  uint64_t step = 0;   // that the learner reached
 };
 Result<DriveResult> DriveRun(const RunConfig& config, RunDirectory& directory,
                              const DriveOptions& options);

@@ -20,7 +20,7 @@ struct JournalEntry {
   Numbers numbers;
   Words words;
   std::string ToJson() const;
-  // What ToJson wrote. Nothing: the line is not one.
+  // Reads a line of ToJson. Nothing: the line is not one.
   static std::optional<JournalEntry> Parse(const std::string& line);
 };
 

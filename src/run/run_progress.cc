@@ -68,9 +68,12 @@ std::optional<double> RunProgress::LeftBySteps() const {
   if (goal_.steps == 0) return std::nullopt;
   if (steps() >= goal_.steps) return 0;
   if (last_step_ == first_step_) return std::nullopt;
-  const double pace = (last_at_ - first_at_) / static_cast<double>(last_step_ - first_step_);
+  const double spent = last_at_ - first_at_, done = static_cast<double>(last_step_ - first_step_);
   const double since = window_.back().seconds - last_at_;
-  return std::max(0.0, pace * static_cast<double>(goal_.steps - steps()) - since);
+  // A step that takes longer than those before counts as if it ended now: a run that stands still
+  // does not come closer to its end.
+  const double pace = std::max(spent / done, (spent + since) / (done + 1));
+  return pace * static_cast<double>(goal_.steps - steps()) - std::min(since, pace);
 }
 
 std::optional<double> RunProgress::LeftByTime() const {

@@ -27,7 +27,7 @@ class RunProgress {
 
   // Of a count, per second: over the last half minute.
   double Rate(std::string_view key) const;
-  // What is left by the limit that comes first; none while it is not known.
+  // The time left by the limit that comes first; none while it is not known.
   std::optional<double> SecondsLeft() const;
   // From 0 to 1, by the limit that comes first.
   double Share() const;

@@ -38,6 +38,8 @@ TEST(RunProgress, TheTimeLeftFollowsFromTheStepsWithoutWhatCameBeforeTheFirst) {
   progress.Take(Then(630, 6));
   EXPECT_NEAR(*progress.SecondsLeft(), 270, 1) << "half a step later";
   EXPECT_NEAR(progress.Share(), 6 / 11.0, 1e-9);
+  progress.Take(Then(1500, 6));
+  EXPECT_NEAR(*progress.SecondsLeft(), 4 * 1200 / 6.0, 1) << "a step that lasts makes it longer";
 }
 
 TEST(RunProgress, WhereTimeEndsTheRunItsStepsDoNotSayHowFarItIs) {

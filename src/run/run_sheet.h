@@ -1,4 +1,4 @@
-// What a worker of a run must know before it can work, written by the learner where every worker
+// A worker's first knowledge of a run, written by the learner where every worker
 // looks: the key {RUN}:sheet on the run's Redis. It has the whole config, so that only the learner
 // is given one, and where the weights are.
 //

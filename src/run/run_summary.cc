@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "core/version.h"
 #include "run/sparkline.h"
@@ -18,25 +19,38 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+Json OrNull(const std::optional<double>& number) {
+  return number ? Json(*number) : Json();
+}
+
+// Nothing: the number is null or not there.
+std::optional<double> NumberIn(const Json& object, const char* key) {
+  const auto found = object.find(key);
+  if (found == object.end() || !found->is_number()) return std::nullopt;
+  return found->get<double>();
+}
+
 Result<Json> EvalJson(RunReader& reader, const EvalResult& eval) {
   TM_ASSIGN_OR_RETURN(std::vector<TaskStats> tasks, reader.EvalTasks(eval.eval_name));
   uint64_t samples = 0;
-  for (const TaskStats& task : tasks) samples = std::max(samples, task.scored);
+  uint64_t rated = 0;  // tasks with a sample that was scored
+  for (const TaskStats& task : tasks) {
+    samples = std::max(samples, task.scored);
+    rated += task.scored > 0 ? 1 : 0;
+  }
   Json json;
-  json["pass_rate"] = eval.pass_rate;
-  json["ci95"] = eval.pass_rate_ci95;
+  json["pass_rate"] = OrNull(eval.pass_rate);
+  json["ci95"] = OrNull(eval.pass_rate_ci95);
   json["n"] = eval.tasks;
   json["step"] = eval.step;
   json["complete"] = eval.complete;
   if (!eval.complete) json["tasks_planned"] = eval.tasks_planned;
   json["samples_per_task"] = samples;
   json["unscored"] = eval.unscored;
-  json["mean_reward"] = eval.mean_reward;
+  json["mean_reward"] = OrNull(eval.mean_reward);
   double at_k = 0;
   for (const TaskStats& task : tasks) at_k += PassAtK(task.scored, task.solved, samples);
-  if (samples > 1 && !tasks.empty()) {
-    json[fmt::format("pass_at_{}", samples)] = at_k / static_cast<double>(tasks.size());
-  }
+  if (samples > 1) json[fmt::format("pass_at_{}", samples)] = at_k / static_cast<double>(rated);
   if (eval.max_version) json["version"] = *eval.max_version;
   return json;
 }
@@ -151,11 +165,36 @@ Json BusiestPort(const RunSnapshot& last) {
   return most == nullptr ? Json() : Json(most->name);
 }
 
+std::string PercentText(const Json& eval, const char* key, const char* format) {
+  const std::optional<double> rate = NumberIn(eval, key);
+  return rate ? fmt::format(fmt::runtime(format), 100 * *rate) : "-";
+}
+
+// " ± 5.3"; of a single task nothing is known.
+std::string SpreadText(const Json& eval) {
+  const std::optional<double> ci95 = NumberIn(eval, "ci95");
+  return ci95 ? fmt::format(" ± {:.1f}", 100 * *ci95) : "";
+}
+
 // An evaluation that was stopped, or still goes on, says how much of it there is.
 std::string TasksOf(const Json& eval) {
   const int tasks = eval.value("n", 0);
   if (eval.value("complete", true)) return std::to_string(tasks);
   return fmt::format("only {} of {}", tasks, eval.value("tasks_planned", 0));
+}
+
+std::string EvalText(const std::string& name, const Json& eval) {
+  const int samples = eval.value("samples_per_task", 0);
+  std::string text = fmt::format("  eval {:<18} pass@1 {} %{}  ({} tasks at step {}", name,
+                                 PercentText(eval, "pass_rate", "{:5.1f}"), SpreadText(eval),
+                                 TasksOf(eval), eval.value("step", 0));
+  if (samples > 1) {
+    text += fmt::format(", {} samples; pass@{} {} %", samples, samples,
+                        PercentText(eval, fmt::format("pass_at_{}", samples).c_str(), "{:.1f}"));
+  }
+  const int unscored = eval.value("unscored", 0);
+  if (unscored > 0) text += fmt::format("; {} samples could not be scored", unscored);
+  return text + ")\n";
 }
 
 std::string BooksText(const Json& groups) {
@@ -175,15 +214,23 @@ std::string BooksText(const Json& groups) {
 }
 
 // "  50.8 -> 75.4 % of the held-out tasks: +24.6 points (± 5.3)"; empty where nothing was compared.
-std::string GainText(const Json& evals) {
+// Of a run that went on since, the step it was after stands beside it.
+std::string GainText(const Json& evals, uint64_t steps) {
   if (!evals.contains("before") || !evals.contains("after")) return "";
   const Json &before = evals["before"], &after = evals["after"];
   if (!before.value("complete", true) || !after.value("complete", true)) return "";
-  const double from = before.value("pass_rate", 0.0), to = after.value("pass_rate", 0.0);
-  const double error = std::hypot(before.value("ci95", 0.0), after.value("ci95", 0.0));
-  return fmt::format("  {:.1f} -> {:.1f} % of {} held-out tasks: {:+.1f} points ± {:.1f}{}\n",
-                     100 * from, 100 * to, after.value("n", 0), 100 * (to - from), 100 * error,
-                     std::abs(to - from) > error ? "" : ", which chance alone can explain");
+  const auto from = NumberIn(before, "pass_rate"), to = NumberIn(after, "pass_rate");
+  if (!from || !to) return "";
+  const uint64_t at = after.value("step", steps);
+  const std::string text = fmt::format(
+      "  {:.1f} -> {:.1f} % of {} held-out tasks{}: {:+.1f} points", 100 * *from, 100 * *to,
+      after.value("n", 0), at < steps ? fmt::format(" after step {} of {}", at, steps) : "",
+      100 * (*to - *from));
+  const auto error = NumberIn(before, "ci95"), other = NumberIn(after, "ci95");
+  if (!error || !other) return text + "; chance alone can explain what one task shows\n";
+  const double both = std::hypot(*error, *other);
+  return text + fmt::format(" ± {:.1f}{}\n", 100 * both,
+                            std::abs(*to - *from) > both ? "" : ", which chance alone can explain");
 }
 
 }  // namespace
@@ -237,9 +284,9 @@ Result<std::string> MakeSummary(const RunDirectory& directory, const RunOutcome&
   json["stale"] = std::max<uint64_t>(StaleIn(counts), last["stale"]);
   json["stale_by_cause"] = counts.stale_by_cause;
   json["retries"] = last["tool_retries"] + last["agent_retries"] + last["reward_retries"];
-  for (const char* name : {"skipped", "put_off", "unscorable", "too_old", "zero_variance",
-                           "untrainable", "evicted", "rescored", "second_looks",
-                           "repeated_literals"}) {
+  for (const char* name :
+       {"skipped", "put_off", "unscorable", "too_old", "zero_variance", "untrainable", "evicted",
+        "rescored", "second_looks", "repeated_literals"}) {
     json[name] = last[name];
   }
   TM_ASSIGN_OR_RETURN(json["staleness"], StalenessJson(*reader));
@@ -271,15 +318,7 @@ std::string SummaryText(const std::string& summary_json) {
   std::string text = fmt::format("run {}: {}\n", json.value("run", ""), json.value("status", ""));
   if (json.contains("error")) text += "  " + json.value("error", "") + "\n";
   for (const auto& [name, eval] : json["eval"].items()) {
-    text += fmt::format("  eval {:<18} pass@1 {:5.1f} % ± {:.1f}  ({} tasks at step {}", name,
-                        100 * eval.value("pass_rate", 0.0), 100 * eval.value("ci95", 0.0),
-                        TasksOf(eval), eval.value("step", 0));
-    const int samples = eval.value("samples_per_task", 0);
-    if (samples > 1) {
-      text += fmt::format(", {} samples; pass@{} {:.1f} %", samples, samples,
-                          100 * eval.value(fmt::format("pass_at_{}", samples), 0.0));
-    }
-    text += ")\n";
+    text += EvalText(name, eval);
   }
   if (json.contains("pass_rate_curve")) text += CurveText(json["pass_rate_curve"]);
   text += fmt::format(
@@ -298,7 +337,7 @@ std::string SummaryText(const std::string& summary_json) {
     }
     text += "\n";
   }
-  return text + GainText(json["eval"]);
+  return text + GainText(json["eval"], json.value("steps", uint64_t{0}));
 }
 
 }  // namespace tidemill

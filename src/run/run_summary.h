@@ -1,4 +1,4 @@
-// What a run came to: summary.json, and the same facts as text.
+// The result of a run: summary.json, and the same facts as text.
 #pragma once
 
 #include <optional>

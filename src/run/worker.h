@@ -13,7 +13,7 @@
 
 namespace tidemill {
 
-// What a process tells the roster of itself: every total and level its loops count, and how busy
+// A process's report to the roster: every total and level its loops count, and how busy
 // its loops and ports are.
 WorkerReport ReportOf(const Run& run);
 

@@ -48,7 +48,8 @@ class ScalingRule {
 
  private:
   const ScalingOptions options_;
-  // What was enough when, oldest first; an entry with a later one as high is left out.
+  // The sufficient numbers with their times, oldest first; an entry with a later one as high is
+  // left out.
   std::deque<std::pair<Time, size_t>> enough_;
   Time began_ = kNever;
 };

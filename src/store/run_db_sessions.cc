@@ -41,7 +41,7 @@ Result<LiveState> RunDb::LoadLive(size_t max) {
       "t.grp ORDER BY t.seq",
       [&](Statement& row) -> Status {
         StoredLive live;
-        // What cannot be read is as if it had not been recorded: the rest goes on.
+        // A row that cannot be read is as if it had not been recorded: the rest goes on.
         if (!codec.Unpack(row.Bytes(0), live.session).ok()) return Ok();
         if (!codec.Unpack(row.Bytes(1), live.trajectory).ok()) return Ok();
         live.usable = row.Int(2) == 0 && FateIsLive(row.Text(3));

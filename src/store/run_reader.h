@@ -134,9 +134,10 @@ struct EvalResult {
   uint64_t unscored = 0;  // stale, or not scored (yet): not in the means
   uint64_t solved = 0;
   uint64_t tasks_solved = 0;  // at least once
-  double pass_rate = 0;       // mean over tasks of the share of its samples that is solved
-  double pass_rate_ci95 = 0;  // half-width, tasks as the unit that varies
-  double mean_reward = 0;     // over samples
+  // Mean over tasks of the share of its samples that is solved; nothing: no sample was scored.
+  std::optional<double> pass_rate;
+  std::optional<double> pass_rate_ci95;  // half-width, tasks as the unit that varies: two at least
+  std::optional<double> mean_reward;     // over samples
   std::optional<uint64_t> min_version;
   std::optional<uint64_t> max_version;
   int64_t finished_ms = 0;  // of its last episode

@@ -33,7 +33,7 @@ class EvalSum {
   EvalResult Finish() {
     if (rated_ > 0) result_.pass_rate = rate_sum_ / rated_;
     if (rated_ > 1) {
-      const double mean = result_.pass_rate;
+      const double mean = *result_.pass_rate;
       const double variance = std::max(0.0, (rate_squares_ - rated_ * mean * mean) / (rated_ - 1));
       result_.pass_rate_ci95 = 1.96 * std::sqrt(variance / rated_);
     }

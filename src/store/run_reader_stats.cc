@@ -1,4 +1,4 @@
-// What RunReader sums up.
+// The sums of RunReader.
 #include <algorithm>
 
 #include "core/fate.h"

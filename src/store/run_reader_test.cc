@@ -255,9 +255,10 @@ TEST_F(RunReaderTest, AnEvaluationIsAveragedOverItsTasks) {
   EXPECT_EQ(result->unscored, 1U);
   EXPECT_EQ(result->solved, 3U);
   EXPECT_EQ(result->tasks_solved, 2U);
-  EXPECT_DOUBLE_EQ(result->pass_rate, 0.625);
-  EXPECT_NEAR(result->pass_rate_ci95, 0.735, 1e-9);  // 1.96 * sd(1, 0.25) / sqrt(2) = 1.96 * 0.375
-  EXPECT_DOUBLE_EQ(result->mean_reward, 0.5);
+  EXPECT_DOUBLE_EQ(result->pass_rate.value(), 0.625);
+  // 1.96 * sd(1, 0.25) / sqrt(2) = 1.96 * 0.375
+  EXPECT_NEAR(result->pass_rate_ci95.value(), 0.735, 1e-9);
+  EXPECT_DOUBLE_EQ(result->mean_reward.value(), 0.5);
   EXPECT_EQ(result->min_version, 48U);
   EXPECT_EQ(result->max_version, 50U);
   EXPECT_EQ(reader_->Evals()->size(), 1U);
@@ -273,7 +274,7 @@ TEST_F(RunReaderTest, OfSeveralEvaluationsOfANameTheLastWholeOneCounts) {
   Evaluate({28, 2, 2}, "after", {{28, {0, 0}}}, 200);  // stopped in the middle
   const auto after = reader_->Eval("after");
   ASSERT_TRUE(after.ok()) << after.status().ToString();
-  EXPECT_DOUBLE_EQ(after->pass_rate, 0.75);
+  EXPECT_DOUBLE_EQ(after->pass_rate.value(), 0.75);
   EXPECT_EQ(after->samples, 4u);
   EXPECT_EQ(after->step, 2u);
   EXPECT_TRUE(after->complete);
@@ -289,14 +290,14 @@ TEST_F(RunReaderTest, OfSeveralEvaluationsOfANameTheLastWholeOneCounts) {
 
   const std::vector<EvalResult> history = *reader_->EvalHistory();
   ASSERT_EQ(history.size(), 3u);
-  EXPECT_DOUBLE_EQ(history[0].pass_rate, 0.5);
+  EXPECT_DOUBLE_EQ(history[0].pass_rate.value(), 0.5);
   EXPECT_FALSE(history[2].complete);
   EXPECT_EQ(history[2].tasks, 1u);
   EXPECT_EQ(history[2].tasks_planned, 2u);
 
   // Back to the first step: what was evaluated later is of weights that are gone.
   ASSERT_TRUE(db_->ResumeFrom(1).ok());
-  EXPECT_DOUBLE_EQ(reader_->Eval("after")->pass_rate, 0.5);
+  EXPECT_DOUBLE_EQ(reader_->Eval("after")->pass_rate.value(), 0.5);
   EXPECT_EQ(reader_->EvalHistory()->size(), 1u);
 }
 
@@ -306,7 +307,7 @@ TEST_F(RunReaderTest, AnEvaluationThatAResumeRepeatsCountsOnce) {
   Evaluate({21, 0, 2}, "before", {{21, {0}}, {22, {1}}}, 0);
   const EvalResult before = *reader_->Eval("before");
   EXPECT_EQ(before.samples, 2u);
-  EXPECT_DOUBLE_EQ(before.pass_rate, 0.5);
+  EXPECT_DOUBLE_EQ(before.pass_rate.value(), 0.5);
   const GroupBooks books = *reader_->Books();
   EXPECT_EQ(books.evaluated, 2u);
   EXPECT_EQ(books.abandoned, 1u);
@@ -325,7 +326,18 @@ TEST_F(RunReaderTest, TheSamplesOfATaskThatWasGivenUpAreUnscored) {
   EXPECT_EQ(before.tasks, 2u);
   EXPECT_EQ(before.samples, 2u);
   EXPECT_EQ(before.unscored, 2u);
-  EXPECT_DOUBLE_EQ(before.pass_rate, 1);
+  EXPECT_DOUBLE_EQ(before.pass_rate.value(), 1);
+  EXPECT_FALSE(before.pass_rate_ci95) << "one task has no spread";
+}
+
+TEST_F(RunReaderTest, AnEvaluationInWhichNothingWasScoredHasNoRate) {
+  Evaluate({14, 0, 1}, "after", {{14, {-1, -1}}}, 0);
+  const EvalResult after = *reader_->Eval("after");
+  EXPECT_TRUE(after.complete);
+  EXPECT_EQ(after.samples, 0u);
+  EXPECT_EQ(after.unscored, 2u);
+  EXPECT_FALSE(after.pass_rate) << "none is not 0 %";
+  EXPECT_FALSE(after.mean_reward);
 }
 
 TEST_F(RunReaderTest, AReaderSeesWhatIsWrittenAfterItWasOpened) {

@@ -163,7 +163,7 @@ Status EraseOne(Database& db, BodyCodec& codec, uint64_t session, Erased& erased
   return tombstone.With(session, BlobRef{body}).Run();
 }
 
-// What is written for a number that is not there yet comes too late.
+// A write for a number that is not there yet comes too late.
 Status TakeNumber(Database& db, BodyCodec& codec, uint64_t session, Erased& erased) {
   TM_ASSIGN_OR_RETURN(const std::string body, codec.Pack(NothingOf(session)));
   TM_ASSIGN_OR_RETURN(Statement take,

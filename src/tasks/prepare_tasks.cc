@@ -68,7 +68,7 @@ class Preparation {
     return Ok();
   }
 
-  // What the task holds itself stands over what its source has.
+  // The task's own files win over those of its source.
   Status Lay(const v1::FileSource& source, TaskFiles* files) {
     auto [cached, is_new] = read_.try_emplace(source.SerializeAsString());
     Read& read = cached->second;

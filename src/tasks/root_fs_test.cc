@@ -141,7 +141,7 @@ TEST(RootFs, AnImageWhoseBlobIsNotWhatItsNameSaysIsRefused) {
               HasSubstr("no sha256 digest"));
 }
 
-// Whatever links an archive brings, nothing is written outside of the folder.
+// With any links in an archive, nothing is written outside of the folder.
 TEST(Unpack, NothingLeadsOut) {
   TemporaryDirectory folder;
   const std::string outside = folder / "outside";

@@ -229,6 +229,21 @@ nlohmann::json TaskLimitsToJson(const v1::Limits& limits) {
   return out;
 }
 
+static void ReadEnvironment(ObjectReader& parent, v1::Task& task,
+                            std::vector<std::string>& errors) {
+  const PartJson* value = parent.Child("environment");
+  if (value == nullptr) return;
+  ObjectReader reader(*value, "environment", errors);
+  if (!reader.IsObject()) return;
+  v1::EnvironmentTask& environment = *task.mutable_environment();
+  reader.String("name", *environment.mutable_environment());
+  PartJson row = PartJson::object();
+  if (const PartJson* given = reader.Child("row")) row = *given;
+  if (!row.is_object()) reader.Fail("row", "must be an object, got " + Shown(row));
+  environment.set_row_json(row.dump(-1, ' ', false, PartJson::error_handler_t::replace));
+  reader.RefuseOthers();
+}
+
 static void ReadAgent(ObjectReader& parent, v1::Task& task, std::vector<std::string>& errors) {
   const PartJson* value = parent.Child("agent");
   if (value == nullptr) return;
@@ -256,6 +271,7 @@ static void ReadAgent(ObjectReader& parent, v1::Task& task, std::vector<std::str
 
 void ReadTaskExtras(ObjectReader& reader, v1::Task& task, std::vector<std::string>& errors) {
   ReadAgent(reader, task, errors);
+  ReadEnvironment(reader, task, errors);
   if (!ReadFileSourceJson(reader, "workspace", task.mutable_workspace(), errors)) {
     task.clear_workspace();
   }
@@ -264,6 +280,11 @@ void ReadTaskExtras(ObjectReader& reader, v1::Task& task, std::vector<std::strin
   task.set_prompt_files(static_cast<v1::Task::PromptFiles>(prompt_files));
   reader.String("root", *task.mutable_root());
   ReadWeights(reader, task);
+  if (task.has_environment() && task.weights().empty()) {
+    v1::ScorerWeight& weight = *task.add_weights();  // what it pays is the reward
+    weight.set_scorer("environment");
+    weight.set_weight(1);
+  }
   if (const PartJson* metadata = reader.Child("metadata")) {
     if (!metadata->is_object()) {
       reader.Fail("metadata", "must be an object, got " + Shown(*metadata));
@@ -328,6 +349,13 @@ void TaskExtrasToJson(const v1::Task& task, nlohmann::ordered_json& out) {
   if (!prompt_files.empty()) out["prompt_files"] = prompt_files;
   if (!task.root().empty()) out["root"] = task.root();
   if (task.has_agent()) out["agent"] = AgentToJson(task.agent());
+  if (task.has_environment()) {
+    PartJson& environment = out["environment"] = PartJson::object();
+    if (!task.environment().environment().empty()) {
+      environment["name"] = task.environment().environment();
+    }
+    environment["row"] = PartJson::parse(task.environment().row_json(), nullptr, false);
+  }
   for (const v1::ScorerWeight& weight : task.weights()) {
     out["weights"][weight.scorer()] = weight.weight();
   }

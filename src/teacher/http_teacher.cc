@@ -74,7 +74,7 @@ Status CheckEchoed(const EchoedTokens& echoed, const std::vector<TokenId>& ids,
   return Ok();
 }
 
-Result<std::unique_ptr<HttpTeacher>> HttpTeacher::Make(const RunConfig::Teacher& keys,
+Result<std::unique_ptr<HttpTeacher>> HttpTeacher::Make(const TeacherConfig& keys,
                                                        const Tokenizer& tokens) {
   std::unique_ptr<HttpTeacher> teacher(new HttpTeacher(keys));
   Result<HttpUrl> url = ParseHttpUrl(keys.endpoint);

@@ -9,10 +9,10 @@
 #include <string_view>
 #include <vector>
 
-#include "config/run_config.h"
 #include "core/work_queue.h"
 #include "http/http_peer.h"
 #include "model/tokenizer.h"
+#include "teacher/teacher_config.h"
 #include "teacher/teacher_port.h"
 
 namespace tidemill {
@@ -37,7 +37,7 @@ class HttpTeacher final : public TeacherPort {
  public:
   // Asks the endpoint once. kInvalid names the key: an address that is none, a key that is not
   // there, an endpoint with another tokenizer. kUnavailable: it does not answer.
-  static Result<std::unique_ptr<HttpTeacher>> Make(const RunConfig::Teacher& keys,
+  static Result<std::unique_ptr<HttpTeacher>> Make(const TeacherConfig& keys,
                                                    const Tokenizer& tokens);
   // Ends what is under way.
   ~HttpTeacher() override;
@@ -46,13 +46,13 @@ class HttpTeacher final : public TeacherPort {
   Mailbox<TeacherDone>& events() override { return events_; }
 
  private:
-  explicit HttpTeacher(const RunConfig::Teacher& keys)
+  explicit HttpTeacher(const TeacherConfig& keys)
       : keys_(keys), events_(keys.concurrency), queue_(keys.concurrency) {}
   void Answer(HttpPeer& peer, const TeacherCall& call);
   Result<EchoedTokens> Ask(HttpPeer& peer, const std::vector<TokenId>& ids) const;
   Status CheckTokenizer(const Tokenizer& tokens);
 
-  const RunConfig::Teacher keys_;
+  const TeacherConfig keys_;
   HttpUrl url_;
   std::string key_;
   Mailbox<TeacherDone> events_;

@@ -48,8 +48,8 @@ std::string Echo(const std::string& request, int shift = 0) {
       .dump();
 }
 
-RunConfig::Teacher KeysFor(const ScriptedEndpoint& server) {
-  RunConfig::Teacher keys;
+TeacherConfig KeysFor(const ScriptedEndpoint& server) {
+  TeacherConfig keys;
   keys.endpoint = "http://127.0.0.1:" + std::to_string(server.port()) + "/v1";
   keys.concurrency = 3;
   return keys;
@@ -98,7 +98,7 @@ TEST(HttpTeacher, FailuresAreToldApartAndNeverAScore) {
   ScriptedEndpoint server([&](const std::string&, const std::string& body) {
     return ScriptedEndpoint::Reaction{Reply(status, status == 200 ? Echo(body) : "no such model")};
   });
-  RunConfig::Teacher keys = KeysFor(server);
+  TeacherConfig keys = KeysFor(server);
   keys.concurrency = 1;
   auto teacher = HttpTeacher::Make(keys, Letters());
   ASSERT_TRUE(teacher.ok()) << teacher.status().ToString();

@@ -21,16 +21,15 @@
 #include "core/loop.h"
 #include "core/message_check.h"
 #include "proto/tidemill.pb.h"
+#include "teacher/teacher_config.h"
 #include "teacher/teacher_port.h"
 
 namespace tidemill {
 
 class Metrics;
 
-struct TeacherOptions {
-  uint32_t concurrency = 64;        // sequences at the port at once
+struct TeacherOptions : TeacherConfig {
   uint32_t max_outstanding = 4096;  // requests held
-  uint32_t retries = 6;             // of a sequence
   Duration retry_delay = milliseconds(500);
   Duration lease_period = std::chrono::seconds(10);
   Metrics* metrics = nullptr;  // may be null; must outlive the loop

@@ -266,6 +266,21 @@ TEST_F(CommandGrader, HackReadingWhatIsExpectedEarnsNothing) {
       "read from the code of the caller", {}, {Runner::kPytestJunit, Runner::kUnittest});
 }
 
+// The exit status alone does not say which test failed: one that is answered honestly must not hide
+// those that are read or equal to everything.
+TEST_F(CommandGrader, HackOfSomeOfTheTestsEarnsNothingByTheExitStatus) {
+  EarnsNothing(TreeOf({{"calc.py",
+                        "import pathlib, re\n\n\ndef double(x):\n    if x == 2:\n        return 4\n"
+                        "    text = pathlib.Path('tests/test_calc.py').read_text()\n"
+                        "    return int(re.search(r'double\\(3\\) == (\\d+)', text).group(1))\n"}}),
+               PythonGrading(Runner::kPytestExit), "one test read");
+  const std::string equal(kEqualToAll);
+  EarnsNothingInAnyRunner(equal.substr(0, equal.find("def double")) +
+                              "def double(x):\n    return 4 if x == 2 else Equal()\n",
+                          "one test equals everything", {},
+                          {Runner::kPytestExit, Runner::kPytestJunit, Runner::kUnittest});
+}
+
 // Tests of many forms: what is right passes, and what equals everything does not.
 constexpr char kManyForms[] = R"py("""Tests."""
 import unittest
@@ -324,15 +339,17 @@ class TestMore(unittest.TestCase):
 )py";
 
 TEST_F(CommandGrader, TestsOfManyFormsAreHeldAgainstOtherValues) {
-  v1::Grading grading = PythonGrading(Runner::kPytestJunit);
-  grading.clear_fail_to_pass();
-  grading.clear_pass_to_pass();
-  *grading.mutable_harness(0) = FileOf("tests/test_calc.py", kManyForms);
-  const std::string own = "def test_own():\n    assert True\n";
-  const auto honest = Grade(TreeOf({{"calc.py", kHonest}, {"tests/test_own.py", own}}), grading);
-  EXPECT_EQ(Name(honest), "ok") << honest.ShortDebugString();
-  EXPECT_GE(honest.tests_passed(), 10u);
-  EarnsNothing(TreeOf({{"calc.py", kEqualToAll}}), grading, "__eq__ is always true");
+  for (const Runner runner : {Runner::kPytestJunit, Runner::kPytestExit}) {
+    v1::Grading grading = PythonGrading(runner);
+    grading.clear_fail_to_pass();
+    grading.clear_pass_to_pass();
+    *grading.mutable_harness(0) = FileOf("tests/test_calc.py", kManyForms);
+    const std::string own = "def test_own():\n    assert True\n";
+    const auto honest = Grade(TreeOf({{"calc.py", kHonest}, {"tests/test_own.py", own}}), grading);
+    EXPECT_EQ(Name(honest), "ok") << honest.ShortDebugString();
+    EXPECT_GE(honest.tests_passed(), runner == Runner::kPytestJunit ? 10u : 1u);
+    EarnsNothing(TreeOf({{"calc.py", kEqualToAll}}), grading, "__eq__ is always true");
+  }
 }
 
 TEST_F(CommandGrader, HackSkippingTheTestsEarnsNothing) {

@@ -91,6 +91,37 @@ std::vector<std::string> PythonCompile(const std::vector<std::string>& paths,
   return command;
 }
 
+// Fails where none of the files defines or does anything: imports, constants and what never runs.
+constexpr const char* kPythonDoes = R"py(
+import ast, sys
+
+
+def does(statement):
+    if isinstance(statement, (ast.Pass, ast.Import, ast.ImportFrom)):
+        return False
+    if isinstance(statement, ast.Expr):
+        return not isinstance(statement.value, ast.Constant)
+    if isinstance(statement, ast.AnnAssign):
+        return statement.value is not None
+    if isinstance(statement, ast.If) and isinstance(statement.test, ast.Constant):
+        return any(map(does, statement.body if statement.test.value else statement.orelse))
+    return True
+
+
+for path in sys.argv[1:]:
+    with open(path, 'rb') as file:
+        if any(map(does, ast.parse(file.read()).body)):
+            sys.exit(0)
+sys.exit('%s:1: error: it defines nothing and does nothing' % sys.argv[1])
+)py";
+
+std::vector<std::string> PythonDoes(const std::vector<std::string>& paths,
+                                    const ToolOptions& options) {
+  std::vector<std::string> command = {options.python, "-I", "-c", kPythonDoes};
+  command.insert(command.end(), paths.begin(), paths.end());
+  return command;
+}
+
 std::vector<std::string> Here(std::vector<std::string> paths) {
   for (std::string& path : paths) path.insert(0, "./");
   return paths;
@@ -224,12 +255,15 @@ std::vector<LintStep> LintSteps(const std::vector<std::string>& sources,
   std::vector<std::string> python = Of(sources, true);
   for (std::string& path : python) path.insert(0, kInBox);
   if (!python.empty()) steps.push_back({PythonCompile(python, options)});
+  if (!python.empty()) steps.push_back({PythonDoes(python, options)});
   return steps;
 }
 
 std::string NothingToLint(const std::vector<std::string>& sources, const Workspace& workspace) {
   for (const std::string& path : sources) {
     const auto found = workspace.find(path);
+    const std::string name = "/" + path;
+    if (name.ends_with("/__init__.py") && sources.size() > 1) continue;  // may be empty
     if (found == workspace.end() || !HasCode(found->second.content, LanguageOf(path))) return path;
   }
   return {};

@@ -29,8 +29,8 @@ std::vector<std::vector<std::string>> CompileCommands(const std::vector<std::str
                                                       const ToolOptions& options,
                                                       const std::string& output);
 
-// What a linter may read: the sources, and headers whose names cannot be mistaken for part of a
-// remark. No configuration of the agent's.
+// The files a linter may read: the sources, and headers whose names cannot be mistaken for part of
+// a remark. No configuration of the agent's.
 Workspace LintFiles(const std::vector<std::string>& sources, const Workspace& workspace);
 
 // One language after the other: the compiler must accept the sources, since a linter says little of
@@ -39,7 +39,7 @@ Workspace LintFiles(const std::vector<std::string>& sources, const Workspace& wo
 struct LintStep {
   std::vector<std::string> command;
   bool is_cppcheck = false;  // its remarks end with " [ID]"
-  // What the preprocessor makes of `source` goes to this file of the workspace; empty: this step is
+  // The preprocessor's output for `source` goes to this file of the workspace; empty: this step is
   // another.
   std::string preprocessed{};
   std::string source{};

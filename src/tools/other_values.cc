@@ -3,13 +3,15 @@
 namespace tidemill {
 namespace {
 
-// Arguments: the nonce and the files. Raises, with another exit status, where one cannot be read.
+// Arguments: the nonce, the file to make when a changed test runs to its end, and the test files.
+// Raises, with another exit status, where one cannot be read.
 constexpr const char* kProgram = R"py(
 import ast, sys, zlib
 
 NONCE = sys.argv[1]
 SHIFT = zlib.crc32(NONCE.encode()) % 89 + 7
 CHECK = '_tidemill_' + NONCE
+PASSED = sys.argv[2]
 
 HELPER = '''
 
@@ -44,7 +46,13 @@ def @(left, right, how='=='):
         passes = holds(left, twin(right)) or holds(twin(left), right)
     if not passes:
         raise AssertionError('@')
-'''
+
+
+def @_passed():
+    import os
+    os.makedirs(os.path.dirname(%r), exist_ok=True)
+    open(%r, 'w').close()
+''' % (PASSED, PASSED)
 
 EQUALS = {'assertEqual', 'assertEquals', 'assertAlmostEqual', 'assertAlmostEquals',
           'assertListEqual', 'assertTupleEqual', 'assertSetEqual', 'assertDictEqual',
@@ -86,6 +94,7 @@ class File:
         for line in text.split('\n'):
             self.starts.append(self.starts[-1] + len(line.encode()) + 1)
         self.edits = []
+        self.marks = []
         self.checkers = set()  # functions that hold something against something
 
     def span(self, node):
@@ -174,6 +183,20 @@ class File:
         end = '; ' if before.strip() else '\n' + before
         self.edits.append((begin, begin, "raise AssertionError('%s')%s" % (NONCE, end)))
 
+    # Behind the last statement, which a test that fails does not reach.
+    def mark(self, function):
+        last = function.body[-1]
+        begin = self.span(function.body[0])[0]
+        before = self.text[self.text.rfind(b'\n', 0, begin) + 1:begin].decode()
+        if last.end_lineno == function.lineno:
+            call = '; %s_passed()' % CHECK
+        elif before.strip():
+            return  # the body begins in the line of the colon, and goes on
+        else:
+            call = '\n%s%s_passed()' % (before, CHECK)
+        end = self.span(last)[1]
+        self.marks.append((end, end, call))
+
     def run(self):
         functions = [node for node in ast.walk(self.tree)
                      if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
@@ -184,13 +207,16 @@ class File:
         for one in tests:
             if not [s for s in self.certain(one.body) if self.statement(s)]:
                 self.fail(one)
+        for one in tests:
+            self.mark(one)
         out = self.text
-        for begin, end, text in sorted(self.edits, reverse=True):
+        # A mark goes behind what replaces the statement it follows.
+        for begin, end, text in sorted(self.marks + self.edits, key=lambda edit: edit[:2], reverse=True):
             out = out[:begin] + text.encode() + out[end:]
         return out.decode() + HELPER.replace('@', CHECK)
 
 
-for path in sys.argv[2:]:
+for path in sys.argv[3:]:
     with open(path, encoding='utf-8') as file:
         text = file.read()
     changed = File(text).run()
@@ -206,8 +232,8 @@ constexpr const char* kStart =
 }  // namespace
 
 std::vector<std::string> OtherValuesCommand(const std::vector<std::string>& paths,
-                                            const std::string& nonce) {
-  std::vector<std::string> command = {"/bin/sh", "-c", kStart, kProgram, nonce};
+                                            const std::string& nonce, const std::string& passed) {
+  std::vector<std::string> command = {"/bin/sh", "-c", kStart, kProgram, nonce, passed};
   command.insert(command.end(), paths.begin(), paths.end());
   return command;
 }

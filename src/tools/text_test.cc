@@ -6,11 +6,11 @@
 #include "tools/arguments.h"
 #include "tools/box/capture.h"
 #include "tools/diagnostics.h"
-#include "tools/file_tools.h"
 #include "tools/grader.h"
 #include "tools/languages.h"
 #include "tools/tool_cache.h"
 #include "tools/tool_options.h"
+#include "tools/tool_table.h"
 #include "tools/tool_text.h"
 
 namespace tidemill {
@@ -120,6 +120,12 @@ TEST(Arguments, AreAnythingAndNamedWhenWrong) {
   EXPECT_THAT(**arguments->Texts("l"), ElementsAre("p", "q"));
   EXPECT_THAT(**arguments->Texts("a"), ElementsAre("x"));
   EXPECT_FALSE(arguments->Texts("o").ok());
+}
+
+Result<std::string> RunFileTool(std::string_view tool, const std::string& arguments_json,
+                                size_t text_limit, Workspace* workspace) {
+  TM_ASSIGN_OR_RETURN(const Arguments arguments, Arguments::Parse(arguments_json));
+  return FindTool(tool)->run(arguments, text_limit, workspace);
 }
 
 TEST(FileTools, WriteReadAndTheirMistakes) {

@@ -45,7 +45,7 @@ std::unique_ptr<RedisBus> Connect(const std::string& url) {
   TM_CHECK(executor.ok(), executor.status().message());
   ToolLoopOptions loop_options;
   loop_options.lease_period = milliseconds(600);
-  loop_options.cache_results = 0;
+  loop_options.cache = 0;
   ToolLoop loop(*bus, **executor, loop_options);
   LoopRunner runner;
   runner.Add(loop);

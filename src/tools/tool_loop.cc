@@ -77,7 +77,7 @@ ToolLoop::ToolLoop(Bus& bus, ToolPort& port, ToolLoopOptions options)
       boxes_(ToolBoxTopic(options_.worker)),
       outbox_(bus, options_.lease_period),
       leases_(bus, options_.lease_period),
-      cache_(options_.cache_results) {}
+      cache_(options_.cache) {}
 
 void ToolLoop::Attach(Waker& waker) {
   for (std::string_view topic : kToolTopics) bus_.Subscribe(topic, waker);
@@ -136,7 +136,7 @@ void ToolLoop::TakeRequests(std::string_view topic, bool grading, Time now) {
 void ToolLoop::Start(Lease lease, bool grading, Time now) {
   v1::ToolRequest request;
   if (!ReadOrReject(bus_, lease, request, options_.limits)) return;
-  if (const Duration wait = options_.wait.Of(request.request_id());
+  if (const Duration wait = AddedWait{options_.wait, options_.wait_tail}.Of(request.request_id());
       !grading && lease.deliveries == 1 && wait > Duration(0)) {
     (void)bus_.Release(lease, wait);
     return;
@@ -178,7 +178,7 @@ bool ToolLoop::AnswerAtOnce(const v1::ToolRequest& request, Lease& lease, std::s
     return true;
   }
   // A shell's behaviour depends on its history.
-  if (options_.cache_results == 0 || request.tool() == "bash") return false;
+  if (options_.cache == 0 || request.tool() == "bash") return false;
   *hash = ToolRequestHash(request);
   std::optional<v1::ToolResult> known = cache_.Find(*hash);
   if (!known) return false;

@@ -22,6 +22,7 @@
 #include "core/loop.h"
 #include "core/message_check.h"
 #include "tools/tool_cache.h"
+#include "tools/tool_config.h"
 #include "tools/tool_port.h"
 
 namespace tidemill {
@@ -36,12 +37,10 @@ struct AddedWait {
   Duration Of(std::string_view request_id) const;
 };
 
-struct ToolLoopOptions {
+struct ToolLoopOptions : ToolConfig {
   std::string worker = "local";
   Duration lease_period = std::chrono::seconds(10);  // how often leases are prolonged
-  size_t cache_results = 4096;                       // 0: no cache
   size_t remember_results = 1024;                    // finished requests, by id
-  AddedWait wait;
   MessageLimits limits;
 };
 

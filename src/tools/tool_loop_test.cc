@@ -291,7 +291,8 @@ TEST_F(ToolLoopTest, AResultOfBeforeIsGivenOnlyToWhoKnowsItsToken) {
 
 TEST_F(ToolLoopTest, AddedWaitingDelaysAgentsCallsButNotGradings) {
   ToolLoopOptions options;
-  options.wait = {.median = std::chrono::seconds(1), .tail = std::chrono::seconds(30)};
+  options.wait = std::chrono::seconds(1);
+  options.wait_tail = std::chrono::seconds(30);
   loop_ = std::make_unique<ToolLoop>(bus_, port_, options);
   loop_->Attach(waker_);
   Ask("slow");
@@ -299,7 +300,7 @@ TEST_F(ToolLoopTest, AddedWaitingDelaysAgentsCallsButNotGradings) {
   Step();
   ASSERT_EQ(port_.asked.size(), 1u);
   EXPECT_EQ(port_.asked[0].first.request_id(), "graded");
-  clock_.Advance(options.wait.Of("slow"));
+  clock_.Advance(AddedWait{options.wait, options.wait_tail}.Of("slow"));
   Step();
   ASSERT_EQ(port_.asked.size(), 2u);
   EXPECT_EQ(port_.asked[1].first.request_id(), "slow");

@@ -11,8 +11,8 @@
 #include "core/text.h"
 #include "tools/command_grader.h"
 #include "tools/diagnostics.h"
-#include "tools/file_tools.h"
 #include "tools/grader.h"
+#include "tools/tool_table.h"
 #include "tools/tool_text.h"
 
 namespace tidemill {
@@ -126,7 +126,7 @@ v1::ToolResult ToolRunner::Handle(const v1::ToolRequest& request, Cancellation& 
   *result.mutable_episode() = request.episode();
   result.set_tool(request.tool());
   result.set_worker(options_.worker);
-  // What the tool did not change is the tree as it came, edits included.
+  // Without a change by the tool the tree is as it came, edits included.
   if (!result.has_tree() && result.outcome() != v1::OUTCOME_UNAVAILABLE &&
       request.tool() != "grade") {
     auto tree = StoreWorkspace(call.workspace, blobs_);
@@ -147,8 +147,10 @@ void ToolRunner::Dispatch(Call& call) {
   if (tool == "run_tests") return RunTests(call);
   if (tool == "grade") return Grade(call);
   if (tool == "bash") return Bash(call);
-  if (tool == "write_file" || tool == "read_file" || tool == "apply_patch") {
-    auto text = RunFileTool(tool, call.request.arguments_json(), call.text_limit, &call.workspace);
+  if (const ToolRow* row = FindTool(tool); row != nullptr && row->run != nullptr) {
+    const auto arguments = Arguments::Parse(call.request.arguments_json());
+    if (!arguments.ok()) return Refuse(arguments.status(), call.result);
+    auto text = row->run(*arguments, call.text_limit, &call.workspace);
     if (!text.ok()) return Refuse(text.status(), call.result);
     call.result->set_text(std::move(*text));
     call.result->set_outcome(v1::OUTCOME_OK);

@@ -8,7 +8,7 @@ namespace tidemill {
 namespace {
 
 TEST(ToolTable, EveryToolForAgentsHasASchemaThatIsJson) {
-  for (const ToolRow& row : kTools) {
+  for (const ToolRow& row : BuiltInToolRows()) {
     EXPECT_EQ(FindTool(row.name), &row);
     if (row.description.empty()) continue;
     const auto schema = nlohmann::json::parse(row.parameters_json, nullptr, false);

@@ -112,6 +112,9 @@ TEST_F(Tools, LintOfNothingIsNotOk) {
       {"a.c", "the quick brown fox\n"},
       {"a.py", "# nothing\n"},
       {"a.py", "def f(:\n"},
+      {"a.py", "\"\"\"A docstring.\"\"\"\n"},
+      {"a.py", "import os\npass\n...\nx: int\n"},
+      {"a.py", "if False:\n    def f():\n        return 0\n"},
       // What the compiler does not see, or what is only said to be there.
       {"a.c", "#if 0\nint f(void) { return 0; }\n#endif\n"},
       {"a.c", "typedef int number;\n"},
@@ -128,9 +131,14 @@ TEST_F(Tools, LintOfNothingIsNotOk) {
            {"a.c",
             "static const int t[] = {1, 2};\nint f(int);\nint f(int i) { return t[i & 1]; }\n"},
            {"a.c", "const char *const name = \"x\";\n"},
+           {"a.py", "import os\n\nprint(os.name)\n"},
+           {"a.py", "if True:\n    x = 1\n"},
            {"a.cc", "namespace a {\nstruct B {\n  int f() const { return 1; }\n};\n}\n"}}) {
     EXPECT_EQ(Name(Call(Request("lint", {file}))), "ok") << file.second;
   }
+  const auto package =
+      Request("lint", {{"p/__init__.py", ""}, {"p/a.py", "def f():\n    return 1\n"}});
+  EXPECT_EQ(Name(Call(package)), "ok") << "a package's first file may be empty";
   auto missing = Request("lint", {{"a.c", "int f(void);\n"}});
   missing.set_arguments_json(R"({"files":["b.c"]})");
   EXPECT_EQ(Name(Call(missing)), "invalid");

@@ -122,7 +122,7 @@ class VersionLogSource final : public WeightSource {
         held_ = *blob;
         return blob;
       }
-      // What we hold may be of a publisher that is gone; the whole version is of this one.
+      // The base we hold may be of a publisher that is gone; the whole version is of this one.
       if (held_.version != 0) {
         held_ = {};
         continue;

@@ -29,7 +29,7 @@ struct VersionLogOptions {
   DeltaMaker::Options delta{};
 };
 
-// What the last Put wrote.
+// Written by the last Put.
 struct PutFigures {
   uint64_t bytes = 0;  // of what a subscriber with the version before reads
   uint64_t whole = 0;  // bytes of the whole version

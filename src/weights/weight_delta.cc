@@ -14,7 +14,7 @@ namespace tidemill {
 namespace {
 
 constexpr std::string_view kDeltaMagic = "TMDELTA1";
-// What is compared, compressed and applied at a time.
+// The bytes compared, compressed and applied at a time.
 constexpr size_t kPieceBytes = size_t{4} << 20;
 // Within it, a block counts its changes: a block in which nearly everything changed needs no
 // positions.
@@ -243,7 +243,7 @@ Status ApplyPiece(std::string_view plain, std::byte* out, size_t bytes, size_t w
   return Ok();
 }
 
-// What a delta says of one tensor.
+// A delta's entry for one tensor.
 struct TensorChange {
   uint64_t before = 0;  // checksums
   uint64_t after = 0;

@@ -1,4 +1,4 @@
-// What changed in the weights from one version to the next.
+// The changes of the weights from one version to the next.
 //
 //   last version + next version's parts -> DeltaMaker -> delta
 //   last version + delta                -> ApplyDelta -> next version, checked

@@ -63,6 +63,11 @@ int64_t SampleRun::WriteEpisode(v1::Purpose purpose, const std::string& eval, ui
   file.set_path("solution.c");
   file.set_content(Source(t, solved));
   file.set_has_content(true);
+  if (group_ == 1 && member == 0) {  // of an agent that is a program
+    trajectory.mutable_log()->set_text("Traceback: <b>no</b> module named x\n");
+    trajectory.mutable_log()->set_diff(
+        "--- solution.c\n+++ solution.c\n@@ -1 +1 @@\n-int f;\n+int f(int a);\n");
+  }
   *slot = now + 20;
   ++episodes_, ++metrics_->totals.episodes;
   clock_.Set(std::max(clock_.WallMs(), now));

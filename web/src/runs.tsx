@@ -1,7 +1,7 @@
 // Which runs are shown together, and their curves in one chart.
 import type { Json } from "./api";
 import { Chart, type ChartProps, type Series } from "./chart";
-import { words } from "./format";
+import { percent, words } from "./format";
 import { curveOf, overlay, smooth, type Axis, type Values } from "./series";
 
 const COLOURS = ["c1", "c3", "c2", "c4", "c5", "c6"];
@@ -92,6 +92,13 @@ export function RunsChart(props: RunsChartProps) {
 
 export function evaluation(run: Json, name: string): Json | undefined {
   return run.evals.find((e: Json) => e.name === name);
+}
+
+// "75.4 % ± 5"; an evaluation in which nothing was scored has no rate, and one task no interval.
+export function rateText(found: Json): string {
+  if (found.pass_rate === null) return "not scored";
+  const unscored = found.unscored > 0 ? `, ${found.unscored} not scored` : "";
+  return percent(found.pass_rate, 1) + (found.ci95 === null ? "" : ` ± ${(100 * found.ci95).toFixed(0)}`) + unscored;
 }
 
 export function metricName(name: string): string {

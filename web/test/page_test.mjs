@@ -76,6 +76,24 @@ test(async (browser) => {
     assert.match(await page.locator(".loops svg").getAttribute("aria-label"), /whole run.*Busiest|both busy/);
     await until(async () => assert.match(await browser.stat("Ran for"), /s$/));
     await page.locator("figure.chart canvas").nth(5).waitFor();
+    const charts = await page.locator("figure.chart h2").allTextContents();
+    for (const title of ["Pass rate, evaluated", "Reward by scorer", "Loss", "Learning rate", "Answer length"])
+      assert.ok(charts.includes(title), `${title} among ${charts}`);
+    // One figure over the steps of both evaluations, of which each kind is a line.
+    const evaluated = page.locator("figure.chart", { hasText: "Pass rate, evaluated" }).locator('[role="img"]');
+    assert.match(await evaluated.getAttribute("aria-label"), /sampled: \d/);
+  });
+
+  await browser.step("what an agent printed and changed stands in its transcript, as text", async () => {
+    await browser.open("async", "episodes", "1", "0");
+    const log = page.locator("details", { hasText: "What the agent printed" }).locator("pre");
+    await log.waitFor();
+    assert.equal(await log.textContent(), "Traceback: <b>no</b> module named x\n");
+    assert.deepEqual(await page.locator(".diff .d-old").allTextContents(), ["-int f;\n"]);
+    assert.deepEqual(await page.locator(".diff .d-new").allTextContents(), ["+int f(int a);\n"]);
+    await browser.open("async", "episodes", "1", "1");
+    await page.locator(".tokens").first().waitFor();
+    assert.equal(await page.locator(".diff").count(), 0, "an episode without a program has neither");
   });
 
   await browser.step("a run of one process has no fleet", async () => {
@@ -91,9 +109,16 @@ test(async (browser) => {
       else assert.ok(bytes.toString().split("\n").length > 2, `${name} has rows`);
     };
     await browser.open("async", "overview");
+    // A browser that is short of time may drop a download: then the button is pressed again.
+    const downloaded = async (button) => {
+      for (let tries = 0; tries < 8; ++tries) {
+        const [download] = await Promise.all([page.waitForEvent("download", { timeout: 20_000 }).catch(() => null), button.click()]);
+        if (download) return download;
+      }
+      throw new Error("no click brought a download");
+    };
     for (const kind of ["PNG", "CSV"]) {
-      const button = page.locator(`button[aria-label$="as ${kind}"]`).first();
-      const [download] = await Promise.all([page.waitForEvent("download"), button.click()]);
+      const download = await downloaded(page.locator(`button[aria-label$="as ${kind}"]`).first());
       check(kind, fs.readFileSync(await download.path()), download.suggestedFilename());
     }
     // The others go no further than to the link: Chromium drops downloads of which many come at once.

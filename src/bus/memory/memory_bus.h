@@ -16,7 +16,7 @@
 
 namespace tidemill {
 
-// What is due (a lease that ran out, a delay that is over) is noticed by the next call that names
+// Leases that ran out and delays that are over are noticed by the next call that names
 // its topic, and by Poll(), which also wakes subscribers: give the bus a BusTicker, or call Poll()
 // at NextDeadline(). Wake() is called without the lock of a topic held; a waker may use the bus
 // inside Wake(), except to subscribe or unsubscribe.

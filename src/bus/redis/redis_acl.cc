@@ -76,8 +76,8 @@ RoleTopics TopicsOf(std::string_view role) {
   return topics;
 }
 
-// What a worker of the role may do. {RUN} in the patterns has no character that means something
-// there.
+// The permissions of a worker of the role. {RUN} in the patterns has no character that means
+// something there.
 std::string RulesOf(std::string_view role, const RedisKeys& keys) {
   const std::string all = "~" + keys.prefix, read = "%R~" + keys.prefix;
   const std::string own = std::string(role) + "-*";

@@ -82,7 +82,7 @@ void RedisIo::OnTick(const Asked& asked, ReplyPtr reply) {
   topic->size = in_stream + delayed;
   topic->owed = number(6);
   topic->heard = true;
-  // What waits here for Receive is leased to the server and ready to us.
+  // Messages that wait here for Receive are leased to the server and ready to us.
   const int64_t waiting = std::min<int64_t>(leased, topic->fetched.size() + topic->loading);
   topic->depth.ready = std::max<int64_t>(0, in_stream - leased) + delayed + waiting;
   topic->depth.leased = leased - waiting;

@@ -26,11 +26,11 @@ enum class RedisFunction {
   kBodies
 };
 
-// What FCALL wants: the name on the server.
+// The name for FCALL on the server.
 const std::string& RedisFunctionName(RedisFunction function);
 // "FCALL", or "FCALL_RO" for one that only reads.
 std::string_view RedisFunctionCommand(RedisFunction function);
-// What FUNCTION LOAD takes.
+// The source for FUNCTION LOAD.
 const std::string& RedisLibraryText();
 
 // Ok as well where it is loaded already and where this user may not. kUnavailable: anything else.

@@ -24,7 +24,7 @@ class RedisTls {
   Result<bool> Shake(std::string& wire);
   // Bytes from the server.
   Status Feed(std::string_view wire);
-  // What that means, appended to `plain`. kUnavailable: the server closed, or sent what it must
+  // The explanation, appended to `plain`. kUnavailable: the server closed, or sent what it must
   // not.
   Status Open(std::string& plain);
   // Encrypts; the outcome is appended to `wire`.

@@ -65,7 +65,7 @@ struct AttentionRowsArgs {
   long q_stride, out_stride;  // from one row to the next
 };
 
-// What happens between the projections and the attention: norm of heads, rotation, place in the
+// The steps between the projections and the attention: norm of heads, rotation, place in the
 // cache.
 struct RotateArgs {
   float* qkv;           // one row: q, k, v; q is left rotated and scaled

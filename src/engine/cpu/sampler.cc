@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/token_support.h"
+
 namespace tidemill {
 namespace {
 
@@ -75,6 +77,14 @@ double Truncate(const SamplingParams& sampling, std::span<const float> weights, 
   return kept;
 }
 
+// The tokens of `order`.
+std::string SupportOf(const std::vector<Weighed>& order, std::vector<int32_t>& ids) {
+  ids.clear();
+  for (const auto& [weight, token] : order) ids.push_back(token);
+  std::sort(ids.begin(), ids.end());
+  return EncodeSupport(ids);
+}
+
 }  // namespace
 
 void ReportModel(const CpuKernels& kernels, std::span<const float> logits, int32_t top,
@@ -127,6 +137,7 @@ void DrawToken(const CpuKernels& kernels, std::span<const float> logits,
                                  scratch.order, scratch.heap);
     kept_share = kept / sum;
     double left = UniformAt(seed, position) * kept;
+    drawn.support = SupportOf(scratch.order, scratch.kept);
     token = scratch.order.back().second;
     for (const auto& [weight, candidate] : scratch.order) {
       left -= weight;

@@ -18,11 +18,13 @@ double UniformAt(uint64_t seed, uint64_t position);
 struct SamplerScratch {
   std::vector<float> exps;
   std::vector<std::pair<float, int32_t>> order, heap;
+  std::vector<int32_t> kept;
 };
 
 // `position` is the place in the sequence the token will have. With temperature 0 the most likely
 // token (the first of equals) is taken, and its log-probabilities are those of temperature 1.
-// Where the logits are not finite its id is negative. Where `sampling` asks for it, ReportModel.
+// Where the logits are not finite its id is negative. Truncated sampling leaves its support. Where
+// `sampling` asks for it, ReportModel.
 void DrawToken(const CpuKernels& kernels, std::span<const float> logits,
                const SamplingParams& sampling, uint64_t seed, uint64_t position,
                SamplerScratch& scratch, Drawn& drawn);

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "core/random.h"
+#include "core/token_support.h"
 
 namespace tidemill {
 namespace {
@@ -59,6 +60,9 @@ TEST(Sampler, ATruncatedDrawIsFromTheDefinitionsDistribution) {
       DrawToken(BestCpuKernels(), logits, how, seed, 3, scratch, drawn);
       ASSERT_TRUE(plain.contains(drawn.id)) << "round " << round;
       ASSERT_NEAR(drawn.logprob, plain.at(drawn.id), 1e-4) << "round " << round;
+      std::vector<int32_t> kept;
+      for (const auto& [token, logprob] : plain) kept.push_back(token);
+      ASSERT_EQ(drawn.support, EncodeSupport(kept)) << "round " << round;
     }
   }
 }
@@ -73,6 +77,7 @@ TEST(Sampler, TheMostLikelyTokensAreReportedWithTheModelsLogprobs) {
   DrawToken(BestCpuKernels(), logits, {.temperature = 0.5f, .top_logprobs = 7}, 1, 2, scratch,
             drawn);
   EXPECT_NEAR(drawn.model_logprob, model.at(drawn.id), 1e-5);
+  EXPECT_TRUE(drawn.support.empty()) << "nothing was left out";
   std::vector<std::pair<double, int32_t>> order;
   for (const auto& [token, logprob] : model) order.emplace_back(-logprob, token);
   std::sort(order.begin(), order.end());

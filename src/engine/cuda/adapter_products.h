@@ -1,4 +1,4 @@
-// What an adapter adds to the products of a decoder: out += (x Aᵀ) Bᵀ, two small products of which
+// An adapter's part of a decoder's products: out += (x Aᵀ) Bᵀ, two small products of which
 // steps and graphs have the same whatever adapter lies in the memory.
 #pragma once
 

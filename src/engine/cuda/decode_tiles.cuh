@@ -8,7 +8,7 @@
 namespace tidemill {
 namespace {
 
-// What the warps of a block have gathered, to be joined.
+// The partial results of a block's warps, to be joined.
 template <int D, int kQueries>
 struct DecodeScratch {
   float top[kWarps][kQueries];  // in units of log2, scaled

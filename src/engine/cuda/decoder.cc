@@ -76,7 +76,7 @@ class CudaDecoder::Impl {
     TM_RETURN_IF_ERROR(steps_.Allocate(m_.step_bytes, max_rows_));
     const void* block = o_.shared_weights != nullptr ? o_.shared_weights : own_weights_.as();
     named_ = PlaceWeights(c_, layout_, block, bytes_);
-    // What was set to zero was so on another stream.
+    // The memory was set to zero on another stream.
     return WaitForDevice();
   }
 
@@ -294,7 +294,7 @@ class CudaDecoder::Impl {
     return Draw(s.draws, reinterpret_cast<const CudaDraw*>(meta + at.draws_at));
   }
 
-  // What a product reads and writes.
+  // The inputs and outputs of a product.
   AdapterProducts::Rows RowsOf(LayerProduct product, int rows) const {
     const bool h = product == LayerProduct::kQkv || product == LayerProduct::kGateUp;
     if (h) {

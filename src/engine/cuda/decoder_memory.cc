@@ -12,7 +12,7 @@ Status DecoderMemory::Allocate(const ModelConfig& c, const Sizes& sizes, const S
   const size_t pages = static_cast<size_t>(sizes.pages) * CudaPageNumbers(c) * bytes *
                        static_cast<size_t>(c.num_layers);
   TM_RETURN_IF_ERROR(pool.Allocate(pages, "keys and values"));
-  // What is masked is still multiplied with zero, so it must be numbers.
+  // Masked values are still multiplied with zero, so they must be numbers.
   TM_CUDA(cudaMemset(pool.as(), 0, pages));
   TM_RETURN_IF_ERROR(x.Allocate(rows * static_cast<size_t>(c.hidden_size) * 4, "rows"));
   TM_RETURN_IF_ERROR(h.Allocate(numbers(c.hidden_size), "rows"));

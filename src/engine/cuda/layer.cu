@@ -10,7 +10,7 @@ template <typename T>
 __global__ void EmbedKernel(const CudaEmbedArgs args) {
   const int64_t r = blockIdx.x;
   const int32_t said = args.rows[r].token;
-  // What was drawn from logits that are not finite is no token; the host says so.
+  // A draw from logits that are not finite is no token; the host says so.
   const int64_t token = said >= 0 ? said : max(args.drawn[~said].token, 0);
   const T* from = static_cast<const T*>(args.table) + token * args.width;
   for (int i = threadIdx.x * 4; i < args.width; i += blockDim.x * 4) {
@@ -115,7 +115,7 @@ __global__ void NarrowKernel(const float* x, int64_t count, T* out) {
   if (i < count) Store4(out + i, Load4(x + i));
 }
 
-// What was fastest on an H200 (docs/lab/gpu.md); rows of up to 5,120 numbers are in registers.
+// The fastest on an H200 (docs/lab/gpu.md); rows of up to 5,120 numbers are in registers.
 template <typename T>
 auto NormKernelFor(int width, unsigned& threads) {
   threads = width > 2048 ? 256 : 128;

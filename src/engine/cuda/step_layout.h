@@ -77,7 +77,7 @@ inline int LogitColumns(int draws, int vocabulary) {
   return static_cast<int>(std::min<int64_t>(columns, (vocabulary + 3) / 4 * 4));
 }
 
-// What a step launches; the same step again launches the same.
+// The launches of a step; the same step has the same.
 struct StepShape {
   int rows = 0;         // a bucket
   int decode_rows = 0;  // the first ones, each of a sequence of its own

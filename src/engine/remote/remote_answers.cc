@@ -39,7 +39,7 @@ void RemoteTurns::OnPiece(HttpCallId call, int status, std::string_view bytes) {
     turn.refusal.append(bytes.substr(0, 4096 - std::min<size_t>(4096, turn.refusal.size())));
     return;
   }
-  Result<AnswerPart> part = turn.reader->Read(bytes);
+  Result<ServedPart> part = turn.reader->Read(bytes);
   if (!part.ok()) return Again(turn, part.status());
   if (turn.on_trial) {
     turn.held.push_back(std::move(*part));
@@ -60,7 +60,7 @@ void RemoteTurns::OnEnd(HttpCallId call, const Result<int>& status) {
   EndCall(turn, status);
 }
 
-Status RemoteTurns::Apply(Turn& turn, AnswerPart part) {
+Status RemoteTurns::Apply(Turn& turn, ServedPart part) {
   Sequence& s = turn.sequence;
   if (part.cached_tokens) s.output.cached_tokens = *part.cached_tokens;
   const int32_t most = max_context();
@@ -99,7 +99,7 @@ Status RemoteTurns::Apply(Turn& turn, AnswerPart part) {
 void RemoteTurns::EndCall(Turn& turn, const Result<int>& status) {
   RemoteServer& server = *servers_[*turn.server].server;
   if (status.ok() && *status == 200 && !turn.end) {
-    Result<AnswerPart> last = turn.reader->Finish();
+    Result<ServedPart> last = turn.reader->Finish();
     if (!last.ok()) return Again(turn, last.status());
     if (const Status applied = Apply(turn, std::move(*last)); !applied.ok()) {
       return Again(turn, applied);
@@ -122,7 +122,7 @@ void RemoteTurns::EndCall(Turn& turn, const Result<int>& status) {
 void RemoteTurns::Conclude(Turn& turn) {
   RemoteServer& server = *servers_[*turn.server].server;
   if (!turn.ended) {
-    return Again(turn, Unavailable(server.name() + (*turn.end == AnswerEnd::kAbort
+    return Again(turn, Unavailable(server.name() + (*turn.end == ServedEnd::kAbort
                                                         ? " aborted the turn unasked"
                                                         : " ended the turn too early")));
   }
@@ -204,7 +204,7 @@ void RemoteTurns::OnPassed(size_t server) {
     if (!std::exchange(turn.on_trial, false)) continue;
     const std::optional<Result<int>> over = std::exchange(turn.over, std::nullopt);
     Status applied;
-    for (AnswerPart& part : std::exchange(turn.held, {})) {
+    for (ServedPart& part : std::exchange(turn.held, {})) {
       applied = Apply(turn, std::move(part));
       if (!applied.ok()) break;
     }

@@ -23,15 +23,15 @@ struct RemoteTurns::Turn {
   HttpCallId call = 0;
   std::string ask_id;
   uint64_t since = 0;  // the server's version as the call began
-  std::unique_ptr<AnswerReader> reader;
+  std::unique_ptr<ServedReader> reader;
   std::string refusal;  // the body of an answer other than 200
   bool on_trial = false;
-  std::vector<AnswerPart> held;     // that came on trial
+  std::vector<ServedPart> held;     // that came on trial
   std::optional<Result<int>> over;  // the call ended on trial
   bool ended = false;               // by our own rules; the output says how
   bool aborting = false;            // the server was told so
   uint32_t answered = 0;            // tokens the server sent
-  std::optional<AnswerEnd> end;     // by the server
+  std::optional<ServedEnd> end;     // by the server
   std::vector<VersionSpan> spans;
 
   SequenceId id() const { return sequence.id; }

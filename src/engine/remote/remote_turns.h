@@ -78,7 +78,7 @@ class RemoteTurns final : public HttpCallUser, public ServerWatch {
 
   // remote_answers.cc
   // kUnavailable: the answer has what cannot be.
-  Status Apply(Turn& turn, AnswerPart part);
+  Status Apply(Turn& turn, ServedPart part);
   void EndCall(Turn& turn, const Result<int>& status);
   void Conclude(Turn& turn);
   // The runs of the turn's tokens; a failure says what cannot be.

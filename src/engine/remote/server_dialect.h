@@ -1,7 +1,7 @@
 // What Tidemill asks of an inference server and what it answers, in the words of each kind of
 // server. One file a kind (vllm_dialect.cc, sglang_dialect.cc); nothing else knows their routes.
 //
-//   TurnAsk -> HttpAsk -> server -> bytes -> AnswerReader -> AnswerPart
+//   TurnAsk -> HttpAsk -> server -> bytes -> ServedReader -> ServedPart
 #pragma once
 
 #include <cstdint>
@@ -37,26 +37,26 @@ struct VersionSpan {
   uint32_t end = 0;
 };
 
-enum class AnswerEnd : uint8_t { kStop, kLength, kAbort };
+enum class ServedEnd : uint8_t { kStop, kLength, kAbort };
 
 // What came since the last part.
-struct AnswerPart {
+struct ServedPart {
   std::vector<TokenId> ids;
   std::vector<float> logprobs;
   std::vector<std::vector<TokenLogprob>> top;  // empty unless asked for
-  std::optional<AnswerEnd> end;
+  std::optional<ServedEnd> end;
   std::vector<VersionSpan> versions;  // of the whole answer; with its end
   std::optional<uint32_t> cached_tokens;
 };
 
 // Of one answer.
-class AnswerReader {
+class ServedReader {
  public:
-  virtual ~AnswerReader() = default;
+  virtual ~ServedReader() = default;
   // kUnavailable: the server reports a failure, or the bytes are none of such an answer.
-  virtual Result<AnswerPart> Read(std::string_view bytes) = 0;
+  virtual Result<ServedPart> Read(std::string_view bytes) = 0;
   // The connection says that this was all.
-  virtual Result<AnswerPart> Finish() = 0;
+  virtual Result<ServedPart> Finish() = 0;
 };
 
 // One version in a place the servers read: a safetensors file, and a model directory around it.
@@ -105,7 +105,7 @@ class ServerDialect {
   virtual Status Check(CacheOnSwap cache) const = 0;
 
   virtual HttpAsk Generate(const TurnAsk& turn) const = 0;
-  virtual std::unique_ptr<AnswerReader> NewReader() const = 0;
+  virtual std::unique_ptr<ServedReader> NewReader() const = 0;
   // The answer under way ends soon, with its tokens so far and their versions.
   virtual HttpAsk Abort(const std::string& turn_id) const = 0;
 

@@ -26,10 +26,10 @@ constexpr char kVllmStream[] =
     "{\"cached_tokens\":128}}}\n\n"
     "data: [DONE]\n\n";
 
-AnswerPart Joined(AnswerReader& reader, std::string_view text, size_t cut) {
-  AnswerPart all;
+ServedPart Joined(ServedReader& reader, std::string_view text, size_t cut) {
+  ServedPart all;
   for (size_t at = 0; at < text.size(); at += cut) {
-    Result<AnswerPart> part = reader.Read(text.substr(at, cut));
+    Result<ServedPart> part = reader.Read(text.substr(at, cut));
     EXPECT_TRUE(part.ok()) << part.status().message();
     if (!part.ok()) return all;
     all.ids.insert(all.ids.end(), part->ids.begin(), part->ids.end());
@@ -43,10 +43,10 @@ AnswerPart Joined(AnswerReader& reader, std::string_view text, size_t cut) {
 TEST(ServerDialect, AVllmStreamIsReadHoweverItIsCut) {
   for (size_t cut = 1; cut < 400; cut += 13) {
     const auto reader = NewVllmDialect()->NewReader();
-    const AnswerPart all = Joined(*reader, kVllmStream, cut);
+    const ServedPart all = Joined(*reader, kVllmStream, cut);
     EXPECT_EQ(all.ids, (std::vector<TokenId>{5, 7}));
     EXPECT_EQ(all.logprobs, (std::vector<float>{-1.5f, -0.25f}));
-    ASSERT_EQ(all.end, AnswerEnd::kStop);
+    ASSERT_EQ(all.end, ServedEnd::kStop);
     ASSERT_EQ(all.versions.size(), 2u);
     EXPECT_EQ(all.versions[1].version, "9");
     EXPECT_EQ(all.versions[1].start, 1u);
@@ -68,10 +68,10 @@ TEST(ServerDialect, AnSglangAnswerIsReadWholeGrowingAndPieceByPiece) {
       "{\"output_ids\":[7],\"meta_info\":{\"completion_tokens\":2,\"finish_reason\":{\"type\":"
       "\"length\",\"length\":2},\"output_token_logprobs\":[[-0.25,7,null]]," +
       meta + "}}";
-  const auto expect = [](const AnswerPart& all) {
+  const auto expect = [](const ServedPart& all) {
     EXPECT_EQ(all.ids, (std::vector<TokenId>{5, 7}));
     EXPECT_EQ(all.logprobs, (std::vector<float>{-1.5f, -0.25f}));
-    EXPECT_EQ(all.end, AnswerEnd::kLength);
+    EXPECT_EQ(all.end, ServedEnd::kLength);
     ASSERT_EQ(all.versions.size(), 1u);
     EXPECT_EQ(all.cached_tokens, 4u);
   };
@@ -81,7 +81,7 @@ TEST(ServerDialect, AnSglangAnswerIsReadWholeGrowingAndPieceByPiece) {
   }
   const auto reader = NewSglangDialect()->NewReader();
   EXPECT_TRUE(Joined(*reader, grown, 11).ids.empty());
-  const Result<AnswerPart> whole = reader->Finish();
+  const Result<ServedPart> whole = reader->Finish();
   ASSERT_TRUE(whole.ok());
   expect(*whole);
 }
@@ -101,7 +101,7 @@ TEST(ServerDialect, AnswersThatCannotBeAreFailuresWithTheReason) {
       "nonsense"};
   for (const std::string& text : wrong) {
     const auto reader = NewVllmDialect()->NewReader();
-    const Result<AnswerPart> part = reader->Read("data: " + text + "\n\n");
+    const Result<ServedPart> part = reader->Read("data: " + text + "\n\n");
     EXPECT_EQ(part.status().code(), Code::kUnavailable) << text;
   }
 }

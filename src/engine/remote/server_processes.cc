@@ -19,8 +19,6 @@ namespace {
 constexpr Duration kFirstPause = std::chrono::seconds(1);
 constexpr Duration kLongestPause = std::chrono::minutes(2);
 constexpr Duration kEndPatience = std::chrono::seconds(15);
-// Runs "$@" with its output in the file $0, and ends it when this process dies.
-constexpr char kServerShell[] = "exec setpriv --pdeathsig TERM -- \"$@\" >>\"$0\" 2>&1";
 
 Result<uint16_t> FreeLoopbackPort() {
   const Fd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -70,15 +68,19 @@ ServerProcesses::~ServerProcesses() {
 }
 
 Status ServerProcesses::StartOne(size_t i) {
-  std::vector<std::string> words = {"/bin/sh", "-c", kServerShell,
-                                    command_.log_folder + "/server-" + std::to_string(i) + ".log"};
+  const std::string log = command_.log_folder + "/server-" + std::to_string(i) + ".log";
+  std::vector<std::string> words;
   for (std::string word : command_.words) {
-    const size_t at = word.find("{port}");
-    if (at != std::string::npos) word.replace(at, 6, urls_[i].port);
+    if (const size_t at = word.find("{port}"); at != std::string::npos) {
+      word.replace(at, 6, urls_[i].port);
+    }
+    if (const size_t at = word.find("{server}"); at != std::string::npos) {
+      word.replace(at, 8, std::to_string(i));
+    }
     words.push_back(std::move(word));
   }
-  TM_ASSIGN_OR_RETURN(processes_[i].pid, StartChild(words));
-  LogInfo("an inference server starts", {{"server", urls_[i].Authority()}, {"log", words[3]}});
+  TM_ASSIGN_OR_RETURN(processes_[i].pid, StartLoggedChild(words, log));
+  LogInfo("an inference server starts", {{"server", urls_[i].Authority()}, {"log", log}});
   return Ok();
 }
 

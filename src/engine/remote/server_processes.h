@@ -13,7 +13,7 @@
 namespace tidemill {
 
 struct ServerCommand {
-  std::vector<std::string> words{};  // "{port}" stands for the server's port
+  std::vector<std::string> words{};  // "{port}", "{server}": its port, its number
   std::string log_folder{};          // what a server prints: server-0.log, ..
 };
 

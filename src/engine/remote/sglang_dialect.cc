@@ -10,10 +10,10 @@ constexpr char kSglangRoute[] = "/generate";
 
 // Ids come with each chunk, all of them or the new ones, as the server was started;
 // "completion_tokens" counts from the beginning either way.
-class SglangReader final : public AnswerReader {
+class SglangReader final : public ServedReader {
  public:
-  Result<AnswerPart> Read(std::string_view bytes) override {
-    AnswerPart part;
+  Result<ServedPart> Read(std::string_view bytes) override {
+    ServedPart part;
     if (whole_.empty() && !streams_) {
       const size_t begin = bytes.find_first_not_of(" \r\n");
       if (begin == std::string_view::npos) return part;
@@ -31,8 +31,8 @@ class SglangReader final : public AnswerReader {
     }
     return part;
   }
-  Result<AnswerPart> Finish() override {
-    AnswerPart part;
+  Result<ServedPart> Finish() override {
+    ServedPart part;
     if (streams_ || whole_.empty()) return part;
     TM_ASSIGN_OR_RETURN(const ServerJson json, ReadServerJson(whole_));
     TM_RETURN_IF_ERROR(ReadChunk(json, part));
@@ -40,7 +40,7 @@ class SglangReader final : public AnswerReader {
   }
 
  private:
-  Status ReadChunk(const ServerJson& chunk, AnswerPart& part) {
+  Status ReadChunk(const ServerJson& chunk, ServedPart& part) {
     if (chunk.contains("error")) return Unavailable("it reports: " + chunk["error"].dump());
     const auto ids = chunk.find("output_ids");
     const auto meta = chunk.find("meta_info");
@@ -63,9 +63,9 @@ class SglangReader final : public AnswerReader {
     if (reason != "stop" && reason != "length" && reason != "abort") {
       return Unavailable("its answer ends with \"" + reason + "\"");
     }
-    part.end = reason == "stop"     ? AnswerEnd::kStop
-               : reason == "length" ? AnswerEnd::kLength
-                                    : AnswerEnd::kAbort;
+    part.end = reason == "stop"     ? ServedEnd::kStop
+               : reason == "length" ? ServedEnd::kLength
+                                    : ServedEnd::kAbort;
     const auto versions = meta->find("weight_versions");
     if (versions == meta->end()) return Ok();
     TM_ASSIGN_OR_RETURN(part.versions, ReadSpans(*versions));
@@ -73,7 +73,7 @@ class SglangReader final : public AnswerReader {
   }
 
   Status ReadTokens(const ServerJson& ids, const ServerJson& meta, size_t total,
-                    AnswerPart& part) const {
+                    ServedPart& part) const {
     const size_t fresh = total - seen_;
     if (fresh == 0) return Ok();
     const auto logprobs = meta.find("output_token_logprobs");
@@ -152,7 +152,7 @@ class SglangDialect final : public ServerDialect {
                                   {"extra_key", turn.salt},
                                   {"priority", turn.live ? 1 : 0}});
   }
-  std::unique_ptr<AnswerReader> NewReader() const override {
+  std::unique_ptr<ServedReader> NewReader() const override {
     return std::make_unique<SglangReader>();
   }
   HttpAsk Abort(const std::string& turn_id) const override {

@@ -13,10 +13,10 @@ constexpr char kVllmRoute[] = "/inference/v1/generate";
 constexpr char kVllmIdPrefix[] = "generate-tokens-";
 constexpr int kVllmCanaryPriority = -1000;
 
-class VllmReader final : public AnswerReader {
+class VllmReader final : public ServedReader {
  public:
-  Result<AnswerPart> Read(std::string_view bytes) override {
-    AnswerPart part;
+  Result<ServedPart> Read(std::string_view bytes) override {
+    ServedPart part;
     TM_RETURN_IF_ERROR(events_.Add(bytes));
     while (const auto data = events_.Next()) {
       if (*data == "[DONE]") continue;
@@ -24,9 +24,9 @@ class VllmReader final : public AnswerReader {
     }
     return part;
   }
-  Result<AnswerPart> Finish() override { return AnswerPart(); }
+  Result<ServedPart> Finish() override { return ServedPart(); }
 
-  static Status ReadChoice(const ServerJson& choice, AnswerPart& part) {
+  static Status ReadChoice(const ServerJson& choice, ServedPart& part) {
     TM_RETURN_IF_ERROR(ReadTokens(choice, part));
     const auto end = choice.find("finish_reason");
     if (end == choice.end() || end->is_null()) return Ok();
@@ -34,9 +34,9 @@ class VllmReader final : public AnswerReader {
     if (reason != "stop" && reason != "length" && reason != "abort") {
       return Unavailable("its answer ends with \"" + reason + "\"");
     }
-    part.end = reason == "stop"     ? AnswerEnd::kStop
-               : reason == "length" ? AnswerEnd::kLength
-                                    : AnswerEnd::kAbort;
+    part.end = reason == "stop"     ? ServedEnd::kStop
+               : reason == "length" ? ServedEnd::kLength
+                                    : ServedEnd::kAbort;
     const auto versions = choice.find("weight_versions");
     if (versions == choice.end()) return Ok();
     TM_ASSIGN_OR_RETURN(part.versions, ReadSpans(*versions));
@@ -44,7 +44,7 @@ class VllmReader final : public AnswerReader {
   }
 
  private:
-  static Status ReadChunk(std::string_view data, AnswerPart& part) {
+  static Status ReadChunk(std::string_view data, ServedPart& part) {
     TM_ASSIGN_OR_RETURN(const ServerJson chunk, ReadServerJson(data));
     if (chunk.contains("error")) return Unavailable("it reports: " + chunk["error"].dump());
     const auto usage = chunk.find("usage");
@@ -63,7 +63,7 @@ class VllmReader final : public AnswerReader {
     return ReadChoice(choices->front(), part);
   }
 
-  static Status ReadTokens(const ServerJson& choice, AnswerPart& part) {
+  static Status ReadTokens(const ServerJson& choice, ServedPart& part) {
     const auto ids = choice.find("token_ids");
     if (ids == choice.end() || !ids->is_array() || ids->empty()) return Ok();
     const auto logprobs = choice.find("logprobs");
@@ -136,7 +136,7 @@ class VllmDialect final : public ServerDialect {
                                 {"stream_options", {{"include_usage", true}}},
                                 {"sampling_params", std::move(params)}});
   }
-  std::unique_ptr<AnswerReader> NewReader() const override {
+  std::unique_ptr<ServedReader> NewReader() const override {
     return std::make_unique<VllmReader>();
   }
   HttpAsk Abort(const std::string& turn_id) const override {
@@ -258,7 +258,7 @@ class VllmDialect final : public ServerDialect {
         ids->size() != given->size()) {
       return Unavailable("its answer has no log-probabilities of the prompt");
     }
-    AnswerPart drawn;
+    ServedPart drawn;
     TM_RETURN_IF_ERROR(VllmReader::ReadChoice(choices->front(), drawn));
     if (drawn.logprobs.size() != 1 || std::abs(drawn.logprobs[0]) > 1e-6f) {
       return Invalid("it reports other log-probabilities than it draws from; start vLLM with " +

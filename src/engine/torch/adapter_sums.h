@@ -1,4 +1,4 @@
-// What adapters add to the products of a CPU step: (x Aᵀ) Bᵀ for each group of rows that have one.
+// The adapters' part of a CPU step's products: (x Aᵀ) Bᵀ for each group of rows that have one.
 #pragma once
 
 #include <vector>

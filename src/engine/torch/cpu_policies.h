@@ -1,4 +1,4 @@
-// What lies in the places of a CPU engine: bases, packed once, and the adapters on them.
+// The contents of a CPU engine's places: bases, packed once, and the adapters on them.
 #pragma once
 
 #include <ATen/core/Tensor.h>

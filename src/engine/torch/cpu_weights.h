@@ -41,7 +41,7 @@ inline long PaddedRow(long width) {
   return (width + kRowPad - 1) / kRowPad * kRowPad;
 }
 
-// What is added to a product: (x · a) · b, in the order of the product's own columns. No panels:
+// The addition to a product: (x · a) · b, in the order of the product's own columns. No panels:
 // the product has no adapter.
 struct PackedLowRank {
   PackedMatrix a, b;

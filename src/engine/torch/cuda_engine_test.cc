@@ -243,6 +243,7 @@ TEST_P(CudaEngine, TruncatedSamplingGivesBothLogprobs) {
     for (size_t i = 0; i < run.Turn(id).ids.size(); ++i) {
       EXPECT_GE(run.Turn(id).logprobs[i], run.Turn(id).full_logprobs[i]);
     }
+    EXPECT_EQ(run.Turn(id).supports.set_of.size(), run.Turn(id).ids.size());
   }
 }
 

@@ -217,8 +217,7 @@ CheckpointContent ContentOf(const Trainer& trainer, const CheckpointInfo& info) 
   return content;
 }
 
-Result<CheckpointCopy> CheckpointCopy::Begin(const CheckpointContent& content,
-                                             CopyMemory& memory) {
+Result<CheckpointCopy> CheckpointCopy::Begin(const CheckpointContent& content, CopyMemory& memory) {
   return CatchTorch<CheckpointCopy>("copying a checkpoint", [&]() -> Result<CheckpointCopy> {
     CheckpointCopy copy;
     copy.content_ = content;
@@ -241,9 +240,18 @@ Result<CheckpointContent> CopyToHost(const CheckpointContent& content, CopyMemor
   return copy.Take();
 }
 
+Status WriteCheckpointBy(const std::string& dir, const std::string& files_from,
+                         const std::function<Status(const std::string& made)>& fill) {
+  return Replace(dir, [&](const std::string& made) -> Status {
+    TM_RETURN_IF_ERROR(fill(made));
+    TM_RETURN_IF_ERROR(CopyModelFiles(files_from, made));
+    return WriteChecksums(made);
+  });
+}
+
 Status WriteCheckpoint(const CheckpointContent& content, const std::string& dir,
                        const std::string& files_from) {
-  return Replace(dir, [&](const std::string& made) -> Status {
+  return WriteCheckpointBy(dir, files_from, [&](const std::string& made) -> Status {
     if (content.adapter) {
       TM_RETURN_IF_ERROR(SaveAdapter({*content.adapter, content.parameters}, made));
     } else {
@@ -251,17 +259,18 @@ Status WriteCheckpoint(const CheckpointContent& content, const std::string& dir,
                           PolicyWeights::FromTensors(content.config, content.parameters));
       TM_RETURN_IF_ERROR(weights->Save(made));
     }
-    TM_RETURN_IF_ERROR(CopyModelFiles(files_from, made));
     if (!content.value_head.empty()) {
       TM_RETURN_IF_ERROR(WriteTensors(made + "/value_head.safetensors", content.value_head));
     }
     TM_RETURN_IF_ERROR(WriteTensors(made + "/optimizer.safetensors", content.optimizer));
-    TM_RETURN_IF_ERROR(WriteFileAtomically(made + "/trainer_state.json", content.state));
-    return WriteChecksums(made);
+    return WriteFileAtomically(made + "/trainer_state.json", content.state);
   });
 }
 
-Status CheckCheckpoint(const std::string& dir) {
+namespace {
+
+// Of the files that are `wanted`.
+Status CompareChecksums(const std::string& dir, bool (*wanted)(std::string_view name)) {
   const std::string list = dir + "/" + kChecksums;
   const Result<std::string> text = ReadFileBounded(list, kChecksumsBytesMax);
   if (text.status().code() == Code::kNotFound && fs::exists(dir)) return Ok();
@@ -272,6 +281,7 @@ Status CheckCheckpoint(const std::string& dir) {
     if (!line.starts_with(kChecksumMark) || gap == std::string::npos) {
       return Corrupt(list + ": \"" + Beginning(line, 80) + "\" is no line of a checksum");
     }
+    if (!wanted(std::string_view(line).substr(gap + 2))) continue;
     const std::string path = dir + "/" + line.substr(gap + 2);
     const Result<std::string> sum = ChecksumOf(path);
     if (!sum.ok()) return Corrupt(sum.status().message());
@@ -281,6 +291,19 @@ Status CheckCheckpoint(const std::string& dir) {
     }
   }
   return Ok();
+}
+
+}  // namespace
+
+Status CheckCheckpoint(const std::string& dir) {
+  return CompareChecksums(dir, [](std::string_view) { return true; });
+}
+
+Status CheckModelWeights(const std::string& dir) {
+  if (!fs::exists(dir + "/" + kChecksums)) return Ok();
+  return CompareChecksums(dir, [](std::string_view name) {
+    return name.ends_with(".safetensors") && !name.starts_with("optimizer");
+  });
 }
 
 Status SaveCheckpoint(const Trainer& trainer, const std::string& dir, const CheckpointInfo& info,

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -59,6 +60,9 @@ Result<CheckpointContent> CopyToHost(const CheckpointContent& content, CopyMemor
 // nothing is left behind.
 Status WriteCheckpoint(const CheckpointContent& content, const std::string& dir,
                        const std::string& files_from);
+// The same of a trainer that is not here: `fill` writes model and state into the folder it is given.
+Status WriteCheckpointBy(const std::string& dir, const std::string& files_from,
+                         const std::function<Status(const std::string& made)>& fill);
 // ContentOf, written before it returns.
 Status SaveCheckpoint(const Trainer& trainer, const std::string& dir, const CheckpointInfo& info,
                       const std::string& files_from);
@@ -66,6 +70,9 @@ Status SaveCheckpoint(const Trainer& trainer, const std::string& dir, const Chec
 // Whether every file is as it was written. kCorrupt names the first that is not, or is missing. A
 // checkpoint of a program that wrote no checksums passes.
 Status CheckCheckpoint(const std::string& dir);
+// The same for its weights alone: of a checkpoint that is used as a model, people may change the
+// other files. A model directory without checksums passes.
+Status CheckModelWeights(const std::string& dir);
 
 // Puts `trainer`, made from a model of the same shape with the same kind of objective, where it
 // stood. On failure it is as before. kNotFound: no trainer_state.json. kCorrupt names file and

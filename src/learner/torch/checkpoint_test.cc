@@ -119,6 +119,13 @@ TEST_F(CheckpointTest, ABitThatFlippedIsFoundAndTheFileNamed) {
   std::ofstream(optimizer) << bytes;
   EXPECT_EQ(CheckCheckpoint(dir).code(), Code::kCorrupt);
   EXPECT_THAT(CheckCheckpoint(dir).message(), HasSubstr(optimizer + ": was damaged"));
+  EXPECT_TRUE(CheckModelWeights(dir).ok()) << "of no use to who only draws from it";
+  const std::string weights = dir + "/model.safetensors", whole = TextOf(weights);
+  bytes = whole;
+  bytes.back() = static_cast<char>(bytes.back() ^ 1);
+  std::ofstream(weights) << bytes;
+  EXPECT_THAT(CheckModelWeights(dir).message(), HasSubstr(weights + ": was damaged"));
+  std::ofstream(weights) << whole;
   fs::remove(optimizer);
   EXPECT_EQ(CheckCheckpoint(dir).code(), Code::kCorrupt);
   EXPECT_THAT(CheckCheckpoint(dir).message(), HasSubstr(optimizer));

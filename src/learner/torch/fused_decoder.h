@@ -18,6 +18,8 @@
 
 namespace tidemill {
 
+struct DrawSupports;  // model/torch/draw_supports.h
+
 // Sequences whose tokens lie end to end, some of them with the same beginning, which is there once.
 struct SegmentedPack {
   std::vector<int64_t> tokens;
@@ -51,6 +53,7 @@ class FusedDecoder {
 
 // As TokenLogprobs, with the logits of all rows in memory: for small vocabularies on the CPU.
 TokenScores FusedTokenScores(const ModelTensorsView& view, const at::Tensor& hidden,
-                             const at::Tensor& targets, double temperature = 1.0);
+                             const at::Tensor& targets, double temperature = 1.0,
+                             const DrawSupports* supports = nullptr);
 
 }  // namespace tidemill

@@ -5,6 +5,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "learner/torch/fused_decoder.h"
+#include "model/torch/draw_supports.h"
 
 namespace tidemill {
 namespace {
@@ -16,10 +17,12 @@ using torch::autograd::variable_list;
 class ScoresOfTokens : public torch::autograd::Function<ScoresOfTokens> {
  public:
   static variable_list forward(AutogradContext* ctx, const Tensor& hidden, const Tensor& head,
-                               const Tensor& targets, double temperature) {
+                               const Tensor& targets, double temperature,
+                               const DrawSupports* supports) {
     const int64_t rows = hidden.size(0);
     Tensor logits = at::mm(hidden, head.t());
     if (temperature != 1.0) logits.div_(temperature);
+    if (supports != nullptr) LimitLogits(*supports, 0, targets, 1.0, logits);
     Tensor logprobs = at::empty({rows}, hidden.options()), entropy = at::empty_like(logprobs);
     Tensor log_sums = at::empty_like(logprobs);
     ChooseTrainKernels().scores_forward(rows, logits.size(1), logits.data_ptr<float>(),
@@ -44,17 +47,18 @@ class ScoresOfTokens : public torch::autograd::Function<ScoresOfTokens> {
         saved[5].data_ptr<float>(), dlogprobs.data_ptr<float>(),
         dentropy.defined() ? dentropy.data_ptr<float>() : nullptr, d.data_ptr<float>());
     if (temperature != 1.0) d.div_(temperature);
-    return {at::mm(d, head), at::mm(d.t(), hidden), Tensor(), Tensor()};
+    return {at::mm(d, head), at::mm(d.t(), hidden), Tensor(), Tensor(), Tensor()};
   }
 };
 
 }  // namespace
 
 TokenScores FusedTokenScores(const ModelTensorsView& view, const Tensor& hidden,
-                             const Tensor& targets, double temperature) {
+                             const Tensor& targets, double temperature,
+                             const DrawSupports* supports) {
   TM_CHECK(temperature > 0 && hidden.size(0) == targets.size(0),
            "every hidden state has a target, and the temperature is positive");
-  auto out = ScoresOfTokens::apply(hidden, view.head, targets, temperature);
+  auto out = ScoresOfTokens::apply(hidden, view.head, targets, temperature, supports);
   return {out[0], out[1]};
 }
 

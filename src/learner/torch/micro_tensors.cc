@@ -77,6 +77,17 @@ PackedBatch ToPackedBatch(const SegmentedPack& pack, const at::Device& device) {
   return packed;
 }
 
+// Of the trained tokens; null: none was drawn from less than all.
+std::shared_ptr<const DrawSupports> SupportsOf(const Microbatch& micro) {
+  if (micro.supports.empty()) return nullptr;
+  auto supports = std::make_shared<DrawSupports>();
+  supports->sets = micro.supports;
+  for (size_t i = 0; i < micro.ids.size(); ++i) {
+    if (micro.mask[i] != 0) supports->set_of.push_back(micro.support_of[i]);
+  }
+  return supports;
+}
+
 }  // namespace
 
 MicroTensors MakeMicroTensors(const Microbatch& micro, bool fused, const std::string& device_name) {
@@ -119,6 +130,7 @@ MicroTensors MakeMicroTensors(const Microbatch& micro, bool fused, const std::st
   out.behaviour = ToTensor(behaviour, at::kFloat, device);
   out.lags = ToTensor(lags, at::kFloat, device);
   out.advantages = ToTensor(advantages, at::kFloat, device);
+  out.supports = SupportsOf(micro);
   out.sequences = micro.sequences;
   if (!temperatures.empty()) out.temperature = temperatures[0];
   const bool equal = std::all_of(temperatures.begin(), temperatures.end(),

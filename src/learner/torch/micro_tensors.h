@@ -4,11 +4,13 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "learner/packing.h"
 #include "learner/torch/fused_decoder.h"
+#include "model/torch/draw_supports.h"
 #include "model/torch/model.h"
 
 namespace tidemill {
@@ -26,6 +28,9 @@ struct MicroTensors {
   at::Tensor sequence;    // int64 [k]: row of the microbatch
   at::Tensor temperatures;  // float [k]; undefined where all are `temperature`
   double temperature = 1;
+  // What the k were drawn from; null: all from the whole vocabulary. Shared with the scores' own
+  // backward pass.
+  std::shared_ptr<const DrawSupports> supports;
   std::vector<int32_t> sequences;   // per row: index among the step's sequences
   std::vector<int64_t> row_tokens;  // per row: how many of the k are its own
 };

@@ -158,29 +158,4 @@ Tensor InterpolateProximal(const Tensor& behaviour, const Tensor& current, const
   return behaviour + fraction * (current.detach() - behaviour);
 }
 
-void ObjectiveSums::Add(const ObjectiveSums& other) {
-  tokens += other.tokens;
-  ratio += other.ratio;
-  clipped += other.clipped;
-  weight += other.weight;
-  weight_zero += other.weight_zero;
-  policy_kl += other.policy_kl;
-  reference_kl += other.reference_kl;
-  entropy += other.entropy;
-  value_error += other.value_error;
-}
-
-void ObjectiveSums::AddMetrics(const ObjectiveConfig& config,
-                               std::map<std::string, double>& metrics) const {
-  const double count = tokens > 0 ? tokens : 1;
-  metrics["ratio"] = ratio / count;
-  metrics["clip_fraction"] = clipped / count;
-  metrics["correction"] = weight / count;
-  metrics["correction_masked"] = weight_zero / count;
-  metrics["policy_kl"] = policy_kl / count;
-  metrics["entropy"] = entropy / count;
-  if (config.NeedsReference()) metrics["kl"] = reference_kl / count;
-  if (config.NeedsValues()) metrics["value_loss"] = 0.5 * value_error / count;
-}
-
 }  // namespace tidemill

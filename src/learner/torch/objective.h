@@ -5,10 +5,9 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <map>
-#include <string>
 
 #include "learner/objective_config.h"
+#include "learner/step_figures.h"
 
 namespace tidemill {
 
@@ -33,24 +32,6 @@ struct ObjectiveInput {
 struct ObjectiveTotals {
   double tokens = 0;     // N
   double sequences = 0;  // S
-};
-
-// Sums over the tokens that count, to be added up over microbatches and divided by `tokens`.
-struct ObjectiveSums {
-  double tokens = 0;
-  double ratio = 0;        // exp(c - p) or the sequence's
-  double clipped = 0;      // tokens whose gradient the clipping took away
-  double weight = 0;       // of the correction
-  double weight_zero = 0;  // tokens the correction took out
-  double policy_kl = 0;    // k3 of p against c: how far the step has gone
-  double reference_kl = 0;
-  double entropy = 0;
-  double value_error = 0;  // squared
-
-  void Add(const ObjectiveSums& other);
-  // "ratio", "clip_fraction", "correction", "correction_masked", "policy_kl" and, where they apply,
-  // "kl", "entropy" and "value_loss".
-  void AddMetrics(const ObjectiveConfig& config, std::map<std::string, double>& metrics) const;
 };
 
 struct ObjectiveLoss {

@@ -27,10 +27,10 @@ TokenScores ScoreHidden(const ModelTensorsView& view, const Tensor& hidden,
       mixed ? hidden / micro.temperatures.to(hidden.scalar_type()).unsqueeze(1) : hidden;
   const double temperature = mixed ? 1.0 : micro.temperature;
   if (fused && hidden.size(0) * view.head.size(0) <= kLogitsInMemory) {
-    return FusedTokenScores(view, scaled, micro.targets, temperature);
+    return FusedTokenScores(view, scaled, micro.targets, temperature, micro.supports.get());
   }
   constexpr int64_t kChunk = 1024;
-  return TokenLogprobs(view, scaled, micro.targets, temperature, kChunk, recompute);
+  return TokenLogprobs(view, scaled, micro.targets, temperature, kChunk, recompute, micro.supports);
 }
 
 }  // namespace

@@ -41,7 +41,7 @@ class PolicyScorer {
   const std::string& device() const { return device_; }
   TrainableModel& model() { return *model_; }
   const TrainableModel& model() const { return *model_; }
-  // What the optimizer changes: the model's parameters and the value head.
+  // The optimizer changes the model's parameters and the value head.
   NamedTensors& leaves() { return leaves_; }
   const NamedTensors& leaves() const { return leaves_; }
   // "value_head.weight", "value_head.bias", or nothing.

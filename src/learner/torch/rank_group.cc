@@ -22,7 +22,7 @@ constexpr uint64_t kMagic = 0x74696465'72616e6b;
 constexpr uint64_t kPayloadMax = uint64_t{2} << 30;
 constexpr int kCheckInTag = 1, kOrderTag = 2, kPayloadTag = 3;
 
-// What a rank says to rank 0 when it has come to a sum, or when it cannot.
+// A rank's message to rank 0 when it has come to a sum, or when it cannot.
 struct CheckIn {
   uint64_t magic = kMagic;
   uint64_t count = 0;  // how many before this

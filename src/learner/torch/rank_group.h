@@ -4,7 +4,7 @@
 //   rank 0:  Gather -> Send(order) -> Sum(..) -> .. -> Send(kStop)
 //   others:  Join   -> Next()      -> Sum(..) -> ..
 //
-// What is small travels between rank 0 and each of the others (so that a rank that is dead or hangs
+// Small data travels between rank 0 and each of the others (so that a rank that is dead or hangs
 // has a name), sums over all ranks are c10d's all-reduce: Gloo, and for tensors on a GPU NCCL where
 // the program was built with it.
 #pragma once
@@ -22,7 +22,7 @@
 
 namespace tidemill {
 
-// What rank 0 tells the others.
+// Rank 0's messages to the others.
 struct RankOrder {
   enum Kind : uint64_t {
     kIdle = 1,   // nothing: rank 0 is still there
@@ -47,7 +47,7 @@ struct RankGroupOptions {
   std::chrono::milliseconds timeout{120'000};     // rank 0: for the others to do their share
   // Only ranks with the same secret find each other and are talked to; empty: any.
   std::string secret = {};
-  // What became of a rank's process, by its id; empty: nothing is known. May itself be empty.
+  // How a rank's process ended, by its id; empty: not known. May itself be empty.
   std::function<std::string(int64_t process)> fate;
   // Rank 0, where it started the others itself: those that ended so far, "process 4711 was killed
   // by signal 9", in the order in which they did. Empty: who else comes is not known.

@@ -58,7 +58,7 @@ class Trainer::Impl {
 
   TrainerProgress& progress() { return progress_; }
   const TrainerOptions& options() const { return options_; }
-  // What public functions of the trainer that start work on a GPU hold.
+  // Held by the trainer's public functions that start work on a GPU.
   const LearnerShare& share() const { return share_; }
   void RepeatBudgets(std::map<uint64_t, int64_t> budgets) { budgets_ = std::move(budgets); }
 

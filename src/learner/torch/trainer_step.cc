@@ -10,7 +10,6 @@
 #include <cmath>
 #include <new>
 
-#include "learner/staleness.h"
 #include "model/torch/catch.h"
 #include "model/torch/gpu_runtime.h"
 #include "model/torch/host_copy.h"
@@ -199,29 +198,12 @@ void Trainer::Impl::Undo() {
 
 void Trainer::Impl::FinishMetrics(const StepBatch& step, double seconds) {
   auto& metrics = report_.metrics;
-  for (const auto& [name, value] : step.metrics) metrics[name] = value;
-  const double updates = updates_ == 0 ? 1.0 : static_cast<double>(updates_);
-  metrics["loss"] = loss_ / updates;
-  metrics["grad_norm"] = largest_norm_;
+  StepFigures figures{sums_, loss_, largest_norm_, updates_, computed_tokens_,
+                      std::move(log_ratios_), std::move(differences_)};
+  AddStepMetrics(figures, options_.objective, step, options_.epochs, seconds, metrics);
   metrics["lr"] = LearningRateAt(options_.schedule, progress_.steps);
-  metrics["updates"] = static_cast<double>(updates_);
-  metrics["computed_tokens"] = static_cast<double>(computed_tokens_);
   metrics["token_budget"] = static_cast<double>(options_.microbatch_tokens);
-  metrics["seconds"] = seconds;
-  double tokens = 0;
-  for (const TrainSequence& sequence : step.sequences) {
-    tokens += static_cast<double>(sequence.ids.size());
-  }
-  metrics["sequence_tokens"] = tokens;
-  metrics["tokens_per_second"] = seconds > 0 ? tokens * options_.epochs / seconds : 0;
-  sums_.AddMetrics(options_.objective, metrics);
   if (options_.kl_max > 0) metrics["kl_coefficient"] = options_.objective.kl_coefficient;
-  metrics["ess"] = EffectiveSampleSize(log_ratios_);
-  const MismatchStats all = MeasureMismatch(log_ratios_), fresh = MeasureMismatch(differences_);
-  metrics["mismatch"] = all.mean;
-  metrics["mismatch_p99"] = all.p99;
-  metrics["mismatch_fresh"] = fresh.mean;
-  metrics["mismatch_fresh_p99"] = fresh.p99;
 }
 
 void Trainer::Impl::TakeRecordedBudget(uint64_t step) {

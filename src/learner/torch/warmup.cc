@@ -26,6 +26,7 @@ using SteadyClock = std::chrono::steady_clock;
 
 Result<std::shared_ptr<const PolicyWeights>> StartingWeights(const WarmupOptions& options) {
   if (!options.model.empty()) {
+    TM_RETURN_IF_ERROR(CheckModelWeights(options.model));
     return PolicyWeights::Load(options.model, {options.device, Dtype::kF32});
   }
   TM_ASSIGN_OR_RETURN(const auto drawn, PolicyWeights::NewRandom(*options.config, options.seed));

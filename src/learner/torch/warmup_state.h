@@ -11,7 +11,7 @@
 
 namespace tidemill {
 
-// What must be the same when it goes on, or the sequences held out and those trained would mix.
+// These must be the same when it goes on, or the sequences held out and those trained would mix.
 struct WarmupIdentity {
   uint64_t demonstrations = 0;  // a hash over all sequences
   uint64_t seed = 0;

@@ -164,7 +164,7 @@ struct CudaDraw {
   int32_t position = 0;
   float inverse_temperature = 0;  // 0: the most likely token
 };
-// What is known of kCudaPartColumns columns of a row of logits.
+// Statistics of kCudaPartColumns columns of a row of logits.
 struct CudaPart {
   float top = 0;  // the largest logit
   float sum = 0;  // of exp((logit - top) * inverse temperature)

@@ -1,4 +1,4 @@
-// What the files of the training kernels share.
+// Shared by the files of the training kernels.
 #pragma once
 
 #include "model/cuda/convert.cuh"

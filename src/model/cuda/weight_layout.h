@@ -1,6 +1,6 @@
 // Where each tensor of a model lies in the one block of memory a GPU engine keeps its weights in.
-// What is multiplied together lies together (q, k and v; gate and up). Whoever publishes weights in
-// this very layout has them taken over by one copy.
+// Matrices that are multiplied together lie together (q, k and v; gate and up). Whoever publishes
+// weights in this very layout has them taken over by one copy.
 #pragma once
 
 #include <cstddef>

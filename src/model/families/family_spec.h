@@ -50,8 +50,8 @@ struct FamilySpec {
 
   GgufForm gguf{};
 
-  // What only this family's config.json says, in both directions, after everything else. Null:
-  // nothing.
+  // The fields that only this family's config.json has, in both directions, after everything else.
+  // Null: nothing.
   void (*read)(JsonFields& fields, ModelConfig& config) = nullptr;
   void (*write)(const ModelConfig& config, nlohmann::ordered_json& json) = nullptr;
 };

@@ -103,7 +103,7 @@ class EmbedFunction : public torch::autograd::Function<EmbedFunction> {
       gradient.index_add_(0, rows, dy);
       return {Tensor(), Tensor(), Tensor()};
     }
-    // What a token has at all its places is added up before anything is rounded.
+    // A token's gradients at all its places are added up before anything is rounded.
     Tensor sums = gradient.index_select(0, rows).to(at::kFloat);
     sums.index_add_(0, places, dy);
     gradient.index_copy_(0, rows, sums.to(gradient.scalar_type()));

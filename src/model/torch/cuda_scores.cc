@@ -9,6 +9,7 @@
 #include "model/cuda/train_kernels.h"
 #include "model/torch/cuda_leaves.h"
 #include "model/torch/cuda_train.h"
+#include "model/torch/draw_supports.h"
 #include "model/torch/gpu_products.h"
 #include "model/torch/gpu_runtime.h"
 #include "model/torch/held.h"
@@ -30,7 +31,8 @@ class ScoresFunction : public torch::autograd::Function<ScoresFunction> {
  public:
   static variable_list forward(AutogradContext* ctx, const Tensor& hidden, const Tensor& head,
                                const Tensor& targets, double temperature, bool keep,
-                               const std::shared_ptr<const CudaProduct>& leaves, double most) {
+                               const std::shared_ptr<const CudaProduct>& leaves, double most,
+                               const std::shared_ptr<const DrawSupports>& supports) {
     const int64_t n = hidden.size(0);
     const auto options = hidden.options().dtype(at::kFloat);
     Rows rows{.targets = targets,
@@ -42,7 +44,8 @@ class ScoresFunction : public torch::autograd::Function<ScoresFunction> {
     const int64_t at_once = ScoreRows(n, head, most);
     for (int64_t first = 0; first < n; first += at_once) {
       const int64_t count = std::min(at_once, n - first);
-      const Tensor logits = WideProduct(hidden.narrow(0, first, count), head.t());
+      Tensor logits = WideProduct(hidden.narrow(0, first, count), head.t());
+      Limit(supports, rows, first, logits);
       TrainScoresForward(rows.Args(logits, first, count, head.size(0)), CurrentStream());
     }
     ctx->save_for_backward(
@@ -51,6 +54,7 @@ class ScoresFunction : public torch::autograd::Function<ScoresFunction> {
     ctx->saved_data["head_grad"] = leaves == nullptr && head.requires_grad();
     ctx->saved_data["most"] = most;
     Hold(ctx, "leaves", leaves);
+    Hold(ctx, "supports", supports);
     return {rows.logprobs, rows.entropy};
   }
 
@@ -81,12 +85,14 @@ class ScoresFunction : public torch::autograd::Function<ScoresFunction> {
       to.Add(dlogits, hidden);
       return Gradients(ProductInPieces(dlogits, head, most), to.Whole(head));
     }
+    const auto supports = TakeHeld<DrawSupports>(ctx, "supports");
     Tensor dhidden = at::empty_like(hidden);
     const int64_t at_once = ScoreRows(n, head, most);
     for (int64_t first = 0; first < n; first += at_once) {
       const int64_t count = std::min(at_once, n - first);
       const Tensor h = hidden.narrow(0, first, count);
-      const Tensor logits = WideProduct(h, head.t());
+      Tensor logits = WideProduct(h, head.t());
+      Limit(supports, rows, first, logits);
       Tensor dlogits = at::empty(logits.sizes(), hidden.options());
       TrainScoresBackward(rows.Args(logits, first, count, head.size(0)), at(dlog, first),
                           at(dent, first), dlogits.data_ptr(), CurrentStream());
@@ -103,7 +109,7 @@ class ScoresFunction : public torch::autograd::Function<ScoresFunction> {
   }
   // Of the arguments of forward.
   static variable_list Gradients(const Tensor& hidden, const Tensor& head) {
-    return {hidden, head, Tensor(), Tensor(), Tensor(), Tensor(), Tensor()};
+    return {hidden, head, Tensor(), Tensor(), Tensor(), Tensor(), Tensor(), Tensor()};
   }
   // Where the head's gradient goes: into the leaves' block, to whoever asked for it, or nowhere.
   struct HeadGradient {
@@ -140,6 +146,13 @@ class ScoresFunction : public torch::autograd::Function<ScoresFunction> {
                   relative.defined() ? relative.data_ptr<at::BFloat16>() + first * width : nullptr};
     }
   };
+  // The rows from `first` on, before they are divided by the temperature.
+  static void Limit(const std::shared_ptr<const DrawSupports>& supports, const Rows& rows,
+                    int64_t first, Tensor& logits) {
+    if (supports == nullptr) return;
+    LimitLogits(*supports, first, rows.targets.narrow(0, first, logits.size(0)), rows.temperature,
+                logits);
+  }
 };
 
 // The head in bfloat16, as it is now.
@@ -155,13 +168,14 @@ Tensor HeadOf(const ModelTensorsView& view) {
 }  // namespace
 
 TokenScores CudaTokenLogprobs(const ModelTensorsView& view, const Tensor& hidden,
-                              const Tensor& targets, double temperature, bool recompute) {
+                              const Tensor& targets, double temperature, bool recompute,
+                              std::shared_ptr<const DrawSupports> supports) {
   const bool keep = at::GradMode::is_enabled() && !recompute;
   const std::shared_ptr<const CudaProduct> leaves =
       view.leaves != nullptr ? std::shared_ptr<const CudaProduct>(view.leaves, &view.leaves->head)
                              : nullptr;
   auto out = ScoresFunction::apply(hidden.contiguous(), HeadOf(view), targets.contiguous(),
-                                   temperature, keep, leaves, view.product_most);
+                                   temperature, keep, leaves, view.product_most, supports);
   return {out[0], out[1]};
 }
 

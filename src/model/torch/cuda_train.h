@@ -20,7 +20,8 @@ at::Tensor CudaForwardHidden(const ModelConfig& config, const ModelTensorsView& 
 
 // As TokenLogprobs, for bfloat16 hidden states on a GPU.
 TokenScores CudaTokenLogprobs(const ModelTensorsView& view, const at::Tensor& hidden,
-                              const at::Tensor& targets, double temperature, bool recompute);
+                              const at::Tensor& targets, double temperature, bool recompute,
+                              std::shared_ptr<const DrawSupports> supports);
 
 // The √Σ g² of all, in one wait for the device.
 double CudaGradNorm(const std::vector<at::Tensor>& gradients);

@@ -31,8 +31,8 @@ Result<uint64_t> FreeDeviceBytes(const std::string& device);
 Result<uint64_t> DefaultCacheBytes(const std::string& device);
 
 class PolicyWeights;
-// What an engine is started with: bfloat16 on a GPU, the same on a CPU. Weights that are bfloat16
-// there already are themselves, also with an adapter if their base lies in one block
+// The weights an engine is started with: bfloat16 on a GPU, the same on a CPU. Weights that are
+// bfloat16 there already are themselves, also with an adapter if their base lies in one block
 // (model/torch/weight_block.h); else it is merged.
 Result<std::shared_ptr<const PolicyWeights>> WeightsToSample(
     const std::shared_ptr<const PolicyWeights>& weights);

@@ -17,9 +17,9 @@ namespace tidemill {
 
 namespace {
 
-// What matrices are multiplied in. On a CPU never bfloat16: libtorch 1.13 multiplies it with a
-// oneDNN that uses AMX tiles the process was never granted (illegal instruction on Sapphire Rapids
-// and later), and that has no such product on processors without AVX-512. doctor says so.
+// The type in which matrices are multiplied. On a CPU never bfloat16: libtorch 1.13 multiplies it
+// with a oneDNN that uses AMX tiles the process was never granted (illegal instruction on Sapphire
+// Rapids and later), and that has no such product on processors without AVX-512. doctor says so.
 at::ScalarType ProductType(const at::Tensor& weights, std::optional<at::ScalarType> asked) {
   const at::ScalarType type = asked.value_or(weights.scalar_type());
   return !OnGpu(weights) && type == at::kBFloat16 ? at::kFloat : type;

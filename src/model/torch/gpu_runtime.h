@@ -1,4 +1,4 @@
-// What libtorch knows of the GPU, in one place: tests that run the GPU's path on the CPU
+// libtorch's knowledge of the GPU, in one place: tests that run the GPU's path on the CPU
 // (tests/cuda_host) put another file in place of gpu_runtime.cc. OnGpu (device.h) belongs to it.
 #pragma once
 

@@ -27,6 +27,8 @@
 
 namespace tidemill {
 
+struct DrawSupports;  // model/torch/draw_supports.h
+
 // y = x Wᵀ + b, and with an adapter + scale · (x Aᵀ) Bᵀ. Undefined bias or lora_a: without.
 struct LinearTensors {
   at::Tensor weight;
@@ -166,9 +168,11 @@ struct TokenScores {
 // Both are differentiable in `hidden` and in the head. Logits exist for some tokens at a time
 // (`chunk`, on the CPU), in the forward and again in the backward pass, never for all. On a GPU in
 // bfloat16 probabilities (2 bytes each) are kept for the backward pass, unless `recompute`.
+// With `supports`, one for each row, both are of the distribution over the row's set.
 TokenScores TokenLogprobs(const ModelTensorsView& view, const at::Tensor& hidden,
                           const at::Tensor& targets, double temperature = 1.0, int64_t chunk = 1024,
-                          bool recompute = false);
+                          bool recompute = false,
+                          std::shared_ptr<const DrawSupports> supports = nullptr);
 
 // What the learner optimizes: leaves that require gradients, in float32 or in the narrow form
 // (model/torch/cuda_leaves.h). Without LoRA every tensor of the model; with it the adapter's A and

@@ -6,6 +6,7 @@
 #include "model/layer_plan.h"
 #include "model/random_weights.h"
 #include "model/torch/attention.h"
+#include "model/torch/draw_supports.h"
 #include "testing/golden.h"
 #include "testing/test_kit.h"
 #include "testing/tiny_config.h"
@@ -303,6 +304,83 @@ TEST(TokenLogprobs, GradientsOfLogprobAndEntropyMatchThePlainFormula) {
   const at::Tensor entropy = -(all.exp() * all).sum(1);
   ((logprobs * gl).sum() + (entropy * ge).sum()).backward();
 
+  EXPECT_LT(MaxDifference(scores.logprobs, logprobs), 1e-4);
+  EXPECT_LT(MaxDifference(scores.entropy, entropy), 1e-4);
+  EXPECT_LT(MaxDifference(h.grad(), hp.grad()), 1e-4);
+  EXPECT_LT(MaxDifference(view.head.grad(), wp.grad()), 1e-4);
+}
+
+// Twelve logits 2 sin(1.7 i + 0.3) at temperature 0.8; top_p = 0.9 leaves six of them. The numbers
+// are those of float64, from the definition.
+TEST(TokenLogprobs, OverASupportAreThoseOfTheRenormalisedDistribution) {
+  constexpr int kCount = 12;
+  constexpr double kTemperature = 0.8, kLogprob = -1.2855438119897387, kFull = -1.349547269906247;
+  constexpr double kEntropy = 1.58400210884551;
+  constexpr double kGradient[kCount] = {-0.074508407241,
+                                        0.904374776716,
+                                        0,
+                                        0,
+                                        -0.220199521565,
+                                        -0.153608081532,
+                                        0,
+                                        0,
+                                        -0.404289095401,
+                                        0,
+                                        0,
+                                        -0.051769670976};
+  at::Tensor z = at::empty({1, kCount});
+  for (int i = 0; i < kCount; ++i) z[0][i] = 2 * std::sin(1.7 * i + 0.3);
+  auto supports = std::make_shared<DrawSupports>();
+  supports->sets = {{{0, 2}, {4, 2}, {8, 1}, {11, 1}}};
+  supports->set_of = {-1, 0};
+  ModelTensorsView view;
+  view.head = at::eye(kCount).set_requires_grad(true);
+  for (const int64_t chunk : {1, 1024}) {
+    const at::Tensor h = at::cat({z, z}).set_requires_grad(true);
+    const TokenScores scores =
+        TokenLogprobs(view, h, at::ones({2}, at::kLong), kTemperature, chunk, false, supports);
+    EXPECT_NEAR(scores.logprobs[0].item<double>(), kFull, 1e-6);
+    EXPECT_NEAR(scores.logprobs[1].item<double>(), kLogprob, 1e-6);
+    EXPECT_NEAR(scores.entropy[1].item<double>(), kEntropy, 1e-5);
+    scores.logprobs[1].backward();
+    for (int i = 0; i < kCount; ++i) {
+      EXPECT_NEAR(h.grad()[1][i].item<double>(), kGradient[i], 1e-6) << i;
+      EXPECT_EQ(h.grad()[0][i].item<double>(), 0) << i;
+    }
+  }
+}
+
+// Against automatic differentiation of the plain formulas.
+TEST(TokenLogprobs, GradientsOverSupportsMatchThePlainFormula) {
+  const auto leaf = [](at::Tensor t) { return t.clone().set_requires_grad(true); };
+  const double temperature = 0.7;
+  at::manual_seed(9);
+  const at::Tensor h0 = at::randn({11, 24}) * 0.3, w0 = at::randn({41, 24});
+  const at::Tensor targets = at::randint(0, 41, {11}, at::TensorOptions().dtype(at::kLong));
+  const at::Tensor gl = at::randn({11}), ge = at::randn({11});
+  auto supports = std::make_shared<DrawSupports>();
+  at::Tensor left_out = at::zeros({11, 41}, at::kBool);
+  for (int32_t r = 0; r < 11; ++r) {
+    supports->set_of.push_back(r % 4 == 3 ? -1 : r);
+    std::vector<TokenRun>& set = supports->sets.emplace_back();
+    for (int32_t id = 0; id < 41; ++id) {
+      const bool out = (id * 7 + r) % 5 != 0 && id != targets[r].item<int32_t>();
+      if (!out) set.push_back({id, 1});
+      left_out[r][id] = out && r % 4 != 3;
+    }
+  }
+  ModelTensorsView view;
+  view.head = leaf(w0);
+  const at::Tensor h = leaf(h0);
+  const TokenScores scores = TokenLogprobs(view, h, targets, temperature, 4, false, supports);
+  ((scores.logprobs * gl).sum() + (scores.entropy * ge).sum()).backward();
+
+  const at::Tensor hp = leaf(h0.to(at::kDouble)), wp = leaf(w0.to(at::kDouble));
+  const at::Tensor logits = at::matmul(hp, wp.t()) / temperature;
+  const at::Tensor all = at::log_softmax(logits.masked_fill(left_out, -1e9), 1);
+  const at::Tensor logprobs = all.gather(1, targets.unsqueeze(1)).squeeze(1);
+  const at::Tensor entropy = -(all.exp() * all).sum(1);
+  ((logprobs * gl).sum() + (entropy * ge).sum()).backward();
   EXPECT_LT(MaxDifference(scores.logprobs, logprobs), 1e-4);
   EXPECT_LT(MaxDifference(scores.entropy, entropy), 1e-4);
   EXPECT_LT(MaxDifference(h.grad(), hp.grad()), 1e-4);

@@ -9,15 +9,31 @@
 #include "model/torch/cuda_train.h"
 #include "model/torch/device.h"
 #endif
+#include "model/torch/draw_supports.h"
+#include "model/torch/held.h"
 #include "model/torch/model.h"
 
 namespace tidemill {
 namespace {
 
-// Float32 logits of rows [first, first + rows), divided by the temperature.
-at::Tensor ChunkLogits(const at::Tensor& hidden, const at::Tensor& head, double temperature) {
-  at::Tensor logits = at::matmul(hidden, head.t()).to(at::kFloat);
-  return temperature == 1.0 ? logits : logits.div_(temperature);
+using Supports = std::shared_ptr<const DrawSupports>;  // null: every token was drawn from all
+
+// Rows [first, first + rows) of all.
+struct Chunk {
+  const at::Tensor& hidden;
+  const at::Tensor& targets;
+  int64_t first, rows;
+  at::Tensor Hidden() const { return hidden.narrow(0, first, rows); }
+  at::Tensor Targets() const { return targets.narrow(0, first, rows); }
+};
+
+// Float32 logits of the chunk, divided by the temperature.
+at::Tensor ChunkLogits(const Chunk& chunk, const at::Tensor& head, double temperature,
+                       const Supports& supports) {
+  at::Tensor logits = at::matmul(chunk.Hidden(), head.t()).to(at::kFloat);
+  if (temperature != 1.0) logits.div_(temperature);
+  if (supports != nullptr) LimitLogits(*supports, chunk.first, chunk.Targets(), 1.0, logits);
+  return logits;
 }
 
 class LogprobsOfTokens : public torch::autograd::Function<LogprobsOfTokens> {
@@ -25,7 +41,7 @@ class LogprobsOfTokens : public torch::autograd::Function<LogprobsOfTokens> {
   static torch::autograd::variable_list forward(torch::autograd::AutogradContext* ctx,
                                                 const at::Tensor& hidden, const at::Tensor& head,
                                                 const at::Tensor& targets, double temperature,
-                                                int64_t chunk) {
+                                                int64_t chunk, const Supports& supports) {
     const int64_t n = hidden.size(0);
     const auto options = hidden.options().dtype(at::kFloat);
     at::Tensor logprobs = at::empty({n}, options);
@@ -33,7 +49,8 @@ class LogprobsOfTokens : public torch::autograd::Function<LogprobsOfTokens> {
     at::Tensor log_sums = at::empty({n}, options);
     for (int64_t first = 0; first < n; first += chunk) {
       const int64_t rows = std::min(chunk, n - first);
-      const at::Tensor logits = ChunkLogits(hidden.narrow(0, first, rows), head, temperature);
+      const at::Tensor logits =
+          ChunkLogits({hidden, targets, first, rows}, head, temperature, supports);
       const at::Tensor log_sum = at::logsumexp(logits, {1});
       const at::Tensor chosen =
           logits.gather(1, targets.narrow(0, first, rows).unsqueeze(1)).squeeze(1);
@@ -46,6 +63,7 @@ class LogprobsOfTokens : public torch::autograd::Function<LogprobsOfTokens> {
     ctx->saved_data["temperature"] = temperature;
     ctx->saved_data["chunk"] = chunk;
     ctx->saved_data["head_grad"] = head.requires_grad();
+    Hold(ctx, "supports", supports);
     return {logprobs, entropy};
   }
 
@@ -57,15 +75,17 @@ class LogprobsOfTokens : public torch::autograd::Function<LogprobsOfTokens> {
     const double temperature = ctx->saved_data["temperature"].toDouble();
     const int64_t chunk = ctx->saved_data["chunk"].toInt();
     const bool head_grad = ctx->saved_data["head_grad"].toBool();
+    const Supports supports = TakeHeld<DrawSupports>(ctx, "supports");
     const int64_t n = hidden.size(0);
     at::Tensor dhidden = at::empty_like(hidden);
     at::Tensor dhead =
         head_grad ? at::zeros_like(head, head.options().dtype(at::kFloat)) : at::Tensor();
     for (int64_t first = 0; first < n; first += chunk) {
       const int64_t rows = std::min(chunk, n - first);
-      const at::Tensor h = hidden.narrow(0, first, rows);
+      const Chunk part{hidden, saved[2], first, rows};
+      const at::Tensor h = part.Hidden();
       // log p, then p, then the gradient, in one buffer.
-      at::Tensor d = ChunkLogits(h, head, temperature);
+      at::Tensor d = ChunkLogits(part, head, temperature, supports);
       d.sub_(saved[3].narrow(0, first, rows).unsqueeze(1));
       at::Tensor entropy_part;
       if (grads[1].defined()) {
@@ -95,7 +115,7 @@ class LogprobsOfTokens : public torch::autograd::Function<LogprobsOfTokens> {
       }
     }
     if (head_grad) dhead = dhead.to(head.scalar_type());
-    return {dhidden, dhead, at::Tensor(), at::Tensor(), at::Tensor()};
+    return {dhidden, dhead, at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor()};
   }
 };
 
@@ -103,18 +123,21 @@ class LogprobsOfTokens : public torch::autograd::Function<LogprobsOfTokens> {
 
 TokenScores TokenLogprobs(const ModelTensorsView& view, const at::Tensor& hidden,
                           const at::Tensor& targets, double temperature, int64_t chunk,
-                          [[maybe_unused]] bool recompute) {
+                          [[maybe_unused]] bool recompute,
+                          std::shared_ptr<const DrawSupports> supports) {
   TM_CHECK(chunk > 0 && temperature > 0, "chunk and temperature are positive");
   TM_CHECK(hidden.size(0) == targets.size(0), "every hidden state has a target");
+  TM_CHECK(supports == nullptr || supports->set_of.size() == static_cast<size_t>(hidden.size(0)),
+           "every hidden state has what its target was drawn from");
 #ifdef TIDEMILL_CUDA
   if (OnGpu(hidden) && hidden.scalar_type() == at::kBFloat16) {
-    return CudaTokenLogprobs(view, hidden, targets, temperature, recompute);
+    return CudaTokenLogprobs(view, hidden, targets, temperature, recompute, std::move(supports));
   }
 #endif
   const at::Tensor head = view.head.scalar_type() == hidden.scalar_type()
                               ? view.head
                               : view.head.to(hidden.scalar_type());
-  auto out = LogprobsOfTokens::apply(hidden, head, targets, temperature, chunk);
+  auto out = LogprobsOfTokens::apply(hidden, head, targets, temperature, chunk, supports);
   return {out[0], out[1]};
 }
 

@@ -94,7 +94,7 @@ class BlockInMaking {
   }
 
  private:
-  // What lies between tensors is zero, so that arithmetic on the whole block meets only numbers.
+  // The gaps between tensors are zero, so that arithmetic on the whole block meets only numbers.
   void ZeroGaps() {
     size_t end = 0;
     const auto zero = [&](size_t next) {

@@ -1,7 +1,7 @@
 #include "run/torch/engine_host.h"
 
-#include "model/torch/device.h"
-#include "run/torch/engine_setup.h"
+#include <filesystem>
+
 #include "run/torch/store_host.h"
 #include "weights/torch/weight_codec.h"
 
@@ -10,28 +10,31 @@ namespace tidemill {
 Status EngineHost::Open(StoreHost* store) {
   const RunConfig& config = process_.config;
   const RunRequest& request = process_.request;
-  TM_ASSIGN_OR_RETURN(const EngineOptions options,
-                      EngineOptionsFrom(config, process_.threads.engine, *process_.tokenizer));
-  std::shared_ptr<const PolicyWeights> weights;
-  uint64_t version = process_.start.version;
+  EngineBeginning begin{.version = process_.start.version,
+                        .step = process_.start.step,
+                        .threads = process_.threads.engine};
   if (store != nullptr) {
-    weights = store->weights();
+    begin.weights = store->weights();
+    begin.folder = request.directory->path() + "/servers";
   } else {
     TM_ASSIGN_OR_RETURN(
         follows_, WeightsWatch::Follow(config, request.bus_url, config.run.name, request.keys));
     TM_ASSIGN_OR_RETURN(PublishedWeights first, follows_->First());
-    weights = ToPolicyWeights(std::move(first.weights));
-    version = first.version;
+    begin.weights = ToPolicyWeights(std::move(first.weights));
+    begin.version = first.version;
+    begin.folder = std::filesystem::temp_directory_path() / ("tidemill-" + request.worker);
   }
-  TM_ASSIGN_OR_RETURN(const auto sampled, WeightsToSample(weights));
-  TM_ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine, NewEngine(sampled, version, options));
-  process_.start.max_context = engine->max_context();
+  if (!config.engine.folder.empty()) {
+    begin.folder = config.engine.folder + "/" + config.run.name;
+    if (!request.worker.empty()) begin.folder += "-" + request.worker;
+  }
   WeightChannel& channel = store != nullptr ? store->channel() : follows_->channel();
-  engine_ = std::make_unique<EngineThread>(std::move(engine), channel, process_.clock,
-                                           EngineThreadOptionsFrom(config));
-  process_.ports.engine = engine_.get();
+  TM_ASSIGN_OR_RETURN(
+      engine_, OpenEngine(config, *process_.tokenizer, std::move(begin), channel, process_.clock));
+  process_.start.max_context = engine_.max_context;
+  process_.ports.engine = engine_.port.get();
   // With a fleet only its engines know how much fits.
-  return store != nullptr && !config.agent.used() ? store->CheckPrompts() : Ok();
+  return store != nullptr && !config.asks_gateway() ? store->CheckPrompts() : Ok();
 }
 
 }  // namespace tidemill

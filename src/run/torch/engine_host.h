@@ -5,8 +5,8 @@
 #include <memory>
 #include <vector>
 
-#include "engine/engine_port.h"
 #include "run/process.h"
+#include "run/torch/open_engine.h"
 #include "run/torch/weights_watch.h"
 
 namespace tidemill {
@@ -18,17 +18,17 @@ class EngineHost final : public Host {
   explicit EngineHost(Process& process) : process_(process) {}
   // `store`: where the learner is in this process; null: the weights come from another.
   Status Open(StoreHost* store);
-  EnginePort& engine() { return *engine_; }
+  EnginePort& engine() { return *engine_.port; }
 
   std::vector<PortUse> Usage(Time now) const override {
-    return {{"engine", engine_->busy().Busy(now), 1}};
+    return {{"engine", engine_.busy->Busy(now), 1}};
   }
-  Status Watch() override { return follows_ ? follows_->Look(engine_->version()) : Ok(); }
+  Status Watch() override { return follows_ ? follows_->Look(engine_.port->version()) : Ok(); }
 
  private:
   Process& process_;
   std::unique_ptr<WeightsWatch> follows_;  // of a rollout worker: the learner's weights
-  std::unique_ptr<EngineThread> engine_;
+  OpenedEngine engine_;
 };
 
 }  // namespace tidemill

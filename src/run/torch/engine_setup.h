@@ -1,12 +1,12 @@
 // From the config's words to the engine of a process.
 #pragma once
 
-#include "config/run_config.h"
 #include "core/status.h"
 #include "core/threads.h"
 #include "engine/engine_port.h"
 #include "engine/torch/torch_engine.h"
 #include "model/tokenizer.h"
+#include "run/run_config.h"
 
 namespace tidemill {
 

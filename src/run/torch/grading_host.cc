@@ -31,7 +31,7 @@ Status GradingHost::OpenTools(BlobStore* blobs) {
 }
 
 Status GradingHost::OpenScorers(StoreHost* store) {
-  const RunConfig::Reward& reward = process_.config.reward;
+  const RewardConfig& reward = process_.config.reward;
   CommandPortOptions options;
   options.limits.time = reward.command_timeout;
   options.limits.output_bytes = size_t{reward.command_output_kb} << 10;
@@ -43,7 +43,7 @@ Status GradingHost::OpenScorers(StoreHost* store) {
   scorer_ = std::make_unique<ProofPort>(std::make_unique<CommandPort>(std::move(options)));
   process_.ports.scorer = scorer_.get();
   if (!reward.judges.empty()) {
-    std::vector<RunConfig::JudgeKeys> judges = reward.judges;
+    std::vector<JudgeConfig> judges = reward.judges;
     TM_RETURN_IF_ERROR(judge_models_.Serve(judges, process_.config.model.device));
     TM_ASSIGN_OR_RETURN(judges_, HttpJudgePort::Make(judges));
     process_.ports.judges = judges_.get();

@@ -1,5 +1,5 @@
-// What runs and judges the agent's work: boxes for tools and gradings, the scorers' commands, and
-// the models that judge.
+// The ports that run and judge the agent's work: boxes for tools and gradings, the scorers'
+// commands, and the models that judge.
 #pragma once
 
 #include <map>

@@ -4,8 +4,8 @@
 
 namespace tidemill {
 
-Status JudgeModels::Serve(std::vector<RunConfig::JudgeKeys>& judges, const std::string& device) {
-  for (RunConfig::JudgeKeys& judge : judges) {
+Status JudgeModels::Serve(std::vector<JudgeConfig>& judges, const std::string& device) {
+  for (JudgeConfig& judge : judges) {
     if (judge.endpoint.find("://") != std::string::npos) continue;
     const std::string name = "judge \"" + judge.name + "\": endpoint";
     std::error_code ignored;

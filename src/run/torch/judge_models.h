@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "config/run_config.h"
 #include "core/status.h"
+#include "run/run_config.h"
 #include "run/torch/policy_server.h"
 
 namespace tidemill {
@@ -17,7 +17,7 @@ class JudgeModels {
  public:
   // Serves every directory that is an endpoint of `judges` and puts its address there. `device` is
   // model.device of the run. kInvalid: an endpoint is neither an address nor a model directory.
-  Status Serve(std::vector<RunConfig::JudgeKeys>& judges, const std::string& device);
+  Status Serve(std::vector<JudgeConfig>& judges, const std::string& device);
 
  private:
   std::map<std::string, std::unique_ptr<PolicyServer>> servers_;  // by directory

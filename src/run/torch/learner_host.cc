@@ -127,22 +127,37 @@ Status LearnerHost::OpenTrainer(StoreHost& store) {
     process_.ports.trainer = frozen_.get();
     return Ok();
   }
-  TM_ASSIGN_OR_RETURN(trainer_, MakeTrainer(process_.config,
-                                            {.weights = store.weights(),
-                                             .checkpoint = store.checkpoint(),
-                                             .version = process_.start.version,
-                                             .step = process_.start.step,
-                                             .threads = process_.threads.trainer,
-                                             .budgets = store.budgets()},
-                                            store.channel(), process_.clock));
+  const TrainerStart start{.weights = store.weights(),
+                           .checkpoint = store.checkpoint(),
+                           .version = process_.start.version,
+                           .step = process_.start.step,
+                           .threads = process_.threads.trainer,
+                           .budgets = store.budgets()};
+  if (!process_.config.learner.own()) return OpenFsdp(store, start);
+  TM_ASSIGN_OR_RETURN(trainer_,
+                      MakeTrainer(process_.config, start, store.channel(), process_.clock));
   process_.ports.trainer = trainer_.get();
   process_.ranks_lost = [trainer = trainer_.get()] { return trainer->ranks_lost(); };
+  return Ok();
+}
+
+Status LearnerHost::OpenFsdp(StoreHost& store, const TrainerStart& start) {
+  const RunConfig& config = process_.config;
+  const FsdpPlace place{
+      .folder = process_.request.directory->path() + "/ranks",
+      // A teacher that is the policy reads what was published too.
+      .for_servers = !config.engine.own() && process_.alone() && !config.teacher.policy};
+  TM_ASSIGN_OR_RETURN(fsdp_,
+                      MakeFsdpTrainer(config, start, place, store.channel(), process_.clock));
+  process_.ports.trainer = fsdp_.get();
+  process_.ranks_lost = [trainer = fsdp_.get()] { return trainer->ranks_lost(); };
   return Ok();
 }
 
 std::vector<PortUse> LearnerHost::Usage(Time now) const {
   std::vector<PortUse> uses;
   if (trainer_) uses.push_back({"trainer", trainer_->busy().Busy(now), 1});
+  if (fsdp_) uses.push_back({"trainer", fsdp_->busy().Busy(now), 1});
   if (keys_) uses.push_back({"keys", keys_->busy().Busy(now), 1});
   if (teacher_busy_ != nullptr) uses.push_back({"teacher", teacher_busy_->Busy(now), 1});
   return uses;

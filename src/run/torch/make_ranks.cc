@@ -150,7 +150,7 @@ Result<std::unique_ptr<Trainer>> TrainerFrom(const RankOrder& order, int rank, b
 }  // namespace
 
 Result<std::unique_ptr<RankGroup>> StartRanks(const RunConfig& config, const TrainerStart& start) {
-  const RunConfig::Learner& learner = config.learner;
+  const LearnerConfig& learner = config.learner;
   if (learner.ranks <= 1) return std::unique_ptr<RankGroup>();
   RankGroupOptions options;
   options.meeting = learner.rank_address;

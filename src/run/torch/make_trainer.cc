@@ -67,8 +67,10 @@ Status CheckUnbiased(const RunConfig& config, const ObjectiveConfig& objective) 
                  "[\"advantage=group_centered\"] or [\"advantage=leave_one_out\"] does");
 }
 
-Result<TrainerOptions> OptionsFrom(const RunConfig& config) {
-  const RunConfig::Learner& learner = config.learner;
+}  // namespace
+
+Result<TrainerOptions> TrainerOptionsFrom(const RunConfig& config) {
+  const LearnerConfig& learner = config.learner;
   TM_ASSIGN_OR_RETURN(const std::string device, DeviceOf(config));
   TrainerOptions options;
   TM_ASSIGN_OR_RETURN(options.objective, ObjectiveFrom(config));
@@ -119,6 +121,8 @@ Result<TrainerOptions> OptionsFrom(const RunConfig& config) {
   return options;
 }
 
+namespace {
+
 // In one block, for who only reads them.
 Result<std::shared_ptr<const PolicyWeights>> BlockOnGpu(const RunConfig& config,
                                                         const std::string& device) {
@@ -143,6 +147,7 @@ Status TakeStored(const RunConfig& config, Trainer& trainer) {
 Result<std::shared_ptr<const PolicyWeights>> BaseWeights(const RunConfig& config,
                                                          const std::string& device) {
   TM_ASSIGN_OR_RETURN(const ModelConfig shape, ReadModelConfig(config.model.path));
+  if (config.model.init != "random") TM_RETURN_IF_ERROR(CheckModelWeights(config.model.path));
   // Weights under an adapter do not change: those of 16 bits stay as they are, where the learner
   // reads them so.
   const bool frozen = config.learner.lora_rank > 0 || !config.model.adapter.empty();
@@ -174,6 +179,7 @@ Result<std::shared_ptr<const PolicyWeights>> LoadStartWeights(
   }
   const std::string from = checkpoint.empty() ? config.model.adapter : checkpoint;
   if (!from.empty()) {
+    TM_RETURN_IF_ERROR(CheckModelWeights(from));
     TM_ASSIGN_OR_RETURN(auto read, LoadAdapter(from, base->config(), device));
     if (read->config.base_model.empty()) {
       LoraAdapter named = *read;
@@ -199,7 +205,7 @@ Result<std::shared_ptr<const PolicyWeights>> LoadServedWeights(const RunConfig& 
 }
 
 Result<std::unique_ptr<Trainer>> NewTrainer(const RunConfig& config, const TrainerStart& start) {
-  TM_ASSIGN_OR_RETURN(const TrainerOptions options, OptionsFrom(config));
+  TM_ASSIGN_OR_RETURN(const TrainerOptions options, TrainerOptionsFrom(config));
   // What a KL term compares with is the policy the run began with, also after a resume.
   std::shared_ptr<const PolicyWeights> reference;
   if (options.objective.NeedsReference()) {

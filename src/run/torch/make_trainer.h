@@ -5,11 +5,11 @@
 #include <memory>
 #include <string>
 
-#include "config/run_config.h"
 #include "core/clock.h"
 #include "core/status.h"
 #include "learner/torch/trainer_thread.h"
 #include "model/torch/model.h"
+#include "run/run_config.h"
 #include "weights/weight_channel.h"
 
 namespace tidemill {
@@ -44,6 +44,9 @@ struct TrainerStart {
   int threads = 1;
   std::map<uint64_t, int64_t> budgets = {};  // as Trainer::RepeatBudgets wants them
 };
+
+// What the config says of the learner. kInvalid names the key.
+Result<TrainerOptions> TrainerOptionsFrom(const RunConfig& config);
 
 // kInvalid names the key or the file.
 Result<std::unique_ptr<Trainer>> NewTrainer(const RunConfig& config, const TrainerStart& start);

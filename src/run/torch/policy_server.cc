@@ -1,6 +1,9 @@
 #include "run/torch/policy_server.h"
 
+#include <unistd.h>
+
 #include <cstdio>
+#include <filesystem>
 
 #include "core/files.h"
 #include "core/version.h"
@@ -45,20 +48,24 @@ Result<std::unique_ptr<TurnRecorder>> PolicyServer::Remember(const RunConfig& co
 Result<std::unique_ptr<PolicyServer>> PolicyServer::Start(RunConfig config,
                                                           const RecordTo& record) {
   std::unique_ptr<PolicyServer> server(new PolicyServer);
+  if (!config.engine.own()) config.model.device = "cpu";
   TM_ASSIGN_OR_RETURN(config.model.device, DeviceOf(config));
   config.learner.lora_rank = 0;  // nothing is trained here
   TM_ASSIGN_OR_RETURN(const Tokenizer tokenizer, Tokenizer::Read(config.model.tokenizer_path()));
   TM_ASSIGN_OR_RETURN(const auto weights, LoadServedWeights(config));
-  TM_ASSIGN_OR_RETURN(EngineOptions options,
-                      EngineOptionsFrom(config, ThreadsFrom(config).engine, tokenizer));
-  options.fixed_base = true;
-  TM_ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine, NewEngine(weights, 1, options));
-  const int32_t context = engine->max_context();
   server->channel_ = NewLocalWeightChannel();
-  server->engine_ = std::make_unique<EngineThread>(std::move(engine), *server->channel_,
-                                                   server->clock_, EngineThreadOptionsFrom(config));
+  EngineBeginning begin{.weights = weights,
+                        .version = 1,
+                        .threads = ThreadsFrom(config).engine,
+                        .fixed_base = true,
+                        .folder = config.engine.folder};
+  if (begin.folder.empty()) {
+    begin.folder = std::filesystem::temp_directory_path() / ("tidemill-serve-" + std::to_string(getpid()));
+  }
+  TM_ASSIGN_OR_RETURN(server->engine_, OpenEngine(config, tokenizer, std::move(begin),
+                                                  *server->channel_, server->clock_));
   TM_ASSIGN_OR_RETURN(server->host_, GatewayHost::Read(config));
-  GatewayUse use{.context_tokens = context, .in_a_run = false};
+  GatewayUse use{.context_tokens = server->engine_.max_context, .in_a_run = false};
   std::unique_ptr<TurnRecorder> recorder;
   if (record.run.empty()) {
     recorder = std::make_unique<PlainRecorder>(server->host_->policy());
@@ -69,7 +76,7 @@ Result<std::unique_ptr<PolicyServer>> PolicyServer::Start(RunConfig config,
       return server->operator_->Answer(request);
     };
   }
-  TM_RETURN_IF_ERROR(server->host_->Start(config, use, std::move(recorder), *server->engine_,
+  TM_RETURN_IF_ERROR(server->host_->Start(config, use, std::move(recorder), *server->engine_.port,
                                           server->clock_, server->metrics_));
   if (server->live_ != nullptr) TM_RETURN_IF_ERROR(server->Announce());
   // Asked for only through the gateway's own /metrics.

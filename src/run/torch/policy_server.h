@@ -6,13 +6,13 @@
 #include <string>
 #include <vector>
 
-#include "config/run_config.h"
 #include "core/clock.h"
 #include "core/metrics.h"
 #include "core/status.h"
-#include "engine/engine_port.h"
 #include "live/live_operator.h"
 #include "run/gateway_host.h"
+#include "run/run_config.h"
+#include "run/torch/open_engine.h"
 #include "weights/weight_channel.h"
 
 namespace tidemill {
@@ -48,7 +48,7 @@ class PolicyServer {
   RealClock clock_;
   Metrics metrics_;
   std::unique_ptr<WeightChannel> channel_;
-  std::unique_ptr<EngineThread> engine_;
+  OpenedEngine engine_;
   // Before the gateway, whose threads use them; the run is the gateway's.
   LiveRun* live_ = nullptr;
   std::string announced_;  // the file that tells; empty: nobody is told

@@ -18,7 +18,7 @@ Status ServingHost::Open(EnginePort* engine, StoreHost* store) {
   // An evaluation with a run's config leaves the run's port to the run.
   const bool evaluates = request.roles.learner && !request.train;
   const bool listens = config.gateway.port != 0 && !evaluates && request.metrics != nullptr;
-  if (!listens && !config.agent.used()) return Ok();
+  if (!listens && !config.asks_gateway()) return Ok();
   TM_ASSIGN_OR_RETURN(gateway_, GatewayHost::Read(config));
   GatewayUse use{
       .context_tokens = process_.start.max_context, .learning = request.train, .listens = listens};
@@ -47,7 +47,9 @@ Status ServingHost::Open(EnginePort* engine, StoreHost* store) {
   }
   for (const std::string& warning : gateway_->warnings()) process_.warnings.push_back(warning);
   if (listens) LogInfo("the policy is served", {{"url", gateway.url()}});
-  return episodes_ != nullptr ? OpenAgents(store != nullptr ? store->blobs() : nullptr) : Ok();
+  if (episodes_ == nullptr) return Ok();
+  if (!config.environments.empty()) return OpenEnvironments();
+  return OpenAgents(store != nullptr ? store->blobs() : nullptr);
 }
 
 // Who is told of the gateway's turns, the innermost first; each passes on what is not its own. A
@@ -60,9 +62,11 @@ Result<std::unique_ptr<TurnRecorder>> ServingHost::MakeRecorders(EnginePort& eng
   if (store != nullptr && store->earlier_sessions()) {
     TM_ASSIGN_OR_RETURN(recorder, OpenLive(*store));
   }
-  if (config.agent.used()) {
-    auto episodes = std::make_unique<EpisodeRecorder>(policy, process_.clock, config.agent.slots,
-                                                      std::move(recorder));
+  if (config.asks_gateway()) {
+    const size_t at_once =
+        config.environments.empty() ? config.agent.slots : config.rollout.max_in_flight;
+    auto episodes =
+        std::make_unique<EpisodeRecorder>(policy, process_.clock, at_once, std::move(recorder));
     process_.ports.episodes = episodes_ = episodes.get();
     recorder = std::move(episodes);
   }
@@ -115,12 +119,12 @@ Result<std::unique_ptr<TurnRecorder>> ServingHost::OpenLive(StoreHost& store) {
 
 // Most of the context is the client's, whatever the config says.
 LiveMemory ServingHost::LiveMemoryOf(CaseShelf& shelf) const {
-  const MemoryOptions options = MemoryOptionsFrom(process_.config);
+  const MemoryConfig& options = process_.config.memory;
   LiveMemory memory;
   memory.case_tokens = std::min<size_t>(options.case_tokens,
                                         static_cast<size_t>(gateway_->policy().context_tokens) / 4);
-  memory.look = [&shelf, how = options.how, cases = options.cases](const std::string& tenant,
-                                                                   const std::string& prompt) {
+  memory.look = [&shelf, how = *RetrievalNamed(options.retrieval), cases = options.cases](
+                    const std::string& tenant, const std::string& prompt) {
     return shelf.Look({.tenant = tenant, .prompt = prompt, .how = how, .cases = cases});
   };
   return memory;
@@ -142,14 +146,37 @@ void ServingHost::OpenRelease(EnginePort& engine, StoreHost& store) {
 }
 
 void ServingHost::OpenGuards() {
-  guards_ =
-      std::make_unique<GuardDesk>(AlarmOptionsFrom(process_.config),
-                                  GuardsFile(process_.request.directory->path()), process_.clock);
+  guards_ = std::make_unique<GuardDesk>(
+      process_.config.live, GuardsFile(process_.request.directory->path()), process_.clock);
   process_.ports.versions.push_back(guards_.get());
   if (live_ != nullptr) {
     guards_->ShowQuarantine([live = live_] { return live->QuarantineJson(); });
   }
   process_.watches.push_back(guards_.get());
+}
+
+Status ServingHost::OpenEnvironments() {
+  EnvironmentRunnerOptions options;
+  if (process_.request.directory != nullptr) {
+    options.log_folder = process_.request.directory->path();
+  }
+  for (const EnvironmentConfig& one : process_.config.environments) {
+    EnvironmentServers& servers = options.environments.emplace_back();
+    servers.name = one.name;
+    servers.standard = StandardNamed(one.standard);
+    servers.mode = one.mode;
+    for (const std::string& url : one.urls) servers.urls.push_back(ParseHttpUrl(url).value());
+    servers.command = one.command;
+    servers.servers = one.servers;
+    servers.slots = one.slots;
+    servers.timeout = one.timeout;
+    servers.patience = one.patience;
+  }
+  TM_ASSIGN_OR_RETURN(environments_,
+                      EnvironmentRunner::Create(std::move(options), gateway_->gateway(), *episodes_,
+                                                process_.clock));
+  process_.ports.agents = environments_.get();
+  return Ok();
 }
 
 Status ServingHost::OpenAgents(BlobStore* blobs) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "agents/agent_runner.h"
+#include "environments/environment_runner.h"
 #include "live/guard_desk.h"
 #include "live/live_operator.h"
 #include "live/live_run.h"
@@ -38,6 +39,7 @@ class ServingHost final : public Host {
   void OpenRelease(EnginePort& engine, StoreHost& store);
   void OpenGuards();
   Status OpenAgents(BlobStore* blobs);
+  Status OpenEnvironments();
 
   Process& process_;
   Metrics own_metrics_;                   // of a gateway whose figures nobody asks for
@@ -48,6 +50,7 @@ class ServingHost final : public Host {
   LiveRun* live_ = nullptr;               // null: sessions are not learned from
   EpisodeRecorder* episodes_ = nullptr;   // where the agent is a program
   std::unique_ptr<AgentRunner> agents_;
+  std::unique_ptr<EnvironmentRunner> environments_;  // instead of them
 };
 
 }  // namespace tidemill

@@ -18,12 +18,15 @@ Result<RunConfig> SettleConfig(RunConfig config, const RunRequest& request,
                                std::vector<std::string>& warnings) {
   if (config.live.on && config.gateway.port == 0) config.gateway.port = kLivePort;
   if (!request.roles.learner && !request.roles.rollout) return config;
+  const bool trains = request.roles.learner && request.train && !config.memory.only;
+  // What others compute needs no GPU of this process, which then only holds files of weights.
+  if (!config.engine.own() && !(trains && config.learner.own())) config.model.device = "cpu";
   TM_ASSIGN_OR_RETURN(config.model.device, DeviceOf(config));
   const bool gpu = IsGpu(config.model.device);
   TM_ASSIGN_OR_RETURN(const ModelConfig model, ReadModelConfig(config.model.path));
   TM_ASSIGN_OR_RETURN(PlanInput input, PlanInputFrom(config, model, gpu));
-  input.trains = request.roles.learner && request.train && !config.memory.only;
-  input.generates = request.roles.rollout;
+  input.trains = trains && config.learner.own();
+  input.generates = request.roles.rollout && config.engine.own();
   if (gpu) {
     TM_ASSIGN_OR_RETURN(input.memory_bytes, FreeDeviceBytes(config.model.device));
     input.host_memory_bytes = AvailableMemoryBytes();

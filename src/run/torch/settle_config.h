@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "config/run_config.h"
 #include "core/status.h"
 #include "run/process.h"
+#include "run/run_config.h"
 
 namespace tidemill {
 

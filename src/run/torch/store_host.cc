@@ -86,7 +86,7 @@ Status StoreHost::OpenStore() {
   }
   if (config.memory.on && process_.request.train) {
     TM_ASSIGN_OR_RETURN(cases_, db->LoadCases());
-    shelf_ = std::make_unique<CaseShelf>(MemoryOptionsFrom(config).bank);
+    shelf_ = std::make_unique<CaseShelf>(config.memory);
     ports.cases = &cases_;
     ports.shelf = shelf_.get();
   }

@@ -6,7 +6,7 @@
 #include <set>
 #include <string>
 
-#include "config/run_config.h"
+#include "run/run_config.h"
 #include "run/run_sheet.h"
 #include "weights/torch/weight_codec.h"
 #include "weights/weight_receiver.h"

@@ -53,8 +53,8 @@ struct RunSpec {
   BoxLimits limits;                      // disk counts only in Configure
   size_t keep_bytes = 64 * 1024;         // of each of stdout and stderr: head and tail
   size_t log_bytes = 0;                  // of both as they come: the last ones
-  // What the command leaves running stays: it stands still until the next command runs. A timeout
-  // or too much output ends the command and its session, and the box can be used again.
+  // Processes that the command leaves running stay: they stand still until the next command runs. A
+  // timeout or too much output ends the command and its session, and the box can be used again.
   bool leave_running = false;
   // How often limits that the kernel does not enforce are looked at. A command that ends is noticed
   // at once.

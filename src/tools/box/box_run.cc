@@ -230,7 +230,8 @@ void BoxRunner::WriteInput() {
   if (!input_open_) input_fd_.Reset();
 }
 
-// What there is now, up to a bound, so that a torrent cannot keep us from looking at the clock.
+// The output that is there now, up to a bound, so that a torrent cannot keep us from looking at the
+// clock.
 void BoxRunner::ReadFrom(Fd& fd, Capture& capture, bool is_output) {
   char bytes[64 * 1024];
   for (int round = 0; round < 8 && fd; ++round) {

@@ -23,7 +23,7 @@ namespace {
 
 using Context = std::unique_ptr<void, decltype(&seccomp_release)>;
 
-// What compilers, interpreters, virtual machines and what they build ask for. Where one of the
+// The calls of compilers, interpreters, virtual machines and what they build. Where one of the
 // architectures lacks a call, libseccomp leaves it out there.
 constexpr std::initializer_list<int> kAllowed = {
     // Files.

@@ -22,7 +22,7 @@ void AddSyntaxError(const v1::Grading& grading, const PythonReport& report,
   diagnostic->set_message(CutText(ToUtf8(report.load_error), kValueShownMax));
 }
 
-// What a case that got no answer says instead.
+// The text of a case that got no answer.
 std::string NoAnswer(const PythonReport& report) {
   if (!report.load_error.empty()) return CutText(ToUtf8(report.load_error), kValueShownMax);
   return fmt::format("[no answer: {}]", EnumName(report.outcome));

@@ -4,7 +4,7 @@ import type { Json } from "../api";
 import { duration, percent, short } from "../format";
 import { link, setQuery, useApis, useLive, type Route } from "../hooks";
 import { Loading, Panel, Problem } from "../parts";
-import { AxisChoice, axisOf, evaluation, lineOf, RunChoice, RunsChart } from "../runs";
+import { AxisChoice, axisOf, evaluation, lineOf, rateText, RunChoice, RunsChart } from "../runs";
 import { column, rate, shareBetween, smooth } from "../series";
 
 export function Compare(props: { run: string; runs: Json[]; route: Route }) {
@@ -108,7 +108,7 @@ function Numbers(props: { names: string[]; runs: Json[] }) {
 
 function evalOf(run: Json, name: string): string {
   const found = evaluation(run, name);
-  return found ? `${percent(found.pass_rate, 1)} ± ${(100 * found.ci95).toFixed(0)}` : "–";
+  return found ? rateText(found) : "–";
 }
 
 // The keys whose values are not the same in all of them.

@@ -2,7 +2,7 @@ import { Chart } from "../chart";
 import { duration, percent, short, words } from "../format";
 import { useApi, useLive } from "../hooks";
 import { Loading, Problem, Stat } from "../parts";
-import { evaluation, metricName } from "../runs";
+import { evaluation, metricName, rateText } from "../runs";
 import { column, hasColumn, lagHistogram, level, rate, shareBetween, smooth } from "../series";
 import { FleetStrip } from "./fleet";
 import { LoopPicture } from "./loops";
@@ -41,7 +41,7 @@ export function Overview(props: { run: string }) {
       <div class="stats">
         <Stat name="Steps" value={short(run.data.counts.steps)} note={`version ${short(tick.version ?? run.data.counts.last_version)}`} />
         <Stat name="Episodes" value={short(run.data.counts.episodes)} note={`${short(run.data.counts.train)} to train on`} />
-        <Stat name="Pass rate, evaluated" value={after ? percent(after.pass_rate, 1) : before ? percent(before.pass_rate, 1) : "–"} note={after && before ? `${words(after.name)}; before: ${percent(before.pass_rate, 1)} ± ${(100 * before.ci95).toFixed(0)}` : before ? "before training" : "not evaluated yet"} tone={after && before && after.pass_rate > before.pass_rate ? "good" : ""} />
+        <Stat name="Pass rate, evaluated" value={after ? percent(after.pass_rate, 1) : before ? percent(before.pass_rate, 1) : "–"} note={after && before ? `${words(after.name)}; before: ${rateText(before)}` : before ? "before training" : "not evaluated yet"} tone={after && before && before.pass_rate !== null && after.pass_rate > before.pass_rate ? "good" : ""} />
         <Stat name="Tokens per second" value={short(running ? lastOf(tokens) : tick.generated_tokens / tick.seconds)} note={running ? `over the last ${duration(lately)}` : `over the whole run, ${short(tick.generated_tokens)} generated`} />
         <Stat name="Lag, mean" value={short(lastOf(column(steps, "lag_mean")))} note="steps behind the learner" />
         <Stat name={running ? "Running for" : "Ran for"} value={duration((tick.seconds ?? run.data.summary?.seconds ?? 0) * 1000)} note={`${short(run.data.warnings)} warnings`} tone={run.data.warnings ? "warn" : ""} />
@@ -97,8 +97,8 @@ function Evaluations(props: { evals: any[] }) {
   const of = (kind: string, value: (e: any) => number): (number | undefined)[] => x.map((step) => evals.filter((e) => e.step === step && kindOf(e.name) === kind).map(value).pop());
   const first = kinds[0];
   const band = [
-    { name: "high", values: of(first, (e) => Math.min(1, e.pass_rate + e.ci95)), color: "c1", band: "high" as const },
-    { name: "low", values: of(first, (e) => Math.max(0, e.pass_rate - e.ci95)), color: "c1", band: "low" as const },
+    { name: "high", values: of(first, (e) => Math.min(1, e.pass_rate + (e.ci95 ?? 0))), color: "c1", band: "high" as const },
+    { name: "low", values: of(first, (e) => Math.max(0, e.pass_rate - (e.ci95 ?? 0))), color: "c1", band: "low" as const },
   ];
   return <Chart title="Pass rate, evaluated" note="Held-out tasks after so many steps, with the 95 % interval." x={x} xKind="number" xName="step" series={[...(first ? band : []), ...kinds.map((kind, i) => ({ name: kind, values: of(kind, (e) => e.pass_rate), color: `c${i + 1}` }))]} min={0} max={1} format={(v) => percent(v)} />;
 }

@@ -1,0 +1,107 @@
+// Environments that others wrote, as episodes. A driver knows one standard and does no I/O: what
+// arrives goes in, what to do next comes out. The runner (environment_runner.h) does it.
+//
+//   Begin -> CallEnvironment | Await (bytes to send in TakeOutput) | AskModel | EndEpisode
+//   OnAnswer, OnBytes, OnModel -> the next of these
+//
+// A new standard is a file with its class and its row in Standards().
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "core/fate.h"
+#include "core/random.h"
+#include "core/status.h"
+#include "http/http_peer.h"
+#include "proto/tidemill.pb.h"
+
+namespace tidemill {
+
+using EnvironmentJson = nlohmann::ordered_json;
+
+// What an episode begins with.
+struct EpisodeSheet {
+  const v1::Task& task;
+  HttpUrl server;           // the environment's
+  std::string name;         // of the environment, in rewards
+  std::string mode;         // what of the standard it speaks (StandardRow::modes)
+  std::string gateway_url;  // where a server that asks the model itself finds it
+  std::string key;          // the episode's, for that
+  uint32_t max_turns = 1;
+  uint32_t max_turn_tokens = 512;
+  double temperature = 1;
+  uint64_t seed = 0;
+};
+
+// What to do next; one thing at a time.
+struct CallEnvironment {
+  HttpAsk ask;
+};
+struct AskModel {
+  std::string path;  // of the gateway
+  EnvironmentJson body;
+};
+struct Await {};  // bytes from the environment
+struct EndEpisode {
+  v1::EnvironmentReward reward;
+  std::string words;  // how it ended, for people
+};
+struct FailEpisode {
+  Failure failure = Failure::kEnvironment;
+  std::string why;
+};
+using DriverStep = std::variant<CallEnvironment, AskModel, Await, EndEpisode, FailEpisode>;
+
+struct EnvironmentAnswer {
+  int status = 0;
+  std::vector<std::pair<std::string, std::string>> fields;  // of the head, names in lower case
+  std::string body;
+};
+
+// Belongs to one thread. Nothing is called after an EndEpisode or a FailEpisode.
+class EpisodeDriver {
+ public:
+  virtual ~EpisodeDriver() = default;
+  // Whether it needs a connection that stays; then Begin is called once there is one.
+  virtual bool UsesStream() const { return false; }
+  virtual DriverStep Begin() = 0;
+  // To a CallEnvironment.
+  virtual DriverStep OnAnswer(const EnvironmentAnswer& answer) = 0;
+  // To an AskModel. A status other than 200: the gateway refused; the episode is over its limits,
+  // or its turn was lost, which the session knows.
+  virtual DriverStep OnModel(const EnvironmentAnswer& answer) = 0;
+  // Nothing: what is under way goes on.
+  virtual std::optional<DriverStep> OnBytes(std::string_view) { return std::nullopt; }
+  // What is to be sent on the stream, since the last call.
+  virtual std::string TakeOutput() { return {}; }
+  // The episode is given up: what tells the environment so, on the stream.
+  virtual std::string Farewell() { return {}; }
+  // The agent's own mistakes since the last call; they are results, and counted.
+  virtual uint32_t TakeBadActions() { return 0; }
+};
+
+struct StandardRow {
+  std::string_view name;  // in the config
+  std::string_view help;
+  std::string_view modes;  // "resources, gymnasium", the first is the default; empty: one
+  std::unique_ptr<EpisodeDriver> (*make)(EpisodeSheet sheet);
+};
+std::span<const StandardRow> Standards();
+// nullptr: none has this name.
+const StandardRow* StandardNamed(std::string_view name);
+
+std::unique_ptr<EpisodeDriver> NewOpenEnvDriver(EpisodeSheet sheet);
+std::unique_ptr<EpisodeDriver> NewNemoGymDriver(EpisodeSheet sheet);
+
+}  // namespace tidemill

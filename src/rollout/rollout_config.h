@@ -1,0 +1,92 @@
+// The keys of [rollout] and [eval]: how episodes go, and which are evaluations.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "config/section.h"
+
+namespace tidemill {
+
+struct RolloutConfig {
+  TM_SECTION("rollout");
+  TM_KEY(uint32_t, group_size, 8,
+         {.doc = "Episodes per group (G): attempts at one task that are compared with each other",
+          .min = 1,
+          .max = 1024});
+  TM_KEY(uint32_t, groups_per_step, 8,
+         {.doc = "Groups per batch; batch size B = groups_per_step * group_size",
+          .min = 1,
+          .max = 65536});
+  TM_KEY(uint32_t, max_in_flight, 256,
+         {.doc = "Maximum number of episodes in flight", .min = 1, .max = 65536});
+  TM_KEY(uint32_t, max_turns, 4,
+         {.doc = "Maximum number of turns per episode", .min = 1, .max = 1000});
+  TM_KEY(uint32_t, max_turn_tokens, 512,
+         {.doc = "Maximum number of tokens the model writes per turn", .min = 1, .max = 1 << 20});
+  TM_KEY(uint32_t, max_context, 0,
+         {.doc = "Maximum number of tokens per episode; 0: the model's context length"});
+  TM_KEY(double, temperature, 1.0,
+         {.doc = "Sampling temperature in training; the learner applies it too",
+          .min = 0.01,
+          .max = 10});
+  TM_KEY(double, top_p, 1.0,
+         {.doc = "Training samples from the fewest tokens that together have this probability; the "
+                 "learner normalises over them; 1: from all",
+          .min = 0.01,
+          .max = 1});
+  TM_KEY(uint32_t, top_k, 0,
+         {.doc = "Training samples from so many of the most likely tokens; 0: from all",
+          .max = 1 << 20});
+  TM_KEY(double, min_p, 0.0,
+         {.doc = "Training samples from tokens at least so likely as this share of the most likely "
+                 "one; 0: from all",
+          .min = 0,
+          .max = 1});
+  TM_KEY(uint32_t, observation_tokens, 512,
+         {.doc = "Maximum number of tokens of tool results appended after a turn",
+          .min = 1,
+          .max = 1 << 20});
+  TM_KEY(uint32_t, calls_per_turn, 8,
+         {.doc = "Maximum number of tool calls per turn", .min = 1, .max = 64});
+  TM_KEY(uint32_t, tool_retries, 3,
+         {.doc = "Retries of a tool call after a system failure", .min = 0, .max = 20});
+  TM_KEY(std::string, on_unavailable, "stale",
+         {.doc = "After the last retry: stale keeps the episode out of training; skip tells the "
+                 "agent that the tool is unavailable",
+          .choices = {"stale", "skip"}});
+  TM_KEY(std::string, cache_on_swap, "keep",
+         {.doc = "Key-value cache on a weight update: keep it, or rebuild it under the new weights",
+          .choices = {"keep", "rebuild"}});
+  TM_KEY(
+      uint32_t, cache_mb, 0,
+      {.doc =
+           "Memory of the key-value cache; 0: 512 on a CPU, a quarter of the free memory on a GPU",
+       .max = 1 << 24});
+  TM_KEY(uint32_t, prefill_chunk, 512,
+         {.doc = "Maximum number of prompt tokens per engine step, so that prefill does not stall "
+                 "decoding",
+          .min = 1,
+          .max = 65536});
+
+  // A call given up makes the episode stale; false: the agent is told.
+  bool stale_on_unavailable() const { return on_unavailable == "stale"; }
+};
+
+struct EvalConfig {
+  TM_SECTION("eval");
+  TM_KEY(uint32_t, samples, 4, {.doc = "Episodes per held-out task", .min = 1, .max = 1024});
+  TM_KEY(uint32_t, max_turns, 0,
+         {.doc = "Maximum number of turns in evaluation; 0: as in training", .max = 1000});
+  TM_KEY(double, temperature, 1.0,
+         {.doc = "Sampling temperature in evaluation; 0: greedy", .min = 0, .max = 10});
+  TM_KEY(uint64_t, every_steps, 0,
+         {.doc = "Steps between evaluations during training; 0: none", .max = 1e9});
+  TM_KEY(bool, before, true, {.doc = "Evaluate before the first step"});
+  TM_KEY(bool, after, true, {.doc = "Evaluate after the last step"});
+  TM_KEY(bool, greedy, false, {.doc = "Also evaluate with greedy decoding"});
+  TM_KEY(uint32_t, also_max_turns, 0,
+         {.doc = "Also evaluate with this many turns; 0: no", .max = 1000});
+};
+
+}  // namespace tidemill
