@@ -9,7 +9,7 @@
 #include "cli/commands.h"
 #include "cli/fleet_backend.h"
 #include "cli/fleet_screen.h"
-#include "config/run_config.h"
+#include "run/run_config.h"
 #include "core/child_process.h"
 #include "core/files.h"
 #include "core/text.h"
