@@ -48,6 +48,8 @@ void AddWarmupCommand(CLI::App& app, Exit& exit);
 void AddRunsCommand(CLI::App& app, Exit& exit);
 void AddViewCommand(CLI::App& app, Exit& exit);
 void AddServeCommand(CLI::App& app, Exit& exit);
+void AddChatCommand(CLI::App& app, Exit& exit);
+void AddTinkerCommand(CLI::App& app, Exit& exit);
 void AddWorkerCommand(CLI::App& app, Exit& exit);
 void AddBusCommand(CLI::App& app, Exit& exit);
 void AddRankCommand(CLI::App& app, Exit& exit);

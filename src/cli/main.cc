@@ -24,6 +24,8 @@ void AddCommands(CLI::App& app, Exit& exit) {
   AddRunsCommand(app, exit);
   AddViewCommand(app, exit);
   AddServeCommand(app, exit);
+  AddChatCommand(app, exit);
+  AddTinkerCommand(app, exit);
   AddLiveCommand(app, exit);
   AddMemoryCommand(app, exit);
   AddTasksCommand(app, exit);

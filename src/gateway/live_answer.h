@@ -87,11 +87,13 @@ class LiveAnswer {
   int64_t CachedTokens() const;
   // As its client is told.
   TokenUsage Usage() const;
+  std::vector<PromptRecord> PromptOf(int choice) const;
   std::string OpenStream();
   void SendWhole();
   void Finish(int status, Time now);
 
   const std::unique_ptr<AskedTurn> asked_;
+  const ServedPolicy& policy_;
   const size_t slow_bytes_;
   std::vector<Choice> choices_;
   std::unique_ptr<AnswerStream> stream_;  // of a request for a stream

@@ -36,7 +36,8 @@ WireJson ModelObject(const ServedModel& model, bool anthropic) {
             {"object", "model"},
             {"created", model.created_s},
             {"owned_by", "tidemill"},
-            {"max_model_len", model.context_tokens}};
+            {"max_model_len", model.context_tokens},
+            {"context_length", model.context_tokens}};
   }
   return {{"type", "model"},
           {"id", model.name},
@@ -83,6 +84,7 @@ ParsedRequest ParseRequest(Api api, std::string_view body, const WireLimits& lim
     return parsed;
   }
   request.ignored = parse.ignored();
+  request.unknown = parse.unknown();
   parsed.request = std::move(request);
   return parsed;
 }

@@ -9,8 +9,8 @@
 #include <deque>
 #include <tuple>
 
+#include "engine/cpu/controlled_draw.h"
 #include "engine/cpu/cpu_kernels.h"
-#include "engine/cpu/sampler.h"
 #include "engine/cuda/decoder.h"
 #include "engine/decode_backend.h"
 #include "model/torch/adapter_block.h"
@@ -97,9 +97,10 @@ class CudaBackend final : public DecodeBackend {
     std::vector<HostDraw> draws;
     for (const StepSegment& s : segments) {
       const SamplingParams& how = s.sampling;
-      if (s.draw && !Foresees(how)) {
+      if (s.draw && !ForeseesDraw(s)) {
         draws.push_back({.segment = segments_.size(),
                          .sampling = how,
+                         .controls = s.controls,
                          .seed = s.seed,
                          .position = static_cast<uint64_t>(s.first) + s.tokens.size()});
       }
@@ -155,6 +156,7 @@ class CudaBackend final : public DecodeBackend {
   struct HostDraw {
     size_t segment = 0;
     SamplingParams sampling;
+    std::shared_ptr<const DrawControls> controls;
     uint64_t seed = 0;
     uint64_t position = 0;
   };
@@ -204,11 +206,12 @@ class CudaBackend final : public DecodeBackend {
   Status DrawOnCpu(const HostDraw& draw, Drawn& drawn) {
     if (drawn.id < 0) return Ok();  // the logits are not finite
     TM_RETURN_IF_ERROR(decoder_->Logits(draw.segment, logits_));
-    if (DrawsOnDevice(draw.sampling)) {
+    if (draw.controls == nullptr && DrawsOnDevice(draw.sampling)) {
       ReportModel(BestCpuKernels(), logits_, draw.sampling.top_logprobs, scratch_, drawn);
       return Ok();
     }
-    DrawToken(BestCpuKernels(), logits_, draw.sampling, draw.seed, draw.position, scratch_, drawn);
+    DrawControlled(BestCpuKernels(), logits_, draw.sampling, draw.controls.get(), draw.seed,
+                   draw.position, scratch_, drawn);
     return Ok();
   }
 

@@ -1,5 +1,6 @@
 #include "run/torch/policy_server.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -45,8 +46,32 @@ Result<std::unique_ptr<TurnRecorder>> PolicyServer::Remember(const RunConfig& co
   return std::unique_ptr<TurnRecorder>(std::move(live));
 }
 
-Result<std::unique_ptr<PolicyServer>> PolicyServer::Start(RunConfig config,
-                                                          const RecordTo& record) {
+void PolicyServer::Describe(const RunConfig& config, const PolicyWeights& weights, int threads) {
+  const ServedPolicy& policy = host_->policy();
+  const EngineStats stats = engine_.port->Stats();
+  const auto add = [&](const char* name, std::string what) {
+    lines_.emplace_back(name, std::move(what));
+  };
+  add("model", policy.name + " (" + config.model.path + ")");
+  if (!config.model.adapter.empty()) add("adapter", config.model.adapter);
+  add("parameters",
+      fmt::format("{:.1f} million, {} on {}",
+                  static_cast<double>(weights.config().ParameterCount()) / 1e6,
+                  c10::toString(weights.view().embed.scalar_type()), config.model.device));
+  add("template", !policy.chat            ? "none: only /v1/completions is answered"
+                  : policy.chat->fallback ? "ChatML, as the directory has none"
+                                          : "the model's own");
+  add("tools", policy.format.tools == ToolFormat::kNone ? "none" : ToolNote(policy));
+  add("context", fmt::format("{} tokens", host_->context_tokens()));
+  add("cache", fmt::format("{} tokens", stats.pages_total * kPageSlots));
+  add("threads", std::to_string(threads));
+  add("routes",
+      "/v1/chat/completions /v1/completions /v1/responses /v1/messages /v1/models /health /version "
+      "/metrics");
+}
+
+Result<std::unique_ptr<PolicyServer>> PolicyServer::Start(RunConfig config, const ServeUse& serve) {
+  const RecordTo& record = serve.record;
   std::unique_ptr<PolicyServer> server(new PolicyServer);
   if (!config.engine.own()) config.model.device = "cpu";
   TM_ASSIGN_OR_RETURN(config.model.device, DeviceOf(config));
@@ -60,12 +85,14 @@ Result<std::unique_ptr<PolicyServer>> PolicyServer::Start(RunConfig config,
                         .fixed_base = true,
                         .folder = config.engine.folder};
   if (begin.folder.empty()) {
-    begin.folder = std::filesystem::temp_directory_path() / ("tidemill-serve-" + std::to_string(getpid()));
+    begin.folder =
+        std::filesystem::temp_directory_path() / ("tidemill-serve-" + std::to_string(getpid()));
   }
   TM_ASSIGN_OR_RETURN(server->engine_, OpenEngine(config, tokenizer, std::move(begin),
                                                   *server->channel_, server->clock_));
-  TM_ASSIGN_OR_RETURN(server->host_, GatewayHost::Read(config));
-  GatewayUse use{.context_tokens = server->engine_.max_context, .in_a_run = false};
+  TM_ASSIGN_OR_RETURN(server->host_, GatewayHost::Read(config, serve.words));
+  GatewayUse use{
+      .context_tokens = server->engine_.max_context, .api_key = serve.api_key, .in_a_run = false};
   std::unique_ptr<TurnRecorder> recorder;
   if (record.run.empty()) {
     recorder = std::make_unique<PlainRecorder>(server->host_->policy());
@@ -78,6 +105,7 @@ Result<std::unique_ptr<PolicyServer>> PolicyServer::Start(RunConfig config,
   }
   TM_RETURN_IF_ERROR(server->host_->Start(config, use, std::move(recorder), *server->engine_.port,
                                           server->clock_, server->metrics_));
+  server->Describe(config, *weights, ThreadsFrom(config).engine);
   if (server->live_ != nullptr) TM_RETURN_IF_ERROR(server->Announce());
   // Asked for only through the gateway's own /metrics.
   server->metrics_.AddSource([host = server->host_.get()](MetricSink& sink) { host->Sink(sink); });

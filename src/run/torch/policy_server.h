@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/clock.h"
@@ -17,10 +18,19 @@
 
 namespace tidemill {
 
+class PolicyWeights;
+
 // Where sessions are kept.
 struct RecordTo {
   std::string folder = "runs";
   std::string run{};  // empty: nowhere
+};
+
+// What of a server is no key of the config.
+struct ServeUse {
+  RecordTo record{};
+  ServedWords words{};
+  std::string api_key{};  // instead of gateway.keys; empty: none
 };
 
 class PolicyServer {
@@ -28,11 +38,13 @@ class PolicyServer {
   // Serves config.model.path with config.model.adapter as config.gateway says. With a run to record
   // to, what a request leaves open is drawn as training draws. Failures name the file, the key or
   // the run.
-  static Result<std::unique_ptr<PolicyServer>> Start(RunConfig config, const RecordTo& record);
+  static Result<std::unique_ptr<PolicyServer>> Start(RunConfig config, const ServeUse& use);
   ~PolicyServer();
 
   std::string url() const { return host_->gateway().url(); }
   const std::vector<std::string>& warnings() const { return host_->warnings(); }
+  // What is served, for people: a name and what it is, line by line.
+  const std::vector<std::pair<std::string, std::string>>& lines() const { return lines_; }
   // As Gateway::FiguresJson.
   std::string FiguresJson() const { return host_->gateway().FiguresJson(); }
   // As Gateway::Drain.
@@ -45,7 +57,11 @@ class PolicyServer {
   // Opens the run; the gateway owns what remembers.
   Result<std::unique_ptr<TurnRecorder>> Remember(const RunConfig& config, const RecordTo& record);
 
+  // `weights`: ModelConfig of what is served, its type and device.
+  void Describe(const RunConfig& config, const PolicyWeights& weights, int threads);
+
   RealClock clock_;
+  std::vector<std::pair<std::string, std::string>> lines_;
   Metrics metrics_;
   std::unique_ptr<WeightChannel> channel_;
   OpenedEngine engine_;
