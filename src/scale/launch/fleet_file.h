@@ -23,6 +23,19 @@ struct FleetWorkers {
   std::vector<std::string> set = {};    // config keys of these workers alone, a.b=c
 };
 
+// How hosts are reached.
+struct FleetSsh {
+  std::vector<std::string> command = {"ssh", "-o", "BatchMode=yes"};
+  std::vector<std::string> hosts;  // the learner, and Redis with it, run on the first
+  std::string folder = ".tidemill/fleets";  // on each host, below the user's home
+};
+
+struct FleetSlurm {
+  std::string partition, account, time_limit;
+  std::vector<std::string> options;  // further ones of sbatch
+  uint32_t signal_s = 60;            // this long before the limit a job is told to end
+};
+
 struct FleetFile {
   std::string run;
   std::string config;  // absolute
@@ -37,17 +50,8 @@ struct FleetFile {
   uint32_t redis_port = 0;    // 0: any free one where the fleet is local, else 6390
   std::vector<FleetWorkers> workers;
 
-  struct Ssh {
-    std::vector<std::string> command = {"ssh", "-o", "BatchMode=yes"};
-    std::vector<std::string> hosts;  // the learner, and Redis with it, run on the first
-    std::string folder = ".tidemill/fleets";  // on each host, below the user's home
-  } ssh;
-
-  struct Slurm {
-    std::string partition, account, time_limit;
-    std::vector<std::string> options;  // further ones of sbatch
-    uint32_t signal_s = 60;            // this long before the limit a job is told to end
-  } slurm;
+  FleetSsh ssh;
+  FleetSlurm slurm;
 
   // Where this run's fleet keeps its state, logs and what Redis wrote.
   std::string RunFolder() const { return folder + "/" + run; }

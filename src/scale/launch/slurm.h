@@ -1,5 +1,5 @@
 // A fleet as jobs of Slurm: an array for each [[workers]] table, with a task for each worker. Text
-// alone; what it says is run by the command (cli/fleet_jobs.h).
+// alone; what it says is run by the command (cli/fleet_jobs.cc).
 //
 // The fleet's folder is seen by every node. The learner's job starts Redis on its node and writes
 // its URL into the folder (`bus.url`, for the owner alone); the others wait for it, and start their
