@@ -55,6 +55,9 @@ Result<OverlapSetting> ParseSetting(const std::string& text) {
 }
 
 int RunOverlap(const BenchWords& words) {
+  if (words.waiting.eager || words.waiting.background) {
+    return Print(RunWaitingBench(words.waiting), words.json, MissesNothing);
+  }
   OverlapOptions options = words.overlap;
   for (const std::string& text : words.settings) {
     const Result<OverlapSetting> setting = ParseSetting(text);
@@ -101,6 +104,8 @@ constexpr Bench kBenches[] = {
     {"disk", [](const BenchWords& w) { return Print(RunDiskBench(w.disk), w.json); }},
     {"tokenizer",
      [](const BenchWords& w) { return Print(RunTokenizerBench(w.tokenizer), w.json); }},
+    {"constraint",
+     [](const BenchWords& w) { return Print(RunConstraintBench(w.constraint), w.json, Holds); }},
 };
 
 int RunBench(const BenchWords& words) {

@@ -7,12 +7,14 @@
 
 #include "bench/agents_bench.h"
 #include "bench/bus_bench.h"
+#include "bench/constraint_bench.h"
 #include "bench/disk_bench.h"
 #include "bench/gateway_bench.h"
 #include "bench/memory_bench.h"
 #include "bench/overlap_bench.h"
 #include "bench/store_bench.h"
 #include "bench/tokenizer_bench.h"
+#include "bench/waiting_bench.h"
 
 namespace tidemill {
 
@@ -22,6 +24,7 @@ struct BenchWords {
   BusBenchOptions bus;
   StoreBenchOptions store;
   TokenizerBenchOptions tokenizer;
+  ConstraintBenchOptions constraint;
   DiskBenchOptions disk;
   AgentsBenchOptions agents;
   GatewayBenchOptions gateway;
@@ -29,6 +32,7 @@ struct BenchWords {
   MemoryBenchOptions memory;
   uint64_t searched = 100'000;  // cases of memory's search measurement; 0: none
   OverlapOptions overlap;
+  WaitingBenchOptions waiting;
   std::vector<std::string> settings;  // of overlap, "MODE:BATCH:IN_FLIGHT"
 };
 

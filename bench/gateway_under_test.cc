@@ -140,7 +140,8 @@ Result<BenchQuestion> GatewayUnderTest::Ask(const Wish& wish) {
                            .body_sha256 = "",
                            .wall_ms = clock_.WallMs()};
   TM_ASSIGN_OR_RETURN(TurnPrompt prompt, recorder_->Prepare(asked));
-  const TurnPlan plan = PlanTurns(*policy_, plan_, *parsed.request, prompt, random_.Next());
+  const TurnPlan plan =
+      PlanTurns(*policy_, plan_, *parsed.request, prompt, {.seed = random_.Next()});
   if (plan.error) return Invalid(plan.error->message);
   question.prompt = std::move(prompt.prompts[0]);
   question.turn = plan.choices[0].params;

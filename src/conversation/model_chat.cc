@@ -115,8 +115,9 @@ Result<ModelChat> ReadModelChat(Tokenizer tokenizer, const std::string& dir,
                                 const ModelChatOptions& options) {
   Result<GenerationConfig> generation = ReadGenerationConfig(dir);
   if (!generation.ok() && generation.status().code() != Code::kNotFound) return generation.status();
-  Result<ModelTemplate> chat = ReadModelTemplate(dir);
-  if (!chat.ok() && chat.status().code() != Code::kNotFound) return chat.status();
+  Result<ModelTemplate> chat = ReadModelTemplate(dir, options.template_file);
+  const bool wanted = !options.template_file.empty();
+  if (!chat.ok() && (wanted || chat.status().code() != Code::kNotFound)) return chat.status();
   GenerationConfig author = generation.ok() ? *generation : GenerationConfig{};
   ModelChat out = chat.ok() ? MakeModelChat(std::move(tokenizer), std::move(*chat), author)
                             : ModelChat{.tokenizer = std::move(tokenizer),

@@ -43,6 +43,7 @@ struct ModelChat {
 struct ModelChatOptions {
   std::string model_dir{};           // of config.json; empty: where the words are
   std::string tool_format = "auto";  // a name of ToolFormatByName, or as the template implies
+  std::string template_file{};       // a Jinja template instead of the directory's; empty: none
 };
 
 // Reads template and configs of `dir`, whose tokenizer is given. A directory without a template is

@@ -1,10 +1,13 @@
 #include "conversation/model_template.h"
 
 #include "conversation/tools_as_text.h"
+#include "core/files.h"
 #include "model/tokenizer_config.h"
 
 namespace tidemill {
 namespace {
+
+constexpr size_t kTemplateBytesMax = size_t{4} << 20;
 
 // ChatML, with tools and calls as Hermes and Qwen write them.
 std::string ChatMlSource() {
@@ -44,8 +47,12 @@ Result<Rendered> ModelTemplate::Render(RenderInput input) const {
   return tools && tool_use ? tool_use->Render(input) : chat.Render(input);
 }
 
-Result<ModelTemplate> ReadModelTemplate(const std::string& dir) {
+Result<ModelTemplate> ReadModelTemplate(const std::string& dir, const std::string& file) {
   TM_ASSIGN_OR_RETURN(TokenizerConfig config, ReadTokenizerConfig(dir));
+  if (!file.empty()) {
+    TM_ASSIGN_OR_RETURN(config.chat_template, ReadFileBounded(file, kTemplateBytesMax));
+    config.tool_template.clear();
+  }
   std::string source = config.chat_template.empty() ? config.tool_template : config.chat_template;
   const bool fallback = source.empty();
   if (fallback) {
@@ -58,7 +65,8 @@ Result<ModelTemplate> ReadModelTemplate(const std::string& dir) {
     }
     source = ChatMlSource();
   }
-  TM_ASSIGN_OR_RETURN(ChatTemplate chat, ChatTemplate::Parse(source, "chat_template"));
+  TM_ASSIGN_OR_RETURN(ChatTemplate chat,
+                      ChatTemplate::Parse(source, file.empty() ? "chat_template" : file));
   ModelTemplate out{.chat = std::move(chat),
                     .tool_use = std::nullopt,
                     .bos_token = std::move(config.bos_token),

@@ -22,8 +22,9 @@ struct ModelTemplate {
 };
 
 // Reads chat_template.jinja or the templates in tokenizer_config.json. Without one: ChatML where
-// the tokenizer has <|im_start|> and <|im_end|>. kNotFound: neither. kInvalid: a file is wrong.
-Result<ModelTemplate> ReadModelTemplate(const std::string& dir);
+// the tokenizer has <|im_start|> and <|im_end|>. `file`, where it is not empty, is the template
+// instead. kNotFound: neither. kInvalid: a file is wrong.
+Result<ModelTemplate> ReadModelTemplate(const std::string& dir, const std::string& file = {});
 
 // Token ids in which what came from the conversation opens no turn.
 std::vector<TokenId> EncodeRendered(const Tokenizer& tokenizer, const Rendered& rendered);

@@ -27,6 +27,10 @@ class BatchEngine final : public Engine {
     if (start.prompt.empty()) return Invalid(who + ": the prompt is empty");
     TM_RETURN_IF_ERROR(CheckTokens(start.prompt).WithContext(who + ": prompt"));
     TM_RETURN_IF_ERROR(CheckRoom(start.prompt.size(), start.turn).WithContext(who));
+    const bool scored = start.turn.prompt_logprobs >= 0;
+    if (scored && !backend_->Scores()) {
+      return Invalid("log-probabilities of a prompt are not available on a GPU");
+    }
     if (sequences_.size() >= options_.max_sequences) {
       return Full("the engine holds " + std::to_string(sequences_.size()) +
                   " sequences, the maximum");
@@ -43,8 +47,9 @@ class BatchEngine final : public Engine {
     sequence->id = start.id;
     sequence->prompt_length = static_cast<int32_t>(start.prompt.size());
     sequence->tokens = std::move(start.prompt);
-    sequence->share_group = start.share_group;
-    sequence->owner = {.tenant = start.tenant, .session = start.session};
+    // Every row of a prompt that is scored has to be computed.
+    sequence->share_group = scored ? 0 : start.share_group;
+    if (!scored) sequence->owner = {.tenant = start.tenant, .session = start.session};
     sequence->service = start.service;
     sequence->stream = start.stream;
     sequence->pinned = start.pin_version.has_value();
@@ -71,6 +76,11 @@ class BatchEngine final : public Engine {
     return Ok();
   }
 
+  void Interrupt(SequenceId id) override {
+    const auto found = sequences_.find(id);
+    if (found != sequences_.end()) found->second->interrupted = true;  // a new turn forgets it
+  }
+
   Status Release(SequenceId id) override {
     const auto found = sequences_.find(id);
     if (found == sequences_.end()) return NotFound("no sequence " + std::to_string(id));
@@ -78,6 +88,7 @@ class BatchEngine final : public Engine {
     for (StepUnderWay& step : under_way_) {
       for (StepUnderWay::Draw& draw : step.draws) {
         if (draw.sequence == sequence) draw.sequence = nullptr;
+        if (draw.scored == sequence) draw.scored = nullptr;
       }
     }
     std::erase_if(ended_before_swap_, [id](const TurnOutput& turn) { return turn.id == id; });
@@ -211,6 +222,7 @@ class BatchEngine final : public Engine {
     struct Draw {
       Sequence* sequence = nullptr;  // null: draws nothing, or for nobody any more
       uint64_t version = 0;          // of the sequence's policy
+      Sequence* scored = nullptr;    // whose prompt its rows score
     };
     std::vector<Draw> draws;         // by segment
     std::vector<PolicyId> policies;  // by segment
@@ -272,14 +284,15 @@ class BatchEngine final : public Engine {
     for (size_t i = 0; i < plan.size(); ++i) {
       Sequence& s = *plan[i].sequence;
       scheduler_.Started(s, plan[i].rows);
-      step.draws.push_back({segments_[i].draw ? &s : nullptr, s.weights.version});
+      step.draws.push_back({segments_[i].draw ? &s : nullptr, s.weights.version,
+                            segments_[i].score >= 0 ? &s : nullptr});
       step.policies.push_back(s.weights.policy);
       step.places.push_back(segments_[i].weights);
       if (!segments_[i].draw) continue;
       s.segment = i;
       ++s.drawing;
       s.closing = EndsWithin(s, s.drawing, options_.scheduling.max_context);
-      step.foreseen = step.foreseen && backend_->Foresees(s.turn.sampling);
+      step.foreseen = step.foreseen && backend_->ForeseesDraw(segments_[i]);
     }
     return true;
   }
@@ -296,6 +309,7 @@ class BatchEngine final : public Engine {
       }
     }
     for (size_t i = 0; i < step.draws.size(); ++i) {
+      if (step.draws[i].scored != nullptr) TakeScores(*step.draws[i].scored, drawn_[i]);
       if (step.draws[i].sequence != nullptr) Take(step.draws[i], std::move(drawn_[i]), finished);
     }
     return Ok();
@@ -316,6 +330,8 @@ class BatchEngine final : public Engine {
     }
     static constexpr TokenId kNotKnownYet = 0;
     const bool known = static_cast<size_t>(s.cached) < s.tokens.size();
+    const bool scores = AsksScores(*planned.sequence, planned.rows);
+    const auto behind = static_cast<size_t>(s.cached + planned.rows);
     return {.tokens = known ? std::span(s.tokens).subspan(static_cast<size_t>(s.cached),
                                                           static_cast<size_t>(planned.rows))
                             : std::span(&kNotKnownYet, 1),
@@ -325,7 +341,33 @@ class BatchEngine final : public Engine {
             .draw = draw,
             .sampling = s.turn.sampling,
             .seed = s.turn.seed,
+            .controls =
+                draw ? planned.sequence->controls.Next(s.turn.controls, s.turn.stop_ids, s.turned)
+                     : nullptr,
+            .score = scores ? s.turn.prompt_logprobs : -1,
+            .next = scores && behind < s.tokens.size() ? s.tokens[behind] : -1,
             .weights = versions_.PlaceOf(s.weights)};
+  }
+
+  // Whether rows are of a prompt whose log-probabilities are asked for. What was computed and lost
+  // before the first draw is scored again.
+  static bool AsksScores(Sequence& s, int32_t rows) {
+    const bool begun = s.turned > static_cast<int32_t>(s.turn.forced.size());
+    if (s.turn.prompt_logprobs < 0 || begun) return false;
+    if (s.cached == 0) {
+      s.scored = 0;
+      s.output.prompt.clear();
+    }
+    if (s.cached != s.scored || s.scored + 1 >= s.prompt_length) return false;
+    s.scored += rows;
+    return true;
+  }
+
+  static void TakeScores(Sequence& s, Drawn& drawn) {
+    for (PromptLogprob& score : drawn.scores) {
+      if (static_cast<int32_t>(s.output.prompt.size()) + 1 >= s.prompt_length) return;
+      s.output.prompt.push_back(std::move(score));
+    }
   }
 
   void Take(const StepUnderWay::Draw& draw, Drawn drawn, std::vector<TurnOutput>& finished) {

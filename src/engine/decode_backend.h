@@ -15,6 +15,7 @@
 namespace tidemill {
 
 class PolicyWeights;
+struct DrawControls;
 
 using PageId = int32_t;
 
@@ -29,6 +30,11 @@ struct StepSegment {
   bool draw = false;              // draw the token that follows the last row
   SamplingParams sampling;
   uint64_t seed = 0;
+  std::shared_ptr<const DrawControls> controls{};  // of the draw; null: none
+  // >= 0: every row also says how likely the token behind it is, with so many alternatives. The
+  // token behind the last row is `next`; negative: there is none, or it is drawn.
+  int32_t score = -1;
+  TokenId next = -1;
   int32_t weights = 0;  // computed with what is in this place
 };
 
@@ -41,6 +47,7 @@ struct Drawn {
   std::vector<TokenLogprob> top{};
   // EncodeSupport of what it was drawn from, where the sampling truncates; at temperature 0 empty.
   std::string support{};
+  std::vector<PromptLogprob> scores{};  // where the segment asks for them, by row
 };
 
 // Not thread-safe but for Prepare; the engine's thread calls.
@@ -64,8 +71,14 @@ class DecodeBackend {
   // Waits for the older of the steps under way. `drawn` has one place for each of its segments,
   // filled where it draws.
   virtual Status Finish(std::span<Drawn> drawn) = 0;
+  // Whether segments can ask for scores.
+  virtual bool Scores() const { return false; }
   // Whether a token drawn this way can be the input of a step that is started before it is known.
   virtual bool Foresees(const SamplingParams& sampling) const = 0;
+  // The same of a draw of the step that was started last, with its controls.
+  virtual bool ForeseesDraw(const StepSegment& segment) const {
+    return segment.controls == nullptr && Foresees(segment.sampling);
+  }
 };
 
 struct BackendOptions {

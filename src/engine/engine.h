@@ -15,6 +15,7 @@
 
 #include "core/status.h"
 #include "core/token_support.h"
+#include "engine/turn_controls.h"
 #include "model/policy_version.h"
 #include "model/token_id.h"
 #include "model/weights.h"
@@ -45,7 +46,15 @@ struct TurnParams {
   // The turn begins with these, which are given and not drawn: fewer than max_new_tokens, of which
   // they count. Stops are not looked for in them.
   std::vector<TokenId> forced{};
+  TurnControls controls{};
+  // The model's log-probabilities of the prompt's tokens are in TurnOutput::prompt, with so many
+  // alternatives each. -1: not asked. Only of a turn that begins a sequence, whose prompt is then
+  // computed anew.
+  int32_t prompt_logprobs = -1;
 };
+
+// Who reads the deltas of a streamed sequence: a port has a feed for each.
+enum class TurnReaders : uint8_t { kClients, kEpisodes };
 
 // Live sequences have somebody waiting for each token.
 enum class SequenceClass : uint8_t { kTraining, kLive };
@@ -67,12 +76,14 @@ struct SequenceStart {
   SequenceClass service = SequenceClass::kTraining;
   // Its tokens are told after each step (TakeDeltas) instead of all together by Step.
   bool stream = false;
+  TurnReaders readers = TurnReaders::kClients;  // of a streamed one
   // All its tokens are drawn from this version of its policy, which is held until Release. Without:
   // from the newest at each step.
   std::optional<uint64_t> pin_version{};
 };
 
-enum class TurnFinish : uint8_t { kStop, kLength, kContext, kCancelled };
+// kInterrupted: the owner of the sequence ended the turn behind a token it had drawn.
+enum class TurnFinish : uint8_t { kStop, kLength, kContext, kCancelled, kInterrupted };
 
 struct TokenVersionRun {
   uint64_t version = 0;
@@ -89,6 +100,12 @@ struct StopMatch {
   int32_t string = -1;  // index in stop_strings; -1: none did
   uint32_t token = 0;   // index in the turn of the token it begins in
   uint32_t byte = 0;    // where it begins in the bytes of the turn's drawn tokens
+};
+
+// What the model says of a token of the prompt, given those before it.
+struct PromptLogprob {
+  float logprob = 0;
+  std::vector<TokenLogprob> top{};  // the most likely first
 };
 
 // A finished turn. The sequence is parked afterwards: it keeps its place (and its cache, while
@@ -112,8 +129,11 @@ struct TurnOutput {
   uint32_t forced = 0;
   // Tokens before the turn that were not computed for it, because they were in the cache.
   uint32_t cached_tokens = 0;
+  // Of each token of the prompt but the first, where TurnParams::prompt_logprobs asks for them.
+  std::vector<PromptLogprob> prompt;
   // The last bytes of the turn that may turn out to begin a stop string; not to be shown yet.
   uint32_t held_bytes = 0;
+  double place_ms = 0;  // that the turn waited for room in the engine
 };
 
 // What came to a streamed turn since the last delta: the vectors of `part` hold the new tokens
@@ -179,6 +199,10 @@ class Engine {
   // turn is generated. kNotFound: no such sequence. kInvalid: it is not parked, or it would not
   // fit.
   virtual Status Continue(SequenceId id, std::vector<TokenId> append, TurnParams turn) = 0;
+  // Ends the sequence's turn behind the next token that it draws, with kInterrupted, unless it ends
+  // there anyway; no token is lost. Does nothing where no turn is under way. An engine that cannot
+  // lets the turn end by itself.
+  virtual void Interrupt(SequenceId) {}
   // Forgets the sequence, running or parked, without an output; its pages are free or in the cache
   // when it returns. kNotFound: no such sequence.
   virtual Status Release(SequenceId id) = 0;

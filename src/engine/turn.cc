@@ -77,6 +77,19 @@ void AppendForced(Sequence& s, std::optional<uint64_t> version, bool supported) 
   if (version) CountVersion(out.versions, *version, out.forced);
 }
 
+Status CheckControls(const TurnControls& controls) {
+  for (const float penalty : {controls.presence_penalty, controls.frequency_penalty}) {
+    if (!std::isfinite(penalty)) return Invalid("a penalty must be a number");
+  }
+  if (!(controls.repetition_penalty > 0) || !std::isfinite(controls.repetition_penalty)) {
+    return Invalid("repetition_penalty must be above 0");
+  }
+  for (const auto& [id, bias] : controls.logit_bias) {
+    if (!std::isfinite(bias)) return Invalid("a bias must be a number");
+  }
+  return Ok();
+}
+
 template <typename T>
 void AppendAll(std::vector<T>& to, std::vector<T>& from) {
   to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
@@ -94,12 +107,14 @@ void AppendPart(TurnOutput& whole, TurnOutput part) {
   for (const TokenVersionRun& run : part.versions) {
     CountVersion(whole.versions, run.version, run.tokens);
   }
+  AppendAll(whole.prompt, part.prompt);
   whole.id = part.id;
   whole.finish = part.finish;
   whole.stop = part.stop;
   whole.forced += part.forced;
   whole.cached_tokens = part.cached_tokens;
   whole.held_bytes = part.held_bytes;
+  whole.place_ms = part.place_ms;
 }
 
 Status CheckTurn(const TurnParams& turn, bool has_bytes) {
@@ -117,6 +132,10 @@ Status CheckTurn(const TurnParams& turn, bool has_bytes) {
   }
   if (p.top_logprobs < -1 || p.top_logprobs > kTopLogprobsMax) {
     return Invalid("top_logprobs must be at most " + std::to_string(kTopLogprobsMax));
+  }
+  TM_RETURN_IF_ERROR(CheckControls(turn.controls));
+  if (turn.prompt_logprobs < -1 || turn.prompt_logprobs > kTopLogprobsMax) {
+    return Invalid("prompt_logprobs must be at most " + std::to_string(kTopLogprobsMax));
   }
   if (turn.stop_strings.size() > kStopStringsMax) {
     return Invalid("at most " + std::to_string(kStopStringsMax) + " stop strings");
@@ -138,9 +157,11 @@ void BeginTurn(Sequence& sequence, TurnParams turn) {
   sequence.turn = std::move(turn);
   sequence.output = {};
   sequence.output.id = sequence.id;
+  sequence.interrupted = false;
   sequence.turned = static_cast<int32_t>(sequence.turn.forced.size());
   sequence.tokens.insert(sequence.tokens.end(), sequence.turn.forced.begin(),
                          sequence.turn.forced.end());
+  sequence.controls.Begin(sequence.turn.controls, sequence.tokens, sequence.turn.forced.size());
   sequence.tail.clear();
   sequence.tail_tokens.clear();
   sequence.bytes = 0;
@@ -158,6 +179,7 @@ bool AppendToken(Sequence& s, Drawn drawn, std::optional<uint64_t> version, int3
     AppendForced(s, version, !drawn.support.empty());
   }
   ++s.turned;
+  s.controls.Take(drawn.id);
   s.tokens.push_back(drawn.id);
   out.ids.push_back(drawn.id);
   out.logprobs.push_back(drawn.logprob);
@@ -175,12 +197,16 @@ bool AppendToken(Sequence& s, Drawn drawn, std::optional<uint64_t> version, int3
     out.finish = TurnFinish::kStop;
     return true;
   }
-  if (s.turned >= s.turn.max_new_tokens) {
+  if (s.turned >= s.turn.max_new_tokens || s.controls.astray()) {
     out.finish = TurnFinish::kLength;
     return true;
   }
   if (s.tokens.size() >= static_cast<size_t>(max_context)) {
     out.finish = TurnFinish::kContext;
+    return true;
+  }
+  if (s.interrupted) {
+    out.finish = TurnFinish::kInterrupted;
     return true;
   }
   return false;
@@ -190,6 +216,7 @@ TurnOutput TakeOutput(Sequence& s) {
   TurnOutput next;
   next.id = s.id;
   next.cached_tokens = s.output.cached_tokens;
+  next.place_ms = s.output.place_ms;
   return std::exchange(s.output, std::move(next));
 }
 

@@ -171,4 +171,24 @@ void AddTokenIds(WireJson& object, const std::vector<TokenRecord>& tokens) {
   object["policy_versions"] = std::move(versions);
 }
 
+WireJson PromptLogprobs(const std::vector<PromptRecord>& prompt) {
+  WireJson list = WireJson::array();
+  for (const PromptRecord& one : prompt) {
+    if (!one.scored) {
+      list.push_back(nullptr);
+      continue;
+    }
+    WireJson by_id = WireJson::object();
+    by_id[std::to_string(one.token.id)] = {{"logprob", one.token.logprob},
+                                           {"decoded_token", ToUtf8(one.token.bytes)}};
+    for (size_t i = 0; i < one.token.top.size(); ++i) {
+      const TopToken& top = one.token.top[i];
+      by_id[std::to_string(top.id)] = {
+          {"logprob", top.logprob}, {"rank", i + 1}, {"decoded_token", ToUtf8(top.bytes)}};
+    }
+    list.push_back(std::move(by_id));
+  }
+  return list;
+}
+
 }  // namespace tidemill

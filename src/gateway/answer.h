@@ -32,6 +32,12 @@ struct TokenRecord {
   std::vector<TopToken> top{};  // the likeliest, where asked for
 };
 
+// A token of the prompt; the first has no log-probability.
+struct PromptRecord {
+  TokenRecord token;
+  bool scored = false;
+};
+
 struct TokenUsage {
   int64_t prompt = 0;
   int64_t completion = 0;
@@ -82,6 +88,8 @@ struct AnswerPart {
 struct AnswerChoice {
   std::vector<AnswerPart> parts;
   std::vector<TokenRecord> tokens;
+  // Where the request asks for its log-probabilities or for an echo.
+  std::vector<PromptRecord> prompt;
   AnswerEnd end;
 
   void Add(const AnswerDelta& delta);
@@ -153,6 +161,9 @@ WireJson TokenLogprobs(std::span<const TokenRecord> tokens, int alternatives,
 // Adds prompt_token_ids, generation_token_ids and generation_log_probs, the last under the
 // distribution the tokens were drawn from.
 void AddGeneration(WireJson& object, const AnswerHead& head, std::span<const TokenRecord> tokens);
+
+// vLLM's form: null, or the token and its alternatives by their ids.
+WireJson PromptLogprobs(const std::vector<PromptRecord>& prompt);
 
 // Adds token_ids, token_logprobs, draw_logprobs and policy_versions to `object`.
 void AddTokenIds(WireJson& object, const std::vector<TokenRecord>& tokens);

@@ -4,6 +4,7 @@
 #include <limits>
 #include <map>
 
+#include "gateway/control_fields.h"
 #include "gateway/reasoning_seal.h"
 #include "gateway/request_parts.h"
 #include "gateway/translators.h"
@@ -50,8 +51,9 @@ class MessagesTools {
     const WireObject tool(parse_, value, at, "tools[custom]");
     tool.Require("input_schema");
     hidden = tool.Bool("defer_loading").value_or(false);
-    return list.Make(tool.RequiredString("name"), tool.String("description"),
-                     tool.Object("input_schema"), at);
+    const std::string name = tool.RequiredString("name");
+    if (tool.Bool("strict").value_or(false)) request_.strict_tools.insert(name);
+    return list.Make(name, tool.String("description"), tool.Object("input_schema"), at);
   }
 
   WireParse& parse_;
@@ -303,6 +305,7 @@ void ReadMessagesThinking(const WireObject& body, ChatRequest& request) {
   if (const WireJson* value = body.Object("output_config")) {
     const WireObject config(parse, *value, body.PlaceOf("output_config"), "output_config");
     if (const auto effort = config.String("effort")) SetEffort(request, *effort);
+    ReadFormat(config, "format", "output_config.format", request);
   }
 }
 
@@ -345,6 +348,7 @@ void ReadMessagesBody(const WireObject& body, ChatRequest& request) {
   ReadTemplateKwargs(body, request);
   ReadMessagesThinking(body, request);
   ReadMessagesOptions(body, request);
+  ReadFormat(body, "output_format", "output_format", request);
 
   DeferredTools deferred;
   MessagesTools tools(parse, request, deferred);
@@ -363,7 +367,8 @@ void ReadMessagesBody(const WireObject& body, ChatRequest& request) {
   if (parse.failed()) return;
   if (request.messages.empty()) return body.Fail("messages", "must hold at least one message");
   if (request.messages.back()["role"] == "assistant") {
-    return body.Fail("messages", "must not end with the assistant's: an answer is not continued");
+    TakePrefill(body, request);
+    if (parse.failed()) return;
   }
   NameToolMessages(request.messages);
 }

@@ -9,9 +9,12 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "engine/constraint/constraint_part.h"
 
 namespace tidemill {
 
@@ -70,11 +73,22 @@ struct SamplingFields {
   std::optional<int64_t> seed;
   std::optional<int64_t> max_tokens;
   std::vector<std::string> stop;
-  std::vector<int32_t> stop_token_ids;  // besides those that end a turn
-  bool ignore_eos = false;              // the latter do not
-  int n = 1;                            // answers for each prompt
-  bool logprobs = false;                // the client wants them
-  int top_logprobs = 0;                 // and so many alternatives
+  int n = 1;              // answers for each prompt
+  bool logprobs = false;  // the client wants them
+  int top_logprobs = 0;   // and so many alternatives
+  double presence_penalty = 0, frequency_penalty = 0;
+  double repetition_penalty = 1;
+  std::vector<std::pair<int32_t, double>> logit_bias{};  // by token, each once
+  int64_t min_tokens = 0;
+  bool ignore_eos = false;
+  std::vector<int32_t> stop_token_ids{};
+  std::optional<int> prompt_logprobs{};  // of the prompt's tokens, with so many alternatives
+};
+
+// What the answer may be, and the field that says so.
+struct AnswerShape {
+  ConstraintPart part;
+  std::string field;
 };
 
 // A prompt of /v1/completions and of the token route.
@@ -107,6 +121,11 @@ struct ChatRequest {
   SamplingFields sampling;
   ToolChoice tool_choice;
   bool parallel_tool_calls = true;
+  std::set<std::string> strict_tools{};  // whose calls must satisfy their schemas
+  std::optional<AnswerShape> shape{};    // response_format and the like
+  // The answer goes on behind this text of the assistant, which is no message of its own.
+  std::optional<std::string> prefill{};
+  bool echoes = false;  // the answer begins with the prompt, or with the prefill
   // For the template: chat_template_kwargs, with `enable_thinking` and `reasoning_effort` where a
   // field of the API says the same.
   WireJson template_kwargs = WireJson::object();
@@ -125,6 +144,8 @@ struct ChatRequest {
   WireJson echo = WireJson::object();
   // Paths of fields that were there and had no effect, as the table says (field_rules.h).
   std::vector<std::string> ignored;
+  // Paths of fields that nobody knows.
+  std::vector<std::string> unknown;
 };
 
 }  // namespace tidemill

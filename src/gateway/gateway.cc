@@ -8,6 +8,7 @@
 #include "core/random.h"
 #include "gateway/request_headers.h"
 #include "gateway/token_words.h"
+#include "gateway/wire_json.h"
 #include "http/access.h"
 
 namespace tidemill {
@@ -33,8 +34,21 @@ void Impose(const TurnSampling& from, SamplingFields& to) {
   to.top_k = from.sampling.top_k;
   to.min_p = from.sampling.min_p;
   to.seed = static_cast<int64_t>(from.seed);
+  to.presence_penalty = to.frequency_penalty = 0;
+  to.repetition_penalty = 1;
+  to.logit_bias.clear();
+  to.min_tokens = 0;
+  to.ignore_eos = false;
   to.max_tokens =
       std::min<int64_t>(to.max_tokens.value_or(from.max_new_tokens), from.max_new_tokens);
+}
+
+// Of what came from a client: nothing that a header cannot hold.
+std::string HeaderText(const std::string& text) {
+  std::string safe = text.substr(0, 64);
+  std::replace_if(
+      safe.begin(), safe.end(), [](char c) { return c < 0x20 || c > 0x7E; }, '?');
+  return safe;
 }
 
 ApiError NoKey() {
@@ -57,6 +71,8 @@ Gateway::Gateway(GatewayOptions options, const ServedPolicy& policy, EnginePort&
       keys_(options_.keys, options_.key_file),
       metric_figures_(metrics, policy.name),
       admission_(options_.admission),
+      constraints_(policy),
+      cors_(options_.cors),
       loop_(engine, recorder, policy, *this, options_.loop) {}
 
 Result<std::unique_ptr<Gateway>> Gateway::Start(GatewayOptions options, const ServedPolicy& policy,
@@ -85,6 +101,7 @@ Status Gateway::Listen() {
   http.address = options_.host;
   http.port = options_.port;
   http.own_access = true;
+  http.other_origins = cors_.on();
   http.give_way = false;
   http.connections_max = options_.connections_max;
   http.pending_max = options_.connections_max;
@@ -173,11 +190,23 @@ HttpRoute Gateway::Route(const HttpRequest& whole) {
   route.body_bytes_max = ApiOfPath(head.path)         ? options_.body_bytes_max
                          : head.path == kFeedbackPath ? kFeedbackBytesMax
                                                       : 4096;
+  if (cors_.Refuses(head)) {
+    route.refusal = ErrorReply(
+        ShapeFor(head),
+        {.status = 403, .message = "Pages of this origin may not ask (gateway.cors)"}, {});
+    return route;
+  }
+  if (head.method == "OPTIONS") {
+    route.refusal = cors_.Preflight(head);
+    return route;
+  }
   const bool metrics = head.path == "/metrics";
   if (!IsApiPath(head.path) && !metrics) return route;
   const std::optional<Tenant> tenant = TenantOf(head);
   if (!tenant || (metrics && head.entrance != 0)) {
-    route.refusal = ErrorReply(ShapeFor(head), NoKey(), {{"WWW-Authenticate", "Bearer"}});
+    auto told = cors_.HeadersFor(head);
+    told.emplace_back("WWW-Authenticate", "Bearer");
+    route.refusal = ErrorReply(ShapeFor(head), NoKey(), told);
     return route;
   }
   if (metrics && !tenant->metrics) {
@@ -236,15 +265,30 @@ HttpResponse Gateway::AnswerGet(const HttpRequest& request, const HttpHeaders& h
   HttpResponse response;
   response.headers = headers;
   if (path == "/healthz") return TextResponse(200, "ok\n");
+  // As llama.cpp, vLLM and Ollama answer those who look whether they are there.
+  if (path == "/health" || path == "/v1/health") {
+    response.body = R"({"status":"ok"})";
+    return response;
+  }
+  if (path == "/ping") return TextResponse(200, "pong\n");
+  if (path == "/version" || path == "/api/version") {
+    response.body = DumpWire({{"version", options_.version}});
+    return response;
+  }
   if (path == "/" || path == "/api/hello") return TextResponse(200, "tidemill\n");
   if (path == "/metrics") return MetricsResponse(metrics_.Text());
   if (path == kModels) {
-    response.body = ModelsBody(Model(policy_.name), anthropic);
+    std::vector<ServedModel> models = {Model(policy_.name)};
+    if (options_.adapters != nullptr) {
+      for (std::string& name : options_.adapters->names()) models.push_back(Model(std::move(name)));
+    }
+    response.body = ModelsBody(models, anthropic);
     return response;
   }
   if (path.rfind(std::string(kModels) + "/", 0) == 0) {
     const std::string name = path.substr(kModels.size() + 1);
-    if (name == policy_.name || !options_.strict_model) {
+    const bool adapter = options_.adapters != nullptr && options_.adapters->Find(name);
+    if (name == policy_.name || adapter || !options_.strict_model) {
       response.body = ModelBody(Model(name), anthropic);
       return response;
     }
@@ -265,6 +309,7 @@ void Gateway::Serve(HttpRequest whole, std::unique_ptr<HttpReply> reply) {
   turn->head.id = report.request_id.substr(kRequestIdPrefix.size());
   turn->head.created_s = clock_.WallMs() / 1000;
   turn->reply_headers = RequestHeaders(report.request_id);
+  for (auto& header : cors_.HeadersFor(request)) turn->reply_headers.push_back(std::move(header));
   report.method = request.method;
   report.path = request.path;
   report.user_agent = request.Header("user-agent");
@@ -285,6 +330,11 @@ void Gateway::Serve(HttpRequest whole, std::unique_ptr<HttpReply> reply) {
   if (request.method == "POST" && request.path == kFeedbackPath && tenant) {
     return TakeFeedback(std::move(request), *tenant, std::move(turn));
   }
+  const bool changes = request.path == kLoadAdapterPath || request.path == kUnloadAdapterPath;
+  if (request.method == "POST" && changes && tenant && request.entrance == 0 &&
+      options_.adapters != nullptr) {
+    return ChangeAdapters(request, *turn);
+  }
   if (request.method == "POST") {
     return FailEarly(ShapeFor(request), *turn,
                      {.status = 404, .message = "There is nothing at POST " + request.path});
@@ -293,7 +343,21 @@ void Gateway::Serve(HttpRequest whole, std::unique_ptr<HttpReply> reply) {
   report.status = response.status;
   turn->reply->Send(std::move(response));
   // Probes would be most of the log.
-  if (request.path != "/healthz" && request.path != "/metrics") Over(report);
+  for (const char* probe : {"/healthz", "/health", "/v1/health", "/ping", "/metrics"}) {
+    if (request.path == probe) return;
+  }
+  Over(report);
+}
+
+void Gateway::ChangeAdapters(const HttpRequest& request, AskedTurn& turn) {
+  ApiError error;
+  const std::optional<std::string> done = options_.adapters->Answer(request, error);
+  if (!done) return FailEarly(ShapeFor(request), turn, error);
+  HttpResponse response = TextResponse(200, *done + "\n");
+  for (auto& header : turn.reply_headers) response.headers.push_back(std::move(header));
+  turn.report.total_s = Seconds(clock_.Now() - turn.arrived);
+  turn.reply->Send(std::move(response));
+  Over(turn.report);
 }
 
 void Gateway::FailEarly(Api api, AskedTurn& turn, const ApiError& error) {
@@ -317,7 +381,15 @@ bool Gateway::Understand(Api api, const HttpRequest& request, AskedTurn& turn) {
   }
   turn.request = std::move(*parsed.request);
   turn.head.model = turn.request.model.empty() ? policy_.name : turn.request.model;
-  if (options_.strict_model && turn.head.model != policy_.name) {
+  const auto adapter = options_.adapters == nullptr || turn.head.model == policy_.name
+                           ? std::nullopt
+                           : options_.adapters->Find(turn.head.model);
+  if (adapter) {
+    turn.policy = *adapter;
+  } else if (options_.adapters != nullptr && turn.head.model != policy_.name) {
+    options_.adapters->NoteUnknown(turn.head.model);
+  }
+  if (options_.strict_model && turn.head.model != policy_.name && !adapter) {
     FailEarly(api, turn,
               {.status = 404,
                .message = "The model \"" + turn.request.model + "\" does not exist; there is \"" +
@@ -326,8 +398,41 @@ bool Gateway::Understand(Api api, const HttpRequest& request, AskedTurn& turn) {
                .code = "model_not_found"});
     return false;
   }
+  if (turn.request.prefill && !recorder_.Continues()) {
+    FailEarly(api, turn,
+              {.message = "messages: a message is not continued where sessions are recorded",
+               .param = "messages"});
+    return false;
+  }
+  if (!turn.request.tools.empty() && turn.request.tool_choice.kind != ToolChoice::Kind::kNone &&
+      policy_.format.tools == ToolFormat::kNone && policy_.chat) {
+    FailEarly(
+        api, turn,
+        {.message = "tools: this server shows the model none (gateway.tool_format = \"none\")",
+         .param = "tools",
+         .code = "unsupported_parameter"});
+    return false;
+  }
   turn.headers = HeadersToKeep(request.headers, turn.tenant);
   return true;
+}
+
+void Gateway::Warn(AskedTurn& turn) const {
+  const auto warn = [&](const std::string& text) {
+    turn.reply_headers.emplace_back("x-tidemill-warning", text);
+  };
+  if (!turn.request.tools.empty() && policy_.tool_source != ToolSource::kTemplate) {
+    warn(ToolNote(policy_));
+  }
+  if (const std::string strict = StrictWarning(policy_, turn.request); !strict.empty()) {
+    warn(strict);
+  }
+  if (turn.request.unknown.empty()) return;
+  std::string names;
+  for (const std::string& name : turn.request.unknown) {
+    names += (names.empty() ? "" : ", ") + HeaderText(name);
+  }
+  warn("ignored, unknown: " + names);
 }
 
 void Gateway::Ask(Api api, HttpRequest request, std::unique_ptr<AskedTurn> turn) {
@@ -351,13 +456,19 @@ void Gateway::Ask(Api api, HttpRequest request, std::unique_ptr<AskedTurn> turn)
   if (!turn->prompt.session_name.empty()) {
     turn->reply_headers.emplace_back("x-session-id", turn->prompt.session_name);
   }
-  if (!turn->request.tools.empty() && policy_.tool_source != ToolSource::kTemplate) {
-    turn->reply_headers.emplace_back("x-tidemill-warning", ToolNote(policy_));
-  }
+  Warn(*turn);
   if (CountsOnly(api)) return Count(*turn, question);
   if (turn->prompt.sampling) Impose(*turn->prompt.sampling, turn->request.sampling);
-  TurnPlan plan = PlanTurns(policy_, options_.plan, turn->request, turn->prompt,
-                            StableHash(turn->report.request_id));
+  auto constraint = constraints_.For(turn->request, turn->prompt.thinking_open);
+  TurnPlan plan;
+  if (constraint.ok()) {
+    plan = PlanTurns(policy_, options_.plan, turn->request, turn->prompt,
+                     {.seed = StableHash(turn->report.request_id), .constraint = *constraint});
+  } else {
+    plan.error = ApiError{.message = constraint.status().message(),
+                          .param = turn->request.shape ? turn->request.shape->field : "tools",
+                          .code = "unsupported_schema"};
+  }
   if (plan.error) {
     for (int choice = 0; choice < ChoiceCount(turn->request); ++choice) {
       RecordedTurn nothing;

@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "core/clock.h"
 #include "core/loop_runner.h"
@@ -17,13 +18,16 @@
 #include "engine/engine_port.h"
 #include "gateway/access_log.h"
 #include "gateway/admission.h"
+#include "gateway/answer_constraints.h"
 #include "gateway/api_keys.h"
+#include "gateway/cors.h"
 #include "gateway/error_reply.h"
 #include "gateway/gateway_figures.h"
 #include "gateway/gateway_loop.h"
 #include "gateway/gateway_metrics.h"
 #include "gateway/key_file.h"
 #include "gateway/passing_keys.h"
+#include "gateway/served_adapters.h"
 #include "gateway/served_policy.h"
 #include "gateway/turn_plan.h"
 #include "gateway/turn_recorder.h"
@@ -40,8 +44,11 @@ struct GatewayOptions {
   uint16_t port = 0;  // 0: a free one
   ApiKeys keys = ApiKeys::Open({});
   std::string key_file{};  // what they were read from: read again when it changes; empty: nothing
-  bool strict_model = false;  // another model's name is a 404
-  std::string access_log{};   // a file, "-" for standard error; empty: none
+  bool strict_model = false;        // another model's name is a 404
+  ServedAdapters* adapters = nullptr;  // beside the model; null: none. Must outlive the gateway
+  std::vector<std::string> cors{};     // Cors' origins
+  std::string version{};            // of the program, for GET /version
+  std::string access_log{};         // a file, "-" for standard error; empty: none
   size_t body_bytes_max = size_t{32} << 20;
   unsigned workers = 2;  // that read and render requests
   size_t connections_max = 4096;
@@ -104,10 +111,13 @@ class Gateway final : public RequestObserver {
   HttpResponse Refuse(const HttpRequest& request, int status, std::string_view why);
   HttpResponse AnswerGet(const HttpRequest& request, const HttpHeaders& headers);
   void Ask(Api api, HttpRequest request, std::unique_ptr<AskedTurn> turn);
+  void ChangeAdapters(const HttpRequest& request, AskedTurn& turn);
   void TakeFeedback(HttpRequest request, const Tenant& tenant, std::unique_ptr<AskedTurn> turn);
   void Count(AskedTurn& turn, const TurnQuestion& question);
   void Detokenize(AskedTurn& turn);
   bool Understand(Api api, const HttpRequest& request, AskedTurn& turn);
+  // Headers of the answer that say what of the request is not done.
+  void Warn(AskedTurn& turn) const;
   // Tells the client and those who watch.
   void FailEarly(Api api, AskedTurn& turn, const ApiError& error);
   ServedModel Model(std::string name) const;
@@ -126,6 +136,8 @@ class Gateway final : public RequestObserver {
   PassingKeys guests_;
   PassingKeys invited_;
   Admission admission_;
+  AnswerConstraints constraints_;
+  const Cors cors_;
   GatewayLoop loop_;
   LoopRunner runner_;
   std::unique_ptr<HttpServer> http_;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "config/section.h"
 
@@ -45,6 +46,13 @@ struct GatewayConfig {
          {.doc = "Interval of the events that keep an idle stream open", .min = 100});
   TM_KEY(std::string, access_log, "",
          {.doc = "File for one JSON line per request; -: standard error; empty: none"});
+  TM_KEY(
+      std::vector<std::string>, cors, {},
+      {.doc = "Origins whose pages may ask from a browser, as https://chat.example.org; *: all"});
+  TM_KEY(std::string, unknown_fields, "ignore",
+         {.doc = "What becomes of fields of a request that nobody knows; ignore: a header of the "
+                 "answer names them; refuse: a 400",
+          .choices = {"ignore", "refuse"}});
 };
 
 }  // namespace tidemill

@@ -50,7 +50,7 @@ WireJson AnswerMessage(const ChatRequest& request, const AnswerHead& head, int c
 
 LiveAnswer::LiveAnswer(std::unique_ptr<AskedTurn> asked, const ServedPolicy& policy,
                        size_t slow_bytes)
-    : asked_(std::move(asked)), slow_bytes_(slow_bytes) {
+    : asked_(std::move(asked)), policy_(policy), slow_bytes_(slow_bytes) {
   const TurnReaderOptions reader =
       ReaderOptionsFor(policy, asked_->request, asked_->prompt.thinking_open);
   choices_.reserve(asked_->choices.size());
@@ -76,6 +76,7 @@ SequenceStart LiveAnswer::Start(int choice, SequenceId sequence, uint64_t share_
   start.service = SequenceClass::kLive;
   start.stream = true;
   start.pin_version = asked_->prompt.pin_version;
+  start.policy = asked_->policy;
   return start;
 }
 
@@ -115,6 +116,7 @@ AnswerEnd LiveAnswer::EndOf(const Choice& choice, const PlannedChoice& planned) 
       break;
     case TurnFinish::kContext:
     case TurnFinish::kCancelled:
+    case TurnFinish::kInterrupted:  // no answer of a client is
       end.reason = AnswerEnd::Reason::kContext;
       break;
   }
@@ -200,10 +202,37 @@ void LiveAnswer::Flush(Time now) {
   Finish(200, now);
 }
 
+// The first answer to a prompt has its log-probabilities.
+std::vector<PromptRecord> LiveAnswer::PromptOf(int choice) const {
+  std::vector<PromptRecord> records;
+  const ChatRequest& request = asked_->request;
+  if (!request.sampling.prompt_logprobs && !request.echoes) return records;
+  const auto prompt = static_cast<size_t>(choice / request.sampling.n);
+  const TurnOutput& output = choices_[prompt * static_cast<size_t>(request.sampling.n)].output;
+  const auto bytes = [&](TokenId id) { return std::string(policy_.tokenizer.TokenBytes(id)); };
+  for (const TokenId id : asked_->prompt.prompts[prompt]) {
+    PromptRecord& record = records.emplace_back();
+    record.token.id = id;
+    record.token.bytes = bytes(id);
+    const size_t at = records.size() - 1;
+    if (at == 0 || at > output.prompt.size()) continue;
+    const PromptLogprob& known = output.prompt[at - 1];
+    record.scored = true;
+    record.token.logprob = known.logprob;
+    for (const TokenLogprob& top : known.top) {
+      record.token.top.push_back({.id = top.id, .bytes = bytes(top.id), .logprob = top.logprob});
+    }
+  }
+  return records;
+}
+
 void LiveAnswer::SendWhole() {
   Answer answer;
   answer.usage = Usage();
-  for (Choice& choice : choices_) answer.choices.push_back(choice.answer);
+  for (int i = 0; i < choice_count(); ++i) {
+    answer.choices.push_back(choices_[static_cast<size_t>(i)].answer);
+    answer.choices.back().prompt = PromptOf(i);
+  }
   HttpResponse response;
   response.headers = asked_->reply_headers;
   response.body = WholeBody(asked_->request, asked_->head, answer);

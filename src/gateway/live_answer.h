@@ -30,6 +30,7 @@ struct AskedTurn {
   std::vector<std::pair<std::string, std::string>> reply_headers;
   std::unique_ptr<HttpReply> reply;
   std::shared_ptr<const void> place;  // HttpRequest::hold
+  PolicyId policy = PolicyId::kMain;  // that draws the answers
   bool client_pinned = false;         // the client named the version it is answered from
   Time arrived{};
   RequestReport report;  // as far as it is known
@@ -87,11 +88,13 @@ class LiveAnswer {
   int64_t CachedTokens() const;
   // As its client is told.
   TokenUsage Usage() const;
+  std::vector<PromptRecord> PromptOf(int choice) const;
   std::string OpenStream();
   void SendWhole();
   void Finish(int status, Time now);
 
   const std::unique_ptr<AskedTurn> asked_;
+  const ServedPolicy& policy_;
   const size_t slow_bytes_;
   std::vector<Choice> choices_;
   std::unique_ptr<AnswerStream> stream_;  // of a request for a stream

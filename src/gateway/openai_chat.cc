@@ -3,6 +3,7 @@
 
 #include <limits>
 
+#include "gateway/control_fields.h"
 #include "gateway/request_parts.h"
 #include "gateway/translators.h"
 #include "gateway/wire_json.h"
@@ -25,6 +26,7 @@ void ReadChatTools(const WireObject& body, ChatRequest& request) {
     const std::string name = function.RequiredString("name");
     WireJson made = tools.Make(name, function.String("description"), function.Object("parameters"),
                                function_at);
+    if (function.Bool("strict").value_or(false)) request.strict_tools.insert(name);
     if (!parse.failed()) request.tools.push_back(std::move(made));
   });
 }
@@ -173,6 +175,7 @@ void ReadChatSampling(const WireObject& body, ChatRequest& request) {
   SamplingFields& sampling = request.sampling;
   const WireLimits& limits = body.parse().limits();
   ReadSampling(body, sampling);
+  ReadControls(body, sampling);
   ReadStops(body, "stop", sampling);
   sampling.max_tokens = body.Int("max_tokens", 1, kTokensMax);
   if (const auto newer = body.Int("max_completion_tokens", 1, kTokensMax)) {
@@ -216,6 +219,22 @@ void ReadChatBody(const WireObject& body, ChatRequest& request) {
   ReadChatToolChoice(body, request);
   if (!parse.failed()) CheckToolChoice(body, request);
   ReadMessages(body, request);
+  if (parse.failed()) return;
+  ReadAnswerShape(body, request);
+  // vLLM wants both words; one of them alone asks for something else.
+  const bool more = body.Bool("continue_final_message").value_or(false);
+  const bool anew = body.Bool("add_generation_prompt").value_or(!more);
+  if (more == anew) {
+    return body.Fail("add_generation_prompt",
+                     "a message is continued, or a new one begins: it must be the opposite of "
+                     "\"continue_final_message\"");
+  }
+  request.echoes = body.Bool("echo").value_or(false);
+  if (request.stream && request.echoes) return body.Fail("echo", "is not streamed");
+  if (request.stream && request.sampling.prompt_logprobs) {
+    return body.Fail("prompt_logprobs", "is not streamed");
+  }
+  if (more) TakePrefill(body, request);
 }
 
 }  // namespace tidemill

@@ -124,8 +124,10 @@ class ChatStream final : public AnswerStream {
   std::vector<bool> has_calls_;
 };
 
-WireJson ChatMessage(const AnswerHead& head, const AnswerChoice& choice, int index) {
-  const std::string text = choice.TextOf(AnswerPart::Kind::kText);
+WireJson ChatMessage(const ChatRequest& request, const AnswerHead& head, const AnswerChoice& choice,
+                     int index) {
+  const std::string before = request.echoes ? request.prefill.value_or("") : "";
+  const std::string text = before + choice.TextOf(AnswerPart::Kind::kText);
   const std::string reasoning = choice.TextOf(AnswerPart::Kind::kReasoning);
   const bool has_calls = choice.HasCalls();
   WireJson message = {{"role", "assistant"}};
@@ -159,7 +161,7 @@ WireJson ChatBody(const ChatRequest& request, const AnswerHead& head, const Answ
   for (size_t i = 0; i < answer.choices.size(); ++i) {
     const AnswerChoice& from = answer.choices[i];
     WireJson choice = {{"index", i}};
-    choice["message"] = ChatMessage(head, from, static_cast<int>(i));
+    choice["message"] = ChatMessage(request, head, from, static_cast<int>(i));
     choice["logprobs"] =
         request.sampling.logprobs
             ? WireJson{{"content", TokenLogprobs(from.tokens, request.sampling.top_logprobs,
@@ -175,6 +177,9 @@ WireJson ChatBody(const ChatRequest& request, const AnswerHead& head, const Answ
   }
   body["choices"] = std::move(choices);
   body["usage"] = OpenAiUsage(answer.usage);
+  if (request.sampling.prompt_logprobs) {
+    body["prompt_logprobs"] = PromptLogprobs(answer.choices[0].prompt);
+  }
   return body;
 }
 

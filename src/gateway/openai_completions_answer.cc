@@ -44,6 +44,30 @@ WireJson OldLogprobs(const std::vector<TokenRecord>& tokens, int alternatives, s
           {"text_offset", std::move(offsets)}};
 }
 
+// The prompt's tokens in front of those that were drawn; the first has no log-probability.
+WireJson EchoedLogprobs(const AnswerChoice& choice, int alternatives) {
+  std::vector<TokenRecord> all;
+  for (const PromptRecord& one : choice.prompt) all.push_back(one.token);
+  all.insert(all.end(), choice.tokens.begin(), choice.tokens.end());
+  size_t offset = 0;
+  WireJson logprobs = OldLogprobs(all, alternatives, offset);
+  for (size_t i = 0; i < choice.prompt.size(); ++i) {
+    if (choice.prompt[i].scored) continue;
+    logprobs["token_logprobs"][i] = nullptr;
+    if (alternatives > 0) logprobs["top_logprobs"][i] = nullptr;
+  }
+  return logprobs;
+}
+
+std::string EchoedText(const ChatRequest& request, const AnswerChoice& choice, size_t prompt) {
+  if (!request.echoes) return "";
+  const RawPrompt& raw = request.prompts[prompt];
+  if (raw.ids.empty()) return raw.text;
+  std::string bytes;
+  for (const PromptRecord& one : choice.prompt) bytes += one.token.bytes;
+  return ToUtf8(bytes);
+}
+
 class CompletionsStream final : public AnswerStream {
  public:
   CompletionsStream(const ChatRequest& request, AnswerHead head)
@@ -123,14 +147,20 @@ WireJson CompletionsBody(const ChatRequest& request, const AnswerHead& head, con
   WireJson choices = WireJson::array();
   for (size_t i = 0; i < answer.choices.size(); ++i) {
     const AnswerChoice& from = answer.choices[i];
-    WireJson choice = {{"text", from.TextOf(AnswerPart::Kind::kText)}, {"index", i}};
+    const size_t prompt = i / static_cast<size_t>(request.sampling.n);
+    WireJson choice = {
+        {"text", EchoedText(request, from, prompt) + from.TextOf(AnswerPart::Kind::kText)},
+        {"index", i}};
     size_t offset = 0;
-    choice["logprobs"] = request.sampling.logprobs
-                             ? OldLogprobs(from.tokens, request.sampling.top_logprobs, offset)
-                             : WireJson(nullptr);
+    choice["logprobs"] = !request.sampling.logprobs ? WireJson(nullptr)
+                         : request.echoes
+                             ? EchoedLogprobs(from, request.sampling.top_logprobs)
+                             : OldLogprobs(from.tokens, request.sampling.top_logprobs, offset);
+    if (request.sampling.prompt_logprobs && !request.echoes) {
+      choice["prompt_logprobs"] = PromptLogprobs(from.prompt);
+    }
     choice["finish_reason"] = OpenAiFinish(from.end, false);
     if (request.return_token_ids) {
-      const size_t prompt = i / static_cast<size_t>(request.sampling.n);
       if (prompt < head.prompt_ids.size()) choice["prompt_token_ids"] = head.prompt_ids[prompt];
       AddTokenIds(choice, from.tokens);
     }

@@ -3,6 +3,7 @@
 
 #include <limits>
 
+#include "gateway/control_fields.h"
 #include "gateway/reasoning_seal.h"
 #include "gateway/request_parts.h"
 #include "gateway/translators.h"
@@ -126,6 +127,7 @@ class ResponsesTools {
     const WireObject tool(parse_, value, at, "tools[function]");
     const std::string name = tool.RequiredString("name");
     const std::string canonical = CanonicalToolName(name_space, name);
+    if (tool.Bool("strict").value_or(false)) request_.strict_tools.insert(canonical);
     WireJson made =
         list_.Make(canonical, tool.String("description"), tool.Object("parameters"), at);
     if (parse_.failed()) return;
@@ -198,6 +200,7 @@ void ReadResponsesOptions(const WireObject& body, ChatRequest& request) {
   }
   if (const WireJson* text = body.Object("text")) {
     const WireObject fields(parse, *text, body.PlaceOf("text"), "text");
+    ReadFormat(fields, "format", "text.format", request);
   }
   if (const WireJson* reasoning = body.Object("reasoning")) {
     const WireObject fields(parse, *reasoning, body.PlaceOf("reasoning"), "reasoning");

@@ -15,6 +15,14 @@ Result<TurnPrompt> PlainRecorder::Prepare(const TurnQuestion& question) {
   prompt.prompts.push_back(std::move(built.ids));
   prompt.tokens_more = built.more;
   prompt.thinking_open = built.thinking_open;
+  if (question.request.prefill && prompt.tokens_more == 0) {
+    // What is continued is an answer, not a thought.
+    const std::string close = prompt.thinking_open ? "\n</think>\n\n" : "";
+    std::vector<TokenId>& ids = prompt.prompts[0];
+    policy_.tokenizer.EncodeTo(close, SpecialTokens::kRecognise, ids);
+    policy_.tokenizer.EncodeTo(*question.request.prefill, SpecialTokens::kAsText, ids);
+    prompt.thinking_open = false;
+  }
   return prompt;
 }
 

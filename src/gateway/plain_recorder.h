@@ -11,6 +11,7 @@ class PlainRecorder final : public TurnRecorder {
  public:
   explicit PlainRecorder(const ServedPolicy& policy) : policy_(policy) {}
 
+  bool Continues() const override { return true; }
   Result<TurnPrompt> Prepare(const TurnQuestion& question) override;
   void Finished(RecordedTurn, std::function<void(Status)> stored) override { stored(Ok()); }
   void Abandoned(RecordedTurn, TurnLoss, const Status&) override {}

@@ -19,17 +19,19 @@ std::string DirectoryName(const std::string& dir) {
 }  // namespace
 
 Result<ServedPolicy> ReadServedPolicy(const std::string& dir) {
-  return ReadServedPolicyWith(dir, dir, "auto");
+  return ReadServedPolicyWith(dir, dir, {});
 }
 
 Result<ServedPolicy> ReadServedPolicyWith(const std::string& dir, const std::string& words,
-                                          const std::string& tool_format) {
+                                          const ServedWords& served) {
   TM_ASSIGN_OR_RETURN(const ModelConfig config, ReadModelConfig(dir));
   TM_ASSIGN_OR_RETURN(Tokenizer tokenizer, Tokenizer::Read(words));
-  TM_ASSIGN_OR_RETURN(
-      ModelChat chat,
-      ReadModelChat(std::move(tokenizer), words, {.model_dir = dir, .tool_format = tool_format}));
-  return ServedPolicy{std::move(chat), DirectoryName(dir), config.max_position_embeddings};
+  TM_ASSIGN_OR_RETURN(ModelChat chat, ReadModelChat(std::move(tokenizer), words,
+                                                    {.model_dir = dir,
+                                                     .tool_format = served.tool_format,
+                                                     .template_file = served.template_file}));
+  return ServedPolicy{std::move(chat), served.name.empty() ? DirectoryName(dir) : served.name,
+                      config.max_position_embeddings};
 }
 
 RenderInput ConversationOf(const ChatRequest& request, int64_t wall_ms) {

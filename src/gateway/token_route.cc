@@ -3,6 +3,7 @@
 
 #include <limits>
 
+#include "gateway/control_fields.h"
 #include "gateway/request_parts.h"
 #include "gateway/translators.h"
 #include "gateway/wire_json.h"
@@ -33,8 +34,8 @@ void ReadGenerateSampling(const WireObject& params, ChatRequest& request) {
   const WireLimits& limits = params.parse().limits();
   ReadSampling(params, sampling);
   ReadStops(params, "stop", sampling);
-  sampling.stop_token_ids = ReadIds(params, "stop_token_ids", limits.stops);
-  sampling.ignore_eos = params.Bool("ignore_eos").value_or(false);
+  ReadControls(params, sampling);
+  ReadAnswerShape(params, request);
   sampling.max_tokens = params.Int("max_tokens", 1, kTokenIdMax).value_or(kAnswerTokens);
   sampling.n = static_cast<int>(params.Int("n", 1, limits.choices).value_or(1));
   const auto alternatives = params.Int("logprobs", 0, limits.top_logprobs);
@@ -68,9 +69,11 @@ void ReadGenerateBody(const WireObject& body, ChatRequest& request) {
 }
 
 void ReadTokenizeBody(const WireObject& body, ChatRequest& request) {
+  const auto text = body.String("prompt");
   if (body.Find("messages") != nullptr) {
+    if (text) body.Fail("prompt", "not together with messages");
     ReadConversation(body, request);
-  } else if (const auto text = body.String("prompt")) {
+  } else if (text) {
     request.model = body.String("model").value_or("");
     request.prompts.push_back({.text = *text, .ids = {}});
   } else {

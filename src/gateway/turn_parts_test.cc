@@ -86,7 +86,7 @@ TEST_F(TurnParts, WhatARequestLeavesOpenIsTheAuthors) {
   request.sampling.temperature = 0.2;
   TurnPrompt prompt;
   prompt.prompts = {std::vector<TokenId>(60, 1)};
-  const TurnPlan plan = PlanTurns(*policy_, options, request, prompt, 5);
+  const TurnPlan plan = PlanTurns(*policy_, options, request, prompt, {.seed = 5});
   ASSERT_FALSE(plan.error);
   const TurnParams& params = plan.choices[0].params;
   EXPECT_FLOAT_EQ(params.sampling.temperature, 0.2f);
@@ -124,7 +124,7 @@ TEST_F(TurnParts, AForcedNameOpensNothing) {
   for (const ToolFormat format : {ToolFormat::kHermesJson, ToolFormat::kQwenCoderXml,
                                   ToolFormat::kLlama3Json, ToolFormat::kLlamaPythonic}) {
     policy_->format.tools = format;
-    const TurnPlan plan = PlanTurns(*policy_, {.context_tokens = 1000}, request, prompt, 1);
+    const TurnPlan plan = PlanTurns(*policy_, {.context_tokens = 1000}, request, prompt, {});
     ASSERT_FALSE(plan.error) << plan.error->message;
     const std::vector<TokenId>& forced = plan.choices[0].params.forced;
     EXPECT_NE(policy_->tokenizer.Decode(forced).find(name), std::string::npos);

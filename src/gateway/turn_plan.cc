@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "core/random.h"
@@ -40,6 +41,39 @@ SamplingParams SamplingOf(const SamplingFields& asked, const SamplingDefaults& d
   sampling.min_p = static_cast<float>(asked.min_p.value_or(defaults.min_p));
   if (records) sampling.top_logprobs = asked.logprobs ? asked.top_logprobs : 0;
   return sampling;
+}
+
+TurnControls ControlsOf(const SamplingFields& asked,
+                        const std::shared_ptr<const Constraint>& constraint, bool recorded) {
+  TurnControls controls;
+  controls.presence_penalty = static_cast<float>(asked.presence_penalty);
+  controls.frequency_penalty = static_cast<float>(asked.frequency_penalty);
+  controls.repetition_penalty = static_cast<float>(asked.repetition_penalty);
+  for (const auto& [id, bias] : asked.logit_bias) {
+    controls.logit_bias.emplace_back(id, static_cast<float>(bias));
+  }
+  controls.min_tokens = static_cast<int32_t>(
+      std::min<int64_t>(asked.min_tokens, std::numeric_limits<int32_t>::max()));
+  controls.constraint = constraint;
+  controls.record_support = recorded;
+  return controls;
+}
+
+// What names a token must name one of the vocabulary.
+std::optional<ApiError> CheckTokenIds(const ServedPolicy& policy, const SamplingFields& asked) {
+  const auto check = [&](int32_t id, const char* field) -> std::optional<ApiError> {
+    if (id < policy.tokenizer.vocab_size()) return std::nullopt;
+    return ApiError{.message = fmt::format("{}: token {} is outside the vocabulary of {}", field,
+                                           id, policy.tokenizer.vocab_size()),
+                    .param = field};
+  };
+  for (const auto& [id, bias] : asked.logit_bias) {
+    if (auto error = check(id, "logit_bias")) return error;
+  }
+  for (const int32_t id : asked.stop_token_ids) {
+    if (auto error = check(id, "stop_token_ids")) return error;
+  }
+  return std::nullopt;
 }
 
 std::vector<TokenId> ForcedIds(const ServedPolicy& policy, const ChatRequest& request,
@@ -120,13 +154,14 @@ std::optional<ApiError> CheckPromptFits(const ChatRequest& request, size_t token
 }
 
 TurnPlan PlanTurns(const ServedPolicy& policy, const PlanOptions& options,
-                   const ChatRequest& request, const TurnPrompt& prompt, uint64_t seed) {
+                   const ChatRequest& request, const TurnPrompt& prompt, const PlanUse& use) {
   TurnPlan plan;
   const std::vector<TokenId> forced = ForcedIds(policy, request, prompt, plan.error);
-  if (plan.error) return plan;
   const SamplingFields& asked = request.sampling;
+  if (!plan.error) plan.error = CheckTokenIds(policy, asked);
+  if (plan.error) return plan;
   const bool records = asked.logprobs || request.return_token_ids;
-  const uint64_t first_seed = asked.seed ? static_cast<uint64_t>(*asked.seed) : seed;
+  const uint64_t first_seed = asked.seed ? static_cast<uint64_t>(*asked.seed) : use.seed;
   for (const std::vector<TokenId>& ids : prompt.prompts) {
     plan.error = CheckPromptFits(request, ids.size(), prompt.tokens_more, options.context_tokens);
     plan.too_long = plan.error.has_value();
@@ -142,6 +177,7 @@ TurnPlan PlanTurns(const ServedPolicy& policy, const PlanOptions& options,
     if (!asked.ignore_eos) choice.params.stop_ids = policy.end_ids;
     choice.params.stop_ids.insert(choice.params.stop_ids.end(), asked.stop_token_ids.begin(),
                                   asked.stop_token_ids.end());
+    choice.params.controls = ControlsOf(asked, use.constraint, prompt.ticket != 0);
     choice.params.stop_strings = asked.stop;
     choice.params.forced = forced;
     const size_t given = choice.params.forced.size();
@@ -155,6 +191,7 @@ TurnPlan PlanTurns(const ServedPolicy& policy, const PlanOptions& options,
     }
     for (int i = 0; i < asked.n; ++i) {
       const uint64_t number = plan.choices.size();
+      choice.params.prompt_logprobs = i == 0 ? asked.prompt_logprobs.value_or(-1) : -1;
       choice.params.seed = number == 0 ? first_seed : MixHash(first_seed, number);
       plan.choices.push_back(choice);
     }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -52,9 +53,12 @@ struct TurnPlan {
 std::optional<ApiError> CheckPromptFits(const ChatRequest& request, size_t tokens, size_t more,
                                         int64_t context_tokens);
 
-// `seed` is for requests that name none.
+struct PlanUse {
+  uint64_t seed = 0;                               // for requests that name none
+  std::shared_ptr<const Constraint> constraint{};  // on each answer
+};
 TurnPlan PlanTurns(const ServedPolicy& policy, const PlanOptions& options,
-                   const ChatRequest& request, const TurnPrompt& prompt, uint64_t seed);
+                   const ChatRequest& request, const TurnPrompt& prompt, const PlanUse& use);
 
 // The text that opens a call as the format writes it: of the tool `name`, which is from outside, or
 // up to the name where that is empty. No text: the format has no calls.

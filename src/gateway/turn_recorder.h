@@ -99,6 +99,9 @@ class TurnRecorder {
   // rendered (the client is told 400 and the message); kExists: 409; kFull: 429; else 503.
   virtual Result<TurnPrompt> Prepare(const TurnQuestion& question) = 0;
 
+  // Whether ChatRequest::prefill can be answered.
+  virtual bool Continues() const { return false; }
+
   // The turn is complete. Must not block: `stored` is called once, from any thread or inside of
   // this call, when the client may see the end. A failure is shown to the client as an error of
   // the server.

@@ -36,7 +36,8 @@ WireJson ModelObject(const ServedModel& model, bool anthropic) {
             {"object", "model"},
             {"created", model.created_s},
             {"owned_by", "tidemill"},
-            {"max_model_len", model.context_tokens}};
+            {"max_model_len", model.context_tokens},
+            {"context_length", model.context_tokens}};
   }
   return {{"type", "model"},
           {"id", model.name},
@@ -83,6 +84,7 @@ ParsedRequest ParseRequest(Api api, std::string_view body, const WireLimits& lim
     return parsed;
   }
   request.ignored = parse.ignored();
+  request.unknown = parse.unknown();
   parsed.request = std::move(request);
   return parsed;
 }
@@ -91,13 +93,14 @@ std::string ModelBody(const ServedModel& model, bool anthropic) {
   return DumpWire(ModelObject(model, anthropic));
 }
 
-std::string ModelsBody(const ServedModel& model, bool anthropic) {
-  WireJson list = WireJson::array({ModelObject(model, anthropic)});
+std::string ModelsBody(const std::vector<ServedModel>& models, bool anthropic) {
+  WireJson list = WireJson::array();
+  for (const ServedModel& model : models) list.push_back(ModelObject(model, anthropic));
   if (!anthropic) return DumpWire({{"object", "list"}, {"data", std::move(list)}});
   return DumpWire({{"data", std::move(list)},
                    {"has_more", false},
-                   {"first_id", model.name},
-                   {"last_id", model.name}});
+                   {"first_id", models.front().name},
+                   {"last_id", models.back().name}});
 }
 
 }  // namespace tidemill

@@ -9,6 +9,11 @@
 #include "gateway/wire_json.h"
 
 namespace tidemill {
+namespace {
+
+constexpr size_t kUnknownMax = 16;  // that are told
+
+}  // namespace
 
 std::string WirePlace::Path() const {
   std::string path = parent == nullptr ? "" : parent->Path();
@@ -47,8 +52,8 @@ bool WireParse::Allow(std::string_view where, std::string_view name, const WireP
       Fail(at, fmt::format("unknown type {}", ShownWire(std::string(name.substr(5)))));
     } else if (!limits_.ignore_unknown) {
       Fail(at, "unknown field", "unknown_parameter");
-    } else if (ignored_.size() < limits_.messages) {
-      ignored_.push_back(at.Path());
+    } else if (unknown_.size() < kUnknownMax) {
+      unknown_.push_back(at.Path());
     }
     return false;
   }

@@ -38,6 +38,9 @@ class WireParse {
   // Rules of the fields that were there and had no effect, "tools[].strict".
   const std::vector<std::string>& ignored() const { return ignored_; }
 
+  // Paths of fields that no rule names.
+  const std::vector<std::string>& unknown() const { return unknown_; }
+
   void Fail(const WirePlace& at, std::string_view problem, std::string_view code = "invalid_value");
   void Fail(ApiError error);
   // By the rule for that field; true: it is honoured.
@@ -52,6 +55,7 @@ class WireParse {
   std::optional<ApiError> error_;
   std::vector<const FieldRule*> ignored_rules_;
   std::vector<std::string> ignored_;
+  std::vector<std::string> unknown_;
 };
 
 // One object of the body. Absent, null and "ignored" are the same to the getters.

@@ -15,8 +15,8 @@
 namespace tidemill {
 
 struct HttpRequest {
-  std::string method;                        // "GET", "HEAD", "POST"
-  std::string path;                          // decoded, begins with '/', no empty, "." or ".." part
+  std::string method;  // "GET", "HEAD", "POST"; "OPTIONS" with HttpOptions::other_origins
+  std::string path;    // decoded, begins with '/', no empty, "." or ".." part
   std::map<std::string, std::string> query;  // decoded; the last of a repeated name counts
   // Names in lower case; the values of a repeated one are joined with ", ".
   std::map<std::string, std::string> headers;

@@ -5,12 +5,22 @@
 
 #include "core/text.h"
 #include "core/token_support.h"
+#include "engine/constraint/constraint.h"
 #include "gateway/wire_json.h"
 #include "live/canonical.h"
 #include "live/session_table.h"
 
 namespace tidemill {
 namespace {
+
+// What changed the logits of a turn's draws, whose tokens are then not trained on; empty: nothing.
+// A constraint does not, where its supports are recorded.
+std::string UntrainableControl(const TurnControls& controls, bool supported) {
+  if (controls.Penalizes()) return "penalty";
+  if (!controls.logit_bias.empty()) return "logit_bias";
+  if (controls.min_tokens > 0) return "min_tokens";
+  return controls.constraint && !supported ? "constraint" : "";
+}
 
 // What of the sampling keeps a turn's tokens out of training; empty: nothing. Truncated sampling
 // does not where the support of each token is known.
@@ -30,6 +40,8 @@ v1::TurnEnd EndOf(TurnFinish finish) {
       return v1::TURN_END_LENGTH;
     case TurnFinish::kContext:
       return v1::TURN_END_CONTEXT;
+    case TurnFinish::kInterrupted:
+      return v1::TURN_END_INTERRUPTED;
     case TurnFinish::kCancelled:
       break;
   }
@@ -53,6 +65,13 @@ void FillSampling(const TurnParams& params, v1::Sampling& out) {
   out.set_top_p(params.sampling.top_p);
   out.set_top_k(static_cast<uint32_t>(std::max(0, params.sampling.top_k)));
   out.set_min_p(params.sampling.min_p);
+  out.set_presence_penalty(params.controls.presence_penalty);
+  out.set_frequency_penalty(params.controls.frequency_penalty);
+  if (params.controls.repetition_penalty != 1) {
+    out.set_repetition_penalty(params.controls.repetition_penalty);
+  }
+  out.set_biased_tokens(static_cast<uint32_t>(params.controls.logit_bias.size()));
+  if (params.controls.constraint) out.set_constraint(params.controls.constraint->kind);
   out.set_max_turn_tokens(static_cast<uint32_t>(std::max(0, params.max_new_tokens)));
 }
 
@@ -114,7 +133,10 @@ v1::SessionTurn SessionTable::RecordOf(const Ticket& ticket, const RecordedTurn&
   record.set_forced(turn.output.forced);
   record.set_kept(stopped ? turn.output.stop.token : static_cast<uint32_t>(turn.output.ids.size()));
   record.set_cut(cut);
-  record.set_untrainable(Untrainable(turn.params.sampling, turn.output));
+  const bool supported = turn.output.supports.set_of.size() == turn.output.ids.size();
+  std::string untrainable = UntrainableControl(turn.params.controls, supported);
+  if (untrainable.empty()) untrainable = Untrainable(turn.params.sampling, turn.output);
+  record.set_untrainable(untrainable);
   record.set_side(ticket.side);
   record.set_tools(ticket.tools);
   return record;

@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "core/file_limit.h"
+#include "core/hash.h"
+#include "core/version.h"
 #include "gateway/served_files.h"
 
 namespace tidemill {
@@ -18,12 +20,16 @@ Result<GatewayOptions> GatewayOptionsFrom(const RunConfig& config, const Gateway
   options.port = static_cast<uint16_t>(from.port);
   options.strict_model = from.strict_model;
   options.access_log = from.access_log;
+  options.cors = from.cors;
+  options.version = FullVersion();
+  options.limits.ignore_unknown = from.unknown_fields == "ignore";
   options.body_bytes_max = size_t{from.body_mb} << 20;
   options.admission.requests_max = from.max_requests;
   options.connections_max = std::max<size_t>(512, size_t{2} * from.max_requests);
   options.loop.sequences_max = from.max_running;
   options.loop.heartbeat = from.heartbeat;
   options.operate = use.operate;
+  options.adapters = use.adapters;
   options.own_thread = !use.in_a_run;
   options.loop.cuts = use.in_a_run;
   options.plan.context_tokens = use.context_tokens;
@@ -42,6 +48,9 @@ Result<GatewayOptions> GatewayOptionsFrom(const RunConfig& config, const Gateway
     options.host = "127.0.0.1";
     options.port = 0;
     options.access_log.clear();
+  } else if (!use.api_key.empty()) {
+    const std::string line = "sha256:" + Sha256Hex(use.api_key) + " tenant=default metrics=yes";
+    TM_ASSIGN_OR_RETURN(options.keys, ApiKeys::Parse(line, "--api-key"));
   } else if (from.keys.empty()) {
     // Whoever is on this machine and reaches the port is the person who started it.
     options.keys = ApiKeys::Open({.consent = Consent::kTrain});
@@ -54,10 +63,13 @@ Result<GatewayOptions> GatewayOptionsFrom(const RunConfig& config, const Gateway
 
 }  // namespace
 
-Result<std::unique_ptr<GatewayHost>> GatewayHost::Read(const RunConfig& config) {
-  TM_ASSIGN_OR_RETURN(ServedPolicy policy,
-                      ReadServedPolicyWith(config.model.path, config.model.tokenizer_path(),
-                                           config.gateway.tool_format));
+Result<std::unique_ptr<GatewayHost>> GatewayHost::Read(const RunConfig& config,
+                                                       const ServedWords& words) {
+  ServedWords served = words;
+  served.tool_format = config.gateway.tool_format;
+  TM_ASSIGN_OR_RETURN(
+      ServedPolicy policy,
+      ReadServedPolicyWith(config.model.path, config.model.tokenizer_path(), served));
   return std::unique_ptr<GatewayHost>(new GatewayHost(std::move(policy)));
 }
 
@@ -66,6 +78,7 @@ Status GatewayHost::Start(const RunConfig& config, const GatewayUse& use,
                           const Clock& clock, Metrics& metrics) {
   TM_ASSIGN_OR_RETURN(GatewayOptions options, GatewayOptionsFrom(config, use, policy_));
   engine_ = &engine;
+  context_tokens_ = use.context_tokens;
   const size_t files = options.connections_max + kOtherFiles;
   if (const size_t allowed = RaiseFileLimit(files); allowed < files) {
     warnings_.push_back("up to " + std::to_string(options.connections_max) + " connections need " +

@@ -13,6 +13,7 @@
 #include "core/metrics.h"
 #include "engine/engine_port.h"
 #include "gateway/gateway.h"
+#include "gateway/served_files.h"
 #include "run/run_config.h"
 
 namespace tidemill {
@@ -22,8 +23,10 @@ struct GatewayUse {
   // What a request leaves open is drawn as training draws, so that it can be trained on; else as
   // the model's author wants it.
   bool learning = false;
-  bool listens = true;   // on gateway.port; else only for agents in boxes
-  bool in_a_run = true;  // which steps its loop, and where it ends cuts what is under way
+  bool listens = true;    // on gateway.port; else only for agents in boxes
+  std::string api_key{};  // instead of gateway.keys: the only key; empty: none
+  bool in_a_run = true;   // which steps its loop, and where it ends cuts what is under way
+  ServedAdapters* adapters = nullptr;  // GatewayOptions::adapters
   // GatewayOptions::operate.
   std::function<HttpResponse(const HttpRequest&)> operate{};
 };
@@ -31,7 +34,8 @@ struct GatewayUse {
 class GatewayHost {
  public:
   // Reads what is served, as config.model and config.gateway say.
-  static Result<std::unique_ptr<GatewayHost>> Read(const RunConfig& config);
+  static Result<std::unique_ptr<GatewayHost>> Read(const RunConfig& config,
+                                                   const ServedWords& words = {});
 
   // Listens when it returns. What is given by reference must outlive it.
   Status Start(const RunConfig& config, const GatewayUse& use,
@@ -41,6 +45,7 @@ class GatewayHost {
   Gateway& gateway() { return *gateway_; }
   const Gateway& gateway() const { return *gateway_; }
   const ServedPolicy& policy() const { return policy_; }
+  int32_t context_tokens() const { return context_tokens_; }
   // For people: no template, no keys.
   const std::vector<std::string>& warnings() const { return warnings_; }
   void Sink(MetricSink& sink) const;
@@ -50,6 +55,7 @@ class GatewayHost {
 
   const ServedPolicy policy_;
   EnginePort* engine_ = nullptr;  // from Start on
+  int32_t context_tokens_ = 0;    // the same
   std::vector<std::string> warnings_;
   std::unique_ptr<TurnRecorder> recorder_;
   std::unique_ptr<Gateway> gateway_;

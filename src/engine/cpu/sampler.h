@@ -19,6 +19,7 @@ struct SamplerScratch {
   std::vector<float> exps;
   std::vector<std::pair<float, int32_t>> order, heap;
   std::vector<int32_t> kept;
+  std::vector<float> shifted, gathered;  // of DrawControlled
 };
 
 // `position` is the place in the sequence the token will have. With temperature 0 the most likely

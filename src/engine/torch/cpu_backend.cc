@@ -10,7 +10,7 @@
 #include <deque>
 #include <memory>
 
-#include "engine/cpu/sampler.h"
+#include "engine/cpu/controlled_draw.h"
 #include "engine/cpu/worker_team.h"
 #include "engine/decode_backend.h"
 #include "engine/torch/adapter_sums.h"
@@ -95,6 +95,8 @@ class CpuBackend final : public DecodeBackend {
   }
 
   bool Foresees(const SamplingParams&) const override { return true; }
+  bool ForeseesDraw(const StepSegment&) const override { return true; }
+  bool Scores() const override { return true; }
 
  private:
   // One pass over each base; within it rows of one adapter are together. What a row gives does not
@@ -104,6 +106,9 @@ class CpuBackend final : public DecodeBackend {
     std::vector<StepSegment> segments;
     for (const size_t i : order) segments.push_back(given[i]);
     std::vector<Drawn> their(given.size());
+    for (size_t i = 0; i < segments.size(); ++i) {
+      if (segments[i].score >= 0) their[i].scores.resize(segments[i].tokens.size());
+    }
     const auto base_of = [&](size_t i) -> const PackedWeights& {
       return *places_[static_cast<size_t>(segments[i].weights)].base;
     };
@@ -128,7 +133,8 @@ class CpuBackend final : public DecodeBackend {
   // A segment or a part of it.
   struct Piece {
     StepSegment segment;
-    size_t slot;  // of the segment in the step
+    size_t slot;        // of the segment in the step
+    size_t before = 0;  // rows of the segment in other pieces, in front of these
   };
 
   struct Row {
@@ -137,12 +143,20 @@ class CpuBackend final : public DecodeBackend {
     int32_t position;
   };
 
+  // A row whose logits are asked for.
+  struct RowOut {
+    long row;
+    const Piece* piece;
+    bool draw;            // a token is drawn
+    TokenId next = -1;    // not negative: it is scored
+    size_t score_at = 0;  // among the segment's scores
+  };
+
   // What one thread needs; grows to the largest step seen.
   struct Work {
     std::vector<Piece> pieces;
     std::vector<Row> rows;
-    std::vector<long> draws;        // rows from which a token is drawn
-    std::vector<size_t> draw_slot;  // and whose they are
+    std::vector<RowOut> outs;
     FloatBuffer x, h, qkv, mixed, act, logits, scores;
     AdapterSums adapters;
     SamplerScratch sampler;
@@ -169,11 +183,11 @@ class CpuBackend final : public DecodeBackend {
         const size_t room = (total * (part + 1) + parts - 1) / parts - seen;
         const size_t rows = rest.tokens.size();
         if (!cuts || rows <= room || part + 1 == parts) {
-          work_[part].pieces.push_back({rest, i});
+          work_[part].pieces.push_back({rest, i, segments[i].tokens.size() - rows});
           seen += rows;
           break;
         }
-        work_[part].pieces.push_back({FirstRows(rest, room), i});
+        work_[part].pieces.push_back({FirstRows(rest, room), i, segments[i].tokens.size() - rows});
         rest.tokens = rest.tokens.subspan(room);
         rest.first += static_cast<int32_t>(room);
         seen += room;
@@ -184,6 +198,7 @@ class CpuBackend final : public DecodeBackend {
   }
 
   static StepSegment FirstRows(StepSegment segment, size_t rows) {
+    segment.next = segment.tokens[rows];
     segment.tokens = segment.tokens.first(rows);
     segment.draw = false;
     return segment;
@@ -207,8 +222,7 @@ class CpuBackend final : public DecodeBackend {
 
   void LayOut(Work& w, bool cut) const {
     w.rows.clear();
-    w.draws.clear();
-    w.draw_slot.clear();
+    w.outs.clear();
     w.adapters.Clear();
     int32_t longest = 0;
     for (const Piece& piece : w.pieces) {
@@ -218,9 +232,7 @@ class CpuBackend final : public DecodeBackend {
       w.adapters.AddRows(places_[static_cast<size_t>(segment.weights)].adapter.get(),
                          segment.tokens.size());
       longest = std::max(longest, position);
-      if (!segment.draw) continue;
-      w.draws.push_back(static_cast<long>(w.rows.size()) - 1);
-      w.draw_slot.push_back(piece.slot);
+      AskRows(piece, w);
     }
     const size_t block = static_cast<size_t>(kBlockRows);
     w.x.Reserve(w.rows.size() * static_cast<size_t>(Width()));
@@ -228,10 +240,25 @@ class CpuBackend final : public DecodeBackend {
     w.qkv.Reserve((cut ? w.rows.size() : block) * static_cast<size_t>(QkvWidth()));
     w.mixed.Reserve(block * static_cast<size_t>(PaddedRow(config_.q_size())));
     w.act.Reserve(block * static_cast<size_t>(PaddedRow(config_.intermediate_size)));
-    w.logits.Reserve(std::min(block, w.draws.size()) *
+    w.logits.Reserve(std::min(block, w.outs.size()) *
                      static_cast<size_t>(PaddedRow(config_.vocab_size)));
     w.scores.Reserve(4 * (static_cast<size_t>(longest) + 64) +
                      8 * static_cast<size_t>(config_.head_dim));
+  }
+
+  // The piece's rows are the last ones.
+  static void AskRows(const Piece& piece, Work& w) {
+    const StepSegment& segment = piece.segment;
+    const size_t count = segment.tokens.size();
+    const long first = static_cast<long>(w.rows.size() - count);
+    for (size_t r = segment.score >= 0 ? 0 : count - 1; r < count; ++r) {
+      RowOut out{.row = first + static_cast<long>(r),
+                 .piece = &piece,
+                 .draw = segment.draw && r + 1 == count,
+                 .score_at = piece.before + r};
+      if (segment.score >= 0) out.next = r + 1 < count ? segment.tokens[r + 1] : segment.next;
+      if (out.draw || out.next >= 0) w.outs.push_back(out);
+    }
   }
 
   long Width() const { return PaddedRow(config_.hidden_size); }
@@ -393,27 +420,37 @@ class CpuBackend final : public DecodeBackend {
 
   void Draw(const PackedWeights& packed, std::span<Drawn> drawn, Work& w) const {
     const long width = Width(), logit_width = PaddedRow(config_.vocab_size);
-    const long total = static_cast<long>(w.draws.size());
+    const long total = static_cast<long>(w.outs.size());
     for (long first = 0; first < total; first += kBlockRows) {
       const long rows = std::min(kBlockRows, total - first);
       for (long r = 0; r < rows; ++r) {
-        kernels_.rms_norm(w.x.data() + w.draws[static_cast<size_t>(first + r)] * width,
+        kernels_.rms_norm(w.x.data() + w.outs[static_cast<size_t>(first + r)].row * width,
                           packed.norm.data(), Eps(), 1, config_.hidden_size, width,
                           w.h.data() + r * width);
       }
       Multiply(w.h.data(), width, packed.head, rows, w.logits.data(), logit_width,
                MatmulMode::kStore);
       for (long r = 0; r < rows; ++r) {
-        const size_t slot = w.draw_slot[static_cast<size_t>(first + r)];
-        const StepSegment& segment =
-            *w.rows[static_cast<size_t>(w.draws[static_cast<size_t>(first + r)])].segment;
-        const std::span<const float> logits(w.logits.data() + r * logit_width,
-                                            static_cast<size_t>(config_.vocab_size));
-        const uint64_t position = static_cast<uint64_t>(segment.first) + segment.tokens.size();
-        DrawToken(kernels_, logits, segment.sampling, segment.seed, position, w.sampler,
-                  drawn[slot]);
+        const RowOut& out = w.outs[static_cast<size_t>(first + r)];
+        TellRow(out, {w.logits.data() + r * logit_width, static_cast<size_t>(config_.vocab_size)},
+                w, drawn[out.piece->slot]);
       }
     }
+  }
+
+  void TellRow(const RowOut& out, std::span<const float> logits, Work& w, Drawn& drawn) const {
+    const StepSegment& segment = out.piece->segment;
+    if (out.next >= 0) {
+      Drawn known{.id = out.next};
+      ReportModel(kernels_, logits, segment.score, w.sampler, known);
+      drawn.scores[out.score_at] = {known.model_logprob, std::move(known.top)};
+    }
+    if (!out.draw) return;
+    const uint64_t position = static_cast<uint64_t>(segment.first) + segment.tokens.size();
+    std::vector<PromptLogprob> scores = std::move(drawn.scores);
+    DrawControlled(kernels_, logits, segment.sampling, segment.controls.get(), segment.seed,
+                   position, w.sampler, drawn);
+    drawn.scores = std::move(scores);
   }
 
   const CpuKernels& kernels_;

@@ -21,6 +21,8 @@ struct EngineBeginning {
   uint64_t step = 0;
   int threads = 1;
   bool fixed_base = false;  // EngineOptions
+  int32_t adapters = 0;     // the same
+  int64_t adapter_rank = 0;
   std::string folder{};     // of what servers read and print
 };
 
