@@ -75,8 +75,7 @@ class DecodeBackend {
   virtual bool Scores() const { return false; }
   // Whether a token drawn this way can be the input of a step that is started before it is known.
   virtual bool Foresees(const SamplingParams& sampling) const = 0;
-  // The same of a draw with its controls: whether the step behind it can be started before this one
-  // was waited for.
+  // The same of a draw of the step that was started last, with its controls.
   virtual bool ForeseesDraw(const StepSegment& segment) const {
     return segment.controls == nullptr && Foresees(segment.sampling);
   }

@@ -1,6 +1,7 @@
 // Requests that say what the answer may be, and what else other servers' clients send.
 #include <gmock/gmock.h>
 
+#include "core/random.h"
 #include "engine/constraint/constraint.h"
 #include "gateway/answer_constraints.h"
 #include "gateway/turn_plan.h"

@@ -125,7 +125,7 @@ struct ChatRequest {
   std::optional<AnswerShape> shape{};    // response_format and the like
   // The answer goes on behind this text of the assistant, which is no message of its own.
   std::optional<std::string> prefill{};
-  bool echo = false;  // the answer begins with the prompt, or with the prefill
+  bool echoes = false;  // the answer begins with the prompt, or with the prefill
   // For the template: chat_template_kwargs, with `enable_thinking` and `reasoning_effort` where a
   // field of the API says the same.
   WireJson template_kwargs = WireJson::object();

@@ -76,6 +76,7 @@ SequenceStart LiveAnswer::Start(int choice, SequenceId sequence, uint64_t share_
   start.service = SequenceClass::kLive;
   start.stream = true;
   start.pin_version = asked_->prompt.pin_version;
+  start.policy = asked_->policy;
   return start;
 }
 
@@ -205,7 +206,7 @@ void LiveAnswer::Flush(Time now) {
 std::vector<PromptRecord> LiveAnswer::PromptOf(int choice) const {
   std::vector<PromptRecord> records;
   const ChatRequest& request = asked_->request;
-  if (!request.sampling.prompt_logprobs && !request.echo) return records;
+  if (!request.sampling.prompt_logprobs && !request.echoes) return records;
   const auto prompt = static_cast<size_t>(choice / request.sampling.n);
   const TurnOutput& output = choices_[prompt * static_cast<size_t>(request.sampling.n)].output;
   const auto bytes = [&](TokenId id) { return std::string(policy_.tokenizer.TokenBytes(id)); };

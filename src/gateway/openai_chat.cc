@@ -229,8 +229,8 @@ void ReadChatBody(const WireObject& body, ChatRequest& request) {
                      "a message is continued, or a new one begins: it must be the opposite of "
                      "\"continue_final_message\"");
   }
-  request.echo = body.Bool("echo").value_or(false);
-  if (request.stream && request.echo) return body.Fail("echo", "is not streamed");
+  request.echoes = body.Bool("echo").value_or(false);
+  if (request.stream && request.echoes) return body.Fail("echo", "is not streamed");
   if (request.stream && request.sampling.prompt_logprobs) {
     return body.Fail("prompt_logprobs", "is not streamed");
   }

@@ -126,7 +126,7 @@ class ChatStream final : public AnswerStream {
 
 WireJson ChatMessage(const ChatRequest& request, const AnswerHead& head, const AnswerChoice& choice,
                      int index) {
-  const std::string before = request.echo ? request.prefill.value_or("") : "";
+  const std::string before = request.echoes ? request.prefill.value_or("") : "";
   const std::string text = before + choice.TextOf(AnswerPart::Kind::kText);
   const std::string reasoning = choice.TextOf(AnswerPart::Kind::kReasoning);
   const bool has_calls = choice.HasCalls();

@@ -78,18 +78,18 @@ void ReadCompletionsBody(const WireObject& body, ChatRequest& request) {
   ReadSampling(body, sampling);
   ReadControls(body, sampling);
   ReadAnswerShape(body, request);
-  request.echo = body.Bool("echo").value_or(false);
+  request.echoes = body.Bool("echo").value_or(false);
   ReadStops(body, "stop", sampling);
   sampling.max_tokens = body.Int("max_tokens", 1, kIdMax).value_or(16);
   sampling.n = static_cast<int>(body.Int("n", 1, limits.choices).value_or(1));
   const auto alternatives = body.Int("logprobs", 0, limits.top_logprobs);
   sampling.logprobs = alternatives.has_value();
   sampling.top_logprobs = static_cast<int>(alternatives.value_or(0));
-  if (request.echo && request.stream) body.Fail("echo", "is not streamed");
+  if (request.echoes && request.stream) body.Fail("echo", "is not streamed");
   if (sampling.prompt_logprobs && request.stream) {
     body.Fail("prompt_logprobs", "is not streamed");
   }
-  if (request.echo && sampling.logprobs && !sampling.prompt_logprobs) {
+  if (request.echoes && sampling.logprobs && !sampling.prompt_logprobs) {
     sampling.prompt_logprobs = sampling.top_logprobs;
   }
   ReadPrompts(body, request);

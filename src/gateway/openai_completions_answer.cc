@@ -60,7 +60,7 @@ WireJson EchoedLogprobs(const AnswerChoice& choice, int alternatives) {
 }
 
 std::string EchoedText(const ChatRequest& request, const AnswerChoice& choice, size_t prompt) {
-  if (!request.echo) return "";
+  if (!request.echoes) return "";
   const RawPrompt& raw = request.prompts[prompt];
   if (raw.ids.empty()) return raw.text;
   std::string bytes;
@@ -153,10 +153,10 @@ WireJson CompletionsBody(const ChatRequest& request, const AnswerHead& head, con
         {"index", i}};
     size_t offset = 0;
     choice["logprobs"] = !request.sampling.logprobs ? WireJson(nullptr)
-                         : request.echo
+                         : request.echoes
                              ? EchoedLogprobs(from, request.sampling.top_logprobs)
                              : OldLogprobs(from.tokens, request.sampling.top_logprobs, offset);
-    if (request.sampling.prompt_logprobs && !request.echo) {
+    if (request.sampling.prompt_logprobs && !request.echoes) {
       choice["prompt_logprobs"] = PromptLogprobs(from.prompt);
     }
     choice["finish_reason"] = OpenAiFinish(from.end, false);

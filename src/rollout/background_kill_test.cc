@@ -26,7 +26,7 @@ struct ToolWorker {
     ToolLoopOptions options;
     options.worker = "tools-" + std::to_string(number);
     options.lease_period = kDeadAfter / 3;
-    options.cache_results = 0;
+    options.cache = 0;
     loop = std::make_unique<ToolLoop>(bus, port, options);
     loop->Attach(waker);
   }

@@ -520,6 +520,8 @@ struct DrawCase {
   OnDevice<CudaPart> parts;
   OnDevice<CudaDrawn> drawn, told;
   OnDevice<int32_t> block{1};
+  static constexpr int kMaskWords = (kColumns + 31) / 32;
+  OnDevice<uint32_t> masks = OnDevice<uint32_t>(2 * kMaskWords);
 
   explicit DrawCase(size_t count)
       : logits(count * kStride), draws(count), parts(count * 2), drawn(count), told(2 * count) {}
@@ -533,6 +535,8 @@ struct DrawCase {
                      .count = count,
                      .first_column = first,
                      .columns = first == 0 ? kCudaPartColumns : kColumns - kCudaPartColumns,
+                     .masks = masks.data(),
+                     .mask_words = kMaskWords,
                      .parts = parts.data(),
                      .part_stride = 2},
                     nullptr);
@@ -594,6 +598,45 @@ TEST(CudaHostDraw, TokensComeAsOftenAsTheirProbabilityAndWithIt) {
   for (const auto& [token, logit] : likely) {
     const double p = std::exp(1.25 * logit) / sum;
     EXPECT_NEAR(seen[token] / double{kDraws}, p, 4.5 * std::sqrt(p * (1 - p) / kDraws)) << token;
+  }
+}
+
+TEST(CudaHostDraw, AMaskLeavesItsTokensAndTheirDistribution) {
+  constexpr size_t kDraws = 600;
+  DrawCase c(kDraws);
+  Fill(c.logits, 12);
+  std::fill(c.masks.begin(), c.masks.end(), 0u);
+  // The first mask leaves tokens of both parts, the second of the last part alone.
+  const std::vector<size_t> kept[] = {{3, 64, 2050, 4095, 4097, 4105}, {4096, 4100}};
+  for (size_t m = 0; m < 2; ++m) {
+    for (const size_t id : kept[m]) {
+      c.masks[m * DrawCase::kMaskWords + id / 32] |= 1u << (id % 32);
+    }
+  }
+  for (size_t d = 0; d < kDraws; ++d) {
+    float* row = c.logits.data() + d * DrawCase::kStride;
+    row[d % 50] = 90;  // by far the likeliest, and left out where it is not 3
+    c.draws[d] = {.seed = d,
+                  .position = 2,
+                  .inverse_temperature = d % 5 == 0 ? 0.0f : 0.8f,
+                  .mask = static_cast<int32_t>(1 + d % 2)};
+  }
+  c.Run();
+  for (size_t d = 0; d < kDraws; ++d) {
+    const float* row = c.logits.data() + d * DrawCase::kStride;
+    const std::vector<size_t>& left = kept[d % 2];
+    const auto token = static_cast<size_t>(c.drawn[d].token);
+    ASSERT_NE(std::find(left.begin(), left.end(), token), left.end()) << d << ": " << token;
+    const double scale = d % 5 == 0 ? 1 : 0.8;
+    double sum = 0, best = -1e9;
+    for (const size_t id : left) {
+      sum += std::exp(scale * (Value(row[id]) - Value(row[token])));
+      best = std::max<double>(best, Value(row[id]));
+    }
+    EXPECT_NEAR(c.drawn[d].logprob, -std::log(sum), 1e-3) << d;
+    if (d % 5 == 0) {
+      EXPECT_EQ(Value(row[token]), best) << "the most likely of those that are left";
+    }
   }
 }
 

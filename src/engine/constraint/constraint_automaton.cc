@@ -1,6 +1,8 @@
 #include "engine/constraint/constraint_automaton.h"
 
 #include <algorithm>
+#include <bit>
+#include <climits>
 #include <unordered_set>
 
 #include "core/random.h"
@@ -142,16 +144,19 @@ bool ConstraintAutomaton::Accepts(StateId state) const {
   return state != kDead && states_[static_cast<size_t>(state)].accepts;
 }
 
-// The nodes [first, end) of the tree, which begin at `depth`, below a node at which the automaton
-// is in `from`. each(node, state) for every node that is reached.
+// The part's nodes are below one at which the automaton is in `from`. each(node, state) for every
+// node that is reached.
 template <typename Each>
-void ConstraintAutomaton::Walk(StateId from, int32_t first, int32_t end, int32_t depth,
-                               const Each& each) {
+void ConstraintAutomaton::Walk(StateId from, const Part& part, const Each& each) {
   const std::vector<TokenVocabulary::Node>& nodes = vocabulary_->nodes();
   std::vector<StateId> states(static_cast<size_t>(vocabulary_->depth() + 2), kDead);
-  states[static_cast<size_t>(depth - 1)] = from;
-  for (int32_t i = first; i < end;) {
+  states[static_cast<size_t>(part.depth - 1)] = from;
+  for (int32_t i = part.first; i < part.end;) {
     const TokenVocabulary::Node& node = nodes[static_cast<size_t>(i)];
+    if (node.deepest <= part.deeper) {
+      i = node.end;
+      continue;
+    }
     const StateId above = states[node.depth - 1u];
     const auto& next = states_[static_cast<size_t>(above)].next;
     StateId here = next ? (*next)[node.byte] : kUnknown;
@@ -166,25 +171,51 @@ void ConstraintAutomaton::Walk(StateId from, int32_t first, int32_t end, int32_t
   }
 }
 
-const ConstraintAutomaton::Inside& ConstraintAutomaton::InsideOf(NetworkState state) {
-  const ByteNetwork::State& place = network_->states[static_cast<size_t>(state)];
-  if (place.room >= static_cast<uint32_t>(std::max(vocabulary_->depth(), 1))) state = place.alike;
-  const auto found = inside_.find(state);
-  if (found != inside_.end()) return found->second;
+// Of tokens, and of places where the rule ends inside of one, those deeper than `deeper`.
+ConstraintAutomaton::Inside ConstraintAutomaton::WalkInside(NetworkState state, int32_t deeper) {
   State alone;
   alone.places.push_back({state, kOutside});
   const StateId from = Intern(std::move(alone));
-  Inside inside;
   const auto& nodes = vocabulary_->nodes();
-  Walk(from, 0, static_cast<int32_t>(nodes.size()), 1,
-       [&](int32_t i, StateId here) TM_REQUIRES(mutex_) {
-         const TokenVocabulary::Node& node = nodes[static_cast<size_t>(i)];
-         for (int32_t t = 0; t < node.count; ++t) {
-           inside.few.push_back(vocabulary_->tokens()[static_cast<size_t>(node.tokens + t)]);
-         }
-         if (states_[static_cast<size_t>(here)].leaves && node.end > i + 1)
-           inside.leaves.push_back(i);
-       });
+  Inside inside;
+  const Part all{.end = static_cast<int32_t>(nodes.size()), .deeper = deeper};
+  Walk(from, all, [&](int32_t i, StateId here) TM_REQUIRES(mutex_) {
+    const TokenVocabulary::Node& node = nodes[static_cast<size_t>(i)];
+    if (node.depth <= deeper) return;
+    for (int32_t t = 0; t < node.count; ++t) {
+      inside.few.push_back(vocabulary_->tokens()[static_cast<size_t>(node.tokens + t)]);
+    }
+    if (states_[static_cast<size_t>(here)].leaves && node.end > i + 1) inside.leaves.push_back(i);
+  });
+  return inside;
+}
+
+// Tokens of at most `room` bytes are the same for the state that is alike.
+void ConstraintAutomaton::TakeShorter(const Inside& alike, int32_t room, Inside& inside) const {
+  const auto take = [&](TokenId id) {
+    if (vocabulary_->Bytes(id).size() <= static_cast<size_t>(room)) inside.few.push_back(id);
+  };
+  for (const TokenId id : alike.few) take(id);
+  for (size_t i = 0; i < alike.bits.size(); ++i) {
+    for (uint64_t word = alike.bits[i]; word != 0; word &= word - 1) {
+      take(static_cast<TokenId>(i * 64 + static_cast<size_t>(std::countr_zero(word))));
+    }
+  }
+  for (const int32_t leaf : alike.leaves) {
+    if (vocabulary_->nodes()[static_cast<size_t>(leaf)].depth <= room)
+      inside.leaves.push_back(leaf);
+  }
+}
+
+const ConstraintAutomaton::Inside& ConstraintAutomaton::InsideOf(NetworkState state) {
+  const ByteNetwork::State& place = network_->states[static_cast<size_t>(state)];
+  const auto room = static_cast<int32_t>(std::min<uint32_t>(place.room, INT32_MAX));
+  if (room >= std::max(vocabulary_->depth(), 1)) state = place.alike;
+  const auto found = inside_.find(state);
+  if (found != inside_.end()) return found->second;
+  const bool shares = room > 0 && state != place.alike;
+  Inside inside = WalkInside(state, shares ? room : 0);
+  if (shares) TakeShorter(InsideOf(place.alike), room, inside);
   if (inside.few.size() > kFewInside) {
     inside.bits.resize(Words(vocabulary_->size()));
     for (const TokenId id : inside.few) SetBit(inside.bits, id);
@@ -207,7 +238,8 @@ void ConstraintAutomaton::AddMask(const Place& place, std::vector<uint64_t>& bit
   const auto& nodes = vocabulary_->nodes();
   for (const int32_t leaf : inside.leaves) {
     const TokenVocabulary::Node& at = nodes[static_cast<size_t>(leaf)];
-    Walk(outside, leaf + 1, at.end, at.depth + 1, [&](int32_t i, StateId) {
+    const Part below{.first = leaf + 1, .end = at.end, .depth = at.depth + 1};
+    Walk(outside, below, [&](int32_t i, StateId) {
       const TokenVocabulary::Node& node = nodes[static_cast<size_t>(i)];
       for (int32_t t = 0; t < node.count; ++t) {
         SetBit(bits, vocabulary_->tokens()[static_cast<size_t>(node.tokens + t)]);

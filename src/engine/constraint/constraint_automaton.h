@@ -90,9 +90,15 @@ class ConstraintAutomaton {
   int32_t Called(NetworkState back, int32_t outer) TM_REQUIRES(mutex_);
   const Inside& InsideOf(NetworkState state) TM_REQUIRES(mutex_);
   void AddMask(const Place& place, std::vector<uint64_t>& bits) TM_REQUIRES(mutex_);
+  // Nodes of the tree: [first, end), which begin at `depth`; of them those below which there is
+  // something deeper than `deeper`.
+  struct Part {
+    int32_t first = 0, end = 0, depth = 1, deeper = 0;
+  };
   template <typename Each>
-  void Walk(StateId from, int32_t first, int32_t end, int32_t depth, const Each& each)
-      TM_REQUIRES(mutex_);
+  void Walk(StateId from, const Part& part, const Each& each) TM_REQUIRES(mutex_);
+  Inside WalkInside(NetworkState state, int32_t deeper) TM_REQUIRES(mutex_);
+  void TakeShorter(const Inside& alike, int32_t room, Inside& inside) const;
   bool Over(size_t times) const TM_REQUIRES(mutex_);
 
   const std::shared_ptr<const ByteNetwork> network_;

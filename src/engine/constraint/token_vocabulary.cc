@@ -56,6 +56,15 @@ TokenVocabulary::TokenVocabulary(std::vector<std::pair<std::string_view, TokenId
   for (const int32_t node : path) {
     nodes_[static_cast<size_t>(node)].end = static_cast<int32_t>(nodes_.size());
   }
+  // What is below a node comes behind it.
+  for (size_t i = nodes_.size(); i-- > 0;) {
+    Node& node = nodes_[i];
+    node.deepest = node.depth;
+    for (int32_t below = static_cast<int32_t>(i) + 1; below < node.end;
+         below = nodes_[static_cast<size_t>(below)].end) {
+      node.deepest = std::max(node.deepest, nodes_[static_cast<size_t>(below)].deepest);
+    }
+  }
 }
 
 TokenVocabulary TokenVocabulary::Of(const Tokenizer& tokenizer, const std::vector<TokenId>& ends,

@@ -20,9 +20,10 @@ class TokenVocabulary {
  public:
   struct Node {
     uint8_t byte = 0;
-    uint16_t depth = 0;  // 1: a first byte
-    int32_t end = 0;     // one behind the last node below it
-    int32_t tokens = 0;  // of those that end here the first is tokens()[tokens]
+    uint16_t depth = 0;    // 1: a first byte
+    uint16_t deepest = 0;  // of the nodes below it and itself
+    int32_t end = 0;       // one behind the last node below it
+    int32_t tokens = 0;    // of those that end here the first is tokens()[tokens]
     int32_t count = 0;
   };
 

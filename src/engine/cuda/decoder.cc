@@ -7,6 +7,7 @@
 #include "engine/cuda/decoder_memory.h"
 #include "engine/cuda/decoder_shapes.h"
 #include "engine/cuda/decoder_weights.h"
+#include "engine/cuda/draw_masks.h"
 #include "engine/cuda/gemm.h"
 #include "engine/cuda/step_layout.h"
 #include "engine/cuda/steps_under_way.h"
@@ -74,6 +75,7 @@ class CudaDecoder::Impl {
                                    writer_));
     TM_RETURN_IF_ERROR(adapter_.Allocate(max_rows_, c_.num_layers));
     TM_RETURN_IF_ERROR(steps_.Allocate(m_.step_bytes, max_rows_));
+    TM_RETURN_IF_ERROR(masks_.Allocate(c_.vocab_size));
     const void* block = o_.shared_weights != nullptr ? o_.shared_weights : own_weights_.as();
     named_ = PlaceWeights(c_, layout_, block, bytes_);
     // The memory was set to zero on another stream.
@@ -149,6 +151,8 @@ class CudaDecoder::Impl {
     return Ok();
   }
 
+  int32_t AddMask(const TokenMask& mask) { return masks_.Add(mask); }
+
   Status Start(std::span<const CudaSegment> segments) {
     TM_CHECK(!steps_.full(), "there is a place for another step");
     TM_CUDA(cudaSetDevice(o_.device));
@@ -157,6 +161,7 @@ class CudaDecoder::Impl {
     step.draws = writer_.draws();
     TM_CUDA(cudaMemcpyAsync(m_.meta.as(), step.host, sizeof(CudaStepHead) + writer_.bytes(),
                             cudaMemcpyHostToDevice, stream_));
+    TM_RETURN_IF_ERROR(masks_.Upload(stream_));
     const auto graph = shape.selects || shape.tiles > 0
                            ? graphs_.end()
                            : graphs_.find({shape.rows, shape.splits > 1});
@@ -412,6 +417,8 @@ class CudaDecoder::Impl {
                      .count = count,
                      .first_column = first,
                      .columns = columns,
+                     .masks = masks_.device(),
+                     .mask_words = masks_.words(),
                      .parts = m_.parts.as<CudaPart>(),
                      .part_stride = parts_},
                     stream_);
@@ -448,6 +455,7 @@ class CudaDecoder::Impl {
   DecoderWeights named_;
   std::map<std::pair<int, bool>, cudaGraphExec_t> graphs_;  // by batch size and long contexts
 
+  DrawMasks masks_;
   StepsUnderWay steps_;
 };
 
@@ -487,6 +495,10 @@ Status CudaDecoder::TakeAdapter(const void* block) {
 Status CudaDecoder::WaitForDevice() {
   return impl_->WaitForDevice();
 }
+int32_t CudaDecoder::AddMask(const TokenMask& mask) {
+  return impl_->AddMask(mask);
+}
+
 Status CudaDecoder::CopyPage(int32_t from, int32_t to) {
   return impl_->CopyPage(from, to);
 }

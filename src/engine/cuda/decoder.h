@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "core/status.h"
+#include "engine/constraint/token_mask.h"
 #include "engine/cuda/step_layout.h"
 #include "model/cuda/adapter_layout.h"
 #include "model/cuda/kernels.h"
@@ -62,6 +63,9 @@ class CudaDecoder {
 
   // Before the next step, which sees the result.
   Status CopyPage(int32_t from, int32_t to);
+  // For the step that is started next: which mask a draw names (CudaDraw::mask); 0: there is no
+  // room for another.
+  int32_t AddMask(const TokenMask& mask);
   // Starts a step of at most max_rows rows in all; at most two are under way.
   Status Start(std::span<const CudaSegment> segments);
   // Waits for the older one. drawn[i] is filled where its segment i draws; a negative token where

@@ -115,6 +115,24 @@ __device__ __forceinline__ int FirstColumn(const float (&logits)[kQuads * 4], fl
   return first;
 }
 
+// What the mask leaves out can no longer be drawn. `offset`: of the block's columns among those of
+// the launch, which begins a part, as does the launch's first column.
+__device__ void HoldToMask(const CudaPartArgs& args, int mask, int offset, int columns,
+                           float (&logits)[kQuads * 4]) {
+  const uint32_t* bits = args.masks + static_cast<int64_t>(mask - 1) * args.mask_words;
+#pragma unroll
+  for (int q = 0; q < kQuads; ++q) {
+    const int column = Column(q);
+    if (column >= columns) continue;
+    const int token = args.first_column + offset + column;
+    const uint32_t four = bits[token / 32] >> (token % 32);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      if ((four >> i & 1u) == 0) logits[q * 4 + i] = -INFINITY;
+    }
+  }
+}
+
 __global__ void __launch_bounds__(kThreads, 6) PartKernel(const CudaPartArgs args) {
   __shared__ PartScratch s;
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -139,6 +157,7 @@ __global__ void __launch_bounds__(kThreads, 6) PartKernel(const CudaPartArgs arg
       if (Column(i / 4) + i % 4 >= columns) logits[i] = -INFINITY;
     }
   }
+  if (draw.mask > 0) HoldToMask(args, draw.mask, offset, columns, logits);
   float top = logits[0];
 #pragma unroll
   for (int i = 1; i < kQuads * 4; ++i) top = fmaxf(top, logits[i]);
@@ -152,11 +171,14 @@ __global__ void __launch_bounds__(kThreads, 6) PartKernel(const CudaPartArgs arg
 #pragma unroll
   for (int w = 1; w < kDrawWarps; ++w) top = fmaxf(top, s.values[w]);
 
+  // The mask may leave nothing of a part; it then weighs nothing.
+  const bool none = draw.mask > 0 && top == -INFINITY;
+  const float base = none ? 0.0f : top;
   const bool greedy = draw.inverse_temperature <= 0;
   const float scale = (greedy ? 1.0f : draw.inverse_temperature) * 1.4426950408889634f;
   float own = 0;
 #pragma unroll
-  for (int i = 0; i < kQuads * 4; ++i) own += Exp2((logits[i] - top) * scale);
+  for (int i = 0; i < kQuads * 4; ++i) own += Exp2((logits[i] - base) * scale);
   const int first_part = args.first_column / kCudaPartColumns;
   const int part = first_part + static_cast<int>(blockIdx.x);
   CudaPart& out = args.parts[d * args.part_stride + part];
@@ -165,7 +187,7 @@ __global__ void __launch_bounds__(kThreads, 6) PartKernel(const CudaPartArgs arg
     const int first = WarpMin(FirstColumn(logits, top));
     if (lane == 0) s.indices[warp] = first;
   } else {
-    PickWithin(logits, top, scale, own, Uniform(draw, static_cast<uint32_t>(part) + 1),
+    PickWithin(logits, base, scale, own, Uniform(draw, static_cast<uint32_t>(part) + 1),
                first_column, s, out);
   }
   __syncthreads();
@@ -178,6 +200,10 @@ __global__ void __launch_bounds__(kThreads, 6) PartKernel(const CudaPartArgs arg
   // Numbers that are none are in the sum, infinite ones in the top.
   out.top = isfinite(top) && isfinite(sum) ? top : NAN;
   out.sum = sum;
+  if (none) {
+    out = {-FLT_MAX, 0, first_column, -INFINITY};
+    return;
+  }
   if (greedy) {
     int first = s.indices[0];
     for (int w = 1; w < kDrawWarps; ++w) first = min(first, s.indices[w]);

@@ -94,15 +94,18 @@ class CudaBackend final : public DecodeBackend {
   Status Start(std::span<const StepSegment> segments) override {
     TM_RETURN_IF_ERROR(std::exchange(pending_, Ok()));
     segments_.clear();
-    std::vector<HostDraw> draws;
+    HostWork work;
     for (const StepSegment& s : segments) {
       const SamplingParams& how = s.sampling;
-      if (s.draw && !ForeseesDraw(s)) {
-        draws.push_back({.segment = segments_.size(),
-                         .sampling = how,
-                         .controls = s.controls,
-                         .seed = s.seed,
-                         .position = static_cast<uint64_t>(s.first) + s.tokens.size()});
+      const int32_t mask = s.draw ? MaskOf(s) : 0;
+      if (mask > 0) {
+        work.masked.push_back({segments_.size(), s.controls, how.temperature > 0});
+      } else if (s.draw && (s.controls != nullptr || !Foresees(how))) {
+        work.draws.push_back({.segment = segments_.size(),
+                              .sampling = how,
+                              .controls = s.controls,
+                              .seed = s.seed,
+                              .position = static_cast<uint64_t>(s.first) + s.tokens.size()});
       }
       segments_.push_back(
           {.tokens = s.tokens,
@@ -112,16 +115,17 @@ class CudaBackend final : public DecodeBackend {
            .draw = s.draw,
            .how = {.seed = s.seed,
                    .position = s.first + static_cast<int32_t>(s.tokens.size()),
-                   .inverse_temperature = how.temperature > 0 ? 1.0f / how.temperature : 0.0f}});
+                   .inverse_temperature = how.temperature > 0 ? 1.0f / how.temperature : 0.0f,
+                   .mask = mask}});
     }
     TM_RETURN_IF_ERROR(decoder_->Start(segments_));
-    host_draws_.push_back(std::move(draws));
+    host_work_.push_back(std::move(work));
     return Ok();
   }
 
   Status Finish(std::span<Drawn> drawn) override {
-    const std::vector<HostDraw> draws = std::move(host_draws_.front());
-    host_draws_.pop_front();
+    const HostWork work = std::move(host_work_.front());
+    host_work_.pop_front();
     drawn_.resize(drawn.size());
     TM_RETURN_IF_ERROR(decoder_->Finish(drawn_));
     for (size_t i = 0; i < drawn.size(); ++i) {
@@ -130,7 +134,13 @@ class CudaBackend final : public DecodeBackend {
                   .full_logprob = drawn_[i].logprob,
                   .model_logprob = drawn_[i].logprob};
     }
-    for (const HostDraw& draw : draws) {
+    for (const MaskedDraw& draw : work.masked) {
+      const DrawControls& controls = *draw.controls;
+      if (controls.record_support && draw.random) {
+        drawn[draw.segment].support = controls.mask->support();
+      }
+    }
+    for (const HostDraw& draw : work.draws) {
       TM_RETURN_IF_ERROR(DrawOnCpu(draw, drawn[draw.segment]));
     }
     return Ok();
@@ -141,6 +151,8 @@ class CudaBackend final : public DecodeBackend {
   bool Foresees(const SamplingParams& sampling) const override {
     return DrawsOnDevice(sampling) && !Reports(sampling);
   }
+  // Of the step that was started last: nothing of it is left to the host.
+  bool ForeseesDraw(const StepSegment&) const override { return host_work_.back().draws.empty(); }
 
  private:
   static bool DrawsOnDevice(const SamplingParams& sampling) {
@@ -152,6 +164,22 @@ class CudaBackend final : public DecodeBackend {
            (sampling.top_logprobs == 0 && sampling.temperature != 1 && sampling.temperature > 0);
   }
 
+  // Which mask of the next step the draw is held to; 0: the host draws, or there is none.
+  int32_t MaskOf(const StepSegment& segment) {
+    const DrawControls* controls = segment.controls.get();
+    const bool can = controls != nullptr && controls->mask != nullptr && !controls->Shifts() &&
+                     Foresees(segment.sampling);
+    // Under a mask the model's own log-probability is not that of the draw.
+    return can && segment.sampling.top_logprobs < 0 ? decoder_->AddMask(*controls->mask) : 0;
+  }
+
+  // What the device draws under a mask.
+  struct MaskedDraw {
+    size_t segment = 0;
+    std::shared_ptr<const DrawControls> controls;
+    bool random = true;
+  };
+
   // What the host draws when a step is done.
   struct HostDraw {
     size_t segment = 0;
@@ -159,6 +187,12 @@ class CudaBackend final : public DecodeBackend {
     std::shared_ptr<const DrawControls> controls;
     uint64_t seed = 0;
     uint64_t position = 0;
+  };
+
+  // What is left to the host when a step is done.
+  struct HostWork {
+    std::vector<HostDraw> draws{};
+    std::vector<MaskedDraw> masked{};
   };
 
   at::ScalarType type() const { return type_ == CudaType::kF32 ? at::kFloat : at::kBFloat16; }
@@ -223,7 +257,7 @@ class CudaBackend final : public DecodeBackend {
   std::unique_ptr<CudaDecoder> decoder_;
   Status pending_;  // of copied pages, said by the next Start
   std::vector<CudaSegment> segments_;
-  std::deque<std::vector<HostDraw>> host_draws_;  // of the steps under way
+  std::deque<HostWork> host_work_;  // of the steps under way
   std::vector<CudaDrawn> drawn_;
   std::vector<float> logits_;
   SamplerScratch scratch_;

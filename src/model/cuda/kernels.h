@@ -163,6 +163,7 @@ struct CudaDraw {
   uint64_t seed = 0;
   int32_t position = 0;
   float inverse_temperature = 0;  // 0: the most likely token
+  int32_t mask = 0;               // 1 and up: drawn among the tokens of that mask; 0: among all
 };
 // Statistics of kCudaPartColumns columns of a row of logits.
 struct CudaPart {
@@ -182,6 +183,8 @@ struct CudaPartArgs {
   int count = 0;
   int first_column = 0;
   int columns = 0;
+  const uint32_t* masks = nullptr;  // [masks, mask_words], a bit for each column
+  int mask_words = 0;
   CudaPart* parts = nullptr;
   int part_stride = 0;
 };
