@@ -41,7 +41,9 @@ void CheckEpisode(const v1::Trajectory& trajectory, uint64_t& background, uint64
   std::set<std::string> told, cancelled;
   for (const v1::Turn& turn : trajectory.turns()) {
     for (const v1::ToolCall& call : turn.calls()) {
-      if (call.text().starts_with("said to ")) EXPECT_TRUE(call.text().starts_with(own));
+      if (call.text().starts_with("said to ")) {
+        EXPECT_TRUE(call.text().starts_with(own));
+      }
       if (call.handle().empty()) continue;
       ++background;
       // It ended with its result, or because the episode or the agent did.
