@@ -10,6 +10,7 @@
 #include "bench/learner_bench.h"
 #include "bench/proof_bench.h"
 #include "bench/publish_bench.h"
+#include "bench/remote_bench.h"
 #include "bench/sandbox_bench.h"
 #include "cli/program.h"
 #include "core/shipped_files.h"
@@ -54,6 +55,9 @@ Result<OverlapSetting> ParseSetting(const std::string& text) {
 }
 
 int RunOverlap(const BenchWords& words) {
+  if (words.waiting.eager || words.waiting.background) {
+    return Print(RunWaitingBench(words.waiting), words.json, MissesNothing);
+  }
   OverlapOptions options = words.overlap;
   for (const std::string& text : words.settings) {
     const Result<OverlapSetting> setting = ParseSetting(text);
@@ -89,6 +93,7 @@ constexpr Bench kBenches[] = {
     {"allreduce", [](const BenchWords& w) { return Print(RunAllreduceBench({}), w.json); }},
     {"publish", [](const BenchWords& w) { return Print(RunPublishBench({}), w.json); }},
     {"engine", [](const BenchWords& w) { return Print(RunEngineBench({}), w.json); }},
+    {"remote", [](const BenchWords& w) { return Print(RunRemoteBench({}), w.json, Holds); }},
     {"overlap", RunOverlap},
     {"gateway",
      [](const BenchWords& w) { return Print(RunGatewayBench(w.gateway), w.json, MissesNothing); }},

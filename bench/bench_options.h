@@ -14,6 +14,7 @@
 #include "bench/overlap_bench.h"
 #include "bench/store_bench.h"
 #include "bench/tokenizer_bench.h"
+#include "bench/waiting_bench.h"
 
 namespace tidemill {
 
@@ -31,6 +32,7 @@ struct BenchWords {
   MemoryBenchOptions memory;
   uint64_t searched = 100'000;  // cases of memory's search measurement; 0: none
   OverlapOptions overlap;
+  WaitingBenchOptions waiting;
   std::vector<std::string> settings;  // of overlap, "MODE:BATCH:IN_FLIGHT"
 };
 

@@ -10,8 +10,16 @@
 namespace tidemill {
 namespace {
 
-void AddOverlapWords(CLI::App& command, OverlapOptions& options,
+void AddOverlapWords(CLI::App& command, OverlapOptions& options, WaitingBenchOptions& waiting,
                      std::vector<std::string>& settings) {
+  command.add_flag("--eager", waiting.eager,
+                   "Instead: a scripted policy whose calls begin early or late (exit status 1: a "
+                   "bound was missed)");
+  command.add_flag("--background", waiting.background,
+                   "Instead, or besides --eager: one whose calls go on in the background or are "
+                   "waited for (likewise)");
+  command.add_option("--scripted", waiting.episodes, "Episodes of a scripted policy")
+      ->capture_default_str();
   options.folder = "build/overlap";
   command.add_option("--folder", options.folder, "Output folder; must not exist")
       ->capture_default_str();
@@ -129,10 +137,13 @@ void AddBenchWords(CLI::App& app, std::function<void(const BenchWords& words)> r
   add("allreduce", "All-reduce of a gradient over ranks against a plain copy");
   add("publish", "Publishing weights: time to the first token and pause, against a plain copy");
   add("engine", "Decoding against the same in plain libtorch calls");
+  add("remote",
+      "CPU of a streamed token from an inference server, with 256 turns in flight (exit status 1: "
+      "more than 15 us)");
   AddOverlapWords(
       add("overlap",
           "Compare async, one-step and sync on the same work, with real and with slower tools"),
-      words->overlap, words->settings);
+      words->overlap, words->waiting, words->settings);
   AddGatewayWords(
       add("gateway",
           "First token and tokens per second through HTTP against the bare engine; on a GPU with "

@@ -170,13 +170,17 @@ CType CParser::ReadTypeName() {
   return declarator.type;
 }
 
+bool CParser::DeclaresNothing(const Specifiers& specifiers) {
+  if (Is(";") && (specifiers.storages > 0 || specifiers.is_inline))
+    FailSubset("an empty declaration");
+  return Accept(";") || failed();
+}
+
 void CParser::ReadExternal() {
   if (Accept(";") || ReadStaticAssert()) return;
   const Specifiers specifiers = ReadSpecifiers();
   if (specifiers.is_register) FailSubset("register outside of a function");
-  if (Is(";") && (specifiers.storages > 0 || specifiers.is_inline))
-    FailSubset("an empty declaration");
-  if (Accept(";") || failed()) return;
+  if (DeclaresNothing(specifiers)) return;
   do {
     Declarator declarator = ReadDeclarator(specifiers.type, false);
     if (failed()) return;

@@ -45,9 +45,7 @@ void CParser::ParseDeclaration(std::vector<CStatementPtr>& out, bool in_for) {
   if (in_for && specifiers.storages > (specifiers.is_register ? 1 : 0)) {
     FailSubset("a storage class in a for");
   }
-  if (Is(";") && (specifiers.storages > 0 || specifiers.is_inline))
-    FailSubset("an empty declaration");
-  if (Accept(";") || failed()) return;
+  if (DeclaresNothing(specifiers)) return;
   do {
     Declarator declarator = ReadDeclarator(specifiers.type, false);
     if (failed()) return;

@@ -101,6 +101,8 @@ class CParser {
   void ReadExternal();
   void PassBody();
   Specifiers ReadSpecifiers();
+  // Nothing is declared: ";" follows, which it may, or the text was wrong.
+  bool DeclaresNothing(const Specifiers& specifiers);
   bool ReadStorage(Specifiers& specifiers);
   bool ReadAttribute();
   bool ReadStaticAssert();

@@ -19,6 +19,7 @@ import urllib.request
 os.environ.setdefault("TRANSFORMERS_OFFLINE", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
+import datasets
 import pandas
 import torch
 import transformers
@@ -164,9 +165,33 @@ def check_pandas(folder, made):
     episodes = pandas.read_json(out, lines=True)
     same = (episodes.completion_ids.map(len) == episodes.logprobs.map(len)).all()
     check("pandas reads the exported episodes", len(episodes) > 12 * 16 and same, len(episodes))
+    check_formats(folder, made, episodes)
     run("warmup", out, "--model", folder / "demo", "--out", folder / "again", "--max-steps", 2, "--evaluate-every", 1)
     load(folder / "again")
     check("warmup takes them back", True)
+
+
+# The same episodes in the formats of others.
+def check_formats(folder, made, episodes):
+    def export(name, kind):
+        run("runs", "--folder", made.parent, "export", made.name, "--format", kind, "--out", folder / name)
+        return folder / name
+
+    table = pandas.read_parquet(export("episodes.parquet", "parquet"))
+    same = all(list(a) == list(b) for column in ["prompt_ids", "completion_ids", "completion_mask", "versions"]
+               for a, b in zip(table[column], episodes[column]))
+    close = all(apart(list(a), list(b)) < 1e-6 for a, b in zip(table.logprobs, episodes.logprobs))
+    check("Parquet has the records' tokens, masks, versions and log-probabilities", same and close, len(table))
+    same = all((a is None or a != a) and b != b or a == b for a, b in zip(table.reward, episodes.reward))
+    check("and their rewards", same and table.columns.tolist() == episodes.columns.tolist(), table.reward.mean())
+    rows = datasets.load_dataset("parquet", data_files=str(folder / "episodes.parquet"), cache_dir=str(folder / "cache"))
+    check("datasets loads it", rows["train"].num_rows == len(episodes), rows["train"].features["logprobs"])
+    for kind in ["openai", "sharegpt", "atif"]:
+        lines = [json.loads(line) for line in export(f"{kind}.jsonl", kind).open()]
+        check(f"{kind} has a line a sequence", len(lines) == len(episodes))
+        said = {"openai": lambda line: line["messages"], "sharegpt": lambda line: line["conversations"],
+                "atif": lambda line: line["steps"]}[kind](lines[0])
+        check(f"{kind} has the messages", len(said) == len(episodes.messages[0]), said[-1])
 
 
 def check_prometheus(made):

@@ -41,6 +41,7 @@ Draw::Draw(Random& random, const SimOptions& options) {
   bus.repeat = random.Chance(0.5) ? 0.05 : 0;
   bus.lose_lease = random.Chance(0.3) ? 0.02 : 0;
   bus.swallow_extend = bug == Bug::kLeaseNotExtended;
+  bus.in_episodes = bug;
   bus.swallow_dropped = bug == Bug::kDroppedKeepsCredit;
   crashes = random.Chance(0.2) ? 0 : 1 + random.Uniform() * 6;
   const int liars[] = {kRollout2, kTools2, kReward};
@@ -55,6 +56,9 @@ Draw::Draw(Random& random, const SimOptions& options) {
   }
   judging.malformed = random.Chance(0.3) ? 0.3 : 0.02;
   judging.failure_is_zero = bug == Bug::kFailedVoteIsZero;
+  eager = random.Chance(0.6);
+  deliver_now = random.Chance(0.4);
+  await_at_end = random.Chance(0.4);
   compares = random.Chance(0.3) && !judging.failure_is_zero && !held_back;
 }
 

@@ -42,6 +42,9 @@ struct Draw {
   BusFaults bus;
   int forger;          // the process that forges; -1: none
   double forge_share;  // of its messages
+  bool eager;          // calls begin while their turn is drawn
+  bool deliver_now;    // results end turns
+  bool await_at_end;
   double slow_store;
   size_t topic_capacity;
   double crashes;

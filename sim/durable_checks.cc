@@ -98,7 +98,10 @@ void CountCalls(const SimDurable& durable, SimReport& report) {
       for (const v1::ToolCall& call : turn.calls()) {
         report.skipped += call.skipped() ? 1 : 0;
         report.retries += call.retries();
+        report.background += call.handle().empty() ? 0 : 1;
       }
+      report.delivered += static_cast<uint64_t>(turn.delivered_size());
+      report.interrupted += turn.end() == v1::TURN_END_INTERRUPTED ? 1 : 0;
     }
   }
 }

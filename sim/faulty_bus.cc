@@ -5,6 +5,7 @@
 #include "core/group_token.h"
 #include "core/topics.h"
 #include "proto/tidemill.pb.h"
+#include "sim/sim_background.h"
 
 namespace tidemill::sim {
 
@@ -37,8 +38,13 @@ std::string FaultyBus::Sent(std::string_view topic, std::string body) {
     }
   }
   v1::Trajectory trajectory;
-  if (topic == kTrajectoriesTopic && trajectory.ParseFromString(body))
+  if (topic == kTrajectoriesTopic && trajectory.ParseFromString(body)) {
+    if (IsOfBackground(faults_.in_episodes)) {
+      PlantInEpisode(faults_.in_episodes, trajectory);
+      body = trajectory.SerializeAsString();
+    }
     forgeries_.Honest(trajectory);
+  }
   return body;
 }
 

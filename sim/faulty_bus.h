@@ -18,6 +18,7 @@ struct BusFaults {
   double lose_lease = 0;         // a lease is given to another while its holder works
   bool swallow_extend = false;   // planted bug: work is not prolonged
   bool swallow_dropped = false;  // planted bug: a dropped group keeps its credit
+  Bug in_episodes = Bug::kNone;  // planted bug: what episodes say of their background calls
   double forge = 0;              // a message of this process is altered
   std::string forged_tokens;     // planted bug: trajectories get their token, by this secret, on
                                  // arrival

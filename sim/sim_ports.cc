@@ -7,7 +7,7 @@
 namespace tidemill::sim {
 
 void SimEngine::Start(SequenceStart start) {
-  known_.insert(start.id);
+  known_[start.id] = {.stream = start.stream};
   Generate(start.id);
 }
 
@@ -15,44 +15,124 @@ void SimEngine::Continue(SequenceId id, std::vector<TokenId>, TurnParams) {
   if (known_.count(id) != 0) Generate(id);
 }
 
+void SimEngine::Interrupt(SequenceId id) {
+  const auto known = known_.find(id);
+  if (known != known_.end()) known->second.interrupted = true;
+}
+
+EngineEvent SimEngine::Drawn(SequenceId id, uint64_t begun_with) {
+  EngineEvent event;
+  event.turn.id = id;
+  if (world_.random().Chance(0.005)) {
+    event.status = Unavailable("the simulated engine failed");
+    world_.Fault("engine failed");
+    known_.erase(id);
+    return event;
+  }
+  const uint32_t count = 1 + static_cast<uint32_t>(world_.random().Below(4));
+  for (uint32_t i = 0; i < count; ++i) {
+    event.turn.ids.push_back(static_cast<TokenId>(world_.random().Below(150)));
+    event.turn.logprobs.push_back(-1.0f);
+  }
+  // Weights may have arrived in the middle of the turn.
+  const uint32_t early = static_cast<uint32_t>(world_.random().Below(count + 1));
+  if (early > 0) event.turn.versions.push_back({begun_with, early});
+  if (early < count) event.turn.versions.push_back({versions_.newest, count - early});
+  event.turn.finish = world_.random().Chance(0.05) ? TurnFinish::kLength : TurnFinish::kStop;
+  return event;
+}
+
 void SimEngine::Generate(SequenceId id) {
   const uint64_t begun_with = versions_.newest;
   const auto duration = milliseconds(5 + static_cast<int64_t>(world_.random().LogNormal(60, 1.2)));
   world_.After(duration, process_, [this, id, begun_with] {
     if (known_.count(id) == 0) return;
-    EngineEvent event;
-    event.turn.id = id;
-    if (world_.random().Chance(0.005)) {
-      event.status = Unavailable("the simulated engine failed");
-      world_.Fault("engine failed");
-      known_.erase(id);
-    } else {
-      const uint32_t count = 1 + static_cast<uint32_t>(world_.random().Below(4));
-      for (uint32_t i = 0; i < count; ++i) {
-        event.turn.ids.push_back(static_cast<TokenId>(world_.random().Below(150)));
-        event.turn.logprobs.push_back(-1.0f);
-      }
-      // Weights may have arrived in the middle of the turn.
-      const uint32_t early = static_cast<uint32_t>(world_.random().Below(count + 1));
-      if (early > 0) event.turn.versions.push_back({begun_with, early});
-      if (early < count) event.turn.versions.push_back({versions_.newest, count - early});
-      event.turn.finish = world_.random().Chance(0.05) ? TurnFinish::kLength : TurnFinish::kStop;
+    const bool stream = known_.at(id).stream;
+    EngineEvent event = Drawn(id, begun_with);
+    if (!stream) return events_.Post(std::move(event));
+    if (event.status.ok()) {
+      known_.at(id).interrupted = false;
+      return Tell(std::move(event.turn), 0);
     }
-    events_.Post(std::move(event));
+    TurnDelta failed;
+    failed.part.id = id;
+    failed.status = event.status;
+    std::vector<TurnDelta> deltas;
+    deltas.push_back(std::move(failed));
+    episode_feed_.Post(std::move(deltas));
   });
 }
 
-ParsedTurn SimTalk::Parse(std::span<const TokenId> ids) {
+void SimEngine::Tell(TurnOutput turn, size_t at) {
+  const auto known = known_.find(turn.id);
+  if (known == known_.end()) return;
+  TurnDelta delta;
+  delta.part.id = turn.id;
+  delta.part.ids = {turn.ids[at]};
+  delta.part.logprobs = {turn.logprobs[at]};
+  uint32_t before = 0;
+  for (const TokenVersionRun& run : turn.versions) {
+    if (at >= before && at < before + run.tokens) delta.part.versions = {{run.version, 1}};
+    before += run.tokens;
+  }
+  const bool last = at + 1 == turn.ids.size();
+  delta.done = last || known->second.interrupted;
+  delta.part.finish = last ? turn.finish : TurnFinish::kInterrupted;
+  const bool done = delta.done;
+  std::vector<TurnDelta> deltas;
+  deltas.push_back(std::move(delta));
+  episode_feed_.Post(std::move(deltas));
+  if (done) return;
+  world_.After(milliseconds(1 + world_.random().Below(40)), process_,
+               [this, turn = std::move(turn), at] { Tell(turn, at + 1); });
+}
+
+namespace {
+
+// What a turn means that ends with this token.
+ParsedTurn MeaningOf(TokenId last) {
   ParsedTurn turn;
-  if (ids.back() < 100)
-    turn.answer = "x" + std::to_string(ids.back());
-  else if (ids.back() < 120)
+  if (last < 95)
+    turn.answer = "x" + std::to_string(last);
+  else if (last < 105)
+    turn.calls = {{"run_tests", R"({"background":true})"}};
+  else if (last < 108)
+    turn.calls = {{"wait", "{}"}};
+  else if (last < 110)
+    turn.calls = {{"cancel", R"({"handles":["b1"]})"}, {"jobs", "{}"}};
+  else if (last < 120)
     turn.calls = {{"compile", "{}"}};
-  else if (ids.back() < 140)
+  else if (last < 140)
     turn.calls = {{"write_file", "{}"}, {"compile", "{}"}, {"lint", "{}"}};
   else
     turn.malformed = "nonsense";
   return turn;
+}
+
+class SimWatch final : public TurnWatch {
+ public:
+  std::vector<RequestedCall> Push(std::span<const TokenId> ids) override {
+    std::vector<RequestedCall> found;
+    for (const TokenId id : ids) {
+      for (RequestedCall& call : MeaningOf(id).calls) found.push_back(std::move(call));
+    }
+    called_ = called_ || !found.empty();
+    return found;
+  }
+  bool called() const override { return called_; }
+
+ private:
+  bool called_ = false;
+};
+
+}  // namespace
+
+ParsedTurn SimTalk::Parse(std::span<const TokenId> ids) {
+  return MeaningOf(ids.back());
+}
+
+std::unique_ptr<TurnWatch> SimTalk::Watch() {
+  return std::make_unique<SimWatch>();
 }
 
 // The trainer does one thing after the other.

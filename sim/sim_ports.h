@@ -33,25 +33,35 @@ class SimEngine final : public EnginePort {
   void Start(SequenceStart start) override;
   void Continue(SequenceId id, std::vector<TokenId> append, TurnParams turn) override;
   void Release(SequenceId id) override { known_.erase(id); }
+  void Interrupt(SequenceId id) override;
   Mailbox<EngineEvent>& events() override { return events_; }
   TurnFeed& feed() override { return feed_; }
+  TurnFeed* episode_feed() override { return &episode_feed_; }
   uint64_t version() const override { return versions_.newest; }
   EngineStats Stats() const override { return {}; }
 
  private:
+  struct Known {
+    bool stream = false;
+    bool interrupted = false;  // the turn ends with the next token
+  };
   void Generate(SequenceId id);
+  EngineEvent Drawn(SequenceId id, uint64_t begun_with);
+  // Tells the token `at` of the turn, and the others later.
+  void Tell(TurnOutput turn, size_t at);
 
   World& world_;
   ProcessId process_;
   const PublishedVersions& versions_;
   Mailbox<EngineEvent> events_;
-  TurnFeed feed_;  // the loops under test stream nothing
-  std::set<SequenceId> known_;
+  TurnFeed feed_;  // no clients are here
+  TurnFeed episode_feed_;
+  std::map<SequenceId, Known> known_;
 };
 
 // What the simulated engine and config can have made.
 inline MessageLimits SimLimits() {
-  return {.members = 3, .vocabulary = 150, .tokens = 64, .turns = 3};
+  return {.members = 3, .vocabulary = 150, .tokens = 64, .turns = 6};
 }
 
 struct TrainerChecks {
@@ -95,15 +105,18 @@ class SimTrainer final : public TrainerPort {
   Time writing_until_ = Time::min();  // of a checkpoint
 };
 
-// Tokens below 100 are an answer, from 100 to 139 a call of a tool, from 140 nonsense.
+// The last token decides: below 95 it is an answer, from 95 to 139 calls of tools, from 140
+// nonsense.
 class SimTalk final : public EpisodeTalk {
  public:
   Result<std::vector<TokenId>> Open() const override { return std::vector<TokenId>{1, 2, 3}; }
   ParsedTurn Parse(std::span<const TokenId> ids) override;
-  Result<NextPrompt> Observe(const ParsedTurn&, const std::vector<v1::ToolResult>&,
-                             size_t) override {
+  Result<NextPrompt> Observe(const ParsedTurn&, const TurnReplies&, size_t) override {
     return NextPrompt{.ids = {7, 8}};
   }
+  bool Watches() const override { return true; }
+  // Every token that may be the last is one: most calls are taken back.
+  std::unique_ptr<TurnWatch> Watch() override;
 };
 
 class SimProtocol final : public AgentProtocol {

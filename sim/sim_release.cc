@@ -80,7 +80,8 @@ void SimRelease::Publish() {
   }
   Carry(book_.Tick(Now()));
   const uint64_t step = step_;
-  const double rate = random.Uniform();
+  std::optional<double> rate;  // of some evaluations nothing can be scored
+  if (!random.Chance(0.1)) rate = random.Uniform();
   Later(800, [this, step, rate] { Carry(book_.Evaluated(step, rate, Now())); });
   if (publications_left_ > 0) Later(1500, [this] { Publish(); });
 }

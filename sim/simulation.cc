@@ -13,6 +13,7 @@
 #include "sim/faulty_bus.h"
 #include "sim/real_db.h"
 #include "sim/sim_agents.h"
+#include "sim/sim_background.h"
 #include "sim/sim_ports.h"
 #include "sim/sim_scorer.h"
 #include "sim/sim_store.h"
@@ -52,7 +53,11 @@ class Simulation {
     store_.on_durable = [this](const StoreOp& op) { db_.Keep(op); };
     store_.on_trajectory = [this](const v1::Trajectory& trajectory) {
       const uint64_t group = trajectory.id().group();
-      if (forgeries_.Touched(group) || forgeries_.IsHonest(trajectory)) return;
+      if (forgeries_.Touched(group)) return;
+      // A tool worker that lies says what it likes.
+      const std::string wrong = draw_.forger >= 0 ? "" : WrongBackground(trajectory);
+      if (!wrong.empty()) world_.verdict().Fail(wrong);
+      if (forgeries_.IsHonest(trajectory)) return;
       world_.verdict().Fail("a forger changed an episode of group " + std::to_string(group) +
                             ", which it never had");
     };
@@ -231,6 +236,12 @@ class Simulation {
     config.rollout.max_in_flight = 15;
     config.rollout.max_turns = 3;
     config.rollout.max_turn_tokens = 8;
+    config.rollout.eager = draw_.eager;
+    config.rollout.deliver = draw_.deliver_now ? "now" : "turn";
+    config.rollout.on_submit = draw_.await_at_end ? "wait" : "cancel";
+    config.background.allowed = {"run_tests"};
+    config.background.jobs = 2;
+    config.background.total = std::chrono::seconds(8);
     config.rollout.on_unavailable = options_.skip_unavailable ? "skip" : "stale";
     config.staleness.max_steps = static_cast<uint32_t>(draw_.eta);
     if (options_.bug == Bug::kGateOffByOne) ++config.staleness.max_steps;
@@ -270,7 +281,8 @@ class Simulation {
   }
 
   void StartTools(Process& process, ProcessId id, const std::string& worker) {
-    process.tools = std::make_unique<SimTools>(world_, id, options_.broken_tool);
+    process.tools = std::make_unique<SimTools>(world_, id, options_.broken_tool,
+                                               options_.bug == Bug::kDeliveredToAnother);
     RunStart start{.worker = worker, .secret = worker};
     Ports ports;
     ports.tools = process.tools.get();

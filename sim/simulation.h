@@ -34,6 +34,10 @@ enum class Bug {
   kPinnedIsSwapped,          // an answer that is pinned to a version is drawn from the newest
   kFailedVoteIsZero,         // a judge's vote that failed counts as a zero
   kHeldBackForever,          // a grading that waits for its turn never gets it
+  kDeliveredTwice,           // a background call's result is delivered again
+  kDeliveredToAnother,       // a result goes to another episode
+  kDeliveredAfterEnd,        // a result is taken when the episode is over
+  kCancelledIsCharged,       // a cancelled call counts as one that ran
   kAwayTeacherAgrees,        // a teacher that is away counts as one that is certain of every token
 };
 
@@ -60,6 +64,9 @@ struct SimReport {
   uint64_t stale = 0;         // trajectories kept and never trained on
   uint64_t skipped = 0;       // tool calls given up on, the agent told
   uint64_t retries = 0;       // of tool calls, in what was stored
+  uint64_t background = 0;    // calls that went on in the background, in what was stored
+  uint64_t delivered = 0;     // of these, with their result told
+  uint64_t interrupted = 0;   // turns that a result ended
   uint64_t refused = 0;       // trajectories and verdicts of a forger
   uint64_t client_turns = 0;  // of sessions, stored
   uint64_t client_retries = 0;

@@ -10,7 +10,7 @@ constexpr uint64_t kSeeds = 1000;
 
 TEST(Simulation, KeepsItsPromisesOverManySeeds) {
   uint64_t crashes = 0, resumes = 0, rescored = 0, turns = 0, retries = 0, branches = 0;
-  uint64_t deletions = 0, releases = 0;
+  uint64_t deletions = 0, releases = 0, background = 0, delivered = 0, interrupted = 0;
   for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
     const SimReport report = RunSimulation({.seed = seed});
     ASSERT_TRUE(report.ok) << report.failure << "\nreplay: tidemill sim --seed " << seed
@@ -21,6 +21,8 @@ TEST(Simulation, KeepsItsPromisesOverManySeeds) {
     turns += report.client_turns, retries += report.client_retries;
     branches += report.client_branches, deletions += report.client_deletions;
     releases += report.releases;
+    background += report.background, delivered += report.delivered;
+    interrupted += report.interrupted;
   }
   // The seeds must have had something to survive.
   EXPECT_GT(crashes, kSeeds);
@@ -31,6 +33,9 @@ TEST(Simulation, KeepsItsPromisesOverManySeeds) {
   EXPECT_GT(branches, kSeeds / 4);
   EXPECT_GT(deletions, kSeeds / 4);
   EXPECT_GT(releases, kSeeds / 8);
+  EXPECT_GT(background, kSeeds);
+  EXPECT_GT(delivered, kSeeds / 4);
+  EXPECT_GT(interrupted, kSeeds / 40);
 }
 
 TEST(Simulation, TheSameSeedGivesTheSameRun) {
@@ -100,6 +105,10 @@ INSTANTIATE_TEST_SUITE_P(
                     std::pair{Bug::kFailedVoteIsZero, "vote that failed became a zero"},
                     std::pair{Bug::kHeldBackForever, "starved"},
                     std::pair{Bug::kAwayTeacherAgrees, "that the teacher did not give"},
+                    std::pair{Bug::kDeliveredTwice, "was delivered twice"},
+                    std::pair{Bug::kDeliveredToAnother, "given to another episode"},
+                    std::pair{Bug::kDeliveredAfterEnd, "after the episode's end"},
+                    std::pair{Bug::kCancelledIsCharged, "cancelled call was charged"},
                     std::pair{Bug::kTokenNotChecked, "which it never had"},
                     // The learner sees such an id, or before it the teacher.
                     std::pair{Bug::kBoundsNotChecked, "what no loss can bear|is not between 0 and"},

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "model/tokenizer_writer.h"
 #include "testbeds/cfunc.h"
 #include "testbeds/small_model.h"
 
@@ -96,16 +97,7 @@ std::string LexemeTokenizerJson(const std::vector<std::string>& lexemes) {
   out["pre_tokenizer"] = ByteLevel();
   out["post_processor"] = nullptr;
   out["decoder"] = ByteLevel();
-  out["model"] = {{"type", "BPE"},
-                  {"dropout", nullptr},
-                  {"unk_token", nullptr},
-                  {"continuing_subword_prefix", nullptr},
-                  {"end_of_word_suffix", nullptr},
-                  {"fuse_unk", false},
-                  {"byte_fallback", false},
-                  {"ignore_merges", false},
-                  {"vocab", std::move(vocabulary)},
-                  {"merges", Json::array()}};
+  out["model"] = BpeModelJson(std::move(vocabulary), Json::array(), /*ignore_merges=*/false);
   return out.dump(1);
 }
 

@@ -79,7 +79,7 @@ class AgentTest : public testing::Test {
   void Serve(AnswerScript script, Duration pace = {}) {
     server_.reset();
     loops_.reset();
-    recorder_ = std::make_unique<EpisodeRecorder>(*policy_, clock_, 16,
+    recorder_ = std::make_unique<EpisodeRecorder>(*policy_, clock_, episodes_,
                                                   std::make_unique<PlainRecorder>(*policy_));
     loops_ = std::make_unique<LoopRunner>();
     loops_->Add(*recorder_);
@@ -145,6 +145,7 @@ class AgentTest : public testing::Test {
   }
 
   uint32_t give_up_ = 0;
+  size_t episodes_ = 16;  // open at once
   TemporaryDirectory dir_;
   size_t cores_ = 0;  // that boxes seem to have; 0: those there are
   RealClock clock_;

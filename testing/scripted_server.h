@@ -100,6 +100,8 @@ struct ScriptedOptions {
   int32_t context = 4096;
   int32_t pages = 4096;
   int32_t versions = 1;
+  int32_t adapters = 0;  // Then ServedAdapters is there; any path is an adapter
+  std::string no_adapter = "missing";  // but this one
   size_t max_running = 256;
   Duration pace{};  // of a step
   GatewayOptions gateway{};
@@ -123,11 +125,25 @@ class ScriptedServer {
          .vocabulary = policy_.tokenizer.vocab_size(),
          .version = 1,
          .versions = options.versions,
+         .adapters = options.adapters,
          .token_bytes =
              [this](TokenId id) { return std::string(policy_.tokenizer.TokenBytes(id)); }},
         std::move(backend));
     engine_ =
         std::make_unique<EngineThread>(std::move(engine), *channel_, clock_, EngineThreadOptions{});
+    if (options.adapters > 0) {
+      const auto load = [none = options.no_adapter](
+                            const std::string& path) -> Result<std::shared_ptr<const Weights>> {
+        if (path == none) return NotFound(path + ": there is no adapter");
+        return std::shared_ptr<const Weights>(std::make_shared<ScriptedWeights>());
+      };
+      adapters_ = std::make_unique<ServedAdapters>(
+          *engine_, load,
+          ServedAdapterOptions{.model = policy_.name,
+                               .most = static_cast<uint32_t>(options.adapters),
+                               .by_clients = options.gateway.key_file.empty()});
+      options.gateway.adapters = adapters_.get();
+    }
     options.gateway.plan.context_tokens = options.context;
     options.gateway.plan.defaults = DefaultsFrom(policy_.generation);
     auto gateway = Gateway::Start(std::move(options.gateway), policy_, *engine_,
@@ -153,6 +169,7 @@ class ScriptedServer {
   PlainRecorder plain_;
   std::unique_ptr<WeightChannel> channel_;
   std::unique_ptr<EngineThread> engine_;
+  std::unique_ptr<ServedAdapters> adapters_;
   std::unique_ptr<Gateway> gateway_;
 };
 

@@ -211,6 +211,25 @@ TEST_F(FirstHour, EpisodesAreExportedAndTrainTheNextModel) {
     ASSERT_TRUE(episode.verdict.has_value());
     EXPECT_EQ(row["reward"], episode.verdict->reward());
   }
+  // The same in the formats of others: a line, or a row, a sequence.
+  for (const auto& [format, field] :
+       {std::pair{"openai", "messages"}, {"sharegpt", "conversations"}, {"atif", "steps"}}) {
+    const std::string other = folder_ + "/" + format + ".jsonl";
+    MustRun("runs --folder " + folder_ + "/runs export data --offset 1 --limit 3 --format " +
+            format + " --out " + other);
+    std::ifstream lines(other);
+    size_t line = 0;
+    for (std::string text; std::getline(lines, text); ++line) {
+      EXPECT_EQ(json::parse(text)[field].size(), rows.at(line)["messages"].size()) << text;
+    }
+    EXPECT_EQ(line, rows.size());
+  }
+  MustRun("runs --folder " + folder_ + "/runs export data --format parquet --out " + folder_ +
+          "/data.parquet");
+  EXPECT_EQ(TextOf(folder_ + "/data.parquet").substr(0, 4), "PAR1");
+  EXPECT_EQ(RunTidemill("runs --folder " + folder_ + "/runs export data --format csv --out " + out)
+                .exit_code,
+            2);
   MustRun("warmup " + out + " --model " + folder_ + "/model --out " + folder_ +
           "/next --max-steps 2 --evaluate-every 1");
   EXPECT_TRUE(fs::exists(folder_ + "/next/model.safetensors"));

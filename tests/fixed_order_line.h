@@ -45,6 +45,7 @@ class RecordedTools final : public ToolPort {
     completions_.Post(std::move(done));
   }
   void Cancel(const v1::TrajectoryId&) override {}
+  void CancelOne(uint64_t) override {}
   Mailbox<ToolCompletion>& completions() override { return completions_; }
   size_t capacity(ToolLane) const override { return 64; }
 

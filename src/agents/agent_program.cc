@@ -28,6 +28,15 @@ BoxLimits DefaultLimits() {
   return limits;
 }
 
+// What a box has of its own.
+constexpr const char* kPlacesOfTheBox[] = {"/app",   "/box", "/dev",     "/logs",     "/proc",
+                                           "/tests", "/tmp", "/var/tmp", "/workspace"};
+
+bool IsPlaceOfTheBox(const std::string& path) {
+  return std::any_of(std::begin(kPlacesOfTheBox), std::end(kPlacesOfTheBox),
+                     [&](const std::string& own) { return (path + "/").starts_with(own + "/"); });
+}
+
 Result<BoxMount> MountFrom(const std::string& text) {
   const size_t colon = text.find(':');
   BoxMount mount{.from = text.substr(0, colon),
@@ -40,6 +49,11 @@ Result<BoxMount> MountFrom(const std::string& text) {
   std::error_code error;
   if (!std::filesystem::exists(mount.from, error)) {
     return Invalid("agent.mounts: there is no " + mount.from);
+  }
+  if (IsPlaceOfTheBox(mount.to)) {
+    return Invalid("agent.mounts: " + mount.to +
+                   " is a place that each box has of its own; say where the mount is to be: \"" +
+                   mount.from + ":/agent\"");
   }
   return mount;
 }

@@ -77,6 +77,13 @@ TEST_F(AgentProgramTest, WhatIsWrongIsNamed) {
   EXPECT_THAT(failure(), HasSubstr("agent.mounts: must be absolute"));
   keys.mounts = {"/no/such/folder"};
   EXPECT_THAT(failure(), HasSubstr("there is no /no/such/folder"));
+  keys.mounts = {"/tmp"};
+  EXPECT_THAT(failure(), HasSubstr("/tmp is a place that each box has of its own; say where the "
+                                   "mount is to be: \"/tmp:/agent\""));
+  keys.mounts = {"/usr:/workspace/x"};
+  EXPECT_THAT(failure(), HasSubstr("/workspace/x is a place that each box has"));
+  keys.mounts = {"/tmp:/tmpx", "/usr:/agent/tmp"};
+  EXPECT_EQ(failure(), "");
   keys.mounts.clear();
   keys.environment = {"NOVALUE"};
   EXPECT_THAT(failure(), HasSubstr("agent.environment: must be words NAME=value"));

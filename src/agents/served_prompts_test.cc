@@ -349,7 +349,7 @@ TEST_F(ServedPrompts, TheChatProtocolAsksAsAClientWould) {
     ASSERT_EQ(turn.calls.size(), 1u) << *text << turn.malformed;
     EXPECT_EQ(turn.calls[0].tool, "look");
     EXPECT_EQ(WireJson::parse(turn.calls[0].arguments_json), (WireJson{{"in", "."}}));
-    const auto next = talk->Observe(turn, {result}, 100);
+    const auto next = talk->Observe(turn, {.results = {result}}, 100);
     ASSERT_TRUE(next.ok()) << next.status().message();
 
     const WireJson answer = GatewayMessage(policy, request, drawn, served->thinking_open);

@@ -46,16 +46,17 @@ TEST(ProgramsBeside, SignalsReachThem) {
 }
 
 TEST(ProgramsBeside, OneThatIsMissingIsNamedWithWhatInstallsIt) {
-  const std::string alone = BinaryDir() + "/program_without_others";
-  std::filesystem::remove_all(alone);
-  std::filesystem::create_directory(alone);
+  // It looks in the two folders above its own, too.
+  const std::string top = BinaryDir() + "/program_without_others", alone = top + "/a/b";
+  std::filesystem::remove_all(top);
+  std::filesystem::create_directories(alone);
   std::filesystem::create_hard_link(BinaryDir() + "/tidemill", alone + "/tidemill");
   const ProcessOutput result =
       RunProcess({"sh", "-c", alone + "/tidemill sim --seed 7 2>&1"}, std::chrono::seconds(60));
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.output, HasSubstr(alone + "/libexec/tidemill/tidemill-sim: cannot run it: "
                                                "No such file or directory. `make program`"));
-  std::filesystem::remove_all(alone);
+  std::filesystem::remove_all(top);
 }
 
 }  // namespace

@@ -109,6 +109,8 @@ const char* FinishName(TurnFinish finish) {
       return "context";
     case TurnFinish::kCancelled:
       return "cancelled";
+    case TurnFinish::kInterrupted:
+      return "interrupted";
   }
   return "stop";
 }

@@ -34,7 +34,7 @@ struct RunsArguments {
   std::string run;
   std::string other;
   uint32_t worst = 0, best = 0, newest = 0;
-  std::string task, eval, out, purpose, fate;
+  std::string task, eval, out, purpose, fate, format = "records";
   double min_reward = -1e300;
   uint64_t offset = 0, limit = 0;
   std::vector<std::string> tags, untags;
@@ -248,6 +248,9 @@ int Export(const RunsArguments& arguments) {
   ExportOptions options;
   options.run = arguments.run;
   options.out = arguments.out;
+  const Result<ExportFormat> format = ParseExportFormat(arguments.format);
+  if (!format.ok()) return Wrong(format.status());
+  options.format = *format;
   options.offset = arguments.offset;
   options.limit = arguments.limit;
   EpisodeFilter& filter = options.filter;
@@ -296,6 +299,33 @@ int Compare(const RunsArguments& arguments) {
   return 0;
 }
 
+// `arguments` must outlive the words of the command.
+void AddExportOptions(CLI::App& exported, RunsArguments& arguments) {
+  exported.add_option("run", arguments.run, "Run, name or folder")->required();
+  exported
+      .add_option("--out", arguments.out,
+                   "FILE.jsonl, or FILE.jsonl.zst to compress it; FILE.parquet")
+      ->required();
+  exported
+      .add_option("--format", arguments.format,
+                   "records (every field), openai, sharegpt, atif or parquet")
+      ->capture_default_str();
+  exported.add_option("--task", arguments.task, "Only this task");
+  exported.add_option("--eval", arguments.eval,
+                       "Only the evaluation of this name that counts, as in `runs show`");
+  exported.add_option("--purpose", arguments.purpose, "Only train or only eval")
+      ->check(CLI::IsMember({"train", "eval"}));
+  exported.add_flag("--solved", arguments.solved, "Only episodes that solved their task");
+  exported.add_option("--min-reward", arguments.min_reward,
+                       "Only episodes with this reward or more");
+  std::vector<std::string> fates;
+  for (const FateRow& row : kFates) fates.emplace_back(row.name);
+  exported.add_option("--fate", arguments.fate, "Only episodes with this fate")
+      ->check(CLI::IsMember(fates));
+  exported.add_option("--offset", arguments.offset, "Leave out so many of the oldest");
+  exported.add_option("--limit", arguments.limit, "Write so many episodes at most; 0: all");
+}
+
 }  // namespace
 
 void AddRunsCommand(CLI::App& app, Exit& exit) {
@@ -338,23 +368,7 @@ void AddRunsCommand(CLI::App& app, Exit& exit) {
   episodes->add_option("--eval", arguments->eval,
                        "Only the evaluation of this name that counts, as in `runs show`");
   CLI::App* exported = add("export", "Write episodes with their tokens as JSON lines", Export);
-  exported->add_option("run", arguments->run, "Run, name or folder")->required();
-  exported->add_option("--out", arguments->out, "FILE.jsonl, or FILE.jsonl.zst to compress it")
-      ->required();
-  exported->add_option("--task", arguments->task, "Only this task");
-  exported->add_option("--eval", arguments->eval,
-                       "Only the evaluation of this name that counts, as in `runs show`");
-  exported->add_option("--purpose", arguments->purpose, "Only train or only eval")
-      ->check(CLI::IsMember({"train", "eval"}));
-  exported->add_flag("--solved", arguments->solved, "Only episodes that solved their task");
-  exported->add_option("--min-reward", arguments->min_reward,
-                       "Only episodes with this reward or more");
-  std::vector<std::string> fates;
-  for (const FateRow& row : kFates) fates.emplace_back(row.name);
-  exported->add_option("--fate", arguments->fate, "Only episodes with this fate")
-      ->check(CLI::IsMember(fates));
-  exported->add_option("--offset", arguments->offset, "Leave out so many of the oldest");
-  exported->add_option("--limit", arguments->limit, "Write so many episodes at most; 0: all");
+  AddExportOptions(*exported, *arguments);
   CLI::App* compare = add("compare", "Compare two runs", Compare);
   compare->add_option("run", arguments->run, "First run, name or folder")->required();
   compare->add_option("other", arguments->other, "Second run, name or folder")->required();

@@ -1,4 +1,5 @@
 // tidemill serve: a model behind the OpenAI and Anthropic APIs.
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <optional>
@@ -18,12 +19,14 @@ namespace tidemill {
 namespace {
 
 constexpr uint16_t kServePort = 8000;
+constexpr uint32_t kUsualLoras = 8;
 constexpr Duration kDrainPatience = std::chrono::seconds(20);
 
 struct ServeArguments {
   std::string model, base, adapter, host, keys, access_log, new_key, consent = "store";
   ServeUse use;
-  std::vector<std::string> cors;
+  std::vector<std::string> cors, modules;
+  bool enable_lora = false;
   bool log_requests = false;
   std::optional<uint32_t> context, running;
   uint16_t port = kServePort;
@@ -84,6 +87,22 @@ void Apply(const ServeArguments& arguments, RunConfig& config) {
   config.gateway.port = arguments.port;
 }
 
+// "NAME=PATH" each. Without a number there are as many places as names, with --enable-lora eight.
+Result<ServeAdapters> AdaptersFrom(const ServeArguments& arguments) {
+  ServeAdapters adapters = arguments.use.adapters;
+  for (const std::string& module : arguments.modules) {
+    const size_t equals = module.find('=');
+    if (equals == 0 || equals == std::string::npos || equals + 1 == module.size()) {
+      return Invalid("--lora-modules " + module + ": expected NAME=PATH");
+    }
+    adapters.modules.emplace_back(module.substr(0, equals), module.substr(equals + 1));
+  }
+  if (adapters.most > 0) return adapters;
+  adapters.most = static_cast<uint32_t>(adapters.modules.size());
+  if (arguments.enable_lora) adapters.most = std::max(adapters.most, kUsualLoras);
+  return adapters;
+}
+
 int Serve(const ServeArguments& arguments) {
   if (!arguments.new_key.empty()) return PrintNewKey(arguments);
   if (arguments.model.empty()) {
@@ -100,6 +119,9 @@ int Serve(const ServeArguments& arguments) {
   Apply(arguments, config);
   ServeUse use = arguments.use;
   if (use.words.name.empty()) use.words.name = model->name;
+  Result<ServeAdapters> adapters = AdaptersFrom(arguments);
+  if (!adapters.ok()) return Wrong(adapters.status());
+  use.adapters = std::move(*adapters);
   BlockSignals();
   const auto server = PolicyServer::Start(config, use);
   if (!server.ok()) return Fail(server.status());
@@ -126,6 +148,14 @@ void AddModelWords(CLI::App& serve, ServeArguments& arguments) {
   serve.add_option("--base-model", arguments.base,
                    "Model directory below a checkpoint that is a LoRA adapter");
   serve.add_option("--adapter", arguments.adapter, "LoRA adapter in PEFT's layout");
+  serve.add_option("--lora-modules", arguments.modules,
+                   "LoRA adapters beside the model, NAME=PATH each; a request's \"model\" names one");
+  serve.add_flag("--enable-lora", arguments.enable_lora,
+                 "Adapters may be loaded while it runs (POST /v1/load_lora_adapter)");
+  serve.add_option("--max-loras", arguments.use.adapters.most,
+                   "Most adapters at once; default: those of --lora-modules, 8 with --enable-lora");
+  serve.add_option("--max-lora-rank", arguments.use.adapters.max_rank,
+                   "Largest rank of an adapter")->capture_default_str();
   serve.add_option("--served-model-name,--alias", arguments.use.words.name,
                    "Name of the model for clients; default: that of its directory");
   serve.add_option("--chat-template", arguments.use.words.template_file,

@@ -25,6 +25,7 @@ void AddCommands(CLI::App& app, Exit& exit) {
   AddViewCommand(app, exit);
   AddServeCommand(app, exit);
   AddChatCommand(app, exit);
+  AddTinkerCommand(app, exit);
   AddLiveCommand(app, exit);
   AddMemoryCommand(app, exit);
   AddTasksCommand(app, exit);
@@ -39,6 +40,7 @@ void AddCommands(CLI::App& app, Exit& exit) {
   AddStatusCommand(app, exit);
   AddDeadCommand(app, exit);
   AddScaleCommand(app, exit);
+  AddLaunchCommand(app, exit);
   AddSimCommand(app, exit);
   AddBenchCommand(app, exit);
   AddDoctorCommand(app, exit);

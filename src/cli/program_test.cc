@@ -168,6 +168,19 @@ TEST(Program, TheConfigPageHasEveryKeyAsTheProgramKnowsIt) {
       << "put the output of train --config-table into docs/config.md";
 }
 
+TEST(Program, AShapeIsNotWrittenOverAModelWithWeights) {
+  const TemporaryDirectory folder;
+  const std::string make = "tasks model --family cfunc --layers 1 --out " + folder.path() + "/m";
+  EXPECT_EQ(RunTidemill(make).exit_code, 0);
+  EXPECT_EQ(RunTidemill(make).exit_code, 0) << "nothing of value is lost";
+  std::ofstream(folder / "m/model.safetensors") << "weights";
+  const std::string config = TextOf(folder / "m/config.json");
+  const ProcessOutput refused = RunTidemill(make + " --width 64");
+  EXPECT_NE(refused.exit_code, 0);
+  EXPECT_THAT(refused.output, HasSubstr("/m holds a model with weights"));
+  EXPECT_EQ(TextOf(folder / "m/config.json"), config);
+}
+
 TEST(Program, TagsAndTheNoteOfARunAreChangedShownAndListed) {
   TemporaryDirectory folder;
   for (const char* run : {"a", "b"}) {

@@ -6,7 +6,6 @@
 
 #include "cli/transcript.h"
 #include "core/enum_name.h"
-#include "store/line_file.h"
 #include "tools/box/box.h"
 
 namespace tidemill {
@@ -175,7 +174,7 @@ std::vector<ExportJson> EpisodeRecords(const std::string& run, const EpisodeDeta
 
 Result<ExportCounts> ExportEpisodes(RunReader& reader, const ExportOptions& options,
                                     const ConversationReader* conversations) {
-  TM_ASSIGN_OR_RETURN(LineWriter writer, LineWriter::Create(options.out));
+  TM_ASSIGN_OR_RETURN(const auto writer, NewRecordWriter(options.format, options.out));
   EpisodeFilter filter = options.filter;
   ExportCounts written;
   uint64_t offset = options.offset;
@@ -188,8 +187,7 @@ Result<ExportCounts> ExportEpisodes(RunReader& reader, const ExportOptions& opti
     for (const EpisodeRow& row : page.rows) {
       TM_ASSIGN_OR_RETURN(const EpisodeDetail episode, reader.Episode(row.group, row.member));
       for (const ExportJson& record : EpisodeRecords(options.run, episode, conversations)) {
-        TM_RETURN_IF_ERROR(
-            writer.Write(record.dump(-1, ' ', false, ExportJson::error_handler_t::replace)));
+        TM_RETURN_IF_ERROR(writer->Write(record));
         ++written.sequences;
       }
       filter.after_seq = row.seq;
@@ -198,7 +196,7 @@ Result<ExportCounts> ExportEpisodes(RunReader& reader, const ExportOptions& opti
     offset = 0;
     more = page.rows.size() == wanted;
   }
-  TM_RETURN_IF_ERROR(writer.Finish());
+  TM_RETURN_IF_ERROR(writer->Finish());
   return written;
 }
 

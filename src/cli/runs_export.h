@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/export_formats.h"
 #include "gateway/read_conversation.h"
 #include "store/run_reader.h"
 
@@ -14,7 +15,8 @@ namespace tidemill {
 
 struct ExportOptions {
   std::string run;
-  std::string out;       // FILE.jsonl or FILE.jsonl.zst
+  std::string out;       // FILE.jsonl or FILE.jsonl.zst, or FILE.parquet
+  ExportFormat format = ExportFormat::kRecords;
   EpisodeFilter filter;  // which episodes
   uint64_t offset = 0;   // of those, leave out so many of the oldest
   uint64_t limit = 0;    // and take so many at most; 0: all

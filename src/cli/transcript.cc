@@ -7,6 +7,7 @@
 
 #include "core/enum_name.h"
 #include "core/text.h"
+#include "observe/episode_timeline.h"
 #include "tools/box/box.h"
 
 namespace tidemill {
@@ -45,12 +46,20 @@ std::string TurnText(const v1::Turn& turn, int number, const TextOfIds& text_of)
   if (!turn.malformed().empty()) text += "  malformed: " + turn.malformed() + "\n";
   for (const v1::ToolCall& call : turn.calls()) {
     text += fmt::format("  tool {} {} -> {}", call.tool(), call.arguments_json(),
-                        EnumName(call.outcome()));
+                        call.cancelled() ? "cancelled" : EnumName(call.outcome()));
+    if (!call.handle().empty()) text += ", in the background as " + call.handle();
+    if (call.asked_token() > 0) text += fmt::format(", begun at token {}", call.asked_token());
     if (call.tests_total() > 0)
       text += fmt::format(", {}/{} tests", call.tests_passed(), call.tests_total());
     text += fmt::format(" ({:.0f} ms, {:.0f} ms in the box{})\n", call.wait_ms(), call.run_ms(),
                         call.retries() > 0 ? fmt::format(", {} retries", call.retries()) : "");
     if (!call.text().empty()) text += Indented(call.text());
+  }
+  if (turn.end() == v1::TURN_END_INTERRUPTED) text += "  a result ended the turn\n";
+  if (!turn.delivered().empty()) {
+    text += "  delivered:";
+    for (const std::string& handle : turn.delivered()) text += " " + handle;
+    text += "\n";
   }
   // The messages that an agent's program put behind the turn; with calls it repeats their results.
   if (turn.calls().empty() && !turn.observation_ids().empty()) {
@@ -102,6 +111,7 @@ std::string TranscriptText(const EpisodeDetail& episode, const TextOfIds& text_o
   for (int i = 0; i < episode.trajectory.turns_size(); ++i) {
     text += TurnText(episode.trajectory.turns(i), i + 1, text_of);
   }
+  text += TimelineText(episode.trajectory);
   if (episode.trajectory.has_log()) text += LogText(episode.trajectory.log());
   if (!row.stale_cause.empty()) text += "  stale: " + row.stale_cause + "\n";
   if (episode.verdict) {

@@ -7,12 +7,16 @@ Result<std::vector<TokenId>> Dialogue::Open() const {
   return std::move(prompt.ids);
 }
 
-WrittenTurn Dialogue::Read(std::span<const TokenId> ids) {
+bool Dialogue::ThinkingOpen() {
   if (!thinking_open_) {
     const auto prompt = BuildPrompt(chat_, conversation_, answers_);
     thinking_open_ = prompt.ok() && prompt->thinking_open;
   }
-  WrittenTurn turn = ReadTurn(chat_, ids, *thinking_open_, conversation_.tools);
+  return *thinking_open_;
+}
+
+WrittenTurn Dialogue::Read(std::span<const TokenId> ids) {
+  WrittenTurn turn = ReadTurn(chat_, ids, ThinkingOpen(), conversation_.tools);
   first_call_ = calls_;
   calls_ += turn.calls.size();
   answers_.push_back({.message = conversation_.messages.size(),

@@ -25,6 +25,8 @@ class Dialogue {
   Result<std::vector<TokenId>> Open() const;
   // The model's turn behind the last prompt, with the token that ended it.
   WrittenTurn Read(std::span<const TokenId> ids);
+  // Whether the last prompt ends inside of a think block.
+  bool ThinkingOpen();
   // The replies to it, in order.
   Result<NextPrompt> Say(const nlohmann::ordered_json& messages);
 

@@ -53,11 +53,17 @@ bool IsAnswerText(const Tokenizer& tokenizer, const OutputFormat& format, TokenI
   return format.thinking && (token == "<think>" || token == "</think>");
 }
 
-WrittenTurn ReadTurn(const ModelChat& chat, std::span<const TokenId> ids, bool thinking_open,
-                     const nlohmann::ordered_json& tools) {
+OutputParserOptions TurnParserOptions(const ModelChat& chat, bool thinking_open,
+                                      const nlohmann::ordered_json& tools) {
   OutputParserOptions options{
       .format = chat.format, .thinking_open = thinking_open, .tools = tools};
   if (!tools.is_array() || tools.empty()) options.format.tools = ToolFormat::kNone;
+  return options;
+}
+
+WrittenTurn ReadTurn(const ModelChat& chat, std::span<const TokenId> ids, bool thinking_open,
+                     const nlohmann::ordered_json& tools) {
+  OutputParserOptions options = TurnParserOptions(chat, thinking_open, tools);
   const ToolFormat format = options.format.tools;
   if (!ids.empty() &&
       std::find(chat.end_ids.begin(), chat.end_ids.end(), ids.back()) != chat.end_ids.end()) {

@@ -24,6 +24,10 @@ struct WrittenTurn {
 // Special tokens are not text, unless they are marks of the format.
 bool IsAnswerText(const Tokenizer& tokenizer, const OutputFormat& format, TokenId id);
 
+// How a turn behind such a prompt is parsed. `tools`: as in the prompt; null: no calls are read.
+OutputParserOptions TurnParserOptions(const ModelChat& chat, bool thinking_open,
+                                      const nlohmann::ordered_json& tools);
+
 // `ids` with the token that ended them, if one did. `tools`: as in the prompt; null: no calls are
 // read.
 WrittenTurn ReadTurn(const ModelChat& chat, std::span<const TokenId> ids, bool thinking_open,

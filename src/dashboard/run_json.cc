@@ -62,6 +62,12 @@ Json CallJson(const v1::ToolCall& call) {
           {"run_ms", call.run_ms()},
           {"retries", call.retries()},
           {"skipped", call.skipped()},
+          {"queue_ms", call.queue_ms()},
+          {"handle", call.handle()},
+          {"asked_ms", call.asked_ms()},
+          {"answered_ms", call.answered_ms()},
+          {"asked_token", call.asked_token()},
+          {"cancelled", call.cancelled()},
           {"tests_passed", call.tests_passed()},
           {"tests_total", call.tests_total()},
           {"compiled", call.compiled()}};
@@ -89,6 +95,8 @@ ApiJson TurnJson(const v1::Turn& turn, const std::optional<Tokenizer>& tokenizer
   json["malformed"] = turn.malformed();
   Json& calls = json["calls"] = Json::array();
   for (const v1::ToolCall& call : turn.calls()) calls.push_back(CallJson(call));
+  json["delivered"] = Json::array();
+  for (const std::string& handle : turn.delivered()) json["delivered"].push_back(handle);
   json["observation"] = PlainText(turn.observation_ids(), tokenizer);
   json["started_ms"] = turn.started_ms();
   json["finished_ms"] = turn.finished_ms();
@@ -222,6 +230,10 @@ Json EpisodeDetailJson(const EpisodeDetail& detail, const std::optional<Tokenize
   json["prompt"] = PlainText(t.prompt_ids(), tokenizer);
   Json& turns = json["turn_list"] = Json::array();
   for (const v1::Turn& turn : t.turns()) turns.push_back(TurnJson(turn, tokenizer));
+  json["time"] = t.has_time() ? Json{{"generating_ms", t.time().generating_ms()},
+                                     {"tool_ms", t.time().tool_ms()},
+                                     {"place_ms", t.time().place_ms()}}
+                              : Json();
   json["submission"] = Cut(t.submission());
   json["files"] = FilesJson(t.tree());
   json["log"] = LogJson(t);

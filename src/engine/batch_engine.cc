@@ -76,6 +76,11 @@ class BatchEngine final : public Engine {
     return Ok();
   }
 
+  void Interrupt(SequenceId id) override {
+    const auto found = sequences_.find(id);
+    if (found != sequences_.end()) found->second->interrupted = true;  // a new turn forgets it
+  }
+
   Status Release(SequenceId id) override {
     const auto found = sequences_.find(id);
     if (found == sequences_.end()) return NotFound("no sequence " + std::to_string(id));

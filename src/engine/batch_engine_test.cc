@@ -35,6 +35,34 @@ TEST_P(BatchEngineTest, AStreamedTurnIsToldTokenByTokenAndIsTheSameAsAWholeOne) 
   run.ExpectPlain(1);
 }
 
+TEST_P(BatchEngineTest, AnInterruptedTurnEndsBehindATokenAndGoesOnWithoutEncodingAny) {
+  LedgerRun run(Steps({}));
+  run.Add({.id = 1,
+           .prompt = LedgerPrompt(20),
+           .turn = {.max_new_tokens = 90, .seed = 5},
+           .stream = true});
+  for (int i = 0; i < 6; ++i) run.Step();
+  const size_t before = run.turns[1].ids.size();
+  run.engine().Interrupt(1);
+  while (run.ends[1] == 0) run.Step();
+  const TurnOutput cut = run.turns[1];
+  EXPECT_EQ(cut.finish, TurnFinish::kInterrupted);
+  EXPECT_EQ(cut.ids.size(), before + 1);
+  run.ExpectPlain(1);
+  run.Finish();  // a step that was under way draws for nobody
+  EXPECT_EQ(run.ends[1], 1);
+  run.engine().Interrupt(1);  // no turn is under way: the next one does not know of it
+  const size_t rows = run.backend().rows;
+  run.tokens[1] = Join(Join(run.tokens[1], cut.ids), {3, 4});
+  run.turns[1] = {};
+  ASSERT_TRUE(run.engine().Continue(1, {3, 4}, {.max_new_tokens = 30, .seed = 5}).ok());
+  run.Finish();
+  EXPECT_EQ(run.turns[1].finish, TurnFinish::kLength);
+  run.ExpectPlain(1);
+  // The token drawn last, the two that were appended, and all but the last of the thirty.
+  EXPECT_LE(run.backend().rows - rows, 1 + 2 + 30u);
+}
+
 TEST_P(BatchEngineTest, AReleaseFreesThePagesOfARunningSequenceAtOnce) {
   LedgerRun run(Steps({}));
   run.Add({.id = 1, .prompt = LedgerPrompt(90), .turn = {.max_new_tokens = 50}, .stream = true});

@@ -53,6 +53,9 @@ struct TurnParams {
   int32_t prompt_logprobs = -1;
 };
 
+// Who reads the deltas of a streamed sequence: a port has a feed for each.
+enum class TurnReaders : uint8_t { kClients, kEpisodes };
+
 // Live sequences have somebody waiting for each token.
 enum class SequenceClass : uint8_t { kTraining, kLive };
 
@@ -73,12 +76,14 @@ struct SequenceStart {
   SequenceClass service = SequenceClass::kTraining;
   // Its tokens are told after each step (TakeDeltas) instead of all together by Step.
   bool stream = false;
+  TurnReaders readers = TurnReaders::kClients;  // of a streamed one
   // All its tokens are drawn from this version of its policy, which is held until Release. Without:
   // from the newest at each step.
   std::optional<uint64_t> pin_version{};
 };
 
-enum class TurnFinish : uint8_t { kStop, kLength, kContext, kCancelled };
+// kInterrupted: the owner of the sequence ended the turn behind a token it had drawn.
+enum class TurnFinish : uint8_t { kStop, kLength, kContext, kCancelled, kInterrupted };
 
 struct TokenVersionRun {
   uint64_t version = 0;
@@ -128,6 +133,7 @@ struct TurnOutput {
   std::vector<PromptLogprob> prompt;
   // The last bytes of the turn that may turn out to begin a stop string; not to be shown yet.
   uint32_t held_bytes = 0;
+  double place_ms = 0;  // that the turn waited for room in the engine
 };
 
 // What came to a streamed turn since the last delta: the vectors of `part` hold the new tokens
@@ -193,6 +199,10 @@ class Engine {
   // turn is generated. kNotFound: no such sequence. kInvalid: it is not parked, or it would not
   // fit.
   virtual Status Continue(SequenceId id, std::vector<TokenId> append, TurnParams turn) = 0;
+  // Ends the sequence's turn behind the next token that it draws, with kInterrupted, unless it ends
+  // there anyway; no token is lost. Does nothing where no turn is under way. An engine that cannot
+  // lets the turn end by itself.
+  virtual void Interrupt(SequenceId) {}
   // Forgets the sequence, running or parked, without an output; its pages are free or in the cache
   // when it returns. kNotFound: no such sequence.
   virtual Status Release(SequenceId id) = 0;

@@ -1,5 +1,5 @@
 // The contract on the engine of this program and on both kinds of scripted inference servers.
-#include "engine/engine_contract.h"
+#include "testing/engine_contract.h"
 
 #include "testing/remote_kit.h"
 

@@ -33,6 +33,8 @@ class EnginePort {
   virtual void Continue(SequenceId id, std::vector<TokenId> append, TurnParams turn) = 0;
   // Forgets the sequence; a turn under way is given up within one step.
   virtual void Release(SequenceId id) = 0;
+  // As Engine::Interrupt. A port that cannot lets the turn end by itself.
+  virtual void Interrupt(SequenceId) {}
   // As Engine::Hold, from the next step on; EngineStats::held says whether it could be done.
   virtual void Hold(uint64_t, uint64_t) {}
   virtual void Unhold(uint64_t) {}
@@ -55,6 +57,8 @@ class EnginePort {
   // The turns of streamed sequences, after each step; the last delta of a turn says `done` or why
   // it failed. After a Release some may still come.
   virtual TurnFeed& feed() = 0;
+  // The same for sequences with TurnReaders::kEpisodes. Null: this port streams to clients alone.
+  virtual TurnFeed* episode_feed() { return nullptr; }
   // The version tokens are drawn from now; any thread may ask.
   virtual uint64_t version() const = 0;
   // As of the last step; any thread may ask.
@@ -80,6 +84,7 @@ class EngineThread final : public EnginePort {
   void Start(SequenceStart start) override;
   void Continue(SequenceId id, std::vector<TokenId> append, TurnParams turn) override;
   void Release(SequenceId id) override;
+  void Interrupt(SequenceId id) override;
   void Hold(uint64_t version, uint64_t as) override;
   void Unhold(uint64_t as) override;
   void Publish(PolicyVersion version, std::shared_ptr<const Weights> weights,
@@ -88,6 +93,7 @@ class EngineThread final : public EnginePort {
   void ForgetTenant(uint64_t tenant) override;
   Mailbox<EngineEvent>& events() override;
   TurnFeed& feed() override;
+  TurnFeed* episode_feed() override;
   uint64_t version() const override;
   EngineStats Stats() const override;
   const BusyMeter& busy() const;

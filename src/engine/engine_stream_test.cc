@@ -92,6 +92,29 @@ TEST_F(EngineStreamTest, AHangUpFreesThePlaceWhileOthersGoOn) {
   while (thread_.Stats().pages_used > 0) std::this_thread::yield();
 }
 
+TEST_F(EngineStreamTest, EpisodesAndClientsHaveFeedsOfTheirOwn) {
+  Bell bell;
+  thread_.episode_feed()->Attach(bell);
+  SequenceStart episode = Stream(2, 1 << 30);
+  episode.readers = TurnReaders::kEpisodes;
+  thread_.Start(episode);
+  thread_.Start(Stream(1, 20));
+  EXPECT_EQ(Await(1).part.ids.size(), 20u);
+  thread_.Interrupt(2);
+  TurnDelta whole;
+  while (!whole.done) {
+    for (TurnDelta& delta : thread_.episode_feed()->TakeAll()) {
+      ASSERT_EQ(delta.part.id, 2u);
+      AppendPart(whole.part, std::move(delta.part));
+      whole.done = delta.done;
+    }
+    if (!whole.done) bell.Wait();
+  }
+  EXPECT_EQ(whole.part.finish, TurnFinish::kInterrupted);
+  thread_.Release(2);
+  thread_.episode_feed()->Detach();
+}
+
 TEST_F(EngineStreamTest, ASlowReaderFindsOneDeltaATurn) {
   for (SequenceId id = 1; id <= 20; ++id) thread_.Start(Stream(id, 100));
   while (thread_.Stats().parked < 20) std::this_thread::yield();

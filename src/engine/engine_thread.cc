@@ -1,6 +1,9 @@
+#include <array>
 #include <atomic>
 #include <deque>
+#include <optional>
 #include <thread>
+#include <unordered_map>
 #include <unordered_set>
 #include <variant>
 
@@ -27,6 +30,9 @@ struct ContinueCommand {
   TurnParams turn;
 };
 struct ReleaseCommand {
+  SequenceId id;
+};
+struct InterruptCommand {
   SequenceId id;
 };
 struct ForgetCommand {
@@ -62,8 +68,9 @@ struct DropCommand {
   PolicyId policy;
   std::shared_ptr<Answer> answer;
 };
-using Command = std::variant<StartCommand, ContinueCommand, ReleaseCommand, ForgetCommand,
-                             HoldCommand, UnholdCommand, PublishCommand, DropCommand>;
+using Command =
+    std::variant<StartCommand, ContinueCommand, ReleaseCommand, InterruptCommand, ForgetCommand,
+                 HoldCommand, UnholdCommand, PublishCommand, DropCommand>;
 
 }  // namespace
 
@@ -93,8 +100,9 @@ class EngineThread::Impl {
   void Post(Command command) {
     {
       MutexLock lock(mutex_);
-      // A Start, a Continue or a Release for every answer owed: more is a broken contract.
-      TM_CHECK(commands_.size() < 3 * options_.max_outstanding, "too many commands for the engine");
+      // A Start, a Continue, an Interrupt or a Release for every answer owed: more is a broken
+      // contract.
+      TM_CHECK(commands_.size() < 4 * options_.max_outstanding, "too many commands for the engine");
       commands_.push_back(std::move(command));
     }
     arrived_.NotifyOne();
@@ -110,7 +118,7 @@ class EngineThread::Impl {
   }
 
   Mailbox<EngineEvent>& events() { return events_; }
-  TurnFeed& feed() { return feed_; }
+  TurnFeed& feed(TurnReaders readers) { return feeds_[static_cast<size_t>(readers)]; }
   uint64_t version() const { return version_.load(std::memory_order_acquire); }
   const BusyMeter& busy() const { return busy_; }
   EngineStats Stats() const {
@@ -147,14 +155,14 @@ class EngineThread::Impl {
 
   void Carry(StartCommand& command) {
     const SequenceId id = command.start.id;
-    const bool stream = command.start.stream;
+    const Readers readers = command.start.stream ? Readers(command.start.readers) : std::nullopt;
     const Status status = engine_->Add(std::move(command.start));
     if (!status.ok()) {
       // One that is there already under this id goes on.
-      return Fail(id, stream, status);
+      return Fail(id, readers, status);
     }
     generating_.insert(id);
-    if (stream) streamed_.insert(id);
+    if (readers) streamed_.emplace(id, *readers);
   }
 
   void Carry(ContinueCommand& command) {
@@ -164,12 +172,13 @@ class EngineThread::Impl {
       generating_.insert(command.id);
       return;
     }
-    const bool stream = streamed_.contains(command.id);
+    const Readers readers = ReadersOf(command.id);
     Forget(command.id);
-    Fail(command.id, stream, status);
+    Fail(command.id, readers, status);
   }
 
   void Carry(ReleaseCommand& command) { Forget(command.id); }
+  void Carry(InterruptCommand& command) { engine_->Interrupt(command.id); }
   void Carry(HoldCommand& command) {
     const Status held = engine_->Hold(command.version, command.as);
     if (!held.ok()) LogWarn("a version could not be kept", {{"reason", held.message()}});
@@ -196,14 +205,21 @@ class EngineThread::Impl {
     TM_CHECK(gone.ok() || gone.code() == Code::kNotFound, gone.message());
   }
 
-  void Fail(SequenceId id, bool stream, const Status& status) {
-    if (stream) {
+  // Of a sequence that is streamed.
+  using Readers = std::optional<TurnReaders>;
+  Readers ReadersOf(SequenceId id) const {
+    const auto found = streamed_.find(id);
+    return found == streamed_.end() ? Readers() : Readers(found->second);
+  }
+
+  void Fail(SequenceId id, Readers readers, const Status& status) {
+    if (readers) {
       TurnDelta delta;
       delta.part.id = id;
       delta.status = status;
       std::vector<TurnDelta> deltas;
       deltas.push_back(std::move(delta));
-      return feed_.Post(std::move(deltas));
+      return feed(*readers).Post(std::move(deltas));
     }
     EngineEvent event;
     event.status = status;
@@ -221,11 +237,13 @@ class EngineThread::Impl {
   }
 
   void TellDeltas() {
-    std::vector<TurnDelta> deltas = engine_->TakeDeltas();
-    for (const TurnDelta& delta : deltas) {
-      if (delta.done) generating_.erase(delta.part.id);
+    std::array<std::vector<TurnDelta>, 2> told;
+    for (TurnDelta& delta : engine_->TakeDeltas()) {
+      const SequenceId id = delta.part.id;
+      if (delta.done) generating_.erase(id);
+      told[static_cast<size_t>(streamed_.at(id))].push_back(std::move(delta));
     }
-    feed_.Post(std::move(deltas));
+    for (size_t i = 0; i < told.size(); ++i) feeds_[i].Post(std::move(told[i]));
   }
 
   // What a failed step leaves behind is not known; those that wait for a turn are told.
@@ -234,9 +252,9 @@ class EngineThread::Impl {
         {{"reason", status.ToString()}, {"sequences", generating_.size()}});
     TellDeltas();  // those of turns that ended before
     for (const SequenceId id : std::exchange(generating_, {})) {
-      const bool stream = streamed_.contains(id);
+      const Readers readers = ReadersOf(id);
       Forget(id);
-      Fail(id, stream, status);
+      Fail(id, readers, status);
     }
   }
 
@@ -273,12 +291,12 @@ class EngineThread::Impl {
   const Clock& clock_;
   const EngineThreadOptions options_;
   Mailbox<EngineEvent> events_;
-  TurnFeed feed_;
+  std::array<TurnFeed, 2> feeds_;  // by TurnReaders
   std::atomic<uint64_t> version_;
   BusyMeter busy_;
   std::unordered_set<SequenceId> generating_;  // the thread's; those that wait for a turn
-  std::unordered_set<SequenceId> streamed_;    // the thread's; not yet released
-  Time refused_until_{};                       // the thread's
+  std::unordered_map<SequenceId, TurnReaders> streamed_;  // the thread's; not yet released
+  Time refused_until_{};                                  // the thread's
 
   Mutex mutex_;
   CondVar arrived_;
@@ -310,6 +328,10 @@ void EngineThread::Release(SequenceId id) {
   impl_->Post(ReleaseCommand{id});
 }
 
+void EngineThread::Interrupt(SequenceId id) {
+  impl_->Post(InterruptCommand{id});
+}
+
 void EngineThread::Hold(uint64_t version, uint64_t as) {
   impl_->Post(HoldCommand{version, as});
 }
@@ -336,7 +358,11 @@ Mailbox<EngineEvent>& EngineThread::events() {
 }
 
 TurnFeed& EngineThread::feed() {
-  return impl_->feed();
+  return impl_->feed(TurnReaders::kClients);
+}
+
+TurnFeed* EngineThread::episode_feed() {
+  return &impl_->feed(TurnReaders::kEpisodes);
 }
 
 uint64_t EngineThread::version() const {

@@ -22,7 +22,7 @@ Scheduler::Scheduler(const SchedulerOptions& options, std::function<void(PageId,
 
 void Scheduler::Enqueue(Sequence& sequence) {
   if (sequence.state == SequenceState::kParked) parked_.erase(sequence.parked_at);
-  sequence.state = SequenceState::kWaiting;
+  sequence.BeginWaiting();
   std::deque<Sequence*>& waiting = waiting_[Index(sequence.service)];
   // One that still has its cache goes first: it is cheap to go on with, and holds pages meanwhile.
   if (sequence.cached > 0) {
@@ -178,7 +178,7 @@ void Scheduler::NewWeights(const PolicyVersion& weights, CacheOnSwap cache) {
     Sequence& s = **it;
     if (!follows(s)) continue;
     LeaveRunning(s);
-    s.state = SequenceState::kWaiting;
+    s.BeginWaiting();
     waiting_[Index(s.service)].push_front(&s);
   }
 }

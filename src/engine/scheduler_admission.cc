@@ -27,7 +27,7 @@ void Scheduler::PauseForLive() {
     if (running(SequenceClass::kTraining) <= PlacesOf(SequenceClass::kTraining)) return;
     Sequence& s = *Youngest(SequenceClass::kTraining);
     LeaveRunning(s);
-    s.state = SequenceState::kWaiting;
+    s.BeginWaiting();
     waiting_[Index(s.service)].push_front(&s);
   }
 }
@@ -86,7 +86,7 @@ bool Scheduler::AdmitOne(SequenceClass service, size_t& cursor) {
       group->leader = &s;
     }
     CountLookup(s, fresh);
-    s.state = SequenceState::kRunning;
+    s.EndWaiting();
     waiting.erase(waiting.begin() + static_cast<long>(cursor));
     running_.push_back(&s);
     ++running_of_[Index(service)];

@@ -19,7 +19,7 @@ void Scheduler::Preempt(Sequence& sequence) {
   LeaveRunning(sequence);
   Evict(sequence);
   ++counts_.evictions;
-  sequence.state = SequenceState::kWaiting;
+  sequence.BeginWaiting();
   waiting_[Index(sequence.service)].push_front(&sequence);
 }
 

@@ -1,6 +1,7 @@
 // One sequence as the engine keeps it.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -41,12 +42,24 @@ struct Sequence {
   TurnParams turn;
   ControlState controls;
   bool stream = false;
+  bool interrupted = false;                             // the turn ends with the next token
+  std::chrono::steady_clock::time_point waits_since{};  // while it waits
   TurnOutput output;   // of the turn under way; of a streamed one what was not told yet
   int32_t turned = 0;  // tokens of the turn, forced and drawn
   int32_t scored = 0;  // rows of the prompt whose scores were asked for
   std::string tail;    // the last bytes of the turn, while stop strings are looked for
   std::vector<uint32_t> tail_tokens;  // which token each of them is of
   uint32_t bytes = 0;                 // of the turn
+
+  void BeginWaiting() {
+    state = SequenceState::kWaiting;
+    waits_since = std::chrono::steady_clock::now();
+  }
+  void EndWaiting() {
+    state = SequenceState::kRunning;
+    const auto waited = std::chrono::steady_clock::now() - waits_since;
+    output.place_ms += std::chrono::duration<double, std::milli>(waited).count();
+  }
 
   // Tokens whose keys and values are still to be computed. One: the next step draws from it.
   int32_t Pending() const { return static_cast<int32_t>(tokens.size()) + drawing - cached; }

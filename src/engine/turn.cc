@@ -114,6 +114,7 @@ void AppendPart(TurnOutput& whole, TurnOutput part) {
   whole.forced += part.forced;
   whole.cached_tokens = part.cached_tokens;
   whole.held_bytes = part.held_bytes;
+  whole.place_ms = part.place_ms;
 }
 
 Status CheckTurn(const TurnParams& turn, bool has_bytes) {
@@ -156,6 +157,7 @@ void BeginTurn(Sequence& sequence, TurnParams turn) {
   sequence.turn = std::move(turn);
   sequence.output = {};
   sequence.output.id = sequence.id;
+  sequence.interrupted = false;
   sequence.turned = static_cast<int32_t>(sequence.turn.forced.size());
   sequence.tokens.insert(sequence.tokens.end(), sequence.turn.forced.begin(),
                          sequence.turn.forced.end());
@@ -203,6 +205,10 @@ bool AppendToken(Sequence& s, Drawn drawn, std::optional<uint64_t> version, int3
     out.finish = TurnFinish::kContext;
     return true;
   }
+  if (s.interrupted) {
+    out.finish = TurnFinish::kInterrupted;
+    return true;
+  }
   return false;
 }
 
@@ -210,6 +216,7 @@ TurnOutput TakeOutput(Sequence& s) {
   TurnOutput next;
   next.id = s.id;
   next.cached_tokens = s.output.cached_tokens;
+  next.place_ms = s.output.place_ms;
   return std::exchange(s.output, std::move(next));
 }
 

@@ -35,13 +35,6 @@ void AddReward(const std::string& name, double value, v1::EnvironmentReward& rew
   part.set_weight(kWeight);
 }
 
-void AddRewardParts(const EnvironmentJson& parts, v1::EnvironmentReward& reward) {
-  if (!parts.is_object()) return;
-  for (const auto& [name, value] : parts.items()) {
-    if (value.is_number() && !name.empty()) AddReward(name, value.get<double>(), reward);
-  }
-}
-
 void ChatTalk::Say(std::string_view role, std::string text) {
   messages_.push_back({{"role", role}, {"content", std::move(text)}});
 }

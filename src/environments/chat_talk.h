@@ -45,10 +45,7 @@ class ChatTalk {
 // The JSON of a text from outside: depth and size are bounded. kInvalid: it is none.
 Result<EnvironmentJson> ParseEnvironmentJson(std::string_view text);
 
-// The part of a reward that has no name of its own.
+// A part of the reward; a number that is none is left out.
 void AddReward(const std::string& name, double value, v1::EnvironmentReward& reward);
-// The parts whose names and numbers stand in an object; those that are no finite numbers are left
-// out.
-void AddRewardParts(const EnvironmentJson& parts, v1::EnvironmentReward& reward);
 
 }  // namespace tidemill

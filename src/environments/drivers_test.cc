@@ -21,8 +21,6 @@ class DriverTest : public testing::Test {
                                              .server = ParseHttpUrl("http://env:7").value(),
                                              .name = "game",
                                              .mode = std::move(mode),
-                                             .gateway_url = "http://gateway:1",
-                                             .key = "k",
                                              .max_turns = max_turns,
                                              .seed = 7});
   }

@@ -3,16 +3,22 @@
 namespace tidemill {
 namespace {
 
-constexpr StandardRow kStandards[] = {
-    {"openenv", "OpenEnv: a WebSocket, reset and step", "", NewOpenEnvDriver},
-    {"nemo-gym", "NeMo-Gym: a resources server over HTTP", "resources, gymnasium",
-     NewNemoGymDriver},
+const StandardRow kStandards[] = {
+    {"openenv", {}, NewOpenEnvDriver},
+    {"nemo-gym", {"resources", "gymnasium"}, NewNemoGymDriver},
 };
 
 }  // namespace
 
-std::span<const StandardRow> Standards() {
-  return kStandards;
+Status CheckMode(const StandardRow& standard, std::string_view mode) {
+  if (mode.empty()) return Ok();
+  std::string modes;
+  for (const std::string_view one : standard.modes) {
+    if (one == mode) return Ok();
+    modes += (modes.empty() ? "" : ", ") + std::string(one);
+  }
+  return Invalid("mode \"" + std::string(mode) + "\": " + std::string(standard.name) +
+                 (modes.empty() ? " has no modes" : " has " + modes));
 }
 
 const StandardRow* StandardNamed(std::string_view name) {

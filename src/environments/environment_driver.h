@@ -4,7 +4,7 @@
 //   Begin -> CallEnvironment | Await (bytes to send in TakeOutput) | AskModel | EndEpisode
 //   OnAnswer, OnBytes, OnModel -> the next of these
 //
-// A new standard is a file with its class and its row in Standards().
+// A new standard is a file with its class and its row in environment_driver.cc.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,6 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -33,11 +32,9 @@ using EnvironmentJson = nlohmann::ordered_json;
 // What an episode begins with.
 struct EpisodeSheet {
   const v1::Task& task;
-  HttpUrl server;           // the environment's
-  std::string name;         // of the environment, in rewards
-  std::string mode;         // what of the standard it speaks (StandardRow::modes)
-  std::string gateway_url;  // where a server that asks the model itself finds it
-  std::string key;          // the episode's, for that
+  HttpUrl server;    // the environment's
+  std::string name;  // of the environment, in rewards
+  std::string mode;  // what of the standard it speaks (StandardRow::modes)
   uint32_t max_turns = 1;
   uint32_t max_turn_tokens = 512;
   double temperature = 1;
@@ -92,12 +89,12 @@ class EpisodeDriver {
 };
 
 struct StandardRow {
-  std::string_view name;  // in the config
-  std::string_view help;
-  std::string_view modes;  // "resources, gymnasium", the first is the default; empty: one
+  std::string_view name;                // in the config
+  std::vector<std::string_view> modes;  // the first is the default; empty: it has one
   std::unique_ptr<EpisodeDriver> (*make)(EpisodeSheet sheet);
 };
-std::span<const StandardRow> Standards();
+// kInvalid: the standard has no such mode. An empty one is the first.
+Status CheckMode(const StandardRow& standard, std::string_view mode);
 // nullptr: none has this name.
 const StandardRow* StandardNamed(std::string_view name);
 

@@ -23,6 +23,7 @@ namespace {
 constexpr size_t kDoneMax = size_t{1} << 20;
 constexpr size_t kBodyMax = size_t{16} << 20;
 constexpr Duration kRoomPause = milliseconds(500);  // before a full server is tried again
+constexpr int kTooMany = 429;                       // the gateway's limit of requests at once
 constexpr Duration kWatchEvery = std::chrono::seconds(1);
 constexpr Duration kModelPatience = std::chrono::hours(6);  // waiting for the model is no failure
 
@@ -184,8 +185,6 @@ class EnvironmentRunner::Impl::Attempt final : public HttpCallUser, public Strea
                                        .server = url(),
                                        .name = place.of.name,
                                        .mode = place.of.mode,
-                                       .gateway_url = owner.gateway_.url(),
-                                       .key = key_,
                                        .max_turns = lease.max_turns(),
                                        .max_turn_tokens = lease.sampling().max_turn_tokens(),
                                        .temperature = lease.sampling().temperature(),
@@ -238,10 +237,14 @@ class EnvironmentRunner::Impl::Attempt final : public HttpCallUser, public Strea
       return Fail(late ? Failure::kTimeout : Failure::kConnection, status.status().message());
     }
     answer.status = *status;
+    if (asks_model_ && *status == kTooMany) return Expect(owner_.clock_.Now() + kRoomPause);
     Do(asks_model_ ? driver_->OnModel(answer) : driver_->OnAnswer(answer));
   }
 
-  void OnDeadline() { Fail(Failure::kTimeout, "it does not answer in time"); }
+  void OnDeadline() {
+    if (asks_model_) return AskTheModel();  // the gateway had no room
+    Fail(Failure::kTimeout, "it does not answer in time");
+  }
 
   Place& place() { return place_; }
   size_t server() const { return server_; }
@@ -273,12 +276,13 @@ class EnvironmentRunner::Impl::Attempt final : public HttpCallUser, public Strea
     Flush();
     Expect(kNever);
     if (call_ != 0) owner_.pool_.Cancel(std::exchange(call_, 0));
+    asks_model_ = false;
     if (auto* call = std::get_if<CallEnvironment>(&step)) {
-      asks_model_ = false;
       answer_ = {};
       call_ = owner_.pool_.Begin(url(), call->ask, place_.of.timeout, *this);
     } else if (auto* ask = std::get_if<AskModel>(&step)) {
-      AskTheModel(*ask);
+      question_ = std::move(*ask);
+      AskTheModel();
     } else if (auto* end = std::get_if<EndEpisode>(&step)) {
       AgentOutcome outcome;
       outcome.words = std::move(end->words);
@@ -291,13 +295,14 @@ class EnvironmentRunner::Impl::Attempt final : public HttpCallUser, public Strea
     }
   }
 
-  void AskTheModel(const AskModel& ask) {
+  void AskTheModel() {
+    Expect(kNever);
     asks_model_ = asked_ = true;
     answer_ = {};
     HttpAsk request;
-    request.target = ask.path;
+    request.target = question_.path;
     request.headers = {{"Authorization", "Bearer " + key_}, {"Content-Type", "application/json"}};
-    request.body = ask.body.dump(-1, ' ', false, EnvironmentJson::error_handler_t::replace);
+    request.body = question_.body.dump(-1, ' ', false, EnvironmentJson::error_handler_t::replace);
     call_ = owner_.pool_.Begin(owner_.gateway_url_, request, kModelPatience, *this);
   }
 
@@ -309,6 +314,7 @@ class EnvironmentRunner::Impl::Attempt final : public HttpCallUser, public Strea
   std::unique_ptr<EpisodeDriver> driver_;
   HttpCallId call_ = 0;
   StreamId stream_ = 0;
+  AskModel question_;         // the newest
   EnvironmentAnswer answer_;  // of the call under way
   bool asks_model_ = false;   // the call under way does
   bool asked_ = false;        // the model, at least once

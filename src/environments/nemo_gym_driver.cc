@@ -197,7 +197,7 @@ class NemoGymDriver final : public EpisodeDriver {
     if (gymnasium_) return End(std::move(words));
     words_ = std::move(words);
     if (turns_ == 0) {
-      return FailEpisode{Failure::kEngine, "the gateway answered no turn of the episode"};
+      return FailEpisode{Failure::kAgent, "the gateway answered no turn of the episode"};
     }
     response_["output"] = outputs_;
     awaits_ = Awaited::kVerify;

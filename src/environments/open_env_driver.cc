@@ -42,7 +42,7 @@ class OpenEnvDriver final : public EpisodeDriver {
           "GET /schema answers " + std::to_string(answer.status) + " without an action's schema"};
     }
     action_ = (*schema)["action"];
-    output_ += WebSocketRequest(sheet_.server, Under("/ws"), key_);
+    output_ += WebSocketRequest(sheet_.server.Authority(), Under("/ws"), key_);
     const auto row = ParseEnvironmentJson(sheet_.task.environment().row_json());
     Send("reset", row.ok() && row->is_object() ? *row : EnvironmentJson::object());
     awaits_ = Awaited::kReset;

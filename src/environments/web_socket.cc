@@ -80,9 +80,9 @@ std::string NewWebSocketKey(Random& random) {
   return Base64(bytes);
 }
 
-std::string WebSocketRequest(const HttpUrl& server, const std::string& target,
+std::string WebSocketRequest(const std::string& authority, const std::string& target,
                              const std::string& key) {
-  return "GET " + target + " HTTP/1.1\r\nHost: " + server.Authority() +
+  return "GET " + target + " HTTP/1.1\r\nHost: " + authority +
          "\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: " + key +
          "\r\nSec-WebSocket-Version: 13\r\n\r\n";
 }

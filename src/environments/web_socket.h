@@ -11,12 +11,12 @@
 
 #include "core/random.h"
 #include "core/status.h"
-#include "http/http_peer.h"
 
 namespace tidemill {
 
-// The request that asks `server` for a socket at `target`; `key` is 16 random bytes in base64.
-std::string WebSocketRequest(const HttpUrl& server, const std::string& target,
+// The request for a socket at `target`; `authority` is the value of Host, `key` 16 random bytes in
+// base64.
+std::string WebSocketRequest(const std::string& authority, const std::string& target,
                              const std::string& key);
 std::string NewWebSocketKey(Random& random);
 

@@ -21,7 +21,6 @@ namespace {
 constexpr size_t kKeyFileBytesMax = size_t{1} << 20;
 constexpr size_t kKeysMax = 10'000;
 constexpr std::string_view kHashPrefix = "sha256:";
-constexpr std::string_view kKeyPrefix = "tmk-";
 
 bool IsTenantName(std::string_view name) {
   return !name.empty() && name.size() <= 64 && std::all_of(name.begin(), name.end(), [](char c) {
@@ -188,13 +187,13 @@ const Tenant* ApiKeys::Find(std::string_view authorization, std::string_view x_a
   return by_header != nullptr ? by_header : by_bearer;
 }
 
-Result<NewKey> MakeKey(const Tenant& tenant) {
+Result<NewKey> MakeKey(const Tenant& tenant, std::string_view prefix) {
   if (!IsTenantName(tenant.name)) {
     return Invalid("a tenant's name must be letters, digits, '-', '_' and '.', at most 64, got \"" +
                    Beginning(tenant.name, 80) + "\"");
   }
   NewKey made;
-  made.key = std::string(kKeyPrefix) + NewSecret();
+  made.key = std::string(prefix) + NewSecret();
   made.line = fmt::format("{}{} tenant={} consent={}", kHashPrefix, Sha256Hex(made.key),
                           tenant.name, ConsentName(tenant.consent));
   if (tenant.requests_per_minute > 0) {

@@ -57,6 +57,6 @@ struct NewKey {
   std::string line;  // for the file
 };
 // kInvalid: a name with characters other than letters, digits, '-', '_' and '.'.
-Result<NewKey> MakeKey(const Tenant& tenant);
+Result<NewKey> MakeKey(const Tenant& tenant, std::string_view prefix = "tmk-");
 
 }  // namespace tidemill

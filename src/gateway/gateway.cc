@@ -278,12 +278,17 @@ HttpResponse Gateway::AnswerGet(const HttpRequest& request, const HttpHeaders& h
   if (path == "/" || path == "/api/hello") return TextResponse(200, "tidemill\n");
   if (path == "/metrics") return MetricsResponse(metrics_.Text());
   if (path == kModels) {
-    response.body = ModelsBody(Model(policy_.name), anthropic);
+    std::vector<ServedModel> models = {Model(policy_.name)};
+    if (options_.adapters != nullptr) {
+      for (std::string& name : options_.adapters->names()) models.push_back(Model(std::move(name)));
+    }
+    response.body = ModelsBody(models, anthropic);
     return response;
   }
   if (path.rfind(std::string(kModels) + "/", 0) == 0) {
     const std::string name = path.substr(kModels.size() + 1);
-    if (name == policy_.name || !options_.strict_model) {
+    const bool adapter = options_.adapters != nullptr && options_.adapters->Find(name);
+    if (name == policy_.name || adapter || !options_.strict_model) {
       response.body = ModelBody(Model(name), anthropic);
       return response;
     }
@@ -325,6 +330,11 @@ void Gateway::Serve(HttpRequest whole, std::unique_ptr<HttpReply> reply) {
   if (request.method == "POST" && request.path == kFeedbackPath && tenant) {
     return TakeFeedback(std::move(request), *tenant, std::move(turn));
   }
+  const bool changes = request.path == kLoadAdapterPath || request.path == kUnloadAdapterPath;
+  if (request.method == "POST" && changes && tenant && request.entrance == 0 &&
+      options_.adapters != nullptr) {
+    return ChangeAdapters(request, *turn);
+  }
   if (request.method == "POST") {
     return FailEarly(ShapeFor(request), *turn,
                      {.status = 404, .message = "There is nothing at POST " + request.path});
@@ -337,6 +347,17 @@ void Gateway::Serve(HttpRequest whole, std::unique_ptr<HttpReply> reply) {
     if (request.path == probe) return;
   }
   Over(report);
+}
+
+void Gateway::ChangeAdapters(const HttpRequest& request, AskedTurn& turn) {
+  ApiError error;
+  const std::optional<std::string> done = options_.adapters->Answer(request, error);
+  if (!done) return FailEarly(ShapeFor(request), turn, error);
+  HttpResponse response = TextResponse(200, *done + "\n");
+  for (auto& header : turn.reply_headers) response.headers.push_back(std::move(header));
+  turn.report.total_s = Seconds(clock_.Now() - turn.arrived);
+  turn.reply->Send(std::move(response));
+  Over(turn.report);
 }
 
 void Gateway::FailEarly(Api api, AskedTurn& turn, const ApiError& error) {
@@ -360,7 +381,15 @@ bool Gateway::Understand(Api api, const HttpRequest& request, AskedTurn& turn) {
   }
   turn.request = std::move(*parsed.request);
   turn.head.model = turn.request.model.empty() ? policy_.name : turn.request.model;
-  if (options_.strict_model && turn.head.model != policy_.name) {
+  const auto adapter = options_.adapters == nullptr || turn.head.model == policy_.name
+                           ? std::nullopt
+                           : options_.adapters->Find(turn.head.model);
+  if (adapter) {
+    turn.policy = *adapter;
+  } else if (options_.adapters != nullptr && turn.head.model != policy_.name) {
+    options_.adapters->NoteUnknown(turn.head.model);
+  }
+  if (options_.strict_model && turn.head.model != policy_.name && !adapter) {
     FailEarly(api, turn,
               {.status = 404,
                .message = "The model \"" + turn.request.model + "\" does not exist; there is \"" +

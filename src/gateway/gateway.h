@@ -27,6 +27,7 @@
 #include "gateway/gateway_metrics.h"
 #include "gateway/key_file.h"
 #include "gateway/passing_keys.h"
+#include "gateway/served_adapters.h"
 #include "gateway/served_policy.h"
 #include "gateway/turn_plan.h"
 #include "gateway/turn_recorder.h"
@@ -44,7 +45,8 @@ struct GatewayOptions {
   ApiKeys keys = ApiKeys::Open({});
   std::string key_file{};  // what they were read from: read again when it changes; empty: nothing
   bool strict_model = false;        // another model's name is a 404
-  std::vector<std::string> cors{};  // Cors' origins
+  ServedAdapters* adapters = nullptr;  // beside the model; null: none. Must outlive the gateway
+  std::vector<std::string> cors{};     // Cors' origins
   std::string version{};            // of the program, for GET /version
   std::string access_log{};         // a file, "-" for standard error; empty: none
   size_t body_bytes_max = size_t{32} << 20;
@@ -109,6 +111,7 @@ class Gateway final : public RequestObserver {
   HttpResponse Refuse(const HttpRequest& request, int status, std::string_view why);
   HttpResponse AnswerGet(const HttpRequest& request, const HttpHeaders& headers);
   void Ask(Api api, HttpRequest request, std::unique_ptr<AskedTurn> turn);
+  void ChangeAdapters(const HttpRequest& request, AskedTurn& turn);
   void TakeFeedback(HttpRequest request, const Tenant& tenant, std::unique_ptr<AskedTurn> turn);
   void Count(AskedTurn& turn, const TurnQuestion& question);
   void Detokenize(AskedTurn& turn);

@@ -76,6 +76,7 @@ SequenceStart LiveAnswer::Start(int choice, SequenceId sequence, uint64_t share_
   start.service = SequenceClass::kLive;
   start.stream = true;
   start.pin_version = asked_->prompt.pin_version;
+  start.policy = asked_->policy;
   return start;
 }
 
@@ -115,6 +116,7 @@ AnswerEnd LiveAnswer::EndOf(const Choice& choice, const PlannedChoice& planned) 
       break;
     case TurnFinish::kContext:
     case TurnFinish::kCancelled:
+    case TurnFinish::kInterrupted:  // no answer of a client is
       end.reason = AnswerEnd::Reason::kContext;
       break;
   }

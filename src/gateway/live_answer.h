@@ -30,6 +30,7 @@ struct AskedTurn {
   std::vector<std::pair<std::string, std::string>> reply_headers;
   std::unique_ptr<HttpReply> reply;
   std::shared_ptr<const void> place;  // HttpRequest::hold
+  PolicyId policy = PolicyId::kMain;  // that draws the answers
   bool client_pinned = false;         // the client named the version it is answered from
   Time arrived{};
   RequestReport report;  // as far as it is known

@@ -69,9 +69,11 @@ void ReadGenerateBody(const WireObject& body, ChatRequest& request) {
 }
 
 void ReadTokenizeBody(const WireObject& body, ChatRequest& request) {
+  const auto text = body.String("prompt");
   if (body.Find("messages") != nullptr) {
+    if (text) body.Fail("prompt", "not together with messages");
     ReadConversation(body, request);
-  } else if (const auto text = body.String("prompt")) {
+  } else if (text) {
     request.model = body.String("model").value_or("");
     request.prompts.push_back({.text = *text, .ids = {}});
   } else {

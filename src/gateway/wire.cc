@@ -93,13 +93,14 @@ std::string ModelBody(const ServedModel& model, bool anthropic) {
   return DumpWire(ModelObject(model, anthropic));
 }
 
-std::string ModelsBody(const ServedModel& model, bool anthropic) {
-  WireJson list = WireJson::array({ModelObject(model, anthropic)});
+std::string ModelsBody(const std::vector<ServedModel>& models, bool anthropic) {
+  WireJson list = WireJson::array();
+  for (const ServedModel& model : models) list.push_back(ModelObject(model, anthropic));
   if (!anthropic) return DumpWire({{"object", "list"}, {"data", std::move(list)}});
   return DumpWire({{"data", std::move(list)},
                    {"has_more", false},
-                   {"first_id", model.name},
-                   {"last_id", model.name}});
+                   {"first_id", models.front().name},
+                   {"last_id", models.back().name}});
 }
 
 }  // namespace tidemill

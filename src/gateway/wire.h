@@ -34,7 +34,7 @@ struct ServedModel {
 
 // GET /v1/models. Anthropic's clients name a version in `anthropic-version`, which makes the body
 // theirs.
-std::string ModelsBody(const ServedModel& model, bool anthropic);
+std::string ModelsBody(const std::vector<ServedModel>& models, bool anthropic);
 // GET /v1/models/NAME.
 std::string ModelBody(const ServedModel& model, bool anthropic);
 

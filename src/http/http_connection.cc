@@ -155,10 +155,12 @@ void Connection::OnHead(error_code error) {
 bool Connection::TakeHead() {
   const auto& message = parser_->get();
   request_.method = View(message.method_string());
+  const bool reads = request_.method == "GET" || request_.method == "HEAD";
+  const bool changes = request_.method == "PUT" || request_.method == "DELETE";
   const bool asks_first = request_.method == "OPTIONS" && core_.options.other_origins;
-  if (request_.method != "GET" && request_.method != "HEAD" && request_.method != "POST" &&
-      !asks_first) {
-    Refuse(405, "only GET, HEAD and POST are supported");
+  if (!reads && request_.method != "POST" && !asks_first && !(changes && core_.options.changes)) {
+    Refuse(405, core_.options.changes ? "only GET, HEAD, POST, PUT and DELETE are supported"
+                                      : "only GET, HEAD and POST are supported");
     return false;
   }
   if (const Status status = ParseTarget(View(message.target()), request_); !status.ok()) {
@@ -177,8 +179,7 @@ bool Connection::TakeHead() {
     if (!value.empty()) value += ", ";
     value += View(field.value());
   }
-  if (core_.loopback && !core_.options.other_origins && request_.method == "POST" &&
-      FromAForeignPage(request_)) {
+  if (core_.loopback && !core_.options.other_origins && !reads && FromAForeignPage(request_)) {
     Refuse(403, "a page of another origin may not post here");
     return false;
   }

@@ -33,6 +33,7 @@ struct HttpOptions {
   bool own_access = false;
   // Pages of other origins may ask: `route` sees their Origin, and OPTIONS requests, and decides.
   bool other_origins = false;
+  bool changes = false;  // PUT and DELETE are handlers' too, beside GET, HEAD and POST
   bool give_way = true;  // threads yield to all others of the process
 
   size_t header_bytes_max = 16 * 1024;

@@ -1,6 +1,7 @@
 #include "live/plain_view.h"
 
 #include <numeric>
+#include <utility>
 
 namespace tidemill {
 namespace {
@@ -25,6 +26,39 @@ struct Escape {
   char stands_for = 0;
 };
 
+constexpr std::pair<std::string_view, char> kEntities[] = {
+    {"&amp;", '&'}, {"&quot;", '"'}, {"&apos;", '\''}, {"&lt;", '<'}, {"&gt;", '>'}};
+
+// &#45; &#x2d; &amp;
+Escape EntityAt(std::string_view text) {
+  for (const auto& [name, letter] : kEntities) {
+    if (text.starts_with(name)) return {name.size(), letter};
+  }
+  const size_t end = text.substr(0, 8).find(';');
+  if (!text.starts_with("&#") || end == std::string_view::npos) return {};
+  const bool hex = text[2] == 'x' || text[2] == 'X';
+  int value = 0;
+  for (const char digit : text.substr(hex ? 3 : 2, end - (hex ? 3 : 2))) {
+    const int worth = HexOf({&digit, 1});
+    if (worth < 0 || (!hex && worth > 9)) return {};
+    value = value * (hex ? 16 : 10) + worth;
+  }
+  if (value <= ' ' || value > '~') return {};
+  return {end + 1, static_cast<char>(value)};
+}
+
+// \055, three digits.
+Escape OctalAt(std::string_view text) {
+  if (text.size() < 4) return {};
+  int value = 0;
+  for (const char digit : text.substr(1, 3)) {
+    if (digit < '0' || digit > '7') return {};
+    value = value * 8 + (digit - '0');
+  }
+  if (value <= ' ' || value > '~') return {};
+  return {4, static_cast<char>(value)};
+}
+
 Escape EscapeAt(std::string_view text) {
   const auto of_hex = [&](size_t prefix, size_t digits) -> Escape {
     if (text.size() < prefix + digits) return {};
@@ -33,11 +67,12 @@ Escape EscapeAt(std::string_view text) {
     return {prefix + digits, static_cast<char>(value)};
   };
   if (text[0] == '%') return of_hex(1, 2);
+  if (text[0] == '&') return EntityAt(text);
   if (text[0] != '\\' || text.size() < 2) return {};
   if (text[1] == 'u') return of_hex(2, 4);
   if (text[1] == 'x') return of_hex(2, 2);
   if (text[1] == '/') return {2, '/'};
-  return {};
+  return OctalAt(text);
 }
 
 // Whether anything changed.
@@ -46,8 +81,8 @@ bool UndoOnce(PlainView& view) {
   bool changed = false;
   for (size_t at = 0; at < view.text.size();) {
     const char c = view.text[at];
-    const Escape escape =
-        c == '%' || c == '\\' ? EscapeAt(std::string_view(view.text).substr(at)) : Escape{};
+    const bool may_be = c == '%' || c == '\\' || c == '&';
+    const Escape escape = may_be ? EscapeAt(std::string_view(view.text).substr(at)) : Escape{};
     changed = changed || escape.bytes > 0;
     plain.begins.push_back(view.begins[at]);
     plain.text += escape.bytes > 0 ? escape.stands_for : c;
@@ -59,8 +94,8 @@ bool UndoOnce(PlainView& view) {
 }
 
 bool HasEscape(std::string_view text) {
-  for (size_t at = text.find_first_of("%\\"); at != std::string_view::npos;
-       at = text.find_first_of("%\\", at + 1)) {
+  for (size_t at = text.find_first_of("%\\&"); at != std::string_view::npos;
+       at = text.find_first_of("%\\&", at + 1)) {
     if (EscapeAt(text.substr(at)).bytes > 0) return true;
   }
   return false;

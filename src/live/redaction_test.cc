@@ -88,6 +88,15 @@ std::vector<std::string> SomeSecrets(Random& random) {
           "curl --user 'ada:" + any(14),
           "jdbc:postgresql://db/app?user=ada&password=" + any(14),
           "jdbc:oracle:thin:ada/" + any(14) + "@//db:1521/app",
+          "curl -sS -uada:" + any(24) + " https://example.com",
+          "Authorization: token " + any(40),
+          "mysql -u root -p" + any(30),
+          "sshpass -p '" + any(30),
+          "docker login -u ada -p " + any(40),
+          "deploy --token 7" + any(30),
+          "//registry.npmjs.org/:_authToken=" + any(36),
+          "POSTGRES_PASSWORD: 7" + any(30),
+          "client_secret=7" + any(30),
           "DB_PASSWORD=" + any(14),
           "export CLIENT_SECRET='" + any(14),
           "API_KEY = " + any(20),
@@ -123,15 +132,18 @@ TEST(Redaction, EveryShapeIsFoundWhereverItStands) {
 
 // What hides a shape from a pattern: its letters as URLs, JSON and C write them.
 std::vector<std::string> Disguised(const std::string& secret) {
-  std::string percent, json, c, twice;
+  std::string percent, json, c, twice, html, html_hex, octal;
   for (const char letter : secret) {
     const bool plain = std::isalnum(static_cast<unsigned char>(letter)) != 0 || letter <= ' ';
     percent += plain ? std::string(1, letter) : fmt::format("%{:02X}", letter);
     twice += plain ? std::string(1, letter) : fmt::format("%25{:02x}", letter);
     json += plain ? std::string(1, letter) : fmt::format("\\u{:04x}", letter);
     c += plain ? std::string(1, letter) : fmt::format("\\x{:02x}", letter);
+    html += plain ? std::string(1, letter) : fmt::format("&#{};", static_cast<int>(letter));
+    html_hex += plain ? std::string(1, letter) : fmt::format("&#x{:x};", letter);
+    octal += plain ? std::string(1, letter) : fmt::format("\\{:03o}", letter);
   }
-  return {percent, json, c, twice};
+  return {percent, json, c, twice, html, html_hex, octal};
 }
 
 TEST(Redaction, AShapeIsFoundInEscapesToo) {
@@ -155,6 +167,13 @@ TEST(Redaction, AShapeIsFoundInEscapesToo) {
       "https:\\/\\/hooks.slack.com\\/services\\/T1\\/B1\\/" + std::string(24, 'k');
   SecretSet found;
   EXPECT_EQ(redaction.Clean(slashes, found), 1u) << slashes;
+}
+
+TEST(Redaction, ALineOfPgpassIsFound) {
+  std::string text = "see:\ndb.example.com:5432:app:ada:correcthorse\n";
+  SecretSet found;
+  EXPECT_EQ(Standard().Clean(text, found), 1u);
+  EXPECT_EQ(text, "see:\ndb.example.com:5432:app:ada:[redacted:pgpass]\n");
 }
 
 TEST(Redaction, WhatCannotBeSearchedIsKeptOut) {
@@ -196,7 +215,12 @@ TEST(Redaction, OrdinaryTextStaysAsItIs) {
         "if PASSWORD == stored: pass", "MAX_TOKENS=4096", "PWD=/home/ada/src",
         "\"password\": \"string\"", "password = \"secret\"", "{\"password\": {\"minLength\": 8}}",
         "?password=<yours>&x=1", "--password-file=/run/secrets/db1", "key-0123456789abcdef",
-        "100%25 of 2%2D3", "a\\u002db \\x41 \\/"}) {
+        "100%25 of 2%2D3", "a\\u002db \\x41 \\/", "R&amp;D &#45; &#x2d; \\055",
+        // Near the words of command lines and settings.
+        "mkdir -p a1b2/c3d4", "docker run -p 8080:80 image1", "mysql -u root -p", "curl -url",
+        "install --token-file=a1 --password", "PASSWORD: required", "MAX_TOKENS: 4096",
+        "API_KEY: ${API_KEY}", "api_key=config.keys[0]", "file.c:12:5:error:x1",
+        "_auth = request"}) {
     std::string clean = text;
     SecretSet found;
     EXPECT_EQ(redaction.Clean(clean, found), 0u) << clean;

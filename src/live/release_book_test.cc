@@ -17,6 +17,7 @@ ReleaseOptions Options() {
   options.canary_share = 0.25;
   options.canary_time = std::chrono::milliseconds(1000);
   options.canary_answers = 5;
+  options.gate_failures = 0;
   options.places = 4;
   return options;
 }

@@ -73,6 +73,7 @@ class ReleaseDeskTest : public testing::Test {
     start.options.canary_time = std::chrono::milliseconds(1000);
     start.options.canary_answers = 2;
     start.options.alarm_malformed = 0.5;
+    start.options.gate_failures = 0;
     start.options.places = 4;
     start.every_steps = 10;
     start.file = file;

@@ -62,6 +62,9 @@ constexpr SecretShape kShapes[] = {
     {"docker-auth",
      "\"(?:auth|identitytoken)\\\\?\"\\s{0,8}:\\s{0,8}\\\\?\"(?=[A-Za-z0-9+/._-]*[0-9=])"
      "[A-Za-z0-9+/._-]{12,}={0,2}"},
+    {"bearer-token",
+     "(?i)authorization[\"'\\\\\\s:=]{1,8}(?:token|apikey|api-key|key)[ \\t=]{1,4}"
+     "[A-Za-z0-9._~+/=-]{16,}"},
     {"api-key-header",
      "(?i)(?:x-(?:[a-z]{1,20}-)?(?:api-key|auth-token|access-token)|private-token|"
      "subscription-key)" TM_QUOTE "?[\\s:=]{1,4}(?:" TM_QUOTE ")?(?=[A-Za-z0-9._~+/-]*[0-9])"
@@ -76,8 +79,21 @@ constexpr SecretShape kShapes[] = {
      "(?i)(?:machine" TM_SPACE "{1,8}[^\\s\\\\]{1,253}|default)" TM_SPACE "{1,8}login" TM_SPACE
      "{1,8}[^\\s\\\\]{1,200}" TM_SPACE "{1,8}password" TM_SPACE "{1,8}[^\\s\"'\\\\]{3,200}"},
     {"curl-user",
-     "curl[ \\t][^\\r\\n]{0,400}?(?<=[\\s\"'])(?:-u|--user|--proxy-user)(?:[\\s=]{1,4}|(?=[\"']))"
+     "curl[ \\t][^\\r\\n]{0,400}?(?<=[\\s\"'])"
+     "(?:-u[\\s=]{0,4}|(?:--user|--proxy-user)(?:[\\s=]{1,4}|(?=[\"'])))"
      "(?:" TM_QUOTE ")?\\K[^\\s:\"'\\\\$]{1,100}:[^\\s\"'\\\\$]{3,200}"},
+    {"command-password",
+     "(?:(?:mysql|mysqldump|mysqladmin|mariadb)[ \\t][^\\r\\n]{0,200}?(?<=\\s)-p(?=\\S)|sshpass[ "
+     "\\t]{1,4}"
+     "-p[ \\t]{0,4}|docker[ \\t]login[ \\t][^\\r\\n]{0,200}?(?<=\\s)-p[ \\t=]{1,4})"
+     "(?:" TM_QUOTE ")?\\K[^\\s\"'\\\\$]{3,200}"},
+    {"option-password",
+     "(?<=\\s)--(?:password|passwd|passphrase|token|api-key|secret)(?:=|[ \\t]{1,4})(?:" TM_QUOTE
+     ")?\\K(?=[^\\s\"'\\\\$<>{}]{0,200}[0-9])[^\\s\"'\\\\$<>{}/]{6,200}"},
+    {"npm-token",
+     "//[^\\s\"']{1,200}:_(?:authToken|auth|password)[ ]?=[ ]?\\K[^\\s\"'\\\\${}]{8,200}"},
+    {"pgpass",
+     "(?m)^[^\\s:]{1,253}:(?:54[0-9]{2}|\\*):[^\\s:]{1,63}:[^\\s:]{1,63}:\\K[^\\s:]{4,200}"},
     {"url-password", "://[^\\s/:@\"']{0,100}:[^\\s/@\"'$<>{}]{3,200}@"},
     {"jdbc-password", "jdbc:oracle:[a-z]{1,10}:[^\\s/@:\"']{1,100}/[^\\s@\"'$<>{}]{3,200}@"},
     {"query-password",
@@ -87,6 +103,12 @@ constexpr SecretShape kShapes[] = {
      "(?:PASSWORD|PASSWD|PASSPHRASE|_PWD|SECRET|SECRET_KEY|API_?KEY|AUTH_TOKEN|ACCESS_TOKEN|"
      "ACCOUNT_KEY)[ ]?=[ ]?(?:" TM_QUOTE ")?" TM_NO_VALUE
      "(?>[^\\s\"'\\\\;&|$<>(){}\\[\\],`=]{4,200})(?![(\\[{=])"},
+    {"password",
+     "(?:PASSWORD|PASSWD|PASSPHRASE|_PWD|SECRET|SECRET_KEY|API_?KEY|_TOKEN):[ ]{1,4}(?:" TM_QUOTE
+     ")?" TM_NO_VALUE "(?=[^\\s\"'\\\\$<>{}]{0,200}[0-9])[^\\s\"'\\\\$<>{}]{6,200}"},
+    {"password", "(?i)" TM_APART "(?:client_secret|access_token|refresh_token|id_token|api_?key)"
+                 "=" TM_NO_VALUE "(?=[^\\s&;\"'\\\\<>${}()\\[\\]]{0,400}[0-9])"
+                 "[^\\s&;\"'\\\\<>${}()\\[\\]]{12,400}"},
     {"password",
      "(?i)(?:password|passwd|passphrase|secret|secret[_-]?key|api[_-]?key|access[_-]?token|"
      "auth[_-]?token)(?:" TM_QUOTE ")?\\s{0,2}(?::|=>?)\\s{0,2}" TM_QUOTE

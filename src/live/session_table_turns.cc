@@ -40,6 +40,8 @@ v1::TurnEnd EndOf(TurnFinish finish) {
       return v1::TURN_END_LENGTH;
     case TurnFinish::kContext:
       return v1::TURN_END_CONTEXT;
+    case TurnFinish::kInterrupted:
+      return v1::TURN_END_INTERRUPTED;
     case TurnFinish::kCancelled:
       break;
   }

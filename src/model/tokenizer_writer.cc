@@ -67,16 +67,7 @@ Result<Json> ModelJson(const TokenizerSpec& spec) {
     }
     merges.push_back({BytesToAlphabet(left), BytesToAlphabet(right)});
   }
-  return Json{{"type", "BPE"},
-              {"dropout", nullptr},
-              {"unk_token", nullptr},
-              {"continuing_subword_prefix", nullptr},
-              {"end_of_word_suffix", nullptr},
-              {"fuse_unk", false},
-              {"byte_fallback", false},
-              {"ignore_merges", spec.ignore_merges},
-              {"vocab", Json(vocab)},
-              {"merges", merges}};
+  return BpeModelJson(std::move(vocab), std::move(merges), spec.ignore_merges);
 }
 
 Json AddedJson(const std::vector<AddedToken>& added) {
@@ -194,6 +185,19 @@ Status LearnMerges(std::string_view corpus, size_t vocab_size, TokenizerSpec& sp
     for (Word& word : words) MergeIn(word, best, result);
   }
   return Ok();
+}
+
+Json BpeModelJson(Json vocab, Json merges, bool ignore_merges) {
+  return {{"type", "BPE"},
+          {"dropout", nullptr},
+          {"unk_token", nullptr},
+          {"continuing_subword_prefix", nullptr},
+          {"end_of_word_suffix", nullptr},
+          {"fuse_unk", false},
+          {"byte_fallback", false},
+          {"ignore_merges", ignore_merges},
+          {"vocab", std::move(vocab)},
+          {"merges", std::move(merges)}};
 }
 
 Result<std::string> TokenizerJson(const TokenizerSpec& spec) {

@@ -1,6 +1,7 @@
 // Makes tokenizer.json, for models that start from nothing (demonstrations, tests).
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <utility>
 #include <vector>
@@ -34,5 +35,9 @@ Status LearnMerges(std::string_view corpus, size_t vocab_size, TokenizerSpec& sp
 // kInvalid: a token twice, a merge whose parts or result are no tokens, an added token out of
 // place.
 Result<std::string> TokenizerJson(const TokenizerSpec& spec);
+
+// The part "model" of a tokenizer.json: byte-level BPE.
+nlohmann::ordered_json BpeModelJson(nlohmann::ordered_json vocab, nlohmann::ordered_json merges,
+                                    bool ignore_merges);
 
 }  // namespace tidemill

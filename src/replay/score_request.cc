@@ -63,6 +63,7 @@ v1::ScoreRequest MakeScoreRequest(const v1::Task& task, const ReplayGroup& group
     seen.set_scorer(scorer), seen.set_version(version);
   }
   request.set_submission(trajectory.submission());
+  *request.mutable_time() = trajectory.time();
   if (trajectory.has_environment()) *request.mutable_environment() = trajectory.environment();
   if (!task.answer_file().empty()) request.add_files(task.answer_file());
   for (const std::string& source : task.grading().sources()) {

@@ -55,6 +55,11 @@ struct RewardConfig {
          {.doc = "Weight of a turn's gain in visible tests passed", .min = 0, .max = 100});
   TM_KEY(double, turn_discount, 1,
          {.doc = "Factor on the reward for every turn after the first", .min = 0, .max = 1});
+  TM_KEY(double, time_weight, 0,
+         {.doc = "Taken from the reward for every second in which the agent waited for a tool and "
+                 "wrote nothing",
+          .min = 0,
+          .max = 1000});
   TM_KEY(uint32_t, retries, 3, {.doc = "Retries of a scorer after a system failure", .max = 20});
   TM_KEY(std::vector<std::string>, command, {},
          {.doc = "Program and arguments of the scorer \"command\": JSON in, JSON out"});

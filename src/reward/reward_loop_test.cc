@@ -68,6 +68,7 @@ class RewardTest : public testing::Test {
     request.add_files("a.c");
     request.set_end(v1::EPISODE_END_SUBMITTED);
     request.set_generated_tokens(25), request.set_max_tokens(100), request.set_turns(2);
+    request.mutable_time()->set_tool_ms(1500);
     for (uint32_t passed : {1u, 3u}) {
       v1::ToolCall& call = *request.add_last_calls();
       call.set_tests_passed(passed), call.set_tests_total(4);
@@ -232,6 +233,18 @@ TEST_F(RewardTest, ASuccessAfterTheFirstTurnIsWorthLessIfSoConfigured) {
   const v1::Verdict verdict = Verdicts().at(0);
   EXPECT_NEAR(verdict.reward(), 0.25 * verdict.parts(0).value(), 1e-12);
   EXPECT_GT(verdict.reward(), 0);
+}
+
+TEST_F(RewardTest, WaitingForToolsCostsWhatIsConfiguredAndHasNoSayInWhatIsSolved) {
+  options_.time_weight = 0.25;
+  Make({.weights = {{"tests", 1}}});
+  Ask();
+  AnswerTool(kToolsGradeTopic, v1::OUTCOME_OK);
+  const v1::Verdict verdict = Verdicts().at(0);
+  ASSERT_EQ(verdict.parts_size(), 2);
+  EXPECT_EQ(verdict.parts(1).scorer(), "time");
+  EXPECT_EQ(verdict.parts(1).value(), 1.5);
+  EXPECT_NEAR(verdict.reward(), verdict.parts(0).value() - 0.25 * 1.5, 1e-12);
 }
 
 TEST_F(RewardTest, ACommandScoresAfterTheTestsAndSaysItsVersionAndTheTurnsRewards) {

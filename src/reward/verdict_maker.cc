@@ -54,6 +54,7 @@ v1::Verdict VerdictMaker::Make(const OpenScore& score) const {
     const double discount = std::pow(options_.turn_discount, further_turns);
     verdict.set_reward(verdict.reward() * discount);
     verdict.set_correction(verdict.correction() * discount);
+    TakeTime(score, verdict);
     SetSolved(score, verdict);
     if (const v1::ToolResult* lint = score.evidence.Tool("lint"))
       *verdict.mutable_diagnostics() = lint->diagnostics();
@@ -83,6 +84,18 @@ Status VerdictMaker::AddParts(const OpenScore& score, v1::Verdict& verdict) cons
     *verdict.add_parts() = std::move(*part);
   }
   return Ok();
+}
+
+// A part that costs: it has no say in whether the task was solved.
+void VerdictMaker::TakeTime(const OpenScore& score, v1::Verdict& verdict) const {
+  if (options_.time_weight <= 0) return;
+  v1::RewardPart& part = *verdict.add_parts();
+  part.set_scorer("time");
+  part.set_scorer_version(1);
+  part.set_value(score.request.time().tool_ms() / 1000);
+  part.set_weight(-options_.time_weight);
+  part.set_comment("seconds that the agent waited for tools");
+  verdict.set_reward(verdict.reward() + part.value() * part.weight());
 }
 
 void VerdictMaker::SetSolved(const OpenScore& score, v1::Verdict& verdict) const {

@@ -33,9 +33,9 @@ struct AgentOutcome {
   v1::Tree tree;  // the workspace as the program left it
   // The trained part of its session: each a branch, with prompt, turns and sampling.
   std::vector<v1::Trajectory> branches;
-  std::string words;  // how the program ended, for people
+  std::string words;                            // how the program ended, for people
   std::optional<v1::EnvironmentReward> reward;  // of an environment
-  v1::AgentLog log;   // what it printed
+  v1::AgentLog log;                             // what it printed
 };
 
 // The answer to one Start; exactly one comes for each, cancelled or not.

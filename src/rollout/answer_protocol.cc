@@ -47,10 +47,11 @@ class AnswerTalk final : public EpisodeTalk {
     return turn;
   }
 
-  Result<NextPrompt> Observe(const ParsedTurn& turn, const std::vector<v1::ToolResult>& results,
+  Result<NextPrompt> Observe(const ParsedTurn& turn, const TurnReplies& replies,
                              size_t max_tokens) override {
     std::string said = turn.malformed.empty() ? "" : "There was no code in the answer.\n";
-    for (const v1::ToolResult& result : results) said += Cut(result.text(), max_tokens) + "\n";
+    for (const v1::ToolResult& result : replies.results)
+      said += Cut(result.text(), max_tokens) + "\n";
     return dialogue_.Say(nlohmann::ordered_json::array(
         {SaidBy("user", "The answer is wrong.\n" + said + "Give the corrected code.")}));
   }

@@ -38,7 +38,7 @@ class AnswerProtocolTest : public testing::Test {
   std::vector<TokenId> Observe(const v1::ToolResult& result, size_t max_tokens) {
     const auto talk = protocol_->Begin({task_, none_});
     (void)talk->Parse(tokenizer_.Encode("no<|im_end|>", SpecialTokens::kRecognise));
-    const auto next = talk->Observe({}, {result}, max_tokens);
+    const auto next = talk->Observe({}, {.results = {result}}, max_tokens);
     EXPECT_TRUE(next.ok() && !next->anew);
     return next->ids;
   }

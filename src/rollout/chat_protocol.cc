@@ -3,9 +3,12 @@
 //   tool:      what the tool said
 // A turn without a call is the answer: its last fenced block, or the workspace as it is.
 #include <algorithm>
+#include <map>
 #include <set>
 
+#include "conversation/call_watch.h"
 #include "conversation/dialogue.h"
+#include "rollout/job_tools.h"
 #include "rollout/protocol.h"
 
 namespace tidemill {
@@ -32,6 +35,29 @@ struct OfferedTool {
   std::string name;
   ChatJson shown;           // as the template takes it
   bool on_request = false;  // for tasks that name it
+  bool background = false;  // its calls may go on in the background
+};
+
+// Calls of tools that the task does not have make the whole turn malformed: none of it counts.
+class ChatWatch final : public TurnWatch {
+ public:
+  ChatWatch(CallWatch calls, const std::set<std::string>& tools)
+      : calls_(std::move(calls)), tools_(tools) {}
+
+  std::vector<RequestedCall> Push(std::span<const TokenId> ids) override {
+    std::vector<RequestedCall> found;
+    for (WrittenCall& call : calls_.Push(ids)) {
+      malformed_ = malformed_ || tools_.count(call.name) == 0;
+      if (!malformed_) found.push_back({std::move(call.name), std::move(call.arguments)});
+    }
+    return found;
+  }
+  bool called() const override { return calls_.called(); }
+
+ private:
+  CallWatch calls_;
+  const std::set<std::string>& tools_;
+  bool malformed_ = false;
 };
 
 class ChatTalk final : public EpisodeTalk {
@@ -60,21 +86,37 @@ class ChatTalk final : public EpisodeTalk {
     return turn;
   }
 
-  Result<NextPrompt> Observe(const ParsedTurn& turn, const std::vector<v1::ToolResult>& results,
+  Result<NextPrompt> Observe(const ParsedTurn& turn, const TurnReplies& replies,
                              size_t max_tokens) override {
     ChatJson messages = ChatJson::array();
-    const auto add = [&](const std::string& text) {
+    const auto add = [&](const std::string& text, std::string id, const std::string& tool) {
       ChatJson message = SaidBy("tool", text);
-      const size_t call = messages.size();
-      message["tool_call_id"] = dialogue_.CallId(call);
-      if (call < turn.calls.size()) message["name"] = turn.calls[call].tool;
+      message["tool_call_id"] = std::move(id);
+      if (!tool.empty()) message["name"] = tool;
       messages.push_back(std::move(message));
     };
-    if (!turn.malformed.empty()) add("error: " + turn.malformed);
-    for (const v1::ToolResult& result : results) {
-      add(Cut(result.text(), max_tokens / results.size()));
+    if (!turn.malformed.empty()) add("error: " + turn.malformed, dialogue_.CallId(0), "");
+    const size_t parts = replies.results.size() + replies.delivered.size();
+    for (size_t call = 0; call < replies.results.size(); ++call) {
+      const std::string id = dialogue_.CallId(call);
+      const std::string& handle = replies.handles.empty() ? "" : replies.handles[call];
+      if (!handle.empty()) call_ids_[handle] = id;
+      const bool named = call < turn.calls.size();
+      add(Cut(replies.results[call].text(), max_tokens / parts), id,
+          named ? turn.calls[call].tool : "");
+    }
+    // Under the id of the call that it answers.
+    for (const DeliveredResult& result : replies.delivered) {
+      add(Cut(result.handle + ": " + result.text, max_tokens / parts), call_ids_[result.handle],
+          result.tool);
     }
     return dialogue_.Say(messages);
+  }
+
+  bool Watches() const override { return !tools_.empty(); }
+  std::unique_ptr<TurnWatch> Watch() override {
+    return std::make_unique<ChatWatch>(
+        CallWatch(chat_, dialogue_.ThinkingOpen(), dialogue_.conversation().tools), tools_);
   }
 
  private:
@@ -93,6 +135,7 @@ class ChatTalk final : public EpisodeTalk {
   const v1::Task& task_;
   const std::set<std::string> tools_;
   Dialogue dialogue_;
+  std::map<std::string, std::string> call_ids_;  // by the handle of a background call
 };
 
 class ChatProtocol final : public AgentProtocol {
@@ -113,8 +156,11 @@ class ChatProtocol final : public AgentProtocol {
     RenderInput input{.messages = OpeningMessages(chat_, system_, prompt),
                       .now = LocalTime(opening.wall_ms / 1000)};
     std::set<std::string> names;
+    bool background = false;
     for (const OfferedTool& tool : tools_) {
-      if (!Allowed(task, tool)) continue;
+      // Those that look after background calls are for whoever may have some.
+      if (IsJobTool(tool.name) ? !background : !Allowed(task, tool)) continue;
+      background = background || tool.background;
       names.insert(tool.name);
       input.tools.push_back(tool.shown);
     }
@@ -148,7 +194,8 @@ Result<std::unique_ptr<AgentProtocol>> NewChatProtocol(ModelChat chat,
                        {{"name", tool.name},
                         {"description", tool.description},
                         {"parameters", std::move(parameters)}}}},
-                     !tool.by_default});
+                     !tool.by_default,
+                     tool.background != BackgroundUse::kNever});
   }
   return std::unique_ptr<AgentProtocol>(new ChatProtocol(
       std::move(chat), std::move(tools),

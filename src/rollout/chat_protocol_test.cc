@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "rollout/job_tools.h"
 #include "rollout/protocol.h"
 #include "testing/golden_models.h"
 #include "testing/test_folders.h"
@@ -30,7 +31,7 @@ class ChatProtocolTest : public testing::Test {
                    size_t max_tokens) {
     std::vector<v1::ToolResult> results;
     for (const std::string& text : texts) results.emplace_back().set_text(text);
-    const auto next = talk_->Observe(turn, results, max_tokens);
+    const auto next = talk_->Observe(turn, {.results = results}, max_tokens);
     EXPECT_TRUE(next.ok() && !next->anew);
     return tokenizer_.Decode(next->ids);
   }
@@ -86,6 +87,78 @@ TEST_F(ChatProtocolTest, ATurnWithoutACallIsTheAnswer) {
   EXPECT_EQ(Parse("done").answer, "");
   task_.clear_answer_file();
   EXPECT_EQ(Parse("```\na\n```").answer, "");
+}
+
+// The calls that are found while a turn is drawn, with the number of tokens until each.
+TEST_F(ChatProtocolTest, ACallIsFoundWithTheTokenThatCompletesIt) {
+  const std::string first =
+      "Look.\n<tool_call>\n{\"name\": \"compile\", \"arguments\": {\"files\": "
+      "[\"a.c\"]}}\n</tool_call>";
+  const std::string text =
+      first +
+      "\n<tool_call>\n{\"name\": \"lint\", \"arguments\": {}}\n</tool_call> more text<|im_end|>";
+  const std::vector<TokenId> ids = tokenizer_.Encode(text, SpecialTokens::kRecognise);
+  const size_t until = tokenizer_.Encode(first, SpecialTokens::kRecognise).size();
+  ASSERT_TRUE(talk_->Watches());
+  const std::unique_ptr<TurnWatch> watch = talk_->Watch();
+  std::vector<RequestedCall> found;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    for (RequestedCall& call : watch->Push(std::span(ids).subspan(i, 1))) {
+      if (found.empty()) {
+        EXPECT_EQ(i + 1, until);
+      }
+      found.push_back(std::move(call));
+    }
+    if (i == 0) {
+      EXPECT_FALSE(watch->called());
+    }
+  }
+  EXPECT_TRUE(watch->called());
+  const ParsedTurn turn = talk_->Parse(ids);
+  ASSERT_EQ(turn.calls.size(), 2u) << turn.malformed;
+  ASSERT_EQ(found.size(), 2u);
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(found[i].tool, turn.calls[i].tool);
+    EXPECT_EQ(found[i].arguments_json, turn.calls[i].arguments_json);
+  }
+}
+
+TEST_F(ChatProtocolTest, NothingIsFoundBehindACallOfAToolThatIsNotThere) {
+  const std::unique_ptr<TurnWatch> watch = talk_->Watch();
+  EXPECT_TRUE(watch
+                  ->Push(tokenizer_.Encode("<tool_call>\n{\"name\": \"fly\", \"arguments\": {}}\n"
+                                           "</tool_call>\n<tool_call>\n{\"name\": \"lint\", "
+                                           "\"arguments\": {}}\n</tool_call>",
+                                           SpecialTokens::kRecognise))
+                  .empty());
+}
+
+TEST_F(ChatProtocolTest, ToolsOfTheBackgroundAreShownAndResultsNameTheirHandle) {
+  ProtocolOptions options;
+  for (ToolDescription& tool : options.tools) {
+    if (tool.name != "run_tests") continue;
+    tool = WithBackground(std::move(tool), BackgroundUse::kAllowed).value();
+  }
+  options.tools.insert(options.tools.end(), JobTools().begin(), JobTools().end());
+  protocol_ = NewProtocol("chat", tokenizer_, dir_, options).value();
+  const std::string all = tokenizer_.Decode(protocol_->Prompt({task_, none_}).value());
+  EXPECT_THAT(all, HasSubstr("\"background\": {\"type\": \"boolean\""));
+  EXPECT_THAT(all, HasSubstr("\"name\": \"wait\""));
+  const ParsedTurn turn = Parse(
+      "<tool_call>\n{\"name\": \"run_tests\", \"arguments\": {\"background\": "
+      "true}}\n</tool_call>");
+  ASSERT_EQ(turn.calls.size(), 1u) << turn.malformed;
+  TurnReplies replies{.results = {v1::ToolResult()}, .handles = {"b1"}};
+  replies.results[0].set_text("b1: run_tests runs in the background");
+  replies.delivered = {{"b1", "run_tests", "2/2 tests passed"}};
+  const auto next = talk_->Observe(turn, replies, 1000);
+  ASSERT_TRUE(next.ok());
+  EXPECT_THAT(tokenizer_.Decode(next->ids),
+              HasSubstr("<tool_response>\nb1: 2/2 tests passed\n</tool_response>"));
+  task_.add_tools("compile");
+  EXPECT_THAT(tokenizer_.Decode(protocol_->Prompt({task_, none_}).value()),
+              testing::Not(HasSubstr("\"name\": \"wait\"")))
+      << "nothing of this task runs in the background";
 }
 
 TEST_F(ChatProtocolTest, AnUnknownNameIsRefused) {

@@ -44,8 +44,9 @@ class CompactTalk final : public EpisodeTalk {
     return turn;
   }
 
-  Result<NextPrompt> Observe(const ParsedTurn&, const std::vector<v1::ToolResult>& results,
+  Result<NextPrompt> Observe(const ParsedTurn&, const TurnReplies& replies,
                              size_t max_tokens) override {
+    const std::vector<v1::ToolResult>& results = replies.results;
     std::vector<TokenId> ids = {words_.fail};
     if (!results.empty() && results[0].failures_size() > 0) {
       std::vector<TokenId> failure =

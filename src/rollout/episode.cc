@@ -1,53 +1,55 @@
 #include "rollout/episode.h"
 
 #include <algorithm>
-#include <map>
 
-#include "bus/questions.h"
 #include "core/hash.h"
 #include "core/ids.h"
 #include "core/random.h"
 #include "core/secret.h"
 #include "core/token_support.h"
-#include "tools/tool_table.h"
+#include "rollout/tree_merge.h"
 
 namespace tidemill {
 namespace {
 
 constexpr std::string_view kShellTool = "bash";
 
-void PutFile(v1::Tree& tree, const v1::File& file) {
-  for (v1::File& present : *tree.mutable_files()) {
-    if (present.path() == file.path()) {
-      present = file;
-      return;
-    }
+v1::TurnEnd EndOf(TurnFinish finish) {
+  switch (finish) {
+    case TurnFinish::kStop:
+      return v1::TURN_END_STOP;
+    case TurnFinish::kLength:
+      return v1::TURN_END_LENGTH;
+    case TurnFinish::kContext:
+      return v1::TURN_END_CONTEXT;
+    case TurnFinish::kInterrupted:
+      return v1::TURN_END_INTERRUPTED;
+    case TurnFinish::kCancelled:
+      break;
   }
-  *tree.add_files() = file;
+  return v1::TURN_END_UNSPECIFIED;
 }
 
-// Applies what `after` changed of `before` to `tree`, so that calls that ran side by side add up.
-void MergeChanges(const v1::Tree& before, const v1::Tree& after, v1::Tree& tree) {
-  std::map<std::string, const v1::File*> old;
-  for (const v1::File& file : before.files()) old.emplace(file.path(), &file);
-  for (const v1::File& file : after.files()) {
-    auto it = old.find(file.path());
-    const bool same = it != old.end() && it->second->hash() == file.hash() &&
-                      it->second->executable() == file.executable();
-    if (!same) PutFile(tree, file);
-    if (it != old.end()) old.erase(it);
-  }
-  auto* files = tree.mutable_files();
-  files->erase(std::remove_if(files->begin(), files->end(),
-                              [&](const v1::File& file) { return old.count(file.path()) != 0; }),
-               files->end());
+// A result that no tool gave.
+void AnswerAtOnce(TurnCall& call, v1::Outcome outcome, std::string text, int64_t now_ms) {
+  v1::ToolResult result;
+  result.set_outcome(outcome);
+  if (outcome == v1::OUTCOME_INVALID) result.set_cause(text);
+  result.set_text(std::move(text));
+  if (call.asked_ms == 0) call.asked_ms = now_ms;
+  TakeResult(call, result, now_ms);
 }
 
 }  // namespace
 
 Episode::Episode(std::shared_ptr<const EpisodeGroup> group, uint32_t member,
                  const AgentProtocol& protocol, const EpisodeLimits& limits, int64_t now_ms)
-    : group_(std::move(group)), protocol_(protocol), limits_(limits), member_(member) {
+    : group_(std::move(group)),
+      protocol_(protocol),
+      limits_(limits),
+      member_(member),
+      calls_(limits),
+      jobs_(limits.jobs) {
   v1::TrajectoryId& id = *trajectory_.mutable_id();
   id.set_task(task().id());
   id.set_group(group_->lease.group());
@@ -69,6 +71,8 @@ Episode::Episode(std::shared_ptr<const EpisodeGroup> group, uint32_t member,
   *tree_.mutable_files() = task().files();
   NormalizeTree(tree_);
   tokens_ = prompt.size();
+  const bool watches = limits_.eager || (limits_.delivers_now() && !limits_.background.empty());
+  streams_ = watches && talk_->Watches();
 }
 
 TurnParams Episode::NextTurnParams() const {
@@ -85,7 +89,9 @@ TurnParams Episode::NextTurnParams() const {
 }
 
 bool Episode::LastTurn() const {
-  return static_cast<uint32_t>(trajectory_.turns_size()) >= group_->lease.max_turns();
+  // One that a result cut short is no turn of the agent's choice.
+  const uint32_t turns = static_cast<uint32_t>(trajectory_.turns_size()) - interruptions_;
+  return turns >= group_->lease.max_turns();
 }
 
 EpisodeActions Episode::Begin(int64_t now_ms) {
@@ -96,15 +102,60 @@ EpisodeActions Episode::Begin(int64_t now_ms) {
                       std::to_string(group_->max_context),
                   now_ms);
   }
-  trajectory_.add_turns()->set_started_ms(now_ms);
+  trajectory_.add_turns();
+  OpenTurn(now_ms);
   EpisodeActions actions;
   actions.generate = true;
   actions.turn = NextTurnParams();
   return actions;
 }
 
+void Episode::OpenTurn(int64_t now_ms) {
+  trajectory_.mutable_turns(trajectory_.turns_size() - 1)->set_started_ms(now_ms);
+  calls_.Open();
+  interrupted_ = false;
+  if (!streams_) return;
+  drawn_ = {};
+  watch_ = talk_->Watch();
+}
+
+EpisodeActions Episode::OnTokens(TurnOutput part, bool done, int64_t now_ms) {
+  if (over_) return {};
+  EpisodeActions actions;
+  const std::vector<TokenId> ids = part.ids;
+  AppendPart(drawn_, std::move(part));
+  if (done) {
+    const TurnOutput whole = std::move(drawn_);
+    return OnTurn(whole, now_ms);
+  }
+  if (watch_ == nullptr) return actions;
+  for (const RequestedCall& found : watch_->Push(ids)) {
+    TurnCall call = MakeCall(found, calls_.all().size());
+    call.asked_token = static_cast<uint32_t>(drawn_.ids.size());
+    call.asked_ms = now_ms;
+    *call.request.mutable_tree() = tree_;
+    call.request.set_created_ms(now_ms);
+    if (const TurnCall* early = calls_.FoundEarly(std::move(call))) {
+      actions.calls.push_back({early->request, Duration(0)});
+    }
+  }
+  MayInterrupt(actions);
+  return actions;
+}
+
+// A result that waits ends the turn, but never a call that is being written: the results then come
+// with that call's.
+void Episode::MayInterrupt(EpisodeActions& actions) {
+  if (!limits_.delivers_now() || interrupted_ || jobs_.finished() == 0) return;
+  if (watch_ == nullptr || watch_->called() || drawn_.ids.empty()) return;
+  if (interruptions_ >= group_->lease.max_turns()) return;
+  interrupted_ = true;
+  actions.interrupt = true;
+}
+
 EpisodeActions Episode::OnTurn(const TurnOutput& output, int64_t now_ms) {
   if (over_) return {};
+  watch_.reset();
   v1::Turn& turn = *trajectory_.mutable_turns(trajectory_.turns_size() - 1);
   turn.mutable_ids()->Add(output.ids.begin(), output.ids.end());
   turn.mutable_logprobs()->Add(output.logprobs.begin(), output.logprobs.end());
@@ -115,36 +166,36 @@ EpisodeActions Episode::OnTurn(const TurnOutput& output, int64_t now_ms) {
     stored.set_tokens(run.tokens);
   }
   turn.set_finished_ms(now_ms);
+  turn.set_end(EndOf(output.finish));
+  clock_.Turn(turn.started_ms(), output.place_ms, now_ms);
   tokens_ += output.ids.size();
-  switch (output.finish) {
-    case TurnFinish::kStop:
-      turn.set_end(v1::TURN_END_STOP);
-      break;
-    case TurnFinish::kLength:
-      turn.set_end(v1::TURN_END_LENGTH);
-      break;
-    case TurnFinish::kContext:
-      turn.set_end(v1::TURN_END_CONTEXT);
-      break;
-    case TurnFinish::kCancelled:
-      return GiveUp(Failure::kEngine, "it cancelled the sequence", now_ms);
+  if (output.finish == TurnFinish::kCancelled) {
+    return GiveUp(Failure::kEngine, "it cancelled the sequence", now_ms);
   }
-  if (output.finish == TurnFinish::kContext) return Finish(v1::EPISODE_END_CONTEXT, now_ms);
-  if (output.finish == TurnFinish::kLength) return Finish(v1::EPISODE_END_MAX_TOKENS, now_ms);
+  if (output.finish == TurnFinish::kContext) return Finish(v1::EPISODE_END_CONTEXT, {}, now_ms);
+  if (output.finish == TurnFinish::kLength) return Finish(v1::EPISODE_END_MAX_TOKENS, {}, now_ms);
 
   parsed_ = talk_->Parse(output.ids);
   checking_answer_ = false;
+  if (output.finish == TurnFinish::kInterrupted) {
+    ++interruptions_;
+    // Its text is no answer, and half a call no mistake: the agent was cut short.
+    parsed_.answer.reset();
+    parsed_.malformed.clear();
+  }
   if (parsed_.answer) {
     WriteAnswer(*parsed_.answer);
     if (!protocol_.ChecksAnswers() || LastTurn() || !task().has_examples()) {
-      return Finish(v1::EPISODE_END_SUBMITTED, now_ms);
+      return Finish(v1::EPISODE_END_SUBMITTED, {}, now_ms);
     }
     checking_answer_ = true;
     parsed_.calls = {{"run_tests", "{}"}};
   } else if (!parsed_.malformed.empty()) {
     turn.set_malformed(parsed_.malformed);
-    if (LastTurn()) return Finish(v1::EPISODE_END_MALFORMED, now_ms);
-    return ContinueWith(talk_->Observe(parsed_, {}, limits_.observation_tokens), now_ms);
+    if (LastTurn()) return Finish(v1::EPISODE_END_MALFORMED, {}, now_ms);
+    EpisodeActions actions;
+    actions.cancels = calls_.TakeBack();
+    return Reply({}, std::move(actions), now_ms);
   }
   return StartCalls(now_ms);
 }
@@ -160,8 +211,9 @@ void Episode::WriteAnswer(const std::string& text) {
   PutFile(tree_, file);
 }
 
-v1::ToolRequest Episode::MakeRequest(const RequestedCall& call, size_t index) const {
-  v1::ToolRequest request;
+TurnCall Episode::MakeCall(const RequestedCall& call, size_t index) const {
+  TurnCall made;
+  v1::ToolRequest& request = made.request;
   request.set_request_id(std::to_string(group_->lease.group()) + "." + std::to_string(member_) +
                          "." + std::to_string(group_->attempt) + ".t" +
                          std::to_string(trajectory_.turns_size()) + ".c" + std::to_string(index) +
@@ -169,13 +221,20 @@ v1::ToolRequest Episode::MakeRequest(const RequestedCall& call, size_t index) co
   request.set_cancel_token(CancelToken());
   *request.mutable_episode() = trajectory_.id();
   request.set_tool(call.tool);
-  request.set_arguments_json(call.arguments_json);
+  std::string arguments = call.arguments_json;
+  const BackgroundTool background = BackgroundOf(limits_, call.tool);
+  if (background.use != BackgroundUse::kNever && !checking_answer_) {
+    const bool wished = TakeBackgroundWish(arguments);
+    made.background = wished || background.use == BackgroundUse::kAlways;
+  }
+  request.set_background(made.background);
+  request.set_arguments_json(std::move(arguments));
   *request.mutable_limits() = task().limits();
   if (call.tool == "run_tests" && task().has_examples())
     *request.mutable_grading() = task().examples();
-  request.set_keep_box(!checking_answer_);
+  request.set_keep_box(!checking_answer_ && !made.background);
   request.set_root(task().root());
-  return request;
+  return made;
 }
 
 std::string Episode::CancelToken() const {
@@ -183,147 +242,274 @@ std::string Episode::CancelToken() const {
 }
 
 EpisodeActions Episode::StartCalls(int64_t now_ms) {
-  calls_.clear();
-  wave_begin_ = wave_end_ = 0;
+  std::vector<TurnCall> calls;
   for (size_t i = 0; i < parsed_.calls.size(); ++i) {
-    PendingCall call;
-    call.request = MakeRequest(parsed_.calls[i], i);
-    if (i >= limits_.calls_per_turn) {
-      call.done = true;
-      call.result.set_outcome(v1::OUTCOME_INVALID);
-      call.result.set_cause("too many calls in one turn");
-      call.result.set_text("refused: at most " + std::to_string(limits_.calls_per_turn) +
-                           " calls in one turn");
-    }
-    calls_.push_back(std::move(call));
+    calls.push_back(MakeCall(parsed_.calls[i], i));
+    if (i < limits_.calls_per_turn) continue;
+    AnswerAtOnce(
+        calls.back(), v1::OUTCOME_INVALID,
+        "refused: at most " + std::to_string(limits_.calls_per_turn) + " calls in one turn",
+        now_ms);
+    calls.back().result.set_cause("too many calls in one turn");
+    calls.back().background = false;
   }
-  return NextWave(now_ms);
-}
-
-// A tool of which nothing is known may change files.
-bool Episode::ChangesFiles(const PendingCall& call) const {
-  const std::string& tool = call.request.tool();
-  if (const ToolRow* row = FindTool(tool); row != nullptr) return row->changes;
-  const auto& configured = limits_.reading_tools;
-  return std::find(configured.begin(), configured.end(), tool) == configured.end();
-}
-
-// A call that changes files runs alone, after those before it and before those behind it; the
-// others run side by side.
-EpisodeActions Episode::NextWave(int64_t now_ms) {
   EpisodeActions actions;
-  wave_begin_ = wave_end_;
-  if (wave_begin_ == calls_.size()) return AfterCalls(now_ms);
-  wave_end_ = wave_begin_ + 1;
-  if (!ChangesFiles(calls_[wave_begin_])) {
-    while (wave_end_ < calls_.size() && !ChangesFiles(calls_[wave_end_])) ++wave_end_;
+  actions.cancels = calls_.Settle(std::move(calls));
+  for (const TurnCall& call : calls_.all()) {
+    if (call.failed.empty()) continue;
+    EpisodeActions ended = GiveUp(Failure::kTool, std::string(call.failed), now_ms);
+    ended.cancels.insert(ended.cancels.end(), actions.cancels.begin(), actions.cancels.end());
+    return ended;
   }
-  for (size_t i = wave_begin_; i < wave_end_; ++i) {
-    PendingCall& call = calls_[i];
+  return GoOn(std::move(actions), now_ms);
+}
+
+// Starts waves until one has to be waited for.
+EpisodeActions Episode::GoOn(EpisodeActions actions, int64_t now_ms) {
+  while (calls_.NextWave()) {
+    for (TurnCall& call : calls_.wave()) Launch(call, actions, now_ms);
+    if (!calls_.WaveDone()) {
+      AskToBeWoken(actions, now_ms);
+      return actions;
+    }
+    MergeWave();
+  }
+  return AfterCalls(std::move(actions), now_ms);
+}
+
+void Episode::Launch(TurnCall& call, EpisodeActions& actions, int64_t now_ms) {
+  if (call.done && !call.background) return;  // refused, or begun early and over
+  if (IsJobTool(call.request.tool()) && !limits_.background.empty()) {
+    return RunJobTool(call, actions, now_ms);
+  }
+  if (call.background) return LaunchJob(call, actions, now_ms);
+  if (call.sent) return;
+  call.sent = true;
+  call.asked_ms = now_ms;
+  *call.request.mutable_tree() = tree_;
+  if (call.request.tool() == kShellTool) call.request.set_box_holder(box_holder_);
+  call.request.set_created_ms(now_ms);
+  actions.calls.push_back({call.request, Duration(0)});
+}
+
+// Answers the call with a handle; the episode's jobs have it from then on.
+void Episode::LaunchJob(TurnCall& call, EpisodeActions& actions, int64_t now_ms) {
+  if (const Status room = jobs_.Room(now_ms); !room.ok()) {
+    if (call.sent && !call.done) actions.cancels.push_back(call.request.request_id());
+    call.background = false;
+    return AnswerAtOnce(call, v1::OUTCOME_INVALID, room.message(), now_ms);
+  }
+  const bool over = call.done;
+  if (!call.sent) {
     call.asked_ms = now_ms;
-    if (call.done) continue;
     *call.request.mutable_tree() = tree_;
-    if (call.request.tool() == kShellTool) call.request.set_box_holder(box_holder_);
     call.request.set_created_ms(now_ms);
     actions.calls.push_back({call.request, Duration(0)});
   }
-  if (actions.calls.empty()) return NextWave(now_ms);
-  return actions;
+  OpenCall open = call;
+  open.done = false;
+  call.skipped = false;
+  BackgroundCalls::Job& job =
+      jobs_.Start(std::move(open), BackgroundOf(limits_, call.request.tool()).keeps_files,
+                  trajectory_.turns_size() - 1, static_cast<int>(&call - calls_.all().data()));
+  call.handle = job.handle;
+  if (over) jobs_.Finish(job, v1::ToolResult(call.result), call.answered_ms);
+  AnswerAtOnce(
+      call, v1::OUTCOME_OK,
+      job.handle + ": " + call.request.tool() + " runs in the background; its result comes later",
+      now_ms);
+}
+
+void Episode::RunJobTool(TurnCall& call, EpisodeActions& actions, int64_t now_ms) {
+  const std::string& tool = call.request.tool();
+  const std::string& arguments = call.request.arguments_json();
+  const auto refuse = [&](const Status& status) {
+    AnswerAtOnce(call, v1::OUTCOME_INVALID, "error: " + status.message(), now_ms);
+  };
+  if (tool == kJobsTool) {
+    return AnswerAtOnce(call, v1::OUTCOME_OK, jobs_.Listing({}, now_ms), now_ms);
+  }
+  if (tool == kCancelTool) {
+    const Result<std::vector<std::string>> handles = ReadCancel(arguments);
+    if (!handles.ok()) return refuse(handles.status());
+    if (const Status known = jobs_.Check(*handles); !known.ok()) return refuse(known);
+    for (std::string& id : jobs_.Cancel(*handles)) actions.cancels.push_back(std::move(id));
+    return AnswerAtOnce(call, v1::OUTCOME_OK, jobs_.Listing(*handles, now_ms), now_ms);
+  }
+  Result<WaitOrder> order = ReadWait(arguments);
+  if (!order.ok()) return refuse(order.status());
+  if (const Status known = jobs_.Check(order->handles); !known.ok()) return refuse(known);
+  call.asked_ms = now_ms;
+  if (jobs_.Over(order->handles, order->any)) {
+    return AnswerAtOnce(call, v1::OUTCOME_OK, jobs_.Listing(order->handles, now_ms), now_ms);
+  }
+  waiting_ = Waiting{std::move(*order), std::nullopt};
+  if (const auto& limit = waiting_->order.limit) {
+    waiting_->until_ms = now_ms + std::chrono::duration_cast<milliseconds>(*limit).count();
+  }
+}
+
+void Episode::MergeWave() {
+  const v1::Tree before = tree_;
+  for (const TurnCall& call : calls_.wave()) {
+    if (call.handle.empty() && call.result.has_tree()) {
+      MergeChanges(before, call.result.tree(), tree_);
+    }
+  }
+}
+
+bool Episode::WaitsFor(const std::string& request_id) {
+  return !over_ && (calls_.Of(request_id) != nullptr || jobs_.Of(request_id) != nullptr);
 }
 
 EpisodeActions Episode::OnResult(const v1::ToolResult& result, int64_t now_ms) {
+  if (over_) return {};
+  if (TurnCall* call = calls_.Of(result.request_id())) {
+    return TakeCallResult(*call, result, now_ms);
+  }
+  if (BackgroundCalls::Job* job = jobs_.Of(result.request_id())) {
+    return TakeJobResult(*job, result, now_ms);
+  }
+  return {};
+}
+
+EpisodeActions Episode::TakeCallResult(TurnCall& call, const v1::ToolResult& result,
+                                       int64_t now_ms) {
   EpisodeActions actions;
-  if (over_) return actions;
-  auto call = std::find_if(calls_.begin(), calls_.end(), [&](const PendingCall& pending) {
-    return !pending.done && pending.request.request_id() == result.request_id();
-  });
-  if (call == calls_.end()) return actions;
-  if (result.outcome() == v1::OUTCOME_UNAVAILABLE || result.outcome() == v1::OUTCOME_UNSPECIFIED) {
+  if (FailedThroughUs(result)) {
     // A command may have run, and what was in its box is gone: nothing short of the whole episode
     // can be tried again.
-    if (result.box_lost() || !call->request.box_holder().empty()) {
+    if (result.box_lost() || !call.request.box_holder().empty()) {
       return GiveUp(Failure::kBoxLost, result.cause(), now_ms);
     }
-    if (call->retries < limits_.tool_retries) {
-      const Duration delay = BackOff(limits_.retry_delay, call->retries++);
+    if (std::optional<ToolCallOrder> again = TryAgain(call, limits_, now_ms)) {
       ++retries_;
-      const std::string base =
-          call->request.request_id().substr(0, call->request.request_id().find('~'));
-      call->request.set_request_id(base + "~" + std::to_string(call->retries));
-      call->request.set_created_ms(now_ms);
-      actions.calls.push_back({call->request, delay});
+      actions.calls.push_back(std::move(*again));
       return actions;
     }
     if (limits_.stale_on_unavailable()) {
-      return GiveUp(Failure::kTool, call->request.tool() + ": " + result.cause(), now_ms);
+      const std::string why = call.request.tool() + ": " + result.cause();
+      if (!calls_.open()) return GiveUp(Failure::kTool, why, now_ms);
+      call.failed = why;  // counts when the turn does
     }
-    call->skipped = true;
+    call.skipped = true;
   }
-  call->done = true;
-  call->result = result;
-  const bool ran = !call->skipped && result.outcome() != v1::OUTCOME_INVALID;
-  if (call->request.tool() == kShellTool && ran) box_holder_ = result.worker();
-  if (call->skipped) call->result.set_text("the tool is unavailable at the moment");
+  TakeResult(call, result, now_ms);
+  clock_.Call(call.request.created_ms(), call.queue_ms, now_ms);
+  const bool ran = !call.skipped && result.outcome() != v1::OUTCOME_INVALID;
+  if (call.request.tool() == kShellTool && ran) box_holder_ = result.worker();
+  if (calls_.open()) return actions;
   trajectory_.mutable_turns(trajectory_.turns_size() - 1)->set_observed_ms(now_ms);
-  for (size_t i = wave_begin_; i < wave_end_; ++i) {
-    if (!calls_[i].done) return actions;
+  if (!calls_.WaveDone()) return actions;
+  MergeWave();
+  return GoOn(std::move(actions), now_ms);
+}
+
+EpisodeActions Episode::TakeJobResult(BackgroundCalls::Job& job, const v1::ToolResult& result,
+                                      int64_t now_ms) {
+  EpisodeActions actions;
+  if (FailedThroughUs(result)) {
+    if (std::optional<ToolCallOrder> again = TryAgain(job.call, limits_, now_ms)) {
+      ++retries_;
+      actions.calls.push_back(std::move(*again));
+      return actions;
+    }
+    if (limits_.stale_on_unavailable()) {
+      return GiveUp(Failure::kTool, job.call.request.tool() + ": " + result.cause(), now_ms);
+    }
+    job.call.skipped = true;
   }
-  const v1::Tree before = tree_;
-  for (size_t i = wave_begin_; i < wave_end_; ++i) {
-    if (calls_[i].result.has_tree()) MergeChanges(before, calls_[i].result.tree(), tree_);
+  clock_.Call(job.call.request.created_ms(), result.cached() ? 0 : result.queue_ms(), now_ms);
+  jobs_.Finish(job, result, now_ms);
+  return AfterJobs(std::move(actions), now_ms);
+}
+
+EpisodeActions Episode::OnTime(int64_t now_ms) {
+  if (over_) return {};
+  EpisodeActions actions;
+  actions.cancels = jobs_.Expire(now_ms);
+  return AfterJobs(std::move(actions), now_ms);
+}
+
+// What runs in the background may have ended, or a wait may have lasted long enough.
+EpisodeActions Episode::AfterJobs(EpisodeActions actions, int64_t now_ms) {
+  if (ending_ && jobs_.running() == 0) return Finish(*ending_, std::move(actions), now_ms);
+  MayInterrupt(actions);
+  if (waiting_) {
+    const bool over = jobs_.Over(waiting_->order.handles, waiting_->order.any);
+    const bool late = waiting_->until_ms && now_ms >= *waiting_->until_ms;
+    if (over || late) {
+      TurnCall& call = calls_.wave()[0];
+      AnswerAtOnce(
+          call, v1::OUTCOME_OK,
+          (over ? "" : "the time is over\n") + jobs_.Listing(waiting_->order.handles, now_ms),
+          now_ms);
+      waiting_.reset();
+      trajectory_.mutable_turns(trajectory_.turns_size() - 1)->set_observed_ms(now_ms);
+      return GoOn(std::move(actions), now_ms);
+    }
   }
-  return NextWave(now_ms);
+  AskToBeWoken(actions, now_ms);
+  return actions;
+}
+
+void Episode::AskToBeWoken(EpisodeActions& actions, int64_t now_ms) const {
+  std::optional<int64_t> at = jobs_.expires_ms(now_ms);
+  if (waiting_ && waiting_->until_ms) {
+    at = at ? std::min(*at, *waiting_->until_ms) : *waiting_->until_ms;
+  }
+  if (at) actions.wake_in = milliseconds(std::max<int64_t>(1, *at - now_ms));
 }
 
 void Episode::RecordCalls() {
   v1::Turn& turn = *trajectory_.mutable_turns(trajectory_.turns_size() - 1);
   const std::string tree_hash = TreeHash(tree_);
-  for (const PendingCall& call : calls_) {
+  for (const TurnCall& call : calls_.all()) {
     v1::ToolCall& record = *turn.add_calls();
-    record.set_tool(call.request.tool());
-    record.set_arguments_json(call.request.arguments_json());
-    record.set_outcome(call.result.outcome());
-    record.set_text(call.result.text());
-    record.set_wait_ms(static_cast<double>(turn.observed_ms() - call.asked_ms));
-    record.set_run_ms(call.result.wall_ms());
-    record.set_retries(call.retries);
-    record.set_skipped(call.skipped);
-    record.set_tests_passed(call.result.tests_passed());
-    record.set_tests_total(call.result.tests_total());
-    record.set_compiled(call.result.compiled());
+    record = RecordOf(call);
     record.set_tree_hash(tree_hash);
   }
 }
 
-EpisodeActions Episode::AfterCalls(int64_t now_ms) {
+EpisodeActions Episode::AfterCalls(EpisodeActions actions, int64_t now_ms) {
   RecordCalls();
+  std::vector<TurnCall>& calls = calls_.all();
+  v1::Turn& turn = *trajectory_.mutable_turns(trajectory_.turns_size() - 1);
+  if (!calls.empty() && turn.observed_ms() == 0) turn.set_observed_ms(now_ms);
   if (checking_answer_) {
-    const v1::ToolResult& check = calls_[0].result;
+    const v1::ToolResult& check = calls[0].result;
     const bool passed = check.tests_total() > 0 && check.tests_passed() == check.tests_total();
-    if (passed || calls_[0].skipped) return Finish(v1::EPISODE_END_SUBMITTED, now_ms);
+    if (passed || calls[0].skipped) {
+      return Finish(v1::EPISODE_END_SUBMITTED, std::move(actions), now_ms);
+    }
   }
-  if (LastTurn()) return Finish(v1::EPISODE_END_MAX_TURNS, now_ms);
-  std::vector<v1::ToolResult> results;
-  for (PendingCall& call : calls_) results.push_back(std::move(call.result));
-  return ContinueWith(talk_->Observe(parsed_, results, limits_.observation_tokens), now_ms);
+  if (LastTurn()) return Finish(v1::EPISODE_END_MAX_TURNS, std::move(actions), now_ms);
+  TurnReplies replies;
+  for (TurnCall& call : calls) {
+    replies.results.push_back(std::move(call.result));
+    replies.handles.push_back(call.handle);
+  }
+  return Reply(std::move(replies), std::move(actions), now_ms);
 }
 
-EpisodeActions Episode::ContinueWith(Result<NextPrompt> next, int64_t now_ms) {
+EpisodeActions Episode::Reply(TurnReplies replies, EpisodeActions actions, int64_t now_ms) {
+  v1::Turn& before = *trajectory_.mutable_turns(trajectory_.turns_size() - 1);
+  replies.delivered = jobs_.Deliver(tree_);
+  for (const DeliveredResult& result : replies.delivered) before.add_delivered(result.handle);
+  Result<NextPrompt> next = talk_->Observe(parsed_, replies, limits_.observation_tokens);
   if (!next.ok()) return GiveUp(Failure::kPrompt, next.status().message(), now_ms);
   const size_t tokens = next->anew ? next->ids.size() : tokens_ + next->ids.size();
   // Room for it and at least one token of an answer.
   if (static_cast<int64_t>(tokens) + 1 > group_->max_context) {
-    return Finish(v1::EPISODE_END_CONTEXT, now_ms);
+    return Finish(v1::EPISODE_END_CONTEXT, std::move(actions), now_ms);
   }
   tokens_ = tokens;
-  calls_.clear();
-  v1::Turn& before = *trajectory_.mutable_turns(trajectory_.turns_size() - 1);
   auto& ids = next->anew ? *trajectory_.add_turns()->mutable_prompt_ids()
                          : *before.mutable_observation_ids();
   ids.Add(next->ids.begin(), next->ids.end());
   if (!next->anew) trajectory_.add_turns();
-  trajectory_.mutable_turns(trajectory_.turns_size() - 1)->set_started_ms(now_ms);
-  EpisodeActions actions;
+  OpenTurn(now_ms);
+  AskToBeWoken(actions, now_ms);
   actions.generate = true;
   actions.append = std::move(next->ids);
   actions.anew = next->anew;
@@ -345,7 +531,10 @@ EpisodeActions Episode::OnAgent(AgentOutcome outcome, int64_t now_ms) {
       if (branch.sampling().temperature() != trajectory_.sampling().temperature()) continue;
       *branch.mutable_turns(0)->mutable_prompt_ids() = std::move(*branch.mutable_prompt_ids());
     }
-    for (v1::Turn& turn : *branch.mutable_turns()) *trajectory_.add_turns() = std::move(turn);
+    for (v1::Turn& turn : *branch.mutable_turns()) {
+      clock_.Turn(turn.started_ms(), 0, turn.finished_ms());
+      *trajectory_.add_turns() = std::move(turn);
+    }
   }
   if (outcome.reward) *trajectory_.mutable_environment() = std::move(*outcome.reward);
   tree_ = std::move(outcome.tree);
@@ -354,15 +543,26 @@ EpisodeActions Episode::OnAgent(AgentOutcome outcome, int64_t now_ms) {
       trajectory_.set_submission(file.content());
     }
   }
-  return Finish(outcome.end, now_ms);
+  return Finish(outcome.end, {}, now_ms);
 }
 
-EpisodeActions Episode::Finish(v1::EpisodeEnd end, int64_t now_ms) {
+EpisodeActions Episode::Finish(v1::EpisodeEnd end, EpisodeActions actions, int64_t now_ms) {
+  for (std::string& id : calls_.TakeBack()) actions.cancels.push_back(std::move(id));
+  const bool ours = end == v1::EPISODE_END_GIVEN_UP;
+  if (!ours && limits_.awaits_at_end() && jobs_.running() > 0) {
+    ending_ = end;
+    AskToBeWoken(actions, now_ms);
+    return actions;
+  }
+  for (std::string& id : jobs_.CancelAll()) actions.cancels.push_back(std::move(id));
+  // Nobody reads them any more, but the files that they left are those of the agent.
+  (void)jobs_.Deliver(tree_);
+  jobs_.Record(trajectory_);
   over_ = true;
   trajectory_.set_end(end);
   trajectory_.set_finished_ms(now_ms);
+  *trajectory_.mutable_time() = clock_.Split();
   *trajectory_.mutable_tree() = std::move(tree_);
-  EpisodeActions actions;
   actions.finished = true;
   return actions;
 }
@@ -371,7 +571,7 @@ EpisodeActions Episode::GiveUp(Failure failure, const std::string& detail, int64
   if (over_) return {};
   trajectory_.set_stale_cause(FailureText(failure, detail));
   trajectory_.set_failure(std::string(RowOf(failure).words));
-  return Finish(v1::EPISODE_END_GIVEN_UP, now_ms);
+  return Finish(v1::EPISODE_END_GIVEN_UP, {}, now_ms);
 }
 
 EpisodeActions Episode::GiveUpAgent(AgentOutcome outcome, int64_t now_ms) {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,15 +15,13 @@
 #include "engine/engine.h"
 #include "proto/tidemill.pb.h"
 #include "rollout/agent_port.h"
+#include "rollout/background_calls.h"
+#include "rollout/episode_clock.h"
+#include "rollout/job_tools.h"
 #include "rollout/protocol.h"
-#include "rollout/rollout_config.h"
+#include "rollout/turn_calls.h"
 
 namespace tidemill {
-
-struct EpisodeLimits : RolloutConfig {
-  Duration retry_delay = milliseconds(200);  // doubles with every retry
-  std::vector<std::string> reading_tools;    // configured ones that leave the files as they are
-};
 
 // What a group's episodes have in common; shared because they end at different times.
 struct EpisodeGroup {
@@ -42,19 +41,17 @@ struct EpisodeGroup {
   std::string secret;  // of the worker: what tokens of its cancellations are made from
 };
 
-struct ToolCallOrder {
-  v1::ToolRequest request;
-  Duration delay{0};  // send it after this
-};
-
 // What follows from an event.
 struct EpisodeActions {
   std::vector<ToolCallOrder> calls;
-  bool generate = false;        // start (or continue) the sequence:
-  std::vector<TokenId> append;  //   with these tokens behind what is there,
-  bool anew = false;            //   or instead of it, as a new sequence
+  std::vector<std::string> cancels;  // requests whose results nobody waits for any more
+  bool generate = false;             // start (or continue) the sequence:
+  std::vector<TokenId> append;       //   with these tokens behind what is there,
+  bool anew = false;                 //   or instead of it, as a new sequence
   TurnParams turn;
-  bool finished = false;  // TakeTrajectory has the record
+  bool interrupt = false;           // end the turn that is being drawn behind its next token
+  std::optional<Duration> wake_in;  // call OnTime then
+  bool finished = false;            // TakeTrajectory has the record
 };
 
 class Episode {
@@ -64,9 +61,17 @@ class Episode {
 
   // The first turn; the caller starts a sequence with the group's prompt.
   EpisodeActions Begin(int64_t now_ms);
+  // Whether it wants to see turns while they are drawn: then they come by OnTokens, else by OnTurn.
+  bool streams() const { return streams_; }
+  // What came to the turn since the last time; `done`: it is over.
+  EpisodeActions OnTokens(TurnOutput part, bool done, int64_t now_ms);
   EpisodeActions OnTurn(const TurnOutput& output, int64_t now_ms);
   // A result for a request this episode does not wait for (any more) changes nothing.
   EpisodeActions OnResult(const v1::ToolResult& result, int64_t now_ms);
+  // Time has passed. May come at any time.
+  EpisodeActions OnTime(int64_t now_ms);
+  // Whether it still waits for a request's result.
+  bool WaitsFor(const std::string& request_id);
   // Of an agent that is a program: instead of Begin and all turns. The outcome's status is ok. The
   // trajectory has the prompts that were sent, and no other.
   EpisodeActions OnAgent(AgentOutcome outcome, int64_t now_ms);
@@ -86,25 +91,32 @@ class Episode {
   const std::string& box_holder() const { return box_holder_; }
 
  private:
-  struct PendingCall {
-    v1::ToolRequest request;
-    v1::ToolResult result;
-    uint32_t retries = 0;
-    int64_t asked_ms = 0;
-    bool done = false;
-    bool skipped = false;
+  // A "wait" that is being answered.
+  struct Waiting {
+    WaitOrder order;
+    std::optional<int64_t> until_ms;
   };
 
   const v1::Task& task() const { return group_->lease.task(); }
   bool LastTurn() const;
   TurnParams NextTurnParams() const;
+  void OpenTurn(int64_t now_ms);
+  void MayInterrupt(EpisodeActions& actions);
   EpisodeActions StartCalls(int64_t now_ms);
-  EpisodeActions NextWave(int64_t now_ms);
-  bool ChangesFiles(const PendingCall& call) const;
-  EpisodeActions AfterCalls(int64_t now_ms);
-  EpisodeActions ContinueWith(Result<NextPrompt> next, int64_t now_ms);
-  EpisodeActions Finish(v1::EpisodeEnd end, int64_t now_ms);
-  v1::ToolRequest MakeRequest(const RequestedCall& call, size_t index) const;
+  EpisodeActions GoOn(EpisodeActions actions, int64_t now_ms);
+  void Launch(TurnCall& call, EpisodeActions& actions, int64_t now_ms);
+  void LaunchJob(TurnCall& call, EpisodeActions& actions, int64_t now_ms);
+  void RunJobTool(TurnCall& call, EpisodeActions& actions, int64_t now_ms);
+  void MergeWave();
+  EpisodeActions TakeCallResult(TurnCall& call, const v1::ToolResult& result, int64_t now_ms);
+  EpisodeActions TakeJobResult(BackgroundCalls::Job& job, const v1::ToolResult& result,
+                               int64_t now_ms);
+  EpisodeActions AfterJobs(EpisodeActions actions, int64_t now_ms);
+  void AskToBeWoken(EpisodeActions& actions, int64_t now_ms) const;
+  EpisodeActions AfterCalls(EpisodeActions actions, int64_t now_ms);
+  EpisodeActions Reply(TurnReplies replies, EpisodeActions actions, int64_t now_ms);
+  EpisodeActions Finish(v1::EpisodeEnd end, EpisodeActions actions, int64_t now_ms);
+  TurnCall MakeCall(const RequestedCall& call, size_t index) const;
   void WriteAnswer(const std::string& text);
   void RecordCalls();
 
@@ -114,12 +126,19 @@ class Episode {
   uint32_t member_;
   v1::Trajectory trajectory_;
   std::unique_ptr<EpisodeTalk> talk_;
-  v1::Tree tree_;                   // the workspace now
-  ParsedTurn parsed_;               // the turn whose calls are running
-  bool checking_answer_ = false;    // the only call is the trial of an answer
-  std::vector<PendingCall> calls_;  // of this turn
-  size_t wave_begin_ = 0;           // calls [begin, end) are running
-  size_t wave_end_ = 0;
+  v1::Tree tree_;                 // the workspace now
+  ParsedTurn parsed_;             // the turn whose calls are running
+  bool checking_answer_ = false;  // the only call is the trial of an answer
+  TurnCalls calls_;               // of this turn
+  BackgroundCalls jobs_;
+  std::optional<Waiting> waiting_;
+  std::optional<v1::EpisodeEnd> ending_;  // it ends so when nothing runs in the background
+  EpisodeClock clock_;
+  bool streams_ = false;
+  std::unique_ptr<TurnWatch> watch_;  // of the turn that is drawn; may be null
+  TurnOutput drawn_;                  // of it
+  bool interrupted_ = false;          // it was told to end
+  uint32_t interruptions_ = 0;
   size_t tokens_ = 0;  // of the whole sequence so far
   uint32_t retries_ = 0;
   std::string box_holder_;

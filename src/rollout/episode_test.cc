@@ -22,8 +22,7 @@ class FakeTalk final : public EpisodeTalk {
     if (ids[0] == 9) turn.malformed = "nonsense";
     return turn;
   }
-  Result<NextPrompt> Observe(const ParsedTurn&, const std::vector<v1::ToolResult>&,
-                             size_t) override {
+  Result<NextPrompt> Observe(const ParsedTurn&, const TurnReplies&, size_t) override {
     return next_;
   }
 

@@ -15,6 +15,7 @@
 #include "core/status.h"
 #include "engine/engine.h"
 #include "proto/tidemill.pb.h"
+#include "rollout/episode_limits.h"
 
 namespace tidemill {
 
@@ -38,6 +39,32 @@ struct EpisodeOpening {
   int64_t wall_ms = 0;       // for templates that show the date; the same in all of its turns
 };
 
+// The result of a background call, in a later turn than the call's.
+struct DeliveredResult {
+  std::string handle;
+  std::string tool;
+  std::string text;
+};
+
+// What a turn is answered with.
+struct TurnReplies {
+  std::vector<v1::ToolResult>
+      results{};  // of its calls, in order; of one in the background that it began
+  std::vector<std::string> handles{};  // of its calls, where they go on in the background; else ""
+  std::vector<DeliveredResult> delivered{};  // of earlier calls, or of these
+};
+
+// Finds the calls of one turn while it is drawn. Not thread-safe.
+class TurnWatch {
+ public:
+  virtual ~TurnWatch() = default;
+  // The next tokens of the turn. The calls that are complete with them, in order. What Parse says
+  // of the whole turn counts; it may take a call back.
+  virtual std::vector<RequestedCall> Push(std::span<const TokenId> ids) = 0;
+  // A call has begun, complete or not.
+  virtual bool called() const = 0;
+};
+
 // The conversation of one episode. Not thread-safe.
 class EpisodeTalk {
  public:
@@ -48,9 +75,12 @@ class EpisodeTalk {
   virtual ParsedTurn Parse(std::span<const TokenId> ids) = 0;
   // What follows the turn: the results, or the remark about a malformed one, and the opening of the
   // model's next turn. At most `max_tokens` of it come from the results. kInvalid as Open.
-  virtual Result<NextPrompt> Observe(const ParsedTurn& turn,
-                                     const std::vector<v1::ToolResult>& results,
+  virtual Result<NextPrompt> Observe(const ParsedTurn& turn, const TurnReplies& replies,
                                      size_t max_tokens) = 0;
+  // Whether the calls of a turn can be found before it is over, by Watch for the turn that is drawn
+  // next.
+  virtual bool Watches() const { return false; }
+  virtual std::unique_ptr<TurnWatch> Watch() { return nullptr; }
 };
 
 // Immutable, thread-safe; outlives its talks.
@@ -88,6 +118,7 @@ struct ToolDescription {
   std::string description;
   std::string parameters_json;  // a JSON schema
   bool by_default = true;       // false: only for tasks that name it
+  BackgroundUse background = BackgroundUse::kNever;
 };
 
 // compile, run_tests, lint, write_file, read_file, apply_patch, bash.

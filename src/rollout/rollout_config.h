@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "config/section.h"
 
@@ -55,6 +56,17 @@ struct RolloutConfig {
          {.doc = "After the last retry: stale keeps the episode out of training; skip tells the "
                  "agent that the tool is unavailable",
           .choices = {"stale", "skip"}});
+  TM_KEY(
+      bool, eager, true,
+      {.doc = "Start calls of tools that change nothing when their last token is drawn, not when "
+              "their turn ends; see tools.md#while-tools-run"});
+  TM_KEY(std::string, deliver, "turn",
+         {.doc = "Results of background calls: turn: in front of the next turn; now: they end the "
+                 "turn that is being drawn",
+          .choices = {"turn", "now"}});
+  TM_KEY(std::string, on_submit, "cancel",
+         {.doc = "Background calls that run when the episode ends: cancel them, or wait for them",
+          .choices = {"cancel", "wait"}});
   TM_KEY(std::string, cache_on_swap, "keep",
          {.doc = "Key-value cache on a weight update: keep it, or rebuild it under the new weights",
           .choices = {"keep", "rebuild"}});
@@ -69,8 +81,33 @@ struct RolloutConfig {
           .min = 1,
           .max = 65536});
 
+  bool delivers_now() const { return deliver == "now"; }
+  bool awaits_at_end() const { return on_submit == "wait"; }
   // A call given up makes the episode stale; false: the agent is told.
   bool stale_on_unavailable() const { return on_unavailable == "stale"; }
+};
+
+// Which built-in tools run while their agent goes on, and what bounds it.
+struct BackgroundConfig {
+  TM_SECTION("background");
+  TM_KEY(std::vector<std::string>, allowed, {},
+         {.doc = "Built-in tools whose calls go on in the background where the agent asks for it",
+          .choices = {"compile", "lint", "run_tests", "read_file"}});
+  TM_KEY(std::vector<std::string>, always, {},
+         {.doc = "Built-in tools whose calls always go on in the background",
+          .choices = {"compile", "lint", "run_tests", "read_file"}});
+  TM_KEY(uint32_t, jobs, 8,
+         {.doc = "Maximum number of background calls of an episode that run at once",
+          .min = 1,
+          .max = 64});
+  TM_KEY(uint32_t, held_kb, 64,
+         {.doc = "Maximum size of an episode's results that wait for delivery",
+          .min = 1,
+          .max = 1 << 16});
+  TM_KEY(milliseconds, total, milliseconds(600'000),
+         {.doc = "Maximum time that all background calls of an episode may run, added up",
+          .min = 1,
+          .max = 8.64e7});
 };
 
 struct EvalConfig {

@@ -46,7 +46,8 @@ QuestionOptions CallsOf(const RolloutOptions& options) {
   QuestionOptions calls;
   calls.inbox = InboxTopic(options.worker, "rollout");
   // Room for every call that every episode may have open.
-  calls.most = size_t{options.max_episodes} * options.limits.calls_per_turn;
+  calls.most =
+      size_t{options.max_episodes} * (options.limits.calls_per_turn + options.limits.jobs.jobs);
   calls.patience = options.call_patience;
   calls.secret = options.secret;
   calls.limits = options.messages;
@@ -74,12 +75,15 @@ void RolloutLoop::Attach(Waker& waker) {
     agents_->events().Attach(waker);
   } else {
     engine_.events().Attach(waker);
+    if (TurnFeed* feed = engine_.episode_feed()) feed->Attach(waker);
   }
 }
 
 Time RolloutLoop::Step(Time now) {
   TakeResults(now);
   agents_ != nullptr ? TakeAgents(now) : TakeEngineEvents(now);
+  TakeEpisodeFeed(now);
+  TakeDueTimes(now);
   SendDueCalls(now);
   GiveUpLostCalls(now);
   DropLostGroups(now);
@@ -88,8 +92,8 @@ Time RolloutLoop::Step(Time now) {
   counters_.generated_tokens = engine_.Stats().generated_tokens;  // as drawn, turn over or not
   counters_.episodes_running = episodes_.size();
   counters_.waiting_for_tools = calls_.open();
-  Time wake =
-      std::min({now + milliseconds(100), leases_.next(), later_.next(), later_agents_.next()});
+  Time wake = std::min({now + milliseconds(100), leases_.next(), later_.next(),
+                        later_agents_.next(), timers_.next()});
   if (outbox_.waiting() > 0) wake = std::min(wake, now + milliseconds(5));
   return wake;
 }
@@ -138,28 +142,29 @@ void RolloutLoop::StartGroup(Lease lease, const v1::GroupLease& group, Time now)
   leases_.Hold(group.group(), std::move(lease), now);
   Group& entry = groups_[group.group()];
   entry.shared = shared;
-  std::vector<SequenceId> sequences;
+  std::vector<EpisodeNumber> numbers;
   for (uint32_t member = 0; member < group.members(); ++member) {
-    const SequenceId sequence = new_sequences_.Take();
-    entry.running.emplace(member, sequence);
-    episodes_.emplace(sequence,
+    const EpisodeNumber number = new_sequences_.Take();  // its first sequence
+    entry.running.emplace(member, number);
+    episodes_.emplace(number,
                       Running{Episode(shared, member, protocol_, options_.limits, clock_.WallMs()),
-                              group.group(), member});
-    sequences.push_back(sequence);
+                              group.group(), member, number});
+    numbers.push_back(number);
   }
-  for (SequenceId sequence : sequences) {
+  for (const EpisodeNumber number : numbers) {
     if (agents_ != nullptr) {
-      StartAgent(sequence);
+      StartAgent(number);
       continue;
     }
-    Act(sequence, episodes_.at(sequence).episode.Begin(clock_.WallMs()), now);
+    of_sequence_.emplace(number, number);
+    Act(number, episodes_.at(number).episode.Begin(clock_.WallMs()), now);
   }
 }
 
-void RolloutLoop::StartAgent(SequenceId sequence) {
-  Running& running = episodes_.at(sequence);
+void RolloutLoop::StartAgent(EpisodeNumber number) {
+  Running& running = episodes_.at(number);
   running.started = true;
-  agents_->Start({groups_.at(running.group).shared, running.member}, sequence);
+  agents_->Start({groups_.at(running.group).shared, running.member}, number);
 }
 
 void RolloutLoop::TakeAgents(Time now) {
@@ -178,121 +183,177 @@ void RolloutLoop::TakeAgents(Time now) {
       Act(done.tag, running.episode.GiveUpAgent(std::move(done.outcome), clock_.WallMs()), now);
     }
   }
-  for (const SequenceId sequence : later_agents_.TakeDue(now)) {
-    if (episodes_.count(sequence) != 0) StartAgent(sequence);
+  for (const EpisodeNumber number : later_agents_.TakeDue(now)) {
+    if (episodes_.count(number) != 0) StartAgent(number);
   }
 }
 
-void RolloutLoop::StopPorts(SequenceId sequence, const Running& running) {
+void RolloutLoop::StopPorts(EpisodeNumber number, const Running& running) {
+  of_sequence_.erase(running.sequence);
   if (!running.started) return;
   if (agents_ != nullptr) {
-    agents_->Cancel(sequence);
+    agents_->Cancel(number);
   } else {
-    engine_.Release(sequence);
+    engine_.Release(running.sequence);
   }
 }
 
-void RolloutLoop::Act(SequenceId sequence, EpisodeActions actions, Time now) {
-  auto it = episodes_.find(sequence);
+void RolloutLoop::Act(EpisodeNumber number, EpisodeActions actions, Time now) {
+  auto it = episodes_.find(number);
   if (it == episodes_.end()) return;
   Running& running = it->second;
+  if (!actions.cancels.empty()) CancelCalls(running.episode, actions.cancels);
   if (actions.finished) {
-    FinishEpisode(sequence);
+    FinishEpisode(number);
     return;
   }
   for (ToolCallOrder& call : actions.calls) {
     if (call.delay.count() == 0)
-      SendCall(sequence, std::move(call.request), now);
+      SendCall(number, std::move(call.request), now);
     else
-      later_.Put(now + call.delay, {sequence, std::move(call.request)});
+      later_.Put(now + call.delay, {number, std::move(call.request)});
   }
-  if (!actions.generate) return;
+  if (actions.wake_in && now + *actions.wake_in < running.wakes) {
+    running.wakes = now + *actions.wake_in;
+    timers_.Put(running.wakes, number);
+  }
+  if (actions.interrupt) engine_.Interrupt(running.sequence);
+  if (actions.generate) Generate(number, std::move(actions));
+}
+
+void RolloutLoop::Generate(EpisodeNumber number, EpisodeActions actions) {
+  Running& running = episodes_.at(number);
   if (running.started && !actions.anew) {
-    engine_.Continue(sequence, std::move(actions.append), std::move(actions.turn));
+    engine_.Continue(running.sequence, std::move(actions.append), std::move(actions.turn));
     return;
   }
   Group& group = groups_.at(running.group);
   SequenceStart start;
   start.turn = std::move(actions.turn);
   if (actions.anew) {
-    StopPorts(sequence, running);
+    StopPorts(number, running);
     start.prompt = std::move(actions.append);
-    sequence = new_sequences_.Take();
-    group.running.at(running.member) = sequence;
-    auto node = episodes_.extract(it);
-    node.key() = sequence;
-    it = episodes_.insert(std::move(node)).position;
+    running.sequence = new_sequences_.Take();
+    of_sequence_.emplace(running.sequence, number);
   } else {
     start.prompt = group.shared->PromptOf(running.member);
     if (group.shared->prompts.empty()) start.share_group = running.group;
   }
-  start.id = sequence;
-  it->second.started = true;
+  start.id = running.sequence;
+  start.stream = running.episode.streams() && engine_.episode_feed() != nullptr;
+  start.readers = TurnReaders::kEpisodes;
+  running.started = true;
   engine_.Start(std::move(start));
 }
 
-void RolloutLoop::SendCall(SequenceId sequence, v1::ToolRequest request, Time now) {
+void RolloutLoop::SendCall(EpisodeNumber number, v1::ToolRequest request, Time now) {
   ++counters_.tool_calls;
   std::string topic(ToolTopic(request.tool()));
   if (!request.box_holder().empty()) topic = ToolBoxTopic(request.box_holder());
-  calls_.Ask(topic, std::move(request), sequence, now);
+  calls_.Ask(topic, std::move(request), number, now);
+}
+
+// A result that comes all the same is for nobody.
+void RolloutLoop::CancelCalls(const Episode& episode, const std::vector<std::string>& requests) {
+  v1::ToolCancel cancel = CancelOf(episode);
+  for (const std::string& id : requests) {
+    calls_.Forget(id);
+    cancel.add_request_ids(id);
+    ++counters_.cancelled_calls;
+  }
+  TellTools(cancel);
 }
 
 void RolloutLoop::SendDueCalls(Time now) {
   for (LaterCall& due : later_.TakeDue(now)) {
-    if (episodes_.count(due.sequence) == 0) continue;
+    auto it = episodes_.find(due.episode);
+    // Cancelled before its next try, perhaps.
+    if (it == episodes_.end() || !it->second.episode.WaitsFor(due.request.request_id())) continue;
     ++counters_.tool_retries;
-    SendCall(due.sequence, std::move(due.request), now);
+    SendCall(due.episode, std::move(due.request), now);
   }
+}
+
+RolloutLoop::Running* RolloutLoop::OfSequence(SequenceId sequence) {
+  const auto number = of_sequence_.find(sequence);
+  return number == of_sequence_.end() ? nullptr : &episodes_.at(number->second);
 }
 
 void RolloutLoop::TakeEngineEvents(Time now) {
   for (EngineEvent& event : engine_.events().TakeAll()) {
-    auto it = episodes_.find(event.turn.id);
-    if (it == episodes_.end()) continue;  // given up meanwhile
-    Episode& episode = it->second.episode;
+    Running* running = OfSequence(event.turn.id);
+    if (running == nullptr) continue;  // given up meanwhile
+    const EpisodeNumber number = of_sequence_.at(event.turn.id);
     EpisodeActions actions =
         event.status.ok()
-            ? episode.OnTurn(event.turn, clock_.WallMs())
-            : episode.GiveUp(Failure::kEngine, event.status.ToString(), clock_.WallMs());
-    if (!event.status.ok()) it->second.started = false;  // the engine forgot it
-    Act(event.turn.id, std::move(actions), now);
+            ? running->episode.OnTurn(event.turn, clock_.WallMs())
+            : running->episode.GiveUp(Failure::kEngine, event.status.ToString(), clock_.WallMs());
+    if (!event.status.ok()) running->started = false;  // the engine forgot it
+    Act(number, std::move(actions), now);
+  }
+}
+
+void RolloutLoop::TakeEpisodeFeed(Time now) {
+  TurnFeed* const feed = agents_ == nullptr ? engine_.episode_feed() : nullptr;
+  if (feed == nullptr) return;
+  for (TurnDelta& delta : feed->TakeAll()) {
+    const SequenceId sequence = delta.part.id;
+    Running* running = OfSequence(sequence);
+    if (running == nullptr) continue;
+    const EpisodeNumber number = of_sequence_.at(sequence);
+    EpisodeActions actions;
+    if (delta.status.ok()) {
+      actions = running->episode.OnTokens(std::move(delta.part), delta.done, clock_.WallMs());
+      if (!delta.done) counters_.early_calls += actions.calls.size();
+    } else {
+      running->started = false;
+      actions = running->episode.GiveUp(Failure::kEngine, delta.status.ToString(), clock_.WallMs());
+    }
+    Act(number, std::move(actions), now);
+  }
+}
+
+void RolloutLoop::TakeDueTimes(Time now) {
+  for (const EpisodeNumber number : timers_.TakeDue(now)) {
+    auto it = episodes_.find(number);
+    if (it == episodes_.end()) continue;
+    it->second.wakes = kNever;  // it asks again
+    Act(number, it->second.episode.OnTime(clock_.WallMs()), now);
   }
 }
 
 void RolloutLoop::TakeResults(Time now) {
-  for (auto& [sequence, status, result, lease] :
-       calls_.TakeAnswers<v1::ToolResult>(kResultsAtOnce)) {
+  for (auto& [number, status, result, lease] : calls_.TakeAnswers<v1::ToolResult>(kResultsAtOnce)) {
     if (!status.ok()) {
-      OnNoResult(sequence, result.request_id(), status.message(), now);
+      OnNoResult(number, result.request_id(), status.message(), now);
       continue;
     }
     (void)bus_.Ack(lease);
     if (tool_workers_.size() < kToolWorkersKnown) tool_workers_.insert(result.worker());
-    auto it = episodes_.find(sequence);
+    auto it = episodes_.find(number);
     if (it == episodes_.end()) continue;
-    Act(sequence, it->second.episode.OnResult(result, clock_.WallMs()), now);
+    Act(number, it->second.episode.OnResult(result, clock_.WallMs()), now);
   }
 }
 
 // A request that died on the way is never answered.
 void RolloutLoop::GiveUpLostCalls(Time now) {
-  for (const auto& [id, sequence] : calls_.TakeLost(now)) {
+  for (const auto& [id, number] : calls_.TakeLost(now)) {
     ++counters_.calls_lost;
-    OnNoResult(sequence, id, "no answer in time", now);
+    OnNoResult(number, id, "no answer in time", now);
   }
 }
 
 // The call counts as unavailable, which is ours, and the episode tries again.
-void RolloutLoop::OnNoResult(SequenceId sequence, const std::string& id, const std::string& why,
+void RolloutLoop::OnNoResult(EpisodeNumber number, const std::string& id, const std::string& why,
                              Time now) {
-  auto it = episodes_.find(sequence);
+  auto it = episodes_.find(number);
   if (it == episodes_.end()) return;
   v1::ToolResult result;
   result.set_request_id(id);
   result.set_outcome(v1::OUTCOME_UNAVAILABLE);
   result.set_cause(why);
-  Act(sequence, it->second.episode.OnResult(result, clock_.WallMs()), now);
+  Act(number, it->second.episode.OnResult(result, clock_.WallMs()), now);
 }
 
 void RolloutLoop::DropLostGroups(Time now) {
@@ -302,16 +363,27 @@ void RolloutLoop::DropLostGroups(Time now) {
   }
 }
 
-void RolloutLoop::FinishEpisode(SequenceId sequence) {
-  auto node = episodes_.extract(sequence);
-  Running& running = node.mapped();
-  const v1::Trajectory trajectory = running.episode.TakeTrajectory();
+void RolloutLoop::Count(const v1::Trajectory& trajectory) {
   ++counters_.finished;
   if (trajectory.end() == v1::EPISODE_END_GIVEN_UP) ++counters_.given_up;
   for (const v1::Turn& turn : trajectory.turns()) {
-    for (const v1::ToolCall& call : turn.calls()) counters_.skipped += call.skipped() ? 1 : 0;
+    for (const v1::ToolCall& call : turn.calls()) {
+      counters_.skipped += call.skipped() ? 1 : 0;
+      counters_.background_calls += call.handle().empty() ? 0 : 1;
+    }
   }
-  StopPorts(sequence, running);
+  const v1::EpisodeTime& time = trajectory.time();
+  counters_.generating_us += static_cast<uint64_t>(time.generating_ms() * 1e3);
+  counters_.tool_us += static_cast<uint64_t>(time.tool_ms() * 1e3);
+  counters_.place_us += static_cast<uint64_t>(time.place_ms() * 1e3);
+}
+
+void RolloutLoop::FinishEpisode(EpisodeNumber number) {
+  auto node = episodes_.extract(number);
+  Running& running = node.mapped();
+  const v1::Trajectory trajectory = running.episode.TakeTrajectory();
+  Count(trajectory);
+  StopPorts(number, running);
   if (const std::string& holder = running.episode.box_holder(); !holder.empty()) {
     (void)bus_.Publish(ToolCancelTopic(holder), CancelOf(running.episode).SerializeAsString());
   }
@@ -330,19 +402,18 @@ void RolloutLoop::FinishEpisode(SequenceId sequence) {
 void RolloutLoop::ForgetGroup(uint64_t group_id) {
   auto node = groups_.extract(group_id);
   if (node.empty()) return;
-  for (auto& [member, sequence] : node.mapped().running) {
-    auto it = episodes_.find(sequence);
+  for (auto& [member, number] : node.mapped().running) {
+    auto it = episodes_.find(number);
     if (it == episodes_.end()) continue;
-    StopPorts(sequence, it->second);
-    TellTools(it->second.episode);
+    StopPorts(number, it->second);
+    TellTools(CancelOf(it->second.episode));
     episodes_.erase(it);
   }
   if (leases_.Holds(group_id)) (void)leases_.Take(group_id);
 }
 
 // To every tool worker we know of. Best effort: one that does not hear it runs a call in vain.
-void RolloutLoop::TellTools(const Episode& given_up) {
-  const v1::ToolCancel cancel = CancelOf(given_up);
+void RolloutLoop::TellTools(const v1::ToolCancel& cancel) {
   for (auto it = tool_workers_.begin(); it != tool_workers_.end();) {
     const Status sent = bus_.Publish(ToolCancelTopic(*it), cancel.SerializeAsString());
     it = sent.code() == Code::kNotFound ? tool_workers_.erase(it) : std::next(it);

@@ -67,6 +67,36 @@ struct RolloutCounters : CounterSet {
                      {.key = "tool_calls",
                       .metric = "tidemill_tool_calls_asked_total",
                       .help = "Tool calls requested by agents"}};
+  Counter early_calls{*this,
+                      {.key = "early_calls",
+                       .metric = "tidemill_tool_calls_early_total",
+                       .help = "Tool calls that began while their turn was drawn"}};
+  Counter background_calls{*this,
+                           {.key = "background_calls",
+                            .metric = "tidemill_tool_calls_background_total",
+                            .help = "Tool calls that went on in the background"}};
+  Counter cancelled_calls{*this,
+                          {.key = "cancelled_calls",
+                           .metric = "tidemill_tool_calls_cancelled_total",
+                           .help = "Tool calls cancelled before their result came"}};
+  Counter generating_us{*this,
+                        {.key = "episode_generating_us",
+                         .metric = "tidemill_episode_seconds_total",
+                         .help = "Time of finished episodes by what they did",
+                         .labels = {{"doing", "generating"}},
+                         .scale = 1e-6}};
+  Counter tool_us{*this,
+                  {.key = "episode_tool_us",
+                   .metric = "tidemill_episode_seconds_total",
+                   .help = "Time of finished episodes by what they did",
+                   .labels = {{"doing", "tool"}},
+                   .scale = 1e-6}};
+  Counter place_us{*this,
+                   {.key = "episode_place_us",
+                    .metric = "tidemill_episode_seconds_total",
+                    .help = "Time of finished episodes by what they did",
+                    .labels = {{"doing", "place"}},
+                    .scale = 1e-6}};
   Counter tool_retries{*this,
                        {.key = "tool_retries",
                         .metric = "tidemill_retries_total",
@@ -113,38 +143,48 @@ class RolloutLoop final : public Loop {
   const RolloutCounters& counters() const { return counters_; }
 
  private:
+  // One for as long as the episode runs here. Its sequence changes where a prompt begins anew.
+  using EpisodeNumber = uint64_t;
   struct Group {
     std::shared_ptr<const EpisodeGroup> shared;
-    std::map<uint32_t, SequenceId> running;  // member -> sequence
+    std::map<uint32_t, EpisodeNumber> running;  // by member
   };
   struct Running {
     Episode episode;
     uint64_t group;
     uint32_t member;
-    bool started = false;  // the engine, or the agents' port, knows the sequence
-    uint32_t tries = 0;    // of an agent that failed through us
+    SequenceId sequence = 0;  // the newest, where the engine draws its turns
+    Time wakes = kNever;      // the earliest that it asked for
+    bool started = false;     // the engine, or the agents' port, knows the sequence
+    uint32_t tries = 0;       // of an agent that failed through us
   };
   struct LaterCall {
-    SequenceId sequence;
+    EpisodeNumber episode;
     v1::ToolRequest request;
   };
 
   void TakeGroups(Time now);
   void StartGroup(Lease lease, const v1::GroupLease& group, Time now);
   void TakeEngineEvents(Time now);
-  void StartAgent(SequenceId sequence);
+  void TakeEpisodeFeed(Time now);
+  void TakeDueTimes(Time now);
+  Running* OfSequence(SequenceId sequence);
+  void StartAgent(EpisodeNumber number);
   void TakeAgents(Time now);
-  void StopPorts(SequenceId sequence, const Running& running);
+  void StopPorts(EpisodeNumber number, const Running& running);
   void TakeResults(Time now);
   void SendDueCalls(Time now);
   void GiveUpLostCalls(Time now);
-  void OnNoResult(SequenceId sequence, const std::string& id, const std::string& why, Time now);
+  void OnNoResult(EpisodeNumber number, const std::string& id, const std::string& why, Time now);
   void DropLostGroups(Time now);
-  void Act(SequenceId sequence, EpisodeActions actions, Time now);
-  void SendCall(SequenceId sequence, v1::ToolRequest request, Time now);
-  void FinishEpisode(SequenceId sequence);
+  void Act(EpisodeNumber number, EpisodeActions actions, Time now);
+  void Generate(EpisodeNumber number, EpisodeActions actions);
+  void SendCall(EpisodeNumber number, v1::ToolRequest request, Time now);
+  void CancelCalls(const Episode& episode, const std::vector<std::string>& requests);
+  void FinishEpisode(EpisodeNumber number);
+  void Count(const v1::Trajectory& trajectory);
   void ForgetGroup(uint64_t group);
-  void TellTools(const Episode& given_up);
+  void TellTools(const v1::ToolCancel& cancel);
 
   Bus& bus_;
   EnginePort& engine_;
@@ -155,10 +195,12 @@ class RolloutLoop final : public Loop {
   Outbox outbox_;
   LeaseKeeper leases_;  // by group
   std::unordered_map<uint64_t, Group> groups_;
-  std::unordered_map<SequenceId, Running> episodes_;
-  Questions<SequenceId> calls_;
+  std::unordered_map<EpisodeNumber, Running> episodes_;
+  std::unordered_map<SequenceId, EpisodeNumber> of_sequence_;  // of the engine's
+  Questions<EpisodeNumber> calls_;
   LaterQueue<LaterCall> later_;
-  LaterQueue<SequenceId> later_agents_;
+  LaterQueue<EpisodeNumber> later_agents_;
+  LaterQueue<EpisodeNumber> timers_;    // of episodes that asked to be woken
   std::set<std::string> tool_workers_;  // that answered us
   NumberSource new_sequences_{kRolloutSequences};
   bool draining_ = false;

@@ -26,8 +26,7 @@ class AskingTalk final : public EpisodeTalk {
     turn.calls = {{"compile", "{}"}};
     return turn;
   }
-  Result<NextPrompt> Observe(const ParsedTurn&, const std::vector<v1::ToolResult>&,
-                             size_t) override {
+  Result<NextPrompt> Observe(const ParsedTurn&, const TurnReplies&, size_t) override {
     return NextPrompt{.ids = {6}, .anew = anew_};
   }
 

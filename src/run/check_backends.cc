@@ -49,10 +49,6 @@ Status CheckRanks(const RunConfig& c, const Binder& b) {
   if (l.moments == "int8") {
     return b.Error("learner.moments", "is int8, which learner.backend = \"fsdp2\" has not");
   }
-  if (!c.model.adapter.empty()) {
-    return b.Error("model.adapter",
-                   "is set; with learner.backend = \"fsdp2\" merge it first (tidemill model merge)");
-  }
   if (c.memory.only) {
     return b.Error("memory.only", "trains nothing; use learner.backend = \"own\"");
   }

@@ -37,6 +37,22 @@ Status CheckJudge(const JudgeConfig& judge, const RunConfig& config, const Binde
   return wrong("names the second opinion \"" + judge.second + "\", which no [[judge]] has");
 }
 
+Status CheckBackground(const RunConfig& config, const Binder& binder) {
+  const std::vector<std::string>& allowed = config.background.allowed;
+  for (const std::string& tool : config.background.always) {
+    if (std::find(allowed.begin(), allowed.end(), tool) == allowed.end()) continue;
+    return binder.Error("background.always",
+                        "names \"" + tool + "\", which background.allowed names, too");
+  }
+  if (config.rollout.delivers_now() && config.engine.backend != "own") {
+    return binder.Error(
+        "rollout.deliver",
+        "is \"now\", which needs engine.backend = \"own\": a turn of a server cannot "
+        "be ended behind a token");
+  }
+  return Ok();
+}
+
 Status CheckJudges(const RunConfig& config, const Binder& binder) {
   std::set<std::string> names;
   bool any = false;
@@ -204,6 +220,7 @@ Status CheckRunConfig(const RunConfig& config, const Binder& binder) {
   }
   TM_RETURN_IF_ERROR(CheckLiveLearning(config, binder));
   TM_RETURN_IF_ERROR(CheckJudges(config, binder));
+  TM_RETURN_IF_ERROR(CheckBackground(config, binder));
   TM_RETURN_IF_ERROR(CheckBackends(config, binder));
   if (config.rollout.max_in_flight < config.rollout.group_size) {
     return binder.Error("rollout.max_in_flight",

@@ -26,6 +26,7 @@ struct GatewayUse {
   bool listens = true;    // on gateway.port; else only for agents in boxes
   std::string api_key{};  // instead of gateway.keys: the only key; empty: none
   bool in_a_run = true;   // which steps its loop, and where it ends cuts what is under way
+  ServedAdapters* adapters = nullptr;  // GatewayOptions::adapters
   // GatewayOptions::operate.
   std::function<HttpResponse(const HttpRequest&)> operate{};
 };

@@ -7,6 +7,7 @@
 
 #include "core/random.h"
 #include "prover/prover.h"
+#include "run/background_options.h"
 #include "run/resume_parts.h"
 #include "store/store_thread.h"
 
@@ -164,6 +165,7 @@ RolloutOptions RolloutOptionsFrom(const RunConfig& config, const RunStart& start
   for (const CommandConfig& keys : config.tools.command) {
     if (!keys.changes) options.limits.reading_tools.push_back(keys.name);
   }
+  SetBackground(config, options.limits);
   options.lease_period = LeasePeriod(config);
   options.call_patience = config.bus.patience;
   options.secret = start.secret;
@@ -264,6 +266,8 @@ MessageLimits MessageLimitsFrom(const RunConfig& config) {
   limits.members = std::max({config.rollout.group_size, config.eval.samples, 1u});
   limits.turns =
       std::max({config.rollout.max_turns, config.eval.max_turns, config.eval.also_max_turns, 1u});
+  // A turn that a result cut short is none of them, and there are no more of these.
+  if (config.rollout.delivers_now()) limits.turns *= 2;
   return limits;
 }
 
@@ -339,12 +343,13 @@ ToolOptions ToolOptionsFrom(const RunConfig& config) {
   return options;
 }
 
-ProtocolOptions ProtocolOptionsFrom(const RunConfig& config) {
+Result<ProtocolOptions> ProtocolOptionsFrom(const RunConfig& config) {
   ProtocolOptions options;
   options.system_prompt = config.model.system_prompt;
   options.model_dir = config.model.path;
   options.tool_format = config.gateway.tool_format;
   for (const CommandTool& tool : CommandToolsFrom(config)) options.tools.push_back(Describe(tool));
+  TM_RETURN_IF_ERROR(OfferBackground(config, options.tools));
   return options;
 }
 

@@ -76,8 +76,9 @@ std::optional<int64_t> TraceFunction(const std::string& source, std::span<const 
 
 // The tools the config declares.
 std::vector<CommandTool> CommandToolsFrom(const RunConfig& config);
-// What the model is told: the built-in tools and those of the config.
-ProtocolOptions ProtocolOptionsFrom(const RunConfig& config);
+// What the model is told: the built-in tools and those of the config. kInvalid names a tool that
+// cannot run in the background as the config says.
+Result<ProtocolOptions> ProtocolOptionsFrom(const RunConfig& config);
 // Limits and commands of [tools].
 ToolOptions ToolOptionsFrom(const RunConfig& config);
 

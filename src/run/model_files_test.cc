@@ -109,11 +109,11 @@ TEST_F(ModelFilesTest, AFolderWithTheSameFilesIsUsedAndOneWithOthersIsNot) {
 TEST_F(ModelFilesTest, ABrokenTransferGoesOnAndAWrongFileIsNotTaken) {
   const std::vector<ModelFile> files = List(true);
   const auto place = NewFolderPlace(place_.path());
-  ModelShelf(folders_, files, Shelf()).Want();
+  ModelShelf shelf(folders_, files, Shelf());
+  shelf.Want();
   const auto nobody = [] { return Closed("asked"); };
   ModelFolders mine = {"/nowhere/model", "", "/nowhere/adapter"};
   const std::string last = "model-" + files[1].sha256.substr(0, 32) + "-2";
-  // The shelf's thread may still be at it.
   ASSERT_TRUE(Eventually([&] { return fs::exists(place_ / last); }));
   fs::rename(place_ / last, place_ / "away");
   EXPECT_EQ(BringModel(files, *place, worker_.path(), nobody, mine).code(), Code::kClosed);

@@ -10,6 +10,7 @@ void BindRunConfig(RunConfig& config, Binder& binder) {
   BindSection(config.model, binder);
   BindSection(config.tasks, binder);
   BindSection(config.rollout, binder);
+  BindSection(config.background, binder);
   BindSection(config.engine, binder);
   BindSection(config.gateway, binder);
   BindSection(config.agent, binder);

@@ -28,6 +28,7 @@ struct RunConfig {
   PolicyConfig model;
   TaskConfig tasks;
   RolloutConfig rollout;
+  BackgroundConfig background;
   EngineConfig engine;
   GatewayConfig gateway;
   AgentConfig agent;

@@ -350,11 +350,11 @@ void TaskExtrasToJson(const v1::Task& task, nlohmann::ordered_json& out) {
   if (!task.root().empty()) out["root"] = task.root();
   if (task.has_agent()) out["agent"] = AgentToJson(task.agent());
   if (task.has_environment()) {
-    PartJson& environment = out["environment"] = PartJson::object();
+    nlohmann::ordered_json& environment = out["environment"];
     if (!task.environment().environment().empty()) {
       environment["name"] = task.environment().environment();
     }
-    environment["row"] = PartJson::parse(task.environment().row_json(), nullptr, false);
+    environment["row"] = nlohmann::ordered_json::parse(task.environment().row_json(), nullptr, false);
   }
   for (const v1::ScorerWeight& weight : task.weights()) {
     out["weights"][weight.scorer()] = weight.weight();

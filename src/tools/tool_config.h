@@ -23,6 +23,13 @@ struct CommandConfig {
   TM_KEY(std::string, parser, "text",
          {.doc = "Format of the tool's output", .choices = {"text", "diagnostics", "tests"}});
   TM_KEY(bool, changes, true, {.doc = "Keep the files the tool wrote as the new workspace"});
+  TM_KEY(std::string, background, "never",
+         {.doc = "Whether its calls go on in the background: never, where the agent asks for it, or "
+                 "always",
+          .choices = {"never", "allowed", "always"}});
+  TM_KEY(bool, background_files, false,
+         {.doc = "Files that a background call writes: keep them where nothing it touches changed "
+                 "meanwhile; false: drop them"});
   TM_KEY(uint32_t, wall_ms, 0, {.doc = "0: inherit from [tools]"});
   TM_KEY(uint32_t, cpu_ms, 0, {.doc = "0: inherit from [tools]"});
   TM_KEY(uint32_t, memory_mb, 0, {.doc = "0: inherit from [tools]"});

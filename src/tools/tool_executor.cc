@@ -102,6 +102,11 @@ void ToolExecutor::Cancel(const v1::TrajectoryId& episode) {
   shells_.Drop(key);
 }
 
+void ToolExecutor::CancelOne(uint64_t tag) {
+  MutexLock lock(mutex_);
+  if (const auto it = under_way_.find(tag); it != under_way_.end()) it->second.second->Cancel();
+}
+
 void ToolExecutor::Work(ToolLane lane, size_t slot) {
   MutexLock lock(mutex_);
   Lane& mine = lanes_[At(lane)];
@@ -137,7 +142,7 @@ v1::ToolResult ToolExecutor::Carry(const Job& job) {
     *result.mutable_episode() = job.request.episode();
     result.set_tool(job.request.tool());
     result.set_outcome(v1::OUTCOME_UNAVAILABLE);
-    result.set_cause("the episode was abandoned");
+    result.set_cause("it was cancelled");
   } else {
     result = runner_->Handle(job.request, *job.cancellation);
   }

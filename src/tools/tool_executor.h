@@ -52,6 +52,7 @@ class ToolExecutor final : public ToolPort {
   }
   void Submit(v1::ToolRequest request, uint64_t tag) override;
   void Cancel(const v1::TrajectoryId& episode) override;
+  void CancelOne(uint64_t tag) override;
   Mailbox<ToolCompletion>& completions() override { return *completions_; }
 
   BoxHost& host() { return *host_; }

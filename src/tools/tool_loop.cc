@@ -42,6 +42,7 @@ v1::ToolRequest WhoAsked(const v1::ToolRequest& request) {
   *asked.mutable_episode() = request.episode();
   asked.set_tool(request.tool());
   asked.set_reply_to(request.reply_to());
+  asked.set_cancel_token(request.cancel_token());
   return asked;
 }
 
@@ -55,6 +56,13 @@ void Remember(const std::string& key, std::unordered_set<std::string>& keys,
 
 std::string CancelKey(const v1::TrajectoryId& episode, const std::string& token) {
   return TrajectoryKey::From(episode).ToString() + '\n' + token;
+}
+
+std::string OneOf(const std::string& episode, const std::string& request_id) {
+  return episode + '\n' + request_id;
+}
+std::string OneOf(const std::string& episode, const v1::ToolRequest& request) {
+  return OneOf(episode, request.request_id());
 }
 
 }  // namespace
@@ -142,6 +150,7 @@ void ToolLoop::Start(Lease lease, bool grading, Time now) {
     return;
   }
   ++(grading ? counters_.gradings : counters_.requests);
+  if (request.background()) ++counters_.background;
   if (auto it = running_ids_.find(AskedKey(request)); it != running_ids_.end()) {
     // Asked again while we work on it: this message stands for the request from now on. The earlier
     // one is done with, whether its lease ran out (then this is the same message) or it was sent
@@ -169,11 +178,12 @@ bool ToolLoop::AnswerAtOnce(const v1::ToolRequest& request, Lease& lease, std::s
     outbox_.Reply(request.reply_to(), it->second, std::move(lease));
     return true;
   }
-  if (cancelled_.count(CancelKey(request.episode(), request.cancel_token())) != 0) {
+  const std::string episode = CancelKey(request.episode(), request.cancel_token());
+  if (cancelled_.count(episode) != 0 || cancelled_.count(OneOf(episode, request)) != 0) {
     ++counters_.cancelled;
     v1::ToolResult result;
     result.set_outcome(v1::OUTCOME_UNAVAILABLE);
-    result.set_cause("the episode was abandoned");
+    result.set_cause("it was cancelled");
     Answer(request, std::move(result), std::move(lease));
     return true;
   }
@@ -207,6 +217,11 @@ void ToolLoop::TakeDone() {
     running_ids_.erase(AskedKey(running.asked));
     running_gradings_ -= running.grading ? 1 : 0;
     v1::ToolResult& result = done.result;
+    // The added wait is the tool's own time, not that of a queue.
+    const Duration added =
+        AddedWait{options_.wait, options_.wait_tail}.Of(running.asked.request_id());
+    if (!running.grading)
+      result.set_queue_ms(std::max(0.0, result.queue_ms() - Milliseconds(added)));
     ++counters_.completed;
     if (result.outcome() == v1::OUTCOME_UNAVAILABLE) ++counters_.unavailable;
     counters_.wall_us += static_cast<uint64_t>(result.wall_ms() * 1000);
@@ -255,8 +270,23 @@ void ToolLoop::TakeCancels() {
     if (!ReadOrReject(bus_, lease, cancel, options_.limits)) continue;
     (void)bus_.Ack(lease);
     const std::string episode = CancelKey(cancel.episode(), cancel.token());
-    if (served_.count(episode) != 0) port_.Cancel(cancel.episode());
-    Remember(episode, cancelled_, cancelled_order_);
+    if (cancel.request_ids().empty()) {
+      if (served_.count(episode) != 0) port_.Cancel(cancel.episode());
+      Remember(episode, cancelled_, cancelled_order_);
+    }
+    for (const std::string& id : cancel.request_ids()) CancelOne(episode, id);
+  }
+}
+
+// Others that asked for the same work still want it.
+void ToolLoop::CancelOne(const std::string& episode, const std::string& request_id) {
+  Remember(OneOf(episode, request_id), cancelled_, cancelled_order_);
+  for (const auto& [tag, running] : running_) {
+    const v1::ToolRequest& asked = running.asked;
+    if (asked.request_id() != request_id || !running.followers.empty()) continue;
+    if (CancelKey(asked.episode(), asked.cancel_token()) != episode) continue;
+    ++counters_.cancelled;
+    port_.CancelOne(tag);
   }
 }
 

@@ -56,6 +56,10 @@ struct ToolCounters : CounterSet {
                     .metric = "tidemill_tool_calls_total",
                     .help = "Tool requests received",
                     .labels = {{"kind", "grade"}}}};
+  Counter background{*this,
+                     {.key = "tool_background",
+                      .metric = "tidemill_tool_background_total",
+                      .help = "Tool requests whose agent goes on meanwhile"}};
   Counter running{*this,
                   {.key = "tools_running",
                    .metric = "tidemill_tool_calls_running",
@@ -88,7 +92,7 @@ struct ToolCounters : CounterSet {
   Counter cancelled{*this,
                     {.key = "tool_cancelled",
                      .metric = "tidemill_tool_cancelled_total",
-                     .help = "Tool requests cancelled because their episode was abandoned"}};
+                     .help = "Tool requests cancelled: nobody waits for them any more"}};
   Counter wall_us{*this,
                   {.key = "tool_wall_us",
                    .metric = "tidemill_tool_wall_seconds_total",
@@ -124,6 +128,7 @@ class ToolLoop final : public Loop {
 
   void TakeDone();
   void TakeCancels();
+  void CancelOne(const std::string& episode, const std::string& request_id);
   void TakeRequests(std::string_view topic, bool grading, Time now);
   void Start(Lease lease, bool grading, Time now);
   // Answers without a box what can be: a repetition, a given-up episode, a known result. `hash`: of

@@ -26,6 +26,7 @@ class HandPort final : public ToolPort {
     asked.emplace_back(std::move(request), tag);
   }
   void Cancel(const v1::TrajectoryId& episode) override { cancelled.push_back(episode.task()); }
+  void CancelOne(uint64_t tag) override { cancelled_tags.push_back(tag); }
   Mailbox<ToolCompletion>& completions() override { return completions_; }
 
   void Answer(size_t index, v1::Outcome outcome = v1::OUTCOME_OK) {
@@ -37,6 +38,7 @@ class HandPort final : public ToolPort {
 
   std::vector<std::pair<v1::ToolRequest, uint64_t>> asked;
   std::vector<std::string> cancelled;
+  std::vector<uint64_t> cancelled_tags;
 
  private:
   Mailbox<ToolCompletion> completions_{64};
@@ -271,6 +273,40 @@ TEST_F(ToolLoopTest, OnlyWhoAskedCanCancelWhatRuns) {
   Cancel("a", "cancel a");
   Step();
   EXPECT_THAT(port_.cancelled, testing::ElementsAre("task of a"));
+}
+
+TEST_F(ToolLoopTest, OneCallIsCancelledWhereNobodyElseWantsItsWork) {
+  Ask("shared", "compile", "the same"), Ask("other", "compile", "the same");
+  Ask("a");
+  Step();
+  ASSERT_EQ(port_.asked.size(), 2u);
+  const auto cancel = [this](const std::string& id, const std::string& token) {
+    v1::ToolCancel one;
+    *one.mutable_episode() = EpisodeOf(id);
+    one.set_token(token);
+    one.add_request_ids(id), one.add_request_ids("not yet " + id);
+    ASSERT_TRUE(bus_.Publish(ToolCancelTopic("w"), one.SerializeAsString()).ok());
+    Step();
+  };
+  cancel("a", "guessed");
+  EXPECT_TRUE(port_.cancelled_tags.empty());
+  cancel("shared", "cancel shared");
+  EXPECT_TRUE(port_.cancelled_tags.empty()) << "another episode waits for the same run";
+  cancel("a", "cancel a");
+  EXPECT_THAT(port_.cancelled_tags, testing::ElementsAre(port_.asked[1].second));
+  EXPECT_TRUE(port_.cancelled.empty()) << "the episode goes on";
+  // One that was cancelled before it came is not run; others of the episode are.
+  v1::ToolRequest late;
+  late.set_tool("compile"), late.set_reply_to("inbox"), late.set_cancel_token("cancel a");
+  *late.mutable_episode() = EpisodeOf("a");
+  for (const char* id : {"not yet a", "another of a"}) {
+    late.set_request_id(id), late.set_arguments_json(id);
+    ASSERT_TRUE(bus_.PublishRequest(kToolsCompileTopic, "inbox", late.SerializeAsString()).ok());
+  }
+  port_.Answer(0), port_.Answer(1);
+  Step();
+  ASSERT_EQ(port_.asked.size(), 3u);
+  EXPECT_EQ(port_.asked[2].first.request_id(), "another of a");
 }
 
 TEST_F(ToolLoopTest, AResultOfBeforeIsGivenOnlyToWhoKnowsItsToken) {

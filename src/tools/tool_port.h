@@ -36,6 +36,8 @@ class ToolPort {
   // The episode was given up: what has not started is not run, what runs is ended, its kept box
   // closed. The answers still come, OUTCOME_UNAVAILABLE.
   virtual void Cancel(const v1::TrajectoryId& episode) = 0;
+  // The same for this request alone. Does nothing where it is not under way.
+  virtual void CancelOne(uint64_t tag) = 0;
   virtual Mailbox<ToolCompletion>& completions() = 0;
 };
 

@@ -10,7 +10,7 @@
 #include <cstdlib>
 
 #include "core/random.h"
-#include "engine/engine_contract.h"
+#include "testing/engine_contract.h"
 #include "engine/remote/remote_engine.h"
 #include "learner/remote/rank_processes.h"
 #include "learner/remote/remote_step.h"

@@ -1,7 +1,10 @@
 #include "engine/cpu/cpu_kernels.h"
 
+#include <cstdlib>
 #include <cstring>
 #include <initializer_list>
+
+#include "core/log.h"
 
 namespace tidemill {
 
@@ -39,14 +42,21 @@ const CpuKernels* CpuKernelsNamed(const char* name) {
   return &kPlainKernels;
 }
 
+const CpuKernels& ChooseCpuKernels(const char* asked) {
+  if (asked != nullptr) {
+    if (const CpuKernels* kernels = CpuKernelsNamed(asked)) return *kernels;
+    LogWarn("TIDEMILL_CPU_KERNELS is none of avx512, avx2 and plain that this machine can run",
+            {{"asked", asked}});
+  }
+  for (const char* name : {"avx512", "avx2"}) {
+    if (const CpuKernels* kernels = CpuKernelsNamed(name)) return *kernels;
+  }
+  return kPlainKernels;
+}
+
 const CpuKernels& BestCpuKernels() {
-  static const CpuKernels* const best = [] {
-    for (const char* name : {"avx512", "avx2"}) {
-      if (const CpuKernels* kernels = CpuKernelsNamed(name)) return kernels;
-    }
-    return &kPlainKernels;
-  }();
-  return *best;
+  static const CpuKernels& chosen = ChooseCpuKernels(std::getenv("TIDEMILL_CPU_KERNELS"));
+  return chosen;
 }
 
 }  // namespace tidemill

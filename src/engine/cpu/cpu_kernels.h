@@ -100,9 +100,12 @@ struct CpuKernels {
   long (*pick)(const float* e, long n, float target);
 };
 
-// The kernels for this machine, or, for tests, those named "avx512", "avx2" or "plain" (null: this
-// machine or this build has none such).
-const CpuKernels& BestCpuKernels();
+// Those named "avx512", "avx2" or "plain". Null: this machine or this build has none such.
 const CpuKernels* CpuKernelsNamed(const char* name);
+// Those that are asked for by name. Null, or a name that this machine cannot run, which is logged:
+// the best ones for it.
+const CpuKernels& ChooseCpuKernels(const char* asked);
+// Those of the process: chosen once, by the environment's TIDEMILL_CPU_KERNELS.
+const CpuKernels& BestCpuKernels();
 
 }  // namespace tidemill

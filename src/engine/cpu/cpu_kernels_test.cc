@@ -251,6 +251,14 @@ TEST_P(CpuKernelsTest, PickFindsTheIntervalOfTheTarget) {
   EXPECT_EQ(kernels_->pick(e.data(), 100, 40.0f), 96);
 }
 
+TEST_P(CpuKernelsTest, AreChosenByTheirName) {
+  EXPECT_EQ(&ChooseCpuKernels(GetParam()), kernels_);
+}
+
+TEST(CpuKernels, AreTheBestWhereTheNameIsUnknown) {
+  EXPECT_EQ(&ChooseCpuKernels("abacus"), &ChooseCpuKernels(nullptr));
+}
+
 INSTANTIATE_TEST_SUITE_P(Machines, CpuKernelsTest, testing::Values("plain", "avx2", "avx512"),
                          [](const auto& info) { return std::string(info.param); });
 

@@ -190,17 +190,7 @@ class GgufTokenizerReader {
               {"add_prefix_space", true},
               {"trim_offsets", true},
               {"use_regex", true}}},
-            {"model",
-             {{"type", "BPE"},
-              {"dropout", nullptr},
-              {"unk_token", nullptr},
-              {"continuing_subword_prefix", nullptr},
-              {"end_of_word_suffix", nullptr},
-              {"fuse_unk", false},
-              {"byte_fallback", false},
-              {"ignore_merges", kind_->ignore_merges},
-              {"vocab", Json(vocab)},
-              {"merges", merges}}}};
+            {"model", BpeModelJson(std::move(vocab), merges, kind_->ignore_merges)}};
   }
 
   std::optional<std::string> TokenText(std::optional<int32_t> id) const {

@@ -89,6 +89,8 @@ Result<OpenedEngine> OpenEngine(const RunConfig& config, const Tokenizer& tokeni
     return OpenServers(config, tokenizer, std::move(start), channel, clock);
   }
   TM_ASSIGN_OR_RETURN(EngineOptions options, EngineOptionsFrom(config, start.threads, tokenizer));
+  options.adapters = start.adapters;
+  options.adapter_rank = start.adapter_rank;
   options.fixed_base = start.fixed_base;
   TM_ASSIGN_OR_RETURN(const auto sampled, WeightsToSample(start.weights));
   TM_ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine, NewEngine(sampled, start.version, options));

@@ -29,9 +29,9 @@ Status Begin(Process& process) {
   process.threads = ThreadsFrom(config);
   if (!request.roles.learner && !request.roles.rollout) return Ok();
   TM_ASSIGN_OR_RETURN(process.tokenizer, Tokenizer::Read(config.model.tokenizer_path()));
-  TM_ASSIGN_OR_RETURN(process.protocol,
-                      NewProtocol(config.model.protocol, *process.tokenizer,
-                                  config.model.tokenizer_path(), ProtocolOptionsFrom(config)));
+  TM_ASSIGN_OR_RETURN(const ProtocolOptions protocol, ProtocolOptionsFrom(config));
+  TM_ASSIGN_OR_RETURN(process.protocol, NewProtocol(config.model.protocol, *process.tokenizer,
+                                                    config.model.tokenizer_path(), protocol));
   process.ports.protocol = process.protocol.get();
   start.turn_text = [tokenizer = *process.tokenizer](const std::vector<int32_t>& ids) {
     return tokenizer.Decode(ids, /*skip_special=*/true);

@@ -11,6 +11,7 @@
 #include "engine/cpu/cpu_kernels.h"
 #include "gateway/plain_recorder.h"
 #include "live/live_run.h"
+#include "model/torch/lora.h"
 #include "model/torch/model.h"
 #include "run/live_options.h"
 #include "run/torch/engine_setup.h"
@@ -55,6 +56,9 @@ void PolicyServer::Describe(const RunConfig& config, const PolicyWeights& weight
   };
   add("model", policy.name + " (" + config.model.path + ")");
   if (!config.model.adapter.empty()) add("adapter", config.model.adapter);
+  if (adapters_ != nullptr) {
+    for (const std::string& name : adapters_->names()) add("adapter", name);
+  }
   add("parameters",
       fmt::format("{:.1f} million, {} on {}",
                   static_cast<double>(weights.config().ParameterCount()) / 1e6,
@@ -71,6 +75,30 @@ void PolicyServer::Describe(const RunConfig& config, const PolicyWeights& weight
       "/metrics");
 }
 
+Status PolicyServer::OpenAdapters(const RunConfig& config, const ServeUse& use,
+                                  const std::shared_ptr<const PolicyWeights>& base) {
+  if (use.adapters.most == 0) return Ok();
+  if (!config.engine.own()) return Invalid("--max-loras is for the program's own engine");
+  if (!use.record.run.empty()) {
+    return Invalid("--max-loras: sessions that are recorded (--run) are of one policy");
+  }
+  const auto load = [base](const std::string& path) -> Result<std::shared_ptr<const Weights>> {
+    TM_ASSIGN_OR_RETURN(auto adapter,
+                        LoadAdapter(path, base->config(), base->view().embed.device().str()));
+    TM_ASSIGN_OR_RETURN(auto adapted, PolicyWeights::WithAdapter(base, std::move(adapter)));
+    return std::shared_ptr<const Weights>(std::move(adapted));
+  };
+  adapters_ = std::make_unique<ServedAdapters>(
+      *engine_.port, load,
+      ServedAdapterOptions{.model = host_->policy().name,
+                           .most = use.adapters.most,
+                           .by_clients = config.gateway.keys.empty()});
+  for (const auto& [name, path] : use.adapters.modules) {
+    TM_RETURN_IF_ERROR(adapters_->Add(name, path).WithContext("--lora-modules " + name));
+  }
+  return Ok();
+}
+
 Result<std::unique_ptr<PolicyServer>> PolicyServer::Start(RunConfig config, const ServeUse& serve) {
   const RecordTo& record = serve.record;
   std::unique_ptr<PolicyServer> server(new PolicyServer);
@@ -84,6 +112,8 @@ Result<std::unique_ptr<PolicyServer>> PolicyServer::Start(RunConfig config, cons
                         .version = 1,
                         .threads = ThreadsFrom(config).engine,
                         .fixed_base = true,
+                        .adapters = static_cast<int32_t>(serve.adapters.most),
+                        .adapter_rank = serve.adapters.max_rank,
                         .folder = config.engine.folder};
   if (begin.folder.empty()) {
     begin.folder =
@@ -94,6 +124,8 @@ Result<std::unique_ptr<PolicyServer>> PolicyServer::Start(RunConfig config, cons
   TM_ASSIGN_OR_RETURN(server->host_, GatewayHost::Read(config, serve.words));
   GatewayUse use{
       .context_tokens = server->engine_.max_context, .api_key = serve.api_key, .in_a_run = false};
+  TM_RETURN_IF_ERROR(server->OpenAdapters(config, serve, weights));
+  use.adapters = server->adapters_.get();
   std::unique_ptr<TurnRecorder> recorder;
   if (record.run.empty()) {
     recorder = std::make_unique<PlainRecorder>(server->host_->policy());

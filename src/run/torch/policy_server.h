@@ -26,10 +26,18 @@ struct RecordTo {
   std::string run{};  // empty: nowhere
 };
 
+// LoRA adapters beside the model.
+struct ServeAdapters {
+  uint32_t most = 0;      // at once; 0: there are none
+  int64_t max_rank = 16;  // a GPU keeps room for it
+  std::vector<std::pair<std::string, std::string>> modules{};  // name and PEFT directory
+};
+
 // What of a server is no key of the config.
 struct ServeUse {
   RecordTo record{};
   ServedWords words{};
+  ServeAdapters adapters{};
   std::string api_key{};  // instead of gateway.keys; empty: none
 };
 
@@ -54,6 +62,8 @@ class PolicyServer {
   PolicyServer() = default;
   // Tells commands where to find this process.
   Status Announce();
+  Status OpenAdapters(const RunConfig& config, const ServeUse& use,
+                      const std::shared_ptr<const PolicyWeights>& base);
   // Opens the run; the gateway owns what remembers.
   Result<std::unique_ptr<TurnRecorder>> Remember(const RunConfig& config, const RecordTo& record);
 
@@ -65,6 +75,7 @@ class PolicyServer {
   Metrics metrics_;
   std::unique_ptr<WeightChannel> channel_;
   OpenedEngine engine_;
+  std::unique_ptr<ServedAdapters> adapters_;  // null: there are none
   // Before the gateway, whose threads use them; the run is the gateway's.
   LiveRun* live_ = nullptr;
   std::string announced_;  // the file that tells; empty: nobody is told

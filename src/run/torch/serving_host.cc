@@ -165,6 +165,8 @@ Status ServingHost::OpenEnvironments() {
     servers.name = one.name;
     servers.standard = StandardNamed(one.standard);
     servers.mode = one.mode;
+    TM_RETURN_IF_ERROR(
+        CheckMode(*servers.standard, one.mode).WithContext("[[environment]] " + one.name));
     for (const std::string& url : one.urls) servers.urls.push_back(ParseHttpUrl(url).value());
     servers.command = one.command;
     servers.servers = one.servers;
@@ -213,6 +215,19 @@ void ServingHost::Sink(MetricSink& sink) const {
   if (live_ != nullptr) live_->Sink(sink);
   if (release_) SinkCounters(release_->counters(), sink);
   if (guards_) SinkCounters(guards_->counters(), sink);
+  if (!environments_) return;
+  const EnvironmentRunner::Counts counts = environments_->counts();
+  const auto count = [&](const char* name, const char* help, uint64_t value) {
+    sink.Counter(name, help, static_cast<double>(value));
+  };
+  count("tidemill_environment_episodes_total", "Episodes that an environment paid for",
+        counts.ended);
+  count("tidemill_environment_waits_total", "Times an episode found no room in its environment",
+        counts.waited);
+  count("tidemill_environment_failures_total", "Attempts ended by a failing environment",
+        counts.failed);
+  count("tidemill_environment_bad_actions_total", "Actions that an environment did not accept",
+        counts.bad_actions);
 }
 
 }  // namespace tidemill

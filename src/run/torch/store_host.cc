@@ -36,7 +36,7 @@ Status StoreHost::ReadTasks() {
   TM_RETURN_IF_ERROR(Prepare(config.tasks.train, &train_tasks_));
   TM_RETURN_IF_ERROR(Prepare(config.tasks.eval, &eval_tasks_));
   book_.Add(train_tasks_), book_.Add(eval_tasks_);
-  const ProtocolOptions options = ProtocolOptionsFrom(config);
+  TM_ASSIGN_OR_RETURN(const ProtocolOptions options, ProtocolOptionsFrom(config));
   TM_RETURN_IF_ERROR(CheckTools(train_tasks_, options).WithContext(config.tasks.train));
   TM_RETURN_IF_ERROR(CheckTools(eval_tasks_, options).WithContext(config.tasks.eval));
   process_.ports.train_tasks = &train_tasks_;

@@ -88,11 +88,7 @@ Result<ImportedTasks> ImportHumanEval(const std::string& path, const ImportOptio
       parts.assertions = std::move(*assertions);
       task = PythonTask(parts, options);
     }
-    if (task.ok()) {
-      out.tasks.push_back({std::move(*task), prompt + solution});
-    } else {
-      out.skipped.push_back(parts.id + ": " + task.status().message());
-    }
+    out.Add(parts.id, std::move(task), prompt + solution);
     return Ok();
   };
   TM_RETURN_IF_ERROR(ForEachRow(path, read));

@@ -48,12 +48,7 @@ Result<ImportedTasks> ImportMbpp(const std::string& path, const ImportOptions& o
     if (!parts.assertions.empty()) {
       parts.text += "\nYour code should pass this test:\n" + parts.assertions.front();
     }
-    auto task = PythonTask(parts, options);
-    if (task.ok()) {
-      out.tasks.push_back({std::move(*task), WithoutCarriageReturns(code)});
-    } else {
-      out.skipped.push_back(parts.id + ": " + task.status().message());
-    }
+    out.Add(parts.id, PythonTask(parts, options), WithoutCarriageReturns(code));
     return Ok();
   };
   TM_RETURN_IF_ERROR(ForEachRow(path, read));

@@ -30,12 +30,8 @@ Result<ImportedTasks> ImportPyfunc(const std::string& path, const ImportOptions&
       parts.text += "\nYour code should pass this test:\n" + parts.assertions.front();
     }
     auto task = PythonTask(parts, options);
-    if (task.ok()) {
-      task->set_difficulty(steps);
-      out.tasks.push_back({std::move(*task), std::move(solution)});
-    } else {
-      out.skipped.push_back(parts.id + ": " + task.status().message());
-    }
+    if (task.ok()) task->set_difficulty(steps);
+    out.Add(parts.id, std::move(task), std::move(solution));
     return Ok();
   };
   TM_RETURN_IF_ERROR(ForEachRow(path, read));

@@ -134,12 +134,7 @@ Result<ImportedTasks> ImportSwebench(const std::string& path, const ImportOption
   const auto read = [&](ObjectReader& row, const SweJson&) -> Status {
     SweRow fields;
     TM_RETURN_IF_ERROR(ReadRow(row, fields));
-    auto task = SweTask(fields, options);
-    if (task.ok()) {
-      out.tasks.push_back({std::move(*task), ""});
-    } else {
-      out.skipped.push_back(fields.id + ": " + task.status().message());
-    }
+    out.Add(fields.id, SweTask(fields, options), "");
     return Ok();
   };
   TM_RETURN_IF_ERROR(ForEachRow(path, read));

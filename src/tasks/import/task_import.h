@@ -48,6 +48,15 @@ struct ImportedTasks {
   std::vector<ImportedTask> tasks;
   std::vector<std::string> skipped;  // "mbpp-596: .. why it cannot be graded"
   std::vector<std::string> notes;    // "cat-file: .. what is not as its authors meant it"
+
+  // The task with its solution, or why there is none.
+  void Add(const std::string& id, Result<v1::Task> task, std::string solution) {
+    if (task.ok()) {
+      tasks.push_back({std::move(*task), std::move(solution)});
+    } else {
+      skipped.push_back(id + ": " + task.status().message());
+    }
+  }
 };
 
 // The formats there are: "mbpp", "humaneval", "pyfunc", "harbor", "swebench".

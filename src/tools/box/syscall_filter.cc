@@ -196,21 +196,6 @@ int AddRules(scmp_filter_ctx context, const SyscallFilterOptions& options) {
   return rules.result();
 }
 
-Result<std::string> Exported(scmp_filter_ctx context) {
-  const Fd file(memfd_create("tidemill-filter", MFD_CLOEXEC));
-  if (!file) return Internal(fmt::format("memfd_create: {}", strerror(errno)));
-  if (const int result = seccomp_export_bpf(context, file.get()); result != 0) {
-    return Internal(fmt::format("exporting the system call filter: {}", strerror(-result)));
-  }
-  struct stat info = {};
-  if (fstat(file.get(), &info) != 0 || info.st_size <= 0) return Internal("the filter is empty");
-  std::string bytes(static_cast<size_t>(info.st_size), '\0');
-  if (pread(file.get(), bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
-    return Internal("reading the filter back");
-  }
-  return bytes;
-}
-
 }  // namespace
 
 Result<std::string> BuildSyscallFilter(const SyscallFilterOptions& options) {
@@ -231,7 +216,22 @@ Result<std::string> BuildSyscallFilter(const SyscallFilterOptions& options) {
   if (result != 0) {
     return Internal(fmt::format("building the system call filter: {}", strerror(-result)));
   }
-  return Exported(context.get());
+  return ExportFilter(context.get());
+}
+
+Result<std::string> ExportFilter(void* context) {
+  const Fd file(memfd_create("tidemill-filter", MFD_CLOEXEC));
+  if (!file) return Internal(fmt::format("memfd_create: {}", strerror(errno)));
+  if (const int result = seccomp_export_bpf(context, file.get()); result != 0) {
+    return Internal(fmt::format("exporting the system call filter: {}", strerror(-result)));
+  }
+  struct stat info = {};
+  if (fstat(file.get(), &info) != 0 || info.st_size <= 0) return Internal("the filter is empty");
+  std::string bytes(static_cast<size_t>(info.st_size), '\0');
+  if (pread(file.get(), bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
+    return Internal("reading the filter back");
+  }
+  return bytes;
 }
 
 }  // namespace tidemill

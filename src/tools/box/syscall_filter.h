@@ -23,4 +23,7 @@ struct SyscallFilterOptions {
 // another. kUnavailable: another architecture.
 Result<std::string> BuildSyscallFilter(const SyscallFilterOptions& options);
 
+// The rules that were added to libseccomp's `context` (scmp_filter_ctx), as the kernel takes them.
+Result<std::string> ExportFilter(void* context);
+
 }  // namespace tidemill

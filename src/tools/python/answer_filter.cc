@@ -4,15 +4,12 @@
 #include <fmt/format.h>
 #include <seccomp.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <initializer_list>
 #include <memory>
 
-#include "core/fd.h"
+#include "tools/box/syscall_filter.h"
 
 namespace tidemill {
 namespace {
@@ -71,18 +68,7 @@ Result<std::string> BuildAnswerFilter() {
   if (const int result = AddAnswerRules(context.get()); result != 0) {
     return Internal(fmt::format("building the filter of answers: {}", strerror(-result)));
   }
-  const Fd file(memfd_create("tidemill-answer-filter", MFD_CLOEXEC));
-  if (!file) return Internal(fmt::format("memfd_create: {}", strerror(errno)));
-  if (const int result = seccomp_export_bpf(context.get(), file.get()); result != 0) {
-    return Internal(fmt::format("exporting the filter of answers: {}", strerror(-result)));
-  }
-  struct stat info = {};
-  if (fstat(file.get(), &info) != 0 || info.st_size <= 0) return Internal("the filter is empty");
-  std::string bytes(static_cast<size_t>(info.st_size), '\0');
-  if (pread(file.get(), bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
-    return Internal("reading the filter back");
-  }
-  return bytes;
+  return ExportFilter(context.get());
 }
 
 }  // namespace tidemill

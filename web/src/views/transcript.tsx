@@ -102,7 +102,9 @@ function Call(props: { call: Json }) {
   return (
     <div class="call">
       <p>
-        <strong>{c.tool}</strong> <Badge text={c.skipped ? "skipped" : c.outcome} />
+        <strong>{c.tool}</strong> <Badge text={c.cancelled ? "cancelled" : c.skipped ? "skipped" : c.outcome} />
+        {c.handle && <Badge text={`in the background as ${c.handle}`} />}
+        {c.asked_token > 0 && <Badge text={`begun at token ${c.asked_token}`} />}
         {c.tests_total > 0 && <Badge text={`${c.tests_passed}/${c.tests_total} tests`} tone={c.tests_passed === c.tests_total ? "good" : "warn"} />}
         <span class="soft">
           {" "}
@@ -142,11 +144,35 @@ function Turn(props: { turn: Json; number: number; colours: string; base: number
       <Tokens turn={t} colours={props.colours} base={props.base} />
       {t.malformed && <p class="problem">Malformed call: {t.malformed}</p>}
       {t.end === "length" && <p class="note">Cut off at the token limit.</p>}
+      {t.end === "interrupted" && <p class="note">Ended by the result of a background call.</p>}
+      {t.delivered?.length > 0 && <p class="note">Results delivered behind it: {t.delivered.join(", ")}.</p>}
       {t.calls.map((call: Json, i: number) => (
         <Call key={i} call={call} />
       ))}
       {t.calls.length === 0 && t.observation && <pre class="code result">{t.observation}</pre>}
     </section>
+  );
+}
+
+// Where the episode's time went; what is left passed between the parts of the system.
+function TimeBar(props: { time: Json | null }) {
+  if (!props.time) return null;
+  const parts: [string, number][] = [
+    ["generating", props.time.generating_ms],
+    ["waiting for tools", props.time.tool_ms],
+    ["waiting for a place", props.time.place_ms],
+  ];
+  const sum = parts.reduce((total, [, ms]) => total + ms, 0);
+  if (sum <= 0) return null;
+  return (
+    <div class="timebar">
+      <div class="bar" role="img" aria-label={parts.map(([name, ms]) => `${name} ${duration(ms)}`).join(", ")}>
+        {parts.map(([name, ms], i) => (
+          <i key={name} class={`v${2 * i}`} style={{ width: `${(100 * ms) / sum}%` }} title={`${name}: ${duration(ms)}`} />
+        ))}
+      </div>
+      <p class="note">Time: {parts.map(([name, ms]) => `${name} ${duration(ms)}`).join(", ")}.</p>
+    </div>
   );
 }
 
@@ -188,6 +214,7 @@ function Verdict(props: { verdict: Json; episode: Json }) {
           {d.file}:{d.line}: {d.severity}: {d.message}
         </p>
       ))}
+      <TimeBar time={e.time} />
       <p class="note">
         Fate: {words(e.fate)}
         {e.fate_reason && ` (${e.fate_reason})`}

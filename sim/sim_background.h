@@ -1,0 +1,27 @@
+// What the simulator's agents call in the background, and what must hold of it in every episode
+// that is stored.
+#pragma once
+
+#include <string>
+
+#include "proto/tidemill.pb.h"
+#include "sim/simulation.h"
+
+namespace tidemill::sim {
+
+// The planted bugs that an episode shows.
+inline bool IsOfBackground(Bug bug) {
+  return bug == Bug::kDeliveredTwice || bug == Bug::kDeliveredToAnother ||
+         bug == Bug::kDeliveredAfterEnd || bug == Bug::kCancelledIsCharged;
+}
+
+// What a simulated tool says: whose call it answers.
+std::string SimToolText(const std::string& request_id);
+
+// The first promise that the episode's background calls break; empty: none.
+std::string WrongBackground(const v1::Trajectory& trajectory);
+
+// The episode as a worker with the bug would have told it; as it is, where it gives no occasion.
+void PlantInEpisode(Bug bug, v1::Trajectory& trajectory);
+
+}  // namespace tidemill::sim
