@@ -6,7 +6,7 @@ CTEST = ctest --output-on-failure -j$(TEST_JOBS) --test-dir
 TEST_JOBS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help install build program deb test test-unit demo agents backends interop dev asan tsan clang fuzz lint format format-check bench soak clean
+.PHONY: help install build program deb test test-unit demo agents backends interop dev asan tsan clang fuzz lint format format-check bench fleet soak clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*##/\1 /p' $(MAKEFILE_LIST) | awk '{n=$$1; $$1=""; printf "  make %-13s%s\n", n, $$0}'
@@ -73,8 +73,12 @@ format-check: install-dev  ## fails if `make format` would change anything
 bench: build  ## the benchmarks: ratios measured in one run
 	scripts/bench build/release
 
-interop: build  ## transformers, PEFT, TensorBoard, pandas and prometheus_client from PyPI read what is written
+interop: build  ## transformers, PEFT, TensorBoard, pandas, datasets and prometheus_client read what is written; the tinker client trains
 	scripts/interop build/release
+
+fleet: build  ## a fleet by `tidemill launch` on a real Slurm with three nodes on this machine, one drained, one killed
+	@scripts/install scripts/packages-fleet.txt
+	scripts/fleet build/release
 
 soak: build  ## for SOAK_SECONDS (default 600): the simulator, then a fleet under every fault
 	scripts/soak build/release

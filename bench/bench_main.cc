@@ -104,6 +104,8 @@ constexpr Bench kBenches[] = {
     {"disk", [](const BenchWords& w) { return Print(RunDiskBench(w.disk), w.json); }},
     {"tokenizer",
      [](const BenchWords& w) { return Print(RunTokenizerBench(w.tokenizer), w.json); }},
+    {"constraint",
+     [](const BenchWords& w) { return Print(RunConstraintBench(w.constraint), w.json, Holds); }},
 };
 
 int RunBench(const BenchWords& words) {

@@ -7,6 +7,7 @@
 
 #include "bench/agents_bench.h"
 #include "bench/bus_bench.h"
+#include "bench/constraint_bench.h"
 #include "bench/disk_bench.h"
 #include "bench/gateway_bench.h"
 #include "bench/memory_bench.h"
@@ -23,6 +24,7 @@ struct BenchWords {
   BusBenchOptions bus;
   StoreBenchOptions store;
   TokenizerBenchOptions tokenizer;
+  ConstraintBenchOptions constraint;
   DiskBenchOptions disk;
   AgentsBenchOptions agents;
   GatewayBenchOptions gateway;

@@ -168,6 +168,9 @@ void AddBenchWords(CLI::App& app, std::function<void(const BenchWords& words)> r
   add("tokenizer", "Encoding against splitting alone")
       .add_option("--model", words->tokenizer.model_dir,
                   "Model directory of the tokenizer; default: one is learnt");
+  add("constraint", "Compiling a schema, and draws under it (exit status 1: the bound was missed)")
+      .add_option("--model", words->constraint.model_dir,
+                  "Model directory of the tokenizer; default: a vocabulary is made up");
 }
 
 }  // namespace tidemill

@@ -248,7 +248,9 @@ Result<ArmRun> RunArm(const std::string& name, const Script& script,
   rollout_options.max_episodes = options.at_once;
   rollout_options.limits = script.limits;
   RolloutLoop rollout(bus, engine, protocol, clock, rollout_options);
-  ToolLoop tools(bus, port, {.cache_results = 0});
+  ToolLoopOptions tool_options;
+  tool_options.cache = 0;
+  ToolLoop tools(bus, port, tool_options);
   WakeCounter waker;
   bus.Subscribe(kTrajectoriesTopic, waker);
   const uint64_t groups = std::max(1u, options.episodes / kWaitingMembers);

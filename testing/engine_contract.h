@@ -215,6 +215,10 @@ TEST_P(EngineContract, WhatCannotStartIsToldWithTheReasonAndIsGone) {
   pinned.pin_version = 99;
   port().Start(pinned);
   EXPECT_FALSE(Await(24).status.ok());
+  SequenceStart other = Prompt(25, 5);
+  other.policy = static_cast<PolicyId>(7);
+  port().Start(other);
+  EXPECT_FALSE(Await(25).status.ok()) << "nobody published that policy";
   port().Continue(20, {}, {.max_new_tokens = 1});
   EXPECT_EQ(Await(20).status.code(), Code::kNotFound);
   EXPECT_EQ(Draw(Prompt(20, 5)).ids.size(), 5u) << "the number is free";

@@ -56,6 +56,7 @@ void AddRankCommand(CLI::App& app, Exit& exit);
 void AddStatusCommand(CLI::App& app, Exit& exit);
 void AddDeadCommand(CLI::App& app, Exit& exit);
 void AddScaleCommand(CLI::App& app, Exit& exit);
+void AddLaunchCommand(CLI::App& app, Exit& exit);
 void AddDoctorCommand(CLI::App& app, Exit& exit);
 void AddModelCommand(CLI::App& app, Exit& exit);
 void AddPlanCommand(CLI::App& app, Exit& exit);

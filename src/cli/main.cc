@@ -40,6 +40,7 @@ void AddCommands(CLI::App& app, Exit& exit) {
   AddStatusCommand(app, exit);
   AddDeadCommand(app, exit);
   AddScaleCommand(app, exit);
+  AddLaunchCommand(app, exit);
   AddSimCommand(app, exit);
   AddBenchCommand(app, exit);
   AddDoctorCommand(app, exit);

@@ -162,15 +162,89 @@ TEST_F(ServeProgram, SessionsAreDeletedWithProof) {
   EXPECT_EQ(RunTidemill("live delete talk" + runs).exit_code, 2);
 }
 
+// As a client of another server finds it: one key, a name, a document that satisfies its schema.
+TEST_F(ServeProgram, AnswersAreHeldToASchema) {
+  const uint16_t port =
+      Serve(model_ + " --api-key secret --served-model-name small --max-model-len 512");
+  ASSERT_NE(port, 0);
+  const nlohmann::json schema = {
+      {"type", "object"},
+      {"properties",
+       {{"colour", {{"enum", {"red", "blue"}}}}, {"count", {{"type", "integer"}, {"maximum", 9}}}}},
+      {"required", {"colour", "count"}},
+      {"additionalProperties", false}};
+  const nlohmann::json body = {
+      {"model", "small"},
+      {"max_tokens", 200},
+      {"messages", {{{"role", "user"}, {"content", "hi"}}}},
+      {"response_format",
+       {{"type", "json_schema"}, {"json_schema", {{"name", "n"}, {"schema", schema}}}}}};
+  EXPECT_EQ(StatusOf(Post(port, "/v1/chat/completions", body)), 401);
+  for (int seed = 0; seed < 8; ++seed) {
+    nlohmann::json seeded = body;
+    seeded["seed"] = seed;
+    const std::string answer =
+        Post(port, "/v1/chat/completions", seeded, "Authorization: Bearer secret\r\n");
+    ASSERT_EQ(StatusOf(answer), 200) << answer;
+    const auto choice = nlohmann::json::parse(BodyOf(answer))["choices"][0];
+    const std::string text = choice["message"]["content"];
+    const auto value = nlohmann::json::parse(text, nullptr, false);
+    ASSERT_TRUE(value.is_object()) << text;
+    EXPECT_TRUE(value["colour"] == "red" || value["colour"] == "blue") << text;
+    EXPECT_LE(value["count"].get<int64_t>(), 9);
+    EXPECT_EQ(value.size(), 2u);
+  }
+  EXPECT_THAT(TextOf(folder_ / "log"), HasSubstr("model       small"));
+  EXPECT_THAT(TextOf(folder_ / "log"), HasSubstr("context     512 tokens"));
+}
+
+// lm-eval reads the log-probabilities of a prompt from an echo.
+TEST_F(ServeProgram, AnEchoHasTheLogProbabilitiesThatTheModelGivesThePrompt) {
+  const uint16_t port = Serve(model_);
+  ASSERT_NE(port, 0);
+  const auto answer = nlohmann::json::parse(BodyOf(Post(port, "/v1/completions",
+                                                        {{"model", "m"},
+                                                         {"prompt", {5, 6, 7, 8}},
+                                                         {"max_tokens", 1},
+                                                         {"logprobs", 1},
+                                                         {"echo", true}})));
+  const auto told = answer["choices"][0]["logprobs"]["token_logprobs"];
+  const ProcessOutput scored =
+      RunTidemill("model score --json --model " + model_ + " --ids 5,6,7,8", "2>/dev/null");
+  const auto logprobs = nlohmann::json::parse(scored.output)["logprobs"];
+  ASSERT_EQ(told.size(), 5u) << answer.dump();
+  EXPECT_TRUE(told[0].is_null());
+  for (size_t i = 1; i < 4; ++i) {
+    EXPECT_NEAR(told[i].get<double>(), logprobs[i - 1].get<double>(), 1e-4);
+  }
+}
+
+TEST_F(ServeProgram, AConversationInTheTerminal) {
+  const std::string saved = folder_ / "talk.json";
+  std::ofstream(folder_ / "lines") << "hello\n/tokens\n/save " << saved << "\n/wrong\n";
+  const ProcessOutput talk =
+      RunTidemill("chat " + model_ + " --max-tokens 5 <" + (folder_ / "lines"));
+  EXPECT_EQ(talk.exit_code, 0) << talk.output;
+  EXPECT_THAT(talk.output, HasSubstr(" + 5 tokens]"));
+  EXPECT_THAT(talk.output, HasSubstr("unknown: /wrong"));
+  std::ifstream file(saved);
+  const auto json = nlohmann::json::parse(file, nullptr, false);
+  ASSERT_TRUE(json.is_object()) << talk.output;
+  ASSERT_EQ(json["messages"].size(), 2u);
+  EXPECT_EQ(json["messages"][0]["content"], "hello");
+  EXPECT_EQ(json["messages"][1]["role"], "assistant");
+}
+
 TEST_F(ServeProgram, WrongWordsAreNamed) {
   const auto message = [](const std::string& words) {
     const ProcessOutput result = RunTidemill("serve " + words);
     EXPECT_EQ(result.exit_code, 2) << words << "\n" << result.output;
     return result.output;
   };
-  EXPECT_THAT(message(""), HasSubstr("DIR is missing"));
+  EXPECT_THAT(message(""), HasSubstr("MODEL is missing"));
   EXPECT_THAT(message(model_ + " --host 0.0.0.0"), HasSubstr("requires API keys"));
   EXPECT_THAT(message("--new-key 'a b'"), HasSubstr("a tenant's name must be"));
+  EXPECT_THAT(message(folder_ / "nothing"), HasSubstr("no such directory"));
 }
 
 }  // namespace

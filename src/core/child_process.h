@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/status.h"
@@ -13,10 +14,17 @@ namespace tidemill {
 // The program that runs, to be started again.
 std::string ThisProgram();
 
-// Starts words[0]. The child reads nothing and only logs: what it prints goes to our standard
-// error. It inherits no other descriptor. It is a process group of its own, so that Ctrl-C reaches
-// us alone and we tell it in order.
-Result<pid_t> StartChild(const std::vector<std::string>& words);
+struct ChildOptions {
+  // Beside the environment we have; these come first.
+  std::vector<std::pair<std::string, std::string>> environment = {};
+  std::string log = {};      // a file that what it prints is added to; empty: our standard error
+  bool outlives_us = false;  // it is a session of its own, and ends when it likes
+};
+
+// Starts words[0], which is looked for on the path where it has no slash. The child reads nothing
+// and only logs: what it prints goes to the log. It inherits no other descriptor. It is a process
+// group of its own, so that Ctrl-C reaches us alone and we tell it in order.
+Result<pid_t> StartChild(const std::vector<std::string>& words, const ChildOptions& options = {});
 
 // The same for a program of others that is found on the path: what it prints is added to the file
 // `log`, and it is asked to end when this thread's process dies.

@@ -43,6 +43,7 @@ void AddSequences(const v1::Trajectory& trajectory, v1::TeacherRequest& request)
 bool WentWrong(const v1::Turn& turn) {
   if (!turn.malformed().empty()) return true;
   return std::any_of(turn.calls().begin(), turn.calls().end(), [](const v1::ToolCall& call) {
+    if (!call.handle().empty()) return false;  // its result stands behind a later turn
     const bool failed =
         call.outcome() != v1::OUTCOME_OK && call.outcome() != v1::OUTCOME_UNAVAILABLE;
     return !call.skipped() && (failed || call.tests_passed() < call.tests_total());

@@ -45,7 +45,7 @@ Finished RunEpisodes(bool eager) {
   options.limits.eager = eager;
   RolloutLoop rollout(bus, engine, protocol, clock, options);
   ToolLoopOptions tool_options;
-  tool_options.cache_results = 0;
+  tool_options.cache = 0;
   ToolLoop tools(bus, port, tool_options);
   rollout.Attach(waker), tools.Attach(waker);
   bus.Subscribe(kTrajectoriesTopic, waker);

@@ -44,6 +44,12 @@ Status CheckBackground(const RunConfig& config, const Binder& binder) {
     return binder.Error("background.always",
                         "names \"" + tool + "\", which background.allowed names, too");
   }
+  if (config.rollout.delivers_now() && config.engine.backend != "own") {
+    return binder.Error(
+        "rollout.deliver",
+        "is \"now\", which needs engine.backend = \"own\": a turn of a server cannot "
+        "be ended behind a token");
+  }
   return Ok();
 }
 

@@ -30,6 +30,16 @@ TEST(CheckConfig, WhatMemoryCannotDoIsRefusedByName) {
               HasSubstr("an agent that is a program"));
 }
 
+TEST(CheckConfig, AToolIsInTheBackgroundInOneWayAndServersCannotBeInterrupted) {
+  EXPECT_EQ(CheckOf({"background.allowed=run_tests", "background.always=lint"}), "");
+  EXPECT_THAT(CheckOf({"background.allowed=run_tests,lint", "background.always=lint"}),
+              HasSubstr("names \"lint\", which background.allowed names, too"));
+  EXPECT_EQ(CheckOf({"rollout.deliver=now"}), "");
+  EXPECT_THAT(CheckOf({"rollout.deliver=now", "engine.backend=vllm", "engine.urls=http://there",
+                       "engine.folder=there"}),
+              HasSubstr("needs engine.backend = \"own\""));
+}
+
 TEST(CheckConfig, OneTeacherIsEnough) {
   EXPECT_EQ(CheckOf({"teacher.model=there"}), "");
   EXPECT_EQ(CheckOf({"teacher.policy=true", "teacher.hints=errors"}), "");

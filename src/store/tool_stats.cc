@@ -91,7 +91,8 @@ void ToolStats::Take(const v1::Trajectory& trajectory) {
       skipped_ += call.skipped() ? 1 : 0;
       tool.tests_passed += call.tests_passed();
       tool.tests_total += call.tests_total();
-      ++tool.outcomes[EnumName(call.outcome())];
+      ++tool.outcomes[call.cancelled() ? "cancelled" : EnumName(call.outcome())];
+      if (call.cancelled()) continue;  // it has no times
       tool.wait.Add(call.wait_ms());
       tool.run.Add(call.run_ms());
       tool.queue.Add(call.wait_ms() - call.run_ms());

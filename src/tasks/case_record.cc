@@ -15,8 +15,10 @@ constexpr int kNotesMax = 32;
 void AddNotes(const v1::Trajectory& trajectory, v1::CaseRecord& record) {
   for (int turn = 0; turn < trajectory.turns_size(); ++turn) {
     for (const v1::ToolCall& call : trajectory.turns(turn).calls()) {
-      // An unavailability that we caused says nothing about the tool.
-      if (call.skipped() || call.outcome() == v1::OUTCOME_UNAVAILABLE) continue;
+      // An unavailability that we caused says nothing about the tool, a call that was cancelled
+      // nothing at all.
+      if (call.skipped() || call.cancelled()) continue;
+      if (call.outcome() == v1::OUTCOME_UNAVAILABLE) continue;
       if (record.tools_size() == kNotesMax) return;
       v1::ToolNote& note = *record.add_tools();
       note.set_turn(static_cast<uint32_t>(turn));

@@ -56,6 +56,10 @@ Status RemoteTurns::CheckStart(const SequenceStart& start) const {
     return Unavailable("version " + std::to_string(*start.pin_version) +
                        ": an inference server holds the newest only (engine.backend)");
   }
+  if (start.policy != PolicyId::kMain) {
+    return Unavailable("policy " + std::to_string(static_cast<uint32_t>(start.policy)) +
+                       ": an inference server has the main policy only (engine.backend)");
+  }
   if (start.prompt.empty()) return Invalid("the prompt is empty");
   for (const TokenId id : start.prompt) {
     if (id < 0 || id >= options_.vocabulary) {

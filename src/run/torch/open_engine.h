@@ -16,14 +16,14 @@
 namespace tidemill {
 
 struct EngineBeginning {
-  std::shared_ptr<const PolicyWeights> weights;
+  std::shared_ptr<const PolicyWeights> weights{};
   uint64_t version = 0;
   uint64_t step = 0;
   int threads = 1;
   bool fixed_base = false;  // EngineOptions
   int32_t adapters = 0;     // the same
   int64_t adapter_rank = 0;
-  std::string folder;       // of what servers read and print
+  std::string folder{};     // of what servers read and print
 };
 
 struct OpenedEngine {

@@ -1,0 +1,158 @@
+// tidemill launch: a fleet on this machine from one file, to the end of its run, through a kill, and
+// ended by a person; the same by a program that stands for ssh.
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "scale/launch/keeper.h"
+#include "tests/program.h"
+
+namespace tidemill {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr auto kFleetPatience = std::chrono::seconds(150);
+
+class LaunchTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_NO_FATAL_FAILURE(MakeTinyModel(folder_.path()));
+    ASSERT_NO_FATAL_FAILURE(
+        MustRun("tasks generate --family cfunc --count 8 --seed 1 --out " + folder_ / "train.jsonl"));
+  }
+  void TearDown() override {
+    const Result<FleetState> state = StateIn(Fleet());
+    if (state.ok() && state->kept) RunTidemill("launch down demo --folder " + folder_ / "fleets");
+  }
+
+  std::string Fleet() const { return folder_ / "fleets/demo"; }
+  // `more` is of the fleet file, in front of its tables.
+  std::string Write(int steps, const std::string& more = "", const std::string& tools = "") {
+    std::ofstream(folder_ / "run.toml")
+        << "[run]\nfolder = \"" << folder_ / "runs" << "\"\nsteps = " << steps << "\n[model]\npath = \""
+        << folder_ / "model" << "\"\nprotocol = \"compact\"\n[tasks]\ntrain = \""
+        << folder_ / "train.jsonl"
+        << "\"\n[rollout]\ngroup_size = 2\ngroups_per_step = 2\nmax_turn_tokens = 8\nmax_turns = 1\n"
+           "cache_mb = 16\n[replay]\ndrop_zero_variance = false\n[bus]\nlease = \"3s\"\n"
+           "[threads]\nengine = 1\ntrainer = 1\n[dashboard]\nweb = false\n";
+    std::ofstream(folder_ / "fleet.toml")
+        << "run = \"demo\"\nconfig = \"" << folder_ / "run.toml" << "\"\nfolder = \""
+        << folder_ / "fleets" << "\"\n"
+        << more
+        << "[[workers]]\nrole = \"learner\"\n[[workers]]\nrole = \"rollout\"\n"
+           "[[workers]]\nrole = \"tools\"\n"
+        << tools << "[[workers]]\nrole = \"reward\"\n";
+    return folder_ / "fleet.toml";
+  }
+  std::string Logs() const {
+    std::string all;
+    for (const char* name : {"keeper", "learner-1", "rollout-1"}) all += TextOf(LogFile(Fleet(), name));
+    return all;
+  }
+  FleetState State() const {
+    Result<FleetState> state = StateIn(Fleet());
+    return state.ok() ? *state : FleetState();
+  }
+  ProcessState Of(const std::string& name) const {
+    for (const ProcessState& process : State().processes) {
+      if (process.name == name) return process;
+    }
+    return {};
+  }
+  void ExpectDone() {
+    const json summary = json::parse(TextOf(folder_ / "runs/demo/summary.json"), nullptr, false);
+    ASSERT_TRUE(summary.is_object()) << Logs();
+    EXPECT_EQ(summary["lost"], 0);
+    EXPECT_GT(summary["steps"], 0);
+  }
+
+  TemporaryDirectory folder_;
+};
+
+TEST_F(LaunchTest, AFleetOnThisMachineTrainsToItsEndAndLeavesNothingBehind) {
+  const ProcessOutput ran = RunTidemill("launch " + Write(2));
+  EXPECT_EQ(ran.exit_code, 0) << ran.output << Logs();
+  ExpectDone();
+  EXPECT_THAT(ran.output, HasSubstr("learner-1"));
+  const FleetState state = State();
+  EXPECT_TRUE(state.over);
+  EXPECT_FALSE(state.kept);
+  for (const ProcessState& process : state.processes) EXPECT_EQ(process.pid, 0) << process.name;
+  // Secrets are the owner's.
+  EXPECT_EQ(fs::status(Fleet()).permissions() & fs::perms::others_all, fs::perms::none);
+  EXPECT_THAT(ran.output, Not(HasSubstr("redis://")));
+}
+
+TEST_F(LaunchTest, AKilledWorkerComesBackAndAPersonEndsTheFleet) {
+  const std::string file = Write(100000);
+  const ProcessOutput started = RunTidemill("launch --detach " + file);
+  ASSERT_EQ(started.exit_code, 0) << started.output << Logs();
+  ASSERT_TRUE(Eventually([&] { return Of("tools-1").pid != 0; }));
+  const ProcessOutput again = RunTidemill("launch --detach " + file);
+  EXPECT_EQ(again.exit_code, 1);
+  EXPECT_THAT(again.output, HasSubstr("a fleet runs here"));
+  kill(Of("tools-1").pid, SIGKILL);
+  ASSERT_TRUE(Eventually([&] { return Of("tools-1").starts == 2; }, kFleetPatience)) << Logs();
+  EXPECT_EQ(Of("tools-1").last_end, "was killed by signal 9");
+  // The learner has its config by now, so that it ends in order.
+  ASSERT_TRUE(Eventually([&] { return fs::exists(folder_ / "runs/demo/run.db"); }, kFleetPatience)) << Logs();
+  const ProcessOutput down = RunTidemill("launch down demo --folder " + folder_ / "fleets");
+  EXPECT_EQ(down.exit_code, 0) << down.output;
+  EXPECT_TRUE(State().over) << StateText(State());
+  EXPECT_EQ(State().failure, "");
+  EXPECT_EQ(RunTidemill("launch down demo --folder " + folder_ / "fleets").exit_code, 2);
+}
+
+TEST_F(LaunchTest, AWrongConfigIsRefusedBeforeAnythingStarts) {
+  const std::string file = Write(2, "set = [\"rollout.group_sise=2\"]\n");
+  const ProcessOutput refused = RunTidemill("launch " + file);
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.output, HasSubstr("rollout.group_size"));
+  EXPECT_FALSE(fs::exists(Fleet()));
+  EXPECT_EQ(RunTidemill("launch " + folder_ / "none.toml").exit_code, 2);
+  EXPECT_EQ(RunTidemill("launch attach nobody --folder " + folder_ / "fleets").exit_code, 2);
+}
+
+TEST_F(LaunchTest, AWorkerThatCannotWorkEndsTheFleetWithItsReason) {
+  const std::string file = Write(100000, "", "set = [\"tools.slots=nonsense\"]\n");
+  const ProcessOutput failed = RunTidemill("launch " + file);
+  EXPECT_EQ(failed.exit_code, 1) << failed.output;
+  EXPECT_THAT(failed.output, HasSubstr("tools-1 exited with status 2"));
+  EXPECT_THAT(failed.output, HasSubstr("tools.slots"));
+}
+
+TEST_F(LaunchTest, DryRunSaysWhatWouldRunAndRunsNothing) {
+  const ProcessOutput dry = RunTidemill("launch --dry-run " + Write(2));
+  EXPECT_EQ(dry.exit_code, 0) << dry.output;
+  EXPECT_THAT(dry.output, HasSubstr("redis-server"));
+  EXPECT_THAT(dry.output, HasSubstr(" worker rollout\n"));
+  EXPECT_FALSE(fs::exists(Fleet()));
+  const ProcessOutput jobs = RunTidemill("launch --dry-run " + Write(2, "backend = \"slurm\"\n"));
+  EXPECT_EQ(jobs.exit_code, 0) << jobs.output;
+  EXPECT_THAT(jobs.output, HasSubstr("sbatch --parsable --job-name=demo-learner"));
+}
+
+// A host that is reached by a program which runs the line there: here, in another home.
+TEST_F(LaunchTest, HostsThatAreReachedByAProgramTrainTogether) {
+  const std::string reach = folder_ / "reach";
+  std::ofstream(reach) << "#!/bin/sh\n# reach HOST LINE\nhome=" << folder_.path()
+                       << "/$1\nmkdir -p $home\ncd $home && exec sh -c \"$2\"\n";
+  fs::permissions(reach, fs::perms::owner_all);
+  const std::string more = "backend = \"ssh\"\nredis.address = \"127.0.0.1\"\nredis.port = " +
+                           std::to_string(FreePort()) + "\nssh.hosts = [\"one\", \"two\"]\nssh.command = [\"" +
+                           reach + "\"]\n";
+  const ProcessOutput ran = RunTidemill("launch " + Write(2, more));
+  EXPECT_EQ(ran.exit_code, 0) << ran.output << TextOf(folder_ / "one/.tidemill/fleets/demo/learner-1.log");
+  ExpectDone();
+  EXPECT_THAT(ran.output, HasSubstr("learner-1 on one"));
+  EXPECT_THAT(ran.output, HasSubstr("demo on two"));
+}
+
+}  // namespace
+}  // namespace tidemill
