@@ -73,7 +73,7 @@ format-check: install-dev  ## fails if `make format` would change anything
 bench: build  ## the benchmarks: ratios measured in one run
 	scripts/bench build/release
 
-interop: build  ## transformers, PEFT, TensorBoard, pandas and prometheus_client from PyPI read what is written
+interop: build  ## transformers, PEFT, TensorBoard, pandas, datasets and prometheus_client read what is written; the tinker client trains
 	scripts/interop build/release
 
 fleet: build  ## a fleet by `tidemill launch` on a real Slurm with three nodes on this machine, one drained, one killed

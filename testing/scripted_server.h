@@ -135,7 +135,7 @@ class ScriptedServer {
       const auto load = [none = options.no_adapter](
                             const std::string& path) -> Result<std::shared_ptr<const Weights>> {
         if (path == none) return NotFound(path + ": there is no adapter");
-        return std::make_shared<ScriptedWeights>();
+        return std::shared_ptr<const Weights>(std::make_shared<ScriptedWeights>());
       };
       adapters_ = std::make_unique<ServedAdapters>(
           *engine_, load,

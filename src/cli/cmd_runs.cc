@@ -304,20 +304,20 @@ void AddExportOptions(CLI::App& exported, RunsArguments& arguments) {
   exported.add_option("run", arguments.run, "Run, name or folder")->required();
   exported
       .add_option("--out", arguments.out,
-                   "FILE.jsonl, or FILE.jsonl.zst to compress it; FILE.parquet")
+                  "FILE.jsonl, or FILE.jsonl.zst to compress it; FILE.parquet")
       ->required();
   exported
       .add_option("--format", arguments.format,
-                   "records (every field), openai, sharegpt, atif or parquet")
+                  "records (every field), openai, sharegpt, atif or parquet")
       ->capture_default_str();
   exported.add_option("--task", arguments.task, "Only this task");
   exported.add_option("--eval", arguments.eval,
-                       "Only the evaluation of this name that counts, as in `runs show`");
+                      "Only the evaluation of this name that counts, as in `runs show`");
   exported.add_option("--purpose", arguments.purpose, "Only train or only eval")
       ->check(CLI::IsMember({"train", "eval"}));
   exported.add_flag("--solved", arguments.solved, "Only episodes that solved their task");
   exported.add_option("--min-reward", arguments.min_reward,
-                       "Only episodes with this reward or more");
+                      "Only episodes with this reward or more");
   std::vector<std::string> fates;
   for (const FateRow& row : kFates) fates.emplace_back(row.name);
   exported.add_option("--fate", arguments.fate, "Only episodes with this fate")

@@ -6,8 +6,8 @@
 
 #include "cli/commands.h"
 #include "cli/wait_signal.h"
-#include "config/run_config.h"
 #include "gateway/api_keys.h"
+#include "run/run_config.h"
 #include "run/torch/tinker_host.h"
 
 namespace tidemill {

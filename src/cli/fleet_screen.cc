@@ -7,7 +7,7 @@
 namespace tidemill {
 namespace {
 
-std::string Words(const ProcessState& process) {
+std::string ProcessWords(const ProcessState& process) {
   std::string text = process.state;
   if (process.pid != 0) text += " (process " + std::to_string(process.pid) + ")";
   if (process.starts > 1) text += ", started " + std::to_string(process.starts) + " times";
@@ -27,7 +27,7 @@ std::string FleetTable(const std::vector<FleetState>& states) {
   for (const FleetState& state : states) {
     text += fmt::format("{:<14} {:<20} {}\n", state.run, state.host, PhaseWords(state));
     for (const ProcessState& process : state.processes) {
-      text += fmt::format("  {:<12} {:<20} {}\n", process.name, state.host, Words(process));
+      text += fmt::format("  {:<12} {:<20} {}\n", process.name, state.host, ProcessWords(process));
     }
   }
   return text;
@@ -44,7 +44,7 @@ std::string FleetChanges::Since(const std::vector<FleetState>& states) {
   for (const FleetState& state : states) {
     const std::string host = state.host.empty() ? "" : " on " + state.host;
     show(state.run + host, PhaseWords(state));
-    for (const ProcessState& process : state.processes) show(process.name + host, Words(process));
+    for (const ProcessState& process : state.processes) show(process.name + host, ProcessWords(process));
   }
   return text;
 }

@@ -6,7 +6,7 @@ namespace tidemill {
 
 void ControlState::Count(TokenId token, int32_t drawn) {
   const auto at = std::lower_bound(used_.begin(), used_.end(), token,
-                                   [](const TokenUse& use, TokenId id) { return use.id < id; });
+                                   [](const TokenCount& use, TokenId id) { return use.id < id; });
   if (at != used_.end() && at->id == token) {
     at->drawn += drawn;
   } else {

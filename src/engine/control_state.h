@@ -29,7 +29,7 @@ class ControlState {
 
   ConstraintMatcher matcher_;
   bool counts_ = false;
-  std::vector<TokenUse> used_;  // by id
+  std::vector<TokenCount> used_;  // by id
 };
 
 }  // namespace tidemill

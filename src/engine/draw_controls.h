@@ -12,7 +12,7 @@
 namespace tidemill {
 
 // A token and how often it came.
-struct TokenUse {
+struct TokenCount {
   TokenId id = 0;
   int32_t drawn = 0;  // in the turn
 };
@@ -20,7 +20,7 @@ struct TokenUse {
 // Of one draw. Immutable.
 struct DrawControls {
   float presence_penalty = 0, frequency_penalty = 0, repetition_penalty = 1;
-  std::vector<TokenUse> used{};  // each token once
+  std::vector<TokenCount> used{};  // each token once
   std::vector<std::pair<TokenId, float>> logit_bias{};
   std::vector<TokenId> not_yet{};  // they come only where nothing else may
   std::shared_ptr<const TokenMask> mask{};

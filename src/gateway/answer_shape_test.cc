@@ -12,7 +12,7 @@ namespace tidemill {
 namespace {
 
 using testing::HasSubstr;
-using Kind = ConstraintPart::Kind;
+using PartKind = ConstraintPart::Kind;
 
 ChatRequest Parsed(Api api, const std::string& body) {
   ParsedRequest parsed = ParseRequest(api, body, {});
@@ -37,34 +37,34 @@ TEST(AnswerShape, EveryServersWordsForItAreRead) {
   const std::string schema = R"({"type":"object"})";
   EXPECT_EQ(kind(Api::kChat, ChatBodyWith(R"("response_format":{"type":"text"})")), std::nullopt);
   EXPECT_EQ(kind(Api::kChat, ChatBodyWith(R"("response_format":{"type":"json_object"})")),
-            Kind::kObject);
+            PartKind::kObject);
   EXPECT_EQ(kind(Api::kChat, ChatBodyWith(R"("response_format":{"type":"json_schema","json_schema":
                  {"name":"n","strict":true,"schema":)" +
                                           schema + "}}")),
-            Kind::kSchema);
+            PartKind::kSchema);
   EXPECT_EQ(kind(Api::kChat, ChatBodyWith(R"("response_format":{"type":"json_object","schema":)" +
                                           schema + "}")),
-            Kind::kSchema);
+            PartKind::kSchema);
   EXPECT_EQ(kind(Api::kChat, ChatBodyWith(R"("guided_json":"{\"type\":\"null\"}")")),
-            Kind::kSchema);
-  EXPECT_EQ(kind(Api::kChat, ChatBodyWith(R"("guided_regex":"a+")")), Kind::kRegex);
-  EXPECT_EQ(kind(Api::kChat, ChatBodyWith(R"("guided_choice":["a","b"])")), Kind::kChoice);
-  EXPECT_EQ(kind(Api::kChat, ChatBodyWith(R"("guided_grammar":"root ::= \"a\"")")), Kind::kGrammar);
+            PartKind::kSchema);
+  EXPECT_EQ(kind(Api::kChat, ChatBodyWith(R"("guided_regex":"a+")")), PartKind::kRegex);
+  EXPECT_EQ(kind(Api::kChat, ChatBodyWith(R"("guided_choice":["a","b"])")), PartKind::kChoice);
+  EXPECT_EQ(kind(Api::kChat, ChatBodyWith(R"("guided_grammar":"root ::= \"a\"")")), PartKind::kGrammar);
   EXPECT_EQ(kind(Api::kChat, ChatBodyWith(R"("structured_outputs":{"json":)" + schema + "}")),
-            Kind::kSchema);
+            PartKind::kSchema);
   EXPECT_EQ(kind(Api::kCompletions,
                  R"({"model":"m","prompt":"p","structured_outputs":{"choice":["a"]}})"),
-            Kind::kChoice);
+            PartKind::kChoice);
   EXPECT_EQ(
       kind(Api::kResponses, R"({"model":"m","input":"p","text":{"format":{"type":"json_schema",
                  "name":"n","schema":)" +
                                 schema + "}}}"),
-      Kind::kSchema);
+      PartKind::kSchema);
   EXPECT_EQ(
       kind(Api::kMessages, R"({"model":"m","max_tokens":9,"messages":[{"role":"user","content":
                  "hi"}],"output_config":{"format":{"type":"json_schema","schema":)" +
                                schema + "}}}"),
-      Kind::kSchema);
+      PartKind::kSchema);
   EXPECT_THAT(WrongWith(Api::kChat, ChatBodyWith(R"("guided_regex":"a","guided_choice":["b"])")),
               HasSubstr("guided_regex"));
   EXPECT_THAT(WrongWith(Api::kChat, ChatBodyWith(R"("guided_choice":[])")),

@@ -293,11 +293,11 @@ TEST(Wire, SealedReasoningComesBack) {
 }
 
 TEST(Wire, ModelsInBothForms) {
-  const ServedModel model = {"policy", 1'700'000'000, 4096};
-  const WireJson openai = WireJson::parse(ModelsBody(model, false));
+  const std::vector<ServedModel> models = {{"policy", 1'700'000'000, 4096}};
+  const WireJson openai = WireJson::parse(ModelsBody(models, false));
   EXPECT_EQ(openai["object"], "list");
   EXPECT_EQ(openai["data"][0]["id"], "policy");
-  const WireJson anthropic = WireJson::parse(ModelsBody(model, true));
+  const WireJson anthropic = WireJson::parse(ModelsBody(models, true));
   EXPECT_EQ(anthropic["data"][0]["created_at"], "2023-11-14T22:13:20Z");
   EXPECT_EQ(anthropic["has_more"], false);
 }

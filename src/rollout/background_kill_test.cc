@@ -41,9 +41,8 @@ void CheckEpisode(const v1::Trajectory& trajectory, uint64_t& background, uint64
   std::set<std::string> told, cancelled;
   for (const v1::Turn& turn : trajectory.turns()) {
     for (const v1::ToolCall& call : turn.calls()) {
-      if (call.text().starts_with("said to ")) {
-        EXPECT_TRUE(call.text().starts_with(own));
-      }
+      const bool told_text = call.text().starts_with("said to ");
+      EXPECT_TRUE(!told_text || call.text().starts_with(own)) << call.text();
       if (call.handle().empty()) continue;
       ++background;
       // It ended with its result, or because the episode or the agent did.

@@ -14,7 +14,7 @@ decltype(ReplayOptions::hint_ids) HintIds(const AgentProtocol& protocol, size_t 
     const v1::CaseSet none;
     const auto talk = protocol.Begin({task, none});
     (void)talk->Parse({&protocol.stop_ids().front(), 1});
-    const auto next = talk->Observe({}, {said}, most);
+    const auto next = talk->Observe({}, {.results = {said}}, most);
     return next.ok() && !next->anew ? next->ids : std::vector<TokenId>();
   };
 }

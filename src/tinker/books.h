@@ -18,9 +18,9 @@
 namespace tidemill {
 
 struct SessionRow {
-  std::string id;
-  std::string tenant;
-  std::string metadata;  // JSON object of strings
+  std::string id = {};
+  std::string tenant = {};
+  std::string metadata = {};  // JSON object of strings
   int64_t created_ms = 0;
   int64_t beat_ms = 0;  // when the client was heard of last
   bool ended = false;
@@ -28,20 +28,20 @@ struct SessionRow {
 
 // What a model is made of, and how far it has come.
 struct ModelRow {
-  std::string id;  // "SESSION:train:N"
-  std::string session;
-  std::string tenant;
-  std::string base;
+  std::string id = {};  // "SESSION:train:N"
+  std::string session = {};
+  std::string tenant = {};
+  std::string base = {};
   int64_t rank = 0;
   uint64_t seed = 0;
   bool attention = true, mlp = true;
-  std::string from;  // tinker path of the checkpoint it was made from; empty: from nothing
+  std::string from = {};  // tinker path of the checkpoint it was made from; empty: from nothing
   bool from_optimizer = false;  // with its moments
-  std::string metadata;         // JSON object of strings
+  std::string metadata = {};         // JSON object of strings
   int64_t created_ms = 0;
   int64_t last_ms = 0;     // of its last request
   int64_t saved_seq = -1;  // its state is saved as of this operation; -1: it is not
-  std::string broken;      // why operations fail until the next step; empty: they do not
+  std::string broken = {};      // why operations fail until the next step; empty: they do not
 };
 
 enum class OpKind : uint8_t {

@@ -17,13 +17,13 @@ namespace tidemill {
 
 // A base that models are adapters of. Fixed while the server runs.
 struct BaseModel {
-  std::string name;       // as clients call it
-  std::string folder;     // absolute
-  std::string tokenizer;  // what clients load theirs from
-  std::string family;
+  std::string name = {};       // as clients call it
+  std::string folder = {};     // absolute
+  std::string tokenizer = {};  // what clients load theirs from
+  std::string family = {};
   int64_t vocabulary = 0;
   int32_t context = 0;
-  std::vector<TokenId> end_ids;  // that end a sample where it says nothing about stops
+  std::vector<TokenId> end_ids = {};  // that end a sample where it says nothing about stops
 };
 
 // A new adapter.

@@ -12,6 +12,11 @@ namespace {
 
 constexpr size_t kSideJobsMax = 1 << 20;  // scores and reads, bounded by the promises that wait
 
+class NobodysWaker final : public Waker {
+ public:
+  void Wake() override {}
+};
+
 }  // namespace
 
 // What arrived since the last step, and whom to wake.
@@ -48,7 +53,10 @@ SampleDesk::SampleDesk(const BaseModel& base, EnginePort& engine, ModelsPort& mo
   side_.Start([](const std::function<void()>& job) { job(); });
 }
 
+// The engine, and callbacks that come late, wake nobody any more.
 SampleDesk::~SampleDesk() {
+  static NobodysWaker nobody;
+  engine_.events().Attach(nobody);
   MutexLock lock(inbox_->mutex);
   inbox_->waker = nullptr;
 }

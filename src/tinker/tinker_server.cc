@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <utility>
 
 #include "core/files.h"
@@ -189,10 +191,34 @@ void TinkerServer::MakeParts(const std::vector<ServedBase>& bases, ModelsPort& m
 Status TinkerServer::Resume() {
   TM_RETURN_IF_ERROR(books_->BeatAll(clock_.WallMs()));
   TM_ASSIGN_OR_RETURN(const auto models, books_->LivingModels());
+  TM_RETURN_IF_ERROR(RemoveOrphans(models));  // before the worker makes new ones
   for (const ModelRow& model : models) {
     TM_ASSIGN_OR_RETURN(const Books::Waiting waiting, books_->WaitingOps(model.id));
     queue_.AddModel(model.id, waiting.next);
     for (const uint64_t seq : waiting.seqs) queue_.Add(model.id, seq);
+  }
+  return Ok();
+}
+
+// Folders that a kill left behind: of states that were not written down, of sessions that ended.
+Status TinkerServer::RemoveOrphans(const std::vector<ModelRow>& living) {
+  const TinkerFolders& folders = parts_->folders;
+  std::set<std::string> known;
+  for (const ModelRow& model : living) {
+    known.insert(folders.State(model.id, model.saved_seq));
+    known.insert(folders.Inflight(model.id));
+    TM_ASSIGN_OR_RETURN(const auto samplers, books_->SamplersOf(model.session));
+    for (const SamplerRow& sampler : samplers) known.insert(folders.Sampler(sampler.id));
+  }
+  for (const std::string& folder : {folders.States(), folders.Samplers()}) {
+    std::error_code error;
+    std::vector<std::string> there;
+    for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+      there.push_back(entry.path().string());
+    }
+    for (const std::string& path : there) {
+      if (!known.contains(path)) std::filesystem::remove_all(path, error);
+    }
   }
   return Ok();
 }

@@ -57,6 +57,7 @@ class TinkerServer {
   Status LockFolder();
   void MakeParts(const std::vector<ServedBase>& bases, ModelsPort& models);
   Status Resume();
+  Status RemoveOrphans(const std::vector<ModelRow>& living);
   Status Listen();
   HttpRoute Route(const HttpRequest& head);
   void Serve(HttpRequest request, std::unique_ptr<HttpReply> reply);
@@ -72,10 +73,10 @@ class TinkerServer {
   OpQueue queue_;
   Polls polls_;
   SamplePromises samples_;
+  LoopRunner runner_;  // before the desks: they are woken as long as they are there
   std::vector<std::unique_ptr<SampleDesk>> desks_;
   std::unique_ptr<TinkerParts> parts_;
   std::unique_ptr<ModelWorker> worker_;
-  LoopRunner runner_;
   Mutex mutex_;
   CondVar stopped_;
   bool stop_ TM_GUARDED_BY(mutex_) = false;

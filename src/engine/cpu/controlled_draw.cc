@@ -16,7 +16,7 @@ void Shift(const DrawControls& controls, std::span<float> logits) {
     return id >= 0 && static_cast<size_t>(id) < logits.size() ? &logits[static_cast<size_t>(id)]
                                                               : nullptr;
   };
-  for (const TokenUse& use : controls.used) {
+  for (const TokenCount& use : controls.used) {
     float* logit = at(use.id);
     if (logit == nullptr) continue;
     if (controls.repetition_penalty != 1) {

@@ -2,8 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <regex>
 
 #include "core/random.h"
+#include "engine/constraint/constraint.h"
 #include "engine/torch/torch_engine.h"
 #include "model/torch/model.h"
 #include "testing/tiny_config.h"
@@ -14,11 +16,32 @@ namespace {
 constexpr SequenceId kSequences = 150;
 constexpr int kTurns = 3;
 
+// Every token is a letter; texts are "ab" and "cde", over and over.
+std::shared_ptr<const Constraint> Letters(int64_t vocabulary) {
+  static const std::shared_ptr<const Constraint> letters = [&] {
+    static constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyz";
+    std::vector<std::pair<std::string_view, TokenId>> texts;
+    for (TokenId id = 0; id < vocabulary; ++id) {
+      texts.emplace_back(kLetters.substr(static_cast<size_t>(id) % kLetters.size(), 1), id);
+    }
+    ConstraintCompiler compiler(std::make_shared<const TokenVocabulary>(
+        std::move(texts), std::vector<TokenId>(), static_cast<int32_t>(vocabulary)));
+    auto made = compiler.Compile({.kind = ConstraintPart::Kind::kRegex, .text = "(ab|cde)*"});
+    TM_CHECK(made.ok(), made.status().message());
+    return *made;
+  }();
+  return letters;
+}
+
 TurnParams TurnOf(SequenceId id, int number, int64_t vocabulary) {
   Random random(id * 100 + static_cast<uint64_t>(number));
   TurnParams turn{.max_new_tokens = 1 + static_cast<int32_t>(random.Below(25)),
                   .seed = id * 7 + static_cast<uint64_t>(number)};
   for (TokenId token = 0; token < vocabulary; token += 11) turn.stop_ids.push_back(token);
+  // What depends on the tokens before it can begin no step before they are known.
+  if (id % 3 == 0) turn.controls.constraint = Letters(vocabulary);
+  if (id % 4 == 0) turn.controls.frequency_penalty = 2;
+  turn.controls.record_support = id % 2 == 0;
   return turn;
 }
 
@@ -122,6 +145,13 @@ TEST(EngineAhead, TokensAreThoseOfOneStepAtATime) {
     const TurnOutput& ahead = turns[1].at(key);
     ASSERT_EQ(turn.ids, ahead.ids) << "sequence " << key.first << " turn " << key.second;
     ASSERT_EQ(turn.logprobs, ahead.logprobs);
+    ASSERT_EQ(turn.supports.set_of, ahead.supports.set_of);
+    if (key.first % 3 == 0) {
+      std::string text;
+      for (const TokenId token : turn.ids) text.push_back(static_cast<char>('a' + token % 26));
+      EXPECT_TRUE(std::regex_match(text, std::regex("(ab|cde)*(a|cd?)?"))) << text;
+      EXPECT_EQ(turn.supports.set_of.size(), key.first % 2 == 0 ? turn.ids.size() : 0u);
+    }
     ASSERT_EQ(turn.finish, ahead.finish);
     stopped += turn.finish == TurnFinish::kStop ? 1 : 0;
   }

@@ -28,10 +28,10 @@ constexpr std::chrono::milliseconds kLeaveLimit(500);
 constexpr std::string_view kMeetingFile = "/meeting", kSecretFile = "/secret";
 
 // Ranks on this machine, children of this process. Belongs to the trainer's thread.
-class RankProcesses {
+class OwnRanks {
  public:
-  static Result<std::shared_ptr<RankProcesses>> Start(uint32_t count) {
-    auto ranks = std::make_shared<RankProcesses>();
+  static Result<std::shared_ptr<OwnRanks>> Start(uint32_t count) {
+    auto ranks = std::make_shared<OwnRanks>();
     std::error_code error;
     std::string folder = (fs::temp_directory_path(error) / "tidemill-ranks-XXXXXX").string();
     if (mkdtemp(folder.data()) == nullptr) return Unavailable(folder + ": " + std::strerror(errno));
@@ -42,7 +42,7 @@ class RankProcesses {
   }
 
   // They leave when they are told to or the group is gone; those that do not are killed.
-  ~RankProcesses() {
+  ~OwnRanks() {
     const auto end = std::chrono::steady_clock::now() + kLeaveLimit;
     for (Child& child : children_) {
       while (Running(child) && std::chrono::steady_clock::now() < end) {
@@ -158,8 +158,8 @@ Result<std::unique_ptr<RankGroup>> StartRanks(const RunConfig& config, const Tra
   options.join_limit = learner.rank_join;
   options.timeout = learner.rank_timeout;
   if (learner.rank_address.empty()) {
-    TM_ASSIGN_OR_RETURN(const std::shared_ptr<RankProcesses> ranks,
-                        RankProcesses::Start(learner.ranks - 1));
+    TM_ASSIGN_OR_RETURN(const std::shared_ptr<OwnRanks> ranks,
+                        OwnRanks::Start(learner.ranks - 1));
     options.meeting = ranks->meeting();
     options.secret = ranks->secret();
     // Shared: they must be there as long as somebody asks for their fate, and end with the group.

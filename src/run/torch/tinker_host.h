@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "config/run_config.h"
 #include "core/clock.h"
 #include "core/status.h"
 #include "engine/engine_port.h"
+#include "run/run_config.h"
 #include "tinker/tinker_server.h"
 #include "tinker/torch/torch_models.h"
 #include "weights/weight_channel.h"
