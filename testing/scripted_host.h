@@ -6,6 +6,7 @@
 #include <string>
 #include <thread>
 
+#include "core/clock.h"
 #include "core/mutex.h"
 #include "testing/scripted_inference.h"
 #include "http/http_server.h"
