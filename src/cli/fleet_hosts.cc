@@ -168,7 +168,7 @@ class Hosts final : public FleetBackend {
     if (fleet_.bus_file.empty()) {
       TM_ASSIGN_OR_RETURN(const FleetRedis redis, NewRedis());
       url = redis.Url();
-      redis_config = redis.Config(FolderOn(FirstHost()) + "/redis");
+      redis_config = redis.Config();
     } else {
       TM_ASSIGN_OR_RETURN(url, ReadBusFile(fleet_));
     }

@@ -61,7 +61,8 @@ TEST(BackgroundCallsWithKilledWorkers, NothingIsLostAndNothingIsDeliveredTwice) 
   QuietWaker waker;
   VirtualClock clock;
   MemoryBus bus(clock);
-  EXPECT_TRUE(OpenStandardTopics(bus, {.lease = kDeadAfter, .capacity = 10'000}).ok());
+  EXPECT_TRUE(OpenStandardTopics(bus, {.lease = kDeadAfter, .capacity = 10'000, .max_deliveries = 50})
+                  .ok());  // workers live for a few deliveries
   constexpr TokenId kTest = 20, kLint = 21, kWait = 22;
   SeededEngine engine({.shares = {{0, 0.06}, {kTest, 0.05}, {kLint, 0.02}, {kWait, 0.02}}});
   const ScriptedProtocol protocol({.calls = {{kTest, {"run_tests", R"({"background":true})"}},
@@ -69,6 +70,7 @@ TEST(BackgroundCallsWithKilledWorkers, NothingIsLostAndNothingIsDeliveredTwice) 
                                              {kWait, {"wait", R"({"timeout_s":2})"}}}});
   RolloutOptions options;
   options.max_episodes = 2000;
+  options.lease_period = kDeadAfter / 3;
   options.limits.background["run_tests"] = {.use = BackgroundUse::kAllowed};
   options.limits.jobs.jobs = 3;
   options.limits.tool_retries = 20;

@@ -98,7 +98,10 @@ TEST_F(ChatProtocolTest, ACallIsFoundWithTheTokenThatCompletesIt) {
       first +
       "\n<tool_call>\n{\"name\": \"lint\", \"arguments\": {}}\n</tool_call> more text<|im_end|>";
   const std::vector<TokenId> ids = tokenizer_.Encode(text, SpecialTokens::kRecognise);
-  const size_t until = tokenizer_.Encode(first, SpecialTokens::kRecognise).size();
+  // Nothing that follows the arguments can change them.
+  const std::string known = first.substr(0, first.find("]}") + 2);
+  size_t until = 1;
+  while (tokenizer_.Decode(std::span(ids).first(until)).size() < known.size()) ++until;
   ASSERT_TRUE(talk_->Watches());
   const std::unique_ptr<TurnWatch> watch = talk_->Watch();
   std::vector<RequestedCall> found;

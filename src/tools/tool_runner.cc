@@ -117,7 +117,7 @@ v1::ToolResult ToolRunner::Handle(const v1::ToolRequest& request, Cancellation& 
   if (cancellation.cancelled()) {
     result.Clear();
     result.set_outcome(v1::OUTCOME_UNAVAILABLE);
-    result.set_cause("the episode was abandoned");
+    result.set_cause("it was cancelled");
   }
   if (result.text().empty()) {
     result.set_text(CutText(EndingText(result, call.limits), text_limit));

@@ -46,7 +46,10 @@ TEST_P(EngineControls, APenaltyKeepsTokensFromComingAgain) {
   TurnParams turn{.sampling = {.temperature = 0}, .max_new_tokens = 40};
   turn.controls.presence_penalty = 1000;
   const TurnOutput output = Turn({3, 4, 5}, turn);
-  EXPECT_EQ(std::set<TokenId>(output.ids.begin(), output.ids.end()).size(), 40u);
+  // All of the vocabulary comes once before anything comes again.
+  const auto vocabulary = static_cast<size_t>(TinyConfig().vocab_size);
+  ASSERT_GT(output.ids.size(), vocabulary);
+  EXPECT_EQ(std::set<TokenId>(output.ids.begin(), output.ids.begin() + vocabulary).size(), vocabulary);
 }
 
 TEST_P(EngineControls, ABiasChoosesAToken) {

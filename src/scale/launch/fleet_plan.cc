@@ -49,11 +49,11 @@ std::string FleetRedis::Url() const {
   return "redis://:" + password + "@" + address + ":" + std::to_string(port) + "/0";
 }
 
-std::string FleetRedis::Config(const std::string& folder) const {
+std::string FleetRedis::Config() const {
   std::string bind = "bind 127.0.0.1";
   if (address != "127.0.0.1") bind += " " + address;
   return bind + "\nport " + std::to_string(port) + "\nrequirepass " + password +
-         "\ndir \"" + folder + "\"\nappendonly yes\nsave \"\"\nmaxmemory-policy noeviction\n" +
+         "\nappendonly yes\nsave \"\"\nmaxmemory-policy noeviction\n" +
          "proto-max-bulk-len 134217728\ndaemonize no\n";
 }
 

@@ -27,8 +27,8 @@ struct FleetRedis {
   uint16_t port = 0;
   std::string password;
   std::string Url() const;
-  // The text of its config file. `folder` is where it keeps its data.
-  std::string Config(const std::string& folder) const;
+  // The text of its config file, without the folder of its data: that is the keeper's.
+  std::string Config() const;
 };
 
 struct MachineRoom {

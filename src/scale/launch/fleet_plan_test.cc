@@ -70,8 +70,8 @@ TEST(FleetPlan, AWordIsWrittenSoThatAShellReadsItBack) {
 TEST(FleetPlan, ThePasswordIsInTheUrlAndInTheConfigAndNowhereElse) {
   const FleetRedis redis = {"10.0.0.1", 6390, "secret"};
   EXPECT_EQ(redis.Url(), "redis://:secret@10.0.0.1:6390/0");
-  EXPECT_THAT(redis.Config("/f/redis"), HasSubstr("bind 127.0.0.1 10.0.0.1\n"));
-  EXPECT_THAT(redis.Config("/f/redis"), HasSubstr("requirepass secret\n"));
+  EXPECT_THAT(redis.Config(), HasSubstr("bind 127.0.0.1 10.0.0.1\n"));
+  EXPECT_THAT(redis.Config(), HasSubstr("requirepass secret\n"));
   for (const SlurmJob& job : SlurmJobs(SmallFleet(), "p")) {
     for (const std::string& word : job.words) EXPECT_THAT(word, testing::Not(HasSubstr("redis://")));
   }

@@ -11,6 +11,7 @@
 
 #include <charconv>
 #include <cstring>
+#include <filesystem>
 #include <map>
 #include <thread>
 
@@ -149,8 +150,11 @@ class Keeper {
 
 }  // namespace
 
-Status RunKeeper(const std::string& folder, const KeeperRules& rules,
+Status RunKeeper(const std::string& named, const KeeperRules& rules,
                  const std::function<bool()>& asked_to_stop) {
+  // Processes start elsewhere: a name that is relative, as on a host that ssh reaches, would not be
+  // found from there.
+  const std::string folder = std::filesystem::absolute(named).lexically_normal();
   TM_ASSIGN_OR_RETURN(const std::string text, ReadFileBounded(SpecFile(folder), kSpecBytesMax));
   TM_ASSIGN_OR_RETURN(KeeperSpec spec, ReadSpec(text));
   TM_ASSIGN_OR_RETURN(const Fd lock, TakeLock(folder));
@@ -159,9 +163,10 @@ Status RunKeeper(const std::string& folder, const KeeperRules& rules,
                    std::strerror(errno) + "; set directory in the fleet file");
   }
   if (!spec.redis_config.empty()) {
-    TM_RETURN_IF_ERROR(MakeDirectories(folder + "/redis"));
+    const std::string kept = folder + "/redis";
+    TM_RETURN_IF_ERROR(MakeDirectories(kept));
     const std::string config = folder + "/redis.conf";
-    TM_RETURN_IF_ERROR(WriteFileAtomically(config, spec.redis_config));
+    TM_RETURN_IF_ERROR(WriteFileAtomically(config, spec.redis_config + "dir \"" + kept + "\"\n"));
     FleetProcess redis;
     redis.name = redis.role = "redis";
     redis.words = {spec.redis_program, config};
