@@ -23,7 +23,10 @@ bool ExitedWith(int wait_status, int code) {
 }  // namespace
 
 KeeperBook::KeeperBook(std::vector<KeptProcess> processes, const KeeperRules& rules)
-    : rules_(rules), processes_(std::move(processes)) {}
+    : rules_(rules), processes_(std::move(processes)) {
+  // A host may have none, of a fleet that is smaller than its hosts.
+  if (processes_.empty()) phase_ = FleetPhase::kOver;
+}
 
 std::vector<size_t> KeeperBook::ToStart(Time now) const {
   std::vector<size_t> due;
@@ -59,6 +62,11 @@ void KeeperBook::Ended(size_t index, int wait_status, Time now) {
   if (phase_ == FleetPhase::kRunning && process.role == "learner" && ExitedWith(wait_status, 0)) {
     process.state = KeptState::kEnded;
     return Finish(now);
+  }
+  // A worker leaves when the run is done: the learner may be on another host, or not gone yet.
+  if (phase_ == FleetPhase::kRunning && !IsRedis(process) && ExitedWith(wait_status, 0)) {
+    process.state = KeptState::kEnded;
+    return OverIfAllHaveLeft(now);
   }
   if (phase_ == FleetPhase::kRunning && ExitedWith(wait_status, kWrongWords)) {
     return GiveUp(process, now);
@@ -115,6 +123,13 @@ bool KeeperBook::OthersAreGone() const {
   });
 }
 
+void KeeperBook::OverIfAllHaveLeft(Time now) {
+  const bool left = std::all_of(processes_.begin(), processes_.end(), [](const KeptProcess& p) {
+    return IsRedis(p) || p.state == KeptState::kEnded || p.state == KeptState::kFailed;
+  });
+  if (left) Finish(now);
+}
+
 void KeeperBook::OverIfAllAreGone() {
   const bool gone = std::none_of(processes_.begin(), processes_.end(), [](const KeptProcess& p) {
     return p.state == KeptState::kRunning;
@@ -151,7 +166,10 @@ Time KeeperBook::NextTime() const {
       next = std::min(next, process.told_at + rules_.stop);
     }
   }
-  if (phase_ == FleetPhase::kFinishing) next = std::min(next, finishing_since_ + rules_.leave);
+  const bool waits = std::any_of(processes_.begin(), processes_.end(), [](const KeptProcess& p) {
+    return p.state == KeptState::kRunning && p.told_at == kNever && !IsRedis(p);
+  });
+  if (phase_ == FleetPhase::kFinishing && waits) next = std::min(next, finishing_since_ + rules_.leave);
   return next;
 }
 

@@ -77,6 +77,8 @@ class KeeperBook {
   void Finish(Time now);
   bool OthersAreGone() const;
   void OverIfAllAreGone();
+  // Every worker of this host has left by itself.
+  void OverIfAllHaveLeft(Time now);
 
   const KeeperRules rules_;
   std::vector<KeptProcess> processes_;

@@ -84,6 +84,20 @@ TEST_F(KeeperBookTest, WhenTheLearnerIsDoneTheOthersLeaveAndRedisIsLast) {
   EXPECT_EQ(book_.failure(), "");
 }
 
+TEST(KeeperBookOfAHost, WithoutALearnerIsOverWhenItsWorkersHaveLeftAndAtOnceWithoutAny) {
+  KeptProcess one, two;
+  one.name = one.role = "tools", two.name = two.role = "rollout";
+  KeeperBook book({one, two}, {});
+  Time now{};
+  for (const size_t i : book.ToStart(now)) book.Started(i, 100 + static_cast<pid_t>(i), now);
+  book.Ended(0, Exited(0), now);
+  EXPECT_EQ(book.phase(), FleetPhase::kRunning);
+  EXPECT_THAT(book.ToStart(now + minutes(10)), IsEmpty());
+  book.Ended(1, Exited(0), now);
+  EXPECT_EQ(book.phase(), FleetPhase::kOver);
+  EXPECT_EQ(KeeperBook({}, {}).phase(), FleetPhase::kOver);
+}
+
 TEST_F(KeeperBookTest, AWrongConfigOfTheLearnerEndsTheFleetAndIsNamed) {
   StartAll();
   book_.Ended(kLearner, Exited(2), now_);
