@@ -6,9 +6,10 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
+#include "bench/bare_rabbit.h"
 #include "bench/bare_redis.h"
+#include "bus/broker.h"
 #include "bus/memory/memory_bus.h"
-#include "bus/redis/redis_bus.h"
 
 namespace tidemill {
 namespace {
@@ -52,11 +53,9 @@ constexpr size_t kOnTheirWay = 2048;
 constexpr size_t kReceive = 256;
 
 // One thread publishes, receives and acknowledges with some messages always on their way.
-Result<double> MeasureRedis(const BusBenchOptions& options, const std::string& run) {
-  RedisBusOptions bus_options;
-  bus_options.url = options.redis_url;
-  bus_options.run = run;
-  TM_ASSIGN_OR_RETURN(auto bus, RedisBus::Connect(bus_options));
+Result<double> MeasureBroker(const BusBenchOptions& options, const std::string& url,
+                             const std::string& run) {
+  TM_ASSIGN_OR_RETURN(const auto bus, ConnectBus({.url = url, .run = run, .client = ""}));
   TM_RETURN_IF_ERROR(bus->Open("bench", {}));
   TM_RETURN_IF_ERROR(bus->Flush(std::chrono::seconds(5)));
   Flag arrived;
@@ -89,19 +88,26 @@ Result<double> MeasureRedis(const BusBenchOptions& options, const std::string& r
   return rate;
 }
 
+Result<double> MeasureBare(const BusBenchOptions& options, const std::string& url,
+                           const std::string& run) {
+  return url.starts_with("amqp") ? MeasureBareRabbit(url, run, options.payload_bytes, options.time)
+                                 : MeasureBareRedis(url, run, options.payload_bytes, options.time);
+}
+
 // The two take turns, so that what else the machine does falls on both.
-Status MeasureBoth(const BusBenchOptions& options, BusBenchReport& report) {
+Result<BrokerRates> MeasureBoth(const BusBenchOptions& options, const std::string& url) {
   const std::string run = "bench-" + std::to_string(std::random_device{}());
   constexpr int kTurns = 3;
+  BrokerRates rates;
+  rates.broker = url.starts_with("amqp") ? "rabbitmq" : "redis";
   for (int turn = 0; turn < kTurns; ++turn) {
-    TM_ASSIGN_OR_RETURN(const double bus, MeasureRedis(options, run));
-    TM_ASSIGN_OR_RETURN(const double bare, MeasureBareRedis(options.redis_url, run,
-                                                            options.payload_bytes, options.time));
-    report.redis_round_trips_per_s += bus / kTurns;
-    report.bare_round_trips_per_s += bare / kTurns;
+    TM_ASSIGN_OR_RETURN(const double bus, MeasureBroker(options, url, run));
+    TM_ASSIGN_OR_RETURN(const double bare, MeasureBare(options, url, run));
+    rates.round_trips_per_s += bus / kTurns;
+    rates.bare_round_trips_per_s += bare / kTurns;
   }
-  report.redis_ratio = report.redis_round_trips_per_s / report.bare_round_trips_per_s;
-  return RemoveRedisRun(options.redis_url, run);
+  TM_RETURN_IF_ERROR(RemoveRun(url, run));
+  return rates;
 }
 
 }  // namespace
@@ -110,17 +116,20 @@ Result<BusBenchReport> RunBusBench(const BusBenchOptions& options) {
   BusBenchReport report;
   report.payload_bytes = options.payload_bytes;
   TM_ASSIGN_OR_RETURN(report.memory_round_trips_per_s, MeasureMemory(options));
-  if (!options.redis_url.empty()) TM_RETURN_IF_ERROR(MeasureBoth(options, report));
+  for (const std::string& url : options.urls) {
+    TM_ASSIGN_OR_RETURN(BrokerRates rates, MeasureBoth(options, url));
+    report.brokers.push_back(std::move(rates));
+  }
   return report;
 }
 
 std::string BusBenchReport::ToText() const {
   std::string text = fmt::format("bus, {} byte payloads, publish + receive + ack\n", payload_bytes);
   text += fmt::format("  memory         {:>12.0f} /s\n", memory_round_trips_per_s);
-  if (redis_round_trips_per_s > 0) {
-    text += fmt::format("  redis          {:>12.0f} /s\n", redis_round_trips_per_s);
-    text += fmt::format("  bare hiredis   {:>12.0f} /s\n", bare_round_trips_per_s);
-    text += fmt::format("  redis / bare   {:>12.2f}\n", redis_ratio);
+  for (const BrokerRates& rates : brokers) {
+    text += fmt::format("  {:<14} {:>12.0f} /s\n", rates.broker, rates.round_trips_per_s);
+    text += fmt::format("  {:<14} {:>12.0f} /s\n", "bare client", rates.bare_round_trips_per_s);
+    text += fmt::format("  {:<14} {:>12.2f}\n", rates.broker + "/bare", rates.ratio());
   }
   return text;
 }
@@ -128,10 +137,10 @@ std::string BusBenchReport::ToText() const {
 std::string BusBenchReport::ToJson() const {
   nlohmann::json json = {{"payload_bytes", payload_bytes},
                          {"memory_round_trips_per_s", memory_round_trips_per_s}};
-  if (redis_round_trips_per_s > 0) {
-    json["redis_round_trips_per_s"] = redis_round_trips_per_s;
-    json["bare_round_trips_per_s"] = bare_round_trips_per_s;
-    json["redis_ratio"] = redis_ratio;
+  for (const BrokerRates& rates : brokers) {
+    json[rates.broker + "_round_trips_per_s"] = rates.round_trips_per_s;
+    json[rates.broker + "_bare_round_trips_per_s"] = rates.bare_round_trips_per_s;
+    json[rates.broker + "_ratio"] = rates.ratio();
   }
   return json.dump();
 }

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <string>
+#include <vector>
 
 #include "core/clock.h"
 #include "core/status.h"
@@ -12,25 +13,30 @@ namespace tidemill {
 struct BusBenchOptions {
   size_t payload_bytes = 1024;
   Duration time = std::chrono::seconds(2);  // for each measurement
-  // "redis://host:port/db" to measure RedisBus as well, beside a bare hiredis pipeline that sends
-  // the same commands with the same payloads; empty: MemoryBus only.
-  std::string redis_url;
+  // Brokers to measure as well, each beside its bare client that does the same with the same
+  // payloads: "redis://host:port/db", "amqp://host:port/vhost". Empty: MemoryBus only.
+  std::vector<std::string> urls;
+};
+
+struct BrokerRates {
+  std::string broker;  // "redis", "rabbitmq"
+  // One thread, many messages on their way.
+  double round_trips_per_s = 0;
+  double bare_round_trips_per_s = 0;
+  double ratio() const { return round_trips_per_s / bare_round_trips_per_s; }
 };
 
 struct BusBenchReport {
   size_t payload_bytes = 0;
   // One thread, one message at a time.
   double memory_round_trips_per_s = 0;
-  // One thread, many messages on their way. Zero without a redis_url.
-  double redis_round_trips_per_s = 0;
-  double bare_round_trips_per_s = 0;
-  double redis_ratio = 0;  // RedisBus by the bare pipeline
+  std::vector<BrokerRates> brokers;
 
   std::string ToText() const;
   std::string ToJson() const;  // one object, no line end
 };
 
-// kUnavailable, kInvalid: the Redis named cannot be used. Leaves nothing behind there.
+// kUnavailable, kInvalid: a broker named cannot be used. Leaves nothing behind there.
 Result<BusBenchReport> RunBusBench(const BusBenchOptions& options);
 
 }  // namespace tidemill

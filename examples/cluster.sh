@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
-# A run on many processes on one machine: Redis, a learner, two rollout, two tool and one reward worker. While they
-# train, one worker of each role, also the learner, is killed and started again. Redis uses TLS and has a user for each
-# role, and the learner signs the run sheet (docs/operations.md, "Security"). Ends with the same summary as
+# A run on many processes on one machine: a broker, a learner, two rollout, two tool and one reward worker. While they
+# train, one worker of each role, also the learner, is killed and started again. The broker uses TLS and has a user for
+# each role, and the learner signs the run sheet (docs/operations.md, "Security"). Ends with the same summary as
 # examples/demo.sh, and fails if anything was lost. About 4 minutes on two cores.
 #
-#   examples/cluster.sh [SEED]     writes to build/cluster and runs/cluster-SEED
+#   [BUS=redis|rabbit] examples/cluster.sh [SEED]     writes to build/cluster and runs/cluster-SEED
 set -euo pipefail
 cd "$(dirname "$0")/.."
 tidemill=build/release/tidemill
 seed=${1:-1}
 out=build/cluster
 run=cluster-$seed
+kind=${BUS:-redis}
 minutes=${TIDEMILL_CLUSTER_MINUTES:-1.2}  # of reinforcement learning after the last kill
 
 say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
@@ -32,30 +33,65 @@ say "1. Tasks, and a policy warmed up on a few demonstrations"
 "$tidemill" warmup "$out/demonstrations.jsonl" --from-config "$out/shape" --out "$out/warm" --seed "$seed" \
   --batch-tokens 2048 --evaluate-every 100 --patience 4 --max-steps 1000 --minutes 4
 
-say "2. Redis and six workers"
+say "2. A broker and six workers"
 "$tidemill" bus key "$out/sign.key"
-"$tidemill" bus acl --run "$run" --out "$out/acl"
 openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 1 -subj /CN=cluster \
   -addext subjectAltName=IP:127.0.0.1 -keyout "$out/tls.key" -out "$out/tls.pem" 2>"$out/openssl.log"
-# bus ROLE: the URL of the bus for this role.
-bus() { echo "rediss://$1:$(cat "$out/acl/$1.password")@127.0.0.1:$port/0?ca=$out/tls.pem"; }
-port=
-for attempt in 1 2 3 4 5; do
-  candidate=$((20000 + RANDOM % 20000))
-  redis-server --port 0 --tls-port "$candidate" --tls-cert-file "$PWD/$out/tls.pem" --tls-key-file "$PWD/$out/tls.key" \
-    --tls-ca-cert-file "$PWD/$out/tls.pem" --tls-auth-clients no --aclfile "$PWD/$out/acl/users.acl" --bind 127.0.0.1 \
-    --dir "$out" --appendonly yes --save "" >"$out/redis.log" 2>&1 &
-  pids[redis]=$!
-  for wait in 1 2 3 4 5 6 7 8 9 10; do
-    if REDISCLI_AUTH=$(cat "$out/acl/watch.password") redis-cli --tls --cacert "$out/tls.pem" --user watch \
-      -p "$candidate" ping 2>/dev/null | grep -q PONG; then port=$candidate; break 2; fi
-    kill -0 "${pids[redis]}" 2>/dev/null || break
-    sleep 0.2
+
+# A broker that ends with this script, on a free port. bus ROLE: its URL for this role.
+start_redis() {
+  "$tidemill" bus acl --run "$run" --out "$out/acl"
+  bus() { echo "rediss://$1:$(cat "$out/acl/$1.password")@127.0.0.1:$port/0?ca=$out/tls.pem"; }
+  for attempt in 1 2 3 4 5; do
+    port=$((20000 + RANDOM % 20000))
+    redis-server --port 0 --tls-port "$port" --tls-cert-file "$PWD/$out/tls.pem" --tls-key-file "$PWD/$out/tls.key" \
+      --tls-ca-cert-file "$PWD/$out/tls.pem" --tls-auth-clients no --aclfile "$PWD/$out/acl/users.acl" --bind 127.0.0.1 \
+      --dir "$out" --appendonly yes --save "" >"$out/broker.log" 2>&1 &
+    pids[broker]=$!
+    for wait in 1 2 3 4 5 6 7 8 9 10; do
+      if REDISCLI_AUTH=$(cat "$out/acl/watch.password") redis-cli --tls --cacert "$out/tls.pem" --user watch \
+        -p "$port" ping 2>/dev/null | grep -q PONG; then return 0; fi
+      kill -0 "${pids[broker]}" 2>/dev/null || break
+      sleep 0.2
+    done
   done
-done
-[ -n "$port" ] || { echo "redis-server did not start, see $out/redis.log" >&2; exit 1; }
+  return 1
+}
+start_rabbit() {
+  "$tidemill" bus rabbitmq-users --run "$run" --out "$out/users"
+  bus() { echo "amqps://$run.$1:$(cat "$out/users/$1.password")@127.0.0.1:$port/$run?ca=$out/tls.pem"; }
+  local home=$PWD/$out/rabbitmq
+  mkdir -p "$home"
+  echo '[].' >"$home/plugins"
+  for attempt in 1 2 3; do
+    port=$((20000 + RANDOM % 10000))
+    printf '%s\n' "listeners.tcp = none" "listeners.ssl.1 = 127.0.0.1:$port" "ssl_options.certfile = $PWD/$out/tls.pem" \
+      "ssl_options.keyfile = $PWD/$out/tls.key" "load_definitions = $PWD/$out/users/definitions.json" \
+      >"$home/rabbitmq.conf"
+    # With an epmd, a cookie and a folder of its own, so that it meets no other broker of this machine.
+    export ERL_EPMD_PORT=$((port + 10000)) ERL_EPMD_ADDRESS=127.0.0.1
+    epmd -port "$ERL_EPMD_PORT" -address 127.0.0.1 >"$out/epmd.log" 2>&1 &
+    pids[epmd]=$!
+    env HOME="$home" ERL_LIBS="$(echo /usr/lib/rabbitmq/lib/rabbitmq_server-*/plugins)" RABBITMQ_BASE="$home" \
+      RABBITMQ_HOME="$(echo /usr/lib/rabbitmq/lib/rabbitmq_server-*)" RABBITMQ_NODENAME="cluster$port@localhost" \
+      RABBITMQ_DIST_PORT=$((port + 20000)) RABBITMQ_MNESIA_BASE="$home/data" RABBITMQ_LOG_BASE="$home/logs" \
+      RABBITMQ_LOGS=- RABBITMQ_ENABLED_PLUGINS_FILE="$home/plugins" RABBITMQ_CONF_ENV_FILE="$home/none" \
+      RABBITMQ_CONFIG_FILE="$home/rabbitmq" RABBITMQ_PID_FILE="$home/pid" RABBITMQ_GENERATED_CONFIG_DIR="$home/conf" \
+      erl +sbwt none -noshell -noinput -s rabbit boot -boot start_sasl -syslog logger '[]' -syslog \
+      syslog_error_logger false -kernel inet_dist_use_interface '{127,0,0,1}' >"$out/broker.log" 2>&1 &
+    pids[broker]=$!
+    for ((wait = 0; wait < 300; ++wait)); do
+      if grep -q "Server startup complete" "$out/broker.log"; then return 0; fi
+      kill -0 "${pids[broker]}" 2>/dev/null || break
+      sleep 0.2
+    done
+    kill "${pids[epmd]}" 2>/dev/null || true
+  done
+  return 1
+}
+"start_$kind" || { echo "the broker ($kind) did not start, see $out/broker.log" >&2; exit 1; }
 export TIDEMILL_RUN=$run TIDEMILL_VERIFY_KEY=$out/sign.key.pub
-echo "  --bus rediss://ROLE:PASSWORD@127.0.0.1:$port/0?ca=$out/tls.pem --run $run"
+echo "  the broker ($kind) listens on 127.0.0.1:$port; run $run"
 
 # start NAME ROLE [ARGUMENTS]: a worker in the background, its output in build/cluster/NAME.log.
 # The same command starts and resumes the run; its minutes count from its own start.

@@ -32,13 +32,17 @@ class BusHarness {
   virtual void Advance(Duration d) = 0;
 };
 
+// null: what the bus needs is not installed.
 using BusHarnessFactory = std::function<std::unique_ptr<BusHarness>()>;
 
 class BusContract : public ::testing::TestWithParam<BusHarnessFactory> {
  protected:
   static constexpr Duration kLease = std::chrono::seconds(60);
 
-  void SetUp() override { harness_ = GetParam()(); }
+  void SetUp() override {
+    harness_ = GetParam()();
+    if (harness_ == nullptr) GTEST_SKIP() << "the server of this bus is not installed";
+  }
 
   Bus& bus(int i = 0) { return harness_->client(i); }
   void Advance(Duration d) { harness_->Advance(d); }

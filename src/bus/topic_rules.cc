@@ -3,13 +3,27 @@
 #include <algorithm>
 #include <string>
 
+#include "core/topics.h"
+
 namespace tidemill {
 namespace {
 
 constexpr Duration kYear = std::chrono::hours(24 * 365);
 constexpr size_t kNameMax = 200;
 
+constexpr std::string_view kInbox = "inbox.";
+
 }  // namespace
+
+std::string TopicOwner(std::string_view topic) {
+  for (const std::string& own : {ToolCancelTopic(""), ToolBoxTopic("")}) {
+    if (topic.starts_with(own)) return std::string(topic.substr(own.size()));
+  }
+  if (!topic.starts_with(kInbox)) return "";
+  topic.remove_prefix(kInbox.size());
+  const size_t dot = topic.rfind('.');  // a host's name may have dots
+  return dot == std::string_view::npos ? "" : std::string(topic.substr(0, dot));
+}
 
 Status CheckTopic(std::string_view topic, const TopicOptions& options) {
   const std::string name = "topic \"" + std::string(topic) + "\": ";

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <string_view>
 
 #include "bus/bus.h"
@@ -17,6 +18,9 @@ inline constexpr size_t kDeadCapacity = 1 << 14;
 // kNotFound and kFull, naming the topic.
 Status NoTopic(std::string_view topic);
 Status TopicFull(std::string_view topic);
+
+// The worker whose topic this is; empty: nobody's in particular.
+std::string TopicOwner(std::string_view topic);
 
 // A delay as a bus takes it: not negative, and a year at most.
 Duration ClampDelay(Duration delay);

@@ -1,7 +1,8 @@
-// tidemill bus: keys and users for a Redis that others can reach.
+// tidemill bus: keys and users for a broker that others can reach.
 #include <cstdio>
 #include <memory>
 
+#include "bus/rabbit/rabbit_users.h"
 #include "bus/redis/redis_acl.h"
 #include "cli/commands.h"
 #include "core/signature.h"
@@ -37,10 +38,24 @@ int RunBusAcl(const std::string& run, const std::string& folder) {
   return 0;
 }
 
+int RunBusUsers(const std::string& run, const std::string& folder) {
+  const Result<std::vector<RabbitUser>> users = RabbitUsersOf(run);
+  if (!users.ok()) return Fail(users.status());
+  const Status written = WriteRabbitUsers(run, *users, folder);
+  if (!written.ok()) return Fail(written);
+  std::printf("%s/definitions.json: for rabbitmq.conf (load_definitions) or rabbitmqctl\n",
+              folder.c_str());
+  for (const RabbitUser& user : *users) {
+    std::printf("%s/%s.password: of user %s\n", folder.c_str(), user.role.c_str(),
+                user.name.c_str());
+  }
+  return 0;
+}
+
 }  // namespace
 
 void AddBusCommand(CLI::App& app, Exit& exit) {
-  CLI::App* bus = app.add_subcommand("bus", "Keys and users for a Redis that others can reach");
+  CLI::App* bus = app.add_subcommand("bus", "Keys and users for a broker that others can reach");
   bus->require_subcommand(1);
   auto path = std::make_shared<std::string>();
   CLI::App* key =
@@ -57,6 +72,14 @@ void AddBusCommand(CLI::App& app, Exit& exit) {
   acl->add_option("--out", *folder,
                   "Folder for users.acl and ROLE.password; without it all is printed");
   acl->callback([run, folder, &exit] { exit.code = RunBusAcl(*run, *folder); });
+  CLI::App* rabbit = bus->add_subcommand(
+      "rabbitmq-users",
+      "RabbitMQ users for the roles of a run, in a virtual host named like it, and new passwords");
+  rabbit->add_option("--run", *run, "Name of the run, or TIDEMILL_RUN")
+      ->envname(kRunVariable)
+      ->required();
+  rabbit->add_option("--out", *folder, "Folder for definitions.json and ROLE.password")->required();
+  rabbit->callback([run, folder, &exit] { exit.code = RunBusUsers(*run, *folder); });
 }
 
 }  // namespace tidemill

@@ -1,4 +1,4 @@
-// tidemill dead: the messages of a run on Redis that could not be delivered or understood.
+// tidemill dead: the messages of a run on its broker that could not be delivered or understood.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -6,7 +6,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "bus/redis/redis_inspector.h"
+#include "bus/broker.h"
 #include "cli/commands.h"
 #include "core/text.h"
 #include "observe/message_json.h"
@@ -61,7 +61,7 @@ Json WholeLetterJson(const DeadLetterEntry& letter) {
   return json;
 }
 
-int List(RedisInspector& inspector, const DeadArguments& arguments) {
+int List(RunInspector& inspector, const DeadArguments& arguments) {
   const Result<std::vector<DeadLetterEntry>> letters =
       inspector.DeadLetters(arguments.run, {.topic = arguments.topic, .limit = arguments.limit});
   if (!letters.ok()) return Fail(letters.status());
@@ -87,7 +87,7 @@ int List(RedisInspector& inspector, const DeadArguments& arguments) {
   return 0;
 }
 
-int Show(RedisInspector& inspector, const DeadArguments& arguments) {
+int Show(RunInspector& inspector, const DeadArguments& arguments) {
   Json list = Json::array();
   for (const std::string& id : arguments.ids) {
     const Result<DeadLetterEntry> letter = inspector.DeadLetter(arguments.run, id);
@@ -106,7 +106,7 @@ int Show(RedisInspector& inspector, const DeadArguments& arguments) {
 }
 
 // Retries or drops the letters named, or all of them (of a topic).
-int End(RedisInspector& inspector, const DeadArguments& arguments, bool retry) {
+int End(RunInspector& inspector, const DeadArguments& arguments, bool retry) {
   std::vector<std::string> ids = arguments.ids;
   if (arguments.all == !ids.empty()) {
     return Fail(Invalid("give the ids of dead letters, or --all"));
@@ -140,26 +140,25 @@ int End(RedisInspector& inspector, const DeadArguments& arguments, bool retry) {
 }
 
 int RunDead(const std::string& word, const DeadArguments& arguments) {
-  Result<RedisInspector> inspector = RedisInspector::Connect(arguments.url);
-  if (!inspector.ok()) return Fail(inspector.status());
-  if (const Status there = inspector->CheckRun(arguments.run); !there.ok()) return Fail(there);
-  if (word == "list") return List(*inspector, arguments);
-  if (word == "show") return Show(*inspector, arguments);
-  return End(*inspector, arguments, word == "retry");
+  const Result<std::unique_ptr<RunInspector>> connected = ConnectInspector(arguments.url);
+  if (!connected.ok()) return Fail(connected.status());
+  RunInspector& inspector = **connected;
+  if (const Status there = inspector.CheckRun(arguments.run); !there.ok()) return Fail(there);
+  if (word == "list") return List(inspector, arguments);
+  if (word == "show") return Show(inspector, arguments);
+  return End(inspector, arguments, word == "retry");
 }
 
 }  // namespace
 
 void AddDeadCommand(CLI::App& app, Exit& exit) {
   CLI::App* dead = app.add_subcommand(
-      "dead", "Dead letters: messages of a run on Redis that could not be processed");
+      "dead", "Dead letters: messages of a run on its broker that could not be processed");
   dead->require_subcommand(1);
   auto arguments = std::make_shared<DeadArguments>();
   const auto add = [&](const std::string& word, const char* what) {
     CLI::App* command = dead->add_subcommand(word, what);
-    command->add_option("--bus", arguments->url, "redis://HOST:PORT/DB; default: TIDEMILL_BUS")
-        ->envname(kBusVariable)
-        ->required();
+    command->add_option("--bus", arguments->url, kBusUrlForm)->envname(kBusVariable)->required();
     command->add_option("--run", arguments->run, "Name of the run; default: TIDEMILL_RUN")
         ->envname(kRunVariable)
         ->required();

@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "bus/redis/redis_inspector.h"
+#include "bus/broker.h"
 #include "cli/commands.h"
 #include "core/child_process.h"
 #include "core/log.h"
@@ -13,8 +13,8 @@
 #include "observe/worker_beacon.h"
 #include "run/stop_signal.h"
 #include "scale/autoscaler.h"
+#include "scale/broker_fleet.h"
 #include "scale/local_workers.h"
-#include "scale/redis_fleet.h"
 
 namespace tidemill {
 namespace {
@@ -68,13 +68,13 @@ int RunScale(const ScaleArguments& arguments) {
   if (arguments.min > arguments.max) return Fail(Invalid("--min must not be greater than --max"));
   Result<WorkerBeaconOptions> options = BeaconOptions(arguments);
   if (!options.ok()) return Fail(options.status());
-  Result<RedisInspector> inspector = RedisInspector::Connect(arguments.url);
+  const Result<std::unique_ptr<RunInspector>> inspector = ConnectInspector(arguments.url);
   if (!inspector.ok()) return Fail(inspector.status());
-  if (const Status there = inspector->CheckRun(arguments.run); !there.ok()) return Fail(there);
+  if (const Status there = (*inspector)->CheckRun(arguments.run); !there.ok()) return Fail(there);
 
   Metrics metrics;
   LoopRunner runner;  // first: the fleet's answers and the workers' ends wake its loop to the last
-  const auto fleet = WatchRedisFleet(arguments.url, arguments.run);
+  const auto fleet = WatchBrokerFleet(arguments.url, arguments.run);
   std::unique_ptr<WorkerBackend> backend;
   if (arguments.backend == "local") backend = StartLocalWorkers(WorkerCommand(arguments));
   AutoscalerOptions scaling;
@@ -111,9 +111,7 @@ int RunScale(const ScaleArguments& arguments) {
 void AddScaleCommand(CLI::App& app, Exit& exit) {
   CLI::App* scale = app.add_subcommand("scale", "Scale tool workers by queue length");
   auto arguments = std::make_shared<ScaleArguments>();
-  scale->add_option("--bus", arguments->url, "redis://HOST:PORT/DB; default: TIDEMILL_BUS")
-      ->envname(kBusVariable)
-      ->required();
+  scale->add_option("--bus", arguments->url, kBusUrlForm)->envname(kBusVariable)->required();
   scale->add_option("--run", arguments->run, "Name of the run; default: TIDEMILL_RUN")
       ->envname(kRunVariable)
       ->required();

@@ -1,4 +1,4 @@
-// tidemill status: who works on a run on Redis, how deep its queues are and what died.
+// tidemill status: who works on a run, how deep its queues are and what died.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "bus/broker.h"
 #include "cli/commands.h"
 #include "core/text.h"
 #include "observe/run_status.h"
@@ -78,11 +79,10 @@ int RunStatusCommand(const StatusArguments& arguments) {
 }  // namespace
 
 void AddStatusCommand(CLI::App& app, Exit& exit) {
-  CLI::App* status = app.add_subcommand("status", "Show the workers and queues of a run on Redis");
+  CLI::App* status =
+      app.add_subcommand("status", "Show the workers and queues of a run on a broker");
   auto arguments = std::make_shared<StatusArguments>();
-  status->add_option("--bus", arguments->url, "redis://HOST:PORT/DB; default: TIDEMILL_BUS")
-      ->envname(kBusVariable)
-      ->required();
+  status->add_option("--bus", arguments->url, kBusUrlForm)->envname(kBusVariable)->required();
   status
       ->add_option("--run", arguments->run,
                    "Name of the run; default: TIDEMILL_RUN, or list all runs")

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "bus/redis/redis_roster.h"
 #include "core/topics.h"
 #include "dashboard/run_api.h"
 #include "testing/redis_test_kit.h"

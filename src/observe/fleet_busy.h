@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "bus/redis/redis_roster.h"
+#include "bus/roster.h"
 
 namespace tidemill {
 

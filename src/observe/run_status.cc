@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "bus/broker.h"
 #include "core/topics.h"
 
 namespace tidemill {
@@ -102,24 +103,24 @@ uint64_t RunStatus::ToolBacklog() const {
 }
 
 Result<RunStatusReader> RunStatusReader::Connect(const std::string& url, Duration timeout) {
-  TM_ASSIGN_OR_RETURN(RedisInspector inspector, RedisInspector::Connect(url, timeout));
+  TM_ASSIGN_OR_RETURN(auto inspector, ConnectInspector(url, timeout));
   return RunStatusReader(std::move(inspector));
 }
 
 Result<RunStatus> RunStatusReader::Read(const std::string& run) {
-  const Status there = inspector_.CheckRun(run);
+  const Status there = inspector_->CheckRun(run);
   if (!there.ok() && there.code() != Code::kNotFound) return there;
   RunStatus status;
   status.run = run;
-  TM_ASSIGN_OR_RETURN(status.workers, inspector_.Workers(run));
+  TM_ASSIGN_OR_RETURN(status.workers, inspector_->Workers(run));
   // Workers that wait for its learner are there before the run is.
   if (!there.ok() && status.workers.empty()) return there;
-  TM_ASSIGN_OR_RETURN(status.topics, inspector_.Topics(run));
+  TM_ASSIGN_OR_RETURN(status.topics, inspector_->Topics(run));
   for (const Failure& failure : kFailures) status.failures[failure.name] = 0;
   for (const RosterEntry& entry : status.workers) {
     status.policy_version = std::max(status.policy_version, entry.beat.policy_version());
   }
-  TM_ASSIGN_OR_RETURN(const RosterTotals totals, inspector_.Totals(run));
+  TM_ASSIGN_OR_RETURN(const RosterTotals totals, inspector_->Totals(run));
   for (const auto& [key, count] : totals) {
     const std::string counter = key.substr(key.find('/') + 1);
     for (const Failure& failure : kFailures) {
@@ -260,7 +261,8 @@ void WatchRun(const std::string& url, const std::string& run, Metrics& metrics) 
     Result<RunStatus> status =
         *reader == nullptr ? Unavailable("no connection") : (*reader)->Read(run);
     if (status.ok()) SinkRunStatus(*status, sink);
-    sink.Gauge("tidemill_redis_up", "1 while Redis answers and has the run", status.ok() ? 1 : 0);
+    sink.Gauge("tidemill_broker_up", "1 while the broker answers and has the run",
+               status.ok() ? 1 : 0);
   });
 }
 

@@ -1,16 +1,16 @@
-// The state of a run on Redis in one look: who works on it, how deep its topics are, what died.
-// Shown by `tidemill status`, by the page (fleet_view.h) and, as metrics, by the workers that watch
-// their run.
+// The state of a run on its broker in one look: who works on it, how deep its topics are, what
+// died. Shown by `tidemill status`, by the page (fleet_view.h) and, as metrics, by the workers that
+// watch their run.
 #pragma once
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
-#include "bus/redis/redis_inspector.h"
-#include "bus/redis/redis_roster.h"
+#include "bus/run_inspector.h"
 #include "core/metrics.h"
 
 namespace tidemill {
@@ -36,13 +36,14 @@ class RunStatusReader {
  public:
   static Result<RunStatusReader> Connect(const std::string& url,
                                          Duration timeout = std::chrono::seconds(5));
-  Result<std::vector<std::string>> Runs() { return inspector_.Runs(); }
+  Result<std::vector<std::string>> Runs() { return inspector_->Runs(); }
   // kNotFound: there is no such run; names those there are.
   Result<RunStatus> Read(const std::string& run);
 
  private:
-  explicit RunStatusReader(RedisInspector inspector) : inspector_(std::move(inspector)) {}
-  RedisInspector inspector_;
+  explicit RunStatusReader(std::unique_ptr<RunInspector> inspector)
+      : inspector_(std::move(inspector)) {}
+  std::unique_ptr<RunInspector> inspector_;
 };
 
 // "here", "leaving" or "lost".
@@ -57,7 +58,7 @@ std::string StatusText(const RunStatus& status, int64_t now_ms);
 
 // tidemill_topic_*, tidemill_workers, tidemill_dead_letters, .. of the whole run.
 void SinkRunStatus(const RunStatus& status, MetricSink& sink);
-// Adds a source of these. While Redis does not answer there is only tidemill_redis_up 0.
+// Adds a source of these. While the broker does not answer there is only tidemill_broker_up 0.
 void WatchRun(const std::string& url, const std::string& run, Metrics& metrics);
 
 }  // namespace tidemill

@@ -8,7 +8,7 @@
 #include <thread>
 #include <utility>
 
-#include "bus/redis/redis_roster.h"
+#include "bus/broker.h"
 #include "core/log.h"
 #include "core/mutex.h"
 #include "core/version.h"
@@ -44,7 +44,7 @@ std::string HostName() {
 
 class Beacon final : public WorkerBeacon {
  public:
-  Beacon(WorkerBeaconOptions options, RedisRoster roster)
+  Beacon(WorkerBeaconOptions options, std::unique_ptr<Roster> roster)
       : options_(std::move(options)), file_(options_.metrics_file), roster_(std::move(roster)) {
     beat_.set_worker(options_.worker);
     beat_.set_role(options_.role);
@@ -66,15 +66,15 @@ class Beacon final : public WorkerBeacon {
       (void)Beat();  // what it came to; without it, what the last beat said
     }
     http_.reset();
-    Status left = roster_.Leave(options_.worker);
-    if (!left.ok()) left = roster_.Leave(options_.worker);  // on a connection made anew
+    Status left = roster_->Leave(options_.worker);
+    if (!left.ok()) left = roster_->Leave(options_.worker);  // on a connection made anew
     if (!left.ok()) {
       LogWarn("the roster did not hear that this worker leaves", {{"why", left.message()}});
     }
   }
 
   Status Join() {
-    TM_ASSIGN_OR_RETURN(const std::vector<RosterEntry> others, roster_.Workers());
+    TM_ASSIGN_OR_RETURN(const std::vector<RosterEntry> others, roster_->Workers());
     TM_RETURN_IF_ERROR(CheckSameMessages(others, beat_));
     HttpOptions http;
     http.address = options_.address;
@@ -118,7 +118,7 @@ class Beacon final : public WorkerBeacon {
       silent_ = !beaten.ok();
       if (!beaten.ok()) {
         LogEvery(std::chrono::seconds(30), "heartbeat", LogLevel::kWarn,
-                 "no heartbeat reached redis", {{"why", beaten.message()}});
+                 "no heartbeat reached the broker", {{"why", beaten.message()}});
       }
       lock.Lock();
     }
@@ -149,14 +149,14 @@ class Beacon final : public WorkerBeacon {
       MutexLock lock(mutex_);
       beat_.set_leaving(leaving_);
     }
-    return roster_.Beat(beat_, report.counts);
+    return roster_->Beat(beat_, report.counts);
   }
 
   HttpResponse Answer(const HttpRequest& request) {
     if (request.path == "/healthz") return Condition(options_.stuck, "ok\n");
     if (request.path == "/readyz") {
       if (IsLeaving()) return TextResponse(503, "leaving\n");
-      if (silent_) return TextResponse(503, "redis does not answer\n");
+      if (silent_) return TextResponse(503, "the broker does not answer\n");
       return Condition(options_.not_ready, "ready\n");
     }
     if (request.path == "/metrics") return MetricsText();
@@ -195,7 +195,7 @@ class Beacon final : public WorkerBeacon {
   MetricsFile file_ TM_GUARDED_BY(file_mutex_);
 
   // Of the beating thread alone, once there is one.
-  RedisRoster roster_;
+  const std::unique_ptr<Roster> roster_;
   v1::Heartbeat beat_;
   Time last_beat_ = Time::max();
   Duration last_busy_{};
@@ -218,7 +218,7 @@ Result<std::unique_ptr<WorkerBeacon>> WorkerBeacon::Start(WorkerBeaconOptions op
   TM_CHECK(options.metrics != nullptr, "a beacon without metrics");
   AddProcessMetrics(*options.metrics);
   if (options.watch_run) WatchRun(options.url, options.run, *options.metrics);
-  TM_ASSIGN_OR_RETURN(RedisRoster roster, RedisRoster::Connect(options.url, options.run));
+  TM_ASSIGN_OR_RETURN(auto roster, ConnectRoster(options.url, options.run));
   auto beacon = std::make_unique<Beacon>(std::move(options), std::move(roster));
   TM_RETURN_IF_ERROR(beacon->Join());
   return std::unique_ptr<WorkerBeacon>(std::move(beacon));

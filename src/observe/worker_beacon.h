@@ -55,7 +55,7 @@ struct WorkerBeaconOptions {
 class WorkerBeacon {
  public:
   // kInvalid: the address, the token, or a worker of the run that speaks other messages.
-  // kUnavailable: no Redis, or the port is taken.
+  // kUnavailable: no broker, or the port is taken.
   static Result<std::unique_ptr<WorkerBeacon>> Start(WorkerBeaconOptions options);
   virtual ~WorkerBeacon() = default;
 

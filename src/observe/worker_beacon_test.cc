@@ -6,6 +6,7 @@
 #include <atomic>
 #include <nlohmann/json.hpp>
 
+#include "bus/redis/redis_roster.h"
 #include "observe/run_status.h"
 #include "testing/http_client.h"
 #include "testing/redis_test_kit.h"
@@ -126,10 +127,10 @@ TEST_F(BeaconTest, AWorkerThatWatchesTheRunServesItsTopicsAndWorkers) {
   EXPECT_THAT(answer,
               testing::ContainsRegex("tidemill_workers\\{of_role=\"tools\",state=\"here\".*\\} 1"));
   EXPECT_THAT(answer, testing::ContainsRegex("tidemill_tool_backlog\\{.*\\} 1"));
-  EXPECT_THAT(answer, testing::ContainsRegex("tidemill_redis_up\\{.*\\} 1"));
+  EXPECT_THAT(answer, testing::ContainsRegex("tidemill_broker_up\\{.*\\} 1"));
   server_.Stop(SIGKILL);
   answer = Get(*beacon, "/metrics");
-  EXPECT_THAT(answer, testing::ContainsRegex("tidemill_redis_up\\{.*\\} 0"));
+  EXPECT_THAT(answer, testing::ContainsRegex("tidemill_broker_up\\{.*\\} 0"));
   server_.Start();
 }
 

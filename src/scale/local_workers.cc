@@ -13,7 +13,7 @@
 #include <thread>
 #include <utility>
 
-#include "bus/redis/redis_roster.h"
+#include "bus/roster.h"
 #include "core/child_process.h"
 #include "core/log.h"
 #include "core/mutex.h"

@@ -1,13 +1,9 @@
 #include "bus/redis/redis_acl.h"
 
-#include <fcntl.h>
+#include <map>
 
-#include <cerrno>
-
-#include "bus/bus.h"
 #include "bus/redis/redis_scripts.h"
-#include "core/fd.h"
-#include "core/files.h"
+#include "bus/role_topics.h"
 #include "core/hash.h"
 #include "core/secret.h"
 #include "core/topics.h"
@@ -50,38 +46,12 @@ std::string Selector(std::string_view commands, const std::vector<std::string>& 
   return text + ")";
 }
 
-// The topics of other workers and of everybody that the role uses; those of its own workers.
-struct RoleTopics {
-  std::vector<std::string> shared;
-  std::vector<std::string> own;
-};
-
-RoleTopics TopicsOf(std::string_view role) {
-  RoleTopics topics;
-  topics.shared.emplace_back(kDeadTopic);
-  for (const TopicRow& row : kTopics) {
-    if (!row.inside && TakesPart(row, role)) topics.shared.emplace_back(row.name);
-  }
-  const std::string worker = std::string(role) + "-*";  // a worker's name begins with its role
-  topics.own.push_back("inbox." + worker);
-  if (role == "reward") topics.shared.emplace_back("inbox.learner.*");
-  if (role == "tools") {
-    topics.shared.insert(topics.shared.end(), {"inbox.rollout-*", "inbox.reward-*"});
-    topics.own.insert(topics.own.end(), {ToolCancelTopic(worker), ToolBoxTopic(worker)});
-  }
-  if (role == "rollout") {
-    topics.shared.insert(topics.shared.end(),
-                         {ToolCancelTopic("tools-*"), ToolBoxTopic("tools-*")});
-  }
-  return topics;
-}
-
 // The permissions of a worker of the role. {RUN} in the patterns has no character that means
 // something there.
 std::string RulesOf(std::string_view role, const RedisKeys& keys) {
   const std::string all = "~" + keys.prefix, read = "%R~" + keys.prefix;
   const std::string own = std::string(role) + "-*";
-  const RoleTopics topics = TopicsOf(role);
+  const RoleTopics topics = RoleTopicsOf(role);
   std::string rules(kConnection);
   for (const Part& part : kParts) {
     std::vector<std::string> patterns;
@@ -116,13 +86,6 @@ std::string RulesOf(std::string_view role, const RedisKeys& keys) {
   return rules;
 }
 
-Status WriteOwned(const std::string& path, std::string_view text) {
-  const Fd fd(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-  if (!fd && errno == EEXIST) return Exists(path + " is there already");
-  if (!fd) return FileFailure(path, "cannot create", errno);
-  return WriteAll(fd, text, path);
-}
-
 }  // namespace
 
 Result<std::vector<RedisUser>> RedisUsersOf(std::string_view run) {
@@ -150,12 +113,9 @@ std::string RedisAclFile(const std::vector<RedisUser>& users) {
 }
 
 Status WriteRedisUsers(const std::vector<RedisUser>& users, const std::string& folder) {
-  TM_RETURN_IF_ERROR(MakeDirectories(folder));
-  TM_RETURN_IF_ERROR(WriteOwned(folder + "/users.acl", RedisAclFile(users)));
-  for (const RedisUser& user : users) {
-    TM_RETURN_IF_ERROR(WriteOwned(folder + "/" + user.name + ".password", user.password + "\n"));
-  }
-  return Ok();
+  std::map<std::string, std::string> passwords;
+  for (const RedisUser& user : users) passwords[user.name] = user.password;
+  return WriteRoleFiles(folder, "users.acl", RedisAclFile(users), passwords);
 }
 
 }  // namespace tidemill

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "bus/redis/redis_local.h"
+#include "bus/client_view.h"
 
 struct redisReply;
 
@@ -17,7 +17,7 @@ inline constexpr std::string_view kBlobRef = "blob:";
 
 // One entry: a delivery, and for the dead-letter topic what is known of the death.
 struct RedisEntry {
-  RedisFetched message;  // its times are not filled in
+  FetchedMessage message;  // its times are not filled in
   bool dead_letter = false;
   std::string dead_topic;
   std::string dead_reason;

@@ -36,7 +36,7 @@ std::string ClientName(const std::string& name, uint64_t random) {
 }  // namespace
 
 RedisIo::RedisIo(const RedisBusOptions& options, RedisAddress address, const Clock& clock,
-                 RedisShared& shared, std::function<void(const std::string&)> wake)
+                 BrokerShared& shared, std::function<void(const std::string&)> wake)
     : options_(options),
       address_(std::move(address)),
       clock_(clock),
@@ -132,7 +132,7 @@ void RedisIo::Adopt(RedisSession session) {
     if (data_lost || rewinding_) {
       // Batches behind one that was not done were not done either.
       for (Batch& batch : in_flight_) {
-        for (RedisCall& call : batch.calls) put_back_.push_back(std::move(call));
+        for (BusCall& call : batch.calls) put_back_.push_back(std::move(call));
       }
       in_flight_.clear();
       shared_.local.PutBack(std::exchange(put_back_, {}));
@@ -164,11 +164,11 @@ void RedisIo::RecoverPending() {
         {"XPENDING", keys_.Stream(name), kRedisGroup, "-", "+", "10000", client_},
         [this, asked](ReplyPtr reply) {
           MutexLock inner(shared_.mutex);
-          RedisTopic* current = Current(asked);
+          ViewedTopic* current = Current(asked);
           if (current == nullptr || reply->type != REDIS_REPLY_ARRAY) return;
           std::set<std::string> known = shared_.local.Entries(asked.topic);
           for (const Batch& batch : in_flight_) {
-            for (const RedisCall& call : batch.calls) known.insert(call.a);
+            for (const BusCall& call : batch.calls) known.insert(call.a);
           }
           for (size_t i = 0; i < reply->elements; ++i) {
             if (reply->element[i]->elements < 1) continue;
@@ -204,8 +204,8 @@ void RedisIo::Disconnect(const Status& why) {
   }
 }
 
-RedisTopic* RedisIo::Current(const Asked& asked) {
-  RedisTopic* topic = shared_.local.Find(asked.topic);
+ViewedTopic* RedisIo::Current(const Asked& asked) {
+  ViewedTopic* topic = shared_.local.Find(asked.topic);
   return topic != nullptr && topic->generation == asked.generation ? topic : nullptr;
 }
 
@@ -217,9 +217,9 @@ void RedisIo::Exchange() {
       next_tend_ = now + options_.tick / 2;
       shared_.local.TendLeases(options_.linger);
       for (Batch& batch : in_flight_) {
-        for (RedisCall& call : batch.calls) shared_.local.RenewEnding(call, clock_.Now());
+        for (BusCall& call : batch.calls) shared_.local.RenewEnding(call, clock_.Now());
       }
-      for (RedisCall& call : put_back_) shared_.local.RenewEnding(call, clock_.Now());
+      for (BusCall& call : put_back_) shared_.local.RenewEnding(call, clock_.Now());
     }
     SendRenewals();
     if (shared_.closed) {

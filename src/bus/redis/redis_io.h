@@ -18,23 +18,23 @@
 
 namespace tidemill {
 
-class RedisIo {
+class RedisIo final : public BrokerCarrier {
  public:
   RedisIo(const RedisBusOptions& options, RedisAddress address, const Clock& clock,
-          RedisShared& shared, std::function<void(const std::string&)> wake);
+          BrokerShared& shared, std::function<void(const std::string&)> wake);
   // Ends the thread: after Close(), once all is sent or close_patience is over.
-  ~RedisIo();
+  ~RedisIo() override;
 
   // Connects and starts the thread.
   Status Start();
   // There may be something to do. Any thread.
-  void Signal();
+  void Signal() override;
 
  private:
   // Calls sent together.
   struct Batch {
     uint64_t seq = 0;
-    std::vector<RedisCall> calls;
+    std::vector<BusCall> calls;
   };
   // A topic something was asked of, as it was then.
   struct Asked {
@@ -55,7 +55,7 @@ class RedisIo {
   Time NextTimer();
   void Deliver();  // wakes, and tells who waits for all to be settled
   void WakeLater(const std::string& topic) { wake_later_.push_back(topic); }
-  RedisTopic* Current(const Asked& asked)
+  ViewedTopic* Current(const Asked& asked)
       TM_REQUIRES(shared_.mutex);  // null: removed or made again since
   static Time Now() { return std::chrono::steady_clock::now(); }
 
@@ -69,7 +69,7 @@ class RedisIo {
       TM_REQUIRES(shared_.mutex);
   void Refused(std::string_view why) TM_REQUIRES(shared_.mutex);
   void SendRenewals() TM_REQUIRES(shared_.mutex);
-  void OnRenewals(const std::string& topic, const std::vector<RedisLocal::Renewal>& renewals,
+  void OnRenewals(const std::string& topic, const std::vector<ClientView::Renewal>& renewals,
                   ReplyPtr reply);
 
   // redis_io_fetch.cc: messages and topics.
@@ -92,7 +92,7 @@ class RedisIo {
   const RedisBusOptions& options_;
   const RedisAddress address_;
   const Clock& clock_;
-  RedisShared& shared_;
+  BrokerShared& shared_;
   const std::function<void(const std::string&)> wake_;
   const RedisKeys keys_;
   Random random_;
@@ -109,7 +109,7 @@ class RedisIo {
   std::vector<std::string> wake_later_;
 
   std::deque<Batch> in_flight_;
-  std::vector<RedisCall> put_back_;  // calls that were not done, until nothing is in flight
+  std::vector<BusCall> put_back_;  // calls that were not done, until nothing is in flight
   bool rewinding_ = false;
   uint64_t next_seq_ = 1;
   std::string expected_ = "*";  // what the sequence key will hold after what is in flight
@@ -121,7 +121,7 @@ class RedisIo {
 
   Time next_tend_{};
   Time next_refresh_{};
-  std::map<std::string, std::vector<RedisLocal::Renewal>, std::less<>> renewals_sent_;
+  std::map<std::string, std::vector<ClientView::Renewal>, std::less<>> renewals_sent_;
   std::vector<Asked> blocked_on_;
   bool unblock_sent_ = false;
   std::thread thread_;

@@ -62,7 +62,7 @@ void RedisIo::OnTick(const Asked& asked, ReplyPtr reply) {
     LogEvery(std::chrono::seconds(5), "redis-tick", LogLevel::kWarn,
              "maintaining a topic on redis failed", {{"topic", asked.topic}, {"error", text}});
   }
-  RedisTopic* topic = Current(asked);
+  ViewedTopic* topic = Current(asked);
   if (topic == nullptr) return;
   topic->tick_sent = false;
   if (reply->type != REDIS_REPLY_ARRAY || reply->elements < 2) return;
@@ -155,7 +155,7 @@ void RedisIo::SendFetches() {
 void RedisIo::OnFetch(const Asked& asked, ReplyPtr reply) {
   {
     MutexLock lock(shared_.mutex);
-    if (RedisTopic* topic = Current(asked); topic != nullptr) {
+    if (ViewedTopic* topic = Current(asked); topic != nullptr) {
       topic->asked = 0;
       topic->hungry = true;
     }
@@ -172,7 +172,7 @@ void RedisIo::OnFetch(const Asked& asked, ReplyPtr reply) {
 // was removed.
 void RedisIo::Suspend(const Asked& asked) {
   MutexLock lock(shared_.mutex);
-  RedisTopic* topic = Current(asked);
+  ViewedTopic* topic = Current(asked);
   if (topic == nullptr) return;
   topic->suspended = true;
   topic->tick_now = true;
@@ -240,7 +240,7 @@ void RedisIo::TakeEntries(const Asked& asked, redisReply& reply) {
   std::vector<RedisEntry> elsewhere;
   {
     MutexLock lock(shared_.mutex);
-    RedisTopic* topic = Current(asked);
+    ViewedTopic* topic = Current(asked);
     if (topic == nullptr || !topic->open) return;
     if (shared_.closed) {
       for (RedisEntry& entry : entries) {
@@ -292,7 +292,7 @@ void RedisIo::LoadBody(const Asked& asked, RedisEntry entry) {
 
 void RedisIo::OnBody(const Asked& asked, RedisEntry entry, Result<std::string> body) {
   MutexLock lock(shared_.mutex);
-  RedisTopic* topic = Current(asked);
+  ViewedTopic* topic = Current(asked);
   if (topic == nullptr || !topic->open) return;
   --topic->loading;
   const bool gone =

@@ -20,7 +20,7 @@ constexpr Duration kRetryMin = milliseconds(2);
 constexpr Duration kRetryMax = milliseconds(50);
 constexpr Duration kErrorRetry = milliseconds(200);
 
-void AppendCall(const RedisCall& call, std::vector<std::string_view>& args) {
+void AppendCall(const BusCall& call, std::vector<std::string_view>& args) {
   const bool in_stream = call.body_ref.empty();
   const std::string_view body = in_stream ? std::string_view(call.body) : std::string_view();
   const std::string_view force = call.force ? "1" : "";
@@ -83,7 +83,7 @@ void RedisIo::SendBatches() {
 
 // Gives every large body its place outside the stream. False: the blob store failed; try again.
 bool RedisIo::StoreBodies(Batch& batch) {
-  for (RedisCall& call : batch.calls) {
+  for (BusCall& call : batch.calls) {
     if (!call.publishes() || call.body.size() <= options_.inline_max || !call.body_ref.empty()) {
       continue;
     }
@@ -113,7 +113,7 @@ void RedisIo::SendBatch(const Batch& batch, std::string_view prev) {
       "FCALL", RedisFunctionName(function), "1", client_key, keys_.prefix, client_, prev,
       seq,     kKeepClientSeconds};
   args.reserve(args.size() + 6 * batch.calls.size());
-  for (const RedisCall& call : batch.calls) {
+  for (const BusCall& call : batch.calls) {
     // Before the batch on the same connection, so the body is there when the entry is.
     if (call.publishes() && !call.body_ref.empty() && !call.body_ref.starts_with(kBlobRef)) {
       session_.command->Send({"SET", call.body_ref, call.body, "EX", ttl}, [this](ReplyPtr reply) {
@@ -173,7 +173,7 @@ void RedisIo::NoteBatch(const redisReply& reply, const Batch& batch) {
   }
   const redisReply& sizes = *reply.element[3];
   for (size_t i = 0; i + 2 < sizes.elements; i += 3) {
-    RedisTopic* topic = shared_.local.Find(ReplyText(*sizes.element[i]));
+    ViewedTopic* topic = shared_.local.Find(ReplyText(*sizes.element[i]));
     if (topic == nullptr || !topic->open) continue;
     topic->size = sizes.element[i + 1]->integer;
     topic->owed = sizes.element[i + 2]->integer;
@@ -193,7 +193,7 @@ void RedisIo::StopAt(std::string_view why, std::string_view epoch, std::string_v
     }
     // Somebody removed it on purpose, and what was meant for it goes with it.
     ++shared_.stats.dropped;
-    RedisTopic* topic = shared_.local.Find(where);
+    ViewedTopic* topic = shared_.local.Find(where);
     if (topic != nullptr && topic->open && topic->opening == 0) shared_.local.Gone(*topic);
     shared_.local.Done(put_back_.front());
     put_back_.erase(put_back_.begin());
@@ -223,7 +223,7 @@ void RedisIo::Refused(std::string_view topic) {
   const Time now = Now();
   ++shared_.stats.refused;
   if (full_since_ == Time{}) full_since_ = now;
-  auto elsewhere = [&](const RedisCall& call) { return call.letter != 'p' || call.topic != topic; };
+  auto elsewhere = [&](const BusCall& call) { return call.letter != 'p' || call.topic != topic; };
   const auto end = std::find_if(put_back_.begin() + 1, put_back_.end(), elsewhere);
   if (now - full_since_ > options_.full_patience &&
       (end != put_back_.end() || shared_.local.AnyWaiting(elsewhere))) {
@@ -243,9 +243,9 @@ void RedisIo::SendRenewals() {
     const std::string stream = keys_.Stream(name);
     for (size_t at = 0; at < renewals.size(); at += kBatchCalls) {
       const size_t end = std::min(renewals.size(), at + kBatchCalls);
-      std::vector<RedisLocal::Renewal> some(renewals.begin() + at, renewals.begin() + end);
+      std::vector<ClientView::Renewal> some(renewals.begin() + at, renewals.begin() + end);
       std::vector<std::string_view> args = {"XCLAIM", stream, kRedisGroup, client_, "0"};
-      for (const RedisLocal::Renewal& renewal : some) args.push_back(renewal.entry);
+      for (const ClientView::Renewal& renewal : some) args.push_back(renewal.entry);
       args.emplace_back("JUSTID");
       auto& sent = renewals_sent_[name];
       sent.insert(sent.end(), some.begin(), some.end());
@@ -257,7 +257,7 @@ void RedisIo::SendRenewals() {
   }
 }
 
-void RedisIo::OnRenewals(const std::string& topic, const std::vector<RedisLocal::Renewal>& renewals,
+void RedisIo::OnRenewals(const std::string& topic, const std::vector<ClientView::Renewal>& renewals,
                          ReplyPtr reply) {
   MutexLock lock(shared_.mutex);
   shared_.renewals_under_way -= renewals.size();
@@ -266,7 +266,7 @@ void RedisIo::OnRenewals(const std::string& topic, const std::vector<RedisLocal:
   if (sent.empty()) renewals_sent_.erase(topic);
   std::set<std::string_view> kept;
   for (size_t i = 0; i < reply->elements; ++i) kept.insert(ReplyText(*reply->element[i]));
-  for (const RedisLocal::Renewal& renewal : renewals) {
+  for (const ClientView::Renewal& renewal : renewals) {
     if (renewal.token != 0 && kept.count(renewal.entry) == 0) shared_.local.Lost(renewal.token);
   }
 }

@@ -1,17 +1,12 @@
 #include "bus/redis/redis_roster.h"
 
 #include <hiredis/hiredis.h>
-#include <unistd.h>
 
-#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <tuple>
+#include <optional>
 #include <utility>
-
-#include "core/log.h"
-#include "core/message_check.h"
 
 namespace tidemill {
 namespace {
@@ -21,12 +16,6 @@ std::string Ms(Duration d) {
 }
 
 }  // namespace
-
-std::string WorkerName(std::string_view role, int64_t pid) {
-  char host[256] = "host";
-  gethostname(host, sizeof host - 1);
-  return std::string(role) + "-" + host + "-" + std::to_string(pid);
-}
 
 Result<RedisRoster> RedisRoster::Connect(std::string_view url, std::string_view run) {
   TM_RETURN_IF_ERROR(CheckRedisRun(run));
@@ -62,18 +51,11 @@ Result<std::vector<RosterEntry>> ReadRoster(RedisClient& client, const RedisKeys
                       client.Call(RedisFunction::kWorkers, keys.Workers(), {keys.Worker("")}));
   std::vector<RosterEntry> workers;
   for (size_t i = 0; i + 1 < reply->elements; i += 2) {
-    RosterEntry entry;
-    entry.age = milliseconds(reply->element[i]->integer);
-    const std::string_view bytes = ReplyText(*reply->element[i + 1]);
-    if (const Status read = ReadMessage(bytes, entry.beat); !read.ok()) {
-      LogOnce("heartbeat", LogLevel::kWarn, "a heartbeat is put aside: " + read.message());
-      continue;
-    }
-    workers.push_back(std::move(entry));
+    std::optional<RosterEntry> entry =
+        ReadBeat(ReplyText(*reply->element[i + 1]), milliseconds(reply->element[i]->integer));
+    if (entry) workers.push_back(std::move(*entry));
   }
-  std::sort(workers.begin(), workers.end(), [](const RosterEntry& a, const RosterEntry& b) {
-    return std::tie(a.beat.role(), a.beat.worker()) < std::tie(b.beat.role(), b.beat.worker());
-  });
+  SortRoster(workers);
   return workers;
 }
 
@@ -86,19 +68,6 @@ Result<RosterTotals> ReadTotals(RedisClient& client, const RedisKeys& keys) {
     if (std::isfinite(total)) totals[std::string(ReplyText(*reply->element[i]))] = total;
   }
   return totals;
-}
-
-Status CheckSameMessages(const std::vector<RosterEntry>& workers, const v1::Heartbeat& newcomer) {
-  for (const RosterEntry& entry : workers) {
-    const v1::Heartbeat& other = entry.beat;
-    if (entry.lost() || other.worker() == newcomer.worker()) continue;
-    if (other.messages() == newcomer.messages()) continue;
-    return Invalid("this program (" + newcomer.version() + ") uses version " +
-                   std::to_string(newcomer.messages()) + " of the messages, but worker " +
-                   other.worker() + " (" + other.version() + ") of the same run uses version " +
-                   std::to_string(other.messages()) + "; run the same program everywhere");
-  }
-  return Ok();
 }
 
 }  // namespace tidemill

@@ -83,11 +83,11 @@ std::optional<TopicOptions> ParseRedisOptions(std::string_view text) {
   return options;
 }
 
-std::vector<RedisListedTopic> ParseRedisTopics(const redisReply& reply) {
-  std::vector<RedisListedTopic> topics;
+std::vector<ListedTopic> ParseRedisTopics(const redisReply& reply) {
+  std::vector<ListedTopic> topics;
   if (reply.type != REDIS_REPLY_ARRAY) return topics;
   for (size_t i = 0; i + 1 < reply.elements; i += 2) {
-    RedisListedTopic topic;
+    ListedTopic topic;
     topic.name = ReplyText(*reply.element[i]);
     const auto options = ParseRedisOptions(ReplyText(*reply.element[i + 1]));
     if (!options) continue;

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "bus/bus.h"
+#include "bus/client_view.h"
 #include "bus/redis/redis_connection.h"
-#include "bus/redis/redis_local.h"
 #include "bus/redis/redis_scripts.h"
 
 namespace tidemill {
@@ -19,7 +19,7 @@ struct RedisSession {
   std::unique_ptr<RedisConnection> reader;   // waits for messages
   std::string reader_id;                     // as CLIENT UNBLOCK wants it
   std::string epoch;  // of the run's data: another one, and the server has lost what it knew
-  std::vector<RedisListedTopic> topics;
+  std::vector<ListedTopic> topics;
 };
 
 // Waits up to `timeout` for each answer. kInvalid: the server will not do, with what to change.
@@ -33,6 +33,6 @@ Status CheckRedisInfo(std::string_view info);
 std::optional<TopicOptions> ParseRedisOptions(std::string_view text);
 
 // The reply to HGETALL of the topics key; what cannot be read is left out.
-std::vector<RedisListedTopic> ParseRedisTopics(const redisReply& reply);
+std::vector<ListedTopic> ParseRedisTopics(const redisReply& reply);
 
 }  // namespace tidemill

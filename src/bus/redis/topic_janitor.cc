@@ -13,9 +13,8 @@ namespace {
 
 constexpr Duration kOrphansEvery = std::chrono::seconds(60);
 constexpr Duration kMemoryEvery = std::chrono::seconds(1);
-constexpr std::string_view kInbox = "inbox.";
 
-Result<std::vector<RedisListedTopic>> ListTopics(RedisClient& client, const RedisKeys& keys) {
+Result<std::vector<ListedTopic>> ListTopics(RedisClient& client, const RedisKeys& keys) {
   TM_ASSIGN_OR_RETURN(ReplyPtr reply,
                       client.Call(RedisFunction::kTopics, keys.Topics(), {keys.prefix}));
   return ParseRedisTopics(*reply);
@@ -51,16 +50,6 @@ Status AddNamed(RedisClient& client, const std::string& key, std::string_view ho
 
 }  // namespace
 
-std::string TopicOwner(std::string_view topic) {
-  for (const std::string& own : {ToolCancelTopic(""), ToolBoxTopic("")}) {
-    if (topic.starts_with(own)) return std::string(topic.substr(own.size()));
-  }
-  if (!topic.starts_with(kInbox)) return "";
-  topic.remove_prefix(kInbox.size());
-  const size_t dot = topic.rfind('.');  // a host's name may have dots
-  return dot == std::string_view::npos ? "" : std::string(topic.substr(0, dot));
-}
-
 std::vector<std::string> OrphanTopics(const std::vector<std::string>& topics,
                                       const std::set<std::string>& present,
                                       std::set<std::string>& suspects) {
@@ -81,8 +70,8 @@ std::vector<std::string> OrphanTopics(const std::vector<std::string>& topics,
 Result<size_t> RemoveOversized(RedisClient& client, const RedisKeys& keys, size_t bytes_max) {
   size_t removed = 0;
   const std::string limit = std::to_string(bytes_max);
-  TM_ASSIGN_OR_RETURN(const std::vector<RedisListedTopic> topics, ListTopics(client, keys));
-  for (const RedisListedTopic& topic : topics) {
+  TM_ASSIGN_OR_RETURN(const std::vector<ListedTopic> topics, ListTopics(client, keys));
+  for (const ListedTopic& topic : topics) {
     const std::string stream = keys.Stream(topic.name), state = keys.State(topic.name);
     TM_ASSIGN_OR_RETURN(ReplyPtr reply, client.Call(RedisFunction::kPurge, stream, {limit}));
     removed += static_cast<size_t>(reply->integer);
@@ -104,8 +93,8 @@ Result<size_t> RemoveOversized(RedisClient& client, const RedisKeys& keys, size_
 Result<size_t> RemoveUnnamed(RedisClient& client, const RedisKeys& keys,
                              std::set<std::string>& suspects) {
   std::set<std::string, std::less<>> named;
-  TM_ASSIGN_OR_RETURN(const std::vector<RedisListedTopic> topics, ListTopics(client, keys));
-  for (const RedisListedTopic& topic : topics) {
+  TM_ASSIGN_OR_RETURN(const std::vector<ListedTopic> topics, ListTopics(client, keys));
+  for (const ListedTopic& topic : topics) {
     if (topic.name == kDeadTopic) continue;
     TM_RETURN_IF_ERROR(AddNamed(client, keys.Stream(topic.name), "stream", "-", named));
     TM_RETURN_IF_ERROR(AddNamed(client, keys.Delayed(topic.name), "delayed", "0", named));
@@ -125,7 +114,7 @@ Result<size_t> RemoveUnnamed(RedisClient& client, const RedisKeys& keys,
   return removed;
 }
 
-TopicJanitor::TopicJanitor(RedisBus& bus, RedisClient client, std::string_view run,
+TopicJanitor::TopicJanitor(BrokerBus& bus, RedisClient client, std::string_view run,
                            std::set<std::string> keep, size_t body_max)
     : bus_(bus),
       keys_(run),

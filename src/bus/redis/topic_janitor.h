@@ -12,12 +12,10 @@
 
 #include "bus/redis/redis_bus.h"
 #include "bus/redis/redis_roster.h"
+#include "bus/topic_rules.h"
 #include "core/mutex.h"
 
 namespace tidemill {
-
-// The worker whose topic this is; empty: nobody's in particular.
-std::string TopicOwner(std::string_view topic);
 
 // Topics of workers that are neither in the roster nor have just come: what was ownerless at the
 // last look as well. `suspects` is kept from look to look.
@@ -41,8 +39,8 @@ Result<size_t> RemoveUnnamed(RedisClient& client, const RedisKeys& keys,
 class TopicJanitor {
  public:
   // RedisBus writes no body of more than `body_max`.
-  TopicJanitor(RedisBus& bus, RedisClient client, std::string_view run, std::set<std::string> keep,
-               size_t body_max = kRedisBodyMax);
+  TopicJanitor(BrokerBus& bus, RedisClient client, std::string_view run, std::set<std::string> keep,
+               size_t body_max = kBodyMax);
   ~TopicJanitor();
 
  private:
@@ -50,7 +48,7 @@ class TopicJanitor {
   void RemoveOrphans();
   void MakeRoom();
 
-  RedisBus& bus_;
+  BrokerBus& bus_;
   const RedisKeys keys_;
   RedisClient client_;  // the thread's
   const size_t body_max_;

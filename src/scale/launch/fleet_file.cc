@@ -63,7 +63,9 @@ void BindFleet(FleetFile& f, Binder& b) {
         {.doc = "Time limit of a job as sbatch takes it; a job that reaches it is queued again"});
   b.Add("slurm.options", &f.slurm.options, {.doc = "Further options of sbatch"});
   b.Add("slurm.signal_s", &f.slurm.signal_s,
-        {.doc = "Seconds before its time limit at which a job is told to end", .min = 1, .max = 3600});
+        {.doc = "Seconds before its time limit at which a job is told to end",
+         .min = 1,
+         .max = 3600});
 }
 
 Status CheckHosts(const FleetFile& fleet, const Binder& binder) {
@@ -73,7 +75,8 @@ Status CheckHosts(const FleetFile& fleet, const Binder& binder) {
   for (const FleetWorkers& workers : fleet.workers) {
     for (const std::string& host : workers.hosts) {
       if (fleet.backend != "ssh") {
-        return binder.Error("workers", "hosts is for the backend ssh; this fleet's is " + fleet.backend);
+        return binder.Error("workers",
+                            "hosts is for the backend ssh; this fleet's is " + fleet.backend);
       }
       const auto& all = fleet.ssh.hosts;
       if (std::find(all.begin(), all.end(), host) == all.end()) {
@@ -92,8 +95,9 @@ Status CheckHosts(const FleetFile& fleet, const Binder& binder) {
 
 Status CheckFleet(const FleetFile& fleet, const Binder& binder) {
   if (!IsFleetName(fleet.run)) {
-    return binder.Error("run", "must be a name of letters, digits, '.', '-' and '_', at most 64, got \"" +
-                                   fleet.run + "\"");
+    return binder.Error("run",
+                        "must be a name of letters, digits, '.', '-' and '_', at most 64, got \"" +
+                            fleet.run + "\"");
   }
   if (fleet.config.empty()) return binder.Error("config", "is missing; the learner needs a config");
   if (fleet.workers.empty()) {
@@ -107,8 +111,9 @@ Status CheckFleet(const FleetFile& fleet, const Binder& binder) {
   }
   for (const char* role : {"learner", "rollout", "tools", "reward"}) {
     if (roles.count(role) != 0) continue;
-    return binder.Error("workers", std::string("there is no ") + role +
-                                       " worker; a run needs each of learner, rollout, tools and reward");
+    return binder.Error("workers",
+                        std::string("there is no ") + role +
+                            " worker; a run needs each of learner, rollout, tools and reward");
   }
   if (learners != 1) {
     return binder.Error("workers", "there are " + std::to_string(learners) +
@@ -134,8 +139,8 @@ Result<FleetFile> ReadFleetFile(const std::string& path) {
   TM_RETURN_IF_ERROR(CheckFleet(fleet, binder));
   // Workers run elsewhere: in other folders, on other hosts that share this one.
   fleet.config = std::filesystem::absolute(fleet.config);
-  fleet.directory = std::filesystem::absolute(fleet.directory.empty() ? "." : fleet.directory)
-                        .lexically_normal();
+  fleet.directory =
+      std::filesystem::absolute(fleet.directory.empty() ? "." : fleet.directory).lexically_normal();
   fleet.folder = std::filesystem::absolute(fleet.folder);
   if (!fleet.bus_file.empty()) fleet.bus_file = std::filesystem::absolute(fleet.bus_file);
   return fleet;

@@ -1,7 +1,8 @@
 // A fleet file: one TOML file that says how many workers of which role run where, on which
 // backend.
 //
-//   fleet.toml -> ReadFleetFile -> FleetFile -> PlanFleet (fleet_plan.h) -> processes, or a Slurm job
+//   fleet.toml -> ReadFleetFile -> FleetFile -> PlanFleet (fleet_plan.h) -> processes, or a Slurm
+//   job
 #pragma once
 
 #include <cstdint>
@@ -16,17 +17,18 @@ namespace tidemill {
 struct FleetWorkers {
   std::string role = {};
   uint32_t count = 1;
-  std::vector<std::string> hosts = {};  // ssh: the hosts they are spread over; empty: all of the fleet
-  uint32_t gpus = 0;               // for each worker
-  uint32_t cores = 0;              // for each worker; 0: the program decides
-  uint32_t memory_gb = 0;          // for each worker; 0: not said
-  std::vector<std::string> set = {};    // config keys of these workers alone, a.b=c
+  std::vector<std::string> hosts =
+      {};                  // ssh: the hosts they are spread over; empty: all of the fleet
+  uint32_t gpus = 0;       // for each worker
+  uint32_t cores = 0;      // for each worker; 0: the program decides
+  uint32_t memory_gb = 0;  // for each worker; 0: not said
+  std::vector<std::string> set = {};  // config keys of these workers alone, a.b=c
 };
 
 // How hosts are reached.
 struct FleetSsh {
   std::vector<std::string> command = {"ssh", "-o", "BatchMode=yes"};
-  std::vector<std::string> hosts;  // the learner, and Redis with it, run on the first
+  std::vector<std::string> hosts;           // the learner, and Redis with it, run on the first
   std::string folder = ".tidemill/fleets";  // on each host, below the user's home
 };
 
@@ -41,10 +43,10 @@ struct FleetFile {
   std::string config;  // absolute
   std::vector<std::string> set;
   std::string backend = "local";
-  std::string program;             // empty: the program that runs
-  std::string directory;           // in which the processes start; absolute after ReadFleetFile
-  std::string folder = "fleets";   // of the fleets' folders; absolute after ReadFleetFile
-  std::string bus_file;            // holds the URL of a bus that is there; empty: Redis is started
+  std::string program;            // empty: the program that runs
+  std::string directory;          // in which the processes start; absolute after ReadFleetFile
+  std::string folder = "fleets";  // of the fleets' folders; absolute after ReadFleetFile
+  std::string bus_file;           // holds the URL of a bus that is there; empty: Redis is started
   std::string redis_program = "redis-server";
   std::string redis_address;  // where a Redis that is started listens; empty: by the backend
   uint32_t redis_port = 0;    // 0: any free one where the fleet is local, else 6390

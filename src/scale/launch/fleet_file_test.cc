@@ -11,7 +11,8 @@ namespace tidemill {
 namespace {
 
 constexpr char kRoles[] =
-    "[[workers]]\nrole = \"rollout\"\n[[workers]]\nrole = \"tools\"\n[[workers]]\nrole = \"reward\"\n";
+    "[[workers]]\nrole = \"rollout\"\n[[workers]]\nrole = \"tools\"\n[[workers]]\nrole = "
+    "\"reward\"\n";
 
 Result<FleetFile> Read(const std::string& text) {
   TemporaryDirectory folder;
@@ -21,7 +22,8 @@ Result<FleetFile> Read(const std::string& text) {
 }
 
 std::string Whole(const std::string& more) {
-  return "run = \"demo\"\nconfig = \"run.toml\"\n" + more + "[[workers]]\nrole = \"learner\"\n" + kRoles;
+  return "run = \"demo\"\nconfig = \"run.toml\"\n" + more + "[[workers]]\nrole = \"learner\"\n" +
+         kRoles;
 }
 
 void ExpectRefused(const std::string& text, const std::string& why) {
@@ -38,8 +40,10 @@ TEST(FleetFile, WhatIsWrongIsNamed) {
   ExpectRefused(std::string("run = \"demo\"\nconfig = \"run.toml\"\n") + kRoles, "no learner");
   ExpectRefused(Whole("") + "[[workers]]\nrole = \"learner\"\n", "2 learners");
   ExpectRefused(Whole("backend = \"ssh\"\n"), "ssh.hosts");
-  ExpectRefused(Whole("backend = \"ssh\"\nssh.hosts = [\"-oProxyCommand=x\"]\n"), "no name of a host");
-  ExpectRefused(Whole("") + "[[workers]]\nrole = \"tools\"\nhosts = [\"a\"]\n", "for the backend ssh");
+  ExpectRefused(Whole("backend = \"ssh\"\nssh.hosts = [\"-oProxyCommand=x\"]\n"),
+                "no name of a host");
+  ExpectRefused(Whole("") + "[[workers]]\nrole = \"tools\"\nhosts = [\"a\"]\n",
+                "for the backend ssh");
   ExpectRefused(Whole("backend = \"ssh\"\nssh.hosts = [\"a\"]\n") +
                     "[[workers]]\nrole = \"tools\"\nhosts = [\"b\"]\n",
                 "\"b\" is not one of ssh.hosts");
@@ -48,7 +52,8 @@ TEST(FleetFile, WhatIsWrongIsNamed) {
 }
 
 TEST(FleetFile, PathsBecomeAbsoluteAndWhatIsSavedIsReadAgain) {
-  Result<FleetFile> fleet = Read(Whole("set = [\"run.steps=3\"]\nslurm.time_limit = \"1:00:00\"\n"));
+  Result<FleetFile> fleet =
+      Read(Whole("set = [\"run.steps=3\"]\nslurm.time_limit = \"1:00:00\"\n"));
   ASSERT_TRUE(fleet.ok()) << fleet.status().ToString();
   EXPECT_EQ(fleet->config.front(), '/');
   EXPECT_EQ(fleet->folder.front(), '/');
@@ -63,7 +68,8 @@ TEST(FleetFile, PathsBecomeAbsoluteAndWhatIsSavedIsReadAgain) {
 
 TEST(FleetFile, ANameOfARunIsNoPathAndNoOption) {
   for (const char* good : {"demo", "a.b-c_1", "7"}) EXPECT_TRUE(IsFleetName(good)) << good;
-  for (const char* bad : {"", ".", "..", "-x", "a/b", "a b", "a\n"}) EXPECT_FALSE(IsFleetName(bad)) << bad;
+  for (const char* bad : {"", ".", "..", "-x", "a/b", "a b", "a\n"})
+    EXPECT_FALSE(IsFleetName(bad)) << bad;
 }
 
 }  // namespace

@@ -37,8 +37,7 @@ Status CheckRoom(const FleetFile& fleet, const MachineRoom& here) {
   }
   if (here.memory_bytes != 0 && (memory_gb << 30) > here.memory_bytes) {
     return Invalid("workers: they ask for " + std::to_string(memory_gb) +
-                   " GB of memory, this machine has " +
-                   std::to_string(here.memory_bytes >> 30));
+                   " GB of memory, this machine has " + std::to_string(here.memory_bytes >> 30));
   }
   return Ok();
 }
@@ -100,8 +99,8 @@ Result<std::vector<FleetProcess>> PlanFleet(const FleetFile& fleet, const std::s
 
 std::string ShellWord(const std::string& word) {
   const bool plain = !word.empty() && std::all_of(word.begin(), word.end(), [](unsigned char c) {
-    return std::isalnum(c) || std::string_view("%+,-./:=@_").find(static_cast<char>(c)) !=
-                                  std::string_view::npos;
+    return std::isalnum(c) ||
+           std::string_view("%+,-./:=@_").find(static_cast<char>(c)) != std::string_view::npos;
   });
   if (plain) return word;
   std::string quoted = "'";

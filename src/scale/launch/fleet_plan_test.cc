@@ -46,8 +46,9 @@ TEST(FleetPlan, AMachineWithLessThanIsAskedForIsNamedWithBoth) {
               HasSubstr("7 GPUs, this machine has 6"));
   FleetFile large = SmallFleet();
   large.workers[3].memory_gb = 64;
-  EXPECT_THAT(PlanFleet(large, "p", {.gpus = 8, .memory_bytes = uint64_t{32} << 30}).status().message(),
-              HasSubstr("64 GB of memory, this machine has 32"));
+  EXPECT_THAT(
+      PlanFleet(large, "p", {.gpus = 8, .memory_bytes = uint64_t{32} << 30}).status().message(),
+      HasSubstr("64 GB of memory, this machine has 32"));
 }
 
 TEST(FleetPlan, WorkersAreSpreadOverHostsEachWithGpusFromZero) {
@@ -73,7 +74,8 @@ TEST(FleetPlan, ThePasswordIsInTheUrlAndInTheConfigAndNowhereElse) {
   EXPECT_THAT(redis.Config(), HasSubstr("bind 127.0.0.1 10.0.0.1\n"));
   EXPECT_THAT(redis.Config(), HasSubstr("requirepass secret\n"));
   for (const SlurmJob& job : SlurmJobs(SmallFleet(), "p")) {
-    for (const std::string& word : job.words) EXPECT_THAT(word, testing::Not(HasSubstr("redis://")));
+    for (const std::string& word : job.words)
+      EXPECT_THAT(word, testing::Not(HasSubstr("redis://")));
   }
 }
 
@@ -95,7 +97,8 @@ TEST(Slurm, AJobIsAnArrayOfWorkersThatAsksForWhatTheyNeed) {
 
 TEST(Slurm, WhatSqueueSaysIsReadAndAnythingElseIsCorrupt) {
   const std::vector<SubmittedJob> jobs = {{"12", "rollout", "rollout"}, {"13", "tools.2", "tools"}};
-  const auto read = ReadQueue("12|1|RUNNING|n1|None\n12|2|PENDING||Priority\n13|1|FAILED|n2|NonZeroExitCode\n", jobs);
+  const auto read = ReadQueue(
+      "12|1|RUNNING|n1|None\n12|2|PENDING||Priority\n13|1|FAILED|n2|NonZeroExitCode\n", jobs);
   ASSERT_TRUE(read.ok()) << read.status().ToString();
   ASSERT_EQ(read->size(), 3u);
   EXPECT_EQ((*read)[0].name, "rollout-1");

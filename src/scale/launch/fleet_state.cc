@@ -11,20 +11,28 @@ using Json = nlohmann::ordered_json;
 
 const char* PhaseName(FleetPhase phase) {
   switch (phase) {
-    case FleetPhase::kRunning: return "running";
-    case FleetPhase::kFinishing: return "finishing";
-    case FleetPhase::kStopping: return "stopping";
-    case FleetPhase::kOver: return "over";
+    case FleetPhase::kRunning:
+      return "running";
+    case FleetPhase::kFinishing:
+      return "finishing";
+    case FleetPhase::kStopping:
+      return "stopping";
+    case FleetPhase::kOver:
+      return "over";
   }
   return "";
 }
 
 const char* StateName(KeptState state) {
   switch (state) {
-    case KeptState::kWaiting: return "waiting";
-    case KeptState::kRunning: return "running";
-    case KeptState::kEnded: return "ended";
-    case KeptState::kFailed: return "failed";
+    case KeptState::kWaiting:
+      return "waiting";
+    case KeptState::kRunning:
+      return "running";
+    case KeptState::kEnded:
+      return "ended";
+    case KeptState::kFailed:
+      return "failed";
   }
   return "";
 }
@@ -91,8 +99,8 @@ FleetState StateOf(const std::string& run, const KeeperBook& book) {
 }
 
 std::string StateText(const FleetState& state) {
-  Json json = {{"run", state.run},       {"host", state.host},       {"phase", state.phase},
-               {"over", state.over},     {"failure", state.failure}, {"kept", state.kept}};
+  Json json = {{"run", state.run},   {"host", state.host},       {"phase", state.phase},
+               {"over", state.over}, {"failure", state.failure}, {"kept", state.kept}};
   json["processes"] = Json::array();
   for (const ProcessState& process : state.processes) {
     json["processes"].push_back({{"name", process.name},

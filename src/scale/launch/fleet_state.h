@@ -24,15 +24,15 @@ struct KeeperSpec {
 
 struct ProcessState {
   std::string name, role;
-  std::string state;     // "waiting", "running", "ended" or "failed", for people
-  pid_t pid = 0;         // while it runs
+  std::string state;  // "waiting", "running", "ended" or "failed", for people
+  pid_t pid = 0;      // while it runs
   uint32_t starts = 0;
   std::string last_end;  // empty: it never ended
 };
 
 struct FleetState {
   std::string run, host;
-  std::string phase;    // "running", "finishing", "stopping" or "over", for people
+  std::string phase;  // "running", "finishing", "stopping" or "over", for people
   bool over = false;
   std::string failure;  // empty: none
   bool kept = false;    // its keeper lives; asked of the system when it is read

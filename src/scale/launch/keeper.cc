@@ -32,8 +32,9 @@ Result<Fd> TakeLock(const std::string& folder) {
   Fd fd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   if (!fd) return FileFailure(path, "cannot open", errno);
   if (flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
-    return Exists(folder + ": a fleet runs here; see it with tidemill launch attach, end it with "
-                           "tidemill launch down");
+    return Exists(folder +
+                  ": a fleet runs here; see it with tidemill launch attach, end it with "
+                  "tidemill launch down");
   }
   const std::string pid = std::to_string(getpid());
   if (ftruncate(fd.get(), 0) != 0) return FileFailure(path, "cannot write", errno);
@@ -93,7 +94,8 @@ class Keeper {
     options.log = LogFile(folder_, process.name);
     const Result<pid_t> pid = StartChild(process.words, options);
     if (!pid.ok()) {
-      LogWarn("could not start a process", {{"name", process.name}, {"why", pid.status().message()}});
+      LogWarn("could not start a process",
+              {{"name", process.name}, {"why", pid.status().message()}});
       return book_.NotStarted(i, pid.status().message(), clock_.Now());
     }
     Fd pid_fd(static_cast<int>(syscall(SYS_pidfd_open, *pid, 0)));
@@ -180,19 +182,21 @@ Status StartKeeper(const std::string& folder, const std::string& spec_text,
   TM_RETURN_IF_ERROR(ReadSpec(spec_text).status());
   TM_RETURN_IF_ERROR(MakeDirectories(folder));
   // Secrets are in it: nobody else reads it.
-  if (chmod(folder.c_str(), 0700) != 0) return FileFailure(folder, "cannot be closed to others", errno);
+  if (chmod(folder.c_str(), 0700) != 0)
+    return FileFailure(folder, "cannot be closed to others", errno);
   if (HolderOf(folder) != 0) {
-    return Exists(folder + ": a fleet runs here; see it with tidemill launch attach, end it with "
-                           "tidemill launch down");
+    return Exists(folder +
+                  ": a fleet runs here; see it with tidemill launch attach, end it with "
+                  "tidemill launch down");
   }
   TM_RETURN_IF_ERROR(WriteFileAtomically(SpecFile(folder), spec_text));
   unlink(StateFile(folder).c_str());
   ChildOptions options;
   options.log = LogFile(folder, "keeper");
   options.outlives_us = true;
-  TM_ASSIGN_OR_RETURN(const pid_t pid,
-                      StartChild({program, "--log-level", "info", "launch", "host", "keep", folder},
-                                 options));
+  TM_ASSIGN_OR_RETURN(
+      const pid_t pid,
+      StartChild({program, "--log-level", "info", "launch", "host", "keep", folder}, options));
   // It has the folder, or it ended and says why in its log.
   for (;;) {
     int wait_status = 0;

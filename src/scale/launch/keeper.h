@@ -14,8 +14,8 @@
 
 namespace tidemill {
 
-// Until the fleet is over. `folder` has the spec; `asked_to_stop` is polled. kExists: another keeper
-// has this folder.
+// Until the fleet is over. `folder` has the spec; `asked_to_stop` is polled. kExists: another
+// keeper has this folder.
 Status RunKeeper(const std::string& folder, const KeeperRules& rules,
                  const std::function<bool()>& asked_to_stop);
 

@@ -148,7 +148,8 @@ std::vector<KeeperBook::Signal> KeeperBook::TakeSignals(Time now) {
     if (process.told_at == kNever && due) {
       process.told_at = now;
       signals.push_back({i, SIGTERM});
-    } else if (process.told_at != kNever && !process.killed && now >= process.told_at + rules_.stop) {
+    } else if (process.told_at != kNever && !process.killed &&
+               now >= process.told_at + rules_.stop) {
       process.killed = true;
       signals.push_back({i, SIGKILL});
     }
@@ -169,7 +170,8 @@ Time KeeperBook::NextTime() const {
   const bool waits = std::any_of(processes_.begin(), processes_.end(), [](const KeptProcess& p) {
     return p.state == KeptState::kRunning && p.told_at == kNever && !IsRedis(p);
   });
-  if (phase_ == FleetPhase::kFinishing && waits) next = std::min(next, finishing_since_ + rules_.leave);
+  if (phase_ == FleetPhase::kFinishing && waits)
+    next = std::min(next, finishing_since_ + rules_.leave);
   return next;
 }
 

@@ -20,9 +20,9 @@ struct KeeperRules {
   Duration backoff_first = std::chrono::seconds(1);  // doubles with each short life
   Duration backoff_max = std::chrono::minutes(1);
   Duration short_life = std::chrono::seconds(20);
-  int short_lives_max = 8;                     // in a row: then it is not started again
-  Duration leave = std::chrono::minutes(1);    // when the run is done, before they are told to end
-  Duration stop = std::chrono::minutes(2);     // from being told to end until they are killed
+  int short_lives_max = 8;                   // in a row: then it is not started again
+  Duration leave = std::chrono::minutes(1);  // when the run is done, before they are told to end
+  Duration stop = std::chrono::minutes(2);   // from being told to end until they are killed
 };
 
 enum class FleetPhase { kRunning, kFinishing, kStopping, kOver };
@@ -31,11 +31,11 @@ enum class KeptState { kWaiting, kRunning, kEnded, kFailed };
 struct KeptProcess {
   std::string name, role = {};
   KeptState state = KeptState::kWaiting;
-  pid_t pid = 0;         // while it runs
+  pid_t pid = 0;  // while it runs
   uint32_t starts = 0;
   std::string last_end = {};  // "exited with status 1"; empty: it never ended
-  int short_lives = 0;   // in a row
-  Time since = kNever;   // it runs
+  int short_lives = 0;        // in a row
+  Time since = kNever;        // it runs
   Time start_at = Time::min();
   Time told_at = kNever;  // to end
   bool killed = false;

@@ -139,7 +139,8 @@ TEST_F(KeeperBookTest, AProgramThatIsMissingIsTriedAgainAndThenGivenUp) {
   }
   for (int i = 1; i < KeeperRules().short_lives_max; ++i) {
     now_ = book_.NextTime();
-    for (const size_t due : book_.ToStart(now_)) book_.NotStarted(due, "No such file or directory", now_);
+    for (const size_t due : book_.ToStart(now_))
+      book_.NotStarted(due, "No such file or directory", now_);
   }
   EXPECT_EQ(book_.phase(), FleetPhase::kStopping);
   EXPECT_EQ(book_.failure(), "redis could not be started: No such file or directory");

@@ -12,7 +12,8 @@ constexpr uint16_t kRedisPort = 6390;
 // What every script begins with. A job that reaches its time limit gets USR1 and queues itself
 // again; one that is preempted gets TERM and is queued again by Slurm.
 std::string ScriptHead(const FleetFile& fleet, const std::string& role) {
-  std::string text = "#!/bin/bash\n# " + role + " workers of the run " + fleet.run + ".\nset -u\numask 077\n";
+  std::string text =
+      "#!/bin/bash\n# " + role + " workers of the run " + fleet.run + ".\nset -u\numask 077\n";
   text += "folder=" + ShellWord(fleet.RunFolder()) + "\n";
   text += "cd " + ShellWord(fleet.directory) + " || exit 2\n";
   text += "export TIDEMILL_RUN=" + ShellWord(fleet.run) + "\n";
@@ -34,7 +35,8 @@ pause() { sleep "$1" & wait "$!" 2>/dev/null; }
   return text;
 }
 
-constexpr char kScriptEnd[] = R"sh([ -z "$again" ] || [ -e "$folder/down" ] || scontrol requeue "${SLURM_JOB_ID:?}"
+constexpr char kScriptEnd[] =
+    R"sh([ -z "$again" ] || [ -e "$folder/down" ] || scontrol requeue "${SLURM_JOB_ID:?}"
 exit 143
 )sh";
 
@@ -70,12 +72,12 @@ std::string RedisLines(const FleetFile& fleet) {
   const std::string address =
       fleet.redis_address.empty() ? "$(hostname)" : ShellWord(fleet.redis_address);
   return "address=" + address + "\npassword=$(cat \"$folder/redis.password\") || exit 2\n" +
-         "mkdir -p \"$folder/redis\"\n" +
-         "printf 'bind 127.0.0.1 %s\\nport " + port +
+         "mkdir -p \"$folder/redis\"\n" + "printf 'bind 127.0.0.1 %s\\nport " + port +
          "\\nrequirepass %s\\ndir \"%s\"\\nappendonly yes\\nsave \"\"\\nmaxmemory-policy "
          "noeviction\\nproto-max-bulk-len 134217728\\n' \\\n"
          "  \"$address\" \"$password\" \"$folder/redis\" >\"$folder/redis.conf\"\n" +
-         ShellWord(fleet.redis_program) + " \"$folder/redis.conf\" >>\"$folder/redis.log\" 2>&1 &\n" +
+         ShellWord(fleet.redis_program) +
+         " \"$folder/redis.conf\" >>\"$folder/redis.log\" 2>&1 &\n" +
          "redis=$!\nurl=redis://:$password@$address:" + port + "/0\n";
 }
 
@@ -122,7 +124,8 @@ std::vector<std::string> SubmitWords(const FleetFile& fleet, const FleetWorkers&
 }
 
 std::string LowerCase(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](unsigned char c) { return std::tolower(c); });
   return text;
 }
 
@@ -152,7 +155,8 @@ std::vector<SlurmJob> SlurmJobs(const FleetFile& fleet, const std::string& progr
 std::vector<std::string> QueueWords(const std::vector<SubmittedJob>& jobs) {
   std::string ids;
   for (const SubmittedJob& job : jobs) ids += (ids.empty() ? "" : ",") + job.id;
-  return {"squeue", "--noheader", "--array", "--states=all", "--jobs=" + ids, "--format=%F|%K|%T|%N|%r"};
+  return {"squeue",       "--noheader",    "--array",
+          "--states=all", "--jobs=" + ids, "--format=%F|%K|%T|%N|%r"};
 }
 
 Result<std::vector<ProcessState>> ReadQueue(const std::string& text,
@@ -184,7 +188,8 @@ Result<std::vector<ProcessState>> ReadQueue(const std::string& text,
 Result<std::string> ReadJobId(const std::string& text) {
   // "123" or "123;cluster".
   const std::string id = text.substr(0, text.find_first_of(";\n"));
-  if (id.empty() || !std::all_of(id.begin(), id.end(), [](unsigned char c) { return std::isdigit(c); })) {
+  if (id.empty() ||
+      !std::all_of(id.begin(), id.end(), [](unsigned char c) { return std::isdigit(c); })) {
     return Unavailable("sbatch: " + text);
   }
   return id;

@@ -44,9 +44,9 @@ Result<std::vector<ProcessState>> ReadQueue(const std::string& text,
 Result<std::string> ReadJobId(const std::string& text);
 
 // Files of the fleet's folder.
-std::string JobsFile(const FleetFile& fleet);  // a line for each job: id, name, role
-std::string DoneFile(const FleetFile& fleet);  // the learner ended well
-std::string DownFile(const FleetFile& fleet);  // a person ended the fleet
+std::string JobsFile(const FleetFile& fleet);   // a line for each job: id, name, role
+std::string DoneFile(const FleetFile& fleet);   // the learner ended well
+std::string DownFile(const FleetFile& fleet);   // a person ended the fleet
 std::string RedisFile(const FleetFile& fleet);  // the password, for the owner alone
 
 std::string JobsText(const std::vector<SubmittedJob>& jobs);

@@ -1,9 +1,10 @@
-// The state of one client of a Redis bus, known without asking the server: the topics as last
-// heard of, the calls not yet sent, what was fetched ahead, the leases handed out. No I/O, no lock
-// of its own: both sides of RedisBus, its callers and its I/O thread, use it under one lock.
+// The state of one client of a bus that lives on a broker, known without asking it: the topics as
+// last heard of, the calls not yet sent, what was fetched ahead, the leases handed out. No I/O, no
+// lock of its own: both sides of a BrokerBus, its callers and its I/O thread, use it under one
+// lock.
 //
-//   callers --> calls (outbox) --> I/O thread --> server
-//   callers <-- fetched        <-- I/O thread <-- server
+//   callers --> calls (outbox) --> I/O thread --> broker
+//   callers <-- fetched        <-- I/O thread <-- broker
 #pragma once
 
 #include <algorithm>
@@ -21,8 +22,9 @@
 
 namespace tidemill {
 
-// One call on its way to the server. The letters are those of the batch script.
-struct RedisCall {
+// One call on its way to the broker. The letters are those of the batch script of Redis; 'e' ends a
+// lease that ran out, where the broker has no leases.
+struct BusCall {
   char letter = 0;
   std::string topic = {};
   uint64_t generation = 0;  // of the topic here, when the call was made; 0: not known here
@@ -38,12 +40,12 @@ struct RedisCall {
 
   bool publishes() const { return letter == 'p' || letter == 'q' || letter == 'r'; }
   bool ends_lease() const {
-    return letter == 'a' || letter == 'b' || letter == 'u' || letter == 'x';
+    return letter == 'a' || letter == 'b' || letter == 'u' || letter == 'x' || letter == 'e';
   }
 };
 
-struct RedisFetched {
-  std::string entry;  // of the stream: one delivery
+struct FetchedMessage {
+  std::string entry;  // names this delivery to the broker
   std::string id;     // of the message
   uint32_t deliveries = 1;
   std::string body;
@@ -52,7 +54,7 @@ struct RedisFetched {
   Time renewed{};
 };
 
-struct RedisTopic {
+struct ViewedTopic {
   std::string name;
   TopicOptions options;
   uint64_t generation = 0;
@@ -72,7 +74,7 @@ struct RedisTopic {
 
   size_t listeners = 0;
   size_t demand = 0;  // wanted by the last Receive and not yet given
-  std::deque<RedisFetched> fetched;
+  std::deque<FetchedMessage> fetched;
   size_t asked = 0;        // asked for and not yet answered
   size_t loading = 0;      // fetched, their bodies not yet
   bool hungry = false;     // there was less than asked for: wait for more
@@ -96,26 +98,28 @@ struct RedisTopic {
 };
 
 // A topic as the server lists it.
-struct RedisListedTopic {
+struct ListedTopic {
   std::string name;
   TopicOptions options;
 };
 
 // Options as the server keeps them: capacity, lease in ms, deliveries.
-std::string RedisOptionsText(const TopicOptions& options);
+std::string TopicOptionsText(const TopicOptions& options);
 
 // A larger message is refused when it is published, and removed where the server runs out of
 // memory: nobody who keeps to the protocol wrote it.
-inline constexpr size_t kRedisBodyMax = size_t{128} << 20;
+inline constexpr size_t kBodyMax = size_t{128} << 20;
 
-struct RedisLocalOptions {
+struct ClientViewOptions {
   size_t calls_max = 1 << 16;   // not yet sent
   size_t bytes_max = 64 << 20;  // of their bodies
+  // The broker has no leases that run out: what runs out here is given back by a call of ours.
+  bool keeps_leases = false;
 };
 
-class RedisLocal {
+class ClientView {
  public:
-  RedisLocal(const RedisLocalOptions& options, const Clock& clock)
+  ClientView(const ClientViewOptions& options, const Clock& clock)
       : options_(options), clock_(clock) {}
 
   // The calls of Bus, as far as they can be answered here.
@@ -133,16 +137,18 @@ class RedisLocal {
   Status Remove(std::string_view topic);
   // Everything held or fetched goes back; the outbox stays.
   void GiveAllBack();
+  // The broker took back all it had delivered.
+  void LoseDeliveries();
 
   // For the I/O thread.
   // null: not known here.
-  RedisTopic* Find(std::string_view topic);
-  RedisTopic& FindOrAdd(std::string_view topic);
-  std::map<std::string, RedisTopic, std::less<>>& topics() { return topics_; }
+  ViewedTopic* Find(std::string_view topic);
+  ViewedTopic& FindOrAdd(std::string_view topic);
+  std::map<std::string, ViewedTopic, std::less<>>& topics() { return topics_; }
   // Calls to send next, up to the bounds; they count as under way until Done or PutBack.
-  std::vector<RedisCall> TakeCalls(size_t count_max, size_t bytes_max);
-  void Done(const RedisCall& call);
-  void PutBack(std::vector<RedisCall> calls);  // to the front, in their order
+  std::vector<BusCall> TakeCalls(size_t count_max, size_t bytes_max);
+  void Done(const BusCall& call);
+  void PutBack(std::vector<BusCall> calls);  // to the front, in their order
   // Makes every topic of ours again, before anything else: the server lost its data.
   void OpenAgain();
   void OpenDeadLetters(const TopicOptions& options);
@@ -157,21 +163,21 @@ class RedisLocal {
   void InboxGone(std::string_view inbox);
   // The server's list of topics: those that other clients opened are known from now on, or no
   // longer.
-  void HeardAll(const std::vector<RedisListedTopic>& listed);
+  void HeardAll(const std::vector<ListedTopic>& listed);
   // Somebody removed it: what is held or fetched there is void.
-  void Gone(RedisTopic& topic);
+  void Gone(ViewedTopic& topic);
   // The server says it was lost: the lease is no longer ours.
   void Lost(uint64_t token);
   // Gives back what was fetched and not received for `linger`; renews the leases of what waits
   // here.
   void TendLeases(Duration linger);
-  void RenewEnding(RedisCall& call, Time now);
+  void RenewEnding(BusCall& call, Time now);
   // Entries of a topic that are known here: held, fetched, or about to be ended by a call.
   std::set<std::string> Entries(std::string_view topic);
   // A delivery whose body cannot be had: dead if it is `gone`, to be tried again later if not.
-  void EndUnread(RedisTopic& topic, std::string entry, std::string_view reason, bool gone);
+  void EndUnread(ViewedTopic& topic, std::string entry, std::string_view reason, bool gone);
   // Undoes a delivery nobody received.
-  void GiveBack(RedisTopic& topic, std::string entry);
+  void GiveBack(ViewedTopic& topic, std::string entry);
 
   struct Renewal {
     std::string entry;
@@ -185,7 +191,7 @@ class RedisLocal {
   struct Held {
     std::string topic;
     uint64_t generation = 0;
-    RedisFetched message;  // its body was given away
+    FetchedMessage message;  // its body was given away
     Time deadline{};
   };
 
@@ -193,14 +199,16 @@ class RedisLocal {
   Result<Held> TakeHeld(const Lease& lease);
   Status CheckHeld(const Lease& lease);
   bool OutboxFull() const;
-  void Push(RedisTopic& topic, RedisCall call);
-  void EndLease(const Held& held, RedisCall call);
+  void Push(ViewedTopic& topic, BusCall call);
+  void EndLease(const Held& held, BusCall call);
+  void RanOut(const Held& held);
+  void Renew(const std::string& topic, Renewal renewal);
 
-  const RedisLocalOptions options_;
+  const ClientViewOptions options_;
   const Clock& clock_;
-  std::map<std::string, RedisTopic, std::less<>> topics_;
+  std::map<std::string, ViewedTopic, std::less<>> topics_;
   std::map<std::string, Time, std::less<>> gone_;  // inboxes known to be gone, until when
-  std::deque<RedisCall> calls_;
+  std::deque<BusCall> calls_;
   size_t bytes_ = 0;
   size_t under_way_ = 0;
   std::unordered_map<uint64_t, Held> held_;

@@ -1,11 +1,11 @@
-// Looks at a run on Redis for the autoscaler, on a thread of its own.
+// Looks at a run on its broker for the autoscaler, on a thread of its own.
 #pragma once
 
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "bus/redis/redis_inspector.h"
+#include "bus/run_inspector.h"
 #include "scale/fleet_port.h"
 
 namespace tidemill {
@@ -14,6 +14,6 @@ namespace tidemill {
 std::vector<TopicLoad> ToolLoads(const std::vector<TopicState>& topics);
 
 // A server that does not answer is a report that says so; the next Ask tries again.
-std::unique_ptr<FleetPort> WatchRedisFleet(const std::string& url, const std::string& run);
+std::unique_ptr<FleetPort> WatchBrokerFleet(const std::string& url, const std::string& run);
 
 }  // namespace tidemill

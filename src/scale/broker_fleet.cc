@@ -1,12 +1,11 @@
-#include "scale/redis_fleet.h"
+#include "scale/broker_fleet.h"
 
 #include <algorithm>
-#include <optional>
+#include <memory>
 #include <thread>
 #include <utility>
 
-#include "bus/redis/redis_inspector.h"
-#include "bus/redis/redis_roster.h"
+#include "bus/broker.h"
 #include "core/mutex.h"
 #include "core/topics.h"
 
@@ -22,11 +21,11 @@ size_t SlotsOf(const v1::Heartbeat& beat, const char* name) {
   return static_cast<size_t>(std::clamp(NumberOf(beat, name, 1), 1.0, 1e6));
 }
 
-class RedisFleet final : public FleetPort {
+class BrokerFleet final : public FleetPort {
  public:
-  RedisFleet(std::string url, std::string run)
+  BrokerFleet(std::string url, std::string run)
       : url_(std::move(url)), run_(std::move(run)), thread_([this] { Run(); }) {}
-  ~RedisFleet() override {
+  ~BrokerFleet() override {
     {
       MutexLock lock(mutex_);
       stop_ = true;
@@ -60,9 +59,8 @@ class RedisFleet final : public FleetPort {
   }
 
   Status Look(FleetReport& report) {
-    if (!inspector_) {
-      TM_ASSIGN_OR_RETURN(RedisInspector connected, RedisInspector::Connect(url_));
-      inspector_.emplace(std::move(connected));
+    if (inspector_ == nullptr) {
+      TM_ASSIGN_OR_RETURN(inspector_, ConnectInspector(url_));
     }
     TM_ASSIGN_OR_RETURN(const std::vector<RosterEntry> workers, inspector_->Workers(run_));
     for (const RosterEntry& entry : workers) {
@@ -82,7 +80,7 @@ class RedisFleet final : public FleetPort {
 
   const std::string url_;
   const std::string run_;
-  std::optional<RedisInspector> inspector_;  // of the thread alone
+  std::unique_ptr<RunInspector> inspector_;  // of the thread alone
   Mailbox<FleetReport> reports_{2};
   Mutex mutex_;
   CondVar changed_;
@@ -102,8 +100,8 @@ std::vector<TopicLoad> ToolLoads(const std::vector<TopicState>& topics) {
   return loads;
 }
 
-std::unique_ptr<FleetPort> WatchRedisFleet(const std::string& url, const std::string& run) {
-  return std::make_unique<RedisFleet>(url, run);
+std::unique_ptr<FleetPort> WatchBrokerFleet(const std::string& url, const std::string& run) {
+  return std::make_unique<BrokerFleet>(url, run);
 }
 
 }  // namespace tidemill

@@ -1,4 +1,4 @@
-#include "scale/redis_fleet.h"
+#include "scale/broker_fleet.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

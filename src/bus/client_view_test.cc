@@ -1,13 +1,13 @@
-#include "bus/redis/redis_local.h"
+#include "bus/client_view.h"
 
 #include <gtest/gtest.h>
 
 namespace tidemill {
 namespace {
 
-TEST(RedisLocal, AnInboxThatIsBackTakesRepliesAgainAtOnce) {
+TEST(ClientView, AnInboxThatIsBackTakesRepliesAgainAtOnce) {
   const RealClock clock;
-  RedisLocal local({}, clock);
+  ClientView local({}, clock);
   local.InboxGone("inbox.asker");
   EXPECT_EQ(local.PublishReply("inbox.asker", "late").code(), Code::kNotFound);
   local.HeardAll({{"inbox.other", {}}});
@@ -17,9 +17,9 @@ TEST(RedisLocal, AnInboxThatIsBackTakesRepliesAgainAtOnce) {
   EXPECT_TRUE(local.PublishReply("inbox.asker", "in time").ok());
 }
 
-TEST(RedisLocal, AnInboxOnItsWayOutIsNotBackBecauseTheServerStillListsIt) {
+TEST(ClientView, AnInboxOnItsWayOutIsNotBackBecauseTheServerStillListsIt) {
   const RealClock clock;
-  RedisLocal local({}, clock);
+  ClientView local({}, clock);
   ASSERT_TRUE(local.Open("inbox.asker", {}).ok());
   ASSERT_TRUE(local.Remove("inbox.asker").ok());
   local.HeardAll({{"inbox.asker", {}}});
