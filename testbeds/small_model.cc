@@ -1,12 +1,27 @@
 #include "testbeds/small_model.h"
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "core/files.h"
 
 namespace tidemill {
+namespace {
+
+// Weights of another shape would be left beside the new config.
+Status RefuseWeights(const std::string& folder) {
+  std::error_code error;  // a folder that is not there has none
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    if (entry.path().extension() == ".safetensors")
+      return Exists(folder + " holds a model with weights; name another directory");
+  }
+  return Ok();
+}
+
+}  // namespace
 
 Status WriteSmallModel(const SmallModel& model, const std::string& folder) {
+  TM_RETURN_IF_ERROR(RefuseWeights(folder));
   using Json = nlohmann::ordered_json;
   const Json tokenizer = {{"tokenizer_class", "PreTrainedTokenizerFast"},
                           {"eos_token", model.end},

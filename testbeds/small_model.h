@@ -22,7 +22,7 @@ struct SmallModel {
   int64_t context = 0;  // longest sequence, in tokens
 };
 
-// Into `folder`, which is made where it is missing.
+// Into `folder`, which is made where it is missing. kExists: a model with weights is there.
 Status WriteSmallModel(const SmallModel& model, const std::string& folder);
 
 }  // namespace tidemill

@@ -39,6 +39,16 @@ inline std::vector<std::string> GoldenModels() {
   return models;
 }
 
+// Those without experts, which a GPU does not compute.
+inline std::vector<std::string> GoldenDenseModels() {
+  std::vector<std::string> models = GoldenModels();
+  std::erase_if(models, [](const std::string& model) {
+    const Result<ModelConfig> config = ReadModelConfig(model);
+    return config.ok() && config->experts.count > 0;
+  });
+  return models;
+}
+
 inline std::string GoldenName(const testing::TestParamInfo<std::string>& info) {
   std::string name = std::filesystem::path(info.param).filename().string();
   std::erase_if(name, [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); });

@@ -28,7 +28,8 @@ inline std::string SharedGoldenRoot(const std::string& source_dir) {
 // Models of it, whether they are there or not.
 inline std::vector<std::string> SharedGoldenModels(const std::string& source_dir) {
   std::vector<std::string> models;
-  for (const char* name : {"gemma3-tiny", "mistral-tiny", "olmo2-tiny"}) {
+  for (const char* name :
+       {"gemma3-tiny", "mistral-tiny", "mixtral-tiny", "olmo2-tiny", "qwen3-moe-tiny"}) {
     models.push_back(SharedGoldenRoot(source_dir) + "/" + name);
   }
   return models;

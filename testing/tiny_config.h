@@ -24,6 +24,17 @@ inline void TakeFormOf(ModelFamily family, ModelConfig& c) {
     c.query_scalar = 5;
     c.activation = Activation::kGeluTanh;
   }
+  if (family == ModelFamily::kQwen3Moe) {
+    c.experts = {.count = 6, .chosen = 3, .width = 12};
+    c.experts.layers.assign(layers, true);
+    c.experts.layers.front() = layers == 1;
+  }
+  if (family == ModelFamily::kMixtral) {
+    c.window = 11;
+    c.windowed.assign(layers, true);
+    c.experts = {.count = 4, .chosen = 2, .width = c.intermediate_size, .normalized = true};
+    c.experts.layers.assign(layers, true);
+  }
 }
 
 inline ModelConfig TinyConfig(ModelFamily family = ModelFamily::kQwen2) {

@@ -50,10 +50,27 @@ class TensorList {
     Product(i, {{"self_attn.o_proj", c_.hidden_size}}, c_.q_size(), plan.output_bias);
     Norm(i, plan.attention_out, c_.hidden_size);
     Norm(i, plan.mlp_in, c_.hidden_size);
-    Product(i, {{"mlp.gate_proj", c_.intermediate_size}, {"mlp.up_proj", c_.intermediate_size}},
-            c_.hidden_size, plan.mlp_bias);
-    Product(i, {{"mlp.down_proj", c_.hidden_size}}, c_.intermediate_size, plan.mlp_bias);
+    if (plan.experts.count > 0) {
+      Experts(i, plan.experts);
+    } else {
+      Product(i, {{"mlp.gate_proj", c_.intermediate_size}, {"mlp.up_proj", c_.intermediate_size}},
+              c_.hidden_size, plan.mlp_bias);
+      Product(i, {{"mlp.down_proj", c_.hidden_size}}, c_.intermediate_size, plan.mlp_bias);
+    }
     Norm(i, plan.mlp_out, c_.hidden_size);
+  }
+  void Experts(int64_t i, const ExpertPlan& plan) {
+    Add(LayerName(i, plan.router) + ".weight", {plan.count, c_.hidden_size});
+    if (plan.biased) Add(RouterBiasName(i, plan), {plan.count}, TensorKind::kBias);
+    for (int64_t e = 0; e < plan.count; ++e) {
+      const auto add = [&](std::string_view part, std::vector<int64_t> shape, bool joined) {
+        Add(ExpertName(i, plan, e, part) + ".weight", std::move(shape), TensorKind::kMatrix,
+            joined);
+      };
+      add(plan.gate, {plan.width, c_.hidden_size}, false);
+      add(plan.up, {plan.width, c_.hidden_size}, true);
+      add(plan.down, {c_.hidden_size, plan.width}, false);
+    }
   }
   std::vector<PlannedTensor> Take() { return std::move(tensors_); }
 
@@ -72,6 +89,25 @@ int64_t PlannedTensor::numbers() const {
 
 std::string LayerName(int64_t layer, std::string_view rest) {
   return "model.layers." + std::to_string(layer) + "." + std::string(rest);
+}
+
+std::string ExpertName(int64_t layer, const ExpertPlan& plan, int64_t expert,
+                       std::string_view rest) {
+  return LayerName(layer, plan.experts) + "." + std::to_string(expert) + "." + std::string(rest);
+}
+
+std::string RouterBiasName(int64_t layer, const ExpertPlan& plan) {
+  return LayerName(layer, plan.router) + ".e_score_correction_bias";
+}
+
+int64_t DecoderPlan::ChoicesOfToken() const {
+  return FirstChoice(layers.size());
+}
+
+int64_t DecoderPlan::FirstChoice(size_t layer) const {
+  int64_t before = 0;
+  for (size_t i = 0; i < layer; ++i) before += layers[i].experts.chosen;
+  return before;
 }
 
 DecoderPlan PlanDecoder(const ModelConfig& c) {
@@ -97,6 +133,13 @@ DecoderPlan PlanDecoder(const ModelConfig& c) {
     const bool hides = c.HasWindow(i) && c.window < c.max_position_embeddings;
     layer.window = hides ? c.window : 0;
     layer.rope = c.local_rope && c.HasWindow(i) ? 1 : 0;
+    if (c.experts.In(i)) {
+      layer.experts.count = c.experts.count;
+      layer.experts.chosen = c.experts.chosen;
+      layer.experts.width = c.experts.width;
+      layer.experts.normalized = c.experts.normalized;
+      layer.experts.biased = c.experts.biased;
+    }
     plan.layers.push_back(layer);
   }
   return plan;

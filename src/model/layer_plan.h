@@ -25,9 +25,25 @@ enum class QueryKeyNorm : uint8_t {
   kWhole,   // all heads of a token together
 };
 
+// A feed-forward part of several experts, of which a router chooses some for each token:
+//   p = softmax(router(h)) in float32, the most likely `chosen` of them
+//   w = p of these, where `normalized` over their sum
+//   sum of w_e down_e(activation(gate_e(h)) up_e(h))
+struct ExpertPlan {
+  int64_t count = 0;  // 0: one dense part instead
+  int64_t chosen = 0;
+  int64_t width = 0;  // of one expert's gate
+  bool normalized = false;
+  bool biased = false;  // chosen by p + bias
+  // Tensors by name: "mlp.gate.weight", "mlp.experts.3.gate_proj.weight".
+  std::string_view router = "mlp.gate";
+  std::string_view experts = "mlp.experts";
+  std::string_view gate = "gate_proj", up = "up_proj", down = "down_proj";
+};
+
 // One layer:
 //   x += attention_out(O(attention(qk_norm(QKV(attention_in(x))))))
-//   x += mlp_out(down(activation(gate(h)) up(h))) with h = mlp_in(x)
+//   x += mlp_out(down(activation(gate(h)) up(h))) with h = mlp_in(x), or its experts
 struct LayerPlan {
   // Norms by the names of their tensors; empty: there is none.
   std::string_view attention_in = "input_layernorm";
@@ -38,6 +54,7 @@ struct LayerPlan {
   bool qkv_bias = false, output_bias = false, mlp_bias = false;
   int64_t window = 0;  // a token sees itself and window - 1 before it; 0: all before it
   int64_t rope = 0;    // which of the plan's rotations
+  ExpertPlan experts{};
 
   int norms() const {
     return !attention_in.empty() + !attention_out.empty() + !mlp_in.empty() + !mlp_out.empty();
@@ -53,6 +70,11 @@ struct DecoderPlan {
   double embedding_scale = 1;  // of what goes into the first layer; the head knows nothing of it
   double attention_scale = 1;  // of the products of queries and keys
   bool tied = false;           // the head is the embedding
+
+  // Choices that routers make for one token, all layers together, and where those of a layer are
+  // among them.
+  int64_t ChoicesOfToken() const;
+  int64_t FirstChoice(size_t layer) const;
 };
 
 DecoderPlan PlanDecoder(const ModelConfig& config);
@@ -72,5 +94,10 @@ std::vector<PlannedTensor> PlanTensors(const ModelConfig& config);
 
 // "model.layers.3." + rest
 std::string LayerName(int64_t layer, std::string_view rest);
+// "model.layers.3.mlp.gate.e_score_correction_bias"
+std::string RouterBiasName(int64_t layer, const ExpertPlan& plan);
+// "model.layers.3.mlp.experts.5." + rest
+std::string ExpertName(int64_t layer, const ExpertPlan& plan, int64_t expert,
+                       std::string_view rest);
 
 }  // namespace tidemill

@@ -59,9 +59,9 @@ void RefuseUnsupported(JsonFields& fields) {
   if (bias != "none") fields.Fail("bias", "\"" + bias + "\" is not supported; \"none\" is");
   for (const char* key :
        {"modules_to_save", "fan_in_fan_out", "use_dora", "lora_bias", "exclude_modules",
-        "layers_to_transform", "layers_pattern", "layer_replication", "target_parameters",
-        "trainable_token_indices", "use_qalora", "use_bdlora", "alora_invocation_tokens",
-        "kasa_config", "monteclora_config", "velora_config", "arrow_config"}) {
+        "layers_to_transform", "layers_pattern", "layer_replication", "trainable_token_indices",
+        "use_qalora", "use_bdlora", "alora_invocation_tokens", "kasa_config", "monteclora_config",
+        "velora_config", "arrow_config"}) {
     if (const nlohmann::json* value = fields.Find(key); Says(value)) {
       fields.Fail(key, "(" + DescribeJson(*value) + ") is not supported");
     }
@@ -112,9 +112,29 @@ void ReadTargets(JsonFields& fields, LoraConfig& config) {
     return;
   }
   config.target_modules = fields.Strings("target_modules");
-  if (config.target_modules.empty()) {
+  if (config.target_modules.empty() && !config.experts) {
     fields.Fail("target_modules", "must be a list of module names or a pattern");
   }
+}
+
+// PEFT adapts whole parameters by name too; here those of experts, both or none.
+bool ReadExpertTargets(JsonFields& fields) {
+  bool gate_up = false, down = false;
+  for (const std::string& name : fields.Strings("target_parameters")) {
+    gate_up = gate_up || EndsWithPart(name, "experts.gate_up_proj");
+    down = down || EndsWithPart(name, "experts.down_proj");
+    if (EndsWithPart(name, "experts.gate_up_proj") || EndsWithPart(name, "experts.down_proj")) {
+      continue;
+    }
+    fields.Fail("target_parameters", "holds " + DescribeJson(nlohmann::json(name)) +
+                                         "; only experts.gate_up_proj and experts.down_proj are "
+                                         "supported");
+  }
+  if (gate_up != down) {
+    fields.Fail("target_parameters",
+                "must name experts.gate_up_proj and experts.down_proj, or none of them");
+  }
+  return gate_up && down;
 }
 
 bool IsRank(const nlohmann::json& value) {
@@ -163,6 +183,7 @@ Result<LoraConfig> ParseLoraConfig(std::string_view json, std::string_view name)
   config.dropout = fields.MaybeNumber("lora_dropout", 0.0, 1.0).value_or(0.0);
   config.rslora = fields.MaybeBool("use_rslora").value_or(false);
   config.base_model = fields.MaybeString("base_model_name_or_path").value_or("");
+  config.experts = ReadExpertTargets(fields);
   ReadTargets(fields, config);
   config.rank_pattern = ReadPatterns<int64_t>(fields, "rank_pattern", IsRank);
   config.alpha_pattern = ReadPatterns<double>(fields, "alpha_pattern", IsAlpha);
@@ -199,6 +220,9 @@ std::string LoraConfigJson(const LoraConfig& config) {
   json["revision"] = nullptr;
   json["target_modules"] =
       config.target_pattern.empty() ? Json(config.target_modules) : Json(config.target_pattern);
+  if (config.experts) {
+    json["target_parameters"] = {"mlp.experts.down_proj", "mlp.experts.gate_up_proj"};
+  }
   json["task_type"] = "CAUSAL_LM";
   json["use_dora"] = false;
   json["use_rslora"] = config.rslora;

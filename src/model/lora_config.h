@@ -21,6 +21,7 @@ struct LoraConfig {
   // decoder.
   std::vector<std::string> target_modules;
   std::string target_pattern;
+  bool experts = false;                         // "target_parameters" names the experts' matrices
   std::map<std::string, int64_t> rank_pattern;  // by regular expression for the end of the name
   std::map<std::string, double> alpha_pattern;
   std::string base_model;

@@ -177,10 +177,17 @@ void TryWay(const PlanInput& given, const Way& way, std::vector<MemoryPlan::Choi
 
 }  // namespace
 
-int64_t AdapterParameters(const ModelConfig& c, int64_t rank) {
-  const int64_t ends = (c.hidden_size + c.q_size()) * 2 + 2 * (c.hidden_size + c.kv_size()) +
-                       3 * (c.hidden_size + c.intermediate_size);
-  return c.num_layers * rank * ends;
+int64_t AdapterParameters(const ModelConfig& c, int64_t rank, bool experts) {
+  const int64_t attention = (c.hidden_size + c.q_size()) * 2 + 2 * (c.hidden_size + c.kv_size());
+  const int64_t dense = 3 * (c.hidden_size + c.intermediate_size);
+  return rank * (c.num_layers * attention + c.DenseLayers() * dense) +
+         (experts ? ExpertAdapterParameters(c, rank) : 0);
+}
+
+int64_t ExpertAdapterParameters(const ModelConfig& c, int64_t rank) {
+  // Gate and up have one A.
+  const int64_t expert = (c.hidden_size + 2 * c.experts.width) + (c.experts.width + c.hidden_size);
+  return (c.num_layers - c.DenseLayers()) * c.experts.count * rank * expert;
 }
 
 uint64_t CacheTokenBytes(const ModelConfig& c, bool gpu) {

@@ -16,6 +16,13 @@
 
 namespace tidemill {
 
+// A policy of a run of several.
+struct PlanPolicy {
+  std::string name;
+  int64_t lora_rank = 0;  // 0: the base alone
+  bool trained = false;
+};
+
 struct PlanInput {
   ModelConfig model;
   bool gpu = true;
@@ -23,15 +30,18 @@ struct PlanInput {
   bool trains = true;         // the learner is in this process
   bool generates = true;      // the engine is
 
-  int64_t lora_rank = 0;     // 0: all weights are trained
+  int64_t lora_rank = 0;      // 0: all weights are trained
+  bool lora_experts = false;  // the adapter is on experts too
+  // Adapters on one base; empty: there is one policy, of lora_rank.
+  std::vector<PlanPolicy> policies{};
   bool reference = false;    // a KL term compares with the weights of the start
   uint64_t updates = 1;      // of a step; more than one keeps what undoes it
   int64_t token_budget = 0;  // 0: chosen
   bool recompute = false;    // chosen as well, where the budget is
   // Moments in a byte each, on a GPU also narrow weights and gradients. Nothing: chosen.
-  std::optional<bool> block_moments;
+  std::optional<bool> block_moments{};
   // The optimizer's state on the host, of narrow weights on a GPU. Nothing: chosen.
-  std::optional<bool> state_on_host;
+  std::optional<bool> state_on_host{};
   uint64_t host_memory_bytes = 0;  // of the host beside a GPU; 0: unknown, everything fits
   uint64_t teacher_bytes = 0;      // of a teacher's weights in this process
   bool policy_teaches = false;     // a teacher that is the policy keeps a published version
@@ -42,6 +52,7 @@ struct PlanInput {
   int64_t max_running = 1024;
   int64_t prefill_chunk = 512;
   int64_t versions = 1;
+  bool int8_weights = false;  // of the engine on a CPU
 };
 
 // A part of the memory: "learner", "engine", "program"; what it is for.
@@ -83,8 +94,10 @@ std::vector<PlanRow> PlanOnCpu(const PlanInput& input);
 // The optimizer's share of the memory of a GPU's host.
 uint64_t PlanOnHost(const PlanInput& input);
 
-// Numbers in an adapter on all projections.
-int64_t AdapterParameters(const ModelConfig& model, int64_t rank);
+// Numbers in an adapter on all projections, and on experts where that is wanted.
+int64_t AdapterParameters(const ModelConfig& model, int64_t rank, bool experts = false);
+// On experts alone.
+int64_t ExpertAdapterParameters(const ModelConfig& model, int64_t rank);
 // Of keys and values of one token.
 uint64_t CacheTokenBytes(const ModelConfig& model, bool gpu);
 

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include "testing/test_folders.h"
+
 namespace tidemill {
 namespace {
 
@@ -107,6 +109,52 @@ TEST(MemoryPlan, VersionsOfAnAdapterShareOneBase) {
     const auto adapter = static_cast<uint64_t>(number * AdapterParameters(OneAndAHalf(), 16));
     EXPECT_GT(more, 3 * adapter);
     EXPECT_LT(more, 3 * 3 * adapter);
+  }
+}
+
+// 128 experts, 8 of them for a token: the frozen weights of all are there, the activations of those
+// chosen.
+TEST(MemoryPlan, AnAdapterOnThirtyBillionWeightsOfExpertsFits) {
+  PlanInput input = Training(ReadModelConfig(SourceDir() + "/examples/shapes/30b-a3b").value(), 0);
+  input.lora_rank = 16;
+  const MemoryPlan plan = BesideTheEngine(input);
+  EXPECT_TRUE(plan.fits());
+  EXPECT_EQ(plan.rows.front().bytes, static_cast<uint64_t>(2 * input.model.ParameterCount()));
+  EXPECT_GE(plan.token_budget, 4096);
+  // On experts an adapter has as many ranks as there are experts.
+  const int64_t attention = 48 * 16 * (2 * (2048 + 4096) + 2 * (2048 + 512));
+  const int64_t experts = 48 * 128 * 16 * (2048 + 2 * 768 + 768 + 2048);
+  EXPECT_EQ(AdapterParameters(input.model, 16), attention);
+  EXPECT_EQ(AdapterParameters(input.model, 16, true), attention + experts);
+  PlanInput all = input;
+  all.lora_experts = true;
+  EXPECT_GT(BesideTheEngine(all).total_bytes, plan.total_bytes + 18 * uint64_t(experts));
+}
+
+TEST(MemoryPlan, OfACpuEngineInEightBitsIsAQuarterOfItsMatrices) {
+  PlanInput input = Training(OneAndAHalf(), 1024);
+  input.gpu = false;
+  input.trains = false;
+  const auto packed = [&](bool int8) {
+    input.int8_weights = int8;
+    return Of(PlanMemory(input), "engine");
+  };
+  const auto matrices = static_cast<double>(input.model.ParameterCount());  // the tied head is one
+  EXPECT_NEAR(static_cast<double>(packed(false) - packed(true)), 3 * matrices, 0.4 * matrices);
+}
+
+TEST(MemoryPlan, EveryPolicyOfARunCounts) {
+  for (const bool gpu : {true, false}) {
+    PlanInput one{.model = Half(), .gpu = gpu, .lora_rank = 16};
+    PlanInput several = one;
+    several.policies = {
+        {"coder", 16, true}, {"planner", 16, true}, {"judge", 8, false}, {"default", 0, false}};
+    const MemoryPlan alone = PlanMemory(one), all = PlanMemory(several);
+    const auto numbers = static_cast<uint64_t>(AdapterParameters(one.model, 16));
+    const auto frozen = static_cast<uint64_t>(AdapterParameters(one.model, 8));
+    // Weights, gradients, two moments, what is published and the engine's copy; of one that is not
+    // trained the last, and what it was read to.
+    EXPECT_EQ(all.total_bytes - alone.total_bytes, (20 + 8) * numbers + 8 * frozen) << gpu;
   }
 }
 

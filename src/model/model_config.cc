@@ -6,6 +6,7 @@
 #include <string>
 
 #include "core/files.h"
+#include "model/families/expert_fields.h"
 #include "model/families/family_spec.h"
 #include "model/families/rope_fields.h"
 #include "model/families/window_fields.h"
@@ -185,6 +186,7 @@ Status CheckForm(const ModelConfig& config, const std::string& where) {
     return Invalid(where +
                    "\"sliding_window\" must be positive, and \"layer_types\" name each layer");
   }
+  TM_RETURN_IF_ERROR(CheckExperts(config, where));
   if (config.local_rope.has_value() != (spec.local_rope_theta > 0)) {
     return Invalid(where + "\"rope_local_base_freq\" does not fit a " + model);
   }
@@ -193,6 +195,14 @@ Status CheckForm(const ModelConfig& config, const std::string& where) {
 }
 
 }  // namespace
+
+int64_t ModelConfig::ActiveParameterCount() const {
+  int64_t idle = 0;
+  for (const LayerPlan& layer : PlanDecoder(*this).layers) {
+    idle += (layer.experts.count - layer.experts.chosen) * 3 * layer.experts.width * hidden_size;
+  }
+  return ParameterCount() - idle;
+}
 
 int64_t ModelConfig::ParameterCount() const {
   int64_t count = 0;
@@ -258,6 +268,7 @@ Result<ModelConfig> ParseModelConfig(std::string_view json, std::string_view nam
   config.activation = ReadActivation(fields, spec);
   ReadBiases(fields, config);
   ReadRopes(fields, where, config);
+  if (spec.experts.has) ReadExperts(fields, config);
   if (spec.read != nullptr) spec.read(fields, config);
   CheckLayerTypes(fields, config);
   config.dtype = ReadDtype(fields);

@@ -2,6 +2,7 @@
 #include <string>
 
 #include "core/files.h"
+#include "model/families/expert_fields.h"
 #include "model/families/family_spec.h"
 #include "model/families/rope_fields.h"
 #include "model/json_fields.h"
@@ -61,6 +62,7 @@ std::string ModelConfigJson(const ModelConfig& config) {
   json["torch_dtype"] = DtypeWord(config.dtype);
   json["use_cache"] = true;
   json["vocab_size"] = config.vocab_size;
+  if (spec.experts.has) WriteExperts(config, json);
   if (spec.write != nullptr) spec.write(config, json);
   return DumpJson(json);
 }

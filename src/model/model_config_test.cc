@@ -78,6 +78,87 @@ TEST(ModelConfig, Qwen3HasHeadsOf128UnlessToldAndNormalizesThem) {
   EXPECT_EQ(PlanDecoder(*config).layers[0].qk_norm, QueryKeyNorm::kByHead);
 }
 
+nlohmann::json Qwen3Moe() {
+  nlohmann::json json = BaseModel("qwen3_moe", "Qwen3MoeForCausalLM");
+  json["num_experts"] = 8;
+  json["num_experts_per_tok"] = 3;
+  json["moe_intermediate_size"] = 16;
+  return json;
+}
+
+TEST(ModelConfig, Qwen3MoeSaysWhichLayersHaveExpertsAndHowTheyAreWeighted) {
+  nlohmann::json json = Qwen3Moe();
+  const auto plain = ParseModel(json);
+  ASSERT_TRUE(plain.ok()) << plain.status().ToString();
+  EXPECT_FALSE(plain->experts.normalized);
+  EXPECT_EQ(plain->experts.layers, (std::vector<bool>{true, true, true}));
+  EXPECT_EQ(plain->head_dim, 16);
+  json["num_hidden_layers"] = 6;
+  json["decoder_sparse_step"] = 2;
+  json["mlp_only_layers"] = {3};
+  json["norm_topk_prob"] = true;
+  json["num_local_experts"] = 8;
+  const auto some = ParseModel(json);
+  ASSERT_TRUE(some.ok()) << some.status().ToString();
+  EXPECT_TRUE(some->experts.normalized);
+  EXPECT_EQ(some->experts.layers, (std::vector<bool>{false, true, false, false, false, true}));
+  const DecoderPlan plan = PlanDecoder(*some);
+  EXPECT_EQ(plan.ChoicesOfToken(), 6);
+  EXPECT_EQ(plan.FirstChoice(5), 3);
+  EXPECT_EQ(plan.layers[0].experts.count, 0);
+  EXPECT_EQ(ParseModelConfig(ModelConfigJson(*some), "again")->experts.layers,
+            some->experts.layers);
+  // 5 of the 8 experts of two layers: gate, up and down.
+  EXPECT_EQ(some->ParameterCount() - some->ActiveParameterCount(), 2 * 5 * 3 * 16 * 64);
+}
+
+TEST(ModelConfig, ShapesOfTheQwen3ModelsWithExpertsHaveTheirNumbers) {
+  const auto small = ReadModelConfig(SourceDir() + "/examples/shapes/30b-a3b");
+  const auto large = ReadModelConfig(SourceDir() + "/examples/shapes/235b-a22b");
+  ASSERT_TRUE(small.ok() && large.ok());
+  EXPECT_EQ(small->ParameterCount(), 30'532'122'624);
+  EXPECT_EQ(large->ParameterCount(), 235'093'634'560);
+  EXPECT_NEAR(static_cast<double>(small->ActiveParameterCount()), 3.3e9, 0.1e9);
+  EXPECT_NEAR(static_cast<double>(large->ActiveParameterCount()), 22e9, 0.5e9);
+}
+
+TEST(ModelConfig, Qwen3MoeHasAWindowOnAllLayersOrNone) {
+  nlohmann::json json = Qwen3Moe();
+  json["sliding_window"] = 20;
+  EXPECT_TRUE(ParseModel(json)->windowed.empty());
+  json["use_sliding_window"] = true;
+  EXPECT_EQ(ParseModel(json)->windowed, (std::vector<bool>{true, true, true}));
+  EXPECT_EQ(ParseModel(json)->window, 20);
+  json["layer_types"] = {"sliding_attention", "full_attention", "sliding_attention"};
+  EXPECT_THAT(ParseModel(json).status().message(), HasSubstr("\"layer_types\" names layers"));
+}
+
+TEST(ModelConfig, ExpertsThatDoNotFitAreRefusedByName) {
+  const std::pair<const char*, std::pair<nlohmann::json, const char*>> cases[] = {
+      {"num_experts_per_tok", {9, "\"num_experts_per_tok\" (9) must be from 1"}},
+      {"num_local_experts", {4, "contradict each other"}},
+      {"mlp_only_layers", {{3}, "\"mlp_only_layers\" must name layers from 0 to 2"}},
+      {"mlp_only_layers", {"0", "must be a list of layers"}},
+      {"decoder_sparse_step", {0, "\"decoder_sparse_step\""}},
+      {"moe_intermediate_size", {nullptr, "\"moe_intermediate_size\" is missing"}},
+      {"norm_topk_prob", {1, "\"norm_topk_prob\" must be true or false"}},
+      {"router_aux_loss_coef", {-1, "\"router_aux_loss_coef\""}},
+  };
+  for (const auto& [key, expected] : cases) {
+    nlohmann::json json = Qwen3Moe();
+    json[key] = expected.first;
+    EXPECT_THAT(ParseModel(json).status().message(), HasSubstr(expected.second)) << key;
+  }
+  nlohmann::json json = BaseModel("mixtral", "MixtralForCausalLM");
+  json["router_jitter_noise"] = 0.1;
+  EXPECT_THAT(ParseModel(json).status().message(), HasSubstr("\"router_jitter_noise\""));
+  json["router_jitter_noise"] = 0.0;
+  ASSERT_TRUE(ParseModel(json).ok());
+  EXPECT_EQ(ParseModel(json)->experts.width, 160);
+  EXPECT_TRUE(ParseModel(json)->experts.normalized);
+  EXPECT_EQ(ParseModel(json)->rope.theta, 1e6);
+}
+
 TEST(ModelConfig, BothSpellingsOfRopeGiveTheSame) {
   nlohmann::json older = BaseModel();
   older["rope_theta"] = 500000.0;

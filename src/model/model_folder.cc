@@ -45,7 +45,13 @@ Status NoWeightsIn(const std::string& dir) {
                     "import AutoModelForCausalLM as M; M.from_pretrained('" +
                     dir + "').save_pretrained('" + dir + "')\"");
   }
-  return NotFound(dir + ": contains neither model.safetensors nor model.safetensors.index.json");
+  const std::string shape = has("config.json")
+                                ? "; new ones in the shape of its config.json: tidemill warmup "
+                                  "--from-config " +
+                                      dir + ", or model.init = \"random\" for a run"
+                                : "";
+  return NotFound(dir + ": contains neither model.safetensors nor model.safetensors.index.json" +
+                  shape);
 }
 
 }  // namespace tidemill

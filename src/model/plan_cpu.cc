@@ -34,7 +34,7 @@ void AddCpuStep(const PlanInput& in, const PlanSizes& s, PlanRows& rows) {
   const int64_t layer =
       norms * s.H + (s.q + 2 * s.kv) + 2 * s.q + s.kv + 3 * s.F + s.c.num_heads + s.layer().norms();
   const int64_t passing = (4 + s.OutNorms()) * s.H + 3 * s.F + 3 * s.q + 3 * s.kv;
-  if (in.lora_rank > 0 || in.recompute) {
+  if (in.lora_rank > 0 || in.recompute || s.c.experts.count > 0) {
     const int64_t graph = (2 + norms) * s.H + 3 * (s.q + 2 * s.kv) + 2 * s.q + 5 * s.F;
     const int64_t kept = in.recompute ? layers * s.H + graph : layers * graph;
     rows.Add("learner", "activations", 4 * (kept + passing) * tokens);
@@ -54,13 +54,17 @@ void AddCpuStep(const PlanInput& in, const PlanSizes& s, PlanRows& rows) {
 // engine/torch/cpu_weights.cc: packed, with embedding and head apart also where they are tied.
 void AddCpuEngine(const PlanInput& in, const PlanSizes& s, PlanRows& rows) {
   const int64_t packed = s.P + (s.c.tie_word_embeddings ? s.V * s.H : 0);
+  // In eight bits embedding, norms and routers stay; a row has a scale.
+  const int64_t matrices = s.P - s.V * s.H * (s.c.tie_word_embeddings ? 0 : 1);
+  const int64_t base =
+      in.int8_weights ? 4 * s.V * s.H + matrices + 4 * (matrices / s.H) : 4 * packed;
   if (in.lora_rank > 0) {
-    rows.Add("engine", "packed base", 4 * packed);
+    rows.Add("engine", "packed base", base);
     rows.Add("engine", "packed adapters",
              4 * (in.versions + (in.trains ? 1 : 0)) * s.LaidOutAdapter(in.lora_rank));
   } else {
-    rows.Add("engine", "packed weights", 4 * in.versions * packed);
-    if (in.trains) rows.Add("engine", "packed weights of the next version", 4 * packed);
+    rows.Add("engine", "packed weights", in.versions * base);
+    if (in.trains) rows.Add("engine", "packed weights of the next version", base);
   }
   rows.Add("engine", "keys and values", static_cast<int64_t>(in.cache_bytes));
 }
@@ -76,6 +80,7 @@ std::vector<PlanRow> PlanOnCpu(const PlanInput& in) {
     rows.Add("both", "published version", 4 * s.trained);
   }
   if (in.generates) AddCpuEngine(in, s, rows);
+  rows.AddPolicies(in);
   rows.Add("program", "program and libraries", kProgram);
   return rows.Take();
 }

@@ -131,6 +131,7 @@ std::vector<PlanRow> PlanOnGpu(const PlanInput& in) {
   if (in.trains) rows.Add("both", "published version", version * (in.policy_teaches ? 2 : 1));
   if (in.generates && !in.trains) rows.Add("engine", "next version, on its way", version);
   if (in.generates) AddEngine(in, s, rows);
+  rows.AddPolicies(in);
   rows.Add("program", "CUDA context and kernels (assumed)", kContext);
   return rows.Take();
 }

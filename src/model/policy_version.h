@@ -5,11 +5,9 @@
 #include <cstdint>
 #include <string>
 
-namespace tidemill {
+#include "core/policy_names.h"
 
-// A policy of a process: the base with an adapter, the base alone, or weights of its own. kMain is
-// the one that an engine is started with; others are numbered from 1 on by whoever publishes them.
-enum class PolicyId : uint32_t { kMain = 0 };
+namespace tidemill {
 
 // Each policy counts its own versions.
 struct PolicyVersion {

@@ -31,7 +31,7 @@ void FillRandomPart(const ModelConfig& config, uint64_t seed, const TensorView& 
     // The factors of norms begin as 1.
     return FillConstant(static_cast<float>(1 - SpecOf(config.family).norm_offset), tensor, out);
   }
-  if (tensor.name.ends_with(".bias")) return FillConstant(0, tensor, out);
+  if (tensor.name.ends_with("bias")) return FillConstant(0, tensor, out);
   const NormalStream stream(seed, tensor.name);
   const auto sigma = static_cast<float>(config.initializer_range);
   const size_t size = DtypeSize(tensor.dtype);

@@ -1,4 +1,4 @@
-// The families of dense decoders that are known. A new one is a file in this folder, which defines
+// The families of decoders that are known. A new one is a file in this folder, which defines
 // its FamilySpec, and a row here.
 #pragma once
 
@@ -12,7 +12,9 @@
   ROW(Qwen3)                   \
   ROW(Mistral)                 \
   ROW(Olmo2)                   \
-  ROW(Gemma3)
+  ROW(Gemma3)                  \
+  ROW(Qwen3Moe)                \
+  ROW(Mixtral)
 
 namespace tidemill {
 

@@ -22,11 +22,21 @@ enum class BiasRule : uint8_t {
   kAsTold,             // on all four projections of attention where "attention_bias" is true
 };
 
+// How config.json names the experts of a family that has them.
+struct ExpertForm {
+  bool has = false;
+  const char* width_key = nullptr;  // null: "intermediate_size" is theirs
+  int64_t count = 8, chosen = 2;    // where config.json is silent
+  bool normalized = true;           // always, unless `told`
+  bool told = false;                // "norm_topk_prob" says it
+  bool some = false;                // "mlp_only_layers" and "decoder_sparse_step" leave some out
+};
+
 // How GGUF files have it.
 struct GgufForm {
-  std::string_view architecture;  // general.architecture; empty: there is none of its own
-  std::string_view refused = {};  // why files of it are not read; empty: they are
-  bool neighbours = false;        // pairs of the rotation lie side by side, not in halves
+  std::string_view architecture = {};  // general.architecture; empty: there is none of its own
+  std::string_view refused = {};       // why files of it are not read; empty: they are
+  bool neighbours = false;             // pairs of the rotation lie side by side, not in halves
 };
 
 struct FamilySpec {
@@ -48,6 +58,7 @@ struct FamilySpec {
   const char* activation_key = "hidden_act";
   Activation activation = Activation::kSilu;
 
+  ExpertForm experts{};
   GgufForm gguf{};
 
   // The fields that only this family's config.json has, in both directions, after everything else.

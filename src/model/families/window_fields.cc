@@ -23,7 +23,7 @@ std::optional<std::vector<bool>> ReadLayerTypes(JsonFields& fields, int64_t laye
   return windowed;
 }
 
-std::optional<int64_t> ReadWindow(JsonFields& fields, int64_t otherwise) {
+std::optional<int64_t> ReadWindow(JsonFields& fields, std::optional<int64_t> otherwise) {
   const std::optional<int64_t> window = fields.MaybeInt("sliding_window", 0, kPositionsMax);
   if (window || fields.Present("sliding_window")) return window;
   return otherwise;
@@ -39,6 +39,12 @@ void SetWindows(JsonFields& fields, const std::vector<bool>& windowed,
   }
   config.window = *window;
   config.windowed = windowed;
+}
+
+void ExpectLayerTypes(JsonFields& fields, const ModelConfig& config) {
+  const auto listed = ReadLayerTypes(fields, config.num_layers);
+  if (!listed || *listed == config.windowed) return;
+  fields.Fail("layer_types", "names layers without the window that \"sliding_window\" gives all");
 }
 
 nlohmann::ordered_json LayerTypesJson(const ModelConfig& config) {

@@ -34,6 +34,7 @@ class GgufConfigReader {
   Result<ModelConfig> Read() {
     TM_RETURN_IF_ERROR(Family());
     Sizes();
+    Experts();
     Rope();
     Tokens();
     TM_RETURN_IF_ERROR(metadata_.status());
@@ -107,6 +108,31 @@ class GgufConfigReader {
     }
     config_.vocab_size = embedding->shape[0];
     metadata_.MaybeInt(Key("vocab_size"), 1, config_.vocab_size);
+  }
+
+  // llama.cpp knows no layers without experts among those with, and in these families always scales
+  // the weights of the chosen ones to sum 1.
+  void Experts() {
+    const auto count = metadata_.MaybeInt(Key("expert_count"), 0, 65535).value_or(0);
+    const auto chosen = metadata_.MaybeInt(Key("expert_used_count"), 0, 65535).value_or(0);
+    const auto width = metadata_.MaybeInt(Key("expert_feed_forward_length"), 1, kSizeMax);
+    if (count == 0) return;
+    // Mixtral's files have no architecture of their own.
+    if (config_.family == ModelFamily::kLlama) config_.family = ModelFamily::kMixtral;
+    if (!SpecOf(config_.family).experts.has) {
+      metadata_.Fail(Key("expert_count"), "is not 0, and such a model has no experts");
+      return;
+    }
+    config_.experts = {.count = count,
+                       .chosen = chosen,
+                       .width = width.value_or(config_.intermediate_size),
+                       .normalized = true,
+                       .layers = std::vector<bool>(static_cast<size_t>(config_.num_layers), true)};
+    const std::string first = "blk.0.ffn_gate_exps.weight";
+    if (Tensor(first) == nullptr) {
+      metadata_.Fail("tensor \"" + first + "\"",
+                     "is missing; files with a tensor for each expert are not supported");
+    }
   }
 
   void Rope() {

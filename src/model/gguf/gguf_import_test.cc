@@ -72,6 +72,8 @@ std::string GgufName(std::string name, ModelFamily family) {
       {"mlp.gate_proj", "ffn_gate"},
       {"mlp.up_proj", "ffn_up"},
       {"mlp.down_proj", "ffn_down"},
+      {"mlp.gate.", "ffn_gate_inp."},
+      {"block_sparse_moe.gate.", "ffn_gate_inp."},
       {"input_layernorm", "attn_norm"},
       {"post_attention_layernorm", "ffn_norm"},
       {"post_feedforward_layernorm", "post_ffw_norm"},
@@ -84,7 +86,8 @@ std::string GgufName(std::string name, ModelFamily family) {
 }
 
 void AddMetadata(const std::string& dir, const ModelConfig& config, GgufBuilder& builder) {
-  const std::string family(ModelFamilyName(config.family));
+  const bool mixtral = config.family == ModelFamily::kMixtral;
+  const std::string family(mixtral ? "llama" : SpecOf(config.family).gguf.architecture);
   const auto put = [&](const char* key, int64_t value) {
     builder.Uint(family + "." + key, static_cast<uint32_t>(value));
   };
@@ -97,6 +100,11 @@ void AddMetadata(const std::string& dir, const ModelConfig& config, GgufBuilder&
   put("attention.head_count_kv", config.num_kv_heads);
   put("attention.key_length", config.head_dim);
   put("attention.value_length", config.head_dim);
+  if (const ExpertsConfig& experts = config.experts; experts.count > 0) {
+    put("expert_count", experts.count);
+    put("expert_used_count", experts.chosen);
+    if (!mixtral) put("expert_feed_forward_length", experts.width);
+  }
   builder.Float(family + ".rope.freq_base", static_cast<float>(config.rope.theta));
   builder.Float(family + ".attention.layer_norm_rms_epsilon",
                 static_cast<float>(config.rms_norm_eps));
@@ -133,8 +141,9 @@ void AddTensors(const std::string& dir, const ModelConfig& config, GgufBuilder& 
   const TensorFiles files = TensorFiles::OpenModel(dir).value();
   for (size_t i = first; i < files.tensors().size(); i += step) {
     const TensorView& tensor = files.tensors()[i];
+    if (tensor.name.find("experts.") != std::string::npos) continue;
     std::vector<float> numbers = Numbers(tensor);
-    if (config.family == ModelFamily::kLlama) {
+    if (SpecOf(config.family).gguf.neighbours) {
       if (tensor.name.find("q_proj") != std::string::npos) {
         numbers = Interleaved(numbers, config.num_heads, config.head_dim);
       } else if (tensor.name.find("k_proj") != std::string::npos) {
@@ -143,6 +152,31 @@ void AddTensors(const std::string& dir, const ModelConfig& config, GgufBuilder& 
     }
     builder.Floats(GgufName(tensor.name, config.family), {tensor.shape.begin(), tensor.shape.end()},
                    numbers);
+  }
+}
+
+// The experts' matrices of each layer, those of one kind one behind the other.
+void AddStackedExperts(const std::string& dir, const ModelConfig& config, GgufBuilder& builder) {
+  const TensorFiles files = TensorFiles::OpenModel(dir).value();
+  const DecoderPlan plan = PlanDecoder(config);
+  for (int64_t layer = 0; layer < config.num_layers; ++layer) {
+    const ExpertPlan& experts = plan.layers[static_cast<size_t>(layer)].experts;
+    if (experts.count == 0) continue;
+    const std::pair<std::string_view, const char*> parts[] = {{experts.gate, "ffn_gate_exps"},
+                                                              {experts.up, "ffn_up_exps"},
+                                                              {experts.down, "ffn_down_exps"}};
+    for (const auto& [ours, theirs] : parts) {
+      std::vector<float> all;
+      std::vector<int64_t> shape;
+      for (int64_t e = 0; e < experts.count; ++e) {
+        const TensorView* one = files.Find(ExpertName(layer, experts, e, ours) + ".weight");
+        const std::vector<float> numbers = Numbers(*one);
+        all.insert(all.end(), numbers.begin(), numbers.end());
+        shape = {experts.count, one->shape[0], one->shape[1]};
+      }
+      builder.Floats("blk." + std::to_string(layer) + "." + theirs + ".weight",
+                     {shape.begin(), shape.end()}, all);
+    }
   }
 }
 
@@ -158,6 +192,7 @@ class GgufImport : public testing::Test {
     GgufBuilder builder;
     AddMetadata(dir, config, builder);
     AddTensors(dir, config, builder);
+    AddStackedExperts(dir, config, builder);
     return Write(name, builder.Bytes());
   }
   std::string Refusal(const GgufBuilder& builder) {
@@ -205,6 +240,24 @@ TEST_F(GgufImport, EveryFamilyComesBackAsItWas) {
     EXPECT_EQ(words.eos_token, "<|im_end|>");
     EXPECT_EQ(ImportGguf(directory_ / (name + ".gguf"), out).status().code(), Code::kExists);
   }
+}
+
+// They come as "llama", and say nothing of a window.
+TEST_F(GgufImport, MixtralIsLlamaWithExperts) {
+  const std::string dir = SharedGoldenRoot(SourceDir()) + "/mixtral-tiny";
+  if (!std::filesystem::exists(dir)) GTEST_SKIP() << MissingSharedGolden(SourceDir());
+  const std::string without = directory_ / "without";
+  std::filesystem::copy(dir, without);
+  std::filesystem::permissions(without + "/config.json", std::filesystem::perms::owner_write,
+                               std::filesystem::perm_options::add);
+  auto config = nlohmann::json::parse(ReadFileBounded(dir + "/config.json", 1 << 20).value());
+  config["sliding_window"] = nullptr;
+  ASSERT_TRUE(WriteFileAtomically(without + "/config.json", config.dump()).ok());
+  const auto imported = ImportGguf(WriteModel(without, "m.gguf"), directory_ / "out");
+  ASSERT_TRUE(imported.ok()) << imported.status().ToString();
+  EXPECT_EQ(ModelConfigJson(ReadModelConfig(directory_ / "out").value()),
+            ModelConfigJson(ReadModelConfig(without).value()));
+  ExpectSameTensors(without, directory_ / "out");
 }
 
 TEST_F(GgufImport, ASplitFileIsReadFromAnyOfItsParts) {

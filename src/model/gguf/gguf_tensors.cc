@@ -64,6 +64,22 @@ class TensorPlanner {
     left_.erase(it);
   }
 
+  // One matrix of all experts of a layer, which lie one behind the other.
+  void AddExperts(int64_t layer, const ExpertPlan& plan, const std::string& gguf,
+                  std::string_view part) {
+    if (!status_.ok()) return;
+    const auto name = [&](int64_t e) { return ExpertName(layer, plan, e, part) + ".weight"; };
+    const std::vector<int64_t>& shape = shapes_.at(name(0));
+    const size_t before = plans_.size();
+    Add(gguf, name(0), {plan.count, shape[0], shape[1]});
+    if (!status_.ok()) return;
+    const GgufTensor* source = plans_.back().source;
+    plans_.resize(before);
+    for (int64_t e = 0; e < plan.count; ++e) {
+      plans_.push_back({source, name(e), shape, 0, e, plan.count});
+    }
+  }
+
   // "blk.3.attn_q.weight" of "model.layers.3.self_attn.q_proj.weight".
   void Layer(int64_t layer) {
     const LayerPlan& plan = decoder_.layers[static_cast<size_t>(layer)];
@@ -83,6 +99,13 @@ class TensorPlanner {
         {plan.mlp_out, "post_ffw_norm"},
     };
     const std::string from = "blk." + std::to_string(layer) + ".";
+    if (const ExpertPlan& experts = plan.experts; experts.count > 0) {
+      Add(from + "ffn_gate_inp.weight", LayerName(layer, experts.router) + ".weight",
+          {experts.count, config_.hidden_size});
+      AddExperts(layer, experts, from + "ffn_gate_exps.weight", experts.gate);
+      AddExperts(layer, experts, from + "ffn_up_exps.weight", experts.up);
+      AddExperts(layer, experts, from + "ffn_down_exps.weight", experts.down);
+    }
     for (const auto& [ours, theirs] : parts) {
       if (ours.empty()) continue;
       // llama.cpp rotates neighbours in files of some families, transformers the two halves of a
@@ -118,14 +141,17 @@ Result<std::vector<GgufTensorPlan>> PlanGgufTensors(const ModelConfig& config,
 }
 
 Status FillTensor(const GgufTensorPlan& plan, Dtype dtype, std::span<std::byte> out) {
-  const int64_t elements = plan.source->elements();
+  const int64_t elements = plan.source->elements() / plan.parts;
+  const size_t bytes = plan.source->data.size() / static_cast<size_t>(plan.parts);
+  const std::string_view data =
+      plan.source->data.substr(static_cast<size_t>(plan.part) * bytes, bytes);
   const int64_t rows = plan.rotary_heads > 0 || plan.shape.size() > 1 ? plan.shape[0] : 1;
   const auto columns = static_cast<size_t>(elements / rows);
   const int64_t head = plan.rotary_heads > 0 ? rows / plan.rotary_heads : 1;
   if (columns % GgmlBlockOf(plan.source->type).elements != 0) {
     return Invalid("tensor \"" + plan.source->name + "\" has rows that are no whole blocks");
   }
-  const size_t row_bytes = plan.source->data.size() / static_cast<size_t>(rows);
+  const size_t row_bytes = data.size() / static_cast<size_t>(rows);
   std::vector<float> numbers(columns);
   for (int64_t row = 0; row < rows; ++row) {
     int64_t from = row;
@@ -135,8 +161,8 @@ Status FillTensor(const GgufTensorPlan& plan, Dtype dtype, std::span<std::byte> 
       const int64_t in_head = row % head;
       from = row - in_head + (in_head % (head / 2)) * 2 + in_head / (head / 2);
     }
-    Dequantise(plan.source->type,
-               plan.source->data.substr(static_cast<size_t>(from) * row_bytes, row_bytes), numbers);
+    Dequantise(plan.source->type, data.substr(static_cast<size_t>(from) * row_bytes, row_bytes),
+               numbers);
     if (dtype == Dtype::kF32) {
       std::memcpy(out.data() + static_cast<size_t>(row) * columns * sizeof(float), numbers.data(),
                   columns * sizeof(float));

@@ -18,6 +18,7 @@ struct GgufTensorPlan {
   std::string name;  // in the directory
   std::vector<int64_t> shape;
   int64_t rotary_heads = 0;  // above 0: rows of so many heads have their rotary pairs interleaved
+  int64_t part = 0, parts = 1;  // of the source, which has the matrices of several experts
 };
 
 // Every tensor the model has, each with its source. kInvalid names one that is missing, that has

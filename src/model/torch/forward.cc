@@ -7,6 +7,7 @@
 #include "model/torch/cuda_train.h"
 #endif
 #include "model/torch/device.h"
+#include "model/torch/experts.h"
 #include "model/torch/frozen_product.h"
 #include "model/torch/gpu_products.h"
 #include "model/torch/linear.h"
@@ -44,12 +45,15 @@ at::Tensor Product(const at::Tensor& x, const LinearTensors& linear) {
 
 }  // namespace
 
-at::Tensor Linear(const at::Tensor& x, const LinearTensors& linear) {
+at::Tensor LowRankProduct(const at::Tensor& x, const LinearTensors& adapter) {
   const at::ScalarType type = x.scalar_type();
+  const at::Tensor low = LinearProduct(x, As(adapter.lora_a, type));
+  return LinearProduct(low, As(adapter.lora_b, type)) * adapter.lora_scale;
+}
+
+at::Tensor Linear(const at::Tensor& x, const LinearTensors& linear) {
   const at::Tensor y = Product(x, linear);
-  if (!linear.lora_a.defined()) return y;
-  const at::Tensor low = LinearProduct(x, As(linear.lora_a, type));
-  return y + LinearProduct(low, As(linear.lora_b, type)) * linear.lora_scale;
+  return linear.lora_a.defined() ? y + LowRankProduct(x, linear) : y;
 }
 
 namespace {
@@ -100,10 +104,14 @@ struct PassShape {
   std::vector<Rotation> rotations;  // by the plan's ropes
   PackSight sight;                  // without a window
   at::Tensor key_rows;              // undefined: every row's keys once, in their order
+  at::Tensor experts;               // PackedBatch's
+  bool replay_experts = true;       // likewise
+  RouterNotes* notes = nullptr;     // null: not wanted
 };
 
 PassShape ShapeOfPass(const ModelConfig& config, const PackedBatch& batch, at::ScalarType type) {
-  PassShape pass{config, PlanDecoder(config), {}, {batch.starts, batch.starts}, {}};
+  PassShape pass{config,        PlanDecoder(config), {}, {batch.starts, batch.starts}, {},
+                 batch.experts, batch.replay_experts};
   pass.sight.scale = pass.plan.attention_scale;
   for (const RopeConfig& rope : pass.plan.ropes) {
     pass.rotations.push_back(MakeRotation(rope, config.head_dim, batch.positions, type));
@@ -148,6 +156,18 @@ at::Tensor GateUpDown(const DecoderPlan& plan, const LayerTensors& layer, const 
   return Linear(active * Linear(x, layer.up), layer.down);
 }
 
+at::Tensor FeedForward(const PassShape& pass, size_t index, const LayerTensors& layer,
+                       const at::Tensor& x) {
+  const ExpertPlan& experts = pass.plan.layers[index].experts;
+  if (experts.count == 0) return GateUpDown(pass.plan, layer, x);
+  at::Tensor given;
+  if (pass.experts.defined()) {
+    given = pass.experts.narrow(1, pass.plan.FirstChoice(index), experts.chosen);
+  }
+  return RunExperts(pass.plan.activation, experts, layer.experts, {x, given, pass.replay_experts},
+                    pass.notes);
+}
+
 at::Tensor RunLayer(const PassShape& pass, size_t index, const LayerTensors& layer,
                     const at::Tensor& in) {
   const auto norm = [&](const at::Tensor& x, const at::Tensor& weight) {
@@ -156,7 +176,7 @@ at::Tensor RunLayer(const PassShape& pass, size_t index, const LayerTensors& lay
   const at::Tensor h =
       in + norm(Attention(pass, pass.plan.layers[index], layer, norm(in, layer.attention_in)),
                 layer.attention_out);
-  return h + norm(GateUpDown(pass.plan, layer, norm(h, layer.mlp_in)), layer.mlp_out);
+  return h + norm(FeedForward(pass, index, layer, norm(h, layer.mlp_in)), layer.mlp_out);
 }
 
 }  // namespace
@@ -208,7 +228,8 @@ PackedBatch Pack(const std::vector<std::vector<int32_t>>& sequences, const std::
 
 at::Tensor ForwardHidden(const ModelConfig& config, const ModelTensorsView& view,
                          const PackedBatch& batch, std::optional<at::ScalarType> compute,
-                         bool recompute) {
+                         bool recompute, RouterNotes* notes) {
+  TM_CHECK(notes == nullptr || !recompute, "what is computed again is noted twice");
   TM_CHECK(!batch.starts.empty() && batch.starts.front() == 0 &&
                batch.starts.back() == batch.tokens.size(0),
            "the sequences of a pack cover it");
@@ -219,7 +240,11 @@ at::Tensor ForwardHidden(const ModelConfig& config, const ModelTensorsView& view
   }
 #endif
   // Shared: what is recomputed in the backward pass needs it then.
-  const auto pass = std::make_shared<const PassShape>(ShapeOfPass(config, batch, type));
+  const auto pass = [&] {
+    PassShape shape = ShapeOfPass(config, batch, type);
+    shape.notes = notes;
+    return std::make_shared<const PassShape>(std::move(shape));
+  }();
   const DecoderPlan& plan = pass->plan;
   at::Tensor x = As(at::embedding(view.embed, batch.tokens), type);
   if (plan.embedding_scale != 1) x = x * plan.embedding_scale;

@@ -11,6 +11,9 @@ namespace tidemill {
 // kept in.
 at::Tensor As(const at::Tensor& tensor, at::ScalarType type);
 
+// scale (x Aᵀ) Bᵀ in the type of x, of an adapter alone.
+at::Tensor LowRankProduct(const at::Tensor& x, const LinearTensors& adapter);
+
 // In the type of x.
 at::Tensor Linear(const at::Tensor& x, const LinearTensors& linear);
 

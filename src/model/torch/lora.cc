@@ -2,10 +2,12 @@
 
 #include "model/torch/aten.h"
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 
 #include "core/random.h"
+#include "model/layer_plan.h"
 #include "model/torch/catch.h"
 #include "model/torch/model.h"
 
@@ -13,24 +15,49 @@ namespace tidemill {
 namespace {
 
 constexpr std::string_view kPrefix = "base_model.model.";
-constexpr std::string_view kWeight = ".weight";
 constexpr std::string_view kA = ".lora_A.weight";
 constexpr std::string_view kB = ".lora_B.weight";
 
 struct Shape {
   int64_t out;
   int64_t in;
+  int64_t experts = 0;  // that share the module; 0: it is a matrix of its own
 };
 
-// The projections of the decoder by full name: "model.layers.0.self_attn.q_proj".
+// What an adapter can be on by full name: "model.layers.0.self_attn.q_proj". Experts are adapted
+// all together.
 std::map<std::string, Shape> Projections(const ModelConfig& model) {
   std::map<std::string, Shape> projections;
-  for (const auto& [name, shape] : ExpectedTensors(model)) {
-    if (name.ends_with("_proj.weight")) {
-      projections[name.substr(0, name.size() - kWeight.size())] = {shape[0], shape[1]};
+  const DecoderPlan plan = PlanDecoder(model);
+  for (size_t i = 0; i < plan.layers.size(); ++i) {
+    const auto layer = static_cast<int64_t>(i);
+    const auto add = [&](const char* name, int64_t out, int64_t in) {
+      projections[LayerName(layer, name)] = {out, in};
+    };
+    add("self_attn.q_proj", model.q_size(), model.hidden_size);
+    add("self_attn.k_proj", model.kv_size(), model.hidden_size);
+    add("self_attn.v_proj", model.kv_size(), model.hidden_size);
+    add("self_attn.o_proj", model.hidden_size, model.q_size());
+    if (const ExpertPlan& experts = plan.layers[i].experts; experts.count > 0) {
+      projections[ExpertGateUpModule(layer)] = {2 * experts.width, model.hidden_size,
+                                                experts.count};
+      projections[ExpertDownModule(layer)] = {model.hidden_size, experts.width, experts.count};
+      continue;
     }
+    add("mlp.gate_proj", model.intermediate_size, model.hidden_size);
+    add("mlp.up_proj", model.intermediate_size, model.hidden_size);
+    add("mlp.down_proj", model.hidden_size, model.intermediate_size);
   }
   return projections;
+}
+
+bool Adapts(const LoraConfig& config, const std::string& module, const Shape& shape) {
+  return shape.experts > 0 ? config.experts : config.Targets(module);
+}
+
+// Rows of its A, and columns of its B.
+int64_t RowsOf(const LoraConfig& config, const std::string& module, const Shape& shape) {
+  return config.RankOf(module) * std::max<int64_t>(shape.experts, 1);
 }
 
 Status CheckShape(const std::string& name, const at::Tensor& tensor, int64_t rows,
@@ -41,6 +68,21 @@ Status CheckShape(const std::string& name, const at::Tensor& tensor, int64_t row
 }
 
 }  // namespace
+
+std::string ExpertGateUpModule(int64_t layer) {
+  return LayerName(layer, "mlp.experts.base_layer");
+}
+
+std::string ExpertDownModule(int64_t layer) {
+  return LayerName(layer, "mlp.experts");
+}
+
+ExpertTensors::LowRank ExpertLowRank(const LoraAdapter& adapter, const std::string& module) {
+  const auto a = adapter.tensors.find(module + std::string(kA));
+  if (a == adapter.tensors.end()) return {};
+  return {a->second, adapter.tensors.at(module + std::string(kB)),
+          adapter.config.ScalingOf(module)};
+}
 
 Status CheckAdapter(const LoraAdapter& adapter, const ModelConfig& model) {
   const std::map<std::string, Shape> projections = Projections(model);
@@ -55,7 +97,7 @@ Status CheckAdapter(const LoraAdapter& adapter, const ModelConfig& model) {
     if (!adapter.tensors.contains(module + std::string(is_a ? kB : kA))) {
       return Invalid("adapter tensor \"" + name + "\" lacks its counterpart");
     }
-    const int64_t rank = adapter.config.RankOf(module);
+    const int64_t rank = RowsOf(adapter.config, module, projection->second);
     TM_RETURN_IF_ERROR(is_a ? CheckShape(name, tensor, rank, projection->second.in)
                             : CheckShape(name, tensor, projection->second.out, rank));
   }
@@ -93,8 +135,8 @@ Result<std::shared_ptr<const LoraAdapter>> NewAdapter(const LoraConfig& config,
     LoraAdapter adapter{.config = config, .tensors = {}};
     const Random root(seed);
     for (const auto& [module, shape] : Projections(model)) {
-      if (!config.Targets(module)) continue;
-      const int64_t rank = config.RankOf(module);
+      if (!Adapts(config, module, shape)) continue;
+      const int64_t rank = RowsOf(config, module, shape);
       at::Tensor a = at::empty({rank, shape.in}, at::TensorOptions().dtype(at::kFloat));
       Random random = root.Split(module);
       const double bound = 1.0 / std::sqrt(static_cast<double>(shape.in));

@@ -15,9 +15,15 @@ namespace tidemill {
 // Immutable once it is shared.
 struct LoraAdapter {
   LoraConfig config;
-  // "model.layers.0.mlp.down_proj.lora_A.weight" [r, in], ".lora_B.weight" [out, r].
+  // "model.layers.0.mlp.down_proj.lora_A.weight" [r, in], ".lora_B.weight" [out, r]; on experts,
+  // of ExpertGateUpModule and ExpertDownModule, those of ExpertTensors.
   NamedTensors tensors;
 };
+
+// The experts of a layer as PEFT names them, whatever the model's files call them: the stacked gate
+// and up, and down.
+std::string ExpertGateUpModule(int64_t layer);
+std::string ExpertDownModule(int64_t layer);
 
 // kInvalid names the tensor that has no place in such a model, another shape, or no counterpart.
 Status CheckAdapter(const LoraAdapter& adapter, const ModelConfig& model);

@@ -38,6 +38,24 @@ struct LinearTensors {
   double lora_scale = 0;
 };
 
+// The experts of a layer. An adapter on them has the layout of PEFT's: with E experts and rank r,
+// rows e r .. e r + r - 1 of A and columns e, E + e, 2 E + e .. of B belong to expert e.
+struct ExpertTensors {
+  struct Expert {
+    at::Tensor gate, up, down;
+  };
+  struct LowRank {
+    at::Tensor a, b;  // undefined: there is none
+    double scale = 0;
+    // Those of one expert.
+    LinearTensors Of(int64_t expert, int64_t experts) const;
+  };
+  at::Tensor router;  // undefined: the layer has a dense part
+  at::Tensor bias;    // of the router's choice; undefined: none
+  std::vector<Expert> experts;
+  LowRank gate_up, down;  // the first gives the gate's numbers and behind them those of up
+};
+
 // Norms are undefined where the plan has none.
 struct LayerTensors {
   at::Tensor attention_in;
@@ -45,7 +63,8 @@ struct LayerTensors {
   at::Tensor q_norm, k_norm;
   at::Tensor attention_out;
   at::Tensor mlp_in;
-  LinearTensors gate, up, down;
+  LinearTensors gate, up, down;  // undefined where there are experts
+  ExpertTensors experts;
   at::Tensor mlp_out;
 };
 
@@ -66,6 +85,9 @@ struct ModelTensorsView {
   std::shared_ptr<const CudaAdapter> adapter;
   double product_most = 0;  // operations of one matrix product in training on a GPU; 0: no bound
 };
+
+// What an adapter has for the experts of one module; undefined tensors: nothing.
+ExpertTensors::LowRank ExpertLowRank(const LoraAdapter& adapter, const std::string& module);
 
 // Puts named tensors in their places. kInvalid names the tensor that is missing, too many or of
 // another shape. `adapter` may be null.
@@ -96,6 +118,10 @@ class PolicyWeights final : public Weights {
   // The same base with an adapter on it (replacing one that is there). kInvalid: it does not fit.
   static Result<std::shared_ptr<const PolicyWeights>> WithAdapter(
       const std::shared_ptr<const PolicyWeights>& base, std::shared_ptr<const LoraAdapter> adapter);
+  // With a bias of each router's choice (ExpertsConfig::biased), zero; the same pointer where they
+  // have it already. kInvalid: no experts.
+  static Result<std::shared_ptr<const PolicyWeights>> WithRouterBias(
+      const std::shared_ptr<const PolicyWeights>& weights);
   // Without adapter: the same pointer. With one: new weights, W + scale·BA, and no adapter.
   static Result<std::shared_ptr<const PolicyWeights>> Merged(
       const std::shared_ptr<const PolicyWeights>& weights);
@@ -134,7 +160,23 @@ struct PackedBatch {
   std::vector<int64_t> starts;   // first 0, last n
   std::vector<int64_t> parents;  // the sequence that s continues, which continues none, or -1;
                                  // empty: nobody continues any
+  // int64 [n, DecoderPlan::ChoicesOfToken()]: the experts that tokens are given to, on the weights'
+  // device; -1: the router chooses. Undefined: it chooses for all.
+  at::Tensor experts;
+  bool replay_experts = true;  // false: it chooses anyway, and notes compare
 };
+
+// What routers said in a pass, by layers with experts.
+struct RouterNotes {
+  std::vector<at::Tensor> probabilities;  // float32 [n, experts], differentiable
+  std::vector<at::Tensor> chosen;         // int64 [n, chosen]
+  int64_t given = 0;                      // choices that PackedBatch::experts has, of all layers
+  int64_t differing = 0;                  // of these, experts that the router does not choose
+};
+// experts * sum over e of (choices of e / rows) * (mean probability of e), where a row is a token
+// in a layer and all layers count together; 1 at best times the choices of a token. Differentiable
+// in the probabilities. Zero where no layer has experts.
+at::Tensor BalanceLoss(const RouterNotes& notes);
 
 // The keys that the sequences of a pack see: those of sequence s are the tokens
 // rows[starts[s] .. starts[s + 1]) of the pack, its parent's and then its own.
@@ -152,11 +194,11 @@ PackedBatch Pack(const std::vector<std::vector<int32_t>>& sequences,
 // `view` that requires a gradient. `compute` (float32 or bfloat16) is what matrices are multiplied
 // in; without it the weights' own type. Attention keeps no probabilities for the backward pass; it
 // computes them again. With `recompute` only the input of each layer is kept for it, and config and
-// view must outlive it.
+// view must outlive it. `notes`, where it is not null, is filled; not with `recompute`.
 at::Tensor ForwardHidden(const ModelConfig& config, const ModelTensorsView& view,
                          const PackedBatch& batch,
                          std::optional<at::ScalarType> compute = std::nullopt,
-                         bool recompute = false);
+                         bool recompute = false, RouterNotes* notes = nullptr);
 
 // Float32 logits of given hidden states, [n, vocabulary]. For tests and short texts.
 at::Tensor Logits(const ModelTensorsView& view, const at::Tensor& hidden);
@@ -200,7 +242,7 @@ class TrainableModel {
   const std::shared_ptr<const LoraAdapter>& adapter() const { return adapter_; }
 
   at::Tensor Forward(const PackedBatch& batch, std::optional<at::ScalarType> compute = std::nullopt,
-                     bool recompute = false) const;
+                     bool recompute = false, RouterNotes* notes = nullptr) const;
 
   // The weights as they are now, for publishing and saving; of a LoRA model the frozen base
   // (shared) with a copy of the adapter. `dtype` (F32 or BF16) is what they are published in.

@@ -6,8 +6,8 @@
 #include "model/torch/cuda_adapter.h"
 #include "model/torch/cuda_leaves.h"
 #include "model/torch/cuda_train.h"
-#include "model/torch/device.h"
 #endif
+#include "model/torch/device.h"
 #include "model/torch/model.h"
 
 namespace tidemill {
@@ -18,6 +18,12 @@ at::Tensor Leaf(const at::Tensor& value) {
       at::empty(value.sizes(), value.options().dtype(at::kFloat)).copy_(value.detach());
   leaf.set_requires_grad(true);
   return leaf;
+}
+
+Status CheckExpertsOnCpu(const PolicyWeights& weights) {
+  if (weights.config().experts.count == 0 || !OnGpu(weights.view().embed)) return Ok();
+  return Invalid("experts are trained on a CPU only so far; this model has " +
+                 std::to_string(weights.config().experts.count) + " a layer");
 }
 
 NamedTensors Copies(const NamedTensors& tensors, at::ScalarType type) {
@@ -35,6 +41,7 @@ Result<std::unique_ptr<TrainableModel>> TrainableModel::FromWeights(const Policy
   if (weights.adapter() != nullptr) {
     return Invalid("these weights carry an adapter; train the adapter, or merge it first");
   }
+  TM_RETURN_IF_ERROR(CheckExpertsOnCpu(weights));
   using Made = std::unique_ptr<TrainableModel>;
   return CatchTorch<Made>("making a model to train", [&]() -> Result<Made> {
     Made model(new TrainableModel);
@@ -67,6 +74,7 @@ Result<std::unique_ptr<TrainableModel>> TrainableModel::FromWeights(const Policy
 Result<std::unique_ptr<TrainableModel>> TrainableModel::FromAdapter(
     std::shared_ptr<const PolicyWeights> weights) {
   if (weights->adapter() == nullptr) return Invalid("these weights carry no adapter to train");
+  TM_RETURN_IF_ERROR(CheckExpertsOnCpu(*weights));
   using Made = std::unique_ptr<TrainableModel>;
   return CatchTorch<Made>("making an adapter to train", [&]() -> Result<Made> {
     Made model(new TrainableModel);
@@ -93,8 +101,8 @@ Result<std::unique_ptr<TrainableModel>> TrainableModel::FromAdapter(
 }
 
 at::Tensor TrainableModel::Forward(const PackedBatch& batch, std::optional<at::ScalarType> compute,
-                                   bool recompute) const {
-  return ForwardHidden(config_, view_, batch, compute, recompute);
+                                   bool recompute, RouterNotes* notes) const {
+  return ForwardHidden(config_, view_, batch, compute, recompute, notes);
 }
 
 Result<std::shared_ptr<const PolicyWeights>> TrainableModel::Snapshot(Dtype dtype) const {

@@ -95,6 +95,59 @@ class TensorLoader {
   std::vector<Piece> pieces_;
 };
 
+ExpertTensors ArrangeExperts(int64_t layer, const ExpertPlan& plan, const NamedTensors& tensors,
+                             const LoraAdapter* adapter) {
+  ExpertTensors out;
+  out.router = tensors.at(LayerName(layer, plan.router) + ".weight");
+  if (plan.biased) out.bias = tensors.at(RouterBiasName(layer, plan));
+  for (int64_t e = 0; e < plan.count; ++e) {
+    const auto part = [&](std::string_view name) {
+      return tensors.at(ExpertName(layer, plan, e, name) + ".weight");
+    };
+    out.experts.push_back({part(plan.gate), part(plan.up), part(plan.down)});
+  }
+  if (adapter == nullptr) return out;
+  out.gate_up = ExpertLowRank(*adapter, ExpertGateUpModule(layer));
+  out.down = ExpertLowRank(*adapter, ExpertDownModule(layer));
+  return out;
+}
+
+// Of "model.layers.3.mlp.experts.5.gate_proj.weight" in a model with experts.
+struct ExpertPlace {
+  int64_t layer = 0, expert = 0;
+  std::string part;
+};
+std::optional<ExpertPlace> PlaceOfExpert(const DecoderPlan& plan, const std::string& name) {
+  for (size_t i = 0; i < plan.layers.size(); ++i) {
+    const ExpertPlan& experts = plan.layers[i].experts;
+    const auto layer = static_cast<int64_t>(i);
+    const std::string before = LayerName(layer, experts.experts) + ".";
+    if (experts.count == 0 || !name.starts_with(before)) continue;
+    const size_t dot = name.find('.', before.size());
+    return ExpertPlace{layer, std::stoll(name.substr(before.size(), dot - before.size())),
+                       name.substr(dot + 1, name.rfind('.') - dot - 1)};
+  }
+  return std::nullopt;
+}
+
+at::Tensor MergedExpert(const PolicyWeights& weights, const ExpertPlace& place,
+                        const at::Tensor& weight) {
+  const auto layer = static_cast<size_t>(place.layer);
+  const DecoderPlan decoder = PlanDecoder(weights.config());
+  const ExpertPlan& plan = decoder.layers[layer].experts;
+  const ExpertTensors& experts = weights.view().layers[layer].experts;
+  const bool down = place.part == plan.down;
+  const ExpertTensors::LowRank& low = down ? experts.down : experts.gate_up;
+  if (!low.a.defined()) return weight;
+  LinearTensors linear = low.Of(place.expert, plan.count);
+  linear.weight = weight;
+  if (!down) {
+    const int64_t first = place.part == plan.up ? plan.width : 0;
+    linear.lora_b = linear.lora_b.narrow(0, first, plan.width);
+  }
+  return MergedLinear(linear);
+}
+
 }  // namespace
 
 Result<ModelTensorsView> ArrangeTensors(const ModelConfig& config, const NamedTensors& tensors,
@@ -136,9 +189,13 @@ Result<ModelTensorsView> ArrangeTensors(const ModelConfig& config, const NamedTe
     layer.k = linear(LayerName(i, "self_attn.k_proj"));
     layer.v = linear(LayerName(i, "self_attn.v_proj"));
     layer.o = linear(LayerName(i, "self_attn.o_proj"));
-    layer.gate = linear(LayerName(i, "mlp.gate_proj"));
-    layer.up = linear(LayerName(i, "mlp.up_proj"));
-    layer.down = linear(LayerName(i, "mlp.down_proj"));
+    if (planned.experts.count > 0) {
+      layer.experts = ArrangeExperts(i, planned.experts, tensors, adapter);
+    } else {
+      layer.gate = linear(LayerName(i, "mlp.gate_proj"));
+      layer.up = linear(LayerName(i, "mlp.up_proj"));
+      layer.down = linear(LayerName(i, "mlp.down_proj"));
+    }
     if (planned.qk_norm != QueryKeyNorm::kNone) {
       layer.q_norm = norm("self_attn.q_norm");
       layer.k_norm = norm("self_attn.k_norm");
@@ -212,6 +269,23 @@ Result<std::shared_ptr<const PolicyWeights>> PolicyWeights::WithAdapter(
   return std::shared_ptr<const PolicyWeights>(std::move(weights));
 }
 
+Result<std::shared_ptr<const PolicyWeights>> PolicyWeights::WithRouterBias(
+    const std::shared_ptr<const PolicyWeights>& weights) {
+  ModelConfig config = weights->config();
+  if (config.experts.count == 0) return Invalid("a model without experts has no routers");
+  if (config.experts.biased) return weights;
+  config.experts.biased = true;
+  NamedTensors tensors = weights->tensors();
+  const DecoderPlan plan = PlanDecoder(config);
+  for (size_t i = 0; i < plan.layers.size(); ++i) {
+    const ExpertPlan& experts = plan.layers[i].experts;
+    if (experts.count == 0) continue;
+    tensors.emplace(RouterBiasName(static_cast<int64_t>(i), experts),
+                    at::zeros({experts.count}, weights->view().embed.options()));
+  }
+  return FromTensors(config, std::move(tensors));
+}
+
 Result<std::shared_ptr<const PolicyWeights>> PolicyWeights::Merged(
     const std::shared_ptr<const PolicyWeights>& weights) {
   if (weights->adapter() == nullptr) return weights;
@@ -230,6 +304,9 @@ at::Tensor MergedTensor(const PolicyWeights& weights, const std::string& name) {
   constexpr std::string_view kSuffix = ".weight";
   const at::Tensor& weight = weights.tensors().at(name);
   if (weights.adapter() == nullptr || !name.ends_with(kSuffix)) return weight;
+  if (const auto place = PlaceOfExpert(PlanDecoder(weights.config()), name)) {
+    return MergedExpert(weights, *place, weight);
+  }
   const LoraAdapter& adapter = *weights.adapter();
   const std::string module = name.substr(0, name.size() - kSuffix.size());
   const auto a = adapter.tensors.find(module + ".lora_A.weight");
