@@ -34,6 +34,10 @@ struct MatmulArgs {
   // Each row's sums begin with these: [rows, panels · panel], in the order of the packed columns;
   // null: none.
   const float* start = nullptr;
+  // Instead of `packed`, as Quantize left them: whole numbers, and what those of a column are
+  // times.
+  const signed char* bytes = nullptr;
+  const float* scales = nullptr;
 };
 
 // One query row, all heads, against the pages of its sequence. In a page, the keys of a layer are
@@ -87,7 +91,13 @@ struct CpuKernels {
   void (*pack)(const float* w, long n, long k, float* packed);
   // Panels of half gate, half up.
   void (*pack_gated)(const float* gate, const float* up, long n, long k, float* packed);
+  // Packed panels in eight bits: whole numbers of -127 to 127, k padded to a multiple of 4, and for
+  // each column what they are times.
+  void (*quantize)(const float* packed, long k, long panels, signed char* bytes, float* scales);
   void (*matmul)(const MatmulArgs& args);
+  // What kSwiGlu and kGeGlu make of sums that kStore wrote with gated panels: pairs [rows, panels ·
+  // panel] become act [rows, ld], whole half panels.
+  void (*gate)(MatmulMode mode, const float* pairs, long rows, long panels, float* act, long ld);
   void (*attention)(const AttentionArgs& args);
   void (*attention_rows)(const AttentionRowsArgs& args);
   void (*rotate)(const RotateArgs& args);

@@ -64,6 +64,81 @@ TEST_P(CpuKernelsTest, MatmulIsTheDoubleLoop) {
   }
 }
 
+TEST_P(CpuKernelsTest, MatmulOfBytesIsTheDoubleLoopOverThem) {
+  const long k = 37, n = 45, ld = 64, panels = (n + kernels_->panel - 1) / kernels_->panel;
+  auto w = Randoms(static_cast<size_t>(n * k), 2);
+  for (long p = 0; p < k; ++p) w[static_cast<size_t>(3 * k + p)] = 0;  // a row without numbers
+  const auto bias = Randoms(64, 3);
+  const size_t columns = static_cast<size_t>(panels * kernels_->panel);
+  std::vector<float> packed(columns * static_cast<size_t>(k)), scales(columns);
+  std::vector<signed char> bytes(columns * 40);
+  kernels_->pack(w.data(), n, k, packed.data());
+  kernels_->quantize(packed.data(), k, panels, bytes.data(), scales.data());
+  for (long rows = 1; rows <= 27; ++rows) {
+    const auto a = Randoms(static_cast<size_t>(rows * k), 1);
+    const auto start = Randoms(static_cast<size_t>(rows) * columns, 4);
+    std::vector<float> c(static_cast<size_t>(rows * ld), 2.0f);
+    kernels_->matmul({.a = a.data(),
+                      .packed = nullptr,
+                      .bias = bias.data(),
+                      .c = c.data(),
+                      .rows = rows,
+                      .k = k,
+                      .panels = panels,
+                      .lda = k,
+                      .ldc = ld,
+                      .mode = MatmulMode::kAdd,
+                      .start = start.data(),
+                      .bytes = bytes.data(),
+                      .scales = scales.data()});
+    for (size_t i = 0; i < static_cast<size_t>(rows); ++i) {
+      for (size_t j = 0; j < static_cast<size_t>(n); ++j) {
+        double largest = 0, sum = 0;
+        for (size_t p = 0; p < static_cast<size_t>(k); ++p) {
+          largest = std::max(largest, std::abs(double{w[j * static_cast<size_t>(k) + p]}));
+        }
+        for (size_t p = 0; p < static_cast<size_t>(k); ++p) {
+          const double number = w[j * static_cast<size_t>(k) + p];
+          const double steps = largest > 0 ? std::round(number / largest * 127) : 0;
+          sum += double{a[i * static_cast<size_t>(k) + p]} * steps * largest / 127;
+        }
+        const double begin = 2.0 + bias[j] + start[i * columns + j];
+        ASSERT_NEAR(c[i * static_cast<size_t>(ld) + j], begin + sum, 1e-4) << rows << " " << j;
+      }
+    }
+  }
+}
+
+TEST_P(CpuKernelsTest, TheGateOfStoredSumsIsTheFusedOneToTheBit) {
+  const long rows = 7, k = 24, n = 21, ld = 32, half = kernels_->panel / 2;
+  const long panels = (n + half - 1) / half, whole = panels * kernels_->panel;
+  const auto a = Randoms(static_cast<size_t>(rows * k), 1);
+  const auto gate = Randoms(static_cast<size_t>(n * k), 2),
+             up = Randoms(static_cast<size_t>(n * k), 3);
+  std::vector<float> packed(static_cast<size_t>(whole * k)), fused(rows * ld, 1.0f),
+      apart(rows * ld, 1.0f), pairs(static_cast<size_t>(rows * whole));
+  kernels_->pack_gated(gate.data(), up.data(), n, k, packed.data());
+  for (const MatmulMode mode : {MatmulMode::kSwiGlu, MatmulMode::kGeGlu}) {
+    MatmulArgs args{.a = a.data(),
+                    .packed = packed.data(),
+                    .bias = nullptr,
+                    .c = fused.data(),
+                    .rows = rows,
+                    .k = k,
+                    .panels = panels,
+                    .lda = k,
+                    .ldc = ld,
+                    .mode = mode};
+    kernels_->matmul(args);
+    args.c = pairs.data();
+    args.ldc = whole;
+    args.mode = MatmulMode::kStore;
+    kernels_->matmul(args);
+    kernels_->gate(mode, pairs.data(), rows, panels, apart.data(), ld);
+    EXPECT_EQ(fused, apart);
+  }
+}
+
 TEST_P(CpuKernelsTest, GatesAreTheirFormulas) {
   const long rows = 7, k = 24, n = 21, ld = 32;
   const auto a = Randoms(static_cast<size_t>(rows * k), 1);

@@ -7,16 +7,8 @@ namespace {
 
 void MultiplyInto(const CpuKernels& kernels, const float* x, long ldx, const PackedMatrix& matrix,
                   long rows, float* out) {
-  kernels.matmul({.a = x,
-                  .packed = matrix.values.data(),
-                  .bias = nullptr,
-                  .c = out,
-                  .rows = rows,
-                  .k = matrix.k,
-                  .panels = matrix.panels,
-                  .lda = ldx,
-                  .ldc = matrix.panels * kernels.panel,
-                  .mode = MatmulMode::kStore});
+  MultiplyRows(kernels, x, ldx, matrix, rows, out, matrix.panels * kernels.panel,
+               MatmulMode::kStore);
 }
 
 }  // namespace
@@ -31,29 +23,51 @@ void AdapterSums::AddRows(const PackedAdapter* adapter, size_t count) {
   any_ = any_ || adapter != nullptr;
 }
 
-const float* AdapterSums::Added(const CpuKernels& kernels, const AdaptedProduct& f,
-                                const PackedMatrix& base) {
+template <typename Row, typename Of>
+const float* AdapterSums::Sum(const CpuKernels& kernels, const float* x, long ldx, long rows,
+                              const PackedMatrix& base, const Row& adapter_of, const Of& of) {
   if (!any_) return nullptr;
   const long width = base.panels * kernels.panel;
-  added_.Reserve(static_cast<size_t>(f.rows * width));
+  added_.Reserve(static_cast<size_t>(rows * width));
   bool adds = false;
-  for (long r = 0, count = 0; r < f.rows; r += count) {
-    const PackedAdapter* const* row = rows_.data() + f.first + r;
+  for (long r = 0, count = 0; r < rows; r += count) {
+    const PackedAdapter* adapter = adapter_of(r);
     count = 1;
-    while (r + count < f.rows && row[count] == *row) ++count;
+    while (r + count < rows && adapter_of(r + count) == adapter) ++count;
     float* to = added_.data() + r * width;
-    const PackedLowRank* of = *row != nullptr ? &(*row)->Of(f.layer, f.product) : nullptr;
-    if (of == nullptr || of->a.panels == 0) {
+    const PackedLowRank* low_rank = adapter != nullptr ? of(*adapter) : nullptr;
+    if (low_rank == nullptr || low_rank->a.panels == 0) {
       std::fill_n(to, count * width, 0.0f);
       continue;
     }
     adds = true;
-    const long low = of->a.panels * kernels.panel;
+    const long low = low_rank->a.panels * kernels.panel;
     low_.Reserve(static_cast<size_t>(count * low));
-    MultiplyInto(kernels, f.x + r * f.ldx, f.ldx, of->a, count, low_.data());
-    MultiplyInto(kernels, low_.data(), low, of->b, count, to);
+    MultiplyInto(kernels, x + r * ldx, ldx, low_rank->a, count, low_.data());
+    MultiplyInto(kernels, low_.data(), low, low_rank->b, count, to);
   }
   return adds ? added_.data() : nullptr;
+}
+
+const float* AdapterSums::Added(const CpuKernels& kernels, const AdaptedProduct& f,
+                                const PackedMatrix& base) {
+  return Sum(
+      kernels, f.x, f.ldx, f.rows, base,
+      [&](long r) { return rows_[static_cast<size_t>(f.first + r)]; },
+      [&](const PackedAdapter& adapter) { return &adapter.Of(f.layer, f.product); });
+}
+
+const float* AdapterSums::AddedOfExpert(const CpuKernels& kernels, const ExpertProduct& f,
+                                        const PackedMatrix& base) {
+  return Sum(
+      kernels, f.x, f.ldx, static_cast<long>(f.picked.size()), base,
+      [&](long r) { return rows_[static_cast<size_t>(f.picked[static_cast<size_t>(r)])]; },
+      [&](const PackedAdapter& adapter) -> const PackedLowRank* {
+        const auto& experts = adapter.experts[static_cast<size_t>(f.layer)];
+        if (experts.empty()) return nullptr;
+        const PackedAdapter::Expert& one = experts[static_cast<size_t>(f.expert)];
+        return f.down ? &one.down : &one.gate_up;
+      });
 }
 
 }  // namespace tidemill

@@ -14,6 +14,7 @@
 #include "engine/cpu/worker_team.h"
 #include "engine/decode_backend.h"
 #include "engine/torch/adapter_sums.h"
+#include "engine/torch/cpu_experts.h"
 #include "engine/torch/cpu_pages.h"
 #include "engine/torch/cpu_policies.h"
 #include "model/layer_plan.h"
@@ -37,8 +38,10 @@ class CpuBackend final : public DecodeBackend {
         config_(weights.config()),
         plan_(PlanDecoder(config_)),
         shape_(config_),
+        choices_(static_cast<size_t>(plan_.ChoicesOfToken())),
         pool_(static_cast<size_t>(options.pages) * static_cast<size_t>(shape_.page)),
-        packer_(kernels_),
+        routing_(static_cast<size_t>(options.pages) * kPageSlots * choices_),
+        packer_(kernels_, options.int8_weights),
         places_(static_cast<size_t>(options.versions + options.adapters)),
         team_(options.threads) {
     places_[0] = packer_.Pack(weights);
@@ -72,6 +75,9 @@ class CpuBackend final : public DecodeBackend {
   void CopyPage(PageId from, PageId to) override {
     std::memcpy(pool_.data() + to * shape_.page, pool_.data() + from * shape_.page,
                 static_cast<size_t>(shape_.page) * sizeof(float));
+    const size_t experts = kPageSlots * choices_;
+    std::copy_n(routing_.data() + static_cast<size_t>(from) * experts, experts,
+                routing_.data() + static_cast<size_t>(to) * experts);
   }
 
   // A step is done when it was started: there is no other device.
@@ -82,6 +88,7 @@ class CpuBackend final : public DecodeBackend {
     }
     std::vector<Drawn> drawn(segments.size());
     ComputeByBase(segments, drawn);
+    for (size_t i = 0; i < segments.size(); ++i) TellExperts(segments[i], drawn[i]);
     last_.clear();
     for (const Drawn& one : drawn) last_.push_back(std::max(one.id, 0));
     done_.push_back(std::move(drawn));
@@ -123,11 +130,19 @@ class CpuBackend final : public DecodeBackend {
   void Compute(const PackedWeights& packed, std::span<const StepSegment> segments,
                std::span<Drawn> drawn) {
     const bool cut = Split(segments);
+    for (Work& w : work_) w.states.clear();
     std::barrier<> together(team_.size());
     team_.Run([&](int worker) {
       Work& w = work_[static_cast<size_t>(worker)];
       if (cut || !w.pieces.empty()) RunPart(packed, drawn, w, cut ? &together : nullptr);
     });
+    for (const Work& w : work_) {
+      for (const auto& [slot, state] : w.states) {
+        std::vector<float>& sum = drawn[slot].state;
+        sum.resize(state.size());
+        for (size_t i = 0; i < state.size(); ++i) sum[i] += state[i];
+      }
+    }
   }
 
   // A segment or a part of it.
@@ -159,7 +174,10 @@ class CpuBackend final : public DecodeBackend {
     std::vector<RowOut> outs;
     FloatBuffer x, h, qkv, mixed, act, logits, scores;
     AdapterSums adapters;
+    ExpertMixer experts;
     SamplerScratch sampler;
+    std::vector<std::pair<size_t, std::vector<float>>>
+        states;  // by the segment's place in the step
   };
 
   // Gives the threads their pieces, about the same number of rows each. True: a segment was cut.
@@ -207,17 +225,7 @@ class CpuBackend final : public DecodeBackend {
   // `start`: MatmulArgs'.
   void Multiply(const float* a, long lda, const PackedMatrix& matrix, long rows, float* c, long ldc,
                 MatmulMode mode, const float* start = nullptr) const {
-    kernels_.matmul({.a = a,
-                     .packed = matrix.values.data(),
-                     .bias = matrix.bias.data(),
-                     .c = c,
-                     .rows = rows,
-                     .k = matrix.k,
-                     .panels = matrix.panels,
-                     .lda = lda,
-                     .ldc = ldc,
-                     .mode = mode,
-                     .start = start});
+    MultiplyRows(kernels_, a, lda, matrix, rows, c, ldc, mode, start);
   }
 
   void LayOut(Work& w, bool cut) const {
@@ -294,6 +302,25 @@ class CpuBackend final : public DecodeBackend {
       blocks([&](long first, long count) { Transform(layer, i, {first, count, qkv(first)}, w); });
     }
     Draw(packed, drawn, w);
+    AddStates(packed, w);
+  }
+
+  // Of each piece that asks for it: its rows behind the last norm, added up.
+  void AddStates(const PackedWeights& packed, Work& w) const {
+    long row = 0;
+    for (const Piece& piece : w.pieces) {
+      const long end = row + static_cast<long>(piece.segment.tokens.size());
+      if (piece.segment.state) {
+        std::vector<float> sum(static_cast<size_t>(config_.hidden_size));
+        for (long r = row; r < end; ++r) {
+          kernels_.rms_norm(w.x.data() + r * Width(), packed.norm.data(), Eps(), 1,
+                            config_.hidden_size, Width(), w.h.data());
+          for (size_t i = 0; i < sum.size(); ++i) sum[i] += w.h.data()[i];
+        }
+        w.states.emplace_back(piece.slot, std::move(sum));
+      }
+      row = end;
+    }
   }
 
   struct Block {
@@ -375,11 +402,55 @@ class CpuBackend final : public DecodeBackend {
     AddProduct(factor(LayerProduct::kO, w.mixed.data(), PaddedRow(config_.q_size())), layer.o,
                layer.attention_out, x, w);
     const float* h = MaybeNorm(x, layer.mlp_in, rows, w);
-    Multiply(h, Width(), layer.gate_up, rows, w.act.data(), act_width,
-             plan_.activation == Activation::kSilu ? MatmulMode::kSwiGlu : MatmulMode::kGeGlu,
+    const MatmulMode gate =
+        plan_.activation == Activation::kSilu ? MatmulMode::kSwiGlu : MatmulMode::kGeGlu;
+    if (plan_.layers[static_cast<size_t>(index)].experts.count > 0) {
+      return AddExperts(layer, index, block, gate, h, w);
+    }
+    Multiply(h, Width(), layer.gate_up, rows, w.act.data(), act_width, gate,
              w.adapters.Added(kernels_, factor(LayerProduct::kGateUp, h, Width()), layer.gate_up));
     AddProduct(factor(LayerProduct::kDown, w.act.data(), act_width), layer.down, layer.mlp_out, x,
                w);
+  }
+
+  // x += the experts' sum, where there are gains after a norm.
+  void AddExperts(const PackedLayer& layer, long index, const Block& block, MatmulMode gate,
+                  const float* h, Work& w) {
+    const ExpertPlan& plan = plan_.layers[static_cast<size_t>(index)].experts;
+    const long width = Width(), hidden = config_.hidden_size;
+    const int64_t first = plan_.FirstChoice(static_cast<size_t>(index));
+    const float* sum =
+        w.experts.Mix(kernels_, {layer, plan, gate, index, block.first, block.rows, h, width},
+                      w.adapters, [&](long r, const uint16_t* chosen) {
+                        const Row& row = w.rows[static_cast<size_t>(block.first + r)];
+                        std::copy_n(chosen, plan.chosen,
+                                    RoutingOf(row.segment->pages, row.position).data() + first);
+                      });
+    if (layer.mlp_out.size() > 0) {
+      kernels_.rms_norm(sum, layer.mlp_out.data(), Eps(), block.rows, hidden, width, w.h.data());
+      sum = w.h.data();
+    }
+    float* x = w.x.data() + block.first * width;
+    for (long r = 0; r < block.rows; ++r) {
+      for (long i = r * width; i < r * width + hidden; ++i) x[i] += sum[i];
+    }
+  }
+
+  // The experts of one position, all layers together, beside its keys and values.
+  std::span<uint16_t> RoutingOf(std::span<const PageId> pages, int32_t position) {
+    const auto page = static_cast<size_t>(pages[static_cast<size_t>(position / kPageSlots)]);
+    const size_t slot = page * kPageSlots + static_cast<size_t>(position % kPageSlots);
+    return std::span(routing_).subspan(slot * choices_, choices_);
+  }
+
+  // Of what a segment drew: the experts of its rows that nobody was told of yet.
+  void TellExperts(const StepSegment& segment, Drawn& drawn) {
+    if (choices_ == 0 || !segment.draw) return;
+    const int32_t end = segment.first + static_cast<int32_t>(segment.tokens.size());
+    for (int32_t position = segment.routed; position < end; ++position) {
+      const std::span<const uint16_t> row = RoutingOf(segment.pages, position);
+      drawn.experts.insert(drawn.experts.end(), row.begin(), row.end());
+    }
   }
 
   void Attend(long index, const Block& block, Work& w) {
@@ -457,7 +528,9 @@ class CpuBackend final : public DecodeBackend {
   const ModelConfig config_;
   const DecoderPlan plan_;
   const CpuPageShape shape_;
+  const size_t choices_;  // of experts for a token, all layers together
   LazyFloats pool_;
+  std::vector<uint16_t> routing_;  // by page and slot: the experts of a position
   const PolicyPacker packer_;
   std::vector<PackedPolicy> places_;
   std::vector<RopeTable> rotations_;     // by the plan's ropes

@@ -21,7 +21,8 @@ std::shared_ptr<const PackedWeights> PolicyPacker::PackBase(const PolicyWeights&
   for (const Base& base : bases_) {
     if (auto packed = base.packed.lock(); packed != nullptr && base.Is(weights)) return packed;
   }
-  auto packed = std::make_shared<const PackedWeights>(PackWeights(weights, kernels_));
+  auto packed = std::make_shared<const PackedWeights>(bytes_ ? PackWeightsInBytes(weights, kernels_)
+                                                             : PackWeights(weights, kernels_));
   Base& base = bases_.emplace_back();
   for (const auto& [name, tensor] : weights.tensors()) {
     base.tensors.emplace_back(tensor.getIntrusivePtr());

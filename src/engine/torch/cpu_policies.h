@@ -23,7 +23,8 @@ struct PackedPolicy {
 // Thread-safe.
 class PolicyPacker {
  public:
-  explicit PolicyPacker(const CpuKernels& kernels) : kernels_(kernels) {}
+  // `bytes`: bases are packed in eight bits.
+  PolicyPacker(const CpuKernels& kernels, bool bytes) : kernels_(kernels), bytes_(bytes) {}
 
   // A base that somebody still has packed is not packed again. Throws what libtorch throws.
   PackedPolicy Pack(const PolicyWeights& weights) const;
@@ -38,6 +39,7 @@ class PolicyPacker {
   std::shared_ptr<const PackedWeights> PackBase(const PolicyWeights& weights) const;
 
   const CpuKernels& kernels_;
+  const bool bytes_;
   mutable Mutex mutex_;
   mutable std::vector<Base> bases_ TM_GUARDED_BY(mutex_);
 };

@@ -71,12 +71,69 @@ PackedMatrix PackGateUp(const LinearTensors& gate, const LinearTensors& up,
   return packed;
 }
 
+PackedLowRank PackLowRank(const ExpertTensors::LowRank& adapter, int64_t expert, int64_t experts,
+                          bool gated, const CpuKernels& kernels) {
+  PackedLowRank packed;
+  if (!adapter.a.defined()) return packed;
+  const LinearTensors one = adapter.Of(expert, experts);
+  packed.a = PackPlain(Plain(one.lora_a), kernels);
+  const at::Tensor b = Plain(one.lora_b) * one.lora_scale;
+  const int64_t half = b.size(0) / 2;
+  packed.b = gated ? PackHalves(b.narrow(0, 0, half), b.narrow(0, half, half), kernels)
+                   : PackPlain(b, kernels);
+  return packed;
+}
+
+std::vector<PackedAdapter::Expert> PackExpertAdapters(const LoraAdapter& adapter, int64_t layer,
+                                                      int64_t experts, const CpuKernels& kernels) {
+  const auto gate_up = ExpertLowRank(adapter, ExpertGateUpModule(layer));
+  const auto down = ExpertLowRank(adapter, ExpertDownModule(layer));
+  std::vector<PackedAdapter::Expert> packed;
+  if (!gate_up.a.defined() && !down.a.defined()) return packed;
+  for (int64_t e = 0; e < experts; ++e) {
+    packed.push_back({PackLowRank(gate_up, e, experts, true, kernels),
+                      PackLowRank(down, e, experts, false, kernels)});
+  }
+  return packed;
+}
+
 }  // namespace
 
+MatmulArgs PackedMatrix::Args() const {
+  return {.a = nullptr,
+          .packed = values.data(),
+          .bias = bias.data(),
+          .c = nullptr,
+          .rows = 0,
+          .k = k,
+          .panels = panels,
+          .lda = 0,
+          .ldc = 0,
+          .mode = MatmulMode::kStore,
+          .start = nullptr,
+          .bytes = bytes.empty() ? nullptr : bytes.data(),
+          .scales = scales.data()};
+}
+
+void PackedMatrix::Quantize(const CpuKernels& kernels) {
+  bytes.resize(static_cast<size_t>((k + 3) / 4 * 4 * panels * kernels.panel));
+  scales = FloatBuffer(static_cast<size_t>(panels * kernels.panel));
+  kernels.quantize(values.data(), k, panels, bytes.data(), scales.data());
+  values = {};
+}
+
 PackedWeights PackWeights(const PolicyWeights& weights, const CpuKernels& kernels) {
+  return PackView(weights.view(), weights.config(), kernels);
+}
+
+namespace {
+
+// `finish` is called with each product's matrix as soon as it is packed.
+template <typename Finish>
+PackedWeights PackAll(const ModelTensorsView& view, const ModelConfig& config,
+                      const CpuKernels& kernels, const Finish& finish) {
   const at::NoGradGuard no_grad;
-  const ModelTensorsView& view = weights.view();
-  const DecoderPlan plan = PlanDecoder(weights.config());
+  const DecoderPlan plan = PlanDecoder(config);
   PackedWeights packed;
   at::Tensor embed = Plain(view.embed);
   if (plan.embedding_scale != 1) embed = embed * plan.embedding_scale;
@@ -88,6 +145,7 @@ PackedWeights PackWeights(const PolicyWeights& weights, const CpuKernels& kernel
   packed.norm = Gains(view.norm, plan);
   const LinearTensors head{.weight = view.head, .bias = {}, .lora_a = {}, .lora_b = {}};
   packed.head = PackRows({&head}, kernels);
+  finish(packed.head);
   for (const LayerTensors& layer : view.layers) {
     PackedLayer out;
     out.attention_in = Gains(layer.attention_in, plan);
@@ -98,11 +156,40 @@ PackedWeights PackWeights(const PolicyWeights& weights, const CpuKernels& kernel
     out.k_norm = Gains(layer.k_norm, plan);
     out.qkv = PackRows({&layer.q, &layer.k, &layer.v}, kernels);
     out.o = PackRows({&layer.o}, kernels);
-    out.gate_up = PackGateUp(layer.gate, layer.up, kernels);
-    out.down = PackRows({&layer.down}, kernels);
+    if (layer.experts.router.defined()) {
+      out.router = PackPlain(Plain(layer.experts.router), kernels);
+      if (layer.experts.bias.defined()) {
+        const at::Tensor bias = Plain(layer.experts.bias);
+        out.router_bias = FloatBuffer(static_cast<size_t>(bias.numel()));
+        std::copy_n(bias.data_ptr<float>(), bias.numel(), out.router_bias.data());
+      }
+      for (const ExpertTensors::Expert& expert : layer.experts.experts) {
+        out.experts.push_back({PackHalves(Plain(expert.gate), Plain(expert.up), kernels),
+                               PackPlain(Plain(expert.down), kernels)});
+        finish(out.experts.back().gate_up);
+        finish(out.experts.back().down);
+      }
+    } else {
+      out.gate_up = PackGateUp(layer.gate, layer.up, kernels);
+      out.down = PackRows({&layer.down}, kernels);
+    }
+    for (PackedMatrix* matrix : {&out.qkv, &out.o, &out.gate_up, &out.down}) finish(*matrix);
     packed.layers.push_back(std::move(out));
   }
   return packed;
+}
+
+}  // namespace
+
+PackedWeights PackView(const ModelTensorsView& view, const ModelConfig& config,
+                       const CpuKernels& kernels) {
+  return PackAll(view, config, kernels, [](PackedMatrix&) {});
+}
+
+PackedWeights PackWeightsInBytes(const PolicyWeights& weights, const CpuKernels& kernels) {
+  return PackAll(weights.view(), weights.config(), kernels, [&](PackedMatrix& matrix) {
+    if (matrix.panels > 0) matrix.Quantize(kernels);
+  });
 }
 
 PackedAdapter PackAdapter(const LoraAdapter& adapter, const ModelConfig& config,
@@ -113,6 +200,11 @@ PackedAdapter PackAdapter(const LoraAdapter& adapter, const ModelConfig& config,
   TM_CHECK(block.ok(), block.status().message());  // the layout was made for it
   PackedAdapter packed;
   packed.layers.resize(static_cast<size_t>(config.num_layers));
+  const DecoderPlan plan = PlanDecoder(config);
+  for (size_t i = 0; i < plan.layers.size(); ++i) {
+    packed.experts.push_back(PackExpertAdapters(adapter, static_cast<int64_t>(i),
+                                                plan.layers[i].experts.count, kernels));
+  }
   for (int64_t layer = 0; layer < config.num_layers; ++layer) {
     for (size_t i = 0; i < kLayerProducts; ++i) {
       const auto product = static_cast<LayerProduct>(i);

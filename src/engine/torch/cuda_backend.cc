@@ -273,6 +273,13 @@ Result<std::unique_ptr<DecodeBackend>> NewCudaBackend(const PolicyWeights& weigh
                                                       const BackendOptions& options) {
   const at::Tensor& embed = weights.view().embed;
   TM_CHECK(OnGpu(embed), "a GPU engine has its weights on the GPU");
+  if (options.int8_weights) {
+    return Invalid("engine.weights = int8 is for an engine on a CPU; use float32 on a GPU");
+  }
+  if (weights.config().experts.count > 0) {
+    return Invalid("experts are computed on a CPU only so far; this model has " +
+                   std::to_string(weights.config().experts.count) + " a layer");
+  }
   if (options.versions != 1) {
     return Invalid(
         "an engine on a GPU holds one version at a time; engine.versions must be 1, not " +

@@ -98,7 +98,7 @@ TEST_P(CudaGolden, AdaptersAreMerged) {
   EXPECT_LT(GapTo(run, **adapted, {{1, turn}}).largest, 1e-3);
 }
 
-INSTANTIATE_TEST_SUITE_P(Golden, CudaGolden, testing::ValuesIn(GoldenModels()), GoldenName);
+INSTANTIATE_TEST_SUITE_P(Golden, CudaGolden, testing::ValuesIn(GoldenDenseModels()), GoldenName);
 
 // Seven queries to a key head of 64, or fourteen to one of 128, as the fast kernels want it.
 class CudaEngine : public testing::TestWithParam<int64_t> {

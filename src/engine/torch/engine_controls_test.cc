@@ -14,9 +14,10 @@ namespace {
 class EngineControls : public testing::TestWithParam<int32_t> {
  protected:
   void SetUp() override {
-    const auto weights = PolicyWeights::NewRandom(TinyConfig(), 5);
+    auto weights = PolicyWeights::NewRandom(TinyConfig(), 5);
     ASSERT_TRUE(weights.ok());
-    auto engine = NewEngine(*weights, 1,
+    weights_ = *weights;
+    auto engine = NewEngine(weights_, 1,
                             {.max_context = 128,
                              .max_running = 8,
                              .prefill_chunk = GetParam(),
@@ -39,6 +40,7 @@ class EngineControls : public testing::TestWithParam<int32_t> {
     return {};
   }
 
+  std::shared_ptr<const PolicyWeights> weights_;
   std::unique_ptr<Engine> engine_;
 };
 
@@ -49,7 +51,8 @@ TEST_P(EngineControls, APenaltyKeepsTokensFromComingAgain) {
   // All of the vocabulary comes once before anything comes again.
   const auto vocabulary = static_cast<size_t>(TinyConfig().vocab_size);
   ASSERT_GT(output.ids.size(), vocabulary);
-  EXPECT_EQ(std::set<TokenId>(output.ids.begin(), output.ids.begin() + vocabulary).size(), vocabulary);
+  EXPECT_EQ(std::set<TokenId>(output.ids.begin(), output.ids.begin() + vocabulary).size(),
+            vocabulary);
 }
 
 TEST_P(EngineControls, ABiasChoosesAToken) {
@@ -90,6 +93,23 @@ TEST_P(EngineControls, APromptsLogProbabilitiesAreThoseOfDraws) {
     EXPECT_NEAR(told.logprob, first.model_logprobs[i], 1e-4) << i;
     ASSERT_EQ(told.top.size(), 2u);
     EXPECT_EQ(told.top[0].id, first.top[i][0].id);
+  }
+}
+
+TEST_P(EngineControls, APromptsStateIsTheSumOfItsHiddenStates) {
+  for (const size_t length : {size_t{1}, size_t{2}, size_t{40}}) {
+    std::vector<TokenId> prompt;
+    for (size_t i = 0; i < length; ++i) prompt.push_back(static_cast<TokenId>(3 + 5 * i % 50));
+    TurnParams turn{.max_new_tokens = 1};
+    turn.prompt_state = true;
+    const TurnOutput output = Turn(prompt, turn);
+    const at::Tensor sum =
+        ForwardHidden(weights_->config(), weights_->view(), Pack({prompt})).sum(0).to(at::kFloat);
+    ASSERT_EQ(output.prompt_state.size(), static_cast<size_t>(sum.size(0)));
+    for (int64_t i = 0; i < sum.size(0); ++i) {
+      EXPECT_NEAR(output.prompt_state[static_cast<size_t>(i)], sum[i].item<float>(),
+                  1e-3 * static_cast<double>(length));
+    }
   }
 }
 

@@ -87,7 +87,8 @@ Result<std::unique_ptr<Engine>> NewEngine(std::shared_ptr<const PolicyWeights> w
                             .versions = options.versions,
                             .adapters = options.adapters,
                             .adapter_rank = options.adapter_rank,
-                            .fixed_base = options.fixed_base}));
+                            .fixed_base = options.fixed_base,
+                            .int8_weights = options.int8_weights}));
   if (ReplaceBackend != nullptr) backend = ReplaceBackend(std::move(backend));
   if (options.steps_at_once == 0) options.steps_at_once = IsOnGpu(*weights) ? 2 : 1;
   BatchEngineOptions batch{.scheduling = {.pages = static_cast<int32_t>(pages),

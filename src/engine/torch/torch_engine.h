@@ -36,6 +36,9 @@ struct EngineOptions {
   // New weights bring at most another adapter. Then an engine on a GPU reads a base that lies in
   // one block where it is, also without an adapter.
   bool fixed_base = false;
+  // On a CPU: matrices in eight bits with a scale for each row, made where new weights are
+  // prepared.
+  bool int8_weights = false;
   // Of places, rows and pages for live sequences, where those of training want them too.
   double live_share = 0.5;
   // The bytes a token stands for; needed only where turns have stop strings.

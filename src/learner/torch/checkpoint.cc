@@ -351,7 +351,8 @@ std::optional<bool> SavedMomentsInBlocks(const std::string& folder) {
   return std::nullopt;
 }
 
-Result<std::vector<std::string>> PruneCheckpoints(const std::string& folder, uint64_t keep_last) {
+Result<std::vector<std::string>> PruneCheckpoints(const std::string& folder, uint64_t keep_last,
+                                                  std::optional<uint64_t> keep_step) {
   std::vector<std::pair<uint64_t, std::string>> checkpoints;
   std::vector<std::string> doomed;
   std::error_code error;
@@ -366,7 +367,7 @@ Result<std::vector<std::string>> PruneCheckpoints(const std::string& folder, uin
   std::sort(checkpoints.rbegin(), checkpoints.rend());
   for (size_t i = keep_last; i < checkpoints.size(); ++i) {
     const std::string& name = checkpoints[i].second;
-    if (name != best) doomed.push_back(name);
+    if (name != best && checkpoints[i].first != keep_step) doomed.push_back(name);
   }
   for (const std::string& name : doomed) {
     fs::remove_all(folder + "/" + name, error);

@@ -60,7 +60,8 @@ Result<CheckpointContent> CopyToHost(const CheckpointContent& content, CopyMemor
 // nothing is left behind.
 Status WriteCheckpoint(const CheckpointContent& content, const std::string& dir,
                        const std::string& files_from);
-// The same of a trainer that is not here: `fill` writes model and state into the folder it is given.
+// The same of a trainer that is not here: `fill` writes model and state into the folder it is
+// given.
 Status WriteCheckpointBy(const std::string& dir, const std::string& files_from,
                          const std::function<Status(const std::string& made)>& fill);
 // ContentOf, written before it returns.
@@ -83,10 +84,11 @@ Result<CheckpointInfo> LoadCheckpoint(const std::string& dir, Trainer& trainer);
 // none that can be read.
 std::optional<bool> SavedMomentsInBlocks(const std::string& folder);
 
-// Deletes all but the newest `keep_last` of the directories "step-N" in `folder` and the one that
-// the link kBestCheckpoint names, and what interrupted saving left behind. Returns the names
-// deleted.
-Result<std::vector<std::string>> PruneCheckpoints(const std::string& folder, uint64_t keep_last);
+// Deletes all but the newest `keep_last` of the directories "step-N" in `folder`, the one that the
+// link kBestCheckpoint names and that of `keep_step`, and what interrupted saving left behind.
+// Returns the names deleted.
+Result<std::vector<std::string>> PruneCheckpoints(const std::string& folder, uint64_t keep_last,
+                                                  std::optional<uint64_t> keep_step = {});
 
 // Whether a model may be written at `dir`: nothing is there, or an empty folder, or, with
 // `replace`, a model. kExists says what to do.

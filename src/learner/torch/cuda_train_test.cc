@@ -62,7 +62,8 @@ TEST_P(CudaTrainGolden, Float32LogitsAndGradientsAreThoseOfTransformers) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Golden, CudaTrainGolden, testing::ValuesIn(GoldenModels()), GoldenName);
+INSTANTIATE_TEST_SUITE_P(Golden, CudaTrainGolden, testing::ValuesIn(GoldenDenseModels()),
+                         GoldenName);
 
 class CudaTrain : public testing::TestWithParam<ModelFamily> {
  protected:

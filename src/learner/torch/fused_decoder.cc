@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "learner/torch/exact_pass.h"
 #include "model/layer_plan.h"
 #include "model/torch/device.h"
 
@@ -111,15 +112,17 @@ struct LayerState {
 
 class FusedDecoder::Impl {
  public:
-  Impl(TrainableModel& model, const TrainKernels& kernels)
+  Impl(TrainableModel& model, const TrainKernels& kernels, bool exact)
       : config_(model.config()),
         plan_(PlanDecoder(config_)),
         view_(model.view()),
         kernels_(kernels),
+        exact_(exact ? std::make_unique<ExactPass>(config_, view_) : nullptr),
         layers_(view_.layers.size()) {}
 
   Tensor Forward(const SegmentedPack& pack, const Tensor& rows);
   void Backward(const Tensor& hidden_gradient);
+  ExactPass* exact() const { return exact_.get(); }
 
  private:
   // The rows that go on from the attention of this layer: all, but in the last those asked for.
@@ -140,6 +143,7 @@ class FusedDecoder::Impl {
   float Eps() const { return static_cast<float>(plan_.norm_eps); }
   void Norm(const Tensor& x, const Tensor& gains, const Tensor& y, const Tensor& rstd) const {
     kernels_.rms_forward(x.size(0), x.size(1), Data(x), Data(gains), Eps(), Data(y), Data(rstd));
+    if (exact_ != nullptr) exact_->Norm(x, gains, y);
   }
   // dx += ..
   void NormBackward(const Tensor& x, const Tensor& weight, const Tensor& gains, const Tensor& rstd,
@@ -155,8 +159,14 @@ class FusedDecoder::Impl {
   Tensor InputOf(NormState& s, int64_t rows) const {
     return (s.gains.defined() ? s.out : s.in).Get(rows, config_.hidden_size);
   }
-  // x += the norm of a product; without a norm, the product.
-  void AddOut(NormState& s, const Tensor& weight, const JoinedLinear& linear, const Tensor& from,
+  // x += the norm of a product; without a norm, the product. The product is `linear`'s, or `exact`.
+  using ExactProduct = void (ExactPass::*)(size_t, const Tensor&, const Tensor&, bool) const;
+  struct OutProduct {
+    const JoinedLinear& linear;
+    ExactProduct exact;
+    size_t layer;
+  };
+  void AddOut(NormState& s, const Tensor& weight, const OutProduct& product, const Tensor& from,
               Tensor& x) const;
   // d of the product, from that of the rows it was added to.
   Tensor OutBackward(NormState& s, const Tensor& weight, const Tensor& dx);
@@ -191,6 +201,7 @@ class FusedDecoder::Impl {
   const DecoderPlan plan_;
   const ModelTensorsView& view_;
   const TrainKernels& kernels_;
+  const std::unique_ptr<ExactPass> exact_;  // null: another order of sums will do
   std::vector<LayerState> layers_;
   SegmentedPack pack_;
   Tensor rows_;  // undefined: all
@@ -230,12 +241,16 @@ void FusedDecoder::Impl::NormInBackward(NormState& s, const Tensor& weight, cons
   NormBackward(s.in.Get(rows, dx.size(1)), weight, s.gains, s.rstd.Get(rows, 1), dy, dx);
 }
 
-void FusedDecoder::Impl::AddOut(NormState& s, const Tensor& weight, const JoinedLinear& linear,
+void FusedDecoder::Impl::AddOut(NormState& s, const Tensor& weight, const OutProduct& product,
                                 const Tensor& from, Tensor& x) const {
   s.gains = Gains(weight);
-  if (!s.gains.defined()) return linear.Add(from, x);
+  const auto multiply = [&](const Tensor& to, bool add) {
+    if (exact_ != nullptr) return (*exact_.*product.exact)(product.layer, from, to, add);
+    add ? product.linear.Add(from, to) : product.linear.Apply(from, to);
+  };
+  if (!s.gains.defined()) return multiply(x, true);
   const Tensor in = s.in.Get(x.size(0), x.size(1)), out = s.out.Get(x.size(0), x.size(1));
-  linear.Apply(from, in);
+  multiply(in, false);
   Norm(in, s.gains, out, s.rstd.Get(x.size(0), 1));
   x.add_(out);
 }
@@ -260,7 +275,8 @@ void FusedDecoder::Impl::LayerForward(size_t index, Tensor& x) {
   s.k_gains = Gains(layer.k_norm);
 
   const Tensor projected = s.projected.Get(n_, config_.q_size() + 2 * config_.kv_size());
-  s.qkv.Apply(NormIn(s.attention_in, layer.attention_in, x), projected);
+  const Tensor h = NormIn(s.attention_in, layer.attention_in, x);
+  exact_ != nullptr ? exact_->Qkv(index, h, projected) : s.qkv.Apply(h, projected);
   const Tensor q = s.q.Get(n_, config_.q_size()), k = s.k.Get(n_, config_.kv_size());
   kernels_.heads_forward(Heads(index), Data(projected), Data(q), Data(k));
   const Tensor attended = s.attended.Get(n_, config_.q_size());
@@ -270,13 +286,14 @@ void FusedDecoder::Impl::LayerForward(size_t index, Tensor& x) {
     kernels_.attention_forward(Attention(index), first, last, Data(q), Data(k), values,
                                Data(attended), Data(log_sums));
   });
+  if (exact_ != nullptr) exact_->Attend(index, projected, attended);
   if (Narrows(index)) {
     x = x.index_select(0, rows_);
     s.kept = attended.index_select(0, rows_);
   } else {
     s.kept = attended;
   }
-  AddOut(s.attention_out, layer.attention_out, s.out, s.kept, x);
+  AddOut(s.attention_out, layer.attention_out, {s.out, &ExactPass::O, index}, s.kept, x);
   MlpForward(index, x);
 }
 
@@ -285,9 +302,14 @@ void FusedDecoder::Impl::MlpForward(size_t index, Tensor& x) {
   LayerState& s = layers_[index];
   const int64_t m = RowsAfter(index), inner = config_.intermediate_size;
   const Tensor gated = s.gated.Get(m, 2 * inner), act = s.act.Get(m, inner);
-  s.gate_up.Apply(NormIn(s.mlp_in, layer.mlp_in, x), gated);
-  kernels_.gate_forward(plan_.activation, m, inner, Data(gated), Data(act));
-  AddOut(s.mlp_out, layer.mlp_out, s.down, act, x);
+  const Tensor h = NormIn(s.mlp_in, layer.mlp_in, x);
+  if (exact_ != nullptr) {
+    exact_->GateUp(index, h, gated, act);
+  } else {
+    s.gate_up.Apply(h, gated);
+    kernels_.gate_forward(plan_.activation, m, inner, Data(gated), Data(act));
+  }
+  AddOut(s.mlp_out, layer.mlp_out, {s.down, &ExactPass::Down, index}, act, x);
 }
 
 Tensor FusedDecoder::Impl::Forward(const SegmentedPack& pack, const Tensor& rows) {
@@ -297,6 +319,7 @@ Tensor FusedDecoder::Impl::Forward(const SegmentedPack& pack, const Tensor& rows
   n_ = static_cast<int64_t>(pack_.tokens.size());
   TM_CHECK(n_ > 0 && pack_.positions.size() == pack_.tokens.size(), "a pack has tokens");
   ExtendRotations(*std::max_element(pack_.positions.begin(), pack_.positions.end()) + 1);
+  if (exact_ != nullptr) exact_->Begin(pack_);
   Tensor x = x_.Get(n_, config_.hidden_size);
   const float* embedding = Data(view_.embed);
   for (int64_t i = 0; i < n_; ++i) {
@@ -393,7 +416,7 @@ void FusedDecoder::Impl::Backward(const Tensor& hidden_gradient) {
 }
 
 bool FusedDecoder::Supports(const TrainableModel& model) {
-  if (model.lora()) return false;
+  if (model.lora() || model.config().experts.count > 0) return false;
   for (const auto& [name, parameter] : model.parameters()) {
     if (OnGpu(parameter) || parameter.scalar_type() != at::kFloat || !parameter.is_contiguous()) {
       return false;
@@ -402,13 +425,20 @@ bool FusedDecoder::Supports(const TrainableModel& model) {
   return true;
 }
 
-FusedDecoder::FusedDecoder(TrainableModel& model) : FusedDecoder(model, ChooseTrainKernels()) {}
+FusedDecoder::FusedDecoder(TrainableModel& model, bool exact)
+    : impl_(std::make_unique<Impl>(model, ChooseTrainKernels(), exact)) {}
 FusedDecoder::FusedDecoder(TrainableModel& model, const TrainKernels& kernels)
-    : impl_(std::make_unique<Impl>(model, kernels)) {}
+    : impl_(std::make_unique<Impl>(model, kernels, false)) {}
 FusedDecoder::~FusedDecoder() = default;
 
 Tensor FusedDecoder::Forward(const SegmentedPack& pack, const Tensor& rows) {
   return impl_->Forward(pack, rows);
+}
+void FusedDecoder::WeightsChanged() {
+  if (impl_->exact() != nullptr) impl_->exact()->WeightsChange();
+}
+const ExactPass* FusedDecoder::exact() const {
+  return impl_->exact();
 }
 void FusedDecoder::Backward(const Tensor& hidden_gradient) {
   impl_->Backward(hidden_gradient);

@@ -18,6 +18,7 @@
 
 namespace tidemill {
 
+class ExactPass;
 struct DrawSupports;  // model/torch/draw_supports.h
 
 // Sequences whose tokens lie end to end, some of them with the same beginning, which is there once.
@@ -30,11 +31,14 @@ struct SegmentedPack {
 // Not thread-safe. Keeps its buffers between calls, as large as the largest pack so far.
 class FusedDecoder {
  public:
-  // Whether this can stand in for model.Forward(): float32 on the CPU, without an adapter.
+  // Whether this can stand in for model.Forward(): float32 on the CPU, without an adapter and
+  // without experts.
   static bool Supports(const TrainableModel& model);
 
   // `model` must outlive it.
-  explicit FusedDecoder(TrainableModel& model);
+  // With `exact` every number of Forward is the engine's to the last bit; call WeightsChanged
+  // whenever the model's parameters were changed then.
+  explicit FusedDecoder(TrainableModel& model, bool exact = false);
   FusedDecoder(TrainableModel& model, const TrainKernels& kernels);
   ~FusedDecoder();
 
@@ -46,14 +50,20 @@ class FusedDecoder {
   // passes through the embedding). Once for each Forward at most.
   void Backward(const at::Tensor& hidden_gradient);
 
+  void WeightsChanged();
+  // Null: not exact.
+  const ExactPass* exact() const;
+
  private:
   class Impl;
   std::unique_ptr<Impl> impl_;
 };
 
-// As TokenLogprobs, with the logits of all rows in memory: for small vocabularies on the CPU.
+// As TokenLogprobs, with the logits of all rows in memory: for small vocabularies on the CPU. With
+// `exact`, which is not for supports, log-probabilities are the engine's.
 TokenScores FusedTokenScores(const ModelTensorsView& view, const at::Tensor& hidden,
                              const at::Tensor& targets, double temperature = 1.0,
-                             const DrawSupports* supports = nullptr);
+                             const DrawSupports* supports = nullptr,
+                             const ExactPass* exact = nullptr);
 
 }  // namespace tidemill

@@ -4,6 +4,7 @@
 
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "learner/torch/exact_pass.h"
 #include "learner/torch/fused_decoder.h"
 #include "model/torch/draw_supports.h"
 
@@ -18,9 +19,11 @@ class ScoresOfTokens : public torch::autograd::Function<ScoresOfTokens> {
  public:
   static variable_list forward(AutogradContext* ctx, const Tensor& hidden, const Tensor& head,
                                const Tensor& targets, double temperature,
-                               const DrawSupports* supports) {
+                               const DrawSupports* supports, const ExactPass* exact) {
     const int64_t rows = hidden.size(0);
-    Tensor logits = at::mm(hidden, head.t());
+    Tensor logits = exact != nullptr ? exact->Logits(hidden) : at::mm(hidden, head.t());
+    Tensor as_drawn;
+    if (exact != nullptr) as_drawn = exact->LogprobsIn(logits, targets, temperature);
     if (temperature != 1.0) logits.div_(temperature);
     if (supports != nullptr) LimitLogits(*supports, 0, targets, 1.0, logits);
     Tensor logprobs = at::empty({rows}, hidden.options()), entropy = at::empty_like(logprobs);
@@ -30,7 +33,7 @@ class ScoresOfTokens : public torch::autograd::Function<ScoresOfTokens> {
                                         logprobs.data_ptr<float>(), entropy.data_ptr<float>());
     ctx->save_for_backward({hidden, head, targets, logits, log_sums, entropy});
     ctx->saved_data["temperature"] = temperature;
-    return {logprobs, entropy};
+    return {exact != nullptr ? as_drawn : logprobs, entropy};
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
@@ -47,7 +50,7 @@ class ScoresOfTokens : public torch::autograd::Function<ScoresOfTokens> {
         saved[5].data_ptr<float>(), dlogprobs.data_ptr<float>(),
         dentropy.defined() ? dentropy.data_ptr<float>() : nullptr, d.data_ptr<float>());
     if (temperature != 1.0) d.div_(temperature);
-    return {at::mm(d, head), at::mm(d.t(), hidden), Tensor(), Tensor(), Tensor()};
+    return {at::mm(d, head), at::mm(d.t(), hidden), Tensor(), Tensor(), Tensor(), Tensor()};
   }
 };
 
@@ -55,10 +58,10 @@ class ScoresOfTokens : public torch::autograd::Function<ScoresOfTokens> {
 
 TokenScores FusedTokenScores(const ModelTensorsView& view, const Tensor& hidden,
                              const Tensor& targets, double temperature,
-                             const DrawSupports* supports) {
+                             const DrawSupports* supports, const ExactPass* exact) {
   TM_CHECK(temperature > 0 && hidden.size(0) == targets.size(0),
            "every hidden state has a target, and the temperature is positive");
-  auto out = ScoresOfTokens::apply(hidden, view.head, targets, temperature, supports);
+  auto out = ScoresOfTokens::apply(hidden, view.head, targets, temperature, supports, exact);
   return {out[0], out[1]};
 }
 

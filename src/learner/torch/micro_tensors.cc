@@ -16,6 +16,31 @@ at::Tensor ToTensor(const std::vector<T>& values, at::ScalarType type, const at:
   return DeviceCopy(tensor, device);
 }
 
+// Whether `count` tokens from `a` and from `b` on were given to the same experts.
+bool SameExperts(const Microbatch& micro, int32_t a, int32_t b, int32_t count) {
+  if (micro.routed.empty()) return true;
+  const auto width = static_cast<std::ptrdiff_t>(micro.experts.size() / micro.routed.size());
+  const auto experts = micro.experts.begin();
+  return std::equal(micro.routed.begin() + a, micro.routed.begin() + a + count,
+                    micro.routed.begin() + b) &&
+         std::equal(experts + a * width, experts + (a + count) * width, experts + b * width);
+}
+
+// Of the tokens of a pack, -1 where they are not known; undefined: of none.
+at::Tensor ExpertsOf(const Microbatch& micro, const std::vector<int64_t>& places, size_t tokens,
+                     const at::Device& device) {
+  if (micro.routed.empty()) return {};
+  const size_t width = micro.experts.size() / micro.routed.size();
+  std::vector<int64_t> experts(tokens * width, -1);
+  for (size_t i = 0; i < places.size(); ++i) {
+    if (micro.routed[i] == 0) continue;
+    std::copy_n(micro.experts.begin() + static_cast<std::ptrdiff_t>(i * width), width,
+                experts.begin() + places[i] * static_cast<int64_t>(width));
+  }
+  return ToTensor(experts, at::kLong, device)
+      .view({static_cast<int64_t>(tokens), static_cast<int64_t>(width)});
+}
+
 // Rows end to end; a prompt that the row before has as well is not laid again. Gives the place of
 // each token of the microbatch in the pack.
 std::vector<int64_t> LaySegments(const Microbatch& micro, SegmentedPack& pack) {
@@ -26,7 +51,8 @@ std::vector<int64_t> LaySegments(const Microbatch& micro, SegmentedPack& pack) {
     const auto first = micro.ids.begin() + micro.offsets[a],
                second = micro.ids.begin() + micro.offsets[b];
     return micro.prompts[a] == micro.prompts[b] &&
-           std::equal(first, first + micro.prompts[a], second);
+           std::equal(first, first + micro.prompts[a], second) &&
+           SameExperts(micro, micro.offsets[a], micro.offsets[b], micro.prompts[a]);
   };
   const auto lay = [&](size_t from, size_t to, size_t row, int64_t parent_segment) {
     const auto start = static_cast<int64_t>(pack.tokens.size());
@@ -94,7 +120,10 @@ MicroTensors MakeMicroTensors(const Microbatch& micro, bool fused, const std::st
   const at::Device device(device_name);
   MicroTensors out;
   const std::vector<int64_t> places = LaySegments(micro, out.pack);
-  if (!fused) out.packed = ToPackedBatch(out.pack, device);
+  if (!fused) {
+    out.packed = ToPackedBatch(out.pack, device);
+    out.packed.experts = ExpertsOf(micro, places, out.pack.tokens.size(), device);
+  }
   std::vector<int64_t> index_of(out.pack.tokens.size(), -1);  // in the pack -> among `rows`
   std::vector<int64_t> predicted_at, targets, sequence;
   std::vector<float> behaviour, lags, advantages, temperatures;

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "learner/torch/adamw.h"
+#include "learner/torch/exact_pass.h"
 #include "model/torch/cuda_leaves.h"
 
 namespace tidemill {
@@ -19,18 +20,28 @@ std::optional<at::ScalarType> ComputeType(bool bfloat16) {
   return at::kBFloat16;
 }
 
+// `exact`: null, or with `fused`. Over what truncation or a constraint left, sums have another
+// order than those of the draw.
 TokenScores ScoreHidden(const ModelTensorsView& view, const Tensor& hidden,
-                        const MicroTensors& micro, bool fused, bool recompute) {
+                        const MicroTensors& micro, bool fused, bool recompute,
+                        const ExactPass* exact) {
   // softmax((h / T) W): dividing the hidden state is dividing the logits.
   const bool mixed = micro.temperatures.defined();
   const Tensor scaled =
       mixed ? hidden / micro.temperatures.to(hidden.scalar_type()).unsqueeze(1) : hidden;
   const double temperature = mixed ? 1.0 : micro.temperature;
-  if (fused && hidden.size(0) * view.head.size(0) <= kLogitsInMemory) {
-    return FusedTokenScores(view, scaled, micro.targets, temperature, micro.supports.get());
+  if (micro.supports != nullptr) exact = nullptr;
+  if (fused && hidden.size(0) * view.head.size(0) <= kLogitsInMemory && (!mixed || !exact)) {
+    return FusedTokenScores(view, scaled, micro.targets, temperature, micro.supports.get(), exact);
   }
   constexpr int64_t kChunk = 1024;
-  return TokenLogprobs(view, scaled, micro.targets, temperature, kChunk, recompute, micro.supports);
+  TokenScores scores =
+      TokenLogprobs(view, scaled, micro.targets, temperature, kChunk, recompute, micro.supports);
+  if (exact == nullptr) return scores;
+  scores.logprobs =
+      WithGradientOf(exact->Logprobs(hidden, micro.targets, micro.temperature, micro.temperatures),
+                     scores.logprobs);
+  return scores;
 }
 
 }  // namespace
@@ -42,7 +53,7 @@ PolicyScorer::PolicyScorer(std::unique_ptr<TrainableModel> model, Options option
   device_ = leaves_.begin()->second.device().str();
   if (options_.fused && !options_.bfloat16 && !options_.recompute &&
       FusedDecoder::Supports(*model_)) {
-    fused_ = std::make_unique<FusedDecoder>(*model_);
+    fused_ = std::make_unique<FusedDecoder>(*model_, options_.exact);
   }
   if (options_.value_head) {
     const auto leaf = [&](at::IntArrayRef shape) {
@@ -66,11 +77,25 @@ PolicyScores PolicyScorer::Score(const MicroTensors& micro, bool gradients) {
                  ? scores.hidden
                  : scores.hidden.index_select(0, micro.row_of);
   } else {
-    hidden = model_->Forward(micro.packed, ComputeType(options_.bfloat16), options_.recompute)
+    RouterNotes notes;
+    PackedBatch packed = micro.packed;
+    packed.replay_experts = options_.replay_experts;
+    hidden = model_
+                 ->Forward(packed, ComputeType(options_.bfloat16), options_.recompute,
+                           options_.recompute ? nullptr : &notes)
                  .index_select(0, micro.rows.index_select(0, micro.row_of));
+    if (!notes.probabilities.empty()) scores.balance = BalanceLoss(notes);
+    for (size_t i = 0; i < notes.chosen.size(); ++i) {
+      scores.expert_counts.push_back(
+          at::bincount(notes.chosen[i].flatten(), {}, notes.probabilities[i].size(1))
+              .to(at::kDouble));
+    }
+    scores.experts_given = static_cast<double>(notes.given);
+    scores.experts_differing = static_cast<double>(notes.differing);
   }
   const TokenScores token =
-      ScoreHidden(model_->view(), hidden, micro, fused_ != nullptr, options_.recompute);
+      ScoreHidden(model_->view(), hidden, micro, fused_ != nullptr, options_.recompute,
+                  fused_ != nullptr ? fused_->exact() : nullptr);
   scores.logprobs = token.logprobs;
   scores.entropy = token.entropy;
   if (options_.value_head) {
@@ -84,6 +109,10 @@ PolicyScores PolicyScorer::Score(const MicroTensors& micro, bool gradients) {
 void PolicyScorer::Backward(const Tensor& loss, const PolicyScores& scores) {
   loss.backward();
   if (fused_ != nullptr) fused_->Backward(scores.hidden.grad());
+}
+
+void PolicyScorer::LeavesChange() {
+  if (fused_ != nullptr) fused_->WeightsChanged();
 }
 
 void PolicyScorer::ZeroGrad() {
@@ -118,11 +147,12 @@ NamedTensors PolicyScorer::ValueHead() const {
 Tensor ScoreFixed(const PolicyWeights& weights, const Microbatch& micro, bool bfloat16) {
   const at::NoGradGuard no_grad;
   const std::string device = weights.view().embed.device().str();
-  const MicroTensors tensors = MakeMicroTensors(micro, /*fused=*/false, device);
+  MicroTensors tensors = MakeMicroTensors(micro, /*fused=*/false, device);
+  tensors.packed.experts = at::Tensor();  // these are other routers
   const Tensor hidden =
       ForwardHidden(weights.config(), weights.view(), tensors.packed, ComputeType(bfloat16))
           .index_select(0, tensors.rows.index_select(0, tensors.row_of));
-  return ScoreHidden(weights.view(), hidden, tensors, false, true).logprobs;
+  return ScoreHidden(weights.view(), hidden, tensors, false, true, nullptr).logprobs;
 }
 
 }  // namespace tidemill

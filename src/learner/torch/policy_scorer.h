@@ -14,7 +14,10 @@ namespace tidemill {
 struct PolicyScores {
   at::Tensor logprobs;
   at::Tensor entropy;
-  at::Tensor values;  // undefined without a value head
+  at::Tensor values;                      // undefined without a value head
+  at::Tensor balance;                     // one number: BalanceLoss; undefined without experts
+  std::vector<at::Tensor> expert_counts;  // float64 [experts], by layer with experts
+  double experts_given = 0, experts_differing = 0;  // as RouterNotes counts them
   at::Tensor hidden;  // where the hand-written pass takes over in Backward; undefined else
 };
 
@@ -24,7 +27,9 @@ class PolicyScorer {
   struct Options {
     bool fused = true;  // where it can be
     bool bfloat16 = false;
+    bool exact = false;  // the engine's numbers to the last bit, where the pass is the hand-written
     bool value_head = false;
+    bool replay_experts = true;  // where those that drew the tokens are known
     bool recompute = false;  // keep the input of each layer alone; not with the hand-written pass
   };
   PolicyScorer(std::unique_ptr<TrainableModel> model, Options options);
@@ -36,6 +41,9 @@ class PolicyScorer {
   void ZeroGrad();
   // The √Σ g² of all leaves.
   double GradNorm() const;
+
+  // Before the leaves are changed by anybody.
+  void LeavesChange();
 
   bool fused() const { return fused_ != nullptr; }
   const std::string& device() const { return device_; }

@@ -8,9 +8,13 @@ namespace {
 // Every number of the sums but the ratios, in a fixed order.
 std::vector<double*> NumbersOf(MinibatchSums& sums) {
   ObjectiveSums& o = sums.objective;
-  return {&sums.loss,    &sums.computed_tokens, &o.tokens,    &o.ratio,        &o.clipped,
-          &o.weight,     &o.weight_zero,        &o.policy_kl, &o.reference_kl, &o.entropy,
-          &o.value_error};
+  return {&sums.loss,       &sums.computed_tokens,
+          &o.tokens,        &o.ratio,
+          &o.clipped,       &o.weight,
+          &o.weight_zero,   &o.policy_kl,
+          &o.reference_kl,  &o.entropy,
+          &o.value_error,   &o.balance,
+          &o.experts_given, &o.experts_differing};
 }
 
 // Each leaf and its place in a flat tensor.

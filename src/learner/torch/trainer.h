@@ -41,9 +41,16 @@ struct TrainerOptions {
   int64_t microbatch_tokens = 8192;  // the decoder runs on at once
   uint32_t minibatches = 1;          // parts of a batch with an update each
   uint32_t epochs = 1;               // times a batch is gone through
-  bool fused = true;                 // the hand-written CPU pass where it can be used
-  bool bfloat16 = false;             // multiply matrices in bfloat16 (GPU)
-  bool recompute = false;            // activation checkpointing: keep the input of each layer alone
+  double balance = 0;                // coefficient of the experts' balancing loss
+  // After each update a router's bias of an expert that got fewer tokens than the mean grows by so
+  // much, of one that got more it falls; 0: off. The model must have such biases.
+  double balance_bias = 0;
+  bool replay_experts = true;  // those that drew the tokens, where they are known
+  bool fused = true;           // the hand-written CPU pass where it can be used
+  // The engine's log-probabilities to the last bit, on a CPU, where the hand-written pass is used.
+  bool exact = false;
+  bool bfloat16 = false;   // multiply matrices in bfloat16 (GPU)
+  bool recompute = false;  // activation checkpointing: keep the input of each layer alone
   // Operations of the longest matrix product on a GPU (1e12: 1.3 ms of an H200); longer ones are
   // cut into pieces, so that an engine on the same GPU gets its turn; 0: no bound
   double product_most = 0;

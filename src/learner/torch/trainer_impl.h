@@ -26,8 +26,12 @@ class Trainer::Impl {
        std::shared_ptr<const PolicyWeights> reference, LearnerShare share)
       : options_(options),
         share_(std::move(share)),
-        scorer_(std::move(model), {options.fused, options.bfloat16, options.objective.NeedsValues(),
-                                   options.recompute}),
+        scorer_(std::move(model), {.fused = options.fused,
+                                   .bfloat16 = options.bfloat16,
+                                   .exact = options.exact,
+                                   .value_head = options.objective.NeedsValues(),
+                                   .replay_experts = options.replay_experts,
+                                   .recompute = options.recompute}),
         reference_(std::move(reference)),
         optimizer_(options.adamw),
         watch_(options.spike_factor),
@@ -53,6 +57,7 @@ class Trainer::Impl {
   };
   Changeable ToChange() {
     gate_.AwaitCopy();
+    scorer_.LeavesChange();
     return {scorer_.model(), scorer_.leaves(), optimizer_};
   }
 
@@ -88,6 +93,7 @@ class Trainer::Impl {
   MicroTensors TensorsOf(const Microbatch& part);
   uint32_t Rank() const { return ranks_ == nullptr ? 0 : static_cast<uint32_t>(ranks_->rank()); }
   Status Apply(double loss);
+  void BalanceRouters();
   void FinishMetrics(const StepBatch& step, double seconds);
 
   // The copies that undo an unfinished step.
@@ -121,6 +127,7 @@ class Trainer::Impl {
   std::vector<std::string> warnings_;  // of tries that ran out of memory
   TrainReport report_;
   ObjectiveSums sums_;
+  std::vector<at::Tensor> expert_counts_;  // of the minibatch, by layer with experts
   double loss_ = 0;
   double largest_norm_ = 0;
   double norm_ = 0;

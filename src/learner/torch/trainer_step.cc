@@ -10,6 +10,7 @@
 #include <cmath>
 #include <new>
 
+#include "model/layer_plan.h"
 #include "model/torch/catch.h"
 #include "model/torch/gpu_runtime.h"
 #include "model/torch/host_copy.h"
@@ -98,12 +99,27 @@ void Trainer::Impl::Compute(const Microbatch& part, const Microbatch* following,
   const ObjectiveInput input = InputOf(micro, scores, known);
   const ObjectiveLoss objective =
       ComputeObjective(options_.objective, input, {whole.tokens, whole.sequences});
-  scorer_.Backward(objective.loss, scores);
+  Tensor loss = objective.loss;
+  if (scores.balance.defined()) {
+    // Of each microbatch by itself, weighted by its share of the tokens.
+    const double share =
+        static_cast<double>(part.trained_tokens) / static_cast<double>(whole.tokens);
+    if (options_.balance > 0) loss = loss + scores.balance * (options_.balance * share);
+    expert_counts_.resize(scores.expert_counts.size());
+    for (size_t i = 0; i < expert_counts_.size(); ++i) {
+      at::Tensor& sum = expert_counts_[i];
+      sum = sum.defined() ? sum + scores.expert_counts[i] : scores.expert_counts[i];
+    }
+    sums.objective.balance += scores.balance.item<double>() * share;
+    sums.objective.experts_given += scores.experts_given;
+    sums.objective.experts_differing += scores.experts_differing;
+  }
+  scorer_.Backward(loss, scores);
   if (following != nullptr) {
     ahead_ = MakeMicroTensors(*following, scorer_.fused(), scorer_.device());
     ahead_of_ = following;
   }
-  sums.loss += objective.loss.item<double>();
+  sums.loss += loss.item<double>();
   sums.objective.Add(objective.sums);
   sums.computed_tokens += static_cast<double>(micro.pack.tokens.size());
   if (ratios == nullptr) return;
@@ -118,6 +134,7 @@ void Trainer::Impl::Compute(const Microbatch& part, const Microbatch* following,
 Status Trainer::Impl::Update(const Minibatch& minibatch, const Minibatch* following,
                              const StepScores& known, bool first_epoch) {
   scorer_.ZeroGrad();
+  expert_counts_.clear();
   MinibatchSums sums;
   if (first_epoch) sums.log_ratios.resize(static_cast<size_t>(minibatch.tokens));
   double* ratios = first_epoch ? sums.log_ratios.data() : nullptr;
@@ -169,10 +186,27 @@ Status Trainer::Impl::Apply(double loss) {
   const double scale = clip > 0 && norm_ > clip ? clip / norm_ : 1.0;
   const Changeable changed = ToChange();
   changed.optimizer.Step(changed.leaves, LearningRateAt(options_.schedule, progress_.steps), scale);
+  BalanceRouters();
   loss_ += loss;
   largest_norm_ = std::max(largest_norm_, norm_);
   ++updates_;
   return Ok();
+}
+
+// Without a gradient: an expert's bias moves by a fixed step towards the mean load.
+void Trainer::Impl::BalanceRouters() {
+  if (options_.balance_bias == 0 || expert_counts_.empty()) return;
+  const at::NoGradGuard no_grad;
+  const DecoderPlan plan = PlanDecoder(scorer_.model().config());
+  const Changeable changed = ToChange();
+  size_t counted = 0;
+  for (size_t i = 0; i < plan.layers.size(); ++i) {
+    const ExpertPlan& experts = plan.layers[i].experts;
+    if (experts.count == 0) continue;
+    const Tensor& count = expert_counts_[counted++];
+    changed.leaves.at(RouterBiasName(static_cast<int64_t>(i), experts))
+        .add_((count.mean() - count).sign().to(at::kFloat), options_.balance_bias);
+  }
 }
 
 void Trainer::Impl::Remember() {
@@ -198,8 +232,13 @@ void Trainer::Impl::Undo() {
 
 void Trainer::Impl::FinishMetrics(const StepBatch& step, double seconds) {
   auto& metrics = report_.metrics;
-  StepFigures figures{sums_, loss_, largest_norm_, updates_, computed_tokens_,
-                      std::move(log_ratios_), std::move(differences_)};
+  StepFigures figures{sums_,
+                      loss_,
+                      largest_norm_,
+                      updates_,
+                      computed_tokens_,
+                      std::move(log_ratios_),
+                      std::move(differences_)};
   AddStepMetrics(figures, options_.objective, step, options_.epochs, seconds, metrics);
   metrics["lr"] = LearningRateAt(options_.schedule, progress_.steps);
   metrics["token_budget"] = static_cast<double>(options_.microbatch_tokens);
@@ -269,7 +308,10 @@ Result<TrainReport> Trainer::Impl::TryStep(const v1::Batch& batch) {
   differences_.clear();
   FlattenOptions flatten;
   flatten.lag_of = [&](uint64_t version) { return progress_.versions.Lag(version, batch.step()); };
-  flatten.vocabulary = scorer_.model().config().vocab_size;
+  const ModelConfig& model = scorer_.model().config();
+  flatten.vocabulary = model.vocab_size;
+  flatten.choices = {static_cast<uint32_t>(PlanDecoder(model).ChoicesOfToken()),
+                     model.experts.count};
   TM_ASSIGN_OR_RETURN(const StepBatch step,
                       PrepareStep(batch, options_.objective.advantage, options_.credit, flatten,
                                   options_.objective.distill));

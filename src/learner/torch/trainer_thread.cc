@@ -232,29 +232,29 @@ class TrainerThread::Impl {
     if (!copy.ok()) {
       LogInfo("the trainer waits while a checkpoint is written",
               {{"step", request.step}, {"why", copy.status().message()}});
-      done = Write(content, done, began);
+      done = Write(content, done, request.keep_step, began);
       done.pause_seconds = done.seconds;
       return done;
     }
     trainer_->gate().Begin(clock_);
     done.pause_seconds = Seconds(clock_.Now() - began);
-    writer_ = std::thread(
-        [this, copy = std::move(*copy), gate = &trainer_->gate(), done, began]() mutable {
-          NameThisThread("checkpoint");
-          events_.Post(CopyAndWrite(std::move(copy), *gate, done, began));
-        });
+    writer_ = std::thread([this, copy = std::move(*copy), gate = &trainer_->gate(), done,
+                           keep = request.keep_step, began]() mutable {
+      NameThisThread("checkpoint");
+      events_.Post(CopyAndWrite(std::move(copy), *gate, done, keep, began));
+    });
     return std::nullopt;
   }
 
   // In the writer's thread. The trainer's next change waits at the gate for the copy.
   CheckpointDone CopyAndWrite(CheckpointCopy copy, SnapshotGate& gate, CheckpointDone done,
-                              Time began) {
+                              std::optional<uint64_t> keep, Time began) {
     const Time copying = clock_.Now();
     Result<CheckpointContent> content = Take(std::move(copy));
     done.pause_seconds += Seconds(gate.Complete());
     done.copy_seconds = Seconds(clock_.Now() - copying);
     if (content.ok()) {
-      done = Write(*content, done, began);
+      done = Write(*content, done, keep, began);
     } else {
       done.status = content.status();
       done.seconds = Seconds(clock_.Now() - began);
@@ -282,9 +282,7 @@ class TrainerThread::Impl {
 
   // Whether memory of copies is kept between them: as much is left to everybody else. `more` of it
   // is still to be taken.
-  bool KeepsCopyMemory(uint64_t bytes, uint64_t more) const {
-    return Available() >= bytes + more;
-  }
+  bool KeepsCopyMemory(uint64_t bytes, uint64_t more) const { return Available() >= bytes + more; }
 
   // Once, when it is known how large a checkpoint is: beside the steps before the first.
   void TouchCopyMemory() {
@@ -305,10 +303,11 @@ class TrainerThread::Impl {
   }
 
   // In the writer's thread, or in thread_ while there is no writer.
-  CheckpointDone Write(const CheckpointContent& content, CheckpointDone done, Time began) {
+  CheckpointDone Write(const CheckpointContent& content, CheckpointDone done,
+                       std::optional<uint64_t> keep, Time began) {
     const Time writing = clock_.Now();
     done.status = WriteCheckpoint(content, done.path, options_.files_from);
-    if (done.status.ok() && options_.keep_last > 0) Prune(done.path);
+    if (done.status.ok() && options_.keep_last > 0) Prune(done.path, keep);
     done.write_seconds = Seconds(clock_.Now() - writing);
     done.seconds = Seconds(clock_.Now() - began);
     return done;
@@ -318,11 +317,12 @@ class TrainerThread::Impl {
     if (writer_.joinable()) writer_.join();
   }
 
-  void Prune(const std::string& newest) {
+  void Prune(const std::string& newest, std::optional<uint64_t> keep_step) {
     const std::string folder = std::filesystem::absolute(newest).parent_path().string();
     // The database does not know the newest yet: a process that ends now resumes from the one
     // before.
-    const auto pruned = PruneCheckpoints(folder, std::max<uint64_t>(options_.keep_last, 2));
+    const auto pruned =
+        PruneCheckpoints(folder, std::max<uint64_t>(options_.keep_last, 2), keep_step);
     // Old checkpoints that stay cost space, no more.
     if (!pruned.ok())
       LogWarn("could not delete old checkpoints", {{"why", pruned.status().message()}});
@@ -347,7 +347,7 @@ class TrainerThread::Impl {
   CopyMemory copy_memory_;  // writer_'s while there is one, else thread_'s
   bool touched_ = false;    // copy_memory_, before the first checkpoint; used by thread_ only
   std::thread writer_;      // of the newest checkpoint; used by thread_, and when that has ended
-  std::thread thread_;  // last: it uses everything above
+  std::thread thread_;      // last: it uses everything above
 };
 
 TrainerThread::TrainerThread(std::unique_ptr<Trainer> trainer, WeightChannel& channel,

@@ -3,13 +3,16 @@
 #include "model/torch/aten.h"
 
 #include <ATen/Parallel.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <numeric>
 
+#include "core/files.h"
 #include "core/random.h"
 #include "learner/torch/checkpoint.h"
 #include "learner/torch/demonstrations.h"
@@ -351,11 +354,18 @@ Result<WarmupReport> Warmup::Run(const WarmupCallback& callback) {
   return report_;
 }
 
+Status CheckFolder(const std::string& folder) {
+  TM_RETURN_IF_ERROR(MakeDirectories(folder));
+  if (access(folder.c_str(), W_OK | X_OK) == 0) return Ok();
+  return FileFailure(folder, "cannot write into it", errno);
+}
+
 // Before hours of work: whether the model may be put where it is to go.
 Status CheckOutput(const WarmupOptions& options) {
   if (options.output.empty()) {
     return options.resume ? Invalid("--resume needs the --out of the interrupted warmup") : Ok();
   }
+  TM_RETURN_IF_ERROR(CheckFolder(ParentOf(options.output)));
   if (options.replace) {
     if (options.resume) return Invalid("--resume goes on, --replace begins anew: give one of them");
     return Ok();

@@ -168,6 +168,17 @@ TEST_F(WarmupTest, AModelIsReplacedOnlyWhereThatIsAskedFor) {
   EXPECT_NE(TextOf(options_.output + "/model.safetensors"), before);
 }
 
+TEST_F(WarmupTest, WhereNothingCanBeWrittenIsSaidBeforeTheWork) {
+  WriteReversals(30);
+  std::ofstream(folder_ + "/file") << "in the way";
+  options_.output = folder_ + "/file/model";
+  int told = 0;
+  const Status refused =
+      RunWarmup(options_, [&](const WarmupProgress&) { return ++told > 0; }).status();
+  EXPECT_THAT(refused.message(), HasSubstr(folder_ + "/file"));
+  EXPECT_EQ(told, 0);
+}
+
 // Stopped between two evaluations of the third epoch, and gone on with in another process's place.
 TEST_F(WarmupTest, AnInterruptedOneGoesOnAsIfItHadNotStopped) {
   WriteReversals(50);
